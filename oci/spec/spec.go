@@ -1,0 +1,107 @@
+// Package spec turns a CRI container configuration into the config.json of an OCI runtime.
+//
+// It is pure: no file is opened, no kernel asked. Everything that depends on the machine arrives in Input,
+// gathered by oci/host. The same input gives the same bytes, which is what the golden tests in testdata
+// hold it to. The sandbox engine is its only caller.
+package spec
+
+import (
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Input is all that a container's config.json is made from.
+type Input struct {
+	ID     string
+	Pod    *cri.PodSandboxConfig
+	Config *cri.ContainerConfig
+	Image  v1.ImageConfig
+	// Rootfs is the path of the mounted root filesystem.
+	Rootfs string
+	User   User
+	// Mounts are Config.Mounts, resolved: sources checked, image volumes mounted. In the same order.
+	Mounts []Mount
+	// Devices are the device nodes to create and allow; Privileged adds all of the host's before.
+	Devices []Device
+	// Seccomp is the profile of a Localhost request, loaded; nil otherwise.
+	Seccomp *specs.LinuxSeccomp
+	// Namespaces are the paths of the namespaces to join.
+	Namespaces Namespaces
+	// Files are the pod's own files, bind-mounted unless Config mounts something there.
+	Files PodFiles
+	// CgroupsPath is the OCI cgroupsPath in the form the cgroup driver wants.
+	CgroupsPath string
+	// Handler and Host say what the runtime and the machine can do.
+	Handler Handler
+	Host    Facts
+}
+
+// User is whom the container's process runs as, looked up in the root filesystem.
+type User struct {
+	UID, GID uint32
+	// Groups are the supplementary groups, after supplementalGroupsPolicy was applied.
+	Groups []uint32
+	// Home is the home directory, for $HOME; empty when passwd has no entry.
+	Home string
+}
+
+// Mount is one resolved entry of ContainerConfig.mounts.
+type Mount struct {
+	// Config is the entry as sent.
+	Config *cri.Mount
+	// Source is the host path to bind: Config.HostPath checked, or the image volume's path with its sub path.
+	Source string
+	// IsDir says what Source is.
+	IsDir bool
+}
+
+// Device is one device node and its cgroup rule.
+type Device struct {
+	Node   specs.LinuxDevice
+	Access string // cgroup access: any of r, w, m
+}
+
+// Namespaces says where each namespace comes from: a path to join, "host" for the node's, "" for a new private one.
+type Namespaces struct {
+	Net, IPC, UTS, PID, User string
+	// UIDs and GIDs map User when it is a path.
+	UIDs, GIDs []specs.LinuxIDMapping
+}
+
+// Host is the Namespaces value for sharing the node's namespace.
+const Host = "host"
+
+// PodFiles are host paths of files that the pod's containers share; an empty path is not mounted.
+type PodFiles struct {
+	ResolvConf, Hostname, Hosts, Shm string
+}
+
+// Handler is what the chosen runtime can do.
+type Handler struct {
+	OCIVersion        string
+	RecursiveReadOnly bool
+	UserNamespaces    bool
+}
+
+// Facts is what this machine can do, asked once at start by oci/host.
+type Facts struct {
+	// Capabilities is the daemon's bounding set (CAP_...): a container gets no more.
+	Capabilities []string
+	// OOMScoreAdjMin is the lowest oom_score_adj that the daemon may set.
+	OOMScoreAdjMin int
+	// CgroupV2 is true on a pure cgroup v2 machine.
+	CgroupV2 bool
+	// Hugetlb, Swap: the controllers (v1) or files (v2) exist.
+	Hugetlb, Swap bool
+	// HugepageSizes are the kernel's sizes in cgroup notation ("2MB", "1GB").
+	HugepageSizes []string
+	// Seccomp, AppArmor and SELinux: the kernel feature is on.
+	Seccomp, AppArmor, SELinux bool
+	// Devices are all of the host's devices, for privileged containers.
+	Devices []Device
+	// DefaultAppArmor is the profile of RuntimeDefault, loaded; empty when AppArmor is off.
+	DefaultAppArmor string
+	// Arch is runtime.GOARCH, for the default seccomp profile.
+	Arch string
+}

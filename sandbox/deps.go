@@ -1,0 +1,60 @@
+package sandbox
+
+import (
+	"context"
+	"syscall"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/podd-project/podd/image"
+	"github.com/podd-project/podd/network"
+	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/namespaces"
+)
+
+// The engine's view of the mechanisms below it. Each is addressed by id; everything on the way down is
+// idempotent and needs nothing but the id, so that teardown can be repeated after a crash at any line.
+
+// Namespaces pins and unpins a pod's namespaces.
+type Namespaces interface {
+	Pin(ctx context.Context, r namespaces.Request) error
+	// Unpin unmounts and removes pin files; absent ones are not an error.
+	Unpin(ctx context.Context, paths ...string) error
+}
+
+// Network attaches pods to the pod network.
+type Network interface {
+	Setup(ctx context.Context, r network.Request) (network.Result, error)
+	Teardown(ctx context.Context, podID string) error
+	Ready() error
+}
+
+// Images finds images and mounts them.
+type Images interface {
+	// Resolve finds a stored image by any name or id; errdefs.ErrNotFound when it is not there.
+	Resolve(ctx context.Context, ref string) (*image.Image, error)
+	Rootfs(ctx context.Context, r image.RootfsRequest) (path string, err error)
+	Volume(ctx context.Context, r image.VolumeRequest) (path string, err error)
+	// Release unmounts and deletes the container's root filesystem and its image volumes.
+	Release(ctx context.Context, containerID string) error
+}
+
+// Runtime is one handler: an OCI runtime and its monitor.
+type Runtime interface {
+	// Ready says why the handler cannot be used, or nil.
+	Ready() error
+	Features() oci.Features
+	Create(ctx context.Context, r oci.CreateRequest) (oci.Process, error)
+	Start(ctx context.Context, id string) error
+	// Signal sends to the container's first process; a container that is gone is no error.
+	Signal(ctx context.Context, id string, sig syscall.Signal) error
+	// Delete kills what is left, and removes the runtime's state, the monitor and the bundle.
+	Delete(ctx context.Context, id string) error
+	State(ctx context.Context, id string) (oci.State, error)
+	// Wait returns when the container has ended and its output is written.
+	Wait(ctx context.Context, id string) (oci.Exit, error)
+	ExecSync(ctx context.Context, r oci.ExecRequest) (oci.ExecResult, error)
+	Update(ctx context.Context, id string, r *specs.LinuxResources) error
+	// ReopenLog makes the monitor reopen the log file, after the kubelet moved it away.
+	ReopenLog(ctx context.Context, id string) error
+}
