@@ -1,0 +1,136 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Names that a crash may leave behind; Sweep removes them and List never shows them.
+const (
+	newPrefix = ".new-"
+	delPrefix = ".del-"
+	tmpPrefix = ".tmp-"
+)
+
+// Create makes the directory parent/name appear at once and complete: fill writes into a temporary directory,
+// which is then renamed into place. When fill fails nothing is left. An existing directory is fs.ErrExist.
+func Create(parent, name string, fill func(dir string) error) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	final := filepath.Join(parent, name)
+	if _, err := os.Lstat(final); err == nil {
+		// rename(2) would replace an empty directory without a word.
+		return fmt.Errorf("create %s: %w", final, fs.ErrExist)
+	}
+	tmp := filepath.Join(parent, newPrefix+name)
+	if err := os.RemoveAll(tmp); err != nil {
+		return fmt.Errorf("create %s: %w", final, err)
+	}
+	if err := os.MkdirAll(parent, 0o700); err != nil {
+		return fmt.Errorf("create %s: %w", final, err)
+	}
+	if err := os.Mkdir(tmp, 0o700); err != nil {
+		return fmt.Errorf("create %s: %w", final, err)
+	}
+	err := fill(tmp)
+	if err == nil {
+		err = os.Rename(tmp, final)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("create %s: %w", final, err), os.RemoveAll(tmp))
+	}
+	return syncDir(parent)
+}
+
+// Remove makes the directory parent/name disappear at once, then deletes what was in it. An absent one is no error.
+func Remove(parent, name string) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	gone := filepath.Join(parent, delPrefix+name)
+	if err := os.RemoveAll(gone); err != nil {
+		return fmt.Errorf("remove record: %w", err)
+	}
+	err := os.Rename(filepath.Join(parent, name), gone)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("remove record: %w", err)
+	}
+	// Synced before the contents go: after a power loss the record is either whole or gone.
+	if err := syncDir(parent); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(gone); err != nil {
+		return fmt.Errorf("remove record: %w", err)
+	}
+	return nil
+}
+
+// List names the record directories in parent, sorted. An absent parent has none.
+func List(parent string) ([]string, error) {
+	entries, err := os.ReadDir(parent)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list records: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+// Sweep removes what crashes left in parent: half-made and half-removed directories, temporary files.
+func Sweep(parent string) error {
+	entries, err := os.ReadDir(parent)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("sweep records: %w", err)
+	}
+	var errs []error
+	for _, e := range entries {
+		if leftover(e.Name()) {
+			errs = append(errs, os.RemoveAll(filepath.Join(parent, e.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Quarantine moves path, a record that could not be read, below dir for a person to look at, and returns where to.
+func Quarantine(path, dir string) (string, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("quarantine %s: %w", path, err)
+	}
+	to := filepath.Join(dir, filepath.Base(path)+"-"+strconv.FormatInt(time.Now().UnixNano(), 36))
+	if err := os.Rename(path, to); err != nil {
+		return "", fmt.Errorf("quarantine %s: %w", path, err)
+	}
+	return to, errors.Join(syncDir(dir), syncDir(filepath.Dir(path)))
+}
+
+func leftover(name string) bool {
+	return strings.HasPrefix(name, newPrefix) || strings.HasPrefix(name, delPrefix) || strings.HasPrefix(name, tmpPrefix)
+}
+
+// checkName keeps ids from the outside from becoming paths.
+func checkName(name string) error {
+	if name == "" || strings.HasPrefix(name, ".") || strings.ContainsAny(name, "/\x00") || len(name) > 200 {
+		return fmt.Errorf("record name %q is not a plain file name", name)
+	}
+	return nil
+}

@@ -1,0 +1,141 @@
+package checkpoint
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// MaxSize bounds a record file in bytes. Anything larger was not written by this package.
+const MaxSize = 8 << 20
+
+// Errors that Read adds to those of the file system. A missing record is fs.ErrNotExist.
+var (
+	// ErrCorrupt: the file is truncated, empty, altered or not a record.
+	ErrCorrupt = errors.New("corrupt record")
+	// ErrNewer: a newer podd wrote the record, in a format that this one does not know.
+	ErrNewer = errors.New("record was written by a newer version")
+)
+
+// header is the first line of a record file.
+type header struct {
+	Version int    `json:"v"`
+	SHA256  string `json:"sha256"`
+}
+
+// Write replaces the record at path with v, in format version, atomically: after a crash at any line the old
+// record or the new one is there. When it returns nil the record survives a power loss.
+func Write(path string, version int, v any) error {
+	body, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode record %s: %w", path, err)
+	}
+	body = append(body, '\n')
+	if len(body) > MaxSize {
+		return fmt.Errorf("record %s has %d bytes, more than the limit of %d", path, len(body), MaxSize)
+	}
+	sum := sha256.Sum256(body)
+	line, err := json.Marshal(header{Version: version, SHA256: hex.EncodeToString(sum[:])})
+	if err != nil {
+		return fmt.Errorf("encode record %s: %w", path, err)
+	}
+	return replace(path, append(append(line, '\n'), body...))
+}
+
+// Read decodes the record at path into v. It accepts formats up to version; a record in a newer one is ErrNewer,
+// a damaged one ErrCorrupt, an absent one fs.ErrNotExist. Unknown fields are ignored, so that a daemon can be
+// downgraded within one format.
+func Read(path string, version int, v any) error {
+	data, err := readCapped(path)
+	if err != nil {
+		return err
+	}
+	if err := decode(data, version, v); err != nil {
+		return fmt.Errorf("read record %s: %w", path, err)
+	}
+	return nil
+}
+
+func decode(data []byte, version int, v any) error {
+	line, body, found := bytes.Cut(data, []byte{'\n'})
+	if !found {
+		return fmt.Errorf("%w: no header line (%d bytes)", ErrCorrupt, len(data))
+	}
+	var h header
+	if err := json.Unmarshal(line, &h); err != nil {
+		return fmt.Errorf("%w: header: %v", ErrCorrupt, err)
+	}
+	sum := sha256.Sum256(body)
+	if h.SHA256 != hex.EncodeToString(sum[:]) {
+		return fmt.Errorf("%w: checksum differs", ErrCorrupt)
+	}
+	if h.Version > version {
+		return fmt.Errorf("%w: format %d, this podd reads up to %d", ErrNewer, h.Version, version)
+	}
+	if h.Version < 1 {
+		return fmt.Errorf("%w: format %d", ErrCorrupt, h.Version)
+	}
+	if err := json.Unmarshal(body, v); err != nil {
+		return fmt.Errorf("%w: body: %v", ErrCorrupt, err)
+	}
+	return nil
+}
+
+func readCapped(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, MaxSize+4096))
+	if err != nil {
+		return nil, fmt.Errorf("read record %s: %w", path, err)
+	}
+	return data, nil
+}
+
+// replace writes data to a temporary file beside path, syncs it, renames it over path and syncs the directory.
+func replace(path string, data []byte) (err error) {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, tmpPrefix+filepath.Base(path)+"-*") // mode 0600: records hold environment variables
+	if err != nil {
+		return fmt.Errorf("write record: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr // some file systems report a full disk only here
+	}
+	if err != nil {
+		return fmt.Errorf("write record %s: %w", path, err)
+	}
+	if err = os.Rename(f.Name(), path); err != nil {
+		return fmt.Errorf("write record: %w", err)
+	}
+	return syncDir(dir)
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("sync directory: %w", err)
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil {
+		return fmt.Errorf("sync directory %s: %w", dir, err)
+	}
+	return nil
+}
