@@ -1,0 +1,59 @@
+#!/bin/sh
+# Builds the programs pinned in go.mod beside this file into <repo>/bin:
+#   runc  cni/{bridge,host-local,loopback,portmap,bandwidth,firewall,tuning}  crictl  critest  staticcheck  go-errorlint
+#
+# Binaries are kept in $PODD_CACHE (default ${XDG_CACHE_HOME:-~/.cache}/podd), keyed by everything that goes into them, so a
+# fresh clone of the same commit copies them instead of compiling.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+bin=$(cd "$here/../.." && pwd)/bin
+cache=${PODD_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podd}
+
+cd "$here"
+key=$( { go env GOVERSION GOARCH; cat go.mod go.sum build.sh; } | sha256sum | cut -c1-16)
+out=$cache/tools/$key
+
+version() { go list -m -f '{{.Version}}' "$1"; }
+
+# build NAME PACKAGE [go build flags...]: one static-as-possible binary named out.new/NAME.
+build() {
+	name=$1 pkg=$2
+	shift 2
+	echo "  build $name"
+	CGO_ENABLED=${cgo:-0} go build -mod=readonly -trimpath "$@" -o "$new/$name" "$pkg"
+}
+
+if [ ! -d "$out" ]; then
+	new=$out.new.$$
+	trap 'rm -rf "$new"' EXIT
+	mkdir -p "$new/cni"
+	echo "building the pinned tools (a few minutes once; later runs copy them from $out)"
+
+	# runc needs cgo for nsenter and for libseccomp, without which no container gets a seccomp profile.
+	cgo=1 build runc github.com/opencontainers/runc -tags seccomp -ldflags '-s -w'
+
+	cni=github.com/containernetworking/plugins
+	cni_ld="-s -w -X $cni/pkg/utils/buildversion.BuildVersion=$(version $cni)"
+	for p in main/bridge main/loopback ipam/host-local meta/portmap meta/bandwidth meta/firewall meta/tuning; do
+		build "cni/${p#*/}" "$cni/plugins/$p" -ldflags "$cni_ld"
+	done
+
+	cri=sigs.k8s.io/cri-tools
+	cri_ld="-s -w -X $cri/pkg/version.Version=$(version $cri | sed s/^v//)"
+	build crictl $cri/cmd/crictl -ldflags "$cri_ld"
+	echo "  build critest"
+	CGO_ENABLED=0 go test -mod=readonly -trimpath -c -ldflags "$cri_ld" -o "$new/critest" $cri/cmd/critest
+
+	build staticcheck honnef.co/go/tools/cmd/staticcheck
+	build go-errorlint github.com/polyfloyd/go-errorlint
+	rm -rf "$out"
+	mv "$new" "$out"
+fi
+
+mkdir -p "$bin/cni"
+# A copy and a rename, never a write into a binary that somebody may be running.
+(cd "$out" && find . -type f) | while read -r f; do
+	cmp -s "$out/$f" "$bin/$f" && continue
+	cp "$out/$f" "$bin/$f.new"
+	mv "$bin/$f.new" "$bin/$f"
+done
