@@ -1,0 +1,64 @@
+# make help lists the targets. Everything that needs more than a few lines is a script in contrib/ or a program in test/.
+
+GO       ?= go
+TAGS     := containers_image_openpgp
+# Tests under -race need cgo, and with cgo the storage library would want btrfs headers.
+RACE     := -race -tags "$(TAGS) exclude_graphdriver_btrfs"
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS  := -s -w -X main.version=$(VERSION)
+# All of staticcheck but what it says of the form of comments and names.
+CHECKS   := all,-ST1000,-ST1003,-ST1020,-ST1021,-ST1022
+SHELL    := /bin/sh
+.SHELLFLAGS := -euc
+MAKEFLAGS += --no-print-directory
+
+# The packages that need a built daemon and the tools have their own target.
+UNIT      = $$($(GO) list -tags "$(TAGS)" ./... | grep -v /test/integration)
+
+.DEFAULT_GOAL := help
+.PHONY: help deps tools pause build vet lint unit integration critest test demo fuzz clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+deps: ## install the Debian packages that are missing (root)
+	@contrib/install-deps.sh
+
+tools: deps ## build runc, the CNI plugins, crictl, critest and the linters into bin/
+	@contrib/tools/build.sh
+
+pause: oci/pause/bin/pause ## build the infra container's process
+oci/pause/bin/pause: oci/pause/pause.c
+	@mkdir -p $(@D)
+	gcc -Os -static -s -Wall -Wextra -o $@ $<
+
+build: pause ## build bin/podd, static
+	CGO_ENABLED=0 $(GO) build -trimpath -tags "$(TAGS)" -ldflags "$(LDFLAGS)" -o bin/podd ./cmd/podd
+
+vet: pause ## gofmt and go vet
+	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "not gofmt'd:"; echo "$$out"; exit 1; }
+	$(GO) vet -tags "$(TAGS)" ./...
+
+lint: tools pause ## staticcheck and go-errorlint
+	bin/staticcheck -checks "$(CHECKS)" -tags "$(TAGS)" ./...
+	bin/go-errorlint ./...
+
+unit: pause ## unit tests of all packages, with the race detector
+	$(GO) test $(RACE) $(UNIT)
+
+integration: tools build ## start the real daemon, drive it through its socket, look for leaks (root)
+	$(GO) test $(RACE) -count=1 -timeout 20m ./test/integration/...
+
+critest: tools build ## the CRI validation suite, with runc and with crun (root)
+	@test/critest/run.sh
+
+test: deps vet lint unit integration critest ## everything
+
+demo: tools build ## run a pod on a private podd, look at it, remove it (root)
+	@contrib/demo.sh
+
+fuzz: pause ## each fuzz target for FUZZTIME (default 20s)
+	@contrib/fuzz.sh $(or $(FUZZTIME),20s)
+
+clean: ## remove what was built; the cache in ~/.cache/podd stays
+	rm -rf bin oci/pause/bin
