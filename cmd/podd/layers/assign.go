@@ -1,0 +1,65 @@
+package layers
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+// Assign sets one dotted key from text, as a command line does. Text keys and durations take the value as it
+// is; everything else (and a text in quotes) is read as TOML: true, 5, ["a", "b"]. Origin names the flag.
+func (s *Set) Assign(origin, key, value string) error {
+	if strings.ContainsAny(key, "\n\r=") || !utf8.ValidString(key) {
+		return fmt.Errorf("%s: %q is not a key", origin, key)
+	}
+	if !utf8.ValidString(value) {
+		return fmt.Errorf("%s: the value is not UTF-8 text", origin)
+	}
+	literal := strings.TrimSpace(value)
+	if path, err := splitKey(key); err != nil {
+		return fmt.Errorf("%s: %q is not a key: %w", origin, key, err)
+	} else if t, ok := typeAt(s.target.Type(), path); ok && isText(t) && !quoted(literal) {
+		literal = quote(value)
+	}
+	if strings.ContainsAny(literal, "\n\r") { // a second line would be a second key
+		return fmt.Errorf("%s: the value has more than one line", origin)
+	}
+	tree := map[string]any{}
+	if err := toml.Unmarshal([]byte(key+" = "+literal), &tree); err != nil {
+		return fmt.Errorf("%s: %q is not a TOML value such as true, 5, \"text\" or [\"a\", \"b\"]: %w", origin, value, err)
+	}
+	m := merge{set: s, where: func(string) string { return origin }}
+	m.table(nil, s.target, tree)
+	return errors.Join(m.errs...)
+}
+
+// splitKey parses a dotted key by letting the TOML parser do it.
+func splitKey(key string) ([]string, error) {
+	tree := map[string]any{}
+	if err := toml.Unmarshal([]byte(key+" = 0"), &tree); err != nil {
+		return nil, err
+	}
+	var path []string
+	for len(tree) > 0 {
+		for name, v := range tree { // one entry: one key was parsed
+			path = append(path, name)
+			tree, _ = v.(map[string]any) // nil at the 0
+		}
+	}
+	if len(path) == 0 { // a comment
+		return nil, errors.New("it has no name")
+	}
+	return path, nil
+}
+
+// isText is true for what a user types without quotes on a command line.
+func isText(t reflect.Type) bool { return t.Kind() == reflect.String || t == durationType }
+
+// quoted is true for a value that is a TOML string already.
+func quoted(s string) bool {
+	return len(s) >= 2 && (s[0] == '"' || s[0] == '\'') && s[len(s)-1] == s[0]
+}

@@ -1,0 +1,54 @@
+package layers
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// FuzzMerge: no document makes Merge panic, and what it accepts survives being dumped and merged again.
+func FuzzMerge(f *testing.F) {
+	for _, seed := range []string{
+		"", "root = \"/a\"", "[log]\nlevel = 'x'\ntags = [\"a\", \"b\"]", "[handlers.\"a.b\"]\nwait = \"1m\"",
+		"env = {a = \"\\u0000\"}", "[[log]]", "count = 0x7f\nratio = nan", "log.level = \"\"\"\nx\"\"\"", "root = 1979-05-27",
+	} {
+		f.Add([]byte(seed), []byte("[log]\nlevel = \"x\""))
+	}
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		first := defaults()
+		s := New(&first)
+		if s.Merge("a", a) != nil || s.Merge("b", b) != nil {
+			return
+		}
+		var dump bytes.Buffer
+		if err := s.Dump(&dump); err != nil {
+			t.Fatal(err)
+		}
+		again := defaults()
+		if err := New(&again).Merge("dump", dump.Bytes()); err != nil {
+			t.Fatalf("%v in\n%s", err, dump.String())
+		}
+		if d := cmp.Diff(first, again, cmp.AllowUnexported(config{}), cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); d != "" {
+			t.Fatalf("-first +again:\n%s\n%s", d, dump.String())
+		}
+	})
+}
+
+// FuzzAssign: a command line can set the key it names and no other.
+func FuzzAssign(f *testing.F) {
+	f.Add("root", "/a")
+	f.Add("log.tags", `["x"]`)
+	f.Add("count", "5 # x")
+	f.Add("#", "x")
+	f.Add("log", "{level = \"x\"}")
+	f.Fuzz(func(t *testing.T, key, value string) {
+		cfg := defaults()
+		s := New(&cfg)
+		if s.Assign("o", key, value) == nil && len(s.origins) != 1 && !strings.HasPrefix(strings.TrimSpace(value), "{") {
+			t.Fatalf("%q=%q set %v", key, value, s.origins)
+		}
+	})
+}

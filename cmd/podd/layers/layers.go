@@ -1,0 +1,132 @@
+// Package layers fills a struct from several TOML documents, key by key, and remembers which document set
+// which key.
+//
+// It owns the rules of merging (tables merge, everything else replaces), of naming mistakes (file, line, the
+// nearest known key) and of printing a struct back as TOML. It knows no key: those are the struct's fields,
+// named by their `toml` tag and explained by their `comment` tag. It never opens a file. cmd/podd is its only
+// caller.
+package layers
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+// Default is the origin of a key that no document has set.
+const Default = "default"
+
+// Set is a struct being filled. It is not safe for concurrent use.
+type Set struct {
+	target  reflect.Value
+	origins map[string]string
+}
+
+// New returns a Set over target, a pointer to a struct that holds the defaults. Fields without a toml tag are
+// left alone. A field may be a string, bool, number, time.Duration (written "1m30s"), a slice of those, a
+// struct (a table), or a map from string to string or struct (a table with free names).
+func New(target any) *Set {
+	return &Set{target: reflect.ValueOf(target).Elem(), origins: map[string]string{}}
+}
+
+// Merge lays a TOML document over what is there. Name is the document's file name, for errors and origins.
+// All mistakes are reported, joined, each as "name:line: what is wrong"; after an error the Set is unusable.
+func (s *Set) Merge(name string, data []byte) error {
+	tree := map[string]any{}
+	if err := toml.Unmarshal(data, &tree); err != nil {
+		return syntaxError(name, err)
+	}
+	lines := keyLines(data)
+	m := merge{set: s, where: func(key string) string { return fmt.Sprintf("%s:%d", name, lines[key]) }}
+	m.table(nil, s.target, tree)
+	return errors.Join(m.errs...)
+}
+
+// Origin says who set key (dotted): a document as "name:line", the origin given to Assign, or Default.
+func (s *Set) Origin(key string) string {
+	if o, ok := s.origins[key]; ok {
+		return o
+	}
+	return Default
+}
+
+// syntaxError gives go-toml's errors the position they carry.
+func syntaxError(name string, err error) error {
+	var d *toml.DecodeError
+	if errors.As(err, &d) {
+		row, column := d.Position()
+		return fmt.Errorf("%s:%d:%d: %w", name, row, column, err)
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+// merge is one document being laid over a Set.
+type merge struct {
+	set   *Set
+	where func(key string) string
+	errs  []error
+}
+
+// table lays tree over target, a struct or a map, at path.
+func (m *merge) table(path []string, target reflect.Value, tree map[string]any) {
+	for _, name := range slices.Sorted(maps.Keys(tree)) {
+		at := append(slices.Clone(path), name)
+		if target.Kind() == reflect.Map {
+			m.element(at, target, name, tree[name])
+			continue
+		}
+		f, ok := fieldNamed(target, name)
+		if !ok && len(m.errs) < maxErrors {
+			m.fail(at, "unknown key %q, the nearest known key is %q", keyString(at), nearest(m.set.target, at))
+		}
+		if !ok {
+			continue
+		}
+		m.value(at, f, tree[name])
+	}
+}
+
+// element lays v over the entry of a map. Map values cannot be set in place, so a copy is changed and put back.
+func (m *merge) element(path []string, target reflect.Value, name string, v any) {
+	entry := reflect.New(target.Type().Elem()).Elem()
+	key := reflect.ValueOf(name).Convert(target.Type().Key())
+	if old := target.MapIndex(key); old.IsValid() {
+		entry.Set(old)
+	}
+	m.value(path, entry, v)
+	if target.IsNil() {
+		target.Set(reflect.MakeMap(target.Type()))
+	}
+	target.SetMapIndex(key, entry)
+}
+
+// value lays v over target: merges when target is a table, replaces otherwise.
+func (m *merge) value(path []string, target reflect.Value, v any) {
+	if isTable(target.Type()) {
+		sub, ok := v.(map[string]any)
+		if !ok {
+			m.fail(path, "%s is a table, not %s", keyString(path), describe(v))
+			return
+		}
+		m.table(path, target, sub)
+		return
+	}
+	if err := convert(target, v); err != nil {
+		m.fail(path, "%s: %w", keyString(path), err)
+		return
+	}
+	m.set.origins[keyString(path)] = m.where(keyString(path))
+}
+
+// maxErrors is how many mistakes of one document are told apart; a file that is no configuration at all has more.
+const maxErrors = 20
+
+func (m *merge) fail(path []string, format string, args ...any) {
+	if len(m.errs) < maxErrors {
+		m.errs = append(m.errs, fmt.Errorf("%s: %w", m.where(keyString(path)), fmt.Errorf(format, args...)))
+	}
+}

@@ -1,0 +1,72 @@
+package layers
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// nearest names the known key that someone who wrote path most likely meant: the same name in another table,
+// or else the least distance in letters.
+func nearest(target reflect.Value, path []string) string {
+	best, least := "", -1
+	for _, known := range knownKeys(target.Type(), path) {
+		d := distance(keyString(path), keyString(known))
+		if known[len(known)-1] == path[len(path)-1] {
+			d = min(d, 1)
+		}
+		if least < 0 || d < least {
+			best, least = keyString(known), d
+		}
+	}
+	return best
+}
+
+// knownKeys lists every key and table of t. Free names of maps are taken from like, where it has one with a key
+// below it, so that the suggestion for "runtime.handlers.kata.pth" speaks of kata.
+func knownKeys(t reflect.Type, like []string) [][]string {
+	var out [][]string
+	var walk func(t reflect.Type, path []string)
+	walk = func(t reflect.Type, path []string) {
+		if len(path) > 0 {
+			out = append(out, path)
+		}
+		switch t.Kind() {
+		case reflect.Map:
+			name := "NAME"
+			if len(like) > len(path)+1 {
+				name = like[len(path)]
+			}
+			walk(t.Elem(), append(slices.Clone(path), name))
+		case reflect.Struct:
+			for _, e := range entries(reflect.New(t).Elem()) {
+				walk(e.value.Type(), append(slices.Clone(path), e.name))
+			}
+		}
+	}
+	walk(t, nil)
+	return out
+}
+
+// distance is the number of letters to insert, delete or replace to get from a to b (Levenshtein). Absurdly
+// long keys are cut: they are near to nothing.
+func distance(a, b string) int {
+	a, b = strings.ToLower(a[:min(len(a), 200)]), strings.ToLower(b[:min(len(b), 200)])
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j+1]+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}

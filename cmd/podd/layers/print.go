@@ -1,0 +1,189 @@
+package layers
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// width is where comments are wrapped.
+const width = 100
+
+// Document writes every key with its comment and its value, the keys commented out: a file that documents all
+// and changes nothing until a line is uncommented.
+func (s *Set) Document(w io.Writer) error {
+	return s.print(w, func(p *printer, path []string, e entry) {
+		if p.last == other {
+			p.printf("\n")
+		}
+		p.comment(e.comment)
+		p.printf("#%s = %s\n", keyString(path[len(path)-1:]), literal(e.value))
+	})
+}
+
+// Dump writes the effective values, each with its origin in a comment. It is a valid document that gives the
+// same values when merged.
+func (s *Set) Dump(w io.Writer) error {
+	return s.print(w, func(p *printer, path []string, e entry) {
+		p.printf("%s = %s # %s\n", keyString(path[len(path)-1:]), literal(e.value), oneLine(s.Origin(keyString(path))))
+	})
+}
+
+func (s *Set) print(w io.Writer, key func(*printer, []string, entry)) error {
+	p := printer{w: bufio.NewWriter(w), key: key}
+	p.table(nil, "", s.target)
+	return p.w.Flush()
+}
+
+type printer struct {
+	w   *bufio.Writer
+	key func(*printer, []string, entry)
+	// last is what was printed last: nothing, a header or anything else.
+	last byte
+}
+
+// What was printed last.
+const (
+	nothing byte = iota
+	header
+	other
+)
+
+func (p *printer) printf(format string, args ...any) {
+	p.last = other
+	fmt.Fprintf(p.w, format, args...) // bufio keeps the first error for Flush
+}
+
+// table prints a table: its own keys first, then its sub-tables, as TOML wants.
+func (p *printer) table(path []string, comment string, v reflect.Value) {
+	all := children(v)
+	plain := slices.DeleteFunc(slices.Clone(all), func(e entry) bool { return isTable(e.value.Type()) })
+	if len(path) > 0 && (len(plain) > 0 || comment != "" || len(all) == 0) {
+		if p.last != nothing {
+			p.printf("\n")
+		}
+		p.comment(comment)
+		p.printf("[%s]\n", keyString(path))
+		p.last = header
+	}
+	for _, e := range plain {
+		p.key(p, append(slices.Clone(path), e.name), e)
+	}
+	for _, e := range all {
+		if isTable(e.value.Type()) {
+			p.table(append(slices.Clone(path), e.name), e.comment, e.value)
+		}
+	}
+}
+
+// children lists what is in a table: a struct's fields in order, a map's entries by name.
+func children(v reflect.Value) []entry {
+	if v.Kind() == reflect.Struct {
+		return entries(v)
+	}
+	byName := map[string]reflect.Value{}
+	for it := v.MapRange(); it.Next(); {
+		byName[it.Key().String()] = it.Value()
+	}
+	var out []entry
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		out = append(out, entry{name: name, value: byName[name]})
+	}
+	return out
+}
+
+// comment prints text as comment lines, wrapped.
+func (p *printer) comment(text string) {
+	for paragraph := range strings.Lines(text) {
+		line := "#"
+		for _, word := range strings.Fields(paragraph) {
+			if len(line)+1+len(word) > width && line != "#" {
+				p.printf("%s\n", line)
+				line = "#"
+			}
+			line += " " + word
+		}
+		p.printf("%s\n", line)
+	}
+}
+
+// literal writes a value as TOML.
+func literal(v reflect.Value) string {
+	if v.Type() == durationType {
+		return quote(shortDuration(time.Duration(v.Int())))
+	}
+	switch v.Kind() {
+	case reflect.String:
+		return quote(v.String())
+	case reflect.Slice:
+		parts := make([]string, v.Len())
+		for i := range parts {
+			parts[i] = literal(v.Index(i))
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	case reflect.Float32, reflect.Float64:
+		return floatLiteral(v.Float())
+	}
+	return fmt.Sprint(v.Interface())
+}
+
+// floatLiteral keeps the dot or exponent that makes a TOML number a float.
+func floatLiteral(f float64) string {
+	s := strings.ToLower(strconv.FormatFloat(f, 'g', -1, 64))
+	if strings.ContainsAny(s, ".einf") {
+		return s
+	}
+	return s + ".0"
+}
+
+// shortDuration is Duration.String without its idle zeros: "2m", not "2m0s".
+func shortDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// quote writes a TOML basic string.
+func quote(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, c := range s {
+		switch {
+		case c == '"' || c == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(c)
+		case c == '\n':
+			b.WriteString(`\n`)
+		case c == '\t':
+			b.WriteString(`\t`)
+		case unicode.IsControl(c):
+			fmt.Fprintf(&b, `\u%04X`, c)
+		default:
+			b.WriteRune(c)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+// oneLine makes a file name fit for a comment.
+func oneLine(s string) string {
+	return strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) {
+			return '?'
+		}
+		return c
+	}, s)
+}
