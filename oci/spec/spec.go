@@ -24,8 +24,10 @@ type Input struct {
 	Mounts []Mount
 	// Devices are the device nodes to create and allow; Privileged adds all of the host's before.
 	Devices []Device
-	// Seccomp is the profile of a Localhost request, loaded; nil otherwise.
+	// Seccomp is the profile of a Localhost request (see SeccompRequest), loaded; nil otherwise.
 	Seccomp *specs.LinuxSeccomp
+	// Labels are the SELinux labels, zero when SELinux is off.
+	Labels Labels
 	// Namespaces are the paths of the namespaces to join.
 	Namespaces Namespaces
 	// Files are the pod's own files, bind-mounted unless Config mounts something there.
@@ -44,6 +46,11 @@ type User struct {
 	Groups []uint32
 	// Home is the home directory, for $HOME; empty when passwd has no entry.
 	Home string
+}
+
+// Labels are the SELinux labels of a container: of its process, and of its files.
+type Labels struct {
+	Process, Mount string
 }
 
 // Mount is one resolved entry of ContainerConfig.mounts.
@@ -102,6 +109,15 @@ type Facts struct {
 	Devices []Device
 	// DefaultAppArmor is the profile of RuntimeDefault, loaded; empty when AppArmor is off.
 	DefaultAppArmor string
-	// Arch is runtime.GOARCH, for the default seccomp profile.
-	Arch string
+	// Arch is runtime.GOARCH, and Kernel the version of the running kernel: both choose among the rules of the
+	// default seccomp profile.
+	Arch   string
+	Kernel KernelVersion
+	// Hostname is the node's name, for $HOSTNAME in pods on the node's network.
+	Hostname string
+}
+
+// KernelVersion is the first two numbers of a kernel release: 6.18.5-amd64 is {6, 18}.
+type KernelVersion struct {
+	Major, Minor int
 }

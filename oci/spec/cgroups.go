@@ -1,0 +1,92 @@
+package spec
+
+import (
+	"path"
+	"strings"
+)
+
+// CgroupsPath returns the OCI cgroupsPath of a container below a pod's cgroup_parent: for cgroupfs the path
+// <parent>/<prefix>-<id>, for systemd "<slice>:<prefix>:<id>".
+//
+// The kubelet sends cgroup_parent as a path for both drivers; for systemd its last part is the slice, whose own
+// name holds the ones above it. An empty parent means /<prefix> or <prefix>.slice. Errors wrap ErrInvalidArgument.
+func CgroupsPath(systemd bool, parent, prefix, id string) (string, error) {
+	for _, part := range []string{prefix, id} {
+		if !unitName(part) {
+			return "", invalid("cgroup: %q is not a name that podd gives", part)
+		}
+	}
+	if systemd {
+		slice, err := sliceOf(parent, prefix)
+		if err != nil {
+			return "", err
+		}
+		return slice + ":" + prefix + ":" + id, nil
+	}
+	if parent == "" {
+		parent = prefix
+	}
+	if err := checkCgroup(parent); err != nil {
+		return "", err
+	}
+	return path.Join("/", parent, prefix+"-"+id), nil
+}
+
+// unitName: the characters that are safe in a file name and at the end of a systemd scope's name.
+func unitName(s string) bool { return plain(s, "-_.") && strings.IndexAny(s, "-_.") != 0 }
+
+// plain reports whether s is made of ASCII letters, digits and the extra characters, at least one.
+func plain(s, extra string) bool {
+	for _, r := range s {
+		alnum := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
+		if !alnum && !strings.ContainsRune(extra, r) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func checkCgroup(parent string) error {
+	if err := text("cgroup parent", parent); err != nil {
+		return err
+	}
+	for part := range strings.SplitSeq(parent, "/") {
+		if part == ".." || part == "." || strings.Contains(part, "\n") {
+			return invalid("cgroup parent %q is not a clean path", parent)
+		}
+	}
+	return nil
+}
+
+// sliceOf returns the name of the slice at the end of a path. systemd.slice(5): a dash stands for a step down the
+// tree, so it cannot come first, last or twice, "-.slice" alone being the root.
+func sliceOf(parent, prefix string) (string, error) {
+	if parent == "" {
+		return prefix + ".slice", nil
+	}
+	if err := checkCgroup(parent); err != nil {
+		return "", err
+	}
+	slice := path.Base(parent)
+	stem, ok := strings.CutSuffix(slice, ".slice")
+	if !ok {
+		return "", invalid("cgroup parent %q: the systemd cgroup driver needs the name of a slice", parent)
+	}
+	if stem == "-" {
+		return slice, nil
+	}
+	for part := range strings.SplitSeq(stem, "-") {
+		if !plain(part, `_.\@`) {
+			return "", invalid("cgroup parent %q: %q is not the name of a slice", parent, slice)
+		}
+	}
+	return slice, nil
+}
+
+func (b *builder) cgroup() error {
+	if err := text("cgroups path", b.in.CgroupsPath); err != nil {
+		return err
+	}
+	b.spec.Linux.CgroupsPath = b.in.CgroupsPath
+	return nil
+}

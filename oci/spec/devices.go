@@ -1,0 +1,50 @@
+package spec
+
+import (
+	"path"
+	"slices"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// devices lists the device nodes; the cgroup rules for them are part of the resources. Runtimes add /dev/null and
+// its like to both by themselves.
+func (b *builder) devices() error {
+	for _, d := range b.in.Devices {
+		if err := absolute("container path", d.Node.Path); err != nil {
+			return err
+		}
+	}
+	for _, d := range b.allDevices() {
+		b.spec.Linux.Devices = append(b.spec.Linux.Devices, d.Node)
+	}
+	return nil
+}
+
+// allDevices are the node's, for a privileged container, and those asked for, which replace what has their path.
+func (b *builder) allDevices() []Device {
+	var list []Device
+	if b.privileged {
+		list = slices.Clone(b.in.Host.Devices)
+	}
+	for _, d := range b.in.Devices {
+		d.Node.Path = path.Clean(d.Node.Path)
+		list = slices.DeleteFunc(list, func(other Device) bool { return other.Node.Path == d.Node.Path })
+		list = append(list, d)
+	}
+	return list
+}
+
+// deviceRules are the device cgroup's: nothing but what is listed, or everything for a privileged container.
+func (b *builder) deviceRules() []specs.LinuxDeviceCgroup {
+	if b.privileged {
+		return []specs.LinuxDeviceCgroup{{Allow: true, Access: "rwm"}}
+	}
+	rules := []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}}
+	for _, d := range b.allDevices() {
+		rules = append(rules, specs.LinuxDeviceCgroup{
+			Allow: true, Type: d.Node.Type, Major: new(d.Node.Major), Minor: new(d.Node.Minor), Access: d.Access,
+		})
+	}
+	return rules
+}

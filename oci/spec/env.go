@@ -1,0 +1,91 @@
+package spec
+
+import "strings"
+
+const (
+	defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	defaultTerm = "TERM=xterm"
+)
+
+// env merges, the later winning: podd's defaults, the image's variables, the container's.
+func (b *builder) env() error {
+	e := environ{at: map[string]int{}}
+	e.set(defaultPath)
+	if b.in.Config.GetTty() {
+		e.set(defaultTerm)
+	}
+	if name := b.hostname(); name != "" {
+		e.set("HOSTNAME=" + name)
+	}
+	b.imageEnv(&e)
+	if err := b.configEnv(&e); err != nil {
+		return err
+	}
+	// The runtime would look $HOME up in the image's passwd again, uncapped; podd has done so already.
+	if home := b.in.User.Home; !e.has("HOME") && strings.HasPrefix(home, "/") && text("home", home) == nil {
+		e.set("HOME=" + home)
+	}
+	b.spec.Process.Env = e.list
+	return nil
+}
+
+func (b *builder) hostname() string {
+	if name := b.in.Pod.GetHostname(); name != "" {
+		return name
+	}
+	if b.in.Namespaces.UTS == Host {
+		return b.in.Host.Hostname
+	}
+	return ""
+}
+
+// imageEnv skips what is no variable: it would make the runtime refuse the container, and its user cannot mend it.
+func (b *builder) imageEnv(e *environ) {
+	for i, kv := range b.in.Image.Env {
+		if strings.Index(kv, "=") < 1 || text("", kv) != nil {
+			b.warn("environment: entry %d of the image is not NAME=value and is left out", i)
+			continue
+		}
+		e.set(kv)
+	}
+}
+
+// configEnv takes values byte by byte (cri-api 0.37 made them bytes): a newline is legal, what JSON or the kernel
+// cannot carry is an error that names the variable and never shows its value.
+func (b *builder) configEnv(e *environ) error {
+	for i, kv := range b.in.Config.GetEnvs() {
+		name, value := kv.GetKey(), string(kv.GetValue())
+		if name == "" || strings.Contains(name, "=") {
+			return invalid("the name of variable %d is empty or contains '='", i)
+		}
+		if err := text("a variable's name", name); err != nil {
+			return err
+		}
+		if err := text("the value of variable "+name, value); err != nil {
+			return err
+		}
+		e.set(name + "=" + value)
+	}
+	return nil
+}
+
+// environ is a list of NAME=value in which every name stands once, where it was first set.
+type environ struct {
+	list []string
+	at   map[string]int
+}
+
+func (e *environ) set(kv string) {
+	name, _, _ := strings.Cut(kv, "=")
+	if i, ok := e.at[name]; ok {
+		e.list[i] = kv
+		return
+	}
+	e.at[name] = len(e.list)
+	e.list = append(e.list, kv)
+}
+
+func (e *environ) has(name string) bool {
+	_, ok := e.at[name]
+	return ok
+}

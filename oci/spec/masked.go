@@ -1,0 +1,26 @@
+package spec
+
+import "path"
+
+// maskedPaths passes the lists on as sent: the kubelet sends the usual ones, and empty ones for an unmasked
+// procMount, which an answer of podd's own would undo. Privileged containers have none.
+func (b *builder) maskedPaths() error {
+	if b.privileged {
+		return nil
+	}
+	masked, readonly := b.sc.GetMaskedPaths(), b.sc.GetReadonlyPaths()
+	for _, p := range join(masked, readonly) {
+		if err := absolute("path to mask", p); err != nil {
+			return err
+		}
+	}
+	b.spec.Linux.MaskedPaths, b.spec.Linux.ReadonlyPaths = clone(masked), clone(readonly)
+	return nil
+}
+
+func absolute(what, p string) error {
+	if !path.IsAbs(p) {
+		return invalid("%s: %q is not an absolute path", what, p)
+	}
+	return text(what, p)
+}

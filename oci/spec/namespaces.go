@@ -1,0 +1,70 @@
+package spec
+
+import (
+	"path"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// namespaces lists what the container gets: every namespace but those it shares with the node.
+func (b *builder) namespaces() error {
+	ns := b.in.Namespaces
+	for _, n := range []struct {
+		kind specs.LinuxNamespaceType
+		from string
+	}{
+		{specs.PIDNamespace, ns.PID},
+		{specs.NetworkNamespace, ns.Net},
+		{specs.IPCNamespace, ns.IPC},
+		{specs.UTSNamespace, ns.UTS},
+	} {
+		if err := b.namespace(n.kind, n.from); err != nil {
+			return err
+		}
+	}
+	b.add(specs.MountNamespace, "")
+	if b.cgroupNamespace() {
+		b.add(specs.CgroupNamespace, "")
+	}
+	if ns.UTS == "" {
+		b.spec.Hostname = b.in.Pod.GetHostname() // a joined UTS namespace has its name already
+	}
+	return b.userNamespace()
+}
+
+// cgroupNamespace: it hides the node's cgroups. As in every runtime, not on cgroup v1, where the mounts hide them,
+// and not for privileged containers, which may be node agents that read all of the tree.
+func (b *builder) cgroupNamespace() bool { return b.in.Host.CgroupV2 && !b.privileged }
+
+func (b *builder) namespace(kind specs.LinuxNamespaceType, from string) error {
+	switch {
+	case from == Host:
+		return nil
+	case from != "" && !path.IsAbs(from):
+		return invalid("%q is not the path of a %s namespace", from, kind)
+	}
+	b.add(kind, from)
+	return nil
+}
+
+func (b *builder) add(kind specs.LinuxNamespaceType, path string) {
+	b.spec.Linux.Namespaces = append(b.spec.Linux.Namespaces, specs.LinuxNamespace{Type: kind, Path: path})
+}
+
+// userNamespace joins the pod's user namespace; "" and Host both mean the node's, for the CRI knows no user
+// namespace of a single container. The mappings are written although the namespace has them: runtimes need them
+// to find the container's root.
+func (b *builder) userNamespace() error {
+	ns := b.in.Namespaces
+	if !b.userns() {
+		return nil
+	}
+	switch {
+	case !b.in.Handler.UserNamespaces:
+		return unsupported("this runtime handler cannot run containers in a user namespace")
+	case len(ns.UIDs) == 0 || len(ns.GIDs) == 0:
+		return invalid("the user namespace has no id mappings")
+	}
+	b.spec.Linux.UIDMappings, b.spec.Linux.GIDMappings = clone(ns.UIDs), clone(ns.GIDs)
+	return b.namespace(specs.UserNamespace, ns.User)
+}

@@ -1,0 +1,156 @@
+package spec
+
+import (
+	"math"
+	"slices"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// PauseInput is all that the config.json of a pod's infra container is made from.
+type PauseInput struct {
+	ID  string
+	Pod *cri.PodSandboxConfig
+	// Rootfs holds podd's own static /pause and nothing else.
+	Rootfs string
+	// Seccomp is the profile of a Localhost request (see SeccompRequest), loaded; nil otherwise.
+	Seccomp *specs.LinuxSeccomp
+	// Labels are the SELinux labels, zero when SELinux is off.
+	Labels Labels
+	// Namespaces are the pod's. Its PID namespace is always a new one: giving it its first process is what the
+	// infra container is for.
+	Namespaces  Namespaces
+	CgroupsPath string
+	Handler     Handler
+	Host        Facts
+}
+
+// The infra container's oom_score_adj and weight, as the kubelet expects of every runtime
+// (kubernetes/pkg/kubelet/qos): it must be the last to go, and it does nothing.
+const (
+	pauseOOMScoreAdj = -998
+	pauseShares      = 2
+)
+
+// pauseUser runs /pause when the pod's security context names nobody: an id that no image gives a meaning.
+const pauseUser = 65535
+
+// Pause makes the config.json of the infra container of a pod that shares its PID namespace: a process that reaps
+// zombies and may do nothing else. The pod's security context applies to it. Warnings and errors are as of Container.
+func Pause(in PauseInput) (*specs.Spec, []string, error) {
+	sandbox := in.Pod.GetLinux().GetSecurityContext()
+	user, err := sandboxUser(sandbox, in.Namespaces)
+	if err != nil {
+		return nil, nil, err
+	}
+	ns := in.Namespaces
+	ns.PID = ""
+	b, err := newBuilder(Input{
+		ID: in.ID, Pod: in.Pod, Config: pauseConfig(sandbox, in.Host), Rootfs: in.Rootfs, User: user, Seccomp: in.Seccomp,
+		Labels: in.Labels, Namespaces: ns, CgroupsPath: in.CgroupsPath, Handler: in.Handler, Host: in.Host,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return b.run([]step{
+		{"command", (*builder).args},
+		{"working directory", (*builder).cwd},
+		{"user", (*builder).user},
+		{"capabilities", (*builder).capabilities},
+		{"seccomp", (*builder).seccomp},
+		{"AppArmor", (*builder).apparmor},
+		{"SELinux", (*builder).selinux},
+		{"namespaces", (*builder).namespaces},
+		{"mounts", (*builder).pauseMounts},
+		{"masked paths", (*builder).maskedPaths},
+		{"resources", (*builder).resources},
+		{"cgroup", (*builder).cgroup},
+		{"annotations", func(b *builder) error { return b.annotate("infra") }},
+	})
+}
+
+// pauseConfig says as a container's configuration what the infra container is. Its seccomp profile is the default
+// one where the pod names none: podd knows what its own program calls.
+func pauseConfig(sandbox *cri.LinuxSandboxSecurityContext, f Facts) *cri.ContainerConfig {
+	profile := sandbox.GetSeccomp()
+	if profile == nil && sandbox.GetSeccompProfilePath() == "" && f.Seccomp { //nolint:staticcheck // old kubelets set it
+		profile = &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}
+	}
+	return &cri.ContainerConfig{
+		Command: []string{"/pause"},
+		Linux: &cri.LinuxContainerConfig{
+			Resources: &cri.LinuxContainerResources{CpuShares: pauseShares, OomScoreAdj: pauseOOMScoreAdj},
+			SecurityContext: &cri.LinuxContainerSecurityContext{
+				Capabilities:       &cri.Capability{DropCapabilities: []string{all}},
+				ReadonlyRootfs:     true,
+				NoNewPrivs:         true,
+				Seccomp:            profile,
+				SeccompProfilePath: sandbox.GetSeccompProfilePath(), //nolint:staticcheck // old kubelets set it
+				Apparmor:           sandbox.GetApparmor(),
+				MaskedPaths:        pauseMasked(),
+			},
+		},
+	}
+}
+
+// pauseMasked are the parts of /proc that tell of the node, or act on it.
+func pauseMasked() []string {
+	return []string{
+		"/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/sched_debug",
+		"/proc/scsi", "/proc/sysrq-trigger", "/proc/timer_list", "/proc/timer_stats",
+	}
+}
+
+func (b *builder) pauseMounts() error {
+	b.spec.Mounts = []specs.Mount{
+		b.proc(),
+		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "noexec", "strictatime", "mode=755", "size=64k"}},
+	}
+	return nil
+}
+
+// sandboxUser: "run_as_group should only be specified when run_as_user is specified; otherwise, the runtime MUST error."
+func sandboxUser(sc *cri.LinuxSandboxSecurityContext, ns Namespaces) (User, error) {
+	u := User{UID: pauseUser, GID: pauseUser}
+	if joined(ns.User) && (!mapped(pauseUser, ns.UIDs) || !mapped(pauseUser, ns.GIDs)) {
+		u = User{}
+	}
+	if sc.GetRunAsGroup() != nil && sc.GetRunAsUser() == nil {
+		return User{}, invalid("the pod's run_as_group needs a run_as_user")
+	}
+	if sc.GetRunAsUser() != nil {
+		u.UID, u.GID = 0, 0
+	}
+	for _, id := range []struct {
+		to   *uint32
+		from *cri.Int64Value
+	}{{&u.UID, sc.GetRunAsUser()}, {&u.GID, sc.GetRunAsGroup()}} {
+		if id.from == nil {
+			continue
+		}
+		v, err := ID(id.from.GetValue())
+		if err != nil {
+			return User{}, err
+		}
+		*id.to = v
+	}
+	for _, g := range sc.GetSupplementalGroups() {
+		v, err := ID(g)
+		if err != nil {
+			return User{}, err
+		}
+		if !slices.Contains(u.Groups, v) {
+			u.Groups = append(u.Groups, v)
+		}
+	}
+	return u, nil
+}
+
+// ID narrows a user or group id of the CRI to the kernel's. The highest is no id: it means "no change" to setuid(2).
+func ID(id int64) (uint32, error) {
+	if id < 0 || id >= math.MaxUint32 {
+		return 0, invalid("%d is not a user or group id", id)
+	}
+	return uint32(id), nil
+}

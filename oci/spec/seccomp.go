@@ -1,0 +1,112 @@
+package spec
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/moby/profiles/seccomp"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// SeccompRequest returns the seccomp profile that a security context asks for: its profile, or what its deprecated
+// path says when the profile is unset. Nil means unconfined (the CRI's default). Load a Localhost profile with
+// host.SeccompProfile and pass it in Input.Seccomp.
+func SeccompRequest(profile *cri.SecurityProfile, deprecated string) (*cri.SecurityProfile, error) {
+	if profile != nil {
+		return profile, nil
+	}
+	switch deprecated {
+	case "", "unconfined":
+		return nil, nil
+	case "runtime/default", "docker/default":
+		return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}, nil
+	}
+	if ref, ok := strings.CutPrefix(deprecated, localhostPrefix); ok && ref != "" {
+		return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost, LocalhostRef: ref}, nil
+	}
+	return nil, invalid("unknown seccomp profile %q", deprecated)
+}
+
+const localhostPrefix = "localhost/"
+
+// seccomp writes the profile. A privileged container has none, whatever it asks for: that is what the CRI says and
+// critest checks.
+func (b *builder) seccomp() error {
+	p, err := SeccompRequest(b.sc.GetSeccomp(), b.sc.GetSeccompProfilePath()) //nolint:staticcheck // old kubelets set it
+	if err != nil {
+		return err
+	}
+	if b.privileged || p == nil || p.GetProfileType() == cri.SecurityProfile_Unconfined {
+		return nil
+	}
+	if !b.in.Host.Seccomp {
+		return unsupported("the profile %s is asked for, this kernel has no seccomp", p.GetProfileType())
+	}
+	switch p.GetProfileType() {
+	case cri.SecurityProfile_RuntimeDefault:
+		b.spec.Linux.Seccomp = defaultSeccomp(b.spec.Process.Capabilities.Bounding, b.in.Host)
+	case cri.SecurityProfile_Localhost:
+		if b.in.Seccomp == nil {
+			return invalid("the profile %q was not loaded", p.GetLocalhostRef())
+		}
+		b.spec.Linux.Seccomp = b.in.Seccomp
+	default:
+		return invalid("unknown profile type %v", p.GetProfileType())
+	}
+	return nil
+}
+
+// defaultSeccomp picks the rules of the default profile (github.com/moby/profiles/seccomp) that hold for these
+// capabilities on this machine. The module's own function asks the running kernel; this one is pure.
+func defaultSeccomp(caps []string, f Facts) *specs.LinuxSeccomp {
+	profile := seccomp.DefaultProfile()
+	out := profile.LinuxSeccomp
+	out.Architectures = architectures(profile.ArchMap, f.Arch)
+	for _, call := range profile.Syscalls {
+		if includes(call.Includes, caps, f) && !excludes(call.Excludes, caps, f) {
+			out.Syscalls = append(out.Syscalls, call.LinuxSyscall)
+		}
+	}
+	return &out
+}
+
+func architectures(known []seccomp.Architecture, goarch string) []specs.Arch {
+	native := map[string]specs.Arch{
+		"amd64": specs.ArchX86_64, "arm64": specs.ArchAARCH64, "s390x": specs.ArchS390X, "riscv64": specs.ArchRISCV64,
+		"loong64": specs.ArchLOONGARCH64, "mips64": specs.ArchMIPS64, "mips64le": specs.ArchMIPSEL64,
+	}[goarch]
+	for _, a := range known {
+		if a.Arch == native {
+			return append([]specs.Arch{a.Arch}, a.SubArches...)
+		}
+	}
+	return nil // the runtime filters for its own architecture
+}
+
+// includes reports whether every condition holds: on one of the architectures, with all capabilities, on such a kernel.
+func includes(c *seccomp.Filter, caps []string, f Facts) bool {
+	if c == nil {
+		return true
+	}
+	for _, want := range c.Caps {
+		if !slices.Contains(caps, want) {
+			return false
+		}
+	}
+	return (len(c.Arches) == 0 || slices.Contains(c.Arches, f.Arch)) && (c.MinKernel == nil || f.Kernel.atLeast(c.MinKernel))
+}
+
+// excludes reports whether any condition holds.
+func excludes(c *seccomp.Filter, caps []string, f Facts) bool {
+	if c == nil {
+		return false
+	}
+	held := func(want string) bool { return slices.Contains(caps, want) }
+	return slices.ContainsFunc(c.Caps, held) || slices.Contains(c.Arches, f.Arch) || c.MinKernel != nil && f.Kernel.atLeast(c.MinKernel)
+}
+
+func (k KernelVersion) atLeast(min *seccomp.KernelVersion) bool {
+	major, minor := uint64(max(k.Major, 0)), uint64(max(k.Minor, 0))
+	return major > min.Kernel || major == min.Kernel && minor >= min.Major
+}
