@@ -31,8 +31,6 @@ type ContainerRecord struct {
 	Config    *cri.ContainerConfig
 	// ImageID is the sha256 hex of the image that Config.Image named at creation.
 	ImageID string
-	// LogPath is the absolute path of the CRI log, "" for none.
-	LogPath string
 	// StopSignal is the signal StopContainer sends, a CRI Signal name without its prefix, e.g. "SIGTERM".
 	StopSignal string
 }

@@ -1,0 +1,74 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+)
+
+// Config is what the engine needs to know of its node.
+type Config struct {
+	// Root keeps the records (<root>/pods), across reboots. An absolute path.
+	Root string `toml:"-"`
+	// Run keeps what is gone after a reboot: <run>/pods, <run>/netns, <run>/containers.
+	Run string `toml:"-"`
+	// BootID is the kernel's boot id: a record with another one has no live processes.
+	BootID string `toml:"-"`
+	// PauseRootfs is the root filesystem of infra containers, see oci/pause.
+	PauseRootfs string `toml:"-"`
+	// SystemdCgroup is true for the systemd cgroup driver, false for cgroupfs.
+	SystemdCgroup bool `toml:"-"`
+	// DefaultHandler names the runtime handler of pods that ask for none.
+	DefaultHandler string `toml:"default_handler" comment:"Runtime handler of pods without a RuntimeClass."`
+	// SeccompRoot is where relative Localhost seccomp profiles are looked up.
+	SeccompRoot string `toml:"seccomp_profile_root" comment:"Directory of Localhost seccomp profiles given by a relative name."`
+	// CDIDirs hold the Container Device Interface specifications.
+	CDIDirs []string `toml:"cdi_spec_dirs" comment:"Directories of CDI device specifications; the later wins."`
+	// CreateTimeout bounds the making of a pod or container, detached from its caller.
+	CreateTimeout time.Duration `toml:"create_timeout" comment:"How long the making of a pod or container may take, whoever still waits for it."`
+	// StartTimeout bounds one start of a container.
+	StartTimeout time.Duration `toml:"start_timeout" comment:"How long the runtime may take to start a created container."`
+	// UndoTimeout bounds one teardown.
+	UndoTimeout time.Duration `toml:"undo_timeout" comment:"How long one attempt to tear a pod or container down may take."`
+	// KillTimeout is how long a container may outlive SIGKILL before StopContainer gives up.
+	KillTimeout time.Duration `toml:"kill_timeout" comment:"How long a container may outlive SIGKILL before a stop reports it as stuck."`
+	// UnclaimedTimeout is how long a pod or container is kept that no caller has heard of.
+	UnclaimedTimeout time.Duration `toml:"unclaimed_timeout" comment:"How long a finished pod or container waits for a caller that timed out to ask again."`
+}
+
+// DefaultConfig returns the values for everything that has a sensible one.
+func DefaultConfig() Config {
+	return Config{
+		DefaultHandler:   "runc",
+		SeccompRoot:      "/var/lib/kubelet/seccomp",
+		CDIDirs:          []string{"/etc/cdi", "/var/run/cdi"},
+		CreateTimeout:    4 * time.Minute,
+		StartTimeout:     time.Minute,
+		UndoTimeout:      2 * time.Minute,
+		KillTimeout:      30 * time.Second,
+		UnclaimedTimeout: 10 * time.Minute,
+	}
+}
+
+// Validate reports everything that is wrong with the configuration.
+func (c Config) Validate() error {
+	var errs []error
+	for name, path := range map[string]string{"root": c.Root, "run": c.Run, "seccomp_profile_root": c.SeccompRoot} {
+		if !filepath.IsAbs(path) {
+			errs = append(errs, fmt.Errorf("%s: %q is not an absolute path", name, path))
+		}
+	}
+	for name, d := range map[string]time.Duration{
+		"create_timeout": c.CreateTimeout, "start_timeout": c.StartTimeout, "undo_timeout": c.UndoTimeout,
+		"kill_timeout": c.KillTimeout, "unclaimed_timeout": c.UnclaimedTimeout,
+	} {
+		if d <= 0 {
+			errs = append(errs, fmt.Errorf("%s: %v is not a positive duration", name, d))
+		}
+	}
+	if c.DefaultHandler == "" {
+		errs = append(errs, errors.New("default_handler: must name a runtime handler"))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,110 @@
+package sandbox
+
+import (
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/podd-project/podd/checkpoint"
+)
+
+// Container is one container of a pod. The embedded record never changes; Status is a published value.
+type Container struct {
+	ContainerRecord
+	pod    *Pod
+	status atomic.Pointer[ContainerStatus]
+	dir    string
+	// op is held by start, update and remove; stop takes no slot, it must overtake a start that is stuck.
+	op       slot
+	creation creation
+	life     life
+	kill     killer
+	// exited is closed once the status says Exited.
+	exited chan struct{}
+
+	mu sync.Mutex // orders status changes and guards start
+	// start is what StartContainer has done so far, for the watcher that writes the exit.
+	start startAttempt
+}
+
+// startAttempt is what the watcher needs to know of a start: the exit may be seen before the start returns.
+type startAttempt struct {
+	at  time.Time
+	err error
+}
+
+func (e *Engine) newContainer(p *Pod, r ContainerRecord, s ContainerStatus) *Container {
+	c := &Container{
+		ContainerRecord: r, pod: p, dir: filepath.Join(p.dir, containersDir, r.ID),
+		op: newSlot(), creation: newCreation(), life: newLife(p.life), exited: make(chan struct{}),
+	}
+	c.status.Store(&s)
+	if s.State == ContainerExited {
+		close(c.exited)
+	}
+	return c
+}
+
+// Status returns the container's present status, without waiting.
+func (c *Container) Status() ContainerStatus { return *c.status.Load() }
+
+// Pod returns the pod that the container belongs to.
+func (c *Container) Pod() *Pod { return c.pod }
+
+// advance moves the container to state to; see Pod.advance.
+func (c *Container) advance(to ContainerState, change func(*ContainerStatus)) error {
+	return c.update(to, change, true)
+}
+
+// observe is advance for what has happened already; see Pod.observe.
+func (c *Container) observe(to ContainerState, change func(*ContainerStatus)) error {
+	return c.update(to, change, false)
+}
+
+func (c *Container) update(to ContainerState, change func(*ContainerStatus), durable bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	next := c.Status()
+	if err := checkTransition(containerTransitions, next.State, to); err != nil {
+		return err
+	}
+	entered := next.State != to
+	next.State = to
+	if change != nil {
+		change(&next)
+	}
+	err := checkpoint.Write(filepath.Join(c.dir, statusFile), statusVersion, next)
+	if err != nil && durable {
+		return err
+	}
+	c.status.Store(&next)
+	if entered && to == ContainerExited {
+		close(c.exited)
+	}
+	return err
+}
+
+func (c *Container) beginStart(at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.start = startAttempt{at: at}
+}
+
+func (c *Container) failStart(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.start.err = err
+}
+
+func (c *Container) startAttempt() startAttempt {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.start
+}
+
+// doomed is true for a created container that has no process, because its command cannot be run.
+func (c *Container) doomed() bool {
+	s := c.Status()
+	return s.State == ContainerCreated && s.Process.Pid == 0
+}

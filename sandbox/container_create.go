@@ -1,0 +1,220 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"github.com/sirupsen/logrus"
+	"google.golang.org/protobuf/proto"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/checkpoint"
+	"github.com/podd-project/podd/image"
+	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/host"
+	"github.com/podd-project/podd/oci/spec"
+)
+
+// CreateContainer creates a container in a ready pod and returns its id. Retries by name join and find it, as with
+// RunPod.
+func (e *Engine) CreateContainer(ctx context.Context, podID string, config *cri.ContainerConfig) (string, error) {
+	p, err := e.Pod(podID)
+	if err != nil {
+		return "", err
+	}
+	c, made, err := e.beginContainer(ctx, p, config)
+	if err != nil {
+		return "", err
+	}
+	if made {
+		e.work.Go(func() {
+			defer p.gate.leave()
+			e.createContainer(ctx, c)
+		})
+	}
+	return c.ID, c.creation.await(ctx, "container")
+}
+
+// beginContainer finds the container that config means or registers a new one, for which p's gate is then held:
+// a stop of the pod waits for its creation to end.
+func (e *Engine) beginContainer(ctx context.Context, p *Pod, config *cri.ContainerConfig) (c *Container, made bool, err error) {
+	if state := p.Status().State; state != PodReady || !p.gate.enter() {
+		return nil, false, fmt.Errorf("%w: pod sandbox %s is %s, no container can be created in it", errdefs.ErrFailedPrecondition, p.ID, state)
+	}
+	defer func() {
+		if !made {
+			p.gate.leave()
+		}
+	}()
+	record, err := e.newContainerRecord(ctx, p, config)
+	if err != nil {
+		return nil, false, err
+	}
+	c = e.newContainer(p, record, ContainerStatus{State: ContainerCreating, Resources: config.GetLinux().GetResources()})
+	if other := e.store.addContainer(c); other != nil {
+		return other, false, sameContainer(other, c)
+	}
+	return c, true, nil
+}
+
+func (e *Engine) newContainerRecord(ctx context.Context, p *Pod, config *cri.ContainerConfig) (ContainerRecord, error) {
+	img, err := e.Images.Resolve(ctx, config.GetImage().GetImage())
+	if err != nil {
+		return ContainerRecord{}, fmt.Errorf("image %q: %w", config.GetImage().GetImage(), err)
+	}
+	signal, err := stopSignal(config.GetStopSignal(), img.Config.StopSignal)
+	if err != nil {
+		return ContainerRecord{}, err
+	}
+	return ContainerRecord{
+		ID: newID(), PodID: p.ID, CreatedAt: time.Now(), Config: config, ImageID: img.ID, StopSignal: signal,
+	}, nil
+}
+
+func sameContainer(have, want *Container) error {
+	state := have.Status().State
+	if proto.Equal(have.Config, want.Config) && (state == ContainerCreating || state == ContainerCreated) {
+		return nil
+	}
+	m := want.Config.GetMetadata()
+	return fmt.Errorf("%w: container %s (%s) is %s attempt %d of this pod already, with another configuration or started since: remove it first, or use another attempt",
+		errdefs.ErrAlreadyExists, have.ID, state, m.GetName(), m.GetAttempt())
+}
+
+// createContainer makes c or leaves nothing of it.
+func (e *Engine) createContainer(caller context.Context, c *Container) {
+	ctx, cancel := c.life.within(caller)
+	defer cancel(nil)
+	ctx, stop := context.WithTimeoutCause(ctx, e.cfg.CreateTimeout,
+		fmt.Errorf("creation took longer than %v: %w", e.cfg.CreateTimeout, context.DeadlineExceeded))
+	defer stop()
+
+	err := deadline(ctx, e.buildContainer(ctx, c))
+	if err != nil {
+		err = e.discardContainer(caller, c, err)
+	}
+	c.creation.finish(err)
+	if err == nil {
+		if !c.doomed() {
+			e.watch(c)
+		}
+		e.discardUnclaimedContainer(c)
+	}
+}
+
+// containerBuild is what the steps of a container's creation hand to each other.
+type containerBuild struct {
+	image   *image.Image
+	rootfs  string
+	volumes map[int]string // image volumes by index of the mount
+	logPath string
+	spec    *specs.Spec
+	process oci.Process
+}
+
+// buildContainer is the making of a container. It cleans nothing up: teardownContainer does.
+func (e *Engine) buildContainer(ctx context.Context, c *Container) error {
+	rt, err := e.runtime(c.pod.Handler)
+	if err != nil {
+		return err
+	}
+	var b containerBuild
+	steps := []step{
+		{"record", func() error { return e.writeContainerRecord(c) }},
+		{"image", func() (err error) { b.image, err = e.Images.Resolve(ctx, c.ImageID); return err }},
+		{"log", func() (err error) { b.logPath, err = c.prepareLog(); return err }},
+		{"rootfs", func() (err error) { b.rootfs, err = e.Images.Rootfs(ctx, e.rootfsRequest(c)); return err }},
+		{"image volumes", func() (err error) { b.volumes, err = e.mountImageVolumes(ctx, c); return err }},
+		{"spec", func() (err error) { b.spec, err = e.containerSpec(ctx, c, rt, b); return err }},
+		{"create", func() (err error) { b.process, err = c.createProcess(ctx, rt, b); return err }},
+	}
+	if err := runSteps(ctx, &c.creation, steps); err != nil {
+		return err
+	}
+	return c.advance(ContainerCreated, func(s *ContainerStatus) {
+		s.Process, s.User = b.process, &b.spec.Process.User
+	})
+}
+
+// createProcess has the runtime create c's process. A command that cannot be run is the user's mistake, which
+// Kubernetes shows as a container that failed to start: then c is created without a process, and the start tells.
+func (c *Container) createProcess(ctx context.Context, rt Runtime, b containerBuild) (oci.Process, error) {
+	process, err := rt.Create(ctx, c.createRequest(b))
+	if errors.Is(err, oci.ErrCommand) {
+		c.failStart(err)
+		return oci.Process{}, rt.Delete(ctx, c.ID)
+	}
+	return process, err
+}
+
+func (e *Engine) writeContainerRecord(c *Container) error {
+	return checkpoint.Create(filepath.Dir(c.dir), c.ID, func(dir string) error {
+		return errors.Join(
+			checkpoint.Write(filepath.Join(dir, recordFile), recordVersion, c.ContainerRecord),
+			checkpoint.Write(filepath.Join(dir, statusFile), statusVersion, c.Status()))
+	})
+}
+
+// LogPath is the CRI log file, "" when the config names none.
+func (c *Container) LogPath() string {
+	dir, rel := c.pod.Config.GetLogDirectory(), c.Config.GetLogPath()
+	if dir == "" || rel == "" {
+		return ""
+	}
+	return filepath.Join(dir, rel)
+}
+
+// prepareLog makes the log's directories, refusing a path that leaves the pod's log directory (CVE-2025-0750).
+func (c *Container) prepareLog() (string, error) {
+	if c.LogPath() == "" {
+		return "", nil
+	}
+	return host.LogPath(c.pod.Config.GetLogDirectory(), c.Config.GetLogPath())
+}
+
+func (e *Engine) rootfsRequest(c *Container) image.RootfsRequest {
+	uids, gids := userMappings(c.pod.Config)
+	return image.RootfsRequest{ContainerID: c.ID, ImageID: c.ImageID, UIDs: uids, GIDs: gids}
+}
+
+func (c *Container) createRequest(b containerBuild) oci.CreateRequest {
+	return oci.CreateRequest{
+		ID: c.ID, Spec: b.spec, LogPath: b.logPath,
+		Terminal: c.Config.GetTty(), Stdin: c.Config.GetStdin(), StdinOnce: c.Config.GetStdinOnce(),
+	}
+}
+
+// discardContainer undoes a failed creation and returns why it failed; see discardPod.
+func (e *Engine) discardContainer(ctx context.Context, c *Container, cause error) error {
+	c.life.end(cause)
+	undo := e.undo(ctx, func(ctx context.Context) error { return e.deleteContainer(ctx, c) })
+	if undo == nil {
+		return cause
+	}
+	e.containerLog(c).WithError(undo).WithField("cause", cause).Error("container could not be created, nor undone: it stays until its pod sandbox is removed")
+	return errors.Join(cause, fmt.Errorf("undo: %w", undo))
+}
+
+func (e *Engine) discardUnclaimedContainer(c *Container) {
+	if c.creation.claimed.Load() {
+		return
+	}
+	e.after(e.cfg.UnclaimedTimeout, func() {
+		if !c.creation.claimed.CompareAndSwap(false, true) {
+			return
+		}
+		e.containerLog(c).Warn("nobody asked for the container again, removing it")
+		if err := e.RemoveContainer(e.life.ctx, c.ID); err != nil && !errdefs.IsNotFound(err) {
+			e.containerLog(c).WithError(err).Error("remove unclaimed container")
+		}
+	})
+}
+
+func (e *Engine) containerLog(c *Container) logrus.FieldLogger {
+	return e.podLog(c.pod).WithFields(logrus.Fields{"container": c.ID, "containerName": c.Config.GetMetadata().GetName()})
+}

@@ -1,0 +1,62 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/spec"
+)
+
+// execOutputLimit caps each output stream of ExecSync, in bytes (CVE-2022-1708, CVE-2022-31030).
+const execOutputLimit = 16 << 20
+
+// ExecSync runs cmd in a running container. When timeout, if not 0, has passed, the command's process tree is killed
+// and the error is context.DeadlineExceeded.
+func (e *Engine) ExecSync(ctx context.Context, id string, cmd []string, timeout time.Duration) (oci.ExecResult, error) {
+	c, rt, err := e.running(id)
+	if err != nil {
+		return oci.ExecResult{}, err
+	}
+	process, err := e.execProcess(c, cmd, false)
+	if err != nil {
+		return oci.ExecResult{}, err
+	}
+	return rt.ExecSync(ctx, oci.ExecRequest{ID: c.ID, Process: process, Timeout: timeout, Limit: execOutputLimit})
+}
+
+// running finds a running container and its runtime.
+func (e *Engine) running(id string) (*Container, Runtime, error) {
+	c, err := e.Container(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	if s := c.Status(); s.State != ContainerRunning {
+		return nil, nil, fmt.Errorf("%w: container %s is %s, not running", errdefs.ErrFailedPrecondition, c.ID, s.State)
+	}
+	rt, err := e.runtime(c.pod.Handler)
+	return c, rt, err
+}
+
+// execProcess is the container's own process with another command. It is read from the bundle, not kept: a node
+// has many containers and few execs.
+func (e *Engine) execProcess(c *Container, cmd []string, terminal bool) (*specs.Process, error) {
+	data, err := os.ReadFile(filepath.Join(e.bundleDir(c.ID), "config.json"))
+	if err != nil {
+		return nil, fmt.Errorf("read container's spec: %w", err)
+	}
+	var config struct {
+		Process *specs.Process `json:"process"`
+	}
+	if err := json.Unmarshal(data, &config); err != nil || config.Process == nil {
+		return nil, fmt.Errorf("container's spec has no process: %w", err)
+	}
+	return spec.ExecProcess(config.Process, cmd, terminal)
+}

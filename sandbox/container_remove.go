@@ -1,0 +1,53 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/podd-project/podd/checkpoint"
+)
+
+// RemoveContainer kills the container if need be and removes it. When it fails the container is still there and
+// can be removed again. Its log file stays: it belongs to the kubelet.
+func (e *Engine) RemoveContainer(ctx context.Context, id string) error {
+	c, err := e.Container(id)
+	if err != nil {
+		return err
+	}
+	if err := e.killNow(ctx, c); err != nil {
+		return fmt.Errorf("stop container: %w", err)
+	}
+	if err := c.op.take(ctx); err != nil {
+		return fmt.Errorf("wait for another operation on the container: %w", err)
+	}
+	defer c.op.release()
+	return e.undo(ctx, func(ctx context.Context) error { return e.deleteContainer(ctx, c) })
+}
+
+// deleteContainer tears c down and forgets it.
+func (e *Engine) deleteContainer(ctx context.Context, c *Container) error {
+	if err := e.teardownContainer(ctx, c); err != nil {
+		return err
+	}
+	if err := checkpoint.Remove(filepath.Dir(c.dir), c.ID); err != nil {
+		return err
+	}
+	e.store.removeContainer(c)
+	return nil
+}
+
+// teardownContainer is the only undo of buildContainer. It needs the record alone and may be repeated.
+func (e *Engine) teardownContainer(ctx context.Context, c *Container) error {
+	rt, err := e.runtime(c.pod.Handler)
+	if err != nil {
+		return err
+	}
+	if err := rt.Delete(ctx, c.ID); err != nil {
+		return fmt.Errorf("delete container: %w", err) // its root filesystem may be in use still
+	}
+	if err := e.Images.Release(ctx, c.ID); err != nil {
+		return fmt.Errorf("release root filesystem: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,177 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	crierrors "k8s.io/cri-api/pkg/errors"
+
+	"github.com/podd-project/podd/image"
+	"github.com/podd-project/podd/oci/host"
+	"github.com/podd-project/podd/oci/spec"
+)
+
+// cgroupPrefix begins the name of every cgroup that podd makes for a container.
+const cgroupPrefix = "podd"
+
+// containerSpec gathers what config.json depends on from the machine and makes it.
+func (e *Engine) containerSpec(ctx context.Context, c *Container, rt Runtime, b containerBuild) (*specs.Spec, error) {
+	in, err := e.specInput(c, rt, b)
+	if err != nil {
+		return nil, err
+	}
+	security := c.Config.GetLinux().GetSecurityContext()
+	if in.User, err = host.LookupUser(b.rootfs, b.image.Config.User, security); err != nil {
+		return nil, fmt.Errorf("user: %w", err)
+	}
+	if in.Mounts, err = host.Mounts(ctx, c.Config.GetMounts(), b.volumes); err != nil {
+		return nil, err
+	}
+	if in.Devices, err = host.Devices(c.Config.GetDevices()); err != nil {
+		return nil, err
+	}
+	if in.Seccomp, err = host.SeccompProfile(security.GetSeccomp(), e.cfg.SeccompRoot); err != nil {
+		return nil, err
+	}
+	s, warnings, err := spec.Container(in)
+	if err != nil {
+		return nil, err
+	}
+	e.logWarnings(c, warnings)
+	return s, e.CDI.Inject(s, cdiDevices(c.Config))
+}
+
+// specInput is the part of spec.Input that needs no look at the machine.
+func (e *Engine) specInput(c *Container, rt Runtime, b containerBuild) (spec.Input, error) {
+	pid, err := e.pidNamespace(c)
+	if err != nil {
+		return spec.Input{}, err
+	}
+	cgroup, err := spec.CgroupsPath(e.cfg.SystemdCgroup, c.pod.Config.GetLinux().GetCgroupParent(), cgroupPrefix, c.ID)
+	if err != nil {
+		return spec.Input{}, err
+	}
+	ns := e.podNamespaces(c.pod)
+	ns.PID = pid
+	return spec.Input{
+		ID: c.ID, Pod: c.pod.Config, Config: c.Config, Image: b.image.Config, Rootfs: b.rootfs,
+		Namespaces: ns, Files: e.podFiles(c.pod), CgroupsPath: cgroup, Handler: handlerFacts(rt), Host: e.Facts,
+	}, nil
+}
+
+func handlerFacts(rt Runtime) spec.Handler {
+	f := rt.Features()
+	return spec.Handler{OCIVersion: f.OCIVersion, RecursiveReadOnly: f.RecursiveReadOnly, UserNamespaces: f.UserNamespaces}
+}
+
+func (e *Engine) podFiles(p *Pod) spec.PodFiles {
+	files := spec.PodFiles{
+		ResolvConf: e.podFile(p.ID, resolvConfFile), Hostname: e.podFile(p.ID, hostnameFile),
+		Hosts: e.podFile(p.ID, hostsFile), Shm: e.podFile(p.ID, shmDir),
+	}
+	if namespaceOptions(p.Config).GetIpc() == cri.NamespaceMode_NODE {
+		files.Shm = "/dev/shm"
+	}
+	return files
+}
+
+// pidNamespace resolves the container's PID namespace: its own, its pod's, the node's, or another container's of
+// the same pod (for ephemeral containers, KEP-277).
+func (e *Engine) pidNamespace(c *Container) (string, error) {
+	options := c.Config.GetLinux().GetSecurityContext().GetNamespaceOptions()
+	switch options.GetPid() {
+	case cri.NamespaceMode_NODE:
+		return spec.Host, nil
+	case cri.NamespaceMode_CONTAINER:
+		return "", nil
+	case cri.NamespaceMode_TARGET:
+		return e.targetNamespace(c, options.GetTargetId())
+	}
+	infra := c.pod.Status().Infra
+	if infra.Pid == 0 {
+		return "", nil // the pod was made without a shared PID namespace
+	}
+	return fmt.Sprintf("/proc/%d/ns/pid", infra.Pid), nil
+}
+
+func (e *Engine) targetNamespace(c *Container, target string) (string, error) {
+	t, err := e.Container(target)
+	if err != nil {
+		return "", fmt.Errorf("target container: %w", err)
+	}
+	if t.pod != c.pod {
+		return "", fmt.Errorf("%w: target container %s is in another pod sandbox", errdefs.ErrInvalidArgument, t.ID)
+	}
+	s := t.Status()
+	if s.State != ContainerRunning {
+		return "", fmt.Errorf("%w: target container %s is %s, not running", errdefs.ErrFailedPrecondition, t.ID, s.State)
+	}
+	return fmt.Sprintf("/proc/%d/ns/pid", s.Process.Pid), nil
+}
+
+// mountImageVolumes mounts the images that the container has as volumes (KEP-4639), by index of the mount.
+func (e *Engine) mountImageVolumes(ctx context.Context, c *Container) (map[int]string, error) {
+	uids, gids := userMappings(c.pod.Config)
+	volumes := map[int]string{}
+	for i, m := range c.Config.GetMounts() {
+		if m.GetImage().GetImage() == "" {
+			continue
+		}
+		img, err := e.Images.Resolve(ctx, m.GetImage().GetImage())
+		if err != nil {
+			return nil, fmt.Errorf("%w: image %q: %w", crierrors.ErrImageVolumeMountFailed, m.GetImage().GetImage(), err)
+		}
+		path, err := e.Images.Volume(ctx, image.VolumeRequest{ContainerID: c.ID, Index: i, ImageID: img.ID, UIDs: uids, GIDs: gids})
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", crierrors.ErrImageVolumeMountFailed, err)
+		}
+		volumes[i] = path
+	}
+	return volumes, nil
+}
+
+// mountsImage is true when the container has the image as a volume.
+func (e *Engine) mountsImage(c *Container, imageID string) bool {
+	return slices.ContainsFunc(c.Config.GetMounts(), func(m *cri.Mount) bool {
+		ref := m.GetImage().GetImage()
+		if ref == "" {
+			return false
+		}
+		img, err := e.Images.Resolve(e.life.ctx, ref)
+		return err == nil && img.ID == imageID
+	})
+}
+
+func cdiDevices(config *cri.ContainerConfig) []string {
+	var names []string
+	for _, d := range config.GetCDIDevices() {
+		names = append(names, d.GetName())
+	}
+	return names
+}
+
+// infraSpec is config.json of p's infra container.
+func (e *Engine) infraSpec(p *Pod, rt Runtime) (*specs.Spec, error) {
+	cgroup, err := spec.CgroupsPath(e.cfg.SystemdCgroup, p.Config.GetLinux().GetCgroupParent(), cgroupPrefix, p.ID)
+	if err != nil {
+		return nil, err
+	}
+	s, warnings, err := spec.Pause(spec.PauseInput{
+		ID: p.ID, Pod: p.Config, Rootfs: e.cfg.PauseRootfs, Namespaces: e.podNamespaces(p),
+		CgroupsPath: cgroup, Handler: handlerFacts(rt), Host: e.Facts,
+	})
+	for _, w := range warnings {
+		e.podLog(p).WithField("warning", w).Debug("infra container differs from its request")
+	}
+	return s, err
+}
+
+func (e *Engine) logWarnings(c *Container, warnings []string) {
+	for _, w := range warnings {
+		e.containerLog(c).WithField("warning", w).Warn("container differs from its request")
+	}
+}

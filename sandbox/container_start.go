@@ -1,0 +1,78 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/podd-project/podd/oci"
+)
+
+// startErrorCode is the exit code of a container that could not be started, as Docker has it.
+const startErrorCode = 128
+
+// StartContainer starts a created container. The start goes on when its caller has given up. A container that
+// cannot be started is exited afterwards, with reason StartError.
+func (e *Engine) StartContainer(ctx context.Context, id string) error {
+	c, err := e.Container(id)
+	if err != nil {
+		return err
+	}
+	if err := c.op.take(ctx); err != nil {
+		return fmt.Errorf("wait for another operation on the container: %w", err)
+	}
+	done := make(chan error, 1)
+	e.work.Go(func() {
+		defer c.op.release()
+		done <- e.startContainer(ctx, c)
+	})
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("container is still being started: %w", context.Cause(ctx))
+	}
+}
+
+// startContainer needs c.op.
+func (e *Engine) startContainer(caller context.Context, c *Container) error {
+	if s := c.Status(); s.State != ContainerCreated {
+		return fmt.Errorf("%w: container %s is %s, only a created one can be started", errdefs.ErrFailedPrecondition, c.ID, s.State)
+	}
+	if c.doomed() {
+		return errors.Join(fmt.Errorf("start container: %w", c.startAttempt().err), e.publishExit(c, oci.Exit{At: time.Now()}))
+	}
+	rt, err := e.runtime(c.pod.Handler)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := c.life.within(caller)
+	defer cancel(nil)
+	ctx, stop := context.WithTimeoutCause(ctx, e.cfg.StartTimeout,
+		fmt.Errorf("start took longer than %v: %w", e.cfg.StartTimeout, context.DeadlineExceeded))
+	defer stop()
+
+	at := time.Now()
+	c.beginStart(at)
+	if err := deadline(ctx, rt.Start(ctx, c.ID)); err != nil {
+		return e.abandonStart(caller, c, err)
+	}
+	err = c.advance(ContainerRunning, func(s *ContainerStatus) { s.StartedAt = at })
+	if c.Status().State == ContainerExited {
+		return nil // it ran, and its exit was seen before this line
+	}
+	if err != nil {
+		return e.abandonStart(caller, c, err)
+	}
+	return nil
+}
+
+// abandonStart makes a container that could not be started an exited one.
+func (e *Engine) abandonStart(ctx context.Context, c *Container, cause error) error {
+	c.failStart(cause)
+	undo := e.undo(ctx, func(ctx context.Context) error { return e.killNow(ctx, c) })
+	return errors.Join(fmt.Errorf("start container: %w", cause), undo)
+}

@@ -1,0 +1,159 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/podd-project/podd/oci"
+)
+
+// killInterval is how often SIGKILL is repeated: a process that was forking may have escaped the first one.
+const killInterval = time.Second
+
+// StopContainer sends the stop signal, and SIGKILL once grace has passed. Several calls share one stop, and the
+// shortest grace wins. It takes no slot: it must overtake a start that is stuck. It is idempotent.
+func (e *Engine) StopContainer(ctx context.Context, id string, grace time.Duration) error {
+	c, err := e.Container(id)
+	if err != nil {
+		return err
+	}
+	return e.stopContainer(ctx, c, grace)
+}
+
+func (e *Engine) stopContainer(ctx context.Context, c *Container, grace time.Duration) error {
+	c.life.end(fmt.Errorf("container %s is being stopped", c.ID))
+	select {
+	case <-c.creation.done:
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the creation to be undone: %w", context.Cause(ctx))
+	}
+	switch c.Status().State {
+	case ContainerExited, ContainerCreating: // ended, or never made
+		return nil
+	case ContainerCreated:
+		if c.doomed() {
+			return e.publishExit(c, oci.Exit{At: time.Now()})
+		}
+		grace = 0 // its process is the runtime's own, waiting to be started
+	}
+	stuck := make(chan error, 1)
+	if c.kill.request(time.Now().Add(grace)) {
+		e.work.Go(func() { stuck <- e.killByDeadline(c) })
+	}
+	select {
+	case <-c.exited:
+		return nil
+	case err := <-stuck:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("container %s has not stopped yet: %w", c.ID, context.Cause(ctx))
+	}
+}
+
+// killByDeadline sends the stop signal, waits for the deadline, and then sends SIGKILL until the container is gone
+// or has outlived it for too long.
+func (e *Engine) killByDeadline(c *Container) error {
+	defer c.kill.reset()
+	if deadline, _ := c.kill.at(); time.Until(deadline) > 0 {
+		e.signal(c, signalNumber(c.StopSignal))
+	}
+	if !c.waitForDeadline(e.life.ctx) {
+		return context.Cause(e.life.ctx)
+	}
+	giveUp := time.After(e.cfg.KillTimeout)
+	again := time.NewTicker(killInterval)
+	defer again.Stop()
+	for {
+		e.signal(c, syscall.SIGKILL)
+		select {
+		case <-c.exited:
+			return nil
+		case <-again.C:
+		case <-giveUp:
+			return fmt.Errorf("%w: container %s outlived SIGKILL by %v: %s", context.DeadlineExceeded, c.ID, e.cfg.KillTimeout, describeStuck(c.Status().Process.Pid))
+		case <-e.life.ctx.Done():
+			return context.Cause(e.life.ctx)
+		}
+	}
+}
+
+// waitForDeadline returns true at the killer's deadline or when the container has exited, false when ctx ended.
+func (c *Container) waitForDeadline(ctx context.Context) bool {
+	for {
+		deadline, sooner := c.kill.at()
+		timer := time.NewTimer(time.Until(deadline))
+		select {
+		case <-c.exited:
+			timer.Stop()
+			return true
+		case <-timer.C:
+			return true
+		case <-sooner:
+			timer.Stop()
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		}
+	}
+}
+
+// signal never fails the stop: the next signal or the exit will tell.
+func (e *Engine) signal(c *Container, sig syscall.Signal) {
+	select {
+	case <-c.exited:
+		return
+	default:
+	}
+	rt, err := e.runtime(c.pod.Handler)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(e.life.ctx, e.cfg.KillTimeout)
+		defer cancel()
+		err = rt.Signal(ctx, c.ID, sig)
+	}
+	if err != nil {
+		e.containerLog(c).WithError(err).WithField("signal", sig).Warn("signal container")
+	}
+}
+
+// killNow ends c by force and waits for its exit to be recorded.
+func (e *Engine) killNow(ctx context.Context, c *Container) error {
+	if c.Status().State == ContainerCreating {
+		return nil // nothing watches it; its runtime state is deleted by id
+	}
+	return e.stopContainer(ctx, c, 0)
+}
+
+// stopContainers ends all containers of p at once.
+func (e *Engine) stopContainers(ctx context.Context, p *Pod) error {
+	containers := e.store.containerList(p)
+	errs := make(chan error, len(containers))
+	for _, c := range containers {
+		e.work.Go(func() { errs <- e.killNow(ctx, c) })
+	}
+	var all []error
+	for range containers {
+		all = append(all, <-errs)
+	}
+	return errors.Join(all...)
+}
+
+// describeStuck says what a process that does not die is doing, from /proc.
+func describeStuck(pid int) string {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return fmt.Sprintf("process %d is gone, its monitor has not noticed", pid)
+	}
+	state := "unknown"
+	for line := range strings.Lines(string(status)) {
+		if s, ok := strings.CutPrefix(line, "State:"); ok {
+			state = strings.TrimSpace(s)
+		}
+	}
+	wchan, _ := os.ReadFile(fmt.Sprintf("/proc/%d/wchan", pid))
+	return fmt.Sprintf("process %d is in state %s, waiting in %q", pid, state, wchan)
+}

@@ -1,0 +1,55 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/containerd/errdefs"
+	"google.golang.org/protobuf/proto"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/oci/spec"
+)
+
+// UpdateContainer changes the resources of a created or running container. Fields that are zero stay as they are.
+func (e *Engine) UpdateContainer(ctx context.Context, id string, r *cri.LinuxContainerResources) error {
+	c, err := e.Container(id)
+	if err != nil {
+		return err
+	}
+	if err := c.op.take(ctx); err != nil {
+		return fmt.Errorf("wait for another operation on the container: %w", err)
+	}
+	defer c.op.release()
+	state := c.Status().State
+	if state != ContainerCreated && state != ContainerRunning {
+		return fmt.Errorf("%w: container %s is %s, its resources cannot be updated", errdefs.ErrFailedPrecondition, c.ID, state)
+	}
+	rt, err := e.runtime(c.pod.Handler)
+	if err != nil {
+		return err
+	}
+	resources, warnings, err := spec.Resources(r, e.Facts)
+	if err != nil {
+		return err
+	}
+	e.logWarnings(c, warnings)
+	if err := rt.Update(ctx, c.ID, resources); err != nil {
+		return fmt.Errorf("update container: %w", err)
+	}
+	return c.observe(c.Status().State, func(s *ContainerStatus) { s.Resources = mergeResources(s.Resources, r) })
+}
+
+// mergeResources returns old with what r sets.
+func mergeResources(old, r *cri.LinuxContainerResources) *cri.LinuxContainerResources {
+	merged := &cri.LinuxContainerResources{}
+	if old != nil {
+		merged = proto.Clone(old).(*cri.LinuxContainerResources)
+	}
+	limits := r.GetHugepageLimits()
+	if limits != nil {
+		merged.HugepageLimits = nil // a list would be appended to, not replaced
+	}
+	proto.Merge(merged, r)
+	return merged
+}

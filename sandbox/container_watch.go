@@ -1,0 +1,90 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/podd-project/podd/oci"
+)
+
+// The reasons of an exited container that the kubelet knows.
+const (
+	reasonCompleted  = "Completed"
+	reasonError      = "Error"
+	reasonOOMKilled  = "OOMKilled"
+	reasonStartError = "StartError"
+	reasonUnknown    = "Unknown"
+)
+
+// watch waits for c to end and is the only writer of its exit.
+func (e *Engine) watch(c *Container) {
+	e.work.Go(func() {
+		rt, err := e.runtime(c.pod.Handler)
+		if err != nil {
+			e.containerLog(c).WithError(err).Error("container cannot be watched")
+			return
+		}
+		exit, err := rt.Wait(e.life.ctx, c.ID)
+		if e.life.ctx.Err() != nil {
+			return // the daemon stops, the container goes on
+		}
+		if err != nil {
+			e.containerLog(c).WithError(err).Error("wait for container")
+			exit = oci.Exit{Code: 255, At: time.Now()}
+		}
+		e.exit(c, exit)
+	})
+}
+
+// exit publishes how c ended, and then frees what the runtime still holds of it. The runtime's directory has the
+// exit file, so it goes only once the exit is in the record.
+func (e *Engine) exit(c *Container, x oci.Exit) {
+	if err := e.publishExit(c, x); err != nil {
+		e.containerLog(c).WithError(err).Error("write exit of container, its runtime state is kept")
+		return
+	}
+	if err := e.undo(e.life.ctx, func(ctx context.Context) error { return e.deleteRuntimeState(ctx, c) }); err != nil {
+		e.containerLog(c).WithError(err).Warn("delete runtime state of exited container, removal will try again")
+	}
+}
+
+func (e *Engine) publishExit(c *Container, x oci.Exit) error {
+	start := c.startAttempt()
+	err := c.observe(ContainerExited, func(s *ContainerStatus) { describeExit(s, x, start) })
+	s := c.Status()
+	e.containerLog(c).WithField("code", s.ExitCode).WithField("reason", s.Reason).Info("container exited")
+	return err
+}
+
+func (e *Engine) deleteRuntimeState(ctx context.Context, c *Container) error {
+	if err := c.op.take(ctx); err != nil {
+		return fmt.Errorf("wait for another operation on the container: %w", err)
+	}
+	defer c.op.release()
+	rt, err := e.runtime(c.pod.Handler)
+	if err != nil {
+		return err
+	}
+	return rt.Delete(ctx, c.ID)
+}
+
+// describeExit fills in the exited status.
+func describeExit(s *ContainerStatus, x oci.Exit, start startAttempt) {
+	if s.StartedAt.IsZero() {
+		s.StartedAt = start.at
+	}
+	s.FinishedAt, s.ExitCode = x.At, x.Code
+	switch {
+	case start.err != nil:
+		s.ExitCode, s.Reason, s.Message = startErrorCode, reasonStartError, start.err.Error()
+	case x.OOM:
+		s.Reason = reasonOOMKilled
+	case !x.Known:
+		s.Reason, s.Message = reasonUnknown, "neither the monitor nor the kernel left an exit status"
+	case x.Code == 0:
+		s.Reason = reasonCompleted
+	default:
+		s.Reason = reasonError
+	}
+}

@@ -1,0 +1,187 @@
+package sandbox
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/sirupsen/logrus"
+
+	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/host"
+	"github.com/podd-project/podd/oci/spec"
+)
+
+// Deps are the mechanisms that an engine drives.
+type Deps struct {
+	Namespaces Namespaces
+	Network    Network
+	Images     Images
+	// Runtimes are the handlers by name.
+	Runtimes map[string]Runtime
+	// Facts is what the machine can do, see host.Probe.
+	Facts spec.Facts
+	CDI   *host.CDI
+	Log   logrus.FieldLogger
+}
+
+// Engine runs the pods of one node. It is the only writer of their records.
+type Engine struct {
+	cfg Config
+	Deps
+	store *store
+	shm   shmMounter
+	// life ends with Close; work is everything that runs until then.
+	life life
+	work sync.WaitGroup
+}
+
+// errClosing is why work ends when the daemon stops.
+var errClosing = fmt.Errorf("%w: podd is shutting down", errdefs.ErrUnavailable)
+
+// New returns an engine that knows of no pods yet: call Recover next.
+func New(cfg Config, deps Deps) (*Engine, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("sandbox configuration: %w", err)
+	}
+	if _, ok := deps.Runtimes[cfg.DefaultHandler]; !ok {
+		return nil, fmt.Errorf("default_handler: %q is not among the configured handlers", cfg.DefaultHandler)
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	return &Engine{cfg: cfg, Deps: deps, store: newStore(), shm: tmpfs{}, life: life{ctx: ctx, end: cancel}}, nil
+}
+
+// Close ends the engine's own work and leaves the pods running. Creations under way are undone.
+func (e *Engine) Close(ctx context.Context) error {
+	e.life.end(errClosing)
+	done := make(chan struct{})
+	go func() {
+		e.work.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("close engine: work is still going on: %w", context.Cause(ctx))
+	}
+}
+
+// Pods returns the pods that a caller has heard of, oldest first.
+func (e *Engine) Pods() []*Pod {
+	pods := e.store.podList()
+	listed := pods[:0]
+	for _, p := range pods {
+		if p.creation.claimed.Load() {
+			listed = append(listed, p)
+		}
+	}
+	return listed
+}
+
+// Containers returns the containers that a caller has heard of, oldest first.
+func (e *Engine) Containers() []*Container { return listed(e.store.containerList(nil)) }
+
+// ContainersOf returns the containers of one pod, oldest first.
+func (e *Engine) ContainersOf(p *Pod) []*Container { return listed(e.store.containerList(p)) }
+
+func listed(cs []*Container) []*Container {
+	out := cs[:0]
+	for _, c := range cs {
+		if c.creation.claimed.Load() {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// Pod finds a pod by id or unique prefix: errdefs.ErrNotFound, or ErrInvalidArgument when ambiguous.
+func (e *Engine) Pod(id string) (*Pod, error) { return e.store.pod(id) }
+
+// Container finds a container by id or unique prefix; see Pod.
+func (e *Engine) Container(id string) (*Container, error) { return e.store.container(id) }
+
+// NetworkReady says why pods cannot be attached to the network, or nil. It answers from memory.
+func (e *Engine) NetworkReady() error { return e.Network.Ready() }
+
+// InUse returns the ids of the containers that were made from the image or mount it as a volume.
+func (e *Engine) InUse(imageID string) []string {
+	var ids []string
+	for _, c := range e.store.containerList(nil) {
+		if c.ImageID == imageID || e.mountsImage(c, imageID) {
+			ids = append(ids, c.ID)
+		}
+	}
+	return ids
+}
+
+// Handler is one runtime handler as the node offers it.
+type Handler struct {
+	Name    string
+	Default bool
+	// Err says why the handler cannot be used, nil when it can.
+	Err      error
+	Features oci.Features
+}
+
+// Handlers returns the configured handlers, the default one first, the others by name.
+func (e *Engine) Handlers() []Handler {
+	handlers := make([]Handler, 0, len(e.Runtimes))
+	for _, name := range e.handlerNames() {
+		rt := e.Runtimes[name]
+		handlers = append(handlers, Handler{Name: name, Default: name == e.cfg.DefaultHandler, Err: rt.Ready(), Features: rt.Features()})
+	}
+	return handlers
+}
+
+// runtime finds a pod's handler; the message lists the known ones.
+func (e *Engine) runtime(handler string) (Runtime, error) {
+	if handler == "" {
+		handler = e.cfg.DefaultHandler
+	}
+	rt, ok := e.Runtimes[handler]
+	if !ok {
+		return nil, fmt.Errorf("%w: no runtime handler %q is configured, known are %v", errdefs.ErrInvalidArgument, handler, e.handlerNames())
+	}
+	return rt, nil
+}
+
+// undo runs f on a context of its own: what has to be taken back is taken back whoever has given up waiting.
+func (e *Engine) undo(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), e.cfg.UndoTimeout,
+		fmt.Errorf("teardown took longer than %v: %w", e.cfg.UndoTimeout, context.DeadlineExceeded))
+	defer cancel()
+	return f(ctx)
+}
+
+// after runs f once d has passed, unless the engine is closed before.
+func (e *Engine) after(d time.Duration, f func()) {
+	e.work.Go(func() {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			f()
+		case <-e.life.ctx.Done():
+		}
+	})
+}
+
+func newID() string {
+	var b [32]byte
+	rand.Read(b[:]) // never fails, see crypto/rand
+	return hex.EncodeToString(b[:])
+}
+
+// deadline returns err with the deadline's own cause when ctx ended by it.
+func deadline(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("%w: %w", cause, err)
+	}
+	return err
+}

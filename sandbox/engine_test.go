@@ -1,0 +1,381 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/sirupsen/logrus"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/host"
+	"github.com/podd-project/podd/oci/spec"
+)
+
+// newEngine starts an engine on m, as a daemon would, and recovers what an earlier one left there.
+func newEngine(t *testing.T, m *machine) (*Engine, *fakeHost) {
+	t.Helper()
+	return newEngineAt(t, m, "boot-1")
+}
+
+func newEngineAt(t *testing.T, m *machine, bootID string) (*Engine, *fakeHost) {
+	t.Helper()
+	h := newHost(m)
+	cfg := DefaultConfig()
+	cfg.Root, cfg.Run, cfg.BootID = filepath.Join(m.dir, "root"), filepath.Join(m.dir, "run"), bootID
+	cfg.PauseRootfs = "/pause"
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	e, err := New(cfg, Deps{
+		Namespaces: h, Network: h, Images: h, Runtimes: map[string]Runtime{"runc": &fakeRuntime{fakeHost: h}, "other": &fakeRuntime{fakeHost: h}},
+		Facts: spec.Facts{Capabilities: []string{"CAP_CHOWN"}}, CDI: host.NewCDI(nil), Log: log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.shm = h
+	t.Cleanup(func() {
+		h.kill()
+		e.life.end(errClosing)
+	})
+	if err := e.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.mu.Lock()
+	h.calls = nil
+	h.mu.Unlock()
+	return e, h
+}
+
+// podConfig is a pod whose containers share a PID namespace, the shape with most parts.
+func podConfig(name string) *cri.PodSandboxConfig {
+	return &cri.PodSandboxConfig{
+		Metadata: &cri.PodSandboxMetadata{Name: name, Namespace: "default", Uid: "uid-" + name},
+		Hostname: name,
+		Linux: &cri.LinuxPodSandboxConfig{SecurityContext: &cri.LinuxSandboxSecurityContext{
+			NamespaceOptions: &cri.NamespaceOption{Pid: cri.NamespaceMode_POD},
+		}},
+	}
+}
+
+func containerConfig(name string) *cri.ContainerConfig {
+	return &cri.ContainerConfig{
+		Metadata: &cri.ContainerMetadata{Name: name}, Image: &cri.ImageSpec{Image: "busybox"},
+		Command: []string{"/bin/sleep"}, Args: []string{"1000"},
+		Linux: &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{
+			NamespaceOptions: &cri.NamespaceOption{Pid: cri.NamespaceMode_POD},
+		}},
+	}
+}
+
+func mustRunPod(t *testing.T, e *Engine, name string) string {
+	t.Helper()
+	id, err := e.RunPod(t.Context(), podConfig(name), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func mustCreate(t *testing.T, e *Engine, pod, name string) string {
+	t.Helper()
+	id, err := e.CreateContainer(t.Context(), pod, containerConfig(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func mustStart(t *testing.T, e *Engine, id string) {
+	t.Helper()
+	if err := e.StartContainer(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func noLeaks(t *testing.T, m *machine) {
+	t.Helper()
+	if left := m.leaks(); len(left) > 0 {
+		t.Fatalf("left behind:\n%s", strings.Join(left, "\n"))
+	}
+}
+
+func container(t *testing.T, e *Engine, id string) ContainerStatus {
+	t.Helper()
+	c, err := e.Container(id)
+	must(t, err)
+	return c.Status()
+}
+
+func waitExited(t *testing.T, e *Engine, id string) ContainerStatus {
+	t.Helper()
+	c, err := e.Container(id)
+	must(t, err)
+	select {
+	case <-c.exited:
+	case <-time.After(10 * time.Second):
+		t.Fatalf("container %s is %s still", id, c.Status().State)
+	}
+	return c.Status()
+}
+
+func TestPodLife(t *testing.T) {
+	m := newMachine(t)
+	e, h := newEngine(t, m)
+	pod := mustRunPod(t, e, "web")
+	p, err := e.Pod(pod[:8])
+	must(t, err)
+	if s := p.Status(); s.State != PodReady || !slices.Equal(s.IPs, []string{"10.1.2.3", "fd00::3"}) || s.Infra.Pid == 0 {
+		t.Fatalf("pod status %+v", s)
+	}
+	id := mustCreate(t, e, pod, "main")
+	if s := container(t, e, id); s.State != ContainerCreated || s.Process.Pid == 0 || s.User == nil {
+		t.Fatalf("created: %+v", s)
+	}
+	mustStart(t, e, id)
+	if s := container(t, e, id); s.State != ContainerRunning || s.StartedAt.IsZero() {
+		t.Fatalf("started: %+v", s)
+	}
+	result, err := e.ExecSync(t.Context(), id, []string{"echo", "hi"}, time.Second)
+	must(t, err)
+	if string(result.Stdout) != "echo hi" {
+		t.Fatalf("exec said %q", result.Stdout)
+	}
+	must(t, e.ReopenLog(t.Context(), id))
+	must(t, e.UpdateContainer(t.Context(), id, &cri.LinuxContainerResources{CpuShares: 512}))
+	if r := container(t, e, id).Resources; r.GetCpuShares() != 512 {
+		t.Fatalf("resources after update: %v", r)
+	}
+	if got := e.InUse(fakeImageID); !slices.Equal(got, []string{id}) {
+		t.Fatalf("in use by %v", got)
+	}
+	for range 2 {
+		must(t, e.StopContainer(t.Context(), id, 10*time.Second))
+	}
+	if s := container(t, e, id); s.State != ContainerExited || s.ExitCode != 143 || s.Reason != "Error" {
+		t.Fatalf("stopped: %+v", s)
+	}
+	must(t, e.RemoveContainer(t.Context(), id))
+	for range 2 {
+		must(t, e.StopPod(t.Context(), pod))
+	}
+	if p.Status().State != PodNotReady {
+		t.Fatalf("stopped pod is %s", p.Status().State)
+	}
+	must(t, e.RemovePod(t.Context(), pod))
+	noLeaks(t, m)
+	want := []string{"pin", "cni add", "shm", "create", "start"}
+	if got := h.callNames()[:5]; !slices.Equal(got, want) {
+		t.Fatalf("calls of RunPod: %v, want %v", got, want)
+	}
+}
+
+func TestAbsentIDs(t *testing.T) {
+	e, _ := newEngine(t, newMachine(t))
+	ctx := t.Context()
+	for name, err := range map[string]error{
+		"StopPod": e.StopPod(ctx, "nope"), "RemovePod": e.RemovePod(ctx, "nope"),
+		"StartContainer": e.StartContainer(ctx, "nope"), "StopContainer": e.StopContainer(ctx, "nope", 0),
+		"RemoveContainer": e.RemoveContainer(ctx, "nope"), "ReopenLog": e.ReopenLog(ctx, "nope"),
+		"UpdateContainer": e.UpdateContainer(ctx, "nope", nil),
+	} {
+		if !errdefs.IsNotFound(err) {
+			t.Errorf("%s: got %v, want not found", name, err)
+		}
+	}
+	if _, err := e.CreateContainer(ctx, "nope", containerConfig("a")); !errdefs.IsNotFound(err) {
+		t.Errorf("CreateContainer: %v", err)
+	}
+	if _, err := e.ExecSync(ctx, "nope", []string{"a"}, 0); !errdefs.IsNotFound(err) {
+		t.Errorf("ExecSync: %v", err)
+	}
+}
+
+func TestAmbiguousPrefix(t *testing.T) {
+	e, _ := newEngine(t, newMachine(t))
+	for i := range 20 { // of 20 random ids two share their first character
+		mustRunPod(t, e, fmt.Sprint("pod", i))
+	}
+	ambiguous := 0
+	for _, c := range "0123456789abcdef" {
+		if _, err := e.Pod(string(c)); errdefs.IsInvalidArgument(err) {
+			ambiguous++
+		}
+	}
+	if ambiguous == 0 {
+		t.Fatal("no prefix was found to be ambiguous")
+	}
+	if _, err := e.Pod(""); !errdefs.IsInvalidArgument(err) {
+		t.Fatalf("empty id: %v", err)
+	}
+}
+
+func TestUnknownHandlerListsTheKnown(t *testing.T) {
+	m := newMachine(t)
+	e, _ := newEngine(t, m)
+	_, err := e.RunPod(t.Context(), podConfig("web"), "gvisor")
+	if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "runc") || !strings.Contains(err.Error(), "other") {
+		t.Fatalf("got %v", err)
+	}
+	noLeaks(t, m)
+}
+
+func TestHandlerThatIsNotReady(t *testing.T) {
+	m := newMachine(t)
+	e, h := newEngine(t, m)
+	e.Runtimes["broken"] = &fakeRuntime{fakeHost: h, err: fmt.Errorf("no such binary")}
+	_, err := e.RunPod(t.Context(), podConfig("web"), "broken")
+	if !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "no such binary") {
+		t.Fatalf("got %v", err)
+	}
+	noLeaks(t, m)
+	if hs := e.Handlers(); len(hs) != 3 || hs[0].Name != "runc" || !hs[0].Default || hs[1].Name != "broken" || hs[1].Err == nil {
+		t.Fatalf("handlers %+v", hs)
+	}
+}
+
+func TestHostNetworkPodWithoutSharedPID(t *testing.T) {
+	m := newMachine(t)
+	e, h := newEngine(t, m)
+	config := podConfig("host")
+	config.Linux.SecurityContext.NamespaceOptions = &cri.NamespaceOption{
+		Network: cri.NamespaceMode_NODE, Ipc: cri.NamespaceMode_NODE, Pid: cri.NamespaceMode_CONTAINER,
+	}
+	id, err := e.RunPod(t.Context(), config, "")
+	must(t, err)
+	if got := h.callNames(); !slices.Equal(got, []string{"pin"}) {
+		t.Fatalf("calls %v: a host network pod needs no network, no shm and no process", got)
+	}
+	must(t, e.RemovePod(t.Context(), id))
+	noLeaks(t, m)
+}
+
+func TestCreateContainerNeedsAReadyPodAndAnImage(t *testing.T) {
+	m := newMachine(t)
+	e, _ := newEngine(t, m)
+	pod := mustRunPod(t, e, "web")
+	config := containerConfig("main")
+	config.Image.Image = "absent"
+	if _, err := e.CreateContainer(t.Context(), pod, config); !errdefs.IsNotFound(err) {
+		t.Fatalf("absent image: %v", err)
+	}
+	must(t, e.StopPod(t.Context(), pod))
+	if _, err := e.CreateContainer(t.Context(), pod, containerConfig("main")); !errdefs.IsFailedPrecondition(err) {
+		t.Fatalf("stopped pod: %v", err)
+	}
+	must(t, e.RemovePod(t.Context(), pod))
+	noLeaks(t, m)
+}
+
+func TestTargetPIDNamespaceStaysInThePod(t *testing.T) {
+	m := newMachine(t)
+	e, _ := newEngine(t, m)
+	mine, other := mustRunPod(t, e, "mine"), mustRunPod(t, e, "other")
+	target, foreign := mustCreate(t, e, mine, "main"), mustCreate(t, e, other, "main")
+	debug := func(id string) error {
+		c := containerConfig("debug")
+		c.Linux.SecurityContext.NamespaceOptions = &cri.NamespaceOption{Pid: cri.NamespaceMode_TARGET, TargetId: id}
+		_, err := e.CreateContainer(t.Context(), mine, c)
+		return err
+	}
+	if err := debug(foreign); !errdefs.IsInvalidArgument(err) {
+		t.Errorf("container of another pod: %v", err)
+	}
+	if err := debug(target); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("container that does not run: %v", err)
+	}
+	if err := debug("absent"); !errdefs.IsNotFound(err) {
+		t.Errorf("absent container: %v", err)
+	}
+	mustStart(t, e, target)
+	must(t, debug(target))
+}
+
+func TestExitReasons(t *testing.T) {
+	cases := map[string]struct {
+		exit oci.Exit
+		code int32
+		want string
+	}{
+		"success": {oci.Exit{Known: true}, 0, "Completed"},
+		"failure": {oci.Exit{Code: 3, Known: true}, 3, "Error"},
+		"oom":     {oci.Exit{Code: 137, OOM: true, Known: true}, 137, "OOMKilled"},
+		"unknown": {oci.Exit{Code: 255}, 255, "Unknown"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			e, _ := newEngine(t, m)
+			id := mustCreate(t, e, mustRunPod(t, e, "web"), "main")
+			mustStart(t, e, id)
+			m.exit(id, c.exit)
+			if s := waitExited(t, e, id); s.ExitCode != c.code || s.Reason != c.want {
+				t.Fatalf("got %d %s", s.ExitCode, s.Reason)
+			}
+		})
+	}
+}
+
+func TestCommandThatCannotRunIsAStartError(t *testing.T) {
+	for _, stopFirst := range []bool{false, true} {
+		m := newMachine(t)
+		m.commandError = nil
+		e, _ := newEngine(t, m)
+		pod := mustRunPod(t, e, "web")
+		m.commandError = &oci.CommandError{Code: 127, Text: `exec: "nope": executable file not found`}
+		id := mustCreate(t, e, pod, "main")
+		if stopFirst {
+			must(t, e.StopContainer(t.Context(), id, 0))
+		} else if err := e.StartContainer(t.Context(), id); err == nil || !strings.Contains(err.Error(), "nope") {
+			t.Fatalf("start: %v", err)
+		}
+		if s := waitExited(t, e, id); s.ExitCode != 128 || s.Reason != "StartError" || !strings.Contains(s.Message, "nope") {
+			t.Fatalf("status %+v", s)
+		}
+		must(t, e.RemovePod(t.Context(), pod))
+		noLeaks(t, m)
+	}
+}
+
+func TestInfraDeathMakesPodNotReady(t *testing.T) {
+	m := newMachine(t)
+	e, _ := newEngine(t, m)
+	pod := mustRunPod(t, e, "web")
+	m.exit(pod, oci.Exit{Known: true})
+	p, err := e.Pod(pod)
+	must(t, err)
+	for deadline := time.Now().Add(10 * time.Second); p.Status().State != PodNotReady; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("pod is ready still")
+		}
+	}
+	must(t, e.RemovePod(t.Context(), pod))
+	noLeaks(t, m)
+}
+
+func TestCloseLeavesPodsRunning(t *testing.T) {
+	m := newMachine(t)
+	e, _ := newEngine(t, m)
+	id := mustCreate(t, e, mustRunPod(t, e, "web"), "main")
+	mustStart(t, e, id)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	must(t, e.Close(ctx))
+	if n := m.pidsAlive(); n != 2 {
+		t.Fatalf("%d processes alive after close, want the container and its infra container", n)
+	}
+}

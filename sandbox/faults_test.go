@@ -1,0 +1,251 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// verb is one step of a pod's life in the order of a kubelet; failures and crashes are injected into each.
+type verb struct {
+	name string
+	do   func(ctx context.Context, l *podLife) error
+}
+
+// podLife is a pod with one container on its way through the verbs.
+type podLife struct {
+	e              *Engine
+	pod, container string
+}
+
+var verbs = []verb{
+	{"RunPod", func(ctx context.Context, l *podLife) (err error) {
+		l.pod, err = l.e.RunPod(ctx, podConfig("web"), "")
+		return err
+	}},
+	{"CreateContainer", func(ctx context.Context, l *podLife) (err error) {
+		l.container, err = l.e.CreateContainer(ctx, l.pod, containerConfig("main"))
+		return err
+	}},
+	{"StartContainer", func(ctx context.Context, l *podLife) error { return l.e.StartContainer(ctx, l.container) }},
+	{"ExecSync", func(ctx context.Context, l *podLife) error {
+		_, err := l.e.ExecSync(ctx, l.container, []string{"true"}, time.Second)
+		return err
+	}},
+	{"StopContainer", func(ctx context.Context, l *podLife) error { return l.e.StopContainer(ctx, l.container, 0) }},
+	{"RemoveContainer", func(ctx context.Context, l *podLife) error { return l.e.RemoveContainer(ctx, l.container) }},
+	{"StopPod", func(ctx context.Context, l *podLife) error { return l.e.StopPod(ctx, l.pod) }},
+	{"RemovePod", func(ctx context.Context, l *podLife) error { return l.e.RemovePod(ctx, l.pod) }},
+}
+
+// eachStep runs body for every outside call k of verb v, failing before and after its effect, until the verb
+// makes no call number k any more.
+func eachStep(t *testing.T, v int, body func(t *testing.T, m *machine, l *podLife, h *fakeHost) (reached bool)) {
+	for _, after := range []bool{false, true} {
+		for k := 1; ; k++ {
+			reached := true
+			t.Run(fmt.Sprintf("call %d after=%v", k, after), func(t *testing.T) {
+				m := newMachine(t)
+				e, h := newEngine(t, m)
+				l := &podLife{e: e}
+				for _, earlier := range verbs[:v] {
+					must(t, earlier.do(t.Context(), l))
+				}
+				h.quiesce(t)
+				h.mu.Lock()
+				h.calls, h.failAt, h.after = nil, k, after
+				h.mu.Unlock()
+				reached = body(t, m, l, h)
+			})
+			if t.Failed() || !reached {
+				break
+			}
+		}
+	}
+}
+
+// quiesce waits until the engine makes no more calls by itself, such as deleting an exited container's state.
+func (h *fakeHost) quiesce(t *testing.T) {
+	t.Helper()
+	last := -1
+	for range 1000 {
+		n := len(h.callNames())
+		if n == last {
+			return
+		}
+		last = n
+		time.Sleep(2 * time.Millisecond)
+	}
+	t.Fatal("the engine does not come to rest")
+}
+
+func TestFailAtEveryStep(t *testing.T) {
+	for v := range verbs {
+		t.Run(verbs[v].name, func(t *testing.T) {
+			eachStep(t, v, func(t *testing.T, m *machine, l *podLife, h *fakeHost) bool {
+				err := verbs[v].do(t.Context(), l)
+				h.quiesce(t)
+				reached := len(h.callNames()) >= h.failAt
+				if err != nil && !errors.Is(err, errInjected) {
+					t.Fatalf("the cause is lost: %v", err)
+				}
+				removeEverything(t, l.e)
+				noLeaks(t, m)
+				// The name is free: the same pod can be made at once.
+				again, err := l.e.RunPod(t.Context(), podConfig("web"), "")
+				must(t, err)
+				must(t, l.e.RemovePod(t.Context(), again))
+				noLeaks(t, m)
+				return reached
+			})
+		})
+	}
+}
+
+func TestCrashAtEveryStep(t *testing.T) {
+	for v := range verbs {
+		t.Run(verbs[v].name, func(t *testing.T) {
+			eachStep(t, v, func(t *testing.T, m *machine, l *podLife, h *fakeHost) bool {
+				h.mu.Lock()
+				h.crash = true
+				h.mu.Unlock()
+				crashed := h.runUntilDead(func(ctx context.Context) { verbs[v].do(ctx, l) })
+				h.kill()
+				l.e.life.end(errClosing)
+				l.e.work.Wait()
+
+				e, _ := newEngine(t, m)
+				for _, p := range e.Pods() {
+					if s := p.Status().State; s != PodReady && s != PodNotReady {
+						t.Errorf("pod is %s after the restart", s)
+					}
+				}
+				for _, c := range e.Containers() {
+					if c.Status().State == ContainerCreating {
+						t.Error("a half-made container is listed after the restart")
+					}
+				}
+				removeEverything(t, e)
+				noLeaks(t, m)
+				again, err := e.RunPod(t.Context(), podConfig("web"), "")
+				must(t, err)
+				must(t, e.RemovePod(t.Context(), again))
+				noLeaks(t, m)
+				return crashed
+			})
+		})
+	}
+}
+
+// runUntilDead runs f until it returns or the daemon has died in it, and reports whether it died.
+func (h *fakeHost) runUntilDead(f func(context.Context)) bool {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done) // also when the goroutine is ended by the crash
+		f(ctx)
+	}()
+	select {
+	case <-h.dead:
+		cancel()
+		<-done
+		return true
+	case <-done:
+	}
+	cancel()
+	time.Sleep(5 * time.Millisecond) // what the verb left running may crash yet
+	select {
+	case <-h.dead:
+		return true
+	default:
+		return false
+	}
+}
+
+// removeEverything does what a kubelet does with pods that it does not want: stop and remove, again on failure.
+func removeEverything(t *testing.T, e *Engine) {
+	t.Helper()
+	for _, p := range e.Pods() {
+		var errs []string
+		for range 3 {
+			err := errors.Join(e.StopPod(t.Context(), p.ID), e.RemovePod(t.Context(), p.ID))
+			if _, gone := e.Pod(p.ID); gone != nil {
+				errs = nil
+				break
+			}
+			errs = append(errs, fmt.Sprint(err))
+		}
+		if len(errs) > 0 {
+			t.Fatalf("pod cannot be removed:\n%s", strings.Join(errs, "\n"))
+		}
+	}
+	if left := e.store.podList(); len(left) > 0 {
+		t.Fatalf("%d pods are hidden in the store", len(left))
+	}
+}
+
+func TestFailedUndoLeavesAVisiblePod(t *testing.T) {
+	m := newMachine(t)
+	e, h := newEngine(t, m)
+	h.mu.Lock()
+	h.failAt = 2 // cni add
+	h.mu.Unlock()
+	del := &failing{fakeHost: h}
+	e.Network = del
+	_, err := e.RunPod(t.Context(), podConfig("web"), "")
+	if !errors.Is(err, errInjected) || !strings.Contains(err.Error(), "undo") {
+		t.Fatalf("got %v", err)
+	}
+	pods := e.Pods()
+	if len(pods) != 1 || pods[0].Status().State != PodNotReady || pods[0].Status().Reason == "" {
+		t.Fatalf("pods %v", pods)
+	}
+	// Its name does not stand in the way of the next attempt, and the kubelet can finish the undo.
+	second := mustRunPod(t, e, "web")
+	if err := e.StopPod(t.Context(), pods[0].ID); !errors.Is(err, errInjected) {
+		t.Fatalf("stop while CNI DEL fails: %v", err)
+	}
+	del.healed = true
+	must(t, e.RemovePod(t.Context(), pods[0].ID))
+	must(t, e.RemovePod(t.Context(), second))
+	noLeaks(t, m)
+}
+
+// failing is a network whose DEL fails until it is healed.
+type failing struct {
+	*fakeHost
+	healed bool
+}
+
+func (f *failing) Teardown(ctx context.Context, podID string) error {
+	if !f.healed {
+		return errInjected
+	}
+	return f.fakeHost.Teardown(ctx, podID)
+}
+
+func TestNamespaceOutlivesFailingCNI(t *testing.T) {
+	m := newMachine(t)
+	e, h := newEngine(t, m)
+	del := &failing{fakeHost: h}
+	e.Network = del
+	pod := mustRunPod(t, e, "web")
+	if err := e.StopPod(t.Context(), pod); !errors.Is(err, errInjected) {
+		t.Fatalf("got %v", err)
+	}
+	p, err := e.Pod(pod)
+	must(t, err)
+	if !m.pins[p.Netns] {
+		t.Fatal("the network namespace is gone before CNI let go of it")
+	}
+	if s := p.Status(); s.State != PodNotReady || !strings.Contains(s.Reason, "injected") {
+		t.Fatalf("status %+v", s)
+	}
+	del.healed = true
+	must(t, e.StopPod(t.Context(), pod))
+	must(t, e.RemovePod(t.Context(), pod))
+	noLeaks(t, m)
+}

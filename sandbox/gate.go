@@ -1,0 +1,54 @@
+package sandbox
+
+import (
+	"context"
+	"sync"
+)
+
+// gate counts those inside and can be closed for good: then nobody enters, and close waits for those inside.
+type gate struct {
+	mu     sync.Mutex
+	inside int
+	closed bool
+	empty  chan struct{} // closed when closed and nobody is inside
+}
+
+// enter reports whether the gate was open; who entered must leave.
+func (g *gate) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return false
+	}
+	g.inside++
+	return true
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.inside--
+	if g.closed && g.inside == 0 {
+		close(g.empty)
+	}
+}
+
+// close shuts the gate and waits until nobody is inside. It may be called more than once.
+func (g *gate) close(ctx context.Context) error {
+	g.mu.Lock()
+	if !g.closed {
+		g.closed = true
+		g.empty = make(chan struct{})
+		if g.inside == 0 {
+			close(g.empty)
+		}
+	}
+	empty := g.empty
+	g.mu.Unlock()
+	select {
+	case <-empty:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,67 @@
+package sandbox
+
+import (
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/podd-project/podd/checkpoint"
+)
+
+// Pod is one pod sandbox. The embedded record never changes; Status is a published value.
+type Pod struct {
+	PodRecord
+	status atomic.Pointer[PodStatus]
+	// dir is where the pod's record is kept.
+	dir string
+	// life ends when the pod begins to stop: it cancels what is being built in the pod.
+	life life
+	// gate lets containers be created until the pod stops.
+	gate gate
+	// op is held by stop and remove.
+	op slot
+	// creation is how callers wait for RunPod, and claim its result.
+	creation creation
+
+	mu sync.Mutex // orders status changes
+}
+
+func (e *Engine) newPod(r PodRecord, s PodStatus) *Pod {
+	p := &Pod{PodRecord: r, dir: filepath.Join(e.podsDir(), r.ID), op: newSlot(), life: newLife(e.life), creation: newCreation()}
+	p.status.Store(&s)
+	return p
+}
+
+// Status returns the pod's present status, without waiting.
+func (p *Pod) Status() PodStatus { return *p.status.Load() }
+
+// advance moves the pod to state to and lets change fill in the rest. The new status is on disk before anybody
+// sees it; when it cannot be written nothing has changed.
+func (p *Pod) advance(to PodState, change func(*PodStatus)) error {
+	return p.update(to, change, true)
+}
+
+// observe is advance for what has happened already whether or not the disk can take it: the status is published
+// in any case, and after a restart it is observed again.
+func (p *Pod) observe(to PodState, change func(*PodStatus)) error {
+	return p.update(to, change, false)
+}
+
+func (p *Pod) update(to PodState, change func(*PodStatus), durable bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	next := p.Status()
+	if err := checkTransition(podTransitions, next.State, to); err != nil {
+		return err
+	}
+	next.State = to
+	if change != nil {
+		change(&next)
+	}
+	err := checkpoint.Write(filepath.Join(p.dir, statusFile), statusVersion, next)
+	if err != nil && durable {
+		return err
+	}
+	p.status.Store(&next)
+	return err
+}

@@ -1,0 +1,103 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/sirupsen/logrus"
+)
+
+// StopPod kills the pod's containers and gives its network and namespaces back. It is idempotent: what one call
+// could not undo, the next one tries again. A pod that is still being created is not created any further.
+func (e *Engine) StopPod(ctx context.Context, id string) error {
+	p, err := e.Pod(id)
+	if err != nil {
+		return err
+	}
+	if err := p.op.take(ctx); err != nil {
+		return fmt.Errorf("wait for another stop of the pod sandbox: %w", err)
+	}
+	defer p.op.release()
+	return e.stopPod(ctx, p)
+}
+
+// errStopping is why what is being built in a pod that stops is given up.
+var errStopping = errors.New("the pod sandbox is being stopped")
+
+// stopPod needs p.op.
+func (e *Engine) stopPod(ctx context.Context, p *Pod) error {
+	p.life.end(errStopping)
+	select {
+	case <-p.creation.done:
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the creation to be undone: %w", context.Cause(ctx))
+	}
+	if _, err := e.Pod(p.ID); err != nil {
+		return nil // its creation was undone, nothing is left
+	}
+	if err := p.gate.close(ctx); err != nil {
+		return fmt.Errorf("wait for containers that are being created: %w", err)
+	}
+	if err := p.observe(PodStopping, nil); err != nil {
+		e.podLog(p).WithError(err).Warn("write status")
+	}
+	err := e.undo(ctx, func(ctx context.Context) error { return e.teardownPod(ctx, p) })
+	reason := ""
+	if err != nil {
+		reason = err.Error()
+	}
+	if werr := p.observe(PodNotReady, func(s *PodStatus) { s.Reason = reason }); werr != nil {
+		e.podLog(p).WithError(werr).Warn("write status")
+	}
+	return err
+}
+
+// teardownPod is the only undo of buildPod. It needs the record alone, may be repeated, and goes on after a
+// failing step, but for those that the failed one still needs.
+func (e *Engine) teardownPod(ctx context.Context, p *Pod) error {
+	containers := e.stopContainers(ctx, p)
+	infra := e.deleteInfra(ctx, p)
+	shm := e.shm.Unmount(ctx, e.podFile(p.ID, shmDir))
+	net := e.detach(ctx, p)
+	if err := errors.Join(containers, infra, shm, net); err != nil {
+		return err
+	}
+	return e.removePodRunDir(p.ID)
+}
+
+// detach gives the pod's addresses back, then its namespaces. The network namespace is kept until CNI has let go of
+// it: a plugin that finds it can clean up more than one that does not.
+func (e *Engine) detach(ctx context.Context, p *Pod) error {
+	if err := e.Network.Teardown(ctx, p.ID); err != nil {
+		return fmt.Errorf("tear down network: %w", err)
+	}
+	pins := e.pins(p.ID)
+	paths := []string{pins.ipc, pins.uts, pins.user}
+	if p.Netns != "" {
+		paths = append(paths, p.Netns)
+	}
+	if err := e.Namespaces.Unpin(ctx, paths...); err != nil {
+		return fmt.Errorf("unpin namespaces: %w", err)
+	}
+	return nil
+}
+
+func (e *Engine) deleteInfra(ctx context.Context, p *Pod) error {
+	if !sharesPID(p.Config) {
+		return nil
+	}
+	rt, err := e.runtime(p.Handler)
+	if err != nil {
+		return err
+	}
+	if err := rt.Delete(ctx, p.ID); err != nil {
+		return fmt.Errorf("delete infra container: %w", err)
+	}
+	return nil
+}
+
+func (e *Engine) podLog(p *Pod) logrus.FieldLogger {
+	m := p.Config.GetMetadata()
+	return e.Log.WithFields(logrus.Fields{"pod": p.ID, "name": m.GetName(), "namespace": m.GetNamespace()})
+}

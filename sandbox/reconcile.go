@@ -1,0 +1,66 @@
+package sandbox
+
+import "github.com/podd-project/podd/oci"
+
+// What a restarted daemon does with a record, given what it sees on the machine. Both functions are pure; README.md
+// has the table in prose.
+
+type podAction string
+
+const (
+	podKeep     podAction = "keep"     // as it is; watch its infra container
+	podDiscard  podAction = "discard"  // tear down and forget
+	podNotReady podAction = "notready" // its processes are gone; the network stays owed until Stop
+)
+
+// podObservation is what the machine says of a recorded pod.
+type podObservation struct {
+	sameBoot bool
+	// alive: the namespaces are pinned and the infra container, if there is one, runs.
+	alive bool
+}
+
+func reconcilePod(recorded PodState, seen podObservation) podAction {
+	switch {
+	case recorded == PodCreating:
+		return podDiscard
+	case recorded == PodReady && seen.sameBoot && seen.alive:
+		return podKeep
+	case recorded == PodNotReady:
+		return podKeep
+	}
+	return podNotReady
+}
+
+type containerAction string
+
+const (
+	containerDiscard containerAction = "discard" // tear down and forget
+	containerWatch   containerAction = "watch"   // its watcher will see the exit, also one that has happened already
+	containerRan     containerAction = "ran"     // it was started and the record does not say so: running, then watch
+	containerLost    containerAction = "lost"    // exited, nobody knows how
+	containerRelease containerAction = "release" // exited, but the runtime still holds something of it
+	containerKeep    containerAction = "keep"
+)
+
+// containerObservation is what the machine says of a recorded container.
+type containerObservation struct {
+	sameBoot bool
+	status   oci.Status
+}
+
+func reconcileContainer(recorded ContainerState, seen containerObservation) containerAction {
+	switch {
+	case recorded == ContainerCreating:
+		return containerDiscard
+	case recorded == ContainerExited && seen.sameBoot && seen.status != oci.Absent:
+		return containerRelease
+	case recorded == ContainerExited:
+		return containerKeep
+	case !seen.sameBoot:
+		return containerLost
+	case recorded == ContainerCreated && (seen.status == oci.Running || seen.status == oci.Paused):
+		return containerRan
+	}
+	return containerWatch
+}

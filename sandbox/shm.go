@@ -1,0 +1,51 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// shmSize is the size of a pod's /dev/shm in bytes, as Docker and every CRI runtime since has it.
+const shmSize = 64 << 20
+
+// shmMounter mounts a pod's /dev/shm; an interface so that the engine's tests can make it fail.
+type shmMounter interface {
+	Mount(ctx context.Context, path string, uid, gid uint32, label string) error
+	Unmount(ctx context.Context, path string) error
+}
+
+type tmpfs struct{}
+
+// Mount mounts a tmpfs that belongs to uid and gid, the pod's root user.
+func (tmpfs) Mount(_ context.Context, path string, uid, gid uint32, label string) error {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return fmt.Errorf("mount shm: %w", err)
+	}
+	options := fmt.Sprintf("mode=1777,size=%d,uid=%d,gid=%d", shmSize, uid, gid)
+	if label != "" {
+		options += fmt.Sprintf(",context=%q", label)
+	}
+	if err := unix.Mount("shm", path, "tmpfs", unix.MS_NOEXEC|unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+		return fmt.Errorf("mount shm on %s: %w", path, err)
+	}
+	return nil
+}
+
+// Unmount undoes Mount as often as it was done; an absent mount is no error.
+func (tmpfs) Unmount(_ context.Context, path string) error {
+	for {
+		err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		switch {
+		case err == nil:
+			continue
+		case errors.Is(err, unix.EINVAL), errors.Is(err, fs.ErrNotExist):
+			return nil
+		}
+		return fmt.Errorf("unmount %s: %w", path, err)
+	}
+}
