@@ -1,0 +1,130 @@
+package oci
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// bundle is the directory of one container, <RunDir>/<id>.
+type bundle string
+
+func (b bundle) config() string  { return filepath.Join(string(b), "config.json") }
+func (b bundle) pidFile() string { return filepath.Join(string(b), "pidfile") }
+func (b bundle) record() string  { return filepath.Join(string(b), "state.json") }
+
+// started is a mark: the runtime's start verb has succeeded.
+func (b bundle) started() string { return filepath.Join(string(b), "started") }
+
+func (b bundle) exists() bool {
+	_, err := os.Lstat(string(b))
+	return err == nil
+}
+
+// record is what a later daemon needs to watch and end a container: state.json.
+type record struct {
+	Version int `json:"v"`
+	// Boot is the kernel's boot id: after another boot no process of the record exists.
+	Boot string `json:"boot"`
+	// Init is the container's first process, Monitor its conmon.
+	Init    Process `json:"init"`
+	Monitor Process `json:"monitor"`
+	// Cgroups are the container's own cgroup directories, by controller ("" for the unified hierarchy).
+	Cgroups cgroups `json:"cgroups,omitempty"`
+}
+
+const recordVersion = 1
+
+// bundle returns the container's directory. The id becomes a path and an argument of other programs, so it
+// is checked here, at the only door.
+func (r *Runtime) bundle(id string) (bundle, error) {
+	if err := checkID(id); err != nil {
+		return "", err
+	}
+	return bundle(filepath.Join(r.cfg.RunDir, id)), nil
+}
+
+func checkID(id string) error {
+	ok := id != "" && len(id) <= 200 && id[0] != '.' && id[0] != '-'
+	for _, c := range id {
+		ok = ok && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("_.-", c))
+	}
+	if !ok {
+		return fmt.Errorf("container id %.80q: %w", id, errdefs.ErrInvalidArgument)
+	}
+	return nil
+}
+
+// create makes the bundle with its config.json. Both are for root only: the spec holds the environment.
+func (b bundle) create(s *specs.Spec) error {
+	if err := os.MkdirAll(filepath.Dir(string(b)), 0o700); err != nil {
+		return fmt.Errorf("create run directory: %w", err)
+	}
+	if err := os.Mkdir(string(b), 0o700); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("bundle %s: %w", b, errdefs.ErrAlreadyExists)
+		}
+		return fmt.Errorf("create bundle: %w", err)
+	}
+	data, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("encode config.json: %w", err)
+	}
+	if err := os.WriteFile(b.config(), data, 0o600); err != nil {
+		return fmt.Errorf("write config.json: %w", err)
+	}
+	return nil
+}
+
+// save writes the record by rename; the run directory is a tmpfs, so nothing is synced.
+func (b bundle) save(rec record) error {
+	rec.Version, rec.Boot = recordVersion, bootID()
+	data, err := json.Marshal(rec)
+	if err != nil {
+		return fmt.Errorf("encode container state: %w", err)
+	}
+	tmp := b.record() + ".new"
+	if err := os.WriteFile(tmp, data, 0o600); err != nil {
+		return fmt.Errorf("write container state: %w", err)
+	}
+	if err := os.Rename(tmp, b.record()); err != nil {
+		return fmt.Errorf("write container state: %w", err)
+	}
+	return nil
+}
+
+// load reads the record; errdefs.ErrNotFound when the container was never created completely. The processes
+// of another boot are left out: their pids mean nothing now.
+func (b bundle) load() (record, error) {
+	data, err := os.ReadFile(b.record())
+	if errors.Is(err, fs.ErrNotExist) {
+		return record{}, fmt.Errorf("container %s: %w", filepath.Base(string(b)), errdefs.ErrNotFound)
+	}
+	if err != nil {
+		return record{}, fmt.Errorf("read container state: %w", err)
+	}
+	var rec record
+	if err := json.Unmarshal(data, &rec); err != nil {
+		return record{}, fmt.Errorf("read container state: %w", err)
+	}
+	if rec.Version > recordVersion {
+		return record{}, fmt.Errorf("container state of version %d: %w", rec.Version, errdefs.ErrFailedPrecondition)
+	}
+	if rec.Boot != bootID() {
+		rec.Init, rec.Monitor = Process{}, Process{}
+	}
+	return rec, nil
+}
+
+// bootID is the kernel's random id of this boot, "" when it cannot be read.
+func bootID() string {
+	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(b))
+}

@@ -1,0 +1,125 @@
+package conmon
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// Created are the processes of a container that Create has made.
+type Created struct {
+	// Init is the pid of the container's first process, Monitor that of conmon.
+	Init, Monitor int
+}
+
+// Create starts a monitor, which calls `<runtime> create`, and returns when the container is created. A
+// refusal of the runtime is a *Failure with its words. When ctx ends first, its cause is returned and the
+// monitor is left as it is: the caller finds it with MonitorPid.
+func Create(ctx context.Context, c Container) (Created, error) {
+	args, err := c.args()
+	if err != nil {
+		return Created{}, err
+	}
+	m, err := start(c.Conmon, args, c.Env, options{dir: c.Bundle, tmp: c.Bundle})
+	if err != nil {
+		return Created{}, err
+	}
+	defer m.sync.Close()
+	// conmon forks: what we started is gone as soon as the monitor's pid is written. Before that it opens the
+	// log file, which can hang.
+	stop := context.AfterFunc(ctx, func() { _ = m.cmd.Process.Kill() })
+	err = m.cmd.Wait()
+	stop()
+	if ctx.Err() != nil {
+		return Created{}, context.Cause(ctx)
+	}
+	if err != nil {
+		return Created{}, m.failure(err)
+	}
+	answer, err := m.sync.read(ctx)
+	if err != nil {
+		return Created{}, fmt.Errorf("conmon: %w", err)
+	}
+	if answer.value <= 0 {
+		return Created{}, &Failure{Text: answer.Message}
+	}
+	monitor, err := MonitorPid(c.Bundle)
+	if err != nil {
+		return Created{}, err
+	}
+	return Created{Init: answer.value, Monitor: monitor}, nil
+}
+
+// monitor is a conmon process that was just started.
+type monitor struct {
+	cmd    *exec.Cmd
+	sync   *syncPipe
+	stderr *bytes.Buffer
+}
+
+// options are how the process is started, apart from its arguments.
+type options struct {
+	// dir is the working directory: conmon writes the file "oom" there.
+	dir string
+	// tmp is where conmon makes the socket for receiving a terminal, when the path is short enough for one.
+	tmp string
+	// stdio are its stdin, stdout and stderr; nil for /dev/null and a buffer.
+	stdio [3]*os.File
+}
+
+// start runs conmon with a sync pipe.
+func start(path string, args, env []string, o options) (*monitor, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("sync pipe: %w", err)
+	}
+	defer w.Close()
+	m := &monitor{cmd: exec.Command(path, args...), sync: newSyncPipe(r), stderr: &bytes.Buffer{}}
+	m.cmd.Dir = o.dir
+	m.cmd.ExtraFiles = []*os.File{w} // descriptor 3
+	m.cmd.Env = append(append([]string{}, env...), "_OCI_SYNCPIPE=3")
+	if tmp := socketDir(o.tmp); tmp != "" {
+		m.cmd.Env = append(m.cmd.Env, "TMPDIR="+tmp)
+	}
+	m.cmd.Stderr = m.stderr
+	if o.stdio[2] != nil {
+		m.cmd.Stdin, m.cmd.Stdout, m.cmd.Stderr = o.stdio[0], o.stdio[1], o.stdio[2]
+	}
+	if o.stdio[0] == nil {
+		m.cmd.Stdin = nil // an *os.File of nil in the interface would not be nil
+	}
+	// A group of its own from the first instant: conmon calls setsid only after its fork.
+	m.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	m.cmd.WaitDelay = 5 * time.Second
+	if err := m.cmd.Start(); err != nil {
+		r.Close()
+		return nil, fmt.Errorf("start conmon: %w", err)
+	}
+	return m, nil
+}
+
+// failure is the error of a conmon that ended badly before it forked.
+func (m *monitor) failure(err error) error {
+	if text := bytes.TrimSpace(m.stderr.Bytes()); len(text) > 0 {
+		return fmt.Errorf("conmon: %s", bytes.ToValidUTF8(text, []byte("?")))
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return fmt.Errorf("conmon: %s", exit.ProcessState)
+	}
+	return fmt.Errorf("conmon: %w", err)
+}
+
+// socketDir returns dir if the name of conmon's terminal socket in it fits into a socket address of 108
+// bytes; conmon would cut the name off without a word.
+func socketDir(dir string) string {
+	if len(dir)+len("/conmon-term.XXXXXX") < 108 {
+		return dir
+	}
+	return ""
+}

@@ -1,0 +1,74 @@
+package conmon
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// MonitorPidFile is where conmon's pid is written.
+func MonitorPidFile(bundle string) string { return filepath.Join(bundle, "conmon.pid") }
+
+// MonitorPid reads the pid of the bundle's monitor; fs.ErrNotExist when none was ever started. The pid alone
+// proves nothing: see Watches.
+func MonitorPid(bundle string) (int, error) {
+	pid, err := readInt(MonitorPidFile(bundle))
+	if err != nil {
+		return 0, fmt.Errorf("pid of conmon: %w", err)
+	}
+	return int(pid), nil
+}
+
+// Watches tells whether the process is a monitor that was started for the bundle, by its command line.
+func Watches(pid int, bundle string) bool {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	if err != nil {
+		return false
+	}
+	args := bytes.Split(b, []byte{0})
+	for i, a := range args[:len(args)-1] {
+		if string(a) == "--bundle" {
+			return string(args[i+1]) == bundle
+		}
+	}
+	return false
+}
+
+// ReadExit reads the exit status that the monitor left and when; fs.ErrNotExist while there is none. A
+// negative status means that conmon itself could not tell.
+func ReadExit(bundle string) (status int32, at time.Time, err error) {
+	path := filepath.Join(bundle, "exit")
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, time.Time{}, fmt.Errorf("exit file: %w", err)
+	}
+	n, err := readInt(path)
+	if err != nil {
+		return 0, time.Time{}, fmt.Errorf("exit file: %w", err)
+	}
+	return n, info.ModTime(), nil
+}
+
+// OOM tells whether the monitor saw the kernel run out of memory for the container.
+func OOM(bundle string) bool {
+	_, err := os.Stat(filepath.Join(bundle, "oom"))
+	return err == nil
+}
+
+func readInt(path string) (int32, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseInt(string(bytes.TrimSpace(b)), 10, 32)
+	if errors.Is(err, strconv.ErrSyntax) && len(b) == 0 {
+		// Never seen: conmon renames a complete file into place.
+		return 0, fmt.Errorf("%s is empty: %w", path, fs.ErrNotExist)
+	}
+	return int32(n), err
+}

@@ -1,0 +1,105 @@
+package oci
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/podd-project/podd/oci/conmon"
+)
+
+// undoTimeout bounds the killing of what a failed call has started.
+const undoTimeout = 10 * time.Second
+
+// Create writes the bundle and starts the monitor, which makes the runtime create the container. It returns
+// the container's first process, which waits for Start.
+//
+// When it fails, or ctx or CreateTimeout ends it, every process that it started has been killed; the bundle
+// and the runtime's state remain for Delete, which the caller owes for any outcome but ErrAlreadyExists and
+// ErrInvalidArgument. A command that cannot be run is an ErrCommand.
+func (r *Runtime) Create(ctx context.Context, req CreateRequest) (Process, error) {
+	b, err := r.bundle(req.ID)
+	if err != nil {
+		return Process{}, err
+	}
+	c, err := r.monitor(b, req)
+	if err != nil {
+		return Process{}, err
+	}
+	if err := b.create(req.Spec); err != nil {
+		return Process{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.CreateTimeout)
+	defer cancel()
+	p, err := r.createIn(ctx, b, c)
+	if err != nil {
+		return Process{}, errors.Join(fmt.Errorf("create container: %w", err), r.abandon(b))
+	}
+	return p, nil
+}
+
+// monitor describes the monitor of the container to be created.
+func (r *Runtime) monitor(b bundle, req CreateRequest) (conmon.Container, error) {
+	path, err := r.lookup(r.cfg.Path)
+	if err != nil {
+		return conmon.Container{}, err
+	}
+	monitor, err := r.lookup(r.cfg.Conmon)
+	if err != nil {
+		return conmon.Container{}, err
+	}
+	c := conmon.Container{
+		Conmon: monitor, Env: r.environment(), Runtime: conmon.Runtime{Path: path, Args: r.globalArgs()},
+		ID: req.ID, Bundle: string(b), LogPath: req.LogPath,
+		Terminal: req.Terminal, Stdin: req.Stdin, StdinOnce: req.StdinOnce,
+	}
+	return c, c.Validate()
+}
+
+func (r *Runtime) createIn(ctx context.Context, b bundle, c conmon.Container) (Process, error) {
+	pids, err := conmon.Create(ctx, c)
+	var refused *conmon.Failure
+	if errors.As(err, &refused) {
+		return Process{}, failure(verb(command{Path: c.Runtime.Path, Args: []string{"create"}}), complaint([]byte(refused.Error())))
+	}
+	if err != nil {
+		return Process{}, err
+	}
+	var rec record
+	if rec.Monitor, err = identify(pids.Monitor); err != nil {
+		return Process{}, fmt.Errorf("conmon: %w", err)
+	}
+	// The monitor lives and is the parent: the pid cannot have been reused, even if the process has died.
+	if rec.Init, err = identify(pids.Init); err != nil {
+		return Process{}, err
+	}
+	rec.Cgroups = cgroupsOf(rec.Init.Pid)
+	return rec.Init, b.save(rec)
+}
+
+// abandon kills the monitor of a creation that failed and all below it: the runtime, hooks, the container.
+func (r *Runtime) abandon(b bundle) error {
+	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
+	defer cancel()
+	m, ok := findMonitor(b)
+	if !ok {
+		return nil
+	}
+	if err := killTree(ctx, m); err != nil {
+		return fmt.Errorf("kill creation: %w", err)
+	}
+	return nil
+}
+
+// findMonitor finds the bundle's living monitor by its pid file and proves it by its command line. For
+// bundles without a record.
+func findMonitor(b bundle) (Process, bool) {
+	pid, err := conmon.MonitorPid(string(b))
+	if err != nil {
+		return Process{}, false
+	}
+	// Identified first: a pid reused in between would have another start time when it is acted upon.
+	p, err := identify(pid)
+	return p, err == nil && conmon.Watches(pid, string(b))
+}

@@ -1,0 +1,150 @@
+package oci
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// killTimeout bounds how long a killed process may take to go; one that takes longer is stuck in the kernel.
+const killTimeout = 10 * time.Second
+
+// Delete kills what is left of the container, removes it from the runtime, waits for the monitor, and
+// removes cgroup and bundle. It can be repeated, needs neither the runtime's state nor the monitor nor a
+// complete bundle, and is no error for a container that does not exist. When it fails, whatever could not be
+// removed is still there for the next call.
+func (r *Runtime) Delete(ctx context.Context, id string) error {
+	b, err := r.bundle(id)
+	if err != nil {
+		return err
+	}
+	if !b.exists() && !r.knows(id) {
+		return nil
+	}
+	rec, err := b.load()
+	if err != nil {
+		// Never complete, or unreadable: take what can be found out.
+		rec = r.reconstruct(b)
+	}
+	if err := r.destroy(ctx, b, rec); err != nil {
+		return fmt.Errorf("delete container %s: %w", id, err)
+	}
+	return nil
+}
+
+func (r *Runtime) destroy(ctx context.Context, b bundle, rec record) error {
+	ctx, cancel := context.WithTimeout(ctx, killTimeout+commandTimeout)
+	defer cancel()
+	if err := end(ctx, rec); err != nil {
+		return err
+	}
+	oom := oomKilled(b, rec) // before its cgroup is gone
+	errRuntime := r.runtimeDelete(ctx, idOf(b))
+	if err := rec.Cgroups.kill(ctx); err != nil {
+		return errors.Join(err, errRuntime)
+	}
+	if err := settleMonitor(ctx, rec.Monitor); err != nil {
+		return errors.Join(err, errRuntime)
+	}
+	if errRuntime != nil && ctx.Err() != nil {
+		return errRuntime
+	}
+	// Every process is gone: a runtime that still refuses has lost or damaged its state, which goes now.
+	exit := exitFile(b)
+	exit.OOM = oom
+	r.settle(idOf(b), exit)
+	return errors.Join(rec.Cgroups.remove(), os.RemoveAll(r.stateDir(idOf(b))), os.RemoveAll(string(b)))
+}
+
+// stateDir is where runc and crun keep the container's state.
+func (r *Runtime) stateDir(id string) string { return filepath.Join(r.cfg.Root, id) }
+
+// knows tells whether the runtime has state of the container.
+func (r *Runtime) knows(id string) bool {
+	_, err := os.Lstat(r.stateDir(id))
+	return err == nil
+}
+
+// end kills the container's first process, or a creation that was not completed: monitor, runtime, hooks.
+// It comes before the runtime's delete because runc sleeps 100 ms when it has to kill.
+func end(ctx context.Context, rec record) error {
+	rec.Cgroups.thaw()
+	if rec.Init != (Process{}) {
+		return kill(ctx, rec.Init)
+	}
+	if !rec.Monitor.alive() {
+		return nil
+	}
+	return killTree(ctx, rec.Monitor)
+}
+
+// runtimeDelete runs `<runtime> delete --force`. What the runtime does not know, or a runtime that is not
+// installed any more, is no error.
+func (r *Runtime) runtimeDelete(ctx context.Context, id string) error {
+	_, err := r.run(ctx, nil, "delete", "--force", id)
+	if errdefs.IsNotFound(err) || errdefs.IsUnavailable(err) {
+		return nil
+	}
+	return err
+}
+
+// kill kills the process and waits until it is gone.
+func kill(ctx context.Context, p Process) error {
+	if err := p.signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, killTimeout)
+	defer cancel()
+	if err := p.wait(ctx); err != nil {
+		return fmt.Errorf("%s: %w", stuck(p), err)
+	}
+	return nil
+}
+
+// stuck describes a process that SIGKILL does not end.
+func stuck(p Process) string {
+	s, _ := readStat(p.Pid)
+	wchan, _ := os.ReadFile(fmt.Sprintf("/proc/%d/wchan", p.Pid))
+	return fmt.Sprintf("process %d (%s) survives SIGKILL in state %c, kernel function %q", p.Pid, s.name, s.state, wchan)
+}
+
+// monitorGrace is how long a monitor may take to write the rest of the output and the exit status.
+const monitorGrace = 5 * time.Second
+
+// settleMonitor waits for the monitor to finish after its container has ended, and kills it if it does not:
+// a disk that hangs must not keep the container for ever.
+func settleMonitor(ctx context.Context, m Process) error {
+	grace, cancel := context.WithTimeout(ctx, monitorGrace)
+	defer cancel()
+	if err := m.wait(grace); err == nil {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return kill(ctx, m)
+}
+
+// reconstruct finds what it can of a container without a record: its monitor, and the cgroup that its
+// config.json asked for.
+func (r *Runtime) reconstruct(b bundle) record {
+	var rec record
+	if m, ok := findMonitor(b); ok {
+		rec.Monitor = m
+	}
+	var s specs.Spec
+	data, err := os.ReadFile(b.config())
+	if err != nil || json.Unmarshal(data, &s) != nil || s.Linux == nil || r.cfg.SystemdCgroup {
+		return rec // systemd removes its scopes by itself
+	}
+	rec.Cgroups = cgroupsAt(s.Linux.CgroupsPath)
+	return rec
+}

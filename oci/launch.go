@@ -1,0 +1,194 @@
+package oci
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/podd-project/podd/oci/conmon"
+)
+
+// errNotStarted means that the runtime did not start the command; why is on the command's stderr.
+var errNotStarted = errors.New("command was not started")
+
+// running is a command that was launched in a container. Its wait is called exactly once and frees all.
+type running struct {
+	// launcher is the process that all of the command's processes descend from: runtime or monitor.
+	launcher Process
+	// status waits for the command's exit status, release for the launcher to be gone.
+	status  func() (int32, error)
+	release func()
+	files   []string
+}
+
+// launch runs the command with the given stdin, stdout and stderr, which stay the caller's to close.
+//
+// There are two ways, for the sake of commands that leave a child behind. crun's exec verb hands its
+// descriptors to the command and returns the exit status as soon as there is one: it is run directly. runc's
+// copies the output itself and would not return before the child does; so conmon runs `runc exec --detach`
+// and reports the status. That is no slower (the runc process is gone while the command runs) and much
+// smaller.
+func (r *Runtime) launch(ctx context.Context, id string, p *specs.Process, stdio [3]*os.File) (*running, error) {
+	b, err := r.bundle(id)
+	if err != nil {
+		return nil, err
+	}
+	if err := execable(b); err != nil {
+		return nil, err
+	}
+	files, err := writeProcess(b, p)
+	if err != nil {
+		return nil, err
+	}
+	how := r.launchMonitored
+	if r.probed().reaps {
+		how = r.launchDirect
+	}
+	cmd, child, err := how(ctx, b, files, stdio)
+	if err != nil {
+		removeAll(files.all())
+		return nil, fmt.Errorf("exec: %w", err)
+	}
+	cmd.files = files.all()
+	// Nobody has reaped our child yet, so its pid is its own, and this cannot fail.
+	cmd.launcher, _ = identify(child)
+	return cmd, nil
+}
+
+// execable says why no command can be run in the container: a runtime's exec verb would hang in a paused one.
+func execable(b bundle) error {
+	rec, err := b.load()
+	switch {
+	case err != nil:
+		return err
+	case !rec.Init.alive():
+		return fmt.Errorf("container %s is not running: %w", idOf(b), errdefs.ErrFailedPrecondition)
+	case rec.Cgroups.frozen():
+		return fmt.Errorf("container %s is paused: %w", idOf(b), errdefs.ErrFailedPrecondition)
+	}
+	return nil
+}
+
+// execFiles are the files of one exec in the bundle.
+type execFiles struct{ process, pid string }
+
+func (f execFiles) all() []string { return []string{f.process, f.pid} }
+
+// writeProcess writes the process description where the runtime can read it.
+func writeProcess(b bundle, p *specs.Process) (execFiles, error) {
+	data, err := json.Marshal(p)
+	if err != nil {
+		return execFiles{}, fmt.Errorf("encode process: %w", err)
+	}
+	f, err := os.CreateTemp(string(b), "exec-*.json") // 0600: it holds the environment
+	if err != nil {
+		return execFiles{}, fmt.Errorf("write process: %w", err)
+	}
+	files := execFiles{process: f.Name(), pid: strings.TrimSuffix(f.Name(), ".json") + ".pid"}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err != nil {
+		os.Remove(files.process)
+		return execFiles{}, fmt.Errorf("write process: %w", err)
+	}
+	return files, nil
+}
+
+func removeAll(paths []string) {
+	for _, path := range paths {
+		_ = os.Remove(path)
+	}
+}
+
+func (r *Runtime) launchMonitored(ctx context.Context, b bundle, f execFiles, stdio [3]*os.File) (*running, int, error) {
+	path, err := r.lookup(r.cfg.Path)
+	if err != nil {
+		return nil, 0, err
+	}
+	monitor, err := r.lookup(r.cfg.Conmon)
+	if err != nil {
+		return nil, 0, err
+	}
+	s, err := conmon.StartExec(conmon.Exec{
+		Conmon: monitor, Env: r.environment(), Runtime: conmon.Runtime{Path: path, Args: r.globalArgs()},
+		ID: idOf(b), Bundle: string(b), Process: f.process, PidFile: f.pid,
+		Stdin: stdio[0], Stdout: stdio[1], Stderr: stdio[2],
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	status := func() (int32, error) {
+		var none *conmon.Failure
+		if _, err := s.Pid(context.WithoutCancel(ctx)); errors.As(err, &none) {
+			return 0, errNotStarted
+		} else if err != nil {
+			return 0, err
+		}
+		return s.Status(context.WithoutCancel(ctx))
+	}
+	return &running{status: status, release: func() { _ = s.Close() }}, s.Process().Pid, nil
+}
+
+func (r *Runtime) launchDirect(_ context.Context, b bundle, f execFiles, stdio [3]*os.File) (*running, int, error) {
+	path, err := r.lookup(r.cfg.Path)
+	if err != nil {
+		return nil, 0, err
+	}
+	cmd := exec.Command(path, append(r.globalArgs(), "exec", "--process", f.process, "--pid-file", f.pid, idOf(b))...)
+	cmd.Env, cmd.Dir = r.environment(), string(b)
+	if stdio[0] != nil {
+		cmd.Stdin = stdio[0]
+	}
+	cmd.Stdout, cmd.Stderr = stdio[1], stdio[2]
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, 0, err
+	}
+	status := func() (int32, error) {
+		_ = cmd.Wait() // the state says it all: the descriptors are files, nothing is copied
+		if _, err := os.Stat(f.pid); err != nil {
+			return 0, errNotStarted
+		}
+		ws := cmd.ProcessState.Sys().(syscall.WaitStatus)
+		if ws.Signaled() {
+			return 0, fmt.Errorf("%s was killed by signal %d", filepath.Base(path), ws.Signal())
+		}
+		return int32(ws.ExitStatus()), nil
+	}
+	return &running{status: status, release: func() {}}, cmd.Process.Pid, nil
+}
+
+// wait returns the command's exit status. When ctx ends first, it kills the command with all its descendants
+// and returns ctx's cause.
+func (c *running) wait(ctx context.Context) (int32, error) {
+	killed := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(killed)
+		c.kill()
+	})
+	code, err := c.status()
+	if !stop() {
+		<-killed
+	}
+	c.release()
+	removeAll(c.files)
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
+	return code, err
+}
+
+// kill ends the launcher and all that descends from it.
+func (c *running) kill() {
+	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
+	defer cancel()
+	_ = killTree(ctx, c.launcher)
+}

@@ -1,0 +1,217 @@
+package oci
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/opencontainers/runtime-spec/specs-go/features"
+
+	"github.com/podd-project/podd/oci/conmon"
+)
+
+// fallbackOCIVersion is written for runtimes that cannot say what they understand: every runtime in use does.
+const fallbackOCIVersion = "1.0.2"
+
+// probeTimeout bounds one probe; probeAgain is how long a failed one is believed.
+const (
+	probeTimeout = 10 * time.Second
+	probeAgain   = 5 * time.Second
+)
+
+// probed is the outcome of one probe.
+type probed struct {
+	at       time.Time
+	err      error
+	features Features
+	// monitor is the first line of `conmon --version`.
+	monitor string
+	// reaps is true when the runtime's exec verb returns as soon as the command has ended, though a child
+	// of it holds the output open. crun hands its own descriptors to the command; runc copies, and waits.
+	reaps bool
+}
+
+// Ready says why the handler cannot be used: which binary is missing and where it was looked for, or what it
+// answered. It probes when that was never done, and again when the last probe failed some seconds ago, so
+// that installing the missing package is enough.
+func (r *Runtime) Ready() error { return r.probed().err }
+
+// Features is what the handler can do; of a handler that is not ready, only what is certain.
+func (r *Runtime) Features() Features { return r.probed().features }
+
+// MonitorVersion is the first line that conmon says of itself, "" when it cannot be asked.
+func (r *Runtime) MonitorVersion() string { return r.probed().monitor }
+
+// Probe asks the runtime and the monitor for versions and features, and keeps the answers for Ready and
+// Features. The error is what Ready will say.
+func (r *Runtime) Probe(ctx context.Context) error {
+	p := r.probe(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last = p
+	return p.err
+}
+
+func (r *Runtime) probed() probed {
+	r.mu.Lock()
+	last := r.last
+	r.mu.Unlock()
+	if last.at.IsZero() || last.err != nil && time.Since(last.at) > probeAgain {
+		ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
+		defer cancel()
+		last = r.probe(ctx)
+		r.mu.Lock()
+		r.last = last
+		r.mu.Unlock()
+	}
+	return last
+}
+
+func (r *Runtime) probe(ctx context.Context) probed {
+	p := probed{features: Features{OCIVersion: fallbackOCIVersion}}
+	version, errRuntime := r.version(ctx, r.cfg.Path)
+	monitor, errMonitor := r.version(ctx, r.cfg.Conmon)
+	if errMonitor == nil {
+		errMonitor = checkMonitor(monitor)
+	}
+	p.monitor, p.features.Version = monitor, version
+	p.err = errors.Join(errRuntime, errMonitor)
+	if errRuntime == nil {
+		p.reaps = strings.HasPrefix(version, "crun ")
+		r.ask(ctx, &p.features)
+	}
+	p.at = time.Now()
+	return p
+}
+
+// version returns the first line of `<name> --version`.
+func (r *Runtime) version(ctx context.Context, name string) (string, error) {
+	path, err := r.lookup(name)
+	if err != nil {
+		return "", err
+	}
+	out, err := runCommand(ctx, command{Path: path, Args: []string{"--version"}, Env: r.environment()})
+	if err != nil {
+		return "", fmt.Errorf("handler %s: %w: %w", r.cfg.Name, err, errdefs.ErrUnavailable)
+	}
+	line, _, _ := strings.Cut(string(out), "\n")
+	return strings.TrimSpace(line), nil
+}
+
+// ask fills in what `<runtime> features` says. A runtime without that verb is used as one of OCI 1.0.
+func (r *Runtime) ask(ctx context.Context, f *Features) {
+	out, err := r.run(ctx, nil, "features")
+	if err != nil {
+		// Read-only recursion came to crun with 1.4, the features verb with 1.9.
+		f.RecursiveReadOnly = atLeast(f.Version, "crun version ", "1.4") && kernelRecursiveReadOnly()
+		return
+	}
+	said := parseFeatures(out)
+	if said.OCIVersionMax != "" {
+		f.OCIVersion = said.OCIVersionMax
+	}
+	f.MountOptions = said.MountOptions
+	f.RecursiveReadOnly = contains(said.MountOptions, "rro") && kernelRecursiveReadOnly()
+	f.UserNamespaces = idmaps(said) && kernelIDMap(r.cfg.RunDir)
+}
+
+// parseFeatures reads what can be read: unknown fields and an absent or wrong one never make the handler
+// useless.
+func parseFeatures(b []byte) features.Features {
+	var f features.Features
+	_ = json.Unmarshal(b, &f)
+	return f
+}
+
+// idmaps tells whether the runtime says that it can map the ids of mounts and create user namespaces.
+func idmaps(f features.Features) bool {
+	if f.Linux == nil || f.Linux.MountExtensions == nil || f.Linux.MountExtensions.IDMap == nil {
+		return false
+	}
+	enabled := f.Linux.MountExtensions.IDMap.Enabled
+	return enabled != nil && *enabled && (f.Linux.Namespaces == nil || contains(f.Linux.Namespaces, "user"))
+}
+
+func contains(list []string, want string) bool {
+	for _, s := range list {
+		if s == want {
+			return true
+		}
+	}
+	return false
+}
+
+// checkMonitor refuses a conmon that lacks flags used here.
+func checkMonitor(version string) error {
+	if !atLeast(version, "conmon version ", conmon.MinVersion) {
+		return fmt.Errorf("%q is too old, conmon %s is needed: %w", version, conmon.MinVersion, errdefs.ErrUnavailable)
+	}
+	return nil
+}
+
+// atLeast compares "<prefix>1.2.3-whatever" with a version, by its numbers.
+func atLeast(version, prefix, least string) bool {
+	rest, ok := strings.CutPrefix(version, prefix)
+	if !ok {
+		return false
+	}
+	have, want := numbers(rest), numbers(least)
+	for i := range want {
+		if have[i] != want[i] {
+			return have[i] > want[i]
+		}
+	}
+	return true
+}
+
+// numbers are the leading numbers of a version, zeros where there are none.
+func numbers(version string) (n [3]int) {
+	for i, part := range strings.SplitN(version, ".", 3) {
+		end := strings.IndexFunc(part, func(c rune) bool { return c < '0' || c > '9' })
+		if end < 0 {
+			end = len(part)
+		}
+		n[i], _ = strconv.Atoi(part[:end])
+	}
+	return n
+}
+
+// lookup finds an executable by path, or by name in SearchPath. PATH is not consulted: what runs as root is
+// named by the configuration.
+func (r *Runtime) lookup(name string) (string, error) {
+	if name == "" {
+		return "", fmt.Errorf("handler %s names no binary: %w", r.cfg.Name, errdefs.ErrInvalidArgument)
+	}
+	if strings.Contains(name, "/") {
+		if err := executable(name); err != nil {
+			return "", fmt.Errorf("handler %s: %w: %w", r.cfg.Name, err, errdefs.ErrUnavailable)
+		}
+		return filepath.Abs(name)
+	}
+	for _, dir := range r.cfg.SearchPath {
+		path := filepath.Join(dir, name)
+		if filepath.IsAbs(path) && executable(path) == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("handler %s: no %s in %s: %w", r.cfg.Name, name, strings.Join(r.cfg.SearchPath, ", "), errdefs.ErrUnavailable)
+}
+
+// executable says why the file cannot be run, or nil.
+func executable(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+		return fmt.Errorf("%s is not an executable file", path)
+	}
+	return nil
+}
