@@ -1,3 +1,5 @@
+//go:build ignore
+
 /*
  * The first process of a pod that shares a PID namespace: it holds the namespace, reaps the orphans that the
  * kernel hands to it, and ends at once on SIGTERM or SIGINT.
