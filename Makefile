@@ -16,7 +16,7 @@ MAKEFLAGS += --no-print-directory
 UNIT      = $$($(GO) list -tags "$(TAGS)" ./... | grep -v /test/integration)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps tools pause build vet lint unit integration critest test demo fuzz clean
+.PHONY: help deps tools pause images build vet lint unit integration critest test demo fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -32,6 +32,9 @@ oci/pause/bin/pause: oci/pause/pause.c
 	@mkdir -p $(@D)
 	gcc -Os -static -s -Wall -Wextra -o $@ $<
 
+images: deps ## build the test images into the cache
+	@CGO_ENABLED=0 $(GO) run ./test/images/cmd/testimages build >/dev/null
+
 build: pause ## build bin/podd, static
 	CGO_ENABLED=0 $(GO) build -trimpath -tags "$(TAGS)" -ldflags "$(LDFLAGS)" -o bin/podd ./cmd/podd
 
@@ -43,18 +46,18 @@ lint: tools pause ## staticcheck and go-errorlint
 	bin/staticcheck -checks "$(CHECKS)" -tags "$(TAGS)" ./...
 	bin/go-errorlint ./...
 
-unit: pause ## unit tests of all packages, with the race detector
+unit: tools images pause ## unit tests of all packages, with the race detector
 	$(GO) test $(RACE) $(UNIT)
 
-integration: tools build ## start the real daemon, drive it through its socket, look for leaks (root)
+integration: tools images build ## start the real daemon, drive it through its socket, look for leaks (root)
 	$(GO) test $(RACE) -count=1 -timeout 20m ./test/integration/...
 
-critest: tools build ## the CRI validation suite, with runc and with crun (root)
+critest: tools images build ## the CRI validation suite, with runc and with crun (root)
 	@test/critest/run.sh
 
 test: deps vet lint unit integration critest ## everything
 
-demo: tools build ## run a pod on a private podd, look at it, remove it (root)
+demo: tools images build ## run a pod on a private podd, look at it, remove it (root)
 	@contrib/demo.sh
 
 fuzz: pause ## each fuzz target for FUZZTIME (default 20s)

@@ -1,0 +1,67 @@
+// Command testimages builds the test images, and serves or exports them.
+//
+//	testimages build                          build them (or find them in the cache) and list their names
+//	testimages serve ADDR CONFDIR             serve them on ADDR; registries.conf and policy.json go to CONFDIR; prints
+//	                                          "serving on ADDR" when ready and runs until it is told to stop
+//	testimages export NAME REF DIR            write one image as an OCI layout
+//
+// It is for scripts (contrib/demo.sh, test/critest); tests use the package.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/podd-project/podd/test/images"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "testimages:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	path, err := images.Build(ctx)
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(args) == 1 && args[0] == "build":
+		names, err := images.Names(path)
+		for _, n := range names {
+			fmt.Println(n)
+		}
+		return err
+	case len(args) == 3 && args[0] == "serve":
+		return serve(ctx, args[1], args[2])
+	case len(args) == 4 && args[0] == "export":
+		return images.Export(path, args[1], args[2], args[3])
+	}
+	return errors.New("usage: testimages build | serve ADDR CONFDIR | export NAME REF DIR")
+}
+
+func serve(ctx context.Context, addr, confDir string) error {
+	path, err := images.Build(ctx)
+	if err != nil {
+		return err
+	}
+	r, err := images.Listen(path, addr)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if _, _, err := r.WriteConf(confDir); err != nil {
+		return err
+	}
+	fmt.Println("serving on", r.Addr)
+	<-ctx.Done()
+	return nil
+}
