@@ -1,0 +1,28 @@
+package server
+
+import (
+	"context"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Attach prepares a session with a running container's own input and output.
+func (s *Server) Attach(_ context.Context, r *cri.AttachRequest) (*cri.AttachResponse, error) {
+	if err := checkAttach(r); err != nil {
+		return nil, err
+	}
+	if s.deps.Streamer == nil {
+		return nil, errNoStreaming()
+	}
+	id, err := s.running(r.GetContainerId())
+	if err != nil {
+		return nil, err
+	}
+	url, err := s.deps.Streamer.Attach(&cri.AttachRequest{
+		ContainerId: id, Tty: r.GetTty(), Stdin: r.GetStdin(), Stdout: r.GetStdout(), Stderr: r.GetStderr(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &cri.AttachResponse{Url: url}, nil
+}

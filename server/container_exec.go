@@ -1,0 +1,49 @@
+package server
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/containerd/errdefs"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/sandbox"
+)
+
+// Exec prepares a session that runs a command in a running container.
+func (s *Server) Exec(_ context.Context, r *cri.ExecRequest) (*cri.ExecResponse, error) {
+	if err := checkExec(r); err != nil {
+		return nil, err
+	}
+	if s.deps.Streamer == nil {
+		return nil, errNoStreaming()
+	}
+	id, err := s.running(r.GetContainerId())
+	if err != nil {
+		return nil, err
+	}
+	url, err := s.deps.Streamer.Exec(&cri.ExecRequest{
+		ContainerId: id, Cmd: r.GetCmd(), Tty: r.GetTty(),
+		Stdin: r.GetStdin(), Stdout: r.GetStdout(), Stderr: r.GetStderr(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &cri.ExecResponse{Url: url}, nil
+}
+
+func errNoStreaming() error {
+	return fmt.Errorf("%w: this podd has no streaming server", errdefs.ErrNotImplemented)
+}
+
+// running returns the full id of a container that runs.
+func (s *Server) running(id string) (string, error) {
+	c, err := s.deps.Engine.Container(id)
+	if err != nil {
+		return "", err
+	}
+	if c.Status.State != sandbox.ContainerRunning {
+		return "", fmt.Errorf("%w: container %s is %s, not running", errdefs.ErrFailedPrecondition, c.Record.ID, c.Status.State)
+	}
+	return c.Record.ID, nil
+}

@@ -1,0 +1,30 @@
+package server
+
+import (
+	"context"
+	"math"
+	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// StopContainer asks the container to end and kills it after the timeout. A container that is not there is stopped
+// already.
+func (s *Server) StopContainer(ctx context.Context, r *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
+	if err := checkStopContainer(r); err != nil {
+		return nil, err
+	}
+	err := s.onContainer(ctx, r.GetContainerId(), func(ctx context.Context, id string) error {
+		return s.deps.Engine.StopContainer(ctx, id, seconds(r.GetTimeout()))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &cri.StopContainerResponse{}, nil
+}
+
+// seconds converts CRI's seconds; what a Duration cannot hold is as good as for ever.
+func seconds(n int64) time.Duration {
+	const longest = int64(math.MaxInt64 / time.Second)
+	return time.Duration(max(0, min(n, longest))) * time.Second
+}

@@ -1,0 +1,72 @@
+package server
+
+import (
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/sandbox"
+)
+
+func podState(s sandbox.PodState) cri.PodSandboxState {
+	if s == sandbox.PodReady {
+		return cri.PodSandboxState_SANDBOX_READY
+	}
+	return cri.PodSandboxState_SANDBOX_NOTREADY
+}
+
+func podItem(p Pod) *cri.PodSandbox {
+	cfg := p.Record.Config
+	return &cri.PodSandbox{
+		Id:             p.Record.ID,
+		Metadata:       cfg.GetMetadata(),
+		State:          podState(p.Status.State),
+		CreatedAt:      p.Record.CreatedAt.UnixNano(),
+		Labels:         cfg.GetLabels(),
+		Annotations:    cfg.GetAnnotations(),
+		RuntimeHandler: p.Record.Handler,
+	}
+}
+
+func podStatus(p Pod) *cri.PodSandboxStatus {
+	cfg := p.Record.Config
+	options := cfg.GetLinux().GetSecurityContext().GetNamespaceOptions()
+	if options == nil {
+		options = &cri.NamespaceOption{} // POD for all: what an absent message means
+	}
+	return &cri.PodSandboxStatus{
+		Id:             p.Record.ID,
+		Metadata:       cfg.GetMetadata(),
+		State:          podState(p.Status.State),
+		CreatedAt:      p.Record.CreatedAt.UnixNano(),
+		Network:        podNetwork(p.Status.IPs),
+		Linux:          &cri.LinuxPodSandboxStatus{Namespaces: &cri.Namespace{Options: options}},
+		Labels:         cfg.GetLabels(),
+		Annotations:    cfg.GetAnnotations(),
+		RuntimeHandler: p.Record.Handler,
+	}
+}
+
+// podNetwork is never nil: the kubelet warns about pods without it, those on the host network too.
+func podNetwork(ips []string) *cri.PodSandboxNetworkStatus {
+	n := &cri.PodSandboxNetworkStatus{}
+	for i, ip := range ips {
+		if i == 0 {
+			n.Ip = ip
+		} else {
+			n.AdditionalIps = append(n.AdditionalIps, &cri.PodIP{Ip: ip})
+		}
+	}
+	return n
+}
+
+// podInfo is the verbose part of a pod's status, for people. A pod's config has no field for secrets.
+func podInfo(p Pod) map[string]any {
+	return map[string]any{
+		"pid":            p.Status.Infra.Pid,
+		"state":          p.Status.State,
+		"reason":         p.Status.Reason,
+		"netns":          p.Record.Netns,
+		"bootID":         p.Record.BootID,
+		"runtimeHandler": p.Record.Handler,
+		"config":         message(p.Record.Config),
+	}
+}

@@ -1,0 +1,83 @@
+package server
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/image"
+	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox"
+)
+
+// Pod is one pod at one moment. Everything in it is read-only.
+type Pod struct {
+	Record *sandbox.PodRecord
+	Status sandbox.PodStatus
+}
+
+// Container is one container at one moment. Everything in it is read-only.
+type Container struct {
+	Record *sandbox.ContainerRecord
+	Status sandbox.ContainerStatus
+	// LogPath is the absolute path of the CRI log, "" for none.
+	LogPath string
+	// Handler is the runtime handler of the container's pod.
+	Handler string
+}
+
+// Engine is the server's view of sandbox.Engine (see Adapt). Ids may be full or a unique prefix; an unknown one is
+// errdefs.ErrNotFound, an ambiguous one ErrInvalidArgument. Pod, Pods, Container, Containers, Handlers, InUse and
+// NetworkReady answer from memory.
+type Engine interface {
+	RunPod(ctx context.Context, cfg *cri.PodSandboxConfig, handler string) (id string, err error)
+	StopPod(ctx context.Context, id string) error
+	RemovePod(ctx context.Context, id string) error
+	Pod(id string) (Pod, error)
+	Pods() iter.Seq[Pod]
+
+	CreateContainer(ctx context.Context, podID string, cfg *cri.ContainerConfig) (id string, err error)
+	StartContainer(ctx context.Context, id string) error
+	StopContainer(ctx context.Context, id string, grace time.Duration) error
+	RemoveContainer(ctx context.Context, id string) error
+	UpdateContainer(ctx context.Context, id string, r *cri.LinuxContainerResources) error
+	ReopenLog(ctx context.Context, id string) error
+	ExecSync(ctx context.Context, id string, cmd []string, timeout time.Duration) (oci.ExecResult, error)
+	Container(id string) (Container, error)
+	Containers() iter.Seq[Container]
+
+	Handlers() []sandbox.Handler
+	NetworkReady() error
+	InUse(imageID string) []string
+}
+
+// Images is the server's view of image.Store.
+type Images interface {
+	// List returns all images.
+	List(ctx context.Context) ([]*image.Image, error)
+	// Resolve finds an image by name or id: errdefs.ErrNotFound when it is not stored.
+	Resolve(ctx context.Context, ref string) (*image.Image, error)
+	Pull(ctx context.Context, r image.PullRequest) (*image.Image, error)
+	// Remove deletes the image with all of its names.
+	Remove(ctx context.Context, id string) error
+	// Usage tells the space used by images and by containers' writable layers.
+	Usage(ctx context.Context) (images, containers []image.FsUsage, err error)
+}
+
+// Network takes what the kubelet says of the pod network.
+type Network interface {
+	SetPodCIDR(ctx context.Context, cidr string) error
+}
+
+// Streamer prepares streaming sessions and returns the URL to reach each; requests are valid and carry full ids.
+type Streamer interface {
+	Exec(r *cri.ExecRequest) (url string, err error)
+	Attach(r *cri.AttachRequest) (url string, err error)
+	PortForward(r *cri.PortForwardRequest) (url string, err error)
+}
+
+// SpecReader returns a container's config.json; errdefs.ErrNotFound when it has none any more.
+type SpecReader func(containerID string) (*specs.Spec, error)

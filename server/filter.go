@@ -1,0 +1,30 @@
+package server
+
+import (
+	"strings"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// matchPod is true when the pod fits all that the filter asks for; ids may be prefixes, as crictl gives them.
+func matchPod(f *cri.PodSandboxFilter, p Pod) bool {
+	return strings.HasPrefix(p.Record.ID, f.GetId()) &&
+		(f.GetState() == nil || f.GetState().GetState() == podState(p.Status.State)) &&
+		matchLabels(f.GetLabelSelector(), p.Record.Config.GetLabels())
+}
+
+func matchContainer(f *cri.ContainerFilter, c Container) bool {
+	return strings.HasPrefix(c.Record.ID, f.GetId()) &&
+		strings.HasPrefix(c.Record.PodID, f.GetPodSandboxId()) &&
+		(f.GetState() == nil || f.GetState().GetState() == containerState(c.Status.State)) &&
+		matchLabels(f.GetLabelSelector(), c.Record.Config.GetLabels())
+}
+
+func matchLabels(selector, labels map[string]string) bool {
+	for k, want := range selector {
+		if got, ok := labels[k]; !ok || got != want {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,146 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"path"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Call is one finished RPC, for metrics.
+type Call struct {
+	// Method is the RPC's bare name, e.g. "RunPodSandbox".
+	Method   string
+	Code     codes.Code
+	Duration time.Duration
+}
+
+// call is one RPC under way.
+type call struct {
+	method string
+	// id tells the lines of one call apart in the log.
+	id     string
+	start  time.Time
+	fields logrus.Fields
+}
+
+func newCall(fullMethod string, req any) *call {
+	return &call{
+		method: path.Base(fullMethod),
+		id:     fmt.Sprintf("%08x", rand.Uint32()),
+		start:  time.Now(),
+		fields: requestFields(req),
+	}
+}
+
+func (s *Server) interceptUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+	c := newCall(info.FullMethod, req)
+	defer func() {
+		if p := recover(); p != nil {
+			resp, err = nil, s.panicked(c, p)
+		}
+		err = s.finish(ctx, c, resp, err)
+	}()
+	return handler(ctx, req)
+}
+
+func (s *Server) interceptStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+	c := newCall(info.FullMethod, nil)
+	defer func() {
+		if p := recover(); p != nil {
+			err = s.panicked(c, p)
+		}
+		err = s.finish(stream.Context(), c, nil, err)
+	}()
+	return handler(srv, stream)
+}
+
+// panicked logs a panic and returns what the client is told of it. Of the panic's value only what the Go runtime
+// says is printed: any other value may carry a piece of the request. The stack has no contents.
+func (s *Server) panicked(c *call, value any) error {
+	what := fmt.Sprintf("a value of type %T", value)
+	if e, ok := value.(runtime.Error); ok {
+		what = e.Error()
+	}
+	s.deps.Log.WithFields(c.fields).WithFields(logrus.Fields{
+		"method": c.method, "request": c.id, "panic": what, "stack": string(debug.Stack()),
+	}).Error("RPC panicked")
+	return status.Errorf(codes.Internal, "internal error: %s panicked, see podd's log for request %s", c.method, c.id)
+}
+
+// finish turns err into the client's status, writes the call's one line and tells the metrics.
+func (s *Server) finish(ctx context.Context, c *call, resp any, err error) error {
+	code := codes.OK
+	if err != nil {
+		st, ok := err.(interface{ GRPCStatus() *status.Status }) // not errors.As: a status wrapped by a mechanism is not ours
+		if !ok {
+			err = toStatus(ctx, err).Err()
+			st = err.(interface{ GRPCStatus() *status.Status })
+		}
+		code = st.GRPCStatus().Code()
+	}
+	took := time.Since(c.start)
+	if s.deps.Observe != nil {
+		s.deps.Observe(Call{Method: c.method, Code: code, Duration: took})
+	}
+	s.log(c, code, took, resp, err)
+	return err
+}
+
+func (s *Server) log(c *call, code codes.Code, took time.Duration, resp any, err error) {
+	log := s.deps.Log.WithFields(c.fields).WithFields(logrus.Fields{
+		"method": c.method, "request": c.id, "duration": took.Round(time.Microsecond).String(),
+	})
+	if err == nil {
+		log.WithFields(responseFields(resp)).Log(successLevel(c.method), "RPC done")
+		return
+	}
+	log.WithFields(logrus.Fields{"code": code.String(), logrus.ErrorKey: status.Convert(err).Message()}).
+		Log(failureLevel(c.method, code), "RPC failed")
+}
+
+func successLevel(method string) logrus.Level {
+	if mutates(method) {
+		return logrus.InfoLevel
+	}
+	return logrus.DebugLevel
+}
+
+// failureLevel: what the caller did wrong or has to expect is a warning, what podd cannot explain an error. A read
+// of something absent is an answer (the kubelet asks for the status of what it has just removed), and so is a
+// method that is not there (the kubelet polls some).
+func failureLevel(method string, code codes.Code) logrus.Level {
+	switch code {
+	case codes.Unknown, codes.Internal, codes.DataLoss:
+		return logrus.ErrorLevel
+	case codes.Unimplemented:
+		return logrus.DebugLevel
+	case codes.NotFound:
+		if !mutates(method) {
+			return logrus.DebugLevel
+		}
+	}
+	return logrus.WarnLevel
+}
+
+// mutates tells the calls that change the node from those that only look. ExecSync is left out: probes call it all
+// the time.
+func mutates(method string) bool {
+	switch method {
+	case "RunPodSandbox", "StopPodSandbox", "RemovePodSandbox", "UpdatePodSandboxResources",
+		"CreateContainer", "StartContainer", "StopContainer", "RemoveContainer", "UpdateContainerResources",
+		"ReopenContainerLog", "Exec", "Attach", "PortForward",
+		"CheckpointContainer", "CheckpointPod", "RestorePod",
+		"PullImage", "RemoveImage", "UpdateRuntimeConfig":
+		return true
+	}
+	return false
+}

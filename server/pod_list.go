@@ -1,0 +1,31 @@
+package server
+
+import (
+	"context"
+	"iter"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// ListPodSandbox answers from memory.
+func (s *Server) ListPodSandbox(_ context.Context, r *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
+	if err := checkPodFilter(r.GetFilter()); err != nil {
+		return nil, err
+	}
+	resp := &cri.ListPodSandboxResponse{}
+	for p := range s.pods(r.GetFilter()) {
+		resp.Items = append(resp.Items, p)
+	}
+	return resp, nil
+}
+
+// pods converts the pods that match the filter, one at a time.
+func (s *Server) pods(f *cri.PodSandboxFilter) iter.Seq[*cri.PodSandbox] {
+	return func(yield func(*cri.PodSandbox) bool) {
+		for p := range s.deps.Engine.Pods() {
+			if matchPod(f, p) && !yield(podItem(p)) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,33 @@
+package server
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/containerd/errdefs"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/sandbox"
+)
+
+// PortForward prepares a session that reaches ports inside a ready pod.
+func (s *Server) PortForward(_ context.Context, r *cri.PortForwardRequest) (*cri.PortForwardResponse, error) {
+	if err := checkPortForward(r); err != nil {
+		return nil, err
+	}
+	if s.deps.Streamer == nil {
+		return nil, errNoStreaming()
+	}
+	p, err := s.deps.Engine.Pod(r.GetPodSandboxId())
+	if err != nil {
+		return nil, err
+	}
+	if p.Status.State != sandbox.PodReady {
+		return nil, fmt.Errorf("%w: pod %s is %s, not ready", errdefs.ErrFailedPrecondition, p.Record.ID, p.Status.State)
+	}
+	url, err := s.deps.Streamer.PortForward(&cri.PortForwardRequest{PodSandboxId: p.Record.ID, Port: r.GetPort()})
+	if err != nil {
+		return nil, err
+	}
+	return &cri.PortForwardResponse{Url: url}, nil
+}

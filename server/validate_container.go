@@ -1,0 +1,178 @@
+package server
+
+import (
+	"math"
+	"strings"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// checkCreateContainer leaves sandbox_config alone: it is a copy of what RunPodSandbox was given, and the pod's own
+// record is what counts.
+func checkCreateContainer(r *cri.CreateContainerRequest) error {
+	c := newCheck()
+	c.id("pod_sandbox_id", r.GetPodSandboxId())
+	c.containerConfig("config", r.GetConfig())
+	return c.err()
+}
+
+// checkContainerID serves every request that has nothing but a container id.
+func checkContainerID(id string) error {
+	c := newCheck()
+	c.id("container_id", id)
+	return c.err()
+}
+
+func checkStopContainer(r *cri.StopContainerRequest) error {
+	c := newCheck()
+	c.id("container_id", r.GetContainerId())
+	c.between("timeout", r.GetTimeout(), 0, math.MaxInt64)
+	return c.err()
+}
+
+func checkUpdateContainer(r *cri.UpdateContainerResourcesRequest) error {
+	c := newCheck()
+	c.id("container_id", r.GetContainerId())
+	c.that(r.GetWindows() == nil, "windows", "is not supported: podd runs Linux containers")
+	c.that(r.GetLinux() != nil, "linux", "must be set")
+	c.resources("linux", r.GetLinux())
+	c.labels("annotations", r.GetAnnotations())
+	return c.err()
+}
+
+func checkContainerFilter(f *cri.ContainerFilter) error {
+	c := newCheck()
+	c.filterID("filter.id", f.GetId())
+	c.filterID("filter.pod_sandbox_id", f.GetPodSandboxId())
+	if f.GetState() != nil {
+		known(c, "filter.state.state", f.GetState().GetState(), cri.ContainerState_name)
+	}
+	c.labels("filter.label_selector", f.GetLabelSelector())
+	return c.err()
+}
+
+func (c check) containerConfig(field string, cfg *cri.ContainerConfig) {
+	c.that(cfg != nil, field, "must be set")
+	c = c.at(field)
+	c.that(cfg.GetMetadata() != nil, "metadata", "must be set")
+	c.that(cfg.GetMetadata().GetName() != "", "metadata.name", "must not be empty")
+	c.label("metadata.name", cfg.GetMetadata().GetName())
+	c.imageSpec("image", cfg.GetImage())
+	c.process(cfg)
+	c.mounts("mounts", cfg.GetMounts())
+	c.devices("devices", cfg.GetDevices())
+	c.count("CDI_devices", len(cfg.GetCDIDevices()))
+	for i, d := range cfg.GetCDIDevices() {
+		c.item("CDI_devices", i).word("name", d.GetName(), maxName)
+	}
+	c.labels("labels", cfg.GetLabels())
+	c.labels("annotations", cfg.GetAnnotations())
+	if p := cfg.GetLogPath(); p != "" {
+		c.beneath("log_path", p)
+	}
+	known(c, "stop_signal", cfg.GetStopSignal(), cri.Signal_name)
+	c.that(cfg.GetWindows() == nil, "windows", "is not supported: podd runs Linux containers")
+	c.resources("linux.resources", cfg.GetLinux().GetResources())
+	if sc := cfg.GetLinux().GetSecurityContext(); sc != nil {
+		c.containerSecurity("linux.security_context", sc)
+	}
+}
+
+// process checks what execve(2) and config.json are given.
+func (c check) process(cfg *cri.ContainerConfig) {
+	c.words("command", cfg.GetCommand())
+	c.words("args", cfg.GetArgs())
+	if dir := cfg.GetWorkingDir(); dir != "" {
+		c.absolute("working_dir", dir)
+	}
+	c.count("envs", len(cfg.GetEnvs()))
+	for i, e := range cfg.GetEnvs() {
+		c := c.item("envs", i)
+		c.that(e.GetKey() != "", "key", "must not be empty")
+		c.that(!strings.Contains(e.GetKey(), "="), "key", "must not contain =")
+		c.line("key", e.GetKey(), maxPath)
+		// The OCI runtime reads it from JSON, which cannot carry any other bytes.
+		c.text("value", string(e.GetValue()), maxText)
+	}
+}
+
+func (c check) words(field string, list []string) {
+	c.count(field, len(list))
+	for i, s := range list {
+		c.item(field, i).text("", s, maxText)
+	}
+}
+
+func (c check) mounts(field string, ms []*cri.Mount) {
+	c.count(field, len(ms))
+	for i, m := range ms {
+		c := c.item(field, i)
+		c.that(m != nil, "", "must be set")
+		c.absolute("container_path", m.GetContainerPath())
+		known(c, "propagation", m.GetPropagation(), cri.MountPropagation_name)
+		c.mountSource(m)
+		if m.GetRecursiveReadOnly() {
+			c.that(m.GetReadonly(), "recursive_read_only", "needs readonly")
+			c.that(m.GetPropagation() == cri.MountPropagation_PROPAGATION_PRIVATE, "recursive_read_only", "needs PROPAGATION_PRIVATE")
+		}
+		c.mappings("uidMappings", m.GetUidMappings())
+		c.mappings("gidMappings", m.GetGidMappings())
+		c.count("mount_options", len(m.GetMountOptions()))
+		for j, o := range m.GetMountOptions() {
+			c.item("mount_options", j).word("", o, 64)
+			c.item("mount_options", j).that(!strings.ContainsAny(o, ",="), "", "must be a single flag")
+		}
+	}
+}
+
+// mountSource: a mount is of a host path or of an image, and only an image has a sub path.
+func (c check) mountSource(m *cri.Mount) {
+	if m.GetImage() == nil {
+		c.that(m.GetHostPath() != "", "host_path", "must not be empty unless image is set")
+		c.absolute("host_path", m.GetHostPath())
+		c.that(m.GetImageSubPath() == "", "image_sub_path", "needs image")
+		return
+	}
+	c.that(m.GetHostPath() == "", "host_path", "must be empty when image is set")
+	c.imageSpec("image", m.GetImage())
+	if sub := m.GetImageSubPath(); sub != "" {
+		c.beneath("image_sub_path", sub)
+	}
+}
+
+func (c check) devices(field string, ds []*cri.Device) {
+	c.count(field, len(ds))
+	for i, d := range ds {
+		c := c.item(field, i)
+		c.absolute("host_path", d.GetHostPath())
+		c.absolute("container_path", d.GetContainerPath())
+		c.that(consistsOf(d.GetPermissions(), "rwm") && len(d.GetPermissions()) <= 3, "permissions", "must be made of r, w and m")
+	}
+}
+
+func (c check) containerSecurity(field string, sc *cri.LinuxContainerSecurityContext) {
+	c = c.at(field)
+	c.capabilities("capabilities", sc.GetCapabilities())
+	c.containerNamespaces("namespace_options", sc.GetNamespaceOptions())
+	c.selinux("selinux_options", sc.GetSelinuxOptions())
+	c.user("run_as_user", sc.GetRunAsUser())
+	c.line("run_as_username", sc.GetRunAsUsername(), maxName)
+	c.that(sc.GetRunAsUser() == nil || sc.GetRunAsUsername() == "", "run_as_username", "must be empty when run_as_user is set")
+	c.user("run_as_group", sc.GetRunAsGroup())
+	c.that(sc.GetRunAsGroup() == nil || sc.GetRunAsUser() != nil || sc.GetRunAsUsername() != "", "run_as_group", "needs run_as_user or run_as_username")
+	c.groups("supplemental_groups", sc.GetSupplementalGroups())
+	known(c, "supplemental_groups_policy", sc.GetSupplementalGroupsPolicy(), cri.SupplementalGroupsPolicy_name)
+	c.paths("masked_paths", sc.GetMaskedPaths())
+	c.paths("readonly_paths", sc.GetReadonlyPaths())
+	c.seccomp("seccomp", sc.GetSeccomp())
+	c.apparmor("apparmor", sc.GetApparmor())
+	c.text("apparmor_profile", sc.GetApparmorProfile(), maxPath)
+	c.text("seccomp_profile_path", sc.GetSeccompProfilePath(), maxPath)
+}
+
+func (c check) paths(field string, ps []string) {
+	c.count(field, len(ps))
+	for i, p := range ps {
+		c.item(field, i).absolute("", p)
+	}
+}
