@@ -89,6 +89,9 @@ func TestFailAtEveryStep(t *testing.T) {
 				err := verbs[v].do(t.Context(), l)
 				h.quiesce(t)
 				reached := len(h.callNames()) >= h.failAt
+				h.mu.Lock()
+				h.failAt = 0
+				h.mu.Unlock()
 				if err != nil && !errors.Is(err, errInjected) {
 					t.Fatalf("the cause is lost: %v", err)
 				}

@@ -1,0 +1,223 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/containerd/errdefs"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// hold makes calls of one name wait; the function it returns lets them go.
+func (h *fakeHost) hold(name string) (release func()) {
+	gate := make(chan struct{})
+	h.mu.Lock()
+	h.block[name] = gate
+	h.mu.Unlock()
+	return sync.OnceFunc(func() {
+		h.mu.Lock()
+		delete(h.block, name)
+		h.mu.Unlock()
+		close(gate)
+	})
+}
+
+// givesUpAt returns a caller's context that ends once the engine makes the call of that name.
+func (h *fakeHost) givesUpAt(parent context.Context, name string) context.Context {
+	ctx, cancel := context.WithCancel(parent)
+	go func() {
+		defer cancel()
+		for !slices.Contains(h.callNames(), name) && parent.Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	return ctx
+}
+
+func TestRetryByNameJoinsTheCreation(t *testing.T) {
+	m := newMachine(t)
+	e, h := newEngine(t, m)
+	release := h.hold("cni add")
+	_, err := e.RunPod(h.givesUpAt(t.Context(), "cni add"), podConfig("web"), "")
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "stage: network") {
+		t.Fatalf("the caller who gave up got %v, want the stage", err)
+	}
+	if n := len(e.Pods()); n != 0 {
+		t.Fatalf("%d pods are listed that nobody has heard of", n)
+	}
+	ids := make(chan string, 8)
+	var callers sync.WaitGroup
+	for range 8 {
+		callers.Go(func() {
+			id, err := e.RunPod(t.Context(), podConfig("web"), "")
+			if err != nil {
+				t.Error(err)
+			}
+			ids <- id
+		})
+	}
+	release()
+	callers.Wait()
+	close(ids)
+	first := <-ids
+	for id := range ids {
+		if id != first {
+			t.Fatalf("callers got %s and %s", first, id)
+		}
+	}
+	if n := len(e.Pods()); n != 1 {
+		t.Fatalf("%d pods", n)
+	}
+	// A ready pod answers the same request with its id, and refuses another one by the same name.
+	if id := mustRunPod(t, e, "web"); id != first {
+		t.Fatalf("got %s", id)
+	}
+	other := podConfig("web")
+	other.Hostname = "different"
+	if _, err := e.RunPod(t.Context(), other, ""); !errdefs.IsAlreadyExists(err) || !strings.Contains(err.Error(), first) {
+		t.Fatalf("another config: %v", err)
+	}
+	must(t, e.RemovePod(t.Context(), first))
+	noLeaks(t, m)
+}
+
+func TestRetryByNameJoinsTheContainersCreation(t *testing.T) {
+	m := newMachine(t)
+	e, h := newEngine(t, m)
+	pod := mustRunPod(t, e, "web")
+	release := h.hold("rootfs")
+	if _, err := e.CreateContainer(h.givesUpAt(t.Context(), "rootfs"), pod, containerConfig("main")); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+	if n := len(e.Containers()); n != 0 {
+		t.Fatalf("%d containers are listed that nobody has heard of", n)
+	}
+	release()
+	id := mustCreate(t, e, pod, "main")
+	if again := mustCreate(t, e, pod, "main"); again != id {
+		t.Fatalf("got %s and %s", id, again)
+	}
+	other := containerConfig("main")
+	other.Envs = []*cri.KeyValue{{Key: "A", Value: []byte("1")}}
+	if _, err := e.CreateContainer(t.Context(), pod, other); !errdefs.IsAlreadyExists(err) {
+		t.Fatalf("another config: %v", err)
+	}
+	must(t, e.RemovePod(t.Context(), pod))
+	noLeaks(t, m)
+}
+
+func TestUnclaimedIsDiscarded(t *testing.T) {
+	m := newMachine(t)
+	synctest.Test(t, func(t *testing.T) {
+		e, h := newEngine(t, m)
+		release := h.hold("cni add")
+		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := e.RunPod(impatient, podConfig("web"), ""); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("got %v", err)
+		}
+		release()
+		synctest.Wait()
+		if n := len(e.store.podList()); n != 1 {
+			t.Fatalf("%d pods wait for their caller, want 1", n)
+		}
+		time.Sleep(e.cfg.UnclaimedTimeout + time.Second)
+		synctest.Wait()
+		noLeaks(t, m)
+		must(t, e.Close(t.Context()))
+	})
+}
+
+func TestCreationTimeoutIsUndone(t *testing.T) {
+	m := newMachine(t)
+	synctest.Test(t, func(t *testing.T) {
+		e, h := newEngine(t, m)
+		release := h.hold("cni add")
+		defer release()
+		_, err := e.RunPod(t.Context(), podConfig("web"), "")
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "network") {
+			t.Fatalf("got %v, want a deadline that names the step", err)
+		}
+		noLeaks(t, m)
+	})
+}
+
+func TestStopOvertakesACreation(t *testing.T) {
+	m := newMachine(t)
+	e, h := newEngine(t, m)
+	release := h.hold("cni add")
+	defer release()
+	failed := make(chan error, 1)
+	go func() {
+		_, err := e.RunPod(t.Context(), podConfig("web"), "")
+		failed <- err
+	}()
+	var id string
+	for id == "" {
+		if pods := e.store.podList(); len(pods) == 1 {
+			id = pods[0].ID
+		}
+		time.Sleep(time.Millisecond)
+	}
+	must(t, e.StopPod(t.Context(), id))
+	if err := <-failed; !errors.Is(err, errStopping) {
+		t.Fatalf("the creation ended with %v", err)
+	}
+	noLeaks(t, m)
+}
+
+func TestStopPodCancelsContainersBeingCreated(t *testing.T) {
+	m := newMachine(t)
+	e, h := newEngine(t, m)
+	pod := mustRunPod(t, e, "web")
+	release := h.hold("rootfs")
+	defer release()
+	failed := make(chan error, 1)
+	go func() {
+		_, err := e.CreateContainer(t.Context(), pod, containerConfig("main"))
+		failed <- err
+	}()
+	for len(e.store.containerList(nil)) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	must(t, e.StopPod(t.Context(), pod))
+	if err := <-failed; !errors.Is(err, errStopping) {
+		t.Fatalf("the creation ended with %v", err)
+	}
+	must(t, e.RemovePod(t.Context(), pod))
+	noLeaks(t, m)
+}
+
+func TestManyPodsAtOnce(t *testing.T) {
+	m := newMachine(t)
+	e, _ := newEngine(t, m)
+	var group sync.WaitGroup
+	for i := range 40 {
+		group.Go(func() {
+			name := strings.Repeat("p", i+1)
+			pod, err := e.RunPod(t.Context(), podConfig(name), "")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			id, err := e.CreateContainer(t.Context(), pod, containerConfig("main"))
+			if err == nil {
+				err = e.StartContainer(t.Context(), id)
+			}
+			if err == nil {
+				err = e.RemovePod(t.Context(), pod)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	noLeaks(t, m)
+}

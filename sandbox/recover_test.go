@@ -1,0 +1,216 @@
+package sandbox
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/podd-project/podd/oci"
+)
+
+// restart kills the engine of h as kill -9 does and starts another on the same machine.
+func restart(t *testing.T, m *machine, e *Engine, h *fakeHost) (*Engine, *fakeHost) {
+	t.Helper()
+	h.kill()
+	e.life.end(errClosing)
+	e.work.Wait()
+	return newEngine(t, m)
+}
+
+func TestRestartKeepsRunningPods(t *testing.T) {
+	m := newMachine(t)
+	e, h := newEngine(t, m)
+	pod := mustRunPod(t, e, "web")
+	id, created := mustCreate(t, e, pod, "main"), mustCreate(t, e, pod, "later")
+	mustStart(t, e, id)
+	before := container(t, e, id)
+
+	e, h = restart(t, m, e, h)
+	if calls := h.callNames(); len(calls) > 0 {
+		t.Fatalf("calls %v", calls)
+	}
+	p, err := e.Pod(pod)
+	must(t, err)
+	if s := p.Status(); s.State != PodReady || len(s.IPs) != 2 {
+		t.Fatalf("pod %+v", s)
+	}
+	if p.Config.GetHostname() != "web" {
+		t.Fatalf("config %v", p.Config)
+	}
+	after := container(t, e, id)
+	if after.State != ContainerRunning || !after.StartedAt.Equal(before.StartedAt) || after.Process != before.Process || after.User == nil {
+		t.Fatalf("before %+v, after %+v", before, after)
+	}
+	// The kubelet asks for the same pod again: it is the same.
+	if again := mustRunPod(t, e, "web"); again != pod {
+		t.Fatalf("got another pod")
+	}
+	mustStart(t, e, created)
+	m.exit(id, oci.Exit{Code: 7, Known: true, At: time.Now()})
+	if s := waitExited(t, e, id); s.ExitCode != 7 {
+		t.Fatalf("%+v", s)
+	}
+	must(t, e.RemovePod(t.Context(), pod))
+	noLeaks(t, m)
+}
+
+func TestExitWhileTheDaemonWasDown(t *testing.T) {
+	m := newMachine(t)
+	e, h := newEngine(t, m)
+	pod := mustRunPod(t, e, "web")
+	id := mustCreate(t, e, pod, "main")
+	mustStart(t, e, id)
+	h.kill()
+	e.life.end(errClosing)
+	e.work.Wait()
+	m.exit(id, oci.Exit{Code: 137, OOM: true, Known: true, At: time.Unix(1700000000, 0)})
+
+	e, _ = newEngine(t, m)
+	if s := waitExited(t, e, id); s.ExitCode != 137 || s.Reason != "OOMKilled" || s.FinishedAt.Unix() != 1700000000 {
+		t.Fatalf("%+v", s)
+	}
+	must(t, e.RemovePod(t.Context(), pod))
+	noLeaks(t, m)
+}
+
+func TestReboot(t *testing.T) {
+	m := newMachine(t)
+	e, h := newEngine(t, m)
+	pod := mustRunPod(t, e, "web")
+	id := mustCreate(t, e, pod, "main")
+	mustStart(t, e, id)
+	h.kill()
+	e.life.end(errClosing)
+	e.work.Wait()
+	m.reboot(t)
+
+	e, h = newEngineAt(t, m, "boot-2")
+	p, err := e.Pod(pod)
+	must(t, err)
+	if s := p.Status(); s.State != PodNotReady || !strings.Contains(s.Reason, "reboot") {
+		t.Fatalf("pod %+v", s)
+	}
+	if s := waitExited(t, e, id); s.ExitCode != 255 || s.Reason != "Unknown" {
+		t.Fatalf("container %+v", s)
+	}
+	must(t, e.RemovePod(t.Context(), pod))
+	noLeaks(t, m) // the attachment too: CNI DEL was run although its namespace is gone
+	if id := mustRunPod(t, e, "web"); id == "" {
+		t.Fatal("no pod")
+	}
+	_ = h
+}
+
+func TestBadRecordsHarmOnePod(t *testing.T) {
+	damage := map[string]func(t *testing.T, dir string){
+		"empty record":     func(t *testing.T, dir string) { truncate(t, filepath.Join(dir, recordFile), 0) },
+		"truncated status": func(t *testing.T, dir string) { truncate(t, filepath.Join(dir, statusFile), 40) },
+		"no status":        func(t *testing.T, dir string) { must(t, os.Remove(filepath.Join(dir, statusFile))) },
+		"record is a dir": func(t *testing.T, dir string) {
+			must(t, os.Remove(filepath.Join(dir, recordFile)))
+			must(t, os.Mkdir(filepath.Join(dir, recordFile), 0o700))
+		},
+	}
+	for name, hurt := range damage {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			e, h := newEngine(t, m)
+			bad, good := mustRunPod(t, e, "bad"), mustRunPod(t, e, "good")
+			hurt(t, filepath.Join(m.dir, "root/pods", bad))
+			e, _ = restart(t, m, e, h)
+			if _, err := e.Pod(bad); err == nil {
+				t.Error("the bad pod is listed")
+			}
+			if _, err := e.Pod(good); err != nil {
+				t.Error(err)
+			}
+			kept, err := filepath.Glob(filepath.Join(m.dir, "root/quarantine", bad+"*"))
+			if err != nil || len(kept) != 1 {
+				t.Errorf("quarantine holds %v", kept)
+			}
+		})
+	}
+}
+
+func truncate(t *testing.T, path string, size int64) {
+	t.Helper()
+	must(t, os.Truncate(path, size))
+}
+
+func TestReconcilePod(t *testing.T) {
+	alive, dead, other := podObservation{true, true}, podObservation{true, false}, podObservation{false, false}
+	for _, c := range []struct {
+		recorded PodState
+		seen     podObservation
+		want     podAction
+	}{
+		{PodCreating, alive, podDiscard}, {PodCreating, dead, podDiscard}, {PodCreating, other, podDiscard},
+		{PodReady, alive, podKeep}, {PodReady, dead, podNotReady}, {PodReady, other, podNotReady},
+		{PodStopping, alive, podNotReady}, {PodStopping, dead, podNotReady}, {PodStopping, other, podNotReady},
+		{PodNotReady, alive, podKeep}, {PodNotReady, dead, podKeep}, {PodNotReady, other, podKeep},
+	} {
+		if got := reconcilePod(c.recorded, c.seen); got != c.want {
+			t.Errorf("%s, %+v: got %s, want %s", c.recorded, c.seen, got, c.want)
+		}
+	}
+}
+
+func TestReconcileContainer(t *testing.T) {
+	for _, c := range []struct {
+		recorded ContainerState
+		sameBoot bool
+		status   oci.Status
+		want     containerAction
+	}{
+		{ContainerCreating, true, oci.Absent, containerDiscard},
+		{ContainerCreating, true, oci.Running, containerDiscard},
+		{ContainerCreating, false, oci.Absent, containerDiscard},
+		{ContainerCreated, true, oci.Created, containerWatch},
+		{ContainerCreated, true, oci.Running, containerRan},
+		{ContainerCreated, true, oci.Stopped, containerWatch},
+		{ContainerCreated, true, oci.Absent, containerWatch},
+		{ContainerCreated, false, oci.Absent, containerLost},
+		{ContainerRunning, true, oci.Running, containerWatch},
+		{ContainerRunning, true, oci.Paused, containerWatch},
+		{ContainerRunning, true, oci.Stopped, containerWatch},
+		{ContainerRunning, true, oci.Absent, containerWatch},
+		{ContainerRunning, false, oci.Absent, containerLost},
+		{ContainerExited, true, oci.Running, containerRelease},
+		{ContainerExited, true, oci.Stopped, containerRelease},
+		{ContainerExited, true, oci.Absent, containerKeep},
+		{ContainerExited, false, oci.Absent, containerKeep},
+	} {
+		if got := reconcileContainer(c.recorded, containerObservation{c.sameBoot, c.status}); got != c.want {
+			t.Errorf("%s, same boot %v, %s: got %s, want %s", c.recorded, c.sameBoot, c.status, got, c.want)
+		}
+	}
+}
+
+func TestTransitions(t *testing.T) {
+	for _, c := range []struct {
+		from, to ContainerState
+		ok       bool
+	}{
+		{ContainerCreating, ContainerCreated, true}, {ContainerCreating, ContainerRunning, false},
+		{ContainerCreating, ContainerExited, false}, {ContainerCreated, ContainerExited, true},
+		{ContainerRunning, ContainerCreated, false}, {ContainerExited, ContainerRunning, false},
+		{ContainerExited, ContainerExited, true},
+	} {
+		if err := checkTransition(containerTransitions, c.from, c.to); (err == nil) != c.ok {
+			t.Errorf("%s -> %s: %v", c.from, c.to, err)
+		}
+	}
+	for _, c := range []struct {
+		from, to PodState
+		ok       bool
+	}{
+		{PodCreating, PodReady, true}, {PodReady, PodCreating, false}, {PodNotReady, PodReady, false},
+		{PodStopping, PodReady, false}, {PodStopping, PodNotReady, true},
+	} {
+		if err := checkTransition(podTransitions, c.from, c.to); (err == nil) != c.ok {
+			t.Errorf("%s -> %s: %v", c.from, c.to, err)
+		}
+	}
+}

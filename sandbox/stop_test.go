@@ -1,0 +1,122 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func runningContainer(t *testing.T, m *machine) (*Engine, *fakeHost, string) {
+	t.Helper()
+	e, h := newEngine(t, m)
+	id := mustCreate(t, e, mustRunPod(t, e, "web"), "main")
+	mustStart(t, e, id)
+	return e, h, id
+}
+
+func TestStopKillsAfterTheGracePeriod(t *testing.T) {
+	m := newMachine(t)
+	m.stubborn = true
+	synctest.Test(t, func(t *testing.T) {
+		e, h, id := runningContainer(t, m)
+		begin := time.Now()
+		must(t, e.StopContainer(t.Context(), id, 30*time.Second))
+		if d := time.Since(begin); d != 30*time.Second {
+			t.Fatalf("stopped after %v, want the grace period", d)
+		}
+		signals := slices.DeleteFunc(h.callNames(), func(c string) bool { return !strings.HasPrefix(c, "signal") })
+		if !slices.Equal(signals, []string{"signal terminated", "signal killed"}) {
+			t.Fatalf("signals %v", signals)
+		}
+		if s := container(t, e, id); s.ExitCode != 137 {
+			t.Fatalf("exit code %d", s.ExitCode)
+		}
+		must(t, e.Close(t.Context()))
+	})
+}
+
+func TestLaterStopOnlyShortens(t *testing.T) {
+	m := newMachine(t)
+	m.stubborn = true
+	synctest.Test(t, func(t *testing.T) {
+		e, _, id := runningContainer(t, m)
+		begin := time.Now()
+		first := make(chan error, 1)
+		go func() { first <- e.StopContainer(t.Context(), id, 300*time.Second) }()
+		time.Sleep(time.Second)
+		go e.StopContainer(t.Context(), id, 900*time.Second)
+		time.Sleep(time.Second)
+		must(t, e.StopContainer(t.Context(), id, 5*time.Second))
+		must(t, <-first)
+		if d := time.Since(begin); d != 7*time.Second {
+			t.Fatalf("stopped after %v, want 7s", d)
+		}
+		must(t, e.Close(t.Context()))
+	})
+}
+
+func TestStuckContainerIsReportedAndTheNextStopTriesAgain(t *testing.T) {
+	m := newMachine(t)
+	m.immortal = true
+	synctest.Test(t, func(t *testing.T) {
+		e, h, id := runningContainer(t, m)
+		for range 2 {
+			err := e.StopContainer(t.Context(), id, 0)
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "outlived SIGKILL") {
+				t.Fatalf("got %v", err)
+			}
+		}
+		if n := len(h.callNames()); n < 2*int(e.cfg.KillTimeout/killInterval) {
+			t.Fatalf("%d calls: SIGKILL was not repeated", n)
+		}
+		m.mu.Lock()
+		m.immortal = false
+		m.mu.Unlock()
+		must(t, e.StopContainer(t.Context(), id, 0))
+		must(t, e.Close(t.Context()))
+	})
+}
+
+func TestStopOvertakesAStuckStart(t *testing.T) {
+	m := newMachine(t)
+	e, h := newEngine(t, m)
+	id := mustCreate(t, e, mustRunPod(t, e, "web"), "main")
+	release := h.hold("start")
+	defer release()
+	started := make(chan error, 1)
+	go func() { started <- e.StartContainer(t.Context(), id) }()
+	for !slices.Contains(h.callNames()[len(h.callNames())-1:], "start") {
+		time.Sleep(time.Millisecond)
+	}
+	must(t, e.StopContainer(t.Context(), id, time.Minute))
+	if err := <-started; err == nil {
+		t.Fatal("the start of a stopped container succeeded")
+	}
+	if s := waitExited(t, e, id); s.Reason != reasonStartError && s.Reason != reasonError {
+		t.Fatalf("status %+v", s)
+	}
+}
+
+func TestStopWaitsNoLongerThanItsCaller(t *testing.T) {
+	m := newMachine(t)
+	m.stubborn = true
+	e, _, id := runningContainer(t, m)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := e.StopContainer(ctx, id, time.Hour); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("got %v", err)
+	}
+	must(t, e.RemoveContainer(t.Context(), id)) // and a removal does not wait for the hour
+}
+
+func TestSecondStartIsRefused(t *testing.T) {
+	m := newMachine(t)
+	e, _, id := runningContainer(t, m)
+	if err := e.StartContainer(t.Context(), id); err == nil || !strings.Contains(err.Error(), "running") {
+		t.Fatalf("got %v", err)
+	}
+}
