@@ -2,7 +2,6 @@ package spec
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -10,11 +9,12 @@ import (
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	crierrors "k8s.io/cri-api/pkg/errors"
 )
 
-// ErrRRO says that a recursive read-only mount is asked for of a handler that cannot make one. The CRI has an error
-// reason of its own for it, RROUnsupported.
-var ErrRRO = errors.New("this runtime handler cannot make recursive read-only mounts")
+// ErrRRO says that a recursive read-only mount is asked for of a handler that cannot make one. It is the CRI's own
+// error reason for that, which the kubelet looks for.
+var ErrRRO = crierrors.ErrRROUnsupported
 
 // mounts lists podd's own mounts, without those that the container replaces, and the container's. A mount comes
 // after the ones above it in the tree, so that it is not hidden by them.
@@ -63,7 +63,7 @@ func (b *builder) mount(m Mount) (specs.Mount, error) {
 	options = append([]string{"rbind"}, options...)
 	switch {
 	case c.GetRecursiveReadOnly() && !b.in.Handler.RecursiveReadOnly:
-		return specs.Mount{}, fmt.Errorf("%w: mount %q", ErrRRO, c.GetContainerPath())
+		return specs.Mount{}, fmt.Errorf("%w: mount %q: this runtime handler cannot make recursive read-only mounts", ErrRRO, c.GetContainerPath())
 	case c.GetRecursiveReadOnly():
 		options = append(options, "rro")
 	case c.GetReadonly(), c.GetImage() != nil: // "All image mounts are per feature definition readonly."

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/moby/profiles/seccomp"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -15,7 +16,7 @@ type PauseInput struct {
 	// Rootfs holds podd's own static /pause and nothing else.
 	Rootfs string
 	// Seccomp is the profile of a Localhost request (see SeccompRequest), loaded; nil otherwise.
-	Seccomp *specs.LinuxSeccomp
+	Seccomp *seccomp.Seccomp
 	// Labels are the SELinux labels, zero when SELinux is off.
 	Labels Labels
 	// Namespaces are the pod's. Its PID namespace is always a new one: giving it its first process is what the

@@ -45,28 +45,35 @@ func (b *builder) seccomp() error {
 	}
 	switch p.GetProfileType() {
 	case cri.SecurityProfile_RuntimeDefault:
-		b.spec.Linux.Seccomp = defaultSeccomp(b.spec.Process.Capabilities.Bounding, b.in.Host)
+		b.spec.Linux.Seccomp = pick(seccomp.DefaultProfile(), b.spec.Process.Capabilities.Bounding, b.in.Host)
 	case cri.SecurityProfile_Localhost:
 		if b.in.Seccomp == nil {
 			return invalid("the profile %q was not loaded", p.GetLocalhostRef())
 		}
-		b.spec.Linux.Seccomp = b.in.Seccomp
+		b.spec.Linux.Seccomp = pick(b.in.Seccomp, b.spec.Process.Capabilities.Bounding, b.in.Host)
 	default:
 		return invalid("unknown profile type %v", p.GetProfileType())
 	}
 	return nil
 }
 
-// defaultSeccomp picks the rules of the default profile (github.com/moby/profiles/seccomp) that hold for these
-// capabilities on this machine. The module's own function asks the running kernel; this one is pure.
-func defaultSeccomp(caps []string, f Facts) *specs.LinuxSeccomp {
-	profile := seccomp.DefaultProfile()
+// pick returns the rules of a profile that hold for these capabilities on this machine. The module that defines the
+// default profile has a function for it that asks the running kernel; this one is pure.
+func pick(profile *seccomp.Seccomp, caps []string, f Facts) *specs.LinuxSeccomp {
 	out := profile.LinuxSeccomp
-	out.Architectures = architectures(profile.ArchMap, f.Arch)
+	if len(profile.ArchMap) > 0 {
+		out.Architectures = architectures(profile.ArchMap, f.Arch)
+	}
+	out.Syscalls = nil
 	for _, call := range profile.Syscalls {
-		if includes(call.Includes, caps, f) && !excludes(call.Excludes, caps, f) {
-			out.Syscalls = append(out.Syscalls, call.LinuxSyscall)
+		if call == nil || !includes(call.Includes, caps, f) || excludes(call.Excludes, caps, f) {
+			continue
 		}
+		rule := call.LinuxSyscall
+		if call.Name != "" {
+			rule.Names = []string{call.Name} // how profiles were written before 2016
+		}
+		out.Syscalls = append(out.Syscalls, rule)
 	}
 	return &out
 }

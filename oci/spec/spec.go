@@ -6,6 +6,7 @@
 package spec
 
 import (
+	"github.com/moby/profiles/seccomp"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -24,8 +25,9 @@ type Input struct {
 	Mounts []Mount
 	// Devices are the device nodes to create and allow; Privileged adds all of the host's before.
 	Devices []Device
-	// Seccomp is the profile of a Localhost request (see SeccompRequest), loaded; nil otherwise.
-	Seccomp *specs.LinuxSeccomp
+	// Seccomp is the profile of a Localhost request (see SeccompRequest), loaded; nil otherwise. Its type is the
+	// format that Docker began: the OCI's, with conditions on its rules.
+	Seccomp *seccomp.Seccomp
 	// Labels are the SELinux labels, zero when SELinux is off.
 	Labels Labels
 	// Namespaces are the paths of the namespaces to join.

@@ -1,0 +1,91 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/containerd/errdefs"
+)
+
+// DefaultAppArmor is the name of the profile of RuntimeDefault.
+const DefaultAppArmor = "podd-default"
+
+// appArmorProfiles lists the loaded profiles as "name (mode)", one a line.
+const appArmorProfiles = "/sys/kernel/security/apparmor/profiles"
+
+// LoadAppArmor loads podd's default profile into the kernel, replacing an older one, and returns its name; "" when
+// AppArmor is off. It needs apparmor_parser.
+func LoadAppArmor(ctx context.Context) (string, error) {
+	if !appArmorOn() {
+		return "", nil
+	}
+	load := exec.CommandContext(ctx, "apparmor_parser", "--replace", "--skip-cache")
+	load.Stdin = strings.NewReader(defaultProfile)
+	if out, err := load.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("load the AppArmor profile %s: %w: %s", DefaultAppArmor, err, bytes.TrimSpace(out))
+	}
+	return DefaultAppArmor, nil
+}
+
+// CheckAppArmor says whether a Localhost profile is loaded: ErrNotFound when it is not. The runtime would find out
+// when the container starts, with less to say.
+func CheckAppArmor(name string) error {
+	if !appArmorOn() {
+		return unsupported("the AppArmor profile %q is asked for, AppArmor is off on this machine", name)
+	}
+	data, err := os.ReadFile(appArmorProfiles)
+	if err != nil {
+		return fmt.Errorf("list AppArmor profiles: %w", err)
+	}
+	if name != "unconfined" && !loaded(string(data), name) {
+		return fmt.Errorf("%w: no AppArmor profile %q is loaded on this machine", errdefs.ErrNotFound, name)
+	}
+	return nil
+}
+
+func loaded(profiles, name string) bool {
+	for line := range strings.Lines(profiles) {
+		line = strings.TrimSpace(line)
+		if i := strings.LastIndex(line, " ("); i >= 0 && line[:i] == name {
+			return true
+		}
+	}
+	return false
+}
+
+// defaultProfile keeps a container's root from what reaches around the namespaces: writing to the kernel's interfaces
+// that are not namespaced, mounting, and tracing what runs under another profile. A deny rule cannot be excepted
+// from, so the trees are named one by one and those that containers may use (/proc/sys/net, /proc/sys/kernel/shm*,
+// /sys/fs/cgroup) are not among them.
+const defaultProfile = `#include <tunables/global>
+
+profile ` + DefaultAppArmor + ` flags=(attach_disconnected,mediate_deleted) {
+  #include <abstractions/base>
+
+  capability,
+  file,
+  network,
+  umount,
+  deny mount,
+
+  signal (receive) peer=unconfined,
+  signal (receive) peer=runc,
+  signal (receive) peer=crun,
+  signal (send,receive) peer=` + DefaultAppArmor + `,
+  ptrace (trace,read,tracedby,readby) peer=` + DefaultAppArmor + `,
+
+  deny @{PROC}/{kcore,kmem,mem,sysrq-trigger} rwklx,
+  deny @{PROC}/{acpi,asound,bus,driver,fs,irq,scsi}/** wklx,
+  deny @{PROC}/sys/{abi,crypto,debug,dev,sunrpc,user,vm}/** wklx,
+  deny @{PROC}/sys/kernel/{core_pattern,core_pipe_limit,modprobe,hotplug,poweroff_cmd,usermodehelper/**} wklx,
+  deny @{PROC}/sys/fs/{binfmt_misc/**,suid_dumpable,protected_*} wklx,
+
+  deny /sys/{block,bus,class,dev,devices,hypervisor,kernel,module,power}/** wklx,
+  deny /sys/fs/{bpf,btrfs,erofs,ext4,f2fs,fuse,pstore,resctrl,selinux,smackfs,xfs}/** wklx,
+  deny /sys/{firmware,kernel/security,devices/virtual/powercap}/** rwklx,
+}
+`

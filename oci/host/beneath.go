@@ -1,0 +1,67 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// inRoot opens path beneath root as if root were "/": symbolic links and ".." cannot leave it, magic links (those
+// of /proc) are not followed. The descriptor is O_PATH: opening it had no effect on what it names, which may be a
+// device or a FIFO. openat2(2), Linux 5.6.
+func inRoot(root, path string) (*os.File, error) {
+	dir, err := os.OpenFile(root, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return openat2(dir, path, unix.OpenHow{Flags: unix.O_PATH, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
+}
+
+// retries bounds how often a lookup is repeated that somebody's rename disturbed: the kernel answers EAGAIN when
+// it cannot tell whether ".." left the root.
+const retries = 64
+
+func openat2(dir *os.File, path string, how unix.OpenHow) (*os.File, error) {
+	how.Flags |= unix.O_CLOEXEC
+	for range retries {
+		fd, err := unix.Openat2(int(dir.Fd()), path, &how)
+		switch {
+		case err == nil:
+			return os.NewFile(uintptr(fd), path), nil
+		case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.ENOSYS):
+			return nil, errors.New("podd needs the system call openat2 (Linux 5.6)")
+		}
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	return nil, &fs.PathError{Op: "open", Path: path, Err: unix.EAGAIN}
+}
+
+// regular opens for reading what an O_PATH descriptor names, if it is a regular file of at most limit bytes.
+// The size is checked before the first byte is read: a sparse file of 10 GB takes no longer than an empty one.
+func regular(f *os.File, limit int64) (*os.File, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, invalid("%s is not a regular file", f.Name())
+	}
+	if info.Size() > limit {
+		return nil, invalid("%s has %d bytes, more than the %d that podd reads", f.Name(), info.Size(), limit)
+	}
+	opened, err := os.Open(descriptor(f))
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", f.Name(), errors.Unwrap(err))
+	}
+	return opened, nil
+}
+
+// descriptor is a path to what f has open.
+func descriptor(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(f.Fd())) }

@@ -1,0 +1,73 @@
+package host
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"tags.cncf.io/container-device-interface/pkg/cdi"
+)
+
+// CDI injects devices that vendors describe by the Container Device Interface
+// (https://github.com/cncf-tags/container-device-interface/blob/main/SPEC.md). Safe for concurrent use; nil injects nothing.
+type CDI struct {
+	cache *cdi.Cache
+	dirs  []string
+}
+
+// NewCDI reads specifications from dirs, the later ones winning. Absent directories are fine.
+func NewCDI(dirs []string) (*CDI, error) {
+	// Without the library's own watcher: the directories are read when a container asks for a device.
+	cache, err := cdi.NewCache(cdi.WithSpecDirs(dirs...), cdi.WithAutoRefresh(false))
+	if err != nil {
+		return nil, fmt.Errorf("CDI: %w", err)
+	}
+	return &CDI{cache: cache, dirs: dirs}, nil
+}
+
+// Inject adds the devices to s, which is unchanged on error: ErrNotFound for a device that no specification has.
+func (c *CDI) Inject(s *specs.Spec, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	if c == nil {
+		return unsupported("CDI devices %q are asked for, podd was started without CDI", names)
+	}
+	// A specification that cannot be read harms its own devices only, and is named below if it was needed.
+	refreshed := c.cache.Refresh()
+	missing, err := c.cache.InjectDevices(s, names...)
+	if len(missing) > 0 {
+		why := ""
+		if refreshed != nil {
+			why = "; not all specifications could be read: " + refreshed.Error()
+		}
+		return fmt.Errorf("%w: no CDI specification in %s has the devices %s%s",
+			errdefs.ErrNotFound, strings.Join(c.dirs, ", "), strings.Join(missing, ", "), why)
+	}
+	if err != nil {
+		return fmt.Errorf("inject CDI devices %s: %w", strings.Join(names, ", "), err)
+	}
+	return nil
+}
+
+// CDIDevices returns the devices that a container asks for, each once: by the field CDI_devices, and by annotations
+// "cdi.k8s.io/...", which the CDI defines for device plugins of kubelets before 1.28.
+func CDIDevices(config *cri.ContainerConfig) ([]string, error) {
+	var names []string
+	for _, d := range config.GetCDIDevices() {
+		names = append(names, d.GetName())
+	}
+	_, annotated, err := cdi.ParseAnnotations(config.GetAnnotations())
+	if err != nil {
+		return nil, invalid("CDI annotations: %v", err)
+	}
+	for _, n := range annotated {
+		if !slices.Contains(names, n) {
+			names = append(names, n)
+		}
+	}
+	return names, nil
+}

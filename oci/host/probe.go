@@ -1,0 +1,186 @@
+package host
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/moby/sys/capability"
+	"github.com/moby/sys/mountinfo"
+	"github.com/opencontainers/selinux/go-selinux"
+	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/oci/spec"
+)
+
+// Probe asks what this machine can do, as far as config.json depends on it. Ask once at start: only Devices changes
+// later, see HostDevices. It does not load the default AppArmor profile, see LoadAppArmor.
+func Probe() (spec.Facts, error) {
+	f := spec.Facts{Arch: runtime.GOARCH, SELinux: selinux.GetEnabled(), AppArmor: appArmorOn(), Seccomp: seccompOn()}
+	for _, ask := range []struct {
+		what string
+		do   func(*spec.Facts) error
+	}{
+		{"kernel version", kernel},
+		{"capabilities", capabilities},
+		{"oom_score_adj", oomFloor},
+		{"cgroups", cgroups},
+		{"huge pages", hugepages},
+		{"devices", func(f *spec.Facts) (err error) { f.Devices, err = HostDevices(); return err }},
+	} {
+		if err := ask.do(&f); err != nil {
+			return f, fmt.Errorf("probe %s: %w", ask.what, err)
+		}
+	}
+	return f, nil
+}
+
+func kernel(f *spec.Facts) error {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return err
+	}
+	f.Hostname = unix.ByteSliceToString(u.Nodename[:])
+	release := unix.ByteSliceToString(u.Release[:])
+	if _, err := fmt.Sscanf(release, "%d.%d", &f.Kernel.Major, &f.Kernel.Minor); err != nil {
+		return fmt.Errorf("release %q: %w", release, err)
+	}
+	return nil
+}
+
+// capabilities asks for the bounding set: root gains all of it at execve, and nobody more.
+func capabilities(f *spec.Facts) error {
+	all, err := capability.ListSupported()
+	if err != nil {
+		return err
+	}
+	for _, c := range all {
+		held, err := capability.GetBound(c)
+		if err != nil {
+			return err
+		}
+		if held {
+			f.Capabilities = append(f.Capabilities, "CAP_"+strings.ToUpper(c.String()))
+		}
+	}
+	return nil
+}
+
+// oomFloor: without CAP_SYS_RESOURCE oom_score_adj can be raised only, from podd's own (fs/proc/base.c).
+func oomFloor(f *spec.Facts) error {
+	own, err := capability.NewPid2(0)
+	if err == nil {
+		err = own.Load()
+	}
+	if err != nil {
+		return err
+	}
+	if own.Get(capability.EFFECTIVE, capability.CAP_SYS_RESOURCE) {
+		f.OOMScoreAdjMin = -1000
+		return nil
+	}
+	data, err := os.ReadFile("/proc/self/oom_score_adj")
+	if err != nil {
+		return err
+	}
+	f.OOMScoreAdjMin, err = strconv.Atoi(strings.TrimSpace(string(data)))
+	return err
+}
+
+const cgroupRoot = "/sys/fs/cgroup"
+
+func cgroups(f *spec.Facts) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(cgroupRoot, &st); err != nil {
+		return &fs.PathError{Op: "statfs", Path: cgroupRoot, Err: err}
+	}
+	if f.CgroupV2 = st.Type == unix.CGROUP2_SUPER_MAGIC; f.CgroupV2 {
+		return unifiedControllers(f)
+	}
+	return legacyControllers(f)
+}
+
+// unifiedControllers: memory.swap.max exists in every cgroup but the root, so any other one can be asked.
+func unifiedControllers(f *spec.Facts) error {
+	data, err := os.ReadFile(filepath.Join(cgroupRoot, "cgroup.controllers"))
+	if err != nil {
+		return err
+	}
+	f.Hugetlb = slices.Contains(strings.Fields(string(data)), "hugetlb")
+	found, err := filepath.Glob(filepath.Join(cgroupRoot, "*", "memory.swap.max"))
+	f.Swap = len(found) > 0
+	return err
+}
+
+// legacyControllers serves v1 and the hybrid: a controller counts where v1 has it mounted.
+func legacyControllers(f *spec.Facts) error {
+	mounts, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup"))
+	if err != nil {
+		return err
+	}
+	for _, m := range mounts {
+		controllers := strings.Split(m.VFSOptions, ",")
+		f.Hugetlb = f.Hugetlb || slices.Contains(controllers, "hugetlb")
+		if slices.Contains(controllers, "memory") {
+			f.Swap = exists(filepath.Join(m.Mountpoint, "memory.memsw.limit_in_bytes"))
+		}
+	}
+	return nil
+}
+
+// hugepages lists the sizes by the names that cgroup files use: 64KB, 2MB, 1GB.
+func hugepages(f *spec.Facts) error {
+	dirs, err := os.ReadDir("/sys/kernel/mm/hugepages")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var sizes []uint64
+	for _, d := range dirs {
+		kb, err := strconv.ParseUint(strings.TrimSuffix(strings.TrimPrefix(d.Name(), "hugepages-"), "kB"), 10, 64)
+		if err == nil {
+			sizes = append(sizes, kb)
+		}
+	}
+	slices.Sort(sizes)
+	for _, kb := range sizes {
+		f.HugepageSizes = append(f.HugepageSizes, pageSize(kb))
+	}
+	return nil
+}
+
+// pageSize names a size given in KiB as mm/hugetlb_cgroup.c does.
+func pageSize(kb uint64) string {
+	switch {
+	case kb >= 1<<20:
+		return fmt.Sprintf("%dGB", kb>>20)
+	case kb >= 1<<10:
+		return fmt.Sprintf("%dMB", kb>>10)
+	}
+	return fmt.Sprintf("%dKB", kb)
+}
+
+// seccompOn asks for filters: the kernel looks at the (absent) filter only when it has them.
+func seccompOn() bool {
+	_, _, errno := unix.RawSyscall(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, 0)
+	return errno == unix.EFAULT
+}
+
+func appArmorOn() bool {
+	data, err := os.ReadFile("/sys/module/apparmor/parameters/enabled")
+	return err == nil && bytes.HasPrefix(data, []byte("Y"))
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

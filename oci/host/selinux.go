@@ -1,0 +1,50 @@
+package host
+
+import (
+	"github.com/opencontainers/selinux/go-selinux"
+	"github.com/opencontainers/selinux/go-selinux/label"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/oci/spec"
+)
+
+// Labels chooses the SELinux labels of a pod or container: those asked for, the policy's for the rest, with a level
+// that no other has unless one is named. Zero when SELinux is off. Give them back with ReleaseLabels.
+func Labels(o *cri.SELinuxOption) (spec.Labels, error) {
+	if !selinux.GetEnabled() {
+		return spec.Labels{}, nil
+	}
+	process, mount, err := label.InitLabels(labelOptions(o))
+	if err != nil {
+		return spec.Labels{}, invalid("SELinux options: %v", err)
+	}
+	for _, l := range []string{process, mount} {
+		if l == "" {
+			continue
+		}
+		if err := selinux.SecurityCheckContext(l); err != nil {
+			selinux.ReleaseLabel(process)
+			return spec.Labels{}, invalid("SELinux label %q: %v", l, err)
+		}
+	}
+	return spec.Labels{Process: process, Mount: mount}, nil
+}
+
+// ReleaseLabels frees the level of labels that are no longer used.
+func ReleaseLabels(l spec.Labels) {
+	if l.Process != "" {
+		selinux.ReleaseLabel(l.Process)
+	}
+}
+
+func labelOptions(o *cri.SELinuxOption) []string {
+	var out []string
+	for _, part := range []struct{ key, value string }{
+		{"user", o.GetUser()}, {"role", o.GetRole()}, {"type", o.GetType()}, {"level", o.GetLevel()},
+	} {
+		if part.value != "" {
+			out = append(out, part.key+":"+part.value)
+		}
+	}
+	return out
+}

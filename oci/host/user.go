@@ -1,0 +1,168 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/oci/spec"
+)
+
+// maxGroups is the kernel's limit on supplementary groups, NGROUPS_MAX.
+const maxGroups = 65536
+
+// LookupUser finds whom a container's process runs as. The security context's run_as_user or run_as_username wins
+// over imageUser, the image's USER: "", name, uid, name:group, uid:gid or a mixture. Names are looked up in
+// etc/passwd and etc/group of the root filesystem, which are hostile: see accountLimit and parseID.
+//
+// The group is run_as_group, else that of USER if USER was chosen, else the account's, else 0. Groups holds the
+// group itself, those of etc/group that the account is a member of unless the policy is Strict, and
+// supplemental_groups. Errors wrap ErrInvalidArgument.
+func LookupUser(rootfs, imageUser string, sc *cri.LinuxContainerSecurityContext) (spec.User, error) {
+	user, grp, err := chosen(imageUser, sc)
+	if err != nil {
+		return spec.User{}, err
+	}
+	a, err := lookupAccount(rootfs, user)
+	if err != nil {
+		return spec.User{}, err
+	}
+	u := spec.User{UID: a.uid, GID: a.gid, Home: a.home}
+	if grp != "" {
+		if u.GID, err = lookupGroup(rootfs, grp); err != nil {
+			return spec.User{}, err
+		}
+	}
+	if sc.GetRunAsGroup() != nil {
+		if u.GID, err = spec.ID(sc.GetRunAsGroup().GetValue()); err != nil {
+			return spec.User{}, fmt.Errorf("run_as_group: %w", err)
+		}
+	}
+	u.Groups, err = groups(rootfs, u.GID, a.name, sc)
+	return u, err
+}
+
+// chosen returns user and group as text; the security context's user takes the image's group with it.
+func chosen(imageUser string, sc *cri.LinuxContainerSecurityContext) (user, grp string, err error) {
+	uid, name := sc.GetRunAsUser(), sc.GetRunAsUsername()
+	switch {
+	case uid != nil && name != "":
+		return "", "", invalid("run_as_user and run_as_username are both set")
+	case sc.GetRunAsGroup() != nil && uid == nil && name == "":
+		return "", "", invalid("run_as_group needs run_as_user or run_as_username")
+	case uid != nil:
+		id, err := spec.ID(uid.GetValue())
+		if err != nil {
+			return "", "", fmt.Errorf("run_as_user: %w", err)
+		}
+		return fmt.Sprint(id), "", nil
+	case name != "":
+		return name, "", nil
+	}
+	user, grp, _ = strings.Cut(imageUser, ":")
+	if user == "" {
+		user = "0"
+	}
+	return user, grp, nil
+}
+
+// lookupAccount finds an account by id or name. An id needs no account; a name does.
+func lookupAccount(rootfs, user string) (account, error) {
+	uid, err := parseID(user)
+	byName := errors.Is(err, errNotNumber)
+	if err != nil && !byName {
+		return account{}, fmt.Errorf("user: %w", err)
+	}
+	if err := nameable(user); err != nil {
+		return account{}, err
+	}
+	found, err := findAccount(rootfs, func(a account) bool { return byName && a.name == user || !byName && a.uid == uid })
+	switch {
+	case err != nil:
+		return account{}, err
+	case found != nil:
+		return *found, nil
+	case byName:
+		return account{}, invalid("the image has no user %q in its /etc/passwd", user)
+	}
+	return account{uid: uid}, nil
+}
+
+// nameable refuses names that cannot be on a line of passwd: they would be echoed into logs and messages.
+func nameable(name string) error {
+	if strings.ContainsAny(name, ":\n\x00") {
+		return invalid("%q is not the name of a user or group", name)
+	}
+	return nil
+}
+
+func lookupGroup(rootfs, name string) (uint32, error) {
+	gid, err := parseID(name)
+	if err == nil {
+		return gid, nil
+	}
+	if !errors.Is(err, errNotNumber) {
+		return 0, fmt.Errorf("group: %w", err)
+	}
+	if err := nameable(name); err != nil {
+		return 0, err
+	}
+	found := false
+	err = eachGroup(rootfs, func(g group) bool {
+		if g.name == name {
+			gid, found = g.gid, true
+		}
+		return !found
+	})
+	if err == nil && !found {
+		err = invalid("the image has no group %q in its /etc/group", name)
+	}
+	return gid, err
+}
+
+// groups returns the supplementary groups, each once. KEP-3619 has the two policies.
+func groups(rootfs string, gid uint32, name string, sc *cri.LinuxContainerSecurityContext) ([]uint32, error) {
+	list, has := []uint32{gid}, map[uint32]bool{gid: true}
+	add := func(g uint32) {
+		if !has[g] {
+			has[g] = true
+			list = append(list, g)
+		}
+	}
+	switch sc.GetSupplementalGroupsPolicy() {
+	case cri.SupplementalGroupsPolicy_Strict:
+	case cri.SupplementalGroupsPolicy_Merge:
+		if err := memberships(rootfs, name, add); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, invalid("unknown supplemental_groups_policy %v", sc.GetSupplementalGroupsPolicy())
+	}
+	for _, g := range sc.GetSupplementalGroups() {
+		id, err := spec.ID(g)
+		if err != nil {
+			return nil, fmt.Errorf("supplemental_groups: %w", err)
+		}
+		add(id)
+	}
+	if len(list) > maxGroups {
+		return nil, invalid("%d supplementary groups are more than the kernel's %d", len(list), maxGroups)
+	}
+	return list, nil
+}
+
+// memberships calls add for the groups that the image gives the account; an id without an account has none.
+func memberships(rootfs, name string, add func(uint32)) error {
+	if name == "" {
+		return nil
+	}
+	return eachGroup(rootfs, func(g group) bool {
+		if slices.Contains(g.members, name) {
+			add(g.gid)
+		}
+		return true
+	})
+}

@@ -1,0 +1,64 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// MakeVolumes makes the directories that an image declares as VOLUME, in the container's own root filesystem, owned
+// by uid and gid (the container's root as the host sees it). What exists is left as it is.
+//
+// podd makes no anonymous volumes: Kubernetes has volumes of its own and no way to see or delete those. The paths and
+// the root filesystem are the image author's; links in it are followed inside of it only (CVE-2022-23648).
+func MakeVolumes(rootfs string, volumes map[string]struct{}, uid, gid int) error {
+	root, err := os.OpenFile(rootfs, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, v := range slices.Sorted(maps.Keys(volumes)) {
+		if !filepath.IsAbs(v) || strings.Contains(v, "\x00") {
+			return invalid("the image declares a volume at %q, which is not an absolute path", v)
+		}
+		if err := mkdirAll(root, filepath.Clean(v), uid, gid); err != nil {
+			return fmt.Errorf("make the image's volume %q: %w", v, err)
+		}
+	}
+	return nil
+}
+
+// mkdirAll is os.MkdirAll with root as "/". A name is made in an opened directory, so that a link in it is not followed.
+func mkdirAll(root *os.File, path string, uid, gid int) error {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
+	at, err := openat2(root, path, how)
+	if err == nil {
+		return at.Close()
+	}
+	if !errors.Is(err, fs.ErrNotExist) || path == "/" {
+		return err
+	}
+	if err := mkdirAll(root, filepath.Dir(path), uid, gid); err != nil {
+		return err
+	}
+	parent, err := openat2(root, filepath.Dir(path), how)
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	name := filepath.Base(path)
+	if err := unix.Mkdirat(int(parent.Fd()), name, 0o755); err != nil {
+		return &fs.PathError{Op: "mkdir", Path: path, Err: err} // EEXIST: a dangling link
+	}
+	if err := unix.Fchownat(int(parent.Fd()), name, uid, gid, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return &fs.PathError{Op: "chown", Path: path, Err: err}
+	}
+	return nil
+}
