@@ -20,12 +20,16 @@ type Namespaces interface {
 	Pin(ctx context.Context, r namespaces.Request) error
 	// Unpin unmounts and removes pin files; absent ones are not an error.
 	Unpin(ctx context.Context, paths ...string) error
+	// Pinned lists the pin files in dir.
+	Pinned(dir string) ([]string, error)
 }
 
 // Network attaches pods to the pod network.
 type Network interface {
 	Setup(ctx context.Context, r network.Request) (network.Result, error)
 	Teardown(ctx context.Context, podID string) error
+	// Attachments lists the pods that have an attachment, or are owed its removal.
+	Attachments() ([]string, error)
 	Ready() error
 }
 
@@ -37,6 +41,8 @@ type Images interface {
 	Volume(ctx context.Context, r image.VolumeRequest) (path string, err error)
 	// Release unmounts and deletes the container's root filesystem and its image volumes.
 	Release(ctx context.Context, containerID string) error
+	// Mounted lists the containers that have something to release.
+	Mounted(ctx context.Context) ([]string, error)
 }
 
 // Runtime is one handler: an OCI runtime and its monitor.

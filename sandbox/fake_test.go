@@ -243,6 +243,20 @@ func (h *fakeHost) Teardown(ctx context.Context, podID string) error {
 
 func (h *fakeHost) Ready() error { return nil }
 
+func (h *fakeHost) Pinned(dir string) ([]string, error) {
+	return filepath.Glob(filepath.Join(dir, "*"))
+}
+
+func (h *fakeHost) Attachments() ([]string, error) { return h.m.keys(h.m.attached), nil }
+
+func (h *fakeHost) Mounted(context.Context) ([]string, error) { return h.m.keys(h.m.rootfs), nil }
+
+func (m *machine) keys(set map[string]bool) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Sorted(maps.Keys(set))
+}
+
 const fakeImageID = "1111111111111111111111111111111111111111111111111111111111111111"
 
 func (h *fakeHost) Resolve(_ context.Context, ref string) (*image.Image, error) {

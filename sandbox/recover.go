@@ -39,7 +39,13 @@ func (e *Engine) Recover(ctx context.Context) error {
 			return nil
 		})
 	}
-	return group.Wait()
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if err := e.collectGarbage(ctx); err != nil {
+		e.Log.WithError(err).Error("something on this machine belongs to no record and could not be removed, the next start tries again")
+	}
+	return nil
 }
 
 // loadable names the records on disk, after removing what crashes left half made or half removed.
