@@ -19,11 +19,13 @@ func (s *Set) Assign(origin, key, value string) error {
 	if !utf8.ValidString(value) {
 		return fmt.Errorf("%s: the value is not UTF-8 text", origin)
 	}
-	literal := strings.TrimSpace(value)
-	if path, err := splitKey(key); err != nil {
+	path, err := splitKey(key)
+	if err != nil {
 		return fmt.Errorf("%s: %q is not a key: %w", origin, key, err)
-	} else if t, ok := typeAt(s.target.Type(), path); ok && isText(t) && !quoted(literal) {
-		literal = quote(value)
+	}
+	literal := strings.TrimSpace(value)
+	if t, known := typeAt(s.target.Type(), path); !known || isText(t) && !quoted(literal) {
+		literal = quote(value) // of an unknown key only the name will be complained of
 	}
 	if strings.ContainsAny(literal, "\n\r") { // a second line would be a second key
 		return fmt.Errorf("%s: the value has more than one line", origin)

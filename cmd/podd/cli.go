@@ -1,0 +1,91 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit statuses. A service manager should not restart a daemon whose configuration is wrong, see
+// contrib/systemd/podd.service; 78 is EX_CONFIG of sysexits.h (2 is what a Go panic exits with).
+const (
+	exitFailure = 1
+	exitConfig  = 78
+)
+
+// configError marks mistakes of the command line or the configuration.
+type configError struct{ error }
+
+func (e configError) Unwrap() error { return e.error }
+
+// execute runs the command line and returns the exit status.
+func execute(args []string, stdout, stderr io.Writer) int {
+	cmd := newRootCommand()
+	cmd.SetArgs(args)
+	cmd.SetOut(stdout)
+	cmd.SetErr(stderr)
+	err := cmd.Execute()
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(stderr, "podd:", err)
+	if errors.As(err, &configError{}) {
+		return exitConfig
+	}
+	return exitFailure
+}
+
+func newRootCommand() *cobra.Command {
+	var opts options
+	serve := func(cmd *cobra.Command, _ []string) error { return serveCommand(cmd, &opts) }
+	root := &cobra.Command{
+		Use:           "podd",
+		Short:         "podd runs the pods of a node: it serves the Kubernetes CRI",
+		Args:          noArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE:          serve,
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return configError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
+	})
+	opts.register(root.PersistentFlags())
+	root.AddCommand(
+		&cobra.Command{Use: "serve", Short: "Run the daemon (the default command)", Args: noArgs, RunE: serve},
+		newConfigCommand(&opts),
+		&cobra.Command{
+			Use: "version", Short: "Print the versions of podd, Go and the CRI API", Args: noArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error { return printVersion(cmd.OutOrStdout()) },
+		},
+	)
+	return root
+}
+
+// noArgs refuses arguments as a mistake of the command line.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return configError{fmt.Errorf("unknown command %q (see %s --help)", args[0], cmd.CommandPath())}
+	}
+	return nil
+}
+
+func newConfigCommand(opts *options) *cobra.Command {
+	cmd := &cobra.Command{Use: "config", Short: "Show and check the configuration", Args: noArgs}
+	cmd.AddCommand(
+		&cobra.Command{
+			Use: "default", Short: "Print every key with its meaning and default, commented out", Args: noArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error { return printDefaultConfig(cmd.OutOrStdout()) },
+		},
+		&cobra.Command{
+			Use: "dump", Short: "Print the effective configuration and which file or flag set each key", Args: noArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error { return dumpConfig(cmd, opts) },
+		},
+		&cobra.Command{
+			Use: "check", Short: "Check the configuration, without starting anything", Args: noArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error { return checkConfig(cmd, opts) },
+		},
+	)
+	return cmd
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/podd-project/podd/cmd/podd/layers"
+)
+
+// defaultConfigFile is read when it is there; one named by --config must be there.
+const defaultConfigFile = "/etc/podd/podd.toml"
+
+// maxConfigSize is how much of a configuration file is read, in bytes.
+const maxConfigSize = 1 << 20
+
+// options are the command line's say in the configuration.
+type options struct {
+	flags *pflag.FlagSet
+	file  string
+	set   []string
+}
+
+// keyFlags are the keys that have a flag of their own; --set reaches the others.
+var keyFlags = []struct{ flag, key, usage string }{
+	{"root", "root", "directory of state that outlives a reboot"},
+	{"run", "run", "directory of state that does not"},
+	{"listen", "listen", "unix socket of the CRI service"},
+	{"log-level", "log.level", "trace, debug, info, warning or error"},
+	{"log-format", "log.format", "text or json"},
+}
+
+func (o *options) register(flags *pflag.FlagSet) {
+	o.flags = flags
+	flags.StringVar(&o.file, "config", defaultConfigFile, "configuration file; *.toml in the directory FILE.d are laid over it, in name order")
+	flags.StringArrayVar(&o.set, "set", nil, "set any key, as `section.key=value` (repeatable)")
+	for _, f := range keyFlags {
+		flags.String(f.flag, "", f.usage)
+	}
+}
+
+// loaded is a configuration and where it came from.
+type loaded struct {
+	Config
+	set *layers.Set
+	// files are those that were read, in order.
+	files []string
+}
+
+// load reads the files, lays the flags over them and validates the result.
+func (o *options) load() (*loaded, error) {
+	l := &loaded{Config: defaultConfig()}
+	l.set = layers.New(&l.Config)
+	if err := l.readFiles(o.file, o.flags.Changed("config")); err != nil {
+		return nil, configError{err}
+	}
+	if err := o.apply(l.set); err != nil {
+		return nil, configError{err}
+	}
+	l.complete(l.set)
+	if err := l.validate(l.set.Origin); err != nil {
+		return nil, configError{err}
+	}
+	return l, nil
+}
+
+// apply lays the flags over what the files say.
+func (o *options) apply(set *layers.Set) error {
+	var errs []error
+	for _, assignment := range o.set {
+		key, value, ok := strings.Cut(assignment, "=")
+		if !ok {
+			errs = append(errs, fmt.Errorf("flag --set: %q is not of the form section.key=value", assignment))
+			continue
+		}
+		errs = append(errs, set.Assign("flag --set", strings.TrimSpace(key), value))
+	}
+	for _, f := range keyFlags {
+		if given := o.flags.Lookup(f.flag); given.Changed {
+			errs = append(errs, set.Assign("flag --"+f.flag, f.key, given.Value.String()))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// readFiles merges file and its drop-ins.
+func (l *loaded) readFiles(file string, required bool) error {
+	err := l.readFile(file)
+	if err != nil && (required || !errors.Is(err, fs.ErrNotExist)) {
+		return err
+	}
+	entries, err := os.ReadDir(file + ".d") // sorted by name
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read drop-ins: %w", err)
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") || filepath.Ext(e.Name()) != ".toml" {
+			continue // editors' and package managers' leftovers
+		}
+		if err := l.readFile(filepath.Join(file+".d", e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *loaded) readFile(path string) error {
+	data, err := readConfigFile(path)
+	if err != nil {
+		return fmt.Errorf("read configuration: %w", err)
+	}
+	l.files = append(l.files, path)
+	return l.set.Merge(path, data)
+}
+
+// readConfigFile reads a file that decides what root runs: it must not be writable by everyone.
+func readConfigFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s: is not a regular file", path)
+	case info.Mode().Perm()&0o002 != 0:
+		return nil, fmt.Errorf("%s: is writable by everyone (mode %04o): chmod o-w", path, info.Mode().Perm())
+	case info.Size() > maxConfigSize:
+		return nil, fmt.Errorf("%s: is larger than %d bytes", path, maxConfigSize)
+	}
+	return io.ReadAll(io.LimitReader(f, maxConfigSize))
+}

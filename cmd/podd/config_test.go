@@ -1,0 +1,315 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// tree writes files, by name, below a new directory and returns the path of podd.toml in it.
+func tree(t testing.TB, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, "podd.toml")
+}
+
+// command runs podd's command line in this process.
+func command(args ...string) (stdout, stderr string, code int) {
+	var out, errs bytes.Buffer
+	code = execute(args, &out, &errs)
+	return out.String(), errs.String(), code
+}
+
+// load reads the configuration as the daemon would.
+func load(t testing.TB, args ...string) (*loaded, error) {
+	t.Helper()
+	var opts options
+	cmd := newRootCommand()
+	cmd.ResetFlags()
+	opts.register(cmd.PersistentFlags())
+	if err := cmd.ParseFlags(args); err != nil {
+		t.Fatal(err)
+	}
+	return opts.load()
+}
+
+func TestLayersOfConfiguration(t *testing.T) {
+	file := tree(t, map[string]string{
+		"podd.toml":               "root = \"/srv/podd\"\n[log]\nlevel = \"debug\"\nformat = \"json\"\n[runtime]\nsearch_path = [\"/a\", \"/b\"]\n",
+		"podd.toml.d/20-b.toml":   "[log]\nlevel = \"error\"\n[runtime.handlers.kata]\npath = \"/opt/kata\"\n",
+		"podd.toml.d/10-a.toml":   "[log]\nlevel = \"trace\"\n[runtime]\nsearch_path = [\"/c\"]\n[runtime.handlers.kata]\nroot = \"/run/kata\"\n",
+		"podd.toml.d/30.toml.bak": "nonsense",
+		"podd.toml.d/.30.toml":    "nonsense",
+		"podd.toml.d/README":      "nonsense",
+	})
+	l, err := load(t, "--config", file, "--run", "/run/x", "--set", "runtime.start_timeout=7s", "--set", `runtime.handlers.runc.path=/usr/bin/runc`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := defaultConfig()
+	want.Listen = "/run/x/podd.sock"
+	want.Log = LogConfig{Level: "error", Format: "json"}
+	want.place("/srv/podd", "/run/x")
+	want.Image.PreloadDir = "/srv/podd/preload"
+	want.Runtime.SearchPath = []string{"/c"}
+	want.Runtime.StartTimeout = 7 * time.Second
+	want.Runtime.Handlers["kata"] = HandlerConfig{Path: "/opt/kata", Root: "/run/kata"}
+	want.Runtime.Handlers["runc"] = HandlerConfig{Path: "/usr/bin/runc"}
+	if d := cmp.Diff(want, l.Config); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+	dir := filepath.Dir(file)
+	for key, origin := range map[string]string{
+		"root":                       file + ":1",
+		"run":                        "flag --run",
+		"listen":                     "default",
+		"log.level":                  filepath.Join(dir, "podd.toml.d/20-b.toml") + ":2",
+		"log.format":                 file + ":4",
+		"runtime.search_path":        filepath.Join(dir, "podd.toml.d/10-a.toml") + ":4",
+		"runtime.start_timeout":      "flag --set",
+		"runtime.kill_timeout":       "default",
+		"runtime.handlers.kata.root": filepath.Join(dir, "podd.toml.d/10-a.toml") + ":6",
+		"runtime.handlers.kata.path": filepath.Join(dir, "podd.toml.d/20-b.toml") + ":4",
+		"runtime.handlers.runc.path": "flag --set",
+	} {
+		if got := l.set.Origin(key); got != origin {
+			t.Errorf("origin of %s: got %q, want %q", key, got, origin)
+		}
+	}
+	if d := cmp.Diff([]string{file, filepath.Join(dir, "podd.toml.d/10-a.toml"), filepath.Join(dir, "podd.toml.d/20-b.toml")}, l.files); d != "" {
+		t.Errorf("files: -want +got:\n%s", d)
+	}
+}
+
+func TestFlagsOverrideFiles(t *testing.T) {
+	file := tree(t, map[string]string{"podd.toml": "root = \"/f/root\"\nrun = \"/f/run\"\nlisten = \"/f/l.sock\"\nlog = {level = \"error\", format = \"json\"}\n"})
+	l, err := load(t, "--config", file, "--root", "/o/root", "--run", "/o/run", "--listen", "/o/l.sock", "--log-level", "debug", "--log-format", "text")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []string{l.Root, l.Run, l.Listen, l.Log.Level, l.Log.Format}
+	if d := cmp.Diff([]string{"/o/root", "/o/run", "/o/l.sock", "debug", "text"}, got); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+}
+
+func TestNoFileIsTheDefaults(t *testing.T) {
+	l := &loaded{Config: defaultConfig()}
+	if err := l.readFiles(filepath.Join(t.TempDir(), "none.toml"), false); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(defaultConfig(), l.Config); d != "" || len(l.files) != 0 {
+		t.Errorf("files %v, -want +got:\n%s", l.files, d)
+	}
+	if err := l.readFiles(filepath.Join(t.TempDir(), "none.toml"), true); err == nil {
+		t.Error("a file that was asked for and is missing went unnoticed")
+	}
+}
+
+func TestDefaultsAreValid(t *testing.T) {
+	c := defaultConfig()
+	c.place(c.Root, c.Run)
+	if err := c.validate(func(string) string { return "default" }); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestMistakesInConfiguration runs the command line: each mistake must end with EX_CONFIG and a message that
+// says where it is.
+func TestMistakesInConfiguration(t *testing.T) {
+	cases := map[string]struct {
+		file, dropIn string
+		args         []string
+		want         string
+	}{
+		"unknown key":         {file: "\n[runtime]\nconmn = \"x\"", want: `podd.toml:3: unknown key "runtime.conmn", the nearest known key is "runtime.conmon"`},
+		"unknown in drop-in":  {dropIn: "[log]\n\nlevle = \"x\"", want: `podd.toml.d/50.toml:3: unknown key "log.levle", the nearest known key is "log.level"`},
+		"unknown for handler": {file: "[runtime.handlers.runc]\nroots = \"/x\"", want: `podd.toml:2: unknown key "runtime.handlers.runc.roots", the nearest known key is "runtime.handlers.runc.root"`},
+		"syntax":              {file: "root = \"/a\"\n[log", want: "podd.toml:2:"},
+		"relative root":       {file: "root = \"var/lib\"", want: `podd.toml:1): "var/lib" is relative, want an absolute path`},
+		"empty run":           {file: "run = \"\"", want: `run (`},
+		"unclean path":        {file: "root = \"/var/../etc/podd\"", want: `is not in its shortest form, "/etc/podd"`},
+		"root directory":      {file: "root = \"/\"", want: "must not be the root directory"},
+		"control character":   {file: "root = \"/a\\nb\"", want: "holds a control character"},
+		"relative listen":     {args: []string{"--listen", "podd.sock"}, want: `listen (flag --listen): "podd.sock" is relative`},
+		"url for listen":      {args: []string{"--listen", "unix:///run/podd.sock"}, want: `is relative, want an absolute path`},
+		"long listen":         {args: []string{"--listen", "/" + strings.Repeat("x", 107)}, want: "longer than the 107 bytes"},
+		"run in root":         {file: "root = \"/a\"\nrun = \"/a/run\"", want: "must not contain each other"},
+		"root in run":         {file: "root = \"/a/root\"\nrun = \"/a\"", want: "must not contain each other"},
+		"same":                {file: "root = \"/a\"\nrun = \"/a\"", want: "must not contain each other"},
+		"log level":           {args: []string{"--log-level", "loud"}, want: `"loud" is none of`},
+		"log format":          {args: []string{"--log-format", "xml"}, want: `"xml" is neither text nor json`},
+		"cgroup driver":       {file: "runtime.cgroup_driver = \"cgrupfs\"", want: `runtime.cgroup_driver (`},
+		"no default handler":  {file: "runtime.default_handler = \"kata\"", want: `there is no handler "kata"`},
+		"handler name":        {file: "[runtime.handlers.\"../x\"]", want: `"../x" is not a DNS label`},
+		"handler path":        {file: "[runtime.handlers.a]\npath = \"bin/a\"", want: `runtime.handlers.a.path (`},
+		"search path":         {file: "runtime.search_path = [\"bin\"]", want: `"bin" is relative`},
+		"conmon":              {file: "runtime.conmon = \"..\"", want: `".." is relative`},
+		"timeout":             {file: "runtime.start_timeout = \"0s\"", want: "runtime.start_timeout ("},
+		"plugin directory":    {file: "[network]\n\nbin_dirs = [\"bin\"]", want: "network.bin_dirs ("},
+		"plugin directories":  {file: "[network]\n\nbin_dirs = []", want: "podd.toml:3): names no directory"},
+		"image policy":        {file: "[image]\npolicy = \"p.json\"", want: "podd.toml:2): \"p.json\" is not an absolute path"},
+		"number for timeout":  {file: "runtime.start_timeout = 60", want: `podd.toml:1: runtime.start_timeout: want a duration`},
+		"set without =":       {args: []string{"--set", "root"}, want: `"root" is not of the form section.key=value`},
+		"set unknown":         {args: []string{"--set", "rot=/x"}, want: `flag --set: unknown key "rot", the nearest known key is "root"`},
+		"unknown flag":        {args: []string{"--rot", "/x"}, want: "unknown flag: --rot"},
+		"argument":            {args: []string{"now"}, want: `unknown command "now"`},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			files := map[string]string{"podd.toml": c.file}
+			if c.dropIn != "" {
+				files["podd.toml.d/50.toml"] = c.dropIn
+			}
+			args := append([]string{"config", "check", "--config", tree(t, files)}, c.args...)
+			out, errs, code := command(args...)
+			if code != exitConfig || !strings.Contains(errs, c.want) || out != "" {
+				t.Errorf("exit %d, want %d\nstdout %s\nstderr %s\nwant   %s", code, exitConfig, out, errs, c.want)
+			}
+		})
+	}
+}
+
+func TestConfigFileIsChecked(t *testing.T) {
+	writable := tree(t, map[string]string{"podd.toml": ""})
+	if err := os.Chmod(writable, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	large := tree(t, map[string]string{"podd.toml": strings.Repeat("# a comment\n", 100_000)})
+	dir := filepath.Dir(writable)
+	for path, want := range map[string]string{
+		writable:      "is writable by everyone (mode 0666)",
+		large:         "is larger than 1048576 bytes",
+		dir:           "is not a regular file",
+		dir + "/none": "no such file",
+	} {
+		if _, errs, code := command("config", "check", "--config", path); code != exitConfig || !strings.Contains(errs, want) {
+			t.Errorf("%s: exit %d, %s, want %s", path, code, errs, want)
+		}
+	}
+}
+
+func TestConfigCheckNamesTheFiles(t *testing.T) {
+	file := tree(t, map[string]string{"podd.toml": "", "podd.toml.d/a.toml": ""})
+	out, _, code := command("config", "check", "--config", file)
+	want := "read " + file + "\nread " + file + ".d/a.toml\nthe configuration is valid\n"
+	if code != 0 || out != want {
+		t.Errorf("exit %d, got %q, want %q", code, out, want)
+	}
+}
+
+func TestConfigDump(t *testing.T) {
+	file := tree(t, map[string]string{
+		"podd.toml":          "[log]\nlevel = \"debug\"\n[runtime.handlers.kata]\npath = \"/opt/kata\"\n",
+		"podd.toml.d/a.toml": "[runtime]\nconmon = \"/opt/conmon\"\n",
+	})
+	out, errs, code := command("config", "dump", "--config", file, "--run", "/run/other")
+	if code != 0 || errs != "" {
+		t.Fatalf("exit %d, %s", code, errs)
+	}
+	golden(t, "testdata/dump.toml", strings.ReplaceAll(out, filepath.Dir(file), "/etc/podd"))
+
+	again := tree(t, map[string]string{"podd.toml": out})
+	first, err := load(t, "--config", file, "--run", "/run/other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := load(t, "--config", again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(first.Config, second.Config, cmpopts.EquateEmpty()); d != "" {
+		t.Errorf("a dump is not the configuration it shows, -want +got:\n%s", d)
+	}
+}
+
+// TestDefaultConfigIsUpToDate keeps contrib/podd.toml what `podd config default` prints.
+func TestDefaultConfigIsUpToDate(t *testing.T) {
+	out, errs, code := command("config", "default")
+	if code != 0 || errs != "" {
+		t.Fatalf("exit %d, %s", code, errs)
+	}
+	golden(t, "../../contrib/podd.toml", out)
+}
+
+func TestDefaultConfigChangesNothingAndIsTrue(t *testing.T) {
+	out, _, _ := command("config", "default")
+	uncommented := regexp.MustCompile(`(?m)^#([a-z_]+ = )`).ReplaceAllString(out, "$1")
+	if uncommented == out {
+		t.Fatal("no key found")
+	}
+	for name, text := range map[string]string{"as printed": out, "uncommented": uncommented} {
+		l, err := load(t, "--config", tree(t, map[string]string{"podd.toml": text}))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		want := defaultConfig()
+		want.place(want.Root, want.Run)
+		if d := cmp.Diff(want, l.Config, cmpopts.EquateEmpty()); d != "" {
+			t.Errorf("%s: -want +got:\n%s", name, d)
+		}
+	}
+}
+
+func TestEveryKeyIsDocumented(t *testing.T) {
+	out, _, _ := command("config", "default")
+	lines := strings.Split(out, "\n")
+	for i, line := range lines {
+		if regexp.MustCompile(`^#[a-z_]+ = `).MatchString(line) && !strings.HasPrefix(lines[i-1], "# ") {
+			t.Errorf("%s has no comment", line)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	out, errs, code := command("version")
+	if code != 0 || errs != "" {
+		t.Fatalf("exit %d, %s", code, errs)
+	}
+	for _, want := range []string{`(?m)^podd     dev$`, `(?m)^commit   \S+$`, `(?m)^go       go1\.\d+`, `(?m)^cri-api  v0\.\d+\.\d+$`} {
+		if !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("%s does not match\n%s", want, out)
+		}
+	}
+}
+
+// FuzzConfig: no pair of files makes the loading panic, and what is accepted is valid.
+func FuzzConfig(f *testing.F) {
+	f.Add("root = \"/a\"", "[log]\nlevel = \"debug\"")
+	f.Add("[runtime.handlers.x]", "runtime.search_path = []")
+	f.Add("[runtime]\nstart_timeout = \"1m\"", "listen = \"/x\"")
+	f.Fuzz(func(t *testing.T, file, dropIn string) {
+		l, err := load(t, "--config", tree(t, map[string]string{"podd.toml": file, "podd.toml.d/a.toml": dropIn}))
+		if err != nil {
+			if !errors.As(err, &configError{}) {
+				t.Errorf("not a configuration error: %v", err)
+			}
+			return
+		}
+		for _, path := range []string{l.Root, l.Run, l.Listen} {
+			if !filepath.IsAbs(path) || path == "/" {
+				t.Errorf("%q was accepted", path)
+			}
+		}
+		if l.Runtime.StartTimeout <= 0 {
+			t.Errorf("start_timeout %v was accepted", l.Runtime.StartTimeout)
+		}
+	})
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/sirupsen/logrus"
+)
+
+// LogConfig says what is logged, to standard error.
+type LogConfig struct {
+	Level  string `toml:"level" comment:"Least level that is logged: trace, debug, info, warning or error."`
+	Format string `toml:"format" comment:"Form of a log line: text or json."`
+}
+
+// Validate reports the first thing that is wrong.
+func (c LogConfig) Validate() error {
+	if _, err := logrus.ParseLevel(c.Level); err != nil {
+		return fmt.Errorf("log.level: %q is none of trace, debug, info, warning, error", c.Level)
+	}
+	if c.Format != "text" && c.Format != "json" {
+		return fmt.Errorf("log.format: %q is neither text nor json", c.Format)
+	}
+	return nil
+}
+
+// setUpLogging configures logrus' standard logger: the container libraries log to that one, too.
+func setUpLogging(c LogConfig, w io.Writer) (*logrus.Logger, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	level, err := logrus.ParseLevel(c.Level)
+	if err != nil {
+		return nil, err
+	}
+	log := logrus.StandardLogger()
+	log.SetOutput(w)
+	log.SetLevel(level)
+	const stamp = "2006-01-02T15:04:05.000000Z07:00"
+	if c.Format == "json" {
+		log.SetFormatter(&logrus.JSONFormatter{TimestampFormat: time.RFC3339Nano})
+	} else {
+		log.SetFormatter(&logrus.TextFormatter{FullTimestamp: true, TimestampFormat: stamp, DisableColors: true})
+	}
+	return log, nil
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+)
+
+// drainTimeout is how long calls under way may take to finish once the daemon stops; closeTimeout is how long
+// the engine then has to take back what it was building. TimeoutStopSec of the service unit is longer than both.
+const (
+	drainTimeout = 10 * time.Second
+	closeTimeout = 10 * time.Second
+)
+
+// errStopped is why work ends when the daemon is asked to stop.
+var errStopped = errors.New("podd was asked to stop")
+
+// serveCommand runs the daemon until it is stopped.
+func serveCommand(cmd *cobra.Command, opts *options) error {
+	notify := newNotifier()
+	l, err := opts.load()
+	if err != nil {
+		return err
+	}
+	log, err := setUpLogging(l.Log, cmd.ErrOrStderr())
+	if err != nil {
+		return configError{err}
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("podd must run as root: it makes namespaces, mounts and cgroups")
+	}
+	syscall.Umask(0o022) // files that containers share are made for all to read, whoever started the daemon
+	d := &daemon{cfg: l.Config, log: log, notify: notify}
+	ctx, stop := signals{log: log, dumpDir: d.dumpDir, exit: os.Exit}.watch(cmd.Context())
+	defer stop()
+	log.WithFields(logrus.Fields{"version": version, "pid": os.Getpid(), "files": l.files}).Info("podd starts")
+	if err := d.run(ctx); err != nil && !errors.Is(err, errStopped) {
+		return err
+	}
+	log.Info("podd stopped")
+	return nil
+}
+
+// daemon is one run of podd.
+type daemon struct {
+	cfg    Config
+	log    logrus.FieldLogger
+	notify notifier
+
+	// openDir is the run directory, once it is ours.
+	openDir atomic.Pointer[string]
+	// closers undo the start, last first.
+	closers []func() error
+	// background is work beside serving, which ends with the daemon's context.
+	background sync.WaitGroup
+}
+
+// dumpDir is where goroutine dumps go, "" while there is no directory.
+func (d *daemon) dumpDir() string {
+	if dir := d.openDir.Load(); dir != nil {
+		return *dir
+	}
+	return ""
+}
+
+// onClose adds the undoing of one step of the start.
+func (d *daemon) onClose(what string, f func() error) {
+	d.closers = append(d.closers, func() error {
+		if err := f(); err != nil {
+			return fmt.Errorf("close %s: %w", what, err)
+		}
+		return nil
+	})
+}
+
+// close undoes the start. Nothing of it touches pods.
+func (d *daemon) close() error {
+	var errs []error
+	for i := len(d.closers) - 1; i >= 0; i-- {
+		errs = append(errs, d.closers[i]())
+	}
+	return errors.Join(errs...)
+}
+
+// run starts everything in order, serves until ctx ends and takes everything down.
+func (d *daemon) run(ctx context.Context) (err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer func() {
+		cancel(errStopped)
+		d.background.Wait()
+		err = errors.Join(err, d.close())
+	}()
+	if err := d.open(); err != nil {
+		return err
+	}
+	n, err := d.build(ctx)
+	if err != nil {
+		return err
+	}
+	if err := d.recover(ctx, n); err != nil {
+		return err
+	}
+	return d.serve(ctx, n)
+}
+
+// open takes the state directories.
+func (d *daemon) open() error {
+	st, err := openState(d.cfg, d.log)
+	if err != nil {
+		return err
+	}
+	d.onClose("state", st.close)
+	d.cfg.place(st.root, st.run)
+	d.openDir.Store(&st.run)
+	return nil
+}
+
+// recover takes over what an earlier daemon left. One bad record never keeps the daemon from starting.
+func (d *daemon) recover(ctx context.Context, n *node) error {
+	d.notify.send(d.log, "STATUS=recovering pods")
+	start := time.Now()
+	if err := n.engine.Recover(ctx); err != nil {
+		return fmt.Errorf("recover pods: %w", err)
+	}
+	d.log.WithFields(logrus.Fields{
+		"pods": len(n.engine.Pods()), "containers": len(n.engine.Containers()), "duration": time.Since(start).Round(time.Millisecond).String(),
+	}).Info("pods recovered")
+	d.background.Go(func() { n.preload(ctx, d.log) })
+	return nil
+}
+
+// serve answers calls until ctx ends.
+func (d *daemon) serve(ctx context.Context, n *node) error {
+	sock, err := listenUnix(d.cfg.Listen, d.log)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	var calls inflight
+	srv := grpc.NewServer(append(n.server.Options(), grpc.ChainUnaryInterceptor(calls.count))...)
+	n.server.Register(srv)
+	health := newHealth(srv)
+	check, closeCheck, err := selfCheck(sock.path)
+	if err != nil {
+		return errors.Join(err, sock.Close())
+	}
+	d.onClose("self check", closeCheck)
+
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(sock) }()
+	setHealth(health, healthpb.HealthCheckResponse_SERVING)
+	d.background.Go(func() { d.notify.watchdog(ctx, d.log, check) })
+	d.notify.send(d.log, "READY=1\nSTATUS=serving on "+sock.path)
+	d.log.WithField("socket", sock.path).Info("podd serves")
+
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve: %w", err) // nobody stopped it
+	case <-ctx.Done():
+	}
+	d.notify.send(d.log, "STOPPING=1\nSTATUS=stopping, pods keep running")
+	health.Shutdown()
+	drain(srv, &calls, drainTimeout, d.log)
+	return errors.Join(<-served, context.Cause(ctx))
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/sirupsen/logrus"
+	"github.com/sirupsen/logrus/hooks/test"
+)
+
+func TestSignals(t *testing.T) {
+	log, hook := test.NewNullLogger()
+	exits := make(chan int, 1)
+	dir := ""
+	s := signals{log: log, dumpDir: func() string { return dir }, exit: func(code int) { exits <- code }}
+	ctx, cancel := context.WithCancelCause(t.Context())
+
+	s.handle(ctx, syscall.SIGHUP, cancel)
+	s.handle(ctx, syscall.SIGPIPE, cancel)
+	s.handle(ctx, syscall.SIGUSR1, cancel)
+	if ctx.Err() != nil || len(exits) > 0 {
+		t.Fatal("stopped by a signal that must not stop it")
+	}
+	if e := hook.LastEntry(); !strings.Contains(e.Data["stacks"].(string), "TestSignals") {
+		t.Errorf("no stacks in the log: %v", e)
+	}
+	dir = t.TempDir()
+	s.handle(ctx, syscall.SIGUSR1, cancel)
+	checkDump(t, dir)
+
+	s.handle(ctx, syscall.SIGTERM, cancel)
+	if !errors.Is(context.Cause(ctx), errStopped) || len(exits) > 0 {
+		t.Errorf("SIGTERM: %v", context.Cause(ctx))
+	}
+	s.handle(ctx, syscall.SIGINT, cancel)
+	if code := <-exits; code != 128+int(syscall.SIGINT) {
+		t.Errorf("the second signal exits with %d", code)
+	}
+}
+
+// checkDump looks for one file of stacks that only root can read.
+func checkDump(t *testing.T, dir string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "goroutines-*.txt"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("got %v, %v, want one dump", files, err)
+	}
+	info, err := os.Stat(files[0])
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	if data, err := os.ReadFile(files[0]); err != nil || !bytes.Contains(data, []byte("goroutine ")) {
+		t.Errorf("got %q, %v", data, err)
+	}
+}
+
+func TestSignalsAreWatched(t *testing.T) {
+	log, _ := test.NewNullLogger()
+	s := signals{log: log, dumpDir: func() string { return "" }, exit: func(int) {}}
+	ctx, stop := s.watch(t.Context())
+	defer stop()
+	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	<-ctx.Done()
+	if !errors.Is(context.Cause(ctx), errStopped) {
+		t.Errorf("ended by %v", context.Cause(ctx))
+	}
+}
+
+func TestLogging(t *testing.T) {
+	defer logrus.SetOutput(os.Stderr)
+	var out bytes.Buffer
+	for format, want := range map[string]string{"json": `"msg":"hello"`, "text": "level=warning msg=hello"} {
+		out.Reset()
+		log, err := setUpLogging(LogConfig{Level: "warning", Format: format}, &out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Info("quiet")
+		log.WithField("n", 1).Warn("hello")
+		if got := out.String(); !strings.Contains(got, want) || strings.Contains(got, "quiet") || strings.Count(got, "\n") != 1 {
+			t.Errorf("%s: got %q", format, got)
+		}
+	}
+	if _, err := setUpLogging(LogConfig{Level: "x", Format: "text"}, &out); err == nil {
+		t.Error("a bad level was accepted")
+	}
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/sirupsen/logrus"
+)
+
+// socketMode lets root, and nobody else, connect; the group is there for an administrator to set.
+const socketMode = 0o660
+
+// socket is the listening unix socket of the CRI service.
+type socket struct {
+	net.Listener
+	path string
+	made os.FileInfo
+}
+
+// listenUnix listens on path. The socket is made beside path and moved there with its mode set, so that it is
+// never open to others, and clients of a restarted daemon find either the old name or the new one. A socket
+// that nobody listens on is replaced; call it with the state locked, so that it cannot be a daemon that starts.
+func listenUnix(path string, log logrus.FieldLogger) (*socket, error) {
+	if _, err := os.Lstat(filepath.Dir(path)); errors.Is(err, fs.ErrNotExist) {
+		if _, err := secureDir(filepath.Dir(path), runMode, log); err != nil {
+			return nil, err
+		}
+	}
+	if err := checkStale(path); err != nil {
+		return nil, err
+	}
+	fresh := path + ".new"
+	if len(fresh) > 107 { // sun_path: the path itself was checked against the limit
+		fresh = filepath.Join(filepath.Dir(path), "n")
+	}
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: fresh, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false) // the name it knows is not the name it will have
+	s := &socket{Listener: l, path: path}
+	if err := s.publish(fresh); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return s, nil
+}
+
+func (s *socket) publish(fresh string) error {
+	if err := os.Chmod(fresh, socketMode); err != nil {
+		return err
+	}
+	var err error
+	if s.made, err = os.Lstat(fresh); err != nil {
+		return err
+	}
+	return os.Rename(fresh, s.path)
+}
+
+// checkStale refuses to replace anything but a socket that nobody listens on.
+func checkStale(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode().Type() != fs.ModeSocket:
+		return fmt.Errorf("%s exists and is not a socket: move it away", path)
+	}
+	conn, err := net.Dial("unix", path)
+	if err == nil {
+		conn.Close()
+		return fmt.Errorf("%s: another process listens on this socket: stop it or choose another with --listen", path)
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return fmt.Errorf("look for another daemon: %w", err)
+}
+
+// Close stops listening and removes the socket, unless somebody has put another in its place.
+func (s *socket) Close() error {
+	err := s.Listener.Close()
+	if now, statErr := os.Lstat(s.path); statErr == nil && os.SameFile(now, s.made) {
+		err = errors.Join(err, os.Remove(s.path))
+	}
+	return err
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sirupsen/logrus/hooks/test"
+
+	"github.com/podd-project/podd/checkpoint"
+)
+
+// stateConfig is a configuration with new directories.
+func stateConfig(t *testing.T) Config {
+	t.Helper()
+	dir := t.TempDir()
+	c := defaultConfig()
+	c.Root, c.Run, c.Listen = filepath.Join(dir, "root"), filepath.Join(dir, "run"), filepath.Join(dir, "run/podd.sock")
+	return c
+}
+
+func TestOpenStateLocksBothDirectories(t *testing.T) {
+	log, _ := test.NewNullLogger()
+	first, other := stateConfig(t), stateConfig(t)
+	st, err := openState(first, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]Config{
+		"same root": {Root: first.Root, Run: other.Run},
+		"same run":  {Root: other.Root, Run: first.Run},
+	} {
+		_, err := openState(c, log)
+		if want := fmt.Sprintf("is held by process %d (", os.Getpid()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", name, err, want)
+		}
+	}
+	// A failed try holds nothing: the other directories are free.
+	free, err := openState(other, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*state{st, free} {
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	}
+	again, err := openState(first, log)
+	if err != nil {
+		t.Fatalf("after close: %v", err)
+	}
+	if err := again.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOpenStateRefusesANewerLayout(t *testing.T) {
+	log, _ := test.NewNullLogger()
+	c := stateConfig(t)
+	if err := os.MkdirAll(c.Root, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkpoint.CheckLayout(filepath.Join(c.Root, "layout"), stateFormat+1, "podd 99.0"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the first refusal must have let the locks go
+		_, err := openState(c, log)
+		if err == nil || !strings.Contains(err.Error(), "podd 99.0") {
+			t.Fatalf("got %v, want who wrote the state", err)
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/podd-project/podd/image"
+	"github.com/podd-project/podd/network"
+	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/host"
+	"github.com/podd-project/podd/oci/namespaces"
+	"github.com/podd-project/podd/oci/pause"
+	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/server"
+)
+
+// node is everything that serves this node.
+type node struct {
+	images *image.Store
+	engine *sandbox.Engine
+	server *server.Server
+}
+
+// build makes the mechanisms, the engine over them and the server over that. What is missing on the machine
+// (a runtime, a CNI configuration) is reported by Status, and is no error here.
+func (d *daemon) build(ctx context.Context) (*node, error) {
+	images, err := image.New(d.cfg.Image)
+	if err != nil {
+		return nil, err
+	}
+	d.onClose("image store", images.Close)
+	pods, err := network.New(d.cfg.Network, d.log)
+	if err != nil {
+		return nil, err
+	}
+	d.onClose("network", pods.Close)
+	d.background.Go(func() { d.reportNetwork(ctx, d.cfg.Network.BinDirs, pods.Ready) })
+	engine, err := d.engine(ctx, images, pods)
+	if err != nil {
+		return nil, err
+	}
+	d.onClose("engine", func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		return engine.Close(ctx)
+	})
+	srv, err := server.New(
+		server.Config{Version: semver(version), SystemdCgroup: d.cfg.Runtime.SystemdCgroup},
+		server.Deps{Engine: server.Adapt(engine), Images: images, Network: pods, Log: d.log},
+	)
+	if err != nil {
+		return nil, err
+	}
+	return &node{images: images, engine: engine, server: srv}, nil
+}
+
+// engine makes the engine and what only it uses.
+func (d *daemon) engine(ctx context.Context, images *image.Store, pods *network.CNI) (*sandbox.Engine, error) {
+	cfg := &d.cfg.Runtime.Config
+	var err error
+	if cfg.BootID, err = bootID(); err != nil {
+		return nil, err
+	}
+	if cfg.PauseRootfs, err = d.installPause(); err != nil {
+		return nil, err
+	}
+	cfg.SystemdCgroup = useSystemdCgroup(d.cfg.Runtime.CgroupDriver)
+	d.log.WithFields(logrus.Fields{"systemd": cfg.SystemdCgroup, "configured": d.cfg.Runtime.CgroupDriver}).Info("cgroup driver chosen")
+	facts, err := host.Probe()
+	if err != nil {
+		return nil, fmt.Errorf("ask what the machine can do: %w", err)
+	}
+	if facts.DefaultAppArmor, err = host.LoadAppArmor(ctx); err != nil {
+		d.log.WithError(err).Warn("default AppArmor profile could not be loaded, containers run without it")
+	}
+	cdi, err := host.NewCDI(cfg.CDIDirs)
+	if err != nil {
+		return nil, fmt.Errorf("CDI: %w", err)
+	}
+	holder := ""
+	if cfg.PauseRootfs != "" {
+		holder = filepath.Join(cfg.PauseRootfs, "pause")
+	}
+	return sandbox.New(*cfg, sandbox.Deps{
+		Namespaces: namespaces.New(holder),
+		Network:    pods,
+		Images:     images,
+		Runtimes:   d.handlers(ctx),
+		Facts:      facts,
+		CDI:        cdi,
+		Log:        d.log,
+	})
+}
+
+// handlers makes the runtime handlers. One that cannot be used says so when asked; it is kept, for it may become
+// usable when a package is installed.
+func (d *daemon) handlers(ctx context.Context) map[string]sandbox.Runtime {
+	r := d.cfg.Runtime
+	handlers := map[string]sandbox.Runtime{}
+	for name, h := range r.Handlers {
+		runtime := oci.New(oci.HandlerConfig{
+			Name:          name,
+			Path:          cmp.Or(h.Path, name),
+			SearchPath:    r.SearchPath,
+			Root:          cmp.Or(h.Root, filepath.Join(d.cfg.Run, "runtimes", name)),
+			RunDir:        filepath.Join(d.cfg.Run, "containers"),
+			Conmon:        r.Conmon,
+			SystemdCgroup: r.SystemdCgroup,
+			CreateTimeout: r.CreateTimeout,
+		})
+		d.background.Go(func() { d.reportHandler(ctx, name, runtime) })
+		handlers[name] = runtime
+	}
+	return handlers
+}
+
+// installPause puts podd's own pause program where infra containers find it. A podd that was built without it
+// serves all pods but those that share a PID namespace.
+func (d *daemon) installPause() (string, error) {
+	rootfs, err := pause.Install(filepath.Join(d.cfg.Root, "pause"))
+	if errors.Is(err, pause.ErrNotBuilt) {
+		d.log.WithError(err).Warn("pods that share a PID namespace or have a user namespace cannot be run")
+		return "", nil
+	}
+	return rootfs, err
+}
+
+// bootID identifies this boot of the kernel.
+func bootID() (string, error) {
+	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("read boot id: %w", err)
+	}
+	return strings.TrimSpace(string(data)), nil
+}
+
+// useSystemdCgroup decides what "auto" means: systemd where it runs the machine, see sd_booted(3).
+func useSystemdCgroup(driver string) bool {
+	if driver != cgroupAuto {
+		return driver == cgroupSystemd
+	}
+	info, err := os.Lstat("/run/systemd/system")
+	return err == nil && info.IsDir()
+}
