@@ -17,6 +17,7 @@ import (
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/host"
+	"github.com/podd-project/podd/oci/spec"
 )
 
 // CreateContainer creates a container in a ready pod and returns its id. Retries by name join and find it, as with
@@ -70,9 +71,22 @@ func (e *Engine) newContainerRecord(ctx context.Context, p *Pod, config *cri.Con
 	if err != nil {
 		return ContainerRecord{}, err
 	}
+	labels, err := containerLabels(p, config)
+	if err != nil {
+		return ContainerRecord{}, err
+	}
 	return ContainerRecord{
-		ID: newID(), PodID: p.ID, CreatedAt: time.Now(), Config: config, ImageID: img.ID, StopSignal: signal,
+		ID: newID(), PodID: p.ID, CreatedAt: time.Now(), Config: config, ImageID: img.ID, Labels: labels, StopSignal: signal,
 	}, nil
+}
+
+// containerLabels are the pod's unless the container asks for others.
+func containerLabels(p *Pod, config *cri.ContainerConfig) (spec.Labels, error) {
+	options := config.GetLinux().GetSecurityContext().GetSelinuxOptions()
+	if options == nil {
+		return p.Labels, nil
+	}
+	return host.Labels(options)
 }
 
 func sameContainer(have, want *Container) error {
@@ -128,6 +142,7 @@ func (e *Engine) buildContainer(ctx context.Context, c *Container) error {
 		{"image", func() (err error) { b.image, err = e.Images.Resolve(ctx, c.ImageID); return err }},
 		{"log", func() (err error) { b.logPath, err = c.prepareLog(); return err }},
 		{"rootfs", func() (err error) { b.rootfs, err = e.Images.Rootfs(ctx, e.rootfsRequest(c)); return err }},
+		{"volumes", func() error { return makeVolumes(c, b) }},
 		{"image volumes", func() (err error) { b.volumes, err = e.mountImageVolumes(ctx, c); return err }},
 		{"spec", func() (err error) { b.spec, err = e.containerSpec(ctx, c, rt, b); return err }},
 		{"create", func() (err error) { b.process, err = c.createProcess(ctx, rt, b); return err }},
@@ -178,7 +193,13 @@ func (c *Container) prepareLog() (string, error) {
 
 func (e *Engine) rootfsRequest(c *Container) image.RootfsRequest {
 	uids, gids := userMappings(c.pod.Config)
-	return image.RootfsRequest{ContainerID: c.ID, ImageID: c.ImageID, UIDs: uids, GIDs: gids}
+	return image.RootfsRequest{ContainerID: c.ID, ImageID: c.ImageID, MountLabel: c.Labels.Mount, UIDs: uids, GIDs: gids}
+}
+
+// makeVolumes makes the directories that the image declares as VOLUME.
+func makeVolumes(c *Container, b containerBuild) error {
+	uids, gids := userMappings(c.pod.Config)
+	return host.MakeVolumes(b.rootfs, b.image.Config.Volumes, int(hostID(uids)), int(hostID(gids)))
 }
 
 func (c *Container) createRequest(b containerBuild) oci.CreateRequest {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/podd-project/podd/checkpoint"
+	"github.com/podd-project/podd/oci/host"
 )
 
 // RemoveContainer kills the container if need be and removes it. When it fails the container is still there and
@@ -32,6 +33,9 @@ func (e *Engine) deleteContainer(ctx context.Context, c *Container) error {
 	}
 	if err := checkpoint.Remove(filepath.Dir(c.dir), c.ID); err != nil {
 		return err
+	}
+	if c.Labels != c.pod.Labels {
+		host.ReleaseLabels(c.Labels)
 	}
 	e.store.removeContainer(c)
 	return nil

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/containerd/errdefs"
+	"github.com/moby/profiles/seccomp"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	crierrors "k8s.io/cri-api/pkg/errors"
@@ -28,13 +29,21 @@ func (e *Engine) containerSpec(ctx context.Context, c *Container, rt Runtime, b 
 	if in.User, err = host.LookupUser(b.rootfs, b.image.Config.User, security); err != nil {
 		return nil, fmt.Errorf("user: %w", err)
 	}
-	if in.Mounts, err = host.Mounts(ctx, c.Config.GetMounts(), b.volumes); err != nil {
+	if in.Mounts, err = e.mounts(ctx, c, b.volumes); err != nil {
 		return nil, err
 	}
 	if in.Devices, err = host.Devices(c.Config.GetDevices()); err != nil {
 		return nil, err
 	}
-	if in.Seccomp, err = host.SeccompProfile(security.GetSeccomp(), e.cfg.SeccompRoot); err != nil {
+	if security.GetPrivileged() {
+		if in.Host.Devices, err = host.HostDevices(); err != nil { // now, not at start: devices come and go
+			return nil, err
+		}
+	}
+	if in.Seccomp, err = e.seccompProfile(security.GetSeccomp(), security.GetSeccompProfilePath()); err != nil { //nolint:staticcheck // old kubelets set it
+		return nil, err
+	}
+	if err := checkAppArmor(security); err != nil {
 		return nil, err
 	}
 	s, warnings, err := spec.Container(in)
@@ -42,7 +51,41 @@ func (e *Engine) containerSpec(ctx context.Context, c *Container, rt Runtime, b 
 		return nil, err
 	}
 	e.logWarnings(c, warnings)
-	return s, e.CDI.Inject(s, cdiDevices(c.Config))
+	return s, e.injectCDI(s, c)
+}
+
+// mounts looks at the container's host paths, and relabels those that ask for it.
+func (e *Engine) mounts(ctx context.Context, c *Container, volumes map[int]string) ([]spec.Mount, error) {
+	mounts, err := e.resolver.Mounts(ctx, c.Config.GetMounts(), volumes)
+	if err != nil {
+		return nil, err
+	}
+	return mounts, e.resolver.Relabel(ctx, mounts, c.Labels.Mount)
+}
+
+func (e *Engine) seccompProfile(p *cri.SecurityProfile, deprecated string) (*seccomp.Seccomp, error) {
+	request, err := spec.SeccompRequest(p, deprecated)
+	if err != nil {
+		return nil, err
+	}
+	return host.SeccompProfile(request, e.cfg.SeccompRoot)
+}
+
+// checkAppArmor finds out before the runtime does whether a profile named is loaded.
+func checkAppArmor(security *cri.LinuxContainerSecurityContext) error {
+	p, err := spec.AppArmorRequest(security.GetApparmor(), security.GetApparmorProfile()) //nolint:staticcheck // old kubelets set it
+	if err != nil || p.GetProfileType() != cri.SecurityProfile_Localhost {
+		return err
+	}
+	return host.CheckAppArmor(p.GetLocalhostRef())
+}
+
+func (e *Engine) injectCDI(s *specs.Spec, c *Container) error {
+	devices, err := host.CDIDevices(c.Config)
+	if err != nil || len(devices) == 0 {
+		return err
+	}
+	return e.CDI.Inject(s, devices)
 }
 
 // specInput is the part of spec.Input that needs no look at the machine.
@@ -58,7 +101,7 @@ func (e *Engine) specInput(c *Container, rt Runtime, b containerBuild) (spec.Inp
 	ns := e.podNamespaces(c.pod)
 	ns.PID = pid
 	return spec.Input{
-		ID: c.ID, Pod: c.pod.Config, Config: c.Config, Image: b.image.Config, Rootfs: b.rootfs,
+		ID: c.ID, Pod: c.pod.Config, Config: c.Config, Image: b.image.Config, Rootfs: b.rootfs, Labels: c.Labels,
 		Namespaces: ns, Files: e.podFiles(c.pod), CgroupsPath: cgroup, Handler: handlerFacts(rt), Host: e.Facts,
 	}, nil
 }
@@ -125,7 +168,7 @@ func (e *Engine) mountImageVolumes(ctx context.Context, c *Container) (map[int]s
 		if err != nil {
 			return nil, fmt.Errorf("%w: image %q: %w", crierrors.ErrImageVolumeMountFailed, m.GetImage().GetImage(), err)
 		}
-		path, err := e.Images.Volume(ctx, image.VolumeRequest{ContainerID: c.ID, Index: i, ImageID: img.ID, UIDs: uids, GIDs: gids})
+		path, err := e.Images.Volume(ctx, image.VolumeRequest{ContainerID: c.ID, Index: i, ImageID: img.ID, MountLabel: c.Labels.Mount, UIDs: uids, GIDs: gids})
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", crierrors.ErrImageVolumeMountFailed, err)
 		}
@@ -146,22 +189,19 @@ func (e *Engine) mountsImage(c *Container, imageID string) bool {
 	})
 }
 
-func cdiDevices(config *cri.ContainerConfig) []string {
-	var names []string
-	for _, d := range config.GetCDIDevices() {
-		names = append(names, d.GetName())
-	}
-	return names
-}
-
 // infraSpec is config.json of p's infra container.
 func (e *Engine) infraSpec(p *Pod, rt Runtime) (*specs.Spec, error) {
 	cgroup, err := spec.CgroupsPath(e.cfg.SystemdCgroup, p.Config.GetLinux().GetCgroupParent(), cgroupPrefix, p.ID)
 	if err != nil {
 		return nil, err
 	}
+	security := p.Config.GetLinux().GetSecurityContext()
+	profile, err := e.seccompProfile(security.GetSeccomp(), security.GetSeccompProfilePath()) //nolint:staticcheck // old kubelets set it
+	if err != nil {
+		return nil, err
+	}
 	s, warnings, err := spec.Pause(spec.PauseInput{
-		ID: p.ID, Pod: p.Config, Rootfs: e.cfg.PauseRootfs, Namespaces: e.podNamespaces(p),
+		ID: p.ID, Pod: p.Config, Rootfs: e.cfg.PauseRootfs, Seccomp: profile, Labels: p.Labels, Namespaces: e.podNamespaces(p),
 		CgroupsPath: cgroup, Handler: handlerFacts(rt), Host: e.Facts,
 	})
 	for _, w := range warnings {

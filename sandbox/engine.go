@@ -34,12 +34,16 @@ type Deps struct {
 type Engine struct {
 	cfg Config
 	Deps
-	store *store
-	shm   shmMounter
+	store    *store
+	shm      shmMounter
+	resolver *host.Resolver
 	// life ends with Close; work is everything that runs until then.
 	life life
 	work sync.WaitGroup
 }
+
+// stuckLooks bounds the goroutines left waiting for a volume that never answers.
+const stuckLooks = 64
 
 // errClosing is why work ends when the daemon stops.
 var errClosing = fmt.Errorf("%w: podd is shutting down", errdefs.ErrUnavailable)
@@ -53,7 +57,9 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 		return nil, fmt.Errorf("default_handler: %q is not among the configured handlers", cfg.DefaultHandler)
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
-	return &Engine{cfg: cfg, Deps: deps, store: newStore(), shm: tmpfs{}, life: life{ctx: ctx, end: cancel}}, nil
+	return &Engine{
+		cfg: cfg, Deps: deps, store: newStore(), shm: tmpfs{}, resolver: host.NewResolver(stuckLooks), life: life{ctx: ctx, end: cancel},
+	}, nil
 }
 
 // Close ends the engine's own work and leaves the pods running. Creations under way are undone.

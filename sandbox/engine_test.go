@@ -33,9 +33,11 @@ func newEngineAt(t *testing.T, m *machine, bootID string) (*Engine, *fakeHost) {
 	cfg.PauseRootfs = "/pause"
 	log := logrus.New()
 	log.SetOutput(io.Discard)
+	cdi, err := host.NewCDI(nil)
+	must(t, err)
 	e, err := New(cfg, Deps{
 		Namespaces: h, Network: h, Images: h, Runtimes: map[string]Runtime{"runc": &fakeRuntime{fakeHost: h}, "other": &fakeRuntime{fakeHost: h}},
-		Facts: spec.Facts{Capabilities: []string{"CAP_CHOWN"}}, CDI: host.NewCDI(nil), Log: log,
+		Facts: spec.Facts{Capabilities: []string{"CAP_CHOWN"}}, CDI: cdi, Log: log,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -41,7 +41,7 @@ func (e *Engine) writePodFiles(ctx context.Context, p *Pod, ips []netip.Addr) er
 		return nil // containers get the node's /dev/shm
 	}
 	uids, gids := userMappings(p.Config)
-	return e.shm.Mount(ctx, e.podFile(p.ID, shmDir), hostID(uids), hostID(gids), "")
+	return e.shm.Mount(ctx, e.podFile(p.ID, shmDir), hostID(uids), hostID(gids), p.Labels.Mount)
 }
 
 // resolvConf is the pod's resolver configuration, the node's when the kubelet sent none.

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/podd-project/podd/checkpoint"
+	"github.com/podd-project/podd/oci/host"
 )
 
 // RemovePod stops the pod if need be, removes its containers and then its record. When it fails the pod is still
@@ -41,6 +42,7 @@ func (e *Engine) deletePod(ctx context.Context, p *Pod) error {
 	if err := checkpoint.Remove(e.podsDir(), p.ID); err != nil {
 		return err
 	}
+	host.ReleaseLabels(p.Labels)
 	e.store.removePod(p)
 	return nil
 }

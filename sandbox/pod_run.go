@@ -14,6 +14,7 @@ import (
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/host"
 	"github.com/podd-project/podd/oci/namespaces"
 )
 
@@ -28,7 +29,11 @@ func (e *Engine) RunPod(ctx context.Context, config *cri.PodSandboxConfig, handl
 	if err := rt.Ready(); err != nil {
 		return "", fmt.Errorf("%w: runtime handler %q cannot be used: %w", errdefs.ErrUnavailable, handler, err)
 	}
-	p := e.newPod(e.newPodRecord(config, handler), PodStatus{State: PodCreating})
+	record, err := e.newPodRecord(config, handler)
+	if err != nil {
+		return "", err
+	}
+	p := e.newPod(record, PodStatus{State: PodCreating})
 	if other := e.store.addPod(p); other != nil {
 		if err := sameRequest(other, p); err != nil {
 			return "", err
@@ -40,12 +45,16 @@ func (e *Engine) RunPod(ctx context.Context, config *cri.PodSandboxConfig, handl
 	return p.ID, p.creation.await(ctx, "pod sandbox")
 }
 
-func (e *Engine) newPodRecord(config *cri.PodSandboxConfig, handler string) PodRecord {
-	r := PodRecord{ID: newID(), CreatedAt: time.Now(), Config: config, Handler: handler, BootID: e.cfg.BootID}
+func (e *Engine) newPodRecord(config *cri.PodSandboxConfig, handler string) (PodRecord, error) {
+	labels, err := host.Labels(config.GetLinux().GetSecurityContext().GetSelinuxOptions())
+	if err != nil {
+		return PodRecord{}, err
+	}
+	r := PodRecord{ID: newID(), CreatedAt: time.Now(), Config: config, Handler: handler, Labels: labels, BootID: e.cfg.BootID}
 	if !hostNetwork(config) {
 		r.Netns = filepath.Join(e.netnsDir(), r.ID)
 	}
-	return r
+	return r, nil
 }
 
 // sameRequest reports why a request for a pod like want cannot be answered with have, which has its name.

@@ -7,6 +7,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/spec"
 )
 
 // PodRecord is what a pod is: written once, before anything else of the pod exists, and never changed.
@@ -20,6 +21,8 @@ type PodRecord struct {
 	Handler string
 	// Netns is the pinned network namespace, "" on the host network.
 	Netns string
+	// Labels are the SELinux labels of the pod, zero when SELinux is off.
+	Labels spec.Labels
 	// BootID is the boot in which the pod was made: after another boot none of its processes exist.
 	BootID string
 }
@@ -31,6 +34,8 @@ type ContainerRecord struct {
 	Config    *cri.ContainerConfig
 	// ImageID is the sha256 hex of the image that Config.Image named at creation.
 	ImageID string
+	// Labels are the SELinux labels of the container: its own, or its pod's.
+	Labels spec.Labels
 	// StopSignal is the signal StopContainer sends, a CRI Signal name without its prefix, e.g. "SIGTERM".
 	StopSignal string
 }
