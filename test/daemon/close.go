@@ -1,0 +1,133 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/test/leak"
+)
+
+// LogTail returns the last lines of the daemon's log.
+func (d *Daemon) LogTail(lines int) string {
+	data, err := os.ReadFile(d.LogFile())
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// Alarms returns the lines of the log that no test may cause: data races and panics.
+func (d *Daemon) Alarms() []string {
+	data, err := os.ReadFile(d.LogFile())
+	if err != nil {
+		return []string{err.Error()}
+	}
+	var found []string
+	lines := strings.Split(string(data), "\n")
+	for i, l := range lines {
+		if strings.Contains(l, "WARNING: DATA RACE") || strings.HasPrefix(l, "panic:") || strings.HasPrefix(l, "fatal error:") ||
+			strings.Contains(l, "panic=") {
+			found = append(found, strings.Join(lines[i:min(len(lines), i+40)], "\n"))
+		}
+	}
+	return found
+}
+
+// Leak is where to look for what this daemon may leave on the machine.
+func (d *Daemon) Leak() leak.Options {
+	return leak.Options{Match: []string{d.Dir, d.Bridge, filepath.Base(d.CgroupParent)}, Wait: 10 * time.Second,
+		Files: []string{
+			d.Path("root", "pods", "*"), d.Path("root", "network", "*"), d.Path("root", "quarantine", "*"),
+			d.Path("root", "storage", "overlay-containers", "*"), d.Path("root", "storage", "rootfs", "*"),
+			d.Path("run", "containers", "*"), d.Path("run", "pods", "*"), d.Path("run", "netns", "*"),
+			d.Path("run", "runtimes", "*", "*"), d.Path("ips", "*", "[0-9a-f]*[.:]*"),
+		}}
+}
+
+// RemovePods stops and removes every pod, as a kubelet would that is told to.
+func (d *Daemon) RemovePods(ctx context.Context) error {
+	list, err := d.Runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, p := range list.Items {
+		_, err := d.Runtime.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: p.Id})
+		errs = append(errs, err)
+		_, err = d.Runtime.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: p.Id})
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// Close removes the pods, stops the daemon and removes its directory. What podd should have unmounted or ended itself is
+// an error that names it, and is cleared away so that one failing test does not spoil the next.
+func (d *Daemon) Close() error {
+	var errs []error
+	if d.Running() {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+		errs = append(errs, d.RemovePods(ctx))
+		cancel()
+		errs = append(errs, d.Stop())
+	}
+	errs = append(errs, d.conn.Close(), d.removeBridge(), d.endProcesses(), d.unmount(), d.removeCgroups())
+	return errors.Join(append(errs, os.RemoveAll(d.Dir))...)
+}
+
+// endProcesses kills what still runs for this daemon: conmon, whose command line has our directory.
+func (d *Daemon) endProcesses() error {
+	s, err := leak.Take(leak.Options{Match: []string{d.Dir + "/"}})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for key, what := range s["process"] {
+		var pid int
+		if _, err := fmt.Sscanf(key, "%d@", &pid); err != nil || pid == os.Getpid() {
+			continue
+		}
+		errs = append(errs, fmt.Errorf("still running: %s", what), unix.Kill(pid, unix.SIGKILL))
+	}
+	return errors.Join(errs...)
+}
+
+// unmount takes down what is still mounted below the directory, innermost first.
+func (d *Daemon) unmount() error {
+	list, err := mountinfo.GetMounts(mountinfo.PrefixFilter(d.Dir))
+	if err != nil {
+		return err
+	}
+	slices.Reverse(list)
+	var errs []error
+	for _, m := range list {
+		errs = append(errs, fmt.Errorf("still mounted: %s (%s)", m.Mountpoint, m.FSType), unix.Unmount(m.Mountpoint, unix.MNT_DETACH))
+	}
+	return errors.Join(errs...)
+}
+
+// removeCgroups removes the parent cgroup of the tests' pods, which is theirs to remove as it is the kubelet's. One
+// that is not empty stays, and is an error.
+func (d *Daemon) removeCgroups() error {
+	list, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, h := range list {
+		if err := os.Remove(filepath.Join(h.Mountpoint, d.CgroupParent)); !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

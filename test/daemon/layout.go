@@ -1,0 +1,119 @@
+package daemon
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// layOut writes what an installer would.
+func (d *Daemon) layOut() error {
+	for _, dir := range []string{"root", "run", "net.d", "ips", "logs"} {
+		if err := os.Mkdir(filepath.Join(d.Dir, dir), 0o755); err != nil {
+			return err
+		}
+	}
+	registries, policy, err := d.opts.Registry.WriteConf(d.Dir)
+	if err != nil {
+		return err
+	}
+	if err := d.writeCNI(); err != nil {
+		return err
+	}
+	bin := filepath.Join(d.repo, "bin")
+	conf := fmt.Sprintf(`root = %q
+run = %q
+
+[log]
+level = "debug"
+
+[runtime]
+default_handler = %q
+cgroup_driver = "auto"
+search_path = [%q, "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
+seccomp_profile_root = %q
+cdi_spec_dirs = [%q]
+
+[network]
+conf_dir = %q
+bin_dirs = [%q]
+
+[image]
+registries_conf = %q
+registries_conf_dir = %q
+policy = %q
+`, d.Path("root"), d.Path("run"), d.opts.Handler, bin, d.Path("seccomp"), d.Path("cdi"), d.Path("net.d"),
+		filepath.Join(bin, "cni"), registries, d.Path("registries.conf.d"), policy)
+	if err := os.WriteFile(d.Path("podd.toml"), []byte(conf), 0o644); err != nil {
+		return err
+	}
+	return d.writeSet()
+}
+
+// Path returns a path below the daemon's directory.
+func (d *Daemon) Path(elem ...string) string {
+	return filepath.Join(append([]string{d.Dir}, elem...)...)
+}
+
+// writeSet writes Options.Set as a drop-in.
+func (d *Daemon) writeSet() error {
+	if len(d.opts.Set) == 0 {
+		return nil
+	}
+	if err := os.Mkdir(d.Path("podd.toml.d"), 0o755); err != nil {
+		return err
+	}
+	var b strings.Builder
+	for _, s := range d.opts.Set {
+		key, value, ok := strings.Cut(s, "=")
+		if !ok {
+			return fmt.Errorf("option %q is not key=value", s)
+		}
+		fmt.Fprintf(&b, "%s = %s\n", strings.TrimSpace(key), strings.TrimSpace(value))
+	}
+	return os.WriteFile(d.Path("podd.toml.d", "50-test.toml"), []byte(b.String()), 0o644)
+}
+
+// writeCNI writes a conf list for a bridge and subnets that nobody else uses.
+func (d *Daemon) writeCNI() error {
+	suffix := strings.TrimPrefix(filepath.Base(d.Dir), "podd-t-") // random digits, of which an interface name has room for ten
+	d.Bridge = "pt" + suffix[:min(len(suffix), 10)]
+	v4, v6, err := freeSubnets()
+	if err != nil {
+		return err
+	}
+	list := map[string]any{
+		"cniVersion": "1.0.0", "name": d.Bridge,
+		"plugins": []any{
+			map[string]any{
+				"type": "bridge", "bridge": d.Bridge, "isGateway": true, "ipMasq": true, "hairpinMode": true,
+				"ipam": map[string]any{
+					"type": "host-local", "dataDir": d.Path("ips"),
+					"ranges": subnets(v4, v6),
+					"routes": []any{map[string]string{"dst": "0.0.0.0/0"}},
+				},
+			},
+			map[string]any{"type": "portmap", "capabilities": map[string]bool{"portMappings": true}},
+			map[string]any{"type": "bandwidth", "capabilities": map[string]bool{"bandwidth": true}},
+		},
+	}
+	data, err := json.MarshalIndent(list, "", "  ")
+	if err != nil {
+		return err
+	}
+	return errors.Join(err, os.WriteFile(d.Path("net.d", "10-test.conflist"), data, 0o644))
+}
+
+// subnets is host-local's "ranges".
+func subnets(cidrs ...string) [][]map[string]string {
+	var ranges [][]map[string]string
+	for _, c := range cidrs {
+		if c != "" {
+			ranges = append(ranges, []map[string]string{{"subnet": c}})
+		}
+	}
+	return ranges
+}
