@@ -1,0 +1,401 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox"
+)
+
+func testCreateContainer(t *testing.T) {
+	h := newHarness(t)
+	cfg := goodContainer()
+	cfg.Envs[1].Value = []byte("näh")
+	r := must[*cri.CreateContainerResponse](t)(h.runtime.CreateContainer(t.Context(), &cri.CreateContainerRequest{PodSandboxId: podID, Config: cfg, SandboxConfig: goodPod()}))
+	if r.GetContainerId() != "newcontainer" || !proto.Equal(h.engine.containerConfig, cfg) {
+		t.Errorf("id %q, or the engine got another config than was sent", r.GetContainerId())
+	}
+	h.engine.fail["CreateContainer"] = fmt.Errorf("image: %w", errdefs.ErrNotFound)
+	_, err := h.runtime.CreateContainer(t.Context(), &cri.CreateContainerRequest{PodSandboxId: podID, Config: cfg})
+	wantCode(t, err, codes.NotFound)
+}
+
+func testStartContainer(t *testing.T) {
+	h := newHarness(t)
+	must[*cri.StartContainerResponse](t)(h.runtime.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: runningID}))
+	if got := h.engine.log(); !slices.Equal(got, []string{"StartContainer " + runningID}) {
+		t.Errorf("calls %q", got)
+	}
+	for want, fail := range map[codes.Code]error{
+		codes.NotFound:           errdefs.ErrNotFound,
+		codes.FailedPrecondition: errdefs.ErrFailedPrecondition,
+		codes.Unknown:            errors.New(`exec: "nope": executable file not found in $PATH`),
+	} {
+		h.engine.fail["StartContainer"] = fail
+		_, err := h.runtime.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: runningID})
+		wantCode(t, err, want, fail.Error())
+	}
+}
+
+func testStopContainer(t *testing.T) {
+	idempotent(t, "StopContainer", runningID, func(h *harness, ctx context.Context, id string) error {
+		_, err := h.runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: id, Timeout: 5})
+		return err
+	})
+	for timeout, want := range map[int64]time.Duration{0: 0, 30: 30 * time.Second, math.MaxInt64: math.MaxInt64 / time.Second * time.Second} {
+		h := newHarness(t)
+		must[*cri.StopContainerResponse](t)(h.runtime.StopContainer(t.Context(), &cri.StopContainerRequest{ContainerId: runningID, Timeout: timeout}))
+		if got := h.engine.log()[0]; got != fmt.Sprintf("StopContainer %s %v", runningID, want) {
+			t.Errorf("timeout %d: %s", timeout, got)
+		}
+	}
+	_, err := newHarness(t).runtime.StopContainer(t.Context(), &cri.StopContainerRequest{ContainerId: runningID, Timeout: -1})
+	wantCode(t, err, codes.InvalidArgument, "timeout")
+}
+
+func testRemoveContainer(t *testing.T) {
+	idempotent(t, "RemoveContainer", runningID, func(h *harness, ctx context.Context, id string) error {
+		_, err := h.runtime.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: id})
+		return err
+	})
+	t.Run("removed by another call meanwhile", func(t *testing.T) {
+		h := newHarness(t)
+		h.engine.fail["RemoveContainer"] = errdefs.ErrNotFound
+		h.engine.on = func(string, ...any) { h.engine.containers = nil }
+		_, err := h.runtime.RemoveContainer(t.Context(), &cri.RemoveContainerRequest{ContainerId: runningID})
+		wantCode(t, err, codes.OK)
+	})
+}
+
+func testListContainers(t *testing.T) {
+	h := newHarness(t)
+	list := func(t *testing.T, f *cri.ContainerFilter) []*cri.Container {
+		return must[*cri.ListContainersResponse](t)(h.runtime.ListContainers(t.Context(), &cri.ListContainersRequest{Filter: f})).GetContainers()
+	}
+	containerFilters(t, list)
+	want := &cri.Container{
+		Id: runningID, PodSandboxId: podID, Metadata: goodContainer().GetMetadata(), Image: namedImage(), ImageRef: imageDgst, ImageId: imageID,
+		State: cri.ContainerState_CONTAINER_RUNNING, CreatedAt: created.UnixNano(),
+		Labels: goodContainer().GetLabels(), Annotations: goodContainer().GetAnnotations(),
+	}
+	if got := list(t, nil)[0]; !proto.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+	_, err := h.runtime.ListContainers(t.Context(), &cri.ListContainersRequest{Filter: &cri.ContainerFilter{State: &cri.ContainerStateValue{State: -1}}})
+	wantCode(t, err, codes.InvalidArgument, "filter.state.state")
+	t.Run("one look at the store for each image", func(t *testing.T) {
+		h := newHarness(t)
+		must[*cri.ListContainersResponse](t)(h.runtime.ListContainers(t.Context(), &cri.ListContainersRequest{}))
+		if calls := h.images.log(); len(calls) != 1 {
+			t.Errorf("calls %q", calls)
+		}
+	})
+}
+
+// namedImage is goodContainer's image as status and lists show it: by the name that the user knows.
+func namedImage() *cri.ImageSpec {
+	spec := goodContainer().GetImage()
+	spec.Image = imageTag
+	return spec
+}
+
+func containerFilters(t *testing.T, list func(*testing.T, *cri.ContainerFilter) []*cri.Container) {
+	running := &cri.ContainerStateValue{State: cri.ContainerState_CONTAINER_RUNNING}
+	createdState := &cri.ContainerStateValue{State: cri.ContainerState_CONTAINER_CREATED}
+	for name, tt := range map[string]struct {
+		filter *cri.ContainerFilter
+		want   []string
+	}{
+		"none":           {nil, []string{runningID, exitedID}},
+		"id":             {&cri.ContainerFilter{Id: runningID}, []string{runningID}},
+		"prefix":         {&cri.ContainerFilter{Id: "ccd"}, []string{exitedID}},
+		"pod":            {&cri.ContainerFilter{PodSandboxId: podID}, []string{runningID, exitedID}},
+		"pod by prefix":  {&cri.ContainerFilter{PodSandboxId: "aaaa"}, []string{runningID, exitedID}},
+		"other pod":      {&cri.ContainerFilter{PodSandboxId: stoppedID}, nil},
+		"running":        {&cri.ContainerFilter{State: running}, []string{runningID}},
+		"created":        {&cri.ContainerFilter{State: createdState}, nil},
+		"label":          {&cri.ContainerFilter{LabelSelector: map[string]string{"app": "other"}}, []string{exitedID}},
+		"label and more": {&cri.ContainerFilter{LabelSelector: map[string]string{"app": "other"}, State: running}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, c := range list(t, tt.filter) {
+				got = append(got, c.GetId())
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func testStreamContainers(t *testing.T) {
+	h := newHarness(t)
+	containerFilters(t, func(t *testing.T, f *cri.ContainerFilter) []*cri.Container {
+		s, err := h.runtime.StreamContainers(t.Context(), &cri.StreamContainersRequest{Filter: f})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, _ := receive(t, s, (*cri.StreamContainersResponse).GetContainers)
+		return all
+	})
+	s, err := h.runtime.StreamContainers(t.Context(), &cri.StreamContainersRequest{Filter: &cri.ContainerFilter{PodSandboxId: "\x00"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Recv()
+	wantCode(t, err, codes.InvalidArgument, "filter.pod_sandbox_id")
+}
+
+func testContainerStatus(t *testing.T) {
+	t.Run("running", func(t *testing.T) { wantStatus(t, runningID, runningStatus()) })
+	t.Run("exited", func(t *testing.T) { wantStatus(t, exitedID, exitedStatus()) })
+	t.Run("absent", func(t *testing.T) {
+		_, err := newHarness(t).runtime.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: "ffff"})
+		wantCode(t, err, codes.NotFound)
+	})
+	t.Run("image gone", func(t *testing.T) {
+		h := newHarness(t)
+		h.images.images = nil
+		r := must[*cri.ContainerStatusResponse](t)(h.runtime.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: runningID}))
+		if s := r.GetStatus(); s.GetImageRef() != imageID || s.GetImageId() != imageID || s.GetImage().GetImage() != imageID {
+			t.Errorf("image %v, ref %q, id %q", s.GetImage(), s.GetImageRef(), s.GetImageId())
+		}
+	})
+	t.Run("verbose", testContainerStatusVerbose)
+}
+
+func wantStatus(t *testing.T, id string, want *cri.ContainerStatus) {
+	t.Helper()
+	r := must[*cri.ContainerStatusResponse](t)(newHarness(t).runtime.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: id}))
+	if got := r.GetStatus(); !proto.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+	if len(r.GetInfo()) != 0 {
+		t.Error("info without verbose")
+	}
+}
+
+func runningStatus() *cri.ContainerStatus {
+	sent := goodContainer()
+	return &cri.ContainerStatus{
+		Id: runningID, Metadata: sent.GetMetadata(), State: cri.ContainerState_CONTAINER_RUNNING,
+		CreatedAt: created.UnixNano(), StartedAt: created.Add(time.Second).UnixNano(),
+		Image: namedImage(), ImageRef: imageDgst, ImageId: imageID,
+		Labels: sent.GetLabels(), Annotations: sent.GetAnnotations(), Mounts: sent.GetMounts(),
+		LogPath:    "/var/log/pods/ns_name_uid/main/0.log",
+		Resources:  &cri.ContainerResources{Linux: &cri.LinuxContainerResources{CpuShares: 512}},
+		User:       &cri.ContainerUser{Linux: &cri.LinuxContainerUser{Uid: 1000, Gid: 1001, SupplementalGroups: []int64{1001, 2000}}},
+		StopSignal: cri.Signal_SIGNAL_SIGTERM,
+	}
+}
+
+func exitedStatus() *cri.ContainerStatus {
+	s := runningStatus()
+	s.Id, s.State, s.FinishedAt = exitedID, cri.ContainerState_CONTAINER_EXITED, created.Add(2*time.Second).UnixNano()
+	s.ExitCode, s.Reason, s.Message = 137, "OOMKilled", "out of memory ?"
+	s.Labels = map[string]string{"app": "other"}
+	s.Resources = &cri.ContainerResources{Linux: goodContainer().GetLinux().GetResources()}
+	s.User = nil
+	s.StopSignal = cri.Signal_SIGNAL_SIGRTMINPLUS3
+	return s
+}
+
+func testContainerStatusVerbose(t *testing.T) {
+	h := newHarness(t)
+	get := func() string {
+		r := must[*cri.ContainerStatusResponse](t)(h.runtime.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: runningID, Verbose: true}))
+		return r.GetInfo()["info"]
+	}
+	var info struct {
+		Pid         int
+		SandboxID   string
+		RuntimeSpec *specs.Spec
+		Config      map[string]any
+	}
+	text := get()
+	if err := json.Unmarshal([]byte(text), &info); err != nil {
+		t.Fatal(err)
+	}
+	if info.Pid != 4711 || info.SandboxID != podID || info.RuntimeSpec.Process.Args[0] != "sh" || info.Config["workingDir"] != "/srv" {
+		t.Errorf("info %s", text)
+	}
+	if strings.Contains(text, secret) {
+		t.Errorf("info shows the environment: %s", text)
+	}
+	if string(h.engine.containers[0].Record.Config.GetEnvs()[0].GetValue()) != secret {
+		t.Error("the record itself has lost its environment")
+	}
+	h.server.deps.RuntimeSpec = func(string) (*specs.Spec, error) { return nil, errdefs.ErrNotFound }
+	if text := get(); !strings.Contains(text, "runtimeSpecError") || !strings.Contains(text, "4711") {
+		t.Errorf("info without a spec: %s", text)
+	}
+	h.server.deps.RuntimeSpec = nil
+	if text := get(); strings.Contains(text, "runtimeSpec") {
+		t.Errorf("info: %s", text)
+	}
+}
+
+func TestContainerStates(t *testing.T) {
+	for state, want := range map[sandbox.ContainerState]cri.ContainerState{
+		sandbox.ContainerCreating: cri.ContainerState_CONTAINER_UNKNOWN,
+		sandbox.ContainerCreated:  cri.ContainerState_CONTAINER_CREATED,
+		sandbox.ContainerRunning:  cri.ContainerState_CONTAINER_RUNNING,
+		sandbox.ContainerExited:   cri.ContainerState_CONTAINER_EXITED,
+		"something new":           cri.ContainerState_CONTAINER_UNKNOWN,
+	} {
+		if got := containerState(state); got != want {
+			t.Errorf("%s: %v, want %v", state, got, want)
+		}
+	}
+	for state, want := range map[sandbox.PodState]cri.PodSandboxState{
+		sandbox.PodCreating: cri.PodSandboxState_SANDBOX_NOTREADY,
+		sandbox.PodReady:    cri.PodSandboxState_SANDBOX_READY,
+		sandbox.PodStopping: cri.PodSandboxState_SANDBOX_NOTREADY,
+		sandbox.PodNotReady: cri.PodSandboxState_SANDBOX_NOTREADY,
+	} {
+		if got := podState(state); got != want {
+			t.Errorf("%s: %v, want %v", state, got, want)
+		}
+	}
+}
+
+func testUpdateContainerResources(t *testing.T) {
+	h := newHarness(t)
+	r := goodContainer().GetLinux().GetResources()
+	must[*cri.UpdateContainerResourcesResponse](t)(h.runtime.UpdateContainerResources(t.Context(), &cri.UpdateContainerResourcesRequest{ContainerId: runningID, Linux: r}))
+	if !proto.Equal(h.engine.resources, r) {
+		t.Errorf("the engine got %v", h.engine.resources)
+	}
+	h.engine.fail["UpdateContainer"] = errdefs.ErrNotFound
+	_, err := h.runtime.UpdateContainerResources(t.Context(), &cri.UpdateContainerResourcesRequest{ContainerId: "ffff", Linux: r})
+	wantCode(t, err, codes.NotFound)
+}
+
+func testReopenContainerLog(t *testing.T) {
+	h := newHarness(t)
+	must[*cri.ReopenContainerLogResponse](t)(h.runtime.ReopenContainerLog(t.Context(), &cri.ReopenContainerLogRequest{ContainerId: runningID}))
+	if got := h.engine.log(); !slices.Equal(got, []string{"ReopenLog " + runningID}) {
+		t.Errorf("calls %q", got)
+	}
+	h.engine.fail["ReopenLog"] = fmt.Errorf("%w: container is exited, not running", errdefs.ErrFailedPrecondition)
+	_, err := h.runtime.ReopenContainerLog(t.Context(), &cri.ReopenContainerLogRequest{ContainerId: exitedID})
+	wantCode(t, err, codes.FailedPrecondition, "not running")
+}
+
+func testExecSync(t *testing.T) {
+	h := newHarness(t)
+	h.engine.exec = oci.ExecResult{Stdout: []byte("out"), Stderr: []byte("err\xff"), Code: 3}
+	for timeout, want := range map[int64]string{0: "0s", -5: "0s", 7: "7s", math.MaxInt64: (math.MaxInt64 / time.Second * time.Second).String()} {
+		r := must[*cri.ExecSyncResponse](t)(h.runtime.ExecSync(t.Context(), &cri.ExecSyncRequest{ContainerId: runningID, Cmd: []string{"ls", ""}, Timeout: timeout}))
+		if string(r.GetStdout()) != "out" || string(r.GetStderr()) != "err\xff" || r.GetExitCode() != 3 {
+			t.Errorf("got %v", r)
+		}
+		calls := h.engine.log()
+		if got := calls[len(calls)-1]; got != "ExecSync "+runningID+" [ls ] "+want {
+			t.Errorf("timeout %d: %s", timeout, got)
+		}
+	}
+	h.engine.fail["ExecSync"] = fmt.Errorf("command timed out: %w", context.DeadlineExceeded)
+	_, err := h.runtime.ExecSync(t.Context(), &cri.ExecSyncRequest{ContainerId: runningID, Cmd: []string{"sleep"}, Timeout: 1})
+	wantCode(t, err, codes.DeadlineExceeded)
+	for _, cmd := range [][]string{nil, {}, {""}, {"a", "b\x00"}} {
+		_, err := h.runtime.ExecSync(t.Context(), &cri.ExecSyncRequest{ContainerId: runningID, Cmd: cmd})
+		wantCode(t, err, codes.InvalidArgument, "cmd")
+	}
+}
+
+// TestExecSyncOutputFitsTheMessage: a client that accepts 16 MiB gets an answer even when both outputs are that large.
+func TestExecSyncOutputFitsTheMessage(t *testing.T) {
+	const mib = 1 << 20
+	for _, tt := range []struct{ out, err, wantOut, wantErr int }{
+		{3, 5, 3, 5},
+		{16 * mib, 0, 16*mib - 1<<10, 0},
+		{0, 16 * mib, 0, 16*mib - 1<<10},
+		{16 * mib, 16 * mib, 8*mib - 512, 8*mib - 512},
+		{16 * mib, 1, 16*mib - 1<<10 - 1, 1},
+		{1, 16 * mib, 1, 16*mib - 1<<10 - 1},
+	} {
+		h := newHarness(t)
+		h.engine.exec = oci.ExecResult{Stdout: bytes.Repeat([]byte("o"), tt.out), Stderr: bytes.Repeat([]byte("e"), tt.err), Code: math.MinInt32}
+		r := must[*cri.ExecSyncResponse](t)(h.runtime.ExecSync(t.Context(), &cri.ExecSyncRequest{ContainerId: runningID, Cmd: []string{"yes"}}))
+		if len(r.GetStdout()) != tt.wantOut || len(r.GetStderr()) != tt.wantErr {
+			t.Errorf("%d and %d bytes became %d and %d, want %d and %d", tt.out, tt.err, len(r.GetStdout()), len(r.GetStderr()), tt.wantOut, tt.wantErr)
+		}
+	}
+}
+
+func testExec(t *testing.T) {
+	h := newHarness(t)
+	req := &cri.ExecRequest{ContainerId: runningID[:4], Cmd: []string{"sh"}, Tty: true, Stdin: true, Stdout: true}
+	if url := must[*cri.ExecResponse](t)(h.runtime.Exec(t.Context(), req)).GetUrl(); url != "http://exec" {
+		t.Errorf("url %q", url)
+	}
+	req.ContainerId = runningID
+	if !proto.Equal(h.streamer.exec, req) {
+		t.Errorf("streamer got %v", h.streamer.exec)
+	}
+	for name, tt := range map[string]struct {
+		req  *cri.ExecRequest
+		code codes.Code
+	}{
+		"no command":      {&cri.ExecRequest{ContainerId: runningID, Stdout: true}, codes.InvalidArgument},
+		"no stream":       {&cri.ExecRequest{ContainerId: runningID, Cmd: []string{"sh"}}, codes.InvalidArgument},
+		"tty with stderr": {&cri.ExecRequest{ContainerId: runningID, Cmd: []string{"sh"}, Tty: true, Stdout: true, Stderr: true}, codes.InvalidArgument},
+		"absent":          {&cri.ExecRequest{ContainerId: "ffff", Cmd: []string{"sh"}, Stdout: true}, codes.NotFound},
+		"exited":          {&cri.ExecRequest{ContainerId: exitedID, Cmd: []string{"sh"}, Stdout: true}, codes.FailedPrecondition},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := h.runtime.Exec(t.Context(), tt.req)
+			wantCode(t, err, tt.code)
+		})
+	}
+	withoutStreamer(t, func(h *harness) error {
+		_, err := h.runtime.Exec(t.Context(), &cri.ExecRequest{ContainerId: runningID, Cmd: []string{"sh"}, Stdout: true})
+		return err
+	})
+}
+
+func testAttach(t *testing.T) {
+	h := newHarness(t)
+	req := &cri.AttachRequest{ContainerId: runningID[:4], Stdin: true, Stdout: true, Stderr: true}
+	if url := must[*cri.AttachResponse](t)(h.runtime.Attach(t.Context(), req)).GetUrl(); url != "http://attach" {
+		t.Errorf("url %q", url)
+	}
+	req.ContainerId = runningID
+	if !proto.Equal(h.streamer.attach, req) {
+		t.Errorf("streamer got %v", h.streamer.attach)
+	}
+	for name, tt := range map[string]struct {
+		req  *cri.AttachRequest
+		code codes.Code
+	}{
+		"no stream": {&cri.AttachRequest{ContainerId: runningID}, codes.InvalidArgument},
+		"absent":    {&cri.AttachRequest{ContainerId: "ffff", Stdin: true}, codes.NotFound},
+		"exited":    {&cri.AttachRequest{ContainerId: exitedID, Stdin: true}, codes.FailedPrecondition},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := h.runtime.Attach(t.Context(), tt.req)
+			wantCode(t, err, tt.code)
+		})
+	}
+	withoutStreamer(t, func(h *harness) error {
+		_, err := h.runtime.Attach(t.Context(), &cri.AttachRequest{ContainerId: runningID, Stdout: true})
+		return err
+	})
+}

@@ -1,0 +1,166 @@
+package server
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/sandbox"
+)
+
+func testVersion(t *testing.T) {
+	v := must[*cri.VersionResponse](t)(newHarness(t).runtime.Version(t.Context(), &cri.VersionRequest{Version: "0.1.0"}))
+	want := [4]string{"0.1.0", "podd", "1.2.3", "v1"}
+	if got := [4]string{v.GetVersion(), v.GetRuntimeName(), v.GetRuntimeVersion(), v.GetRuntimeApiVersion()}; got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func testRuntimeConfig(t *testing.T) {
+	for systemd, want := range map[bool]cri.CgroupDriver{false: cri.CgroupDriver_CGROUPFS, true: cri.CgroupDriver_SYSTEMD} {
+		h := newHarness(t)
+		h.server.cfg.SystemdCgroup = systemd
+		r := must[*cri.RuntimeConfigResponse](t)(h.runtime.RuntimeConfig(t.Context(), &cri.RuntimeConfigRequest{}))
+		if got := r.GetLinux().GetCgroupDriver(); got != want {
+			t.Errorf("systemd %v: driver %v, want %v", systemd, got, want)
+		}
+	}
+}
+
+func testUpdateRuntimeConfig(t *testing.T) {
+	for _, tt := range []struct {
+		cidr string
+		code codes.Code
+		call string
+	}{
+		{"", codes.OK, ""},
+		{"10.1.0.0/16", codes.OK, "SetPodCIDR 10.1.0.0/16"},
+		{"10.1.0.0/16,fd00:1::/64", codes.OK, "SetPodCIDR 10.1.0.0/16,fd00:1::/64"},
+		{"10.1.0.0", codes.InvalidArgument, ""},
+		{"10.1.0.0/16,fd00:1::/64,10.2.0.0/16", codes.InvalidArgument, ""},
+		{"10.1.0.0/16\n", codes.InvalidArgument, ""},
+	} {
+		h := newHarness(t)
+		_, err := h.runtime.UpdateRuntimeConfig(t.Context(), &cri.UpdateRuntimeConfigRequest{
+			RuntimeConfig: &cri.RuntimeConfig{NetworkConfig: &cri.NetworkConfig{PodCidr: tt.cidr}},
+		})
+		wantCode(t, err, tt.code)
+		if got := strings.Join(h.network.log(), ""); got != tt.call {
+			t.Errorf("%q: network was told %q, want %q", tt.cidr, got, tt.call)
+		}
+	}
+}
+
+func testStatus(t *testing.T) {
+	t.Run("ready", func(t *testing.T) {
+		r := must[*cri.StatusResponse](t)(newHarness(t).runtime.Status(t.Context(), &cri.StatusRequest{}))
+		for _, c := range r.GetStatus().GetConditions() {
+			if !c.GetStatus() || c.GetMessage() != "" {
+				t.Errorf("condition %v", c)
+			}
+		}
+		if n := len(r.GetStatus().GetConditions()); n != 2 {
+			t.Errorf("%d conditions, want RuntimeReady and NetworkReady", n)
+		}
+		if len(r.GetInfo()) != 0 {
+			t.Error("info without verbose")
+		}
+	})
+	t.Run("not ready", testStatusNotReady)
+	t.Run("handlers", testStatusHandlers)
+	t.Run("verbose", testStatusVerbose)
+}
+
+func testStatusNotReady(t *testing.T) {
+	h := newHarness(t)
+	h.engine.handlers[0].Err = errors.New("runc is not installed")
+	h.engine.handlers[1].Err = errors.New("crun is too old")
+	h.engine.network = errors.New("no CNI configuration in /etc/cni/net.d")
+	r := must[*cri.StatusResponse](t)(h.runtime.Status(t.Context(), &cri.StatusRequest{}))
+	var got []string
+	for _, c := range r.GetStatus().GetConditions() {
+		if c.GetStatus() || c.GetReason() == "" {
+			t.Errorf("condition %v", c)
+		}
+		got = append(got, c.GetType()+": "+c.GetMessage())
+	}
+	want := []string{"RuntimeReady: runc is not installed", "NetworkReady: no CNI configuration in /etc/cni/net.d", "HandlerReady/crun: crun is too old"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for _, rh := range r.GetRuntimeHandlers() {
+		if rh.GetFeatures().GetUserNamespaces() || rh.GetFeatures().GetRecursiveReadOnlyMounts() {
+			t.Errorf("handler %q is not ready but has features", rh.GetName())
+		}
+	}
+}
+
+func testStatusHandlers(t *testing.T) {
+	r := must[*cri.StatusResponse](t)(newHarness(t).runtime.Status(t.Context(), &cri.StatusRequest{}))
+	want := []struct {
+		name     string
+		features bool
+	}{{"", true}, {"runc", true}, {"crun", false}}
+	if len(r.GetRuntimeHandlers()) != len(want) {
+		t.Fatalf("handlers %v", r.GetRuntimeHandlers())
+	}
+	for i, rh := range r.GetRuntimeHandlers() {
+		if rh.GetName() != want[i].name || rh.GetFeatures().GetUserNamespaces() != want[i].features || rh.GetFeatures().GetRecursiveReadOnlyMounts() != want[i].features {
+			t.Errorf("handler %d is %v, want %v", i, rh, want[i])
+		}
+	}
+	if f := r.GetFeatures(); !f.GetSupplementalGroupsPolicy() || !f.GetMountOptions() || !f.GetUserNamespacesHostNetwork() {
+		t.Errorf("features %v", f)
+	}
+}
+
+func testStatusVerbose(t *testing.T) {
+	h := newHarness(t, func(d *Deps) {
+		d.Info["broken"] = func() any { return func() {} }
+	})
+	r := must[*cri.StatusResponse](t)(h.runtime.Status(t.Context(), &cri.StatusRequest{Verbose: true}))
+	for name, text := range r.GetInfo() {
+		if !json.Valid([]byte(text)) {
+			t.Errorf("info %s is not JSON: %s", name, text)
+		}
+	}
+	for name, part := range map[string]string{"handlers": "runc 1.5.2", "cni": "10-podd.conflist", "version": "1.2.3", "broken": "error"} {
+		if !strings.Contains(r.GetInfo()[name], part) {
+			t.Errorf("info %s is %q, want it to have %q", name, r.GetInfo()[name], part)
+		}
+	}
+}
+
+func TestStatusWithoutDefaultHandler(t *testing.T) {
+	h := newHarness(t)
+	h.engine.handlers = []sandbox.Handler{{Name: "crun"}}
+	r := must[*cri.StatusResponse](t)(h.runtime.Status(t.Context(), &cri.StatusRequest{}))
+	if c := r.GetStatus().GetConditions()[0]; c.GetType() != cri.RuntimeReady || c.GetStatus() {
+		t.Errorf("condition %v", c)
+	}
+}
+
+func TestNewRefusesHalfAServer(t *testing.T) {
+	full := Deps{Engine: newFakeEngine(), Images: newFakeImages(), Network: &fakeNetwork{}, Log: newHarness(t).server.deps.Log}
+	if _, err := New(Config{Version: "1"}, full); err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]func(*Config, *Deps){
+		"version": func(c *Config, _ *Deps) { c.Version = "" },
+		"engine":  func(_ *Config, d *Deps) { d.Engine = nil },
+		"image":   func(_ *Config, d *Deps) { d.Images = nil },
+		"network": func(_ *Config, d *Deps) { d.Network = nil },
+		"log":     func(_ *Config, d *Deps) { d.Log = nil },
+	} {
+		c, d := Config{Version: "1"}, full
+		spoil(&c, &d)
+		if _, err := New(c, d); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("without %s: %v", name, err)
+		}
+	}
+}

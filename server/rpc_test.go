@@ -1,0 +1,154 @@
+package server
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/emptypb"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// rpcTests has a test for every RPC that podd answers.
+func rpcTests() map[string]func(*testing.T) {
+	return map[string]func(*testing.T){
+		"Version":                  testVersion,
+		"Status":                   testStatus,
+		"RuntimeConfig":            testRuntimeConfig,
+		"UpdateRuntimeConfig":      testUpdateRuntimeConfig,
+		"RunPodSandbox":            testRunPodSandbox,
+		"StopPodSandbox":           testStopPodSandbox,
+		"RemovePodSandbox":         testRemovePodSandbox,
+		"PodSandboxStatus":         testPodSandboxStatus,
+		"ListPodSandbox":           testListPodSandbox,
+		"StreamPodSandboxes":       testStreamPodSandboxes,
+		"PortForward":              testPortForward,
+		"CreateContainer":          testCreateContainer,
+		"StartContainer":           testStartContainer,
+		"StopContainer":            testStopContainer,
+		"RemoveContainer":          testRemoveContainer,
+		"ListContainers":           testListContainers,
+		"StreamContainers":         testStreamContainers,
+		"ContainerStatus":          testContainerStatus,
+		"UpdateContainerResources": testUpdateContainerResources,
+		"ReopenContainerLog":       testReopenContainerLog,
+		"ExecSync":                 testExecSync,
+		"Exec":                     testExec,
+		"Attach":                   testAttach,
+		"ListImages":               testListImages,
+		"StreamImages":             testStreamImages,
+		"ImageStatus":              testImageStatus,
+		"PullImage":                testPullImage,
+		"RemoveImage":              testRemoveImage,
+		"ImageFsInfo":              testImageFsInfo,
+	}
+}
+
+// notYet has the sentence of every RPC that podd does not answer.
+func notYet() map[string]string {
+	return map[string]string{
+		"ContainerStats":            noStats,
+		"ListContainerStats":        noStats,
+		"StreamContainerStats":      noStats,
+		"PodSandboxStats":           noStats,
+		"ListPodSandboxStats":       noStats,
+		"StreamPodSandboxStats":     noStats,
+		"ListMetricDescriptors":     noMetrics,
+		"ListPodSandboxMetrics":     noMetrics,
+		"StreamPodSandboxMetrics":   noMetrics,
+		"GetContainerEvents":        noEvents,
+		"UpdatePodSandboxResources": noPodResize,
+		"CheckpointContainer":       noCheckpoints,
+		"CheckpointPod":             noCheckpoints,
+		"RestorePod":                noCheckpoints,
+	}
+}
+
+func serviceDescs() []grpc.ServiceDesc {
+	return []grpc.ServiceDesc{cri.RuntimeService_ServiceDesc, cri.ImageService_ServiceDesc}
+}
+
+// rpcs lists full method names of cri-api; streams are the server-streaming ones among them.
+func rpcs() (unary, streams []string) {
+	for _, d := range serviceDescs() {
+		for _, m := range d.Methods {
+			unary = append(unary, d.ServiceName+"/"+m.MethodName)
+		}
+		for _, m := range d.Streams {
+			streams = append(streams, d.ServiceName+"/"+m.StreamName)
+		}
+	}
+	return unary, streams
+}
+
+func bare(full string) string { return full[strings.LastIndex(full, "/")+1:] }
+
+// TestEveryRPC fails for an RPC of cri-api that has neither a test nor a sentence.
+func TestEveryRPC(t *testing.T) {
+	tests, sentences := rpcTests(), notYet()
+	unary, streams := rpcs()
+	all := slices.Concat(unary, streams)
+	if len(all) != len(tests)+len(sentences) {
+		t.Errorf("cri-api has %d RPCs, here are %d tests and %d sentences", len(all), len(tests), len(sentences))
+	}
+	for _, full := range all {
+		test, tested := tests[bare(full)]
+		sentence, missing := sentences[bare(full)]
+		if tested == missing {
+			t.Errorf("%s must have a test or a sentence, and not both", full)
+			continue
+		}
+		t.Run(bare(full), func(t *testing.T) {
+			if tested {
+				test(t)
+				return
+			}
+			testUnimplemented(t, full, sentence, slices.Contains(streams, full))
+		})
+	}
+}
+
+func testUnimplemented(t *testing.T, method, sentence string, streams bool) {
+	if !strings.HasPrefix(sentence, "podd ") || len(strings.Fields(sentence)) < 5 {
+		t.Errorf("%q is no sentence", sentence)
+	}
+	h := newHarness(t)
+	if !streams {
+		err := h.conn.Invoke(t.Context(), "/"+method, &emptypb.Empty{}, &emptypb.Empty{})
+		wantCode(t, err, codes.Unimplemented, sentence)
+		return
+	}
+	stream, err := h.conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, "/"+method)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.SendMsg(&emptypb.Empty{}); err != nil {
+		t.Fatal(err)
+	}
+	stream.CloseSend()
+	wantCode(t, stream.RecvMsg(&emptypb.Empty{}), codes.Unimplemented, sentence)
+}
+
+// TestEmptyRequests sends every RPC a message without a field: a clear error or an answer, and nothing reaches the
+// engine.
+func TestEmptyRequests(t *testing.T) {
+	h := newHarness(t)
+	answers := []string{"Version", "Status", "RuntimeConfig", "UpdateRuntimeConfig", "ListPodSandbox", "ListContainers", "ListImages", "ImageFsInfo"}
+	unary, _ := rpcs()
+	for _, full := range unary {
+		if _, missing := notYet()[bare(full)]; missing {
+			continue
+		}
+		err := h.conn.Invoke(t.Context(), "/"+full, &emptypb.Empty{}, &emptypb.Empty{})
+		want := codes.InvalidArgument
+		if slices.Contains(answers, bare(full)) {
+			want = codes.OK
+		}
+		wantCode(t, err, want)
+	}
+	if calls := h.engine.log(); len(calls) > 0 {
+		t.Errorf("the engine was called: %v", calls)
+	}
+}
