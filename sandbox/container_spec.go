@@ -191,6 +191,9 @@ func (e *Engine) mountsImage(c *Container, imageID string) bool {
 
 // infraSpec is config.json of p's infra container.
 func (e *Engine) infraSpec(p *Pod, rt Runtime) (*specs.Spec, error) {
+	if e.cfg.PauseRootfs == "" {
+		return nil, fmt.Errorf("%w: this podd was built without its pause program, so pods cannot share a PID namespace: build it with make", errdefs.ErrFailedPrecondition)
+	}
 	cgroup, err := spec.CgroupsPath(e.cfg.SystemdCgroup, p.Config.GetLinux().GetCgroupParent(), cgroupPrefix, p.ID)
 	if err != nil {
 		return nil, err

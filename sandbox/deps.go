@@ -18,6 +18,8 @@ import (
 // Namespaces pins and unpins a pod's namespaces.
 type Namespaces interface {
 	Pin(ctx context.Context, r namespaces.Request) error
+	// Sysctl writes those sysctls that name a network interface, which exists once CNI has made it.
+	Sysctl(ctx context.Context, netns string, sysctls map[string]string) error
 	// Unpin unmounts and removes pin files; absent ones are not an error.
 	Unpin(ctx context.Context, paths ...string) error
 	// Pinned lists the pin files in dir.

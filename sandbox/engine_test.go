@@ -180,8 +180,8 @@ func TestPodLife(t *testing.T) {
 	}
 	must(t, e.RemovePod(t.Context(), pod))
 	noLeaks(t, m)
-	want := []string{"pin", "cni add", "shm", "create", "start"}
-	if got := h.callNames()[:5]; !slices.Equal(got, want) {
+	want := []string{"pin", "cni add", "sysctl", "shm", "create", "start"}
+	if got := h.callNames()[:6]; !slices.Equal(got, want) {
 		t.Fatalf("calls of RunPod: %v, want %v", got, want)
 	}
 }

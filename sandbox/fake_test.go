@@ -216,6 +216,10 @@ func (h *fakeHost) Pin(ctx context.Context, r namespaces.Request) error {
 	})
 }
 
+func (h *fakeHost) Sysctl(ctx context.Context, _ string, _ map[string]string) error {
+	return h.call(ctx, "sysctl", func() error { return nil })
+}
+
 func (h *fakeHost) Unpin(ctx context.Context, paths ...string) error {
 	return h.call(ctx, "unpin", func() error {
 		for _, path := range paths {

@@ -161,7 +161,11 @@ func (e *Engine) attach(ctx context.Context, p *Pod) (network.Result, error) {
 	if err != nil {
 		return network.Result{}, err
 	}
-	return e.Network.Setup(ctx, request)
+	result, err := e.Network.Setup(ctx, request)
+	if err != nil {
+		return network.Result{}, err
+	}
+	return result, e.Namespaces.Sysctl(ctx, p.Netns, p.Config.GetLinux().GetSysctls())
 }
 
 // discardPod undoes a failed creation and returns why it failed. When the undo fails too, the pod stays, not ready
