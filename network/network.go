@@ -3,7 +3,10 @@
 //
 // It owns the attachment records (<state>/network/<pod>.json) and talks to CNI plugins through
 // libcni. It never creates a network namespace (oci/namespaces does) and knows nothing of a
-// pod's life. The sandbox engine is its only caller.
+// pod's life. The sandbox engine is its only caller, but for SetPodCIDR, which the server calls.
+//
+// Plugins, their configuration and the records are taken for hostile until checked. No lock is held while a
+// plugin runs: a hanging one harms the pod it was called for and nothing else.
 package network
 
 import (

@@ -1,0 +1,212 @@
+package network
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/utils"
+	"github.com/containernetworking/cni/pkg/version"
+)
+
+// Bounds of a configuration: bytes of a file, and of brackets inside brackets, as a record is indented.
+const (
+	maxConf    = 256 << 10
+	maxNesting = 64
+)
+
+// brokenConf is a configuration file that was passed over.
+type brokenConf struct {
+	path string
+	err  error
+}
+
+// loadConf returns the network that dir describes: the first valid file in the order of names, as every runtime does
+// it. Broken files before it are returned, too. Without a valid file the error is errdefs.ErrUnavailable and says why.
+//
+// A file is read whenever it is needed: pods get what is there at that moment, not what an event told us about.
+func loadConf(dir string) (list *libcni.NetworkConfigList, broken []brokenConf, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("%w: read CNI configuration: %w", errdefs.ErrUnavailable, err)
+	}
+	for _, e := range entries { // sorted by name
+		if !confName(e.Name()) {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		list, err := readConf(path)
+		if err == nil {
+			return list, broken, nil
+		}
+		broken = append(broken, brokenConf{path, err})
+	}
+	if len(broken) == 0 {
+		return nil, nil, fmt.Errorf("%w: no CNI configuration in %s", errdefs.ErrUnavailable, dir)
+	}
+	reasons := make([]string, len(broken))
+	for i, b := range broken {
+		reasons[i] = fmt.Sprintf("%s: %v", filepath.Base(b.path), b.err)
+	}
+	return nil, broken, fmt.Errorf("%w: no valid CNI configuration in %s: %s", errdefs.ErrUnavailable, dir, strings.Join(reasons, "; "))
+}
+
+// confName says whether a file of this name is a configuration. A leading dot marks one that is being written.
+func confName(name string) bool {
+	return !strings.HasPrefix(name, ".") && slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(name))
+}
+
+func readConf(path string) (*libcni.NetworkConfigList, error) {
+	data, err := readCapped(path)
+	if err != nil {
+		return nil, err
+	}
+	list, err := parseConf(data)
+	if err != nil {
+		return nil, err
+	}
+	if !list.LoadOnlyInlinedPlugins {
+		// CNI 1.1: further plugins may have files of their own, in a directory named after the network.
+		more, err := libcni.NetworkPluginConfsFromFiles(filepath.Dir(path), list.Name)
+		if err != nil {
+			return nil, err
+		}
+		list.Plugins = append(list.Plugins, more...)
+	}
+	return flatten(list)
+}
+
+func readCapped(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("not a regular file")
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxConf+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxConf {
+		return nil, fmt.Errorf("larger than %d bytes", maxConf)
+	}
+	return data, nil
+}
+
+// parseConf parses a list of plugins, or a single plugin of the old form as a list of one. What it returns has a safe
+// name and version, but perhaps no plugins yet.
+func parseConf(data []byte) (*libcni.NetworkConfigList, error) {
+	if err := checkNesting(data); err != nil {
+		return nil, err
+	}
+	var probe struct {
+		Name       string          `json:"name"`
+		CNIVersion string          `json:"cniVersion"`
+		Type       string          `json:"type"`
+		Plugins    json.RawMessage `json:"plugins"`
+	}
+	if err := json.Unmarshal(data, &probe); err != nil {
+		return nil, err
+	}
+	if probe.Type != "" && probe.Plugins == nil {
+		wrapped, err := json.Marshal(confList{Name: probe.Name, CNIVersion: probe.CNIVersion, Inlined: true, Plugins: []json.RawMessage{data}})
+		if err != nil {
+			return nil, err
+		}
+		data = wrapped
+	}
+	list, err := libcni.NetworkConfFromBytes(data)
+	if err != nil {
+		return nil, err
+	}
+	if err := utils.ValidateNetworkName(list.Name); err != nil {
+		return nil, err
+	}
+	newer, err := version.GreaterThan(list.CNIVersion, version.Current())
+	if err != nil {
+		return nil, fmt.Errorf("cniVersion %q: %w", list.CNIVersion, err)
+	}
+	if newer {
+		return nil, fmt.Errorf("cniVersion %q is newer than %s", list.CNIVersion, version.Current())
+	}
+	return list, nil
+}
+
+// confList is the form of a configuration that a record keeps: everything that libcni gathered from several files is
+// in it, and nothing is to be loaded besides.
+type confList struct {
+	CNIVersion   string            `json:"cniVersion"`
+	Name         string            `json:"name"`
+	DisableCheck bool              `json:"disableCheck,omitempty"`
+	DisableGC    bool              `json:"disableGC,omitempty"`
+	Inlined      bool              `json:"loadOnlyInlinedPlugins"`
+	Plugins      []json.RawMessage `json:"plugins"`
+}
+
+// flatten checks the plugins of list and makes its Bytes say all there is to say.
+func flatten(list *libcni.NetworkConfigList) (*libcni.NetworkConfigList, error) {
+	if len(list.Plugins) == 0 {
+		return nil, errors.New("names no plugins")
+	}
+	flat := confList{
+		CNIVersion: list.CNIVersion, Name: list.Name, DisableCheck: list.DisableCheck, DisableGC: list.DisableGC, Inlined: true,
+	}
+	for _, p := range list.Plugins {
+		for _, name := range []string{p.Network.Type, p.Network.IPAM.Type} {
+			if err := checkPluginName(name); err != nil && name != "" {
+				return nil, err
+			}
+		}
+		flat.Plugins = append(flat.Plugins, p.Bytes)
+	}
+	data, err := json.Marshal(flat)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkNesting(data); err != nil {
+		return nil, err
+	}
+	list.Bytes, list.LoadOnlyInlinedPlugins = data, true
+	return list, nil
+}
+
+// checkNesting bounds how deep arrays and objects of a JSON text lie in each other. It leaves grammar to the parser.
+func checkNesting(data []byte) error {
+	depth, quoted := 0, false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			if depth++; depth > maxNesting {
+				return fmt.Errorf("JSON nested deeper than %d", maxNesting)
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return nil
+}
+
+// atLeast says whether the network's CNI version is v or later.
+func atLeast(list *libcni.NetworkConfigList, v string) bool {
+	ok, err := version.GreaterThanOrEqualTo(list.CNIVersion, v)
+	return err == nil && ok
+}

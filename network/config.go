@@ -1,0 +1,77 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Config says where CNI lives and how long its plugins may take.
+type Config struct {
+	// StateDir keeps the attachment records. An absolute path; it is created.
+	StateDir string `toml:"-"`
+	// ConfDir is the CNI configuration directory. It need not exist yet.
+	ConfDir string `toml:"conf_dir" comment:"Directory of CNI configurations. The first valid .conf, .conflist or .json in the order of names is used; watched."`
+	// BinDirs are searched for plugins, in order. The environment's PATH never is.
+	BinDirs []string `toml:"bin_dirs" comment:"Directories of CNI plugins, searched in order."`
+	// ConfTemplate is a text/template of a configuration with {{.PodCIDR}}, {{.PodCIDRRanges}} and {{.Routes}}.
+	ConfTemplate string `toml:"conf_template" comment:"Template that the kubelet's pod CIDR is filled into, giving 10-podd.conflist in conf_dir. Empty: something else configures CNI."`
+	// IPPreference orders the addresses of a pod: cni (as the plugin gave them), ipv4 or ipv6 first.
+	IPPreference string `toml:"ip_preference" comment:"Which address of a pod is the primary one: cni (the plugin's first), ipv4 or ipv6."`
+	// PluginEnv names variables of the daemon's environment that plugins see besides PATH, the proxies and CNI's own.
+	PluginEnv []string `toml:"plugin_env" comment:"Further environment variables of the daemon that plugins may see, by name."`
+	// AddTimeout and DelTimeout bound one attachment and one detachment; StatusTimeout one STATUS of all plugins.
+	AddTimeout    time.Duration `toml:"add_timeout" comment:"How long attaching a pod may take; then the plugin is killed."`
+	DelTimeout    time.Duration `toml:"del_timeout" comment:"How long one attempt at detaching a pod may take; then the plugin is killed."`
+	StatusTimeout time.Duration `toml:"status_timeout" comment:"How long the plugins may take to say how they are (CNI 1.1)."`
+	// StatusInterval is the time between two looks at the configuration and the plugins' STATUS.
+	StatusInterval time.Duration `toml:"status_interval" comment:"How often the plugins are asked how they are."`
+}
+
+// DefaultConfig returns the values for everything that has a sensible one.
+func DefaultConfig() Config {
+	return Config{
+		ConfDir:        "/etc/cni/net.d",
+		BinDirs:        []string{"/opt/cni/bin", "/usr/lib/cni"},
+		IPPreference:   "cni",
+		PluginEnv:      []string{},
+		AddTimeout:     2 * time.Minute,
+		DelTimeout:     2 * time.Minute,
+		StatusTimeout:  10 * time.Second,
+		StatusInterval: 15 * time.Second,
+	}
+}
+
+// Validate reports everything that is wrong with the configuration.
+func (c Config) Validate() error {
+	var errs []error
+	for _, p := range []struct{ key, path string }{{"state directory", c.StateDir}, {"conf_dir", c.ConfDir}, {"conf_template", c.ConfTemplate}} {
+		if !filepath.IsAbs(p.path) && !(p.key == "conf_template" && p.path == "") {
+			errs = append(errs, fmt.Errorf("%s: %q is not an absolute path", p.key, p.path))
+		}
+	}
+	if len(c.BinDirs) == 0 {
+		errs = append(errs, errors.New("bin_dirs: names no directory"))
+	}
+	for _, dir := range c.BinDirs {
+		// They become one colon-separated variable, CNI_PATH.
+		if !filepath.IsAbs(dir) || strings.ContainsAny(dir, ":\x00") {
+			errs = append(errs, fmt.Errorf("bin_dirs: %q is not an absolute path without colons", dir))
+		}
+	}
+	if !slices.Contains([]string{"cni", "ipv4", "ipv6"}, c.IPPreference) {
+		errs = append(errs, fmt.Errorf("ip_preference: %q is none of cni, ipv4, ipv6", c.IPPreference))
+	}
+	for _, d := range []struct {
+		key string
+		d   time.Duration
+	}{{"add_timeout", c.AddTimeout}, {"del_timeout", c.DelTimeout}, {"status_timeout", c.StatusTimeout}, {"status_interval", c.StatusInterval}} {
+		if d.d <= 0 {
+			errs = append(errs, fmt.Errorf("%s: %v is not a positive duration", d.key, d.d))
+		}
+	}
+	return errors.Join(errs...)
+}

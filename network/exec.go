@@ -1,0 +1,256 @@
+package network
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/containernetworking/cni/pkg/version"
+	"golang.org/x/sys/unix"
+)
+
+// Bounds of what a plugin may say, in bytes.
+const (
+	maxStdout  = 1 << 20
+	maxStderr  = 16 << 10
+	maxMessage = 2 << 10
+)
+
+// How long a killed plugin may take to die before it is given up, and an ended one to let go of its output, which a
+// child of it may still hold open.
+const (
+	killGrace = 5 * time.Second
+	pipeGrace = 2 * time.Second
+)
+
+// executor runs CNI plugins for libcni: by absolute path out of the configured directories only, with a small
+// environment, bounded output, and a deadline that ends everything the plugin has started.
+type executor struct {
+	version.PluginDecoder
+	// env is what a plugin sees besides the six variables of CNI.
+	env []string
+	// onAdd, if set, is given the input and the output of each plugin whose ADD succeeded; its error fails the ADD.
+	onAdd func(stdin, stdout []byte) error
+}
+
+// cniVariables are the ones that libcni sets. Nothing else of what it passes, the daemon's environment, is used.
+func cniVariable(pair string) bool {
+	name, _, _ := strings.Cut(pair, "=")
+	return slices.Contains([]string{"CNI_COMMAND", "CNI_CONTAINERID", "CNI_NETNS", "CNI_ARGS", "CNI_IFNAME", "CNI_PATH"}, name)
+}
+
+// pluginEnv chooses from the daemon's environment what plugins see: enough to find iptables and to reach an API
+// server, none of the daemon's secrets or sockets (NOTIFY_SOCKET).
+func pluginEnv(environ, extra []string) []string {
+	const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	names := append([]string{"LANG", "TZ", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"}, extra...)
+	path := defaultPath
+	var env []string
+	for _, pair := range environ {
+		name, value, _ := strings.Cut(pair, "=")
+		switch {
+		case name == "PATH" && value != "":
+			path = value + ":" + defaultPath
+		case slices.Contains(names, name):
+			env = append(env, pair)
+		}
+	}
+	return append(env, "PATH="+path)
+}
+
+// checkPluginName refuses names that lead out of the plugin directories (CVE-2021-20206).
+func checkPluginName(name string) error {
+	if name == "" || name[0] == '.' || len(name) > unix.NAME_MAX || strings.ContainsFunc(name, func(c rune) bool { return c == '/' || notGraphic(c) }) {
+		return fmt.Errorf("plugin type %.80q is not a plain file name", name)
+	}
+	return nil
+}
+
+// FindInPath implements invoke.Exec.
+func (e *executor) FindInPath(plugin string, paths []string) (string, error) {
+	if err := checkPluginName(plugin); err != nil {
+		return "", err
+	}
+	for _, dir := range paths {
+		path := filepath.Join(dir, plugin)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("CNI plugin %q is not in %s", plugin, strings.Join(paths, ", "))
+}
+
+// ExecPlugin implements invoke.Exec: it runs the plugin and returns what it printed.
+func (e *executor) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
+	p := &plugin{path: path, stdin: stdin, stdout: capped{limit: maxStdout, fail: true}, stderr: capped{limit: maxStderr}}
+	p.env = append(slices.Clone(e.env), slices.DeleteFunc(slices.Clone(environ), func(s string) bool { return !cniVariable(s) })...)
+	if err := p.run(ctx); err != nil {
+		return nil, fmt.Errorf("CNI plugin %s: %w", filepath.Base(path), err)
+	}
+	out := p.stdout.buf.Bytes()
+	if e.onAdd != nil && slices.Contains(environ, "CNI_COMMAND=ADD") {
+		if err := e.onAdd(stdin, out); err != nil {
+			return nil, fmt.Errorf("CNI plugin %s: %w", filepath.Base(path), err)
+		}
+	}
+	return out, nil
+}
+
+// plugin is one run of a plugin.
+type plugin struct {
+	path           string
+	stdin          []byte
+	env            []string
+	stdout, stderr capped
+}
+
+// run starts the plugin and waits for its end, or kills it at the end of ctx. A plugin that survives that, being stuck
+// in the kernel, is left to a goroutine that waits for it.
+func (p *plugin) run(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	done := make(chan error, 1)
+	go func() { done <- p.supervise(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(killGrace + pipeGrace):
+		return fmt.Errorf("does not die when it is killed: %w", context.Cause(ctx))
+	}
+}
+
+// supervise is run without giving up.
+func (p *plugin) supervise(ctx context.Context) error {
+	// The plugin dies with the thread that started it (Pdeathsig), so that after a crash of the daemon no ADD goes on
+	// beside the DEL of the next one. Locked, the thread lives as long as this goroutine waits.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd, err := p.start(ctx)
+	if err != nil {
+		return err
+	}
+	pid := cmd.Process.Pid
+	exited := make(chan struct{})
+	go func() {
+		defer close(exited)
+		waitExit(pid)
+	}()
+	select {
+	case <-exited:
+	case <-ctx.Done():
+		// Before Wait, so that neither the process nor its group can have been replaced by another one.
+		_ = unix.Kill(-pid, unix.SIGKILL)
+	}
+	err = cmd.Wait()
+	<-exited
+	return p.outcome(ctx, err)
+}
+
+// start starts the plugin in a process group of its own.
+func (p *plugin) start(ctx context.Context) (*exec.Cmd, error) {
+	for wait := 10 * time.Millisecond; ; wait *= 2 {
+		cmd := exec.Command(p.path)
+		cmd.Env, cmd.Dir = p.env, "/"
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(p.stdin), &p.stdout, &p.stderr
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+		cmd.WaitDelay = pipeGrace
+		err := cmd.Start()
+		// An installer is writing the plugin just now.
+		if !errors.Is(err, unix.ETXTBSY) || wait > time.Second {
+			return cmd, err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// waitExit waits for the end of a child without reaping it.
+func waitExit(pid int) {
+	for {
+		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+// outcome turns what Wait said into an error for people, or the plugin's own.
+func (p *plugin) outcome(ctx context.Context, err error) error {
+	switch {
+	case p.stdout.over:
+		return fmt.Errorf("printed more than %d bytes", maxStdout)
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("killed: %w", context.Cause(ctx))
+	case errors.Is(err, exec.ErrWaitDelay):
+		return nil // it succeeded, but left a process behind that holds its output
+	}
+	answer := &types.Error{}
+	if json.Unmarshal(p.stdout.buf.Bytes(), answer) == nil && answer.Msg != "" {
+		answer.Msg, answer.Details = printable(answer.Msg), printable(answer.Details)
+		return answer
+	}
+	said := p.stderr.buf.String()
+	if strings.TrimSpace(said) == "" {
+		said = p.stdout.buf.String()
+	}
+	return fmt.Errorf("%w: %s", err, printable(said))
+}
+
+// printable makes text of a plugin fit for a log: one line, no control characters, not too long.
+func printable(s string) string {
+	s = strings.Map(func(c rune) rune {
+		switch {
+		case c == '\n' || c == '\t':
+			return ' '
+		case c < ' ' || c >= 0x7f && c < 0xa0 || c == '\u2028' || c == '\u2029':
+			return -1
+		}
+		return c
+	}, strings.ToValidUTF8(strings.TrimSpace(s[:min(len(s), maxMessage)]), "?"))
+	return s
+}
+
+// capped keeps the first limit bytes written to it. Then it fails, which closes the plugin's pipe, or drops the rest.
+type capped struct {
+	buf   bytes.Buffer
+	limit int
+	fail  bool
+	over  bool
+}
+
+var errTooMuch = errors.New("too much output")
+
+func (c *capped) Write(p []byte) (int, error) {
+	room := c.limit - c.buf.Len()
+	if len(p) <= room {
+		return c.buf.Write(p)
+	}
+	c.buf.Write(p[:room])
+	c.over = true
+	if c.fail {
+		return room, errTooMuch
+	}
+	return len(p), nil
+}

@@ -1,0 +1,84 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/types"
+)
+
+// GC detaches every pod that is not in keep, and has the plugins (CNI 1.1) drop whatever they hold for other pods than
+// these. keep must name every pod that may be attached. A record or plugin that fails does not stop the rest; the
+// errors are joined.
+//
+// It gives way to Setup: with errdefs.ErrUnavailable it did nothing, or not all, and may be called again.
+func (c *CNI) GC(ctx context.Context, keep []string) error {
+	ctx, leave, err := c.gate.collect(ctx)
+	if err != nil {
+		return fmt.Errorf("CNI garbage collection: %w", err)
+	}
+	defer leave()
+	ids, err := c.Attachments()
+	if err != nil {
+		return err
+	}
+	networks := c.networks(ids)
+	var errs []error
+	for _, id := range ids {
+		if slices.Contains(keep, id) {
+			continue
+		}
+		if err := c.Teardown(ctx, id); err != nil {
+			errs = append(errs, err)
+			keep = append(slices.Clone(keep), id) // or GC would take away what its own DEL still has to
+		}
+	}
+	for _, list := range networks {
+		if err := c.collect(ctx, list, keep); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// networks returns every network that is known: that of the configuration directory and those of the records, whose
+// configuration may have gone since. Of two with one name the first counts.
+func (c *CNI) networks(ids []string) []*libcni.NetworkConfigList {
+	var lists []*libcni.NetworkConfigList
+	if list, _, err := loadConf(c.cfg.ConfDir); err == nil {
+		lists = append(lists, list)
+	}
+	for _, id := range ids {
+		r, err := c.readRecord(id)
+		if err != nil {
+			continue // Teardown reports it
+		}
+		if !slices.ContainsFunc(lists, func(l *libcni.NetworkConfigList) bool { return l.Name == r.list.Name }) {
+			lists = append(lists, r.list)
+		}
+	}
+	return lists
+}
+
+func (c *CNI) collect(ctx context.Context, list *libcni.NetworkConfigList, keep []string) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.DelTimeout,
+		fmt.Errorf("no answer within %v: %w", c.cfg.DelTimeout, context.DeadlineExceeded))
+	defer cancel()
+	args := &libcni.GCArgs{ValidAttachments: []types.GCAttachment{}} // never nil: that would be null, not an empty list
+	for _, id := range keep {
+		args.ValidAttachments = append(args.ValidAttachments, types.GCAttachment{ContainerID: id, IfName: ifName})
+	}
+	// A cache directory without attachments: libcni would otherwise DEL by its cache, too, which is Teardown's business.
+	driver := libcni.NewCNIConfigWithCacheDir(c.cfg.BinDirs, filepath.Join(c.cfg.StateDir, "libcni", "none"), c.newExec(nil))
+	if err := driver.GCNetworkList(ctx, list, args); err != nil {
+		return fmt.Errorf("CNI garbage collection of network %s: %w", list.Name, err)
+	}
+	return nil
+}

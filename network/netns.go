@@ -1,0 +1,106 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+)
+
+// openNetns opens a network namespace that is not the daemon's own. Every error means that there is none at path:
+// errdefs.ErrNotFound, or errdefs.ErrInvalidArgument for a file that is something else, such as a pin that is not
+// mounted.
+func openNetns(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0) // a fifo must not hold us up
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: network namespace: %w", errdefs.ErrNotFound, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	kind, err := unix.IoctlRetInt(int(f.Fd()), unix.NS_GET_NSTYPE)
+	if err != nil || kind != unix.CLONE_NEWNET {
+		f.Close()
+		return nil, invalid("%s is not a network namespace", path)
+	}
+	own, err := os.Stat("/proc/self/ns/net")
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || os.SameFile(info, own) {
+		f.Close()
+		return nil, invalid("%s is the node's own network namespace", path)
+	}
+	return f, nil
+}
+
+// netnsExists says whether a network namespace is still at path. After a reboot there is nothing, or an empty file.
+func netnsExists(path string) bool {
+	f, err := openNetns(path)
+	if err != nil {
+		return false
+	}
+	f.Close()
+	return true
+}
+
+// inNetns runs f on a thread in the network namespace at path. f must not start goroutines that rely on that; sockets
+// it makes stay in the namespace wherever they are used. The thread is thrown away, never used by other goroutines.
+func inNetns(path string, f func() error) error {
+	ns, err := openNetns(path)
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	return onThread(func() error {
+		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("enter network namespace %s: %w", path, err)
+		}
+		return f()
+	})
+}
+
+// onThread runs f on an operating system thread of its own.
+func onThread(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		if unix.Gettid() != os.Getpid() {
+			done <- f()
+			return
+		}
+		// The main thread cannot end, and /proc/self shows its namespaces: sit on it, so that f gets another one.
+		done <- onThread(f)
+		runtime.UnlockOSThread()
+	}()
+	return <-done
+}
+
+// loopbackUp brings the loopback interface up. One ioctl in process does what the loopback plugin does in 3 ms.
+func loopbackUp(netns string) error {
+	err := inNetns(netns, func() error {
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0) // any family reaches the devices
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		lo, err := unix.NewIfreq("lo")
+		if err != nil {
+			return err
+		}
+		if err := unix.IoctlIfreq(fd, unix.SIOCGIFFLAGS, lo); err != nil {
+			return err
+		}
+		lo.SetUint16(lo.Uint16() | unix.IFF_UP)
+		return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo)
+	})
+	if err != nil {
+		return fmt.Errorf("bring loopback up: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+package network
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/containerd/errdefs"
+)
+
+// podCIDRConf is the file that the template is rendered into.
+const podCIDRConf = "10-podd.conflist"
+
+// podCIDRData is what a template may use; the names are those of containerd's templates.
+type podCIDRData struct {
+	// PodCIDR is the first range, PodCIDRRanges are all of them: one per IP family.
+	PodCIDR       string
+	PodCIDRRanges []string
+	// Routes are the default routes of the ranges' families.
+	Routes []string
+}
+
+// SetPodCIDR takes the node's pod address ranges, as the kubelet sends them: one, or several with commas. With a
+// template configured it writes the CNI configuration they make, atomically, unless the directory holds a valid one
+// that is not ours: then somebody else configures the network. An empty cidr says nothing. Errors are
+// errdefs.ErrInvalidArgument for ranges that are none, errdefs.ErrFailedPrecondition for a template that does not work.
+func (c *CNI) SetPodCIDR(ctx context.Context, cidr string) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	if cidr == "" {
+		return nil
+	}
+	data, err := parsePodCIDR(cidr)
+	if err != nil {
+		return err
+	}
+	normal := strings.Join(data.PodCIDRRanges, ",")
+	c.cidr.Store(&normal)
+	if c.cfg.ConfTemplate == "" || c.configuredByOthers() {
+		return nil
+	}
+	conf, err := renderConf(c.cfg.ConfTemplate, data)
+	if err != nil {
+		return fmt.Errorf("%w: CNI template %s: %w", errdefs.ErrFailedPrecondition, c.cfg.ConfTemplate, err)
+	}
+	if err := writeConf(filepath.Join(c.cfg.ConfDir, podCIDRConf), conf); err != nil {
+		return fmt.Errorf("write CNI configuration: %w", err)
+	}
+	c.health.poke()
+	return nil
+}
+
+// PodCIDR returns the ranges last set, "" before that.
+func (c *CNI) PodCIDR() string {
+	if p := c.cidr.Load(); p != nil {
+		return *p
+	}
+	return ""
+}
+
+func parsePodCIDR(cidr string) (podCIDRData, error) {
+	var d podCIDRData
+	for text := range strings.SplitSeq(cidr, ",") {
+		prefix, err := netip.ParsePrefix(strings.TrimSpace(text))
+		if err != nil {
+			return d, invalid("pod CIDR %.80q is not an address range", text)
+		}
+		d.PodCIDRRanges = append(d.PodCIDRRanges, prefix.Masked().String())
+		route := "0.0.0.0/0"
+		if prefix.Addr().Is6() {
+			route = "::/0"
+		}
+		if !slices.Contains(d.Routes, route) {
+			d.Routes = append(d.Routes, route)
+		}
+	}
+	d.PodCIDR = d.PodCIDRRanges[0]
+	return d, nil
+}
+
+// configuredByOthers says whether the first valid configuration is a file that we did not write.
+func (c *CNI) configuredByOthers() bool {
+	entries, err := os.ReadDir(c.cfg.ConfDir)
+	if err != nil {
+		return false
+	}
+	for _, e := range entries {
+		if !confName(e.Name()) {
+			continue
+		}
+		if e.Name() == podCIDRConf {
+			return false
+		}
+		if _, err := readConf(filepath.Join(c.cfg.ConfDir, e.Name())); err == nil {
+			c.log.WithField("file", e.Name()).Info("CNI is configured already, the template is not used")
+			return true
+		}
+	}
+	return false
+}
+
+// renderConf fills in the template and checks that a CNI configuration comes out.
+func renderConf(path string, data podCIDRData) ([]byte, error) {
+	text, err := readCapped(path)
+	if err != nil {
+		return nil, err
+	}
+	t, err := template.New(filepath.Base(path)).Option("missingkey=error").Parse(string(text))
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	if err := t.Execute(&out, data); err != nil {
+		return nil, err
+	}
+	list, err := parseConf(out.Bytes())
+	if err != nil {
+		return nil, err
+	}
+	if _, err := flatten(list); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// writeConf replaces the file at path, unless it says the same already. Others read it, so it is 0644.
+func writeConf(path string, data []byte) (err error) {
+	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".podd-*") // a dot and no known suffix: nobody takes it for a configuration
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Chmod(0o644)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

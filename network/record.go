@@ -1,0 +1,124 @@
+package network
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/containernetworking/cni/libcni"
+
+	"github.com/podd-project/podd/checkpoint"
+)
+
+// recordVersion is the format of attachment records; see README.md.
+const recordVersion = 1
+
+const recordSuffix = ".json"
+
+// record is one attachment: everything that DEL needs, on disk before the first plugin runs.
+type record struct {
+	PodID string `json:"podID"`
+	// Netns is the network namespace's path at ADD. It may be gone at DEL.
+	Netns string `json:"netns"`
+	// Conf is the configuration that ADD used, whatever has become of its file since.
+	Conf json.RawMessage `json:"conf"`
+	// Args are the pairs of CNI_ARGS.
+	Args [][2]string `json:"args"`
+	// Capabilities are the capability arguments, before libcni chose those that each plugin knows.
+	Capabilities map[string]any `json:"capabilities,omitempty"`
+	// Result is the answer of the last plugin that succeeded so far: prevResult for DEL.
+	Result json.RawMessage `json:"result,omitempty"`
+
+	list *libcni.NetworkConfigList // Conf, parsed
+}
+
+func newRecord(r Request, list *libcni.NetworkConfigList) *record {
+	return &record{PodID: r.PodID, Netns: r.Netns, Conf: list.Bytes, Args: r.cniArgs(), Capabilities: r.capabilities(), list: list}
+}
+
+// runtimeConf is the record in libcni's words. netns is where the namespace is now, "" when it is gone.
+func (r *record) runtimeConf(netns string) *libcni.RuntimeConf {
+	return &libcni.RuntimeConf{ContainerID: r.PodID, NetNS: netns, IfName: ifName, Args: r.Args, CapabilityArgs: r.Capabilities}
+}
+
+// check parses what came from the disk. The checksum has said that podd wrote it, not that it makes sense.
+func (r *record) check(podID string) error {
+	if r.PodID != podID {
+		return fmt.Errorf("is about pod %.80q", r.PodID)
+	}
+	if !filepath.IsAbs(r.Netns) || strings.ContainsRune(r.Netns, 0) {
+		return fmt.Errorf("network namespace %.80q is not an absolute path", r.Netns)
+	}
+	for _, pair := range r.Args {
+		if strings.ContainsAny(pair[0]+pair[1], ";=\x00\n") {
+			return fmt.Errorf("CNI argument %.80q cannot be passed on", pair)
+		}
+	}
+	if len(r.Result) > 0 {
+		if _, err := decodeAnswer(r.Result); err != nil {
+			return err
+		}
+	}
+	list, err := parseConf(r.Conf)
+	if err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	r.list, err = flatten(list)
+	if err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	return nil
+}
+
+func (c *CNI) recordPath(podID string) string {
+	return filepath.Join(c.cfg.StateDir, podID+recordSuffix)
+}
+
+func (c *CNI) writeRecord(r *record) error {
+	return checkpoint.Write(c.recordPath(r.PodID), recordVersion, r)
+}
+
+// readRecord reads a pod's record; fs.ErrNotExist when it has none. Every other error names the file.
+func (c *CNI) readRecord(podID string) (*record, error) {
+	path := c.recordPath(podID)
+	r := &record{}
+	if err := checkpoint.Read(path, recordVersion, r); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		return nil, fmt.Errorf("network attachment %s: %w", path, err)
+	}
+	if err := r.check(podID); err != nil {
+		return nil, fmt.Errorf("network attachment %s: %w", path, err)
+	}
+	return r, nil
+}
+
+func (c *CNI) removeRecord(podID string) error {
+	if err := os.Remove(c.recordPath(podID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove network attachment: %w", err)
+	}
+	return nil
+}
+
+// Attachments returns the ids of the pods that have a record, readable or not, sorted.
+func (c *CNI) Attachments() ([]string, error) {
+	entries, err := os.ReadDir(c.cfg.StateDir)
+	if err != nil {
+		return nil, fmt.Errorf("list network attachments: %w", err)
+	}
+	var ids []string
+	for _, e := range entries {
+		id, ok := strings.CutSuffix(e.Name(), recordSuffix)
+		if ok && !e.IsDir() && checkPodID(id) == nil {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids) // the directory's order is that of the names with their suffix
+	return ids, nil
+}

@@ -1,0 +1,167 @@
+package network
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/containernetworking/cni/pkg/types/create"
+)
+
+// maxResult bounds a result in a record, in bytes.
+const maxResult = 256 << 10
+
+// answer is what podd reads of a plugin's result, in any version of CNI. libcni's own types are not used for it: they
+// crash on a null where an object should be.
+type answer struct {
+	CNIVersion string            `json:"cniVersion"`
+	Interfaces []*answerIface    `json:"interfaces"`
+	IPs        []*answerIP       `json:"ips"`
+	IP4        *answerOldIP      `json:"ip4"` // CNI 0.2 and before
+	IP6        *answerOldIP      `json:"ip6"`
+	Routes     []json.RawMessage `json:"routes"`
+}
+
+type answerIface struct {
+	Name    string `json:"name"`
+	Sandbox string `json:"sandbox"`
+}
+
+type answerIP struct {
+	Address   string `json:"address"`
+	Interface *int   `json:"interface"`
+}
+
+type answerOldIP struct {
+	IP string `json:"ip"`
+}
+
+// decodeAnswer parses a result and refuses holes in it.
+func decodeAnswer(data []byte) (answer, error) {
+	var a answer
+	if len(data) > maxResult {
+		return a, fmt.Errorf("result of %d bytes, more than %d", len(data), maxResult)
+	}
+	if err := json.Unmarshal(data, &a); err != nil {
+		return a, fmt.Errorf("result is not what CNI asks for: %w", err)
+	}
+	null := func(r json.RawMessage) bool { return string(r) == "null" }
+	if slices.Contains(a.Interfaces, nil) || slices.Contains(a.IPs, nil) || slices.ContainsFunc(a.Routes, null) {
+		return a, errors.New("result has a null among its interfaces, addresses or routes")
+	}
+	return a, nil
+}
+
+// normalize returns a plugin's result as libcni would pass it on to the next plugin: with a version, that of the
+// network. The result of a DEL's prevResult must be in it.
+func normalize(data []byte, cniVersion string) (json.RawMessage, error) {
+	a, err := decodeAnswer(data)
+	if err != nil {
+		return nil, err
+	}
+	if a.CNIVersion == "" { // allowed, and common with old plugins
+		var fields map[string]json.RawMessage
+		if err := json.Unmarshal(data, &fields); err != nil {
+			return nil, err
+		}
+		if fields == nil { // the text "null"
+			fields = map[string]json.RawMessage{}
+		}
+		quoted, err := json.Marshal(cniVersion)
+		if err != nil {
+			return nil, err
+		}
+		fields["cniVersion"] = quoted
+		if data, err = json.Marshal(fields); err != nil {
+			return nil, err
+		}
+	}
+	result, err := create.CreateFromBytes(data)
+	if err != nil {
+		return nil, err
+	}
+	if cniVersion == "" {
+		cniVersion = "0.1.0"
+	}
+	if result, err = result.GetAsVersion(cniVersion); err != nil {
+		return nil, err
+	}
+	return json.Marshal(result)
+}
+
+// parseResult picks the pod's addresses out of the last plugin's result, in the order that preference asks for. A
+// network without an address is of no use to a pod: that is an error.
+func parseResult(data []byte, preference string) (Result, error) {
+	a, err := decodeAnswer(data)
+	if err != nil {
+		return Result{}, err
+	}
+	texts, err := a.addresses()
+	if err != nil {
+		return Result{}, err
+	}
+	r := Result{Interface: ifName}
+	for _, text := range texts {
+		ip, err := parseIP(text)
+		if err != nil {
+			return Result{}, err
+		}
+		if !slices.Contains(r.IPs, ip) {
+			r.IPs = append(r.IPs, ip)
+		}
+	}
+	if len(r.IPs) == 0 {
+		return Result{}, errors.New("CNI gave the pod no address")
+	}
+	if preference != "cni" {
+		slices.SortStableFunc(r.IPs, func(x, y netip.Addr) int { return rank(x, preference) - rank(y, preference) })
+	}
+	return r, nil
+}
+
+func rank(ip netip.Addr, preference string) int {
+	if ip.Is4() == (preference == "ipv4") {
+		return 0
+	}
+	return 1
+}
+
+// addresses returns the addresses of the pod's main interface. Those of other interfaces, which meta plugins add, and
+// of the node's end of the link are not the pod's.
+func (a answer) addresses() ([]string, error) {
+	var texts []string
+	for _, old := range []*answerOldIP{a.IP4, a.IP6} {
+		if old != nil && a.IPs == nil {
+			texts = append(texts, old.IP)
+		}
+	}
+	for _, ip := range a.IPs {
+		if ip.Interface == nil {
+			texts = append(texts, ip.Address)
+			continue
+		}
+		i := *ip.Interface
+		if i < 0 || i >= len(a.Interfaces) {
+			return nil, fmt.Errorf("address %.80q belongs to interface %d of %d", ip.Address, i, len(a.Interfaces))
+		}
+		if a.Interfaces[i].Sandbox != "" && a.Interfaces[i].Name == ifName {
+			texts = append(texts, ip.Address)
+		}
+	}
+	return texts, nil
+}
+
+// parseIP takes an address with its prefix length, as CNI writes them.
+func parseIP(text string) (netip.Addr, error) {
+	prefix, err := netip.ParsePrefix(text)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("address %.80q is not an IP address with a prefix length", text)
+	}
+	ip := prefix.Addr().Unmap()
+	if ip.IsUnspecified() || ip.IsLoopback() || ip.IsMulticast() {
+		return netip.Addr{}, fmt.Errorf("address %s cannot be that of a pod", ip)
+	}
+	return ip, nil
+}

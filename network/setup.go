@@ -1,0 +1,119 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/containerd/errdefs"
+	"github.com/sirupsen/logrus"
+)
+
+// Setup attaches a pod: it records what it is about to do, brings the loopback interface up, runs CNI ADD and records
+// the result. When it fails, a record is left if and only if something may have been done; Teardown undoes it.
+//
+// Errors: errdefs.ErrInvalidArgument for a request that can never succeed, errdefs.ErrAlreadyExists for a pod that has
+// a record, errdefs.ErrUnavailable without a usable configuration, context.DeadlineExceeded for a plugin that hung.
+func (c *CNI) Setup(ctx context.Context, r Request) (Result, error) {
+	if err := r.Validate(); err != nil {
+		return Result{}, err
+	}
+	release, err := c.pods.take(ctx, r.PodID)
+	if err != nil {
+		return Result{}, fmt.Errorf("wait for the pod's network: %w", err)
+	}
+	defer release()
+	leave, err := c.gate.attach(ctx)
+	if err != nil {
+		return Result{}, fmt.Errorf("wait for CNI garbage collection: %w", err)
+	}
+	defer leave()
+
+	record, err := c.begin(ctx, r)
+	if err != nil {
+		return Result{}, err
+	}
+	if err := loopbackUp(record.Netns); err != nil {
+		return Result{}, err
+	}
+	return c.add(ctx, record)
+}
+
+// begin checks that the pod can be attached and writes its record.
+func (c *CNI) begin(ctx context.Context, r Request) (*record, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	switch _, err := os.Lstat(c.recordPath(r.PodID)); {
+	case err == nil:
+		return nil, fmt.Errorf("%w: network attachment of pod %s", errdefs.ErrAlreadyExists, r.PodID)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("network attachment: %w", err)
+	}
+	ns, err := openNetns(r.Netns)
+	if err != nil {
+		return nil, fmt.Errorf("pod network: %w", err)
+	}
+	ns.Close()
+	dir := c.cfg.ConfDir
+	if r.ConfDir != "" {
+		dir = r.ConfDir
+	}
+	list, _, err := loadConf(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.missingPlugin(list); err != nil {
+		return nil, fmt.Errorf("%w: %w", errdefs.ErrUnavailable, err)
+	}
+	record := newRecord(r, list)
+	record.warnUnused(c.log)
+	if err := c.writeRecord(record); err != nil {
+		return nil, err
+	}
+	return record, nil
+}
+
+// warnUnused says so when nobody will publish the pod's ports or limit its rates. Not an error: some networks serve
+// host ports without being asked through CNI.
+func (r *record) warnUnused(log logrus.FieldLogger) {
+	for _, capability := range []string{"portMappings", "bandwidth"} {
+		if r.Capabilities[capability] == nil {
+			continue
+		}
+		known := false
+		for _, p := range r.list.Plugins {
+			known = known || p.Network.Capabilities[capability]
+		}
+		if !known {
+			log.WithFields(logrus.Fields{"pod": r.PodID, "network": r.list.Name, "capability": capability}).
+				Warn("no CNI plugin of the network has a capability that the pod asks for")
+		}
+	}
+}
+
+// add runs the plugins. After each of them the record is written: a later one that fails, or a crash, must not lose
+// what DEL has to give the plugins as prevResult.
+func (c *CNI) add(ctx context.Context, r *record) (Result, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.AddTimeout,
+		fmt.Errorf("no answer within %v: %w", c.cfg.AddTimeout, context.DeadlineExceeded))
+	defer cancel()
+	driver := c.libcni(func(_, stdout []byte) error {
+		result, err := normalize(stdout, r.list.CNIVersion)
+		if err != nil {
+			return err
+		}
+		r.Result = result
+		return c.writeRecord(r)
+	})
+	if _, err := driver.AddNetworkList(ctx, r.list, r.runtimeConf(r.Netns)); err != nil {
+		return Result{}, fmt.Errorf("CNI network %s: %w", r.list.Name, err)
+	}
+	result, err := parseResult(r.Result, c.cfg.IPPreference)
+	if err != nil {
+		return Result{}, fmt.Errorf("CNI network %s: %w", r.list.Name, err)
+	}
+	return result, nil
+}

@@ -1,0 +1,74 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/containernetworking/cni/libcni"
+)
+
+// Teardown detaches a pod: it runs CNI DEL with the configuration and arguments that ADD had, whatever has become of
+// the configuration directory and the namespace, and removes the record. A pod without a record is detached already.
+// After an error the record is still there and Teardown is to be called again.
+func (c *CNI) Teardown(ctx context.Context, podID string) error {
+	if err := checkPodID(podID); err != nil {
+		return err
+	}
+	release, err := c.pods.take(ctx, podID)
+	if err != nil {
+		return fmt.Errorf("wait for the pod's network: %w", err)
+	}
+	defer release()
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	record, err := c.readRecord(podID)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := c.del(ctx, record); err != nil {
+		return err
+	}
+	return c.removeRecord(podID)
+}
+
+func (c *CNI) del(ctx context.Context, r *record) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.DelTimeout,
+		fmt.Errorf("no answer within %v: %w", c.cfg.DelTimeout, context.DeadlineExceeded))
+	defer cancel()
+	netns := "" // what CNI wants to hear when the namespace is gone
+	if netnsExists(r.Netns) {
+		netns = r.Netns
+	}
+	list, err := r.listForDel()
+	if err != nil {
+		return fmt.Errorf("CNI network %s: %w", r.list.Name, err)
+	}
+	if err := c.libcni(nil).DelNetworkList(ctx, list, r.runtimeConf(netns)); err != nil {
+		return fmt.Errorf("CNI network %s: %w", r.list.Name, err)
+	}
+	return nil
+}
+
+// listForDel returns the recorded configuration with the recorded result put into it: libcni only knows the result of
+// an ADD whose plugins all succeeded, and the firewall plugin, for one, removes nothing without it.
+func (r *record) listForDel() (*libcni.NetworkConfigList, error) {
+	if len(r.Result) == 0 || !atLeast(r.list, "0.4.0") {
+		return r.list, nil
+	}
+	list := *r.list
+	list.Plugins = nil
+	for _, p := range r.list.Plugins {
+		with, err := libcni.InjectConf(p, map[string]any{"prevResult": r.Result})
+		if err != nil {
+			return nil, err
+		}
+		list.Plugins = append(list.Plugins, with)
+	}
+	return &list, nil
+}

@@ -1,0 +1,120 @@
+package network
+
+import (
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/containerd/errdefs"
+)
+
+// idPattern is CNI's rule for container ids and network names. Whatever matches is also a plain file name.
+var idPattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,199}$`)
+
+// maxName bounds a pod's name, namespace and uid, in bytes: Kubernetes' limit for names.
+const maxName = 253
+
+// Validate checks everything about r that can be checked without a look at the machine. Errors are
+// errdefs.ErrInvalidArgument.
+func (r Request) Validate() error {
+	checks := []func() error{r.checkIdentity, r.checkPorts, r.checkDNS, r.checkIPs, r.checkPaths}
+	for _, check := range checks {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errdefs.ErrInvalidArgument, fmt.Sprintf(format, args...))
+}
+
+func checkPodID(id string) error {
+	if !idPattern.MatchString(id) {
+		return invalid("pod id %.80q is not letters, digits, dots, dashes and underscores", id)
+	}
+	return nil
+}
+
+// checkIdentity keeps the names from adding pairs to CNI_ARGS, which is joined with ';' and '='.
+func (r Request) checkIdentity() error {
+	if err := checkPodID(r.PodID); err != nil {
+		return err
+	}
+	for _, n := range []struct{ what, value string }{{"name", r.PodName}, {"namespace", r.PodNamespace}, {"uid", r.PodUID}} {
+		if len(n.value) > maxName || strings.ContainsAny(n.value, ";=/") || strings.ContainsFunc(n.value, notGraphic) {
+			return invalid("pod %s %.80q: too long, or with a space, control character, ';', '=' or '/'", n.what, n.value)
+		}
+	}
+	return nil
+}
+
+// notGraphic is true for what is not visible ASCII.
+func notGraphic(c rune) bool { return c <= ' ' || c >= 0x7f }
+
+func (r Request) checkPorts() error {
+	for _, p := range r.Ports {
+		if p.HostPort < 1 || p.HostPort > 65535 || p.ContainerPort < 1 || p.ContainerPort > 65535 {
+			return invalid("port mapping %d to %d: ports are 1 to 65535", p.HostPort, p.ContainerPort)
+		}
+		switch p.Protocol {
+		case "tcp", "udp", "sctp":
+		default:
+			return invalid("port mapping %d: protocol %.20q is none of tcp, udp, sctp", p.HostPort, p.Protocol)
+		}
+		if p.HostIP == "" {
+			continue
+		}
+		// A zone would end up in a firewall rule.
+		if ip, err := netip.ParseAddr(p.HostIP); err != nil || ip.Zone() != "" {
+			return invalid("port mapping %d: host ip %.80q is not an IP address", p.HostPort, p.HostIP)
+		}
+	}
+	return nil
+}
+
+func (r Request) checkDNS() error {
+	for _, s := range r.DNS.Servers {
+		if _, err := netip.ParseAddr(s); err != nil {
+			return invalid("DNS server %.80q is not an IP address", s)
+		}
+	}
+	for _, list := range [][]string{r.DNS.Searches, r.DNS.Options} {
+		for _, s := range list {
+			if len(s) > maxName || strings.ContainsFunc(s, notGraphic) {
+				return invalid("DNS search or option %.80q: too long, or with a space or control character", s)
+			}
+		}
+	}
+	return nil
+}
+
+func (r Request) checkIPs() error {
+	for _, s := range r.IPs {
+		if _, err := netip.ParseAddr(s); err == nil {
+			continue
+		}
+		if _, err := netip.ParsePrefix(s); err != nil {
+			return invalid("fixed address %.80q is not an IP address", s)
+		}
+	}
+	return nil
+}
+
+func (r Request) checkPaths() error {
+	for _, p := range []struct {
+		what, path string
+		optional   bool
+	}{{"network namespace", r.Netns, false}, {"CNI configuration directory", r.ConfDir, true}} {
+		if !filepath.IsAbs(p.path) && !(p.optional && p.path == "") || strings.ContainsRune(p.path, 0) {
+			return invalid("%s %.80q is not an absolute path", p.what, p.path)
+		}
+	}
+	if strings.ContainsFunc(r.CgroupPath, func(c rune) bool { return c < ' ' || c == 0x7f }) {
+		return invalid("cgroup path %.80q has a control character", r.CgroupPath)
+	}
+	return nil
+}
