@@ -3,12 +3,16 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/sirupsen/logrus"
 
 	"github.com/podd-project/podd/image"
@@ -53,7 +57,14 @@ func (d *daemon) build(ctx context.Context) (*node, error) {
 	})
 	srv, err := server.New(
 		server.Config{Version: semver(version), SystemdCgroup: d.cfg.Runtime.SystemdCgroup},
-		server.Deps{Engine: server.Adapt(engine), Images: images, Network: pods, Log: d.log},
+		server.Deps{
+			Engine: server.Adapt(engine), Images: images, Network: pods, Log: d.log,
+			RuntimeSpec: specReader(d.containersDir()),
+			Info: map[string]func() any{
+				"config": func() any { return d.cfg },
+				"pulls":  func() any { return images.Pulls() },
+			},
+		},
 	)
 	if err != nil {
 		return nil, err
@@ -91,13 +102,19 @@ func (d *daemon) engine(ctx context.Context, images *image.Store, pods *network.
 	return sandbox.New(*cfg, sandbox.Deps{
 		Namespaces: namespaces.New(holder),
 		Network:    pods,
-		Images:     images,
+		Images:     engineImages{images},
 		Runtimes:   d.handlers(ctx),
 		Facts:      facts,
 		CDI:        cdi,
 		Log:        d.log,
 	})
 }
+
+// engineImages is the image store in the engine's words.
+type engineImages struct{ *image.Store }
+
+// Mounted lists the containers that have something to release.
+func (i engineImages) Mounted(ctx context.Context) ([]string, error) { return i.Held(ctx) }
 
 // handlers makes the runtime handlers. One that cannot be used says so when asked; it is kept, for it may become
 // usable when a package is installed.
@@ -110,7 +127,7 @@ func (d *daemon) handlers(ctx context.Context) map[string]sandbox.Runtime {
 			Path:          cmp.Or(h.Path, name),
 			SearchPath:    r.SearchPath,
 			Root:          cmp.Or(h.Root, filepath.Join(d.cfg.Run, "runtimes", name)),
-			RunDir:        filepath.Join(d.cfg.Run, "containers"),
+			RunDir:        d.containersDir(),
 			Conmon:        r.Conmon,
 			SystemdCgroup: r.SystemdCgroup,
 			CreateTimeout: r.CreateTimeout,
@@ -119,6 +136,34 @@ func (d *daemon) handlers(ctx context.Context) map[string]sandbox.Runtime {
 		handlers[name] = runtime
 	}
 	return handlers
+}
+
+// containersDir holds a bundle for each container.
+func (d *daemon) containersDir() string { return filepath.Join(d.cfg.Run, "containers") }
+
+// specReader reads the config.json of containers in dir. The ids are those of records.
+func specReader(dir string) server.SpecReader {
+	return func(id string) (*specs.Spec, error) {
+		data, err := os.ReadFile(filepath.Join(dir, id, "config.json"))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%w: container %s has no config.json", errdefs.ErrNotFound, id)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read config.json: %w", err)
+		}
+		spec := &specs.Spec{}
+		if err := json.Unmarshal(data, spec); err != nil {
+			return nil, fmt.Errorf("read config.json of %s: %w", id, err)
+		}
+		return spec, nil
+	}
+}
+
+// preload loads the images that come with the node.
+func (n *node) preload(ctx context.Context, log logrus.FieldLogger) {
+	if err := n.images.Load(ctx); err != nil && ctx.Err() == nil {
+		log.WithError(err).Error("preloaded images could not all be loaded")
+	}
 }
 
 // installPause puts podd's own pause program where infra containers find it. A podd that was built without it
