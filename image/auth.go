@@ -1,0 +1,81 @@
+package image
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"go.podman.io/image/v5/docker/reference"
+	"go.podman.io/image/v5/types"
+)
+
+// String hides what Auth holds from %v and %s.
+func (a Auth) String() string { return "[credentials]" }
+
+// GoString hides what Auth holds from %#v.
+func (a Auth) GoString() string { return "image.Auth{[credentials]}" }
+
+// apply puts the credentials into sys, if they are meant for the registry of ref. The library sends them to that
+// registry only, not to its mirrors - as long as DockerAuthConfig is set, even for a registry token.
+func (a *Auth) apply(sys *types.SystemContext, ref reference.Named) error {
+	if a == nil || *a == (Auth{}) || !a.meant(ref) {
+		return nil
+	}
+	config, err := a.config()
+	if err != nil {
+		return err
+	}
+	if config == (types.DockerAuthConfig{}) && a.RegistryToken == "" {
+		return nil
+	}
+	sys.DockerAuthConfig = &config
+	sys.DockerBearerRegistryToken = a.RegistryToken
+	return nil
+}
+
+// config is the first of: identity token, user name and password, the two in base64.
+func (a *Auth) config() (types.DockerAuthConfig, error) {
+	switch {
+	case a.IdentityToken != "":
+		return types.DockerAuthConfig{Username: a.Username, IdentityToken: a.IdentityToken}, nil
+	case a.Username != "" || a.Password != "":
+		return types.DockerAuthConfig{Username: a.Username, Password: a.Password}, nil
+	case a.Auth == "":
+		return types.DockerAuthConfig{}, nil
+	}
+	raw, err := base64.StdEncoding.DecodeString(a.Auth)
+	if err != nil {
+		return types.DockerAuthConfig{}, fmt.Errorf("credentials: auth is not base64: %w", errdefs.ErrInvalidArgument)
+	}
+	user, password, ok := strings.Cut(string(raw), ":")
+	if !ok {
+		return types.DockerAuthConfig{}, fmt.Errorf("credentials: auth is not user:password in base64: %w", errdefs.ErrInvalidArgument)
+	}
+	// Old docker clients padded the text with zero bytes.
+	return types.DockerAuthConfig{Username: user, Password: strings.Trim(password, "\x00")}, nil
+}
+
+// meant says whether the credentials may go to the registry of ref.
+func (a *Auth) meant(ref reference.Named) bool {
+	return a.ServerAddress == "" || registryHost(a.ServerAddress) == registryHost(reference.Domain(ref))
+}
+
+// registryHost is the host and port of a registry however it is written: "quay.io", "https://quay.io/v2/". Docker
+// Hub has several.
+func registryHost(address string) string {
+	if !strings.Contains(address, "://") {
+		address = "https://" + address
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	switch host := strings.ToLower(u.Host); host {
+	case "index.docker.io", "registry-1.docker.io", "registry.docker.io":
+		return "docker.io"
+	default:
+		return host
+	}
+}

@@ -1,0 +1,118 @@
+package image
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// maxRoot bounds the length of Config.Root: a layer's path goes to the kernel in one mount parameter of 256 bytes,
+// and rootfs/<container>/volume-<n>/mapped/<layer>/diff comes on top of it.
+const maxRoot = 80
+
+// Config is what the store needs to know of its node.
+type Config struct {
+	// Root keeps images, and the root filesystems of containers, across reboots. It is podd's own: no other
+	// program may share it. Its parents must be searchable by everyone (o+x) for user namespaces to work.
+	Root string `toml:"-"`
+	// RunRoot keeps the store's locks, gone after a reboot.
+	RunRoot string `toml:"-"`
+
+	// RegistriesConf is containers-registries.conf(5): mirrors, insecure registries, short names. A missing file is empty.
+	RegistriesConf string `toml:"registries_conf" comment:"Mirrors, insecure registries and short names: containers-registries.conf(5). Read at every pull; a missing file counts as empty."`
+	// RegistriesConfDir holds drop-ins of the same format.
+	RegistriesConfDir string `toml:"registries_conf_dir" comment:"Drop-ins of registries_conf."`
+	// Policy is containers-policy.json(5): which signatures an image needs. Without the file every image is accepted.
+	Policy string `toml:"policy" comment:"Which signatures an image must carry: containers-policy.json(5). Read at every pull; without the file every image is accepted."`
+	// AuthFile is containers-auth.json(5): credentials for pulls that bring none. Empty: the library's usual
+	// places (/run/containers/0/auth.json, ~/.config/containers/auth.json, ~/.docker/config.json).
+	AuthFile string `toml:"auth_file" comment:"Credentials for pulls that bring none: containers-auth.json(5). Empty: the usual places."`
+	// Pinned are globs of image names that the kubelet must not garbage-collect; * stands for any characters,
+	// slashes included. A glob without a tag fits every tag.
+	Pinned []string `toml:"pinned_images" comment:"Names of images the kubelet may not garbage-collect; * is anything, no tag is every tag."`
+	// PreloadDir holds images for nodes without a registry: OCI layouts (directories), OCI and docker archives (tar).
+	PreloadDir string `toml:"preload_dir" comment:"Images loaded at start and pinned: OCI layout directories, OCI or docker archives. Need not exist."`
+	// PullProgressTimeout aborts a pull that waits for its registry this long without PullMinRate bytes per
+	// second coming in. Zero: never.
+	PullProgressTimeout time.Duration `toml:"pull_progress_timeout" comment:"Abort a pull whose registry sends too little for this long. 0: never."`
+	// PullMinRate is what counts as progress, in bytes per second averaged over PullProgressTimeout.
+	PullMinRate int64 `toml:"pull_min_rate" comment:"What counts as progress of a pull, in bytes per second averaged over pull_progress_timeout. 0: any byte."`
+	// PullGrace is how long a pull goes on after its last caller is gone, for the caller to come back.
+	PullGrace time.Duration `toml:"pull_grace" comment:"How long a pull goes on when nobody waits for it any more; a restarted kubelet finds it again."`
+	// MaxParallelDownloads bounds the layers fetched at a time by one pull.
+	MaxParallelDownloads int `toml:"max_parallel_downloads" comment:"Layers that one pull fetches at a time."`
+	// SyncLayers makes a layer's files durable before the layer is recorded.
+	SyncLayers bool `toml:"sync_layers" comment:"Write a layer's files to disk before recording it, so that a power loss leaves no empty files in images."`
+	// VolatileRootfs lets containers' root filesystems skip fsync: they do not outlive a reboot anyway.
+	VolatileRootfs bool `toml:"volatile_rootfs" comment:"Let fsync in a container's root filesystem (not its volumes) do nothing: no container outlives a reboot."`
+}
+
+// DefaultConfig returns the values for everything that has a sensible one; Root and RunRoot are the caller's.
+func DefaultConfig() Config {
+	return Config{
+		RegistriesConf:       "/etc/containers/registries.conf",
+		RegistriesConfDir:    "/etc/containers/registries.conf.d",
+		Policy:               "/etc/containers/policy.json",
+		PreloadDir:           "/var/lib/podd/preload",
+		PullProgressTimeout:  5 * time.Minute,
+		PullMinRate:          1024,
+		PullGrace:            2 * time.Minute,
+		MaxParallelDownloads: 6,
+		SyncLayers:           true,
+		VolatileRootfs:       true,
+	}
+}
+
+// Validate reports everything that is wrong with the configuration.
+func (c Config) Validate() error {
+	var errs []error
+	for _, p := range []struct {
+		key, path string
+		optional  bool
+	}{
+		{"root", c.Root, false},
+		{"run_root", c.RunRoot, false},
+		{"registries_conf", c.RegistriesConf, true},
+		{"registries_conf_dir", c.RegistriesConfDir, true},
+		{"policy", c.Policy, true},
+		{"auth_file", c.AuthFile, true},
+		{"preload_dir", c.PreloadDir, true},
+	} {
+		if p.path == "" && p.optional {
+			continue
+		}
+		if !filepath.IsAbs(p.path) {
+			errs = append(errs, fmt.Errorf("%s: %q is not an absolute path", p.key, p.path))
+		}
+	}
+	if len(c.Root) > maxRoot {
+		errs = append(errs, fmt.Errorf("root: %q is longer than %d bytes, the mounts of layers would not fit", c.Root, maxRoot))
+	}
+	if strings.ContainsAny(c.Root, ":,\\\n") {
+		errs = append(errs, fmt.Errorf("root: %q has a character that overlay mounts give a meaning (: , \\ or a new line)", c.Root))
+	}
+	return errors.Join(append(errs, c.validateNumbers()...)...)
+}
+
+func (c Config) validateNumbers() []error {
+	var errs []error
+	for key, d := range map[string]time.Duration{"pull_progress_timeout": c.PullProgressTimeout, "pull_grace": c.PullGrace} {
+		if d < 0 {
+			errs = append(errs, fmt.Errorf("%s: %v is negative", key, d))
+		}
+	}
+	if c.PullMinRate < 0 {
+		errs = append(errs, fmt.Errorf("pull_min_rate: %d is negative", c.PullMinRate))
+	}
+	if c.MaxParallelDownloads < 1 || c.MaxParallelDownloads > 64 {
+		errs = append(errs, fmt.Errorf("max_parallel_downloads: %d is not within 1 to 64", c.MaxParallelDownloads))
+	}
+	for _, g := range c.Pinned {
+		if strings.Trim(g, "*") == "" {
+			errs = append(errs, fmt.Errorf("pinned_images: %q would pin every image", g))
+		}
+	}
+	return errs
+}

@@ -1,0 +1,201 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.podman.io/image/v5/copy"
+	"go.podman.io/image/v5/docker"
+	"go.podman.io/image/v5/docker/reference"
+	"go.podman.io/image/v5/manifest"
+	"go.podman.io/image/v5/signature"
+	containersstorage "go.podman.io/image/v5/storage"
+	"go.podman.io/image/v5/types"
+	"go.podman.io/storage"
+)
+
+// progressInterval is how often containers/image reports on one layer.
+const progressInterval = 250 * time.Millisecond
+
+// fetch pulls one complete reference from its registry or that one's mirrors, watching that something comes.
+func (s *Store) fetch(ctx context.Context, ref reference.Named, auth *Auth, p *progress) (*Image, error) {
+	sys := s.systemContext()
+	if err := auth.apply(sys, ref); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel(nil)
+	wg.Go(func() { stallWatch{s.cfg.PullProgressTimeout, s.cfg.PullMinRate}.run(ctx, p, cancel) })
+
+	img, err := s.transfer(ctx, sys, ref, p)
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errStalled) {
+		// The library's own error says "context canceled" and would be taken for the caller's doing.
+		return nil, fmt.Errorf("%w (less than %d bytes in %v)", errStalled,
+			stallWatch{s.cfg.PullProgressTimeout, s.cfg.PullMinRate}.enough(), s.cfg.PullProgressTimeout)
+	}
+	return img, err
+}
+
+// transfer copies ref into storage. The manifest is asked for once: what the platform check has read is what is
+// copied, whatever happens to the tag meanwhile.
+func (s *Store) transfer(ctx context.Context, sys *types.SystemContext, ref reference.Named, p *progress) (*Image, error) {
+	remote, err := docker.NewReference(ref)
+	if err != nil {
+		return nil, err
+	}
+	source, err := remote.NewImageSource(ctx, sys)
+	if err != nil {
+		return nil, err
+	}
+	opened := &openedReference{ImageReference: remote, source: source}
+	defer opened.close()
+	if err := checkPlatform(ctx, sys, source); err != nil {
+		return nil, err
+	}
+	top, _, err := source.GetManifest(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	digest, err := manifest.Digest(top)
+	if err != nil {
+		return nil, err
+	}
+	canonical, err := reference.WithDigest(reference.TrimNamed(ref), digest)
+	if err != nil {
+		return nil, err
+	}
+	p.setStage(StageDownloading)
+	policy, err := s.policyContext()
+	if err != nil {
+		return nil, err
+	}
+	stored, err := s.copy(ctx, copyJob{sys: sys, policy: policy, from: opened, ref: ref, progress: p})
+	if err != nil {
+		return nil, err
+	}
+	return s.adopt(stored, ref, canonical)
+}
+
+// openedReference is a reference whose source is open already.
+type openedReference struct {
+	types.ImageReference
+	source types.ImageSource
+	used   bool
+}
+
+// NewImageSource hands the open source over, once; the caller closes it.
+func (r *openedReference) NewImageSource(ctx context.Context, sys *types.SystemContext) (types.ImageSource, error) {
+	if r.used {
+		return r.ImageReference.NewImageSource(ctx, sys)
+	}
+	r.used = true
+	return r.source, nil
+}
+
+// close closes the source if nobody took it.
+func (r *openedReference) close() {
+	if !r.used {
+		_ = r.source.Close() // read only
+	}
+}
+
+// copyJob is one image to be copied into storage.
+type copyJob struct {
+	sys *types.SystemContext
+	// policy is destroyed by the copy.
+	policy *signature.PolicyContext
+	from   types.ImageReference
+	// ref is the name to store it by; without one, id is its id.
+	ref      reference.Named
+	id       string
+	progress *progress
+}
+
+// copy runs containers/image's copy into storage.
+func (s *Store) copy(ctx context.Context, job copyJob) (*storage.Image, error) {
+	defer func() { _ = job.policy.Destroy() }() // frees memory; it has no other failure
+	to, err := containersstorage.Transport.NewStoreReference(s.storage, job.ref, job.id)
+	if err != nil {
+		return nil, err
+	}
+	reports := make(chan types.ProgressProperties)
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() { drain(reports, done, job.progress) })
+	var resolved types.ImageReference
+	_, err = copy.Image(ctx, job.policy, to, job.from, &copy.Options{
+		SourceCtx:               job.sys,
+		DestinationCtx:          s.systemContext(),
+		Progress:                reports,
+		ProgressInterval:        progressInterval,
+		MaxParallelDownloads:    uint(s.cfg.MaxParallelDownloads),
+		ReportResolvedReference: &resolved,
+	})
+	close(done)
+	wg.Wait()
+	if err != nil {
+		return nil, err
+	}
+	_, img, err := containersstorage.ResolveReference(resolved)
+	return img, err
+}
+
+// drain passes reports on until done.
+func drain(reports <-chan types.ProgressProperties, done <-chan struct{}, p *progress) {
+	for {
+		select {
+		case r := <-reports:
+			p.note(r)
+		case <-done:
+			return
+		}
+	}
+}
+
+// adopt makes a copied image visible, under its name by digest too: that name stays when the tag moves on.
+func (s *Store) adopt(stored *storage.Image, names ...reference.Named) (*Image, error) {
+	if err := s.checkStored(stored.ID); err != nil {
+		return nil, errors.Join(err, s.disown(stored, names))
+	}
+	var add []string
+	for _, name := range names {
+		add = append(add, name.String())
+	}
+	if err := s.storage.AddNames(stored.ID, add); err != nil {
+		return nil, fmt.Errorf("name image %s: %w", stored.ID, err)
+	}
+	if err := s.refresh(); err != nil {
+		return nil, err
+	}
+	e, ok := s.index.Load().byID[stored.ID]
+	if !ok {
+		return nil, fmt.Errorf("image %s was stored but cannot be read", stored.ID)
+	}
+	return e.Image, nil
+}
+
+// disown takes the names away from an image that must not be used, and the image if nothing else names it.
+func (s *Store) disown(stored *storage.Image, names []reference.Named) error {
+	mine := map[string]bool{}
+	var remove []string
+	for _, name := range names {
+		mine[name.String()] = true
+		remove = append(remove, name.String())
+	}
+	img, err := s.storage.Image(stored.ID)
+	if err != nil {
+		return fmt.Errorf("look up image %s: %w", stored.ID, err)
+	}
+	for _, name := range img.Names {
+		if !mine[name] {
+			return s.storage.RemoveNames(stored.ID, remove)
+		}
+	}
+	_, err = s.storage.DeleteImage(stored.ID, true)
+	return err
+}

@@ -1,0 +1,233 @@
+package image
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/opencontainers/selinux/go-selinux/label"
+	"golang.org/x/sys/unix"
+)
+
+// overlay is a filesystem to mount: an image's layers, with an upper directory on top if writable.
+type overlay struct {
+	dir      string   // has merged, and upper and work
+	lowers   []string // the top layer first
+	writable bool
+	volatile bool
+	label    string
+	ids      *idMap
+}
+
+// makeDirs makes the directories. The mount's root shows the attributes of the upper directory, so it gets those
+// of the image's root directory.
+func (o *overlay) makeDirs() error {
+	mode, uid, gid := os.FileMode(0o755), 0, 0
+	if len(o.lowers) > 0 {
+		info, err := os.Stat(o.lowers[0])
+		if err != nil {
+			return fmt.Errorf("layer: %w", err)
+		}
+		mode = info.Mode() & (os.ModePerm | os.ModeSticky | os.ModeSetgid | os.ModeSetuid)
+		if st, ok := info.Sys().(*syscall.Stat_t); ok {
+			uid, gid = int(st.Uid), int(st.Gid)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(o.dir, mergedName), 0o700); err != nil {
+		return err
+	}
+	uid, gid = o.ids.owner(uid, gid)
+	name := upperName
+	if !o.writable {
+		// A read-only overlay needs two layers at least. The empty one goes on top, as its attributes are the
+		// root's too.
+		name = emptyName
+	} else if err := os.Mkdir(filepath.Join(o.dir, workName), 0o700); err != nil {
+		return err
+	}
+	top := filepath.Join(o.dir, name)
+	if err := os.Mkdir(top, 0o700); err != nil {
+		return err
+	}
+	if err := os.Lchown(top, uid, gid); err != nil {
+		return err
+	}
+	return os.Chmod(top, mode)
+}
+
+// mount mounts the overlay on merged.
+func (o *overlay) mount() (err error) {
+	lowers := o.lowers
+	if o.ids != nil && len(lowers) > 0 {
+		mapped := filepath.Join(o.dir, mappedName)
+		if lowers, err = o.shift(mapped); err != nil {
+			return err
+		}
+		// The overlay keeps the layers it was given.
+		defer func() { err = errors.Join(err, unmount(mapped), os.Remove(mapped)) }()
+	}
+	if lowers, err = o.complete(lowers); err != nil {
+		return err
+	}
+	err = o.mountByParts(lowers)
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, errNoLowerPlus) {
+		return o.mountAtOnce(lowers)
+	}
+	return err
+}
+
+// shift mounts the directory of all layers with shifted ids, and returns the layers' paths in it.
+func (o *overlay) shift(mapped string) ([]string, error) {
+	home := filepath.Dir(filepath.Dir(o.lowers[0])) // <root>/overlay/<id>/diff
+	if err := os.Mkdir(mapped, 0o700); err != nil {
+		return nil, err
+	}
+	if err := o.ids.bind(home, mapped); err != nil {
+		return nil, errors.Join(err, os.Remove(mapped))
+	}
+	var out []string
+	for _, lower := range o.lowers {
+		out = append(out, mapped+strings.TrimPrefix(lower, home))
+	}
+	return out, nil
+}
+
+// complete adds the layer that the kernel needs: on top of a read-only mount, or as the only one of a writable.
+func (o *overlay) complete(lowers []string) ([]string, error) {
+	empty := filepath.Join(o.dir, emptyName)
+	switch {
+	case !o.writable && len(lowers) > 0:
+		return append([]string{empty}, lowers...), nil
+	case len(lowers) > 0:
+		return lowers, nil
+	case o.writable:
+		return []string{empty}, os.Mkdir(empty, 0o755)
+	}
+	second := filepath.Join(o.dir, emptyName+"-2")
+	return []string{empty, second}, os.Mkdir(second, 0o755)
+}
+
+// errNoLowerPlus is a kernel that takes layers only all at once (before Linux 6.7).
+var errNoLowerPlus = errors.New("overlay does not know lowerdir+")
+
+// option is one parameter of a mount; a flag when it has no value.
+type option struct{ key, value string }
+
+// options are all but the layers. An index would tie an upper directory to its layers for good, and make a kernel
+// refuse one whose layers have another mount; nothing here ever reuses one.
+func (o *overlay) options() []option {
+	out := []option{{"index", "off"}}
+	if o.writable {
+		out = append(out, option{"upperdir", filepath.Join(o.dir, upperName)}, option{"workdir", filepath.Join(o.dir, workName)})
+		if o.volatile {
+			out = append(out, option{"volatile", ""})
+		}
+	}
+	return out
+}
+
+// mountByParts mounts with fsopen(2), one parameter at a time: no limit on the number of layers but the kernel's 500.
+func (o *overlay) mountByParts(lowers []string) error {
+	fsfd, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return os.NewSyscallError("fsopen", err)
+	}
+	defer unix.Close(fsfd)
+	for _, lower := range lowers {
+		if err := unix.FsconfigSetString(fsfd, "lowerdir+", lower); err != nil {
+			if errors.Is(err, unix.EINVAL) {
+				return errNoLowerPlus
+			}
+			return complain(fsfd, "add layer "+lower, err)
+		}
+	}
+	if err := o.configure(fsfd); err != nil {
+		return err
+	}
+	attrs := 0
+	if !o.writable {
+		attrs = unix.MOUNT_ATTR_RDONLY
+	}
+	mfd, err := unix.Fsmount(fsfd, unix.FSMOUNT_CLOEXEC, attrs)
+	if err != nil {
+		return complain(fsfd, "fsmount", err)
+	}
+	defer unix.Close(mfd)
+	target := filepath.Join(o.dir, mergedName)
+	if err := unix.MoveMount(mfd, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return &os.PathError{Op: "move_mount", Path: target, Err: err}
+	}
+	return nil
+}
+
+// configure sets everything but the layers and creates the filesystem.
+func (o *overlay) configure(fsfd int) error {
+	for _, opt := range o.options() {
+		var err error
+		if opt.value == "" {
+			err = unix.FsconfigSetFlag(fsfd, opt.key)
+		} else {
+			err = unix.FsconfigSetString(fsfd, opt.key, opt.value)
+		}
+		if err != nil {
+			return complain(fsfd, "set "+opt.key, err)
+		}
+	}
+	if o.label != "" {
+		if err := unix.FsconfigSetString(fsfd, "context", o.label); err != nil {
+			return complain(fsfd, "set SELinux context", err)
+		}
+	}
+	if err := unix.FsconfigCreate(fsfd); err != nil {
+		return complain(fsfd, "create overlay", err)
+	}
+	return nil
+}
+
+// complain adds what the kernel says about a failed step: fsopen's file holds its messages.
+func complain(fsfd int, step string, err error) error {
+	buf := make([]byte, 1024)
+	n, readErr := unix.Read(fsfd, buf)
+	if readErr != nil || n <= 0 {
+		return fmt.Errorf("mount overlay: %s: %w", step, err)
+	}
+	return fmt.Errorf("mount overlay: %s: %w (%s)", step, err, strings.TrimSpace(string(buf[:n])))
+}
+
+// mountAtOnce mounts with mount(2), for older kernels. All parameters share one page, so the layers are given as
+// open files, whose names are short.
+func (o *overlay) mountAtOnce(lowers []string) error {
+	var names []string
+	for _, lower := range lowers {
+		fd, err := unix.Open(lower, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return &os.PathError{Op: "open", Path: lower, Err: err}
+		}
+		defer unix.Close(fd)
+		names = append(names, "/proc/self/fd/"+strconv.Itoa(fd))
+	}
+	params := []string{"lowerdir=" + strings.Join(names, ":")}
+	for _, opt := range o.options() {
+		if opt.value == "" {
+			params = append(params, opt.key)
+			continue
+		}
+		params = append(params, opt.key+"="+opt.value)
+	}
+	flags := uintptr(0)
+	if !o.writable {
+		flags = unix.MS_RDONLY
+	}
+	data := label.FormatMountLabel(strings.Join(params, ","), o.label)
+	if len(data) >= os.Getpagesize() {
+		return fmt.Errorf("mount overlay: %d layers are too many for this kernel (before Linux 6.7)", len(lowers))
+	}
+	if err := unix.Mount("overlay", filepath.Join(o.dir, mergedName), "overlay", flags, data); err != nil {
+		return fmt.Errorf("mount overlay: %w", err)
+	}
+	return nil
+}

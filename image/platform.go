@@ -1,0 +1,122 @@
+package image
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+	containersimage "go.podman.io/image/v5/image"
+	"go.podman.io/image/v5/manifest"
+	"go.podman.io/image/v5/types"
+	"go.podman.io/storage"
+)
+
+// checkPlatform fails for an image that this node cannot run, before any layer is fetched. Of a list of images only
+// the list is read here; checkStored looks at the one that was chosen.
+func checkPlatform(ctx context.Context, sys *types.SystemContext, source types.ImageSource) error {
+	blob, mime, err := source.GetManifest(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if manifest.MIMETypeIsMultiImage(mime) {
+		return checkList(sys, blob, mime)
+	}
+	img, err := containersimage.FromUnparsedImage(ctx, sys, containersimage.UnparsedInstance(source, nil))
+	if err != nil {
+		return fmt.Errorf("read manifest: %w", err)
+	}
+	config, err := img.OCIConfig(ctx)
+	if err != nil {
+		var artifact manifest.NonImageArtifactError
+		if errors.As(err, &artifact) {
+			return fmt.Errorf("not a container image: %w: %w", err, errdefs.ErrInvalidArgument)
+		}
+		return fmt.Errorf("read config: %w", err)
+	}
+	return checkRunnable(config.Platform)
+}
+
+// checkList fails if a list of images has none for this node.
+func checkList(sys *types.SystemContext, blob []byte, mime string) error {
+	list, err := manifest.ListFromBlob(blob, mime)
+	if err != nil {
+		return fmt.Errorf("read manifest list: %w", err)
+	}
+	if _, err := list.ChooseInstance(sys); err == nil {
+		return nil
+	}
+	return platformError(listPlatforms(blob))
+}
+
+// maxPlatforms bounds how many platforms of a list a message names.
+const maxPlatforms = 16
+
+// listPlatforms reads for which platforms a list of images is. OCI's and docker's lists agree on the fields.
+func listPlatforms(blob []byte) []string {
+	var list v1.Index
+	if err := json.Unmarshal(blob, &list); err != nil {
+		return nil
+	}
+	var out []string
+	for _, m := range list.Manifests {
+		if m.Platform == nil || m.Platform.OS == "unknown" { // attestations have unknown/unknown
+			continue
+		}
+		if name := platformName(*m.Platform); !slices.Contains(out, name) && len(out) < maxPlatforms {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// checkStored fails for a stored image of another platform: lists can lie.
+func (s *Store) checkStored(id string) error {
+	blob, err := s.blob(id, storage.ImageDigestBigDataKey)
+	if err != nil {
+		return fmt.Errorf("read manifest: %w", err)
+	}
+	man, err := manifest.FromBlob(blob, manifest.GuessMIMEType(blob))
+	if err != nil {
+		return fmt.Errorf("read manifest: %w", err)
+	}
+	config, err := s.config(id, man)
+	if err != nil {
+		return err
+	}
+	return checkRunnable(config.Platform)
+}
+
+// checkRunnable fails if an image of platform p does not run here. Images that do not say pass.
+func checkRunnable(p v1.Platform) error {
+	if (p.OS == "" || p.OS == runtime.GOOS) && (p.Architecture == "" || runs(runtime.GOARCH, p.Architecture)) {
+		return nil
+	}
+	return platformError([]string{platformName(p)})
+}
+
+// runs says whether a CPU runs binaries of another: 64-bit kernels run their 32-bit ones.
+func runs(node, image string) bool {
+	return node == image || node == "amd64" && image == "386" || node == "arm64" && image == "arm"
+}
+
+func platformName(p v1.Platform) string {
+	name := p.OS + "/" + p.Architecture
+	if p.Variant != "" {
+		name += "/" + p.Variant
+	}
+	return name
+}
+
+func platformError(available []string) error {
+	if len(available) == 0 {
+		available = []string{"no known platform"}
+	}
+	return fmt.Errorf("image is for %s, this node is %s/%s: %w",
+		strings.Join(available, ", "), runtime.GOOS, runtime.GOARCH, errdefs.ErrInvalidArgument)
+}

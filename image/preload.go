@@ -1,0 +1,108 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// Load loads the images in Config.PreloadDir, for nodes without a registry, and pins them: directories that are OCI
+// layouts, OCI archives and docker archives (tar, also compressed). Whoever may write to that directory decides
+// what runs on the node: the signature policy is not asked. A file that cannot be loaded is logged and skipped; one
+// that did not change since the last time costs one stat. Images whose file is gone stay, no longer pinned.
+func (s *Store) Load(ctx context.Context) error {
+	if s.cfg.PreloadDir == "" {
+		return nil
+	}
+	entries, err := os.ReadDir(s.cfg.PreloadDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		entries, err = nil, nil
+	}
+	if err != nil {
+		return fmt.Errorf("preload images: %w", err)
+	}
+	files := map[string]preloadedEntry{}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("preload images: %w", err)
+		}
+		path := filepath.Join(s.cfg.PreloadDir, e.Name())
+		loaded, err := s.loadIfChanged(ctx, path)
+		if err != nil {
+			s.log.WithError(err).WithField("path", path).Warn("cannot preload image, skipping the file")
+			continue
+		}
+		files[path] = loaded
+	}
+	if s.preloaded.replace(files) {
+		if err := s.preloaded.save(); err != nil {
+			s.log.WithError(err).Warn("cannot remember preloaded images, they will be loaded again")
+		}
+	}
+	return s.refresh() // what is pinned may have changed
+}
+
+// loadIfChanged loads a file unless what was loaded from it last is still there.
+func (s *Store) loadIfChanged(ctx context.Context, path string) (preloadedEntry, error) {
+	stamp, err := fileStamp(path)
+	if err != nil {
+		return preloadedEntry{}, err
+	}
+	if old, ok := s.preloaded.file(path); ok && old.Stamp == stamp && s.haveAll(old.Images) {
+		return old, nil
+	}
+	start := time.Now()
+	images, err := s.loadFile(ctx, path)
+	if err != nil {
+		return preloadedEntry{}, err
+	}
+	s.log.WithField("path", path).WithField("images", len(images)).
+		WithField("seconds", time.Since(start).Round(time.Millisecond).Seconds()).Info("preloaded images")
+	return preloadedEntry{Stamp: stamp, Images: images}, nil
+}
+
+func (s *Store) haveAll(ids []string) bool {
+	ix := s.index.Load()
+	return !slices.ContainsFunc(ids, func(id string) bool { return ix.byID[id] == nil })
+}
+
+// fileStamp changes when the file, or the index of the layout, does.
+func fileStamp(path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	if info.IsDir() {
+		if info, err = os.Stat(filepath.Join(path, v1.ImageIndexFile)); err != nil {
+			return "", fmt.Errorf("not an OCI layout: %w", err)
+		}
+	}
+	return fmt.Sprintf("%d:%d:%d", inode(info), info.Size(), info.ModTime().UnixNano()), nil
+}
+
+// loadFile loads all images of one file and returns their ids.
+func (s *Store) loadFile(ctx context.Context, path string) ([]string, error) {
+	kind, err := archiveKind(path)
+	if err != nil {
+		return nil, err
+	}
+	switch kind {
+	case kindLayout:
+		return s.loadLayout(ctx, path, filepath.Base(path))
+	case kindOCIArchive:
+		return s.loadOCIArchive(ctx, path)
+	default:
+		return s.loadDockerArchive(ctx, path)
+	}
+}

@@ -1,0 +1,222 @@
+package image
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"go.podman.io/image/v5/types"
+)
+
+// Stages of a pull.
+const (
+	StageResolving   = "resolving"   // asking the registry what the name stands for
+	StageDownloading = "downloading" // fetching and unpacking layers
+	StageStoring     = "storing"     // all bytes are here
+)
+
+// PullProgress is what a pull has done so far.
+type PullProgress struct {
+	Ref       string    `json:"ref"`
+	Stage     string    `json:"stage"`
+	StartedAt time.Time `json:"startedAt"`
+	// Callers is how many requests wait for the pull; 0 while its grace time runs.
+	Callers int `json:"callers"`
+	// BytesDone and BytesTotal are compressed bytes of the layers known so far.
+	BytesDone  uint64          `json:"bytesDone"`
+	BytesTotal uint64          `json:"bytesTotal"`
+	Layers     []LayerProgress `json:"layers"`
+}
+
+// LayerProgress is one layer, or the config, of an image being pulled.
+type LayerProgress struct {
+	Digest string `json:"digest"`
+	Done   uint64 `json:"done"`
+	// Total is zero when the registry does not say.
+	Total uint64 `json:"total"`
+	// State is downloading, done, or present: it was in the store already.
+	State string `json:"state"`
+}
+
+// States of a layer.
+const (
+	layerDownloading = "downloading"
+	layerDone        = "done"
+	layerPresent     = "present"
+)
+
+// progress gathers what a pull reports.
+type progress struct {
+	mu     sync.Mutex
+	p      PullProgress
+	layers map[string]*LayerProgress
+	order  []string
+	// received counts every byte, also of layers begun again, and of what no layer is.
+	received uint64
+}
+
+func newProgress(ref string) *progress {
+	return &progress{
+		p:      PullProgress{Ref: ref, Stage: StageResolving, StartedAt: time.Now()},
+		layers: map[string]*LayerProgress{},
+	}
+}
+
+func (p *progress) setCallers(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.p.Callers = n
+}
+
+func (p *progress) setStage(stage string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.p.Stage = stage
+}
+
+// note takes over one report of containers/image.
+func (p *progress) note(r types.ProgressProperties) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.received += r.OffsetUpdate
+	digest := r.Artifact.Digest.String()
+	l, ok := p.layers[digest]
+	if !ok {
+		l = &LayerProgress{Digest: digest, Total: uint64(max(r.Artifact.Size, 0)), State: layerDownloading}
+		p.layers[digest] = l
+		p.order = append(p.order, digest)
+	}
+	switch r.Event {
+	case types.ProgressEventRead:
+		l.Done = r.Offset
+	case types.ProgressEventDone:
+		l.Done, l.State = max(r.Offset, l.Total), layerDone
+	case types.ProgressEventSkipped:
+		l.Done, l.State = l.Total, layerPresent
+	}
+}
+
+// snapshot returns a copy for readers.
+func (p *progress) snapshot() PullProgress {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := p.p
+	if out.Stage == StageDownloading && len(p.layers) > 0 && !p.missingLocked() {
+		out.Stage = StageStoring
+	}
+	out.Layers = make([]LayerProgress, 0, len(p.order))
+	for _, digest := range p.order {
+		l := *p.layers[digest]
+		out.Layers = append(out.Layers, l)
+		out.BytesTotal += l.Total
+		out.BytesDone += l.Done
+	}
+	return out
+}
+
+// waiting says how many bytes came in so far, and whether the pull waits for the registry: no layer is known yet,
+// or one lacks bytes. While layers are unpacked, nobody waits for the registry.
+func (p *progress) waiting() (received uint64, waiting bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.received, len(p.layers) == 0 || p.missingLocked()
+}
+
+// missingLocked says whether bytes of a layer are still to come.
+func (p *progress) missingLocked() bool {
+	return slices.ContainsFunc(p.order, func(digest string) bool {
+		l := p.layers[digest]
+		return l.State == layerDownloading && (l.Done < l.Total || l.Total == 0)
+	})
+}
+
+// logInterval is how often a long pull is mentioned in the log.
+const logInterval = 30 * time.Second
+
+// reportProgress mentions the pull in the log now and then, until stop is called.
+func reportProgress(ctx context.Context, log *logrus.Entry, p *progress) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		ticker := time.NewTicker(logInterval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				now := p.snapshot()
+				log.WithFields(logrus.Fields{
+					"stage": now.Stage, "bytes": now.BytesDone, "total": now.BytesTotal, "layers": len(now.Layers),
+					"callers": now.Callers,
+				}).Info("still pulling image")
+			}
+		}
+	})
+	return func() { cancel(); wg.Wait() }
+}
+
+// stallWatch ends a pull that waits for the registry in vain.
+type stallWatch struct {
+	// window is how long the registry may be slow; zero: for ever.
+	window time.Duration
+	// rate is what counts as not slow, in bytes per second averaged over window.
+	rate int64
+}
+
+// steps is how often within its window a watch looks.
+const steps = 10
+
+// run cancels with errStalled when, all through a window, the pull waited and too few bytes came. It ends with ctx.
+func (w stallWatch) run(ctx context.Context, p *progress, cancel context.CancelCauseFunc) {
+	if w.window <= 0 {
+		return
+	}
+	ticker := time.NewTicker(max(w.window/steps, time.Millisecond))
+	defer ticker.Stop()
+	var m stallMeter
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			received, waiting := p.waiting()
+			if m.step(received, waiting, w.enough()) {
+				cancel(errStalled)
+				return
+			}
+		}
+	}
+}
+
+// enough is how many bytes in one window are progress: one at least.
+func (w stallWatch) enough() uint64 {
+	return uint64(max(1, int64(w.window.Seconds()*float64(w.rate))))
+}
+
+// stallMeter remembers the bytes received at the last looks, in a ring.
+type stallMeter struct {
+	ring [steps]uint64
+	n    int
+}
+
+// step takes one look and says whether a whole window of waiting brought fewer bytes than enough.
+func (m *stallMeter) step(received uint64, waiting bool, enough uint64) bool {
+	if !waiting {
+		m.n = 0
+		return false
+	}
+	i := m.n % steps
+	old := m.ring[i]
+	m.ring[i] = received
+	m.n++
+	return m.n > steps && received-old < enough
+}
+
+// byStart orders pulls for listings.
+func byStart(a, b PullProgress) int {
+	return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.Ref, b.Ref))
+}

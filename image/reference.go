@@ -1,0 +1,111 @@
+package image
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"go.podman.io/image/v5/docker/reference"
+	"go.podman.io/image/v5/pkg/sysregistriesv2"
+	"go.podman.io/image/v5/types"
+)
+
+// minPrefix is how many hex digits of an id must be given; fewer are a name.
+const minPrefix = 4
+
+// maxReference bounds a reference's length: 255 for the name, 128 for the tag, 135 for a sha512 digest, and separators.
+const maxReference = 1024
+
+// parseReference reads what a user calls an image. The result has a tag or a digest, never both and never none:
+// a digest makes the tag meaningless. Short is true when the name names no registry.
+func parseReference(s string) (ref reference.Named, short bool, err error) {
+	if len(s) > maxReference {
+		return nil, false, fmt.Errorf("image reference of %d bytes: %w", len(s), errdefs.ErrInvalidArgument)
+	}
+	named, err := reference.ParseNormalizedNamed(s)
+	if err != nil {
+		return nil, false, fmt.Errorf("image reference %q: %w: %w", s, err, errdefs.ErrInvalidArgument)
+	}
+	if digested, ok := named.(reference.Digested); ok {
+		named, err = reference.WithDigest(reference.TrimNamed(named), digested.Digest())
+		if err != nil {
+			return nil, false, fmt.Errorf("image reference %q: %w: %w", s, err, errdefs.ErrInvalidArgument)
+		}
+	}
+	return reference.TagNameOnly(named), isShort(s), nil
+}
+
+// isShort says whether a reference names no registry, by docker's rule: the part before the first slash is a
+// host when it has a dot or a colon or is localhost.
+func isShort(s string) bool {
+	host, _, found := strings.Cut(s, "/")
+	return !found || !strings.ContainsAny(host, ".:") && host != "localhost"
+}
+
+// candidates returns the full references that s may mean, the most likely first. A short name is an alias or is
+// looked for in the registries that registries.conf lists; without either it is docker.io's.
+func candidates(sys *types.SystemContext, s string) ([]reference.Named, error) {
+	ref, short, err := parseReference(s)
+	if err != nil || !short {
+		return []reference.Named{ref}, err
+	}
+	repo := unqualified(s)
+	alias, _, err := sysregistriesv2.ResolveShortNameAlias(sys, repo)
+	if err != nil {
+		return nil, fmt.Errorf("look up short name %q: %w", repo, err)
+	}
+	if alias != nil {
+		return rename(ref, alias.Name())
+	}
+	registries, err := sysregistriesv2.UnqualifiedSearchRegistries(sys)
+	if err != nil {
+		return nil, fmt.Errorf("read registries.conf: %w", err)
+	}
+	var repos []string
+	for _, r := range registries {
+		repos = append(repos, r+"/"+repo)
+	}
+	if len(repos) == 0 {
+		return []reference.Named{ref}, nil
+	}
+	return rename(ref, repos...)
+}
+
+// unqualified is the repository of a short reference as it was written: no tag, no digest, no docker.io/library.
+func unqualified(s string) string {
+	s, _, _ = strings.Cut(s, "@")
+	s, _, _ = strings.Cut(s, ":")
+	return s
+}
+
+// rename returns ref's tag or digest under other repositories.
+func rename(ref reference.Named, repos ...string) ([]reference.Named, error) {
+	var out []reference.Named
+	for _, repo := range repos {
+		named, err := reference.ParseNormalizedNamed(repo)
+		if err != nil {
+			return nil, fmt.Errorf("short name: repository %q of registries.conf: %w: %w", repo, err, errdefs.ErrInvalidArgument)
+		}
+		named = reference.TrimNamed(named)
+		switch r := ref.(type) {
+		case reference.Digested:
+			named, err = reference.WithDigest(named, r.Digest())
+		case reference.Tagged:
+			named, err = reference.WithTag(named, r.Tag())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("short name: %w: %w", err, errdefs.ErrInvalidArgument)
+		}
+		out = append(out, named)
+	}
+	return out, nil
+}
+
+// idPrefix returns the hex digits when s can be an image id or the beginning of one. Full is true for a whole id.
+func idPrefix(s string) (hex string, full, ok bool) {
+	hex = strings.TrimPrefix(s, "sha256:")
+	if len(hex) < minPrefix || len(hex) > 64 || strings.Trim(hex, "0123456789abcdef") != "" {
+		return "", false, false
+	}
+	return hex, len(hex) == 64, true
+}

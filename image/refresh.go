@@ -1,0 +1,218 @@
+package image
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+	"go.podman.io/image/v5/manifest"
+	"go.podman.io/storage"
+)
+
+// maxBlob bounds the manifests and configs that are read back, in bytes; what a pull stores is bounded alike.
+const maxBlob = 4 << 20
+
+// refreshInterval is how often the store looks whether someone else changed it.
+const refreshInterval = 10 * time.Second
+
+// refresh publishes a new index. It waits for storage's locks, so only writers and the background call it.
+func (s *Store) refresh() error {
+	s.refreshing.Lock() // two at a time would publish in any order
+	defer s.refreshing.Unlock()
+	stamp := s.imagesStamp()
+	images, err := s.storage.Images()
+	if err != nil {
+		return fmt.Errorf("list images: %w", err)
+	}
+	old := s.index.Load()
+	var entries []*entry
+	var layers layerMap
+	for i := range images {
+		if e := s.reuse(old, &images[i]); e != nil {
+			entries = append(entries, e)
+			continue
+		}
+		if layers == nil {
+			if layers, err = s.layerMap(); err != nil {
+				return err
+			}
+		}
+		e, err := s.load(&images[i], layers)
+		if err != nil {
+			// One broken image must not hide the others; unlisted, it will be pulled again.
+			s.log.WithError(err).WithField("image", images[i].ID).Warn("cannot read image, not listing it")
+			continue
+		}
+		entries = append(entries, e)
+	}
+	s.index.Store(newIndex(entries))
+	s.stamp.Store(&stamp)
+	s.usage.kick()
+	return nil
+}
+
+// reuse returns the entry that the previous index has for img, if nothing of it changed.
+func (s *Store) reuse(old *index, img *storage.Image) *entry {
+	e, ok := old.byID[img.ID]
+	if !ok || !slices.Equal(e.names, img.Names) || !slices.Equal(e.digests, digests(img)) || e.Pinned != s.pinned(img) {
+		return nil
+	}
+	return e
+}
+
+// layerMap finds layers by id.
+type layerMap map[string]*storage.Layer
+
+func (s *Store) layerMap() (layerMap, error) {
+	layers, err := s.storage.Layers()
+	if err != nil {
+		return nil, fmt.Errorf("list layers: %w", err)
+	}
+	m := make(layerMap, len(layers))
+	for i := range layers {
+		m[layers[i].ID] = &layers[i]
+	}
+	return m, nil
+}
+
+// load reads an image's config and annotations and follows its layers.
+func (s *Store) load(img *storage.Image, layers layerMap) (*entry, error) {
+	blob, err := s.blob(img.ID, storage.ImageDigestBigDataKey)
+	if err != nil {
+		return nil, fmt.Errorf("read manifest: %w", err)
+	}
+	man, err := manifest.FromBlob(blob, manifest.GuessMIMEType(blob))
+	if err != nil {
+		return nil, fmt.Errorf("parse manifest: %w", err)
+	}
+	config, err := s.config(img.ID, man)
+	if err != nil {
+		return nil, err
+	}
+	e := &entry{
+		Image:   &Image{ID: img.ID, Config: config.Config, Annotations: annotations(man), Created: img.Created, Pinned: s.pinned(img)},
+		names:   slices.Clone(img.Names),
+		digests: digests(img),
+	}
+	if config.Created != nil {
+		e.Created = *config.Created
+	}
+	e.Tags, e.Digests = splitNames(img.Names)
+	for id := img.TopLayer; id != ""; {
+		layer, ok := layers[id]
+		if !ok || len(e.layers) > len(layers) {
+			return nil, fmt.Errorf("layer %s is missing", id)
+		}
+		e.layers = append(e.layers, id)
+		e.lowers = append(e.lowers, filepath.Join(s.cfg.Root, "overlay", id, "diff"))
+		e.sizes = append(e.sizes, uint64(max(layer.UncompressedSize, 0)))
+		e.Size += e.sizes[len(e.sizes)-1]
+		id = layer.Parent
+	}
+	return e, nil
+}
+
+// config reads the image's configuration blob.
+func (s *Store) config(id string, man manifest.Manifest) (*v1.Image, error) {
+	key := man.ConfigInfo().Digest.String()
+	if key == "" {
+		return &v1.Image{}, nil // docker schema 1 has none
+	}
+	blob, err := s.blob(id, key)
+	if err != nil {
+		return nil, fmt.Errorf("read config: %w", err)
+	}
+	config := &v1.Image{}
+	if err := json.Unmarshal(blob, config); err != nil {
+		return nil, fmt.Errorf("parse config: %w", err)
+	}
+	return config, nil
+}
+
+// blob reads one of an image's data items, if it is of a bearable size.
+func (s *Store) blob(id, key string) ([]byte, error) {
+	size, err := s.storage.ImageBigDataSize(id, key)
+	if err != nil {
+		return nil, err
+	}
+	if size > maxBlob {
+		return nil, fmt.Errorf("%q has %d bytes, more than %d", key, size, maxBlob)
+	}
+	return s.storage.ImageBigData(id, key)
+}
+
+func annotations(man manifest.Manifest) map[string]string {
+	if oci, ok := man.(*manifest.OCI1); ok {
+		return oci.Annotations
+	}
+	return nil
+}
+
+// digests are those of the image's manifests: the one for this platform and the list that it came from.
+func digests(img *storage.Image) []string {
+	var out []string
+	for _, d := range img.Digests {
+		out = append(out, d.String())
+	}
+	slices.Sort(out)
+	return out
+}
+
+// splitNames sorts an image's names into those with a tag and those with a digest.
+func splitNames(names []string) (tags, digests []string) {
+	for _, name := range names {
+		if strings.Contains(name, "@") {
+			digests = append(digests, name)
+		} else {
+			tags = append(tags, name)
+		}
+	}
+	slices.Sort(tags)
+	slices.Sort(digests)
+	return tags, digests
+}
+
+// stamp identifies a version of storage's list of images.
+type stamp struct {
+	size  int64
+	inode uint64
+	mtime time.Time
+}
+
+// imagesStamp looks at the file that storage replaces at every change of its list of images.
+func (s *Store) imagesStamp() stamp {
+	info, err := os.Stat(filepath.Join(s.cfg.Root, "overlay-images", "images.json"))
+	if err != nil {
+		return stamp{}
+	}
+	return stamp{size: info.Size(), inode: inode(info), mtime: info.ModTime()}
+}
+
+// watchStorage refreshes the index when something else than this store changed storage. It ends with ctx.
+func (s *Store) watchStorage(ctx context.Context) {
+	ticker := time.NewTicker(refreshInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			s.refreshIfChanged()
+		}
+	}
+}
+
+func (s *Store) refreshIfChanged() {
+	if *s.stamp.Load() == s.imagesStamp() {
+		return
+	}
+	if err := s.refresh(); err != nil {
+		s.log.WithError(err).Warn("cannot reread the changed image store")
+	}
+}

@@ -1,0 +1,63 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"go.podman.io/storage"
+)
+
+// maxNamed bounds how many containers a message names.
+const maxNamed = 5
+
+// Remove deletes the image that ref finds (see Resolve) with all of its names, as CRI wants it: "If the image has
+// multiple tags, all are removed". An absent image is no error.
+//
+// Errors: errdefs.ErrFailedPrecondition when containers have a root filesystem or volume of the image, naming them;
+// errdefs.ErrInvalidArgument for what is no reference.
+func (s *Store) Remove(ctx context.Context, ref string) error {
+	e, err := s.find(ref)
+	switch {
+	case errdefs.IsNotFound(err):
+		return nil
+	case err != nil:
+		return err
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	users, busy := s.holds.beginRemoval(e.ID)
+	switch {
+	case busy:
+		return fmt.Errorf("remove image %s: another removal is under way: %w", ref, errdefs.ErrUnavailable)
+	case len(users) > 0:
+		return fmt.Errorf("remove image %s: %w", ref, inUse(users))
+	}
+	defer s.holds.endRemoval(e.ID)
+	if err := s.remove(e.ID); err != nil {
+		return fmt.Errorf("remove image %s: %w", ref, err)
+	}
+	s.log.WithField("image", ref).WithField("id", e.ID).Info("removed image")
+	return nil
+}
+
+func (s *Store) remove(id string) error {
+	_, err := s.storage.DeleteImage(id, true)
+	if errors.Is(err, storage.ErrImageUsedByContainer) { // somebody else's container in our directory
+		err = fmt.Errorf("%w: %w", err, errdefs.ErrFailedPrecondition)
+	}
+	if err != nil && !errors.Is(err, storage.ErrNotAnImage) && !errors.Is(err, storage.ErrImageUnknown) {
+		return errors.Join(err, s.refresh()) // some of it may be gone
+	}
+	return s.refresh()
+}
+
+func inUse(containers []string) error {
+	more := ""
+	if n := len(containers) - maxNamed; n > 0 {
+		containers, more = containers[:maxNamed], fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Errorf("in use by containers %s%s: %w", strings.Join(containers, ", "), more, errdefs.ErrFailedPrecondition)
+}

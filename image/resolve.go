@@ -1,0 +1,70 @@
+package image
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/containerd/errdefs"
+	"go.podman.io/image/v5/docker/reference"
+)
+
+// List returns all images, oldest first. It answers from memory.
+func (s *Store) List(context.Context) ([]*Image, error) {
+	return slices.Clone(s.index.Load().images), nil
+}
+
+// Resolve finds an image by name, name:tag, name@digest, id, sha256:id or the beginning of an id that no other
+// image shares (4 hex digits or more). A name without tag means :latest; a short name is looked up as a pull would.
+// It answers from memory, but for short names, whose aliases are read from a file.
+//
+// Errors: errdefs.ErrNotFound; errdefs.ErrInvalidArgument for what is no reference, or an ambiguous id.
+func (s *Store) Resolve(_ context.Context, ref string) (*Image, error) {
+	e, err := s.find(ref)
+	if err != nil {
+		return nil, err
+	}
+	return e.Image, nil
+}
+
+// find is Resolve for the store's own use. A whole id is an id; what may be the beginning of one is a name first,
+// as names like "cafe" exist.
+func (s *Store) find(ref string) (*entry, error) {
+	ix := s.index.Load()
+	hex, full, isID := idPrefix(ref)
+	if full {
+		if e, ok := ix.byID[hex]; ok {
+			return e, nil
+		}
+		return nil, notFound(ref)
+	}
+	refs, err := s.localCandidates(ref)
+	if err == nil {
+		if e := ix.name(refs); e != nil {
+			return e, nil
+		}
+	}
+	if isID {
+		if e, err := ix.id(hex); e != nil || err != nil {
+			return e, err
+		}
+		return nil, notFound(ref)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return nil, notFound(ref)
+}
+
+func notFound(ref string) error {
+	return fmt.Errorf("image %q: %w", ref, errdefs.ErrNotFound)
+}
+
+// localCandidates is candidates, without touching registries.conf for a name that is complete.
+func (s *Store) localCandidates(ref string) ([]reference.Named, error) {
+	named, short, err := parseReference(ref)
+	if err != nil || !short {
+		return []reference.Named{named}, err
+	}
+	return candidates(s.systemContext(), ref)
+}

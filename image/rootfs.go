@@ -1,0 +1,213 @@
+package image
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+)
+
+// What a container's directory below <root>/rootfs holds. Each filesystem is a directory of its own: "root" or
+// "volume-<n>".
+const (
+	rootName     = "root"
+	volumePrefix = "volume-"
+	mergedName   = "merged" // the mount
+	upperName    = "upper"  // what the container wrote
+	workName     = "work"   // the kernel's
+	emptyName    = "empty"  // a lower layer for images that have too few
+	mappedName   = "mapped" // the layers with shifted ids, only while mounting
+	recordName   = "record.json"
+)
+
+// containerID is what a container may be called: one path component.
+var containerID = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,63}$`)
+
+// Rootfs makes a container's root filesystem and returns the path where it is mounted. One that exists is deleted
+// first: it is from before a crash. With id mappings the layers are mounted with shifted ids; nothing is copied.
+//
+// Errors: errdefs.ErrNotFound when there is no such image; errdefs.ErrFailedPrecondition when the kernel or the
+// filesystem cannot shift ids, or a parent directory is closed to the user namespace.
+func (s *Store) Rootfs(ctx context.Context, r RootfsRequest) (string, error) {
+	m := mountRequest{
+		container: r.ContainerID, name: rootName, image: r.ImageID,
+		label: r.MountLabel, uids: r.UIDs, gids: r.GIDs, writable: true,
+	}
+	path, err := s.mount(ctx, m)
+	if err != nil {
+		return "", fmt.Errorf("root filesystem of container %s: %w", r.ContainerID, err)
+	}
+	return path, nil
+}
+
+// Volume mounts an image read-only for a container, and returns the path; see Rootfs for the rest.
+func (s *Store) Volume(ctx context.Context, r VolumeRequest) (string, error) {
+	if r.Index < 0 {
+		return "", fmt.Errorf("image volume %d of container %s: %w", r.Index, r.ContainerID, errdefs.ErrInvalidArgument)
+	}
+	m := mountRequest{
+		container: r.ContainerID, name: volumePrefix + strconv.Itoa(r.Index), image: r.ImageID,
+		label: r.MountLabel, uids: r.UIDs, gids: r.GIDs,
+	}
+	path, err := s.mount(ctx, m)
+	if err != nil {
+		return "", fmt.Errorf("image volume %d of container %s: %w", r.Index, r.ContainerID, err)
+	}
+	return path, nil
+}
+
+// Release unmounts and deletes a container's root filesystem and its image volumes. Absent ones are no error.
+func (s *Store) Release(_ context.Context, container string) error {
+	if !containerID.MatchString(container) {
+		return fmt.Errorf("container id %q: %w", container, errdefs.ErrInvalidArgument)
+	}
+	if err := s.release(container); err != nil {
+		return fmt.Errorf("release file systems of container %s: %w", container, err)
+	}
+	return nil
+}
+
+// Held returns the ids of the containers that have a root filesystem or volumes, mounted or not, sorted.
+func (s *Store) Held(context.Context) ([]string, error) {
+	dirs, err := os.ReadDir(filepath.Join(s.cfg.Root, rootfsDir))
+	if err != nil {
+		return nil, fmt.Errorf("list root filesystems: %w", err)
+	}
+	var out []string
+	for _, d := range dirs {
+		if containerID.MatchString(d.Name()) {
+			out = append(out, d.Name())
+		}
+	}
+	return out, nil
+}
+
+// Orphans returns those of Held that are not known: what a crash left, to be released.
+func (s *Store) Orphans(ctx context.Context, known []string) ([]string, error) {
+	held, err := s.Held(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(held, func(id string) bool { return slices.Contains(known, id) }), nil
+}
+
+func (s *Store) containerDir(container string) string {
+	return filepath.Join(s.cfg.Root, rootfsDir, container)
+}
+
+// release is idempotent: it needs nothing but the id, whatever was made before a crash. The directory leaves its
+// name at once, by rename; a crash while it is deleted is finished at the next start.
+func (s *Store) release(container string) error {
+	dir := s.containerDir(container)
+	if err := unmountAll(dir); err != nil {
+		return err
+	}
+	trash := filepath.Join(s.cfg.Root, rootfsDir, trashPrefix+container)
+	if err := os.RemoveAll(trash); err != nil {
+		return err
+	}
+	if err := os.Rename(dir, trash); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	s.holds.release(container)
+	return os.RemoveAll(trash)
+}
+
+// trashPrefix marks directories that are being deleted; no container id begins with a dot.
+const trashPrefix = ".del-"
+
+// unmountAll unmounts every filesystem in a container's directory.
+func unmountAll(dir string) error {
+	parts, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, p := range parts {
+		if err := unmountParts(filepath.Join(dir, p.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func unmountParts(dir string) error {
+	for _, name := range []string{mergedName, mappedName} {
+		if err := unmount(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unmount detaches whatever is mounted on path, also several times over. A process that still has a file open in it
+// keeps only the file.
+func unmount(path string) error {
+	for {
+		switch err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); {
+		case err == nil:
+		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+			return nil // not a mount, or not there
+		default:
+			return &os.PathError{Op: "umount", Path: path, Err: err}
+		}
+	}
+}
+
+// recoverRootfs finishes interrupted deletions and learns which images are in use.
+func (s *Store) recoverRootfs() error {
+	dirs, err := os.ReadDir(filepath.Join(s.cfg.Root, rootfsDir))
+	if err != nil {
+		return fmt.Errorf("list root filesystems: %w", err)
+	}
+	for _, d := range dirs {
+		path := filepath.Join(s.cfg.Root, rootfsDir, d.Name())
+		if strings.HasPrefix(d.Name(), trashPrefix) {
+			if err := errors.Join(unmountAll(path), os.RemoveAll(path)); err != nil {
+				s.log.WithError(err).WithField("path", path).Warn("cannot finish an interrupted deletion")
+			}
+			continue
+		}
+		s.recoverHolds(d.Name(), path)
+	}
+	return nil
+}
+
+// recoverHolds reads which images a container uses.
+func (s *Store) recoverHolds(container, dir string) {
+	parts, err := os.ReadDir(dir)
+	if err != nil {
+		s.log.WithError(err).WithField("container", container).Warn("cannot tell which images a container uses")
+		return
+	}
+	for _, p := range parts {
+		raw, err := os.ReadFile(filepath.Join(dir, p.Name(), recordName))
+		var r mountRecord
+		if err == nil {
+			err = json.Unmarshal(raw, &r)
+		}
+		if err != nil { // a crash came between; Rootfs starts afresh, or Release deletes it
+			s.log.WithError(err).WithField("container", container).Warn("half-made root filesystem")
+			continue
+		}
+		s.holds.take(r.Image, container)
+	}
+}
+
+// mountRecord says what a filesystem is made of. It is written before the mount, so that no image in use is removed
+// after a restart.
+type mountRecord struct {
+	Image string `json:"image"`
+}

@@ -1,0 +1,63 @@
+package image
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"go.podman.io/image/v5/signature"
+	"go.podman.io/image/v5/types"
+)
+
+// systemContext tells containers/image where everything is. What is left to the library's defaults are the places
+// that a node's administrator knows: certificates, signature look-aside, credentials.
+func (s *Store) systemContext() *types.SystemContext {
+	return &types.SystemContext{
+		SystemRegistriesConfPath:    orEmpty(s.cfg.RegistriesConf),
+		SystemRegistriesConfDirPath: s.orNowhere(s.cfg.RegistriesConfDir),
+		UserShortNameAliasConfPath:  s.orNowhere(""),
+		AuthFilePath:                s.cfg.AuthFile,
+		BlobInfoCacheDir:            filepath.Join(s.cfg.Root, cacheDir),
+		BigFilesTemporaryDir:        filepath.Join(s.cfg.Root, tempDir),
+		OSChoice:                    runtime.GOOS,
+		ArchitectureChoice:          runtime.GOARCH,
+		DockerRegistryUserAgent:     "podd",
+		DockerLogMirrorChoice:       false,
+	}
+}
+
+// orEmpty returns path, or an empty file in place of one that does not exist: the library insists on a named file.
+func orEmpty(path string) string {
+	if path == "" {
+		return os.DevNull
+	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return os.DevNull
+	}
+	return path
+}
+
+// orNowhere returns path, or one that never exists.
+func (s *Store) orNowhere(path string) string {
+	if path == "" {
+		return filepath.Join(s.cfg.RunRoot, "nowhere")
+	}
+	return path
+}
+
+// policyContext reads the signature policy; the caller destroys it. Without a policy file every image is accepted.
+func (s *Store) policyContext() (*signature.PolicyContext, error) {
+	policy := &signature.Policy{Default: signature.PolicyRequirements{signature.NewPRInsecureAcceptAnything()}}
+	if s.cfg.Policy != "" {
+		switch read, err := signature.NewPolicyFromFile(s.cfg.Policy); {
+		case err == nil:
+			policy = read
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, fmt.Errorf("read signature policy: %w", err)
+		}
+	}
+	return signature.NewPolicyContext(policy)
+}
