@@ -18,28 +18,43 @@ import (
 const askTimeout = 5 * time.Second
 
 // reportHandler logs what a handler runs with, or why it cannot be used.
-func (d *daemon) reportHandler(ctx context.Context, name string, r *oci.Runtime) {
+func (d *daemon) reportHandler(ctx context.Context, cfg oci.HandlerConfig, r *oci.Runtime) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	log := d.log.WithFields(logrus.Fields{"handler": name, "default": name == d.cfg.Runtime.DefaultHandler})
+	log := d.log.WithFields(logrus.Fields{"handler": cfg.Name, "default": cfg.Name == d.cfg.Runtime.DefaultHandler})
 	if err := r.Probe(ctx); err != nil {
 		log.WithError(err).Warn("runtime handler is not ready")
 		return
 	}
 	f := r.Features()
 	log.WithFields(logrus.Fields{
-		"version": f.Version, "oci_version": f.OCIVersion, "monitor": r.MonitorVersion(),
+		"path": locate(cfg.Path, cfg.SearchPath), "version": f.Version, "oci_version": f.OCIVersion,
+		"monitor_path": locate(cfg.Conmon, cfg.SearchPath), "monitor": r.MonitorVersion(),
 		"recursive_read_only": f.RecursiveReadOnly, "user_namespaces": f.UserNamespaces,
 	}).Info("runtime handler is ready")
+}
+
+// locate tells which file a program's name stands for, for the log. Package oci finds it by the same rule.
+func locate(name string, dirs []string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	for _, dir := range dirs {
+		path := filepath.Join(dir, name)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return path
+		}
+	}
+	return name
 }
 
 // plugins are the CNI plugins that are asked for their version. Only those that are known to answer are run: a
 // directory of plugins may hold programs that do something when started (Calico's installer is one).
 var plugins = []string{"bridge", "host-local", "loopback", "portmap", "bandwidth", "firewall", "tuning"}
 
-// reportNetwork logs which CNI plugins were found and why the pod network is not ready, if so.
-func (d *daemon) reportNetwork(ctx context.Context, dirs []string, ready func() error) {
-	for _, dir := range dirs {
+// reportPlugins logs which CNI plugins were found. Package network says whether the pod network is ready.
+func (d *daemon) reportPlugins(ctx context.Context) {
+	for _, dir := range d.cfg.Network.BinDirs {
 		found := map[string]string{}
 		for _, name := range plugins {
 			if v, err := pluginVersion(ctx, filepath.Join(dir, name)); err == nil {
@@ -50,11 +65,6 @@ func (d *daemon) reportNetwork(ctx context.Context, dirs []string, ready func() 
 			d.log.WithFields(logrus.Fields{"dir": dir, "plugins": found}).Info("CNI plugins found")
 		}
 	}
-	if err := ready(); err != nil {
-		d.log.WithError(err).Warn("pod network is not ready")
-		return
-	}
-	d.log.Info("pod network is ready")
 }
 
 // pluginVersion runs a plugin as the CNI project's own answer to that: with no CNI_COMMAND they print what they are,

@@ -41,7 +41,7 @@ func serveCommand(cmd *cobra.Command, opts *options) error {
 		return errors.New("podd must run as root: it makes namespaces, mounts and cgroups")
 	}
 	syscall.Umask(0o022) // files that containers share are made for all to read, whoever started the daemon
-	d := &daemon{cfg: l.Config, log: log, notify: notify}
+	d := &daemon{cfg: l.Config, values: l.set.Values(), log: log, notify: notify}
 	ctx, stop := signals{log: log, dumpDir: d.dumpDir, exit: os.Exit}.watch(cmd.Context())
 	defer stop()
 	log.WithFields(logrus.Fields{"version": version, "pid": os.Getpid(), "files": l.files}).Info("podd starts")
@@ -54,7 +54,9 @@ func serveCommand(cmd *cobra.Command, opts *options) error {
 
 // daemon is one run of podd.
 type daemon struct {
-	cfg    Config
+	cfg Config
+	// values are the keys of cfg as they were set, for people to look at.
+	values map[string]any
 	log    logrus.FieldLogger
 	notify notifier
 

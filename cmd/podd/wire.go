@@ -45,7 +45,7 @@ func (d *daemon) build(ctx context.Context) (*node, error) {
 		return nil, err
 	}
 	d.onClose("network", pods.Close)
-	d.background.Go(func() { d.reportNetwork(ctx, d.cfg.Network.BinDirs, pods.Ready) })
+	d.background.Go(func() { d.reportPlugins(ctx) })
 	engine, err := d.engine(ctx, images, pods)
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (d *daemon) build(ctx context.Context) (*node, error) {
 			Engine: server.Adapt(engine), Images: images, Network: pods, Log: d.log,
 			RuntimeSpec: specReader(d.containersDir()),
 			Info: map[string]func() any{
-				"config": func() any { return d.cfg },
+				"config": func() any { return d.values },
 				"pulls":  func() any { return images.Pulls() },
 			},
 		},
@@ -122,7 +122,7 @@ func (d *daemon) handlers(ctx context.Context) map[string]sandbox.Runtime {
 	r := d.cfg.Runtime
 	handlers := map[string]sandbox.Runtime{}
 	for name, h := range r.Handlers {
-		runtime := oci.New(oci.HandlerConfig{
+		cfg := oci.HandlerConfig{
 			Name:          name,
 			Path:          cmp.Or(h.Path, name),
 			SearchPath:    r.SearchPath,
@@ -131,8 +131,9 @@ func (d *daemon) handlers(ctx context.Context) map[string]sandbox.Runtime {
 			Conmon:        r.Conmon,
 			SystemdCgroup: r.SystemdCgroup,
 			CreateTimeout: r.CreateTimeout,
-		})
-		d.background.Go(func() { d.reportHandler(ctx, name, runtime) })
+		}
+		runtime := oci.New(cfg)
+		d.background.Go(func() { d.reportHandler(ctx, cfg, runtime) })
 		handlers[name] = runtime
 	}
 	return handlers

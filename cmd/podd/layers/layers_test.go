@@ -291,6 +291,17 @@ func TestDumpIsTheConfig(t *testing.T) {
 	}
 }
 
+func TestValues(t *testing.T) {
+	_, s := merged(t, "root = \"/a\"\n[env]\n\"a.b\" = \"c\"")
+	want := map[string]any{
+		"root": "/a", "count": int8(1), "size": uint(0), "ratio": 0.5, "inline": false,
+		"log.level": "info", "log.tags": []string{"a", "b"}, "handlers.runc.path": "runc", "handlers.runc.wait": "1m", `env."a.b"`: "c",
+	}
+	if d := cmp.Diff(want, s.Values()); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+}
+
 func TestDumpReportsAWriteError(t *testing.T) {
 	cfg := defaults()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)

@@ -36,6 +36,19 @@ func (s *Set) Dump(w io.Writer) error {
 	})
 }
 
+// Values returns the effective values by dotted key, durations as text. They are for looking at, not for changing.
+func (s *Set) Values() map[string]any {
+	values := map[string]any{}
+	s.print(io.Discard, func(_ *printer, path []string, e entry) { // writing to nowhere does not fail
+		v := e.value.Interface()
+		if d, ok := v.(time.Duration); ok {
+			v = shortDuration(d)
+		}
+		values[keyString(path)] = v
+	})
+	return values
+}
+
 func (s *Set) print(w io.Writer, key func(*printer, []string, entry)) error {
 	p := printer{w: bufio.NewWriter(w), key: key}
 	p.table(nil, "", s.target)
