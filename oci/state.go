@@ -31,14 +31,14 @@ func (r *Runtime) State(ctx context.Context, id string) (State, error) {
 	if !rec.Init.alive() {
 		return s, nil
 	}
-	if s.Status, err = r.living(ctx, b, rec); err != nil {
+	if s.Status, err = r.lively(ctx, b, rec); err != nil {
 		return State{}, err
 	}
 	return s, nil
 }
 
-// living is the status of a container whose first process lives.
-func (r *Runtime) living(ctx context.Context, b bundle, rec record) (Status, error) {
+// lively is the status of a container whose first process lives.
+func (r *Runtime) lively(ctx context.Context, b bundle, rec record) (Status, error) {
 	if rec.Cgroups.frozen() {
 		return Paused, nil
 	}

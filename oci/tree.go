@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+	"time"
 )
 
 // processes reads the stat of every process of the machine.
@@ -45,22 +46,44 @@ func family(all map[int]stat, known map[Process]bool) {
 	}
 }
 
-// killTree kills the process and all its descendants, and returns when they are gone or ctx ends. It looks
-// again until nothing new is found, because a fork may have been missed.
+// rootGrace is how long the root of a tree may take to end by itself once everything below it is dead.
+const rootGrace = 500 * time.Millisecond
+
+// killTree kills all descendants of the process, and the process too unless it then ends by itself, and
+// returns when they are gone or ctx ends. It looks again until nothing new is found, because a fork may have
+// been missed.
+//
+// The root dies last because it is a runtime or a monitor, which reaps its children. Orphans would go to the
+// machine's init, and a dead process that init is slow to reap holds up the end of its whole PID namespace.
 func killTree(ctx context.Context, root Process) error {
 	known := map[Process]bool{root: true}
+	var alone time.Time
 	return poll(ctx, func() bool {
 		all := processes()
 		family(all, known)
 		left := false
 		for p := range known {
-			s, there := all[p.Pid]
-			if !there || s.Start != p.Start || s.state == 'Z' || s.state == 'X' {
-				continue
+			if p != root && living(all, p) {
+				left = true
+				_ = p.signal(syscall.SIGKILL)
 			}
-			left = true
-			_ = p.signal(syscall.SIGKILL)
 		}
-		return !left
+		switch {
+		case left:
+			return false
+		case !living(all, root):
+			return true
+		case alone.IsZero():
+			alone = time.Now()
+		case time.Since(alone) > rootGrace:
+			_ = root.signal(syscall.SIGKILL)
+		}
+		return false
 	})
+}
+
+// living tells whether the process is in the snapshot, and no zombie.
+func living(all map[int]stat, p Process) bool {
+	s, there := all[p.Pid]
+	return there && s.Start == p.Start && s.state != 'Z' && s.state != 'X'
 }

@@ -1,0 +1,46 @@
+// Package ocitest holds everything to one behaviour that claims to be an OCI runtime handler: Suite runs
+// against real runc and real crun under conmon, and against Fake, which the engine's tests use. What the
+// suite does not hold the fake to, the engine must not rely on.
+//
+// It is for tests only.
+package ocitest
+
+import (
+	"context"
+	"syscall"
+	"testing"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/podd-project/podd/oci"
+)
+
+// Runtime is what the engine uses of a handler (sandbox.Runtime), and freezing.
+type Runtime interface {
+	Ready() error
+	Features() oci.Features
+	Create(ctx context.Context, r oci.CreateRequest) (oci.Process, error)
+	Start(ctx context.Context, id string) error
+	Signal(ctx context.Context, id string, sig syscall.Signal) error
+	Delete(ctx context.Context, id string) error
+	State(ctx context.Context, id string) (oci.State, error)
+	Wait(ctx context.Context, id string) (oci.Exit, error)
+	ExecSync(ctx context.Context, r oci.ExecRequest) (oci.ExecResult, error)
+	Update(ctx context.Context, id string, r *specs.LinuxResources) error
+	ReopenLog(ctx context.Context, id string) error
+	Pause(ctx context.Context, id string) error
+	Resume(ctx context.Context, id string) error
+}
+
+// Harness is one handler under test.
+type Harness struct {
+	// New returns a Runtime on the same state as the ones before: what a restarted daemon would make.
+	New func() Runtime
+	// Spec returns the config.json of a container that runs the command.
+	Spec func(args ...string) *specs.Spec
+	// LogDir is a directory for log files.
+	LogDir string
+}
+
+// NewHarness makes a fresh handler whose clean-up checks that nothing is left.
+type NewHarness func(t *testing.T) *Harness

@@ -1,0 +1,80 @@
+package ocitest
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/podd-project/podd/oci"
+)
+
+// process is a command in the manner of the container's own.
+func process(h *Harness, args ...string) *specs.Process { return h.Spec(args...).Process }
+
+func testExec(t *testing.T, h *Harness) {
+	r, ctx := h.New(), limit(t)
+	run(t, h, r, "exec", "sleep", "1000")
+	for _, tt := range []struct {
+		args   []string
+		stdout string
+		code   int32
+	}{
+		{[]string{"true"}, "", 0},
+		{[]string{"echo", "hello", "world"}, "hello world\n", 0},
+		{[]string{"false"}, "", 1},
+		{[]string{"sh", "-c", "exit 255"}, "", 255},
+		{[]string{"sh", "-c", "exit 126"}, "", 126},
+	} {
+		got, err := r.ExecSync(ctx, oci.ExecRequest{ID: "exec", Process: process(h, tt.args...)})
+		must(t, "exec", err)
+		if string(got.Stdout) != tt.stdout || len(got.Stderr) > 0 || got.Code != tt.code {
+			t.Errorf("%v: %d, %q, %q", tt.args, got.Code, got.Stdout, got.Stderr)
+		}
+	}
+	got, err := r.ExecSync(ctx, oci.ExecRequest{ID: "exec", Process: process(h, "echo", "hello"), Limit: 3})
+	must(t, "exec", err)
+	if string(got.Stdout) != "hel" {
+		t.Errorf("capped at 3 bytes: %q", got.Stdout)
+	}
+}
+
+func testExecTimeout(t *testing.T, h *Harness) {
+	r, ctx := h.New(), limit(t)
+	run(t, h, r, "slow", "sleep", "1000")
+	begin := time.Now()
+	_, err := r.ExecSync(ctx, oci.ExecRequest{ID: "slow", Process: process(h, "sleep", "1000"), Timeout: 300 * time.Millisecond})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("exec: %v", err)
+	}
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("took %s", took)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	cancel(errors.New("enough"))
+	if _, err := r.ExecSync(ctx, oci.ExecRequest{ID: "slow", Process: process(h, "sleep", "1000")}); err == nil {
+		t.Error("exec with an ended context succeeded")
+	}
+	wantState(t, r, "slow", oci.Running)
+}
+
+func testExecRefused(t *testing.T, h *Harness) {
+	r, ctx := h.New(), limit(t)
+	run(t, h, r, "refuse", "sleep", "1000")
+	_, err := r.ExecSync(ctx, oci.ExecRequest{ID: "refuse", Process: process(h, "no-such-command")})
+	var c *oci.CommandError
+	if !errors.As(err, &c) || c.Code != 127 {
+		t.Errorf("missing command: %v", err)
+	}
+	must(t, "kill", r.Signal(ctx, "refuse", syscall.SIGKILL))
+	_, err = r.Wait(ctx, "refuse")
+	must(t, "wait", err)
+	_, err = r.ExecSync(ctx, oci.ExecRequest{ID: "refuse", Process: process(h, "true")})
+	if !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("exec in an ended container: %v", err)
+	}
+}
