@@ -1,0 +1,346 @@
+package spec
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	"github.com/google/go-cmp/cmp"
+	"github.com/moby/profiles/seccomp"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+func TestArguments(t *testing.T) {
+	l := func(s ...string) []string { return s }
+	for name, c := range map[string]struct{ command, args, entrypoint, cmd, want []string }{
+		"all of the image":          {nil, nil, l("e"), l("c"), l("e", "c")},
+		"args replace cmd":          {nil, l("a"), l("e"), l("c"), l("e", "a")},
+		"command replaces all":      {l("x"), nil, l("e"), l("c"), l("x")},
+		"command and args":          {l("x"), l("a"), l("e"), l("c"), l("x", "a")},
+		"cmd without entrypoint":    {nil, nil, nil, l("c"), l("c")},
+		"args without entrypoint":   {nil, l("a"), nil, l("c"), l("a")},
+		"reset entrypoint":          {nil, nil, l(""), l("c"), l("c")},
+		"an empty argument is kept": {nil, l(""), l("e"), nil, l("e", "")},
+		"nothing":                   {nil, nil, nil, nil, l()},
+	} {
+		got := arguments(c.command, c.args, c.entrypoint, c.cmd)
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestProcessPath(t *testing.T) {
+	for path, want := range map[string]bool{
+		"/": false, "/proc": false, "/proc/sys/kernel": false, "/processes/self": false, "/dev": false, "/dev/fdset": false,
+		"/proc/self": true, "/proc/self/fd/7": true, "/proc/thread-self/cwd": true, "/proc/1/root": true, "/proc/123": true,
+		"/dev/fd": true, "/dev/fd/7": true, "/srv/proc/self": false,
+	} {
+		if got := processPath(path); got != want {
+			t.Errorf("processPath(%q) = %v", path, got)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	for v, want := range map[string]bool{
+		"1.0.2": false, "1.1.0": true, "1.2.1": true, "2.0.0": true, "1.1.0-rc.1": true, "0.9": false, "": false, "x.y": false, "1": false,
+	} {
+		if atLeast(v, 1, 1) != want {
+			t.Errorf("atLeast(%q, 1, 1) = %v", v, !want)
+		}
+	}
+}
+
+func TestCgroupsPath(t *testing.T) {
+	for name, c := range map[string]struct {
+		systemd          bool
+		parent, id, want string
+		err              bool
+	}{
+		"cgroupfs":            {parent: "/kubepods/burstable/pod1", id: "c1", want: "/kubepods/burstable/pod1/podd-c1"},
+		"cgroupfs default":    {id: "c1", want: "/podd/podd-c1"},
+		"cgroupfs relative":   {parent: "kubepods", id: "c1", want: "/kubepods/podd-c1"},
+		"cgroupfs slice":      {parent: "/a.slice/", id: "c1", want: "/a.slice/podd-c1"},
+		"cgroupfs up":         {parent: "/a/../b", id: "c1", err: true},
+		"cgroupfs dot":        {parent: "/a/./b", id: "c1", err: true},
+		"cgroupfs NUL":        {parent: "/a\x00", id: "c1", err: true},
+		"cgroupfs newline":    {parent: "/a\n", id: "c1", err: true},
+		"systemd path":        {systemd: true, parent: "/kubepods.slice/kubepods-pod1.slice", id: "c1", want: "kubepods-pod1.slice:podd:c1"},
+		"systemd slice":       {systemd: true, parent: "user-1000.slice", id: "c1", want: "user-1000.slice:podd:c1"},
+		"systemd default":     {systemd: true, id: "c1", want: "podd.slice:podd:c1"},
+		"systemd root":        {systemd: true, parent: "-.slice", id: "c1", want: "-.slice:podd:c1"},
+		"systemd no slice":    {systemd: true, parent: "/kubepods/pod1", id: "c1", err: true},
+		"systemd empty":       {systemd: true, parent: ".slice", id: "c1", err: true},
+		"systemd dashes":      {systemd: true, parent: "a--b.slice", id: "c1", err: true},
+		"systemd first dash":  {systemd: true, parent: "-a.slice", id: "c1", err: true},
+		"systemd last dash":   {systemd: true, parent: "a-.slice", id: "c1", err: true},
+		"systemd colon":       {systemd: true, parent: "a:b.slice", id: "c1", err: true},
+		"systemd space":       {systemd: true, parent: "a b.slice", id: "c1", err: true},
+		"systemd up":          {systemd: true, parent: "/a/../b.slice", id: "c1", err: true},
+		"no id":               {parent: "/a", err: true},
+		"id with slash":       {parent: "/a", id: "../x", err: true},
+		"id with colon":       {systemd: true, parent: "a.slice", id: "a:b", err: true},
+		"id begins with dash": {parent: "/a", id: "-x", err: true},
+	} {
+		got, err := CgroupsPath(c.systemd, c.parent, "podd", c.id)
+		if got != c.want || (err != nil) != c.err || err != nil && !errors.Is(err, errdefs.ErrInvalidArgument) {
+			t.Errorf("%s: %q, %v; want %q", name, got, err, c.want)
+		}
+	}
+}
+
+func TestOOMScoreAdj(t *testing.T) {
+	for name, c := range map[string]struct {
+		asked       int64
+		floor, want int
+		warns       bool
+	}{
+		"as asked":                {-997, -1000, -997, false},
+		"not specified":           {0, -1000, 0, false},
+		"raised":                  {-997, 0, 0, true},
+		"not specified and floor": {0, 300, 300, false},
+		"at the floor":            {-500, -500, -500, false},
+		"above":                   {1000, 300, 1000, false},
+	} {
+		got, warnings, err := OOMScoreAdj(&cri.LinuxContainerResources{OomScoreAdj: c.asked}, Facts{OOMScoreAdjMin: c.floor})
+		if err != nil || got != c.want || (len(warnings) > 0) != c.warns {
+			t.Errorf("%s: %d %q %v, want %d", name, got, warnings, err, c.want)
+		}
+	}
+	if got, _, err := OOMScoreAdj(nil, Facts{OOMScoreAdjMin: -1000}); got != 0 || err != nil {
+		t.Errorf("no resources: %d, %v", got, err)
+	}
+}
+
+func TestResources(t *testing.T) {
+	full := base().Host
+	v1 := full
+	v1.CgroupV2 = false
+	noHuge := full
+	noHuge.Hugetlb = false
+	for name, c := range map[string]struct {
+		r     *cri.LinuxContainerResources
+		f     Facts
+		want  specs.LinuxResources
+		warns string
+	}{
+		"none":           {nil, full, specs.LinuxResources{}, ""},
+		"empty":          {&cri.LinuxContainerResources{}, full, specs.LinuxResources{}, ""},
+		"unlimited cpu":  {&cri.LinuxContainerResources{CpuQuota: -1}, full, specs.LinuxResources{CPU: &specs.LinuxCPU{Quota: new(int64(-1))}}, ""},
+		"unlimited":      {&cri.LinuxContainerResources{MemoryLimitInBytes: -1}, full, specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: new(int64(-1))}}, ""},
+		"unlimited swap": {&cri.LinuxContainerResources{MemoryLimitInBytes: 8, MemorySwapLimitInBytes: -1}, v1, specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: new(int64(8)), Swap: new(int64(-1))}}, ""},
+		"no swap on v1":  {&cri.LinuxContainerResources{MemoryLimitInBytes: 8}, v1, specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: new(int64(8)), Swap: new(int64(8))}}, ""},
+		"hugetlb off": {&cri.LinuxContainerResources{HugepageLimits: []*cri.HugepageLimit{{PageSize: "2MB", Limit: 1}, {PageSize: "1GB"}}},
+			noHuge, specs.LinuxResources{}, "2MB"},
+	} {
+		got, warnings, err := Resources(c.r, c.f)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if diff := cmp.Diff(c.want, *got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		if all := strings.Join(warnings, "\n"); (c.warns == "") != (all == "") || !strings.Contains(all, c.warns) {
+			t.Errorf("%s: warnings %q, want %q", name, all, c.warns)
+		}
+	}
+}
+
+// TestCapabilityRules: every combination of ALL and a name in the three lists.
+func TestCapabilityRules(t *testing.T) {
+	l := func(s ...string) []string { return s }
+	count := len(knownCapabilities())
+	for name, c := range map[string]struct {
+		add, drop, raise []string
+		total            int
+		has, not, amb    []string
+	}{
+		"default":           {total: 14, has: l("CAP_CHOWN"), not: l("CAP_SYS_ADMIN")},
+		"add":               {add: l("sys_admin"), total: 15, has: l("CAP_SYS_ADMIN")},
+		"prefix":            {add: l("CAP_SYS_ADMIN"), total: 15, has: l("CAP_SYS_ADMIN")},
+		"drop":              {drop: l("CHOWN"), total: 13, not: l("CAP_CHOWN")},
+		"both":              {add: l("SYS_ADMIN"), drop: l("SYS_ADMIN"), total: 14, not: l("CAP_SYS_ADMIN")},
+		"add all":           {add: l("ALL"), total: count, has: l("CAP_SYS_ADMIN")},
+		"add all drop one":  {add: l("all"), drop: l("SYS_ADMIN"), total: count - 1, not: l("CAP_SYS_ADMIN")},
+		"drop all":          {drop: l("ALL"), total: 0},
+		"drop all add one":  {add: l("KILL"), drop: l("ALL"), total: 1, has: l("CAP_KILL")},
+		"all and all":       {add: l("ALL"), drop: l("ALL"), total: 0},
+		"ambient":           {raise: l("SYS_NICE"), total: 15, has: l("CAP_SYS_NICE"), amb: l("CAP_SYS_NICE")},
+		"ambient drop all":  {raise: l("SYS_NICE"), drop: l("ALL"), total: 1, amb: l("CAP_SYS_NICE")},
+		"ambient dropped":   {raise: l("SYS_NICE"), drop: l("SYS_NICE"), total: 14},
+		"all ambient":       {raise: l("ALL"), drop: l("KILL"), total: count - 1, amb: keep(knownCapabilities(), func(s string) bool { return s != "CAP_KILL" })},
+		"ambient all, none": {raise: l("ALL"), drop: l("ALL"), total: 0},
+	} {
+		in := with(&cri.LinuxContainerSecurityContext{
+			Capabilities: &cri.Capability{AddCapabilities: c.add, DropCapabilities: c.drop, AddAmbientCapabilities: c.raise},
+		})
+		s, warnings, err := Container(in)
+		if err != nil || len(warnings) > 0 {
+			t.Fatalf("%s: %q %v", name, warnings, err)
+		}
+		got := s.Process.Capabilities
+		missing := func(want string) bool { return !slices.Contains(got.Bounding, want) }
+		present := func(want string) bool { return slices.Contains(got.Bounding, want) }
+		if len(got.Bounding) != c.total || slices.ContainsFunc(c.has, missing) || slices.ContainsFunc(c.not, present) {
+			t.Errorf("%s: %q", name, got.Bounding)
+		}
+		if !slices.Equal(got.Effective, got.Bounding) || !slices.Equal(got.Permitted, got.Bounding) {
+			t.Errorf("%s: the sets differ: %+v", name, got)
+		}
+		if !slices.Equal(got.Ambient, c.amb) || !slices.Equal(got.Inheritable, c.amb) {
+			t.Errorf("%s: ambient %q inheritable %q, want %q", name, got.Ambient, got.Inheritable, c.amb)
+		}
+	}
+}
+
+// TestCapabilityWarnings: what the kernel does not have yet is of interest only to those who name it.
+func TestCapabilityWarnings(t *testing.T) {
+	held := knownCapabilities()
+	held = held[:len(held)-1] // the kernel lacks the newest
+	newest := knownCapabilities()[len(held)]
+	for name, c := range map[string]struct {
+		sc   *cri.LinuxContainerSecurityContext
+		want bool
+	}{
+		"all":   {&cri.LinuxContainerSecurityContext{Capabilities: &cri.Capability{AddCapabilities: []string{"ALL"}}}, false},
+		"named": {&cri.LinuxContainerSecurityContext{Capabilities: &cri.Capability{AddCapabilities: []string{strings.ToLower(newest)}}}, true},
+	} {
+		in := with(c.sc)
+		in.Host.Capabilities = held
+		_, warnings, err := Container(in)
+		if err != nil || (len(warnings) == 1) != c.want {
+			t.Errorf("%s: %q %v", name, warnings, err)
+		}
+	}
+}
+
+func TestSeccompRequest(t *testing.T) {
+	def := &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}
+	for name, c := range map[string]struct {
+		profile    *cri.SecurityProfile
+		deprecated string
+		want       *cri.SecurityProfile
+	}{
+		"nothing":    {nil, "", nil},
+		"unconfined": {nil, "unconfined", nil},
+		"default":    {nil, "runtime/default", def},
+		"docker":     {nil, "docker/default", def},
+		"localhost":  {nil, "localhost//a/b.json", localhost("/a/b.json")},
+		"new wins":   {def, "unconfined", def},
+	} {
+		got, err := SeccompRequest(c.profile, c.deprecated)
+		if err != nil || got.String() != c.want.String() {
+			t.Errorf("%s: %v %v", name, got, err)
+		}
+	}
+	if _, err := SeccompRequest(nil, "other"); !errors.Is(err, errdefs.ErrInvalidArgument) {
+		t.Errorf("unknown: %v", err)
+	}
+}
+
+// TestDefaultSeccompRules: capabilities, architecture and kernel choose among the rules.
+func TestDefaultSeccompRules(t *testing.T) {
+	has := func(s *specs.LinuxSeccomp, call string) bool {
+		return slices.ContainsFunc(s.Syscalls, func(r specs.LinuxSyscall) bool {
+			return r.Action == specs.ActAllow && len(r.Args) == 0 && slices.Contains(r.Names, call)
+		})
+	}
+	f := base().Host
+	old := f
+	old.Kernel = KernelVersion{4, 4}
+	arm := f
+	arm.Arch = "arm64"
+	p := seccomp.DefaultProfile()
+	for name, c := range map[string]struct {
+		caps []string
+		f    Facts
+		call string
+		want bool
+	}{
+		"read is allowed":              {nil, f, "read", true},
+		"mount without":                {nil, f, "mount", false},
+		"mount with CAP_SYS_ADMIN":     {[]string{"CAP_SYS_ADMIN"}, f, "mount", true},
+		"ptrace on a new kernel":       {nil, f, "ptrace", true},
+		"ptrace on an old kernel":      {nil, old, "ptrace", false},
+		"arch_prctl on amd64":          {nil, f, "arch_prctl", true},
+		"arch_prctl on arm64":          {nil, arm, "arch_prctl", false},
+		"keyctl is never":              {knownCapabilities(), f, "keyctl", false},
+		"reboot with CAP_SYS_BOOT":     {[]string{"CAP_SYS_BOOT"}, f, "reboot", true},
+		"clone3 is not silently allow": {nil, f, "clone3", false},
+	} {
+		if got := has(pick(p, c.caps, c.f), c.call); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if got := pick(p, nil, arm).Architectures; !slices.Equal(got, []specs.Arch{specs.ArchAARCH64, specs.ArchARM}) {
+		t.Errorf("architectures of arm64: %q", got)
+	}
+}
+
+func TestExecProcess(t *testing.T) {
+	s, _, err := Container(changed(func(in *Input) {
+		in.Config.Tty = true
+		in.Config.Linux = limited(&cri.LinuxContainerResources{OomScoreAdj: 10}).Config.Linux
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Process.Env = slices.DeleteFunc(s.Process.Env, func(kv string) bool { return strings.HasPrefix(kv, "TERM=") })
+	env := len(s.Process.Env)
+	p, err := ExecProcess(s.Process, []string{"sh", "-c", "x"}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Terminal || !slices.Equal(p.Args, []string{"sh", "-c", "x"}) || p.Cwd != s.Process.Cwd || *p.OOMScoreAdj != 10 || len(p.Env) != env {
+		t.Errorf("%+v", p)
+	}
+	if tty, _ := ExecProcess(s.Process, []string{"sh"}, true); !tty.Terminal || !slices.Contains(tty.Env, "TERM=xterm") {
+		t.Errorf("with a terminal: %q", tty.Env)
+	}
+	if s.Process.Args[0] == "sh" || len(s.Process.Env) != env {
+		t.Error("the container's own process changed")
+	}
+	for name, cmd := range map[string][]string{"none": nil, "empty": {""}, "NUL": {"a\x00"}, "not UTF-8": {"sh", "\xff"}} {
+		if _, err := ExecProcess(s.Process, cmd, false); !errors.Is(err, errdefs.ErrInvalidArgument) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := ExecProcess(nil, []string{"sh"}, false); err == nil {
+		t.Error("no base: no error")
+	}
+}
+
+func TestPauseErrors(t *testing.T) {
+	one := &cri.Int64Value{Value: 1}
+	for name, sc := range map[string]*cri.LinuxSandboxSecurityContext{
+		"group without user":  {RunAsGroup: one},
+		"negative user":       {RunAsUser: &cri.Int64Value{Value: -1}},
+		"user too large":      {RunAsUser: &cri.Int64Value{Value: 1<<32 - 1}},
+		"group too large":     {RunAsUser: one, RunAsGroup: &cri.Int64Value{Value: 1 << 40}},
+		"supplemental group":  {SupplementalGroups: []int64{-5}},
+		"profile not loaded":  {Seccomp: localhost("/p")},
+		"profile of old form": {SeccompProfilePath: "what"},
+	} {
+		in := base()
+		in.Pod.Linux = &cri.LinuxPodSandboxConfig{SecurityContext: sc}
+		_, _, err := Pause(PauseInput{ID: in.ID, Pod: in.Pod, Rootfs: in.Rootfs, Handler: in.Handler, Host: in.Host})
+		if !errors.Is(err, errdefs.ErrInvalidArgument) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestPauseWithoutSeccomp: the default profile was podd's idea, so its absence is no error.
+func TestPauseWithoutSeccomp(t *testing.T) {
+	in := base()
+	in.Host.Seccomp = false
+	s, _, err := Pause(PauseInput{ID: in.ID, Pod: in.Pod, Rootfs: in.Rootfs, Handler: in.Handler, Host: in.Host})
+	if err != nil || s.Linux.Seccomp != nil {
+		t.Errorf("%v %v", s, err)
+	}
+}
