@@ -1,0 +1,114 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/sandbox"
+)
+
+// maxList is what a list of 1,000 may take, p50, at the client.
+const maxList = 10 * time.Millisecond
+
+// benchNode has n pods with a container each, with the labels and annotations that a kubelet sets.
+func benchNode(b *testing.B, n int) *harness {
+	quiet := logrus.New()
+	quiet.SetOutput(io.Discard)
+	h := newHarness(b, func(d *Deps) { d.Log = quiet })
+	h.engine.pods, h.engine.containers = nil, nil
+	for i := range n {
+		id := fmt.Sprintf("%064d", i)
+		labels := map[string]string{
+			"io.kubernetes.pod.name": "web-" + id[:20], "io.kubernetes.pod.namespace": "default", "io.kubernetes.pod.uid": id[:36],
+			"io.kubernetes.container.name": "main", "app.kubernetes.io/name": "web", "pod-template-hash": "5d89bdfbf9",
+		}
+		annotations := map[string]string{
+			"io.kubernetes.container.hash": "a1b2c3", "io.kubernetes.container.restartCount": "0",
+			"io.kubernetes.container.terminationMessagePath": "/dev/termination-log", "io.kubernetes.container.terminationMessagePolicy": "File",
+			"io.kubernetes.pod.terminationGracePeriod": "30", "kubernetes.io/config.seen": "2024-01-01T00:00:00Z", "kubernetes.io/config.source": "api",
+		}
+		p, c := podRecord(id), *runningContainer().Record
+		p.Config.Labels, p.Config.Annotations = labels, annotations
+		c.ID, c.PodID, c.Config = id, id, goodContainer()
+		c.Config.Labels, c.Config.Annotations = labels, annotations
+		h.engine.pods = append(h.engine.pods, Pod{Record: p, Status: sandbox.PodStatus{State: sandbox.PodReady, IPs: []string{"10.0.0.1"}}})
+		h.engine.containers = append(h.engine.containers, Container{Record: &c, Status: runningContainer().Status})
+	}
+	return h
+}
+
+// measure reports the median of call and fails when it is over maxList.
+func measure(b *testing.B, call func(context.Context) (int, error)) {
+	var took []time.Duration
+	for b.Loop() {
+		start := time.Now()
+		n, err := call(b.Context())
+		if err != nil || n != 1000 {
+			b.Fatalf("%d items, %v", n, err)
+		}
+		took = append(took, time.Since(start))
+	}
+	slices.Sort(took)
+	p50 := took[len(took)/2]
+	b.ReportMetric(float64(p50.Microseconds())/1000, "p50-ms")
+	if p50 > maxList {
+		b.Errorf("p50 is %v, want less than %v", p50, maxList)
+	}
+}
+
+func BenchmarkListContainers(b *testing.B) {
+	h := benchNode(b, 1000)
+	measure(b, func(ctx context.Context) (int, error) {
+		r, err := h.runtime.ListContainers(ctx, &cri.ListContainersRequest{})
+		return len(r.GetContainers()), err
+	})
+}
+
+func BenchmarkListPodSandbox(b *testing.B) {
+	h := benchNode(b, 1000)
+	measure(b, func(ctx context.Context) (int, error) {
+		r, err := h.runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
+		return len(r.GetItems()), err
+	})
+}
+
+func BenchmarkStreamContainers(b *testing.B) {
+	h := benchNode(b, 1000)
+	measure(b, func(ctx context.Context) (n int, err error) {
+		s, err := h.runtime.StreamContainers(ctx, &cri.StreamContainersRequest{})
+		for err == nil {
+			var m *cri.StreamContainersResponse
+			m, err = s.Recv()
+			n += len(m.GetContainers())
+		}
+		if err == io.EOF {
+			err = nil
+		}
+		return n, err
+	})
+}
+
+func BenchmarkPodSandboxStatus(b *testing.B) {
+	h := benchNode(b, 1000)
+	id := h.engine.pods[500].Record.ID
+	measure(b, func(ctx context.Context) (int, error) {
+		r, err := h.runtime.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: id})
+		return 1000 * min(1, len(r.GetStatus().GetId())), err
+	})
+}
+
+func BenchmarkValidateContainer(b *testing.B) {
+	r := &cri.CreateContainerRequest{PodSandboxId: podID, Config: goodContainer()}
+	for b.Loop() {
+		if err := checkCreateContainer(r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
