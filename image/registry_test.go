@@ -1,0 +1,279 @@
+package image_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/podd-project/podd/image"
+)
+
+// testRegistry is a registry on the loopback device. Guard, when set, sees each request first; true means that it
+// has answered.
+type testRegistry struct {
+	host   string
+	server *httptest.Server
+
+	mu    sync.Mutex
+	guard func(http.ResponseWriter, *http.Request) bool
+	seen  []string // "GET /v2/..."
+}
+
+func newRegistry(t testing.TB) *testRegistry {
+	r := &testRegistry{}
+	inner := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	r.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		r.mu.Lock()
+		r.seen = append(r.seen, req.Method+" "+req.URL.Path)
+		guard := r.guard
+		r.mu.Unlock()
+		if guard != nil && guard(w, req) {
+			return
+		}
+		inner.ServeHTTP(w, req)
+	}))
+	r.host = strings.TrimPrefix(r.server.URL, "http://")
+	t.Cleanup(func() {
+		r.server.CloseClientConnections()
+		r.server.Close()
+	})
+	return r
+}
+
+func (r *testRegistry) setGuard(guard func(http.ResponseWriter, *http.Request) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.guard = guard
+}
+
+// count tells how many requests began with prefix, e.g. "GET /v2/x/blobs/".
+func (r *testRegistry) count(prefix string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, s := range r.seen {
+		if strings.HasPrefix(s, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *testRegistry) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen = nil
+}
+
+// push stores what as repo:tag and returns its digest.
+func (r *testRegistry) push(t testing.TB, ref string, what remote.Taggable) string {
+	t.Helper()
+	parsed, err := name.ParseReference(r.host+"/"+ref, name.Insecure)
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch w := what.(type) {
+	case v1.Image:
+		err = remote.Write(parsed, w)
+	case v1.ImageIndex:
+		err = remote.WriteIndex(parsed, w)
+	default:
+		err = remote.Put(parsed, w)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := what.(interface{ Digest() (v1.Hash, error) }).Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.String()
+}
+
+// tree is a layer's content: a path that ends in / is a directory, one with -> a symlink.
+type tree map[string]string
+
+func layer(t testing.TB, files tree) v1.Layer {
+	t.Helper()
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	var paths []string
+	for path := range files {
+		paths = append(paths, path)
+	}
+	slices.Sort(paths)
+	for _, path := range paths {
+		h := &tar.Header{Name: path, Mode: 0o755, Typeflag: tar.TypeReg, Size: int64(len(files[path])), ModTime: time.Unix(1e9, 0)}
+		if strings.HasSuffix(path, "/") {
+			h.Typeflag, h.Size = tar.TypeDir, 0
+		} else if target, ok := strings.CutPrefix(files[path], "-> "); ok {
+			h.Typeflag, h.Size, h.Linkname = tar.TypeSymlink, 0, target
+		}
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if h.Size > 0 {
+			if _, err := io.WriteString(w, files[path]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// craft makes an image for linux/amd64 of the given layers; change, if any, edits its config.
+func craft(t testing.TB, change func(*v1.ConfigFile), layers ...tree) v1.Image {
+	t.Helper()
+	img := empty.Image
+	var err error
+	for _, files := range layers {
+		if img, err = mutate.AppendLayers(img, layer(t, files)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config, err := img.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture = "linux", "amd64"
+	config.Created = v1.Time{Time: time.Unix(1.5e9, 0)}
+	if change != nil {
+		change(config)
+	}
+	if img, err = mutate.ConfigFile(img, config); err != nil {
+		t.Fatal(err)
+	}
+	return img
+}
+
+// simple is an image with one file, different for each content.
+func simple(t testing.TB, content string) v1.Image {
+	return craft(t, nil, tree{"bin/": "", "bin/app": content})
+}
+
+// arch edits a config for another CPU.
+func arch(name string) func(*v1.ConfigFile) {
+	return func(c *v1.ConfigFile) { c.Architecture = name }
+}
+
+// imageID is the id that podd gives to an image.
+func imageID(t testing.TB, img v1.Image) string {
+	t.Helper()
+	h, err := img.ConfigName()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.Hex
+}
+
+func digestOf(t testing.TB, img interface{ Digest() (v1.Hash, error) }) string {
+	t.Helper()
+	h, err := img.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.String()
+}
+
+// config returns a store's configuration below a fresh directory, with the hosts as insecure registries.
+func config(t testing.TB, hosts ...string) image.Config {
+	t.Helper()
+	dir := t.TempDir()
+	for _, d := range []string{filepath.Dir(dir), dir} { // t.TempDir is closed to others, user namespaces need a way in
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg := image.DefaultConfig()
+	cfg.Root, cfg.RunRoot = filepath.Join(dir, "s"), filepath.Join(dir, "run")
+	cfg.RegistriesConf, cfg.RegistriesConfDir = filepath.Join(dir, "registries.conf"), ""
+	cfg.Policy, cfg.AuthFile = filepath.Join(dir, "policy.json"), filepath.Join(dir, "auth.json")
+	cfg.PreloadDir = filepath.Join(dir, "preload")
+	cfg.PullGrace = 10 * time.Second
+	var conf strings.Builder
+	for _, host := range hosts {
+		fmt.Fprintf(&conf, "[[registry]]\nlocation = %q\ninsecure = true\n", host)
+	}
+	writeFile(t, cfg.RegistriesConf, conf.String())
+	return cfg
+}
+
+func open(t testing.TB, cfg image.Config) *image.Store {
+	t.Helper()
+	s, err := image.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeStore(t, s) })
+	return s
+}
+
+// closeStore closes, after releasing what a test left: the leak check of TestMain is for what the store leaves.
+func closeStore(t testing.TB, s *image.Store) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	held, err := s.Held(ctx)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, id := range held {
+		if err := s.Release(ctx, id); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func pull(t testing.TB, s *image.Store, ref string) *image.Image {
+	t.Helper()
+	img, err := s.Pull(t.Context(), image.PullRequest{Ref: ref})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return img
+}
+
+func writeFile(t testing.TB, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func isUnavailable(err error) bool { return errors.Is(err, image.ErrRegistryUnavailable) }
+
+func isSignature(err error) bool { return errors.Is(err, image.ErrSignatureInvalid) }
