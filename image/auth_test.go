@@ -1,0 +1,269 @@
+package image_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	"github.com/sirupsen/logrus"
+
+	"github.com/podd-project/podd/image"
+)
+
+// Credentials that the tests look for in places where they must not be.
+const (
+	user     = "some-user"
+	password = "pa55w0rd-to-hide"
+	identity = "identity-token-to-hide"
+	bearer   = "registry-token-to-hide"
+)
+
+// basicAuth guards a registry with a user name and password.
+func basicAuth(w http.ResponseWriter, r *http.Request) bool {
+	if u, p, ok := r.BasicAuth(); ok && u == user && p == password {
+		return false
+	}
+	w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
+	refuse(w, http.StatusUnauthorized, "UNAUTHORIZED")
+	return true
+}
+
+func refuse(w http.ResponseWriter, status int, code string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	fmt.Fprintf(w, `{"errors":[{"code":%q,"message":"go away"}]}`, code)
+}
+
+func base64Of(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+
+func TestBasicAuth(t *testing.T) {
+	reg := newRegistry(t)
+	reg.push(t, "app:v1", simple(t, "x"))
+	reg.setGuard(basicAuth)
+	for name, c := range map[string]struct {
+		auth *image.Auth
+		is   func(error) bool
+	}{
+		"name and password":       {&image.Auth{Username: user, Password: password}, isNil},
+		"base64":                  {&image.Auth{Auth: base64Of(user + ":" + password)}, isNil},
+		"base64 of an old docker": {&image.Auth{Auth: base64Of(user + ":" + password + "\x00\x00")}, isNil},
+		"for this registry":       {&image.Auth{Username: user, Password: password, ServerAddress: "http://" + reg.host + "/v2/"}, isNil},
+		"none":                    {nil, errdefs.IsUnauthorized},
+		"empty":                   {&image.Auth{}, errdefs.IsUnauthorized},
+		"wrong password":          {&image.Auth{Username: user, Password: "guess-to-hide"}, errdefs.IsUnauthorized},
+		"for another registry":    {&image.Auth{Username: user, Password: password, ServerAddress: "registry.test"}, errdefs.IsUnauthorized},
+		"not base64":              {&image.Auth{Auth: "%%%" + password}, errdefs.IsInvalidArgument},
+		"base64 of no pair":       {&image.Auth{Auth: base64Of(password)}, errdefs.IsInvalidArgument},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, config(t, reg.host))
+			_, err := s.Pull(t.Context(), image.PullRequest{Ref: reg.host + "/app:v1", Auth: c.auth})
+			if !c.is(err) {
+				t.Errorf("error %v", err)
+			}
+			if err != nil && (strings.Contains(err.Error(), password) || strings.Contains(err.Error(), "guess-to-hide")) {
+				t.Errorf("the error tells the password: %v", err)
+			}
+		})
+	}
+}
+
+func isNil(err error) bool { return err == nil }
+
+func TestAuthFile(t *testing.T) {
+	reg := newRegistry(t)
+	reg.push(t, "app:v1", simple(t, "x"))
+	reg.setGuard(basicAuth)
+	cfg := config(t, reg.host)
+	writeFile(t, cfg.AuthFile, fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, reg.host, base64Of(user+":"+password)))
+	s := open(t, cfg)
+	pull(t, s, reg.host+"/app:v1")
+}
+
+func TestDenied(t *testing.T) {
+	reg := newRegistry(t)
+	reg.setGuard(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != "/v2/" {
+			refuse(w, http.StatusForbidden, "DENIED")
+			return true
+		}
+		return false
+	})
+	s := open(t, config(t, reg.host))
+	_, err := s.Pull(t.Context(), image.PullRequest{Ref: reg.host + "/app:v1"})
+	if !errdefs.IsPermissionDenied(err) {
+		t.Errorf("error %v, want permission denied", err)
+	}
+}
+
+// tokenServer guards a registry with tokens: it hands one out for an identity token, or a name and password.
+func tokenServer(reg *testRegistry) func(http.ResponseWriter, *http.Request) bool {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path == "/token" {
+			u, p, _ := r.BasicAuth()
+			if u == user && p == password || r.PostFormValue("refresh_token") == identity {
+				_ = json.NewEncoder(w).Encode(map[string]string{"token": bearer, "access_token": bearer})
+				return true
+			}
+			refuse(w, http.StatusUnauthorized, "UNAUTHORIZED")
+			return true
+		}
+		if r.Header.Get("Authorization") == "Bearer "+bearer {
+			return false
+		}
+		w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="http://%s/token",service="test"`, reg.host))
+		refuse(w, http.StatusUnauthorized, "UNAUTHORIZED")
+		return true
+	}
+}
+
+func TestTokens(t *testing.T) {
+	reg := newRegistry(t)
+	reg.push(t, "app:v1", simple(t, "x"))
+	reg.setGuard(tokenServer(reg))
+	for name, c := range map[string]struct {
+		auth image.Auth
+		is   func(error) bool
+	}{
+		"password":             {image.Auth{Username: user, Password: password}, isNil},
+		"identity token":       {image.Auth{IdentityToken: identity}, isNil},
+		"registry token":       {image.Auth{RegistryToken: bearer}, isNil},
+		"wrong identity token": {image.Auth{IdentityToken: "other"}, errdefs.IsUnauthorized},
+		"wrong registry token": {image.Auth{RegistryToken: "other"}, errdefs.IsUnauthorized},
+		"token for another registry": {image.Auth{RegistryToken: bearer, ServerAddress: "registry.test"},
+			errdefs.IsUnauthorized},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, config(t, reg.host))
+			_, err := s.Pull(t.Context(), image.PullRequest{Ref: reg.host + "/app:v1", Auth: &c.auth})
+			if !c.is(err) {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
+
+// TestMirrorsGetNoCredentials: what a pod's secret holds is for the registry it names, not for whoever mirrors it.
+func TestMirrorsGetNoCredentials(t *testing.T) {
+	mirror, origin := newRegistry(t), newRegistry(t)
+	origin.push(t, "app:v1", simple(t, "x"))
+	origin.setGuard(basicAuth)
+	var mu sync.Mutex
+	var leaked []string
+	mirror.setGuard(func(w http.ResponseWriter, r *http.Request) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if h := r.Header.Get("Authorization"); h != "" {
+			leaked = append(leaked, h)
+		}
+		w.Header().Set("WWW-Authenticate", `Basic realm="gimme"`)
+		if strings.Contains(r.URL.RawQuery, "bearer") {
+			w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="http://%s/token"`, mirror.host))
+		}
+		refuse(w, http.StatusUnauthorized, "UNAUTHORIZED")
+		return true
+	})
+	cfg := config(t)
+	writeFile(t, cfg.RegistriesConf, `
+[[registry]]
+location = "`+origin.host+`"
+insecure = true
+[[registry.mirror]]
+location = "`+mirror.host+`"
+insecure = true
+`)
+	s := open(t, cfg)
+	for _, auth := range []image.Auth{{Username: user, Password: password}, {RegistryToken: bearer}, {IdentityToken: identity}} {
+		_, err := s.Pull(t.Context(), image.PullRequest{Ref: origin.host + "/app:v1", Auth: &auth})
+		if auth.Username != "" && err != nil {
+			t.Error(err)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if n := mirror.count("GET "); n == 0 {
+		t.Error("the mirror was not asked")
+	}
+	for _, h := range leaked {
+		if h != "Basic Og==" { // an empty name and password
+			t.Errorf("the mirror got %q", h)
+		}
+	}
+}
+
+// logCatcher keeps everything that is logged.
+type logCatcher struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (*logCatcher) Levels() []logrus.Level { return logrus.AllLevels }
+
+func (c *logCatcher) Fire(e *logrus.Entry) error {
+	s, err := e.String()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.text.WriteString(s)
+	return err
+}
+
+// TestNoCredentialsInLogs pulls with every sort of credential, with success and without, while everything is logged.
+func TestNoCredentialsInLogs(t *testing.T) {
+	logger := logrus.StandardLogger()
+	catcher := &logCatcher{}
+	before, out := logger.GetLevel(), logger.Out
+	hooks := logger.ReplaceHooks(logrus.LevelHooks{})
+	logger.SetLevel(logrus.TraceLevel)
+	logger.SetOutput(devNull{})
+	logger.AddHook(catcher)
+	t.Cleanup(func() {
+		logger.ReplaceHooks(hooks)
+		logger.SetLevel(before)
+		logger.SetOutput(out)
+	})
+	reg := newRegistry(t)
+	reg.push(t, "app:v1", simple(t, "x"))
+	reg.setGuard(tokenServer(reg))
+	s := open(t, config(t, reg.host))
+	for _, ref := range []string{"/app:v1", "/app:v2"} {
+		for _, auth := range []image.Auth{
+			{Username: user, Password: password}, {Auth: base64Of(user + ":" + password)}, {IdentityToken: identity},
+			{RegistryToken: bearer}, {Username: user, Password: password + "-wrong"}, {Auth: "%" + password},
+		} {
+			_, _ = s.Pull(t.Context(), image.PullRequest{Ref: reg.host + ref, Auth: &auth, Namespace: "ns"})
+		}
+	}
+	catcher.mu.Lock()
+	defer catcher.mu.Unlock()
+	text := catcher.text.String()
+	if !strings.Contains(text, "pulled image") || !strings.Contains(text, "cannot pull image") {
+		t.Fatalf("the pulls were not logged:\n%s", text)
+	}
+	for _, secret := range []string{password, base64Of(user + ":" + password), identity, bearer, url.QueryEscape(password)} {
+		if i := strings.Index(text, secret); i >= 0 {
+			t.Errorf("logged: %s", text[max(0, i-100):i+len(secret)])
+		}
+	}
+}
+
+type devNull struct{}
+
+func (devNull) Write(p []byte) (int, error) { return len(p), nil }
+
+func TestAuthDoesNotPrint(t *testing.T) {
+	auth := image.Auth{Username: user, Password: password, Auth: password, IdentityToken: identity, RegistryToken: bearer}
+	r := image.PullRequest{Ref: "x", Auth: &auth}
+	for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
+		for _, what := range []any{auth, &auth, r, &r} {
+			if text := fmt.Sprintf(format, what); strings.Contains(text, "hide") {
+				t.Errorf("%s of %T prints %s", format, what, text)
+			}
+		}
+	}
+}

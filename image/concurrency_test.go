@@ -1,0 +1,325 @@
+package image_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containerd/errdefs"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"go.podman.io/storage/pkg/lockfile"
+
+	"github.com/podd-project/podd/image"
+)
+
+// hang makes a registry stop before it answers a request for a path with the given part. It returns a channel that
+// receives once per request, and a function that lets them all go on.
+func hang(t *testing.T, reg *testRegistry, part string) (arrived <-chan struct{}, proceed func()) {
+	ch := make(chan struct{}, 100)
+	gate := make(chan struct{})
+	reg.setGuard(func(_ http.ResponseWriter, r *http.Request) bool {
+		if strings.Contains(r.URL.Path, part) {
+			ch <- struct{}{}
+			select {
+			case <-gate:
+			case <-r.Context().Done():
+			}
+		}
+		return false
+	})
+	proceed = sync.OnceFunc(func() { close(gate) })
+	t.Cleanup(proceed)
+	return ch, proceed
+}
+
+// eventually waits until check is true, for what has no channel to wait on.
+func eventually(t *testing.T, what string, check func() bool) {
+	t.Helper()
+	for range 1000 {
+		if check() {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatalf("it never happened: %s", what)
+}
+
+func callers(s *image.Store) int {
+	n := 0
+	for _, p := range s.Pulls() {
+		n += p.Callers
+	}
+	return n
+}
+
+func TestOneDownloadForManyCallers(t *testing.T) {
+	reg := newRegistry(t)
+	img := simple(t, strings.Repeat("x", 100000))
+	reg.push(t, "app:v1", img)
+	arrived, proceed := hang(t, reg, "/blobs/"+layerDigest(t, img, 0))
+	s := open(t, config(t, reg.host))
+	reg.forget()
+	results := make(chan *image.Image, 20)
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			got, err := s.Pull(t.Context(), image.PullRequest{Ref: reg.host + "/app:v1"})
+			if err != nil {
+				t.Error(err)
+			}
+			results <- got
+		})
+	}
+	<-arrived
+	eventually(t, "all 20 joined", func() bool { return callers(s) == 20 })
+	if pulls := s.Pulls(); len(pulls) != 1 || pulls[0].Stage != image.StageDownloading || pulls[0].Ref != reg.host+"/app:v1" {
+		t.Errorf("pulls %+v", pulls)
+	}
+	proceed()
+	wg.Wait()
+	first := <-results
+	for range 19 {
+		if got := <-results; got != first {
+			t.Errorf("another result: %v", got)
+		}
+	}
+	for what, want := range map[string]int{"GET /v2/app/blobs/" + layerDigest(t, img, 0): 1, "GET /v2/app/manifests/": 1} {
+		if n := reg.count(what); n != want {
+			t.Errorf("%d requests for %s, want %d", n, what, want)
+		}
+	}
+	if left := s.Pulls(); len(left) != 0 {
+		t.Errorf("pulls after the end: %+v", left)
+	}
+}
+
+// TestPullsOfSharedLayers: images that share layers, pulled at once, all arrive.
+func TestPullsOfSharedLayers(t *testing.T) {
+	reg := newRegistry(t)
+	base := tree{"base": strings.Repeat("b", 100000)}
+	want := map[string]v1.Image{}
+	for i := range 8 {
+		ref := fmt.Sprintf("app%d:v1", i)
+		want[ref] = craft(t, nil, base, tree{"own": fmt.Sprint(i)})
+		reg.push(t, ref, want[ref])
+	}
+	s := open(t, config(t, reg.host))
+	var wg sync.WaitGroup
+	for ref, img := range want {
+		wg.Go(func() {
+			got, err := s.Pull(t.Context(), image.PullRequest{Ref: reg.host + "/" + ref})
+			if err != nil {
+				t.Error(err)
+			} else if got.ID != imageID(t, img) {
+				t.Errorf("%s is image %s", ref, got.ID)
+			}
+		})
+	}
+	wg.Wait()
+	if list, _ := s.List(t.Context()); len(list) != len(want) {
+		t.Errorf("%d images, want %d", len(list), len(want))
+	}
+}
+
+func TestOtherCredentialsAreAnotherPull(t *testing.T) {
+	reg := newRegistry(t)
+	reg.push(t, "app:v1", simple(t, "x"))
+	arrived, proceed := hang(t, reg, "/manifests/")
+	s := open(t, config(t, reg.host))
+	var wg sync.WaitGroup
+	for _, auth := range []*image.Auth{nil, {Username: "a", Password: "b"}} {
+		wg.Go(func() {
+			if _, err := s.Pull(t.Context(), image.PullRequest{Ref: reg.host + "/app:v1", Auth: auth}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	<-arrived
+	<-arrived
+	if n := len(s.Pulls()); n != 2 {
+		t.Errorf("%d pulls under way, want 2", n)
+	}
+	proceed()
+	wg.Wait()
+}
+
+// TestPullOutlivesItsCaller: a kubelet restarts in the middle of a pull and asks again.
+func TestPullOutlivesItsCaller(t *testing.T) {
+	reg := newRegistry(t)
+	img := simple(t, "x")
+	reg.push(t, "app:v1", img)
+	arrived, proceed := hang(t, reg, "/blobs/"+layerDigest(t, img, 0))
+	s := open(t, config(t, reg.host))
+	reg.forget()
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := make(chan error)
+	go func() {
+		_, err := s.Pull(ctx, image.PullRequest{Ref: reg.host + "/app:v1"})
+		failed <- err
+	}()
+	<-arrived
+	cancel()
+	if err := <-failed; !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want canceled", err)
+	}
+	if n := callers(s); n != 0 || len(s.Pulls()) != 1 {
+		t.Errorf("%d callers of %d pulls, want none of one", n, len(s.Pulls()))
+	}
+	second := make(chan error)
+	go func() {
+		_, err := s.Pull(t.Context(), image.PullRequest{Ref: reg.host + "/app:v1"})
+		second <- err
+	}()
+	eventually(t, "the second caller joined", func() bool { return callers(s) == 1 })
+	proceed()
+	if err := <-second; err != nil {
+		t.Error(err)
+	}
+	if n := reg.count("GET /v2/app/blobs/" + layerDigest(t, img, 0)); n != 1 {
+		t.Errorf("layer fetched %d times", n)
+	}
+}
+
+func TestAbandonedPullEnds(t *testing.T) {
+	reg := newRegistry(t)
+	img := simple(t, "x")
+	reg.push(t, "app:v1", img)
+	arrived, _ := hang(t, reg, "/blobs/"+layerDigest(t, img, 0))
+	cfg := config(t, reg.host)
+	cfg.PullGrace = 0
+	s := open(t, cfg)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-arrived; cancel() }()
+	if _, err := s.Pull(ctx, image.PullRequest{Ref: reg.host + "/app:v1"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want canceled", err)
+	}
+	eventually(t, "the pull ended", func() bool { return len(s.Pulls()) == 0 })
+	eventually(t, "its files are gone", func() bool {
+		left, err := filepath.Glob(filepath.Join(cfg.Root, "tmp", "*"))
+		return err == nil && len(left) == 0
+	})
+	checkEmpty(t, s)
+}
+
+func TestCloseEndsPulls(t *testing.T) {
+	reg := newRegistry(t)
+	reg.push(t, "app:v1", simple(t, "x"))
+	arrived, _ := hang(t, reg, "/manifests/")
+	s, err := image.New(config(t, reg.host))
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error)
+	go func() {
+		_, err := s.Pull(t.Context(), image.PullRequest{Ref: reg.host + "/app:v1"})
+		failed <- err
+	}()
+	<-arrived
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-failed; !errdefs.IsAborted(err) {
+		t.Errorf("error %v, want aborted", err)
+	}
+}
+
+// TestStall: a registry that sends nothing, or a byte now and then, ends the pull as unavailable.
+func TestStall(t *testing.T) {
+	img := simple(t, strings.Repeat("incompressible?", 1000))
+	for name, part := range map[string]string{
+		"manifest": "/manifests/", "layer": "/blobs/" + layerDigest(t, img, 0), "config": "/blobs/sha256:" + imageID(t, img),
+	} {
+		t.Run(name, func(t *testing.T) {
+			reg := newRegistry(t)
+			reg.push(t, "app:v1", img)
+			hang(t, reg, part)
+			checkStalls(t, reg)
+		})
+	}
+	t.Run("trickle", func(t *testing.T) {
+		reg := newRegistry(t)
+		reg.push(t, "app:v1", img)
+		reg.setGuard(func(w http.ResponseWriter, r *http.Request) bool {
+			if !strings.HasSuffix(r.URL.Path, layerDigest(t, img, 0)) {
+				return false
+			}
+			w.Header().Set("Content-Length", "1000000")
+			for range 100000 {
+				if _, err := w.Write([]byte{'x'}); err != nil {
+					break
+				}
+				w.(http.Flusher).Flush()
+				time.Sleep(20 * time.Millisecond)
+			}
+			return true
+		})
+		checkStalls(t, reg)
+	})
+}
+
+func checkStalls(t *testing.T, reg *testRegistry) {
+	t.Helper()
+	cfg := config(t, reg.host)
+	cfg.PullProgressTimeout = 500 * time.Millisecond
+	s := open(t, cfg)
+	begin := time.Now()
+	_, err := s.Pull(t.Context(), image.PullRequest{Ref: reg.host + "/app:v1"})
+	if !isUnavailable(err) || errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "too little") {
+		t.Errorf("error %v, want unavailable", err)
+	}
+	if d := time.Since(begin); d > 10*time.Second {
+		t.Errorf("it took %v", d)
+	}
+	checkEmpty(t, s)
+}
+
+// TestReadersDoNotWaitForStorage: while something holds storage's locks - a pull that commits a layer, say - all
+// but writers go on (cri-o#1172 is that they do not).
+func TestReadersDoNotWaitForStorage(t *testing.T) {
+	reg := newRegistry(t)
+	reg.push(t, "app:v1", simple(t, "x"))
+	cfg := config(t, reg.host)
+	s := open(t, cfg)
+	img := pull(t, s, reg.host+"/app:v1")
+	for _, path := range []string{"overlay-layers/layers.lock", "overlay-images/images.lock", "overlay-containers/containers.lock", "storage.lock"} {
+		lock, err := lockfile.GetLockFile(filepath.Join(cfg.Root, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lock.Lock()
+		defer lock.Unlock()
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if list, err := s.List(t.Context()); err != nil || len(list) != 1 {
+			t.Errorf("List: %d images, %v", len(list), err)
+		}
+		if _, err := s.Resolve(t.Context(), reg.host+"/app:v1"); err != nil {
+			t.Error(err)
+		}
+		if _, _, err := s.Usage(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if _, err := s.Rootfs(t.Context(), image.RootfsRequest{ContainerID: "c", ImageID: img.ID}); err != nil {
+			t.Error(err)
+		}
+		if _, err := s.Volume(t.Context(), image.VolumeRequest{ContainerID: "c", ImageID: img.ID}); err != nil {
+			t.Error(err)
+		}
+		if err := s.Release(t.Context(), "c"); err != nil {
+			t.Error(err)
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Error("a reader waits for storage's locks")
+	}
+}
