@@ -1,0 +1,84 @@
+package host
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// The profiles of critest, in the OCI's format, and one in Docker's.
+const (
+	ociProfile    = `{"defaultAction":"SCMP_ACT_ALLOW","syscalls":[{"names":["chmod","fchmodat"],"action":"SCMP_ACT_ERRNO"}]}`
+	dockerProfile = `{"defaultAction":"SCMP_ACT_ERRNO","defaultErrnoRet":1,"archMap":[{"architecture":"SCMP_ARCH_X86_64"}],
+		"syscalls":[{"name":"read","action":"SCMP_ACT_ALLOW"},{"names":["mount"],"action":"SCMP_ACT_ALLOW","includes":{"caps":["CAP_SYS_ADMIN"]}}]}`
+)
+
+func ref(path string) *cri.SecurityProfile {
+	return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost, LocalhostRef: path}
+}
+
+func TestSeccompProfile(t *testing.T) {
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "profiles"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(root, "profiles/oci.json"), ociProfile)
+	write(t, filepath.Join(root, "docker.json"), dockerProfile)
+	for _, path := range []string{"profiles/oci.json", filepath.Join(root, "profiles/oci.json")} {
+		p, err := SeccompProfile(ref(path), root)
+		if err != nil || p.DefaultAction != specs.ActAllow || len(p.Syscalls) != 1 || p.Syscalls[0].Names[1] != "fchmodat" {
+			t.Errorf("%s: %+v, %v", path, p, err)
+		}
+	}
+	p, err := SeccompProfile(ref("docker.json"), root)
+	if err != nil || len(p.ArchMap) != 1 || p.Syscalls[1].Includes.Caps[0] != "CAP_SYS_ADMIN" || *p.DefaultErrnoRet != 1 {
+		t.Errorf("docker's format: %+v, %v", p, err)
+	}
+	for _, other := range []*cri.SecurityProfile{nil, {}, {ProfileType: cri.SecurityProfile_Unconfined}} {
+		if p, err := SeccompProfile(other, root); p != nil || err != nil {
+			t.Errorf("%v: %v %v", other, p, err)
+		}
+	}
+}
+
+func TestSeccompProfileErrors(t *testing.T) {
+	root := t.TempDir()
+	inv := errdefs.ErrInvalidArgument
+	if err := errors.Join(os.Mkdir(filepath.Join(root, "dir"), 0o755), unix.Mkfifo(filepath.Join(root, "fifo"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(root, "sparse"), "")
+	if err := os.Truncate(filepath.Join(root, "sparse"), 10<<30); err != nil {
+		t.Fatal(err)
+	}
+	for path, kind := range map[string]error{"none": errdefs.ErrNotFound, "dir": inv, "fifo": inv, "sparse": inv, "../x": inv, "a/../../x": inv, "": inv} {
+		if _, err := SeccompProfile(ref(path), root); !errors.Is(err, kind) {
+			t.Errorf("%q: %v", path, err)
+		}
+	}
+	for content, says := range map[string]string{
+		"":                                   "JSON",
+		"[]":                                 "JSON",
+		`{"defaultAction":1}`:                "JSON",
+		`{}`:                                 "defaultAction",
+		`{"defaultAction":"SCMP_ACT_MAYBE"}`: "SCMP_ACT_MAYBE",
+		`{"defaultAction":"SCMP_ACT_ALLOW","architectures":["SCMP_ARCH_X86"],"archMap":[{"architecture":"SCMP_ARCH_X86"}]}`: "both",
+		`{"defaultAction":"SCMP_ACT_ALLOW","syscalls":[null]}`:                                                              "null",
+		`{"defaultAction":"SCMP_ACT_ALLOW","syscalls":[{"names":["read"]}]}`:                                                "action",
+		`{"defaultAction":"SCMP_ACT_ALLOW","syscalls":[{"action":"SCMP_ACT_LOG"}]}`:                                         "names",
+		`{"defaultAction":"SCMP_ACT_ALLOW","syscalls":[{"name":"a","names":["b"],"action":"SCMP_ACT_LOG"}]}`:                "names",
+	} {
+		write(t, filepath.Join(root, "p.json"), content)
+		_, err := SeccompProfile(ref("p.json"), root)
+		if !errors.Is(err, inv) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "p.json") {
+			t.Errorf("%s: %v does not say %q", content, err, says)
+		}
+	}
+}

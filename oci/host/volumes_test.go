@@ -1,0 +1,86 @@
+package host
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/containerd/errdefs"
+)
+
+func set(paths ...string) map[string]struct{} {
+	out := map[string]struct{}{}
+	for _, p := range paths {
+		out[p] = struct{}{}
+	}
+	return out
+}
+
+func TestMakeVolumes(t *testing.T) {
+	root, outside := t.TempDir(), t.TempDir()
+	for _, err := range []error{
+		os.Mkdir(filepath.Join(root, "there"), 0o700),
+		os.MkdirAll(filepath.Join(root, "run"), 0o755),
+		os.Mkdir(filepath.Join(root, "var"), 0o755),
+		os.Symlink("/run", filepath.Join(root, "var/run")),
+		os.Symlink(outside, filepath.Join(root, "out")),
+		os.Symlink("../../../../../../../.."+outside, filepath.Join(root, "up")),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	uid, gid := os.Getuid(), os.Getgid()
+	if uid == 0 {
+		uid, gid = 4000, 4001
+	}
+	if err := MakeVolumes(root, set("/data", "/a/b/c", "/var/run/db", "/there", "/../../x", "/"), uid, gid); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []string{"data", "a", "a/b", "a/b/c", "run/db", "x"} {
+		info, err := os.Lstat(filepath.Join(root, p))
+		if err != nil || !info.IsDir() || info.Mode().Perm() != 0o755 {
+			t.Errorf("%s: %v %v", p, info, err)
+			continue
+		}
+		if st := info.Sys().(*syscall.Stat_t); int(st.Uid) != uid || int(st.Gid) != gid {
+			t.Errorf("%s belongs to %d:%d", p, st.Uid, st.Gid)
+		}
+	}
+	if info, _ := os.Lstat(filepath.Join(root, "there")); info.Mode().Perm() != 0o700 {
+		t.Error("a directory that existed was changed")
+	}
+	// CVE-2022-23648: a volume below a link out of the image.
+	for _, bad := range []string{"/out/x", "/up/x", "relative", "/a\x00b"} {
+		if err := MakeVolumes(root, set(bad), uid, gid); err == nil && (bad == "relative" || bad == "/a\x00b") {
+			t.Errorf("%q: no error", bad)
+		} else if (bad == "relative" || bad == "/a\x00b") && !errors.Is(err, errdefs.ErrInvalidArgument) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	write(t, filepath.Join(root, "file"), "")
+	if err := MakeVolumes(root, set("/file/x"), uid, gid); err == nil {
+		t.Error("a volume below a file was made")
+	}
+	if left, _ := os.ReadDir(outside); len(left) > 0 {
+		t.Errorf("%q was made outside of the image", left)
+	}
+}
+
+// TestMakeVolumesSwapped races with somebody who exchanges a directory for a link.
+func TestMakeVolumesSwapped(t *testing.T) {
+	root, outside := t.TempDir(), t.TempDir()
+	if err := errors.Join(os.Mkdir(filepath.Join(root, "data"), 0o755), os.Symlink(outside, filepath.Join(root, "evil"))); err != nil {
+		t.Fatal(err)
+	}
+	swapping(t, filepath.Join(root, "data"), filepath.Join(root, "evil"))
+	for range 2000 {
+		_ = MakeVolumes(root, set("/data/a/b"), 0, 0)
+		_ = os.RemoveAll(filepath.Join(root, "data/a"))
+	}
+	if left, _ := os.ReadDir(outside); len(left) > 0 {
+		t.Errorf("%q was made outside of the image", left)
+	}
+}
