@@ -45,7 +45,7 @@ func serveCommand(cmd *cobra.Command, opts *options) error {
 	ctx, stop := signals{log: log, dumpDir: d.dumpDir, exit: os.Exit}.watch(cmd.Context())
 	defer stop()
 	log.WithFields(logrus.Fields{"version": version, "pid": os.Getpid(), "files": l.files}).Info("podd starts")
-	if err := d.run(ctx); err != nil && !errors.Is(err, errStopped) {
+	if err := d.run(ctx); err != nil {
 		return err
 	}
 	log.Info("podd stopped")
@@ -95,14 +95,28 @@ func (d *daemon) close() error {
 	return errors.Join(errs...)
 }
 
-// run starts everything in order, serves until ctx ends and takes everything down.
-func (d *daemon) run(ctx context.Context) (err error) {
+// run starts everything in order, serves until ctx ends and takes everything down. It returns nil when it was
+// asked to stop, whether it had come to serving by then or not.
+func (d *daemon) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer func() {
-		cancel(errStopped)
-		d.background.Wait()
-		err = errors.Join(err, d.close())
-	}()
+	err := d.startAndServe(ctx)
+	asked := errors.Is(context.Cause(ctx), errStopped)
+	cancel(errStopped)
+	d.background.Wait()
+	closeErr := d.close()
+	if !asked {
+		return errors.Join(err, closeErr)
+	}
+	if closeErr != nil { // what is left half done is cleaned up by the next daemon
+		d.log.WithError(closeErr).Warn("not everything could be closed")
+	}
+	if err != nil {
+		d.log.WithError(err).Info("stopped while starting")
+	}
+	return nil
+}
+
+func (d *daemon) startAndServe(ctx context.Context) error {
 	if err := d.open(); err != nil {
 		return err
 	}
@@ -134,6 +148,9 @@ func (d *daemon) recover(ctx context.Context, n *node) error {
 	start := time.Now()
 	if err := n.engine.Recover(ctx); err != nil {
 		return fmt.Errorf("recover pods: %w", err)
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	d.log.WithFields(logrus.Fields{
 		"pods": len(n.engine.Pods()), "containers": len(n.engine.Containers()), "duration": time.Since(start).Round(time.Millisecond).String(),
@@ -173,5 +190,5 @@ func (d *daemon) serve(ctx context.Context, n *node) error {
 	d.notify.send(d.log, "STOPPING=1\nSTATUS=stopping, pods keep running")
 	health.Shutdown()
 	drain(srv, &calls, drainTimeout, d.log)
-	return errors.Join(<-served, context.Cause(ctx))
+	return <-served
 }

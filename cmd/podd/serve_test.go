@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/sirupsen/logrus/hooks/test"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -240,5 +242,30 @@ func TestSemver(t *testing.T) {
 		if got := semver(in); got != want {
 			t.Errorf("%q: got %q, want %q", in, got, want)
 		}
+	}
+}
+
+// TestStopWhileStarting: a daemon that is told to stop before it serves goes quietly.
+func TestStopWhileStarting(t *testing.T) {
+	requireRoot(t)
+	log, hook := test.NewNullLogger()
+	c := stateConfig(t)
+	c.place(c.Root, c.Run)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errStopped)
+	d := &daemon{cfg: c, log: log}
+	if err := d.run(ctx); err != nil {
+		t.Errorf("got %v", err)
+	}
+	if e := hook.LastEntry(); e == nil || e.Message != "stopped while starting" {
+		t.Errorf("logged %v", hook.AllEntries())
+	}
+	if _, err := os.Lstat(c.Listen); !os.IsNotExist(err) {
+		t.Errorf("it listened: %v", err)
+	}
+	if st, err := openState(c, log); err != nil {
+		t.Errorf("it did not let its state go: %v", err)
+	} else if err := st.close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -99,15 +99,56 @@ func (d *daemon) engine(ctx context.Context, images *image.Store, pods *network.
 	if cfg.PauseRootfs != "" {
 		holder = filepath.Join(cfg.PauseRootfs, "pause")
 	}
-	return sandbox.New(*cfg, sandbox.Deps{
+	var engine *sandbox.Engine
+	attach := handlerNetwork{Network: pods, confDirs: d.confDirs(), handler: func(id string) (string, error) {
+		p, err := engine.Pod(id)
+		if err != nil {
+			return "", err
+		}
+		return cmp.Or(p.Handler, cfg.DefaultHandler), nil
+	}}
+	engine, err = sandbox.New(*cfg, sandbox.Deps{
 		Namespaces: namespaces.New(holder),
-		Network:    pods,
+		Network:    attach,
 		Images:     engineImages{images},
 		Runtimes:   d.handlers(ctx),
 		Facts:      facts,
 		CDI:        cdi,
 		Log:        d.log,
 	})
+	return engine, err
+}
+
+// handlerNetwork attaches the pods of some handlers by a CNI configuration of their own.
+type handlerNetwork struct {
+	sandbox.Network
+	// confDirs are the configuration directories by handler.
+	confDirs map[string]string
+	// handler tells which handler runs a pod.
+	handler func(podID string) (string, error)
+}
+
+// Setup attaches a pod. Teardown needs no such care: the attachment's record holds the configuration.
+func (n handlerNetwork) Setup(ctx context.Context, r network.Request) (network.Result, error) {
+	if len(n.confDirs) > 0 {
+		handler, err := n.handler(r.PodID)
+		if err != nil {
+			return network.Result{}, fmt.Errorf("choose CNI configuration: %w", err)
+		}
+		r.ConfDir = n.confDirs[handler]
+	}
+	return n.Network.Setup(ctx, r)
+}
+
+// confDirs are the CNI configuration directories of the handlers that have one.
+func (d *daemon) confDirs() map[string]string {
+	dirs := map[string]string{}
+	for name, h := range d.cfg.Runtime.Handlers {
+		if h.CNIConfDir != "" {
+			dirs[name] = h.CNIConfDir
+		}
+	}
+	return dirs
 }
 
 // engineImages is the image store in the engine's words.

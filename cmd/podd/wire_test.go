@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/podd-project/podd/network"
+	"github.com/podd-project/podd/sandbox"
+)
+
+// fakeNetwork remembers what it was asked for.
+type fakeNetwork struct {
+	sandbox.Network
+	asked []network.Request
+}
+
+func (f *fakeNetwork) Setup(_ context.Context, r network.Request) (network.Result, error) {
+	f.asked = append(f.asked, r)
+	return network.Result{}, nil
+}
+
+func TestHandlersHaveTheirOwnCNIConfiguration(t *testing.T) {
+	d := &daemon{cfg: defaultConfig()}
+	d.cfg.Runtime.Handlers["kata"] = HandlerConfig{CNIConfDir: "/etc/kata/net.d"}
+	fake := &fakeNetwork{}
+	handlers := map[string]string{"a": "kata", "b": "runc"}
+	n := handlerNetwork{Network: fake, confDirs: d.confDirs(), handler: func(id string) (string, error) {
+		if h, ok := handlers[id]; ok {
+			return h, nil
+		}
+		return "", errdefs.ErrNotFound
+	}}
+	for _, id := range []string{"a", "b"} {
+		if _, err := n.Setup(t.Context(), network.Request{PodID: id, PodName: "x"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if fake.asked[0].ConfDir != "/etc/kata/net.d" || fake.asked[1].ConfDir != "" || fake.asked[1].PodName != "x" {
+		t.Errorf("asked for %+v", fake.asked)
+	}
+	if _, err := n.Setup(t.Context(), network.Request{PodID: "c"}); !errors.Is(err, errdefs.ErrNotFound) {
+		t.Errorf("an unknown pod: %v", err)
+	}
+}
+
+func TestSpecReader(t *testing.T) {
+	dir := t.TempDir()
+	read := specReader(dir)
+	for id, content := range map[string]string{"good": `{"ociVersion":"1.0.2"}`, "bad": `{`} {
+		if err := os.MkdirAll(filepath.Join(dir, id), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, id, "config.json"), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if spec, err := read("good"); err != nil || spec.Version != "1.0.2" {
+		t.Errorf("got %v, %v", spec, err)
+	}
+	if _, err := read("bad"); err == nil || errdefs.IsNotFound(err) {
+		t.Errorf("a broken config.json: %v", err)
+	}
+	if _, err := read("gone"); !errdefs.IsNotFound(err) {
+		t.Errorf("no config.json: %v", err)
+	}
+}
+
+func TestCgroupDriver(t *testing.T) {
+	if !useSystemdCgroup("systemd") || useSystemdCgroup("cgroupfs") {
+		t.Error("what is configured is not what is used")
+	}
+	_, err := os.Stat("/run/systemd/system")
+	if got, booted := useSystemdCgroup("auto"), err == nil; got != booted {
+		t.Errorf("auto is systemd: %v, systemd runs the machine: %v", got, booted)
+	}
+}
+
+func TestPluginVersion(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, script string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	// The script answers as the CNI project's plugins do when started without CNI_COMMAND, and fails with it.
+	t.Setenv("CNI_COMMAND", "ADD")
+	bridge := write("bridge", "#!/bin/sh\n[ -z \"$CNI_COMMAND\" ] || exit 1\necho 'CNI bridge plugin v1.9.1' >&2\necho 'CNI protocol versions supported: 1.0.0' >&2\n")
+	if v, err := pluginVersion(t.Context(), bridge); err != nil || v != "v1.9.1" {
+		t.Errorf("got %q, %v", v, err)
+	}
+	if v, err := pluginVersion(t.Context(), write("silent", "#!/bin/sh\n")); err != nil || v != "unknown" {
+		t.Errorf("got %q, %v", v, err)
+	}
+	if _, err := pluginVersion(t.Context(), write("broken", "#!/bin/sh\nexit 3\n")); err == nil {
+		t.Error("a failing plugin has a version")
+	}
+	if _, err := pluginVersion(t.Context(), filepath.Join(dir, "none")); err == nil {
+		t.Error("an absent plugin has a version")
+	}
+}
+
+func TestLocate(t *testing.T) {
+	first, second := t.TempDir(), t.TempDir()
+	file(t, filepath.Join(first, "runc")) // not executable
+	if err := os.WriteFile(filepath.Join(second, "runc"), nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	dirs := []string{first, second}
+	for name, want := range map[string]string{"runc": filepath.Join(second, "runc"), "crun": "crun", "/usr/bin/x": "/usr/bin/x"} {
+		if got := locate(name, dirs); got != want {
+			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
+	}
+}
