@@ -53,7 +53,7 @@ integration: tools images build ## start the real daemon, drive it through its s
 	$(GO) test $(RACE) -count=1 -timeout 20m ./test/integration/...
 
 critest: tools images build ## the CRI validation suite, with runc and with crun (root)
-	@test/critest/run.sh
+	@$(GO) run ./test/critest
 
 test: deps vet lint unit integration critest ## everything
 

@@ -48,7 +48,7 @@ func (d *Daemon) Alarms() []string {
 func (d *Daemon) Leak() leak.Options {
 	return leak.Options{Match: []string{d.Dir, d.Bridge, filepath.Base(d.CgroupParent)}, Wait: 10 * time.Second,
 		Files: []string{
-			d.Path("root", "pods", "*"), d.Path("root", "network", "*"), d.Path("root", "quarantine", "*"),
+			d.Path("root", "pods", "*"), d.Path("root", "network", "*.json"), d.Path("root", "network", "libcni", "*", "*"), d.Path("root", "quarantine", "*"),
 			d.Path("root", "storage", "overlay-containers", "*"), d.Path("root", "storage", "rootfs", "*"),
 			d.Path("run", "containers", "*"), d.Path("run", "pods", "*"), d.Path("run", "netns", "*"),
 			d.Path("run", "runtimes", "*", "*"), d.Path("ips", "*", "[0-9a-f]*[.:]*"),

@@ -16,6 +16,12 @@ import (
 // links lists the network interfaces of the host.
 func links(Options) (map[string]string, error) {
 	list, err := netlink.LinkList()
+	for range 10 {
+		if !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+		list, err = netlink.LinkList() // something changed while the kernel listed
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,188 @@
+// Command critest runs the CRI validation suite of Kubernetes (sigs.k8s.io/cri-tools) against a private podd and the test
+// registry, once for each runtime handler, and then looks at what is left on the machine.
+//
+//	go run ./test/critest [-handlers runc,crun] [-focus REGEXP] [-seed N] [-out DIR] [-- critest flags]
+//
+// The specs in skip.txt are left out; the file says why. Log and JUnit report of each run are in DIR (bin/critest.d).
+package main
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/podd-project/podd/test/daemon"
+	"github.com/podd-project/podd/test/images"
+	"github.com/podd-project/podd/test/leak"
+)
+
+//go:embed skip.txt
+var skipFile string
+
+// suite is one invocation of this program.
+type suite struct {
+	repo, out, focus string
+	seed             int
+	args             []string
+	registry         *images.Registry
+}
+
+func main() {
+	handlers := flag.String("handlers", "runc,crun", "runtime handlers, each tested in a run of its own")
+	focus := flag.String("focus", "Conformance", "which specs, a regular expression")
+	seed := flag.Int("seed", 0, "order of the specs; 0: another one every time")
+	out := flag.String("out", "bin/critest.d", "directory for logs and reports")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, &suite{focus: *focus, seed: *seed, out: *out, args: flag.Args()}, strings.Split(*handlers, ",")); err != nil {
+		fmt.Fprintln(os.Stderr, "critest:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, s *suite, handlers []string) (err error) {
+	if s.repo, err = daemon.Repository(); err != nil {
+		return err
+	}
+	if s.out, err = filepath.Abs(s.out); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.out, 0o755); err != nil {
+		return err
+	}
+	setup := exec.CommandContext(ctx, filepath.Join(s.repo, "test/host/setup.sh"))
+	setup.Stdout, setup.Stderr = os.Stdout, os.Stderr
+	if err := setup.Run(); err != nil {
+		return fmt.Errorf("set up the host: %w", err)
+	}
+	path, err := images.Build(ctx)
+	if err != nil {
+		return err
+	}
+	if s.registry, err = images.Listen(path, "127.0.0.1:0"); err != nil {
+		return err
+	}
+	defer s.registry.Close()
+	var errs []error
+	for _, h := range handlers {
+		errs = append(errs, s.handler(ctx, h))
+	}
+	return errors.Join(errs...)
+}
+
+// handler tests one runtime handler on a daemon of its own.
+func (s *suite) handler(ctx context.Context, handler string) error {
+	d, err := daemon.New(daemon.Options{Handler: handler, Registry: s.registry})
+	if err != nil {
+		return err
+	}
+	before, err := leak.Take(d.Leak())
+	if err != nil {
+		return err
+	}
+	if err := d.Start(ctx); err != nil {
+		return errors.Join(err, d.Close())
+	}
+	ended := time.Now()
+	failed := s.critest(ctx, d, handler)
+	fmt.Printf("critest with %s: %s in %v, log in %s\n", handler, verdict(failed), time.Since(ended).Round(time.Second), s.log(handler))
+	errs := []error{failed, keep(d.LogFile(), filepath.Join(s.out, handler+".podd.log"))}
+	for _, a := range d.Alarms() {
+		errs = append(errs, fmt.Errorf("in podd's log:\n%s", a))
+	}
+	errs = append(errs, d.Close())
+	left, err := before.Wait(context.WithoutCancel(ctx), d.Leak())
+	for _, l := range left {
+		errs = append(errs, fmt.Errorf("leak: %s", l))
+	}
+	return errors.Join(append(errs, err)...)
+}
+
+func verdict(err error) string {
+	if err != nil {
+		return "FAILED"
+	}
+	return "passed"
+}
+
+func (s *suite) log(handler string) string { return filepath.Join(s.out, handler+".log") }
+
+// critest runs the suite and prints its summary; the whole output goes to the log.
+func (s *suite) critest(ctx context.Context, d *daemon.Daemon, handler string) error {
+	conf := d.Path("crictl.yaml")
+	if err := os.WriteFile(conf, []byte("runtime-endpoint: unix://"+d.Socket+"\nimage-endpoint: unix://"+d.Socket+"\n"), 0o644); err != nil {
+		return err
+	}
+	log, err := os.Create(s.log(handler))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	var out bytes.Buffer
+	cmd := exec.CommandContext(ctx, filepath.Join(s.repo, "bin", "critest"), append([]string{
+		"--config", conf, "--runtime-endpoint", "unix://" + d.Socket, "--image-endpoint", "unix://" + d.Socket,
+		"--ginkgo.no-color", "--ginkgo.focus", s.focus, "--ginkgo.skip", skipRegexp(skipFile),
+		"--ginkgo.timeout", "30m", "--ginkgo.poll-progress-after", "2m",
+		"--report-dir", s.out, "--report-prefix", handler + "-",
+	}, append(s.order(), s.args...)...)...)
+	cmd.Stdout = io.MultiWriter(log, &out)
+	cmd.Stderr = cmd.Stdout
+	err = cmd.Run()
+	fmt.Print(summary(out.String()))
+	return err
+}
+
+func (s *suite) order() []string {
+	if s.seed == 0 {
+		return nil
+	}
+	return []string{"--ginkgo.seed", fmt.Sprint(s.seed)}
+}
+
+// skipRegexp makes one regular expression of the skip file: a spec's name to the end, or part of it, per line, and the
+// reason after a #.
+func skipRegexp(file string) string {
+	var names []string
+	for line := range strings.Lines(file) {
+		name, _, _ := strings.Cut(line, "#")
+		if name = strings.TrimSpace(name); name != "" {
+			names = append(names, regexp.QuoteMeta(name))
+		}
+	}
+	return strings.Join(names, "|")
+}
+
+// summary is the end of critest's output: the failures, if any, and the count.
+func summary(out string) string {
+	if i := strings.Index(out, "Summarizing "); i >= 0 {
+		return out[i:]
+	}
+	if i := strings.Index(out, "\nRan "); i >= 0 {
+		line, _, _ := strings.Cut(out[i+1:], "\n")
+		rest := out[i+1+len(line):]
+		count, _, _ := strings.Cut(strings.TrimLeft(rest, "\n"), "\n")
+		return line + "\n" + count + "\n"
+	}
+	return out[max(0, len(out)-4000):]
+}
+
+// keep copies the daemon's log out of the directory that is about to go.
+func keep(from, to string) error {
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, data, 0o644)
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func TestSkipRegexp(t *testing.T) {
+	re := regexp.MustCompile(skipRegexp("# a comment\n\na [x] spec  # why\nother.spec\n"))
+	for name, want := range map[string]bool{
+		"suite a [x] spec [Conformance]": true, "other.spec": true, "otherXspec": false, "a x spec": false, "why": false,
+	} {
+		if re.MatchString(name) != want {
+			t.Errorf("%q is skipped: %v, want %v", name, !want, want)
+		}
+	}
+}
+
+func TestEverySkippedSpecHasAReason(t *testing.T) {
+	for line := range strings.Lines(skipFile) {
+		name, reason, _ := strings.Cut(line, "#")
+		if strings.TrimSpace(name) != "" && len(strings.TrimSpace(reason)) < 20 {
+			t.Errorf("no reason in %q", line)
+		}
+	}
+	if strings.HasPrefix(skipRegexp(skipFile), "|") || strings.Contains(skipRegexp(skipFile), "||") {
+		t.Error("an empty alternative would skip everything")
+	}
+}
+
+func TestSummary(t *testing.T) {
+	out := "noise\n\nRan 3 of 120 Specs in 1.0 seconds\nSUCCESS! -- 3 Passed | 0 Failed | 0 Pending | 117 Skipped\nPASS\n"
+	want := "Ran 3 of 120 Specs in 1.0 seconds\nSUCCESS! -- 3 Passed | 0 Failed | 0 Pending | 117 Skipped\n"
+	if got := summary(out); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	out = "noise\nSummarizing 1 Failure:\n  [FAIL] x\n\nRan 3 of 4 Specs\nFAIL! -- 2 Passed | 1 Failed\n"
+	if got := summary(out); !strings.HasPrefix(got, "Summarizing 1 Failure") {
+		t.Errorf("the failures are not in %q", got)
+	}
+}

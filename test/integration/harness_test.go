@@ -1,0 +1,440 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/test/daemon"
+	"github.com/podd-project/podd/test/images"
+	"github.com/podd-project/podd/test/leak"
+)
+
+// The images that most tests use.
+const (
+	busybox = "registry.k8s.io/e2e-test-images/busybox:1.29-2"
+	nginx   = "registry.k8s.io/e2e-test-images/nginx:1.14-2"
+)
+
+// poddBinary is the daemon under test, with the race detector.
+var poddBinary string
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+// run builds the daemon and sets the host up, once for all tests.
+func run(m *testing.M) int {
+	if os.Geteuid() != 0 {
+		fmt.Fprintln(os.Stderr, "the integration tests run containers and need root")
+		return 1
+	}
+	repo, err := daemon.Repository()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	poddBinary = os.Getenv("PODD_BINARY")
+	if poddBinary == "" {
+		poddBinary = filepath.Join(repo, "bin", "podd-race")
+		build := exec.Command("go", "build", "-race", "-tags", "containers_image_openpgp exclude_graphdriver_btrfs",
+			"-ldflags", "-X main.version=v0.0.0-test", "-o", poddBinary, "./cmd/podd")
+		if !quietly(repo, build) {
+			return 1
+		}
+	}
+	if !quietly(repo, exec.Command("test/host/setup.sh")) {
+		return 1
+	}
+	return m.Run()
+}
+
+// quietly runs a step and shows what it printed when it fails.
+func quietly(dir string, cmd *exec.Cmd) bool {
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n%s", strings.Join(cmd.Args, " "), err, out)
+	}
+	return err == nil
+}
+
+// kubelet plays the kubelet of one test: it knows the daemon and fails the test for every call that fails.
+type kubelet struct {
+	testing.TB
+	*daemon.Daemon
+	registry *images.Registry
+	names    *atomic.Int64
+}
+
+// start runs a podd for the test. When the test ends its pods are removed, and podd must have left nothing: first
+// while it runs, and then, stopped, on the machine.
+func start(t *testing.T, set ...string) *kubelet {
+	t.Helper()
+	return startWith(t, daemon.Options{Set: set})
+}
+
+func startWith(t *testing.T, o daemon.Options) *kubelet {
+	t.Helper()
+	o.Binary, o.Registry = poddBinary, images.Serve(t)
+	d, err := daemon.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leak.Check(t, d.Leak())
+	t.Cleanup(func() { closeDaemon(t, d) })
+	if err := d.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	k := &kubelet{TB: t, Daemon: d, registry: o.Registry, names: &atomic.Int64{}}
+	k.nothingLeft(t)
+	return k
+}
+
+// closeDaemon stops the daemon, and shows its log when the test has failed.
+func closeDaemon(t *testing.T, d *daemon.Daemon) {
+	for _, a := range d.Alarms() {
+		t.Errorf("in the daemon's log:\n%s", a)
+	}
+	if t.Failed() {
+		t.Logf("the end of podd's log:\n%s", d.LogTail(60))
+	}
+	if err := d.Close(); err != nil {
+		t.Errorf("close podd: %v", err)
+	}
+}
+
+// sub returns the kubelet of a subtest, at whose end its pods must be gone without a trace.
+func (k *kubelet) sub(t *testing.T) *kubelet {
+	t.Helper()
+	s := *k
+	s.TB = t
+	s.nothingLeft(t)
+	return &s
+}
+
+// nothingLeft removes all pods at the test's end and compares with now.
+func (k *kubelet) nothingLeft(t *testing.T) {
+	t.Helper()
+	before, err := leak.Take(k.Leak())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if !k.Running() {
+			t.Error("podd is not running at the end of the test")
+			return
+		}
+		if err := k.RemovePods(context.Background()); err != nil {
+			t.Errorf("remove pods: %v", err)
+		}
+		lines, err := before.Wait(context.Background(), k.Leak())
+		if err != nil {
+			t.Errorf("leak check: %v", err)
+		}
+		for _, l := range lines {
+			// the bridge is the CNI plugin's and stays, with its addresses; the cgroup parent is the kubelet's
+			if !strings.Contains(l, "link     "+k.Bridge) && !strings.HasSuffix(l, filepath.Base(k.CgroupParent)) {
+				t.Errorf("leak with podd running: %s", l)
+			}
+		}
+	})
+}
+
+// ok fails the test for an error.
+func (k *kubelet) ok(what string, err error) {
+	k.Helper()
+	if err != nil {
+		k.Fatalf("%s: %v", what, err)
+	}
+}
+
+// refused fails the test unless err has one of the codes and its message the words.
+func (k *kubelet) refused(what string, err error, words string, want ...codes.Code) {
+	k.Helper()
+	if err == nil {
+		k.Errorf("%s: no error, want %v with %q", what, want, words)
+		return
+	}
+	got := status.Code(err)
+	for _, c := range want {
+		if got == c && strings.Contains(strings.ToLower(err.Error()), strings.ToLower(words)) {
+			return
+		}
+	}
+	k.Errorf("%s: %v, want %v with %q", what, err, want, words)
+}
+
+// eventually waits until f is true.
+func (k *kubelet) eventually(what string, f func() bool) {
+	k.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if f() {
+			return
+		}
+	}
+	k.Fatalf("after half a minute still not: %s", what)
+}
+
+func (k *kubelet) ctx() context.Context { return k.Context() }
+
+// --- pods
+
+// podConfig is a pod as a kubelet would describe it, with a name of its own.
+func (k *kubelet) podConfig(mods ...func(*cri.PodSandboxConfig)) *cri.PodSandboxConfig {
+	n := k.names.Add(1)
+	name := fmt.Sprintf("pod-%d", n)
+	cfg := &cri.PodSandboxConfig{
+		Metadata:     &cri.PodSandboxMetadata{Name: name, Namespace: "test", Uid: fmt.Sprintf("uid-%d-%d", os.Getpid(), n)},
+		Hostname:     name,
+		LogDirectory: k.Path("logs", name),
+		Labels:       map[string]string{"app": name},
+		Annotations:  map[string]string{"podd.test/name": name},
+		Linux:        &cri.LinuxPodSandboxConfig{CgroupParent: k.CgroupParent, SecurityContext: &cri.LinuxSandboxSecurityContext{NamespaceOptions: &cri.NamespaceOption{Pid: cri.NamespaceMode_CONTAINER}}},
+	}
+	for _, m := range mods {
+		m(cfg)
+	}
+	return cfg
+}
+
+// pod runs a pod.
+func (k *kubelet) pod(mods ...func(*cri.PodSandboxConfig)) (string, *cri.PodSandboxConfig) {
+	k.Helper()
+	cfg := k.podConfig(mods...)
+	return k.runPod(cfg, ""), cfg
+}
+
+func (k *kubelet) runPod(cfg *cri.PodSandboxConfig, handler string) string {
+	k.Helper()
+	k.ok("make the pod's log directory", os.MkdirAll(cfg.LogDirectory, 0o755))
+	r, err := k.Runtime.RunPodSandbox(k.ctx(), &cri.RunPodSandboxRequest{Config: cfg, RuntimeHandler: handler})
+	k.ok("RunPodSandbox", err)
+	return r.PodSandboxId
+}
+
+func (k *kubelet) podStatus(id string) *cri.PodSandboxStatus {
+	k.Helper()
+	r, err := k.Runtime.PodSandboxStatus(k.ctx(), &cri.PodSandboxStatusRequest{PodSandboxId: id})
+	k.ok("PodSandboxStatus", err)
+	return r.Status
+}
+
+func (k *kubelet) stopPod(id string) {
+	k.Helper()
+	_, err := k.Runtime.StopPodSandbox(k.ctx(), &cri.StopPodSandboxRequest{PodSandboxId: id})
+	k.ok("StopPodSandbox", err)
+}
+
+func (k *kubelet) removePod(id string) {
+	k.Helper()
+	_, err := k.Runtime.RemovePodSandbox(k.ctx(), &cri.RemovePodSandboxRequest{PodSandboxId: id})
+	k.ok("RemovePodSandbox", err)
+}
+
+func (k *kubelet) pods(f *cri.PodSandboxFilter) []*cri.PodSandbox {
+	k.Helper()
+	r, err := k.Runtime.ListPodSandbox(k.ctx(), &cri.ListPodSandboxRequest{Filter: f})
+	k.ok("ListPodSandbox", err)
+	return r.Items
+}
+
+// --- containers
+
+// containerConfig is a container that runs the command in busybox.
+func (k *kubelet) containerConfig(command []string, mods ...func(*cri.ContainerConfig)) *cri.ContainerConfig {
+	n := k.names.Add(1)
+	cfg := &cri.ContainerConfig{
+		Metadata: &cri.ContainerMetadata{Name: fmt.Sprintf("ctr-%d", n)},
+		Image:    &cri.ImageSpec{Image: busybox, UserSpecifiedImage: busybox},
+		Command:  command,
+		LogPath:  fmt.Sprintf("ctr-%d.log", n),
+		Linux: &cri.LinuxContainerConfig{
+			Resources:       &cri.LinuxContainerResources{},
+			SecurityContext: &cri.LinuxContainerSecurityContext{NamespaceOptions: &cri.NamespaceOption{Pid: cri.NamespaceMode_CONTAINER}},
+		},
+	}
+	for _, m := range mods {
+		m(cfg)
+	}
+	return cfg
+}
+
+func (k *kubelet) tryCreate(pod string, cfg *cri.ContainerConfig, podCfg *cri.PodSandboxConfig) (string, error) {
+	k.Helper()
+	k.have(busybox)
+	r, err := k.Runtime.CreateContainer(k.ctx(), &cri.CreateContainerRequest{PodSandboxId: pod, Config: cfg, SandboxConfig: podCfg})
+	return r.GetContainerId(), err
+}
+
+func (k *kubelet) create(pod string, cfg *cri.ContainerConfig, podCfg *cri.PodSandboxConfig) string {
+	k.Helper()
+	id, err := k.tryCreate(pod, cfg, podCfg)
+	k.ok("CreateContainer", err)
+	return id
+}
+
+func (k *kubelet) startContainer(id string) {
+	k.Helper()
+	_, err := k.Runtime.StartContainer(k.ctx(), &cri.StartContainerRequest{ContainerId: id})
+	k.ok("StartContainer", err)
+}
+
+// runIn creates and starts a container and returns its id and config.
+func (k *kubelet) runIn(pod string, podCfg *cri.PodSandboxConfig, command []string, mods ...func(*cri.ContainerConfig)) (string, *cri.ContainerConfig) {
+	k.Helper()
+	cfg := k.containerConfig(command, mods...)
+	id := k.create(pod, cfg, podCfg)
+	k.startContainer(id)
+	return id, cfg
+}
+
+// sleeper runs a pod with one container that does nothing.
+func (k *kubelet) sleeper(mods ...func(*cri.ContainerConfig)) (pod, container string) {
+	k.Helper()
+	pod, cfg := k.pod()
+	container, _ = k.runIn(pod, cfg, []string{"sleep", "10000"}, mods...)
+	return pod, container
+}
+
+// output runs a command in a container of a pod of its own, to its end, and returns its log without the frame.
+func (k *kubelet) output(command string, mods ...func(*cri.ContainerConfig)) (stdout string, exit int32) {
+	k.Helper()
+	pod, podCfg := k.pod()
+	return k.outputIn(pod, podCfg, command, mods...)
+}
+
+func (k *kubelet) outputIn(pod string, podCfg *cri.PodSandboxConfig, command string, mods ...func(*cri.ContainerConfig)) (stdout string, exit int32) {
+	k.Helper()
+	id, cfg := k.runIn(pod, podCfg, []string{"sh", "-c", command}, mods...)
+	st := k.exited(id)
+	return k.logText(podCfg, cfg), st.ExitCode
+}
+
+func (k *kubelet) container(id string) *cri.ContainerStatus {
+	k.Helper()
+	r, err := k.Runtime.ContainerStatus(k.ctx(), &cri.ContainerStatusRequest{ContainerId: id})
+	k.ok("ContainerStatus", err)
+	return r.Status
+}
+
+// exited waits for the container's end.
+func (k *kubelet) exited(id string) (st *cri.ContainerStatus) {
+	k.Helper()
+	k.eventually("container exited", func() bool {
+		st = k.container(id)
+		return st.State == cri.ContainerState_CONTAINER_EXITED
+	})
+	return st
+}
+
+func (k *kubelet) stopContainer(id string, grace int64) {
+	k.Helper()
+	_, err := k.Runtime.StopContainer(k.ctx(), &cri.StopContainerRequest{ContainerId: id, Timeout: grace})
+	k.ok("StopContainer", err)
+}
+
+func (k *kubelet) removeContainer(id string) {
+	k.Helper()
+	_, err := k.Runtime.RemoveContainer(k.ctx(), &cri.RemoveContainerRequest{ContainerId: id})
+	k.ok("RemoveContainer", err)
+}
+
+func (k *kubelet) containers(f *cri.ContainerFilter) []*cri.Container {
+	k.Helper()
+	r, err := k.Runtime.ListContainers(k.ctx(), &cri.ListContainersRequest{Filter: f})
+	k.ok("ListContainers", err)
+	return r.Containers
+}
+
+// exec runs a shell command in a container and wants it to succeed.
+func (k *kubelet) exec(id, command string) string {
+	k.Helper()
+	r, err := k.Runtime.ExecSync(k.ctx(), &cri.ExecSyncRequest{ContainerId: id, Cmd: []string{"sh", "-c", command}, Timeout: 30})
+	k.ok("ExecSync "+command, err)
+	if r.ExitCode != 0 {
+		k.Fatalf("ExecSync %s: exit code %d: %s%s", command, r.ExitCode, r.Stdout, r.Stderr)
+	}
+	return string(r.Stdout)
+}
+
+// --- images
+
+// have pulls the image unless it is there.
+func (k *kubelet) have(image string) {
+	k.Helper()
+	r, err := k.Images.ImageStatus(k.ctx(), &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: image}})
+	k.ok("ImageStatus", err)
+	if r.Image == nil {
+		k.pull(image)
+	}
+}
+
+func (k *kubelet) pull(image string) string {
+	k.Helper()
+	r, err := k.tryPull(image, nil)
+	k.ok("PullImage "+image, err)
+	return r
+}
+
+func (k *kubelet) tryPull(image string, auth *cri.AuthConfig) (string, error) {
+	r, err := k.Images.PullImage(k.ctx(), &cri.PullImageRequest{Image: &cri.ImageSpec{Image: image}, Auth: auth})
+	return r.GetImageRef(), err
+}
+
+func (k *kubelet) image(name string) *cri.Image {
+	k.Helper()
+	r, err := k.Images.ImageStatus(k.ctx(), &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: name}})
+	k.ok("ImageStatus", err)
+	return r.Image
+}
+
+func (k *kubelet) removeImage(name string) {
+	k.Helper()
+	_, err := k.Images.RemoveImage(k.ctx(), &cri.RemoveImageRequest{Image: &cri.ImageSpec{Image: name}})
+	k.ok("RemoveImage", err)
+}
+
+// --- logs
+
+// logLine is one line of a CRI log: time, stream, tags and content.
+type logLine struct{ time, stream, tag, text string }
+
+func (k *kubelet) logLines(podCfg *cri.PodSandboxConfig, cfg *cri.ContainerConfig) []logLine {
+	k.Helper()
+	data, err := os.ReadFile(filepath.Join(podCfg.LogDirectory, cfg.LogPath))
+	k.ok("read the container's log", err)
+	var lines []logLine
+	for l := range bytes.Lines(data) {
+		f := strings.SplitN(strings.TrimSuffix(string(l), "\n"), " ", 4)
+		if len(f) != 4 {
+			k.Fatalf("not a line of the CRI log format: %q", l)
+		}
+		lines = append(lines, logLine{f[0], f[1], f[2], f[3]})
+	}
+	return lines
+}
+
+// logText is what a container printed, stdout and stderr as they came.
+func (k *kubelet) logText(podCfg *cri.PodSandboxConfig, cfg *cri.ContainerConfig) string {
+	k.Helper()
+	var b strings.Builder
+	for _, l := range k.logLines(podCfg, cfg) {
+		b.WriteString(l.text)
+		if l.tag == "F" {
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,305 @@
+package integration
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+func TestPods(t *testing.T) {
+	k := start(t)
+	for _, c := range []struct {
+		name string
+		test func(*kubelet)
+	}{
+		{"the answers carry what was asked for", podAnswers},
+		{"a retry with the same name joins", podRetry},
+		{"stop and remove can be repeated", podIdempotent},
+		{"filters", podFilters},
+		{"files for DNS, hosts and hostname", podFiles},
+		{"sysctls", podSysctls},
+		{"shared memory", podShm},
+		{"host network", podHostNetwork},
+		{"host port", podHostPort},
+		{"pods reach each other", podsReach},
+		{"the host's own address is not the pod's", podAddresses},
+		{"many at once", podsAtOnce},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(k.sub(t)) })
+	}
+}
+
+func podAnswers(k *kubelet) {
+	odd := map[string]string{"a.b/c": "", "x": "line one\nline two", "utf8": "ünïcödé", "json": `{"a": [1, "\\"]}`}
+	id, cfg := k.pod(func(c *cri.PodSandboxConfig) {
+		c.Labels, c.Annotations = maps.Clone(odd), maps.Clone(odd)
+		c.Metadata.Attempt = 3
+	})
+	before := time.Now()
+	st := k.podStatus(id)
+	if st.Id != id || st.State != cri.PodSandboxState_SANDBOX_READY || st.Metadata.String() != cfg.Metadata.String() {
+		k.Errorf("status %v, want id %s, ready, metadata %v", st, id, cfg.Metadata)
+	}
+	if !maps.Equal(st.Labels, odd) || !maps.Equal(st.Annotations, odd) {
+		k.Errorf("labels %q and annotations %q, want %q for both", st.Labels, st.Annotations, odd)
+	}
+	if age := before.Sub(time.Unix(0, st.CreatedAt)); age < 0 || age > time.Minute {
+		k.Errorf("created %v ago", age)
+	}
+	if st.Network.GetIp() == "" {
+		k.Error("no IP")
+	}
+	if st.Linux.GetNamespaces().GetOptions().GetPid() != cri.NamespaceMode_CONTAINER {
+		k.Errorf("namespace options %v, want pid CONTAINER", st.Linux)
+	}
+	named := k.podConfig()
+	if st := k.podStatus(k.runPod(named, "crun")); st.RuntimeHandler != "crun" {
+		k.Errorf("runtime handler %q, want crun", st.RuntimeHandler)
+	}
+	for _, p := range k.pods(nil) {
+		if p.Id == id && (!maps.Equal(p.Annotations, odd) || p.State != cri.PodSandboxState_SANDBOX_READY) {
+			k.Errorf("listed as %v", p)
+		}
+	}
+}
+
+func podRetry(k *kubelet) {
+	cfg := k.podConfig()
+	first := k.runPod(cfg, "")
+	if again := k.runPod(cfg, ""); again != first {
+		k.Errorf("the same request gave pod %s and then pod %s", first, again)
+	}
+	other := k.podConfig()
+	other.Metadata = cfg.Metadata
+	other.Labels = map[string]string{"another": "config"}
+	_, err := k.Runtime.RunPodSandbox(k.ctx(), &cri.RunPodSandboxRequest{Config: other})
+	k.refused("the name of a pod that has another configuration", err, first[:12], codes.AlreadyExists)
+}
+
+func podIdempotent(k *kubelet) {
+	id, _ := k.pod()
+	k.stopPod(id)
+	if st := k.podStatus(id); st.State != cri.PodSandboxState_SANDBOX_NOTREADY {
+		k.Errorf("a stopped pod is %v", st.State)
+	}
+	k.stopPod(id)
+	k.removePod(id)
+	k.removePod(id)
+	k.stopPod(id)
+	_, err := k.Runtime.PodSandboxStatus(k.ctx(), &cri.PodSandboxStatusRequest{PodSandboxId: id})
+	k.refused("status of a removed pod", err, id[:12], codes.NotFound)
+
+	running, _ := k.sleeper()
+	k.removePod(running) // stops what runs
+	if left := k.containers(nil); len(left) > 0 {
+		k.Errorf("containers of a removed pod: %v", left)
+	}
+}
+
+func podFilters(k *kubelet) {
+	a, _ := k.pod(func(c *cri.PodSandboxConfig) { c.Labels = map[string]string{"tier": "front", "app": "a"} })
+	b, _ := k.pod(func(c *cri.PodSandboxConfig) { c.Labels = map[string]string{"tier": "front", "app": "b"} })
+	k.stopPod(b)
+	state := func(s cri.PodSandboxState) *cri.PodSandboxStateValue { return &cri.PodSandboxStateValue{State: s} }
+	for _, c := range []struct {
+		name   string
+		filter *cri.PodSandboxFilter
+		want   []string
+	}{
+		{"nothing", nil, []string{a, b}},
+		{"empty", &cri.PodSandboxFilter{}, []string{a, b}},
+		{"id", &cri.PodSandboxFilter{Id: a}, []string{a}},
+		{"short id", &cri.PodSandboxFilter{Id: a[:13]}, []string{a}},
+		{"unknown id", &cri.PodSandboxFilter{Id: "feedfeedfeed"}, nil},
+		{"ready", &cri.PodSandboxFilter{State: state(cri.PodSandboxState_SANDBOX_READY)}, []string{a}},
+		{"not ready", &cri.PodSandboxFilter{State: state(cri.PodSandboxState_SANDBOX_NOTREADY)}, []string{b}},
+		{"one label", &cri.PodSandboxFilter{LabelSelector: map[string]string{"tier": "front"}}, []string{a, b}},
+		{"two labels", &cri.PodSandboxFilter{LabelSelector: map[string]string{"tier": "front", "app": "b"}}, []string{b}},
+		{"another label", &cri.PodSandboxFilter{LabelSelector: map[string]string{"tier": "back"}}, nil},
+	} {
+		var got []string
+		for _, p := range k.pods(c.filter) {
+			got = append(got, p.Id)
+		}
+		if !sameSet(got, c.want) {
+			k.Errorf("filter by %s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func sameSet(a, b []string) bool {
+	set := map[string]int{}
+	for _, s := range a {
+		set[s]++
+	}
+	for _, s := range b {
+		set[s]--
+	}
+	for _, n := range set {
+		if n != 0 {
+			return false
+		}
+	}
+	return len(a) == len(b)
+}
+
+func podFiles(k *kubelet) {
+	pod, cfg := k.pod(func(c *cri.PodSandboxConfig) {
+		c.Hostname = "some-host"
+		c.DnsConfig = &cri.DNSConfig{Servers: []string{"192.0.2.53", "2001:db8::53"}, Searches: []string{"a.example", "b.example"}, Options: []string{"ndots:5"}}
+	})
+	ctr, _ := k.runIn(pod, cfg, []string{"sleep", "1000"})
+	if got := k.exec(ctr, "hostname; cat /etc/hostname"); got != "some-host\nsome-host\n" {
+		k.Errorf("hostname %q", got)
+	}
+	resolv := k.exec(ctr, "cat /etc/resolv.conf")
+	for _, want := range []string{"nameserver 192.0.2.53", "nameserver 2001:db8::53", "search a.example b.example", "options ndots:5"} {
+		if !strings.Contains(resolv, want+"\n") {
+			k.Errorf("resolv.conf lacks %q:\n%s", want, resolv)
+		}
+	}
+	hosts := k.exec(ctr, "cat /etc/hosts")
+	for _, want := range []string{"localhost", k.podStatus(pod).Network.Ip, "some-host"} {
+		if !strings.Contains(hosts, want) {
+			k.Errorf("hosts lacks %q:\n%s", want, hosts)
+		}
+	}
+}
+
+func podSysctls(k *kubelet) {
+	pod, cfg := k.pod(func(c *cri.PodSandboxConfig) {
+		c.Linux.Sysctls = map[string]string{"net.ipv4.ip_local_port_range": "40000\t50000", "kernel.shm_rmid_forced": "1", "net/core/somaxconn": "99"}
+	})
+	ctr, _ := k.runIn(pod, cfg, []string{"sleep", "1000"})
+	got := k.exec(ctr, "cat /proc/sys/net/ipv4/ip_local_port_range /proc/sys/kernel/shm_rmid_forced /proc/sys/net/core/somaxconn")
+	if got != "40000\t50000\n1\n99\n" {
+		k.Errorf("sysctls %q", got)
+	}
+}
+
+func podShm(k *kubelet) {
+	pod, cfg := k.pod()
+	a, _ := k.runIn(pod, cfg, []string{"sleep", "1000"})
+	b, _ := k.runIn(pod, cfg, []string{"sleep", "1000"})
+	k.exec(a, "echo shared >/dev/shm/file")
+	if got := k.exec(b, "cat /dev/shm/file"); got != "shared\n" {
+		k.Errorf("the other container reads %q", got)
+	}
+}
+
+func podHostNetwork(k *kubelet) {
+	pod, cfg := k.pod(func(c *cri.PodSandboxConfig) {
+		c.Hostname = ""
+		c.Linux.SecurityContext.NamespaceOptions.Network = cri.NamespaceMode_NODE
+	})
+	host := func(c *cri.ContainerConfig) {
+		c.Linux.SecurityContext.NamespaceOptions.Network = cri.NamespaceMode_NODE
+	}
+	ctr, _ := k.runIn(pod, cfg, []string{"sleep", "1000"}, host)
+	ours, err := os.Readlink("/proc/self/ns/net")
+	k.ok("our network namespace", err)
+	if got := strings.TrimSpace(k.exec(ctr, "readlink /proc/self/ns/net")); got != ours {
+		k.Errorf("network namespace %s, want the host's, %s", got, ours)
+	}
+	name, err := os.Hostname()
+	k.ok("our hostname", err)
+	if got := strings.TrimSpace(k.exec(ctr, "hostname")); got != name {
+		k.Errorf("hostname %q, want the host's, %q", got, name)
+	}
+	if ip := k.podStatus(pod).Network.GetIp(); ip != "" {
+		k.Errorf("a pod on the host's network has the address %q of its own", ip)
+	}
+}
+
+func podHostPort(k *kubelet) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	k.ok("find a free port", err)
+	port := l.Addr().(*net.TCPAddr).Port
+	k.ok("free it", l.Close())
+	k.have(nginx)
+	pod, cfg := k.pod(func(c *cri.PodSandboxConfig) {
+		c.PortMappings = []*cri.PortMapping{{ContainerPort: 80, HostPort: int32(port)}, {ContainerPort: 81}}
+	})
+	k.runIn(pod, cfg, nil, func(c *cri.ContainerConfig) { c.Image = &cri.ImageSpec{Image: nginx} })
+	for _, url := range []string{fmt.Sprintf("http://127.0.0.1:%d/", port), "http://" + k.podStatus(pod).Network.Ip + "/"} {
+		k.eventually("nginx at "+url, func() bool {
+			resp, err := http.Get(url)
+			if err != nil {
+				return false
+			}
+			defer resp.Body.Close()
+			body, err := io.ReadAll(resp.Body)
+			return err == nil && strings.Contains(string(body), "Welcome to nginx")
+		})
+	}
+}
+
+func podsReach(k *kubelet) {
+	k.have(nginx)
+	server, cfg := k.pod()
+	k.runIn(server, cfg, nil, func(c *cri.ContainerConfig) { c.Image = &cri.ImageSpec{Image: nginx} })
+	_, client := k.sleeper()
+	url := "http://" + k.podStatus(server).Network.Ip + "/"
+	k.eventually("one pod fetches "+url+" of the other", func() bool {
+		r, err := k.Runtime.ExecSync(k.ctx(), &cri.ExecSyncRequest{ContainerId: client, Cmd: []string{"wget", "-q", "-O", "-", url}, Timeout: 10})
+		return err == nil && strings.Contains(string(r.Stdout), "Welcome to nginx")
+	})
+}
+
+func podAddresses(k *kubelet) {
+	pod, cfg := k.pod()
+	ctr, _ := k.runIn(pod, cfg, []string{"sleep", "1000"})
+	st := k.podStatus(pod)
+	addrs := []string{st.Network.Ip}
+	for _, a := range st.Network.AdditionalIps {
+		addrs = append(addrs, a.Ip)
+	}
+	inside := k.exec(ctr, "ip addr show dev eth0")
+	for _, a := range addrs {
+		ip, err := netip.ParseAddr(a)
+		k.ok("parse the pod's address", err)
+		if !strings.Contains(inside, ip.String()+"/") {
+			k.Errorf("%s is not an address of eth0:\n%s", a, inside)
+		}
+	}
+	if lo := k.exec(ctr, "ip addr show dev lo"); !strings.Contains(lo, "127.0.0.1/8") || !strings.Contains(lo, "UP") {
+		k.Errorf("loopback is not up:\n%s", lo)
+	}
+}
+
+func podsAtOnce(k *kubelet) {
+	const n = 20
+	ids := make(chan string, n)
+	for range n {
+		cfg := k.podConfig()
+		go func() {
+			r, err := k.Runtime.RunPodSandbox(k.ctx(), &cri.RunPodSandboxRequest{Config: cfg})
+			if err != nil {
+				k.Error(err)
+			}
+			ids <- r.GetPodSandboxId()
+		}()
+	}
+	addrs := map[string]string{}
+	for range n {
+		id := <-ids
+		if id == "" {
+			continue
+		}
+		ip := k.podStatus(id).Network.Ip
+		if other, taken := addrs[ip]; taken {
+			k.Errorf("pods %s and %s both have the address %s", id, other, ip)
+		}
+		addrs[ip] = id
+	}
+}
