@@ -34,11 +34,6 @@ func NewResolver(stuck int) *Resolver {
 	return &Resolver{places: make(chan struct{}, stuck), look: look, mounts: mountsAbove}
 }
 
-// Mounts is the method of the same name on a resolver for this one call.
-func Mounts(ctx context.Context, mounts []*cri.Mount, images map[int]string) ([]spec.Mount, error) {
-	return NewResolver(1).Mounts(ctx, mounts, images)
-}
-
 // Mounts resolves a container's mounts, in order. images holds the paths of mounted image volumes by index.
 //
 // A host path must exist and symbolic links in it are followed, as the CRI says; an image's sub path is resolved

@@ -32,7 +32,7 @@ func TestMounts(t *testing.T) {
 		{ContainerPath: "/c", HostPath: filepath.Join(dir, "link/file")},
 		{ContainerPath: "/d", HostPath: "/dev/null"},
 	}
-	got, err := Mounts(t.Context(), ms, nil)
+	got, err := NewResolver(1).Mounts(t.Context(), ms, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestMountErrors(t *testing.T) {
 		"NUL":           {"/etc\x00", errdefs.ErrInvalidArgument},
 		"name too long": {"/" + strings.Repeat("x", 300), nil},
 	} {
-		_, err := Mounts(t.Context(), []*cri.Mount{{ContainerPath: "/to", HostPath: c.path}}, nil)
+		_, err := NewResolver(1).Mounts(t.Context(), []*cri.Mount{{ContainerPath: "/to", HostPath: c.path}}, nil)
 		if err == nil || c.kind != nil && !errors.Is(err, c.kind) || !strings.Contains(err.Error(), `"/to"`) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -93,7 +93,7 @@ func TestImageMounts(t *testing.T) {
 		"": root, "/": root, ".": root, "models": root + "/models", "/models/v2": root + "/models/v2",
 		"abs/v2": root + "/models/v2", "models/v2/weights": root + "/models/v2/weights",
 	} {
-		got, err := Mounts(t.Context(), []*cri.Mount{{Image: &cri.ImageSpec{Image: "i"}, ImageSubPath: sub}}, map[int]string{0: root})
+		got, err := NewResolver(1).Mounts(t.Context(), []*cri.Mount{{Image: &cri.ImageSpec{Image: "i"}, ImageSubPath: sub}}, map[int]string{0: root})
 		if err != nil || got[0].Source != want || got[0].IsDir != !strings.HasSuffix(sub, "weights") {
 			t.Errorf("%q: %+v, %v", sub, got, err)
 		}
@@ -103,19 +103,19 @@ func TestImageMounts(t *testing.T) {
 		"magic/etc": crierrors.ErrImageVolumeMountFailed, "fifo": crierrors.ErrImageVolumeMountFailed,
 		"../x": errdefs.ErrInvalidArgument, "models/../../x": errdefs.ErrInvalidArgument, "a\x00b": errdefs.ErrInvalidArgument,
 	} {
-		_, err := Mounts(t.Context(), []*cri.Mount{{Image: &cri.ImageSpec{Image: "i"}, ImageSubPath: sub}}, map[int]string{0: root})
+		_, err := NewResolver(1).Mounts(t.Context(), []*cri.Mount{{Image: &cri.ImageSpec{Image: "i"}, ImageSubPath: sub}}, map[int]string{0: root})
 		if !errors.Is(err, kind) {
 			t.Errorf("%q: %v", sub, err)
 		}
-		if kind == errdefs.ErrNotFound && !errors.Is(err, crierrors.ErrImageVolumeMountFailed) {
+		if errors.Is(kind, errdefs.ErrNotFound) && !errors.Is(err, crierrors.ErrImageVolumeMountFailed) {
 			t.Errorf("%q: the kubelet would not know the reason of %v", sub, err)
 		}
 	}
 	both := &cri.Mount{Image: &cri.ImageSpec{Image: "i"}, HostPath: "/etc"}
-	if _, err := Mounts(t.Context(), []*cri.Mount{both}, map[int]string{0: root}); !errors.Is(err, errdefs.ErrInvalidArgument) {
+	if _, err := NewResolver(1).Mounts(t.Context(), []*cri.Mount{both}, map[int]string{0: root}); !errors.Is(err, errdefs.ErrInvalidArgument) {
 		t.Errorf("image and host path: %v", err)
 	}
-	if _, err := Mounts(t.Context(), []*cri.Mount{{Image: &cri.ImageSpec{Image: "i"}}}, nil); !errors.Is(err, crierrors.ErrImageVolumeMountFailed) {
+	if _, err := NewResolver(1).Mounts(t.Context(), []*cri.Mount{{Image: &cri.ImageSpec{Image: "i"}}}, nil); !errors.Is(err, crierrors.ErrImageVolumeMountFailed) {
 		t.Errorf("image that is not mounted: %v", err)
 	}
 }
@@ -235,7 +235,7 @@ func TestPropagationOfRealMounts(t *testing.T) {
 		}
 	})
 	resolve := func(p cri.MountPropagation) error {
-		_, err := Mounts(t.Context(), []*cri.Mount{{HostPath: dir, Propagation: p}}, nil)
+		_, err := NewResolver(1).Mounts(t.Context(), []*cri.Mount{{HostPath: dir, Propagation: p}}, nil)
 		return err
 	}
 	for _, c := range []struct {

@@ -80,6 +80,7 @@ func parseProfile(data []byte) (*seccomp.Seccomp, error) {
 			return nil, invalid("rule %d is null", i)
 		case !action(call.Action):
 			return nil, invalid("rule %d has the unknown action %q", i, call.Action)
+		//lint:ignore SA1019 profiles were written so before 2016
 		case (call.Name == "") == (len(call.Names) == 0):
 			return nil, invalid("rule %d needs either a name or names of system calls", i)
 		}

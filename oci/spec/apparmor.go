@@ -38,7 +38,8 @@ func localAppArmor(ref string) (*cri.SecurityProfile, error) {
 // apparmor names the profile. What is asked for by name is enforced or an error, also for privileged containers;
 // the default is not given to privileged ones and means nothing on a machine without AppArmor.
 func (b *builder) apparmor() error {
-	p, err := AppArmorRequest(b.sc.GetApparmor(), b.sc.GetApparmorProfile()) //nolint:staticcheck // old kubelets set it
+	//lint:ignore SA1019 old kubelets set it
+	p, err := AppArmorRequest(b.sc.GetApparmor(), b.sc.GetApparmorProfile())
 	if err != nil {
 		return err
 	}

@@ -98,6 +98,7 @@ func TestContainerErrors(t *testing.T) {
 		"dropped":         {with(&cri.LinuxContainerSecurityContext{Capabilities: &cri.Capability{DropCapabilities: []string{"X"}}}), inv, `"X"`},
 		"ambient":         {with(&cri.LinuxContainerSecurityContext{Capabilities: &cri.Capability{AddAmbientCapabilities: []string{""}}}), inv, "capability"},
 		"seccomp unknown": {with(&cri.LinuxContainerSecurityContext{Seccomp: profile(7)}), inv, "profile type"},
+		//lint:ignore SA1019 old kubelets set it
 		"seccomp path":    {with(&cri.LinuxContainerSecurityContext{SeccompProfilePath: "localhost/"}), inv, "seccomp profile"},
 		"seccomp missing": {with(&cri.LinuxContainerSecurityContext{Seccomp: localhost("/a")}), inv, "not loaded"},
 		"seccomp off": {changed(func(in *Input) {
@@ -107,7 +108,8 @@ func TestContainerErrors(t *testing.T) {
 		"apparmor off":     {with(&cri.LinuxContainerSecurityContext{Apparmor: localhost("p")}), pre, "AppArmor is off"},
 		"apparmor name":    {with(&cri.LinuxContainerSecurityContext{Apparmor: localhost("localhost/")}), inv, "name of an AppArmor"},
 		"apparmor unknown": {with(&cri.LinuxContainerSecurityContext{Apparmor: profile(7)}), inv, "profile type"},
-		"apparmor string":  {with(&cri.LinuxContainerSecurityContext{ApparmorProfile: "what"}), inv, `"what"`},
+		//lint:ignore SA1019 old kubelets set it
+		"apparmor string": {with(&cri.LinuxContainerSecurityContext{ApparmorProfile: "what"}), inv, `"what"`},
 		"apparmor default not loaded": {changed(func(in *Input) {
 			*in = with(&cri.LinuxContainerSecurityContext{Apparmor: profile(cri.SecurityProfile_RuntimeDefault)})
 			in.Host.AppArmor = true

@@ -75,7 +75,9 @@ func Pause(in PauseInput) (*specs.Spec, []string, error) {
 // one where the pod names none: podd knows what its own program calls.
 func pauseConfig(sandbox *cri.LinuxSandboxSecurityContext, f Facts) *cri.ContainerConfig {
 	profile := sandbox.GetSeccomp()
-	if profile == nil && sandbox.GetSeccompProfilePath() == "" && f.Seccomp { //nolint:staticcheck // old kubelets set it
+	//lint:ignore SA1019 old kubelets set it
+	deprecated := sandbox.GetSeccompProfilePath()
+	if profile == nil && deprecated == "" && f.Seccomp {
 		profile = &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}
 	}
 	return &cri.ContainerConfig{
@@ -83,11 +85,12 @@ func pauseConfig(sandbox *cri.LinuxSandboxSecurityContext, f Facts) *cri.Contain
 		Linux: &cri.LinuxContainerConfig{
 			Resources: &cri.LinuxContainerResources{CpuShares: pauseShares, OomScoreAdj: pauseOOMScoreAdj},
 			SecurityContext: &cri.LinuxContainerSecurityContext{
-				Capabilities:       &cri.Capability{DropCapabilities: []string{all}},
-				ReadonlyRootfs:     true,
-				NoNewPrivs:         true,
-				Seccomp:            profile,
-				SeccompProfilePath: sandbox.GetSeccompProfilePath(), //nolint:staticcheck // old kubelets set it
+				Capabilities:   &cri.Capability{DropCapabilities: []string{all}},
+				ReadonlyRootfs: true,
+				NoNewPrivs:     true,
+				Seccomp:        profile,
+				//lint:ignore SA1019 old kubelets set it
+				SeccompProfilePath: deprecated,
 				Apparmor:           sandbox.GetApparmor(),
 				MaskedPaths:        pauseMasked(),
 			},

@@ -33,7 +33,8 @@ const localhostPrefix = "localhost/"
 // seccomp writes the profile. A privileged container has none, whatever it asks for: that is what the CRI says and
 // critest checks.
 func (b *builder) seccomp() error {
-	p, err := SeccompRequest(b.sc.GetSeccomp(), b.sc.GetSeccompProfilePath()) //nolint:staticcheck // old kubelets set it
+	//lint:ignore SA1019 old kubelets set it
+	p, err := SeccompRequest(b.sc.GetSeccomp(), b.sc.GetSeccompProfilePath())
 	if err != nil {
 		return err
 	}
@@ -70,8 +71,9 @@ func pick(profile *seccomp.Seccomp, caps []string, f Facts) *specs.LinuxSeccomp 
 			continue
 		}
 		rule := call.LinuxSyscall
-		if call.Name != "" {
-			rule.Names = []string{call.Name} // how profiles were written before 2016
+		//lint:ignore SA1019 profiles were written so before 2016
+		if name := call.Name; name != "" {
+			rule.Names = []string{name}
 		}
 		out.Syscalls = append(out.Syscalls, rule)
 	}
