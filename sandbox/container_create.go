@@ -113,6 +113,7 @@ func (e *Engine) createContainer(caller context.Context, c *Container) {
 	}
 	c.creation.finish(err)
 	if err == nil {
+		e.postContainer(c, EventCreated)
 		if !c.doomed() {
 			e.watch(c)
 		}

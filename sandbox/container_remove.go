@@ -38,6 +38,7 @@ func (e *Engine) deleteContainer(ctx context.Context, c *Container) error {
 		host.ReleaseLabels(c.Labels)
 	}
 	e.store.removeContainer(c)
+	e.postContainer(c, EventDeleted)
 	return nil
 }
 

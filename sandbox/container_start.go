@@ -67,6 +67,7 @@ func (e *Engine) startContainer(caller context.Context, c *Container) error {
 	if err != nil {
 		return e.abandonStart(caller, c, err)
 	}
+	e.postContainer(c, EventStarted)
 	return nil
 }
 

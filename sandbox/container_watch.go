@@ -54,6 +54,7 @@ func (e *Engine) publishExit(c *Container, x oci.Exit) error {
 	err := c.observe(ContainerExited, func(s *ContainerStatus) { describeExit(s, x, start) })
 	s := c.Status()
 	e.containerLog(c).WithField("code", s.ExitCode).WithField("reason", s.Reason).Info("container exited")
+	e.postContainer(c, EventStopped)
 	return err
 }
 

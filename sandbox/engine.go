@@ -37,6 +37,7 @@ type Engine struct {
 	store    *store
 	shm      shmMounter
 	resolver *host.Resolver
+	events   bus
 	// life ends with Close; work is everything that runs until then.
 	life life
 	work sync.WaitGroup

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -367,6 +368,61 @@ func TestInfraDeathMakesPodNotReady(t *testing.T) {
 	}
 	must(t, e.RemovePod(t.Context(), pod))
 	noLeaks(t, m)
+}
+
+func TestEvents(t *testing.T) {
+	m := newMachine(t)
+	e, _ := newEngine(t, m)
+	events := make(chan Event, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Events(ctx, func(ev Event) error { events <- ev; return nil }) }()
+	for e.events.count() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	pod := mustRunPod(t, e, "web")
+	id := mustCreate(t, e, pod, "main")
+	mustStart(t, e, id)
+	must(t, e.StopContainer(t.Context(), id, 0))
+	must(t, e.RemovePod(t.Context(), pod))
+	want := []Event{
+		{Type: EventCreated, ID: pod}, {Type: EventStarted, ID: pod}, {Type: EventCreated, ID: id}, {Type: EventStarted, ID: id},
+		{Type: EventStopped, ID: id}, {Type: EventStopped, ID: pod}, {Type: EventDeleted, ID: id}, {Type: EventDeleted, ID: pod},
+	}
+	for i, w := range want {
+		if got := <-events; got.Type != w.Type || got.ID != w.ID || got.Pod.ID != pod || got.At.IsZero() {
+			t.Fatalf("event %d: %+v, want %+v", i, got, w)
+		}
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if n := e.events.count(); n != 0 {
+		t.Fatalf("%d subscribers left", n)
+	}
+}
+
+func TestSlowSubscriberIsCutOffAndBlocksNobody(t *testing.T) {
+	var b bus
+	slow, fast := b.subscribe(), b.subscribe()
+	for range eventBuffer + 1 {
+		b.post(Event{})
+		<-fast
+	}
+	n := 0
+	for range slow { // ends because the channel was closed
+		n++
+	}
+	if n != eventBuffer || b.count() != 1 {
+		t.Fatalf("%d events before the cut, %d subscribers left", n, b.count())
+	}
+}
+
+func (b *bus) count() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.subs)
 }
 
 func TestCloseLeavesPodsRunning(t *testing.T) {

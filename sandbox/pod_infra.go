@@ -50,6 +50,7 @@ func (e *Engine) watchInfra(p *Pod) {
 		if err := p.observe(PodNotReady, func(s *PodStatus) { s.Reason = "infra container died" }); err != nil {
 			e.podLog(p).WithError(err).Error("write status")
 		}
+		e.postPod(p, EventStopped)
 	})
 }
 

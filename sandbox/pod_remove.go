@@ -44,6 +44,7 @@ func (e *Engine) deletePod(ctx context.Context, p *Pod) error {
 	}
 	host.ReleaseLabels(p.Labels)
 	e.store.removePod(p)
+	e.postPod(p, EventDeleted)
 	return nil
 }
 

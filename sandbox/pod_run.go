@@ -82,6 +82,8 @@ func (e *Engine) createPod(caller context.Context, p *Pod) {
 	}
 	p.creation.finish(err)
 	if err == nil {
+		e.postPod(p, EventCreated)
+		e.postPod(p, EventStarted)
 		e.watchInfra(p)
 		e.discardUnclaimedPod(p)
 	}

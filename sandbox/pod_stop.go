@@ -50,6 +50,7 @@ func (e *Engine) stopPod(ctx context.Context, p *Pod) error {
 	if werr := p.observe(PodNotReady, func(s *PodStatus) { s.Reason = reason }); werr != nil {
 		e.podLog(p).WithError(werr).Warn("write status")
 	}
+	e.postPod(p, EventStopped)
 	return err
 }
 
