@@ -36,7 +36,7 @@ func (s *Store) mount(ctx context.Context, r mountRequest) (string, error) {
 	if err := s.discard(r); err != nil { // from before a crash
 		return "", fmt.Errorf("delete the old one: %w", err)
 	}
-	if !s.holds.take(e.ID, r.container) {
+	if !s.hold(e, r.container) {
 		return "", notFound(r.image)
 	}
 	path, err := s.build(e, r)
@@ -45,6 +45,18 @@ func (s *Store) mount(ctx context.Context, r mountRequest) (string, error) {
 		return "", errors.Join(err, s.undo(r))
 	}
 	return path, nil
+}
+
+// hold keeps an image from being removed; false when it is being, or was since it was looked up.
+func (s *Store) hold(e *entry, container string) bool {
+	if !s.holds.take(e.ID, container) {
+		return false
+	}
+	if _, ok := s.index.Load().byID[e.ID]; !ok {
+		s.holds.drop(e.ID, container)
+		return false
+	}
+	return true
 }
 
 // undo takes back a build that failed, and the container's directory if nothing else is in it.

@@ -1,0 +1,237 @@
+package image_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/image"
+)
+
+// TestRestart: a second store on the same directory finds images, mounts and what is in use.
+func TestRestart(t *testing.T) {
+	reg := newRegistry(t)
+	reg.push(t, "app:v1", simple(t, "content"))
+	cfg := config(t, reg.host)
+	first, err := image.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img := pull(t, first, reg.host+"/app:v1")
+	path := rootfs(t, first, "kept", img.ID)
+	writeFile(t, path+"/written", "by the container")
+	rootfs(t, first, "orphan", img.ID)
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	s := open(t, cfg)
+	again, err := s.Resolve(t.Context(), reg.host+"/app:v1")
+	if err != nil || again.ID != img.ID || !slices.Equal(again.Digests, img.Digests) || again.Size != img.Size {
+		t.Errorf("image after the restart: %+v %v, want %+v", again, err, img)
+	}
+	checkFile(t, path+"/bin/app", "content")
+	checkFile(t, path+"/written", "by the container")
+	if held, err := s.Held(t.Context()); err != nil || !slices.Equal(held, []string{"kept", "orphan"}) {
+		t.Errorf("held %v %v", held, err)
+	}
+	orphans, err := s.Orphans(t.Context(), []string{"kept", "other"})
+	if err != nil || !slices.Equal(orphans, []string{"orphan"}) {
+		t.Errorf("orphans %v %v", orphans, err)
+	}
+	if err := s.Remove(t.Context(), img.ID); !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "kept, orphan") {
+		t.Errorf("removal after the restart: %v", err)
+	}
+	for _, id := range []string{"orphan", "kept"} {
+		if err := s.Release(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := s.Remove(t.Context(), img.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReboot: the mounts are gone, the directories are not.
+func TestReboot(t *testing.T) {
+	reg := newRegistry(t)
+	reg.push(t, "app:v1", simple(t, "content"))
+	cfg := config(t, reg.host)
+	first, err := image.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img := pull(t, first, reg.host+"/app:v1")
+	path := rootfs(t, first, "c", img.ID)
+	writeFile(t, path+"/written", "x")
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(cfg.RunRoot); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, cfg)
+	if path := rootfs(t, s, "c", img.ID); fileExists(path + "/written") {
+		t.Error("the root filesystem did not start afresh")
+	}
+	if err := s.Release(t.Context(), "c"); err != nil {
+		t.Error(err)
+	}
+}
+
+func fileExists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// TestCrash: halves of everything are there. None stops the store, and all can be released or made anew.
+func TestCrash(t *testing.T) {
+	reg := newRegistry(t)
+	reg.push(t, "app:v1", simple(t, "content"))
+	cfg := config(t, reg.host)
+	first, err := image.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img := pull(t, first, reg.host+"/app:v1")
+	mounted := rootfs(t, first, "deleting", img.ID)
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(cfg.Root, "rootfs")
+	// In the middle of a deletion, once with the mount still there.
+	if err := os.Rename(filepath.Join(dir, "deleting"), filepath.Join(dir, ".del-deleting")); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(dir, ".del-other/root/upper/file"), "x")
+	// In the middle of a creation, after each step.
+	for _, half := range []string{"empty/", "no-record/root/", "bad-record/root/record.json", "no-mount/root/merged/"} {
+		if strings.HasSuffix(half, "/") {
+			if err := os.MkdirAll(filepath.Join(dir, half), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		writeFile(t, filepath.Join(dir, half), "{")
+	}
+	mapped := filepath.Join(dir, "mapped/root/mapped")
+	if err := os.MkdirAll(mapped, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(cfg.Root+"/overlay", mapped, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(cfg.Root, "tmp/container_images_storage1/1"), "half a layer")
+
+	s := open(t, cfg)
+	checkNoFiles(t, filepath.Join(cfg.Root, "tmp"))
+	if fileExists(mounted) || fileExists(filepath.Join(dir, ".del-deleting")) || fileExists(filepath.Join(dir, ".del-other")) {
+		t.Error("an interrupted deletion was not finished")
+	}
+	halves := []string{"bad-record", "empty", "mapped", "no-mount", "no-record"}
+	if held, err := s.Held(t.Context()); err != nil || !slices.Equal(held, halves) {
+		t.Errorf("held %v %v, want %v", held, err, halves)
+	}
+	for _, id := range halves {
+		checkFile(t, rootfs(t, s, id, img.ID)+"/bin/app", "content")
+		if err := s.Release(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(cfg.Root, "overlay")); err != nil {
+		t.Errorf("deleting went through a mount: %v", err)
+	}
+	checkFile(t, rootfs(t, s, "after", img.ID)+"/bin/app", "content")
+}
+
+// TestBrokenImage: one that cannot be read hides nothing but itself, and can be pulled again.
+func TestBrokenImage(t *testing.T) {
+	reg := newRegistry(t)
+	broken := simple(t, "one")
+	reg.push(t, "broken:v1", broken)
+	reg.push(t, "fine:v1", simple(t, "two"))
+	cfg := config(t, reg.host)
+	first, err := image.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pull(t, first, reg.host+"/broken:v1")
+	fine := pull(t, first, reg.host+"/fine:v1")
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	blobs, err := filepath.Glob(filepath.Join(cfg.Root, "overlay-images", imageID(t, broken), "=*"))
+	if err != nil || len(blobs) == 0 {
+		t.Fatalf("no blobs found: %v", err)
+	}
+	for _, blob := range blobs {
+		writeFile(t, blob, "") // what a power loss leaves
+	}
+	s := open(t, cfg)
+	list, err := s.List(t.Context())
+	if err != nil || len(list) != 1 || list[0].ID != fine.ID {
+		t.Errorf("listed %v %v", list, err)
+	}
+	if got := pull(t, s, reg.host+"/broken:v1"); got.ID != imageID(t, broken) {
+		t.Errorf("pulled %s", got.ID)
+	}
+}
+
+func TestNewErrors(t *testing.T) {
+	bad := config(t)
+	bad.Root = "relative"
+	if _, err := image.New(bad); !errdefs.IsInvalidArgument(err) {
+		t.Errorf("relative root: %v", err)
+	}
+	file := config(t)
+	writeFile(t, file.Root, "a file")
+	if _, err := image.New(file); err == nil {
+		t.Error("opened a store on a file")
+	}
+	corrupt := config(t)
+	writeFile(t, filepath.Join(corrupt.Root, "overlay-images/images.json"), "{")
+	if s, err := image.New(corrupt); err == nil {
+		t.Error("opened a store with an unreadable list of images")
+		closeStore(t, s)
+	}
+}
+
+// TestUsage: layers count once, for what they take on disk, and only while they are there.
+func TestUsage(t *testing.T) {
+	reg := newRegistry(t)
+	base := tree{"base": strings.Repeat("b", 1<<20)}
+	reg.push(t, "one:v1", craft(t, nil, base, tree{"own": strings.Repeat("1", 1<<19)}))
+	reg.push(t, "two:v1", craft(t, nil, base, tree{"own": strings.Repeat("2", 1<<18)}))
+	cfg := config(t, reg.host)
+	s := open(t, cfg)
+	one := pull(t, s, reg.host+"/one:v1")
+	pull(t, s, reg.host+"/two:v1")
+	const layers = 1<<20 + 1<<19 + 1<<18
+	eventually(t, "every layer was measured once", func() bool {
+		got, err := s.FsInfo(t.Context())
+		return err == nil && got.Bytes >= layers && got.Bytes < layers+200<<10 && got.Inodes >= 6 && got.Inodes < 100
+	})
+	path := rootfs(t, s, "c", one.ID)
+	writeFile(t, path+"/written", strings.Repeat("w", 1<<20))
+	if got, err := s.FsInfo(t.Context()); err != nil || got.Mountpoint != cfg.Root || got.At.IsZero() || got.Bytes > layers+200<<10 {
+		t.Errorf("what a container wrote is no image: %+v %v", got, err)
+	}
+	if err := s.Release(t.Context(), "c"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Remove(t.Context(), one.ID); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a removed image takes no space", func() bool {
+		got, err := s.FsInfo(t.Context())
+		return err == nil && got.Bytes < layers-1<<19+200<<10
+	})
+}

@@ -1,0 +1,312 @@
+package image_test
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/image"
+)
+
+func checkFile(t *testing.T, path, want string) {
+	t.Helper()
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Error(err)
+	} else if string(got) != want {
+		t.Errorf("%s has %q, want %q", path, got, want)
+	}
+}
+
+func rootfs(t testing.TB, s *image.Store, container, id string) string {
+	t.Helper()
+	path, err := s.Rootfs(t.Context(), image.RootfsRequest{ContainerID: container, ImageID: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestVolumeIsReadOnly(t *testing.T) {
+	reg := newRegistry(t)
+	reg.push(t, "app:v1", simple(t, "x"))
+	s := open(t, config(t, reg.host))
+	img := pull(t, s, reg.host+"/app:v1")
+	path, err := s.Volume(t.Context(), image.VolumeRequest{ContainerID: "c", Index: 2, ImageID: img.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkFile(t, path+"/bin/app", "x")
+	if err := os.WriteFile(path+"/new", nil, 0o600); err == nil || !strings.Contains(err.Error(), "read-only") {
+		t.Errorf("writing to an image volume: %v", err)
+	}
+	if _, err := s.Volume(t.Context(), image.VolumeRequest{ContainerID: "c", Index: -1, ImageID: img.ID}); !errdefs.IsInvalidArgument(err) {
+		t.Errorf("volume -1: %v", err)
+	}
+}
+
+func TestImageWithoutLayers(t *testing.T) {
+	reg := newRegistry(t)
+	reg.push(t, "empty:v1", craft(t, nil))
+	s := open(t, config(t, reg.host))
+	img := pull(t, s, reg.host+"/empty:v1")
+	path := rootfs(t, s, "c", img.ID)
+	checkNoFiles(t, path)
+	writeFile(t, path+"/new", "works")
+	volume, err := s.Volume(t.Context(), image.VolumeRequest{ContainerID: "c", ImageID: img.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkNoFiles(t, volume)
+	ids := []specs.LinuxIDMapping{{HostID: 100000, Size: 65536}}
+	if _, err := s.Rootfs(t.Context(), image.RootfsRequest{ContainerID: "u", ImageID: img.ID, UIDs: ids, GIDs: ids}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestManyLayers is about more layers than one page of mount parameters can hold.
+func TestManyLayers(t *testing.T) {
+	const layers = 60
+	var trees []tree
+	for i := range layers {
+		trees = append(trees, tree{fmt.Sprintf("f%d", i): fmt.Sprint(i), "last": fmt.Sprint(i)})
+	}
+	reg := newRegistry(t)
+	reg.push(t, "deep:v1", craft(t, nil, trees...))
+	s := open(t, config(t, reg.host))
+	img := pull(t, s, reg.host+"/deep:v1")
+	ids := []specs.LinuxIDMapping{{HostID: 100000, Size: 65536}}
+	for name, r := range map[string]image.RootfsRequest{"plain": {}, "userns": {UIDs: ids, GIDs: ids}} {
+		r.ContainerID, r.ImageID = name, img.ID
+		path, err := s.Rootfs(t.Context(), r)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		checkFile(t, path+"/f0", "0")
+		checkFile(t, path+"/f30", "30")
+		checkFile(t, path+"/last", fmt.Sprint(layers-1))
+	}
+}
+
+// TestUserNamespaceCopiesNothing: the layers keep their owners, the container sees its own.
+func TestUserNamespaceCopiesNothing(t *testing.T) {
+	reg := newRegistry(t)
+	reg.push(t, "app:v1", craft(t, nil, tree{"big": strings.Repeat("x", 1<<20), "dir/": ""}))
+	cfg := config(t, reg.host)
+	s := open(t, cfg)
+	img := pull(t, s, reg.host+"/app:v1")
+	before := owners(t, filepath.Join(cfg.Root, "overlay"))
+	uids := []specs.LinuxIDMapping{{ContainerID: 0, HostID: 300000, Size: 1000}, {ContainerID: 1000, HostID: 500000, Size: 1000}}
+	gids := []specs.LinuxIDMapping{{ContainerID: 0, HostID: 400000, Size: 65536}}
+	path, err := s.Rootfs(t.Context(), image.RootfsRequest{ContainerID: "c", ImageID: img.ID, UIDs: uids, GIDs: gids})
+	if err != nil {
+		t.Fatal(err)
+	}
+	volume, err := s.Volume(t.Context(), image.VolumeRequest{ContainerID: "c", ImageID: img.ID, UIDs: uids, GIDs: gids})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []string{path, path + "/big", path + "/dir", volume, volume + "/big"} {
+		checkOwner(t, p, 300000, 400000)
+	}
+	// What it writes to, and what it writes, is its own.
+	if err := os.Chmod(path+"/big", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	checkOwner(t, path+"/big", 300000, 400000)
+	if after := owners(t, filepath.Join(cfg.Root, "overlay")); !slices.Equal(before, after) {
+		t.Errorf("layers changed:\n%v\n%v", before, after)
+	}
+	upper := filepath.Join(filepath.Dir(path), "upper")
+	if entries, err := os.ReadDir(upper); err != nil || len(entries) != 1 {
+		t.Errorf("in the upper directory: %v %v", entries, err)
+	}
+}
+
+// owners lists all files below dir with their owners, but for the mount program's marker and temporary files.
+func owners(t *testing.T, dir string) []string {
+	t.Helper()
+	var out []string
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		st := info.Sys().(*syscall.Stat_t)
+		out = append(out, fmt.Sprintf("%s %d:%d", path, st.Uid, st.Gid))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func checkOwner(t *testing.T, path string, uid, gid uint32) {
+	t.Helper()
+	info, err := os.Lstat(path)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	if st := info.Sys().(*syscall.Stat_t); st.Uid != uid || st.Gid != gid {
+		t.Errorf("%s belongs to %d:%d, want %d:%d", path, st.Uid, st.Gid, uid, gid)
+	}
+}
+
+// TestOnlyTheContainerGetsIn: the root of the user namespace reaches its files, another user does not, and nobody
+// reaches the layers, which may hold set-uid programs.
+func TestOnlyTheContainerGetsIn(t *testing.T) {
+	reg := newRegistry(t)
+	reg.push(t, "app:v1", simple(t, "x"))
+	cfg := config(t, reg.host)
+	s := open(t, cfg)
+	img := pull(t, s, reg.host+"/app:v1")
+	ids := []specs.LinuxIDMapping{{HostID: 300000, Size: 65536}}
+	mapped, err := s.Rootfs(t.Context(), image.RootfsRequest{ContainerID: "mapped", ImageID: img.ID, UIDs: ids, GIDs: ids})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := rootfs(t, s, "plain", img.ID)
+	layers, err := filepath.Glob(filepath.Join(cfg.Root, "overlay/*/diff/bin/app"))
+	if err != nil || len(layers) != 1 {
+		t.Fatalf("layers: %v %v", layers, err)
+	}
+	for _, c := range []struct {
+		who  int
+		path string
+		want bool
+	}{
+		{300000, mapped + "/bin/app", true},
+		{300001, mapped + "/bin/app", false},
+		{300000, plain + "/bin/app", false},
+		{300000, layers[0], false},
+		{1000, mapped + "/bin/app", false},
+		{1000, plain + "/bin/app", false},
+		{1000, layers[0], false},
+	} {
+		if got := canRead(t, c.who, c.path); got != c.want {
+			t.Errorf("user %d reads %s: %v, want %v", c.who, c.path, got, c.want)
+		}
+	}
+}
+
+// canRead tries, as uid and gid who, in a process of its own.
+func canRead(t *testing.T, who int, path string) bool {
+	t.Helper()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	attr := &os.ProcAttr{
+		Sys:   &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(who), Gid: uint32(who)}},
+		Files: []*os.File{null, null, null},
+	}
+	p, err := os.StartProcess("/bin/cat", []string{"cat", path}, attr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := p.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state.Success()
+}
+
+func TestClosedParentOfUserNamespace(t *testing.T) {
+	reg := newRegistry(t)
+	reg.push(t, "app:v1", simple(t, "x"))
+	cfg := config(t, reg.host)
+	s := open(t, cfg)
+	img := pull(t, s, reg.host+"/app:v1")
+	closed := filepath.Dir(cfg.Root)
+	if err := os.Chmod(closed, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ids := []specs.LinuxIDMapping{{HostID: 300000, Size: 65536}}
+	_, err := s.Rootfs(t.Context(), image.RootfsRequest{ContainerID: "c", ImageID: img.ID, UIDs: ids, GIDs: ids})
+	if !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), closed) {
+		t.Errorf("error %v, want failed precondition that names %s", err, closed)
+	}
+	noRoot := []specs.LinuxIDMapping{{ContainerID: 1, HostID: 300000, Size: 65535}}
+	_, err = s.Rootfs(t.Context(), image.RootfsRequest{ContainerID: "c", ImageID: img.ID, UIDs: noRoot, GIDs: noRoot})
+	if !errdefs.IsInvalidArgument(err) {
+		t.Errorf("without a root: %v", err)
+	}
+	if held, err := s.Held(t.Context()); err != nil || len(held) != 0 {
+		t.Errorf("left by failures: %v %v", held, err)
+	}
+	rootfs(t, s, "c", img.ID)
+}
+
+// TestReleaseWhileInUse: a process that sits in the root filesystem does not keep it.
+func TestReleaseWhileInUse(t *testing.T) {
+	reg := newRegistry(t)
+	reg.push(t, "app:v1", simple(t, "x"))
+	s := open(t, config(t, reg.host))
+	path := rootfs(t, s, "c", pull(t, s, reg.host+"/app:v1").ID)
+	f, err := os.Open(path + "/bin/app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	// And someone mounted something in it, and on it, and again.
+	if err := os.Mkdir(path+"/sub", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range []string{path + "/sub", path, path} {
+		if err := unix.Mount("tmpfs", target, "tmpfs", 0, "size=64k"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Release(t.Context(), "c"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(filepath.Dir(filepath.Dir(path))); !os.IsNotExist(err) {
+		t.Errorf("the directory is left: %v", err)
+	}
+}
+
+// TestVolatile: by default the container's fsyncs cost nothing; switched off they do again.
+func TestVolatile(t *testing.T) {
+	reg := newRegistry(t)
+	reg.push(t, "app:v1", simple(t, "x"))
+	for _, volatile := range []bool{true, false} {
+		cfg := config(t, reg.host)
+		cfg.VolatileRootfs = volatile
+		s := open(t, cfg)
+		path := rootfs(t, s, "c", pull(t, s, reg.host+"/app:v1").ID)
+		if got := strings.Contains(mountOptions(t, path), "volatile"); got != volatile {
+			t.Errorf("volatile: %v, want %v", got, volatile)
+		}
+	}
+}
+
+// mountOptions is the line of mountinfo for a mount.
+func mountOptions(t *testing.T, path string) string {
+	t.Helper()
+	raw, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(raw)) {
+		if strings.Fields(line)[4] == path {
+			return line
+		}
+	}
+	t.Fatalf("%s is not mounted", path)
+	return ""
+}
