@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"net"
 	"syscall"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -30,6 +31,8 @@ type Namespaces interface {
 type Network interface {
 	Setup(ctx context.Context, r network.Request) (network.Result, error)
 	Teardown(ctx context.Context, podID string) error
+	// Dial connects to a TCP port at the pod's localhost.
+	Dial(ctx context.Context, podID string, port uint16) (net.Conn, error)
 	// Attachments lists the pods that have an attachment, or are owed its removal.
 	Attachments() ([]string, error)
 	Ready() error

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -38,6 +39,8 @@ type machine struct {
 	rootfs     map[string]bool
 	containers map[string]*fakeContainer
 	nextPid    int
+	// listener is where every port of every pod is served.
+	listener string
 	// commandError is returned by Create, stubborn containers ignore everything but SIGKILL, immortal ones that too.
 	commandError       error
 	stubborn, immortal bool
@@ -246,6 +249,15 @@ func (h *fakeHost) Teardown(ctx context.Context, podID string) error {
 }
 
 func (h *fakeHost) Ready() error { return nil }
+
+func (h *fakeHost) Dial(ctx context.Context, podID string, port uint16) (net.Conn, error) {
+	var conn net.Conn
+	err := h.call(ctx, "dial", func() (err error) {
+		conn, err = net.Dial("tcp", h.m.listener)
+		return err
+	})
+	return conn, err
+}
 
 func (h *fakeHost) Pinned(dir string) ([]string, error) {
 	return filepath.Glob(filepath.Join(dir, "*"))

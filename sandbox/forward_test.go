@@ -1,0 +1,91 @@
+package sandbox
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/containerd/errdefs"
+)
+
+// echoServer answers every line until its input ends, then says bye.
+func echoServer(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				lines := bufio.NewScanner(conn)
+				for lines.Scan() {
+					io.WriteString(conn, "echo "+lines.Text()+"\n")
+				}
+				io.WriteString(conn, "bye\n")
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+func TestPortForward(t *testing.T) {
+	m := newMachine(t)
+	m.listener = echoServer(t)
+	e, _ := newEngine(t, m)
+	pod := mustRunPod(t, e, "web")
+	client, server := net.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- e.PortForward(t.Context(), pod, 80, server) }()
+	io.WriteString(client, "hi\n")
+	answer := bufio.NewReader(client)
+	if line, err := answer.ReadString('\n'); err != nil || line != "echo hi\n" {
+		t.Fatalf("got %q, %v", line, err)
+	}
+	client.Close()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPortForwardEndsWithItsContext(t *testing.T) {
+	m := newMachine(t)
+	m.listener = echoServer(t)
+	e, _ := newEngine(t, m)
+	pod := mustRunPod(t, e, "web")
+	client, server := net.Pipe()
+	defer client.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- e.PortForward(ctx, pod, 80, server) }()
+	cancel()
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Fatal("still forwarding")
+	}
+}
+
+func TestPortForwardRefuses(t *testing.T) {
+	m := newMachine(t)
+	e, _ := newEngine(t, m)
+	pod := mustRunPod(t, e, "web")
+	_, stream := net.Pipe()
+	if err := e.PortForward(t.Context(), "nope", 80, stream); !errdefs.IsNotFound(err) {
+		t.Errorf("absent pod: %v", err)
+	}
+	if err := e.PortForward(t.Context(), pod, 70000, stream); !errdefs.IsInvalidArgument(err) {
+		t.Errorf("bad port: %v", err)
+	}
+	must(t, e.StopPod(t.Context(), pod))
+	if err := e.PortForward(t.Context(), pod, 80, stream); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("stopped pod: %v", err)
+	}
+}

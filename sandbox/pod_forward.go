@@ -1,0 +1,75 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+
+	"github.com/containerd/errdefs"
+)
+
+// PortForward copies between stream and a TCP port that something in the pod listens on, at the pod's localhost,
+// until both directions have ended or ctx does. It closes stream.
+func (e *Engine) PortForward(ctx context.Context, id string, port int32, stream io.ReadWriteCloser) error {
+	defer stream.Close()
+	p, err := e.Pod(id)
+	if err != nil {
+		return err
+	}
+	if state := p.Status().State; state != PodReady {
+		return fmt.Errorf("%w: pod sandbox %s is %s, no port of it can be forwarded", errdefs.ErrFailedPrecondition, p.ID, state)
+	}
+	if port < 1 || port > 65535 {
+		return fmt.Errorf("%w: %d is not a port", errdefs.ErrInvalidArgument, port)
+	}
+	conn, err := e.dial(ctx, p, uint16(port))
+	if err != nil {
+		return err
+	}
+	return splice(ctx, conn, stream)
+}
+
+func (e *Engine) dial(ctx context.Context, p *Pod, port uint16) (net.Conn, error) {
+	if p.Netns != "" {
+		return e.Network.Dial(ctx, p.ID, port)
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort("localhost", strconv.Itoa(int(port))))
+	if err != nil {
+		return nil, fmt.Errorf("dial port %d of the node: %w", port, err)
+	}
+	return conn, nil
+}
+
+// splice copies both ways between conn and stream. An end of input in one direction is passed on, and the other
+// direction goes on: HTTP clients half-close.
+func splice(ctx context.Context, conn net.Conn, stream io.ReadWriteCloser) error {
+	stop := context.AfterFunc(ctx, func() {
+		conn.Close()
+		stream.Close()
+	})
+	defer stop()
+	defer conn.Close()
+	in := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(conn, stream)
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			tcp.CloseWrite()
+		}
+		in <- err
+	}()
+	_, err := io.Copy(stream, conn)
+	stream.Close()
+	return errors.Join(closed(err), closed(<-in))
+}
+
+// closed drops the error of an end that was closed on purpose. A connection reset by the other side is not: the
+// caller resets its stream too.
+func closed(err error) error {
+	if errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe) {
+		return nil
+	}
+	return err
+}
