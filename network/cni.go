@@ -83,10 +83,18 @@ func (c *CNI) Close() error {
 // answers from memory, whatever plugins are doing.
 func (c *CNI) Ready() error { return c.health.ready() }
 
-// libcni returns a driver for one operation. It keeps results below the state directory, where nothing relies on them:
-// it writes them too late, after all plugins have succeeded, and in place.
+// libcni returns a driver for one operation.
 func (c *CNI) libcni(onAdd func(stdin, stdout []byte) error) *libcni.CNIConfig {
-	return libcni.NewCNIConfigWithCacheDir(c.cfg.BinDirs, filepath.Join(c.cfg.StateDir, "libcni"), c.newExec(onAdd))
+	return libcni.NewCNIConfigWithCacheDir(c.cfg.BinDirs, c.cacheDir(), c.newExec(onAdd))
+}
+
+// cacheDir is where libcni insists on keeping results. Nothing relies on them: it writes them too late, when all plugins
+// have succeeded, and in place.
+func (c *CNI) cacheDir() string { return filepath.Join(c.cfg.StateDir, "libcni") }
+
+// dropCache removes what libcni kept about a pod: there is to be one record only.
+func (c *CNI) dropCache(network, podID string) {
+	_ = os.Remove(filepath.Join(c.cacheDir(), "results", fmt.Sprintf("%s-%s-%s", network, podID, ifName)))
 }
 
 // missingPlugin returns an error that names the first plugin of list that is not installed.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 
 	"github.com/containernetworking/cni/libcni"
@@ -75,9 +74,8 @@ func (c *CNI) collect(ctx context.Context, list *libcni.NetworkConfigList, keep 
 	for _, id := range keep {
 		args.ValidAttachments = append(args.ValidAttachments, types.GCAttachment{ContainerID: id, IfName: ifName})
 	}
-	// A cache directory without attachments: libcni would otherwise DEL by its cache, too, which is Teardown's business.
-	driver := libcni.NewCNIConfigWithCacheDir(c.cfg.BinDirs, filepath.Join(c.cfg.StateDir, "libcni", "none"), c.newExec(nil))
-	if err := driver.GCNetworkList(ctx, list, args); err != nil {
+	// libcni would also DEL what it finds in its cache, which is Teardown's business; Setup leaves nothing there.
+	if err := c.libcni(nil).GCNetworkList(ctx, list, args); err != nil {
 		return fmt.Errorf("CNI garbage collection of network %s: %w", list.Name, err)
 	}
 	return nil

@@ -12,12 +12,12 @@ import (
 )
 
 // openNetns opens a network namespace that is not the daemon's own. Every error means that there is none at path:
-// errdefs.ErrNotFound, or errdefs.ErrInvalidArgument for a file that is something else, such as a pin that is not
+// errdefs.ErrFailedPrecondition, or errdefs.ErrInvalidArgument for a file that is something else, as a pin that is not
 // mounted.
 func openNetns(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0) // a fifo must not hold us up
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: network namespace: %w", errdefs.ErrNotFound, err)
+		return nil, fmt.Errorf("%w: network namespace: %w", errdefs.ErrFailedPrecondition, err)
 	}
 	if err != nil {
 		return nil, err

@@ -111,6 +111,7 @@ func (c *CNI) add(ctx context.Context, r *record) (Result, error) {
 	if _, err := driver.AddNetworkList(ctx, r.list, r.runtimeConf(r.Netns)); err != nil {
 		return Result{}, fmt.Errorf("CNI network %s: %w", r.list.Name, err)
 	}
+	c.dropCache(r.list.Name, r.PodID)
 	result, err := parseResult(r.Result, c.cfg.IPPreference)
 	if err != nil {
 		return Result{}, fmt.Errorf("CNI network %s: %w", r.list.Name, err)

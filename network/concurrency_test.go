@@ -1,0 +1,114 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/containerd/errdefs"
+)
+
+func TestSlotsKeepOnePodApartOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s slots
+		release, err := s.take(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := s.take(t.Context(), "b") // would block for ever if it were one lock
+		if err != nil {
+			t.Fatal(err)
+		}
+		other()
+		got := make(chan struct{})
+		go func() {
+			release, err := s.take(t.Context(), "a")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			close(got)
+			release()
+		}()
+		why := errors.New("gave up")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(why)
+		if _, err := s.take(ctx, "a"); !errors.Is(err, why) {
+			t.Errorf("take = %v", err)
+		}
+		synctest.Wait()
+		select {
+		case <-got:
+			t.Error("two hold the slot")
+		default:
+		}
+		release()
+		synctest.Wait()
+		<-got
+		if len(s.pods) != 0 {
+			t.Errorf("slots are kept: %v", s.pods)
+		}
+	})
+}
+
+func TestGateGivesAttachmentsTheRightOfWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g gate
+		leave1, err := g.attach(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := g.collect(t.Context()); !errdefs.IsUnavailable(err) || !errors.Is(err, errAttachFirst) {
+			t.Errorf("collect during an attachment = %v", err)
+		}
+		leave2, err := g.attach(t.Context()) // attachments do not wait for each other
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave1()
+		leave2()
+
+		ctx, end, err := g.collect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := g.collect(t.Context()); !errdefs.IsUnavailable(err) {
+			t.Errorf("two collections: %v", err)
+		}
+		entered := make(chan struct{})
+		go func() {
+			leave, err := g.attach(t.Context())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			close(entered)
+			leave()
+		}()
+		synctest.Wait()
+		if !errdefs.IsUnavailable(context.Cause(ctx)) {
+			t.Errorf("the collection goes on: %v", context.Cause(ctx))
+		}
+		select {
+		case <-entered:
+			t.Error("attached beside a collection that has not stopped yet")
+		default:
+		}
+		end()
+		synctest.Wait()
+		<-entered
+
+		// Nothing of the old collection is left.
+		ctx, end, err = g.collect(t.Context())
+		if err != nil || ctx.Err() != nil {
+			t.Fatalf("collect = %v, %v", ctx.Err(), err)
+		}
+		dead, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := g.attach(dead); !errors.Is(err, context.Canceled) {
+			t.Errorf("attach with a dead context = %v", err)
+		}
+		end()
+	})
+}

@@ -1,0 +1,351 @@
+package network_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/network"
+	"github.com/podd-project/podd/network/networktest"
+	"github.com/podd-project/podd/network/networktest/failpoint"
+)
+
+// told is a network whose only plugin does what it is told.
+type told struct {
+	*network.CNI
+	cfg network.Config
+}
+
+// startFailpoint starts a network of the failpoint plugin alone; change may alter its configuration.
+func startFailpoint(t testing.TB, bin string, p *failpoint.Plugin, version string, change func(*network.Config)) told {
+	t.Helper()
+	networktest.NeedNode(t)
+	cfg := network.DefaultConfig()
+	cfg.StateDir, cfg.ConfDir, cfg.BinDirs = filepath.Join(t.TempDir(), "network"), t.TempDir(), []string{bin}
+	if change != nil {
+		change(&cfg)
+	}
+	conf := fmt.Sprintf(`{"cniVersion":%q,"name":"told","plugins":[%s]}`, version,
+		p.Conf(`,"capabilities":{"portMappings":true,"dns":true,"bandwidth":true,"ips":true,"cgroupPath":true}`))
+	if err := os.WriteFile(filepath.Join(cfg.ConfDir, "10.conflist"), []byte(conf), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	networktest.CheckFiles(t, cfg.StateDir)
+	return told{start(t, cfg), cfg}
+}
+
+// breakState makes the state directory unwritable, also for root.
+func (c told) breakState(t *testing.T) {
+	t.Helper()
+	if err := os.Remove(c.cfg.StateDir); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func installFailpoint(t testing.TB) (bin string, p *failpoint.Plugin) {
+	bin = t.TempDir()
+	return bin, failpoint.Install(t, bin)
+}
+
+func TestHostilePluginsFailThePodOnly(t *testing.T) {
+	tests := []struct{ name, action, want string }{
+		{"error", failpoint.Fail, "told to fail"},
+		{"crash", failpoint.Crash, "exit status 2: failpoint: told to crash"},
+		{"garbage", failpoint.Print + "hello, world", "not what CNI asks for"},
+		{"nothing", failpoint.Print, "not what CNI asks for"},
+		{"100 MB", failpoint.Flood, "printed more than"},
+		{"no addresses", failpoint.Print + `{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","sandbox":"/x"}]}`, "gave the pod no address"},
+		{"null", failpoint.Print + "null", "gave the pod no address"},
+		{"list", failpoint.Print + "[]", "not what CNI asks for"},
+		{"null addresses", failpoint.Print + `{"ips":[null]}`, "null among"},
+		{"address is text", failpoint.Print + `{"ips":[{"address":"$(reboot)"}]}`, "invalid CIDR"},
+		{"loopback address", failpoint.Print + `{"ips":[{"address":"127.0.0.1/8"}]}`, "cannot be that of a pod"},
+		{"deep", failpoint.Print + `{"x":` + strings.Repeat("[", 50000) + strings.Repeat("]", 50000) + `}`, "exceeded max depth"},
+		{"version of the future", failpoint.Print + `{"cniVersion":"9.9.9","ips":[{"address":"10.0.0.2/24"}]}`, "9.9.9"},
+		{"large", failpoint.Print + `{"x":"` + strings.Repeat("a", 300000) + `"}`, "more than"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			bin, p := installFailpoint(t)
+			c := startFailpoint(t, bin, p, "1.0.0", nil)
+			p.Set("ADD", tt.action)
+			result, err := c.Setup(t.Context(), request(t, "pod1"))
+			if err == nil || !strings.Contains(err.Error(), tt.want) || len(err.Error()) > 4096 {
+				t.Fatalf("Setup = %v, %.300v, want an error with %q", result, err, tt.want)
+			}
+			if ids, err := c.Attachments(); err != nil || !slices.Equal(ids, []string{"pod1"}) {
+				t.Errorf("attachments %v, %v: what may have been done must be undone", ids, err)
+			}
+			teardown(t, c.CNI, "pod1")
+			p.Set("ADD", failpoint.Succeed)
+			setup(t, c.CNI, request(t, "pod1"))
+			teardown(t, c.CNI, "pod1")
+		})
+	}
+}
+
+func TestHangingPluginIsKilledAtTheDeadline(t *testing.T) {
+	bin, p := installFailpoint(t)
+	c := startFailpoint(t, bin, p, "1.0.0", func(cfg *network.Config) {
+		cfg.AddTimeout, cfg.DelTimeout = 300*time.Millisecond, 300*time.Millisecond
+	})
+	p.Set("ADD", failpoint.Hang)
+	p.Set("DEL", failpoint.Hang)
+	start := time.Now()
+	if _, err := c.Setup(t.Context(), request(t, "pod1")); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no answer within 300ms") {
+		t.Errorf("Setup = %v", err)
+	}
+	if err := c.Teardown(t.Context(), "pod1"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Teardown = %v", err)
+	}
+	if took := time.Since(start); took > 20*time.Second {
+		t.Errorf("took %v", took)
+	}
+	for _, call := range p.Calls("") {
+		if err := unix.Kill(call.Pid, 0); !errors.Is(err, unix.ESRCH) {
+			t.Errorf("the plugin is alive after %s: %v", call.Command, err)
+		}
+	}
+	p.Set("DEL", failpoint.Succeed)
+	teardown(t, c.CNI, "pod1")
+}
+
+// TestHangingPluginHarmsNobodyElse: containerd#4666, where one hanging plugin made the node NotReady.
+func TestHangingPluginHarmsNobodyElse(t *testing.T) {
+	bin, p := installFailpoint(t)
+	c := startFailpoint(t, bin, p, "1.1.0", nil)
+	p.Set("ADD", failpoint.Hang)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	stuck := request(t, "stuck")
+	go func() {
+		_, err := c.Setup(ctx, stuck)
+		done <- err
+	}()
+	for len(p.Calls("ADD")) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	p.Set("ADD", failpoint.Succeed)
+	p.Set("STATUS", failpoint.Hang)
+	if err := c.Ready(); err != nil {
+		t.Errorf("Ready = %v", err)
+	}
+	setup(t, c.CNI, request(t, "other"))
+	teardown(t, c.CNI, "other")
+	if err := c.GC(t.Context(), nil); !errdefs.IsUnavailable(err) {
+		t.Errorf("GC during an attachment = %v", err)
+	}
+	// The stuck pod itself can be asked for again, and waits no longer than it wants to.
+	impatient, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer stop()
+	if err := c.Teardown(impatient, "stuck"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Teardown = %v", err)
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("Setup = %v", err)
+	}
+	teardown(t, c.CNI, "stuck")
+}
+
+// TestDelGetsWhatAddGot compares what the plugin was called with.
+func TestDelGetsWhatAddGot(t *testing.T) {
+	bin, p := installFailpoint(t)
+	c := startFailpoint(t, bin, p, "1.0.0", nil)
+	r := request(t, "pod1")
+	r.Ports = []network.PortMapping{{HostPort: 80, ContainerPort: 8080, Protocol: "tcp"}}
+	r.DNS = network.DNS{Servers: []string{"10.0.0.10"}, Searches: []string{"svc.local"}, Options: []string{"ndots:5"}}
+	r.Bandwidth, r.IPs, r.CgroupPath = &network.Bandwidth{Egress: 1000}, []string{"192.0.2.7"}, "/kubepods/pod1"
+	setup(t, c.CNI, r)
+	if err := os.RemoveAll(c.cfg.ConfDir); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := network.New(c.cfg, discard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	teardown(t, again, "pod1")
+
+	add, del := p.Calls("ADD")[0], p.Calls("DEL")[0]
+	wantArgs := "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-pod1;K8S_POD_INFRA_CONTAINER_ID=pod1;K8S_POD_UID=uid-pod1"
+	if add.Args != wantArgs || add.IfName != "eth0" || add.ContainerID != "pod1" || add.Netns != r.Netns || add.Path != bin {
+		t.Errorf("ADD was %+v", add)
+	}
+	if del.Args != add.Args || del.IfName != add.IfName || del.ContainerID != add.ContainerID || del.Netns != add.Netns {
+		t.Errorf("DEL was %+v, ADD %+v", del, add)
+	}
+	before, after := stdin(t, add), stdin(t, del)
+	if len(after["prevResult"]) == 0 {
+		t.Error("DEL got no prevResult")
+	}
+	delete(after, "prevResult")
+	for key, value := range before {
+		if !bytes.Equal(value, after[key]) {
+			t.Errorf("%s was %s at ADD, %s at DEL", key, value, after[key])
+		}
+	}
+	if want := `{"bandwidth":{"egressBurst":2147483647,"egressRate":1000},"cgroupPath":"/kubepods/pod1",` +
+		`"dns":{"servers":["10.0.0.10"],"searches":["svc.local"],"options":["ndots:5"]},"ips":["192.0.2.7"],` +
+		`"portMappings":[{"hostPort":80,"containerPort":8080,"protocol":"tcp"}]}`; canonical(t, before["runtimeConfig"]) != canonical(t, []byte(want)) {
+		t.Errorf("runtimeConfig is %s", before["runtimeConfig"])
+	}
+}
+
+// stdin returns the fields of the configuration that the plugin got, in a form that can be compared.
+func stdin(t *testing.T, c failpoint.Call) map[string]json.RawMessage {
+	t.Helper()
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(c.Stdin, &fields); err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range fields {
+		fields[key] = json.RawMessage(canonical(t, value))
+	}
+	return fields
+}
+
+func canonical(t *testing.T, data []byte) string {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal(data, &v); err != nil {
+		t.Fatal(err)
+	}
+	out, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// TestDelWithoutNamespaceSaysSo: CNI wants an empty CNI_NETNS then.
+func TestDelWithoutNamespaceSaysSo(t *testing.T) {
+	bin, p := installFailpoint(t)
+	c := startFailpoint(t, bin, p, "1.0.0", nil)
+	r := request(t, "pod1")
+	setup(t, c.CNI, r)
+	if err := unix.Unmount(r.Netns, unix.MNT_DETACH); err != nil {
+		t.Fatal(err)
+	}
+	teardown(t, c.CNI, "pod1")
+	if del := p.Calls("DEL")[0]; del.Netns != "" {
+		t.Errorf("CNI_NETNS was %q", del.Netns)
+	}
+}
+
+func TestMissingPlugin(t *testing.T) {
+	bin, p := installFailpoint(t)
+	c := startFailpoint(t, bin, p, "1.0.0", func(cfg *network.Config) { cfg.StatusInterval = 10 * time.Millisecond })
+	setup(t, c.CNI, request(t, "pod1"))
+	if err := os.Rename(filepath.Join(bin, failpoint.Name), filepath.Join(bin, "away")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Setup(t.Context(), request(t, "pod2")); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), `"failpoint" is not in`) {
+		t.Errorf("Setup = %v", err)
+	}
+	if err := c.Teardown(t.Context(), "pod1"); err == nil || !strings.Contains(err.Error(), `"failpoint" is not in`) {
+		t.Errorf("Teardown = %v", err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); c.Ready() == nil; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("ready without a plugin")
+		}
+	}
+	if err := os.Rename(filepath.Join(bin, "away"), filepath.Join(bin, failpoint.Name)); err != nil {
+		t.Fatal(err)
+	}
+	waitReady(t, c.CNI)
+	teardown(t, c.CNI, "pod1")
+}
+
+func TestReadyListensToStatus(t *testing.T) {
+	bin, p := installFailpoint(t)
+	c := startFailpoint(t, bin, p, "1.1.0", func(cfg *network.Config) {
+		cfg.StatusInterval, cfg.StatusTimeout = 10*time.Millisecond, 300*time.Millisecond
+	})
+	for _, step := range []struct{ action, want string }{
+		{failpoint.FailPrint + `{"code":50,"msg":"datastore is down"}`, "datastore is down"},
+		{failpoint.Hang, "no answer within 300ms"},
+	} {
+		p.Set("STATUS", step.action)
+		var err error
+		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+			if err = c.Ready(); err != nil && strings.Contains(err.Error(), step.want) {
+				break
+			}
+		}
+		if !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), step.want) {
+			t.Errorf("Ready = %v, want %q", err, step.want)
+		}
+	}
+	p.Set("STATUS", failpoint.Succeed)
+	waitReady(t, c.CNI)
+}
+
+func TestGCTellsPluginsWhatIsValid(t *testing.T) {
+	bin, p := installFailpoint(t)
+	c := startFailpoint(t, bin, p, "1.1.0", nil)
+	for _, id := range []string{"keep", "lost", "broken"} {
+		setup(t, c.CNI, request(t, id))
+	}
+	bad := filepath.Join(c.cfg.StateDir, "broken.json")
+	if err := os.WriteFile(bad, []byte("rubbish"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.GC(t.Context(), []string{"keep", "new"}); err == nil || !strings.Contains(err.Error(), bad) {
+		t.Errorf("GC = %v, want the broken record named", err)
+	}
+	if calls := p.Calls("DEL"); len(calls) != 1 || calls[0].ContainerID != "lost" {
+		t.Errorf("DEL was called %+v", calls)
+	}
+	gc := p.Calls("GC")
+	if len(gc) != 1 {
+		t.Fatalf("GC was called %d times", len(gc))
+	}
+	// What could not be torn down is still owed a DEL, so it is not to be collected either.
+	want := `[{"containerID":"keep","ifname":"eth0"},{"containerID":"new","ifname":"eth0"},{"containerID":"broken","ifname":"eth0"}]`
+	if got := stdin(t, gc[0]); string(got["cni.dev/valid-attachments"]) != want {
+		t.Errorf("valid attachments %s", got["cni.dev/valid-attachments"])
+	}
+	if err := os.Remove(bad); err != nil {
+		t.Fatal(err)
+	}
+	teardown(t, c.CNI, "keep")
+	if err := c.GC(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+	if got := stdin(t, p.Calls("GC")[1]); string(got["cni.dev/valid-attachments"]) != "[]" {
+		t.Errorf("valid attachments of none: %s", got["cni.dev/valid-attachments"])
+	}
+}
+
+// TestSetupStopsAHangingGC: collection is the one thing that attachments have to be kept apart from.
+func TestSetupStopsAHangingGC(t *testing.T) {
+	bin, p := installFailpoint(t)
+	c := startFailpoint(t, bin, p, "1.1.0", nil)
+	p.Set("GC", failpoint.Hang)
+	done := make(chan error)
+	go func() { done <- c.GC(t.Context(), nil) }()
+	for len(p.Calls("GC")) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	setup(t, c.CNI, request(t, "pod1"))
+	if err := <-done; !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "being attached") {
+		t.Errorf("GC = %v", err)
+	}
+	teardown(t, c.CNI, "pod1")
+}

@@ -1,0 +1,81 @@
+package networktest
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/podd-project/podd/network"
+)
+
+// Bridge is a configuration directory for real plugins, with a bridge, address ranges and state of its own. The
+// bridge is deleted when the test is over, and the node checked for leaks then.
+type Bridge struct {
+	t testing.TB
+	// Name is the network's and the bridge's.
+	Name string
+	// ConfDir holds the configuration, DataDir host-local's addresses.
+	ConfDir, DataDir string
+	// Subnet4 and Subnet6 are the ranges, Gateway4 is the bridge's address.
+	Subnet4, Subnet6, Gateway4 string
+	// Masquerade is true at first. Without it the bridge plugin makes no firewall rules, which it cannot remove when
+	// the pod's namespace is gone before DEL: it reads the addresses there.
+	Masquerade bool
+}
+
+// NewBridge makes the directory; more is what else stands in the list of plugins, behind the bridge.
+func NewBridge(t testing.TB, cniVersion string, more ...string) *Bridge {
+	t.Helper()
+	NeedNode(t)
+	sum := sha256.Sum256([]byte(t.Name()))
+	b := &Bridge{
+		t: t, Masquerade: true, Name: fmt.Sprintf("pt%x", sum[:4]), ConfDir: t.TempDir(), DataDir: t.TempDir(),
+		Subnet4: fmt.Sprintf("10.%d.%d.0/24", sum[4], sum[5]), Subnet6: fmt.Sprintf("fd00:%x:%x::/64", sum[4:6], sum[6:8]),
+		Gateway4: fmt.Sprintf("10.%d.%d.1", sum[4], sum[5]),
+	}
+	CheckNode(t)
+	CheckFiles(t, b.DataDir)
+	t.Cleanup(b.delete)
+	b.Write("10-bridge.conflist", cniVersion, more...)
+	return b
+}
+
+// Write writes a configuration of the bridge and more plugins behind it.
+func (b *Bridge) Write(file, cniVersion string, more ...string) {
+	b.t.Helper()
+	plugins := fmt.Sprintf(`{"type":"bridge","bridge":%q,"isGateway":true,"ipMasq":%t,"hairpinMode":true,
+"ipam":{"type":"host-local","dataDir":%q,"ranges":[[{"subnet":%q}],[{"subnet":%q}]],"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]}}`,
+		b.Name, b.Masquerade, b.DataDir, b.Subnet4, b.Subnet6)
+	for _, p := range more {
+		plugins += "," + p
+	}
+	text := fmt.Sprintf(`{"cniVersion":%q,"name":%q,"plugins":[%s]}`, cniVersion, b.Name, plugins)
+	if err := os.WriteFile(filepath.Join(b.ConfDir, file), []byte(text), 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// Config is a configuration of package network for the bridge. Its state directory is checked for leaks, too.
+func (b *Bridge) Config() network.Config {
+	b.t.Helper()
+	cfg := network.DefaultConfig()
+	cfg.StateDir = filepath.Join(b.t.TempDir(), "network")
+	CheckFiles(b.t, cfg.StateDir)
+	cfg.ConfDir, cfg.BinDirs = b.ConfDir, []string{Plugins(b.t)}
+	return cfg
+}
+
+// delete removes the bridge, which plugins leave behind.
+func (b *Bridge) delete() {
+	link, err := netlink.LinkByName(b.Name)
+	if err != nil {
+		return // no pod was attached
+	}
+	if err := netlink.LinkDel(link); err != nil {
+		b.t.Errorf("delete bridge: %v", err)
+	}
+}
