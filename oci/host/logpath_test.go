@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/containerd/errdefs"
@@ -70,10 +71,35 @@ func TestLogPathSwapped(t *testing.T) {
 		t.Fatal(err)
 	}
 	swapping(t, filepath.Join(dir, "web"), filepath.Join(dir, "evil"))
+	made := 0
 	for range 3000 {
-		_, _ = LogPath(dir, "web/deep/0.log")
+		if _, err := LogPath(dir, "web/deep/0.log"); err == nil {
+			made++
+		}
+	}
+	if made == 0 {
+		t.Error("it never worked: the race proves nothing")
 	}
 	if left, _ := os.ReadDir(outside); len(left) > 0 {
 		t.Errorf("%q was made outside of the log directory", left)
 	}
+}
+
+// FuzzLogPath: what is accepted is below the directory, and nothing is made beside it.
+func FuzzLogPath(f *testing.F) {
+	for _, rel := range []string{"web/0.log", "../x", "a/../../b", "/etc/passwd", "a//b/", "..."} {
+		f.Add(rel)
+	}
+	top := f.TempDir()
+	dir := filepath.Join(top, "logs")
+	f.Fuzz(func(t *testing.T, rel string) {
+		got, err := LogPath(dir, rel)
+		if err == nil && (!strings.HasPrefix(got, dir+"/") || strings.Contains(got, "/../") || filepath.Clean(got) != got) {
+			t.Errorf("%q became %q", rel, got)
+		}
+		if beside, _ := os.ReadDir(top); len(beside) > 1 {
+			t.Errorf("%q made something outside of the log directory", rel)
+		}
+		_ = os.RemoveAll(dir)
+	})
 }

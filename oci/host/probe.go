@@ -94,29 +94,30 @@ func oomFloor(f *spec.Facts) error {
 	return err
 }
 
-const cgroupRoot = "/sys/fs/cgroup"
-
 func cgroups(f *spec.Facts) error {
+	const root = "/sys/fs/cgroup"
 	var st unix.Statfs_t
-	if err := unix.Statfs(cgroupRoot, &st); err != nil {
-		return &fs.PathError{Op: "statfs", Path: cgroupRoot, Err: err}
+	if err := unix.Statfs(root, &st); err != nil {
+		return &fs.PathError{Op: "statfs", Path: root, Err: err}
 	}
 	if f.CgroupV2 = st.Type == unix.CGROUP2_SUPER_MAGIC; f.CgroupV2 {
-		return unifiedControllers(f)
+		return unifiedControllers(f, root)
 	}
 	return legacyControllers(f)
 }
 
-// unifiedControllers: memory.swap.max exists in every cgroup but the root, so any other one can be asked.
-func unifiedControllers(f *spec.Facts) error {
-	data, err := os.ReadFile(filepath.Join(cgroupRoot, "cgroup.controllers"))
+// unifiedControllers asks the cgroups below the root for swap accounting: the root itself has no memory.swap.max.
+// Where none of them has a memory controller yet, the kernel's support of swap has to do.
+func unifiedControllers(f *spec.Facts, root string) error {
+	data, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
 	if err != nil {
 		return err
 	}
 	f.Hugetlb = slices.Contains(strings.Fields(string(data)), "hugetlb")
-	found, err := filepath.Glob(filepath.Join(cgroupRoot, "*", "memory.swap.max"))
-	f.Swap = len(found) > 0
-	return err
+	limits, err1 := filepath.Glob(filepath.Join(root, "*", "memory.max"))
+	swaps, err2 := filepath.Glob(filepath.Join(root, "*", "memory.swap.max"))
+	f.Swap = len(swaps) > 0 || len(limits) == 0 && exists("/proc/swaps")
+	return errors.Join(err1, err2)
 }
 
 // legacyControllers serves v1 and the hybrid: a controller counts where v1 has it mounted.

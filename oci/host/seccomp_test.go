@@ -11,6 +11,8 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/oci/spec"
 )
 
 // The profiles of critest, in the OCI's format, and one in Docker's.
@@ -81,4 +83,37 @@ func TestSeccompProfileErrors(t *testing.T) {
 			t.Errorf("%s: %v does not say %q", content, err, says)
 		}
 	}
+}
+
+// FuzzSeccompProfile: a profile that is accepted can be made into a container's.
+func FuzzSeccompProfile(f *testing.F) {
+	f.Add([]byte(ociProfile))
+	f.Add([]byte(dockerProfile))
+	f.Add([]byte(`{"defaultAction":"SCMP_ACT_LOG","syscalls":[{"names":[""],"action":"SCMP_ACT_NOTIFY","excludes":{"minKernel":"4.8"}}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, err := parseProfile(data)
+		if err != nil {
+			if !errors.Is(err, errdefs.ErrInvalidArgument) {
+				t.Errorf("kind of %v", err)
+			}
+			return
+		}
+		s, _, err := spec.Container(spec.Input{
+			Rootfs: "/rootfs", Seccomp: p, Host: spec.Facts{Seccomp: true, Arch: "amd64", Kernel: spec.KernelVersion{Major: 6}},
+			Config: &cri.ContainerConfig{Command: []string{"/x"}, Linux: &cri.LinuxContainerConfig{
+				SecurityContext: &cri.LinuxContainerSecurityContext{Seccomp: ref("/p")},
+			}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Linux.Seccomp.DefaultAction != p.DefaultAction || len(s.Linux.Seccomp.Syscalls) > len(p.Syscalls) {
+			t.Errorf("%+v became %+v", p, s.Linux.Seccomp)
+		}
+		for _, rule := range s.Linux.Seccomp.Syscalls {
+			if len(rule.Names) == 0 {
+				t.Error("a rule without system calls")
+			}
+		}
+	})
 }
