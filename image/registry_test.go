@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -25,6 +26,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/image"
 )
@@ -277,3 +280,21 @@ func writeFile(t testing.TB, path, content string) {
 func isUnavailable(err error) bool { return errors.Is(err, image.ErrRegistryUnavailable) }
 
 func isSignature(err error) bool { return errors.Is(err, image.ErrSignatureInvalid) }
+
+func isFull(err error) bool { return errdefs.IsResourceExhausted(err) }
+
+// mountTmpfs mounts a file system of its own on dir, which it makes, until the test and its store are done.
+func mountTmpfs(t *testing.T, dir, options string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+}
