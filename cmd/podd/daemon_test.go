@@ -71,6 +71,17 @@ func (s *site) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
+// fail runs a daemon that does not come to serving, and returns its exit status and what it printed.
+func (s *site) fail(t *testing.T, args ...string) (code int, output string) {
+	t.Helper()
+	out, err := s.command(args...).CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		t.Fatalf("got %v, want an exit status\n%s", err, out)
+	}
+	return exit.ExitCode(), string(out)
+}
+
 // config writes the site's configuration file.
 func (s *site) config(t *testing.T, text string) {
 	t.Helper()

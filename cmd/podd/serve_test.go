@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/sirupsen/logrus/hooks/test"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -71,15 +72,38 @@ func TestSecondDaemonNamesTheFirst(t *testing.T) {
 			"another process listens on this socket"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, err := s.command(c.args...).CombinedOutput()
-			exit, ok := err.(*exec.ExitError)
-			if !ok || exit.ExitCode() != exitFailure || !strings.Contains(string(out), c.want) {
-				t.Errorf("got %v, want %s in\n%s", err, c.want, out)
+			if code, out := s.fail(t, c.args...); code != exitFailure || !strings.Contains(out, c.want) {
+				t.Errorf("exit status %d, want %s in\n%s", code, c.want, out)
 			}
 		})
 	}
 	if _, err := cri.NewRuntimeServiceClient(d.dial(t)).Version(t.Context(), &cri.VersionRequest{}); err != nil {
 		t.Errorf("the first daemon no longer answers: %v", err)
+	}
+}
+
+// TestStopDoesNotWaitForWatchers: a client that watches for ever is cut off, not waited for.
+func TestStopDoesNotWaitForWatchers(t *testing.T) {
+	d := newSite(t).start(t, nil)
+	watch, err := healthpb.NewHealthClient(d.dial(t)).Watch(t.Context(), &healthpb.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := watch.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	if code := d.stop(t); code != 0 {
+		t.Errorf("exit status %d", code)
+	}
+	if took := time.Since(start); took >= drainTimeout {
+		t.Errorf("the stop took %v", took)
+	}
+	for err == nil { // the last word is that nothing is served any more
+		_, err = watch.Recv()
+	}
+	if strings.Contains(d.log.String(), "calls are still under way") {
+		t.Error("the stream was taken for a call under way")
 	}
 }
 
@@ -179,10 +203,8 @@ func TestLayoutSaysWhoWroteIt(t *testing.T) {
 func TestExitStatusOfAWrongConfiguration(t *testing.T) {
 	s := newSite(t)
 	s.config(t, "[log]\nlevle = \"info\"\n")
-	out, err := s.command().CombinedOutput()
-	exit, ok := err.(*exec.ExitError)
-	if !ok || exit.ExitCode() != exitConfig || !strings.Contains(string(out), s.path("podd.toml")+`:2: unknown key "log.levle"`) {
-		t.Errorf("got %v\n%s", err, out)
+	if code, out := s.fail(t); code != exitConfig || !strings.Contains(out, s.path("podd.toml")+`:2: unknown key "log.levle"`) {
+		t.Errorf("exit status %d\n%s", code, out)
 	}
 	if _, err := os.Stat(s.path("root")); !os.IsNotExist(err) {
 		t.Errorf("a daemon with a wrong configuration made its state directory: %v", err)

@@ -17,10 +17,10 @@ import (
 
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/network"
-	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/host"
 	"github.com/podd-project/podd/oci/namespaces"
 	"github.com/podd-project/podd/oci/pause"
+	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/server"
 )
@@ -55,7 +55,16 @@ func (d *daemon) build(ctx context.Context) (*node, error) {
 		defer cancel()
 		return engine.Close(ctx)
 	})
-	srv, err := server.New(
+	srv, err := d.server(engine, images, pods)
+	if err != nil {
+		return nil, err
+	}
+	return &node{images: images, engine: engine, server: srv}, nil
+}
+
+// server makes what answers the kubelet.
+func (d *daemon) server(engine *sandbox.Engine, images *image.Store, pods *network.CNI) (*server.Server, error) {
+	return server.New(
 		server.Config{Version: semver(version), SystemdCgroup: d.cfg.Runtime.SystemdCgroup},
 		server.Deps{
 			Engine: server.Adapt(engine), Images: images, Network: pods, Log: d.log,
@@ -66,34 +75,17 @@ func (d *daemon) build(ctx context.Context) (*node, error) {
 			},
 		},
 	)
-	if err != nil {
-		return nil, err
-	}
-	return &node{images: images, engine: engine, server: srv}, nil
 }
 
 // engine makes the engine and what only it uses.
 func (d *daemon) engine(ctx context.Context, images *image.Store, pods *network.CNI) (*sandbox.Engine, error) {
 	cfg := &d.cfg.Runtime.Config
-	var err error
-	if cfg.BootID, err = bootID(); err != nil {
+	if err := d.findOut(cfg); err != nil {
 		return nil, err
 	}
-	if cfg.PauseRootfs, err = d.installPause(); err != nil {
+	facts, cdi, err := d.probe(ctx)
+	if err != nil {
 		return nil, err
-	}
-	cfg.SystemdCgroup = useSystemdCgroup(d.cfg.Runtime.CgroupDriver)
-	d.log.WithFields(logrus.Fields{"systemd": cfg.SystemdCgroup, "configured": d.cfg.Runtime.CgroupDriver}).Info("cgroup driver chosen")
-	facts, err := host.Probe()
-	if err != nil {
-		return nil, fmt.Errorf("ask what the machine can do: %w", err)
-	}
-	if facts.DefaultAppArmor, err = host.LoadAppArmor(ctx); err != nil {
-		d.log.WithError(err).Warn("default AppArmor profile could not be loaded, containers run without it")
-	}
-	cdi, err := host.NewCDI(cfg.CDIDirs)
-	if err != nil {
-		return nil, fmt.Errorf("CDI: %w", err)
 	}
 	holder := ""
 	if cfg.PauseRootfs != "" {
@@ -119,36 +111,34 @@ func (d *daemon) engine(ctx context.Context, images *image.Store, pods *network.
 	return engine, err
 }
 
-// handlerNetwork attaches the pods of some handlers by a CNI configuration of their own.
-type handlerNetwork struct {
-	sandbox.Network
-	// confDirs are the configuration directories by handler.
-	confDirs map[string]string
-	// handler tells which handler runs a pod.
-	handler func(podID string) (string, error)
+// findOut fills in what the engine's configuration takes from the machine.
+func (d *daemon) findOut(cfg *sandbox.Config) error {
+	var err error
+	if cfg.BootID, err = bootID(); err != nil {
+		return err
+	}
+	if cfg.PauseRootfs, err = d.installPause(); err != nil {
+		return err
+	}
+	cfg.SystemdCgroup = useSystemdCgroup(d.cfg.Runtime.CgroupDriver)
+	d.log.WithFields(logrus.Fields{"systemd": cfg.SystemdCgroup, "configured": d.cfg.Runtime.CgroupDriver}).Info("cgroup driver chosen")
+	return nil
 }
 
-// Setup attaches a pod. Teardown needs no such care: the attachment's record holds the configuration.
-func (n handlerNetwork) Setup(ctx context.Context, r network.Request) (network.Result, error) {
-	if len(n.confDirs) > 0 {
-		handler, err := n.handler(r.PodID)
-		if err != nil {
-			return network.Result{}, fmt.Errorf("choose CNI configuration: %w", err)
-		}
-		r.ConfDir = n.confDirs[handler]
+// probe asks the machine what config.json depends on.
+func (d *daemon) probe(ctx context.Context) (spec.Facts, *host.CDI, error) {
+	facts, err := host.Probe()
+	if err != nil {
+		return facts, nil, fmt.Errorf("ask what the machine can do: %w", err)
 	}
-	return n.Network.Setup(ctx, r)
-}
-
-// confDirs are the CNI configuration directories of the handlers that have one.
-func (d *daemon) confDirs() map[string]string {
-	dirs := map[string]string{}
-	for name, h := range d.cfg.Runtime.Handlers {
-		if h.CNIConfDir != "" {
-			dirs[name] = h.CNIConfDir
-		}
+	if facts.DefaultAppArmor, err = host.LoadAppArmor(ctx); err != nil {
+		d.log.WithError(err).Warn("default AppArmor profile could not be loaded, containers run without it")
 	}
-	return dirs
+	cdi, err := host.NewCDI(d.cfg.Runtime.CDIDirs)
+	if err != nil {
+		return facts, nil, fmt.Errorf("CDI: %w", err)
+	}
+	return facts, cdi, nil
 }
 
 // engineImages is the image store in the engine's words.
@@ -156,29 +146,6 @@ type engineImages struct{ *image.Store }
 
 // Mounted lists the containers that have something to release.
 func (i engineImages) Mounted(ctx context.Context) ([]string, error) { return i.Held(ctx) }
-
-// handlers makes the runtime handlers. One that cannot be used says so when asked; it is kept, for it may become
-// usable when a package is installed.
-func (d *daemon) handlers(ctx context.Context) map[string]sandbox.Runtime {
-	r := d.cfg.Runtime
-	handlers := map[string]sandbox.Runtime{}
-	for name, h := range r.Handlers {
-		cfg := oci.HandlerConfig{
-			Name:          name,
-			Path:          cmp.Or(h.Path, name),
-			SearchPath:    r.SearchPath,
-			Root:          cmp.Or(h.Root, filepath.Join(d.cfg.Run, "runtimes", name)),
-			RunDir:        d.containersDir(),
-			Conmon:        r.Conmon,
-			SystemdCgroup: r.SystemdCgroup,
-			CreateTimeout: r.CreateTimeout,
-		}
-		runtime := oci.New(cfg)
-		d.background.Go(func() { d.reportHandler(ctx, cfg, runtime) })
-		handlers[name] = runtime
-	}
-	return handlers
-}
 
 // containersDir holds a bundle for each container.
 func (d *daemon) containersDir() string { return filepath.Join(d.cfg.Run, "containers") }
@@ -193,11 +160,11 @@ func specReader(dir string) server.SpecReader {
 		if err != nil {
 			return nil, fmt.Errorf("read config.json: %w", err)
 		}
-		spec := &specs.Spec{}
-		if err := json.Unmarshal(data, spec); err != nil {
+		config := &specs.Spec{}
+		if err := json.Unmarshal(data, config); err != nil {
 			return nil, fmt.Errorf("read config.json of %s: %w", id, err)
 		}
-		return spec, nil
+		return config, nil
 	}
 }
 
@@ -226,13 +193,4 @@ func bootID() (string, error) {
 		return "", fmt.Errorf("read boot id: %w", err)
 	}
 	return strings.TrimSpace(string(data)), nil
-}
-
-// useSystemdCgroup decides what "auto" means: systemd where it runs the machine, see sd_booted(3).
-func useSystemdCgroup(driver string) bool {
-	if driver != cgroupAuto {
-		return driver == cgroupSystemd
-	}
-	info, err := os.Lstat("/run/systemd/system")
-	return err == nil && info.IsDir()
 }

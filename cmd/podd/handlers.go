@@ -1,0 +1,77 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/podd-project/podd/network"
+	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox"
+)
+
+// handlers makes the runtime handlers. One that cannot be used says so when asked; it is kept, for it may become
+// usable when a package is installed.
+func (d *daemon) handlers(ctx context.Context) map[string]sandbox.Runtime {
+	r := d.cfg.Runtime
+	handlers := map[string]sandbox.Runtime{}
+	for name, h := range r.Handlers {
+		cfg := oci.HandlerConfig{
+			Name:          name,
+			Path:          cmp.Or(h.Path, name),
+			SearchPath:    r.SearchPath,
+			Root:          cmp.Or(h.Root, filepath.Join(d.cfg.Run, "runtimes", name)),
+			RunDir:        d.containersDir(),
+			Conmon:        r.Conmon,
+			SystemdCgroup: r.SystemdCgroup,
+			CreateTimeout: r.CreateTimeout,
+		}
+		runtime := oci.New(cfg)
+		d.background.Go(func() { d.reportHandler(ctx, cfg, runtime) })
+		handlers[name] = runtime
+	}
+	return handlers
+}
+
+// handlerNetwork attaches the pods of some handlers by a CNI configuration of their own.
+type handlerNetwork struct {
+	sandbox.Network
+	// confDirs are the configuration directories by handler.
+	confDirs map[string]string
+	// handler tells which handler runs a pod.
+	handler func(podID string) (string, error)
+}
+
+// Setup attaches a pod. Teardown needs no such care: the attachment's record holds the configuration.
+func (n handlerNetwork) Setup(ctx context.Context, r network.Request) (network.Result, error) {
+	if len(n.confDirs) > 0 {
+		handler, err := n.handler(r.PodID)
+		if err != nil {
+			return network.Result{}, fmt.Errorf("choose CNI configuration: %w", err)
+		}
+		r.ConfDir = n.confDirs[handler]
+	}
+	return n.Network.Setup(ctx, r)
+}
+
+// confDirs are the CNI configuration directories of the handlers that have one.
+func (d *daemon) confDirs() map[string]string {
+	dirs := map[string]string{}
+	for name, h := range d.cfg.Runtime.Handlers {
+		if h.CNIConfDir != "" {
+			dirs[name] = h.CNIConfDir
+		}
+	}
+	return dirs
+}
+
+// useSystemdCgroup decides what "auto" means: systemd where it runs the machine, see sd_booted(3).
+func useSystemdCgroup(driver string) bool {
+	if driver != cgroupAuto {
+		return driver == cgroupSystemd
+	}
+	info, err := os.Lstat("/run/systemd/system")
+	return err == nil && info.IsDir()
+}
