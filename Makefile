@@ -33,7 +33,8 @@ oci/pause/bin/pause: oci/pause/pause.c
 	gcc -Os -static -s -Wall -Wextra -o $@ $<
 
 images: deps ## build the test images into the cache
-	@CGO_ENABLED=0 $(GO) run ./test/images/cmd/testimages build >/dev/null
+	@CGO_ENABLED=0 $(GO) build -o bin/ ./test/images/cmd/testimages ./test/leak/cmd/leak
+	@bin/testimages build >/dev/null
 
 build: pause ## build bin/podd, static
 	CGO_ENABLED=0 $(GO) build -trimpath -tags "$(TAGS)" -ldflags "$(LDFLAGS)" -o bin/podd ./cmd/podd

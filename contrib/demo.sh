@@ -1,0 +1,152 @@
+#!/bin/sh
+# Shows podd at work: starts it on private directories, runs a pod with crictl, looks at it, kills the daemon under it, removes
+# it, and checks that nothing is left on the machine. `make demo` builds what it needs first. Needs root.
+set -eu
+cd "$(dirname "$0")/.."
+
+hint='make demo builds everything this needs; run that, as root'
+bold= plain=
+[ ! -t 1 ] || { bold='\033[1m' plain='\033[0m'; }
+step() { # step TITLE HINT: say what comes, and what to do if it fails
+	printf "\\n$bold%s$plain\\n" "$1"
+	hint=$2
+}
+run() { # run COMMAND...: show a command and run it
+	printf '  $ %s\n' "$*"
+	"$@" | sed 's/^/    /'
+}
+crictl() { bin/crictl --config "$dir/crictl.yaml" "$@"; }
+
+[ "$(id -u)" = 0 ] || { echo "the demo makes namespaces, mounts and cgroups: run it as root" >&2; exit 1; }
+
+# Short, for a unix socket's path has 107 bytes; searchable by all, as containers' root file systems lie below.
+dir=$(mktemp -d /tmp/podd-demo-XXXXXX)
+chmod 755 "$dir"
+bridge=pd$(printf %s "$dir" | tail -c 6)
+pid=
+# The pod's parent cgroup, which a kubelet would make and remove: a slice under systemd, else a path.
+cgroup=$(basename "$dir") parent=/$(basename "$dir")
+[ ! -d /run/systemd/system ] || { cgroup=$(printf %s "$cgroup" | tr -d -).slice parent=$cgroup; }
+remove_cgroup() { find /sys/fs/cgroup -depth -type d -name "$cgroup" -exec rmdir {} +; }
+
+start() { # start podd and wait until it answers
+	bin/podd --config "$dir/podd.toml" >>"$dir/podd.log" 2>&1 &
+	pid=$!
+	for _ in $(seq 200); do
+		crictl --timeout 1s version >/dev/null 2>&1 && return
+		kill -0 $pid 2>/dev/null || break
+		sleep 0.05
+	done
+	return 1
+}
+
+end() { # at every exit: take down what is still there; at a failure say what to do
+	status=$?
+	trap - EXIT
+	if [ $status != 0 ]; then
+		printf "\\n${bold}This step failed.$plain %s\\n" "$hint"
+		[ ! -f "$dir/podd.log" ] || { echo "The end of podd's log:"; tail -n 15 "$dir/podd.log" | cut -c1-300 | sed 's/^/    /'; }
+		for p in $(crictl pods -q 2>/dev/null); do crictl rmp -f "$p" >/dev/null 2>&1 || true; done
+	fi
+	[ -z "$pid" ] || { kill $pid 2>/dev/null && wait $pid || true; }
+	ip link del "$bridge" 2>/dev/null || true
+	remove_cgroup 2>/dev/null || true
+	rm -rf "$dir" 2>/dev/null || echo "something is still mounted below $dir: see findmnt -R $dir"
+	exit $status
+}
+trap end EXIT
+trap 'exit 130' INT TERM
+
+step "1. Lay out private directories in $dir" "See the message above; is /tmp writable?"
+test/host/setup.sh
+bin/leak take "$dir/before.json"
+mkdir -p "$dir/root/preload" "$dir/run" "$dir/net.d" "$dir/logs"
+cat >"$dir/podd.toml" <<END
+# Everything else is podd's embedded default: see podd config default.
+root = "$dir/root"
+run = "$dir/run"
+
+[runtime]
+search_path = ["$PWD/bin", "/usr/local/bin", "/usr/sbin", "/usr/bin"]
+
+[network]
+conf_dir = "$dir/net.d"
+bin_dirs = ["$PWD/bin/cni"]
+END
+cat >"$dir/net.d/10-demo.conflist" <<END
+{"cniVersion": "1.0.0", "name": "$bridge", "plugins": [
+  {"type": "bridge", "bridge": "$bridge", "isGateway": true, "ipMasq": true,
+   "ipam": {"type": "host-local", "dataDir": "$dir/ips", "ranges": [[{"subnet": "10.222.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
+  {"type": "portmap", "capabilities": {"portMappings": true}}]}
+END
+cat >"$dir/crictl.yaml" <<END
+runtime-endpoint: unix://$dir/run/podd.sock
+image-endpoint: unix://$dir/run/podd.sock
+timeout: 30
+END
+echo '  podd.toml, a CNI network on 10.222.0.0/24, crictl.yaml'
+
+step '2. Make an image from busybox, without a registry, and put it where podd loads images from' \
+	'The image is made of Debian packages: is a Debian mirror reachable? Try: apt-get update'
+run bin/testimages export e2e-test-images/busybox:1.29-2 example.com/demo:1 "$dir/root/preload/demo"
+echo "  an OCI layout in $dir/root/preload/demo"
+
+step '3. Start podd' "The log below says why it does not start; bin/podd config check --config $dir/podd.toml checks the configuration."
+start
+run crictl version
+grep -h 'handler' "$dir/podd.log" | sed -n 's/.*msg="\([^"]*\)" \(.*\)/    log: \1 \2/p' | cut -c1-150 | head -n 4
+for _ in $(seq 200); do [ -z "$(crictl images -q example.com/demo:1)" ] || break; sleep 0.05; done
+run crictl images
+
+step '4. Run a pod' 'crictl info says what is missing; iptables, conmon and runc must be there: make deps tools'
+cat >"$dir/pod.json" <<END
+{"metadata": {"name": "demo", "namespace": "default", "uid": "demo-1"}, "hostname": "demo", "log_directory": "$dir/logs",
+ "linux": {"cgroup_parent": "$parent", "security_context": {"namespace_options": {"pid": 1}}}}
+END
+cat >"$dir/container.json" <<END
+{"metadata": {"name": "web"}, "image": {"image": "example.com/demo:1"}, "log_path": "web.log",
+ "labels": {"io.kubernetes.pod.name": "demo", "io.kubernetes.pod.namespace": "default"},
+ "command": ["sh", "-c", "echo Hello from \$(hostname), pid \$\$, uid \$(id -u); echo It works. >/tmp/index.html; httpd -p 80 -h /tmp; n=0; while sleep 1; do n=\$((n+1)); echo line \$n; done"]}
+END
+pod=$(crictl runp "$dir/pod.json")
+echo "  pod $pod"
+container=$(crictl create "$pod" "$dir/container.json" "$dir/pod.json")
+run crictl start "$container"
+run crictl pods
+run crictl ps
+
+step '5. Its log, a command in it, its address' 'See crictl inspect and crictl logs of the container; the bridge plugin needs iptables.'
+for _ in $(seq 100); do grep -qs Hello "$dir/logs/web.log" && break; sleep 0.05; done
+run crictl logs "$container"
+run crictl exec -s "$container" sh -c 'echo I am $(id -un) in $(cat /etc/hostname), with pid $$; ip -4 -o addr show eth0'
+ip=$(crictl inspectp -o go-template --template '{{.status.network.ip}}' "$pod")
+run busybox wget -q -O - "http://$ip/"
+
+step '6. What it uses' 'See podd.log.'
+if crictl stats "$container" >/dev/null 2>&1; then
+	run crictl stats "$container"
+else
+	echo '  this podd does not measure that yet'
+fi
+
+step '7. Kill the daemon without warning, and start it again: the pod does not notice' 'The log below says what podd could not take up again.'
+kill -9 $pid
+wait $pid 2>/dev/null || true
+sleep 2
+start
+run crictl ps
+run crictl logs --tail 3 "$container"
+
+step '8. Remove the pod' 'The log below says what could not be taken down; podd tries again when asked again: crictl rmp -f'
+run crictl stopp "$pod"
+run crictl rmp "$pod"
+
+step '9. Stop podd, and look for anything that is left' 'That is a bug: please report the lines above.'
+kill $pid
+wait $pid || true
+pid=
+ip link del "$bridge" # the CNI plugin made it for all pods, and leaves it for the next
+remove_cgroup
+# The image store, the records' directories and this script's files are the only things that may be there.
+bin/leak diff "$dir/before.json" -only "$dir/" -only "$bridge" -only "$cgroup" -only "$pod" -only "$container" -only 10.222.0.
+echo '  nothing: no network namespace, mount, cgroup, process, address or rule'
