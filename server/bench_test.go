@@ -17,7 +17,7 @@ import (
 // maxList is what a list of 1,000 may take, p50, at the client.
 const maxList = 10 * time.Millisecond
 
-// benchNode has n pods with a container each, with the labels and annotations that a kubelet sets.
+// benchNode has n pods with a container each, labelled and annotated as the kubelet does it.
 func benchNode(b *testing.B, n int) *harness {
 	quiet := logrus.New()
 	quiet.SetOutput(io.Discard)
@@ -25,23 +25,32 @@ func benchNode(b *testing.B, n int) *harness {
 	h.engine.pods, h.engine.containers = nil, nil
 	for i := range n {
 		id := fmt.Sprintf("%064d", i)
-		labels := map[string]string{
-			"io.kubernetes.pod.name": "web-" + id[:20], "io.kubernetes.pod.namespace": "default", "io.kubernetes.pod.uid": id[:36],
-			"io.kubernetes.container.name": "main", "app.kubernetes.io/name": "web", "pod-template-hash": "5d89bdfbf9",
-		}
-		annotations := map[string]string{
-			"io.kubernetes.container.hash": "a1b2c3", "io.kubernetes.container.restartCount": "0",
-			"io.kubernetes.container.terminationMessagePath": "/dev/termination-log", "io.kubernetes.container.terminationMessagePolicy": "File",
-			"io.kubernetes.pod.terminationGracePeriod": "30", "kubernetes.io/config.seen": "2024-01-01T00:00:00Z", "kubernetes.io/config.source": "api",
-		}
 		p, c := podRecord(id), *runningContainer().Record
-		p.Config.Labels, p.Config.Annotations = labels, annotations
+		p.Config.Labels, p.Config.Annotations = kubeletLabels(id), kubeletPodAnnotations()
+		p.Config.Labels["app.kubernetes.io/name"], p.Config.Labels["pod-template-hash"] = "web", "5d89bdfbf9"
 		c.ID, c.PodID, c.Config = id, id, goodContainer()
-		c.Config.Labels, c.Config.Annotations = labels, annotations
+		c.Config.Labels, c.Config.Annotations = kubeletLabels(id), kubeletContainerAnnotations()
+		c.Config.Labels["io.kubernetes.container.name"] = "main"
+		c.Config.Image.Annotations = kubeletPodAnnotations()
 		h.engine.pods = append(h.engine.pods, Pod{Record: p, Status: sandbox.PodStatus{State: sandbox.PodReady, IPs: []string{"10.0.0.1"}}})
 		h.engine.containers = append(h.engine.containers, Container{Record: &c, Status: runningContainer().Status})
 	}
 	return h
+}
+
+func kubeletLabels(id string) map[string]string {
+	return map[string]string{"io.kubernetes.pod.name": "web-" + id[:20], "io.kubernetes.pod.namespace": "default", "io.kubernetes.pod.uid": id[:36]}
+}
+
+func kubeletPodAnnotations() map[string]string {
+	return map[string]string{"kubernetes.io/config.seen": "2026-01-01T00:00:00.000000000Z", "kubernetes.io/config.source": "api"}
+}
+
+func kubeletContainerAnnotations() map[string]string {
+	return map[string]string{
+		"io.kubernetes.container.hash": "a1b2c3", "io.kubernetes.container.restartCount": "0", "io.kubernetes.pod.terminationGracePeriod": "30",
+		"io.kubernetes.container.terminationMessagePath": "/dev/termination-log", "io.kubernetes.container.terminationMessagePolicy": "File",
+	}
 }
 
 // measure reports the median of call and fails when it is over maxList.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 
+	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -22,11 +23,15 @@ func (s *Server) ListContainers(ctx context.Context, r *cri.ListContainersReques
 // containers converts the containers that match the filter, one at a time.
 func (s *Server) containers(ctx context.Context, f *cri.ContainerFilter) iter.Seq[*cri.Container] {
 	return func(yield func(*cri.Container) bool) {
-		images := s.imageNames(ctx)
+		images := s.imageFinder(ctx)
+		round := s.containerParts.round()
 		for c := range s.deps.Engine.Containers() {
-			if matchContainer(f, c) && !yield(containerItem(c, images)) {
+			img := images.image(c.Record.ImageID) // its names are part of the item, and they change with it
+			fixed := round.of(c.Record, img, func() proto.Message { return fixedContainerItem(c.Record, img) })
+			if matchContainer(f, c) && !yield(containerItem(c, img, fixed)) {
 				return
 			}
 		}
+		round.done()
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/sandbox"
 )
 
@@ -23,23 +24,34 @@ func containerState(s sandbox.ContainerState) cri.ContainerState {
 	return cri.ContainerState_CONTAINER_UNKNOWN
 }
 
-func containerItem(c Container, images imageNames) *cri.Container {
-	cfg := c.Record.Config
+// containerItem is a container in a list; fixed is the encoding of fixedContainerItem, nil when there is none.
+func containerItem(c Container, img *image.Image, fixed []byte) *cri.Container {
+	item := &cri.Container{}
+	if fixed == nil {
+		item = fixedContainerItem(c.Record, img)
+	}
+	item.ProtoReflect().SetUnknown(fixed)
+	item.State = containerState(c.Status.State)
+	return item
+}
+
+// fixedContainerItem is what never changes of containerItem as long as the image does not.
+func fixedContainerItem(r *sandbox.ContainerRecord, img *image.Image) *cri.Container {
 	return &cri.Container{
-		Id:           c.Record.ID,
-		PodSandboxId: c.Record.PodID,
-		Metadata:     cfg.GetMetadata(),
-		Image:        images.spec(c.Record),
-		ImageRef:     images.digested(c.Record.ImageID),
-		ImageId:      c.Record.ImageID,
-		State:        containerState(c.Status.State),
-		CreatedAt:    c.Record.CreatedAt.UnixNano(),
-		Labels:       cfg.GetLabels(),
-		Annotations:  cfg.GetAnnotations(),
+		Id:           r.ID,
+		PodSandboxId: r.PodID,
+		Metadata:     r.Config.GetMetadata(),
+		Image:        usedImage(r, img),
+		ImageRef:     digestedName(r, img),
+		ImageId:      r.ImageID,
+		CreatedAt:    r.CreatedAt.UnixNano(),
+		Labels:       r.Config.GetLabels(),
+		Annotations:  r.Config.GetAnnotations(),
 	}
 }
 
-func containerStatus(c Container, images imageNames) *cri.ContainerStatus {
+// containerStatus describes a container; img is its image, nil when that is gone.
+func containerStatus(c Container, img *image.Image) *cri.ContainerStatus {
 	cfg := c.Record.Config
 	return &cri.ContainerStatus{
 		Id:          c.Record.ID,
@@ -49,8 +61,8 @@ func containerStatus(c Container, images imageNames) *cri.ContainerStatus {
 		StartedAt:   nanoseconds(c.Status.StartedAt),
 		FinishedAt:  nanoseconds(c.Status.FinishedAt),
 		ExitCode:    c.Status.ExitCode,
-		Image:       images.spec(c.Record),
-		ImageRef:    images.digested(c.Record.ImageID),
+		Image:       usedImage(c.Record, img),
+		ImageRef:    digestedName(c.Record, img),
 		ImageId:     c.Record.ImageID,
 		Reason:      c.Status.Reason,
 		Message:     strings.ToValidUTF8(c.Status.Message, "?"), // proto strings must be UTF-8, a runtime's words need not

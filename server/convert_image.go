@@ -72,48 +72,44 @@ func filesystems(usages []image.FsUsage) []*cri.FilesystemUsage {
 	return out
 }
 
-// imageNames finds the names of the images of containers, asking the store once for each image.
-type imageNames struct {
+// imageFinder finds the images of containers, asking the store once for each.
+type imageFinder struct {
 	resolve func(id string) (*image.Image, error)
 	known   map[string]*image.Image
 }
 
-func (s *Server) imageNames(ctx context.Context) imageNames {
-	return imageNames{
+func (s *Server) imageFinder(ctx context.Context) imageFinder {
+	return imageFinder{
 		resolve: func(id string) (*image.Image, error) { return s.deps.Images.Resolve(ctx, id) },
 		known:   map[string]*image.Image{},
 	}
 }
 
-// image is nil when the image is gone or cannot be read: a container is listed without.
-func (n imageNames) image(id string) *image.Image {
-	img, ok := n.known[id]
+// image is nil when the image is gone or cannot be read: a container is shown without.
+func (f imageFinder) image(id string) *image.Image {
+	img, ok := f.known[id]
 	if !ok && id != "" {
-		if found, err := n.resolve(id); err == nil {
+		if found, err := f.resolve(id); err == nil {
 			img = found
 		}
-		n.known[id] = img
+		f.known[id] = img
 	}
 	return img
 }
 
-// digested is the image's name by digest, and its id when it has none.
-func (n imageNames) digested(id string) string {
-	if img := n.image(id); img != nil && len(img.Digests) > 0 {
+// digestedName is image_ref: the image's name by digest, and its id when it has none.
+func digestedName(r *sandbox.ContainerRecord, img *image.Image) string {
+	if img != nil && len(img.Digests) > 0 {
 		return img.Digests[0]
 	}
-	return id
+	return r.ImageID
 }
 
-// spec is the image as the container asked for it. The kubelet asks by id, which tells people nothing, so the id
-// is replaced by the name that the user wrote or, without that, one that the image has.
-func (n imageNames) spec(r *sandbox.ContainerRecord) *cri.ImageSpec {
+// usedImage is the image as the container asked for it. The kubelet asks by id, which tells people nothing, so the
+// id is replaced by the name that the user wrote or, without that, one that the image has.
+func usedImage(r *sandbox.ContainerRecord, img *image.Image) *cri.ImageSpec {
 	asked := r.Config.GetImage()
-	if strings.TrimPrefix(asked.GetImage(), "sha256:") != r.ImageID {
-		return asked
-	}
-	img := n.image(r.ImageID)
-	if img == nil {
+	if img == nil || strings.TrimPrefix(asked.GetImage(), "sha256:") != r.ImageID {
 		return asked
 	}
 	named := proto.CloneOf(asked)

@@ -13,16 +13,26 @@ func podState(s sandbox.PodState) cri.PodSandboxState {
 	return cri.PodSandboxState_SANDBOX_NOTREADY
 }
 
-func podItem(p Pod) *cri.PodSandbox {
-	cfg := p.Record.Config
+// podItem is a pod in a list; fixed is the encoding of fixedPodItem, nil when there is none.
+func podItem(p Pod, fixed []byte) *cri.PodSandbox {
+	item := &cri.PodSandbox{}
+	if fixed == nil {
+		item = fixedPodItem(p.Record)
+	}
+	item.ProtoReflect().SetUnknown(fixed)
+	item.State = podState(p.Status.State)
+	return item
+}
+
+// fixedPodItem is what never changes of podItem.
+func fixedPodItem(r *sandbox.PodRecord) *cri.PodSandbox {
 	return &cri.PodSandbox{
-		Id:             p.Record.ID,
-		Metadata:       cfg.GetMetadata(),
-		State:          podState(p.Status.State),
-		CreatedAt:      p.Record.CreatedAt.UnixNano(),
-		Labels:         cfg.GetLabels(),
-		Annotations:    cfg.GetAnnotations(),
-		RuntimeHandler: p.Record.Handler,
+		Id:             r.ID,
+		Metadata:       r.Config.GetMetadata(),
+		CreatedAt:      r.CreatedAt.UnixNano(),
+		Labels:         r.Config.GetLabels(),
+		Annotations:    r.Config.GetAnnotations(),
+		RuntimeHandler: r.Handler,
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/sandbox"
 )
 
 // maxMessage bounds gRPC messages in both directions, in bytes: what the kubelet and crictl accept.
@@ -65,6 +67,9 @@ type Server struct {
 	cri.UnsafeImageServiceServer
 	cfg  Config
 	deps Deps
+	// What lists have encoded already.
+	podParts       encodings[sandbox.PodRecord]
+	containerParts encodings[sandbox.ContainerRecord]
 }
 
 // New returns a server; it serves nothing until registered.
