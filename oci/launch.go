@@ -148,7 +148,8 @@ func (r *Runtime) launchDirect(_ context.Context, b bundle, f execFiles, stdio [
 		cmd.Stdin = stdio[0]
 	}
 	cmd.Stdout, cmd.Stderr = stdio[1], stdio[2]
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// The runtime leads a session, which the command inherits from crun: killTree finds orphans by it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, 0, err
 	}

@@ -29,19 +29,36 @@ func processes() map[int]stat {
 	return all
 }
 
-// family adds to known every process of all that descends from a known one, or is in a session that a known
-// one leads: a daemon that forked twice has lost its parent, but not its session.
-func family(all map[int]stat, known map[Process]bool) {
+// family is a growing set of processes and of the sessions that they are in.
+type family struct {
+	known    map[Process]bool
+	sessions map[int]bool
+}
+
+// newFamily begins with one process. Sessions count only if it leads its own: then every session below it was
+// made there, and holds nobody else.
+func newFamily(root Process) family {
+	f := family{known: map[Process]bool{root: true}}
+	if s, err := readStat(root.Pid); err == nil && s.Process == root && s.session == root.Pid {
+		f.sessions = map[int]bool{root.Pid: true}
+	}
+	return f
+}
+
+// grow adds every process of all that descends from a known one or shares its session: a daemon that forked
+// twice has lost its parent but not its session, which may have lost its leader.
+func (f family) grow(all map[int]stat) {
 	for grew := true; grew; {
 		grew = false
 		for _, s := range all {
-			if known[s.Process] {
+			if f.known[s.Process] || !f.known[all[s.parent].Process] && !f.sessions[s.session] {
 				continue
 			}
-			if known[all[s.parent].Process] || known[all[s.session].Process] {
-				known[s.Process] = true
-				grew = true
+			f.known[s.Process] = true
+			if f.sessions != nil {
+				f.sessions[s.session] = true
 			}
+			grew = true
 		}
 	}
 }
@@ -56,13 +73,16 @@ const rootGrace = 500 * time.Millisecond
 // The root dies last because it is a runtime or a monitor, which reaps its children. Orphans would go to the
 // machine's init, and a dead process that init is slow to reap holds up the end of its whole PID namespace.
 func killTree(ctx context.Context, root Process) error {
-	known := map[Process]bool{root: true}
+	if root.Pid <= 1 {
+		return nil // nobody's: it would be the parent of all that have none
+	}
+	f := newFamily(root)
 	var alone time.Time
 	return poll(ctx, func() bool {
 		all := processes()
-		family(all, known)
+		f.grow(all)
 		left := false
-		for p := range known {
+		for p := range f.known {
 			if p != root && living(all, p) {
 				left = true
 				_ = p.signal(syscall.SIGKILL)

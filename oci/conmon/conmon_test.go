@@ -1,0 +1,229 @@
+package conmon
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/containerd/errdefs"
+)
+
+func TestArgs(t *testing.T) {
+	base := Container{ID: "c", Bundle: "/b", LogPath: "/log/0.log", Runtime: Runtime{Path: "/bin/rt", Args: []string{"--root", "/r", "--systemd-cgroup"}}}
+	has := func(c Container, want ...string) bool {
+		args, err := c.args()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains("\x00"+strings.Join(args, "\x00")+"\x00", "\x00"+strings.Join(want, "\x00")+"\x00")
+	}
+	for _, want := range [][]string{
+		{"--cid", "c"}, {"--cuuid", "c"}, {"--bundle", "/b"}, {"--persist-dir", "/b"}, {"--full-attach"},
+		{"--log-path", "k8s-file:/log/0.log"}, {"--container-pidfile", "/b/pidfile"}, {"--conmon-pidfile", "/b/conmon.pid"},
+		{"--runtime", "/bin/rt", "--runtime-arg=--root", "--runtime-arg=/r", "--runtime-arg=--systemd-cgroup"},
+	} {
+		if !has(base, want...) {
+			t.Errorf("no %v", want)
+		}
+	}
+	for _, no := range []string{"--terminal", "--stdin", "--leave-stdin-open"} {
+		if has(base, no) {
+			t.Errorf("%s was not asked for", no)
+		}
+	}
+	tty := base
+	tty.Terminal, tty.Stdin = true, true
+	if !has(tty, "--terminal") || !has(tty, "--stdin", "--leave-stdin-open") {
+		t.Error("terminal or stdin is missing")
+	}
+	tty.StdinOnce = true
+	if !has(tty, "--stdin") || has(tty, "--leave-stdin-open") {
+		t.Error("stdin stays open after its first client")
+	}
+	silent := base
+	silent.LogPath = ""
+	if !has(silent, "--log-path", "none") {
+		t.Error("no log was asked for")
+	}
+	bad := base
+	bad.LogPath = "/log/a:b"
+	if err := bad.Validate(); !errors.Is(err, ErrLogPath) || !errdefs.IsInvalidArgument(err) {
+		t.Errorf("log path with a colon: %v", err)
+	}
+}
+
+func TestParseAnswer(t *testing.T) {
+	for line, want := range map[string]answer{
+		`{"pid": 42}`: {value: 42},
+		`{"data": 7}`: {value: 7},
+		`{"data": 0}`: {value: 0},
+		`{"pid": -1, "message": "no \"x\"\n\u001b"}`: {value: -1, Message: "no \"x\"\n\x1b"},
+		`{"pid": 1, "new": true}`:                    {value: 1},
+	} {
+		got, err := parseAnswer([]byte(line))
+		if err != nil || got.value != want.value || got.Message != want.Message {
+			t.Errorf("%s: %+v, %v", line, got, err)
+		}
+	}
+	for _, line := range []string{"", "{}", `{"pid": "x"}`, `{"message": "x"}`, "[]", "null", `{"pid": 1`} {
+		if got, err := parseAnswer([]byte(line)); err == nil {
+			t.Errorf("%s: %+v", line, got)
+		}
+	}
+}
+
+func FuzzParseAnswer(f *testing.F) {
+	f.Add([]byte(`{"pid": -1, "message": "\ud800"}`))
+	f.Fuzz(func(t *testing.T, b []byte) { _, _ = parseAnswer(b) })
+}
+
+func TestSyncPipe(t *testing.T) {
+	pipe := func() (*syncPipe, *os.File) {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { r.Close(); w.Close() })
+		return newSyncPipe(r), w
+	}
+	s, w := pipe()
+	_, _ = w.WriteString("{\"data\": 1}\n{\"data\": 2}\n")
+	for want := 1; want <= 2; want++ {
+		if a, err := s.read(t.Context()); err != nil || a.value != want {
+			t.Errorf("%+v, %v", a, err)
+		}
+	}
+	w.Close()
+	var f *Failure
+	if _, err := s.read(t.Context()); !errors.As(err, &f) || f.Text != "" {
+		t.Errorf("end: %v", err)
+	}
+
+	s, w = pipe()
+	go func() { _, _ = w.WriteString(strings.Repeat("x", answerLimit+1)) }() // more than the pipe holds
+	if _, err := s.read(t.Context()); err == nil {
+		t.Error("an endless line was taken")
+	}
+
+	s, _ = pipe()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if _, err := s.read(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("silence: %v", err)
+	}
+}
+
+func TestReadExit(t *testing.T) {
+	dir := t.TempDir()
+	if _, _, err := ReadExit(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no exit file: %v", err)
+	}
+	path := filepath.Join(dir, "exit")
+	at := time.Unix(1_700_000_000, 0)
+	for text, want := range map[string]int32{"0": 0, "137": 137, "-1": -1, " 3\n": 3} {
+		if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chtimes(path, at, at)); err != nil {
+			t.Fatal(err)
+		}
+		code, when, err := ReadExit(dir)
+		if err != nil || code != want || !when.Equal(at) {
+			t.Errorf("%q: %d, %s, %v", text, code, when, err)
+		}
+	}
+	for _, text := range []string{"", "x", "99999999999"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := ReadExit(dir); err == nil {
+			t.Errorf("%q was taken for a status", text)
+		}
+	}
+}
+
+func TestOOM(t *testing.T) {
+	dir := t.TempDir()
+	if OOM(dir) {
+		t.Error("without a mark")
+	}
+	if err := os.WriteFile(filepath.Join(dir, "oom"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !OOM(dir) {
+		t.Error("with a mark")
+	}
+}
+
+func TestControl(t *testing.T) {
+	dir := t.TempDir()
+	if err := Reopen(dir); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("no fifo: %v", err)
+	}
+	path := filepath.Join(dir, "ctl")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Reopen(dir); !errdefs.IsFailedPrecondition(err) { // and does not block
+		t.Errorf("no reader: %v", err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := errors.Join(Reopen(dir), Resize(dir, 80, 24), Resize(dir, 5000, 65535)); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 100)
+	n, err := f.Read(buf)
+	if want := "2 0 0\n1 24 80\n1 1000 1000\n"; err != nil || string(buf[:n]) != want {
+		t.Errorf("%q, %v; want %q", buf[:n], err, want)
+	}
+}
+
+func TestWatches(t *testing.T) {
+	cmd := exec.Command("/bin/sh", "-c", "sleep 100; :", "--bundle", "/run/x")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	pid := cmd.Process.Pid
+	if !Watches(pid, "/run/x") || Watches(pid, "/run/") || Watches(pid, "/run/x2") || Watches(os.Getpid(), "/run/x") || Watches(1<<29, "/run/x") {
+		t.Error("wrong process")
+	}
+}
+
+func TestSocketDir(t *testing.T) {
+	for dir, want := range map[string]bool{"/run/podd/containers/" + strings.Repeat("a", 64): true, "/" + strings.Repeat("a", 100): false, "": false} {
+		if got := socketDir(dir) != ""; got != want {
+			t.Errorf("%d characters: %v", len(dir), got)
+		}
+	}
+}
+
+// TestConmonRefuses shows that conmon's own complaints, made before it leaves us, are passed on.
+func TestConmonRefuses(t *testing.T) {
+	path, err := exec.LookPath("conmon")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	c := Container{Conmon: path, ID: "c", Bundle: dir, Runtime: Runtime{Path: "/no/such/runtime"}}
+	if _, err := Create(t.Context(), c); err == nil || !strings.Contains(err.Error(), "/no/such/runtime") {
+		t.Errorf("%v", err)
+	}
+	c.Conmon = "/no/such/conmon"
+	if _, err := Create(t.Context(), c); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), "conmon-term") }) {
+		t.Errorf("%v, %v", entries, err)
+	}
+}

@@ -1,0 +1,613 @@
+package oci_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/ocitest"
+)
+
+// each runs the test with every real runtime.
+func each(t *testing.T, run func(*testing.T, *ocitest.Machine)) {
+	t.Helper()
+	for _, name := range []string{"runc", "crun"} {
+		t.Run(name, func(t *testing.T) { run(t, ocitest.Real(t, name)) })
+	}
+}
+
+func must(t testing.TB, what string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+func limit(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// start runs a container that the test's end deletes.
+func start(t testing.TB, r ocitest.Runtime, req oci.CreateRequest) oci.Process {
+	t.Helper()
+	t.Cleanup(func() { must(t, "delete", r.Delete(context.Background(), req.ID)) })
+	p, err := r.Create(limit(t), req)
+	must(t, "create", err)
+	must(t, "start", r.Start(limit(t), req.ID))
+	return p
+}
+
+func sh(script string) []string { return []string{"sh", "-c", script} }
+
+// members lists the processes in the cgroup of the container with this spec.
+func members(t *testing.T, s *specs.Spec) []string {
+	t.Helper()
+	for _, root := range []string{"/sys/fs/cgroup/pids", "/sys/fs/cgroup"} {
+		b, err := os.ReadFile(filepath.Join(root, s.Linux.CgroupsPath, "cgroup.procs"))
+		if err == nil {
+			return strings.Fields(string(b))
+		}
+	}
+	return nil
+}
+
+func TestExecTimeoutKillsTree(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		r, s := m.New(), m.Spec("sleep", "1000")
+		start(t, r, oci.CreateRequest{ID: "c", Spec: s})
+		for _, script := range []string{
+			"sleep 1001",
+			"sleep 1001 & sleep 1002 & sleep 1003",
+			"setsid sleep 1001 & setsid sh -c 'sleep 1002 & sleep 1003' & wait",
+			"(sleep 1001 &) ; sleep 1002", // an orphan of the same session
+			"trap '' TERM INT HUP; while :; do sleep 0.1; done",
+		} {
+			begin := time.Now()
+			got, err := r.ExecSync(limit(t), oci.ExecRequest{ID: "c", Process: m.Spec(sh("echo started; " + script)...).Process, Timeout: time.Second})
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v", script, err)
+			}
+			if string(got.Stdout) != "started\n" {
+				t.Errorf("%s: output before the timeout: %q", script, got.Stdout)
+			}
+			if took := time.Since(begin); took > 3*time.Second {
+				t.Errorf("%s: took %s", script, took)
+			}
+			if left := members(t, s); len(left) != 1 {
+				t.Errorf("%s: processes %v, want only the container's first", script, left)
+			}
+		}
+	})
+}
+
+func TestExecReturnsThoughChildHoldsOutput(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		r := m.New()
+		start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec("sleep", "1000")})
+		begin := time.Now()
+		got, err := r.ExecSync(limit(t), oci.ExecRequest{ID: "c", Process: m.Spec(sh("echo out; echo err >&2; sleep 1000 & exit 7")...).Process})
+		must(t, "exec", err)
+		if got.Code != 7 || string(got.Stdout) != "out\n" || string(got.Stderr) != "err\n" {
+			t.Errorf("%d, %q, %q", got.Code, got.Stdout, got.Stderr)
+		}
+		if took := time.Since(begin); took > 5*time.Second {
+			t.Errorf("took %s", took)
+		}
+	})
+}
+
+func TestExecOutputCap(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		r := m.New()
+		start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec("sleep", "1000")})
+		got, err := r.ExecSync(limit(t), oci.ExecRequest{ID: "c", Process: m.Spec(sh("yes | head -c 40000000; yes err | head -c 20000000 >&2; exit 5")...).Process})
+		must(t, "exec", err)
+		if got.Code != 5 || len(got.Stdout) != 16<<20 || len(got.Stderr) != 16<<20 {
+			t.Errorf("%d, %d and %d bytes", got.Code, len(got.Stdout), len(got.Stderr))
+		}
+		// An endless one ends with its time, and keeps the cap.
+		got, err = r.ExecSync(limit(t), oci.ExecRequest{ID: "c", Process: m.Spec("yes").Process, Timeout: 500 * time.Millisecond, Limit: 1000})
+		if !errors.Is(err, context.DeadlineExceeded) || len(got.Stdout) != 1000 {
+			t.Errorf("%d bytes, %v", len(got.Stdout), err)
+		}
+	})
+}
+
+func TestExecErrors(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		r := m.New()
+		must(t, "write", os.WriteFile(filepath.Join(m.Rootfs, "bin/plain"), []byte("x"), 0o644))
+		start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec("sleep", "1000")})
+		for name, want := range map[string]int32{"/bin/plain": 126, "/tmp": 126, "/no/such": 127, "nosuch": 127} {
+			_, err := r.ExecSync(limit(t), oci.ExecRequest{ID: "c", Process: m.Spec(name).Process})
+			var c *oci.CommandError
+			if !errors.As(err, &c) || c.Code != want {
+				t.Errorf("exec %s: %v, want code %d", name, err, want)
+			}
+			_, err = r.Create(limit(t), oci.CreateRequest{ID: "d", Spec: m.Spec(name)})
+			if !errors.As(err, &c) || c.Code != want {
+				t.Errorf("create %s: %v, want code %d", name, err, want)
+			}
+			must(t, "delete", r.Delete(limit(t), "d"))
+		}
+	})
+}
+
+// TestNoDescriptorLeaks lists the descriptors of a container and of an exec: 0, 1, 2 and that of ls itself.
+func TestNoDescriptorLeaks(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		r, path := m.New(), filepath.Join(m.LogDir, "fds.log")
+		start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec(sh("ls /proc/self/fd; sleep 1000")...), LogPath: path})
+		got, err := r.ExecSync(limit(t), oci.ExecRequest{ID: "c", Process: m.Spec("ls", "/proc/self/fd").Process})
+		must(t, "exec", err)
+		if want := "0\n1\n2\n3\n"; string(got.Stdout) != want {
+			t.Errorf("descriptors of an exec: %q", got.Stdout)
+		}
+		for len(lines(t, path)) < 4 {
+			time.Sleep(5 * time.Millisecond)
+		}
+		if got := fmt.Sprint(lines(t, path)); got != "[0 1 2 3]" {
+			t.Errorf("descriptors of a container: %s", got)
+		}
+	})
+}
+
+// lines are the texts of logs that follow each other, partial records joined.
+func lines(t *testing.T, paths ...string) (texts []string) {
+	t.Helper()
+	partial := map[string]string{}
+	for _, path := range paths {
+		b, err := os.ReadFile(path)
+		must(t, "read log", err)
+		for record := range strings.Lines(string(b)) {
+			f := strings.SplitN(strings.TrimSuffix(record, "\n"), " ", 4)
+			if len(f) != 4 {
+				t.Fatalf("record %q", record)
+			}
+			partial[f[1]] += f[3]
+			if f[2] == "F" {
+				texts = append(texts, partial[f[1]])
+				partial[f[1]] = ""
+			}
+		}
+	}
+	return texts
+}
+
+func TestMonitorKilled(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		r := m.New()
+		start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec("sleep", "1000")})
+		type answer struct {
+			exit oci.Exit
+			err  error
+		}
+		answers := make(chan answer, 1)
+		go func() {
+			exit, err := r.Wait(limit(t), "c")
+			answers <- answer{exit, err}
+		}()
+		killMonitor(t, m, "c")
+		select {
+		case a := <-answers:
+			t.Fatalf("wait ended with the monitor: %+v, %v", a.exit, a.err)
+		case <-time.After(200 * time.Millisecond):
+		}
+		s, err := r.State(limit(t), "c")
+		if err != nil || s.Status != oci.Running {
+			t.Errorf("without monitor: %+v, %v", s, err)
+		}
+		must(t, "kill", r.Signal(limit(t), "c", syscall.SIGKILL))
+		a := <-answers
+		if a.err != nil || a.exit.Known || a.exit.Code != 255 {
+			t.Errorf("exit %+v, %v; want 255, unknown", a.exit, a.err)
+		}
+		if err := r.ReopenLog(limit(t), "c"); !errdefs.IsFailedPrecondition(err) {
+			t.Errorf("reopen without monitor: %v", err)
+		}
+	})
+}
+
+func killMonitor(t *testing.T, m *ocitest.Machine, id string) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(m.Config.RunDir, id, "conmon.pid"))
+	must(t, "monitor's pid", err)
+	var pid int
+	_, err = fmt.Sscan(string(b), &pid)
+	must(t, "monitor's pid", err)
+	must(t, "kill monitor", syscall.Kill(pid, syscall.SIGKILL))
+}
+
+func TestRuntimeStateRemoved(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		r := m.New()
+		for _, id := range []string{"a", "b"} {
+			start(t, r, oci.CreateRequest{ID: id, Spec: m.Spec("sleep", "1000")})
+		}
+		must(t, "remove", os.RemoveAll(m.Config.Root))
+		s, err := r.State(limit(t), "a")
+		if err != nil || s.Status != oci.Running {
+			t.Errorf("state %+v, %v", s, err)
+		}
+		must(t, "delete a running one", r.Delete(limit(t), "a"))
+		must(t, "kill", r.Signal(limit(t), "b", syscall.SIGKILL))
+		exit, err := r.Wait(limit(t), "b")
+		if err != nil || exit.Code != 137 || !exit.Known {
+			t.Errorf("exit %+v, %v", exit, err)
+		}
+	})
+}
+
+// TestDeleteIncomplete deletes what a daemon that died in the middle leaves.
+func TestDeleteIncomplete(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		r := m.New()
+		bundle := func(id, file string) string { return filepath.Join(m.Config.RunDir, id, file) }
+		for id, damage := range map[string]func(id string) error{
+			"norecord":  func(id string) error { return os.Remove(bundle(id, "state.json")) },
+			"badrecord": func(id string) error { return os.WriteFile(bundle(id, "state.json"), []byte("{"), 0o600) },
+			"norecord-nomonitor": func(id string) error {
+				killMonitor(t, m, id)
+				return os.Remove(bundle(id, "state.json"))
+			},
+			"noconfig": func(id string) error { return os.Remove(bundle(id, "config.json")) },
+			"nobundle": func(id string) error { killMonitor(t, m, id); return os.RemoveAll(bundle(id, "")) },
+			"badstate": func(id string) error {
+				for _, name := range []string{"state.json", "status"} { // runc, crun
+					path := filepath.Join(m.Config.Root, id, name)
+					if _, err := os.Stat(path); err == nil {
+						must(t, "damage", os.WriteFile(path, nil, 0o600))
+					}
+				}
+				return nil
+			},
+		} {
+			start(t, r, oci.CreateRequest{ID: id, Spec: m.Spec("sleep", "1000")})
+			must(t, id, damage(id))
+			for range 2 {
+				if err := r.Delete(limit(t), id); err != nil {
+					t.Errorf("%s: %v", id, err)
+				}
+			}
+			if s, err := r.State(limit(t), id); err != nil || s.Status != oci.Absent {
+				t.Errorf("%s: %+v, %v", id, s, err)
+			}
+		}
+		must(t, "mkdir", os.MkdirAll(bundle("empty", ""), 0o700))
+		must(t, "delete an empty bundle", r.Delete(limit(t), "empty"))
+	})
+}
+
+// wrapper writes a runtime that runs the script when the verb comes, and is the real one else.
+func wrapper(t *testing.T, m *ocitest.Machine, verb, script string) {
+	t.Helper()
+	path := filepath.Join(m.LogDir, "runtime")
+	text := fmt.Sprintf("#!/bin/sh\nfor a; do [ \"$a\" = %s ] && { %s; }; done\nexec %s \"$@\"\n", verb, script, m.Config.Path)
+	must(t, "write wrapper", os.WriteFile(path, []byte(text), 0o755))
+	m.Config.Path = path
+}
+
+func TestCreateHangs(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		wrapper(t, m, "create", "sleep 1000 & sleep 1001")
+		m.Config.CreateTimeout = 300 * time.Millisecond
+		r := m.New()
+		begin := time.Now()
+		_, err := r.Create(limit(t), oci.CreateRequest{ID: "c", Spec: m.Spec("true")})
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("create: %v", err)
+		}
+		gone := errors.New("caller is gone")
+		ctx, cancel := context.WithCancelCause(limit(t))
+		time.AfterFunc(100*time.Millisecond, func() { cancel(gone) })
+		if _, err := r.Create(ctx, oci.CreateRequest{ID: "d", Spec: m.Spec("true")}); !errors.Is(err, gone) {
+			t.Errorf("cancelled create: %v", err)
+		}
+		if took := time.Since(begin); took > 5*time.Second {
+			t.Errorf("took %s", took)
+		}
+		must(t, "delete", r.Delete(limit(t), "c"))
+		must(t, "delete", r.Delete(limit(t), "d"))
+	})
+}
+
+// TestCreateHangsAfterwards lets the runtime make the container and then hang.
+func TestCreateHangsAfterwards(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		wrapper(t, m, "create", m.Config.Path+` "$@"; sleep 1000`)
+		m.Config.CreateTimeout = time.Second
+		r, s := m.New(), m.Spec("true")
+		_, err := r.Create(limit(t), oci.CreateRequest{ID: "c", Spec: s})
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("create: %v", err)
+		}
+		must(t, "delete", r.Delete(limit(t), "c"))
+	})
+}
+
+func TestRuntimeComplaint(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		r, s := m.New(), m.Spec("true")
+		s.Mounts = append(s.Mounts, specs.Mount{Destination: "/x", Source: "/no/such/source", Type: "bind", Options: []string{"bind"}})
+		_, err := r.Create(limit(t), oci.CreateRequest{ID: "c", Spec: s})
+		if err == nil || !strings.Contains(err.Error(), "/no/such/source") || errors.Is(err, oci.ErrCommand) {
+			t.Errorf("create: %v", err)
+		}
+		must(t, "delete", r.Delete(limit(t), "c"))
+	})
+}
+
+func TestLeftoversInSharedPIDNamespace(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		r := m.New()
+		infra := start(t, r, oci.CreateRequest{ID: "infra", Spec: m.Spec("sleep", "1000")})
+		s := m.Spec(sh("setsid sleep 1001 & sleep 1002 & exit 3")...)
+		s.Linux.Namespaces[1].Path = fmt.Sprintf("/proc/%d/ns/pid", infra.Pid)
+		start(t, r, oci.CreateRequest{ID: "c", Spec: s})
+		exit, err := r.Wait(limit(t), "c")
+		if err != nil || exit.Code != 3 {
+			t.Errorf("exit %+v, %v", exit, err)
+		}
+		if left := members(t, s); len(left) != 0 {
+			t.Errorf("processes %v outlive their container", left)
+		}
+		if st, err := r.State(limit(t), "infra"); err != nil || st.Status != oci.Running {
+			t.Errorf("infra %+v, %v", st, err)
+		}
+		s = m.Spec(sh("sleep 1001 & sleep 1002")...)
+		s.Linux.Namespaces[1].Path = fmt.Sprintf("/proc/%d/ns/pid", infra.Pid)
+		start(t, r, oci.CreateRequest{ID: "d", Spec: s}) // deleted while it runs
+	})
+}
+
+func TestOOM(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		r, size := m.New(), int64(24<<20)
+		limited := func(args ...string) *specs.Spec {
+			s := m.Spec(args...)
+			s.Linux.Resources = &specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: &size, Swap: &size}}
+			return s
+		}
+		start(t, r, oci.CreateRequest{ID: "oom", Spec: limited("dd", "if=/dev/zero", "of=/proc/self/fd/2", "bs=64M", "count=1")})
+		exit, err := r.Wait(limit(t), "oom")
+		if err != nil || exit.Code != 137 || !exit.OOM {
+			t.Errorf("exit %+v, %v", exit, err)
+		}
+		start(t, r, oci.CreateRequest{ID: "fine", Spec: limited("true")})
+		exit, err = r.Wait(limit(t), "fine")
+		if err != nil || exit.Code != 0 || exit.OOM {
+			t.Errorf("exit %+v, %v", exit, err)
+		}
+	})
+}
+
+func TestTerminal(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		r, path, s := m.New(), filepath.Join(m.LogDir, "tty.log"), m.Spec(sh("stty size && echo yes; exit 4")...)
+		s.Process.Terminal = true
+		start(t, r, oci.CreateRequest{ID: "c", Spec: s, LogPath: path, Terminal: true})
+		exit, err := r.Wait(limit(t), "c")
+		if err != nil || exit.Code != 4 {
+			t.Errorf("exit %+v, %v", exit, err)
+		}
+		if got := lines(t, path); len(got) != 2 || strings.TrimSpace(got[1]) != "yes" {
+			t.Errorf("log %q", got)
+		}
+	})
+}
+
+func TestLongDirectories(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		m.Config.RunDir = filepath.Join(m.Config.RunDir, strings.Repeat("long", 30))
+		t.Cleanup(func() { must(t, "remove", os.Remove(m.Config.RunDir)) })
+		r, s := m.New(), m.Spec(sh("exit 5")...)
+		s.Process.Terminal = true
+		start(t, r, oci.CreateRequest{ID: strings.Repeat("c", 64), Spec: s, Terminal: true})
+		exit, err := r.Wait(limit(t), strings.Repeat("c", 64))
+		if err != nil || exit.Code != 5 {
+			t.Errorf("exit %+v, %v", exit, err)
+		}
+	})
+}
+
+func TestBadLogPath(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		r := m.New()
+		_, err := r.Create(limit(t), oci.CreateRequest{ID: "c", Spec: m.Spec("true"), LogPath: filepath.Join(m.LogDir, "a:b.log")})
+		if !errdefs.IsInvalidArgument(err) {
+			t.Errorf("log path with a colon: %v", err)
+		}
+		_, err = r.Create(limit(t), oci.CreateRequest{ID: "d", Spec: m.Spec("true"), LogPath: filepath.Join(m.LogDir, "no/such/dir.log")})
+		if err == nil || !strings.Contains(err.Error(), "log file") {
+			t.Errorf("log in a missing directory: %v", err)
+		}
+		must(t, "delete", r.Delete(limit(t), "d"))
+	})
+}
+
+// TestReopenNeedsDirectory moves the whole log directory away: conmon would end, and take the container's
+// output with it.
+func TestReopenNeedsDirectory(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		r, dir := m.New(), filepath.Join(m.LogDir, "pod")
+		must(t, "mkdir", os.Mkdir(dir, 0o700))
+		start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec("sleep", "1000"), LogPath: filepath.Join(dir, "0.log")})
+		must(t, "rename", os.Rename(dir, dir+".old"))
+		if err := r.ReopenLog(limit(t), "c"); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("reopen: %v", err)
+		}
+		must(t, "rename", os.Rename(dir+".old", dir))
+		must(t, "reopen", r.ReopenLog(limit(t), "c"))
+	})
+}
+
+// TestRotation moves the log away again and again under a container that prints as fast as it can: every line
+// is in exactly one of the files, in order.
+func TestRotation(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		r, path := m.New(), filepath.Join(m.LogDir, "0.log")
+		start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec(sh("for i in 1 2 3 4 5 6 7 8 9 10; do seq $((i*20000-19999)) $((i*20000)); sleep 0.02; done")...), LogPath: path})
+		var files []string
+		for i := range 20 {
+			old := fmt.Sprintf("%s.%d", path, i)
+			must(t, "rename", os.Rename(path, old))
+			files = append(files, old)
+			err := r.ReopenLog(limit(t), "c")
+			if errdefs.IsFailedPrecondition(err) {
+				break // it has printed everything
+			}
+			must(t, "reopen", err)
+		}
+		_, err := r.Wait(limit(t), "c")
+		must(t, "wait", err)
+		if _, err := os.Stat(path); err == nil {
+			files = append(files, path)
+		}
+		all := lines(t, files...)
+		for i, line := range all {
+			if line != fmt.Sprint(i+1) {
+				t.Fatalf("line %d is %q", i+1, line)
+			}
+		}
+		if len(all) != 200000 {
+			t.Errorf("%d lines in %d files", len(all), len(files))
+		}
+		t.Logf("%d files", len(files))
+	})
+}
+
+func TestParallel(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		r, ctx := m.New(), limit(t)
+		var wg sync.WaitGroup
+		for i := range 20 {
+			wg.Go(func() {
+				id := fmt.Sprintf("c%d", i)
+				err := func() error {
+					if _, err := r.Create(ctx, oci.CreateRequest{ID: id, Spec: m.Spec(sh(fmt.Sprintf("exit %d", i))...)}); err != nil {
+						return err
+					}
+					if err := r.Start(ctx, id); err != nil {
+						return err
+					}
+					exit, err := r.Wait(ctx, id)
+					if err != nil || exit.Code != int32(i) {
+						return fmt.Errorf("exit %+v: %w", exit, err)
+					}
+					return nil
+				}()
+				if err := errors.Join(err, r.Delete(ctx, id)); err != nil {
+					t.Errorf("%s: %v", id, err)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+func TestWaitTakesNoThreads(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		r := m.New()
+		start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec("sleep", "1000")})
+		before := threads(t)
+		var wg sync.WaitGroup
+		for range 200 {
+			wg.Go(func() { _, _ = r.Wait(limit(t), "c") })
+		}
+		time.Sleep(200 * time.Millisecond)
+		if after := threads(t); after > before+20 {
+			t.Errorf("%d threads with 200 waiters, %d without", after, before)
+		}
+		must(t, "kill", r.Signal(limit(t), "c", syscall.SIGKILL))
+		wg.Wait()
+	})
+}
+
+func threads(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/task")
+	must(t, "tasks", err)
+	return len(entries)
+}
+
+func TestUpdateTakesEffect(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		r, s := m.New(), m.Spec("sleep", "1000")
+		start(t, r, oci.CreateRequest{ID: "c", Spec: s})
+		pids := int64(55)
+		must(t, "update", r.Update(limit(t), "c", &specs.LinuxResources{Pids: &specs.LinuxPids{Limit: &pids}}))
+		for _, root := range []string{"/sys/fs/cgroup/pids", "/sys/fs/cgroup"} {
+			b, err := os.ReadFile(filepath.Join(root, s.Linux.CgroupsPath, "pids.max"))
+			if err == nil {
+				if strings.TrimSpace(string(b)) != "55" {
+					t.Errorf("pids.max is %q", b)
+				}
+				return
+			}
+		}
+		t.Error("no pids.max")
+	})
+}
+
+func TestNotReady(t *testing.T) {
+	r := oci.New(oci.HandlerConfig{Name: "gone", Path: "no-such-runtime", Conmon: "no-such-conmon", SearchPath: []string{"/opt/x", "/opt/y"}, RunDir: t.TempDir(), Root: t.TempDir()})
+	err := r.Ready()
+	for _, want := range []string{"handler gone", "no-such-runtime", "no-such-conmon", "/opt/x, /opt/y"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("ready: %v, want %q in it", err, want)
+		}
+	}
+	if !errdefs.IsUnavailable(err) {
+		t.Errorf("ready: %v", err)
+	}
+	if _, err := r.Create(limit(t), oci.CreateRequest{ID: "c", Spec: ocitest.FakeSpec("true")}); !errdefs.IsUnavailable(err) {
+		t.Errorf("create: %v", err)
+	}
+	must(t, "delete", r.Delete(limit(t), "c"))
+}
+
+func TestFeatures(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		r := oci.New(m.Config)
+		must(t, "probe", r.Probe(limit(t)))
+		f := r.Features()
+		t.Logf("%s, %s: %+v", r.MonitorVersion(), m.Config.Name, f)
+		if !strings.HasPrefix(f.Version, m.Config.Name+" version ") || !f.RecursiveReadOnly {
+			t.Errorf("%+v", f)
+		}
+		s := m.Spec("true")
+		s.Version = f.OCIVersion
+		start(t, r, oci.CreateRequest{ID: "c", Spec: s}) // the runtime accepts the version it names
+	})
+}
+
+// TestRecursiveReadOnly proves the feature bit: below an rro mount nothing can be written.
+func TestRecursiveReadOnly(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		r, dir := m.New(), filepath.Join(m.LogDir, "outer")
+		must(t, "mkdir", os.MkdirAll(filepath.Join(dir, "inner"), 0o777))
+		must(t, "mount", syscall.Mount("tmpfs", filepath.Join(dir, "inner"), "tmpfs", 0, ""))
+		t.Cleanup(func() { must(t, "unmount", syscall.Unmount(filepath.Join(dir, "inner"), 0)) })
+		s := m.Spec(sh("echo x > /mnt/inner/file && exit 1; exit 0")...)
+		s.Mounts = append(s.Mounts, specs.Mount{Destination: "/mnt", Source: dir, Type: "bind", Options: []string{"rbind", "rro"}})
+		start(t, r, oci.CreateRequest{ID: "c", Spec: s})
+		exit, err := r.Wait(limit(t), "c")
+		if err != nil || exit.Code != 0 {
+			t.Errorf("exit %+v, %v", exit, err)
+		}
+	})
+}
