@@ -10,19 +10,19 @@ type holds struct {
 	mu sync.Mutex
 	// byImage counts, per image and container, the file systems in use or being made.
 	byImage map[string]map[string]int
-	// removing are the images whose removal is under way.
-	removing map[string]bool
+	// removing are the images whose removal is under way, each with what is closed at its end.
+	removing map[string]chan struct{}
 }
 
 func newHolds() *holds {
-	return &holds{byImage: map[string]map[string]int{}, removing: map[string]bool{}}
+	return &holds{byImage: map[string]map[string]int{}, removing: map[string]chan struct{}{}}
 }
 
 // take records that container uses image; false when the image is being removed.
 func (h *holds) take(image, container string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.removing[image] {
+	if h.removing[image] != nil {
 		return false
 	}
 	if h.byImage[image] == nil {
@@ -74,22 +74,23 @@ func (h *holds) usersLocked(image string) []string {
 }
 
 // beginRemoval keeps an image from being used from now on, until endRemoval. It returns the containers that use it
-// already; then nothing has begun. Busy is true when another removal is under way.
-func (h *holds) beginRemoval(image string) (users []string, busy bool) {
+// already, or what is closed at the end of another removal that is under way; then nothing has begun.
+func (h *holds) beginRemoval(image string) (users []string, other <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.removing[image] {
-		return nil, true
+	if other := h.removing[image]; other != nil {
+		return nil, other
 	}
 	if users := h.usersLocked(image); len(users) > 0 {
-		return users, false
+		return users, nil
 	}
-	h.removing[image] = true
-	return nil, false
+	h.removing[image] = make(chan struct{})
+	return nil, nil
 }
 
 func (h *holds) endRemoval(image string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	close(h.removing[image])
 	delete(h.removing, image)
 }

@@ -28,10 +28,15 @@ func (s *Store) Remove(ctx context.Context, ref string) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	users, busy := s.holds.beginRemoval(e.ID)
+	users, other := s.holds.beginRemoval(e.ID)
 	switch {
-	case busy:
-		return fmt.Errorf("remove image %s: another removal is under way: %w", ref, errdefs.ErrUnavailable)
+	case other != nil:
+		select {
+		case <-other:
+			return s.Remove(ctx, ref) // it is gone now, unless that removal failed
+		case <-ctx.Done():
+			return fmt.Errorf("remove image %s: wait for another removal: %w", ref, context.Cause(ctx))
+		}
 	case len(users) > 0:
 		return fmt.Errorf("remove image %s: %w", ref, inUse(users))
 	}

@@ -19,6 +19,8 @@ type Config struct {
 	PauseRootfs string `toml:"-"`
 	// SystemdCgroup is true for the systemd cgroup driver, false for cgroupfs.
 	SystemdCgroup bool `toml:"-"`
+	// CNIConfDirs are the CNI configuration directories of the handlers that have one of their own.
+	CNIConfDirs map[string]string `toml:"-"`
 	// DefaultHandler names the runtime handler of pods that ask for none.
 	DefaultHandler string `toml:"default_handler" comment:"Runtime handler of pods without a RuntimeClass."`
 	// SeccompRoot is where relative Localhost seccomp profiles are looked up.

@@ -251,6 +251,20 @@ func TestHandlerThatIsNotReady(t *testing.T) {
 	}
 }
 
+func TestHandlersHaveTheirOwnCNIConfiguration(t *testing.T) {
+	m := newMachine(t)
+	e, h := newEngine(t, m)
+	e.cfg.CNIConfDirs = map[string]string{"other": "/etc/other/net.d"}
+	for handler, want := range map[string]string{"": "", "runc": "", "other": "/etc/other/net.d"} {
+		if _, err := e.RunPod(t.Context(), podConfig("on-"+handler), handler); err != nil {
+			t.Fatal(err)
+		}
+		if h.request.ConfDir != want {
+			t.Errorf("handler %q: conf dir %q, want %q", handler, h.request.ConfDir, want)
+		}
+	}
+}
+
 func TestHostNetworkPodWithoutSharedPID(t *testing.T) {
 	m := newMachine(t)
 	e, h := newEngine(t, m)

@@ -128,6 +128,8 @@ type fakeHost struct {
 	dead  chan struct{}
 	// block makes calls of a name wait until the channel is closed or their context ends.
 	block map[string]chan struct{}
+	// request is the last one that the network was asked for.
+	request network.Request
 }
 
 var errInjected = errors.New("injected failure")
@@ -235,6 +237,7 @@ func (h *fakeHost) Unpin(ctx context.Context, paths ...string) error {
 
 func (h *fakeHost) Setup(ctx context.Context, r network.Request) (network.Result, error) {
 	err := h.call(ctx, "cni add", func() error {
+		h.request = r
 		if !h.m.pins[r.Netns] {
 			return fmt.Errorf("no network namespace at %s", r.Netns)
 		}
@@ -265,7 +268,7 @@ func (h *fakeHost) Pinned(dir string) ([]string, error) {
 
 func (h *fakeHost) Attachments() ([]string, error) { return h.m.keys(h.m.attached), nil }
 
-func (h *fakeHost) Mounted(context.Context) ([]string, error) { return h.m.keys(h.m.rootfs), nil }
+func (h *fakeHost) Held(context.Context) ([]string, error) { return h.m.keys(h.m.rootfs), nil }
 
 func (m *machine) keys(set map[string]bool) []string {
 	m.mu.Lock()

@@ -47,7 +47,7 @@ type garbageKind struct {
 func (e *Engine) garbageKinds(ctx context.Context) []garbageKind {
 	return []garbageKind{
 		{"container", func() ([]string, error) { return names(filepath.Join(e.cfg.Run, "containers")) }, e.freeContainer},
-		{"root filesystem", func() ([]string, error) { return e.Images.Mounted(ctx) }, e.Images.Release},
+		{"root filesystem", func() ([]string, error) { return e.Images.Held(ctx) }, e.Images.Release},
 		{"network attachment", e.Network.Attachments, e.Network.Teardown},
 		{"network namespace", e.pinnedNetns, e.freeNetns},
 		{"pod directory", func() ([]string, error) { return names(filepath.Join(e.cfg.Run, "pods")) }, e.freePodDir},

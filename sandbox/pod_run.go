@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -163,6 +164,7 @@ func (e *Engine) attach(ctx context.Context, p *Pod) (network.Result, error) {
 	if err != nil {
 		return network.Result{}, err
 	}
+	request.ConfDir = e.cfg.CNIConfDirs[cmp.Or(p.Handler, e.cfg.DefaultHandler)]
 	result, err := e.Network.Setup(ctx, request)
 	if err != nil {
 		return network.Result{}, err

@@ -3,11 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 
-	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox"
 )
@@ -33,27 +31,6 @@ func (d *daemon) handlers(ctx context.Context) map[string]sandbox.Runtime {
 		handlers[name] = runtime
 	}
 	return handlers
-}
-
-// handlerNetwork attaches the pods of some handlers by a CNI configuration of their own.
-type handlerNetwork struct {
-	sandbox.Network
-	// confDirs are the configuration directories by handler.
-	confDirs map[string]string
-	// handler tells which handler runs a pod.
-	handler func(podID string) (string, error)
-}
-
-// Setup attaches a pod. Teardown needs no such care: the attachment's record holds the configuration.
-func (n handlerNetwork) Setup(ctx context.Context, r network.Request) (network.Result, error) {
-	if len(n.confDirs) > 0 {
-		handler, err := n.handler(r.PodID)
-		if err != nil {
-			return network.Result{}, fmt.Errorf("choose CNI configuration: %w", err)
-		}
-		r.ConfDir = n.confDirs[handler]
-	}
-	return n.Network.Setup(ctx, r)
 }
 
 // confDirs are the CNI configuration directories of the handlers that have one.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -91,24 +90,15 @@ func (d *daemon) engine(ctx context.Context, images *image.Store, pods *network.
 	if cfg.PauseRootfs != "" {
 		holder = filepath.Join(cfg.PauseRootfs, "pause")
 	}
-	var engine *sandbox.Engine
-	attach := handlerNetwork{Network: pods, confDirs: d.confDirs(), handler: func(id string) (string, error) {
-		p, err := engine.Pod(id)
-		if err != nil {
-			return "", err
-		}
-		return cmp.Or(p.Handler, cfg.DefaultHandler), nil
-	}}
-	engine, err = sandbox.New(*cfg, sandbox.Deps{
+	return sandbox.New(*cfg, sandbox.Deps{
 		Namespaces: namespaces.New(holder),
-		Network:    attach,
-		Images:     engineImages{images},
+		Network:    pods,
+		Images:     images,
 		Runtimes:   d.handlers(ctx),
 		Facts:      facts,
 		CDI:        cdi,
 		Log:        d.log,
 	})
-	return engine, err
 }
 
 // findOut fills in what the engine's configuration takes from the machine.
@@ -120,6 +110,7 @@ func (d *daemon) findOut(cfg *sandbox.Config) error {
 	if cfg.PauseRootfs, err = d.installPause(); err != nil {
 		return err
 	}
+	cfg.CNIConfDirs = d.confDirs()
 	cfg.SystemdCgroup = useSystemdCgroup(d.cfg.Runtime.CgroupDriver)
 	d.log.WithFields(logrus.Fields{"systemd": cfg.SystemdCgroup, "configured": d.cfg.Runtime.CgroupDriver}).Info("cgroup driver chosen")
 	return nil
@@ -140,12 +131,6 @@ func (d *daemon) probe(ctx context.Context) (spec.Facts, *host.CDI, error) {
 	}
 	return facts, cdi, nil
 }
-
-// engineImages is the image store in the engine's words.
-type engineImages struct{ *image.Store }
-
-// Mounted lists the containers that have something to release.
-func (i engineImages) Mounted(ctx context.Context) ([]string, error) { return i.Held(ctx) }
 
 // containersDir holds a bundle for each container.
 func (d *daemon) containersDir() string { return filepath.Join(d.cfg.Run, "containers") }

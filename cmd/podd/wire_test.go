@@ -1,52 +1,12 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/containerd/errdefs"
-
-	"github.com/podd-project/podd/network"
-	"github.com/podd-project/podd/sandbox"
 )
-
-// fakeNetwork remembers what it was asked for.
-type fakeNetwork struct {
-	sandbox.Network
-	asked []network.Request
-}
-
-func (f *fakeNetwork) Setup(_ context.Context, r network.Request) (network.Result, error) {
-	f.asked = append(f.asked, r)
-	return network.Result{}, nil
-}
-
-func TestHandlersHaveTheirOwnCNIConfiguration(t *testing.T) {
-	d := &daemon{cfg: defaultConfig()}
-	d.cfg.Runtime.Handlers["kata"] = HandlerConfig{CNIConfDir: "/etc/kata/net.d"}
-	fake := &fakeNetwork{}
-	handlers := map[string]string{"a": "kata", "b": "runc"}
-	n := handlerNetwork{Network: fake, confDirs: d.confDirs(), handler: func(id string) (string, error) {
-		if h, ok := handlers[id]; ok {
-			return h, nil
-		}
-		return "", errdefs.ErrNotFound
-	}}
-	for _, id := range []string{"a", "b"} {
-		if _, err := n.Setup(t.Context(), network.Request{PodID: id, PodName: "x"}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if fake.asked[0].ConfDir != "/etc/kata/net.d" || fake.asked[1].ConfDir != "" || fake.asked[1].PodName != "x" {
-		t.Errorf("asked for %+v", fake.asked)
-	}
-	if _, err := n.Setup(t.Context(), network.Request{PodID: "c"}); !errors.Is(err, errdefs.ErrNotFound) {
-		t.Errorf("an unknown pod: %v", err)
-	}
-}
 
 func TestSpecReader(t *testing.T) {
 	dir := t.TempDir()

@@ -52,8 +52,8 @@ func (b *builder) add(kind specs.LinuxNamespaceType, path string) {
 }
 
 // userNamespace joins the pod's user namespace; "" and Host both mean the node's, for the CRI knows no user
-// namespace of a single container. The mappings are written although the namespace has them: runtimes need them
-// to find the container's root.
+// namespace of a single container. The namespace has its mappings: config.json may name a path or mappings, not both
+// (runc complains of both, into the container's log).
 func (b *builder) userNamespace() error {
 	ns := b.in.Namespaces
 	if !b.userns() {
@@ -65,6 +65,5 @@ func (b *builder) userNamespace() error {
 	case len(ns.UIDs) == 0 || len(ns.GIDs) == 0:
 		return invalid("the user namespace has no id mappings")
 	}
-	b.spec.Linux.UIDMappings, b.spec.Linux.GIDMappings = clone(ns.UIDs), clone(ns.GIDs)
 	return b.namespace(specs.UserNamespace, ns.User)
 }

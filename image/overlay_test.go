@@ -1,0 +1,201 @@
+package image
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+)
+
+// layersOnDisk makes directories as storage has them: one file each.
+func layersOnDisk(t *testing.T, home string, n int) []string {
+	t.Helper()
+	var out []string
+	for i := range n {
+		dir := filepath.Join(home, fmt.Sprintf("%064d", i), "diff")
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint("f", i)), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, dir)
+	}
+	return out
+}
+
+// TestOverlayOfOldKernels: the same mounts by mount(2), which kernels before 6.7 need.
+func TestOverlayOfOldKernels(t *testing.T) {
+	for name, c := range map[string]struct {
+		layers   int
+		writable bool
+	}{
+		"one": {1, true}, "two": {2, true}, "many": {150, true}, "one read-only": {1, false}, "many read-only": {150, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			home, dir := t.TempDir(), t.TempDir()
+			o := overlay{dir: dir, lowers: layersOnDisk(t, home, c.layers), writable: c.writable, volatile: true}
+			if err := o.makeDirs(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := unmount(filepath.Join(dir, mergedName)); err != nil {
+					t.Error(err)
+				}
+			})
+			lowers, err := o.complete(o.lowers)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := o.mountAtOnce(lowers); err != nil {
+				t.Fatal(err)
+			}
+			checkMerged(t, filepath.Join(dir, mergedName), c.layers, c.writable)
+		})
+	}
+	t.Run("too many", func(t *testing.T) {
+		dir := t.TempDir()
+		o := overlay{dir: dir, lowers: layersOnDisk(t, t.TempDir(), 300), writable: true}
+		if err := o.makeDirs(); err != nil {
+			t.Fatal(err)
+		}
+		if err := o.mountAtOnce(o.lowers); err == nil {
+			t.Error("300 layers fit into a page")
+		}
+	})
+}
+
+func checkMerged(t *testing.T, merged string, layers int, writable bool) {
+	t.Helper()
+	entries, err := os.ReadDir(merged)
+	if err != nil || len(entries) != layers {
+		t.Errorf("%d files, %v; want %d", len(entries), err, layers)
+	}
+	err = os.WriteFile(filepath.Join(merged, "new"), nil, 0o644)
+	if (err == nil) != writable {
+		t.Errorf("writing: %v, writable %v", err, writable)
+	}
+}
+
+// TestOverlayErrorsLeaveNothingMounted, whichever step fails.
+func TestOverlayErrorsLeaveNothingMounted(t *testing.T) {
+	ids, err := newIDMap([]specs.LinuxIDMapping{{HostID: 1000, Size: 1000}}, []specs.LinuxIDMapping{{HostID: 1000, Size: 1000}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	good := layersOnDisk(t, t.TempDir(), 2)
+	for name, o := range map[string]overlay{
+		"missing layer":  {lowers: []string{good[0], good[1] + "x"}},
+		"bad label":      {lowers: good, label: string(make([]byte, 300))},
+		"missing work":   {lowers: good, writable: true},
+		"missing mapped": {lowers: []string{filepath.Join(dir, "no/id/diff")}},
+	} {
+		o.ids = ids
+		o.dir = filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Join(o.dir, mergedName), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := o.mount(); err == nil {
+			t.Errorf("%s: mounted", name)
+		}
+		for _, part := range []string{mergedName, mappedName} {
+			if err := unix.Unmount(filepath.Join(o.dir, part), unix.MNT_DETACH); err == nil {
+				t.Errorf("%s: %s was left mounted", name, part)
+			}
+		}
+	}
+}
+
+func TestIDMap(t *testing.T) {
+	m, err := newIDMap(
+		[]specs.LinuxIDMapping{{ContainerID: 0, HostID: 1000, Size: 10}, {ContainerID: 10, HostID: 5000, Size: 10}},
+		[]specs.LinuxIDMapping{{ContainerID: 0, HostID: 2000, Size: 10}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for in, want := range map[[2]int][2]int{
+		{0, 0}: {1000, 2000}, {9, 9}: {1009, 2009}, {10, 1}: {5000, 2001}, {19, 0}: {5009, 2000},
+		{20, 0}: {1000, 2000}, {0, 10}: {1000, 2000}, {1 << 30, 1 << 30}: {1000, 2000},
+	} {
+		if uid, gid := m.owner(in[0], in[1]); uid != want[0] || gid != want[1] {
+			t.Errorf("%v: %d:%d, want %v", in, uid, gid, want)
+		}
+	}
+	if m, err := newIDMap(nil, nil); m != nil || err != nil {
+		t.Errorf("no mappings: %v %v", m, err)
+	}
+	if uid, gid := (*idMap)(nil).owner(3, 4); uid != 3 || gid != 4 {
+		t.Errorf("no mapping maps to %d:%d", uid, gid)
+	}
+}
+
+// TestWalk: a file with several names takes its space once, a sparse one what it has.
+func TestWalk(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "a")
+	if err := os.WriteFile(file, make([]byte, 1<<20), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Link(file, filepath.Join(dir, "b")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "sparse"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(filepath.Join(dir, "sparse"), 1<<40); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	u := &usage{}
+	if got := u.walk(t.Context(), dir); got.inodes != 4 || got.bytes < 1<<20 || got.bytes > 1<<20+64<<10 {
+		t.Errorf("%+v, want 4 inodes and a little over a MiB", got)
+	}
+	if got := u.walk(t.Context(), filepath.Join(dir, "none")); got != (space{}) {
+		t.Errorf("what is not there takes %+v", got)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got := u.walk(ctx, dir); got != (space{}) {
+		t.Errorf("canceled: %+v", got)
+	}
+}
+
+func TestHolds(t *testing.T) {
+	h := newHolds()
+	if !h.take("img", "b") || !h.take("img", "a") || !h.take("img", "a") || !h.take("other", "a") {
+		t.Fatal("cannot take")
+	}
+	if users, other := h.beginRemoval("img"); other != nil || !slices.Equal(users, []string{"a", "b"}) {
+		t.Errorf("users %v, other %v", users, other)
+	}
+	h.drop("img", "a")
+	h.release("b")
+	if got := h.users("img"); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("users %v after one of two was dropped", got)
+	}
+	h.release("a")
+	if got := h.users("other"); len(got) != 0 {
+		t.Errorf("users %v after release", got)
+	}
+	if users, other := h.beginRemoval("img"); other != nil || users != nil {
+		t.Errorf("users %v, other %v", users, other)
+	}
+	if _, other := h.beginRemoval("img"); other == nil {
+		t.Error("two removals at once")
+	}
+	if h.take("img", "c") {
+		t.Error("took an image that is being removed")
+	}
+	h.endRemoval("img")
+	if !h.take("img", "c") {
+		t.Error("cannot take after the removal ended")
+	}
+}
