@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"iter"
 
 	"github.com/podd-project/podd/sandbox"
@@ -45,6 +46,28 @@ func (a adapter) Containers() iter.Seq[Container] {
 			}
 		}
 	}
+}
+
+func (a adapter) ContainersOf(podID string) []Container {
+	p, err := a.Engine.Pod(podID)
+	if err != nil {
+		return nil // the pod has gone, and its containers before it
+	}
+	return a.containersOf(p)
+}
+
+func (a adapter) containersOf(p *sandbox.Pod) []Container {
+	var out []Container
+	for _, c := range a.Engine.ContainersOf(p) {
+		out = append(out, containerOf(c))
+	}
+	return out
+}
+
+func (a adapter) Events(ctx context.Context, send func(Event) error) error {
+	return a.Engine.Events(ctx, func(e sandbox.Event) error {
+		return send(Event{Type: e.Type, ID: e.ID, At: e.At, Pod: podOf(e.Pod), Containers: a.containersOf(e.Pod)})
+	})
 }
 
 func podOf(p *sandbox.Pod) Pod { return Pod{Record: &p.PodRecord, Status: p.Status()} }

@@ -29,9 +29,19 @@ type Container struct {
 	Handler string
 }
 
+// Event is something that happened to a container or to a pod sandbox, with the state of the whole pod after it.
+type Event struct {
+	Type sandbox.EventType
+	// ID is the container's, or the pod's own.
+	ID         string
+	At         time.Time
+	Pod        Pod
+	Containers []Container
+}
+
 // Engine is the server's view of sandbox.Engine (see Adapt). Ids may be full or a unique prefix; an unknown one is
-// errdefs.ErrNotFound, an ambiguous one ErrInvalidArgument. Pod, Pods, Container, Containers, Handlers, InUse and
-// NetworkReady answer from memory.
+// errdefs.ErrNotFound, an ambiguous one ErrInvalidArgument. Pod, Pods, Container, Containers,
+// ContainersOf, Handlers, InUse and NetworkReady answer from memory.
 type Engine interface {
 	RunPod(ctx context.Context, cfg *cri.PodSandboxConfig, handler string) (id string, err error)
 	StopPod(ctx context.Context, id string) error
@@ -48,6 +58,11 @@ type Engine interface {
 	ExecSync(ctx context.Context, id string, cmd []string, timeout time.Duration) (oci.ExecResult, error)
 	Container(id string) (Container, error)
 	Containers() iter.Seq[Container]
+	// ContainersOf returns the containers of the pod with this full id.
+	ContainersOf(podID string) []Container
+	// Events calls send for every event from now on, until ctx ends, send fails, or this subscriber has fallen too far
+	// behind (errdefs.ErrResourceExhausted).
+	Events(ctx context.Context, send func(Event) error) error
 
 	Handlers() []sandbox.Handler
 	NetworkReady() error

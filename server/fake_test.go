@@ -69,6 +69,9 @@ type fakeEngine struct {
 	podConfig       *cri.PodSandboxConfig
 	containerConfig *cri.ContainerConfig
 	resources       *cri.LinuxContainerResources
+	// events are what Events has to tell; eventsEnd is what it ends with, after ctx when nil.
+	events    []Event
+	eventsEnd error
 }
 
 func (e *fakeEngine) RunPod(_ context.Context, cfg *cri.PodSandboxConfig, handler string) (string, error) {
@@ -119,6 +122,29 @@ func (e *fakeEngine) Container(id string) (Container, error) {
 }
 
 func (e *fakeEngine) Containers() iter.Seq[Container] { return slices.Values(e.containers) }
+
+func (e *fakeEngine) ContainersOf(podID string) []Container {
+	var out []Container
+	for _, c := range e.containers {
+		if c.Record.PodID == podID {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func (e *fakeEngine) Events(ctx context.Context, send func(Event) error) error {
+	for _, event := range e.events {
+		if err := send(event); err != nil {
+			return err
+		}
+	}
+	if e.eventsEnd != nil {
+		return e.eventsEnd
+	}
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
 
 func (e *fakeEngine) Handlers() []sandbox.Handler { return e.handlers }
 

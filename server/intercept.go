@@ -115,15 +115,15 @@ func successLevel(method string) logrus.Level {
 }
 
 // failureLevel: what the caller did wrong or has to expect is a warning, what podd cannot explain an error. A read
-// of something absent is an answer (the kubelet asks for the status of what it has just removed), and so is a
-// method that is not there (the kubelet polls some).
+// of something absent is an answer (the kubelet asks for the status of what it has just removed), a read that is
+// broken off is a stream's ordinary end, and a method that is not there is polled by the kubelet all the same.
 func failureLevel(method string, code codes.Code) logrus.Level {
 	switch code {
 	case codes.Unknown, codes.Internal, codes.DataLoss:
 		return logrus.ErrorLevel
 	case codes.Unimplemented:
 		return logrus.DebugLevel
-	case codes.NotFound:
+	case codes.NotFound, codes.Canceled:
 		if !mutates(method) {
 			return logrus.DebugLevel
 		}

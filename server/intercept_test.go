@@ -95,6 +95,8 @@ func TestLevelsOfFailures(t *testing.T) {
 		{"ContainerStatus", codes.NotFound, logrus.DebugLevel},
 		{"ContainerStatus", codes.InvalidArgument, logrus.WarnLevel},
 		{"ExecSync", codes.DeadlineExceeded, logrus.WarnLevel},
+		{"GetContainerEvents", codes.Canceled, logrus.DebugLevel},
+		{"StopContainer", codes.Canceled, logrus.WarnLevel},
 		{"ListMetricDescriptors", codes.Unimplemented, logrus.DebugLevel},
 	} {
 		if got := failureLevel(tt.method, tt.code); got != tt.want {

@@ -2,23 +2,39 @@ package server
 
 import (
 	"context"
+	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// PodSandboxStatus answers from memory. containers_statuses and timestamp go together (Evented PLEG believes the
-// one only with the other); they stay empty until GetContainerEvents exists.
-func (s *Server) PodSandboxStatus(_ context.Context, r *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
+// PodSandboxStatus answers from memory. The timestamp says how old the answer may be, so it is taken first: Evented
+// PLEG drops what is older than what it has heard of by GetContainerEvents (KEP-3386). It believes
+// containers_statuses only with a timestamp, so both are always set.
+func (s *Server) PodSandboxStatus(ctx context.Context, r *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
 	if err := checkPodID(r.GetPodSandboxId()); err != nil {
 		return nil, err
 	}
+	now := time.Now()
 	p, err := s.deps.Engine.Pod(r.GetPodSandboxId())
 	if err != nil {
 		return nil, err
 	}
-	resp := &cri.PodSandboxStatusResponse{Status: podStatus(p)}
+	resp := &cri.PodSandboxStatusResponse{
+		Status:             podStatus(p),
+		ContainersStatuses: s.statuses(ctx, s.deps.Engine.ContainersOf(p.Record.ID)),
+		Timestamp:          now.UnixNano(),
+	}
 	if r.GetVerbose() {
 		resp.Info, err = verbose(podInfo(p))
 	}
 	return resp, err
+}
+
+func (s *Server) statuses(ctx context.Context, containers []Container) []*cri.ContainerStatus {
+	images := s.imageFinder(ctx)
+	var out []*cri.ContainerStatus
+	for _, c := range containers {
+		out = append(out, containerStatus(c, images.image(c.Record.ImageID)))
+	}
+	return out
 }

@@ -18,7 +18,6 @@ func unimplemented(sentence string) error {
 const (
 	noStats       = "podd does not measure resource usage yet"
 	noMetrics     = "podd does not export container metrics yet"
-	noEvents      = "podd does not stream container events yet: the kubelet falls back to listing"
 	noPodResize   = "podd does not resize pods yet: the kubelet resizes the pod's cgroup by itself"
 	noCheckpoints = "podd does not checkpoint and restore yet"
 )
@@ -66,11 +65,6 @@ func (s *Server) ListPodSandboxMetrics(context.Context, *cri.ListPodSandboxMetri
 // StreamPodSandboxMetrics is not implemented yet.
 func (s *Server) StreamPodSandboxMetrics(*cri.StreamPodSandboxMetricsRequest, grpc.ServerStreamingServer[cri.StreamPodSandboxMetricsResponse]) error {
 	return unimplemented(noMetrics)
-}
-
-// GetContainerEvents is not implemented yet.
-func (s *Server) GetContainerEvents(*cri.GetEventsRequest, grpc.ServerStreamingServer[cri.ContainerEventResponse]) error {
-	return unimplemented(noEvents)
 }
 
 // UpdatePodSandboxResources is not implemented yet.
