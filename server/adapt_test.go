@@ -1,0 +1,170 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc/codes"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/image"
+	"github.com/podd-project/podd/image/imagetest"
+	"github.com/podd-project/podd/network/networktest"
+	"github.com/podd-project/podd/oci/host"
+	"github.com/podd-project/podd/oci/namespaces"
+	"github.com/podd-project/podd/oci/ocitest"
+	"github.com/podd-project/podd/oci/spec"
+	"github.com/podd-project/podd/sandbox"
+)
+
+// noNamespaces pins nothing: the fake runtime joins nothing.
+type noNamespaces struct{}
+
+func (noNamespaces) Pin(context.Context, namespaces.Request) error           { return nil }
+func (noNamespaces) Sysctl(context.Context, string, map[string]string) error { return nil }
+func (noNamespaces) Unpin(context.Context, ...string) error                  { return nil }
+func (noNamespaces) Pinned(string) ([]string, error)                         { return nil, nil }
+
+// fakePodNetwork is networktest's, which nobody dials here.
+type fakePodNetwork struct{ *networktest.Fake }
+
+func (fakePodNetwork) Dial(context.Context, string, uint16) (net.Conn, error) {
+	return nil, errors.New("there is nothing to dial")
+}
+
+// realEngine is the real engine on fake mechanisms.
+func realEngine(t *testing.T) *sandbox.Engine {
+	t.Helper()
+	dir := t.TempDir()
+	images := imagetest.NewFake(t.TempDir())
+	images.Add(image.Image{ID: imageID, Tags: []string{imageTag}, Config: imagespec.ImageConfig{StopSignal: "SIGINT"}}, map[string]string{"etc/passwd": "root:x:0:0::/:/bin/sh\n"})
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	cdi, err := host.NewCDI(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := sandbox.DefaultConfig()
+	cfg.Root, cfg.Run, cfg.BootID = filepath.Join(dir, "root"), filepath.Join(dir, "run"), "boot"
+	e, err := sandbox.New(cfg, sandbox.Deps{
+		Namespaces: noNamespaces{}, Network: fakePodNetwork{&networktest.Fake{}}, Images: images,
+		Runtimes: map[string]sandbox.Runtime{"runc": ocitest.NewFake(), "crun": ocitest.NewFake()},
+		Facts:    spec.Facts{Arch: "amd64"}, CDI: cdi, Log: log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+// TestLifeOnTheRealEngine takes a pod and a container through their life over gRPC, and looks at them on the way.
+func TestLifeOnTheRealEngine(t *testing.T) {
+	engine := Adapt(realEngine(t))
+	h := newHarness(t, func(d *Deps) { d.Engine = engine })
+	events, err := h.runtime.GetContainerEvents(t.Context(), &cri.GetEventsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := &cri.PodSandboxConfig{
+		Metadata: &cri.PodSandboxMetadata{Name: "web", Namespace: "default", Uid: "u"}, LogDirectory: t.TempDir(), Labels: map[string]string{"a": "b"},
+		Linux: &cri.LinuxPodSandboxConfig{SecurityContext: &cri.LinuxSandboxSecurityContext{
+			NamespaceOptions: &cri.NamespaceOption{Pid: cri.NamespaceMode_CONTAINER, Ipc: cri.NamespaceMode_NODE},
+		}},
+	}
+	podID := must[*cri.RunPodSandboxResponse](t)(h.runtime.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: pod, RuntimeHandler: "crun"})).GetPodSandboxId()
+	id := must[*cri.CreateContainerResponse](t)(h.runtime.CreateContainer(t.Context(), &cri.CreateContainerRequest{PodSandboxId: podID[:12], Config: &cri.ContainerConfig{
+		Metadata: &cri.ContainerMetadata{Name: "main"}, Image: &cri.ImageSpec{Image: imageID}, Command: []string{"sleep", "1000"}, LogPath: "main.log",
+	}})).GetContainerId()
+	must[*cri.StartContainerResponse](t)(h.runtime.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: id}))
+
+	lookAtRunning(t, h, podID, id, filepath.Join(pod.GetLogDirectory(), "main.log"))
+
+	must[*cri.StopContainerResponse](t)(h.runtime.StopContainer(t.Context(), &cri.StopContainerRequest{ContainerId: id}))
+	s := must[*cri.ContainerStatusResponse](t)(h.runtime.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: id})).GetStatus()
+	if s.GetState() != cri.ContainerState_CONTAINER_EXITED || s.GetExitCode() != 137 || s.GetReason() != "Error" || s.GetFinishedAt() < s.GetStartedAt() {
+		t.Errorf("stopped container: %v", s)
+	}
+	must[*cri.StopPodSandboxResponse](t)(h.runtime.StopPodSandbox(t.Context(), &cri.StopPodSandboxRequest{PodSandboxId: podID}))
+	must[*cri.RemovePodSandboxResponse](t)(h.runtime.RemovePodSandbox(t.Context(), &cri.RemovePodSandboxRequest{PodSandboxId: podID}))
+	for range 2 { // what is gone can be stopped and removed as often as one likes
+		must[*cri.RemoveContainerResponse](t)(h.runtime.RemoveContainer(t.Context(), &cri.RemoveContainerRequest{ContainerId: id}))
+		must[*cri.StopPodSandboxResponse](t)(h.runtime.StopPodSandbox(t.Context(), &cri.StopPodSandboxRequest{PodSandboxId: podID}))
+	}
+	_, err = h.runtime.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: id})
+	wantCode(t, err, codes.NotFound)
+	if got := engine.ContainersOf(podID); got != nil {
+		t.Errorf("a pod that is gone has containers %v", got)
+	}
+	wantEvents(t, events, podID, id)
+}
+
+func lookAtRunning(t *testing.T, h *harness, podID, id, log string) {
+	t.Helper()
+	p := must[*cri.PodSandboxStatusResponse](t)(h.runtime.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: podID, Verbose: true}))
+	if p.GetStatus().GetState() != cri.PodSandboxState_SANDBOX_READY || p.GetStatus().GetNetwork().GetIp() == "" || p.GetStatus().GetRuntimeHandler() != "crun" {
+		t.Errorf("pod %v", p.GetStatus())
+	}
+	if len(p.GetContainersStatuses()) != 1 || p.GetContainersStatuses()[0].GetId() != id {
+		t.Errorf("containers of the pod: %v", p.GetContainersStatuses())
+	}
+	s := must[*cri.ContainerStatusResponse](t)(h.runtime.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: id[:12]})).GetStatus()
+	if s.GetState() != cri.ContainerState_CONTAINER_RUNNING || s.GetLogPath() != log || s.GetImageId() != imageID || s.GetImage().GetImage() != h.images.images[0].Tags[0] || s.GetStopSignal() != cri.Signal_SIGNAL_SIGINT {
+		t.Errorf("container %v", s)
+	}
+	if s.GetCreatedAt() == 0 || s.GetStartedAt() < s.GetCreatedAt() || s.GetFinishedAt() != 0 || s.GetUser().GetLinux() == nil {
+		t.Errorf("times or user of %v", s)
+	}
+	list := must[*cri.ListContainersResponse](t)(h.runtime.ListContainers(t.Context(), &cri.ListContainersRequest{Filter: &cri.ContainerFilter{PodSandboxId: podID}})).GetContainers()
+	if len(list) != 1 || list[0].GetId() != id || list[0].GetState() != cri.ContainerState_CONTAINER_RUNNING {
+		t.Errorf("containers %v", list)
+	}
+	pods := must[*cri.ListPodSandboxResponse](t)(h.runtime.ListPodSandbox(t.Context(), &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{LabelSelector: map[string]string{"a": "b"}}})).GetItems()
+	if len(pods) != 1 || pods[0].GetId() != podID || pods[0].GetRuntimeHandler() != "crun" {
+		t.Errorf("pods %v", pods)
+	}
+	_, err := h.image.RemoveImage(t.Context(), &cri.RemoveImageRequest{Image: &cri.ImageSpec{Image: imageID}})
+	wantCode(t, err, codes.FailedPrecondition, id)
+}
+
+// wantEvents reads the events of one life, in order for each of pod and container; stopping twice may be told twice.
+func wantEvents(t *testing.T, stream interface {
+	Recv() (*cri.ContainerEventResponse, error)
+}, podID, id string) {
+	t.Helper()
+	life := []cri.ContainerEventType{
+		cri.ContainerEventType_CONTAINER_CREATED_EVENT, cri.ContainerEventType_CONTAINER_STARTED_EVENT,
+		cri.ContainerEventType_CONTAINER_STOPPED_EVENT, cri.ContainerEventType_CONTAINER_DELETED_EVENT,
+	}
+	got := map[string][]cri.ContainerEventType{}
+	for !slices.Contains(got[podID], cri.ContainerEventType_CONTAINER_DELETED_EVENT) {
+		e, err := stream.Recv()
+		if err != nil {
+			t.Fatalf("after %v: %v", got, err)
+		}
+		if e.GetPodSandboxStatus().GetId() != podID || e.GetPodSandboxStatus().GetMetadata() == nil || time.Since(time.Unix(0, e.GetCreatedAt())) > time.Hour {
+			t.Errorf("event %v", e)
+		}
+		got[e.GetContainerId()] = append(got[e.GetContainerId()], e.GetContainerEventType())
+	}
+	for _, one := range []string{podID, id} {
+		if !slices.Equal(slices.Compact(got[one]), life) {
+			t.Errorf("events of %s: %v", one, got[one])
+		}
+	}
+}
