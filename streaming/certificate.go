@@ -1,0 +1,68 @@
+package streaming
+
+import (
+	"crypto/tls"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+)
+
+// certificate is a key pair on disk, read again when a file's time changes: certificates are renewed under a daemon
+// that runs for months.
+type certificate struct {
+	certFile, keyFile string
+
+	mu     sync.Mutex
+	stamp  [2]time.Time
+	loaded *tls.Certificate
+}
+
+// loadCertificate reads the pair once, so that a bad one is found at start.
+func loadCertificate(certFile, keyFile string) (*certificate, error) {
+	c := &certificate{certFile: certFile, keyFile: keyFile}
+	stamp, err := c.stamps()
+	if err == nil {
+		err = c.read(stamp)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load streaming certificate: %w", err)
+	}
+	return c, nil
+}
+
+// get is tls.Config.GetCertificate. A pair that cannot be read, as in the middle of a renewal, leaves the old one.
+func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	stamp, err := c.stamps()
+	if err == nil && stamp != c.stamp {
+		err = c.read(stamp)
+	}
+	if err != nil {
+		logrus.WithError(err).Warn("streaming certificate cannot be read again, the old one stays")
+	}
+	return c.loaded, nil
+}
+
+func (c *certificate) stamps() (stamp [2]time.Time, err error) {
+	for i, name := range []string{c.certFile, c.keyFile} {
+		info, err := os.Stat(name)
+		if err != nil {
+			return stamp, err
+		}
+		stamp[i] = info.ModTime()
+	}
+	return stamp, nil
+}
+
+func (c *certificate) read(stamp [2]time.Time) error {
+	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	if err != nil {
+		return err
+	}
+	c.loaded, c.stamp = &pair, stamp
+	return nil
+}

@@ -1,0 +1,104 @@
+package streaming
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/containerd/errdefs"
+)
+
+// Config is the [streaming] section of podd.toml.
+type Config struct {
+	// Address is the IP address to listen on. One that other machines can reach needs TLS.
+	Address string `toml:"address" comment:"IP address of the exec, attach and port-forward server. The kubelet is on this node, so loopback does; any other address needs TLS."`
+	// Port is the TCP port, 0 for any free one; the URLs handed out name it.
+	Port int `toml:"port" comment:"TCP port; 0: any free one."`
+	// TLSCertFile and TLSKeyFile are PEM files; with both set, URLs are https. Replaced files are noticed.
+	TLSCertFile string `toml:"tls_cert_file" comment:"PEM file with the certificate chain. With it and tls_key_file the URLs are https. A replaced file is picked up."`
+	TLSKeyFile  string `toml:"tls_key_file" comment:"PEM file with the certificate's key."`
+	// TLSMinVersion is "1.2" or "1.3".
+	TLSMinVersion string `toml:"tls_min_version" comment:"Oldest TLS version to speak: 1.2 or 1.3."`
+	// IdleTimeout ends a session in which no byte moved for that long; 0 never does. Pings are not bytes.
+	IdleTimeout time.Duration `toml:"idle_timeout" comment:"End a session in which no byte moved for this long. 0: never."`
+	// CreationTimeout is how long a client may take to open the streams it asked for, after the upgrade.
+	CreationTimeout time.Duration `toml:"creation_timeout" comment:"How long a client may take to open the streams of a new session."`
+	// TokenTTL is how long a URL can be used, once.
+	TokenTTL time.Duration `toml:"token_ttl" comment:"How long a URL can be used, once, after it was handed out."`
+	// MaxTokens bounds the URLs handed out and not yet used or expired.
+	MaxTokens int `toml:"max_tokens" comment:"URLs handed out and not yet used; above it new ones are refused."`
+	// MaxSessions bounds the sessions under way; a client above it gets 503 and may come again with the same URL.
+	MaxSessions int `toml:"max_sessions" comment:"Sessions under way; above it clients are answered 503."`
+	// MaxPending bounds the TCP connections that have not become a session; those above it are closed at once.
+	MaxPending int `toml:"max_pending_connections" comment:"TCP connections that have not become a session; above it new ones are closed."`
+	// HeaderTimeout is how long a connection may take for the TLS handshake, and again for a request.
+	HeaderTimeout time.Duration `toml:"header_timeout" comment:"How long a connection may take for the TLS handshake, and again for its request."`
+}
+
+// DefaultConfig serves loopback without TLS.
+func DefaultConfig() Config {
+	return Config{
+		Address:         "127.0.0.1",
+		TLSMinVersion:   "1.2",
+		IdleTimeout:     4 * time.Hour,
+		CreationTimeout: 15 * time.Second,
+		TokenTTL:        time.Minute,
+		MaxTokens:       1000,
+		MaxSessions:     1024,
+		MaxPending:      256,
+		HeaderTimeout:   10 * time.Second,
+	}
+}
+
+// Validate returns everything that is wrong with c, wrapping errdefs.ErrInvalidArgument. Files are not looked at.
+func (c *Config) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%w: streaming "+format, append([]any{errdefs.ErrInvalidArgument}, args...)...))
+	}
+	addr, err := netip.ParseAddr(c.Address)
+	switch {
+	case err != nil:
+		bad("address %q is not an IP address", c.Address)
+	case !addr.IsLoopback() && !c.tls():
+		// Commands and terminals would cross the network in the clear, the token that opens them too.
+		bad("address %s can be reached from other machines: set tls_cert_file and tls_key_file, or use 127.0.0.1", c.Address)
+	}
+	if c.Port < 0 || c.Port > 65535 {
+		bad("port %d is not between 0 and 65535", c.Port)
+	}
+	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
+		bad("tls_cert_file and tls_key_file go together")
+	}
+	if _, err := c.tlsVersion(); err != nil {
+		bad("tls_min_version %q is neither 1.2 nor 1.3", c.TLSMinVersion)
+	}
+	if c.IdleTimeout < 0 {
+		bad("idle_timeout %v is negative", c.IdleTimeout)
+	}
+	for name, d := range map[string]time.Duration{"creation_timeout": c.CreationTimeout, "token_ttl": c.TokenTTL, "header_timeout": c.HeaderTimeout} {
+		if d <= 0 {
+			bad("%s %v is not above zero", name, d)
+		}
+	}
+	for name, n := range map[string]int{"max_tokens": c.MaxTokens, "max_sessions": c.MaxSessions, "max_pending_connections": c.MaxPending} {
+		if n <= 0 {
+			bad("%s %d is not above zero", name, n)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) tls() bool { return c.TLSCertFile != "" && c.TLSKeyFile != "" }
+
+func (c *Config) tlsVersion() (uint16, error) {
+	switch c.TLSMinVersion {
+	case "", "1.2":
+		return tls.VersionTLS12, nil
+	case "1.3":
+		return tls.VersionTLS13, nil
+	}
+	return 0, errdefs.ErrInvalidArgument
+}

@@ -1,0 +1,92 @@
+package streaming
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"google.golang.org/protobuf/proto"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/streaming/pkg/httpstream"
+)
+
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	for _, kind := range []string{"exec", "attach", "portforward"} {
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			mux.HandleFunc(method+" /"+kind+"/{token}", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, kind) })
+		}
+	}
+	return mux
+}
+
+// serve turns one request into a session. The token is used up only when nothing else can refuse the request.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, kind string) {
+	token := r.PathValue("token")
+	if !s.tickets.valid(token) {
+		http.NotFound(w, r)
+		return
+	}
+	if r.ProtoMajor != 1 || !httpstream.IsUpgradeRequest(r) {
+		http.Error(w, "this URL is for an HTTP/1.1 upgrade to SPDY/3.1 or WebSocket", http.StatusBadRequest)
+		return
+	}
+	if !s.enter() {
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "too many streaming sessions", http.StatusServiceUnavailable)
+		return
+	}
+	defer s.leave()
+	request, ok := s.tickets.redeem(token)
+	if !ok || kindOf(request) != kind {
+		http.NotFound(w, r)
+		return
+	}
+	sess := newSession(r.Context(), s.cfg.IdleTimeout, s.timing)
+	defer sess.close()
+	start := time.Now()
+	err := s.dispatch(sess, &upgrade{ResponseWriter: w, sess: sess}, r, request)
+	entry := logrus.WithFields(logrus.Fields{"session": kind, "id": idOf(request), "duration": time.Since(start)})
+	if err != nil {
+		entry.WithError(err).Info("streaming session ended early")
+		return
+	}
+	entry.Debug("streaming session ended")
+}
+
+func (s *Server) dispatch(sess *session, w http.ResponseWriter, r *http.Request, request proto.Message) error {
+	switch req := request.(type) {
+	case *cri.ExecRequest:
+		return s.remoteCommand(sess, w, r, req, func(streams Streams) (int, error) {
+			return s.backend.Exec(sess.ctx, req.GetContainerId(), req.GetCmd(), streams)
+		})
+	case *cri.AttachRequest:
+		return s.remoteCommand(sess, w, r, req, func(streams Streams) (int, error) {
+			return 0, s.backend.Attach(sess.ctx, req.GetContainerId(), streams)
+		})
+	case *cri.PortForwardRequest:
+		return s.portForward(sess, w, r, req)
+	}
+	return nil
+}
+
+func kindOf(request proto.Message) string {
+	switch request.(type) {
+	case *cri.ExecRequest:
+		return "exec"
+	case *cri.AttachRequest:
+		return "attach"
+	}
+	return "portforward"
+}
+
+// idOf is the container's or pod's id.
+func idOf(request proto.Message) string {
+	switch req := request.(type) {
+	case interface{ GetContainerId() string }:
+		return req.GetContainerId()
+	case interface{ GetPodSandboxId() string }:
+		return req.GetPodSandboxId()
+	}
+	return ""
+}

@@ -1,0 +1,125 @@
+package streaming
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/gorilla/websocket"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	wire "k8s.io/cri-streaming/pkg/streaming/portforward"
+	"k8s.io/streaming/pkg/httpstream/spdy"
+)
+
+// forwardTunnel serves SPDY whose bytes travel in WebSocket messages, as kubectl sends it since Kubernetes 1.30
+// (KEP-4006).
+func (s *Server) forwardTunnel(sess *session, w http.ResponseWriter, r *http.Request, pod string) error {
+	ws, err := upgradeWebSocket(w, r, wire.WebsocketsSPDYTunnelingPortForwardV1)
+	if err != nil {
+		return err
+	}
+	answerPings(sess, ws)
+	f := newForwards(s, sess, pod)
+	conn, err := spdy.NewServerConnection(&tunnel{conn: sess.conn, ws: ws}, f.accept)
+	if err != nil {
+		return fmt.Errorf("start SPDY within WebSocket: %w", err)
+	}
+	sess.tasks.Go(func() {
+		<-conn.CloseChan()
+		sess.lost(errGone)
+	})
+	return f.serve(conn)
+}
+
+// tunnel is the net.Conn within a WebSocket. The messages' borders mean nothing.
+type tunnel struct {
+	*conn
+	ws      *websocket.Conn
+	message io.Reader
+}
+
+func (t *tunnel) Read(p []byte) (int, error) {
+	for {
+		if t.message == nil {
+			_, message, err := t.ws.NextReader()
+			if err != nil {
+				return 0, io.EOF
+			}
+			t.message = message
+		}
+		n, err := t.message.Read(p)
+		if err == io.EOF {
+			t.message, err = nil, nil
+		}
+		if n > 0 || err != nil {
+			return n, err
+		}
+	}
+}
+
+func (t *tunnel) Write(p []byte) (int, error) {
+	if err := t.ws.WriteMessage(websocket.BinaryMessage, p); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// Close says goodbye to the client.
+func (t *tunnel) Close() error {
+	bye := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
+	_ = t.ws.WriteControl(websocket.CloseMessage, bye, time.Now().Add(time.Second))
+	return t.conn.Close()
+}
+
+// forwardChannels serves the ports named in the request over WebSocket channels: two for each, data and error, both
+// of which begin with the port's number in two bytes, little endian.
+func (s *Server) forwardChannels(sess *session, w http.ResponseWriter, r *http.Request, req *cri.PortForwardRequest) error {
+	ws, err := upgradeWebSocket(w, r, channelV4, channelV4Base64)
+	if err != nil {
+		return err
+	}
+	c := newChannels(sess, ws)
+	ports := make([]*channelForward, len(req.GetPort()))
+	for i, port := range req.GetPort() {
+		data, status := byte(2*i), byte(2*i+1)
+		ports[i] = &channelForward{port: port, Reader: c.input(data), channelWriter: c.output(data), status: c.output(status)}
+	}
+	c.start()
+	for _, p := range ports {
+		number := binary.LittleEndian.AppendUint16(nil, uint16(p.port))
+		_, _ = p.Write(number)
+		_, _ = p.status.Write(number)
+	}
+	done := make(chan struct{})
+	for _, p := range ports {
+		go func() {
+			defer func() { done <- struct{}{} }()
+			err := s.call(sess.ctx, req.GetPodSandboxId(), p.port, p)
+			if err != nil && !broken(err) && sess.ctx.Err() == nil {
+				fmt.Fprintf(p.status, "error forwarding port %d: %s", p.port, clip(err.Error()))
+			}
+			p.stop()
+		}()
+	}
+	for range ports {
+		<-done
+	}
+	early := sess.err()
+	sess.finish(c.close)
+	return early
+}
+
+// channelForward is what the backend gets of one port.
+type channelForward struct {
+	io.Reader
+	*channelWriter
+	port   int32
+	status *channelWriter
+}
+
+// stop drops what the client still sends to a port that is done, so that the others go on.
+func (f *channelForward) stop() {
+	f.c.in[f.number].r.CloseWithError(io.ErrClosedPipe)
+}

@@ -1,0 +1,299 @@
+package streaming
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/gorilla/websocket"
+	wire "k8s.io/cri-streaming/pkg/streaming/remotecommand"
+)
+
+// maxMessageBytes bounds one WebSocket message from a client; kubectl sends 32 KiB.
+const maxMessageBytes = 4 << 20
+
+// WebSocket subprotocols of exec and attach. "channel" prefixes each message with its channel's number; base64 does
+// the same in text. Version 4 has structured outcomes, version 5 a signal that closes a channel. Web consoles use the
+// old ones.
+const (
+	channelV5       = wire.StreamProtocolV5Name
+	channelV4       = wire.StreamProtocolV4Name
+	channelV4Base64 = "v4.base64.channel.k8s.io"
+	channelV1       = wire.StreamProtocolV1Name
+	channelV1Base64 = "base64.channel.k8s.io"
+)
+
+// openWebSocket upgrades to WebSocket. All channels exist from the start.
+func (s *Server) openWebSocket(sess *session, w http.ResponseWriter, r *http.Request, want streamed) (*remote, error) {
+	ws, err := upgradeWebSocket(w, r, channelV5, channelV4, channelV4Base64, channelV1, channelV1Base64)
+	if err != nil {
+		return nil, err
+	}
+	version := ws.Subprotocol()
+	c := newChannels(sess, ws)
+	rem := &remote{resize: c.input(wire.StreamResize)}
+	if want.GetStdin() {
+		rem.streams.Stdin = c.input(wire.StreamStdIn)
+	}
+	status := c.output(wire.StreamErr)
+	first := status
+	if want.GetStderr() {
+		first = c.output(wire.StreamStdErr)
+		rem.streams.Stderr = first
+	}
+	if want.GetStdout() {
+		first = c.output(wire.StreamStdOut)
+		rem.streams.Stdout = first
+	}
+	c.start()
+	first.greet()
+	rem.finish = func(o outcome) {
+		structured := version == channelV5 || version == channelV4 || version == channelV4Base64
+		if b := o.bytes(structured); len(b) > 0 {
+			_, _ = status.Write(b) // a client that is gone needs no outcome
+		}
+		c.close()
+	}
+	return rem, nil
+}
+
+// upgradeWebSocket accepts the first of the protocols that the client offers; a client may offer none and gets the
+// oldest. Errors are told to the client.
+func upgradeWebSocket(w http.ResponseWriter, r *http.Request, protocols ...string) (*websocket.Conn, error) {
+	up := websocket.Upgrader{
+		Subprotocols: protocols,
+		// One frame per message: a channel number and a chunk, in base64 at worst.
+		WriteBufferSize: 64 << 10, ReadBufferSize: 4 << 10,
+		// Browsers come through the API server, with its origin; the token is what counts, and no cookie is.
+		CheckOrigin: func(*http.Request) bool { return true },
+	}
+	if offered := websocket.Subprotocols(r); len(offered) > 0 && !overlap(offered, protocols) {
+		http.Error(w, fmt.Sprintf("none of the requested protocols is known; known are %q", protocols), http.StatusForbidden)
+		return nil, errors.New("no common WebSocket subprotocol")
+	}
+	ws, err := up.Upgrade(w, r, nil)
+	if err != nil {
+		return nil, fmt.Errorf("upgrade to WebSocket: %w", err)
+	}
+	ws.SetReadLimit(maxMessageBytes)
+	return ws, nil
+}
+
+func overlap(a, b []string) bool {
+	for _, x := range a {
+		for _, y := range b {
+			if x == y {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// answerPings replies to pings without ever blocking the reader, and sends a heartbeat, until the session ends.
+func answerPings(sess *session, ws *websocket.Conn) {
+	pings := make(chan string, 1)
+	ws.SetPingHandler(func(data string) error {
+		select {
+		case pings <- data:
+		default:
+		}
+		return nil
+	})
+	sess.tasks.Go(func() {
+		tick := time.NewTicker(sess.timing.heartbeat)
+		defer tick.Stop()
+		for {
+			data := ""
+			select {
+			case <-sess.ctx.Done():
+				return
+			case data = <-pings:
+			case <-tick.C:
+			}
+			// No deadline: one that passed would break the connection of a client that only reads slowly.
+			_ = ws.WriteControl(websocket.PongMessage, []byte(data), time.Time{})
+		}
+	})
+}
+
+// channels are the numbered streams within one WebSocket.
+type channels struct {
+	sess *session
+	ws   *websocket.Conn
+	// text: messages are base64; half: the client can close a channel.
+	text, half bool
+	// in has the pipes of the channels that are read. Not changed after start.
+	in map[byte]*pipe
+
+	writeMu sync.Mutex
+	over    bool
+}
+
+type pipe struct {
+	r *io.PipeReader
+	w *io.PipeWriter
+}
+
+func newChannels(sess *session, ws *websocket.Conn) *channels {
+	version := ws.Subprotocol()
+	return &channels{
+		sess: sess, ws: ws, in: map[byte]*pipe{},
+		text: version == channelV1Base64 || version == channelV4Base64,
+		half: version == channelV5,
+	}
+}
+
+// input makes a channel readable.
+func (c *channels) input(number byte) io.Reader {
+	p := &pipe{}
+	p.r, p.w = io.Pipe()
+	c.in[number] = p
+	return &channelReader{p.r, c.sess}
+}
+
+func (c *channels) output(number byte) *channelWriter { return &channelWriter{c: c, number: number} }
+
+// start begins to read from the client.
+func (c *channels) start() {
+	answerPings(c.sess, c.ws)
+	c.sess.tasks.Go(func() {
+		err := c.read()
+		c.sess.lost(err)
+		for _, p := range c.in {
+			p.w.CloseWithError(err)
+		}
+	})
+}
+
+// read hands messages to their channels until the connection ends.
+func (c *channels) read() error {
+	for {
+		_, data, err := c.ws.ReadMessage()
+		if err != nil {
+			return errGone
+		}
+		if err := c.deliver(data); err != nil {
+			return err
+		}
+	}
+}
+
+// deliver handles one message. Messages for channels that are not read are dropped; an error ends the session.
+func (c *channels) deliver(data []byte) error {
+	if len(data) == 0 {
+		return nil
+	}
+	number, data := data[0], data[1:]
+	if c.half && number == wire.StreamClose {
+		if len(data) != 1 {
+			return errors.New("client sent a malformed close signal")
+		}
+		if p := c.in[data[0]]; p != nil {
+			p.w.Close()
+		}
+		return nil
+	}
+	if c.text {
+		number -= '0'
+		decoded := make([]byte, base64.StdEncoding.DecodedLen(len(data)))
+		n, err := base64.StdEncoding.Decode(decoded, data)
+		if err != nil {
+			return errors.New("client sent malformed base64")
+		}
+		data = decoded[:n]
+	}
+	p := c.in[number]
+	if p == nil || len(data) == 0 {
+		return nil
+	}
+	c.sess.touch()
+	_, _ = p.w.Write(data) // an error is a channel nobody reads any more
+	return nil
+}
+
+// send writes one message.
+func (c *channels) send(number byte, data []byte) error {
+	c.writeMu.Lock()
+	defer c.writeMu.Unlock()
+	if c.over {
+		return io.ErrClosedPipe
+	}
+	if c.text {
+		message := make([]byte, 1+base64.StdEncoding.EncodedLen(len(data)))
+		message[0] = '0' + number
+		base64.StdEncoding.Encode(message[1:], data)
+		return c.ws.WriteMessage(websocket.TextMessage, message)
+	}
+	w, err := c.ws.NextWriter(websocket.BinaryMessage)
+	if err != nil {
+		return err
+	}
+	_, _ = w.Write([]byte{number}) // buffered
+	_, _ = w.Write(data)
+	return w.Close()
+}
+
+// close says goodbye. Readers get an error from here on, so that what the client still sends is read and dropped.
+func (c *channels) close() {
+	c.writeMu.Lock()
+	c.over = true
+	c.writeMu.Unlock()
+	bye := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
+	_ = c.ws.WriteControl(websocket.CloseMessage, bye, time.Time{})
+	for _, p := range c.in {
+		p.r.CloseWithError(io.ErrClosedPipe)
+	}
+}
+
+type channelReader struct {
+	r    io.Reader
+	sess *session
+}
+
+func (r *channelReader) Read(p []byte) (int, error) {
+	n, err := r.r.Read(p)
+	r.sess.touch()
+	return n, err
+}
+
+// channelWriter is a channel to the client.
+type channelWriter struct {
+	c      *channels
+	number byte
+
+	mu     sync.Mutex
+	closed bool
+}
+
+// greet sends an empty message, which tells older clients that the session stands.
+func (w *channelWriter) greet() { _ = w.c.send(w.number, nil) }
+
+func (w *channelWriter) Write(p []byte) (n int, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(p) > 0 {
+		if w.closed {
+			return n, io.ErrClosedPipe
+		}
+		part := p[:min(len(p), chunk)]
+		if err := w.c.send(w.number, part); err != nil {
+			return n, err
+		}
+		w.c.sess.touch()
+		n, p = n+len(part), p[len(part):]
+	}
+	return n, nil
+}
+
+// Close ends this writer; the protocol has no way to tell the client before the session ends.
+func (w *channelWriter) Close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	return nil
+}
