@@ -63,7 +63,8 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 	}, nil
 }
 
-// Close ends the engine's own work and leaves the pods running. Creations under way are undone.
+// Close ends the engine's own work and leaves the pods running. Creations under way are undone. The cgroup that
+// podd makes for pods without a parent goes with the last of them.
 func (e *Engine) Close(ctx context.Context) error {
 	e.life.end(errClosing)
 	done := make(chan struct{})
@@ -73,10 +74,13 @@ func (e *Engine) Close(ctx context.Context) error {
 	}()
 	select {
 	case <-done:
-		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("close engine: work is still going on: %w", context.Cause(ctx))
 	}
+	if !e.cfg.SystemdCgroup { // systemd removes its slices itself
+		return host.RemoveCgroup("/" + cgroupPrefix)
+	}
+	return nil
 }
 
 // Pods returns the pods that a caller has heard of, oldest first.
