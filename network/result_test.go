@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -106,9 +108,9 @@ func FuzzResult(f *testing.F) {
 		if list, err = flatten(list); err != nil {
 			return
 		}
-		c := newFakeCNI(t, testConfig(t), func(_ context.Context, command string, _ []byte) ([]byte, error) {
-			return text, nil
-		})
+		cfg := testConfig(t)
+		cfg.StateDir = inMemory(t)
+		c := newFakeCNI(t, cfg, func(context.Context, string, []byte) ([]byte, error) { return text, nil })
 		r := newRecord(Request{PodID: "pod1", Netns: "/n"}, list)
 		if err := c.writeRecord(r); err != nil {
 			t.Fatal(err)
@@ -124,6 +126,17 @@ func FuzzResult(f *testing.F) {
 			t.Errorf("left %v, %v", ids, err)
 		}
 	})
+}
+
+// inMemory returns a directory where fsync costs nothing.
+func inMemory(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "podd-fuzz-*")
+	if err != nil {
+		return filepath.Join(t.TempDir(), "state")
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
 }
 
 // TestResultIsRecordedAfterEachPlugin: when the second plugin fails, DEL still gets the first one's result.

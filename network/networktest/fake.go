@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -48,6 +49,8 @@ type Fake struct {
 	// Hook is asked before and after every effect; its error becomes that of the call. It may wait, as a plugin that
 	// hangs, until ctx ends. Set it before the Fake is used. May be nil.
 	Hook func(ctx context.Context, m Moment) error
+	// Listener is the address that Dial connects to, whatever the pod and the port. Set it before the Fake is used.
+	Listener string
 
 	mu       sync.Mutex // guards what follows
 	attached map[string]netip.Addr
@@ -160,6 +163,18 @@ func (f *Fake) GC(ctx context.Context, keep []string) error {
 		}
 	}
 	return nil
+}
+
+// Dial connects to Listener. A pod that is not attached is errdefs.ErrNotFound.
+func (f *Fake) Dial(ctx context.Context, podID string, _ uint16) (net.Conn, error) {
+	f.mu.Lock()
+	_, ok := f.attached[podID]
+	f.mu.Unlock()
+	if !ok {
+		return nil, fmt.Errorf("%w: pod %s has no network of its own", errdefs.ErrNotFound, podID)
+	}
+	var dialer net.Dialer
+	return dialer.DialContext(ctx, "tcp", f.Listener)
 }
 
 // SetPodCIDR remembers cidr; PodCIDR returns it.

@@ -17,6 +17,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -114,16 +115,16 @@ func Run() {
 	if os.Getenv("FAILPOINT_CHILD") != "" {
 		ignoreSignals()
 		time.Sleep(time.Hour)
-		os.Exit(0)
+		exit(0)
 	}
 	if filepath.Base(os.Args[0]) != Name {
 		return
 	}
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(2)
+		exit(2)
 	}
-	os.Exit(0)
+	exit(0)
 }
 
 // conf is what the plugin reads of its configuration.
@@ -182,12 +183,12 @@ func act(c conf, command, action string) error {
 	}
 	if text, ok := strings.CutPrefix(action, FailPrint); ok {
 		fmt.Print(text)
-		os.Exit(1)
+		exit(1)
 	}
 	switch action {
 	case Fail:
 		fmt.Printf(`{"cniVersion":%q,"code":11,"msg":"failpoint: told to fail","details":%q}`, c.CNIVersion, command)
-		os.Exit(1)
+		exit(1)
 	case Crash:
 		return errors.New("failpoint: told to crash")
 	case Hang:
@@ -222,6 +223,10 @@ func answer(c conf) {
 	fmt.Printf(`{"cniVersion":%q,"interfaces":[{"name":"eth0","sandbox":%q}],"ips":[{"address":%q,"interface":0}]}`,
 		c.CNIVersion, os.Getenv("CNI_NETNS"), Address)
 }
+
+// exit ends the process without what the runtime does in a test binary at the end: the race detector waits a second,
+// coverage complains on stderr.
+func exit(code int) { syscall.Exit(code) }
 
 func flood(w io.Writer) error {
 	block := []byte(strings.Repeat("all work and no play makes jack ", 1<<15)) // 1 MiB
