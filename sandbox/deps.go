@@ -33,8 +33,8 @@ type Network interface {
 	Teardown(ctx context.Context, podID string) error
 	// Dial connects to a TCP port at the pod's localhost.
 	Dial(ctx context.Context, podID string, port uint16) (net.Conn, error)
-	// Attachments lists the pods that have an attachment, or are owed its removal.
-	Attachments() ([]string, error)
+	// GC detaches every pod that is not in keep, and has the plugins drop what they hold for others (CNI 1.1).
+	GC(ctx context.Context, keep []string) error
 	Ready() error
 }
 

@@ -20,7 +20,7 @@ func (e *Engine) collectGarbage(ctx context.Context) error {
 	for _, c := range e.store.containerList(nil) {
 		claimed[c.ID] = true
 	}
-	var errs []error
+	errs := []error{e.collectNetworks(ctx)} // before the namespaces that the plugins want to clean up in
 	for _, kind := range e.garbageKinds(ctx) {
 		ids, err := kind.list()
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -36,6 +36,18 @@ func (e *Engine) collectGarbage(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// collectNetworks frees the addresses of pods that no record claims. It must not run beside the creation of pods:
+// the plugins would take it for garbage.
+func (e *Engine) collectNetworks(ctx context.Context) error {
+	var keep []string
+	for _, p := range e.store.podList() {
+		keep = append(keep, p.ID)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, recoverDeadline, fmt.Errorf("plugins took longer than %v: %w", recoverDeadline, context.DeadlineExceeded))
+	defer cancel()
+	return e.Network.GC(ctx, keep)
+}
+
 // garbageKind is one kind of thing that podd leaves on a machine under the id of a pod or container.
 type garbageKind struct {
 	what string
@@ -48,7 +60,6 @@ func (e *Engine) garbageKinds(ctx context.Context) []garbageKind {
 	return []garbageKind{
 		{"container", func() ([]string, error) { return names(filepath.Join(e.cfg.Run, "containers")) }, e.freeContainer},
 		{"root filesystem", func() ([]string, error) { return e.Images.Held(ctx) }, e.Images.Release},
-		{"network attachment", e.Network.Attachments, e.Network.Teardown},
 		{"network namespace", e.pinnedNetns, e.freeNetns},
 		{"pod directory", func() ([]string, error) { return names(filepath.Join(e.cfg.Run, "pods")) }, e.freePodDir},
 	}

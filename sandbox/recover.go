@@ -18,7 +18,7 @@ import (
 const (
 	// recoverParallel is how many pods are looked at at once: the work is waiting for processes and the disk.
 	recoverParallel = 16
-	// recoverDeadline bounds the look at one pod. One that takes longer is kept as recorded.
+	// recoverDeadline bounds the look at one pod, which is then kept as recorded, and the CNI plugins' garbage collection.
 	recoverDeadline = 10 * time.Second
 )
 
