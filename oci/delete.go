@@ -47,17 +47,17 @@ func (r *Runtime) destroy(ctx context.Context, b bundle, rec record) error {
 		return err
 	}
 	oom := oomKilled(b, rec) // before its cgroup is gone
-	errRuntime := r.runtimeDelete(ctx, idOf(b))
 	if err := rec.Cgroups.kill(ctx); err != nil {
-		return errors.Join(err, errRuntime)
+		return err
 	}
+	errRuntime := r.runtimeDelete(ctx, idOf(b))
 	if err := settleMonitor(ctx, rec.Monitor); err != nil {
 		return errors.Join(err, errRuntime)
 	}
-	if errRuntime != nil && ctx.Err() != nil {
+	if blind := rec.Init == (Process{}) && len(rec.Cgroups) == 0; errRuntime != nil && (blind || ctx.Err() != nil) {
 		return errRuntime
 	}
-	// Every process is gone: a runtime that still refuses has lost or damaged its state, which goes now.
+	// Every process is gone: a runtime that still refuses has damaged its state, which goes now.
 	exit := exitFile(b)
 	exit.OOM = oom
 	r.settle(idOf(b), exit)
@@ -74,7 +74,6 @@ func (r *Runtime) knows(id string) bool {
 }
 
 // end kills the container's first process, or a creation that was not completed: monitor, runtime, hooks.
-// It comes before the runtime's delete because runc sleeps 100 ms when it has to kill.
 func end(ctx context.Context, rec record) error {
 	rec.Cgroups.thaw()
 	if rec.Init != (Process{}) {
@@ -86,12 +85,16 @@ func end(ctx context.Context, rec record) error {
 	return killTree(ctx, rec.Monitor)
 }
 
-// runtimeDelete runs `<runtime> delete --force`. What the runtime does not know, or a runtime that is not
-// installed any more, is no error.
+// runtimeDelete runs `<runtime> delete`, and with --force only if that is refused: everything that is known
+// is dead by now, and runc's --force sleeps 100 ms regardless. A container that the runtime does not know, or
+// a runtime that is not installed any more, is no error.
 func (r *Runtime) runtimeDelete(ctx context.Context, id string) error {
-	_, err := r.run(ctx, nil, "delete", "--force", id)
-	if errdefs.IsNotFound(err) || errdefs.IsUnavailable(err) {
-		return nil
+	var err error
+	for _, args := range [][]string{{"delete", id}, {"delete", "--force", id}} {
+		_, err = r.run(ctx, nil, args...)
+		if err == nil || errdefs.IsNotFound(err) || errdefs.IsUnavailable(err) {
+			return nil
+		}
 	}
 	return err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"time"
 )
@@ -92,8 +91,7 @@ func (o *output) read() {
 		c.w.Close()
 		go func() {
 			defer close(c.done)
-			// Ends with the pipe, or with the deadline set by drain.
-			_, _ = io.Copy(writeOnly{&c.kept}, c.r)
+			_ = copyPipe(&c.kept, c.r) // memory takes everything
 		}()
 	}
 }
@@ -117,6 +115,3 @@ func (c *collector) close() {
 	c.w.Close()
 	c.r.Close()
 }
-
-// writeOnly hides all but Write, so that io.Copy uses one buffer of its own size.
-type writeOnly struct{ io.Writer }

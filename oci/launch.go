@@ -27,7 +27,8 @@ type running struct {
 	// status waits for the command's exit status, release for the launcher to be gone.
 	status  func() (int32, error)
 	release func()
-	files   []string
+	// paths are removed afterwards.
+	paths []string
 }
 
 // launch runs the command with the given stdin, stdout and stderr, which stay the caller's to close.
@@ -58,7 +59,7 @@ func (r *Runtime) launch(ctx context.Context, id string, p *specs.Process, stdio
 		removeAll(files.all())
 		return nil, fmt.Errorf("exec: %w", err)
 	}
-	cmd.files = files.all()
+	cmd.paths = files.all()
 	// Nobody has reaped our child yet, so its pid is its own, and this cannot fail.
 	cmd.launcher, _ = identify(child)
 	return cmd, nil
@@ -104,37 +105,47 @@ func writeProcess(b bundle, p *specs.Process) (execFiles, error) {
 
 func removeAll(paths []string) {
 	for _, path := range paths {
-		_ = os.Remove(path)
+		_ = os.RemoveAll(path)
 	}
 }
 
 func (r *Runtime) launchMonitored(ctx context.Context, b bundle, f execFiles, stdio [3]*os.File) (*running, int, error) {
-	path, err := r.lookup(r.cfg.Path)
+	s, err := r.startExec(b, conmon.Exec{Process: f.process, PidFile: f.pid, Stdin: stdio[0], Stdout: stdio[1], Stderr: stdio[2]})
 	if err != nil {
 		return nil, 0, err
 	}
-	monitor, err := r.lookup(r.cfg.Conmon)
-	if err != nil {
-		return nil, 0, err
+	return monitored(ctx, s), s.Process().Pid, nil
+}
+
+// startExec fills in what all sessions of a container have in common.
+func (r *Runtime) startExec(b bundle, e conmon.Exec) (s *conmon.Session, err error) {
+	e.ID, e.Bundle, e.Env, e.Runtime.Args = idOf(b), string(b), r.environment(), append(r.globalArgs(), e.Runtime.Args...)
+	if e.Runtime.Path, err = r.lookup(r.cfg.Path); err != nil {
+		return nil, err
 	}
-	s, err := conmon.StartExec(conmon.Exec{
-		Conmon: monitor, Env: r.environment(), Runtime: conmon.Runtime{Path: path, Args: r.globalArgs()},
-		ID: idOf(b), Bundle: string(b), Process: f.process, PidFile: f.pid,
-		Stdin: stdio[0], Stdout: stdio[1], Stderr: stdio[2],
-	})
-	if err != nil {
-		return nil, 0, err
+	if e.Conmon, err = r.lookup(r.cfg.Conmon); err != nil {
+		return nil, err
 	}
+	return conmon.StartExec(e)
+}
+
+// monitored is a command under a monitor.
+func monitored(ctx context.Context, s *conmon.Session) *running {
+	ctx = context.WithoutCancel(ctx) // ending it kills the monitor, which ends the reading
 	status := func() (int32, error) {
 		var none *conmon.Failure
-		if _, err := s.Pid(context.WithoutCancel(ctx)); errors.As(err, &none) {
+		_, err := s.Pid(ctx)
+		switch {
+		case errors.As(err, &none) && none.Text != "":
+			return 0, failure("exec", complaint([]byte(none.Text)))
+		case errors.As(err, &none):
 			return 0, errNotStarted
-		} else if err != nil {
+		case err != nil:
 			return 0, err
 		}
-		return s.Status(context.WithoutCancel(ctx))
+		return s.Status(ctx)
 	}
-	return &running{status: status, release: func() { _ = s.Close() }}, s.Process().Pid, nil
+	return &running{status: status, release: func() { _ = s.Close() }}
 }
 
 func (r *Runtime) launchDirect(_ context.Context, b bundle, f execFiles, stdio [3]*os.File) (*running, int, error) {
@@ -180,7 +191,7 @@ func (c *running) wait(ctx context.Context) (int32, error) {
 		<-killed
 	}
 	c.release()
-	removeAll(c.files)
+	removeAll(c.paths)
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}

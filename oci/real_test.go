@@ -36,9 +36,13 @@ func must(t testing.TB, what string, err error) {
 
 func limit(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := contextWithLimit()
 	t.Cleanup(cancel)
 	return ctx
+}
+
+func contextWithLimit() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), time.Minute)
 }
 
 // start runs a container that the test's end deletes.
@@ -77,7 +81,7 @@ func TestExecTimeoutKillsTree(t *testing.T) {
 			"trap '' TERM INT HUP; while :; do sleep 0.1; done",
 		} {
 			begin := time.Now()
-			got, err := r.ExecSync(limit(t), oci.ExecRequest{ID: "c", Process: m.Spec(sh("echo started; " + script)...).Process, Timeout: time.Second})
+			got, err := r.ExecSync(limit(t), oci.ExecRequest{ID: "c", Process: m.Spec(sh("echo started; " + script)...).Process, Timeout: 400 * time.Millisecond})
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: %v", script, err)
 			}

@@ -6,13 +6,18 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
 
 // Update changes the container's resource limits; what is absent in res stays as it is.
 func (r *Runtime) Update(ctx context.Context, id string, res *specs.LinuxResources) error {
-	if _, err := r.bundle(id); err != nil {
+	b, err := r.bundle(id)
+	if err != nil {
 		return err
+	}
+	if !b.exists() {
+		return fmt.Errorf("container %s: %w", id, errdefs.ErrNotFound)
 	}
 	data, err := json.Marshal(res)
 	if err != nil {

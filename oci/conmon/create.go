@@ -70,6 +70,8 @@ type options struct {
 	tmp string
 	// stdio are its stdin, stdout and stderr; nil for /dev/null and a buffer.
 	stdio [3]*os.File
+	// attach and begin are the pipes of an exec session with a terminal.
+	attach, begin *os.File
 }
 
 // start runs conmon with a sync pipe.
@@ -83,6 +85,10 @@ func start(path string, args, env []string, o options) (*monitor, error) {
 	m.cmd.Dir = o.dir
 	m.cmd.ExtraFiles = []*os.File{w} // descriptor 3
 	m.cmd.Env = append(append([]string{}, env...), "_OCI_SYNCPIPE=3")
+	if o.attach != nil {
+		m.cmd.ExtraFiles = append(m.cmd.ExtraFiles, o.attach, o.begin)
+		m.cmd.Env = append(m.cmd.Env, "_OCI_ATTACHPIPE=4", "_OCI_STARTPIPE=5")
+	}
 	if tmp := socketDir(o.tmp); tmp != "" {
 		m.cmd.Env = append(m.cmd.Env, "TMPDIR="+tmp)
 	}

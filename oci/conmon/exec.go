@@ -21,22 +21,35 @@ type Exec struct {
 	// Stdin, Stdout and Stderr become the command's own: conmon does not touch them. A nil Stdin is
 	// /dev/null. They stay the caller's to close.
 	Stdin, Stdout, Stderr *os.File
+	// Terminal is a directory for the monitor's sockets if the command gets a terminal, which is then reached
+	// by Session.Attach instead of the three files.
+	Terminal string
 }
 
-// Session is a running command. Pid must be asked first, then Wait; each once.
-type Session struct{ m *monitor }
+// Session is a command that is being run. Of its methods, Pid must be called before Status, each once.
+type Session struct {
+	m        *monitor
+	terminal string
+	// attach is the pipe on which conmon says that its socket is there, begin the one on which it is told to
+	// go on. With a terminal only.
+	attach *syncPipe
+	begin  *os.File
+}
 
 // StartExec starts the monitor, which calls `<runtime> exec --detach`. The monitor remains a child of the
-// daemon: the session is over when the daemon is.
+// daemon: the session is over when the daemon is. With a terminal the command waits for Attach and Begin, so
+// that nothing of its output is lost.
 func StartExec(e Exec) (*Session, error) {
 	args := []string{
 		"--exec", "--sync", "--api-version", "1",
 		"--cid", e.ID, "--cuuid", e.ID,
 		"--exec-process-spec", e.Process, "--container-pidfile", e.PidFile,
-		// The command writes straight into the given descriptors.
-		"--log-path", "passthrough",
 	}
-	args = append(args, e.Runtime.flags()...)
+	if e.Terminal != "" {
+		return startTerminal(e, append(args, "--terminal", "--exec-attach", "--bundle", e.Terminal, "--full-attach", "--log-path", "none"))
+	}
+	// The command writes straight into the given descriptors.
+	args = append(append(args, "--log-path", "passthrough"), e.Runtime.flags()...)
 	m, err := start(e.Conmon, args, e.Env, options{dir: e.Bundle, stdio: [3]*os.File{e.Stdin, e.Stdout, e.Stderr}})
 	if err != nil {
 		return nil, err
@@ -44,8 +57,60 @@ func StartExec(e Exec) (*Session, error) {
 	return &Session{m: m}, nil
 }
 
+func startTerminal(e Exec, args []string) (*Session, error) {
+	attach, attachEnd, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("attach pipe: %w", err)
+	}
+	defer attachEnd.Close()
+	beginEnd, begin, err := os.Pipe()
+	if err != nil {
+		attach.Close()
+		return nil, fmt.Errorf("start pipe: %w", err)
+	}
+	defer beginEnd.Close()
+	s := &Session{terminal: e.Terminal, attach: newSyncPipe(attach), begin: begin}
+	s.m, err = start(e.Conmon, append(args, e.Runtime.flags()...), e.Env, options{
+		dir: e.Bundle, tmp: e.Terminal, attach: attachEnd, begin: beginEnd,
+	})
+	if err != nil {
+		s.closePipes()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Attach waits for the monitor's attach socket and connects to it.
+func (s *Session) Attach(ctx context.Context) (*Conn, error) {
+	if err := s.Begin(); err != nil { // the first word lets conmon make its socket
+		return nil, err
+	}
+	if _, err := s.attach.read(ctx); err != nil {
+		return nil, err
+	}
+	return Attach(s.terminal)
+}
+
+// Begin lets the command start.
+func (s *Session) Begin() error {
+	if _, err := s.begin.Write([]byte{0}); err != nil {
+		return fmt.Errorf("start pipe: %w", err)
+	}
+	return nil
+}
+
+func (s *Session) closePipes() {
+	if s.attach != nil {
+		s.attach.Close()
+		s.begin.Close()
+	}
+}
+
 // Process is the monitor's process; its descendants are all that the session runs.
 func (s *Session) Process() *os.Process { return s.m.cmd.Process }
+
+// Dir is the directory of the monitor's sockets, for Resize; empty without a terminal.
+func (s *Session) Dir() string { return s.terminal }
 
 // Pid waits until the command runs. It is a *Failure, without text, when the runtime could not start it: the
 // runtime's words went to Stderr.
@@ -75,6 +140,7 @@ func (s *Session) Status(ctx context.Context) (int32, error) {
 // Close waits for the monitor, which must have ended or been killed, and frees what it used.
 func (s *Session) Close() error {
 	s.m.sync.Close()
+	s.closePipes()
 	// Its exit status repeats the command's: of no interest.
 	_ = s.m.cmd.Wait()
 	return nil
