@@ -8,10 +8,6 @@ import (
 	"time"
 )
 
-// maxRoot bounds the length of Config.Root: a layer's path goes to the kernel in one mount parameter of 256 bytes,
-// and rootfs/<container>/volume-<n>/mapped/<layer>/diff comes on top of it.
-const maxRoot = 80
-
 // Config is what the store needs to know of its node.
 type Config struct {
 	// Root keeps images, and the root filesystems of containers, across reboots. It is podd's own: no other
@@ -86,9 +82,6 @@ func (c Config) Validate() error {
 		if !filepath.IsAbs(p.path) {
 			errs = append(errs, fmt.Errorf("%s: %q is not an absolute path", p.key, p.path))
 		}
-	}
-	if len(c.Root) > maxRoot {
-		errs = append(errs, fmt.Errorf("root: %q is longer than %d bytes, the mounts of layers would not fit", c.Root, maxRoot))
 	}
 	if strings.ContainsAny(c.Root, ":,\\\n") {
 		errs = append(errs, fmt.Errorf("root: %q has a character that overlay mounts give a meaning (: , \\ or a new line)", c.Root))

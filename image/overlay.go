@@ -74,8 +74,12 @@ func (o *overlay) mount() (err error) {
 		return err
 	}
 	err = o.mountByParts(lowers)
-	if errors.Is(err, unix.ENOSYS) || errors.Is(err, errNoLowerPlus) {
-		return o.mountAtOnce(lowers)
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) {
+		// Before Linux 6.7 there is no lowerdir+, which is found out early or, before 6.5, as late as at the end.
+		if second := o.mountAtOnce(lowers); second != nil {
+			return fmt.Errorf("%w (and before: %w)", second, err)
+		}
+		return nil
 	}
 	return err
 }
@@ -111,9 +115,6 @@ func (o *overlay) complete(lowers []string) ([]string, error) {
 	return []string{empty, second}, os.Mkdir(second, 0o755)
 }
 
-// errNoLowerPlus is a kernel that takes layers only all at once (before Linux 6.7).
-var errNoLowerPlus = errors.New("overlay does not know lowerdir+")
-
 // option is one parameter of a mount; a flag when it has no value.
 type option struct{ key, value string }
 
@@ -138,10 +139,7 @@ func (o *overlay) mountByParts(lowers []string) error {
 	}
 	defer unix.Close(fsfd)
 	for _, lower := range lowers {
-		if err := unix.FsconfigSetString(fsfd, "lowerdir+", lower); err != nil {
-			if errors.Is(err, unix.EINVAL) {
-				return errNoLowerPlus
-			}
+		if err := setPath(fsfd, "lowerdir+", lower); err != nil {
 			return complain(fsfd, "add layer "+lower, err)
 		}
 	}
@@ -171,7 +169,7 @@ func (o *overlay) configure(fsfd int) error {
 		if opt.value == "" {
 			err = unix.FsconfigSetFlag(fsfd, opt.key)
 		} else {
-			err = unix.FsconfigSetString(fsfd, opt.key, opt.value)
+			err = setPath(fsfd, opt.key, opt.value)
 		}
 		if err != nil {
 			return complain(fsfd, "set "+opt.key, err)
@@ -186,6 +184,31 @@ func (o *overlay) configure(fsfd int) error {
 		return complain(fsfd, "create overlay", err)
 	}
 	return nil
+}
+
+// maxString is what fsconfig(2) takes, in bytes.
+const maxString = 255
+
+// setPath sets a parameter to a path, or to a short name of it.
+func setPath(fsfd int, key, path string) error {
+	if len(path) <= maxString {
+		return unix.FsconfigSetString(fsfd, key, path)
+	}
+	fd, short, err := shorten(path)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd) // the kernel looks the name up at once
+	return unix.FsconfigSetString(fsfd, key, short)
+}
+
+// shorten opens a directory and returns a name for it that is good until the file is closed.
+func shorten(dir string) (fd int, name string, err error) {
+	fd, err = unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, "", &os.PathError{Op: "open", Path: dir, Err: err}
+	}
+	return fd, "/proc/self/fd/" + strconv.Itoa(fd), nil
 }
 
 // complain adds what the kernel says about a failed step: fsopen's file holds its messages.
@@ -203,12 +226,12 @@ func complain(fsfd int, step string, err error) error {
 func (o *overlay) mountAtOnce(lowers []string) error {
 	var names []string
 	for _, lower := range lowers {
-		fd, err := unix.Open(lower, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		fd, name, err := shorten(lower)
 		if err != nil {
-			return &os.PathError{Op: "open", Path: lower, Err: err}
+			return err
 		}
 		defer unix.Close(fd)
-		names = append(names, "/proc/self/fd/"+strconv.Itoa(fd))
+		names = append(names, name)
 	}
 	params := []string{"lowerdir=" + strings.Join(names, ":")}
 	for _, opt := range o.options() {

@@ -210,18 +210,36 @@ func digestOf(t testing.TB, img interface{ Digest() (v1.Hash, error) }) string {
 // config returns a store's configuration below a fresh directory, with the hosts as insecure registries.
 func config(t testing.TB, hosts ...string) image.Config {
 	t.Helper()
-	dir := t.TempDir()
-	for _, d := range []string{filepath.Dir(dir), dir} { // t.TempDir is closed to others, user namespaces need a way in
-		if err := os.Chmod(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+	return configIn(t, t.TempDir(), hosts...)
+}
+
+// diskConfig is config, not on a tmpfs, for tests of user namespaces.
+func diskConfig(t testing.TB, hosts ...string) image.Config {
+	t.Helper()
+	dir, err := os.MkdirTemp(diskDir, tempPrefix)
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chmod(dir, 0o755); err != nil { // user namespaces need a way in
+		t.Fatal(err)
+	}
+	return configIn(t, dir, hosts...)
+}
+
+func configIn(t testing.TB, dir string, hosts ...string) image.Config {
+	t.Helper()
 	cfg := image.DefaultConfig()
 	cfg.Root, cfg.RunRoot = filepath.Join(dir, "s"), filepath.Join(dir, "run")
 	cfg.RegistriesConf, cfg.RegistriesConfDir = filepath.Join(dir, "registries.conf"), ""
 	cfg.Policy, cfg.AuthFile = filepath.Join(dir, "policy.json"), filepath.Join(dir, "auth.json")
 	cfg.PreloadDir = filepath.Join(dir, "preload")
 	cfg.PullGrace = 10 * time.Second
+	cfg.SyncLayers = false // it flushes the whole disk, also what everyone else writes
 	var conf strings.Builder
 	for _, host := range hosts {
 		fmt.Fprintf(&conf, "[[registry]]\nlocation = %q\ninsecure = true\n", host)

@@ -27,16 +27,18 @@ func (s *Store) Resolve(_ context.Context, ref string) (*Image, error) {
 	return e.Image, nil
 }
 
-// find is Resolve for the store's own use. A whole id is an id; what may be the beginning of one is a name first,
-// as names like "cafe" exist.
+// sureID is how many hex digits are taken for an id before they are taken for a name, if there is such an id: as many
+// as tools show. Fewer are a name first, as names like "cafe" exist.
+const sureID = 12
+
+// find is Resolve for the store's own use.
 func (s *Store) find(ref string) (*entry, error) {
 	ix := s.index.Load()
 	hex, full, isID := idPrefix(ref)
-	if full {
-		if e, ok := ix.byID[hex]; ok {
-			return e, nil
+	if len(hex) >= sureID {
+		if e, err := ix.id(hex); e != nil || err != nil || full {
+			return found(e, err, ref)
 		}
-		return nil, notFound(ref)
 	}
 	refs, err := s.localCandidates(ref)
 	if err == nil {
@@ -45,15 +47,18 @@ func (s *Store) find(ref string) (*entry, error) {
 		}
 	}
 	if isID {
-		if e, err := ix.id(hex); e != nil || err != nil {
-			return e, err
-		}
-		return nil, notFound(ref)
+		e, err := ix.id(hex)
+		return found(e, err, ref)
 	}
-	if err != nil {
-		return nil, err
+	return found(nil, err, ref)
+}
+
+// found makes an absent image an error.
+func found(e *entry, err error, ref string) (*entry, error) {
+	if e == nil && err == nil {
+		err = notFound(ref)
 	}
-	return nil, notFound(ref)
+	return e, err
 }
 
 func notFound(ref string) error {

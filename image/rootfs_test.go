@@ -57,7 +57,7 @@ func TestVolumeIsReadOnly(t *testing.T) {
 func TestImageWithoutLayers(t *testing.T) {
 	reg := newRegistry(t)
 	reg.push(t, "empty:v1", craft(t, nil))
-	s := open(t, config(t, reg.host))
+	s := open(t, diskConfig(t, reg.host))
 	img := pull(t, s, reg.host+"/empty:v1")
 	path := rootfs(t, s, "c", img.ID)
 	checkNoFiles(t, path)
@@ -82,7 +82,7 @@ func TestManyLayers(t *testing.T) {
 	}
 	reg := newRegistry(t)
 	reg.push(t, "deep:v1", craft(t, nil, trees...))
-	s := open(t, config(t, reg.host))
+	s := open(t, diskConfig(t, reg.host))
 	img := pull(t, s, reg.host+"/deep:v1")
 	ids := []specs.LinuxIDMapping{{HostID: 100000, Size: 65536}}
 	for name, r := range map[string]image.RootfsRequest{"plain": {}, "userns": {UIDs: ids, GIDs: ids}} {
@@ -101,7 +101,7 @@ func TestManyLayers(t *testing.T) {
 func TestUserNamespaceCopiesNothing(t *testing.T) {
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", craft(t, nil, tree{"big": strings.Repeat("x", 1<<20), "dir/": ""}))
-	cfg := config(t, reg.host)
+	cfg := diskConfig(t, reg.host)
 	s := open(t, cfg)
 	img := pull(t, s, reg.host+"/app:v1")
 	before := owners(t, filepath.Join(cfg.Root, "overlay"))
@@ -171,7 +171,7 @@ func checkOwner(t *testing.T, path string, uid, gid uint32) {
 func TestOnlyTheContainerGetsIn(t *testing.T) {
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "x"))
-	cfg := config(t, reg.host)
+	cfg := diskConfig(t, reg.host)
 	s := open(t, cfg)
 	img := pull(t, s, reg.host+"/app:v1")
 	ids := []specs.LinuxIDMapping{{HostID: 300000, Size: 65536}}
@@ -229,7 +229,7 @@ func canRead(t *testing.T, who int, path string) bool {
 func TestClosedParentOfUserNamespace(t *testing.T) {
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "x"))
-	cfg := config(t, reg.host)
+	cfg := diskConfig(t, reg.host)
 	s := open(t, cfg)
 	img := pull(t, s, reg.host+"/app:v1")
 	closed := filepath.Dir(cfg.Root)
@@ -309,4 +309,28 @@ func mountOptions(t *testing.T, path string) string {
 	}
 	t.Fatalf("%s is not mounted", path)
 	return ""
+}
+
+// TestLongRoot: paths longer than a mount parameter may be.
+func TestLongRoot(t *testing.T) {
+	reg := newRegistry(t)
+	reg.push(t, "app:v1", craft(t, nil, tree{"a": "1"}, tree{"b": "2"}))
+	cfg := diskConfig(t, reg.host)
+	long := filepath.Join(filepath.Dir(cfg.Root), strings.Repeat("long/", 50))
+	if err := os.MkdirAll(long, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Root = filepath.Join(long, "s")
+	s := open(t, cfg)
+	img := pull(t, s, reg.host+"/app:v1")
+	ids := []specs.LinuxIDMapping{{HostID: 100000, Size: 65536}}
+	for name, r := range map[string]image.RootfsRequest{"plain": {}, "userns": {UIDs: ids, GIDs: ids}} {
+		r.ContainerID, r.ImageID = name, img.ID
+		path, err := s.Rootfs(t.Context(), r)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		checkFile(t, path+"/a", "1")
+		writeFile(t, path+"/written", "x")
+	}
 }

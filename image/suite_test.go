@@ -29,7 +29,7 @@ func TestSuite(t *testing.T) {
 	reg := newRegistry(t)
 	reg.push(t, "mirrored/hello:v1", suiteImage(t))
 	imagetest.Suite(t, func(t *testing.T) imagetest.Images {
-		cfg := config(t)
+		cfg := diskConfig(t)
 		writeFile(t, cfg.RegistriesConf, `
 [[registry]]
 prefix = "registry.test/suite"

@@ -1,0 +1,57 @@
+package image_test
+
+import (
+	"fmt"
+	"testing"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/podd-project/podd/image"
+)
+
+// BenchmarkRootfs makes and releases root filesystems, alone and beside 300 others.
+func BenchmarkRootfs(b *testing.B) {
+	reg := newRegistry(b)
+	var trees []tree
+	for i := range 5 {
+		trees = append(trees, tree{fmt.Sprintf("f%d", i): "x"})
+	}
+	reg.push(b, "app:v1", craft(b, nil, trees...))
+	s := open(b, diskConfig(b, reg.host))
+	img, err := s.Pull(b.Context(), image.PullRequest{Ref: reg.host + "/app:v1"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ids := []specs.LinuxIDMapping{{HostID: 100000, Size: 65536}}
+	cycle := func(r image.RootfsRequest) func(*testing.B) {
+		return func(b *testing.B) {
+			r.ContainerID, r.ImageID = "bench", img.ID
+			for b.Loop() {
+				if _, err := s.Rootfs(b.Context(), r); err != nil {
+					b.Fatal(err)
+				}
+				if err := s.Release(b.Context(), r.ContainerID); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	}
+	b.Run("plain", cycle(image.RootfsRequest{}))
+	b.Run("userns", cycle(image.RootfsRequest{UIDs: ids, GIDs: ids}))
+	for i := range 300 {
+		rootfs(b, s, fmt.Sprintf("other%d", i), img.ID)
+	}
+	b.Run("beside300", cycle(image.RootfsRequest{}))
+}
+
+// BenchmarkPullPresent is what a pod with imagePullPolicy Always costs when nothing changed.
+func BenchmarkPullPresent(b *testing.B) {
+	reg := newRegistry(b)
+	reg.push(b, "app:v1", craft(b, nil, tree{"a": "1"}, tree{"b": "2"}, tree{"c": "3"}))
+	s := open(b, config(b, reg.host))
+	for b.Loop() {
+		if _, err := s.Pull(b.Context(), image.PullRequest{Ref: reg.host + "/app:v1"}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	"github.com/docker/distribution/registry/api/errcode"
+	"go.podman.io/image/v5/docker"
+	"go.podman.io/image/v5/signature"
+)
+
+func TestKinds(t *testing.T) {
+	for name, c := range map[string]struct {
+		cause error
+		want  error
+	}{
+		"dial":            {&url.Error{Op: "Get", URL: "https://h.test/", Err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}, ErrRegistryUnavailable},
+		"dns":             {&net.DNSError{Name: "h.test", IsNotFound: true}, ErrRegistryUnavailable},
+		"cut off":         {fmt.Errorf("reading: %w", io.ErrUnexpectedEOF), ErrRegistryUnavailable},
+		"busy":            {docker.ErrTooManyRequests, ErrRegistryUnavailable},
+		"500":             {docker.UnexpectedHTTPStatusError{StatusCode: 500}, ErrRegistryUnavailable},
+		"limit":           {errcode.ErrorCodeTooManyRequests.WithMessage("slow down"), ErrRegistryUnavailable},
+		"stalled":         {fmt.Errorf("%w (0 bytes)", errStalled), ErrRegistryUnavailable},
+		"401":             {docker.ErrUnauthorizedForCredentials{Err: errors.New("no")}, errdefs.ErrUnauthenticated},
+		"unauthorized":    {errcode.ErrorCodeUnauthorized.WithMessage("no"), errdefs.ErrUnauthenticated},
+		"denied":          {errcode.ErrorCodeDenied.WithMessage("no"), errdefs.ErrPermissionDenied},
+		"text 404":        {errors.New(`reading manifest: StatusCode: 404, "gone"`), errdefs.ErrNotFound},
+		"blocked":         {errors.New("registry h.test is blocked in /etc/containers/registries.conf"), errdefs.ErrPermissionDenied},
+		"signature":       {signature.PolicyRequirementError("no"), ErrSignatureInvalid},
+		"full":            {fmt.Errorf("writing: %w", syscall.ENOSPC), errdefs.ErrResourceExhausted},
+		"quota":           {fmt.Errorf("writing: %w", syscall.EDQUOT), errdefs.ErrResourceExhausted},
+		"closing":         {errClosing, errdefs.ErrAborted},
+		"abandoned":       {errAbandoned, errdefs.ErrAborted},
+		"kept":            {fmt.Errorf("x: %w", errdefs.ErrInvalidArgument), errdefs.ErrInvalidArgument},
+		"full over a net": {&url.Error{Op: "Get", URL: "https://h.test/", Err: syscall.ENOSPC}, errdefs.ErrResourceExhausted},
+	} {
+		err := newPullError("h.test/x", nil, c.cause)
+		if !errors.Is(err, c.want) || !errors.Is(err, c.cause) && !strings.Contains(name, "40") {
+			t.Errorf("%s: %v is not %v", name, err, c.want)
+		}
+		if !strings.HasPrefix(err.Error(), "pull h.test/x: ") {
+			t.Errorf("%s: %q", name, err)
+		}
+	}
+	odd := newPullError("x", nil, errors.New("odd"))
+	for _, kind := range []error{ErrRegistryUnavailable, ErrSignatureInvalid, errdefs.ErrNotFound, context.Canceled} {
+		if errors.Is(odd, kind) {
+			t.Errorf("an unknown failure is %v", kind)
+		}
+	}
+	if !errdefs.IsUnavailable(ErrRegistryUnavailable) || !errdefs.IsPermissionDenied(ErrSignatureInvalid) {
+		t.Error("the sentinels have no errdefs kind")
+	}
+}
+
+func TestScrub(t *testing.T) {
+	auth := &Auth{Username: "someone", Password: "pa55word", IdentityToken: "idtoken", RegistryToken: "regtoken", Auth: "YTpi"}
+	got := scrub(`Get "https://cdn.test/blob?X-Signature=abc&y=1": pa55word idtoken regtoken YTpi someone http://h/x?token=1 end`, auth)
+	for _, secret := range []string{"X-Signature", "pa55word", "idtoken", "regtoken", "YTpi", "token=1"} {
+		if strings.Contains(got, secret) {
+			t.Errorf("%q still has %q", got, secret)
+		}
+	}
+	for _, kept := range []string{"https://cdn.test/blob", "someone", "end"} {
+		if !strings.Contains(got, kept) {
+			t.Errorf("%q lost %q", got, kept)
+		}
+	}
+	if got := scrub(strings.Repeat("é", 10000), nil); len(got) > maxErrorText+3 || strings.ContainsRune(got, '\ufffd') {
+		t.Errorf("%d bytes", len(got))
+	}
+	if got := scrub("aaa", &Auth{Password: "a"}); got != "aaa" {
+		t.Errorf("a short password blots out everything: %q", got)
+	}
+}
+
+func TestRegistryHost(t *testing.T) {
+	for in, want := range map[string]string{
+		"quay.io": "quay.io", "https://quay.io/v2/": "quay.io", "H.test:5000": "h.test:5000", "http://h.test:5000": "h.test:5000",
+		"https://index.docker.io/v1/": "docker.io", "registry-1.docker.io": "docker.io", "docker.io": "docker.io", "http://%": "",
+	} {
+		if got := registryHost(in); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestConfigValidate(t *testing.T) {
+	good := DefaultConfig()
+	good.Root, good.RunRoot = "/var/lib/podd/storage", "/run/podd/storage"
+	if err := good.Validate(); err != nil {
+		t.Error(err)
+	}
+	for name, spoil := range map[string]func(*Config){
+		"root":                   func(c *Config) { c.Root = "" },
+		"run_root":               func(c *Config) { c.RunRoot = "run" },
+		"registries_conf":        func(c *Config) { c.RegistriesConf = "x" },
+		"registries_conf_dir":    func(c *Config) { c.RegistriesConfDir = "x" },
+		"policy":                 func(c *Config) { c.Policy = "x" },
+		"auth_file":              func(c *Config) { c.AuthFile = "x" },
+		"preload_dir":            func(c *Config) { c.PreloadDir = "x" },
+		"overlay mounts":         func(c *Config) { c.Root = "/a:b" },
+		"pull_progress_timeout":  func(c *Config) { c.PullProgressTimeout = -1 },
+		"pull_grace":             func(c *Config) { c.PullGrace = -1 },
+		"pull_min_rate":          func(c *Config) { c.PullMinRate = -1 },
+		"max_parallel_downloads": func(c *Config) { c.MaxParallelDownloads = 0 },
+		"pinned_images":          func(c *Config) { c.Pinned = []string{"ok", "**"} },
+	} {
+		c := good
+		spoil(&c)
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
