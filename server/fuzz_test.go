@@ -177,12 +177,14 @@ func TestEveryStringIsChecked(t *testing.T) {
 func fullRequests() []proto.Message {
 	pod, byID, byName := goodPod(), goodContainer(), goodContainer()
 	pod.Linux.SecurityContext.SelinuxOptions = &cri.SELinuxOption{User: "u", Role: "r", Type: "t", Level: "l"}
+	//lint:ignore SA1019 old clients set it
 	pod.Linux.SecurityContext.SeccompProfilePath = "unconfined"
 	pod.Linux.Resources = goodContainer().GetLinux().GetResources()
 	pod.Linux.Overhead = goodContainer().GetLinux().GetResources()
 	byID.Image.RuntimeHandler, byID.Image.ImageRef = "runc", imageID
 	sc := byID.Linux.SecurityContext
 	sc.SelinuxOptions = &cri.SELinuxOption{User: "u", Role: "r", Type: "t", Level: "l"}
+	//lint:ignore SA1019 old clients set it
 	sc.ApparmorProfile, sc.SeccompProfilePath = "unconfined", "unconfined"
 	byName.Linux.SecurityContext.RunAsUser, byName.Linux.SecurityContext.RunAsUsername = nil, "www"
 	return []proto.Message{

@@ -166,7 +166,9 @@ func (c check) containerSecurity(field string, sc *cri.LinuxContainerSecurityCon
 	c.paths("readonly_paths", sc.GetReadonlyPaths())
 	c.seccomp("seccomp", sc.GetSeccomp())
 	c.apparmor("apparmor", sc.GetApparmor())
+	//lint:ignore SA1019 old clients set it
 	c.text("apparmor_profile", sc.GetApparmorProfile(), maxPath)
+	//lint:ignore SA1019 old clients set it
 	c.text("seccomp_profile_path", sc.GetSeccompProfilePath(), maxPath)
 }
 

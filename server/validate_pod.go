@@ -168,5 +168,6 @@ func (c check) podSecurity(field string, sc *cri.LinuxSandboxSecurityContext) {
 	known(c, "supplemental_groups_policy", sc.GetSupplementalGroupsPolicy(), cri.SupplementalGroupsPolicy_name)
 	c.seccomp("seccomp", sc.GetSeccomp())
 	c.apparmor("apparmor", sc.GetApparmor())
+	//lint:ignore SA1019 old clients set it
 	c.text("seccomp_profile_path", sc.GetSeccompProfilePath(), maxPath)
 }
