@@ -1,0 +1,200 @@
+package cgroups
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containerd/errdefs"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+const (
+	container = "podd-4f2c"
+	group     = "/kubepods/pod7e9d/" + container
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// treeV1 is a machine as the reference one: every controller in a hierarchy of its own, and an empty v2 beside.
+func treeV1(root string) *Tree {
+	var info strings.Builder
+	for i, c := range controllers() {
+		fmt.Fprintf(&info, "%d 31 0:%d / %s/%s rw,relatime - cgroup cgroup rw,%s\n", i+32, i+29, root, c, c)
+	}
+	fmt.Fprintf(&info, "41 31 0:38 / %s/unified rw,relatime - cgroup2 cgroup2 rw\n", root)
+	return newTree(info.String())
+}
+
+func treeV2(root string) *Tree {
+	return newTree(fmt.Sprintf("41 31 0:38 / %s rw,relatime shared:4 - cgroup2 cgroup2 rw,nsdelegate\n", root))
+}
+
+// withProc gives the tree a /proc where process 4711 is in the group, and names for its devices.
+func withProc(t *testing.T, tree *Tree, cgroup string) *Tree {
+	t.Helper()
+	dir := t.TempDir()
+	tree.proc, tree.sys = filepath.Join(dir, "proc"), filepath.Join(dir, "sys")
+	must(t, os.MkdirAll(filepath.Join(tree.proc, "4711"), 0o755))
+	must(t, os.WriteFile(filepath.Join(tree.proc, "4711/cgroup"), []byte(cgroup), 0o644))
+	must(t, os.MkdirAll(filepath.Join(tree.sys, "dev/block"), 0o755))
+	must(t, os.Symlink("../../devices/pci/nvme/nvme0n1", filepath.Join(tree.sys, "dev/block/259:0")))
+	return tree
+}
+
+func procV1(group string) string {
+	var b strings.Builder
+	for i, c := range controllers() {
+		fmt.Fprintf(&b, "%d:%s:%s\n", i+2, c, group)
+	}
+	return b.String() + "1:name=systemd:/elsewhere\n0::" + group + "\n"
+}
+
+func testdata(t *testing.T, name string) string {
+	t.Helper()
+	dir, err := filepath.Abs("testdata/" + name)
+	must(t, err)
+	return dir
+}
+
+func open(t *testing.T, g *Group, err error) *Group {
+	t.Helper()
+	must(t, err)
+	t.Cleanup(g.Close)
+	return g
+}
+
+// everything is what the golden files hold.
+type everything struct {
+	Path    string
+	Usage   Usage
+	Details Details
+}
+
+func TestGolden(t *testing.T) {
+	for name, find := range map[string]func() (*Group, error){
+		"v1": func() (*Group, error) {
+			return withProc(t, treeV1(testdata(t, "v1")), procV1(group)).Of(4711, "4f2c")
+		},
+		"v2": func() (*Group, error) {
+			return withProc(t, treeV2(testdata(t, "v2")), "0::"+group+"\n").Of(4711, "4f2c")
+		},
+		"bare": func() (*Group, error) {
+			return withProc(t, treeV2(testdata(t, "v2")), "").At("bare/podd-77aa")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, err := find()
+			g = open(t, g, err)
+			var e everything
+			e.Path = g.Path()
+			e.Usage, err = g.Read()
+			must(t, err)
+			e.Details, err = g.Details()
+			must(t, err)
+			if time.Since(e.Usage.At) > time.Minute || time.Since(e.Details.At) > time.Minute {
+				t.Errorf("read at %v and %v", e.Usage.At, e.Details.At)
+			}
+			e.Usage.At, e.Details.At = time.Time{}, time.Time{}
+			golden(t, "testdata/"+name+".json", e)
+		})
+	}
+}
+
+func golden(t *testing.T, path string, value any) {
+	t.Helper()
+	got, err := json.MarshalIndent(value, "", "  ")
+	must(t, err)
+	if *update {
+		must(t, os.WriteFile(path, append(got, '\n'), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	must(t, err)
+	if strings.TrimSpace(string(want)) != string(got) {
+		t.Errorf("%s differs, got\n%s", path, got)
+	}
+}
+
+func TestMounts(t *testing.T) {
+	tree := newTree(`22 27 0:21 / /proc rw,relatime - proc proc rw
+32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct
+35 31 0:32 /docker/abc /nested/memory rw,relatime - cgroup cgroup rw,memory
+36 31 0:32 / /sys/fs/cgroup/my\040memory\134 rw,relatime - cgroup cgroup rw,memory
+37 31 0:32 /docker/abc /nested/again rw,relatime - cgroup cgroup rw,memory
+40 31 0:37 / /sys/fs/cgroup/systemd rw,relatime - cgroup cgroup rw,xattr,name=systemd
+41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
+short line - cgroup2
+no separator at all
+`)
+	want := map[string]mount{
+		"cpu": {"/sys/fs/cgroup/cpu,cpuacct", "/"}, "cpuacct": {"/sys/fs/cgroup/cpu,cpuacct", "/"},
+		"memory": {`/sys/fs/cgroup/my memory\`, "/"},
+	}
+	if fmt.Sprint(tree.v1) != fmt.Sprint(want) || tree.v2 != (mount{"/sys/fs/cgroup/unified", "/"}) {
+		t.Errorf("v1 %v, v2 %v", tree.v1, tree.v2)
+	}
+}
+
+// TestPartOfAHierarchy: in a container, a hierarchy shows from the container's own group on.
+func TestPartOfAHierarchy(t *testing.T) {
+	m := mount{dir: "/sys/fs/cgroup/memory", root: "/docker/abc"}
+	if got := new(Tree).place(m, "/docker/abc/kubepods/x", false); got.dir != "/sys/fs/cgroup/memory/kubepods/x" {
+		t.Errorf("got %s", got.dir)
+	}
+}
+
+func TestCut(t *testing.T) {
+	for in, want := range map[string]string{
+		"/a/podd-4f2c":                       "/a/podd-4f2c",
+		"/a/podd-4f2c/init.scope":            "/a/podd-4f2c",
+		"/a.slice/podd-4f2c.scope/container": "/a.slice/podd-4f2c.scope",
+		"/a/other":                           "",
+		"":                                   "",
+	} {
+		if got := cut(in, "4f2c"); got != want {
+			t.Errorf("%s: got %q, want %q", in, got, want)
+		}
+	}
+	if got := cut("/a", ""); got != "" {
+		t.Errorf("no name: %q", got)
+	}
+}
+
+// TestProcessesBelowCount: an init system in the container has moved the first process into a group of its own.
+func TestProcessesBelowCount(t *testing.T) {
+	g, err := withProc(t, treeV2(testdata(t, "v2")), "0::"+group+"/init.scope\n").Of(4711, "4f2c")
+	g = open(t, g, err)
+	if g.Path() != group {
+		t.Fatalf("path %s", g.Path())
+	}
+	pids, err := g.Processes()
+	must(t, err)
+	if fmt.Sprint(pids) != "[4711 4712 4713]" {
+		t.Errorf("processes %v", pids)
+	}
+}
+
+func TestAbsent(t *testing.T) {
+	tree := withProc(t, treeV1(testdata(t, "v1")), procV1("/kubepods/pod7e9d/gone-4f2c"))
+	for name, find := range map[string]func() (*Group, error){
+		"process":     func() (*Group, error) { return tree.Of(99, "4f2c") },
+		"other group": func() (*Group, error) { return tree.Of(4711, "ffff") },
+		"no dirs":     func() (*Group, error) { return tree.Of(4711, "4f2c") },
+		"path":        func() (*Group, error) { return tree.At("/not/there") },
+	} {
+		if g, err := find(); !errdefs.IsNotFound(err) {
+			t.Errorf("%s: %v, %v", name, g, err)
+		}
+	}
+}
