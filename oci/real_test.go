@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"syscall"
@@ -149,6 +152,50 @@ func TestExecErrors(t *testing.T) {
 			must(t, "delete", r.Delete(limit(t), "d"))
 		}
 	})
+}
+
+// TestExecLeavesNothing looks while the container lives, and the garbage collector does not clean up.
+func TestExecLeavesNothing(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		r := oci.New(m.Config)
+		start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec("sleep", "1000")})
+		must(t, "probe", r.Probe(limit(t)))
+		defer debug.SetGCPercent(debug.SetGCPercent(-1))
+		before, goroutines := descriptors(t), runtime.NumGoroutine()
+		tty := m.Spec("true").Process
+		tty.Terminal = true
+		for range 20 {
+			_, err := r.ExecSync(limit(t), oci.ExecRequest{ID: "c", Process: m.Spec("true").Process})
+			must(t, "exec", err)
+			_, err = r.Exec(limit(t), "c", m.Spec("cat").Process, oci.Streams{Stdin: strings.NewReader("x"), Stdout: io.Discard})
+			must(t, "exec with streams", err)
+			_, err = r.Exec(limit(t), "c", tty, oci.Streams{Stdin: strings.NewReader("x"), Stdout: io.Discard})
+			must(t, "exec with a terminal", err)
+		}
+		if n := descriptors(t); n > before {
+			t.Errorf("%d descriptors, %d before", n, before)
+		}
+		for range 100 { // the last copies end by themselves
+			if runtime.NumGoroutine() <= goroutines {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if n := runtime.NumGoroutine(); n > goroutines {
+			t.Errorf("%d goroutines, %d before", n, goroutines)
+		}
+		left, err := filepath.Glob(filepath.Join(m.Config.RunDir, "c", "exec*"))
+		if err != nil || len(left) > 0 {
+			t.Errorf("files left: %v, %v", left, err)
+		}
+	})
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	must(t, "descriptors", err)
+	return len(entries)
 }
 
 // TestNoDescriptorLeaks lists the descriptors of a container and of an exec: 0, 1, 2 and that of ls itself.

@@ -1,0 +1,63 @@
+package oci
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// TestDeleteSettlesWaiters removes the bundle under a waiter, as Delete does, before the waiter can read the
+// exit file: the status was left to it.
+func TestDeleteSettlesWaiters(t *testing.T) {
+	r := New(HandlerConfig{Name: "h", RunDir: t.TempDir(), Root: t.TempDir()})
+	b, err := r.bundle("c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := identify(sleeper(t, "sleep 1000", false).Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.create(&specs.Spec{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.save(record{Init: p}); err != nil {
+		t.Fatal(err)
+	}
+	want := Exit{Code: 7, At: time.Unix(1, 0), Known: true, OOM: true}
+	got := make(chan Exit, 1)
+	go func() {
+		e, err := r.Wait(t.Context(), "c")
+		if err != nil {
+			t.Errorf("wait: %v", err)
+		}
+		got <- e
+	}()
+	for { // until the waiter is registered
+		r.mu.Lock()
+		n := len(r.watches)
+		r.mu.Unlock()
+		if n > 0 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	r.settle("c", want)
+	r.settle("c", Exit{Code: 8, Known: true}) // only the first counts
+	r.settle("unknown", want)
+	time.Sleep(10 * time.Millisecond) // the waiter has read the record by now
+	if err := os.RemoveAll(string(b)); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.signal(9); err != nil {
+		t.Fatal(err)
+	}
+	if e := <-got; e != want {
+		t.Errorf("exit %+v, want %+v", e, want)
+	}
+	if len(r.watches) != 0 {
+		t.Errorf("%d watches left", len(r.watches))
+	}
+}
