@@ -122,6 +122,7 @@ func testStatusHandlers(t *testing.T) {
 func testStatusVerbose(t *testing.T) {
 	h := newHarness(t, func(d *Deps) {
 		d.Info["broken"] = func() any { return func() {} }
+		d.Info["pulls"] = func() any { return []string{"a"} }
 	})
 	r := must[*cri.StatusResponse](t)(h.runtime.Status(t.Context(), &cri.StatusRequest{Verbose: true}))
 	for name, text := range r.GetInfo() {
@@ -129,7 +130,11 @@ func testStatusVerbose(t *testing.T) {
 			t.Errorf("info %s is not JSON: %s", name, text)
 		}
 	}
-	for name, part := range map[string]string{"handlers": "runc 1.5.2", "cni": "10-podd.conflist", "version": "1.2.3", "broken": "error"} {
+	var handlers map[string]struct{ Default, Ready bool }
+	if err := json.Unmarshal([]byte(r.GetInfo()["handlers"]), &handlers); err != nil || !handlers["runc"].Default || !handlers["crun"].Ready {
+		t.Errorf("handlers %v, %v", handlers, err)
+	}
+	for name, part := range map[string]string{"handlers": "runc 1.5.2", "cni": "10-podd.conflist", "version": "1.2.3", "broken": "error", "pulls": `{"items":["a"]}`} {
 		if !strings.Contains(r.GetInfo()[name], part) {
 			t.Errorf("info %s is %q, want it to have %q", name, r.GetInfo()[name], part)
 		}

@@ -3,7 +3,8 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
+	"strings"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -34,7 +35,7 @@ const userNamespacesHostNetwork = true
 // conditions are the two that the kubelet needs, and one for each further handler that is not ready: the kubelet
 // passes over types that it does not know, people do not.
 func (s *Server) conditions(handlers []sandbox.Handler) []*cri.RuntimeCondition {
-	runtime := fmt.Errorf("no default handler is configured")
+	runtime := errors.New("no default handler is configured")
 	var others []*cri.RuntimeCondition
 	for _, h := range handlers {
 		switch {
@@ -87,22 +88,26 @@ func (s *Server) statusInfo(handlers []sandbox.Handler) map[string]string {
 	return info
 }
 
+// section is a value as JSON. crictl shows lists as one escaped string, so a list becomes an object's only entry.
 func section(value any) string {
 	text, err := json.Marshal(value)
 	if err != nil { // the other sections are still worth having
 		text, _ = json.Marshal(map[string]string{"error": err.Error()})
 	}
+	if strings.HasPrefix(string(text), "[") {
+		return `{"items":` + string(text) + `}`
+	}
 	return string(text)
 }
 
-func handlerInfo(handlers []sandbox.Handler) []map[string]any {
-	var out []map[string]any
+func handlerInfo(handlers []sandbox.Handler) map[string]any {
+	out := map[string]any{}
 	for _, h := range handlers {
-		info := map[string]any{"name": h.Name, "default": h.Default, "ready": h.Err == nil, "features": h.Features}
+		info := map[string]any{"default": h.Default, "ready": h.Err == nil, "features": h.Features}
 		if h.Err != nil {
 			info["error"] = h.Err.Error()
 		}
-		out = append(out, info)
+		out[h.Name] = info
 	}
 	return out
 }
