@@ -65,6 +65,9 @@ type Runtime interface {
 	// Wait returns when the container has ended and its output is written.
 	Wait(ctx context.Context, id string) (oci.Exit, error)
 	ExecSync(ctx context.Context, r oci.ExecRequest) (oci.ExecResult, error)
+	// Exec and Attach connect a client to a command in the container, or to its first process, until that or ctx ends.
+	Exec(ctx context.Context, id string, p *specs.Process, s oci.Streams) (int32, error)
+	Attach(ctx context.Context, id string, s oci.Streams) error
 	Update(ctx context.Context, id string, r *specs.LinuxResources) error
 	// ReopenLog makes the monitor reopen the log file, after the kubelet moved it away.
 	ReopenLog(ctx context.Context, id string) error

@@ -158,6 +158,15 @@ func TestPodLife(t *testing.T) {
 	if string(result.Stdout) != "echo hi" {
 		t.Fatalf("exec said %q", result.Stdout)
 	}
+	var out strings.Builder
+	if code, err := e.Exec(t.Context(), id, []string{"sh", "-c", "x"}, true, oci.Streams{Stdout: &out}); err != nil || code != 3 || out.String() != "sh -c xtrue" {
+		t.Fatalf("streamed exec: %d, %v, %q", code, err, out.String())
+	}
+	out.Reset()
+	must(t, e.Attach(t.Context(), id, oci.Streams{Stdout: &out}))
+	if out.String() != "attached" {
+		t.Fatalf("attach said %q", out.String())
+	}
 	must(t, e.ReopenLog(t.Context(), id))
 	must(t, e.UpdateContainer(t.Context(), id, &cri.LinuxContainerResources{CpuShares: 512}))
 	if r := container(t, e, id).Resources; r.GetCpuShares() != 512 {
@@ -202,6 +211,12 @@ func TestAbsentIDs(t *testing.T) {
 	}
 	if _, err := e.CreateContainer(ctx, "nope", containerConfig("a")); !errdefs.IsNotFound(err) {
 		t.Errorf("CreateContainer: %v", err)
+	}
+	if _, err := e.Exec(ctx, "nope", []string{"a"}, false, oci.Streams{}); !errdefs.IsNotFound(err) {
+		t.Errorf("Exec: %v", err)
+	}
+	if err := e.Attach(ctx, "nope", oci.Streams{}); !errdefs.IsNotFound(err) {
+		t.Errorf("Attach: %v", err)
 	}
 	if _, err := e.ExecSync(ctx, "nope", []string{"a"}, 0); !errdefs.IsNotFound(err) {
 		t.Errorf("ExecSync: %v", err)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"net/netip"
@@ -424,6 +425,20 @@ func (r *fakeRuntime) Wait(ctx context.Context, id string) (oci.Exit, error) {
 
 func (r *fakeRuntime) ExecSync(ctx context.Context, q oci.ExecRequest) (oci.ExecResult, error) {
 	return oci.ExecResult{Stdout: []byte(strings.Join(q.Process.Args, " "))}, r.call(ctx, "exec", func() error { return nil })
+}
+
+func (r *fakeRuntime) Exec(ctx context.Context, _ string, p *specs.Process, s oci.Streams) (int32, error) {
+	return 3, r.call(ctx, "exec", func() error {
+		_, err := fmt.Fprint(s.Stdout, strings.Join(p.Args, " "), p.Terminal)
+		return err
+	})
+}
+
+func (r *fakeRuntime) Attach(ctx context.Context, _ string, s oci.Streams) error {
+	return r.call(ctx, "attach", func() error {
+		_, err := io.WriteString(s.Stdout, "attached")
+		return err
+	})
 }
 
 func (r *fakeRuntime) Update(ctx context.Context, id string, res *specs.LinuxResources) error {

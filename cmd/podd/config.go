@@ -13,6 +13,7 @@ import (
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/streaming"
 )
 
 // Config is the configuration file: each package's own Config in a section, and what belongs to the process.
@@ -25,6 +26,8 @@ type Config struct {
 	Runtime RuntimeConfig  `toml:"runtime" comment:"How containers are run."`
 	Network network.Config `toml:"network" comment:"The pod network, which CNI plugins make."`
 	Image   image.Config   `toml:"image" comment:"Where images come from and how they are kept."`
+
+	Streaming streaming.Config `toml:"streaming" comment:"The HTTP server that kubectl exec, attach and port-forward come to, by way of the kubelet."`
 }
 
 // RuntimeConfig is the engine's configuration and the handlers it chooses from.
@@ -70,6 +73,8 @@ func defaultConfig() Config {
 		},
 		Network: network.DefaultConfig(),
 		Image:   image.DefaultConfig(),
+
+		Streaming: streaming.DefaultConfig(),
 	}
 }
 
@@ -116,6 +121,7 @@ func (c *Config) validate(origin func(key string) string) error {
 	c.Runtime.validate(bad)
 	inSection("network", c.Network.Validate(), bad)
 	inSection("image", c.Image.Validate(), bad)
+	inSection("streaming", c.Streaming.Validate(), bad)
 	return errors.Join(errs...)
 }
 

@@ -54,7 +54,11 @@ func (d *daemon) build(ctx context.Context) (*node, error) {
 		defer cancel()
 		return engine.Close(ctx)
 	})
-	srv, err := d.server(engine, images, pods)
+	streams, err := d.streaming(ctx, engine)
+	if err != nil {
+		return nil, err
+	}
+	srv, err := d.server(engine, images, pods, streams)
 	if err != nil {
 		return nil, err
 	}
@@ -62,11 +66,11 @@ func (d *daemon) build(ctx context.Context) (*node, error) {
 }
 
 // server makes what answers the kubelet.
-func (d *daemon) server(engine *sandbox.Engine, images *image.Store, pods *network.CNI) (*server.Server, error) {
+func (d *daemon) server(engine *sandbox.Engine, images *image.Store, pods *network.CNI, streams server.Streamer) (*server.Server, error) {
 	return server.New(
 		server.Config{Version: semver(version), SystemdCgroup: d.cfg.Runtime.SystemdCgroup},
 		server.Deps{
-			Engine: server.Adapt(engine), Images: images, Network: pods, Log: d.log,
+			Engine: server.Adapt(engine), Images: images, Network: pods, Streamer: streams, Log: d.log,
 			RuntimeSpec: specReader(d.containersDir()),
 			Info: map[string]func() any{
 				"config": func() any { return d.values },

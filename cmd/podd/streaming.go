@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"io"
+
+	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/streaming"
+)
+
+// streaming starts the server that exec, attach and port-forward clients come to.
+func (d *daemon) streaming(ctx context.Context, engine *sandbox.Engine) (*streaming.Server, error) {
+	srv, err := streaming.New(d.cfg.Streaming, sessions{engine})
+	if err != nil {
+		return nil, err
+	}
+	d.onClose("streaming server", func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		return srv.Close(ctx)
+	})
+	d.background.Go(func() {
+		if err := srv.Serve(ctx); err != nil {
+			d.log.WithError(err).Error("streaming server ended, exec, attach and port-forward do not work")
+		}
+	})
+	return srv, nil
+}
+
+// sessions is the engine as the streaming server sees it.
+type sessions struct{ engine *sandbox.Engine }
+
+func (s sessions) Exec(ctx context.Context, containerID string, cmd []string, io streaming.Streams) (int, error) {
+	code, err := s.engine.Exec(ctx, containerID, cmd, io.TTY, streams(ctx, io))
+	return int(code), err
+}
+
+func (s sessions) Attach(ctx context.Context, containerID string, io streaming.Streams) error {
+	return s.engine.Attach(ctx, containerID, streams(ctx, io))
+}
+
+func (s sessions) PortForward(ctx context.Context, podID string, port int32, stream io.ReadWriteCloser) error {
+	return s.engine.PortForward(ctx, podID, port, stream)
+}
+
+// streams says the same in the words of oci. An interface that holds a nil is not a nil interface, so absent streams
+// are left out one by one.
+func streams(ctx context.Context, in streaming.Streams) oci.Streams {
+	out := oci.Streams{Stdin: in.Stdin}
+	if in.Stdout != nil {
+		out.Stdout = in.Stdout
+	}
+	if in.Stderr != nil {
+		out.Stderr = in.Stderr
+	}
+	if in.Resize != nil {
+		out.Resize = sizes(ctx, in.Resize)
+	}
+	return out
+}
+
+func sizes(ctx context.Context, in <-chan streaming.TerminalSize) <-chan oci.Size {
+	out := make(chan oci.Size)
+	go func() {
+		defer close(out)
+		for size := range in { // closed with the session
+			select {
+			case out <- oci.Size{Width: size.Width, Height: size.Height}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return out
+}
