@@ -42,7 +42,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, kind string) {
 		http.NotFound(w, r)
 		return
 	}
-	sess := newSession(r.Context(), s.cfg.IdleTimeout, s.timing)
+	sess := newSession(s.ctx, s.cfg.IdleTimeout, s.timing)
 	defer sess.close()
 	start := time.Now()
 	err := s.dispatch(sess, &upgrade{ResponseWriter: w, sess: sess}, r, request)

@@ -12,14 +12,15 @@ import (
 	"net/url"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/gorilla/websocket"
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 )
@@ -54,12 +55,12 @@ type running struct {
 }
 
 // start runs a server until the test ends, and then checks that nothing of it is left.
-func start(t *testing.T, b Backend, edit ...func(*Server, *Config)) running {
+func start(t *testing.T, b Backend, edit ...func(*Config)) running {
 	t.Helper()
 	leftovers := watchLeaks(t)
 	cfg := DefaultConfig()
 	for _, e := range edit {
-		e(nil, &cfg)
+		e(&cfg)
 	}
 	s, err := New(cfg, b)
 	if err != nil {
@@ -89,7 +90,7 @@ func (r running) execURL(cmd ...string) string {
 func (r running) url(u string, err error) string {
 	r.t.Helper()
 	if err != nil {
-		r.t.Fatal(err)
+		r.t.Error(err)
 	}
 	return u
 }
@@ -151,10 +152,8 @@ func recv[T any](t *testing.T, what string, ch <-chan T) (v T) {
 
 // transport is a way for client-go to run a remote command.
 type transport struct {
-	name string
-	// halfClose: the client can end its input and go on reading.
-	halfClose bool
-	executor  func(u string) (remotecommand.Executor, error)
+	name     string
+	executor func(u string) (remotecommand.Executor, error)
 }
 
 func transports() []transport {
@@ -165,15 +164,15 @@ func transports() []transport {
 		}
 	}
 	return []transport{
-		{"spdy", true, func(u string) (remotecommand.Executor, error) {
+		{"spdy", func(u string) (remotecommand.Executor, error) {
 			parsed, err := url.Parse(u)
 			if err != nil {
 				return nil, err
 			}
 			return remotecommand.NewSPDYExecutor(cfg, "POST", parsed)
 		}},
-		{"websocket-v5", true, ws("v5.channel.k8s.io")},
-		{"websocket-v4", false, ws("v4.channel.k8s.io")},
+		{"websocket-v5", ws("v5.channel.k8s.io")},
+		{"websocket-v4", ws("v4.channel.k8s.io")},
 	}
 }
 
@@ -195,10 +194,13 @@ func (tr transport) stream(t *testing.T, u string, stdin io.Reader, tty bool, si
 	t.Helper()
 	executor, err := tr.executor(u)
 	if err != nil {
-		t.Fatal(err)
+		return result{err: err}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
+	if stdin == nil {
+		stdin = strings.NewReader("")
+	}
 	var stdout, stderr bytes.Buffer
 	opts := remotecommand.StreamOptions{Stdin: stdin, Stdout: &stdout, Tty: tty, TerminalSizeQueue: sizes}
 	if !tty {

@@ -203,7 +203,16 @@ func (f *forwards) run(fw *forward) {
 		spdyReader: spdyReader{fw.data, f.sess, f.conn.CloseChan()},
 		spdyWriter: spdyWriter{stream: fw.data, sess: f.sess},
 	}
-	f.calls.Go(func() { watchReset(ctx, f.sess.timing.check, fw.data, cancel) })
+	f.calls.Go(func() { every(ctx, f.sess.timing.heartbeat, func() { beat(fw.err) }) })
+	// A connection that the client has reset reads like one whose input has ended, after which the pod may stay
+	// silent for good.
+	f.calls.Go(func() {
+		every(ctx, f.sess.timing.check, func() {
+			if finished(fw.data) {
+				cancel(syscall.ECONNRESET)
+			}
+		})
+	})
 	err := f.server.call(ctx, f.pod, fw.port, stream)
 	if err == nil {
 		_ = stream.Close()
@@ -214,23 +223,6 @@ func (f *forwards) run(fw *forward) {
 		_ = fw.err.Close()
 	}
 	_ = fw.data.Reset()
-}
-
-// watchReset ends a connection that the client has reset: reading it looks the same as a mere end of input, after
-// which the pod may stay silent for good.
-func watchReset(ctx context.Context, every time.Duration, stream httpstream.Stream, cancel context.CancelCauseFunc) {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			if finished(stream) {
-				cancel(syscall.ECONNRESET)
-			}
-		}
-	}
 }
 
 // done closes the pair and makes SPDY forget it.

@@ -36,11 +36,10 @@ func (s *Server) remoteCommand(sess *session, w http.ResponseWriter, r *http.Req
 		sess.tasks.Go(func() { readSizes(client.resize, sizes) })
 	}
 	code, err := guard(func() (int, error) { return run(client.streams) })
-	early := sess.err()
-	sess.finish(func() { client.finish(outcomeOf(code, err)) })
-	if early != nil {
-		return early
+	if early := sess.err(); early != nil {
+		err = early // the backend only noticed that it should stop
 	}
+	sess.finish(func() { client.finish(outcomeOf(code, err)) })
 	return err
 }
 

@@ -13,13 +13,9 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/sirupsen/logrus"
 )
-
-// keepAlive is how long a connection without a session may stay open between requests.
-const keepAlive = 30 * time.Second
 
 // errClosing is the cause of sessions that end because the server does.
 var errClosing = errors.New("streaming server is closing")
@@ -55,9 +51,9 @@ func New(cfg Config, backend Backend) (*Server, error) {
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	s.http = &http.Server{
 		Handler: s.routes(),
-		// The three timeouts are for plain HTTP; they end when a connection becomes a session.
+		// For plain HTTP and until a connection becomes a session.
 		ReadHeaderTimeout: cfg.HeaderTimeout, ReadTimeout: cfg.HeaderTimeout, WriteTimeout: cfg.HeaderTimeout,
-		IdleTimeout:    keepAlive,
+		IdleTimeout:    cfg.HeaderTimeout,
 		MaxHeaderBytes: 64 << 10,
 		ConnState:      s.count,
 		BaseContext:    func(net.Listener) context.Context { return s.ctx },
@@ -83,6 +79,7 @@ func New(cfg Config, backend Backend) (*Server, error) {
 // given loopback.
 func baseURL(cfg Config, bound net.Addr) string {
 	at := bound.(*net.TCPAddr).AddrPort()
+	at = netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 	switch at.Addr() {
 	case netip.IPv4Unspecified():
 		at = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), at.Port())

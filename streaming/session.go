@@ -16,11 +16,12 @@ import (
 type timing struct {
 	// check is how often to ask whether the client is still there and its streams are in use.
 	check time.Duration
-	// linger is how long a client that has received everything may take to hang up.
+	// linger is how long a client that has received everything may take to hang up, and how long one that is sent
+	// away may take to receive that.
 	linger time.Duration
-	// heartbeat is how often a WebSocket client is sent a pong that it did not ask for. kubectl gives up after 61
-	// seconds without one, and its pings are not read while a command does not take its input. It also makes a
-	// client that vanished behind unread input answer with a reset.
+	// heartbeat is how often something without a meaning is sent: an empty frame, or with WebSocket a pong. When a
+	// client vanished behind input that a command does not take, it makes the client's machine answer with a reset;
+	// without, the end of the connection would be the last byte of a queue that nobody reads.
 	heartbeat time.Duration
 }
 
@@ -55,34 +56,48 @@ func newSession(ctx context.Context, idle time.Duration, t timing) *session {
 	return s
 }
 
-// adopt makes c the session's connection: whatever ends the session cuts it, and losing it ends the session.
+// adopt makes c the session's connection: whatever ends the session cuts it, and losing it ends the session. A
+// client that is still there gets a moment to be told why, or kubectl would take the silence for success.
 func (s *session) adopt(c *conn) {
 	s.conn = c
 	s.touch()
-	context.AfterFunc(s.ctx, c.cut)
+	context.AfterFunc(s.ctx, func() {
+		if cause := context.Cause(s.ctx); errors.Is(cause, errIdle) || errors.Is(cause, errClosing) {
+			time.AfterFunc(s.timing.linger, c.cut)
+			return
+		}
+		c.cut()
+	})
 	s.tasks.Go(func() { s.watch(c.gone) })
 }
 
 // watch ends the session when the client is gone or idle. Reading finds out that a client is gone too, but nobody
 // reads while a command does not take its input.
 func (s *session) watch(gone func() bool) {
-	every := s.timing.check
+	interval := s.timing.check
 	if s.idle > 0 {
-		every = min(every, max(s.idle/4, time.Millisecond))
+		interval = min(interval, max(s.idle/4, time.Millisecond))
 	}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-s.ctx.Done():
-			return
-		case <-tick.C:
-		}
+	every(s.ctx, interval, func() {
 		if gone() {
 			s.end(errGone)
 		}
 		if s.idle > 0 && time.Since(s.born)-time.Duration(s.used.Load()) >= s.idle {
 			s.end(errIdle)
+		}
+	})
+}
+
+// every calls f at intervals until ctx ends.
+func every(ctx context.Context, interval time.Duration, f func()) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			f()
 		}
 	}
 }
@@ -111,20 +126,13 @@ func (s *session) finish(say func()) {
 
 // linger ends the session of a client that has received everything and does not hang up.
 func (s *session) linger() {
-	tick := time.NewTicker(s.timing.linger)
-	defer tick.Stop()
-	for told := false; ; {
-		select {
-		case <-s.ctx.Done():
-			return
-		case <-tick.C:
-		}
+	told := false
+	every(s.ctx, s.timing.linger, func() {
 		if told {
 			s.end(nil)
-			return
 		}
 		told = s.conn.received()
-	}
+	})
 }
 
 // close ends the session, whatever is left of it.

@@ -27,13 +27,21 @@ func (s *Server) openSPDY(sess *session, w http.ResponseWriter, r *http.Request,
 	if err != nil {
 		return nil, err
 	}
+	structured := version == wire.StreamProtocolV4Name
 	if err := streams.wait(sess.ctx, s.cfg); err != nil {
-		streams.close()
-		sess.conn.cut() // first, or resetting the streams could wait for the client
-		conn.Close()
+		sess.finish(func() { streams.finish(sess, conn, outcomeOf(0, err).bytes(structured)) })
 		return nil, err
 	}
-	return streams.remote(sess, conn, version == wire.StreamProtocolV4Name), nil
+	status := streams.got[wire.StreamTypeError]
+	sess.tasks.Go(func() { every(sess.ctx, sess.timing.heartbeat, func() { beat(status) }) })
+	return streams.remote(sess, conn, structured), nil
+}
+
+// beat sends an empty frame, which means nothing.
+func beat(stream httpstream.Stream) {
+	if !finished(stream) {
+		_, _ = stream.Write(nil) // an error is a lost connection, which conn has reported
+	}
 }
 
 // upgradeSPDY gives the connection to SPDY and ends the session when SPDY ends.
@@ -88,6 +96,29 @@ func (c *collector) accept(stream httpstream.Stream, replied <-chan struct{}) er
 	return nil
 }
 
+// finish closes the streams, writes the outcome to the error stream if there is one, and ends SPDY.
+func (c *collector) finish(sess *session, conn httpstream.Connection, outcome []byte) {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	// Nobody changes got from here on. A client that is gone makes all of this fail, and needs none of it.
+	for _, kind := range []string{wire.StreamTypeStdout, wire.StreamTypeStderr, wire.StreamTypeError} {
+		if c.got[kind] == nil {
+			continue
+		}
+		w := &spdyWriter{stream: c.got[kind], sess: sess}
+		if kind == wire.StreamTypeError {
+			_, _ = w.Write(outcome)
+		}
+		_ = w.Close()
+	}
+	// Reset those too that SPDY has not registered yet, so that none of its workers waits for a reader.
+	for _, stream := range c.got {
+		_ = stream.Reset()
+	}
+	_ = conn.Close()
+}
+
 // wait returns when all streams are open and acknowledged: a connection closed before an acknowledgement is sent
 // would leave the client waiting for it.
 func (c *collector) wait(ctx context.Context, cfg Config) error {
@@ -111,27 +142,13 @@ func (c *collector) wait(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// close resets all streams, those included that SPDY has not registered yet, so that none of its workers waits for
-// a reader.
-func (c *collector) close() {
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
-	for _, stream := range c.got { // which nobody writes to from here on
-		_ = stream.Reset()
-	}
-}
-
 func (c *collector) remote(sess *session, conn httpstream.Connection, structured bool) *remote {
-	rem := &remote{}
-	var out []*spdyWriter
+	rem := &remote{finish: func(o outcome) { c.finish(sess, conn, o.bytes(structured)) }}
 	writer := func(kind string) io.WriteCloser {
 		if c.got[kind] == nil {
 			return nil
 		}
-		w := &spdyWriter{stream: c.got[kind], sess: sess}
-		out = append(out, w)
-		return w
+		return &spdyWriter{stream: c.got[kind], sess: sess}
 	}
 	if stdin := c.got[wire.StreamTypeStdin]; stdin != nil {
 		rem.streams.Stdin = &spdyReader{stream: stdin, sess: sess, closed: conn.CloseChan()}
@@ -139,16 +156,6 @@ func (c *collector) remote(sess *session, conn httpstream.Connection, structured
 	rem.streams.Stdout, rem.streams.Stderr = writer(wire.StreamTypeStdout), writer(wire.StreamTypeStderr)
 	if resize := c.got[wire.StreamTypeResize]; resize != nil {
 		rem.resize = resize
-	}
-	rem.finish = func(o outcome) {
-		for _, w := range out {
-			_ = w.Close()
-		}
-		status := &spdyWriter{stream: c.got[wire.StreamTypeError], sess: sess}
-		_, _ = status.Write(o.bytes(structured)) // a client that is gone needs no outcome
-		_ = status.Close()
-		c.close()
-		_ = conn.Close()
 	}
 	return rem
 }

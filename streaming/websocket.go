@@ -94,7 +94,9 @@ func overlap(a, b []string) bool {
 	return false
 }
 
-// answerPings replies to pings without ever blocking the reader, and sends a heartbeat, until the session ends.
+// answerPings replies to pings without ever blocking the reader, and sends a heartbeat, until the session ends. The
+// heartbeat is a pong: kubectl gives up after 61 seconds without one, and its pings are not read while a command
+// does not take its input.
 func answerPings(sess *session, ws *websocket.Conn) {
 	pings := make(chan string, 1)
 	ws.SetPingHandler(func(data string) error {

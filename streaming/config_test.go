@@ -1,0 +1,75 @@
+package streaming
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containerd/errdefs"
+)
+
+func TestConfigValidate(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		edit func(*Config)
+		want string // part of the error; "" for none
+	}{
+		{"defaults", func(*Config) {}, ""},
+		{"IPv6 loopback", func(c *Config) { c.Address = "::1" }, ""},
+		{"all of 127", func(c *Config) { c.Address = "127.1.2.3" }, ""},
+		{"idle for ever", func(c *Config) { c.IdleTimeout = 0 }, ""},
+		{"no minimum version", func(c *Config) { c.TLSMinVersion = "" }, ""},
+		{"public with TLS", func(c *Config) { c.Address, c.TLSCertFile, c.TLSKeyFile = "0.0.0.0", "c", "k" }, ""},
+		{"public without TLS", func(c *Config) { c.Address = "192.0.2.1" }, "other machines"},
+		{"wildcard without TLS", func(c *Config) { c.Address = "0.0.0.0" }, "other machines"},
+		{"IPv6 wildcard without TLS", func(c *Config) { c.Address = "::" }, "other machines"},
+		{"name", func(c *Config) { c.Address = "localhost" }, "not an IP address"},
+		{"empty address", func(c *Config) { c.Address = "" }, "not an IP address"},
+		{"port in address", func(c *Config) { c.Address = "127.0.0.1:80" }, "not an IP address"},
+		{"port too high", func(c *Config) { c.Port = 65536 }, "port 65536"},
+		{"port negative", func(c *Config) { c.Port = -1 }, "port -1"},
+		{"certificate without key", func(c *Config) { c.TLSCertFile = "c" }, "go together"},
+		{"key without certificate", func(c *Config) { c.TLSKeyFile = "k" }, "go together"},
+		{"old TLS", func(c *Config) { c.TLSMinVersion = "1.1" }, "neither 1.2 nor 1.3"},
+		{"negative idle", func(c *Config) { c.IdleTimeout = -1 }, "idle_timeout"},
+		{"no creation time", func(c *Config) { c.CreationTimeout = 0 }, "creation_timeout"},
+		{"no token time", func(c *Config) { c.TokenTTL = 0 }, "token_ttl"},
+		{"no header time", func(c *Config) { c.HeaderTimeout = -time.Second }, "header_timeout"},
+		{"no tokens", func(c *Config) { c.MaxTokens = 0 }, "max_tokens"},
+		{"no sessions", func(c *Config) { c.MaxSessions = -1 }, "max_sessions"},
+		{"no connections", func(c *Config) { c.MaxPending = 0 }, "max_pending_connections"},
+	} {
+		cfg := DefaultConfig()
+		c.edit(&cfg)
+		err := cfg.Validate()
+		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, errdefs.ErrInvalidArgument) || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if c.want != "" {
+			if s, err := New(cfg, backend{}); err == nil {
+				s.Close(t.Context())
+				t.Errorf("%s: New did not look", c.name)
+			}
+		}
+	}
+}
+
+func TestConfigReportsEverything(t *testing.T) {
+	err := (&Config{Port: -1, TLSMinVersion: "x"}).Validate()
+	for _, want := range []string{"address", "port -1", "tls_min_version", "max_tokens", "creation_timeout"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is missing in %v", want, err)
+		}
+	}
+}
+
+// TestConfigKeysAreDocumented: each key has a name in the file and a comment there.
+func TestConfigKeysAreDocumented(t *testing.T) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
+		if f.Tag.Get("toml") == "" || f.Tag.Get("comment") == "" {
+			t.Errorf("%s has tags %q", f.Name, f.Tag)
+		}
+	}
+}

@@ -1,0 +1,304 @@
+package streaming
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/portforward"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/streaming/pkg/httpstream"
+	"k8s.io/streaming/pkg/httpstream/spdy"
+)
+
+func (r running) forwardURL() string {
+	return r.url(r.PortForward(&cri.PortForwardRequest{PodSandboxId: "p1"}))
+}
+
+// pod is a backend of forwarded connections: port 80 echoes, 81 resets, 82 fails, 83 panics, 84 is silent.
+func pod() backend {
+	return backend{forward: func(ctx context.Context, pod string, port int32, stream io.ReadWriteCloser) error {
+		switch port {
+		case 80:
+			fmt.Fprintf(stream, "%s:%d:", pod, port)
+			_, err := io.Copy(stream, stream)
+			return err
+		case 81:
+			return fmt.Errorf("copy from pod: %w", &net.OpError{Op: "write", Err: syscall.EPIPE})
+		case 82:
+			return errors.New("connection refused")
+		case 84:
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
+		panic("port " + fmt.Sprint(port))
+	}}
+}
+
+// forwarders are client-go's two ways to forward ports.
+var forwarders = map[string]func(u *url.URL) (*portforward.PortForwarder, chan struct{}, chan struct{}, error){
+	"spdy": func(u *url.URL) (*portforward.PortForwarder, chan struct{}, chan struct{}, error) {
+		roundTripper, err := spdy.NewRoundTripper(nil)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		dialer := spdyDialer{roundTripper, u}
+		stop, ready := make(chan struct{}), make(chan struct{})
+		f, err := portforward.NewForStreaming(dialer, []string{"0:80", "0:81", "0:82"}, stop, ready, io.Discard, io.Discard)
+		return f, stop, ready, err
+	},
+	"websocket": func(u *url.URL) (*portforward.PortForwarder, chan struct{}, chan struct{}, error) {
+		dialer, err := portforward.NewSPDYOverWebsocketDialerForStreaming(u, &rest.Config{Host: u.Host})
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		stop, ready := make(chan struct{}), make(chan struct{})
+		f, err := portforward.NewForStreaming(dialer, []string{"0:80", "0:81", "0:82"}, stop, ready, io.Discard, io.Discard)
+		return f, stop, ready, err
+	},
+}
+
+type spdyDialer struct {
+	roundTripper *spdy.SpdyRoundTripper
+	url          *url.URL
+}
+
+func (d spdyDialer) Dial(protocols ...string) (httpstream.Connection, string, error) {
+	req, err := http.NewRequest("POST", d.url.String(), nil)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, p := range protocols {
+		req.Header.Add(httpstream.HeaderProtocolVersion, p)
+	}
+	resp, err := d.roundTripper.RoundTrip(req)
+	if err != nil {
+		return nil, "", err
+	}
+	conn, err := d.roundTripper.NewConnection(resp)
+	return conn, resp.Header.Get(httpstream.HeaderProtocolVersion), err
+}
+
+// TestPortForward uses client-go: many connections at a time, one reset among them, and in the end one that fails.
+func TestPortForward(t *testing.T) {
+	for name, dial := range forwarders {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, pod())
+			u, _ := url.Parse(r.forwardURL())
+			f, stop, ready, err := dial(u)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- f.ForwardPorts() }()
+			recv(t, "the forwarder", ready)
+			ports, err := f.GetPorts()
+			if err != nil {
+				t.Fatal(err)
+			}
+			local := map[uint16]string{}
+			for _, p := range ports {
+				local[p.Remote] = fmt.Sprintf("127.0.0.1:%d", p.Local)
+			}
+			var all sync.WaitGroup
+			for i := range 8 {
+				all.Go(func() { echo(t, local[80], fmt.Sprintf("connection %d", i)) })
+				all.Go(func() { silent(t, local[81]) })
+			}
+			all.Wait()
+			echo(t, local[80], strings.Repeat("long ", 100_000))
+			silent(t, local[82]) // and client-go gives the session up
+			close(stop)
+			recv(t, "the forwarder to end", ended)
+			r.noSession()
+		})
+	}
+}
+
+// echo sends text through a forwarded connection, ends its side, and reads what comes back.
+func echo(t *testing.T, addr, text string) {
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer c.Close()
+	go func() {
+		io.WriteString(c, text)
+		c.(*net.TCPConn).CloseWrite()
+	}()
+	c.SetReadDeadline(time.Now().Add(patience))
+	got, err := io.ReadAll(c)
+	if want := "p1:80:" + text; err != nil || string(got) != want {
+		t.Errorf("sent %.20q of %d bytes, got %.30q of %d bytes, %v", text, len(text), got, len(got), err)
+	}
+}
+
+// silent expects a forwarded connection to end without a byte.
+func silent(t *testing.T, addr string) {
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer c.Close()
+	c.SetReadDeadline(time.Now().Add(patience))
+	got, err := io.ReadAll(c)
+	if timeout, ok := errors.AsType[net.Error](err); len(got) > 0 || ok && timeout.Timeout() {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+// pair opens a forwarded connection by hand.
+func pair(t *testing.T, c httpstream.Connection, port, id string) (data, status httpstream.Stream) {
+	status = openStream(t, c, "streamType", "error", "port", port, "requestID", id)
+	data = openStream(t, c, "streamType", "data", "port", port, "requestID", id)
+	return data, status
+}
+
+// TestForwardFailures: each failure is told, or not, on its own streams; the session goes on.
+func TestForwardFailures(t *testing.T) {
+	r := start(t, pod())
+	c, _ := dialSPDY(t, r.forwardURL(), "portforward.k8s.io")
+	for i, want := range []struct{ port, status string }{
+		{"81", ""},
+		{"82", "error forwarding port 82: connection refused"},
+		{"83", "error forwarding port 83: internal error"},
+		{"80", ""},
+	} {
+		data, status := pair(t, c, want.port, fmt.Sprint(i))
+		data.Close()
+		if got, err := io.ReadAll(status); err != nil || string(got) != want.status {
+			t.Errorf("port %s: error stream says %q, %v", want.port, got, err)
+		}
+		if got, _ := io.ReadAll(data); want.port == "80" != (string(got) == "p1:80:") {
+			t.Errorf("port %s: got %q", want.port, got)
+		}
+	}
+}
+
+// TestForwardRefusedStreams: streams that make no sense are reset, the session goes on.
+func TestForwardRefusedStreams(t *testing.T) {
+	r := start(t, pod())
+	c, _ := dialSPDY(t, r.forwardURL(), "portforward.k8s.io")
+	pair(t, c, "84", "open")
+	openStream(t, c, "streamType", "error", "port", "80", "requestID", "half")
+	for name, headers := range map[string][]string{
+		"no port":          {"streamType", "data", "requestID", "1"},
+		"port 0":           {"streamType", "data", "requestID", "1", "port", "0"},
+		"port 65536":       {"streamType", "data", "requestID", "1", "port", "65536"},
+		"negative port":    {"streamType", "data", "requestID", "1", "port", "-1"},
+		"no stream type":   {"port", "80", "requestID", "1"},
+		"bad stream type":  {"streamType", "stdin", "port", "80", "requestID", "1"},
+		"no request id":    {"streamType", "data", "port", "80"},
+		"long request id":  {"streamType", "data", "port", "80", "requestID", strings.Repeat("1", 65)},
+		"second half":      {"streamType", "error", "port", "80", "requestID", "half"},
+		"other port":       {"streamType", "data", "port", "81", "requestID", "half"},
+		"huge port header": {"streamType", "data", "port", strings.Repeat("1", 100_000), "requestID", "1"},
+	} {
+		h := http.Header{}
+		for i := 0; i < len(headers); i += 2 {
+			h.Set(headers[i], headers[i+1])
+		}
+		if _, err := c.CreateStream(h); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+	data, _ := pair(t, c, "80", "last")
+	data.Close()
+	if got, err := io.ReadAll(data); string(got) != "p1:80:" {
+		t.Errorf("after the refused streams: %q, %v", got, err)
+	}
+}
+
+// TestForwardLimit: a session has a bound on its connections, and gives their places back.
+func TestForwardLimit(t *testing.T) {
+	r := start(t, pod(), func(c *Config) { c.CreationTimeout = time.Second })
+	c, _ := dialSPDY(t, r.forwardURL(), "portforward.k8s.io")
+	h := func(i int) http.Header {
+		return http.Header{"Streamtype": {"error"}, "Port": {"80"}, "Requestid": {fmt.Sprint(i)}}
+	}
+	refused := false
+	for i := 0; i <= maxForwards && !refused; i++ {
+		_, err := c.CreateStream(h(i))
+		refused = err != nil
+	}
+	if !refused {
+		t.Error("no limit")
+	}
+	// None of them got its other half; their time runs out.
+	eventually(t, "there is room again", func() bool {
+		_, err := c.CreateStream(h(100_000 + int(time.Now().UnixNano()%100_000)))
+		return err == nil
+	})
+}
+
+// TestForwardClientReset: the client resets one connection; the backend's call ends even if it neither reads nor
+// writes, and the session goes on.
+func TestForwardClientReset(t *testing.T) {
+	b, started, ended := held()
+	r := start(t, b)
+	c, _ := dialSPDY(t, r.forwardURL(), "portforward.k8s.io")
+	data, _ := pair(t, c, "80", "1")
+	recv(t, "the connection", started)
+	data.Reset()
+	wantCause(t, ended, syscall.ECONNRESET)
+	pair(t, c, "80", "2")
+	recv(t, "the next connection", started)
+	c.Close()
+	wantCause(t, ended, errGone)
+	r.noSession()
+}
+
+// TestForwardChannels speaks the channel protocol: two channels per port, each beginning with the port's number.
+func TestForwardChannels(t *testing.T) {
+	for _, protocol := range []string{"v4.channel.k8s.io", "v4.base64.channel.k8s.io"} {
+		t.Run(protocol, func(t *testing.T) {
+			b := pod()
+			echo := b.forward
+			b.forward = func(ctx context.Context, pod string, port int32, stream io.ReadWriteCloser) error {
+				if port != 80 {
+					return echo(ctx, pod, port, stream)
+				}
+				word := make([]byte, 4)
+				_, err := io.ReadFull(stream, word)
+				stream.Write(bytes.ToUpper(word))
+				return err
+			}
+			r := start(t, b)
+			ws := dialWebSocket(t, r.url(r.PortForward(&cri.PortForwardRequest{PodSandboxId: "p1", Port: []int32{82, 80, 81}})), protocol)
+			text := strings.Contains(protocol, "base64")
+			kind, word := websocket.BinaryMessage, []byte("\x02word")
+			if text {
+				kind, word = websocket.TextMessage, []byte("2d29yZA==")
+			}
+			if err := ws.WriteMessage(kind, word); err != nil {
+				t.Fatal(err)
+			}
+			got := collect(t, ws, text)
+			number := func(port uint16) string { return string(binary.LittleEndian.AppendUint16(nil, port)) }
+			for channel, want := range map[byte]string{
+				0: number(82), 1: number(82) + "error forwarding port 82: connection refused",
+				2: number(80) + "WORD", 3: number(80),
+				4: number(81), 5: number(81),
+			} {
+				if got[channel] != want {
+					t.Errorf("channel %d: %q, want %q", channel, got[channel], want)
+				}
+			}
+		})
+	}
+}

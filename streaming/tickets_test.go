@@ -1,0 +1,123 @@
+package streaming
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/containerd/errdefs"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+func TestTicketIsGoodOnce(t *testing.T) {
+	tickets := newTickets(time.Minute, 10)
+	want := &cri.ExecRequest{ContainerId: "c1"}
+	token, err := tickets.issue(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := tickets.redeem(token[1:]); ok {
+		t.Error("part of a token was redeemed")
+	}
+	if got, ok := tickets.redeem(token); !ok || got != want {
+		t.Errorf("redeemed %v, %v", got, ok)
+	}
+	if _, ok := tickets.redeem(token); ok || tickets.valid(token) {
+		t.Error("redeemed twice")
+	}
+	if _, ok := tickets.redeem(""); ok {
+		t.Error("the empty token was redeemed")
+	}
+}
+
+// TestTicketEntropy: 26 characters of base32 are 130 bits; all must be in use and differ.
+func TestTicketEntropy(t *testing.T) {
+	tickets := newTickets(time.Minute, 10_000)
+	seen := map[string]bool{}
+	letters := make([]map[byte]bool, 26)
+	for range 10_000 {
+		token, err := tickets.issue(&cri.ExecRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(token) != 26 || seen[token] {
+			t.Fatalf("token %q has %d characters, seen before: %v", token, len(token), seen[token])
+		}
+		seen[token] = true
+		for i := range letters {
+			if letters[i] == nil {
+				letters[i] = map[byte]bool{}
+			}
+			letters[i][token[i]] = true
+		}
+	}
+	for i, l := range letters {
+		if len(l) != 32 {
+			t.Errorf("position %d takes %d values of 32", i, len(l))
+		}
+	}
+}
+
+func TestTicketExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tickets := newTickets(time.Minute, 2)
+		early, _ := tickets.issue(&cri.ExecRequest{Cmd: []string{"x"}})
+		time.Sleep(59 * time.Second)
+		late, _ := tickets.issue(&cri.ExecRequest{})
+		if !tickets.valid(early) {
+			t.Error("expired too early")
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if _, ok := tickets.redeem(early); ok {
+			t.Error("redeemed after its time")
+		}
+		if _, err := tickets.issue(&cri.ExecRequest{}); err != nil {
+			t.Errorf("the expired ticket still takes a place: %v", err)
+		}
+		if _, ok := tickets.redeem(late); !ok {
+			t.Error("the later ticket expired with the earlier")
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(tickets.waiting) != 0 || tickets.bytes != 0 {
+			t.Errorf("%d tickets of %d bytes are left", len(tickets.waiting), tickets.bytes)
+		}
+	})
+}
+
+func TestTicketsAreBounded(t *testing.T) {
+	long := strings.Repeat("x", ticketBytes/4)
+	for _, c := range []struct {
+		name    string
+		request *cri.ExecRequest
+		want    int
+	}{
+		{"by number", &cri.ExecRequest{}, 5},
+		{"by bytes", &cri.ExecRequest{Cmd: []string{long}}, 3},
+	} {
+		tickets := newTickets(time.Minute, 5)
+		var err error
+		var token string
+		n := -1
+		for ; err == nil; n++ {
+			var next string
+			if next, err = tickets.issue(c.request); err == nil {
+				token = next
+			}
+		}
+		if n != c.want || !errors.Is(err, errdefs.ErrResourceExhausted) {
+			t.Errorf("%s: %d tickets, then %v", c.name, n, err)
+		}
+		tickets.redeem(token)
+		if _, err := tickets.issue(c.request); err != nil {
+			t.Errorf("%s: a used ticket still takes a place: %v", c.name, err)
+		}
+		tickets.clear()
+		if len(tickets.waiting) != 0 || tickets.bytes != 0 {
+			t.Errorf("%s: %d tickets of %d bytes survived", c.name, len(tickets.waiting), tickets.bytes)
+		}
+	}
+}

@@ -1,0 +1,202 @@
+package streaming
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/gorilla/websocket"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// TestWebSocketProtocols speaks each subprotocol by hand, as web consoles do.
+func TestWebSocketProtocols(t *testing.T) {
+	b := backend{exec: func(_ context.Context, _ string, cmd []string, s Streams) (int, error) {
+		if s.Stdin == nil {
+			return 7, nil
+		}
+		word := make([]byte, 4)
+		if _, err := io.ReadFull(s.Stdin, word); err != nil {
+			return 0, err
+		}
+		fmt.Fprintf(s.Stdout, "out %s", word)
+		fmt.Fprintf(s.Stderr, "err %s", word)
+		if len(cmd) > 0 {
+			return 0, errors.New(cmd[0])
+		}
+		return 7, nil
+	}}
+	const status7 = `{"status":"Failure","message":"command terminated with non-zero exit code: 7","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"7"}]}}`
+	const text7 = "command terminated with non-zero exit code: 7"
+	for _, c := range []struct {
+		protocol string
+		text     bool
+		status   string
+	}{
+		{"v5.channel.k8s.io", false, status7},
+		{"v4.channel.k8s.io", false, status7},
+		{"v4.base64.channel.k8s.io", true, status7},
+		{"channel.k8s.io", false, text7},
+		{"base64.channel.k8s.io", true, text7},
+		{"", false, text7},
+	} {
+		t.Run(c.protocol, func(t *testing.T) {
+			r := start(t, b)
+			ws := dialWebSocket(t, r.execURL(), nonEmpty("bogus.k8s.io", c.protocol)...)
+			if ws.Subprotocol() != c.protocol {
+				t.Fatalf("negotiated %q", ws.Subprotocol())
+			}
+			say := func(channel byte, data string) {
+				kind, message := websocket.BinaryMessage, append([]byte{channel}, data...)
+				if c.text {
+					kind, message = websocket.TextMessage, append([]byte{'0' + channel}, base64.StdEncoding.EncodeToString([]byte(data))...)
+				}
+				if err := ws.WriteMessage(kind, message); err != nil {
+					t.Fatal(err)
+				}
+			}
+			say(0, "wo")
+			say(9, "nobody reads this channel")
+			say(1, "nor this")
+			if c.protocol != "v5.channel.k8s.io" {
+				say(255-'0', "older versions know no close signal")
+			}
+			ws.WriteMessage(websocket.BinaryMessage, nil)
+			say(0, "rd")
+			got := collect(t, ws, c.text)
+			if got[1] != "out word" || got[2] != "err word" || got[3] != c.status {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
+
+// nonEmpty is what a client offers: nothing at all for "".
+func nonEmpty(other, protocol string) []string {
+	if protocol == "" {
+		return nil
+	}
+	return []string{other, protocol}
+}
+
+// collect reads all channels until the server says goodbye.
+func collect(t *testing.T, ws *websocket.Conn, text bool) map[byte]string {
+	t.Helper()
+	got := map[byte]string{}
+	for {
+		_, message, err := ws.ReadMessage()
+		if websocket.IsCloseError(err, websocket.CloseNormalClosure) {
+			return got
+		}
+		if err != nil {
+			t.Fatalf("after %q: %v", got, err)
+		}
+		channel, data := message[0], message[1:]
+		if text {
+			channel -= '0'
+			if data, err = base64.StdEncoding.DecodeString(string(data)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got[channel] += string(data)
+	}
+}
+
+// TestWebSocketMalformed: a client that does not keep to the protocol loses its session, and only that.
+func TestWebSocketMalformed(t *testing.T) {
+	for _, c := range []struct {
+		name, protocol string
+		kind           int
+		message        []byte
+	}{
+		{"close signal without a channel", "v5.channel.k8s.io", websocket.BinaryMessage, []byte{255}},
+		{"close signal with two channels", "v5.channel.k8s.io", websocket.BinaryMessage, []byte{255, 0, 1}},
+		{"base64", "base64.channel.k8s.io", websocket.TextMessage, []byte("0***")},
+		{"too long", "v5.channel.k8s.io", websocket.BinaryMessage, make([]byte, maxMessageBytes+1)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b, started, ended := held()
+			r := start(t, b)
+			ws := dialWebSocket(t, r.execURL(), c.protocol)
+			recv(t, "the session", started)
+			ws.WriteMessage(c.kind, c.message) // fails when the server hangs up in the middle of it
+			if err := recv(t, "the session to end", ended); err == nil {
+				t.Error("no cause given")
+			}
+			r.noSession()
+		})
+	}
+}
+
+// TestWebSocketCloseOfUnknownChannel is no reason to end a session.
+func TestWebSocketCloseOfUnknownChannel(t *testing.T) {
+	b := backend{exec: func(_ context.Context, _ string, _ []string, s Streams) (int, error) {
+		_, err := io.ReadAll(s.Stdin)
+		return 0, err
+	}}
+	ws := dialWebSocket(t, start(t, b).execURL(), "v5.channel.k8s.io")
+	for _, channel := range []byte{1, 77, 255, 0, 0} {
+		if err := ws.WriteMessage(websocket.BinaryMessage, []byte{255, channel}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := collect(t, ws, false); got[3] != `{"status":"Success"}` {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestWebSocketRefusals(t *testing.T) {
+	b, _, _ := held()
+	r := start(t, b)
+	forward := func() string { return r.url(r.PortForward(&cri.PortForwardRequest{PodSandboxId: "p1"})) }
+	for _, c := range []struct {
+		name, url, protocol string
+	}{
+		{"exec with an unknown protocol", r.execURL(), "v6.channel.k8s.io"},
+		{"exec with port-forward's protocol", r.execURL(), "SPDY/3.1+portforward.k8s.io"},
+		{"port-forward with exec's protocol", forward(), "v5.channel.k8s.io"},
+		{"port-forward with an unknown tunnel", forward(), "SPDY/3.1+other.k8s.io"},
+	} {
+		_, resp, err := (&websocket.Dialer{Subprotocols: []string{c.protocol}}).Dial("ws"+strings.TrimPrefix(c.url, "http"), nil)
+		if err == nil || resp == nil || resp.StatusCode != http.StatusForbidden {
+			t.Errorf("%s: %v, %v", c.name, err, resp)
+		}
+	}
+}
+
+// TestWebSocketAnswersPings although the command does not take its input, and nobody reads the socket for that.
+func TestWebSocketAnswersPings(t *testing.T) {
+	b, started, _ := held()
+	r := start(t, b)
+	ws := dialWebSocket(t, r.execURL(), "v5.channel.k8s.io")
+	recv(t, "the session", started)
+	answers := make(chan string, 1024)
+	ws.SetPongHandler(func(data string) error { answers <- data; return nil })
+	go func() {
+		for {
+			if _, _, err := ws.ReadMessage(); err != nil {
+				return
+			}
+		}
+	}()
+	if err := ws.WriteControl(websocket.PingMessage, []byte("are you there"), noDeadline); err != nil {
+		t.Fatal(err)
+	}
+	for recv(t, "the answer to a ping", answers) != "are you there" {
+	}
+	for range 2 { // the first is stuck on its way to the command, the second behind it
+		if err := ws.WriteMessage(websocket.BinaryMessage, []byte("\x00input")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		if data := recv(t, "a heartbeat", answers); data != "" {
+			t.Errorf("heartbeat says %q", data)
+		}
+	}
+}
