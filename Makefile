@@ -53,10 +53,11 @@ unit: tools images pause ## unit tests of all packages, with the race detector
 integration: tools images build ## start the real daemon, drive it through its socket, look for leaks (root)
 	$(GO) test $(RACE) -count=1 -timeout 20m ./test/integration/...
 
-critest: tools images build ## the CRI validation suite, with runc and with crun (root)
-	@$(GO) run ./test/critest
+critest: tools images build ## the CRI validation suite, with runc and with crun, ROUNDS times (default 3; root)
+	@$(GO) run ./test/critest -rounds $(or $(ROUNDS),3)
 
-test: deps vet lint unit integration critest ## everything
+test: deps vet lint unit integration ## everything
+	@$(MAKE) critest ROUNDS=1
 
 demo: tools images build ## run a pod on a private podd, look at it, remove it (root)
 	@contrib/demo.sh

@@ -1,7 +1,10 @@
 // Command critest runs the CRI validation suite of Kubernetes (sigs.k8s.io/cri-tools) against a private podd and the test
 // registry, once for each runtime handler, and then looks at what is left on the machine.
 //
-//	go run ./test/critest [-handlers runc,crun] [-focus REGEXP] [-seed N] [-out DIR] [-- critest flags]
+//	go run ./test/critest [-handlers runc,crun] [-rounds N] [-focus REGEXP] [-seed N] [-out DIR] [-- critest flags]
+//
+// A round is all specs in random order, and then the streaming specs once more over WebSocket: critest speaks SPDY
+// unless told otherwise.
 //
 // The specs in skip.txt are left out; the file says why. Log and JUnit report of each run are in DIR (bin/critest.d).
 package main
@@ -33,20 +36,22 @@ var skipFile string
 // suite is one invocation of this program.
 type suite struct {
 	repo, out, focus string
-	seed             int
+	rounds, seed     int
 	args             []string
 	registry         *images.Registry
 }
 
 func main() {
 	handlers := flag.String("handlers", "runc,crun", "runtime handlers, each tested in a run of its own")
-	focus := flag.String("focus", "Conformance", "which specs, a regular expression")
+	rounds := flag.Int("rounds", 1, "how often, each time in another order")
+	focus := flag.String("focus", "", "which specs, a regular expression; empty: all")
 	seed := flag.Int("seed", 0, "order of the specs; 0: another one every time")
 	out := flag.String("out", "bin/critest.d", "directory for logs and reports")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, &suite{focus: *focus, seed: *seed, out: *out, args: flag.Args()}, strings.Split(*handlers, ",")); err != nil {
+	s := &suite{focus: *focus, rounds: *rounds, seed: *seed, out: *out, args: flag.Args()}
+	if err := run(ctx, s, strings.Split(*handlers, ",")); err != nil {
 		fmt.Fprintln(os.Stderr, "critest:", err)
 		os.Exit(1)
 	}
@@ -95,10 +100,14 @@ func (s *suite) handler(ctx context.Context, handler string) error {
 	if err := d.Start(ctx); err != nil {
 		return errors.Join(err, d.Close())
 	}
-	ended := time.Now()
-	failed := s.critest(ctx, d, handler)
-	fmt.Printf("critest with %s: %s in %v, log in %s\n", handler, verdict(failed), time.Since(ended).Round(time.Second), s.log(handler))
-	errs := []error{failed, keep(d.LogFile(), filepath.Join(s.out, handler+".podd.log"))}
+	var errs []error
+	for _, p := range s.passes(handler) {
+		begin := time.Now()
+		failed := s.critest(ctx, d, p)
+		fmt.Printf("critest with %s: %s in %v, log in %s\n", p.name, verdict(failed), time.Since(begin).Round(time.Second), s.log(p.name))
+		errs = append(errs, failed)
+	}
+	errs = append(errs, keep(d.LogFile(), filepath.Join(s.out, handler+".podd.log")))
 	for _, a := range d.Alarms() {
 		errs = append(errs, fmt.Errorf("in podd's log:\n%s", a))
 	}
@@ -110,6 +119,27 @@ func (s *suite) handler(ctx context.Context, handler string) error {
 	return errors.Join(append(errs, err)...)
 }
 
+// pass is one invocation of critest.
+type pass struct {
+	name, focus string
+	args        []string
+}
+
+// passes are the rounds of one handler.
+func (s *suite) passes(handler string) []pass {
+	var passes []pass
+	for i := range s.rounds {
+		name := fmt.Sprintf("%s-%d", handler, i+1)
+		passes = append(passes, pass{name: name, focus: s.focus, args: s.args})
+		if s.focus == "" {
+			passes = append(passes, pass{name: name + "-websocket", focus: "Streaming", args: append([]string{
+				"-websocket-exec", "-websocket-attach", "-websocket-portforward",
+			}, s.args...)})
+		}
+	}
+	return passes
+}
+
 func verdict(err error) string {
 	if err != nil {
 		return "FAILED"
@@ -117,15 +147,15 @@ func verdict(err error) string {
 	return "passed"
 }
 
-func (s *suite) log(handler string) string { return filepath.Join(s.out, handler+".log") }
+func (s *suite) log(pass string) string { return filepath.Join(s.out, pass+".log") }
 
 // critest runs the suite and prints its summary; the whole output goes to the log.
-func (s *suite) critest(ctx context.Context, d *daemon.Daemon, handler string) error {
+func (s *suite) critest(ctx context.Context, d *daemon.Daemon, p pass) error {
 	conf := d.Path("crictl.yaml")
 	if err := os.WriteFile(conf, []byte("runtime-endpoint: unix://"+d.Socket+"\nimage-endpoint: unix://"+d.Socket+"\n"), 0o644); err != nil {
 		return err
 	}
-	log, err := os.Create(s.log(handler))
+	log, err := os.Create(s.log(p.name))
 	if err != nil {
 		return err
 	}
@@ -133,10 +163,10 @@ func (s *suite) critest(ctx context.Context, d *daemon.Daemon, handler string) e
 	var out bytes.Buffer
 	cmd := exec.CommandContext(ctx, filepath.Join(s.repo, "bin", "critest"), append([]string{
 		"--config", conf, "--runtime-endpoint", "unix://" + d.Socket, "--image-endpoint", "unix://" + d.Socket,
-		"--ginkgo.no-color", "--ginkgo.focus", s.focus, "--ginkgo.skip", skipRegexp(skipFile),
+		"--ginkgo.no-color", "--ginkgo.focus", p.focus, "--ginkgo.skip", skipRegexp(skipFile),
 		"--ginkgo.timeout", "30m", "--ginkgo.poll-progress-after", "2m",
-		"--report-dir", s.out, "--report-prefix", handler + "-",
-	}, append(s.order(), s.args...)...)...)
+		"--report-dir", s.out, "--report-prefix", p.name + "-",
+	}, append(s.order(), p.args...)...)...)
 	cmd.Stdout = io.MultiWriter(log, &out)
 	cmd.Stderr = cmd.Stdout
 	err = cmd.Run()

@@ -40,3 +40,17 @@ func TestSummary(t *testing.T) {
 		t.Errorf("the failures are not in %q", got)
 	}
 }
+
+func TestPasses(t *testing.T) {
+	all := (&suite{rounds: 2}).passes("crun")
+	var names []string
+	for _, p := range all {
+		names = append(names, p.name)
+	}
+	if got := strings.Join(names, " "); got != "crun-1 crun-1-websocket crun-2 crun-2-websocket" {
+		t.Errorf("passes %s", got)
+	}
+	if some := (&suite{rounds: 1, focus: "Image"}).passes("runc"); len(some) != 1 || some[0].focus != "Image" {
+		t.Errorf("with a focus: %+v", some)
+	}
+}
