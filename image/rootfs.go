@@ -47,6 +47,7 @@ func (s *Store) Rootfs(ctx context.Context, r RootfsRequest) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("root filesystem of container %s: %w", r.ContainerID, err)
 	}
+	s.writables.add(ctx, r.ContainerID)
 	return path, nil
 }
 

@@ -38,6 +38,7 @@ type Store struct {
 	pulls     *flights
 	holds     *holds
 	usage     *usage
+	writables *writables
 
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup
@@ -66,6 +67,7 @@ func New(cfg Config) (*Store, error) {
 		preloaded: loadPreloaded(filepath.Join(cfg.Root, preloadedFile)),
 	}
 	s.usage = newUsage(s)
+	s.writables = newWritables(s, writableAge)
 	s.index.Store(newIndex(nil))
 	if err := s.start(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -83,6 +85,7 @@ func (s *Store) start(ctx context.Context) error {
 	}
 	s.wg.Go(func() { s.watchStorage(ctx) })
 	s.wg.Go(func() { s.usage.run(ctx) })
+	s.wg.Go(func() { s.writables.run(ctx) })
 	return nil
 }
 

@@ -11,20 +11,14 @@ import (
 	"time"
 )
 
-// containersMaxAge is how old the figures of writable layers may be before someone who asks for them has them
-// measured anew, in the background.
-const containersMaxAge = 30 * time.Second
-
-// usage measures what the store takes on disk, in the background. Layers never change, so each is walked once.
+// usage measures what images take on disk, in the background. Layers never change, so each is walked once.
 type usage struct {
 	s *Store
 	// wake asks for a round; it holds one.
 	wake chan struct{}
 	// layers is the background's own.
-	layers     map[string]space
-	images     atomic.Pointer[FsUsage]
-	containers atomic.Pointer[FsUsage]
-	wanted     atomic.Bool // somebody asked for containers
+	layers map[string]space
+	images atomic.Pointer[FsUsage]
 }
 
 // space is what files take.
@@ -35,8 +29,6 @@ func (a space) plus(b space) space { return space{a.bytes + b.bytes, a.inodes + 
 func newUsage(s *Store) *usage {
 	u := &usage{s: s, wake: make(chan struct{}, 1), layers: map[string]space{}}
 	u.images.Store(&FsUsage{Mountpoint: s.cfg.Root, At: time.Now()})
-	u.containers.Store(&FsUsage{Mountpoint: s.cfg.Root})
-	u.wanted.Store(true)
 	return u
 }
 
@@ -46,14 +38,10 @@ func (s *Store) FsInfo(context.Context) (FsUsage, error) {
 	return *s.usage.images.Load(), nil
 }
 
-// Usage is FsInfo as a list, and the same for the containers' writable layers. The latter may be half a minute old.
+// Usage is FsInfo as a list, and the same for the containers' writable layers, see Writable.
 func (s *Store) Usage(context.Context) (images, containers []FsUsage, err error) {
-	written := *s.usage.containers.Load()
-	if time.Since(written.At) > containersMaxAge {
-		s.usage.wanted.Store(true)
-		s.usage.kick()
-	}
-	return []FsUsage{*s.usage.images.Load()}, []FsUsage{written}, nil
+	s.writables.ask()
+	return []FsUsage{*s.usage.images.Load()}, []FsUsage{*s.writables.total.Load()}, nil
 }
 
 // kick asks for a round of measuring.
@@ -72,9 +60,6 @@ func (u *usage) run(ctx context.Context) {
 			return
 		case <-u.wake:
 			u.measureImages(ctx)
-			if u.wanted.CompareAndSwap(true, false) {
-				u.measureContainers(ctx)
-			}
 		}
 	}
 }
@@ -135,28 +120,20 @@ func (u *usage) publish(ix *index, total space) {
 	u.images.Store(&FsUsage{Mountpoint: u.s.cfg.Root, Bytes: total.bytes, Inodes: total.inodes, At: time.Now()})
 }
 
-// measureContainers walks what containers have written.
-func (u *usage) measureContainers(ctx context.Context) {
-	ids, err := u.s.Held(ctx)
-	if err != nil {
-		u.s.log.WithError(err).Warn("cannot measure writable layers")
-		return
-	}
-	var total space
-	for _, id := range ids {
-		total = total.plus(u.walk(ctx, filepath.Join(u.s.containerDir(id), rootName, upperName)))
-	}
-	if ctx.Err() != nil {
-		return
-	}
-	u.containers.Store(&FsUsage{Mountpoint: u.s.cfg.Root, Bytes: total.bytes, Inodes: total.inodes, At: time.Now()})
-}
-
 // walk adds up a directory tree: blocks taken, files with several names once. What vanishes meanwhile counts nothing.
+// It does not leave the tree, however fast a container puts links in the place of directories.
 func (u *usage) walk(ctx context.Context, root string) space {
+	dir, err := os.OpenRoot(root)
+	if err != nil {
+		if ignoreGone(err) != nil {
+			u.s.log.WithError(err).WithField("path", root).Warn("cannot measure")
+		}
+		return space{}
+	}
+	defer dir.Close()
 	var total space
 	seen := map[uint64]bool{}
-	err := filepath.WalkDir(root, func(_ string, d fs.DirEntry, err error) error {
+	err = fs.WalkDir(dir.FS(), ".", func(_ string, d fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
