@@ -29,7 +29,7 @@ func TestOpenNetDev(t *testing.T) {
 		t.Errorf("a new namespace has\n%s", text)
 	}
 	inside(t, r, func() error {
-		return netlink.LinkAdd(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: "eth7"}})
+		return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eth7"}})
 	})
 	if text := list(); !strings.Contains(text, "eth7:") {
 		t.Errorf("a new interface is not in\n%s", text)
