@@ -1,0 +1,93 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/test/leak"
+)
+
+func itoa(n int) string { return fmt.Sprint(n) }
+
+// killContainer kills every process that belongs to the container, its monitor included, as a power cut would.
+func killContainer(k *kubelet, id string) error {
+	s, err := leak.Take(leak.Options{Match: []string{id}})
+	if err != nil {
+		return err
+	}
+	killed := 0
+	for key := range s["process"] {
+		var pid int
+		if _, err := fmt.Sscanf(key, "%d@", &pid); err != nil {
+			return err
+		}
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			return err
+		}
+		killed++
+	}
+	if killed < 2 {
+		return fmt.Errorf("only %d processes of container %s found: %v", killed, id, s["process"])
+	}
+	k.eventually("the container's processes are gone", func() bool {
+		s, err := leak.Take(leak.Options{Match: []string{id}})
+		return err == nil && len(s["process"]) == 0
+	})
+	return removeCgroups(k, id)
+}
+
+// removeCgroups removes the container's cgroups, which no reboot leaves.
+func removeCgroups(k *kubelet, id string) error {
+	list, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
+	if err != nil {
+		return err
+	}
+	for _, h := range list {
+		found, err := filepath.Glob(filepath.Join(h.Mountpoint, k.CgroupParent, "*"+id+"*"))
+		if err != nil {
+			return err
+		}
+		for _, dir := range found {
+			if err := os.Remove(dir); err != nil && !strings.Contains(err.Error(), "no such file") {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// unmountBelow takes everything below dir down, innermost first.
+func unmountBelow(k *kubelet, dir string) {
+	k.Helper()
+	list, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
+	k.ok("list mounts", err)
+	slices.Reverse(list)
+	for _, m := range list {
+		k.ok("unmount "+m.Mountpoint, unix.Unmount(m.Mountpoint, unix.MNT_DETACH))
+	}
+}
+
+// dropRules removes the packet filter rules that name the pod, which no reboot leaves either.
+func dropRules(pod string) error {
+	s, err := leak.Take(leak.Options{Match: []string{pod}})
+	if err != nil {
+		return err
+	}
+	for key := range s["rule"] {
+		program, rest, _ := strings.Cut(key, " ")
+		table, rule, _ := strings.Cut(rest, " ")
+		// iptables-save quotes as a shell does
+		command := program + " -w -t " + table + " -D " + strings.TrimPrefix(rule, "-A ")
+		if out, err := exec.Command("sh", "-c", strings.ReplaceAll(command, "!", `\!`)).CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w: %s", command, err, out)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+func TestLogs(t *testing.T) {
+	k := start(t)
+	for _, c := range []struct {
+		name string
+		test func(*kubelet)
+	}{
+		{"format", logFormat},
+		{"long and unfinished lines", logPartial},
+		{"rotation", logRotation},
+		{"while the daemon is away", logWithoutDaemon},
+		{"a terminal", logTerminal},
+		{"paths that lead away", logPaths},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(k.sub(t)) })
+	}
+}
+
+func logFormat(k *kubelet) {
+	pod, podCfg := k.pod()
+	begin := time.Now()
+	id, cfg := k.runIn(pod, podCfg, []string{"sh", "-c", "echo to out; echo to err >&2; echo; printf '  two  spaces \\n'"})
+	k.exited(id)
+	var got []string
+	for _, l := range k.logLines(podCfg, cfg) {
+		at, err := time.Parse(time.RFC3339Nano, l.time)
+		if err != nil || at.Before(begin.Add(-time.Second)) || at.After(time.Now().Add(time.Second)) {
+			k.Errorf("time %q of a line: %v", l.time, err)
+		}
+		got = append(got, l.stream+" "+l.tag+" "+l.text)
+	}
+	slices.Sort(got) // the two streams have no order between them
+	want := []string{"stderr F to err", "stdout F ", "stdout F   two  spaces ", "stdout F to out"}
+	if !slices.Equal(got, want) {
+		k.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func logPartial(k *kubelet) {
+	const length = 100_000
+	pod, podCfg := k.pod()
+	id, cfg := k.runIn(pod, podCfg, []string{"sh", "-c", fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x; echo; printf unfinished", length)})
+	k.exited(id)
+	lines := k.logLines(podCfg, cfg)
+	long := 0
+	for _, l := range lines {
+		long += strings.Count(l.text, "x")
+	}
+	if long != length {
+		k.Errorf("%d of %d bytes of the long line are in the log", long, length)
+	}
+	if len(lines) < 3 || lines[0].tag != "P" {
+		k.Errorf("a line of %d bytes came in one piece, tagged %q", length, lines[0].tag)
+	}
+	if last := lines[len(lines)-1]; last.text != "unfinished" {
+		k.Errorf("the last line is %q (%s), want the one without its end", last.text, last.tag)
+	}
+}
+
+func logRotation(k *kubelet) {
+	pod, podCfg := k.pod()
+	id, cfg := k.runIn(pod, podCfg, []string{"sh", "-c", "n=0; while true; do n=$((n+1)); echo $n; sleep 0.02; done"})
+	path := filepath.Join(podCfg.LogDirectory, cfg.LogPath)
+	k.waitLog(podCfg, cfg, "3\n")
+	k.ok("move the log away", os.Rename(path, path+".1"))
+	_, err := k.Runtime.ReopenContainerLog(k.ctx(), &cri.ReopenContainerLogRequest{ContainerId: id})
+	k.ok("ReopenContainerLog", err)
+	k.eventually("a new log file with lines", func() bool {
+		info, err := os.Stat(path)
+		return err == nil && info.Size() > 0
+	})
+	k.stopContainer(id, 0)
+	moved := &cri.ContainerConfig{LogPath: cfg.LogPath + ".1"}
+	var numbers []int
+	for _, l := range append(k.logLines(podCfg, moved), k.logLines(podCfg, cfg)...) {
+		n, err := strconv.Atoi(l.text)
+		k.ok("read a line", err)
+		numbers = append(numbers, n)
+	}
+	for i, n := range numbers {
+		if n != i+1 {
+			k.Fatalf("line %d says %d: something was lost or written twice: %v", i+1, n, numbers)
+		}
+	}
+	_, err = k.Runtime.ReopenContainerLog(k.ctx(), &cri.ReopenContainerLogRequest{ContainerId: id})
+	k.refused("reopen the log of an exited container", err, "", codes.FailedPrecondition)
+}
+
+func logWithoutDaemon(k *kubelet) {
+	pod, podCfg := k.pod()
+	id, cfg := k.runIn(pod, podCfg, []string{"sh", "-c", "n=0; while [ $n -lt 150 ]; do n=$((n+1)); echo $n; sleep 0.02; done"})
+	k.waitLog(podCfg, cfg, "3\n")
+	k.ok("kill podd", k.Kill9())
+	time.Sleep(500 * time.Millisecond) // lines that nobody but the monitor can write
+	k.ok("start podd", k.Start(k.ctx()))
+	if st := k.exited(id); st.ExitCode != 0 {
+		k.Errorf("exit code %d", st.ExitCode)
+	}
+	lines := k.logLines(podCfg, cfg)
+	for i, l := range lines {
+		if l.text != strconv.Itoa(i+1) {
+			k.Fatalf("line %d says %q", i+1, l.text)
+		}
+	}
+	if len(lines) != 150 {
+		k.Errorf("%d lines, want 150", len(lines))
+	}
+}
+
+func logTerminal(k *kubelet) {
+	pod, podCfg := k.pod()
+	id, cfg := k.runIn(pod, podCfg, []string{"sh", "-c", "tty; echo err >&2"}, func(c *cri.ContainerConfig) { c.Tty = true })
+	k.exited(id)
+	if text := k.logText(podCfg, cfg); !strings.Contains(text, "/dev/") || !strings.Contains(text, "err") {
+		k.Errorf("the log of a container with a terminal: %q", text)
+	}
+}
+
+func logPaths(k *kubelet) {
+	pod, podCfg := k.pod()
+	outside := k.Path("outside")
+	k.ok("make a directory beside the logs", os.MkdirAll(outside, 0o755))
+	k.ok("link to it", os.Symlink(outside, filepath.Join(podCfg.LogDirectory, "link")))
+	k.ok("link to a file in it", os.Symlink(filepath.Join(outside, "file"), filepath.Join(podCfg.LogDirectory, "link.log")))
+	for _, path := range []string{"../outside/a.log", "x/../../outside/a.log", "link/a.log", "link.log", outside + "/a.log", "..", "."} {
+		cfg := k.containerConfig([]string{"echo", "escaped"})
+		cfg.LogPath = path
+		id, err := k.tryCreate(pod, cfg, podCfg)
+		if err == nil {
+			_, err = k.Runtime.StartContainer(k.ctx(), &cri.StartContainerRequest{ContainerId: id})
+		}
+		if err == nil {
+			k.exited(id)
+		}
+		if left, err := os.ReadDir(outside); err != nil || len(left) > 0 {
+			k.Fatalf("log path %q wrote outside the log directory: %v, %v", path, left, err)
+		}
+		k.refused("log path "+path, err, "log", codes.InvalidArgument)
+	}
+	id, cfg := k.runIn(pod, podCfg, []string{"echo", "inside"}, func(c *cri.ContainerConfig) { c.LogPath = "some/dir/0.log" })
+	k.exited(id)
+	if got := k.logText(podCfg, cfg); got != "inside\n" {
+		k.Errorf("a log in a directory below: %q", got)
+	}
+}

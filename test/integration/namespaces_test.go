@@ -1,0 +1,114 @@
+package integration
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+func TestNamespaces(t *testing.T) {
+	k := start(t)
+	for _, c := range []struct {
+		name string
+		test func(*kubelet)
+	}{
+		{"pid of the pod", pidPod},
+		{"pid of the node", pidNode},
+		{"pid of a target", pidTarget},
+		{"ipc of the node", ipcNode},
+		{"user", userNamespace},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(k.sub(t)) })
+	}
+}
+
+func pid(mode cri.NamespaceMode) func(*cri.ContainerConfig) {
+	return func(c *cri.ContainerConfig) { c.Linux.SecurityContext.NamespaceOptions.Pid = mode }
+}
+
+func podPid(mode cri.NamespaceMode) func(*cri.PodSandboxConfig) {
+	return func(c *cri.PodSandboxConfig) { c.Linux.SecurityContext.NamespaceOptions.Pid = mode }
+}
+
+func pidPod(k *kubelet) {
+	pod, cfg := k.pod(podPid(cri.NamespaceMode_POD))
+	a, _ := k.runIn(pod, cfg, []string{"sleep", "1111"}, pid(cri.NamespaceMode_POD))
+	b, _ := k.runIn(pod, cfg, []string{"sleep", "2222"}, pid(cri.NamespaceMode_POD))
+	if ps := k.exec(b, "ps -o args"); !strings.Contains(ps, "sleep 1111") || !strings.Contains(ps, "sleep 2222") {
+		k.Errorf("one container does not see the other's process:\n%s", ps)
+	}
+	if first := k.exec(a, "cat /proc/1/cmdline"); !strings.Contains(first, "pause") {
+		k.Errorf("process 1 is %q, want podd's pause", first)
+	}
+	// stopping one leaves the other and the namespace alone
+	k.stopContainer(a, 0)
+	if ps := k.exec(b, "ps -o args"); strings.Contains(ps, "sleep 1111") {
+		k.Errorf("the stopped container's process is still there:\n%s", ps)
+	}
+}
+
+func pidNode(k *kubelet) {
+	pod, cfg := k.pod(podPid(cri.NamespaceMode_NODE))
+	ctr, _ := k.runIn(pod, cfg, []string{"sleep", "1000"}, pid(cri.NamespaceMode_NODE))
+	ours, err := os.Readlink("/proc/self/ns/pid")
+	k.ok("our pid namespace", err)
+	if got := strings.TrimSpace(k.exec(ctr, "readlink /proc/self/ns/pid")); got != ours {
+		k.Errorf("pid namespace %s, want the host's, %s", got, ours)
+	}
+}
+
+func pidTarget(k *kubelet) {
+	pod, cfg := k.pod()
+	target, _ := k.runIn(pod, cfg, []string{"sleep", "3333"})
+	aim := func(id string) func(*cri.ContainerConfig) {
+		return func(c *cri.ContainerConfig) {
+			c.Linux.SecurityContext.NamespaceOptions = &cri.NamespaceOption{Pid: cri.NamespaceMode_TARGET, TargetId: id}
+		}
+	}
+	debugger, _ := k.runIn(pod, cfg, []string{"sleep", "1000"}, aim(target))
+	if ps := k.exec(debugger, "ps -o args"); !strings.Contains(ps, "sleep 3333") {
+		k.Errorf("the target's process is not seen:\n%s", ps)
+	}
+	_, stranger := k.sleeper()
+	_, err := k.tryCreate(pod, k.containerConfig([]string{"true"}, aim(stranger)), cfg)
+	k.refused("a target in another pod", err, "", codes.InvalidArgument, codes.FailedPrecondition, codes.NotFound)
+	_, err = k.tryCreate(pod, k.containerConfig([]string{"true"}, aim("feedfeed")), cfg)
+	k.refused("a target that is not there", err, "feedfeed", codes.NotFound, codes.InvalidArgument, codes.FailedPrecondition)
+}
+
+func ipcNode(k *kubelet) {
+	pod, cfg := k.pod(func(c *cri.PodSandboxConfig) { c.Linux.SecurityContext.NamespaceOptions.Ipc = cri.NamespaceMode_NODE })
+	ctr, _ := k.runIn(pod, cfg, []string{"sleep", "1000"}, func(c *cri.ContainerConfig) {
+		c.Linux.SecurityContext.NamespaceOptions.Ipc = cri.NamespaceMode_NODE
+	})
+	ours, err := os.Readlink("/proc/self/ns/ipc")
+	k.ok("our ipc namespace", err)
+	if got := strings.TrimSpace(k.exec(ctr, "readlink /proc/self/ns/ipc")); got != ours {
+		k.Errorf("ipc namespace %s, want the host's, %s", got, ours)
+	}
+}
+
+func userNamespace(k *kubelet) {
+	mapping := []*cri.IDMapping{{HostId: 100000, ContainerId: 0, Length: 65536}}
+	userns := &cri.UserNamespace{Mode: cri.NamespaceMode_POD, Uids: mapping, Gids: mapping}
+	pod, cfg := k.pod(func(c *cri.PodSandboxConfig) { c.Linux.SecurityContext.NamespaceOptions.UsernsOptions = userns })
+	volume := k.Path("userns-volume")
+	k.ok("make a volume", os.MkdirAll(volume, 0o777))
+	k.ok("open it", os.Chmod(volume, 0o777))
+	ctr, _ := k.runIn(pod, cfg, []string{"sleep", "1000"}, func(c *cri.ContainerConfig) {
+		c.Linux.SecurityContext.NamespaceOptions.UsernsOptions = userns
+		c.Mounts = []*cri.Mount{{HostPath: volume, ContainerPath: "/volume", UidMappings: mapping, GidMappings: mapping}}
+	})
+	if got := strings.Join(strings.Fields(k.exec(ctr, "cat /proc/self/uid_map")), " "); got != "0 100000 65536" {
+		k.Errorf("uid_map %q", got)
+	}
+	if got := k.exec(ctr, "id -u; stat -c %u /bin/busybox; touch /volume/file /in-root; stat -c %u /volume/file /in-root"); got != "0\n0\n0\n0\n" {
+		k.Errorf("owners inside: %q", got)
+	}
+	if got := strings.TrimSpace(k.exec(ctr, "cat /sys/class/net/eth0/operstate")); got != "up" {
+		k.Errorf("the network is %q", got)
+	}
+}

@@ -1,0 +1,12 @@
+#!/bin/sh
+# Installs the Debian packages that the virtual machine needs on this one, and only those that are missing.
+set -eu
+missing=
+for p in mmdebstrap debian-archive-keyring qemu-system-x86 e2fsprogs xz-utils; do
+	[ "$(dpkg-query -W -f '${db:Status-Status}' $p 2>/dev/null)" = installed ] || missing="$missing $p"
+done
+[ -n "$missing" ] || exit 0
+echo "vm: installing$missing"
+export DEBIAN_FRONTEND=noninteractive
+# shellcheck disable=SC2086 # a list of words is meant
+apt-get update -qq && apt-get install -qq -y --no-install-recommends $missing >/dev/null

@@ -1,0 +1,148 @@
+#!/bin/bash
+# Runs in the virtual machine, from the payload disk, on its serial console: installs podd as a user would, runs what
+# was asked for, and writes what came of it to the results disk. Lines that begin with "vm: " are shown outside.
+set -u
+. /payload/env
+results=/run/results
+mkdir -p $results
+failed=
+say() { echo "vm: [$(cut -d. -f1 /proc/uptime)s] $*"; }
+
+# The payload is where the files are; the paths are those of an installation.
+install_podd() {
+	ln -sf /payload/bin/{podd,runc,crictl} /usr/local/bin/
+	mkdir -p /opt/cni /etc/cni/net.d /etc/podd/podd.toml.d /usr/local/lib/systemd/system
+	ln -sfn /payload/cni /opt/cni/bin
+	cp /payload/10-vm.conflist /etc/cni/net.d/
+	cp /payload/crictl.yaml /etc/
+	cp /payload/podd.service /usr/local/lib/systemd/system/
+	[ "$handler" = runc ] || printf '[runtime]\ndefault_handler = "%s"\n' "$handler" >/etc/podd/podd.toml.d/50-vm.toml
+	systemctl daemon-reload
+}
+
+network() {
+	ip link set lo up
+	ip link set eth0 up
+	ip addr add 10.0.2.15/24 dev eth0
+	ip route add default via 10.0.2.2
+}
+
+# The registry's mirror configuration goes where podd looks for it.
+registry() {
+	mkdir -p /etc/containers
+	systemd-run -q --unit=testimages -E PODD_CACHE=/payload/cache /payload/bin/testimages serve 127.0.0.1:5000 /etc/containers
+	for _ in $(seq 100); do
+		[ ! -f /etc/containers/policy.json ] || return 0
+		sleep 0.1
+	done
+	return 1
+}
+
+# must NAME COMMAND...: a step without which the others make no sense.
+must() {
+	local name=$1
+	shift
+	say "$name"
+	"$@" || { say "FAILED: $name"; failed=1; finish; }
+}
+
+# check NAME COMMAND...: a test; the others go on.
+check() {
+	local name=$1 start=$SECONDS
+	shift
+	if "$@"; then
+		say "passed: $name ($((SECONDS - start))s)"
+	else
+		say "FAILED: $name ($((SECONDS - start))s)"
+		failed=1
+	fi
+}
+
+# podd asks conmon and runc for their versions when it has started, and until they have answered the node is not ready.
+ready() {
+	for _ in $(seq 60); do
+		crictl info | tr -d ' \n' | grep -q '"status":true,"type":"RuntimeReady"' && return
+		sleep 1
+	done
+	crictl info
+	return 1
+}
+
+# What every machine with podd has once the first pod ran, so that it does not count as left over.
+warm_up() {
+	local pod
+	printf '{"metadata":{"name":"warm","namespace":"vm","uid":"warm"},"linux":{}}' >/run/warm.json
+	pod=$(crictl runp /run/warm.json) && crictl rmp -f "$pod"
+}
+
+checks() {
+	/payload/bin/checks -test.v -test.timeout 10m >$results/checks.log 2>&1
+	local status=$?
+	grep -E '^ *--- ' $results/checks.log | sed 's/^ *--- /vm:   /'
+	[ $status = 0 ] || cat $results/checks.log
+	return $status
+}
+
+critest() {
+	local args=(--runtime-endpoint unix:///run/podd/podd.sock --image-endpoint unix:///run/podd/podd.sock
+		--ginkgo.no-color --ginkgo.focus "$focus" --ginkgo.timeout 20m --ginkgo.poll-progress-after 3m --report-dir $results)
+	[ ! -s /payload/skip ] || args+=(--ginkgo.skip "$(cat /payload/skip)")
+	[ -z "$seed" ] || args+=(--ginkgo.seed "$seed")
+	/payload/bin/critest "${args[@]}" >$results/critest.log 2>&1 &
+	local pid=$!
+	while sleep 20 && kill -0 $pid 2>/dev/null; do
+		say "critest: $(grep -o '•' $results/critest.log | wc -l) specs done"
+	done
+	wait $pid
+	local status=$?
+	sed -n '/^Summarizing /,$p' $results/critest.log
+	grep -E '^(Ran |SUCCESS!|FAIL!)' $results/critest.log | sed 's/^/vm:   /'
+	grep -E '^  \[(FAIL|PANICKED|TIMEDOUT|INTERRUPTED)\]' $results/critest.log | sed 's/^/vm: /'
+	return $status
+}
+
+# What podd and its pods left on the machine: it must be as it was.
+leaks() {
+	/payload/bin/leak diff /run/before.json -wait 15s | tee $results/leaks.log | sed 's/^/vm:   /'
+	return "${PIPESTATUS[0]}"
+}
+
+# What systemd holds against podd: units that failed, restarts that nobody asked for.
+journal() {
+	local bad
+	bad=$(systemctl list-units --failed --plain --no-legend
+		systemd-analyze blame --no-pager >$results/boot.log 2>&1
+	systemd-analyze critical-chain --no-pager >>$results/boot.log 2>&1
+	journalctl -b -u podd -o cat | grep -E '^panic|panic=|DATA RACE|^fatal error|Watchdog timeout')
+	[ -z "$bad" ] || { sed 's/^/vm:   /' <<<"$bad"; return 1; }
+}
+
+finish() {
+	systemd-analyze blame --no-pager >$results/boot.log 2>&1
+	systemd-analyze critical-chain --no-pager >>$results/boot.log 2>&1
+	journalctl -b -u podd -o short-monotonic --no-hostname >$results/podd.log
+	journalctl -b -o short-monotonic --no-hostname >$results/journal.log
+	dmesg >$results/dmesg.log
+	[ -n "$failed" ] && echo failed >$results/status || echo passed >$results/status
+	tar -C $results -cf - . | dd of=/dev/disk/by-id/virtio-results bs=1M conv=sparse,fsync status=none
+	say "power off"
+	exit 0
+}
+
+say "Linux $(uname -r), systemd $(systemctl --version | awk 'NR == 1 { print $2 }'), $(stat -fc %T /sys/fs/cgroup), AppArmor $(cat /sys/module/apparmor/parameters/enabled)"
+must "network" network
+must "install podd" install_podd
+must "test registry" registry
+must "systemctl start podd" systemctl start podd
+must "runtime ready" ready
+must "first pod" warm_up
+if [ "$mode" = shell ]; then
+	cd /root || exit
+	PATH=$PATH:/payload/bin exec bash -i
+fi
+/payload/bin/leak take /run/before.json
+case $mode in all | checks) check "podd's own checks" checks ;; esac
+case $mode in all | critest) check "critest with $handler" critest ;; esac
+check "nothing left over" leaks
+check "nothing in the journal" journal
+finish

@@ -1,0 +1,34 @@
+#!/bin/sh
+# Makes the disk that a run of the virtual machine gets: podd and the programs it is tested with, as built in bin/, the
+# test images, podd's systemd unit, and what to do (see guest/run.sh).
+#
+#	payload.sh IMAGE MODE
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+repo=$(cd "$here/../.." && pwd)
+image=$1 mode=$2
+
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+mkdir -p "$dir/bin" "$dir/cache/images"
+cd "$repo"
+cp bin/podd bin/runc bin/crictl bin/critest bin/testimages bin/leak "$dir/bin/"
+cp -r bin/cni "$dir/"
+CGO_ENABLED=0 go test -c -o "$dir/bin/checks" ./test/vm/checks
+
+bin/testimages build >/dev/null
+cp -r "${PODD_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podd}"/images/[0-9a-f]*/ "$dir/cache/images/"
+cp contrib/systemd/podd.service contrib/crictl.yaml "$dir/"
+cp "$here"/guest/* "$dir/"
+# critest wants one regular expression of what to leave out. The list is the one that test/critest has.
+sed -e 's/#.*//; s/[[:space:]]*$//; /^$/d' -e 's/[][\.*^$+?(){}|]/\\&/g' test/critest/skip.txt | paste -sd'|' >"$dir/skip"
+cat >"$dir/env" <<END
+mode='$mode'
+handler='${VM_HANDLER:-runc}'
+focus='${VM_FOCUS:-.}'
+seed='${VM_SEED:-}'
+END
+
+size=$(($(du -sm "$dir" | cut -f1) * 5 / 4 + 16))
+rm -f "$image"
+mke2fs -q -t ext4 -O ^has_journal -d "$dir" "$image" "${size}M" >/dev/null
