@@ -1,0 +1,186 @@
+// Package arch holds the rules of the architecture, as tests that read the source: who may import whom, that every
+// package says what it is for, how long a function may be. A rule that breaks says why it exists.
+package arch
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/podd-project/podd/"
+
+// layer says what a package (with those below it) may import of the module, and why.
+type layer struct {
+	path    string
+	imports []string
+	why     string
+}
+
+// Calls go down, values come back, events go out. The first layer whose path fits a package counts.
+var layers = []layer{
+	{"checkpoint", nil, "records on disk must be readable by a program that knows nothing of pods"},
+	{"oci/conmon", nil, "the monitor's protocol is a mechanism of its own, tested against the real conmon alone"},
+	{"oci/host", []string{"oci/spec"}, "it asks the machine what oci/spec, being pure, wants to be told"},
+	{"oci/namespaces", nil, "namespaces are pinned by path; who they are for is the engine's business"},
+	{"oci/pause", nil, "an embedded program and where it goes"},
+	{"oci/spec", nil, "config.json is a pure function of the request, the image and the host's facts, which golden tests rely on"},
+	{"oci/shim", nil, "a client of somebody else's protocol"},
+	{"oci/ocitest", []string{"oci"}, "the runtimes' test suite sees what the engine sees"},
+	{"oci", []string{"oci/conmon"}, "a runtime is driven by container id and bundle; it knows no pod, image or network"},
+	{"image", []string{"image"}, "images are pulled and mounted by name and container id, for the engine and for the CRI server alike"},
+	{"network", []string{"network", "checkpoint"}, "attachments are made and undone by pod id, even when nothing else is left of the pod"},
+	{"streaming", []string{"streaming"}, "it serves streams for a Backend that it declares itself"},
+	{"sandbox/nri", []string{"sandbox"}, "an adapter of the engine's hooks"},
+	{"sandbox", []string{"oci", "oci/spec", "oci/host", "oci/namespaces", "image", "network", "checkpoint"},
+		"the engine puts the mechanisms together; nothing below it calls up"},
+	{"server", []string{"sandbox", "image", "oci", "oci/spec", "streaming"}, "validate, call, convert: the CRI's words end here"},
+	{"cmd", []string{"cmd", "server", "sandbox", "oci", "oci/conmon", "oci/spec", "oci/host", "oci/namespaces", "oci/pause", "image", "network",
+		"streaming", "checkpoint"}, "wiring; imported by nobody"},
+	{"test", []string{"test"}, "tests of the whole look at it from outside, as a kubelet does"},
+}
+
+// restricted are foreign packages that only some of ours may use.
+var restricted = []struct {
+	prefix string
+	users  []string
+	why    string
+}{
+	{"google.golang.org/grpc", []string{"server", "cmd"}, "gRPC is how podd is called, not how it works: the engine's errors and types are its own"},
+	{"k8s.io/cri-api", []string{"server", "sandbox", "oci/spec", "oci/host", "streaming", "cmd"}, "mechanisms do not speak CRI, so that they can be used and tested without it"},
+	{"go.podman.io/", []string{"image", "cmd"}, "the image library's types stay behind the image package; main only lets it re-execute podd to unpack layers"},
+	{"github.com/containernetworking/", []string{"network"}, "CNI stays behind the network package"},
+	{"github.com/spf13/cobra", []string{"cmd"}, "the command line is the command's"},
+}
+
+// pkg is what `go list` says of one package.
+type pkg struct {
+	ImportPath, Name, Dir, Doc string
+	Imports                    []string
+	GoFiles                    []string
+}
+
+// packages lists the module's packages.
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Name,Dir,Doc,Imports,GoFiles", "-tags", "containers_image_openpgp", "./...")
+	cmd.Dir = "../.."
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v: %s", err, stderr.String())
+	}
+	var list []pkg
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return list
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if len(p.GoFiles) > 0 {
+			list = append(list, p)
+		}
+	}
+}
+
+// inside is true when a package is path or below it.
+func inside(pkg, path string) bool { return pkg == path || strings.HasPrefix(pkg, path+"/") }
+
+func layerOf(name string) (layer, bool) {
+	i := slices.IndexFunc(layers, func(l layer) bool { return inside(name, l.path) })
+	if i < 0 {
+		return layer{}, false
+	}
+	return layers[i], true
+}
+
+func TestImportsGoDown(t *testing.T) {
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		l, ok := layerOf(name)
+		if !ok {
+			t.Errorf("%s is in no layer: add it to the table in test/arch with what it may import, and why", name)
+			continue
+		}
+		for _, imp := range p.Imports {
+			short, ours := strings.CutPrefix(imp, module)
+			if ours && !mayImport(l, name, short) {
+				t.Errorf("%s imports %s.\n\t%s may import %s: %s.", name, short, l.path, listed(l.imports), l.why)
+			}
+		}
+	}
+}
+
+// mayImport is true for what the layer lists. "image" alone does not mean image/imagetest, unless the importer is below
+// the same layer.
+func mayImport(l layer, from, imp string) bool {
+	if inside(imp, l.path) && inside(from, l.path) && from != l.path {
+		return true // packages below one path know each other
+	}
+	return slices.ContainsFunc(l.imports, func(allowed string) bool {
+		return imp == allowed || allowed == l.path && inside(imp, allowed)
+	})
+}
+
+func listed(names []string) string {
+	if len(names) == 0 {
+		return "nothing of ours"
+	}
+	return strings.Join(names, ", ")
+}
+
+func TestLibrariesStayWhereTheyBelong(t *testing.T) {
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		if inside(name, "test") || strings.HasSuffix(name, "test") {
+			continue // tests play every part
+		}
+		for _, r := range restricted {
+			for _, imp := range p.Imports {
+				if strings.HasPrefix(imp, r.prefix) && !slices.ContainsFunc(r.users, func(u string) bool { return inside(name, u) }) {
+					t.Errorf("%s imports %s, which only %s may: %s.", name, imp, strings.Join(r.users, ", "), r.why)
+				}
+			}
+		}
+	}
+}
+
+// Names that say nothing attract everything.
+var vague = []string{"util", "utils", "common", "helpers", "types", "manager", "misc", "lib", "pkg", "base", "shared"}
+
+func TestEveryPackageSaysWhatItIsFor(t *testing.T) {
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		if len(strings.Fields(p.Doc)) < 5 {
+			t.Errorf("%s has no package comment: say what it owns, what it never does and who may call it", name)
+		}
+		if slices.Contains(vague, p.Name) {
+			t.Errorf("%s: a package named %s says nothing about what belongs into it", name, p.Name)
+		}
+	}
+}
+
+func TestTheTableItself(t *testing.T) {
+	cases := []struct {
+		from, imp string
+		want      bool
+	}{
+		{"sandbox", "oci", true}, {"sandbox", "oci/conmon", false}, {"oci", "sandbox", false}, {"oci", "oci/conmon", true},
+		{"oci", "oci/spec", false}, {"network", "checkpoint", true}, {"image", "network", false}, {"server", "network", false},
+		{"cmd/podd", "cmd/podd/layers", true}, {"test/integration", "test/daemon", true}, {"test/daemon", "sandbox", false},
+		{"image/imagetest", "image", true}, {"sandbox", "image/imagetest", false}, {"oci/ocitest", "oci", true},
+	}
+	for _, c := range cases {
+		l, ok := layerOf(c.from)
+		if !ok || mayImport(l, c.from, c.imp) != c.want {
+			t.Errorf("%s may import %s: %v, want %v", c.from, c.imp, !c.want, c.want)
+		}
+	}
+}
