@@ -16,9 +16,8 @@ import (
 // bundle is the directory of one container, <RunDir>/<id>.
 type bundle string
 
-func (b bundle) config() string  { return filepath.Join(string(b), "config.json") }
-func (b bundle) pidFile() string { return filepath.Join(string(b), "pidfile") }
-func (b bundle) record() string  { return filepath.Join(string(b), "state.json") }
+func (b bundle) config() string { return filepath.Join(string(b), "config.json") }
+func (b bundle) record() string { return filepath.Join(string(b), "state.json") }
 
 // started is a mark: the runtime's start verb has succeeded.
 func (b bundle) started() string { return filepath.Join(string(b), "started") }

@@ -33,15 +33,7 @@ func (r *Runtime) execTerminal(ctx context.Context, cancel context.CancelCauseFu
 	}
 	defer os.RemoveAll(dir)
 	size := firstSize(req.streams.Resize)
-	files, err := writeProcess(bundle(dir), sized(req.process, size))
-	if err != nil {
-		return 0, err
-	}
-	e := conmon.Exec{Process: files.process, PidFile: files.pid, Terminal: dir}
-	// crun's complaint does not come through the monitor when there is a terminal.
-	log := filepath.Join(dir, "log")
-	e.Runtime.Args = []string{"--log", log}
-	s, err := r.startExec(b, e)
+	s, err := r.startTerminal(b, dir, sized(req.process, size))
 	if err != nil {
 		return 0, fmt.Errorf("exec: %w", err)
 	}
@@ -59,7 +51,7 @@ func (r *Runtime) execTerminal(ctx context.Context, cancel context.CancelCauseFu
 	errTalk := <-talked // ends with the monitor, or with ctx
 	switch {
 	case errors.Is(err, errNotStarted):
-		text, _ := os.ReadFile(log)
+		text, _ := os.ReadFile(runtimeLog(dir))
 		return 0, failure("exec", complaint(text))
 	case err != nil:
 		return 0, fmt.Errorf("exec: %w", err)
@@ -68,6 +60,21 @@ func (r *Runtime) execTerminal(ctx context.Context, cancel context.CancelCauseFu
 	}
 	return code, nil
 }
+
+// startTerminal starts the monitor of a session with all its files in dir.
+func (r *Runtime) startTerminal(b bundle, dir string, p *specs.Process) (*conmon.Session, error) {
+	files, err := writeProcess(bundle(dir), p)
+	if err != nil {
+		return nil, err
+	}
+	e := conmon.Exec{Process: files.process, PidFile: files.pid, Terminal: dir}
+	e.Runtime.Args = []string{"--log", runtimeLog(dir)}
+	return r.startExec(b, e)
+}
+
+// runtimeLog is where the runtime complains: crun's words do not come through the monitor when there is a
+// terminal.
+func runtimeLog(dir string) string { return filepath.Join(dir, "log") }
 
 // firstSize is the client's first size if it comes soon, else nothing.
 func firstSize(sizes <-chan Size) Size {

@@ -159,8 +159,8 @@ func (r *Runtime) launchDirect(_ context.Context, b bundle, f execFiles, stdio [
 		cmd.Stdin = stdio[0]
 	}
 	cmd.Stdout, cmd.Stderr = stdio[1], stdio[2]
-	// The runtime leads a session, which the command inherits from crun: killTree finds orphans by it.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	// A group, not a session: the kernel's autogroups make the first run of a new session wait on a busy machine.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, 0, err
 	}

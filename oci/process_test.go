@@ -125,35 +125,37 @@ func TestFamily(t *testing.T) {
 	add(14, 13, 14)  // child of the orphan
 	add(15, 1, 99)   // orphan of a session whose leader is gone
 	add(16, 10, 99)  // by which it is known
+	add(17, 1, 10)   // orphan of the root's session
 	add(20, 1, 20)   // stranger
 	add(21, 20, 21)  // stranger's child
 	add(22, 500, 22) // child of nobody known
 
 	root := all[10].Process
-	leader := family{known: map[Process]bool{root: true}, sessions: map[int]bool{10: true}}
+	leader := family{known: map[Process]bool{root: true}, sessions: map[int]bool{}}
 	leader.grow(all)
-	for pid, want := range map[int]bool{1: false, 10: true, 11: true, 12: true, 13: true, 14: true, 15: true, 16: true, 20: false, 21: false, 22: false} {
+	for pid, want := range map[int]bool{1: false, 10: true, 11: true, 12: true, 13: true, 14: true, 15: true, 16: true, 17: true, 20: false, 21: false, 22: false} {
 		if got := leader.known[all[pid].Process]; got != want {
 			t.Errorf("process %d: %v, want %v", pid, got, want)
 		}
 	}
-	member := family{known: map[Process]bool{root: true}}
+	// The same tree, had the root been born into session 10: its mates there are strangers.
+	member := family{known: map[Process]bool{root: true}, sessions: map[int]bool{}, foreign: 10}
 	member.grow(all)
-	for pid, want := range map[int]bool{11: true, 12: true, 13: false, 15: false, 16: true, 20: false} {
+	for pid, want := range map[int]bool{11: true, 12: true, 13: true, 15: true, 16: true, 17: false, 20: false} {
 		if got := member.known[all[pid].Process]; got != want {
-			t.Errorf("without sessions: process %d: %v, want %v", pid, got, want)
+			t.Errorf("in a foreign session: process %d: %v, want %v", pid, got, want)
 		}
 	}
 }
 
 func TestKillTree(t *testing.T) {
-	cmd := sleeper(t, "trap '' TERM; (sleep 1000 &); sleep 1001 & (setsid sleep 1002 &) & sleep 1003", true)
+	cmd := sleeper(t, "trap '' TERM; (sleep 1000 &); sleep 1001 & setsid sh -c '(sleep 1002 &); sleep 1003; :' & sleep 1004; :", true)
 	root, err := identify(cmd.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := newFamily(root)
-	for len(f.known) < 4 { // the shell and at least three sleeps
+	for len(f.known) < 7 { // the shells, setsid and the sleeps
 		time.Sleep(time.Millisecond)
 		f.grow(processes())
 	}

@@ -96,7 +96,7 @@ func TestExecLargeInputAndOutput(t *testing.T) {
 func TestExecTerminal(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
 		r := running(t, m)
-		p := m.Spec(sh("until stty size; do sleep 0.01; done; read x; echo got $x; stty size; exit 5")...).Process
+		p := m.Spec(sh("until stty size | grep 80; do sleep 0.01; done; read x; echo got $x; stty size; exit 5")...).Process
 		p.Terminal = true
 		in, client := io.Pipe()
 		defer client.Close()

@@ -29,18 +29,20 @@ func processes() map[int]stat {
 	return all
 }
 
-// family is a growing set of processes and of the sessions that they are in.
+// family is a growing set of processes and of the sessions that they made.
 type family struct {
 	known    map[Process]bool
 	sessions map[int]bool
+	// foreign is the session that the root was born into, 0 if it leads its own. Everything below the root is
+	// in that one, or in a session that was made below and holds nobody else.
+	foreign int
 }
 
-// newFamily begins with one process. Sessions count only if it leads its own: then every session below it was
-// made there, and holds nobody else.
+// newFamily begins with one process.
 func newFamily(root Process) family {
-	f := family{known: map[Process]bool{root: true}}
-	if s, err := readStat(root.Pid); err == nil && s.Process == root && s.session == root.Pid {
-		f.sessions = map[int]bool{root.Pid: true}
+	f := family{known: map[Process]bool{root: true}, sessions: map[int]bool{}}
+	if s, err := readStat(root.Pid); err == nil && s.session != root.Pid {
+		f.foreign = s.session
 	}
 	return f
 }
@@ -55,7 +57,7 @@ func (f family) grow(all map[int]stat) {
 				continue
 			}
 			f.known[s.Process] = true
-			if f.sessions != nil {
+			if s.session != f.foreign && s.session > 1 {
 				f.sessions[s.session] = true
 			}
 			grew = true

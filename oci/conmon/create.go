@@ -99,8 +99,9 @@ func start(path string, args, env []string, o options) (*monitor, error) {
 	if o.stdio[0] == nil {
 		m.cmd.Stdin = nil // an *os.File of nil in the interface would not be nil
 	}
-	// A session of its own from the first instant: conmon makes one only after its fork.
-	m.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	// A group of its own from the first instant: a signal to the daemon's is not for the monitor. A container's
+	// monitor makes itself a session after its fork.
+	m.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	m.cmd.WaitDelay = 5 * time.Second
 	if err := m.cmd.Start(); err != nil {
 		r.Close()

@@ -22,9 +22,18 @@ type leaks struct {
 // watchLeaks counts what this process has and registers the check; it must be called early, so that the check
 // runs late: after the test's containers are deleted, before its directory is.
 func watchLeaks(t testing.TB) *leaks {
+	wakePoller()
 	l := &leaks{t: t, fds: countFDs(), goroutines: runtime.NumGoroutine()}
 	t.Cleanup(l.check)
 	return l
+}
+
+// wakePoller makes the runtime open the descriptors of its poller, which it keeps.
+func wakePoller() {
+	if r, w, err := os.Pipe(); err == nil {
+		r.Close()
+		w.Close()
+	}
 }
 
 func countFDs() int {
