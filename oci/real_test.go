@@ -662,3 +662,32 @@ func TestRecursiveReadOnly(t *testing.T) {
 		}
 	})
 }
+
+// TestUserNamespaces proves the feature bit: in a user namespace, an idmapped mount shows root's file as
+// root's.
+func TestUserNamespaces(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		r, path := m.New(), filepath.Join(m.LogDir, "0.log")
+		if !r.Features().UserNamespaces {
+			if m.Config.Name == "runc" {
+				t.Fatal("runc can, and says that it cannot")
+			}
+			return // nothing is promised: crun before 1.9
+		}
+		for dir := m.Rootfs; dir != "/tmp" && dir != "/"; dir = filepath.Dir(dir) {
+			must(t, "open directory", os.Chmod(dir, 0o755))
+		}
+		source := filepath.Join(m.LogDir, "volume")
+		must(t, "write", errors.Join(os.Mkdir(filepath.Join(m.Rootfs, "volume"), 0o755), os.Mkdir(source, 0o755), os.WriteFile(filepath.Join(source, "file"), nil, 0o644), os.Chmod(m.LogDir, 0o755)))
+		s := m.Spec(sh("ls -ln /bin/sh /volume/file | tr -s ' ' | cut -d' ' -f3")...)
+		ids := []specs.LinuxIDMapping{{ContainerID: 0, HostID: 1 << 20, Size: 1 << 16}}
+		s.Linux.Namespaces = append(s.Linux.Namespaces, specs.LinuxNamespace{Type: specs.UserNamespace})
+		s.Linux.UIDMappings, s.Linux.GIDMappings = ids, ids
+		s.Mounts = append(s.Mounts, specs.Mount{Destination: "/volume", Source: source, Type: "bind", Options: []string{"bind"}, UIDMappings: ids, GIDMappings: ids})
+		start(t, r, oci.CreateRequest{ID: "c", Spec: s, LogPath: path})
+		exit, err := r.Wait(limit(t), "c")
+		if got := fmt.Sprint(lines(t, path)); err != nil || exit.Code != 0 || got != "[65534 0]" {
+			t.Errorf("owners of an unmapped and a mapped file: %s; exit %+v, %v", got, exit, err)
+		}
+	})
+}

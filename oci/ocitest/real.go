@@ -77,7 +77,7 @@ func shortDir(t testing.TB) string {
 }
 
 // applets are the commands in the root filesystem.
-var applets = []string{"sh", "sleep", "true", "false", "echo", "cat", "ls", "ps", "kill", "yes", "head", "dd", "tail", "setsid", "seq", "stty", "wc", "grep", "readlink", "tr", "rm", "mkdir", "id", "env"}
+var applets = []string{"sh", "sleep", "true", "false", "echo", "cat", "ls", "ps", "kill", "yes", "head", "dd", "tail", "setsid", "seq", "stty", "wc", "grep", "readlink", "tr", "rm", "mkdir", "id", "env", "cut"}
 
 // buildRootfs makes a root filesystem of Debian's busybox-static.
 func buildRootfs(t testing.TB, dir string) {
