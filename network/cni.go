@@ -29,7 +29,7 @@ type CNI struct {
 	stop    context.CancelFunc
 	running sync.WaitGroup
 	// newExec makes what runs the plugins; tests put another one in its place.
-	newExec func(onAdd func(stdin, stdout []byte) error) invoke.Exec
+	newExec func(o execOptions) invoke.Exec
 }
 
 // New returns a CNI that watches the configuration directory until Close. That there is no configuration yet, or no
@@ -55,8 +55,8 @@ func newCNI(cfg Config, log logrus.FieldLogger) (*CNI, error) {
 		return nil, fmt.Errorf("network state: %w", err)
 	}
 	c := &CNI{cfg: cfg, log: log, env: pluginEnv(os.Environ(), cfg.PluginEnv), stop: func() {}}
-	c.newExec = func(onAdd func(stdin, stdout []byte) error) invoke.Exec {
-		return &executor{env: c.env, onAdd: onAdd}
+	c.newExec = func(o execOptions) invoke.Exec {
+		return &executor{env: c.env, execOptions: o}
 	}
 	c.health = newHealth(c)
 	return c, nil
@@ -84,8 +84,8 @@ func (c *CNI) Close() error {
 func (c *CNI) Ready() error { return c.health.ready() }
 
 // libcni returns a driver for one operation.
-func (c *CNI) libcni(onAdd func(stdin, stdout []byte) error) *libcni.CNIConfig {
-	return libcni.NewCNIConfigWithCacheDir(c.cfg.BinDirs, c.cacheDir(), c.newExec(onAdd))
+func (c *CNI) libcni(o execOptions) *libcni.CNIConfig {
+	return libcni.NewCNIConfigWithCacheDir(c.cfg.BinDirs, c.cacheDir(), c.newExec(o))
 }
 
 // cacheDir is where libcni insists on keeping results. Nothing relies on them: it writes them too late, when all plugins
@@ -99,7 +99,7 @@ func (c *CNI) dropCache(network, podID string) {
 
 // missingPlugin returns an error that names the first plugin of list that is not installed.
 func (c *CNI) missingPlugin(list *libcni.NetworkConfigList) error {
-	exec := c.newExec(nil)
+	exec := c.newExec(execOptions{})
 	for _, p := range list.Plugins {
 		for _, name := range []string{p.Network.Type, p.Network.IPAM.Type} {
 			if name == "" {

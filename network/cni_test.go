@@ -86,9 +86,9 @@ func newFakeCNI(t testing.TB, cfg Config, answer func(ctx context.Context, comma
 }
 
 // withOnAdd makes exec the executor of every operation.
-func withOnAdd(exec *fakeExec) func(func(stdin, stdout []byte) error) invoke.Exec {
-	return func(onAdd func(stdin, stdout []byte) error) invoke.Exec {
-		return &fakeExec{onAdd: onAdd, answer: exec.answer}
+func withOnAdd(exec *fakeExec) func(execOptions) invoke.Exec {
+	return func(o execOptions) invoke.Exec {
+		return &fakeExec{onAdd: o.onAdd, answer: exec.answer}
 	}
 }
 

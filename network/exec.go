@@ -40,8 +40,15 @@ type executor struct {
 	version.PluginDecoder
 	// env is what a plugin sees besides the six variables of CNI.
 	env []string
+	execOptions
+}
+
+// execOptions are what one operation wants of the plugins it runs.
+type execOptions struct {
 	// onAdd, if set, is given the input and the output of each plugin whose ADD succeeded; its error fails the ADD.
 	onAdd func(stdin, stdout []byte) error
+	// hold, if set, is inherited by the plugins (see CNI.hold), which then do not die with the daemon.
+	hold *os.File
 }
 
 // cniVariables are the ones that libcni sets. Nothing else of what it passes, the daemon's environment, is used.
@@ -93,7 +100,7 @@ func (e *executor) FindInPath(plugin string, paths []string) (string, error) {
 
 // ExecPlugin implements invoke.Exec: it runs the plugin and returns what it printed.
 func (e *executor) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
-	p := &plugin{path: path, stdin: stdin, stdout: capped{limit: maxStdout, fail: true}, stderr: capped{limit: maxStderr}}
+	p := &plugin{path: path, stdin: stdin, hold: e.hold, stdout: capped{limit: maxStdout, fail: true}, stderr: capped{limit: maxStderr}}
 	p.env = append(slices.Clone(e.env), slices.DeleteFunc(slices.Clone(environ), func(s string) bool { return !cniVariable(s) })...)
 	if err := p.run(ctx); err != nil {
 		return nil, fmt.Errorf("CNI plugin %s: %w", filepath.Base(path), err)
@@ -113,6 +120,7 @@ type plugin struct {
 	stdin          []byte
 	env            []string
 	stdout, stderr capped
+	hold           *os.File // see execOptions
 }
 
 // run starts the plugin and waits for its end, or kills it at the end of ctx. A plugin that survives that, being stuck
@@ -138,7 +146,7 @@ func (p *plugin) run(ctx context.Context) error {
 
 // supervise is run without giving up.
 func (p *plugin) supervise(ctx context.Context) error {
-	// The plugin dies with the thread that started it (Pdeathsig), so that after a crash of the daemon no ADD goes on
+	// A plugin dies with the thread that started it (Pdeathsig), so that after a crash of the daemon no ADD goes on
 	// beside the DEL of the next one. Locked, the thread lives as long as this goroutine waits.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -170,6 +178,10 @@ func (p *plugin) start(ctx context.Context) (*exec.Cmd, error) {
 		cmd.Env, cmd.Dir = p.env, "/"
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(p.stdin), &p.stdout, &p.stderr
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+		if p.hold != nil {
+			cmd.SysProcAttr.Pdeathsig = 0
+			cmd.ExtraFiles = []*os.File{p.hold}
+		}
 		cmd.WaitDelay = pipeGrace
 		err := cmd.Start()
 		// An installer is writing the plugin just now.

@@ -75,7 +75,7 @@ func (c *CNI) collect(ctx context.Context, list *libcni.NetworkConfigList, keep 
 		args.ValidAttachments = append(args.ValidAttachments, types.GCAttachment{ContainerID: id, IfName: ifName})
 	}
 	// libcni would also DEL what it finds in its cache, which is Teardown's business; Setup leaves nothing there.
-	if err := c.libcni(nil).GCNetworkList(ctx, list, args); err != nil {
+	if err := c.libcni(execOptions{}).GCNetworkList(ctx, list, args); err != nil {
 		return fmt.Errorf("CNI garbage collection of network %s: %w", list.Name, err)
 	}
 	return nil

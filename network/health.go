@@ -169,5 +169,5 @@ func (c *CNI) askStatus(ctx context.Context, list *libcni.NetworkConfigList) err
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.StatusTimeout,
 		fmt.Errorf("no answer within %v: %w", c.cfg.StatusTimeout, context.DeadlineExceeded))
 	defer cancel()
-	return c.libcni(nil).GetStatusNetworkList(ctx, list)
+	return c.libcni(execOptions{}).GetStatusNetworkList(ctx, list)
 }

@@ -100,8 +100,10 @@ func (c *CNI) readRecord(podID string) (*record, error) {
 }
 
 func (c *CNI) removeRecord(podID string) error {
-	if err := os.Remove(c.recordPath(podID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove network attachment: %w", err)
+	for _, path := range []string{c.holdPath(podID), c.recordPath(podID)} { // the record last: it finds the hold
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove network attachment: %w", err)
+		}
 	}
 	return nil
 }

@@ -100,14 +100,14 @@ func (c *CNI) add(ctx context.Context, r *record) (Result, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.AddTimeout,
 		fmt.Errorf("no answer within %v: %w", c.cfg.AddTimeout, context.DeadlineExceeded))
 	defer cancel()
-	driver := c.libcni(func(_, stdout []byte) error {
+	driver := c.libcni(execOptions{onAdd: func(_, stdout []byte) error {
 		result, err := normalize(stdout, r.list.CNIVersion)
 		if err != nil {
 			return err
 		}
 		r.Result = result
 		return c.writeRecord(r)
-	})
+	}})
 	if _, err := driver.AddNetworkList(ctx, r.list, r.runtimeConf(r.Netns)); err != nil {
 		return Result{}, fmt.Errorf("CNI network %s: %w", r.list.Name, err)
 	}

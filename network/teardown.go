@@ -41,6 +41,11 @@ func (c *CNI) del(ctx context.Context, r *record) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.DelTimeout,
 		fmt.Errorf("no answer within %v: %w", c.cfg.DelTimeout, context.DeadlineExceeded))
 	defer cancel()
+	hold, err := c.hold(ctx, r.PodID)
+	if err != nil {
+		return err
+	}
+	defer hold.Close()
 	netns := "" // what CNI wants to hear when the namespace is gone
 	if netnsExists(r.Netns) {
 		netns = r.Netns
@@ -49,7 +54,7 @@ func (c *CNI) del(ctx context.Context, r *record) error {
 	if err != nil {
 		return fmt.Errorf("CNI network %s: %w", r.list.Name, err)
 	}
-	if err := c.libcni(nil).DelNetworkList(ctx, list, r.runtimeConf(netns)); err != nil {
+	if err := c.libcni(execOptions{hold: hold}).DelNetworkList(ctx, list, r.runtimeConf(netns)); err != nil {
 		return fmt.Errorf("CNI network %s: %w", r.list.Name, err)
 	}
 	return nil

@@ -1,0 +1,88 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestHoldOutlivesTheDaemon: what a plugin of an earlier daemon started still has the hold, and the next one waits.
+func TestHoldOutlivesTheDaemon(t *testing.T) {
+	c := &CNI{cfg: Config{StateDir: t.TempDir()}}
+	f, err := c.hold(t.Context(), "pod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plugin := exec.Command("sleep", "1000")
+	plugin.ExtraFiles = []*os.File{f}
+	if err := plugin.Start(); err != nil {
+		t.Fatal(err)
+	}
+	f.Close() // the daemon dies
+
+	ctx, cancel := context.WithTimeout(t.Context(), 3*holdInterval)
+	defer cancel()
+	if _, err := c.hold(ctx, "pod"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), c.holdPath("pod")) {
+		t.Errorf("while the plugin works: %v", err)
+	}
+	other, err := c.hold(t.Context(), "other")
+	if err != nil {
+		t.Fatalf("another pod waits too: %v", err)
+	}
+	other.Close()
+	if err := plugin.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = plugin.Wait()
+	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	f, err = c.hold(ctx, "pod")
+	if err != nil {
+		t.Fatalf("after the plugin has ended: %v", err)
+	}
+	f.Close()
+}
+
+func TestExecPluginInheritsTheHold(t *testing.T) {
+	dir := t.TempDir()
+	script := filepath.Join(dir, "plugin")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nreadlink /proc/$$/fd/3\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	hold, err := os.Create(filepath.Join(dir, "hold"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hold.Close()
+	with := &executor{execOptions: execOptions{hold: hold}, env: []string{"PATH=/bin:/usr/bin"}}
+	if out, err := with.ExecPlugin(t.Context(), script, nil, nil); err != nil || strings.TrimSpace(string(out)) != hold.Name() {
+		t.Errorf("the plugin's third file is %q, %v", out, err)
+	}
+	without := &executor{env: []string{"PATH=/bin:/usr/bin"}}
+	if out, err := without.ExecPlugin(t.Context(), script, nil, nil); err == nil {
+		t.Errorf("without a hold the plugin has %q", out)
+	}
+}
+
+func TestTeardownRemovesTheHold(t *testing.T) {
+	c := &CNI{cfg: Config{StateDir: t.TempDir()}}
+	for _, path := range []string{c.holdPath("pod"), c.recordPath("pod")} {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ids, err := c.Attachments(); err != nil || len(ids) != 1 {
+		t.Errorf("attachments %v, %v: a hold is none", ids, err)
+	}
+	if err := c.removeRecord("pod"); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := os.ReadDir(c.cfg.StateDir); len(left) > 0 {
+		t.Errorf("left over: %v", left)
+	}
+}
