@@ -39,6 +39,7 @@ func (e *Engine) stopPod(ctx context.Context, p *Pod) error {
 	if err := p.gate.close(ctx); err != nil {
 		return fmt.Errorf("wait for containers that are being created: %w", err)
 	}
+	news := p.Status().State != PodNotReady // a repeated stop is none
 	if err := p.observe(PodStopping, nil); err != nil {
 		e.podLog(p).WithError(err).Warn("write status")
 	}
@@ -50,7 +51,9 @@ func (e *Engine) stopPod(ctx context.Context, p *Pod) error {
 	if werr := p.observe(PodNotReady, func(s *PodStatus) { s.Reason = reason }); werr != nil {
 		e.podLog(p).WithError(werr).Warn("write status")
 	}
-	e.postPod(p, EventStopped)
+	if news {
+		e.postPod(p, EventStopped)
+	}
 	return err
 }
 

@@ -1,0 +1,106 @@
+package sandbox
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/podd-project/podd/oci/namespaces"
+)
+
+// podInterface is the name that CNI is asked to give the pod's interface (package network does).
+const podInterface = "eth0"
+
+// NetworkUsage is what went over a pod's interfaces since each was made.
+type NetworkUsage struct {
+	At time.Time
+	// Default is the interface of the pod's address, nil when there is none yet.
+	Default *Interface
+	// Others are all but Default and the loopback interface.
+	Others []Interface
+}
+
+// Interface is what went over one network interface.
+type Interface struct {
+	Name                                    string
+	RxBytes, RxPackets, RxErrors, RxDropped uint64
+	TxBytes, TxPackets, TxErrors, TxDropped uint64
+}
+
+// networkGauge reads a network namespace's counters from a file that stays open.
+type networkGauge struct {
+	open func() (*os.File, error)
+	file *os.File
+}
+
+func (e *Engine) openNetDev(netns string) func() (*os.File, error) {
+	return func() (*os.File, error) { return namespaces.OpenNetDev(netns) }
+}
+
+func (g *networkGauge) due(last *NetworkUsage, _ WantUsage) bool {
+	return time.Since(last.At) >= freshness
+}
+
+func (g *networkGauge) close() {
+	if g.file != nil {
+		g.file.Close()
+		g.file = nil
+	}
+}
+
+func (g *networkGauge) measure(*NetworkUsage, WantUsage) (*NetworkUsage, error) {
+	if g.file == nil {
+		f, err := g.open()
+		if err != nil {
+			return nil, err
+		}
+		g.file = f
+	}
+	u := &NetworkUsage{At: time.Now()}
+	text, err := io.ReadAll(io.NewSectionReader(g.file, 0, maxNetDev))
+	if err != nil {
+		g.close()
+		return nil, fmt.Errorf("interfaces: %w", err)
+	}
+	u.parse(text)
+	return u, nil
+}
+
+// maxNetDev bounds what is read of an interface list, in bytes: a privileged container can make interfaces.
+const maxNetDev = 1 << 20
+
+// parse reads /proc/net/dev: two lines of headings, and then for each interface "name: " and 16 numbers, 8 received
+// and 8 sent: bytes packets errs drop fifo frame compressed multicast; ... colls carrier compressed.
+func (u *NetworkUsage) parse(text []byte) {
+	for line := range bytes.Lines(text) {
+		name, counters, ok := bytes.Cut(line, []byte(":"))
+		fields := bytes.Fields(counters)
+		if !ok || len(fields) < 12 {
+			continue
+		}
+		i := Interface{Name: string(bytes.TrimSpace(name))}
+		for n, to := range map[int]*uint64{
+			0: &i.RxBytes, 1: &i.RxPackets, 2: &i.RxErrors, 3: &i.RxDropped,
+			8: &i.TxBytes, 9: &i.TxPackets, 10: &i.TxErrors, 11: &i.TxDropped,
+		} {
+			*to, _ = strconv.ParseUint(string(fields[n]), 10, 64) // the kernel writes numbers
+		}
+		u.add(i)
+	}
+	if u.Default == nil && len(u.Others) > 0 { // a network of the node's administrator, with a name of its own
+		u.Default, u.Others = &u.Others[0], u.Others[1:]
+	}
+}
+
+func (u *NetworkUsage) add(i Interface) {
+	switch i.Name {
+	case "lo":
+	case podInterface:
+		u.Default = &i
+	default:
+		u.Others = append(u.Others, i)
+	}
+}
