@@ -7,6 +7,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	logrustest "github.com/sirupsen/logrus/hooks/test"
+	"go.podman.io/image/v5/types"
 )
 
 // blocked is a pull that ends with its context only, and keeps what ended it.
@@ -161,6 +164,26 @@ func TestStallWatch(t *testing.T) {
 				t.Errorf("%s: after %v, want one window", name, d)
 			}
 			cancel(nil)
+		}
+	})
+}
+
+// TestLongPullsAreLogged every half a minute, as long as they last.
+func TestLongPullsAreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger, hook := logrustest.NewNullLogger()
+		p := newProgress("x")
+		p.note(report(types.ProgressEventRead, "a", 100, 40, 40))
+		stop := reportProgress(t.Context(), logger.WithField("image", "x"), p)
+		time.Sleep(2*logInterval + time.Second)
+		stop()
+		time.Sleep(10 * logInterval)
+		lines := hook.AllEntries()
+		if len(lines) != 2 {
+			t.Fatalf("%d lines, want 2", len(lines))
+		}
+		if d := lines[1].Data; d["bytes"] != uint64(40) || d["total"] != uint64(100) || d["stage"] != StageResolving {
+			t.Errorf("fields %v", d)
 		}
 	})
 }

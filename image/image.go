@@ -29,7 +29,7 @@ type Image struct {
 	Created time.Time
 }
 
-// Auth is what CRI's AuthConfig carries. It has no String method on purpose and must not be logged.
+// Auth is what CRI's AuthConfig carries. It prints as "[credentials]", but must not be logged all the same.
 type Auth struct {
 	Username, Password string
 	Auth               string // base64 of username:password

@@ -216,7 +216,7 @@ func config(t testing.TB, hosts ...string) image.Config {
 // diskConfig is config, not on a tmpfs, for tests of user namespaces.
 func diskConfig(t testing.TB, hosts ...string) image.Config {
 	t.Helper()
-	dir, err := os.MkdirTemp(diskDir, tempPrefix)
+	dir, err := os.MkdirTemp(diskDir, tempPrefix())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -107,3 +107,23 @@ func TestRemoveOrUse(t *testing.T) {
 		}
 	}
 }
+
+// TestRemovalsJoin: every caller hears that the image is gone, and it is.
+func TestRemovalsJoin(t *testing.T) {
+	reg := newRegistry(t)
+	reg.push(t, "app:v1", simple(t, "x"))
+	s := open(t, config(t, reg.host))
+	for range 5 {
+		img := pull(t, s, reg.host+"/app:v1")
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				if err := s.Remove(t.Context(), img.ID); err != nil {
+					t.Error(err)
+				}
+				checkEmpty(t, s)
+			})
+		}
+		wg.Wait()
+	}
+}

@@ -184,6 +184,11 @@ func TestOnlyTheContainerGetsIn(t *testing.T) {
 	if err != nil || len(layers) != 1 {
 		t.Fatalf("layers: %v %v", layers, err)
 	}
+	for dir, want := range map[string]os.FileMode{".": 0o711, "rootfs": 0o711, "overlay": 0o700, "tmp": 0o700, "cache": 0o700} {
+		if info, err := os.Stat(filepath.Join(cfg.Root, dir)); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v %v, want mode %o", dir, info, err, want)
+		}
+	}
 	for _, c := range []struct {
 		who  int
 		path string
