@@ -41,11 +41,11 @@ build: pause ## build bin/podd, static
 
 vet: pause ## gofmt and go vet
 	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "not gofmt'd:"; echo "$$out"; exit 1; }
-	$(GO) vet -tags "$(TAGS)" ./...
+	CGO_ENABLED=0 $(GO) vet -tags "$(TAGS)" ./...
 
 lint: tools pause ## staticcheck and go-errorlint
-	bin/staticcheck -checks "$(CHECKS)" -tags "$(TAGS)" ./...
-	bin/go-errorlint ./...
+	CGO_ENABLED=0 bin/staticcheck -checks "$(CHECKS)" -tags "$(TAGS)" ./...
+	CGO_ENABLED=0 GOFLAGS="-tags=$(TAGS)" bin/go-errorlint ./...
 
 unit: tools images pause ## unit tests of all packages, with the race detector
 	$(GO) test $(RACE) $(UNIT)
@@ -56,8 +56,13 @@ integration: tools images build ## start the real daemon, drive it through its s
 critest: tools images build ## the CRI validation suite, with runc and with crun, ROUNDS times (default 3; root)
 	@$(GO) run ./test/critest -rounds $(or $(ROUNDS),3)
 
-test: deps vet lint unit integration ## everything
+test: tools images pause ## everything, and then a look at what is left on the machine
+	@test/host/setup.sh
+	@bin/leak take bin/before.json
+	@$(MAKE) vet lint unit integration
 	@$(MAKE) critest ROUNDS=1
+	@bin/leak diff bin/before.json -wait 10s
+	@echo "All passed, and nothing is left on the machine."
 
 demo: tools images build ## run a pod on a private podd, look at it, remove it (root)
 	@contrib/demo.sh
@@ -66,4 +71,4 @@ fuzz: pause ## each fuzz target for FUZZTIME (default 20s)
 	@contrib/fuzz.sh $(or $(FUZZTIME),20s)
 
 clean: ## remove what was built; the cache in ~/.cache/podd stays
-	rm -rf bin oci/pause/bin
+	rm -rf bin oci/pause/bin/pause

@@ -17,6 +17,9 @@ func mounts(Options) (map[string]string, error) {
 	}
 	found := map[string]string{}
 	for _, m := range list {
+		if strings.HasPrefix(m.Mountpoint, "/run/credentials/") || strings.HasPrefix(m.Mountpoint, "/run/user/") {
+			continue // systemd's, for services and logins
+		}
 		key := m.Mountpoint
 		for n := 2; found[key] != ""; n++ {
 			key = fmt.Sprintf("%s (%d)", m.Mountpoint, n)
@@ -43,7 +46,7 @@ func netns(Options) (map[string]string, error) {
 		return nil, err
 	}
 	for _, p := range procs {
-		if p.netns != "" {
+		if p.netns != "" && !fleeting(p.cgroup) {
 			found[p.netns] = "process " + p.String()
 		}
 	}

@@ -37,7 +37,7 @@ func processes(Options) (map[string]string, error) {
 	}
 	found := map[string]string{}
 	for _, p := range procs {
-		if p.ownNamespace || slices.Contains(monitors, p.name) {
+		if p.ownNamespace && !fleeting(p.cgroup) || slices.Contains(monitors, p.name) {
 			found[fmt.Sprintf("%d@%s", p.pid, p.start)] = p.String()
 		}
 	}
