@@ -37,6 +37,8 @@ type Config struct {
 	KillTimeout time.Duration `toml:"kill_timeout" comment:"How long a container may outlive SIGKILL before a stop reports it as stuck."`
 	// UnclaimedTimeout is how long a pod or container is kept that no caller has heard of.
 	UnclaimedTimeout time.Duration `toml:"unclaimed_timeout" comment:"How long a finished pod or container waits for a caller that timed out to ask again."`
+	// StatsInterval is the time between two measurements of what containers use, when nobody asks.
+	StatsInterval time.Duration `toml:"stats_interval" comment:"Time between two measurements of what each container uses, when nobody asks; rates are worked out of these."`
 }
 
 // DefaultConfig returns the values for everything that has a sensible one.
@@ -50,6 +52,7 @@ func DefaultConfig() Config {
 		UndoTimeout:      2 * time.Minute,
 		KillTimeout:      30 * time.Second,
 		UnclaimedTimeout: 10 * time.Minute,
+		StatsInterval:    10 * time.Second,
 	}
 }
 
@@ -63,7 +66,7 @@ func (c Config) Validate() error {
 	}
 	for name, d := range map[string]time.Duration{
 		"create_timeout": c.CreateTimeout, "start_timeout": c.StartTimeout, "undo_timeout": c.UndoTimeout,
-		"kill_timeout": c.KillTimeout, "unclaimed_timeout": c.UnclaimedTimeout,
+		"kill_timeout": c.KillTimeout, "unclaimed_timeout": c.UnclaimedTimeout, "stats_interval": c.StatsInterval,
 	} {
 		if d <= 0 {
 			errs = append(errs, fmt.Errorf("%s: %v is not a positive duration", name, d))

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/containerd/errdefs"
@@ -11,7 +12,8 @@ import (
 	"github.com/podd-project/podd/oci/spec"
 )
 
-// UpdateContainer changes the resources of a created or running container. Fields that are zero stay as they are.
+// UpdateContainer changes the resources of a created or running container. Fields that are zero stay as they are. The
+// status has them afterwards as the kernel has them.
 func (e *Engine) UpdateContainer(ctx context.Context, id string, r *cri.LinuxContainerResources) error {
 	c, err := e.Container(id)
 	if err != nil {
@@ -37,7 +39,11 @@ func (e *Engine) UpdateContainer(ctx context.Context, id string, r *cri.LinuxCon
 	if err := rt.Update(ctx, c.ID, resources); err != nil {
 		return fmt.Errorf("update container: %w", err)
 	}
-	return c.observe(c.Status().State, func(s *ContainerStatus) { s.Resources = mergeResources(s.Resources, r) })
+	actual, err := e.limitContainer(c, mergeResources(c.Status().Resources, r), r.GetOomScoreAdj() != 0)
+	if errdefs.IsNotFound(err) {
+		err = nil // it has ended meanwhile
+	}
+	return errors.Join(err, c.observe(c.Status().State, func(s *ContainerStatus) { s.Resources = actual }))
 }
 
 // mergeResources returns old with what r sets.

@@ -52,6 +52,7 @@ func (e *Engine) exit(c *Container, x oci.Exit) {
 func (e *Engine) publishExit(c *Container, x oci.Exit) error {
 	start := c.startAttempt()
 	err := c.observe(ContainerExited, func(s *ContainerStatus) { describeExit(s, x, start) })
+	e.stats.drop(probeKey{probeContainer, c.ID})
 	s := c.Status()
 	e.containerLog(c).WithField("code", s.ExitCode).WithField("reason", s.Reason).Info("container exited")
 	e.postContainer(c, EventStopped)

@@ -27,7 +27,10 @@ type Deps struct {
 	// Facts is what the machine can do, see host.Probe.
 	Facts spec.Facts
 	CDI   *host.CDI
-	Log   logrus.FieldLogger
+	// Cgroups and Disk tell what containers use; without them nothing is measured.
+	Cgroups Cgroups
+	Disk    Disk
+	Log     logrus.FieldLogger
 }
 
 // Engine runs the pods of one node. It is the only writer of their records.
@@ -38,6 +41,7 @@ type Engine struct {
 	shm      shmMounter
 	resolver *host.Resolver
 	events   bus
+	stats    *collector
 	// life ends with Close; work is everything that runs until then.
 	life life
 	work sync.WaitGroup
@@ -58,9 +62,14 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 		return nil, fmt.Errorf("default_handler: %q is not among the configured handlers", cfg.DefaultHandler)
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
-	return &Engine{
+	e := &Engine{
 		cfg: cfg, Deps: deps, store: newStore(), shm: tmpfs{}, resolver: host.NewResolver(stuckLooks), life: life{ctx: ctx, end: cancel},
-	}, nil
+		stats: newCollector(cfg, deps),
+	}
+	if deps.Cgroups != nil {
+		e.work.Go(func() { e.collect(ctx) })
+	}
+	return e, nil
 }
 
 // Close ends the engine's own work and leaves the pods running. Creations under way are undone. The cgroup that

@@ -60,6 +60,7 @@ func (e *Engine) stopPod(ctx context.Context, p *Pod) error {
 // teardownPod is the only undo of buildPod. It needs the record alone, may be repeated, and goes on after a
 // failing step, but for those that the failed one still needs.
 func (e *Engine) teardownPod(ctx context.Context, p *Pod) error {
+	e.stats.dropPod(p)
 	containers := e.stopContainers(ctx, p)
 	infra := e.deleteInfra(ctx, p)
 	shm := e.shm.Unmount(ctx, e.podFile(p.ID, shmDir))

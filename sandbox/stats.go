@@ -119,11 +119,15 @@ func (e *Engine) Filesystem() (fs image.Filesystem, device string) {
 // PodUsage measures pods, and the containers in them, by their full ids. Pods that are not there or not ready are
 // left out. See ContainerUsage.
 func (e *Engine) PodUsage(ctx context.Context, ids []string, want WantUsage) map[string]PodUsage {
+	containers := map[*Pod][]*Container{}
+	for _, c := range e.Containers() {
+		containers[c.pod] = append(containers[c.pod], c)
+	}
 	var pods []podProbes
 	var all []measurable
 	for _, id := range ids {
 		if p, err := e.Pod(id); err == nil && p.ID == id && p.Status().State == PodReady {
-			probes := e.podProbes(p)
+			probes := e.podProbes(p, containers[p])
 			pods = append(pods, probes)
 			all = probes.appendTo(all)
 		}

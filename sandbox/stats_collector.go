@@ -63,10 +63,14 @@ func probeOf[T any](c *collector, key probeKey, make func() gauge[T]) *probe[T] 
 		return nil
 	}
 	log := c.log.WithField(key.kind, key.id)
-	p := newProbe(g, func(err error) {
-		if !errdefs.IsNotFound(err) && !errdefs.IsFailedPrecondition(err) { // it ends, or has none: both are normal
+	p := newProbe(g, func(err error) time.Duration {
+		switch {
+		case errdefs.IsNotFound(err): // it is about to go, or to come
+			return 0
+		case !errdefs.IsFailedPrecondition(err): // that is a pod without a group of its own
 			log.WithError(err).Warn("resource usage cannot be measured")
 		}
+		return c.interval
 	})
 	c.probes[key] = p
 	return p
@@ -180,7 +184,7 @@ func (e *Engine) collectOnce(ctx context.Context) {
 		for _, kind := range []string{probePod, probeInfra, probeNetwork} {
 			alive[probeKey{kind, p.ID}] = true
 		}
-		all = e.podProbes(p).own(all)
+		all = e.podProbes(p, nil).own(all)
 	}
 	e.stats.prune(alive)
 	// Not by refresh: that would count as being asked.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 const (
@@ -102,5 +103,5 @@ func oomScoreAdj(pid int) (int64, error) {
 }
 
 func gone(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, errProcessGone)
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
 }

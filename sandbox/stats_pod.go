@@ -20,8 +20,8 @@ type podProbes struct {
 	probes     []*probe[CgroupUsage] // of containers
 }
 
-func (e *Engine) podProbes(p *Pod) podProbes {
-	probes := podProbes{pod: p, containers: e.ContainersOf(p)}
+func (e *Engine) podProbes(p *Pod, containers []*Container) podProbes {
+	probes := podProbes{pod: p, containers: containers}
 	for _, c := range probes.containers {
 		probes.probes = append(probes.probes, e.stats.container(c))
 	}

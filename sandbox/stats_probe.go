@@ -35,11 +35,13 @@ type probe[T any] struct {
 	began  atomic.Int64
 	last   atomic.Pointer[T]
 	closed atomic.Bool
-	// failed is told of errors.
-	failed func(error)
+	// asleep is until when nothing is measured, in Unix nanoseconds: there is nothing to measure as things are.
+	asleep atomic.Int64
+	// failed is told of errors, and says how long to leave the gauge alone.
+	failed func(error) time.Duration
 }
 
-func newProbe[T any](g gauge[T], failed func(error)) *probe[T] {
+func newProbe[T any](g gauge[T], failed func(error) time.Duration) *probe[T] {
 	return &probe[T]{gauge: g, busy: newSlot(), failed: failed}
 }
 
@@ -54,8 +56,10 @@ func (p *probe[T]) value() *T {
 func (p *probe[T]) known() bool { return p.last.Load() != nil }
 
 func (p *probe[T]) due(want WantUsage) bool {
-	last := p.last.Load()
-	return last == nil || p.gauge.due(last, want)
+	if last := p.last.Load(); last != nil {
+		return p.gauge.due(last, want)
+	}
+	return time.Now().UnixNano() >= p.asleep.Load()
 }
 
 // stuck is true when a measurement has been under way for so long that it is not worth waiting for.
@@ -86,7 +90,7 @@ func (p *probe[T]) sample(want WantUsage) {
 	next, err := p.gauge.measure(p.last.Load(), want)
 	p.last.Store(next)
 	if err != nil {
-		p.failed(err)
+		p.asleep.Store(time.Now().Add(p.failed(err)).UnixNano())
 	}
 }
 

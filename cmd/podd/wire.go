@@ -16,6 +16,7 @@ import (
 
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/network"
+	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/host"
 	"github.com/podd-project/podd/oci/namespaces"
 	"github.com/podd-project/podd/oci/pause"
@@ -101,8 +102,20 @@ func (d *daemon) engine(ctx context.Context, images *image.Store, pods *network.
 		Runtimes:   d.handlers(ctx),
 		Facts:      facts,
 		CDI:        cdi,
+		Cgroups:    d.cgroups(),
+		Disk:       images,
 		Log:        d.log,
 	})
+}
+
+// cgroups finds the machine's control groups, nil when it has none.
+func (d *daemon) cgroups() sandbox.Cgroups {
+	tree, err := cgroups.Find()
+	if err != nil {
+		d.log.WithError(err).Error("resource usage of containers will not be measured")
+		return nil
+	}
+	return sandbox.CgroupTree(tree)
 }
 
 // findOut fills in what the engine's configuration takes from the machine.

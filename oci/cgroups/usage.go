@@ -96,3 +96,28 @@ type Hugepages struct {
 	Size                         string
 	Usage, Peak, Limit, Failures uint64
 }
+
+// Add adds what another group uses.
+func (c *CPU) Add(o CPU) {
+	c.Total += o.Total
+	c.User += o.User
+	c.System += o.System
+	c.Periods += o.Periods
+	c.Throttled += o.Throttled
+	c.ThrottledTime += o.ThrottledTime
+	c.Bursts += o.Bursts
+	c.BurstTime += o.BurstTime
+}
+
+// Add adds what another group uses. The limit stays.
+func (m *Memory) Add(o Memory) {
+	for to, n := range map[*uint64]uint64{
+		&m.Usage: o.Usage, &m.WorkingSet: o.WorkingSet, &m.RSS: o.RSS, &m.Cache: o.Cache, &m.MappedFile: o.MappedFile,
+		&m.ActiveAnon: o.ActiveAnon, &m.InactiveAnon: o.InactiveAnon, &m.ActiveFile: o.ActiveFile, &m.InactiveFile: o.InactiveFile,
+		&m.AnonHugepages: o.AnonHugepages, &m.ShmemHugepages: o.ShmemHugepages, &m.FileHugepages: o.FileHugepages,
+		&m.PageFaults: o.PageFaults, &m.MajorFaults: o.MajorFaults,
+		&m.LocalPageFaults: o.LocalPageFaults, &m.LocalMajorFaults: o.LocalMajorFaults, &m.Kernel: o.Kernel,
+	} {
+		*to += n
+	}
+}

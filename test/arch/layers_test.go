@@ -25,6 +25,7 @@ type layer struct {
 // Calls go down, values come back, events go out. The first layer whose path fits a package counts.
 var layers = []layer{
 	{"checkpoint", nil, "records on disk must be readable by a program that knows nothing of pods"},
+	{"oci/cgroups", nil, "what a control group uses is read by path; whose it is is the engine's business"},
 	{"oci/conmon", nil, "the monitor's protocol is a mechanism of its own, tested against the real conmon alone"},
 	{"oci/host", []string{"oci/spec"}, "it asks the machine what oci/spec, being pure, wants to be told"},
 	{"oci/namespaces", nil, "namespaces are pinned by path; who they are for is the engine's business"},
@@ -37,10 +38,10 @@ var layers = []layer{
 	{"network", []string{"network", "checkpoint"}, "attachments are made and undone by pod id, even when nothing else is left of the pod"},
 	{"streaming", []string{"streaming"}, "it serves streams for a Backend that it declares itself"},
 	{"sandbox/nri", []string{"sandbox"}, "an adapter of the engine's hooks"},
-	{"sandbox", []string{"oci", "oci/spec", "oci/host", "oci/namespaces", "image", "network", "checkpoint"},
+	{"sandbox", []string{"oci", "oci/spec", "oci/host", "oci/namespaces", "oci/cgroups", "image", "network", "checkpoint"},
 		"the engine puts the mechanisms together; nothing below it calls up"},
-	{"server", []string{"sandbox", "image", "oci", "oci/spec", "streaming"}, "validate, call, convert: the CRI's words end here"},
-	{"cmd", []string{"cmd", "server", "sandbox", "oci", "oci/conmon", "oci/spec", "oci/host", "oci/namespaces", "oci/pause", "image", "network",
+	{"server", []string{"sandbox", "image", "oci", "oci/spec", "oci/cgroups", "streaming"}, "validate, call, convert: the CRI's words end here"},
+	{"cmd", []string{"cmd", "server", "sandbox", "oci", "oci/conmon", "oci/spec", "oci/host", "oci/namespaces", "oci/pause", "oci/cgroups", "image", "network",
 		"streaming", "checkpoint"}, "wiring; imported by nobody"},
 	{"test", []string{"test"}, "tests of the whole look at it from outside, as a kubelet does"},
 }
