@@ -210,14 +210,17 @@ func (c *Container) createRequest(b containerBuild) oci.CreateRequest {
 	}
 }
 
-// discardContainer undoes a failed creation and returns why it failed; see discardPod.
+// discardContainer undoes a failed creation and returns why it failed. When the undo fails too, the container stays,
+// in an unknown state and visible, for the kubelet to remove.
 func (e *Engine) discardContainer(ctx context.Context, c *Container, cause error) error {
 	c.life.end(cause)
 	undo := e.undo(ctx, func(ctx context.Context) error { return e.deleteContainer(ctx, c) })
 	if undo == nil {
 		return cause
 	}
-	e.containerLog(c).WithError(undo).WithField("cause", cause).Error("container could not be created, nor undone: it stays until its pod sandbox is removed")
+	e.containerLog(c).WithError(undo).WithField("cause", cause).Error("container could not be created, nor undone: it stays, in an unknown state")
+	e.store.freeContainerName(c)
+	c.creation.claimed.Store(true)
 	return errors.Join(cause, fmt.Errorf("undo: %w", undo))
 }
 

@@ -28,6 +28,19 @@ func newEngine(t *testing.T, m *machine) (*Engine, *fakeHost) {
 
 func newEngineAt(t *testing.T, m *machine, bootID string) (*Engine, *fakeHost) {
 	t.Helper()
+	e, h := makeEngine(t, m, bootID)
+	if err := e.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.mu.Lock()
+	h.calls = nil
+	h.mu.Unlock()
+	return e, h
+}
+
+// makeEngine makes an engine that has not recovered yet.
+func makeEngine(t *testing.T, m *machine, bootID string) (*Engine, *fakeHost) {
+	t.Helper()
 	h := newHost(m)
 	cfg := DefaultConfig()
 	cfg.Root, cfg.Run, cfg.BootID = filepath.Join(m.dir, "root"), filepath.Join(m.dir, "run"), bootID
@@ -48,12 +61,6 @@ func newEngineAt(t *testing.T, m *machine, bootID string) (*Engine, *fakeHost) {
 		h.kill()
 		e.life.end(errClosing)
 	})
-	if err := e.Recover(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	h.mu.Lock()
-	h.calls = nil
-	h.mu.Unlock()
 	return e, h
 }
 

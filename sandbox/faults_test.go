@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -228,6 +229,60 @@ func (f *failing) Teardown(ctx context.Context, podID string) error {
 		return errInjected
 	}
 	return f.fakeHost.Teardown(ctx, podID)
+}
+
+// failingImages cannot release anything until it is healed.
+type failingImages struct {
+	*fakeHost
+	healed atomic.Bool
+}
+
+func (f *failingImages) Release(ctx context.Context, containerID string) error {
+	if !f.healed.Load() {
+		return errInjected
+	}
+	return f.fakeHost.Release(ctx, containerID)
+}
+
+// failContainerCreation leaves a container behind that could be neither created nor undone.
+func failContainerCreation(t *testing.T, m *machine, e *Engine, pod string) *Container {
+	t.Helper()
+	m.mu.Lock()
+	m.commandError = errInjected
+	m.mu.Unlock()
+	if _, err := e.CreateContainer(t.Context(), pod, containerConfig("main")); !errors.Is(err, errInjected) || !strings.Contains(err.Error(), "undo") {
+		t.Fatalf("got %v", err)
+	}
+	m.mu.Lock()
+	m.commandError = nil
+	m.mu.Unlock()
+	left := e.Containers()
+	if len(left) != 1 || left[0].Status().State != ContainerCreating {
+		t.Fatalf("containers %v, want the one that could not be undone", left)
+	}
+	return left[0]
+}
+
+func TestFailedUndoLeavesAVisibleContainer(t *testing.T) {
+	m := newMachine(t)
+	e, h := newEngine(t, m)
+	images := &failingImages{fakeHost: h}
+	e.Images = images
+	pod := mustRunPod(t, e, "web")
+	left := failContainerCreation(t, m, e, pod)
+	// Its name does not stand in the way of the next attempt, and the kubelet can finish the undo.
+	second := mustCreate(t, e, pod, "main")
+	must(t, e.StopContainer(t.Context(), left.ID, 0))
+	if err := e.RemoveContainer(t.Context(), left.ID); !errors.Is(err, errInjected) {
+		t.Fatalf("remove while the release fails: %v", err)
+	}
+	images.healed.Store(true)
+	must(t, e.RemoveContainer(t.Context(), left.ID))
+	if again := mustCreate(t, e, pod, "main"); again != second {
+		t.Fatalf("the removal took the name from %s", second)
+	}
+	must(t, e.RemovePod(t.Context(), pod))
+	noLeaks(t, m)
 }
 
 func TestNamespaceOutlivesFailingCNI(t *testing.T) {

@@ -69,12 +69,10 @@ func (e *Engine) recoverPod(ctx context.Context, id string) {
 		e.quarantine(filepath.Join(e.podsDir(), id), err)
 		return
 	}
-	if other := e.store.addPod(p); other != nil {
-		// Legal: a pod whose creation and undo failed has lost its name to its successor.
-		e.podLog(p).WithField("other", other.ID).Warn("two pod sandboxes of one name")
-		e.store.addNamelessPod(p)
-	}
 	p.creation.adopt()
+	if other := e.store.adoptPod(p); other != nil {
+		e.podLog(p).WithField("other", other.ID).Warn("two pod sandboxes of one name")
+	}
 	containers := e.loadContainers(p)
 	for _, c := range containers {
 		e.settleContainer(ctx, c)
@@ -115,9 +113,8 @@ func (e *Engine) loadContainers(p *Pod) []*Container {
 			continue
 		}
 		c.creation.adopt()
-		if other := e.store.addContainer(c); other != nil {
-			e.quarantine(filepath.Join(parent, id), fmt.Errorf("container %s has the same name", other.ID))
-			continue
+		if other := e.store.adoptContainer(c); other != nil {
+			e.containerLog(c).WithField("other", other.ID).Warn("two containers of one name")
 		}
 		containers = append(containers, c)
 	}
@@ -166,7 +163,8 @@ func (e *Engine) settleContainer(ctx context.Context, c *Container) {
 	var err error
 	switch action := reconcileContainer(c.Status().State, seen); action {
 	case containerDiscard:
-		err = e.undo(ctx, func(ctx context.Context) error { return e.deleteContainer(ctx, c) })
+		// It returns the cause given, and logs what it could not undo.
+		_ = e.discardContainer(ctx, c, errors.New("podd was stopped while it created the container"))
 	case containerLost:
 		e.exit(c, oci.Exit{Code: 255, At: time.Now()})
 	case containerRan:

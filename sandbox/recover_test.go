@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -101,6 +102,59 @@ func TestReboot(t *testing.T) {
 		t.Fatal("no pod")
 	}
 	_ = h
+}
+
+func TestRestartWithALeftoverOfTheSameName(t *testing.T) {
+	m := newMachine(t)
+	e, h := newEngine(t, m)
+	e.Images = &failingImages{fakeHost: h}
+	pod := mustRunPod(t, e, "web")
+	for range 4 { // ids are random, so each of the two comes first some time
+		failContainerCreation(t, m, e, pod)
+		id := mustCreate(t, e, pod, "main")
+		mustStart(t, e, id)
+		e, h = restart(t, m, e, h)
+		if s := container(t, e, id); s.State != ContainerRunning {
+			t.Fatalf("a leftover took a running container's place: %+v", s)
+		}
+		if n := len(e.ContainersOf(e.Pods()[0])); n != 1 {
+			t.Fatalf("%d containers, want the leftover undone by the restart", n)
+		}
+		must(t, e.RemoveContainer(t.Context(), id))
+		e.Images = &failingImages{fakeHost: h}
+	}
+	e.Images = h
+	must(t, e.RemovePod(t.Context(), pod))
+	noLeaks(t, m)
+}
+
+func TestHalfMadeContainerThatCannotBeUndone(t *testing.T) {
+	m := newMachine(t)
+	e, h := newEngine(t, m)
+	pod := mustRunPod(t, e, "web")
+	h.mu.Lock()
+	h.calls, h.failAt, h.crash = nil, 2, true // once the root filesystem is there
+	h.mu.Unlock()
+	if !h.runUntilDead(func(ctx context.Context) { e.CreateContainer(ctx, pod, containerConfig("main")) }) {
+		t.Fatal("no crash")
+	}
+	e.life.end(errClosing)
+	e.work.Wait()
+
+	e, h = makeEngine(t, m, "boot-1")
+	images := &failingImages{fakeHost: h}
+	e.Images = images
+	must(t, e.Recover(t.Context()))
+	left := e.Containers()
+	if len(left) != 1 || left[0].Status().State != ContainerCreating {
+		t.Fatalf("containers %v", left)
+	}
+	if id := mustCreate(t, e, pod, "main"); id == left[0].ID {
+		t.Fatal("the kubelet was given a half-made container")
+	}
+	images.healed.Store(true)
+	must(t, e.RemovePod(t.Context(), pod))
+	noLeaks(t, m)
 }
 
 func TestBadRecordsHarmOnePod(t *testing.T) {

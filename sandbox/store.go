@@ -82,12 +82,46 @@ func (s *store) removePod(p *Pod) {
 	}
 }
 
+// adoptPod adds a pod that an earlier daemon made. Two of one name are legal: the creation of one failed, and so did
+// its undo. The ready one has the name; the other can be found by id.
+func (s *store) adoptPod(p *Pod) (other *Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pods[p.ID] = p
+	other = s.podNames[p.name()]
+	if other == nil || p.Status().State == PodReady {
+		s.podNames[p.name()] = p
+	}
+	return other
+}
+
+// adoptContainer is adoptPod for containers; the one that was made completely has the name.
+func (s *store) adoptContainer(c *Container) (other *Container) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.containers[c.ID] = c
+	other = s.containerNames[c.name()]
+	if other == nil || c.Status().State != ContainerCreating {
+		s.containerNames[c.name()] = c
+	}
+	return other
+}
+
 // freePodName lets another pod have p's name while p is still there: p's creation failed, and so did its undo.
 func (s *store) freePodName(p *Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.podNames[p.name()] == p {
 		delete(s.podNames, p.name())
+	}
+}
+
+// freeContainerName is freePodName for containers.
+func (s *store) freeContainerName(c *Container) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.containerNames[c.name()] == c {
+		delete(s.containerNames, c.name())
 	}
 }
 
@@ -161,11 +195,4 @@ func byPrefix[T any](m map[string]*T, what, id string) (*T, error) {
 		return nil, fmt.Errorf("%s %q: %w", what, id, errdefs.ErrNotFound)
 	}
 	return found, nil
-}
-
-// addNamelessPod adds p although another pod has its name: both can be found by id.
-func (s *store) addNamelessPod(p *Pod) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.pods[p.ID] = p
 }
