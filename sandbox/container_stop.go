@@ -41,15 +41,15 @@ func (e *Engine) stopContainer(ctx context.Context, c *Container, grace time.Dur
 		}
 		grace = 0 // its process is the runtime's own, waiting to be started
 	}
-	stuck := make(chan error, 1)
-	if c.kill.request(time.Now().Add(grace)) {
-		e.work.Go(func() { stuck <- e.killByDeadline(c) })
+	attempt, first := c.kill.request(time.Now().Add(grace))
+	if first {
+		e.work.Go(func() { c.kill.finish(attempt, e.killByDeadline(c, attempt)) })
 	}
 	select {
 	case <-c.exited:
 		return nil
-	case err := <-stuck:
-		return err
+	case <-attempt.done:
+		return attempt.err
 	case <-ctx.Done():
 		return fmt.Errorf("container %s has not stopped yet: %w", c.ID, context.Cause(ctx))
 	}
@@ -57,12 +57,11 @@ func (e *Engine) stopContainer(ctx context.Context, c *Container, grace time.Dur
 
 // killByDeadline sends the stop signal, waits for the deadline, and then sends SIGKILL until the container is gone
 // or has outlived it for too long.
-func (e *Engine) killByDeadline(c *Container) error {
-	defer c.kill.reset()
-	if deadline, _ := c.kill.at(); time.Until(deadline) > 0 {
+func (e *Engine) killByDeadline(c *Container, s *stop) error {
+	if deadline, _ := c.kill.at(s); time.Until(deadline) > 0 {
 		e.signal(c, signalNumber(c.StopSignal))
 	}
-	if !c.waitForDeadline(e.life.ctx) {
+	if !c.waitForDeadline(e.life.ctx, s) {
 		return context.Cause(e.life.ctx)
 	}
 	giveUp := time.After(e.cfg.KillTimeout)
@@ -75,17 +74,43 @@ func (e *Engine) killByDeadline(c *Container) error {
 			return nil
 		case <-again.C:
 		case <-giveUp:
-			return fmt.Errorf("%w: container %s outlived SIGKILL by %v: %s", context.DeadlineExceeded, c.ID, e.cfg.KillTimeout, describeStuck(c.Status().Process.Pid))
+			if err := e.endByRuntime(c); err != nil {
+				return fmt.Errorf("%w: container %s outlived SIGKILL by %v: %s: %w",
+					context.DeadlineExceeded, c.ID, e.cfg.KillTimeout, describeStuck(c.Status().Process.Pid), err)
+			}
+			return nil
 		case <-e.life.ctx.Done():
 			return context.Cause(e.life.ctx)
 		}
 	}
 }
 
-// waitForDeadline returns true at the killer's deadline or when the container has exited, false when ctx ended.
-func (c *Container) waitForDeadline(ctx context.Context) bool {
+// endByRuntime ends what signals do not reach: a paused container, or a monitor that hangs and so never tells that its
+// container has ended. It is the last resort because an exit that is not recorded yet is lost if podd dies meanwhile.
+func (e *Engine) endByRuntime(c *Container) error {
+	return e.undo(e.life.ctx, func(ctx context.Context) error {
+		rt, err := e.runtime(c.pod.Handler)
+		if err != nil {
+			return err
+		}
+		if err := rt.Delete(ctx, c.ID); err != nil {
+			return err
+		}
+		select {
+		case <-c.exited:
+			return nil
+		case <-e.life.ctx.Done():
+			return context.Cause(e.life.ctx)
+		case <-ctx.Done():
+			return fmt.Errorf("wait for its exit to be noticed: %w", context.Cause(ctx))
+		}
+	})
+}
+
+// waitForDeadline returns true at the deadline of s or when the container has exited, false when ctx ended.
+func (c *Container) waitForDeadline(ctx context.Context, s *stop) bool {
 	for {
-		deadline, sooner := c.kill.at()
+		deadline, sooner := c.kill.at(s)
 		timer := time.NewTimer(time.Until(deadline))
 		select {
 		case <-c.exited:

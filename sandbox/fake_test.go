@@ -42,9 +42,10 @@ type machine struct {
 	nextPid    int
 	// listener is where every port of every pod is served.
 	listener string
-	// commandError is returned by Create, stubborn containers ignore everything but SIGKILL, immortal ones that too.
-	commandError       error
-	stubborn, immortal bool
+	// commandError is returned by Create.
+	commandError error
+	// Stubborn containers ignore everything but SIGKILL, deaf ones that too, and immortal ones cannot even be deleted.
+	stubborn, deaf, immortal bool
 }
 
 type fakeContainer struct {
@@ -352,7 +353,7 @@ func (r *fakeRuntime) Start(ctx context.Context, id string) error {
 func (r *fakeRuntime) Signal(ctx context.Context, id string, sig syscall.Signal) error {
 	return r.call(ctx, "signal "+sig.String(), func() error {
 		c := r.m.containers[id]
-		if c == nil || r.m.immortal || (r.m.stubborn && sig != syscall.SIGKILL) {
+		if c == nil || r.m.deaf || r.m.immortal || (r.m.stubborn && sig != syscall.SIGKILL) {
 			return nil
 		}
 		c.end(oci.Exit{Code: 128 + int32(sig), At: time.Now(), Known: true})
@@ -377,6 +378,9 @@ func (m *machine) exit(id string, x oci.Exit) {
 func (r *fakeRuntime) Delete(ctx context.Context, id string) error {
 	return r.call(ctx, "delete", func() error {
 		if c := r.m.containers[id]; c != nil {
+			if r.m.immortal && c.status != oci.Stopped {
+				return fmt.Errorf("%w: process %d survives SIGKILL", context.DeadlineExceeded, c.pid)
+			}
 			c.end(oci.Exit{Code: 137, At: time.Now(), Known: true})
 			delete(r.m.containers, id)
 		}

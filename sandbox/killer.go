@@ -5,41 +5,49 @@ import (
 	"time"
 )
 
-// killer is the one stop of a container that all its StopContainer calls share. A later call can bring the
+// killer holds the one stop of a container that all its StopContainer calls share. A later call can bring the
 // deadline forward, never put it off.
 type killer struct {
-	mu       sync.Mutex
-	running  bool
+	mu   sync.Mutex
+	stop *stop // nil while none is under way
+}
+
+// stop is one attempt to end a container.
+type stop struct {
 	deadline time.Time
 	sooner   chan struct{} // closed and replaced when the deadline moves
+	done     chan struct{} // closed when the attempt is over, err set before
+	err      error
 }
 
-// request asks for SIGKILL at deadline at the latest and reports whether the caller is the one to do the stop.
-func (k *killer) request(deadline time.Time) (first bool) {
+// request asks for SIGKILL at deadline at the latest. It returns the stop under way, and whether that is a new one,
+// which the caller has to do and to finish.
+func (k *killer) request(deadline time.Time) (s *stop, first bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !k.running {
-		k.running, k.deadline, k.sooner = true, deadline, make(chan struct{})
-		return true
+	if k.stop == nil {
+		k.stop = &stop{deadline: deadline, sooner: make(chan struct{}), done: make(chan struct{})}
+		return k.stop, true
 	}
-	if deadline.Before(k.deadline) {
-		k.deadline = deadline
-		close(k.sooner)
-		k.sooner = make(chan struct{})
+	if deadline.Before(k.stop.deadline) {
+		k.stop.deadline = deadline
+		close(k.stop.sooner)
+		k.stop.sooner = make(chan struct{})
 	}
-	return false
+	return k.stop, false
 }
 
-// at returns the deadline and what is closed when it moves.
-func (k *killer) at() (time.Time, <-chan struct{}) {
+// at returns the deadline of s and what is closed when it moves.
+func (k *killer) at(s *stop) (time.Time, <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.deadline, k.sooner
+	return s.deadline, s.sooner
 }
 
-// reset lets the next request begin a new stop: the last one has given up.
-func (k *killer) reset() {
+// finish tells everybody who waits for s how it went. The next request begins a new stop.
+func (k *killer) finish(s *stop, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.running = false
+	s.err, k.stop = err, nil
+	close(s.done)
 }

@@ -81,6 +81,40 @@ func TestStuckContainerIsReportedAndTheNextStopTriesAgain(t *testing.T) {
 	})
 }
 
+func TestStopThatJoinsAnotherGivesUpWithIt(t *testing.T) {
+	m := newMachine(t)
+	m.immortal = true
+	synctest.Test(t, func(t *testing.T) {
+		e, _, id := runningContainer(t, m)
+		first := make(chan error, 1)
+		go func() { first <- e.StopContainer(t.Context(), id, 0) }()
+		time.Sleep(time.Second)
+		// This caller has all the time in the world, but nobody kills any more once the first stop has given up.
+		if err := e.StopContainer(t.Context(), id, 0); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("got %v", err)
+		}
+		if err := <-first; !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("got %v", err)
+		}
+		must(t, e.Close(t.Context()))
+	})
+}
+
+func TestWhatSignalsDoNotEndIsDeleted(t *testing.T) {
+	m := newMachine(t)
+	m.deaf = true // as a paused container is, or one whose monitor hangs
+	synctest.Test(t, func(t *testing.T) {
+		e, _, id := runningContainer(t, m)
+		must(t, e.StopContainer(t.Context(), id, 0))
+		if s := container(t, e, id); s.State != ContainerExited || s.ExitCode != 137 {
+			t.Fatalf("status %+v", s)
+		}
+		must(t, e.RemovePod(t.Context(), e.Pods()[0].ID))
+		noLeaks(t, m)
+		must(t, e.Close(t.Context()))
+	})
+}
+
 func TestStopOvertakesAStuckStart(t *testing.T) {
 	m := newMachine(t)
 	e, h := newEngine(t, m)
