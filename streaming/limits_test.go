@@ -196,7 +196,7 @@ func TestSessionLimit(t *testing.T) {
 // TestPendingLimit: connections that ask nothing are few, and take no place from sessions.
 func TestPendingLimit(t *testing.T) {
 	b, started, _ := held()
-	r := start(t, b, func(c *Config) { c.MaxPending = 3 })
+	r := start(t, b, func(c *Config) { c.MaxPending, c.HeaderTimeout = 3, time.Hour })
 	ws := dialWebSocket(t, r.execURL(), "v5.channel.k8s.io")
 	recv(t, "the session", started)
 	var open []net.Conn
@@ -226,12 +226,12 @@ func TestPendingLimit(t *testing.T) {
 func TestSlowLoris(t *testing.T) {
 	r := start(t, backend{}, func(c *Config) { c.HeaderTimeout = 100 * time.Millisecond })
 	for name, first := range map[string]string{
-		"nothing":       "",
-		"request line":  "GET /exec/",
-		"headers":       "GET /exec/x HTTP/1.1\r\nHost: x\r\nA: b\r\n",
-		"body":          "POST /exec/x HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nabc",
-		"next request":  "GET /exec/x HTTP/1.1\r\nHost: x\r\n\r\nGET",
-		"HTTP/2":        "PRI * HTTP/2.0\r\n\r\n",
+		"nothing":      "",
+		"request line": "GET /exec/",
+		"headers":      "GET /exec/x HTTP/1.1\r\nHost: x\r\nA: b\r\n",
+		"body":         "POST /exec/x HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nabc",
+		"next request": "GET /exec/x HTTP/1.1\r\nHost: x\r\n\r\nGET",
+		"HTTP/2":       "PRI * HTTP/2.0\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := dialRaw(t, r)
@@ -424,13 +424,13 @@ func TestCloseWithoutServe(t *testing.T) {
 	if err := s.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := s.Serve(t.Context()); err != nil {
-		t.Error(err)
-	}
 	again, err := New(cfg, backend{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	again.Close(t.Context())
+	if err := s.Serve(t.Context()); err != nil {
+		t.Error(err)
+	}
 	leftovers()
 }

@@ -28,7 +28,8 @@ func (r running) forwardURL() string {
 	return r.url(r.PortForward(&cri.PortForwardRequest{PodSandboxId: "p1"}))
 }
 
-// pod is a backend of forwarded connections: port 80 echoes, 81 resets, 82 fails, 83 panics, 84 is silent.
+// pod is a backend of forwarded connections: port 80 echoes, 81 resets, 82 fails, 83 panics, 84 is silent, 85 hangs
+// up at once.
 func pod() backend {
 	return backend{forward: func(ctx context.Context, pod string, port int32, stream io.ReadWriteCloser) error {
 		switch port {
@@ -43,6 +44,8 @@ func pod() backend {
 		case 84:
 			<-ctx.Done()
 			return context.Cause(ctx)
+		case 85:
+			return nil
 		}
 		panic("port " + fmt.Sprint(port))
 	}}
@@ -190,6 +193,34 @@ func TestForwardFailures(t *testing.T) {
 	}
 }
 
+// TestForwardUnreadInput: what a client sends to a connection that is over is dropped and holds up no other.
+func TestForwardUnreadInput(t *testing.T) {
+	r := start(t, pod())
+	c, _ := dialSPDY(t, r.forwardURL(), "portforward.k8s.io")
+	flood := make(chan error, 5)
+	for i := range 5 { // one for each of the workers that SPDY has
+		data, status := pair(t, c, "85", fmt.Sprint(i))
+		io.ReadAll(status)
+		go func() {
+			var err error
+			for range 200 {
+				if _, e := data.Write(make([]byte, 32<<10)); e != nil {
+					err = e
+				}
+			}
+			flood <- err
+		}()
+	}
+	for range 5 {
+		recv(t, "the flood to be taken", flood)
+	}
+	data, _ := pair(t, c, "80", "last")
+	data.Close()
+	if got, err := io.ReadAll(data); string(got) != "p1:80:" {
+		t.Errorf("next connection: %q, %v", got, err)
+	}
+}
+
 // TestForwardRefusedStreams: streams that make no sense are reset, the session goes on.
 func TestForwardRefusedStreams(t *testing.T) {
 	r := start(t, pod())
@@ -226,24 +257,41 @@ func TestForwardRefusedStreams(t *testing.T) {
 
 // TestForwardLimit: a session has a bound on its connections, and gives their places back.
 func TestForwardLimit(t *testing.T) {
-	r := start(t, pod(), func(c *Config) { c.CreationTimeout = time.Second })
+	r := start(t, pod())
 	c, _ := dialSPDY(t, r.forwardURL(), "portforward.k8s.io")
-	h := func(i int) http.Header {
-		return http.Header{"Streamtype": {"error"}, "Port": {"80"}, "Requestid": {fmt.Sprint(i)}}
+	half := func(kind string, i int) error {
+		_, err := c.CreateStream(http.Header{"Streamtype": {kind}, "Port": {"82"}, "Requestid": {fmt.Sprint(i)}})
+		return err
 	}
-	refused := false
-	for i := 0; i <= maxForwards && !refused; i++ {
-		_, err := c.CreateStream(h(i))
-		refused = err != nil
+	for i := range maxForwards {
+		if err := half("error", i); err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
 	}
-	if !refused {
+	if err := half("error", maxForwards); err == nil {
 		t.Error("no limit")
 	}
-	// None of them got its other half; their time runs out.
-	eventually(t, "there is room again", func() bool {
-		_, err := c.CreateStream(h(100_000 + int(time.Now().UnixNano()%100_000)))
-		return err == nil
-	})
+	if err := half("data", 0); err != nil { // completes a connection, which then fails and is over
+		t.Error(err)
+	}
+	eventually(t, "there is room again", func() bool { return half("error", maxForwards+1) == nil })
+}
+
+// TestForwardExpiry: half a connection is given up after a while, and its place given back.
+func TestForwardExpiry(t *testing.T) {
+	r := start(t, pod(), func(c *Config) { c.CreationTimeout = 50 * time.Millisecond })
+	c, _ := dialSPDY(t, r.forwardURL(), "portforward.k8s.io")
+	for range 3 { // with the same request id, as it is free again
+		status := openStream(t, c, "streamType", "error", "port", "80", "requestID", "1")
+		if got, err := io.ReadAll(status); len(got) > 0 || err != nil {
+			t.Errorf("half a connection ended with %q, %v", got, err)
+		}
+	}
+	data, _ := pair(t, c, "80", "1")
+	data.Close()
+	if got, err := io.ReadAll(data); string(got) != "p1:80:" {
+		t.Errorf("complete connection: %q, %v", got, err)
+	}
 }
 
 // TestForwardClientReset: the client resets one connection; the backend's call ends even if it neither reads nor

@@ -218,6 +218,30 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
+// TestOutputBehindFlood: the command is done, its last output is still on the way, and the client, which sends
+// without end, does not read yet. Closing the connection then would lose the output.
+func TestOutputBehindFlood(t *testing.T) {
+	const size = 512 << 10 // more than the client's buffer takes, less than both
+	b := backend{exec: func(_ context.Context, _ string, _ []string, s Streams) (int, error) {
+		if _, err := s.Stdin.Read(make([]byte, 1)); err != nil {
+			return 0, err
+		}
+		_, err := s.Stdout.Write(make([]byte, size))
+		return 7, err
+	}}
+	r := start(t, b)
+	ws := dialWebSocket(t, r.url(r.Exec(&cri.ExecRequest{ContainerId: "c1", Stdin: true, Stdout: true})), "v5.channel.k8s.io")
+	go func() {
+		for ws.WriteMessage(websocket.BinaryMessage, make([]byte, 1024)) == nil {
+		}
+	}()
+	<-time.After(4 * quick.linger)
+	got := collect(t, ws, false)
+	if len(got[1]) != size || got[3] == "" {
+		t.Errorf("%d bytes of %d, outcome %q", len(got[1]), size, got[3])
+	}
+}
+
 // TestClientThatDoesNotHangUp is cut off once it has received everything.
 func TestClientThatDoesNotHangUp(t *testing.T) {
 	b := backend{exec: func(context.Context, string, []string, Streams) (int, error) { return 0, nil }}
