@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	"github.com/podd-project/podd/oci"
 )
 
@@ -25,16 +27,34 @@ func (e *Engine) watch(c *Container) {
 			e.containerLog(c).WithError(err).Error("container cannot be watched")
 			return
 		}
-		exit, err := rt.Wait(e.life.ctx, c.ID)
-		if e.life.ctx.Err() != nil {
-			return // the daemon stops, the container goes on
+		if exit, ended := e.waitForEnd(e.life.ctx, rt, c.ID); ended {
+			e.exit(c, exit)
 		}
-		if err != nil {
-			e.containerLog(c).WithError(err).Error("wait for container")
-			exit = oci.Exit{Code: 255, At: time.Now()}
-		}
-		e.exit(c, exit)
 	})
+}
+
+// waitRetry is how long a wait that failed is let be.
+const waitRetry = 5 * time.Second
+
+// waitForEnd returns how a container ended, or false when ctx ended first. A wait that fails, for lack of file
+// descriptors say, tells nothing of the container: it may well run, so it is waited for again and not taken for dead.
+func (e *Engine) waitForEnd(ctx context.Context, rt Runtime, id string) (exit oci.Exit, ended bool) {
+	for {
+		exit, err := rt.Wait(ctx, id)
+		switch {
+		case ctx.Err() != nil:
+			return oci.Exit{}, false
+		case err == nil:
+			return exit, true
+		case errdefs.IsNotFound(err):
+			return oci.Exit{Code: 255, At: time.Now()}, true
+		}
+		e.Log.WithError(err).WithField("container", id).Error("wait for container, trying again")
+		select {
+		case <-ctx.Done():
+		case <-time.After(waitRetry):
+		}
+	}
 }
 
 // exit publishes how c ended, and then frees what the runtime still holds of it. The runtime's directory has the

@@ -40,6 +40,8 @@ type machine struct {
 	rootfs     map[string]bool
 	containers map[string]*fakeContainer
 	nextPid    int
+	// waitErrors is how many calls of Wait fail.
+	waitErrors int
 	// listener is where every port of every pod is served.
 	listener string
 	// commandError is returned by Create.
@@ -410,9 +412,16 @@ func (r *fakeRuntime) State(ctx context.Context, id string) (s oci.State, err er
 func (r *fakeRuntime) Wait(ctx context.Context, id string) (oci.Exit, error) {
 	r.m.mu.Lock()
 	c := r.m.containers[id]
+	failing := r.m.waitErrors > 0
+	if failing {
+		r.m.waitErrors--
+	}
 	r.m.mu.Unlock()
-	if c == nil {
-		return oci.Exit{Code: 255, At: time.Now()}, nil
+	switch {
+	case failing:
+		return oci.Exit{}, errInjected
+	case c == nil:
+		return oci.Exit{}, fmt.Errorf("container %s: %w", id, errdefs.ErrNotFound)
 	}
 	select {
 	case <-c.gone:

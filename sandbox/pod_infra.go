@@ -40,11 +40,8 @@ func (e *Engine) watchInfra(p *Pod) {
 		if err != nil {
 			return
 		}
-		if _, err := rt.Wait(p.life.ctx, p.ID); err != nil {
+		if _, ended := e.waitForEnd(p.life.ctx, rt, p.ID); !ended || p.Status().State != PodReady {
 			return // the pod is being stopped, or the engine closed
-		}
-		if p.Status().State != PodReady {
-			return
 		}
 		e.podLog(p).Warn("infra container died, the pod sandbox is not ready any more")
 		if err := p.observe(PodNotReady, func(s *PodStatus) { s.Reason = "infra container died" }); err != nil {

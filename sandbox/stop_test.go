@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/podd-project/podd/oci"
 )
 
 func runningContainer(t *testing.T, m *machine) (*Engine, *fakeHost, string) {
@@ -16,6 +18,26 @@ func runningContainer(t *testing.T, m *machine) (*Engine, *fakeHost, string) {
 	id := mustCreate(t, e, mustRunPod(t, e, "web"), "main")
 	mustStart(t, e, id)
 	return e, h, id
+}
+
+func TestContainerThatCannotBeWaitedForIsNotDead(t *testing.T) {
+	m := newMachine(t)
+	m.waitErrors = 4 // two for the infra container, two for the container, or otherwise
+	synctest.Test(t, func(t *testing.T) {
+		e, _, id := runningContainer(t, m)
+		time.Sleep(time.Minute)
+		if s := container(t, e, id); s.State != ContainerRunning || m.pidsAlive() != 2 {
+			t.Fatalf("%d processes alive, status %+v", m.pidsAlive(), s)
+		}
+		pod := e.Pods()[0]
+		m.exit(pod.ID, oci.Exit{Known: true})
+		m.exit(id, oci.Exit{Code: 7, Known: true, At: time.Now()})
+		synctest.Wait()
+		if s := container(t, e, id); s.ExitCode != 7 || pod.Status().State != PodNotReady {
+			t.Fatalf("container %+v, pod %+v", s, pod.Status())
+		}
+		must(t, e.Close(t.Context()))
+	})
 }
 
 func TestStopKillsAfterTheGracePeriod(t *testing.T) {
