@@ -103,8 +103,9 @@ func (c *Container) startAttempt() startAttempt {
 	return c.start
 }
 
-// doomed is true for a created container that has no process, because its command cannot be run.
+// doomed is true for a created container that has no process, because its command cannot be run. Its status has had
+// the reason since its creation, for the start to tell, by whichever daemon.
 func (c *Container) doomed() bool {
 	s := c.Status()
-	return s.State == ContainerCreated && s.Process.Pid == 0
+	return s.State == ContainerCreated && s.Reason == reasonStartError
 }

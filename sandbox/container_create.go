@@ -129,6 +129,8 @@ type containerBuild struct {
 	logPath string
 	spec    *specs.Spec
 	process oci.Process
+	// doom is why the command cannot be run: then there is no process.
+	doom error
 }
 
 // buildContainer is the making of a container. It cleans nothing up: teardownContainer does.
@@ -146,25 +148,28 @@ func (e *Engine) buildContainer(ctx context.Context, c *Container) error {
 		{"volumes", func() error { return makeVolumes(c, b) }},
 		{"image volumes", func() (err error) { b.volumes, err = e.mountImageVolumes(ctx, c); return err }},
 		{"spec", func() (err error) { b.spec, err = e.containerSpec(ctx, c, rt, b); return err }},
-		{"create", func() (err error) { b.process, err = c.createProcess(ctx, rt, b); return err }},
+		{"create", func() error { return c.createProcess(ctx, rt, &b) }},
 	}
 	if err := runSteps(ctx, &c.creation, steps); err != nil {
 		return err
 	}
 	return c.advance(ContainerCreated, func(s *ContainerStatus) {
 		s.Process, s.User = b.process, &b.spec.Process.User
+		if b.doom != nil {
+			s.Reason, s.Message = reasonStartError, b.doom.Error()
+		}
 	})
 }
 
 // createProcess has the runtime create c's process. A command that cannot be run is the user's mistake, which
 // Kubernetes shows as a container that failed to start: then c is created without a process, and the start tells.
-func (c *Container) createProcess(ctx context.Context, rt Runtime, b containerBuild) (oci.Process, error) {
-	process, err := rt.Create(ctx, c.createRequest(b))
+func (c *Container) createProcess(ctx context.Context, rt Runtime, b *containerBuild) (err error) {
+	b.process, err = rt.Create(ctx, c.createRequest(b))
 	if errors.Is(err, oci.ErrCommand) {
-		c.failStart(err)
-		return oci.Process{}, rt.Delete(ctx, c.ID)
+		b.doom = err
+		return rt.Delete(ctx, c.ID)
 	}
-	return process, err
+	return err
 }
 
 func (e *Engine) writeContainerRecord(c *Container) error {
@@ -203,7 +208,7 @@ func makeVolumes(c *Container, b containerBuild) error {
 	return host.MakeVolumes(b.rootfs, b.image.Config.Volumes, int(hostID(uids)), int(hostID(gids)))
 }
 
-func (c *Container) createRequest(b containerBuild) oci.CreateRequest {
+func (c *Container) createRequest(b *containerBuild) oci.CreateRequest {
 	return oci.CreateRequest{
 		ID: c.ID, Spec: b.spec, LogPath: b.logPath,
 		Terminal: c.Config.GetTty(), Stdin: c.Config.GetStdin(), StdinOnce: c.Config.GetStdinOnce(),

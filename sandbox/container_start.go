@@ -43,7 +43,7 @@ func (e *Engine) startContainer(caller context.Context, c *Container) error {
 		return fmt.Errorf("%w: container %s is %s, only a created one can be started", errdefs.ErrFailedPrecondition, c.ID, s.State)
 	}
 	if c.doomed() {
-		return errors.Join(fmt.Errorf("start container: %w", c.startAttempt().err), e.publishExit(c, oci.Exit{At: time.Now()}))
+		return errors.Join(fmt.Errorf("start container: %w: %s", oci.ErrCommand, c.Status().Message), e.publishExit(c, oci.Exit{At: time.Now()}))
 	}
 	rt, err := e.runtime(c.pod.Handler)
 	if err != nil {

@@ -100,6 +100,8 @@ func describeExit(s *ContainerStatus, x oci.Exit, start startAttempt) {
 	switch {
 	case start.err != nil:
 		s.ExitCode, s.Reason, s.Message = startErrorCode, reasonStartError, start.err.Error()
+	case s.Reason == reasonStartError: // doomed
+		s.ExitCode = startErrorCode
 	case x.OOM:
 		s.Reason = reasonOOMKilled
 	case !x.Known:

@@ -150,6 +150,9 @@ func (e *Engine) quarantine(path string, cause error) {
 
 // settleContainer does what reconcileContainer says.
 func (e *Engine) settleContainer(ctx context.Context, c *Container) {
+	if c.doomed() {
+		return // there is nothing of it on the machine to look at
+	}
 	sameBoot := c.pod.BootID == e.cfg.BootID
 	seen := containerObservation{sameBoot: sameBoot, status: oci.Absent}
 	var process oci.Process

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,6 +53,27 @@ func TestRestartKeepsRunningPods(t *testing.T) {
 	m.exit(id, oci.Exit{Code: 7, Known: true, At: time.Now()})
 	if s := waitExited(t, e, id); s.ExitCode != 7 {
 		t.Fatalf("%+v", s)
+	}
+	must(t, e.RemovePod(t.Context(), pod))
+	noLeaks(t, m)
+}
+
+func TestCommandThatCannotRunIsAStartErrorAfterARestartToo(t *testing.T) {
+	m := newMachine(t)
+	e, h := newEngine(t, m)
+	pod := mustRunPod(t, e, "web")
+	m.commandError = &oci.CommandError{Code: 127, Text: `exec: "nope": executable file not found`}
+	id := mustCreate(t, e, pod, "main")
+	e, h = restart(t, m, e, h)
+	h.quiesce(t)
+	if s := container(t, e, id); s.State != ContainerCreated {
+		t.Fatalf("after the restart: %+v", s)
+	}
+	if err := e.StartContainer(t.Context(), id); !errors.Is(err, oci.ErrCommand) || !strings.Contains(err.Error(), "nope") {
+		t.Fatalf("start: %v", err)
+	}
+	if s := container(t, e, id); s.ExitCode != 128 || s.Reason != reasonStartError || !strings.Contains(s.Message, "nope") {
+		t.Fatalf("status %+v", s)
 	}
 	must(t, e.RemovePod(t.Context(), pod))
 	noLeaks(t, m)
