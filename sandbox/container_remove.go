@@ -16,17 +16,25 @@ func (e *Engine) RemoveContainer(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if err := e.killNow(ctx, c); err != nil {
+	if err := e.stopContainer(ctx, c, 0); err != nil {
 		return fmt.Errorf("stop container: %w", err)
 	}
+	return e.removeContainer(ctx, c)
+}
+
+// removeContainer deletes c, which does not run any more, unless somebody else is faster.
+func (e *Engine) removeContainer(ctx context.Context, c *Container) error {
 	if err := c.op.take(ctx); err != nil {
 		return fmt.Errorf("wait for another operation on the container: %w", err)
 	}
 	defer c.op.release()
+	if _, err := e.Container(c.ID); err != nil {
+		return nil // its labels, too, may be somebody else's by now
+	}
 	return e.undo(ctx, func(ctx context.Context) error { return e.deleteContainer(ctx, c) })
 }
 
-// deleteContainer tears c down and forgets it.
+// deleteContainer tears c down and forgets it. It needs c.op, or that nobody else knows c.
 func (e *Engine) deleteContainer(ctx context.Context, c *Container) error {
 	if err := e.teardownContainer(ctx, c); err != nil {
 		return err

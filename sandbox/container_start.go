@@ -74,6 +74,6 @@ func (e *Engine) startContainer(caller context.Context, c *Container) error {
 // abandonStart makes a container that could not be started an exited one.
 func (e *Engine) abandonStart(ctx context.Context, c *Container, cause error) error {
 	c.failStart(cause)
-	undo := e.undo(ctx, func(ctx context.Context) error { return e.killNow(ctx, c) })
+	undo := e.undo(ctx, func(ctx context.Context) error { return e.stopContainer(ctx, c, 0) })
 	return errors.Join(fmt.Errorf("start container: %w", cause), undo)
 }

@@ -25,6 +25,7 @@ func (e *Engine) StopContainer(ctx context.Context, id string, grace time.Durati
 	return e.stopContainer(ctx, c, grace)
 }
 
+// stopContainer returns once the exit of c is recorded. A creation under way is ended first, and undone by itself.
 func (e *Engine) stopContainer(ctx context.Context, c *Container, grace time.Duration) error {
 	c.life.end(fmt.Errorf("container %s is being stopped", c.ID))
 	select {
@@ -145,20 +146,12 @@ func (e *Engine) signal(c *Container, sig syscall.Signal) {
 	}
 }
 
-// killNow ends c by force and waits for its exit to be recorded.
-func (e *Engine) killNow(ctx context.Context, c *Container) error {
-	if c.Status().State == ContainerCreating {
-		return nil // nothing watches it; its runtime state is deleted by id
-	}
-	return e.stopContainer(ctx, c, 0)
-}
-
 // stopContainers ends all containers of p at once.
 func (e *Engine) stopContainers(ctx context.Context, p *Pod) error {
 	containers := e.store.containerList(p)
 	errs := make(chan error, len(containers))
 	for _, c := range containers {
-		e.work.Go(func() { errs <- e.killNow(ctx, c) })
+		e.work.Go(func() { errs <- e.stopContainer(ctx, c, 0) })
 	}
 	var all []error
 	for range containers {

@@ -28,6 +28,13 @@ func (h *fakeHost) hold(name string) (release func()) {
 	})
 }
 
+// await returns once the engine has made a call of that name.
+func (h *fakeHost) await(name string) {
+	for !slices.Contains(h.callNames(), name) {
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // givesUpAt returns a caller's context that ends once the engine makes the call of that name.
 func (h *fakeHost) givesUpAt(parent context.Context, name string) context.Context {
 	ctx, cancel := context.WithCancel(parent)
@@ -169,6 +176,26 @@ func TestStopOvertakesACreation(t *testing.T) {
 	if err := <-failed; !errors.Is(err, errStopping) {
 		t.Fatalf("the creation ended with %v", err)
 	}
+	noLeaks(t, m)
+}
+
+func TestRemoveOvertakesAContainersCreation(t *testing.T) {
+	m := newMachine(t)
+	e, h := newEngine(t, m)
+	pod := mustRunPod(t, e, "web")
+	release := h.hold("rootfs")
+	defer release()
+	failed := make(chan error, 1)
+	go func() {
+		_, err := e.CreateContainer(t.Context(), pod, containerConfig("main"))
+		failed <- err
+	}()
+	h.await("rootfs")
+	must(t, e.RemoveContainer(t.Context(), e.store.containerList(nil)[0].ID))
+	if err := <-failed; err == nil {
+		t.Fatal("a removed container was created")
+	}
+	must(t, e.RemovePod(t.Context(), pod))
 	noLeaks(t, m)
 }
 

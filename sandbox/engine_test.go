@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -437,6 +439,44 @@ func TestEvents(t *testing.T) {
 	if n := e.events.count(); n != 0 {
 		t.Fatalf("%d subscribers left", n)
 	}
+}
+
+func TestConcurrentRemovalsDeleteOnce(t *testing.T) {
+	m := newMachine(t)
+	e, h := newEngine(t, m)
+	pod := mustRunPod(t, e, "web")
+	id := mustCreate(t, e, pod, "main")
+	events := e.events.subscribe()
+	release := h.hold("release")
+	var removals sync.WaitGroup
+	for range 3 {
+		removals.Go(func() {
+			if err := e.RemoveContainer(t.Context(), id); err != nil && !errdefs.IsNotFound(err) {
+				t.Error(err)
+			}
+		})
+	}
+	h.await("release")
+	for range 3 {
+		removals.Go(func() {
+			if err := e.RemovePod(t.Context(), pod); err != nil && !errdefs.IsNotFound(err) {
+				t.Error(err)
+			}
+		})
+	}
+	h.await("cni del")
+	release()
+	removals.Wait()
+	deleted := map[string]int{}
+	for len(events) > 0 {
+		if event := <-events; event.Type == EventDeleted {
+			deleted[event.ID]++
+		}
+	}
+	if want := map[string]int{id: 1, pod: 1}; !maps.Equal(deleted, want) {
+		t.Fatalf("deletions %v, want %v", deleted, want)
+	}
+	noLeaks(t, m)
 }
 
 func TestSlowSubscriberIsCutOffAndBlocksNobody(t *testing.T) {

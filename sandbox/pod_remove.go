@@ -24,17 +24,20 @@ func (e *Engine) RemovePod(ctx context.Context, id string) error {
 	if err := e.stopPod(ctx, p); err != nil {
 		return fmt.Errorf("stop pod sandbox: %w", err)
 	}
+	if _, err := e.Pod(p.ID); err != nil {
+		return nil // its creation was undone, or somebody else has removed it
+	}
 	return e.undo(ctx, func(ctx context.Context) error { return e.deletePod(ctx, p) })
 }
 
-// deletePod tears p down and forgets it.
+// deletePod tears p down and forgets it. It needs p.op, or that nobody else knows p.
 func (e *Engine) deletePod(ctx context.Context, p *Pod) error {
 	if err := e.teardownPod(ctx, p); err != nil {
 		return err
 	}
 	var errs []error
 	for _, c := range e.store.containerList(p) {
-		errs = append(errs, e.deleteContainer(ctx, c))
+		errs = append(errs, e.removeContainer(ctx, c))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
