@@ -40,7 +40,8 @@ func (e *Engine) containerSpec(ctx context.Context, c *Container, rt Runtime, b 
 			return nil, err
 		}
 	}
-	if in.Seccomp, err = e.seccompProfile(security.GetSeccomp(), security.GetSeccompProfilePath()); err != nil { //nolint:staticcheck // old kubelets set it
+	//lint:ignore SA1019 kubelets before 1.27 send only this
+	if in.Seccomp, err = e.seccompProfile(security.GetSeccomp(), security.GetSeccompProfilePath()); err != nil {
 		return nil, err
 	}
 	if err := checkAppArmor(security); err != nil {
@@ -73,7 +74,8 @@ func (e *Engine) seccompProfile(p *cri.SecurityProfile, deprecated string) (*sec
 
 // checkAppArmor finds out before the runtime does whether a profile named is loaded.
 func checkAppArmor(security *cri.LinuxContainerSecurityContext) error {
-	p, err := spec.AppArmorRequest(security.GetApparmor(), security.GetApparmorProfile()) //nolint:staticcheck // old kubelets set it
+	//lint:ignore SA1019 kubelets before 1.27 send only this
+	p, err := spec.AppArmorRequest(security.GetApparmor(), security.GetApparmorProfile())
 	if err != nil || p.GetProfileType() != cri.SecurityProfile_Localhost {
 		return err
 	}
@@ -199,7 +201,8 @@ func (e *Engine) infraSpec(p *Pod, rt Runtime) (*specs.Spec, error) {
 		return nil, err
 	}
 	security := p.Config.GetLinux().GetSecurityContext()
-	profile, err := e.seccompProfile(security.GetSeccomp(), security.GetSeccompProfilePath()) //nolint:staticcheck // old kubelets set it
+	//lint:ignore SA1019 kubelets before 1.27 send only this
+	profile, err := e.seccompProfile(security.GetSeccomp(), security.GetSeccompProfilePath())
 	if err != nil {
 		return nil, err
 	}

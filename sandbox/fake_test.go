@@ -465,10 +465,3 @@ func (r *fakeRuntime) Update(ctx context.Context, id string, res *specs.LinuxRes
 func (r *fakeRuntime) ReopenLog(ctx context.Context, id string) error {
 	return r.call(ctx, "reopen log", func() error { r.m.containers[id].log++; return nil })
 }
-
-// ids returns the ids of the machine's containers.
-func (m *machine) ids() []string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.Sorted(maps.Keys(m.containers))
-}
