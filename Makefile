@@ -13,13 +13,13 @@ SHELL    := /bin/sh
 MAKEFLAGS += --no-print-directory
 
 # The packages that need a built daemon and the tools have their own target.
-UNIT      = $$($(GO) list -tags "$(TAGS)" ./... | grep -v /test/integration)
+UNIT      = $$($(GO) list -tags "$(TAGS)" ./... | grep -v -e /test/integration -e /test/vm)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps tools pause images build vet lint unit integration critest test demo fuzz clean
+.PHONY: help deps tools pause images build vet lint unit integration critest test-vm vm-shell test demo fuzz clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 deps: ## install the Debian packages that are missing (root)
 	@contrib/install-deps.sh
@@ -55,6 +55,12 @@ integration: tools images build ## start the real daemon, drive it through its s
 
 critest: tools images build ## the CRI validation suite, with runc and with crun, ROUNDS times (default 3; root)
 	@$(GO) run ./test/critest -rounds $(or $(ROUNDS),3)
+
+test-vm: tools images build ## critest and checks in a VM: cgroup v2, systemd, AppArmor (root; see test/vm/README.md)
+	@test/vm/run.sh all
+
+vm-shell: tools images build ## a shell in that VM, with podd running
+	@test/vm/run.sh shell
 
 test: tools images pause ## everything, and then a look at what is left on the machine
 	@test/host/setup.sh

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Installs the Debian packages that the virtual machine needs on this one, and only those that are missing.
+# Installs the Debian packages that building the virtual machine needs on this one, and only those that are missing.
 set -eu
 missing=
-for p in mmdebstrap debian-archive-keyring qemu-system-x86 e2fsprogs xz-utils; do
+for p in mmdebstrap debian-archive-keyring e2fsprogs xz-utils; do
 	[ "$(dpkg-query -W -f '${db:Status-Status}' $p 2>/dev/null)" = installed ] || missing="$missing $p"
 done
 [ -n "$missing" ] || exit 0

@@ -1,9 +1,12 @@
 #!/bin/sh
-# Builds the virtual machine's kernel and root file system from Debian packages, unless the cache has them, and prints
-# the directory of vmlinuz and root.img. The only thing of podd's in there is a unit that starts what the payload disk
-# brings (see payload.sh), so a change of podd never needs a new one. Needs root, for the chroot.
+# Builds the virtual machine from Debian packages, unless the cache has it, and prints its directory:
 #
-# The packages come from the mirror that this machine's own apt uses. VM_SUITE is the Debian to run (default trixie).
+#	vmlinuz   the kernel                 root.img  the root file system
+#	qemu/     QEMU, unpacked, of the same Debian: what works there does not depend on what this machine has
+#
+# The only thing of podd's in there is a unit that starts what the payload disk brings (see payload.sh), so a change of
+# podd never needs a new one. Needs root, for the chroot. The packages come from the mirror that this machine's own apt
+# uses. VM_SUITE is the Debian to run (default trixie).
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 cache=${PODD_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podd}/vm
@@ -25,18 +28,28 @@ drivers='kernel/fs kernel/net kernel/crypto kernel/lib kernel/security kernel/ar
 
 new=$cache/new.$$
 trap 'rm -rf "$new"' EXIT
-mkdir -p "$new/deb"
 tree=$new/tree
-say "building a Debian $suite root file system and kernel (a few minutes once; later runs take them from $out)"
+mkdir -p "$new/deb"
+
+# debian DIR PACKAGES OPTION...: a Debian in a directory.
+debian() {
+	to=$1 include=$2
+	shift 2
+	# shellcheck disable=SC2086,SC2046 # a list of words is meant
+	mmdebstrap --quiet --include="$(echo $include | tr ' ' ,)" --components=main --aptopt='APT::Install-Recommends "false"' \
+		--dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
+		--dpkgopt='path-exclude=/usr/share/locale/*' "$@" "$suite" "$to" "$mirror" >&2
+}
+
+say "building a Debian $suite (a few minutes once; later runs take it from $out)"
 
 # shellcheck disable=SC2016 # the hook's variables are its own
-mmdebstrap --quiet --variant=minbase --include="$(echo $packages | tr ' ' ,)" --components=main \
-	--aptopt='APT::Install-Recommends "false"' \
-	--dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
-	--customize-hook='cd '"$new/deb"' && export APT_CONFIG=$MMDEBSTRAP_APT_CONFIG &&
-		image=$(apt-cache depends linux-image-cloud-amd64 | sed -n "s/.*Depends: \(linux-image-[0-9].*\)/\1/p") &&
-		apt-get -qq download "$image"' \
-	"$suite" "$tree" "$mirror" >&2
+debian "$tree" "$packages" --variant=minbase --customize-hook='cd '"$new/deb"' && export APT_CONFIG=$MMDEBSTRAP_APT_CONFIG &&
+	image=$(apt-cache depends linux-image-cloud-amd64 | sed -n "s/.*Depends: \(linux-image-[0-9].*\)/\1/p") &&
+	apt-get -qq download "$image"'
+
+say "QEMU"
+debian "$new/qemu" 'qemu-system-x86 qemu-system-data seabios' --variant=extract
 
 say "kernel"
 dpkg-deb -x "$new"/deb/linux-image-*.deb "$new/kernel"
