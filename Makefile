@@ -50,11 +50,11 @@ lint: tools pause ## staticcheck and go-errorlint
 unit: tools images pause ## unit tests of all packages, with the race detector
 	$(GO) test $(RACE) $(UNIT)
 
-integration: tools images build ## start the real daemon, drive it through its socket, look for leaks (root)
+integration: tools images pause ## start the real daemon, drive it through its socket, look for leaks (root)
 	$(GO) test $(RACE) -count=1 -timeout 20m ./test/integration/...
 
 critest: tools images build ## the CRI validation suite, with runc and with crun, ROUNDS times (default 3; root)
-	@$(GO) run ./test/critest -rounds $(or $(ROUNDS),3)
+	@CGO_ENABLED=0 $(GO) run ./test/critest -rounds $(or $(ROUNDS),3)
 
 test-vm: tools images build ## critest and checks in a VM: cgroup v2, systemd, AppArmor (root; see test/vm/README.md)
 	@test/vm/run.sh all

@@ -15,6 +15,7 @@ import (
 
 // Bad input gets a clear error and leaves nothing behind: every subtest ends with a leak check.
 func TestBadInput(t *testing.T) {
+	t.Parallel()
 	k := start(t)
 	for _, c := range []struct {
 		name string
@@ -369,6 +370,7 @@ func badEnvironment(k *kubelet) {
 
 // CNI that fails or hangs harms the pod that asks, for a bounded time, and nothing is left of it.
 func TestBadNetwork(t *testing.T) {
+	t.Parallel()
 	k := start(t, `network.add_timeout="2s"`, `network.del_timeout="2s"`)
 	install := func(script string) {
 		bin := k.Path("plugins")

@@ -17,6 +17,7 @@ import (
 
 // Both runtimes: what the spec generator and the monitor do must hold for each.
 func TestContainers(t *testing.T) {
+	t.Parallel()
 	for _, handler := range []string{"runc", "crun"} {
 		t.Run(handler, func(t *testing.T) {
 			k := startWith(t, daemon.Options{Handler: handler})

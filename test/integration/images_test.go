@@ -18,6 +18,7 @@ import (
 )
 
 func TestImages(t *testing.T) {
+	t.Parallel()
 	k := start(t, `image.pull_grace="3s"`)
 	for _, c := range []struct {
 		name string

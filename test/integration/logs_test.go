@@ -15,6 +15,7 @@ import (
 )
 
 func TestLogs(t *testing.T) {
+	t.Parallel()
 	k := start(t)
 	for _, c := range []struct {
 		name string

@@ -10,6 +10,7 @@ import (
 )
 
 func TestNamespaces(t *testing.T) {
+	t.Parallel()
 	k := start(t)
 	for _, c := range []struct {
 		name string

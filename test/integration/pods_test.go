@@ -17,6 +17,7 @@ import (
 )
 
 func TestPods(t *testing.T) {
+	t.Parallel()
 	k := start(t)
 	for _, c := range []struct {
 		name string

@@ -25,6 +25,7 @@ var ends = []struct {
 }
 
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	for _, handler := range []string{"runc", "crun"} {
 		k := startWith(t, daemon.Options{Handler: handler})
 		for _, e := range ends {
@@ -116,6 +117,7 @@ func (k *kubelet) everything() map[string]string {
 // TestKilledAtWork kills the daemon at random moments of a pod's making and taking down. What is listed afterwards can
 // be removed, what is not listed has left nothing, and the same request can be made again.
 func TestKilledAtWork(t *testing.T) {
+	t.Parallel()
 	k := start(t)
 	k.have(busybox)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -175,6 +177,7 @@ func (k *kubelet) lifeOf(ctx context.Context, cfg *cri.PodSandboxConfig) {
 
 // A reboot takes /run away, and every process with it: the records stay, the pods are not ready, and can be removed.
 func TestAfterReboot(t *testing.T) {
+	t.Parallel()
 	k := start(t)
 	pod, container := k.sleeper()
 	// A reboot cannot be had here; its traces can: no processes, no /run, another boot id in nobody's memory.
@@ -199,6 +202,7 @@ func TestAfterReboot(t *testing.T) {
 
 // One record that cannot be read harms nobody else.
 func TestBrokenRecord(t *testing.T) {
+	t.Parallel()
 	k := start(t)
 	good, container := k.sleeper()
 	bad, _ := k.pod()

@@ -15,6 +15,7 @@ import (
 )
 
 func TestStatus(t *testing.T) {
+	t.Parallel()
 	k := start(t)
 	t.Run("version", func(t *testing.T) {
 		v, err := k.Runtime.Version(t.Context(), &cri.VersionRequest{})
@@ -108,6 +109,7 @@ func TestStatus(t *testing.T) {
 }
 
 func TestPodCIDR(t *testing.T) {
+	t.Parallel()
 	k := start(t)
 	k.ok("write a template", os.WriteFile(k.Path("template"), []byte(`{"cniVersion": "1.0.0", "name": "podd", "plugins": [{"type": "bridge",
 		"bridge": "`+k.Bridge+`", "isGateway": true, "ipam": {"type": "host-local", "dataDir": "`+k.Path("ips")+`", "subnet": "{{.PodCIDR}}"}}]}`), 0o644))

@@ -11,6 +11,7 @@ import (
 // Who a container's process is, as the image, the request and the pod's groups say together; and that the status says
 // the same as the kernel.
 func TestUsers(t *testing.T) {
+	t.Parallel()
 	k := start(t).sub(t)
 	const group = "gcr.io/k8s-staging-cri-tools/test-image-predefined-group:latest" // USER 1000, member of 50000
 	const named = "docker.io/podd/named-user:latest"                                // USER www-data:nogroup
