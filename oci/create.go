@@ -75,7 +75,10 @@ func (r *Runtime) createIn(ctx context.Context, b bundle, c conmon.Container) (P
 		return Process{}, err
 	}
 	rec.Cgroups = cgroupsOf(rec.Init.Pid)
-	return rec.Init, b.save(rec)
+	if err := b.save(rec); err != nil {
+		return Process{}, err
+	}
+	return rec.Init, ownLog(rec.Monitor, c.LogPath)
 }
 
 // abandon kills the monitor of a creation that failed and all below it: the runtime, hooks, the container.

@@ -506,6 +506,53 @@ func TestReopenNeedsDirectory(t *testing.T) {
 	})
 }
 
+// TestReopenIsNotLedAway puts symbolic links where conmon will make the new log: a pod that can write to the log
+// directory must not choose a file of the node that conmon, as root, empties and writes to.
+func TestReopenIsNotLedAway(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		r, path, secret := m.New(), filepath.Join(m.LogDir, "0.log"), filepath.Join(m.LogDir, "secret")
+		must(t, "write", os.WriteFile(secret, []byte("secret"), 0o600))
+		start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec(sh("while :; do echo x; sleep 0.01; done")...), LogPath: path})
+		for _, link := range []string{path + ".tmp", path} {
+			must(t, "rename", os.Rename(path, path+".old"))
+			must(t, "link", os.Symlink(secret, link))
+			must(t, "reopen", r.ReopenLog(limit(t), "c"))
+			if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
+				t.Errorf("%s led away: the log is %v, %v", filepath.Base(link), info, err)
+			}
+			for len(lines(t, path)) == 0 {
+				time.Sleep(5 * time.Millisecond)
+			}
+			if got, err := os.ReadFile(secret); string(got) != "secret" {
+				t.Fatalf("%s led away: the file that it names is %q, %v", filepath.Base(link), got, err)
+			}
+		}
+	})
+}
+
+// TestCreateIsNotLedAway puts a symbolic link at the log's path between the check of the path and conmon's open.
+func TestCreateIsNotLedAway(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		path, secret := filepath.Join(m.LogDir, "0.log"), filepath.Join(m.LogDir, "secret")
+		must(t, "write", os.WriteFile(secret, []byte("secret"), 0o600))
+		script := fmt.Sprintf("#!/bin/sh\n[ \"$1\" = --version ] || ln -s %s %s\nexec %s \"$@\"\n", secret, path, m.Config.Conmon)
+		m.Config.Conmon = filepath.Join(t.TempDir(), "conmon")
+		must(t, "write", os.WriteFile(m.Config.Conmon, []byte(script), 0o755))
+		r := m.New()
+		_, err := r.Create(limit(t), oci.CreateRequest{ID: "c", Spec: m.Spec("echo", "written"), LogPath: path})
+		if err == nil {
+			t.Error("created with a log that is another file")
+			must(t, "start", r.Start(limit(t), "c"))
+			_, err = r.Wait(limit(t), "c")
+			must(t, "wait", err)
+		}
+		must(t, "delete", r.Delete(limit(t), "c"))
+		if got, err := os.ReadFile(secret); string(got) != "secret" {
+			t.Errorf("a file that a link names: %q, %v", got, err)
+		}
+	})
+}
+
 // TestRotation moves the log away again and again under a container that prints as fast as it can: every line
 // is in exactly one of the files, in order.
 func TestRotation(t *testing.T) {

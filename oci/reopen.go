@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -58,10 +59,16 @@ func (r *Runtime) ReopenLog(ctx context.Context, id string) error {
 	return nil
 }
 
-// openable creates the file that the monitor is about to create, and rename to path. conmon ends when it
+// openable creates the file that the monitor is about to open, and rename to path. conmon ends when it
 // cannot open it, and the container would lose its monitor for a missing directory or a full disk.
+//
+// What is there already goes: conmon follows symbolic links, and would empty, as root, whatever file a pod that
+// can write to the log directory names with one.
 func openable(path string) error {
-	f, err := os.OpenFile(path+".tmp", os.O_WRONLY|os.O_CREATE, 0o600)
+	if err := os.Remove(path + ".tmp"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(path+".tmp", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
@@ -87,9 +94,19 @@ func logPath(monitor int) (string, error) {
 	return "", errors.New("conmon was started without a log path")
 }
 
-// writesTo tells whether the process has the file that is now at path open.
+// ownLog refuses a log that the monitor has not opened at path itself: conmon opens it by name and follows symbolic
+// links, so somebody who swaps the file for one after the path was checked would have root write where he wants
+// (CVE-2025-0750). Nothing is written before the container starts.
+func ownLog(monitor Process, path string) error {
+	if path == "" || writesTo(monitor.Pid, path) {
+		return nil
+	}
+	return fmt.Errorf("the monitor has opened another file than %s: %w", path, errdefs.ErrFailedPrecondition)
+}
+
+// writesTo tells whether the process has the file that is now at path open. A symbolic link is not that file.
 func writesTo(pid int, path string) bool {
-	want, err := os.Stat(path)
+	want, err := os.Lstat(path)
 	if err != nil {
 		return false
 	}
