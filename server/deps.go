@@ -64,6 +64,14 @@ type Engine interface {
 	// behind (errdefs.ErrResourceExhausted).
 	Events(ctx context.Context, send func(Event) error) error
 
+	// ContainerUsage and PodUsage measure what is named by full ids; what cannot be measured is left out.
+	ContainerUsage(ctx context.Context, ids []string, want sandbox.WantUsage) map[string]sandbox.ContainerUsage
+	PodUsage(ctx context.Context, ids []string, want sandbox.WantUsage) map[string]sandbox.PodUsage
+	// Writable and Filesystem answer from memory.
+	Writable(containerID string) *image.FsUsage
+	Filesystem() (fs image.Filesystem, device string)
+	UpdatePod(id string, overhead, resources *cri.LinuxContainerResources) error
+
 	Handlers() []sandbox.Handler
 	NetworkReady() error
 	InUse(imageID string) []string

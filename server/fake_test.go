@@ -69,6 +69,12 @@ type fakeEngine struct {
 	podConfig       *cri.PodSandboxConfig
 	containerConfig *cri.ContainerConfig
 	resources       *cri.LinuxContainerResources
+	// What can be measured, by id.
+	containerUsage map[string]sandbox.ContainerUsage
+	podUsage       map[string]sandbox.PodUsage
+	writable       map[string]*image.FsUsage
+	disk           image.Filesystem
+	overhead       *cri.LinuxContainerResources
 	// events are what Events has to tell; eventsEnd is what it ends with, after ctx when nil.
 	events    []Event
 	eventsEnd error
@@ -144,6 +150,33 @@ func (e *fakeEngine) Events(ctx context.Context, send func(Event) error) error {
 	}
 	<-ctx.Done()
 	return context.Cause(ctx)
+}
+
+func (e *fakeEngine) ContainerUsage(_ context.Context, ids []string, _ sandbox.WantUsage) map[string]sandbox.ContainerUsage {
+	return measuredOf(e.containerUsage, ids)
+}
+
+func (e *fakeEngine) PodUsage(_ context.Context, ids []string, _ sandbox.WantUsage) map[string]sandbox.PodUsage {
+	return measuredOf(e.podUsage, ids)
+}
+
+func measuredOf[U any](all map[string]U, ids []string) map[string]U {
+	out := map[string]U{}
+	for _, id := range ids {
+		if u, ok := all[id]; ok {
+			out[id] = u
+		}
+	}
+	return out
+}
+
+func (e *fakeEngine) Writable(id string) *image.FsUsage { return e.writable[id] }
+
+func (e *fakeEngine) Filesystem() (image.Filesystem, string) { return e.disk, "vda" }
+
+func (e *fakeEngine) UpdatePod(id string, overhead, resources *cri.LinuxContainerResources) error {
+	e.overhead, e.resources = overhead, resources
+	return e.call("UpdatePod", id)
 }
 
 func (e *fakeEngine) Handlers() []sandbox.Handler { return e.handlers }

@@ -14,55 +14,55 @@ import (
 // rpcTests has a test for every RPC that podd answers.
 func rpcTests() map[string]func(*testing.T) {
 	return map[string]func(*testing.T){
-		"Version":                  testVersion,
-		"Status":                   testStatus,
-		"RuntimeConfig":            testRuntimeConfig,
-		"UpdateRuntimeConfig":      testUpdateRuntimeConfig,
-		"RunPodSandbox":            testRunPodSandbox,
-		"StopPodSandbox":           testStopPodSandbox,
-		"RemovePodSandbox":         testRemovePodSandbox,
-		"PodSandboxStatus":         testPodSandboxStatus,
-		"ListPodSandbox":           testListPodSandbox,
-		"StreamPodSandboxes":       testStreamPodSandboxes,
-		"PortForward":              testPortForward,
-		"CreateContainer":          testCreateContainer,
-		"StartContainer":           testStartContainer,
-		"StopContainer":            testStopContainer,
-		"RemoveContainer":          testRemoveContainer,
-		"ListContainers":           testListContainers,
-		"StreamContainers":         testStreamContainers,
-		"GetContainerEvents":       testGetContainerEvents,
-		"ContainerStatus":          testContainerStatus,
-		"UpdateContainerResources": testUpdateContainerResources,
-		"ReopenContainerLog":       testReopenContainerLog,
-		"ExecSync":                 testExecSync,
-		"Exec":                     testExec,
-		"Attach":                   testAttach,
-		"ListImages":               testListImages,
-		"StreamImages":             testStreamImages,
-		"ImageStatus":              testImageStatus,
-		"PullImage":                testPullImage,
-		"RemoveImage":              testRemoveImage,
-		"ImageFsInfo":              testImageFsInfo,
+		"Version":                   testVersion,
+		"Status":                    testStatus,
+		"RuntimeConfig":             testRuntimeConfig,
+		"UpdateRuntimeConfig":       testUpdateRuntimeConfig,
+		"RunPodSandbox":             testRunPodSandbox,
+		"StopPodSandbox":            testStopPodSandbox,
+		"RemovePodSandbox":          testRemovePodSandbox,
+		"PodSandboxStatus":          testPodSandboxStatus,
+		"ListPodSandbox":            testListPodSandbox,
+		"StreamPodSandboxes":        testStreamPodSandboxes,
+		"PortForward":               testPortForward,
+		"CreateContainer":           testCreateContainer,
+		"StartContainer":            testStartContainer,
+		"StopContainer":             testStopContainer,
+		"RemoveContainer":           testRemoveContainer,
+		"ListContainers":            testListContainers,
+		"StreamContainers":          testStreamContainers,
+		"GetContainerEvents":        testGetContainerEvents,
+		"ContainerStatus":           testContainerStatus,
+		"UpdateContainerResources":  testUpdateContainerResources,
+		"ReopenContainerLog":        testReopenContainerLog,
+		"ExecSync":                  testExecSync,
+		"Exec":                      testExec,
+		"Attach":                    testAttach,
+		"ContainerStats":            testContainerStats,
+		"ListContainerStats":        testListContainerStats,
+		"StreamContainerStats":      testStreamContainerStats,
+		"PodSandboxStats":           testPodSandboxStats,
+		"ListPodSandboxStats":       testListPodSandboxStats,
+		"StreamPodSandboxStats":     testStreamPodSandboxStats,
+		"ListMetricDescriptors":     testListMetricDescriptors,
+		"ListPodSandboxMetrics":     testListPodSandboxMetrics,
+		"StreamPodSandboxMetrics":   testStreamPodSandboxMetrics,
+		"UpdatePodSandboxResources": testUpdatePodSandboxResources,
+		"ListImages":                testListImages,
+		"StreamImages":              testStreamImages,
+		"ImageStatus":               testImageStatus,
+		"PullImage":                 testPullImage,
+		"RemoveImage":               testRemoveImage,
+		"ImageFsInfo":               testImageFsInfo,
 	}
 }
 
 // notYet has the sentence of every RPC that podd does not answer.
 func notYet() map[string]string {
 	return map[string]string{
-		"ContainerStats":            noStats,
-		"ListContainerStats":        noStats,
-		"StreamContainerStats":      noStats,
-		"PodSandboxStats":           noStats,
-		"ListPodSandboxStats":       noStats,
-		"StreamPodSandboxStats":     noStats,
-		"ListMetricDescriptors":     noMetrics,
-		"ListPodSandboxMetrics":     noMetrics,
-		"StreamPodSandboxMetrics":   noMetrics,
-		"UpdatePodSandboxResources": noPodResize,
-		"CheckpointContainer":       noCheckpoints,
-		"CheckpointPod":             noCheckpoints,
-		"RestorePod":                noCheckpoints,
+		"CheckpointContainer": noCheckpoints,
+		"CheckpointPod":       noCheckpoints,
+		"RestorePod":          noCheckpoints,
 	}
 }
 
@@ -135,7 +135,8 @@ func testUnimplemented(t *testing.T, method, sentence string, streams bool) {
 // engine.
 func TestEmptyRequests(t *testing.T) {
 	h := newHarness(t)
-	answers := []string{"Version", "Status", "RuntimeConfig", "UpdateRuntimeConfig", "ListPodSandbox", "ListContainers", "ListImages", "ImageFsInfo"}
+	answers := []string{"Version", "Status", "RuntimeConfig", "UpdateRuntimeConfig", "ListPodSandbox", "ListContainers", "ListImages", "ImageFsInfo",
+		"ListContainerStats", "ListPodSandboxStats", "ListMetricDescriptors", "ListPodSandboxMetrics"}
 	unary, _ := rpcs()
 	for _, full := range unary {
 		if _, missing := notYet()[bare(full)]; missing {

@@ -1,0 +1,98 @@
+package server
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/sandbox"
+)
+
+// usageChunk is how many containers or pods are measured before their figures are sent, when they are streamed.
+const usageChunk = 64
+
+// ContainerStats measures one container. Of one that has exited only what it has written is left.
+func (s *Server) ContainerStats(ctx context.Context, r *cri.ContainerStatsRequest) (*cri.ContainerStatsResponse, error) {
+	if err := checkContainerID(r.GetContainerId()); err != nil {
+		return nil, err
+	}
+	c, err := s.deps.Engine.Container(r.GetContainerId())
+	if err != nil {
+		return nil, err
+	}
+	usage, ok := s.deps.Engine.ContainerUsage(ctx, []string{c.Record.ID}, sandbox.WantUsage{})[c.Record.ID]
+	if !ok {
+		usage.Writable = s.deps.Engine.Writable(c.Record.ID)
+	}
+	return &cri.ContainerStatsResponse{Stats: containerStats(c.Record, usage)}, nil
+}
+
+// ListContainerStats measures the containers that have a process.
+func (s *Server) ListContainerStats(ctx context.Context, r *cri.ListContainerStatsRequest) (*cri.ListContainerStatsResponse, error) {
+	if err := checkContainerStatsFilter(r.GetFilter()); err != nil {
+		return nil, err
+	}
+	resp := &cri.ListContainerStatsResponse{}
+	for stats := range s.containerStats(ctx, r.GetFilter()) {
+		resp.Stats = append(resp.Stats, stats)
+	}
+	return resp, nil
+}
+
+// StreamContainerStats is ListContainerStats without the limit on a message's size (KEP-5825).
+func (s *Server) StreamContainerStats(r *cri.StreamContainerStatsRequest, out grpc.ServerStreamingServer[cri.StreamContainerStatsResponse]) error {
+	if err := checkContainerStatsFilter(r.GetFilter()); err != nil {
+		return err
+	}
+	return sendBatches(s.containerStats(out.Context(), r.GetFilter()), func(items []*cri.ContainerStats) error {
+		return out.Send(&cri.StreamContainerStatsResponse{ContainerStats: items})
+	})
+}
+
+func checkContainerStatsFilter(f *cri.ContainerStatsFilter) error {
+	c := newCheck()
+	c.filterID("filter.id", f.GetId())
+	c.filterID("filter.pod_sandbox_id", f.GetPodSandboxId())
+	c.labels("filter.label_selector", f.GetLabelSelector())
+	return c.err()
+}
+
+// containerStats measures the containers that match the filter, some at a time.
+func (s *Server) containerStats(ctx context.Context, f *cri.ContainerStatsFilter) iter.Seq[*cri.ContainerStats] {
+	return func(yield func(*cri.ContainerStats) bool) {
+		matching := func(yield func(Container) bool) {
+			for c := range s.deps.Engine.Containers() {
+				if alive(c) && matchContainerStats(f, c) && !yield(c) {
+					return
+				}
+			}
+		}
+		for chunk := range slices.Chunk(slices.Collect(matching), usageChunk) {
+			ids := make([]string, len(chunk))
+			for i, c := range chunk {
+				ids[i] = c.Record.ID
+			}
+			usages := s.deps.Engine.ContainerUsage(ctx, ids, sandbox.WantUsage{})
+			for _, c := range chunk {
+				if usage, ok := usages[c.Record.ID]; ok && !yield(containerStats(c.Record, usage)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// alive is true for a container that has a process, started or not.
+func alive(c Container) bool {
+	return c.Status.State == sandbox.ContainerCreated || c.Status.State == sandbox.ContainerRunning
+}
+
+func matchContainerStats(f *cri.ContainerStatsFilter, c Container) bool {
+	return strings.HasPrefix(c.Record.ID, f.GetId()) &&
+		strings.HasPrefix(c.Record.PodID, f.GetPodSandboxId()) &&
+		matchLabels(f.GetLabelSelector(), c.Record.Config.GetLabels())
+}

@@ -1,0 +1,104 @@
+package server
+
+import (
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/image"
+	"github.com/podd-project/podd/oci/cgroups"
+	"github.com/podd-project/podd/sandbox"
+)
+
+func containerStats(r *sandbox.ContainerRecord, u sandbox.ContainerUsage) *cri.ContainerStats {
+	stats := &cri.ContainerStats{
+		Attributes: &cri.ContainerAttributes{
+			Id: r.ID, Metadata: r.Config.GetMetadata(), Labels: r.Config.GetLabels(), Annotations: r.Config.GetAnnotations(),
+		},
+		WritableLayer: writableLayer(u.Writable),
+	}
+	if u.Usage != nil {
+		stats.Cpu, stats.Memory = cpuUsage(u.CgroupUsage), memoryUsage(u.Usage)
+		stats.Swap, stats.Io = swapUsage(u.Usage), ioUsage(u.Usage)
+	}
+	return stats
+}
+
+func writableLayer(u *image.FsUsage) *cri.FilesystemUsage {
+	if u == nil {
+		return nil
+	}
+	return filesystems([]image.FsUsage{*u})[0]
+}
+
+func cpuUsage(u sandbox.CgroupUsage) *cri.CpuUsage {
+	if u.Usage == nil || u.Usage.CPU == nil {
+		return nil
+	}
+	out := &cri.CpuUsage{
+		Timestamp:            u.Usage.At.UnixNano(),
+		UsageCoreNanoSeconds: value(uint64(u.Usage.CPU.Total)),
+		Psi:                  psi(u.Usage.CPUPressure),
+	}
+	if u.NanoCores != nil {
+		out.UsageNanoCores = value(*u.NanoCores)
+	}
+	return out
+}
+
+// memoryUsage: the kernel counts a major fault as a fault, too, CRI wants the minor ones apart. Without a limit there
+// is nothing that could be said to be available.
+func memoryUsage(u *cgroups.Usage) *cri.MemoryUsage {
+	if u == nil || u.Memory == nil {
+		return nil
+	}
+	m := u.Memory
+	return &cri.MemoryUsage{
+		Timestamp:       u.At.UnixNano(),
+		WorkingSetBytes: value(m.WorkingSet),
+		AvailableBytes:  left(m.Limit, m.WorkingSet),
+		UsageBytes:      value(m.Usage),
+		RssBytes:        value(m.RSS),
+		PageFaults:      value(m.PageFaults - min(m.MajorFaults, m.PageFaults)),
+		MajorPageFaults: value(m.MajorFaults),
+		Psi:             psi(u.MemoryPressure),
+	}
+}
+
+func swapUsage(u *cgroups.Usage) *cri.SwapUsage {
+	if u == nil || u.Swap == nil {
+		return nil
+	}
+	return &cri.SwapUsage{
+		Timestamp:          u.At.UnixNano(),
+		SwapAvailableBytes: left(u.Swap.Limit, u.Swap.Usage),
+		SwapUsageBytes:     value(u.Swap.Usage),
+	}
+}
+
+// ioUsage is pressure and nothing else: that is all that CRI asks for.
+func ioUsage(u *cgroups.Usage) *cri.IoUsage {
+	if u == nil || u.IOPressure == nil {
+		return nil
+	}
+	return &cri.IoUsage{Timestamp: u.At.UnixNano(), Psi: psi(u.IOPressure)}
+}
+
+func psi(p *cgroups.Pressure) *cri.PsiStats {
+	if p == nil {
+		return nil
+	}
+	return &cri.PsiStats{Full: stall(p.Full), Some: stall(p.Some)}
+}
+
+func stall(s cgroups.Stall) *cri.PsiData {
+	return &cri.PsiData{Total: uint64(s.Total), Avg10: s.Avg10, Avg60: s.Avg60, Avg300: s.Avg300}
+}
+
+// left is what may still be used, nil when there is no limit.
+func left(limit, used uint64) *cri.UInt64Value {
+	if limit == cgroups.Unlimited {
+		return nil
+	}
+	return value(limit - min(limit, used))
+}
+
+func value(n uint64) *cri.UInt64Value { return &cri.UInt64Value{Value: n} }

@@ -1,0 +1,152 @@
+package server
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/sandbox"
+)
+
+// PodSandboxStats measures one pod. Of one that is not ready nothing but the attributes is left.
+func (s *Server) PodSandboxStats(ctx context.Context, r *cri.PodSandboxStatsRequest) (*cri.PodSandboxStatsResponse, error) {
+	if err := checkPodID(r.GetPodSandboxId()); err != nil {
+		return nil, err
+	}
+	p, err := s.deps.Engine.Pod(r.GetPodSandboxId())
+	if err != nil {
+		return nil, err
+	}
+	usage := s.deps.Engine.PodUsage(ctx, []string{p.Record.ID}, sandbox.WantUsage{})[p.Record.ID]
+	return &cri.PodSandboxStatsResponse{Stats: s.podStatsOf(p, usage, s.containersByPod(p.Record.ID))}, nil
+}
+
+// ListPodSandboxStats measures the pods that are ready.
+func (s *Server) ListPodSandboxStats(ctx context.Context, r *cri.ListPodSandboxStatsRequest) (*cri.ListPodSandboxStatsResponse, error) {
+	if err := checkPodStatsFilter(r.GetFilter()); err != nil {
+		return nil, err
+	}
+	resp := &cri.ListPodSandboxStatsResponse{}
+	for stats := range s.podStats(ctx, r.GetFilter()) {
+		resp.Stats = append(resp.Stats, stats)
+	}
+	return resp, nil
+}
+
+// StreamPodSandboxStats is ListPodSandboxStats without the limit on a message's size (KEP-5825).
+func (s *Server) StreamPodSandboxStats(r *cri.StreamPodSandboxStatsRequest, out grpc.ServerStreamingServer[cri.StreamPodSandboxStatsResponse]) error {
+	if err := checkPodStatsFilter(r.GetFilter()); err != nil {
+		return err
+	}
+	return sendBatches(s.podStats(out.Context(), r.GetFilter()), func(items []*cri.PodSandboxStats) error {
+		return out.Send(&cri.StreamPodSandboxStatsResponse{PodSandboxStats: items})
+	})
+}
+
+func checkPodStatsFilter(f *cri.PodSandboxStatsFilter) error {
+	c := newCheck()
+	c.filterID("filter.id", f.GetId())
+	c.labels("filter.label_selector", f.GetLabelSelector())
+	return c.err()
+}
+
+// podStats measures the pods that match the filter, some at a time.
+func (s *Server) podStats(ctx context.Context, f *cri.PodSandboxStatsFilter) iter.Seq[*cri.PodSandboxStats] {
+	return func(yield func(*cri.PodSandboxStats) bool) {
+		match := func(p Pod) bool {
+			return strings.HasPrefix(p.Record.ID, f.GetId()) && matchLabels(f.GetLabelSelector(), p.Record.Config.GetLabels())
+		}
+		containers := s.containersByPod(f.GetId())
+		for p, usage := range s.podUsages(ctx, match, sandbox.WantUsage{}) {
+			if !yield(s.podStatsOf(p, usage, containers)) {
+				return
+			}
+		}
+	}
+}
+
+// podUsages measures the ready pods that match, some at a time.
+func (s *Server) podUsages(ctx context.Context, match func(Pod) bool, want sandbox.WantUsage) iter.Seq2[Pod, sandbox.PodUsage] {
+	return func(yield func(Pod, sandbox.PodUsage) bool) {
+		var pods []Pod
+		for p := range s.deps.Engine.Pods() {
+			if p.Status.State == sandbox.PodReady && match(p) {
+				pods = append(pods, p)
+			}
+		}
+		for chunk := range slices.Chunk(pods, usageChunk) {
+			ids := make([]string, len(chunk))
+			for i, p := range chunk {
+				ids[i] = p.Record.ID
+			}
+			usages := s.deps.Engine.PodUsage(ctx, ids, want)
+			for _, p := range chunk {
+				if usage, ok := usages[p.Record.ID]; ok && !yield(p, usage) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// containersByPod are the containers that have a process, in the order of the list, by pod: of all pods, or of those
+// whose ids begin with prefix.
+func (s *Server) containersByPod(prefix string) map[string][]Container {
+	out := map[string][]Container{}
+	for c := range s.deps.Engine.Containers() {
+		if alive(c) && strings.HasPrefix(c.Record.PodID, prefix) {
+			out[c.Record.PodID] = append(out[c.Record.PodID], c)
+		}
+	}
+	return out
+}
+
+func (s *Server) podStatsOf(p Pod, u sandbox.PodUsage, containers map[string][]Container) *cri.PodSandboxStats {
+	cfg := p.Record.Config
+	linux := &cri.LinuxPodSandboxStats{
+		Cpu: cpuUsage(u.CgroupUsage), Memory: memoryUsage(u.Usage), Io: ioUsage(u.Usage),
+		Network: networkUsage(u.Network), Process: processUsage(u.CgroupUsage),
+	}
+	for _, c := range containers[p.Record.ID] {
+		if usage, ok := u.Containers[c.Record.ID]; ok {
+			linux.Containers = append(linux.Containers, containerStats(c.Record, usage))
+		}
+	}
+	return &cri.PodSandboxStats{
+		Attributes: &cri.PodSandboxAttributes{
+			Id: p.Record.ID, Metadata: cfg.GetMetadata(), Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations(),
+		},
+		Linux: linux,
+	}
+}
+
+func networkUsage(u *sandbox.NetworkUsage) *cri.NetworkUsage {
+	if u == nil {
+		return nil
+	}
+	out := &cri.NetworkUsage{Timestamp: u.At.UnixNano()}
+	if u.Default != nil {
+		out.DefaultInterface = interfaceUsage(*u.Default)
+	}
+	for _, i := range u.Others {
+		out.Interfaces = append(out.Interfaces, interfaceUsage(i))
+	}
+	return out
+}
+
+func interfaceUsage(i sandbox.Interface) *cri.NetworkInterfaceUsage {
+	return &cri.NetworkInterfaceUsage{
+		Name: i.Name, RxBytes: value(i.RxBytes), RxErrors: value(i.RxErrors), TxBytes: value(i.TxBytes), TxErrors: value(i.TxErrors),
+	}
+}
+
+func processUsage(u sandbox.CgroupUsage) *cri.ProcessUsage {
+	if u.Usage == nil || u.Usage.Pids == nil {
+		return nil
+	}
+	return &cri.ProcessUsage{Timestamp: u.Usage.At.UnixNano(), ProcessCount: value(u.Usage.Pids.Current)}
+}
