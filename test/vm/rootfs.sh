@@ -23,7 +23,7 @@ mirror=$(apt-get indextargets --format '$(LABEL) $(REPO_URI)' 'Created-By: Packa
 packages='systemd systemd-sysv dbus udev kmod apparmor iproute2 iptables nftables conmon crun procps util-linux
 	busybox-static ca-certificates'
 # Of the kernel's drivers only these are kept: systemd-udevd loads what it finds, and emulated it is slow to do so.
-drivers='kernel/fs kernel/net kernel/crypto kernel/lib kernel/security kernel/arch kernel/drivers/block kernel/drivers/net
+drivers='kernel/fs kernel/net kernel/crypto kernel/lib kernel/security kernel/drivers/block kernel/drivers/net
 	kernel/drivers/virtio kernel/drivers/nvme kernel/drivers/char'
 
 new=$cache/new.$$
