@@ -22,6 +22,8 @@ type Container struct {
 	kill     killer
 	// exited is closed once the status says Exited.
 	exited chan struct{}
+	// post tells subscribers of the container.
+	post func(EventType)
 
 	mu sync.Mutex // orders status changes and guards start
 	// start is what StartContainer has done so far, for the watcher that writes the exit.
@@ -39,6 +41,7 @@ func (e *Engine) newContainer(p *Pod, r ContainerRecord, s ContainerStatus) *Con
 		ContainerRecord: r, pod: p, dir: filepath.Join(p.dir, containersDir, r.ID),
 		op: newSlot(), creation: newCreation(), life: newLife(p.life), exited: make(chan struct{}),
 	}
+	c.post = func(t EventType) { e.postContainer(c, t) }
 	c.status.Store(&s)
 	if s.State == ContainerExited {
 		close(c.exited)
@@ -79,10 +82,21 @@ func (c *Container) update(to ContainerState, change func(*ContainerStatus), dur
 		return err
 	}
 	c.status.Store(&next)
-	if entered && to == ContainerExited {
-		close(c.exited)
+	if entered {
+		c.tellLocked()
 	}
 	return err
+}
+
+// tellLocked says that the container has entered its state. Under the lock, so that the events come in order.
+func (c *Container) tellLocked() {
+	switch c.Status().State {
+	case ContainerRunning:
+		c.post(EventStarted)
+	case ContainerExited:
+		c.post(EventStopped)
+		close(c.exited)
+	}
 }
 
 func (c *Container) beginStart(at time.Time) {

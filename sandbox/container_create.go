@@ -56,10 +56,29 @@ func (e *Engine) beginContainer(ctx context.Context, p *Pod, config *cri.Contain
 		return nil, false, err
 	}
 	c = e.newContainer(p, record, ContainerStatus{State: ContainerCreating, Resources: config.GetLinux().GetResources()})
-	if other := e.store.addContainer(c); other != nil {
-		return other, false, sameContainer(other, c)
+	for {
+		other := e.store.addContainer(c)
+		if other == nil {
+			return c, true, nil
+		}
+		err := sameContainer(other, c)
+		if err != nil && other.creation.abandoned() { // see beginPod
+			e.containerLog(other).Info("container was asked for again with another configuration, removing the first")
+			if err = e.RemoveContainer(ctx, other.ID); err == nil || errdefs.IsNotFound(err) {
+				continue
+			}
+		}
+		c.life.end(nil)
+		c.releaseLabels()
+		return other, false, err
 	}
-	return c, true, nil
+}
+
+// releaseLabels gives the container's SELinux level back, if it has one of its own.
+func (c *Container) releaseLabels() {
+	if c.Labels != c.pod.Labels {
+		host.ReleaseLabels(c.Labels)
+	}
 }
 
 func (e *Engine) newContainerRecord(ctx context.Context, p *Pod, config *cri.ContainerConfig) (ContainerRecord, error) {
@@ -107,18 +126,17 @@ func (e *Engine) createContainer(caller context.Context, c *Container) {
 		fmt.Errorf("creation took longer than %v: %w", e.cfg.CreateTimeout, context.DeadlineExceeded))
 	defer stop()
 
-	err := deadline(ctx, e.buildContainer(ctx, c))
-	if err != nil {
-		err = e.discardContainer(caller, c, err)
+	if err := deadline(ctx, e.buildContainer(ctx, c)); err != nil {
+		c.creation.finish(e.discardContainer(caller, c, err))
+		return
 	}
-	c.creation.finish(err)
-	if err == nil {
-		e.postContainer(c, EventCreated)
-		if !c.doomed() {
-			e.watch(c)
-		}
-		e.discardUnclaimedContainer(c)
+	c.creation.announce()
+	e.postContainer(c, EventCreated) // before anybody can start it
+	if !c.doomed() {
+		e.watch(c)
 	}
+	c.creation.finish(nil)
+	e.discardUnclaimedContainer(c)
 }
 
 // containerBuild is what the steps of a container's creation hand to each other.
@@ -234,7 +252,7 @@ func (e *Engine) discardUnclaimedContainer(c *Container) {
 		return
 	}
 	e.after(e.cfg.UnclaimedTimeout, func() {
-		if !c.creation.claimed.CompareAndSwap(false, true) {
+		if !c.creation.abandoned() {
 			return
 		}
 		e.containerLog(c).Warn("nobody asked for the container again, removing it")

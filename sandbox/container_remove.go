@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 
 	"github.com/podd-project/podd/checkpoint"
-	"github.com/podd-project/podd/oci/host"
 )
 
 // RemoveContainer kills the container if need be and removes it. When it fails the container is still there and
@@ -42,9 +41,7 @@ func (e *Engine) deleteContainer(ctx context.Context, c *Container) error {
 	if err := checkpoint.Remove(filepath.Dir(c.dir), c.ID); err != nil {
 		return err
 	}
-	if c.Labels != c.pod.Labels {
-		host.ReleaseLabels(c.Labels)
-	}
+	c.releaseLabels()
 	e.store.removeContainer(c)
 	e.postContainer(c, EventDeleted)
 	return nil

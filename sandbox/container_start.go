@@ -67,7 +67,6 @@ func (e *Engine) startContainer(caller context.Context, c *Container) error {
 	if err != nil {
 		return e.abandonStart(caller, c, err)
 	}
-	e.postContainer(c, EventStarted)
 	return nil
 }
 

@@ -75,7 +75,6 @@ func (e *Engine) publishExit(c *Container, x oci.Exit) error {
 	e.stats.drop(probeKey{probeContainer, c.ID})
 	s := c.Status()
 	e.containerLog(c).WithField("code", s.ExitCode).WithField("reason", s.Reason).Info("container exited")
-	e.postContainer(c, EventStopped)
 	return err
 }
 

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 )
 
@@ -14,6 +15,9 @@ type creation struct {
 	err     error
 	stage   atomic.Pointer[string]
 	claimed atomic.Bool
+
+	mu      sync.Mutex // puts the end, claims, and callers who give up in one order
+	waiting int        // callers in await
 }
 
 func newCreation() creation { return creation{done: make(chan struct{})} }
@@ -21,22 +25,60 @@ func newCreation() creation { return creation{done: make(chan struct{})} }
 // enter names the step that the creation is in, for the error of a caller who cannot wait longer.
 func (c *creation) enter(stage string) { c.stage.Store(&stage) }
 
+// announce claims what is about to be finished for those who wait for it: events that tell of it show it listed.
+func (c *creation) announce() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.waiting > 0 {
+		c.claimed.Store(true)
+	}
+}
+
 func (c *creation) finish(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.err = err
 	close(c.done)
 }
 
 // await waits for the creation to end and claims it.
 func (c *creation) await(ctx context.Context, what string) error {
+	c.wait(+1)
+	defer c.wait(-1)
 	select {
 	case <-c.done:
 	case <-ctx.Done():
+	}
+	return c.result(ctx, what)
+}
+
+func (c *creation) wait(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting += n
+}
+
+// result is what a caller is told who waits no longer.
+func (c *creation) result(ctx context.Context, what string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.done:
+	default:
 		return fmt.Errorf("%s is still being created (stage: %s); ask again with the same name to join: %w", what, c.where(), context.Cause(ctx))
 	}
 	if c.err == nil {
 		c.claimed.Store(true)
 	}
 	return c.err
+}
+
+// abandoned is true when nobody has heard of the thing nor waits for it. The caller then has to remove it: to all
+// others it is claimed, so that who comes now sees something that is being removed, not half of it.
+func (c *creation) abandoned() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.waiting == 0 && c.claimed.CompareAndSwap(false, true)
 }
 
 func (c *creation) where() string {

@@ -28,6 +28,13 @@ func (h *fakeHost) hold(name string) (release func()) {
 	})
 }
 
+// unhold lets later calls of that name go at once; those that wait already go on waiting.
+func (h *fakeHost) unhold(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.block, name)
+}
+
 // await returns once the engine has made a call of that name.
 func (h *fakeHost) await(name string) {
 	for !slices.Contains(h.callNames(), name) {
@@ -117,6 +124,49 @@ func TestRetryByNameJoinsTheContainersCreation(t *testing.T) {
 	}
 	must(t, e.RemovePod(t.Context(), pod))
 	noLeaks(t, m)
+}
+
+func TestUnheardOfMakesRoomForAnotherConfig(t *testing.T) {
+	for _, finished := range []bool{false, true} {
+		m := newMachine(t)
+		e, h := newEngine(t, m)
+		release := h.hold("cni add")
+		defer release()
+		if _, err := e.RunPod(h.givesUpAt(t.Context(), "cni add"), podConfig("web"), ""); !errors.Is(err, context.Canceled) {
+			t.Fatalf("got %v", err)
+		}
+		if finished {
+			release()
+			<-e.store.podList()[0].creation.done
+		} else {
+			h.unhold("cni add")
+		}
+		edited := podConfig("web")
+		edited.Annotations = map[string]string{"edited": "meanwhile"}
+		pod, err := e.RunPod(t.Context(), edited, "")
+		must(t, err)
+
+		release = h.hold("rootfs")
+		defer release()
+		if _, err := e.CreateContainer(h.givesUpAt(t.Context(), "rootfs"), pod, containerConfig("main")); !errors.Is(err, context.Canceled) {
+			t.Fatalf("got %v", err)
+		}
+		if finished {
+			release()
+			<-e.store.containerList(nil)[0].creation.done
+		} else {
+			h.unhold("rootfs")
+		}
+		config := containerConfig("main")
+		config.Annotations = edited.Annotations
+		id, err := e.CreateContainer(t.Context(), pod, config)
+		must(t, err)
+		if left := e.store.containerList(nil); len(left) != 1 || left[0].ID != id {
+			t.Fatalf("containers %v", left)
+		}
+		must(t, e.RemovePod(t.Context(), pod))
+		noLeaks(t, m)
+	}
 }
 
 func TestUnclaimedIsDiscarded(t *testing.T) {

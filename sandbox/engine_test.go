@@ -441,6 +441,50 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+func TestCreatedComesBeforeStarted(t *testing.T) {
+	m := newMachine(t)
+	e, _ := newEngine(t, m)
+	var listed []bool
+	events := e.events.subscribe()
+	pod := mustRunPod(t, e, "web")
+	for range 2 {
+		event := <-events
+		listed = append(listed, slices.Contains(e.Pods(), event.Pod))
+	}
+	id := mustCreate(t, e, pod, "main")
+	// The caller has its answer: what there is to tell has been told.
+	select {
+	case event := <-events:
+		listed = append(listed, event.ID == id && len(e.Containers()) == 1)
+	default:
+		t.Fatal("CreateContainer returned before its event")
+	}
+	if !slices.Equal(listed, []bool{true, true, true}) {
+		t.Fatalf("listed when told of: %v", listed)
+	}
+}
+
+func TestEventsOfShortLivedContainersComeInOrder(t *testing.T) {
+	m := newMachine(t)
+	e, _ := newEngine(t, m)
+	pod := mustRunPod(t, e, "web")
+	events := e.events.subscribe()
+	for i := range 50 {
+		config := containerConfig("main")
+		config.Metadata.Attempt = uint32(i)
+		id, err := e.CreateContainer(t.Context(), pod, config)
+		must(t, err)
+		mustStart(t, e, id)
+		m.exit(id, oci.Exit{Known: true})
+		must(t, e.RemoveContainer(t.Context(), id))
+		for _, want := range []EventType{EventCreated, EventStarted, EventStopped, EventDeleted} {
+			if got := <-events; got.Type != want || got.ID != id {
+				t.Fatalf("container %d: got event %d, want %d", i, got.Type, want)
+			}
+		}
+	}
+}
+
 func TestConcurrentRemovalsDeleteOnce(t *testing.T) {
 	m := newMachine(t)
 	e, h := newEngine(t, m)

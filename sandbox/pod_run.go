@@ -34,16 +34,35 @@ func (e *Engine) RunPod(ctx context.Context, config *cri.PodSandboxConfig, handl
 	if err != nil {
 		return "", err
 	}
-	p := e.newPod(record, PodStatus{State: PodCreating})
-	if other := e.store.addPod(p); other != nil {
-		if err := sameRequest(other, p); err != nil {
-			return "", err
-		}
-		p = other
-	} else {
-		e.work.Go(func() { e.createPod(ctx, p) })
+	p, err := e.beginPod(ctx, record)
+	if err != nil {
+		return "", err
 	}
 	return p.ID, p.creation.await(ctx, "pod sandbox")
+}
+
+// beginPod finds the pod that record means or begins to make it. A pod of that name with another config that nobody
+// has heard of, because the kubelet changed its mind before the answer came, cannot be removed by anybody else: it
+// makes room.
+func (e *Engine) beginPod(ctx context.Context, record PodRecord) (*Pod, error) {
+	p := e.newPod(record, PodStatus{State: PodCreating})
+	for {
+		other := e.store.addPod(p)
+		if other == nil {
+			e.work.Go(func() { e.createPod(ctx, p) })
+			return p, nil
+		}
+		err := sameRequest(other, p)
+		if err != nil && other.creation.abandoned() {
+			e.podLog(other).Info("pod sandbox was asked for again with another configuration, removing the first")
+			if err = e.RemovePod(ctx, other.ID); err == nil || errdefs.IsNotFound(err) {
+				continue
+			}
+		}
+		p.life.end(nil)
+		host.ReleaseLabels(p.Labels)
+		return other, err
+	}
 }
 
 func (e *Engine) newPodRecord(config *cri.PodSandboxConfig, handler string) (PodRecord, error) {
@@ -77,17 +96,16 @@ func (e *Engine) createPod(caller context.Context, p *Pod) {
 		fmt.Errorf("creation took longer than %v: %w", e.cfg.CreateTimeout, context.DeadlineExceeded))
 	defer stop()
 
-	err := deadline(ctx, e.buildPod(ctx, p))
-	if err != nil {
-		err = e.discardPod(caller, p, err)
+	if err := deadline(ctx, e.buildPod(ctx, p)); err != nil {
+		p.creation.finish(e.discardPod(caller, p, err))
+		return
 	}
-	p.creation.finish(err)
-	if err == nil {
-		e.postPod(p, EventCreated)
-		e.postPod(p, EventStarted)
-		e.watchInfra(p)
-		e.discardUnclaimedPod(p)
-	}
+	p.creation.announce()
+	e.postPod(p, EventCreated) // before anybody can go on to the next event
+	e.postPod(p, EventStarted)
+	e.watchInfra(p)
+	p.creation.finish(nil)
+	e.discardUnclaimedPod(p)
 }
 
 // buildPod is the making of a pod. It cleans nothing up: teardownPod does, whatever has been built.
@@ -195,12 +213,11 @@ func (e *Engine) discardUnclaimedPod(p *Pod) {
 		return
 	}
 	e.after(e.cfg.UnclaimedTimeout, func() {
-		// Claimed first, so that a caller who comes now sees a pod that is being removed, not half of one.
-		if !p.creation.claimed.CompareAndSwap(false, true) {
+		if !p.creation.abandoned() {
 			return
 		}
 		e.podLog(p).Warn("nobody asked for the pod sandbox again, removing it")
-		if err := e.RemovePod(e.life.ctx, p.ID); err != nil {
+		if err := e.RemovePod(e.life.ctx, p.ID); err != nil && !errdefs.IsNotFound(err) {
 			e.podLog(p).WithError(err).Error("remove unclaimed pod sandbox")
 		}
 	})
