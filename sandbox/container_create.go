@@ -167,6 +167,7 @@ func (e *Engine) buildContainer(ctx context.Context, c *Container) error {
 		{"image volumes", func() (err error) { b.volumes, err = e.mountImageVolumes(ctx, c); return err }},
 		{"spec", func() (err error) { b.spec, err = e.containerSpec(ctx, c, rt, b); return err }},
 		{"create", func() error { return c.createProcess(ctx, rt, &b) }},
+		{"verify", func() error { return e.verify(ctx, c, rt, b) }},
 	}
 	if err := runSteps(ctx, &c.creation, steps); err != nil {
 		return err
