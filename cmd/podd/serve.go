@@ -40,6 +40,9 @@ func serveCommand(cmd *cobra.Command, opts *options) error {
 	if os.Geteuid() != 0 {
 		return errors.New("podd must run as root: it makes namespaces, mounts and cgroups")
 	}
+	if err := keepDescriptors(); err != nil {
+		return err
+	}
 	syscall.Umask(0o022) // files that containers share are made for all to read, whoever started the daemon
 	d := &daemon{cfg: l.Config, values: l.set.Values(), log: log, notify: notify}
 	ctx, stop := signals{log: log, dumpDir: d.dumpDir, exit: os.Exit}.watch(cmd.Context())
