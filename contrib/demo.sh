@@ -13,7 +13,7 @@ step() { # step TITLE HINT: say what comes, and what to do if it fails
 }
 run() { # run COMMAND...: show a command and run it
 	printf '  $ %s\n' "$*"
-	"$@" | sed 's/^/    /'
+	"$@" | sed -e 's/\x1b\[[0-9;]*[A-Za-z]//g' -e 's/^/    /' # crictl stats clears the screen
 }
 crictl() { bin/crictl --config "$dir/crictl.yaml" "$@"; }
 
