@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 
 	"github.com/containerd/errdefs"
 	"github.com/moby/sys/mountinfo"
@@ -22,16 +23,20 @@ import (
 
 // Resolver looks at the host paths of mounts. A look at a path on a dead network filesystem never returns and cannot
 // be interrupted, so each is given to a goroutine that is left behind when its caller's context ends. The number left
-// behind is bounded: with all places taken, further looks wait for one, as long as their context allows.
+// behind is bounded: with all places taken, further looks wait for one, as long as their context allows. One path takes
+// one place: while a look at it is left behind, others fail at once, so that a pod that is tried again and again on
+// its dead volume does not take the places of all.
 type Resolver struct {
 	places chan struct{}
+	mu     sync.Mutex
+	hung   map[string]bool // paths at which looks were left behind
 	look   func(path string) (real string, isDir bool, err error)
 	mounts func(path string) ([]*mountinfo.Info, error)
 }
 
 // NewResolver returns a resolver that leaves at most stuck goroutines (each with a kernel thread) behind.
 func NewResolver(stuck int) *Resolver {
-	return &Resolver{places: make(chan struct{}, stuck), look: look, mounts: mountsAbove}
+	return &Resolver{places: make(chan struct{}, stuck), hung: map[string]bool{}, look: look, mounts: mountsAbove}
 }
 
 // Mounts resolves a container's mounts, in order. images holds the paths of mounted image volumes by index.
@@ -41,11 +46,12 @@ func NewResolver(stuck int) *Resolver {
 // path is not there), ErrInvalidArgument, ErrFailedPrecondition (propagation), the CRI's ErrImageVolumeMountFailed,
 // or the context's cause with the path that did not answer.
 func (r *Resolver) Mounts(ctx context.Context, mounts []*cri.Mount, images map[int]string) ([]spec.Mount, error) {
-	return within(ctx, r.places, func(at *atomic.Pointer[string]) ([]spec.Mount, error) {
+	return within(ctx, r, func(at func(path string) error) ([]spec.Mount, error) {
 		var out []spec.Mount
 		for i, m := range mounts {
-			where := m.GetHostPath() + m.GetImage().GetImage()
-			at.Store(&where)
+			if err := at(m.GetHostPath() + m.GetImage().GetImage()); err != nil {
+				return nil, err
+			}
 			resolved, err := r.resolve(m, images[i])
 			if err != nil {
 				return nil, fmt.Errorf("mount %q: %w", m.GetContainerPath(), err)
@@ -62,12 +68,14 @@ func (r *Resolver) Relabel(ctx context.Context, mounts []spec.Mount, mountLabel 
 	if mountLabel == "" {
 		return nil
 	}
-	_, err := within(ctx, r.places, func(at *atomic.Pointer[string]) (struct{}, error) {
+	_, err := within(ctx, r, func(at func(path string) error) (struct{}, error) {
 		for _, m := range mounts {
 			if !m.Config.GetSelinuxRelabel() || m.Config.GetImage() != nil {
 				continue
 			}
-			at.Store(&m.Source)
+			if err := at(m.Source); err != nil {
+				return struct{}{}, err
+			}
 			if err := label.Relabel(m.Source, mountLabel, false); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 				return struct{}{}, fmt.Errorf("relabel %s: %w", m.Source, err)
 			}
@@ -77,34 +85,73 @@ func (r *Resolver) Relabel(ctx context.Context, mounts []spec.Mount, mountLabel 
 	return err
 }
 
-// within runs f on a goroutine and leaves it behind when ctx ends. f says at which path it is.
-func within[T any](ctx context.Context, places chan struct{}, f func(at *atomic.Pointer[string]) (T, error)) (T, error) {
+// within runs f on a goroutine and leaves it behind when ctx ends. f asks at, before it goes on to a path.
+func within[T any](ctx context.Context, r *Resolver, f func(at func(path string) error) (T, error)) (T, error) {
 	var none T
 	select {
-	case places <- struct{}{}:
+	case r.places <- struct{}{}:
 	case <-ctx.Done():
-		return none, fmt.Errorf("%d lookups of host paths do not answer: %w", cap(places), context.Cause(ctx))
+		return none, fmt.Errorf("%d lookups of host paths do not answer: %w", cap(r.places), context.Cause(ctx))
 	}
 	type result struct {
 		value T
 		err   error
 	}
-	var at atomic.Pointer[string]
+	l := &lookup{r: r, ctx: ctx}
 	done := make(chan result, 1) // nobody may be left to receive
 	go func() {
-		defer func() { <-places }()
-		v, err := f(&at)
+		defer func() { <-r.places }()
+		defer l.end()
+		v, err := f(l.at)
 		done <- result{v, err}
 	}()
 	select {
 	case r := <-done:
 		return r.value, r.err
 	case <-ctx.Done():
-		where := "a path"
-		if p := at.Load(); p != nil {
-			where = *p
-		}
-		return none, fmt.Errorf("the host's %s does not answer: %w", where, context.Cause(ctx))
+		return none, fmt.Errorf("the host's %s does not answer: %w", l.leave(), context.Cause(ctx))
+	}
+}
+
+// lookup is one run of within. Its fields are guarded by r.mu.
+type lookup struct {
+	r    *Resolver
+	ctx  context.Context
+	path string // where it is
+	left bool   // behind, at path
+	over bool
+}
+
+// at notes that the lookup goes on to path, unless another one hangs there or its caller has gone.
+func (l *lookup) at(path string) error {
+	l.r.mu.Lock()
+	defer l.r.mu.Unlock()
+	if err := l.ctx.Err(); err != nil {
+		return context.Cause(l.ctx)
+	}
+	if l.r.hung[path] {
+		return fmt.Errorf("%w: the host's %s has not answered an earlier container yet", errdefs.ErrUnavailable, path)
+	}
+	l.path = path
+	return nil
+}
+
+// leave leaves the lookup behind and says where.
+func (l *lookup) leave() string {
+	l.r.mu.Lock()
+	defer l.r.mu.Unlock()
+	if !l.over && l.path != "" {
+		l.left, l.r.hung[l.path] = true, true
+	}
+	return cmp.Or(l.path, "path")
+}
+
+func (l *lookup) end() {
+	l.r.mu.Lock()
+	defer l.r.mu.Unlock()
+	l.over = true
+	if l.left {
+		delete(l.r.hung, l.path)
 	}
 }
 

@@ -164,14 +164,26 @@ func TestHangingPath(t *testing.T) {
 			_, err := r.Mounts(ctx, []*cri.Mount{{HostPath: "/fine"}, {HostPath: path}}, nil)
 			return err
 		}
-		for range 2 {
+		for _, path := range []string{"/dead/nfs", "/dead/too"} {
 			begin := time.Now()
-			err := resolve("/dead/nfs", time.Minute)
-			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "/dead/nfs") {
+			err := resolve(path, time.Minute)
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), path) {
 				t.Errorf("error %v does not name the path", err)
 			}
 			if took := time.Since(begin); took != time.Minute {
 				t.Errorf("the answer came after %v", took)
+			}
+			if path == "/dead/too" {
+				break
+			}
+			// Tried again and again, as a kubelet does, it takes no second place, and nobody waits.
+			for range 3 {
+				if err := resolve(path, time.Minute); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), path) {
+					t.Errorf("tried again: %v", err)
+				}
+			}
+			if err := resolve("/also-fine", time.Second); err != nil {
+				t.Errorf("another pod, beside one with a dead volume: %v", err)
 			}
 		}
 		// Both places are taken: a third caller must not add a goroutine, and hears why it waited.
@@ -180,7 +192,7 @@ func TestHangingPath(t *testing.T) {
 		}
 		close(back)
 		synctest.Wait()
-		if err := resolve("/also-fine", time.Second); err != nil {
+		if err := errors.Join(resolve("/also-fine", time.Second), resolve("/dead/nfs", time.Second)); err != nil {
 			t.Errorf("after the filesystem came back: %v", err)
 		}
 	})
