@@ -71,9 +71,12 @@ func runCommand(ctx context.Context, c command) ([]byte, error) {
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	// A hook that keeps our pipes open must not keep us.
 	cmd.WaitDelay = time.Second
-	err := cmd.Run()
+	err := runKillable(ctx, cmd)
 	if err == nil || errors.Is(err, exec.ErrWaitDelay) {
 		return stdout.buf.Bytes(), nil
+	}
+	if errors.Is(err, errUnkillable) {
+		return nil, fmt.Errorf("%s: %w: %w", verb(c), context.Cause(ctx), err)
 	}
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("%s: %w", verb(c), context.Cause(ctx))
@@ -87,6 +90,31 @@ func runCommand(ctx context.Context, c command) ([]byte, error) {
 		text = exit.Error()
 	}
 	return nil, failure(verb(c), text)
+}
+
+// killGrace is how long a killed program may take to go. It is longer than WaitDelay.
+const killGrace = 3 * time.Second
+
+var errUnkillable = errors.New("it does not die when it is killed")
+
+// runKillable is cmd.Run, but for a program that survives its kill, being stuck in the kernel: that one is left to a
+// goroutine that waits for it, so that a start of podd, or a client, does not wait with it.
+func runKillable(ctx context.Context, cmd *exec.Cmd) error {
+	done := make(chan error, 1)
+	go func() { done <- cmd.Run() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(killGrace)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		return errUnkillable
+	}
 }
 
 // verb names the command in errors: the program and its first argument that is not a flag or a flag's value.

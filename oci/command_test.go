@@ -46,6 +46,43 @@ func TestRunCommandDoesNotHang(t *testing.T) {
 	}
 }
 
+// TestRunCommandThatCannotBeKilled freezes a runtime, which then survives SIGKILL as one does that is stuck in the
+// kernel: its caller is let go.
+func TestRunCommandThatCannotBeKilled(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("cgroups need root")
+	}
+	group, err := os.MkdirTemp("/sys/fs/cgroup/freezer", "podd-test-")
+	if err != nil {
+		t.Skipf("cgroup v2 lets frozen processes die: %v", err)
+	}
+	thaw := func() { _ = os.WriteFile(group+"/freezer.state", []byte("THAWED"), 0) }
+	t.Cleanup(func() {
+		thaw()
+		for os.Remove(group) != nil {
+			time.Sleep(time.Millisecond)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	returned := make(chan error, 1)
+	go func() {
+		script := "echo $$ >" + group + "/cgroup.procs; echo FROZEN >" + group + "/freezer.state; sleep 1000"
+		_, err := runCommand(ctx, command{Path: "/bin/sh", Args: []string{"-c", script}})
+		returned <- err
+	}()
+	select {
+	case err := <-returned:
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, errUnkillable) {
+			t.Errorf("%v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the caller hangs with the runtime")
+		thaw()
+		<-returned
+	}
+}
+
 func TestVerb(t *testing.T) {
 	for _, tt := range []struct {
 		args []string

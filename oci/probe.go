@@ -20,10 +20,12 @@ import (
 // fallbackOCIVersion is written for runtimes that cannot say what they understand: every runtime in use does.
 const fallbackOCIVersion = "1.0.2"
 
-// probeTimeout bounds one probe; probeAgain is how long a failed one is believed.
+// probeTimeout bounds one probe; probeAgain is how long a failed one is believed; probePatience is how long its
+// successor, which takes milliseconds, is waited for.
 const (
-	probeTimeout = 10 * time.Second
-	probeAgain   = 5 * time.Second
+	probeTimeout  = 10 * time.Second
+	probeAgain    = 5 * time.Second
+	probePatience = 500 * time.Millisecond
 )
 
 // probed is the outcome of one probe.
@@ -59,19 +61,48 @@ func (r *Runtime) Probe(ctx context.Context) error {
 	return p.err
 }
 
+// probed is the last answer, or a new one when there is none or it was bad, some seconds ago. Of a bad one, the new
+// answer is waited for a moment only: a runtime that hangs must not hold up whoever asks how the node is.
 func (r *Runtime) probed() probed {
 	r.mu.Lock()
-	last := r.last
-	r.mu.Unlock()
-	if last.at.IsZero() || last.err != nil && time.Since(last.at) > probeAgain {
-		ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
-		defer cancel()
-		last = r.probe(ctx)
-		r.mu.Lock()
-		r.last = last
-		r.mu.Unlock()
+	last, under := r.last, r.probing
+	if under == nil && (last.at.IsZero() || last.err != nil && time.Since(last.at) > probeAgain) {
+		under = make(chan struct{})
+		r.probing = under
+		go r.probeAnew(under)
 	}
-	return last
+	r.mu.Unlock()
+	known := !last.at.IsZero()
+	if under == nil || known && last.err == nil {
+		return last
+	}
+	patience := probeTimeout + killGrace
+	if known {
+		patience = probePatience
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-under:
+	case <-timer.C:
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last.at.IsZero() {
+		return probed{err: fmt.Errorf("handler %s has not answered yet: %w", r.cfg.Name, errdefs.ErrUnavailable), features: Features{OCIVersion: fallbackOCIVersion}}
+	}
+	return r.last
+}
+
+// probeAnew probes and closes done.
+func (r *Runtime) probeAnew(done chan struct{}) {
+	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
+	defer cancel()
+	p := r.probe(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last, r.probing = p, nil
+	close(done)
 }
 
 func (r *Runtime) probe(ctx context.Context) probed {

@@ -93,6 +93,27 @@ func TestInstalledLater(t *testing.T) {
 	})
 }
 
+// TestReadyDoesNotHang: a runtime that hangs must not hold up everybody who asks how the node is.
+func TestReadyDoesNotHang(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "rt")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\nexec sleep 1000\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := New(HandlerConfig{Name: "hangs", Path: path, Conmon: program(t, dir, "conmon", "conmon version 2.1.7"), Root: dir, RunDir: dir})
+	known := errors.New("what was found out last")
+	r.last = probed{at: time.Now().Add(-time.Minute), err: known}
+	begin := time.Now()
+	for range 3 {
+		if err := r.Ready(); !errors.Is(err, known) {
+			t.Errorf("ready: %v", err)
+		}
+	}
+	if took := time.Since(begin); took > probeTimeout/2 {
+		t.Errorf("took %s", took)
+	}
+}
+
 func TestOldMonitor(t *testing.T) {
 	dir := t.TempDir()
 	r := New(HandlerConfig{Name: "old", Path: program(t, dir, "rt", "rt 1"), Conmon: program(t, dir, "conmon", "conmon version 2.0.30"), Root: dir, RunDir: dir})

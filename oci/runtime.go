@@ -14,6 +14,8 @@ type Runtime struct {
 
 	mu   sync.Mutex
 	last probed
+	// probing is closed when the probe under way has ended; nil when there is none.
+	probing chan struct{}
 	// watches are the calls of Wait that Delete must leave an exit status to.
 	watches map[string]*watch
 }
