@@ -48,6 +48,8 @@ if [ ! -d "$out" ]; then
 	build go-errorlint github.com/polyfloyd/go-errorlint
 	rm -rf "$out"
 	mv "$new" "$out"
+	# keep this one and the one before, for whoever works on two branches
+	find "$cache/tools" -mindepth 1 -maxdepth 1 -type d -printf '%T@ %p\n' | sort -rn | tail -n +3 | cut -d' ' -f2- | xargs -r rm -rf
 fi
 
 mkdir -p "$bin/cni"
