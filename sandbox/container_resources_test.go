@@ -1,0 +1,180 @@
+package sandbox
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"google.golang.org/protobuf/proto"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/oci/cgroups"
+)
+
+// sleeper is a real process whose oom_score_adj may be changed.
+func sleeper(t *testing.T) int {
+	t.Helper()
+	cmd := exec.Command("sleep", "1000")
+	must(t, cmd.Start())
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return cmd.Process.Pid
+}
+
+func TestUpdateIsToldAsTheKernelHasIt(t *testing.T) {
+	e, f := measuring(t)
+	e.Facts.HugepageSizes, e.Facts.Hugetlb = []string{"2MB"}, true
+	id, g := running(t, e, f, mustRunPod(t, e, "web"), "main")
+	g.procs = []int{sleeper(t), sleeper(t)}
+	g.limits = cgroups.Limits{
+		CPUShares: 511, CPUWeight: 59, CPUQuota: 20000, CPUPeriod: 100000, CPUs: "0-1", Memory: 99 << 20, MemorySwap: 99 << 20,
+		Hugepages: map[string]uint64{"2MB": 2 << 20},
+	}
+	must(t, e.UpdateContainer(t.Context(), id, &cri.LinuxContainerResources{
+		CpuShares: 512, MemoryLimitInBytes: 99<<20 + 5, OomScoreAdj: 321,
+		HugepageLimits: []*cri.HugepageLimit{{PageSize: "2MB", Limit: 2<<20 + 1}},
+	}))
+	got := container(t, e, id).Resources
+	want := &cri.LinuxContainerResources{
+		CpuShares: 512, CpuQuota: 20000, CpuPeriod: 100000, CpusetCpus: "0-1", MemoryLimitInBytes: 99 << 20, MemorySwapLimitInBytes: 99 << 20,
+		HugepageLimits: []*cri.HugepageLimit{{PageSize: "2MB", Limit: 2 << 20}}, OomScoreAdj: got.GetOomScoreAdj(),
+	}
+	if !proto.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+	for _, pid := range g.procs {
+		if adj, err := oomScoreAdj(pid); err != nil || adj != 321 {
+			t.Errorf("oom_score_adj of a process: %d, %v", adj, err)
+		}
+	}
+	if len(g.updates) != 1 || len(g.updates[0].HugepageLimits) != 1 || g.updates[0].CPU != nil {
+		t.Errorf("the group was told %+v: what the OCI runtime writes is its business", g.updates)
+	}
+	if n := f.openGroups(); n != 0 {
+		t.Errorf("%d groups are open", n)
+	}
+}
+
+func TestUpdateOfAContainerThatEnds(t *testing.T) {
+	e, f := measuring(t)
+	id, g := running(t, e, f, mustRunPod(t, e, "web"), "main")
+	g.gone = true
+	must(t, e.UpdateContainer(t.Context(), id, &cri.LinuxContainerResources{CpuShares: 512, OomScoreAdj: 5}))
+	if got := container(t, e, id).Resources.GetCpuShares(); got != 512 {
+		t.Errorf("shares %d", got)
+	}
+	g.gone, g.err = false, errInjected
+	if err := e.UpdateContainer(t.Context(), id, &cri.LinuxContainerResources{CpuShares: 256}); err == nil {
+		t.Error("an update that failed was told to have worked")
+	}
+	if err := e.UpdateContainer(t.Context(), id, &cri.LinuxContainerResources{OomScoreAdj: 1001}); !errdefs.IsInvalidArgument(err) {
+		t.Errorf("oom_score_adj out of range: %v", err)
+	}
+}
+
+func TestFromKernel(t *testing.T) {
+	unlimited := cgroups.Limits{CPUQuota: -1, CPUPeriod: 100000, Memory: cgroups.Unlimited, MemorySwap: cgroups.Unlimited}
+	for name, tt := range map[string]struct {
+		asked  *cri.LinuxContainerResources
+		kernel cgroups.Limits
+		want   *cri.LinuxContainerResources
+	}{
+		"nothing":                  {nil, cgroups.Limits{CPUQuota: -1, Memory: cgroups.Unlimited}, &cri.LinuxContainerResources{}},
+		"no limit, not asked for":  {nil, unlimited, &cri.LinuxContainerResources{CpuPeriod: 100000}},
+		"no limit, asked for":      {&cri.LinuxContainerResources{CpuQuota: -1, MemoryLimitInBytes: -1, MemorySwapLimitInBytes: -1}, unlimited, &cri.LinuxContainerResources{CpuQuota: -1, CpuPeriod: 100000, MemoryLimitInBytes: -1, MemorySwapLimitInBytes: -1}},
+		"limit that was taken off": {&cri.LinuxContainerResources{CpuQuota: 5000, MemoryLimitInBytes: 4096}, unlimited, &cri.LinuxContainerResources{CpuQuota: -1, CpuPeriod: 100000, MemoryLimitInBytes: -1}},
+		"rounded to a page":        {&cri.LinuxContainerResources{MemoryLimitInBytes: 5000}, cgroups.Limits{CPUQuota: -1, Memory: 4096}, &cri.LinuxContainerResources{MemoryLimitInBytes: 4096}},
+		"shares on v1":             {&cri.LinuxContainerResources{CpuShares: 512}, cgroups.Limits{CPUShares: 513, Memory: cgroups.Unlimited}, &cri.LinuxContainerResources{CpuShares: 513}},
+		"weight of new runtimes":   {&cri.LinuxContainerResources{CpuShares: 512}, cgroups.Limits{CPUShares: 511, CPUWeight: 59, Memory: cgroups.Unlimited}, &cri.LinuxContainerResources{CpuShares: 512}},
+		"weight of old runtimes":   {&cri.LinuxContainerResources{CpuShares: 512}, cgroups.Limits{CPUShares: 130, CPUWeight: 20, Memory: cgroups.Unlimited}, &cri.LinuxContainerResources{CpuShares: 512}},
+		"weight of somebody else":  {&cri.LinuxContainerResources{CpuShares: 512}, cgroups.Limits{CPUShares: 1024, CPUWeight: 100, Memory: cgroups.Unlimited}, &cri.LinuxContainerResources{CpuShares: 1024}},
+		"other page size":          {&cri.LinuxContainerResources{HugepageLimits: []*cri.HugepageLimit{{PageSize: "1GB", Limit: 1}}}, cgroups.Limits{Memory: cgroups.Unlimited}, &cri.LinuxContainerResources{HugepageLimits: []*cri.HugepageLimit{{PageSize: "1GB", Limit: 1}}}},
+		"unified stays":            {&cri.LinuxContainerResources{Unified: map[string]string{"memory.high": "5"}}, cgroups.Limits{Memory: cgroups.Unlimited}, &cri.LinuxContainerResources{Unified: map[string]string{"memory.high": "5"}}},
+	} {
+		asked := proto.CloneOf(tt.asked)
+		if got := fromKernel(tt.asked, tt.kernel); !proto.Equal(got, tt.want) {
+			t.Errorf("%s: got %v, want %v", name, got, tt.want)
+		}
+		if !proto.Equal(asked, tt.asked) {
+			t.Errorf("%s: the request was changed", name)
+		}
+	}
+}
+
+func TestUpdatePod(t *testing.T) {
+	type resources = cri.LinuxContainerResources
+	for name, tt := range map[string]struct {
+		overhead, resources *resources
+		want                specs.LinuxResources
+	}{
+		"limits": {nil, &resources{CpuShares: 512, CpuQuota: 20000, CpuPeriod: 100000, MemoryLimitInBytes: 1 << 20}, specs.LinuxResources{
+			CPU: &specs.LinuxCPU{Shares: new(uint64(512)), Quota: new(int64(20000)), Period: new(uint64(100000))}, Memory: &specs.LinuxMemory{Limit: new(int64(1 << 20))}}},
+		"overhead is added": {&resources{CpuShares: 100, CpuQuota: 5000, CpuPeriod: 50000, MemoryLimitInBytes: 4096},
+			&resources{CpuShares: 512, CpuQuota: 20000, CpuPeriod: 100000, MemoryLimitInBytes: 8192}, specs.LinuxResources{
+				CPU: &specs.LinuxCPU{Shares: new(uint64(612)), Quota: new(int64(30000)), Period: new(uint64(100000))}, Memory: &specs.LinuxMemory{Limit: new(int64(12288))}}},
+		"no limit stays none": {&resources{CpuQuota: 5000, CpuPeriod: 50000, MemoryLimitInBytes: 4096}, &resources{CpuQuota: -1, MemoryLimitInBytes: -1}, specs.LinuxResources{
+			CPU: &specs.LinuxCPU{Quota: new(int64(-1))}, Memory: &specs.LinuxMemory{Limit: new(int64(-1))}}},
+		"overhead alone": {&resources{CpuShares: 100, MemoryLimitInBytes: 4096}, nil, specs.LinuxResources{}},
+		"swap when it is named": {nil, &resources{MemoryLimitInBytes: 4096, MemorySwapLimitInBytes: 8192}, specs.LinuxResources{
+			Memory: &specs.LinuxMemory{Limit: new(int64(4096)), Swap: new(int64(8192))}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, f := measuring(t)
+			e.Facts.Swap = true
+			pod := runPodIn(t, e, "web", "/mine", "uid")
+			g := f.add("/mine")
+			must(t, e.UpdatePod(pod, tt.overhead, tt.resources))
+			if len(g.updates) != 1 || !same(g.updates[0], &tt.want) {
+				t.Errorf("got %+v", g.updates[0])
+			}
+			if n := f.openGroups(); n != 0 {
+				t.Errorf("%d groups are open", n)
+			}
+		})
+	}
+}
+
+func same(a, b *specs.LinuxResources) bool { return asJSON(a) == asJSON(b) }
+
+func TestUpdatePodRefuses(t *testing.T) {
+	e, f := measuring(t)
+	limits := &cri.LinuxContainerResources{MemoryLimitInBytes: 1 << 20}
+	shared := f.add("/all")
+	shared.children = []string{"somebody"}
+	for name, pod := range map[string]string{
+		"no cgroup_parent": mustRunPod(t, e, "a"), "a shared one": runPodIn(t, e, "b", "/all", "uid"), "one that is not there": runPodIn(t, e, "c", "/gone", "uid"),
+	} {
+		if err := e.UpdatePod(pod, nil, limits); !errdefs.IsFailedPrecondition(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	stopped := runPodIn(t, e, "d", "/mine", "uid")
+	f.add("/mine")
+	must(t, e.StopPod(t.Context(), stopped))
+	if err := e.UpdatePod(stopped, nil, limits); !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "notready") {
+		t.Errorf("stopped: %v", err)
+	}
+	if err := e.UpdatePod("absent", nil, limits); !errdefs.IsNotFound(err) {
+		t.Errorf("absent: %v", err)
+	}
+	ready := runPodIn(t, e, "e", "/mine", "uid")
+	for _, bad := range []*cri.LinuxContainerResources{{CpuShares: -1}, {MemoryLimitInBytes: -2}} {
+		if err := e.UpdatePod(ready, nil, bad); !errdefs.IsInvalidArgument(err) {
+			t.Errorf("resources %v: %v", bad, err)
+		}
+		if err := e.UpdatePod(ready, bad, limits); !errdefs.IsInvalidArgument(err) {
+			t.Errorf("overhead %v: %v", bad, err)
+		}
+	}
+	if n := f.openGroups(); n != 0 {
+		t.Errorf("%d groups are open", n)
+	}
+	if slices.ContainsFunc([]*fakeGroup{shared, f.groups["/mine"]}, func(g *fakeGroup) bool { return len(g.updates) > 0 }) {
+		t.Error("something was written")
+	}
+}

@@ -1,0 +1,337 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/cgroups"
+)
+
+func TestContainerUsage(t *testing.T) {
+	e, f := measuring(t)
+	pod := mustRunPod(t, e, "web")
+	run, _ := running(t, e, f, pod, "run")
+	created := mustCreate(t, e, pod, "created")
+	f.add(groupOf(created))
+	exited, _ := running(t, e, f, pod, "exited")
+	must(t, e.StopContainer(t.Context(), exited, 0))
+	ungrouped := mustCreate(t, e, pod, "ungrouped")
+
+	got := e.ContainerUsage(t.Context(), []string{run, created, exited, ungrouped, "absent", run[:10]}, WantUsage{})
+	if want := slices.Sorted(slices.Values([]string{run, created})); !slices.Equal(slices.Sorted(maps.Keys(got)), want) {
+		t.Fatalf("measured %v, want %v", slices.Sorted(maps.Keys(got)), want)
+	}
+	u := got[run]
+	if u.Path != groupOf(run) || u.Usage.Memory.RSS != 60 || u.Writable.Bytes != 4096 || u.Details != nil || u.NanoCores == nil {
+		t.Errorf("got %+v", u)
+	}
+	if e.Writable(exited) == nil {
+		t.Error("what an exited container has written is not known")
+	}
+	if fs, device := e.Filesystem(); fs.Bytes != 1<<30 || device != "disk8" {
+		t.Errorf("disk %+v %q", fs, device)
+	}
+}
+
+// TestNothingMeasures: an engine without control groups or disk still answers.
+func TestNothingMeasures(t *testing.T) {
+	e, _ := newEngine(t, newMachine(t))
+	pod := mustRunPod(t, e, "web")
+	id := mustCreate(t, e, pod, "main")
+	if got := e.ContainerUsage(t.Context(), []string{id}, WantUsage{Details: true}); len(got) != 0 {
+		t.Errorf("got %v", got)
+	}
+	if got, ok := e.PodUsage(t.Context(), []string{pod}, WantUsage{})[pod]; !ok || got.Usage != nil {
+		t.Errorf("got %+v", got)
+	}
+	if fs, device := e.Filesystem(); e.Writable(id) != nil || fs.Bytes != 0 || device != "" {
+		t.Error("an unknown disk is known")
+	}
+}
+
+// TestFreshness: who asks twice in a second gets the same sample, and details are older still.
+func TestFreshness(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, f := measuring(t)
+		id, group := running(t, e, f, mustRunPod(t, e, "web"), "main")
+		ask := func(details bool) ContainerUsage {
+			return e.ContainerUsage(t.Context(), []string{id}, WantUsage{Details: details})[id]
+		}
+		first := ask(false)
+		time.Sleep(freshness - time.Millisecond)
+		if again := ask(false); again.Usage != first.Usage || f.reads(group.path) != 1 {
+			t.Errorf("measured again after %v", time.Since(first.Usage.At))
+		}
+		time.Sleep(time.Millisecond)
+		if again := ask(false); again.Usage == first.Usage {
+			t.Error("not measured after a second")
+		}
+		detailed := ask(true)
+		if detailed.Details == nil {
+			t.Fatal("no details")
+		}
+		time.Sleep(e.cfg.StatsInterval - time.Millisecond)
+		if again := ask(true); again.Details != detailed.Details || again.Usage == detailed.Usage {
+			t.Error("details were read before they were due, or usage was not")
+		}
+		if again := ask(false); again.Details != detailed.Details {
+			t.Error("details were forgotten")
+		}
+		time.Sleep(time.Millisecond)
+		if again := ask(true); again.Details == detailed.Details {
+			t.Error("details were not read when they were due")
+		}
+	})
+}
+
+func TestNanoCores(t *testing.T) {
+	start := time.Unix(1e9, 0)
+	sample := func(after, used time.Duration) cgroups.Usage {
+		return cgroups.Usage{At: start.Add(after), CPU: &cgroups.CPU{Total: used}}
+	}
+	for name, tt := range map[string]struct {
+		born    time.Duration
+		samples []cgroups.Usage
+		want    []int64 // -1 for none
+	}{
+		"new":             {0, []cgroups.Usage{sample(time.Second, 500*time.Millisecond)}, []int64{5e8}},
+		"old, one sample": {-time.Hour, []cgroups.Usage{sample(0, time.Minute)}, []int64{-1}},
+		"old, two":        {-time.Hour, []cgroups.Usage{sample(0, time.Minute), sample(2*time.Second, time.Minute+time.Second)}, []int64{-1, 5e8}},
+		"of this moment": {0, []cgroups.Usage{sample(10*time.Second, 10*time.Second), sample(20*time.Second, 10*time.Second), sample(30*time.Second, 30*time.Second)},
+			[]int64{1e9, 0, 2e9}},
+		"too soon": {0, []cgroups.Usage{sample(time.Second, time.Second), sample(1010*time.Millisecond, time.Second), sample(2*time.Second, 3*time.Second)},
+			[]int64{1e9, 1e9, 2e9}},
+		"clock goes back":    {0, []cgroups.Usage{sample(10*time.Second, time.Second), sample(9*time.Second, 2*time.Second)}, []int64{1e8, 1e8}},
+		"counter goes back":  {0, []cgroups.Usage{sample(time.Second, time.Second), sample(2*time.Second, 0)}, []int64{1e9, 0}},
+		"no CPU accounting":  {0, []cgroups.Usage{{At: start}}, []int64{-1}},
+		"born in the future": {time.Hour, []cgroups.Usage{sample(0, time.Second)}, []int64{-1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := cgroupGauge{interval: 10 * time.Second, born: start.Add(tt.born)}
+			for i, u := range tt.samples {
+				got := int64(-1)
+				if rate := g.nanoCores(u); rate != nil {
+					got = int64(*rate)
+				}
+				if got != tt.want[i] {
+					t.Errorf("sample %d: got %d, want %d", i, got, tt.want[i])
+				}
+			}
+		})
+	}
+}
+
+// TestStuckContainer: one that the kernel does not answer for delays a list once, by little, and no list after that.
+func TestStuckContainer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, f := measuring(t)
+		pod := mustRunPod(t, e, "web")
+		var ids []string
+		var groups []*fakeGroup
+		for i := range 20 {
+			id, g := running(t, e, f, pod, fmt.Sprint("c", i))
+			ids, groups = append(ids, id), append(groups, g)
+		}
+		list := func() (map[string]ContainerUsage, time.Duration) {
+			time.Sleep(freshness)
+			start := time.Now()
+			return e.ContainerUsage(t.Context(), ids, WantUsage{}), time.Since(start)
+		}
+		if got, took := list(); len(got) != 20 || took != 0 {
+			t.Fatalf("%d containers in %v", len(got), took)
+		}
+		stuck := make(chan struct{})
+		f.mu.Lock()
+		groups[0].block = stuck
+		f.mu.Unlock()
+		got, took := list()
+		if len(got) != 20 || took != patience {
+			t.Errorf("first list: %d containers in %v", len(got), took)
+		}
+		if age := time.Since(got[ids[0]].Usage.At); age < freshness {
+			t.Errorf("the stuck one was measured %v ago", age)
+		}
+		if age := time.Since(got[ids[1]].Usage.At); age > patience {
+			t.Errorf("another one was measured %v ago", age)
+		}
+		for range 5 {
+			if got, took := list(); len(got) != 20 || took != 0 {
+				t.Errorf("later list: %d containers in %v", len(got), took)
+			}
+		}
+		close(stuck)
+		synctest.Wait()
+		if got, _ := list(); time.Since(got[ids[0]].Usage.At) != 0 {
+			t.Error("not measured again when the kernel answered")
+		}
+	})
+}
+
+// TestStuckFromTheStart: one that was never measured is waited for longer, and left out then.
+func TestStuckFromTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, f := measuring(t)
+		pod := mustRunPod(t, e, "web")
+		stuck, g := running(t, e, f, pod, "stuck")
+		fine, _ := running(t, e, f, pod, "fine")
+		g.block = make(chan struct{})
+		for _, wait := range []time.Duration{firstPatience, 0, 0} {
+			start := time.Now()
+			got := e.ContainerUsage(t.Context(), []string{stuck, fine}, WantUsage{})
+			if _, ok := got[fine]; len(got) != 1 || !ok || time.Since(start) != wait {
+				t.Errorf("measured %v in %v, want %v", slices.Collect(maps.Keys(got)), time.Since(start), wait)
+			}
+		}
+		e.stats.prune(nil)
+		if n := f.openGroups(); n != 1 {
+			t.Errorf("%d groups are open, want the stuck one", n)
+		}
+		close(g.block)
+		synctest.Wait()
+		if n := f.openGroups(); n != 0 {
+			t.Errorf("%d groups are open", n)
+		}
+	})
+}
+
+// TestCallerGivesUp: the wait ends with the caller's context.
+func TestCallerGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, f := measuring(t)
+		id, g := running(t, e, f, mustRunPod(t, e, "web"), "main")
+		g.block = make(chan struct{})
+		ctx, cancel := contextWithTimeout(t, time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		e.ContainerUsage(ctx, []string{id}, WantUsage{})
+		if took := time.Since(start); took != time.Millisecond {
+			t.Errorf("waited %v", took)
+		}
+		close(g.block)
+		synctest.Wait()
+	})
+}
+
+// TestGroupsAreClosed: nothing stays open of what has ended.
+func TestGroupsAreClosed(t *testing.T) {
+	e, f := measuring(t)
+	pod := mustRunPod(t, e, "web")
+	f.add(groupOf(pod)) // of the infra container
+	var ids []string
+	for i := range 3 {
+		id, _ := running(t, e, f, pod, fmt.Sprint("c", i))
+		ids = append(ids, id)
+	}
+	e.PodUsage(t.Context(), []string{pod}, WantUsage{})
+	if n := f.openGroups(); n != 4 {
+		t.Fatalf("%d groups are open, want those of 3 containers and the infra container", n)
+	}
+	must(t, e.StopContainer(t.Context(), ids[0], 0))
+	for deadline := time.Now().Add(10 * time.Second); f.openGroups() != 3; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) { // the stop returns when the exit is published, which comes first
+			t.Fatalf("%d groups are open after one container has exited", f.openGroups())
+		}
+	}
+	must(t, e.StopPod(t.Context(), pod))
+	if n := f.openGroups(); n != 0 {
+		t.Errorf("%d groups are open after the pod has stopped", n)
+	}
+	e.PodUsage(t.Context(), []string{pod}, WantUsage{})
+	e.ContainerUsage(t.Context(), ids, WantUsage{})
+	if n := f.openGroups(); n != 0 {
+		t.Errorf("%d groups were opened of a pod that has stopped", n)
+	}
+}
+
+// TestGroupThatGoes: a group that is gone before its container's exit is seen.
+func TestGroupThatGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, f := measuring(t)
+		id, g := running(t, e, f, mustRunPod(t, e, "web"), "main")
+		ask := func() int { return len(e.ContainerUsage(t.Context(), []string{id}, WantUsage{})) }
+		if ask() != 1 {
+			t.Fatal("not measured")
+		}
+		g.gone = true
+		time.Sleep(freshness)
+		if n := ask(); n != 0 || f.openGroups() != 0 {
+			t.Errorf("%d measured, %d open", n, f.openGroups())
+		}
+		g.gone, g.err = false, errors.New("input/output error")
+		if ask() != 0 {
+			t.Error("measured in spite of an error")
+		}
+		opened := f.opened
+		if ask(); f.opened != opened {
+			t.Error("a group that fails is opened at every call")
+		}
+		g.err = nil
+		time.Sleep(e.cfg.StatsInterval)
+		if ask() != 1 {
+			t.Error("not measured when the error had gone")
+		}
+	})
+}
+
+// TestCollect: rates are there for the first who asks, and what has ended is let go.
+func TestCollect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, f := measuring(t)
+		pod := mustRunPod(t, e, "web")
+		id, g := running(t, e, f, pod, "main")
+		e.work.Go(func() { e.collect(e.life.ctx) })
+		time.Sleep(10 * e.cfg.StatsInterval)
+		synctest.Wait()
+		if n := f.reads(g.path); n < 9 || n > 10 {
+			t.Errorf("read %d times in 10 intervals", n)
+		}
+		u := e.ContainerUsage(t.Context(), []string{id}, WantUsage{})[id]
+		if u.NanoCores == nil || *u.NanoCores < 999e6 || *u.NanoCores > 1001e6 {
+			t.Errorf("rate of one core: %v", u.NanoCores)
+		}
+		if u.Details != nil {
+			t.Error("details were collected for nobody")
+		}
+		e.ContainerUsage(t.Context(), []string{id}, WantUsage{Details: true})
+		time.Sleep(2 * e.cfg.StatsInterval)
+		synctest.Wait()
+		u = e.ContainerUsage(t.Context(), []string{id}, WantUsage{})[id]
+		if age := time.Since(u.Details.At); age > e.cfg.StatsInterval {
+			t.Errorf("details are %v old", age)
+		}
+		e.life.end(errClosing)
+		synctest.Wait()
+		if n := f.openGroups(); n != 0 {
+			t.Errorf("%d groups are open after the end", n)
+		}
+	})
+}
+
+// TestCollectForgetsDeadPods: a pod that is not ready any more is let go without a stop.
+func TestCollectForgetsDeadPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		e, _ := newEngine(t, m)
+		f := newFakeCgroups()
+		e.Cgroups = f
+		e.stats = newCollector(e.cfg, e.Deps)
+		pod := mustRunPod(t, e, "web")
+		f.add(groupOf(pod))
+		e.PodUsage(t.Context(), []string{pod}, WantUsage{})
+		if f.openGroups() != 1 {
+			t.Fatal("the infra container is not measured")
+		}
+		m.exit(pod, oci.Exit{})
+		synctest.Wait()
+		e.collectOnce(t.Context())
+		if n := f.openGroups(); n != 0 {
+			t.Errorf("%d groups are open", n)
+		}
+	})
+}
