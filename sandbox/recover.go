@@ -13,6 +13,7 @@ import (
 
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/host"
 )
 
 const (
@@ -93,6 +94,7 @@ func (e *Engine) loadPod(id string) (*Pod, error) {
 	if err != nil {
 		return nil, err
 	}
+	host.ReserveLabels(r.Labels)
 	return e.newPod(r, s), nil
 }
 
@@ -134,6 +136,7 @@ func (e *Engine) loadContainer(p *Pod, id string) (*Container, error) {
 	if err != nil {
 		return nil, err
 	}
+	host.ReserveLabels(r.Labels)
 	return e.newContainer(p, r, s), nil
 }
 

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/opencontainers/selinux/go-selinux"
+
+	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/oci"
 )
 
@@ -77,6 +80,24 @@ func TestCommandThatCannotRunIsAStartErrorAfterARestartToo(t *testing.T) {
 	}
 	must(t, e.RemovePod(t.Context(), pod))
 	noLeaks(t, m)
+}
+
+func TestRestartKeepsSELinuxLevels(t *testing.T) {
+	m := newMachine(t)
+	e, h := newEngine(t, m)
+	pod := mustRunPod(t, e, "web")
+	var r PodRecord
+	path := filepath.Join(m.dir, "root/pods", pod, recordFile)
+	must(t, checkpoint.Read(path, recordVersion, &r))
+	r.Labels.Process = "system_u:system_r:container_t:s0:c7,c1007"
+	must(t, checkpoint.Write(path, recordVersion, r))
+	e, _ = restart(t, m, e, h)
+	if err := selinux.ReserveLabelV2(r.Labels.Process); err == nil {
+		t.Fatal("another pod could be given the level of a running one")
+	}
+	must(t, e.RemovePod(t.Context(), pod))
+	must(t, selinux.ReserveLabelV2(r.Labels.Process))
+	selinux.ReleaseLabel(r.Labels.Process)
 }
 
 func TestExitWhileTheDaemonWasDown(t *testing.T) {

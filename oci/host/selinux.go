@@ -30,6 +30,13 @@ func Labels(o *cri.SELinuxOption) (spec.Labels, error) {
 	return spec.Labels{Process: process, Mount: mount}, nil
 }
 
+// ReserveLabels takes the level of labels that an earlier daemon chose, so that no other pod is given it.
+func ReserveLabels(l spec.Labels) {
+	if l.Process != "" {
+		selinux.ReserveLabel(l.Process)
+	}
+}
+
 // ReleaseLabels frees the level of labels that are no longer used.
 func ReleaseLabels(l spec.Labels) {
 	if l.Process != "" {
