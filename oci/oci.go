@@ -111,4 +111,7 @@ type Features struct {
 	UserNamespaces bool
 	// MountOptions are the mount options that the runtime knows; nil when it cannot say.
 	MountOptions []string
+	// Advisories are security advisories whose fix is newer than the runtime's version. A distribution may have the
+	// fix under an old version.
+	Advisories []string
 }

@@ -115,6 +115,7 @@ func (r *Runtime) probe(ctx context.Context) probed {
 	p.monitor, p.features.Version = monitor, version
 	p.err = errors.Join(errRuntime, errMonitor)
 	if errRuntime == nil {
+		p.features.Advisories = advisories(version)
 		p.reaps = strings.HasPrefix(version, "crun ")
 		r.ask(ctx, &p.features)
 	}

@@ -32,6 +32,10 @@ func (d *daemon) reportHandler(ctx context.Context, cfg oci.HandlerConfig, r *oc
 		"monitor_path": locate(cfg.Conmon, cfg.SearchPath), "monitor": r.MonitorVersion(),
 		"recursive_read_only": f.RecursiveReadOnly, "user_namespaces": f.UserNamespaces,
 	}).Info("runtime handler is ready")
+	if len(f.Advisories) > 0 {
+		log.WithFields(logrus.Fields{"version": f.Version, "advisories": f.Advisories}).
+			Warn("runtime is older than the fix of a known way out of containers: upgrade it, unless its distribution has fixed it under this version")
+	}
 }
 
 // locate tells which file a program's name stands for, for the log. Package oci finds it by the same rule.
