@@ -81,8 +81,7 @@ func (c check) dns(field string, d *cri.DNSConfig) {
 	c = c.at(field)
 	c.count("servers", len(d.GetServers()))
 	for i, s := range d.GetServers() {
-		_, err := netip.ParseAddr(s)
-		c.item("servers", i).that(err == nil, "", "must be an IP address")
+		c.item("servers", i).address("", s)
 	}
 	c.count("searches", len(d.GetSearches()))
 	for i, s := range d.GetSearches() {
@@ -94,6 +93,13 @@ func (c check) dns(field string, d *cri.DNSConfig) {
 	}
 }
 
+// address is an IP address. Its zone ("%eth0") may hold anything, for all that netip knows.
+func (c check) address(field, s string) {
+	_, err := netip.ParseAddr(s)
+	c.that(err == nil, field, "must be an IP address")
+	c.word(field, s, maxName)
+}
+
 func (c check) ports(field string, ports []*cri.PortMapping) {
 	c.count(field, len(ports))
 	taken := map[string]bool{}
@@ -103,8 +109,7 @@ func (c check) ports(field string, ports []*cri.PortMapping) {
 		c.between("container_port", int64(p.GetContainerPort()), 0, 65535)
 		c.between("host_port", int64(p.GetHostPort()), 0, 65535)
 		if ip := p.GetHostIp(); ip != "" {
-			_, err := netip.ParseAddr(ip)
-			c.that(err == nil, "host_ip", "must be an IP address")
+			c.address("host_ip", ip)
 		}
 		if p.GetHostPort() == 0 { // no host port wanted
 			continue

@@ -93,6 +93,8 @@ func TestPodNetworkValidation(t *testing.T) {
 		"no DNS":                   {dns(nil), ""},
 		"DNS server by name":       {dns(&cri.DNSConfig{Servers: []string{"1.1.1.1", "dns.example.com"}}), "config.dns_config.servers[1]"},
 		"IPv6 DNS server":          {dns(&cri.DNSConfig{Servers: []string{"fe80::1%eth0"}}), ""},
+		"line in a server's zone":  {dns(&cri.DNSConfig{Servers: []string{"fe80::1%a\nnameserver 6.6.6.6"}}), "config.dns_config.servers[0]"},
+		"line in a host IP's zone": {ports(&cri.PortMapping{ContainerPort: 1, HostPort: 1, HostIp: "fe80::1%a\nb"}), "config.port_mappings[0].host_ip"},
 		"line in a search domain":  {dns(&cri.DNSConfig{Searches: []string{"a\nnameserver 6.6.6.6"}}), "config.dns_config.searches[0]"},
 		"space in a search domain": {dns(&cri.DNSConfig{Searches: []string{"a b"}}), "config.dns_config.searches[0]"},
 		"root search domain":       {dns(&cri.DNSConfig{Searches: []string{"."}}), ""},
