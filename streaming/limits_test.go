@@ -247,7 +247,7 @@ func TestSlowLoris(t *testing.T) {
 
 // TestCreationTimeout: a client that opens too few streams is told on the one that can carry it.
 func TestCreationTimeout(t *testing.T) {
-	r := start(t, backend{}, func(c *Config) { c.CreationTimeout = 50 * time.Millisecond })
+	r := start(t, backend{}, func(c *Config) { c.CreationTimeout = time.Second })
 	c, _ := dialSPDY(t, r.execURL(), "v4.channel.k8s.io")
 	status := openStream(t, c, "streamType", "error")
 	openStream(t, c, "streamType", "stdout")
@@ -303,7 +303,7 @@ func TestOldSPDYVersions(t *testing.T) {
 // TestIdle: a session without bytes is ended and the client told; one with bytes is not, and neither do the pings
 // of client-go nor the server's heartbeat count as bytes.
 func TestIdle(t *testing.T) {
-	const idle = 300 * time.Millisecond
+	const idle = 600 * time.Millisecond
 	for _, tr := range transports() {
 		t.Run(tr.name, func(t *testing.T) {
 			b, _, ended := held()

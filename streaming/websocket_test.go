@@ -200,3 +200,29 @@ func TestWebSocketAnswersPings(t *testing.T) {
 		}
 	}
 }
+
+// FuzzDeliver: no message of a client crashes the daemon, and none reaches a channel that it does not name.
+func FuzzDeliver(f *testing.F) {
+	f.Add([]byte{0, 'a'}, false, true)
+	f.Add([]byte{255, 0}, false, true)
+	f.Add([]byte("0aGVsbG8="), true, false)
+	f.Add([]byte{}, true, true)
+	f.Fuzz(func(t *testing.T, message []byte, text, half bool) {
+		c := &channels{sess: newSession(t.Context(), 0, realTime), in: map[byte]*pipe{}, text: text, half: half}
+		got := make(chan []byte)
+		for number := range byte(2) {
+			r := c.input(number)
+			go func() {
+				all, _ := io.ReadAll(r)
+				got <- all
+			}()
+		}
+		err := c.deliver(message)
+		for number := range byte(2) {
+			c.in[number].w.Close()
+		}
+		if n := len(<-got) + len(<-got); n > 0 && (err != nil || n >= len(message)) {
+			t.Errorf("%d bytes of %q arrived, %v", n, message, err)
+		}
+	})
+}
