@@ -269,7 +269,9 @@ func checkStalls(t *testing.T, reg *testRegistry) {
 	cfg.PullProgressTimeout = 500 * time.Millisecond
 	s := open(t, cfg)
 	begin := time.Now()
-	_, err := s.Pull(t.Context(), image.PullRequest{Ref: reg.host + "/app:v1"})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	_, err := s.Pull(ctx, image.PullRequest{Ref: reg.host + "/app:v1"})
 	if !isUnavailable(err) || errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "too little") {
 		t.Errorf("error %v, want unavailable", err)
 	}

@@ -339,3 +339,32 @@ func TestLongRoot(t *testing.T) {
 		writeFile(t, path+"/written", "x")
 	}
 }
+
+// TestFailedRootfsLeavesNothing: no directory, no mount, and the image is not in use.
+func TestFailedRootfsLeavesNothing(t *testing.T) {
+	reg := newRegistry(t)
+	reg.push(t, "app:v1", simple(t, "x"))
+	cfg := config(t, reg.host)
+	s := open(t, cfg)
+	img := pull(t, s, reg.host+"/app:v1")
+	layers, err := filepath.Glob(filepath.Join(cfg.Root, "overlay/*/diff"))
+	if err != nil || len(layers) != 1 {
+		t.Fatalf("layers: %v %v", layers, err)
+	}
+	if err := os.Rename(layers[0], layers[0]+"-away"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Rootfs(t.Context(), image.RootfsRequest{ContainerID: "c", ImageID: img.ID}); err == nil {
+		t.Fatal("made a root filesystem without its layer")
+	}
+	if _, err := s.Volume(t.Context(), image.VolumeRequest{ContainerID: "c", ImageID: img.ID}); err == nil {
+		t.Fatal("made a volume without its layer")
+	}
+	checkNoFiles(t, filepath.Join(cfg.Root, "rootfs"))
+	if err := os.Rename(layers[0]+"-away", layers[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Remove(t.Context(), img.ID); err != nil {
+		t.Error(err)
+	}
+}
