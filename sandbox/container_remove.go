@@ -49,11 +49,7 @@ func (e *Engine) deleteContainer(ctx context.Context, c *Container) error {
 
 // teardownContainer is the only undo of buildContainer. It needs the record alone and may be repeated.
 func (e *Engine) teardownContainer(ctx context.Context, c *Container) error {
-	rt, err := e.runtime(c.pod.Handler)
-	if err != nil {
-		return err
-	}
-	if err := rt.Delete(ctx, c.ID); err != nil {
+	if err := e.deleteProcess(ctx, c.pod, c.ID); err != nil {
 		return fmt.Errorf("delete container: %w", err) // its root filesystem may be in use still
 	}
 	if err := e.Images.Release(ctx, c.ID); err != nil {

@@ -90,11 +90,7 @@ func (e *Engine) killByDeadline(c *Container, s *stop) error {
 // container has ended. It is the last resort because an exit that is not recorded yet is lost if podd dies meanwhile.
 func (e *Engine) endByRuntime(c *Container) error {
 	return e.undo(e.life.ctx, func(ctx context.Context) error {
-		rt, err := e.runtime(c.pod.Handler)
-		if err != nil {
-			return err
-		}
-		if err := rt.Delete(ctx, c.ID); err != nil {
+		if err := e.deleteProcess(ctx, c.pod, c.ID); err != nil {
 			return err
 		}
 		select {

@@ -83,11 +83,7 @@ func (e *Engine) deleteRuntimeState(ctx context.Context, c *Container) error {
 		return fmt.Errorf("wait for another operation on the container: %w", err)
 	}
 	defer c.op.release()
-	rt, err := e.runtime(c.pod.Handler)
-	if err != nil {
-		return err
-	}
-	return rt.Delete(ctx, c.ID)
+	return e.deleteProcess(ctx, c.pod, c.ID)
 }
 
 // describeExit fills in the exited status.

@@ -92,11 +92,7 @@ func (e *Engine) deleteInfra(ctx context.Context, p *Pod) error {
 	if !sharesPID(p.Config) {
 		return nil
 	}
-	rt, err := e.runtime(p.Handler)
-	if err != nil {
-		return err
-	}
-	if err := rt.Delete(ctx, p.ID); err != nil {
+	if err := e.deleteProcess(ctx, p, p.ID); err != nil {
 		return fmt.Errorf("delete infra container: %w", err)
 	}
 	return nil

@@ -200,6 +200,34 @@ func TestHalfMadeContainerThatCannotBeUndone(t *testing.T) {
 	noLeaks(t, m)
 }
 
+func TestPodOfAHandlerThatIsNotConfiguredAnyMore(t *testing.T) {
+	m := newMachine(t)
+	e, h := newEngine(t, m)
+	pod, err := e.RunPod(t.Context(), podConfig("web"), "other")
+	must(t, err)
+	mustStart(t, e, mustCreate(t, e, pod, "main"))
+	crash := func() {
+		h.kill()
+		e.life.end(errClosing)
+		e.work.Wait()
+	}
+	crash()
+	e, h = makeEngine(t, m, "boot-1")
+	delete(e.Runtimes, "other")
+	e.cfg.KillTimeout = 10 * time.Millisecond
+	must(t, e.Recover(t.Context()))
+	if err := e.RemovePod(t.Context(), pod); err == nil || m.pidsAlive() != 2 {
+		t.Fatalf("removed without its processes, %d of which live: %v", m.pidsAlive(), err)
+	}
+	crash()
+	m.reboot(t)
+	e, h = makeEngine(t, m, "boot-2")
+	delete(e.Runtimes, "other")
+	must(t, e.Recover(t.Context()))
+	must(t, e.RemovePod(t.Context(), pod))
+	noLeaks(t, m)
+}
+
 func TestBadRecordsHarmOnePod(t *testing.T) {
 	damage := map[string]func(t *testing.T, dir string){
 		"empty record":     func(t *testing.T, dir string) { truncate(t, filepath.Join(dir, recordFile), 0) },
