@@ -94,7 +94,9 @@ func (e *Engine) loadPod(id string) (*Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	host.ReserveLabels(r.Labels)
+	if err := host.ReserveLabels(r.Labels); err != nil {
+		e.Log.WithField("pod", r.ID).WithError(err).Warn("another pod may be given the same SELinux level")
+	}
 	return e.newPod(r, s), nil
 }
 
@@ -136,7 +138,9 @@ func (e *Engine) loadContainer(p *Pod, id string) (*Container, error) {
 	if err != nil {
 		return nil, err
 	}
-	host.ReserveLabels(r.Labels)
+	if err := host.ReserveLabels(r.Labels); err != nil {
+		e.Log.WithField("container", r.ID).WithError(err).Warn("another pod may be given the same SELinux level")
+	}
 	return e.newContainer(p, r, s), nil
 }
 

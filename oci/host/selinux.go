@@ -1,6 +1,9 @@
 package host
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/opencontainers/selinux/go-selinux"
 	"github.com/opencontainers/selinux/go-selinux/label"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -30,11 +33,16 @@ func Labels(o *cri.SELinuxOption) (spec.Labels, error) {
 	return spec.Labels{Process: process, Mount: mount}, nil
 }
 
-// ReserveLabels takes the level of labels that an earlier daemon chose, so that no other pod is given it.
-func ReserveLabels(l spec.Labels) {
-	if l.Process != "" {
-		selinux.ReserveLabel(l.Process)
+// ReserveLabels takes the level of labels that an earlier daemon chose, so that no other pod is given it. The containers
+// of a pod have one level: that it is taken already is no error.
+func ReserveLabels(l spec.Labels) error {
+	if l.Process == "" {
+		return nil
 	}
+	if err := selinux.ReserveLabelV2(l.Process); err != nil && !errors.Is(err, selinux.ErrMCSAlreadyExists) {
+		return fmt.Errorf("reserve SELinux label %q: %w", l.Process, err)
+	}
+	return nil
 }
 
 // ReleaseLabels frees the level of labels that are no longer used.
