@@ -26,6 +26,7 @@ cat >"$dir/env" <<END
 mode='$mode'
 handler='${VM_HANDLER:-runc}'
 focus='${VM_FOCUS:-.}'
+run='${VM_RUN:-.}'
 seed='${VM_SEED:-}'
 END
 

@@ -5,9 +5,10 @@
 #
 # checks are podd's own (checks/), critest is the CRI validation suite, all is both; smoke runs nothing but podd and one
 # pod; shell gives one. README.md says how it works. Environment:
-#	VM_HANDLER  runtime handler: runc (default) or crun     VM_FOCUS  which specs of critest, a regular expression
-#	VM_SEED     order of the specs                          VM_LIMIT  the longest it may take, as for timeout(1)
-#	VM_SUITE    the Debian in there                         VM_CLOCK  real (default) or counted: see below
+#	VM_HANDLER  runtime handler: runc (default) or crun     VM_RUN    which checks, as for go test -run
+#	VM_FOCUS    which specs of critest                      VM_SEED   order of the specs
+#	VM_LIMIT    the longest it may take, see timeout(1)     VM_CLOCK  real (default) or counted: see below
+#	VM_SUITE    the Debian in there
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 repo=$(cd "$here/../.." && pwd)
@@ -26,10 +27,10 @@ truncate -s 256M "$scratch/results.img"
 
 # Software emulation works everywhere. By the real clock it uses two cores, and on a machine that is busy with something
 # else the guest is late for its own timeouts. With the counted one, time in there is instructions done: nothing is ever
-# late, waiting takes no time, and the same run takes longer, for it uses one core.
+# late. The same run takes longer so, for it uses one core.
 case ${VM_CLOCK:-real} in
 real) clock='-accel tcg,thread=multi' ;;
-counted) clock='-accel tcg,thread=single -icount shift=1,sleep=off -rtc clock=vm' ;;
+counted) clock='-accel tcg,thread=single -icount shift=1,sleep=on -rtc clock=vm' ;;
 *)
 	say "VM_CLOCK is $VM_CLOCK, want real or counted"
 	exit 1
@@ -62,7 +63,8 @@ fi
 start=$(date +%s)
 say "booting, output in $out/console.log, limit $limit"
 { qemu -serial stdio </dev/null 2>&1 || echo "vm: QEMU ended with status $?"; } |
-	tr -d '\r' | tee "$out/console.log" | grep --line-buffered '^vm: ' || true
+	tee "$out/console.log" | sed -u -n 's/\r//g; /^vm: /p'
+sed -i 's/\r//g' "$out/console.log"
 tar -xf "$scratch/results.img" -C "$out" 2>/dev/null || true
 took=$(($(date +%s) - start))
 if [ "$(cat "$out/status" 2>/dev/null)" = passed ]; then

@@ -76,11 +76,10 @@ warm_up() {
 }
 
 checks() {
-	/payload/bin/checks -test.v -test.timeout 10m >$results/checks.log 2>&1
-	local status=$?
-	grep -E '^ *--- ' $results/checks.log | sed 's/^ *--- /vm:   /'
-	[ $status = 0 ] || cat $results/checks.log
-	return $status
+	/payload/bin/checks -test.v -test.run "$run" -test.timeout 15m 2>&1 | tee $results/checks.log | sed -u -n 's/^ *--- /vm:   /p'
+	local status=${PIPESTATUS[0]}
+	[ "$status" = 0 ] || grep -v '^=== ' $results/checks.log
+	return "$status"
 }
 
 critest() {
