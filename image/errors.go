@@ -65,16 +65,15 @@ func newPullError(ref string, auth *Auth, cause error) error {
 
 // kindText is the kind as it stands in front of the cause; for errdefs kinds their own short word.
 func kindText(kind error) string {
-	switch kind {
-	case ErrRegistryUnavailable:
+	switch {
+	case errors.Is(kind, ErrRegistryUnavailable):
 		return "registry is unavailable"
-	case ErrSignatureInvalid:
+	case errors.Is(kind, ErrSignatureInvalid):
 		return "signature policy does not admit the image"
-	case errdefs.ErrUnauthenticated:
+	case errors.Is(kind, errdefs.ErrUnauthenticated):
 		return "wrong or missing credentials"
-	default:
-		return kind.Error()
 	}
+	return kind.Error()
 }
 
 // kindOf finds what sort of failure err is, nil when nothing is known.

@@ -170,7 +170,7 @@ type spdyReader struct {
 func (r *spdyReader) Read(p []byte) (int, error) {
 	n, err := r.stream.Read(p)
 	r.sess.touch()
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		// SPDY says EOF for a closed stream and for a lost connection.
 		select {
 		case <-r.closed:

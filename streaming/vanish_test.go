@@ -142,7 +142,7 @@ func TestVanishCancels(t *testing.T) {
 			c := dial(t, r.execURL())
 			recv(t, "the first half", started)
 			vanish(c, "closed")
-			if err := recv(t, "the input to end", read); err == nil || err == io.EOF {
+			if err := recv(t, "the input to end", read); err == nil || errors.Is(err, io.EOF) {
 				t.Errorf("half of the input ended with %v", err)
 			}
 			r.noSession()
