@@ -123,11 +123,7 @@ ip=$(crictl inspectp -o go-template --template '{{.status.network.ip}}' "$pod")
 run busybox wget -q -O - "http://$ip/"
 
 step '6. What it uses' 'See podd.log.'
-if crictl stats "$container" >/dev/null 2>&1; then
-	run crictl stats "$container"
-else
-	echo '  this podd does not measure that yet'
-fi
+run crictl stats "$container"
 
 step '7. Kill the daemon without warning, and start it again: the pod does not notice' 'The log below says what podd could not take up again.'
 kill -9 $pid
