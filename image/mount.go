@@ -99,7 +99,7 @@ func (s *Store) build(e *entry, r mountRequest) (string, error) {
 	if err := writeRecord(dir, mountRecord{Image: e.ID}); err != nil {
 		return "", err
 	}
-	o := overlay{dir: dir, lowers: e.lowers, writable: r.writable, volatile: s.cfg.VolatileRootfs, label: r.label, ids: ids}
+	o := overlay{dir: dir, lowers: e.lowers, writable: r.writable, volatile: s.cfg.VolatileRootfs, label: r.label, ids: ids, old: &s.oldKernel}
 	if err := o.makeDirs(); err != nil {
 		return "", err
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/opencontainers/selinux/go-selinux/label"
@@ -21,6 +22,8 @@ type overlay struct {
 	volatile bool
 	label    string
 	ids      *idMap
+	// old is set once it is known that the kernel is; nil: find out.
+	old *atomic.Bool
 }
 
 // makeDirs makes the directories. The mount's root shows the attributes of the upper directory, so it gets those
@@ -73,15 +76,21 @@ func (o *overlay) mount() (err error) {
 	if lowers, err = o.complete(lowers); err != nil {
 		return err
 	}
-	err = o.mountByParts(lowers)
-	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) {
-		// Before Linux 6.7 there is no lowerdir+, which is found out early or, before 6.5, as late as at the end.
-		if second := o.mountAtOnce(lowers); second != nil {
-			return fmt.Errorf("%w (and before: %w)", second, err)
-		}
-		return nil
+	if o.old != nil && o.old.Load() {
+		return o.mountAtOnce(lowers)
 	}
-	return err
+	err = o.mountByParts(lowers)
+	if !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	// Before Linux 6.7 there is no lowerdir+, which is found out early or, before 6.5, as late as at the end.
+	if second := o.mountAtOnce(lowers); second != nil {
+		return fmt.Errorf("%w (and before: %w)", second, err)
+	}
+	if o.old != nil {
+		o.old.Store(true) // each attempt leaves a line in the kernel's log
+	}
+	return nil
 }
 
 // shift mounts the directory of all layers with shifted ids, and returns the layers' paths in it.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+	"github.com/sirupsen/logrus"
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
 )
 
@@ -51,7 +52,11 @@ func (s *Store) pull(ctx context.Context, r PullRequest, p *progress) (*Image, e
 	log = log.WithField("seconds", time.Since(start).Round(time.Millisecond).Seconds())
 	if err != nil {
 		err = newPullError(r.Ref, r.Auth, err)
-		log.WithError(err).Warn("cannot pull image") // the callers may be gone
+		level := logrus.DebugLevel // whoever waits is told
+		if p.snapshot().Callers == 0 {
+			level = logrus.WarnLevel
+		}
+		log.WithError(err).Log(level, "cannot pull image")
 		return nil, err
 	}
 	log.WithField("id", img.ID).WithField("bytes", p.snapshot().BytesDone).Info("pulled image")

@@ -39,6 +39,7 @@ type Store struct {
 	holds     *holds
 	usage     *usage
 	writables *writables
+	oldKernel atomic.Bool // mounts overlays by mount(2) only
 
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup
