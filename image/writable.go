@@ -99,7 +99,8 @@ func (w *writables) ask() {
 
 // run measures until ctx ends.
 func (w *writables) run(ctx context.Context) {
-	timer := time.NewTimer(w.age)
+	const rounds = 4 // in the age of a figure, so that none gets much older
+	timer := time.NewTimer(w.age / rounds)
 	defer timer.Stop()
 	for {
 		select {
@@ -111,7 +112,7 @@ func (w *writables) run(ctx context.Context) {
 		if time.Since(time.Unix(0, w.asked.Load())) < writableAsked {
 			w.round(ctx)
 		}
-		timer.Reset(w.age)
+		timer.Reset(w.age / rounds)
 	}
 }
 

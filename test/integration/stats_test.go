@@ -1,0 +1,301 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/test/daemon"
+)
+
+// What containers and pods use, by what the kernel says of real ones.
+func TestStats(t *testing.T) {
+	t.Parallel()
+	for _, handler := range []string{"runc", "crun"} {
+		t.Run(handler, func(t *testing.T) {
+			k := startWith(t, daemon.Options{Handler: handler, Set: []string{`runtime.stats_interval="1s"`}})
+			for _, c := range []struct {
+				name string
+				test func(*kubelet)
+			}{
+				{"container", containerStats},
+				{"pod", podStats},
+				{"metrics", podMetrics},
+				{"update", updateIsReported},
+				{"update of a pod", updatePod},
+				{"nothing stays open", statsLeaveNothing},
+			} {
+				t.Run(c.name, func(t *testing.T) { c.test(k.sub(t)) })
+			}
+		})
+	}
+}
+
+// worker is a container that uses everything: a CPU, memory, its root filesystem and the network.
+const worker = `dd if=/dev/zero of=/written bs=1M count=3 2>/dev/null; head -c 8000000 /dev/zero | tr '\0' x >/dev/shm/memory
+ping -c 2 "$(ip route | sed -n 's/^default via \([^ ]*\).*/\1/p')" >/dev/null; while :; do :; done`
+
+func limited(c *cri.ContainerConfig) {
+	c.Linux.Resources = &cri.LinuxContainerResources{
+		CpuPeriod: 100000, CpuQuota: 50000, CpuShares: 512, MemoryLimitInBytes: 128 << 20, MemorySwapLimitInBytes: 160 << 20,
+	}
+}
+
+func (k *kubelet) stats(id string) *cri.ContainerStats {
+	k.Helper()
+	r, err := k.Runtime.ContainerStats(k.ctx(), &cri.ContainerStatsRequest{ContainerId: id})
+	k.ok("ContainerStats", err)
+	return r.Stats
+}
+
+// cgroupFile reads the first of the files that a container's group has, or without one the pods' parent group: those of
+// v1 by controller, "memory/memory.limit_in_bytes", those of v2 without.
+func (k *kubelet) cgroupFile(container string, names ...string) string {
+	k.Helper()
+	group := k.CgroupParent
+	if container != "" {
+		group = filepath.Join(group, "podd-"+container)
+	}
+	for _, name := range names {
+		controller, file := filepath.Split(name)
+		for _, suffix := range []string{"", ".scope"} {
+			if text, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", controller, group+suffix, file)); err == nil {
+				return strings.TrimSpace(string(text))
+			}
+		}
+	}
+	k.Fatalf("cgroup %s has none of %v", group, names)
+	return ""
+}
+
+func containerStats(k *kubelet) {
+	pod, cfg := k.pod()
+	id, ctrCfg := k.runIn(pod, cfg, []string{"sh", "-c", worker}, limited)
+	first := k.stats(id)
+	if first.GetCpu().GetTimestamp() == 0 || first.GetMemory().GetTimestamp() == 0 || first.GetWritableLayer().GetTimestamp() == 0 {
+		k.Errorf("right after the start: %v", first)
+	}
+	var s *cri.ContainerStats
+	k.eventually("the container has used something of everything", func() bool {
+		s = k.stats(id)
+		return s.GetCpu().GetUsageCoreNanoSeconds().GetValue() > 2e8 && s.GetCpu().GetUsageNanoCores().GetValue() > 1e7 &&
+			s.GetMemory().GetUsageBytes().GetValue() > 7_000_000
+	})
+	if a := s.GetAttributes(); a.GetId() != id || a.GetMetadata().GetName() != ctrCfg.GetMetadata().GetName() {
+		k.Errorf("attributes %v", a)
+	}
+	if rate := s.GetCpu().GetUsageNanoCores().GetValue(); rate > 8e8 {
+		k.Errorf("half a core became %d", rate)
+	}
+	m := s.GetMemory()
+	if ws := m.GetWorkingSetBytes().GetValue(); ws == 0 || ws > m.GetUsageBytes().GetValue() || m.GetAvailableBytes().GetValue() != 128<<20-ws {
+		k.Errorf("memory %v", m)
+	}
+	if m.GetPageFaults().GetValue() == 0 || m.GetRssBytes().GetValue() == 0 || m.GetMajorPageFaults() == nil {
+		k.Errorf("memory %v", m)
+	}
+	if sw := s.GetSwap(); sw != nil && sw.GetSwapAvailableBytes().GetValue() > 32<<20 {
+		k.Errorf("swap %v", sw)
+	}
+	if _, err := os.Stat("/proc/pressure/io"); err == nil && (s.GetIo().GetPsi() == nil || s.GetCpu().GetPsi().GetSome().GetTotal() == 0 || m.GetPsi() == nil) {
+		k.Errorf("a container that is throttled has no pressure: %v", s)
+	}
+	k.eventually("the writable layer was measured", func() bool {
+		w := k.stats(id).GetWritableLayer()
+		return w.GetUsedBytes().GetValue() >= 3<<20 && w.GetUsedBytes().GetValue() < 4<<20 && w.GetInodesUsed().GetValue() >= 2 &&
+			strings.HasPrefix(w.GetFsId().GetMountpoint(), k.Dir)
+	})
+	k.stopContainer(id, 0)
+	gone := k.stats(id)
+	if gone.GetCpu() != nil || gone.GetWritableLayer().GetUsedBytes().GetValue() < 3<<20 {
+		k.Errorf("exited: %v", gone)
+	}
+	list, err := k.Runtime.ListContainerStats(k.ctx(), &cri.ListContainerStatsRequest{Filter: &cri.ContainerStatsFilter{Id: id}})
+	if k.ok("ListContainerStats", err); len(list.GetStats()) != 0 {
+		k.Errorf("an exited container is listed: %v", list)
+	}
+	k.removeContainer(id)
+	_, err = k.Runtime.ContainerStats(k.ctx(), &cri.ContainerStatsRequest{ContainerId: id})
+	k.refused("stats of a container that was removed", err, "", codes.NotFound)
+}
+
+func podStats(k *kubelet) {
+	pod, cfg := k.pod()
+	id, _ := k.runIn(pod, cfg, []string{"sh", "-c", worker}, limited)
+	get := func() *cri.LinuxPodSandboxStats {
+		r, err := k.Runtime.PodSandboxStats(k.ctx(), &cri.PodSandboxStatsRequest{PodSandboxId: pod})
+		k.ok("PodSandboxStats", err)
+		return r.GetStats().GetLinux()
+	}
+	var s *cri.LinuxPodSandboxStats
+	k.eventually("the pod has used something of everything", func() bool {
+		s = get()
+		return s.GetNetwork().GetDefaultInterface().GetTxBytes().GetValue() > 100 && s.GetCpu().GetUsageNanoCores().GetValue() > 1e7
+	})
+	if i := s.GetNetwork().GetDefaultInterface(); i.GetName() != "eth0" || i.GetRxBytes().GetValue() == 0 || i.GetTxErrors() == nil {
+		k.Errorf("network %v", s.GetNetwork())
+	}
+	if len(s.GetNetwork().GetInterfaces()) != 0 {
+		k.Errorf("interfaces beside eth0: %v", s.GetNetwork().GetInterfaces())
+	}
+	if s.GetProcess().GetProcessCount().GetValue() == 0 || s.GetMemory().GetUsageBytes().GetValue() == 0 || s.GetCpu().GetUsageCoreNanoSeconds().GetValue() == 0 {
+		k.Errorf("got %v", s)
+	}
+	if len(s.GetContainers()) != 1 || s.GetContainers()[0].GetAttributes().GetId() != id {
+		k.Errorf("containers %v", s.GetContainers())
+	}
+	if own, of := s.GetCpu().GetUsageCoreNanoSeconds().GetValue(), s.GetContainers()[0].GetCpu().GetUsageCoreNanoSeconds().GetValue(); own < of/2 {
+		k.Errorf("the pod used %d, its container %d", own, of)
+	}
+	host, _ := k.pod(func(c *cri.PodSandboxConfig) {
+		c.Linux.SecurityContext.NamespaceOptions.Network = cri.NamespaceMode_NODE
+	})
+	list, err := k.Runtime.ListPodSandboxStats(k.ctx(), &cri.ListPodSandboxStatsRequest{Filter: &cri.PodSandboxStatsFilter{Id: host}})
+	if k.ok("ListPodSandboxStats", err); len(list.GetStats()) != 1 || list.GetStats()[0].GetLinux().GetNetwork() != nil {
+		k.Errorf("on the node's network: %v", list)
+	}
+	k.stopPod(pod)
+	list, err = k.Runtime.ListPodSandboxStats(k.ctx(), &cri.ListPodSandboxStatsRequest{})
+	if k.ok("ListPodSandboxStats", err); slices.ContainsFunc(list.GetStats(), func(s *cri.PodSandboxStats) bool { return s.GetAttributes().GetId() == pod }) {
+		k.Error("a stopped pod is listed")
+	}
+}
+
+// podMetrics asks right after the start, as critest does: every metric described has a value with as many labels.
+func podMetrics(k *kubelet) {
+	pod, cfg := k.pod()
+	id, ctrCfg := k.runIn(pod, cfg, []string{"sleep", "1000"}, limited)
+	k.exec(id, "mkdir -p /var/lib/test && for i in 1 2 3; do echo hi >/var/lib/test/$i; done; sync")
+	descriptors, err := k.Runtime.ListMetricDescriptors(k.ctx(), &cri.ListMetricDescriptorsRequest{})
+	k.ok("ListMetricDescriptors", err)
+	list, err := k.Runtime.ListPodSandboxMetrics(k.ctx(), &cri.ListPodSandboxMetricsRequest{})
+	k.ok("ListPodSandboxMetrics", err)
+	if len(list.GetPodMetrics()) != 1 || list.GetPodMetrics()[0].GetPodSandboxId() != pod || len(list.GetPodMetrics()[0].GetContainerMetrics()) != 1 {
+		k.Fatalf("metrics of %v", list.GetPodMetrics())
+	}
+	of := list.GetPodMetrics()[0]
+	byName := map[string][]*cri.Metric{}
+	for _, m := range slices.Concat(of.GetContainerMetrics()[0].GetMetrics(), of.GetMetrics()) {
+		byName[m.GetName()] = append(byName[m.GetName()], m)
+	}
+	for _, d := range descriptors.GetDescriptors() {
+		ms := byName[d.GetName()]
+		if len(ms) == 0 {
+			if _, err := os.Stat("/proc/pressure"); err != nil && strings.Contains(d.GetName(), "pressure") {
+				continue
+			}
+			k.Errorf("%s has no value", d.GetName())
+		}
+		for _, m := range ms {
+			if len(m.GetLabelValues()) != len(d.GetLabelKeys()) {
+				k.Errorf("%s: labels %q for %q", d.GetName(), m.GetLabelValues(), d.GetLabelKeys())
+			}
+		}
+	}
+	name := ctrCfg.GetMetadata().GetName()
+	for metric, want := range map[string]uint64{
+		"container_spec_cpu_quota": 50000, "container_spec_cpu_period": 100000, "container_spec_memory_limit_bytes": 128 << 20,
+		"container_processes": 1, "container_threads": 1, "container_oom_events_total": 0,
+	} {
+		m := byName[metric][0]
+		if labels := []string{cfg.GetMetadata().GetName(), "test", name, id, busybox, id}; !slices.Equal(m.GetLabelValues()[:6], labels) {
+			k.Errorf("%s: labels %q, want %q", metric, m.GetLabelValues(), labels)
+		}
+		if m.GetValue().GetValue() != want {
+			k.Errorf("%s is %d, want %d", metric, m.GetValue().GetValue(), want)
+		}
+	}
+}
+
+func updateIsReported(k *kubelet) {
+	pod, cfg := k.pod()
+	id, _ := k.runIn(pod, cfg, []string{"sh", "-c", "sleep 1000 & sleep 1000"}, limited)
+	_, err := k.Runtime.UpdateContainerResources(k.ctx(), &cri.UpdateContainerResourcesRequest{ContainerId: id, Linux: &cri.LinuxContainerResources{
+		CpuShares: 1024, CpuQuota: 30000, CpuPeriod: 100000, MemoryLimitInBytes: 64<<20 + 5, MemorySwapLimitInBytes: 64<<20 + 5, OomScoreAdj: 345, CpusetCpus: "0",
+	}})
+	k.ok("UpdateContainerResources", err)
+	r := k.container(id).GetResources().GetLinux()
+	if r.GetCpuShares() != 1024 || r.GetCpuQuota() != 30000 || r.GetCpuPeriod() != 100000 || r.GetCpusetCpus() != "0" || r.GetOomScoreAdj() != 345 {
+		k.Errorf("reported %v", r)
+	}
+	if r.GetMemoryLimitInBytes() != 64<<20 { // the kernel rounds to pages
+		k.Errorf("memory limit %d", r.GetMemoryLimitInBytes())
+	}
+	if got := k.cgroupFile(id, "memory/memory.limit_in_bytes", "memory.max"); got != strconv.Itoa(64<<20) {
+		k.Errorf("the kernel's limit is %s", got)
+	}
+	for _, pid := range strings.Fields(k.cgroupFile(id, "memory/cgroup.procs", "cgroup.procs")) {
+		if adj, err := os.ReadFile("/proc/" + pid + "/oom_score_adj"); err != nil || strings.TrimSpace(string(adj)) != "345" {
+			k.Errorf("oom_score_adj of process %s: %q, %v", pid, adj, err)
+		}
+	}
+	if got := k.exec(id, "cat /proc/1/oom_score_adj"); strings.TrimSpace(got) != "345" {
+		k.Errorf("oom_score_adj inside: %s", got)
+	}
+}
+
+func updatePod(k *kubelet) {
+	pod, cfg := k.pod()
+	k.runIn(pod, cfg, []string{"sleep", "1000"})
+	update := func(id string, overhead, resources *cri.LinuxContainerResources) error {
+		_, err := k.Runtime.UpdatePodSandboxResources(k.ctx(), &cri.UpdatePodSandboxResourcesRequest{PodSandboxId: id, Overhead: overhead, Resources: resources})
+		return err
+	}
+	k.ok("UpdatePodSandboxResources", update(pod, &cri.LinuxContainerResources{MemoryLimitInBytes: 1 << 20},
+		&cri.LinuxContainerResources{CpuQuota: 70000, CpuPeriod: 100000, MemoryLimitInBytes: 200 << 20}))
+	if got := k.cgroupFile("", "memory/memory.limit_in_bytes", "memory.max"); got != strconv.Itoa(201<<20) {
+		k.Errorf("the pod's memory limit is %s", got)
+	}
+	if got := k.cgroupFile("", "cpu/cpu.cfs_quota_us", "cpu.max"); strings.Fields(got)[0] != "70000" {
+		k.Errorf("the pod's quota is %s", got)
+	}
+	other, otherCfg := k.pod()
+	k.runIn(other, otherCfg, []string{"sleep", "1000"})
+	k.refused("update of a pod that shares its cgroup_parent", update(pod, nil, &cri.LinuxContainerResources{CpuShares: 100}), "holds more", codes.FailedPrecondition)
+	bare, _ := k.pod(func(c *cri.PodSandboxConfig) { c.Linux.CgroupParent = "" })
+	k.refused("update of a pod without a cgroup_parent", update(bare, nil, &cri.LinuxContainerResources{CpuShares: 100}), "cgroup_parent", codes.FailedPrecondition)
+	k.refused("update of no pod", update("ffff", nil, &cri.LinuxContainerResources{CpuShares: 100}), "", codes.NotFound)
+}
+
+// statsLeaveNothing: pods that were measured come and go, and podd holds no more files than before. The time of a list
+// of 20 pods is for people to read: this podd is built with the race detector.
+func statsLeaveNothing(k *kubelet) {
+	files := func() int {
+		entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", k.Pid()))
+		k.ok("list podd's files", err)
+		return len(entries)
+	}
+	measure := func() time.Duration {
+		start := time.Now()
+		r, err := k.Runtime.ListContainerStats(k.ctx(), &cri.ListContainerStatsRequest{})
+		took := time.Since(start)
+		if k.ok("ListContainerStats", err); len(r.GetStats()) != 20 {
+			k.Errorf("%d containers are listed", len(r.GetStats()))
+		}
+		_, err = k.Runtime.ListPodSandboxMetrics(k.ctx(), &cri.ListPodSandboxMetricsRequest{})
+		k.ok("ListPodSandboxMetrics", err)
+		return took
+	}
+	before := files()
+	for range 20 {
+		k.sleeper()
+	}
+	var fresh, cached []time.Duration
+	for range 5 {
+		time.Sleep(1100 * time.Millisecond) // until the samples are old
+		fresh, cached = append(fresh, measure()), append(cached, measure())
+	}
+	slices.Sort(fresh)
+	slices.Sort(cached)
+	k.Logf("a list of 20 containers' stats takes %v, %v from the cache (medians); %d files are open, %d were", fresh[2], cached[2], files(), before)
+	k.ok("remove the pods", k.RemovePods(k.ctx()))
+	k.eventually("podd has closed what it had open", func() bool { return files() <= before+5 }) // connections to it
+}
