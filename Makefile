@@ -48,7 +48,7 @@ lint: tools pause ## staticcheck and go-errorlint
 	CGO_ENABLED=0 GOFLAGS="-tags=$(TAGS)" bin/go-errorlint ./...
 
 unit: tools images pause ## unit tests of all packages, with the race detector
-	$(GO) test $(RACE) $(UNIT)
+	$(GO) test $(RACE) -timeout 20m $(UNIT)
 
 integration: tools images pause ## start the real daemon, drive it through its socket, look for leaks (root)
 	$(GO) test $(RACE) -count=1 -timeout 20m ./test/integration/...
