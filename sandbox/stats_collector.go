@@ -95,15 +95,22 @@ func (c *collector) dropPod(p *Pod) {
 
 // container returns the probe of a container, nil when nothing can be measured of it.
 func (c *collector) container(of *Container) *probe[CgroupUsage] {
+	alive := func() (pid int) {
+		if s := of.Status(); s.State == ContainerCreated || s.State == ContainerRunning {
+			return s.Process.Pid
+		}
+		return 0
+	}
+	if c.cgroups == nil || alive() == 0 { // its probe may be there for a moment still
+		return nil
+	}
 	return probeOf(c, probeKey{probeContainer, of.ID}, func() gauge[CgroupUsage] {
-		s := of.Status()
-		if c.cgroups == nil || s.Process.Pid == 0 || s.State != ContainerCreated && s.State != ContainerRunning {
+		pid := alive()
+		if pid == 0 {
 			return nil
 		}
-		return &cgroupGauge{
-			interval: c.interval, born: of.CreatedAt, pid: s.Process.Pid,
-			open: func() (Cgroup, error) { return c.cgroups.Of(s.Process.Pid, of.ID) },
-		}
+		open := func() (Cgroup, error) { return c.cgroups.Of(pid, of.ID) }
+		return &cgroupGauge{interval: c.interval, born: of.CreatedAt, pid: pid, open: open}
 	})
 }
 
@@ -172,7 +179,7 @@ func (e *Engine) collectOnce(ctx context.Context) {
 	alive := map[probeKey]bool{}
 	var all []measurable
 	for _, c := range e.store.containerList(nil) {
-		if p := e.stats.container(c); p != nil && c.Status().State != ContainerExited {
+		if p := e.stats.container(c); p != nil {
 			alive[probeKey{probeContainer, c.ID}] = true
 			all = append(all, p)
 		}

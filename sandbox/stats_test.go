@@ -20,6 +20,9 @@ func TestContainerUsage(t *testing.T) {
 	created := mustCreate(t, e, pod, "created")
 	f.add(groupOf(created))
 	exited, _ := running(t, e, f, pod, "exited")
+	if len(e.ContainerUsage(t.Context(), []string{exited}, WantUsage{})) != 1 {
+		t.Error("a running container is not measured")
+	}
 	must(t, e.StopContainer(t.Context(), exited, 0))
 	ungrouped := mustCreate(t, e, pod, "ungrouped")
 
