@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"path"
 	"strconv"
+	"strings"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -146,7 +147,7 @@ func (c check) sysctls(field string, m map[string]string) {
 		c.word(field, k, maxName)
 		c.that(!hasDotDot(k) && !path.IsAbs(k), field, "must be sysctl names, not paths")
 		c.that(onlySysctlCharacters(k), field, "must be names of letters, digits, and any of . / - _ :")
-		c.line(field, v, maxPath)
+		c.line(field, strings.ReplaceAll(v, "\t", " "), maxPath) // the kernel itself prints lists with tabs
 	}
 }
 

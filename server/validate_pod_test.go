@@ -68,7 +68,7 @@ func TestRunPodValidation(t *testing.T) {
 		"odd sysctl":               {func(p pod) { p.Linux.Sysctls = map[string]string{"net.ipv4*": "x"} }, "config.linux.sysctls"},
 		"sysctl of an interface":   {func(p pod) { p.Linux.Sysctls = map[string]string{"net/ipv4/conf/eth0.100/rp_filter": "1"} }, ""},
 		"sysctl with two lines":    {func(p pod) { p.Linux.Sysctls = map[string]string{"net.a": "1\n2"} }, "config.linux.sysctls"},
-		"sysctl with tabs":         {func(p pod) { p.Linux.Sysctls = map[string]string{"net.ipv4.ip_local_port_range": "1024 65535"} }, ""},
+		"sysctl with tabs":         {func(p pod) { p.Linux.Sysctls = map[string]string{"net.ipv4.ip_local_port_range": "1024\t65535"} }, ""},
 		"negative overhead":        {func(p pod) { p.Linux.Overhead = &cri.LinuxContainerResources{CpuShares: -1} }, "config.linux.overhead.cpu_shares"},
 		"bad resources":            {func(p pod) { p.Linux.Resources = &cri.LinuxContainerResources{CpuPeriod: 1} }, "config.linux.resources.cpu_period"},
 	} {

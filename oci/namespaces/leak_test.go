@@ -72,16 +72,19 @@ func checkLeaks(t testing.TB, before state) {
 	}
 }
 
-// mounts lists the namespace mounts that process pid sees, as "<root> <mountpoint>".
+// mounts lists the namespace mounts that process pid sees of this test, as "<root> <mountpoint>": other tests run beside
+// this one.
 func mounts(t testing.TB, pid string) []string {
 	t.Helper()
 	data, err := os.ReadFile("/proc/" + pid + "/mountinfo")
 	if err != nil {
 		t.Fatal(err)
 	}
+	test, _, _ := strings.Cut(t.Name(), "/")
+	mine := filepath.Join(os.TempDir(), test) // t.TempDir begins with the test's name
 	var out []string
 	for line := range strings.Lines(string(data)) {
-		if f := strings.Fields(line); slices.Contains(f, "nsfs") {
+		if f := strings.Fields(line); slices.Contains(f, "nsfs") && strings.HasPrefix(f[4], mine) {
 			out = append(out, f[3]+" "+f[4])
 		}
 	}
