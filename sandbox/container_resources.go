@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -74,6 +75,11 @@ func actualResources(group Cgroup, asked *cri.LinuxContainerResources, pid int) 
 		return asked, err
 	}
 	actual := fromKernel(asked, limits)
+	for key := range actual.GetUnified() {
+		if text, err := group.Unified(key); err == nil && text != "" && !strings.Contains(text, "\n") {
+			actual.Unified[key] = text // a table (io.max) is told as it was asked for
+		}
+	}
 	if adj, err := oomScoreAdj(pid); err == nil {
 		actual.OomScoreAdj = adj
 	}

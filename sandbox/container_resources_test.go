@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"maps"
 	"os/exec"
 	"slices"
 	"strings"
@@ -57,6 +58,20 @@ func TestUpdateIsToldAsTheKernelHasIt(t *testing.T) {
 	}
 	if n := f.openGroups(); n != 0 {
 		t.Errorf("%d groups are open", n)
+	}
+}
+
+func TestUnifiedIsToldAsTheKernelHasIt(t *testing.T) {
+	f := newFakeCgroups()
+	f.add("/a").unified = map[string]string{"memory.high": "4096", "io.max": "8:0 rbps=1\n8:16 rbps=2"}
+	g, err := f.At("/a")
+	must(t, err)
+	asked := map[string]string{"memory.high": "5000", "io.max": "8:0 rbps=1", "gone.max": "7"}
+	got, err := actualResources(g, &cri.LinuxContainerResources{Unified: asked}, sleeper(t))
+	must(t, err)
+	want := map[string]string{"memory.high": "4096", "io.max": "8:0 rbps=1", "gone.max": "7"}
+	if !maps.Equal(got.GetUnified(), want) || asked["memory.high"] != "5000" {
+		t.Errorf("got %v, want %v", got.GetUnified(), want)
 	}
 }
 

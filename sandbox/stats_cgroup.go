@@ -1,8 +1,10 @@
 package sandbox
 
 import (
+	"fmt"
 	"time"
 
+	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/podd-project/podd/oci/cgroups"
@@ -24,6 +26,8 @@ type Cgroup interface {
 	Read() (cgroups.Usage, error)
 	Details() (cgroups.Details, error)
 	Limits() (cgroups.Limits, error)
+	// Unified is the text of a file of cgroup v2, "" when there is none.
+	Unified(name string) (string, error)
 	Processes() ([]int, error)
 	Update(*specs.LinuxResources) error
 	// Only is true when no process is in the group itself, and own is true of all groups right below.
@@ -58,6 +62,8 @@ type cgroupGauge struct {
 	// check is asked from time to time whether the group is still to be measured. It may be nil.
 	check   func(Cgroup) error
 	checked time.Time
+	// failed is told of what could not be measured beside the usage.
+	failed func(error)
 
 	group Cgroup
 	// base is the sample that the present rate is counted from, rate the last one that was worked out.
@@ -115,10 +121,14 @@ func (g *cgroupGauge) sample(last *CgroupUsage, want WantUsage) (*CgroupUsage, e
 	}
 	if want.Details && g.detailsDue(next) {
 		details, err := g.group.Details()
-		if err != nil {
+		switch {
+		case err == nil:
+			next.Details = &UsageDetails{Details: details, OpenFiles: openFiles(g.pid, details.Processes)}
+		case errdefs.IsNotFound(err):
 			return nil, err
+		default: // usage is worth having without
+			g.failed(fmt.Errorf("details: %w", err))
 		}
-		next.Details = &UsageDetails{Details: details, OpenFiles: openFiles(g.pid, details.Processes)}
 	}
 	return next, nil
 }

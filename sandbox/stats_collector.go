@@ -62,18 +62,24 @@ func probeOf[T any](c *collector, key probeKey, make func() gauge[T]) *probe[T] 
 	if g == nil {
 		return nil
 	}
-	log := c.log.WithField(key.kind, key.id)
+	report := c.report(key)
 	p := newProbe(g, func(err error) time.Duration {
 		switch {
 		case errdefs.IsNotFound(err): // it is about to go, or to come
 			return 0
 		case !errdefs.IsFailedPrecondition(err): // that is a pod without a group of its own
-			log.WithError(err).Warn("resource usage cannot be measured")
+			report(err)
 		}
 		return c.interval
 	})
 	c.probes[key] = p
 	return p
+}
+
+// report logs what cannot be measured.
+func (c *collector) report(key probeKey) func(error) {
+	log := c.log.WithField(key.kind, key.id)
+	return func(err error) { log.WithError(err).Warn("resource usage cannot be measured") }
 }
 
 // drop ends the measuring of something, and keeps it from being measured again unless make says so.
@@ -110,7 +116,7 @@ func (c *collector) container(of *Container) *probe[CgroupUsage] {
 			return nil
 		}
 		open := func() (Cgroup, error) { return c.cgroups.Of(pid, of.ID) }
-		return &cgroupGauge{interval: c.interval, born: of.CreatedAt, pid: pid, open: open}
+		return &cgroupGauge{interval: c.interval, born: of.CreatedAt, pid: pid, open: open, failed: c.report(probeKey{probeContainer, of.ID})}
 	})
 }
 

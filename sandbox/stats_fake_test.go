@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -32,7 +33,10 @@ type fakeGroup struct {
 	children []string
 	procs    []int
 	limits   cgroups.Limits
-	updates  []*specs.LinuxResources
+	// unified are files, detailsErr is what reading details ends with.
+	unified    map[string]string
+	detailsErr error
+	updates    []*specs.LinuxResources
 	// gone makes every call fail, block makes them wait first.
 	gone  bool
 	err   error
@@ -124,8 +128,10 @@ func (g *openGroup) Read() (cgroups.Usage, error) {
 }
 
 func (g *openGroup) Details() (cgroups.Details, error) {
-	return cgroups.Details{At: time.Now(), Limits: g.limits, Processes: g.procs}, g.call()
+	return cgroups.Details{At: time.Now(), Limits: g.limits, Processes: g.procs}, errors.Join(g.detailsErr, g.call())
 }
+
+func (g *openGroup) Unified(name string) (string, error) { return g.unified[name], g.call() }
 
 func (g *openGroup) Limits() (cgroups.Limits, error) { return g.limits, g.call() }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/podd-project/podd/oci/namespaces"
 )
@@ -95,12 +96,17 @@ func (u *NetworkUsage) parse(text []byte) {
 	}
 }
 
+// add passes over what would harm the answer for all pods: a privileged container can make thousands of interfaces, and
+// give them names that no message can hold.
 func (u *NetworkUsage) add(i Interface) {
-	switch i.Name {
-	case "lo":
-	case podInterface:
+	switch {
+	case i.Name == "lo", !utf8.ValidString(i.Name):
+	case i.Name == podInterface:
 		u.Default = &i
-	default:
+	case len(u.Others) < maxInterfaces:
 		u.Others = append(u.Others, i)
 	}
 }
+
+// maxInterfaces bounds how many interfaces of a pod are told beside the default one.
+const maxInterfaces = 32

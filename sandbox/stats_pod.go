@@ -31,7 +31,7 @@ func (e *Engine) podProbes(p *Pod, containers []*Container) podProbes {
 			return nil
 		}
 		return &cgroupGauge{
-			interval: e.stats.interval, born: p.CreatedAt,
+			interval: e.stats.interval, born: p.CreatedAt, failed: e.stats.report(probeKey{probePod, p.ID}),
 			open:  func() (Cgroup, error) { return e.Cgroups.At(e.podCgroupPath(p)) },
 			check: func(g Cgroup) error { return e.checkOwn(p, g) },
 		}
@@ -42,7 +42,7 @@ func (e *Engine) podProbes(p *Pod, containers []*Container) podProbes {
 			return nil
 		}
 		open := func() (Cgroup, error) { return e.Cgroups.Of(pid, p.ID) }
-		return &cgroupGauge{interval: e.stats.interval, born: p.CreatedAt, pid: pid, open: open}
+		return &cgroupGauge{interval: e.stats.interval, born: p.CreatedAt, pid: pid, open: open, failed: e.stats.report(probeKey{probeInfra, p.ID})}
 	})
 	probes.network = probeOf(e.stats, probeKey{probeNetwork, p.ID}, func() gauge[NetworkUsage] {
 		if p.Netns == "" || !ready() {

@@ -2,12 +2,14 @@ package sandbox
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/podd-project/podd/oci/cgroups"
 )
@@ -143,6 +145,25 @@ func TestNetworkUsage(t *testing.T) {
 	}
 }
 
+// TestHostileInterfaces: what a privileged container makes must not harm the answer for other pods.
+func TestHostileInterfaces(t *testing.T) {
+	var text strings.Builder
+	for i := range 5000 {
+		fmt.Fprintf(&text, "  x%d: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n", i)
+	}
+	text.WriteString("\xff\xfe: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n  eth0: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n")
+	var u NetworkUsage
+	u.parse([]byte(text.String()))
+	if u.Default == nil || u.Default.Name != "eth0" || len(u.Others) != maxInterfaces {
+		t.Errorf("default %v, %d others", u.Default, len(u.Others))
+	}
+	u = NetworkUsage{}
+	u.parse([]byte("\xff: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n"))
+	if u.Default != nil || len(u.Others) != 0 {
+		t.Errorf("got %+v", u)
+	}
+}
+
 // FuzzNetDev: interfaces have names that containers choose.
 func FuzzNetDev(f *testing.F) {
 	f.Add([]byte(netDev))
@@ -150,7 +171,7 @@ func FuzzNetDev(f *testing.F) {
 		var u NetworkUsage
 		u.parse(text)
 		for _, i := range u.Others {
-			if i.Name == "lo" || u.Default == nil {
+			if i.Name == "lo" || u.Default == nil || !utf8.ValidString(i.Name) {
 				t.Errorf("%+v", u)
 			}
 		}

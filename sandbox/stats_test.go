@@ -338,3 +338,18 @@ func TestCollectForgetsDeadPods(t *testing.T) {
 		}
 	})
 }
+
+// TestDetailsThatFail: usage is told without them.
+func TestDetailsThatFail(t *testing.T) {
+	e, f := measuring(t)
+	id, g := running(t, e, f, mustRunPod(t, e, "web"), "main")
+	g.detailsErr = errInjected
+	u, ok := e.ContainerUsage(t.Context(), []string{id}, WantUsage{Details: true})[id]
+	if !ok || u.Usage == nil || u.Details != nil {
+		t.Errorf("got %+v, %v", u, ok)
+	}
+	g.detailsErr = nil
+	if u := e.ContainerUsage(t.Context(), []string{id}, WantUsage{Details: true})[id]; u.Details == nil {
+		t.Error("no details when they could be read")
+	}
+}

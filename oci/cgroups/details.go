@@ -198,15 +198,19 @@ func (t *Tree) named(devices ioDevices) []IO {
 	return out
 }
 
-// Device returns the name of a block device, e.g. "sda1", "" when the kernel knows none of these numbers.
+// Device returns the name of a block device below /dev, e.g. "sda1", or "block/8:16" when the kernel has no name for
+// it any more; "" for the numbers of filesystems without a device.
 func (t *Tree) Device(major, minor uint64) string {
+	if major == 0 {
+		return ""
+	}
 	id := strconv.FormatUint(major, 10) + ":" + strconv.FormatUint(minor, 10)
 	if name, ok := t.devices.Load(id); ok {
 		return name.(string)
 	}
 	link, err := os.Readlink(filepath.Join(t.sys, "dev/block", id))
 	if err != nil {
-		return ""
+		return "block/" + id
 	}
 	name := filepath.Base(link)
 	t.devices.Store(id, name)
@@ -288,45 +292,55 @@ func (g *Group) Processes() ([]int, error) {
 
 func (g *Group) processes() ([]int, error) {
 	dir := g.home().dir
-	pids, err := g.tree.processes(dir, 0)
-	if err == nil && len(pids) == 0 && !isDir(dir) {
+	w := processWalk{tree: g.tree, groups: maxGroups}
+	err := w.group(dir, 0)
+	if err == nil && len(w.pids) == 0 && !isDir(dir) {
 		err = errdefs.ErrNotFound
 	}
 	if err != nil {
 		return nil, fmt.Errorf("processes of cgroup %s: %w", g.path, err)
 	}
-	return pids, nil
+	return w.pids, nil
 }
 
-// maxDepth bounds the descent below a group: a container may make groups as it likes.
-const maxDepth = 64
+// The bounds of what is below a group: a container may make groups as it likes.
+const (
+	maxDepth  = 64
+	maxGroups = 4096
+)
 
-// processes passes over groups that go while it looks at them.
-func (t *Tree) processes(dir string, depth int) ([]int, error) {
-	text, err := t.readFile(dir + "/cgroup.procs")
-	if err != nil && !errdefs.IsNotFound(err) {
-		return nil, err
+// processWalk collects processes. It passes over groups that go while it looks at them.
+type processWalk struct {
+	tree   *Tree
+	groups int // that may still be looked at
+	pids   []int
+}
+
+func (w *processWalk) group(dir string, depth int) error {
+	if w.groups--; w.groups < 0 || depth > maxDepth {
+		return fmt.Errorf("%w: more groups below than are looked at", errdefs.ErrResourceExhausted)
 	}
-	var pids []int
+	text, err := w.tree.readFile(dir + "/cgroup.procs")
+	if err != nil && !errdefs.IsNotFound(err) {
+		return err
+	}
 	for line := range bytes.FieldsSeq(text) {
-		pids = append(pids, int(number(line)))
+		w.pids = append(w.pids, int(number(line)))
 	}
 	var st unix.Stat_t
-	if err := unix.Stat(dir, &st); err != nil || st.Nlink == 2 || depth == maxDepth { // 2: no directory below
-		return pids, nil
+	if err := unix.Stat(dir, &st); err != nil || st.Nlink == 2 { // 2: no directory below
+		return nil
 	}
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
 		if !e.IsDir() {
 			continue
 		}
-		below, err := t.processes(filepath.Join(dir, e.Name()), depth+1)
-		if err != nil {
-			return nil, err
+		if err := w.group(filepath.Join(dir, e.Name()), depth+1); err != nil {
+			return err
 		}
-		pids = append(pids, below...)
 	}
-	return pids, nil
+	return nil
 }
 
 // home is where the group's processes are looked up: any hierarchy has them.

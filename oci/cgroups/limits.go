@@ -3,7 +3,10 @@ package cgroups
 import (
 	"fmt"
 	"math"
+	"path/filepath"
 	"strings"
+
+	"github.com/containerd/errdefs"
 )
 
 // Limits is what a group itself is limited to; the groups above it may have lower ones.
@@ -52,6 +55,18 @@ func (g *Group) limits() (Limits, error) {
 		l.Hugepages[h.Size] = h.Limit
 	}
 	return l, err
+}
+
+// Unified returns the text of one of the group's files on v2, "" when it has not got it.
+func (g *Group) Unified(name string) (string, error) {
+	if err := g.begin(); err != nil {
+		return "", err
+	}
+	defer g.end()
+	if filepath.Base(name) != name {
+		return "", fmt.Errorf("%w: %q is not the name of a file", errdefs.ErrInvalidArgument, name)
+	}
+	return g.unified.text(name)
 }
 
 func (g *Group) cpuLimits(l *Limits) error {

@@ -198,3 +198,38 @@ func TestAbsent(t *testing.T) {
 		}
 	}
 }
+
+// TestManyGroupsBelow: a container that makes groups without end is not followed.
+func TestManyGroupsBelow(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.MkdirAll(filepath.Join(dir, "wide"), 0o755))
+	for i := range maxGroups {
+		must(t, os.Mkdir(filepath.Join(dir, "wide", fmt.Sprint(i)), 0o755))
+	}
+	must(t, os.MkdirAll(filepath.Join(dir, "deep", strings.Repeat("d/", maxDepth+1)), 0o755))
+	for _, name := range []string{"wide", "deep"} {
+		g, err := treeV2(dir).At(name)
+		g = open(t, g, err)
+		if pids, err := g.Processes(); !errdefs.IsResourceExhausted(err) {
+			t.Errorf("%s: %d processes, %v", name, len(pids), err)
+		}
+	}
+}
+
+func TestUnified(t *testing.T) {
+	g, err := treeV2(testdata(t, "v2")).At(group)
+	g = open(t, g, err)
+	for name, want := range map[string]string{"memory.max": "67108864", "memory.absent": ""} {
+		if got, err := g.Unified(name); err != nil || got != want {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	if _, err := g.Unified("../memory.max"); !errdefs.IsInvalidArgument(err) {
+		t.Errorf("outside: %v", err)
+	}
+	g, err = treeV1(testdata(t, "v1")).At(group)
+	g = open(t, g, err)
+	if got, err := g.Unified("memory.max"); err != nil || got != "" {
+		t.Errorf("v1: %q, %v", got, err)
+	}
+}
