@@ -23,6 +23,7 @@ func (e *Engine) writePodFiles(ctx context.Context, p *Pod, ips []netip.Addr) er
 	if err := os.MkdirAll(e.podRunDir(p.ID), 0o700); err != nil {
 		return err
 	}
+	uids, gids := userMappings(p.Config)
 	for name, content := range map[string]func() (string, error){
 		resolvConfFile: func() (string, error) { return resolvConf(p.Config.GetDnsConfig()) },
 		hostnameFile:   func() (string, error) { return hostnameLine(p) },
@@ -36,11 +37,17 @@ func (e *Engine) writePodFiles(ctx context.Context, p *Pod, ips []netip.Addr) er
 		if err := os.WriteFile(e.podFile(p.ID, name), []byte(text), 0o644); err != nil {
 			return fmt.Errorf("write %s: %w", name, err)
 		}
+		if uids == nil {
+			continue
+		}
+		// Nobody's otherwise, in a user namespace; the pod's root owns the rest of /etc.
+		if err := os.Chown(e.podFile(p.ID, name), int(hostID(uids)), int(hostID(gids))); err != nil {
+			return fmt.Errorf("own %s: %w", name, err)
+		}
 	}
 	if namespaceOptions(p.Config).GetIpc() == cri.NamespaceMode_NODE {
 		return nil // containers get the node's /dev/shm
 	}
-	uids, gids := userMappings(p.Config)
 	return e.shm.Mount(ctx, e.podFile(p.ID, shmDir), hostID(uids), hostID(gids), p.Labels.Mount)
 }
 
