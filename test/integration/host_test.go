@@ -74,20 +74,38 @@ func unmountBelow(k *kubelet, dir string) {
 	}
 }
 
-// dropRules removes the packet filter rules that name the pod, which no reboot leaves either.
+// dropRules removes the packet filter rules that name the pod and the chains they are in, which no reboot leaves either.
 func dropRules(pod string) error {
 	s, err := leak.Take(leak.Options{Match: []string{pod}})
 	if err != nil {
 		return err
 	}
+	chains := map[string]bool{}
 	for key := range s["rule"] {
 		program, rest, _ := strings.Cut(key, " ")
 		table, rule, _ := strings.Cut(rest, " ")
+		rule = strings.TrimPrefix(rule, "-A ")
+		command := program + " -w -t " + table
 		// iptables-save quotes as a shell does
-		command := program + " -w -t " + table + " -D " + strings.TrimPrefix(rule, "-A ")
-		if out, err := exec.Command("sh", "-c", strings.ReplaceAll(command, "!", `\!`)).CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: %w: %s", command, err, out)
+		if err := shell(command + " -D " + strings.ReplaceAll(rule, "!", `\!`)); err != nil {
+			return err
 		}
+		// named by a hash of the pod's ID: the leak check of this pod alone would not see it
+		if chain, _, _ := strings.Cut(rule, " "); strings.HasPrefix(chain, "CNI-") {
+			chains[command+" -X "+chain] = true
+		}
+	}
+	for command := range chains {
+		if err := shell(command); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func shell(command string) error {
+	if out, err := exec.Command("sh", "-c", command).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", command, err, out)
 	}
 	return nil
 }
