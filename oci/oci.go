@@ -36,6 +36,8 @@ type HandlerConfig struct {
 // CreateRequest describes the container whose bundle is written and started up to the "created" state.
 type CreateRequest struct {
 	ID string
+	// PodID is the pod sandbox that the container belongs to; for the pod's infra container it is ID itself.
+	PodID string
 	// Spec becomes config.json.
 	Spec *specs.Spec
 	// LogPath is the CRI log file; empty discards output.
@@ -107,6 +109,9 @@ type Features struct {
 	OCIVersion string
 	// RecursiveReadOnly is true when the "rro" mount option works, on this kernel with this runtime.
 	RecursiveReadOnly bool
+	// OwnKernel is true when the containers of a pod share a kernel that is not the host's (gVisor, a VM): its localhost
+	// and its processes cannot be reached from the host, and the pod needs an infra container to hold the sandbox.
+	OwnKernel bool
 	// UserNamespaces is true when containers can be run in a user namespace with idmapped mounts.
 	UserNamespaces bool
 	// MountOptions are the mount options that the runtime knows; nil when it cannot say.

@@ -23,7 +23,7 @@ func (e *Engine) startInfra(ctx context.Context, p *Pod) (oci.Process, error) {
 	if err != nil {
 		return oci.Process{}, err
 	}
-	process, err := rt.Create(ctx, oci.CreateRequest{ID: p.ID, Spec: config})
+	process, err := rt.Create(ctx, oci.CreateRequest{ID: p.ID, PodID: p.ID, Spec: config})
 	if err != nil {
 		return oci.Process{}, err
 	}
