@@ -16,7 +16,7 @@ MAKEFLAGS += --no-print-directory
 UNIT      = $$($(GO) list -tags "$(TAGS)" ./... | grep -v -e /test/integration -e /test/vm)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps tools pause images build vet lint unit integration critest test-vm vm-shell test demo fuzz clean
+.PHONY: help deps tools pause images build vet lint unit integration critest test-vm vm-shell test bench bench-peers bench-compare demo fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -69,6 +69,15 @@ test: tools images pause ## everything, and then a look at what is left on the m
 	@$(MAKE) critest ROUNDS=1
 	@bin/leak diff bin/before.json -wait 10s
 	@echo "All passed, and nothing is left on the machine."
+
+bench: tools images build ## measure podd beside the same pod made by hand; flags in BENCH (root; see test/bench/README.md)
+	@CGO_ENABLED=0 $(GO) run -tags "$(TAGS)" ./test/bench $(BENCH)
+
+bench-peers: tools images build ## the same beside containerd and CRI-O, which it builds
+	@peers=$$(test/bench/peers/build.sh); CGO_ENABLED=0 $(GO) run -tags "$(TAGS)" ./test/bench -peers $$peers $(BENCH)
+
+bench-compare: pause ## the Go benchmarks here and at the commit REF, compared by benchstat
+	@test/bench/compare.sh "$(REF)"
 
 demo: tools images build ## run a pod on a private podd, look at it, remove it (root)
 	@contrib/demo.sh

@@ -30,7 +30,7 @@ type Options struct {
 	Binary string
 	// Handler is the default runtime handler; empty means runc.
 	Handler string
-	// Set are further configuration keys, as for podd's flag --set: "image.pull_grace=1s".
+	// Set are further configuration keys, as a line of TOML: `image.pull_grace="1s"`.
 	Set []string
 	// Registry serves the images.
 	Registry *images.Registry
@@ -147,7 +147,8 @@ func (d *Daemon) ready(ctx context.Context) error {
 			return fmt.Errorf("podd ended instead of serving: %w\n%s", errors.Join(end), d.LogTail(20))
 		case <-ctx.Done():
 			return fmt.Errorf("podd does not answer: %w\n%s", err, d.LogTail(20))
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(5 * time.Millisecond):
+			d.conn.ResetConnectBackoff() // or the client waits a second before it looks for the new daemon
 		}
 	}
 }

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// crioConfig has private places and the cgroup driver of the others. The parameters are directory, plugins, network
+// configuration, runc, crun, directory of pinns, conmon.
+const crioConfig = `[crio]
+root = "%[1]s/storage"
+runroot = "%[1]s/runroot"
+storage_driver = "overlay"
+log_dir = "%[1]s/logs"
+version_file = "%[1]s/version"
+version_file_persist = ""
+clean_shutdown_file = "%[1]s/clean"
+internal_wipe = false
+
+[crio.api]
+listen = "%[1]s/cri.sock"
+stream_address = "127.0.0.1"
+stream_port = "0"
+
+[crio.runtime]
+default_runtime = "runc"
+cgroup_manager = "cgroupfs"
+namespaces_dir = "%[1]s/ns"
+container_exits_dir = "%[1]s/exits"
+container_attach_socket_dir = "%[1]s/attach"
+pinns_path = "%[6]s/pinns"
+enable_criu_support = false
+
+[crio.runtime.runtimes.runc]
+runtime_path = "%[4]s"
+runtime_root = "%[1]s/runc"
+monitor_path = "%[7]s"
+monitor_cgroup = "pod"
+
+[crio.runtime.runtimes.crun]
+runtime_path = "%[5]s"
+runtime_root = "%[1]s/crun"
+monitor_path = "%[7]s"
+monitor_cgroup = "pod"
+
+[crio.image]
+pause_image = "registry.k8s.io/pause:3.10"
+signature_policy = "%[1]s/policy.json"
+
+[crio.network]
+network_dir = "%[3]s"
+plugin_dirs = ["%[2]s"]
+
+[crio.nri]
+enable_nri = false
+`
+
+func startCRIO(ctx context.Context, h peerHost) (*server, error) {
+	conmon, err := exec.LookPath("conmon")
+	if err != nil {
+		return nil, err
+	}
+	var registries string
+	s, p, err := newPeer("cri-o", "cri.sock", func(dir string) (err error) {
+		if registries, _, err = h.registry.WriteConf(dir); err != nil {
+			return err
+		}
+		config := fmt.Sprintf(crioConfig, dir, filepath.Join(h.tools, "cni"), h.cni, h.runtimePath("runc"), h.runtimePath("crun"), h.bin, conmon)
+		return os.WriteFile(filepath.Join(dir, "crio.conf"), []byte(config), 0o644)
+	})
+	if err != nil {
+		return s, err
+	}
+	p.binary, p.args = filepath.Join(h.bin, "crio"), []string{"--config", filepath.Join(p.dir, "crio.conf"), "--config-dir", ""}
+	p.env = []string{"CONTAINERS_REGISTRIES_CONF=" + registries}
+	return s, p.Start(ctx)
+}

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+
+	"github.com/containernetworking/cni/libcni"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/test/daemon"
+)
+
+// floor makes pods by hand: the fewest steps that give the same pod, with podd's own binaries and podd's own config.json.
+type floor struct {
+	podd          *daemon.Daemon
+	dir, bin      string
+	cni           *libcni.CNIConfig
+	list          *libcni.NetworkConfigList
+	handler, path string      // the OCI runtime
+	lower         string      // the image's files
+	spec          *specs.Spec // what podd gave the runtime for the same container
+	made          atomic.Int64
+}
+
+// floorPod is a pod by hand.
+type floorPod struct {
+	id, dir string
+	pidfd   int
+}
+
+func newFloor(repo string, d *daemon.Daemon) (*floor, error) {
+	files, err := libcni.ConfFiles(d.Path("net.d"), []string{".conflist"})
+	if err != nil || len(files) == 0 {
+		return nil, fmt.Errorf("no network configuration list in %s: %w", d.Path("net.d"), err)
+	}
+	list, err := libcni.ConfListFromFile(files[0])
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("/tmp", "bench-floor-")
+	if err != nil {
+		return nil, err
+	}
+	bin := filepath.Join(repo, "bin")
+	cni := libcni.NewCNIConfigWithCacheDir([]string{filepath.Join(bin, "cni")}, filepath.Join(dir, "cni"), nil)
+	return &floor{podd: d, dir: dir, bin: bin, cni: cni, list: list, lower: filepath.Join(dir, "lower")}, nil
+}
+
+func (f *floor) close() error { return os.RemoveAll(f.dir) }
+
+// copyFrom takes over the files and config.json of a container of podd, which must run for as long as the floor is measured:
+// its pod's files are mounted into the floor's containers too.
+func (f *floor) copyFrom(handler, container string) error {
+	f.handler, f.path = handler, peerHost{tools: f.bin}.runtimePath(handler)
+	data, err := os.ReadFile(f.podd.Path("run", "containers", container, "config.json"))
+	if err != nil {
+		return err
+	}
+	f.spec = &specs.Spec{}
+	if err := json.Unmarshal(data, f.spec); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(f.lower); err != nil {
+		return err
+	}
+	if out, err := exec.Command("cp", "-a", f.spec.Root.Path, f.lower).CombinedOutput(); err != nil {
+		return fmt.Errorf("copy the image: %w: %s", err, out)
+	}
+	process := *f.spec.Process
+	process.Args = []string{"true"}
+	if data, err = json.Marshal(process); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(f.dir, "process.json"), data, 0o644)
+}
+
+func (f *floor) up(ctx context.Context, t *timer) (floorPod, error) {
+	p := floorPod{id: fmt.Sprintf("floor%d-%d", os.Getpid(), f.made.Add(1)), pidfd: -1}
+	p.dir = filepath.Join(f.dir, p.id)
+	err := t.run([]step{
+		{"namespaces", p.pinNamespaces},
+		{"CNI ADD", func() error {
+			_, err := f.cni.AddNetworkList(ctx, f.list, p.attachment())
+			return err
+		}},
+		{"overlay mount", func() error { return p.mountRootfs(f.lower) }},
+		{"create", func() error { return f.create(&p) }},
+		{"start", func() error { return f.run("start", p.id) }},
+	})
+	return p, err
+}
+
+func (f *floor) exec(p floorPod) error {
+	return f.run("exec", "--process", filepath.Join(f.dir, "process.json"), p.id)
+}
+
+func (f *floor) down(ctx context.Context, p floorPod, t *timer) error {
+	return t.run([]step{
+		{"kill", func() error { return f.kill(p) }},
+		{"delete", func() error { return f.run("delete", p.id) }},
+		{"CNI DEL", func() error { return f.cni.DelNetworkList(ctx, f.list, p.attachment()) }},
+		{"unmount", p.unmount},
+	})
+}
+
+// run is one call of the OCI runtime. It prints nothing unless it fails, and then to its log.
+func (f *floor) run(args ...string) error {
+	log := filepath.Join(f.dir, "runtime.log")
+	cmd := exec.Command(f.path, append([]string{"--root", filepath.Join(f.dir, f.handler), "--log", log}, args...)...)
+	if err := cmd.Run(); err != nil {
+		text, _ := os.ReadFile(log)
+		return fmt.Errorf("%s %s: %w: %s", f.handler, args[0], err, text)
+	}
+	return nil
+}
+
+func (f *floor) create(p *floorPod) error {
+	data, err := json.Marshal(p.configure(f.spec))
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(p.dir, "config.json"), data, 0o644); err != nil {
+		return err
+	}
+	pidFile := filepath.Join(p.dir, "pid")
+	if err := f.run("create", "--bundle", p.dir, "--pid-file", pidFile, p.id); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(pidFile)
+	if err != nil {
+		return err
+	}
+	var pid int
+	if _, err := fmt.Sscan(string(text), &pid); err != nil {
+		return err
+	}
+	p.pidfd, err = unix.PidfdOpen(pid, 0)
+	return err
+}
+
+// kill ends the container and waits for it.
+func (f *floor) kill(p floorPod) error {
+	defer unix.Close(p.pidfd)
+	if err := f.run("kill", p.id, "KILL"); err != nil {
+		return err
+	}
+	for {
+		_, err := unix.Poll([]unix.PollFd{{Fd: int32(p.pidfd), Events: unix.POLLIN}}, -1)
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// configure is the reference's config.json with the places of this pod.
+func (p *floorPod) configure(reference *specs.Spec) *specs.Spec {
+	s, linux := *reference, *reference.Linux
+	s.Root = &specs.Root{Path: p.path("rootfs")}
+	linux.CgroupsPath = filepath.Join(filepath.Dir(linux.CgroupsPath), p.id)
+	linux.Namespaces = append([]specs.LinuxNamespace(nil), linux.Namespaces...)
+	for i, ns := range linux.Namespaces {
+		if ns.Path != "" {
+			linux.Namespaces[i].Path = p.path(pinName(ns.Type))
+		}
+	}
+	s.Linux = &linux
+	return &s
+}
+
+func (p *floorPod) path(name string) string { return filepath.Join(p.dir, name) }
+
+// pinned are the namespaces that containers of one pod share, and what the kernel calls them.
+var pinned = map[specs.LinuxNamespaceType]string{specs.NetworkNamespace: "net", specs.IPCNamespace: "ipc", specs.UTSNamespace: "uts"}
+
+func pinName(t specs.LinuxNamespaceType) string { return pinned[t] }
+
+// pinNamespaces makes new namespaces on a thread that ends with them, and mounts them on files.
+func (p *floorPod) pinNamespaces() error {
+	if err := os.Mkdir(p.dir, 0o755); err != nil {
+		return err
+	}
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlock: the thread is spoilt
+		done <- p.unshareAndPin()
+	}()
+	return <-done
+}
+
+func (p *floorPod) unshareAndPin() error {
+	if err := unix.Unshare(unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS); err != nil {
+		return fmt.Errorf("make namespaces: %w", err)
+	}
+	for _, name := range pinned {
+		if err := os.WriteFile(p.path(name), nil, 0o644); err != nil {
+			return err
+		}
+		if err := unix.Mount(fmt.Sprintf("/proc/self/task/%d/ns/%s", unix.Gettid(), name), p.path(name), "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("pin namespace %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (p *floorPod) attachment() *libcni.RuntimeConf {
+	return &libcni.RuntimeConf{ContainerID: p.id, NetNS: p.path("net"), IfName: "eth0"}
+}
+
+func (p *floorPod) mountRootfs(lower string) error {
+	for _, name := range []string{"upper", "work", "rootfs"} {
+		if err := os.Mkdir(p.path(name), 0o755); err != nil {
+			return err
+		}
+	}
+	options := []string{"lowerdir=" + lower, "upperdir=" + p.path("upper"), "workdir=" + p.path("work")}
+	return unix.Mount("overlay", p.path("rootfs"), "overlay", 0, strings.Join(options, ","))
+}
+
+func (p *floorPod) unmount() error {
+	errs := []error{unix.Unmount(p.path("rootfs"), 0)}
+	for _, name := range pinned {
+		errs = append(errs, unix.Unmount(p.path(name), 0))
+	}
+	return errors.Join(append(errs, os.RemoveAll(p.dir))...)
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// The sums over the steps of a pod's life.
+const (
+	podUp   = "pod-up"
+	podDown = "pod-down"
+	execOne = "ExecSync true"
+)
+
+// warmUp is how many lives are lived before any is counted.
+const warmUp = 3
+
+// life measures pods one after the other: in each round everybody makes one, so that a slow minute of the machine is
+// everybody's.
+func (b *bench) life(ctx context.Context, handler string) (err error) {
+	podd := b.servers[0]
+	reference, err := podd.kubelet.up(ctx, handler, &timer{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, podd.kubelet.down(ctx, reference, &timer{})) }()
+	if err := b.floor.copyFrom(handler, reference.container); err != nil {
+		return fmt.Errorf("take the reference from podd: %w", err)
+	}
+	lives := b.able(ctx, handler)
+	byHand, byServer := &samples{}, make([]samples, len(lives))
+	for round := range warmUp + b.rounds {
+		if round == warmUp {
+			byHand, byServer = &samples{}, make([]samples, len(lives))
+		}
+		if err := b.liveByHand(ctx, byHand); err != nil {
+			return fmt.Errorf("by hand: %w", err)
+		}
+		for i, s := range lives {
+			if err := s.live(ctx, handler, &byServer[i]); err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
+		}
+	}
+	printLife(handler, b.rounds, byHand, lives, byServer)
+	return nil
+}
+
+// able returns the servers that can run the handler at all, and says who cannot: an old crun refuses the OCI version that
+// some write.
+func (b *bench) able(ctx context.Context, handler string) []*server {
+	var able []*server
+	for _, s := range b.servers {
+		if err := s.live(ctx, handler, &samples{}); err != nil {
+			fmt.Printf("%s cannot run %s here: %v\n\n", s.name, handler, err)
+			if err := s.kubelet.removeAll(ctx); err != nil && s.name != "podd" {
+				fmt.Printf("%s: %v\n\n", s.name, err)
+			}
+			continue
+		}
+		able = append(able, s)
+	}
+	return able
+}
+
+func (b *bench) liveByHand(ctx context.Context, into *samples) error {
+	var up, down timer
+	p, err := b.floor.up(ctx, &up)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	if err := b.floor.exec(p); err != nil {
+		return err
+	}
+	took := time.Since(start)
+	if err := b.floor.down(ctx, p, &down); err != nil {
+		return err
+	}
+	into.addAll(&up, podUp)
+	into.add(execOne, took)
+	into.addAll(&down, podDown)
+	return nil
+}
+
+func (s *server) live(ctx context.Context, handler string, into *samples) error {
+	var up, down timer
+	p, err := s.kubelet.up(ctx, handler, &up)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	if err := s.kubelet.exec(ctx, p); err != nil {
+		return err
+	}
+	took := time.Since(start)
+	if err := s.kubelet.down(ctx, p, &down); err != nil {
+		return err
+	}
+	into.addAll(&up, podUp)
+	into.add(execOne, took)
+	into.addAll(&down, podDown)
+	return nil
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/test/daemon"
+)
+
+// plan is what to measure.
+type plan struct {
+	handlers        []string
+	sizes           []int
+	rounds, callers int
+	peers           string
+	only            []string
+}
+
+// measurements in the order in which they run. Each brings its pods up and takes them down again.
+var measurements = []struct {
+	name string
+	run  func(*bench, context.Context, string) error
+}{
+	{"life", (*bench).life},
+	{"churn", (*bench).churn},
+	{"sizes", (*bench).sizesAndMemory},
+	{"restart", (*bench).restart},
+	{"pull", (*bench).pull},
+}
+
+func main() {
+	p := plan{}
+	handlers := flag.String("handlers", "runc,crun", "runtime handlers")
+	sizes := flag.String("sizes", "20,200", "numbers of containers that lists, statistics and memory are measured with")
+	only := flag.String("only", "", "which measurements: life, churn, sizes, restart, pull; empty: all")
+	flag.IntVar(&p.rounds, "rounds", 30, "how often each pod life is measured")
+	flag.IntVar(&p.callers, "callers", 8, "concurrent callers of the churn")
+	flag.StringVar(&p.peers, "peers", "", "directory of containerd and CRI-O, as peers/build.sh prints it; empty: without them")
+	flag.Parse()
+	p.handlers, p.only = strings.Split(*handlers, ","), strings.FieldsFunc(*only, func(r rune) bool { return r == ',' })
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
+	defer stop()
+	err := p.parseSizes(*sizes)
+	if err == nil {
+		err = run(ctx, p)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func (p *plan) parseSizes(list string) error {
+	for _, s := range strings.Split(list, ",") {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 {
+			return fmt.Errorf("-sizes: %q is not a number of containers", s)
+		}
+		p.sizes = append(p.sizes, n)
+	}
+	return nil
+}
+
+// bench is one run: the servers under measurement, all started.
+type bench struct {
+	plan
+	servers []*server
+	floor   *floor
+	images  *imageSource
+}
+
+func run(ctx context.Context, p plan) (err error) {
+	repo, err := daemon.Repository()
+	if err != nil {
+		return err
+	}
+	setup := exec.CommandContext(ctx, filepath.Join(repo, "test/host/setup.sh"))
+	if out, err := setup.CombinedOutput(); err != nil {
+		return fmt.Errorf("set up the host: %w: %s", err, out)
+	}
+	b := &bench{plan: p}
+	defer func() { err = errors.Join(err, b.close()) }()
+	if err := b.start(ctx, repo); err != nil {
+		return err
+	}
+	printMachine(p)
+	for _, m := range measurements {
+		if len(p.only) > 0 && !slices.Contains(p.only, m.name) {
+			continue
+		}
+		for _, h := range p.handlers {
+			if err := m.run(b, ctx, h); err != nil {
+				return fmt.Errorf("%s with %s: %w", m.name, h, err)
+			}
+		}
+	}
+	return nil
+}
+
+// start brings up the registry, podd, the peers and the floor, and has every server pull the image.
+func (b *bench) start(ctx context.Context, repo string) (err error) {
+	if b.images, err = serveImages(ctx); err != nil {
+		return err
+	}
+	podd, d, err := startPodd(ctx, b.images.registry)
+	if podd != nil {
+		b.servers = append(b.servers, podd)
+	}
+	if err != nil {
+		return err
+	}
+	if b.peers != "" {
+		host := peerHost{bin: b.peers, tools: filepath.Join(repo, "bin"), cni: d.Path("net.d"), registry: b.images.registry}
+		for _, start := range []func(context.Context, peerHost) (*server, error){startContainerd, startCRIO} {
+			s, err := start(ctx, host)
+			if s != nil {
+				b.servers = append(b.servers, s)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	for _, s := range b.servers {
+		if err := s.kubelet.pull(ctx, busybox); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	b.floor, err = newFloor(repo, d)
+	return err
+}
+
+func (b *bench) close() error {
+	var errs []error
+	if b.floor != nil {
+		errs = append(errs, b.floor.close())
+	}
+	for _, s := range slices.Backward(b.servers) { // podd last: the network configuration is in its directory
+		errs = append(errs, s.close())
+	}
+	if b.images != nil {
+		errs = append(errs, b.images.close())
+	}
+	return errors.Join(errs...)
+}

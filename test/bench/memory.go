@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// usage is the proportional set size of a server, in bytes: shared pages count by the share.
+type usage struct {
+	daemon uint64
+	// others is every other process of the server but the workload itself: monitors, shims, pause processes.
+	others uint64
+}
+
+// workload is the program in the containers, which is not the runtime's to account for.
+const workload = "sleep"
+
+// memory adds up the processes whose command line or cgroup mentions the server's directory.
+func (s *server) memory() (usage, error) {
+	var u usage
+	daemon := strconv.Itoa(s.process.Pid())
+	procs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return u, err
+	}
+	for _, dir := range procs {
+		if filepath.Base(dir) != daemon && !s.owns(dir) {
+			continue
+		}
+		pss, err := pss(dir)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, os.ErrProcessDone) {
+			continue // ended meanwhile
+		}
+		if err != nil {
+			return u, err
+		}
+		if filepath.Base(dir) == daemon {
+			u.daemon = pss
+		} else {
+			u.others += pss
+		}
+	}
+	return u, nil
+}
+
+func (s *server) owns(proc string) bool {
+	comm, err := os.ReadFile(proc + "/comm")
+	if err != nil || strings.TrimSpace(string(comm)) == workload {
+		return false
+	}
+	command, _ := os.ReadFile(proc + "/cmdline") // gone: empty, not ours
+	cgroup, _ := os.ReadFile(proc + "/cgroup")
+	return bytes.Contains(command, []byte(s.mark+"/")) || bytes.Contains(cgroup, []byte(s.kubelet.cgroupParent+"/"))
+}
+
+func pss(proc string) (uint64, error) {
+	f, err := os.Open(proc + "/smaps_rollup")
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if rest, ok := strings.CutPrefix(lines.Text(), "Pss:"); ok {
+			kib, err := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+			return kib << 10, err
+		}
+	}
+	return 0, nil // a zombie has no memory
+}
+
+// clockTick is USER_HZ, which is 100 on every Linux.
+const clockTick = 100
+
+// cpuSeconds is what a process itself has used so far; 0 when it cannot be read.
+func cpuSeconds(pid int) float64 {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(data), ") ")
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0
+	}
+	user, _ := strconv.ParseFloat(fields[11], 64)
+	system, _ := strconv.ParseFloat(fields[12], 64)
+	return (user + system) / clockTick
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/test/images"
+)
+
+// peerHost is what all peers get: the same OCI runtimes, plugins, network configuration and images as podd.
+type peerHost struct {
+	bin, tools, cni string
+	registry        *images.Registry
+}
+
+// runtimePath finds an OCI runtime as podd does: the repository's own first.
+func (h peerHost) runtimePath(name string) string {
+	if path := filepath.Join(h.tools, name); exists(path) {
+		return path
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return name // the peer will say that it is missing
+	}
+	return path
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// peer is the process of another runtime, on a private directory.
+type peer struct {
+	dir, binary string
+	args, env   []string
+	kubelet     *kubelet
+	cmd         *exec.Cmd
+}
+
+// newPeer makes the directory and lets configure write into it what the peer wants to know.
+func newPeer(name, socket string, configure func(dir string) error) (*server, *peer, error) {
+	dir, err := os.MkdirTemp("/tmp", "bench-"+name+"-")
+	if err != nil {
+		return nil, nil, err
+	}
+	k, err := newKubelet(filepath.Join(dir, socket), "/"+filepath.Base(dir), dir)
+	if err != nil {
+		return nil, nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	p := &peer{dir: dir, kubelet: k}
+	s := &server{name: name, kubelet: k, process: p, mark: dir, cleanup: p.remove}
+	return s, p, configure(dir)
+}
+
+// Start runs the peer and returns when it answers.
+func (p *peer) Start(ctx context.Context, args ...string) error {
+	log, err := os.OpenFile(filepath.Join(p.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	p.cmd = exec.Command(p.binary, append(slices.Clone(p.args), args...)...)
+	p.cmd.Env = append(os.Environ(), p.env...)
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := p.cmd.Start(); err != nil {
+		return err
+	}
+	if err := p.kubelet.answers(ctx); err != nil {
+		return fmt.Errorf("%w\n%s", err, p.logTail())
+	}
+	return nil
+}
+
+func (p *peer) logTail() string {
+	data, err := os.ReadFile(filepath.Join(p.dir, "log"))
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	return strings.Join(lines[max(0, len(lines)-20):], "\n")
+}
+
+// Stop ends the peer; its pods stay.
+func (p *peer) Stop() error {
+	if err := p.cmd.Process.Signal(unix.SIGTERM); err != nil {
+		return err
+	}
+	hang := time.AfterFunc(time.Minute, func() { _ = p.cmd.Process.Kill() })
+	defer hang.Stop()
+	var exit *exec.ExitError
+	if err := p.cmd.Wait(); err != nil && !errors.As(err, &exit) { // each has its own idea of the code
+		return err
+	}
+	return nil
+}
+
+// Pid is the daemon's.
+func (p *peer) Pid() int { return p.cmd.Process.Pid }
+
+// remove stops the peer and deletes what it leaves: its mounts, its cgroup and its directory.
+func (p *peer) remove() error {
+	var errs []error
+	if p.cmd != nil && p.cmd.ProcessState == nil {
+		errs = append(errs, p.Stop())
+	}
+	list, err := mountinfo.GetMounts(mountinfo.PrefixFilter(p.dir))
+	errs = append(errs, err)
+	for _, m := range slices.Backward(list) {
+		errs = append(errs, unix.Unmount(m.Mountpoint, unix.MNT_DETACH))
+	}
+	hierarchies, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
+	errs = append(errs, err)
+	for _, h := range hierarchies {
+		if err := unix.Rmdir(filepath.Join(h.Mountpoint, filepath.Base(p.dir))); err != nil && !errors.Is(err, unix.ENOENT) {
+			errs = append(errs, fmt.Errorf("remove the pods' cgroup: %w", err))
+		}
+	}
+	return errors.Join(append(errs, os.RemoveAll(p.dir))...)
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func ms(d time.Duration) string { return fmt.Sprintf("%.1f", float64(d.Microseconds())/1000) }
+
+func mb(n uint64) string { return fmt.Sprintf("%.2f", float64(n)/(1<<20)) }
+
+// printMachine names what the numbers depend on.
+func printMachine(p plan) {
+	var u unix.Utsname
+	kernel := "?"
+	if unix.Uname(&u) == nil {
+		kernel = unix.ByteSliceToString(u.Release[:])
+	}
+	fmt.Printf("Machine: %s, %d CPUs, kernel %s, load before %s, %s. %d rounds, %d callers.\n\n",
+		cpuModel(), runtime.NumCPU(), kernel, load(), runtime.Version(), p.rounds, p.callers)
+}
+
+func cpuModel() string {
+	f, err := os.Open("/proc/cpuinfo")
+	if err != nil {
+		return "?"
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if key, value, ok := strings.Cut(lines.Text(), ":"); ok && strings.TrimSpace(key) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "?"
+}
+
+func load() string {
+	data, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "?"
+	}
+	one, _, _ := strings.Cut(string(data), " ")
+	return one
+}
+
+// printLife shows the steps by hand and then everybody's calls with the ratio of the sums to the floor.
+func printLife(handler string, rounds int, byHand *samples, servers []*server, byServer []samples) {
+	fmt.Printf("### One pod with one container, %s, p50 (p99) in ms of %d rounds\n\n| by hand | ms |\n|---|---:|\n", handler, rounds)
+	for _, n := range byHand.names {
+		fmt.Printf("| %s | %s (%s) |\n", n, ms(byHand.quantile(n, 0.5)), ms(byHand.quantile(n, 0.99)))
+	}
+	fmt.Print("\n| |")
+	for _, s := range servers {
+		fmt.Printf(" %s | x floor |", s.name)
+	}
+	fmt.Print("\n|---|" + strings.Repeat("---:|---:|", len(servers)) + "\n")
+	if len(servers) == 0 {
+		return
+	}
+	for _, n := range byServer[0].names {
+		fmt.Printf("| %s |", n)
+		for i := range servers {
+			fmt.Printf(" %s (%s) | %s |", ms(byServer[i].quantile(n, 0.5)), ms(byServer[i].quantile(n, 0.99)), ratio(&byServer[i], byHand, n))
+		}
+		fmt.Println()
+	}
+	fmt.Println()
+}
+
+// ratio compares medians; empty where the floor has no such step.
+func ratio(s, floor *samples, name string) string {
+	of := floor.quantile(name, 0.5)
+	if of == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.2f", float64(s.quantile(name, 0.5))/float64(of))
+}
+
+// churnResult is one table of the churn.
+type churnResult struct {
+	handler       string
+	callers, pods int
+	rows          []churnRow
+}
+
+type churnRow struct {
+	name           string
+	rate, cpuByPod float64
+}
+
+func (r *churnResult) add(name string, rate, cpuByPod float64) {
+	r.rows = append(r.rows, churnRow{name, rate, cpuByPod})
+}
+
+func (r *churnResult) print() {
+	fmt.Printf("### %d pods up and down by %d callers, %s\n\n| | pods/s | x floor | daemon CPU ms/pod |\n|---|---:|---:|---:|\n", r.pods, r.callers, r.handler)
+	for _, row := range r.rows {
+		fmt.Printf("| %s | %.1f | %.2f | %.1f |\n", row.name, row.rate, row.rate/r.rows[0].rate, row.cpuByPod*1000)
+	}
+	fmt.Println()
+}
+
+func printIdle(name, handler string, u usage) {
+	fmt.Printf("### %s with %s: lists, p50 (p99) in ms of %d, and memory\n\nIdle after the measurements before: daemon %s MB, other processes %s MB (PSS).\n\n", name, handler, listRounds, mb(u.daemon), mb(u.others))
+}
+
+func printSize(name string, n int, took *samples, used, idle usage) {
+	fmt.Printf("| %s, %d pods | |\n|---|---:|\n", name, n)
+	for _, call := range took.names {
+		fmt.Printf("| %s | %s (%s) |\n", call, ms(took.quantile(call, 0.5)), ms(took.quantile(call, 0.99)))
+	}
+	grown := int64(used.daemon) - int64(idle.daemon) // may be negative: a garbage collection
+	fmt.Printf("| daemon, MB | %s |\n", mb(used.daemon))
+	fmt.Printf("| daemon, MB more for each pod | %.3f |\n", float64(grown)/float64(n)/(1<<20))
+	fmt.Printf("| other processes, MB for each pod | %.3f |\n\n", float64(used.others)/float64(n)/(1<<20))
+}

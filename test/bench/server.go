@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/test/daemon"
+	"github.com/podd-project/podd/test/images"
+)
+
+// server is a CRI runtime under measurement, which keeps its pods over a restart.
+type server struct {
+	name    string
+	kubelet *kubelet
+	process process
+	// mark is what the command lines or cgroups of everything that belongs to it mention.
+	mark    string
+	cleanup func() error
+}
+
+// process is the daemon of a server.
+type process interface {
+	Start(context.Context, ...string) error
+	Stop() error
+	Pid() int
+}
+
+// close removes the pods and stops the server.
+func (s *server) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	return errors.Join(s.kubelet.removeAll(ctx), s.kubelet.conn.Close(), s.cleanup())
+}
+
+// answers waits until the server does, which is how long a kubelet would have to wait.
+func (k *kubelet) answers(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		attempt, stop := context.WithTimeout(ctx, time.Second)
+		_, err := k.runtime.Version(attempt, &cri.VersionRequest{})
+		stop()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the server does not answer: %w", err)
+		case <-time.After(2 * time.Millisecond):
+			k.conn.ResetConnectBackoff()
+		}
+	}
+}
+
+// startPodd runs podd as it is released, with the defaults but for the places.
+func startPodd(ctx context.Context, registry *images.Registry) (*server, *daemon.Daemon, error) {
+	d, err := daemon.New(daemon.Options{Registry: registry, Set: []string{`log.level="info"`}})
+	if err != nil {
+		return nil, nil, err
+	}
+	k, err := newKubelet(d.Socket, d.CgroupParent, d.Dir)
+	if err != nil {
+		return nil, nil, errors.Join(err, d.Close())
+	}
+	s := &server{name: "podd", kubelet: k, process: d, mark: d.Dir, cleanup: d.Close}
+	if err := d.Start(ctx); err != nil {
+		return s, d, err
+	}
+	return s, d, nil
+}
