@@ -74,7 +74,6 @@ func startCRIO(ctx context.Context, h peerHost) (*server, error) {
 	if err != nil {
 		return s, err
 	}
-	p.binary, p.args = filepath.Join(h.bin, "crio"), []string{"--config", filepath.Join(p.dir, "crio.conf"), "--config-dir", ""}
-	p.env = []string{"CONTAINERS_REGISTRIES_CONF=" + registries}
+	p.binary, p.args = filepath.Join(h.bin, "crio"), []string{"--config", filepath.Join(p.dir, "crio.conf"), "--config-dir", "", "--registries-conf", registries}
 	return s, p.Start(ctx)
 }
