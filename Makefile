@@ -24,13 +24,16 @@ help: ## list the targets
 deps: ## install the Debian packages that are missing (root)
 	@contrib/install-deps.sh
 
-tools: deps ## build runc, the CNI plugins, crictl, critest and the linters into bin/
+tools: deps ## build runc, the CNI plugins, crictl, critest, a shim and the linters into bin/
 	@contrib/tools/build.sh
+	@contrib/shims/build.sh
 
-pause: oci/pause/bin/pause ## build the infra container's process
+pause: oci/pause/bin/pause oci/shim/bin/keeper ## build what podd carries: the infra container's process, the keeper of shims' output
 oci/pause/bin/pause: oci/pause/pause.c
 	@mkdir -p $(@D)
 	gcc -Os -static -s -Wall -Wextra -o $@ $<
+oci/shim/bin/keeper: $(wildcard oci/shim/keeper/*.go oci/shim/keeper/main/*.go oci/shim/fifo/*.go) go.mod
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-s -w' -o $@ ./oci/shim/keeper/main
 
 images: deps ## build the test images into the cache
 	@CGO_ENABLED=0 $(GO) build -o bin/ ./test/images/cmd/testimages ./test/leak/cmd/leak
@@ -86,4 +89,4 @@ fuzz: pause ## each fuzz target for FUZZTIME (default 20s)
 	@contrib/fuzz.sh $(or $(FUZZTIME),20s)
 
 clean: ## remove what was built; the cache in ~/.cache/podd stays
-	rm -rf bin oci/pause/bin/pause
+	rm -rf bin oci/pause/bin/pause oci/shim/bin/keeper

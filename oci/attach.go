@@ -34,18 +34,29 @@ func (r *Runtime) Attach(ctx context.Context, id string, s Streams) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	c := connection{conn: conn, dir: string(b)}
+	c := connection{conn: conn, resize: func(z Size) { _ = conmon.Resize(string(b), z.Width, z.Height) }}
 	if err := c.serve(ctx, cancel, s, nil); err != nil {
 		return fmt.Errorf("attach to container %s: %w", id, err)
 	}
 	return nil
 }
 
+// Relay connects a client to a monitor that speaks conmon's protocol, as Attach does, and closes conn. resize sets
+// the size of the container's terminal; ended is called when the client's input has ended.
+func Relay(ctx context.Context, conn *conmon.Conn, s Streams, resize func(Size), ended func()) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	c := connection{conn: conn, resize: resize, ended: ended}
+	return c.serve(ctx, cancel, s, nil)
+}
+
 // connection is a client's connection to a monitor.
 type connection struct {
 	conn *conmon.Conn
-	// dir holds the monitor's control FIFO.
-	dir string
+	// resize sets the terminal's size.
+	resize func(Size)
+	// ended, if any, is called when the client's input has ended and the monitor was told.
+	ended func()
 	// keepInput leaves the end of the client's input untold: a terminal has none, its user types ^D.
 	keepInput bool
 }
@@ -58,12 +69,15 @@ func (c connection) serve(ctx context.Context, cancel context.CancelCauseFunc, s
 	defer stop()
 	done, over := context.WithCancel(ctx)
 	defer over()
-	go resize(done, s.Resize, func(z Size) { _ = conmon.Resize(c.dir, z.Width, z.Height) })
+	go resize(done, s.Resize, c.resize)
 	if s.Stdin != nil {
 		go func() {
 			_, _ = io.Copy(writeOnly{c.conn}, s.Stdin)
 			if !c.keepInput {
 				_ = c.conn.CloseStdin()
+			}
+			if c.ended != nil {
+				c.ended()
 			}
 		}()
 	}

@@ -112,6 +112,7 @@ func talk(ctx context.Context, cancel context.CancelCauseFunc, s *conmon.Session
 		// comes, a moment before the command starts.
 		_ = conmon.Resize(s.Dir(), z.Width, z.Height)
 	}
-	c := connection{conn: conn, dir: s.Dir(), keepInput: true}
+	resize := func(z Size) { _ = conmon.Resize(s.Dir(), z.Width, z.Height) }
+	c := connection{conn: conn, resize: resize, keepInput: true}
 	return c.serve(ctx, cancel, streams, s.Begin)
 }

@@ -31,7 +31,8 @@ var layers = []layer{
 	{"oci/namespaces", nil, "namespaces are pinned by path; who they are for is the engine's business"},
 	{"oci/pause", nil, "an embedded program and where it goes"},
 	{"oci/spec", nil, "config.json is a pure function of the request, the image and the host's facts, which golden tests rely on"},
-	{"oci/shim", nil, "a client of somebody else's protocol"},
+	{"oci/shim", []string{"oci/shim", "oci", "oci/conmon"},
+		"another kind of handler: it answers in oci's types, and its keeper of output speaks conmon's protocol to the same client"},
 	{"oci/ocitest", []string{"oci"}, "the runtimes' test suite sees what the engine sees"},
 	{"oci", []string{"oci/conmon"}, "a runtime is driven by container id and bundle; it knows no pod, image or network"},
 	{"image", []string{"image"}, "images are pulled and mounted by name and container id, for the engine and for the CRI server alike"},
@@ -41,8 +42,8 @@ var layers = []layer{
 	{"sandbox", []string{"oci", "oci/spec", "oci/host", "oci/namespaces", "oci/cgroups", "image", "network", "checkpoint"},
 		"the engine puts the mechanisms together; nothing below it calls up"},
 	{"server", []string{"sandbox", "image", "oci", "oci/spec", "oci/cgroups", "streaming"}, "validate, call, convert: the CRI's words end here"},
-	{"cmd", []string{"cmd", "server", "sandbox", "oci", "oci/conmon", "oci/spec", "oci/host", "oci/namespaces", "oci/pause", "oci/cgroups", "image", "network",
-		"streaming", "checkpoint"}, "wiring; imported by nobody"},
+	{"cmd", []string{"cmd", "server", "sandbox", "oci", "oci/conmon", "oci/shim", "oci/spec", "oci/host", "oci/namespaces", "oci/pause", "oci/cgroups", "image",
+		"network", "streaming", "checkpoint"}, "wiring; imported by nobody"},
 	{"test", []string{"test"}, "tests of the whole look at it from outside, as a kubelet does"},
 }
 

@@ -1,0 +1,81 @@
+package shim
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+)
+
+// addressLimit is the longest path of a socket.
+const addressLimit = 107
+
+// parseAddress checks a shim's address: unix:// and an absolute path. An abstract socket could be anybody's, and other
+// transports are for shims on other machines.
+func parseAddress(address string) (string, error) {
+	path, ok := strings.CutPrefix(address, "unix://")
+	if !ok || !filepath.IsAbs(path) || filepath.Clean(path) != path || len(path) > addressLimit || strings.ContainsRune(path, 0) {
+		return "", fmt.Errorf("shim address %.160q: %w", address, errdefs.ErrInvalidArgument)
+	}
+	return path, nil
+}
+
+// checkSocket says why the file is not a socket that only root can have made and can use.
+func checkSocket(path string) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return fmt.Errorf("shim socket: %w", err)
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if info.Mode()&os.ModeSocket == 0 || !ok || int(st.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
+		return fmt.Errorf("shim socket %s (%s) is not ours alone: %w", path, info.Mode(), errdefs.ErrFailedPrecondition)
+	}
+	return nil
+}
+
+// dial connects to a shim's socket, and checks that a process of ours listens.
+func dial(ctx context.Context, path string) (*net.UnixConn, error) {
+	if err := checkSocket(path); err != nil {
+		return nil, err
+	}
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("connect to shim: %w", err)
+	}
+	conn := c.(*net.UnixConn)
+	raw, err := conn.SyscallConn()
+	var peer *unix.Ucred
+	if err == nil {
+		var errPeer error
+		err = raw.Control(func(fd uintptr) { peer, errPeer = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+		if err == nil {
+			err = errPeer
+		}
+	}
+	if err == nil && int(peer.Uid) != os.Geteuid() {
+		err = fmt.Errorf("it is user %d's: %w", peer.Uid, errdefs.ErrFailedPrecondition)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("connect to shim: %w", err)
+	}
+	return conn, nil
+}
+
+// removeSocket removes a dead shim's socket.
+func removeSocket(path string) error {
+	if path == "" || checkSocket(path) != nil {
+		return nil
+	}
+	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+		return fmt.Errorf("remove shim socket: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,49 @@
+package shim
+
+import (
+	"context"
+	"fmt"
+
+	task "github.com/containerd/containerd/api/runtime/task/v2"
+	"github.com/containerd/errdefs"
+
+	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/conmon"
+	"github.com/podd-project/podd/oci/shim/keeper"
+)
+
+// Attach connects a client to the main process of a running container, beside other clients and the log, and returns
+// when the container's output has ended (nil), the client is gone or too slow, or ctx ends. The container does not
+// notice, but for its stdin: when Stdin ends, a container created with StdinOnce gets its end of input.
+func (r *Runtime) Attach(ctx context.Context, id string, s oci.Streams) error {
+	_, conn, err := r.reach(ctx, id)
+	if err != nil {
+		return err
+	}
+	b, err := r.bundle(id)
+	if err != nil {
+		return err
+	}
+	cfg, err := keeper.Load(string(b))
+	if err != nil {
+		return fmt.Errorf("container %s: %w: %w", id, err, errdefs.ErrFailedPrecondition)
+	}
+	client, err := conmon.Attach(string(b))
+	if err != nil {
+		return fmt.Errorf("container %s: %w", id, err)
+	}
+	resize := func(z oci.Size) {
+		// A container that has ended has no terminal to resize.
+		_ = conn.call(ctx, "ResizePty", &task.ResizePtyRequest{ID: id, Width: uint32(z.Width), Height: uint32(z.Height)}, empty())
+	}
+	ended := func() {
+		if cfg.Stdin && cfg.StdinOnce {
+			// The keeper closes its end of the pipe, the shim the one that it has of its own.
+			_ = conn.call(ctx, "CloseIO", &task.CloseIORequest{ID: id, Stdin: true}, empty())
+		}
+	}
+	if err := oci.Relay(ctx, client, s, resize, ended); err != nil {
+		return fmt.Errorf("attach to container %s: %w", id, err)
+	}
+	return nil
+}

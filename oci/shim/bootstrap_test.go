@@ -1,0 +1,245 @@
+package shim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	bootstrap "github.com/containerd/containerd/api/runtime/bootstrap/v1"
+	"github.com/containerd/errdefs"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+func encode(t *testing.T, r *bootstrap.BootstrapResult) string {
+	t.Helper()
+	b, err := proto.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestParseAnswer(t *testing.T) {
+	const path = "/run/containerd/s/0123"
+	for name, tt := range map[string]struct {
+		out     string
+		version int32
+	}{
+		"bare":     {"unix://" + path, 2},
+		"newline":  {"unix://" + path + "\n", 2},
+		"json":     {`{"version":3,"address":"unix://` + path + `","protocol":"ttrpc"}`, 3},
+		"json 2":   {`{"version":2,"address":"unix://` + path + `","protocol":"ttrpc","new":{}}`, 2},
+		"protobuf": {encode(t, &bootstrap.BootstrapResult{Version: 3, Address: "unix://" + path, Protocol: "ttrpc"}), 3},
+		"upper":    {encode(t, &bootstrap.BootstrapResult{Version: 2, Address: "unix://" + path, Protocol: "TTRPC"}), 2},
+	} {
+		got, err := parseAnswer([]byte(tt.out))
+		if err != nil || got != (endpoint{path, tt.version}) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	for name, out := range map[string]string{
+		"nothing":     "",
+		"words":       "containerd-shim: cannot start",
+		"abstract":    "unix://@/containerd-shim/x.sock",
+		"old":         "@/containerd-shim/x.sock\x00",
+		"relative":    "unix://run/x.sock",
+		"not clean":   "unix:///run/../etc/x.sock",
+		"nul":         "unix:///run/x\x00y",
+		"long":        "unix:///" + strings.Repeat("a", 108),
+		"vsock":       `{"version":3,"address":"vsock://3:1024","protocol":"ttrpc"}`,
+		"grpc":        `{"version":3,"address":"unix:///run/x","protocol":"grpc"}`,
+		"version 1":   `{"version":1,"address":"unix:///run/x","protocol":"ttrpc"}`,
+		"version 4":   `{"version":4,"address":"unix:///run/x","protocol":"ttrpc"}`,
+		"broken json": `{"version":3`,
+		"no address":  `{"version":3,"protocol":"ttrpc"}`,
+		"two":         "unix:///run/x\nunix:///run/y\x00",
+	} {
+		if got, err := parseAnswer([]byte(out)); err == nil {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+func FuzzParseAnswer(f *testing.F) {
+	f.Add([]byte(`{"version":3,"address":"unix:///run/x","protocol":"ttrpc"}`))
+	f.Add([]byte("unix:///run/x"))
+	f.Add([]byte("\x08\x03\x12\x0dunix:///run/x\x1a\x05ttrpc"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		e, err := parseAnswer(b)
+		if err == nil && (!filepath.IsAbs(e.address) || len(e.address) > addressLimit || e.version < 2 || e.version > 3) {
+			t.Errorf("%q gave %+v", b, e)
+		}
+	})
+}
+
+func TestCheckSocket(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := os.Chmod(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkSocket(path); err != nil {
+		t.Errorf("%v", err)
+	}
+	c, err := dial(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if err := os.Chmod(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dial(t.Context(), path); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("a socket for everybody: %v", err)
+	}
+	if err := removeSocket(path); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(path); err != nil {
+		t.Error("a socket that is not ours alone was removed")
+	}
+	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Symlink(path, link)); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []string{file, link, dir, filepath.Join(dir, "absent"), ""} {
+		if err := checkSocket(p); err == nil {
+			t.Errorf("%q passes for a socket", p)
+		}
+		if err := removeSocket(p); err != nil {
+			t.Errorf("remove %q: %v", p, err)
+		}
+	}
+	if _, err := os.Lstat(file); err != nil {
+		t.Error("a file was removed for a socket")
+	}
+}
+
+func TestShimName(t *testing.T) {
+	for path, want := range map[string][2]string{
+		"/usr/bin/containerd-shim-runc-v2": {"runc", "v2"}, "containerd-shim-runsc-v1": {"runsc", "v1"},
+		"containerd-shim-kata-qemu-v2": {"kata-qemu", "v2"}, "/opt/own": {"unknown", "v1"}, "containerd-shim-x": {"x", "v1"},
+	} {
+		if name, version := shimName(path); name != want[0] || version != want[1] {
+			t.Errorf("%s: %s, %s", path, name, version)
+		}
+	}
+}
+
+func TestParseVersion(t *testing.T) {
+	for out, want := range map[string]string{
+		"containerd-shim-runc-v2:\n  Version:  2.4.2\n  Revision: x\n": "containerd-shim-runc-v2 2.4.2",
+		"Kata Containers containerd shim: 3.0\n":                       "Kata Containers containerd shim: 3.0",
+		"":                                                             "containerd-shim-runc-v2",
+		"\xff\n":                                                       "?",
+	} {
+		if got := parseVersion("/bin/containerd-shim-runc-v2", []byte(out)); got != want {
+			t.Errorf("%q: %q, want %q", out, got, want)
+		}
+	}
+	if got := parseVersion("x", []byte(strings.Repeat("v", 9999))); len(got) != versionLimit {
+		t.Errorf("%d bytes", len(got))
+	}
+}
+
+func TestExitOf(t *testing.T) {
+	past := time.Now().Add(-time.Hour)
+	for _, tt := range []struct {
+		code  uint32
+		at    *timestamppb.Timestamp
+		want  int32
+		known bool
+		now   bool
+	}{
+		{0, timestamppb.New(past), 0, true, false},
+		{255, timestamppb.New(past), 255, true, false},
+		{256, timestamppb.New(past), 255, false, false},
+		{1 << 31, nil, 255, false, true},
+		{1, &timestamppb.Timestamp{Seconds: 1 << 60}, 1, true, true},
+		{1, timestamppb.New(time.Now().Add(time.Hour)), 1, true, true},
+		{1, timestamppb.New(time.Time{}), 1, true, true},
+	} {
+		got := exitOf(tt.code, tt.at)
+		if got.Code != tt.want || got.Known != tt.known || (time.Since(got.At) < time.Minute) != tt.now {
+			t.Errorf("%d at %v: %+v", tt.code, tt.at, got)
+		}
+	}
+}
+
+func TestRecord(t *testing.T) {
+	b := bundle(t.TempDir())
+	if _, err := b.load(); !errdefs.IsNotFound(err) {
+		t.Errorf("no record: %v", err)
+	}
+	if err := b.save(record{Owner: "c"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.created(); !errdefs.IsNotFound(err) {
+		t.Errorf("half made: %v", err)
+	}
+	for _, bad := range []string{"", "{", "[]", `{"v":99,"owner":"c"}`, `{"v":1,"owner":"../x"}`, `{"v":1}`} {
+		if err := os.WriteFile(b.record(), []byte(bad), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if rec, err := b.load(); err == nil {
+			t.Errorf("%q: %+v", bad, rec)
+		}
+	}
+	old, _ := json.Marshal(map[string]any{"v": 1, "boot": "another", "owner": "c", "init": map[string]any{"pid": 1, "start": 1}})
+	if err := os.WriteFile(b.record(), old, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rec, err := b.created()
+	if err != nil || rec.Init.Pid != 0 {
+		t.Errorf("another boot: %+v, %v", rec, err)
+	}
+}
+
+func TestRunProgramLimits(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	out, err := runProgram(ctx, exec.CommandContext(ctx, "/bin/sh", "-c", "head -c 1000000 /dev/zero"), "flood")
+	if err != nil || len(out) != answerLimit {
+		t.Errorf("%d bytes, %v", len(out), err)
+	}
+	short, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer stop()
+	begin := time.Now()
+	if _, err := runProgram(short, exec.CommandContext(short, "/bin/sh", "-c", "sleep 100 & wait"), "hang"); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) > 10*time.Second {
+		t.Errorf("%v after %s", err, time.Since(begin))
+	}
+	if _, err := runProgram(ctx, exec.CommandContext(ctx, "/bin/sh", "-c", "echo why >&2; exit 3"), "fail"); err == nil || !strings.Contains(err.Error(), "why") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestInstallKeeper(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	for _, program := range []string{"one", "one", "two"} {
+		path, err := install(dir, []byte(program))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(path)
+		info, errStat := os.Stat(path)
+		if err != nil || errStat != nil || string(got) != program || info.Mode().Perm() != 0o500 {
+			t.Errorf("%q, %v, %v", got, err, info)
+		}
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
+		t.Errorf("left: %v", entries)
+	}
+}

@@ -1,0 +1,170 @@
+package shim
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/podd-project/podd/oci"
+)
+
+// bundle is the directory of one container, <RunDir>/<id>. The shim has files of its own in it (state.json,
+// exit.json, log, address...): ours are named otherwise.
+type bundle string
+
+func (b bundle) id() string     { return filepath.Base(string(b)) }
+func (b bundle) config() string { return b.file("config.json") }
+func (b bundle) record() string { return b.file("podd.json") }
+func (b bundle) exit() string   { return b.file("podd-exit.json") }
+
+// oom is a mark: the shim has reported that the kernel killed for memory.
+func (b bundle) oom() string { return b.file("podd-oom") }
+
+// log is what the shim itself logs.
+func (b bundle) log() string { return b.file("log") }
+
+func (b bundle) file(name string) string { return filepath.Join(string(b), name) }
+
+func (b bundle) exists() bool {
+	_, err := os.Lstat(string(b))
+	return err == nil
+}
+
+// record is what a later daemon needs to reach and end a container: podd.json. It grows while the container is made.
+type record struct {
+	Version int `json:"v"`
+	// Boot is the kernel's boot id: after another boot no process of the record exists.
+	Boot string `json:"boot"`
+	// Owner is the container whose bundle the shim works in: this one, or the pod's infra container.
+	Owner string `json:"owner"`
+	// Address and Protocol say where the shim listens and which version of the task API it speaks.
+	Address  string `json:"address,omitempty"`
+	Protocol int32  `json:"protocol,omitempty"`
+	// Shim, Init and Keeper are processes. Init is the shim itself where it names none that is the container's, as
+	// with a VM.
+	Shim   oci.Process `json:"shim"`
+	Init   oci.Process `json:"init"`
+	Keeper oci.Process `json:"keeper"`
+	// Cgroup is the cgroupsPath of a container whose groups are ours to clean up.
+	Cgroup string `json:"cgroup,omitempty"`
+}
+
+const recordVersion = 1
+
+// recordLimit bounds what is read of a file in a bundle, to which the shim can write.
+const recordLimit = 64 << 10
+
+// create makes the bundle with its config.json. Both are for root only: the spec holds the environment.
+func (b bundle) create(s *specs.Spec) error {
+	if err := os.MkdirAll(filepath.Dir(string(b)), 0o700); err != nil {
+		return fmt.Errorf("create run directory: %w", err)
+	}
+	if err := os.Mkdir(string(b), 0o700); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("bundle %s: %w", b, errdefs.ErrAlreadyExists)
+		}
+		return fmt.Errorf("create bundle: %w", err)
+	}
+	data, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("encode config.json: %w", err)
+	}
+	if err := os.WriteFile(b.config(), data, 0o600); err != nil {
+		return fmt.Errorf("write config.json: %w", err)
+	}
+	return nil
+}
+
+// save writes the record by rename; the run directory is a tmpfs, so nothing is synced.
+func (b bundle) save(rec record) error {
+	rec.Version, rec.Boot = recordVersion, oci.BootID()
+	return replace(b.record(), rec)
+}
+
+func replace(path string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", filepath.Base(path), err)
+	}
+	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
+		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
+	}
+	return nil
+}
+
+// load reads the record; errdefs.ErrNotFound when the container was never begun. The processes of another boot are
+// left out: their pids mean nothing now.
+func (b bundle) load() (record, error) {
+	var rec record
+	if err := b.read(b.record(), &rec); err != nil {
+		return record{}, err
+	}
+	if rec.Version > recordVersion {
+		return record{}, fmt.Errorf("container state of version %d: %w", rec.Version, errdefs.ErrFailedPrecondition)
+	}
+	if err := oci.CheckID(rec.Owner); err != nil {
+		return record{}, fmt.Errorf("container state: owner: %w", err)
+	}
+	if rec.Boot != oci.BootID() {
+		rec.Shim, rec.Init, rec.Keeper = oci.Process{}, oci.Process{}, oci.Process{}
+	}
+	return rec, nil
+}
+
+// created reads the record of a container that was created completely.
+func (b bundle) created() (record, error) {
+	rec, err := b.load()
+	if err == nil && rec.Init == (oci.Process{}) && rec.Boot == oci.BootID() {
+		err = fmt.Errorf("container %s: %w", b.id(), errdefs.ErrNotFound)
+	}
+	return rec, err
+}
+
+func (b bundle) read(path string, v any) error {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("container %s: %w", b.id(), errdefs.ErrNotFound)
+	}
+	if err != nil {
+		return fmt.Errorf("read container state: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, recordLimit))
+	if err != nil {
+		return fmt.Errorf("read container state: %w", err)
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return fmt.Errorf("read container state: %w", err)
+	}
+	return nil
+}
+
+// ended is podd-exit.json: how the container ended, once that is known, for the time when the shim is gone.
+type ended struct {
+	Code  int32     `json:"code"`
+	At    time.Time `json:"at"`
+	OOM   bool      `json:"oom,omitempty"`
+	Known bool      `json:"known"`
+}
+
+func (b bundle) saveExit(e oci.Exit) error { return replace(b.exit(), ended(e)) }
+
+// loadExit is false when the end of the container was not observed yet.
+func (b bundle) loadExit() (oci.Exit, bool) {
+	var e ended
+	if err := b.read(b.exit(), &e); err != nil {
+		return oci.Exit{}, false
+	}
+	return oci.Exit(e), true
+}

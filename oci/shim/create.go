@@ -1,0 +1,205 @@
+package shim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	task "github.com/containerd/containerd/api/runtime/task/v2"
+	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/shim/keeper"
+)
+
+// undoTimeout bounds the killing of what a failed call has started.
+const undoTimeout = 10 * time.Second
+
+// Create writes the bundle, starts the keeper of the output and, for a pod's first container, the shim, and has the shim
+// create the container, which then waits for Start. The root filesystem is mounted already: the shim gets no mounts.
+//
+// When it fails, or ctx or CreateTimeout ends it, every process that it started has been killed; the bundle and the
+// runtime's state remain for Delete, which the caller owes for any outcome but ErrAlreadyExists and
+// ErrInvalidArgument. A command that cannot be run is an oci.ErrCommand.
+func (r *Runtime) Create(ctx context.Context, req oci.CreateRequest) (oci.Process, error) {
+	b, err := r.bundle(req.ID)
+	if err != nil {
+		return oci.Process{}, err
+	}
+	if req.PodID != "" {
+		if err := oci.CheckID(req.PodID); err != nil {
+			return oci.Process{}, err
+		}
+	}
+	if _, err := r.lookup(r.cfg.Path); err != nil {
+		return oci.Process{}, err
+	}
+	options, err := r.options()
+	if err != nil {
+		return oci.Process{}, err
+	}
+	rec, pod := r.place(req)
+	if err := b.create(annotated(req, rec.Owner)); err != nil {
+		return oci.Process{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.CreateTimeout)
+	defer cancel()
+	p, err := r.createIn(ctx, b, creation{req: req, rec: rec, pod: pod, options: options})
+	if err != nil {
+		return oci.Process{}, errors.Join(fmt.Errorf("create container: %w", err), r.abandon(b))
+	}
+	return p, nil
+}
+
+// creation is a container that is being made.
+type creation struct {
+	req oci.CreateRequest
+	rec record
+	// pod is true when the pod has a shim already.
+	pod     bool
+	options *anypb.Any
+}
+
+// place decides which shim serves the container: the pod's if it has one, else one of its own.
+func (r *Runtime) place(req oci.CreateRequest) (rec record, pod bool) {
+	rec = record{Owner: req.ID}
+	if l := req.Spec.Linux; l != nil && strings.HasPrefix(l.CgroupsPath, "/") {
+		rec.Cgroup = l.CgroupsPath
+	}
+	if req.PodID == "" || req.PodID == req.ID {
+		return rec, false
+	}
+	b, err := r.bundle(req.PodID)
+	if err != nil {
+		return rec, false
+	}
+	infra, err := b.load()
+	if err != nil || infra.Address == "" {
+		return rec, false
+	}
+	rec.Owner, rec.Address, rec.Protocol, rec.Shim = infra.Owner, infra.Address, infra.Protocol, infra.Shim
+	return rec, true
+}
+
+// The annotations by which runtimes tell the container that holds a pod's sandbox from those that go into it.
+const (
+	annotationType    = "io.kubernetes.cri.container-type"
+	annotationSandbox = "io.kubernetes.cri.sandbox-id"
+)
+
+// annotated is the spec that says whose sandbox the container is in. These two are set here, whatever the spec says:
+// they must agree with which shim is asked.
+func annotated(req oci.CreateRequest, owner string) *specs.Spec {
+	s := *req.Spec
+	s.Annotations = maps.Clone(s.Annotations)
+	if s.Annotations == nil {
+		s.Annotations = map[string]string{}
+	}
+	s.Annotations[annotationSandbox] = owner
+	s.Annotations[annotationType] = "sandbox"
+	if owner != req.ID {
+		s.Annotations[annotationType] = "container"
+	}
+	return &s
+}
+
+func (r *Runtime) createIn(ctx context.Context, b bundle, c creation) (oci.Process, error) {
+	cfg := keeper.Config{LogPath: c.req.LogPath, Terminal: c.req.Terminal, Stdin: c.req.Stdin, StdinOnce: c.req.StdinOnce}
+	if err := keeper.Prepare(string(b), cfg); err != nil {
+		return oci.Process{}, err
+	}
+	var err error
+	if c.rec.Keeper, err = r.startKeeper(ctx, b); err != nil {
+		return oci.Process{}, err
+	}
+	if err := b.save(c.rec); err != nil {
+		return oci.Process{}, err
+	}
+	if !c.pod {
+		if err := r.startShim(ctx, b, &c); err != nil {
+			return oci.Process{}, err
+		}
+	}
+	if c.rec.Init, err = r.createTask(ctx, b, c); err != nil {
+		return oci.Process{}, err
+	}
+	return c.rec.Init, b.save(c.rec)
+}
+
+// startShim starts the container's own shim and makes sure of its process.
+func (r *Runtime) startShim(ctx context.Context, b bundle, c *creation) error {
+	e, err := r.boot(ctx, b, c.options)
+	if err != nil {
+		return err
+	}
+	c.rec.Address, c.rec.Protocol = e.address, e.version
+	if err := b.save(c.rec); err != nil {
+		return err
+	}
+	conn, err := r.dial(ctx, e)
+	if err != nil {
+		return err
+	}
+	if c.rec.Shim, err = conn.identify(ctx, b); err != nil {
+		return err
+	}
+	return b.save(c.rec)
+}
+
+// createTask has the shim create the container and returns its first process, if it names one that can be the
+// container's, else the shim's.
+func (r *Runtime) createTask(ctx context.Context, b bundle, c creation) (oci.Process, error) {
+	conn, err := r.connect(ctx, c.rec)
+	if err != nil {
+		return oci.Process{}, err
+	}
+	request := &task.CreateTaskRequest{
+		ID: b.id(), Bundle: string(b), Options: c.options, Terminal: c.req.Terminal, Stdout: b.file(keeper.Stdout),
+	}
+	if !c.req.Terminal {
+		request.Stderr = b.file(keeper.Stderr)
+	}
+	if c.req.Stdin {
+		request.Stdin = b.file(keeper.Stdin)
+	}
+	response := &task.CreateTaskResponse{}
+	if err := conn.callFor(ctx, "Create", request, response); err != nil {
+		return oci.Process{}, complaint(err)
+	}
+	return ownProcess(response.GetPid(), c.rec.Shim), nil
+}
+
+// ownProcess is the process of that pid if it descends from the shim. A shim is not believed that names another's: the
+// pid is used to find namespaces and is killed in the end.
+func ownProcess(pid uint32, shim oci.Process) oci.Process {
+	p, err := oci.Identify(int(pid))
+	if pid <= 1 || err != nil || !p.DescendsFrom(shim) {
+		return shim
+	}
+	return p
+}
+
+// complaint classifies the error of a shim by its words, which are those of the runtime below it. Errors of the call
+// itself are left alone.
+func complaint(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errdefs.IsUnavailable(err) {
+		return err
+	}
+	return oci.Failure("shim", err.Error())
+}
+
+// abandon kills what a creation that failed has started.
+func (r *Runtime) abandon(b bundle) error {
+	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
+	defer cancel()
+	rec, err := b.load()
+	if err != nil {
+		return errors.Join(killWorkers(ctx, b), killKeeper(ctx, b, rec))
+	}
+	return r.end(ctx, b, rec)
+}

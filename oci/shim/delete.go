@@ -1,0 +1,157 @@
+package shim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	task "github.com/containerd/containerd/api/runtime/task/v2"
+	"github.com/containerd/errdefs"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/podd-project/podd/oci"
+)
+
+func empty() *emptypb.Empty { return &emptypb.Empty{} }
+
+const (
+	// killTimeout bounds how long a killed container may take to go.
+	killTimeout = 10 * time.Second
+	// shutdownGrace is how long a shim may take to end when it is asked to.
+	shutdownGrace = 5 * time.Second
+	// deleteTimeout bounds one Delete.
+	deleteTimeout = time.Minute
+)
+
+// Delete kills what is left of the container, has the shim forget it, ends the shim if it is the container's own, and
+// removes the keeper, control groups and bundle. It can be repeated, needs neither the shim nor a complete bundle, and
+// is no error for a container that does not exist. When it fails, whatever could not be removed is still there for
+// the next call.
+func (r *Runtime) Delete(ctx context.Context, id string) error {
+	b, err := r.bundle(id)
+	if err != nil {
+		return err
+	}
+	if !b.exists() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
+	defer cancel()
+	rec, err := b.load()
+	if err != nil {
+		rec = record{Owner: id} // never complete, or unreadable: what works in the bundle is found all the same
+	}
+	if err := r.end(ctx, b, rec); err != nil {
+		return fmt.Errorf("delete container %s: %w", id, err)
+	}
+	err = os.RemoveAll(string(b))
+	for range 2 { // a call of Wait may be writing the exit status
+		if err != nil {
+			err = os.RemoveAll(string(b))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("delete container %s: %w", id, err)
+	}
+	return nil
+}
+
+// end ends everything of the container but its bundle.
+func (r *Runtime) end(ctx context.Context, b bundle, rec record) error {
+	if err := r.forgetTask(ctx, b, rec); err != nil {
+		// The shim is gone, hangs or refuses. One that is the pod's hangs for the whole pod.
+		if errors.Is(err, context.DeadlineExceeded) || rec.Owner == b.id() {
+			if err := rec.Shim.Kill(ctx); err != nil {
+				return err
+			}
+		}
+		if rec.Address != "" {
+			// Without a shim there may be nothing to delete either: killing shows whether that matters.
+			_ = r.clean(ctx, b)
+		}
+	}
+	if rec.Owner == b.id() {
+		if err := r.endShim(ctx, b, rec); err != nil {
+			return err
+		}
+	}
+	if err := killContainer(ctx, rec); err != nil {
+		return err
+	}
+	if rec.Init != (oci.Process{}) { // else nobody has opened the pipes
+		_ = settleKeeper(ctx, rec)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return killKeeper(ctx, b, rec)
+}
+
+// forgetTask kills the container and has the shim forget it.
+func (r *Runtime) forgetTask(ctx context.Context, b bundle, rec record) error {
+	conn, err := r.connect(ctx, rec)
+	if err != nil {
+		return err
+	}
+	exit, err := r.killTask(ctx, conn, b.id())
+	if errdefs.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	response := &task.DeleteResponse{}
+	err = conn.call(ctx, "Delete", &task.DeleteRequest{ID: b.id()}, response)
+	if errdefs.IsNotFound(err) {
+		return nil
+	}
+	if err == nil {
+		exit.OOM = oomKilled(b, rec)
+		r.settle(b.id(), exit)
+	}
+	return err
+}
+
+// killTask kills the container and waits for its end. errdefs.ErrNotFound when the shim does not know it.
+func (r *Runtime) killTask(ctx context.Context, conn *conn, id string) (oci.Exit, error) {
+	// A frozen process does not die.
+	if err := conn.call(ctx, "Resume", &task.ResumeRequest{ID: id}, empty()); errors.Is(err, context.DeadlineExceeded) {
+		return oci.Exit{}, err
+	}
+	err := conn.call(ctx, "Kill", &task.KillRequest{ID: id, Signal: uint32(syscall.SIGKILL), All: true}, empty())
+	if err != nil && !over(err) {
+		return oci.Exit{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, killTimeout)
+	defer cancel()
+	response, err := conn.end(ctx, id, "")
+	if err != nil {
+		return oci.Exit{}, err
+	}
+	return exitOf(response.GetExitStatus(), response.GetExitedAt()), nil
+}
+
+// endShim ends the shim that works in the bundle, kindly and then not.
+func (r *Runtime) endShim(ctx context.Context, b bundle, rec record) error {
+	if conn, err := r.connect(ctx, rec); err == nil {
+		// It may end before it answers.
+		_ = conn.call(ctx, "Shutdown", &task.ShutdownRequest{ID: b.id(), Now: true}, empty())
+		grace, cancel := context.WithTimeout(ctx, shutdownGrace)
+		_ = rec.Shim.Wait(grace)
+		cancel()
+	}
+	r.hangUp(rec.Address)
+	if err := killWorkers(ctx, b); err != nil {
+		return err
+	}
+	if err := rec.Shim.Kill(ctx); err != nil {
+		return err
+	}
+	if rec.Address == "" {
+		return nil
+	}
+	return removeSocket(rec.Address)
+}

@@ -1,0 +1,103 @@
+// Package fifo reads and writes named pipes whose other end is a shim: it may come late, never, or again.
+//
+// A Reader waits for its first writer without a thread and sees the end when the last writer has gone. The package
+// knows of no container. The shim client and the keeper use it.
+package fifo
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Make makes a named pipe for root only.
+func Make(path string) error {
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		return fmt.Errorf("make fifo %s: %w", path, err)
+	}
+	return nil
+}
+
+// Reader is the reading end of a named pipe.
+type Reader struct{ f *os.File }
+
+// Open opens the pipe for reading, at once, whether there is a writer or not.
+func Open(path string) (*Reader, error) {
+	f, err := open(path, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{f}, nil
+}
+
+// Write opens the pipe for writing, at once, whether there is a reader or not. The file counts as a reader too, so
+// what is written stays in the pipe until somebody comes.
+func Write(path string) (*os.File, error) { return open(path, os.O_RDWR) }
+
+// open refuses what is no pipe: a device or a file in its place would not end, or not wait.
+func open(path string, flag int) (*os.File, error) {
+	// Non-blocking: opening does not wait for the other end, and reads and writes wait in the poller.
+	f, err := os.OpenFile(path, flag|syscall.O_NONBLOCK|syscall.O_CLOEXEC|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && info.Mode()&os.ModeNamedPipe == 0 {
+		err = fmt.Errorf("%s is no fifo", path)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// Read waits for data or the end. It is io.EOF when there was a writer and none is left; before the first one came,
+// it waits. A read deadline ends the wait with os.ErrDeadlineExceeded.
+func (r *Reader) Read(p []byte) (int, error) {
+	raw, err := r.f.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	n, errRead := 0, error(nil)
+	err = raw.Read(func(fd uintptr) bool {
+		// poll(2) tells apart what read(2) does not: a pipe that never had a writer gives 0 bytes, too.
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		if ready, err := unix.Poll(fds, 0); ready == 0 && (err == nil || errors.Is(err, unix.EINTR)) {
+			return false
+		}
+		n, errRead = unix.Read(int(fd), p)
+		return !errors.Is(errRead, unix.EAGAIN) && !errors.Is(errRead, unix.EINTR)
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case errRead != nil:
+		return 0, &os.PathError{Op: "read", Path: r.f.Name(), Err: errRead}
+	case n == 0 && len(p) > 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// Rest reads what is in the pipe already, without waiting: 0 when there is nothing.
+func (r *Reader) Rest(p []byte) int {
+	raw, err := r.f.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	n := 0
+	_ = raw.Control(func(fd uintptr) { n, _ = unix.Read(int(fd), p) }) // a closed one has nothing
+	return max(n, 0)                                                   // -1: EAGAIN
+}
+
+// SetReadDeadline ends reads at t.
+func (r *Reader) SetReadDeadline(t time.Time) error { return r.f.SetReadDeadline(t) }
+
+// Close ends a Read under way.
+func (r *Reader) Close() error { return r.f.Close() }

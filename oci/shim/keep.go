@@ -1,0 +1,144 @@
+package shim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/shim/keeper"
+)
+
+// startKeeper starts the process that keeps the container's output.
+func (r *Runtime) startKeeper(ctx context.Context, b bundle) (oci.Process, error) {
+	if r.cfg.Keeper == "" {
+		return oci.Process{}, fmt.Errorf("handler %s has no keeper: %w: %w", r.cfg.Name, ErrNotBuilt, errdefs.ErrUnavailable)
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.CallTimeout)
+	defer cancel()
+	pid, err := keeper.Start(ctx, r.cfg.Keeper, string(b))
+	if err != nil {
+		return oci.Process{}, err
+	}
+	return oci.Identify(pid)
+}
+
+// mind starts the container's keeper again when it has died, as by the out-of-memory killer, before the output ended:
+// the container would wait for ever with a full pipe. It returns when ctx ends.
+func (r *Runtime) mind(ctx context.Context, b bundle) {
+	for ctx.Err() == nil {
+		rec, err := b.load()
+		if err != nil || rec.Keeper.Wait(ctx) != nil || keeper.Done(string(b)) || !rec.Shim.Alive() {
+			return
+		}
+		if err := r.restartKeeper(ctx, b, rec.Keeper); err != nil {
+			if ctx.Err() == nil && b.exists() {
+				r.cfg.Log.WithError(err).WithField("container", b.id()).Error("keeper of the container's output died and cannot be started again")
+			}
+			return
+		}
+	}
+}
+
+// restartKeeper starts a keeper in the place of a dead one, if nobody else has yet.
+func (r *Runtime) restartKeeper(ctx context.Context, b bundle, dead oci.Process) error {
+	release, err := r.holdKeeper(ctx, b.id())
+	if err != nil {
+		return err
+	}
+	defer release()
+	rec, err := b.load()
+	if err != nil || rec.Keeper != dead {
+		return err
+	}
+	r.cfg.Log.WithField("container", b.id()).Warn("keeper of the container's output died, starting another")
+	if rec.Keeper, err = r.startKeeper(ctx, b); err != nil {
+		return err
+	}
+	return b.save(rec)
+}
+
+// holdKeeper waits until nobody else starts a keeper of the container.
+func (r *Runtime) holdKeeper(ctx context.Context, id string) (release func(), err error) {
+	for {
+		r.mu.Lock()
+		busy := r.keepers[id]
+		if busy == nil {
+			mine := make(chan struct{})
+			r.keepers[id] = mine
+			r.mu.Unlock()
+			return func() {
+				r.mu.Lock()
+				delete(r.keepers, id)
+				r.mu.Unlock()
+				close(mine)
+			}, nil
+		}
+		r.mu.Unlock()
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// keeperGrace is how long a keeper may take to write the rest of the output, a child of a container that has ended
+// holding it open or a disk being slow.
+const keeperGrace = 5 * time.Second
+
+// settleKeeper waits for the output of a container that has ended to be written, for a while.
+func settleKeeper(ctx context.Context, rec record) error {
+	ctx, cancel := context.WithTimeout(ctx, keeperGrace)
+	defer cancel()
+	return rec.Keeper.Wait(ctx)
+}
+
+// killKeeper kills the container's keeper, the one on record and any other of the bundle: a daemon may have died before
+// it could note one.
+func killKeeper(ctx context.Context, b bundle, rec record) error {
+	errs := []error{rec.Keeper.Kill(ctx)}
+	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, file := range lines {
+		line, err := os.ReadFile(file)
+		if err != nil || !strings.HasSuffix(string(line), "/keeper\x00"+string(b)+"\x00") {
+			continue
+		}
+		var pid int
+		if _, err := fmt.Sscanf(file, "/proc/%d/cmdline", &pid); err != nil {
+			continue
+		}
+		if p, err := oci.Identify(pid); err == nil {
+			errs = append(errs, p.Kill(ctx))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ReopenLog makes the keeper continue in a new log file, after the old one was moved away, and returns when it does. A
+// log that was not moved is left alone. A container that has ended gives errdefs.ErrFailedPrecondition and no new file.
+func (r *Runtime) ReopenLog(ctx context.Context, id string) error {
+	b, err := r.bundle(id)
+	if err != nil {
+		return err
+	}
+	rec, err := b.created()
+	if err != nil {
+		return err
+	}
+	if _, ended := b.loadExit(); ended || !rec.Shim.Alive() || !rec.Keeper.Alive() {
+		return fmt.Errorf("container %s is not running: %w", id, errdefs.ErrFailedPrecondition)
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.CallTimeout)
+	defer cancel()
+	if err := keeper.Reopen(ctx, string(b)); err != nil {
+		return fmt.Errorf("container %s: %w", id, err)
+	}
+	return nil
+}

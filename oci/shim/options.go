@@ -1,0 +1,140 @@
+package shim
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/containerd/containerd/api/types/runc/options"
+	runtimeoptions "github.com/containerd/containerd/api/types/runtimeoptions/v1"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"github.com/pelletier/go-toml/v2"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// typePrefix begins the type URLs of what is sent as JSON, as containerd registers them.
+const typePrefix = "types.containerd.io/opencontainers/runtime-spec/1/"
+
+// anyJSON packs a part of an OCI specification.
+func anyJSON(name string, v any) (*anypb.Any, error) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", name, err)
+	}
+	return &anypb.Any{TypeUrl: typePrefix + name, Value: data}, nil
+}
+
+func anyProcess(p *specs.Process) (*anypb.Any, error) { return anyJSON("Process", p) }
+
+func anyResources(r *specs.LinuxResources) (*anypb.Any, error) { return anyJSON("LinuxResources", r) }
+
+// anyMessage packs a message under its bare name, as containerd does.
+func anyMessage(m proto.Message) (*anypb.Any, error) {
+	data, err := proto.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encode options: %w", err)
+	}
+	return &anypb.Any{TypeUrl: string(m.ProtoReflect().Descriptor().FullName()), Value: data}, nil
+}
+
+// options are what the shim is told with Create: runc's shim has a message of its own, all others get the path of a
+// file, and those that can read it its text.
+func (r *Runtime) options() (*anypb.Any, error) {
+	runtime := ""
+	if r.cfg.Runtime != "" {
+		path, err := r.lookup(r.cfg.Runtime)
+		if err != nil {
+			return nil, err
+		}
+		runtime = path
+	}
+	name, version := shimName(r.cfg.Path)
+	if name == "runc" {
+		return r.runcOptions(runtime)
+	}
+	o := &runtimeoptions.Options{TypeUrl: "io.containerd." + name + "." + version + ".options", ConfigPath: r.cfg.ConfigPath}
+	if o.ConfigPath == "" {
+		values := map[string]any{}
+		if name == "runsc" {
+			values["root"] = r.runtimeRoot()
+			if runtime != "" {
+				values["binary_name"] = runtime
+			}
+		}
+		for k, v := range r.cfg.Options {
+			values[k] = v
+		}
+		if len(values) > 0 {
+			path, text, err := r.writeOptions(values)
+			if err != nil {
+				return nil, err
+			}
+			o.ConfigPath, o.ConfigBody = path, text
+		}
+	}
+	return anyMessage(o)
+}
+
+// runtimeRoot is where the runtime below the shim keeps its state.
+func (r *Runtime) runtimeRoot() string { return filepath.Join(r.cfg.Root, "state") }
+
+func (r *Runtime) runcOptions(runtime string) (*anypb.Any, error) {
+	o := &options.Options{}
+	if len(r.cfg.Options) > 0 {
+		// Their names in containerd's configuration are those of the message's JSON, the first letter aside.
+		values := map[string]any{}
+		for k, v := range r.cfg.Options {
+			values[strings.ToLower(k[:min(len(k), 1)])+k[min(len(k), 1):]] = v
+		}
+		data, err := json.Marshal(values)
+		if err != nil {
+			return nil, fmt.Errorf("options: %w", err)
+		}
+		if err := protojson.Unmarshal(data, o); err != nil {
+			return nil, fmt.Errorf("options: %w", err)
+		}
+	}
+	o.Root, o.SystemdCgroup = r.runtimeRoot(), r.cfg.SystemdCgroup
+	if runtime != "" {
+		o.BinaryName = runtime
+	}
+	return anyMessage(o)
+}
+
+// writeOptions writes the options where a shim that wants a file finds them.
+func (r *Runtime) writeOptions(values map[string]any) (path string, text []byte, err error) {
+	if text, err = toml.Marshal(values); err != nil {
+		return "", nil, fmt.Errorf("options: %w", err)
+	}
+	path = filepath.Join(r.cfg.Root, "options.toml")
+	if have, err := os.ReadFile(path); err == nil && string(have) == string(text) {
+		return path, text, nil
+	}
+	if err := os.MkdirAll(r.cfg.Root, 0o700); err != nil {
+		return "", nil, fmt.Errorf("options: %w", err)
+	}
+	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
+		return "", nil, fmt.Errorf("options: %w", err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return "", nil, fmt.Errorf("options: %w", err)
+	}
+	return path, text, nil
+}
+
+// shimName is the name and version in containerd-shim-<name>-<version>.
+func shimName(path string) (name, version string) {
+	rest, ok := strings.CutPrefix(filepath.Base(path), "containerd-shim-")
+	if !ok {
+		return "unknown", "v1"
+	}
+	i := strings.LastIndexByte(rest, '-')
+	if i <= 0 {
+		return rest, "v1"
+	}
+	return rest[:i], rest[i+1:]
+}

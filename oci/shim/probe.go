@@ -1,0 +1,183 @@
+package shim
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/containerd/containerd/api/types"
+	"github.com/containerd/errdefs"
+	"github.com/opencontainers/runtime-spec/specs-go/features"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/podd-project/podd/oci"
+)
+
+// fallbackOCIVersion is written for runtimes that cannot say what they understand: every runtime in use does.
+const fallbackOCIVersion = "1.0.2"
+
+// probeTimeout bounds one probe; probeAgain is how long a failed one is believed; probePatience is how long its
+// successor is waited for.
+const (
+	probeTimeout  = 10 * time.Second
+	probeAgain    = 5 * time.Second
+	probePatience = 500 * time.Millisecond
+)
+
+// probed is the outcome of one probe.
+type probed struct {
+	at       time.Time
+	err      error
+	features oci.Features
+}
+
+// Ready says why the handler cannot be used. It probes when that was never done, and again when the last probe failed
+// some seconds ago, so that installing the missing package is enough.
+func (r *Runtime) Ready() error { return r.probed().err }
+
+// Features is what the handler can do; of a handler that is not ready, only what is certain.
+func (r *Runtime) Features() oci.Features { return r.probed().features }
+
+// Probe asks the shim for its version and features, and keeps the answers. The error is what Ready will say.
+func (r *Runtime) Probe(ctx context.Context) error {
+	p := r.probe(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last = p
+	return p.err
+}
+
+// probed is the last answer, or a new one when there is none or it was bad, some seconds ago. Of a bad one, the new
+// answer is waited for a moment only.
+func (r *Runtime) probed() probed {
+	r.mu.Lock()
+	last, under := r.last, r.probing
+	if under == nil && (last.at.IsZero() || last.err != nil && time.Since(last.at) > probeAgain) {
+		under = make(chan struct{})
+		r.probing = under
+		go r.probeAnew(under)
+	}
+	r.mu.Unlock()
+	known := !last.at.IsZero()
+	if under == nil || known && last.err == nil {
+		return last
+	}
+	patience := probeTimeout + outputDelay
+	if known {
+		patience = probePatience
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-under:
+	case <-timer.C:
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last.at.IsZero() {
+		return probed{err: fmt.Errorf("handler %s has not answered yet: %w", r.cfg.Name, errdefs.ErrUnavailable), features: r.certain()}
+	}
+	return r.last
+}
+
+// probeAnew probes and closes done.
+func (r *Runtime) probeAnew(done chan struct{}) {
+	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
+	defer cancel()
+	p := r.probe(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last, r.probing = p, nil
+	close(done)
+}
+
+// certain is what is known without asking.
+func (r *Runtime) certain() oci.Features {
+	return oci.Features{OCIVersion: fallbackOCIVersion, OwnKernel: !r.cfg.HostKernel}
+}
+
+func (r *Runtime) probe(ctx context.Context) probed {
+	p := probed{features: r.certain()}
+	p.features.Version, p.err = r.version(ctx)
+	if p.err == nil && r.cfg.Keeper == "" {
+		p.err = fmt.Errorf("handler %s: %w: %w", r.cfg.Name, ErrNotBuilt, errdefs.ErrUnavailable)
+	}
+	if p.err == nil {
+		r.inform(ctx, &p.features)
+	}
+	p.at = time.Now()
+	return p
+}
+
+// version is the name of the shim and what it says of its version.
+func (r *Runtime) version(ctx context.Context) (string, error) {
+	path, err := r.lookup(r.cfg.Path)
+	if err != nil {
+		return "", err
+	}
+	if r.cfg.Runtime != "" {
+		if _, err := r.lookup(r.cfg.Runtime); err != nil {
+			return "", err
+		}
+	}
+	cmd := exec.CommandContext(ctx, path, "-v")
+	cmd.Env = environment()
+	out, err := runProgram(ctx, cmd, "shim version")
+	if err != nil {
+		return "", fmt.Errorf("handler %s: %w: %w", r.cfg.Name, err, errdefs.ErrUnavailable)
+	}
+	return parseVersion(path, out), nil
+}
+
+// parseVersion reads "<name>:\n  Version: <v>\n...", or what a shim of another making prints first.
+func parseVersion(path string, out []byte) string {
+	name, apiVersion := shimName(path)
+	for line := range strings.Lines(string(out)) {
+		if v, ok := strings.CutPrefix(strings.TrimSpace(line), "Version:"); ok {
+			return strings.TrimSpace("containerd-shim-" + name + "-" + apiVersion + " " + strings.TrimSpace(v))
+		}
+	}
+	line, _, _ := strings.Cut(string(out), "\n")
+	if line = strings.TrimSpace(strings.ToValidUTF8(line, "?")); line == "" {
+		line = "containerd-shim-" + name + "-" + apiVersion
+	}
+	return line[:min(len(line), versionLimit)]
+}
+
+// versionLimit bounds what is shown of a version.
+const versionLimit = 200
+
+// inform fills in what the shim's info action says. A shim without it is used as one of OCI 1.0.
+func (r *Runtime) inform(ctx context.Context, f *oci.Features) {
+	path, err := r.lookup(r.cfg.Path)
+	if err != nil {
+		return
+	}
+	var input []byte
+	if o, err := r.options(); err == nil {
+		input, _ = proto.Marshal(o) // an Any always encodes
+	}
+	cmd := exec.CommandContext(ctx, path, "-info")
+	cmd.Stdin, cmd.Env = bytes.NewReader(input), environment()
+	out, err := runProgram(ctx, cmd, "shim info")
+	if err != nil {
+		return
+	}
+	info := &types.RuntimeInfo{}
+	var said features.Features
+	if proto.Unmarshal(out, info) != nil || json.Unmarshal(info.GetFeatures().GetValue(), &said) != nil {
+		return
+	}
+	if v := said.OCIVersionMax; strings.HasPrefix(v, "1.") && len(v) < versionLimit {
+		f.OCIVersion = v
+	}
+	f.MountOptions = said.MountOptions
+	if r.cfg.HostKernel {
+		f.RecursiveReadOnly = slices.Contains(said.MountOptions, "rro") && oci.KernelRecursiveReadOnly()
+	}
+}

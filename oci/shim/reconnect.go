@@ -1,0 +1,177 @@
+package shim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+	"time"
+
+	task "github.com/containerd/containerd/api/runtime/task/v2"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
+	"github.com/containerd/ttrpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/podd-project/podd/oci"
+)
+
+// errGone says that a shim has ended: nothing more can be asked of it.
+var errGone = fmt.Errorf("the pod's shim has ended: %w", errdefs.ErrUnavailable)
+
+// conn is a connection to a shim.
+type conn struct {
+	client  *ttrpc.Client
+	service string
+	timeout time.Duration
+
+	mu sync.Mutex
+	// ends are the questions under way when processes end, by container and session.
+	ends map[[2]string]*end
+}
+
+// end is the question when a process ends. It is asked once, however many wait for the answer, and not taken back:
+// the answer comes with the end of the process or of the connection.
+type end struct {
+	done     chan struct{}
+	response *task.WaitResponse
+	err      error
+}
+
+// end waits for the end of a container, or of a session in it.
+func (c *conn) end(ctx context.Context, id, execID string) (*task.WaitResponse, error) {
+	key := [2]string{id, execID}
+	c.mu.Lock()
+	e := c.ends[key]
+	if e == nil {
+		e = &end{done: make(chan struct{}), response: &task.WaitResponse{}}
+		c.ends[key] = e
+		go func() {
+			e.err = c.callFor(context.Background(), "Wait", &task.WaitRequest{ID: id, ExecID: execID}, e.response)
+			c.mu.Lock()
+			delete(c.ends, key)
+			c.mu.Unlock()
+			close(e.done)
+		}()
+	}
+	c.mu.Unlock()
+	select {
+	case <-e.done:
+		return e.response, e.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// connect returns a connection to the shim of the record, the one there is or a new one: after a restart of the daemon
+// the address is all that is needed.
+func (r *Runtime) connect(ctx context.Context, rec record) (*conn, error) {
+	if rec.Address == "" || !rec.Shim.Alive() {
+		return nil, errGone
+	}
+	return r.dial(ctx, endpoint{rec.Address, rec.Protocol})
+}
+
+// dial connects to an endpoint that may be connected to already.
+func (r *Runtime) dial(ctx context.Context, e endpoint) (*conn, error) {
+	r.mu.Lock()
+	c, closed := r.conns[e.address], r.closed
+	r.mu.Unlock()
+	if closed {
+		return nil, fmt.Errorf("handler %s is closed: %w", r.cfg.Name, errdefs.ErrUnavailable)
+	}
+	if c != nil {
+		return c, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.CallTimeout)
+	defer cancel()
+	socket, err := dial(ctx, e.address)
+	if err != nil {
+		return nil, err
+	}
+	c = &conn{service: "containerd.task.v" + strconv.Itoa(int(e.version)) + ".Task", timeout: r.cfg.CallTimeout, ends: map[[2]string]*end{}}
+	c.client = ttrpc.NewClient(socket, ttrpc.WithOnClose(func() { r.forget(e.address, c) }))
+	return r.keep(e.address, c)
+}
+
+// keep remembers a new connection, unless another call was faster.
+func (r *Runtime) keep(address string, c *conn) (*conn, error) {
+	r.mu.Lock()
+	other, closed := r.conns[address], r.closed
+	if other == nil && !closed {
+		r.conns[address] = c
+	}
+	r.mu.Unlock()
+	switch {
+	case closed:
+		_ = c.client.Close()
+		return nil, fmt.Errorf("handler %s is closed: %w", r.cfg.Name, errdefs.ErrUnavailable)
+	case other != nil:
+		_ = c.client.Close()
+		return other, nil
+	}
+	return c, nil
+}
+
+// forget drops a connection that was closed.
+func (r *Runtime) forget(address string, c *conn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.conns[address] == c {
+		delete(r.conns, address)
+	}
+}
+
+// hangUp closes the connection to a shim that is no more.
+func (r *Runtime) hangUp(address string) {
+	r.mu.Lock()
+	c := r.conns[address]
+	delete(r.conns, address)
+	r.mu.Unlock()
+	if c != nil {
+		_ = c.client.Close()
+	}
+}
+
+// namespaceHeader carries the namespace of a call.
+const namespaceHeader = "containerd-namespace-ttrpc"
+
+// call asks the shim and waits for its answer for CallTimeout. The versions 2 and 3 of the task API have the same
+// messages under another name.
+func (c *conn) call(ctx context.Context, method string, request, response proto.Message) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	return c.callFor(ctx, method, request, response)
+}
+
+// callFor is call without a limit but the context's.
+func (c *conn) callFor(ctx context.Context, method string, request, response proto.Message) error {
+	md := ttrpc.MD{}
+	md.Set(namespaceHeader, namespace)
+	err := c.client.Call(ttrpc.WithMetadata(ctx, md), c.service, method, request, response)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("shim %s: %w", method, context.Cause(ctx))
+	case errors.Is(err, ttrpc.ErrClosed), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("shim %s: %w: %w", method, err, errdefs.ErrUnavailable)
+	}
+	return fmt.Errorf("shim %s: %w", method, errgrpc.ToNative(err))
+}
+
+// identify asks a shim for its process and believes it only if that works in the bundle.
+func (c *conn) identify(ctx context.Context, b bundle) (oci.Process, error) {
+	response := &task.ConnectResponse{}
+	if err := c.call(ctx, "Connect", &task.ConnectRequest{ID: b.id()}, response); err != nil {
+		return oci.Process{}, err
+	}
+	for _, p := range workers(b) {
+		if p.Pid == int(response.GetShimPid()) {
+			return p, nil
+		}
+	}
+	return oci.Process{}, fmt.Errorf("the shim says that it is process %d, which does not work in %s: %w", response.GetShimPid(), b, errdefs.ErrFailedPrecondition)
+}

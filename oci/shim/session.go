@@ -1,0 +1,232 @@
+package shim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	task "github.com/containerd/containerd/api/runtime/task/v2"
+	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/shim/fifo"
+	"github.com/podd-project/podd/oci/shim/keeper"
+)
+
+// session is a command that runs in a container, connected by pipes in a directory of the bundle. Its output is of
+// use to the one who asked only, so the daemon reads it itself.
+type session struct {
+	conn   *conn
+	id     string
+	execID string
+	dir    string
+	// stdout and stderr are read; there is no stderr with a terminal. stdin is nil when the command has none.
+	stdout, stderr *fifo.Reader
+	stdin          *os.File
+	// process is the command if it can be seen from here.
+	process oci.Process
+}
+
+// newSession makes the pipes.
+func (r *Runtime) newSession(ctx context.Context, id string, p *specs.Process, stdin bool) (s *session, rec record, err error) {
+	rec, conn, err := r.reach(ctx, id)
+	if err != nil {
+		return nil, rec, err
+	}
+	if err := r.execable(ctx, rec, id); err != nil {
+		return nil, rec, err
+	}
+	dir, err := os.MkdirTemp(filepath.Join(r.cfg.RunDir, id), "exec-") // 0700
+	if err != nil {
+		return nil, rec, fmt.Errorf("exec: %w", err)
+	}
+	s = &session{conn: conn, id: id, execID: filepath.Base(dir), dir: dir}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	if s.stdout, err = s.output(keeper.Stdout); err != nil {
+		return nil, rec, err
+	}
+	if !p.Terminal {
+		if s.stderr, err = s.output(keeper.Stderr); err != nil {
+			return nil, rec, err
+		}
+	}
+	if stdin {
+		if err = fifo.Make(filepath.Join(dir, keeper.Stdin)); err != nil {
+			return nil, rec, err
+		}
+		s.stdin, err = fifo.Write(filepath.Join(dir, keeper.Stdin))
+	}
+	return s, rec, err
+}
+
+func (s *session) output(name string) (*fifo.Reader, error) {
+	path := filepath.Join(s.dir, name)
+	if err := fifo.Make(path); err != nil {
+		return nil, err
+	}
+	return fifo.Open(path)
+}
+
+// execable says why no command can be run in the container.
+func (r *Runtime) execable(ctx context.Context, rec record, id string) error {
+	status, err := r.ask(ctx, rec, id)
+	if err == nil && status == oci.Running {
+		return nil
+	}
+	if err != nil && !errdefs.IsNotFound(err) {
+		return err
+	}
+	if status == "" {
+		status = oci.Stopped
+	}
+	return fmt.Errorf("container %s is %s, not running: %w", id, status, errdefs.ErrFailedPrecondition)
+}
+
+// start has the shim run the command.
+func (s *session) start(ctx context.Context, p *specs.Process, shim oci.Process) error {
+	spec, err := anyProcess(p)
+	if err != nil {
+		return err
+	}
+	request := &task.ExecProcessRequest{ID: s.id, ExecID: s.execID, Terminal: p.Terminal, Stdout: filepath.Join(s.dir, keeper.Stdout), Spec: spec}
+	if s.stderr != nil {
+		request.Stderr = filepath.Join(s.dir, keeper.Stderr)
+	}
+	if s.stdin != nil {
+		request.Stdin = filepath.Join(s.dir, keeper.Stdin)
+	}
+	if err := s.conn.call(ctx, "Exec", request, empty()); err != nil {
+		return fmt.Errorf("exec: %w", complaint(err))
+	}
+	response := &task.StartResponse{}
+	if err := s.conn.call(ctx, "Start", &task.StartRequest{ID: s.id, ExecID: s.execID}, response); err != nil {
+		s.kill()
+		s.forget()
+		return fmt.Errorf("exec: %w", complaint(err))
+	}
+	if own := ownProcess(response.GetPid(), shim); own != shim {
+		s.process = own
+	}
+	return nil
+}
+
+// wait returns the command's exit status. When ctx ends first, it kills the command and returns ctx's cause.
+func (s *session) wait(ctx context.Context) (int32, error) {
+	response, err := s.conn.end(ctx, s.id, s.execID)
+	if ctx.Err() != nil {
+		s.kill()
+		s.forget()
+		return 0, context.Cause(ctx)
+	}
+	s.forget()
+	if err != nil {
+		return 0, err
+	}
+	exit := exitOf(response.GetExitStatus(), response.GetExitedAt())
+	if !exit.Known {
+		return 0, fmt.Errorf("the shim says exit status %d: %w", response.GetExitStatus(), errdefs.ErrUnknown)
+	}
+	return exit.Code, nil
+}
+
+// kill kills the command: by the shim, and with all descendants where they can be seen.
+func (s *session) kill() {
+	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
+	defer cancel()
+	if s.process != (oci.Process{}) {
+		_ = s.process.KillTree(ctx)
+	}
+	_ = s.conn.call(ctx, "Kill", &task.KillRequest{ID: s.id, ExecID: s.execID, Signal: uint32(syscall.SIGKILL)}, empty())
+	// A shim deletes only what has ended.
+	_, _ = s.conn.end(ctx, s.id, s.execID)
+}
+
+// forget has the shim forget the command.
+func (s *session) forget() {
+	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
+	defer cancel()
+	_ = s.conn.call(ctx, "Delete", &task.DeleteRequest{ID: s.id, ExecID: s.execID}, &task.DeleteResponse{})
+}
+
+// resize sets the size of the command's terminal.
+func (s *session) resize(ctx context.Context, z oci.Size) {
+	// One that has ended has no terminal to resize.
+	_ = s.conn.call(ctx, "ResizePty", &task.ResizePtyRequest{ID: s.id, ExecID: s.execID, Width: uint32(z.Width), Height: uint32(z.Height)}, empty())
+}
+
+// closeInput tells the command that its input has ended: both our end of the pipe and the shim's are closed.
+func (s *session) closeInput(ctx context.Context) {
+	_ = s.stdin.Close()
+	_ = s.conn.call(ctx, "CloseIO", &task.CloseIORequest{ID: s.id, ExecID: s.execID, Stdin: true}, empty())
+}
+
+// drainTime is how long the output is still read after the command has ended: what it wrote is in the pipe already or
+// will be at once, but a child that it left behind may hold the pipe open for ever.
+const drainTime = time.Second
+
+// finish gives those who read the output until then to come to the end.
+func (s *session) finish() {
+	end := time.Now().Add(drainTime)
+	_ = s.stdout.SetReadDeadline(end)
+	if s.stderr != nil {
+		_ = s.stderr.SetReadDeadline(end)
+	}
+}
+
+func (s *session) close() {
+	for _, f := range []*fifo.Reader{s.stdout, s.stderr} {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+	if s.stdin != nil {
+		_ = s.stdin.Close() // may be closed already
+	}
+	_ = os.RemoveAll(s.dir)
+}
+
+// copyBuffer is how much is read at once, restLimit how much is still taken of a pipe that was not closed in time.
+const (
+	copyBuffer = 32 << 10
+	restLimit  = 1 << 20
+)
+
+// copyOutput copies to the end of the output, or to the deadline set by finish and then what is in the pipe. It
+// returns the error of the writer only.
+func copyOutput(write func([]byte) error, from *fifo.Reader) error {
+	buf := make([]byte, copyBuffer)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 {
+			if err := write(buf[:n]); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		}
+		if err != nil {
+			return nil
+		}
+	}
+	for rest := 0; rest < restLimit; {
+		n := from.Rest(buf)
+		if n == 0 {
+			return nil
+		}
+		if err := write(buf[:n]); err != nil {
+			return err
+		}
+		rest += n
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+// Package shim drives containers by way of containerd shims (runtime v2): programs that hold a sandbox of their own
+// kind, such as gVisor's kernel or a virtual machine, and are spoken to over ttrpc. It does for handlers of type "shim"
+// what package oci does, with conmon and a runtime binary, for those of type "oci"; the engine sees no difference.
+//
+// One shim serves one pod: the container whose PodID is its own id starts it, the others join. Output is kept by a small
+// process per container (package keeper), so that neither it nor the shim needs podd to be running. All state is in
+// the bundles, <RunDir>/<id>: a new Runtime goes on where a dead daemon's left off. A shim that dies or hangs harms
+// its pod only: every call has a deadline, and Delete needs no shim.
+//
+// The package knows no image, network or CRI. It shares package oci's types, because a handler is a handler. The
+// sandbox engine is its only caller.
+package shim
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/sirupsen/logrus"
+
+	"github.com/podd-project/podd/oci"
+)
+
+// Config configures one handler of type "shim".
+type Config struct {
+	// Name is the RuntimeClass handler name.
+	Name string
+	// Path of the shim binary (containerd-shim-<name>-<version>), or its bare name, looked up in SearchPath.
+	Path string
+	// SearchPath lists the directories that are searched for bare names.
+	SearchPath []string
+	// Root is the handler's own directory: the runtime's state, sockets, the generated options.
+	Root string
+	// RunDir holds one directory per container: <RunDir>/<id>.
+	RunDir string
+	// Keeper is the program that keeps output, see InstallKeeper.
+	Keeper string
+	// Runtime is the OCI runtime that the shim runs (runc, runsc), path or bare name; empty leaves it to the shim.
+	Runtime string
+	// ConfigPath is the shim's or VM runtime's own configuration file (Kata's configuration.toml, gVisor's runsc.toml).
+	// Options are then not used.
+	ConfigPath string
+	// Options are the shim's options, as in the runtime options of containerd's configuration.
+	Options map[string]any
+	// SystemdCgroup chooses the systemd cgroup driver.
+	SystemdCgroup bool
+	// HostKernel says that containers of this handler run on the host's kernel, which is known of
+	// containerd-shim-runc-*.
+	HostKernel bool
+	// CreateTimeout bounds one Create; 0 means one minute. CallTimeout bounds every other call; 0 means 10 seconds.
+	CreateTimeout, CallTimeout time.Duration
+	// Log is told what nobody is there to be told, such as a keeper that had to be started again.
+	Log logrus.FieldLogger
+}
+
+const (
+	defaultCreateTimeout = time.Minute
+	defaultCallTimeout   = 10 * time.Second
+)
+
+// namespace is what shims call a group of containers. It is the one that the shims of Kubernetes pods know.
+const namespace = "k8s.io"
+
+// Runtime drives the containers of one handler. It holds connections but no state. Safe for concurrent use; two verbs
+// that change the same container must not overlap, but Signal, Delete, State and Wait may overlap anything.
+type Runtime struct {
+	cfg Config
+
+	mu sync.Mutex
+	// conns are the connections to shims, by address.
+	conns  map[string]*conn
+	events *eventServer
+	last   probed
+	// probing is closed when the probe under way has ended; nil when there is none.
+	probing chan struct{}
+	// watches are the calls of Wait that Delete must leave an exit status to.
+	watches map[string]*watch
+	// keepers serialises the starting of keepers anew, by container.
+	keepers map[string]chan struct{}
+	closed  bool
+}
+
+// New returns the handler. It runs nothing and never fails: Ready says whether the handler can be used.
+func New(cfg Config) *Runtime {
+	if cfg.CreateTimeout <= 0 {
+		cfg.CreateTimeout = defaultCreateTimeout
+	}
+	if cfg.CallTimeout <= 0 {
+		cfg.CallTimeout = defaultCallTimeout
+	}
+	if cfg.Log == nil {
+		cfg.Log = logrus.StandardLogger()
+	}
+	cfg.Log = cfg.Log.WithField("handler", cfg.Name)
+	cfg.HostKernel = cfg.HostKernel || strings.HasPrefix(filepath.Base(cfg.Path), "containerd-shim-runc-")
+	// The shim and its runtime work in other directories.
+	for _, path := range []*string{&cfg.RunDir, &cfg.Root, &cfg.ConfigPath, &cfg.Keeper} {
+		if *path == "" {
+			continue
+		}
+		if abs, err := filepath.Abs(*path); err == nil {
+			*path = abs
+		}
+	}
+	return &Runtime{cfg: cfg, conns: map[string]*conn{}, watches: map[string]*watch{}, keepers: map[string]chan struct{}{}}
+}
+
+// Close closes the connections to shims and the socket for their events. Containers go on; calls of Wait return.
+func (r *Runtime) Close() error {
+	r.mu.Lock()
+	r.closed = true
+	conns, events := r.conns, r.events
+	r.conns, r.events = map[string]*conn{}, nil
+	r.mu.Unlock()
+	for _, c := range conns {
+		_ = c.client.Close() // its socket may be gone already
+	}
+	if events == nil {
+		return nil
+	}
+	return events.close()
+}
+
+// lookup finds an executable by path, or by name in SearchPath. PATH is not consulted: what runs as root is named by
+// the configuration.
+func (r *Runtime) lookup(name string) (string, error) {
+	if name == "" {
+		return "", fmt.Errorf("handler %s names no binary: %w", r.cfg.Name, errdefs.ErrInvalidArgument)
+	}
+	if strings.Contains(name, "/") {
+		if err := executable(name); err != nil {
+			return "", fmt.Errorf("handler %s: %w: %w", r.cfg.Name, err, errdefs.ErrUnavailable)
+		}
+		return filepath.Abs(name)
+	}
+	for _, dir := range r.cfg.SearchPath {
+		path := filepath.Join(dir, name)
+		if filepath.IsAbs(path) && executable(path) == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("handler %s: no %s in %s: %w", r.cfg.Name, name, strings.Join(r.cfg.SearchPath, ", "), errdefs.ErrUnavailable)
+}
+
+// executable says why the file cannot be run, or nil.
+func executable(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+		return fmt.Errorf("%s is not an executable file", path)
+	}
+	return nil
+}
+
+// bundle returns the container's directory. The id becomes a path and an argument of other programs, so it is checked
+// here, at the only door.
+func (r *Runtime) bundle(id string) (bundle, error) {
+	if err := oci.CheckID(id); err != nil {
+		return "", err
+	}
+	return bundle(filepath.Join(r.cfg.RunDir, id)), nil
+}

@@ -1,0 +1,53 @@
+package shim
+
+import (
+	"context"
+	"fmt"
+
+	task "github.com/containerd/containerd/api/runtime/task/v2"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/podd-project/podd/oci"
+)
+
+// Update changes the container's resource limits; what is absent in res stays as it is. A VM plugs in processors and
+// memory by this.
+func (r *Runtime) Update(ctx context.Context, id string, res *specs.LinuxResources) error {
+	_, conn, err := r.reach(ctx, id)
+	if err != nil {
+		return err
+	}
+	resources, err := anyResources(res)
+	if err != nil {
+		return err
+	}
+	if err := conn.call(ctx, "Update", &task.UpdateTaskRequest{ID: id, Resources: resources}, empty()); err != nil {
+		return fmt.Errorf("update container: %w", err)
+	}
+	return nil
+}
+
+// Pause freezes all processes of the container; pausing a paused one is no error.
+func (r *Runtime) Pause(ctx context.Context, id string) error {
+	return r.freeze(ctx, id, "Pause", &task.PauseRequest{ID: id}, oci.Paused)
+}
+
+// Resume lets a paused container go on; resuming a running one is no error.
+func (r *Runtime) Resume(ctx context.Context, id string) error {
+	return r.freeze(ctx, id, "Resume", &task.ResumeRequest{ID: id}, oci.Running)
+}
+
+func (r *Runtime) freeze(ctx context.Context, id, method string, request proto.Message, want oci.Status) error {
+	rec, conn, err := r.reach(ctx, id)
+	if err != nil {
+		return err
+	}
+	if have, err := r.ask(ctx, rec, id); err != nil || have == want {
+		return err
+	}
+	if err := conn.call(ctx, method, request, empty()); err != nil {
+		return fmt.Errorf("%s container: %w", method, err)
+	}
+	return nil
+}

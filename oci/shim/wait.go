@@ -1,0 +1,180 @@
+package shim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	task "github.com/containerd/containerd/api/runtime/task/v2"
+	"github.com/containerd/errdefs"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/podd-project/podd/oci"
+)
+
+// unknownCode is reported when nobody saw the container end.
+const unknownCode = 255
+
+// reapTimeout bounds the killing of what a container left behind.
+const reapTimeout = 10 * time.Second
+
+// watch is shared by the calls of Wait for one container. Delete removes the record: it settles the watch first.
+type watch struct {
+	waiters int
+	exit    *oci.Exit
+}
+
+// Wait returns when the container has ended and its output is written, by whichever daemon it was started. When the
+// shim ends first, what is left of the container is killed, and the exit status is unknown. errdefs.ErrNotFound for a
+// container that was never created completely.
+func (r *Runtime) Wait(ctx context.Context, id string) (oci.Exit, error) {
+	b, err := r.bundle(id)
+	if err != nil {
+		return oci.Exit{}, err
+	}
+	w := r.watch(id)
+	defer r.unwatch(id)
+	rec, err := b.created()
+	if err != nil {
+		return oci.Exit{}, err
+	}
+	if exit, ended := b.loadExit(); ended {
+		return exit, nil
+	}
+	exit, err := r.await(ctx, b, rec)
+	if errors.Is(err, errGone) {
+		exit, err = r.lost(ctx, b, rec), nil
+	}
+	if err != nil {
+		return oci.Exit{}, fmt.Errorf("wait for container %s: %w", id, err)
+	}
+	// Whoever holds the output open has its time; what it writes later is kept, but not waited for.
+	_ = settleKeeper(ctx, rec)
+	r.mu.Lock()
+	if w.exit != nil && !exit.Known {
+		exit = *w.exit
+	}
+	r.mu.Unlock()
+	exit.OOM = exit.OOM || oomKilled(b, rec)
+	_ = b.saveExit(exit) // the bundle may be on its way out; the caller keeps it, too
+	return exit, nil
+}
+
+// retryPause is how long a shim is left alone that has broken the connection and lives.
+const retryPause = 100 * time.Millisecond
+
+// await asks the shim to tell when the container has ended, until it does or has ended itself: errGone.
+func (r *Runtime) await(ctx context.Context, b bundle, rec record) (oci.Exit, error) {
+	minding, stop := context.WithCancel(ctx)
+	defer stop()
+	go r.mind(minding, b)
+	shimEnd, forget := context.WithCancelCause(ctx)
+	defer forget(nil)
+	go func() {
+		if rec.Shim.Wait(shimEnd) == nil {
+			forget(errGone)
+		}
+	}()
+	for {
+		var response *task.WaitResponse
+		conn, err := r.connect(shimEnd, rec)
+		if err == nil {
+			response, err = conn.end(shimEnd, b.id(), "")
+		}
+		switch {
+		case err == nil:
+			return exitOf(response.GetExitStatus(), response.GetExitedAt()), nil
+		case errdefs.IsNotFound(err), errors.Is(err, errGone):
+			return oci.Exit{}, errGone
+		case ctx.Err() != nil:
+			return oci.Exit{}, context.Cause(ctx)
+		}
+		timer := time.NewTimer(retryPause)
+		select {
+		case <-timer.C:
+		case <-shimEnd.Done():
+			timer.Stop()
+			return oci.Exit{}, context.Cause(shimEnd)
+		}
+	}
+}
+
+// exitOf checks what a shim says of an end: a status that no process can have is unknown, and a time that cannot be is
+// now.
+func exitOf(code uint32, at *timestamppb.Timestamp) oci.Exit {
+	e := oci.Exit{Code: unknownCode, At: time.Now()}
+	if code <= unknownCode {
+		e.Code, e.Known = int32(code), true
+	}
+	if at.IsValid() && at.AsTime().Unix() > 0 && at.AsTime().Before(e.At) {
+		e.At = at.AsTime()
+	}
+	return e
+}
+
+// lost ends a container whose shim has ended.
+func (r *Runtime) lost(ctx context.Context, b bundle, rec record) oci.Exit {
+	exit := oci.Exit{Code: unknownCode, At: time.Now()}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reapTimeout)
+	defer cancel()
+	// What cannot be killed now is killed by Delete, which says so.
+	_ = killContainer(ctx, rec)
+	if b.exists() {
+		_ = r.clean(ctx, b)
+	}
+	return exit
+}
+
+// killContainer kills what is known of a container: its first process and its control groups.
+func killContainer(ctx context.Context, rec record) error {
+	var errs []error
+	if rec.Init != rec.Shim {
+		errs = append(errs, rec.Init.Kill(ctx))
+	}
+	if rec.Cgroup != "" {
+		errs = append(errs, oci.KillCgroup(ctx, rec.Cgroup))
+	}
+	return errors.Join(errs...)
+}
+
+// oomKilled tells whether the kernel killed a process of the container for memory: by the shim's event, or the counter
+// of the control group, if it has one.
+func oomKilled(b bundle, rec record) bool {
+	if _, err := os.Lstat(b.oom()); err == nil {
+		return true
+	}
+	return rec.Cgroup != "" && oci.CgroupOOMKilled(rec.Cgroup)
+}
+
+// watch registers a call of Wait.
+func (r *Runtime) watch(id string) *watch {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w := r.watches[id]
+	if w == nil {
+		w = &watch{}
+		r.watches[id] = w
+	}
+	w.waiters++
+	return w
+}
+
+func (r *Runtime) unwatch(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w := r.watches[id]
+	if w.waiters--; w.waiters == 0 {
+		delete(r.watches, id)
+	}
+}
+
+// settle leaves the exit status to those who wait, before the record is removed.
+func (r *Runtime) settle(id string, e oci.Exit) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w := r.watches[id]; w != nil && w.exit == nil {
+		w.exit = &e
+	}
+}
