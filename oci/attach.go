@@ -73,6 +73,7 @@ func (c connection) serve(ctx context.Context, cancel context.CancelCauseFunc, s
 	if s.Stdin != nil {
 		go func() {
 			_, _ = io.Copy(writeOnly{c.conn}, s.Stdin)
+			// However it ended: stdin_once is until the first client disconnects.
 			if !c.keepInput {
 				_ = c.conn.CloseStdin()
 			}

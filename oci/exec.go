@@ -26,7 +26,7 @@ func (r *Runtime) Exec(ctx context.Context, id string, p *specs.Process, s Strea
 		return 0, fmt.Errorf("exec: %w", err)
 	}
 	defer e.close()
-	cmd, err := r.launch(ctx, id, p, e.child)
+	cmd, err := r.launch(ctx, id, p, e.child, false)
 	if err != nil {
 		return 0, err
 	}
@@ -97,10 +97,26 @@ func (e *execIO) start(cancel context.CancelCauseFunc, s Streams) {
 	}
 }
 
-// copyInput ends with the client's input, or with the command.
+// copyInput ends with the client's input, or with the command. Input that breaks off has no end: the command must not
+// take half of an upload for all of it, and is left waiting until the session ends.
 func (e *execIO) copyInput(from io.Reader) {
-	_, _ = io.Copy(writeOnly{e.ours[0]}, from)
-	e.ours[0].Close()
+	input := &brokenReader{from: from}
+	_, _ = io.Copy(writeOnly{e.ours[0]}, input)
+	if !input.broken {
+		e.ours[0].Close()
+	}
+}
+
+// brokenReader tells a reader that has failed from one that has ended.
+type brokenReader struct {
+	from   io.Reader
+	broken bool
+}
+
+func (r *brokenReader) Read(p []byte) (int, error) {
+	n, err := r.from.Read(p)
+	r.broken = err != nil && !errors.Is(err, io.EOF)
+	return n, err
 }
 
 // copyOutput copies until the command's end of the pipe is closed, and returns the client's error. The first

@@ -36,7 +36,7 @@ func (r *Runtime) ExecSync(ctx context.Context, req ExecRequest) (ExecResult, er
 		return ExecResult{}, err
 	}
 	defer out.close()
-	cmd, err := r.launch(ctx, req.ID, req.Process, [3]*os.File{nil, out.stdout.w, out.stderr.w})
+	cmd, err := r.launch(ctx, req.ID, req.Process, [3]*os.File{nil, out.stdout.w, out.stderr.w}, req.Timeout > 0)
 	if err != nil {
 		return ExecResult{}, err
 	}

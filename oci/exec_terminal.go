@@ -24,7 +24,7 @@ func (r *Runtime) execTerminal(ctx context.Context, cancel context.CancelCauseFu
 	if err != nil {
 		return 0, err
 	}
-	if err := execable(b); err != nil {
+	if _, err := execable(b); err != nil {
 		return 0, err
 	}
 	dir, err := os.MkdirTemp(string(b), "exec-") // 0700

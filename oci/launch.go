@@ -27,28 +27,36 @@ type running struct {
 	// status waits for the command's exit status, release for the launcher to be gone.
 	status  func() (int32, error)
 	release func()
-	// paths are removed afterwards.
+	// group holds the command, if it has one of its own; paths are removed afterwards.
+	group *execGroup
 	paths []string
 }
 
-// launch runs the command with the given stdin, stdout and stderr, which stay the caller's to close.
+// launch runs the command with the given stdin, stdout and stderr, which stay the caller's to close; penned in a
+// cgroup of its own if there can be one.
 //
 // There are two ways, for the sake of commands that leave a child behind. crun's exec verb hands its
 // descriptors to the command and returns the exit status as soon as there is one: it is run directly. runc's
 // copies the output itself and would not return before the child does; so conmon runs `runc exec --detach`
 // and reports the status. That is no slower (the runc process is gone while the command runs) and much
 // smaller.
-func (r *Runtime) launch(ctx context.Context, id string, p *specs.Process, stdio [3]*os.File) (*running, error) {
+func (r *Runtime) launch(ctx context.Context, id string, p *specs.Process, stdio [3]*os.File, penned bool) (*running, error) {
 	b, err := r.bundle(id)
 	if err != nil {
 		return nil, err
 	}
-	if err := execable(b); err != nil {
+	rec, err := execable(b)
+	if err != nil {
 		return nil, err
 	}
 	files, err := writeProcess(b, p)
 	if err != nil {
 		return nil, err
+	}
+	var group *execGroup
+	if penned {
+		group = r.newExecGroup(rec, files.process)
+		files.opts = group.opts()
 	}
 	how := r.launchMonitored
 	if r.probed().reaps {
@@ -56,31 +64,35 @@ func (r *Runtime) launch(ctx context.Context, id string, p *specs.Process, stdio
 	}
 	cmd, child, err := how(ctx, b, files, stdio)
 	if err != nil {
+		group.disband()
 		removeAll(files.all())
 		return nil, fmt.Errorf("exec: %w", err)
 	}
-	cmd.paths = files.all()
+	cmd.group, cmd.paths = group, files.all()
 	// Nobody has reaped our child yet, so its pid is its own, and this cannot fail.
 	cmd.launcher, _ = identify(child)
 	return cmd, nil
 }
 
 // execable says why no command can be run in the container: a runtime's exec verb would hang in a paused one.
-func execable(b bundle) error {
+func execable(b bundle) (record, error) {
 	rec, err := b.load()
 	switch {
 	case err != nil:
-		return err
+		return record{}, err
 	case !rec.Init.alive():
-		return fmt.Errorf("container %s is not running: %w", idOf(b), errdefs.ErrFailedPrecondition)
+		return record{}, fmt.Errorf("container %s is not running: %w", idOf(b), errdefs.ErrFailedPrecondition)
 	case rec.Cgroups.frozen():
-		return fmt.Errorf("container %s is paused: %w", idOf(b), errdefs.ErrFailedPrecondition)
+		return record{}, fmt.Errorf("container %s is paused: %w", idOf(b), errdefs.ErrFailedPrecondition)
 	}
-	return nil
+	return rec, nil
 }
 
-// execFiles are the files of one exec in the bundle.
-type execFiles struct{ process, pid string }
+// execFiles are the files of one exec in the bundle, and what else the runtime's verb is told.
+type execFiles struct {
+	process, pid string
+	opts         []string
+}
 
 func (f execFiles) all() []string { return []string{f.process, f.pid} }
 
@@ -110,7 +122,7 @@ func removeAll(paths []string) {
 }
 
 func (r *Runtime) launchMonitored(ctx context.Context, b bundle, f execFiles, stdio [3]*os.File) (*running, int, error) {
-	s, err := r.startExec(b, conmon.Exec{Process: f.process, PidFile: f.pid, Stdin: stdio[0], Stdout: stdio[1], Stderr: stdio[2]})
+	s, err := r.startExec(b, conmon.Exec{Process: f.process, PidFile: f.pid, Opts: f.opts, Stdin: stdio[0], Stdout: stdio[1], Stderr: stdio[2]})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -153,7 +165,8 @@ func (r *Runtime) launchDirect(_ context.Context, b bundle, f execFiles, stdio [
 	if err != nil {
 		return nil, 0, err
 	}
-	cmd := exec.Command(path, append(r.globalArgs(), "exec", "--process", f.process, "--pid-file", f.pid, idOf(b))...)
+	verb := append([]string{"exec", "--process", f.process, "--pid-file", f.pid}, f.opts...)
+	cmd := exec.Command(path, append(append(r.globalArgs(), verb...), idOf(b))...)
 	cmd.Env, cmd.Dir = r.environment(), string(b)
 	if stdio[0] != nil {
 		cmd.Stdin = stdio[0]
@@ -191,6 +204,7 @@ func (c *running) wait(ctx context.Context) (int32, error) {
 		<-killed
 	}
 	c.release()
+	c.group.disband()
 	removeAll(c.paths)
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
@@ -198,9 +212,12 @@ func (c *running) wait(ctx context.Context) (int32, error) {
 	return code, err
 }
 
-// kill ends the launcher and all that descends from it.
+// kill ends the command's group, the launcher and all that descends from it, and what the launcher has put into the
+// group meanwhile.
 func (c *running) kill() {
 	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
 	defer cancel()
+	c.group.kill(ctx)
 	_ = killTree(ctx, c.launcher)
+	c.group.kill(ctx)
 }

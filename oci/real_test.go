@@ -101,6 +101,66 @@ func TestExecTimeoutKillsTree(t *testing.T) {
 	})
 }
 
+// daemonScript leaves the command's session and its family: forked twice, with a session of its own. It tells when it
+// has.
+const daemonScript = "(setsid sh -c 'echo away; exec sleep 2001' &); while ! ps -o args | grep -q '^sleep 2001'; do :; done; "
+
+func TestExecTimeoutKillsDaemons(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		if m.Config.Name == "crun" && !pureV2() {
+			t.Skip("crun cannot put a command into a cgroup of one hierarchy of cgroup v1")
+		}
+		r, s := m.New(), m.Spec("sleep", "1000")
+		start(t, r, oci.CreateRequest{ID: "c", Spec: s})
+		for _, script := range []string{
+			daemonScript + "sleep 2002",
+			"for i in 1 2 3; do (setsid sh -c 'while :; do (setsid sleep 0.01 &); done' &); done; sleep 2002",
+		} {
+			_, err := r.ExecSync(limit(t), oci.ExecRequest{ID: "c", Process: m.Spec(sh(script)...).Process, Timeout: time.Second})
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v", script, err)
+			}
+			if left := members(t, s); len(left) != 1 {
+				t.Errorf("%s: processes %v, want only the container's first", script, left)
+			}
+			wantNoGroups(t, s)
+		}
+	})
+}
+
+// TestExecLeavesDaemonsAlone: a command that ends in time may leave something running, in the container's own group.
+func TestExecLeavesDaemonsAlone(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		r, s := m.New(), m.Spec("sleep", "1000")
+		start(t, r, oci.CreateRequest{ID: "c", Spec: s})
+		got, err := r.ExecSync(limit(t), oci.ExecRequest{ID: "c", Process: m.Spec(sh(daemonScript + "exit 3")...).Process, Timeout: time.Minute})
+		must(t, "exec", err)
+		if got.Code != 3 || string(got.Stdout) != "away\n" {
+			t.Errorf("%d, %q, %q", got.Code, got.Stdout, got.Stderr)
+		}
+		if left := members(t, s); len(left) != 2 {
+			t.Errorf("processes %v, want the container's first and the one left behind", left)
+		}
+		wantNoGroups(t, s)
+	})
+}
+
+// wantNoGroups wants no cgroups below the container's, in any hierarchy.
+func wantNoGroups(t *testing.T, s *specs.Spec) {
+	t.Helper()
+	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
+		if below, _ := filepath.Glob(filepath.Join(root, s.Linux.CgroupsPath, "*", "cgroup.procs")); len(below) > 0 {
+			t.Errorf("cgroups left in the container's: %v", below)
+		}
+	}
+}
+
+// pureV2 tells whether the machine has the unified hierarchy only.
+func pureV2() bool {
+	_, err := os.Stat("/sys/fs/cgroup/cgroup.controllers")
+	return err == nil
+}
+
 func TestExecReturnsThoughChildHoldsOutput(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
 		r := m.New()

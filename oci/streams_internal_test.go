@@ -6,7 +6,9 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 )
@@ -96,5 +98,33 @@ func TestCopyPipeAfterDeadline(t *testing.T) {
 	_, _ = w.Write(want)
 	if err := copyPipe(broken, r); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestBrokenInput: the command sees the end of its input only if the client has sent it.
+func TestBrokenInput(t *testing.T) {
+	gone := errors.New("connection reset")
+	for name, tt := range map[string]struct {
+		input io.Reader
+		want  error
+	}{
+		"ended":  {strings.NewReader("all of it"), nil},
+		"broken": {io.MultiReader(strings.NewReader("all of it"), iotest.ErrReader(gone)), os.ErrDeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, err := newExecIO(Streams{Stdin: tt.input})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer e.close()
+			e.copyInput(tt.input)
+			if err := e.child[0].SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(e.child[0])
+			if string(got) != "all of it" || !errors.Is(err, tt.want) {
+				t.Errorf("the command reads %q, %v; want all of it, %v", got, err, tt.want)
+			}
+		})
 	}
 }

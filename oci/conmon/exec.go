@@ -18,6 +18,8 @@ type Exec struct {
 	// Process is the path of the process description (process of config.json), PidFile where the runtime
 	// writes the command's pid.
 	Process, PidFile string
+	// Opts are further options of the runtime's exec verb.
+	Opts []string
 	// Stdin, Stdout and Stderr become the command's own: conmon does not touch them. A nil Stdin is
 	// /dev/null. They stay the caller's to close.
 	Stdin, Stdout, Stderr *os.File
@@ -44,6 +46,9 @@ func StartExec(e Exec) (*Session, error) {
 		"--exec", "--sync", "--api-version", "1",
 		"--cid", e.ID, "--cuuid", e.ID,
 		"--exec-process-spec", e.Process, "--container-pidfile", e.PidFile,
+	}
+	for _, o := range e.Opts {
+		args = append(args, "--runtime-opt="+o) // one word, as in Runtime.flags
 	}
 	if e.Terminal != "" {
 		return startTerminal(e, append(args, "--terminal", "--exec-attach", "--bundle", e.Terminal, "--full-attach", "--log-path", "none"))
