@@ -11,7 +11,6 @@ import (
 	"time"
 
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
-	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc/codes"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -19,7 +18,6 @@ import (
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/image/imagetest"
 	"github.com/podd-project/podd/network/networktest"
-	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/host"
 	"github.com/podd-project/podd/oci/namespaces"
 	"github.com/podd-project/podd/oci/ocitest"
@@ -42,17 +40,6 @@ func (fakePodNetwork) Dial(context.Context, string, uint16) (net.Conn, error) {
 	return nil, errors.New("there is nothing to dial")
 }
 
-// fakeRuntime is ocitest's, without streams.
-type fakeRuntime struct{ *ocitest.Fake }
-
-func (fakeRuntime) Exec(context.Context, string, *specs.Process, oci.Streams) (int32, error) {
-	return 0, errors.New("there are no streams here")
-}
-
-func (fakeRuntime) Attach(context.Context, string, oci.Streams) error {
-	return errors.New("there are no streams here")
-}
-
 // realEngine is the real engine on fake mechanisms.
 func realEngine(t *testing.T) *sandbox.Engine {
 	t.Helper()
@@ -69,7 +56,7 @@ func realEngine(t *testing.T) *sandbox.Engine {
 	cfg.Root, cfg.Run, cfg.BootID = filepath.Join(dir, "root"), filepath.Join(dir, "run"), "boot"
 	e, err := sandbox.New(cfg, sandbox.Deps{
 		Namespaces: noNamespaces{}, Network: fakePodNetwork{&networktest.Fake{}}, Images: images,
-		Runtimes: map[string]sandbox.Runtime{"runc": fakeRuntime{ocitest.NewFake()}, "crun": fakeRuntime{ocitest.NewFake()}},
+		Runtimes: map[string]sandbox.Runtime{"runc": ocitest.NewFake(), "crun": ocitest.NewFake()},
 		Facts:    spec.Facts{Arch: "amd64"}, CDI: cdi, Log: log,
 	})
 	if err != nil {

@@ -26,8 +26,8 @@ type Fake struct {
 	// Before fails it without and After with its effect. Both may block, and are called without locks.
 	// They must be set before the Fake is used.
 	Before, After func(ctx context.Context, verb, id string) error
-	// Exec, if set, answers ExecSync.
-	Exec func(ctx context.Context, req oci.ExecRequest) (oci.ExecResult, error)
+	// Answer, if set, answers ExecSync.
+	Answer func(ctx context.Context, req oci.ExecRequest) (oci.ExecResult, error)
 	// Unready is what Ready says.
 	Unready error
 
@@ -209,28 +209,6 @@ func (f *Fake) Wait(ctx context.Context, id string) (oci.Exit, error) {
 	case <-c.done:
 		return c.exit, nil
 	}
-}
-
-// ExecSync implements Runtime.
-func (f *Fake) ExecSync(ctx context.Context, req oci.ExecRequest) (oci.ExecResult, error) {
-	if req.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, req.Timeout)
-		defer cancel()
-	}
-	err := f.with(ctx, "exec", req.ID, func(c *fakeContainer) error {
-		if c.status != oci.Running && c.status != oci.Created {
-			return fmt.Errorf("container %s is %s: %w", req.ID, c.status, errdefs.ErrFailedPrecondition)
-		}
-		return nil
-	})
-	if err != nil {
-		return oci.ExecResult{}, err
-	}
-	if f.Exec != nil {
-		return f.Exec(ctx, req)
-	}
-	return runProgram(ctx, req)
 }
 
 // Update implements Runtime.

@@ -26,6 +26,8 @@ type Runtime interface {
 	State(ctx context.Context, id string) (oci.State, error)
 	Wait(ctx context.Context, id string) (oci.Exit, error)
 	ExecSync(ctx context.Context, r oci.ExecRequest) (oci.ExecResult, error)
+	Exec(ctx context.Context, id string, p *specs.Process, s oci.Streams) (int32, error)
+	Attach(ctx context.Context, id string, s oci.Streams) error
 	Update(ctx context.Context, id string, r *specs.LinuxResources) error
 	ReopenLog(ctx context.Context, id string) error
 	Pause(ctx context.Context, id string) error

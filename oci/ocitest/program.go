@@ -1,7 +1,6 @@
 package ocitest
 
 import (
-	"context"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -19,6 +18,8 @@ type program struct {
 	output string
 	lasts  time.Duration
 	code   int32
+	// copies its input to its output.
+	copies bool
 	// trap is a signal that ends it with the status trapped.
 	trap    syscall.Signal
 	trapped int32
@@ -36,7 +37,7 @@ var (
 
 const forever = 1 << 62
 
-// parse understands true, false, echo, sleep, `sh -c "exit N"`, Trap, and /pause; others are not found.
+// parse understands true, false, echo, cat, sleep, `sh -c "exit N"`, Trap, and /pause; others are not found.
 func parse(args []string) (program, error) {
 	if len(args) == 0 {
 		return program{}, fmt.Errorf("no command: %w", errdefs.ErrInvalidArgument)
@@ -49,6 +50,8 @@ func parse(args []string) (program, error) {
 		return program{code: 1}, nil
 	case "echo":
 		return program{output: rest + "\n"}, nil
+	case "cat":
+		return program{copies: true}, nil
 	case "/pause":
 		return program{lasts: forever, trap: syscall.SIGTERM}, nil
 	case "sleep":
@@ -72,28 +75,6 @@ func parse(args []string) (program, error) {
 func number(s string) int32 {
 	n, _ := strconv.Atoi(s) // digits, by the pattern
 	return int32(n)
-}
-
-// runProgram answers an exec.
-func runProgram(ctx context.Context, req oci.ExecRequest) (oci.ExecResult, error) {
-	p, err := parse(req.Process.Args)
-	if err != nil {
-		return oci.ExecResult{}, fmt.Errorf("exec: %w", err)
-	}
-	if p.lasts > 0 {
-		timer := time.NewTimer(p.lasts)
-		defer timer.Stop()
-		select {
-		case <-ctx.Done():
-			return oci.ExecResult{}, fmt.Errorf("exec: %w", context.Cause(ctx))
-		case <-timer.C:
-		}
-	}
-	out := []byte(p.output)
-	if req.Limit > 0 && int64(len(out)) > req.Limit {
-		out = out[:req.Limit]
-	}
-	return oci.ExecResult{Stdout: out, Code: p.code}, nil
 }
 
 // checkFakeID refuses what oci refuses.

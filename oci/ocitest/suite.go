@@ -17,7 +17,7 @@ import (
 )
 
 // Suite runs every test of the behaviour that the engine relies on. The commands it uses are true, false,
-// echo, sleep, `sh -c "exit N"` and Trap: a fake must know them.
+// echo, cat, sleep, `sh -c "exit N"` and Trap: a fake must know them.
 func Suite(t *testing.T, newHarness NewHarness) {
 	tests := []struct {
 		name string
@@ -39,6 +39,9 @@ func Suite(t *testing.T, newHarness NewHarness) {
 		{"Exec", testExec},
 		{"ExecTimeout", testExecTimeout},
 		{"ExecRefused", testExecRefused},
+		{"ExecStreams", testExecStreams},
+		{"ExecStreamsRefused", testExecStreamsRefused},
+		{"Attach", testAttach},
 		{"Log", testLog},
 		{"ReopenLog", testReopenLog},
 		{"Update", testUpdate},

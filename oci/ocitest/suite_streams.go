@@ -1,0 +1,96 @@
+package ocitest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/podd-project/podd/oci"
+)
+
+func testExecStreams(t *testing.T, h *Harness) {
+	r, ctx := h.New(), limit(t)
+	run(t, h, r, "streams", "sleep", "1000")
+	for _, tt := range []struct {
+		args   []string
+		stdin  io.Reader
+		stdout string
+		code   int32
+	}{
+		{[]string{"echo", "hello"}, nil, "hello\n", 0},
+		{[]string{"cat"}, strings.NewReader("to be copied"), "to be copied", 0},
+		{[]string{"cat"}, nil, "", 0},
+		{[]string{"sh", "-c", "exit 7"}, nil, "", 7},
+	} {
+		var stdout, stderr bytes.Buffer
+		code, err := r.Exec(ctx, "streams", process(h, tt.args...), oci.Streams{Stdin: tt.stdin, Stdout: &stdout, Stderr: &stderr})
+		must(t, "exec", err)
+		if stdout.String() != tt.stdout || stderr.Len() > 0 || code != tt.code {
+			t.Errorf("%v: %d, %q, %q", tt.args, code, stdout.String(), stderr.String())
+		}
+	}
+	_, err := r.Exec(ctx, "streams", process(h, "sleep", "0"), oci.Streams{}) // nobody listens
+	must(t, "exec without streams", err)
+
+	gone := errors.New("client is gone")
+	ctx, cancel := context.WithCancelCause(ctx)
+	in, client := io.Pipe()
+	defer client.Close()
+	go func() {
+		_, _ = io.WriteString(client, "x") // the command runs
+		cancel(gone)
+	}()
+	_, err = r.Exec(ctx, "streams", process(h, "cat"), oci.Streams{Stdin: in, Stdout: io.Discard})
+	if !errors.Is(err, gone) {
+		t.Errorf("exec of a client that is gone: %v", err)
+	}
+	wantState(t, r, "streams", oci.Running)
+}
+
+func testExecStreamsRefused(t *testing.T, h *Harness) {
+	r, ctx := h.New(), limit(t)
+	run(t, h, r, "refuse", "sleep", "1000")
+	_, err := r.Exec(ctx, "refuse", process(h, "no-such-command"), oci.Streams{})
+	var c *oci.CommandError
+	if !errors.As(err, &c) || c.Code != 127 {
+		t.Errorf("missing command: %v", err)
+	}
+	must(t, "kill", r.Signal(ctx, "refuse", syscall.SIGKILL))
+	_, err = r.Wait(ctx, "refuse")
+	must(t, "wait", err)
+	if _, err = r.Exec(ctx, "refuse", process(h, "true"), oci.Streams{}); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("exec in an ended container: %v", err)
+	}
+	if err = r.Attach(ctx, "refuse", oci.Streams{}); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("attach to an ended container: %v", err)
+	}
+	if err = r.Attach(ctx, "none", oci.Streams{}); !errdefs.IsNotFound(err) {
+		t.Errorf("attach to no container: %v", err)
+	}
+}
+
+// testAttach: a client stays until the container ends or it goes itself, which the container does not notice.
+func testAttach(t *testing.T, h *Harness) {
+	r, ctx := h.New(), limit(t)
+	run(t, h, r, "attach", "sleep", "1000")
+	gone := errors.New("client is gone")
+	ended, cancel := context.WithCancelCause(ctx)
+	cancel(gone)
+	if err := r.Attach(ended, "attach", oci.Streams{}); !errors.Is(err, gone) {
+		t.Errorf("attach of a client that is gone: %v", err)
+	}
+	wantState(t, r, "attach", oci.Running)
+	attached := make(chan error, 1)
+	go func() { attached <- r.Attach(ctx, "attach", oci.Streams{Stdout: io.Discard}) }()
+	// It is attached, or finds the container ended: both end the call, the first without an error.
+	must(t, "kill", r.Signal(ctx, "attach", syscall.SIGKILL))
+	if err := <-attached; err != nil && !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("attach until the end: %v", err)
+	}
+}
