@@ -28,6 +28,8 @@ type Config struct {
 	// Pinned are globs of image names that the kubelet must not garbage-collect; * stands for any characters,
 	// slashes included. A glob without a tag fits every tag.
 	Pinned []string `toml:"pinned_images" comment:"Names of images the kubelet may not garbage-collect; * is anything, no tag is every tag."`
+	// VariantAnnotations are the keys of PullRequest.Annotations that choose among the images of a list.
+	VariantAnnotations []string `toml:"variant_annotations" comment:"Annotations of a pod that choose among the images of a list for one platform: the first one with the same values in the list is pulled, if there is one."`
 	// PreloadDir holds images for nodes without a registry: OCI layouts (directories), OCI and docker archives (tar).
 	PreloadDir string `toml:"preload_dir" comment:"Images loaded at start and pinned: OCI layout directories, OCI or docker archives. Need not exist."`
 	// PullProgressTimeout aborts a pull that waits for its registry this long without PullMinRate bytes per
@@ -101,6 +103,11 @@ func (c Config) validateNumbers() []error {
 	}
 	if c.MaxParallelDownloads < 1 || c.MaxParallelDownloads > 64 {
 		errs = append(errs, fmt.Errorf("max_parallel_downloads: %d is not within 1 to 64", c.MaxParallelDownloads))
+	}
+	for _, key := range c.VariantAnnotations {
+		if key == "" {
+			errs = append(errs, errors.New("variant_annotations: a key is empty"))
+		}
 	}
 	for _, g := range c.Pinned {
 		if strings.Trim(g, "*") == "" {

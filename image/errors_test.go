@@ -112,6 +112,7 @@ func TestConfigValidate(t *testing.T) {
 		"pull_grace":             func(c *Config) { c.PullGrace = -1 },
 		"pull_min_rate":          func(c *Config) { c.PullMinRate = -1 },
 		"max_parallel_downloads": func(c *Config) { c.MaxParallelDownloads = 0 },
+		"variant_annotations":    func(c *Config) { c.VariantAnnotations = []string{"ok", ""} },
 		"pinned_images":          func(c *Config) { c.Pinned = []string{"ok", "**"} },
 	} {
 		c := good

@@ -21,9 +21,9 @@ import (
 const progressInterval = 250 * time.Millisecond
 
 // fetch pulls one complete reference from its registry or that one's mirrors, watching that something comes.
-func (s *Store) fetch(ctx context.Context, ref reference.Named, auth *Auth, p *progress) (*Image, error) {
+func (s *Store) fetch(ctx context.Context, ref reference.Named, r PullRequest, p *progress) (*Image, error) {
 	sys := s.systemContext()
-	if err := auth.apply(sys, ref); err != nil {
+	if err := r.Auth.apply(sys, ref); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -32,7 +32,7 @@ func (s *Store) fetch(ctx context.Context, ref reference.Named, auth *Auth, p *p
 	defer cancel(nil)
 	wg.Go(func() { stallWatch{s.cfg.PullProgressTimeout, s.cfg.PullMinRate}.run(ctx, p, cancel) })
 
-	img, err := s.transfer(ctx, sys, ref, p)
+	img, err := s.transfer(ctx, transferJob{sys, ref, r.Annotations}, p)
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errStalled) {
 		// The library's own error says "context canceled" and would be taken for the caller's doing.
 		return nil, fmt.Errorf("%w (less than %d bytes in %v)", errStalled,
@@ -41,20 +41,27 @@ func (s *Store) fetch(ctx context.Context, ref reference.Named, auth *Auth, p *p
 	return img, err
 }
 
-// transfer copies ref into storage. The manifest is asked for once: what the platform check has read is what is
+// transferJob is a reference to pull, and which image if it names a list.
+type transferJob struct {
+	sys     *types.SystemContext
+	ref     reference.Named
+	variant map[string]string
+}
+
+// transfer copies job.ref into storage. The manifest is asked for once: what the platform check has read is what is
 // copied, whatever happens to the tag meanwhile.
-func (s *Store) transfer(ctx context.Context, sys *types.SystemContext, ref reference.Named, p *progress) (*Image, error) {
-	remote, err := docker.NewReference(ref)
+func (s *Store) transfer(ctx context.Context, job transferJob, p *progress) (*Image, error) {
+	remote, err := docker.NewReference(job.ref)
 	if err != nil {
 		return nil, err
 	}
-	source, err := remote.NewImageSource(ctx, sys)
+	source, err := remote.NewImageSource(ctx, job.sys)
 	if err != nil {
 		return nil, err
 	}
 	opened := &openedReference{ImageReference: remote, source: source}
 	defer opened.close()
-	if err := checkPlatform(ctx, sys, source); err != nil {
+	if err := checkPlatform(ctx, job.sys, source); err != nil {
 		return nil, err
 	}
 	top, _, err := source.GetManifest(ctx, nil)
@@ -65,7 +72,11 @@ func (s *Store) transfer(ctx context.Context, sys *types.SystemContext, ref refe
 	if err != nil {
 		return nil, err
 	}
-	canonical, err := reference.WithDigest(reference.TrimNamed(ref), digest)
+	canonical, err := reference.WithDigest(reference.TrimNamed(job.ref), digest)
+	if err != nil {
+		return nil, err
+	}
+	name, err := opened.narrow(ctx, job)
 	if err != nil {
 		return nil, err
 	}
@@ -74,11 +85,11 @@ func (s *Store) transfer(ctx context.Context, sys *types.SystemContext, ref refe
 	if err != nil {
 		return nil, err
 	}
-	stored, err := s.copy(ctx, copyJob{sys: sys, policy: policy, from: opened, ref: ref, progress: p})
+	stored, err := s.copy(ctx, copyJob{sys: job.sys, policy: policy, from: opened, ref: name, progress: p})
 	if err != nil {
 		return nil, err
 	}
-	return s.adopt(stored, ref, canonical)
+	return s.adopt(stored, job.ref, canonical)
 }
 
 // openedReference is a reference whose source is open already.
@@ -95,6 +106,27 @@ func (r *openedReference) NewImageSource(ctx context.Context, sys *types.SystemC
 	}
 	r.used = true
 	return r.source, nil
+}
+
+// narrow makes the source show the variant only, if it has that, and returns the name of what it shows: not the one by
+// the digest of the list.
+func (r *openedReference) narrow(ctx context.Context, job transferJob) (reference.Named, error) {
+	chosen, err := chooseVariant(ctx, job.sys, r.source, job.variant)
+	if err != nil || chosen == "" {
+		return job.ref, err
+	}
+	name := job.ref
+	if _, digested := name.(reference.Digested); digested {
+		if name, err = reference.WithDigest(reference.TrimNamed(name), chosen); err != nil {
+			return nil, err
+		}
+	}
+	shown, err := docker.NewReference(name)
+	if err != nil {
+		return nil, err
+	}
+	r.source = &instanceSource{ImageSource: r.source, ref: shown, instance: chosen}
+	return name, nil
 }
 
 // close closes the source if nobody took it.

@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// flightKey tells pulls apart. The platform is the node's, always. It holds credentials: keys are never printed.
+// flightKey tells pulls apart. The platform is the node's, always; variant is what else chooses an image. It holds credentials: keys are never printed.
 type flightKey struct {
-	ref  string
-	auth Auth
+	ref     string
+	auth    Auth
+	variant string
 }
 
 // flight is one pull under way, with any number of callers.
@@ -46,7 +47,7 @@ func newFlights(ctx context.Context, grace time.Duration) *flights {
 
 // join returns the pull of r, which it starts if there is none; the caller must leave it.
 func (fs *flights) join(r PullRequest, pull pullFunc) *flight {
-	key := flightKey{ref: r.Ref}
+	key := flightKey{ref: r.Ref, variant: variantKey(r.Annotations)}
 	if r.Auth != nil {
 		key.auth = *r.Auth
 	}

@@ -44,6 +44,9 @@ type PullRequest struct {
 	Ref string
 	// Auth may be nil: then the node's auth files and anonymous access are used.
 	Auth *Auth
+	// Annotations are CRI's ImageSpec.annotations. Those that Config.VariantAnnotations names choose the image of a list
+	// that has the same ones there. An image that is in the store under the name already counts as any other.
+	Annotations map[string]string
 	// Namespace is the pod's namespace, for logs and (later) per-namespace policy.
 	Namespace string
 }

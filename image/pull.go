@@ -23,6 +23,7 @@ func (s *Store) Pull(ctx context.Context, r PullRequest) (*Image, error) {
 	if _, full, _ := idPrefix(r.Ref); full {
 		return nil, fmt.Errorf("pull %s: an image id is no name: %w", r.Ref, errdefs.ErrInvalidArgument)
 	}
+	r.Annotations = s.cfg.variant(r.Annotations)
 	f := s.pulls.join(r, s.pull)
 	defer s.pulls.leave(f)
 	select {
@@ -73,7 +74,7 @@ func (s *Store) pullAny(ctx context.Context, r PullRequest, p *progress) (*Image
 	}
 	for _, ref := range refs {
 		var img *Image
-		if img, err = s.fetch(ctx, ref, r.Auth, p); err == nil {
+		if img, err = s.fetch(ctx, ref, r, p); err == nil {
 			return img, nil
 		}
 		if ctx.Err() != nil {

@@ -15,7 +15,7 @@ func (s *Server) ContainerStatus(ctx context.Context, r *cri.ContainerStatusRequ
 	if err != nil {
 		return nil, err
 	}
-	resp := &cri.ContainerStatusResponse{Status: containerStatus(c, s.imageFinder(ctx).image(c.Record.ImageID))}
+	resp := &cri.ContainerStatusResponse{Status: containerStatus(c, s.imageFinder(ctx))}
 	if r.GetVerbose() {
 		resp.Info, err = verbose(s.containerInfo(c))
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -42,7 +43,7 @@ func fixedContainerItem(r *sandbox.ContainerRecord, img *image.Image) *cri.Conta
 		PodSandboxId: r.PodID,
 		Metadata:     r.Config.GetMetadata(),
 		Image:        usedImage(r, img),
-		ImageRef:     digestedName(r, img),
+		ImageRef:     digestedName(r.ImageID, img),
 		ImageId:      r.ImageID,
 		CreatedAt:    r.CreatedAt.UnixNano(),
 		Labels:       r.Config.GetLabels(),
@@ -50,9 +51,9 @@ func fixedContainerItem(r *sandbox.ContainerRecord, img *image.Image) *cri.Conta
 	}
 }
 
-// containerStatus describes a container; img is its image, nil when that is gone.
-func containerStatus(c Container, img *image.Image) *cri.ContainerStatus {
-	cfg := c.Record.Config
+// containerStatus describes a container.
+func containerStatus(c Container, images imageFinder) *cri.ContainerStatus {
+	cfg, img := c.Record.Config, images.image(c.Record.ImageID)
 	return &cri.ContainerStatus{
 		Id:          c.Record.ID,
 		Metadata:    cfg.GetMetadata(),
@@ -62,18 +63,32 @@ func containerStatus(c Container, img *image.Image) *cri.ContainerStatus {
 		FinishedAt:  nanoseconds(c.Status.FinishedAt),
 		ExitCode:    c.Status.ExitCode,
 		Image:       usedImage(c.Record, img),
-		ImageRef:    digestedName(c.Record, img),
+		ImageRef:    digestedName(c.Record.ImageID, img),
 		ImageId:     c.Record.ImageID,
 		Reason:      c.Status.Reason,
 		Message:     strings.ToValidUTF8(c.Status.Message, "?"), // proto strings must be UTF-8, a runtime's words need not
 		Labels:      cfg.GetLabels(),
 		Annotations: cfg.GetAnnotations(),
-		Mounts:      cfg.GetMounts(),
+		Mounts:      shownMounts(cfg.GetMounts(), images),
 		LogPath:     c.LogPath,
 		Resources:   containerResources(c),
 		User:        containerUser(c),
 		StopSignal:  cri.Signal(cri.Signal_value["SIGNAL_"+c.Record.StopSignal]),
 	}
+}
+
+// shownMounts are the mounts as sent; those of images also say which image it is, by its name with a digest.
+func shownMounts(mounts []*cri.Mount, images imageFinder) []*cri.Mount {
+	shown := slices.Clone(mounts)
+	for i, m := range mounts {
+		img := images.image(m.GetImage().GetImage())
+		if img == nil {
+			continue
+		}
+		shown[i] = proto.CloneOf(m)
+		shown[i].Image.ImageRef = digestedName(img.ID, img)
+	}
+	return shown
 }
 
 // nanoseconds is 0 for a time that has not come yet.

@@ -98,17 +98,22 @@ func (f imageFinder) image(id string) *image.Image {
 }
 
 // digestedName is image_ref: the image's name by digest, and its id when it has none.
-func digestedName(r *sandbox.ContainerRecord, img *image.Image) string {
+func digestedName(id string, img *image.Image) string {
 	if img != nil && len(img.Digests) > 0 {
 		return img.Digests[0]
 	}
-	return r.ImageID
+	return id
 }
 
 // usedImage is the image as the container asked for it. The kubelet asks by id, which tells people nothing, so the
-// id is replaced by the name that the user wrote or, without that, one that the image has.
+// id is replaced by the name that the user wrote or, without that, one that the image has. It has no handler, as the
+// images of lists have none: all handlers share them, and the kubelet's garbage collection compares.
 func usedImage(r *sandbox.ContainerRecord, img *image.Image) *cri.ImageSpec {
 	asked := r.Config.GetImage()
+	if asked.GetRuntimeHandler() != "" {
+		asked = proto.CloneOf(asked)
+		asked.RuntimeHandler = ""
+	}
 	if img == nil || strings.TrimPrefix(asked.GetImage(), "sha256:") != r.ImageID {
 		return asked
 	}

@@ -234,7 +234,7 @@ func goodPod() *cri.PodSandboxConfig {
 func goodContainer() *cri.ContainerConfig {
 	return &cri.ContainerConfig{
 		Metadata:    &cri.ContainerMetadata{Name: "main", Attempt: 1},
-		Image:       &cri.ImageSpec{Image: imageID, UserSpecifiedImage: "busybox:1.36", Annotations: map[string]string{"x": "y"}},
+		Image:       &cri.ImageSpec{Image: imageID, UserSpecifiedImage: "busybox:1.36", Annotations: map[string]string{"x": "y"}, RuntimeHandler: "crun"},
 		Command:     []string{"sh"},
 		Args:        []string{"-c", ""},
 		WorkingDir:  "/srv",

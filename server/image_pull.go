@@ -19,9 +19,10 @@ func (s *Server) PullImage(ctx context.Context, r *cri.PullImageRequest) (*cri.P
 		return nil, err
 	}
 	img, err := s.deps.Images.Pull(ctx, image.PullRequest{
-		Ref:       r.GetImage().GetImage(),
-		Auth:      pullAuth(r.GetAuth()),
-		Namespace: r.GetSandboxConfig().GetMetadata().GetNamespace(),
+		Ref:         r.GetImage().GetImage(),
+		Auth:        pullAuth(r.GetAuth()),
+		Annotations: r.GetImage().GetAnnotations(),
+		Namespace:   r.GetSandboxConfig().GetMetadata().GetNamespace(),
 	})
 	if err != nil {
 		return nil, err

@@ -34,7 +34,7 @@ func (s *Server) statuses(ctx context.Context, containers []Container) []*cri.Co
 	images := s.imageFinder(ctx)
 	var out []*cri.ContainerStatus
 	for _, c := range containers {
-		out = append(out, containerStatus(c, images.image(c.Record.ImageID)))
+		out = append(out, containerStatus(c, images))
 	}
 	return out
 }

@@ -111,7 +111,7 @@ func testListContainers(t *testing.T) {
 // namedImage is goodContainer's image as status and lists show it: by the name that the user knows.
 func namedImage() *cri.ImageSpec {
 	spec := goodContainer().GetImage()
-	spec.Image = imageTag
+	spec.Image, spec.RuntimeHandler = imageTag, "" // of the images in lists none has a handler
 	return spec
 }
 
@@ -194,6 +194,7 @@ func wantStatus(t *testing.T, id string, want *cri.ContainerStatus) {
 
 func runningStatus() *cri.ContainerStatus {
 	sent := goodContainer()
+	sent.Mounts[2].Image.ImageRef = imageDgst
 	return &cri.ContainerStatus{
 		Id: runningID, Metadata: sent.GetMetadata(), State: cri.ContainerState_CONTAINER_RUNNING,
 		CreatedAt: created.UnixNano(), StartedAt: created.Add(time.Second).UnixNano(),

@@ -161,7 +161,7 @@ func TestImageWithoutNames(t *testing.T) {
 func testPullImage(t *testing.T) {
 	h := newHarness(t)
 	req := &cri.PullImageRequest{
-		Image: &cri.ImageSpec{Image: imageTag, RuntimeHandler: "crun"},
+		Image: &cri.ImageSpec{Image: imageTag, RuntimeHandler: "crun", Annotations: map[string]string{"flavor": "x"}},
 		Auth: &cri.AuthConfig{
 			Username: "u", Password: "p", Auth: "dTpw", ServerAddress: "s", IdentityToken: "i", RegistryToken: "r",
 		},
@@ -174,7 +174,7 @@ func testPullImage(t *testing.T) {
 	want := image.PullRequest{Ref: imageTag, Namespace: "default"}
 	wantAuth := image.Auth{Username: "u", Password: "p", Auth: "dTpw", ServerAddress: "s", IdentityToken: "i", RegistryToken: "r"}
 	got := h.images.pull
-	if *got.Auth != wantAuth || got.Ref != want.Ref || got.Namespace != want.Namespace {
+	if *got.Auth != wantAuth || got.Ref != want.Ref || got.Namespace != want.Namespace || got.Annotations["flavor"] != "x" {
 		t.Errorf("store got %q for %q with %v", got.Ref, got.Namespace, got.Auth)
 	}
 	t.Run("without credentials", func(t *testing.T) {

@@ -1,0 +1,100 @@
+package image
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	digest "github.com/opencontainers/go-digest"
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+	"go.podman.io/image/v5/manifest"
+	"go.podman.io/image/v5/types"
+)
+
+// A list may have several images for one platform, told apart by annotations only. Which one a pull means is said by
+// its annotations of those keys that the node's configuration names: a kubelet sends all of a pod's, and pulls
+// that differ in any other must stay one.
+
+// variant keeps the annotations that choose an image.
+func (c Config) variant(annotations map[string]string) map[string]string {
+	var kept map[string]string
+	for _, key := range c.VariantAnnotations {
+		if value, ok := annotations[key]; ok {
+			if kept == nil {
+				kept = map[string]string{}
+			}
+			kept[key] = value
+		}
+	}
+	return kept
+}
+
+// variantKey writes a variant as one comparable word.
+func variantKey(variant map[string]string) string {
+	var b strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(variant)) {
+		fmt.Fprintf(&b, "%q=%q ", key, variant[key])
+	}
+	return b.String()
+}
+
+// chooseVariant returns the image of the source's list that has all annotations of the variant and is best for this
+// platform; "" when there is none, or no list: a pod's other containers have images without variants.
+func chooseVariant(ctx context.Context, sys *types.SystemContext, source types.ImageSource, variant map[string]string) (digest.Digest, error) {
+	if len(variant) == 0 {
+		return "", nil
+	}
+	blob, mime, err := source.GetManifest(ctx, nil)
+	if err != nil || mime != v1.MediaTypeImageIndex { // docker's lists have no annotations
+		return "", err
+	}
+	list, err := manifest.OCI1IndexFromManifest(blob)
+	if err != nil {
+		return "", fmt.Errorf("read manifest list: %w", err)
+	}
+	fits := slices.DeleteFunc(slices.Clone(list.Manifests), func(d v1.Descriptor) bool { return !annotated(d, variant) })
+	chosen, err := manifest.OCI1IndexFromComponents(fits, nil).ChooseInstance(sys)
+	if err != nil {
+		return "", nil //nolint:nilerr // none for this platform: the list as a whole is known to have one
+	}
+	return chosen, nil
+}
+
+func annotated(d v1.Descriptor, variant map[string]string) bool {
+	for key, value := range variant {
+		if d.Annotations[key] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// instanceSource is a source of a list that shows one image of it as if there were no other, under the name ref.
+type instanceSource struct {
+	types.ImageSource
+	ref      types.ImageReference
+	instance digest.Digest
+}
+
+func (s *instanceSource) Reference() types.ImageReference { return s.ref }
+
+func (s *instanceSource) which(instance *digest.Digest) *digest.Digest {
+	if instance == nil {
+		return &s.instance
+	}
+	return instance
+}
+
+func (s *instanceSource) GetManifest(ctx context.Context, instance *digest.Digest) ([]byte, string, error) {
+	return s.ImageSource.GetManifest(ctx, s.which(instance))
+}
+
+func (s *instanceSource) GetSignatures(ctx context.Context, instance *digest.Digest) ([][]byte, error) {
+	return s.ImageSource.GetSignatures(ctx, s.which(instance))
+}
+
+func (s *instanceSource) LayerInfosForCopy(ctx context.Context, instance *digest.Digest) ([]types.BlobInfo, error) {
+	return s.ImageSource.LayerInfosForCopy(ctx, s.which(instance))
+}
