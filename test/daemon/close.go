@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -46,7 +47,8 @@ func (d *Daemon) Alarms() []string {
 
 // Leak is where to look for what this daemon may leave on the machine.
 func (d *Daemon) Leak() leak.Options {
-	return leak.Options{Match: []string{d.Dir, d.Bridge, filepath.Base(d.CgroupParent)}, Wait: 10 * time.Second,
+	match := append([]string{d.Dir, d.Bridge, filepath.Base(d.CgroupParent)}, d.chains()...)
+	return leak.Options{Match: match, Wait: 10 * time.Second,
 		Files: []string{
 			d.Path("root", "pods", "*"), d.Path("root", "network", "*.json"), d.Path("root", "network", "libcni", "*", "*"), d.Path("root", "quarantine", "*"),
 			d.Path("root", "storage", "overlay-containers", "*"), d.Path("root", "storage", "rootfs", "*"),
@@ -55,14 +57,37 @@ func (d *Daemon) Leak() leak.Options {
 		}}
 }
 
-// RemovePods stops and removes every pod, as a kubelet would that is told to.
-func (d *Daemon) RemovePods(ctx context.Context) error {
+// podID finds the ids of pods in podd's log.
+var podID = regexp.MustCompile(`\bpod=([0-9a-f]{64})\b`)
+
+// chains are the packet filter chains of all pods that the log tells of.
+func (d *Daemon) chains() []string {
+	data, err := os.ReadFile(d.LogFile())
+	if err != nil {
+		return nil // it was never started
+	}
+	seen := map[string]bool{}
+	var names []string
+	for _, m := range podID.FindAllSubmatch(data, -1) {
+		if pod := string(m[1]); !seen[pod] {
+			seen[pod] = true
+			names = append(names, leak.Chains(d.Bridge, pod)...)
+		}
+	}
+	return names
+}
+
+// RemovePods stops and removes every pod but those to keep, as a kubelet would that is told to.
+func (d *Daemon) RemovePods(ctx context.Context, keep ...string) error {
 	list, err := d.Runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, p := range list.Items {
+		if slices.Contains(keep, p.Id) {
+			continue
+		}
 		_, err := d.Runtime.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: p.Id})
 		errs = append(errs, err)
 		_, err = d.Runtime.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: p.Id})

@@ -34,6 +34,8 @@ type Options struct {
 	Set []string
 	// Registry serves the images.
 	Registry *images.Registry
+	// Gated puts Daemon.Gates before every program that the daemon runs.
+	Gated bool
 }
 
 // Daemon is a podd, running or not.
@@ -44,6 +46,8 @@ type Daemon struct {
 	Bridge string
 	// CgroupParent is below which the tests put their pods.
 	CgroupParent string
+	// Gates stand before the programs that the daemon runs, with Options.Gated.
+	Gates Gates
 
 	Runtime cri.RuntimeServiceClient
 	Images  cri.ImageServiceClient
@@ -128,6 +132,11 @@ func (d *Daemon) Start(ctx context.Context, args ...string) error {
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait(); close(done) }()
 	d.cmd, d.done = cmd, done
+	if d.opts.Gated {
+		if err := d.Gates.daemonIs(cmd.Process.Pid); err != nil {
+			return err
+		}
+	}
 	return d.ready(ctx)
 }
 

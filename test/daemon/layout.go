@@ -24,6 +24,13 @@ func (d *Daemon) layOut() error {
 		return err
 	}
 	bin := filepath.Join(d.repo, "bin")
+	programs, plugins := bin, filepath.Join(bin, "cni")
+	if d.opts.Gated {
+		if d.Gates, err = newGates(d.Path("gates"), bin); err != nil {
+			return err
+		}
+		programs, plugins = d.Gates.bin(), d.Gates.bin()
+	}
 	conf := fmt.Sprintf(`root = %q
 run = %q
 
@@ -45,8 +52,8 @@ bin_dirs = [%q]
 registries_conf = %q
 registries_conf_dir = %q
 policy = %q
-`, d.Path("root"), d.Path("run"), d.opts.Handler, bin, d.Path("seccomp"), d.Path("cdi"), d.Path("net.d"),
-		filepath.Join(bin, "cni"), registries, d.Path("registries.conf.d"), policy)
+`, d.Path("root"), d.Path("run"), d.opts.Handler, programs, d.Path("seccomp"), d.Path("cdi"), d.Path("net.d"),
+		plugins, registries, d.Path("registries.conf.d"), policy)
 	if err := os.WriteFile(d.Path("podd.toml"), []byte(conf), 0o644); err != nil {
 		return err
 	}

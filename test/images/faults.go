@@ -42,6 +42,8 @@ func (r *Registry) fault(prefix string) http.HandlerFunc {
 		return r.blobsBy(r.slow)
 	case "stalled":
 		return r.blobsBy(r.stall)
+	case "trickle":
+		return r.blobsBy(r.trickle)
 	case "corrupt":
 		return r.blobsBy(corrupt)
 	case "truncated":
@@ -134,6 +136,25 @@ func (r *Registry) slow(w http.ResponseWriter, req *http.Request, data []byte) {
 		case <-req.Context().Done():
 			return
 		}
+	}
+}
+
+// trickle sends ten bytes at a time, and the rest when it is told to.
+func (r *Registry) trickle(w http.ResponseWriter, req *http.Request, data []byte) {
+	for len(data) > 0 {
+		piece := min(10, len(data))
+		select {
+		case <-r.release:
+			piece = len(data)
+		case <-time.After(100 * time.Millisecond):
+		case <-req.Context().Done():
+			return
+		}
+		if _, err := w.Write(data[:piece]); err != nil {
+			return
+		}
+		flush(w)
+		data = data[piece:]
 	}
 }
 

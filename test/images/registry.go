@@ -32,6 +32,7 @@ const (
 //
 //	slow/<name>       a layer takes about two seconds
 //	stalled/<name>    a layer stops in the middle, until Release or the client leaves
+//	trickle/<name>    a layer comes at 100 bytes per second, until Release or the client leaves
 //	corrupt/<name>    the bytes of a layer are not those of its digest
 //	truncated/<name>  the connection breaks in the middle of a layer
 //	malformed/<name>  the manifest is not JSON

@@ -76,6 +76,8 @@ type kubelet struct {
 	*daemon.Daemon
 	registry *images.Registry
 	names    *atomic.Int64
+	// keep are pods that the end of a subtest leaves alone.
+	keep []string
 }
 
 // start runs a podd for the test. When the test ends its pods are removed, and podd must have left nothing: first
@@ -136,7 +138,7 @@ func (k *kubelet) nothingLeft(t *testing.T) {
 			t.Error("podd is not running at the end of the test")
 			return
 		}
-		if err := k.RemovePods(context.Background()); err != nil {
+		if err := k.RemovePods(context.Background(), k.keep...); err != nil {
 			t.Errorf("remove pods: %v", err)
 		}
 		lines, err := before.Wait(context.Background(), k.Leak())

@@ -50,7 +50,7 @@ type containerState struct {
 	Cgroups       map[string]string
 }
 
-func stateOf(t *testing.T, k *kubelet, id string) (s containerState) {
+func stateOf(t testing.TB, k *kubelet, id string) (s containerState) {
 	t.Helper()
 	data, err := os.ReadFile(k.Path("run", "containers", id, "state.json"))
 	if err == nil {

@@ -2,6 +2,7 @@ package leak
 
 import (
 	"bytes"
+	"crypto/sha512"
 	"errors"
 	"fmt"
 	"os"
@@ -40,6 +41,17 @@ func links(Options) (map[string]string, error) {
 
 // standing matches what the CNI plugins make once and leave on purpose: their top chains and the jumps to them.
 var standing = regexp.MustCompile(`^(:|-A \S+ .*-j )?CNI-(HOSTPORT-\S+|FORWARD|ADMIN|ISOLATION\S*)\b|^-A (CNI-HOSTPORT-SETMARK|CNI-HOSTPORT-MASQ|CNI-FORWARD .*CNI-ADMIN)`)
+
+// Chains returns the names of the chains that the CNI plugins bridge and portmap make for a pod of the network. They are
+// hashes, so a chain that is left without its rules tells nothing of whose it was: give these names to Options.Match.
+func Chains(network, pod string) []string {
+	sum := fmt.Sprintf("%x", sha512.Sum512([]byte(network+pod)))
+	var names []string
+	for _, prefix := range []string{"CNI-", "CNI-DN-", "CNI-SN-"} {
+		names = append(names, (prefix + sum)[:28]) // the longest name that the packet filter takes
+	}
+	return names
+}
 
 // rules lists the chains and rules of the packet filter. Rules for one address or container must go with it.
 func rules(Options) (map[string]string, error) {

@@ -1,0 +1,119 @@
+package integration
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// fuse is a volume of a server that answers too little: it tells that there is a directory with a file in it, and says
+// nothing more. Whoever reads the file sleeps uninterruptibly: not even SIGKILL ends that.
+type fuse struct {
+	dir  string
+	fd   int
+	dead bool // then it does not even tell what there is
+	done chan struct{}
+}
+
+// The calls of the FUSE protocol that are answered.
+const (
+	fuseLookup  = 1
+	fuseGetattr = 3
+	fuseOpen    = 14
+	fuseInit    = 26
+)
+
+// mountFUSE mounts the volume at dir. It goes when the test ends, if not before.
+func mountFUSE(t testing.TB, dir string, dead bool) *fuse {
+	t.Helper()
+	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Skipf("this kernel has no FUSE, so no process can be made to sleep uninterruptibly: %v", err)
+	}
+	f := &fuse{dir: dir, fd: fd, dead: dead, done: make(chan struct{})}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", fd)
+	if err := unix.Mount("podd-test", dir, "fuse", unix.MS_NODEV|unix.MS_NOSUID, options); err != nil {
+		unix.Close(fd)
+		t.Fatalf("mount FUSE: %v", err)
+	}
+	go f.serve()
+	t.Cleanup(f.end)
+	return f
+}
+
+// end breaks the connection, so that everybody who waits for an answer gets an error, and unmounts.
+func (f *fuse) end() {
+	if err := unix.Unmount(f.dir, unix.MNT_FORCE); err != nil { // busy, but the connection is broken
+		_ = unix.Unmount(f.dir, unix.MNT_DETACH)
+	}
+	<-f.done
+}
+
+// serve answers until the connection is broken.
+func (f *fuse) serve() {
+	defer close(f.done)
+	defer unix.Close(f.fd)
+	buf := make([]byte, 1<<17)
+	for {
+		n, err := unix.Read(f.fd, buf)
+		if errors.Is(err, unix.EINTR) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EAGAIN) {
+			continue
+		}
+		if err != nil || n < 40 {
+			return
+		}
+		// struct fuse_in_header: len, opcode, unique, nodeid, ...
+		opcode, unique := binary.NativeEndian.Uint32(buf[4:]), binary.NativeEndian.Uint64(buf[8:])
+		node := binary.NativeEndian.Uint64(buf[16:])
+		if answer := f.answer(opcode, node); answer != nil {
+			head := binary.NativeEndian.AppendUint32(nil, uint32(16+len(answer)))
+			head = binary.NativeEndian.AppendUint32(head, 0)
+			head = binary.NativeEndian.AppendUint64(head, unique)
+			_, _ = unix.Write(f.fd, append(head, answer...))
+		}
+	}
+}
+
+// answer is the body of the answer, nil for none at all.
+func (f *fuse) answer(opcode uint32, node uint64) []byte {
+	le := binary.NativeEndian
+	switch {
+	case opcode == fuseInit: // struct fuse_init_out: version 7.31, 4 KiB writes
+		b := le.AppendUint32(le.AppendUint32(nil, 7), 31)
+		b = append(b, make([]byte, 56)...)
+		le.PutUint32(b[20:], 4096)
+		return b
+	case f.dead:
+		return nil
+	case opcode == fuseGetattr: // struct fuse_attr_out, valid for a minute
+		return append(le.AppendUint64(nil, 60), append(make([]byte, 8), attr(node)...)...)
+	case opcode == fuseLookup: // struct fuse_entry_out
+		b := le.AppendUint64(le.AppendUint64(nil, 2), 0)
+		b = le.AppendUint64(le.AppendUint64(b, 60), 60)
+		return append(append(b, make([]byte, 8)...), attr(2)...)
+	case opcode == fuseOpen: // struct fuse_open_out
+		return make([]byte, 16)
+	}
+	return nil
+}
+
+// attr is struct fuse_attr of the root, node 1, or of the file, node 2.
+func attr(node uint64) []byte {
+	b := make([]byte, 88)
+	binary.NativeEndian.PutUint64(b, node)
+	binary.NativeEndian.PutUint64(b[8:], 4096) // size
+	mode := uint32(unix.S_IFREG | 0o644)
+	if node == 1 {
+		mode = unix.S_IFDIR | 0o755
+	}
+	binary.NativeEndian.PutUint32(b[60:], mode)
+	binary.NativeEndian.PutUint32(b[64:], 1) // links
+	return b
+}

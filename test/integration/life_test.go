@@ -1,0 +1,101 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// life is one pod with one container from its making to its end, in the calls that a kubelet makes.
+type life struct {
+	k         *kubelet
+	pod       *cri.PodSandboxConfig
+	container *cri.ContainerConfig
+	// podID, ip and containerID are what the daemon has answered so far.
+	podID, ip, containerID string
+}
+
+// verbs are the calls of a life in their order.
+var verbs = []struct {
+	name string
+	do   func(*life, context.Context) error
+}{
+	{"RunPodSandbox", (*life).run},
+	{"CreateContainer", (*life).create},
+	{"StartContainer", (*life).start},
+	{"ExecSync", (*life).exec},
+	{"StopContainer+RemoveContainer", (*life).end}, // in one: what the stop began goes on beside its answer
+	{"StopPodSandbox", (*life).stopPod},
+	{"RemovePodSandbox", (*life).removePod},
+}
+
+// newLife describes a pod whose host port gives every CNI plugin something to do.
+func (k *kubelet) newLife() *life {
+	k.Helper()
+	k.have(busybox)
+	l := &life{k: k, pod: k.podConfig(), container: k.containerConfig([]string{"sleep", "1000"})}
+	l.pod.PortMappings = []*cri.PortMapping{{ContainerPort: 80, HostPort: int32(20000 + k.names.Load()%10000)}}
+	k.ok("make the pod's log directory", os.MkdirAll(l.pod.LogDirectory, 0o755))
+	return l
+}
+
+// upTo does the verbs before the nth.
+func (l *life) upTo(n int) {
+	l.k.Helper()
+	for _, v := range verbs[:n] {
+		l.k.ok(v.name, v.do(l, l.k.ctx()))
+	}
+}
+
+func (l *life) run(ctx context.Context) error {
+	r, err := l.k.Runtime.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: l.pod})
+	if err != nil {
+		return err
+	}
+	l.podID = r.PodSandboxId
+	s, err := l.k.Runtime.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: l.podID})
+	l.ip = s.GetStatus().GetNetwork().GetIp()
+	return err
+}
+
+func (l *life) create(ctx context.Context) error {
+	r, err := l.k.Runtime.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: l.podID, Config: l.container, SandboxConfig: l.pod})
+	if err != nil {
+		return err
+	}
+	l.containerID = r.ContainerId
+	return nil
+}
+
+func (l *life) start(ctx context.Context) error {
+	_, err := l.k.Runtime.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: l.containerID})
+	return err
+}
+
+func (l *life) exec(ctx context.Context) error {
+	r, err := l.k.Runtime.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: l.containerID, Cmd: []string{"echo", "alive"}, Timeout: 60})
+	if err == nil && (r.ExitCode != 0 || string(r.Stdout) != "alive\n") {
+		return fmt.Errorf("exit code %d, output %q", r.ExitCode, r.Stdout)
+	}
+	return err
+}
+
+func (l *life) end(ctx context.Context) error {
+	if _, err := l.k.Runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: l.containerID}); err != nil {
+		return err
+	}
+	_, err := l.k.Runtime.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: l.containerID})
+	return err
+}
+
+func (l *life) stopPod(ctx context.Context) error {
+	_, err := l.k.Runtime.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: l.podID})
+	return err
+}
+
+func (l *life) removePod(ctx context.Context) error {
+	_, err := l.k.Runtime.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: l.podID})
+	return err
+}
