@@ -17,8 +17,10 @@ import (
 	"go.podman.io/storage"
 )
 
-// progressInterval is how often containers/image reports on one layer.
-const progressInterval = 250 * time.Millisecond
+// progressInterval is how often containers/image reports on one layer: after every read. Reads that it skips are told
+// once the layer is stored, and whoever downloads one layer stores those of the others: a layer whose last bytes are not
+// told looks, while many are unpacked, as if its registry had stopped sending.
+const progressInterval = time.Nanosecond
 
 // fetch pulls one complete reference from its registry or that one's mirrors, watching that something comes.
 func (s *Store) fetch(ctx context.Context, ref reference.Named, r PullRequest, p *progress) (*Image, error) {

@@ -87,7 +87,7 @@ func (k *kubelet) with(t *testing.T) *kubelet {
 func (s *stuck) clears(k *kubelet) {
 	k.Logf("after %v: %v", s.took.Round(time.Millisecond), s.err)
 	for _, words := range s.words {
-		k.refused(s.name, s.err, words, codes.DeadlineExceeded, codes.Unavailable)
+		k.refused(s.name, s.err, words, codes.DeadlineExceeded, codes.Unknown) // unknown: what the kubelet has its own words for
 	}
 	if s.took > s.within+stuckFor {
 		k.Errorf("it took %v to tell", s.took)
@@ -149,7 +149,7 @@ func (k *kubelet) stuckDel() *stuck {
 	l.upTo(1)
 	k.ok("hold", k.Gates.Hold("bridge-DEL", "K8S_POD_NAME="+l.pod.Metadata.Name+";"))
 	call := func() error { return l.stopPod(k.ctx()) }
-	return &stuck{name: "CNI DEL", call: call, words: []string{"network", "no answer within"}, within: stuckFor,
+	return &stuck{name: "CNI DEL", call: call, words: []string{"tear down network", "bridge"}, within: stuckFor,
 		release: func() error { return k.Gates.Release("bridge-DEL") }, again: call}
 }
 
@@ -205,7 +205,7 @@ func (k *kubelet) deadVolume() *stuck {
 func (k *kubelet) trickle() *stuck {
 	const image = "registry.k8s.io/trickle/podd/layered:latest"
 	call := func() error { _, err := k.tryPull(image, nil); return err }
-	return &stuck{name: "registry", call: call, words: []string{"trickle/podd/layered"}, within: stuckFor,
+	return &stuck{name: "registry", call: call, words: []string{"RegistryUnavailable", "too little"}, within: stuckFor,
 		release: func() error { k.registry.Release(); return nil }, again: call}
 }
 
