@@ -53,7 +53,7 @@ type Registry struct {
 }
 
 // Listen serves the layout's images on addr ("127.0.0.1:0" for any port), and for those who sign in on two more ports of
-// loopback, until Close.
+// the same host, until Close.
 func Listen(path layout.Path, addr string) (*Registry, error) {
 	quiet := log.New(io.Discard, "", 0)
 	r := &Registry{
@@ -65,11 +65,16 @@ func Listen(path layout.Path, addr string) (*Registry, error) {
 	if err := r.load(path); err != nil {
 		return nil, fmt.Errorf("fill the registry: %w", err)
 	}
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	another := net.JoinHostPort(host, "0")
 	for _, l := range []struct {
 		addr  string
 		serve http.HandlerFunc
 		at    *string
-	}{{addr, r.serve, &r.Addr}, {"127.0.0.1:0", r.basic, &r.AuthAddr}, {"127.0.0.1:0", r.bearer, &r.TokenAddr}} {
+	}{{addr, r.serve, &r.Addr}, {another, r.basic, &r.AuthAddr}, {another, r.bearer, &r.TokenAddr}} {
 		listener, err := net.Listen("tcp", l.addr)
 		if err != nil {
 			return nil, errors.Join(err, r.Close())

@@ -2,7 +2,8 @@
 //
 //	testimages build                          build them (or find them in the cache) and list their names
 //	testimages serve ADDR CONFDIR             serve them on ADDR; registries.conf and policy.json go to CONFDIR; prints
-//	                                          "serving on ADDR" when ready and runs until it is told to stop
+//	                                          "credentials wanted on ADDR" for the port that does, and "serving on ADDR"
+//	                                          when ready, and runs until it is told to stop
 //	testimages export NAME REF DIR            write one image as an OCI layout
 //
 // It is for scripts (contrib/demo.sh, test/critest); tests use the package.
@@ -61,6 +62,7 @@ func serve(ctx context.Context, addr, confDir string) error {
 	if _, _, err := r.WriteConf(confDir); err != nil {
 		return err
 	}
+	fmt.Println("credentials wanted on", r.AuthAddr)
 	fmt.Println("serving on", r.Addr)
 	<-ctx.Done()
 	return nil
