@@ -25,9 +25,9 @@ type program struct {
 	trapped int32
 }
 
-// Trap is a command that runs until SIGTERM and then exits with the code.
+// Trap is a command that says "ready" and runs until SIGTERM, and then exits with the code.
 func Trap(code int) []string {
-	return []string{"sh", "-c", fmt.Sprintf(`trap "exit %d" TERM; while :; do sleep 0.05; done`, code)}
+	return []string{"sh", "-c", fmt.Sprintf(`trap "exit %d" TERM; echo ready; while :; do sleep 0.05; done`, code)}
 }
 
 var (
@@ -66,7 +66,7 @@ func parse(args []string) (program, error) {
 			return program{code: number(m[1])}, nil
 		}
 		if m := trapScript.FindStringSubmatch(script); m != nil {
-			return program{lasts: forever, trap: syscall.SIGTERM, trapped: number(m[1])}, nil
+			return program{output: "ready\n", lasts: forever, trap: syscall.SIGTERM, trapped: number(m[1])}, nil
 		}
 	}
 	return program{}, &oci.CommandError{Code: 127, Text: fmt.Sprintf("exec: %q: executable file not found in $PATH", args[0])}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -178,18 +179,21 @@ func testStopSignal(t *testing.T, h *Harness) {
 		exit, _ := r.Wait(ctx, "stop")
 		exited <- exit
 	}()
-	tick := time.NewTicker(20 * time.Millisecond) // until the shell has set its trap
-	defer tick.Stop()
-	for {
-		must(t, "signal", r.Signal(ctx, "stop", syscall.SIGTERM))
-		select {
-		case <-tick.C:
-		case exit := <-exited:
-			if exit.Code != 42 || !exit.Known {
-				t.Errorf("exit %+v, want 42", exit)
-			}
-			return
+	// Not before the shell has set its trap: until the process is the shell, a signal ends the runtime in its place.
+	for logged, _ := os.ReadFile(path); !strings.Contains(string(logged), "ready"); logged, _ = os.ReadFile(path) {
+		if err := ctx.Err(); err != nil {
+			t.Fatalf("the trap is not set: %v, log %q", err, logged)
 		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	must(t, "signal", r.Signal(ctx, "stop", syscall.SIGTERM))
+	select {
+	case exit := <-exited:
+		if exit.Code != 42 || !exit.Known {
+			t.Errorf("exit %+v, want 42", exit)
+		}
+	case <-ctx.Done():
+		t.Fatal("the signal did not end it")
 	}
 }
 
