@@ -8,8 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 )
 
 // MaxSize bounds a record file in bytes. Anything larger was not written by this package.
@@ -22,6 +25,12 @@ var (
 	// ErrNewer: a newer podd wrote the record, in a format that this one does not know.
 	ErrNewer = errors.New("record was written by a newer version")
 )
+
+// Damaged tells whether err, of Read, says that the record is lost to this program: reading it again will not help.
+// Every other error (no file descriptors, an I/O error, a file system that is not there yet) may pass.
+func Damaged(err error) bool {
+	return errors.Is(err, ErrCorrupt) || errors.Is(err, ErrNewer) || errors.Is(err, fs.ErrNotExist)
+}
 
 // header is the first line of a record file.
 type header struct {
@@ -88,11 +97,17 @@ func decode(data []byte, version int, v any) error {
 }
 
 func readCapped(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a fifo must not hold us up
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	switch info, err := f.Stat(); {
+	case err != nil:
+		return nil, fmt.Errorf("read record: %w", err)
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("read record %s: %w: not a file", path, ErrCorrupt)
+	}
 	data, err := io.ReadAll(io.LimitReader(f, MaxSize+4096))
 	if err != nil {
 		return nil, fmt.Errorf("read record %s: %w", path, err)

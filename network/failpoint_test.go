@@ -145,7 +145,7 @@ func TestHangingPluginHarmsNobodyElse(t *testing.T) {
 	}
 	setup(t, c.CNI, request(t, "other"))
 	teardown(t, c.CNI, "other")
-	if err := c.GC(t.Context(), nil); !errdefs.IsUnavailable(err) {
+	if err := c.GC(t.Context(), living()); !errdefs.IsUnavailable(err) {
 		t.Errorf("GC during an attachment = %v", err)
 	}
 	// The stuck pod itself can be asked for again, and waits no longer than it wants to.
@@ -308,7 +308,7 @@ func TestGCTellsPluginsWhatIsValid(t *testing.T) {
 	if err := os.WriteFile(bad, []byte("rubbish"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.GC(t.Context(), []string{"keep", "new"}); err == nil || !strings.Contains(err.Error(), bad) {
+	if err := c.GC(t.Context(), living("keep", "new")); err == nil || !strings.Contains(err.Error(), bad) {
 		t.Errorf("GC = %v, want the broken record named", err)
 	}
 	if calls := p.Calls("DEL"); len(calls) != 1 || calls[0].ContainerID != "lost" {
@@ -327,7 +327,7 @@ func TestGCTellsPluginsWhatIsValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	teardown(t, c.CNI, "keep")
-	if err := c.GC(t.Context(), nil); err != nil {
+	if err := c.GC(t.Context(), living()); err != nil {
 		t.Error(err)
 	}
 	if got := stdin(t, p.Calls("GC")[1]); string(got["cni.dev/valid-attachments"]) != "[]" {
@@ -341,7 +341,7 @@ func TestSetupStopsAHangingGC(t *testing.T) {
 	c := startFailpoint(t, bin, p, "1.1.0", nil)
 	p.Set("GC", failpoint.Hang)
 	done := make(chan error)
-	go func() { done <- c.GC(t.Context(), nil) }()
+	go func() { done <- c.GC(t.Context(), living()) }()
 	for len(p.Calls("GC")) == 0 {
 		time.Sleep(time.Millisecond)
 	}
@@ -351,3 +351,6 @@ func TestSetupStopsAHangingGC(t *testing.T) {
 	}
 	teardown(t, c.CNI, "pod1")
 }
+
+// living is what the engine tells GC.
+func living(ids ...string) func() []string { return func() []string { return ids } }

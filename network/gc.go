@@ -10,12 +10,12 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 )
 
-// GC detaches every pod that is not in keep, and has the plugins (CNI 1.1) drop whatever they hold for other pods than
-// these. keep must name every pod that may be attached. A record or plugin that fails does not stop the rest; the
-// errors are joined.
+// GC detaches every pod that is not among the living, and has the plugins (CNI 1.1) drop whatever they hold for other pods than
+// these. living must name every pod that may be attached; it is asked once no pod is being attached any more, so that none
+// comes between the question and the act. A record or plugin that fails does not stop the rest; the errors are joined.
 //
 // It gives way to Setup: with errdefs.ErrUnavailable it did nothing, or not all, and may be called again.
-func (c *CNI) GC(ctx context.Context, keep []string) error {
+func (c *CNI) GC(ctx context.Context, living func() []string) error {
 	ctx, leave, err := c.gate.collect(ctx)
 	if err != nil {
 		return fmt.Errorf("CNI garbage collection: %w", err)
@@ -25,7 +25,7 @@ func (c *CNI) GC(ctx context.Context, keep []string) error {
 	if err != nil {
 		return err
 	}
-	networks := c.networks(ids)
+	networks, keep := c.networks(ids), living()
 	var errs []error
 	for _, id := range ids {
 		if slices.Contains(keep, id) {

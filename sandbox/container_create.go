@@ -31,11 +31,13 @@ func (e *Engine) CreateContainer(ctx context.Context, podID string, config *cri.
 	if err != nil {
 		return "", err
 	}
-	if made {
-		e.work.Go(func() {
-			defer p.gate.leave()
-			e.createContainer(ctx, c)
-		})
+	if made && !e.work.Go(func() {
+		defer p.gate.leave()
+		e.createContainer(ctx, c)
+	}) {
+		p.gate.leave()
+		e.store.removeContainer(c)
+		c.creation.finish(errClosing)
 	}
 	return c.ID, c.creation.await(ctx, "container")
 }
@@ -51,6 +53,9 @@ func (e *Engine) beginContainer(ctx context.Context, p *Pod, config *cri.Contain
 			p.gate.leave()
 		}
 	}()
+	if ids := e.unread.containersOf(p); len(ids) > 0 { // one of them may be the container that is asked for
+		return nil, false, fmt.Errorf("%w: records of containers of this pod cannot be read, podd tries again: %v", errdefs.ErrUnavailable, ids)
+	}
 	record, err := e.newContainerRecord(ctx, p, config)
 	if err != nil {
 		return nil, false, err

@@ -41,7 +41,7 @@ func (e *Engine) running(id string) (*Container, Runtime, error) {
 	if s := c.Status(); s.State != ContainerRunning {
 		return nil, nil, fmt.Errorf("%w: container %s is %s, not running", errdefs.ErrFailedPrecondition, c.ID, s.State)
 	}
-	rt, err := e.runtime(c.pod.Handler)
+	rt, err := e.runtimeOf(c.pod)
 	return c, rt, err
 }
 

@@ -25,10 +25,13 @@ func (e *Engine) StartContainer(ctx context.Context, id string) error {
 		return fmt.Errorf("wait for another operation on the container: %w", err)
 	}
 	done := make(chan error, 1)
-	e.work.Go(func() {
+	if !e.work.Go(func() {
 		defer c.op.release()
 		done <- e.startContainer(ctx, c)
-	})
+	}) {
+		c.op.release()
+		return errClosing
+	}
 	select {
 	case err := <-done:
 		return err
@@ -45,11 +48,12 @@ func (e *Engine) startContainer(caller context.Context, c *Container) error {
 	if c.doomed() {
 		return errors.Join(fmt.Errorf("start container: %w: %s", oci.ErrCommand, c.Status().Message), e.publishExit(c, oci.Exit{At: time.Now()}))
 	}
-	rt, err := e.runtime(c.pod.Handler)
+	rt, err := e.runtimeOf(c.pod)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := c.life.within(caller)
+	// A daemon that stops does not cut a start short: the container would have to be killed.
+	ctx, cancel := c.life.withinBut(caller, errClosing)
 	defer cancel(nil)
 	ctx, stop := context.WithTimeoutCause(ctx, e.cfg.StartTimeout,
 		fmt.Errorf("start took longer than %v: %w", e.cfg.StartTimeout, context.DeadlineExceeded))

@@ -43,8 +43,8 @@ func (e *Engine) stopContainer(ctx context.Context, c *Container, grace time.Dur
 		grace = 0 // its process is the runtime's own, waiting to be started
 	}
 	attempt, first := c.kill.request(time.Now().Add(grace))
-	if first {
-		e.work.Go(func() { c.kill.finish(attempt, e.killByDeadline(c, attempt)) })
+	if first && !e.work.Go(func() { c.kill.finish(attempt, e.killByDeadline(c, attempt)) }) {
+		c.kill.finish(attempt, errClosing)
 	}
 	select {
 	case <-c.exited:
@@ -131,7 +131,7 @@ func (e *Engine) signal(c *Container, sig syscall.Signal) {
 		return
 	default:
 	}
-	rt, err := e.runtime(c.pod.Handler)
+	rt, err := e.runtimeOf(c.pod)
 	if err == nil {
 		ctx, cancel := context.WithTimeout(e.life.ctx, e.cfg.KillTimeout)
 		defer cancel()
@@ -147,7 +147,9 @@ func (e *Engine) stopContainers(ctx context.Context, p *Pod) error {
 	containers := e.store.containerList(p)
 	errs := make(chan error, len(containers))
 	for _, c := range containers {
-		e.work.Go(func() { errs <- e.stopContainer(ctx, c, 0) })
+		if !e.work.Go(func() { errs <- e.stopContainer(ctx, c, 0) }) {
+			errs <- errClosing
+		}
 	}
 	var all []error
 	for range containers {

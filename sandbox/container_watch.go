@@ -22,7 +22,7 @@ const (
 // watch waits for c to end and is the only writer of its exit.
 func (e *Engine) watch(c *Container) {
 	e.work.Go(func() {
-		rt, err := e.runtime(c.pod.Handler)
+		rt, err := e.runtimeOf(c.pod)
 		if err != nil {
 			e.containerLog(c).WithError(err).Error("container cannot be watched")
 			return

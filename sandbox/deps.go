@@ -33,8 +33,11 @@ type Network interface {
 	Teardown(ctx context.Context, podID string) error
 	// Dial connects to a TCP port at the pod's localhost.
 	Dial(ctx context.Context, podID string, port uint16) (net.Conn, error)
-	// GC detaches every pod that is not in keep, and has the plugins drop what they hold for others (CNI 1.1).
-	GC(ctx context.Context, keep []string) error
+	// Attachments names the pods that are attached, or may be.
+	Attachments() ([]string, error)
+	// GC detaches every pod that is not among the living, and has the plugins drop what they hold for others (CNI 1.1).
+	// The living are asked for once no pod is being attached. errdefs.ErrUnavailable when one is.
+	GC(ctx context.Context, living func() []string) error
 	Ready() error
 }
 

@@ -6,7 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -24,6 +24,8 @@ type Deps struct {
 	Images     Images
 	// Runtimes are the handlers by name.
 	Runtimes map[string]Runtime
+	// Former, if set, makes what watches, kills and deletes the containers of a handler that is not configured any more.
+	Former func(handler string) Runtime
 	// Facts is what the machine can do, see host.Probe.
 	Facts spec.Facts
 	CDI   *host.CDI
@@ -44,7 +46,19 @@ type Engine struct {
 	stats    *collector
 	// life ends with Close; work is everything that runs until then.
 	life life
-	work sync.WaitGroup
+	work work
+	// unread are the records that Recover could not read yet; loaded is closed once it has tried them all, and settling are
+	// those pods and containers that it is not done with.
+	unread   unread
+	loaded   chan struct{}
+	settling gate
+	// kick has KeepClean look again; debts are what it could not free.
+	kick  chan struct{}
+	debts atomic.Pointer[[]Debt]
+	// quarantined are the damaged records that were moved away.
+	quarantined quarantineList
+	// former are the handlers that records name and the configuration does not, any more.
+	former former
 }
 
 // stuckLooks bounds the goroutines left waiting for a volume that never answers.
@@ -64,7 +78,7 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	e := &Engine{
 		cfg: cfg, Deps: deps, store: newStore(), shm: tmpfs{}, resolver: host.NewResolver(stuckLooks), life: life{ctx: ctx, end: cancel},
-		stats: newCollector(cfg, deps),
+		stats: newCollector(cfg, deps), loaded: make(chan struct{}), kick: make(chan struct{}, 1), former: former{make: deps.Former},
 	}
 	if deps.Cgroups != nil {
 		e.work.Go(func() { e.collect(ctx) })
@@ -120,11 +134,18 @@ func listed(cs []*Container) []*Container {
 	return out
 }
 
-// Pod finds a pod by id or unique prefix: errdefs.ErrNotFound, or ErrInvalidArgument when ambiguous.
-func (e *Engine) Pod(id string) (*Pod, error) { return e.store.pod(id) }
+// Pod finds a pod by id or unique prefix: errdefs.ErrNotFound, ErrInvalidArgument when ambiguous, or ErrUnavailable when
+// there is a record of it that cannot be read at present.
+func (e *Engine) Pod(id string) (*Pod, error) {
+	p, err := e.store.pod(id)
+	return p, e.unread.explain(id, err)
+}
 
 // Container finds a container by id or unique prefix; see Pod.
-func (e *Engine) Container(id string) (*Container, error) { return e.store.container(id) }
+func (e *Engine) Container(id string) (*Container, error) {
+	c, err := e.store.container(id)
+	return c, e.unread.explain(id, err)
+}
 
 // NetworkReady says why pods cannot be attached to the network, or nil. It answers from memory.
 func (e *Engine) NetworkReady() error { return e.Network.Ready() }
@@ -159,7 +180,7 @@ func (e *Engine) Handlers() []Handler {
 	return handlers
 }
 
-// runtime finds a pod's handler; the message lists the known ones.
+// runtime finds the handler of a new pod; the message lists the known ones.
 func (e *Engine) runtime(handler string) (Runtime, error) {
 	if handler == "" {
 		handler = e.cfg.DefaultHandler
@@ -182,14 +203,22 @@ func (e *Engine) undo(ctx context.Context, f func(context.Context) error) error 
 // after runs f once d has passed, unless the engine is closed before.
 func (e *Engine) after(d time.Duration, f func()) {
 	e.work.Go(func() {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
+		if sleep(e.life.ctx, d) {
 			f()
-		case <-e.life.ctx.Done():
 		}
 	})
+}
+
+// sleep waits for d, and returns false when ctx has ended before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 func newID() string {

@@ -31,9 +31,8 @@ func newEngine(t *testing.T, m *machine) (*Engine, *fakeHost) {
 func newEngineAt(t *testing.T, m *machine, bootID string) (*Engine, *fakeHost) {
 	t.Helper()
 	e, h := makeEngine(t, m, bootID)
-	if err := e.Recover(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Recover(t.Context()))
+	must(t, e.Collect(t.Context()))
 	h.mu.Lock()
 	h.calls = nil
 	h.mu.Unlock()

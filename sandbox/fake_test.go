@@ -270,8 +270,11 @@ func (h *fakeHost) Pinned(dir string) ([]string, error) {
 	return filepath.Glob(filepath.Join(dir, "*"))
 }
 
-func (h *fakeHost) GC(ctx context.Context, keep []string) error {
+func (h *fakeHost) Attachments() ([]string, error) { return h.m.keys(h.m.attached), nil }
+
+func (h *fakeHost) GC(ctx context.Context, living func() []string) error {
 	return h.call(ctx, "cni gc", func() error {
+		keep := living()
 		maps.DeleteFunc(h.m.attached, func(id string, _ bool) bool { return !slices.Contains(keep, id) })
 		return nil
 	})

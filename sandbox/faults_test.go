@@ -19,12 +19,13 @@ type verb struct {
 // podLife is a pod with one container on its way through the verbs.
 type podLife struct {
 	e              *Engine
+	name           string
 	pod, container string
 }
 
 var verbs = []verb{
 	{"RunPod", func(ctx context.Context, l *podLife) (err error) {
-		l.pod, err = l.e.RunPod(ctx, podConfig("web"), "")
+		l.pod, err = l.e.RunPod(ctx, podConfig(l.name), "")
 		return err
 	}},
 	{"CreateContainer", func(ctx context.Context, l *podLife) (err error) {
@@ -51,7 +52,7 @@ func eachStep(t *testing.T, v int, body func(t *testing.T, m *machine, l *podLif
 			t.Run(fmt.Sprintf("call %d after=%v", k, after), func(t *testing.T) {
 				m := newMachine(t)
 				e, h := newEngine(t, m)
-				l := &podLife{e: e}
+				l := &podLife{e: e, name: "web"}
 				for _, earlier := range verbs[:v] {
 					must(t, earlier.do(t.Context(), l))
 				}

@@ -7,45 +7,159 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
+	"sync"
+	"time"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/podd-project/podd/checkpoint"
 )
 
-// collectGarbage frees what no record claims: the leavings of a record that was quarantined, or of a directory
-// that vanished. It runs before the engine serves, so everything unclaimed is nobody's.
-func (e *Engine) collectGarbage(ctx context.Context) error {
-	claimed := map[string]bool{}
-	for _, p := range e.store.podList() {
-		claimed[p.ID] = true
+const (
+	// collectRetry is how long garbage that could not be removed is let be, twice as long each time, up to collectRest.
+	collectRetry = 10 * time.Second
+	collectRest  = 10 * time.Minute
+)
+
+func (d Debt) err() error { return fmt.Errorf("%s %s: %s", d.What, d.ID, d.Error) }
+
+// KeepClean frees what no record claims, until ctx ends: once at the start, then whenever a record turns out to be
+// damaged, and again and again while something cannot be freed. It runs beside everything else.
+func (e *Engine) KeepClean(ctx context.Context) {
+	wait := time.Duration(0)
+	for {
+		err := e.Collect(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		var again <-chan time.Time
+		if wait = min(max(2*wait, collectRetry), collectRest); err != nil {
+			if len(*e.debts.Load()) > 0 {
+				e.Log.WithError(err).WithField("again", wait.String()).Error("something on this machine belongs to no record and could not be removed yet")
+			}
+			again = time.After(wait)
+		} else {
+			wait = 0
+		}
+		select {
+		case <-again:
+		case <-e.kick:
+		case <-ctx.Done():
+			return
+		}
 	}
-	for _, c := range e.store.containerList(nil) {
-		claimed[c.ID] = true
+}
+
+// collectSoon has KeepClean look again.
+func (e *Engine) collectSoon() {
+	select {
+	case e.kick <- struct{}{}:
+	default: // it will
 	}
-	errs := []error{e.collectNetworks(ctx)} // before the namespaces that the plugins want to clean up in
+}
+
+// Collect frees what no record claims: the leavings of a record that is damaged, or of a directory that vanished. It may
+// run beside the making of pods: what is on the machine is listed first and claims are asked for afterwards, and whatever
+// is new was claimed before it was made. errdefs.ErrUnavailable: a pod that was being attached to the network went first.
+func (e *Engine) Collect(ctx context.Context) error {
+	select {
+	case <-e.loaded:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	chores, debts := e.chores(ctx)
+	var mu sync.Mutex // guards debts
+	var all work
+	for id, kinds := range e.unclaimed(chores) {
+		all.Go(func() {
+			if what, err := e.free(ctx, id, kinds); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				debts = append(debts, Debt{What: what, ID: id, Error: err.Error()})
+			}
+		})
+	}
+	all.Wait()
+	err := e.collectNetworks(ctx) // after the pods whose attachments are known
+	if err != nil && !errdefs.IsUnavailable(err) {
+		debts = append(debts, Debt{What: "CNI garbage collection", Error: err.Error()})
+		err = nil
+	}
+	e.debts.Store(&debts)
+	for _, d := range debts {
+		err = errors.Join(err, d.err())
+	}
+	return err
+}
+
+// chores lists what is on the machine, by id, in the order in which it can go.
+func (e *Engine) chores(ctx context.Context) (map[string][]garbageKind, []Debt) {
+	chores := map[string][]garbageKind{}
+	var debts []Debt
 	for _, kind := range e.garbageKinds(ctx) {
 		ids, err := kind.list()
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, fmt.Errorf("list %s: %w", kind.what, err))
+			debts = append(debts, Debt{What: "list of each " + kind.what, Error: err.Error()})
 		}
-		for _, id := range slices.DeleteFunc(ids, func(id string) bool { return claimed[id] }) {
-			e.Log.WithField("id", id).Warnf("%s belongs to no record, removing it", kind.what)
-			if err := e.undo(ctx, func(ctx context.Context) error { return kind.free(ctx, id) }); err != nil {
-				errs = append(errs, fmt.Errorf("%s %s: %w", kind.what, id, err))
-			}
+		for _, id := range ids {
+			chores[id] = append(chores[id], kind)
 		}
 	}
-	return errors.Join(errs...)
+	return chores, debts
 }
 
-// collectNetworks frees the addresses of pods that no record claims. It must not run beside the creation of pods:
-// the plugins would take it for garbage.
-func (e *Engine) collectNetworks(ctx context.Context) error {
-	var keep []string
-	for _, p := range e.store.podList() {
-		keep = append(keep, p.ID)
+// unclaimed leaves those chores whose id is in no record. A pod whose record cannot be read at present may have any
+// container: as long as not even its directory can be listed, no container is garbage.
+func (e *Engine) unclaimed(chores map[string][]garbageKind) map[string][]garbageKind {
+	for _, u := range e.unread.list() {
+		delete(chores, u.id())
+		containers, err := checkpoint.List(filepath.Join(u.Path, containersDir))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		for _, id := range containers {
+			delete(chores, id)
+		}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, recoverDeadline, fmt.Errorf("plugins took longer than %v: %w", recoverDeadline, context.DeadlineExceeded))
+	for _, p := range e.store.podList() {
+		delete(chores, p.ID)
+	}
+	for _, c := range e.store.containerList(nil) {
+		delete(chores, c.ID)
+	}
+	return chores
+}
+
+// free frees what is left under one id, up to the first thing that cannot be: what follows may be in use by it.
+func (e *Engine) free(ctx context.Context, id string, kinds []garbageKind) (what string, err error) {
+	for _, kind := range kinds {
+		e.Log.WithField("id", id).Warnf("%s belongs to no record, removing it", kind.what)
+		ctx, cancel := context.WithTimeoutCause(ctx, e.cfg.UndoTimeout,
+			fmt.Errorf("teardown took longer than %v: %w", e.cfg.UndoTimeout, context.DeadlineExceeded))
+		err := kind.free(ctx, id)
+		cancel()
+		if err != nil {
+			return kind.what, err
+		}
+	}
+	return "", nil
+}
+
+// collectNetworks has the CNI plugins drop what they hold for pods that no record claims.
+func (e *Engine) collectNetworks(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, e.cfg.UndoTimeout,
+		fmt.Errorf("plugins took longer than %v: %w", e.cfg.UndoTimeout, context.DeadlineExceeded))
 	defer cancel()
-	return e.Network.GC(ctx, keep)
+	return e.Network.GC(ctx, func() []string {
+		var living []string
+		for _, u := range e.unread.list() {
+			living = append(living, u.Pod)
+		}
+		for _, p := range e.store.podList() {
+			living = append(living, p.ID)
+		}
+		return living
+	})
 }
 
 // garbageKind is one kind of thing that podd leaves on a machine under the id of a pod or container.
@@ -55,11 +169,13 @@ type garbageKind struct {
 	free func(ctx context.Context, id string) error
 }
 
-// garbageKinds are in the order in which they can go: processes, then what they use.
+// garbageKinds are in the order in which they can go: processes, then what they use; addresses before the namespace that
+// the plugins want to clean up in.
 func (e *Engine) garbageKinds(ctx context.Context) []garbageKind {
 	return []garbageKind{
 		{"container", func() ([]string, error) { return names(filepath.Join(e.cfg.Run, "containers")) }, e.freeContainer},
 		{"root filesystem", func() ([]string, error) { return e.Images.Held(ctx) }, e.Images.Release},
+		{"network attachment", e.Network.Attachments, e.Network.Teardown},
 		{"network namespace", e.pinnedNetns, e.freeNetns},
 		{"pod directory", func() ([]string, error) { return names(filepath.Join(e.cfg.Run, "pods")) }, e.freePodDir},
 	}

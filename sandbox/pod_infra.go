@@ -36,7 +36,7 @@ func (e *Engine) watchInfra(p *Pod) {
 		return
 	}
 	e.work.Go(func() {
-		rt, err := e.runtime(p.Handler)
+		rt, err := e.runtimeOf(p)
 		if err != nil {
 			return
 		}

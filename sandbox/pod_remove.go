@@ -45,6 +45,7 @@ func (e *Engine) deletePod(ctx context.Context, p *Pod) error {
 	if err := checkpoint.Remove(e.podsDir(), p.ID); err != nil {
 		return err
 	}
+	e.unread.forget(p)
 	host.ReleaseLabels(p.Labels)
 	e.store.removePod(p)
 	e.postPod(p, EventDeleted)

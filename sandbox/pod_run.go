@@ -49,7 +49,10 @@ func (e *Engine) beginPod(ctx context.Context, record PodRecord) (*Pod, error) {
 	for {
 		other := e.store.addPod(p)
 		if other == nil {
-			e.work.Go(func() { e.createPod(ctx, p) })
+			if !e.work.Go(func() { e.createPod(ctx, p) }) {
+				e.store.removePod(p)
+				p.creation.finish(errClosing)
+			}
 			return p, nil
 		}
 		err := sameRequest(other, p)

@@ -61,7 +61,7 @@ func (e *Engine) stopPod(ctx context.Context, p *Pod) error {
 // failing step, but for those that the failed one still needs.
 func (e *Engine) teardownPod(ctx context.Context, p *Pod) error {
 	e.stats.dropPod(p)
-	containers := e.stopContainers(ctx, p)
+	containers := errors.Join(e.stopContainers(ctx, p), e.freeUnread(ctx, p))
 	infra := e.deleteInfra(ctx, p)
 	shm := e.shm.Unmount(ctx, e.podFile(p.ID, shmDir))
 	net := e.detach(ctx, p)
@@ -86,6 +86,21 @@ func (e *Engine) detach(ctx context.Context, p *Pod) error {
 		return fmt.Errorf("unpin namespaces: %w", err)
 	}
 	return nil
+}
+
+// freeUnread ends the containers of p whose records cannot be read: their ids are enough.
+func (e *Engine) freeUnread(ctx context.Context, p *Pod) error {
+	var errs []error
+	for _, id := range e.unread.containersOf(p) {
+		err := e.deleteProcess(ctx, p, id)
+		if err == nil {
+			err = e.Images.Release(ctx, id)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("free container %s, whose record cannot be read: %w", id, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (e *Engine) deleteInfra(ctx context.Context, p *Pod) error {

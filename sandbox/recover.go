@@ -6,196 +6,112 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
-	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/oci"
-	"github.com/podd-project/podd/oci/host"
 )
 
 const (
-	// recoverParallel is how many pods are looked at at once: the work is waiting for processes and the disk.
-	recoverParallel = 16
-	// recoverDeadline bounds the look at one pod, which is then kept as recorded, and the CNI plugins' garbage collection.
-	recoverDeadline = 10 * time.Second
+	// settleDeadline bounds the look at one pod or container, which is then kept as recorded, and the reading of the records.
+	settleDeadline = 10 * time.Second
+	// settleGrace is how long the start waits for all to be settled. What takes longer, a runtime that hangs or the
+	// undoing of what was half made, goes on while the engine serves.
+	settleGrace = time.Second
 )
 
-// Recover loads the records of an earlier daemon and brings them and the machine into agreement. One bad record,
-// or one pod that cannot be asked, never fails it: the record is set aside, the pod kept as recorded.
+// Recover loads the records of an earlier daemon and begins to bring them and the machine into agreement. One bad record,
+// or one pod that cannot be asked, never fails it nor holds it up: the record is set aside, the pod kept as recorded.
+// What no record claims is left to KeepClean.
 func (e *Engine) Recover(ctx context.Context) error {
 	ids, err := e.loadable()
 	if err != nil {
 		return err
 	}
-	var group errgroup.Group
-	group.SetLimit(recoverParallel)
-	for _, id := range ids {
-		group.Go(func() error {
-			ctx, cancel := context.WithTimeout(ctx, recoverDeadline)
-			defer cancel()
-			e.recoverPod(ctx, id)
-			return nil
-		})
+	if kept, err := names(e.quarantineDir()); err == nil {
+		e.quarantined.add(kept...)
 	}
-	if err := group.Wait(); err != nil {
-		return err
+	loaded := e.loadPods(ids)
+	e.work.Go(func() {
+		<-loaded
+		close(e.loaded)
+	})
+	deadline := time.NewTimer(settleDeadline)
+	defer deadline.Stop()
+	select {
+	case <-loaded:
+	case <-deadline.C:
+		e.Log.Error("not all records could be read in time, serving without the others until they are")
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	if err := e.collectGarbage(ctx); err != nil {
-		e.Log.WithError(err).Error("something on this machine belongs to no record and could not be removed, the next start tries again")
+	grace, cancel := context.WithTimeout(ctx, settleGrace)
+	defer cancel()
+	if err := e.settling.close(grace); err != nil {
+		e.Log.Warn("some pods or containers take longer to be looked at, serving meanwhile")
 	}
 	return nil
 }
 
-// loadable names the records on disk, after removing what crashes left half made or half removed.
-func (e *Engine) loadable() ([]string, error) {
-	if err := os.MkdirAll(e.podsDir(), 0o700); err != nil {
-		return nil, fmt.Errorf("recover: %w", err)
-	}
-	if err := checkpoint.Sweep(e.podsDir()); err != nil {
-		e.Log.WithError(err).Error("remove leftovers of a crash")
-	}
-	ids, err := checkpoint.List(e.podsDir())
-	if err != nil {
-		return nil, fmt.Errorf("recover: %w", err)
-	}
-	return ids, nil
-}
-
-func (e *Engine) recoverPod(ctx context.Context, id string) {
-	p, err := e.loadPod(id)
-	if err != nil {
-		e.quarantine(filepath.Join(e.podsDir(), id), err)
-		return
-	}
-	p.creation.adopt()
-	if other := e.store.adoptPod(p); other != nil {
-		e.podLog(p).WithField("other", other.ID).Warn("two pod sandboxes of one name")
-	}
-	containers := e.loadContainers(p)
-	for _, c := range containers {
-		e.settleContainer(ctx, c)
-	}
-	e.settlePod(ctx, p)
-}
-
-func (e *Engine) loadPod(id string) (*Pod, error) {
-	dir := filepath.Join(e.podsDir(), id)
-	var r PodRecord
-	var s PodStatus
-	err := errors.Join(
-		checkpoint.Read(filepath.Join(dir, recordFile), recordVersion, &r),
-		checkpoint.Read(filepath.Join(dir, statusFile), statusVersion, &s))
-	if err == nil && (r.ID != id || r.Config == nil) {
-		err = fmt.Errorf("%w: the record in %s is of pod %q", checkpoint.ErrCorrupt, dir, r.ID)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := host.ReserveLabels(r.Labels); err != nil {
-		e.Log.WithField("pod", r.ID).WithError(err).Warn("another pod may be given the same SELinux level")
-	}
-	return e.newPod(r, s), nil
-}
-
-func (e *Engine) loadContainers(p *Pod) []*Container {
-	parent := filepath.Join(p.dir, containersDir)
-	if err := checkpoint.Sweep(parent); err != nil {
-		e.podLog(p).WithError(err).Error("remove leftovers of a crash")
-	}
-	ids, err := checkpoint.List(parent)
-	if err != nil {
-		e.podLog(p).WithError(err).Error("list container records")
-	}
-	var containers []*Container
-	for _, id := range ids {
-		c, err := e.loadContainer(p, id)
-		if err != nil {
-			e.quarantine(filepath.Join(parent, id), err)
-			continue
+// settle runs f beside all others of its kind, with a deadline.
+func (e *Engine) settle(f func(context.Context)) {
+	counted := e.settling.enter() // Recover waits no longer for a record that could be read late
+	e.work.Go(func() {
+		if counted {
+			defer e.settling.leave()
 		}
-		c.creation.adopt()
-		if other := e.store.adoptContainer(c); other != nil {
-			e.containerLog(c).WithField("other", other.ID).Warn("two containers of one name")
-		}
-		containers = append(containers, c)
-	}
-	return containers
+		ctx, cancel := context.WithTimeoutCause(e.life.ctx, settleDeadline,
+			fmt.Errorf("no answer within %v: %w", settleDeadline, context.DeadlineExceeded))
+		defer cancel()
+		f(ctx)
+	})
 }
 
-func (e *Engine) loadContainer(p *Pod, id string) (*Container, error) {
-	dir := filepath.Join(p.dir, containersDir, id)
-	var r ContainerRecord
-	var s ContainerStatus
-	err := errors.Join(
-		checkpoint.Read(filepath.Join(dir, recordFile), recordVersion, &r),
-		checkpoint.Read(filepath.Join(dir, statusFile), statusVersion, &s))
-	if err == nil && (r.ID != id || r.PodID != p.ID || r.Config == nil) {
-		err = fmt.Errorf("%w: the record in %s is of container %q", checkpoint.ErrCorrupt, dir, r.ID)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := host.ReserveLabels(r.Labels); err != nil {
-		e.Log.WithField("container", r.ID).WithError(err).Warn("another pod may be given the same SELinux level")
-	}
-	return e.newContainer(p, r, s), nil
-}
-
-// quarantine keeps a record that cannot be read for a person; the garbage collection frees what it stood for.
-func (e *Engine) quarantine(path string, cause error) {
-	to, err := checkpoint.Quarantine(path, e.quarantineDir())
-	log := e.Log.WithError(cause).WithField("record", path)
-	if err != nil {
-		log.WithField("quarantine", err).Error("record cannot be read, nor moved away")
-		return
-	}
-	log.WithField("kept", to).Error("record cannot be read, it was moved away")
-}
-
-// settleContainer does what reconcileContainer says.
+// settleContainer does what reconcileContainer says. It is given c.op, and gives it back.
 func (e *Engine) settleContainer(ctx context.Context, c *Container) {
 	if c.doomed() {
+		c.op.release()
 		return // there is nothing of it on the machine to look at
 	}
-	sameBoot := c.pod.BootID == e.cfg.BootID
-	seen := containerObservation{sameBoot: sameBoot, status: oci.Absent}
-	var process oci.Process
-	if sameBoot {
-		state, err := e.observeContainer(ctx, c)
-		if err != nil {
-			e.containerLog(c).WithError(err).Warn("container cannot be observed, it is kept as recorded")
+	seen, process := e.lookAtContainer(ctx, c)
+	action := reconcileContainer(c.Status().State, seen)
+	if action == containerRan {
+		if err := c.observe(ContainerRunning, func(s *ContainerStatus) { s.Process, s.StartedAt = process, startTime(process) }); err != nil {
+			e.containerLog(c).WithError(err).Error("write status")
 		}
-		seen.status, process = state.Status, state.Process
 	}
-	var err error
-	switch action := reconcileContainer(c.Status().State, seen); action {
+	c.op.release()
+	switch action {
 	case containerDiscard:
 		// It returns the cause given, and logs what it could not undo.
-		_ = e.discardContainer(ctx, c, errors.New("podd was stopped while it created the container"))
+		c.creation.finish(e.discardContainer(ctx, c, errors.New("podd was stopped while it created the container")))
 	case containerLost:
 		e.exit(c, oci.Exit{Code: 255, At: time.Now()})
-	case containerRan:
-		err = c.observe(ContainerRunning, func(s *ContainerStatus) { s.Process, s.StartedAt = process, startTime(process) })
-		e.watch(c)
-	case containerWatch:
+	case containerRan, containerWatch:
 		e.watch(c)
 	case containerRelease:
-		err = e.undo(ctx, func(ctx context.Context) error { return e.deleteRuntimeState(ctx, c) })
-	}
-	if err != nil {
-		e.containerLog(c).WithError(err).Error("recover container")
+		if err := e.undo(ctx, func(ctx context.Context) error { return e.deleteRuntimeState(ctx, c) }); err != nil {
+			e.containerLog(c).WithError(err).Warn("delete runtime state of exited container, removal will try again")
+		}
 	}
 }
 
-func (e *Engine) observeContainer(ctx context.Context, c *Container) (oci.State, error) {
-	rt, err := e.runtime(c.pod.Handler)
-	if err != nil {
-		return oci.State{}, err
+// lookAtContainer asks the runtime about c, unless no answer would make a difference.
+func (e *Engine) lookAtContainer(ctx context.Context, c *Container) (containerObservation, oci.Process) {
+	seen := containerObservation{sameBoot: c.pod.BootID == e.cfg.BootID, status: oci.Absent}
+	if s := c.Status().State; !seen.sameBoot || s == ContainerCreating || s == ContainerRunning {
+		return seen, oci.Process{}
 	}
-	return rt.State(ctx, c.ID)
+	rt, err := e.runtimeOf(c.pod)
+	if err != nil {
+		e.containerLog(c).WithError(err).Warn("container cannot be observed, it is kept as recorded")
+		return seen, oci.Process{}
+	}
+	state, err := rt.State(ctx, c.ID)
+	if err != nil {
+		e.containerLog(c).WithError(err).Warn("container cannot be observed, it is kept as recorded")
+	}
+	seen.status = state.Status
+	return seen, state.Process
 }
 
 // settlePod does what reconcilePod says.
@@ -210,9 +126,11 @@ func (e *Engine) settlePod(ctx context.Context, p *Pod) {
 			e.watchInfra(p)
 		}
 	case podDiscard:
-		if err := e.discardPod(ctx, p, errors.New("podd was stopped while it created the pod sandbox")); err != nil {
+		err := e.discardPod(ctx, p, errors.New("podd was stopped while it created the pod sandbox"))
+		if _, left := e.Pod(p.ID); left != nil {
 			e.podLog(p).WithError(err).Info("half-made pod sandbox was discarded")
 		}
+		p.creation.finish(err)
 	case podNotReady:
 		reason := "its processes or namespaces are gone"
 		if !seen.sameBoot {
@@ -226,13 +144,16 @@ func (e *Engine) settlePod(ctx context.Context, p *Pod) {
 
 // podAlive is true when p's network namespace is still pinned and its infra container, if it has one, runs.
 func (e *Engine) podAlive(ctx context.Context, p *Pod) bool {
+	if p.Status().State != PodReady {
+		return false // it makes no difference
+	}
 	if _, err := os.Lstat(p.Netns); p.Netns != "" && errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
 	if !sharesPID(p.Config) {
 		return true
 	}
-	rt, err := e.runtime(p.Handler)
+	rt, err := e.runtimeOf(p)
 	if err != nil {
 		return true // the handler is not configured any more; nothing says that the pod is dead
 	}

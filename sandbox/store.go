@@ -83,11 +83,15 @@ func (s *store) removePod(p *Pod) {
 }
 
 // adoptPod adds a pod that an earlier daemon made. Two of one name are legal: the creation of one failed, and so did
-// its undo. The ready one has the name; the other can be found by id.
+// its undo. The ready one has the name; the other can be found by id. One that was never finished has no name: it is
+// being discarded, and the kubelet asks for it again meanwhile.
 func (s *store) adoptPod(p *Pod) (other *Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pods[p.ID] = p
+	if p.Status().State == PodCreating {
+		return nil
+	}
 	other = s.podNames[p.name()]
 	if other == nil || p.Status().State == PodReady {
 		s.podNames[p.name()] = p
@@ -95,15 +99,16 @@ func (s *store) adoptPod(p *Pod) (other *Pod) {
 	return other
 }
 
-// adoptContainer is adoptPod for containers; the one that was made completely has the name.
+// adoptContainer is adoptPod for containers.
 func (s *store) adoptContainer(c *Container) (other *Container) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.containers[c.ID] = c
-	other = s.containerNames[c.name()]
-	if other == nil || c.Status().State != ContainerCreating {
-		s.containerNames[c.name()] = c
+	if c.Status().State == ContainerCreating {
+		return nil
 	}
+	other = s.containerNames[c.name()]
+	s.containerNames[c.name()] = c
 	return other
 }
 

@@ -13,24 +13,35 @@ import (
 // handlers makes the runtime handlers. One that cannot be used says so when asked; it is kept, for it may become
 // usable when a package is installed.
 func (d *daemon) handlers(ctx context.Context) map[string]sandbox.Runtime {
-	r := d.cfg.Runtime
 	handlers := map[string]sandbox.Runtime{}
-	for name, h := range r.Handlers {
-		cfg := oci.HandlerConfig{
-			Name:          name,
-			Path:          cmp.Or(h.Path, name),
-			SearchPath:    r.SearchPath,
-			Root:          cmp.Or(h.Root, filepath.Join(d.cfg.Run, "runtimes", name)),
-			RunDir:        d.containersDir(),
-			Conmon:        r.Conmon,
-			SystemdCgroup: r.SystemdCgroup,
-			CreateTimeout: r.CreateTimeout,
-		}
+	for name, h := range d.cfg.Runtime.Handlers {
+		cfg := d.handlerConfig(name, h)
 		runtime := oci.New(cfg)
 		d.background.Go(func() { d.reportHandler(ctx, cfg, runtime) })
 		handlers[name] = runtime
 	}
 	return handlers
+}
+
+func (d *daemon) handlerConfig(name string, h HandlerConfig) oci.HandlerConfig {
+	r := d.cfg.Runtime
+	return oci.HandlerConfig{
+		Name:          name,
+		Path:          cmp.Or(h.Path, name),
+		SearchPath:    r.SearchPath,
+		Root:          cmp.Or(h.Root, filepath.Join(d.cfg.Run, "runtimes", name)),
+		RunDir:        d.containersDir(),
+		Conmon:        r.Conmon,
+		SystemdCgroup: r.SystemdCgroup,
+		CreateTimeout: r.CreateTimeout,
+	}
+}
+
+// former is a handler that is not configured any more, for the containers that it has left: as if nothing but its name
+// had been configured. Watching and killing need the monitor's files alone, not the runtime.
+func (d *daemon) former(name string) sandbox.Runtime {
+	d.log.WithField("handler", name).Warn("there are pods of a runtime handler that is not configured any more: they are watched and can be removed")
+	return oci.New(d.handlerConfig(name, HandlerConfig{}))
 }
 
 // confDirs are the CNI configuration directories of the handlers that have one.

@@ -159,6 +159,7 @@ func (d *daemon) recover(ctx context.Context, n *node) error {
 		"pods": len(n.engine.Pods()), "containers": len(n.engine.Containers()), "duration": time.Since(start).Round(time.Millisecond).String(),
 	}).Info("pods recovered")
 	d.background.Go(func() { n.preload(ctx, d.log) })
+	d.background.Go(func() { n.engine.KeepClean(ctx) })
 	return nil
 }
 

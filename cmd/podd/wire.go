@@ -100,6 +100,7 @@ func (d *daemon) engine(ctx context.Context, images *image.Store, pods *network.
 		Network:    pods,
 		Images:     images,
 		Runtimes:   d.handlers(ctx),
+		Former:     d.former,
 		Facts:      facts,
 		CDI:        cdi,
 		Cgroups:    d.cgroups(),

@@ -25,7 +25,7 @@ type Network interface {
 	Teardown(ctx context.Context, podID string) error
 	Ready() error
 	Attachments() ([]string, error)
-	GC(ctx context.Context, keep []string) error
+	GC(ctx context.Context, living func() []string) error
 }
 
 var (
@@ -148,12 +148,13 @@ func (f *Fake) Requests() []network.Request {
 	return slices.Clone(f.requests)
 }
 
-// GC tears down every pod that is not in keep.
-func (f *Fake) GC(ctx context.Context, keep []string) error {
+// GC tears down every pod that is not among the living.
+func (f *Fake) GC(ctx context.Context, living func() []string) error {
 	ids, err := f.Attachments()
 	if err != nil {
 		return err
 	}
+	keep := living()
 	for _, id := range ids {
 		if slices.Contains(keep, id) {
 			continue

@@ -201,7 +201,7 @@ func collect(t *testing.T, e Env) {
 		}
 	}
 	for range 2 {
-		if err := e.Network.GC(t.Context(), []string{"keep", "never-seen"}); err != nil {
+		if err := e.Network.GC(t.Context(), func() []string { return []string{"keep", "never-seen"} }); err != nil {
 			t.Errorf("GC: %v", err)
 		}
 		attached(t, e, "keep")

@@ -1,0 +1,139 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/podd-project/podd/checkpoint"
+	"github.com/podd-project/podd/oci/host"
+)
+
+// loadParallel is how many pods' records are read at once: the work is waiting for the disk.
+const loadParallel = 16
+
+// loadPods begins to take over the pods that an earlier daemon left. The channel is closed once every record has been
+// looked at.
+func (e *Engine) loadPods(ids []string) <-chan struct{} {
+	var loads work
+	places := make(chan struct{}, loadParallel)
+	for _, id := range ids {
+		loads.Go(func() {
+			places <- struct{}{}
+			defer func() { <-places }()
+			e.take(filepath.Join(e.podsDir(), id), id, func() error { return e.loadPod(id) })
+		})
+	}
+	done := make(chan struct{})
+	e.work.Go(func() {
+		defer close(done)
+		loads.Wait()
+	})
+	return done
+}
+
+// loadable names the records on disk, after removing what crashes left half made or half removed.
+func (e *Engine) loadable() ([]string, error) {
+	if err := os.MkdirAll(e.podsDir(), 0o700); err != nil {
+		return nil, fmt.Errorf("recover: %w", err)
+	}
+	if err := checkpoint.Sweep(e.podsDir()); err != nil {
+		e.Log.WithError(err).Error("remove leftovers of a crash")
+	}
+	ids, err := checkpoint.List(e.podsDir())
+	if err != nil {
+		return nil, fmt.Errorf("recover: %w", err)
+	}
+	return ids, nil
+}
+
+// loadPod takes over one pod and begins to settle it. Until that is done its containers' names and its own stand as
+// they were recorded.
+func (e *Engine) loadPod(id string) error {
+	p, err := e.readPod(id)
+	if err != nil {
+		return err
+	}
+	parent := filepath.Join(p.dir, containersDir)
+	containers, err := checkpoint.List(parent)
+	if err != nil {
+		return err
+	}
+	if err := checkpoint.Sweep(parent); err != nil {
+		e.podLog(p).WithError(err).Error("remove leftovers of a crash")
+	}
+	if err := host.ReserveLabels(p.Labels); err != nil {
+		e.podLog(p).WithError(err).Warn("another pod may be given the same SELinux level")
+	}
+	if other := e.store.adoptPod(p); other != nil {
+		e.podLog(p).WithField("other", other.ID).Warn("two pod sandboxes of one name")
+	}
+	if p.Status().State != PodCreating {
+		p.creation.adopt()
+	}
+	for _, c := range containers {
+		e.take(filepath.Join(parent, c), p.ID, func() error { return e.loadContainer(p, c) })
+	}
+	e.settle(func(ctx context.Context) { e.settlePod(ctx, p) })
+	return nil
+}
+
+func (e *Engine) readPod(id string) (*Pod, error) {
+	dir := filepath.Join(e.podsDir(), id)
+	var r PodRecord
+	if err := checkpoint.Read(filepath.Join(dir, recordFile), recordVersion, &r); err != nil {
+		return nil, err
+	}
+	var s PodStatus
+	if err := checkpoint.Read(filepath.Join(dir, statusFile), statusVersion, &s); err != nil {
+		return nil, err
+	}
+	if r.ID != id || r.Config == nil {
+		return nil, fmt.Errorf("%w: the record in %s is of pod %.80q", checkpoint.ErrCorrupt, dir, r.ID)
+	}
+	return e.newPod(r, s), nil
+}
+
+// loadContainer is loadPod for one of p's containers, which may have been removed with p since it was tried last.
+func (e *Engine) loadContainer(p *Pod, id string) error {
+	if err := p.op.take(e.life.ctx); err != nil {
+		return nil // the next daemon loads it
+	}
+	defer p.op.release()
+	if _, err := e.Pod(p.ID); err != nil {
+		return nil
+	}
+	c, err := e.readContainer(p, id)
+	if err != nil {
+		return err
+	}
+	if err := host.ReserveLabels(c.Labels); err != nil {
+		e.containerLog(c).WithError(err).Warn("another pod may be given the same SELinux level")
+	}
+	if other := e.store.adoptContainer(c); other != nil {
+		e.containerLog(c).WithField("other", other.ID).Warn("two containers of one name")
+	}
+	if c.Status().State != ContainerCreating {
+		c.creation.adopt()
+	}
+	_ = c.op.take(context.Background()) // at once: it is new. Until it is settled nobody starts or removes it.
+	e.settle(func(ctx context.Context) { e.settleContainer(ctx, c) })
+	return nil
+}
+
+func (e *Engine) readContainer(p *Pod, id string) (*Container, error) {
+	dir := filepath.Join(p.dir, containersDir, id)
+	var r ContainerRecord
+	if err := checkpoint.Read(filepath.Join(dir, recordFile), recordVersion, &r); err != nil {
+		return nil, err
+	}
+	var s ContainerStatus
+	if err := checkpoint.Read(filepath.Join(dir, statusFile), statusVersion, &s); err != nil {
+		return nil, err
+	}
+	if r.ID != id || r.PodID != p.ID || r.Config == nil {
+		return nil, fmt.Errorf("%w: the record in %s is of container %.80q", checkpoint.ErrCorrupt, dir, r.ID)
+	}
+	return e.newContainer(p, r, s), nil
+}

@@ -1,0 +1,293 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/podd-project/podd/oci"
+)
+
+// hide makes reading path fail with an error that is no verdict on the record (ELOOP), until show.
+func hide(t *testing.T, path string) (show func()) {
+	t.Helper()
+	must(t, os.Rename(path, path+".hidden"))
+	must(t, os.Symlink(filepath.Base(path), path))
+	return func() {
+		t.Helper()
+		must(t, os.Remove(path))
+		must(t, os.Rename(path+".hidden", path))
+	}
+}
+
+// recordsOf are the things of a pod and its container that may be unreadable.
+func recordsOf(m *machine, pod, container string) map[string]string {
+	dir := filepath.Join(m.dir, "root/pods", pod)
+	return map[string]string{
+		"pod record":       filepath.Join(dir, recordFile),
+		"pod status":       filepath.Join(dir, statusFile),
+		"containers":       filepath.Join(dir, containersDir),
+		"container record": filepath.Join(dir, containersDir, container, recordFile),
+		"container status": filepath.Join(dir, containersDir, container, statusFile),
+	}
+}
+
+func TestRecordThatCannotBeReadForNowIsLeftAlone(t *testing.T) {
+	for what := range recordsOf(newMachine(t), "", "") {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMachine(t)
+				e, h := newEngine(t, m)
+				pod := mustRunPod(t, e, "web")
+				id := mustCreate(t, e, pod, "main")
+				mustStart(t, e, id)
+				show := hide(t, recordsOf(m, pod, id)[what])
+				e, h = restart(t, m, e, h)
+				if m.pidsAlive() != 2 {
+					t.Fatal("a pod was killed because its record could not be read")
+				}
+				if _, err := e.Container(id); !errdefs.IsUnavailable(err) && !errdefs.IsNotFound(err) {
+					t.Errorf("container: %v", err)
+				}
+				if _, err := e.CreateContainer(t.Context(), pod, containerConfig("main")); !errdefs.IsUnavailable(err) {
+					t.Errorf("another container of that name: %v", err)
+				}
+				if u := e.Unread(); len(u) != 1 || u[0].Pod != pod || !strings.Contains(u[0].Error, "symbolic links") {
+					t.Errorf("told %+v", u)
+				}
+				show()
+				time.Sleep(2 * loadRetry)
+				synctest.Wait()
+				must(t, e.Collect(t.Context()))
+				if s := container(t, e, id); s.State != ContainerRunning {
+					t.Errorf("container %+v", s)
+				}
+				if u := e.Unread(); len(u) > 0 {
+					t.Errorf("still told: %+v", u)
+				}
+				must(t, e.RemovePod(t.Context(), pod))
+				noLeaks(t, m)
+				h.kill()
+				e.life.end(errClosing)
+			})
+		})
+	}
+}
+
+func TestPodWithAnUnreadableContainerCanBeRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		e, h := newEngine(t, m)
+		pod := mustRunPod(t, e, "web")
+		id := mustCreate(t, e, pod, "main")
+		mustStart(t, e, id)
+		hide(t, recordsOf(m, pod, id)["container record"])
+		e, h = restart(t, m, e, h)
+		must(t, e.StopPod(t.Context(), pod))
+		if n := m.pidsAlive(); n > 0 {
+			t.Errorf("%d processes live in a stopped pod", n)
+		}
+		must(t, e.RemovePod(t.Context(), pod))
+		time.Sleep(2 * loadRetry) // the record is looked for once more, and is nobody's loss
+		if u := e.Unread(); len(u) > 0 {
+			t.Errorf("told %+v", u)
+		}
+		noLeaks(t, m)
+		h.kill()
+		e.life.end(errClosing)
+	})
+}
+
+func TestRecordThatTurnsOutDamagedIsCollectedLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		e, h := newEngine(t, m)
+		pod := mustRunPod(t, e, "web")
+		record := recordsOf(m, pod, "")["pod record"]
+		show := hide(t, record)
+		e, h = restart(t, m, e, h)
+		ctx, stop := context.WithCancel(t.Context())
+		go e.KeepClean(ctx)
+		synctest.Wait()
+		show()
+		truncate(t, record, 10)
+		time.Sleep(2 * loadRetry)
+		synctest.Wait()
+		if q := e.Quarantined(); len(q) != 1 || !strings.HasPrefix(q[0], pod) {
+			t.Errorf("quarantine %v", q)
+		}
+		must(t, os.RemoveAll(filepath.Join(m.dir, "root/quarantine")))
+		noLeaks(t, m)
+		stop()
+		h.kill()
+		e.life.end(errClosing)
+	})
+}
+
+// slowRuntime does not answer for one container.
+type slowRuntime struct {
+	*fakeRuntime
+	id string
+}
+
+func (r slowRuntime) State(ctx context.Context, id string) (oci.State, error) {
+	if id == r.id {
+		<-ctx.Done()
+		return oci.State{}, context.Cause(ctx)
+	}
+	return r.fakeRuntime.State(ctx, id)
+}
+
+func TestOneThatHangsDelaysNobodysRecovery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		e, h := newEngine(t, m)
+		var pods []string
+		for i := range 100 {
+			pods = append(pods, mustRunPod(t, e, fmt.Sprint("web-", i)))
+		}
+		stuck := mustCreate(t, e, pods[0], "main")
+		h.kill()
+		e.life.end(errClosing)
+		e.work.Wait()
+
+		e, h = makeEngine(t, m, "boot-1")
+		e.Runtimes["runc"] = slowRuntime{e.Runtimes["runc"].(*fakeRuntime), stuck}
+		begin := time.Now()
+		must(t, e.Recover(t.Context()))
+		if took := time.Since(begin); took != settleGrace {
+			t.Errorf("recovery took %v", took)
+		}
+		if n := len(e.Pods()); n != 100 {
+			t.Errorf("%d pods", n)
+		}
+		must(t, e.RemovePod(t.Context(), pods[1]))
+		time.Sleep(settleDeadline)
+		synctest.Wait()
+		mustStart(t, e, stuck) // it was kept as recorded
+		for _, p := range e.Pods() {
+			must(t, e.RemovePod(t.Context(), p.ID))
+		}
+		noLeaks(t, m)
+		h.kill()
+		e.life.end(errClosing)
+	})
+}
+
+func TestHalfMadePodThatIsHardToUndoDelaysNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		e, h := newEngine(t, m)
+		h.mu.Lock()
+		h.calls, h.failAt, h.crash = nil, 3, true // after CNI ADD
+		h.mu.Unlock()
+		if !h.runUntilDead(func(ctx context.Context) { e.RunPod(ctx, podConfig("web"), "") }) {
+			t.Fatal("no crash")
+		}
+		e.life.end(errClosing)
+		e.work.Wait()
+
+		e, h = makeEngine(t, m, "boot-1")
+		release := h.hold("cni del")
+		begin := time.Now()
+		must(t, e.Recover(t.Context()))
+		if took := time.Since(begin); took != settleGrace || len(e.Pods()) > 0 {
+			t.Errorf("recovery took %v, pods %v", took, e.Pods())
+		}
+		pod := mustRunPod(t, e, "web") // the kubelet asks for the same pod again
+		release()
+		must(t, e.Collect(t.Context()))
+		synctest.Wait()
+		if n := len(e.store.podList()); n != 1 {
+			t.Errorf("%d pods, want the new one", n)
+		}
+		must(t, e.RemovePod(t.Context(), pod))
+		noLeaks(t, m)
+		h.kill()
+		e.life.end(errClosing)
+	})
+}
+
+func TestCollectionSparesWhatIsBeingMade(t *testing.T) {
+	m := newMachine(t)
+	e, _ := newEngine(t, m)
+	stop := make(chan struct{})
+	var collector sync.WaitGroup
+	collector.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				must(t, e.Collect(t.Context()))
+			}
+		}
+	})
+	var callers sync.WaitGroup
+	for i := range 20 {
+		callers.Go(func() {
+			pod, err := e.RunPod(t.Context(), podConfig(fmt.Sprint("web-", i)), "")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			id, err := e.CreateContainer(t.Context(), pod, containerConfig("main"))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := e.StartContainer(t.Context(), id); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	callers.Wait()
+	close(stop)
+	collector.Wait()
+	if n := m.pidsAlive(); n != 40 {
+		t.Errorf("%d processes, want 20 containers and 20 infra containers", n)
+	}
+	if n := len(m.keys(m.attached)); n != 20 {
+		t.Errorf("%d pods are attached", n)
+	}
+	for _, p := range e.Pods() {
+		must(t, e.RemovePod(t.Context(), p.ID))
+	}
+	noLeaks(t, m)
+}
+
+func TestGarbageThatCannotBeRemovedIsOwedAndTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		e, h := newEngine(t, m)
+		m.mu.Lock()
+		m.rootfs["orphan"], m.rootfs["other"] = true, true
+		m.mu.Unlock()
+		images := &failingImages{fakeHost: h}
+		e.Images = images
+		ctx, stop := context.WithCancel(t.Context())
+		go e.KeepClean(ctx)
+		synctest.Wait()
+		if d := e.Owed(); len(d) != 2 || d[0].What != "root filesystem" || d[0].Error == "" {
+			t.Fatalf("owed %+v", d)
+		}
+		images.healed.Store(true)
+		time.Sleep(collectRetry)
+		synctest.Wait()
+		if d := e.Owed(); len(d) > 0 {
+			t.Errorf("still owed: %+v", d)
+		}
+		noLeaks(t, m)
+		stop()
+		h.kill()
+		e.life.end(errClosing)
+	})
+}
