@@ -214,11 +214,19 @@ func TestTeardownNeedsNothingButTheRecord(t *testing.T) {
 			return errors.Join(unix.Unmount(netns, unix.MNT_DETACH), os.Remove(netns))
 		},
 		"there": func(*testing.T, string) error { return nil },
+		// As an earlier DEL leaves it that was killed half-way.
+		"without its interface": func(_ *testing.T, netns string) error {
+			return networktest.InNetns(netns, func() error {
+				link, err := netlink.LinkByName("eth0")
+				if err != nil {
+					return err
+				}
+				return netlink.LinkDel(link)
+			})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := networktest.NewBridge(t, "1.0.0", portmap, firewall)
-			b.Masquerade = false
-			b.Write("10-bridge.conflist", "1.0.0", portmap, firewall)
 			cfg := b.Config()
 			c := start(t, cfg)
 			r := request(t, "pod1")

@@ -46,10 +46,8 @@ func (c *CNI) del(ctx context.Context, r *record) error {
 		return err
 	}
 	defer hold.Close()
-	netns := "" // what CNI wants to hear when the namespace is gone
-	if netnsExists(r.Netns) {
-		netns = r.Netns
-	}
+	netns, done := c.delNetns(ctx, r)
+	defer done()
 	list, err := r.listForDel()
 	if err != nil {
 		return fmt.Errorf("CNI network %s: %w", r.list.Name, err)

@@ -22,9 +22,6 @@ type Bridge struct {
 	ConfDir, DataDir string
 	// Subnet4 and Subnet6 are the ranges, Gateway4 is the bridge's address.
 	Subnet4, Subnet6, Gateway4 string
-	// Masquerade is true at first. Without it the bridge plugin makes no firewall rules, which it cannot remove when
-	// the pod's namespace is gone before DEL: it reads the addresses there.
-	Masquerade bool
 }
 
 // NewBridge makes the directory; more is what else stands in the list of plugins, behind the bridge.
@@ -33,7 +30,7 @@ func NewBridge(t testing.TB, cniVersion string, more ...string) *Bridge {
 	NeedNode(t)
 	sum := sha256.Sum256([]byte(t.Name()))
 	b := &Bridge{
-		t: t, Masquerade: true, Name: fmt.Sprintf("pt%x", sum[:4]), ConfDir: t.TempDir(), DataDir: t.TempDir(),
+		t: t, Name: fmt.Sprintf("pt%x", sum[:4]), ConfDir: t.TempDir(), DataDir: t.TempDir(),
 		Subnet4: fmt.Sprintf("10.%d.%d.0/24", sum[4], sum[5]), Subnet6: fmt.Sprintf("fd00:%x:%x::/64", sum[4:6], sum[6:8]),
 		Gateway4: fmt.Sprintf("10.%d.%d.1", sum[4], sum[5]),
 	}
@@ -47,9 +44,9 @@ func NewBridge(t testing.TB, cniVersion string, more ...string) *Bridge {
 // Write writes a configuration of the bridge and more plugins behind it.
 func (b *Bridge) Write(file, cniVersion string, more ...string) {
 	b.t.Helper()
-	plugins := fmt.Sprintf(`{"type":"bridge","bridge":%q,"isGateway":true,"ipMasq":%t,"hairpinMode":true,
+	plugins := fmt.Sprintf(`{"type":"bridge","bridge":%q,"isGateway":true,"ipMasq":true,"hairpinMode":true,
 "ipam":{"type":"host-local","dataDir":%q,"ranges":[[{"subnet":%q}],[{"subnet":%q}]],"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]}}`,
-		b.Name, b.Masquerade, b.DataDir, b.Subnet4, b.Subnet6)
+		b.Name, b.DataDir, b.Subnet4, b.Subnet6)
 	for _, p := range more {
 		plugins += "," + p
 	}
