@@ -96,3 +96,13 @@ func oomKilled(b bundle, rec record) bool {
 	}
 	return conmon.OOM(string(b))
 }
+
+// Made tells whether there is a container of that id whose creation was completed, by whichever handler of this kind.
+func (r *Runtime) Made(id string) bool {
+	b, err := r.bundle(id)
+	if err != nil {
+		return false
+	}
+	_, err = b.load()
+	return err == nil
+}

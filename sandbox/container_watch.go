@@ -33,13 +33,16 @@ func (e *Engine) watch(c *Container) {
 	})
 }
 
-// waitRetry is how long a wait that failed is let be.
-const waitRetry = 5 * time.Second
+// waitRetry is how long a wait that failed is let be, twice as long each time, up to waitRest.
+const (
+	waitRetry = 5 * time.Second
+	waitRest  = time.Minute
+)
 
 // waitForEnd returns how a container ended, or false when ctx ended first. A wait that fails, for lack of file
 // descriptors say, tells nothing of the container: it may well run, so it is waited for again and not taken for dead.
 func (e *Engine) waitForEnd(ctx context.Context, rt Runtime, id string) (exit oci.Exit, ended bool) {
-	for {
+	for rest := waitRetry; ; rest = min(2*rest, waitRest) {
 		exit, err := rt.Wait(ctx, id)
 		switch {
 		case ctx.Err() != nil:
@@ -50,10 +53,7 @@ func (e *Engine) waitForEnd(ctx context.Context, rt Runtime, id string) (exit oc
 			return oci.Exit{Code: 255, At: time.Now()}, true
 		}
 		e.Log.WithError(err).WithField("container", id).Error("wait for container, trying again")
-		select {
-		case <-ctx.Done():
-		case <-time.After(waitRetry):
-		}
+		sleep(ctx, rest)
 	}
 }
 

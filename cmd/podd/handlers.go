@@ -37,13 +37,6 @@ func (d *daemon) handlerConfig(name string, h HandlerConfig) oci.HandlerConfig {
 	}
 }
 
-// former is a handler that is not configured any more, for the containers that it has left: as if nothing but its name
-// had been configured. Watching and killing need the monitor's files alone, not the runtime.
-func (d *daemon) former(name string) sandbox.Runtime {
-	d.log.WithField("handler", name).Warn("there are pods of a runtime handler that is not configured any more: they are watched and can be removed")
-	return oci.New(d.handlerConfig(name, HandlerConfig{}))
-}
-
 // confDirs are the CNI configuration directories of the handlers that have one.
 func (d *daemon) confDirs() map[string]string {
 	dirs := map[string]string{}
