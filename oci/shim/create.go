@@ -51,7 +51,7 @@ func (r *Runtime) Create(ctx context.Context, req oci.CreateRequest) (oci.Proces
 	defer cancel()
 	p, err := r.createIn(ctx, b, creation{req: req, rec: rec, pod: pod, options: options})
 	if err != nil {
-		return oci.Process{}, errors.Join(fmt.Errorf("create container: %w", err), r.abandon(b))
+		return oci.Process{}, errors.Join(fmt.Errorf("create container: %w", err), r.abandon(b, ctx.Err() != nil))
 	}
 	return p, nil
 }
@@ -67,10 +67,7 @@ type creation struct {
 
 // place decides which shim serves the container: the pod's if it has one, else one of its own.
 func (r *Runtime) place(req oci.CreateRequest) (rec record, pod bool) {
-	rec = record{Owner: req.ID}
-	if l := req.Spec.Linux; l != nil && strings.HasPrefix(l.CgroupsPath, "/") {
-		rec.Cgroup = l.CgroupsPath
-	}
+	rec = record{Owner: req.ID, Cgroup: ownCgroup(req.Spec)}
 	if req.PodID == "" || req.PodID == req.ID {
 		return rec, false
 	}
@@ -84,6 +81,14 @@ func (r *Runtime) place(req oci.CreateRequest) (rec record, pod bool) {
 	}
 	rec.Owner, rec.Address, rec.Protocol, rec.Shim = infra.Owner, infra.Address, infra.Protocol, infra.Shim
 	return rec, true
+}
+
+// ownCgroup is the container's cgroupsPath if its groups are ours to clean up: systemd removes its scopes by itself.
+func ownCgroup(s *specs.Spec) string {
+	if s.Linux == nil || !strings.HasPrefix(s.Linux.CgroupsPath, "/") {
+		return ""
+	}
+	return s.Linux.CgroupsPath
 }
 
 // The annotations by which runtimes tell the container that holds a pod's sandbox from those that go into it.
@@ -193,13 +198,19 @@ func complaint(err error) error {
 	return oci.Failure("shim", err.Error())
 }
 
-// abandon kills what a creation that failed has started.
-func (r *Runtime) abandon(b bundle) error {
+// abandon kills what a creation that failed has started. The container's own shim is not asked first when it was out of
+// time already.
+func (r *Runtime) abandon(b bundle, late bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
 	defer cancel()
 	rec, err := b.load()
 	if err != nil {
 		return errors.Join(killWorkers(ctx, b), killKeeper(ctx, b, rec))
+	}
+	if late && rec.Owner == b.id() {
+		if err := errors.Join(rec.Shim.Kill(ctx), killWorkers(ctx, b)); err != nil {
+			return err
+		}
 	}
 	return r.end(ctx, b, rec)
 }

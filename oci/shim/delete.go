@@ -2,6 +2,7 @@ package shim
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 
 	task "github.com/containerd/containerd/api/runtime/task/v2"
 	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/podd-project/podd/oci"
@@ -42,7 +44,7 @@ func (r *Runtime) Delete(ctx context.Context, id string) error {
 	defer cancel()
 	rec, err := b.load()
 	if err != nil {
-		rec = record{Owner: id} // never complete, or unreadable: what works in the bundle is found all the same
+		rec = b.reconstruct()
 	}
 	if err := r.end(ctx, b, rec); err != nil {
 		return fmt.Errorf("delete container %s: %w", id, err)
@@ -68,7 +70,7 @@ func (r *Runtime) end(ctx context.Context, b bundle, rec record) error {
 				return err
 			}
 		}
-		if rec.Address != "" {
+		if rec.Address != "" || rec.Version == 0 {
 			// Without a shim there may be nothing to delete either: killing shows whether that matters.
 			_ = r.clean(ctx, b)
 		}
@@ -154,4 +156,16 @@ func (r *Runtime) endShim(ctx context.Context, b bundle, rec record) error {
 		return nil
 	}
 	return removeSocket(rec.Address)
+}
+
+// reconstruct finds what it can of a container without a record, or with one that cannot be read: what works in the
+// bundle is found anyway, and config.json tells the control groups.
+func (b bundle) reconstruct() record {
+	rec := record{Owner: b.id()}
+	var s specs.Spec
+	data, err := os.ReadFile(b.config())
+	if err == nil && json.Unmarshal(data, &s) == nil {
+		rec.Cgroup = ownCgroup(&s)
+	}
+	return rec
 }

@@ -30,6 +30,8 @@ type session struct {
 	stdin          *os.File
 	// process is the command if it can be seen from here.
 	process oci.Process
+	// later runs what needs not be waited for.
+	later func(func())
 }
 
 // newSession makes the pipes.
@@ -45,7 +47,7 @@ func (r *Runtime) newSession(ctx context.Context, id string, p *specs.Process, s
 	if err != nil {
 		return nil, rec, fmt.Errorf("exec: %w", err)
 	}
-	s = &session{conn: conn, id: id, execID: filepath.Base(dir), dir: dir}
+	s = &session{conn: conn, id: id, execID: filepath.Base(dir), dir: dir, later: r.work.Go}
 	defer func() {
 		if err != nil {
 			s.close()
@@ -150,11 +152,11 @@ func (s *session) kill() {
 	_, _ = s.conn.end(ctx, s.id, s.execID)
 }
 
-// forget has the shim forget the command.
+// forget has the shim forget the command, some time: it waits for who holds the output open.
 func (s *session) forget() {
-	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
-	defer cancel()
-	_ = s.conn.call(ctx, "Delete", &task.DeleteRequest{ID: s.id, ExecID: s.execID}, &task.DeleteResponse{})
+	s.later(func() {
+		_ = s.conn.call(context.Background(), "Delete", &task.DeleteRequest{ID: s.id, ExecID: s.execID}, &task.DeleteResponse{})
+	})
 }
 
 // resize sets the size of the command's terminal.

@@ -82,6 +82,8 @@ type Runtime struct {
 	// keepers serialises the starting of keepers anew, by container.
 	keepers map[string]chan struct{}
 	closed  bool
+	// work is what goes on after the call that began it.
+	work sync.WaitGroup
 }
 
 // New returns the handler. It runs nothing and never fails: Ready says whether the handler can be used.
@@ -119,6 +121,7 @@ func (r *Runtime) Close() error {
 	for _, c := range conns {
 		_ = c.client.Close() // its socket may be gone already
 	}
+	r.work.Wait() // without a connection it ends at once
 	if events == nil {
 		return nil
 	}

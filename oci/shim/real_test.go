@@ -1,0 +1,476 @@
+package shim_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/shim"
+)
+
+func must(t testing.TB, what string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+func limit(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// until polls for a condition that must come true.
+func until(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: it never was", what)
+		}
+	}
+}
+
+func runcMachine(t testing.TB) *machine { return newMachine(t, "containerd-shim-runc-v2", "runc") }
+
+// start runs a container that the test's end deletes.
+func start(t testing.TB, r *shim.Runtime, req oci.CreateRequest) oci.Process {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := r.Delete(context.Background(), req.ID); err != nil {
+			t.Errorf("delete %s: %v", req.ID, err)
+		}
+	})
+	p, err := r.Create(limit(t), req)
+	must(t, "create", err)
+	must(t, "start", r.Start(limit(t), req.ID))
+	return p
+}
+
+func sh(script string) []string { return []string{"sh", "-c", script} }
+
+func readLog(path string) string {
+	b, _ := os.ReadFile(path)
+	return string(b)
+}
+
+// processes reads who is on record in a container's bundle.
+func (m *machine) processes(t testing.TB, id string) (rec struct {
+	Owner   string
+	Address string
+	Shim    oci.Process
+	Init    oci.Process
+	Keeper  oci.Process
+}) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(m.cfg.RunDir, id, "podd.json"))
+	must(t, "read record", err)
+	must(t, "read record", json.Unmarshal(b, &rec))
+	return rec
+}
+
+// pod runs an infra container and one that joins it.
+func pod(t testing.TB, m *machine, r *shim.Runtime) (app oci.CreateRequest) {
+	t.Helper()
+	start(t, r, oci.CreateRequest{ID: "pod", PodID: "pod", Spec: m.Spec("sleep", "1000")})
+	app = oci.CreateRequest{ID: "app", PodID: "pod", Spec: m.Spec(sh("echo up; exec sleep 1000")...), LogPath: filepath.Join(m.LogDir, "app.log")}
+	start(t, r, app)
+	until(t, "app is up", func() bool { return strings.Contains(readLog(app.LogPath), "up") })
+	return app
+}
+
+// TestPodSharesShim: the containers of a pod have one shim, and each ends on its own.
+func TestPodSharesShim(t *testing.T) {
+	m := runcMachine(t)
+	r := m.open(t)
+	pod(t, m, r)
+	infra, app := m.processes(t, "pod"), m.processes(t, "app")
+	if app.Shim != infra.Shim || app.Owner != "pod" || app.Init == infra.Init || app.Keeper == infra.Keeper {
+		t.Errorf("infra %+v, app %+v", infra, app)
+	}
+	if !app.Init.DescendsFrom(app.Shim) {
+		t.Error("the container is not the shim's")
+	}
+	var spec specs.Spec
+	b, err := os.ReadFile(filepath.Join(m.cfg.RunDir, "app", "config.json"))
+	must(t, "config.json", err)
+	must(t, "config.json", json.Unmarshal(b, &spec))
+	if a := spec.Annotations; a["io.kubernetes.cri.container-type"] != "container" || a["io.kubernetes.cri.sandbox-id"] != "pod" {
+		t.Errorf("annotations %v", a)
+	}
+	must(t, "delete app", r.Delete(limit(t), "app"))
+	s, err := r.State(limit(t), "pod")
+	must(t, "state", err)
+	if s.Status != oci.Running {
+		t.Errorf("infra container is %s after the deletion of another", s.Status)
+	}
+	must(t, "delete pod", r.Delete(limit(t), "pod"))
+	if infra.Shim.Alive() {
+		t.Error("the shim outlives its pod")
+	}
+	if _, err := os.Lstat(infra.Address); err == nil {
+		t.Error("the shim's socket is left")
+	}
+}
+
+// TestDaemonDies: nothing is lost while no daemon runs, nor is the exit code.
+func TestDaemonDies(t *testing.T) {
+	m := runcMachine(t)
+	first, ctx := m.open(t), limit(t)
+	go_ := filepath.Join(m.Rootfs, "tmp", "go")
+	path := filepath.Join(m.LogDir, "0.log")
+	start(t, first, oci.CreateRequest{ID: "c", LogPath: path, Spec: m.Spec(sh("echo before; while ! [ -e /tmp/go ]; do sleep 0.02; done; seq 1 20000; exit 7")...)})
+	until(t, "it runs", func() bool { return strings.Contains(readLog(path), "before") })
+	must(t, "close", first.Close())
+	must(t, "go", os.WriteFile(go_, nil, 0o600))
+	until(t, "it has written", func() bool { return strings.Contains(readLog(path), " stdout F 20000\n") })
+
+	second := m.open(t)
+	exit, err := second.Wait(ctx, "c")
+	must(t, "wait", err)
+	if exit.Code != 7 || !exit.Known {
+		t.Errorf("exit %+v", exit)
+	}
+	if n := strings.Count(readLog(path), " F "); n != 20001 {
+		t.Errorf("%d lines in the log", n)
+	}
+	must(t, "delete", second.Delete(ctx, "c"))
+}
+
+// TestShimKilled: the containers of that pod have ended, with an unknown status; another pod does not notice.
+func TestShimKilled(t *testing.T) {
+	m := runcMachine(t)
+	r, ctx := m.open(t), limit(t)
+	pod(t, m, r)
+	start(t, r, oci.CreateRequest{ID: "other", Spec: m.Spec("sleep", "1000")})
+	app := m.processes(t, "app")
+	exits := make(chan oci.Exit, 2)
+	for _, id := range []string{"pod", "app"} {
+		go func() {
+			exit, err := r.Wait(ctx, id)
+			if err != nil {
+				t.Errorf("wait for %s: %v", id, err)
+			}
+			exits <- exit
+		}()
+	}
+	must(t, "kill the shim", app.Shim.Kill(ctx))
+	for range 2 {
+		if exit := <-exits; exit.Code != 255 || exit.Known {
+			t.Errorf("exit %+v", exit)
+		}
+	}
+	if app.Init.Alive() {
+		t.Error("the container outlives its shim")
+	}
+	for id, want := range map[string]oci.Status{"pod": oci.Stopped, "app": oci.Stopped, "other": oci.Running} {
+		if s, err := r.State(ctx, id); err != nil || s.Status != want {
+			t.Errorf("%s is %s, %v, want %s", id, s.Status, err, want)
+		}
+	}
+	must(t, "signal to what is gone", r.Signal(ctx, "app", syscall.SIGKILL))
+	if _, err := r.ExecSync(ctx, oci.ExecRequest{ID: "app", Process: m.Spec("true").Process}); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("exec: %v", err)
+	}
+	must(t, "delete", r.Delete(ctx, "app"))
+	must(t, "delete", r.Delete(ctx, "pod"))
+}
+
+// TestShimHangs: calls come back, and Delete needs no answer.
+func TestShimHangs(t *testing.T) {
+	m := runcMachine(t)
+	m.cfg.CallTimeout = time.Second
+	r, ctx := m.open(t), limit(t)
+	pod(t, m, r)
+	app := m.processes(t, "app")
+	must(t, "stop the shim", app.Shim.Signal(syscall.SIGSTOP))
+	if s, err := r.State(ctx, "app"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("state %+v, %v", s, err)
+	}
+	if _, err := r.ExecSync(ctx, oci.ExecRequest{ID: "app", Process: m.Spec("true").Process}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("exec: %v", err)
+	}
+	must(t, "delete", r.Delete(ctx, "app"))
+	must(t, "delete", r.Delete(ctx, "pod"))
+	if app.Shim.Alive() || app.Init.Alive() {
+		t.Error("they live")
+	}
+}
+
+// TestKillWithHungShim: SIGKILL gets through, and whoever waits is told.
+func TestKillWithHungShim(t *testing.T) {
+	m := runcMachine(t)
+	m.cfg.CallTimeout = time.Second
+	r, ctx := m.open(t), limit(t)
+	start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec("sleep", "1000")})
+	c := m.processes(t, "c")
+	must(t, "stop the shim", c.Shim.Signal(syscall.SIGSTOP))
+	if err := r.Signal(ctx, "c", syscall.SIGTERM); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("SIGTERM: %v", err)
+	}
+	must(t, "SIGKILL", r.Signal(ctx, "c", syscall.SIGKILL))
+	exit, err := r.Wait(ctx, "c")
+	if err != nil || exit.Known || exit.Code != 255 {
+		t.Errorf("%+v, %v", exit, err)
+	}
+	if c.Init.Alive() {
+		t.Error("the container lives")
+	}
+}
+
+// TestKeeperKilled: output goes on under another keeper.
+func TestKeeperKilled(t *testing.T) {
+	m := runcMachine(t)
+	r, ctx := m.open(t), limit(t)
+	path := filepath.Join(m.LogDir, "0.log")
+	start(t, r, oci.CreateRequest{ID: "c", LogPath: path, Spec: m.Spec(sh("echo one; while ! [ -e /tmp/go ]; do sleep 0.02; done; seq 1 100000; echo end")...)})
+	exited := make(chan oci.Exit, 1)
+	go func() {
+		exit, _ := r.Wait(ctx, "c")
+		exited <- exit
+	}()
+	until(t, "it runs", func() bool { return strings.Contains(readLog(path), "one") })
+	first := m.processes(t, "c").Keeper
+	must(t, "kill the keeper", first.Kill(ctx))
+	until(t, "there is another", func() bool { return m.processes(t, "c").Keeper != first })
+	must(t, "go", os.WriteFile(filepath.Join(m.Rootfs, "tmp", "go"), nil, 0o600))
+	if exit := <-exited; exit.Code != 0 || !exit.Known {
+		t.Errorf("exit %+v", exit)
+	}
+	if got := readLog(path); !strings.HasSuffix(got, " stdout F end\n") || strings.Count(got, " F ") != 100002 {
+		t.Errorf("%d lines, end %q", strings.Count(got, " F "), got[max(len(got)-100, 0):])
+	}
+}
+
+// TestDeleteWithoutRecord: a daemon that died while it made the container has left a shim that nothing names.
+func TestDeleteWithoutRecord(t *testing.T) {
+	m := runcMachine(t)
+	r, ctx := m.open(t), limit(t)
+	start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec("sleep", "1000")})
+	c := m.processes(t, "c")
+	must(t, "remove", os.Remove(filepath.Join(m.cfg.RunDir, "c", "podd.json")))
+	if s, err := r.State(ctx, "c"); err != nil || s.Status != oci.Absent {
+		t.Errorf("%+v, %v", s, err)
+	}
+	must(t, "delete", m.open(t).Delete(ctx, "c"))
+	if c.Shim.Alive() || c.Init.Alive() || c.Keeper.Alive() {
+		t.Error("something lives")
+	}
+	_ = os.Remove(c.Address) // nothing could tell where it was
+}
+
+// TestCreateTimeout: what a creation that takes too long has started is killed.
+func TestCreateTimeout(t *testing.T) {
+	m := runcMachine(t)
+	dir := filepath.Dir(m.cfg.RunDir)
+	slow := filepath.Join(dir, "runc-slow")
+	must(t, "write", os.WriteFile(slow, []byte("#!/bin/sh\nsleep 1000\n"), 0o755))
+	m.cfg.Runtime, m.cfg.CreateTimeout, m.cfg.CallTimeout = slow, 2*time.Second, 2*time.Second
+	r, ctx := m.open(t), limit(t)
+	_, err := r.Create(ctx, oci.CreateRequest{ID: "c", Spec: m.Spec("true")})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("create: %v", err)
+	}
+	must(t, "delete", r.Delete(ctx, "c"))
+}
+
+// TestLyingShims: answers that no shim of ours would give are refused, and nothing is left.
+func TestLyingShims(t *testing.T) {
+	for name, script := range map[string]string{
+		"silent":     "exit 0",
+		"words":      "echo cannot start",
+		"failing":    "echo no such thing >&2; exit 1",
+		"abstract":   "echo unix://@/x",
+		"nobody":     "echo unix:///tmp/no/such/socket",
+		"file":       "echo unix:///etc/passwd",
+		"flood":      "head -c 10000000 /dev/zero",
+		"grandchild": "sleep 1000 & echo unix:///tmp/no/such/socket",
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := runcMachine(t)
+			m.cfg.Path = filepath.Join(filepath.Dir(m.cfg.RunDir), "containerd-shim-liar-v2")
+			must(t, "write", os.WriteFile(m.cfg.Path, []byte("#!/bin/sh\n"+script+"\n"), 0o755))
+			r := m.open(t)
+			if p, err := r.Create(limit(t), oci.CreateRequest{ID: "c", Spec: m.Spec("true")}); err == nil {
+				t.Errorf("created %+v", p)
+			}
+			must(t, "delete", r.Delete(limit(t), "c"))
+		})
+	}
+}
+
+// TestAnotherShimsAddress: a shim cannot pass another pod's off as its own.
+func TestAnotherShimsAddress(t *testing.T) {
+	m := runcMachine(t)
+	r := m.open(t)
+	start(t, r, oci.CreateRequest{ID: "victim", Spec: m.Spec("sleep", "1000")})
+	liar := *m
+	liar.cfg.Path = filepath.Join(filepath.Dir(m.cfg.RunDir), "containerd-shim-liar-v2")
+	liar.cfg.Root = filepath.Join(filepath.Dir(m.cfg.RunDir), "l")
+	must(t, "write", os.WriteFile(liar.cfg.Path, fmt.Appendf(nil, "#!/bin/sh\necho unix://%s\n", m.processes(t, "victim").Address), 0o755))
+	l := liar.open(t)
+	if _, err := l.Create(limit(t), oci.CreateRequest{ID: "c", Spec: m.Spec("true")}); err == nil {
+		t.Error("created")
+	}
+	must(t, "delete", l.Delete(limit(t), "c"))
+	if s, err := r.State(limit(t), "victim"); err != nil || s.Status != oci.Running {
+		t.Errorf("the other pod's container is %s, %v", s.Status, err)
+	}
+}
+
+// buffer can be read while it is written.
+type buffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+func TestAttach(t *testing.T) {
+	m := runcMachine(t)
+	r, ctx := m.open(t), limit(t)
+	start(t, r, oci.CreateRequest{ID: "c", Stdin: true, StdinOnce: true, Spec: m.Spec(sh("cat; echo bye >&2; exit 4")...)})
+	var stdout, stderr buffer
+	in, typed := io.Pipe()
+	attached := make(chan error, 1)
+	go func() { attached <- r.Attach(ctx, "c", oci.Streams{Stdin: in, Stdout: &stdout, Stderr: &stderr}) }()
+	_, err := typed.Write([]byte("hello\n"))
+	must(t, "type", err)
+	until(t, "echo", func() bool { return stdout.String() == "hello\n" })
+	must(t, "end of input", typed.Close())
+	must(t, "attach", <-attached)
+	if stderr.String() != "bye\n" {
+		t.Errorf("stderr %q", stderr.String())
+	}
+	if exit, err := r.Wait(ctx, "c"); err != nil || exit.Code != 4 {
+		t.Errorf("%+v, %v", exit, err)
+	}
+	if err := r.Attach(ctx, "c", oci.Streams{}); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("attach to an ended container: %v", err)
+	}
+}
+
+func TestTerminal(t *testing.T) {
+	m := runcMachine(t)
+	r, ctx := m.open(t), limit(t)
+	s := m.Spec(sh(`read x; stty size; echo "got $x"`)...)
+	s.Process.Terminal = true
+	start(t, r, oci.CreateRequest{ID: "c", Stdin: true, Terminal: true, Spec: s})
+	var out buffer
+	in, typed := io.Pipe()
+	defer typed.Close()
+	sizes := make(chan oci.Size, 1)
+	sizes <- oci.Size{Width: 77, Height: 33}
+	attached := make(chan error, 1)
+	go func() { attached <- r.Attach(ctx, "c", oci.Streams{Stdin: in, Stdout: &out, Resize: sizes}) }()
+	_, err := typed.Write([]byte("word\n"))
+	must(t, "type", err)
+	must(t, "attach", <-attached)
+	if got := out.String(); !strings.Contains(got, "got word") {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestExecStreams(t *testing.T) {
+	m := runcMachine(t)
+	r, ctx := m.open(t), limit(t)
+	start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec("sleep", "1000")})
+	var stdout, stderr buffer
+	code, err := r.Exec(ctx, "c", m.Spec(sh("cat; echo err >&2; exit 9")...).Process,
+		oci.Streams{Stdin: strings.NewReader(strings.Repeat("data\n", 50000)), Stdout: &stdout, Stderr: &stderr})
+	if err != nil || code != 9 || len(stdout.String()) != 250000 || stderr.String() != "err\n" {
+		t.Errorf("%d, %v, %d bytes, %q", code, err, len(stdout.String()), stderr.String())
+	}
+	p := m.Spec(sh("stty size")...).Process
+	p.Terminal = true
+	sizes := make(chan oci.Size, 1)
+	sizes <- oci.Size{Width: 101, Height: 37}
+	var screen buffer
+	code, err = r.Exec(ctx, "c", p, oci.Streams{Stdout: &screen, Resize: sizes})
+	if err != nil || code != 0 || screen.String() != "37 101\r\n" {
+		t.Errorf("%d, %v, %q", code, err, screen.String())
+	}
+	// A client that goes away ends the command.
+	short, cancel := context.WithCancel(ctx)
+	ready := &notifier{found: cancel}
+	if _, err := r.Exec(short, "c", m.Spec(sh("echo go; sleep 1000")...).Process, oci.Streams{Stdout: ready}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	until(t, "nothing is left of the commands", func() bool {
+		left, err := filepath.Glob(filepath.Join(m.cfg.RunDir, "c", "*exec-*"))
+		return err == nil && len(left) == 0
+	})
+}
+
+// notifier calls found at the first write.
+type notifier struct{ found func() }
+
+func (n *notifier) Write(p []byte) (int, error) {
+	n.found()
+	return len(p), nil
+}
+
+func TestExecSyncReturnsThoughChildHoldsOutput(t *testing.T) {
+	m := runcMachine(t)
+	r := m.open(t)
+	start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec("sleep", "1000")})
+	begin := time.Now()
+	got, err := r.ExecSync(limit(t), oci.ExecRequest{ID: "c", Process: m.Spec(sh("echo out; echo err >&2; sleep 1000 & exit 7")...).Process})
+	if err != nil || got.Code != 7 || string(got.Stdout) != "out\n" || string(got.Stderr) != "err\n" {
+		t.Errorf("%d, %q, %q, %v", got.Code, got.Stdout, got.Stderr, err)
+	}
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("took %s", took)
+	}
+}
+
+func TestReady(t *testing.T) {
+	m := runcMachine(t)
+	good := m.cfg
+	for name, change := range map[string]func(*shim.Config){
+		"no shim":    func(c *shim.Config) { c.Path = "/no/such/shim" },
+		"bare name":  func(c *shim.Config) { c.Path, c.SearchPath = "containerd-shim-none-v1", []string{"/usr/bin"} },
+		"no runtime": func(c *shim.Config) { c.Runtime = "/no/such/runc" },
+		"no keeper":  func(c *shim.Config) { c.Keeper = "" },
+		"not a shim": func(c *shim.Config) { c.Path = "/bin/false" },
+	} {
+		m.cfg = good
+		change(&m.cfg)
+		r := m.open(t)
+		if err := r.Ready(); !errdefs.IsUnavailable(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if f := r.Features(); f.OCIVersion != "1.0.2" {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+	m.cfg = good
+	if f := m.open(t).Features(); f.OwnKernel || f.OCIVersion < "1.2" || len(f.MountOptions) == 0 || !strings.Contains(f.Version, "containerd-shim-runc-v2") {
+		t.Errorf("%+v", f)
+	}
+}
