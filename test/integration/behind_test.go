@@ -1,0 +1,99 @@
+package integration
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/test/daemon"
+)
+
+// damages are what may be done to a running pod behind the daemon's back.
+var damages = []struct {
+	name string
+	do   func(l *life) error
+}{
+	{"monitor killed", func(l *life) error {
+		return syscall.Kill(stateOf(l.k, l.k, l.containerID).Monitor.Pid, syscall.SIGKILL)
+	}},
+	{"monitor and container killed", func(l *life) error {
+		s := stateOf(l.k, l.k, l.containerID)
+		return errors.Join(syscall.Kill(s.Monitor.Pid, syscall.SIGKILL), syscall.Kill(s.Init.Pid, syscall.SIGKILL))
+	}},
+	{"runtime state removed", func(l *life) error {
+		return removeThere(l.k.Path("run", "runtimes", "runc", l.containerID), l.k.Path("run", "runtimes", "crun", l.containerID))
+	}},
+	{"bundle removed", func(l *life) error { return removeThere(l.k.Path("run", "containers", l.containerID)) }},
+	{"network namespace removed", func(l *life) error {
+		path := l.k.Path("run", "netns", l.podID)
+		return errors.Join(unix.Unmount(path, unix.MNT_DETACH), removeThere(path))
+	}},
+	{"root file system unmounted", func(l *life) error {
+		return unix.Unmount(l.k.Path("root", "storage", "rootfs", l.containerID, "root", "merged"), unix.MNT_DETACH)
+	}},
+	{"root file system removed", func(l *life) error {
+		dir := l.k.Path("root", "storage", "rootfs", l.containerID)
+		unmountBelow(l.k, dir)
+		return removeThere(dir)
+	}},
+	{"files of the pod removed", func(l *life) error {
+		dir := l.k.Path("run", "pods", l.podID)
+		unmountBelow(l.k, dir)
+		return removeThere(dir)
+	}},
+}
+
+// removeThere removes the paths of which at least one must be there.
+func removeThere(paths ...string) error {
+	err := fs.ErrNotExist
+	for _, p := range paths {
+		if _, e := os.Lstat(p); e == nil {
+			err = errors.Join(os.RemoveAll(p))
+		}
+	}
+	return err
+}
+
+// TestBehindItsBack takes things away that podd has made. The pod can then be stopped and removed, whether the daemon
+// has been there all the time or was killed meanwhile, and nothing is left.
+func TestBehindItsBack(t *testing.T) {
+	t.Parallel()
+	for _, handler := range []string{"runc", "crun"} {
+		t.Run(handler, func(t *testing.T) {
+			t.Parallel()
+			k := startWith(t, daemon.Options{Handler: handler, Set: []string{`runtime.kill_timeout="3s"`}})
+			some := damages
+			if handler != "runc" {
+				some = damages[:4] // the rest is no runtime's business
+			}
+			for _, d := range some {
+				for _, restart := range []bool{false, true} {
+					name := d.name
+					if restart {
+						name += ", and the daemon too"
+					}
+					t.Run(name, func(t *testing.T) {
+						k := k.sub(t)
+						l := k.newLife()
+						l.upTo(3)
+						if restart {
+							k.ok("kill podd", k.Kill9())
+						}
+						k.ok("do damage", d.do(l))
+						if restart {
+							k.ok("start podd", k.Start(k.ctx()))
+						}
+						for _, v := range verbs[4:] {
+							k.ok(v.name, v.do(l, k.ctx()))
+						}
+						k.newLife().upTo(1) // another pod can have the name's port, and addresses
+					})
+				}
+			}
+		})
+	}
+}
