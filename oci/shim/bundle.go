@@ -53,11 +53,21 @@ type record struct {
 	Shim   oci.Process `json:"shim"`
 	Init   oci.Process `json:"init"`
 	Keeper oci.Process `json:"keeper"`
+	// Shared is true when Init is the whole pod's, as where its containers run in one process, the sandbox.
+	Shared bool `json:"shared,omitempty"`
 	// Cgroup is the cgroupsPath of a container whose groups are ours to clean up.
 	Cgroup string `json:"cgroup,omitempty"`
 }
 
 const recordVersion = 1
+
+// own is the container's first process, none if the host does not see one of it alone.
+func (rec record) own() oci.Process {
+	if rec.Shared || rec.Init == rec.Shim {
+		return oci.Process{}
+	}
+	return rec.Init
+}
 
 // recordLimit bounds what is read of a file in a bundle, to which the shim can write.
 const recordLimit = 64 << 10

@@ -60,27 +60,28 @@ func (r *Runtime) Create(ctx context.Context, req oci.CreateRequest) (oci.Proces
 type creation struct {
 	req oci.CreateRequest
 	rec record
-	// pod is true when the pod has a shim already.
-	pod     bool
+	// pod is the first process of the pod whose shim serves the container, none if the container has a shim of its own.
+	pod     oci.Process
 	options *anypb.Any
 }
 
-// place decides which shim serves the container: the pod's if it has one, else one of its own.
-func (r *Runtime) place(req oci.CreateRequest) (rec record, pod bool) {
+// place decides which shim serves the container: the pod's if it has one, else one of its own. It returns the pod's first
+// process, too.
+func (r *Runtime) place(req oci.CreateRequest) (rec record, pod oci.Process) {
 	rec = record{Owner: req.ID, Cgroup: ownCgroup(req.Spec)}
 	if req.PodID == "" || req.PodID == req.ID {
-		return rec, false
+		return rec, pod
 	}
 	b, err := r.bundle(req.PodID)
 	if err != nil {
-		return rec, false
+		return rec, pod
 	}
 	infra, err := b.load()
-	if err != nil || infra.Address == "" {
-		return rec, false
+	if err != nil || infra.Address == "" || infra.Init == (oci.Process{}) {
+		return rec, pod
 	}
 	rec.Owner, rec.Address, rec.Protocol, rec.Shim = infra.Owner, infra.Address, infra.Protocol, infra.Shim
-	return rec, true
+	return rec, infra.Init
 }
 
 // ownCgroup is the container's cgroupsPath if its groups are ours to clean up: systemd removes its scopes by itself.
@@ -125,7 +126,7 @@ func (r *Runtime) createIn(ctx context.Context, b bundle, c creation) (oci.Proce
 	if err := b.save(c.rec); err != nil {
 		return oci.Process{}, err
 	}
-	if !c.pod {
+	if c.pod == (oci.Process{}) {
 		if err := r.startShim(ctx, b, &c); err != nil {
 			return oci.Process{}, err
 		}
@@ -133,6 +134,7 @@ func (r *Runtime) createIn(ctx context.Context, b bundle, c creation) (oci.Proce
 	if c.rec.Init, err = r.createTask(ctx, b, c); err != nil {
 		return oci.Process{}, err
 	}
+	c.rec.Shared = c.rec.Init == c.pod
 	return c.rec.Init, b.save(c.rec)
 }
 

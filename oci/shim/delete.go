@@ -10,6 +10,7 @@ import (
 	"time"
 
 	task "github.com/containerd/containerd/api/runtime/task/v2"
+	status "github.com/containerd/containerd/api/types/task"
 	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"google.golang.org/protobuf/types/known/emptypb"
@@ -26,6 +27,8 @@ const (
 	shutdownGrace = 5 * time.Second
 	// deleteTimeout bounds one Delete.
 	deleteTimeout = time.Minute
+	// killedCode is the exit status after SIGKILL.
+	killedCode = 128 + int32(syscall.SIGKILL)
 )
 
 // Delete kills what is left of the container, has the shim forget it, ends the shim if it is the container's own, and
@@ -126,6 +129,14 @@ func (r *Runtime) killTask(ctx context.Context, conn *conn, id string) (oci.Exit
 	err := conn.call(ctx, "Kill", &task.KillRequest{ID: id, Signal: uint32(syscall.SIGKILL), All: true}, empty())
 	if err != nil && !over(err) {
 		return oci.Exit{}, err
+	}
+	state := &task.StateResponse{}
+	if err := conn.call(ctx, "State", &task.StateRequest{ID: id}, state); err != nil {
+		return oci.Exit{}, err
+	}
+	if state.GetStatus() == status.Status_CREATED {
+		// Deleting it ends it; there are shims that never tell the end of a container that was not started.
+		return oci.Exit{Code: killedCode, At: time.Now(), Known: true}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, killTimeout)
 	defer cancel()

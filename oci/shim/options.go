@@ -3,6 +3,7 @@ package shim
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,12 +61,12 @@ func (r *Runtime) options() (*anypb.Any, error) {
 	if o.ConfigPath == "" {
 		values := map[string]any{}
 		if name == "runsc" {
-			values["root"] = r.runtimeRoot()
-			if runtime != "" {
-				values["binary_name"] = runtime
-			}
+			values = r.runscOptions(runtime)
 		}
 		for k, v := range r.cfg.Options {
+			if _, ours := v.(map[string]any); ours && k == runscFlags {
+				continue // merged already
+			}
 			values[k] = v
 		}
 		if len(values) > 0 {
@@ -81,6 +82,26 @@ func (r *Runtime) options() (*anypb.Any, error) {
 
 // runtimeRoot is where the runtime below the shim keeps its state.
 func (r *Runtime) runtimeRoot() string { return filepath.Join(r.cfg.Root, "state") }
+
+// runscFlags is the option of gVisor's shim that holds the flags of runsc.
+const runscFlags = "runsc_config"
+
+// runscOptions are the options that gVisor's shim gets unless the configuration says otherwise.
+func (r *Runtime) runscOptions(runtime string) map[string]any {
+	// Without it, runsc pins one network namespace for all its helper processes below root, for ever.
+	flags := map[string]any{"gofer-network-namespace": "new"}
+	if r.cfg.SystemdCgroup {
+		flags["systemd-cgroup"] = "true"
+	}
+	if given, ok := r.cfg.Options[runscFlags].(map[string]any); ok {
+		maps.Copy(flags, given)
+	}
+	values := map[string]any{"root": r.runtimeRoot(), runscFlags: flags}
+	if runtime != "" {
+		values["binary_name"] = runtime
+	}
+	return values
+}
 
 func (r *Runtime) runcOptions(runtime string) (*anypb.Any, error) {
 	o := &options.Options{}

@@ -32,7 +32,7 @@ func (r *Runtime) Signal(ctx context.Context, id string, sig syscall.Signal) err
 	}
 	if sig == syscall.SIGKILL && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		r.cfg.Log.WithField("container", id).Warn("shim does not answer, killing it")
-		return errors.Join(rec.Init.Signal(sig), rec.Shim.Signal(sig))
+		return errors.Join(rec.own().Signal(sig), rec.Shim.Signal(sig))
 	}
 	return fmt.Errorf("container %s: %w", id, err)
 }

@@ -23,7 +23,9 @@ const reapTimeout = 10 * time.Second
 // watch is shared by the calls of Wait for one container. Delete removes the record: it settles the watch first.
 type watch struct {
 	waiters int
-	exit    *oci.Exit
+	// settled is closed when Delete has left exit.
+	settled chan struct{}
+	exit    oci.Exit
 }
 
 // Wait returns when the container has ended and its output is written, by whichever daemon it was started. When the
@@ -43,7 +45,7 @@ func (r *Runtime) Wait(ctx context.Context, id string) (oci.Exit, error) {
 	if exit, ended := b.loadExit(); ended {
 		return exit, nil
 	}
-	exit, err := r.await(ctx, b, rec)
+	exit, err := r.await(ctx, b, rec, w.settled)
 	if errors.Is(err, errGone) {
 		exit, err = r.lost(ctx, b, rec), nil
 	}
@@ -52,11 +54,11 @@ func (r *Runtime) Wait(ctx context.Context, id string) (oci.Exit, error) {
 	}
 	// Whoever holds the output open has its time; what it writes later is kept, but not waited for.
 	_ = settleKeeper(ctx, rec)
-	r.mu.Lock()
-	if w.exit != nil && !exit.Known {
-		exit = *w.exit
+	select {
+	case <-w.settled:
+		exit = w.exit
+	default:
 	}
-	r.mu.Unlock()
 	exit.OOM = exit.OOM || oomKilled(b, rec)
 	_ = b.saveExit(exit) // the bundle may be on its way out; the caller keeps it, too
 	return exit, nil
@@ -65,8 +67,9 @@ func (r *Runtime) Wait(ctx context.Context, id string) (oci.Exit, error) {
 // retryPause is how long a shim is left alone that has broken the connection and lives.
 const retryPause = 100 * time.Millisecond
 
-// await asks the shim to tell when the container has ended, until it does or has ended itself: errGone.
-func (r *Runtime) await(ctx context.Context, b bundle, rec record) (oci.Exit, error) {
+// await asks the shim to tell when the container has ended, until it does or has ended itself, or
+// the container was deleted: errGone. (There are shims that never tell the end of a container that was not started.)
+func (r *Runtime) await(ctx context.Context, b bundle, rec record, deleted <-chan struct{}) (oci.Exit, error) {
 	minding, stop := context.WithCancel(ctx)
 	defer stop()
 	go r.mind(minding, b)
@@ -75,6 +78,13 @@ func (r *Runtime) await(ctx context.Context, b bundle, rec record) (oci.Exit, er
 	go func() {
 		if rec.Shim.Wait(shimEnd) == nil {
 			forget(errGone)
+		}
+	}()
+	go func() {
+		select {
+		case <-deleted:
+			forget(errGone)
+		case <-shimEnd.Done():
 		}
 	}()
 	for {
@@ -130,8 +140,8 @@ func (r *Runtime) lost(ctx context.Context, b bundle, rec record) oci.Exit {
 // killContainer kills what is known of a container: its first process and its control groups.
 func killContainer(ctx context.Context, rec record) error {
 	var errs []error
-	if rec.Init != rec.Shim {
-		errs = append(errs, rec.Init.Kill(ctx))
+	if own := rec.own(); own != (oci.Process{}) {
+		errs = append(errs, own.Kill(ctx))
 	}
 	if rec.Cgroup != "" {
 		errs = append(errs, oci.KillCgroup(ctx, rec.Cgroup))
@@ -154,7 +164,7 @@ func (r *Runtime) watch(id string) *watch {
 	defer r.mu.Unlock()
 	w := r.watches[id]
 	if w == nil {
-		w = &watch{}
+		w = &watch{settled: make(chan struct{})}
 		r.watches[id] = w
 	}
 	w.waiters++
@@ -174,7 +184,14 @@ func (r *Runtime) unwatch(id string) {
 func (r *Runtime) settle(id string, e oci.Exit) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if w := r.watches[id]; w != nil && w.exit == nil {
-		w.exit = &e
+	w := r.watches[id]
+	if w == nil {
+		return
+	}
+	select {
+	case <-w.settled:
+	default:
+		w.exit = e
+		close(w.settled)
 	}
 }
