@@ -24,12 +24,15 @@ help: ## list the targets
 deps: ## install the Debian packages that are missing (root)
 	@contrib/install-deps.sh
 
-tools: deps ## build runc, the CNI plugins, crictl, critest, a shim and the linters into bin/
+tools: deps ## build runc, gVisor, the CNI plugins, crictl, critest, a shim and the linters into bin/
 	@contrib/tools/build.sh
+	@contrib/tools/gvisor/build.sh
 	@contrib/shims/build.sh
 
-pause: oci/pause/bin/pause oci/shim/bin/keeper ## build what podd carries: the infra container's process, the keeper of shims' output
+pause: oci/pause/bin/pause oci/standin/bin/standin oci/shim/bin/keeper ## build what podd carries: the infra container's process, gVisor's stand-in, the keeper of shims' output
 oci/pause/bin/pause: oci/pause/pause.c
+oci/standin/bin/standin: oci/standin/standin.c
+oci/pause/bin/pause oci/standin/bin/standin:
 	@mkdir -p $(@D)
 	gcc -Os -static -s -Wall -Wextra -o $@ $<
 oci/shim/bin/keeper: $(wildcard oci/shim/keeper/*.go oci/shim/keeper/main/*.go oci/shim/fifo/*.go) go.mod
@@ -89,4 +92,4 @@ fuzz: pause ## each fuzz target for FUZZTIME (default 20s)
 	@contrib/fuzz.sh $(or $(FUZZTIME),20s)
 
 clean: ## remove what was built; the cache in ~/.cache/podd stays
-	rm -rf bin oci/pause/bin/pause oci/shim/bin/keeper
+	rm -rf bin oci/pause/bin/pause oci/standin/bin/standin oci/shim/bin/keeper

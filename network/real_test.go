@@ -243,6 +243,33 @@ func TestTeardownNeedsNothingButTheRecord(t *testing.T) {
 	}
 }
 
+// TestTeardownOfAnInterfaceWithoutAddresses: gVisor takes them away, and the bridge plugin removes the rules of those
+// only that it finds.
+func TestTeardownOfAnInterfaceWithoutAddresses(t *testing.T) {
+	b := networktest.NewBridge(t, "1.0.0") // which checks that no rule is left
+	c := start(t, b.Config())
+	r := request(t, "taken-over")
+	setup(t, c, r)
+	err := networktest.InNetns(r.Netns, func() error {
+		link, err := netlink.LinkByName("eth0")
+		if err != nil {
+			return err
+		}
+		addresses, err := netlink.AddrList(link, netlink.FAMILY_ALL)
+		if err != nil {
+			return err
+		}
+		for _, a := range addresses {
+			err = errors.Join(err, netlink.AddrDel(link, &a))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	teardown(t, c, r.PodID)
+}
+
 // TestHalfFailedAddIsUndone: bridge and firewall have done their work when the next plugin fails. The firewall plugin
 // only removes its rules when DEL gives it the result, which libcni has forgotten by then.
 func TestHalfFailedAddIsUndone(t *testing.T) {

@@ -38,7 +38,13 @@ func (c *CNI) delNetns(ctx context.Context, r *record) (path string, done func()
 		own = r.Netns
 	}
 	prefixes := r.prefixes()
-	if len(prefixes) == 0 || !masquerades(r.list) || own != "" && hasInterface(own) {
+	if len(prefixes) == 0 || !masquerades(r.list) {
+		return own, func() {}
+	}
+	if own != "" && hasInterface(own) {
+		if err := restoreAddresses(own, prefixes); err != nil {
+			c.log.WithField("pod", r.PodID).WithError(err).Warn("masquerade rules may stay")
+		}
 		return own, func() {}
 	}
 	path, done, err := standIn(ctx, prefixes)
@@ -111,11 +117,5 @@ func makeStandIn(addresses []netip.Prefix) error {
 	if err := netlink.LinkAdd(link); err != nil {
 		return fmt.Errorf("add link: %w", err)
 	}
-	for _, p := range addresses {
-		ip := net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
-		if err := netlink.AddrAdd(link, &netlink.Addr{IPNet: &ip}); err != nil {
-			return fmt.Errorf("add address %s: %w", p, err)
-		}
-	}
-	return nil
+	return addAddresses(link, addresses)
 }

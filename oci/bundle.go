@@ -35,6 +35,9 @@ type record struct {
 	// Init is the container's first process, Monitor its conmon.
 	Init    Process `json:"init"`
 	Monitor Process `json:"monitor"`
+	// Sandbox is the container in whose sandbox, under a kernel of its own, this one runs, which may be itself;
+	// empty for containers on the host's kernel. See guest.
+	Sandbox string `json:"sandbox,omitempty"`
 	// Cgroups are the container's own cgroup directories, by controller ("" for the unified hierarchy).
 	Cgroups cgroups `json:"cgroups,omitempty"`
 }

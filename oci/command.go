@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -34,6 +36,9 @@ func (r *Runtime) globalArgs() []string {
 	args := []string{"--root", r.cfg.Root}
 	if r.cfg.SystemdCgroup {
 		args = append(args, "--systemd-cgroup")
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.cfg.Options)) {
+		args = append(args, "--"+name+"="+r.cfg.Options[name])
 	}
 	return args
 }

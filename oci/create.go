@@ -32,7 +32,7 @@ func (r *Runtime) Create(ctx context.Context, req CreateRequest) (Process, error
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CreateTimeout)
 	defer cancel()
-	p, err := r.createIn(ctx, b, c)
+	p, err := r.createIn(ctx, b, c, r.sandboxOf(req))
 	if err != nil {
 		return Process{}, errors.Join(fmt.Errorf("create container: %w", err), r.abandon(b))
 	}
@@ -49,15 +49,20 @@ func (r *Runtime) monitor(b bundle, req CreateRequest) (conmon.Container, error)
 	if err != nil {
 		return conmon.Container{}, err
 	}
+	runtime := conmon.Runtime{Path: path, Args: r.globalArgs()}
+	if isGuest(req.ID, r.sandboxOf(req)) {
+		runtime.Args = append(runtime.Args, "--log", b.guestLog())
+		runtime = r.standIn(runtime)
+	}
 	c := conmon.Container{
-		Conmon: monitor, Env: r.environment(), Runtime: conmon.Runtime{Path: path, Args: r.globalArgs()},
+		Conmon: monitor, Env: r.environment(), Runtime: runtime,
 		ID: req.ID, Bundle: string(b), LogPath: req.LogPath,
 		Terminal: req.Terminal, Stdin: req.Stdin, StdinOnce: req.StdinOnce,
 	}
 	return c, c.Validate()
 }
 
-func (r *Runtime) createIn(ctx context.Context, b bundle, c conmon.Container) (Process, error) {
+func (r *Runtime) createIn(ctx context.Context, b bundle, c conmon.Container, sandbox string) (Process, error) {
 	pids, err := conmon.Create(ctx, c)
 	var refused *conmon.Failure
 	if errors.As(err, &refused) {
@@ -66,7 +71,7 @@ func (r *Runtime) createIn(ctx context.Context, b bundle, c conmon.Container) (P
 	if err != nil {
 		return Process{}, err
 	}
-	var rec record
+	rec := record{Sandbox: sandbox}
 	if rec.Monitor, err = identify(pids.Monitor); err != nil {
 		return Process{}, fmt.Errorf("conmon: %w", err)
 	}
@@ -74,7 +79,7 @@ func (r *Runtime) createIn(ctx context.Context, b bundle, c conmon.Container) (P
 	if rec.Init, err = identify(pids.Init); err != nil {
 		return Process{}, err
 	}
-	rec.Cgroups = cgroupsOf(rec.Init.Pid)
+	rec.Cgroups = r.ownCgroups(b, rec)
 	if err := b.save(rec); err != nil {
 		return Process{}, err
 	}

@@ -43,6 +43,9 @@ func (r *Runtime) Delete(ctx context.Context, id string) error {
 func (r *Runtime) destroy(ctx context.Context, b bundle, rec record) error {
 	ctx, cancel := context.WithTimeout(ctx, killTimeout+commandTimeout)
 	defer cancel()
+	if err := r.endInside(ctx, b, rec); err != nil {
+		return err
+	}
 	if err := end(ctx, rec); err != nil {
 		return err
 	}
@@ -50,7 +53,10 @@ func (r *Runtime) destroy(ctx context.Context, b bundle, rec record) error {
 	if err := rec.Cgroups.kill(ctx); err != nil {
 		return err
 	}
-	errRuntime := r.runtimeDelete(ctx, idOf(b))
+	var errRuntime error
+	if !rec.guest(idOf(b)) { // it is done already
+		errRuntime = r.runtimeDelete(ctx, idOf(b))
+	}
 	if err := settleMonitor(ctx, rec.Monitor); err != nil {
 		return errors.Join(err, errRuntime)
 	}
@@ -61,17 +67,26 @@ func (r *Runtime) destroy(ctx context.Context, b bundle, rec record) error {
 	exit := exitFile(b)
 	exit.OOM = oom
 	r.settle(idOf(b), exit)
-	return errors.Join(rec.Cgroups.remove(), os.RemoveAll(r.stateDir(idOf(b))), os.RemoveAll(string(b)))
+	removeAll(r.stateFiles(idOf(b)))
+	return errors.Join(rec.Cgroups.remove(), os.RemoveAll(string(b)))
 }
 
-// stateDir is where runc and crun keep the container's state.
-func (r *Runtime) stateDir(id string) string { return filepath.Join(r.cfg.Root, id) }
+// stateFiles are where the runtime keeps the container's state: a directory of runc and crun, files of runsc.
+func (r *Runtime) stateFiles(id string) []string {
+	files, _ := filepath.Glob(filepath.Join(r.cfg.Root, id+"_sandbox:*")) // the id has no special characters
+	if dir := filepath.Join(r.cfg.Root, id); isThere(dir) {
+		files = append(files, dir)
+	}
+	return files
+}
 
-// knows tells whether the runtime has state of the container.
-func (r *Runtime) knows(id string) bool {
-	_, err := os.Lstat(r.stateDir(id))
+func isThere(path string) bool {
+	_, err := os.Lstat(path)
 	return err == nil
 }
+
+// knows tells whether the runtime has state of the container.
+func (r *Runtime) knows(id string) bool { return len(r.stateFiles(id)) > 0 }
 
 // end kills the container's first process, or a creation that was not completed: monitor, runtime, hooks.
 func end(ctx context.Context, rec record) error {
@@ -145,9 +160,12 @@ func (r *Runtime) reconstruct(b bundle) record {
 	}
 	var s specs.Spec
 	data, err := os.ReadFile(b.config())
-	if err != nil || json.Unmarshal(data, &s) != nil || s.Linux == nil || r.cfg.SystemdCgroup {
-		return rec // systemd removes its scopes by itself
+	if err != nil || json.Unmarshal(data, &s) != nil || s.Linux == nil {
+		return rec
 	}
-	rec.Cgroups = cgroupsAt(s.Linux.CgroupsPath)
+	rec.Sandbox = s.Annotations[sandboxAnnotation]
+	if !r.cfg.SystemdCgroup { // systemd removes its scopes by itself
+		rec.Cgroups = cgroupsAt(s.Linux.CgroupsPath)
+	}
 	return rec
 }

@@ -24,7 +24,8 @@ func (r *Runtime) execTerminal(ctx context.Context, cancel context.CancelCauseFu
 	if err != nil {
 		return 0, err
 	}
-	if _, err := execable(b); err != nil {
+	rec, err := execable(b)
+	if err != nil {
 		return 0, err
 	}
 	dir, err := os.MkdirTemp(string(b), "exec-") // 0700
@@ -33,11 +34,12 @@ func (r *Runtime) execTerminal(ctx context.Context, cancel context.CancelCauseFu
 	}
 	defer os.RemoveAll(dir)
 	size := firstSize(req.streams.Resize)
-	s, err := r.startTerminal(b, dir, sized(req.process, size))
+	s, inner, err := r.startTerminal(b, rec, dir, sized(req.process, size))
 	if err != nil {
 		return 0, fmt.Errorf("exec: %w", err)
 	}
 	cmd := monitored(ctx, s)
+	cmd.killInside = r.killInside(rec, b, inner)
 	cmd.launcher, _ = identify(s.Process().Pid) // our child, not reaped yet
 	talked := make(chan error, 1)
 	go func() {
@@ -61,15 +63,20 @@ func (r *Runtime) execTerminal(ctx context.Context, cancel context.CancelCauseFu
 	return code, nil
 }
 
-// startTerminal starts the monitor of a session with all its files in dir.
-func (r *Runtime) startTerminal(b bundle, dir string, p *specs.Process) (*conmon.Session, error) {
+// startTerminal starts the monitor of a session with all its files in dir, and returns the file of the command's pid
+// under a kernel of its own too.
+func (r *Runtime) startTerminal(b bundle, rec record, dir string, p *specs.Process) (*conmon.Session, string, error) {
 	files, err := writeProcess(bundle(dir), p)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	e := conmon.Exec{Process: files.process, PidFile: files.pid, Terminal: dir}
 	e.Runtime.Args = []string{"--log", runtimeLog(dir)}
-	return r.startExec(b, e)
+	if rec.Sandbox != "" {
+		e.Opts = []string{"--internal-pid-file=" + files.inner()}
+	}
+	s, err := r.startExec(b, rec, e)
+	return s, files.inner(), err
 }
 
 // runtimeLog is where the runtime complains: crun's words do not come through the monitor when there is a

@@ -46,19 +46,20 @@ func failure(act, text string) error {
 	return fmt.Errorf("%s: %s", act, text)
 }
 
-// commandCode finds in a complaint of runc, crun or youki that it is about the container's command: the exit
+// commandCode finds in a complaint of runc, crun, youki or runsc that it is about the container's command: the exit
 // code a shell would give, else 0. Only the text tells; the exit status is the same for every failure.
 func commandCode(text string) int32 {
 	t := strings.ToLower(text)
 	runc := strings.Contains(t, `exec: "`)
 	crun := strings.Contains(t, "open executable")
+	runsc := strings.Contains(t, "error finding executable") || strings.Contains(t, ": failed to load ")
 	switch {
 	case strings.Contains(t, "executable file not found"), // runc
 		strings.Contains(t, "executable file `"),                                // crun
 		strings.Contains(t, "executable '") && strings.Contains(t, "not found"), // youki
-		(runc || crun) && strings.Contains(t, "no such file or directory"):
+		(runc || crun || runsc) && strings.Contains(t, "no such file or directory"):
 		return 127
-	case runc && (strings.Contains(t, "permission denied") || strings.Contains(t, "is a directory")),
+	case (runc || runsc) && (strings.Contains(t, "permission denied") || strings.Contains(t, "is a directory")),
 		crun && (strings.Contains(t, "permission denied") || strings.Contains(t, "operation not permitted")),
 		strings.Contains(t, "exec format error"):
 		return 126

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -24,6 +25,8 @@ var errNotStarted = errors.New("command was not started")
 type running struct {
 	// launcher is the process that all of the command's processes descend from: runtime or monitor.
 	launcher Process
+	// killInside ends the command where the host cannot reach it; nil on the host's kernel.
+	killInside func(context.Context)
 	// status waits for the command's exit status, release for the launcher to be gone.
 	status  func() (int32, error)
 	release func()
@@ -54,12 +57,15 @@ func (r *Runtime) launch(ctx context.Context, id string, p *specs.Process, stdio
 		return nil, err
 	}
 	var group *execGroup
-	if penned {
+	if penned && rec.Sandbox == "" {
 		group = r.newExecGroup(rec, files.process)
 		files.opts = group.opts()
 	}
 	how := r.launchMonitored
-	if r.probed().reaps {
+	switch {
+	case rec.Sandbox != "":
+		how = r.launchInSandbox
+	case r.probed().reaps:
 		how = r.launchDirect
 	}
 	cmd, child, err := how(ctx, b, files, stdio)
@@ -82,7 +88,7 @@ func execable(b bundle) (record, error) {
 		return record{}, err
 	case !rec.Init.alive():
 		return record{}, fmt.Errorf("container %s is not running: %w", idOf(b), errdefs.ErrFailedPrecondition)
-	case rec.Cgroups.frozen():
+	case b.frozen(rec):
 		return record{}, fmt.Errorf("container %s is paused: %w", idOf(b), errdefs.ErrFailedPrecondition)
 	}
 	return rec, nil
@@ -94,7 +100,10 @@ type execFiles struct {
 	opts         []string
 }
 
-func (f execFiles) all() []string { return []string{f.process, f.pid} }
+// inner is where a runtime with a kernel of its own writes the command's pid under that kernel.
+func (f execFiles) inner() string { return f.pid + ".inner" }
+
+func (f execFiles) all() []string { return []string{f.process, f.pid, f.inner()} }
 
 // writeProcess writes the process description where the runtime can read it.
 func writeProcess(b bundle, p *specs.Process) (execFiles, error) {
@@ -122,7 +131,7 @@ func removeAll(paths []string) {
 }
 
 func (r *Runtime) launchMonitored(ctx context.Context, b bundle, f execFiles, stdio [3]*os.File) (*running, int, error) {
-	s, err := r.startExec(b, conmon.Exec{Process: f.process, PidFile: f.pid, Opts: f.opts, Stdin: stdio[0], Stdout: stdio[1], Stderr: stdio[2]})
+	s, err := r.startExec(b, record{}, conmon.Exec{Process: f.process, PidFile: f.pid, Opts: f.opts, Stdin: stdio[0], Stdout: stdio[1], Stderr: stdio[2]})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -130,10 +139,13 @@ func (r *Runtime) launchMonitored(ctx context.Context, b bundle, f execFiles, st
 }
 
 // startExec fills in what all sessions of a container have in common.
-func (r *Runtime) startExec(b bundle, e conmon.Exec) (s *conmon.Session, err error) {
+func (r *Runtime) startExec(b bundle, rec record, e conmon.Exec) (s *conmon.Session, err error) {
 	e.ID, e.Bundle, e.Env, e.Runtime.Args = idOf(b), string(b), r.environment(), append(r.globalArgs(), e.Runtime.Args...)
 	if e.Runtime.Path, err = r.lookup(r.cfg.Path); err != nil {
 		return nil, err
+	}
+	if rec.Sandbox != "" {
+		e.Runtime = r.standIn(e.Runtime)
 	}
 	if e.Conmon, err = r.lookup(r.cfg.Conmon); err != nil {
 		return nil, err
@@ -165,8 +177,8 @@ func (r *Runtime) launchDirect(_ context.Context, b bundle, f execFiles, stdio [
 	if err != nil {
 		return nil, 0, err
 	}
-	verb := append([]string{"exec", "--process", f.process, "--pid-file", f.pid}, f.opts...)
-	cmd := exec.Command(path, append(append(r.globalArgs(), verb...), idOf(b))...)
+	args := slices.Concat(r.globalArgs(), []string{"exec", "--process", f.process, "--pid-file", f.pid}, f.opts, []string{idOf(b)})
+	cmd := exec.Command(path, args...)
 	cmd.Env, cmd.Dir = r.environment(), string(b)
 	if stdio[0] != nil {
 		cmd.Stdin = stdio[0]
@@ -218,6 +230,9 @@ func (c *running) kill() {
 	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
 	defer cancel()
 	c.group.kill(ctx)
+	if c.killInside != nil {
+		c.killInside(ctx)
+	}
 	_ = killTree(ctx, c.launcher)
 	c.group.kill(ctx)
 }

@@ -29,6 +29,11 @@ type HandlerConfig struct {
 	Conmon string
 	// SystemdCgroup chooses the systemd cgroup driver.
 	SystemdCgroup bool
+	// Options are further global flags of the runtime, by name: {"platform": "systrap"} is --platform=systrap.
+	Options map[string]string
+	// StandIn is the path of podd's stand-in program (see oci/standin), which runtimes with a kernel of their own
+	// need; empty: they cannot be used.
+	StandIn string
 	// CreateTimeout bounds one Create; 0 means one minute.
 	CreateTimeout time.Duration
 }

@@ -113,9 +113,10 @@ func (r *Runtime) probe(ctx context.Context) probed {
 		errMonitor = checkMonitor(monitor)
 	}
 	p.monitor, p.features.Version = monitor, version
-	p.err = errors.Join(errRuntime, errMonitor)
+	p.err = errors.Join(errRuntime, errMonitor, r.checkStandIn(version))
 	if errRuntime == nil {
 		p.features.Advisories = advisories(version)
+		p.features.OwnKernel = ownKernel(version)
 		p.reaps = strings.HasPrefix(version, "crun ")
 		r.ask(ctx, &p.features)
 	}
@@ -150,6 +151,10 @@ func (r *Runtime) ask(ctx context.Context, f *Features) {
 		f.OCIVersion = said.OCIVersionMax
 	}
 	f.MountOptions = said.MountOptions
+	if f.OwnKernel { // what it says of mounts is true; what this kernel can do does not matter
+		f.RecursiveReadOnly = contains(said.MountOptions, "rro")
+		return
+	}
 	f.RecursiveReadOnly = contains(said.MountOptions, "rro") && kernelRecursiveReadOnly()
 	f.UserNamespaces = idmaps(said) && kernelIDMap(r.cfg.RunDir)
 }
@@ -179,6 +184,17 @@ func contains(list []string, want string) bool {
 	}
 	return false
 }
+
+// checkStandIn refuses a runtime with a kernel of its own in a podd that was built without its stand-in.
+func (r *Runtime) checkStandIn(version string) error {
+	if ownKernel(version) && r.cfg.StandIn == "" {
+		return fmt.Errorf("this podd was built without its stand-in program, which %q needs: build it with make: %w", version, errdefs.ErrUnavailable)
+	}
+	return nil
+}
+
+// ownKernel tells from its version whether a runtime runs containers under a kernel of its own: gVisor's does.
+func ownKernel(version string) bool { return strings.HasPrefix(version, "runsc ") }
 
 // checkMonitor refuses a conmon that lacks flags used here.
 func checkMonitor(version string) error {

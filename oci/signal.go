@@ -10,7 +10,7 @@ import (
 
 // Signal sends to the container's first process. One that is gone, or was never created, is no error. The
 // process is identified by pid and start time and reached by pidfd, so no stranger is ever hit.
-func (r *Runtime) Signal(_ context.Context, id string, sig syscall.Signal) error {
+func (r *Runtime) Signal(ctx context.Context, id string, sig syscall.Signal) error {
 	b, err := r.bundle(id)
 	if err != nil {
 		return err
@@ -22,7 +22,11 @@ func (r *Runtime) Signal(_ context.Context, id string, sig syscall.Signal) error
 	if err != nil {
 		return err
 	}
-	if err := rec.Init.signal(sig); err != nil {
+	send := func() error { return rec.Init.signal(sig) }
+	if rec.guest(id) {
+		send = func() error { return r.signalGuest(ctx, b, rec, sig) }
+	}
+	if err := send(); err != nil {
 		return fmt.Errorf("container %s: %w", id, err)
 	}
 	return nil

@@ -18,10 +18,19 @@ func (r *Runtime) Start(ctx context.Context, id string) error {
 	if !b.exists() {
 		return fmt.Errorf("container %s: %w", id, errdefs.ErrNotFound)
 	}
-	if _, err := r.run(ctx, nil, "start", id); err != nil {
+	start := r.runStart
+	if rec, err := b.load(); err == nil && rec.guest(id) {
+		start = r.startGuest
+	}
+	if err := start(ctx, b); err != nil {
 		return fmt.Errorf("start container: %w", err)
 	}
 	// Without the mark State asks the runtime; the container runs all the same.
 	_ = os.WriteFile(b.started(), nil, 0o600)
 	return nil
+}
+
+func (r *Runtime) runStart(ctx context.Context, b bundle) error {
+	_, err := r.run(ctx, nil, "start", idOf(b))
+	return err
 }

@@ -39,7 +39,7 @@ func (r *Runtime) State(ctx context.Context, id string) (State, error) {
 
 // lively is the status of a container whose first process lives.
 func (r *Runtime) lively(ctx context.Context, b bundle, rec record) (Status, error) {
-	if rec.Cgroups.frozen() {
+	if b.frozen(rec) {
 		return Paused, nil
 	}
 	if _, err := os.Stat(b.started()); err == nil {

@@ -12,3 +12,10 @@ func harness(name string) ocitest.NewHarness {
 
 func TestRunc(t *testing.T) { ocitest.Suite(t, harness("runc")) }
 func TestCrun(t *testing.T) { ocitest.Suite(t, harness("crun")) }
+
+func TestRunsc(t *testing.T) {
+	ocitest.Suite(t, func(t *testing.T) *ocitest.Harness {
+		m, _ := ocitest.Sandboxed(t, "runsc")
+		return &m.Harness
+	})
+}

@@ -10,7 +10,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// Update changes the container's resource limits; what is absent in res stays as it is.
+// Update changes the container's resource limits; what is absent in res stays as it is. It has no effect on a guest.
 func (r *Runtime) Update(ctx context.Context, id string, res *specs.LinuxResources) error {
 	b, err := r.bundle(id)
 	if err != nil {
@@ -18,6 +18,9 @@ func (r *Runtime) Update(ctx context.Context, id string, res *specs.LinuxResourc
 	}
 	if !b.exists() {
 		return fmt.Errorf("container %s: %w", id, errdefs.ErrNotFound)
+	}
+	if rec, err := b.load(); err == nil && rec.guest(id) {
+		return nil // nothing that could be limited is on the host; the limits of its pod hold for it
 	}
 	data, err := json.Marshal(res)
 	if err != nil {
@@ -48,11 +51,11 @@ func (r *Runtime) freeze(ctx context.Context, id, verb string, want bool) error 
 	if err != nil {
 		return err
 	}
-	if rec.Cgroups.frozen() == want {
+	if b.frozen(rec) == want {
 		return nil
 	}
 	if _, err := r.run(ctx, nil, verb, id); err != nil {
 		return fmt.Errorf("%s container: %w", verb, err)
 	}
-	return nil
+	return b.markFrozen(rec, want)
 }

@@ -19,10 +19,14 @@ type Config struct {
 	PauseRootfs string `toml:"-"`
 	// SystemdCgroup is true for the systemd cgroup driver, false for cgroupfs.
 	SystemdCgroup bool `toml:"-"`
-	// CNIConfDirs are the CNI configuration directories of the handlers that have one of their own.
-	CNIConfDirs map[string]string `toml:"-"`
+	// Handlers are what the engine must know of the handlers that differ from the zero HandlerConfig.
+	Handlers map[string]HandlerConfig `toml:"-"`
 	// DefaultHandler names the runtime handler of pods that ask for none.
 	DefaultHandler string `toml:"default_handler" comment:"Runtime handler of pods without a RuntimeClass."`
+	// HostAccessHandler is the handler of pods that ask for none and need the node's own kernel.
+	HostAccessHandler string `toml:"host_access_runtime" comment:"Runtime handler of pods without a RuntimeClass that are privileged or use a namespace of the node, when the default handler has a kernel of its own (gVisor, a VM). Empty: such pods are refused."`
+	// AnnotationHandlers are the handlers of pods that ask for none but have one of these annotations.
+	AnnotationHandlers map[string]string `toml:"annotation_handlers" comment:"Runtime handlers of pods without a RuntimeClass, by an annotation of theirs whose value is \"true\". Known from other runtimes are io.kubernetes.cri.untrusted-workload, runtime.frakti.alpha.kubernetes.io/OSContainer and runtime.frakti.alpha.kubernetes.io/Unikernel."`
 	// SeccompRoot is where relative Localhost seccomp profiles are looked up.
 	SeccompRoot string `toml:"seccomp_profile_root" comment:"Directory of Localhost seccomp profiles given by a relative name."`
 	// CDIDirs hold the Container Device Interface specifications.

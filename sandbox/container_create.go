@@ -158,7 +158,7 @@ type containerBuild struct {
 
 // buildContainer is the making of a container. It cleans nothing up: teardownContainer does.
 func (e *Engine) buildContainer(ctx context.Context, c *Container) error {
-	rt, err := e.runtime(c.pod.Handler)
+	rt, err := e.runtime(c.pod.runtime())
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 // only and sets back with each update, and oom_score_adj, which belongs to processes. It returns asked as the kernel
 // has it now.
 func (e *Engine) limitContainer(c *Container, asked *cri.LinuxContainerResources, oom bool) (*cri.LinuxContainerResources, error) {
-	if e.Cgroups == nil {
+	if e.Cgroups == nil || c.pod.OwnKernel {
 		return asked, nil
 	}
 	group, err := e.Cgroups.Of(c.Status().Process.Pid, c.ID)

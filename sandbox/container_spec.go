@@ -103,14 +103,14 @@ func (e *Engine) specInput(c *Container, rt Runtime, b containerBuild) (spec.Inp
 	ns := e.podNamespaces(c.pod)
 	ns.PID = pid
 	return spec.Input{
-		ID: c.ID, Pod: c.pod.Config, Config: c.Config, Image: b.image.Config, Rootfs: b.rootfs, Labels: c.Labels,
+		ID: c.ID, Sandbox: c.pod.ID, Annotations: e.handlerAnnotations(c.pod), Pod: c.pod.Config, Config: c.Config, Image: b.image.Config, Rootfs: b.rootfs, Labels: c.Labels,
 		Namespaces: ns, Files: e.podFiles(c.pod), CgroupsPath: cgroup, Handler: handlerFacts(rt), Host: e.Facts,
 	}, nil
 }
 
 func handlerFacts(rt Runtime) spec.Handler {
 	f := rt.Features()
-	return spec.Handler{OCIVersion: f.OCIVersion, RecursiveReadOnly: f.RecursiveReadOnly, UserNamespaces: f.UserNamespaces}
+	return spec.Handler{OCIVersion: f.OCIVersion, RecursiveReadOnly: f.RecursiveReadOnly, UserNamespaces: f.UserNamespaces, OwnKernel: f.OwnKernel}
 }
 
 func (e *Engine) podFiles(p *Pod) spec.PodFiles {
@@ -136,6 +136,9 @@ func (e *Engine) pidNamespace(c *Container) (string, error) {
 	case cri.NamespaceMode_TARGET:
 		return e.targetNamespace(c, options.GetTargetId())
 	}
+	if c.pod.OwnKernel && sharesPID(c.pod.Config) {
+		return spec.Host, nil // of its kernel: that of the infra container
+	}
 	infra := c.pod.Status().Infra
 	if infra.Pid == 0 {
 		return "", nil // the pod was made without a shared PID namespace
@@ -150,6 +153,9 @@ func (e *Engine) targetNamespace(c *Container, target string) (string, error) {
 	}
 	if t.pod != c.pod {
 		return "", fmt.Errorf("%w: target container %s is in another pod sandbox", errdefs.ErrInvalidArgument, t.ID)
+	}
+	if c.pod.OwnKernel {
+		return "", fmt.Errorf("%w: containers cannot join each other's PID namespace in the sandbox of runtime handler %q", errdefs.ErrFailedPrecondition, c.pod.runtime())
 	}
 	s := t.Status()
 	if s.State != ContainerRunning {
@@ -194,7 +200,7 @@ func (e *Engine) mountsImage(c *Container, imageID string) bool {
 // infraSpec is config.json of p's infra container.
 func (e *Engine) infraSpec(p *Pod, rt Runtime) (*specs.Spec, error) {
 	if e.cfg.PauseRootfs == "" {
-		return nil, fmt.Errorf("%w: this podd was built without its pause program, so pods cannot share a PID namespace: build it with make", errdefs.ErrFailedPrecondition)
+		return nil, fmt.Errorf("%w: this podd was built without its pause program, so no pod can have an infra container, as for a shared PID namespace: build it with make", errdefs.ErrFailedPrecondition)
 	}
 	cgroup, err := spec.CgroupsPath(e.cfg.SystemdCgroup, p.Config.GetLinux().GetCgroupParent(), cgroupPrefix, p.ID)
 	if err != nil {
@@ -208,7 +214,7 @@ func (e *Engine) infraSpec(p *Pod, rt Runtime) (*specs.Spec, error) {
 	}
 	s, warnings, err := spec.Pause(spec.PauseInput{
 		ID: p.ID, Pod: p.Config, Rootfs: e.cfg.PauseRootfs, Seccomp: profile, Labels: p.Labels, Namespaces: e.podNamespaces(p),
-		CgroupsPath: cgroup, Handler: handlerFacts(rt), Host: e.Facts,
+		CgroupsPath: cgroup, Annotations: e.handlerAnnotations(p), Handler: handlerFacts(rt), Host: e.Facts,
 	})
 	for _, w := range warnings {
 		e.podLog(p).WithField("warning", w).Debug("infra container differs from its request")

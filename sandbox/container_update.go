@@ -27,7 +27,7 @@ func (e *Engine) UpdateContainer(ctx context.Context, id string, r *cri.LinuxCon
 	if state != ContainerCreated && state != ContainerRunning {
 		return fmt.Errorf("%w: container %s is %s, its resources cannot be updated", errdefs.ErrFailedPrecondition, c.ID, state)
 	}
-	rt, err := e.runtime(c.pod.Handler)
+	rt, err := e.runtime(c.pod.runtime())
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,9 @@ func (e *Engine) verify(ctx context.Context, c *Container, rt Runtime, b contain
 // verifyPIDNamespace asks whether the process whose PID namespace c has joined lives still. If so, its pid was its own
 // all the time. If not, the pid may have been given to a process of the node, and its namespace, the node's, to c.
 func (e *Engine) verifyPIDNamespace(ctx context.Context, c *Container, rt Runtime) error {
+	if c.pod.OwnKernel {
+		return nil // it has joined none by a pid of the host
+	}
 	owner := ""
 	switch options := c.Config.GetLinux().GetSecurityContext().GetNamespaceOptions(); options.GetPid() {
 	case cri.NamespaceMode_POD:

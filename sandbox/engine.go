@@ -80,6 +80,7 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 		cfg: cfg, Deps: deps, store: newStore(), shm: tmpfs{}, resolver: host.NewResolver(stuckLooks), life: life{ctx: ctx, end: cancel},
 		stats: newCollector(cfg, deps), loaded: make(chan struct{}), kick: make(chan struct{}, 1), former: former{make: deps.Former},
 	}
+	e.stats.meter = e.meter
 	if deps.Cgroups != nil {
 		e.work.Go(func() { e.collect(ctx) })
 	}

@@ -277,7 +277,7 @@ func TestHandlerThatIsNotReady(t *testing.T) {
 func TestHandlersHaveTheirOwnCNIConfiguration(t *testing.T) {
 	m := newMachine(t)
 	e, h := newEngine(t, m)
-	e.cfg.CNIConfDirs = map[string]string{"other": "/etc/other/net.d"}
+	e.cfg.Handlers = map[string]HandlerConfig{"other": {CNIConfDir: "/etc/other/net.d"}}
 	for handler, want := range map[string]string{"": "", "runc": "", "other": "/etc/other/net.d"} {
 		if _, err := e.RunPod(t.Context(), podConfig("on-"+handler), handler); err != nil {
 			t.Fatal(err)

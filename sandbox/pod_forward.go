@@ -33,12 +33,28 @@ func (e *Engine) PortForward(ctx context.Context, id string, port int32, stream 
 }
 
 func (e *Engine) dial(ctx context.Context, p *Pod, port uint16) (net.Conn, error) {
+	if p.OwnKernel {
+		return dialPod(ctx, p, port)
+	}
 	if p.Netns != "" {
 		return e.Network.Dial(ctx, p.ID, port)
 	}
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort("localhost", strconv.Itoa(int(port))))
 	if err != nil {
 		return nil, fmt.Errorf("dial port %d of the node: %w", port, err)
+	}
+	return conn, nil
+}
+
+// dialPod connects to the pod's address: its localhost is within a kernel of its own, which nothing on the host is.
+func dialPod(ctx context.Context, p *Pod, port uint16) (net.Conn, error) {
+	ips := p.Status().IPs
+	if len(ips) == 0 {
+		return nil, fmt.Errorf("%w: pod sandbox %s has no address to forward a port to", errdefs.ErrFailedPrecondition, p.ID)
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(ips[0], strconv.Itoa(int(port))))
+	if err != nil {
+		return nil, fmt.Errorf("dial port %d of the pod (in a sandbox with a kernel of its own, only what listens on the pod's address can be reached): %w", port, err)
 	}
 	return conn, nil
 }

@@ -7,15 +7,16 @@ import (
 	"github.com/podd-project/podd/oci/spec"
 )
 
-// The infra container is podd's own pause process. A pod has one only when its containers share a PID namespace:
-// every other namespace is pinned by a mount. Its id is the pod's.
+// The infra container is podd's own pause process. A pod has one only when its containers share a PID namespace,
+// for every other namespace is pinned by a mount, or when they share a sandbox with a kernel of its own, which is made
+// for the first container in it. Its id is the pod's.
 
 // startInfra starts p's infra container, if it needs one.
 func (e *Engine) startInfra(ctx context.Context, p *Pod) (oci.Process, error) {
-	if !sharesPID(p.Config) {
+	if !p.hasInfra() {
 		return oci.Process{}, nil
 	}
-	rt, err := e.runtime(p.Handler)
+	rt, err := e.runtime(p.runtime())
 	if err != nil {
 		return oci.Process{}, err
 	}

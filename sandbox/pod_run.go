@@ -23,14 +23,18 @@ import (
 // goes on, and a call with the same config joins it. A pod of that name that is ready already is returned; one
 // with another config is errdefs.ErrAlreadyExists.
 func (e *Engine) RunPod(ctx context.Context, config *cri.PodSandboxConfig, handler string) (string, error) {
+	handler, err := e.route(config, handler)
+	if err != nil {
+		return "", err
+	}
 	rt, err := e.runtime(handler)
 	if err != nil {
 		return "", err
 	}
 	if err := rt.Ready(); err != nil {
-		return "", fmt.Errorf("%w: runtime handler %q cannot be used: %w", errdefs.ErrUnavailable, handler, err)
+		return "", fmt.Errorf("%w: runtime handler %q cannot be used: %w", errdefs.ErrUnavailable, cmp.Or(handler, e.cfg.DefaultHandler), err)
 	}
-	record, err := e.newPodRecord(config, handler)
+	record, err := e.newPodRecord(config, handler, rt.Features())
 	if err != nil {
 		return "", err
 	}
@@ -68,12 +72,20 @@ func (e *Engine) beginPod(ctx context.Context, record PodRecord) (*Pod, error) {
 	}
 }
 
-func (e *Engine) newPodRecord(config *cri.PodSandboxConfig, handler string) (PodRecord, error) {
+func (e *Engine) newPodRecord(config *cri.PodSandboxConfig, handler string, features oci.Features) (PodRecord, error) {
+	runtime := cmp.Or(handler, e.cfg.DefaultHandler)
+	infra, err := e.cfg.Handlers[runtime].needsInfra(config, features)
+	if err != nil {
+		return PodRecord{}, fmt.Errorf("runtime handler %q: %w", runtime, err)
+	}
 	labels, err := host.Labels(config.GetLinux().GetSecurityContext().GetSelinuxOptions())
 	if err != nil {
 		return PodRecord{}, err
 	}
-	r := PodRecord{ID: newID(), CreatedAt: time.Now(), Config: config, Handler: handler, Labels: labels, BootID: e.cfg.BootID}
+	r := PodRecord{
+		ID: newID(), CreatedAt: time.Now(), Config: config, Handler: handler, Labels: labels, BootID: e.cfg.BootID,
+		Runtime: runtime, Infra: infra, OwnKernel: features.OwnKernel,
+	}
 	if !hostNetwork(config) {
 		r.Netns = filepath.Join(e.netnsDir(), r.ID)
 	}
@@ -185,7 +197,7 @@ func (e *Engine) attach(ctx context.Context, p *Pod) (network.Result, error) {
 	if err != nil {
 		return network.Result{}, err
 	}
-	request.ConfDir = e.cfg.CNIConfDirs[cmp.Or(p.Handler, e.cfg.DefaultHandler)]
+	request.ConfDir = e.cfg.Handlers[cmp.Or(p.runtime(), e.cfg.DefaultHandler)].CNIConfDir
 	result, err := e.Network.Setup(ctx, request)
 	if err != nil {
 		return network.Result{}, err

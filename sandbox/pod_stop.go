@@ -104,7 +104,7 @@ func (e *Engine) freeUnread(ctx context.Context, p *Pod) error {
 }
 
 func (e *Engine) deleteInfra(ctx context.Context, p *Pod) error {
-	if !sharesPID(p.Config) {
+	if !p.hasInfra() {
 		return nil
 	}
 	if err := e.deleteProcess(ctx, p, p.ID); err != nil {

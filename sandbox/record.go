@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -17,8 +18,14 @@ type PodRecord struct {
 	CreatedAt time.Time
 	// Config is the CRI config as the kubelet sent it; treat it as read-only.
 	Config *cri.PodSandboxConfig
-	// Handler is the runtime handler asked for, "" for the default one.
+	// Handler is the runtime handler asked for, or chosen in the name of the pod's annotations; "" for the default one.
 	Handler string
+	// Runtime is the handler that runs the pod, whatever the default one will be later; "" in records of an older podd.
+	Runtime string `json:",omitempty"`
+	// Infra is true when the pod has an infra container, and OwnKernel when its containers share a sandbox with a
+	// kernel that is not the host's: as the handler was when the pod was made.
+	Infra     bool `json:",omitempty"`
+	OwnKernel bool `json:",omitempty"`
 	// Netns is the pinned network namespace, "" on the host network.
 	Netns string
 	// Labels are the SELinux labels of the pod, zero when SELinux is off.
@@ -26,6 +33,12 @@ type PodRecord struct {
 	// BootID is the boot in which the pod was made: after another boot none of its processes exist.
 	BootID string
 }
+
+// hasInfra is true when the pod has an infra container.
+func (r PodRecord) hasInfra() bool { return r.Infra || sharesPID(r.Config) }
+
+// runtime names the handler that runs the pod.
+func (r PodRecord) runtime() string { return cmp.Or(r.Runtime, r.Handler) }
 
 // ContainerRecord is what a container is: written once, before anything else of it exists.
 type ContainerRecord struct {

@@ -150,7 +150,7 @@ func (e *Engine) podAlive(ctx context.Context, p *Pod) bool {
 	if _, err := os.Lstat(p.Netns); p.Netns != "" && errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
-	if !sharesPID(p.Config) {
+	if !p.hasInfra() {
 		return true
 	}
 	rt, err := e.runtimeOf(p)

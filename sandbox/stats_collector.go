@@ -30,6 +30,8 @@ type collector struct {
 	interval time.Duration
 	cgroups  Cgroups // nil: nothing is measured
 	log      logrus.FieldLogger
+	// meter finds who measures a container that control groups tell nothing of; nil for the others.
+	meter func(*Container) Meter
 
 	mu sync.Mutex
 	// probes are by what they measure. Closed ones are not in it.
@@ -116,6 +118,13 @@ func (c *collector) container(of *Container) *probe[CgroupUsage] {
 			return nil
 		}
 		open := func() (Cgroup, error) { return c.cgroups.Of(pid, of.ID) }
+		if of.pod.OwnKernel {
+			m := c.meter(of)
+			if m == nil {
+				return nil
+			}
+			open = func() (Cgroup, error) { return metered{m, of.ID}, nil }
+		}
 		return &cgroupGauge{interval: c.interval, born: of.CreatedAt, pid: pid, open: open, failed: c.report(probeKey{probeContainer, of.ID})}
 	})
 }

@@ -91,6 +91,9 @@ func (p podProbes) usage(e *Engine) PodUsage {
 		return u
 	}
 	if infra := p.infra.value(); infra != nil {
+		if p.pod.OwnKernel {
+			parts = nil // its group holds the sandbox with all containers in it
+		}
 		parts = append(parts, infra)
 	}
 	u.CgroupUsage = sumUsage(parts)

@@ -40,12 +40,21 @@ type RuntimeConfig struct {
 	Handlers map[string]HandlerConfig `toml:"handlers" comment:"Runtime handlers, by the name that a RuntimeClass uses. One whose binary is missing is reported as not ready."`
 }
 
-// HandlerConfig is one OCI runtime.
+// HandlerConfig is one runtime.
 type HandlerConfig struct {
+	Type       string `toml:"type" comment:"How the runtime is driven. oci: by conmon, as an OCI runtime (runc, crun, runsc). Empty: oci."`
 	Path       string `toml:"path" comment:"The runtime: a path, or a name that is looked up in search_path. Empty: the handler's name."`
 	Root       string `toml:"root" comment:"The runtime's own state directory. Empty: a directory of the handler's name in run."`
 	CNIConfDir string `toml:"cni_conf_dir" comment:"CNI configuration for pods of this handler. Empty: that of section network."`
+	Infra      string `toml:"infra" comment:"Which pods have an infra container, podd's own pause process. auto: those that share a PID namespace, and all of a runtime with a kernel of its own. pause: all. none: only those that share a PID namespace. Empty: auto."`
+
+	Options            map[string]string `toml:"options" comment:"Global flags of the runtime, by name: platform = \"systrap\" is --platform=systrap."`
+	AllowedAnnotations []string          `toml:"allowed_annotations" comment:"Pod annotations that are passed to the runtime, by name, or by the beginning of a name and a *. Runtimes take annotations for configuration: allow none that a pod must not decide."`
+	DefaultAnnotations map[string]string `toml:"default_annotations" comment:"Annotations that the runtime gets with every container. Allowed annotations of the pod win over them."`
 }
+
+// Values of a handler's type; "" is typeOCI.
+const typeOCI = "oci"
 
 // Values of cgroup_driver.
 const (
@@ -69,7 +78,7 @@ func defaultConfig() Config {
 				"/usr/libexec/podd", "/usr/local/libexec/podd", "/usr/local/sbin", "/usr/local/bin",
 				"/usr/sbin", "/usr/bin", "/sbin", "/bin", "/opt/podd/bin", "/opt/bin",
 			},
-			Handlers: map[string]HandlerConfig{"runc": {}, "crun": {}},
+			Handlers: map[string]HandlerConfig{"runc": {}, "crun": {}, "gvisor": {Path: "runsc"}},
 		},
 		Network: network.DefaultConfig(),
 		Image:   image.DefaultConfig(),
@@ -159,11 +168,38 @@ func (c *RuntimeConfig) validate(bad func(key, format string, args ...any)) {
 			bad("runtime.search_path", "%w", err)
 		}
 	}
-	if _, ok := c.Handlers[c.DefaultHandler]; !ok {
-		bad("runtime.default_handler", "there is no handler %q", c.DefaultHandler)
-	}
+	c.validateRouting(bad)
 	for _, name := range slices.Sorted(maps.Keys(c.Handlers)) {
 		c.Handlers[name].validate("runtime.handlers."+name, name, bad)
+	}
+}
+
+// validateRouting wants every handler that pods are sent to to be there.
+func (c *RuntimeConfig) validateRouting(bad func(key, format string, args ...any)) {
+	known := func(key, handler string) {
+		if _, ok := c.Handlers[handler]; !ok {
+			bad(key, "there is no handler %q", handler)
+		}
+	}
+	known("runtime.default_handler", c.DefaultHandler)
+	if c.HostAccessHandler != "" {
+		known("runtime.host_access_runtime", c.HostAccessHandler)
+	}
+	for _, annotation := range slices.Sorted(maps.Keys(c.AnnotationHandlers)) {
+		known("runtime.annotation_handlers", c.AnnotationHandlers[annotation])
+	}
+}
+
+// optionName is what a runtime's flag may be called.
+var optionName = regexp.MustCompile(`^[a-zA-Z0-9][-_a-zA-Z0-9]*$`)
+
+// reservedOptions are the flags that podd sets itself.
+var reservedOptions = []string{"root", "systemd-cgroup", "log", "log-format"}
+
+// engine is what the engine must know of the handler.
+func (h HandlerConfig) engine() sandbox.HandlerConfig {
+	return sandbox.HandlerConfig{
+		CNIConfDir: h.CNIConfDir, Infra: h.Infra, AllowedAnnotations: h.AllowedAnnotations, DefaultAnnotations: h.DefaultAnnotations,
 	}
 }
 
@@ -176,6 +212,15 @@ func (h HandlerConfig) validate(key, name string, bad func(key, format string, a
 			bad(key+".path", "%w", err)
 		}
 	}
+	if h.Type != "" && h.Type != typeOCI {
+		bad(key+".type", "%q is not oci", h.Type)
+	}
+	for _, option := range slices.Sorted(maps.Keys(h.Options)) {
+		if !optionName.MatchString(option) || slices.Contains(reservedOptions, option) {
+			bad(key+".options", "%q is not the name of a flag, or one that podd sets itself", option)
+		}
+	}
+	inSection(key, h.engine().Validate(), bad)
 	for _, dir := range []struct{ key, path string }{{".root", h.Root}, {".cni_conf_dir", h.CNIConfDir}} {
 		if dir.path == "" {
 			continue

@@ -7,15 +7,18 @@ import (
 	"path/filepath"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/standin"
 	"github.com/podd-project/podd/sandbox"
 )
 
 // handlers makes the runtime handlers. One that cannot be used says so when asked; it is kept, for it may become
 // usable when a package is installed.
 func (d *daemon) handlers(ctx context.Context) map[string]sandbox.Runtime {
+	standIn := d.installStandIn()
 	handlers := map[string]sandbox.Runtime{}
 	for name, h := range d.cfg.Runtime.Handlers {
 		cfg := d.handlerConfig(name, h)
+		cfg.StandIn = standIn
 		runtime := oci.New(cfg)
 		d.background.Go(func() { d.reportHandler(ctx, cfg, runtime) })
 		handlers[name] = runtime
@@ -33,19 +36,28 @@ func (d *daemon) handlerConfig(name string, h HandlerConfig) oci.HandlerConfig {
 		RunDir:        d.containersDir(),
 		Conmon:        r.Conmon,
 		SystemdCgroup: r.SystemdCgroup,
+		Options:       h.Options,
 		CreateTimeout: r.CreateTimeout,
 	}
 }
 
-// confDirs are the CNI configuration directories of the handlers that have one.
-func (d *daemon) confDirs() map[string]string {
-	dirs := map[string]string{}
-	for name, h := range d.cfg.Runtime.Handlers {
-		if h.CNIConfDir != "" {
-			dirs[name] = h.CNIConfDir
-		}
+// installStandIn puts podd's own stand-in where monitors find it. Without it, handlers that need it say so.
+func (d *daemon) installStandIn() string {
+	path, err := standin.Install(filepath.Join(d.cfg.Root, "libexec"))
+	if err != nil {
+		d.log.WithError(err).Warn("runtimes with a kernel of their own cannot be used")
+		return ""
 	}
-	return dirs
+	return path
+}
+
+// handlerConfigs are what the engine must know of the handlers.
+func (d *daemon) handlerConfigs() map[string]sandbox.HandlerConfig {
+	configs := map[string]sandbox.HandlerConfig{}
+	for name, h := range d.cfg.Runtime.Handlers {
+		configs[name] = h.engine()
+	}
+	return configs
 }
 
 // useSystemdCgroup decides what "auto" means: systemd where it runs the machine, see sd_booted(3).

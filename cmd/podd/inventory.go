@@ -30,7 +30,7 @@ func (d *daemon) reportHandler(ctx context.Context, cfg oci.HandlerConfig, r *oc
 	log.WithFields(logrus.Fields{
 		"path": locate(cfg.Path, cfg.SearchPath), "version": f.Version, "oci_version": f.OCIVersion,
 		"monitor_path": locate(cfg.Conmon, cfg.SearchPath), "monitor": r.MonitorVersion(),
-		"recursive_read_only": f.RecursiveReadOnly, "user_namespaces": f.UserNamespaces,
+		"recursive_read_only": f.RecursiveReadOnly, "user_namespaces": f.UserNamespaces, "own_kernel": f.OwnKernel,
 	}).Info("runtime handler is ready")
 	if len(f.Advisories) > 0 {
 		log.WithFields(logrus.Fields{"version": f.Version, "advisories": f.Advisories}).

@@ -128,7 +128,7 @@ func (d *daemon) findOut(cfg *sandbox.Config) error {
 	if cfg.PauseRootfs, err = d.installPause(); err != nil {
 		return err
 	}
-	cfg.CNIConfDirs = d.confDirs()
+	cfg.Handlers = d.handlerConfigs()
 	cfg.SystemdCgroup = useSystemdCgroup(d.cfg.Runtime.CgroupDriver)
 	d.log.WithFields(logrus.Fields{"systemd": cfg.SystemdCgroup, "configured": d.cfg.Runtime.CgroupDriver}).Info("cgroup driver chosen")
 	return nil

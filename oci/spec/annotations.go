@@ -1,8 +1,10 @@
 package spec
 
+import "strings"
+
 // The annotations of config.json, for people and tools that read bundles. Runtimes take annotations for
-// configuration, so nothing that a pod or an image says becomes one: labels of an image that did were
-// CVE-2026-53488.
+// configuration, so nothing that a pod or an image says becomes one, but for those annotations of the pod that the
+// handler's configuration names: labels of an image that did were CVE-2026-53488.
 const (
 	annotationKind         = "io.podd.kind" // "container" or "infra"
 	annotationContainer    = "io.podd.container.name"
@@ -13,6 +15,23 @@ const (
 
 func (b *builder) annotations() error { return b.annotate("container") }
 
+// The annotations by which a runtime whose containers share a sandbox knows what belongs together. containerd made
+// them; gVisor and Kata read them.
+const (
+	criType         = "io.kubernetes.cri.container-type" // "sandbox" or "container"
+	criSandbox      = "io.kubernetes.cri.sandbox-id"
+	criContainer    = "io.kubernetes.cri.container-name"
+	criPodName      = "io.kubernetes.cri.sandbox-name"
+	criPodNamespace = "io.kubernetes.cri.sandbox-namespace"
+	criPodUID       = "io.kubernetes.cri.sandbox-uid"
+)
+
+// ReservedAnnotation tells whether an annotation of that key is podd's to write: no pod may say in which sandbox a
+// container runs.
+func ReservedAnnotation(key string) bool {
+	return strings.HasPrefix(key, "io.kubernetes.cri.") || strings.HasPrefix(key, "io.kubernetes.cri-o.") || strings.HasPrefix(key, "io.podd.")
+}
+
 func (b *builder) annotate(kind string) error {
 	pod := b.in.Pod.GetMetadata()
 	list := map[string]string{
@@ -21,6 +40,19 @@ func (b *builder) annotate(kind string) error {
 		annotationPodName:      pod.GetName(),
 		annotationPodNamespace: pod.GetNamespace(),
 		annotationPodUID:       pod.GetUid(),
+	}
+	if b.in.Handler.OwnKernel {
+		list[criType], list[criSandbox] = "container", b.in.Sandbox
+		if kind == "infra" {
+			list[criType] = "sandbox"
+		}
+		list[criContainer] = b.in.Config.GetMetadata().GetName()
+		list[criPodName], list[criPodNamespace], list[criPodUID] = pod.GetName(), pod.GetNamespace(), pod.GetUid()
+	}
+	for key, value := range b.in.Annotations {
+		if !ReservedAnnotation(key) {
+			list[key] = value
+		}
 	}
 	for key, value := range list {
 		if value == "" {

@@ -26,8 +26,8 @@ func (b *builder) namespaces() error {
 	if b.cgroupNamespace() {
 		b.add(specs.CgroupNamespace, "")
 	}
-	if ns.UTS == "" {
-		b.spec.Hostname = b.in.Pod.GetHostname() // a joined UTS namespace has its name already
+	if ns.UTS == "" || b.in.Handler.OwnKernel {
+		b.spec.Hostname = b.in.Pod.GetHostname() // a joined UTS namespace has its name already, on the host's kernel
 	}
 	return b.userNamespace()
 }

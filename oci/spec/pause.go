@@ -23,6 +23,8 @@ type PauseInput struct {
 	// infra container is for.
 	Namespaces  Namespaces
 	CgroupsPath string
+	// Annotations are as of Input.
+	Annotations map[string]string
 	Handler     Handler
 	Host        Facts
 }
@@ -48,7 +50,7 @@ func Pause(in PauseInput) (*specs.Spec, []string, error) {
 	ns := in.Namespaces
 	ns.PID = ""
 	b, err := newBuilder(Input{
-		ID: in.ID, Pod: in.Pod, Config: pauseConfig(sandbox, in.Host), Rootfs: in.Rootfs, User: user, Seccomp: in.Seccomp,
+		ID: in.ID, Sandbox: in.ID, Annotations: in.Annotations, Pod: in.Pod, Config: pauseConfig(sandbox, in.Handler, in.Host), Rootfs: in.Rootfs, User: user, Seccomp: in.Seccomp,
 		Labels: in.Labels, Namespaces: ns, CgroupsPath: in.CgroupsPath, Handler: in.Handler, Host: in.Host,
 	})
 	if err != nil {
@@ -73,17 +75,24 @@ func Pause(in PauseInput) (*specs.Spec, []string, error) {
 
 // pauseConfig says as a container's configuration what the infra container is. Its seccomp profile is the default
 // one where the pod names none: podd knows what its own program calls.
-func pauseConfig(sandbox *cri.LinuxSandboxSecurityContext, f Facts) *cri.ContainerConfig {
+//
+// Under a kernel of its own, the infra container's control group is that of all containers of the pod: the weight of
+// a process that does nothing is not for it.
+func pauseConfig(sandbox *cri.LinuxSandboxSecurityContext, h Handler, f Facts) *cri.ContainerConfig {
 	profile := sandbox.GetSeccomp()
 	//lint:ignore SA1019 old kubelets set it
 	deprecated := sandbox.GetSeccompProfilePath()
 	if profile == nil && deprecated == "" && f.Seccomp {
 		profile = &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}
 	}
+	shares := int64(pauseShares)
+	if h.OwnKernel {
+		shares = 0 // not said
+	}
 	return &cri.ContainerConfig{
 		Command: []string{"/pause"},
 		Linux: &cri.LinuxContainerConfig{
-			Resources: &cri.LinuxContainerResources{CpuShares: pauseShares, OomScoreAdj: pauseOOMScoreAdj},
+			Resources: &cri.LinuxContainerResources{CpuShares: shares, OomScoreAdj: pauseOOMScoreAdj},
 			SecurityContext: &cri.LinuxContainerSecurityContext{
 				Capabilities:   &cri.Capability{DropCapabilities: []string{all}},
 				ReadonlyRootfs: true,

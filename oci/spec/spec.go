@@ -34,6 +34,10 @@ type Input struct {
 	Namespaces Namespaces
 	// Files are the pod's own files, bind-mounted unless Config mounts something there.
 	Files PodFiles
+	// Sandbox is the id of the pod sandbox, for handlers with a kernel of their own.
+	Sandbox string
+	// Annotations are what the handler's configuration lets through; podd's own win over them.
+	Annotations map[string]string
 	// CgroupsPath is the OCI cgroupsPath in the form the cgroup driver wants.
 	CgroupsPath string
 	// Handler and Host say what the runtime and the machine can do.
@@ -91,6 +95,8 @@ type Handler struct {
 	OCIVersion        string
 	RecursiveReadOnly bool
 	UserNamespaces    bool
+	// OwnKernel is true when the pod's containers share a sandbox with a kernel that is not the host's.
+	OwnKernel bool
 }
 
 // Facts is what this machine can do, asked once at start by oci/host.

@@ -44,6 +44,12 @@ search_path = [%q, "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin",
 seccomp_profile_root = %q
 cdi_spec_dirs = [%q]
 
+[runtime.handlers.gvisor.options]
+# Else runsc would pin one for all its helper processes, and leave it.
+gofer-network-namespace = "new"
+# For ping.
+net-raw = "true"
+
 [network]
 conf_dir = %q
 bin_dirs = [%q]

@@ -1,0 +1,60 @@
+package ocitest
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+
+	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/standin"
+)
+
+// Sandboxed makes a Machine with a runtime that has a kernel of its own, whose containers all run in the sandbox of
+// one infra container, as the engine has it. It returns the infra container's id too.
+func Sandboxed(t testing.TB, name string) (m *Machine, podID string) {
+	t.Helper()
+	m = Real(t, name)
+	path, err := standin.Install(filepath.Dir(m.Rootfs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Config.StandIn = path
+	// The runtime would pin one network namespace for all its helper processes, and leave it.
+	// And it allows one container for each root filesystem, unless it writes to it as other runtimes do.
+	m.Config.Options = map[string]string{"gofer-network-namespace": "new", "overlay2": "none"}
+	infra := guests{oci.New(m.Config), "infra-" + unique()}
+	t.Cleanup(func() {
+		if err := infra.Delete(context.Background(), infra.pod); err != nil {
+			t.Errorf("delete infra container: %v", err)
+		}
+	})
+	if _, err := infra.Create(t.Context(), oci.CreateRequest{ID: infra.pod, Spec: m.spec([]string{"sleep", "100000"})}); err != nil {
+		t.Fatalf("create infra container: %v", err)
+	}
+	if err := infra.Start(t.Context(), infra.pod); err != nil {
+		t.Fatalf("start infra container: %v", err)
+	}
+	m.New = func() Runtime { return guests{oci.New(m.Config), infra.pod} }
+	return m, infra.pod
+}
+
+// guests puts every container into the pod, as the engine's requests and specs do.
+type guests struct {
+	*oci.Runtime
+	pod string
+}
+
+func (g guests) Create(ctx context.Context, r oci.CreateRequest) (oci.Process, error) {
+	r.PodID = g.pod
+	if r.Spec != nil {
+		s := *r.Spec
+		s.Annotations = map[string]string{"io.kubernetes.cri.container-type": "container", "io.kubernetes.cri.sandbox-id": g.pod}
+		if r.ID == g.pod {
+			s.Annotations["io.kubernetes.cri.container-type"] = "sandbox"
+		}
+		r.Spec = &s
+	}
+	return g.Runtime.Create(ctx, r)
+}
+
+var _ Runtime = guests{}

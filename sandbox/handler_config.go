@@ -1,0 +1,104 @@
+package sandbox
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/spec"
+)
+
+// HandlerConfig is what the engine must know of a handler, beyond what the handler says of itself.
+type HandlerConfig struct {
+	// CNIConfDir is the CNI configuration directory of its pods, "" for the common one.
+	CNIConfDir string
+	// Infra says which pods have an infra container: one of InfraAuto, InfraNone, InfraPause.
+	Infra string
+	// AllowedAnnotations are the pod annotations that are passed to the runtime: names, or beginnings of names with a
+	// * at the end. None by default, for runtimes take annotations for configuration.
+	AllowedAnnotations []string
+	// DefaultAnnotations are passed to the runtime with every container; allowed ones of the pod win over them.
+	DefaultAnnotations map[string]string
+}
+
+// Values of HandlerConfig.Infra; "" is InfraAuto.
+const (
+	InfraAuto  = "auto"  // pods that need one: those that share a PID namespace, all of a handler with its own kernel
+	InfraNone  = "none"  // none but those that share a PID namespace
+	InfraPause = "pause" // all
+)
+
+// Validate reports what is wrong.
+func (h HandlerConfig) Validate() error {
+	switch h.Infra {
+	case "", InfraAuto, InfraNone, InfraPause:
+	default:
+		return fmt.Errorf("infra: %q is none of auto, none, pause", h.Infra)
+	}
+	for _, pattern := range h.AllowedAnnotations {
+		if name := strings.TrimSuffix(pattern, "*"); name == "" || strings.Contains(name, "*") {
+			return fmt.Errorf("allowed_annotations: %q: want the name of an annotation, or the beginning of names and a *", pattern)
+		}
+		if spec.ReservedAnnotation(strings.TrimSuffix(pattern, "*")) {
+			return fmt.Errorf("allowed_annotations: %q: these are podd's to write", pattern)
+		}
+	}
+	for key := range h.DefaultAnnotations {
+		if key == "" || spec.ReservedAnnotation(key) {
+			return fmt.Errorf("default_annotations: %q: these are podd's to write", key)
+		}
+	}
+	return nil
+}
+
+// needsInfra tells whether a pod is to have an infra container, and refuses what the handler cannot do.
+func (h HandlerConfig) needsInfra(config *cri.PodSandboxConfig, f oci.Features) (bool, error) {
+	if f.OwnKernel && usesHost(config) {
+		return false, fmt.Errorf("%w: its containers have a kernel of their own, a pod cannot use the network, PID or IPC namespace of the node", errdefs.ErrInvalidArgument)
+	}
+	switch h.Infra {
+	case InfraPause:
+		return true, nil
+	case InfraNone:
+		return sharesPID(config), nil
+	}
+	return sharesPID(config) || f.OwnKernel, nil
+}
+
+// usesHost is true when the pod shares a namespace with the node.
+func usesHost(config *cri.PodSandboxConfig) bool {
+	o := namespaceOptions(config)
+	return o.GetNetwork() == cri.NamespaceMode_NODE || o.GetPid() == cri.NamespaceMode_NODE || o.GetIpc() == cri.NamespaceMode_NODE
+}
+
+// handlerAnnotations are the annotations that p's handler gets with p's containers.
+func (e *Engine) handlerAnnotations(p *Pod) map[string]string {
+	h := e.cfg.Handlers[p.runtime()]
+	if len(h.AllowedAnnotations) == 0 && len(h.DefaultAnnotations) == 0 {
+		return nil
+	}
+	annotations := maps.Clone(h.DefaultAnnotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	for key, value := range p.Config.GetAnnotations() {
+		if h.allows(key) {
+			annotations[key] = value
+		}
+	}
+	return annotations
+}
+
+func (h HandlerConfig) allows(key string) bool {
+	for _, pattern := range h.AllowedAnnotations {
+		prefix, open := strings.CutSuffix(pattern, "*")
+		if key == pattern || open && strings.HasPrefix(key, prefix) {
+			return true
+		}
+	}
+	return false
+}

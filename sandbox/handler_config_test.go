@@ -1,0 +1,110 @@
+package sandbox
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/oci"
+)
+
+func TestHandlerConfigValidate(t *testing.T) {
+	for _, tt := range []struct {
+		name, want string
+		h          HandlerConfig
+	}{
+		{"nothing", "", HandlerConfig{}},
+		{"everything", "", HandlerConfig{Infra: InfraPause, AllowedAnnotations: []string{"io.katacontainers.*", "dev.gvisor.spec.rootfs"}, DefaultAnnotations: map[string]string{"a": "b"}}},
+		{"infra", "infra", HandlerConfig{Infra: "sometimes"}},
+		{"all annotations", "allowed_annotations", HandlerConfig{AllowedAnnotations: []string{"*"}}},
+		{"star in the middle", "allowed_annotations", HandlerConfig{AllowedAnnotations: []string{"io.*.x"}}},
+		{"reserved", "podd's to write", HandlerConfig{AllowedAnnotations: []string{"io.kubernetes.cri.*"}}},
+		{"reserved default", "podd's to write", HandlerConfig{DefaultAnnotations: map[string]string{"io.kubernetes.cri.sandbox-id": "x"}}},
+	} {
+		err := tt.h.Validate()
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: got %v, want %q", tt.name, err, tt.want)
+		}
+	}
+}
+
+func TestNeedsInfra(t *testing.T) {
+	own := cri.NamespaceMode_CONTAINER
+	for _, tt := range []struct {
+		infra     string
+		ownKernel bool
+		pid       cri.NamespaceMode
+		want      bool
+	}{
+		{"", false, own, false},
+		{"", false, cri.NamespaceMode_POD, true},
+		{"auto", true, own, true},
+		{"none", true, own, false},
+		{"none", false, cri.NamespaceMode_POD, true},
+		{"pause", false, own, true},
+	} {
+		config := podConfig("web")
+		config.Linux.SecurityContext.NamespaceOptions.Pid = tt.pid
+		got, err := HandlerConfig{Infra: tt.infra}.needsInfra(config, oci.Features{OwnKernel: tt.ownKernel})
+		if err != nil || got != tt.want {
+			t.Errorf("%+v: got %v, %v", tt, got, err)
+		}
+	}
+}
+
+func TestOwnKernelSharesNoNamespaceWithTheNode(t *testing.T) {
+	for name, o := range map[string]*cri.NamespaceOption{
+		"network": {Network: cri.NamespaceMode_NODE}, "pid": {Pid: cri.NamespaceMode_NODE}, "ipc": {Ipc: cri.NamespaceMode_NODE},
+	} {
+		e, m := mixedEngine(t)
+		config := podConfig("web")
+		config.Linux.SecurityContext.NamespaceOptions = o
+		if _, err := e.RunPod(t.Context(), config, "gvisor"); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "gvisor") {
+			t.Errorf("%s: got %v", name, err)
+		}
+		noLeaks(t, m)
+	}
+}
+
+// TestOwnKernelPod: a pod in a sandbox has an infra container, made first and deleted last, and is stopped by what is
+// in its record when nobody knows any more what its handler was.
+func TestOwnKernelPod(t *testing.T) {
+	e, m := mixedEngine(t)
+	config := podConfig("web")
+	config.Linux.SecurityContext.NamespaceOptions.Pid = cri.NamespaceMode_CONTAINER
+	id, err := e.RunPod(t.Context(), config, "gvisor")
+	must(t, err)
+	p, err := e.Pod(id)
+	must(t, err)
+	if !p.Infra || !p.OwnKernel || p.Status().Infra.Pid == 0 {
+		t.Errorf("record %+v, infra %+v", p.PodRecord, p.Status().Infra)
+	}
+	must(t, e.StopPod(t.Context(), id))
+	must(t, e.RemovePod(t.Context(), id))
+	noLeaks(t, m)
+}
+
+func TestHandlerAnnotations(t *testing.T) {
+	e, _ := mixedEngine(t)
+	config := podConfig("web")
+	config.Annotations = map[string]string{"io.katacontainers.x": "1", "io.other": "2", "exact": "3", "exactly": "4", "default": "pod"}
+	for name, tt := range map[string]struct {
+		h    HandlerConfig
+		want map[string]string
+	}{
+		"none by default": {HandlerConfig{}, nil},
+		"allowed":         {HandlerConfig{AllowedAnnotations: []string{"io.katacontainers.*", "exact"}}, map[string]string{"io.katacontainers.x": "1", "exact": "3"}},
+		"default":         {HandlerConfig{DefaultAnnotations: map[string]string{"default": "node"}}, map[string]string{"default": "node"}},
+		"both": {HandlerConfig{DefaultAnnotations: map[string]string{"default": "node"}, AllowedAnnotations: []string{"default"}},
+			map[string]string{"default": "pod"}},
+	} {
+		e.cfg.Handlers = map[string]HandlerConfig{"runc": tt.h}
+		got := e.handlerAnnotations(&Pod{PodRecord: PodRecord{Config: config, Runtime: "runc"}})
+		if !maps.Equal(got, tt.want) {
+			t.Errorf("%s: got %v, want %v", name, got, tt.want)
+		}
+	}
+}

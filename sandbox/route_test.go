@@ -1,0 +1,119 @@
+package sandbox
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/oci"
+)
+
+// ownKernel is a fakeRuntime with a kernel of its own.
+type ownKernel struct{ *fakeRuntime }
+
+func (r ownKernel) Features() oci.Features {
+	f := r.fakeRuntime.Features()
+	f.OwnKernel, f.UserNamespaces = true, false
+	return f
+}
+
+// Keys of annotations that choose a handler.
+const (
+	osContainer = "runtime.frakti.alpha.kubernetes.io/OSContainer"
+	unikernel   = "runtime.frakti.alpha.kubernetes.io/Unikernel"
+)
+
+// mixedEngine has the handlers runc (default), other, vm and gvisor; the last two have kernels of their own.
+func mixedEngine(t *testing.T) (*Engine, *machine) {
+	t.Helper()
+	m := newMachine(t)
+	e, h := newEngine(t, m)
+	for _, name := range []string{"vm", "gvisor"} {
+		e.Runtimes[name] = ownKernel{&fakeRuntime{fakeHost: h}}
+	}
+	return e, m
+}
+
+func TestRoute(t *testing.T) {
+	annotations := map[string]string{untrustedAnnotation: "gvisor", osContainer: "runc", unikernel: "vm"}
+	privileged := func(c *cri.PodSandboxConfig) { c.Linux.SecurityContext.Privileged = true }
+	hostPID := func(c *cri.PodSandboxConfig) {
+		c.Linux.SecurityContext.NamespaceOptions.Pid = cri.NamespaceMode_NODE
+	}
+	with := func(keys ...string) func(*cri.PodSandboxConfig) {
+		return func(c *cri.PodSandboxConfig) {
+			c.Annotations = map[string]string{}
+			for _, k := range keys {
+				c.Annotations[k] = "true"
+			}
+		}
+	}
+	tests := []struct {
+		name     string
+		byDef    string // default handler
+		host     string // host_access_runtime
+		mapped   bool
+		config   func(*cri.PodSandboxConfig)
+		asked    string
+		want     string
+		mistaken string // words of the error
+	}{
+		{name: "default", byDef: "runc"},
+		{name: "asked for", byDef: "gvisor", host: "runc", mapped: true, config: with(unikernel), asked: "other", want: "other"},
+		{name: "asked for by a privileged pod", byDef: "gvisor", host: "runc", config: privileged, asked: "gvisor", want: "gvisor"},
+		{name: "privileged", byDef: "gvisor", host: "runc", config: privileged, want: "runc"},
+		{name: "namespace of the node", byDef: "gvisor", host: "runc", config: hostPID, want: "runc"},
+		{name: "not opted in", byDef: "gvisor", config: privileged},
+		{name: "no need", byDef: "gvisor", host: "runc"},
+		{name: "default has the node's kernel", byDef: "other", host: "runc", config: privileged},
+		{name: "untrusted", byDef: "runc", mapped: true, config: with(untrustedAnnotation), want: "gvisor"},
+		{name: "untrusted, not opted in", byDef: "runc", config: with(untrustedAnnotation)},
+		{name: "untrusted and privileged", byDef: "runc", mapped: true, mistaken: "untrusted", config: func(c *cri.PodSandboxConfig) {
+			with(untrustedAnnotation)(c)
+			privileged(c)
+		}},
+		{name: "OS container", byDef: "gvisor", mapped: true, config: with(osContainer), want: "runc"},
+		{name: "unikernel", byDef: "runc", mapped: true, config: with(unikernel), want: "vm"},
+		{name: "annotation that is not true", byDef: "runc", mapped: true, config: func(c *cri.PodSandboxConfig) {
+			c.Annotations = map[string]string{unikernel: "false"}
+		}},
+		{name: "two that differ", byDef: "runc", mapped: true, config: with(unikernel, osContainer), mistaken: "different"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			e, _ := mixedEngine(t)
+			e.cfg.DefaultHandler, e.cfg.HostAccessHandler = tt.byDef, tt.host
+			if tt.mapped {
+				e.cfg.AnnotationHandlers = annotations
+			}
+			config := podConfig("web")
+			if tt.config != nil {
+				tt.config(config)
+			}
+			got, err := e.route(config, tt.asked)
+			if tt.mistaken != "" {
+				if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), tt.mistaken) {
+					t.Fatalf("got %q, %v", got, err)
+				}
+				return
+			}
+			if err != nil || got != tt.want {
+				t.Errorf("got %q, %v; want %q", got, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestPodKeepsItsRuntimeWhenTheDefaultChanges(t *testing.T) {
+	e, _ := mixedEngine(t)
+	id, err := e.RunPod(t.Context(), podConfig("web"), "")
+	must(t, err)
+	e.cfg.DefaultHandler = "gvisor"
+	p, err := e.Pod(id)
+	must(t, err)
+	if p.Handler != "" || p.runtime() != "runc" || p.OwnKernel {
+		t.Errorf("handler %q, runtime %q, own kernel %v", p.Handler, p.runtime(), p.OwnKernel)
+	}
+}

@@ -1,0 +1,75 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/podd-project/podd/oci/cgroups"
+)
+
+// Meter is a Runtime that can tell what a container uses when the host's control groups do not, because the container
+// runs under a kernel of its own. errdefs.ErrNotFound when it does not run.
+type Meter interface {
+	Usage(ctx context.Context, id string) (cgroups.Usage, error)
+}
+
+// meterTimeout bounds one question; a probe that takes longer than a moment is not waited for anyway.
+const meterTimeout = 10 * time.Second
+
+// metered is a container's usage as its runtime tells it, in the form of a control group.
+type metered struct {
+	meter Meter
+	id    string
+}
+
+// meter is how a container is measured whose pod has a kernel of its own, nil when it is not so, or cannot be.
+func (e *Engine) meter(c *Container) Meter {
+	if !c.pod.OwnKernel {
+		return nil
+	}
+	rt, err := e.runtime(c.pod.runtime())
+	if err != nil {
+		return nil
+	}
+	m, _ := rt.(Meter)
+	return m
+}
+
+// Read asks the runtime.
+func (m metered) Read() (cgroups.Usage, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), meterTimeout)
+	defer cancel()
+	return m.meter.Usage(ctx, m.id)
+}
+
+// Path is not there: what the container uses stands in no group of its own.
+func (m metered) Path() string { return "" }
+
+// Details are not known.
+func (m metered) Details() (cgroups.Details, error) { return cgroups.Details{At: time.Now()}, nil }
+
+// Limits are not known.
+func (m metered) Limits() (cgroups.Limits, error) { return cgroups.Limits{}, m.unknown("limits") }
+
+// Unified is of no file.
+func (m metered) Unified(string) (string, error) { return "", nil }
+
+// Processes are none on the host.
+func (m metered) Processes() ([]int, error) { return nil, nil }
+
+// Update is the runtime's business.
+func (m metered) Update(*specs.LinuxResources) error { return m.unknown("update") }
+
+// Only is never asked.
+func (m metered) Only(func(string) bool) (bool, error) { return false, m.unknown("groups") }
+
+// Close has nothing to give back.
+func (m metered) Close() {}
+
+func (m metered) unknown(what string) error {
+	return fmt.Errorf("%w: %s of a container under a kernel of its own", errdefs.ErrNotImplemented, what)
+}
