@@ -110,9 +110,10 @@ func (d *Daemon) Close() error {
 	return errors.Join(append(errs, os.RemoveAll(d.Dir))...)
 }
 
-// endProcesses kills what still runs for this daemon: conmon, whose command line has our directory.
+// endProcesses kills what still runs for this daemon: conmon, whose command line has our directory, and containers,
+// which are in our cgroup.
 func (d *Daemon) endProcesses() error {
-	s, err := leak.Take(leak.Options{Match: []string{d.Dir + "/"}})
+	s, err := leak.Take(leak.Options{Match: []string{d.Dir + "/", d.CgroupParent + "/"}})
 	if err != nil {
 		return err
 	}
@@ -141,8 +142,8 @@ func (d *Daemon) unmount() error {
 	return errors.Join(errs...)
 }
 
-// removeCgroups removes the parent cgroup of the tests' pods, which is theirs to remove as it is the kubelet's. One
-// that is not empty stays, and is an error.
+// removeCgroups removes the parent cgroup of the tests' pods, which is theirs to remove as it is the kubelet's. What is
+// still in it is an error, and goes too.
 func (d *Daemon) removeCgroups() error {
 	list, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
 	if err != nil {
@@ -150,7 +151,13 @@ func (d *Daemon) removeCgroups() error {
 	}
 	var errs []error
 	for _, h := range list {
-		if err := os.Remove(filepath.Join(h.Mountpoint, d.CgroupParent)); !errors.Is(err, os.ErrNotExist) {
+		parent := filepath.Join(h.Mountpoint, d.CgroupParent)
+		left, err := filepath.Glob(filepath.Join(parent, "*podd-*"))
+		errs = append(errs, err)
+		for _, dir := range left {
+			errs = append(errs, fmt.Errorf("still there: %s", dir), os.Remove(dir))
+		}
+		if err := os.Remove(parent); !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, err)
 		}
 	}

@@ -221,3 +221,6 @@ func (d *Daemon) Restart(ctx context.Context, end func() error) error {
 	}
 	return d.Start(ctx)
 }
+
+// Use makes the next start one of another binary.
+func (d *Daemon) Use(binary string) { d.opts.Binary = binary }

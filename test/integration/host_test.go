@@ -74,28 +74,25 @@ func unmountBelow(k *kubelet, dir string) {
 	}
 }
 
-// dropRules removes the packet filter rules that name the pod and the chains they are in, which no reboot leaves either.
-func dropRules(pod string) error {
-	s, err := leak.Take(leak.Options{Match: []string{pod}})
+// dropRules removes the packet filter rules and chains of the pod, which no reboot leaves either.
+func dropRules(k *kubelet, pod string) error {
+	s, err := leak.Take(leak.Options{Match: append(leak.Chains(k.Bridge, pod), pod)})
 	if err != nil {
 		return err
 	}
-	chains := map[string]bool{}
+	var rules, chains []string
 	for key := range s["rule"] {
 		program, rest, _ := strings.Cut(key, " ")
 		table, rule, _ := strings.Cut(rest, " ")
-		rule = strings.TrimPrefix(rule, "-A ")
 		command := program + " -w -t " + table
+		if chain, ok := strings.CutPrefix(rule, ":"); ok {
+			chains = append(chains, command+" -F "+strings.Fields(chain)[0], command+" -X "+strings.Fields(chain)[0])
+			continue
+		}
 		// iptables-save quotes as a shell does
-		if err := shell(command + " -D " + strings.ReplaceAll(rule, "!", `\!`)); err != nil {
-			return err
-		}
-		// named by a hash of the pod's ID: the leak check of this pod alone would not see it
-		if chain, _, _ := strings.Cut(rule, " "); strings.HasPrefix(chain, "CNI-") {
-			chains[command+" -X "+chain] = true
-		}
+		rules = append(rules, command+" -D "+strings.ReplaceAll(strings.TrimPrefix(rule, "-A "), "!", `\!`))
 	}
-	for command := range chains {
+	for _, command := range append(rules, chains...) {
 		if err := shell(command); err != nil {
 			return err
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -172,31 +171,6 @@ func (k *kubelet) lifeOf(ctx context.Context, cfg *cri.PodSandboxConfig) {
 		if _, err := k.Runtime.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: p.PodSandboxId}); err != nil {
 			return
 		}
-	}
-}
-
-// A reboot takes /run away, and every process with it: the records stay, the pods are not ready, and can be removed.
-func TestAfterReboot(t *testing.T) {
-	t.Parallel()
-	k := start(t)
-	pod, container := k.sleeper()
-	// A reboot cannot be had here; its traces can: no processes, no /run, another boot id in nobody's memory.
-	k.ok("kill podd", k.Kill9())
-	k.ok("kill the container", killContainer(k, container))
-	unmountBelow(k, k.Path("run"))
-	k.ok("drop the pod's packet filter rules", dropRules(pod))
-	k.ok("empty the run directory", os.RemoveAll(k.Path("run")))
-	k.ok("make it again", os.Mkdir(k.Path("run"), 0o755))
-	k.ok("start podd", k.Start(k.ctx()))
-	if st := k.podStatus(pod); st.State != cri.PodSandboxState_SANDBOX_NOTREADY {
-		t.Errorf("the pod is %v", st.State)
-	}
-	if st := k.container(container); st.State != cri.ContainerState_CONTAINER_EXITED || st.ExitCode == 0 {
-		t.Errorf("the container is %v, exit code %d", st.State, st.ExitCode)
-	}
-	k.removePod(pod)
-	if ips, err := filepath.Glob(k.Path("ips", "*", "10.*")); err != nil || len(ips) > 0 {
-		t.Errorf("addresses are still given away: %v, %v", ips, err)
 	}
 }
 

@@ -62,7 +62,7 @@ func stateOf(t testing.TB, k *kubelet, id string) (s containerState) {
 	return s
 }
 
-func writeFile(t *testing.T, path, text string) {
+func writeFile(t testing.TB, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

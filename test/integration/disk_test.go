@@ -1,0 +1,249 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// TestReadOnlyDisk: what has to be written is refused, what runs goes on and can be stopped, a daemon that starts serves,
+// and all is well once the disk can be written to again.
+func TestReadOnlyDisk(t *testing.T) {
+	t.Parallel()
+	k := start(t)
+	for _, c := range []struct {
+		name  string
+		dirs  []string
+		tries map[string]func(l *life) error
+	}{
+		{"records", []string{k.Path("root", "pods"), k.Path("root", "network")}, map[string]func(l *life) error{
+			"RunPodSandbox":   func(l *life) error { return l.k.newLife().run(l.k.ctx()) },
+			"CreateContainer": func(l *life) error { return l.another() },
+		}},
+		{"logs", []string{k.Path("logs")}, map[string]func(l *life) error{
+			"CreateContainer": func(l *life) error { return l.another() },
+		}},
+		{"images", []string{k.Path("root", "storage")}, map[string]func(l *life) error{
+			"CreateContainer": func(l *life) error { return l.another() },
+			"PullImage": func(l *life) error {
+				_, err := l.k.tryPull("docker.io/podd/native:latest", nil)
+				return err
+			},
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			k := k.sub(t)
+			l := k.newLife()
+			l.upTo(3)
+			writable := k.readOnly(c.dirs...)
+			for what, try := range c.tries {
+				k.refused(what, try(l), "read-only file system", codes.Internal, codes.FailedPrecondition, codes.Unavailable, codes.Unknown)
+			}
+			k.ok("exec", l.exec(k.ctx()))
+			k.ok("kill podd", k.Kill9())
+			err := k.Start(k.ctx())
+			if c.name == "images" { // without them nothing could be run: podd says what is wrong, and tries again when it is started again
+				if err == nil || !strings.Contains(err.Error(), k.Path("root", "storage")+": read-only file system") {
+					k.Fatalf("start with a read-only image store: %v", err)
+				}
+				writable()
+				err = k.Start(k.ctx())
+			}
+			k.ok("start podd", err)
+			if s := k.podStatus(l.podID); s.State != cri.PodSandboxState_SANDBOX_READY {
+				k.Errorf("the pod is %v after a restart", s.State)
+			}
+			k.ok("exec after a restart", l.exec(k.ctx()))
+			k.stopContainer(l.containerID, 0)
+			writable()
+			for _, v := range verbs[4:] {
+				k.ok(v.name, v.do(l, k.ctx()))
+			}
+			k.newLife().upTo(len(verbs))
+		})
+	}
+}
+
+// another makes one more container in the pod.
+func (l *life) another() error {
+	_, err := l.k.tryCreate(l.podID, l.k.containerConfig([]string{"true"}), l.pod)
+	return err
+}
+
+// readOnly makes the directories read-only until the returned function is called or the test ends.
+func (k *kubelet) readOnly(dirs ...string) (writable func()) {
+	k.Helper()
+	done := false
+	writable = func() {
+		for _, dir := range dirs {
+			if !done {
+				k.ok("make writable", unix.Unmount(dir, unix.MNT_DETACH))
+			}
+		}
+		done = true
+	}
+	for _, dir := range dirs {
+		k.ok("bind", unix.Mount(dir, dir, "", unix.MS_BIND|unix.MS_REC, ""))
+		k.ok("make read-only", unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""))
+	}
+	k.Cleanup(writable)
+	return writable
+}
+
+// TestFullLogDisk: a container goes on when its log cannot be written to, and logs again when it can.
+func TestFullLogDisk(t *testing.T) {
+	t.Parallel()
+	k := start(t)
+	pod, cfg := k.pod()
+	k.ok("mount a small disk", unix.Mount("podd-test", cfg.LogDirectory, "tmpfs", 0, "size=256k"))
+	t.Cleanup(func() { k.ok("unmount it", unix.Unmount(cfg.LogDirectory, unix.MNT_DETACH)) })
+	shm := k.shm(pod)
+	id, ctr := k.runIn(pod, cfg, []string{"sh", "-c", "seq 100000; echo >/dev/shm/full; while [ ! -e /dev/shm/free ]; do sleep 0.05; done; echo the end"})
+	k.eventually("the container has printed all that does not fit", func() bool {
+		_, err := os.Stat(shm + "/full")
+		return err == nil
+	})
+	_, err := k.tryCreate(pod, k.containerConfig([]string{"true"}), cfg)
+	if err != nil {
+		t.Logf("another container on the full log disk: %v", err)
+	}
+	k.ok("make room", os.Truncate(filepath.Join(cfg.LogDirectory, ctr.LogPath), 0))
+	writeFile(t, shm+"/free", "")
+	if s := k.exited(id); s.ExitCode != 0 {
+		t.Errorf("the container: %v", s)
+	}
+	k.waitLog(cfg, ctr, "the end\n")
+}
+
+// TestPowerLoss cuts the power of the disk at moments of a pull: what was not on it is gone, as the file system's own
+// test suite does it. Afterwards every image that is listed has the content that it should have, one that had been
+// pulled before is still there, and the others can be pulled.
+func TestPowerLoss(t *testing.T) {
+	t.Parallel()
+	k := start(t)
+	const image = nginx
+	disk := k.newDisk()
+	k.have(busybox)
+	begin := time.Now()
+	k.pull(image)
+	took := time.Since(begin)
+	want := map[string]string{busybox: k.content(busybox), image: k.content(image)}
+	k.removeImage(image)
+	rng := rand.New(rand.NewPCG(4, 2))
+	for round := range soak(3, 40) {
+		pulled := make(chan error, 1)
+		go func() {
+			_, err := k.tryPull(image, nil)
+			pulled <- err
+		}()
+		var answer error
+		after := time.Duration(rng.Int64N(int64(took)))
+		if round == 0 { // just when the pull has succeeded
+			answer, after = <-pulled, took
+			pulled <- answer
+		} else {
+			time.Sleep(after)
+		}
+		disk.powerLoss()
+		answer = <-pulled
+		disk.mount()
+		k.ok("start podd", k.Start(k.ctx()))
+		there := k.image(image) != nil
+		t.Logf("power lost %v into a pull of %v, which had answered %v: the image is there: %v", after.Round(time.Millisecond), took.Round(time.Millisecond), answer, there)
+		if answer == nil && !there {
+			t.Error("the pull had succeeded, and the image is gone")
+		}
+		if k.image(busybox) == nil {
+			t.Error("an image from before is gone")
+		}
+		for name, content := range want {
+			if k.image(name) != nil && k.content(name) != content {
+				t.Errorf("image %s is listed and has another content", name)
+			}
+		}
+		if there {
+			k.removeImage(image)
+		}
+	}
+	k.pull(image)
+	if k.content(image) != want[image] { // what the power cuts have left in the store does no harm
+		t.Error("pulled again, the image has another content")
+	}
+}
+
+// content is a digest of all files of an image, from a container of it.
+func (k *kubelet) content(image string) string {
+	k.Helper()
+	pod, cfg := k.pod()
+	out, code := k.outputIn(pod, cfg, "find / -xdev -type f -size +0 | grep -v -e ^/etc/host -e ^/etc/resolv | sort | xargs sha256sum | sha256sum", func(c *cri.ContainerConfig) {
+		c.Image = &cri.ImageSpec{Image: image}
+	})
+	if code != 0 {
+		k.Errorf("read image %s: exit code %d: %s", image, code, out)
+	}
+	k.removePod(pod)
+	return out
+}
+
+// disk is a file system of its own below podd's root.
+type disk struct {
+	k          *kubelet
+	file, root string
+}
+
+// newDisk puts podd's root on one. At the test's end podd has its old root again.
+func (k *kubelet) newDisk() *disk {
+	k.Helper()
+	d := &disk{k: k, file: k.Path("disk"), root: k.Path("root")}
+	f, err := os.Create(d.file)
+	k.ok("make the disk", errors.Join(err, f.Truncate(512<<20), f.Close()))
+	k.ok("make a file system", shell("mkfs.ext4 -q -m 0 "+d.file))
+	k.ok("stop podd", k.Stop())
+	unmountBelow(k, d.root)
+	if out, err := exec.Command("mount", "-o", "loop", d.file, d.root).CombinedOutput(); err != nil {
+		k.ok("start podd", k.Start(k.ctx()))
+		k.Skipf("no loop devices here, so there is no disk whose power could be cut: %v: %s", err, out)
+	}
+	k.Cleanup(func() { // runs before the daemon is closed
+		if k.Running() {
+			k.ok("remove pods", k.RemovePods(context.Background()))
+			k.ok("stop podd", k.Stop())
+		}
+		unmountBelow(k, d.root)
+		k.ok("start podd", k.Start(context.Background()))
+	})
+	k.ok("search it", os.Chmod(d.root, 0o711))
+	k.ok("start podd", k.Start(k.ctx()))
+	return d
+}
+
+func (d *disk) mount() {
+	d.k.Helper()
+	d.k.ok("mount the disk", shell("mount -o loop "+d.file+" "+d.root))
+}
+
+// powerLoss makes the disk forget what was not written, and kills podd.
+func (d *disk) powerLoss() {
+	d.k.Helper()
+	const ext4Shutdown, noLogFlush = 0x8004587d, 2 // EXT4_IOC_SHUTDOWN, EXT4_GOING_FLAGS_NOLOGFLUSH
+	f, err := os.Open(d.root)
+	d.k.ok("open the disk", err)
+	err = unix.IoctlSetPointerInt(int(f.Fd()), ext4Shutdown, noLogFlush)
+	d.k.ok("cut the power", errors.Join(err, f.Close()))
+	d.k.ok("kill podd", d.k.Kill9())
+	d.k.eventually("nobody uses the disk", func() bool {
+		err := unix.Unmount(d.root, 0)
+		return err == nil || !strings.Contains(fmt.Sprint(err), "busy")
+	})
+}

@@ -1,0 +1,108 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// TestLoad has twenty callers make a hundred pods and kills the daemon in the middle. The next one serves soon, the
+// callers ask again and get all their pods, and everything can be removed without a trace.
+func TestLoad(t *testing.T) {
+	t.Parallel()
+	k := start(t)
+	lives := make([]*life, soak(100, 250))
+	for i := range lives {
+		lives[i] = k.newLife()
+		lives[i].pod.PortMappings = nil
+	}
+	made := func(n int, l *life) error {
+		if err := l.run(k.ctx()); err != nil || n%5 != 0 {
+			return err
+		}
+		if err := l.create(k.ctx()); err != nil {
+			return err
+		}
+		return l.start(k.ctx())
+	}
+
+	var count atomic.Int64
+	killed := make(chan error, 1)
+	begin := time.Now()
+	_ = callers(20, lives, func(n int, l *life) error { // most of them get an error
+		if count.Add(1) == int64(len(lives)/2) {
+			killed <- k.Kill9()
+		}
+		return l.run(k.ctx())
+	})
+	k.ok("kill podd", <-killed)
+	halfway := time.Since(begin)
+	k.serves("with half of the pods made")
+	listed := len(k.pods(nil))
+
+	begin = time.Now()
+	k.ok("ask again for all", callers(20, lives, made))
+	t.Logf("killed after %v with %d pods; then all of %d pods, a fifth of them with a container, in %v",
+		halfway.Round(time.Millisecond), listed, len(lives), time.Since(begin).Round(time.Millisecond))
+	k.ok("kill podd", k.Kill9())
+	k.serves("with all pods made")
+
+	addresses := map[string]bool{}
+	for _, p := range k.pods(nil) {
+		if p.State != cri.PodSandboxState_SANDBOX_READY {
+			t.Errorf("pod %s is %v", p.Id, p.State)
+		}
+		addresses[k.podStatus(p.Id).Network.GetIp()] = true
+	}
+	if n := len(k.pods(nil)); n != len(lives) || len(addresses) != n {
+		t.Errorf("%d pods with %d addresses, want %d", n, len(addresses), len(lives))
+	}
+	begin = time.Now()
+	k.ok("remove all", callers(20, lives, func(_ int, l *life) error {
+		return errors.Join(l.stopPod(k.ctx()), l.removePod(k.ctx()))
+	}))
+	t.Logf("all removed in %v", time.Since(begin).Round(time.Millisecond))
+}
+
+// serves starts the daemon and tells how long it took to serve. The bound is for a busy machine and the race detector;
+// without either it is far below two seconds.
+func (k *kubelet) serves(when string) {
+	k.Helper()
+	begin := time.Now()
+	k.ok("start podd", k.Start(k.ctx()))
+	took := time.Since(begin)
+	k.Logf("serving %v after the start, %s", took.Round(time.Millisecond), when)
+	if took > 30*time.Second {
+		k.Errorf("it took %v to serve %s", took, when)
+	}
+}
+
+// callers has n goroutines do f for all lives, and returns the errors.
+func callers(n int, lives []*life, f func(int, *life) error) error {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var errs []error
+	work := make(chan int)
+	for range n {
+		wg.Go(func() {
+			for i := range work {
+				if err := f(i, lives[i]); err != nil {
+					mu.Lock()
+					errs = append(errs, fmt.Errorf("pod %d: %w", i, err))
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for i := range lives {
+		work <- i
+	}
+	close(work)
+	wg.Wait()
+	return errors.Join(errs...)
+}
