@@ -32,9 +32,9 @@ const answerLimit = 64 << 10
 
 // boot runs the shim's start action in the bundle. It starts the shim that stays, and answers with its address.
 func (r *Runtime) boot(ctx context.Context, b bundle, options *anypb.Any) (endpoint, error) {
-	events, err := r.eventsAddress()
-	if err != nil {
-		return endpoint{}, err
+	events := b.events()
+	if len(events) > addressLimit {
+		return endpoint{}, fmt.Errorf("the path of socket %s is too long: %w", events, errdefs.ErrFailedPrecondition)
 	}
 	params := &bootstrap.BootstrapParams{
 		InstanceID: b.id(), Namespace: namespace,
@@ -74,7 +74,7 @@ func (r *Runtime) act(ctx context.Context, b bundle, action string, input []byte
 	if err != nil {
 		return nil, err
 	}
-	events := r.eventsPath()
+	events := b.events()
 	args := []string{"-namespace", namespace, "-address", events, "-publish-binary", r.cfg.Keeper, "-id", b.id()}
 	if action != "start" {
 		args = append(args, "-bundle", string(b))

@@ -14,6 +14,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/shim/keeper"
 )
 
 // bundle is the directory of one container, <RunDir>/<id>. The shim has files of its own in it (state.json,
@@ -22,14 +23,17 @@ type bundle string
 
 func (b bundle) id() string     { return filepath.Base(string(b)) }
 func (b bundle) config() string { return b.file("config.json") }
-func (b bundle) record() string { return b.file("podd.json") }
+func (b bundle) record() string { return b.file(keeper.RecordFile) }
 func (b bundle) exit() string   { return b.file("podd-exit.json") }
 
 // oom is a mark: the shim has reported that the kernel killed for memory.
-func (b bundle) oom() string { return b.file("podd-oom") }
+func (b bundle) oom() string { return b.file(keeper.OOMMark) }
 
 // log is what the shim itself logs.
 func (b bundle) log() string { return b.file("log") }
+
+// events is the socket to which the shim that works here posts events: the keeper's.
+func (b bundle) events() string { return b.file(keeper.Events) }
 
 func (b bundle) file(name string) string { return filepath.Join(string(b), name) }
 

@@ -115,7 +115,7 @@ func annotated(req oci.CreateRequest, owner string) *specs.Spec {
 }
 
 func (r *Runtime) createIn(ctx context.Context, b bundle, c creation) (oci.Process, error) {
-	cfg := keeper.Config{LogPath: c.req.LogPath, Terminal: c.req.Terminal, Stdin: c.req.Stdin, StdinOnce: c.req.StdinOnce}
+	cfg := keeper.Config{LogPath: c.req.LogPath, Terminal: c.req.Terminal, Stdin: c.req.Stdin, StdinOnce: c.req.StdinOnce, Events: c.pod == (oci.Process{})}
 	if err := keeper.Prepare(string(b), cfg); err != nil {
 		return oci.Process{}, err
 	}

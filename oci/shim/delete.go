@@ -24,7 +24,9 @@ const (
 	// killTimeout bounds how long a killed container may take to go.
 	killTimeout = 10 * time.Second
 	// shutdownGrace is how long a shim may take to end when it is asked to.
-	shutdownGrace = 5 * time.Second
+	shutdownGrace = 3 * time.Second
+	// createdGrace is how long a shim may take to delete a container that was not started.
+	createdGrace = time.Second
 	// deleteTimeout bounds one Delete.
 	deleteTimeout = time.Minute
 	// killedCode is the exit status after SIGKILL.
@@ -66,9 +68,11 @@ func (r *Runtime) Delete(ctx context.Context, id string) error {
 
 // end ends everything of the container but its bundle.
 func (r *Runtime) end(ctx context.Context, b bundle, rec record) error {
-	if err := r.forgetTask(ctx, b, rec); err != nil {
+	err := r.forgetTask(ctx, b, rec)
+	unstarted := errors.Is(err, errUnstarted)
+	if err != nil {
 		// The shim is gone, hangs or refuses. One that is the pod's hangs for the whole pod.
-		if errors.Is(err, context.DeadlineExceeded) || rec.Owner == b.id() {
+		if errors.Is(err, context.DeadlineExceeded) && !unstarted || rec.Owner == b.id() {
 			if err := rec.Shim.Kill(ctx); err != nil {
 				return err
 			}
@@ -86,8 +90,8 @@ func (r *Runtime) end(ctx context.Context, b bundle, rec record) error {
 	if err := killContainer(ctx, rec); err != nil {
 		return err
 	}
-	if rec.Init != (oci.Process{}) { // else nobody has opened the pipes
-		_ = settleKeeper(ctx, rec)
+	if rec.Init != (oci.Process{}) && !unstarted { // else nothing comes through the pipes, not even their end
+		settleKeeper(ctx, b, rec)
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -95,56 +99,69 @@ func (r *Runtime) end(ctx context.Context, b bundle, rec record) error {
 	return killKeeper(ctx, b, rec)
 }
 
+// errUnstarted says that the shim does not come to an end with deleting a container that was not started: gVisor's
+// waits for the end of its output, which no process holds.
+var errUnstarted = errors.New("the shim does not delete a container that was not started")
+
 // forgetTask kills the container and has the shim forget it.
 func (r *Runtime) forgetTask(ctx context.Context, b bundle, rec record) error {
 	conn, err := r.connect(ctx, rec)
 	if err != nil {
 		return err
 	}
-	exit, err := r.killTask(ctx, conn, b.id())
+	exit, created, err := r.killTask(ctx, conn, b.id())
 	if errdefs.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	response := &task.DeleteResponse{}
-	err = conn.call(ctx, "Delete", &task.DeleteRequest{ID: b.id()}, response)
+	limited := ctx
+	if created {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, createdGrace)
+		defer cancel()
+	}
+	err = conn.call(limited, "Delete", &task.DeleteRequest{ID: b.id()}, &task.DeleteResponse{})
 	if errdefs.IsNotFound(err) {
 		return nil
 	}
-	if err == nil {
+	if created && err != nil && ctx.Err() == nil {
+		err = errors.Join(errUnstarted, err)
+	}
+	if err == nil || created {
 		exit.OOM = oomKilled(b, rec)
 		r.settle(b.id(), exit)
 	}
 	return err
 }
 
-// killTask kills the container and waits for its end. errdefs.ErrNotFound when the shim does not know it.
-func (r *Runtime) killTask(ctx context.Context, conn *conn, id string) (oci.Exit, error) {
-	// A frozen process does not die.
-	if err := conn.call(ctx, "Resume", &task.ResumeRequest{ID: id}, empty()); errors.Is(err, context.DeadlineExceeded) {
-		return oci.Exit{}, err
-	}
-	err := conn.call(ctx, "Kill", &task.KillRequest{ID: id, Signal: uint32(syscall.SIGKILL), All: true}, empty())
-	if err != nil && !over(err) {
-		return oci.Exit{}, err
-	}
+// killTask kills the container and waits for its end; one that was created only ends when it is deleted.
+// errdefs.ErrNotFound when the shim does not know it.
+func (r *Runtime) killTask(ctx context.Context, conn *conn, id string) (exit oci.Exit, created bool, err error) {
 	state := &task.StateResponse{}
 	if err := conn.call(ctx, "State", &task.StateRequest{ID: id}, state); err != nil {
-		return oci.Exit{}, err
+		return exit, false, err
+	}
+	if s := state.GetStatus(); s == status.Status_PAUSED || s == status.Status_PAUSING { // a frozen process does not die
+		if err := conn.call(ctx, "Resume", &task.ResumeRequest{ID: id}, empty()); err != nil {
+			return exit, false, err
+		}
+	}
+	err = conn.call(ctx, "Kill", &task.KillRequest{ID: id, Signal: uint32(syscall.SIGKILL), All: true}, empty())
+	if err != nil && !over(err) {
+		return exit, false, err
 	}
 	if state.GetStatus() == status.Status_CREATED {
-		// Deleting it ends it; there are shims that never tell the end of a container that was not started.
-		return oci.Exit{Code: killedCode, At: time.Now(), Known: true}, nil
+		return oci.Exit{Code: killedCode, At: time.Now(), Known: true}, true, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, killTimeout)
 	defer cancel()
 	response, err := conn.end(ctx, id, "")
 	if err != nil {
-		return oci.Exit{}, err
+		return exit, false, err
 	}
-	return exitOf(response.GetExitStatus(), response.GetExitedAt()), nil
+	return exitOf(response.GetExitStatus(), response.GetExitedAt()), false, nil
 }
 
 // endShim ends the shim that works in the bundle, kindly and then not.

@@ -1,9 +1,13 @@
 package shim_test
 
 import (
+	"context"
 	"path/filepath"
 	"testing"
 
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/ocitest"
 	"github.com/podd-project/podd/oci/shim"
 )
@@ -46,4 +50,44 @@ func TestRuncShim(t *testing.T) {
 	ocitest.Suite(t, func(t *testing.T) *ocitest.Harness {
 		return &newMachine(t, "containerd-shim-runc-v2", "runc").Harness
 	})
+}
+
+// gvisorMachine is a handler with gVisor's shim. All containers of a test share a root filesystem, which runsc allows
+// if it writes to it as other runtimes do.
+func gvisorMachine(t testing.TB) *machine {
+	m := newMachine(t, "containerd-shim-runsc-v1", "runsc")
+	m.cfg.Options = map[string]any{"runsc_config": map[string]any{"overlay2": "none"}}
+	plain := m.Spec
+	m.Spec = func(args ...string) *specs.Spec {
+		s := plain(args...)
+		s.Linux.Resources = &specs.LinuxResources{} // runsc update dies without
+		return s
+	}
+	return m
+}
+
+// inPod makes the handler put all containers into one pod, which it starts.
+func (m *machine) inPod(t testing.TB) *machine {
+	start(t, m.open(t), oci.CreateRequest{ID: "infra", PodID: "infra", Spec: m.Spec("sleep", "100000")})
+	m.New = func() ocitest.Runtime { return guests{m.open(t)} }
+	return m
+}
+
+// guests puts every container into the pod.
+type guests struct{ *shim.Runtime }
+
+func (g guests) Create(ctx context.Context, r oci.CreateRequest) (oci.Process, error) {
+	r.PodID = "infra"
+	return g.Runtime.Create(ctx, r)
+}
+
+// TestRuncShimPod runs the suite on containers that share one shim.
+func TestRuncShimPod(t *testing.T) {
+	ocitest.Suite(t, func(t *testing.T) *ocitest.Harness { return &runcMachine(t).inPod(t).Harness })
+}
+
+// TestGVisorShim runs the suite on containers that share one sandbox, as in a pod. The first container of a sandbox
+// is always the infra container: when it ends, the shim may not be told its exit status.
+func TestGVisorShim(t *testing.T) {
+	ocitest.Suite(t, func(t *testing.T) *ocitest.Harness { return &gvisorMachine(t).inPod(t).Harness })
 }

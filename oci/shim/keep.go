@@ -30,11 +30,15 @@ func (r *Runtime) startKeeper(ctx context.Context, b bundle) (oci.Process, error
 }
 
 // mind starts the container's keeper again when it has died, as by the out-of-memory killer, before the output ended:
-// the container would wait for ever with a full pipe. It returns when ctx ends.
+// the container would wait for ever with a full pipe. A keeper that takes events is needed as long as the shim. It
+// returns when ctx ends.
 func (r *Runtime) mind(ctx context.Context, b bundle) {
 	for ctx.Err() == nil {
 		rec, err := b.load()
-		if err != nil || rec.Keeper.Wait(ctx) != nil || keeper.Done(string(b)) || !rec.Shim.Alive() {
+		if err != nil || rec.Keeper.Wait(ctx) != nil || !rec.Shim.Alive() {
+			return
+		}
+		if keeper.Done(string(b)) && rec.Owner != b.id() {
 			return
 		}
 		if err := r.restartKeeper(ctx, b, rec.Keeper); err != nil {
@@ -94,11 +98,22 @@ func (r *Runtime) holdKeeper(ctx context.Context, id string) (release func(), er
 const keeperGrace = 5 * time.Second
 
 // settleKeeper waits for the output of a container that has ended to be written, for a while.
-func settleKeeper(ctx context.Context, rec record) error {
+func settleKeeper(ctx context.Context, b bundle, rec record) {
 	ctx, cancel := context.WithTimeout(ctx, keeperGrace)
 	defer cancel()
-	return rec.Keeper.Wait(ctx)
+	for pause := time.Millisecond; !keeper.Done(string(b)) && rec.Keeper.Alive(); pause = min(2*pause, keeperPause) {
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
 }
+
+// keeperPause is the longest time between two looks for the end of the output.
+const keeperPause = 50 * time.Millisecond
 
 // killKeeper kills the container's keeper, the one on record and any other of the bundle: a daemon may have died before
 // it could note one.

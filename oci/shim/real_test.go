@@ -474,3 +474,83 @@ func TestReady(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 }
+
+// gvisorPod runs an infra container and one that joins it in gVisor's sandbox.
+func gvisorPod(t testing.TB) (*machine, *shim.Runtime, oci.CreateRequest) {
+	m := gvisorMachine(t)
+	r := m.open(t)
+	return m, r, pod(t, m, r)
+}
+
+// TestGVisorKernel: both containers of the pod see the sandbox's kernel, and one process is the sandbox of both.
+func TestGVisorKernel(t *testing.T) {
+	m, r, _ := gvisorPod(t)
+	for _, id := range []string{"pod", "app"} {
+		got, err := r.ExecSync(limit(t), oci.ExecRequest{ID: id, Process: m.Spec(sh("dmesg")...).Process})
+		if err != nil || !strings.Contains(string(got.Stdout), "Starting gVisor") {
+			t.Errorf("%s: %q, %q, %v", id, got.Stdout, got.Stderr, err)
+		}
+	}
+	infra, app := m.processes(t, "pod"), m.processes(t, "app")
+	if app.Init != infra.Init || app.Init == app.Shim {
+		t.Errorf("infra %+v, app %+v", infra, app)
+	}
+	if f := r.Features(); !f.OwnKernel || f.RecursiveReadOnly || f.UserNamespaces {
+		t.Errorf("%+v", f)
+	}
+	must(t, "delete app", r.Delete(limit(t), "app"))
+	if !infra.Init.Alive() {
+		t.Error("the sandbox ended with one of its containers")
+	}
+}
+
+// TestGVisorDaemonDies: pods and their logs go on, exec and exit codes work under the next daemon.
+func TestGVisorDaemonDies(t *testing.T) {
+	m, first, app := gvisorPod(t)
+	ctx := limit(t)
+	path := filepath.Join(m.LogDir, "ticks.log")
+	start(t, first, oci.CreateRequest{ID: "ticks", PodID: "pod", LogPath: path, Spec: m.Spec(sh("trap 'exit 6' TERM; while :; do echo tick; sleep 0.05; done")...)})
+	until(t, "it ticks", func() bool { return strings.Contains(readLog(path), "tick") })
+	must(t, "close", first.Close())
+	before := strings.Count(readLog(path), "tick")
+	until(t, "it goes on", func() bool { return strings.Count(readLog(path), "tick") > before+3 })
+	second := m.open(t)
+	if got, err := second.ExecSync(ctx, oci.ExecRequest{ID: app.ID, Process: m.Spec("echo", "hello").Process}); err != nil || string(got.Stdout) != "hello\n" {
+		t.Errorf("exec: %q, %v", got.Stdout, err)
+	}
+	must(t, "stop", second.Signal(ctx, "ticks", syscall.SIGTERM))
+	if exit, err := second.Wait(ctx, "ticks"); err != nil || exit.Code != 6 || !exit.Known {
+		t.Errorf("%+v, %v", exit, err)
+	}
+	for _, id := range []string{"ticks", "app", "pod"} {
+		must(t, "delete "+id, second.Delete(ctx, id))
+	}
+}
+
+// TestGVisorSandboxKilled: the containers of that pod have ended, and all of it can be deleted.
+func TestGVisorSandboxKilled(t *testing.T) {
+	m, r, _ := gvisorPod(t)
+	ctx := limit(t)
+	exits := make(chan oci.Exit, 2)
+	for _, id := range []string{"pod", "app"} {
+		go func() {
+			exit, err := r.Wait(ctx, id)
+			if err != nil {
+				t.Errorf("wait for %s: %v", id, err)
+			}
+			exits <- exit
+		}()
+	}
+	sandbox := m.processes(t, "pod")
+	must(t, "kill the sandbox", sandbox.Init.Kill(ctx))
+	for range 2 {
+		if exit := <-exits; exit.Code == 0 {
+			t.Errorf("exit %+v", exit)
+		}
+	}
+	must(t, "delete app", r.Delete(ctx, "app"))
+	must(t, "delete pod", r.Delete(ctx, "pod"))
+	if sandbox.Shim.Alive() {
+		t.Error("the shim outlives its pod")
+	}
+}

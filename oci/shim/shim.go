@@ -72,9 +72,8 @@ type Runtime struct {
 
 	mu sync.Mutex
 	// conns are the connections to shims, by address.
-	conns  map[string]*conn
-	events *eventServer
-	last   probed
+	conns map[string]*conn
+	last  probed
 	// probing is closed when the probe under way has ended; nil when there is none.
 	probing chan struct{}
 	// watches are the calls of Wait that Delete must leave an exit status to.
@@ -111,21 +110,18 @@ func New(cfg Config) *Runtime {
 	return &Runtime{cfg: cfg, conns: map[string]*conn{}, watches: map[string]*watch{}, keepers: map[string]chan struct{}{}}
 }
 
-// Close closes the connections to shims and the socket for their events. Containers go on; calls of Wait return.
+// Close closes the connections to shims. Containers go on; calls of Wait return.
 func (r *Runtime) Close() error {
 	r.mu.Lock()
 	r.closed = true
-	conns, events := r.conns, r.events
-	r.conns, r.events = map[string]*conn{}, nil
+	conns := r.conns
+	r.conns = map[string]*conn{}
 	r.mu.Unlock()
 	for _, c := range conns {
 		_ = c.client.Close() // its socket may be gone already
 	}
 	r.work.Wait() // without a connection it ends at once
-	if events == nil {
-		return nil
-	}
-	return events.close()
+	return nil
 }
 
 // lookup finds an executable by path, or by name in SearchPath. PATH is not consulted: what runs as root is named by

@@ -53,7 +53,7 @@ func (r *Runtime) Wait(ctx context.Context, id string) (oci.Exit, error) {
 		return oci.Exit{}, fmt.Errorf("wait for container %s: %w", id, err)
 	}
 	// Whoever holds the output open has its time; what it writes later is kept, but not waited for.
-	_ = settleKeeper(ctx, rec)
+	settleKeeper(ctx, b, rec)
 	select {
 	case <-w.settled:
 		exit = w.exit

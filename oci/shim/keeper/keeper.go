@@ -2,8 +2,8 @@
 //
 // A shim writes a container's output into named pipes. The keeper reads them, writes the CRI log (and begins a new
 // file when the log was moved away), passes the output on to attached clients and their input to the container. It
-// ends when the output has ended. It owns the socket and the pipes in the container's bundle and nothing else: it
-// never kills, and knows neither shim nor runtime.
+// ends when the output has ended. For a container whose shim is its own, it also takes the shim's events, and goes on until it is killed.
+// It owns the sockets and the pipes in the container's bundle and nothing else: it never kills.
 //
 // Clients speak conmon's protocol (SEQPACKET: a byte for the stream, then output; the other way, input), so package
 // conmon is the client. The program is built by `make pause`, carried by podd and installed by package shim, which
@@ -51,6 +51,8 @@ type Config struct {
 	// Stdin and StdinOnce are the CRI fields of the same names.
 	Stdin     bool `json:"stdin,omitempty"`
 	StdinOnce bool `json:"stdinOnce,omitempty"`
+	// Events: the bundle's shim posts events here. Such a keeper goes on after the output, until it is killed.
+	Events bool `json:"events,omitempty"`
 }
 
 // outputs are the pipes that the shim writes to.
@@ -134,6 +136,8 @@ type keeper struct {
 	stdin *os.File
 	room  *room
 	ctl   *control
+	// events is nil where no shim works in the bundle.
+	events *eventServer
 }
 
 // open opens all that is needed. The pipes must be open before the shim opens them.
@@ -163,7 +167,12 @@ func open(bundle string) (_ *keeper, err error) {
 	if k.room, err = openRoom(bundle, &input{f: k.stdin, once: k.cfg.StdinOnce}); err != nil {
 		return nil, err
 	}
-	k.ctl, err = openControl(bundle, k.log)
+	if k.ctl, err = openControl(bundle, k.log); err != nil {
+		return nil, err
+	}
+	if k.cfg.Events {
+		k.events, err = openEvents(bundle)
+	}
 	return k, err
 }
 
@@ -171,6 +180,20 @@ func open(bundle string) (_ *keeper, err error) {
 func (k *keeper) run() {
 	go k.room.serve()
 	go k.ctl.serve()
+	var events sync.WaitGroup
+	if k.events != nil {
+		events.Go(k.events.serve)
+	}
+	k.keepAll()
+	events.Wait()
+	k.close()
+}
+
+// keepAll keeps the output until it has ended, unless a keeper before this one has seen that.
+func (k *keeper) keepAll() {
+	if _, err := os.Lstat(k.done); err == nil {
+		return
+	}
 	var readers sync.WaitGroup
 	for stream, from := range k.out {
 		readers.Go(func() { k.keep(stream, from) })
@@ -178,7 +201,6 @@ func (k *keeper) run() {
 	readers.Wait()
 	_ = os.WriteFile(k.done, nil, 0o600) // without it, podd starts another keeper, which finds the end too
 	k.room.drain()
-	k.close()
 }
 
 // chunk is how much is read at once, and the longest piece of a line in the log: the kubelet's limit is larger.
@@ -213,6 +235,9 @@ func (k *keeper) close() {
 	}
 	if k.ctl != nil {
 		errs = append(errs, k.ctl.close())
+	}
+	if k.events != nil {
+		errs = append(errs, k.events.close())
 	}
 	if k.log != nil {
 		errs = append(errs, k.log.close())
