@@ -81,11 +81,6 @@ func (g guests) Create(ctx context.Context, r oci.CreateRequest) (oci.Process, e
 	return g.Runtime.Create(ctx, r)
 }
 
-// TestRuncShimPod runs the suite on containers that share one shim.
-func TestRuncShimPod(t *testing.T) {
-	ocitest.Suite(t, func(t *testing.T) *ocitest.Harness { return &runcMachine(t).inPod(t).Harness })
-}
-
 // TestGVisorShim runs the suite on containers that share one sandbox, as in a pod. The first container of a sandbox
 // is always the infra container: when it ends, the shim may not be told its exit status.
 func TestGVisorShim(t *testing.T) {
