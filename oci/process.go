@@ -67,6 +67,12 @@ func (p Process) alive() bool {
 	return err == nil && s.Start == p.Start && s.state != 'Z' && s.state != 'X'
 }
 
+// exists tells whether the pid is still, or once more, this process, be it a zombie.
+func (p Process) exists() bool {
+	s, err := readStat(p.Pid)
+	return err == nil && s.Start == p.Start
+}
+
 // open returns a pidfd of the process, os.ErrProcessDone when it is gone. The start time is compared after
 // the pidfd exists, so a reused pid is never mistaken for the process.
 func (p Process) open() (*os.File, error) {
@@ -74,13 +80,14 @@ func (p Process) open() (*os.File, error) {
 		return nil, os.ErrProcessDone
 	}
 	fd, err := unix.PidfdOpen(p.Pid, 0)
-	if errors.Is(err, unix.ESRCH) {
+	if errors.Is(err, unix.ESRCH) || err != nil && !p.exists() {
+		// Linux before 6.15 says EINVAL of a process that is gone while others are in its session or group.
 		return nil, os.ErrProcessDone
 	}
 	if err != nil {
 		return nil, fmt.Errorf("pidfd of process %d: %w", p.Pid, err)
 	}
-	if s, err := readStat(p.Pid); err != nil || s.Start != p.Start {
+	if !p.exists() {
 		unix.Close(fd)
 		return nil, os.ErrProcessDone
 	}

@@ -3,8 +3,10 @@ package oci
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -109,6 +111,69 @@ func TestNoProcess(t *testing.T) {
 	}
 	if err := killTree(context.Background(), Process{Pid: 1, Start: 1}); err != nil {
 		t.Errorf("kill tree: %v", err)
+	}
+}
+
+// TestSessionWithoutLeader: a process that is gone has left its pid to its session. pidfd_open knows that pid, and has
+// different errors for it on different kernels.
+func TestSessionWithoutLeader(t *testing.T) {
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	// The shell is the leader and waits to be killed; the sleep stays in its session.
+	cmd := exec.Command("sh", "-c", "sleep 1000 & echo $!; wait")
+	cmd.Stdout, cmd.SysProcAttr = in, &syscall.SysProcAttr{Setsid: true}
+	if err := errors.Join(cmd.Start(), in.Close()); err != nil {
+		t.Fatal(err)
+	}
+	leader, err := identify(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var child int
+	if _, err := fmt.Fscan(out, &child); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Kill(child, syscall.SIGKILL) }()
+	if err := leader.signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	wantGone(t, leader)
+}
+
+// TestThreadIsNoProcess: pidfd_open refuses the id of a thread, as older kernels do the pid of a session without its
+// leader, by EINVAL.
+func TestThreadIsNoProcess(t *testing.T) {
+	runtime.LockOSThread() // ends with the goroutine, and with it the thread
+	defer runtime.UnlockOSThread()
+	ids := make(chan int)
+	release := make(chan struct{})
+	defer close(release)
+	go func() {
+		runtime.LockOSThread()
+		ids <- syscall.Gettid()
+		<-release
+	}()
+	tid := <-ids
+	if tid == os.Getpid() {
+		tid = syscall.Gettid()
+	}
+	wantGone(t, Process{Pid: tid, Start: 1})
+}
+
+func wantGone(t *testing.T, p Process) {
+	t.Helper()
+	if _, err := p.open(); !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("open: %v, want %v", err, os.ErrProcessDone)
+	}
+	if err := p.signal(syscall.SIGKILL); err != nil {
+		t.Errorf("signal: %v", err)
+	}
+	if err := p.wait(t.Context()); err != nil {
+		t.Errorf("wait: %v", err)
 	}
 }
 

@@ -43,5 +43,6 @@ func setUpLogging(c LogConfig, w io.Writer) (*logrus.Logger, error) {
 	} else {
 		log.SetFormatter(&logrus.TextFormatter{FullTimestamp: true, TimestampFormat: stamp, DisableColors: true})
 	}
+	routeKlog(log)
 	return log, nil
 }

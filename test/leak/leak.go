@@ -24,6 +24,8 @@ type Options struct {
 	// Match limits the check to what mentions one of these: a directory, a bridge, a cgroup parent. Empty means the
 	// whole machine, which is right only when nobody else runs containers meanwhile.
 	Match []string
+	// Ignore leaves out what mentions one of these: a daemon that was started anew.
+	Ignore []string
 	// Files are glob patterns of files and directories that must be the same before and after.
 	Files []string
 	// Wait is how long to wait for things to go; 0 means five seconds.
@@ -74,10 +76,11 @@ func (s Snapshot) Only(o Options) Snapshot {
 
 // matches is true when the thing is of interest.
 func (o Options) matches(key, detail string) bool {
-	if len(o.Match) == 0 {
-		return true
+	mentions := func(m string) bool { return strings.Contains(key, m) || strings.Contains(detail, m) }
+	if slices.ContainsFunc(o.Ignore, mentions) {
+		return false
 	}
-	return slices.ContainsFunc(o.Match, func(m string) bool { return strings.Contains(key, m) || strings.Contains(detail, m) })
+	return len(o.Match) == 0 || slices.ContainsFunc(o.Match, mentions)
 }
 
 // owned are the kinds of which a missing one is as bad as one too many: somebody else's was taken down.

@@ -198,3 +198,21 @@ func TestOnly(t *testing.T) {
 		t.Errorf("only %v of %v", got, s)
 	}
 }
+
+func TestMatches(t *testing.T) {
+	for _, tt := range []struct {
+		o    Options
+		want bool
+	}{
+		{Options{}, true},
+		{Options{Match: []string{"other", "detail"}}, true},
+		{Options{Match: []string{"other"}}, false},
+		{Options{Ignore: []string{"a key"}}, false},
+		{Options{Match: []string{"a key"}, Ignore: []string{"detail"}}, false},
+		{Options{Match: []string{"a key"}, Ignore: []string{"other"}}, true},
+	} {
+		if got := tt.o.matches("a key", "its detail"); got != tt.want {
+			t.Errorf("%+v: %v", tt.o, got)
+		}
+	}
+}

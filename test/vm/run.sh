@@ -12,7 +12,7 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 repo=$(cd "$here/../.." && pwd)
-mode=${1:-all} limit=${VM_LIMIT:-30m}
+mode=${1:-all} limit=${VM_LIMIT:-75m}
 out=$repo/bin/vm.d
 say() { echo "vm: $*"; }
 

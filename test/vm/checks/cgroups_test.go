@@ -27,8 +27,11 @@ func TestContainerIsAScopeInThePodsSlice(t *testing.T) {
 	if got := show(t, scope, "ActiveState"); got != "active" {
 		t.Errorf("the scope is %s", got)
 	}
-	if got := k.exec(id, "cat /proc/self/cgroup"); got != "0::/" {
+	if got := k.exec(id, "cat /proc/1/cgroup"); got != "0::/" {
 		t.Errorf("the container sees its cgroup as %q, want a cgroup namespace of its own", got)
+	}
+	if got := k.exec(id, "cat /proc/self/cgroup"); !strings.HasPrefix(got, "0::/podd-exec-") {
+		t.Errorf("a command that can time out is in %q, want a cgroup of its own in the container's", got)
 	}
 	// what a container does must not be charged to the daemon, nor end with it
 	for pid := range strings.FieldsSeq(read(t, k.cgroup(id)+"/cgroup.procs")) {

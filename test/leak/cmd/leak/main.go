@@ -1,7 +1,7 @@
 // Command leak looks for what a program has left on the machine.
 //
 //	leak take FILE                          write what is there now
-//	leak diff FILE [-only TEXT]... [-wait D]  say what is new since, waiting up to D for it to go; status 1 if anything is
+//	leak diff FILE [-only TEXT]... [-ignore TEXT]... [-wait D]  say what is new since, waiting up to D for it to go; status 1 if anything is
 //
 // It is for scripts and the Makefile; tests use the package.
 package main
@@ -31,13 +31,17 @@ func main() {
 
 func run(args []string) error {
 	if len(args) < 2 {
-		return errors.New("usage: leak take FILE | leak diff FILE [-only TEXT]... [-wait DURATION]")
+		return errors.New("usage: leak take FILE | leak diff FILE [-only TEXT]... [-ignore TEXT]... [-wait DURATION]")
 	}
 	var o leak.Options
 	flags := flag.NewFlagSet("leak", flag.ContinueOnError)
 	flags.DurationVar(&o.Wait, "wait", 5*time.Second, "how long to wait for things to go")
 	flags.Func("only", "look only at what mentions this (may be repeated)", func(s string) error {
 		o.Match = append(o.Match, s)
+		return nil
+	})
+	flags.Func("ignore", "do not look at what mentions this (may be repeated)", func(s string) error {
+		o.Ignore = append(o.Ignore, s)
 		return nil
 	})
 	if err := flags.Parse(args[2:]); err != nil {

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/sirupsen/logrus"
+	"k8s.io/klog/v2"
+)
+
+// routeKlog makes Kubernetes' libraries, which log through klog to standard error in a form of their own, log here.
+func routeKlog(log *logrus.Logger) {
+	klog.SetSlogLogger(slog.New(klogHandler{entry: logrus.NewEntry(log)}))
+}
+
+// klogHandler writes what a library says as a field: its words are no constant message, and may be a client's. klog
+// does not tell its warnings from the rest, most of which is about clients that misbehave.
+type klogHandler struct{ entry *logrus.Entry }
+
+func (h klogHandler) level(l slog.Level) logrus.Level {
+	if l >= slog.LevelError {
+		return logrus.WarnLevel
+	}
+	return logrus.DebugLevel
+}
+
+func (h klogHandler) Enabled(_ context.Context, l slog.Level) bool {
+	return h.entry.Logger.IsLevelEnabled(h.level(l))
+}
+
+func (h klogHandler) Handle(_ context.Context, r slog.Record) error {
+	entry := h.entry.WithField("message", r.Message)
+	r.Attrs(func(a slog.Attr) bool {
+		entry = entry.WithField(a.Key, a.Value.String())
+		return true
+	})
+	entry.Log(h.level(r.Level), "kubernetes library")
+	return nil
+}
+
+func (h klogHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	for _, a := range attrs {
+		h.entry = h.entry.WithField(a.Key, a.Value.String())
+	}
+	return h
+}
+
+func (h klogHandler) WithGroup(string) slog.Handler { return h }

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/sirupsen/logrus"
+	"k8s.io/klog/v2"
+)
+
+func TestKlogIsOurLog(t *testing.T) {
+	var out bytes.Buffer
+	log := logrus.New()
+	log.SetOutput(&out)
+	log.SetLevel(logrus.DebugLevel)
+	log.SetFormatter(&logrus.JSONFormatter{})
+	routeKlog(log)
+	defer klog.ClearLogger()
+	for _, tt := range []struct {
+		say  func()
+		want map[string]string
+	}{
+		{func() { klog.Warningf("Stream rejected: %v", "x") }, map[string]string{"level": "debug", "message": "Stream rejected: x"}},
+		{func() { klog.ErrorS(errors.New("boom"), "it broke", "n", 1) }, map[string]string{"level": "warning", "message": "it broke", "err": "boom", "n": "1"}},
+		{func() { klog.V(3).Info("too much") }, nil},
+	} {
+		out.Reset()
+		tt.say()
+		got := map[string]any{}
+		if err := json.Unmarshal(out.Bytes(), &got); err != nil && tt.want != nil {
+			t.Errorf("%q: %v", out.String(), err)
+		}
+		if tt.want == nil && out.Len() > 0 {
+			t.Errorf("said %s, want nothing", out.String())
+		}
+		for key, want := range tt.want {
+			if got[key] != want {
+				t.Errorf("%s is %v, want %q", key, got[key], want)
+			}
+		}
+	}
+	log.SetLevel(logrus.InfoLevel)
+	out.Reset()
+	klog.Info("not at this level")
+	if out.Len() > 0 {
+		t.Errorf("said %s", out.String())
+	}
+}
