@@ -21,6 +21,7 @@ func TestNamespaces(t *testing.T) {
 		{"pid of a target", pidTarget},
 		{"ipc of the node", ipcNode},
 		{"user", userNamespace},
+		{"user, on the host's network", userNamespaceHostNetwork},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(k.sub(t)) })
 	}
@@ -111,5 +112,27 @@ func userNamespace(k *kubelet) {
 	}
 	if got := strings.TrimSpace(k.exec(ctr, "cat /sys/class/net/eth0/operstate")); got != "up" {
 		k.Errorf("the network is %q", got)
+	}
+}
+
+// userNamespaceHostNetwork is what RuntimeFeatures.user_namespaces_host_network promises.
+func userNamespaceHostNetwork(k *kubelet) {
+	mapping := []*cri.IDMapping{{HostId: 165536, ContainerId: 0, Length: 65536}}
+	options := &cri.NamespaceOption{
+		Network: cri.NamespaceMode_NODE, Pid: cri.NamespaceMode_CONTAINER,
+		UsernsOptions: &cri.UserNamespace{Mode: cri.NamespaceMode_POD, Uids: mapping, Gids: mapping},
+	}
+	pod, cfg := k.pod(func(c *cri.PodSandboxConfig) { c.Linux.SecurityContext.NamespaceOptions = options })
+	ctr, _ := k.runIn(pod, cfg, []string{"sleep", "1000"}, func(c *cri.ContainerConfig) { c.Linux.SecurityContext.NamespaceOptions = options })
+	if got := strings.Join(strings.Fields(k.exec(ctr, "cat /proc/self/uid_map")), " "); got != "0 165536 65536" {
+		k.Errorf("uid_map %q", got)
+	}
+	ours, err := os.Readlink("/proc/self/ns/net")
+	k.ok("our network namespace", err)
+	if got := strings.TrimSpace(k.exec(ctr, "readlink /proc/self/ns/net")); got != ours {
+		k.Errorf("network namespace %s, want the host's, %s", got, ours)
+	}
+	if got := k.exec(ctr, "id -u; ls /sys/class/net | grep -c ^lo"); got != "0\n1\n" {
+		k.Errorf("root, and the host's network in /sys: %q", got)
 	}
 }
