@@ -147,6 +147,8 @@ func verdict(err error) string {
 	return "passed"
 }
 
+func (s *suite) report(pass string) string { return filepath.Join(s.out, pass+".xml") }
+
 func (s *suite) log(pass string) string { return filepath.Join(s.out, pass+".log") }
 
 // critest runs the suite and prints its summary; the whole output goes to the log.
@@ -165,12 +167,26 @@ func (s *suite) critest(ctx context.Context, d *daemon.Daemon, p pass) error {
 		"--config", conf, "--runtime-endpoint", "unix://" + d.Socket, "--image-endpoint", "unix://" + d.Socket,
 		"--ginkgo.no-color", "--ginkgo.focus", p.focus, "--ginkgo.skip", skipRegexp(skipFile),
 		"--ginkgo.timeout", "30m", "--ginkgo.poll-progress-after", "2m",
-		"--report-dir", s.out, "--report-prefix", p.name + "-",
+		"--ginkgo.junit-report", s.report(p.name),
 	}, append(s.order(), p.args...)...)...)
 	cmd.Stdout = io.MultiWriter(log, &out)
 	cmd.Stderr = cmd.Stdout
 	err = cmd.Run()
 	fmt.Print(summary(out.String()))
+	return errors.Join(err, s.tellLeftOut(p))
+}
+
+// tellLeftOut prints why critest has left out specs by itself.
+func (s *suite) tellLeftOut(p pass) error {
+	data, err := os.ReadFile(s.report(p.name))
+	if err != nil {
+		return err
+	}
+	handler, _, _ := strings.Cut(p.name, "-")
+	count, err := leftOut(data, handler)
+	for reason, n := range count {
+		fmt.Printf("%d specs left out: %s\n", n, reason)
+	}
 	return err
 }
 
