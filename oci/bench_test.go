@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/ocitest"
@@ -77,7 +78,7 @@ func BenchmarkKill(b *testing.B) {
 	}
 }
 
-// BenchmarkExec is ExecSync of true; BenchmarkBareExec the runtime's own exec, run by hand.
+// BenchmarkExec is ExecSync of true as a probe, with a timeout; BenchmarkBareExec the runtime's own exec, run by hand.
 func BenchmarkExec(b *testing.B) {
 	for _, name := range []string{"runc", "crun"} {
 		b.Run(name, func(b *testing.B) {
@@ -87,7 +88,7 @@ func BenchmarkExec(b *testing.B) {
 			process := m.Spec("true").Process
 			b.ResetTimer()
 			for range b.N {
-				_, err := r.ExecSync(context.Background(), oci.ExecRequest{ID: "c", Process: process})
+				_, err := r.ExecSync(context.Background(), oci.ExecRequest{ID: "c", Process: process, Timeout: time.Minute})
 				must(b, "exec", err)
 			}
 		})
