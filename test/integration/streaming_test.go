@@ -83,8 +83,8 @@ func (k *kubelet) execURL(id string, tty bool, cmd ...string) string {
 	return r.GetUrl()
 }
 
-// stream runs one session to its end.
-func (k *kubelet) stream(i int, at string, o remotecommand.StreamOptions) error {
+// streamTo runs one session to its end.
+func (k *kubelet) streamTo(i int, at string, o remotecommand.StreamOptions) error {
 	ctx, cancel := context.WithTimeout(k.ctx(), streamLimit)
 	defer cancel()
 	return k.executor(i, at).StreamWithContext(ctx, o)
@@ -105,18 +105,18 @@ func streamExec(k *kubelet) {
 	_, id := k.sleeper()
 	for i, name := range []string{"websocket", "spdy"} {
 		var stdout, stderr strings.Builder
-		err := k.stream(i, k.execURL(id, false, "sh", "-c", "cat; echo err >&2; exit 9"),
+		err := k.streamTo(i, k.execURL(id, false, "sh", "-c", "cat; echo err >&2; exit 9"),
 			remotecommand.StreamOptions{Stdin: strings.NewReader("all of it"), Stdout: &stdout, Stderr: &stderr})
 		if exitCode(err) != 9 || stdout.String() != "all of it" || stderr.String() != "err\n" {
 			k.Errorf("%s: %v, %q, %q", name, err, stdout.String(), stderr.String())
 		}
 		var copied counter
-		err = k.stream(i, k.execURL(id, false, "cat"),
+		err = k.streamTo(i, k.execURL(id, false, "cat"),
 			remotecommand.StreamOptions{Stdin: io.LimitReader(zeros{}, 4<<20), Stdout: &copied, Stderr: io.Discard})
 		if err != nil || copied.Load() != 4<<20 {
 			k.Errorf("%s: %d bytes came back, %v", name, copied.Load(), err)
 		}
-		if err = k.stream(i, k.execURL(id, false, "no-such-command"), remotecommand.StreamOptions{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard}); err == nil {
+		if err = k.streamTo(i, k.execURL(id, false, "no-such-command"), remotecommand.StreamOptions{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard}); err == nil {
 			k.Errorf("%s: a command that is not there: no error", name)
 		}
 	}
@@ -177,7 +177,7 @@ func streamTerminal(k *kubelet) {
 		done := make(chan error, 1)
 		at := k.execURL(id, true, "sh")
 		go func() {
-			done <- k.stream(i, at, remotecommand.StreamOptions{Stdin: in, Stdout: &screen, Tty: true, TerminalSizeQueue: terminal})
+			done <- k.streamTo(i, at, remotecommand.StreamOptions{Stdin: in, Stdout: &screen, Tty: true, TerminalSizeQueue: terminal})
 		}()
 		k.typeUntil(user, "stty size\n", &screen, "30 100")
 		terminal.next <- remotecommand.TerminalSize{Width: 132, Height: 43}
@@ -380,7 +380,7 @@ func streamMany(k *kubelet, sessions int) {
 
 func (k *kubelet) execCycle(i int, id string) error {
 	var stdout strings.Builder
-	err := k.stream(i, k.execURL(id, false, "sh", "-c", "cat; exit 7"),
+	err := k.streamTo(i, k.execURL(id, false, "sh", "-c", "cat; exit 7"),
 		remotecommand.StreamOptions{Stdin: strings.NewReader("hello"), Stdout: &stdout, Stderr: io.Discard})
 	if exitCode(err) != 7 || stdout.String() != "hello" {
 		return fmt.Errorf("exec: %w, %q", err, stdout.String())
