@@ -498,7 +498,13 @@ func TestGVisorKernel(t *testing.T) {
 	if f := r.Features(); !f.OwnKernel || f.RecursiveReadOnly || f.UserNamespaces {
 		t.Errorf("%+v", f)
 	}
+	if u, err := r.Usage(limit(t), "app"); err != nil || u.Memory.Usage == 0 || u.Pids.Current == 0 {
+		t.Errorf("usage %+v, %v", u, err)
+	}
 	must(t, "delete app", r.Delete(limit(t), "app"))
+	if _, err := r.Usage(limit(t), "app"); !errdefs.IsNotFound(err) {
+		t.Errorf("usage of what is gone: %v", err)
+	}
 	if !infra.Init.Alive() {
 		t.Error("the sandbox ended with one of its containers")
 	}

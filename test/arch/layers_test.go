@@ -32,7 +32,7 @@ var layers = []layer{
 	{"oci/pause", nil, "an embedded program and where it goes"},
 	{"oci/standin", nil, "an embedded program and where it goes"},
 	{"oci/spec", nil, "config.json is a pure function of the request, the image and the host's facts, which golden tests rely on"},
-	{"oci/shim", []string{"oci/shim", "oci", "oci/conmon"},
+	{"oci/shim", []string{"oci/shim", "oci", "oci/conmon", "oci/cgroups"},
 		"another kind of handler: it answers in oci's types, and its keeper of output speaks conmon's protocol to the same client"},
 	{"oci/ocitest", []string{"oci", "oci/standin"}, "the runtimes' test suite sees what the engine sees"},
 	{"oci", []string{"oci/conmon", "oci/cgroups"}, "a runtime is driven by container id and bundle; it knows no pod, image or network. What it measures itself it tells in the words of oci/cgroups"},
