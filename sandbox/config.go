@@ -41,6 +41,8 @@ type Config struct {
 	KillTimeout time.Duration `toml:"kill_timeout" comment:"How long a container may outlive SIGKILL before a stop reports it as stuck."`
 	// UnclaimedTimeout is how long a pod or container is kept that no caller has heard of.
 	UnclaimedTimeout time.Duration `toml:"unclaimed_timeout" comment:"How long a finished pod or container waits for a caller that timed out to ask again."`
+	// SlowOperation is the age at which an operation under way is logged, with the stage that it is in.
+	SlowOperation time.Duration `toml:"slow_operation" comment:"An operation on a pod or container that takes longer is logged once, with the stage it is in; what a caller asked to wait for is not counted."`
 	// StatsInterval is the time between two measurements of what containers use, when nobody asks.
 	StatsInterval time.Duration `toml:"stats_interval" comment:"Time between two measurements of what each container uses, when nobody asks; rates are worked out of these."`
 }
@@ -56,6 +58,7 @@ func DefaultConfig() Config {
 		UndoTimeout:      2 * time.Minute,
 		KillTimeout:      30 * time.Second,
 		UnclaimedTimeout: 10 * time.Minute,
+		SlowOperation:    10 * time.Second,
 		StatsInterval:    10 * time.Second,
 	}
 }
@@ -71,6 +74,7 @@ func (c Config) Validate() error {
 	for name, d := range map[string]time.Duration{
 		"create_timeout": c.CreateTimeout, "start_timeout": c.StartTimeout, "undo_timeout": c.UndoTimeout,
 		"kill_timeout": c.KillTimeout, "unclaimed_timeout": c.UnclaimedTimeout, "stats_interval": c.StatsInterval,
+		"slow_operation": c.SlowOperation,
 	} {
 		if d <= 0 {
 			errs = append(errs, fmt.Errorf("%s: %v is not a positive duration", name, d))

@@ -20,6 +20,7 @@ type Container struct {
 	creation creation
 	life     life
 	kill     killer
+	history  history
 	// exited is closed once the status says Exited.
 	exited chan struct{}
 	// post tells subscribers of the container.

@@ -125,6 +125,17 @@ func sameContainer(have, want *Container) error {
 
 // createContainer makes c or leaves nothing of it.
 func (e *Engine) createContainer(caller context.Context, c *Container) {
+	err := e.onContainer(caller, verbCreateContainer, c, 0, func(ctx context.Context) error {
+		c.creation.follow(ctx)
+		return e.tryContainer(ctx, c)
+	})
+	c.creation.finish(err)
+	if err == nil {
+		e.discardUnclaimedContainer(c)
+	}
+}
+
+func (e *Engine) tryContainer(caller context.Context, c *Container) error {
 	ctx, cancel := c.life.within(caller)
 	defer cancel(nil)
 	ctx, stop := context.WithTimeoutCause(ctx, e.cfg.CreateTimeout,
@@ -132,16 +143,14 @@ func (e *Engine) createContainer(caller context.Context, c *Container) {
 	defer stop()
 
 	if err := deadline(ctx, e.buildContainer(ctx, c)); err != nil {
-		c.creation.finish(e.discardContainer(caller, c, err))
-		return
+		return e.discardContainer(caller, c, err)
 	}
 	c.creation.announce()
 	e.postContainer(c, EventCreated) // before anybody can start it
 	if !c.doomed() {
 		e.watch(c)
 	}
-	c.creation.finish(nil)
-	e.discardUnclaimedContainer(c)
+	return nil
 }
 
 // containerBuild is what the steps of a container's creation hand to each other.
@@ -174,7 +183,7 @@ func (e *Engine) buildContainer(ctx context.Context, c *Container) error {
 		{"create", func() error { return c.createProcess(ctx, rt, &b) }},
 		{"verify", func() error { return e.verify(ctx, c, rt, b) }},
 	}
-	if err := runSteps(ctx, &c.creation, steps); err != nil {
+	if err := runSteps(ctx, steps); err != nil {
 		return err
 	}
 	return c.advance(ContainerCreated, func(s *ContainerStatus) {

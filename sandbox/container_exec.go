@@ -29,7 +29,17 @@ func (e *Engine) ExecSync(ctx context.Context, id string, cmd []string, timeout 
 	if err != nil {
 		return oci.ExecResult{}, err
 	}
-	return rt.ExecSync(ctx, oci.ExecRequest{ID: c.ID, Process: process, Timeout: timeout, Limit: execOutputLimit})
+	allow := timeout
+	if timeout == 0 {
+		allow = forEver
+	}
+	var result oci.ExecResult
+	err = e.onContainer(ctx, verbExecSync, c, allow, func(ctx context.Context) (err error) {
+		stage(ctx, "command")
+		result, err = rt.ExecSync(ctx, oci.ExecRequest{ID: c.ID, Process: process, Timeout: timeout, Limit: execOutputLimit})
+		return err
+	})
+	return result, err
 }
 
 // running finds a running container and its runtime.

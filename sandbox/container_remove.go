@@ -15,10 +15,14 @@ func (e *Engine) RemoveContainer(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if err := e.stopContainer(ctx, c, 0); err != nil {
-		return fmt.Errorf("stop container: %w", err)
-	}
-	return e.removeContainer(ctx, c)
+	return e.onContainer(ctx, verbRemoveContainer, c, 0, func(ctx context.Context) error {
+		stage(ctx, "stop")
+		if err := e.stopContainer(ctx, c, 0); err != nil {
+			return fmt.Errorf("stop container: %w", err)
+		}
+		stage(ctx, "wait for another operation")
+		return e.removeContainer(ctx, c)
+	})
 }
 
 // removeContainer deletes c, which does not run any more, unless somebody else is faster.
@@ -38,6 +42,7 @@ func (e *Engine) deleteContainer(ctx context.Context, c *Container) error {
 	if err := e.teardownContainer(ctx, c); err != nil {
 		return err
 	}
+	stage(ctx, "remove record")
 	if err := checkpoint.Remove(filepath.Dir(c.dir), c.ID); err != nil {
 		return err
 	}
@@ -49,9 +54,11 @@ func (e *Engine) deleteContainer(ctx context.Context, c *Container) error {
 
 // teardownContainer is the only undo of buildContainer. It needs the record alone and may be repeated.
 func (e *Engine) teardownContainer(ctx context.Context, c *Container) error {
+	stage(ctx, "delete container")
 	if err := e.deleteProcess(ctx, c.pod, c.ID); err != nil {
 		return fmt.Errorf("delete container: %w", err) // its root filesystem may be in use still
 	}
+	stage(ctx, "release root filesystem")
 	if err := e.Images.Release(ctx, c.ID); err != nil {
 		return fmt.Errorf("release root filesystem: %w", err)
 	}

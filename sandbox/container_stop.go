@@ -43,7 +43,11 @@ func (e *Engine) stopContainer(ctx context.Context, c *Container, grace time.Dur
 		grace = 0 // its process is the runtime's own, waiting to be started
 	}
 	attempt, first := c.kill.request(time.Now().Add(grace))
-	if first && !e.work.Go(func() { c.kill.finish(attempt, e.killByDeadline(c, attempt)) }) {
+	if first && !e.work.Go(func() {
+		c.kill.finish(attempt, e.onContainer(ctx, verbStopContainer, c, grace, func(ctx context.Context) error {
+			return e.killByDeadline(ctx, c, attempt)
+		}))
+	}) {
 		c.kill.finish(attempt, errClosing)
 	}
 	select {
@@ -57,10 +61,12 @@ func (e *Engine) stopContainer(ctx context.Context, c *Container, grace time.Dur
 }
 
 // killByDeadline sends the stop signal, waits for the deadline, and then sends SIGKILL until the container is gone
-// or has outlived it for too long.
-func (e *Engine) killByDeadline(c *Container, s *stop) error {
+// or has outlived it for too long. It goes on when the caller, whose context names the operation, has given up.
+func (e *Engine) killByDeadline(caller context.Context, c *Container, s *stop) error {
 	if deadline, _ := c.kill.at(s); time.Until(deadline) > 0 {
+		stage(caller, "signal")
 		e.signal(c, signalNumber(c.StopSignal))
+		stage(caller, "grace period")
 	}
 	if !c.waitForDeadline(e.life.ctx, s) {
 		return context.Cause(e.life.ctx)
@@ -68,6 +74,7 @@ func (e *Engine) killByDeadline(c *Container, s *stop) error {
 	giveUp := time.After(e.cfg.KillTimeout)
 	again := time.NewTicker(killInterval)
 	defer again.Stop()
+	stage(caller, "kill")
 	for {
 		e.signal(c, syscall.SIGKILL)
 		select {
@@ -75,6 +82,7 @@ func (e *Engine) killByDeadline(c *Container, s *stop) error {
 			return nil
 		case <-again.C:
 		case <-giveUp:
+			stage(caller, "delete by the runtime")
 			if err := e.endByRuntime(c); err != nil {
 				return fmt.Errorf("%w: container %s outlived SIGKILL by %v: %s: %w",
 					context.DeadlineExceeded, c.ID, e.cfg.KillTimeout, describeStuck(c.Status().Process.Pid), err)

@@ -23,11 +23,16 @@ func (e *Engine) UpdateContainer(ctx context.Context, id string, r *cri.LinuxCon
 		return fmt.Errorf("wait for another operation on the container: %w", err)
 	}
 	defer c.op.release()
+	return e.onContainer(ctx, verbUpdateContainer, c, 0, func(ctx context.Context) error { return e.updateContainer(ctx, c, r) })
+}
+
+// updateContainer needs c.op.
+func (e *Engine) updateContainer(ctx context.Context, c *Container, r *cri.LinuxContainerResources) error {
 	state := c.Status().State
 	if state != ContainerCreated && state != ContainerRunning {
 		return fmt.Errorf("%w: container %s is %s, its resources cannot be updated", errdefs.ErrFailedPrecondition, c.ID, state)
 	}
-	rt, err := e.runtime(c.pod.runtime())
+	rt, err := e.runtimeOf(c.pod)
 	if err != nil {
 		return err
 	}
@@ -36,9 +41,11 @@ func (e *Engine) UpdateContainer(ctx context.Context, id string, r *cri.LinuxCon
 		return err
 	}
 	e.logWarnings(c, warnings)
+	stage(ctx, "update")
 	if err := rt.Update(ctx, c.ID, resources); err != nil {
 		return fmt.Errorf("update container: %w", err)
 	}
+	stage(ctx, "read back")
 	actual, err := e.limitContainer(c, mergeResources(c.Status().Resources, r), r.GetOomScoreAdj() != 0)
 	if errdefs.IsNotFound(err) {
 		err = nil // it has ended meanwhile

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -13,7 +14,7 @@ import (
 type creation struct {
 	done    chan struct{} // closed when it has ended, err set before
 	err     error
-	stage   atomic.Pointer[string]
+	op      atomic.Pointer[operation]
 	claimed atomic.Bool
 
 	mu      sync.Mutex // puts the end, claims, and callers who give up in one order
@@ -22,8 +23,12 @@ type creation struct {
 
 func newCreation() creation { return creation{done: make(chan struct{})} }
 
-// enter names the step that the creation is in, for the error of a caller who cannot wait longer.
-func (c *creation) enter(stage string) { c.stage.Store(&stage) }
+// follow has the creation's stage told from the operation of ctx, to callers who cannot wait longer.
+func (c *creation) follow(ctx context.Context) {
+	if op, ok := ctx.Value(operationKey{}).(*operation); ok {
+		c.op.Store(op)
+	}
+}
 
 // announce claims what is about to be finished for those who wait for it: events that tell of it show it listed.
 func (c *creation) announce() {
@@ -82,8 +87,8 @@ func (c *creation) abandoned() bool {
 }
 
 func (c *creation) where() string {
-	if s := c.stage.Load(); s != nil {
-		return *s
+	if op := c.op.Load(); op != nil {
+		return cmp.Or(op.look().Stage(), "start")
 	}
 	return "start"
 }

@@ -33,6 +33,9 @@ type Deps struct {
 	Cgroups Cgroups
 	Disk    Disk
 	Log     logrus.FieldLogger
+	// Observe, if set, is told of each operation that has ended, with the context of the caller who began it. It is
+	// called in the operation's way and must not wait.
+	Observe func(ctx context.Context, o Operation)
 }
 
 // Engine runs the pods of one node. It is the only writer of their records.
@@ -57,6 +60,7 @@ type Engine struct {
 	debts atomic.Pointer[[]Debt]
 	// quarantined are the damaged records that were moved away.
 	quarantined quarantineList
+	operations  operations
 	// former are the handlers that records name and the configuration does not, any more.
 	former former
 }
@@ -77,7 +81,7 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	e := &Engine{
-		cfg: cfg, Deps: deps, store: newStore(), shm: tmpfs{}, resolver: host.NewResolver(stuckLooks), life: life{ctx: ctx, end: cancel},
+		cfg: cfg, Deps: deps, operations: operations{slow: cfg.SlowOperation, log: deps.Log, observe: deps.Observe}, store: newStore(), shm: tmpfs{}, resolver: host.NewResolver(stuckLooks), life: life{ctx: ctx, end: cancel},
 		stats: newCollector(cfg, deps), loaded: make(chan struct{}), kick: make(chan struct{}, 1), former: former{make: deps.Former},
 	}
 	e.stats.meter = e.meter

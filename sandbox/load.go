@@ -75,7 +75,13 @@ func (e *Engine) loadPod(id string) error {
 	for _, c := range containers {
 		e.take(filepath.Join(parent, c), p.ID, func() error { return e.loadContainer(p, c) })
 	}
-	e.settle(func(ctx context.Context) { e.settlePod(ctx, p) })
+	e.settle(func(ctx context.Context) {
+		_ = e.onPod(ctx, verbRecover, p, func(ctx context.Context) error {
+			stage(ctx, "look")
+			e.settlePod(ctx, p)
+			return nil
+		})
+	})
 	return nil
 }
 
@@ -118,7 +124,12 @@ func (e *Engine) loadContainer(p *Pod, id string) error {
 		c.creation.adopt()
 	}
 	_ = c.op.take(context.Background()) // at once: it is new. Until it is settled nobody starts or removes it.
-	e.settle(func(ctx context.Context) { e.settleContainer(ctx, c) })
+	e.settle(func(ctx context.Context) {
+		_ = e.onContainer(ctx, verbRecover, c, 0, func(ctx context.Context) error {
+			e.settleContainer(ctx, c)
+			return nil
+		})
+	})
 	return nil
 }
 

@@ -22,6 +22,7 @@ type Pod struct {
 	op slot
 	// creation is how callers wait for RunPod, and claim its result.
 	creation creation
+	history  history
 
 	mu sync.Mutex // orders status changes
 }

@@ -21,13 +21,15 @@ func (e *Engine) RemovePod(ctx context.Context, id string) error {
 		return fmt.Errorf("wait for another stop of the pod sandbox: %w", err)
 	}
 	defer p.op.release()
-	if err := e.stopPod(ctx, p); err != nil {
-		return fmt.Errorf("stop pod sandbox: %w", err)
-	}
-	if _, err := e.Pod(p.ID); err != nil {
-		return nil // its creation was undone, or somebody else has removed it
-	}
-	return e.undo(ctx, func(ctx context.Context) error { return e.deletePod(ctx, p) })
+	return e.onPod(ctx, verbRemovePod, p, func(ctx context.Context) error {
+		if err := e.stopPod(ctx, p); err != nil {
+			return fmt.Errorf("stop pod sandbox: %w", err)
+		}
+		if _, err := e.Pod(p.ID); err != nil {
+			return nil // its creation was undone, or somebody else has removed it
+		}
+		return e.undo(ctx, func(ctx context.Context) error { return e.deletePod(ctx, p) })
+	})
 }
 
 // deletePod tears p down and forgets it. It needs p.op, or that nobody else knows p.
@@ -42,6 +44,7 @@ func (e *Engine) deletePod(ctx context.Context, p *Pod) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+	stage(ctx, "remove record")
 	if err := checkpoint.Remove(e.podsDir(), p.ID); err != nil {
 		return err
 	}

@@ -105,6 +105,17 @@ func sameRequest(have, want *Pod) error {
 
 // createPod makes p or leaves nothing of it.
 func (e *Engine) createPod(caller context.Context, p *Pod) {
+	err := e.onPod(caller, verbRunPod, p, func(ctx context.Context) error {
+		p.creation.follow(ctx)
+		return e.tryPod(ctx, p)
+	})
+	p.creation.finish(err)
+	if err == nil {
+		e.discardUnclaimedPod(p)
+	}
+}
+
+func (e *Engine) tryPod(caller context.Context, p *Pod) error {
 	ctx, cancel := p.life.within(caller)
 	defer cancel(nil)
 	ctx, stop := context.WithTimeoutCause(ctx, e.cfg.CreateTimeout,
@@ -112,15 +123,13 @@ func (e *Engine) createPod(caller context.Context, p *Pod) {
 	defer stop()
 
 	if err := deadline(ctx, e.buildPod(ctx, p)); err != nil {
-		p.creation.finish(e.discardPod(caller, p, err))
-		return
+		return e.discardPod(caller, p, err)
 	}
 	p.creation.announce()
 	e.postPod(p, EventCreated) // before anybody can go on to the next event
 	e.postPod(p, EventStarted)
 	e.watchInfra(p)
-	p.creation.finish(nil)
-	e.discardUnclaimedPod(p)
+	return nil
 }
 
 // buildPod is the making of a pod. It cleans nothing up: teardownPod does, whatever has been built.
@@ -134,7 +143,7 @@ func (e *Engine) buildPod(ctx context.Context, p *Pod) error {
 		{"files", func() error { return e.writePodFiles(ctx, p, result.IPs) }},
 		{"infra container", func() (err error) { infra, err = e.startInfra(ctx, p); return err }},
 	}
-	if err := runSteps(ctx, &p.creation, steps); err != nil {
+	if err := runSteps(ctx, steps); err != nil {
 		return err
 	}
 	return p.advance(PodReady, func(s *PodStatus) {
@@ -152,12 +161,12 @@ type step struct {
 }
 
 // runSteps does the steps in order, up to the first that fails or the end of ctx.
-func runSteps(ctx context.Context, c *creation, steps []step) error {
+func runSteps(ctx context.Context, steps []step) error {
 	for _, s := range steps {
 		if err := context.Cause(ctx); err != nil {
 			return fmt.Errorf("before %s: %w", s.name, err)
 		}
-		c.enter(s.name)
+		stage(ctx, s.name)
 		if err := s.do(); err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}

@@ -72,6 +72,7 @@ func (e *Engine) settleContainer(ctx context.Context, c *Container) {
 		c.op.release()
 		return // there is nothing of it on the machine to look at
 	}
+	stage(ctx, "look")
 	seen, process := e.lookAtContainer(ctx, c)
 	action := reconcileContainer(c.Status().State, seen)
 	if action == containerRan {

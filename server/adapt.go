@@ -70,8 +70,10 @@ func (a adapter) Events(ctx context.Context, send func(Event) error) error {
 	})
 }
 
-func podOf(p *sandbox.Pod) Pod { return Pod{Record: &p.PodRecord, Status: p.Status()} }
+func podOf(p *sandbox.Pod) Pod {
+	return Pod{Record: &p.PodRecord, Status: p.Status(), Operations: p.Operations}
+}
 
 func containerOf(c *sandbox.Container) Container {
-	return Container{Record: &c.ContainerRecord, Status: c.Status(), LogPath: c.LogPath(), Handler: c.Pod().Handler}
+	return Container{Record: &c.ContainerRecord, Status: c.Status(), LogPath: c.LogPath(), Handler: c.Pod().Handler, Operations: c.Operations}
 }

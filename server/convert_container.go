@@ -134,6 +134,7 @@ func (s *Server) containerInfo(c Container) map[string]any {
 		"state":          c.Status.State,
 		"runtimeHandler": c.Handler,
 		"config":         message(cfg),
+		"operations":     operations(c.Operations),
 	}
 	if s.deps.RuntimeSpec == nil {
 		return info

@@ -78,5 +78,14 @@ func podInfo(p Pod) map[string]any {
 		"bootID":         p.Record.BootID,
 		"runtimeHandler": p.Record.Handler,
 		"config":         message(p.Record.Config),
+		"operations":     operations(p.Operations),
 	}
+}
+
+// operations is what is remembered of a pod's or container's life: list may be nil.
+func operations(list func() []sandbox.Operation) []sandbox.Operation {
+	if list == nil {
+		return nil
+	}
+	return list()
 }

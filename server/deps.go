@@ -17,6 +17,8 @@ import (
 type Pod struct {
 	Record *sandbox.PodRecord
 	Status sandbox.PodStatus
+	// Operations tells what was done to the pod last, for verbose answers; it may be nil.
+	Operations func() []sandbox.Operation
 }
 
 // Container is one container at one moment. Everything in it is read-only.
@@ -27,6 +29,8 @@ type Container struct {
 	LogPath string
 	// Handler is the runtime handler of the container's pod.
 	Handler string
+	// Operations is as a pod's.
+	Operations func() []sandbox.Operation
 }
 
 // Event is something that happened to a container or to a pod sandbox, with the state of the whole pod after it.

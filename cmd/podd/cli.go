@@ -55,6 +55,7 @@ func newRootCommand() *cobra.Command {
 	root.AddCommand(
 		&cobra.Command{Use: "serve", Short: "Run the daemon (the default command)", Args: noArgs, RunE: serve},
 		newConfigCommand(&opts),
+		newStatusCommand(&opts),
 		&cobra.Command{
 			Use: "version", Short: "Print the versions of podd, Go and the CRI API", Args: noArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error { return printVersion(cmd.OutOrStdout()) },

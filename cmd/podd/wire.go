@@ -76,6 +76,7 @@ func (d *daemon) server(engine *sandbox.Engine, images *image.Store, pods *netwo
 			Info: map[string]func() any{
 				"config": func() any { return d.values },
 				"pulls":  func() any { return images.Pulls() },
+				"engine": func() any { return engineInfo(engine) },
 			},
 		},
 	)

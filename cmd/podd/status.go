@@ -1,0 +1,278 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/sandbox"
+)
+
+// statusTimeout bounds the questions to the daemon, which answers them from memory.
+const statusTimeout = 10 * time.Second
+
+// engineStatus is what the engine tells of itself in the verbose Status, section "engine".
+type engineStatus struct {
+	Operations  []sandbox.Operation    `json:"operations"`
+	Owed        []sandbox.Debt         `json:"owed"`
+	Unread      []sandbox.UnreadRecord `json:"unread"`
+	Quarantined []string               `json:"quarantined"`
+}
+
+func engineInfo(e *sandbox.Engine) engineStatus {
+	return engineStatus{Operations: e.Operations(), Owed: e.Owed(), Unread: e.Unread(), Quarantined: e.Quarantined()}
+}
+
+// nodeStatus is what `podd status` prints, as JSON with -o json.
+type nodeStatus struct {
+	Version string `json:"version"`
+	engineStatus
+	Conditions []condition `json:"conditions"`
+	Pods       []podStatus `json:"pods"`
+}
+
+type condition struct {
+	Type    string `json:"type"`
+	Ready   bool   `json:"ready"`
+	Message string `json:"message,omitempty"`
+}
+
+// podStatus is one pod; what was done to it and to its containers is told of the pod that was asked for only.
+type podStatus struct {
+	ID         string              `json:"id"`
+	Name       string              `json:"name"`
+	State      string              `json:"state"`
+	Created    time.Time           `json:"created"`
+	Operations []sandbox.Operation `json:"operations,omitempty"`
+	Containers []containerStatus   `json:"containers"`
+}
+
+type containerStatus struct {
+	ID         string              `json:"id"`
+	Name       string              `json:"name"`
+	State      string              `json:"state"`
+	Operations []sandbox.Operation `json:"operations,omitempty"`
+}
+
+func newStatusCommand(opts *options) *cobra.Command {
+	var pod, output string
+	cmd := &cobra.Command{
+		Use: "status", Short: "Ask the running daemon what it does, what it has, and what it owes", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			l, err := opts.load()
+			if err != nil {
+				return err
+			}
+			if output != "text" && output != "json" {
+				return configError{fmt.Errorf("output %q is neither text nor json", output)}
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), statusTimeout)
+			defer cancel()
+			s, err := askStatus(ctx, l.Listen, pod)
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				out := json.NewEncoder(cmd.OutOrStdout())
+				out.SetIndent("", "  ")
+				return out.Encode(s)
+			}
+			return s.print(cmd.OutOrStdout(), pod != "")
+		},
+	}
+	cmd.Flags().StringVar(&pod, "pod", "", "one pod, by its `id` or the beginning of it: what was done to it and how long each stage took")
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	return cmd
+}
+
+// askStatus asks the daemon behind socket, over the CRI.
+func askStatus(ctx context.Context, socket, pod string) (*nodeStatus, error) {
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	c := criClient{cri.NewRuntimeServiceClient(conn)}
+	s, err := c.node(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("ask the daemon at %s: %w", socket, err)
+	}
+	if s.Pods, err = c.pods(ctx, pod); err != nil {
+		return nil, fmt.Errorf("ask the daemon at %s: %w", socket, err)
+	}
+	return s, nil
+}
+
+// criClient asks what status is made of.
+type criClient struct{ cri.RuntimeServiceClient }
+
+func (c criClient) node(ctx context.Context) (*nodeStatus, error) {
+	resp, err := c.Status(ctx, &cri.StatusRequest{Verbose: true})
+	if err != nil {
+		return nil, err
+	}
+	s := &nodeStatus{}
+	if err := json.Unmarshal([]byte(resp.GetInfo()["engine"]), &s.engineStatus); err != nil {
+		return nil, fmt.Errorf("what listens there is not this podd: %w", err)
+	}
+	if err := json.Unmarshal([]byte(resp.GetInfo()["version"]), &s.Version); err != nil {
+		return nil, fmt.Errorf("what listens there is not this podd: %w", err)
+	}
+	for _, cond := range resp.GetStatus().GetConditions() {
+		s.Conditions = append(s.Conditions, condition{Type: cond.GetType(), Ready: cond.GetStatus(), Message: cond.GetMessage()})
+	}
+	return s, nil
+}
+
+func (c criClient) pods(ctx context.Context, id string) ([]podStatus, error) {
+	pods, err := c.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{Id: id}})
+	if err != nil {
+		return nil, err
+	}
+	if id != "" && len(pods.GetItems()) != 1 {
+		return nil, fmt.Errorf("%d pods have an id that begins with %q", len(pods.GetItems()), id)
+	}
+	containers, err := c.ListContainers(ctx, &cri.ListContainersRequest{})
+	if err != nil {
+		return nil, err
+	}
+	out := []podStatus{}
+	for _, p := range pods.GetItems() {
+		m := p.GetMetadata()
+		one := podStatus{
+			ID: p.GetId(), Name: m.GetNamespace() + "/" + m.GetName(), Created: time.Unix(0, p.GetCreatedAt()).UTC(),
+			State: strings.ToLower(strings.TrimPrefix(p.GetState().String(), "SANDBOX_")), Containers: []containerStatus{},
+		}
+		for _, k := range containers.GetContainers() {
+			if k.GetPodSandboxId() == p.GetId() {
+				one.Containers = append(one.Containers, containerStatus{
+					ID: k.GetId(), Name: k.GetMetadata().GetName(), State: strings.ToLower(strings.TrimPrefix(k.GetState().String(), "CONTAINER_")),
+				})
+			}
+		}
+		if id != "" {
+			if err := c.addOperations(ctx, &one); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
+func (c criClient) addOperations(ctx context.Context, p *podStatus) error {
+	resp, err := c.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: p.ID, Verbose: true})
+	if err != nil {
+		return err
+	}
+	if p.Operations, err = remembered(resp.GetInfo()); err != nil {
+		return err
+	}
+	for i := range p.Containers {
+		resp, err := c.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: p.Containers[i].ID, Verbose: true})
+		if err != nil {
+			return err
+		}
+		if p.Containers[i].Operations, err = remembered(resp.GetInfo()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remembered takes the operations out of a verbose answer.
+func remembered(info map[string]string) ([]sandbox.Operation, error) {
+	var said struct {
+		Operations []sandbox.Operation `json:"operations"`
+	}
+	if err := json.Unmarshal([]byte(info["info"]), &said); err != nil {
+		return nil, fmt.Errorf("read the verbose status: %w", err)
+	}
+	return said.Operations, nil
+}
+
+// print writes s for people.
+func (s *nodeStatus) print(w io.Writer, detailed bool) error {
+	out := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintf(out, "podd %s\n", s.Version)
+	for _, c := range s.Conditions {
+		fmt.Fprintf(out, "%s: %t %s\n", c.Type, c.Ready, c.Message)
+	}
+	s.printOperations(out)
+	s.printDebts(out)
+	fmt.Fprintf(out, "\nPods: %d\n", len(s.Pods))
+	for _, p := range s.Pods {
+		fmt.Fprintf(out, "  %.13s\t%s\t%s\t%d containers\n", p.ID, p.Name, p.State, len(p.Containers))
+		if !detailed {
+			continue
+		}
+		printWaterfall(out, p.Operations)
+		for _, c := range p.Containers {
+			fmt.Fprintf(out, "  %.13s\t%s\t%s\t\n", c.ID, c.Name, c.State)
+			printWaterfall(out, c.Operations)
+		}
+	}
+	return out.Flush()
+}
+
+func (s *nodeStatus) printOperations(w io.Writer) {
+	fmt.Fprintf(w, "\nOperations under way: %d\n", len(s.Operations))
+	for _, o := range s.Operations {
+		id := o.Pod
+		if o.Container != "" {
+			id = o.Container
+		}
+		fmt.Fprintf(w, "  %s\t%.13s\t%s\t%s\t%s\n", o.Verb, id, o.Name, o.Stage(), time.Duration(o.Took))
+	}
+}
+
+func (s *nodeStatus) printDebts(w io.Writer) {
+	fmt.Fprintf(w, "\nOwed: %d\n", len(s.Owed))
+	for _, d := range s.Owed {
+		fmt.Fprintf(w, "  %s\t%.13s\t%s\n", d.What, d.ID, d.Error)
+	}
+	if len(s.Unread) > 0 {
+		fmt.Fprintln(w, "\nRecords that cannot be read at present:")
+		for _, u := range s.Unread {
+			fmt.Fprintf(w, "  %s\tsince %s\t%s\n", u.Path, u.Since.UTC().Format(time.RFC3339), u.Error)
+		}
+	}
+	if len(s.Quarantined) > 0 {
+		fmt.Fprintln(w, "\nDamaged records, in the directory quarantine of root:")
+		for _, q := range s.Quarantined {
+			fmt.Fprintf(w, "  %s\n", q)
+		}
+	}
+}
+
+// waterfallWidth is how many columns the longest operation's bar has.
+const waterfallWidth = 40
+
+// printWaterfall shows how long each stage took, and when.
+func printWaterfall(w io.Writer, operations []sandbox.Operation) {
+	for _, o := range operations {
+		fmt.Fprintf(w, "    %s\t%s\t%s\t%s\n", o.Verb, time.Duration(o.Took), o.Began.UTC().Format(time.RFC3339), o.Error)
+		for _, s := range o.Stages {
+			fmt.Fprintf(w, "      %s\t%s\t|%s|\t\n", s.Name, time.Duration(s.Took), bar(s, o.Took))
+		}
+	}
+}
+
+// bar is a line as long as the operation, with a mark where the stage was.
+func bar(s sandbox.Stage, whole sandbox.Duration) string {
+	if whole <= 0 {
+		return strings.Repeat(" ", waterfallWidth)
+	}
+	from := min(int(s.After*waterfallWidth/whole), waterfallWidth-1)
+	to := min(max(int((s.After+s.Took)*waterfallWidth/whole), from+1), waterfallWidth)
+	return strings.Repeat(" ", from) + strings.Repeat("#", to-from) + strings.Repeat(" ", waterfallWidth-to)
+}

@@ -1,0 +1,205 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/podd-project/podd/oci"
+)
+
+func stageNames(o Operation) []string {
+	var names []string
+	for _, s := range o.Stages {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+func TestOperationsTellTheirStages(t *testing.T) {
+	m := newMachine(t)
+	e, h := newEngine(t, m)
+	var mu sync.Mutex
+	var ended []Operation
+	type key struct{}
+	e.operations.observe = func(ctx context.Context, o Operation) {
+		mu.Lock()
+		defer mu.Unlock()
+		if ctx.Value(key{}) != "trace" {
+			t.Errorf("%s: the caller's context is lost", o.Verb)
+		}
+		ended = append(ended, o)
+	}
+	l := &podLife{e: e, name: "web"}
+	for _, v := range verbs[:6] { // up to the container's removal
+		must(t, v.do(context.WithValue(t.Context(), key{}, "trace"), l))
+	}
+	h.quiesce(t)
+	p, err := e.Pod(l.pod)
+	must(t, err)
+	for _, c := range []struct {
+		verb   string
+		stages []string
+	}{
+		{verbRunPod, []string{"record", "namespaces", "network", "files", "infra container"}},
+		{verbCreateContainer, []string{"record", "image", "log", "rootfs", "volumes", "image volumes", "spec", "create", "verify"}},
+		{verbStartContainer, []string{"start", "record"}},
+		{verbExecSync, []string{"command"}},
+		{verbStopContainer, []string{"kill"}},
+		{verbRemoveContainer, []string{"stop", "wait for another operation", "delete container", "release root filesystem", "remove record"}},
+	} {
+		i := slices.IndexFunc(ended, func(o Operation) bool { return o.Verb == c.verb })
+		if i < 0 {
+			t.Errorf("%s was not observed", c.verb)
+			continue
+		}
+		o := ended[i]
+		if !slices.Equal(stageNames(o), c.stages) || !o.Done || o.Error != "" || o.Pod != l.pod || !strings.HasPrefix(o.Name, "default/web") {
+			t.Errorf("%s: %+v", c.verb, o)
+		}
+		var sum Duration
+		for _, s := range o.Stages {
+			if s.After < sum {
+				t.Errorf("%s: stage %s begins at %v, before the one before it ended at %v", c.verb, s.Name, s.After, sum)
+			}
+			sum = s.After + s.Took
+		}
+		if sum > o.Took {
+			t.Errorf("%s: stages take %v, the whole %v", c.verb, sum, o.Took)
+		}
+	}
+	if kept := p.Operations(); len(kept) != 1 || kept[0].Verb != verbRunPod {
+		t.Errorf("kept of the pod: %+v", kept)
+	}
+	if under := e.Operations(); len(under) > 0 {
+		t.Errorf("still under way: %+v", under)
+	}
+}
+
+func TestSlowOperationIsListedAndLoggedOnceWithItsStage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		e, h := newEngine(t, m)
+		var out bytes.Buffer
+		log := logrus.New()
+		log.SetOutput(&out)
+		log.SetFormatter(&logrus.JSONFormatter{})
+		e.operations.log = log
+		release := h.hold("cni add")
+		done := make(chan error)
+		go func() {
+			_, err := e.RunPod(t.Context(), podConfig("web"), "")
+			done <- err
+		}()
+		time.Sleep(4 * e.cfg.SlowOperation)
+		synctest.Wait()
+		under := e.Operations()
+		if len(under) != 1 || under[0].Stage() != "network" || time.Duration(under[0].Took) != 4*e.cfg.SlowOperation || under[0].Done {
+			t.Errorf("under way: %+v", under)
+		}
+		var line struct{ Msg, Verb, Stage, Pod, Age string }
+		if err := json.Unmarshal(out.Bytes(), &line); err != nil { // two lines are no JSON
+			t.Fatalf("%v: %s", err, out.String())
+		}
+		if line.Msg != "slow operation" || line.Verb != verbRunPod || line.Stage != "network" || line.Pod != under[0].Pod || line.Age != e.cfg.SlowOperation.String() {
+			t.Errorf("logged %+v", line)
+		}
+		release()
+		must(t, <-done)
+		h.kill()
+		e.life.end(errClosing)
+	})
+}
+
+func TestWhatTheCallerAskedToWaitForIsNotSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		m.stubborn = true
+		e, h, id := runningContainer(t, m)
+		var out bytes.Buffer
+		log := logrus.New()
+		log.SetOutput(&out)
+		e.operations.log = log
+		grace := 10 * e.cfg.SlowOperation
+		release := h.hold("exec")
+		go e.ExecSync(t.Context(), id, []string{"sleep"}, 0)
+		go e.StopContainer(t.Context(), id, grace)
+		time.Sleep(grace - time.Second)
+		synctest.Wait()
+		under := e.Operations()
+		if len(under) != 2 || under[0].Stage() != "command" && under[1].Stage() != "command" {
+			t.Errorf("under way: %+v", under)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if s := container(t, e, id); s.State != ContainerExited {
+			t.Errorf("%+v", s)
+		}
+		if out.Len() > 0 {
+			t.Errorf("logged %s", out.String())
+		}
+		release()
+		h.kill()
+		e.life.end(errClosing)
+	})
+}
+
+func TestOperationSurvivesJSON(t *testing.T) {
+	want := Operation{Verb: verbRunPod, Pod: "p", Name: "n/p", Began: time.Unix(1700000000, 0).UTC(), Took: Duration(1500 * time.Millisecond),
+		Stages: []Stage{{"network", Duration(time.Millisecond), Duration(20 * time.Microsecond)}}, Done: true}
+	data, err := json.Marshal(want)
+	must(t, err)
+	var got Operation
+	must(t, json.Unmarshal(data, &got))
+	if again, _ := json.Marshal(got); !bytes.Equal(data, again) || got.Stages[0] != want.Stages[0] {
+		t.Errorf("%s came back as %+v", data, got)
+	}
+}
+
+func TestOwed(t *testing.T) {
+	m := newMachine(t)
+	e, h := newEngine(t, m)
+	if owed := e.Owed(); len(owed) > 0 {
+		t.Errorf("a new engine owes %v", owed)
+	}
+	del := &failing{fakeHost: h}
+	e.Network = del
+	pod := mustRunPod(t, e, "web")
+	if err := e.StopPod(t.Context(), pod); err == nil {
+		t.Fatal("stopped")
+	}
+	if owed := e.Owed(); len(owed) != 1 || owed[0].ID != pod || !strings.Contains(owed[0].Error, "injected") {
+		t.Errorf("owed %+v", owed)
+	}
+	p, err := e.Pod(pod)
+	must(t, err)
+	if last := p.Operations(); len(last) != 2 || last[1].Verb != verbStopPod || !strings.Contains(last[1].Error, "injected") {
+		t.Errorf("kept %+v", last)
+	}
+	del.healed = true
+	must(t, e.StopPod(t.Context(), pod))
+	if owed := e.Owed(); len(owed) > 0 {
+		t.Errorf("owed %+v after the pod was stopped", owed)
+	}
+	id := mustRunPod(t, e, "other")
+	infra, err := e.Pod(id)
+	must(t, err)
+	m.exit(id, oci.Exit{Code: 1, Known: true, At: time.Now()})
+	for infra.Status().State != PodNotReady {
+		time.Sleep(time.Millisecond)
+	}
+	if owed := e.Owed(); len(owed) != 1 || owed[0].ID != id {
+		t.Errorf("owed %+v of a pod that died", owed)
+	}
+	must(t, e.RemovePod(t.Context(), id))
+	must(t, e.RemovePod(t.Context(), pod))
+	noLeaks(t, m)
+}
