@@ -91,10 +91,13 @@ func (c *CNI) readRecord(podID string) (*record, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
+		if checkpoint.Damaged(err) {
+			err = fmt.Errorf("%w: %w", ErrDamaged, err)
+		}
 		return nil, fmt.Errorf("network attachment %s: %w", path, err)
 	}
 	if err := r.check(podID); err != nil {
-		return nil, fmt.Errorf("network attachment %s: %w", path, err)
+		return nil, fmt.Errorf("network attachment %s: %w: %w", path, ErrDamaged, err)
 	}
 	return r, nil
 }

@@ -11,7 +11,7 @@ import (
 
 // Teardown detaches a pod: it runs CNI DEL with the configuration and arguments that ADD had, whatever has become of
 // the configuration directory and the namespace, and removes the record. A pod without a record is detached already.
-// After an error the record is still there and Teardown is to be called again.
+// After an error the record is still there and Teardown is to be called again; with ErrDamaged, Abandon.
 func (c *CNI) Teardown(ctx context.Context, podID string) error {
 	if err := checkPodID(podID); err != nil {
 		return err

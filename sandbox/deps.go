@@ -33,6 +33,10 @@ type Network interface {
 	Teardown(ctx context.Context, podID string) error
 	// Dial connects to a TCP port at the pod's localhost.
 	Dial(ctx context.Context, podID string, port uint16) (net.Conn, error)
+	// Abandon detaches a pod whose record is damaged (network.ErrDamaged of Teardown) or lost.
+	Abandon(ctx context.Context, r network.Request) error
+	// Leases are the addresses that are given away, as far as that can be told, by pod.
+	Leases() (map[string][]string, error)
 	// Attachments names the pods that are attached, or may be.
 	Attachments() ([]string, error)
 	// GC detaches every pod that is not among the living, and has the plugins drop what they hold for others (CNI 1.1).
@@ -74,4 +78,12 @@ type Runtime interface {
 	Update(ctx context.Context, id string, r *specs.LinuxResources) error
 	// ReopenLog makes the monitor reopen the log file, after the kubelet moved it away.
 	ReopenLog(ctx context.Context, id string) error
+}
+
+// Finder is a Runtime that can find containers, or parts of them, whose records are lost.
+type Finder interface {
+	// Found lists their ids, and those of all others.
+	Found(ctx context.Context) ([]string, error)
+	// Reap is Delete, and ends what Delete does not look for.
+	Reap(ctx context.Context, id string) error
 }

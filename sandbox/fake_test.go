@@ -36,6 +36,7 @@ type machine struct {
 	mu         sync.Mutex
 	pins       map[string]bool
 	attached   map[string]bool
+	leases     map[string][]string
 	shm        map[string]bool
 	rootfs     map[string]bool
 	containers map[string]*fakeContainer
@@ -61,7 +62,7 @@ type fakeContainer struct {
 
 func newMachine(t *testing.T) *machine {
 	return &machine{
-		dir: t.TempDir(), pins: map[string]bool{}, attached: map[string]bool{}, shm: map[string]bool{},
+		dir: t.TempDir(), pins: map[string]bool{}, attached: map[string]bool{}, leases: map[string][]string{}, shm: map[string]bool{},
 		rootfs: map[string]bool{}, containers: map[string]*fakeContainer{}, nextPid: 1000,
 	}
 }
@@ -268,6 +269,16 @@ func (h *fakeHost) Dial(ctx context.Context, podID string, port uint16) (net.Con
 
 func (h *fakeHost) Pinned(dir string) ([]string, error) {
 	return filepath.Glob(filepath.Join(dir, "*"))
+}
+
+func (h *fakeHost) Abandon(ctx context.Context, r network.Request) error {
+	return h.call(ctx, "cni abandon", func() error { delete(h.m.attached, r.PodID); delete(h.m.leases, r.PodID); return nil })
+}
+
+func (h *fakeHost) Leases() (map[string][]string, error) {
+	h.m.mu.Lock()
+	defer h.m.mu.Unlock()
+	return maps.Clone(h.m.leases), nil
 }
 
 func (h *fakeHost) Attachments() ([]string, error) { return h.m.keys(h.m.attached), nil }

@@ -7,12 +7,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/containerd/errdefs"
 
 	"github.com/podd-project/podd/checkpoint"
+	"github.com/podd-project/podd/network"
 )
 
 const (
@@ -162,6 +164,15 @@ func (e *Engine) collectNetworks(ctx context.Context) error {
 	})
 }
 
+// The kinds of garbage.
+const (
+	whatContainer  = "container"
+	whatRootfs     = "root filesystem"
+	whatAttachment = "network attachment"
+	whatNetns      = "network namespace"
+	whatPodDir     = "pod directory"
+)
+
 // garbageKind is one kind of thing that podd leaves on a machine under the id of a pod or container.
 type garbageKind struct {
 	what string
@@ -173,11 +184,11 @@ type garbageKind struct {
 // the plugins want to clean up in.
 func (e *Engine) garbageKinds(ctx context.Context) []garbageKind {
 	return []garbageKind{
-		{"container", func() ([]string, error) { return names(filepath.Join(e.cfg.Run, "containers")) }, e.freeContainer},
-		{"root filesystem", func() ([]string, error) { return e.Images.Held(ctx) }, e.Images.Release},
-		{"network attachment", e.Network.Attachments, e.Network.Teardown},
-		{"network namespace", e.pinnedNetns, e.freeNetns},
-		{"pod directory", func() ([]string, error) { return names(filepath.Join(e.cfg.Run, "pods")) }, e.freePodDir},
+		{whatContainer, func() ([]string, error) { return e.foundContainers(ctx) }, e.freeContainer},
+		{whatRootfs, func() ([]string, error) { return e.Images.Held(ctx) }, e.Images.Release},
+		{whatAttachment, e.Network.Attachments, e.freeAttachment},
+		{whatNetns, e.pinnedNetns, e.freeNetns},
+		{whatPodDir, func() ([]string, error) { return names(filepath.Join(e.cfg.Run, "pods")) }, e.freePodDir},
 	}
 }
 
@@ -190,13 +201,42 @@ func names(dir string) ([]string, error) {
 	return ids, err
 }
 
+// foundContainers lists the bundles, and what the handlers find that has none.
+func (e *Engine) foundContainers(ctx context.Context) ([]string, error) {
+	ids, err := names(filepath.Join(e.cfg.Run, "containers"))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	errs := []error{err}
+	for _, rt := range e.Runtimes {
+		if f, ok := rt.(Finder); ok {
+			more, err := f.Found(ctx)
+			ids, errs = append(ids, more...), append(errs, err)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), errors.Join(errs...)
+}
+
 // freeContainer asks every handler: which one it was is in the record that is lost.
 func (e *Engine) freeContainer(ctx context.Context, id string) error {
 	var errs []error
 	for _, name := range e.handlerNames() {
+		if f, ok := e.Runtimes[name].(Finder); ok {
+			errs = append(errs, f.Reap(ctx, id))
+			continue
+		}
 		errs = append(errs, e.Runtimes[name].Delete(ctx, id))
 	}
 	return errors.Join(errs...)
+}
+
+func (e *Engine) freeAttachment(ctx context.Context, id string) error {
+	err := e.Network.Teardown(ctx, id)
+	if errors.Is(err, network.ErrDamaged) {
+		err = e.Network.Abandon(ctx, network.Request{PodID: id, Netns: filepath.Join(e.netnsDir(), id)})
+	}
+	return err
 }
 
 func (e *Engine) pinnedNetns() ([]string, error) {

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/containerd/errdefs"
@@ -56,7 +57,7 @@ const (
 	egressAnnotation  = "kubernetes.io/egress-bandwidth"
 )
 
-func networkRequest(p *Pod) (network.Request, error) {
+func (e *Engine) networkRequest(p *Pod) (network.Request, error) {
 	m, dns := p.Config.GetMetadata(), p.Config.GetDnsConfig()
 	bandwidth, err := podBandwidth(p.Config.GetAnnotations())
 	if err != nil {
@@ -67,6 +68,7 @@ func networkRequest(p *Pod) (network.Request, error) {
 		Netns: p.Netns, Ports: portMappings(p.Config.GetPortMappings()),
 		DNS:        network.DNS{Servers: dns.GetServers(), Searches: dns.GetSearches(), Options: dns.GetOptions()},
 		Bandwidth:  bandwidth,
+		ConfDir:    e.cfg.Handlers[cmp.Or(p.runtime(), e.cfg.DefaultHandler)].CNIConfDir,
 		CgroupPath: p.Config.GetLinux().GetCgroupParent(),
 	}, nil
 }

@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -202,11 +201,10 @@ func (e *Engine) attach(ctx context.Context, p *Pod) (network.Result, error) {
 	if p.Netns == "" {
 		return network.Result{}, nil
 	}
-	request, err := networkRequest(p)
+	request, err := e.networkRequest(p)
 	if err != nil {
 		return network.Result{}, err
 	}
-	request.ConfDir = e.cfg.Handlers[cmp.Or(p.runtime(), e.cfg.DefaultHandler)].CNIConfDir
 	result, err := e.Network.Setup(ctx, request)
 	if err != nil {
 		return network.Result{}, err

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/sirupsen/logrus"
+
+	"github.com/podd-project/podd/network"
 )
 
 // StopPod kills the pod's containers and gives its network and namespaces back. It is idempotent: what one call
@@ -81,7 +83,11 @@ func (e *Engine) teardownPod(ctx context.Context, p *Pod) error {
 // it: a plugin that finds it can clean up more than one that does not.
 func (e *Engine) detach(ctx context.Context, p *Pod) error {
 	stage(ctx, "detach from network")
-	if err := e.Network.Teardown(ctx, p.ID); err != nil {
+	err := e.Network.Teardown(ctx, p.ID)
+	if errors.Is(err, network.ErrDamaged) {
+		err = e.abandon(ctx, p, err)
+	}
+	if err != nil {
 		return fmt.Errorf("tear down network: %w", err)
 	}
 	pins := e.pins(p.ID)
@@ -94,6 +100,16 @@ func (e *Engine) detach(ctx context.Context, p *Pod) error {
 		return fmt.Errorf("unpin namespaces: %w", err)
 	}
 	return nil
+}
+
+// abandon detaches p by its id: the network's own record of it is damaged.
+func (e *Engine) abandon(ctx context.Context, p *Pod, cause error) error {
+	e.podLog(p).WithError(cause).Error("the network's record of the pod is damaged, detaching it by its id")
+	request, err := e.networkRequest(p)
+	if err != nil {
+		return errors.Join(cause, err)
+	}
+	return e.Network.Abandon(ctx, request)
 }
 
 // freeUnread ends the containers of p whose records cannot be read: their ids are enough.

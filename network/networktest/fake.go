@@ -148,6 +148,12 @@ func (f *Fake) Requests() []network.Request {
 	return slices.Clone(f.requests)
 }
 
+// Abandon is Teardown: the fake has no record to lose.
+func (f *Fake) Abandon(ctx context.Context, r network.Request) error { return f.Teardown(ctx, r.PodID) }
+
+// Leases are none: the fake keeps no store of addresses.
+func (f *Fake) Leases() (map[string][]string, error) { return nil, nil }
+
 // GC tears down every pod that is not among the living.
 func (f *Fake) GC(ctx context.Context, living func() []string) error {
 	ids, err := f.Attachments()

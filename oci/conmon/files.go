@@ -25,18 +25,21 @@ func MonitorPid(bundle string) (int, error) {
 }
 
 // Watches tells whether the process is a monitor that was started for the bundle, by its command line.
-func Watches(pid int, bundle string) bool {
+func Watches(pid int, bundle string) bool { return bundle != "" && BundleOf(pid) == bundle }
+
+// BundleOf returns the bundle that the process was started for, if it is a monitor; "" otherwise.
+func BundleOf(pid int) string {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
 	if err != nil {
-		return false
+		return ""
 	}
 	args := bytes.Split(b, []byte{0})
 	for i, a := range args[:len(args)-1] {
 		if string(a) == "--bundle" {
-			return string(args[i+1]) == bundle
+			return string(args[i+1])
 		}
 	}
-	return false
+	return ""
 }
 
 // ReadExit reads the exit status that the monitor left and when; fs.ErrNotExist while there is none. A

@@ -1,0 +1,82 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/containerd/errdefs"
+	"github.com/containernetworking/cni/libcni"
+
+	"github.com/podd-project/podd/checkpoint"
+)
+
+// ErrDamaged: a pod's record is there and cannot be made sense of, so Teardown does not know what ADD was told.
+var ErrDamaged = errors.New("damaged record")
+
+// damagedDir, in the state directory, keeps damaged records for a person.
+const damagedDir = "damaged"
+
+// Abandon detaches a pod whose record is damaged, or that has none and holds an address all the same: DEL with what
+// r says and the configuration of today, in that network and in those where the pod holds an address. It frees what
+// plugins find by the pod's id and namespace: addresses, interfaces, published ports. What they find by the lost result
+// only stays (the rules of the plugin firewall). The record is moved away.
+func (c *CNI) Abandon(ctx context.Context, r Request) error {
+	if err := r.Validate(); err != nil {
+		return err
+	}
+	release, err := c.pods.take(ctx, r.PodID)
+	if err != nil {
+		return fmt.Errorf("wait for the pod's network: %w", err)
+	}
+	defer release()
+	lists, err := c.abandoned(r)
+	if err != nil {
+		return err
+	}
+	for _, list := range lists {
+		if err := c.del(ctx, newRecord(r, list)); err != nil {
+			return err
+		}
+	}
+	path := c.recordPath(r.PodID)
+	kept, err := checkpoint.Quarantine(path, filepath.Join(c.cfg.StateDir, damagedDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	c.log.WithField("pod", r.PodID).WithField("kept", kept).Warn("the pod's network record was lost: it was detached by its id")
+	return c.removeRecord(r.PodID) // what is left is the hold
+}
+
+// abandoned returns the networks that a pod without a record may be in: the one it would be attached to today, and
+// those in which it holds an address.
+func (c *CNI) abandoned(r Request) ([]*libcni.NetworkConfigList, error) {
+	dir := c.cfg.ConfDir
+	if r.ConfDir != "" {
+		dir = r.ConfDir
+	}
+	var lists []*libcni.NetworkConfigList
+	today, _, loadErr := loadConf(dir)
+	if loadErr == nil {
+		lists = append(lists, today)
+	}
+	ids, err := c.Attachments()
+	if err != nil {
+		return nil, err
+	}
+	for _, list := range c.networks(ids) {
+		leases, err := leasesOf(list)
+		if err != nil {
+			return nil, err
+		}
+		if len(leases[r.PodID]) > 0 && (today == nil || list.Name != today.Name) {
+			lists = append(lists, list)
+		}
+	}
+	if len(lists) == 0 {
+		return nil, fmt.Errorf("%w: pod %s has lost its network record, and there is no network it could be in: %w", errdefs.ErrUnavailable, r.PodID, loadErr)
+	}
+	return lists, nil
+}
