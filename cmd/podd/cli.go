@@ -56,6 +56,8 @@ func newRootCommand() *cobra.Command {
 		&cobra.Command{Use: "serve", Short: "Run the daemon (the default command)", Args: noArgs, RunE: serve},
 		newConfigCommand(&opts),
 		newStatusCommand(&opts),
+		newCheckCommand(&opts),
+		newWipeCommand(&opts),
 		&cobra.Command{
 			Use: "version", Short: "Print the versions of podd, Go and the CRI API", Args: noArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error { return printVersion(cmd.OutOrStdout()) },

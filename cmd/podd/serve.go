@@ -172,6 +172,7 @@ func (d *daemon) serve(ctx context.Context, n *node) error {
 	var calls inflight
 	srv := grpc.NewServer(append(n.server.Options(), grpc.ChainUnaryInterceptor(calls.count))...)
 	n.server.Register(srv)
+	registerDebug(srv, n.engine)
 	health := newHealth(srv)
 	check, closeCheck, err := selfCheck(sock.path)
 	if err != nil {

@@ -28,13 +28,28 @@ import (
 // node is everything that serves this node.
 type node struct {
 	images *image.Store
+	pods   *network.CNI
 	engine *sandbox.Engine
-	server *server.Server
+	server *server.Server // nil in commands that do not serve
 }
 
 // build makes the mechanisms, the engine over them and the server over that. What is missing on the machine
 // (a runtime, a CNI configuration) is reported by Status, and is no error here.
 func (d *daemon) build(ctx context.Context) (*node, error) {
+	n, err := d.mechanisms(ctx)
+	if err != nil {
+		return nil, err
+	}
+	streams, err := d.streaming(ctx, n.engine)
+	if err != nil {
+		return nil, err
+	}
+	n.server, err = d.server(n, streams)
+	return n, err
+}
+
+// mechanisms makes what works on the machine, and the engine over that.
+func (d *daemon) mechanisms(ctx context.Context) (*node, error) {
 	images, err := image.New(d.cfg.Image)
 	if err != nil {
 		return nil, err
@@ -55,28 +70,20 @@ func (d *daemon) build(ctx context.Context) (*node, error) {
 		defer cancel()
 		return engine.Close(ctx)
 	})
-	streams, err := d.streaming(ctx, engine)
-	if err != nil {
-		return nil, err
-	}
-	srv, err := d.server(engine, images, pods, streams)
-	if err != nil {
-		return nil, err
-	}
-	return &node{images: images, engine: engine, server: srv}, nil
+	return &node{images: images, pods: pods, engine: engine}, nil
 }
 
 // server makes what answers the kubelet.
-func (d *daemon) server(engine *sandbox.Engine, images *image.Store, pods *network.CNI, streams server.Streamer) (*server.Server, error) {
+func (d *daemon) server(n *node, streams server.Streamer) (*server.Server, error) {
 	return server.New(
 		server.Config{Version: semver(version), SystemdCgroup: d.cfg.Runtime.SystemdCgroup},
 		server.Deps{
-			Engine: server.Adapt(engine), Images: images, Network: pods, Streamer: streams, Log: d.log,
+			Engine: server.Adapt(n.engine), Images: n.images, Network: n.pods, Streamer: streams, Log: d.log,
 			RuntimeSpec: specReader(d.containersDir()),
 			Info: map[string]func() any{
 				"config": func() any { return d.values },
-				"pulls":  func() any { return images.Pulls() },
-				"engine": func() any { return engineInfo(engine) },
+				"pulls":  func() any { return n.images.Pulls() },
+				"engine": func() any { return engineInfo(n.engine) },
 			},
 		},
 	)

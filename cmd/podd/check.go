@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/podd-project/podd/sandbox"
+)
+
+// checkTimeout bounds a check and repair, on a machine where something may hang.
+const checkTimeout = 10 * time.Minute
+
+// findings is what `podd check` prints, as JSON with -o json.
+type findings struct {
+	Repaired []sandbox.Finding `json:"repaired,omitempty"`
+	Found    []sandbox.Finding `json:"found"`
+}
+
+func newCheckCommand(opts *options) *cobra.Command {
+	var repair bool
+	var output string
+	cmd := &cobra.Command{
+		Use: "check", Short: "Compare the records with the machine; exit status 1 when they disagree", Args: noArgs,
+		Long: `Compare the records with the machine, and print what leaked (it is there and in no record), what is missing (a record says that it
+is there) and which records cannot be read. The exit status is 1 when there is anything.
+
+A running daemon is asked; its garbage collection is what --repair has it do. While it is stopped, --repair does what its start
+would do, and frees the addresses of unknown pods besides.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			l, err := opts.load()
+			if err != nil {
+				return err
+			}
+			if output != "text" && output != "json" {
+				return configError{fmt.Errorf("output %q is neither text nor json", output)}
+			}
+			f, err := check(cmd, l, repair)
+			if err != nil {
+				return err
+			}
+			if err := f.print(cmd.OutOrStdout(), output); err != nil {
+				return err
+			}
+			if n := len(f.Found); n > 0 {
+				return fmt.Errorf("%d differences between the records and the machine", n)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&repair, "repair", false, "free what leaked and bring the records into agreement with the machine")
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	return cmd
+}
+
+// check asks the daemon if there is one, and looks itself if not.
+func check(cmd *cobra.Command, l *loaded, repair bool) (findings, error) {
+	var f findings
+	if listening(l.Listen) {
+		conn, err := grpc.NewClient("unix://"+l.Listen, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			return f, err
+		}
+		defer conn.Close()
+		ctx, cancel := context.WithTimeout(cmd.Context(), checkTimeout)
+		defer cancel()
+		if f.Found, err = askCheck(ctx, conn, repair); err != nil {
+			err = fmt.Errorf("ask the daemon at %s: %w", l.Listen, err)
+		}
+		return f, err
+	}
+	err := offline(cmd, l, func(ctx context.Context, n *node) (err error) {
+		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+		defer cancel()
+		if f.Found, err = n.engine.Check(ctx); err != nil || !repair {
+			return err
+		}
+		f, err = n.repair(ctx, f.Found)
+		return err
+	})
+	return f, err
+}
+
+func listening(socket string) bool {
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	return true
+}
+
+// repair does what the start of a daemon does, and frees lost addresses. It looks again afterwards.
+func (n *node) repair(ctx context.Context, before []sandbox.Finding) (findings, error) {
+	if err := n.engine.Recover(ctx); err != nil {
+		return findings{}, err
+	}
+	errs := []error{n.engine.Settled(ctx), n.engine.Collect(ctx)}
+	for _, f := range before {
+		if f.Address() {
+			errs = append(errs, n.engine.FreeAddress(ctx, f.ID))
+		}
+	}
+	after, err := n.engine.Check(ctx)
+	left := map[sandbox.Finding]bool{}
+	for _, f := range after {
+		left[f] = true
+	}
+	done := findings{Found: after}
+	for _, f := range before {
+		if !left[f] {
+			done.Repaired = append(done.Repaired, f)
+		}
+	}
+	return done, errors.Join(append(errs, err)...)
+}
+
+func (f findings) print(w io.Writer, output string) error {
+	if output == "json" {
+		if f.Found == nil {
+			f.Found = []sandbox.Finding{}
+		}
+		out := json.NewEncoder(w)
+		out.SetIndent("", "  ")
+		return out.Encode(f)
+	}
+	out := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	for _, one := range f.Repaired {
+		fmt.Fprintf(out, "repaired\t%s\t%s\t%s\t%s\n", one.Problem, one.What, one.ID, one.Detail)
+	}
+	for _, one := range f.Found {
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", one.Problem, one.What, one.ID, one.Detail)
+	}
+	if len(f.Found) == 0 {
+		fmt.Fprintln(out, "the records and the machine agree")
+	}
+	return out.Flush()
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// offline runs do with the node's mechanisms and engine, as a daemon would have them, without serving: for commands that
+// work on what a stopped daemon has left. It holds the lock of the state directories meanwhile.
+func offline(cmd *cobra.Command, l *loaded, do func(ctx context.Context, n *node) error) (err error) {
+	if os.Geteuid() != 0 {
+		return errors.New("podd must run as root for this")
+	}
+	logging := l.Log
+	if logging.Level == defaultConfig().Log.Level {
+		logging.Level = "warning" // the daemon's course of business is of no interest here
+	}
+	log, err := setUpLogging(logging, cmd.ErrOrStderr())
+	if err != nil {
+		return configError{err}
+	}
+	syscall.Umask(0o022)
+	d := &daemon{cfg: l.Config, log: log}
+	ctx, cancel := context.WithCancelCause(cmd.Context())
+	defer func() {
+		cancel(errStopped)
+		d.background.Wait()
+		err = errors.Join(err, d.close())
+	}()
+	if err := d.open(); err != nil {
+		return fmt.Errorf("%w (is the daemon running?)", err)
+	}
+	n, err := d.mechanisms(ctx)
+	if err != nil {
+		return err
+	}
+	return do(ctx, n)
+}

@@ -1,0 +1,80 @@
+package network
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write testdata/attachment-v<format>.json as this version writes it")
+
+const goldenPod = "golden"
+
+func goldenRecord(t *testing.T) *record {
+	t.Helper()
+	list, err := parseConf([]byte(`{"cniVersion":"1.0.0","name":"net","plugins":[
+{"type":"bridge","bridge":"cni0","ipMasq":true,"ipam":{"type":"host-local","ranges":[[{"subnet":"10.1.0.0/16"}]]}},
+{"type":"portmap","capabilities":{"portMappings":true}}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list, err = flatten(list); err != nil {
+		t.Fatal(err)
+	}
+	r := newRecord(Request{
+		PodID: goldenPod, PodName: "web", PodNamespace: "default", PodUID: "uid-1", Netns: "/run/podd/netns/golden",
+		Ports: []PortMapping{{HostPort: 8080, ContainerPort: 80, Protocol: "tcp", HostIP: "127.0.0.1"}},
+		DNS:   DNS{Servers: []string{"10.0.0.10"}}, Bandwidth: &Bandwidth{Ingress: 1000}, CgroupPath: "/kubepods/pod1",
+	}, list)
+	r.Result = json.RawMessage(`{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","sandbox":"/run/podd/netns/golden"}],"ips":[{"address":"10.1.2.3/16","interface":0}]}`)
+	return r
+}
+
+// TestAttachmentsOfEveryReleaseAreRead: the records of every format that podd was released with stay in testdata. The
+// newest is, byte for byte, what this version writes.
+func TestAttachmentsOfEveryReleaseAreRead(t *testing.T) {
+	c := &CNI{cfg: Config{StateDir: t.TempDir()}}
+	if err := c.writeRecord(goldenRecord(t)); err != nil {
+		t.Fatal(err)
+	}
+	written, err := os.ReadFile(c.recordPath(goldenPod))
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden := filepath.Join("testdata", fmt.Sprintf("attachment-v%d.json", recordVersion))
+	if *update {
+		if err := os.WriteFile(golden, written, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	released, err := os.ReadFile(golden)
+	if diff := cmp.Diff(string(released), string(written)); err != nil || diff != "" {
+		t.Errorf("the record is not written as it was released (%v). When an older podd can read it, run the test with -update; if not, raise recordVersion before.\n%s", err, diff)
+	}
+	releases, err := filepath.Glob("testdata/attachment-v*.json")
+	if err != nil || len(releases) < recordVersion {
+		t.Fatalf("released %v, %v", releases, err)
+	}
+	for _, release := range releases {
+		data, err := os.ReadFile(release)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(c.recordPath(goldenPod), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err := c.readRecord(goldenPod)
+		if err != nil {
+			t.Errorf("%s: %v", release, err)
+			continue
+		}
+		if prefixes := r.prefixes(); len(r.list.Plugins) != 2 || len(r.Args) != 5 || len(r.Capabilities) != 4 || len(prefixes) != 1 || !masquerades(r.list) {
+			t.Errorf("%s was read as %+v", release, r)
+		}
+	}
+}

@@ -1,0 +1,227 @@
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/test/daemon"
+)
+
+// podd runs the command line beside the daemon, with its configuration.
+func (k *kubelet) podd(args ...string) (stdout, stderr string, code int) {
+	k.Helper()
+	cmd := exec.Command(poddBinary, append([]string{"--config", k.Path("podd.toml")}, args...)...)
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		k.Fatalf("podd %v: %v", args, err)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// poddJSON is podd for a command that must end with this exit status and print JSON.
+func (k *kubelet) poddJSON(to any, code int, args ...string) {
+	k.Helper()
+	out, errs, got := k.podd(append(args, "-o", "json")...)
+	if got != code {
+		k.Fatalf("podd %v: exit status %d, want %d\n%s%s", args, got, code, out, errs)
+	}
+	if err := json.Unmarshal([]byte(out), to); err != nil {
+		k.Fatalf("podd %v: %v\n%s", args, err, out)
+	}
+}
+
+type operation struct {
+	Verb, Pod, Took string
+	Stages          []struct{ Name, After, Took string }
+}
+
+type nodeStatus struct {
+	Operations []operation
+	Owed       []struct{ What, ID string }
+	Pods       []struct {
+		ID, Name, State string
+		Operations      []operation
+		Containers      []struct {
+			ID, Name, State string
+			Operations      []operation
+		}
+	}
+}
+
+func TestStatusCommand(t *testing.T) {
+	t.Parallel()
+	k := startWith(t, daemon.Options{Gated: true, Set: []string{`runtime.slow_operation = "100ms"`}})
+	pod, container := k.sleeper()
+	var s nodeStatus
+	k.poddJSON(&s, 0, "status", "--pod", pod[:12])
+	if len(s.Pods) != 1 || s.Pods[0].ID != pod || s.Pods[0].State != "ready" || len(s.Pods[0].Containers) != 1 || s.Pods[0].Containers[0].ID != container {
+		t.Fatalf("status %+v", s)
+	}
+	stages := func(ops []operation, verb string) (names []string) {
+		for _, o := range ops {
+			for _, one := range o.Stages {
+				if o.Verb == verb {
+					names = append(names, one.Name)
+				}
+			}
+		}
+		return names
+	}
+	if got := stages(s.Pods[0].Operations, "RunPodSandbox"); !slices.Contains(got, "network") {
+		t.Errorf("the pod's stages are %v", got)
+	}
+	if got := stages(s.Pods[0].Containers[0].Operations, "CreateContainer"); !slices.Contains(got, "rootfs") {
+		t.Errorf("the container's stages are %v", got)
+	}
+	// Another pod is stuck in CNI ADD: it is told, with its stage, and logged.
+	k.ok("hold CNI", k.Gates.Hold("bridge-ADD", "K8S_POD_NAME="))
+	cfg := k.podConfig()
+	k.ok("make the pod's log directory", os.MkdirAll(cfg.LogDirectory, 0o755))
+	made := make(chan error, 1)
+	go func() {
+		_, err := k.Runtime.RunPodSandbox(k.ctx(), &cri.RunPodSandboxRequest{Config: cfg})
+		made <- err
+	}()
+	k.eventually("the stuck pod is told of", func() bool {
+		s = nodeStatus{}
+		k.poddJSON(&s, 0, "status")
+		return len(s.Operations) == 1 && s.Operations[0].Verb == "RunPodSandbox" && slices.Equal(stages(s.Operations, "RunPodSandbox"), []string{"record", "namespaces", "network"})
+	})
+	k.eventually("the stuck pod is logged", func() bool {
+		log := k.LogTail(200)
+		return strings.Contains(log, "slow operation") && strings.Contains(log, "stage=network")
+	})
+	text, _, _ := k.podd("status")
+	if !strings.Contains(text, "Operations under way: 1") || !strings.Contains(text, cfg.Metadata.Name) {
+		t.Errorf("status says\n%s", text)
+	}
+	k.ok("release CNI", k.Gates.Release("bridge-ADD"))
+	k.ok("RunPodSandbox", <-made)
+	text, _, _ = k.podd("status", "--pod", pod)
+	if !strings.Contains(text, "infra container") || !strings.Contains(text, "|#") {
+		t.Errorf("no waterfall:\n%s", text)
+	}
+	if _, errs, code := k.podd("status", "--listen", k.Path("nobody.sock")); code != 1 || !strings.Contains(errs, "nobody.sock") {
+		t.Errorf("without a daemon: %d, %s", code, errs)
+	}
+}
+
+type findings struct {
+	Repaired, Found []struct{ Problem, What, ID, Detail string }
+}
+
+func (f findings) kinds() (whats []string) {
+	for _, one := range f.Found {
+		whats = append(whats, one.Problem+" "+one.What)
+	}
+	return whats
+}
+
+func TestCheckAndWipeCommands(t *testing.T) {
+	t.Parallel()
+	k := start(t)
+	pod, container := k.sleeper()
+	lost, lostContainer := k.sleeper()
+	agree := func(when string) {
+		t.Helper()
+		if out, errs, code := k.podd("check"); code != 0 {
+			t.Fatalf("check %s: %d\n%s%s", when, code, out, errs)
+		}
+	}
+	agree("of a daemon at work")
+	k.ok("stop podd", k.Stop())
+	agree("of a stopped daemon")
+
+	// A pod loses its record, and an address is given to nobody.
+	k.ok("remove a record", os.RemoveAll(k.Path("root", "pods", lost)))
+	nobody := strings.Repeat("ab", 32)
+	address := k.freeAddress()
+	k.ok("give an address away", os.WriteFile(address, []byte(nobody+"\r\neth0"), 0o600))
+	var f findings
+	k.poddJSON(&f, 1, "check")
+	want := []string{"leak address", "leak address", "leak container", "leak network attachment", "leak network namespace", "leak pod directory", "leak root filesystem"}
+	if got := f.kinds(); !slices.Equal(got, want) {
+		t.Errorf("found %v, want %v", got, want)
+	}
+	for _, one := range f.Found {
+		if one.ID != lost && one.ID != lostContainer && one.ID != nobody {
+			t.Errorf("found %+v, which is nobody's leak", one)
+		}
+	}
+	f = findings{}
+	k.poddJSON(&f, 0, "check", "--repair")
+	if len(f.Found) > 0 || len(f.Repaired) != len(want) {
+		t.Errorf("repair: %+v", f)
+	}
+	if _, err := os.Stat(address); err == nil {
+		t.Errorf("%s is still given away", address)
+	}
+	agree("after the repair")
+
+	// The other pod has not noticed anything.
+	k.ok("start podd", k.Start(k.ctx()))
+	k.exec(container, "true")
+	agree("of the next daemon")
+
+	// A running daemon frees what leaks meanwhile when it is told to.
+	k.ok("make a stray bundle", os.Mkdir(k.Path("run", "containers", nobody), 0o700))
+	f = findings{}
+	k.poddJSON(&f, 1, "check")
+	if got := f.kinds(); !slices.Equal(got, []string{"leak container"}) {
+		t.Errorf("found %v", got)
+	}
+	k.poddJSON(&f, 0, "check", "--repair")
+
+	if _, errs, code := k.podd("wipe", "--yes"); code != 1 || !strings.Contains(errs, "stop it first") {
+		t.Errorf("wipe of a daemon at work: %d, %s", code, errs)
+	}
+	k.ok("stop podd", k.Stop())
+	out, errs, code := k.podd("wipe", "--images")
+	if code != 1 || !strings.Contains(errs, "--yes") || !strings.Contains(out, "pod "+pod) || !strings.Contains(out, "container "+container) || !strings.Contains(out, "image ") {
+		t.Errorf("wipe without --yes: %d, %s\n%s", code, errs, out)
+	}
+	agree("after nothing was wiped")
+	if out, errs, code := k.podd("wipe", "--images", "--yes"); code != 0 {
+		t.Errorf("wipe: %d\n%s%s", code, out, errs)
+	}
+	agree("after the wipe")
+	k.ok("start podd", k.Start(k.ctx()))
+	if left := k.pods(nil); len(left) > 0 {
+		t.Errorf("pods %v", left)
+	}
+	if r, err := k.Images.ListImages(k.ctx(), &cri.ListImagesRequest{}); err != nil || len(r.Images) > 0 {
+		t.Errorf("images %v, %v", r, err)
+	}
+}
+
+// freeAddress is host-local's file of an address that no pod has.
+func (k *kubelet) freeAddress() string {
+	k.Helper()
+	taken, err := filepath.Glob(k.Path("ips", "*", "10.*.*.*"))
+	if err != nil || len(taken) == 0 {
+		k.Fatalf("no address is given away: %v", err)
+	}
+	dir, base := filepath.Split(taken[0])
+	for i := 200; i < 250; i++ {
+		path := filepath.Join(dir, fmt.Sprintf("%s.%d", base[:strings.LastIndex(base, ".")], i))
+		if !slices.Contains(taken, path) {
+			return path
+		}
+	}
+	k.Fatal("no address is free")
+	return ""
+}
