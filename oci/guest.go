@@ -140,6 +140,9 @@ func (r *Runtime) endInside(ctx context.Context, b bundle, rec record) error {
 	if !rec.guest(idOf(b)) {
 		return nil
 	}
+	if !r.sandboxLives(rec) {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, insideTimeout)
 	defer cancel()
 	if b.frozen(rec) {

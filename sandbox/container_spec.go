@@ -214,7 +214,7 @@ func (e *Engine) infraSpec(p *Pod, rt Runtime) (*specs.Spec, error) {
 	}
 	s, warnings, err := spec.Pause(spec.PauseInput{
 		ID: p.ID, Pod: p.Config, Rootfs: e.cfg.PauseRootfs, Seccomp: profile, Labels: p.Labels, Namespaces: e.podNamespaces(p),
-		CgroupsPath: cgroup, Annotations: e.handlerAnnotations(p), Handler: handlerFacts(rt), Host: e.Facts,
+		CgroupsPath: cgroup, Shm: e.podFiles(p).Shm, Annotations: e.handlerAnnotations(p), Handler: handlerFacts(rt), Host: e.Facts,
 	})
 	for _, w := range warnings {
 		e.podLog(p).WithField("warning", w).Debug("infra container differs from its request")

@@ -42,19 +42,24 @@ type RuntimeConfig struct {
 
 // HandlerConfig is one runtime.
 type HandlerConfig struct {
-	Type       string `toml:"type" comment:"How the runtime is driven. oci: by conmon, as an OCI runtime (runc, crun, runsc). Empty: oci."`
-	Path       string `toml:"path" comment:"The runtime: a path, or a name that is looked up in search_path. Empty: the handler's name."`
+	Type       string `toml:"type" comment:"How the runtime is driven. oci: by conmon, as an OCI runtime (runc, crun, runsc). shim: as a containerd shim (containerd-shim-runsc-v1, containerd-shim-kata-v2). Empty: oci."`
+	Path       string `toml:"path" comment:"The runtime or shim: a path, or a name that is looked up in search_path. Empty: the handler's name, for a shim containerd-shim-, the handler's name and -v2."`
+	Runtime    string `toml:"runtime" comment:"Shims only: the runtime that the shim runs, a path or a name that is looked up in search_path (runsc). Empty: runsc for gVisor's shim, others know."`
+	ConfigPath string `toml:"config_path" comment:"Shims only: the configuration file of the shim or its runtime (Kata's configuration.toml). With it, options are not used."`
 	Root       string `toml:"root" comment:"The runtime's own state directory. Empty: a directory of the handler's name in run."`
 	CNIConfDir string `toml:"cni_conf_dir" comment:"CNI configuration for pods of this handler. Empty: that of section network."`
 	Infra      string `toml:"infra" comment:"Which pods have an infra container, podd's own pause process. auto: those that share a PID namespace, and all of a runtime with a kernel of its own. pause: all. none: only those that share a PID namespace. Empty: auto."`
 
-	Options            map[string]string `toml:"options" comment:"Global flags of the runtime, by name: platform = \"systrap\" is --platform=systrap."`
+	Options            map[string]string `toml:"options" comment:"Global flags of the runtime, by name: platform = \"systrap\" is --platform=systrap. For other shims than gVisor's, the shim's options as in containerd's configuration."`
 	AllowedAnnotations []string          `toml:"allowed_annotations" comment:"Pod annotations that are passed to the runtime, by name, or by the beginning of a name and a *. Runtimes take annotations for configuration: allow none that a pod must not decide."`
 	DefaultAnnotations map[string]string `toml:"default_annotations" comment:"Annotations that the runtime gets with every container. Allowed annotations of the pod win over them."`
 }
 
 // Values of a handler's type; "" is typeOCI.
-const typeOCI = "oci"
+const (
+	typeOCI  = "oci"
+	typeShim = "shim"
+)
 
 // Values of cgroup_driver.
 const (
@@ -190,6 +195,28 @@ func (c *RuntimeConfig) validateRouting(bad func(key, format string, args ...any
 	}
 }
 
+func (h HandlerConfig) validateType(key string, bad func(key, format string, args ...any)) {
+	switch h.Type {
+	case "", typeOCI:
+		if h.Runtime != "" || h.ConfigPath != "" {
+			bad(key, "runtime and config_path are for handlers of type shim")
+		}
+	case typeShim:
+		if h.Runtime != "" {
+			if err := checkProgram(h.Runtime); err != nil {
+				bad(key+".runtime", "%w", err)
+			}
+		}
+		if h.ConfigPath != "" {
+			if err := checkPath(h.ConfigPath); err != nil {
+				bad(key+".config_path", "%w", err)
+			}
+		}
+	default:
+		bad(key+".type", "%q is none of oci, shim", h.Type)
+	}
+}
+
 // optionName is what a runtime's flag may be called.
 var optionName = regexp.MustCompile(`^[a-zA-Z0-9][-_a-zA-Z0-9]*$`)
 
@@ -212,9 +239,7 @@ func (h HandlerConfig) validate(key, name string, bad func(key, format string, a
 			bad(key+".path", "%w", err)
 		}
 	}
-	if h.Type != "" && h.Type != typeOCI {
-		bad(key+".type", "%q is not oci", h.Type)
-	}
+	h.validateType(key, bad)
 	for _, option := range slices.Sorted(maps.Keys(h.Options)) {
 		if !optionName.MatchString(option) || slices.Contains(reservedOptions, option) {
 			bad(key+".options", "%q is not the name of a flag, or one that podd sets itself", option)

@@ -5,8 +5,11 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/shim"
 	"github.com/podd-project/podd/oci/standin"
 	"github.com/podd-project/podd/sandbox"
 )
@@ -14,16 +17,75 @@ import (
 // handlers makes the runtime handlers. One that cannot be used says so when asked; it is kept, for it may become
 // usable when a package is installed.
 func (d *daemon) handlers(ctx context.Context) map[string]sandbox.Runtime {
-	standIn := d.installStandIn()
+	standIn, keeper := d.installStandIn(), d.installKeeper()
 	handlers := map[string]sandbox.Runtime{}
 	for name, h := range d.cfg.Runtime.Handlers {
+		if h.Type == typeShim {
+			cfg := d.shimConfig(name, h)
+			cfg.Keeper = keeper
+			runtime := shim.New(cfg)
+			d.onClose("handler "+name, runtime.Close)
+			d.background.Go(func() { d.reportHandler(ctx, name, cfg.Path, runtime) })
+			handlers[name] = runtime
+			continue
+		}
 		cfg := d.handlerConfig(name, h)
 		cfg.StandIn = standIn
 		runtime := oci.New(cfg)
-		d.background.Go(func() { d.reportHandler(ctx, cfg, runtime) })
+		d.background.Go(func() { d.reportHandler(ctx, name, cfg.Path, runtime) })
 		handlers[name] = runtime
 	}
 	return handlers
+}
+
+func (d *daemon) shimConfig(name string, h HandlerConfig) shim.Config {
+	r := d.cfg.Runtime
+	return shim.Config{
+		Name:          name,
+		Path:          cmp.Or(h.Path, "containerd-shim-"+name+"-v2"),
+		SearchPath:    r.SearchPath,
+		Root:          cmp.Or(h.Root, filepath.Join(d.cfg.Run, "runtimes", name)),
+		RunDir:        d.containersDir(),
+		Runtime:       h.shimRuntime(),
+		ConfigPath:    h.ConfigPath,
+		Options:       h.shimOptions(),
+		SystemdCgroup: r.SystemdCgroup,
+		CreateTimeout: r.CreateTimeout,
+		Log:           d.log,
+	}
+}
+
+// gvisorShim tells whether the handler is gVisor's shim.
+func (h HandlerConfig) gvisorShim() bool {
+	return strings.HasPrefix(filepath.Base(h.Path), "containerd-shim-runsc-")
+}
+
+// shimRuntime is the runtime of the shim. gVisor's would look for runsc in PATH.
+func (h HandlerConfig) shimRuntime() string {
+	if h.Runtime == "" && h.gvisorShim() {
+		return "runsc"
+	}
+	return h.Runtime
+}
+
+// shimOptions are the options in the shim's types. gVisor's shim has those of runsc in a table of their own.
+func (h HandlerConfig) shimOptions() map[string]any {
+	if len(h.Options) == 0 {
+		return nil
+	}
+	options := map[string]any{}
+	gvisor := h.gvisorShim()
+	for name, text := range h.Options {
+		var value any = text
+		if b, err := strconv.ParseBool(text); err == nil && !gvisor {
+			value = b
+		}
+		options[name] = value
+	}
+	if gvisor {
+		return map[string]any{"runsc_config": options}
+	}
+	return options
 }
 
 func (d *daemon) handlerConfig(name string, h HandlerConfig) oci.HandlerConfig {
@@ -46,6 +108,16 @@ func (d *daemon) installStandIn() string {
 	path, err := standin.Install(filepath.Join(d.cfg.Root, "libexec"))
 	if err != nil {
 		d.log.WithError(err).Warn("runtimes with a kernel of their own cannot be used")
+		return ""
+	}
+	return path
+}
+
+// installKeeper puts the keeper of shims' output where it can be run. Without it, handlers of shims say so.
+func (d *daemon) installKeeper() string {
+	path, err := shim.InstallKeeper(filepath.Join(d.cfg.Root, "libexec"))
+	if err != nil {
+		d.log.WithError(err).Warn("runtime handlers of type shim cannot be used")
 		return ""
 	}
 	return path

@@ -17,19 +17,28 @@ import (
 // askTimeout bounds asking one program for its version.
 const askTimeout = 5 * time.Second
 
+// prober is a handler that can be asked what it runs with.
+type prober interface {
+	Probe(ctx context.Context) error
+	Features() oci.Features
+}
+
 // reportHandler logs what a handler runs with, or why it cannot be used.
-func (d *daemon) reportHandler(ctx context.Context, cfg oci.HandlerConfig, r *oci.Runtime) {
+func (d *daemon) reportHandler(ctx context.Context, name, path string, r prober) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	log := d.log.WithFields(logrus.Fields{"handler": cfg.Name, "default": cfg.Name == d.cfg.Runtime.DefaultHandler})
+	log := d.log.WithFields(logrus.Fields{"handler": name, "default": name == d.cfg.Runtime.DefaultHandler})
 	if err := r.Probe(ctx); err != nil {
 		log.WithError(err).Warn("runtime handler is not ready")
 		return
 	}
 	f := r.Features()
+	dirs := d.cfg.Runtime.SearchPath
+	if m, ok := r.(interface{ MonitorVersion() string }); ok {
+		log = log.WithFields(logrus.Fields{"monitor_path": locate(d.cfg.Runtime.Conmon, dirs), "monitor": m.MonitorVersion()})
+	}
 	log.WithFields(logrus.Fields{
-		"path": locate(cfg.Path, cfg.SearchPath), "version": f.Version, "oci_version": f.OCIVersion,
-		"monitor_path": locate(cfg.Conmon, cfg.SearchPath), "monitor": r.MonitorVersion(),
+		"path": locate(path, dirs), "version": f.Version, "oci_version": f.OCIVersion,
 		"recursive_read_only": f.RecursiveReadOnly, "user_namespaces": f.UserNamespaces, "own_kernel": f.OwnKernel,
 	}).Info("runtime handler is ready")
 	if len(f.Advisories) > 0 {

@@ -30,6 +30,8 @@ type session struct {
 	stdin          *os.File
 	// process is the command if it can be seen from here.
 	process oci.Process
+	// ownKernel is true when the command runs under a kernel that is not the host's.
+	ownKernel bool
 	// later runs what needs not be waited for.
 	later func(func())
 }
@@ -47,7 +49,7 @@ func (r *Runtime) newSession(ctx context.Context, id string, p *specs.Process, s
 	if err != nil {
 		return nil, rec, fmt.Errorf("exec: %w", err)
 	}
-	s = &session{conn: conn, id: id, execID: filepath.Base(dir), dir: dir, later: r.work.Go}
+	s = &session{conn: conn, id: id, execID: filepath.Base(dir), dir: dir, later: r.work.Go, ownKernel: !r.cfg.HostKernel}
 	defer func() {
 		if err != nil {
 			s.close()
@@ -144,10 +146,16 @@ func (s *session) wait(ctx context.Context) (int32, error) {
 func (s *session) kill() {
 	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
 	defer cancel()
+	request := &task.KillRequest{ID: s.id, ExecID: s.execID, Signal: uint32(syscall.SIGKILL)}
+	if s.ownKernel { // what is on the host only stands for the command, and the shim would take its end for the command's
+		_ = s.conn.call(ctx, "Kill", request, empty())
+	}
 	if s.process != (oci.Process{}) {
 		_ = s.process.KillTree(ctx)
 	}
-	_ = s.conn.call(ctx, "Kill", &task.KillRequest{ID: s.id, ExecID: s.execID, Signal: uint32(syscall.SIGKILL)}, empty())
+	if !s.ownKernel {
+		_ = s.conn.call(ctx, "Kill", request, empty())
+	}
 	// A shim deletes only what has ended.
 	_, _ = s.conn.end(ctx, s.id, s.execID)
 }

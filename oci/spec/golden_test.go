@@ -85,7 +85,7 @@ func (in goldenInput) make() (*specs.Spec, []string, error) {
 	}
 	return Pause(PauseInput{
 		ID: in.ID, Pod: in.Pod, Rootfs: in.Rootfs, Seccomp: in.Seccomp, Labels: in.Labels, Namespaces: in.Namespaces,
-		CgroupsPath: in.CgroupsPath, Annotations: in.Annotations, Handler: in.Handler, Host: in.Host,
+		CgroupsPath: in.CgroupsPath, Shm: in.Files.Shm, Annotations: in.Annotations, Handler: in.Handler, Host: in.Host,
 	})
 }
 

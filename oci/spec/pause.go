@@ -23,6 +23,9 @@ type PauseInput struct {
 	// infra container is for.
 	Namespaces  Namespaces
 	CgroupsPath string
+	// Shm is the pod's shared memory on the host. Under a kernel of its own, what the infra container does not have
+	// the others cannot share.
+	Shm string
 	// Annotations are as of Input.
 	Annotations map[string]string
 	Handler     Handler
@@ -51,7 +54,7 @@ func Pause(in PauseInput) (*specs.Spec, []string, error) {
 	ns.PID = ""
 	b, err := newBuilder(Input{
 		ID: in.ID, Sandbox: in.ID, Annotations: in.Annotations, Pod: in.Pod, Config: pauseConfig(sandbox, in.Handler, in.Host), Rootfs: in.Rootfs, User: user, Seccomp: in.Seccomp,
-		Labels: in.Labels, Namespaces: ns, CgroupsPath: in.CgroupsPath, Handler: in.Handler, Host: in.Host,
+		Labels: in.Labels, Namespaces: ns, Files: PodFiles{Shm: in.Shm}, CgroupsPath: in.CgroupsPath, Handler: in.Handler, Host: in.Host,
 	})
 	if err != nil {
 		return nil, nil, err
@@ -119,6 +122,11 @@ func (b *builder) pauseMounts() error {
 	b.spec.Mounts = []specs.Mount{
 		b.proc(),
 		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "noexec", "strictatime", "mode=755", "size=64k"}},
+	}
+	if b.in.Handler.OwnKernel && b.in.Files.Shm != "" {
+		b.spec.Mounts = append(b.spec.Mounts, specs.Mount{
+			Destination: "/dev/shm", Type: "bind", Source: b.in.Files.Shm, Options: []string{"rbind", "ro", "nosuid", "nodev", "noexec"},
+		})
 	}
 	return nil
 }

@@ -53,7 +53,8 @@ func (d *Daemon) Leak() leak.Options {
 			d.Path("root", "pods", "*"), d.Path("root", "network", "*.json"), d.Path("root", "network", "libcni", "*", "*"), d.Path("root", "quarantine", "*"),
 			d.Path("root", "storage", "overlay-containers", "*"), d.Path("root", "storage", "rootfs", "*"),
 			d.Path("run", "containers", "*"), d.Path("run", "pods", "*"), d.Path("run", "netns", "*"),
-			d.Path("run", "runtimes", "*", "*"), d.Path("ips", "*", "[0-9a-f]*[.:]*"),
+			d.Path("run", "runtimes", "*", strings.Repeat("[0-9a-f]", 64)+"*"), d.Path("run", "runtimes", "*", "state", "*", "*"),
+			d.Path("ips", "*", "[0-9a-f]*[.:]*"),
 		}}
 }
 

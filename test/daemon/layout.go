@@ -50,6 +50,11 @@ gofer-network-namespace = "new"
 # For ping.
 net-raw = "true"
 
+[runtime.handlers.gvisor-shim]
+type = "shim"
+path = "containerd-shim-runsc-v1"
+options = {net-raw = "true"}
+
 [network]
 conf_dir = %q
 bin_dirs = [%q]
