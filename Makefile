@@ -12,6 +12,12 @@ SHELL    := /bin/sh
 .SHELLFLAGS := -euc
 MAKEFLAGS += --no-print-directory
 
+# What comes from disk, from plugins and from the kubelet is fuzzed a little in every test run.
+FUZZED    = checkpoint.FuzzDecode network.FuzzRecord network.FuzzResult server.FuzzRequests
+
+# The tests that have a long variant or find more the longer they run.
+SOAKED    = ^Test(Crash|Killed|DaemonAway|Behind|StuckDependencies|AfterReboot|ReadOnlyDisk|PowerLoss|Upgrade|Load|Restart)
+
 # The packages that need a built daemon and the tools have their own target.
 UNIT      = $$($(GO) list -tags "$(TAGS)" ./... | grep -v -e /test/integration -e /test/vm)
 
@@ -72,6 +78,7 @@ test: tools images pause ## everything, and then a look at what is left on the m
 	@test/host/setup.sh
 	@bin/leak take bin/before.json
 	@$(MAKE) vet lint unit integration
+	@contrib/fuzz.sh 3s $(FUZZED)
 	@$(MAKE) critest ROUNDS=1
 	@bin/leak diff bin/before.json -wait 10s
 	@echo "All passed, and nothing is left on the machine."
@@ -84,6 +91,9 @@ bench-peers: tools images build ## the same beside containerd and CRI-O, which i
 
 bench-compare: pause ## the Go benchmarks here and at the commit REF, compared by benchstat
 	@test/bench/compare.sh "$(REF)"
+
+soak: tools images pause ## the long variants of the reliability tests, ROUNDS times (default 1; root)
+	SOAK=1 $(GO) test $(RACE) -count=$(or $(ROUNDS),1) -timeout 12h -v -run '$(SOAKED)' ./test/integration/
 
 demo: tools images build ## run a pod on a private podd, look at it, remove it (root)
 	@contrib/demo.sh

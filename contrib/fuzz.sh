@@ -1,11 +1,27 @@
 #!/bin/sh
-# Runs every native fuzz target of the module for the given time each (go test -fuzz takes one target of one package).
+# fuzz.sh [TIME [TARGET]...]: runs the native fuzz targets of the module for the given time each, all or those named
+# (go test -fuzz takes one target of one package).
 set -eu
 cd "$(dirname "$0")/.."
 time=${1:-20s}
-grep -rlE '^func Fuzz' --include='*_test.go' . | while read -r file; do
-	grep -oE '^func Fuzz[A-Za-z0-9_]*' "$file" | while read -r _ target; do
-		echo "== $(dirname "$file") $target $time"
-		go test -tags containers_image_openpgp -run '^$' -fuzz "^$target\$" -fuzztime "$time" "$(dirname "$file")" </dev/null
+[ $# = 0 ] || shift
+wanted=" $* "
+found=
+for file in $(grep -rlE '^func Fuzz' --include='*_test.go' .); do
+	for target in $(grep -oE '^func Fuzz[A-Za-z0-9_]*' "$file" | cut -d ' ' -f 2); do
+		name=$(dirname "${file#./}").$target
+		case $wanted in
+		'  ' | *" $name "*) ;;
+		*) continue ;;
+		esac
+		found="$found $name"
+		echo "== $name $time"
+		CGO_ENABLED=0 go test -tags containers_image_openpgp -run '^$' -fuzz "^$target\$" -fuzztime "$time" "./$(dirname "$file")" </dev/null
 	done
+done
+for name in "$@"; do
+	case " $found " in
+	*" $name "*) ;;
+	*) echo "fuzz: there is no target $name" >&2; exit 1 ;;
+	esac
 done
