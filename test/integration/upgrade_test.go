@@ -18,10 +18,10 @@ const upgradeFrom = 30
 // format of the records a downgrade works too.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
-	old := buildOld(t)
 	for _, handler := range soak([]string{"runc"}, []string{"runc", "crun"}) {
 		t.Run(handler, func(t *testing.T) {
 			k := startWith(t, daemon.Options{Handler: handler})
+			old := buildOld(k)
 			k.have(busybox)
 			for _, way := range []struct{ name, from, to string }{{"up", old, poddBinary}, {"down", poddBinary, old}} {
 				t.Run(way.name, func(t *testing.T) { takeOver(k.sub(t), way.from, way.to) })
@@ -32,40 +32,49 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// buildOld builds podd as it was some commits ago. In a clone without history it builds this commit, and says so.
-func buildOld(t *testing.T) string {
-	t.Helper()
+// buildOld builds podd as it was some commits ago: the oldest that takes this test's configuration. In a clone without
+// history it builds the last commit, and says so.
+func buildOld(k *kubelet) string {
+	k.Helper()
 	repo, err := daemon.Repository()
-	if err != nil {
-		t.Fatal(err)
-	}
-	git := func(args ...string) string {
-		out, err := exec.Command("git", append([]string{"-C", repo, "-c", "safe.directory=*"}, args...)...).CombinedOutput()
-		if err != nil {
-			t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
-		}
-		return strings.TrimSpace(string(out))
-	}
-	commits := strings.Fields(git("rev-list", "--first-parent", "--max-count", itoa(upgradeFrom+1), "HEAD"))
-	commit := commits[len(commits)-1]
+	k.ok("find the repository", err)
+	commits := strings.Fields(output(k, repo, "git -c safe.directory='*' rev-list --first-parent --max-count "+itoa(upgradeFrom+1)+" HEAD"))
 	if len(commits) == 1 {
-		t.Logf("this clone has no history: the old daemon is the committed state of this one, %s", commit)
+		k.Logf("this clone has no history: the old daemon is the last commit")
 	}
-	t.Logf("the old daemon is that of %s", git("log", "-1", "--format=%h %s", commit))
-	src := t.TempDir()
-	binary := filepath.Join(src, "podd-old")
-	for _, command := range []string{
-		"git -c safe.directory='*' archive " + commit + " | tar -x -C " + src,
-		"mkdir -p " + src + "/oci/pause/bin && cp oci/pause/bin/pause " + src + "/oci/pause/bin/",
-		"cd " + src + " && CGO_ENABLED=0 go build -buildvcs=false -tags containers_image_openpgp -ldflags '-X main.version=v0.0.0-old' -o " + binary + " ./cmd/podd",
-	} {
-		cmd := exec.Command("sh", "-c", command)
-		cmd.Dir = repo
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", command, err, out)
+	for back := len(commits) - 1; ; back /= 2 {
+		binary := buildCommit(k, repo, commits[back])
+		err := exec.Command(binary, "--config", k.Path("podd.toml"), "config", "dump").Run()
+		if err == nil {
+			k.Logf("the old daemon is that of %d commits ago: %s", back, output(k, repo, "git -c safe.directory='*' log -1 --format='%h %s' "+commits[back]))
+			return binary
+		}
+		if back == 0 {
+			k.Fatalf("even the last commit does not take this configuration: %v", err)
 		}
 	}
+}
+
+func buildCommit(k *kubelet, repo, commit string) string {
+	k.Helper()
+	src := k.TempDir()
+	output(k, repo, "git -c safe.directory='*' archive "+commit+" | tar -x -C "+src)
+	output(k, repo, "for dir in oci/*/bin; do mkdir -p "+src+"/$dir; cp $dir/* "+src+"/$dir/; done") // what it carries
+	binary := filepath.Join(src, "podd-old")
+	output(k, src, "CGO_ENABLED=0 go build -buildvcs=false -tags containers_image_openpgp -ldflags '-X main.version=v0.0.0-old' -o "+binary+" ./cmd/podd")
 	return binary
+}
+
+// output runs a shell command that must succeed.
+func output(k *kubelet, dir, command string) string {
+	k.Helper()
+	cmd := exec.Command("sh", "-c", command)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		k.Fatalf("%s: %v\n%s", command, err, out)
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // takeOver has one daemon make pods in every state and another one go on with them.

@@ -1,0 +1,90 @@
+package integration
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// spoils are what may become of a record's bytes.
+var spoils = []struct {
+	name  string
+	spoil func(data []byte) []byte
+}{
+	{"empty", func([]byte) []byte { return nil }},
+	{"truncated", func(data []byte) []byte { return data[:len(data)*2/3] }},
+	{"a flipped bit", func(data []byte) []byte { data[len(data)/2] ^= 1; return data }},
+	{"zeros, as after a power loss", func(data []byte) []byte { return make([]byte, len(data)) }},
+	{"of a newer version", func(data []byte) []byte { return bytes.Replace(data, []byte(`{"v":1,`), []byte(`{"v":99,`), 1) }},
+	{"huge", func([]byte) []byte { return bytes.Repeat([]byte("x"), 9<<20) }},
+}
+
+// TestDamagedRecords spoils records of all kinds in all ways, while the daemon is not there. The next one starts, harms
+// nobody else, keeps the damaged records for a person, and frees what they stood for; the same pods can be made again.
+func TestDamagedRecords(t *testing.T) {
+	t.Parallel()
+	k := start(t)
+	good := k.newBystander()
+	var lives []*life
+	for range 4 * len(spoils) {
+		l := k.newLife()
+		l.upTo(3)
+		lives = append(lives, l)
+	}
+	k.ok("kill podd", k.Kill9())
+	for i, s := range spoils {
+		for j, file := range []func(*life) string{
+			func(l *life) string { return k.Path("root", "pods", l.podID, "record.json") },
+			func(l *life) string { return k.Path("root", "pods", l.podID, "status.json") },
+			func(l *life) string {
+				return k.Path("root", "pods", l.podID, "containers", l.containerID, "record.json")
+			},
+			func(l *life) string {
+				return k.Path("root", "pods", l.podID, "containers", l.containerID, "status.json")
+			},
+		} {
+			path := file(lives[4*i+j])
+			data, err := os.ReadFile(path)
+			k.ok("read a record", err)
+			k.ok("spoil it: "+s.name, os.WriteFile(path, s.spoil(data), 0o600))
+		}
+	}
+	k.ok("start podd", k.Start(k.ctx()))
+	good.unharmed(k)
+	kept, err := os.ReadDir(k.Path("root", "quarantine"))
+	if err != nil || len(kept) != len(lives) {
+		t.Errorf("%d records are kept for a person, want %d: %v", len(kept), len(lives), err)
+	}
+	listed := map[string]bool{}
+	for _, p := range k.pods(nil) {
+		listed[p.Id] = true
+	}
+	for _, c := range k.containers(&cri.ContainerFilter{}) {
+		listed[c.Id] = true
+	}
+	for n, l := range lives {
+		what := fmt.Sprintf("%s, file %d", spoils[n/4].name, n%4)
+		if podLives := n%4 >= 2; listed[l.podID] != podLives {
+			t.Errorf("%s: is the pod listed: %v", what, listed[l.podID])
+		}
+		if listed[l.containerID] {
+			t.Errorf("%s: the container is listed", what)
+		}
+		k.eventually(what+": what it stood for is gone", func() bool {
+			_, err := os.Stat(k.Path("run", "containers", l.containerID))
+			_, rootfs := os.Stat(k.Path("root", "storage", "rootfs", l.containerID))
+			return os.IsNotExist(err) && os.IsNotExist(rootfs)
+		})
+		for _, v := range verbs[:2] {
+			k.ok(what+": "+v.name+" again", v.do(l, k.ctx()))
+		}
+	}
+	k.ok("clear the quarantine", os.RemoveAll(k.Path("root", "quarantine")))
+	if left, err := filepath.Glob(k.Path("root", "pods", "*")); err != nil || len(left) != 1 {
+		t.Errorf("left of the records: %v, %v", left, err)
+	}
+}
