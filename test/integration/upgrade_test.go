@@ -42,7 +42,7 @@ func buildOld(k *kubelet) string {
 	if len(commits) == 1 {
 		k.Logf("this clone has no history: the old daemon is the last commit")
 	}
-	for back := len(commits) - 1; ; back /= 2 {
+	for back := len(commits) - 1; ; back /= 4 {
 		binary := buildCommit(k, repo, commits[back])
 		err := exec.Command(binary, "--config", k.Path("podd.toml"), "config", "dump").Run()
 		if err == nil {
@@ -61,7 +61,7 @@ func buildCommit(k *kubelet, repo, commit string) string {
 	output(k, repo, "git -c safe.directory='*' archive "+commit+" | tar -x -C "+src)
 	output(k, repo, "for dir in oci/*/bin; do mkdir -p "+src+"/$dir; cp $dir/* "+src+"/$dir/; done") // what it carries
 	binary := filepath.Join(src, "podd-old")
-	output(k, src, "CGO_ENABLED=0 go build -buildvcs=false -tags containers_image_openpgp -ldflags '-X main.version=v0.0.0-old' -o "+binary+" ./cmd/podd")
+	output(k, src, "CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags containers_image_openpgp -ldflags '-X main.version=v0.0.0-old' -o "+binary+" ./cmd/podd")
 	return binary
 }
 
