@@ -194,11 +194,12 @@ func TestShimKilled(t *testing.T) {
 // TestShimHangs: calls come back, and Delete needs no answer.
 func TestShimHangs(t *testing.T) {
 	m := runcMachine(t)
-	m.cfg.CallTimeout = time.Second
 	r, ctx := m.open(t), limit(t)
 	pod(t, m, r)
 	app := m.processes(t, "app")
 	must(t, "stop the shim", app.Shim.Signal(syscall.SIGSTOP))
+	m.cfg.CallTimeout = time.Second
+	r = m.open(t)
 	if s, err := r.State(ctx, "app"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("state %+v, %v", s, err)
 	}
@@ -215,11 +216,12 @@ func TestShimHangs(t *testing.T) {
 // TestKillWithHungShim: SIGKILL gets through, and whoever waits is told.
 func TestKillWithHungShim(t *testing.T) {
 	m := runcMachine(t)
-	m.cfg.CallTimeout = time.Second
 	r, ctx := m.open(t), limit(t)
 	start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec("sleep", "1000")})
 	c := m.processes(t, "c")
 	must(t, "stop the shim", c.Shim.Signal(syscall.SIGSTOP))
+	m.cfg.CallTimeout = time.Second
+	r = m.open(t)
 	if err := r.Signal(ctx, "c", syscall.SIGTERM); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("SIGTERM: %v", err)
 	}
@@ -559,4 +561,45 @@ func TestGVisorSandboxKilled(t *testing.T) {
 	if sandbox.Shim.Alive() {
 		t.Error("the shim outlives its pod")
 	}
+}
+
+// TestDaemonDiesDuringExec: the next daemon that watches the container ends the command that nobody listens to.
+func TestDaemonDiesDuringExec(t *testing.T) {
+	m := runcMachine(t)
+	first, ctx := m.open(t), limit(t)
+	start(t, first, oci.CreateRequest{ID: "c", Spec: m.Spec("sleep", "1000")})
+	asked := make(chan error, 1)
+	go func() {
+		_, err := first.ExecSync(ctx, oci.ExecRequest{ID: "c", Process: m.Spec("sleep", "1234").Process})
+		asked <- err
+	}()
+	list := func() string {
+		got, err := m.open(t).ExecSync(ctx, oci.ExecRequest{ID: "c", Process: m.Spec("ps").Process})
+		must(t, "ps", err)
+		return string(got.Stdout)
+	}
+	until(t, "the command runs", func() bool { return strings.Contains(list(), "sleep 1234") })
+	// A daemon that dies removes nothing; this one has to be kept from it.
+	pipes, err := filepath.Glob(filepath.Join(m.cfg.RunDir, "c", "exec-*", "podd-stdout"))
+	if err != nil || len(pipes) != 1 {
+		t.Fatalf("%v, %v", pipes, err)
+	}
+	dir := filepath.Dir(pipes[0])
+	must(t, "close", first.Close())
+	if err := <-asked; err == nil {
+		t.Error("a closed handler's exec succeeded")
+	}
+	must(t, "restore", os.MkdirAll(dir, 0o700))
+
+	second := m.open(t)
+	watching, stop := context.WithCancel(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		_, _ = second.Wait(watching, "c")
+	}()
+	until(t, "it is gone", func() bool { return !strings.Contains(list(), "sleep 1234") })
+	until(t, "its files are gone", func() bool { _, err := os.Lstat(dir); return err != nil })
+	stop()
+	<-watched
 }

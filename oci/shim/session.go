@@ -32,8 +32,9 @@ type session struct {
 	process oci.Process
 	// ownKernel is true when the command runs under a kernel that is not the host's.
 	ownKernel bool
-	// later runs what needs not be waited for.
+	// later runs what needs not be waited for, done removes dir.
 	later func(func())
+	done  func()
 }
 
 // newSession makes the pipes.
@@ -45,11 +46,15 @@ func (r *Runtime) newSession(ctx context.Context, id string, p *specs.Process, s
 	if err := r.execable(ctx, rec, id); err != nil {
 		return nil, rec, err
 	}
-	dir, err := os.MkdirTemp(filepath.Join(r.cfg.RunDir, id), "exec-") // 0700
+	trimLog(bundle(filepath.Join(r.cfg.RunDir, rec.Owner)))
+	dir, err := r.openSession(bundle(filepath.Join(r.cfg.RunDir, id)))
 	if err != nil {
 		return nil, rec, fmt.Errorf("exec: %w", err)
 	}
-	s = &session{conn: conn, id: id, execID: filepath.Base(dir), dir: dir, later: r.work.Go, ownKernel: !r.cfg.HostKernel}
+	s = &session{
+		conn: conn, id: id, execID: filepath.Base(dir), dir: dir, ownKernel: !r.cfg.HostKernel,
+		later: r.background, done: func() { r.closeSession(dir) },
+	}
 	defer func() {
 		if err != nil {
 			s.close()
@@ -201,7 +206,7 @@ func (s *session) close() {
 	if s.stdin != nil {
 		_ = s.stdin.Close() // may be closed already
 	}
-	_ = os.RemoveAll(s.dir)
+	s.done()
 }
 
 // copyBuffer is how much is read at once, restLimit how much is still taken of a pipe that was not closed in time.

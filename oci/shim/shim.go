@@ -80,7 +80,9 @@ type Runtime struct {
 	watches map[string]*watch
 	// keepers serialises the starting of keepers anew, by container.
 	keepers map[string]chan struct{}
-	closed  bool
+	// sessions are the directories of the commands that this daemon is connected to.
+	sessions map[string]bool
+	closed   bool
 	// work is what goes on after the call that began it.
 	work sync.WaitGroup
 }
@@ -107,7 +109,7 @@ func New(cfg Config) *Runtime {
 			*path = abs
 		}
 	}
-	return &Runtime{cfg: cfg, conns: map[string]*conn{}, watches: map[string]*watch{}, keepers: map[string]chan struct{}{}}
+	return &Runtime{cfg: cfg, conns: map[string]*conn{}, watches: map[string]*watch{}, keepers: map[string]chan struct{}{}, sessions: map[string]bool{}}
 }
 
 // Close closes the connections to shims. Containers go on; calls of Wait return.
@@ -122,6 +124,15 @@ func (r *Runtime) Close() error {
 	}
 	r.work.Wait() // without a connection it ends at once
 	return nil
+}
+
+// background runs what the caller does not wait for, but Close does. A closed handler runs nothing more.
+func (r *Runtime) background(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.closed {
+		r.work.Go(f)
+	}
 }
 
 // lookup finds an executable by path, or by name in SearchPath. PATH is not consulted: what runs as root is named by

@@ -87,10 +87,13 @@ func (r *Runtime) await(ctx context.Context, b bundle, rec record, deleted <-cha
 		case <-shimEnd.Done():
 		}
 	}()
-	for {
+	for first := true; ; first = false {
 		var response *task.WaitResponse
 		conn, err := r.connect(shimEnd, rec)
 		if err == nil {
+			if first {
+				r.background(func() { r.sweep(minding, b, conn) })
+			}
 			response, err = conn.end(shimEnd, b.id(), "")
 		}
 		switch {
