@@ -4,10 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/oci"
 )
 
 // verb is one step of a pod's life in the order of a kubelet; failures and crashes are injected into each.
@@ -43,17 +48,48 @@ var verbs = []verb{
 	{"RemovePod", func(ctx context.Context, l *podLife) error { return l.e.RemovePod(ctx, l.pod) }},
 }
 
-// eachStep runs body for every outside call k of verb v, failing before and after its effect, until the verb
-// makes no call number k any more.
-func eachStep(t *testing.T, v int, body func(t *testing.T, m *machine, l *podLife, h *fakeHost) (reached bool)) {
+// scenario is a verb in a certain moment of a pod's life.
+type scenario struct {
+	name    string
+	earlier []verb
+	verb    verb
+}
+
+// scenarios are every verb in its order, and those that a kubelet also calls without the ones before.
+func scenarios() []scenario {
+	var all []scenario
+	for v, one := range verbs {
+		all = append(all, scenario{one.name, verbs[:v], one})
+	}
+	running := verbs[:3]
+	for _, v := range verbs[5:] {
+		all = append(all, scenario{v.name + " of what runs", running, v})
+	}
+	return append(all,
+		scenario{"Exec", running, verb{"Exec", func(ctx context.Context, l *podLife) error {
+			_, err := l.e.Exec(ctx, l.container, []string{"true"}, false, oci.Streams{Stdout: io.Discard})
+			return err
+		}}},
+		scenario{"UpdateContainer", running, verb{"UpdateContainer", func(ctx context.Context, l *podLife) error {
+			return l.e.UpdateContainer(ctx, l.container, &cri.LinuxContainerResources{CpuShares: 100})
+		}}})
+}
+
+// eachStep runs body for every outside call k of the scenario's verb, failing before and after its effect, until the verb
+// makes no call number k any more. undo, if not 0, is the engine's UndoTimeout.
+func eachStep(t *testing.T, s scenario, undo time.Duration, body func(t *testing.T, m *machine, l *podLife, h *fakeHost) (reached bool)) {
 	for _, after := range []bool{false, true} {
 		for k := 1; ; k++ {
 			reached := true
 			t.Run(fmt.Sprintf("call %d after=%v", k, after), func(t *testing.T) {
 				m := newMachine(t)
-				e, h := newEngine(t, m)
+				e, h := makeEngine(t, m, "boot-1")
+				if undo > 0 {
+					e.cfg.UndoTimeout = undo
+				}
+				must(t, e.Recover(t.Context()))
 				l := &podLife{e: e, name: "web"}
-				for _, earlier := range verbs[:v] {
+				for _, earlier := range s.earlier {
 					must(t, earlier.do(t.Context(), l))
 				}
 				h.quiesce(t)
@@ -85,10 +121,10 @@ func (h *fakeHost) quiesce(t *testing.T) {
 }
 
 func TestFailAtEveryStep(t *testing.T) {
-	for v := range verbs {
-		t.Run(verbs[v].name, func(t *testing.T) {
-			eachStep(t, v, func(t *testing.T, m *machine, l *podLife, h *fakeHost) bool {
-				err := verbs[v].do(t.Context(), l)
+	for _, s := range scenarios() {
+		t.Run(s.name, func(t *testing.T) {
+			eachStep(t, s, 0, func(t *testing.T, m *machine, l *podLife, h *fakeHost) bool {
+				err := s.verb.do(t.Context(), l)
 				h.quiesce(t)
 				reached := len(h.callNames()) >= h.failAt
 				h.mu.Lock()
@@ -110,14 +146,17 @@ func TestFailAtEveryStep(t *testing.T) {
 	}
 }
 
+// waitForTheDead is how long what lives of a dead engine waits for a goroutine that ended with the daemon.
+const waitForTheDead = time.Second
+
 func TestCrashAtEveryStep(t *testing.T) {
-	for v := range verbs {
-		t.Run(verbs[v].name, func(t *testing.T) {
-			eachStep(t, v, func(t *testing.T, m *machine, l *podLife, h *fakeHost) bool {
+	for _, s := range scenarios() {
+		t.Run(s.name, func(t *testing.T) {
+			eachStep(t, s, waitForTheDead, func(t *testing.T, m *machine, l *podLife, h *fakeHost) bool {
 				h.mu.Lock()
 				h.crash = true
 				h.mu.Unlock()
-				crashed := h.runUntilDead(func(ctx context.Context) { verbs[v].do(ctx, l) })
+				crashed := h.runUntilDead(func(ctx context.Context) { s.verb.do(ctx, l) })
 				h.kill()
 				l.e.life.end(errClosing)
 				l.e.work.Wait()
