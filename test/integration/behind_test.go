@@ -40,6 +40,7 @@ var damages = []struct {
 		unmountBelow(l.k, dir)
 		return removeThere(dir)
 	}},
+	{"network record truncated", func(l *life) error { return os.Truncate(l.k.Path("root", "network", l.podID+".json"), 100) }},
 	{"files of the pod removed", func(l *life) error {
 		dir := l.k.Path("run", "pods", l.podID)
 		unmountBelow(l.k, dir)
