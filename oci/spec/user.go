@@ -2,6 +2,7 @@ package spec
 
 import (
 	"math"
+	"slices"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
@@ -16,7 +17,11 @@ func (b *builder) user() error {
 			return err
 		}
 	}
-	b.spec.Process.User = specs.User{UID: u.UID, GID: u.GID, AdditionalGids: clone(u.Groups)}
+	groups := clone(u.Groups)
+	if b.in.Handler.OwnKernel {
+		slices.Sort(groups) // as Linux keeps them; gVisor's kernel keeps the order that it is told
+	}
+	b.spec.Process.User = specs.User{UID: u.UID, GID: u.GID, AdditionalGids: groups}
 	return nil
 }
 

@@ -47,13 +47,15 @@ cdi_spec_dirs = [%q]
 [runtime.handlers.gvisor.options]
 # Else runsc would pin one for all its helper processes, and leave it.
 gofer-network-namespace = "new"
-# For ping.
+# What gVisor has and leaves off, for ping, seccomp profiles of pods, and setuid binaries.
 net-raw = "true"
+oci-seccomp = "true"
+allow-suid = "true"
 
 [runtime.handlers.gvisor-shim]
 type = "shim"
 path = "containerd-shim-runsc-v1"
-options = {net-raw = "true"}
+options = {net-raw = "true", oci-seccomp = "true", allow-suid = "true"}
 
 [network]
 conf_dir = %q
