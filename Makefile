@@ -8,6 +8,8 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unk
 LDFLAGS  := -s -w -X main.version=$(VERSION)
 # All of staticcheck but what it says of the form of comments and names.
 CHECKS   := all,-ST1000,-ST1003,-ST1020,-ST1021,-ST1022
+# The runtime handlers that make critest tests.
+HANDLERS ?= runc,crun
 SHELL    := /bin/sh
 .SHELLFLAGS := -euc
 MAKEFLAGS += --no-print-directory
@@ -65,8 +67,8 @@ unit: tools images pause ## unit tests of all packages, with the race detector
 integration: tools images pause ## start the real daemon, drive it through its socket, look for leaks (root)
 	$(GO) test $(RACE) -count=1 -timeout 20m ./test/integration/...
 
-critest: tools images build ## the CRI validation suite, with runc and with crun, ROUNDS times (default 3; root)
-	@CGO_ENABLED=0 $(GO) run ./test/critest -rounds $(or $(ROUNDS),3)
+critest: tools images build ## the CRI validation suite with each of HANDLERS (default runc,crun; gvisor,gvisor-shim), ROUNDS times (default 3; root)
+	@CGO_ENABLED=0 $(GO) run ./test/critest -handlers $(HANDLERS) -rounds $(or $(ROUNDS),3)
 
 test-vm: tools images build ## critest and checks in a VM: cgroup v2, systemd, AppArmor (root; see test/vm/README.md)
 	@test/vm/run.sh all

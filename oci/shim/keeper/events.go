@@ -16,8 +16,9 @@ import (
 )
 
 // Events is the socket in a bundle to which the pod's shim posts events. They are taken here because podd may be down,
-// and gVisor's shim ends, with its pod, when it cannot post one.
-const Events = "events"
+// and gVisor's shim ends, with its pod, when it cannot post one. Shims connect by the whole path, of which the kernel
+// takes 107 bytes: a short name leaves more of them to the directories.
+const Events = "ev"
 
 // OOMMark is the file that is made in the bundle of a container of which the kernel killed a process for memory.
 const OOMMark = "podd-oom"
