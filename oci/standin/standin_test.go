@@ -1,6 +1,7 @@
 package standin
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -199,7 +200,8 @@ func TestCreateFails(t *testing.T) {
 	s := newStage(t)
 	s.write(t, "refuse", "")
 	out, err := exec.Command(s.program, s.script, "--root="+s.root, "--", "create", "--bundle", s.bundle, "--pid-file", "x", "the-id").CombinedOutput()
-	if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 3 || string(out) != "no such image\n" {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 3 || string(out) != "no such image\n" {
 		t.Errorf("got %v, %q", err, out)
 	}
 }
