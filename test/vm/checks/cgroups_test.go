@@ -116,8 +116,11 @@ func TestExecTimeoutKillsTheTree(t *testing.T) {
 	if st := k.status(id); st.State != cri.ContainerState_CONTAINER_RUNNING {
 		t.Errorf("the container is %v", st.State)
 	}
-	if kids, _ := filepath.Glob(k.cgroup(id) + "/*/cgroup.procs"); len(kids) != 0 {
-		t.Errorf("cgroups left in the container's: %v", kids)
+	for _, below := range []string{"/podd-exec-*", "/*/podd-exec-*"} { // crun's containers are in a cgroup below the scope
+		k.eventually("no cgroup of a command is left", func() bool {
+			kids, _ := filepath.Glob(k.cgroup(id) + below)
+			return len(kids) == 0
+		})
 	}
 }
 
