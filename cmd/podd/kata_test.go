@@ -1,0 +1,22 @@
+package main
+
+import (
+	"os"
+	"testing"
+)
+
+// TestKataDropIn: what contrib/kata tells operators to drop in is a configuration of a shim handler.
+func TestKataDropIn(t *testing.T) {
+	text, err := os.ReadFile("../../contrib/kata/podd.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := load(t, "--config", tree(t, map[string]string{"podd.toml": "", "podd.toml.d/kata.toml": string(text)}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, ok := l.Config.Runtime.Handlers["kata"]
+	if !ok || h.Type != typeShim || h.ConfigPath == "" || len(h.AllowedAnnotations) != 2 {
+		t.Errorf("%+v", h)
+	}
+}
