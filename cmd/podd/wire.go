@@ -20,6 +20,7 @@ import (
 	"github.com/podd-project/podd/oci/host"
 	"github.com/podd-project/podd/oci/namespaces"
 	"github.com/podd-project/podd/oci/pause"
+	"github.com/podd-project/podd/oci/program"
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/server"
@@ -190,7 +191,7 @@ func (n *node) preload(ctx context.Context, log logrus.FieldLogger) {
 // serves all pods but those that share a PID namespace.
 func (d *daemon) installPause() (string, error) {
 	rootfs, err := pause.Install(filepath.Join(d.cfg.Root, "pause"))
-	if errors.Is(err, pause.ErrNotBuilt) {
+	if errors.Is(err, program.ErrNotBuilt) {
 		d.log.WithError(err).Warn("pods that share a PID namespace or have a user namespace cannot be run")
 		return "", nil
 	}

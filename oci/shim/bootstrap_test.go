@@ -225,21 +225,3 @@ func TestRunProgramLimits(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
-
-func TestInstallKeeper(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "a", "b")
-	for _, program := range []string{"one", "one", "two"} {
-		path, err := install(dir, []byte(program))
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := os.ReadFile(path)
-		info, errStat := os.Stat(path)
-		if err != nil || errStat != nil || string(got) != program || info.Mode().Perm() != 0o500 {
-			t.Errorf("%q, %v, %v", got, err, info)
-		}
-	}
-	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
-		t.Errorf("left: %v", entries)
-	}
-}

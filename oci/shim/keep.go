@@ -12,13 +12,14 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/program"
 	"github.com/podd-project/podd/oci/shim/keeper"
 )
 
 // startKeeper starts the process that keeps the container's output.
 func (r *Runtime) startKeeper(ctx context.Context, b bundle) (oci.Process, error) {
 	if r.cfg.Keeper == "" {
-		return oci.Process{}, fmt.Errorf("handler %s has no keeper: %w: %w", r.cfg.Name, ErrNotBuilt, errdefs.ErrUnavailable)
+		return oci.Process{}, fmt.Errorf("handler %s has no keeper: %w: %w", r.cfg.Name, program.ErrNotBuilt, errdefs.ErrUnavailable)
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CallTimeout)
 	defer cancel()

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/program"
 )
 
 // fallbackOCIVersion is written for runtimes that cannot say what they understand: every runtime in use does.
@@ -105,7 +106,7 @@ func (r *Runtime) probe(ctx context.Context) probed {
 	p := probed{features: r.certain()}
 	p.features.Version, p.err = r.version(ctx)
 	if p.err == nil && r.cfg.Keeper == "" {
-		p.err = fmt.Errorf("handler %s: %w: %w", r.cfg.Name, ErrNotBuilt, errdefs.ErrUnavailable)
+		p.err = fmt.Errorf("handler %s: %w: %w", r.cfg.Name, program.ErrNotBuilt, errdefs.ErrUnavailable)
 	}
 	if p.err == nil {
 		r.inform(ctx, &p.features)

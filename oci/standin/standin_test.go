@@ -16,29 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestInstall(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "libexec")
-	for range 2 { // the second finds it there
-		path, err := Install(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if info, err := os.Stat(path); err != nil || info.Mode() != 0o555 {
-			t.Fatalf("%v, %v", info, err)
-		}
-	}
-	path, err := install(dir, []byte("another version"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if data, _ := os.ReadFile(path); string(data) != "another version" {
-		t.Errorf("%q", data)
-	}
-	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
-		t.Errorf("left in the directory: %v", entries)
-	}
-}
-
 // runtimeScript plays a runtime: it notes how it is called, and does what the files in its root say.
 const runtimeScript = `#!/bin/sh
 root=${1#--root=}

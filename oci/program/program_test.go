@@ -1,0 +1,60 @@
+package program
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/fstest"
+)
+
+func embedded(content string) fstest.MapFS {
+	return fstest.MapFS{"bin/README": {}, "bin/tool": {Data: []byte(content)}}
+}
+
+func TestInstall(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "libexec")
+	path := filepath.Join(dir, "tool")
+	for _, version := range []string{"one", "one", "two"} {
+		got, err := Install(embedded(version), path, 0o555)
+		if err != nil || got != path {
+			t.Fatalf("Install: %q, %v", got, err)
+		}
+		if data, err := os.ReadFile(path); err != nil || string(data) != version {
+			t.Errorf("installed %q, %v, want %q", data, err, version)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode() != 0o555 {
+			t.Errorf("mode %v, %v", info, err)
+		}
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("in the directory: %v, %v", entries, err)
+	}
+}
+
+// The same version is not written again: it may be running, and the disk may be read-only.
+func TestInstallLeavesTheSameAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tool")
+	if _, err := Install(embedded("one"), path, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Install(embedded("one"), path, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := os.Stat(path); err != nil || !os.SameFile(before, after) {
+		t.Errorf("replaced by itself: %v", err)
+	}
+}
+
+func TestInstallErrors(t *testing.T) {
+	if _, err := Install(fstest.MapFS{}, filepath.Join(t.TempDir(), "tool"), 0o555); !errors.Is(err, ErrNotBuilt) {
+		t.Errorf("not built: %v", err)
+	}
+	if _, err := Install(embedded("x"), "/proc/no/such/tool", 0o555); err == nil {
+		t.Error("installed into /proc")
+	}
+}
