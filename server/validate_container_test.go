@@ -83,7 +83,7 @@ func TestMountValidation(t *testing.T) {
 		"no source":                  at(0, func(m mount) { m.HostPath = "" }, "config.mounts[0].host_path"),
 		"relative source":            at(0, func(m mount) { m.HostPath = "x" }, "config.mounts[0].host_path"),
 		"both sources":               at(2, func(m mount) { m.HostPath = "/x" }, "config.mounts[2].host_path"),
-		"sub path of no image":       at(0, func(m mount) { m.ImageSubPath = "etc" }, "config.mounts[0].image_sub_path"),
+		"sub path of no image":       at(0, func(m mount) { m.ImageSubPath = "etc" }, ""), // a kubelet sends it
 		"sub path leads away":        at(2, func(m mount) { m.ImageSubPath = "a/../../b" }, "config.mounts[2].image_sub_path"),
 		"absolute sub path":          at(2, func(m mount) { m.ImageSubPath = "/etc" }, "config.mounts[2].image_sub_path"),
 		"no sub path":                at(2, func(m mount) { m.ImageSubPath = "" }, ""),

@@ -158,7 +158,6 @@ func TestMountErrors(t *testing.T) {
 		"no source":  {mounting(&cri.Mount{ContainerPath: "/a"}), inv, "no source"},
 		"NUL":        {mounting(&cri.Mount{ContainerPath: "/a", HostPath: "/b\x00"}), inv, "NUL"},
 		"both":       {mounting(&cri.Mount{ContainerPath: "/a", HostPath: "/b", Image: &cri.ImageSpec{Image: "i"}}), inv, "both"},
-		"sub path":   {mounting(&cri.Mount{ContainerPath: "/a", HostPath: "/b", ImageSubPath: "c"}), inv, "no image"},
 		"rro rw":     {mounting(&cri.Mount{ContainerPath: "/a", HostPath: "/b", RecursiveReadOnly: true}), inv, "needs readonly"},
 		"rro slave":  {mounting(&cri.Mount{ContainerPath: "/a", HostPath: "/b", Readonly: true, RecursiveReadOnly: true, Propagation: 1}), inv, "private"},
 		"rro shared": {mounting(&cri.Mount{ContainerPath: "/a", HostPath: "/b", Readonly: true, RecursiveReadOnly: true, Propagation: 2}), inv, "private"},

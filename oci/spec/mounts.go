@@ -93,8 +93,6 @@ func check(m Mount) error {
 		return invalid("mount %q has no source", to)
 	case c.GetImage() != nil && c.GetHostPath() != "":
 		return invalid("mount %q names both an image and a host path", to)
-	case c.GetImage() == nil && c.GetImageSubPath() != "":
-		return invalid("mount %q has an image sub path and no image", to)
 	case c.GetRecursiveReadOnly() && !c.GetReadonly():
 		return invalid("mount %q: recursive_read_only needs readonly", to)
 	case c.GetRecursiveReadOnly() && c.GetPropagation() != cri.MountPropagation_PROPAGATION_PRIVATE:
