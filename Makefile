@@ -65,7 +65,7 @@ unit: tools images pause ## unit tests of all packages, with the race detector
 	$(GO) test $(RACE) -timeout 20m $(UNIT)
 
 integration: tools images pause ## start the real daemon, drive it through its socket, look for leaks (root)
-	$(GO) test $(RACE) -count=1 -timeout 40m ./test/integration/...
+	$(GO) test $(RACE) -count=1 -parallel 4 -timeout 40m ./test/integration/...
 
 critest: tools images build ## the CRI validation suite with each of HANDLERS (default runc,crun; gvisor,gvisor-shim), ROUNDS times (default 3; root)
 	@CGO_ENABLED=0 $(GO) run ./test/critest -handlers $(HANDLERS) -rounds $(or $(ROUNDS),3)

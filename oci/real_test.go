@@ -72,6 +72,19 @@ func members(t *testing.T, s *specs.Spec) []string {
 	return nil
 }
 
+// A daemon is killed while its start goes on, and before it has noted that: the next one starts what runs.
+func TestStartOfWhatRuns(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		start(t, m.New(), oci.CreateRequest{ID: "c", Spec: m.Spec("sleep", "1000")})
+		must(t, "forget the start", os.Remove(filepath.Join(m.Config.RunDir, "c", "started")))
+		r := m.New()
+		must(t, "start again", r.Start(limit(t), "c"))
+		if s, err := r.State(limit(t), "c"); err != nil || s.Status != oci.Running {
+			t.Errorf("state %v, %v", s, err)
+		}
+	})
+}
+
 // errEnough ends commands that have got as far as the test wants, however long that took.
 var errEnough = errors.New("enough")
 

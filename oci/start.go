@@ -2,6 +2,7 @@ package oci
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -30,7 +31,15 @@ func (r *Runtime) Start(ctx context.Context, id string) error {
 	return nil
 }
 
+// runStart has the runtime start the container. One that runs already is started: by a call of a daemon that was killed, which
+// went on beside this one.
 func (r *Runtime) runStart(ctx context.Context, b bundle) error {
 	_, err := r.run(ctx, nil, "start", idOf(b))
+	if err == nil || errors.Is(err, ErrCommand) {
+		return err
+	}
+	if s, asked := r.State(ctx, idOf(b)); asked == nil && s.Status == Running {
+		return nil
+	}
 	return err
 }

@@ -310,6 +310,13 @@ func containerMounts(k *kubelet) {
 		k.Fatalf("status has %d mounts, want %d: %v", len(got), len(mounts), got)
 	}
 	for i := range mounts {
+		if mounts[i].Image != nil { // which image it was is podd's to tell
+			ref := got[i].GetImage().GetImageRef()
+			if !strings.HasPrefix(ref, "docker.io/podd/data@sha256:") {
+				k.Errorf("mount %d is of image %q, want its digest", i, ref)
+			}
+			mounts[i].Image.ImageRef = ref
+		}
 		if got[i].String() != mounts[i].String() {
 			k.Errorf("mount %d: %v, want %v", i, got[i], mounts[i])
 		}
