@@ -102,7 +102,7 @@ const keeperGrace = 5 * time.Second
 func settleKeeper(ctx context.Context, b bundle, rec record) {
 	ctx, cancel := context.WithTimeout(ctx, keeperGrace)
 	defer cancel()
-	for pause := time.Millisecond; !keeper.Done(string(b)) && rec.Keeper.Alive(); pause = min(2*pause, keeperPause) {
+	for pause := time.Millisecond; !keeper.Done(string(b)) && keeperOf(b, rec).Alive(); pause = min(2*pause, keeperPause) {
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
@@ -111,6 +111,14 @@ func settleKeeper(ctx context.Context, b bundle, rec record) {
 			return
 		}
 	}
+}
+
+// keeperOf is the container's keeper by now: the one in rec may have died since, and have been replaced.
+func keeperOf(b bundle, rec record) oci.Process {
+	if now, err := b.load(); err == nil {
+		return now.Keeper
+	}
+	return rec.Keeper
 }
 
 // keeperPause is the longest time between two looks for the end of the output.
