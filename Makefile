@@ -10,6 +10,8 @@ LDFLAGS  := -s -w -X main.version=$(VERSION)
 CHECKS   := all,-ST1000,-ST1003,-ST1020,-ST1021,-ST1022
 # The runtime handlers that make critest tests.
 HANDLERS ?= runc,crun
+# Where make k8s-up puts its cluster: short, for the sake of sockets.
+K8S_DIR  := /tmp/podd-k8s
 SHELL    := /bin/sh
 .SHELLFLAGS := -euc
 MAKEFLAGS += --no-print-directory
@@ -25,6 +27,7 @@ UNIT      = $$($(GO) list -tags "$(TAGS)" ./... | grep -v -e /test/integration -
 
 .DEFAULT_GOAL := help
 .PHONY: help deps tools pause images build vet lint unit integration critest test-vm vm-shell test bench bench-peers bench-compare demo fuzz clean
+.PHONY: k8s k8s-up k8s-down test-k8s
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -75,6 +78,21 @@ test-vm: tools images build ## critest and checks in a VM: cgroup v2, systemd, A
 
 vm-shell: tools images build ## a shell in that VM, with podd running
 	@test/vm/run.sh shell
+
+k8s: ## build a whole Kubernetes, into the cache (ten minutes once)
+	@test/k8s/build.sh
+
+k8s-up: tools images build k8s ## start a cluster of NODES (default 1) nodes on podd, and say how to use it (root)
+	@test/host/setup.sh
+	@bin/k8s up $(K8S_DIR) $(CURDIR)/bin $(or $(NODES),1)
+
+k8s-down: ## remove that cluster
+	@[ ! -x bin/k8s ] || bin/k8s down $(K8S_DIR)
+
+test-k8s: tools images build k8s ## podd through a real kubelet: the scenarios of test/k8s, or those that RUN matches (root)
+	@test/host/setup.sh
+	cd test/k8s && CGO_ENABLED=0 $(GO) vet ./cluster ./cmd/... ./suite
+	cd test/k8s && CGO_ENABLED=0 $(GO) test -count=1 -timeout 40m -parallel 8 ./cluster ./suite $(if $(RUN),-run '$(RUN)')
 
 test: tools images pause ## everything, and then a look at what is left on the machine
 	@test/host/setup.sh

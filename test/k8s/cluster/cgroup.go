@@ -1,0 +1,138 @@
+package cluster
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// hierarchies are the mounted control group hierarchies. In the hybrid layout the v2 one, which has no controllers then, is last.
+func hierarchies() (paths []string, unified bool, err error) {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, false, err
+	}
+	defer f.Close()
+	var v2 string
+	for s := bufio.NewScanner(f); s.Scan(); {
+		before, after, ok := strings.Cut(s.Text(), " - ")
+		fields := strings.Fields(before)
+		if !ok || len(fields) < 5 || !strings.HasPrefix(fields[4], "/sys/fs/cgroup") {
+			continue
+		}
+		switch fstype, _, _ := strings.Cut(after, " "); fstype {
+		case "cgroup":
+			paths = append(paths, fields[4])
+		case "cgroup2":
+			v2 = fields[4]
+		}
+	}
+	if len(paths) == 0 && v2 != "" {
+		return []string{v2}, true, nil
+	}
+	slices.Sort(paths)
+	paths = slices.Compact(paths)
+	if v2 != "" {
+		paths = append(paths, v2) // a kubelet makes its cgroups there too
+	}
+	return paths, false, nil
+}
+
+// makeCgroup makes the cgroup that is a kubelet's root, with all controllers usable in it.
+func makeCgroup(name string) error {
+	paths, unified, err := hierarchies()
+	if err != nil {
+		return err
+	}
+	for _, h := range paths {
+		dir := filepath.Join(h, name)
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // v1: a new cpuset is empty, and nothing can run in it
+			data, err := os.ReadFile(filepath.Join(h, file))
+			if unified || errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err := errors.Join(err, os.WriteFile(filepath.Join(dir, file), data, 0o644)); err != nil {
+				return err
+			}
+		}
+		if unified {
+			if err := delegate(h, dir); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// delegate lets the children of parent and of dir use every controller (v2).
+func delegate(parent, dir string) error {
+	all, err := os.ReadFile(filepath.Join(parent, "cgroup.controllers"))
+	if err != nil {
+		return err
+	}
+	for _, at := range []string{parent, dir} {
+		for _, c := range strings.Fields(string(all)) {
+			if err := os.WriteFile(filepath.Join(at, "cgroup.subtree_control"), []byte("+"+c), 0o644); err != nil {
+				return fmt.Errorf("enable %s in %s: %w", c, at, err)
+			}
+		}
+	}
+	return nil
+}
+
+// removeCgroup removes the cgroup and all below it, which must be empty.
+func removeCgroup(name string) error {
+	paths, _, err := hierarchies()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, h := range paths {
+		var dirs []string
+		err := filepath.WalkDir(filepath.Join(h, name), func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				dirs = append(dirs, path)
+			}
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			return err
+		})
+		errs = append(errs, err)
+		slices.Reverse(dirs) // children before parents
+		for _, dir := range dirs {
+			if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// inCgroup is true for a process (a directory of /proc) in one of the cgroups or below.
+func inCgroup(proc string, names []string) bool {
+	data, err := os.ReadFile(filepath.Join(proc, "cgroup"))
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(data)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) < 3 {
+			continue
+		}
+		for _, n := range names {
+			if parts[2] == n || strings.HasPrefix(parts[2], n+"/") {
+				return true
+			}
+		}
+	}
+	return false
+}

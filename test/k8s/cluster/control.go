@@ -1,0 +1,160 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// issueAll makes every certificate and kubeconfig.
+func (c *Cluster) issueAll() error {
+	ca, err := newAuthority(c.path("pki"))
+	if err != nil {
+		return fmt.Errorf("make the certificates: %w", err)
+	}
+	names := []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
+	ids := []identity{
+		{file: "apiserver", user: "kube-apiserver", dns: names,
+			ips: []net.IP{net.IPv4(127, 0, 0, 1), net.ParseIP(c.Net.firstService()), net.ParseIP(c.Control.Addr)}},
+		{file: "to-kubelet", user: "kube-apiserver-kubelet-client", group: "system:masters"},
+		{file: "admin", user: "admin", group: "system:masters"},
+		{file: "controllers", user: "system:kube-controller-manager"},
+		{file: "scheduler", user: "system:kube-scheduler"},
+	}
+	for _, n := range c.Nodes {
+		ids = append(ids, identity{file: n.Name, user: "system:node:" + n.Name, group: "system:nodes",
+			dns: []string{n.Name}, ips: []net.IP{net.ParseIP(n.Addr)}})
+	}
+	for _, id := range ids {
+		if err := ca.issue(id); err != nil {
+			return err
+		}
+		if err := ca.kubeconfig(id.file, "https://"+net.JoinHostPort(c.Control.Addr, "6443")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// program is one of the control plane, with its flags.
+type program struct {
+	name string
+	args []string
+}
+
+// startAPI starts etcd and the API server, which waits for it.
+func (c *Cluster) startAPI() error {
+	pki := func(file string) string { return c.path("pki", file) }
+	return c.startPrograms(
+		program{"etcd", []string{"--data-dir=" + c.path("etcd"), "--unsafe-no-fsync", "--log-level=warn"}},
+		program{"kube-apiserver", []string{
+			"--etcd-servers=http://127.0.0.1:2379", "--bind-address=" + c.Control.Addr, "--advertise-address=" + c.Control.Addr,
+			"--tls-cert-file=" + pki("apiserver.crt"), "--tls-private-key-file=" + pki("apiserver.key"), "--client-ca-file=" + pki("ca.crt"),
+			"--kubelet-client-certificate=" + pki("to-kubelet.crt"), "--kubelet-client-key=" + pki("to-kubelet.key"),
+			"--kubelet-certificate-authority=" + pki("ca.crt"), "--kubelet-preferred-address-types=InternalIP",
+			"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+			"--service-account-key-file=" + pki("sa.pub"), "--service-account-signing-key-file=" + pki("sa.key"),
+			"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
+			"--service-cluster-ip-range=" + c.Net.services()}})
+}
+
+// startControllers starts the controllers and the scheduler, which end when the API server has not made their roles yet.
+func (c *Cluster) startControllers() error {
+	client := func(name string) []string {
+		k := c.path("pki", name+".kubeconfig")
+		return []string{"--kubeconfig=" + k, "--authentication-kubeconfig=" + k, "--authorization-kubeconfig=" + k,
+			"--bind-address=127.0.0.1", "--leader-elect=false"}
+	}
+	return c.startPrograms(
+		program{"kube-controller-manager", append(client("controllers"), "--use-service-account-credentials=true",
+			"--service-account-private-key-file="+c.path("pki", "sa.key"), "--root-ca-file="+c.path("pki", "ca.crt"),
+			"--allocate-node-cidrs=true", "--cluster-cidr="+c.Net.pods(), "--node-cidr-mask-size=24")},
+		program{"kube-scheduler", client("scheduler")})
+}
+
+func (c *Cluster) startPrograms(list ...program) error {
+	for _, p := range list {
+		process, err := c.Control.start(p.name, c.program(p.name), p.args...)
+		if err != nil {
+			return err
+		}
+		c.Processes = append(c.Processes, process)
+	}
+	return nil
+}
+
+// startRegistry serves the test images to the nodes.
+func (c *Cluster) startRegistry(ctx context.Context) error {
+	p, err := c.Control.start("registry", filepath.Join(c.Bin, "testimages"), "serve", net.JoinHostPort(c.Control.Addr, "5000"), c.path("images"))
+	if err != nil {
+		return err
+	}
+	c.Processes = append(c.Processes, p)
+	return c.wait(ctx, "the image registry", func(context.Context) error {
+		data, err := os.ReadFile(c.path("log", "registry.log"))
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(string(data)) {
+			fmt.Sscanf(line, "credentials wanted on %s", &c.AuthRegistry)
+		}
+		if !strings.Contains(string(data), "serving on") || c.AuthRegistry == "" {
+			return fmt.Errorf("it says %q", data)
+		}
+		return nil
+	})
+}
+
+// connect makes the client and waits until the API server is ready and the controllers have made what every pod needs.
+func (c *Cluster) connect(ctx context.Context) error {
+	if err := c.newClient(); err != nil {
+		return err
+	}
+	return c.wait(ctx, "the API server", func(ctx context.Context) error {
+		_, err := c.Client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		return err
+	})
+}
+
+func (c *Cluster) newClient() error {
+	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
+	if err != nil {
+		return err
+	}
+	config.QPS = -1 // no limit of our own
+	c.REST = config
+	c.Client, err = kubernetes.NewForConfig(rest.CopyConfig(config))
+	return err
+}
+
+// wait calls f until it returns nil.
+func (c *Cluster) wait(ctx context.Context, what string, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
+	for {
+		attempt, done := context.WithTimeout(ctx, 5*time.Second)
+		err := f(attempt)
+		done()
+		if err == nil {
+			return nil
+		}
+		for _, p := range c.Processes {
+			if !p.Alive() {
+				return fmt.Errorf("%s has ended, see %s", p.Name, c.path("log", p.Name+".log"))
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w (the logs are in %s)", what, err, c.path("log"))
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}

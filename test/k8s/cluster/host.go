@@ -1,0 +1,195 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Host stands for a machine: a network namespace and a mount namespace, which one sleeping process holds. Whatever a host's
+// programs mount and whatever packet filter rules they make is gone with the host's last process.
+type Host struct {
+	Name   string  `json:"name"`
+	Addr   string  `json:"addr"`
+	Holder Process `json:"holder"`
+
+	dir string // the cluster's
+}
+
+// boot makes the namespaces.
+func (h *Host) boot() error {
+	cmd := exec.Command("sleep", "infinity")
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Unshareflags: unix.CLONE_NEWNS | unix.CLONE_NEWNET}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("make the namespaces of %s: %w", h.Name, err)
+	}
+	go func() { _ = cmd.Wait() }()
+	start, _, err := stat(cmd.Process.Pid)
+	if err != nil {
+		return err
+	}
+	h.Holder = Process{Name: h.Name, Pid: cmd.Process.Pid, Start: start}
+	return h.do(h.furnish)
+}
+
+// furnish makes the inside what a machine's root is: mounts are shared between its namespaces (as systemd makes them, and as
+// the kubelet's volumes need it), and the directories whose path the kubelet has hard-coded are this host's own.
+func (h *Host) furnish() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
+		return fmt.Errorf("share the mounts: %w", err)
+	}
+	for _, own := range []string{"/var/lib/kubelet", "/var/log/containers"} {
+		if _, err := os.Stat(own); errors.Is(err, os.ErrNotExist) {
+			continue // makeOwn has seen to it that they exist where a kubelet needs them
+		}
+		if err := unix.Mount("tmpfs", own, "tmpfs", 0, "mode=755"); err != nil {
+			return fmt.Errorf("mount %s: %w", own, err)
+		}
+	}
+	return nil
+}
+
+// ns is the path of one of the host's namespaces.
+func (h *Host) ns(kind string) string {
+	return filepath.Join("/proc", strconv.Itoa(h.Holder.Pid), "ns", kind)
+}
+
+// do runs f on the host: on a thread that has entered its namespaces, and that is thrown away afterwards.
+func (h *Host) do(f func() error) error {
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		if unix.Gettid() != unix.Getpid() {
+			result <- h.enter(f)
+			return
+		}
+		// This is the process's first thread, which cannot end, and whose namespaces /proc shows as the process's: it
+		// sits still, and with that another is taken.
+		result <- h.do(f)
+		runtime.UnlockOSThread()
+	}()
+	return <-result
+}
+
+// enter moves the calling thread into the host's namespaces and calls f.
+func (h *Host) enter(f func() error) error {
+	if err := unix.Unshare(unix.CLONE_FS); err != nil { // or the mount namespace could not be entered
+		return fmt.Errorf("unshare: %w", err)
+	}
+	for _, n := range []struct {
+		kind string
+		flag int
+	}{{"net", unix.CLONE_NEWNET}, {"mnt", unix.CLONE_NEWNS}} {
+		fd, err := os.Open(h.ns(n.kind))
+		if err != nil {
+			return fmt.Errorf("host %s: %w", h.Name, err)
+		}
+		defer fd.Close()
+		if err := unix.Setns(int(fd.Fd()), n.flag); err != nil {
+			return fmt.Errorf("enter %s's %s namespace: %w", h.Name, n.kind, err)
+		}
+	}
+	return f()
+}
+
+// start runs a program on the host.
+func (h *Host) start(name, program string, args ...string) (p Process, err error) {
+	err = h.do(func() error {
+		p, err = launch(h.dir, name, program, args...)
+		return err
+	})
+	return p, err
+}
+
+// Run runs a program on the host to its end and returns what it printed.
+func (h *Host) Run(program string, args ...string) (out string, err error) {
+	err = h.do(func() error {
+		data, err := exec.Command(program, args...).CombinedOutput()
+		out = string(data)
+		if err != nil {
+			return fmt.Errorf("%s on %s: %w: %s", program, h.Name, err, out)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// off ends every process of the host at once, as a power cut does.
+func (h *Host) off(cgroups []string) error {
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		pids, err := h.processes(cgroups)
+		if err != nil || len(pids) == 0 {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s: processes %v survive SIGKILL", h.Name, pids)
+		}
+		for _, pid := range pids {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+				return err
+			}
+		}
+	}
+}
+
+// namespaces returns the host's namespaces as /proc shows them; none when its holder is gone. That they are not the
+// machine's own is made sure of, for whatever is in them is going to be killed.
+func (h *Host) namespaces() (map[string]bool, error) {
+	own := map[string]bool{}
+	for _, kind := range []string{"mnt", "net"} {
+		link, err := os.Readlink(h.ns(kind))
+		if err != nil || !h.Holder.Alive() {
+			return nil, nil
+		}
+		for _, machine := range []string{"1", "self", strconv.Itoa(os.Getppid())} {
+			if its, err := os.Readlink(filepath.Join("/proc", machine, "ns", kind)); err == nil && its == link {
+				return nil, fmt.Errorf("host %s is in the %s namespace of process %s", h.Name, kind, machine)
+			}
+		}
+		own[link] = true
+	}
+	return own, nil
+}
+
+// processes lists what runs on the host: what is in its mount or network namespace, and what is in its pods' cgroups.
+func (h *Host) processes(cgroups []string) ([]int, error) {
+	own, err := h.namespaces()
+	if err != nil {
+		return nil, err
+	}
+	list, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return nil, err
+	}
+	var last, found []int // the holder goes last: without it the others could not be recognised
+	for _, dir := range list {
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		if err != nil {
+			return nil, err
+		}
+		mnt, _ := os.Readlink(filepath.Join(dir, "ns", "mnt"))
+		net, _ := os.Readlink(filepath.Join(dir, "ns", "net"))
+		if _, state, err := stat(pid); err != nil || state == "Z" {
+			continue
+		}
+		switch {
+		case pid == h.Holder.Pid && own[mnt]:
+			last = append(last, pid)
+		case own[mnt] || own[net] || inCgroup(dir, cgroups):
+			found = append(found, pid)
+		}
+	}
+	if len(found) > 0 {
+		return found, nil
+	}
+	return last, nil
+}

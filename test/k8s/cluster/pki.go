@@ -1,0 +1,134 @@
+package cluster
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// authority signs the certificates of one cluster and writes them below dir.
+type authority struct {
+	dir  string
+	key  *ecdsa.PrivateKey
+	cert *x509.Certificate
+}
+
+// newAuthority makes the cluster's CA and the key pair that service account tokens are signed with.
+func newAuthority(dir string) (*authority, error) {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
+	}
+	a := &authority{dir: dir}
+	var err error
+	if a.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+		return nil, err
+	}
+	template := certificate(pkix.Name{CommonName: "podd-k8s-ca"})
+	template.IsCA, template.BasicConstraintsValid = true, true
+	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign | x509.KeyUsageDigitalSignature
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
+	if err != nil {
+		return nil, err
+	}
+	if a.cert, err = x509.ParseCertificate(der); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(a.writeKey("ca.key", a.key), a.write("ca.crt", "CERTIFICATE", der)); err != nil {
+		return nil, err
+	}
+	return a, a.serviceAccounts()
+}
+
+func (a *authority) serviceAccounts() error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	public, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	if err != nil {
+		return err
+	}
+	return errors.Join(a.writeKey("sa.key", key), a.write("sa.pub", "PUBLIC KEY", public))
+}
+
+// certificate is what all certificates have in common.
+func certificate(subject pkix.Name) *x509.Certificate {
+	return &x509.Certificate{
+		SerialNumber: new(big.Int).SetInt64(time.Now().UnixNano()), Subject: subject,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(1, 0, 0),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+}
+
+// identity is one that the API server knows: its user name and groups are the subject's common name and organizations.
+type identity struct {
+	file, user, group string
+	dns               []string
+	ips               []net.IP
+}
+
+// issue writes <file>.crt and <file>.key.
+func (a *authority) issue(id identity) error {
+	subject := pkix.Name{CommonName: id.user}
+	if id.group != "" {
+		subject.Organization = []string{id.group}
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	template := certificate(subject)
+	template.DNSNames, template.IPAddresses = id.dns, id.ips
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
+	if err != nil {
+		return fmt.Errorf("sign the certificate of %s: %w", id.user, err)
+	}
+	return errors.Join(a.writeKey(id.file+".key", key), a.write(id.file+".crt", "CERTIFICATE", der))
+}
+
+func (a *authority) writeKey(file string, key crypto.Signer) error {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	return a.write(file, "PRIVATE KEY", der)
+}
+
+func (a *authority) write(file, kind string, der []byte) error {
+	var b bytes.Buffer
+	if err := pem.Encode(&b, &pem.Block{Type: kind, Bytes: der}); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(a.dir, file), b.Bytes(), 0o600)
+}
+
+// kubeconfig writes <file>.kubeconfig for an identity that was issued. The certificates are named, not embedded.
+func (a *authority) kubeconfig(file, server string) error {
+	at := func(name string) string { return filepath.Join(a.dir, name) }
+	type object = map[string]any
+	data, err := json.MarshalIndent(object{
+		"apiVersion": "v1", "kind": "Config", "current-context": "podd",
+		"clusters": []object{{"name": "podd", "cluster": object{"server": server, "certificate-authority": at("ca.crt")}}},
+		"users": []object{{"name": file, "user": object{
+			"client-certificate": at(file + ".crt"), "client-key": at(file + ".key")}}},
+		"contexts": []object{{"name": "podd", "context": object{"cluster": "podd", "user": file}}},
+	}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(at(file+".kubeconfig"), data, 0o600)
+}

@@ -1,0 +1,83 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Process is one that the cluster has started, known by its pid and its start time, so that a pid that was given away again
+// is not mistaken for it.
+type Process struct {
+	Name  string `json:"name"`
+	Pid   int    `json:"pid"`
+	Start string `json:"start"` // clock ticks since boot, as /proc has it
+}
+
+// launch starts a program with its output appended to log/<name>.log. It runs in its own session, so that it outlives
+// this process and no ^C reaches it.
+func launch(dir, name, program string, args ...string) (Process, error) {
+	log, err := os.OpenFile(filepath.Join(dir, "log", name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return Process{}, err
+	}
+	defer log.Close()
+	cmd := exec.Command(program, args...)
+	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return Process{}, fmt.Errorf("start %s: %w", name, err)
+	}
+	start, _, err := stat(cmd.Process.Pid)
+	if err != nil {
+		return Process{}, fmt.Errorf("start %s: %w", name, err)
+	}
+	go func() { _ = cmd.Wait() }() // only so that it does not stay a zombie; its log says how it ended
+	return Process{Name: name, Pid: cmd.Process.Pid, Start: start}, nil
+}
+
+// stat returns when the process was started and its state (R, S, Z...).
+func stat(pid int) (start, state string, err error) {
+	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return "", "", err
+	}
+	_, rest, _ := strings.Cut(string(data), ") ") // the name in parentheses may hold anything
+	fields := strings.Fields(rest)
+	if len(fields) < 20 {
+		return "", "", fmt.Errorf("stat of %d: %q", pid, data)
+	}
+	return fields[19], fields[0], nil
+}
+
+// Alive is true while the process runs.
+func (p Process) Alive() bool {
+	if p.Pid == 0 {
+		return false
+	}
+	start, state, err := stat(p.Pid)
+	return err == nil && start == p.Start && state != "Z"
+}
+
+// end sends the signal and waits for the process to go; one that does not within the limit is killed, which is an error.
+func (p Process) end(sig syscall.Signal, limit time.Duration) error {
+	if !p.Alive() {
+		return nil
+	}
+	if err := syscall.Kill(p.Pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("signal %s: %w", p.Name, err)
+	}
+	for deadline := time.Now().Add(limit); p.Alive(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().Before(deadline) {
+			continue
+		}
+		return errors.Join(fmt.Errorf("%s does not end %v after %v", p.Name, limit, sig), syscall.Kill(p.Pid, syscall.SIGKILL))
+	}
+	return nil
+}

@@ -1,0 +1,124 @@
+package suite
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// A container whose liveness or startup probe fails is ended and started again; the reason is told.
+func TestFailingProbes(t *testing.T) {
+	server := `{name: c, image: BUSYBOX, command: [sh, -c, "mkdir /www; echo ok > /www/ok; httpd -p 8080 -h /www; sleep 10000"], `
+	for name, probe := range map[string]string{
+		"liveness exec":      `livenessProbe: {exec: {command: [sh, -c, "echo sick; exit 1"]}, periodSeconds: 1, failureThreshold: 2}}`,
+		"liveness http":      `livenessProbe: {httpGet: {path: /missing, port: 8080}, periodSeconds: 1, failureThreshold: 2}}`,
+		"liveness tcp":       `livenessProbe: {tcpSocket: {port: 9}, periodSeconds: 1, failureThreshold: 2}}`,
+		"liveness exec hang": `livenessProbe: {exec: {command: [sleep, "100"]}, timeoutSeconds: 1, periodSeconds: 1, failureThreshold: 2}}`,
+		"startup http":       `startupProbe: {httpGet: {path: /missing, port: 8080}, periodSeconds: 1, failureThreshold: 2}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := parallel(t)
+			k.pod("p", "containers: ["+server+probe+"]")
+			p := k.until("p", "was restarted", func(p *corev1.Pod) bool {
+				s := container(p, "c")
+				return s != nil && s.RestartCount >= 1
+			})
+			k.event("p", "Unhealthy", "")
+			k.event("p", "Killing", "")
+			if last := container(p, "c").LastTerminationState.Terminated; last == nil || last.ExitCode != 137 {
+				t.Errorf("the last state: %+v, want exit code 137", last)
+			}
+		})
+	}
+}
+
+// Probes that succeed leave a container alone, and readiness comes and goes with what the probe says.
+func TestPassingProbes(t *testing.T) {
+	k := parallel(t)
+	k.run("p", `
+containers:
+- name: c
+  image: BUSYBOX
+  command: [sh, -c, "mkdir /www; echo ok > /www/ok; httpd -p 8080 -h /www; sleep 10000"]
+  startupProbe: {tcpSocket: {port: 8080}, periodSeconds: 1, timeoutSeconds: 30, failureThreshold: 60}
+  livenessProbe: {exec: {command: [sh, -c, "pidof httpd"]}, periodSeconds: 1, timeoutSeconds: 30, failureThreshold: 3}
+  readinessProbe: {httpGet: {path: /ok, port: 8080}, periodSeconds: 1, timeoutSeconds: 30, failureThreshold: 1}
+`)
+	k.sh("p", "mv /www/ok /www/off")
+	k.until("p", "is not ready any more", func(p *corev1.Pod) bool { return !isReady(p) })
+	k.sh("p", "mv /www/off /www/ok")
+	p := k.ready("p")
+	k.same("restarts", container(p, "c").RestartCount, int32(0))
+}
+
+// A container that keeps failing is started again ever later, and says how it ended.
+func TestCrashLoop(t *testing.T) {
+	k := parallel(t)
+	k.pod("p", `containers: [{name: c, image: BUSYBOX, command: [sh, -c, "echo last words > /dev/termination-log; echo in the log; exit 3"]}]`)
+	p := k.until("p", "backs off", func(p *corev1.Pod) bool {
+		s := container(p, "c")
+		return s != nil && s.RestartCount >= 2 && s.State.Waiting != nil && s.State.Waiting.Reason == "CrashLoopBackOff"
+	})
+	last := container(p, "c").LastTerminationState.Terminated
+	k.same("exit code", last.ExitCode, int32(3))
+	k.same("reason", last.Reason, "Error")
+	k.same("termination message", last.Message, "last words\n")
+	k.same("the log of the one before", k.logs("p", "--previous"), "in the log\n")
+}
+
+// A container that uses more memory than it may is killed, and the reason is told.
+func TestOutOfMemory(t *testing.T) {
+	k := parallel(t)
+	k.pod("p", `
+restartPolicy: Never
+containers: [{name: c, image: BUSYBOX, command: [sh, -c, "tail /dev/zero"], resources: {limits: {memory: 24Mi}}}]
+`)
+	p := k.ended("p", corev1.PodFailed)
+	end := container(p, "c").State.Terminated
+	k.same("reason", end.Reason, "OOMKilled")
+	k.same("exit code", end.ExitCode, int32(137))
+}
+
+// A process that dies by a signal makes its container restart, in the same pod with the same address.
+func TestKilledProcess(t *testing.T) {
+	k := parallel(t)
+	before := k.run("p", `containers: [{name: c, image: BUSYBOX, command: [sh, -c, "trap 'exit 5' USR1; touch /armed; while true; do sleep 0.1; done"]}]`)
+	k.sh("p", "while ! [ -e /armed ]; do sleep 0.1; done")
+	_, _ = k.tryKubectl("", "exec", "p", "--", "kill", "-USR1", "1") // it may die itself, with its PID namespace
+	p := k.until("p", "was restarted", func(p *corev1.Pod) bool { return container(p, "c").RestartCount == 1 && isReady(p) })
+	k.same("exit code", container(p, "c").LastTerminationState.Terminated.ExitCode, int32(5))
+	k.same("the pod's address", p.Status.PodIP, before.Status.PodIP)
+}
+
+// What preStop and the process do when a pod is deleted is waited for, up to the grace period.
+func TestGracefulDeletion(t *testing.T) {
+	k := parallel(t)
+	k.run("p", `
+terminationGracePeriodSeconds: 60
+containers:
+- name: c
+  image: BUSYBOX
+  command: [sh, -c, "trap 'echo got TERM; sleep 1; echo done; exit 0' TERM; while true; do sleep 0.1; done"]
+  lifecycle:
+    postStart: {exec: {command: [sh, -c, "echo poststart > /proc/1/fd/1"]}}
+    preStop: {exec: {command: [sh, -c, "echo prestop > /proc/1/fd/1; sleep 1"]}}
+`)
+	follow := k.follow("p")
+	k.remove("p")
+	k.same("the log to the end", follow(), "poststart\nprestop\ngot TERM\ndone\n")
+}
+
+// A pod that ignores SIGTERM is killed when its grace is over, and one that is deleted by force at once.
+func TestForcedDeletion(t *testing.T) {
+	k := parallel(t)
+	spec := `
+terminationGracePeriodSeconds: 3
+containers: [{name: c, image: BUSYBOX, command: [sh, -c, "trap '' TERM; while true; do sleep 0.1; done"]}]
+`
+	k.run("stubborn", spec)
+	k.remove("stubborn")
+	k.run("forced", "terminationGracePeriodSeconds: 600\n"+spec[len("\nterminationGracePeriodSeconds: 3\n"):])
+	k.kubectl("delete", "pod", "forced", "--force", "--grace-period=0")
+	k.gone("forced")
+	k.noSandbox("forced")
+}

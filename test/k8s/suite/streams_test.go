@@ -1,0 +1,250 @@
+package suite
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// follow begins to follow a pod's log; the function that it returns waits for the log's end and returns all of it.
+func (k *scene) follow(pod string, args ...string) func() string {
+	k.Helper()
+	cmd := k.command(context.Background(), append([]string{"logs", "-f", pod}, args...)...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	k.ok("follow", cmd.Start())
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	k.Cleanup(func() { _ = cmd.Process.Kill() }) // an error means that it has ended
+	return func() string {
+		k.Helper()
+		select {
+		case err := <-done:
+			k.ok("kubectl logs -f: "+errs.String(), err)
+		case <-time.After(limit):
+			k.Fatalf("kubectl logs -f does not end; it has printed %d bytes", out.Len())
+		}
+		return out.String()
+	}
+}
+
+// noSandbox waits until podd has no running pod of that name.
+func (k *scene) noSandbox(pod string) {
+	k.Helper()
+	k.eventually("podd has ended "+pod, func(context.Context) error {
+		out, err := c.Node(k.node).Crictl("pods", "-q", "--state", "Ready", "--namespace", "^"+k.ns+"$", "--name", "^"+pod+"$")
+		if err == nil && strings.TrimSpace(out) != "" {
+			err = fmt.Errorf("it has %q", out)
+		}
+		return err
+	})
+}
+
+func TestLogs(t *testing.T) {
+	k := parallel(t)
+	k.run("p", `
+restartPolicy: Never
+containers: [{name: c, image: BUSYBOX, command: [sh, -c, "for i in 1 2 3; do echo out $i; done; while ! [ -e /go ]; do sleep 0.1; done; printf unfinished; sleep 1; echo ' line'; echo last; echo err >&2"]}]
+`)
+	k.eventually("the first lines are there", func(context.Context) error {
+		if out := k.logs("p"); !strings.Contains(out, "out 3\n") {
+			return errors.New(out)
+		}
+		return nil
+	})
+	k.same("with --tail", k.logs("p", "--tail=1"), "out 3\n")
+	stamp, _, _ := strings.Cut(k.logs("p", "--timestamps", "--tail=1"), " ")
+	if _, err := time.Parse(time.RFC3339Nano, stamp); err != nil {
+		t.Errorf("with --timestamps: %v", err)
+	}
+	follow := k.follow("p", "--since=1h")
+	k.sh("p", "touch /go")
+	k.ended("p", corev1.PodSucceeded)
+	out := follow()
+	k.contains("the log", out, "out 1\nout 2\nout 3\n", "unfinished line\n", "last\n", "err\n")
+	k.same("bytes of the log afterwards", len(k.logs("p")), len(out))
+}
+
+// The kubelet rotates a log that has grown; who follows it loses no line.
+func TestLogRotation(t *testing.T) {
+	k := parallel(t)
+	p := k.run("p", `
+restartPolicy: Never
+containers: [{name: c, image: BUSYBOX, command: [sh, -c, "touch /more; mkfifo /gate; read go < /gate; i=0; while [ -e /more ]; do i=$((i+1)); echo line $i of a log that is written slowly enough to be followed but fast enough to be rotated now and then while somebody reads it; [ $((i % 500)) = 0 ] && sleep 0.2; done; echo end $i"]}]
+`)
+	follow := k.follow("p")
+	k.sh("p", "while ! [ -p /gate ]; do sleep 0.1; done; echo go > /gate")
+	dir := c.Node(k.node).Path("pods", fmt.Sprintf("%s_p_%s", k.ns, p.UID), "c")
+	k.eventually("the log was rotated twice", func(context.Context) error {
+		list, err := filepath.Glob(filepath.Join(dir, "0.log*"))
+		if err == nil && len(list) < 3 {
+			err = fmt.Errorf("there are %v", list)
+		}
+		return err
+	})
+	k.sh("p", "rm /more")
+	k.ended("p", corev1.PodSucceeded)
+	lines := strings.Split(strings.TrimSuffix(follow(), "\n"), "\n")
+	for i, l := range lines[:len(lines)-1] {
+		if !strings.HasPrefix(l, fmt.Sprintf("line %d of", i+1)) {
+			t.Fatalf("line %d is %q, after %q", i+1, l, lines[max(0, i-1)])
+		}
+	}
+	k.same("the last line", lines[len(lines)-1], fmt.Sprintf("end %d", len(lines)-1))
+}
+
+// protocols are kubectl's two ways to stream, with the environment that makes it use them.
+var protocols = map[string][]string{
+	"websocket": {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS=true", "KUBECTL_PORT_FORWARD_WEBSOCKETS=true"},
+	"spdy":      {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS=false", "KUBECTL_PORT_FORWARD_WEBSOCKETS=false"},
+}
+
+func TestStreams(t *testing.T) {
+	for name, env := range protocols {
+		t.Run(name, func(t *testing.T) {
+			k := parallel(t)
+			k.run("p", `
+containers:
+- {name: web, image: NGINX}
+- {name: cat, image: BUSYBOX, stdin: true, command: [sh, -c, "while read l; do echo \"got $l\"; done; sleep 10000"]}
+`)
+			k.exec(env)
+			k.attach(env)
+			k.copy(env)
+			k.forward(env)
+		})
+	}
+}
+
+// with runs kubectl with more environment and an input.
+func (k *scene) with(env []string, input string, args ...string) (out, errs string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	cmd := k.command(ctx, args...)
+	cmd.Env = append(cmd.Env, env...)
+	var o, e bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &o, &e
+	err = cmd.Run()
+	return o.String(), e.String(), err
+}
+
+func (k *scene) exec(env []string) {
+	k.Helper()
+	out, errs, err := k.with(env, "hello", "exec", "-i", "p", "-c", "web", "--", "sh", "-c", "cat; echo problem >&2; exit 7")
+	k.same("stdout", out, "hello")
+	k.contains("stderr", errs, "problem")
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 7 {
+		k.Errorf("exec: %v, want exit code 7", err)
+	}
+	big := strings.Repeat("0123456789abcdef", 1<<16) // 1 MiB each way
+	out, _, err = k.with(env, big, "exec", "-i", "p", "-c", "web", "--", "cat")
+	if err != nil || out != big {
+		k.Errorf("1 MiB through cat: %d bytes came back, %v", len(out), err)
+	}
+	// script gives kubectl the terminal that -t wants
+	line := strings.Join(k.command(context.Background(), "exec", "-it", "p", "-c", "web", "--", "sh", "-c", "'test -t 0 && test -t 1 && stty size'").Args, " ")
+	cmd := exec.Command("script", "-qec", "stty rows 33 cols 101; "+line, "/dev/null")
+	cmd.Env = append(append(os.Environ(), "HOME="+k.TempDir()), env...)
+	data, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(data), "33 101") {
+		k.Errorf("exec with a terminal: %v: %q", err, data)
+	}
+	if _, errs, err := k.with(env, "", "exec", "p", "-c", "web", "--", "no-such-program"); err == nil || !strings.Contains(errs, "no-such-program") {
+		k.Errorf("exec of nothing: %v: %s", err, errs)
+	}
+}
+
+// attach sends lines to the process and sees its answers.
+func (k *scene) attach(env []string) {
+	k.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	cmd := k.command(ctx, "attach", "-i", "p", "-c", "cat")
+	cmd.Env = append(cmd.Env, env...)
+	in, err := cmd.StdinPipe()
+	k.ok("attach", err)
+	out, err := cmd.StdoutPipe()
+	k.ok("attach", err)
+	k.ok("attach", cmd.Start())
+	answers := bufio.NewScanner(out)
+	for _, word := range []string{"one", "two"} {
+		_, err = io.WriteString(in, word+"\n")
+		k.ok("write", err)
+		if !answers.Scan() || answers.Text() != "got "+word {
+			k.Errorf("attach: the answer to %s is %q, %v", word, answers.Text(), answers.Err())
+		}
+	}
+	cancel() // it would go on as long as the container does
+	_ = cmd.Wait()
+	k.contains("the log", k.logs("p", "-c", "cat"), "got one\ngot two\n")
+}
+
+// copy takes three megabytes there and back.
+func (k *scene) copy(env []string) {
+	k.Helper()
+	dir := k.TempDir()
+	data := make([]byte, 3<<20)
+	for i := range data {
+		data[i] = byte(rand.Uint32())
+	}
+	k.ok("write", os.WriteFile(filepath.Join(dir, "there"), data, 0o644))
+	for _, args := range [][]string{
+		{"cp", filepath.Join(dir, "there"), k.ns + "/p:/tmp/file", "-c", "web"},
+		{"cp", k.ns + "/p:/tmp/file", filepath.Join(dir, "back"), "-c", "web"},
+	} {
+		if out, errs, err := k.with(env, "", args...); err != nil {
+			k.Fatalf("kubectl %v: %v %s %s", args, err, out, errs)
+		}
+	}
+	back, err := os.ReadFile(filepath.Join(dir, "back"))
+	k.ok("read", err)
+	sum := sha256.Sum256(data)
+	k.contains("the sum in the pod", k.kubectl("exec", "p", "-c", "web", "--", "sha256sum", "/tmp/file"), hex.EncodeToString(sum[:]))
+	k.same("copied there and back unchanged", bytes.Equal(back, data), true)
+}
+
+// forward fetches a page through kubectl port-forward, several times and after a connection that was refused.
+func (k *scene) forward(env []string) {
+	k.Helper()
+	cmd := k.command(context.Background(), "port-forward", "p", ":80", ":9")
+	cmd.Env = append(cmd.Env, env...)
+	out, err := cmd.StdoutPipe()
+	k.ok("port-forward", err)
+	k.ok("port-forward", cmd.Start())
+	defer func() { _, _ = cmd.Process.Kill(), cmd.Wait() }()
+	ports := map[int]int{}
+	for s := bufio.NewScanner(out); len(ports) < 2 && s.Scan(); {
+		var from, to int
+		if _, err := fmt.Sscanf(s.Text(), "Forwarding from 127.0.0.1:%d -> %d", &from, &to); err == nil {
+			ports[to] = from
+		}
+	}
+	go func() { _, _ = io.Copy(io.Discard, out) }()
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
+	for range 3 {
+		res, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/", ports[80]))
+		k.ok("fetch a page", err)
+		page, err := io.ReadAll(res.Body)
+		k.ok("read the page", errors.Join(err, res.Body.Close()))
+		k.contains("the page", string(page), "nginx")
+	}
+	if res, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/", ports[9])); err == nil {
+		k.Errorf("nobody listens on port 9, and yet: %v", res.Status)
+	}
+}

@@ -1,0 +1,153 @@
+// Package suite looks at podd from where its users are: through Kubernetes. A real control plane and two real kubelets are
+// started, each with a podd of its own, and scenarios are played with client-go and kubectl.
+//
+// Scenarios of node1 run at the same time. node2 has feature gates, a static CPU manager and everything that disturbs a node:
+// its scenarios come one after the other, in TestSecondNode.
+package suite
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/podd-project/podd/test/k8s/cluster"
+)
+
+const (
+	node1 = "node1"
+	node2 = "node2"
+)
+
+// c is the cluster, started once for all tests.
+var c *cluster.Cluster
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	if os.Geteuid() != 0 {
+		return 1, errors.New("the Kubernetes tests run containers and need root")
+	}
+	bin, err := filepath.Abs("../../../bin")
+	if err != nil {
+		return 1, err
+	}
+	dir, err := os.MkdirTemp("/tmp", "podd-k8s-")
+	if err != nil {
+		return 1, err
+	}
+	if err := os.Chmod(dir, 0o755); err != nil { // containers in a user namespace must get through
+		return 1, err
+	}
+	before := filepath.Join(filepath.Dir(dir), filepath.Base(dir)+".before.json")
+	defer os.Remove(before)
+	if err := quiet(bin+"/leak", "take", before); err != nil {
+		return 1, err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	began := time.Now()
+	if c, err = cluster.Start(ctx, options(dir, bin)); err != nil {
+		return 1, err
+	}
+	fmt.Printf("cluster up in %v, in %s\n", time.Since(began).Round(100*time.Millisecond), dir)
+	for _, n := range c.Nodes {
+		if _, err := n.Run(bin+"/leak", "take", n.Path("before.json")); err != nil {
+			return 1, errors.Join(err, c.Close())
+		}
+	}
+	go func() { // a ^C: the tests do not end by themselves
+		if <-ctx.Done(); c != nil {
+			_ = c.Close()
+			os.Exit(1)
+		}
+	}()
+	code = m.Run()
+	if code != 0 && os.Getenv("PODD_K8S_KEEP") != "" {
+		return code, fmt.Errorf("kept: KUBECONFIG=%s; remove it with: bin/k8s down %s", c.Kubeconfig(), dir)
+	}
+	if code != 0 {
+		saveLogs(dir)
+	}
+	var errs []error
+	if code == 0 { // a scenario that has failed may have left its pods
+		errs = append(errs, leftOnNodes(bin))
+	}
+	errs = append(errs, c.Close(), quiet(bin+"/leak", "diff", before, "-wait", "20s", "-only", dir, "-only", c.Net.Link, "-only", filepath.Base(dir)))
+	return code, errors.Join(errs...)
+}
+
+// options are the two nodes.
+func options(dir, bin string) cluster.Options {
+	return cluster.Options{Dir: dir, Bin: bin, Nodes: []cluster.NodeOptions{
+		{Name: node1},
+		{Name: node2, Podd: "pinned_images = [\"" + nginx + "\"]\n", Kubelet: map[string]any{
+			"featureGates":       map[string]bool{"EventedPLEG": true, "PodAndContainerStatsFromCRI": true},
+			"cpuManagerPolicy":   "static",
+			"reservedSystemCPUs": "0",
+		}},
+	}}
+}
+
+// leftOnNodes looks for what the pods have left in the nodes' namespaces: mounts, links, packet filter rules, cgroups,
+// addresses. All pods were deleted by then, but for the dead sandboxes that a kubelet keeps for a while.
+func leftOnNodes(bin string) error {
+	var errs []error
+	for _, n := range c.Nodes {
+		errs = append(errs, n.Empty())
+		out, err := n.Run(bin+"/leak", "diff", n.Path("before.json"), "-wait", "10s", "-only", n.Path(), "-only", "veth",
+			"-only", n.PodCIDR[:len(n.PodCIDR)-len("0/24")], "-only", "CNI-", "-only", n.Cgroup()+"/kubepods/pod",
+			"-only", n.Cgroup()+"/kubepods/burstable/pod", "-only", n.Cgroup()+"/kubepods/besteffort/pod")
+		if err == nil {
+			continue
+		}
+		for line := range strings.Lines(out) {
+			if strings.HasPrefix(line, "left over:") && !standing(line) {
+				errs = append(errs, fmt.Errorf("on %s: %s", n.Name, strings.TrimSpace(line)))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// standing is true for what is new and no pod's: the CNI plugin's bridge, a podd that was started again, and the boot id
+// of a node that was.
+func standing(line string) bool {
+	return strings.Contains(line, " cni0") || strings.Contains(line, "/bin/podd --config") || strings.Contains(line, "/random/boot_id")
+}
+
+// saveLogs keeps what explains a failure.
+func saveLogs(dir string) {
+	to := filepath.Join(os.TempDir(), "podd-k8s-failed")
+	if err := errors.Join(os.RemoveAll(to), os.CopyFS(to, os.DirFS(filepath.Join(dir, "log")))); err != nil {
+		fmt.Fprintln(os.Stderr, "keep the logs:", err)
+		return
+	}
+	fmt.Println("the logs of all components are kept in", to)
+}
+
+// quiet runs a command that prints only what is wrong.
+func quiet(name string, args ...string) error {
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w\n%s", strings.Join(append([]string{filepath.Base(name)}, args...), " "), err, bytes.TrimSpace(out))
+	}
+	return nil
+}
