@@ -44,8 +44,6 @@ type Cluster struct {
 	Processes []Process `json:"processes"`
 	// AuthRegistry is the host:port of the registry that wants credentials; everything else is served as the usual registries.
 	AuthRegistry string `json:"authRegistry"`
-	// Made are directories of the machine that did not exist before and go away with the cluster.
-	Made []string `json:"made"`
 
 	Client kubernetes.Interface `json:"-"`
 	REST   *rest.Config         `json:"-"`
@@ -90,7 +88,7 @@ func layOut(o Options) (*Cluster, error) {
 
 func (c *Cluster) start(ctx context.Context) error {
 	for _, step := range []func() error{
-		c.save, c.makeOwn, c.issueAll, c.Control.boot, c.wireControl, c.save, c.startAPI, c.save,
+		c.save, c.issueAll, c.Control.boot, c.wireControl, c.save, c.startAPI, c.save,
 		func() error { return c.startRegistry(ctx) }, func() error { return c.connect(ctx) }, c.startControllers, c.save,
 	} {
 		if err := step(); err != nil {
@@ -106,21 +104,6 @@ func (c *Cluster) start(ctx context.Context) error {
 		if err := c.admit(ctx, n); err != nil {
 			return err
 		}
-	}
-	return c.save()
-}
-
-// makeOwn makes the directories that furnish covers on each host.
-func (c *Cluster) makeOwn() error {
-	for _, dir := range []string{"/var/lib/kubelet", "/var/log/containers"} {
-		err := os.Mkdir(dir, 0o755)
-		if errors.Is(err, fs.ErrExist) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		c.Made = append(c.Made, dir)
 	}
 	return c.save()
 }
@@ -207,11 +190,6 @@ func (c *Cluster) stop() error {
 	}
 	if link, err := netlink.LinkByName(c.Net.Link); err == nil { // it goes with the other end's namespace, some time later
 		if err := netlink.LinkDel(link); err != nil && !errors.Is(err, syscall.ENODEV) {
-			errs = append(errs, err)
-		}
-	}
-	for _, dir := range c.Made {
-		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
 	}

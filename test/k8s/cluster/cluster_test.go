@@ -40,7 +40,7 @@ func TestHosts(t *testing.T) {
 	n1.PodCIDR, n2.PodCIDR = c.Net.Prefix+".128.0/24", c.Net.Prefix+".129.0/24"
 	ctx := t.Context()
 	for _, step := range []func() error{
-		c.save, c.makeOwn, c.issueAll, c.Control.boot, c.wireControl, func() error { return c.startRegistry(ctx) },
+		c.save, c.issueAll, c.Control.boot, c.wireControl, func() error { return c.startRegistry(ctx) },
 		n1.layOut, func() error { return c.bootNode(n1) }, n2.layOut, func() error { return c.bootNode(n2) }, c.routeAll,
 		func() error { return n1.StartPodd(ctx) }, func() error { return n2.StartPodd(ctx) },
 	} {

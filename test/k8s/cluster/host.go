@@ -42,17 +42,20 @@ func (h *Host) boot() error {
 }
 
 // furnish makes the inside what a machine's root is: mounts are shared between its namespaces (as systemd makes them, and as
-// the kubelet's volumes need it), and the directories whose path the kubelet has hard-coded are this host's own.
+// the kubelet's volumes need it), and what is written to /var/lib and /var/log goes to the host's own disk: the kubelet and the
+// CNI plugins have paths there that cannot be configured.
 func (h *Host) furnish() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		return fmt.Errorf("share the mounts: %w", err)
 	}
-	for _, own := range []string{"/var/lib/kubelet", "/var/log/containers"} {
-		if _, err := os.Stat(own); errors.Is(err, os.ErrNotExist) {
-			continue // makeOwn has seen to it that they exist where a kubelet needs them
+	for _, dir := range []string{"/var/lib", "/var/log"} {
+		own := filepath.Join(h.dir, "disk", h.Name, dir)
+		upper, work := filepath.Join(own, "upper"), filepath.Join(own, "work")
+		if err := errors.Join(os.MkdirAll(upper, 0o755), os.MkdirAll(work, 0o755)); err != nil {
+			return err
 		}
-		if err := unix.Mount("tmpfs", own, "tmpfs", 0, "mode=755"); err != nil {
-			return fmt.Errorf("mount %s: %w", own, err)
+		if err := unix.Mount("overlay", dir, "overlay", 0, "lowerdir="+dir+",upperdir="+upper+",workdir="+work); err != nil {
+			return fmt.Errorf("mount %s: %w", dir, err)
 		}
 	}
 	return nil
@@ -127,7 +130,7 @@ func (h *Host) Run(program string, args ...string) (out string, err error) {
 func (h *Host) off(cgroups []string) error {
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		pids, err := h.processes(cgroups)
-		if err != nil || len(pids) == 0 {
+		if err != nil || len(pids) == 0 && !h.Holder.Alive() { // one that is ending has no namespaces any more
 			return err
 		}
 		if time.Now().After(deadline) {
