@@ -420,6 +420,9 @@ func (k *kubelet) logLines(podCfg *cri.PodSandboxConfig, cfg *cri.ContainerConfi
 	k.ok("read the container's log", err)
 	var lines []logLine
 	for l := range bytes.Lines(data) {
+		if !bytes.HasSuffix(l, []byte("\n")) {
+			break // it is being written: a write that spans two pages can be seen half done
+		}
 		f := strings.SplitN(strings.TrimSuffix(string(l), "\n"), " ", 4)
 		if len(f) != 4 {
 			k.Fatalf("not a line of the CRI log format: %q", l)
