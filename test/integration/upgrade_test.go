@@ -1,6 +1,8 @@
 package integration
 
 import (
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -32,8 +34,8 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// buildOld builds podd as it was some commits ago: the oldest that takes this test's configuration. In a clone without
-// history it builds the last commit, and says so.
+// buildOld builds podd as it was some commits ago: the oldest tried that builds and takes this test's configuration. In a
+// clone without history it builds the last commit, and says so.
 func buildOld(k *kubelet) string {
 	k.Helper()
 	repo, err := daemon.Repository()
@@ -43,26 +45,34 @@ func buildOld(k *kubelet) string {
 		k.Logf("this clone has no history: the old daemon is the last commit")
 	}
 	for back := len(commits) - 1; ; back /= 4 {
-		binary := buildCommit(k, repo, commits[back])
-		err := exec.Command(binary, "--config", k.Path("podd.toml"), "config", "dump").Run()
+		binary, err := buildCommit(k, repo, commits[back])
+		if err == nil {
+			err = exec.Command(binary, "--config", k.Path("podd.toml"), "config", "dump").Run()
+		}
 		if err == nil {
 			k.Logf("the old daemon is that of %d commits ago: %s", back, output(k, repo, "git -c safe.directory='*' log -1 --format='%h %s' "+commits[back]))
 			return binary
 		}
 		if back == 0 {
-			k.Fatalf("even the last commit does not take this configuration: %v", err)
+			k.Fatalf("even the last commit does not build or take this configuration: %v", err)
 		}
+		k.Logf("not the daemon of %d commits ago: %v", back, err)
 	}
 }
 
-func buildCommit(k *kubelet, repo, commit string) string {
+// buildCommit fails for a commit in the middle of a change.
+func buildCommit(k *kubelet, repo, commit string) (string, error) {
 	k.Helper()
 	src := k.TempDir()
 	output(k, repo, "git -c safe.directory='*' archive "+commit+" | tar -x -C "+src)
 	output(k, repo, "for dir in oci/*/bin; do mkdir -p "+src+"/$dir; cp $dir/* "+src+"/$dir/; done") // what it carries
 	binary := filepath.Join(src, "podd-old")
-	output(k, src, "CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags containers_image_openpgp -ldflags '-X main.version=v0.0.0-old' -o "+binary+" ./cmd/podd")
-	return binary
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", "containers_image_openpgp", "-ldflags", "-X main.version=v0.0.0-old", "-o", binary, "./cmd/podd")
+	build.Dir, build.Env = src, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s: %w\n%s", commit, err, out)
+	}
+	return binary, nil
 }
 
 // output runs a shell command that must succeed.
