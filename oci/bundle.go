@@ -64,14 +64,18 @@ func checkID(id string) error {
 	return nil
 }
 
-// create makes the bundle with its config.json. Both are for root only: the spec holds the environment.
-func (b bundle) create(s *specs.Spec) error {
-	if err := os.MkdirAll(filepath.Dir(string(b)), 0o700); err != nil {
+// create makes the bundle with its config.json.
+func (b bundle) create(s *specs.Spec) error { return CreateBundle(string(b), s) }
+
+// CreateBundle makes dir a bundle with its config.json. Both are for root only: the spec holds the environment. The error is
+// errdefs.ErrAlreadyExists when the directory is there.
+func CreateBundle(dir string, s *specs.Spec) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return fmt.Errorf("create run directory: %w", err)
 	}
-	if err := os.Mkdir(string(b), 0o700); err != nil {
+	if err := os.Mkdir(dir, 0o700); err != nil {
 		if errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("bundle %s: %w", b, errdefs.ErrAlreadyExists)
+			return fmt.Errorf("bundle %s: %w", dir, errdefs.ErrAlreadyExists)
 		}
 		return fmt.Errorf("create bundle: %w", err)
 	}
@@ -79,7 +83,7 @@ func (b bundle) create(s *specs.Spec) error {
 	if err != nil {
 		return fmt.Errorf("encode config.json: %w", err)
 	}
-	if err := os.WriteFile(b.config(), data, 0o600); err != nil {
+	if err := os.WriteFile(bundle(dir).config(), data, 0o600); err != nil {
 		return fmt.Errorf("write config.json: %w", err)
 	}
 	return nil

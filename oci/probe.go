@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -229,37 +227,4 @@ func numbers(version string) (n [3]int) {
 		n[i], _ = strconv.Atoi(part[:end])
 	}
 	return n
-}
-
-// lookup finds an executable by path, or by name in SearchPath. PATH is not consulted: what runs as root is
-// named by the configuration.
-func (r *Runtime) lookup(name string) (string, error) {
-	if name == "" {
-		return "", fmt.Errorf("handler %s names no binary: %w", r.cfg.Name, errdefs.ErrInvalidArgument)
-	}
-	if strings.Contains(name, "/") {
-		if err := executable(name); err != nil {
-			return "", fmt.Errorf("handler %s: %w: %w", r.cfg.Name, err, errdefs.ErrUnavailable)
-		}
-		return filepath.Abs(name)
-	}
-	for _, dir := range r.cfg.SearchPath {
-		path := filepath.Join(dir, name)
-		if filepath.IsAbs(path) && executable(path) == nil {
-			return path, nil
-		}
-	}
-	return "", fmt.Errorf("handler %s: no %s in %s: %w", r.cfg.Name, name, strings.Join(r.cfg.SearchPath, ", "), errdefs.ErrUnavailable)
-}
-
-// executable says why the file cannot be run, or nil.
-func executable(path string) error {
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
-		return fmt.Errorf("%s is not an executable file", path)
-	}
-	return nil
 }

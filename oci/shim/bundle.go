@@ -76,26 +76,8 @@ func (rec record) own() oci.Process {
 // recordLimit bounds what is read of a file in a bundle, to which the shim can write.
 const recordLimit = 64 << 10
 
-// create makes the bundle with its config.json. Both are for root only: the spec holds the environment.
-func (b bundle) create(s *specs.Spec) error {
-	if err := os.MkdirAll(filepath.Dir(string(b)), 0o700); err != nil {
-		return fmt.Errorf("create run directory: %w", err)
-	}
-	if err := os.Mkdir(string(b), 0o700); err != nil {
-		if errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("bundle %s: %w", b, errdefs.ErrAlreadyExists)
-		}
-		return fmt.Errorf("create bundle: %w", err)
-	}
-	data, err := json.Marshal(s)
-	if err != nil {
-		return fmt.Errorf("encode config.json: %w", err)
-	}
-	if err := os.WriteFile(b.config(), data, 0o600); err != nil {
-		return fmt.Errorf("write config.json: %w", err)
-	}
-	return nil
-}
+// create makes the bundle with its config.json.
+func (b bundle) create(s *specs.Spec) error { return oci.CreateBundle(string(b), s) }
 
 // save writes the record by rename; the run directory is a tmpfs, so nothing is synced.
 func (b bundle) save(rec record) error {

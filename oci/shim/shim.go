@@ -12,14 +12,11 @@
 package shim
 
 import (
-	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/containerd/errdefs"
 	"github.com/sirupsen/logrus"
 
 	"github.com/podd-project/podd/oci"
@@ -135,37 +132,8 @@ func (r *Runtime) background(f func()) {
 	}
 }
 
-// lookup finds an executable by path, or by name in SearchPath. PATH is not consulted: what runs as root is named by
-// the configuration.
 func (r *Runtime) lookup(name string) (string, error) {
-	if name == "" {
-		return "", fmt.Errorf("handler %s names no binary: %w", r.cfg.Name, errdefs.ErrInvalidArgument)
-	}
-	if strings.Contains(name, "/") {
-		if err := executable(name); err != nil {
-			return "", fmt.Errorf("handler %s: %w: %w", r.cfg.Name, err, errdefs.ErrUnavailable)
-		}
-		return filepath.Abs(name)
-	}
-	for _, dir := range r.cfg.SearchPath {
-		path := filepath.Join(dir, name)
-		if filepath.IsAbs(path) && executable(path) == nil {
-			return path, nil
-		}
-	}
-	return "", fmt.Errorf("handler %s: no %s in %s: %w", r.cfg.Name, name, strings.Join(r.cfg.SearchPath, ", "), errdefs.ErrUnavailable)
-}
-
-// executable says why the file cannot be run, or nil.
-func executable(path string) error {
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
-		return fmt.Errorf("%s is not an executable file", path)
-	}
-	return nil
+	return oci.LookPath(r.cfg.Name, name, r.cfg.SearchPath)
 }
 
 // bundle returns the container's directory. The id becomes a path and an argument of other programs, so it is checked
