@@ -46,9 +46,6 @@ func TestCreateVerifiesWhatNamesMean(t *testing.T) {
 			if tt.pid == cri.NamespaceMode_TARGET {
 				c.Linux.SecurityContext.NamespaceOptions.TargetId = target
 			}
-			h.mu.Lock()
-			h.calls = nil
-			h.mu.Unlock()
 			release := h.hold("create")
 			created := make(chan error, 1)
 			go func() {

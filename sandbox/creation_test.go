@@ -35,19 +35,20 @@ func (h *fakeHost) unhold(name string) {
 	delete(h.block, name)
 }
 
-// await returns once the engine has made a call of that name.
+// await returns once a call of that name is held. A pod's infra container makes calls of the same names as others, so
+// that a call was made tells nothing.
 func (h *fakeHost) await(name string) {
-	for !slices.Contains(h.callNames(), name) {
+	for !slices.Contains(h.heldNames(), name) {
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// givesUpAt returns a caller's context that ends once the engine makes the call of that name.
+// givesUpAt returns a caller's context that ends once a call of that name is held.
 func (h *fakeHost) givesUpAt(parent context.Context, name string) context.Context {
 	ctx, cancel := context.WithCancel(parent)
 	go func() {
 		defer cancel()
-		for !slices.Contains(h.callNames(), name) && parent.Err() == nil {
+		for !slices.Contains(h.heldNames(), name) && parent.Err() == nil {
 			time.Sleep(time.Millisecond)
 		}
 	}()

@@ -490,7 +490,7 @@ func TestConcurrentRemovalsDeleteOnce(t *testing.T) {
 	pod := mustRunPod(t, e, "web")
 	id := mustCreate(t, e, pod, "main")
 	events := e.events.subscribe()
-	release := h.hold("release")
+	release, releaseNetwork := h.hold("release"), h.hold("cni del")
 	var removals sync.WaitGroup
 	for range 3 {
 		removals.Go(func() {
@@ -509,6 +509,7 @@ func TestConcurrentRemovalsDeleteOnce(t *testing.T) {
 	}
 	h.await("cni del")
 	release()
+	releaseNetwork()
 	removals.Wait()
 	deleted := map[string]int{}
 	for len(events) > 0 {

@@ -133,6 +133,8 @@ type fakeHost struct {
 	dead  chan struct{}
 	// block makes calls of a name wait until the channel is closed or their context ends.
 	block map[string]chan struct{}
+	// held are the names of the calls that came to a block.
+	held []string
 	// request is the last one that the network was asked for.
 	request network.Request
 }
@@ -147,6 +149,12 @@ func (h *fakeHost) callNames() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.calls)
+}
+
+func (h *fakeHost) heldNames() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.held)
 }
 
 // kill makes the engine of this host a dead one.
@@ -173,6 +181,9 @@ func (h *fakeHost) call(ctx context.Context, name string, effect func() error) e
 		h.die()
 	}
 	block := h.block[name]
+	if block != nil {
+		h.held = append(h.held, name)
+	}
 	h.mu.Unlock()
 	h.exitIfDead()
 	if block != nil {
