@@ -1,8 +1,6 @@
 package server
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -10,7 +8,6 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
-	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/sandbox"
@@ -19,60 +16,89 @@ import (
 // maxList is what a list of 1,000 may take, p50, at the client.
 const maxList = 10 * time.Millisecond
 
-// benchNode has n pods with a container each, labelled and annotated as the kubelet does it.
+// benchNode has n pods of one Deployment with a container each, labelled and annotated as the kubelet does it.
 func benchNode(b *testing.B, n int) *harness {
 	quiet := logrus.New()
 	quiet.SetOutput(io.Discard)
 	h := newHarness(b, func(d *Deps) { d.Log = quiet })
 	h.engine.pods, h.engine.containers = nil, nil
 	for i := range n {
-		id := fmt.Sprintf("%064d", i)
+		id := fmt.Sprintf("%064x", uint64(i+1)*0x9e3779b97f4a7c15)
 		p, c := podRecord(id), *runningContainer().Record
-		p.Config.Labels, p.Config.Annotations = kubeletLabels(id), kubeletPodAnnotations()
-		p.Config.Labels["app.kubernetes.io/name"], p.Config.Labels["pod-template-hash"] = "web", "5d89bdfbf9"
+		p.Config.Metadata = &cri.PodSandboxMetadata{Name: podName(i), Namespace: "default", Uid: podUID(i)}
+		p.Config.Labels, p.Config.Annotations = kubeletPodLabels(i), kubeletPodAnnotations()
 		c.ID, c.PodID, c.Config = id, id, goodContainer()
-		c.Config.Labels, c.Config.Annotations = kubeletLabels(id), kubeletContainerAnnotations()
-		c.Config.Labels["io.kubernetes.container.name"] = "main"
-		c.Config.Image.Annotations = kubeletPodAnnotations()
+		c.Config.Image = &cri.ImageSpec{Image: imageID, UserSpecifiedImage: "busybox:1.36"}
+		c.Config.Labels, c.Config.Annotations = kubeletContainerLabels(i), kubeletContainerAnnotations(i)
 		h.engine.pods = append(h.engine.pods, Pod{Record: p, Status: sandbox.PodStatus{State: sandbox.PodReady, IPs: []string{"10.0.0.1"}}})
 		h.engine.containers = append(h.engine.containers, Container{Record: &c, Status: runningContainer().Status})
 	}
 	return h
 }
 
-func kubeletLabels(id string) map[string]string {
-	return map[string]string{"io.kubernetes.pod.name": "web-" + id[:20], "io.kubernetes.pod.namespace": "default", "io.kubernetes.pod.uid": id[:36]}
+func podName(i int) string { return fmt.Sprintf("web-frontend-5d89bdfbf9-%05x", i) }
+
+func podUID(i int) string { return fmt.Sprintf("6f1c2f6e-7c55-4b1e-9b0e-%012x", i) }
+
+// The functions below give what those of the same names do in pkg/kubelet/kuberuntime/labels.go of Kubernetes 1.36, for a
+// pod of a Deployment with one label, whose container has one port and no preStop hook. There is no more: the two
+// annotations of a pod are the kubelet's own, and a container's image has none.
+
+func kubeletPodLabels(i int) map[string]string {
+	return map[string]string{
+		"app.kubernetes.io/name": "web-frontend", "pod-template-hash": "5d89bdfbf9",
+		"io.kubernetes.pod.name": podName(i), "io.kubernetes.pod.namespace": "default", "io.kubernetes.pod.uid": podUID(i),
+	}
 }
 
 func kubeletPodAnnotations() map[string]string {
 	return map[string]string{"kubernetes.io/config.seen": "2026-01-01T00:00:00.000000000Z", "kubernetes.io/config.source": "api"}
 }
 
-func kubeletContainerAnnotations() map[string]string {
+func kubeletContainerLabels(i int) map[string]string {
 	return map[string]string{
-		"io.kubernetes.container.hash": "a1b2c3", "io.kubernetes.container.restartCount": "0", "io.kubernetes.pod.terminationGracePeriod": "30",
-		"io.kubernetes.container.terminationMessagePath": "/dev/termination-log", "io.kubernetes.container.terminationMessagePolicy": "File",
+		"io.kubernetes.container.name": "main",
+		"io.kubernetes.pod.name":       podName(i), "io.kubernetes.pod.namespace": "default", "io.kubernetes.pod.uid": podUID(i),
 	}
 }
 
-// measure reports the median of call and fails when it is over maxList. It also reports how much of that the client
-// takes to decode the same answer: podd has no part in it.
-func measure(b *testing.B, answer proto.Message, call func(context.Context) (int, error)) {
+func kubeletContainerAnnotations(i int) map[string]string {
+	return map[string]string{
+		"io.kubernetes.container.hash":                     fmt.Sprintf("%x", 0xa1b2c3d4+i),
+		"io.kubernetes.container.restartCount":             "0",
+		"io.kubernetes.container.terminationMessagePath":   "/dev/termination-log",
+		"io.kubernetes.container.terminationMessagePolicy": "File",
+		"io.kubernetes.pod.terminationGracePeriod":         "30",
+		"io.kubernetes.container.ports":                    `[{"name":"http","containerPort":8080,"protocol":"TCP"}]`,
+	}
+}
+
+// measure reports how long the client waits for the answer, p50, and fails when it is over maxList. It also reports how
+// long a client waits that leaves the answer as it came, and how long decoding it takes: podd has no part in that.
+func measure(b *testing.B, method string) {
+	h := benchNode(b, 1000)
+	c := startBenchClient(b, h.conn.Target(), method, h.engine.pods[500].Record.ID)
+	for range 20 {
+		c.ask(b, "call")
+	}
 	var took []time.Duration
 	for b.Loop() {
-		start := time.Now()
-		n, err := call(b.Context())
-		if err != nil || n != 1000 {
-			b.Fatalf("%d items, %v", n, err)
-		}
-		took = append(took, time.Since(start))
+		took = append(took, c.ask(b, "call"))
 	}
-	p50, decode := median(took), decoding(b, answer)
-	b.ReportMetric(float64(p50.Microseconds())/1000, "p50-ms")
-	b.ReportMetric(float64(took[0].Microseconds())/1000, "best-ms") // sorted by median; on a busy machine the truest
-	b.ReportMetric(float64(decode.Microseconds())/1000, "decode-ms")
+	var taken []time.Duration
+	for range 100 {
+		taken = append(taken, c.ask(b, "take"))
+	}
+	p50, take, decode := median(took), median(taken), c.ask(b, "decode")
+	for name, d := range map[string]time.Duration{
+		"p50": p50, "best": took[0], // sorted by median; on a busy machine the truest
+		"undecoded": take, "decode": decode,
+	} {
+		b.ReportMetric(float64(d.Microseconds())/1000, name+"-ms")
+	}
 	if p50 > maxList {
-		b.Errorf("p50 is %v, want less than %v; the client decodes for %v of it", p50, maxList, decode)
+		b.Errorf("p50 is %v, want less than %v; the best is %v; without decoding it is %v (best %v), decoding %v",
+			p50, maxList, took[0], take, taken[0], decode)
 	}
 }
 
@@ -81,74 +107,15 @@ func median(d []time.Duration) time.Duration {
 	return d[len(d)/2]
 }
 
-func decoding(b *testing.B, answer proto.Message) time.Duration {
-	data, err := proto.Marshal(answer)
-	if err != nil {
-		b.Fatal(err)
-	}
-	var took []time.Duration
-	for range 50 {
-		start := time.Now()
-		if err := proto.Unmarshal(data, answer.ProtoReflect().New().Interface()); err != nil {
-			b.Fatal(err)
-		}
-		took = append(took, time.Since(start))
-	}
-	return median(took)
-}
+func BenchmarkListContainers(b *testing.B) { measure(b, "ListContainers") }
 
-func listContainers(b *testing.B, h *harness) *cri.ListContainersResponse {
-	r, err := h.runtime.ListContainers(b.Context(), &cri.ListContainersRequest{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	return r
-}
+func BenchmarkListPodSandbox(b *testing.B) { measure(b, "ListPodSandbox") }
 
-func BenchmarkListContainers(b *testing.B) {
-	h := benchNode(b, 1000)
-	measure(b, listContainers(b, h), func(ctx context.Context) (int, error) {
-		r, err := h.runtime.ListContainers(ctx, &cri.ListContainersRequest{})
-		return len(r.GetContainers()), err
-	})
-}
+func BenchmarkStreamContainers(b *testing.B) { measure(b, "StreamContainers") }
 
-func BenchmarkListPodSandbox(b *testing.B) {
-	h := benchNode(b, 1000)
-	answer, err := h.runtime.ListPodSandbox(b.Context(), &cri.ListPodSandboxRequest{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	measure(b, answer, func(ctx context.Context) (int, error) {
-		r, err := h.runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
-		return len(r.GetItems()), err
-	})
-}
+func BenchmarkStreamPodSandboxes(b *testing.B) { measure(b, "StreamPodSandboxes") }
 
-func BenchmarkStreamContainers(b *testing.B) {
-	h := benchNode(b, 1000)
-	measure(b, listContainers(b, h), func(ctx context.Context) (n int, err error) {
-		s, err := h.runtime.StreamContainers(ctx, &cri.StreamContainersRequest{})
-		for err == nil {
-			var m *cri.StreamContainersResponse
-			m, err = s.Recv()
-			n += len(m.GetContainers())
-		}
-		if errors.Is(err, io.EOF) {
-			err = nil
-		}
-		return n, err
-	})
-}
-
-func BenchmarkPodSandboxStatus(b *testing.B) {
-	h := benchNode(b, 1000)
-	id := h.engine.pods[500].Record.ID
-	measure(b, &cri.PodSandboxStatusResponse{}, func(ctx context.Context) (int, error) {
-		r, err := h.runtime.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: id})
-		return 1000 * min(1, len(r.GetStatus().GetId())), err
-	})
-}
+func BenchmarkPodSandboxStatus(b *testing.B) { measure(b, "PodSandboxStatus") }
 
 func BenchmarkValidateContainer(b *testing.B) {
 	r := &cri.CreateContainerRequest{PodSandboxId: podID, Config: goodContainer()}
