@@ -28,6 +28,9 @@ func (s *Store) fetch(ctx context.Context, ref reference.Named, r PullRequest, p
 	if err := r.Auth.apply(sys, ref); err != nil {
 		return nil, err
 	}
+	if err := trustLoopback(sys, ref); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
