@@ -27,10 +27,10 @@ UNIT      = $$($(GO) list -tags "$(TAGS)" ./... | grep -v -e /test/integration -
 
 .DEFAULT_GOAL := help
 .PHONY: help deps tools pause images build vet lint unit integration critest test-vm vm-shell test bench bench-peers bench-compare demo fuzz clean
-.PHONY: k8s k8s-up k8s-down test-k8s
+.PHONY: k8s k8s-up k8s-down test-k8s conformance
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 deps: ## install the Debian packages that are missing (root)
 	@contrib/install-deps.sh
@@ -92,7 +92,16 @@ k8s-down: ## remove that cluster
 test-k8s: tools images build k8s ## podd through a real kubelet: the scenarios of test/k8s, or those that RUN matches (root)
 	@test/host/setup.sh
 	cd test/k8s && CGO_ENABLED=0 $(GO) vet ./cluster ./cmd/... ./suite
+	@bin/leak take bin/before-k8s.json
 	cd test/k8s && CGO_ENABLED=0 $(GO) test -count=1 -timeout 40m -parallel 8 ./cluster ./suite $(if $(RUN),-run '$(RUN)')
+	@bin/leak diff bin/before-k8s.json -wait 10s
+
+conformance: tools images build k8s ## Kubernetes' own node tests on podd: those that FOCUS matches, without SKIP; report in bin/conformance.txt (root)
+	@test/host/setup.sh
+	cd test/k8s && CGO_ENABLED=0 $(GO) build -trimpath -o $(CURDIR)/bin/ ./cmd/conformance
+	@tests=$$(test/k8s/conformance/build.sh); bin/leak take bin/before-k8s.json; \
+	bin/conformance $(if $(FOCUS),-focus '$(FOCUS)') $(if $(SKIP),-skip '$(SKIP)') -report bin/conformance.txt $(CURDIR)/bin $$tests
+	@bin/leak diff bin/before-k8s.json -wait 10s
 
 test: tools images pause ## everything, and then a look at what is left on the machine
 	@test/host/setup.sh

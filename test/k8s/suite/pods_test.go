@@ -122,6 +122,20 @@ containers: [{name: c, image: BUSYBOX, command: [sleep, "10000"], resources: {li
 		k.contains("the kernel's messages", k.sh("p", "dmesg"), "gVisor")
 		k.contains("its page", k.fetch("http://"+k.get("p").Status.PodIP+"/"), "nginx")
 	})
+	t.Run("manifests", func(t *testing.T) {
+		k := parallel(t)
+		k.kubectl("apply", "-f", manifests+"runtimeclasses.yaml")
+		k.Cleanup(func() { k.kubectl("delete", "-f", manifests+"runtimeclasses.yaml") })
+		there := k.handlers()
+		for _, class := range []string{"runc", "crun", "gvisor"} {
+			if _, ok := there[class]; !ok && class == "gvisor" {
+				continue // as above
+			}
+			k.pod(class, "runtimeClassName: "+class+"\ncontainers: [{name: c, image: BUSYBOX, command: [sleep, '10000']}]")
+			p := k.ready(class)
+			k.same("overhead of "+class, len(p.Spec.Overhead) > 0, class == "gvisor")
+		}
+	})
 	t.Run("told", func(t *testing.T) {
 		k := parallel(t)
 		for _, name := range []string{"", "runc", "crun"} {

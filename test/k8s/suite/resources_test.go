@@ -12,14 +12,19 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// cgroupFile reads a file of the pod's cgroup, which is found by the pod's UID; v1 and v2 name files differently.
+// cgroupFile reads a file of the pod's cgroup, which is found by the pod's UID; v1 (controller/file) and v2 name files
+// differently, and both may be patterns.
 func (k *scene) cgroupFile(p *corev1.Pod, v1, v2 string) string {
 	k.Helper()
-	for _, pattern := range []string{"/sys/fs/cgroup/" + v1, "/sys/fs/cgroup/" + v2} {
-		controller, file := filepath.Split(strings.TrimPrefix(pattern, "/sys/fs/cgroup/"))
+	controller, file, _ := strings.Cut(v1, "/")
+	for _, at := range [][2]string{{controller, file}, {"", v2}} {
 		for _, qos := range []string{"", "burstable", "besteffort"} {
-			path := filepath.Join("/sys/fs/cgroup", controller, c.Node(k.node).Cgroup(), "kubepods", qos, "pod"+string(p.UID), file)
-			if data, err := os.ReadFile(path); err == nil {
+			pattern := filepath.Join("/sys/fs/cgroup", at[0], c.Node(k.node).Cgroup(), "kubepods", qos, "pod"+string(p.UID), at[1])
+			found, err := filepath.Glob(pattern)
+			k.ok("look for "+pattern, err)
+			if len(found) == 1 {
+				data, err := os.ReadFile(found[0])
+				k.ok("read the cgroup", err)
 				return strings.TrimSpace(string(data))
 			}
 		}

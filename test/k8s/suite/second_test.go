@@ -26,6 +26,7 @@ func TestSecondNode(t *testing.T) {
 		{"statistics from the CRI", func(k *scene) { k.checkStats(true) }},
 		{"events instead of lists", (*scene).quickDeath},
 		{"an exclusive core", (*scene).exclusiveCore},
+		{"huge pages", (*scene).hugepages},
 		{"traffic between the nodes", (*scene).traffic},
 		{"static pod", (*scene).staticPod},
 		{"the kubelet is restarted", (*scene).kubeletRestart},

@@ -20,6 +20,8 @@ import (
 	"testing"
 	"time"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/podd-project/podd/test/k8s/cluster"
 )
 
@@ -64,7 +66,11 @@ func run(m *testing.M) (code int, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	began := time.Now()
-	if c, err = cluster.Start(ctx, options(dir, bin)); err != nil {
+	o, err := options(dir, bin)
+	if err != nil {
+		return 1, err
+	}
+	if c, err = cluster.Start(ctx, o); err != nil {
 		return 1, err
 	}
 	fmt.Printf("cluster up in %v, in %s\n", time.Since(began).Round(100*time.Millisecond), dir)
@@ -94,16 +100,30 @@ func run(m *testing.M) (code int, err error) {
 	return code, errors.Join(errs...)
 }
 
-// options are the two nodes.
-func options(dir, bin string) cluster.Options {
+// manifests is what podd brings for those who join a cluster.
+const manifests = "../../../contrib/kubernetes/"
+
+// options are the two nodes. The second one's kubelet has the configuration that users are told to use, and some more.
+func options(dir, bin string) (cluster.Options, error) {
+	data, err := os.ReadFile(manifests + "kubelet.yaml")
+	if err != nil {
+		return cluster.Options{}, err
+	}
+	var kubelet map[string]any
+	if err := yaml.UnmarshalStrict(data, &kubelet); err != nil {
+		return cluster.Options{}, fmt.Errorf("kubelet.yaml: %w", err)
+	}
+	gates, ok := kubelet["featureGates"].(map[string]any)
+	if !ok || kubelet["containerRuntimeEndpoint"] != "unix:///run/podd/podd.sock" {
+		return cluster.Options{}, fmt.Errorf("kubelet.yaml has neither gates nor podd's socket: %v", kubelet)
+	}
+	delete(kubelet, "containerRuntimeEndpoint") // a podd of the tests has a socket of its own
+	gates["EventedPLEG"] = true
+	kubelet["cpuManagerPolicy"], kubelet["reservedSystemCPUs"] = "static", "0"
 	return cluster.Options{Dir: dir, Bin: bin, Nodes: []cluster.NodeOptions{
 		{Name: node1},
-		{Name: node2, Podd: "pinned_images = [\"" + nginx + "\"]\n", Kubelet: map[string]any{
-			"featureGates":       map[string]bool{"EventedPLEG": true, "PodAndContainerStatsFromCRI": true},
-			"cpuManagerPolicy":   "static",
-			"reservedSystemCPUs": "0",
-		}},
-	}}
+		{Name: node2, Podd: "pinned_images = [\"" + nginx + "\"]\n", Kubelet: kubelet},
+	}}, nil
 }
 
 // leftOnNodes looks for what the pods have left in the nodes' namespaces: mounts, links, packet filter rules, cgroups,
@@ -127,10 +147,15 @@ func leftOnNodes(bin string) error {
 	return errors.Join(errs...)
 }
 
-// standing is true for what is new and no pod's: the CNI plugin's bridge, a podd that was started again, and the boot id
-// of a node that was.
+// standing is true for what is new and no pod's: the CNI plugin's bridge, gVisor's empty network namespace for all its
+// gofers, a podd that was started again, and the boot id of a node that was.
 func standing(line string) bool {
-	return strings.Contains(line, " cni0") || strings.Contains(line, "/bin/podd --config") || strings.Contains(line, "/random/boot_id")
+	for _, own := range []string{" cni0", "/run/runtimes/gvisor/null-netns ", "/bin/podd --config", "/random/boot_id"} {
+		if strings.Contains(line, own) {
+			return true
+		}
+	}
+	return false
 }
 
 // saveLogs keeps what explains a failure.
