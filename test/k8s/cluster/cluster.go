@@ -45,6 +45,9 @@ type Cluster struct {
 	// AuthRegistry is the host:port of the registry that wants credentials; everything else is served as the usual registries.
 	AuthRegistry string `json:"authRegistry"`
 
+	// agnhost is given to the registry.
+	agnhost string
+
 	Client kubernetes.Interface `json:"-"`
 	REST   *rest.Config         `json:"-"`
 }

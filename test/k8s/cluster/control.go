@@ -93,7 +93,11 @@ func (c *Cluster) startPrograms(list ...program) error {
 
 // startRegistry serves the test images to the nodes.
 func (c *Cluster) startRegistry(ctx context.Context) error {
-	p, err := c.Control.start("registry", filepath.Join(c.Bin, "testimages"), "serve", net.JoinHostPort(c.Control.Addr, "5000"), c.path("images"))
+	args := []string{"serve", net.JoinHostPort(c.Control.Addr, "5000"), c.path("images")}
+	if c.agnhost != "" {
+		args = append(args, c.agnhost)
+	}
+	p, err := c.Control.start("registry", filepath.Join(c.Bin, "testimages"), args...)
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ containers:
   - {name: ON_HOST, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
   - {name: POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
   - {name: LIMIT, valueFrom: {resourceFieldRef: {resource: limits.memory}}}
-  envFrom: [{configMapRef: {name: cm}, prefix: CM_}]
+  envFrom: [{configMapRef: {name: cm}, prefix: CM_}, {configMapRef: {name: cm}, prefix: not-for-shells-}]
   volumeMounts:
   - {name: disk, mountPath: /disk}
   - {name: disk, mountPath: /sub, subPath: a/b}
@@ -72,6 +72,7 @@ containers:
 		"cat /all/limit; echo \" $LIMIT\"":                            "67108864 67108864",
 		"wc -c < /all/token | awk '{print ($1 > 100)}'":               "1",
 		"echo $FROM_SECRET, $CM_key":                                  "open sesame, from the map",
+		"tr '\\0' '\\n' < /proc/1/environ | grep ^not-for-shells-k":   "not-for-shells-key=from the map",
 		"echo $ON_HOST $POD_IP":                                       k.node + " " + p.Status.PodIP,
 		"touch /host/x 2>&1 | grep -o 'Read-only file system'":        "Read-only file system",
 		"cat /image/data/a/b/file":                                    "deep",

@@ -1,9 +1,10 @@
 // Command testimages builds the test images, and serves or exports them.
 //
 //	testimages build                          build them (or find them in the cache) and list their names
-//	testimages serve ADDR CONFDIR             serve them on ADDR; registries.conf and policy.json go to CONFDIR; prints
+//	testimages serve ADDR CONFDIR [AGNHOST]   serve them on ADDR; registries.conf and policy.json go to CONFDIR; prints
 //	                                          "credentials wanted on ADDR" for the port that does, and "serving on ADDR"
-//	                                          when ready, and runs until it is told to stop
+//	                                          when ready, and runs until it is told to stop; AGNHOST is a directory with
+//	                                          that program, for the images of Kubernetes' node tests
 //	testimages export NAME REF DIR            write one image as an OCI layout
 //
 // It is for scripts (contrib/demo.sh, test/critest); tests use the package.
@@ -41,15 +42,15 @@ func run(ctx context.Context, args []string) error {
 			fmt.Println(n)
 		}
 		return err
-	case len(args) == 3 && args[0] == "serve":
-		return serve(ctx, args[1], args[2])
+	case (len(args) == 3 || len(args) == 4) && args[0] == "serve":
+		return serve(ctx, args[1], args[2], args[3:]...)
 	case len(args) == 4 && args[0] == "export":
 		return images.Export(path, args[1], args[2], args[3])
 	}
-	return errors.New("usage: testimages build | serve ADDR CONFDIR | export NAME REF DIR")
+	return errors.New("usage: testimages build | serve ADDR CONFDIR [AGNHOST] | export NAME REF DIR")
 }
 
-func serve(ctx context.Context, addr, confDir string) error {
+func serve(ctx context.Context, addr, confDir string, agnhost ...string) error {
 	path, err := images.Build(ctx)
 	if err != nil {
 		return err
@@ -59,6 +60,11 @@ func serve(ctx context.Context, addr, confDir string) error {
 		return err
 	}
 	defer r.Close()
+	for _, dir := range agnhost {
+		if err := r.AddAgnhost(path, dir); err != nil {
+			return err
+		}
+	}
 	if _, _, err := r.WriteConf(confDir); err != nil {
 		return err
 	}

@@ -1,0 +1,186 @@
+package images
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/match"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+)
+
+// AddAgnhost serves, besides the others, stand-ins for the images that only Kubernetes' own node tests use: agnhost, what
+// is made of busybox, and busybox with an nmeter, which Debian leaves out. dir holds agnhost, localhost.crt and localhost.key, which are built with those tests. They are not
+// part of the layout, for agnhost is 60 MB and nothing else wants it.
+func (r *Registry) AddAgnhost(path layout.Path, dir string) error {
+	busybox, err := imageOf(path, e2e+"busybox:1.36.1-1")
+	if err != nil {
+		return err
+	}
+	pause, err := imageOf(path, "pause:3.10")
+	if err != nil {
+		return err
+	}
+	t, err := agnhost(dir, pause)
+	if err != nil {
+		return fmt.Errorf("agnhost: %w", err)
+	}
+	l, err := t.layer()
+	if err != nil {
+		return err
+	}
+	clock := tree{}
+	clock.file("bin/nmeter", 0o755, []byte(nmeter))
+	more, err := clock.layer()
+	if err != nil {
+		return err
+	}
+	for _, a := range []struct {
+		conf   v1.Config
+		layers []v1.Layer
+		names  []string
+	}{
+		{v1.Config{Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}}, []v1.Layer{l}, []string{"agnhost:2.63.0", "agnhost:2.55"}},
+		{v1.Config{Cmd: []string{"id"}, User: "1234"}, nil, []string{"nonroot:1.5"}},
+		{shell, nil, []string{"glibc-dns-testing:2.0.0"}},
+		{shell, []v1.Layer{more}, []string{"busybox:1.29-2", "busybox:1.36.1-1", "busybox:1.37.0-1"}},
+	} {
+		base, err := busybox.Layers()
+		if err != nil {
+			return err
+		}
+		img, err := image(a.conf, append(base, a.layers...)...)
+		if err != nil {
+			return err
+		}
+		if err := r.push(img, a.names...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// push enters an image under names below e2e-test-images/.
+func (r *Registry) push(img v1.Image, names ...string) error {
+	for _, n := range names {
+		ref, err := name.ParseReference(r.Addr+"/"+e2e+n, name.Insecure)
+		if err != nil {
+			return err
+		}
+		if err := remote.Write(ref, img); err != nil {
+			return fmt.Errorf("push %s: %w", n, err)
+		}
+	}
+	return nil
+}
+
+// imageOf returns an image of the layout.
+func imageOf(path layout.Path, name string) (v1.Image, error) {
+	index, err := path.ImageIndex()
+	if err != nil {
+		return nil, err
+	}
+	found, err := partial.FindImages(index, match.Annotation(refName, name))
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("test image %s: %w", name, os.ErrNotExist)
+	}
+	return found[0], nil
+}
+
+// nmeter prints the time with its fraction of a second, the only thing that the node tests want of it.
+const nmeter = "#!/bin/sh\necho | ts '%H:%M:%.S' | cut -d ' ' -f 1\n"
+
+// curl is what the node tests' hooks call; they want the page and nothing else.
+const curl = "#!/bin/sh\nfor url; do :; done\nexec wget -q -O - --no-check-certificate \"$url\"\n"
+
+// agnhost is what the image's Dockerfile lays over a small distribution.
+func agnhost(dir string, pause v1.Image) (tree, error) {
+	t := tree{}
+	for file, mode := range map[string]int64{"agnhost": 0o755, "localhost.crt": 0o644, "localhost.key": 0o644} {
+		data, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			return nil, err
+		}
+		t.file(file, mode, data)
+	}
+	t.symlink("agnhost-2", "agnhost")
+	t.dir("uploads", 0o777)
+	t.file("bin/curl", 0o755, []byte(curl))
+	t.text("etc/passwd", "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/home:/bin/false\nuser-defined-in-image:x:1000:1000::/home/u:/bin/sh\n")
+	t.text("etc/group", "root:x:0:\nnogroup:x:65534:\nuser-defined-in-image:x:1000:\ngroup-defined-in-image:x:50000:user-defined-in-image\n")
+	return t, fakeRegistry(t, pause)
+}
+
+// fakeRegistry adds what agnhost's own registry serves: pause:testing, a list with one image.
+func fakeRegistry(t tree, pause v1.Image) error {
+	index := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: pause,
+		Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}}})
+	digest, err := index.Digest()
+	if err != nil {
+		return err
+	}
+	list, err := index.RawManifest()
+	if err != nil {
+		return err
+	}
+	own, err := pause.Digest()
+	if err != nil {
+		return err
+	}
+	manifest, err := pause.RawManifest()
+	if err != nil {
+		return err
+	}
+	config, err := pause.ConfigName()
+	if err != nil {
+		return err
+	}
+	raw, err := pause.RawConfigFile()
+	if err != nil {
+		return err
+	}
+	add := func(kind string, h v1.Hash, data []byte) {
+		t.file(fmt.Sprintf("var/registry/pause/%s/sha256/%s/%s/data", kind, h.Hex[:2], h.Hex), 0o644, data)
+	}
+	add("manifests", digest, list)
+	add("manifests", own, manifest)
+	add("blobs", config, raw)
+	t.text("var/registry/pause/manifests/testing", digest.String()+"\n")
+	return addBlobs(pause, add)
+}
+
+func addBlobs(img v1.Image, add func(kind string, h v1.Hash, data []byte)) error {
+	layers, err := img.Layers()
+	if err != nil {
+		return err
+	}
+	for _, l := range layers {
+		h, err := l.Digest()
+		if err != nil {
+			return err
+		}
+		rc, err := l.Compressed()
+		if err != nil {
+			return err
+		}
+		data, err := io.ReadAll(rc)
+		if err != nil {
+			return err
+		}
+		if err := rc.Close(); err != nil {
+			return err
+		}
+		add("blobs", h, data)
+	}
+	return nil
+}

@@ -1,0 +1,169 @@
+// Command conformance runs Kubernetes' own node tests on podd, with a kubelet and an API server that they bring themselves.
+//
+//	conformance [-focus RE] [-skip RE] [-procs N] [-report FILE] BIN TESTS
+//
+// BIN is the repository's bin/, TESTS the directory with e2e_node.test, ginkgo and agnhost that build.sh has built. The
+// machine needs nothing else, and keeps nothing but the report: one line for each spec, and the messages of those that failed.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/podd-project/podd/test/k8s/cluster"
+)
+
+type options struct {
+	focus, skip, report, bin, tests string
+	procs                           int
+}
+
+func main() {
+	o := options{}
+	flag.StringVar(&o.focus, "focus", `\[NodeConformance\]`, "the specs to run, a regular expression")
+	flag.StringVar(&o.skip, "skip", `\[Flaky\]|\[Slow\]|\[Serial\]`, "the specs to leave out")
+	flag.StringVar(&o.report, "report", "", "where the report goes; standard output if empty")
+	flag.IntVar(&o.procs, "procs", 4, "how many specs run at the same time")
+	flag.Parse()
+	o.bin, o.tests = flag.Arg(0), flag.Arg(1)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "conformance:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options) error {
+	if flag.NArg() != 2 {
+		return errors.New("usage: conformance [flags] BIN TESTS")
+	}
+	dir, err := os.MkdirTemp("/tmp", "podd-k8s-")
+	if err != nil {
+		return err
+	}
+	if err := os.Chmod(dir, 0o755); err != nil { // containers in a user namespace must get through
+		return err
+	}
+	c, err := cluster.StartBare(ctx, cluster.Options{Dir: dir, Bin: o.bin, Nodes: []cluster.NodeOptions{{Name: "node1", Kubelet: kubelet}}}, o.tests)
+	if err != nil {
+		return err
+	}
+	specs, err := play(ctx, c, o)
+	if err == nil {
+		err = tell(specs, o.report)
+	}
+	if err != nil {
+		to := filepath.Join(os.TempDir(), "podd-k8s-failed")
+		err = errors.Join(err, os.RemoveAll(to), os.CopyFS(to, os.DirFS(filepath.Join(dir, "log"))), fmt.Errorf("the logs are kept in %s", to))
+	}
+	return errors.Join(err, c.Close())
+}
+
+// kubelet are the keys that the node tests want as Kubernetes has them, or set themselves; and the gate that podd's users are
+// told to open (contrib/kubernetes/kubelet.yaml).
+var kubelet = map[string]any{
+	"address": "0.0.0.0", "tlsCertFile": "", "tlsPrivateKeyFile": "", "podLogsDir": "", "podPidsLimit": -1,
+	"containerLogMaxSize": "10Mi", "containerLogMaxFiles": 5, "containerLogMonitorInterval": "10s",
+	"featureGates":         map[string]bool{"PodAndContainerStatsFromCRI": true},
+	"volumeStatsAggPeriod": "10s", "clusterDomain": "", "authentication": map[string]any{"webhook": map[string]any{"enabled": false}},
+}
+
+// play runs the specs and returns what became of them. That some have failed is no error.
+func play(ctx context.Context, c *cluster.Cluster, o options) ([]spec, error) {
+	n := c.Nodes[0]
+	work := n.Path("tests")
+	if err := os.Mkdir(work, 0o755); err != nil {
+		return nil, err
+	}
+	out, err := os.Create(filepath.Join(c.Dir, "log", "tests.log"))
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Hour)
+	defer cancel()
+	failed := n.Exec(ctx, io.MultiWriter(out, &progress{}), work, filepath.Join(o.tests, "ginkgo"),
+		"--procs="+fmt.Sprint(o.procs), "--focus="+o.focus, "--skip="+o.skip, "--no-color", "--timeout=2h",
+		"--json-report=report.json", "--output-dir="+work, filepath.Join(o.tests, "e2e_node.test"), "--",
+		"--node-name="+n.Name, "--k8s-bin-dir="+filepath.Join(o.bin, "kube"), "--prepull-images=false",
+		"--container-runtime-endpoint=unix://"+n.Socket(), "--container-runtime-process-name=podd",
+		"--kubelet-config-file="+n.Path("kubelet.json"), "--report-dir="+filepath.Join(c.Dir, "log"),
+		// not the defaults, which would move every process of the machine into a cgroup of theirs
+		"--kubelet-flags=--kubelet-cgroups= --system-cgroups= --runtime-cgroups= --node-ip="+n.Addr)
+	data, err := os.ReadFile(filepath.Join(work, "report.json"))
+	if err != nil {
+		return nil, errors.Join(failed, err)
+	}
+	return read(data)
+}
+
+// spec is one test of the report that was run.
+type spec struct {
+	ContainerHierarchyTexts []string
+	LeafNodeText            string
+	State                   string
+	RunTime                 time.Duration
+	Failure                 struct{ Message string }
+}
+
+func (s spec) name() string {
+	return strings.Join(append(slices.Clone(s.ContainerHierarchyTexts), s.LeafNodeText), " ")
+}
+
+func read(data []byte) ([]spec, error) {
+	var suites []struct {
+		SpecReports                []spec
+		SuiteSucceeded             bool
+		SpecialSuiteFailureReasons []string
+	}
+	if err := json.Unmarshal(data, &suites); err != nil {
+		return nil, fmt.Errorf("the report: %w", err)
+	}
+	var ran []spec
+	for _, s := range suites {
+		for _, sp := range s.SpecReports {
+			notRun := sp.State == "skipped" && sp.Failure.Message == "" // not in focus
+			setup := len(sp.ContainerHierarchyTexts) == 0 && sp.State == "passed"
+			if !notRun && !setup {
+				ran = append(ran, sp)
+			}
+		}
+	}
+	if len(ran) == 0 {
+		return nil, fmt.Errorf("no spec was run: %v", suites)
+	}
+	slices.SortFunc(ran, func(a, b spec) int { return strings.Compare(a.name(), b.name()) })
+	return ran, nil
+}
+
+// tell writes the report.
+func tell(specs []spec, file string) error {
+	var b strings.Builder
+	counts := map[string]int{}
+	for _, s := range specs {
+		counts[s.State]++
+		fmt.Fprintf(&b, "%-8s %6.1fs  %s\n", s.State, s.RunTime.Seconds(), s.name())
+		if s.State != "passed" {
+			fmt.Fprintf(&b, "\t%s\n", strings.ReplaceAll(strings.TrimSpace(s.Failure.Message), "\n", "\n\t"))
+		}
+	}
+	fmt.Fprintf(&b, "%d specs: %v\n", len(specs), counts)
+	if file == "" {
+		fmt.Print(b.String())
+		return nil
+	}
+	fmt.Printf("%d specs: %v; all of them are in %s\n", len(specs), counts, file)
+	return os.WriteFile(file, []byte(b.String()), 0o644)
+}
