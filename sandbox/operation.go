@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/sirupsen/logrus"
 )
 
@@ -17,10 +18,13 @@ type Operation struct {
 	// Verb is the CRI's name of what is being done, or Recover.
 	Verb string `json:"verb"`
 	// Pod and Container are ids; Container is empty for what is done to a pod. Name is what the kubelet calls it.
-	Pod       string    `json:"pod"`
-	Container string    `json:"container,omitempty"`
-	Name      string    `json:"name"`
-	Began     time.Time `json:"began"`
+	Pod       string `json:"pod"`
+	Container string `json:"container,omitempty"`
+	Name      string `json:"name"`
+	// UID is the pod's in Kubernetes, Handler what runs it.
+	UID     string    `json:"uid,omitempty"`
+	Handler string    `json:"handler,omitempty"`
+	Began   time.Time `json:"began"`
 	// Took is its age while it is under way.
 	Took Duration `json:"took"`
 	// Stages are in the order in which they began; the last one is under way when the operation is. A stage that is come
@@ -28,6 +32,31 @@ type Operation struct {
 	Stages []Stage `json:"stages"`
 	Done   bool    `json:"done"`
 	Error  string  `json:"error,omitempty"`
+	// Outcome is how it ended, "" while it is under way.
+	Outcome Outcome `json:"outcome,omitempty"`
+}
+
+// Outcome is how an operation ended, in as few kinds as tell what to look for.
+type Outcome string
+
+// The outcomes. What took longer than it may is a timeout, whoever set the limit.
+const (
+	OutcomeOK       Outcome = "ok"
+	OutcomeError    Outcome = "error"
+	OutcomeTimeout  Outcome = "timeout"
+	OutcomeCanceled Outcome = "canceled"
+)
+
+func outcomeOf(err error) Outcome {
+	switch {
+	case err == nil:
+		return OutcomeOK
+	case errdefs.IsDeadlineExceeded(err):
+		return OutcomeTimeout
+	case errdefs.IsCanceled(err):
+		return OutcomeCanceled
+	}
+	return OutcomeError
 }
 
 // Stage is one named part of an operation.
@@ -149,7 +178,7 @@ func (op *operation) end(err error) Operation {
 	op.mu.Lock()
 	op.slow.Stop()
 	op.leaveLocked()
-	op.now.Took, op.now.Done = Duration(time.Since(op.now.Began)), true
+	op.now.Took, op.now.Done, op.now.Outcome = Duration(time.Since(op.now.Began)), true, outcomeOf(err)
 	if err != nil {
 		op.now.Error = err.Error()
 	}
@@ -242,10 +271,14 @@ const (
 	verbRecover         = "Recover"
 )
 
+func newOperation(verb string, p *Pod) Operation {
+	m := p.Config.GetMetadata()
+	return Operation{Verb: verb, Pod: p.ID, Name: m.GetNamespace() + "/" + m.GetName(), UID: m.GetUid(), Handler: p.runtime()}
+}
+
 // onPod runs do as an operation on p.
 func (e *Engine) onPod(ctx context.Context, verb string, p *Pod, do func(ctx context.Context) error) error {
-	m := p.Config.GetMetadata()
-	ctx, op := e.operations.begin(ctx, Operation{Verb: verb, Pod: p.ID, Name: m.GetNamespace() + "/" + m.GetName()})
+	ctx, op := e.operations.begin(ctx, newOperation(verb, p))
 	err := do(ctx)
 	p.history.add(op.end(err))
 	return err
@@ -253,10 +286,9 @@ func (e *Engine) onPod(ctx context.Context, verb string, p *Pod, do func(ctx con
 
 // onContainer is onPod for a container. allow is how long the caller has asked to wait, see operation.allow.
 func (e *Engine) onContainer(ctx context.Context, verb string, c *Container, allow time.Duration, do func(ctx context.Context) error) error {
-	m := c.pod.Config.GetMetadata()
-	ctx, op := e.operations.begin(ctx, Operation{
-		Verb: verb, Pod: c.pod.ID, Container: c.ID, Name: m.GetNamespace() + "/" + m.GetName() + "/" + c.Config.GetMetadata().GetName(),
-	})
+	o := newOperation(verb, c.pod)
+	o.Container, o.Name = c.ID, o.Name+"/"+c.Config.GetMetadata().GetName()
+	ctx, op := e.operations.begin(ctx, o)
 	op.allow(allow)
 	err := do(ctx)
 	if ended := op.end(err); verb != verbExecSync { // of which there are many, and most are probes

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/podd-project/podd/cmd/podd/layers"
+	"github.com/podd-project/podd/cmd/podd/metrics"
+	"github.com/podd-project/podd/cmd/podd/tracing"
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/sandbox"
@@ -28,6 +30,8 @@ type Config struct {
 	Image   image.Config   `toml:"image" comment:"Where images come from and how they are kept."`
 
 	Streaming streaming.Config `toml:"streaming" comment:"The HTTP server that kubectl exec, attach and port-forward come to, by way of the kubelet."`
+	Metrics   metrics.Config   `toml:"metrics" comment:"podd's own metrics, for Prometheus; the CRI's metrics of pods come by way of the kubelet."`
+	Tracing   tracing.Config   `toml:"tracing" comment:"Spans of what podd does, for OpenTelemetry."`
 }
 
 // RuntimeConfig is the engine's configuration and the handlers it chooses from.
@@ -89,6 +93,7 @@ func defaultConfig() Config {
 		Image:   image.DefaultConfig(),
 
 		Streaming: streaming.DefaultConfig(),
+		Tracing:   tracing.DefaultConfig(),
 	}
 }
 
@@ -136,6 +141,11 @@ func (c *Config) validate(origin func(key string) string) error {
 	inSection("network", c.Network.Validate(), bad)
 	inSection("image", c.Image.Validate(), bad)
 	inSection("streaming", c.Streaming.Validate(), bad)
+	inSection("metrics", c.Metrics.Validate(), bad)
+	inSection("tracing", c.Tracing.Validate(), bad)
+	if path := c.Metrics.SocketPath(); path != "" && path == c.Listen {
+		bad("metrics.address", "%q is the socket of the CRI service", path)
+	}
 	return errors.Join(errs...)
 }
 

@@ -63,6 +63,9 @@ type daemon struct {
 	log    logrus.FieldLogger
 	notify notifier
 
+	// observers are set by build, and nobody in commands that do not serve.
+	observers observers
+
 	// openDir is the run directory, once it is ours.
 	openDir atomic.Pointer[string]
 	// closers undo the start, last first.
@@ -170,7 +173,8 @@ func (d *daemon) serve(ctx context.Context, n *node) error {
 		return fmt.Errorf("listen: %w", err)
 	}
 	var calls inflight
-	srv := grpc.NewServer(append(n.server.Options(), grpc.ChainUnaryInterceptor(calls.count))...)
+	options := append(d.observers.grpcOptions(), n.server.Options()...)
+	srv := grpc.NewServer(append(options, grpc.ChainUnaryInterceptor(calls.count))...)
 	n.server.Register(srv)
 	registerDebug(srv, n.engine)
 	health := newHealth(srv)
@@ -180,6 +184,7 @@ func (d *daemon) serve(ctx context.Context, n *node) error {
 	}
 	d.onClose("self check", closeCheck)
 
+	d.serveMetrics(ctx, n)
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(sock) }()
 	setHealth(health, healthpb.HealthCheckResponse_SERVING)

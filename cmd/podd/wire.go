@@ -37,6 +37,10 @@ type node struct {
 // build makes the mechanisms, the engine over them and the server over that. What is missing on the machine
 // (a runtime, a CNI configuration) is reported by Status, and is no error here.
 func (d *daemon) build(ctx context.Context) (*node, error) {
+	var err error
+	if d.observers, err = d.newObservers(); err != nil {
+		return nil, err
+	}
 	n, err := d.mechanisms(ctx)
 	if err != nil {
 		return nil, err
@@ -79,7 +83,7 @@ func (d *daemon) server(n *node, streams server.Streamer) (*server.Server, error
 	return server.New(
 		server.Config{Version: semver(version), SystemdCgroup: d.cfg.Runtime.SystemdCgroup},
 		server.Deps{
-			Engine: server.Adapt(n.engine), Images: n.images, Network: n.pods, Streamer: streams, Log: d.log,
+			Engine: server.Adapt(n.engine), Images: n.images, Network: n.pods, Streamer: streams, Log: d.log, Observe: d.observers.call(),
 			RuntimeSpec: specReader(d.containersDir()),
 			Info: map[string]func() any{
 				"config": func() any { return d.values },
@@ -115,6 +119,7 @@ func (d *daemon) engine(ctx context.Context, images *image.Store, pods *network.
 		Cgroups:    d.cgroups(),
 		Disk:       images,
 		Log:        d.log,
+		Observe:    d.observers.operation(),
 	})
 }
 

@@ -60,6 +60,8 @@ var restricted = []struct {
 	{"go.podman.io/", []string{"image", "cmd"}, "the image library's types stay behind the image package; main only lets it re-execute podd to unpack layers"},
 	{"github.com/containernetworking/", []string{"network"}, "CNI stays behind the network package"},
 	{"github.com/spf13/cobra", []string{"cmd"}, "the command line is the command's"},
+	{"github.com/prometheus/", []string{"cmd/podd/metrics"}, "who counts is the operator's choice: the engine and the server tell what happened, in their own words"},
+	{"go.opentelemetry.io/", []string{"cmd/podd/tracing"}, "as with metrics"},
 }
 
 // pkg is what `go list` says of one package.

@@ -1,0 +1,80 @@
+package metrics
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Config is the [metrics] section of podd.toml.
+type Config struct {
+	// Address is "unix:///path", "IP:port", or "" for no endpoint.
+	Address string `toml:"address" comment:"Where Prometheus gets podd's own metrics, path /metrics: unix:///run/podd/metrics.sock, or an IP address and port, 127.0.0.1:9478. Empty: nowhere."`
+	// AllowRemote lets Address be one that other machines can reach.
+	AllowRemote bool `toml:"allow_remote" comment:"Let address be one that other machines can reach. Whoever reaches it reads the metrics, which name no pod."`
+}
+
+// unixPrefix marks an address that is a socket's path.
+const unixPrefix = "unix://"
+
+// maxSocketPath is what sun_path holds, without its last byte.
+const maxSocketPath = 107
+
+// Enabled is true when there is to be an endpoint.
+func (c Config) Enabled() bool { return c.Address != "" }
+
+// SocketPath is the path of the unix socket, "" for an address that is none.
+func (c Config) SocketPath() string {
+	path, _ := strings.CutPrefix(c.Address, unixPrefix)
+	if path == c.Address {
+		return ""
+	}
+	return path
+}
+
+// Validate says what is wrong, as "key: what". It looks neither at files nor at the network.
+func (c Config) Validate() error {
+	if !c.Enabled() {
+		return nil
+	}
+	if err := c.validateAddress(); err != nil {
+		return fmt.Errorf("address: %w", err)
+	}
+	return nil
+}
+
+func (c Config) validateAddress() error {
+	if path, ok := strings.CutPrefix(c.Address, unixPrefix); ok {
+		return validateSocket(path)
+	}
+	host, port, err := net.SplitHostPort(c.Address)
+	if err != nil {
+		return fmt.Errorf("%q is neither unix:///path nor an IP address and port", c.Address)
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return fmt.Errorf("%q is not an IP address", host)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return fmt.Errorf("%q is not a port between 1 and 65535", port)
+	}
+	if !ip.IsLoopback() && !c.AllowRemote {
+		return fmt.Errorf("other machines can reach %s: use a loopback address or a unix socket, or set allow_remote", host)
+	}
+	return nil
+}
+
+func validateSocket(path string) error {
+	switch {
+	case !filepath.IsAbs(path) || path != filepath.Clean(path) || path == "/":
+		return fmt.Errorf("%q is not the absolute path of a socket in its shortest form", path)
+	case strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return fmt.Errorf("%q holds a control character", path)
+	case len(path) > maxSocketPath:
+		return fmt.Errorf("%q is longer than the %d bytes of a unix socket's path", path, maxSocketPath)
+	}
+	return nil
+}

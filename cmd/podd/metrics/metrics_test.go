@@ -1,0 +1,223 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc/codes"
+
+	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/server"
+)
+
+// node is a node with two pods, one of which is in trouble.
+type node struct{}
+
+func (node) PodStates() []sandbox.PodState {
+	return []sandbox.PodState{sandbox.PodReady, sandbox.PodReady, sandbox.PodStopping}
+}
+
+func (node) ContainerStates() []sandbox.ContainerState {
+	return []sandbox.ContainerState{sandbox.ContainerRunning}
+}
+func (node) Images() int { return 3 }
+func (node) Pulls() int  { return 1 }
+func (node) Operations() []sandbox.Operation {
+	return []sandbox.Operation{{Verb: "StopPodSandbox", Pod: "secretid", Name: "ns/secretname"}}
+}
+func (node) Owed() []sandbox.Debt           { return []sandbox.Debt{{ID: "secretid"}} }
+func (node) Unread() []sandbox.UnreadRecord { return nil }
+func (node) Quarantined() []string          { return []string{"secretid", "other"} }
+func (node) Handlers() []sandbox.Handler {
+	return []sandbox.Handler{{Name: "runc"}, {Name: "kata", Err: errors.New("no such file")}}
+}
+func (node) NetworkReady() error { return errors.New("no CNI configuration") }
+
+// seen is metrics that have seen something of everything.
+func seen() *Metrics {
+	m := New("v1")
+	m.Watch(node{})
+	m.ObserveOperation(context.Background(), sandbox.Operation{
+		Verb: "RunPodSandbox", Pod: "secretid", Name: "ns/secretname", UID: "secretuid", Handler: "runc", Outcome: sandbox.OutcomeOK, Took: sandbox.Duration(30 * time.Millisecond),
+		Stages: []sandbox.Stage{{Name: "record", Took: sandbox.Duration(time.Millisecond)}, {Name: "network", Took: sandbox.Duration(25 * time.Millisecond)}},
+	})
+	m.ObserveOperation(context.Background(), sandbox.Operation{
+		Verb: "RunPodSandbox", Handler: "runc", Outcome: sandbox.OutcomeTimeout, Error: "secrettext", Took: sandbox.Duration(2 * time.Minute),
+		Stages: []sandbox.Stage{{Name: "network", Took: sandbox.Duration(2 * time.Minute)}},
+	})
+	m.ObserveCall(server.Call{Method: "RunPodSandbox", Code: codes.DeadlineExceeded, Duration: 2 * time.Minute})
+	return m
+}
+
+// serve serves m on a socket until the test's end, and returns a client of it.
+func serve(t *testing.T, m *Metrics) *http.Client {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "m.sock")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := logrus.New()
+	log.SetOutput(t.Output())
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- m.Serve(ctx, l, log) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if _, err := net.Dial("unix", path); err == nil {
+			t.Error("it is still served")
+		}
+	})
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	}
+	return &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+}
+
+func get(t *testing.T, c *http.Client, path string) (status int, body string) {
+	t.Helper()
+	resp, err := c.Get("http://podd" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(data)
+}
+
+func TestScrape(t *testing.T) {
+	c := serve(t, seen())
+	status, body := get(t, c, Path)
+	if status != http.StatusOK {
+		t.Fatalf("%d: %s", status, body)
+	}
+	for _, want := range []string{
+		`podd_build_info{version="v1"} 1`,
+		`podd_operation_duration_seconds_count{handler="runc",operation="RunPodSandbox",outcome="ok"} 1`,
+		`podd_operation_duration_seconds_count{handler="runc",operation="RunPodSandbox",outcome="timeout"} 1`,
+		`podd_operation_stage_duration_seconds_sum{handler="runc",operation="RunPodSandbox",outcome="ok",stage="network"} 0.025`,
+		`podd_operation_stage_duration_seconds_bucket{handler="runc",operation="RunPodSandbox",outcome="ok",stage="record",le="0.001"} 1`,
+		`podd_operation_stage_duration_seconds_bucket{handler="runc",operation="RunPodSandbox",outcome="ok",stage="network",le="0.016"} 0`,
+		`podd_operation_stage_duration_seconds_bucket{handler="runc",operation="RunPodSandbox",outcome="ok",stage="network",le="0.032"} 1`,
+		`podd_operation_stage_duration_seconds_bucket{handler="runc",operation="RunPodSandbox",outcome="timeout",stage="network",le="60"} 0`,
+		`podd_rpc_duration_seconds_count{code="DeadlineExceeded",method="RunPodSandbox"} 1`,
+		`podd_pods{state="ready"} 2`, `podd_pods{state="stopping"} 1`, `podd_pods{state="creating"} 0`, `podd_pods{state="notready"} 0`,
+		`podd_containers{state="running"} 1`, `podd_containers{state="exited"} 0`,
+		`podd_images 3`, `podd_image_pulls_in_progress 1`, `podd_operations_in_progress{operation="StopPodSandbox"} 1`,
+		`podd_owed_cleanups 1`, `podd_unread_records 0`, `podd_quarantined_records 2`,
+		`podd_runtime_handler_ready{handler="runc"} 1`, `podd_runtime_handler_ready{handler="kata"} 0`, `podd_network_ready 0`,
+		"process_open_fds", "go_goroutines",
+	} {
+		if !strings.Contains(body, "\n"+want) {
+			t.Errorf("no line %s", want)
+		}
+	}
+	if strings.Contains(body, "secret") {
+		t.Error("the name or id of a pod is among the metrics")
+	}
+	if t.Failed() {
+		t.Log(body)
+	}
+	if status, _ := get(t, c, "/"); status != http.StatusNotFound {
+		t.Errorf("another path is answered %d", status)
+	}
+	problems, err := promlint.New(strings.NewReader(body)).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// TestEveryMetricIsDocumented compares a scrape with the table in the README.
+func TestEveryMetricIsDocumented(t *testing.T) {
+	table, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body := get(t, serve(t, seen()), Path)
+	found := 0
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (podd_\w+) (\w+)$`).FindAllStringSubmatch(body, -1) {
+		found++
+		row := regexp.MustCompile("(?m)^\\|.*`" + m[1] + "`.*\\| " + m[2]).Find(table)
+		if row == nil {
+			t.Errorf("%s, a %s, is not in the table of cmd/README.md", m[1], m[2])
+		}
+	}
+	if found < 14 {
+		t.Errorf("only %d metrics of podd's own were found", found)
+	}
+	for _, m := range regexp.MustCompile("`(podd_\\w+)`").FindAllSubmatch(table, -1) {
+		if !strings.Contains(body, "# TYPE "+string(m[1])+" ") {
+			t.Errorf("cmd/README.md tells of %s, which there is not", m[1])
+		}
+	}
+}
+
+func TestBucketsGoFromAMillisecondToAMinute(t *testing.T) {
+	b := buckets()
+	if len(b) > 20 || b[0] != 0.001 || b[len(b)-1] != 60 {
+		t.Errorf("buckets %v", b)
+	}
+	for i := 1; i < len(b); i++ {
+		if b[i] <= b[i-1] || b[i] > 2*b[i-1]+1e-9 {
+			t.Errorf("bucket %v after %v: a value is not known to a factor of two", b[i], b[i-1])
+		}
+	}
+}
+
+// TestManyAtOnce is for the race detector: operations end while several scrapes are answered.
+func TestManyAtOnce(t *testing.T) {
+	m := seen()
+	c := serve(t, m)
+	var g sync.WaitGroup
+	for i := range 4 {
+		g.Go(func() {
+			for range 20 {
+				m.ObserveOperation(t.Context(), sandbox.Operation{Verb: fmt.Sprint("Verb", i), Outcome: sandbox.OutcomeOK})
+			}
+		})
+		g.Go(func() {
+			if status, _ := get(t, c, Path); status != http.StatusOK && status != http.StatusServiceUnavailable {
+				t.Errorf("a scrape is answered %d", status)
+			}
+		})
+	}
+	g.Wait()
+	_, body := get(t, c, Path)
+	if want := `podd_operation_duration_seconds_count{handler="",operation="Verb3",outcome="ok"} 20`; !strings.Contains(body, want) {
+		t.Errorf("no line %s", want)
+	}
+}
+
+func BenchmarkObserveOperation(b *testing.B) {
+	m := New("v1")
+	o := sandbox.Operation{Verb: "RunPodSandbox", Handler: "runc", Outcome: sandbox.OutcomeOK}
+	for _, s := range []string{"record", "namespaces", "network", "files", "infra container"} {
+		o.Stages = append(o.Stages, sandbox.Stage{Name: s, Took: sandbox.Duration(time.Millisecond)})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		m.ObserveOperation(context.Background(), o)
+	}
+}

@@ -1,0 +1,112 @@
+package metrics
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/podd-project/podd/sandbox"
+)
+
+// Node says what there is. It answers from memory.
+type Node interface {
+	PodStates() []sandbox.PodState
+	ContainerStates() []sandbox.ContainerState
+	// Images is how many are stored, Pulls how many are being pulled.
+	Images() int
+	Pulls() int
+	Operations() []sandbox.Operation
+	Owed() []sandbox.Debt
+	Unread() []sandbox.UnreadRecord
+	Quarantined() []string
+	Handlers() []sandbox.Handler
+	NetworkReady() error
+}
+
+// Watch adds what node says at the time of each scrape.
+func (m *Metrics) Watch(node Node) { m.registry.MustRegister(newCollector(node)) }
+
+// collector asks a node.
+type collector struct {
+	node                                Node
+	pods, containers, images, pulls     *prometheus.Desc
+	underWay, owed, unread, quarantined *prometheus.Desc
+	handlerReady, networkReady          *prometheus.Desc
+}
+
+func newCollector(node Node) *collector {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, labels, nil)
+	}
+	return &collector{
+		node:         node,
+		pods:         desc("podd_pods", "Pods by state.", "state"),
+		containers:   desc("podd_containers", "Containers by state.", "state"),
+		images:       desc("podd_images", "Images in the store."),
+		pulls:        desc("podd_image_pulls_in_progress", "Images that are being pulled."),
+		underWay:     desc("podd_operations_in_progress", "Operations under way.", "operation"),
+		owed:         desc("podd_owed_cleanups", "Pods and containers, or what was left of them, that could not be freed yet; see podd status."),
+		unread:       desc("podd_unread_records", "Records that cannot be read at present; see podd status."),
+		quarantined:  desc("podd_quarantined_records", "Damaged records that wait for a person in the directory quarantine."),
+		handlerReady: desc("podd_runtime_handler_ready", "1 when the runtime handler can be used.", "handler"),
+		networkReady: desc("podd_network_ready", "1 when pods can be attached to the network."),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.pods, c.containers, c.images, c.pulls, c.underWay, c.owed, c.unread, c.quarantined, c.handlerReady, c.networkReady} {
+		out <- d
+	}
+}
+
+// The states that are told even when nothing is in them.
+var (
+	podStates       = []sandbox.PodState{sandbox.PodCreating, sandbox.PodReady, sandbox.PodStopping, sandbox.PodNotReady}
+	containerStates = []sandbox.ContainerState{sandbox.ContainerCreating, sandbox.ContainerCreated, sandbox.ContainerRunning, sandbox.ContainerExited}
+)
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	count(gauge, c.pods, podStates, c.node.PodStates())
+	count(gauge, c.containers, containerStates, c.node.ContainerStates())
+	gauge(c.images, float64(c.node.Images()))
+	gauge(c.pulls, float64(c.node.Pulls()))
+	var verbs []string
+	for _, o := range c.node.Operations() {
+		verbs = append(verbs, o.Verb)
+	}
+	count(gauge, c.underWay, nil, verbs)
+	gauge(c.owed, float64(len(c.node.Owed())))
+	gauge(c.unread, float64(len(c.node.Unread())))
+	gauge(c.quarantined, float64(len(c.node.Quarantined())))
+	for _, h := range c.node.Handlers() {
+		gauge(c.handlerReady, yes(h.Err == nil), h.Name)
+	}
+	gauge(c.networkReady, yes(c.node.NetworkReady() == nil))
+}
+
+// count tells how often each value is in list, of the known ones also when it is not.
+func count[S ~string](gauge func(*prometheus.Desc, float64, ...string), d *prometheus.Desc, known, list []S) {
+	n := map[string]int{}
+	for _, v := range known {
+		n[string(v)] = 0
+	}
+	for _, v := range list {
+		n[string(v)]++
+	}
+	for _, v := range slices.Sorted(maps.Keys(n)) {
+		gauge(d, float64(n[v]), v)
+	}
+}
+
+func yes(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/podd-project/podd/cmd/podd/metrics"
+	"github.com/podd-project/podd/cmd/podd/tracing"
+	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/server"
+)
+
+// observers are told of what podd does. Those that are not configured are nil, and cost nothing.
+type observers struct {
+	metrics *metrics.Metrics
+	tracer  *tracing.Tracer
+}
+
+// flushSpansTimeout is how long a daemon that stops tries to send its last spans, after everything else.
+const flushSpansTimeout = 3 * time.Second
+
+func (d *daemon) newObservers() (o observers, err error) {
+	if d.cfg.Metrics.Enabled() {
+		o.metrics = metrics.New(version)
+	}
+	if !d.cfg.Tracing.Enabled() {
+		return o, nil
+	}
+	if o.tracer, err = tracing.New(d.cfg.Tracing, version, d.log); err != nil {
+		return o, err
+	}
+	d.onClose("tracing", func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), flushSpansTimeout)
+		defer cancel()
+		return o.tracer.Shutdown(ctx)
+	})
+	return o, nil
+}
+
+// operation is what the engine calls for each operation that has ended; nil when nobody wants to know.
+func (o observers) operation() func(context.Context, sandbox.Operation) {
+	switch {
+	case o.metrics == nil && o.tracer == nil:
+		return nil
+	case o.tracer == nil:
+		return o.metrics.ObserveOperation
+	case o.metrics == nil:
+		return o.tracer.ObserveOperation
+	}
+	return func(ctx context.Context, op sandbox.Operation) {
+		o.metrics.ObserveOperation(ctx, op)
+		o.tracer.ObserveOperation(ctx, op)
+	}
+}
+
+// grpcOptions are what they want of the gRPC server; they come before the server's own.
+func (o observers) grpcOptions() []grpc.ServerOption {
+	if o.tracer == nil {
+		return nil
+	}
+	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(o.tracer.Unary)}
+}
+
+// call is what the server calls for each call that was answered; nil when nobody wants to know.
+func (o observers) call() func(server.Call) {
+	if o.metrics == nil {
+		return nil
+	}
+	return o.metrics.ObserveCall
+}
+
+// serveMetrics answers scrapes until ctx ends. An endpoint that cannot be opened keeps no pod from running.
+func (d *daemon) serveMetrics(ctx context.Context, n *node) {
+	m := d.observers.metrics
+	if m == nil {
+		return
+	}
+	m.Watch(metricsNode{n})
+	log := d.log.WithField("address", d.cfg.Metrics.Address)
+	l, err := d.listenMetrics()
+	if err != nil {
+		log.WithError(err).Error("metrics cannot be served")
+		return
+	}
+	log.Info("metrics are served")
+	d.background.Go(func() {
+		if err := m.Serve(ctx, l, d.log); err != nil {
+			log.WithError(err).Error("metrics are no longer served")
+		}
+	})
+}
+
+func (d *daemon) listenMetrics() (net.Listener, error) {
+	if path := d.cfg.Metrics.SocketPath(); path != "" {
+		return listenUnix(path, d.log)
+	}
+	return net.Listen("tcp", d.cfg.Metrics.Address)
+}
+
+// metricsNode is the node in the words of metrics.
+type metricsNode struct{ *node }
+
+func (n metricsNode) PodStates() []sandbox.PodState {
+	var states []sandbox.PodState
+	for _, p := range n.engine.Pods() {
+		states = append(states, p.Status().State)
+	}
+	return states
+}
+
+func (n metricsNode) ContainerStates() []sandbox.ContainerState {
+	var states []sandbox.ContainerState
+	for _, c := range n.engine.Containers() {
+		states = append(states, c.Status().State)
+	}
+	return states
+}
+
+func (n metricsNode) Images() int {
+	images, err := n.images.List(context.Background()) // from memory
+	if err != nil {
+		return 0
+	}
+	return len(images)
+}
+
+func (n metricsNode) Pulls() int                      { return len(n.images.Pulls()) }
+func (n metricsNode) Operations() []sandbox.Operation { return n.engine.Operations() }
+func (n metricsNode) Owed() []sandbox.Debt            { return n.engine.Owed() }
+func (n metricsNode) Unread() []sandbox.UnreadRecord  { return n.engine.Unread() }
+func (n metricsNode) Quarantined() []string           { return n.engine.Quarantined() }
+func (n metricsNode) Handlers() []sandbox.Handler     { return n.engine.Handlers() }
+func (n metricsNode) NetworkReady() error             { return n.engine.NetworkReady() }

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/sirupsen/logrus/hooks/test"
+
+	"github.com/podd-project/podd/cmd/podd/metrics"
+	"github.com/podd-project/podd/cmd/podd/tracing"
+	"github.com/podd-project/podd/sandbox"
+)
+
+func TestNobodyObservesUnlessAsked(t *testing.T) {
+	log, _ := test.NewNullLogger()
+	d := &daemon{cfg: defaultConfig(), log: log}
+	o, err := d.newObservers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.operation() != nil || o.call() != nil || o.grpcOptions() != nil || len(d.closers) > 0 {
+		t.Errorf("observers %+v", o)
+	}
+}
+
+func TestObservers(t *testing.T) {
+	log, _ := test.NewNullLogger()
+	for _, c := range []struct {
+		metrics, endpoint string
+		call              bool
+		options, closers  int
+	}{
+		{"127.0.0.1:9478", "", true, 0, 0},
+		{"", "127.0.0.1:4317", false, 1, 1},
+		{"127.0.0.1:9478", "127.0.0.1:4317", true, 1, 1},
+	} {
+		d := &daemon{cfg: defaultConfig(), log: log}
+		d.cfg.Metrics, d.cfg.Tracing = metrics.Config{Address: c.metrics}, tracing.Config{Endpoint: c.endpoint}
+		o, err := d.newObservers()
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.operation()(t.Context(), sandbox.Operation{Verb: "X"})
+		if (o.call() != nil) != c.call || len(o.grpcOptions()) != c.options || len(d.closers) != c.closers {
+			t.Errorf("%+v: observers %+v", c, o)
+		}
+		if err := d.close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestMetricsEndpoint scrapes a real daemon without pods.
+func TestMetricsEndpoint(t *testing.T) {
+	s := newSite(t)
+	d := s.start(t, nil, "--set", "metrics.address=unix://"+s.path("m/metrics.sock"))
+	for name, want := range map[string]fs.FileMode{"m": fs.ModeDir | 0o700, "m/metrics.sock": fs.ModeSocket | 0o660} {
+		if info, err := os.Lstat(s.path(name)); err != nil || info.Mode() != want {
+			t.Errorf("%s: got %v, %v, want %v", name, info, err, want)
+		}
+	}
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", s.path("m/metrics.sock"))
+	}
+	c := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+	resp, err := c.Get("http://podd/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`podd_build_info{version="v1.2.3-test"} 1`, `podd_pods{state="ready"} 0`, "podd_images 0", "podd_network_ready 0"} {
+		if !strings.Contains(string(body), "\n"+want+"\n") {
+			t.Errorf("no line %s in\n%s", want, body)
+		}
+	}
+	if code := d.stop(t); code != 0 {
+		t.Errorf("exit status %d", code)
+	}
+	if _, err := os.Lstat(s.path("m/metrics.sock")); !os.IsNotExist(err) {
+		t.Errorf("the socket is still there: %v", err)
+	}
+}
+
+// TestMetricsThatCannotBeServedKeepNoPodFromRunning: somebody else has the port.
+func TestMetricsThatCannotBeServedKeepNoPodFromRunning(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s := newSite(t)
+	d := s.start(t, nil, "--set", "metrics.address="+l.Addr().String()) // it says READY
+	d.log.expect(t, "metrics cannot be served")
+}

@@ -1,0 +1,60 @@
+package tracing
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+)
+
+// Config is the [tracing] section of podd.toml.
+type Config struct {
+	// Endpoint is "host:port", "unix:///path", or "" for no tracing.
+	Endpoint string `toml:"endpoint" comment:"Where spans of what podd does are sent, by OTLP over gRPC: host:port (127.0.0.1:4317) or unix:///path. Empty: nowhere."`
+	// Insecure sends without TLS.
+	Insecure bool `toml:"insecure" comment:"Send to host:port without TLS. With TLS the certificate must be one that the machine trusts."`
+	// SamplingRatePerMillion is how many of a million traces that podd begins are sent.
+	SamplingRatePerMillion int `toml:"sampling_rate_per_million" comment:"How many of a million operations are traced. The kubelet decides for its own calls, if it traces (its key has the same name)."`
+}
+
+// million is every trace.
+const million = 1_000_000
+
+// DefaultConfig traces nothing, and everything once there is an endpoint.
+func DefaultConfig() Config { return Config{SamplingRatePerMillion: million} }
+
+// Enabled is true when spans are sent.
+func (c Config) Enabled() bool { return c.Endpoint != "" }
+
+// unixPrefix marks an endpoint that is a socket's path.
+const unixPrefix = "unix://"
+
+// Validate says what is wrong, as "key: what" for each mistake. It does not look for the endpoint.
+func (c Config) Validate() error {
+	var errs []error
+	if err := c.validateEndpoint(); err != nil {
+		errs = append(errs, fmt.Errorf("endpoint: %w", err))
+	}
+	if c.SamplingRatePerMillion < 0 || c.SamplingRatePerMillion > million {
+		errs = append(errs, fmt.Errorf("sampling_rate_per_million: %d is not between 0 and %d", c.SamplingRatePerMillion, million))
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) validateEndpoint() error {
+	if !c.Enabled() {
+		return nil
+	}
+	if path, ok := strings.CutPrefix(c.Endpoint, unixPrefix); ok {
+		if !filepath.IsAbs(path) || path != filepath.Clean(path) {
+			return fmt.Errorf("%q is not the absolute path of a socket in its shortest form", path)
+		}
+		return nil
+	}
+	host, port, err := net.SplitHostPort(c.Endpoint)
+	if err != nil || host == "" || port == "" || strings.ContainsAny(c.Endpoint, "/?# ") {
+		return fmt.Errorf("%q is neither host:port nor unix:///path", c.Endpoint)
+	}
+	return nil
+}

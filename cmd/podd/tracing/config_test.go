@@ -1,0 +1,28 @@
+package tracing
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestConfig(t *testing.T) {
+	for _, c := range []struct {
+		endpoint string
+		rate     int
+		want     string // part of the error, "" for none
+	}{
+		{"", 0, ""}, {"", million, ""}, {"127.0.0.1:4317", 1, ""}, {"collector.example:4317", 1, ""}, {"[::1]:4317", 1, ""},
+		{"unix:///run/otel.sock", 1, ""},
+		{"127.0.0.1", 1, "endpoint: "}, {":4317", 1, "endpoint: "}, {"host:", 1, "endpoint: "}, {"http://host:4317", 1, "endpoint: "},
+		{"host:4317/v1/traces", 1, "endpoint: "}, {"unix://otel.sock", 1, "endpoint: "},
+		{"host:4317", -1, "sampling_rate_per_million: "}, {"", million + 1, "sampling_rate_per_million: "},
+	} {
+		err := Config{Endpoint: c.endpoint, SamplingRatePerMillion: c.rate}.Validate()
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%q, %d: got %v, want %q", c.endpoint, c.rate, err, c.want)
+		}
+	}
+	if d := DefaultConfig(); d.Enabled() || d.Validate() != nil {
+		t.Errorf("default %+v", d)
+	}
+}

@@ -1,0 +1,54 @@
+package tracing
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+
+	"github.com/podd-project/podd/sandbox"
+)
+
+// ObserveOperation makes the spans of an operation that has ended: its own and, below that, one for each stage. ctx is
+// that of the caller who began it. It is called in the operation's way, and is quick.
+func (t *Tracer) ObserveOperation(ctx context.Context, o sandbox.Operation) {
+	parent := trace.SpanContextFromContext(ctx)
+	self := t.begin(parent)
+	if !self.IsSampled() {
+		return
+	}
+	name := "podd." + o.Verb
+	for _, s := range o.Stages {
+		t.put(span{
+			self: t.begin(self), parent: self, name: name + "/" + s.Name, kind: tracepb.Span_SPAN_KIND_INTERNAL,
+			began: o.Began.Add(time.Duration(s.After)), took: time.Duration(s.Took),
+		})
+	}
+	t.put(span{
+		self: self, parent: parent, name: name, kind: tracepb.Span_SPAN_KIND_INTERNAL, began: o.Began, took: time.Duration(o.Took),
+		attributes: operationAttributes(o), failed: outcomeText(o.Outcome),
+	})
+}
+
+// operationAttributes say what o was about, in the words of OpenTelemetry's conventions for Kubernetes.
+func operationAttributes(o sandbox.Operation) []*commonpb.KeyValue {
+	namespace, rest, _ := strings.Cut(o.Name, "/")
+	pod, container, _ := strings.Cut(rest, "/")
+	pairs := []string{"k8s.namespace.name", namespace, "k8s.pod.name", pod, "k8s.pod.uid", o.UID,
+		"podd.sandbox.id", o.Pod, "podd.handler", o.Handler, "podd.outcome", string(o.Outcome)}
+	if o.Container != "" {
+		pairs = append(pairs, "k8s.container.name", container, "container.id", o.Container)
+	}
+	return attributes(pairs...)
+}
+
+// outcomeText is an operation's failure in a word.
+func outcomeText(o sandbox.Outcome) string {
+	if o == sandbox.OutcomeOK {
+		return ""
+	}
+	return string(o)
+}

@@ -1,0 +1,373 @@
+package tracing
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/sirupsen/logrus"
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/prototext"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/sandbox"
+)
+
+// receiver is an OTLP collector.
+type receiver struct {
+	collector.UnimplementedTraceServiceServer
+	// answer, if set, is asked before a batch is taken.
+	answer func(ctx context.Context) error
+
+	mu    sync.Mutex // guards spans
+	spans []*tracepb.ResourceSpans
+}
+
+// Export implements the collector's one method.
+func (r *receiver) Export(ctx context.Context, req *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
+	if r.answer != nil {
+		if err := r.answer(ctx); err != nil {
+			return nil, err
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.spans = append(r.spans, req.GetResourceSpans()...)
+	return &collector.ExportTraceServiceResponse{PartialSuccess: &collector.ExportTracePartialSuccess{RejectedSpans: 1, ErrorMessage: "full"}}, nil
+}
+
+// all returns the spans by name; a name must be there once.
+func (r *receiver) all(t *testing.T) map[string]*tracepb.Span {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	spans := map[string]*tracepb.Span{}
+	for _, rs := range r.spans {
+		for _, ss := range rs.GetScopeSpans() {
+			for _, s := range ss.GetSpans() {
+				if spans[s.GetName()] != nil {
+					t.Errorf("two spans %s", s.GetName())
+				}
+				spans[s.GetName()] = s
+			}
+		}
+	}
+	return spans
+}
+
+// listen serves r and returns its endpoint.
+func listen(t *testing.T, r *receiver) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := grpc.NewServer()
+	collector.RegisterTraceServiceServer(srv, r)
+	go srv.Serve(l)
+	t.Cleanup(srv.Stop)
+	return l.Addr().String()
+}
+
+// tracer returns one that sends to endpoint, and what it logs.
+func tracer(t *testing.T, cfg Config) (*Tracer, *bytes.Buffer) {
+	t.Helper()
+	log, out := logrus.New(), &bytes.Buffer{}
+	log.SetOutput(out)
+	tr, err := New(cfg, "v1", log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tr, out
+}
+
+// flush ends the tracer, after which everything has been sent.
+func flush(t *testing.T, tr *Tracer) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := tr.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func runPod() sandbox.Operation {
+	return sandbox.Operation{
+		Verb: "RunPodSandbox", Pod: "0123abcd", Name: "default/web-0", UID: "6f1c2f6e", Handler: "runc", Began: began, Took: sandbox.Duration(30 * time.Millisecond),
+		Stages: []sandbox.Stage{{Name: "record", After: 0, Took: sandbox.Duration(time.Millisecond)},
+			{Name: "network", After: sandbox.Duration(2 * time.Millisecond), Took: sandbox.Duration(25 * time.Millisecond)}},
+		Done: true, Outcome: sandbox.OutcomeOK,
+	}
+}
+
+func text(s *tracepb.Span) map[string]string {
+	out := map[string]string{}
+	for _, a := range s.GetAttributes() {
+		out[a.GetKey()] = a.GetValue().GetStringValue()
+	}
+	return out
+}
+
+func times(t *testing.T, s *tracepb.Span, after, took time.Duration) {
+	t.Helper()
+	if got := time.Unix(0, int64(s.GetStartTimeUnixNano())).Sub(began); got != after {
+		t.Errorf("%s begins after %v, want %v", s.GetName(), got, after)
+	}
+	if got := time.Duration(s.GetEndTimeUnixNano() - s.GetStartTimeUnixNano()); got != took {
+		t.Errorf("%s takes %v, want %v", s.GetName(), got, took)
+	}
+}
+
+func TestOperationAndItsStagesAreSpans(t *testing.T) {
+	r := &receiver{}
+	tr, out := tracer(t, Config{Endpoint: listen(t, r), Insecure: true, SamplingRatePerMillion: million})
+	tr.ObserveOperation(t.Context(), runPod())
+	failed := runPod()
+	failed.Verb, failed.Container, failed.Name, failed.Error, failed.Outcome = "CreateContainer", "c0ffee", "default/web-0/main", "secret", sandbox.OutcomeTimeout
+	failed.Stages = failed.Stages[:1]
+	tr.ObserveOperation(t.Context(), failed)
+	flush(t, tr)
+	spans := r.all(t)
+	if len(spans) != 5 {
+		t.Fatalf("spans %v", spans)
+	}
+	pod, network, create := spans["podd.RunPodSandbox"], spans["podd.RunPodSandbox/network"], spans["podd.CreateContainer"]
+	times(t, pod, 0, 30*time.Millisecond)
+	times(t, network, 2*time.Millisecond, 25*time.Millisecond)
+	times(t, spans["podd.RunPodSandbox/record"], 0, time.Millisecond)
+	if !bytes.Equal(network.GetParentSpanId(), pod.GetSpanId()) || !bytes.Equal(network.GetTraceId(), pod.GetTraceId()) {
+		t.Error("a stage is not below its operation")
+	}
+	if len(pod.GetParentSpanId()) > 0 || bytes.Equal(create.GetTraceId(), pod.GetTraceId()) {
+		t.Error("operations of different callers are one trace")
+	}
+	want := map[string]string{"k8s.namespace.name": "default", "k8s.pod.name": "web-0", "k8s.pod.uid": "6f1c2f6e", "podd.sandbox.id": "0123abcd",
+		"podd.handler": "runc", "podd.outcome": "ok"}
+	if d := cmp.Diff(want, text(pod)); d != "" {
+		t.Errorf("attributes, -want +got:\n%s", d)
+	}
+	if got := text(create); got["k8s.container.name"] != "main" || got["container.id"] != "c0ffee" || got["k8s.pod.name"] != "web-0" {
+		t.Errorf("attributes %v", got)
+	}
+	if pod.GetStatus().GetCode() != tracepb.Status_STATUS_CODE_UNSET || create.GetStatus().GetCode() != tracepb.Status_STATUS_CODE_ERROR {
+		t.Errorf("status %v and %v", pod.GetStatus(), create.GetStatus())
+	}
+	for _, rs := range r.spans {
+		if all := prototext.Format(rs); strings.Contains(all, "secret") || !strings.Contains(all, `string_value:"podd"`) && !strings.Contains(all, `string_value: "podd"`) {
+			t.Errorf("the text of an error is sent, or the name of the service is not:\n%s", all)
+		}
+	}
+	if out.Len() > 0 {
+		t.Errorf("logged %s", out)
+	}
+}
+
+// runtimeService answers what a kubelet asks and has an operation observed on the way.
+type runtimeService struct {
+	cri.UnimplementedRuntimeServiceServer
+	tracer *Tracer
+}
+
+func (s runtimeService) RunPodSandbox(ctx context.Context, r *cri.RunPodSandboxRequest) (*cri.RunPodSandboxResponse, error) {
+	s.tracer.ObserveOperation(context.WithoutCancel(ctx), runPod()) // as a creation, which goes on without its caller
+	if r.GetRuntimeHandler() != "" {
+		return nil, status.Error(codes.InvalidArgument, "secret")
+	}
+	return &cri.RunPodSandboxResponse{}, nil
+}
+
+func (runtimeService) ListPodSandbox(context.Context, *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
+	return &cri.ListPodSandboxResponse{}, nil
+}
+
+// kubelet returns a client of a CRI server that traces with tr.
+func kubelet(t *testing.T, tr *Tracer) cri.RuntimeServiceClient {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := grpc.NewServer(grpc.ChainUnaryInterceptor(tr.Unary))
+	cri.RegisterRuntimeServiceServer(srv, runtimeService{tracer: tr})
+	go srv.Serve(l)
+	t.Cleanup(srv.Stop)
+	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return cri.NewRuntimeServiceClient(conn)
+}
+
+// What the W3C's recommendation calls trace-id and parent-id; the last two digits say whether it is sampled.
+const (
+	traceID  = "4bf92f3577b34da6a3ce929d0e0e4736"
+	parentID = "00f067aa0ba902b7"
+)
+
+func TestCallsAreBelowTheKubeletsSpan(t *testing.T) {
+	r := &receiver{}
+	tr, _ := tracer(t, Config{Endpoint: listen(t, r), Insecure: true}) // podd itself begins no trace
+	k := kubelet(t, tr)
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-"+traceID+"-"+parentID+"-01")
+	if _, err := k.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{RuntimeHandler: "x"}); err == nil {
+		t.Error("no error")
+	}
+	if _, err := k.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{}); err != nil {
+		t.Error(err)
+	}
+	for _, not := range []string{"", "00-" + traceID + "-" + parentID + "-00", "nonsense", "00-" + strings.Repeat("0", 32) + "-" + parentID + "-01"} {
+		if _, err := k.RunPodSandbox(metadata.AppendToOutgoingContext(t.Context(), "traceparent", not), &cri.RunPodSandboxRequest{}); err != nil {
+			t.Error(err)
+		}
+	}
+	flush(t, tr)
+	spans := r.all(t) // it complains of a second RunPodSandbox
+	call, pod := spans["runtime.v1.RuntimeService/RunPodSandbox"], spans["podd.RunPodSandbox"]
+	if len(spans) != 4 || call == nil || pod == nil {
+		t.Fatalf("spans %v, want the call, the operation and two stages", spans)
+	}
+	if hex.EncodeToString(call.GetTraceId()) != traceID || hex.EncodeToString(call.GetParentSpanId()) != parentID {
+		t.Errorf("trace %x, parent %x", call.GetTraceId(), call.GetParentSpanId())
+	}
+	if !bytes.Equal(pod.GetParentSpanId(), call.GetSpanId()) || call.GetKind() != tracepb.Span_SPAN_KIND_SERVER {
+		t.Errorf("operation %v is not below call %v", pod, call)
+	}
+	if s := call.GetStatus(); s.GetCode() != tracepb.Status_STATUS_CODE_ERROR || s.GetMessage() != codes.InvalidArgument.String() {
+		t.Errorf("status %v", s)
+	}
+}
+
+func TestSampling(t *testing.T) {
+	for rate, want := range map[int][2]int{0: {0, 0}, million / 2: {300, 700}, million: {1000, 1000}} {
+		r := &receiver{}
+		tr, _ := tracer(t, Config{Endpoint: listen(t, r), Insecure: true, SamplingRatePerMillion: rate})
+		for range 1000 {
+			tr.ObserveOperation(t.Context(), sandbox.Operation{Verb: "X", Began: began, Outcome: sandbox.OutcomeOK})
+		}
+		flush(t, tr)
+		n := 0
+		for _, rs := range r.spans {
+			for _, ss := range rs.GetScopeSpans() {
+				n += len(ss.GetSpans())
+			}
+		}
+		if n < want[0] || n > want[1] {
+			t.Errorf("%d per million: %d of 1000", rate, n)
+		}
+	}
+}
+
+func TestRetryWhenTheCollectorIsBusy(t *testing.T) {
+	times := 0
+	r := &receiver{answer: func(context.Context) error {
+		if times++; times == 1 {
+			return status.Error(codes.Unavailable, "busy")
+		}
+		return nil
+	}}
+	tr, out := tracer(t, Config{Endpoint: listen(t, r), Insecure: true, SamplingRatePerMillion: million})
+	tr.ObserveOperation(t.Context(), runPod())
+	flush(t, tr)
+	if spans := r.all(t); len(spans) != 3 || times != 2 || out.Len() > 0 {
+		t.Errorf("spans %v after %d attempts, logged %s", spans, times, out)
+	}
+}
+
+// TestShutdownIsBounded: a collector that takes the call and never answers does not keep the daemon.
+func TestShutdownIsBounded(t *testing.T) {
+	asked := make(chan struct{}, 10)
+	r := &receiver{answer: func(ctx context.Context) error {
+		asked <- struct{}{}
+		<-ctx.Done()
+		return ctx.Err()
+	}}
+	tr, _ := tracer(t, Config{Endpoint: listen(t, r), Insecure: true, SamplingRatePerMillion: million})
+	tr.ObserveOperation(t.Context(), runPod())
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- tr.Shutdown(ctx) }()
+	<-asked // it tries to send what is left
+	cancel()
+	select {
+	case err := <-done:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	case <-time.After(exportTimeout - time.Second):
+		t.Error("it waits longer than it may")
+	}
+}
+
+func TestNoCollectorIsLoggedAndHarmless(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	endpoint := l.Addr().String()
+	l.Close() // nobody listens there now
+	tr, out := tracer(t, Config{Endpoint: endpoint, Insecure: true, SamplingRatePerMillion: million})
+	tr.ObserveOperation(t.Context(), runPod())
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	_ = tr.Shutdown(ctx) // it may say the same
+	if n := strings.Count(out.String(), "spans cannot be sent"); n != 1 || !strings.Contains(out.String(), endpoint) {
+		t.Errorf("logged %s", out)
+	}
+}
+
+func TestTLSIsTheDefault(t *testing.T) {
+	r := &receiver{}
+	tr, out := tracer(t, Config{Endpoint: listen(t, r), SamplingRatePerMillion: million}) // which speaks no TLS
+	tr.ObserveOperation(t.Context(), runPod())
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	_ = tr.Shutdown(ctx)
+	if spans := r.all(t); len(spans) > 0 || !strings.Contains(out.String(), "spans cannot be sent") {
+		t.Errorf("spans %v were sent without TLS, logged %s", spans, out)
+	}
+}
+
+func TestComplaintsAreFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, out := logrus.New(), &bytes.Buffer{}
+		log.SetOutput(out)
+		c := &complaints{log: log}
+		for range 10 {
+			c.say(errors.New("refused"))
+			time.Sleep(complaintInterval / 8)
+		}
+		if n := strings.Count(out.String(), "spans cannot be sent"); n != 2 || !strings.Contains(out.String(), "notLogged=7") {
+			t.Errorf("logged %s", out)
+		}
+	})
+}
+
+func TestCarrier(t *testing.T) {
+	c := carrier(metadata.Pairs("Traceparent", "a", "other", "b"))
+	if c.Get("traceparent") != "a" || c.Get("none") != "" || len(c.Keys()) != 2 {
+		t.Errorf("%v", c)
+	}
+	c.Set("other", "c")
+	if c.Get("other") != "b" {
+		t.Error("an incoming call's metadata was written to")
+	}
+}

@@ -1,0 +1,177 @@
+package integration
+
+import (
+	"context"
+	"encoding/hex"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// spans collects what podd sends to a collector.
+type spans struct {
+	collector.UnimplementedTraceServiceServer
+	mu  sync.Mutex // guards all
+	all []*tracepb.Span
+}
+
+// Export implements the collector.
+func (s *spans) Export(_ context.Context, r *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, rs := range r.GetResourceSpans() {
+		for _, ss := range rs.GetScopeSpans() {
+			s.all = append(s.all, ss.GetSpans()...)
+		}
+	}
+	return &collector.ExportTraceServiceResponse{}, nil
+}
+
+// find returns the spans of a name in a trace.
+func (s *spans) find(trace, name string) (found []*tracepb.Span) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, one := range s.all {
+		if hex.EncodeToString(one.GetTraceId()) == trace && one.GetName() == name {
+			found = append(found, one)
+		}
+	}
+	return found
+}
+
+// collect serves a collector on the socket otlp in a directory of its own, until the test's end.
+func collect(t *testing.T) (s *spans, dir string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "podd-otlp-") // t.TempDir is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", dir+"/otlp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = &spans{}
+	srv := grpc.NewServer()
+	collector.RegisterTraceServiceServer(srv, s)
+	go srv.Serve(l)
+	t.Cleanup(func() {
+		srv.Stop()
+		os.RemoveAll(dir)
+	})
+	return s, dir
+}
+
+// scrape gets the metrics as Prometheus would.
+func (k *kubelet) scrape(socket string) string {
+	k.Helper()
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}
+	c := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+	resp, err := c.Get("http://podd/metrics")
+	k.ok("scrape", err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	k.ok("scrape", err)
+	if resp.StatusCode != http.StatusOK {
+		k.Fatalf("scrape: %s\n%s", resp.Status, body)
+	}
+	return string(body)
+}
+
+// TestObserved has a pod live and looks at what the operator's tools are told of it.
+func TestObserved(t *testing.T) {
+	t.Parallel()
+	sent, dir := collect(t)
+	socket := dir + "/metrics.sock"
+	k := start(t, `metrics.address = "unix://`+socket+`"`, `tracing.endpoint = "unix://`+dir+`/otlp"`, "tracing.sampling_rate_per_million = 0")
+	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o660 {
+		t.Errorf("the socket of the metrics is %v, %v", info, err)
+	}
+	const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+	cfg := k.podConfig()
+	k.ok("make the pod's log directory", os.MkdirAll(cfg.LogDirectory, 0o755))
+	traced := metadata.AppendToOutgoingContext(k.ctx(), "traceparent", "00-"+trace+"-00f067aa0ba902b7-01")
+	r, err := k.Runtime.RunPodSandbox(traced, &cri.RunPodSandboxRequest{Config: cfg})
+	k.ok("RunPodSandbox", err)
+	container, _ := k.runIn(r.PodSandboxId, cfg, []string{"sleep", "10000"})
+	body := k.scrape(socket)
+	for _, want := range []string{`podd_pods{state="ready"} 1`, `podd_containers{state="running"} 1`, "podd_images 1", "podd_network_ready 1",
+		`podd_runtime_handler_ready{handler="runc"} 1`, "podd_quarantined_records 0", "podd_owed_cleanups 0"} {
+		if !strings.Contains(body, "\n"+want+"\n") {
+			t.Errorf("while the pod runs there is no line %s", want)
+		}
+	}
+	_, err = k.Runtime.StopContainer(k.ctx(), &cri.StopContainerRequest{ContainerId: container})
+	k.ok("StopContainer", err)
+	k.stopPod(r.PodSandboxId)
+	k.removePod(r.PodSandboxId)
+	body = k.scrape(socket)
+	for verb, stages := range map[string][]string{
+		"RunPodSandbox":    {"record", "namespaces", "network", "files", "infra container"},
+		"CreateContainer":  {"record", "rootfs", "spec", "create"},
+		"StartContainer":   {"start"},
+		"StopContainer":    {"kill"},
+		"StopPodSandbox":   {"detach from network", "unpin namespaces"},
+		"RemovePodSandbox": {"remove record"},
+	} {
+		for _, s := range stages {
+			if want := `podd_operation_stage_duration_seconds_count{handler="runc",operation="` + verb + `",outcome="ok",stage="` + s + `"} 1`; !strings.Contains(body, want) {
+				t.Errorf("no line %s", want)
+			}
+		}
+		if want := `podd_rpc_duration_seconds_count{code="OK",method="` + verb + `"} 1`; !strings.Contains(body, want) {
+			t.Errorf("no line %s", want)
+		}
+	}
+	for _, id := range []string{r.PodSandboxId, container, cfg.Metadata.Name, cfg.Metadata.Uid} {
+		if strings.Contains(body, id) {
+			t.Errorf("%q is among the metrics", id)
+		}
+	}
+	problems, err := promlint.New(strings.NewReader(body)).Lint()
+	k.ok("lint", err)
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+	if t.Failed() {
+		t.Log(body)
+	}
+	k.ok("stop", k.Stop()) // which sends the last spans
+	k.traceIsWhole(sent, trace)
+	k.ok("start", k.Start(k.ctx()))
+}
+
+// traceIsWhole looks for the spans of the one call that came with a trace.
+func (k *kubelet) traceIsWhole(sent *spans, trace string) {
+	k.Helper()
+	calls, pods := sent.find(trace, "runtime.v1.RuntimeService/RunPodSandbox"), sent.find(trace, "podd.RunPodSandbox")
+	if len(calls) != 1 || len(pods) != 1 {
+		k.Fatalf("%d spans of the call and %d of the operation", len(calls), len(pods))
+	}
+	if hex.EncodeToString(calls[0].GetParentSpanId()) != "00f067aa0ba902b7" || !slices.Equal(pods[0].GetParentSpanId(), calls[0].GetSpanId()) {
+		k.Errorf("the call %v or the operation %v has another parent", calls[0], pods[0])
+	}
+	for _, stage := range []string{"record", "namespaces", "network", "files", "infra container"} {
+		found := sent.find(trace, "podd.RunPodSandbox/"+stage)
+		if len(found) != 1 || !slices.Equal(found[0].GetParentSpanId(), pods[0].GetSpanId()) ||
+			found[0].GetStartTimeUnixNano() < pods[0].GetStartTimeUnixNano() || found[0].GetEndTimeUnixNano() > pods[0].GetEndTimeUnixNano() {
+			k.Errorf("stage %s: %v, want one span within %v", stage, found, pods[0])
+		}
+	}
+	if others := len(sent.all) - 7; others != 0 {
+		k.Errorf("%d spans that nobody asked for", others)
+	}
+}
