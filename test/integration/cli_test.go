@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -101,6 +102,7 @@ func TestStatusCommand(t *testing.T) {
 		k.poddJSON(&s, 0, "status")
 		return len(s.Operations) == 1 && s.Operations[0].Verb == "RunPodSandbox" && slices.Equal(stages(s.Operations, "RunPodSandbox"), []string{"record", "namespaces", "network"})
 	})
+	stuck := time.Now()
 	k.eventually("the stuck pod is logged", func() bool {
 		log := k.LogTail(200)
 		return strings.Contains(log, "slow operation") && strings.Contains(log, "stage=network")
@@ -109,14 +111,45 @@ func TestStatusCommand(t *testing.T) {
 	if !strings.Contains(text, "Operations under way: 1") || !strings.Contains(text, cfg.Metadata.Name) {
 		t.Errorf("status says\n%s", text)
 	}
+	held := time.Since(stuck)
 	k.ok("release CNI", k.Gates.Release("bridge-ADD"))
 	k.ok("RunPodSandbox", <-made)
+	s = nodeStatus{}
+	k.poddJSON(&s, 0, "status", "--pod", k.pods(&cri.PodSandboxFilter{LabelSelector: cfg.Labels})[0].Id)
+	for _, o := range s.Pods[0].Operations {
+		k.waterfallIsTrue(o, "network", held)
+	}
 	text, _, _ = k.podd("status", "--pod", pod)
 	if !strings.Contains(text, "infra container") || !strings.Contains(text, "|#") {
 		t.Errorf("no waterfall:\n%s", text)
 	}
 	if _, errs, code := k.podd("status", "--listen", k.Path("nobody.sock")); code != 1 || !strings.Contains(errs, "nobody.sock") {
 		t.Errorf("without a daemon: %d, %s", code, errs)
+	}
+}
+
+// waterfallIsTrue wants the stages of o to follow each other, to be most of it, and one to have taken as long as the test knows.
+func (k *kubelet) waterfallIsTrue(o operation, stage string, least time.Duration) {
+	k.Helper()
+	duration := func(text string) time.Duration {
+		d, err := time.ParseDuration(text)
+		k.ok("read a duration", err)
+		return d
+	}
+	const rounded = 20 * time.Microsecond // two numbers to 10 each
+	var end, sum time.Duration
+	for _, s := range o.Stages {
+		after, took := duration(s.After), duration(s.Took)
+		if after < end-rounded {
+			k.Errorf("%s begins at %v, before the stage before it ended at %v", s.Name, after, end)
+		}
+		if s.Name == stage && took < least {
+			k.Errorf("%s took %v, and was held for %v", s.Name, took, least)
+		}
+		end, sum = after+took, sum+took
+	}
+	if whole := duration(o.Took); end > whole+rounded || sum < whole/2 {
+		k.Errorf("the stages end at %v and take %v, of %v: %+v", end, sum, whole, o)
 	}
 }
 
