@@ -40,7 +40,7 @@ func newEngineAt(t *testing.T, m *machine, bootID string) (*Engine, *fakeHost) {
 }
 
 // makeEngine makes an engine that has not recovered yet.
-func makeEngine(t *testing.T, m *machine, bootID string) (*Engine, *fakeHost) {
+func makeEngine(t testing.TB, m *machine, bootID string) (*Engine, *fakeHost) {
 	t.Helper()
 	h := newHost(m)
 	cfg := DefaultConfig()
@@ -86,7 +86,7 @@ func containerConfig(name string) *cri.ContainerConfig {
 	}
 }
 
-func mustRunPod(t *testing.T, e *Engine, name string) string {
+func mustRunPod(t testing.TB, e *Engine, name string) string {
 	t.Helper()
 	id, err := e.RunPod(t.Context(), podConfig(name), "")
 	if err != nil {
@@ -95,7 +95,7 @@ func mustRunPod(t *testing.T, e *Engine, name string) string {
 	return id
 }
 
-func mustCreate(t *testing.T, e *Engine, pod, name string) string {
+func mustCreate(t testing.TB, e *Engine, pod, name string) string {
 	t.Helper()
 	id, err := e.CreateContainer(t.Context(), pod, containerConfig(name))
 	if err != nil {
@@ -104,14 +104,14 @@ func mustCreate(t *testing.T, e *Engine, pod, name string) string {
 	return id
 }
 
-func mustStart(t *testing.T, e *Engine, id string) {
+func mustStart(t testing.TB, e *Engine, id string) {
 	t.Helper()
 	if err := e.StartContainer(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

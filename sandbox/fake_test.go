@@ -60,7 +60,7 @@ type fakeContainer struct {
 	update []*specs.LinuxResources
 }
 
-func newMachine(t *testing.T) *machine {
+func newMachine(t testing.TB) *machine {
 	return &machine{
 		dir: t.TempDir(), pins: map[string]bool{}, attached: map[string]bool{}, leases: map[string][]string{}, shm: map[string]bool{},
 		rootfs: map[string]bool{}, containers: map[string]*fakeContainer{}, nextPid: 1000,

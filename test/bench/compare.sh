@@ -10,8 +10,8 @@ here=$(git rev-parse --show-toplevel)
 old=$(mktemp -d)
 trap 'git -C "$here" worktree remove --force "$old/tree" 2>/dev/null || true; rm -rf "$old"' EXIT
 git -C "$here" worktree add --quiet --detach "$old/tree" "$ref"
-mkdir -p "$old/tree/oci/pause/bin" "$here/bin"
-cp "$here/oci/pause/bin/pause" "$old/tree/oci/pause/bin/"
+make -C "$old/tree" -s pause # what the daemon carries is not in the repository
+mkdir -p "$here/bin"
 : >"$here/bin/bench-old.txt"
 : >"$here/bin/bench-new.txt"
 
