@@ -2,6 +2,8 @@ package network
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -14,42 +16,28 @@ import (
 // interval, because the directory is read then, too.
 type watch struct {
 	dir   string
-	armed string // what is watched now
-	fs    *fsnotify.Watcher
+	armed string            // what is watched now
+	fs    *fsnotify.Watcher // nil when nothing is
 	log   logrus.FieldLogger
 }
 
 func newWatch(dir string, log logrus.FieldLogger) *watch {
 	w := &watch{dir: filepath.Clean(dir), log: log.WithField("confDir", dir)}
-	var err error
-	if w.fs, err = fsnotify.NewWatcher(); err != nil {
-		w.log.WithError(err).Warn("cannot watch the CNI configuration, it is read at intervals only")
-		return w
-	}
 	w.arm()
 	return w
 }
 
-// run calls changed after every change, until the end of ctx.
+// run calls changed after every change, until the end of ctx. Without a watch it ends at once.
 func (w *watch) run(ctx context.Context, changed func()) {
-	if w.fs == nil {
-		return
-	}
-	defer w.fs.Close()
-	for {
+	defer w.disarm()
+	for w.fs != nil {
 		select {
-		case e, ok := <-w.fs.Events:
-			if !ok {
-				return
-			}
+		case e := <-w.fs.Events:
 			if w.handle(e) {
 				changed()
 			}
-		case _, ok := <-w.fs.Errors: // the queue has overflowed: there are events that we did not get
-			if !ok {
-				return
-			}
-			w.armed = ""
+		case <-w.fs.Errors: // the queue has overflowed: there are events that we did not get
+			w.disarm()
 			w.arm()
 			changed()
 		case <-ctx.Done():
@@ -61,7 +49,7 @@ func (w *watch) run(ctx context.Context, changed func()) {
 // handle says whether e may have changed the directory, and moves the watch when directories come or go.
 func (w *watch) handle(e fsnotify.Event) bool {
 	if e.Name == w.armed && e.Has(fsnotify.Remove|fsnotify.Rename) {
-		w.armed = "" // the kernel drops the watch with the directory
+		w.disarm()
 	}
 	before := w.armed
 	w.arm()
@@ -75,16 +63,38 @@ func (w *watch) arm() {
 		if target == w.armed {
 			return
 		}
-		if w.armed != "" {
-			_ = w.fs.Remove(w.armed)
+		err := w.armAt(target)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it has gone since
 		}
-		w.armed = target
-		if err := w.fs.Add(target); err != nil {
+		if err != nil {
 			w.log.WithError(err).Warn("cannot watch the CNI configuration, it is read at intervals only")
 			return
 		}
 		// Once more: the directory may have appeared before the watch on its ancestor was there.
 	}
+}
+
+// armAt watches target and nothing else. Each target has a watcher of its own: the events of one that is gone would be
+// taken for those of another directory of the same name.
+func (w *watch) armAt(target string) error {
+	w.disarm()
+	next, err := fsnotify.NewWatcher()
+	if err != nil {
+		return err
+	}
+	if err := next.Add(target); err != nil {
+		return errors.Join(err, next.Close())
+	}
+	w.fs, w.armed = next, target
+	return nil
+}
+
+func (w *watch) disarm() {
+	if w.fs != nil {
+		_ = w.fs.Close()
+	}
+	w.fs, w.armed = nil, ""
 }
 
 // nearest returns dir, or the closest ancestor of it that is a directory.
