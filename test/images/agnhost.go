@@ -116,6 +116,8 @@ func agnhost(dir string, pause v1.Image) (tree, error) {
 	t.symlink("agnhost-2", "agnhost")
 	t.dir("uploads", 0o777)
 	t.file("bin/curl", 0o755, []byte(curl))
+	t.file("bin/nmeter", 0o755, []byte(nmeter))
+	t.file("bin/bash", 0o755, []byte("#!/bin/sh\nexec /bin/sh \"$@\"\n")) // the scripts are for any shell
 	t.text("etc/passwd", "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/home:/bin/false\nuser-defined-in-image:x:1000:1000::/home/u:/bin/sh\n")
 	t.text("etc/group", "root:x:0:\nnogroup:x:65534:\nuser-defined-in-image:x:1000:\ngroup-defined-in-image:x:50000:user-defined-in-image\n")
 	return t, fakeRegistry(t, pause)

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -62,12 +64,16 @@ func (n *Node) imitateMachine() error {
 	})
 }
 
-// Exec runs a program on the host, in a directory, until it ends or the context does; what it prints goes to out.
+// Exec runs a program on the host, in a directory, until it ends or the context does, which it is told with its children by
+// SIGTERM; what it prints goes to out.
 func (h *Host) Exec(ctx context.Context, out io.Writer, dir, program string, args ...string) error {
 	return h.do(func() error {
 		cmd := exec.CommandContext(ctx, program, args...)
 		cmd.Stdout, cmd.Stderr, cmd.Dir = out, out, dir
-		cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
+		// A group of its own, as a terminal's ^C would end it: the program does not tell its children.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+		cmd.WaitDelay = 3 * time.Minute
 		return cmd.Run()
 	})
 }

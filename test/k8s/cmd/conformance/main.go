@@ -56,7 +56,7 @@ func run(ctx context.Context, o options) error {
 	if err := os.Chmod(dir, 0o755); err != nil { // containers in a user namespace must get through
 		return err
 	}
-	c, err := cluster.StartBare(ctx, cluster.Options{Dir: dir, Bin: o.bin, Nodes: []cluster.NodeOptions{{Name: "node1", Kubelet: kubelet}}}, o.tests)
+	c, err := cluster.StartBare(ctx, cluster.Options{Dir: dir, Bin: o.bin, Nodes: []cluster.NodeOptions{{Name: "node1", Kubelet: kubelet, Podd: handler}}}, o.tests)
 	if err != nil {
 		return err
 	}
@@ -71,12 +71,16 @@ func run(ctx context.Context, o options) error {
 	return errors.Join(err, c.Close())
 }
 
-// kubelet are the keys that the node tests want as Kubernetes has them, or set themselves; and the gate that podd's users are
-// told to open (contrib/kubernetes/kubelet.yaml).
+// handler is what the node tests call a runtime that is configured beforehand.
+const handler = "\n[runtime.handlers.test-handler]\npath = \"runc\"\n"
+
+// gates are those that podd's users are told to open (contrib/kubernetes/kubelet.yaml).
+const gates = "PodAndContainerStatsFromCRI=true"
+
+// kubelet are the keys that the node tests want as Kubernetes has them, or set themselves.
 var kubelet = map[string]any{
 	"address": "0.0.0.0", "tlsCertFile": "", "tlsPrivateKeyFile": "", "podLogsDir": "", "podPidsLimit": -1,
 	"containerLogMaxSize": "10Mi", "containerLogMaxFiles": 5, "containerLogMonitorInterval": "10s",
-	"featureGates":         map[string]bool{"PodAndContainerStatsFromCRI": true},
 	"volumeStatsAggPeriod": "10s", "clusterDomain": "", "authentication": map[string]any{"webhook": map[string]any{"enabled": false}},
 }
 
@@ -97,7 +101,7 @@ func play(ctx context.Context, c *cluster.Cluster, o options) ([]spec, error) {
 	failed := n.Exec(ctx, io.MultiWriter(out, &progress{}), work, filepath.Join(o.tests, "ginkgo"),
 		"--procs="+fmt.Sprint(o.procs), "--focus="+o.focus, "--skip="+o.skip, "--no-color", "--timeout=2h",
 		"--json-report=report.json", "--output-dir="+work, filepath.Join(o.tests, "e2e_node.test"), "--",
-		"--node-name="+n.Name, "--k8s-bin-dir="+filepath.Join(o.bin, "kube"), "--prepull-images=false",
+		"--feature-gates="+gates, "--node-name="+n.Name, "--k8s-bin-dir="+filepath.Join(o.bin, "kube"), "--prepull-images=false",
 		"--container-runtime-endpoint=unix://"+n.Socket(), "--container-runtime-process-name=podd",
 		"--kubelet-config-file="+n.Path("kubelet.json"), "--report-dir="+filepath.Join(c.Dir, "log"),
 		// not the defaults, which would move every process of the machine into a cgroup of theirs
