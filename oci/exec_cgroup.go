@@ -27,7 +27,7 @@ const disbandTime = time.Second
 // newExecGroup makes a group for the command whose process description is in that file. It returns nil when there
 // can be none: the command is then known by its parents and sessions only (see killTree).
 func (r *Runtime) newExecGroup(rec record, processFile string) *execGroup {
-	version := r.probed().features.Version
+	version := r.answers().features.Version
 	runc := atLeast(version, "runc version ", "1.1")
 	if !runc && !atLeast(version, "crun version ", "1.8") {
 		return nil

@@ -34,7 +34,7 @@ const insideTimeout = 10 * time.Second
 // sandboxOf is the container in whose sandbox the new one will run, "" on the host's kernel.
 func (r *Runtime) sandboxOf(req CreateRequest) string {
 	switch {
-	case !r.probed().features.OwnKernel:
+	case !r.answers().features.OwnKernel:
 		return ""
 	case req.PodID == "":
 		return req.ID

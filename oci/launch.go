@@ -65,7 +65,7 @@ func (r *Runtime) launch(ctx context.Context, id string, p *specs.Process, stdio
 	switch {
 	case rec.Sandbox != "":
 		how = r.launchInSandbox
-	case r.probed().reaps:
+	case r.answers().reaps:
 		how = r.launchDirect
 	}
 	cmd, child, err := how(ctx, b, files, stdio)

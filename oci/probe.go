@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/runtime-spec/specs-go/features"
@@ -15,21 +14,11 @@ import (
 	"github.com/podd-project/podd/oci/conmon"
 )
 
-// fallbackOCIVersion is written for runtimes that cannot say what they understand: every runtime in use does.
-const fallbackOCIVersion = "1.0.2"
+// FallbackOCIVersion is written for runtimes that cannot say what they understand: every runtime in use does.
+const FallbackOCIVersion = "1.0.2"
 
-// probeTimeout bounds one probe; probeAgain is how long a failed one is believed; probePatience is how long its
-// successor, which takes milliseconds, is waited for.
-const (
-	probeTimeout  = 10 * time.Second
-	probeAgain    = 5 * time.Second
-	probePatience = 500 * time.Millisecond
-)
-
-// probed is the outcome of one probe.
-type probed struct {
-	at       time.Time
-	err      error
+// answers is what the runtime and the monitor say of themselves.
+type answers struct {
 	features Features
 	// monitor is the first line of `conmon --version`.
 	monitor string
@@ -38,88 +27,48 @@ type probed struct {
 	reaps bool
 }
 
+// certain is what is known without asking.
+func certain() answers { return answers{features: Features{OCIVersion: FallbackOCIVersion}} }
+
 // Ready says why the handler cannot be used: which binary is missing and where it was looked for, or what it
 // answered. It probes when that was never done, and again when the last probe failed some seconds ago, so
 // that installing the missing package is enough.
-func (r *Runtime) Ready() error { return r.probed().err }
+func (r *Runtime) Ready() error {
+	_, err := r.probed.Get()
+	return err
+}
 
 // Features is what the handler can do; of a handler that is not ready, only what is certain.
-func (r *Runtime) Features() Features { return r.probed().features }
+func (r *Runtime) Features() Features { return r.answers().features }
 
 // MonitorVersion is the first line that conmon says of itself, "" when it cannot be asked.
-func (r *Runtime) MonitorVersion() string { return r.probed().monitor }
+func (r *Runtime) MonitorVersion() string { return r.answers().monitor }
 
 // Probe asks the runtime and the monitor for versions and features, and keeps the answers for Ready and
 // Features. The error is what Ready will say.
-func (r *Runtime) Probe(ctx context.Context) error {
-	p := r.probe(ctx)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.last = p
-	return p.err
+func (r *Runtime) Probe(ctx context.Context) error { return r.probed.Ask(ctx) }
+
+// answers are the last ones, of a handler that is not ready, too.
+func (r *Runtime) answers() answers {
+	a, _ := r.probed.Get() // the error is Ready's
+	return a
 }
 
-// probed is the last answer, or a new one when there is none or it was bad, some seconds ago. Of a bad one, the new
-// answer is waited for a moment only: a runtime that hangs must not hold up whoever asks how the node is.
-func (r *Runtime) probed() probed {
-	r.mu.Lock()
-	last, under := r.last, r.probing
-	if under == nil && (last.at.IsZero() || last.err != nil && time.Since(last.at) > probeAgain) {
-		under = make(chan struct{})
-		r.probing = under
-		go r.probeAnew(under)
-	}
-	r.mu.Unlock()
-	known := !last.at.IsZero()
-	if under == nil || known && last.err == nil {
-		return last
-	}
-	patience := probeTimeout + killGrace
-	if known {
-		patience = probePatience
-	}
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case <-under:
-	case <-timer.C:
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.last.at.IsZero() {
-		return probed{err: fmt.Errorf("handler %s has not answered yet: %w", r.cfg.Name, errdefs.ErrUnavailable), features: Features{OCIVersion: fallbackOCIVersion}}
-	}
-	return r.last
-}
-
-// probeAnew probes and closes done.
-func (r *Runtime) probeAnew(done chan struct{}) {
-	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
-	defer cancel()
-	p := r.probe(ctx)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.last, r.probing = p, nil
-	close(done)
-}
-
-func (r *Runtime) probe(ctx context.Context) probed {
-	p := probed{features: Features{OCIVersion: fallbackOCIVersion}}
+func (r *Runtime) probe(ctx context.Context) (answers, error) {
+	a := certain()
 	version, errRuntime := r.version(ctx, r.cfg.Path)
 	monitor, errMonitor := r.version(ctx, r.cfg.Conmon)
 	if errMonitor == nil {
 		errMonitor = checkMonitor(monitor)
 	}
-	p.monitor, p.features.Version = monitor, version
-	p.err = errors.Join(errRuntime, errMonitor, r.checkStandIn(version))
+	a.monitor, a.features.Version = monitor, version
 	if errRuntime == nil {
-		p.features.Advisories = advisories(version)
-		p.features.OwnKernel = ownKernel(version)
-		p.reaps = strings.HasPrefix(version, "crun ")
-		r.ask(ctx, &p.features)
+		a.features.Advisories = advisories(version)
+		a.features.OwnKernel = ownKernel(version)
+		a.reaps = strings.HasPrefix(version, "crun ")
+		r.ask(ctx, &a.features)
 	}
-	p.at = time.Now()
-	return p
+	return a, errors.Join(errRuntime, errMonitor, r.checkStandIn(version))
 }
 
 // version returns the first line of `<name> --version`.

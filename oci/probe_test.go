@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/podd-project/podd/oci/probe"
 )
 
 func TestAtLeast(t *testing.T) {
@@ -83,35 +85,14 @@ func TestInstalledLater(t *testing.T) {
 		if err := r.Ready(); err == nil {
 			t.Error("probed again at once")
 		}
-		time.Sleep(probeAgain + 1)
+		time.Sleep(probe.Timeout)
 		if err := r.Ready(); err != nil {
 			t.Fatalf("ready: %v", err)
 		}
-		if f := r.Features(); f.Version != "rt version 1.0" || f.OCIVersion != fallbackOCIVersion || f.RecursiveReadOnly || f.UserNamespaces {
+		if f := r.Features(); f.Version != "rt version 1.0" || f.OCIVersion != FallbackOCIVersion || f.RecursiveReadOnly || f.UserNamespaces {
 			t.Errorf("features of a runtime that cannot say: %+v", f)
 		}
 	})
-}
-
-// TestReadyDoesNotHang: a runtime that hangs must not hold up everybody who asks how the node is.
-func TestReadyDoesNotHang(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "rt")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\nexec sleep 1000\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	r := New(HandlerConfig{Name: "hangs", Path: path, Conmon: program(t, dir, "conmon", "conmon version 2.1.7"), Root: dir, RunDir: dir})
-	known := errors.New("what was found out last")
-	r.last = probed{at: time.Now().Add(-time.Minute), err: known}
-	begin := time.Now()
-	for range 3 {
-		if err := r.Ready(); !errors.Is(err, known) {
-			t.Errorf("ready: %v", err)
-		}
-	}
-	if took := time.Since(begin); took > probeTimeout/2 {
-		t.Errorf("took %s", took)
-	}
 }
 
 func TestOldMonitor(t *testing.T) {

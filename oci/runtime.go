@@ -3,6 +3,8 @@ package oci
 import (
 	"path/filepath"
 	"sync"
+
+	"github.com/podd-project/podd/oci/probe"
 )
 
 // Runtime drives the containers of one handler. It holds no container: everything is in the bundles, so a
@@ -10,12 +12,10 @@ import (
 // two verbs that change the same container must not overlap, but Signal, Delete, State and Wait may overlap
 // anything.
 type Runtime struct {
-	cfg HandlerConfig
+	cfg    HandlerConfig
+	probed *probe.Cache[answers]
 
-	mu   sync.Mutex
-	last probed
-	// probing is closed when the probe under way has ended; nil when there is none.
-	probing chan struct{}
+	mu sync.Mutex
 	// watches are the calls of Wait that Delete must leave an exit status to.
 	watches map[string]*watch
 }
@@ -35,5 +35,7 @@ func New(cfg HandlerConfig) *Runtime {
 	if abs, err := filepath.Abs(cfg.Root); err == nil {
 		cfg.Root = abs
 	}
-	return &Runtime{cfg: cfg, watches: map[string]*watch{}}
+	r := &Runtime{cfg: cfg, watches: map[string]*watch{}}
+	r.probed = probe.New(cfg.Name, certain(), r.probe)
+	return r
 }

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/containerd/containerd/api/types"
 	"github.com/containerd/errdefs"
@@ -19,100 +18,37 @@ import (
 	"github.com/podd-project/podd/oci/program"
 )
 
-// fallbackOCIVersion is written for runtimes that cannot say what they understand: every runtime in use does.
-const fallbackOCIVersion = "1.0.2"
-
-// probeTimeout bounds one probe; probeAgain is how long a failed one is believed; probePatience is how long its
-// successor is waited for.
-const (
-	probeTimeout  = 10 * time.Second
-	probeAgain    = 5 * time.Second
-	probePatience = 500 * time.Millisecond
-)
-
-// probed is the outcome of one probe.
-type probed struct {
-	at       time.Time
-	err      error
-	features oci.Features
-}
-
 // Ready says why the handler cannot be used. It probes when that was never done, and again when the last probe failed
 // some seconds ago, so that installing the missing package is enough.
-func (r *Runtime) Ready() error { return r.probed().err }
+func (r *Runtime) Ready() error {
+	_, err := r.probed.Get()
+	return err
+}
 
 // Features is what the handler can do; of a handler that is not ready, only what is certain.
-func (r *Runtime) Features() oci.Features { return r.probed().features }
+func (r *Runtime) Features() oci.Features {
+	f, _ := r.probed.Get() // the error is Ready's
+	return f
+}
 
 // Probe asks the shim for its version and features, and keeps the answers. The error is what Ready will say.
-func (r *Runtime) Probe(ctx context.Context) error {
-	p := r.probe(ctx)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.last = p
-	return p.err
-}
-
-// probed is the last answer, or a new one when there is none or it was bad, some seconds ago. Of a bad one, the new
-// answer is waited for a moment only.
-func (r *Runtime) probed() probed {
-	r.mu.Lock()
-	last, under := r.last, r.probing
-	if under == nil && (last.at.IsZero() || last.err != nil && time.Since(last.at) > probeAgain) {
-		under = make(chan struct{})
-		r.probing = under
-		go r.probeAnew(under)
-	}
-	r.mu.Unlock()
-	known := !last.at.IsZero()
-	if under == nil || known && last.err == nil {
-		return last
-	}
-	patience := probeTimeout + outputDelay
-	if known {
-		patience = probePatience
-	}
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case <-under:
-	case <-timer.C:
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.last.at.IsZero() {
-		return probed{err: fmt.Errorf("handler %s has not answered yet: %w", r.cfg.Name, errdefs.ErrUnavailable), features: r.certain()}
-	}
-	return r.last
-}
-
-// probeAnew probes and closes done.
-func (r *Runtime) probeAnew(done chan struct{}) {
-	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
-	defer cancel()
-	p := r.probe(ctx)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.last, r.probing = p, nil
-	close(done)
-}
+func (r *Runtime) Probe(ctx context.Context) error { return r.probed.Ask(ctx) }
 
 // certain is what is known without asking.
 func (r *Runtime) certain() oci.Features {
-	return oci.Features{OCIVersion: fallbackOCIVersion, OwnKernel: !r.cfg.HostKernel}
+	return oci.Features{OCIVersion: oci.FallbackOCIVersion, OwnKernel: !r.cfg.HostKernel}
 }
 
-func (r *Runtime) probe(ctx context.Context) probed {
-	p := probed{features: r.certain()}
-	p.features.Version, p.err = r.version(ctx)
-	if p.err == nil && r.cfg.Keeper == "" {
-		p.err = fmt.Errorf("handler %s: %w: %w", r.cfg.Name, program.ErrNotBuilt, errdefs.ErrUnavailable)
+func (r *Runtime) probe(ctx context.Context) (f oci.Features, err error) {
+	f = r.certain()
+	if f.Version, err = r.version(ctx); err != nil {
+		return f, err
 	}
-	if p.err == nil {
-		r.inform(ctx, &p.features)
+	if r.cfg.Keeper == "" {
+		return f, fmt.Errorf("handler %s: %w: %w", r.cfg.Name, program.ErrNotBuilt, errdefs.ErrUnavailable)
 	}
-	p.at = time.Now()
-	return p
+	r.inform(ctx, &f)
+	return f, nil
 }
 
 // version is the name of the shim and what it says of its version.

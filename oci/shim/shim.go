@@ -20,6 +20,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/probe"
 )
 
 // Config configures one handler of type "shim".
@@ -65,14 +66,12 @@ const namespace = "k8s.io"
 // Runtime drives the containers of one handler. It holds connections but no state. Safe for concurrent use; two verbs
 // that change the same container must not overlap, but Signal, Delete, State and Wait may overlap anything.
 type Runtime struct {
-	cfg Config
+	cfg    Config
+	probed *probe.Cache[oci.Features]
 
 	mu sync.Mutex
 	// conns are the connections to shims, by address.
 	conns map[string]*conn
-	last  probed
-	// probing is closed when the probe under way has ended; nil when there is none.
-	probing chan struct{}
 	// watches are the calls of Wait that Delete must leave an exit status to.
 	watches map[string]*watch
 	// keepers serialises the starting of keepers anew, by container.
@@ -106,7 +105,9 @@ func New(cfg Config) *Runtime {
 			*path = abs
 		}
 	}
-	return &Runtime{cfg: cfg, conns: map[string]*conn{}, watches: map[string]*watch{}, keepers: map[string]chan struct{}{}, sessions: map[string]bool{}}
+	r := &Runtime{cfg: cfg, conns: map[string]*conn{}, watches: map[string]*watch{}, keepers: map[string]chan struct{}{}, sessions: map[string]bool{}}
+	r.probed = probe.New(cfg.Name, r.certain(), r.probe)
+	return r
 }
 
 // Close closes the connections to shims. Containers go on; calls of Wait return.
