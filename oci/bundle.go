@@ -89,36 +89,18 @@ func CreateBundle(dir string, s *specs.Spec) error {
 	return nil
 }
 
-// save writes the record by rename; the run directory is a tmpfs, so nothing is synced.
+// save writes the record.
 func (b bundle) save(rec record) error {
 	rec.Version, rec.Boot = recordVersion, bootID()
-	data, err := json.Marshal(rec)
-	if err != nil {
-		return fmt.Errorf("encode container state: %w", err)
-	}
-	tmp := b.record() + ".new"
-	if err := os.WriteFile(tmp, data, 0o600); err != nil {
-		return fmt.Errorf("write container state: %w", err)
-	}
-	if err := os.Rename(tmp, b.record()); err != nil {
-		return fmt.Errorf("write container state: %w", err)
-	}
-	return nil
+	return WriteRecord(b.record(), rec)
 }
 
 // load reads the record; errdefs.ErrNotFound when the container was never created completely. The processes
 // of another boot are left out: their pids mean nothing now.
 func (b bundle) load() (record, error) {
-	data, err := os.ReadFile(b.record())
-	if errors.Is(err, fs.ErrNotExist) {
-		return record{}, fmt.Errorf("container %s: %w", filepath.Base(string(b)), errdefs.ErrNotFound)
-	}
-	if err != nil {
-		return record{}, fmt.Errorf("read container state: %w", err)
-	}
 	var rec record
-	if err := json.Unmarshal(data, &rec); err != nil {
-		return record{}, fmt.Errorf("read container state: %w", err)
+	if err := ReadRecord(b.record(), &rec); err != nil {
+		return record{}, err
 	}
 	if rec.Version > recordVersion {
 		return record{}, fmt.Errorf("container state of version %d: %w", rec.Version, errdefs.ErrFailedPrecondition)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -17,33 +16,6 @@ import (
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/ocitest"
 )
-
-// lockedBuffer is a client's end of a stream.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
-func (b *lockedBuffer) waitFor(t *testing.T, want string) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !strings.Contains(b.String(), want); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("no %q in %q", want, b.String())
-		}
-	}
-}
 
 func running(t *testing.T, m *ocitest.Machine) *oci.Runtime {
 	t.Helper()
@@ -55,7 +27,7 @@ func running(t *testing.T, m *ocitest.Machine) *oci.Runtime {
 func TestExecStreams(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
 		r := running(t, m)
-		var out, errs lockedBuffer
+		var out, errs ocitest.Output
 		code, err := r.Exec(limit(t), "c", m.Spec(sh("cat; echo err >&2; exit 9")...).Process,
 			oci.Streams{Stdin: strings.NewReader("to be copied"), Stdout: &out, Stderr: &errs})
 		if err != nil || code != 9 || out.String() != "to be copied" || errs.String() != "err\n" {
@@ -80,7 +52,7 @@ func TestExecStreams(t *testing.T) {
 func TestExecLargeInputAndOutput(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
 		r, data := running(t, m), bytes.Repeat([]byte("0123456789abcdef"), 1<<17) // 2 MiB
-		var out lockedBuffer
+		var out ocitest.Output
 		code, err := r.Exec(limit(t), "c", m.Spec("cat").Process, oci.Streams{Stdin: bytes.NewReader(data), Stdout: &out})
 		if err != nil || code != 0 || out.String() != string(data) {
 			t.Errorf("%d, %v, %d bytes of %d", code, err, len(out.String()), len(data))
@@ -102,7 +74,7 @@ func TestExecTerminal(t *testing.T) {
 		defer client.Close()
 		sizes := make(chan oci.Size, 2)
 		sizes <- oci.Size{Width: 80, Height: 24}
-		var out lockedBuffer
+		var out ocitest.Output
 		type answer struct {
 			code int32
 			err  error
@@ -112,7 +84,7 @@ func TestExecTerminal(t *testing.T) {
 			code, err := r.Exec(limit(t), "c", p, oci.Streams{Stdin: in, Stdout: &out, Resize: sizes})
 			done <- answer{code, err}
 		}()
-		out.waitFor(t, "24 80")
+		out.WaitFor(t, "24 80")
 		sizes <- oci.Size{Width: 100, Height: 50}
 		time.Sleep(300 * time.Millisecond) // nothing says when the size is there
 		_, _ = io.WriteString(client, "hello\n")
@@ -148,13 +120,13 @@ func TestExecClientVanishes(t *testing.T) {
 			p.Terminal = terminal
 			gone := errors.New("gone")
 			ctx, cancel := context.WithCancelCause(limit(t))
-			var out lockedBuffer
+			var out ocitest.Output
 			done := make(chan error, 1)
 			go func() {
 				_, err := r.Exec(ctx, "c", p, oci.Streams{Stdout: &out})
 				done <- err
 			}()
-			out.waitFor(t, "up")
+			out.WaitFor(t, "up")
 			cancel(gone)
 			if err := <-done; !errors.Is(err, gone) {
 				t.Errorf("%v", err)
@@ -179,7 +151,7 @@ func TestAttach(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
 		r, path := oci.New(m.Config), filepath.Join(m.LogDir, "0.log")
 		start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec(sh("while read x; do echo out $x; echo err $x >&2; done; exit 8")...), LogPath: path, Stdin: true, StdinOnce: true})
-		var outs, errs [2]lockedBuffer
+		var outs, errs [2]ocitest.Output
 		in, client := io.Pipe()
 		defer client.Close()
 		done := make(chan error, 2)
@@ -193,7 +165,7 @@ func TestAttach(t *testing.T) {
 				_, _ = io.WriteString(client, "hello\n")
 				time.Sleep(5 * time.Millisecond)
 			}
-			errs[i].waitFor(t, "err hello")
+			errs[i].WaitFor(t, "err hello")
 		}
 		client.Close() // stdin_once: the container reads the end
 		for range outs {
@@ -223,14 +195,14 @@ func TestAttachTerminal(t *testing.T) {
 		defer client.Close()
 		sizes := make(chan oci.Size, 1)
 		sizes <- oci.Size{Width: 120, Height: 40}
-		var out lockedBuffer
+		var out ocitest.Output
 		done := make(chan error, 1)
 		go func() { done <- r.Attach(limit(t), "c", oci.Streams{Stdin: in, Stdout: &out, Resize: sizes}) }()
 		for end := time.Now().Add(20 * time.Second); !strings.Contains(out.String(), "40 120") && time.Now().Before(end); {
 			_, _ = io.WriteString(client, "\n")
 			time.Sleep(5 * time.Millisecond)
 		}
-		out.waitFor(t, "40 120")
+		out.WaitFor(t, "40 120")
 		must(t, "kill", r.Signal(limit(t), "c", syscall.SIGKILL))
 		if err := <-done; err != nil {
 			t.Errorf("attach: %v", err)

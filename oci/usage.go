@@ -59,11 +59,10 @@ func parseUsage(out []byte) (used.Usage, error) {
 	if err := json.Unmarshal(out, &said); err != nil {
 		return used.Usage{}, fmt.Errorf("parse usage: %w", err)
 	}
-	d := said.Data
-	cpu := &used.CPU{Total: time.Duration(d.CPU.Usage.Total), User: time.Duration(d.CPU.Usage.User), System: time.Duration(d.CPU.Usage.Kernel)}
-	memory := &used.Memory{
-		Usage: d.Memory.Usage.Usage, WorkingSet: d.Memory.Usage.Usage - min(d.Memory.Cache, d.Memory.Usage.Usage),
-		Cache: d.Memory.Cache, RSS: d.Memory.Usage.Usage - min(d.Memory.Cache, d.Memory.Usage.Usage), Limit: used.Unlimited,
-	}
-	return used.Usage{At: time.Now(), CPU: cpu, Memory: memory, Pids: &used.Pids{Current: d.Pids.Current, Limit: used.Unlimited}}, nil
+	cpu, memory := said.Data.CPU.Usage, said.Data.Memory
+	return used.Told(used.Figures{
+		Total: cpu.Total, User: cpu.User, System: cpu.Kernel,
+		// What was used lately is not told: as if no file had been.
+		Memory: memory.Usage.Usage, Cache: memory.Cache, Idle: memory.Cache, Pids: said.Data.Pids.Current,
+	}), nil
 }

@@ -1,11 +1,7 @@
 package shim
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -73,37 +69,20 @@ func (rec record) own() oci.Process {
 	return rec.Init
 }
 
-// recordLimit bounds what is read of a file in a bundle, to which the shim can write.
-const recordLimit = 64 << 10
-
 // create makes the bundle with its config.json.
 func (b bundle) create(s *specs.Spec) error { return oci.CreateBundle(string(b), s) }
 
-// save writes the record by rename; the run directory is a tmpfs, so nothing is synced.
+// save writes the record.
 func (b bundle) save(rec record) error {
 	rec.Version, rec.Boot = recordVersion, oci.BootID()
-	return replace(b.record(), rec)
-}
-
-func replace(path string, v any) error {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Errorf("encode %s: %w", filepath.Base(path), err)
-	}
-	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
-		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
-	}
-	return nil
+	return oci.WriteRecord(b.record(), rec)
 }
 
 // load reads the record; errdefs.ErrNotFound when the container was never begun. The processes of another boot are
 // left out: their pids mean nothing now.
 func (b bundle) load() (record, error) {
 	var rec record
-	if err := b.read(b.record(), &rec); err != nil {
+	if err := oci.ReadRecord(b.record(), &rec); err != nil {
 		return record{}, err
 	}
 	if rec.Version > recordVersion {
@@ -127,25 +106,6 @@ func (b bundle) created() (record, error) {
 	return rec, err
 }
 
-func (b bundle) read(path string, v any) error {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("container %s: %w", b.id(), errdefs.ErrNotFound)
-	}
-	if err != nil {
-		return fmt.Errorf("read container state: %w", err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, recordLimit))
-	if err != nil {
-		return fmt.Errorf("read container state: %w", err)
-	}
-	if err := json.Unmarshal(data, v); err != nil {
-		return fmt.Errorf("read container state: %w", err)
-	}
-	return nil
-}
-
 // ended is podd-exit.json: how the container ended, once that is known, for the time when the shim is gone.
 type ended struct {
 	Code  int32     `json:"code"`
@@ -154,12 +114,12 @@ type ended struct {
 	Known bool      `json:"known"`
 }
 
-func (b bundle) saveExit(e oci.Exit) error { return replace(b.exit(), ended(e)) }
+func (b bundle) saveExit(e oci.Exit) error { return oci.WriteRecord(b.exit(), ended(e)) }
 
 // loadExit is false when the end of the container was not observed yet.
 func (b bundle) loadExit() (oci.Exit, bool) {
 	var e ended
-	if err := b.read(b.exit(), &e); err != nil {
+	if err := oci.ReadRecord(b.exit(), &e); err != nil {
 		return oci.Exit{}, false
 	}
 	return oci.Exit(e), true

@@ -1,7 +1,6 @@
 package shim_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,6 +17,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/ocitest"
 	"github.com/podd-project/podd/oci/shim"
 )
 
@@ -340,29 +339,11 @@ func TestAnotherShimsAddress(t *testing.T) {
 	}
 }
 
-// buffer can be read while it is written.
-type buffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
 func TestAttach(t *testing.T) {
 	m := runcMachine(t)
 	r, ctx := m.open(t), limit(t)
 	start(t, r, oci.CreateRequest{ID: "c", Stdin: true, StdinOnce: true, Spec: m.Spec(sh("cat; echo bye >&2; exit 4")...)})
-	var stdout, stderr buffer
+	var stdout, stderr ocitest.Output
 	in, typed := io.Pipe()
 	attached := make(chan error, 1)
 	go func() { attached <- r.Attach(ctx, "c", oci.Streams{Stdin: in, Stdout: &stdout, Stderr: &stderr}) }()
@@ -388,7 +369,7 @@ func TestTerminal(t *testing.T) {
 	s := m.Spec(sh(`read x; stty size; echo "got $x"`)...)
 	s.Process.Terminal = true
 	start(t, r, oci.CreateRequest{ID: "c", Stdin: true, Terminal: true, Spec: s})
-	var out buffer
+	var out ocitest.Output
 	in, typed := io.Pipe()
 	defer typed.Close()
 	sizes := make(chan oci.Size, 1)
@@ -407,7 +388,7 @@ func TestExecStreams(t *testing.T) {
 	m := runcMachine(t)
 	r, ctx := m.open(t), limit(t)
 	start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec("sleep", "1000")})
-	var stdout, stderr buffer
+	var stdout, stderr ocitest.Output
 	code, err := r.Exec(ctx, "c", m.Spec(sh("cat; echo err >&2; exit 9")...).Process,
 		oci.Streams{Stdin: strings.NewReader(strings.Repeat("data\n", 50000)), Stdout: &stdout, Stderr: &stderr})
 	if err != nil || code != 9 || len(stdout.String()) != 250000 || stderr.String() != "err\n" {
@@ -417,7 +398,7 @@ func TestExecStreams(t *testing.T) {
 	p.Terminal = true
 	sizes := make(chan oci.Size, 1)
 	sizes <- oci.Size{Width: 101, Height: 37}
-	var screen buffer
+	var screen ocitest.Output
 	code, err = r.Exec(ctx, "c", p, oci.Streams{Stdout: &screen, Resize: sizes})
 	if err != nil || code != 0 || screen.String() != "37 101\r\n" {
 		t.Errorf("%d, %v, %q", code, err, screen.String())

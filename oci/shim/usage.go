@@ -3,8 +3,8 @@ package shim
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
-	"time"
 
 	v1 "github.com/containerd/cgroups/v3/cgroup1/stats"
 	v2 "github.com/containerd/cgroups/v3/cgroup2/stats"
@@ -49,35 +49,25 @@ func parseUsage(stats *anypb.Any) (cgroups.Usage, error) {
 			return cgroups.Usage{}, fmt.Errorf("parse usage: %w", err)
 		}
 		cpu, memory := m.GetCPU().GetUsage(), m.GetMemory()
-		return usage(
-			cgroups.CPU{Total: time.Duration(cpu.GetTotal()), User: time.Duration(cpu.GetUser()), System: time.Duration(cpu.GetKernel())},
-			figures{used: memory.GetUsage().GetUsage(), cache: memory.GetCache(), idle: memory.GetTotalInactiveFile()},
-			m.GetPids().GetCurrent()), nil
+		return cgroups.Told(cgroups.Figures{
+			Total: cpu.GetTotal(), User: cpu.GetUser(), System: cpu.GetKernel(),
+			Memory: memory.GetUsage().GetUsage(), Cache: memory.GetCache(), Idle: memory.GetTotalInactiveFile(),
+			Pids: m.GetPids().GetCurrent(),
+		}), nil
 	case strings.HasSuffix(url, "io.containerd.cgroups.v2.Metrics"):
 		m := &v2.Metrics{}
 		if err := proto.Unmarshal(stats.GetValue(), m); err != nil {
 			return cgroups.Usage{}, fmt.Errorf("parse usage: %w", err)
 		}
 		cpu, memory := m.GetCPU(), m.GetMemory()
-		return usage(
-			cgroups.CPU{Total: micros(cpu.GetUsageUsec()), User: micros(cpu.GetUserUsec()), System: micros(cpu.GetSystemUsec())},
-			figures{used: memory.GetUsage(), cache: memory.GetFile(), idle: memory.GetInactiveFile()},
-			m.GetPids().GetCurrent()), nil
+		return cgroups.Told(cgroups.Figures{
+			Total: micros(cpu.GetUsageUsec()), User: micros(cpu.GetUserUsec()), System: micros(cpu.GetSystemUsec()),
+			Memory: memory.GetUsage(), Cache: memory.GetFile(), Idle: memory.GetInactiveFile(),
+			Pids: m.GetPids().GetCurrent(),
+		}), nil
 	}
 	return cgroups.Usage{}, fmt.Errorf("the shim tells usage as %.80q: %w", url, errdefs.ErrNotImplemented)
 }
 
-func micros(n uint64) time.Duration { return time.Duration(n) * time.Microsecond }
-
-// figures are what is known of a container's memory, in bytes: all, that of files, and that of files that were not
-// used lately, which does not count as needed.
-type figures struct{ used, cache, idle uint64 }
-
-func usage(cpu cgroups.CPU, m figures, pids uint64) cgroups.Usage {
-	m.cache = min(m.cache, m.used)
-	m.idle = min(m.idle, m.used)
-	return cgroups.Usage{
-		At: time.Now(), CPU: &cpu, Pids: &cgroups.Pids{Current: pids, Limit: cgroups.Unlimited},
-		Memory: &cgroups.Memory{Usage: m.used, WorkingSet: m.used - m.idle, Cache: m.cache, RSS: m.used - m.cache, Limit: cgroups.Unlimited},
-	}
-}
+// micros is a number of microseconds in nanoseconds.
+func micros(n uint64) uint64 { return min(n, math.MaxUint64/1000) * 1000 }
