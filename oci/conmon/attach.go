@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"syscall"
 
 	"github.com/containerd/errdefs"
 )
@@ -55,8 +56,14 @@ func (c *Conn) CloseStdin() error { return c.unix.CloseWrite() }
 // Read returns the next piece of output, which is valid until the next call. The error is io.EOF once the
 // monitor has ended.
 func (c *Conn) Read(buf *Buffer) (Stream, []byte, error) {
-	for {
+	for reset := false; ; {
 		n, err := c.unix.Read(buf[:])
+		if errors.Is(err, syscall.ECONNRESET) && !reset {
+			// The monitor has ended without having accepted us, or read all our input. The kernel says so once, and before
+			// it gives what is left of the output.
+			reset = true
+			continue
+		}
 		if err != nil {
 			return 0, nil, err
 		}
