@@ -44,5 +44,6 @@ func setUpLogging(c LogConfig, w io.Writer) (*logrus.Logger, error) {
 		log.SetFormatter(&logrus.TextFormatter{FullTimestamp: true, TimestampFormat: stamp, DisableColors: true})
 	}
 	routeKlog(log)
+	routeContainerd(log)
 	return log, nil
 }

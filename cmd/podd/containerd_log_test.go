@@ -1,0 +1,50 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"github.com/containerd/log"
+	"github.com/sirupsen/logrus"
+)
+
+func TestContainerdIsOurLog(t *testing.T) {
+	var out bytes.Buffer
+	ours := logrus.New()
+	ours.SetOutput(&out)
+	ours.SetLevel(logrus.DebugLevel)
+	ours.SetFormatter(&logrus.JSONFormatter{})
+	defer func(l *log.Entry) { log.L = l }(log.L)
+	routeContainerd(ours)
+	for _, tt := range []struct {
+		say  func(*log.Entry)
+		want map[string]string
+	}{
+		{func(l *log.Entry) { l.WithField("stream", 7).Error(lateAnswer) }, map[string]string{"level": "debug", "message": lateAnswer}},
+		{func(l *log.Entry) { l.WithField("cgroup", "/x").Error("cannot be read") }, map[string]string{"level": "error", "message": "cannot be read", "cgroup": "/x"}},
+		{func(l *log.Entry) { l.Warn("odd") }, map[string]string{"level": "warning", "message": "odd", "msg": "containerd library"}},
+		{func(l *log.Entry) { l.Trace("too much") }, nil},
+	} {
+		out.Reset()
+		tt.say(log.G(t.Context()))
+		got := map[string]any{}
+		if err := json.Unmarshal(out.Bytes(), &got); err != nil && tt.want != nil {
+			t.Errorf("%q: %v", out.String(), err)
+		}
+		if tt.want == nil && out.Len() > 0 {
+			t.Errorf("said %s, want nothing", out.String())
+		}
+		for key, want := range tt.want {
+			if got[key] != want {
+				t.Errorf("%s is %v, want %q", key, got[key], want)
+			}
+		}
+	}
+	ours.SetLevel(logrus.InfoLevel)
+	out.Reset()
+	log.G(t.Context()).Error(lateAnswer)
+	if out.Len() > 0 {
+		t.Errorf("said %s", out.String())
+	}
+}
