@@ -187,9 +187,10 @@ func (r *Runtime) endShim(ctx context.Context, b bundle, rec record) error {
 }
 
 // reconstruct finds what it can of a container without a record, or with one that cannot be read: what works in the
-// bundle is found anyway, and config.json tells the control groups.
+// bundle is found anyway, a shim that lives tells by its socket where that is to be removed, and config.json tells the
+// control groups.
 func (b bundle) reconstruct() record {
-	rec := record{Owner: b.id()}
+	rec := record{Owner: b.id(), Address: listening(b)}
 	var s specs.Spec
 	data, err := os.ReadFile(b.config())
 	if err == nil && json.Unmarshal(data, &s) == nil {

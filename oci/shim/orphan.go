@@ -3,10 +3,12 @@ package shim
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/podd-project/podd/oci"
 )
@@ -34,6 +36,57 @@ func workers(b bundle) (found []oci.Process) {
 		}
 	}
 	return found
+}
+
+// listening finds the socket at which a process in the bundle listens, "" when there is none: that is the shim's
+// address, which no record tells.
+func listening(b bundle) string {
+	for _, p := range workers(b) {
+		table, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/unix", p.Pid))
+		if err != nil {
+			continue // it has just ended
+		}
+		own := socketsOf(p.Pid)
+		for line := range strings.Lines(string(table)) {
+			if inode, path := parseListener(line); path != "" && own[inode] {
+				return path
+			}
+		}
+	}
+	return ""
+}
+
+// socketsOf are the inodes of the sockets that a process has open.
+func socketsOf(pid int) map[string]bool {
+	inodes := map[string]bool{}
+	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	for _, fd := range fds {
+		link, _ := os.Readlink(fd) // closed meanwhile
+		if inode, ok := strings.CutPrefix(link, "socket:["); ok {
+			inodes[strings.TrimSuffix(inode, "]")] = true
+		}
+	}
+	return inodes
+}
+
+// listens is the flag of a listening socket in /proc/net/unix: __SO_ACCEPTCON of the kernel's linux/net.h.
+const listens = 1 << 16
+
+// parseListener reads a line of /proc/net/unix: the inode and path of a socket that listens at a path which could be a
+// shim's address, "" for others. The columns are Num, RefCount, Protocol, Flags, Type, St, Inode and Path.
+func parseListener(line string) (inode, path string) {
+	f := strings.Fields(line)
+	if len(f) != 8 {
+		return "", ""
+	}
+	flags, err := strconv.ParseUint(f[3], 16, 64)
+	if err != nil || flags&listens == 0 {
+		return "", ""
+	}
+	if path, err = parseAddress("unix://" + f[7]); err != nil {
+		return "", ""
+	}
+	return f[6], path
 }
 
 // killWorkers kills whatever works in the bundle.
