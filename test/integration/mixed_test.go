@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -112,9 +114,9 @@ type mixedPod struct {
 	webCfg   *cri.ContainerConfig
 }
 
-func (k *kubelet) mixedPod(handler string) *mixedPod {
+func (k *kubelet) mixedPod(handler string, mods ...func(*cri.PodSandboxConfig)) *mixedPod {
 	k.Helper()
-	p := &mixedPod{cfg: k.podConfig()}
+	p := &mixedPod{cfg: k.podConfig(mods...)}
 	p.id = k.runPod(p.cfg, handler)
 	st := k.podStatus(p.id)
 	p.ip = st.GetNetwork().GetIp()
@@ -124,8 +126,12 @@ func (k *kubelet) mixedPod(handler string) *mixedPod {
 	serve := fmt.Sprintf("echo I am %s >/tmp/index.html; httpd -p 80 -h /tmp; echo serving; echo to err >&2; exec sleep 10000", handler)
 	p.web, p.webCfg = k.runIn(p.id, p.cfg, []string{"sh", "-c", serve}, func(c *cri.ContainerConfig) {
 		c.Linux.SecurityContext.Capabilities = &cri.Capability{AddCapabilities: []string{"NET_RAW"}} // ping
+		c.Linux.SecurityContext.NamespaceOptions = p.cfg.Linux.SecurityContext.NamespaceOptions
 	})
-	p.cat, _ = k.runIn(p.id, p.cfg, []string{"cat"}, func(c *cri.ContainerConfig) { c.Stdin = true })
+	p.cat, _ = k.runIn(p.id, p.cfg, []string{"cat"}, func(c *cri.ContainerConfig) {
+		c.Stdin = true
+		c.Linux.SecurityContext.NamespaceOptions = p.cfg.Linux.SecurityContext.NamespaceOptions
+	})
 	k.waitLog(p.cfg, p.webCfg, "serving\n")
 	k.eventually("the web server answers", func() bool {
 		r, err := k.Runtime.ExecSync(k.ctx(), &cri.ExecSyncRequest{ContainerId: p.web, Cmd: []string{"wget", "-q", "-O", "-", "http://127.0.0.1/"}, Timeout: 30})
@@ -314,40 +320,89 @@ func TestMixedRestart(t *testing.T) {
 	for _, h := range mixed {
 		pods[h.handler] = k.mixedPod(h.handler)
 	}
-	ended, _ := k.runIn(pods["gvisor"].id, pods["gvisor"].cfg, []string{"sh", "-c", "while [ ! -e /tmp/end ]; do sleep 0.1; done; exit 9"})
-	k.ok("kill", k.Kill9())
-	// Nobody sees this end but the monitor.
-	k.ok("start", k.Start(k.ctx()))
-	k.exec(ended, "touch /tmp/end")
-	if st := k.exited(ended); st.ExitCode != 9 {
-		t.Errorf("exit code %d, want 9", st.ExitCode)
+	bell := k.doorbell()
+	// Two containers of each, one of which ends while there is no podd.
+	away, later, started := map[string]string{}, map[string]string{}, map[string]int64{}
+	for _, h := range mixed {
+		p := pods[h.handler]
+		away[h.handler], _ = k.runIn(p.id, p.cfg, []string{"sh", "-c", "wget -q -O - " + bell.url + h.handler + "; exit 8"})
+		later[h.handler], _ = k.runIn(p.id, p.cfg, []string{"sh", "-c", "while [ ! -e /tmp/end ]; do sleep 0.1; done; exit 9"})
+		started[h.handler] = k.container(p.web).StartedAt
 	}
+	for range mixed {
+		<-bell.rung
+	}
+	k.ok("kill", k.Kill9())
+	close(bell.answer) // nobody sees this end but the monitor, or the shim
+	k.ok("start", k.Start(k.ctx()))
 	for _, h := range mixed {
 		t.Run(h.handler, func(t *testing.T) {
 			k := k.in(t)
 			p := pods[h.handler]
-			if st := k.podStatus(p.id); st.State != cri.PodSandboxState_SANDBOX_READY {
-				t.Errorf("pod is %s", st.State)
+			if st := k.podStatus(p.id); st.State != cri.PodSandboxState_SANDBOX_READY || st.GetNetwork().GetIp() != p.ip {
+				t.Errorf("pod is %s at %s, was at %s", st.State, st.GetNetwork().GetIp(), p.ip)
 			}
-			for _, test := range []func(*kubelet, *mixedPod){mixedShare, mixedExec, mixedAttach, mixedLogs, mixedForward, mixedStop} {
+			if st := k.container(p.web); st.State != cri.ContainerState_CONTAINER_RUNNING || st.StartedAt != started[h.handler] {
+				t.Errorf("container is %s, started at %d, before at %d", st.State, st.StartedAt, started[h.handler])
+			}
+			k.exec(later[h.handler], "touch /tmp/end")
+			for id, want := range map[string]int32{away[h.handler]: 8, later[h.handler]: 9} {
+				if st := k.exited(id); st.ExitCode != want {
+					t.Errorf("exit code %d, want %d", st.ExitCode, want)
+				}
+				k.removeContainer(id) // mixedStats counts the others
+			}
+			for _, test := range []func(*kubelet, *mixedPod){mixedShare, mixedExec, mixedAttach, mixedLogs, mixedForward, mixedStats, mixedStop} {
 				test(k, p)
 			}
 		})
 	}
 }
 
-// TestSandboxKilled: a pod whose sandbox dies is not ready, its containers have ended, and it can be removed.
+// doorbell is a server on the node that pods ring at, and that answers all of them at once.
+type doorbell struct {
+	url          string
+	rung, answer chan struct{}
+}
+
+// doorbell starts one at the pods' gateway. It takes as many rings as there are handlers.
+func (k *kubelet) doorbell() doorbell {
+	k.Helper()
+	bridge, err := net.InterfaceByName(k.Bridge)
+	k.ok("the pods' bridge", err)
+	addrs, err := bridge.Addrs()
+	k.ok("the pods' bridge", err)
+	i := slices.IndexFunc(addrs, func(a net.Addr) bool { ip, ok := a.(*net.IPNet); return ok && ip.IP.To4() != nil })
+	if i < 0 {
+		k.Fatalf("the pods' bridge has no IPv4 address: %v", addrs)
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(addrs[i].(*net.IPNet).IP.String(), "0"))
+	k.ok("listen", err)
+	b := doorbell{"http://" + l.Addr().String() + "/", make(chan struct{}, len(mixed)), make(chan struct{})}
+	server := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		b.rung <- struct{}{}
+		select {
+		case <-b.answer:
+		case <-r.Context().Done():
+		}
+	})}
+	go server.Serve(l)
+	k.Cleanup(func() { server.Close() })
+	return b
+}
+
+// TestSandboxKilled: a pod whose sandbox dies, or whose infra container with the first process of its PID namespace, is
+// not ready, its containers have ended, and it can be removed.
 func TestSandboxKilled(t *testing.T) {
 	t.Parallel()
-	k := start(t)
-	for _, h := range mixed {
-		if !h.ownKernel {
-			continue
-		}
-		t.Run(h.handler, func(t *testing.T) {
+	k := start(t, runcShim()...)
+	for _, handler := range []string{"runc", "crun", "runc-shim", "gvisor", "gvisor-shim"} {
+		t.Run(handler, func(t *testing.T) {
 			k := k.sub(t)
-			p := k.mixedPod(h.handler)
-			k.ok("kill the sandbox", syscall.Kill(k.infraPid(p.id), syscall.SIGKILL))
+			p := k.mixedPod(handler, func(c *cri.PodSandboxConfig) {
+				c.Linux.SecurityContext.NamespaceOptions.Pid = cri.NamespaceMode_POD
+			})
+			k.ok("kill the infra container", syscall.Kill(k.infraPid(p.id), syscall.SIGKILL))
 			k.eventually("pod is not ready", func() bool { return k.podStatus(p.id).State == cri.PodSandboxState_SANDBOX_NOTREADY })
 			for _, c := range []string{p.web, p.cat} {
 				if st := k.exited(c); st.ExitCode < 128 { // gVisor's shim says 128
