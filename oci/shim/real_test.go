@@ -501,6 +501,22 @@ func TestGVisorKernel(t *testing.T) {
 	}
 }
 
+// TestGVisorExecTimeout: a command that takes too long is gone from the sandbox, not only its shadow on the host.
+func TestGVisorExecTimeout(t *testing.T) {
+	m := gvisorMachine(t)
+	r, ctx := m.open(t), limit(t)
+	pod(t, m, r)
+	_, err := r.ExecSync(ctx, oci.ExecRequest{ID: "app", Process: m.Spec(sh("echo begun; exec sleep 4321")...).Process, Timeout: time.Second})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("exec: %v", err)
+	}
+	until(t, "the command is gone", func() bool {
+		got, err := r.ExecSync(ctx, oci.ExecRequest{ID: "app", Process: m.Spec("ps", "-o", "args").Process})
+		must(t, "ps", err)
+		return strings.Contains(string(got.Stdout), "sleep 1000") && !strings.Contains(string(got.Stdout), "4321")
+	})
+}
+
 // TestGVisorDaemonDies: pods and their logs go on, exec and exit codes work under the next daemon.
 func TestGVisorDaemonDies(t *testing.T) {
 	m, first, app := gvisorPod(t)

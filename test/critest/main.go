@@ -193,12 +193,11 @@ func (s *suite) tellLeftOut(p pass) error {
 	if err != nil {
 		return err
 	}
-	handler, _, _ := strings.Cut(p.name, "-")
-	count, err := leftOut(data, handler)
+	count, err := leftOut(data, p.handler)
 	for reason, n := range count {
 		fmt.Printf("%d specs left out: %s\n", n, reason)
 	}
-	return err
+	return errors.Join(err, checkSkips(data, skips(p.handler)))
 }
 
 func (s *suite) order() []string {
@@ -211,14 +210,21 @@ func (s *suite) order() []string {
 // skipRegexp makes one regular expression of the skip file: a spec's name to the end, or part of it, per line, and the
 // reason after a #.
 func skipRegexp(file string) string {
-	var names []string
+	names := skipNames(file)
+	for i := range names {
+		names[i] = regexp.QuoteMeta(names[i])
+	}
+	return strings.Join(names, "|")
+}
+
+func skipNames(file string) (names []string) {
 	for line := range strings.Lines(file) {
 		name, _, _ := strings.Cut(line, "#")
 		if name = strings.TrimSpace(name); name != "" {
-			names = append(names, regexp.QuoteMeta(name))
+			names = append(names, name)
 		}
 	}
-	return strings.Join(names, "|")
+	return names
 }
 
 // summary is the end of critest's output: the failures, if any, and the count.

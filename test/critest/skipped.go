@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -57,6 +58,25 @@ func leftOut(junit []byte, handler string) (map[string]int, error) {
 		count[reason]++
 	}
 	return count, nil
+}
+
+// checkSkips wants every name in a skip file to fit a spec: else it is a mistake, or critest has it no more.
+func checkSkips(junit []byte, file string) error {
+	var r report
+	if err := xml.Unmarshal(junit, &r); err != nil {
+		return fmt.Errorf("read report: %w", err)
+	}
+	var errs []error
+	for _, name := range skipNames(file) {
+		fits := false
+		for _, c := range r.Cases {
+			fits = fits || strings.Contains(c.Name, name)
+		}
+		if !fits {
+			errs = append(errs, fmt.Errorf("critest has no spec %q, which is to be left out", name))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func known(reason, handler string) bool {

@@ -25,6 +25,7 @@ func TestLeftOut(t *testing.T) {
 	}{
 		{userns, "crun", map[string]int{userns: 1}},
 		{userns, "runc", nil},
+		{userns, "gvisor-shim", map[string]int{userns: 1}},
 		{"the moon is full", "crun", nil},
 	} {
 		got, err := leftOut(fmt.Appendf(nil, junit, "a spec", tt.reason), tt.handler)
@@ -34,5 +35,15 @@ func TestLeftOut(t *testing.T) {
 	}
 	if _, err := leftOut([]byte("no report"), "runc"); err == nil {
 		t.Error("what is no report was read")
+	}
+}
+
+func TestSkipsFitSpecs(t *testing.T) {
+	data := fmt.Appendf(nil, junit, "a spec", "why")
+	if err := checkSkips(data, "not chosen # because\na spec # because"); err != nil {
+		t.Error(err)
+	}
+	if err := checkSkips(data, "no such spec # because"); err == nil {
+		t.Error("a name that fits no spec was taken")
 	}
 }
