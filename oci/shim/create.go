@@ -51,7 +51,7 @@ func (r *Runtime) Create(ctx context.Context, req oci.CreateRequest) (oci.Proces
 	defer cancel()
 	p, err := r.createIn(ctx, b, creation{req: req, rec: rec, pod: pod, options: options})
 	if err != nil {
-		return oci.Process{}, errors.Join(fmt.Errorf("create container: %w", err), r.abandon(b, ctx.Err() != nil))
+		return oci.Process{}, errors.Join(fmt.Errorf("create container: %w", err), r.abandon(b, endOf(ctx) != nil))
 	}
 	return p, nil
 }

@@ -151,15 +151,29 @@ func (c *conn) callFor(ctx context.Context, method string, request, response pro
 	md := ttrpc.MD{}
 	md.Set(namespaceHeader, namespace)
 	err := c.client.Call(ttrpc.WithMetadata(ctx, md), c.service, method, request, response)
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case ctx.Err() != nil:
-		return fmt.Errorf("shim %s: %w", method, context.Cause(ctx))
+	}
+	ended := endOf(ctx)
+	switch {
+	case ended != nil:
+		return fmt.Errorf("shim %s: %w", method, ended)
 	case errors.Is(err, ttrpc.ErrClosed), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("shim %s: %w: %w", method, err, errdefs.ErrUnavailable)
 	}
 	return fmt.Errorf("shim %s: %w", method, errgrpc.ToNative(err))
+}
+
+// endOf says why ctx has ended, nil while it has not. The shim is told the deadline and gives up by itself; on a busy machine
+// its answer can be read before the deadline is noticed here.
+func endOf(ctx context.Context) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return nil
 }
 
 // identify asks a shim for its process and believes it only if that works in the bundle.

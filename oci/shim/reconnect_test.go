@@ -1,0 +1,36 @@
+package shim
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+// late is a context whose deadline nobody has noticed yet.
+type late struct {
+	context.Context
+	deadline time.Time
+}
+
+func (l late) Deadline() (time.Time, bool) { return l.deadline, true }
+
+func TestEndOf(t *testing.T) {
+	gone := errors.New("client is gone")
+	canceled, cancel := context.WithCancelCause(t.Context())
+	cancel(gone)
+	for name, tt := range map[string]struct {
+		ctx  context.Context
+		want error
+	}{
+		"no limit":     {t.Context(), nil},
+		"in time":      {late{t.Context(), time.Now().Add(time.Hour)}, nil},
+		"not noticed":  {late{t.Context(), time.Now()}, context.DeadlineExceeded},
+		"taken back":   {canceled, gone},
+		"both at once": {late{canceled, time.Now()}, gone},
+	} {
+		if err := endOf(tt.ctx); !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
