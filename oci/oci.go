@@ -117,6 +117,8 @@ type Features struct {
 	// OwnKernel is true when the containers of a pod share a kernel that is not the host's (gVisor, a VM): its localhost
 	// and its processes cannot be reached from the host, and the pod needs an infra container to hold the sandbox.
 	OwnKernel bool
+	// HostNetwork is true when that kernel hands network calls to the host's, so that a pod may use the node's network.
+	HostNetwork bool
 	// UserNamespaces is true when containers can be run in a user namespace with idmapped mounts.
 	UserNamespaces bool
 	// MountOptions are the mount options that the runtime knows; nil when it cannot say.

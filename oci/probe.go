@@ -65,6 +65,7 @@ func (r *Runtime) probe(ctx context.Context) (answers, error) {
 	if errRuntime == nil {
 		a.features.Advisories = advisories(version)
 		a.features.OwnKernel = ownKernel(version)
+		a.features.HostNetwork = a.features.OwnKernel && r.cfg.Options[NetworkOption] == HostNetworkOption
 		a.reaps = strings.HasPrefix(version, "crun ")
 		r.ask(ctx, &a.features)
 	}
@@ -139,6 +140,13 @@ func (r *Runtime) checkStandIn(version string) error {
 	}
 	return nil
 }
+
+// NetworkOption is gVisor's option for who handles the network calls of containers, HostNetworkOption its value for the
+// host's kernel, in place of the sandbox's own network stack.
+const (
+	NetworkOption     = "network"
+	HostNetworkOption = "host"
+)
 
 // ownKernel tells from its version whether a runtime runs containers under a kernel of its own: gVisor's does.
 func ownKernel(version string) bool { return strings.HasPrefix(version, "runsc ") }

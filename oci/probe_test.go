@@ -95,6 +95,27 @@ func TestInstalledLater(t *testing.T) {
 	})
 }
 
+// TestHostNetwork: only gVisor's option of that name and value opens the node's network to pods.
+func TestHostNetwork(t *testing.T) {
+	dir := t.TempDir()
+	monitor := program(t, dir, "conmon", "conmon version 2.1.7")
+	for name, tt := range map[string]struct {
+		version string
+		options map[string]string
+		want    bool
+	}{
+		"gVisor":               {"runsc version release-20260905.0", nil, false},
+		"its own stack":        {"runsc version release-20260905.0", map[string]string{"network": "sandbox"}, false},
+		"the host's":           {"runsc version release-20260905.0", map[string]string{"network": "host"}, true},
+		"on the host's kernel": {"runc version 1.5.2", map[string]string{"network": "host"}, false},
+	} {
+		r := New(HandlerConfig{Name: "h", Path: program(t, dir, "rt", tt.version), Conmon: monitor, Root: dir, RunDir: dir, StandIn: "/x", Options: tt.options})
+		if f := r.Features(); f.HostNetwork != tt.want {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+}
+
 func TestOldMonitor(t *testing.T) {
 	dir := t.TempDir()
 	r := New(HandlerConfig{Name: "old", Path: program(t, dir, "rt", "rt 1"), Conmon: program(t, dir, "conmon", "conmon version 2.0.30"), Root: dir, RunDir: dir})

@@ -57,8 +57,9 @@ func (h HandlerConfig) Validate() error {
 
 // needsInfra tells whether a pod is to have an infra container, and refuses what the handler cannot do.
 func (h HandlerConfig) needsInfra(config *cri.PodSandboxConfig, f oci.Features) (bool, error) {
-	if f.OwnKernel && usesHost(config) {
-		return false, fmt.Errorf("%w: its containers have a kernel of their own, a pod cannot use the network, PID or IPC namespace of the node", errdefs.ErrInvalidArgument)
+	if f.OwnKernel && (sharesProcesses(config) || hostNetwork(config) && !f.HostNetwork) {
+		return false, fmt.Errorf("%w: its containers have a kernel of their own, a pod cannot use the network, PID or IPC namespace of the node (gVisor can use the network, with options.%s = %q)",
+			errdefs.ErrInvalidArgument, oci.NetworkOption, oci.HostNetworkOption)
 	}
 	switch h.Infra {
 	case InfraPause:
@@ -71,8 +72,14 @@ func (h HandlerConfig) needsInfra(config *cri.PodSandboxConfig, f oci.Features) 
 
 // usesHost is true when the pod shares a namespace with the node.
 func usesHost(config *cri.PodSandboxConfig) bool {
+	return hostNetwork(config) || sharesProcesses(config)
+}
+
+// sharesProcesses is true when the pod shares with the node what only one kernel can share: processes, or what they talk
+// by.
+func sharesProcesses(config *cri.PodSandboxConfig) bool {
 	o := namespaceOptions(config)
-	return o.GetNetwork() == cri.NamespaceMode_NODE || o.GetPid() == cri.NamespaceMode_NODE || o.GetIpc() == cri.NamespaceMode_NODE
+	return o.GetPid() == cri.NamespaceMode_NODE || o.GetIpc() == cri.NamespaceMode_NODE
 }
 
 // handlerAnnotations are the annotations that p's handler gets with p's containers.

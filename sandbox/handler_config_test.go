@@ -69,6 +69,29 @@ func TestOwnKernelSharesNoNamespaceWithTheNode(t *testing.T) {
 	}
 }
 
+// TestOwnKernelOnTheNodesNetwork: where the sandbox hands network calls to the host, a pod may use the node's network, but
+// still nothing else of the node.
+func TestOwnKernelOnTheNodesNetwork(t *testing.T) {
+	f := oci.Features{OwnKernel: true, HostNetwork: true}
+	for name, tt := range map[string]struct {
+		o       *cri.NamespaceOption
+		refused bool
+	}{
+		"pod's network":              {&cri.NamespaceOption{}, false},
+		"node's network":             {&cri.NamespaceOption{Network: cri.NamespaceMode_NODE}, false},
+		"node's network and PIDs":    {&cri.NamespaceOption{Network: cri.NamespaceMode_NODE, Pid: cri.NamespaceMode_NODE}, true},
+		"node's network and IPC":     {&cri.NamespaceOption{Network: cri.NamespaceMode_NODE, Ipc: cri.NamespaceMode_NODE}, true},
+		"pod's network, node's PIDs": {&cri.NamespaceOption{Pid: cri.NamespaceMode_NODE}, true},
+	} {
+		config := podConfig("web")
+		config.Linux.SecurityContext.NamespaceOptions = tt.o
+		infra, err := HandlerConfig{}.needsInfra(config, f)
+		if errdefs.IsInvalidArgument(err) != tt.refused || infra == tt.refused {
+			t.Errorf("%s: infra container %v, %v", name, infra, err)
+		}
+	}
+}
+
 // TestOwnKernelPod: a pod in a sandbox has an infra container, made first and deleted last, and is stopped by what is
 // in its record when nobody knows any more what its handler was.
 func TestOwnKernelPod(t *testing.T) {

@@ -33,10 +33,11 @@ func (e *Engine) PortForward(ctx context.Context, id string, port int32, stream 
 }
 
 func (e *Engine) dial(ctx context.Context, p *Pod, port uint16) (net.Conn, error) {
-	if p.OwnKernel {
+	switch {
+	case p.Netns == "": // the node's
+	case p.OwnKernel:
 		return dialPod(ctx, p, port)
-	}
-	if p.Netns != "" {
+	default:
 		return e.Network.Dial(ctx, p.ID, port)
 	}
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort("localhost", strconv.Itoa(int(port))))

@@ -36,7 +36,11 @@ func (r *Runtime) Probe(ctx context.Context) error { return r.probed.Ask(ctx) }
 
 // certain is what is known without asking.
 func (r *Runtime) certain() oci.Features {
-	return oci.Features{OCIVersion: oci.FallbackOCIVersion, OwnKernel: !r.cfg.HostKernel}
+	flags, _ := r.cfg.Options[runscFlags].(map[string]any) // none but for gVisor's shim
+	return oci.Features{
+		OCIVersion: oci.FallbackOCIVersion, OwnKernel: !r.cfg.HostKernel,
+		HostNetwork: r.cfg.ConfigPath == "" && flags[oci.NetworkOption] == oci.HostNetworkOption,
+	}
 }
 
 func (r *Runtime) probe(ctx context.Context) (f oci.Features, err error) {

@@ -461,7 +461,7 @@ func TestReady(t *testing.T) {
 		}
 	}
 	m.cfg = good
-	if f := m.open(t).Features(); f.OwnKernel || f.OCIVersion < "1.2" || len(f.MountOptions) == 0 || !strings.Contains(f.Version, "containerd-shim-runc-v2") {
+	if f := m.open(t).Features(); f.OwnKernel || f.HostNetwork || f.OCIVersion < "1.2" || len(f.MountOptions) == 0 || !strings.Contains(f.Version, "containerd-shim-runc-v2") {
 		t.Errorf("%+v", f)
 	}
 }

@@ -241,7 +241,15 @@ func mixedLogs(k *kubelet, p *mixedPod) {
 }
 
 func mixedForward(k *kubelet, p *mixedPod) {
-	f, err := k.Runtime.PortForward(k.ctx(), &cri.PortForwardRequest{PodSandboxId: p.id, Port: []int32{80}})
+	if body := k.forwarded(p.id, 80); !strings.HasPrefix(body, "I am ") {
+		k.Errorf("got %q", body)
+	}
+}
+
+// forwarded is what a web server answers at a pod's port that is forwarded.
+func (k *kubelet) forwarded(pod string, port int32) string {
+	k.Helper()
+	f, err := k.Runtime.PortForward(k.ctx(), &cri.PortForwardRequest{PodSandboxId: pod, Port: []int32{port}})
 	k.ok("PortForward", err)
 	u, err := url.Parse(f.Url)
 	k.ok("URL", err)
@@ -250,7 +258,7 @@ func mixedForward(k *kubelet, p *mixedPod) {
 	stop, ready := make(chan struct{}), make(chan struct{})
 	defer close(stop)
 	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, "POST", u)
-	forward, err := portforward.New(dialer, []string{"0:80"}, stop, ready, io.Discard, io.Discard)
+	forward, err := portforward.New(dialer, []string{fmt.Sprintf("0:%d", port)}, stop, ready, io.Discard, io.Discard)
 	k.ok("client", err)
 	go forward.ForwardPorts()
 	select {
@@ -264,9 +272,8 @@ func mixedForward(k *kubelet, p *mixedPod) {
 	k.ok("GET", err)
 	defer r.Body.Close()
 	body, err := io.ReadAll(r.Body)
-	if err != nil || !strings.HasPrefix(string(body), "I am ") {
-		k.Errorf("got %q, %v", body, err)
-	}
+	k.ok("GET", err)
+	return string(body)
 }
 
 // mixedStats: what a container does shows in its figures and in its pod's.
@@ -417,6 +424,62 @@ func TestSandboxKilled(t *testing.T) {
 			k.removePod(p.id)
 		})
 	}
+}
+
+// TestGVisorHostNetwork: with runsc's option for it, a pod in a sandbox uses the node's network: it sees the node's
+// addresses, serves at the node's localhost, and ports are forwarded to that.
+func TestGVisorHostNetwork(t *testing.T) {
+	t.Parallel()
+	k := start(t, `runtime.handlers.gvisor.options.network = "host"`, `runtime.handlers.gvisor-shim.options.network = "host"`)
+	for _, handler := range []string{"gvisor", "gvisor-shim"} {
+		t.Run(handler, func(t *testing.T) {
+			k := k.sub(t)
+			// One on the pods' network first: the CNI plugin makes the bridge with it.
+			podCfg := k.podConfig()
+			own := k.runPod(podCfg, handler)
+			out, code := k.outputIn(own, podCfg, "ip -o -4 addr show eth0")
+			if ip := k.podStatus(own).GetNetwork().GetIp(); code != 0 || ip == "" || !strings.Contains(out, ip+"/") {
+				t.Errorf("a pod with a network of its own: %s is not in %q", ip, out)
+			}
+			cfg := k.podConfig(func(c *cri.PodSandboxConfig) {
+				c.Linux.SecurityContext.NamespaceOptions.Network = cri.NamespaceMode_NODE
+			})
+			pod := k.runPod(cfg, handler)
+			onNode := func(c *cri.ContainerConfig) {
+				c.Linux.SecurityContext.NamespaceOptions.Network = cri.NamespaceMode_NODE
+			}
+			port := k.freePort()
+			c, _ := k.runIn(pod, cfg, []string{"sh", "-c", fmt.Sprintf("echo I am in %s >/tmp/index.html; exec httpd -f -p 127.0.0.1:%d -h /tmp", handler, port)}, onNode)
+			if dmesg := k.exec(c, "dmesg"); !strings.Contains(dmesg, "gVisor") {
+				t.Errorf("dmesg %.200q", dmesg)
+			}
+			if links := k.exec(c, "ip -o link"); !strings.Contains(links, k.Bridge+":") {
+				t.Errorf("the node's bridge is not among %s", links)
+			}
+			want := "I am in " + handler + "\n"
+			k.eventually("it serves at the node's localhost", func() bool {
+				r, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/", port))
+				if err != nil {
+					return false
+				}
+				defer r.Body.Close()
+				body, err := io.ReadAll(r.Body)
+				return err == nil && string(body) == want
+			})
+			if body := k.forwarded(pod, int32(port)); body != want {
+				t.Errorf("forwarded: %q", body)
+			}
+		})
+	}
+}
+
+// freePort is a port of the node's localhost that nobody listens at.
+func (k *kubelet) freePort() int {
+	k.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	k.ok("listen", err)
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
 }
 
 // infraPid is the process of the pod's infra container, which is its sandbox.
