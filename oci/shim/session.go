@@ -161,8 +161,21 @@ func (s *session) kill() {
 	if !s.ownKernel {
 		_ = s.conn.call(ctx, "Kill", request, empty())
 	}
-	// A shim deletes only what has ended.
+	// A shim deletes only what has ended. One that is just starting the command has not killed it, whatever it has said.
+	for pause := firstKillPause; !s.ended(ctx, pause) && ctx.Err() == nil; pause *= 2 {
+		_ = s.conn.call(ctx, "Kill", request, empty())
+	}
+}
+
+// firstKillPause is how long a killed command may take to end before it is killed again, each time twice as long.
+const firstKillPause = 50 * time.Millisecond
+
+// ended tells whether the command ends within that time.
+func (s *session) ended(ctx context.Context, within time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
 	_, _ = s.conn.end(ctx, s.id, s.execID)
+	return ctx.Err() == nil // an error of the shim's is an end, too: there is nothing to wait for
 }
 
 // forget has the shim forget the command, some time: it waits for who holds the output open.
