@@ -85,8 +85,12 @@ func kindOf(text string) error {
 func absent(t string) bool {
 	return strings.Contains(t, "container does not exist") || // runc
 		strings.Contains(t, "/status`: no such file or directory") || // crun
-		strings.Contains(t, "does not exist") && strings.Contains(t, "container") // runsc, youki
+		strings.Contains(t, "does not exist") && strings.Contains(t, "container") || // runsc, youki
+		unknownInside.MatchString(t)
 }
+
+// unknownInside is what runsc says when its sandbox does not know the container, in lower case.
+var unknownInside = regexp.MustCompile(`container "[^"]*" not found$`)
 
 // message finds the messages in logrus' text format, which runc writes to stderr.
 var message = regexp.MustCompile(`level=(?:error|fatal) msg=("(?:[^"\\]|\\.)*"|\S+)`)

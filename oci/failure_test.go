@@ -35,12 +35,14 @@ func TestCommandCode(t *testing.T) {
 func TestFailureKinds(t *testing.T) {
 	for text, is := range map[string]func(error) bool{
 		"container does not exist": errdefs.IsNotFound,
-		"error opening file `/run/crun/c/status`: No such file or directory": errdefs.IsNotFound,
-		"container with given ID already exists":                             errdefs.IsAlreadyExists,
-		"cannot exec in a stopped container":                                 errdefs.IsFailedPrecondition,
-		"the container `c` is not running":                                   errdefs.IsFailedPrecondition,
-		"error mounting /x: no such file or directory":                       func(err error) bool { return !errdefs.IsNotFound(err) },
-		"exec: \"x\": executable file not found in $PATH":                    func(err error) bool { return errors.Is(err, ErrCommand) },
+		"error opening file `/run/crun/c/status`: No such file or directory":                                                    errdefs.IsNotFound,
+		`destroying container: stopping container: destroying container "c": destroying container "c": container "c" not found`: errdefs.IsNotFound,
+		`container "c" not found in time`:                 func(err error) bool { return !errdefs.IsNotFound(err) },
+		"container with given ID already exists":          errdefs.IsAlreadyExists,
+		"cannot exec in a stopped container":              errdefs.IsFailedPrecondition,
+		"the container `c` is not running":                errdefs.IsFailedPrecondition,
+		"error mounting /x: no such file or directory":    func(err error) bool { return !errdefs.IsNotFound(err) },
+		"exec: \"x\": executable file not found in $PATH": func(err error) bool { return errors.Is(err, ErrCommand) },
 		"": func(err error) bool { return strings.Contains(err.Error(), "without a message") },
 	} {
 		if err := failure("runc create", text); !is(err) || !strings.HasPrefix(err.Error(), "runc create: ") {

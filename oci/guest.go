@@ -115,8 +115,8 @@ func logged(path string) string {
 	}
 }
 
-// signalGuest has the runtime send a signal. When it cannot, a SIGKILL ends the stand-in: the container was not
-// started yet, or its sandbox is gone, or it hangs and will be killed whole.
+// signalGuest has the runtime send a signal. When it cannot, a SIGKILL ends the stand-in: the container's sandbox is gone, or
+// it hangs and will be killed whole. That of a container that was not started waits for nobody but us.
 func (r *Runtime) signalGuest(ctx context.Context, b bundle, rec record, sig syscall.Signal) error {
 	if !rec.Init.alive() || sig == 0 {
 		return nil
@@ -125,10 +125,10 @@ func (r *Runtime) signalGuest(ctx context.Context, b bundle, rec record, sig sys
 	defer cancel()
 	_, err := r.run(ctx, nil, "kill", idOf(b), strconv.Itoa(int(sig)))
 	switch {
+	case sig == syscall.SIGKILL && (err != nil || !b.isStarted()):
+		return rec.Init.signal(sig)
 	case err == nil:
 		return nil
-	case sig == syscall.SIGKILL:
-		return rec.Init.signal(sig)
 	case !rec.Init.alive():
 		return nil
 	}

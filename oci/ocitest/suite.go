@@ -29,6 +29,7 @@ func Suite(t *testing.T, newHarness NewHarness) {
 		{"ExitCodes", testExitCodes},
 		{"Signal", testSignal},
 		{"StopSignal", testStopSignal},
+		{"KillCreated", testKillCreated},
 		{"DeleteAnyState", testDeleteAnyState},
 		{"DeleteWakesWaiters", testDeleteWakesWaiters},
 		{"CreateTwice", testCreateTwice},
@@ -195,6 +196,20 @@ func testStopSignal(t *testing.T, h *Harness) {
 	case <-ctx.Done():
 		t.Fatal("the signal did not end it")
 	}
+}
+
+// testKillCreated: one SIGKILL ends a container that was not started, as it ends any other.
+func testKillCreated(t *testing.T, h *Harness) {
+	r, ctx := h.New(), limit(t)
+	create(t, h, r, oci.CreateRequest{ID: "created", Spec: h.Spec("true")})
+	must(t, "kill", r.Signal(ctx, "created", syscall.SIGKILL))
+	exit, err := r.Wait(ctx, "created")
+	must(t, "wait", err)
+	if exit.Code == 0 {
+		t.Errorf("exit %+v", exit)
+	}
+	must(t, "delete", r.Delete(ctx, "created"))
+	wantState(t, r, "created", oci.Absent)
 }
 
 func testDeleteAnyState(t *testing.T, h *Harness) {

@@ -25,6 +25,9 @@ func (b bundle) exit() string   { return b.file("podd-exit.json") }
 // oom is a mark: the shim has reported that the kernel killed for memory.
 func (b bundle) oom() string { return b.file(keeper.OOMMark) }
 
+// unstarted is a mark: the container was killed before it was started, and the shim will tell its end to nobody.
+func (b bundle) unstarted() string { return b.file("podd-unstarted") }
+
 // log is what the shim itself logs.
 func (b bundle) log() string { return b.file("log") }
 

@@ -109,7 +109,7 @@ func (r *Runtime) forgetTask(ctx context.Context, b bundle, rec record) error {
 	if err != nil {
 		return err
 	}
-	exit, created, err := r.killTask(ctx, conn, b.id())
+	exit, created, err := r.killTask(ctx, conn, b)
 	if errdefs.IsNotFound(err) {
 		return nil
 	}
@@ -138,7 +138,11 @@ func (r *Runtime) forgetTask(ctx context.Context, b bundle, rec record) error {
 
 // killTask kills the container and waits for its end; one that was created only ends when it is deleted.
 // errdefs.ErrNotFound when the shim does not know it.
-func (r *Runtime) killTask(ctx context.Context, conn *conn, id string) (exit oci.Exit, created bool, err error) {
+func (r *Runtime) killTask(ctx context.Context, conn *conn, b bundle) (exit oci.Exit, created bool, err error) {
+	id := b.id()
+	if _, err := os.Lstat(b.unstarted()); err == nil { // it was killed before; nothing can be said of its end
+		return killedUnstarted(), true, nil
+	}
 	state := &task.StateResponse{}
 	if err := conn.call(ctx, "State", &task.StateRequest{ID: id}, state); err != nil {
 		return exit, false, err
@@ -153,7 +157,7 @@ func (r *Runtime) killTask(ctx context.Context, conn *conn, id string) (exit oci
 		return exit, false, err
 	}
 	if state.GetStatus() == status.Status_CREATED {
-		return oci.Exit{Code: killedCode, At: time.Now(), Known: true}, true, nil
+		return killedUnstarted(), true, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, killTimeout)
 	defer cancel()

@@ -501,20 +501,27 @@ func TestGVisorKernel(t *testing.T) {
 	}
 }
 
-// TestGVisorExecTimeout: a command that takes too long is gone from the sandbox, not only its shadow on the host.
+// TestGVisorExecTimeout: a command that takes too long is gone from the sandbox, not only its shadow on the host, even if
+// its time is over while the shim is starting it.
 func TestGVisorExecTimeout(t *testing.T) {
 	m := gvisorMachine(t)
 	r, ctx := m.open(t), limit(t)
 	pod(t, m, r)
-	_, err := r.ExecSync(ctx, oci.ExecRequest{ID: "app", Process: m.Spec(sh("echo begun; exec sleep 4321")...).Process, Timeout: time.Second})
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("exec: %v", err)
-	}
-	until(t, "the command is gone", func() bool {
+	for _, timeout := range []time.Duration{time.Second, 100 * time.Millisecond, 50 * time.Millisecond, 20 * time.Millisecond, time.Millisecond} {
+		begin := time.Now()
+		_, err := r.ExecSync(ctx, oci.ExecRequest{ID: "app", Process: m.Spec("sleep", "4321").Process, Timeout: timeout})
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("exec: %v", err)
+		}
+		if took := time.Since(begin); took > 8*time.Second {
+			t.Errorf("with a timeout of %s it took %s", timeout, took)
+		}
 		got, err := r.ExecSync(ctx, oci.ExecRequest{ID: "app", Process: m.Spec("ps", "-o", "args").Process})
 		must(t, "ps", err)
-		return strings.Contains(string(got.Stdout), "sleep 1000") && !strings.Contains(string(got.Stdout), "4321")
-	})
+		if !strings.Contains(string(got.Stdout), "sleep 1000") || strings.Contains(string(got.Stdout), "4321") {
+			t.Errorf("after a timeout of %s there is\n%s", timeout, got.Stdout)
+		}
+	}
 }
 
 // TestGVisorDaemonDies: pods and their logs go on, exec and exit codes work under the next daemon.
@@ -578,12 +585,12 @@ func TestDaemonDiesDuringExec(t *testing.T) {
 		_, err := first.ExecSync(ctx, oci.ExecRequest{ID: "c", Process: m.Spec("sleep", "1234").Process})
 		asked <- err
 	}()
-	list := func() string {
-		got, err := m.open(t).ExecSync(ctx, oci.ExecRequest{ID: "c", Process: m.Spec("ps").Process})
+	list := func(r *shim.Runtime) string {
+		got, err := r.ExecSync(ctx, oci.ExecRequest{ID: "c", Process: m.Spec("ps").Process})
 		must(t, "ps", err)
 		return string(got.Stdout)
 	}
-	until(t, "the command runs", func() bool { return strings.Contains(list(), "sleep 1234") })
+	until(t, "the command runs", func() bool { return strings.Contains(list(m.open(t)), "sleep 1234") })
 	// A daemon that dies removes nothing; this one has to be kept from it.
 	pipes, err := filepath.Glob(filepath.Join(m.cfg.RunDir, "c", "exec-*", "podd-stdout"))
 	if err != nil || len(pipes) != 1 {
@@ -603,7 +610,7 @@ func TestDaemonDiesDuringExec(t *testing.T) {
 		defer close(watched)
 		_, _ = second.Wait(watching, "c")
 	}()
-	until(t, "it is gone", func() bool { return !strings.Contains(list(), "sleep 1234") })
+	until(t, "it is gone", func() bool { return !strings.Contains(list(second), "sleep 1234") })
 	until(t, "its files are gone", func() bool { _, err := os.Lstat(dir); return err != nil })
 	stop()
 	<-watched

@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"syscall"
+	"time"
 
 	task "github.com/containerd/containerd/api/runtime/task/v2"
 	"github.com/containerd/errdefs"
+
+	"github.com/podd-project/podd/oci"
 )
 
 // Signal sends to the container's first process. One that is gone, or was never created, is no error.
@@ -22,8 +26,10 @@ func (r *Runtime) Signal(ctx context.Context, id string, sig syscall.Signal) err
 		return nil
 	case err == nil && sig == 0:
 		return nil
+	case err == nil && sig == syscall.SIGKILL && !r.cfg.HostKernel:
+		err = r.killInside(ctx, conn, rec, id)
 	case err == nil:
-		err = conn.call(ctx, "Kill", &task.KillRequest{ID: id, Signal: uint32(sig)}, empty())
+		err = conn.call(ctx, "Kill", killRequest(id, sig), empty())
 	case errdefs.IsInvalidArgument(err):
 		return err
 	}
@@ -36,6 +42,43 @@ func (r *Runtime) Signal(ctx context.Context, id string, sig syscall.Signal) err
 	}
 	return fmt.Errorf("container %s: %w", id, err)
 }
+
+func killRequest(id string, sig syscall.Signal) *task.KillRequest {
+	return &task.KillRequest{ID: id, Signal: uint32(sig)}
+}
+
+// killInside kills a container in a sandbox with a kernel of its own. gVisor's shim never tells the end of one that was not
+// started: that is put on record here.
+func (r *Runtime) killInside(ctx context.Context, conn *conn, rec record, id string) error {
+	before, errAsk := r.ask(ctx, rec, id)
+	if err := conn.call(ctx, "Kill", killRequest(id, syscall.SIGKILL), empty()); err != nil || errAsk != nil || before != oci.Created {
+		return err
+	}
+	grace, cancel := context.WithTimeout(ctx, createdGrace)
+	defer cancel()
+	if _, err := conn.end(grace, id, ""); err == nil || ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if after, err := r.ask(ctx, rec, id); err == nil && after != oci.Created && after != oci.Stopped {
+		return nil // somebody was faster and has started it; the next SIGKILL meets a process
+	}
+	b, err := r.bundle(id)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(b.unstarted(), nil, 0o600); err != nil {
+		return fmt.Errorf("record the end of a container that was not started: %w", err)
+	}
+	exit := killedUnstarted()
+	if err := b.saveExit(exit); err != nil {
+		return err
+	}
+	r.settle(id, exit)
+	return nil
+}
+
+// killedUnstarted is the exit of a container that was killed before it was started.
+func killedUnstarted() oci.Exit { return oci.Exit{Code: killedCode, At: time.Now(), Known: true} }
 
 // over tells whether a shim says that the process has ended.
 func over(err error) bool {

@@ -47,6 +47,9 @@ func (r *Runtime) Wait(ctx context.Context, id string) (oci.Exit, error) {
 	}
 	exit, err := r.await(ctx, b, rec, w.settled)
 	if errors.Is(err, errGone) {
+		if exit, ended := b.loadExit(); ended { // it was killed before it was started: nothing comes through its pipes
+			return exit, nil
+		}
 		exit, err = r.lost(ctx, b, rec), nil
 	}
 	if err != nil {
