@@ -27,7 +27,7 @@ func (r *Runtime) Create(ctx context.Context, req CreateRequest) (Process, error
 	if err != nil {
 		return Process{}, err
 	}
-	if err := b.create(req.Spec); err != nil {
+	if err := b.create(r.swapOnceIn(req.Spec)); err != nil {
 		return Process{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CreateTimeout)

@@ -1,12 +1,9 @@
 package oci
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"testing"
-
-	"github.com/podd-project/podd/oci/probe"
 )
 
 func TestNewExecGroup(t *testing.T) {
@@ -29,10 +26,7 @@ func TestNewExecGroup(t *testing.T) {
 		"no room":        {"runc version 1.5.2", cgroups{unified: v2 + "/gone"}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &Runtime{probed: probe.New("h", answers{}, func(context.Context) (answers, error) {
-				return answers{features: Features{Version: tt.version}}, nil
-			})}
-			g := r.newExecGroup(record{Cgroups: tt.own}, "/run/podd/containers/c/exec-7.json")
+			g := ofVersion(tt.version).newExecGroup(record{Cgroups: tt.own}, "/run/podd/containers/c/exec-7.json")
 			defer g.disband()
 			if tt.dir == "" {
 				if g != nil || g.opts() != nil {

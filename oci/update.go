@@ -22,7 +22,7 @@ func (r *Runtime) Update(ctx context.Context, id string, res *specs.LinuxResourc
 	if rec, err := b.load(); err == nil && rec.guest(id) {
 		return nil // nothing that could be limited is on the host; the limits of its pod hold for it
 	}
-	data, err := json.Marshal(res)
+	data, err := json.Marshal(r.swapOnce(res))
 	if err != nil {
 		return fmt.Errorf("encode resources: %w", err)
 	}

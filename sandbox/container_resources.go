@@ -174,8 +174,8 @@ func (e *Engine) podLimits(overhead, resources *cri.LinuxContainerResources) (*s
 	}
 	total := addOverhead(resources, overhead)
 	limits, warnings, err := spec.Resources(total, e.Facts)
-	if err == nil && limits.Memory != nil && total.GetMemorySwapLimitInBytes() == 0 {
-		limits.Memory.Swap = nil
+	if err == nil && total.GetMemorySwapLimitInBytes() == 0 {
+		spec.WithoutSwap(limits, total)
 	}
 	return limits, warnings, err
 }

@@ -136,11 +136,13 @@ func TestUpdatePod(t *testing.T) {
 			CPU: &specs.LinuxCPU{Quota: new(int64(-1))}, Memory: &specs.LinuxMemory{Limit: new(int64(-1))}}},
 		"overhead alone": {&resources{CpuShares: 100, MemoryLimitInBytes: 4096}, nil, specs.LinuxResources{}},
 		"swap when it is named": {nil, &resources{MemoryLimitInBytes: 4096, MemorySwapLimitInBytes: 8192}, specs.LinuxResources{
-			Memory: &specs.LinuxMemory{Limit: new(int64(4096)), Swap: new(int64(8192))}}},
+			Memory: &specs.LinuxMemory{Limit: new(int64(4096)), Swap: new(int64(8192))}, Unified: map[string]string{"memory.swap.max": "4096"}}},
+		"swap when its file is named": {nil, &resources{MemoryLimitInBytes: 4096, Unified: map[string]string{"memory.swap.max": "5"}}, specs.LinuxResources{
+			Memory: &specs.LinuxMemory{Limit: new(int64(4096))}, Unified: map[string]string{"memory.swap.max": "5"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, f := measuring(t)
-			e.Facts.Swap = true
+			e.Facts.Swap, e.Facts.CgroupV2 = true, true
 			pod := runPodIn(t, e, "web", "/mine", "uid")
 			g := f.add("/mine")
 			must(t, e.UpdatePod(pod, tt.overhead, tt.resources))

@@ -133,7 +133,15 @@ func TestResources(t *testing.T) {
 		"unlimited cpu":  {&cri.LinuxContainerResources{CpuQuota: -1}, full, specs.LinuxResources{CPU: &specs.LinuxCPU{Quota: new(int64(-1))}}, ""},
 		"unlimited":      {&cri.LinuxContainerResources{MemoryLimitInBytes: -1}, full, specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: new(int64(-1))}}, ""},
 		"unlimited swap": {&cri.LinuxContainerResources{MemoryLimitInBytes: 8, MemorySwapLimitInBytes: -1}, v1, specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: new(int64(8)), Swap: new(int64(-1))}}, ""},
-		"no swap on v1":  {&cri.LinuxContainerResources{MemoryLimitInBytes: 8}, v1, specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: new(int64(8)), Swap: new(int64(8))}}, ""},
+		"no swap on v2": {&cri.LinuxContainerResources{MemoryLimitInBytes: 8}, full, specs.LinuxResources{
+			Memory: &specs.LinuxMemory{Limit: new(int64(8)), Swap: new(int64(8))}, Unified: map[string]string{swapMax: "0"}}, ""},
+		"some swap on v2": {&cri.LinuxContainerResources{MemoryLimitInBytes: 8, MemorySwapLimitInBytes: 11, Unified: map[string]string{"memory.high": "7"}}, full, specs.LinuxResources{
+			Memory: &specs.LinuxMemory{Limit: new(int64(8)), Swap: new(int64(11))}, Unified: map[string]string{swapMax: "3", "memory.high": "7"}}, ""},
+		"unlimited swap on v2": {&cri.LinuxContainerResources{MemorySwapLimitInBytes: -1}, full, specs.LinuxResources{
+			Memory: &specs.LinuxMemory{Swap: new(int64(-1))}, Unified: map[string]string{swapMax: "max"}}, ""},
+		"swap named on v2": {&cri.LinuxContainerResources{MemoryLimitInBytes: 8, Unified: map[string]string{swapMax: "5"}}, full, specs.LinuxResources{
+			Memory: &specs.LinuxMemory{Limit: new(int64(8))}, Unified: map[string]string{swapMax: "5"}}, ""},
+		"no swap on v1": {&cri.LinuxContainerResources{MemoryLimitInBytes: 8}, v1, specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: new(int64(8)), Swap: new(int64(8))}}, ""},
 		"hugetlb off": {&cri.LinuxContainerResources{HugepageLimits: []*cri.HugepageLimit{{PageSize: "2MB", Limit: 1}, {PageSize: "1GB"}}},
 			noHuge, specs.LinuxResources{}, "2MB"},
 	} {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -30,6 +31,7 @@ func Resources(r *cri.LinuxContainerResources, f Facts) (*specs.LinuxResources, 
 	if out.Unified, err = unified(r, f); err != nil {
 		return nil, nil, err
 	}
+	nameSwapMax(out, f)
 	return out, append(warnings, more...), nil
 }
 
@@ -110,7 +112,7 @@ func cpuset(list string) bool {
 }
 
 // memory sets memory+swap to the memory limit when nothing is said about swap: Kubernetes gives containers no swap
-// unless it says so, on v1 here and on v2 through unified["memory.swap.max"].
+// unless it says so, on v1 here and on v2 through unified as well, which see nameSwapMax.
 func memory(r *cri.LinuxContainerResources, f Facts) (*specs.LinuxMemory, []string, error) {
 	limit, swap := r.GetMemoryLimitInBytes(), r.GetMemorySwapLimitInBytes()
 	switch {
@@ -130,7 +132,7 @@ func memory(r *cri.LinuxContainerResources, f Facts) (*specs.LinuxMemory, []stri
 		out.Limit = &limit
 	}
 	var warnings []string
-	_, said := r.GetUnified()["memory.swap.max"]
+	_, said := r.GetUnified()[swapMax]
 	switch {
 	case !f.Swap && swap != 0 && swap != limit:
 		warnings = []string{"memory_swap_limit_in_bytes has no effect: this kernel does not account swap"}
@@ -144,6 +146,36 @@ func memory(r *cri.LinuxContainerResources, f Facts) (*specs.LinuxMemory, []stri
 		out = nil
 	}
 	return out, warnings, nil
+}
+
+// swapMax is the file of cgroup v2 that bounds swap alone.
+const swapMax = "memory.swap.max"
+
+// nameSwapMax says on cgroup v2 also in the kernel's own words what memory.swap, the sum of both, comes to. Runtimes differ
+// in that: crun gives systemd the sum for MemorySwapMax, runc gives it nothing when there is to be no swap, and what systemd
+// does not know it sets back at its next reload.
+func nameSwapMax(out *specs.LinuxResources, f Facts) {
+	if !f.CgroupV2 || out.Memory == nil || out.Memory.Swap == nil {
+		return
+	}
+	if out.Unified == nil {
+		out.Unified = map[string]string{}
+	}
+	if *out.Memory.Swap < 0 {
+		out.Unified[swapMax] = "max"
+		return
+	}
+	out.Unified[swapMax] = strconv.FormatInt(*out.Memory.Swap-*out.Memory.Limit, 10) // there is a limit, see memory
+}
+
+// WithoutSwap leaves out what Resources says of swap, except for what the request has in r.Unified.
+func WithoutSwap(out *specs.LinuxResources, r *cri.LinuxContainerResources) {
+	if out.Memory != nil {
+		out.Memory.Swap = nil
+	}
+	if _, said := r.GetUnified()[swapMax]; !said {
+		delete(out.Unified, swapMax)
+	}
 }
 
 // hugepages: the kubelet sends a limit for every page size it knows, 0 by default. What cannot be enforced is an
