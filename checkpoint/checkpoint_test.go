@@ -99,6 +99,34 @@ func TestWriteToReadOnlyDirectoryKeepsOldRecord(t *testing.T) {
 	}
 }
 
+func TestWriteNew(t *testing.T) {
+	parent := t.TempDir()
+	fill := func(dir string) error {
+		return errors.Join(WriteNew(filepath.Join(dir, "record.json"), 3, pod{Name: "a"}), WriteNew(filepath.Join(dir, "status.json"), 1, pod{Name: "b"}))
+	}
+	if err := Create(parent, "p1", fill); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(parent, "p1", "record.json")
+	var got pod
+	if err := Read(path, 3, &got); err != nil || got.Name != "a" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	assertOnly(t, filepath.Dir(path), "record.json", "status.json")
+	if err := WriteNew(path, 3, pod{Name: "c"}); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a second time: %v", err)
+	}
+	if err := Read(path, 3, &got); err != nil || got.Name != "a" {
+		t.Errorf("after a second time: %+v, %v", got, err)
+	}
+	if err := WriteNew(filepath.Join(parent, "large"), 1, pod{Name: strings.Repeat("x", MaxSize)}); err == nil {
+		t.Error("a record over the limit was written")
+	}
+}
+
 func TestCreateAppearsWholeOrNotAtAll(t *testing.T) {
 	parent := filepath.Join(t.TempDir(), "pods")
 	boom := errors.New("boom")

@@ -18,8 +18,8 @@ const (
 	tmpPrefix = ".tmp-"
 )
 
-// Create makes the directory parent/name appear at once and complete: fill writes into a temporary directory,
-// which is then renamed into place. When fill fails nothing is left. An existing directory is fs.ErrExist.
+// Create makes the directory parent/name appear at once and complete: fill writes into a temporary directory, with
+// WriteNew, which is then renamed into place. When fill fails nothing is left. An existing directory is fs.ErrExist.
 func Create(parent, name string, fill func(dir string) error) error {
 	if err := checkName(name); err != nil {
 		return err
@@ -40,6 +40,9 @@ func Create(parent, name string, fill func(dir string) error) error {
 		return fmt.Errorf("create %s: %w", final, err)
 	}
 	err := fill(tmp)
+	if err == nil {
+		err = syncDir(tmp) // before it has its name: after a power loss it is complete or not there
+	}
 	if err == nil {
 		err = os.Rename(tmp, final)
 	}

@@ -41,20 +41,43 @@ type header struct {
 // Write replaces the record at path with v, in format version, atomically: after a crash at any line the old
 // record or the new one is there. When it returns nil the record survives a power loss.
 func Write(path string, version int, v any) error {
+	data, err := encode(path, version, v)
+	if err != nil {
+		return err
+	}
+	return replace(path, data)
+}
+
+// WriteNew writes v as the record at path in a directory that Create is filling: nobody sees that before it is complete, so
+// there is nothing to replace, and Create syncs the names of all its files at once. A record that exists is fs.ErrExist.
+func WriteNew(path string, version int, v any) error {
+	data, err := encode(path, version, v)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // as of replace
+	if err != nil {
+		return fmt.Errorf("write record: %w", err)
+	}
+	return writeOut(f, data)
+}
+
+// encode returns the bytes of a record file.
+func encode(path string, version int, v any) ([]byte, error) {
 	body, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
-		return fmt.Errorf("encode record %s: %w", path, err)
+		return nil, fmt.Errorf("encode record %s: %w", path, err)
 	}
 	body = append(body, '\n')
 	if len(body) > MaxSize {
-		return fmt.Errorf("record %s has %d bytes, more than the limit of %d", path, len(body), MaxSize)
+		return nil, fmt.Errorf("record %s has %d bytes, more than the limit of %d", path, len(body), MaxSize)
 	}
 	sum := sha256.Sum256(body)
 	line, err := json.Marshal(header{Version: version, SHA256: hex.EncodeToString(sum[:])})
 	if err != nil {
-		return fmt.Errorf("encode record %s: %w", path, err)
+		return nil, fmt.Errorf("encode record %s: %w", path, err)
 	}
-	return replace(path, append(append(line, '\n'), body...))
+	return append(append(line, '\n'), body...), nil
 }
 
 // Read decodes the record at path into v. It accepts formats up to version; a record in a newer one is ErrNewer,
@@ -127,7 +150,18 @@ func replace(path string, data []byte) (err error) {
 			os.Remove(f.Name())
 		}
 	}()
-	_, err = f.Write(data)
+	if err = writeOut(f, data); err != nil {
+		return err
+	}
+	if err = os.Rename(f.Name(), path); err != nil {
+		return fmt.Errorf("write record: %w", err)
+	}
+	return syncDir(dir)
+}
+
+// writeOut writes data to the new file and syncs and closes it.
+func writeOut(f *os.File, data []byte) error {
+	_, err := f.Write(data)
 	if err == nil {
 		err = f.Sync()
 	}
@@ -135,12 +169,9 @@ func replace(path string, data []byte) (err error) {
 		err = cerr // some file systems report a full disk only here
 	}
 	if err != nil {
-		return fmt.Errorf("write record %s: %w", path, err)
+		return fmt.Errorf("write record: %w", err) // of os: it names the file
 	}
-	if err = os.Rename(f.Name(), path); err != nil {
-		return fmt.Errorf("write record: %w", err)
-	}
-	return syncDir(dir)
+	return nil
 }
 
 func syncDir(dir string) error {

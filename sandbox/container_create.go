@@ -208,8 +208,8 @@ func (c *Container) createProcess(ctx context.Context, rt Runtime, b *containerB
 func (e *Engine) writeContainerRecord(c *Container) error {
 	return checkpoint.Create(filepath.Dir(c.dir), c.ID, func(dir string) error {
 		return errors.Join(
-			checkpoint.Write(filepath.Join(dir, recordFile), recordVersion, c.ContainerRecord),
-			checkpoint.Write(filepath.Join(dir, statusFile), statusVersion, c.Status()))
+			checkpoint.WriteNew(filepath.Join(dir, recordFile), recordVersion, c.ContainerRecord),
+			checkpoint.WriteNew(filepath.Join(dir, statusFile), statusVersion, c.Status()))
 	})
 }
 

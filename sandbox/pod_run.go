@@ -177,8 +177,8 @@ func runSteps(ctx context.Context, steps []step) error {
 func (e *Engine) writePodRecord(p *Pod) error {
 	return checkpoint.Create(e.podsDir(), p.ID, func(dir string) error {
 		return errors.Join(
-			checkpoint.Write(filepath.Join(dir, recordFile), recordVersion, p.PodRecord),
-			checkpoint.Write(filepath.Join(dir, statusFile), statusVersion, p.Status()))
+			checkpoint.WriteNew(filepath.Join(dir, recordFile), recordVersion, p.PodRecord),
+			checkpoint.WriteNew(filepath.Join(dir, statusFile), statusVersion, p.Status()))
 	})
 }
 

@@ -40,6 +40,7 @@ func (b *bench) life(ctx context.Context, handler string) (err error) {
 	for round := range warmUp + b.rounds {
 		if round == warmUp {
 			byHand, byServer = &samples{}, make([]samples, len(lives))
+			podd.stages = &samples{}
 		}
 		if err := b.liveByHand(ctx, byHand); err != nil {
 			return fmt.Errorf("by hand: %w", err)
@@ -51,6 +52,8 @@ func (b *bench) life(ctx context.Context, handler string) (err error) {
 		}
 	}
 	printLife(handler, b.rounds, byHand, lives, byServer)
+	printStages(podd.stages)
+	podd.stages = nil
 	return nil
 }
 
@@ -96,6 +99,11 @@ func (s *server) live(ctx context.Context, handler string, into *samples) error 
 	}
 	if err := measureExec(into, func() error { return s.kubelet.exec(ctx, p) }); err != nil {
 		return err
+	}
+	if s.stages != nil {
+		if err := s.kubelet.stages(ctx, p, s.stages); err != nil {
+			return err
+		}
 	}
 	if err := s.kubelet.down(ctx, p, &down); err != nil {
 		return err

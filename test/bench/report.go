@@ -73,6 +73,15 @@ func printLife(handler string, rounds int, byHand *samples, servers []*server, b
 	fmt.Println()
 }
 
+// printStages shows where the time of podd's creations went.
+func printStages(s *samples) {
+	fmt.Print("| podd's stages | ms |\n|---|---:|\n")
+	for _, n := range s.names {
+		fmt.Printf("| %s | %s (%s) |\n", n, ms(s.quantile(n, 0.5)), ms(s.quantile(n, 0.99)))
+	}
+	fmt.Println()
+}
+
 // ratio compares medians; empty where the floor has no such step.
 func ratio(s, floor *samples, name string) string {
 	of := floor.quantile(name, 0.5)

@@ -20,6 +20,8 @@ type server struct {
 	// mark is what the command lines or cgroups of everything that belongs to it mention.
 	mark    string
 	cleanup func() error
+	// stages, if set, takes how long the stages of creations are; podd tells them.
+	stages *samples
 }
 
 // process is the daemon of a server.
