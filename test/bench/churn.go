@@ -38,6 +38,7 @@ func (b *bench) churn(ctx context.Context, handler string) (err error) {
 		result.add(s.name, rate, (cpuSeconds(s.process.Pid())-cpu)/float64(pods))
 	}
 	result.print()
+	b.judgeChurn(handler, result)
 	return nil
 }
 

@@ -101,7 +101,10 @@ func (k *kubelet) containerConfig(name string) *cri.ContainerConfig {
 }
 
 // criPod is a pod with one container.
-type criPod struct{ pod, container string }
+type criPod struct {
+	pod, container string
+	config         *cri.PodSandboxConfig
+}
 
 // up runs a pod with one container.
 func (k *kubelet) up(ctx context.Context, handler string, t *timer) (criPod, error) {
@@ -111,7 +114,7 @@ func (k *kubelet) up(ctx context.Context, handler string, t *timer) (criPod, err
 	if err := os.MkdirAll(config.LogDirectory, 0o755); err != nil { // as the kubelet does
 		return criPod{}, err
 	}
-	var p criPod
+	p := criPod{config: config}
 	err := t.run([]step{
 		{"RunPodSandbox", func() error {
 			r, err := k.runtime.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
@@ -129,6 +132,18 @@ func (k *kubelet) up(ctx context.Context, handler string, t *timer) (criPod, err
 		}},
 	})
 	return p, err
+}
+
+// add runs one more container in the pod.
+func (k *kubelet) add(ctx context.Context, p criPod, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	r, err := k.runtime.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: p.pod, Config: k.containerConfig(name), SandboxConfig: p.config})
+	if err != nil {
+		return err
+	}
+	_, err = k.runtime.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: r.ContainerId})
+	return err
 }
 
 func (k *kubelet) exec(ctx context.Context, p criPod) error {

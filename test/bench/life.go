@@ -54,6 +54,9 @@ func (b *bench) life(ctx context.Context, handler string) (err error) {
 	printLife(handler, b.rounds, byHand, lives, byServer)
 	printStages(podd.stages)
 	podd.stages = nil
+	if len(lives) > 0 && lives[0] == podd {
+		b.judgeLife(handler, byHand, &byServer[0])
+	}
 	return nil
 }
 

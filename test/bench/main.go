@@ -42,7 +42,7 @@ var measurements = []struct {
 func main() {
 	p := plan{}
 	handlers := flag.String("handlers", "runc,crun", "runtime handlers")
-	sizes := flag.String("sizes", "20,200", "numbers of containers that lists, statistics and memory are measured with")
+	sizes := flag.String("sizes", "20,200,1000", "numbers of containers that lists, statistics and memory are measured with")
 	only := flag.String("only", "", "which measurements: life, churn, sizes, restart, pull; empty: all")
 	flag.IntVar(&p.rounds, "rounds", 30, "how often each pod life is measured")
 	flag.IntVar(&p.callers, "callers", 8, "concurrent callers of the churn")
@@ -78,6 +78,7 @@ type bench struct {
 	servers []*server
 	floor   *floor
 	images  *imageSource
+	targets []target
 }
 
 func run(ctx context.Context, p plan) (err error) {
@@ -105,6 +106,7 @@ func run(ctx context.Context, p plan) (err error) {
 			}
 		}
 	}
+	b.printTargets()
 	return nil
 }
 

@@ -119,13 +119,19 @@ func printIdle(name, handler string, u usage) {
 	fmt.Printf("### %s with %s: lists, p50 (p99) in ms of %d, and memory\n\nIdle after the measurements before: daemon %s MB, other processes %s MB (PSS).\n\n", name, handler, listRounds, mb(u.daemon), mb(u.others))
 }
 
-func printSize(name string, n int, took *samples, used, idle usage) {
-	fmt.Printf("| %s, %d pods | |\n|---|---:|\n", name, n)
+// printSize shows n containers; what memory they cost by pod only where each has a pod of its own.
+func printSize(name string, at size, pods int, took *samples, used usage) {
+	n := at.containers
+	fmt.Printf("| %s, %d containers in %d pods | |\n|---|---:|\n", name, n, pods)
 	for _, call := range took.names {
 		fmt.Printf("| %s | %s (%s) |\n", call, ms(took.quantile(call, 0.5)), ms(took.quantile(call, 0.99)))
 	}
-	grown := int64(used.daemon) - int64(idle.daemon) // may be negative: a garbage collection
+	grown := int64(used.daemon) - int64(at.idle.daemon) // may be negative: a garbage collection
 	fmt.Printf("| daemon, MB | %s |\n", mb(used.daemon))
+	if n != pods {
+		fmt.Println()
+		return
+	}
 	fmt.Printf("| daemon, MB more for each pod | %.3f |\n", float64(grown)/float64(n)/(1<<20))
 	fmt.Printf("| other processes, MB for each pod | %.3f |\n\n", float64(used.others)/float64(n)/(1<<20))
 }

@@ -44,6 +44,9 @@ func (b *bench) restartWith(ctx context.Context, s *server, handler string, n in
 		}
 		took.add("restart", time.Since(start))
 	}
+	if s == b.servers[0] {
+		b.judgeRestart(handler, n, took.quantile("restart", 0.5))
+	}
 	fmt.Printf("Restart of %s with %d pods of %s: %s ms (p50 of 5)\n\n", s.name, n, handler, ms(took.quantile("restart", 0.5)))
 	return nil
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -14,8 +16,12 @@ import (
 // listRounds is how often each list is asked for.
 const listRounds = 30
 
-// sizesAndMemory measures, with growing numbers of pods of one container, what a kubelet asks for all the time, and what
-// they cost in memory.
+// maxPods is how many pods there are; containers above that are further ones of the same pods, and are the first handler's:
+// who they are listed for does not matter.
+const maxPods = 200
+
+// sizesAndMemory measures, with growing numbers of containers, what a kubelet asks for all the time, and what pods of one
+// container cost in memory.
 func (b *bench) sizesAndMemory(ctx context.Context, handler string) error {
 	for _, s := range b.able(ctx, handler) {
 		if err := b.sizesOf(ctx, s, handler); err != nil {
@@ -33,23 +39,65 @@ func (b *bench) sizesOf(ctx context.Context, s *server, handler string) (err err
 		return err
 	}
 	printIdle(s.name, handler, idle)
+	if s == b.servers[0] {
+		b.judgeIdle(handler, idle)
+	}
+	containers := 0
 	for _, n := range slices.Sorted(slices.Values(b.sizes)) {
-		more, err := b.upMany(ctx, s, handler, n-len(pods))
-		pods = append(pods, more...)
+		if n > maxPods && handler != b.handlers[0] {
+			break
+		}
+		more, err := b.upMany(ctx, s, handler, min(n, maxPods)-len(pods))
+		pods, containers = append(pods, more...), max(containers, len(pods)+len(more))
 		if err != nil {
 			return err
 		}
-		took, err := s.lists(ctx, n, pods)
-		if err != nil {
+		if err := b.fill(ctx, s, pods, n-containers); err != nil {
 			return err
 		}
-		used, err := s.memory()
-		if err != nil {
+		containers = n
+		if err := b.sizeOf(ctx, s, handler, pods, size{containers: n, idle: idle}); err != nil {
 			return err
 		}
-		printSize(s.name, n, took, used, idle)
 	}
 	return nil
+}
+
+// size is how many containers there are, and what the server was when there were none.
+type size struct {
+	containers int
+	idle       usage
+}
+
+// sizeOf measures one size.
+func (b *bench) sizeOf(ctx context.Context, s *server, handler string, pods []criPod, at size) error {
+	took, err := s.lists(ctx, at.containers, pods)
+	if err != nil {
+		return err
+	}
+	used, err := s.memory()
+	if err != nil {
+		return err
+	}
+	printSize(s.name, at, len(pods), took, used)
+	if s != b.servers[0] {
+		return nil
+	}
+	b.judgeLists(handler, at.containers, took)
+	if len(pods) == at.containers && at.containers == maxPods {
+		b.judgeMemory(handler, len(pods), used, at.idle)
+	}
+	return nil
+}
+
+// fill adds n containers to the pods, in turn.
+func (b *bench) fill(ctx context.Context, s *server, pods []criPod, n int) error {
+	var next atomic.Int64
+	_, err := b.many(ctx, max(n, 0), func(ctx context.Context) error {
+		i := int(next.Add(1))
+		return s.kubelet.add(ctx, pods[i%len(pods)], fmt.Sprint("more-", i))
+	})
+	return err
 }
 
 // upMany brings n pods up, by all callers.
@@ -75,7 +123,7 @@ func (b *bench) downAll(ctx context.Context, s *server, pods []criPod) error {
 	return err
 }
 
-// lists measures the calls of a kubelet that only looks. Every list must hold the n pods or containers.
+// lists measures the calls of a kubelet that only looks. Every list must hold the pods, or the n containers.
 func (s *server) lists(ctx context.Context, n int, pods []criPod) (*samples, error) {
 	r, took := s.kubelet.runtime, &samples{}
 	calls := []struct {
@@ -91,11 +139,11 @@ func (s *server) lists(ctx context.Context, n int, pods []criPod) (*samples, err
 			return len(l.GetContainers()), err
 		}},
 		{"PodSandboxStatus", func(round int) (int, error) {
-			_, err := r.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: pods[round%n].pod})
-			return n, err
+			_, err := r.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: pods[round%len(pods)].pod})
+			return len(pods), err
 		}},
 		{"ContainerStatus", func(round int) (int, error) {
-			_, err := r.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: pods[round%n].container})
+			_, err := r.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: pods[round%len(pods)].container})
 			return n, err
 		}},
 		{"ListContainerStats", func(int) (int, error) {
@@ -111,8 +159,12 @@ func (s *server) lists(ctx context.Context, n int, pods []criPod) (*samples, err
 		for _, c := range calls {
 			start := time.Now()
 			got, err := c.call(round)
-			if err != nil || got != n {
-				return nil, fmt.Errorf("%s: %d of %d, %w", c.name, got, n, err)
+			want := n
+			if strings.Contains(c.name, "Pod") {
+				want = len(pods)
+			}
+			if err != nil || got != want {
+				return nil, fmt.Errorf("%s: %d of %d, %w", c.name, got, want, err)
 			}
 			took.add(c.name, time.Since(start))
 		}
