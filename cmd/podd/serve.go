@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -43,6 +44,7 @@ func serveCommand(cmd *cobra.Command, opts *options) error {
 	if err := keepDescriptors(); err != nil {
 		return err
 	}
+	keepHeapSmall()
 	syscall.Umask(0o022) // files that containers share are made for all to read, whoever started the daemon
 	d := &daemon{cfg: l.Config, values: l.set.Values(), log: log, notify: notify}
 	ctx, stop := signals{log: log, dumpDir: d.dumpDir, exit: os.Exit}.watch(cmd.Context())
@@ -53,6 +55,16 @@ func serveCommand(cmd *cobra.Command, opts *options) error {
 	}
 	log.Info("podd stopped")
 	return nil
+}
+
+// gcPercent is how much garbage the heap may hold, in percent of what is alive. Go's own 100 costs three megabytes more on
+// a node at rest; half of it costs a pod's life a few milliseconds of processor time. GOGC decides if it is set.
+const gcPercent = 50
+
+func keepHeapSmall() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 }
 
 // daemon is one run of podd.
