@@ -23,7 +23,7 @@ MAKEFLAGS += --no-print-directory
 FUZZED    = checkpoint.FuzzDecode network.FuzzRecord network.FuzzResult server.FuzzRequests
 
 # The tests that have a long variant or find more the longer they run.
-SOAKED    = ^Test(Crash|Killed|DaemonAway|Behind|StuckDependencies|AfterReboot|ReadOnlyDisk|PowerLoss|Upgrade|Load|Restart)
+SOAKED    = ^Test(Crash|Killed|DaemonAway|Behind|StuckDependencies|AfterReboot|ReadOnlyDisk|PowerLoss|Damaged|Upgrade|Load|Restart)
 
 # The packages that need a built daemon and the tools have their own target.
 UNIT      = $$($(GO) list -tags "$(TAGS)" ./... | grep -v -e /test/integration -e /test/vm)

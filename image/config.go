@@ -16,6 +16,9 @@ type Config struct {
 	// RunRoot keeps the store's locks, gone after a reboot.
 	RunRoot string `toml:"-"`
 
+	// BootID is the kernel's boot id; with another one than the last time, and no end in order, images are verified.
+	BootID string `toml:"-"`
+
 	// RegistriesConf is containers-registries.conf(5): mirrors, insecure registries, short names. A missing file is empty.
 	RegistriesConf string `toml:"registries_conf" comment:"Mirrors, insecure registries and short names: containers-registries.conf(5). Read at every pull; a missing file counts as empty."`
 	// RegistriesConfDir holds drop-ins of the same format.

@@ -179,7 +179,10 @@ func (s *Store) copy(ctx context.Context, job copyJob) (*storage.Image, error) {
 		return nil, err
 	}
 	_, img, err := containersstorage.ResolveReference(resolved)
-	return img, err
+	if err != nil {
+		return nil, err
+	}
+	return img, s.mend(ctx, job, img)
 }
 
 // drain passes reports on until done.

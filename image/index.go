@@ -19,6 +19,21 @@ type index struct {
 	byName map[string]*entry
 	// ids, sorted, for prefixes.
 	ids []string
+	// damaged are the images that have lost content; nil in itself.
+	damaged *index
+}
+
+// layers are the ids of all layers, those of damaged images too.
+func (ix *index) layers() map[string]bool {
+	used := map[string]bool{}
+	for _, part := range []*index{ix, ix.damaged} {
+		for _, e := range part.byID {
+			for _, id := range e.layers {
+				used[id] = true
+			}
+		}
+	}
+	return used
 }
 
 // entry is an image with what only the store needs to know of it.

@@ -99,6 +99,15 @@ func (p *progress) note(r types.ProgressProperties) {
 	}
 }
 
+// again notes that a blob that was thought to be present is fetched after all.
+func (p *progress) again(blob types.BlobInfo) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l, ok := p.layers[blob.Digest.String()]; ok {
+		l.Done, l.State = 0, layerDownloading
+	}
+}
+
 // snapshot returns a copy for readers.
 func (p *progress) snapshot() PullProgress {
 	p.mu.Lock()

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/opencontainers/go-digest"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 	"go.podman.io/image/v5/manifest"
 	"go.podman.io/storage"
@@ -51,7 +52,10 @@ func (s *Store) refresh() error {
 		}
 		entries = append(entries, e)
 	}
-	s.index.Store(newIndex(entries))
+	sound, damaged := s.integrity.split(entries)
+	ix := newIndex(sound)
+	ix.damaged = newIndex(damaged)
+	s.index.Store(ix)
 	s.stamp.Store(&stamp)
 	s.usage.kick()
 	return nil
@@ -60,6 +64,9 @@ func (s *Store) refresh() error {
 // reuse returns the entry that the previous index has for img, if nothing of it changed.
 func (s *Store) reuse(old *index, img *storage.Image) *entry {
 	e, ok := old.byID[img.ID]
+	if !ok {
+		e, ok = old.damaged.byID[img.ID]
+	}
 	if !ok || !slices.Equal(e.names, img.Names) || !slices.Equal(e.digests, digests(img)) || e.Pinned != s.pinned(img) {
 		return nil
 	}
@@ -86,6 +93,9 @@ func (s *Store) load(img *storage.Image, layers layerMap) (*entry, error) {
 	blob, err := s.blob(img.ID, storage.ImageDigestBigDataKey)
 	if err != nil {
 		return nil, fmt.Errorf("read manifest: %w", err)
+	}
+	if want := img.BigDataDigests[storage.ImageDigestBigDataKey]; want != "" && digest.FromBytes(blob) != want {
+		return nil, fmt.Errorf("the manifest does not have the digest %s any more", want)
 	}
 	man, err := manifest.FromBlob(blob, manifest.GuessMIMEType(blob))
 	if err != nil {
@@ -127,6 +137,9 @@ func (s *Store) config(id string, man manifest.Manifest) (*v1.Image, error) {
 	blob, err := s.blob(id, key)
 	if err != nil {
 		return nil, fmt.Errorf("read config: %w", err)
+	}
+	if digest.FromBytes(blob).String() != key {
+		return nil, fmt.Errorf("the config does not have the digest %s any more", key)
 	}
 	config := &v1.Image{}
 	if err := json.Unmarshal(blob, config); err != nil {

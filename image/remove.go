@@ -19,7 +19,11 @@ const maxNamed = 5
 // Errors: errdefs.ErrFailedPrecondition when containers have a root filesystem or volume of the image, naming them;
 // errdefs.ErrInvalidArgument for what is no reference.
 func (s *Store) Remove(ctx context.Context, ref string) error {
-	e, err := s.find(ref)
+	ix := s.index.Load()
+	e, err := s.findIn(ix, ref)
+	if errdefs.IsNotFound(err) {
+		e, err = s.findIn(ix.damaged, ref)
+	}
 	switch {
 	case errdefs.IsNotFound(err):
 		return nil

@@ -33,7 +33,10 @@ const sureID = 12
 
 // find is Resolve for the store's own use.
 func (s *Store) find(ref string) (*entry, error) {
-	ix := s.index.Load()
+	return s.findIn(s.index.Load(), ref)
+}
+
+func (s *Store) findIn(ix *index, ref string) (*entry, error) {
 	hex, full, isID := idPrefix(ref)
 	if len(hex) >= sureID {
 		if e, err := ix.id(hex); e != nil || err != nil || full {

@@ -35,6 +35,9 @@ type Store struct {
 	refreshing sync.Mutex // serialises refresh; held over I/O on purpose, no reader takes it
 
 	preloaded *preloaded
+	integrity *integrity
+	// mending is taken by who fetches a damaged layer again.
+	mending   chan struct{}
 	pulls     *flights
 	holds     *holds
 	usage     *usage
@@ -65,11 +68,17 @@ func New(cfg Config) (*Store, error) {
 	s := &Store{
 		cfg: cfg, log: logrus.WithField("component", "image"), storage: opened,
 		pulls: newFlights(ctx, cfg.PullGrace), holds: newHolds(), cancel: cancel,
+		mending:   make(chan struct{}, 1),
 		preloaded: loadPreloaded(filepath.Join(cfg.Root, preloadedFile)),
 	}
 	s.usage = newUsage(s)
 	s.writables = newWritables(s, writableAge)
-	s.index.Store(newIndex(nil))
+	empty := newIndex(nil)
+	empty.damaged = newIndex(nil)
+	s.index.Store(empty)
+	if s.integrity, err = openIntegrity(filepath.Join(cfg.Root, integrityFile), cfg.BootID); err != nil {
+		s.log.WithError(err).Warn("a power loss would not be noticed at the next start")
+	}
 	if err := s.start(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -84,6 +93,8 @@ func (s *Store) start(ctx context.Context) error {
 	if err := s.recoverRootfs(); err != nil {
 		return fmt.Errorf("open image store: %w", err)
 	}
+	s.dropAllAside()
+	s.wg.Go(func() { s.verifyAfterPowerLoss(ctx) })
 	s.wg.Go(func() { s.watchStorage(ctx) })
 	s.wg.Go(func() { s.usage.run(ctx) })
 	s.wg.Go(func() { s.writables.run(ctx) })
@@ -99,7 +110,10 @@ func (s *Store) Close() error {
 	storesMu.Lock()
 	defer storesMu.Unlock()
 	s.storage.Free()
-	return nil
+	if s.integrity == nil {
+		return nil
+	}
+	return s.integrity.closed(s.cfg.SyncLayers)
 }
 
 // prepare makes the directories. Root can be searched by everyone, for the root of a user namespace must reach its

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/sandbox"
 )
 
@@ -27,7 +29,7 @@ type findings struct {
 }
 
 func newCheckCommand(opts *options) *cobra.Command {
-	var repair bool
+	var opt checkOptions
 	var output string
 	cmd := &cobra.Command{
 		Use: "check", Short: "Compare the records with the machine; exit status 1 when they disagree", Args: noArgs,
@@ -35,7 +37,10 @@ func newCheckCommand(opts *options) *cobra.Command {
 is there) and which records cannot be read. The exit status is 1 when there is anything.
 
 A running daemon is asked; its garbage collection is what --repair has it do. While it is stopped, --repair does what its start
-would do, and frees the addresses of unknown pods besides.`,
+would do, and frees the addresses of unknown pods besides.
+
+With --images the files of all images are read and compared with what was pulled; --repair then hides the images that have lost
+content until they are pulled again, which fetches the damaged layers only. Their containers run on.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l, err := opts.load()
 			if err != nil {
@@ -44,7 +49,7 @@ would do, and frees the addresses of unknown pods besides.`,
 			if output != "text" && output != "json" {
 				return configError{fmt.Errorf("output %q is neither text nor json", output)}
 			}
-			f, err := check(cmd, l, repair)
+			f, err := check(cmd, l, opt)
 			if err != nil {
 				return err
 			}
@@ -57,13 +62,17 @@ would do, and frees the addresses of unknown pods besides.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&repair, "repair", false, "free what leaked and bring the records into agreement with the machine")
+	cmd.Flags().BoolVar(&opt.repair, "repair", false, "free what leaked and bring the records into agreement with the machine")
+	cmd.Flags().BoolVar(&opt.images, "images", false, "verify the content of all images, too: reads them from disk")
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
 	return cmd
 }
 
+// checkOptions are the command's flags.
+type checkOptions struct{ repair, images bool }
+
 // check asks the daemon if there is one, and looks itself if not.
-func check(cmd *cobra.Command, l *loaded, repair bool) (findings, error) {
+func check(cmd *cobra.Command, l *loaded, opt checkOptions) (findings, error) {
 	var f findings
 	if listening(l.Listen) {
 		conn, err := grpc.NewClient("unix://"+l.Listen, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -73,7 +82,12 @@ func check(cmd *cobra.Command, l *loaded, repair bool) (findings, error) {
 		defer conn.Close()
 		ctx, cancel := context.WithTimeout(cmd.Context(), checkTimeout)
 		defer cancel()
-		if f.Found, err = askCheck(ctx, conn, repair); err != nil {
+		if f.Found, err = ask(ctx, conn, debugCheck, opt.repair); err == nil && opt.images {
+			var damaged []sandbox.Finding
+			damaged, err = ask(ctx, conn, debugVerifyImages, opt.repair)
+			f.Found = append(f.Found, damaged...)
+		}
+		if err != nil {
 			err = fmt.Errorf("ask the daemon at %s: %w", l.Listen, err)
 		}
 		return f, err
@@ -81,13 +95,36 @@ func check(cmd *cobra.Command, l *loaded, repair bool) (findings, error) {
 	err := offline(cmd, l, func(ctx context.Context, n *node) (err error) {
 		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 		defer cancel()
-		if f.Found, err = n.engine.Check(ctx); err != nil || !repair {
+		if f.Found, err = n.engine.Check(ctx); err == nil && opt.repair {
+			f, err = n.repair(ctx, f.Found)
+		}
+		if err != nil || !opt.images {
 			return err
 		}
-		f, err = n.repair(ctx, f.Found)
+		damaged, err := examiner{n.engine, n.images}.VerifyImages(ctx, opt.repair)
+		f.Found = append(f.Found, damaged...)
 		return err
 	})
 	return f, err
+}
+
+// examiner is what looks for differences between records and machine.
+type examiner struct {
+	*sandbox.Engine
+	images *image.Store
+}
+
+// VerifyImages reads all images. With mark, those that have lost content are not listed any more.
+func (x examiner) VerifyImages(ctx context.Context, mark bool) ([]sandbox.Finding, error) {
+	damages, err := x.images.Verify(ctx, mark)
+	var found []sandbox.Finding
+	for _, d := range damages {
+		found = append(found, sandbox.Finding{
+			Problem: "damaged", What: "image layer", ID: d.Layer,
+			Detail: d.Reason + "; pull again: " + strings.Join(d.Images, ", "),
+		})
+	}
+	return found, err
 }
 
 func listening(socket string) bool {

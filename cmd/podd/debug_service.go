@@ -12,11 +12,12 @@ import (
 	"github.com/podd-project/podd/sandbox"
 )
 
-// debugCheck is the one private method on the CRI's socket: podd check asks the running daemon, which alone can tell
-// what is being made at the moment. The request says whether to repair, the answer is a list of findings as JSON.
+// The private methods on the CRI's socket: podd check asks the running daemon, which alone can tell what is being made at
+// the moment. The requests say whether to repair, the answers are lists of findings as JSON.
 const (
-	debugServiceName = "podd.v1.Debug"
-	debugCheck       = "Check"
+	debugServiceName  = "podd.v1.Debug"
+	debugCheck        = "Check"
+	debugVerifyImages = "VerifyImages"
 )
 
 // confirmDelay is how long after the first look the second one follows: what is being removed is found once only.
@@ -26,33 +27,43 @@ const confirmDelay = time.Second
 type checker interface {
 	Check(ctx context.Context) ([]sandbox.Finding, error)
 	Collect(ctx context.Context) error
+	VerifyImages(ctx context.Context, mark bool) ([]sandbox.Finding, error)
 }
 
 // registerDebug serves podd check.
 func registerDebug(r grpc.ServiceRegistrar, c checker) {
 	r.RegisterService(&grpc.ServiceDesc{
 		ServiceName: debugServiceName, HandlerType: (*checker)(nil),
-		Methods: []grpc.MethodDesc{{MethodName: debugCheck, Handler: handleCheck}},
+		Methods: []grpc.MethodDesc{
+			debugMethod(debugCheck, answerCheck),
+			debugMethod(debugVerifyImages, func(ctx context.Context, c checker, repair bool) ([]sandbox.Finding, error) {
+				return c.VerifyImages(ctx, repair)
+			}),
+		},
 	}, c)
 }
 
-func handleCheck(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
-	repair := &wrapperspb.BoolValue{}
-	if err := decode(repair); err != nil {
-		return nil, err
-	}
-	handler := func(ctx context.Context, req any) (any, error) {
-		findings, err := answerCheck(ctx, srv.(checker), req.(*wrapperspb.BoolValue).GetValue())
-		if err != nil {
+// debugMethod makes a method out of what finds something, and repairs.
+func debugMethod(name string, find func(ctx context.Context, c checker, repair bool) ([]sandbox.Finding, error)) grpc.MethodDesc {
+	handle := func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+		repair := &wrapperspb.BoolValue{}
+		if err := decode(repair); err != nil {
 			return nil, err
 		}
-		data, err := json.Marshal(findings)
-		return wrapperspb.Bytes(data), err
+		handler := func(ctx context.Context, req any) (any, error) {
+			findings, err := find(ctx, srv.(checker), req.(*wrapperspb.BoolValue).GetValue())
+			if err != nil {
+				return nil, err
+			}
+			data, err := json.Marshal(findings)
+			return wrapperspb.Bytes(data), err
+		}
+		if interceptor == nil {
+			return handler(ctx, repair)
+		}
+		return interceptor(ctx, repair, &grpc.UnaryServerInfo{Server: srv, FullMethod: "/" + debugServiceName + "/" + name}, handler)
 	}
-	if interceptor == nil {
-		return handler(ctx, repair)
-	}
-	return interceptor(ctx, repair, &grpc.UnaryServerInfo{Server: srv, FullMethod: "/" + debugServiceName + "/" + debugCheck}, handler)
+	return grpc.MethodDesc{MethodName: name, Handler: handle}
 }
 
 // answerCheck returns what was found twice. Of repairs a running daemon does what its garbage collection does.
@@ -93,10 +104,10 @@ func common(a, b []sandbox.Finding) []sandbox.Finding {
 	return both
 }
 
-// askCheck has the daemon behind conn check, and repair.
-func askCheck(ctx context.Context, conn grpc.ClientConnInterface, repair bool) ([]sandbox.Finding, error) {
+// ask has the daemon behind conn check, and repair, with one of the methods.
+func ask(ctx context.Context, conn grpc.ClientConnInterface, method string, repair bool) ([]sandbox.Finding, error) {
 	answer := &wrapperspb.BytesValue{}
-	if err := conn.Invoke(ctx, "/"+debugServiceName+"/"+debugCheck, wrapperspb.Bool(repair), answer); err != nil {
+	if err := conn.Invoke(ctx, "/"+debugServiceName+"/"+method, wrapperspb.Bool(repair), answer); err != nil {
 		return nil, err
 	}
 	var findings []sandbox.Finding

@@ -188,7 +188,7 @@ func (d *daemon) serve(ctx context.Context, n *node) error {
 	options := append(d.observers.grpcOptions(), n.server.Options()...)
 	srv := grpc.NewServer(append(options, grpc.ChainUnaryInterceptor(calls.count))...)
 	n.server.Register(srv)
-	registerDebug(srv, n.engine)
+	registerDebug(srv, examiner{n.engine, n.images})
 	health := newHealth(srv)
 	check, closeCheck, err := selfCheck(sock.path)
 	if err != nil {

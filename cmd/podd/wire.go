@@ -55,6 +55,10 @@ func (d *daemon) build(ctx context.Context) (*node, error) {
 
 // mechanisms makes what works on the machine, and the engine over that.
 func (d *daemon) mechanisms(ctx context.Context) (*node, error) {
+	var err error
+	if d.cfg.Image.BootID, err = bootID(); err != nil {
+		return nil, err
+	}
 	images, err := image.New(d.cfg.Image)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,438 @@
+package image_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containerd/errdefs"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/image"
+)
+
+// damaged is a store with images one, two (which share their lower layer) and three, closed in disorder.
+type damaged struct {
+	*testing.T
+	reg        *testRegistry
+	cfg        image.Config
+	one, two   v1.Image
+	lower, top string // directories of one's layers
+}
+
+var ownLayer = tree{"own/": "", "own/file": strings.Repeat("x", 70000), "own/empty": "", "own/link": "-> file", "own/void/": ""}
+
+func newDamaged(t *testing.T) *damaged {
+	d := &damaged{T: t, reg: newRegistry(t)}
+	base := tree{"bin/": "", "bin/app": "base"}
+	d.one, d.two = craft(t, nil, base, ownLayer), craft(t, nil, base, tree{"second": "two"})
+	d.reg.push(t, "one:v1", d.one)
+	d.reg.push(t, "two:v1", d.two)
+	d.reg.push(t, "three:v1", simple(t, "three"))
+	d.cfg = config(t, d.reg.host) // not synced: no end is one in order
+	d.cfg.BootID = "first"
+	s := d.open()
+	for _, name := range []string{"one", "two", "three"} {
+		pull(t, s, d.reg.host+"/"+name+":v1")
+	}
+	for _, path := range []string{rootfs(t, s, "c", imageID(t, d.one)), rootfs(t, s, "c3", imageID(t, simple(t, "three")))} {
+		if _, err := os.Stat(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.lower, d.top = d.layerWith("bin/app", "base"), d.layerWith("own/file", ownLayer["own/file"])
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d.reg.forget()
+	return d
+}
+
+func (d *damaged) open() *image.Store {
+	d.Helper()
+	s, err := image.New(d.cfg)
+	if err != nil {
+		d.Fatal(err)
+	}
+	return s
+}
+
+// layerWith finds the directory of the layer that has a file.
+func (d *damaged) layerWith(file, content string) string {
+	d.Helper()
+	dirs, err := filepath.Glob(filepath.Join(d.cfg.Root, "overlay/*/diff", file))
+	if err != nil {
+		d.Fatal(err)
+	}
+	for _, path := range dirs {
+		if raw, err := os.ReadFile(path); err == nil && string(raw) == content {
+			return strings.TrimSuffix(path, "/"+file)
+		}
+	}
+	d.Fatalf("no layer has %s", file)
+	return ""
+}
+
+func (d *damaged) tarSplit(layer string) string {
+	return filepath.Join(d.cfg.Root, "overlay-layers", filepath.Base(filepath.Dir(layer))+".tar-split.gz")
+}
+
+// names are the tags of the listed images.
+func names(t *testing.T, s *image.Store) string {
+	t.Helper()
+	list, err := s.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, img := range list {
+		for _, tag := range img.Tags {
+			_, name, _ := strings.Cut(tag, "/")
+			out = append(out, strings.TrimSuffix(name, ":v1"))
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
+}
+
+// TestPowerLossDamage: what a power loss takes from a layer is found at the next boot, whatever it is. The images that use
+// the layer are absent, the others are not; a pull fetches that layer and nothing else; and containers run on all the time.
+func TestPowerLossDamage(t *testing.T) {
+	type damage struct {
+		name string
+		do   func(d *damaged) error
+	}
+	for _, c := range []damage{
+		{"emptied file", func(d *damaged) error { return os.Truncate(d.top+"/own/file", 0) }},
+		{"shortened file", func(d *damaged) error { return os.Truncate(d.top+"/own/file", 69999) }},
+		{"zeroed block", func(d *damaged) error { return overwrite(d.top+"/own/file", make([]byte, 4096)) }},
+		{"absent file", func(d *damaged) error { return os.Remove(d.top + "/own/file") }},
+		{"absent empty file", func(d *damaged) error { return os.Remove(d.top + "/own/empty") }},
+		{"absent link", func(d *damaged) error { return os.Remove(d.top + "/own/link") }},
+		{"absent directory", func(d *damaged) error { return os.Remove(d.top + "/own/void") }},
+		{"a FIFO in place of a file", func(d *damaged) error { return errors.Join(os.Remove(d.top+"/own/file"), unix.Mkfifo(d.top+"/own/file", 0o600)) }},
+		{"all files", func(d *damaged) error { return os.RemoveAll(d.top) }},
+		{"emptied notes of the tar", func(d *damaged) error { return os.Truncate(d.tarSplit(d.top), 0) }},
+		{"absent notes of the tar", func(d *damaged) error { return os.Remove(d.tarSplit(d.top)) }},
+		{"shortened notes of the tar", func(d *damaged) error { return os.Truncate(d.tarSplit(d.top), 60) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			d := newDamaged(t)
+			if err := c.do(d); err != nil {
+				t.Fatal(err)
+			}
+			d.cfg.BootID = "second"
+			s := open(t, d.cfg)
+			eventually(t, "the damage is found", func() bool { return names(t, s) == "three two" })
+			if _, err := s.Resolve(t.Context(), imageID(t, d.one)); !errdefs.IsNotFound(err) {
+				t.Errorf("the damaged image: %v, want not found", err)
+			}
+			if img := pull(t, s, d.reg.host+"/one:v1"); img.ID != imageID(t, d.one) {
+				t.Errorf("pulled %s", img.ID)
+			}
+			if n, all := d.reg.count("GET /v2/one/blobs/"+layerDigest(t, d.one, 1)), d.reg.count("GET /v2/one/blobs/sha256:"); n != 1 || d.reg.count("GET /v2/one/blobs/"+layerDigest(t, d.one, 0)) != 0 {
+				t.Errorf("the damaged layer was fetched %d times, of %d blobs", n, all)
+			}
+			if d.reg.count("GET /v2/two/")+d.reg.count("GET /v2/three/") != 0 {
+				t.Error("other images were asked for")
+			}
+			checkWhole(t, s, d)
+		})
+	}
+}
+
+// checkWhole: all images are there, with all of their content.
+func checkWhole(t *testing.T, s *image.Store, d *damaged) {
+	t.Helper()
+	if got := names(t, s); got != "one three two" {
+		t.Errorf("images %s", got)
+	}
+	if found, err := s.Verify(t.Context(), false); err != nil || len(found) != 0 {
+		t.Errorf("verified again: %v %v", found, err)
+	}
+	path := rootfs(t, s, "new", imageID(t, d.one))
+	checkFile(t, path+"/bin/app", "base")
+	checkFile(t, path+"/own/file", ownLayer["own/file"])
+	if link, err := os.Readlink(path + "/own/link"); err != nil || link != "file" {
+		t.Errorf("link: %s %v", link, err)
+	}
+	if info, err := os.Stat(path + "/own/void"); err != nil || !info.IsDir() || info.Mode().Perm() != 0o755 {
+		t.Errorf("directory: %v %v", info, err)
+	}
+}
+
+func overwrite(path string, with []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(with)
+	return errors.Join(err, f.Close())
+}
+
+// TestContainersOfDamagedLayers: a layer is replaced beside the files that containers have mounted; those go when nobody
+// has them.
+func TestContainersOfDamagedLayers(t *testing.T) {
+	d := newDamaged(t)
+	if err := overwrite(d.lower+"/bin/app", []byte("b@se")); err != nil {
+		t.Fatal(err)
+	}
+	d.cfg.BootID = "second"
+	s := d.open()
+	eventually(t, "the damage is found", func() bool { return names(t, s) == "three" })
+	mounted := filepath.Join(d.cfg.Root, "rootfs/c/root/merged")
+	checkFile(t, mounted+"/own/file", ownLayer["own/file"])
+	if err := s.Remove(t.Context(), imageID(t, d.one)); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("removal of a damaged image in use: %v", err)
+	}
+	pull(t, s, d.reg.host+"/two:v1")
+	if n := d.reg.count("GET /v2/two/blobs/" + layerDigest(t, d.two, 0)); n != 1 {
+		t.Errorf("the shared layer was fetched %d times", n)
+	}
+	checkWhole(t, s, d) // image one too: what was wrong with it was the layer that it shares
+	checkFile(t, mounted+"/bin/app", "b@se")
+	checkFile(t, mounted+"/own/file", ownLayer["own/file"])
+	for _, id := range []string{"c", "new"} {
+		if err := s.Release(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, d.cfg)
+	if left, _ := filepath.Glob(filepath.Join(d.cfg.Root, "overlay/*/damaged-*")); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+	checkWhole(t, s, d)
+}
+
+// TestDamageIsRemembered, also by a store of the same boot, until a pull succeeds; a pull that fails changes nothing.
+func TestDamageIsRemembered(t *testing.T) {
+	d := newDamaged(t)
+	if err := os.Truncate(d.top+"/own/file", 0); err != nil {
+		t.Fatal(err)
+	}
+	d.cfg.BootID = "second"
+	d.cfg.PullProgressTimeout = time.Second
+	s := d.open()
+	eventually(t, "the damage is found", func() bool { return names(t, s) == "three two" })
+	layer := "/blobs/" + layerDigest(t, d.one, 1)
+	for _, answer := range []func(w http.ResponseWriter, r *http.Request){
+		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) },
+		func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "another layer") },
+		func(w http.ResponseWriter, r *http.Request) {
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		},
+	} {
+		d.reg.setGuard(func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, layer) {
+				return false
+			}
+			answer(w, r)
+			return true
+		})
+		if _, err := s.Pull(t.Context(), image.PullRequest{Ref: d.reg.host + "/one:v1"}); err == nil {
+			t.Error("the pull succeeded")
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = d.open()
+		if got := names(t, s); got != "three two" {
+			t.Errorf("images after a pull that failed: %s", got)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(d.cfg.Root, "tmp/*")); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+	d.reg.setGuard(nil)
+	pull(t, s, d.reg.host+"/one:v1")
+	checkWhole(t, s, d)
+	closeStore(t, s)
+}
+
+// TestRemoveDamagedImage: what is not listed can be removed all the same, and made anew.
+func TestRemoveDamagedImage(t *testing.T) {
+	d := newDamaged(t)
+	if err := os.Truncate(d.top+"/own/file", 0); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, d.cfg)
+	found, err := s.Verify(t.Context(), false)
+	if err != nil || len(found) != 1 || !strings.Contains(found[0].Reason, "own/file") || len(found[0].Images) != 1 ||
+		!strings.Contains(found[0].Images[0], "one:v1") {
+		t.Fatalf("found %+v %v", found, err)
+	}
+	if got := names(t, s); got != "one three two" {
+		t.Errorf("images %s: looking changes nothing", got)
+	}
+	if marked, err := s.Verify(t.Context(), true); err != nil || len(marked) != 1 || names(t, s) != "three two" {
+		t.Errorf("marked %+v %v, images %s", marked, err, names(t, s))
+	}
+	if err := s.Release(t.Context(), "c"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Remove(t.Context(), d.reg.host+"/one:v1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(d.top); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the damaged layer is there: %v", err)
+	}
+	pull(t, s, d.reg.host+"/one:v1")
+	checkWhole(t, s, d)
+}
+
+// TestWhenLayersAreVerified: after a change of the boot id without an end in order; a store that ends too early goes on at
+// the next start; what the file says is not needed for anything else.
+func TestWhenLayersAreVerified(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(d *damaged)
+		want   string
+	}{
+		{"same boot", func(*damaged) {}, "one three two"},
+		{"another boot", func(d *damaged) { d.cfg.BootID = "second" }, "three two"},
+		{"another boot after an end in order", func(d *damaged) {
+			d.cfg.SyncLayers = true
+			if err := d.open().Close(); err != nil {
+				d.Fatal(err)
+			}
+			d.cfg.BootID = "second"
+		}, "one three two"},
+		{"verification was ended", func(d *damaged) {
+			writeFile(d, filepath.Join(d.cfg.Root, "integrity.json"), `{"boot": "first", "pending": true}`)
+		}, "three two"},
+		{"unreadable", func(d *damaged) { writeFile(d, filepath.Join(d.cfg.Root, "integrity.json"), "{") }, "three two"},
+		{"from before there was such a file", func(d *damaged) {
+			if err := os.Remove(filepath.Join(d.cfg.Root, "integrity.json")); err != nil {
+				d.Fatal(err)
+			}
+			d.cfg.BootID = "second"
+		}, "one three two"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			d := newDamaged(t)
+			if err := os.Truncate(d.top+"/own/file", 0); err != nil {
+				t.Fatal(err)
+			}
+			c.change(d)
+			s := open(t, d.cfg)
+			done := func() bool {
+				raw, err := os.ReadFile(filepath.Join(d.cfg.Root, "integrity.json"))
+				return err == nil && !strings.Contains(string(raw), "pending")
+			}
+			eventually(t, "it is done", done)
+			if got := names(t, s); got != c.want {
+				t.Errorf("images %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// TestPreloadMends: images that come with the node are mended from their files.
+func TestPreloadMends(t *testing.T) {
+	cfg := config(t)
+	cfg.BootID = "first"
+	img := craft(t, nil, tree{"a": "lower"}, ownLayer)
+	writeLayout(t, filepath.Join(cfg.PreloadDir, "app"), annotated{img: img, annotations: map[string]string{ociName: "registry.test/one:v1"}})
+	d := &damaged{T: t, cfg: cfg}
+	s := d.open()
+	if err := s.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t, s); got != "one" {
+		t.Fatalf("images %s", got)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(d.layerWith("own/file", ownLayer["own/file"])+"/own/file", 0); err != nil {
+		t.Fatal(err)
+	}
+	d.cfg.BootID = "second"
+	s = open(t, d.cfg)
+	eventually(t, "the damage is found", func() bool { return names(t, s) == "" })
+	if err := s.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t, s); got != "one" {
+		t.Errorf("images %s", got)
+	}
+	checkFile(t, rootfs(t, s, "new", imageID(t, img))+"/own/file", ownLayer["own/file"])
+}
+
+// TestStrangeLayersAreSound: what tars can hold and a file system shows in another way is no damage.
+func TestStrangeLayersAreSound(t *testing.T) {
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	for _, h := range []*tar.Header{
+		{Typeflag: tar.TypeXGlobalHeader, Name: "pax_global_header", PAXRecords: map[string]string{"comment": "of git archive"}},
+		{Typeflag: tar.TypeDir, Name: "./", Mode: 0o750},
+		{Typeflag: tar.TypeDir, Name: "./usr/lib/", Mode: 0o700},
+		{Typeflag: tar.TypeSymlink, Name: "lib", Linkname: "/usr/lib"},
+		{Typeflag: tar.TypeReg, Name: "lib/through-a-link", Mode: 0o4755, Size: 4},
+		{Typeflag: tar.TypeLink, Name: "hard", Linkname: "usr/lib/through-a-link"},
+		{Typeflag: tar.TypeReg, Name: "/absolute", Size: 4},
+		{Typeflag: tar.TypeReg, Name: "bytes-\xff\xfe", Size: 4},
+		{Typeflag: tar.TypeReg, Name: strings.Repeat("long/", 60) + "name", Size: 4, Uid: 1 << 22, Gid: 70000},
+		{Typeflag: tar.TypeReg, Name: "usr/.wh.removed"},
+		{Typeflag: tar.TypeDir, Name: "opaque/"},
+		{Typeflag: tar.TypeReg, Name: "opaque/.wh..wh..opq"},
+		{Typeflag: tar.TypeFifo, Name: "fifo"},
+		{Typeflag: tar.TypeSymlink, Name: "dangling", Linkname: "../../../../nowhere"},
+	} {
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(h.Name, err)
+		}
+		if h.Size > 0 {
+			if _, err := io.WriteString(w, "four"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	strange, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	img := craft(t, nil, tree{"usr/": "", "usr/removed": "x", "opaque/": "", "opaque/file": "x"})
+	if img, err = mutate.AppendLayers(img, strange); err != nil {
+		t.Fatal(err)
+	}
+	reg := newRegistry(t)
+	reg.push(t, "strange:v1", img)
+	s := open(t, config(t, reg.host))
+	pull(t, s, reg.host+"/strange:v1")
+	if found, err := s.Verify(t.Context(), false); err != nil || len(found) != 0 {
+		t.Errorf("found %+v %v", found, err)
+	}
+}
+
+// TestVerifyEnds with its context, and with the store.
+func TestVerifyEnds(t *testing.T) {
+	d := newDamaged(t)
+	s := open(t, d.cfg)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Verify(ctx, true); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}

@@ -1,0 +1,206 @@
+package image
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+)
+
+// integrityFile is below Config.Root.
+const integrityFile = "integrity.json"
+
+// integrity remembers, across restarts and power losses, which layers have lost content and whether all of them have to be
+// looked at.
+type integrity struct {
+	path string
+
+	saving sync.Mutex // serialises save; held over I/O on purpose, no reader takes it
+
+	mu    sync.Mutex
+	state integrityState
+	// changes counts, per layer, the times its files were replaced: a verdict on the former ones is void.
+	changes map[string]int
+}
+
+// integrityState is the file.
+type integrityState struct {
+	// Boot is the boot of the kernel under which the store was opened and not closed in order; "" when it was.
+	Boot string `json:"boot,omitempty"`
+	// Pending: there was a power loss, or a crash of the kernel, and not every layer was verified since.
+	Pending bool `json:"pending,omitempty"`
+	// Damaged are layers by id, with what is wrong with them.
+	Damaged map[string]string `json:"damaged,omitempty"`
+	// Trusted are layers by id that came from a blob with the right digest and yet cannot be verified, with why.
+	Trusted map[string]string `json:"trusted,omitempty"`
+}
+
+// openIntegrity reads what the store's last user left and notes that the store is open. Without a boot id nothing is ever
+// taken for a power loss. The error is that of writing the note; the value is good all the same.
+func openIntegrity(path, boot string) (*integrity, error) {
+	in := &integrity{path: path, changes: map[string]int{}}
+	raw, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(raw, &in.state)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		in.state = integrityState{}
+	case err != nil: // it is not known what it said, so nothing else is
+		in.state = integrityState{Pending: true}
+	}
+	if in.state.Boot != "" && in.state.Boot != boot {
+		in.state.Pending = true
+	}
+	in.state.Boot = boot
+	return in, in.save()
+}
+
+// closed notes an end in order, unless layers may be in memory yet, or were never verified.
+func (in *integrity) closed(synced bool) error {
+	in.mu.Lock()
+	if synced && !in.state.Pending {
+		in.state.Boot = ""
+	}
+	in.mu.Unlock()
+	return in.save()
+}
+
+func (in *integrity) pending() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.state.Pending
+}
+
+// verified notes that every layer was looked at.
+func (in *integrity) verified() error {
+	in.mu.Lock()
+	in.state.Pending = false
+	in.mu.Unlock()
+	return in.save()
+}
+
+// version is to be taken before a layer is looked at.
+func (in *integrity) version(layer string) int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.changes[layer]
+}
+
+// changed voids what is being found out about a layer's files at the moment.
+func (in *integrity) changed(layer string) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.changes[layer]++
+}
+
+// damaged notes that a layer has lost content; false when that is known, or was said of other files than it has now.
+func (in *integrity) damaged(layer string, version int, reason string) (bool, error) {
+	in.mu.Lock()
+	if _, known := in.state.Damaged[layer]; known || in.changes[layer] != version {
+		in.mu.Unlock()
+		return false, nil
+	}
+	if in.state.Damaged == nil {
+		in.state.Damaged = map[string]string{}
+	}
+	in.state.Damaged[layer] = reason
+	in.mu.Unlock()
+	return true, in.save()
+}
+
+// mended notes that a layer has its content again; doubt, if any, is why that cannot be verified.
+func (in *integrity) mended(layer string, doubt error) error {
+	in.mu.Lock()
+	delete(in.state.Damaged, layer)
+	if doubt != nil {
+		if in.state.Trusted == nil {
+			in.state.Trusted = map[string]string{}
+		}
+		in.state.Trusted[layer] = doubt.Error()
+	}
+	in.mu.Unlock()
+	return in.save()
+}
+
+// damages are the damaged layers, with what is wrong with them.
+func (in *integrity) damages() map[string]string {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return maps.Clone(in.state.Damaged)
+}
+
+func (in *integrity) trusted(layer string) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	_, ok := in.state.Trusted[layer]
+	return ok
+}
+
+// retain forgets the layers that are gone.
+func (in *integrity) retain(there func(layer string) bool) error {
+	in.mu.Lock()
+	n := len(in.state.Damaged) + len(in.state.Trusted)
+	for _, layers := range []map[string]string{in.state.Damaged, in.state.Trusted} {
+		maps.DeleteFunc(layers, func(layer, _ string) bool { return !there(layer) })
+	}
+	same := n == len(in.state.Damaged)+len(in.state.Trusted)
+	in.mu.Unlock()
+	if same {
+		return nil
+	}
+	return in.save()
+}
+
+// split sorts out the images that use a damaged layer.
+func (in *integrity) split(entries []*entry) (sound, damaged []*entry) {
+	bad := in.damages()
+	for _, e := range entries {
+		if slices.ContainsFunc(e.layers, func(layer string) bool { _, ok := bad[layer]; return ok }) {
+			damaged = append(damaged, e)
+		} else {
+			sound = append(sound, e)
+		}
+	}
+	return sound, damaged
+}
+
+// save writes the file so that it survives what it is there for.
+func (in *integrity) save() error {
+	in.saving.Lock()
+	defer in.saving.Unlock()
+	in.mu.Lock()
+	raw, err := json.MarshalIndent(in.state, "", "\t")
+	in.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if old, err := os.ReadFile(in.path); err == nil && string(old) == string(raw) {
+		return nil
+	}
+	temp := in.path + ".new"
+	if err := writeSynced(temp, raw); err != nil {
+		return err
+	}
+	if err := os.Rename(temp, in.path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(in.path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+func writeSynced(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Sync(), f.Close())
+}

@@ -1,0 +1,237 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"go.podman.io/image/v5/manifest"
+	"go.podman.io/image/v5/pkg/blobinfocache/none"
+	"go.podman.io/image/v5/types"
+	"go.podman.io/storage"
+	"golang.org/x/sys/unix"
+)
+
+// asidePrefix begins the names of former files of a layer, beside its present ones: containers may have them mounted.
+const asidePrefix = "damaged-"
+
+// mend fetches those layers of a copied image again that are damaged: the copy has found them present.
+func (s *Store) mend(ctx context.Context, job copyJob, img *storage.Image) error {
+	damaged := s.integrity.damages()
+	if len(damaged) == 0 {
+		return nil
+	}
+	chain, err := s.chain(img)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(chain, func(id string) bool { _, ok := damaged[id]; return ok }) {
+		return nil
+	}
+	blobs, err := s.layerBlobs(img.ID)
+	if err != nil {
+		return err
+	}
+	if len(blobs) != len(chain) {
+		return fmt.Errorf("mend image %s: it has %d layers, its manifest %d", img.ID, len(chain), len(blobs))
+	}
+	select {
+	case s.mending <- struct{}{}: // another image may have the same layer
+		defer func() { <-s.mending }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	source, err := job.from.NewImageSource(ctx, job.sys)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	damaged = s.integrity.damages()
+	for i, id := range chain {
+		if _, ok := damaged[id]; !ok {
+			continue
+		}
+		if err := s.mendLayer(ctx, source, id, blobs[i], job.progress); err != nil {
+			return fmt.Errorf("fetch damaged layer %s again: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// chain returns the ids of an image's layers, the lowest first.
+func (s *Store) chain(img *storage.Image) ([]string, error) {
+	var ids []string
+	for id := img.TopLayer; id != ""; {
+		layer, err := s.storage.Layer(id)
+		if err != nil {
+			return nil, fmt.Errorf("layer %s: %w", id, err)
+		}
+		ids = append(ids, id)
+		id = layer.Parent
+	}
+	slices.Reverse(ids)
+	return ids, nil
+}
+
+// layerBlobs returns what an image's manifest says of its layers, the lowest first.
+func (s *Store) layerBlobs(id string) ([]manifest.LayerInfo, error) {
+	blob, err := s.blob(id, storage.ImageDigestBigDataKey)
+	if err != nil {
+		return nil, fmt.Errorf("read manifest: %w", err)
+	}
+	man, err := manifest.FromBlob(blob, manifest.GuessMIMEType(blob))
+	if err != nil {
+		return nil, fmt.Errorf("parse manifest: %w", err)
+	}
+	return slices.DeleteFunc(man.LayerInfos(), func(l manifest.LayerInfo) bool { return l.EmptyLayer }), nil
+}
+
+func (s *Store) mendLayer(ctx context.Context, source types.ImageSource, id string, blob manifest.LayerInfo, p *progress) error {
+	file, err := s.fetchBlob(ctx, source, blob.BlobInfo, p)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name())
+	defer file.Close()
+	s.integrity.changed(id)
+	defer s.dropAside(id)
+	if err := s.unpackAgain(id, file); err != nil {
+		return err
+	}
+	layer, err := s.storage.Layer(id)
+	if err != nil {
+		return err
+	}
+	doubt := s.verifyFiles(ctx, layer)
+	var text layerError
+	if doubt != nil && !errors.As(doubt, &text) {
+		return doubt
+	}
+	log := s.log.WithFields(logrus.Fields{"layer": id, "blob": blob.Digest})
+	if doubt != nil {
+		log.WithError(doubt).Warn("a layer fetched again looks damaged as before, it is taken as it is")
+	} else {
+		log.Info("fetched a damaged layer again")
+	}
+	return s.integrity.mended(id, doubt)
+}
+
+// fetchBlob downloads a blob into a file, which the caller deletes, if it has the digest that it should have.
+func (s *Store) fetchBlob(ctx context.Context, source types.ImageSource, blob types.BlobInfo, p *progress) (_ *os.File, err error) {
+	if err := blob.Digest.Validate(); err != nil {
+		return nil, err
+	}
+	body, _, err := source.GetBlob(ctx, blob, none.NoCache)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	file, err := os.CreateTemp(filepath.Join(s.cfg.Root, tempDir), "layer-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, file.Close(), os.Remove(file.Name()))
+		}
+	}()
+	p.again(blob)
+	sum := blob.Digest.Verifier()
+	if _, err := io.Copy(io.MultiWriter(file, sum), &noted{ctx: ctx, from: body, blob: blob, to: p}); err != nil {
+		return nil, err
+	}
+	if !sum.Verified() {
+		return nil, fmt.Errorf("the registry's blob does not have the digest %s", blob.Digest)
+	}
+	p.note(types.ProgressProperties{Event: types.ProgressEventDone, Artifact: blob})
+	_, err = file.Seek(0, io.SeekStart)
+	return file, err
+}
+
+// noted reads a blob and tells the pull's progress, so that a registry that sends nothing is noticed.
+type noted struct {
+	ctx  context.Context
+	from io.Reader
+	blob types.BlobInfo
+	to   *progress
+	done uint64
+}
+
+func (n *noted) Read(b []byte) (int, error) {
+	if n.ctx.Err() != nil {
+		return 0, context.Cause(n.ctx)
+	}
+	c, err := n.from.Read(b)
+	n.done += uint64(c)
+	n.to.note(types.ProgressProperties{Event: types.ProgressEventRead, Artifact: n.blob, Offset: n.done, OffsetUpdate: uint64(c)})
+	return c, err
+}
+
+// unpackAgain puts the present files of a layer aside and unpacks it afresh. A crash in the middle leaves the layer noted as
+// damaged.
+func (s *Store) unpackAgain(id string, tar io.Reader) error {
+	dir := s.layerDir(id)
+	mode, uid, gid := os.FileMode(0o755), 0, 0
+	info, err := os.Stat(dir)
+	if err == nil {
+		mode = info.Mode()
+		if st, ok := info.Sys().(*syscall.Stat_t); ok {
+			uid, gid = int(st.Uid), int(st.Gid)
+		}
+		err = os.Rename(dir, filepath.Join(filepath.Dir(dir), asidePrefix+strconv.FormatInt(time.Now().UnixNano(), 10)))
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if err := errors.Join(os.Lchown(dir, uid, gid), os.Chmod(dir, mode)); err != nil {
+		return err
+	}
+	if _, err := s.storage.ApplyDiff(id, tar); err != nil {
+		return err
+	}
+	if !s.cfg.SyncLayers {
+		return nil
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.NewSyscallError("syncfs", unix.Syncfs(int(f.Fd()))), f.Close())
+}
+
+// dropAside deletes the former files of a layer, unless a container may have them mounted.
+func (s *Store) dropAside(layer string) {
+	dir := filepath.Dir(s.layerDir(layer))
+	entries, err := os.ReadDir(dir)
+	if err != nil || s.layerInUse(layer) {
+		return
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), asidePrefix) {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			s.log.WithError(err).WithField("layer", layer).Warn("cannot delete the former files of a layer")
+		}
+	}
+}
+
+// dropAllAside is dropAside for all layers, at the start: containers that had them mounted may be gone.
+func (s *Store) dropAllAside() {
+	for layer := range s.index.Load().layers() {
+		s.dropAside(layer)
+	}
+}

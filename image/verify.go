@@ -1,0 +1,191 @@
+package image
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc64"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+	tarsplit "github.com/vbatts/tar-split/tar/storage"
+	"go.podman.io/storage"
+	"go.podman.io/storage/pkg/archive"
+	"golang.org/x/sys/unix"
+)
+
+// tarSplitSuffix ends the name of the file in which storage keeps what a layer's tar had besides the contents of files.
+const tarSplitSuffix = ".tar-split.gz"
+
+// layerError is about the files of a layer, as opposed to a disk that cannot be read or a check that was ended.
+type layerError struct{ text string }
+
+func (e layerError) Error() string { return e.text }
+
+func broken(format string, args ...any) error { return layerError{fmt.Sprintf(format, args...)} }
+
+// verifyFiles puts the tar of a layer together again, from its files and what storage has kept of the tar, and compares its
+// digest and size with the recorded ones. It says which file is missing or has another content; modes, owners and targets of
+// links on disk are not looked at. It takes no lock of storage: a pull does not wait for it.
+func (s *Store) verifyFiles(ctx context.Context, layer *storage.Layer) error {
+	if layer.UncompressedDigest == "" {
+		return nil // not made by a pull
+	}
+	split, err := os.Open(filepath.Join(s.cfg.Root, "overlay-layers", layer.ID+tarSplitSuffix))
+	if err != nil {
+		return broken("what its tar was like is not known any more: %v", err)
+	}
+	defer split.Close()
+	plain, err := gzip.NewReader(bufio.NewReader(split))
+	if err != nil {
+		return broken("what its tar was like cannot be read: %v", err)
+	}
+	dir, err := os.OpenFile(s.layerDir(layer.ID), unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return broken("%v", err)
+	}
+	defer dir.Close()
+	a := assembly{ctx: ctx, dir: dir, sum: layer.UncompressedDigest.Algorithm().Digester(), buf: make([]byte, 256<<10)}
+	if err := a.run(tarsplit.NewJSONUnpacker(plain)); err != nil {
+		return err
+	}
+	if got := a.sum.Digest(); got != layer.UncompressedDigest {
+		return broken("its files make up a tar with digest %s and not %s", got, layer.UncompressedDigest)
+	}
+	if layer.UncompressedSize >= 0 && a.size != layer.UncompressedSize {
+		return broken("its files make up a tar of %d bytes and not %d", a.size, layer.UncompressedSize)
+	}
+	return nil
+}
+
+// layerDir has the files of a layer.
+func (s *Store) layerDir(id string) string { return filepath.Join(s.cfg.Root, "overlay", id, "diff") }
+
+// assembly is one layer's tar being put together.
+type assembly struct {
+	ctx  context.Context
+	dir  *os.File
+	sum  digest.Digester
+	size int64
+	buf  []byte
+	// kind is the type in the tar header that was added last.
+	kind byte
+}
+
+func (a *assembly) run(entries tarsplit.Unpacker) error {
+	for {
+		if err := a.ctx.Err(); err != nil {
+			return err
+		}
+		e, err := entries.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return broken("what its tar was like cannot be read: %v", err)
+		case e.Type == tarsplit.SegmentType:
+			a.note(e.Payload)
+			err = a.add(e.Payload)
+		case e.Type == tarsplit.FileType && e.Size > 0:
+			err = a.addFile(e)
+		case e.Type == tarsplit.FileType && a.kind != tar.TypeXGlobalHeader: // which is no file
+			err = a.exists(e.GetName())
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// note finds the type of the file that is next: its header is the last one in the bytes before it. Headers stand at multiples
+// of 512.
+func (a *assembly) note(segment []byte) {
+	const block, kind, magic = 512, 156, 257 // of POSIX ustar
+	for at := int(-a.size & (block - 1)); at+block <= len(segment); at += block {
+		if header := segment[at : at+block]; bytes.HasPrefix(header[magic:], []byte("ustar")) {
+			a.kind = header[kind]
+		}
+	}
+}
+
+func (a *assembly) add(b []byte) error {
+	a.size += int64(len(b))
+	_, err := a.sum.Hash().Write(b)
+	return err
+}
+
+// addFile adds a file's content, which must have the checksum that the pull has noted.
+func (a *assembly) addFile(e *tarsplit.Entry) error {
+	name := e.GetName()
+	f, err := a.open(name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() != e.Size {
+		return broken("file %q is not a file of %d bytes", name, e.Size)
+	}
+	sum := crc64.New(tarsplit.CRCTable)
+	for left := e.Size; left > 0; {
+		n, err := f.Read(a.buf[:min(left, int64(len(a.buf)))])
+		if n == 0 && err != nil {
+			return broken("file %q: %v", name, err)
+		}
+		left -= int64(n)
+		if err := errors.Join(a.add(a.buf[:n]), a.ctx.Err()); err != nil {
+			return err
+		}
+		_, _ = sum.Write(a.buf[:n]) // a hash never fails
+	}
+	if !bytes.Equal(sum.Sum(nil), e.Payload) {
+		return broken("file %q has another content", name)
+	}
+	return nil
+}
+
+// exists looks for what has no content: directories, links, empty files. What stands for something that is removed from
+// the layers below has another form on disk.
+func (a *assembly) exists(name string) error {
+	base := path.Base(path.Clean("/" + name))
+	if strings.HasPrefix(base, archive.WhiteoutMetaPrefix) {
+		return nil // an attribute of the directory
+	}
+	if hidden, ok := strings.CutPrefix(base, archive.WhiteoutPrefix); ok {
+		name = path.Join(path.Dir(path.Clean("/"+name)), hidden)
+	}
+	f, err := a.open(name, unix.O_PATH|unix.O_NOFOLLOW)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// open opens a file of the layer, for which the layer is all there is: links in it lead nowhere else.
+func (a *assembly) open(name string, flags uint64) (*os.File, error) {
+	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
+	for {
+		fd, err := unix.Openat2(int(a.dir.Fd()), name, &how)
+		switch {
+		case err == nil:
+			return os.NewFile(uintptr(fd), name), nil
+		case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR):
+			if err := a.ctx.Err(); err != nil {
+				return nil, err
+			}
+			continue
+		case errors.Is(err, unix.ENOSYS):
+			return nil, errors.New("the system call openat2 is missing (Linux 5.6)")
+		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
+			return nil, os.NewSyscallError("openat2", err) // it says nothing of the file
+		}
+		return nil, broken("file %q: %v", name, err)
+	}
+}
