@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -114,7 +115,8 @@ func TestPowerLossDamage(t *testing.T) {
 		name string
 		do   func(d *damaged) error
 	}
-	for _, c := range []damage{
+	d := newDamaged(t)
+	for n, c := range []damage{
 		{"emptied file", func(d *damaged) error { return os.Truncate(d.top+"/own/file", 0) }},
 		{"shortened file", func(d *damaged) error { return os.Truncate(d.top+"/own/file", 69999) }},
 		{"zeroed block", func(d *damaged) error { return overwrite(d.top+"/own/file", make([]byte, 4096)) }},
@@ -122,20 +124,26 @@ func TestPowerLossDamage(t *testing.T) {
 		{"absent empty file", func(d *damaged) error { return os.Remove(d.top + "/own/empty") }},
 		{"absent link", func(d *damaged) error { return os.Remove(d.top + "/own/link") }},
 		{"absent directory", func(d *damaged) error { return os.Remove(d.top + "/own/void") }},
-		{"a FIFO in place of a file", func(d *damaged) error { return errors.Join(os.Remove(d.top+"/own/file"), unix.Mkfifo(d.top+"/own/file", 0o600)) }},
+		{"a FIFO in place of a file", func(d *damaged) error {
+			return errors.Join(os.Remove(d.top+"/own/file"), unix.Mkfifo(d.top+"/own/file", 0o600))
+		}},
 		{"all files", func(d *damaged) error { return os.RemoveAll(d.top) }},
 		{"emptied notes of the tar", func(d *damaged) error { return os.Truncate(d.tarSplit(d.top), 0) }},
 		{"absent notes of the tar", func(d *damaged) error { return os.Remove(d.tarSplit(d.top)) }},
 		{"shortened notes of the tar", func(d *damaged) error { return os.Truncate(d.tarSplit(d.top), 60) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			d := newDamaged(t)
 			if err := c.do(d); err != nil {
 				t.Fatal(err)
 			}
-			d.cfg.BootID = "second"
-			s := open(t, d.cfg)
+			d.cfg.BootID = fmt.Sprint("boot ", n)
+			d.reg.forget()
+			s := d.open()
+			defer func() {
+				if err := errors.Join(s.Release(t.Context(), "new"), s.Close()); err != nil {
+					t.Error(err)
+				}
+			}()
 			eventually(t, "the damage is found", func() bool { return names(t, s) == "three two" })
 			if _, err := s.Resolve(t.Context(), imageID(t, d.one)); !errdefs.IsNotFound(err) {
 				t.Errorf("the damaged image: %v, want not found", err)
@@ -152,6 +160,7 @@ func TestPowerLossDamage(t *testing.T) {
 			checkWhole(t, s, d)
 		})
 	}
+	closeStore(t, d.open()) // releases what was mounted all the time
 }
 
 // checkWhole: all images are there, with all of their content.
