@@ -55,6 +55,11 @@ type Engine struct {
 	unread   unread
 	loaded   chan struct{}
 	settling gate
+	// looking are those of settling whose state is not known yet: Recover waits for them alone. recovered is closed at its
+	// end; turns bounds how many are undone at once after that.
+	looking   gate
+	recovered chan struct{}
+	turns     chan struct{}
 	// kick has KeepClean look again; debts are what it could not free.
 	kick  chan struct{}
 	debts atomic.Pointer[[]Debt]
@@ -82,7 +87,8 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	e := &Engine{
 		cfg: cfg, Deps: deps, operations: operations{slow: cfg.SlowOperation, log: deps.Log, observe: deps.Observe}, store: newStore(), shm: tmpfs{}, resolver: host.NewResolver(stuckLooks), life: life{ctx: ctx, end: cancel},
-		stats: newCollector(cfg, deps), loaded: make(chan struct{}), kick: make(chan struct{}, 1), former: former{make: deps.Former},
+		stats: newCollector(cfg, deps), loaded: make(chan struct{}), recovered: make(chan struct{}),
+		turns: make(chan struct{}, undoParallel), kick: make(chan struct{}, 1), former: former{make: deps.Former},
 	}
 	e.stats.meter = e.meter
 	if deps.Cgroups != nil {

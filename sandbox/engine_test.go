@@ -32,6 +32,7 @@ func newEngineAt(t *testing.T, m *machine, bootID string) (*Engine, *fakeHost) {
 	t.Helper()
 	e, h := makeEngine(t, m, bootID)
 	must(t, e.Recover(t.Context()))
+	must(t, e.Settled(t.Context()))
 	must(t, e.Collect(t.Context()))
 	h.mu.Lock()
 	h.calls = nil

@@ -75,10 +75,10 @@ func (e *Engine) loadPod(id string) error {
 	for _, c := range containers {
 		e.take(filepath.Join(parent, c), p.ID, func() error { return e.loadContainer(p, c) })
 	}
-	e.settle(func(ctx context.Context) {
+	e.settle(func(ctx context.Context, looked func()) {
 		_ = e.onPod(ctx, verbRecover, p, func(ctx context.Context) error {
 			stage(ctx, "look")
-			e.settlePod(ctx, p)
+			e.settlePod(ctx, p, looked)
 			return nil
 		})
 	})
@@ -124,9 +124,9 @@ func (e *Engine) loadContainer(p *Pod, id string) error {
 		c.creation.adopt()
 	}
 	_ = c.op.take(context.Background()) // at once: it is new. Until it is settled nobody starts or removes it.
-	e.settle(func(ctx context.Context) {
+	e.settle(func(ctx context.Context, looked func()) {
 		_ = e.onContainer(ctx, verbRecover, c, 0, func(ctx context.Context) error {
-			e.settleContainer(ctx, c)
+			e.settleContainer(ctx, c, looked)
 			return nil
 		})
 	})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/podd-project/podd/oci"
@@ -14,15 +15,19 @@ import (
 const (
 	// settleDeadline bounds the look at one pod or container, which is then kept as recorded, and the reading of the records.
 	settleDeadline = 10 * time.Second
-	// settleGrace is how long the start waits for all to be settled. What takes longer, a runtime that hangs or the
-	// undoing of what was half made, goes on while the engine serves.
+	// settleGrace is how long the start waits for all to be looked at. A runtime that hangs takes longer, and the engine
+	// serves meanwhile.
 	settleGrace = time.Second
+	// undoParallel is how many pods and containers that were half made are undone at once: it takes all the CPU there is.
+	undoParallel = 4
 )
 
 // Recover loads the records of an earlier daemon and begins to bring them and the machine into agreement. One bad record,
 // or one pod that cannot be asked, never fails it nor holds it up: the record is set aside, the pod kept as recorded.
+// What was half made is undone afterwards, while the engine serves: nobody waits for that, it has no name and is not listed.
 // What no record claims is left to KeepClean.
 func (e *Engine) Recover(ctx context.Context) error {
+	defer close(e.recovered)
 	ids, err := e.loadable()
 	if err != nil {
 		return err
@@ -46,28 +51,54 @@ func (e *Engine) Recover(ctx context.Context) error {
 	}
 	grace, cancel := context.WithTimeout(ctx, settleGrace)
 	defer cancel()
-	if err := e.settling.close(grace); err != nil {
+	if err := e.looking.close(grace); err != nil {
 		e.Log.Warn("some pods or containers take longer to be looked at, serving meanwhile")
 	}
 	return nil
 }
 
-// settle runs f beside all others of its kind, with a deadline.
-func (e *Engine) settle(f func(context.Context)) {
-	counted := e.settling.enter() // Recover waits no longer for a record that could be read late
+// settle runs f beside all others of its kind, with a deadline. f calls looked when it knows what there is to do.
+func (e *Engine) settle(f func(ctx context.Context, looked func())) {
+	waited := e.looking.enter() // Recover waits no longer for a record that could be read late
+	counted := e.settling.enter()
 	e.work.Go(func() {
 		if counted {
 			defer e.settling.leave()
 		}
+		looked := sync.OnceFunc(func() {
+			if waited {
+				e.looking.leave()
+			}
+		})
+		defer looked()
 		ctx, cancel := context.WithTimeoutCause(e.life.ctx, settleDeadline,
 			fmt.Errorf("no answer within %v: %w", settleDeadline, context.DeadlineExceeded))
 		defer cancel()
-		f(ctx)
+		f(ctx, looked)
 	})
 }
 
+// turn waits until what was half made may be undone, as part of settling it. Who has waited long enough, because the others
+// are stuck, does not wait for them. The error says that the engine is closing: then the next one undoes it.
+func (e *Engine) turn(ctx context.Context) (done func(), err error) {
+	stage(ctx, "wait")
+	select {
+	case <-e.recovered:
+	case <-e.life.ctx.Done():
+		return nil, context.Cause(e.life.ctx)
+	}
+	select {
+	case e.turns <- struct{}{}:
+		return func() { <-e.turns }, nil
+	case <-e.life.ctx.Done():
+		return nil, context.Cause(e.life.ctx)
+	case <-ctx.Done():
+		return func() {}, nil
+	}
+}
+
 // settleContainer does what reconcileContainer says. It is given c.op, and gives it back.
-func (e *Engine) settleContainer(ctx context.Context, c *Container) {
+func (e *Engine) settleContainer(ctx context.Context, c *Container, looked func()) {
 	if c.doomed() {
 		c.op.release()
 		return // there is nothing of it on the machine to look at
@@ -81,8 +112,15 @@ func (e *Engine) settleContainer(ctx context.Context, c *Container) {
 		}
 	}
 	c.op.release()
+	looked()
 	switch action {
 	case containerDiscard:
+		done, err := e.turn(ctx)
+		if err != nil {
+			c.creation.finish(err)
+			return
+		}
+		defer done()
 		// It returns the cause given, and logs what it could not undo.
 		c.creation.finish(e.discardContainer(ctx, c, errors.New("podd was stopped while it created the container")))
 	case containerLost:
@@ -90,6 +128,11 @@ func (e *Engine) settleContainer(ctx context.Context, c *Container) {
 	case containerRan, containerWatch:
 		e.watch(c)
 	case containerRelease:
+		done, err := e.turn(ctx)
+		if err != nil {
+			return
+		}
+		defer done()
 		if err := e.undo(ctx, func(ctx context.Context) error { return e.deleteRuntimeState(ctx, c) }); err != nil {
 			e.containerLog(c).WithError(err).Warn("delete runtime state of exited container, removal will try again")
 		}
@@ -116,7 +159,7 @@ func (e *Engine) lookAtContainer(ctx context.Context, c *Container) (containerOb
 }
 
 // settlePod does what reconcilePod says.
-func (e *Engine) settlePod(ctx context.Context, p *Pod) {
+func (e *Engine) settlePod(ctx context.Context, p *Pod, looked func()) {
 	seen := podObservation{sameBoot: p.BootID == e.cfg.BootID}
 	if seen.sameBoot {
 		seen.alive = e.podAlive(ctx, p)
@@ -127,7 +170,14 @@ func (e *Engine) settlePod(ctx context.Context, p *Pod) {
 			e.watchInfra(p)
 		}
 	case podDiscard:
-		err := e.discardPod(ctx, p, errors.New("podd was stopped while it created the pod sandbox"))
+		looked()
+		done, err := e.turn(ctx)
+		if err != nil {
+			p.creation.finish(err)
+			return
+		}
+		defer done()
+		err = e.discardPod(ctx, p, errors.New("podd was stopped while it created the pod sandbox"))
 		if _, left := e.Pod(p.ID); left != nil {
 			e.podLog(p).WithError(err).Info("half-made pod sandbox was discarded")
 		}

@@ -188,6 +188,7 @@ func TestHalfMadeContainerThatCannotBeUndone(t *testing.T) {
 	images := &failingImages{fakeHost: h}
 	e.Images = images
 	must(t, e.Recover(t.Context()))
+	must(t, e.Settled(t.Context()))
 	left := e.Containers()
 	if len(left) != 1 || left[0].Status().State != ContainerCreating {
 		t.Fatalf("containers %v", left)
