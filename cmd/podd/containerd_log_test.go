@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"testing"
 
 	"github.com/containerd/log"
@@ -28,18 +27,7 @@ func TestContainerdIsOurLog(t *testing.T) {
 	} {
 		out.Reset()
 		tt.say(log.G(t.Context()))
-		got := map[string]any{}
-		if err := json.Unmarshal(out.Bytes(), &got); err != nil && tt.want != nil {
-			t.Errorf("%q: %v", out.String(), err)
-		}
-		if tt.want == nil && out.Len() > 0 {
-			t.Errorf("said %s, want nothing", out.String())
-		}
-		for key, want := range tt.want {
-			if got[key] != want {
-				t.Errorf("%s is %v, want %q", key, got[key], want)
-			}
-		}
+		wantLogged(t, &out, tt.want)
 	}
 	ours.SetLevel(logrus.InfoLevel)
 	out.Reset()

@@ -10,6 +10,23 @@ import (
 	"k8s.io/klog/v2"
 )
 
+// wantLogged wants a line in JSON with these fields, or nothing.
+func wantLogged(t *testing.T, out *bytes.Buffer, fields map[string]string) {
+	t.Helper()
+	got := map[string]any{}
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil && fields != nil {
+		t.Errorf("%q: %v", out.String(), err)
+	}
+	if fields == nil && out.Len() > 0 {
+		t.Errorf("said %s, want nothing", out.String())
+	}
+	for key, want := range fields {
+		if got[key] != want {
+			t.Errorf("%s is %v, want %q", key, got[key], want)
+		}
+	}
+}
+
 func TestKlogIsOurLog(t *testing.T) {
 	var out bytes.Buffer
 	log := logrus.New()
@@ -28,18 +45,7 @@ func TestKlogIsOurLog(t *testing.T) {
 	} {
 		out.Reset()
 		tt.say()
-		got := map[string]any{}
-		if err := json.Unmarshal(out.Bytes(), &got); err != nil && tt.want != nil {
-			t.Errorf("%q: %v", out.String(), err)
-		}
-		if tt.want == nil && out.Len() > 0 {
-			t.Errorf("said %s, want nothing", out.String())
-		}
-		for key, want := range tt.want {
-			if got[key] != want {
-				t.Errorf("%s is %v, want %q", key, got[key], want)
-			}
-		}
+		wantLogged(t, &out, tt.want)
 	}
 	log.SetLevel(logrus.InfoLevel)
 	out.Reset()
