@@ -51,6 +51,9 @@ func killRequest(id string, sig syscall.Signal) *task.KillRequest {
 // started: that is put on record here.
 func (r *Runtime) killInside(ctx context.Context, conn *conn, rec record, id string) error {
 	before, errAsk := r.ask(ctx, rec, id)
+	if errors.Is(errAsk, context.DeadlineExceeded) {
+		return errAsk // it hangs: it would not answer to another question either
+	}
 	if err := conn.call(ctx, "Kill", killRequest(id, syscall.SIGKILL), empty()); err != nil || errAsk != nil || before != oci.Created {
 		return err
 	}
