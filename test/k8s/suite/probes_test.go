@@ -1,6 +1,8 @@
 package suite
 
 import (
+	"context"
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -63,7 +65,14 @@ func TestCrashLoop(t *testing.T) {
 	k.same("exit code", last.ExitCode, int32(3))
 	k.same("reason", last.Reason, "Error")
 	k.same("termination message", last.Message, "last words\n")
-	k.same("the log of the one before", k.logs("p", "--previous"), "in the log\n")
+	// The kubelet removes the one before when the next one ends, and says for a moment that there is no such log.
+	k.eventually("the log of the one before is read", func(context.Context) error {
+		out, err := k.tryKubectl("", "logs", "p", "--previous")
+		if err == nil && out != "in the log\n" {
+			err = fmt.Errorf("it is %q", out)
+		}
+		return err
+	})
 }
 
 // A container that uses more memory than it may is killed, and the reason is told.
