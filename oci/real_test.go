@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -394,6 +395,29 @@ func TestRuntimeStateRemoved(t *testing.T) {
 		if err != nil || exit.Code != 137 || !exit.Known {
 			t.Errorf("exit %+v, %v", exit, err)
 		}
+	})
+}
+
+// TestSignalWithoutBundle: a container whose bundle was removed is reached all the same, and nobody else is.
+func TestSignalWithoutBundle(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		r := m.New()
+		lost := start(t, r, oci.CreateRequest{ID: "lost", Spec: m.Spec("sleep", "1000")})
+		other := start(t, r, oci.CreateRequest{ID: "other", Spec: m.Spec("sleep", "1000")})
+		must(t, "remove bundle", os.RemoveAll(filepath.Join(m.Config.RunDir, "lost")))
+		must(t, "kill", r.Signal(limit(t), "lost", syscall.SIGKILL))
+		must(t, "wait", lost.Wait(limit(t)))
+		must(t, "kill what is dead", r.Signal(limit(t), "lost", syscall.SIGKILL))
+		must(t, "kill what never was", r.Signal(limit(t), "nobody", syscall.SIGKILL))
+		if !other.Alive() {
+			t.Error("another container was killed")
+		}
+		monitors, err := r.(*oci.Runtime).Found(limit(t))
+		must(t, "find", err)
+		if slices.Contains(monitors, "lost") {
+			must(t, "reap", r.(*oci.Runtime).Reap(limit(t), "lost"))
+		}
+		must(t, "delete", r.Delete(limit(t), "lost"))
 	})
 }
 

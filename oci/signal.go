@@ -3,6 +3,7 @@ package oci
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"syscall"
 
 	"github.com/containerd/errdefs"
@@ -17,7 +18,7 @@ func (r *Runtime) Signal(ctx context.Context, id string, sig syscall.Signal) err
 	}
 	rec, err := b.load()
 	if errdefs.IsNotFound(err) {
-		return nil
+		return r.signalByRuntime(ctx, id, sig)
 	}
 	if err != nil {
 		return err
@@ -27,6 +28,21 @@ func (r *Runtime) Signal(ctx context.Context, id string, sig syscall.Signal) err
 		send = func() error { return r.signalGuest(ctx, b, rec, sig) }
 	}
 	if err := send(); err != nil {
+		return fmt.Errorf("container %s: %w", id, err)
+	}
+	return nil
+}
+
+// signalByRuntime reaches a container whose bundle is gone: the runtime's own state tells its process.
+func (r *Runtime) signalByRuntime(ctx context.Context, id string, sig syscall.Signal) error {
+	if !r.knows(id) {
+		return nil
+	}
+	state, err := r.askState(ctx, id)
+	if err != nil || state.Status == Absent || state.Status == Stopped {
+		return err
+	}
+	if _, err := r.run(ctx, nil, "kill", id, strconv.Itoa(int(sig))); err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("container %s: %w", id, err)
 	}
 	return nil

@@ -2,10 +2,12 @@ package integration
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -63,10 +65,11 @@ func removeThere(paths ...string) error {
 // has been there all the time or was killed meanwhile, and nothing is left.
 func TestBehindItsBack(t *testing.T) {
 	t.Parallel()
+	const killTimeout = 40 * time.Second // more than all of it takes on a slow machine
 	for _, handler := range []string{"runc", "crun"} {
 		t.Run(handler, func(t *testing.T) {
 			t.Parallel()
-			k := startWith(t, daemon.Options{Handler: handler, Set: []string{`runtime.kill_timeout="3s"`}})
+			k := startWith(t, daemon.Options{Handler: handler, Set: []string{fmt.Sprintf("runtime.kill_timeout=%q", killTimeout)}})
 			some := damages
 			if handler != "runc" {
 				some = damages[:4] // the rest is no runtime's business
@@ -88,8 +91,12 @@ func TestBehindItsBack(t *testing.T) {
 						if restart {
 							k.ok("start podd", k.Start(k.ctx()))
 						}
+						began := time.Now()
 						for _, v := range verbs[4:] {
 							k.ok(v.name, v.do(l, k.ctx()))
+						}
+						if took := time.Since(began); took > killTimeout {
+							t.Errorf("stopping and removing took %v: signals did not reach the container", took)
 						}
 						k.newLife().upTo(1) // another pod can have the name's port, and addresses
 					})
