@@ -71,7 +71,10 @@ func (r *Runtime) destroy(ctx context.Context, b bundle, rec record) error {
 	exit.OOM = oom
 	r.settle(idOf(b), exit)
 	removeAll(r.stateFiles(idOf(b)))
-	return errors.Join(rec.Cgroups.remove(), os.RemoveAll(string(b)))
+	if err := rec.Cgroups.remove(); err != nil {
+		return err // the bundle tells the next call where they are
+	}
+	return os.RemoveAll(string(b))
 }
 
 // stateFiles are where the runtime keeps the container's state: a directory of runc and crun, files of runsc.

@@ -167,6 +167,8 @@ func (e *Engine) collectNetworks(ctx context.Context) error {
 // The kinds of garbage.
 const (
 	whatContainer  = "container"
+	whatCgroup     = "cgroup"
+	whatMount      = "mount"
 	whatRootfs     = "root filesystem"
 	whatAttachment = "network attachment"
 	whatNetns      = "network namespace"
@@ -184,7 +186,9 @@ type garbageKind struct {
 // the plugins want to clean up in.
 func (e *Engine) garbageKinds(ctx context.Context) []garbageKind {
 	return []garbageKind{
+		{whatMount, e.strayMounts, e.freeMounts}, // nothing else takes them off the directories that go with the container
 		{whatContainer, func() ([]string, error) { return e.foundContainers(ctx) }, e.freeContainer},
+		{whatCgroup, e.strayCgroups, e.freeCgroup},
 		{whatRootfs, func() ([]string, error) { return e.Images.Held(ctx) }, e.Images.Release},
 		{whatAttachment, e.Network.Attachments, e.freeAttachment},
 		{whatNetns, e.pinnedNetns, e.freeNetns},

@@ -166,11 +166,8 @@ func (e *Engine) podCgroupPath(p *Pod) string {
 // system.slice. The kubelet makes one for each pod and names it by the pod's uid; any other is the pod's own as
 // long as nothing else is in it.
 func (e *Engine) checkOwn(p *Pod, g Cgroup) error {
-	if uid := p.Config.GetMetadata().GetUid(); len(uid) >= minUID {
-		name := path.Base(e.podCgroupPath(p))
-		if strings.Contains(name, uid) || strings.Contains(name, strings.ReplaceAll(uid, "-", "_")) {
-			return nil
-		}
+	if named(p, e.podCgroupPath(p)) {
+		return nil
 	}
 	ids := []string{p.ID}
 	for _, c := range e.store.containerList(p) {
@@ -188,6 +185,12 @@ func (e *Engine) checkOwn(p *Pod, g Cgroup) error {
 		err = fmt.Errorf("%w: cgroup %s holds more than pod sandbox %s", errdefs.ErrFailedPrecondition, g.Path(), p.ID)
 	}
 	return err
+}
+
+// named tells whether a cgroup is named by p's uid, as the kubelet does it: then it is p's alone.
+func named(p *Pod, cgroup string) bool {
+	uid, name := p.Config.GetMetadata().GetUid(), path.Base(cgroup)
+	return len(uid) >= minUID && (strings.Contains(name, uid) || strings.Contains(name, strings.ReplaceAll(uid, "-", "_")))
 }
 
 // minUID is how long a pod's uid must be to tell anything when it is found in a name.

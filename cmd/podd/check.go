@@ -176,6 +176,9 @@ func (f findings) print(w io.Writer, output string) error {
 	}
 	for _, one := range f.Found {
 		fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", one.Problem, one.What, one.ID, one.Detail)
+		if remedy := one.Remedy(); remedy != "" {
+			fmt.Fprintf(out, "\t--repair would:\t%s\n", remedy)
+		}
 	}
 	if len(f.Found) == 0 {
 		fmt.Fprintln(out, "the records and the machine agree")
