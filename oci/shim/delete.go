@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -54,6 +55,7 @@ func (r *Runtime) Delete(ctx context.Context, id string) error {
 	if err := r.end(ctx, b, rec); err != nil {
 		return fmt.Errorf("delete container %s: %w", id, err)
 	}
+	r.removeState(id)
 	err = os.RemoveAll(string(b))
 	for range 2 { // a call of Wait may be writing the exit status
 		if err != nil {
@@ -64,6 +66,15 @@ func (r *Runtime) Delete(ctx context.Context, id string) error {
 		return fmt.Errorf("delete container %s: %w", id, err)
 	}
 	return nil
+}
+
+// removeState removes what gVisor's runtime leaves of the state of a container whose sandbox was gone before it was deleted.
+// What cannot be removed is in nobody's way.
+func (r *Runtime) removeState(id string) {
+	files, _ := filepath.Glob(filepath.Join(r.runtimeRoot(), namespace, id+"_sandbox:*")) // an id has no special characters
+	for _, file := range files {
+		_ = os.Remove(file)
+	}
 }
 
 // end ends everything of the container but its bundle.
