@@ -112,7 +112,7 @@ containers:
     postStart: {exec: {command: [sh, -c, "echo poststart > /proc/1/fd/1"]}}
     preStop: {exec: {command: [sh, -c, "echo prestop > /proc/1/fd/1; sleep 1"]}}
 `)
-	follow := k.follow("p")
+	follow := k.follow("p", true)
 	k.remove("p")
 	k.same("the log to the end", follow(), "poststart\nprestop\ngot TERM\ndone\n")
 }

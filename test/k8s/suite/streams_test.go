@@ -15,19 +15,47 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
 
-// follow begins to follow a pod's log; the function that it returns waits for the log's end and returns all of it.
-func (k *scene) follow(pod string, args ...string) func() string {
+// followed is what a command prints, to be looked at while it does.
+type followed struct {
+	mu   sync.Mutex
+	data bytes.Buffer
+}
+
+func (f *followed) Write(b []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.data.Write(b)
+}
+
+func (f *followed) String() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.data.String()
+}
+
+// follow begins to follow a pod's log, which begun says has something in it already: then that is waited for. The function that
+// it returns waits for the log's end and returns all of it.
+func (k *scene) follow(pod string, begun bool, args ...string) func() string {
 	k.Helper()
 	cmd := k.command(context.Background(), append([]string{"logs", "-f", pod}, args...)...)
-	var out, errs bytes.Buffer
+	var out, errs followed
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	k.ok("follow", cmd.Start())
+	if begun {
+		k.eventually("the log is followed", func(context.Context) error {
+			if out.String() == "" {
+				return fmt.Errorf("nothing yet: %s", errs.String())
+			}
+			return nil
+		})
+	}
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
 	k.Cleanup(func() { _ = cmd.Process.Kill() }) // an error means that it has ended
@@ -37,7 +65,7 @@ func (k *scene) follow(pod string, args ...string) func() string {
 		case err := <-done:
 			k.ok("kubectl logs -f: "+errs.String(), err)
 		case <-time.After(limit):
-			k.Fatalf("kubectl logs -f does not end; it has printed %d bytes", out.Len())
+			k.Fatalf("kubectl logs -f does not end; it has printed %d bytes", len(out.String()))
 		}
 		return out.String()
 	}
@@ -72,7 +100,7 @@ containers: [{name: c, image: BUSYBOX, command: [sh, -c, "for i in 1 2 3; do ech
 	if _, err := time.Parse(time.RFC3339Nano, stamp); err != nil {
 		t.Errorf("with --timestamps: %v", err)
 	}
-	follow := k.follow("p", "--since=1h")
+	follow := k.follow("p", true, "--since=1h")
 	k.sh("p", "touch /go")
 	k.ended("p", corev1.PodSucceeded)
 	out := follow()
@@ -87,7 +115,7 @@ func TestLogRotation(t *testing.T) {
 restartPolicy: Never
 containers: [{name: c, image: BUSYBOX, command: [sh, -c, "touch /more; mkfifo /gate; read go < /gate; i=0; while [ -e /more ]; do i=$((i+1)); echo line $i of a log that is written slowly enough to be followed but fast enough to be rotated now and then while somebody reads it; [ $((i % 500)) = 0 ] && sleep 0.2; done; echo end $i"]}]
 `)
-	follow := k.follow("p")
+	follow := k.follow("p", false)
 	k.sh("p", "while ! [ -p /gate ]; do sleep 0.1; done; echo go > /gate")
 	dir := c.Node(k.node).Path("pods", fmt.Sprintf("%s_p_%s", k.ns, p.UID), "c")
 	k.eventually("the log was rotated twice", func(context.Context) error {
