@@ -302,6 +302,10 @@ func TestRemoveDamagedImage(t *testing.T) {
 	if _, err := os.Stat(d.top); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the damaged layer is there: %v", err)
 	}
+	raw, err := os.ReadFile(filepath.Join(d.cfg.Root, "integrity.json"))
+	if layer := filepath.Base(filepath.Dir(d.top)); err != nil || strings.Contains(string(raw), layer) {
+		t.Errorf("%s is gone and remembered: %s %v", layer, raw, err)
+	}
 	pull(t, s, d.reg.host+"/one:v1")
 	checkWhole(t, s, d)
 }

@@ -141,18 +141,24 @@ func (in *integrity) trusted(layer string) bool {
 	return ok
 }
 
-// retain forgets the layers that are gone.
-func (in *integrity) retain(there func(layer string) bool) error {
+// noted are the layers of which anything is remembered.
+func (in *integrity) noted() []string {
 	in.mu.Lock()
-	n := len(in.state.Damaged) + len(in.state.Trusted)
-	for _, layers := range []map[string]string{in.state.Damaged, in.state.Trusted} {
-		maps.DeleteFunc(layers, func(layer, _ string) bool { return !there(layer) })
-	}
-	same := n == len(in.state.Damaged)+len(in.state.Trusted)
-	in.mu.Unlock()
-	if same {
+	defer in.mu.Unlock()
+	return slices.AppendSeq(slices.Collect(maps.Keys(in.state.Damaged)), maps.Keys(in.state.Trusted))
+}
+
+// forget drops what is remembered of layers that are gone: others may come that have their ids.
+func (in *integrity) forget(layers []string) error {
+	if len(layers) == 0 {
 		return nil
 	}
+	in.mu.Lock()
+	for _, layer := range layers {
+		delete(in.state.Damaged, layer)
+		delete(in.state.Trusted, layer)
+	}
+	in.mu.Unlock()
 	return in.save()
 }
 

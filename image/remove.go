@@ -60,7 +60,18 @@ func (s *Store) remove(id string) error {
 	if err != nil && !errors.Is(err, storage.ErrNotAnImage) && !errors.Is(err, storage.ErrImageUnknown) {
 		return errors.Join(err, s.refresh()) // some of it may be gone
 	}
-	return s.refresh()
+	return errors.Join(s.refresh(), s.forgetGone())
+}
+
+// forgetGone forgets the damage of layers that went with their last image.
+func (s *Store) forgetGone() error {
+	var gone []string
+	for _, layer := range s.integrity.noted() {
+		if _, err := s.storage.Layer(layer); errors.Is(err, storage.ErrLayerUnknown) {
+			gone = append(gone, layer)
+		}
+	}
+	return s.integrity.forget(gone)
 }
 
 func inUse(containers []string) error {

@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -73,8 +74,9 @@ func kubeletContainerAnnotations(i int) map[string]string {
 	}
 }
 
-// measure reports how long the client waits for the answer, p50, and fails when it is over maxList. It also reports how
-// long a client waits that leaves the answer as it came, and how long decoding it takes: podd has no part in that.
+// measure reports how long the client waits for the answer, p50, and fails when it is over maxList, unless it runs for make
+// bench-compare. It also reports how long a client waits that leaves the answer as it came, and how long decoding it takes:
+// podd has no part in that.
 func measure(b *testing.B, method string) {
 	h := benchNode(b, 1000)
 	c := startBenchClient(b, h.conn.Target(), method, h.engine.pods[500].Record.ID)
@@ -97,7 +99,11 @@ func measure(b *testing.B, method string) {
 		b.ReportMetric(float64(d.Microseconds())/1000, name+"-ms")
 	}
 	if p50 > maxList {
-		b.Errorf("p50 is %v, want less than %v; the best is %v; without decoding it is %v (best %v), decoding %v",
+		judge := b.Errorf
+		if os.Getenv("BENCH_COMPARE") != "" {
+			judge = b.Logf // a benchmark that fails prints no numbers
+		}
+		judge("p50 is %v, want less than %v; the best is %v; without decoding it is %v (best %v), decoding %v",
 			p50, maxList, took[0], take, taken[0], decode)
 	}
 }
