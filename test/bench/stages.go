@@ -6,9 +6,13 @@ import (
 	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
-
-	"github.com/podd-project/podd/sandbox"
 )
+
+// operation is what podd tells of one of its operations.
+type operation struct {
+	Verb   string
+	Stages []struct{ Name, Took string }
+}
 
 // stages adds how long the stages of the pod's creation took, which podd tells in its verbose answers.
 func (k *kubelet) stages(ctx context.Context, p criPod, into *samples) error {
@@ -22,14 +26,18 @@ func (k *kubelet) stages(ctx context.Context, p criPod, into *samples) error {
 	}
 	for _, info := range []map[string]string{pod.Info, container.Info} {
 		var said struct {
-			Operations []sandbox.Operation `json:"operations"`
+			Operations []operation
 		}
 		if err := json.Unmarshal([]byte(info["info"]), &said); err != nil {
 			return err
 		}
 		for _, o := range said.Operations {
 			for _, stage := range o.Stages {
-				into.add(o.Verb+": "+stage.Name, time.Duration(stage.Took))
+				took, err := time.ParseDuration(stage.Took)
+				if err != nil {
+					return err
+				}
+				into.add(o.Verb+": "+stage.Name, took)
 			}
 		}
 	}
