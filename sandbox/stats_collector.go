@@ -123,7 +123,7 @@ func (c *collector) container(of *Container) *probe[CgroupUsage] {
 			if m == nil {
 				return nil
 			}
-			open = func() (Cgroup, error) { return metered{m, of.ID}, nil }
+			open = func() (Cgroup, error) { return metered{m, of}, nil }
 		}
 		return &cgroupGauge{interval: c.interval, born: of.CreatedAt, pid: pid, open: open, failed: c.report(probeKey{probeContainer, of.ID})}
 	})

@@ -23,7 +23,7 @@ const meterTimeout = 10 * time.Second
 // metered is a container's usage as its runtime tells it, in the form of a control group.
 type metered struct {
 	meter Meter
-	id    string
+	of    *Container
 }
 
 // meter is how a container is measured whose pod has a kernel of its own, nil when it is not so, or cannot be.
@@ -39,11 +39,15 @@ func (e *Engine) meter(c *Container) Meter {
 	return m
 }
 
-// Read asks the runtime.
+// Read asks the runtime, once the container was started: what runtimes answer before that they do not agree on, and what is
+// no ErrNotFound would keep the container from being measured for a while.
 func (m metered) Read() (cgroups.Usage, error) {
+	if s := m.of.Status().State; s != ContainerRunning {
+		return cgroups.Usage{}, fmt.Errorf("container %s is %s: %w", m.of.ID, s, errdefs.ErrNotFound)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), meterTimeout)
 	defer cancel()
-	return m.meter.Usage(ctx, m.id)
+	return m.meter.Usage(ctx, m.of.ID)
 }
 
 // Path is not there: what the container uses stands in no group of its own.
