@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -191,13 +192,25 @@ func TestShimKilled(t *testing.T) {
 	must(t, "delete", r.Delete(ctx, "pod"))
 }
 
+// freeze stops a process, and returns when all its threads have: until then one of them may answer.
+func freeze(t *testing.T, p oci.Process) {
+	t.Helper()
+	must(t, "stop", p.Signal(syscall.SIGSTOP))
+	until(t, "all threads are stopped", func() bool {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", p.Pid))
+		return err == nil && len(threads) > 0 && !slices.ContainsFunc(threads, func(path string) bool {
+			return !strings.Contains(readLog(path), "State:\tT")
+		})
+	})
+}
+
 // TestShimHangs: calls come back, and Delete needs no answer.
 func TestShimHangs(t *testing.T) {
 	m := runcMachine(t)
 	r, ctx := m.open(t), limit(t)
 	pod(t, m, r)
 	app := m.processes(t, "app")
-	must(t, "stop the shim", app.Shim.Signal(syscall.SIGSTOP))
+	freeze(t, app.Shim)
 	m.cfg.CallTimeout = time.Second
 	r = m.open(t)
 	if s, err := r.State(ctx, "app"); !errors.Is(err, context.DeadlineExceeded) {
@@ -219,7 +232,7 @@ func TestKillWithHungShim(t *testing.T) {
 	r, ctx := m.open(t), limit(t)
 	start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec("sleep", "1000")})
 	c := m.processes(t, "c")
-	must(t, "stop the shim", c.Shim.Signal(syscall.SIGSTOP))
+	freeze(t, c.Shim)
 	m.cfg.CallTimeout = time.Second
 	r = m.open(t)
 	if err := r.Signal(ctx, "c", syscall.SIGTERM); !errors.Is(err, context.DeadlineExceeded) {
@@ -252,7 +265,7 @@ func TestKeeperKilled(t *testing.T) {
 	until(t, "there is another", func() bool { return m.processes(t, "c").Keeper != first })
 	// The second one is slow: the container ends before its output is written.
 	now := m.processes(t, "c")
-	must(t, "stop the second keeper", now.Keeper.Signal(syscall.SIGSTOP))
+	freeze(t, now.Keeper)
 	must(t, "go", os.WriteFile(filepath.Join(m.Rootfs, "tmp", "go"), nil, 0o600))
 	until(t, "the container has ended", func() bool { return !now.Init.Alive() })
 	time.AfterFunc(300*time.Millisecond, func() { _ = now.Keeper.Signal(syscall.SIGCONT) })

@@ -117,15 +117,26 @@ func (s *session) start(ctx context.Context, p *specs.Process, shim oci.Process)
 		return fmt.Errorf("exec: %w", complaint(err))
 	}
 	response := &task.StartResponse{}
-	if err := s.conn.call(ctx, "Start", &task.StartRequest{ID: s.id, ExecID: s.execID}, response); err != nil {
+	err = s.begin(ctx, response)
+	if own := ownProcess(response.GetPid(), shim); own != shim {
+		s.process = own
+	}
+	if err != nil {
 		s.kill()
 		s.forget()
 		return fmt.Errorf("exec: %w", complaint(err))
 	}
-	if own := ownProcess(response.GetPid(), shim); own != shim {
-		s.process = own
-	}
 	return nil
+}
+
+// begin is the call that starts the command. The shim is not told that ctx has ended, and its answer is awaited: it would
+// end the runtime in the middle, and what that has started already would go on, unknown to the shim.
+func (s *session) begin(ctx context.Context, response *task.StartResponse) error {
+	err := s.conn.call(context.WithoutCancel(ctx), "Start", &task.StartRequest{ID: s.id, ExecID: s.execID}, response)
+	if ended := endOf(ctx); ended != nil {
+		return ended
+	}
+	return err
 }
 
 // wait returns the command's exit status. When ctx ends first, it kills the command and returns ctx's cause.

@@ -2,14 +2,19 @@ package shim
 
 import (
 	"context"
+	"errors"
 	"net"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	task "github.com/containerd/containerd/api/runtime/task/v2"
 	"github.com/containerd/ttrpc"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/podd-project/podd/oci"
 )
 
 // dialShim connects to a shim that answers with these methods.
@@ -66,5 +71,47 @@ func TestKillIsRepeated(t *testing.T) {
 	}
 	if took := time.Since(begin); took >= undoTimeout {
 		t.Errorf("took %s", took)
+	}
+}
+
+// TestStartIsNotCutShort: a command whose time is over while the shim starts it is killed once it has been started.
+func TestStartIsNotCutShort(t *testing.T) {
+	started, ended := make(chan struct{}), make(chan struct{})
+	end := sync.OnceFunc(func() { close(ended) })
+	c := dialShim(t, map[string]ttrpc.Method{
+		"Exec": func(context.Context, func(any) error) (any, error) { return empty(), nil },
+		"Start": func(ctx context.Context, _ func(any) error) (any, error) {
+			select {
+			case <-time.After(200 * time.Millisecond):
+			case <-ctx.Done():
+				t.Error("the start was cut short")
+			}
+			close(started)
+			return &task.StartResponse{}, nil
+		},
+		"Kill": func(context.Context, func(any) error) (any, error) {
+			select {
+			case <-started:
+				end()
+			default:
+				t.Error("killed before it was started")
+			}
+			return empty(), nil
+		},
+		"Wait": func(context.Context, func(any) error) (any, error) {
+			<-ended
+			return &task.WaitResponse{ExitStatus: 137}, nil
+		},
+	})
+	s := &session{conn: c, id: "c", execID: "e", ownKernel: true, later: func(func()) {}}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := s.start(ctx, &specs.Process{}, oci.Process{}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("start: %v", err)
+	}
+	select {
+	case <-ended:
+	default:
+		t.Error("the command was not killed")
 	}
 }

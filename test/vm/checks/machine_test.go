@@ -40,6 +40,9 @@ func TestPoddRunsUnderItsUnit(t *testing.T) {
 	st, err := k.runtime.Status(t.Context(), &cri.StatusRequest{})
 	k.ok("Status", err)
 	for _, c := range st.Status.Conditions {
+		if c.Type == "HandlerReady/gvisor" { // configured by default, and not installed here
+			continue
+		}
 		if !c.Status {
 			t.Errorf("condition %s: %s: %s", c.Type, c.Reason, c.Message)
 		}
