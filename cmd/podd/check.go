@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,8 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/sandbox"
@@ -30,7 +27,7 @@ type findings struct {
 
 func newCheckCommand(opts *options) *cobra.Command {
 	var opt checkOptions
-	var output string
+	var output outputFormat
 	cmd := &cobra.Command{
 		Use: "check", Short: "Compare the records with the machine; exit status 1 when they disagree", Args: noArgs,
 		Long: `Compare the records with the machine, and print what leaked (it is there and in no record), what is missing (a record says that it
@@ -46,8 +43,8 @@ content until they are pulled again, which fetches the damaged layers only. Thei
 			if err != nil {
 				return err
 			}
-			if output != "text" && output != "json" {
-				return configError{fmt.Errorf("output %q is neither text nor json", output)}
+			if err := output.validate(); err != nil {
+				return err
 			}
 			f, err := check(cmd, l, opt)
 			if err != nil {
@@ -64,7 +61,7 @@ content until they are pulled again, which fetches the damaged layers only. Thei
 	}
 	cmd.Flags().BoolVar(&opt.repair, "repair", false, "free what leaked and bring the records into agreement with the machine")
 	cmd.Flags().BoolVar(&opt.images, "images", false, "verify the content of all images, too: reads them from disk")
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	outputFlag(cmd, &output)
 	return cmd
 }
 
@@ -75,7 +72,7 @@ type checkOptions struct{ repair, images bool }
 func check(cmd *cobra.Command, l *loaded, opt checkOptions) (findings, error) {
 	var f findings
 	if listening(l.Listen) {
-		conn, err := grpc.NewClient("unix://"+l.Listen, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		conn, err := dial(l.Listen)
 		if err != nil {
 			return f, err
 		}
@@ -161,14 +158,12 @@ func (n *node) repair(ctx context.Context, before []sandbox.Finding) (findings, 
 	return done, errors.Join(append(errs, err)...)
 }
 
-func (f findings) print(w io.Writer, output string) error {
-	if output == "json" {
+func (f findings) print(w io.Writer, output outputFormat) error {
+	if output == outputJSON {
 		if f.Found == nil {
 			f.Found = []sandbox.Finding{}
 		}
-		out := json.NewEncoder(w)
-		out.SetIndent("", "  ")
-		return out.Encode(f)
+		return printJSON(w, f)
 	}
 	out := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	for _, one := range f.Repaired {

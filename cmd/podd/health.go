@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -29,7 +28,7 @@ func setHealth(h *health.Server, status healthpb.HealthCheckResponse_ServingStat
 // selfCheck asks the daemon's health over its own socket, as a client would: that takes the whole way through
 // the listener and the gRPC server.
 func selfCheck(socket string) (check func(context.Context) error, done func() error, err error) {
-	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := dial(socket)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/sandbox"
@@ -64,7 +62,8 @@ type containerStatus struct {
 }
 
 func newStatusCommand(opts *options) *cobra.Command {
-	var pod, output string
+	var pod string
+	var output outputFormat
 	cmd := &cobra.Command{
 		Use: "status", Short: "Ask the running daemon what it does, what it has, and what it owes", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -72,8 +71,8 @@ func newStatusCommand(opts *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if output != "text" && output != "json" {
-				return configError{fmt.Errorf("output %q is neither text nor json", output)}
+			if err := output.validate(); err != nil {
+				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), statusTimeout)
 			defer cancel()
@@ -81,22 +80,20 @@ func newStatusCommand(opts *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				out := json.NewEncoder(cmd.OutOrStdout())
-				out.SetIndent("", "  ")
-				return out.Encode(s)
+			if output == outputJSON {
+				return printJSON(cmd.OutOrStdout(), s)
 			}
 			return s.print(cmd.OutOrStdout(), pod != "")
 		},
 	}
 	cmd.Flags().StringVar(&pod, "pod", "", "one pod, by its `id` or the beginning of it: what was done to it and how long each stage took")
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	outputFlag(cmd, &output)
 	return cmd
 }
 
 // askStatus asks the daemon behind socket, over the CRI.
 func askStatus(ctx context.Context, socket, pod string) (*nodeStatus, error) {
-	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := dial(socket)
 	if err != nil {
 		return nil, err
 	}
