@@ -188,14 +188,26 @@ func TestControl(t *testing.T) {
 }
 
 func TestWatches(t *testing.T) {
-	cmd := exec.Command("/bin/sh", "-c", "sleep 100; :", "--bundle", "/run/x")
-	if err := cmd.Start(); err != nil {
+	cmd := exec.Command("/bin/sh", "-c", "echo; read line", "--bundle", "/run/x")
+	out, outErr := cmd.StdoutPipe()
+	_, inErr := cmd.StdinPipe() // stays open, so that the shell waits
+	if err := errors.Join(outErr, inErr, cmd.Start()); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	// Start returns when the kernel has closed the descriptors, a moment before it has put the command line in place.
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
 	pid := cmd.Process.Pid
-	if !Watches(pid, "/run/x") || Watches(pid, "/run/") || Watches(pid, "/run/x2") || Watches(os.Getpid(), "/run/x") || Watches(1<<29, "/run/x") {
-		t.Error("wrong process")
+	for _, c := range []struct {
+		pid    int
+		bundle string
+		want   bool
+	}{{pid, "/run/x", true}, {pid, "/run/", false}, {pid, "/run/x2", false}, {pid, "", false}, {os.Getpid(), "/run/x", false}, {1 << 29, "/run/x", false}} {
+		if got := Watches(c.pid, c.bundle); got != c.want {
+			t.Errorf("process %d (%d is the monitor) and bundle %q: %v", c.pid, pid, c.bundle, got)
+		}
 	}
 }
 

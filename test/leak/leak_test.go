@@ -1,6 +1,7 @@
 package leak
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -122,9 +123,15 @@ func TestAContainersProcessIsSeenAndWaitedFor(t *testing.T) {
 	mark := fmt.Sprintf("1000.%d", os.Getpid())
 	o := Options{Match: []string{mark}}
 	before := take(t, o)
-	cmd := exec.Command("sleep", mark)
+	cmd := exec.Command("sh", "-c", "echo; read line", mark)
 	cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNET}
-	if err := cmd.Start(); err != nil {
+	out, outErr := cmd.StdoutPipe()
+	_, inErr := cmd.StdinPipe() // stays open, so that the shell waits
+	if err := errors.Join(outErr, inErr, cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	// Start returns when the kernel has closed the descriptors, a moment before it has put the command line in place.
+	if _, err := out.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
 	lines := before.Diff(take(t, o))
