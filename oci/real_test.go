@@ -206,7 +206,7 @@ func TestExecReturnsThoughChildHoldsOutput(t *testing.T) {
 		if got.Code != 7 || string(got.Stdout) != "out\n" || string(got.Stderr) != "err\n" {
 			t.Errorf("%d, %q, %q", got.Code, got.Stdout, got.Stderr)
 		}
-		if took := time.Since(begin); took > 5*time.Second {
+		if took := time.Since(begin); took > 30*time.Second {
 			t.Errorf("took %s", took)
 		}
 	})
@@ -375,7 +375,9 @@ func killMonitor(t *testing.T, m *ocitest.Machine, id string) {
 	var pid int
 	_, err = fmt.Sscan(string(b), &pid)
 	must(t, "monitor's pid", err)
-	must(t, "kill monitor", syscall.Kill(pid, syscall.SIGKILL))
+	monitor, err := oci.Identify(pid)
+	must(t, "monitor", err)
+	must(t, "kill monitor", monitor.Kill(limit(t)))
 }
 
 func TestRuntimeStateRemoved(t *testing.T) {
@@ -486,7 +488,7 @@ func TestCreateHangs(t *testing.T) {
 		if _, err := r.Create(ctx, oci.CreateRequest{ID: "d", Spec: m.Spec("true")}); !errors.Is(err, gone) {
 			t.Errorf("cancelled create: %v", err)
 		}
-		if took := time.Since(begin); took > 5*time.Second {
+		if took := time.Since(begin); took > 30*time.Second {
 			t.Errorf("took %s", took)
 		}
 		must(t, "delete", r.Delete(limit(t), "c"))

@@ -43,7 +43,7 @@ func TestExecStreams(t *testing.T) {
 		}
 		begin := time.Now()
 		code, err = r.Exec(limit(t), "c", m.Spec(sh("sleep 1000 & exit 3")...).Process, oci.Streams{Stdout: &out})
-		if err != nil || code != 3 || time.Since(begin) > 5*time.Second {
+		if err != nil || code != 3 || time.Since(begin) > 30*time.Second {
 			t.Errorf("with a child left behind: %d, %v, %s", code, err, time.Since(begin))
 		}
 	})
@@ -68,7 +68,7 @@ func TestExecLargeInputAndOutput(t *testing.T) {
 func TestExecTerminal(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
 		r := running(t, m)
-		p := m.Spec(sh("until stty size | grep 80; do sleep 0.01; done; read x; echo got $x; stty size; exit 5")...).Process
+		p := m.Spec(sh("until stty size | grep 80; do sleep 0.01; done; read x; echo got $x; until stty size | grep 100; do sleep 0.01; done; exit 5")...).Process
 		p.Terminal = true
 		in, client := io.Pipe()
 		defer client.Close()
@@ -86,7 +86,6 @@ func TestExecTerminal(t *testing.T) {
 		}()
 		out.WaitFor(t, "24 80")
 		sizes <- oci.Size{Width: 100, Height: 50}
-		time.Sleep(300 * time.Millisecond) // nothing says when the size is there
 		_, _ = io.WriteString(client, "hello\n")
 		a := <-done
 		if a.err != nil || a.code != 5 {
@@ -248,7 +247,6 @@ func TestAttachContext(t *testing.T) {
 			t.Errorf("state %+v, %v", s, err)
 		}
 		killMonitor(t, m, "c")
-		time.Sleep(50 * time.Millisecond)
 		if err := r.Attach(limit(t), "c", oci.Streams{}); !errdefs.IsFailedPrecondition(err) {
 			t.Errorf("attach without monitor: %v", err)
 		}

@@ -1,7 +1,10 @@
 package oci
 
 import (
+	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,7 +30,7 @@ func TestDeleteSettlesWaiters(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Exit{Code: 7, At: time.Unix(1, 0), Known: true, OOM: true}
-	got := make(chan Exit, 1)
+	got, before := make(chan Exit, 1), pidfds(p.Pid)
 	go func() {
 		e, err := r.Wait(t.Context(), "c")
 		if err != nil {
@@ -35,19 +38,12 @@ func TestDeleteSettlesWaiters(t *testing.T) {
 		}
 		got <- e
 	}()
-	for { // until the waiter is registered
-		r.mu.Lock()
-		n := len(r.watches)
-		r.mu.Unlock()
-		if n > 0 {
-			break
-		}
+	for pidfds(p.Pid) == before { // until the waiter has read the record and waits for the process
 		time.Sleep(time.Millisecond)
 	}
 	r.settle("c", want)
 	r.settle("c", Exit{Code: 8, Known: true}) // only the first counts
 	r.settle("unknown", want)
-	time.Sleep(10 * time.Millisecond) // the waiter has read the record by now
 	if err := os.RemoveAll(string(b)); err != nil {
 		t.Fatal(err)
 	}
@@ -60,4 +56,15 @@ func TestDeleteSettlesWaiters(t *testing.T) {
 	if len(r.watches) != 0 {
 		t.Errorf("%d watches left", len(r.watches))
 	}
+}
+
+// pidfds counts what this process has open to wait for that one.
+func pidfds(pid int) (n int) {
+	open, _ := filepath.Glob("/proc/self/fdinfo/*")
+	for _, fd := range open {
+		if info, err := os.ReadFile(fd); err == nil && strings.Contains(string(info), fmt.Sprintf("\nPid:\t%d\n", pid)) {
+			n++
+		}
+	}
+	return n
 }

@@ -145,9 +145,7 @@ func TestStopOvertakesAStuckStart(t *testing.T) {
 	defer release()
 	started := make(chan error, 1)
 	go func() { started <- e.StartContainer(t.Context(), id) }()
-	for !slices.Contains(h.callNames()[len(h.callNames())-1:], "start") {
-		time.Sleep(time.Millisecond)
-	}
+	h.await("start")
 	must(t, e.StopContainer(t.Context(), id, time.Minute))
 	if err := <-started; err == nil {
 		t.Fatal("the start of a stopped container succeeded")

@@ -279,7 +279,7 @@ func TestForwardLimit(t *testing.T) {
 
 // TestForwardExpiry: half a connection is given up after a while, and its place given back.
 func TestForwardExpiry(t *testing.T) {
-	r := start(t, pod(), func(c *Config) { c.CreationTimeout = 50 * time.Millisecond })
+	r := start(t, pod(), func(c *Config) { c.CreationTimeout = time.Second })
 	c, _ := dialSPDY(t, r.forwardURL(), "portforward.k8s.io")
 	for range 3 { // with the same request id, as it is free again
 		status := openStream(t, c, "streamType", "error", "port", "80", "requestID", "1")

@@ -215,7 +215,7 @@ func TestHostileAccounts(t *testing.T) {
 			if err != nil && !errors.Is(err, errdefs.ErrInvalidArgument) {
 				t.Errorf("kind of %v", err)
 			}
-			if took := time.Since(begin); took > 2*time.Second {
+			if took := time.Since(begin); took > 30*time.Second {
 				t.Errorf("it took %v", took)
 			}
 		})
