@@ -182,12 +182,12 @@ func (k *kubelet) refused(what string, err error, words string, want ...codes.Co
 // eventually waits until f is true.
 func (k *kubelet) eventually(what string, f func() bool) {
 	k.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if f() {
 			return
 		}
 	}
-	k.Fatalf("after half a minute still not: %s", what)
+	k.Fatalf("after a minute still not: %s", what)
 }
 
 func (k *kubelet) ctx() context.Context { return k.Context() }

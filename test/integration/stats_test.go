@@ -138,7 +138,8 @@ func podStats(k *kubelet) {
 	var s *cri.LinuxPodSandboxStats
 	k.eventually("the pod has used something of everything", func() bool {
 		s = get()
-		return s.GetNetwork().GetDefaultInterface().GetTxBytes().GetValue() > 100 && s.GetCpu().GetUsageNanoCores().GetValue() > 1e7
+		return s.GetNetwork().GetDefaultInterface().GetTxBytes().GetValue() > 100 && s.GetCpu().GetUsageNanoCores().GetValue() > 1e7 &&
+			s.GetProcess().GetProcessCount().GetValue() > 0 // the sample may be of a moment before the container was there
 	})
 	if i := s.GetNetwork().GetDefaultInterface(); i.GetName() != "eth0" || i.GetRxBytes().GetValue() == 0 || i.GetTxErrors() == nil {
 		k.Errorf("network %v", s.GetNetwork())

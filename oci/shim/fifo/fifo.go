@@ -68,7 +68,8 @@ func (r *Reader) Read(p []byte) (int, error) {
 	err = raw.Read(func(fd uintptr) bool {
 		// poll(2) tells apart what read(2) does not: a pipe that never had a writer gives 0 bytes, too.
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		if ready, err := unix.Poll(fds, 0); ready == 0 && (err == nil || errors.Is(err, unix.EINTR)) {
+		// EINTR: there was nothing when a signal came, as the Go runtime sends them to itself.
+		if ready, err := unix.Poll(fds, 0); ready == 0 || errors.Is(err, unix.EINTR) {
 			return false
 		}
 		n, errRead = unix.Read(int(fd), p)

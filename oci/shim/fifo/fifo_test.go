@@ -5,8 +5,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func newFifo(t *testing.T) string {
@@ -26,6 +30,37 @@ func openReader(t *testing.T, path string) *Reader {
 	}
 	t.Cleanup(func() { _ = r.Close() })
 	return r
+}
+
+// TestSignalIsNoEnd: the Go runtime interrupts its own threads all the time, and a poll that a signal interrupts says
+// nothing of the pipe.
+func TestSignalIsNoEnd(t *testing.T) {
+	r := openReader(t, newFifo(t))
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	tid, done := unix.Gettid(), make(chan struct{})
+	var signals sync.WaitGroup
+	signals.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				_ = unix.Tgkill(os.Getpid(), tid, unix.SIGURG)
+			}
+		}
+	})
+	defer signals.Wait()
+	defer close(done)
+	buf := make([]byte, 10)
+	for range 100 {
+		if err := r.SetReadDeadline(time.Now().Add(50 * time.Microsecond)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Read(buf); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("read without a writer: %v", err)
+		}
+	}
 }
 
 func TestReaderWaitsForFirstWriter(t *testing.T) {
