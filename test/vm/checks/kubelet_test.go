@@ -171,14 +171,16 @@ func (k *kubelet) eventually(what string, f func() bool) {
 // log is what the container has written, frames included.
 func (k *kubelet) log() string { return read(k, filepath.Join(k.pod.LogDirectory, "ctr.log")) }
 
-// pid is the container's first process, as the host sees it: the one at the root of its cgroup that is oldest.
+// pid is the container's first process, as the host sees it: the oldest in its cgroup, or where crun has it, in one below.
 func (k *kubelet) pid(id string) string {
 	k.Helper()
-	procs := strings.Fields(read(k, k.cgroup(id)+"/cgroup.procs"))
-	if len(procs) == 0 {
-		k.Fatal("no process in the container's cgroup")
+	for _, dir := range []string{k.cgroup(id), k.cgroup(id) + "/container"} {
+		if procs, err := os.ReadFile(dir + "/cgroup.procs"); err == nil && len(procs) > 0 {
+			return strings.Fields(string(procs))[0]
+		}
 	}
-	return procs[0]
+	k.Fatal("no process in the container's cgroup")
+	return ""
 }
 
 // cgroup is the directory of the container's cgroup, which must be the only one in the pod's slice with its id.
