@@ -11,7 +11,7 @@ import (
 // without CAP_SYS_RESOURCE. The parameters are directory, plugins, network configuration, runc, crun.
 const containerdConfig = `version = 3
 root = "%[1]s/root"
-state = "%[1]s/state"
+state = "%[1]s/run/state"
 
 [grpc]
 address = "%[1]s/cri.sock"
@@ -39,11 +39,13 @@ conf_dir = "%[3]s"
 runtime_type = "io.containerd.runc.v2"
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
 BinaryName = "%[4]s"
+Root = "%[1]s/run/runc"
 
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.crun]
 runtime_type = "io.containerd.runc.v2"
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.crun.options]
 BinaryName = "%[5]s"
+Root = "%[1]s/run/crun"
 `
 
 func startContainerd(ctx context.Context, h peerHost) (*server, error) {

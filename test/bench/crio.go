@@ -12,7 +12,7 @@ import (
 // configuration, runc, crun, directory of pinns, conmon.
 const crioConfig = `[crio]
 root = "%[1]s/storage"
-runroot = "%[1]s/runroot"
+runroot = "%[1]s/run/runroot"
 storage_driver = "overlay"
 log_dir = "%[1]s/logs"
 version_file = "%[1]s/version"
@@ -28,21 +28,21 @@ stream_port = "0"
 [crio.runtime]
 default_runtime = "runc"
 cgroup_manager = "cgroupfs"
-namespaces_dir = "%[1]s/ns"
-container_exits_dir = "%[1]s/exits"
-container_attach_socket_dir = "%[1]s/attach"
+namespaces_dir = "%[1]s/run/ns"
+container_exits_dir = "%[1]s/run/exits"
+container_attach_socket_dir = "%[1]s/run/attach"
 pinns_path = "%[6]s/pinns"
 enable_criu_support = false
 
 [crio.runtime.runtimes.runc]
 runtime_path = "%[4]s"
-runtime_root = "%[1]s/runc"
+runtime_root = "%[1]s/run/runc"
 monitor_path = "%[7]s"
 monitor_cgroup = "pod"
 
 [crio.runtime.runtimes.crun]
 runtime_path = "%[5]s"
-runtime_root = "%[1]s/crun"
+runtime_root = "%[1]s/run/crun"
 monitor_path = "%[7]s"
 monitor_cgroup = "pod"
 

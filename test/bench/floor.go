@@ -31,10 +31,10 @@ type floor struct {
 	made          atomic.Int64
 }
 
-// floorPod is a pod by hand.
+// floorPod is a pod by hand: its namespaces and bundle in memory, its files on disk.
 type floorPod struct {
-	id, dir string
-	pidfd   int
+	id, run, disk string
+	pidfd         int
 }
 
 func newFloor(repo string, d *daemon.Daemon) (*floor, error) {
@@ -52,10 +52,14 @@ func newFloor(repo string, d *daemon.Daemon) (*floor, error) {
 	}
 	bin := filepath.Join(repo, "bin")
 	cni := libcni.NewCNIConfigWithCacheDir([]string{filepath.Join(bin, "cni")}, filepath.Join(dir, "cni"), nil)
-	return &floor{podd: d, dir: dir, bin: bin, cni: cni, list: list, lower: filepath.Join(dir, "lower")}, nil
+	f := &floor{podd: d, dir: dir, bin: bin, cni: cni, list: list, lower: filepath.Join(dir, "lower")}
+	if err := mountRun(dir); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return f, nil
 }
 
-func (f *floor) close() error { return os.RemoveAll(f.dir) }
+func (f *floor) close() error { return errors.Join(unmountBelow(f.dir), os.RemoveAll(f.dir)) }
 
 // copyFrom takes over the files and config.json of a container of podd, which must run for as long as the floor is measured:
 // its pod's files are mounted into the floor's containers too.
@@ -85,7 +89,7 @@ func (f *floor) copyFrom(handler, container string) error {
 
 func (f *floor) up(ctx context.Context, t *timer) (floorPod, error) {
 	p := floorPod{id: fmt.Sprintf("floor%d-%d", os.Getpid(), f.made.Add(1)), pidfd: -1}
-	p.dir = filepath.Join(f.dir, p.id)
+	p.run, p.disk = filepath.Join(f.dir, runName, p.id), filepath.Join(f.dir, p.id)
 	err := t.run([]step{
 		{"namespaces", p.pinNamespaces},
 		{"CNI ADD", func() error {
@@ -114,8 +118,8 @@ func (f *floor) down(ctx context.Context, p floorPod, t *timer) error {
 
 // run is one call of the OCI runtime. It prints nothing unless it fails, and then to its log.
 func (f *floor) run(args ...string) error {
-	log := filepath.Join(f.dir, "runtime.log")
-	cmd := exec.Command(f.path, append([]string{"--root", filepath.Join(f.dir, f.handler), "--log", log}, args...)...)
+	log := filepath.Join(f.dir, runName, "runtime.log")
+	cmd := exec.Command(f.path, append([]string{"--root", filepath.Join(f.dir, runName, f.handler), "--log", log}, args...)...)
 	if err := cmd.Run(); err != nil {
 		text, _ := os.ReadFile(log)
 		return fmt.Errorf("%s %s: %w: %s", f.handler, args[0], err, text)
@@ -128,11 +132,11 @@ func (f *floor) create(p *floorPod) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(p.dir, "config.json"), data, 0o644); err != nil {
+	if err := os.WriteFile(p.inRun("config.json"), data, 0o644); err != nil {
 		return err
 	}
-	pidFile := filepath.Join(p.dir, "pid")
-	if err := f.run("create", "--bundle", p.dir, "--pid-file", pidFile, p.id); err != nil {
+	pidFile := p.inRun("pid")
+	if err := f.run("create", "--bundle", p.run, "--pid-file", pidFile, p.id); err != nil {
 		return err
 	}
 	text, err := os.ReadFile(pidFile)
@@ -164,19 +168,21 @@ func (f *floor) kill(p floorPod) error {
 // configure is the reference's config.json with the places of this pod.
 func (p *floorPod) configure(reference *specs.Spec) *specs.Spec {
 	s, linux := *reference, *reference.Linux
-	s.Root = &specs.Root{Path: p.path("rootfs")}
+	s.Root = &specs.Root{Path: p.onDisk("rootfs")}
 	linux.CgroupsPath = filepath.Join(filepath.Dir(linux.CgroupsPath), p.id)
 	linux.Namespaces = append([]specs.LinuxNamespace(nil), linux.Namespaces...)
 	for i, ns := range linux.Namespaces {
 		if ns.Path != "" {
-			linux.Namespaces[i].Path = p.path(pinName(ns.Type))
+			linux.Namespaces[i].Path = p.inRun(pinName(ns.Type))
 		}
 	}
 	s.Linux = &linux
 	return &s
 }
 
-func (p *floorPod) path(name string) string { return filepath.Join(p.dir, name) }
+func (p *floorPod) inRun(name string) string { return filepath.Join(p.run, name) }
+
+func (p *floorPod) onDisk(name string) string { return filepath.Join(p.disk, name) }
 
 // pinned are the namespaces that containers of one pod share, and what the kernel calls them.
 var pinned = map[specs.LinuxNamespaceType]string{specs.NetworkNamespace: "net", specs.IPCNamespace: "ipc", specs.UTSNamespace: "uts"}
@@ -185,7 +191,7 @@ func pinName(t specs.LinuxNamespaceType) string { return pinned[t] }
 
 // pinNamespaces makes new namespaces on a thread that ends with them, and mounts them on files.
 func (p *floorPod) pinNamespaces() error {
-	if err := os.Mkdir(p.dir, 0o755); err != nil {
+	if err := errors.Join(os.Mkdir(p.run, 0o755), os.Mkdir(p.disk, 0o755)); err != nil {
 		return err
 	}
 	done := make(chan error)
@@ -201,10 +207,10 @@ func (p *floorPod) unshareAndPin() error {
 		return fmt.Errorf("make namespaces: %w", err)
 	}
 	for _, name := range pinned {
-		if err := os.WriteFile(p.path(name), nil, 0o644); err != nil {
+		if err := os.WriteFile(p.inRun(name), nil, 0o644); err != nil {
 			return err
 		}
-		if err := unix.Mount(fmt.Sprintf("/proc/self/task/%d/ns/%s", unix.Gettid(), name), p.path(name), "", unix.MS_BIND, ""); err != nil {
+		if err := unix.Mount(fmt.Sprintf("/proc/self/task/%d/ns/%s", unix.Gettid(), name), p.inRun(name), "", unix.MS_BIND, ""); err != nil {
 			return fmt.Errorf("pin namespace %s: %w", name, err)
 		}
 	}
@@ -212,23 +218,23 @@ func (p *floorPod) unshareAndPin() error {
 }
 
 func (p *floorPod) attachment() *libcni.RuntimeConf {
-	return &libcni.RuntimeConf{ContainerID: p.id, NetNS: p.path("net"), IfName: "eth0"}
+	return &libcni.RuntimeConf{ContainerID: p.id, NetNS: p.inRun("net"), IfName: "eth0"}
 }
 
 func (p *floorPod) mountRootfs(lower string) error {
 	for _, name := range []string{"upper", "work", "rootfs"} {
-		if err := os.Mkdir(p.path(name), 0o755); err != nil {
+		if err := os.Mkdir(p.onDisk(name), 0o755); err != nil {
 			return err
 		}
 	}
-	options := []string{"lowerdir=" + lower, "upperdir=" + p.path("upper"), "workdir=" + p.path("work")}
-	return unix.Mount("overlay", p.path("rootfs"), "overlay", 0, strings.Join(options, ","))
+	options := []string{"lowerdir=" + lower, "upperdir=" + p.onDisk("upper"), "workdir=" + p.onDisk("work")}
+	return unix.Mount("overlay", p.onDisk("rootfs"), "overlay", 0, strings.Join(options, ","))
 }
 
 func (p *floorPod) unmount() error {
-	errs := []error{unix.Unmount(p.path("rootfs"), 0)}
+	errs := []error{unix.Unmount(p.onDisk("rootfs"), 0)}
 	for _, name := range pinned {
-		errs = append(errs, unix.Unmount(p.path(name), 0))
+		errs = append(errs, unix.Unmount(p.inRun(name), 0))
 	}
-	return errors.Join(append(errs, os.RemoveAll(p.dir))...)
+	return errors.Join(append(errs, os.RemoveAll(p.run), os.RemoveAll(p.disk))...)
 }

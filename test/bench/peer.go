@@ -61,7 +61,7 @@ func newPeer(name, socket string, configure func(dir string) error) (*server, *p
 	}
 	p := &peer{dir: dir, kubelet: k}
 	s := &server{name: name, kubelet: k, process: p, mark: dir, cleanup: p.remove}
-	return s, p, configure(dir)
+	return s, p, errors.Join(mountRun(dir), configure(dir))
 }
 
 // Start runs the peer and returns when it answers.
@@ -116,11 +116,7 @@ func (p *peer) remove() error {
 	if p.cmd != nil && p.cmd.ProcessState == nil {
 		errs = append(errs, p.Stop())
 	}
-	list, err := mountinfo.GetMounts(mountinfo.PrefixFilter(p.dir))
-	errs = append(errs, err)
-	for _, m := range slices.Backward(list) {
-		errs = append(errs, unix.Unmount(m.Mountpoint, unix.MNT_DETACH))
-	}
+	errs = append(errs, unmountBelow(p.dir))
 	hierarchies, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
 	errs = append(errs, err)
 	for _, h := range hierarchies {

@@ -60,7 +60,7 @@ func (k *kubelet) answers(ctx context.Context) error {
 
 // startPodd runs podd as it is released, with the defaults but for the places.
 func startPodd(ctx context.Context, registry *images.Registry) (*server, *daemon.Daemon, error) {
-	d, err := daemon.New(daemon.Options{Registry: registry, Set: []string{`log.level="info"`}})
+	d, err := daemon.New(daemon.Options{Registry: registry, Set: []string{`log.level="info"`}, RunOnTmpfs: true})
 	if err != nil {
 		return nil, nil, err
 	}

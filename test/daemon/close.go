@@ -129,7 +129,7 @@ func (d *Daemon) endProcesses() error {
 	return errors.Join(errs...)
 }
 
-// unmount takes down what is still mounted below the directory, innermost first.
+// unmount takes down what is still mounted below the directory, innermost first. Nothing should be but what layOut has mounted.
 func (d *Daemon) unmount() error {
 	list, err := mountinfo.GetMounts(mountinfo.PrefixFilter(d.Dir))
 	if err != nil {
@@ -138,7 +138,10 @@ func (d *Daemon) unmount() error {
 	slices.Reverse(list)
 	var errs []error
 	for _, m := range list {
-		errs = append(errs, fmt.Errorf("still mounted: %s (%s)", m.Mountpoint, m.FSType), unix.Unmount(m.Mountpoint, unix.MNT_DETACH))
+		if !d.opts.RunOnTmpfs || m.Mountpoint != d.Path("run") {
+			errs = append(errs, fmt.Errorf("still mounted: %s (%s)", m.Mountpoint, m.FSType))
+		}
+		errs = append(errs, unix.Unmount(m.Mountpoint, unix.MNT_DETACH))
 	}
 	return errors.Join(errs...)
 }

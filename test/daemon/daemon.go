@@ -36,6 +36,8 @@ type Options struct {
 	Registry *images.Registry
 	// Gated puts Daemon.Gates before every program that the daemon runs.
 	Gated bool
+	// RunOnTmpfs puts what is gone after a reboot into memory, as /run is on a node.
+	RunOnTmpfs bool
 }
 
 // Daemon is a podd, running or not.
@@ -79,7 +81,7 @@ func New(o Options) (*Daemon, error) {
 	d := &Daemon{Dir: dir, Socket: filepath.Join(dir, "run", "podd.sock"), opts: o, repo: repo}
 	d.CgroupParent = cgroupParent(filepath.Base(dir))
 	if err := errors.Join(os.Chmod(dir, 0o755), d.layOut()); err != nil {
-		return nil, errors.Join(fmt.Errorf("lay out %s: %w", dir, err), os.RemoveAll(dir))
+		return nil, errors.Join(fmt.Errorf("lay out %s: %w", dir, err), d.unmount(), os.RemoveAll(dir))
 	}
 	d.conn, err = grpc.NewClient("unix://"+d.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // layOut writes what an installer would.
@@ -14,6 +16,11 @@ func (d *Daemon) layOut() error {
 	for _, dir := range []string{"root", "run", "net.d", "ips", "logs"} {
 		if err := os.Mkdir(filepath.Join(d.Dir, dir), 0o755); err != nil {
 			return err
+		}
+	}
+	if d.opts.RunOnTmpfs {
+		if err := unix.Mount("podd-test", d.Path("run"), "tmpfs", 0, "mode=755"); err != nil {
+			return fmt.Errorf("mount a tmpfs for the run directory: %w", err)
 		}
 	}
 	registries, policy, err := d.opts.Registry.WriteConf(d.Dir)
