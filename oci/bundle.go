@@ -40,6 +40,8 @@ type record struct {
 	Sandbox string `json:"sandbox,omitempty"`
 	// Cgroups are the container's own cgroup directories, by controller ("" for the unified hierarchy).
 	Cgroups cgroups `json:"cgroups,omitempty"`
+	// PodOOMs is for the time when Cgroups are gone; only with systemd, which removes them.
+	PodOOMs podOOMs `json:"podOOMs,omitzero"`
 }
 
 const recordVersion = 1

@@ -208,19 +208,6 @@ func (c cgroups) frozen() bool {
 	return strings.HasPrefix(string(b), "1")
 }
 
-// oomKills reads how many processes of the container the kernel has killed for memory; ok is false when the
-// cgroup is gone, or too old a kernel does not count. The monitor's own mark says less: it is set whenever
-// the limit was hit, on cgroup v1 also when another container of the pod caused it.
-func (c cgroups) oomKills() (n uint64, ok bool) {
-	if dir, there := c["memory"]; there {
-		return counter(filepath.Join(dir, "memory.oom_control"), "oom_kill")
-	}
-	if dir, there := c[unified]; there {
-		return counter(filepath.Join(dir, "memory.events"), "oom_kill")
-	}
-	return 0, false
-}
-
 // counter reads one "key value" line of a cgroup file.
 func counter(file, key string) (uint64, bool) {
 	b, err := os.ReadFile(file)

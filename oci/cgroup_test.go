@@ -75,27 +75,6 @@ func TestNeverOurOwn(t *testing.T) {
 	}
 }
 
-func TestOOMKills(t *testing.T) {
-	v1, v2 := t.TempDir(), t.TempDir()
-	write(t, filepath.Join(v1, "memory.oom_control"), "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
-	write(t, filepath.Join(v2, "memory.events"), "low 0\nhigh 0\nmax 9\noom 5\noom_kill 2\noom_group_kill 0\n")
-	for name, tt := range map[string]struct {
-		c    cgroups
-		want uint64
-		ok   bool
-	}{
-		"v1":     {cgroups{"memory": v1}, 3, true},
-		"v2":     {cgroups{"": v2}, 2, true},
-		"hybrid": {cgroups{"memory": v1, "": v2}, 3, true},
-		"gone":   {cgroups{"memory": "/no/such"}, 0, false},
-		"none":   {nil, 0, false},
-	} {
-		if got, ok := tt.c.oomKills(); got != tt.want || ok != tt.ok {
-			t.Errorf("%s: %d, %v", name, got, ok)
-		}
-	}
-}
-
 func TestFrozen(t *testing.T) {
 	v1, v2 := t.TempDir(), t.TempDir()
 	for _, tt := range []struct {

@@ -80,6 +80,9 @@ func (r *Runtime) createIn(ctx context.Context, b bundle, c conmon.Container, sa
 		return Process{}, err
 	}
 	rec.Cgroups = r.ownCgroups(b, rec)
+	if r.cfg.SystemdCgroup {
+		rec.PodOOMs = countPodOOMs(idOf(b), rec.Cgroups)
+	}
 	if err := b.save(rec); err != nil {
 		return Process{}, err
 	}

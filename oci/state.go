@@ -9,8 +9,6 @@ import (
 	"os"
 
 	"github.com/containerd/errdefs"
-
-	"github.com/podd-project/podd/oci/conmon"
 )
 
 // State tells what the container is doing now. It is asked of the kernel and of the files in the bundle; the
@@ -84,17 +82,8 @@ func (r *Runtime) askState(ctx context.Context, id string) (State, error) {
 // ended is the exit status of a container whose monitor and first process are gone.
 func ended(b bundle, rec record) Exit {
 	e := exitFile(b)
-	e.OOM = oomKilled(b, rec)
+	e.OOM = oomKilled(b, rec, e.Code)
 	return e
-}
-
-// oomKilled tells whether the kernel killed a process of the container for memory: by the cgroup's counter,
-// by the monitor's mark when the cgroup is gone.
-func oomKilled(b bundle, rec record) bool {
-	if kills, ok := rec.Cgroups.oomKills(); ok {
-		return kills > 0
-	}
-	return conmon.OOM(string(b))
 }
 
 // Made tells whether there is a container of that id whose creation was completed, by whichever handler of this kind.
