@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -34,10 +33,6 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(m.Run())
 }
-
-// kubeletHeap is about what a kubelet holds in live objects, in bytes: its garbage is collected when as much again has been
-// made, that of a client that holds nothing after every megabyte.
-const kubeletHeap = 32 << 20
 
 // benchClient is the parent's end of the client.
 type benchClient struct {
@@ -95,8 +90,6 @@ func beBenchClient(what string) error {
 		return err
 	}
 	defer conn.Close()
-	held := make([]byte, kubeletHeap)
-	defer runtime.KeepAlive(held)
 	c := cri.NewRuntimeServiceClient(conn)
 	var last []proto.Message
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
