@@ -52,6 +52,8 @@ func (r *Runtime) execTerminal(ctx context.Context, cancel context.CancelCauseFu
 	code, err := cmd.wait(ctx)
 	errTalk := <-talked // ends with the monitor, or with ctx
 	switch {
+	case errors.Is(err, errNotStarted) && isThere(inner):
+		return 0, errors.New("exec: the command ended before the runtime had noticed its start: its exit status is lost")
 	case errors.Is(err, errNotStarted):
 		text, _ := os.ReadFile(runtimeLog(dir))
 		return 0, failure("exec", complaint(text))

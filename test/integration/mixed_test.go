@@ -170,8 +170,10 @@ func mixedExec(k *kubelet, p *mixedPod) {
 		// gVisor's shim kills one process, and tells nobody which it is inside: see oci/shim/README.md.
 		return !strings.Contains(left, "sleep 4321") && (p.handler == "gvisor-shim" || !strings.Contains(left, "sleep 4322"))
 	})
+	// A command with a terminal that ends while runsc looks whether it has started is a failure to it: see oci/README.md.
+	const command = "read x; echo got $x; test -t 0 && echo terminal; sleep 0.5"
 	for _, tty := range []bool{false, true} {
-		e, err := k.Runtime.Exec(k.ctx(), &cri.ExecRequest{ContainerId: p.web, Cmd: []string{"sh", "-c", "read x; echo got $x; test -t 0 && echo terminal || true"}, Stdin: true, Stdout: true, Stderr: !tty, Tty: tty})
+		e, err := k.Runtime.Exec(k.ctx(), &cri.ExecRequest{ContainerId: p.web, Cmd: []string{"sh", "-c", command}, Stdin: true, Stdout: true, Stderr: !tty, Tty: tty})
 		k.ok("Exec", err)
 		out, err := k.stream(e.Url, "hello\n", tty)
 		k.ok("exec session", err)
