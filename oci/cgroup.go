@@ -208,21 +208,6 @@ func (c cgroups) frozen() bool {
 	return strings.HasPrefix(string(b), "1")
 }
 
-// counter reads one "key value" line of a cgroup file.
-func counter(file, key string) (uint64, bool) {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return 0, false
-	}
-	for line := range strings.Lines(string(b)) {
-		if f := strings.Fields(line); len(f) == 2 && f[0] == key {
-			n, err := strconv.ParseUint(f[1], 10, 64)
-			return n, err == nil
-		}
-	}
-	return 0, false
-}
-
 // remove removes the directories with all below them, deepest first. They must be empty of processes.
 func (c cgroups) remove() error {
 	var errs []error

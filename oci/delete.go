@@ -52,7 +52,7 @@ func (r *Runtime) destroy(ctx context.Context, b bundle, rec record) error {
 	if rec.Init == (Process{}) {
 		rec.Cgroups = r.reconstruct(b).Cgroups // the runtime of a creation makes them one by one, up to the moment it is killed
 	}
-	oom := oomKilled(b, rec, exitFile(b).Code) // before its cgroup is gone
+	oom := oomKilled(b, rec) // before its cgroup is gone
 	if err := rec.Cgroups.kill(ctx); err != nil {
 		return err
 	}

@@ -1,7 +1,9 @@
 package oci
 
 import (
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/podd-project/podd/oci/conmon"
@@ -10,13 +12,19 @@ import (
 // killedCode is the exit code of a process that SIGKILL has ended, by whomever it was sent.
 const killedCode = 128 + 9
 
-// oomKilled tells whether the kernel killed a process of the container, which ended with code, for memory: by the
-// counter of its cgroup; when that is gone, by the monitor's mark or the counter of the pod's.
-func oomKilled(b bundle, rec record, code int32) bool {
+// eventsFile is where cgroup v2 counts, killsKey what the count of OOM kills is called, on v1 too.
+const (
+	eventsFile = "memory.events"
+	killsKey   = "oom_kill"
+)
+
+// oomKilled tells whether the kernel killed a process of the container for memory: by the counter of its cgroup; when
+// that is gone, by the monitor's mark, or by the counter of the pod's if SIGKILL has ended the container.
+func oomKilled(b bundle, rec record) bool {
 	if kills, ok := rec.Cgroups.oomKills(); ok {
 		return kills > 0
 	}
-	return conmon.OOM(string(b)) || code == killedCode && rec.PodOOMs.grown()
+	return conmon.OOM(string(b)) || exitFile(b).Code == killedCode && rec.PodOOMs.grown()
 }
 
 // oomKills reads how many processes of the container the kernel has killed for memory; ok is false when the
@@ -24,10 +32,10 @@ func oomKilled(b bundle, rec record, code int32) bool {
 // the limit was hit, on cgroup v1 also when another container of the pod caused it.
 func (c cgroups) oomKills() (n uint64, ok bool) {
 	if dir, there := c["memory"]; there {
-		return counter(filepath.Join(dir, "memory.oom_control"), "oom_kill")
+		return counter(filepath.Join(dir, "memory.oom_control"), killsKey)
 	}
 	if dir, there := c[unified]; there {
-		return counter(filepath.Join(dir, "memory.events"), "oom_kill")
+		return counter(filepath.Join(dir, eventsFile), killsKey)
 	}
 	return 0, false
 }
@@ -71,14 +79,28 @@ func (p podOOMs) grown() bool {
 
 // lostOOMs are the kills below dir that no cgroup there has counted.
 func lostOOMs(dir string) (lost uint64, ok bool) {
-	const events, kills = "memory.events", "oom_kill"
-	if lost, ok = counter(filepath.Join(dir, events), kills); !ok {
+	if lost, ok = counter(filepath.Join(dir, eventsFile), killsKey); !ok {
 		return 0, false
 	}
-	below, _ := filepath.Glob(filepath.Join(dir, "*", events)) // the pattern is well-formed, or there is nothing below
+	below, _ := filepath.Glob(filepath.Join(dir, "*", eventsFile)) // the pattern is well-formed, or there is nothing below
 	for _, file := range below {
-		n, _ := counter(file, kills) // gone since: lost
+		n, _ := counter(file, killsKey) // gone since: lost
 		lost -= min(n, lost)
 	}
 	return lost, true
+}
+
+// counter reads one "key value" line of a cgroup file.
+func counter(file, key string) (uint64, bool) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == key {
+			n, err := strconv.ParseUint(f[1], 10, 64)
+			return n, err == nil
+		}
+	}
+	return 0, false
 }

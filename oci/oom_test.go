@@ -3,6 +3,7 @@ package oci
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -52,7 +53,8 @@ func TestOOMKillOfACgroupThatIsGone(t *testing.T) {
 			}
 			check := func(when string, code int32, want bool) {
 				t.Helper()
-				if got := oomKilled(bundleDir, rec, code); got != want {
+				write(t, filepath.Join(string(bundleDir), "exit"), strconv.Itoa(int(code)))
+				if got := oomKilled(bundleDir, rec); got != want {
 					t.Errorf("%s, exit code %d: %v", when, code, got)
 				}
 			}

@@ -82,7 +82,7 @@ func (r *Runtime) askState(ctx context.Context, id string) (State, error) {
 // ended is the exit status of a container whose monitor and first process are gone.
 func ended(b bundle, rec record) Exit {
 	e := exitFile(b)
-	e.OOM = oomKilled(b, rec, e.Code)
+	e.OOM = oomKilled(b, rec)
 	return e
 }
 
