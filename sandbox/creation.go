@@ -43,6 +43,7 @@ func (c *creation) finish(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.err = err
+	c.op.Store(nil) // it holds the context of the call, and so all that gRPC keeps for one
 	close(c.done)
 }
 

@@ -3,12 +3,14 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/containerd/errdefs"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -53,6 +55,37 @@ func (h *fakeHost) givesUpAt(parent context.Context, name string) context.Contex
 		}
 	}()
 	return ctx
+}
+
+// TestPodsKeepNothingOfTheCallsThatMadeThem looks whether what a call carries can be collected while its pod and its
+// container live on: gRPC hangs a connection's worth of memory on each.
+func TestPodsKeepNothingOfTheCallsThatMadeThem(t *testing.T) {
+	e, _ := newEngine(t, newMachine(t))
+	type carried [4096]byte
+	type key struct{}
+	call := func(do func(ctx context.Context)) weak.Pointer[carried] {
+		value := new(carried)
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, value))
+		do(ctx)
+		cancel()
+		return weak.Make(value)
+	}
+	var pod, c string
+	var err error
+	calls := map[string]weak.Pointer[carried]{
+		"RunPodSandbox":   call(func(ctx context.Context) { pod, err = e.RunPod(ctx, podConfig("web"), ""); must(t, err) }),
+		"CreateContainer": call(func(ctx context.Context) { c, err = e.CreateContainer(ctx, pod, containerConfig("app")); must(t, err) }),
+		"StartContainer":  call(func(ctx context.Context) { must(t, e.StartContainer(ctx, c)) }),
+	}
+	for name, value := range calls {
+		for deadline := time.Now().Add(10 * time.Second); value.Value() != nil; runtime.GC() {
+			if time.Now().After(deadline) {
+				t.Errorf("what the call of %s carried is kept as long as the pod and the container are", name)
+				break
+			}
+		}
+	}
+	runtime.KeepAlive(e)
 }
 
 func TestRetryByNameJoinsTheCreation(t *testing.T) {

@@ -80,8 +80,9 @@ func probeOf[T any](c *collector, key probeKey, make func() gauge[T]) *probe[T] 
 
 // report logs what cannot be measured.
 func (c *collector) report(key probeKey) func(error) {
-	log := c.log.WithField(key.kind, key.id)
-	return func(err error) { log.WithError(err).Warn("resource usage cannot be measured") }
+	return func(err error) {
+		c.log.WithField(key.kind, key.id).WithError(err).Warn("resource usage cannot be measured")
+	}
 }
 
 // drop ends the measuring of something, and keeps it from being measured again unless make says so.
