@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -44,9 +43,8 @@ func serveCommand(cmd *cobra.Command, opts *options) error {
 	if err := keepDescriptors(); err != nil {
 		return err
 	}
-	keepHeapSmall()
 	syscall.Umask(0o022) // files that containers share are made for all to read, whoever started the daemon
-	d := &daemon{cfg: l.Config, values: l.set.Values(), log: log, notify: notify}
+	d := &daemon{cfg: l.Config, values: l.set.Values(), log: log, notify: notify, heap: newHeap()}
 	ctx, stop := signals{log: log, dumpDir: d.dumpDir, exit: os.Exit}.watch(cmd.Context())
 	defer stop()
 	log.WithFields(logrus.Fields{"version": version, "pid": os.Getpid(), "files": l.files}).Info("podd starts")
@@ -57,16 +55,6 @@ func serveCommand(cmd *cobra.Command, opts *options) error {
 	return nil
 }
 
-// gcPercent is how much garbage the heap may hold, in percent of what is alive. Go's own 100 costs three megabytes more on
-// a node at rest; half of it costs a pod's life a few milliseconds of processor time. GOGC decides if it is set.
-const gcPercent = 50
-
-func keepHeapSmall() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
-}
-
 // daemon is one run of podd.
 type daemon struct {
 	cfg Config
@@ -74,6 +62,7 @@ type daemon struct {
 	values map[string]any
 	log    logrus.FieldLogger
 	notify notifier
+	heap   *heap
 
 	// observers are set by build, and nobody in commands that do not serve.
 	observers observers
@@ -186,7 +175,7 @@ func (d *daemon) serve(ctx context.Context, n *node) error {
 	}
 	var calls inflight
 	options := append(d.observers.grpcOptions(), n.server.Options()...)
-	srv := grpc.NewServer(append(options, grpc.ChainUnaryInterceptor(calls.count))...)
+	srv := grpc.NewServer(append(options, grpc.ChainUnaryInterceptor(calls.count, d.heap.relax))...)
 	n.server.Register(srv)
 	registerDebug(srv, examiner{n.engine, n.images})
 	health := newHealth(srv)

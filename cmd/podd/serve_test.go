@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime/debug"
 	"strings"
 	"syscall"
 	"testing"
@@ -55,18 +54,6 @@ func TestServeAndStop(t *testing.T) {
 	}
 	if _, err := os.Lstat(s.socket()); !os.IsNotExist(err) {
 		t.Errorf("the socket is still there: %v", err)
-	}
-}
-
-func TestHeapIsKeptSmallUnlessTheOperatorDecides(t *testing.T) {
-	before := debug.SetGCPercent(100)
-	t.Cleanup(func() { debug.SetGCPercent(before) })
-	for set, want := range map[string]int{"200": 100, "": gcPercent} { // the runtime itself read GOGC long ago
-		t.Setenv("GOGC", set)
-		keepHeapSmall()
-		if got := debug.SetGCPercent(100); got != want {
-			t.Errorf("GOGC=%s: %d, want %d", set, got, want)
-		}
 	}
 }
 
