@@ -116,7 +116,7 @@ func (r *churnResult) print() {
 }
 
 func printIdle(name, handler string, u usage) {
-	fmt.Printf("### %s with %s: lists, p50 (p99) in ms of %d, and memory\n\nIdle after the measurements before: daemon %s MB, other processes %s MB (PSS).\n\n", name, handler, listRounds, mb(u.daemon), mb(u.others))
+	fmt.Printf("### %s with %s: lists, p50 (p99) in ms of %d (statistics: %d), and memory\n\nIdle after the measurements before: daemon %s MB, other processes %s MB (PSS).\n\n", name, handler, listRounds, statsRounds, mb(u.daemon), mb(u.others))
 }
 
 // printSize shows n containers; what memory they cost by pod only where each has a pod of its own.

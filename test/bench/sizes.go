@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,19 +12,53 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// listRounds is how often each list is asked for.
-const listRounds = 30
+// listRounds is how often each list is asked for, statsRounds how often each list of statistics.
+const (
+	listRounds  = 30
+	statsRounds = 10
+)
+
+// listPause is between two rounds: a kubelet does not ask without a pause either. It asks for statistics every ten seconds,
+// so the pause before each of those is longer than a server keeps what it has measured.
+const (
+	listPause  = 50 * time.Millisecond
+	statsPause = 1200 * time.Millisecond
+)
 
 // maxPods is how many pods there are; containers above that are further ones of the same pods, and are the first handler's:
 // who they are listed for does not matter.
 const maxPods = 200
 
+// restTime is how long a server is only looked at before its memory counts as that of one at rest, if it had up to a
+// thousand containers just before: Go collects what garbage there is after two minutes.
+const restTime = 130 * time.Second
+
 // sizesAndMemory measures, with growing numbers of containers, what a kubelet asks for all the time, and what pods of one
 // container cost in memory.
 func (b *bench) sizesAndMemory(ctx context.Context, handler string) error {
-	for _, s := range b.able(ctx, handler) {
+	servers := b.able(ctx, handler)
+	if handler != b.handlers[0] {
+		if err := rest(ctx, servers); err != nil {
+			return err
+		}
+	}
+	for _, s := range servers {
 		if err := b.sizesOf(ctx, s, handler); err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	return nil
+}
+
+// rest asks the servers for their pods and containers once a second, as a kubelet does, and for nothing else.
+func rest(ctx context.Context, servers []*server) error {
+	for end := time.Now().Add(restTime); time.Now().Before(end); time.Sleep(time.Second) {
+		for _, s := range servers {
+			_, err1 := s.kubelet.runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
+			_, err2 := s.kubelet.runtime.ListContainers(ctx, &cri.ListContainersRequest{})
+			if err := errors.Join(err1, err2); err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
 		}
 	}
 	return nil
@@ -39,7 +72,7 @@ func (b *bench) sizesOf(ctx context.Context, s *server, handler string) (err err
 		return err
 	}
 	printIdle(s.name, handler, idle)
-	if s == b.servers[0] {
+	if s == b.servers[0] && handler == b.handlers[0] { // later there have been a thousand containers
 		b.judgeIdle(handler, idle)
 	}
 	containers := 0
@@ -123,52 +156,68 @@ func (b *bench) downAll(ctx context.Context, s *server, pods []criPod) error {
 	return err
 }
 
-// lists measures the calls of a kubelet that only looks. Every list must hold the pods, or the n containers.
+// looking is one call of a kubelet that only looks; it returns how many items it got, of how many that there are.
+type looking struct {
+	name string
+	call func(round int) (got, want int, err error)
+}
+
+// lists measures the calls of a kubelet that only looks, at n containers in the pods.
 func (s *server) lists(ctx context.Context, n int, pods []criPod) (*samples, error) {
 	r, took := s.kubelet.runtime, &samples{}
-	calls := []struct {
-		name string
-		call func(round int) (int, error)
-	}{
-		{"ListPodSandbox", func(int) (int, error) {
+	often := []looking{
+		{"ListPodSandbox", func(int) (int, int, error) {
 			l, err := r.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
-			return len(l.GetItems()), err
+			return len(l.GetItems()), len(pods), err
 		}},
-		{"ListContainers", func(int) (int, error) {
+		{"ListContainers", func(int) (int, int, error) {
 			l, err := r.ListContainers(ctx, &cri.ListContainersRequest{})
-			return len(l.GetContainers()), err
+			return len(l.GetContainers()), n, err
 		}},
-		{"PodSandboxStatus", func(round int) (int, error) {
+		{"PodSandboxStatus", func(round int) (int, int, error) {
 			_, err := r.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: pods[round%len(pods)].pod})
-			return len(pods), err
+			return 0, 0, err
 		}},
-		{"ContainerStatus", func(round int) (int, error) {
+		{"ContainerStatus", func(round int) (int, int, error) {
 			_, err := r.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: pods[round%len(pods)].container})
-			return n, err
+			return 0, 0, err
 		}},
-		{"ListContainerStats", func(int) (int, error) {
+	}
+	seldom := []looking{
+		{"ListContainerStats", func(int) (int, int, error) {
 			l, err := r.ListContainerStats(ctx, &cri.ListContainerStatsRequest{})
-			return len(l.GetStats()), err
+			return len(l.GetStats()), n, err
 		}},
-		{"ListPodSandboxStats", func(int) (int, error) {
+		{"ListPodSandboxStats", func(int) (int, int, error) {
 			l, err := r.ListPodSandboxStats(ctx, &cri.ListPodSandboxStatsRequest{})
-			return len(l.GetStats()), err
+			return len(l.GetStats()), len(pods), err
 		}},
 	}
 	for round := range listRounds {
-		for _, c := range calls {
-			start := time.Now()
-			got, err := c.call(round)
-			want := n
-			if strings.Contains(c.name, "Pod") {
-				want = len(pods)
+		for _, l := range often {
+			if err := l.measure(took, round); err != nil {
+				return nil, err
 			}
-			if err != nil || got != want {
-				return nil, fmt.Errorf("%s: %d of %d, %w", c.name, got, want, err)
-			}
-			took.add(c.name, time.Since(start))
 		}
-		time.Sleep(50 * time.Millisecond) // a kubelet does not ask without a pause either
+		time.Sleep(listPause)
+	}
+	for round := range statsRounds {
+		for _, l := range seldom {
+			time.Sleep(statsPause)
+			if err := l.measure(took, round); err != nil {
+				return nil, err
+			}
+		}
 	}
 	return took, nil
+}
+
+func (l looking) measure(took *samples, round int) error {
+	start := time.Now()
+	got, want, err := l.call(round)
+	if err != nil || got != want {
+		return fmt.Errorf("%s: %d of %d, %w", l.name, got, want, err)
+	}
+	took.add(l.name, time.Since(start))
+	return nil
 }
