@@ -124,7 +124,8 @@ func (c *collector) container(of *Container) *probe[CgroupUsage] {
 			if m == nil {
 				return nil
 			}
-			open = func() (Cgroup, error) { return metered{m, of}, nil }
+			told := &metered{meter: m, of: of}
+			open = func() (Cgroup, error) { return told, nil }
 		}
 		return &cgroupGauge{interval: c.interval, born: of.CreatedAt, pid: pid, open: open, failed: c.report(probeKey{probeContainer, of.ID})}
 	})
