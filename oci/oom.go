@@ -24,7 +24,7 @@ func oomKilled(b bundle, rec record) bool {
 	if kills, ok := rec.Cgroups.oomKills(); ok {
 		return kills > 0
 	}
-	return conmon.OOM(string(b)) || exitFile(b).Code == killedCode && rec.PodOOMs.grown()
+	return conmon.OOM(string(b)) || rec.PodOOMs.grown() && exitFile(b).Code == killedCode
 }
 
 // oomKills reads how many processes of the container the kernel has killed for memory; ok is false when the

@@ -186,7 +186,7 @@ func (e *Engine) buildContainer(ctx context.Context, c *Container) error {
 	if err := runSteps(ctx, steps); err != nil {
 		return err
 	}
-	user := b.spec.Process.User // a copy: the status lives as long as the container, and is not to keep all of the spec
+	user := b.spec.Process.User // a copy: the status lives as long as the container, and is not to keep all of the process
 	return c.advance(ContainerCreated, func(s *ContainerStatus) {
 		s.Process, s.User = b.process, &user
 		if b.doom != nil {

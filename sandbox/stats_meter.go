@@ -24,8 +24,8 @@ const meterTimeout = 10 * time.Second
 type metered struct {
 	meter Meter
 	of    *Container
-	// used is the most processor time that was told so far.
-	used cgroups.CPU
+	// last is the processor time as it was told last, used as it is shown.
+	last, used cgroups.CPU
 }
 
 // meter is how a container is measured whose pod has a kernel of its own, nil when it is not so, or cannot be.
@@ -51,19 +51,24 @@ func (m *metered) Read() (cgroups.Usage, error) {
 	defer cancel()
 	u, err := m.meter.Usage(ctx, m.of.ID)
 	if err == nil {
-		m.hold(u.CPU)
+		m.add(u.CPU)
 	}
 	return u, err
 }
 
-// hold keeps the processor time from falling. runsc divides what its sandbox has used among the containers anew each time
-// that it is asked, by what each does then; whoever makes a rate of a counter that falls takes it for one that began again.
-func (m *metered) hold(now *cgroups.CPU) {
+// add makes the processor time a counter that never falls: what falls is a counter that began again to whoever makes a rate of
+// it. runsc divides all that its sandbox has used among the containers that run, by what each has had so far, anew each time
+// that it is asked. So the share of one falls when another comes or works; that is left out, and what is added to it later
+// counts from there. When another one ends, its share goes to the others: that is told as use.
+func (m *metered) add(now *cgroups.CPU) {
 	if now == nil {
 		return
 	}
-	now.Total, now.User, now.System = max(now.Total, m.used.Total), max(now.User, m.used.User), max(now.System, m.used.System)
-	m.used = *now
+	told := *now
+	now.Total = m.used.Total + max(0, told.Total-m.last.Total)
+	now.User = m.used.User + max(0, told.User-m.last.User)
+	now.System = m.used.System + max(0, told.System-m.last.System)
+	m.last, m.used = told, *now
 }
 
 // Path is not there: what the container uses stands in no group of its own.

@@ -67,7 +67,8 @@ func TestMeteredOnceStarted(t *testing.T) {
 	}
 }
 
-// TestMeteredTimeNeverFalls: whatever the runtime tells, also after it could not be asked for once.
+// TestMeteredTimeNeverFalls: what the runtime takes back is left out, and what it adds after that counts, also when it could not
+// be asked once between.
 func TestMeteredTimeNeverFalls(t *testing.T) {
 	e, rt := meteredEngine(t)
 	pod, err := e.RunPod(t.Context(), podConfig("web"), "gvisor")
@@ -77,7 +78,7 @@ func TestMeteredTimeNeverFalls(t *testing.T) {
 	c, err := e.Container(id)
 	must(t, err)
 	gauge := e.stats.container(c).gauge
-	for _, step := range []struct{ told, want time.Duration }{{10, 10}, {4, 10}, {-1, -1}, {6, 10}, {12, 12}, {11, 12}} {
+	for _, step := range []struct{ told, want time.Duration }{{10, 10}, {4, 10}, {-1, -1}, {6, 12}, {12, 18}, {11, 18}} {
 		rt.next = []time.Duration{step.told}
 		got := time.Duration(-1)
 		if u, err := gauge.measure(nil, WantUsage{}); err == nil {

@@ -32,7 +32,7 @@ func newHeap() *heap {
 	return h
 }
 
-// relax is a gRPC interceptor: garbage is collected less often while images are pulled.
+// relax is a gRPC interceptor: garbage is collected less often while somebody waits for a pull.
 func (h *heap) relax(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	if info.FullMethod == cri.ImageService_PullImage_FullMethodName {
 		h.pull(+1)

@@ -54,9 +54,10 @@ func TestHeapIsTheOperatorsToDecide(t *testing.T) {
 	debug.SetGCPercent(77)
 	t.Setenv("GOGC", "77") // which the runtime itself reads when a program starts
 	h := newHeap()
-	h.pull(+1)
-	h.pull(-1)
-	if got := gcNow(); got != 77 {
-		t.Errorf("%d, want 77", got)
+	for _, n := range []int{+1, -1} {
+		h.pull(n)
+		if got := gcNow(); got != 77 {
+			t.Errorf("pulls %+d: %d, want 77", n, got)
+		}
 	}
 }

@@ -180,6 +180,28 @@ func (k *kubelet) down(ctx context.Context, p criPod, t *timer) error {
 	})
 }
 
+// removeFurther stops and removes the containers that add has made in the pod, as a kubelet does before it stops the pod.
+func (k *kubelet) removeFurther(ctx context.Context, p criPod) error {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	list, err := k.runtime.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{PodSandboxId: p.pod}})
+	if err != nil {
+		return fmt.Errorf("ListContainers: %w", err)
+	}
+	for _, c := range list.Containers {
+		if c.Id == p.container {
+			continue
+		}
+		if _, err := k.runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: c.Id}); err != nil {
+			return fmt.Errorf("StopContainer: %w", err)
+		}
+		if _, err := k.runtime.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: c.Id}); err != nil {
+			return fmt.Errorf("RemoveContainer: %w", err)
+		}
+	}
+	return nil
+}
+
 // removeAll takes down what is left of an interrupted run.
 func (k *kubelet) removeAll(ctx context.Context) error {
 	list, err := k.runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})

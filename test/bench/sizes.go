@@ -29,18 +29,16 @@ const (
 // who they are listed for does not matter.
 const maxPods = 200
 
-// restTime is how long a server is only looked at before its memory counts as that of one at rest, if it had up to a
-// thousand containers just before: Go collects what garbage there is after two minutes.
+// restTime is how long a server is only looked at before its memory counts as that of one at rest: it may have had a
+// thousand containers just before, and Go collects what garbage there is after two minutes.
 const restTime = 130 * time.Second
 
 // sizesAndMemory measures, with growing numbers of containers, what a kubelet asks for all the time, and what pods of one
 // container cost in memory.
 func (b *bench) sizesAndMemory(ctx context.Context, handler string) error {
 	servers := b.able(ctx, handler)
-	if handler != b.handlers[0] {
-		if err := rest(ctx, servers); err != nil {
-			return err
-		}
+	if err := rest(ctx, servers); err != nil {
+		return err
 	}
 	for _, s := range servers {
 		if err := b.sizesOf(ctx, s, handler); err != nil {
@@ -72,7 +70,7 @@ func (b *bench) sizesOf(ctx context.Context, s *server, handler string) (err err
 		return err
 	}
 	printIdle(s.name, handler, idle)
-	if s == b.servers[0] && handler == b.handlers[0] { // later there have been a thousand containers
+	if s == b.servers[0] {
 		b.judgeIdle(handler, idle)
 	}
 	containers := 0
@@ -152,7 +150,13 @@ func (b *bench) downAll(ctx context.Context, s *server, pods []criPod) error {
 	for _, p := range pods {
 		left <- p
 	}
-	_, err := b.many(context.WithoutCancel(ctx), len(pods), func(ctx context.Context) error { return s.kubelet.down(ctx, <-left, &timer{}) })
+	_, err := b.many(context.WithoutCancel(ctx), len(pods), func(ctx context.Context) error {
+		p := <-left
+		if err := s.kubelet.removeFurther(ctx, p); err != nil {
+			return err
+		}
+		return s.kubelet.down(ctx, p, &timer{})
+	})
 	return err
 }
 
@@ -215,9 +219,12 @@ func (s *server) lists(ctx context.Context, n int, pods []criPod) (*samples, err
 func (l looking) measure(took *samples, round int) error {
 	start := time.Now()
 	got, want, err := l.call(round)
-	if err != nil || got != want {
-		return fmt.Errorf("%s: %d of %d, %w", l.name, got, want, err)
-	}
 	took.add(l.name, time.Since(start))
+	if err != nil {
+		return fmt.Errorf("%s: %w", l.name, err)
+	}
+	if got != want {
+		return fmt.Errorf("%s: %d of %d", l.name, got, want)
+	}
 	return nil
 }
