@@ -2,7 +2,7 @@
 // the pod's pinned network namespace to a CNI network.
 //
 // It owns the attachment records (<state>/network/<pod>.json) and talks to CNI plugins through
-// libcni. It never creates a network namespace (oci/namespaces does) and knows nothing of a
+// libcni. It never creates a network namespace (sandbox/namespaces does) and knows nothing of a
 // pod's life. The sandbox engine is its only caller, but for SetPodCIDR, which the server calls.
 //
 // Plugins, their configuration and the records are taken for hostile until checked. No lock is held while a

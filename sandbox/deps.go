@@ -10,7 +10,7 @@ import (
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/oci"
-	"github.com/podd-project/podd/oci/namespaces"
+	"github.com/podd-project/podd/sandbox/namespaces"
 )
 
 // The engine's view of the mechanisms below it. Each is addressed by id; everything on the way down is

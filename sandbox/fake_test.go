@@ -26,7 +26,7 @@ import (
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/oci"
-	"github.com/podd-project/podd/oci/namespaces"
+	"github.com/podd-project/podd/sandbox/namespaces"
 )
 
 // machine is the fake node under the engine: what exists on it outlives the engines that drive it, as on a real one.

@@ -16,7 +16,7 @@ import (
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/host"
-	"github.com/podd-project/podd/oci/namespaces"
+	"github.com/podd-project/podd/sandbox/namespaces"
 )
 
 // RunPod creates a pod sandbox and returns its id once it is ready. When the caller gives up before, the creation

@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/podd-project/podd/oci/namespaces"
+	"github.com/podd-project/podd/sandbox/namespaces"
 )
 
 // podInterface is the name that CNI is asked to give the pod's interface (package network does).

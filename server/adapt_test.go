@@ -19,10 +19,10 @@ import (
 	"github.com/podd-project/podd/image/imagetest"
 	"github.com/podd-project/podd/network/networktest"
 	"github.com/podd-project/podd/oci/host"
-	"github.com/podd-project/podd/oci/namespaces"
 	"github.com/podd-project/podd/oci/ocitest"
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/namespaces"
 )
 
 // noNamespaces pins nothing: the fake runtime joins nothing.

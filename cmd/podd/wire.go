@@ -18,11 +18,11 @@ import (
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/host"
-	"github.com/podd-project/podd/oci/namespaces"
 	"github.com/podd-project/podd/oci/pause"
 	"github.com/podd-project/podd/oci/program"
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/namespaces"
 	"github.com/podd-project/podd/server"
 )
 

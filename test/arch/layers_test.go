@@ -28,7 +28,6 @@ var layers = []layer{
 	{"oci/cgroups", nil, "what a control group uses is read by path; whose it is is the engine's business"},
 	{"oci/conmon", nil, "the monitor's protocol is a mechanism of its own, tested against the real conmon alone"},
 	{"oci/host", []string{"oci/spec"}, "it asks the machine what oci/spec, being pure, wants to be told"},
-	{"oci/namespaces", nil, "namespaces are pinned by path; who they are for is the engine's business"},
 	{"oci/probe", nil, "when something is asked again does not depend on what it is"},
 	{"oci/program", nil, "an embedded program is written to its place; which one it is is its owner's business"},
 	{"oci/pause", []string{"oci/program"}, "an embedded program and where it goes"},
@@ -42,10 +41,11 @@ var layers = []layer{
 	{"network", []string{"network", "checkpoint"}, "attachments are made and undone by pod id, even when nothing else is left of the pod"},
 	{"streaming", []string{"streaming"}, "it serves streams for a Backend that it declares itself"},
 	{"sandbox/nri", []string{"sandbox"}, "an adapter of the engine's hooks"},
-	{"sandbox", []string{"oci", "oci/spec", "oci/host", "oci/namespaces", "oci/cgroups", "image", "network", "checkpoint"},
+	{"sandbox/namespaces", nil, "namespaces are pinned by path; the engine decides which pod they belong to"},
+	{"sandbox", []string{"oci", "oci/spec", "oci/host", "oci/cgroups", "sandbox/namespaces", "image", "network", "checkpoint"},
 		"the engine puts the mechanisms together; nothing below it calls up"},
 	{"server", []string{"sandbox", "image", "oci", "oci/spec", "oci/cgroups", "streaming"}, "validate, call, convert: the CRI's words end here"},
-	{"cmd", []string{"cmd", "server", "sandbox", "oci", "oci/conmon", "oci/shim", "oci/spec", "oci/host", "oci/namespaces", "oci/pause", "oci/program", "oci/standin", "oci/cgroups", "image",
+	{"cmd", []string{"cmd", "server", "sandbox", "oci", "oci/conmon", "oci/shim", "oci/spec", "oci/host", "sandbox/namespaces", "oci/pause", "oci/program", "oci/standin", "oci/cgroups", "image",
 		"network", "streaming", "checkpoint"}, "wiring; imported by nobody"},
 	{"test", []string{"test"}, "tests of the whole look at it from outside, as a kubelet does"},
 }
@@ -180,6 +180,7 @@ func TestTheTableItself(t *testing.T) {
 		want      bool
 	}{
 		{"sandbox", "oci", true}, {"sandbox", "oci/conmon", false}, {"oci", "sandbox", false}, {"oci", "oci/conmon", true},
+		{"sandbox", "sandbox/namespaces", true}, {"sandbox/namespaces", "sandbox", false},
 		{"oci", "oci/spec", false}, {"network", "checkpoint", true}, {"image", "network", false}, {"server", "network", false},
 		{"cmd/podd", "cmd/podd/layers", true}, {"test/integration", "test/daemon", true}, {"test/daemon", "sandbox", false},
 		{"image/imagetest", "image", true}, {"sandbox", "image/imagetest", false}, {"oci/ocitest", "oci", true},
