@@ -24,14 +24,14 @@ func (s *Server) ListContainers(ctx context.Context, r *cri.ListContainersReques
 func (s *Server) containers(ctx context.Context, f *cri.ContainerFilter) iter.Seq[*cri.Container] {
 	return func(yield func(*cri.Container) bool) {
 		images := s.imageFinder(ctx)
-		round := s.containerParts.round()
+		pass := s.containerCache.newPass()
 		for c := range s.deps.Engine.Containers() {
 			img := images.image(c.Record.ImageID) // its names are part of the item, and they change with it
-			fixed := round.of(c.Record, img, func() proto.Message { return fixedContainerItem(c.Record, img) })
+			fixed := pass.encode(c.Record, img, func() proto.Message { return fixedContainerItem(c.Record, img) })
 			if matchContainer(f, c) && !yield(containerItem(c, img, fixed)) {
 				return
 			}
 		}
-		round.done()
+		pass.commit()
 	}
 }

@@ -23,13 +23,13 @@ func (s *Server) ListPodSandbox(_ context.Context, r *cri.ListPodSandboxRequest)
 // pods converts the pods that match the filter, one at a time.
 func (s *Server) pods(f *cri.PodSandboxFilter) iter.Seq[*cri.PodSandbox] {
 	return func(yield func(*cri.PodSandbox) bool) {
-		round := s.podParts.round()
+		pass := s.podCache.newPass()
 		for p := range s.deps.Engine.Pods() {
-			fixed := round.of(p.Record, nil, func() proto.Message { return fixedPodItem(p.Record) })
+			fixed := pass.encode(p.Record, nil, func() proto.Message { return fixedPodItem(p.Record) })
 			if matchPod(f, p) && !yield(podItem(p, fixed)) {
 				return
 			}
 		}
-		round.done()
+		pass.commit()
 	}
 }

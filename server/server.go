@@ -67,9 +67,9 @@ type Server struct {
 	cri.UnsafeImageServiceServer
 	cfg  Config
 	deps Deps
-	// What lists have encoded already.
-	podParts       encodings[sandbox.PodRecord]
-	containerParts encodings[sandbox.ContainerRecord]
+	// Encoded parts of list items.
+	podCache       listCache[sandbox.PodRecord]
+	containerCache listCache[sandbox.ContainerRecord]
 }
 
 // New returns a server; it serves nothing until registered.

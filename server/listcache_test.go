@@ -9,19 +9,19 @@ import (
 	"github.com/podd-project/podd/image"
 )
 
-func TestEncodingsAreMadeOnce(t *testing.T) {
-	var e encodings[int]
+func TestListItemsAreEncodedOnce(t *testing.T) {
+	var cache listCache[int]
 	records := []int{1, 2, 3}
 	made := 0
 	walk := func(version any, records ...*int) {
-		r := e.round()
+		p := cache.newPass()
 		for _, one := range records {
-			r.of(one, version, func() proto.Message {
+			p.encode(one, version, func() proto.Message {
 				made++
 				return &cri.PodSandbox{Id: "x"}
 			})
 		}
-		r.done()
+		p.commit()
 	}
 	for i, step := range []struct {
 		version any
@@ -39,18 +39,18 @@ func TestEncodingsAreMadeOnce(t *testing.T) {
 	} {
 		made = 0
 		walk(step.version, step.records...)
-		if kept := len(*e.last.Load()); made != step.made || kept != step.kept {
+		if kept := len(*cache.last.Load()); made != step.made || kept != step.kept {
 			t.Errorf("step %d: made %d, kept %d; want %d and %d", i, made, kept, step.made, step.kept)
 		}
 	}
 }
 
-func TestWhatCannotBeEncodedIsSentPlainly(t *testing.T) {
+func TestItemThatCannotBeEncodedIsSentUncached(t *testing.T) {
 	p := newFakeEngine().pods[0]
 	p.Record.Config.Labels = map[string]string{"a": "\xff"} // a record of an older podd, say
-	var e encodings[int]
+	var cache listCache[int]
 	record := 1
-	if fixed := e.round().of(&record, nil, func() proto.Message { return fixedPodItem(p.Record) }); fixed != nil {
+	if fixed := cache.newPass().encode(&record, nil, func() proto.Message { return fixedPodItem(p.Record) }); fixed != nil {
 		t.Errorf("encoded %q", fixed)
 	}
 	if item := podItem(p, nil); item.GetId() != podID || item.GetMetadata() == nil || item.GetState() != cri.PodSandboxState_SANDBOX_READY {
@@ -92,7 +92,7 @@ func TestListsFollowChanges(t *testing.T) {
 	if len(containers()) != 1 || len(pods()) != 0 {
 		t.Error("what is gone is listed")
 	}
-	if n := len(*h.server.containerParts.last.Load()); n != 1 {
+	if n := len(*h.server.containerCache.last.Load()); n != 1 {
 		t.Errorf("%d containers are remembered", n)
 	}
 }
