@@ -10,13 +10,15 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
 
 // MaxSize bounds a record file in bytes. Anything larger was not written by this package.
 const MaxSize = 8 << 20
+
+// recordMode is the mode of record files: a record can hold environment variables with secrets.
+const recordMode = 0o600
 
 // Errors that Read adds to those of the file system. A missing record is fs.ErrNotExist.
 var (
@@ -45,7 +47,10 @@ func Write(path string, version int, v any) error {
 	if err != nil {
 		return err
 	}
-	return replace(path, data)
+	if err := WriteFileSync(path, data, recordMode); err != nil {
+		return fmt.Errorf("write record: %w", err)
+	}
+	return nil
 }
 
 // WriteNew writes v as the record at path in a directory that Create is filling: nobody sees that before it is complete, so
@@ -55,11 +60,14 @@ func WriteNew(path string, version int, v any) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // as of replace
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, recordMode)
+	if err == nil {
+		err = fillFile(f, data, recordMode, true)
+	}
 	if err != nil {
 		return fmt.Errorf("write record: %w", err)
 	}
-	return writeOut(f, data)
+	return nil
 }
 
 // encode returns the bytes of a record file.
@@ -136,52 +144,4 @@ func readCapped(path string) ([]byte, error) {
 		return nil, fmt.Errorf("read record %s: %w", path, err)
 	}
 	return data, nil
-}
-
-// replace writes data to a temporary file beside path, syncs it, renames it over path and syncs the directory.
-func replace(path string, data []byte) (err error) {
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, tmpPrefix+filepath.Base(path)+"-*") // mode 0600: records hold environment variables
-	if err != nil {
-		return fmt.Errorf("write record: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(f.Name())
-		}
-	}()
-	if err = writeOut(f, data); err != nil {
-		return err
-	}
-	if err = os.Rename(f.Name(), path); err != nil {
-		return fmt.Errorf("write record: %w", err)
-	}
-	return syncDir(dir)
-}
-
-// writeOut writes data to the new file and syncs and closes it.
-func writeOut(f *os.File, data []byte) error {
-	_, err := f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr // some file systems report a full disk only here
-	}
-	if err != nil {
-		return fmt.Errorf("write record: %w", err) // of os: it names the file
-	}
-	return nil
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("sync directory: %w", err)
-	}
-	defer d.Close()
-	if err := d.Sync(); err != nil {
-		return fmt.Errorf("sync directory %s: %w", dir, err)
-	}
-	return nil
 }

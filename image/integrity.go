@@ -6,9 +6,10 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
+
+	"github.com/podd-project/podd/checkpoint"
 )
 
 // integrityFile is below Config.Root.
@@ -188,25 +189,5 @@ func (in *integrity) save() error {
 	if old, err := os.ReadFile(in.path); err == nil && string(old) == string(raw) {
 		return nil
 	}
-	temp := in.path + ".new"
-	if err := writeSynced(temp, raw); err != nil {
-		return err
-	}
-	if err := os.Rename(temp, in.path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(in.path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
-}
-
-func writeSynced(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	return errors.Join(err, f.Sync(), f.Close())
+	return checkpoint.WriteFileSync(in.path, raw, 0o600)
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"slices"
 	"sync"
+
+	"github.com/podd-project/podd/checkpoint"
 )
 
 // preloadedFile is below Config.Root.
@@ -67,7 +69,7 @@ func (p *preloaded) replace(files map[string]preloadedEntry) bool {
 	return !same
 }
 
-// save writes the file by rename; it need not survive a power loss.
+// save writes the file. It need not survive a power loss.
 func (p *preloaded) save() error {
 	p.mu.Lock()
 	raw, err := json.MarshalIndent(p.files, "", "\t")
@@ -75,9 +77,5 @@ func (p *preloaded) save() error {
 	if err != nil {
 		return err
 	}
-	temp := p.path + ".new"
-	if err := os.WriteFile(temp, raw, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(temp, p.path)
+	return checkpoint.WriteFile(p.path, raw, 0o600)
 }

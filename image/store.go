@@ -14,6 +14,8 @@ import (
 	storagetypes "go.podman.io/storage/types"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/podd-project/podd/checkpoint"
 )
 
 // Directories below Config.Root, beside those of containers/storage.
@@ -137,6 +139,9 @@ func prepare(cfg Config) error {
 		if err := os.Chmod(dir.path, dir.mode); err != nil { // whatever the umask
 			return err
 		}
+	}
+	if err := checkpoint.Sweep(cfg.Root); err != nil {
+		return err
 	}
 	temp := filepath.Join(cfg.Root, tempDir)
 	if err := os.RemoveAll(temp); err != nil { // halves of layers, from before a crash

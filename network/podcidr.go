@@ -12,6 +12,8 @@ import (
 	"text/template"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/podd-project/podd/checkpoint"
 )
 
 // podCIDRConf is the file that the template is rendered into.
@@ -130,35 +132,13 @@ func renderConf(path string, data podCIDRData) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// writeConf replaces the file at path, unless it says the same already. Others read it, so it is 0644.
-func writeConf(path string, data []byte) (err error) {
+// writeConf writes the file at path unless it has this content already. Other programs read it, so its mode is 0644.
+func writeConf(path string, data []byte) error {
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".podd-*") // a dot and no known suffix: nobody takes it for a configuration
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(f.Name())
-		}
-	}()
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Chmod(0o644)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return checkpoint.WriteFileSync(path, data, 0o644)
 }

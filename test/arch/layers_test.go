@@ -37,7 +37,7 @@ var layers = []layer{
 		"another kind of handler: it answers in oci's types, and its keeper of output speaks conmon's protocol to the same client"},
 	{"oci/ocitest", []string{"oci", "oci/standin"}, "the runtimes' test suite sees what the engine sees"},
 	{"oci", []string{"oci/conmon", "oci/cgroups", "oci/probe"}, "a runtime is driven by container id and bundle; it knows no pod, image or network. What it measures itself it tells in the words of oci/cgroups"},
-	{"image", []string{"image"}, "images are pulled and mounted by name and container id, for the engine and for the CRI server alike"},
+	{"image", []string{"image", "checkpoint"}, "images are pulled and mounted by name and container id, for the engine and for the CRI server alike"},
 	{"network", []string{"network", "checkpoint"}, "attachments are made and undone by pod id, even when nothing else is left of the pod"},
 	{"streaming", []string{"streaming"}, "it serves streams for a Backend that it declares itself"},
 	{"sandbox/nri", []string{"sandbox"}, "an adapter of the engine's hooks"},
