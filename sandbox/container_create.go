@@ -16,8 +16,8 @@ import (
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/oci"
-	"github.com/podd-project/podd/oci/host"
 	"github.com/podd-project/podd/oci/spec"
+	"github.com/podd-project/podd/oci/spec/host"
 )
 
 // CreateContainer creates a container in a ready pod and returns its id. Retries by name join and find it, as with

@@ -12,8 +12,8 @@ import (
 	crierrors "k8s.io/cri-api/pkg/errors"
 
 	"github.com/podd-project/podd/image"
-	"github.com/podd-project/podd/oci/host"
 	"github.com/podd-project/podd/oci/spec"
+	"github.com/podd-project/podd/oci/spec/host"
 )
 
 // cgroupPrefix begins the name of every cgroup that podd makes for a container.

@@ -18,8 +18,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/oci"
-	"github.com/podd-project/podd/oci/host"
 	"github.com/podd-project/podd/oci/spec"
+	"github.com/podd-project/podd/oci/spec/host"
 )
 
 // newEngine starts an engine on m, as a daemon would, and recovers what an earlier one left there.

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/podd-project/podd/checkpoint"
-	"github.com/podd-project/podd/oci/host"
+	"github.com/podd-project/podd/oci/spec/host"
 )
 
 // loadParallel is how many pods' records are read at once: the work is waiting for the disk.

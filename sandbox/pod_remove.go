@@ -7,7 +7,7 @@ import (
 	"os"
 
 	"github.com/podd-project/podd/checkpoint"
-	"github.com/podd-project/podd/oci/host"
+	"github.com/podd-project/podd/oci/spec/host"
 )
 
 // RemovePod stops the pod if need be, removes its containers and then its record. When it fails the pod is still

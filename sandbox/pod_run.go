@@ -15,7 +15,7 @@ import (
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/oci"
-	"github.com/podd-project/podd/oci/host"
+	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox/namespaces"
 )
 

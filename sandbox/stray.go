@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/podd-project/podd/oci"
-	"github.com/podd-project/podd/oci/host"
+	"github.com/podd-project/podd/oci/spec/host"
 )
 
 // strayMounts lists the ids with something mounted in their directories that podd does not mount there itself: that would

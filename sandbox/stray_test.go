@@ -11,7 +11,7 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
-	"github.com/podd-project/podd/oci/host"
+	"github.com/podd-project/podd/oci/spec/host"
 )
 
 // makeCgroups makes a cgroup in every hierarchy that lets it, and returns its directories.

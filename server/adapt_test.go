@@ -18,9 +18,9 @@ import (
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/image/imagetest"
 	"github.com/podd-project/podd/network/networktest"
-	"github.com/podd-project/podd/oci/host"
 	"github.com/podd-project/podd/oci/ocitest"
 	"github.com/podd-project/podd/oci/spec"
+	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/sandbox/namespaces"
 )

@@ -1,7 +1,7 @@
 // Package spec turns a CRI container configuration into the config.json of an OCI runtime.
 //
 // It is pure: no file is opened, no kernel asked. Everything that depends on the machine arrives in Input,
-// gathered by oci/host. The same input gives the same bytes, which is what the golden tests in testdata
+// gathered by oci/spec/host. The same input gives the same bytes, which is what the golden tests in testdata
 // hold it to. The sandbox engine is its only caller.
 package spec
 
@@ -99,7 +99,7 @@ type Handler struct {
 	OwnKernel bool
 }
 
-// Facts is what this machine can do, asked once at start by oci/host.
+// Facts is what this machine can do, asked once at start by oci/spec/host.
 type Facts struct {
 	// Capabilities is the daemon's bounding set (CAP_...): a container gets no more.
 	Capabilities []string

@@ -18,12 +18,12 @@ import (
 	"golang.org/x/sys/unix"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/podd-project/podd/oci/host"
 	"github.com/podd-project/podd/oci/ocitest"
 	"github.com/podd-project/podd/oci/spec"
+	"github.com/podd-project/podd/oci/spec/host"
 )
 
-// machine runs what oci/spec writes and oci/host found out with a real runtime, once, in the foreground.
+// machine runs what oci/spec writes and oci/spec/host found out with a real runtime, once, in the foreground.
 type machine struct {
 	*ocitest.Machine
 	t       *testing.T
