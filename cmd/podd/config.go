@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/podd-project/podd/cmd/podd/layers"
 	"github.com/podd-project/podd/cmd/podd/metrics"
+	"github.com/podd-project/podd/cmd/podd/tomlconfig"
 	"github.com/podd-project/podd/cmd/podd/tracing"
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/network"
@@ -98,11 +98,11 @@ func defaultConfig() Config {
 }
 
 // complete fills in what follows from other keys and was not set by anyone.
-func (c *Config) complete(set *layers.Set) {
-	if set.Origin("listen") == layers.Default {
+func (c *Config) complete(set *tomlconfig.Set) {
+	if set.Origin("listen") == tomlconfig.Default {
 		c.Listen = filepath.Join(c.Run, "podd.sock")
 	}
-	if set.Origin("image.preload_dir") == layers.Default {
+	if set.Origin("image.preload_dir") == tomlconfig.Default {
 		c.Image.PreloadDir = filepath.Join(c.Root, "preload")
 	}
 	c.place(c.Root, c.Run)

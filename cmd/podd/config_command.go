@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/podd-project/podd/cmd/podd/layers"
+	"github.com/podd-project/podd/cmd/podd/tomlconfig"
 )
 
 // configHeader opens what `podd config default` prints. contrib/podd.toml is that output.
@@ -23,7 +23,7 @@ func printDefaultConfig(w io.Writer) error {
 		return err
 	}
 	c := defaultConfig()
-	return layers.New(&c).Document(w)
+	return tomlconfig.New(&c).Document(w)
 }
 
 func dumpConfig(cmd *cobra.Command, opts *options) error {

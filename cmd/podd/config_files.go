@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/podd-project/podd/cmd/podd/layers"
+	"github.com/podd-project/podd/cmd/podd/tomlconfig"
 )
 
 // defaultConfigFile is read when it is there; one named by --config must be there.
@@ -48,7 +48,7 @@ func (o *options) register(flags *pflag.FlagSet) {
 // loaded is a configuration and where it came from.
 type loaded struct {
 	Config
-	set *layers.Set
+	set *tomlconfig.Set
 	// files are those that were read, in order.
 	files []string
 }
@@ -56,7 +56,7 @@ type loaded struct {
 // load reads the files, lays the flags over them and validates the result.
 func (o *options) load() (*loaded, error) {
 	l := &loaded{Config: defaultConfig()}
-	l.set = layers.New(&l.Config)
+	l.set = tomlconfig.New(&l.Config)
 	if err := l.readFiles(o.file, o.flags.Changed("config")); err != nil {
 		return nil, configError{err}
 	}
@@ -71,7 +71,7 @@ func (o *options) load() (*loaded, error) {
 }
 
 // apply lays the flags over what the files say.
-func (o *options) apply(set *layers.Set) error {
+func (o *options) apply(set *tomlconfig.Set) error {
 	var errs []error
 	for _, assignment := range o.set {
 		key, value, ok := strings.Cut(assignment, "=")

@@ -182,7 +182,7 @@ func TestTheTableItself(t *testing.T) {
 		{"sandbox", "oci", true}, {"sandbox", "oci/conmon", false}, {"oci", "sandbox", false}, {"oci", "oci/conmon", true},
 		{"oci/spec/host", "oci/spec", true}, {"oci/spec", "oci/spec/host", false}, {"sandbox", "sandbox/namespaces", true}, {"sandbox/namespaces", "sandbox", false},
 		{"oci", "oci/spec", false}, {"network", "checkpoint", true}, {"image", "network", false}, {"server", "network", false},
-		{"cmd/podd", "cmd/podd/layers", true}, {"test/integration", "test/daemon", true}, {"test/daemon", "sandbox", false},
+		{"cmd/podd", "cmd/podd/tomlconfig", true}, {"test/integration", "test/daemon", true}, {"test/daemon", "sandbox", false},
 		{"image/imagetest", "image", true}, {"sandbox", "image/imagetest", false}, {"oci/ocitest", "oci", true},
 	}
 	for _, c := range cases {

@@ -1,11 +1,11 @@
-// Package layers fills a struct from several TOML documents, key by key, and remembers which document set
+// Package tomlconfig fills a struct from several TOML documents, key by key, and remembers which document set
 // which key.
 //
 // It owns the rules of merging (tables merge, everything else replaces), of naming mistakes (file, line, the
 // nearest known key) and of printing a struct back as TOML. It knows no key: those are the struct's fields,
 // named by their `toml` tag and explained by their `comment` tag. It never opens a file. cmd/podd is its only
 // caller.
-package layers
+package tomlconfig
 
 import (
 	"errors"
