@@ -3,6 +3,8 @@ package sandbox
 import (
 	"fmt"
 	"testing"
+
+	"github.com/podd-project/podd/sandbox/operation"
 )
 
 // fullNode is a machine with n pods of one running container, whose engine has died.
@@ -46,10 +48,10 @@ func BenchmarkOperation(b *testing.B) {
 	stages := []string{"record", "image", "log", "rootfs", "volumes", "image volumes", "spec", "create", "verify"}
 	b.ReportAllocs()
 	for b.Loop() {
-		ctx, op := e.operations.begin(b.Context(), Operation{Verb: verbCreateContainer})
+		ctx, active := e.operations.Begin(b.Context(), operation.Operation{Verb: operation.CreateContainer})
 		for _, s := range stages {
-			stage(ctx, s)
+			operation.SetStage(ctx, s)
 		}
-		op.end(nil)
+		active.End(nil)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/podd-project/podd/checkpoint"
+	"github.com/podd-project/podd/sandbox/operation"
 )
 
 // Container is one container of a pod. The embedded record never changes; Status is a published value.
@@ -20,7 +21,7 @@ type Container struct {
 	creation creation
 	life     life
 	kill     killer
-	history  history
+	history  operation.History
 	// exited is closed once the status says Exited.
 	exited chan struct{}
 	// post tells subscribers of the container.

@@ -18,6 +18,7 @@ import (
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
+	"github.com/podd-project/podd/sandbox/operation"
 )
 
 // CreateContainer creates a container in a ready pod and returns its id. Retries by name join and find it, as with
@@ -125,7 +126,7 @@ func sameContainer(have, want *Container) error {
 
 // createContainer makes c or leaves nothing of it.
 func (e *Engine) createContainer(caller context.Context, c *Container) {
-	err := e.onContainer(caller, verbCreateContainer, c, 0, func(ctx context.Context) error {
+	err := e.onContainer(caller, operation.CreateContainer, c, 0, func(ctx context.Context) error {
 		c.creation.follow(ctx)
 		return e.tryContainer(ctx, c)
 	})

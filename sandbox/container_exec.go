@@ -13,6 +13,7 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/spec"
+	"github.com/podd-project/podd/sandbox/operation"
 )
 
 // execOutputLimit caps each output stream of ExecSync, in bytes (CVE-2022-1708, CVE-2022-31030).
@@ -31,11 +32,11 @@ func (e *Engine) ExecSync(ctx context.Context, id string, cmd []string, timeout 
 	}
 	allow := timeout
 	if timeout == 0 {
-		allow = forEver
+		allow = operation.Unlimited
 	}
 	var result oci.ExecResult
-	err = e.onContainer(ctx, verbExecSync, c, allow, func(ctx context.Context) (err error) {
-		stage(ctx, "command")
+	err = e.onContainer(ctx, operation.ExecSync, c, allow, func(ctx context.Context) (err error) {
+		operation.SetStage(ctx, "command")
 		result, err = rt.ExecSync(ctx, oci.ExecRequest{ID: c.ID, Process: process, Timeout: timeout, Limit: execOutputLimit})
 		return err
 	})

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/podd-project/podd/checkpoint"
+	"github.com/podd-project/podd/sandbox/operation"
 )
 
 // RemoveContainer kills the container if need be and removes it. When it fails the container is still there and
@@ -15,12 +16,12 @@ func (e *Engine) RemoveContainer(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	return e.onContainer(ctx, verbRemoveContainer, c, 0, func(ctx context.Context) error {
-		stage(ctx, "stop")
+	return e.onContainer(ctx, operation.RemoveContainer, c, 0, func(ctx context.Context) error {
+		operation.SetStage(ctx, "stop")
 		if err := e.stopContainer(ctx, c, 0); err != nil {
 			return fmt.Errorf("stop container: %w", err)
 		}
-		stage(ctx, "wait for another operation")
+		operation.SetStage(ctx, "wait for another operation")
 		return e.removeContainer(ctx, c)
 	})
 }
@@ -42,7 +43,7 @@ func (e *Engine) deleteContainer(ctx context.Context, c *Container) error {
 	if err := e.teardownContainer(ctx, c); err != nil {
 		return err
 	}
-	stage(ctx, "remove record")
+	operation.SetStage(ctx, "remove record")
 	if err := checkpoint.Remove(filepath.Dir(c.dir), c.ID); err != nil {
 		return err
 	}
@@ -54,11 +55,11 @@ func (e *Engine) deleteContainer(ctx context.Context, c *Container) error {
 
 // teardownContainer is the only undo of buildContainer. It needs the record alone and may be repeated.
 func (e *Engine) teardownContainer(ctx context.Context, c *Container) error {
-	stage(ctx, "delete container")
+	operation.SetStage(ctx, "delete container")
 	if err := e.deleteProcess(ctx, c.pod, c.ID); err != nil {
 		return fmt.Errorf("delete container: %w", err) // its root filesystem may be in use still
 	}
-	stage(ctx, "release root filesystem")
+	operation.SetStage(ctx, "release root filesystem")
 	if err := e.Images.Release(ctx, c.ID); err != nil {
 		return fmt.Errorf("release root filesystem: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/operation"
 )
 
 // startErrorCode is the exit code of a container that could not be started, as Docker has it.
@@ -27,7 +28,7 @@ func (e *Engine) StartContainer(ctx context.Context, id string) error {
 	done := make(chan error, 1)
 	if !e.work.Go(func() {
 		defer c.op.release()
-		done <- e.onContainer(ctx, verbStartContainer, c, 0, func(ctx context.Context) error { return e.startContainer(ctx, c) })
+		done <- e.onContainer(ctx, operation.StartContainer, c, 0, func(ctx context.Context) error { return e.startContainer(ctx, c) })
 	}) {
 		c.op.release()
 		return errClosing
@@ -61,11 +62,11 @@ func (e *Engine) startContainer(caller context.Context, c *Container) error {
 
 	at := time.Now()
 	c.beginStart(at)
-	stage(ctx, "start")
+	operation.SetStage(ctx, "start")
 	if err := deadline(ctx, rt.Start(ctx, c.ID)); err != nil {
 		return e.abandonStart(caller, c, err)
 	}
-	stage(ctx, "record")
+	operation.SetStage(ctx, "record")
 	err = c.advance(ContainerRunning, func(s *ContainerStatus) { s.StartedAt = at })
 	if c.Status().State == ContainerExited {
 		return nil // it ran, and its exit was seen before this line
@@ -79,7 +80,7 @@ func (e *Engine) startContainer(caller context.Context, c *Container) error {
 // abandonStart makes a container that could not be started an exited one.
 func (e *Engine) abandonStart(ctx context.Context, c *Container, cause error) error {
 	c.failStart(cause)
-	stage(ctx, "stop")
+	operation.SetStage(ctx, "stop")
 	undo := e.undo(ctx, func(ctx context.Context) error { return e.stopContainer(ctx, c, 0) })
 	return errors.Join(fmt.Errorf("start container: %w", cause), undo)
 }

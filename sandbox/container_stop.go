@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/operation"
 )
 
 // killInterval is how often SIGKILL is repeated: a process that was forking may have escaped the first one.
@@ -44,7 +45,7 @@ func (e *Engine) stopContainer(ctx context.Context, c *Container, grace time.Dur
 	}
 	attempt, first := c.kill.request(time.Now().Add(grace))
 	if first && !e.work.Go(func() {
-		c.kill.finish(attempt, e.onContainer(ctx, verbStopContainer, c, grace, func(ctx context.Context) error {
+		c.kill.finish(attempt, e.onContainer(ctx, operation.StopContainer, c, grace, func(ctx context.Context) error {
 			return e.killByDeadline(ctx, c, attempt)
 		}))
 	}) {
@@ -64,9 +65,9 @@ func (e *Engine) stopContainer(ctx context.Context, c *Container, grace time.Dur
 // or has outlived it for too long. It goes on when the caller, whose context names the operation, has given up.
 func (e *Engine) killByDeadline(caller context.Context, c *Container, s *stop) error {
 	if deadline, _ := c.kill.at(s); time.Until(deadline) > 0 {
-		stage(caller, "signal")
+		operation.SetStage(caller, "signal")
 		e.signal(c, signalNumber(c.StopSignal))
-		stage(caller, "grace period")
+		operation.SetStage(caller, "grace period")
 	}
 	if !c.waitForDeadline(e.life.ctx, s) {
 		return context.Cause(e.life.ctx)
@@ -74,7 +75,7 @@ func (e *Engine) killByDeadline(caller context.Context, c *Container, s *stop) e
 	giveUp := time.After(e.cfg.KillTimeout)
 	again := time.NewTicker(killInterval)
 	defer again.Stop()
-	stage(caller, "kill")
+	operation.SetStage(caller, "kill")
 	for {
 		e.signal(c, syscall.SIGKILL)
 		select {
@@ -82,7 +83,7 @@ func (e *Engine) killByDeadline(caller context.Context, c *Container, s *stop) e
 			return nil
 		case <-again.C:
 		case <-giveUp:
-			stage(caller, "delete by the runtime")
+			operation.SetStage(caller, "delete by the runtime")
 			if err := e.endByRuntime(c); err != nil {
 				return fmt.Errorf("%w: container %s outlived SIGKILL by %v: %s: %w",
 					context.DeadlineExceeded, c.ID, e.cfg.KillTimeout, describeStuck(c.Status().Process.Pid), err)

@@ -10,6 +10,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/oci/spec"
+	"github.com/podd-project/podd/sandbox/operation"
 )
 
 // UpdateContainer changes the resources of a created or running container. Fields that are zero stay as they are. The
@@ -23,7 +24,7 @@ func (e *Engine) UpdateContainer(ctx context.Context, id string, r *cri.LinuxCon
 		return fmt.Errorf("wait for another operation on the container: %w", err)
 	}
 	defer c.op.release()
-	return e.onContainer(ctx, verbUpdateContainer, c, 0, func(ctx context.Context) error { return e.updateContainer(ctx, c, r) })
+	return e.onContainer(ctx, operation.UpdateContainer, c, 0, func(ctx context.Context) error { return e.updateContainer(ctx, c, r) })
 }
 
 // updateContainer needs c.op.
@@ -41,11 +42,11 @@ func (e *Engine) updateContainer(ctx context.Context, c *Container, r *cri.Linux
 		return err
 	}
 	e.logWarnings(c, warnings)
-	stage(ctx, "update")
+	operation.SetStage(ctx, "update")
 	if err := rt.Update(ctx, c.ID, resources); err != nil {
 		return fmt.Errorf("update container: %w", err)
 	}
-	stage(ctx, "read back")
+	operation.SetStage(ctx, "read back")
 	actual, err := e.limitContainer(c, mergeResources(c.Status().Resources, r), r.GetOomScoreAdj() != 0)
 	if errdefs.IsNotFound(err) {
 		err = nil // it has ended meanwhile

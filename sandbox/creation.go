@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+
+	"github.com/podd-project/podd/sandbox/operation"
 )
 
 // creation is the making of a pod or container as its callers see it. It runs detached from them: a kubelet that
@@ -14,7 +16,7 @@ import (
 type creation struct {
 	done    chan struct{} // closed when it has ended, err set before
 	err     error
-	op      atomic.Pointer[operation]
+	active  atomic.Pointer[operation.Active]
 	claimed atomic.Bool
 
 	mu      sync.Mutex // puts the end, claims, and callers who give up in one order
@@ -25,8 +27,8 @@ func newCreation() creation { return creation{done: make(chan struct{})} }
 
 // follow has the creation's stage told from the operation of ctx, to callers who cannot wait longer.
 func (c *creation) follow(ctx context.Context) {
-	if op, ok := ctx.Value(operationKey{}).(*operation); ok {
-		c.op.Store(op)
+	if active := operation.FromContext(ctx); active != nil {
+		c.active.Store(active)
 	}
 }
 
@@ -43,7 +45,7 @@ func (c *creation) finish(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.err = err
-	c.op.Store(nil) // it holds the context of the call, and so all that gRPC keeps for one
+	c.active.Store(nil) // it holds the context of the call, and so all that gRPC keeps for one
 	close(c.done)
 }
 
@@ -88,8 +90,8 @@ func (c *creation) abandoned() bool {
 }
 
 func (c *creation) where() string {
-	if op := c.op.Load(); op != nil {
-		return cmp.Or(op.look().Stage(), "start")
+	if active := c.active.Load(); active != nil {
+		return cmp.Or(active.Snapshot().Stage(), "start")
 	}
 	return "start"
 }

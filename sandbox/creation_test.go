@@ -61,7 +61,7 @@ func (h *fakeHost) givesUpAt(parent context.Context, name string) context.Contex
 // container live on: gRPC hangs a connection's worth of memory on each.
 func TestPodsKeepNothingOfTheCallsThatMadeThem(t *testing.T) {
 	e, _ := newEngine(t, newMachine(t))
-	e.cfg.CreateTimeout, e.operations.slow = time.Second, time.Second // a timer that was stopped may stay until its time
+	e.cfg.CreateTimeout, e.operations.Slow = time.Second, time.Second // a timer that was stopped may stay until its time
 	type carried [4096]byte
 	type key struct{}
 	call := func(do func(ctx context.Context)) weak.Pointer[carried] {

@@ -15,6 +15,7 @@ import (
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
+	"github.com/podd-project/podd/sandbox/operation"
 )
 
 // Deps are the mechanisms that an engine drives.
@@ -35,7 +36,7 @@ type Deps struct {
 	Log     logrus.FieldLogger
 	// Observe, if set, is told of each operation that has ended, with the context of the caller who began it. It is
 	// called in the operation's way and must not wait.
-	Observe func(ctx context.Context, o Operation)
+	Observe func(ctx context.Context, o operation.Operation)
 }
 
 // Engine runs the pods of one node. It is the only writer of their records.
@@ -65,7 +66,7 @@ type Engine struct {
 	debts atomic.Pointer[[]Debt]
 	// quarantined are the damaged records that were moved away.
 	quarantined quarantineList
-	operations  operations
+	operations  operation.Tracker
 	// former are the handlers that records name and the configuration does not, any more.
 	former former
 }
@@ -86,7 +87,7 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	e := &Engine{
-		cfg: cfg, Deps: deps, operations: operations{slow: cfg.SlowOperation, log: deps.Log, observe: deps.Observe}, store: newStore(), shm: tmpfs{}, resolver: host.NewResolver(stuckLooks), life: life{ctx: ctx, end: cancel},
+		cfg: cfg, Deps: deps, operations: operation.Tracker{Slow: cfg.SlowOperation, Log: deps.Log, Observe: deps.Observe}, store: newStore(), shm: tmpfs{}, resolver: host.NewResolver(stuckLooks), life: life{ctx: ctx, end: cancel},
 		stats: newCollector(cfg, deps), loaded: make(chan struct{}), recovered: make(chan struct{}),
 		turns: make(chan struct{}, undoParallel), kick: make(chan struct{}, 1), former: former{make: deps.Former},
 	}

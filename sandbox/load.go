@@ -8,6 +8,7 @@ import (
 
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/oci/spec/host"
+	"github.com/podd-project/podd/sandbox/operation"
 )
 
 // loadParallel is how many pods' records are read at once: the work is waiting for the disk.
@@ -76,8 +77,8 @@ func (e *Engine) loadPod(id string) error {
 		e.take(filepath.Join(parent, c), p.ID, func() error { return e.loadContainer(p, c) })
 	}
 	e.settle(func(ctx context.Context, looked func()) {
-		_ = e.onPod(ctx, verbRecover, p, func(ctx context.Context) error {
-			stage(ctx, "look")
+		_ = e.onPod(ctx, operation.Recover, p, func(ctx context.Context) error {
+			operation.SetStage(ctx, "look")
 			e.settlePod(ctx, p, looked)
 			return nil
 		})
@@ -125,7 +126,7 @@ func (e *Engine) loadContainer(p *Pod, id string) error {
 	}
 	_ = c.op.take(context.Background()) // at once: it is new. Until it is settled nobody starts or removes it.
 	e.settle(func(ctx context.Context, looked func()) {
-		_ = e.onContainer(ctx, verbRecover, c, 0, func(ctx context.Context) error {
+		_ = e.onContainer(ctx, operation.Recover, c, 0, func(ctx context.Context) error {
 			e.settleContainer(ctx, c, looked)
 			return nil
 		})

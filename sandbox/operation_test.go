@@ -14,9 +14,10 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/operation"
 )
 
-func stageNames(o Operation) []string {
+func stageNames(o operation.Operation) []string {
 	var names []string
 	for _, s := range o.Stages {
 		names = append(names, s.Name)
@@ -28,9 +29,9 @@ func TestOperationsTellTheirStages(t *testing.T) {
 	m := newMachine(t)
 	e, h := newEngine(t, m)
 	var mu sync.Mutex
-	var ended []Operation
+	var ended []operation.Operation
 	type key struct{}
-	e.operations.observe = func(ctx context.Context, o Operation) {
+	e.operations.Observe = func(ctx context.Context, o operation.Operation) {
 		mu.Lock()
 		defer mu.Unlock()
 		if ctx.Value(key{}) != "trace" {
@@ -49,14 +50,14 @@ func TestOperationsTellTheirStages(t *testing.T) {
 		verb   string
 		stages []string
 	}{
-		{verbRunPod, []string{"record", "namespaces", "network", "files", "infra container"}},
-		{verbCreateContainer, []string{"record", "image", "log", "rootfs", "volumes", "image volumes", "spec", "create", "verify"}},
-		{verbStartContainer, []string{"start", "record"}},
-		{verbExecSync, []string{"command"}},
-		{verbStopContainer, []string{"kill"}},
-		{verbRemoveContainer, []string{"stop", "wait for another operation", "delete container", "release root filesystem", "remove record"}},
+		{operation.RunPod, []string{"record", "namespaces", "network", "files", "infra container"}},
+		{operation.CreateContainer, []string{"record", "image", "log", "rootfs", "volumes", "image volumes", "spec", "create", "verify"}},
+		{operation.StartContainer, []string{"start", "record"}},
+		{operation.ExecSync, []string{"command"}},
+		{operation.StopContainer, []string{"kill"}},
+		{operation.RemoveContainer, []string{"stop", "wait for another operation", "delete container", "release root filesystem", "remove record"}},
 	} {
-		i := slices.IndexFunc(ended, func(o Operation) bool { return o.Verb == c.verb })
+		i := slices.IndexFunc(ended, func(o operation.Operation) bool { return o.Verb == c.verb })
 		if i < 0 {
 			t.Errorf("%s was not observed", c.verb)
 			continue
@@ -65,7 +66,7 @@ func TestOperationsTellTheirStages(t *testing.T) {
 		if !slices.Equal(stageNames(o), c.stages) || !o.Done || o.Error != "" || o.Pod != l.pod || !strings.HasPrefix(o.Name, "default/web") {
 			t.Errorf("%s: %+v", c.verb, o)
 		}
-		var sum Duration
+		var sum operation.Duration
 		for _, s := range o.Stages {
 			if s.After < sum {
 				t.Errorf("%s: stage %s begins at %v, before the one before it ended at %v", c.verb, s.Name, s.After, sum)
@@ -76,7 +77,7 @@ func TestOperationsTellTheirStages(t *testing.T) {
 			t.Errorf("%s: stages take %v, the whole %v", c.verb, sum, o.Took)
 		}
 	}
-	if kept := p.Operations(); len(kept) != 1 || kept[0].Verb != verbRunPod {
+	if kept := p.Operations(); len(kept) != 1 || kept[0].Verb != operation.RunPod {
 		t.Errorf("kept of the pod: %+v", kept)
 	}
 	if under := e.Operations(); len(under) > 0 {
@@ -92,7 +93,7 @@ func TestSlowOperationIsListedAndLoggedOnceWithItsStage(t *testing.T) {
 		log := logrus.New()
 		log.SetOutput(&out)
 		log.SetFormatter(&logrus.JSONFormatter{})
-		e.operations.log = log
+		e.operations.Log = log
 		release := h.hold("cni add")
 		done := make(chan error)
 		go func() {
@@ -109,7 +110,7 @@ func TestSlowOperationIsListedAndLoggedOnceWithItsStage(t *testing.T) {
 		if err := json.Unmarshal(out.Bytes(), &line); err != nil { // two lines are no JSON
 			t.Fatalf("%v: %s", err, out.String())
 		}
-		if line.Msg != "slow operation" || line.Verb != verbRunPod || line.Stage != "network" || line.Pod != under[0].Pod || line.Age != e.cfg.SlowOperation.String() {
+		if line.Msg != "slow operation" || line.Verb != operation.RunPod || line.Stage != "network" || line.Pod != under[0].Pod || line.Age != e.cfg.SlowOperation.String() {
 			t.Errorf("logged %+v", line)
 		}
 		release()
@@ -127,7 +128,7 @@ func TestWhatTheCallerAskedToWaitForIsNotSlow(t *testing.T) {
 		var out bytes.Buffer
 		log := logrus.New()
 		log.SetOutput(&out)
-		e.operations.log = log
+		e.operations.Log = log
 		grace := 10 * e.cfg.SlowOperation
 		release := h.hold("exec")
 		go e.ExecSync(t.Context(), id, []string{"sleep"}, 0)
@@ -153,11 +154,11 @@ func TestWhatTheCallerAskedToWaitForIsNotSlow(t *testing.T) {
 }
 
 func TestOperationSurvivesJSON(t *testing.T) {
-	want := Operation{Verb: verbRunPod, Pod: "p", Name: "n/p", Began: time.Unix(1700000000, 0).UTC(), Took: Duration(1500 * time.Millisecond),
-		Stages: []Stage{{"network", Duration(time.Millisecond), Duration(20 * time.Microsecond)}}, Done: true}
+	want := operation.Operation{Verb: operation.RunPod, Pod: "p", Name: "n/p", Began: time.Unix(1700000000, 0).UTC(), Took: operation.Duration(1500 * time.Millisecond),
+		Stages: []operation.Stage{{Name: "network", After: operation.Duration(time.Millisecond), Took: operation.Duration(20 * time.Microsecond)}}, Done: true}
 	data, err := json.Marshal(want)
 	must(t, err)
-	var got Operation
+	var got operation.Operation
 	must(t, json.Unmarshal(data, &got))
 	if again, _ := json.Marshal(got); !bytes.Equal(data, again) || got.Stages[0] != want.Stages[0] {
 		t.Errorf("%s came back as %+v", data, got)
@@ -181,7 +182,7 @@ func TestOwed(t *testing.T) {
 	}
 	p, err := e.Pod(pod)
 	must(t, err)
-	if last := p.Operations(); len(last) != 2 || last[1].Verb != verbStopPod || !strings.Contains(last[1].Error, "injected") {
+	if last := p.Operations(); len(last) != 2 || last[1].Verb != operation.StopPod || !strings.Contains(last[1].Error, "injected") {
 		t.Errorf("kept %+v", last)
 	}
 	del.healed = true

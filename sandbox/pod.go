@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/podd-project/podd/checkpoint"
+	"github.com/podd-project/podd/sandbox/operation"
 )
 
 // Pod is one pod sandbox. The embedded record never changes; Status is a published value.
@@ -22,7 +23,7 @@ type Pod struct {
 	op slot
 	// creation is how callers wait for RunPod, and claim its result.
 	creation creation
-	history  history
+	history  operation.History
 
 	mu sync.Mutex // orders status changes
 }

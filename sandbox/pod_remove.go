@@ -8,6 +8,7 @@ import (
 
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/oci/spec/host"
+	"github.com/podd-project/podd/sandbox/operation"
 )
 
 // RemovePod stops the pod if need be, removes its containers and then its record. When it fails the pod is still
@@ -21,7 +22,7 @@ func (e *Engine) RemovePod(ctx context.Context, id string) error {
 		return fmt.Errorf("wait for another stop of the pod sandbox: %w", err)
 	}
 	defer p.op.release()
-	return e.onPod(ctx, verbRemovePod, p, func(ctx context.Context) error {
+	return e.onPod(ctx, operation.RemovePod, p, func(ctx context.Context) error {
 		if err := e.stopPod(ctx, p); err != nil {
 			return fmt.Errorf("stop pod sandbox: %w", err)
 		}
@@ -44,7 +45,7 @@ func (e *Engine) deletePod(ctx context.Context, p *Pod) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	stage(ctx, "remove record")
+	operation.SetStage(ctx, "remove record")
 	if err := checkpoint.Remove(e.podsDir(), p.ID); err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox/namespaces"
+	"github.com/podd-project/podd/sandbox/operation"
 )
 
 // RunPod creates a pod sandbox and returns its id once it is ready. When the caller gives up before, the creation
@@ -105,7 +106,7 @@ func sameRequest(have, want *Pod) error {
 
 // createPod makes p or leaves nothing of it.
 func (e *Engine) createPod(caller context.Context, p *Pod) {
-	err := e.onPod(caller, verbRunPod, p, func(ctx context.Context) error {
+	err := e.onPod(caller, operation.RunPod, p, func(ctx context.Context) error {
 		p.creation.follow(ctx)
 		return e.tryPod(ctx, p)
 	})
@@ -166,7 +167,7 @@ func runSteps(ctx context.Context, steps []step) error {
 		if err := context.Cause(ctx); err != nil {
 			return fmt.Errorf("before %s: %w", s.name, err)
 		}
-		stage(ctx, s.name)
+		operation.SetStage(ctx, s.name)
 		if err := s.do(); err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}

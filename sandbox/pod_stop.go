@@ -8,6 +8,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/podd-project/podd/network"
+	"github.com/podd-project/podd/sandbox/operation"
 )
 
 // StopPod kills the pod's containers and gives its network and namespaces back. It is idempotent: what one call
@@ -21,7 +22,7 @@ func (e *Engine) StopPod(ctx context.Context, id string) error {
 		return fmt.Errorf("wait for another stop of the pod sandbox: %w", err)
 	}
 	defer p.op.release()
-	return e.onPod(ctx, verbStopPod, p, func(ctx context.Context) error { return e.stopPod(ctx, p) })
+	return e.onPod(ctx, operation.StopPod, p, func(ctx context.Context) error { return e.stopPod(ctx, p) })
 }
 
 // errStopping is why what is being built in a pod that stops is given up.
@@ -30,7 +31,7 @@ var errStopping = errors.New("the pod sandbox is being stopped")
 // stopPod needs p.op.
 func (e *Engine) stopPod(ctx context.Context, p *Pod) error {
 	p.life.end(errStopping)
-	stage(ctx, "wait for the creation")
+	operation.SetStage(ctx, "wait for the creation")
 	select {
 	case <-p.creation.done:
 	case <-ctx.Done():
@@ -39,7 +40,7 @@ func (e *Engine) stopPod(ctx context.Context, p *Pod) error {
 	if _, err := e.Pod(p.ID); err != nil {
 		return nil // its creation was undone, nothing is left
 	}
-	stage(ctx, "wait for containers being created")
+	operation.SetStage(ctx, "wait for containers being created")
 	if err := p.gate.close(ctx); err != nil {
 		return fmt.Errorf("wait for containers that are being created: %w", err)
 	}
@@ -65,24 +66,24 @@ func (e *Engine) stopPod(ctx context.Context, p *Pod) error {
 // failing step, but for those that the failed one still needs.
 func (e *Engine) teardownPod(ctx context.Context, p *Pod) error {
 	e.stats.dropPod(p)
-	stage(ctx, "stop containers")
+	operation.SetStage(ctx, "stop containers")
 	containers := errors.Join(e.stopContainers(ctx, p), e.freeUnread(ctx, p))
-	stage(ctx, "delete infra container")
+	operation.SetStage(ctx, "delete infra container")
 	infra := e.deleteInfra(ctx, p)
-	stage(ctx, "unmount shm")
+	operation.SetStage(ctx, "unmount shm")
 	shm := e.shm.Unmount(ctx, e.podFile(p.ID, shmDir))
 	net := e.detach(ctx, p)
 	if err := errors.Join(containers, infra, shm, net); err != nil {
 		return err
 	}
-	stage(ctx, "remove files")
+	operation.SetStage(ctx, "remove files")
 	return e.removePodRunDir(p.ID)
 }
 
 // detach gives the pod's addresses back, then its namespaces. The network namespace is kept until CNI has let go of
 // it: a plugin that finds it can clean up more than one that does not.
 func (e *Engine) detach(ctx context.Context, p *Pod) error {
-	stage(ctx, "detach from network")
+	operation.SetStage(ctx, "detach from network")
 	err := e.Network.Teardown(ctx, p.ID)
 	if errors.Is(err, network.ErrDamaged) {
 		err = e.abandon(ctx, p, err)
@@ -95,7 +96,7 @@ func (e *Engine) detach(ctx context.Context, p *Pod) error {
 	if p.Netns != "" {
 		paths = append(paths, p.Netns)
 	}
-	stage(ctx, "unpin namespaces")
+	operation.SetStage(ctx, "unpin namespaces")
 	if err := e.Namespaces.Unpin(ctx, paths...); err != nil {
 		return fmt.Errorf("unpin namespaces: %w", err)
 	}

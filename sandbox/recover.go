@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/operation"
 )
 
 const (
@@ -81,7 +82,7 @@ func (e *Engine) settle(f func(ctx context.Context, looked func())) {
 // turn waits until what was half made may be undone, as part of settling it. Who has waited long enough, because the others
 // are stuck, does not wait for them. The error says that the engine is closing: then the next one undoes it.
 func (e *Engine) turn(ctx context.Context) (done func(), err error) {
-	stage(ctx, "wait")
+	operation.SetStage(ctx, "wait")
 	select {
 	case <-e.recovered:
 	case <-e.life.ctx.Done():
@@ -103,7 +104,7 @@ func (e *Engine) settleContainer(ctx context.Context, c *Container, looked func(
 		c.op.release()
 		return // there is nothing of it on the machine to look at
 	}
-	stage(ctx, "look")
+	operation.SetStage(ctx, "look")
 	seen, process := e.lookAtContainer(ctx, c)
 	action := reconcileContainer(c.Status().State, seen)
 	if action == containerRan {

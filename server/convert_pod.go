@@ -4,6 +4,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/operation"
 )
 
 func podState(s sandbox.PodState) cri.PodSandboxState {
@@ -83,7 +84,7 @@ func podInfo(p Pod) map[string]any {
 }
 
 // operations is what is remembered of a pod's or container's life: list may be nil.
-func operations(list func() []sandbox.Operation) []sandbox.Operation {
+func operations(list func() []operation.Operation) []operation.Operation {
 	if list == nil {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/operation"
 )
 
 // Pod is one pod at one moment. Everything in it is read-only.
@@ -18,7 +19,7 @@ type Pod struct {
 	Record *sandbox.PodRecord
 	Status sandbox.PodStatus
 	// Operations tells what was done to the pod last, for verbose answers; it may be nil.
-	Operations func() []sandbox.Operation
+	Operations func() []operation.Operation
 }
 
 // Container is one container at one moment. Everything in it is read-only.
@@ -30,7 +31,7 @@ type Container struct {
 	// Handler is the runtime handler of the container's pod.
 	Handler string
 	// Operations is as a pod's.
-	Operations func() []sandbox.Operation
+	Operations func() []operation.Operation
 }
 
 // Event is something that happened to a container or to a pod sandbox, with the state of the whole pod after it.

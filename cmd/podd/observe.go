@@ -10,6 +10,7 @@ import (
 	"github.com/podd-project/podd/cmd/podd/metrics"
 	"github.com/podd-project/podd/cmd/podd/tracing"
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/server"
 )
 
@@ -41,7 +42,7 @@ func (d *daemon) newObservers() (o observers, err error) {
 }
 
 // operation is what the engine calls for each operation that has ended; nil when nobody wants to know.
-func (o observers) operation() func(context.Context, sandbox.Operation) {
+func (o observers) operation() func(context.Context, operation.Operation) {
 	switch {
 	case o.metrics == nil && o.tracer == nil:
 		return nil
@@ -50,7 +51,7 @@ func (o observers) operation() func(context.Context, sandbox.Operation) {
 	case o.metrics == nil:
 		return o.tracer.ObserveOperation
 	}
-	return func(ctx context.Context, op sandbox.Operation) {
+	return func(ctx context.Context, op operation.Operation) {
 		o.metrics.ObserveOperation(ctx, op)
 		o.tracer.ObserveOperation(ctx, op)
 	}
@@ -127,10 +128,10 @@ func (n metricsNode) Images() int {
 	return len(images)
 }
 
-func (n metricsNode) Pulls() int                      { return len(n.images.Pulls()) }
-func (n metricsNode) Operations() []sandbox.Operation { return n.engine.Operations() }
-func (n metricsNode) Owed() []sandbox.Debt            { return n.engine.Owed() }
-func (n metricsNode) Unread() []sandbox.UnreadRecord  { return n.engine.Unread() }
-func (n metricsNode) Quarantined() []string           { return n.engine.Quarantined() }
-func (n metricsNode) Handlers() []sandbox.Handler     { return n.engine.Handlers() }
-func (n metricsNode) NetworkReady() error             { return n.engine.NetworkReady() }
+func (n metricsNode) Pulls() int                        { return len(n.images.Pulls()) }
+func (n metricsNode) Operations() []operation.Operation { return n.engine.Operations() }
+func (n metricsNode) Owed() []sandbox.Debt              { return n.engine.Owed() }
+func (n metricsNode) Unread() []sandbox.UnreadRecord    { return n.engine.Unread() }
+func (n metricsNode) Quarantined() []string             { return n.engine.Quarantined() }
+func (n metricsNode) Handlers() []sandbox.Handler       { return n.engine.Handlers() }
+func (n metricsNode) NetworkReady() error               { return n.engine.NetworkReady() }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/podd-project/podd/cmd/podd/metrics"
 	"github.com/podd-project/podd/cmd/podd/tracing"
-	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/operation"
 )
 
 func TestNobodyObservesUnlessAsked(t *testing.T) {
@@ -46,7 +46,7 @@ func TestObservers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o.operation()(t.Context(), sandbox.Operation{Verb: "X"})
+		o.operation()(t.Context(), operation.Operation{Verb: "X"})
 		if (o.call() != nil) != c.call || len(o.grpcOptions()) != c.options || len(d.closers) != c.closers {
 			t.Errorf("%+v: observers %+v", c, o)
 		}

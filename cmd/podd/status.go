@@ -13,6 +13,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/operation"
 )
 
 // statusTimeout bounds the questions to the daemon, which answers them from memory.
@@ -20,7 +21,7 @@ const statusTimeout = 10 * time.Second
 
 // engineStatus is what the engine tells of itself in the verbose Status, section "engine".
 type engineStatus struct {
-	Operations  []sandbox.Operation    `json:"operations"`
+	Operations  []operation.Operation  `json:"operations"`
 	Owed        []sandbox.Debt         `json:"owed"`
 	Unread      []sandbox.UnreadRecord `json:"unread"`
 	Quarantined []string               `json:"quarantined"`
@@ -46,19 +47,19 @@ type condition struct {
 
 // podStatus is one pod; what was done to it and to its containers is told of the pod that was asked for only.
 type podStatus struct {
-	ID         string              `json:"id"`
-	Name       string              `json:"name"`
-	State      string              `json:"state"`
-	Created    time.Time           `json:"created"`
-	Operations []sandbox.Operation `json:"operations,omitempty"`
-	Containers []containerStatus   `json:"containers"`
+	ID         string                `json:"id"`
+	Name       string                `json:"name"`
+	State      string                `json:"state"`
+	Created    time.Time             `json:"created"`
+	Operations []operation.Operation `json:"operations,omitempty"`
+	Containers []containerStatus     `json:"containers"`
 }
 
 type containerStatus struct {
-	ID         string              `json:"id"`
-	Name       string              `json:"name"`
-	State      string              `json:"state"`
-	Operations []sandbox.Operation `json:"operations,omitempty"`
+	ID         string                `json:"id"`
+	Name       string                `json:"name"`
+	State      string                `json:"state"`
+	Operations []operation.Operation `json:"operations,omitempty"`
 }
 
 func newStatusCommand(opts *options) *cobra.Command {
@@ -187,9 +188,9 @@ func (c criClient) addOperations(ctx context.Context, p *podStatus) error {
 }
 
 // remembered takes the operations out of a verbose answer.
-func remembered(info map[string]string) ([]sandbox.Operation, error) {
+func remembered(info map[string]string) ([]operation.Operation, error) {
 	var said struct {
-		Operations []sandbox.Operation `json:"operations"`
+		Operations []operation.Operation `json:"operations"`
 	}
 	if err := json.Unmarshal([]byte(info["info"]), &said); err != nil {
 		return nil, fmt.Errorf("read the verbose status: %w", err)
@@ -255,7 +256,7 @@ func (s *nodeStatus) printDebts(w io.Writer) {
 const waterfallWidth = 40
 
 // printWaterfall shows how long each stage took, and when.
-func printWaterfall(w io.Writer, operations []sandbox.Operation) {
+func printWaterfall(w io.Writer, operations []operation.Operation) {
 	for _, o := range operations {
 		fmt.Fprintf(w, "    %s\t%s\t%s\t%s\n", o.Verb, time.Duration(o.Took), o.Began.UTC().Format(time.RFC3339), o.Error)
 		for _, s := range o.Stages {
@@ -265,7 +266,7 @@ func printWaterfall(w io.Writer, operations []sandbox.Operation) {
 }
 
 // bar is a line as long as the operation, with a mark where the stage was.
-func bar(s sandbox.Stage, whole sandbox.Duration) string {
+func bar(s operation.Stage, whole operation.Duration) string {
 	if whole <= 0 {
 		return strings.Repeat(" ", waterfallWidth)
 	}

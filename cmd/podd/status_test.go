@@ -7,10 +7,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/operation"
 )
 
-func ms(n float64) sandbox.Duration { return sandbox.Duration(n * float64(time.Millisecond)) }
+func ms(n float64) operation.Duration { return operation.Duration(n * float64(time.Millisecond)) }
 
 // TestWaterfall is what a person sees of a pod's start. Every mark begins where the one before it ended, give or take a
 // column, and is as long as the stage; the shortest has a mark too.
@@ -18,12 +18,12 @@ func TestWaterfall(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	s := nodeStatus{
 		Version: "v1", Conditions: []condition{{Type: "RuntimeReady", Ready: true}},
-		Pods: []podStatus{{ID: "0123456789abcdef", Name: "default/web-0", State: "ready", Operations: []sandbox.Operation{{
-			Verb: "RunPodSandbox", Began: began, Took: ms(40), Stages: []sandbox.Stage{
+		Pods: []podStatus{{ID: "0123456789abcdef", Name: "default/web-0", State: "ready", Operations: []operation.Operation{{
+			Verb: "RunPodSandbox", Began: began, Took: ms(40), Stages: []operation.Stage{
 				{Name: "record", After: ms(0.1), Took: ms(1.9)}, {Name: "namespaces", After: ms(2), Took: ms(2)},
 				{Name: "network", After: ms(4), Took: ms(35)}, {Name: "files", After: ms(39), Took: ms(0.02)}, {Name: "infra container", After: ms(39.5)}}}},
-			Containers: []containerStatus{{ID: "fedcba9876543210", Name: "main", State: "created", Operations: []sandbox.Operation{{
-				Verb: "StartContainer", Began: began, Took: ms(1000), Error: "no such file", Stages: []sandbox.Stage{{Name: "start", Took: ms(500)}}}}}},
+			Containers: []containerStatus{{ID: "fedcba9876543210", Name: "main", State: "created", Operations: []operation.Operation{{
+				Verb: "StartContainer", Began: began, Took: ms(1000), Error: "no such file", Stages: []operation.Stage{{Name: "start", Took: ms(500)}}}}}},
 		}},
 	}
 	var out strings.Builder
@@ -32,16 +32,16 @@ func TestWaterfall(t *testing.T) {
 	}
 	golden(t, "testdata/waterfall.txt", out.String())
 	for _, c := range []struct {
-		stage sandbox.Stage
-		whole sandbox.Duration
+		stage operation.Stage
+		whole operation.Duration
 		want  string
 	}{
-		{sandbox.Stage{Took: ms(40)}, ms(40), strings.Repeat("#", 40)},
-		{sandbox.Stage{After: ms(10), Took: ms(10)}, ms(40), strings.Repeat(" ", 10) + strings.Repeat("#", 10) + strings.Repeat(" ", 20)},
-		{sandbox.Stage{After: ms(40)}, ms(40), strings.Repeat(" ", 39) + "#"},
-		{sandbox.Stage{}, ms(40), "#" + strings.Repeat(" ", 39)},
-		{sandbox.Stage{After: ms(30), Took: ms(30)}, ms(40), strings.Repeat(" ", 30) + strings.Repeat("#", 10)}, // longer than the whole: still a line
-		{sandbox.Stage{}, 0, strings.Repeat(" ", 40)},
+		{operation.Stage{Took: ms(40)}, ms(40), strings.Repeat("#", 40)},
+		{operation.Stage{After: ms(10), Took: ms(10)}, ms(40), strings.Repeat(" ", 10) + strings.Repeat("#", 10) + strings.Repeat(" ", 20)},
+		{operation.Stage{After: ms(40)}, ms(40), strings.Repeat(" ", 39) + "#"},
+		{operation.Stage{}, ms(40), "#" + strings.Repeat(" ", 39)},
+		{operation.Stage{After: ms(30), Took: ms(30)}, ms(40), strings.Repeat(" ", 30) + strings.Repeat("#", 10)}, // longer than the whole: still a line
+		{operation.Stage{}, 0, strings.Repeat(" ", 40)},
 	} {
 		if d := cmp.Diff(c.want, bar(c.stage, c.whole)); d != "" {
 			t.Errorf("%+v of %v, -want +got:\n%s", c.stage, c.whole, d)

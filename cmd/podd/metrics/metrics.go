@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/server"
 )
 
@@ -53,7 +53,7 @@ func New(version string) *Metrics {
 }
 
 // ObserveOperation counts an operation that has ended. It is called in the operation's way, and is quick.
-func (m *Metrics) ObserveOperation(_ context.Context, o sandbox.Operation) {
+func (m *Metrics) ObserveOperation(_ context.Context, o operation.Operation) {
 	outcome := string(o.Outcome)
 	m.operations.WithLabelValues(o.Verb, o.Handler, outcome).Observe(time.Duration(o.Took).Seconds())
 	for _, s := range o.Stages {

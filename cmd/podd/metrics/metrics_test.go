@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/server"
 )
 
@@ -35,8 +36,8 @@ func (node) ContainerStates() []sandbox.ContainerState {
 }
 func (node) Images() int { return 3 }
 func (node) Pulls() int  { return 1 }
-func (node) Operations() []sandbox.Operation {
-	return []sandbox.Operation{{Verb: "StopPodSandbox", Pod: "secretid", Name: "ns/secretname"}}
+func (node) Operations() []operation.Operation {
+	return []operation.Operation{{Verb: "StopPodSandbox", Pod: "secretid", Name: "ns/secretname"}}
 }
 func (node) Owed() []sandbox.Debt           { return []sandbox.Debt{{ID: "secretid"}} }
 func (node) Unread() []sandbox.UnreadRecord { return nil }
@@ -50,13 +51,13 @@ func (node) NetworkReady() error { return errors.New("no CNI configuration") }
 func seen() *Metrics {
 	m := New("v1")
 	m.Watch(node{})
-	m.ObserveOperation(context.Background(), sandbox.Operation{
-		Verb: "RunPodSandbox", Pod: "secretid", Name: "ns/secretname", UID: "secretuid", Handler: "runc", Outcome: sandbox.OutcomeOK, Took: sandbox.Duration(30 * time.Millisecond),
-		Stages: []sandbox.Stage{{Name: "record", Took: sandbox.Duration(time.Millisecond)}, {Name: "network", Took: sandbox.Duration(25 * time.Millisecond)}},
+	m.ObserveOperation(context.Background(), operation.Operation{
+		Verb: "RunPodSandbox", Pod: "secretid", Name: "ns/secretname", UID: "secretuid", Handler: "runc", Outcome: operation.OutcomeOK, Took: operation.Duration(30 * time.Millisecond),
+		Stages: []operation.Stage{{Name: "record", Took: operation.Duration(time.Millisecond)}, {Name: "network", Took: operation.Duration(25 * time.Millisecond)}},
 	})
-	m.ObserveOperation(context.Background(), sandbox.Operation{
-		Verb: "RunPodSandbox", Handler: "runc", Outcome: sandbox.OutcomeTimeout, Error: "secrettext", Took: sandbox.Duration(2 * time.Minute),
-		Stages: []sandbox.Stage{{Name: "network", Took: sandbox.Duration(2 * time.Minute)}},
+	m.ObserveOperation(context.Background(), operation.Operation{
+		Verb: "RunPodSandbox", Handler: "runc", Outcome: operation.OutcomeTimeout, Error: "secrettext", Took: operation.Duration(2 * time.Minute),
+		Stages: []operation.Stage{{Name: "network", Took: operation.Duration(2 * time.Minute)}},
 	})
 	m.ObserveCall(server.Call{Method: "RunPodSandbox", Code: codes.DeadlineExceeded, Duration: 2 * time.Minute})
 	return m
@@ -194,7 +195,7 @@ func TestManyAtOnce(t *testing.T) {
 	for i := range 4 {
 		g.Go(func() {
 			for range 20 {
-				m.ObserveOperation(t.Context(), sandbox.Operation{Verb: fmt.Sprint("Verb", i), Outcome: sandbox.OutcomeOK})
+				m.ObserveOperation(t.Context(), operation.Operation{Verb: fmt.Sprint("Verb", i), Outcome: operation.OutcomeOK})
 			}
 		})
 		g.Go(func() {
@@ -212,9 +213,9 @@ func TestManyAtOnce(t *testing.T) {
 
 func BenchmarkObserveOperation(b *testing.B) {
 	m := New("v1")
-	o := sandbox.Operation{Verb: "RunPodSandbox", Handler: "runc", Outcome: sandbox.OutcomeOK}
+	o := operation.Operation{Verb: "RunPodSandbox", Handler: "runc", Outcome: operation.OutcomeOK}
 	for _, s := range []string{"record", "namespaces", "network", "files", "infra container"} {
-		o.Stages = append(o.Stages, sandbox.Stage{Name: s, Took: sandbox.Duration(time.Millisecond)})
+		o.Stages = append(o.Stages, operation.Stage{Name: s, Took: operation.Duration(time.Millisecond)})
 	}
 	b.ReportAllocs()
 	for b.Loop() {

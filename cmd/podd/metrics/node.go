@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/operation"
 )
 
 // Node says what there is. It answers from memory.
@@ -16,7 +17,7 @@ type Node interface {
 	// Images is how many are stored, Pulls how many are being pulled.
 	Images() int
 	Pulls() int
-	Operations() []sandbox.Operation
+	Operations() []operation.Operation
 	Owed() []sandbox.Debt
 	Unread() []sandbox.UnreadRecord
 	Quarantined() []string

@@ -9,12 +9,12 @@ import (
 	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 
-	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/operation"
 )
 
 // ObserveOperation makes the spans of an operation that has ended: its own and, below that, one for each stage. ctx is
 // that of the caller who began it. It is called in the operation's way, and is quick.
-func (t *Tracer) ObserveOperation(ctx context.Context, o sandbox.Operation) {
+func (t *Tracer) ObserveOperation(ctx context.Context, o operation.Operation) {
 	parent := trace.SpanContextFromContext(ctx)
 	self := t.begin(parent)
 	if !self.IsSampled() {
@@ -34,7 +34,7 @@ func (t *Tracer) ObserveOperation(ctx context.Context, o sandbox.Operation) {
 }
 
 // operationAttributes say what o was about, in the words of OpenTelemetry's conventions for Kubernetes.
-func operationAttributes(o sandbox.Operation) []*commonpb.KeyValue {
+func operationAttributes(o operation.Operation) []*commonpb.KeyValue {
 	namespace, rest, _ := strings.Cut(o.Name, "/")
 	pod, container, _ := strings.Cut(rest, "/")
 	pairs := []string{"k8s.namespace.name", namespace, "k8s.pod.name", pod, "k8s.pod.uid", o.UID,
@@ -46,8 +46,8 @@ func operationAttributes(o sandbox.Operation) []*commonpb.KeyValue {
 }
 
 // outcomeText is an operation's failure in a word.
-func outcomeText(o sandbox.Outcome) string {
-	if o == sandbox.OutcomeOK {
+func outcomeText(o operation.Outcome) string {
+	if o == operation.OutcomeOK {
 		return ""
 	}
 	return string(o)

@@ -25,7 +25,7 @@ import (
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/operation"
 )
 
 // receiver is an OTLP collector.
@@ -108,12 +108,12 @@ func flush(t *testing.T, tr *Tracer) {
 
 var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-func runPod() sandbox.Operation {
-	return sandbox.Operation{
-		Verb: "RunPodSandbox", Pod: "0123abcd", Name: "default/web-0", UID: "6f1c2f6e", Handler: "runc", Began: began, Took: sandbox.Duration(30 * time.Millisecond),
-		Stages: []sandbox.Stage{{Name: "record", After: 0, Took: sandbox.Duration(time.Millisecond)},
-			{Name: "network", After: sandbox.Duration(2 * time.Millisecond), Took: sandbox.Duration(25 * time.Millisecond)}},
-		Done: true, Outcome: sandbox.OutcomeOK,
+func runPod() operation.Operation {
+	return operation.Operation{
+		Verb: "RunPodSandbox", Pod: "0123abcd", Name: "default/web-0", UID: "6f1c2f6e", Handler: "runc", Began: began, Took: operation.Duration(30 * time.Millisecond),
+		Stages: []operation.Stage{{Name: "record", After: 0, Took: operation.Duration(time.Millisecond)},
+			{Name: "network", After: operation.Duration(2 * time.Millisecond), Took: operation.Duration(25 * time.Millisecond)}},
+		Done: true, Outcome: operation.OutcomeOK,
 	}
 }
 
@@ -142,7 +142,7 @@ func TestOperationAndItsStagesAreSpans(t *testing.T) {
 	tr, out := tracer(t, Config{Endpoint: listen(t, r), Insecure: true, SamplingRatePerMillion: million})
 	tr.ObserveOperation(t.Context(), runPod())
 	failed := runPod()
-	failed.Verb, failed.Container, failed.Name, failed.Error, failed.Outcome = "CreateContainer", "c0ffee", "default/web-0/main", "secret", sandbox.OutcomeTimeout
+	failed.Verb, failed.Container, failed.Name, failed.Error, failed.Outcome = "CreateContainer", "c0ffee", "default/web-0/main", "secret", operation.OutcomeTimeout
 	failed.Stages = failed.Stages[:1]
 	tr.ObserveOperation(t.Context(), failed)
 	flush(t, tr)
@@ -266,7 +266,7 @@ func TestSampling(t *testing.T) {
 		r := &receiver{}
 		tr, _ := tracer(t, Config{Endpoint: listen(t, r), Insecure: true, SamplingRatePerMillion: rate})
 		for range 1000 {
-			tr.ObserveOperation(t.Context(), sandbox.Operation{Verb: "X", Began: began, Outcome: sandbox.OutcomeOK})
+			tr.ObserveOperation(t.Context(), operation.Operation{Verb: "X", Began: began, Outcome: operation.OutcomeOK})
 		}
 		flush(t, tr)
 		n := 0

@@ -1,0 +1,47 @@
+package sandbox
+
+import (
+	"context"
+	"time"
+
+	"github.com/podd-project/podd/sandbox/operation"
+)
+
+func newOperation(verb string, p *Pod) operation.Operation {
+	m := p.Config.GetMetadata()
+	return operation.Operation{
+		Verb: verb, Pod: p.ID, Name: m.GetNamespace() + "/" + m.GetName(), UID: m.GetUid(), Handler: p.runtime(),
+	}
+}
+
+// onPod runs do as an operation on p.
+func (e *Engine) onPod(ctx context.Context, verb string, p *Pod, do func(ctx context.Context) error) error {
+	ctx, active := e.operations.Begin(ctx, newOperation(verb, p))
+	err := do(ctx)
+	p.history.Add(active.End(err))
+	return err
+}
+
+// onContainer is onPod for a container. allow is how long the caller has asked to wait, see operation.Active.Allow.
+func (e *Engine) onContainer(
+	ctx context.Context, verb string, c *Container, allow time.Duration, do func(ctx context.Context) error,
+) error {
+	o := newOperation(verb, c.pod)
+	o.Container, o.Name = c.ID, o.Name+"/"+c.Config.GetMetadata().GetName()
+	ctx, active := e.operations.Begin(ctx, o)
+	active.Allow(allow)
+	err := do(ctx)
+	if ended := active.End(err); verb != operation.ExecSync { // there are many of these, mostly probes
+		c.history.Add(ended)
+	}
+	return err
+}
+
+// Operations returns the operations in progress, oldest first.
+func (e *Engine) Operations() []operation.Operation { return e.operations.List() }
+
+// Operations returns the last operation of each verb on the pod, in the order in which they began.
+func (p *Pod) Operations() []operation.Operation { return p.history.List() }
+
+// Operations returns the last operation of each verb on the container, in the order in which they began.
+func (c *Container) Operations() []operation.Operation { return c.history.List() }
