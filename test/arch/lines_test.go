@@ -1,0 +1,62 @@
+package arch
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// maxColumns is the longest line of Go, in characters. A tab counts as one.
+const maxColumns = 120
+
+// longLines are the folders that still have longer lines, without those below them. Nothing may be added.
+var longLines = strings.Fields(`checkpoint cmd/podd cmd/podd/metrics cmd/podd/tomlconfig cmd/podd/tracing image
+image/imagetest network network/networktest network/networktest/failpoint oci oci/cgroups oci/conmon oci/ocitest
+oci/probe oci/process oci/program oci/driver oci/runc oci/runc/conmon oci/runc/initproxy oci/shim oci/shim/keeper
+oci/shim/stdio oci/spec oci/spec/host oci/standin sandbox sandbox/namespaces sandbox/operation sandbox/record
+sandbox/usage server streaming test/arch test/bench test/critest test/daemon test/images test/integration
+test/k8s/allinone test/k8s/cluster test/k8s/cmd/conformance test/k8s/conformance test/k8s/suite test/leak
+test/leak/cmd/leak test/vm/checks`)
+
+func TestLinesAreShort(t *testing.T) {
+	skip := map[string]bool{}
+	for _, dir := range longLines {
+		skip[dir] = true
+	}
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel("../..", path)
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "testdata" || name == "bin" || strings.HasPrefix(name, ".") && name != "."):
+			return fs.SkipDir
+		case d.IsDir(), !strings.HasSuffix(name, ".go"), skip[filepath.Dir(name)]:
+			return nil
+		}
+		checkLines(t, path, name)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func checkLines(t *testing.T, path, name string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for number, line := range bytes.Split(text, []byte("\n")) {
+		if n := utf8.RuneCount(line); n > maxColumns {
+			t.Errorf("%s:%d: %d columns, want at most %d", name, number+1, n, maxColumns)
+		}
+	}
+}
