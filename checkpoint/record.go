@@ -28,9 +28,9 @@ var (
 	ErrNewer = errors.New("record was written by a newer version")
 )
 
-// Damaged tells whether err, of Read, says that the record is lost to this program: reading it again will not help.
-// Every other error (no file descriptors, an I/O error, a file system that is not there yet) may pass.
-func Damaged(err error) bool {
+// IsPermanent reports whether err, from Read, is final: this program cannot read the record, now or later. Any other
+// error (no file descriptors, an I/O error, a filesystem that is not mounted yet) may go away.
+func IsPermanent(err error) bool {
 	return errors.Is(err, ErrCorrupt) || errors.Is(err, ErrNewer) || errors.Is(err, fs.ErrNotExist)
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/sirupsen/logrus"
 	"go.podman.io/storage/pkg/lockfile"
 
 	"github.com/podd-project/podd/image"
@@ -211,7 +212,7 @@ func TestCloseEndsPulls(t *testing.T) {
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "x"))
 	arrived, _ := hang(t, reg, "/manifests/")
-	s, err := image.New(config(t, reg.host))
+	s, err := image.New(config(t, reg.host), logrus.StandardLogger())
 	if err != nil {
 		t.Fatal(err)
 	}

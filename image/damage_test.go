@@ -19,6 +19,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/image"
@@ -63,7 +64,7 @@ func newDamaged(t *testing.T) *damaged {
 
 func (d *damaged) open() *image.Store {
 	d.Helper()
-	s, err := image.New(d.cfg)
+	s, err := image.New(d.cfg, logrus.StandardLogger())
 	if err != nil {
 		d.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/sirupsen/logrus"
 
 	"github.com/podd-project/podd/image"
 )
@@ -213,7 +214,7 @@ func TestLoadAgain(t *testing.T) {
 	file := filepath.Join(cfg.PreloadDir, "app.tar")
 	one, two := simple(t, "one"), simple(t, "two")
 	writeDockerArchive(t, file, map[string]v1.Image{"registry.test/app:v1": one})
-	first, err := image.New(cfg)
+	first, err := image.New(cfg, logrus.StandardLogger())
 	if err != nil {
 		t.Fatal(err)
 	}

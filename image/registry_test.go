@@ -26,6 +26,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/sirupsen/logrus"
 
 	"golang.org/x/sys/unix"
 
@@ -250,7 +251,7 @@ func configIn(t testing.TB, dir string, hosts ...string) image.Config {
 
 func open(t testing.TB, cfg image.Config) *image.Store {
 	t.Helper()
-	s, err := image.New(cfg)
+	s, err := image.New(cfg, logrus.StandardLogger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +263,7 @@ func open(t testing.TB, cfg image.Config) *image.Store {
 func closeStore(t testing.TB, s *image.Store) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
-	held, err := s.Held(ctx)
+	held, err := s.ContainersWithMounts(ctx)
 	if err != nil {
 		t.Error(err)
 	}

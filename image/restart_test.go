@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/containerd/errdefs"
+	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/image"
@@ -18,7 +19,7 @@ func TestRestart(t *testing.T) {
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "content"))
 	cfg := config(t, reg.host)
-	first, err := image.New(cfg)
+	first, err := image.New(cfg, logrus.StandardLogger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,12 +38,8 @@ func TestRestart(t *testing.T) {
 	}
 	checkFile(t, path+"/bin/app", "content")
 	checkFile(t, path+"/written", "by the container")
-	if held, err := s.Held(t.Context()); err != nil || !slices.Equal(held, []string{"kept", "orphan"}) {
+	if held, err := s.ContainersWithMounts(t.Context()); err != nil || !slices.Equal(held, []string{"kept", "orphan"}) {
 		t.Errorf("held %v %v", held, err)
-	}
-	orphans, err := s.Orphans(t.Context(), []string{"kept", "other"})
-	if err != nil || !slices.Equal(orphans, []string{"orphan"}) {
-		t.Errorf("orphans %v %v", orphans, err)
 	}
 	if err := s.Remove(t.Context(), img.ID); !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "kept, orphan") {
 		t.Errorf("removal after the restart: %v", err)
@@ -62,7 +59,7 @@ func TestReboot(t *testing.T) {
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "content"))
 	cfg := config(t, reg.host)
-	first, err := image.New(cfg)
+	first, err := image.New(cfg, logrus.StandardLogger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +94,7 @@ func TestCrash(t *testing.T) {
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "content"))
 	cfg := config(t, reg.host)
-	first, err := image.New(cfg)
+	first, err := image.New(cfg, logrus.StandardLogger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +134,7 @@ func TestCrash(t *testing.T) {
 		t.Error("an interrupted deletion was not finished")
 	}
 	halves := []string{"bad-record", "empty", "mapped", "no-mount", "no-record"}
-	if held, err := s.Held(t.Context()); err != nil || !slices.Equal(held, halves) {
+	if held, err := s.ContainersWithMounts(t.Context()); err != nil || !slices.Equal(held, halves) {
 		t.Errorf("held %v %v, want %v", held, err, halves)
 	}
 	for _, id := range halves {
@@ -159,7 +156,7 @@ func TestBrokenImage(t *testing.T) {
 	reg.push(t, "broken:v1", broken)
 	reg.push(t, "fine:v1", simple(t, "two"))
 	cfg := config(t, reg.host)
-	first, err := image.New(cfg)
+	first, err := image.New(cfg, logrus.StandardLogger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,17 +185,17 @@ func TestBrokenImage(t *testing.T) {
 func TestNewErrors(t *testing.T) {
 	bad := config(t)
 	bad.Root = "relative"
-	if _, err := image.New(bad); !errdefs.IsInvalidArgument(err) {
+	if _, err := image.New(bad, logrus.StandardLogger()); !errdefs.IsInvalidArgument(err) {
 		t.Errorf("relative root: %v", err)
 	}
 	file := config(t)
 	writeFile(t, file.Root, "a file")
-	if _, err := image.New(file); err == nil {
+	if _, err := image.New(file, logrus.StandardLogger()); err == nil {
 		t.Error("opened a store on a file")
 	}
 	corrupt := config(t)
 	writeFile(t, filepath.Join(corrupt.Root, "overlay-images/images.json"), "{")
-	if s, err := image.New(corrupt); err == nil {
+	if s, err := image.New(corrupt, logrus.StandardLogger()); err == nil {
 		t.Error("opened a store with an unreadable list of images")
 		closeStore(t, s)
 	}
@@ -216,13 +213,13 @@ func TestUsage(t *testing.T) {
 	pull(t, s, reg.host+"/two:v1")
 	const layers = 1<<20 + 1<<19 + 1<<18
 	eventually(t, "every layer was measured once", func() bool {
-		got, err := s.FsInfo(t.Context())
-		return err == nil && got.Bytes >= layers && got.Bytes < layers+200<<10 && got.Inodes >= 6 && got.Inodes < 100
+		got := imageUsage(t, s)
+		return got.Bytes >= layers && got.Bytes < layers+200<<10 && got.Inodes >= 6 && got.Inodes < 100
 	})
 	path := rootfs(t, s, "c", one.ID)
 	writeFile(t, path+"/written", strings.Repeat("w", 1<<20))
-	if got, err := s.FsInfo(t.Context()); err != nil || got.Mountpoint != cfg.Root || got.At.IsZero() || got.Bytes > layers+200<<10 {
-		t.Errorf("what a container wrote is no image: %+v %v", got, err)
+	if got := imageUsage(t, s); got.Mountpoint != cfg.Root || got.At.IsZero() || got.Bytes > layers+200<<10 {
+		t.Errorf("image usage after a container wrote = %+v, want at most %d bytes in %s", got, layers+200<<10, cfg.Root)
 	}
 	if err := s.Release(t.Context(), "c"); err != nil {
 		t.Fatal(err)
@@ -231,7 +228,15 @@ func TestUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "a removed image takes no space", func() bool {
-		got, err := s.FsInfo(t.Context())
-		return err == nil && got.Bytes < layers-1<<19+200<<10
+		return imageUsage(t, s).Bytes < layers-1<<19+200<<10
 	})
+}
+
+func imageUsage(t *testing.T, s *image.Store) image.FsUsage {
+	t.Helper()
+	images, _, err := s.Usage(t.Context())
+	if err != nil || len(images) != 1 {
+		t.Fatalf("Usage = %+v, %v, want one filesystem", images, err)
+	}
+	return images[0]
 }

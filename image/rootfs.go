@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -78,8 +77,8 @@ func (s *Store) Release(_ context.Context, container string) error {
 	return nil
 }
 
-// Held returns the ids of the containers that have a root filesystem or volumes, mounted or not, sorted.
-func (s *Store) Held(context.Context) ([]string, error) {
+// ContainersWithMounts returns the ids of the containers that have a root filesystem or volumes, mounted or not, sorted.
+func (s *Store) ContainersWithMounts(context.Context) ([]string, error) {
 	dirs, err := os.ReadDir(filepath.Join(s.cfg.Root, rootfsDir))
 	if err != nil {
 		return nil, fmt.Errorf("list root filesystems: %w", err)
@@ -91,15 +90,6 @@ func (s *Store) Held(context.Context) ([]string, error) {
 		}
 	}
 	return out, nil
-}
-
-// Orphans returns those of Held that are not known: what a crash left, to be released.
-func (s *Store) Orphans(ctx context.Context, known []string) ([]string, error) {
-	held, err := s.Held(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(held, func(id string) bool { return slices.Contains(known, id) }), nil
 }
 
 func (s *Store) containerDir(container string) string {

@@ -251,7 +251,7 @@ func TestClosedParentOfUserNamespace(t *testing.T) {
 	if !errdefs.IsInvalidArgument(err) {
 		t.Errorf("without a root: %v", err)
 	}
-	if held, err := s.Held(t.Context()); err != nil || len(held) != 0 {
+	if held, err := s.ContainersWithMounts(t.Context()); err != nil || len(held) != 0 {
 		t.Errorf("left by failures: %v %v", held, err)
 	}
 	rootfs(t, s, "c", img.ID)

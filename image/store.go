@@ -55,7 +55,7 @@ var storesMu sync.Mutex
 
 // New opens or creates the store. The program's main must have called reexec.Init of go.podman.io/storage/pkg/reexec
 // and returned if it said true: layers are unpacked in a child process.
-func New(cfg Config) (*Store, error) {
+func New(cfg Config, log logrus.FieldLogger) (*Store, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("image store: %w: %w", err, errdefs.ErrInvalidArgument)
 	}
@@ -68,7 +68,7 @@ func New(cfg Config) (*Store, error) {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s := &Store{
-		cfg: cfg, log: logrus.WithField("component", "image"), storage: opened,
+		cfg: cfg, log: log.WithField("component", "image"), storage: opened,
 		pulls: newFlights(ctx, cfg.PullGrace), holds: newHolds(), cancel: cancel,
 		mending:   make(chan struct{}, 1),
 		preloaded: loadPreloaded(filepath.Join(cfg.Root, preloadedFile)),

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/opencontainers/go-digest"
+	"github.com/sirupsen/logrus"
 	"go.podman.io/storage"
 	drivers "go.podman.io/storage/drivers"
 )
@@ -21,7 +22,7 @@ func testStore(t *testing.T, change func(*Config)) *Store {
 	if change != nil {
 		change(&cfg)
 	}
-	s, err := New(cfg)
+	s, err := New(cfg, logrus.StandardLogger())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,13 +32,9 @@ func newUsage(s *Store) *usage {
 	return u
 }
 
-// FsInfo tells what the images take on disk: their layers, each counted once, and their records. It answers from
-// memory; right after a start or a pull, layers that were not measured yet count with the size in their record.
-func (s *Store) FsInfo(context.Context) (FsUsage, error) {
-	return *s.usage.images.Load(), nil
-}
-
-// Usage is FsInfo as a list, and the same for the containers' writable layers, see Writable.
+// Usage returns the space used by the images and by the containers' writable layers (see Writable). Image layers are
+// counted once each, with their records. It answers from memory; right after a start or a pull, layers that were not
+// measured yet count with the size in their record.
 func (s *Store) Usage(context.Context) (images, containers []FsUsage, err error) {
 	s.writables.ask()
 	return []FsUsage{*s.usage.images.Load()}, []FsUsage{*s.writables.total.Load()}, nil

@@ -57,7 +57,7 @@ type Filesystem struct {
 
 func newWritables(s *Store, age time.Duration) *writables {
 	w := &writables{
-		age: age, root: s.cfg.Root, list: s.Held,
+		age: age, root: s.cfg.Root, list: s.ContainersWithMounts,
 		measure: func(ctx context.Context, container string) space {
 			return s.usage.walk(ctx, filepath.Join(s.containerDir(container), rootName, upperName))
 		},

@@ -28,9 +28,6 @@ func (r Request) capabilities() map[string]any {
 	if r.Bandwidth != nil {
 		c["bandwidth"] = bandwidthArgs(*r.Bandwidth)
 	}
-	if len(r.IPs) > 0 {
-		c["ips"] = r.IPs
-	}
 	if r.CgroupPath != "" {
 		c["cgroupPath"] = r.CgroupPath
 	}

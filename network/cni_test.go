@@ -180,14 +180,14 @@ func TestCapabilitiesReachThePluginThatKnowsThem(t *testing.T) {
 func TestCapabilities(t *testing.T) {
 	full := Request{
 		Ports: []PortMapping{{HostPort: 1, ContainerPort: 2, Protocol: "udp", HostIP: "10.0.0.1"}},
-		DNS:   DNS{Searches: []string{"a"}}, Bandwidth: &Bandwidth{Ingress: 1000}, IPs: []string{"10.0.0.9"}, CgroupPath: "/kubepods/x",
+		DNS:   DNS{Searches: []string{"a"}}, Bandwidth: &Bandwidth{Ingress: 1000}, CgroupPath: "/kubepods/x",
 	}
 	got, err := json.Marshal(full.capabilities())
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := `{"bandwidth":{"ingressBurst":2147483647,"ingressRate":1000},"cgroupPath":"/kubepods/x","dns":{"searches":["a"]},` +
-		`"ips":["10.0.0.9"],"portMappings":[{"hostPort":1,"containerPort":2,"protocol":"udp","hostIP":"10.0.0.1"}]}`
+		`"portMappings":[{"hostPort":1,"containerPort":2,"protocol":"udp","hostIP":"10.0.0.1"}]}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -37,7 +37,7 @@ func startFailpoint(t testing.TB, bin string, p *failpoint.Plugin, version strin
 		change(&cfg)
 	}
 	conf := fmt.Sprintf(`{"cniVersion":%q,"name":"told","plugins":[%s]}`, version,
-		p.Conf(`,"capabilities":{"portMappings":true,"dns":true,"bandwidth":true,"ips":true,"cgroupPath":true}`))
+		p.Conf(`,"capabilities":{"portMappings":true,"dns":true,"bandwidth":true,"cgroupPath":true}`))
 	if err := os.WriteFile(filepath.Join(cfg.ConfDir, "10.conflist"), []byte(conf), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestDelGetsWhatAddGot(t *testing.T) {
 	r := request(t, "pod1")
 	r.Ports = []network.PortMapping{{HostPort: 80, ContainerPort: 8080, Protocol: "tcp"}}
 	r.DNS = network.DNS{Servers: []string{"10.0.0.10"}, Searches: []string{"svc.local"}, Options: []string{"ndots:5"}}
-	r.Bandwidth, r.IPs, r.CgroupPath = &network.Bandwidth{Egress: 1000}, []string{"192.0.2.7"}, "/kubepods/pod1"
+	r.Bandwidth, r.CgroupPath = &network.Bandwidth{Egress: 1000}, "/kubepods/pod1"
 	setup(t, c.CNI, r)
 	if err := os.RemoveAll(c.cfg.ConfDir); err != nil {
 		t.Fatal(err)
@@ -202,7 +202,7 @@ func TestDelGetsWhatAddGot(t *testing.T) {
 		}
 	}
 	if want := `{"bandwidth":{"egressBurst":2147483647,"egressRate":1000},"cgroupPath":"/kubepods/pod1",` +
-		`"dns":{"servers":["10.0.0.10"],"searches":["svc.local"],"options":["ndots:5"]},"ips":["192.0.2.7"],` +
+		`"dns":{"servers":["10.0.0.10"],"searches":["svc.local"],"options":["ndots:5"]},` +
 		`"portMappings":[{"hostPort":80,"containerPort":8080,"protocol":"tcp"}]}`; canonical(t, before["runtimeConfig"]) != canonical(t, []byte(want)) {
 		t.Errorf("runtimeConfig is %s", before["runtimeConfig"])
 	}

@@ -9,10 +9,7 @@
 // plugin runs: a hanging one harms the pod it was called for and nothing else.
 package network
 
-import (
-	"context"
-	"net/netip"
-)
+import "net/netip"
 
 // Request says what a pod's attachment should look like.
 type Request struct {
@@ -30,8 +27,6 @@ type Request struct {
 	DNS DNS
 	// Bandwidth limits the pod's traffic (capability bandwidth); nil means unlimited.
 	Bandwidth *Bandwidth
-	// IPs asks for fixed addresses (capability ips); empty lets the plugin choose.
-	IPs []string
 	// CgroupPath is the pod's cgroup (capability cgroupPath).
 	CgroupPath string
 }
@@ -62,14 +57,3 @@ type Result struct {
 	IPs       []netip.Addr
 	Interface string
 }
-
-// Network is implemented by *CNI; named here so that the verbs can be read in one place:
-//
-//	Setup     record -> loopback up -> CNI ADD -> record; a failed ADD leaves the record, so Teardown can undo it
-//	Teardown  CNI DEL from the record, then the record goes; idempotent; works with the netns gone
-//	Ready     nil when a pod's ADD can be expected to work; answers from memory, never waits for a plugin
-var _ interface {
-	Setup(context.Context, Request) (Result, error)
-	Teardown(ctx context.Context, podID string) error
-	Ready() error
-} = (*CNI)(nil)

@@ -378,27 +378,6 @@ func TestBandwidthIsLimited(t *testing.T) {
 	teardown(t, c, "pod1")
 }
 
-// TestFixedAddress asks host-local for an address through the capability ips.
-func TestFixedAddress(t *testing.T) {
-	b := networktest.NewBridge(t, "1.0.0")
-	text, err := os.ReadFile(filepath.Join(b.ConfDir, "10-bridge.conflist"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	with := strings.Replace(string(text), `"type":"bridge",`, `"type":"bridge","capabilities":{"ips":true},`, 1)
-	if err := os.WriteFile(filepath.Join(b.ConfDir, "10-bridge.conflist"), []byte(with), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	c := start(t, b.Config())
-	r := request(t, "pod1")
-	want := netip.MustParsePrefix(b.Subnet4).Addr().Next().Next().Next().Next()
-	r.IPs = []string{want.String()}
-	if result := setup(t, c, r); len(result.IPs) != 2 || result.IPs[0] != want {
-		t.Errorf("addresses %v, want %s first", result.IPs, want)
-	}
-	teardown(t, c, "pod1")
-}
-
 func TestHandlerHasItsOwnConfiguration(t *testing.T) {
 	b := networktest.NewBridge(t, "1.0.0")
 	bin := t.TempDir()

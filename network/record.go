@@ -91,7 +91,7 @@ func (c *CNI) readRecord(podID string) (*record, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		if checkpoint.Damaged(err) {
+		if checkpoint.IsPermanent(err) {
 			err = fmt.Errorf("%w: %w", ErrDamaged, err)
 		}
 		return nil, fmt.Errorf("network attachment %s: %w", path, err)

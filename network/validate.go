@@ -19,7 +19,7 @@ const maxName = 253
 // Validate checks everything about r that can be checked without a look at the machine. Errors are
 // errdefs.ErrInvalidArgument.
 func (r Request) Validate() error {
-	checks := []func() error{r.checkIdentity, r.checkPorts, r.checkDNS, r.checkIPs, r.checkPaths}
+	checks := []func() error{r.checkIdentity, r.checkPorts, r.checkDNS, r.checkPaths}
 	for _, check := range checks {
 		if err := check(); err != nil {
 			return err
@@ -87,18 +87,6 @@ func (r Request) checkDNS() error {
 			if len(s) > maxName || strings.ContainsFunc(s, notGraphic) {
 				return invalid("DNS search or option %.80q: too long, or with a space or control character", s)
 			}
-		}
-	}
-	return nil
-}
-
-func (r Request) checkIPs() error {
-	for _, s := range r.IPs {
-		if _, err := netip.ParseAddr(s); err == nil {
-			continue
-		}
-		if _, err := netip.ParsePrefix(s); err != nil {
-			return invalid("fixed address %.80q is not an IP address", s)
 		}
 	}
 	return nil

@@ -53,8 +53,8 @@ type Images interface {
 	Volume(ctx context.Context, r image.VolumeRequest) (path string, err error)
 	// Release unmounts and deletes the container's root filesystem and its image volumes.
 	Release(ctx context.Context, containerID string) error
-	// Held lists the containers that have something to release.
-	Held(ctx context.Context) ([]string, error)
+	// ContainersWithMounts returns the ids of the containers that have filesystems to release.
+	ContainersWithMounts(ctx context.Context) ([]string, error)
 }
 
 // Runtime is one handler: an OCI runtime and its monitor.

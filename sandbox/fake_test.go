@@ -302,7 +302,9 @@ func (h *fakeHost) GC(ctx context.Context, living func() []string) error {
 	})
 }
 
-func (h *fakeHost) Held(context.Context) ([]string, error) { return h.m.keys(h.m.rootfs), nil }
+func (h *fakeHost) ContainersWithMounts(context.Context) ([]string, error) {
+	return h.m.keys(h.m.rootfs), nil
+}
 
 func (m *machine) keys(set map[string]bool) []string {
 	m.mu.Lock()

@@ -189,7 +189,7 @@ func (e *Engine) garbageKinds(ctx context.Context) []garbageKind {
 		{whatMount, e.strayMounts, e.freeMounts}, // nothing else takes them off the directories that go with the container
 		{whatContainer, func() ([]string, error) { return e.foundContainers(ctx) }, e.freeContainer},
 		{whatCgroup, e.strayCgroups, e.freeCgroup},
-		{whatRootfs, func() ([]string, error) { return e.Images.Held(ctx) }, e.Images.Release},
+		{whatRootfs, func() ([]string, error) { return e.Images.ContainersWithMounts(ctx) }, e.Images.Release},
 		{whatAttachment, e.Network.Attachments, e.freeAttachment},
 		{whatNetns, e.pinnedNetns, e.freeNetns},
 		{whatPodDir, func() ([]string, error) { return names(filepath.Join(e.cfg.Run, "pods")) }, e.freePodDir},

@@ -117,7 +117,7 @@ func (e *Engine) taken(path, pod string, load func() error) bool {
 	switch {
 	case err == nil:
 		return true
-	case checkpoint.Damaged(err):
+	case checkpoint.IsPermanent(err):
 		e.quarantine(path, err)
 		return true
 	}

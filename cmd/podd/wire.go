@@ -59,7 +59,7 @@ func (d *daemon) mechanisms(ctx context.Context) (*node, error) {
 	if d.cfg.Image.BootID, err = bootID(); err != nil {
 		return nil, err
 	}
-	images, err := image.New(d.cfg.Image)
+	images, err := image.New(d.cfg.Image, d.log)
 	if err != nil {
 		return nil, err
 	}

@@ -51,8 +51,8 @@ func (f *Fake) FailWith(fail func(op, container string) error) {
 	f.fail = fail
 }
 
-// Held returns the containers that have something left, sorted: none, after a clean teardown.
-func (f *Fake) Held(context.Context) ([]string, error) {
+// ContainersWithMounts returns the containers that have something left, sorted: none, after a clean teardown.
+func (f *Fake) ContainersWithMounts(context.Context) ([]string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var out []string

@@ -26,7 +26,7 @@ type Images interface {
 	Rootfs(ctx context.Context, r image.RootfsRequest) (string, error)
 	Volume(ctx context.Context, r image.VolumeRequest) (string, error)
 	Release(ctx context.Context, containerID string) error
-	Held(ctx context.Context) ([]string, error)
+	ContainersWithMounts(ctx context.Context) ([]string, error)
 }
 
 // Ref and Digest are the names of the image that the suite finds in what it tests: nothing else may be in there.
@@ -292,7 +292,7 @@ func release(t *testing.T, images Images, container string) {
 
 func checkHeld(t *testing.T, images Images, want ...string) {
 	t.Helper()
-	got, err := images.Held(t.Context())
+	got, err := images.ContainersWithMounts(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -133,7 +133,6 @@ func badRequests(t *testing.T, e Env) {
 		"protocol":             port(network.PortMapping{HostPort: 80, ContainerPort: 80, Protocol: "TCP -j ACCEPT"}),
 		"host ip":              port(network.PortMapping{HostPort: 80, ContainerPort: 80, Protocol: "tcp", HostIP: "0.0.0.0/0"}),
 		"host ip with zone":    port(network.PortMapping{HostPort: 80, ContainerPort: 80, Protocol: "tcp", HostIP: "fe80::1%eth0"}),
-		"fixed address":        func(r *network.Request) { r.IPs = []string{"10.0.0.300"} },
 		"DNS server":           func(r *network.Request) { r.DNS.Servers = []string{"dns.example"} },
 		"DNS search":           func(r *network.Request) { r.DNS.Searches = []string{"a b"} },
 		"cgroup":               func(r *network.Request) { r.CgroupPath = "/a\n/b" },
