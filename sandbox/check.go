@@ -14,6 +14,7 @@ import (
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // The kinds of Finding.
@@ -152,14 +153,14 @@ func missing(id string, chores []garbageKind, wanted ...string) []Finding {
 
 // checkPod says what a ready pod of this boot lacks.
 func (e *Engine) checkPod(ctx context.Context, p *Pod, chores []garbageKind) []Finding {
-	if p.Status().State != PodReady || p.BootID != e.cfg.BootID {
+	if p.Status().State != record.PodReady || p.BootID != e.cfg.BootID {
 		return nil
 	}
 	wanted := []string{whatPodDir}
 	if p.Netns != "" {
 		wanted = append(wanted, whatNetns, whatAttachment)
 	}
-	if p.hasInfra() {
+	if p.HasInfra() {
 		wanted = append(wanted, whatContainer)
 	}
 	findings := missing(p.ID, chores, wanted...)
@@ -168,7 +169,7 @@ func (e *Engine) checkPod(ctx context.Context, p *Pod, chores []garbageKind) []F
 			findings = append(findings, Finding{Problem: FindingMissing, What: "pod file " + name, ID: p.ID})
 		}
 	}
-	if p.hasInfra() && len(findings) == 0 {
+	if p.HasInfra() && len(findings) == 0 {
 		findings = append(findings, e.checkProcess(ctx, p, p.ID)...)
 	}
 	return findings
@@ -177,9 +178,9 @@ func (e *Engine) checkPod(ctx context.Context, p *Pod, chores []garbageKind) []F
 // checkContainer says what a container lacks that was created and has not exited.
 func (e *Engine) checkContainer(ctx context.Context, c *Container, chores []garbageKind) []Finding {
 	switch s := c.Status(); {
-	case s.State == ContainerCreating, c.pod.BootID != e.cfg.BootID, c.doomed():
+	case s.State == record.ContainerCreating, c.pod.BootID != e.cfg.BootID, c.doomed():
 		return nil
-	case s.State == ContainerExited:
+	case s.State == record.ContainerExited:
 		return missing(c.ID, chores, whatRootfs)
 	}
 	findings := missing(c.ID, chores, whatContainer, whatRootfs)

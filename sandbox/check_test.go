@@ -11,6 +11,7 @@ import (
 
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // livePod is a pod with a running, a created and an exited container.
@@ -38,7 +39,7 @@ func TestCheckFindsNothingWhereAllIsWell(t *testing.T) {
 			t.Errorf("%s: %+v", name, found)
 		}
 	}
-	if e.store.podList()[0].Status().State != PodReady || m.pidsAlive() != 3 {
+	if e.store.podList()[0].Status().State != record.PodReady || m.pidsAlive() != 3 {
 		t.Error("a check changed something")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 func TestCloseLetsAStartFinish(t *testing.T) {
@@ -30,7 +31,7 @@ func TestCloseLetsAStartFinish(t *testing.T) {
 		if err := errors.Join(<-started, <-closed); err != nil {
 			t.Fatal(err)
 		}
-		if s := container(t, e, id); s.State != ContainerRunning || m.pidsAlive() != 2 {
+		if s := container(t, e, id); s.State != record.ContainerRunning || m.pidsAlive() != 2 {
 			t.Errorf("%d processes live, the container is %+v", m.pidsAlive(), s)
 		}
 		h.kill()

@@ -6,15 +6,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/sandbox/operation"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // Container is one container of a pod. The embedded record never changes; Status is a published value.
 type Container struct {
-	ContainerRecord
+	record.Container
 	pod    *Pod
-	status atomic.Pointer[ContainerStatus]
+	status atomic.Pointer[record.ContainerStatus]
 	dir    string
 	// op is held by start, update and remove; stop takes no slot, it must overtake a start that is stuck.
 	op       slot
@@ -38,40 +38,40 @@ type startAttempt struct {
 	err error
 }
 
-func (e *Engine) newContainer(p *Pod, r ContainerRecord, s ContainerStatus) *Container {
+func (e *Engine) newContainer(p *Pod, r record.Container, s record.ContainerStatus) *Container {
 	c := &Container{
-		ContainerRecord: r, pod: p, dir: filepath.Join(p.dir, containersDir, r.ID),
+		Container: r, pod: p, dir: filepath.Join(p.dir, containersDir, r.ID),
 		op: newSlot(), creation: newCreation(), life: newLife(p.life), exited: make(chan struct{}),
 	}
 	c.post = func(t EventType) { e.postContainer(c, t) }
 	c.status.Store(&s)
-	if s.State == ContainerExited {
+	if s.State == record.ContainerExited {
 		close(c.exited)
 	}
 	return c
 }
 
 // Status returns the container's present status, without waiting.
-func (c *Container) Status() ContainerStatus { return *c.status.Load() }
+func (c *Container) Status() record.ContainerStatus { return *c.status.Load() }
 
 // Pod returns the pod that the container belongs to.
 func (c *Container) Pod() *Pod { return c.pod }
 
 // advance moves the container to state to; see Pod.advance.
-func (c *Container) advance(to ContainerState, change func(*ContainerStatus)) error {
+func (c *Container) advance(to record.ContainerState, change func(*record.ContainerStatus)) error {
 	return c.update(to, change, true)
 }
 
 // observe is advance for what has happened already; see Pod.observe.
-func (c *Container) observe(to ContainerState, change func(*ContainerStatus)) error {
+func (c *Container) observe(to record.ContainerState, change func(*record.ContainerStatus)) error {
 	return c.update(to, change, false)
 }
 
-func (c *Container) update(to ContainerState, change func(*ContainerStatus), durable bool) error {
+func (c *Container) update(to record.ContainerState, change func(*record.ContainerStatus), durable bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	next := c.Status()
-	if err := checkTransition(containerTransitions, next.State, to); err != nil {
+	if err := next.State.CheckTransition(to); err != nil {
 		return err
 	}
 	entered := next.State != to
@@ -79,7 +79,7 @@ func (c *Container) update(to ContainerState, change func(*ContainerStatus), dur
 	if change != nil {
 		change(&next)
 	}
-	err := checkpoint.Write(filepath.Join(c.dir, statusFile), statusVersion, next)
+	err := record.WriteStatus(c.dir, next)
 	if err != nil && durable {
 		return err
 	}
@@ -93,9 +93,9 @@ func (c *Container) update(to ContainerState, change func(*ContainerStatus), dur
 // tellLocked says that the container has entered its state. Under the lock, so that the events come in order.
 func (c *Container) tellLocked() {
 	switch c.Status().State {
-	case ContainerRunning:
+	case record.ContainerRunning:
 		c.post(EventStarted)
-	case ContainerExited:
+	case record.ContainerExited:
 		c.post(EventStopped)
 		close(c.exited)
 	}
@@ -123,5 +123,5 @@ func (c *Container) startAttempt() startAttempt {
 // the reason since its creation, for the start to tell, by whichever daemon.
 func (c *Container) doomed() bool {
 	s := c.Status()
-	return s.State == ContainerCreated && s.Reason == reasonStartError
+	return s.State == record.ContainerCreated && s.Reason == reasonStartError
 }

@@ -13,12 +13,12 @@ import (
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox/operation"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // CreateContainer creates a container in a ready pod and returns its id. Retries by name join and find it, as with
@@ -46,7 +46,7 @@ func (e *Engine) CreateContainer(ctx context.Context, podID string, config *cri.
 // beginContainer finds the container that config means or registers a new one, for which p's gate is then held:
 // a stop of the pod waits for its creation to end.
 func (e *Engine) beginContainer(ctx context.Context, p *Pod, config *cri.ContainerConfig) (c *Container, made bool, err error) {
-	if state := p.Status().State; state != PodReady || !p.gate.enter() {
+	if state := p.Status().State; state != record.PodReady || !p.gate.enter() {
 		return nil, false, fmt.Errorf("%w: pod sandbox %s is %s, no container can be created in it", errdefs.ErrFailedPrecondition, p.ID, state)
 	}
 	defer func() {
@@ -57,11 +57,11 @@ func (e *Engine) beginContainer(ctx context.Context, p *Pod, config *cri.Contain
 	if ids := e.unread.containersOf(p); len(ids) > 0 { // one of them may be the container that is asked for
 		return nil, false, fmt.Errorf("%w: records of containers of this pod cannot be read, podd tries again: %v", errdefs.ErrUnavailable, ids)
 	}
-	record, err := e.newContainerRecord(ctx, p, config)
+	r, err := e.newContainerRecord(ctx, p, config)
 	if err != nil {
 		return nil, false, err
 	}
-	c = e.newContainer(p, record, ContainerStatus{State: ContainerCreating, Resources: config.GetLinux().GetResources()})
+	c = e.newContainer(p, r, record.ContainerStatus{State: record.ContainerCreating, Resources: config.GetLinux().GetResources()})
 	for {
 		other := e.store.addContainer(c)
 		if other == nil {
@@ -87,20 +87,20 @@ func (c *Container) releaseLabels() {
 	}
 }
 
-func (e *Engine) newContainerRecord(ctx context.Context, p *Pod, config *cri.ContainerConfig) (ContainerRecord, error) {
+func (e *Engine) newContainerRecord(ctx context.Context, p *Pod, config *cri.ContainerConfig) (record.Container, error) {
 	img, err := e.Images.Resolve(ctx, config.GetImage().GetImage())
 	if err != nil {
-		return ContainerRecord{}, fmt.Errorf("image %q: %w", config.GetImage().GetImage(), err)
+		return record.Container{}, fmt.Errorf("image %q: %w", config.GetImage().GetImage(), err)
 	}
 	signal, err := stopSignal(config.GetStopSignal(), img.Config.StopSignal)
 	if err != nil {
-		return ContainerRecord{}, err
+		return record.Container{}, err
 	}
 	labels, err := containerLabels(p, config)
 	if err != nil {
-		return ContainerRecord{}, err
+		return record.Container{}, err
 	}
-	return ContainerRecord{
+	return record.Container{
 		ID: newID(), PodID: p.ID, CreatedAt: time.Now(), Config: config, ImageID: img.ID, Labels: labels, StopSignal: signal,
 	}, nil
 }
@@ -116,7 +116,7 @@ func containerLabels(p *Pod, config *cri.ContainerConfig) (spec.Labels, error) {
 
 func sameContainer(have, want *Container) error {
 	state := have.Status().State
-	if proto.Equal(have.Config, want.Config) && (state == ContainerCreating || state == ContainerCreated) {
+	if proto.Equal(have.Config, want.Config) && (state == record.ContainerCreating || state == record.ContainerCreated) {
 		return nil
 	}
 	m := want.Config.GetMetadata()
@@ -168,13 +168,13 @@ type containerBuild struct {
 
 // buildContainer is the making of a container. It cleans nothing up: teardownContainer does.
 func (e *Engine) buildContainer(ctx context.Context, c *Container) error {
-	rt, err := e.runtime(c.pod.runtime())
+	rt, err := e.runtime(c.pod.Handler())
 	if err != nil {
 		return err
 	}
 	var b containerBuild
 	steps := []step{
-		{"record", func() error { return e.writeContainerRecord(c) }},
+		{"record", func() error { return record.Create(c.dir, c.Container, c.Status()) }},
 		{"image", func() (err error) { b.image, err = e.Images.Resolve(ctx, c.ImageID); return err }},
 		{"log", func() (err error) { b.logPath, err = c.prepareLog(); return err }},
 		{"rootfs", func() (err error) { b.rootfs, err = e.Images.Rootfs(ctx, e.rootfsRequest(c)); return err }},
@@ -188,7 +188,7 @@ func (e *Engine) buildContainer(ctx context.Context, c *Container) error {
 		return err
 	}
 	user := b.spec.Process.User // a copy: the status lives as long as the container, and is not to keep all of the process
-	return c.advance(ContainerCreated, func(s *ContainerStatus) {
+	return c.advance(record.ContainerCreated, func(s *record.ContainerStatus) {
 		s.Process, s.User = b.process, &user
 		if b.doom != nil {
 			s.Reason, s.Message = reasonStartError, b.doom.Error()
@@ -205,14 +205,6 @@ func (c *Container) createProcess(ctx context.Context, rt Runtime, b *containerB
 		return rt.Delete(ctx, c.ID)
 	}
 	return err
-}
-
-func (e *Engine) writeContainerRecord(c *Container) error {
-	return checkpoint.Create(filepath.Dir(c.dir), c.ID, func(dir string) error {
-		return errors.Join(
-			checkpoint.WriteNew(filepath.Join(dir, recordFile), recordVersion, c.ContainerRecord),
-			checkpoint.WriteNew(filepath.Join(dir, statusFile), statusVersion, c.Status()))
-	})
 }
 
 // LogPath is the CRI log file, "" when the config names none.

@@ -14,6 +14,7 @@ import (
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/sandbox/operation"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // execOutputLimit caps each output stream of ExecSync, in bytes (CVE-2022-1708, CVE-2022-31030).
@@ -49,7 +50,7 @@ func (e *Engine) running(id string) (*Container, Runtime, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if s := c.Status(); s.State != ContainerRunning {
+	if s := c.Status(); s.State != record.ContainerRunning {
 		return nil, nil, fmt.Errorf("%w: container %s is %s, not running", errdefs.ErrFailedPrecondition, c.ID, s.State)
 	}
 	rt, err := e.runtimeOf(c.pod)

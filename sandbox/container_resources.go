@@ -15,6 +15,7 @@ import (
 
 	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/spec"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // limitContainer does the part of an update that OCI runtimes do not: huge pages, which runc takes for a new container
@@ -146,7 +147,7 @@ func (e *Engine) UpdatePod(id string, overhead, resources *cri.LinuxContainerRes
 	if err != nil {
 		return err
 	}
-	if state := p.Status().State; state != PodReady {
+	if state := p.Status().State; state != record.PodReady {
 		return fmt.Errorf("%w: pod sandbox %s is %s, its resources cannot be updated", errdefs.ErrFailedPrecondition, p.ID, state)
 	}
 	limits, warnings, err := e.podLimits(overhead, resources)

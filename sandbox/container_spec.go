@@ -14,6 +14,7 @@ import (
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // cgroupPrefix begins the name of every cgroup that podd makes for a container.
@@ -155,10 +156,10 @@ func (e *Engine) targetNamespace(c *Container, target string) (string, error) {
 		return "", fmt.Errorf("%w: target container %s is in another pod sandbox", errdefs.ErrInvalidArgument, t.ID)
 	}
 	if c.pod.OwnKernel {
-		return "", fmt.Errorf("%w: containers cannot join each other's PID namespace in the sandbox of runtime handler %q", errdefs.ErrFailedPrecondition, c.pod.runtime())
+		return "", fmt.Errorf("%w: containers cannot join each other's PID namespace in the sandbox of runtime handler %q", errdefs.ErrFailedPrecondition, c.pod.Handler())
 	}
 	s := t.Status()
-	if s.State != ContainerRunning {
+	if s.State != record.ContainerRunning {
 		return "", fmt.Errorf("%w: target container %s is %s, not running", errdefs.ErrFailedPrecondition, t.ID, s.State)
 	}
 	return fmt.Sprintf("/proc/%d/ns/pid", s.Process.Pid), nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox/operation"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // startErrorCode is the exit code of a container that could not be started, as Docker has it.
@@ -43,7 +44,7 @@ func (e *Engine) StartContainer(ctx context.Context, id string) error {
 
 // startContainer needs c.op.
 func (e *Engine) startContainer(caller context.Context, c *Container) error {
-	if s := c.Status(); s.State != ContainerCreated {
+	if s := c.Status(); s.State != record.ContainerCreated {
 		return fmt.Errorf("%w: container %s is %s, only a created one can be started", errdefs.ErrFailedPrecondition, c.ID, s.State)
 	}
 	if c.doomed() {
@@ -67,8 +68,8 @@ func (e *Engine) startContainer(caller context.Context, c *Container) error {
 		return e.abandonStart(caller, c, err)
 	}
 	operation.SetStage(ctx, "record")
-	err = c.advance(ContainerRunning, func(s *ContainerStatus) { s.StartedAt = at })
-	if c.Status().State == ContainerExited {
+	err = c.advance(record.ContainerRunning, func(s *record.ContainerStatus) { s.StartedAt = at })
+	if c.Status().State == record.ContainerExited {
 		return nil // it ran, and its exit was seen before this line
 	}
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox/operation"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // killInterval is how often SIGKILL is repeated: a process that was forking may have escaped the first one.
@@ -35,9 +36,9 @@ func (e *Engine) stopContainer(ctx context.Context, c *Container, grace time.Dur
 		return fmt.Errorf("wait for the creation to be undone: %w", context.Cause(ctx))
 	}
 	switch c.Status().State {
-	case ContainerExited, ContainerCreating: // ended, or never made
+	case record.ContainerExited, record.ContainerCreating: // ended, or never made
 		return nil
-	case ContainerCreated:
+	case record.ContainerCreated:
 		if c.doomed() {
 			return e.publishExit(c, oci.Exit{At: time.Now()})
 		}

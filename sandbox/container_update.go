@@ -11,6 +11,7 @@ import (
 
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/sandbox/operation"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // UpdateContainer changes the resources of a created or running container. Fields that are zero stay as they are. The
@@ -30,7 +31,7 @@ func (e *Engine) UpdateContainer(ctx context.Context, id string, r *cri.LinuxCon
 // updateContainer needs c.op.
 func (e *Engine) updateContainer(ctx context.Context, c *Container, r *cri.LinuxContainerResources) error {
 	state := c.Status().State
-	if state != ContainerCreated && state != ContainerRunning {
+	if state != record.ContainerCreated && state != record.ContainerRunning {
 		return fmt.Errorf("%w: container %s is %s, its resources cannot be updated", errdefs.ErrFailedPrecondition, c.ID, state)
 	}
 	rt, err := e.runtimeOf(c.pod)
@@ -51,7 +52,7 @@ func (e *Engine) updateContainer(ctx context.Context, c *Container, r *cri.Linux
 	if errdefs.IsNotFound(err) {
 		err = nil // it has ended meanwhile
 	}
-	return errors.Join(err, c.observe(c.Status().State, func(s *ContainerStatus) { s.Resources = actual }))
+	return errors.Join(err, c.observe(c.Status().State, func(s *record.ContainerStatus) { s.Resources = actual }))
 }
 
 // mergeResources returns old with what r sets.

@@ -8,6 +8,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // The reasons of an exited container that the kubelet knows.
@@ -71,7 +72,7 @@ func (e *Engine) exit(c *Container, x oci.Exit) {
 
 func (e *Engine) publishExit(c *Container, x oci.Exit) error {
 	start := c.startAttempt()
-	err := c.observe(ContainerExited, func(s *ContainerStatus) { describeExit(s, x, start) })
+	err := c.observe(record.ContainerExited, func(s *record.ContainerStatus) { describeExit(s, x, start) })
 	e.stats.drop(probeKey{probeContainer, c.ID})
 	s := c.Status()
 	e.containerLog(c).WithField("code", s.ExitCode).WithField("reason", s.Reason).Info("container exited")
@@ -87,7 +88,7 @@ func (e *Engine) deleteRuntimeState(ctx context.Context, c *Container) error {
 }
 
 // describeExit fills in the exited status.
-func describeExit(s *ContainerStatus, x oci.Exit, start startAttempt) {
+func describeExit(s *record.ContainerStatus, x oci.Exit, start startAttempt) {
 	if s.StartedAt.IsZero() {
 		s.StartedAt = start.at
 	}

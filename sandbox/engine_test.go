@@ -20,6 +20,7 @@ import (
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // newEngine starts an engine on m, as a daemon would, and recovers what an earlier one left there.
@@ -126,14 +127,14 @@ func noLeaks(t *testing.T, m *machine) {
 	}
 }
 
-func container(t *testing.T, e *Engine, id string) ContainerStatus {
+func container(t *testing.T, e *Engine, id string) record.ContainerStatus {
 	t.Helper()
 	c, err := e.Container(id)
 	must(t, err)
 	return c.Status()
 }
 
-func waitExited(t *testing.T, e *Engine, id string) ContainerStatus {
+func waitExited(t *testing.T, e *Engine, id string) record.ContainerStatus {
 	t.Helper()
 	c, err := e.Container(id)
 	must(t, err)
@@ -151,15 +152,15 @@ func TestPodLife(t *testing.T) {
 	pod := mustRunPod(t, e, "web")
 	p, err := e.Pod(pod[:8])
 	must(t, err)
-	if s := p.Status(); s.State != PodReady || !slices.Equal(s.IPs, []string{"10.1.2.3", "fd00::3"}) || s.Infra.Pid == 0 {
+	if s := p.Status(); s.State != record.PodReady || !slices.Equal(s.IPs, []string{"10.1.2.3", "fd00::3"}) || s.Infra.Pid == 0 {
 		t.Fatalf("pod status %+v", s)
 	}
 	id := mustCreate(t, e, pod, "main")
-	if s := container(t, e, id); s.State != ContainerCreated || s.Process.Pid == 0 || s.User == nil {
+	if s := container(t, e, id); s.State != record.ContainerCreated || s.Process.Pid == 0 || s.User == nil {
 		t.Fatalf("created: %+v", s)
 	}
 	mustStart(t, e, id)
-	if s := container(t, e, id); s.State != ContainerRunning || s.StartedAt.IsZero() {
+	if s := container(t, e, id); s.State != record.ContainerRunning || s.StartedAt.IsZero() {
 		t.Fatalf("started: %+v", s)
 	}
 	result, err := e.ExecSync(t.Context(), id, []string{"echo", "hi"}, time.Second)
@@ -187,14 +188,14 @@ func TestPodLife(t *testing.T) {
 	for range 2 {
 		must(t, e.StopContainer(t.Context(), id, 10*time.Second))
 	}
-	if s := container(t, e, id); s.State != ContainerExited || s.ExitCode != 143 || s.Reason != "Error" {
+	if s := container(t, e, id); s.State != record.ContainerExited || s.ExitCode != 143 || s.Reason != "Error" {
 		t.Fatalf("stopped: %+v", s)
 	}
 	must(t, e.RemoveContainer(t.Context(), id))
 	for range 2 {
 		must(t, e.StopPod(t.Context(), pod))
 	}
-	if p.Status().State != PodNotReady {
+	if p.Status().State != record.PodNotReady {
 		t.Fatalf("stopped pod is %s", p.Status().State)
 	}
 	must(t, e.RemovePod(t.Context(), pod))
@@ -399,7 +400,7 @@ func TestInfraDeathMakesPodNotReady(t *testing.T) {
 	m.exit(pod, oci.Exit{Known: true})
 	p, err := e.Pod(pod)
 	must(t, err)
-	for deadline := time.Now().Add(10 * time.Second); p.Status().State != PodNotReady; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); p.Status().State != record.PodNotReady; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("pod is ready still")
 		}

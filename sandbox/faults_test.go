@@ -13,6 +13,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // verb is one step of a pod's life in the order of a kubelet; failures and crashes are injected into each.
@@ -163,12 +164,12 @@ func TestCrashAtEveryStep(t *testing.T) {
 
 				e, _ := newEngine(t, m)
 				for _, p := range e.Pods() {
-					if s := p.Status().State; s != PodReady && s != PodNotReady {
+					if s := p.Status().State; s != record.PodReady && s != record.PodNotReady {
 						t.Errorf("pod is %s after the restart", s)
 					}
 				}
 				for _, c := range e.Containers() {
-					if c.Status().State == ContainerCreating {
+					if c.Status().State == record.ContainerCreating {
 						t.Error("a half-made container is listed after the restart")
 					}
 				}
@@ -244,7 +245,7 @@ func TestFailedUndoLeavesAVisiblePod(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	pods := e.Pods()
-	if len(pods) != 1 || pods[0].Status().State != PodNotReady || pods[0].Status().Reason == "" {
+	if len(pods) != 1 || pods[0].Status().State != record.PodNotReady || pods[0].Status().Reason == "" {
 		t.Fatalf("pods %v", pods)
 	}
 	// Its name does not stand in the way of the next attempt, and the kubelet can finish the undo.
@@ -297,7 +298,7 @@ func failContainerCreation(t *testing.T, m *machine, e *Engine, pod string) *Con
 	m.commandError = nil
 	m.mu.Unlock()
 	left := e.Containers()
-	if len(left) != 1 || left[0].Status().State != ContainerCreating {
+	if len(left) != 1 || left[0].Status().State != record.ContainerCreating {
 		t.Fatalf("containers %v, want the one that could not be undone", left)
 	}
 	return left[0]
@@ -339,7 +340,7 @@ func TestNamespaceOutlivesFailingCNI(t *testing.T) {
 	if !m.pins[p.Netns] {
 		t.Fatal("the network namespace is gone before CNI let go of it")
 	}
-	if s := p.Status(); s.State != PodNotReady || !strings.Contains(s.Reason, "injected") {
+	if s := p.Status(); s.State != record.PodNotReady || !strings.Contains(s.Reason, "injected") {
 		t.Fatalf("status %+v", s)
 	}
 	del.healed = true

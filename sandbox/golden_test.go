@@ -19,6 +19,7 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/spec"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 var update = flag.Bool("update", false, "write testdata/state-v<format> as this version writes it")
@@ -31,7 +32,7 @@ const (
 	goldenContainer = "bb22bb22bb22bb22bb22bb22bb22bb22bb22bb22bb22bb22bb22bb22bb22bb22"
 )
 
-func goldenPodRecord() (PodRecord, PodStatus) {
+func goldenPodRecord() (record.Pod, record.PodStatus) {
 	config := podConfig("web")
 	config.LogDirectory = "/var/log/pods/web"
 	config.Labels = map[string]string{"app": "web"}
@@ -40,24 +41,24 @@ func goldenPodRecord() (PodRecord, PodStatus) {
 	config.PortMappings = []*cri.PortMapping{{Protocol: cri.Protocol_UDP, ContainerPort: 53, HostPort: 5353}}
 	config.Linux.CgroupParent = "/kubepods/burstable/pod1"
 	config.Linux.Sysctls = map[string]string{"net.ipv4.ip_forward": "1"}
-	return PodRecord{
-			ID: goldenPod, CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 678, time.UTC), Config: config, Handler: "other",
+	return record.Pod{
+			ID: goldenPod, CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 678, time.UTC), Config: config, RequestedHandler: "other",
 			Netns: "/run/podd/netns/" + goldenPod, Labels: spec.Labels{Process: "system_u:system_r:container_t:s0:c1,c2", Mount: "system_u:object_r:container_file_t:s0:c1,c2"},
 			BootID: "0e7ac198-9acd-4c0c-b4b4-761974bf71d7",
-		}, PodStatus{
-			State: PodReady, IPs: []string{"10.1.2.3", "fd00::3"}, Infra: oci.Process{Pid: 1234, Start: 5678}, Reason: "",
+		}, record.PodStatus{
+			State: record.PodReady, IPs: []string{"10.1.2.3", "fd00::3"}, Infra: oci.Process{Pid: 1234, Start: 5678}, Reason: "",
 		}
 }
 
-func goldenContainerRecord() (ContainerRecord, ContainerStatus) {
+func goldenContainerRecord() (record.Container, record.ContainerStatus) {
 	config := containerConfig("main")
 	config.Envs = []*cri.KeyValue{{Key: "KEY", Value: []byte("not \xff UTF-8")}}
 	config.LogPath = "main/0.log"
-	return ContainerRecord{
+	return record.Container{
 			ID: goldenContainer, PodID: goldenPod, CreatedAt: time.Date(2026, 1, 2, 3, 4, 6, 0, time.UTC), Config: config,
 			ImageID: fakeImageID, StopSignal: "SIGTERM",
-		}, ContainerStatus{
-			State: ContainerExited, Process: oci.Process{Pid: 2345, Start: 6789}, StartedAt: time.Date(2026, 1, 2, 3, 4, 7, 0, time.UTC),
+		}, record.ContainerStatus{
+			State: record.ContainerExited, Process: oci.Process{Pid: 2345, Start: 6789}, StartedAt: time.Date(2026, 1, 2, 3, 4, 7, 0, time.UTC),
 			FinishedAt: time.Date(2026, 1, 2, 4, 0, 0, 0, time.UTC), ExitCode: 137, Reason: reasonOOMKilled, Message: "out of memory",
 			Resources: &cri.LinuxContainerResources{MemoryLimitInBytes: 64 << 20, CpuQuota: 20000},
 			User:      &specs.User{UID: 1000, GID: 1000, AdditionalGids: []uint32{10, 20}},
@@ -66,7 +67,7 @@ func goldenContainerRecord() (ContainerRecord, ContainerStatus) {
 
 // goldenFormat names the directory of the formats that this version writes.
 func goldenFormat() string {
-	return filepath.Join("testdata", fmt.Sprintf("state-v%d.%d", recordVersion, statusVersion))
+	return filepath.Join("testdata", fmt.Sprintf("state-v%d.%d", record.Version, record.StatusVersion))
 }
 
 // writeGolden writes the records as the engine does, below dir.
@@ -76,9 +77,10 @@ func writeGolden(t *testing.T, dir string) {
 	e.cfg.Root = dir
 	pr, ps := goldenPodRecord()
 	p := e.newPod(pr, ps)
-	must(t, e.writePodRecord(p))
+	must(t, record.Create(p.dir, p.Pod, p.Status()))
 	cr, cs := goldenContainerRecord()
-	must(t, e.writeContainerRecord(e.newContainer(p, cr, cs)))
+	c := e.newContainer(p, cr, cs)
+	must(t, record.Create(c.dir, c.Container, c.Status()))
 }
 
 func TestFormatIsAsReleased(t *testing.T) {
@@ -100,7 +102,7 @@ func TestFormatIsAsReleased(t *testing.T) {
 		must(t, err)
 		if steady(now) != steady(released) {
 			t.Errorf("%s is not written as it was released. When an older podd can read it (a field more), run the test with -update; "+
-				"if not, raise recordVersion or statusVersion before.\n%s", rel, cmp.Diff(string(released), string(now)))
+				"if not, raise record.Version or record.StatusVersion before.\n%s", rel, cmp.Diff(string(released), string(now)))
 		}
 		return nil
 	}))
@@ -133,11 +135,11 @@ func TestStateOfEveryReleaseIsRead(t *testing.T) {
 			must(t, err)
 			pr, ps := goldenPodRecord()
 			cr, cs := goldenContainerRecord()
-			ps.State, ps.Reason = PodNotReady, "the node was rebooted"
+			ps.State, ps.Reason = record.PodNotReady, "the node was rebooted"
 			for what, diff := range map[string]string{
-				"pod record":       cmp.Diff(pr, p.PodRecord, protocmp.Transform()),
+				"pod record":       cmp.Diff(pr, p.Pod, protocmp.Transform()),
 				"pod status":       cmp.Diff(ps, p.Status(), protocmp.Transform()),
-				"container record": cmp.Diff(cr, c.ContainerRecord, protocmp.Transform()),
+				"container record": cmp.Diff(cr, c.Container, protocmp.Transform()),
 				"container status": cmp.Diff(cs, c.Status(), protocmp.Transform()),
 			} {
 				if diff != "" {

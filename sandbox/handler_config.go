@@ -84,7 +84,7 @@ func sharesProcesses(config *cri.PodSandboxConfig) bool {
 
 // handlerAnnotations are the annotations that p's handler gets with p's containers.
 func (e *Engine) handlerAnnotations(p *Pod) map[string]string {
-	h := e.cfg.Handlers[p.runtime()]
+	h := e.cfg.Handlers[p.Handler()]
 	if len(h.AllowedAnnotations) == 0 && len(h.DefaultAnnotations) == 0 {
 		return nil
 	}

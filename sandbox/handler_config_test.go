@@ -9,6 +9,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 func TestHandlerConfigValidate(t *testing.T) {
@@ -103,7 +104,7 @@ func TestOwnKernelPod(t *testing.T) {
 	p, err := e.Pod(id)
 	must(t, err)
 	if !p.Infra || !p.OwnKernel || p.Status().Infra.Pid == 0 {
-		t.Errorf("record %+v, infra %+v", p.PodRecord, p.Status().Infra)
+		t.Errorf("record %+v, infra %+v", p.Pod, p.Status().Infra)
 	}
 	must(t, e.StopPod(t.Context(), id))
 	must(t, e.RemovePod(t.Context(), id))
@@ -125,7 +126,7 @@ func TestHandlerAnnotations(t *testing.T) {
 			map[string]string{"default": "pod"}},
 	} {
 		e.cfg.Handlers = map[string]HandlerConfig{"runc": tt.h}
-		got := e.handlerAnnotations(&Pod{PodRecord: PodRecord{Config: config, Runtime: "runc"}})
+		got := e.handlerAnnotations(&Pod{Pod: record.Pod{Config: config, ResolvedHandler: "runc"}})
 		if !maps.Equal(got, tt.want) {
 			t.Errorf("%s: got %v, want %v", name, got, tt.want)
 		}

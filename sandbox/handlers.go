@@ -45,11 +45,11 @@ func (f *former) runtime(handler string) Runtime {
 // runtimeOf finds the handler that p was made with: its containers are watched, stopped and deleted also when that is
 // not configured any more.
 func (e *Engine) runtimeOf(p *Pod) (Runtime, error) {
-	rt, err := e.runtime(p.runtime())
+	rt, err := e.runtime(p.Handler())
 	if err == nil {
 		return rt, nil
 	}
-	if rt := e.former.runtime(p.runtime()); rt != nil {
+	if rt := e.former.runtime(p.Handler()); rt != nil {
 		return rt, nil
 	}
 	return nil, err

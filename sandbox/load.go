@@ -9,6 +9,7 @@ import (
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox/operation"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // loadParallel is how many pods' records are read at once: the work is waiting for the disk.
@@ -70,7 +71,7 @@ func (e *Engine) loadPod(id string) error {
 	if other := e.store.adoptPod(p); other != nil {
 		e.podLog(p).WithField("other", other.ID).Warn("two pod sandboxes of one name")
 	}
-	if p.Status().State != PodCreating {
+	if p.Status().State != record.PodCreating {
 		p.creation.adopt()
 	}
 	for _, c := range containers {
@@ -87,17 +88,9 @@ func (e *Engine) loadPod(id string) error {
 }
 
 func (e *Engine) readPod(id string) (*Pod, error) {
-	dir := filepath.Join(e.podsDir(), id)
-	var r PodRecord
-	if err := checkpoint.Read(filepath.Join(dir, recordFile), recordVersion, &r); err != nil {
+	r, s, err := record.ReadPod(filepath.Join(e.podsDir(), id))
+	if err != nil {
 		return nil, err
-	}
-	var s PodStatus
-	if err := checkpoint.Read(filepath.Join(dir, statusFile), statusVersion, &s); err != nil {
-		return nil, err
-	}
-	if r.ID != id || r.Config == nil {
-		return nil, fmt.Errorf("%w: the record in %s is of pod %.80q", checkpoint.ErrCorrupt, dir, r.ID)
 	}
 	return e.newPod(r, s), nil
 }
@@ -121,7 +114,7 @@ func (e *Engine) loadContainer(p *Pod, id string) error {
 	if other := e.store.adoptContainer(c); other != nil {
 		e.containerLog(c).WithField("other", other.ID).Warn("two containers of one name")
 	}
-	if c.Status().State != ContainerCreating {
+	if c.Status().State != record.ContainerCreating {
 		c.creation.adopt()
 	}
 	_ = c.op.take(context.Background()) // at once: it is new. Until it is settled nobody starts or removes it.
@@ -135,17 +128,9 @@ func (e *Engine) loadContainer(p *Pod, id string) error {
 }
 
 func (e *Engine) readContainer(p *Pod, id string) (*Container, error) {
-	dir := filepath.Join(p.dir, containersDir, id)
-	var r ContainerRecord
-	if err := checkpoint.Read(filepath.Join(dir, recordFile), recordVersion, &r); err != nil {
+	r, s, err := record.ReadContainer(filepath.Join(p.dir, containersDir, id), p.ID)
+	if err != nil {
 		return nil, err
-	}
-	var s ContainerStatus
-	if err := checkpoint.Read(filepath.Join(dir, statusFile), statusVersion, &s); err != nil {
-		return nil, err
-	}
-	if r.ID != id || r.PodID != p.ID || r.Config == nil {
-		return nil, fmt.Errorf("%w: the record in %s is of container %.80q", checkpoint.ErrCorrupt, dir, r.ID)
 	}
 	return e.newContainer(p, r, s), nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // hide makes reading path fail with an error that is no verdict on the record (ELOOP), until show.
@@ -32,11 +33,11 @@ func hide(t *testing.T, path string) (show func()) {
 func recordsOf(m *machine, pod, container string) map[string]string {
 	dir := filepath.Join(m.dir, "root/pods", pod)
 	return map[string]string{
-		"pod record":       filepath.Join(dir, recordFile),
-		"pod status":       filepath.Join(dir, statusFile),
+		"pod record":       filepath.Join(dir, record.File),
+		"pod status":       filepath.Join(dir, record.StatusFile),
 		"containers":       filepath.Join(dir, containersDir),
-		"container record": filepath.Join(dir, containersDir, container, recordFile),
-		"container status": filepath.Join(dir, containersDir, container, statusFile),
+		"container record": filepath.Join(dir, containersDir, container, record.File),
+		"container status": filepath.Join(dir, containersDir, container, record.StatusFile),
 	}
 }
 
@@ -67,7 +68,7 @@ func TestRecordThatCannotBeReadForNowIsLeftAlone(t *testing.T) {
 				time.Sleep(2 * loadRetry)
 				synctest.Wait()
 				must(t, e.Collect(t.Context()))
-				if s := container(t, e, id); s.State != ContainerRunning {
+				if s := container(t, e, id); s.State != record.ContainerRunning {
 					t.Errorf("container %+v", s)
 				}
 				if u := e.Unread(); len(u) > 0 {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox/operation"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 func stageNames(o operation.Operation) []string {
@@ -141,7 +142,7 @@ func TestWhatTheCallerAskedToWaitForIsNotSlow(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		if s := container(t, e, id); s.State != ContainerExited {
+		if s := container(t, e, id); s.State != record.ContainerExited {
 			t.Errorf("%+v", s)
 		}
 		if out.Len() > 0 {
@@ -194,7 +195,7 @@ func TestOwed(t *testing.T) {
 	infra, err := e.Pod(id)
 	must(t, err)
 	m.exit(id, oci.Exit{Code: 1, Known: true, At: time.Now()})
-	for infra.Status().State != PodNotReady {
+	for infra.Status().State != record.PodNotReady {
 		time.Sleep(time.Millisecond)
 	}
 	if owed := e.Owed(); len(owed) != 1 || owed[0].ID != id {

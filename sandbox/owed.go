@@ -3,6 +3,8 @@ package sandbox
 import (
 	"cmp"
 	"slices"
+
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // Debt is something on the machine that podd has to free and could not yet.
@@ -18,12 +20,12 @@ type Debt struct {
 func (e *Engine) Owed() []Debt {
 	var owed []Debt
 	for _, p := range e.Pods() {
-		if s := p.Status(); s.State == PodNotReady && s.Reason != "" {
+		if s := p.Status(); s.State == record.PodNotReady && s.Reason != "" {
 			owed = append(owed, Debt{What: "pod sandbox", ID: p.ID, Error: s.Reason})
 		}
 	}
 	for _, c := range e.Containers() {
-		if c.Status().State == ContainerCreating {
+		if c.Status().State == record.ContainerCreating {
 			owed = append(owed, Debt{What: "container", ID: c.ID, Error: "it could be neither created nor undone"})
 		}
 	}

@@ -3,11 +3,7 @@ package sandbox
 import "path/filepath"
 
 // The layout on disk (README.md has the tree). Every path of a pod or container follows from its id.
-const (
-	recordFile    = "record.json"
-	statusFile    = "status.json"
-	containersDir = "containers"
-)
+const containersDir = "containers"
 
 func (e *Engine) podsDir() string       { return filepath.Join(e.cfg.Root, "pods") }
 func (e *Engine) quarantineDir() string { return filepath.Join(e.cfg.Root, "quarantine") }

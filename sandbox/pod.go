@@ -5,14 +5,14 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/sandbox/operation"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // Pod is one pod sandbox. The embedded record never changes; Status is a published value.
 type Pod struct {
-	PodRecord
-	status atomic.Pointer[PodStatus]
+	record.Pod
+	status atomic.Pointer[record.PodStatus]
 	// dir is where the pod's record is kept.
 	dir string
 	// life ends when the pod begins to stop: it cancels what is being built in the pod.
@@ -28,39 +28,39 @@ type Pod struct {
 	mu sync.Mutex // orders status changes
 }
 
-func (e *Engine) newPod(r PodRecord, s PodStatus) *Pod {
-	p := &Pod{PodRecord: r, dir: filepath.Join(e.podsDir(), r.ID), op: newSlot(), life: newLife(e.life), creation: newCreation()}
+func (e *Engine) newPod(r record.Pod, s record.PodStatus) *Pod {
+	p := &Pod{Pod: r, dir: filepath.Join(e.podsDir(), r.ID), op: newSlot(), life: newLife(e.life), creation: newCreation()}
 	p.status.Store(&s)
 	return p
 }
 
 // Status returns the pod's present status, without waiting.
-func (p *Pod) Status() PodStatus { return *p.status.Load() }
+func (p *Pod) Status() record.PodStatus { return *p.status.Load() }
 
 // advance moves the pod to state to and lets change fill in the rest. The new status is on disk before anybody
 // sees it; when it cannot be written nothing has changed.
-func (p *Pod) advance(to PodState, change func(*PodStatus)) error {
+func (p *Pod) advance(to record.PodState, change func(*record.PodStatus)) error {
 	return p.update(to, change, true)
 }
 
 // observe is advance for what has happened already whether or not the disk can take it: the status is published
 // in any case, and after a restart it is observed again.
-func (p *Pod) observe(to PodState, change func(*PodStatus)) error {
+func (p *Pod) observe(to record.PodState, change func(*record.PodStatus)) error {
 	return p.update(to, change, false)
 }
 
-func (p *Pod) update(to PodState, change func(*PodStatus), durable bool) error {
+func (p *Pod) update(to record.PodState, change func(*record.PodStatus), durable bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	next := p.Status()
-	if err := checkTransition(podTransitions, next.State, to); err != nil {
+	if err := next.State.CheckTransition(to); err != nil {
 		return err
 	}
 	next.State = to
 	if change != nil {
 		change(&next)
 	}
-	err := checkpoint.Write(filepath.Join(p.dir, statusFile), statusVersion, next)
+	err := record.WriteStatus(p.dir, next)
 	if err != nil && durable {
 		return err
 	}

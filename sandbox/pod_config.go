@@ -68,7 +68,7 @@ func (e *Engine) networkRequest(p *Pod) (network.Request, error) {
 		Netns: p.Netns, Ports: portMappings(p.Config.GetPortMappings()),
 		DNS:        network.DNS{Servers: dns.GetServers(), Searches: dns.GetSearches(), Options: dns.GetOptions()},
 		Bandwidth:  bandwidth,
-		ConfDir:    e.cfg.Handlers[cmp.Or(p.runtime(), e.cfg.DefaultHandler)].CNIConfDir,
+		ConfDir:    e.cfg.Handlers[cmp.Or(p.Handler(), e.cfg.DefaultHandler)].CNIConfDir,
 		CgroupPath: p.Config.GetLinux().GetCgroupParent(),
 	}, nil
 }

@@ -9,6 +9,8 @@ import (
 	"strconv"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // PortForward copies between stream and a TCP port that something in the pod listens on, at the pod's localhost,
@@ -19,7 +21,7 @@ func (e *Engine) PortForward(ctx context.Context, id string, port int32, stream 
 	if err != nil {
 		return err
 	}
-	if state := p.Status().State; state != PodReady {
+	if state := p.Status().State; state != record.PodReady {
 		return fmt.Errorf("%w: pod sandbox %s is %s, no port of it can be forwarded", errdefs.ErrFailedPrecondition, p.ID, state)
 	}
 	if port < 1 || port > 65535 {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/spec"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // The infra container is podd's own pause process. A pod has one only when its containers share a PID namespace,
@@ -13,10 +14,10 @@ import (
 
 // startInfra starts p's infra container, if it needs one.
 func (e *Engine) startInfra(ctx context.Context, p *Pod) (oci.Process, error) {
-	if !p.hasInfra() {
+	if !p.HasInfra() {
 		return oci.Process{}, nil
 	}
-	rt, err := e.runtime(p.runtime())
+	rt, err := e.runtime(p.Handler())
 	if err != nil {
 		return oci.Process{}, err
 	}
@@ -41,11 +42,11 @@ func (e *Engine) watchInfra(p *Pod) {
 		if err != nil {
 			return
 		}
-		if _, ended := e.waitForEnd(p.life.ctx, rt, p.ID); !ended || p.Status().State != PodReady {
+		if _, ended := e.waitForEnd(p.life.ctx, rt, p.ID); !ended || p.Status().State != record.PodReady {
 			return // the pod is being stopped, or the engine closed
 		}
 		e.podLog(p).Warn("infra container died, the pod sandbox is not ready any more")
-		if err := p.observe(PodNotReady, func(s *PodStatus) { s.Reason = "infra container died" }); err != nil {
+		if err := p.observe(record.PodNotReady, func(s *record.PodStatus) { s.Reason = "infra container died" }); err != nil {
 			e.podLog(p).WithError(err).Error("write status")
 		}
 		e.postPod(p, EventStopped)

@@ -12,12 +12,12 @@ import (
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox/namespaces"
 	"github.com/podd-project/podd/sandbox/operation"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // RunPod creates a pod sandbox and returns its id once it is ready. When the caller gives up before, the creation
@@ -35,22 +35,22 @@ func (e *Engine) RunPod(ctx context.Context, config *cri.PodSandboxConfig, handl
 	if err := rt.Ready(); err != nil {
 		return "", fmt.Errorf("%w: runtime handler %q cannot be used: %w", errdefs.ErrUnavailable, cmp.Or(handler, e.cfg.DefaultHandler), err)
 	}
-	record, err := e.newPodRecord(config, handler, rt.Features())
+	r, err := e.newPodRecord(config, handler, rt.Features())
 	if err != nil {
 		return "", err
 	}
-	p, err := e.beginPod(ctx, record)
+	p, err := e.beginPod(ctx, r)
 	if err != nil {
 		return "", err
 	}
 	return p.ID, p.creation.await(ctx, "pod sandbox")
 }
 
-// beginPod finds the pod that record means or begins to make it. A pod of that name with another config that nobody
+// beginPod finds the pod that r means or begins to make it. A pod of that name with another config that nobody
 // has heard of, because the kubelet changed its mind before the answer came, cannot be removed by anybody else: it
 // makes room.
-func (e *Engine) beginPod(ctx context.Context, record PodRecord) (*Pod, error) {
-	p := e.newPod(record, PodStatus{State: PodCreating})
+func (e *Engine) beginPod(ctx context.Context, r record.Pod) (*Pod, error) {
+	p := e.newPod(r, record.PodStatus{State: record.PodCreating})
 	for {
 		other := e.store.addPod(p)
 		if other == nil {
@@ -73,19 +73,19 @@ func (e *Engine) beginPod(ctx context.Context, record PodRecord) (*Pod, error) {
 	}
 }
 
-func (e *Engine) newPodRecord(config *cri.PodSandboxConfig, handler string, features oci.Features) (PodRecord, error) {
-	runtime := cmp.Or(handler, e.cfg.DefaultHandler)
-	infra, err := e.cfg.Handlers[runtime].needsInfra(config, features)
+func (e *Engine) newPodRecord(config *cri.PodSandboxConfig, handler string, features oci.Features) (record.Pod, error) {
+	resolved := cmp.Or(handler, e.cfg.DefaultHandler)
+	infra, err := e.cfg.Handlers[resolved].needsInfra(config, features)
 	if err != nil {
-		return PodRecord{}, fmt.Errorf("runtime handler %q: %w", runtime, err)
+		return record.Pod{}, fmt.Errorf("runtime handler %q: %w", resolved, err)
 	}
 	labels, err := host.Labels(config.GetLinux().GetSecurityContext().GetSelinuxOptions())
 	if err != nil {
-		return PodRecord{}, err
+		return record.Pod{}, err
 	}
-	r := PodRecord{
-		ID: newID(), CreatedAt: time.Now(), Config: config, Handler: handler, Labels: labels, BootID: e.cfg.BootID,
-		Runtime: runtime, Infra: infra, OwnKernel: features.OwnKernel,
+	r := record.Pod{
+		ID: newID(), CreatedAt: time.Now(), Config: config, RequestedHandler: handler, Labels: labels, BootID: e.cfg.BootID,
+		ResolvedHandler: resolved, Infra: infra, OwnKernel: features.OwnKernel,
 	}
 	if !hostNetwork(config) {
 		r.Netns = filepath.Join(e.netnsDir(), r.ID)
@@ -96,7 +96,7 @@ func (e *Engine) newPodRecord(config *cri.PodSandboxConfig, handler string, feat
 // sameRequest reports why a request for a pod like want cannot be answered with have, which has its name.
 func sameRequest(have, want *Pod) error {
 	state := have.Status().State
-	if have.Handler == want.Handler && proto.Equal(have.Config, want.Config) && (state == PodCreating || state == PodReady) {
+	if have.RequestedHandler == want.RequestedHandler && proto.Equal(have.Config, want.Config) && (state == record.PodCreating || state == record.PodReady) {
 		return nil
 	}
 	m := want.Config.GetMetadata()
@@ -138,7 +138,7 @@ func (e *Engine) buildPod(ctx context.Context, p *Pod) error {
 	var result network.Result
 	var infra oci.Process
 	steps := []step{
-		{"record", func() error { return e.writePodRecord(p) }},
+		{"record", func() error { return record.Create(p.dir, p.Pod, p.Status()) }},
 		{"namespaces", func() error { return e.Namespaces.Pin(ctx, e.pinRequest(p)) }},
 		{"network", func() (err error) { result, err = e.attach(ctx, p); return err }},
 		{"files", func() error { return e.writePodFiles(ctx, p, result.IPs) }},
@@ -147,7 +147,7 @@ func (e *Engine) buildPod(ctx context.Context, p *Pod) error {
 	if err := runSteps(ctx, steps); err != nil {
 		return err
 	}
-	return p.advance(PodReady, func(s *PodStatus) {
+	return p.advance(record.PodReady, func(s *record.PodStatus) {
 		s.Infra = infra
 		for _, ip := range result.IPs {
 			s.IPs = append(s.IPs, ip.String())
@@ -173,14 +173,6 @@ func runSteps(ctx context.Context, steps []step) error {
 		}
 	}
 	return context.Cause(ctx)
-}
-
-func (e *Engine) writePodRecord(p *Pod) error {
-	return checkpoint.Create(e.podsDir(), p.ID, func(dir string) error {
-		return errors.Join(
-			checkpoint.WriteNew(filepath.Join(dir, recordFile), recordVersion, p.PodRecord),
-			checkpoint.WriteNew(filepath.Join(dir, statusFile), statusVersion, p.Status()))
-	})
 }
 
 // pinRequest says which namespaces p needs: its own but for those it shares with the node.
@@ -225,7 +217,7 @@ func (e *Engine) discardPod(ctx context.Context, p *Pod, cause error) error {
 	e.podLog(p).WithError(undo).WithField("cause", cause).Error("pod sandbox could not be created, nor undone: it stays, not ready")
 	e.store.freePodName(p)
 	p.creation.claimed.Store(true)
-	if err := p.observe(PodNotReady, func(s *PodStatus) { s.Reason = cause.Error() }); err != nil {
+	if err := p.observe(record.PodNotReady, func(s *record.PodStatus) { s.Reason = cause.Error() }); err != nil {
 		e.podLog(p).WithError(err).Error("write status")
 	}
 	return errors.Join(cause, fmt.Errorf("undo: %w", undo))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/sandbox/operation"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // StopPod kills the pod's containers and gives its network and namespaces back. It is idempotent: what one call
@@ -44,8 +45,8 @@ func (e *Engine) stopPod(ctx context.Context, p *Pod) error {
 	if err := p.gate.close(ctx); err != nil {
 		return fmt.Errorf("wait for containers that are being created: %w", err)
 	}
-	news := p.Status().State != PodNotReady // a repeated stop is none
-	if err := p.observe(PodStopping, nil); err != nil {
+	news := p.Status().State != record.PodNotReady // a repeated stop is none
+	if err := p.observe(record.PodStopping, nil); err != nil {
 		e.podLog(p).WithError(err).Warn("write status")
 	}
 	err := e.undo(ctx, func(ctx context.Context) error { return e.teardownPod(ctx, p) })
@@ -53,7 +54,7 @@ func (e *Engine) stopPod(ctx context.Context, p *Pod) error {
 	if err != nil {
 		reason = err.Error()
 	}
-	if werr := p.observe(PodNotReady, func(s *PodStatus) { s.Reason = reason }); werr != nil {
+	if werr := p.observe(record.PodNotReady, func(s *record.PodStatus) { s.Reason = reason }); werr != nil {
 		e.podLog(p).WithError(werr).Warn("write status")
 	}
 	if news {
@@ -129,7 +130,7 @@ func (e *Engine) freeUnread(ctx context.Context, p *Pod) error {
 }
 
 func (e *Engine) deleteInfra(ctx context.Context, p *Pod) error {
-	if !p.hasInfra() {
+	if !p.HasInfra() {
 		return nil
 	}
 	if err := e.deleteProcess(ctx, p, p.ID); err != nil {

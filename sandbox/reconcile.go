@@ -1,6 +1,9 @@
 package sandbox
 
-import "github.com/podd-project/podd/oci"
+import (
+	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/record"
+)
 
 // What a restarted daemon does with a record, given what it sees on the machine. Both functions are pure; README.md
 // has the table in prose.
@@ -20,13 +23,13 @@ type podObservation struct {
 	alive bool
 }
 
-func reconcilePod(recorded PodState, seen podObservation) podAction {
+func reconcilePod(recorded record.PodState, seen podObservation) podAction {
 	switch {
-	case recorded == PodCreating:
+	case recorded == record.PodCreating:
 		return podDiscard
-	case recorded == PodReady && seen.sameBoot && seen.alive:
+	case recorded == record.PodReady && seen.sameBoot && seen.alive:
 		return podKeep
-	case recorded == PodNotReady:
+	case recorded == record.PodNotReady:
 		return podKeep
 	}
 	return podNotReady
@@ -49,17 +52,17 @@ type containerObservation struct {
 	status   oci.Status
 }
 
-func reconcileContainer(recorded ContainerState, seen containerObservation) containerAction {
+func reconcileContainer(recorded record.ContainerState, seen containerObservation) containerAction {
 	switch {
-	case recorded == ContainerCreating:
+	case recorded == record.ContainerCreating:
 		return containerDiscard
-	case recorded == ContainerExited && seen.sameBoot && seen.status != oci.Absent:
+	case recorded == record.ContainerExited && seen.sameBoot && seen.status != oci.Absent:
 		return containerRelease
-	case recorded == ContainerExited:
+	case recorded == record.ContainerExited:
 		return containerKeep
 	case !seen.sameBoot:
 		return containerLost
-	case recorded == ContainerCreated && (seen.status == oci.Running || seen.status == oci.Paused):
+	case recorded == record.ContainerCreated && (seen.status == oci.Running || seen.status == oci.Paused):
 		return containerRan
 	}
 	return containerWatch

@@ -11,6 +11,7 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox/operation"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 const (
@@ -108,7 +109,7 @@ func (e *Engine) settleContainer(ctx context.Context, c *Container, looked func(
 	seen, process := e.lookAtContainer(ctx, c)
 	action := reconcileContainer(c.Status().State, seen)
 	if action == containerRan {
-		if err := c.observe(ContainerRunning, func(s *ContainerStatus) { s.Process, s.StartedAt = process, startTime(process) }); err != nil {
+		if err := c.observe(record.ContainerRunning, func(s *record.ContainerStatus) { s.Process, s.StartedAt = process, startTime(process) }); err != nil {
 			e.containerLog(c).WithError(err).Error("write status")
 		}
 	}
@@ -143,7 +144,7 @@ func (e *Engine) settleContainer(ctx context.Context, c *Container, looked func(
 // lookAtContainer asks the runtime about c, unless no answer would make a difference.
 func (e *Engine) lookAtContainer(ctx context.Context, c *Container) (containerObservation, oci.Process) {
 	seen := containerObservation{sameBoot: c.pod.BootID == e.cfg.BootID, status: oci.Absent}
-	if s := c.Status().State; !seen.sameBoot || s == ContainerCreating || s == ContainerRunning {
+	if s := c.Status().State; !seen.sameBoot || s == record.ContainerCreating || s == record.ContainerRunning {
 		return seen, oci.Process{}
 	}
 	rt, err := e.runtimeOf(c.pod)
@@ -167,7 +168,7 @@ func (e *Engine) settlePod(ctx context.Context, p *Pod, looked func()) {
 	}
 	switch reconcilePod(p.Status().State, seen) {
 	case podKeep:
-		if p.Status().State == PodReady {
+		if p.Status().State == record.PodReady {
 			e.watchInfra(p)
 		}
 	case podDiscard:
@@ -188,7 +189,7 @@ func (e *Engine) settlePod(ctx context.Context, p *Pod, looked func()) {
 		if !seen.sameBoot {
 			reason = "the node was rebooted"
 		}
-		if err := p.observe(PodNotReady, func(s *PodStatus) { s.Reason = reason }); err != nil {
+		if err := p.observe(record.PodNotReady, func(s *record.PodStatus) { s.Reason = reason }); err != nil {
 			e.podLog(p).WithError(err).Error("write status")
 		}
 	}
@@ -196,13 +197,13 @@ func (e *Engine) settlePod(ctx context.Context, p *Pod, looked func()) {
 
 // podAlive is true when p's network namespace is still pinned and its infra container, if it has one, runs.
 func (e *Engine) podAlive(ctx context.Context, p *Pod) bool {
-	if p.Status().State != PodReady {
+	if p.Status().State != record.PodReady {
 		return false // it makes no difference
 	}
 	if _, err := os.Lstat(p.Netns); p.Netns != "" && errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
-	if !p.hasInfra() {
+	if !p.HasInfra() {
 		return true
 	}
 	rt, err := e.runtimeOf(p)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // restart kills the engine of h as kill -9 does and starts another on the same machine.
@@ -38,14 +39,14 @@ func TestRestartKeepsRunningPods(t *testing.T) {
 	}
 	p, err := e.Pod(pod)
 	must(t, err)
-	if s := p.Status(); s.State != PodReady || len(s.IPs) != 2 {
+	if s := p.Status(); s.State != record.PodReady || len(s.IPs) != 2 {
 		t.Fatalf("pod %+v", s)
 	}
 	if p.Config.GetHostname() != "web" {
 		t.Fatalf("config %v", p.Config)
 	}
 	after := container(t, e, id)
-	if after.State != ContainerRunning || !after.StartedAt.Equal(before.StartedAt) || after.Process != before.Process || after.User == nil {
+	if after.State != record.ContainerRunning || !after.StartedAt.Equal(before.StartedAt) || after.Process != before.Process || after.User == nil {
 		t.Fatalf("before %+v, after %+v", before, after)
 	}
 	// The kubelet asks for the same pod again: it is the same.
@@ -69,7 +70,7 @@ func TestCommandThatCannotRunIsAStartErrorAfterARestartToo(t *testing.T) {
 	id := mustCreate(t, e, pod, "main")
 	e, h = restart(t, m, e, h)
 	h.quiesce(t)
-	if s := container(t, e, id); s.State != ContainerCreated {
+	if s := container(t, e, id); s.State != record.ContainerCreated {
 		t.Fatalf("after the restart: %+v", s)
 	}
 	if err := e.StartContainer(t.Context(), id); !errors.Is(err, oci.ErrCommand) || !strings.Contains(err.Error(), "nope") {
@@ -86,11 +87,11 @@ func TestRestartKeepsSELinuxLevels(t *testing.T) {
 	m := newMachine(t)
 	e, h := newEngine(t, m)
 	pod := mustRunPod(t, e, "web")
-	var r PodRecord
-	path := filepath.Join(m.dir, "root/pods", pod, recordFile)
-	must(t, checkpoint.Read(path, recordVersion, &r))
+	var r record.Pod
+	path := filepath.Join(m.dir, "root/pods", pod, record.File)
+	must(t, checkpoint.Read(path, record.Version, &r))
 	r.Labels.Process = "system_u:system_r:container_t:s0:c7,c1007"
-	must(t, checkpoint.Write(path, recordVersion, r))
+	must(t, checkpoint.Write(path, record.Version, r))
 	e, _ = restart(t, m, e, h)
 	if err := selinux.ReserveLabelV2(r.Labels.Process); err == nil {
 		t.Fatal("another pod could be given the level of a running one")
@@ -133,7 +134,7 @@ func TestReboot(t *testing.T) {
 	e, h = newEngineAt(t, m, "boot-2")
 	p, err := e.Pod(pod)
 	must(t, err)
-	if s := p.Status(); s.State != PodNotReady || !strings.Contains(s.Reason, "reboot") {
+	if s := p.Status(); s.State != record.PodNotReady || !strings.Contains(s.Reason, "reboot") {
 		t.Fatalf("pod %+v", s)
 	}
 	if s := waitExited(t, e, id); s.ExitCode != 255 || s.Reason != "Unknown" {
@@ -157,7 +158,7 @@ func TestRestartWithALeftoverOfTheSameName(t *testing.T) {
 		id := mustCreate(t, e, pod, "main")
 		mustStart(t, e, id)
 		e, h = restart(t, m, e, h)
-		if s := container(t, e, id); s.State != ContainerRunning {
+		if s := container(t, e, id); s.State != record.ContainerRunning {
 			t.Fatalf("a leftover took a running container's place: %+v", s)
 		}
 		if n := len(e.ContainersOf(e.Pods()[0])); n != 1 {
@@ -190,7 +191,7 @@ func TestHalfMadeContainerThatCannotBeUndone(t *testing.T) {
 	must(t, e.Recover(t.Context()))
 	must(t, e.Settled(t.Context()))
 	left := e.Containers()
-	if len(left) != 1 || left[0].Status().State != ContainerCreating {
+	if len(left) != 1 || left[0].Status().State != record.ContainerCreating {
 		t.Fatalf("containers %v", left)
 	}
 	if id := mustCreate(t, e, pod, "main"); id == left[0].ID {
@@ -231,12 +232,12 @@ func TestPodOfAHandlerThatIsNotConfiguredAnyMore(t *testing.T) {
 
 func TestBadRecordsHarmOnePod(t *testing.T) {
 	damage := map[string]func(t *testing.T, dir string){
-		"empty record":     func(t *testing.T, dir string) { truncate(t, filepath.Join(dir, recordFile), 0) },
-		"truncated status": func(t *testing.T, dir string) { truncate(t, filepath.Join(dir, statusFile), 40) },
-		"no status":        func(t *testing.T, dir string) { must(t, os.Remove(filepath.Join(dir, statusFile))) },
+		"empty record":     func(t *testing.T, dir string) { truncate(t, filepath.Join(dir, record.File), 0) },
+		"truncated status": func(t *testing.T, dir string) { truncate(t, filepath.Join(dir, record.StatusFile), 40) },
+		"no status":        func(t *testing.T, dir string) { must(t, os.Remove(filepath.Join(dir, record.StatusFile))) },
 		"record is a dir": func(t *testing.T, dir string) {
-			must(t, os.Remove(filepath.Join(dir, recordFile)))
-			must(t, os.Mkdir(filepath.Join(dir, recordFile), 0o700))
+			must(t, os.Remove(filepath.Join(dir, record.File)))
+			must(t, os.Mkdir(filepath.Join(dir, record.File), 0o700))
 		},
 	}
 	for name, hurt := range damage {
@@ -273,14 +274,14 @@ func truncate(t *testing.T, path string, size int64) {
 func TestReconcilePod(t *testing.T) {
 	alive, dead, other := podObservation{true, true}, podObservation{true, false}, podObservation{false, false}
 	for _, c := range []struct {
-		recorded PodState
+		recorded record.PodState
 		seen     podObservation
 		want     podAction
 	}{
-		{PodCreating, alive, podDiscard}, {PodCreating, dead, podDiscard}, {PodCreating, other, podDiscard},
-		{PodReady, alive, podKeep}, {PodReady, dead, podNotReady}, {PodReady, other, podNotReady},
-		{PodStopping, alive, podNotReady}, {PodStopping, dead, podNotReady}, {PodStopping, other, podNotReady},
-		{PodNotReady, alive, podKeep}, {PodNotReady, dead, podKeep}, {PodNotReady, other, podKeep},
+		{record.PodCreating, alive, podDiscard}, {record.PodCreating, dead, podDiscard}, {record.PodCreating, other, podDiscard},
+		{record.PodReady, alive, podKeep}, {record.PodReady, dead, podNotReady}, {record.PodReady, other, podNotReady},
+		{record.PodStopping, alive, podNotReady}, {record.PodStopping, dead, podNotReady}, {record.PodStopping, other, podNotReady},
+		{record.PodNotReady, alive, podKeep}, {record.PodNotReady, dead, podKeep}, {record.PodNotReady, other, podKeep},
 	} {
 		if got := reconcilePod(c.recorded, c.seen); got != c.want {
 			t.Errorf("%s, %+v: got %s, want %s", c.recorded, c.seen, got, c.want)
@@ -290,28 +291,28 @@ func TestReconcilePod(t *testing.T) {
 
 func TestReconcileContainer(t *testing.T) {
 	for _, c := range []struct {
-		recorded ContainerState
+		recorded record.ContainerState
 		sameBoot bool
 		status   oci.Status
 		want     containerAction
 	}{
-		{ContainerCreating, true, oci.Absent, containerDiscard},
-		{ContainerCreating, true, oci.Running, containerDiscard},
-		{ContainerCreating, false, oci.Absent, containerDiscard},
-		{ContainerCreated, true, oci.Created, containerWatch},
-		{ContainerCreated, true, oci.Running, containerRan},
-		{ContainerCreated, true, oci.Stopped, containerWatch},
-		{ContainerCreated, true, oci.Absent, containerWatch},
-		{ContainerCreated, false, oci.Absent, containerLost},
-		{ContainerRunning, true, oci.Running, containerWatch},
-		{ContainerRunning, true, oci.Paused, containerWatch},
-		{ContainerRunning, true, oci.Stopped, containerWatch},
-		{ContainerRunning, true, oci.Absent, containerWatch},
-		{ContainerRunning, false, oci.Absent, containerLost},
-		{ContainerExited, true, oci.Running, containerRelease},
-		{ContainerExited, true, oci.Stopped, containerRelease},
-		{ContainerExited, true, oci.Absent, containerKeep},
-		{ContainerExited, false, oci.Absent, containerKeep},
+		{record.ContainerCreating, true, oci.Absent, containerDiscard},
+		{record.ContainerCreating, true, oci.Running, containerDiscard},
+		{record.ContainerCreating, false, oci.Absent, containerDiscard},
+		{record.ContainerCreated, true, oci.Created, containerWatch},
+		{record.ContainerCreated, true, oci.Running, containerRan},
+		{record.ContainerCreated, true, oci.Stopped, containerWatch},
+		{record.ContainerCreated, true, oci.Absent, containerWatch},
+		{record.ContainerCreated, false, oci.Absent, containerLost},
+		{record.ContainerRunning, true, oci.Running, containerWatch},
+		{record.ContainerRunning, true, oci.Paused, containerWatch},
+		{record.ContainerRunning, true, oci.Stopped, containerWatch},
+		{record.ContainerRunning, true, oci.Absent, containerWatch},
+		{record.ContainerRunning, false, oci.Absent, containerLost},
+		{record.ContainerExited, true, oci.Running, containerRelease},
+		{record.ContainerExited, true, oci.Stopped, containerRelease},
+		{record.ContainerExited, true, oci.Absent, containerKeep},
+		{record.ContainerExited, false, oci.Absent, containerKeep},
 	} {
 		if got := reconcileContainer(c.recorded, containerObservation{c.sameBoot, c.status}); got != c.want {
 			t.Errorf("%s, same boot %v, %s: got %s, want %s", c.recorded, c.sameBoot, c.status, got, c.want)
@@ -321,26 +322,26 @@ func TestReconcileContainer(t *testing.T) {
 
 func TestTransitions(t *testing.T) {
 	for _, c := range []struct {
-		from, to ContainerState
+		from, to record.ContainerState
 		ok       bool
 	}{
-		{ContainerCreating, ContainerCreated, true}, {ContainerCreating, ContainerRunning, false},
-		{ContainerCreating, ContainerExited, false}, {ContainerCreated, ContainerExited, true},
-		{ContainerRunning, ContainerCreated, false}, {ContainerExited, ContainerRunning, false},
-		{ContainerExited, ContainerExited, true},
+		{record.ContainerCreating, record.ContainerCreated, true}, {record.ContainerCreating, record.ContainerRunning, false},
+		{record.ContainerCreating, record.ContainerExited, false}, {record.ContainerCreated, record.ContainerExited, true},
+		{record.ContainerRunning, record.ContainerCreated, false}, {record.ContainerExited, record.ContainerRunning, false},
+		{record.ContainerExited, record.ContainerExited, true},
 	} {
-		if err := checkTransition(containerTransitions, c.from, c.to); (err == nil) != c.ok {
+		if err := c.from.CheckTransition(c.to); (err == nil) != c.ok {
 			t.Errorf("%s -> %s: %v", c.from, c.to, err)
 		}
 	}
 	for _, c := range []struct {
-		from, to PodState
+		from, to record.PodState
 		ok       bool
 	}{
-		{PodCreating, PodReady, true}, {PodReady, PodCreating, false}, {PodNotReady, PodReady, false},
-		{PodStopping, PodReady, false}, {PodStopping, PodNotReady, true},
+		{record.PodCreating, record.PodReady, true}, {record.PodReady, record.PodCreating, false}, {record.PodNotReady, record.PodReady, false},
+		{record.PodStopping, record.PodReady, false}, {record.PodStopping, record.PodNotReady, true},
 	} {
-		if err := checkTransition(podTransitions, c.from, c.to); (err == nil) != c.ok {
+		if err := c.from.CheckTransition(c.to); (err == nil) != c.ok {
 			t.Errorf("%s -> %s: %v", c.from, c.to, err)
 		}
 	}

@@ -113,7 +113,7 @@ func TestPodKeepsItsRuntimeWhenTheDefaultChanges(t *testing.T) {
 	e.cfg.DefaultHandler = "gvisor"
 	p, err := e.Pod(id)
 	must(t, err)
-	if p.Handler != "" || p.runtime() != "runc" || p.OwnKernel {
-		t.Errorf("handler %q, runtime %q, own kernel %v", p.Handler, p.runtime(), p.OwnKernel)
+	if p.RequestedHandler != "" || p.Handler() != "runc" || p.OwnKernel {
+		t.Errorf("handler %q, runtime %q, own kernel %v", p.RequestedHandler, p.Handler(), p.OwnKernel)
 	}
 }

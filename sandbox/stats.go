@@ -6,6 +6,7 @@ import (
 
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/oci/cgroups"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // ContainerUsage is what a container used at one moment. What is not known is nil. It is shared: do not change it.
@@ -126,7 +127,7 @@ func (e *Engine) PodUsage(ctx context.Context, ids []string, want WantUsage) map
 	var pods []podProbes
 	var all []measurable
 	for _, id := range ids {
-		if p, err := e.Pod(id); err == nil && p.ID == id && p.Status().State == PodReady {
+		if p, err := e.Pod(id); err == nil && p.ID == id && p.Status().State == record.PodReady {
 			probes := e.podProbes(p, containers[p])
 			pods = append(pods, probes)
 			all = probes.appendTo(all)

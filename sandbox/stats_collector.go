@@ -9,6 +9,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/sirupsen/logrus"
+
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 const (
@@ -105,7 +107,7 @@ func (c *collector) dropPod(p *Pod) {
 // container returns the probe of a container, nil when nothing can be measured of it.
 func (c *collector) container(of *Container) *probe[CgroupUsage] {
 	alive := func() (pid int) {
-		if s := of.Status(); s.State == ContainerCreated || s.State == ContainerRunning {
+		if s := of.Status(); s.State == record.ContainerCreated || s.State == record.ContainerRunning {
 			return s.Process.Pid
 		}
 		return 0
@@ -202,7 +204,7 @@ func (e *Engine) collectOnce(ctx context.Context) {
 		}
 	}
 	for _, p := range e.store.podList() {
-		if p.Status().State != PodReady {
+		if p.Status().State != record.PodReady {
 			continue
 		}
 		for _, kind := range []string{probePod, probeInfra, probeNetwork} {

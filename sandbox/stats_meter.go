@@ -9,6 +9,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/podd-project/podd/oci/cgroups"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // Meter is a Runtime that can tell what a container uses when the host's control groups do not, because the container
@@ -33,7 +34,7 @@ func (e *Engine) meter(c *Container) Meter {
 	if !c.pod.OwnKernel {
 		return nil
 	}
-	rt, err := e.runtime(c.pod.runtime())
+	rt, err := e.runtime(c.pod.Handler())
 	if err != nil {
 		return nil
 	}
@@ -44,7 +45,7 @@ func (e *Engine) meter(c *Container) Meter {
 // Read asks the runtime, once the container was started: what runtimes answer before that they do not agree on, and what is
 // no ErrNotFound would keep the container from being measured for a while.
 func (m *metered) Read() (cgroups.Usage, error) {
-	if s := m.of.Status().State; s != ContainerRunning {
+	if s := m.of.Status().State; s != record.ContainerRunning {
 		return cgroups.Usage{}, fmt.Errorf("container %s is %s: %w", m.of.ID, s, errdefs.ErrNotFound)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), meterTimeout)

@@ -9,6 +9,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/podd-project/podd/oci/cgroups"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // meteredRuntime tells what its containers use once they were started, and errs before, as gVisor's shim does.
@@ -21,7 +22,7 @@ type meteredRuntime struct {
 
 // Usage says 7 unless something else is to be told.
 func (r *meteredRuntime) Usage(_ context.Context, id string) (cgroups.Usage, error) {
-	if c, err := r.engine.Container(id); err != nil || c.Status().State != ContainerRunning {
+	if c, err := r.engine.Container(id); err != nil || c.Status().State != record.ContainerRunning {
 		return cgroups.Usage{}, errors.Join(err, errdefs.ErrFailedPrecondition)
 	}
 	if len(r.next) == 0 {

@@ -8,6 +8,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/podd-project/podd/oci/cgroups"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // podProbes are the probes of one pod; those that make no sense for it are nil.
@@ -25,7 +26,7 @@ func (e *Engine) podProbes(p *Pod, containers []*Container) podProbes {
 	for _, c := range probes.containers {
 		probes.probes = append(probes.probes, e.stats.container(c))
 	}
-	ready := func() bool { return p.Status().State == PodReady }
+	ready := func() bool { return p.Status().State == record.PodReady }
 	probes.group = probeOf(e.stats, probeKey{probePod, p.ID}, func() gauge[CgroupUsage] {
 		if e.Cgroups == nil || !ready() || e.podCgroupPath(p) == "" {
 			return nil

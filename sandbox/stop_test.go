@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 func runningContainer(t *testing.T, m *machine) (*Engine, *fakeHost, string) {
@@ -26,14 +27,14 @@ func TestContainerThatCannotBeWaitedForIsNotDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _, id := runningContainer(t, m)
 		time.Sleep(time.Minute)
-		if s := container(t, e, id); s.State != ContainerRunning || m.pidsAlive() != 2 {
+		if s := container(t, e, id); s.State != record.ContainerRunning || m.pidsAlive() != 2 {
 			t.Fatalf("%d processes alive, status %+v", m.pidsAlive(), s)
 		}
 		pod := e.Pods()[0]
 		m.exit(pod.ID, oci.Exit{Known: true})
 		m.exit(id, oci.Exit{Code: 7, Known: true, At: time.Now()})
 		synctest.Wait()
-		if s := container(t, e, id); s.ExitCode != 7 || pod.Status().State != PodNotReady {
+		if s := container(t, e, id); s.ExitCode != 7 || pod.Status().State != record.PodNotReady {
 			t.Fatalf("container %+v, pod %+v", s, pod.Status())
 		}
 		must(t, e.Close(t.Context()))
@@ -128,7 +129,7 @@ func TestWhatSignalsDoNotEndIsDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _, id := runningContainer(t, m)
 		must(t, e.StopContainer(t.Context(), id, 0))
-		if s := container(t, e, id); s.State != ContainerExited || s.ExitCode != 137 {
+		if s := container(t, e, id); s.State != record.ContainerExited || s.ExitCode != 137 {
 			t.Fatalf("status %+v", s)
 		}
 		must(t, e.RemovePod(t.Context(), e.Pods()[0].ID))

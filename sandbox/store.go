@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // store is the engine's index of its pods and containers. Its mutex is the innermost one and is held over map
@@ -89,11 +91,11 @@ func (s *store) adoptPod(p *Pod) (other *Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pods[p.ID] = p
-	if p.Status().State == PodCreating {
+	if p.Status().State == record.PodCreating {
 		return nil
 	}
 	other = s.podNames[p.name()]
-	if other == nil || p.Status().State == PodReady {
+	if other == nil || p.Status().State == record.PodReady {
 		s.podNames[p.name()] = p
 	}
 	return other
@@ -104,7 +106,7 @@ func (s *store) adoptContainer(c *Container) (other *Container) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.containers[c.ID] = c
-	if c.Status().State == ContainerCreating {
+	if c.Status().State == record.ContainerCreating {
 		return nil
 	}
 	other = s.containerNames[c.name()]

@@ -71,9 +71,9 @@ func (a adapter) Events(ctx context.Context, send func(Event) error) error {
 }
 
 func podOf(p *sandbox.Pod) Pod {
-	return Pod{Record: &p.PodRecord, Status: p.Status(), Operations: p.Operations}
+	return Pod{Record: &p.Pod, Status: p.Status(), Operations: p.Operations}
 }
 
 func containerOf(c *sandbox.Container) Container {
-	return Container{Record: &c.ContainerRecord, Status: c.Status(), LogPath: c.LogPath(), Handler: c.Pod().Handler, Operations: c.Operations}
+	return Container{Record: &c.Container, Status: c.Status(), LogPath: c.LogPath(), Handler: c.Pod().RequestedHandler, Operations: c.Operations}
 }

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 func item(size int) *cri.PodSandbox { return &cri.PodSandbox{Id: strings.Repeat("x", size)} }
@@ -108,7 +108,7 @@ func TestStreamsOfMoreThanAMessage(t *testing.T) {
 		p.Config.Annotations = map[string]string{"big": strings.Repeat("a", weight)}
 		c.ID, c.Config = id, goodContainer()
 		c.Config.Annotations = p.Config.Annotations
-		h.engine.pods = append(h.engine.pods, Pod{Record: p, Status: sandbox.PodStatus{State: sandbox.PodReady}})
+		h.engine.pods = append(h.engine.pods, Pod{Record: p, Status: record.PodStatus{State: record.PodReady}})
 		h.engine.containers = append(h.engine.containers, Container{Record: &c})
 	}
 	if _, err := h.runtime.ListPodSandbox(t.Context(), &cri.ListPodSandboxRequest{}); err == nil {

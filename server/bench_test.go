@@ -11,7 +11,7 @@ import (
 	"github.com/sirupsen/logrus"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // maxList is what a list of 1,000 may take, p50, at the client.
@@ -31,7 +31,7 @@ func benchNode(b *testing.B, n int) *harness {
 		c.ID, c.PodID, c.Config = id, id, goodContainer()
 		c.Config.Image = &cri.ImageSpec{Image: imageID, UserSpecifiedImage: "busybox:1.36"}
 		c.Config.Labels, c.Config.Annotations = kubeletContainerLabels(i), kubeletContainerAnnotations(i)
-		h.engine.pods = append(h.engine.pods, Pod{Record: p, Status: sandbox.PodStatus{State: sandbox.PodReady, IPs: []string{"10.0.0.1"}}})
+		h.engine.pods = append(h.engine.pods, Pod{Record: p, Status: record.PodStatus{State: record.PodReady, IPs: []string{"10.0.0.1"}}})
 		h.engine.containers = append(h.engine.containers, Container{Record: &c, Status: runningContainer().Status})
 	}
 	return h

@@ -7,7 +7,7 @@ import (
 	"github.com/containerd/errdefs"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // Exec prepares a session that runs a command in a running container.
@@ -42,7 +42,7 @@ func (s *Server) running(id string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if c.Status.State != sandbox.ContainerRunning {
+	if c.Status.State != record.ContainerRunning {
 		return "", fmt.Errorf("%w: container %s is %s, not running", errdefs.ErrFailedPrecondition, c.Record.ID, c.Status.State)
 	}
 	return c.Record.ID, nil

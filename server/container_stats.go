@@ -10,6 +10,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // usageChunk is how many containers or pods are measured before their figures are sent, when they are streamed.
@@ -88,7 +89,7 @@ func (s *Server) containerStats(ctx context.Context, f *cri.ContainerStatsFilter
 
 // alive is true for a container that has a process, started or not.
 func alive(c Container) bool {
-	return c.Status.State == sandbox.ContainerCreated || c.Status.State == sandbox.ContainerRunning
+	return c.Status.State == record.ContainerCreated || c.Status.State == record.ContainerRunning
 }
 
 func matchContainerStats(f *cri.ContainerStatsFilter, c Container) bool {

@@ -6,9 +6,10 @@ import (
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
-func containerStats(r *sandbox.ContainerRecord, u sandbox.ContainerUsage) *cri.ContainerStats {
+func containerStats(r *record.Container, u sandbox.ContainerUsage) *cri.ContainerStats {
 	stats := &cri.ContainerStats{
 		Attributes: &cri.ContainerAttributes{
 			Id: r.ID, Metadata: r.Config.GetMetadata(), Labels: r.Config.GetLabels(), Annotations: r.Config.GetAnnotations(),

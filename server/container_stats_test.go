@@ -15,6 +15,7 @@ import (
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 var sampled = created.Add(time.Hour)
@@ -159,7 +160,7 @@ func statsFilters(t *testing.T, h *harness, list func(*cri.ContainerStatsFilter)
 	createdOnly := runningContainer()
 	r := *createdOnly.Record
 	r.ID = "cc11" + r.ID[4:]
-	createdOnly.Record, createdOnly.Status.State = &r, sandbox.ContainerCreated
+	createdOnly.Record, createdOnly.Status.State = &r, record.ContainerCreated
 	unmeasured := createdOnly
 	u := *createdOnly.Record
 	u.ID = "cc22" + r.ID[4:]
@@ -248,7 +249,7 @@ func crowd(t testing.TB, n int) *harness {
 		id := fmt.Sprintf("%064d", i)
 		p, c := podRecord(id), *runningContainer().Record
 		c.ID, c.PodID = id, id
-		h.engine.pods = append(h.engine.pods, Pod{Record: p, Status: sandbox.PodStatus{State: sandbox.PodReady}})
+		h.engine.pods = append(h.engine.pods, Pod{Record: p, Status: record.PodStatus{State: record.PodReady}})
 		h.engine.containers = append(h.engine.containers, Container{Record: &c, Status: runningContainer().Status})
 		h.engine.containerUsage[id] = fullContainerUsage()
 		usage := pod

@@ -10,16 +10,16 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/image"
-	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
-func containerState(s sandbox.ContainerState) cri.ContainerState {
+func containerState(s record.ContainerState) cri.ContainerState {
 	switch s {
-	case sandbox.ContainerCreated:
+	case record.ContainerCreated:
 		return cri.ContainerState_CONTAINER_CREATED
-	case sandbox.ContainerRunning:
+	case record.ContainerRunning:
 		return cri.ContainerState_CONTAINER_RUNNING
-	case sandbox.ContainerExited:
+	case record.ContainerExited:
 		return cri.ContainerState_CONTAINER_EXITED
 	}
 	return cri.ContainerState_CONTAINER_UNKNOWN
@@ -37,7 +37,7 @@ func containerItem(c Container, img *image.Image, fixed []byte) *cri.Container {
 }
 
 // fixedContainerItem is what never changes of containerItem as long as the image does not.
-func fixedContainerItem(r *sandbox.ContainerRecord, img *image.Image) *cri.Container {
+func fixedContainerItem(r *record.Container, img *image.Image) *cri.Container {
 	return &cri.Container{
 		Id:           r.ID,
 		PodSandboxId: r.PodID,

@@ -10,7 +10,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/image"
-	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 func imageItem(img *image.Image) *cri.Image {
@@ -108,7 +108,7 @@ func digestedName(id string, img *image.Image) string {
 // usedImage is the image as the container asked for it. The kubelet asks by id, which tells people nothing, so the
 // id is replaced by the name that the user wrote or, without that, one that the image has. It has no handler, as the
 // images of lists have none: all handlers share them, and the kubelet's garbage collection compares.
-func usedImage(r *sandbox.ContainerRecord, img *image.Image) *cri.ImageSpec {
+func usedImage(r *record.Container, img *image.Image) *cri.ImageSpec {
 	asked := r.Config.GetImage()
 	if asked.GetRuntimeHandler() != "" {
 		asked = proto.CloneOf(asked)

@@ -3,12 +3,12 @@ package server
 import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/sandbox/operation"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
-func podState(s sandbox.PodState) cri.PodSandboxState {
-	if s == sandbox.PodReady {
+func podState(s record.PodState) cri.PodSandboxState {
+	if s == record.PodReady {
 		return cri.PodSandboxState_SANDBOX_READY
 	}
 	return cri.PodSandboxState_SANDBOX_NOTREADY
@@ -26,14 +26,14 @@ func podItem(p Pod, fixed []byte) *cri.PodSandbox {
 }
 
 // fixedPodItem is what never changes of podItem.
-func fixedPodItem(r *sandbox.PodRecord) *cri.PodSandbox {
+func fixedPodItem(r *record.Pod) *cri.PodSandbox {
 	return &cri.PodSandbox{
 		Id:             r.ID,
 		Metadata:       r.Config.GetMetadata(),
 		CreatedAt:      r.CreatedAt.UnixNano(),
 		Labels:         r.Config.GetLabels(),
 		Annotations:    r.Config.GetAnnotations(),
-		RuntimeHandler: r.Handler,
+		RuntimeHandler: r.RequestedHandler,
 	}
 }
 
@@ -52,7 +52,7 @@ func podStatus(p Pod) *cri.PodSandboxStatus {
 		Linux:          &cri.LinuxPodSandboxStatus{Namespaces: &cri.Namespace{Options: options}},
 		Labels:         cfg.GetLabels(),
 		Annotations:    cfg.GetAnnotations(),
-		RuntimeHandler: p.Record.Handler,
+		RuntimeHandler: p.Record.RequestedHandler,
 	}
 }
 
@@ -77,7 +77,7 @@ func podInfo(p Pod) map[string]any {
 		"reason":         p.Status.Reason,
 		"netns":          p.Record.Netns,
 		"bootID":         p.Record.BootID,
-		"runtimeHandler": p.Record.Handler,
+		"runtimeHandler": p.Record.RequestedHandler,
 		"config":         message(p.Record.Config),
 		"operations":     operations(p.Operations),
 	}

@@ -12,20 +12,21 @@ import (
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/sandbox/operation"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // Pod is one pod at one moment. Everything in it is read-only.
 type Pod struct {
-	Record *sandbox.PodRecord
-	Status sandbox.PodStatus
+	Record *record.Pod
+	Status record.PodStatus
 	// Operations tells what was done to the pod last, for verbose answers; it may be nil.
 	Operations func() []operation.Operation
 }
 
 // Container is one container at one moment. Everything in it is read-only.
 type Container struct {
-	Record *sandbox.ContainerRecord
-	Status sandbox.ContainerStatus
+	Record *record.Container
+	Status record.ContainerStatus
 	// LogPath is the absolute path of the CRI log, "" for none.
 	LogPath string
 	// Handler is the runtime handler of the container's pod.

@@ -21,6 +21,7 @@ import (
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // The node that the tests start from: one pod with a running and an exited container, one image.
@@ -134,8 +135,8 @@ func newFakeEngine() *fakeEngine {
 	return &fakeEngine{
 		recorder: recorder{fail: map[string]error{}},
 		pods: []Pod{
-			{Record: podRecord(podID), Status: sandbox.PodStatus{State: sandbox.PodReady, IPs: []string{"10.1.0.5", "fd00::5"}}},
-			{Record: podRecord(stoppedID), Status: sandbox.PodStatus{State: sandbox.PodNotReady}},
+			{Record: podRecord(podID), Status: record.PodStatus{State: record.PodReady, IPs: []string{"10.1.0.5", "fd00::5"}}},
+			{Record: podRecord(stoppedID), Status: record.PodStatus{State: record.PodNotReady}},
 		},
 		containers: []Container{runningContainer(), exitedContainer()},
 		handlers: []sandbox.Handler{
@@ -146,19 +147,19 @@ func newFakeEngine() *fakeEngine {
 	}
 }
 
-func podRecord(id string) *sandbox.PodRecord {
+func podRecord(id string) *record.Pod {
 	cfg := goodPod()
 	cfg.Labels["id"] = id
-	return &sandbox.PodRecord{ID: id, CreatedAt: created, Config: cfg, Handler: "runc", Netns: "/run/podd/netns/" + id, BootID: "boot"}
+	return &record.Pod{ID: id, CreatedAt: created, Config: cfg, RequestedHandler: "runc", Netns: "/run/podd/netns/" + id, BootID: "boot"}
 }
 
 func runningContainer() Container {
 	return Container{
-		Record:  &sandbox.ContainerRecord{ID: runningID, PodID: podID, CreatedAt: created, Config: goodContainer(), ImageID: imageID, StopSignal: "SIGTERM"},
+		Record:  &record.Container{ID: runningID, PodID: podID, CreatedAt: created, Config: goodContainer(), ImageID: imageID, StopSignal: "SIGTERM"},
 		Handler: "runc",
 		LogPath: "/var/log/pods/ns_name_uid/main/0.log",
-		Status: sandbox.ContainerStatus{
-			State: sandbox.ContainerRunning, Process: oci.Process{Pid: 4711, Start: 1}, StartedAt: created.Add(time.Second),
+		Status: record.ContainerStatus{
+			State: record.ContainerRunning, Process: oci.Process{Pid: 4711, Start: 1}, StartedAt: created.Add(time.Second),
 			User:      &specs.User{UID: 1000, GID: 1001, AdditionalGids: []uint32{1001, 2000}},
 			Resources: &cri.LinuxContainerResources{CpuShares: 512},
 		},
@@ -173,8 +174,8 @@ func exitedContainer() Container {
 	cfg.Labels = map[string]string{"app": "other"}
 	r.Config = cfg
 	c.Record = &r
-	c.Status = sandbox.ContainerStatus{
-		State: sandbox.ContainerExited, StartedAt: created.Add(time.Second), FinishedAt: created.Add(2 * time.Second),
+	c.Status = record.ContainerStatus{
+		State: record.ContainerExited, StartedAt: created.Add(time.Second), FinishedAt: created.Add(2 * time.Second),
 		ExitCode: 137, Reason: "OOMKilled", Message: "out of memory \xff",
 	}
 	return c

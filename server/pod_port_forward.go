@@ -7,7 +7,7 @@ import (
 	"github.com/containerd/errdefs"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // PortForward prepares a session that reaches ports inside a ready pod.
@@ -22,7 +22,7 @@ func (s *Server) PortForward(_ context.Context, r *cri.PortForwardRequest) (*cri
 	if err != nil {
 		return nil, err
 	}
-	if p.Status.State != sandbox.PodReady {
+	if p.Status.State != record.PodReady {
 		return nil, fmt.Errorf("%w: pod %s is %s, not ready", errdefs.ErrFailedPrecondition, p.Record.ID, p.Status.State)
 	}
 	url, err := s.deps.Streamer.PortForward(&cri.PortForwardRequest{PodSandboxId: p.Record.ID, Port: r.GetPort()})

@@ -10,6 +10,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // PodSandboxStats measures one pod. Of one that is not ready nothing but the attributes is left.
@@ -74,7 +75,7 @@ func (s *Server) podUsages(ctx context.Context, match func(Pod) bool, want sandb
 	return func(yield func(Pod, sandbox.PodUsage) bool) {
 		var pods []Pod
 		for p := range s.deps.Engine.Pods() {
-			if p.Status.State == sandbox.PodReady && match(p) {
+			if p.Status.State == record.PodReady && match(p) {
 				pods = append(pods, p)
 			}
 		}

@@ -20,7 +20,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/oci"
-	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 func testCreateContainer(t *testing.T) {
@@ -256,22 +256,22 @@ func testContainerStatusVerbose(t *testing.T) {
 }
 
 func TestContainerStates(t *testing.T) {
-	for state, want := range map[sandbox.ContainerState]cri.ContainerState{
-		sandbox.ContainerCreating: cri.ContainerState_CONTAINER_UNKNOWN,
-		sandbox.ContainerCreated:  cri.ContainerState_CONTAINER_CREATED,
-		sandbox.ContainerRunning:  cri.ContainerState_CONTAINER_RUNNING,
-		sandbox.ContainerExited:   cri.ContainerState_CONTAINER_EXITED,
-		"something new":           cri.ContainerState_CONTAINER_UNKNOWN,
+	for state, want := range map[record.ContainerState]cri.ContainerState{
+		record.ContainerCreating: cri.ContainerState_CONTAINER_UNKNOWN,
+		record.ContainerCreated:  cri.ContainerState_CONTAINER_CREATED,
+		record.ContainerRunning:  cri.ContainerState_CONTAINER_RUNNING,
+		record.ContainerExited:   cri.ContainerState_CONTAINER_EXITED,
+		"something new":          cri.ContainerState_CONTAINER_UNKNOWN,
 	} {
 		if got := containerState(state); got != want {
 			t.Errorf("%s: %v, want %v", state, got, want)
 		}
 	}
-	for state, want := range map[sandbox.PodState]cri.PodSandboxState{
-		sandbox.PodCreating: cri.PodSandboxState_SANDBOX_NOTREADY,
-		sandbox.PodReady:    cri.PodSandboxState_SANDBOX_READY,
-		sandbox.PodStopping: cri.PodSandboxState_SANDBOX_NOTREADY,
-		sandbox.PodNotReady: cri.PodSandboxState_SANDBOX_NOTREADY,
+	for state, want := range map[record.PodState]cri.PodSandboxState{
+		record.PodCreating: cri.PodSandboxState_SANDBOX_NOTREADY,
+		record.PodReady:    cri.PodSandboxState_SANDBOX_READY,
+		record.PodStopping: cri.PodSandboxState_SANDBOX_NOTREADY,
+		record.PodNotReady: cri.PodSandboxState_SANDBOX_NOTREADY,
 	} {
 		if got := podState(state); got != want {
 			t.Errorf("%s: %v, want %v", state, got, want)

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // maxMessage bounds gRPC messages in both directions, in bytes: what the kubelet and crictl accept.
@@ -68,8 +68,8 @@ type Server struct {
 	cfg  Config
 	deps Deps
 	// Encoded parts of list items.
-	podCache       listCache[sandbox.PodRecord]
-	containerCache listCache[sandbox.ContainerRecord]
+	podCache       listCache[record.Pod]
+	containerCache listCache[record.Container]
 }
 
 // New returns a server; it serves nothing until registered.

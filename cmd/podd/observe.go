@@ -11,6 +11,7 @@ import (
 	"github.com/podd-project/podd/cmd/podd/tracing"
 	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/sandbox/operation"
+	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/server"
 )
 
@@ -104,16 +105,16 @@ func (d *daemon) listenMetrics() (net.Listener, error) {
 // metricsNode is the node in the words of metrics.
 type metricsNode struct{ *node }
 
-func (n metricsNode) PodStates() []sandbox.PodState {
-	var states []sandbox.PodState
+func (n metricsNode) PodStates() []record.PodState {
+	var states []record.PodState
 	for _, p := range n.engine.Pods() {
 		states = append(states, p.Status().State)
 	}
 	return states
 }
 
-func (n metricsNode) ContainerStates() []sandbox.ContainerState {
-	var states []sandbox.ContainerState
+func (n metricsNode) ContainerStates() []record.ContainerState {
+	var states []record.ContainerState
 	for _, c := range n.engine.Containers() {
 		states = append(states, c.Status().State)
 	}

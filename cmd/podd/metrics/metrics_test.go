@@ -21,18 +21,19 @@ import (
 
 	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/sandbox/operation"
+	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/server"
 )
 
 // node is a node with two pods, one of which is in trouble.
 type node struct{}
 
-func (node) PodStates() []sandbox.PodState {
-	return []sandbox.PodState{sandbox.PodReady, sandbox.PodReady, sandbox.PodStopping}
+func (node) PodStates() []record.PodState {
+	return []record.PodState{record.PodReady, record.PodReady, record.PodStopping}
 }
 
-func (node) ContainerStates() []sandbox.ContainerState {
-	return []sandbox.ContainerState{sandbox.ContainerRunning}
+func (node) ContainerStates() []record.ContainerState {
+	return []record.ContainerState{record.ContainerRunning}
 }
 func (node) Images() int { return 3 }
 func (node) Pulls() int  { return 1 }

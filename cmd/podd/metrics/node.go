@@ -8,12 +8,13 @@ import (
 
 	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/sandbox/operation"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // Node says what there is. It answers from memory.
 type Node interface {
-	PodStates() []sandbox.PodState
-	ContainerStates() []sandbox.ContainerState
+	PodStates() []record.PodState
+	ContainerStates() []record.ContainerState
 	// Images is how many are stored, Pulls how many are being pulled.
 	Images() int
 	Pulls() int
@@ -64,8 +65,8 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 
 // The states that are told even when nothing is in them.
 var (
-	podStates       = []sandbox.PodState{sandbox.PodCreating, sandbox.PodReady, sandbox.PodStopping, sandbox.PodNotReady}
-	containerStates = []sandbox.ContainerState{sandbox.ContainerCreating, sandbox.ContainerCreated, sandbox.ContainerRunning, sandbox.ContainerExited}
+	podStates       = []record.PodState{record.PodCreating, record.PodReady, record.PodStopping, record.PodNotReady}
+	containerStates = []record.ContainerState{record.ContainerCreating, record.ContainerCreated, record.ContainerRunning, record.ContainerExited}
 )
 
 // Collect implements prometheus.Collector.

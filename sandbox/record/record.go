@@ -1,0 +1,58 @@
+// Package record defines what is kept of a pod and a container: the record, written once, and the status, replaced
+// whole at every change, with the states and the transitions between them. It owns the two files and their format; it
+// never decides when to write. The engine is the only writer; the server reads the values.
+package record
+
+import (
+	"cmp"
+	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/oci/spec"
+)
+
+// Pod is what a pod is: written once, before anything else of the pod exists, and never changed.
+// Every name on the machine follows from ID.
+type Pod struct {
+	ID        string
+	CreatedAt time.Time
+	// Config is the CRI config as the kubelet sent it; treat it as read-only.
+	Config *cri.PodSandboxConfig
+	// RequestedHandler is the runtime handler that the request or the routing by annotations named, "" for the default.
+	RequestedHandler string `json:"Handler"`
+	// ResolvedHandler is the handler that runs the pod, even when the default changes; "" in records of an older podd.
+	ResolvedHandler string `json:"Runtime,omitempty"`
+	// Infra is true when the pod has an infra container, and OwnKernel when its containers share a sandbox with a
+	// kernel that is not the host's. Both are as the handler was when the pod was created.
+	Infra     bool `json:",omitempty"`
+	OwnKernel bool `json:",omitempty"`
+	// Netns is the pinned network namespace, "" on the host network.
+	Netns string
+	// Labels are the SELinux labels of the pod, zero when SELinux is off.
+	Labels spec.Labels
+	// BootID is the boot in which the pod was created: after another boot none of its processes exist.
+	BootID string
+}
+
+// HasInfra reports whether the pod has an infra container.
+func (p Pod) HasInfra() bool {
+	options := p.Config.GetLinux().GetSecurityContext().GetNamespaceOptions()
+	return p.Infra || options.GetPid() == cri.NamespaceMode_POD
+}
+
+// Handler returns the name of the handler that runs the pod.
+func (p Pod) Handler() string { return cmp.Or(p.ResolvedHandler, p.RequestedHandler) }
+
+// Container is what a container is: written once, before anything else of it exists.
+type Container struct {
+	ID, PodID string
+	CreatedAt time.Time
+	Config    *cri.ContainerConfig
+	// ImageID is the sha256 hex of the image that Config.Image named at creation.
+	ImageID string
+	// Labels are the SELinux labels of the container: its own, or its pod's.
+	Labels spec.Labels
+	// StopSignal is the signal that StopContainer sends, a CRI Signal name without its prefix, e.g. "SIGTERM".
+	StopSignal string
+}
