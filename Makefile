@@ -43,14 +43,14 @@ tools: deps ## build runc, gVisor, the CNI plugins, crictl, critest, a shim and 
 	@contrib/tools/gvisor/build.sh
 	@contrib/shims/build.sh
 
-pause: oci/pause/bin/pause oci/standin/bin/standin oci/shim/bin/keeper ## build what podd carries: the infra container's process, gVisor's stand-in, the keeper of shims' output
+pause: oci/pause/bin/pause oci/runc/initproxy/bin/standin oci/shim/bin/keeper ## build what podd carries: the infra container's process, gVisor's stand-in, the keeper of shims' output
 oci/pause/bin/pause: oci/pause/pause.c
-oci/standin/bin/standin: oci/standin/standin.c
-oci/pause/bin/pause oci/standin/bin/standin:
+oci/runc/initproxy/bin/standin: oci/runc/initproxy/initproxy.c
+oci/pause/bin/pause oci/runc/initproxy/bin/standin:
 	@mkdir -p $(@D)
 	gcc -Os -static -s -Wall -Wextra -o $@ $<
-oci/shim/bin/keeper: $(wildcard oci/shim/keeper/*.go oci/shim/keeper/main/*.go oci/shim/fifo/*.go) go.mod
-	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-s -w' -o $@ ./oci/shim/keeper/main
+oci/shim/bin/keeper: $(wildcard oci/shim/stdio/*.go oci/shim/stdio/main/*.go oci/shim/fifo/*.go) go.mod
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-s -w' -o $@ ./oci/shim/stdio/main
 
 images: deps ## build the test images into the cache
 	@CGO_ENABLED=0 $(GO) build -o bin/ ./test/images/cmd/testimages ./test/leak/cmd/leak
@@ -139,4 +139,4 @@ fuzz: pause ## each fuzz target for FUZZTIME (default 20s)
 	@contrib/fuzz.sh $(or $(FUZZTIME),20s)
 
 clean: ## remove what was built; the cache in ~/.cache/podd stays
-	rm -rf bin oci/pause/bin/pause oci/standin/bin/standin oci/shim/bin/keeper
+	rm -rf bin oci/pause/bin/pause oci/runc/initproxy/bin/standin oci/shim/bin/keeper

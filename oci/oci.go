@@ -1,42 +1,14 @@
-// Package oci drives an OCI runtime (runc, crun, ...) by container id, with conmon as the monitor of
-// each container.
-//
-// It owns <run>/containers/<id>/ (bundle, pid files, exit file, attach socket) and the runtime's state
-// directory. It knows nothing of pods, images, networks or CRI: it is given a bundle and an id. The sandbox
-// engine is its only caller. Every verb but Create, Start and Exec is idempotent and can be repeated after
-// a crash; Wait works for a container that an earlier daemon started.
+// Package oci is the contract between the sandbox engine and the handlers that run containers: requests, answers and
+// errors. It does no work; package oci/runc drives OCI runtimes under conmon, package oci/shim containerd's shims.
 package oci
 
 import (
 	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
-)
 
-// HandlerConfig configures one runtime handler of type "oci".
-type HandlerConfig struct {
-	// Name is the RuntimeClass handler name.
-	Name string
-	// Path of the runtime binary, or its bare name, looked up in SearchPath.
-	Path string
-	// SearchPath lists the directories that are searched for bare names of the runtime and of conmon.
-	SearchPath []string
-	// Root is the runtime's own state directory (--root).
-	Root string
-	// RunDir holds one directory per container: <RunDir>/<id>.
-	RunDir string
-	// Conmon is the monitor's binary, path or bare name.
-	Conmon string
-	// SystemdCgroup chooses the systemd cgroup driver.
-	SystemdCgroup bool
-	// Options are further global flags of the runtime, by name: {"platform": "systrap"} is --platform=systrap.
-	Options map[string]string
-	// StandIn is the path of podd's stand-in program (see oci/standin), which runtimes with a kernel of their own
-	// need; empty: they cannot be used.
-	StandIn string
-	// CreateTimeout bounds one Create; 0 means one minute.
-	CreateTimeout time.Duration
-}
+	"github.com/podd-project/podd/oci/process"
+)
 
 // CreateRequest describes the container whose bundle is written and started up to the "created" state.
 type CreateRequest struct {
@@ -51,12 +23,8 @@ type CreateRequest struct {
 	Terminal, Stdin, StdinOnce bool
 }
 
-// Process identifies a process beyond the reuse of its pid: by pid and start time (field 22 of
-// /proc/<pid>/stat, in clock ticks since boot).
-type Process struct {
-	Pid   int    `json:"pid"`
-	Start uint64 `json:"start"`
-}
+// Process identifies a process beyond the reuse of its pid.
+type Process = process.Process
 
 // Status is what an OCI runtime says of a container.
 type Status string

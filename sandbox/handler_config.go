@@ -9,6 +9,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/runc"
 	"github.com/podd-project/podd/oci/spec"
 )
 
@@ -59,7 +60,7 @@ func (h HandlerConfig) Validate() error {
 func (h HandlerConfig) needsInfra(config *cri.PodSandboxConfig, f oci.Features) (bool, error) {
 	if f.OwnKernel && (sharesProcesses(config) || hostNetwork(config) && !f.HostNetwork) {
 		return false, fmt.Errorf("%w: its containers have a kernel of their own, a pod cannot use the network, PID or IPC namespace of the node (gVisor can use the network, with options.%s = %q)",
-			errdefs.ErrInvalidArgument, oci.NetworkOption, oci.HostNetworkOption)
+			errdefs.ErrInvalidArgument, runc.NetworkOption, runc.HostNetworkOption)
 	}
 	switch h.Infra {
 	case InfraPause:

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/runc"
 	"github.com/podd-project/podd/oci/spec/host"
 )
 
@@ -77,7 +77,7 @@ func (e *Engine) freeCgroup(ctx context.Context, id string) error {
 	if err != nil || found[id] == "" {
 		return err
 	}
-	return oci.KillCgroup(ctx, found[id])
+	return runc.KillCgroup(ctx, found[id])
 }
 
 // Remedy says what a repair does about the finding, "" for nothing.

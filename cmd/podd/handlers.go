@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/runc"
+	"github.com/podd-project/podd/oci/runc/initproxy"
 	"github.com/podd-project/podd/oci/shim"
-	"github.com/podd-project/podd/oci/standin"
 	"github.com/podd-project/podd/sandbox"
 )
 
@@ -31,7 +31,7 @@ func (d *daemon) handlers(ctx context.Context) map[string]sandbox.Runtime {
 		}
 		cfg := d.handlerConfig(name, h)
 		cfg.StandIn = standIn
-		runtime := oci.New(cfg)
+		runtime := runc.New(cfg)
 		d.background.Go(func() { d.reportHandler(ctx, name, cfg.Path, runtime) })
 		handlers[name] = runtime
 	}
@@ -88,9 +88,9 @@ func (h HandlerConfig) shimOptions() map[string]any {
 	return options
 }
 
-func (d *daemon) handlerConfig(name string, h HandlerConfig) oci.HandlerConfig {
+func (d *daemon) handlerConfig(name string, h HandlerConfig) runc.HandlerConfig {
 	r := d.cfg.Runtime
-	return oci.HandlerConfig{
+	return runc.HandlerConfig{
 		Name:          name,
 		Path:          cmp.Or(h.Path, name),
 		SearchPath:    r.SearchPath,
@@ -105,7 +105,7 @@ func (d *daemon) handlerConfig(name string, h HandlerConfig) oci.HandlerConfig {
 
 // installStandIn puts podd's own stand-in where monitors find it. Without it, handlers that need it say so.
 func (d *daemon) installStandIn() string {
-	path, err := standin.Install(filepath.Join(d.cfg.Root, "libexec"))
+	path, err := initproxy.Install(filepath.Join(d.cfg.Root, "libexec"))
 	if err != nil {
 		d.log.WithError(err).Warn("runtimes with a kernel of their own cannot be used")
 		return ""

@@ -9,6 +9,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/runc"
 	"github.com/podd-project/podd/sandbox"
 )
 
@@ -16,14 +17,14 @@ import (
 // them takes the monitor's files, not the runtime. What was made in another way (by a shim) it leaves alone: only the
 // handler itself knows it.
 type formerHandler struct {
-	*oci.Runtime
+	*runc.Runtime
 	name, dir string
 }
 
 // former makes the handler as if nothing but its name had been configured.
 func (d *daemon) former(name string) sandbox.Runtime {
 	d.log.WithField("handler", name).Warn("there are pods of a runtime handler that is not configured any more: they are watched and can be removed")
-	return formerHandler{oci.New(d.handlerConfig(name, HandlerConfig{})), name, d.containersDir()}
+	return formerHandler{runc.New(d.handlerConfig(name, HandlerConfig{})), name, d.containersDir()}
 }
 
 func (f formerHandler) Wait(ctx context.Context, id string) (oci.Exit, error) {

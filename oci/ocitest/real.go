@@ -11,13 +11,13 @@ import (
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/runc"
 )
 
 // Machine is a Harness on the real machine, with what white-box tests need to know.
 type Machine struct {
 	Harness
-	Config oci.HandlerConfig
+	Config runc.HandlerConfig
 	// Rootfs holds busybox with its applets as files.
 	Rootfs string
 	// Cgroup is the cgroupsPath that is the parent of all containers of Spec.
@@ -55,11 +55,11 @@ func Real(t testing.TB, name string) *Machine {
 		t.Fatal(err)
 	}
 	buildRootfs(t, m.Rootfs)
-	m.Config = oci.HandlerConfig{
+	m.Config = runc.HandlerConfig{
 		Name: name, Path: Binary(t, name), Conmon: Binary(t, "conmon"),
 		Root: filepath.Join(dir, "state"), RunDir: filepath.Join(dir, "run"),
 	}
-	m.New = func() Runtime { return oci.New(m.Config) }
+	m.New = func() Runtime { return runc.New(m.Config) }
 	m.Spec = func(args ...string) *specs.Spec { return m.spec(args) }
 	leaks.dir, leaks.cgroup = dir, m.Cgroup
 	return m

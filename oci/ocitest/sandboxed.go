@@ -6,7 +6,8 @@ import (
 	"testing"
 
 	"github.com/podd-project/podd/oci"
-	"github.com/podd-project/podd/oci/standin"
+	"github.com/podd-project/podd/oci/runc"
+	"github.com/podd-project/podd/oci/runc/initproxy"
 )
 
 // Sandboxed makes a Machine with a runtime that has a kernel of its own, whose containers all run in the sandbox of
@@ -14,7 +15,7 @@ import (
 func Sandboxed(t testing.TB, name string) (m *Machine, podID string) {
 	t.Helper()
 	m = Real(t, name)
-	path, err := standin.Install(filepath.Dir(m.Rootfs))
+	path, err := initproxy.Install(filepath.Dir(m.Rootfs))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,7 +23,7 @@ func Sandboxed(t testing.TB, name string) (m *Machine, podID string) {
 	// The runtime would pin one network namespace for all its helper processes, and leave it.
 	// And it allows one container for each root filesystem, unless it writes to it as other runtimes do.
 	m.Config.Options = map[string]string{"gofer-network-namespace": "new", "overlay2": "none"}
-	infra := guests{oci.New(m.Config), "infra-" + unique()}
+	infra := guests{runc.New(m.Config), "infra-" + unique()}
 	t.Cleanup(func() {
 		if err := infra.Delete(context.Background(), infra.pod); err != nil {
 			t.Errorf("delete infra container: %v", err)
@@ -34,13 +35,13 @@ func Sandboxed(t testing.TB, name string) (m *Machine, podID string) {
 	if err := infra.Start(t.Context(), infra.pod); err != nil {
 		t.Fatalf("start infra container: %v", err)
 	}
-	m.New = func() Runtime { return guests{oci.New(m.Config), infra.pod} }
+	m.New = func() Runtime { return guests{runc.New(m.Config), infra.pod} }
 	return m, infra.pod
 }
 
 // guests puts every container into the pod, as the engine's requests and specs do.
 type guests struct {
-	*oci.Runtime
+	*runc.Runtime
 	pod string
 }
 

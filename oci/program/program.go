@@ -1,4 +1,4 @@
-// Package program installs the small programs that podd carries in itself: see oci/pause, oci/standin and oci/shim, which
+// Package program installs the small programs that podd carries in itself: see oci/pause, oci/runc/initproxy and oci/shim, which
 // embed them and are its only callers. It writes one file and knows of nothing else.
 package program
 

@@ -8,8 +8,9 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/podd-project/podd/oci"
-	"github.com/podd-project/podd/oci/conmon"
-	"github.com/podd-project/podd/oci/shim/keeper"
+	"github.com/podd-project/podd/oci/runc"
+	"github.com/podd-project/podd/oci/runc/conmon"
+	"github.com/podd-project/podd/oci/shim/stdio"
 )
 
 // Attach connects a client to the main process of a running container, beside other clients and the log, and returns
@@ -24,7 +25,7 @@ func (r *Runtime) Attach(ctx context.Context, id string, s oci.Streams) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := keeper.Load(string(b))
+	cfg, err := stdio.Load(string(b))
 	if err != nil {
 		return fmt.Errorf("container %s: %w: %w", id, err, errdefs.ErrFailedPrecondition)
 	}
@@ -42,7 +43,7 @@ func (r *Runtime) Attach(ctx context.Context, id string, s oci.Streams) error {
 			_ = conn.call(ctx, "CloseIO", &task.CloseIORequest{ID: id, Stdin: true}, empty())
 		}
 	}
-	if err := oci.Relay(ctx, client, s, resize, ended); err != nil {
+	if err := runc.Relay(ctx, client, s, resize, ended); err != nil {
 		return fmt.Errorf("attach to container %s: %w", id, err)
 	}
 	return nil

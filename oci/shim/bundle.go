@@ -10,7 +10,9 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/podd-project/podd/oci"
-	"github.com/podd-project/podd/oci/shim/keeper"
+	"github.com/podd-project/podd/oci/process"
+	"github.com/podd-project/podd/oci/runc"
+	"github.com/podd-project/podd/oci/shim/stdio"
 )
 
 // bundle is the directory of one container, <RunDir>/<id>. The shim has files of its own in it (state.json,
@@ -19,11 +21,11 @@ type bundle string
 
 func (b bundle) id() string     { return filepath.Base(string(b)) }
 func (b bundle) config() string { return b.file("config.json") }
-func (b bundle) record() string { return b.file(keeper.RecordFile) }
+func (b bundle) record() string { return b.file(stdio.RecordFile) }
 func (b bundle) exit() string   { return b.file("podd-exit.json") }
 
 // oom is a mark: the shim has reported that the kernel killed for memory.
-func (b bundle) oom() string { return b.file(keeper.OOMMark) }
+func (b bundle) oom() string { return b.file(stdio.OOMMark) }
 
 // unstarted is a mark: the container was killed before it was started, and the shim will tell its end to nobody.
 func (b bundle) unstarted() string { return b.file("podd-unstarted") }
@@ -32,7 +34,7 @@ func (b bundle) unstarted() string { return b.file("podd-unstarted") }
 func (b bundle) log() string { return b.file("log") }
 
 // events is the socket to which the shim that works here posts events: the keeper's.
-func (b bundle) events() string { return b.file(keeper.Events) }
+func (b bundle) events() string { return b.file(stdio.Events) }
 
 func (b bundle) file(name string) string { return filepath.Join(string(b), name) }
 
@@ -53,9 +55,9 @@ type record struct {
 	Protocol int32  `json:"protocol,omitempty"`
 	// Shim, Init and Keeper are processes. Init is the shim itself where it names none that is the container's, as
 	// with a VM.
-	Shim   oci.Process `json:"shim"`
-	Init   oci.Process `json:"init"`
-	Keeper oci.Process `json:"keeper"`
+	Shim   process.Process `json:"shim"`
+	Init   process.Process `json:"init"`
+	Keeper process.Process `json:"keeper"`
 	// Shared is true when Init is the whole pod's, as where its containers run in one process, the sandbox.
 	Shared bool `json:"shared,omitempty"`
 	// Cgroup is the cgroupsPath of a container whose groups are ours to clean up.
@@ -65,37 +67,37 @@ type record struct {
 const recordVersion = 1
 
 // own is the container's first process, none if the host does not see one of it alone.
-func (rec record) own() oci.Process {
+func (rec record) own() process.Process {
 	if rec.Shared || rec.Init == rec.Shim {
-		return oci.Process{}
+		return process.Process{}
 	}
 	return rec.Init
 }
 
 // create makes the bundle with its config.json.
-func (b bundle) create(s *specs.Spec) error { return oci.CreateBundle(string(b), s) }
+func (b bundle) create(s *specs.Spec) error { return runc.CreateBundle(string(b), s) }
 
 // save writes the record.
 func (b bundle) save(rec record) error {
-	rec.Version, rec.Boot = recordVersion, oci.BootID()
-	return oci.WriteRecord(b.record(), rec)
+	rec.Version, rec.Boot = recordVersion, process.BootID()
+	return runc.WriteRecord(b.record(), rec)
 }
 
 // load reads the record; errdefs.ErrNotFound when the container was never begun. The processes of another boot are
 // left out: their pids mean nothing now.
 func (b bundle) load() (record, error) {
 	var rec record
-	if err := oci.ReadRecord(b.record(), &rec); err != nil {
+	if err := runc.ReadRecord(b.record(), &rec); err != nil {
 		return record{}, err
 	}
 	if rec.Version > recordVersion {
 		return record{}, fmt.Errorf("container state of version %d: %w", rec.Version, errdefs.ErrFailedPrecondition)
 	}
-	if err := oci.CheckID(rec.Owner); err != nil {
+	if err := runc.CheckID(rec.Owner); err != nil {
 		return record{}, fmt.Errorf("container state: owner: %w", err)
 	}
-	if rec.Boot != oci.BootID() {
-		rec.Shim, rec.Init, rec.Keeper = oci.Process{}, oci.Process{}, oci.Process{}
+	if rec.Boot != process.BootID() {
+		rec.Shim, rec.Init, rec.Keeper = process.Process{}, process.Process{}, process.Process{}
 	}
 	return rec, nil
 }
@@ -103,7 +105,7 @@ func (b bundle) load() (record, error) {
 // created reads the record of a container that was created completely.
 func (b bundle) created() (record, error) {
 	rec, err := b.load()
-	if err == nil && rec.Init == (oci.Process{}) && rec.Boot == oci.BootID() {
+	if err == nil && rec.Init == (process.Process{}) && rec.Boot == process.BootID() {
 		err = fmt.Errorf("container %s: %w", b.id(), errdefs.ErrNotFound)
 	}
 	return rec, err
@@ -117,12 +119,12 @@ type ended struct {
 	Known bool      `json:"known"`
 }
 
-func (b bundle) saveExit(e oci.Exit) error { return oci.WriteRecord(b.exit(), ended(e)) }
+func (b bundle) saveExit(e oci.Exit) error { return runc.WriteRecord(b.exit(), ended(e)) }
 
 // loadExit is false when the end of the container was not observed yet.
 func (b bundle) loadExit() (oci.Exit, bool) {
 	var e ended
-	if err := oci.ReadRecord(b.exit(), &e); err != nil {
+	if err := runc.ReadRecord(b.exit(), &e); err != nil {
 		return oci.Exit{}, false
 	}
 	return oci.Exit(e), true

@@ -14,7 +14,9 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/podd-project/podd/oci"
-	"github.com/podd-project/podd/oci/shim/keeper"
+	"github.com/podd-project/podd/oci/process"
+	"github.com/podd-project/podd/oci/runc"
+	"github.com/podd-project/podd/oci/shim/stdio"
 )
 
 // undoTimeout bounds the killing of what a failed call has started.
@@ -26,32 +28,32 @@ const undoTimeout = 10 * time.Second
 // When it fails, or ctx or CreateTimeout ends it, every process that it started has been killed; the bundle and the
 // runtime's state remain for Delete, which the caller owes for any outcome but ErrAlreadyExists and
 // ErrInvalidArgument. A command that cannot be run is an oci.ErrCommand.
-func (r *Runtime) Create(ctx context.Context, req oci.CreateRequest) (oci.Process, error) {
+func (r *Runtime) Create(ctx context.Context, req oci.CreateRequest) (process.Process, error) {
 	b, err := r.bundle(req.ID)
 	if err != nil {
-		return oci.Process{}, err
+		return process.Process{}, err
 	}
 	if req.PodID != "" {
-		if err := oci.CheckID(req.PodID); err != nil {
-			return oci.Process{}, err
+		if err := runc.CheckID(req.PodID); err != nil {
+			return process.Process{}, err
 		}
 	}
 	if _, err := r.lookup(r.cfg.Path); err != nil {
-		return oci.Process{}, err
+		return process.Process{}, err
 	}
 	options, err := r.options()
 	if err != nil {
-		return oci.Process{}, err
+		return process.Process{}, err
 	}
 	rec, pod := r.place(req)
 	if err := b.create(annotated(req, rec.Owner)); err != nil {
-		return oci.Process{}, err
+		return process.Process{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CreateTimeout)
 	defer cancel()
 	p, err := r.createIn(ctx, b, creation{req: req, rec: rec, pod: pod, options: options})
 	if err != nil {
-		return oci.Process{}, errors.Join(fmt.Errorf("create container: %w", err), r.abandon(b, endOf(ctx) != nil))
+		return process.Process{}, errors.Join(fmt.Errorf("create container: %w", err), r.abandon(b, endOf(ctx) != nil))
 	}
 	return p, nil
 }
@@ -61,13 +63,13 @@ type creation struct {
 	req oci.CreateRequest
 	rec record
 	// pod is the first process of the pod whose shim serves the container, none if the container has a shim of its own.
-	pod     oci.Process
+	pod     process.Process
 	options *anypb.Any
 }
 
 // place decides which shim serves the container: the pod's if it has one, else one of its own. It returns the pod's first
 // process, too.
-func (r *Runtime) place(req oci.CreateRequest) (rec record, pod oci.Process) {
+func (r *Runtime) place(req oci.CreateRequest) (rec record, pod process.Process) {
 	rec = record{Owner: req.ID, Cgroup: ownCgroup(req.Spec)}
 	if req.PodID == "" || req.PodID == req.ID {
 		return rec, pod
@@ -77,7 +79,7 @@ func (r *Runtime) place(req oci.CreateRequest) (rec record, pod oci.Process) {
 		return rec, pod
 	}
 	infra, err := b.load()
-	if err != nil || infra.Address == "" || infra.Init == (oci.Process{}) {
+	if err != nil || infra.Address == "" || infra.Init == (process.Process{}) {
 		return rec, pod
 	}
 	rec.Owner, rec.Address, rec.Protocol, rec.Shim = infra.Owner, infra.Address, infra.Protocol, infra.Shim
@@ -114,25 +116,25 @@ func annotated(req oci.CreateRequest, owner string) *specs.Spec {
 	return &s
 }
 
-func (r *Runtime) createIn(ctx context.Context, b bundle, c creation) (oci.Process, error) {
-	cfg := keeper.Config{LogPath: c.req.LogPath, Terminal: c.req.Terminal, Stdin: c.req.Stdin, StdinOnce: c.req.StdinOnce, Events: c.pod == (oci.Process{})}
-	if err := keeper.Prepare(string(b), cfg); err != nil {
-		return oci.Process{}, err
+func (r *Runtime) createIn(ctx context.Context, b bundle, c creation) (process.Process, error) {
+	cfg := stdio.Config{LogPath: c.req.LogPath, Terminal: c.req.Terminal, Stdin: c.req.Stdin, StdinOnce: c.req.StdinOnce, Events: c.pod == (process.Process{})}
+	if err := stdio.Prepare(string(b), cfg); err != nil {
+		return process.Process{}, err
 	}
 	var err error
 	if c.rec.Keeper, err = r.startKeeper(ctx, b); err != nil {
-		return oci.Process{}, err
+		return process.Process{}, err
 	}
 	if err := b.save(c.rec); err != nil {
-		return oci.Process{}, err
+		return process.Process{}, err
 	}
-	if c.pod == (oci.Process{}) {
+	if c.pod == (process.Process{}) {
 		if err := r.startShim(ctx, b, &c); err != nil {
-			return oci.Process{}, err
+			return process.Process{}, err
 		}
 	}
 	if c.rec.Init, err = r.createTask(ctx, b, c); err != nil {
-		return oci.Process{}, err
+		return process.Process{}, err
 	}
 	c.rec.Shared = c.rec.Init == c.pod
 	return c.rec.Init, b.save(c.rec)
@@ -160,31 +162,31 @@ func (r *Runtime) startShim(ctx context.Context, b bundle, c *creation) error {
 
 // createTask has the shim create the container and returns its first process, if it names one that can be the
 // container's, else the shim's.
-func (r *Runtime) createTask(ctx context.Context, b bundle, c creation) (oci.Process, error) {
+func (r *Runtime) createTask(ctx context.Context, b bundle, c creation) (process.Process, error) {
 	conn, err := r.connect(ctx, c.rec)
 	if err != nil {
-		return oci.Process{}, err
+		return process.Process{}, err
 	}
 	request := &task.CreateTaskRequest{
-		ID: b.id(), Bundle: string(b), Options: c.options, Terminal: c.req.Terminal, Stdout: b.file(keeper.Stdout),
+		ID: b.id(), Bundle: string(b), Options: c.options, Terminal: c.req.Terminal, Stdout: b.file(stdio.Stdout),
 	}
 	if !c.req.Terminal {
-		request.Stderr = b.file(keeper.Stderr)
+		request.Stderr = b.file(stdio.Stderr)
 	}
 	if c.req.Stdin {
-		request.Stdin = b.file(keeper.Stdin)
+		request.Stdin = b.file(stdio.Stdin)
 	}
 	response := &task.CreateTaskResponse{}
 	if err := conn.callFor(ctx, "Create", request, response); err != nil {
-		return oci.Process{}, complaint(err)
+		return process.Process{}, complaint(err)
 	}
 	return ownProcess(response.GetPid(), c.rec.Shim), nil
 }
 
 // ownProcess is the process of that pid if it descends from the shim. A shim is not believed that names another's: the
 // pid is used to find namespaces and is killed in the end.
-func ownProcess(pid uint32, shim oci.Process) oci.Process {
-	p, err := oci.Identify(int(pid))
+func ownProcess(pid uint32, shim process.Process) process.Process {
+	p, err := process.Identify(int(pid))
 	if pid <= 1 || err != nil || !p.DescendsFrom(shim) {
 		return shim
 	}
@@ -197,7 +199,7 @@ func complaint(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errdefs.IsUnavailable(err) {
 		return err
 	}
-	return oci.Failure("shim", err.Error())
+	return runc.Failure("shim", err.Error())
 }
 
 // abandon kills what a creation that failed has started. The container's own shim is not asked first when it was out of

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/process"
 )
 
 func empty() *emptypb.Empty { return &emptypb.Empty{} }
@@ -101,7 +102,7 @@ func (r *Runtime) end(ctx context.Context, b bundle, rec record) error {
 	if err := killContainer(ctx, rec); err != nil {
 		return err
 	}
-	if rec.Init != (oci.Process{}) && !unstarted { // else nothing comes through the pipes, not even their end
+	if rec.Init != (process.Process{}) && !unstarted { // else nothing comes through the pipes, not even their end
 		settleKeeper(ctx, b, rec)
 	}
 	if err := ctx.Err(); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/ocitest"
+	"github.com/podd-project/podd/oci/process"
 	"github.com/podd-project/podd/oci/shim"
 )
 
@@ -76,7 +77,7 @@ func (m *machine) inPod(t testing.TB) *machine {
 // guests puts every container into the pod.
 type guests struct{ *shim.Runtime }
 
-func (g guests) Create(ctx context.Context, r oci.CreateRequest) (oci.Process, error) {
+func (g guests) Create(ctx context.Context, r oci.CreateRequest) (process.Process, error) {
 	r.PodID = "infra"
 	return g.Runtime.Create(ctx, r)
 }

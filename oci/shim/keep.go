@@ -11,23 +11,23 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/process"
 	"github.com/podd-project/podd/oci/program"
-	"github.com/podd-project/podd/oci/shim/keeper"
+	"github.com/podd-project/podd/oci/shim/stdio"
 )
 
 // startKeeper starts the process that keeps the container's output.
-func (r *Runtime) startKeeper(ctx context.Context, b bundle) (oci.Process, error) {
+func (r *Runtime) startKeeper(ctx context.Context, b bundle) (process.Process, error) {
 	if r.cfg.Keeper == "" {
-		return oci.Process{}, fmt.Errorf("handler %s has no keeper: %w: %w", r.cfg.Name, program.ErrNotBuilt, errdefs.ErrUnavailable)
+		return process.Process{}, fmt.Errorf("handler %s has no keeper: %w: %w", r.cfg.Name, program.ErrNotBuilt, errdefs.ErrUnavailable)
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CallTimeout)
 	defer cancel()
-	pid, err := keeper.Start(ctx, r.cfg.Keeper, string(b))
+	pid, err := stdio.Start(ctx, r.cfg.Keeper, string(b))
 	if err != nil {
-		return oci.Process{}, err
+		return process.Process{}, err
 	}
-	return oci.Identify(pid)
+	return process.Identify(pid)
 }
 
 // mind starts the container's keeper again when it has died, as by the out-of-memory killer, before the output ended:
@@ -39,7 +39,7 @@ func (r *Runtime) mind(ctx context.Context, b bundle) {
 		if err != nil || rec.Keeper.Wait(ctx) != nil || !rec.Shim.Alive() {
 			return
 		}
-		if keeper.Done(string(b)) && rec.Owner != b.id() {
+		if stdio.Done(string(b)) && rec.Owner != b.id() {
 			return
 		}
 		if err := r.restartKeeper(ctx, b, rec.Keeper); err != nil {
@@ -52,7 +52,7 @@ func (r *Runtime) mind(ctx context.Context, b bundle) {
 }
 
 // restartKeeper starts a keeper in the place of a dead one, if nobody else has yet.
-func (r *Runtime) restartKeeper(ctx context.Context, b bundle, dead oci.Process) error {
+func (r *Runtime) restartKeeper(ctx context.Context, b bundle, dead process.Process) error {
 	release, err := r.holdKeeper(ctx, b.id())
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ const keeperGrace = 5 * time.Second
 func settleKeeper(ctx context.Context, b bundle, rec record) {
 	ctx, cancel := context.WithTimeout(ctx, keeperGrace)
 	defer cancel()
-	for pause := time.Millisecond; !keeper.Done(string(b)) && keeperOf(b, rec).Alive(); pause = min(2*pause, keeperPause) {
+	for pause := time.Millisecond; !stdio.Done(string(b)) && keeperOf(b, rec).Alive(); pause = min(2*pause, keeperPause) {
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
@@ -114,7 +114,7 @@ func settleKeeper(ctx context.Context, b bundle, rec record) {
 }
 
 // keeperOf is the container's keeper by now: the one in rec may have died since, and have been replaced.
-func keeperOf(b bundle, rec record) oci.Process {
+func keeperOf(b bundle, rec record) process.Process {
 	if now, err := b.load(); err == nil {
 		return now.Keeper
 	}
@@ -138,7 +138,7 @@ func killKeeper(ctx context.Context, b bundle, rec record) error {
 		if _, err := fmt.Sscanf(file, "/proc/%d/cmdline", &pid); err != nil {
 			continue
 		}
-		if p, err := oci.Identify(pid); err == nil {
+		if p, err := process.Identify(pid); err == nil {
 			errs = append(errs, p.Kill(ctx))
 		}
 	}
@@ -161,7 +161,7 @@ func (r *Runtime) ReopenLog(ctx context.Context, id string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CallTimeout)
 	defer cancel()
-	if err := keeper.Reopen(ctx, string(b)); err != nil {
+	if err := stdio.Reopen(ctx, string(b)); err != nil {
 		return fmt.Errorf("container %s: %w", id, err)
 	}
 	return nil

@@ -10,13 +10,13 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/process"
 )
 
 // workers finds the processes whose working directory is the bundle: its shim, and what the shim has just started.
 // That is how a shim is found that no record names, and how one is told from a stranger. Paths are not compared but
 // directories: a container can have a directory of any name.
-func workers(b bundle) (found []oci.Process) {
+func workers(b bundle) (found []process.Process) {
 	want, err := os.Stat(string(b))
 	if err != nil {
 		return nil
@@ -31,7 +31,7 @@ func workers(b bundle) (found []oci.Process) {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		if p, err := oci.Identify(pid); err == nil {
+		if p, err := process.Identify(pid); err == nil {
 			found = append(found, p)
 		}
 	}

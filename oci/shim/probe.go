@@ -16,6 +16,7 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/program"
+	"github.com/podd-project/podd/oci/runc"
 )
 
 // Ready says why the handler cannot be used. It probes when that was never done, and again when the last probe failed
@@ -38,8 +39,8 @@ func (r *Runtime) Probe(ctx context.Context) error { return r.probed.Ask(ctx) }
 func (r *Runtime) certain() oci.Features {
 	flags, _ := r.cfg.Options[runscFlags].(map[string]any) // none but for gVisor's shim
 	return oci.Features{
-		OCIVersion: oci.FallbackOCIVersion, OwnKernel: !r.cfg.HostKernel,
-		HostNetwork: r.cfg.ConfigPath == "" && flags[oci.NetworkOption] == oci.HostNetworkOption,
+		OCIVersion: runc.FallbackOCIVersion, OwnKernel: !r.cfg.HostKernel,
+		HostNetwork: r.cfg.ConfigPath == "" && flags[runc.NetworkOption] == runc.HostNetworkOption,
 	}
 }
 
@@ -119,6 +120,6 @@ func (r *Runtime) inform(ctx context.Context, f *oci.Features) {
 	}
 	f.MountOptions = said.MountOptions
 	if r.cfg.HostKernel {
-		f.RecursiveReadOnly = slices.Contains(said.MountOptions, "rro") && oci.KernelRecursiveReadOnly()
+		f.RecursiveReadOnly = slices.Contains(said.MountOptions, "rro") && runc.KernelRecursiveReadOnly()
 	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/ocitest"
+	"github.com/podd-project/podd/oci/process"
 	"github.com/podd-project/podd/oci/shim"
 )
 
@@ -50,7 +51,7 @@ func until(t testing.TB, what string, done func() bool) {
 func runcMachine(t testing.TB) *machine { return newMachine(t, "containerd-shim-runc-v2", "runc") }
 
 // start runs a container that the test's end deletes.
-func start(t testing.TB, r *shim.Runtime, req oci.CreateRequest) oci.Process {
+func start(t testing.TB, r *shim.Runtime, req oci.CreateRequest) process.Process {
 	t.Helper()
 	t.Cleanup(func() {
 		if err := r.Delete(context.Background(), req.ID); err != nil {
@@ -74,9 +75,9 @@ func readLog(path string) string {
 func (m *machine) processes(t testing.TB, id string) (rec struct {
 	Owner   string
 	Address string
-	Shim    oci.Process
-	Init    oci.Process
-	Keeper  oci.Process
+	Shim    process.Process
+	Init    process.Process
+	Keeper  process.Process
 }) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(m.cfg.RunDir, id, "podd.json"))
@@ -193,7 +194,7 @@ func TestShimKilled(t *testing.T) {
 }
 
 // freeze stops a process, and returns when all its threads have: until then one of them may answer.
-func freeze(t *testing.T, p oci.Process) {
+func freeze(t *testing.T, p process.Process) {
 	t.Helper()
 	must(t, "stop", p.Signal(syscall.SIGSTOP))
 	until(t, "all threads are stopped", func() bool {

@@ -15,7 +15,7 @@ import (
 	"github.com/containerd/ttrpc"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/process"
 )
 
 // errGone says that a shim has ended: nothing more can be asked of it.
@@ -177,15 +177,15 @@ func endOf(ctx context.Context) error {
 }
 
 // identify asks a shim for its process and believes it only if that works in the bundle.
-func (c *conn) identify(ctx context.Context, b bundle) (oci.Process, error) {
+func (c *conn) identify(ctx context.Context, b bundle) (process.Process, error) {
 	response := &task.ConnectResponse{}
 	if err := c.call(ctx, "Connect", &task.ConnectRequest{ID: b.id()}, response); err != nil {
-		return oci.Process{}, err
+		return process.Process{}, err
 	}
 	for _, p := range workers(b) {
 		if p.Pid == int(response.GetShimPid()) {
 			return p, nil
 		}
 	}
-	return oci.Process{}, fmt.Errorf("the shim says that it is process %d, which does not work in %s: %w", response.GetShimPid(), b, errdefs.ErrFailedPrecondition)
+	return process.Process{}, fmt.Errorf("the shim says that it is process %d, which does not work in %s: %w", response.GetShimPid(), b, errdefs.ErrFailedPrecondition)
 }

@@ -14,8 +14,9 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/process"
 	"github.com/podd-project/podd/oci/shim/fifo"
-	"github.com/podd-project/podd/oci/shim/keeper"
+	"github.com/podd-project/podd/oci/shim/stdio"
 )
 
 // session is a command that runs in a container, connected by pipes in a directory of the bundle. Its output is of
@@ -29,7 +30,7 @@ type session struct {
 	stdout, stderr *fifo.Reader
 	stdin          *os.File
 	// process is the command if it can be seen from here.
-	process oci.Process
+	process process.Process
 	// ownKernel is true when the command runs under a kernel that is not the host's.
 	ownKernel bool
 	// later runs what needs not be waited for, done removes dir.
@@ -60,19 +61,19 @@ func (r *Runtime) newSession(ctx context.Context, id string, p *specs.Process, s
 			s.close()
 		}
 	}()
-	if s.stdout, err = s.output(keeper.Stdout); err != nil {
+	if s.stdout, err = s.output(stdio.Stdout); err != nil {
 		return nil, rec, err
 	}
 	if !p.Terminal {
-		if s.stderr, err = s.output(keeper.Stderr); err != nil {
+		if s.stderr, err = s.output(stdio.Stderr); err != nil {
 			return nil, rec, err
 		}
 	}
 	if stdin {
-		if err = fifo.Make(filepath.Join(dir, keeper.Stdin)); err != nil {
+		if err = fifo.Make(filepath.Join(dir, stdio.Stdin)); err != nil {
 			return nil, rec, err
 		}
-		s.stdin, err = fifo.Write(filepath.Join(dir, keeper.Stdin))
+		s.stdin, err = fifo.Write(filepath.Join(dir, stdio.Stdin))
 	}
 	return s, rec, err
 }
@@ -101,17 +102,17 @@ func (r *Runtime) execable(ctx context.Context, rec record, id string) error {
 }
 
 // start has the shim run the command.
-func (s *session) start(ctx context.Context, p *specs.Process, shim oci.Process) error {
+func (s *session) start(ctx context.Context, p *specs.Process, shim process.Process) error {
 	spec, err := anyProcess(p)
 	if err != nil {
 		return err
 	}
-	request := &task.ExecProcessRequest{ID: s.id, ExecID: s.execID, Terminal: p.Terminal, Stdout: filepath.Join(s.dir, keeper.Stdout), Spec: spec}
+	request := &task.ExecProcessRequest{ID: s.id, ExecID: s.execID, Terminal: p.Terminal, Stdout: filepath.Join(s.dir, stdio.Stdout), Spec: spec}
 	if s.stderr != nil {
-		request.Stderr = filepath.Join(s.dir, keeper.Stderr)
+		request.Stderr = filepath.Join(s.dir, stdio.Stderr)
 	}
 	if s.stdin != nil {
-		request.Stdin = filepath.Join(s.dir, keeper.Stdin)
+		request.Stdin = filepath.Join(s.dir, stdio.Stdin)
 	}
 	if err := s.conn.call(ctx, "Exec", request, empty()); err != nil {
 		return fmt.Errorf("exec: %w", complaint(err))
@@ -166,7 +167,7 @@ func (s *session) kill() {
 	if s.ownKernel { // what is on the host only stands for the command, and the shim would take its end for the command's
 		_ = s.conn.call(ctx, "Kill", request, empty())
 	}
-	if s.process != (oci.Process{}) {
+	if s.process != (process.Process{}) {
 		_ = s.process.KillTree(ctx)
 	}
 	if !s.ownKernel {

@@ -14,7 +14,7 @@ import (
 	"github.com/containerd/ttrpc"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/process"
 )
 
 // dialShim connects to a shim that answers with these methods.
@@ -107,7 +107,7 @@ func TestStartIsNotCutShort(t *testing.T) {
 		},
 	})
 	s := &session{conn: c, id: "c", execID: "e", ownKernel: true, later: func(func()) {}}
-	if err := s.start(over, &specs.Process{}, oci.Process{}); !errors.Is(err, context.Canceled) {
+	if err := s.start(over, &specs.Process{}, process.Process{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("start: %v", err)
 	}
 	select {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/probe"
+	"github.com/podd-project/podd/oci/runc"
 )
 
 // Config configures one handler of type "shim".
@@ -134,13 +135,13 @@ func (r *Runtime) background(f func()) {
 }
 
 func (r *Runtime) lookup(name string) (string, error) {
-	return oci.LookPath(r.cfg.Name, name, r.cfg.SearchPath)
+	return runc.LookPath(r.cfg.Name, name, r.cfg.SearchPath)
 }
 
 // bundle returns the container's directory. The id becomes a path and an argument of other programs, so it is checked
 // here, at the only door.
 func (r *Runtime) bundle(id string) (bundle, error) {
-	if err := oci.CheckID(id); err != nil {
+	if err := runc.CheckID(id); err != nil {
 		return "", err
 	}
 	return bundle(filepath.Join(r.cfg.RunDir, id)), nil

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/process"
+	"github.com/podd-project/podd/oci/runc"
 )
 
 // unknownCode is reported when nobody saw the container end.
@@ -146,11 +148,11 @@ func (r *Runtime) lost(ctx context.Context, b bundle, rec record) oci.Exit {
 // killContainer kills what is known of a container: its first process and its control groups.
 func killContainer(ctx context.Context, rec record) error {
 	var errs []error
-	if own := rec.own(); own != (oci.Process{}) {
+	if own := rec.own(); own != (process.Process{}) {
 		errs = append(errs, own.Kill(ctx))
 	}
 	if rec.Cgroup != "" {
-		errs = append(errs, oci.KillCgroup(ctx, rec.Cgroup))
+		errs = append(errs, runc.KillCgroup(ctx, rec.Cgroup))
 	}
 	return errors.Join(errs...)
 }
@@ -161,7 +163,7 @@ func oomKilled(b bundle, rec record) bool {
 	if _, err := os.Lstat(b.oom()); err == nil {
 		return true
 	}
-	return rec.Cgroup != "" && oci.CgroupOOMKilled(rec.Cgroup)
+	return rec.Cgroup != "" && runc.CgroupOOMKilled(rec.Cgroup)
 }
 
 // watch registers a call of Wait.

@@ -1,0 +1,12 @@
+package process
+
+import (
+	"os"
+	"strings"
+)
+
+// bootID is the kernel's random id of this boot, "" when it cannot be read.
+func BootID() string {
+	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(b))
+}

@@ -1,0 +1,107 @@
+package runc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+)
+
+// backlogLimit is how far a client may be behind the output of a container that it is attached to.
+const backlogLimit = 4 << 20
+
+// clientTime is how long a client may take for the last output after the process has ended.
+const clientTime = 30 * time.Second
+
+// errSlowClient ends the session of a client that does not read: the container must not wait for it.
+var errSlowClient = errors.New("client does not keep up with the output")
+
+// backlog passes pieces of output on to a client in a goroutine of its own, so that a slow client holds up
+// nobody. Unbounded in pieces, bounded in bytes.
+type backlog struct {
+	mu     sync.Mutex
+	pieces []piece
+	size   int
+	closed bool
+	more   chan struct{} // has room for one: something has changed
+}
+
+type piece struct {
+	to   io.Writer
+	data []byte
+}
+
+func newBacklog() *backlog { return &backlog{more: make(chan struct{}, 1)} }
+
+// add takes a copy of data.
+func (b *backlog) add(to io.Writer, data []byte) error {
+	if to == nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.size+len(data) > backlogLimit {
+		return errSlowClient
+	}
+	b.pieces = append(b.pieces, piece{to, append([]byte(nil), data...)})
+	b.size += len(data)
+	b.signal()
+	return nil
+}
+
+// finish says that nothing more is added.
+func (b *backlog) finish() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	b.signal()
+}
+
+func (b *backlog) signal() {
+	select {
+	case b.more <- struct{}{}:
+	default:
+	}
+}
+
+// next waits for a piece; ok is false at the end.
+func (b *backlog) next(ctx context.Context) (p piece, ok bool) {
+	for {
+		b.mu.Lock()
+		if len(b.pieces) > 0 {
+			p = b.pieces[0]
+			b.pieces[0] = piece{}
+			b.pieces = b.pieces[1:]
+			b.size -= len(p.data)
+			b.mu.Unlock()
+			return p, true
+		}
+		closed := b.closed
+		b.mu.Unlock()
+		if closed {
+			return piece{}, false
+		}
+		select {
+		case <-b.more:
+		case <-ctx.Done():
+			return piece{}, false
+		}
+	}
+}
+
+// drain writes everything to the client, until the end, an error, or the end of ctx.
+func (b *backlog) drain(ctx context.Context) error {
+	for {
+		p, ok := b.next(ctx)
+		if !ok {
+			return context.Cause(ctx)
+		}
+		if _, err := p.to.Write(p.data); err != nil {
+			return err
+		}
+	}
+}
+
+// writeOnly hides all but Write, so that io.Copy copies in pieces of its own.
+type writeOnly struct{ io.Writer }

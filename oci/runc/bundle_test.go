@@ -1,0 +1,89 @@
+package runc
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/podd-project/podd/oci/process"
+)
+
+func TestRecord(t *testing.T) {
+	b := bundle(t.TempDir())
+	if _, err := b.load(); !errdefs.IsNotFound(err) {
+		t.Errorf("no record: %v", err)
+	}
+	want := record{Init: process.Process{Pid: 10, Start: 20}, Monitor: process.Process{Pid: 11, Start: 21}, Cgroups: cgroups{"": "/a", "pids": "/b"}}
+	if err := b.save(want); err != nil {
+		t.Fatal(err)
+	}
+	got, err := b.load()
+	want.Version, want.Boot = recordVersion, process.BootID()
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v; want %+v", got, err, want)
+	}
+	entries, _ := os.ReadDir(string(b))
+	if len(entries) != 1 {
+		t.Errorf("%d files", len(entries))
+	}
+	if info, err := os.Stat(b.record()); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
+func TestRecordOfOthers(t *testing.T) {
+	b := bundle(t.TempDir())
+	put := func(rec any) {
+		data, err := json.Marshal(rec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, b.record(), string(data))
+	}
+	put(map[string]any{"v": 1, "boot": "another boot", "init": process.Process{Pid: 1, Start: 2}, "monitor": process.Process{Pid: 3, Start: 4}, "cgroups": cgroups{"pids": "/x"}, "new": 1})
+	rec, err := b.load()
+	if err != nil || rec.Init != (process.Process{}) || rec.Monitor != (process.Process{}) || rec.Cgroups["pids"] != "/x" {
+		t.Errorf("another boot: %+v, %v", rec, err)
+	}
+	put(map[string]any{"v": 99})
+	if _, err := b.load(); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("newer version: %v", err)
+	}
+	write(t, b.record(), "")
+	if _, err := b.load(); err == nil || errdefs.IsNotFound(err) {
+		t.Errorf("empty record: %v", err)
+	}
+}
+
+func TestBundleIsPrivate(t *testing.T) {
+	b := bundle(filepath.Join(t.TempDir(), "run", "c"))
+	if err := b.create(&specs.Spec{Version: "1.0.2"}); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]os.FileMode{string(b): 0o700, b.config(): 0o600, filepath.Dir(string(b)): 0o700} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v", path, info.Mode(), err)
+		}
+	}
+	if err := b.create(&specs.Spec{}); !errdefs.IsAlreadyExists(err) {
+		t.Errorf("again: %v", err)
+	}
+}
+
+func FuzzRecord(f *testing.F) {
+	f.Add([]byte(`{"v":1,"boot":"","init":{"pid":-1}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		b := bundle(t.TempDir())
+		if err := os.WriteFile(b.record(), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if rec, err := b.load(); err == nil {
+			rec.Init.Alive() // whatever pid it names, nothing breaks
+		}
+	})
+}

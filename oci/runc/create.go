@@ -1,0 +1,118 @@
+package runc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/process"
+	"github.com/podd-project/podd/oci/runc/conmon"
+)
+
+// undoTimeout bounds the killing of what a failed call has started.
+const undoTimeout = 10 * time.Second
+
+// Create writes the bundle and starts the monitor, which makes the runtime create the container. It returns
+// the container's first process, which waits for Start.
+//
+// When it fails, or ctx or CreateTimeout ends it, every process that it started has been killed; the bundle
+// and the runtime's state remain for Delete, which the caller owes for any outcome but ErrAlreadyExists and
+// ErrInvalidArgument. A command that cannot be run is an ErrCommand.
+func (r *Runtime) Create(ctx context.Context, req oci.CreateRequest) (process.Process, error) {
+	b, err := r.bundle(req.ID)
+	if err != nil {
+		return process.Process{}, err
+	}
+	c, err := r.monitor(b, req)
+	if err != nil {
+		return process.Process{}, err
+	}
+	if err := b.create(r.swapOnceIn(req.Spec)); err != nil {
+		return process.Process{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.CreateTimeout)
+	defer cancel()
+	p, err := r.createIn(ctx, b, c, r.sandboxOf(req))
+	if err != nil {
+		return process.Process{}, errors.Join(fmt.Errorf("create container: %w", err), r.abandon(b))
+	}
+	return p, nil
+}
+
+// monitor describes the monitor of the container to be created.
+func (r *Runtime) monitor(b bundle, req oci.CreateRequest) (conmon.Container, error) {
+	path, err := r.lookup(r.cfg.Path)
+	if err != nil {
+		return conmon.Container{}, err
+	}
+	monitor, err := r.lookup(r.cfg.Conmon)
+	if err != nil {
+		return conmon.Container{}, err
+	}
+	runtime := conmon.Runtime{Path: path, Args: r.globalArgs()}
+	if isGuest(req.ID, r.sandboxOf(req)) {
+		runtime.Args = append(runtime.Args, "--log", b.guestLog())
+		runtime = r.standIn(runtime)
+	}
+	c := conmon.Container{
+		Conmon: monitor, Env: r.environment(), Runtime: runtime,
+		ID: req.ID, Bundle: string(b), LogPath: req.LogPath,
+		Terminal: req.Terminal, Stdin: req.Stdin, StdinOnce: req.StdinOnce,
+	}
+	return c, c.Validate()
+}
+
+func (r *Runtime) createIn(ctx context.Context, b bundle, c conmon.Container, sandbox string) (process.Process, error) {
+	pids, err := conmon.Create(ctx, c)
+	var refused *conmon.Failure
+	if errors.As(err, &refused) {
+		return process.Process{}, failure(verb(command{Path: c.Runtime.Path, Args: []string{"create"}}), complaint([]byte(refused.Error())))
+	}
+	if err != nil {
+		return process.Process{}, err
+	}
+	rec := record{Sandbox: sandbox}
+	if rec.Monitor, err = process.Identify(pids.Monitor); err != nil {
+		return process.Process{}, fmt.Errorf("conmon: %w", err)
+	}
+	// The monitor lives and is the parent: the pid cannot have been reused, even if the process has died.
+	if rec.Init, err = process.Identify(pids.Init); err != nil {
+		return process.Process{}, err
+	}
+	rec.Cgroups = r.ownCgroups(b, rec)
+	if r.cfg.SystemdCgroup {
+		rec.PodOOMs = countPodOOMs(idOf(b), rec.Cgroups)
+	}
+	if err := b.save(rec); err != nil {
+		return process.Process{}, err
+	}
+	return rec.Init, ownLog(rec.Monitor, c.LogPath)
+}
+
+// abandon kills the monitor of a creation that failed and all below it: the runtime, hooks, the container.
+func (r *Runtime) abandon(b bundle) error {
+	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
+	defer cancel()
+	m, ok := findMonitor(b)
+	if !ok {
+		return nil
+	}
+	if err := m.KillTree(ctx); err != nil {
+		return fmt.Errorf("kill creation: %w", err)
+	}
+	return nil
+}
+
+// findMonitor finds the bundle's living monitor by its pid file and proves it by its command line. For
+// bundles without a record.
+func findMonitor(b bundle) (process.Process, bool) {
+	pid, err := conmon.MonitorPid(string(b))
+	if err != nil {
+		return process.Process{}, false
+	}
+	// Identified first: a pid reused in between would have another start time when it is acted upon.
+	p, err := process.Identify(pid)
+	return p, err == nil && conmon.Watches(pid, string(b))
+}

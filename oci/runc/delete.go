@@ -1,0 +1,155 @@
+package runc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/podd-project/podd/oci/process"
+)
+
+// Delete kills what is left of the container, removes it from the runtime, waits for the monitor, and
+// removes cgroup and bundle. It can be repeated, needs neither the runtime's state nor the monitor nor a
+// complete bundle, and is no error for a container that does not exist. When it fails, whatever could not be
+// removed is still there for the next call.
+func (r *Runtime) Delete(ctx context.Context, id string) error {
+	b, err := r.bundle(id)
+	if err != nil {
+		return err
+	}
+	if !b.exists() && !r.knows(id) {
+		return nil
+	}
+	rec, err := b.load()
+	if err != nil {
+		// Never complete, or unreadable: take what can be found out.
+		rec = r.reconstruct(b)
+	}
+	if err := r.destroy(ctx, b, rec); err != nil {
+		return fmt.Errorf("delete container %s: %w", id, err)
+	}
+	return nil
+}
+
+func (r *Runtime) destroy(ctx context.Context, b bundle, rec record) error {
+	ctx, cancel := context.WithTimeout(ctx, process.KillTimeout+commandTimeout)
+	defer cancel()
+	if err := r.endInside(ctx, b, rec); err != nil {
+		return err
+	}
+	if err := end(ctx, rec); err != nil {
+		return err
+	}
+	if rec.Init == (process.Process{}) {
+		rec.Cgroups = r.reconstruct(b).Cgroups // the runtime of a creation makes them one by one, up to the moment it is killed
+	}
+	oom := oomKilled(b, rec) // before its cgroup is gone
+	if err := rec.Cgroups.kill(ctx); err != nil {
+		return err
+	}
+	var errRuntime error
+	if !rec.guest(idOf(b)) { // it is done already
+		errRuntime = r.runtimeDelete(ctx, idOf(b))
+	}
+	if err := settleMonitor(ctx, rec.Monitor); err != nil {
+		return errors.Join(err, errRuntime)
+	}
+	if blind := rec.Init == (process.Process{}) && len(rec.Cgroups) == 0; errRuntime != nil && (blind || ctx.Err() != nil) {
+		return errRuntime
+	}
+	// Every process is gone: a runtime that still refuses has damaged its state, which goes now.
+	exit := exitFile(b)
+	exit.OOM = oom
+	r.settle(idOf(b), exit)
+	removeAll(r.stateFiles(idOf(b)))
+	if err := rec.Cgroups.remove(); err != nil {
+		return err // the bundle tells the next call where they are
+	}
+	return os.RemoveAll(string(b))
+}
+
+// stateFiles are where the runtime keeps the container's state: a directory of runc and crun, files of runsc.
+func (r *Runtime) stateFiles(id string) []string {
+	files, _ := filepath.Glob(filepath.Join(r.cfg.Root, id+"_sandbox:*")) // the id has no special characters
+	if dir := filepath.Join(r.cfg.Root, id); isThere(dir) {
+		files = append(files, dir)
+	}
+	return files
+}
+
+func isThere(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// knows tells whether the runtime has state of the container.
+func (r *Runtime) knows(id string) bool { return len(r.stateFiles(id)) > 0 }
+
+// end kills the container's first process, or a creation that was not completed: monitor, runtime, hooks.
+func end(ctx context.Context, rec record) error {
+	rec.Cgroups.thaw()
+	if rec.Init != (process.Process{}) {
+		return rec.Init.Kill(ctx)
+	}
+	if !rec.Monitor.Alive() {
+		return nil
+	}
+	return rec.Monitor.KillTree(ctx)
+}
+
+// runtimeDelete runs `<runtime> delete`, and with --force only if that is refused: everything that is known
+// is dead by now, and runc's --force sleeps 100 ms regardless. A container that the runtime does not know, or
+// a runtime that is not installed any more, is no error.
+func (r *Runtime) runtimeDelete(ctx context.Context, id string) error {
+	var err error
+	for _, args := range [][]string{{"delete", id}, {"delete", "--force", id}} {
+		_, err = r.run(ctx, nil, args...)
+		if err == nil || errdefs.IsNotFound(err) || errdefs.IsUnavailable(err) {
+			return nil
+		}
+	}
+	return err
+}
+
+// monitorGrace is how long a monitor may take to write the rest of the output and the exit status.
+const monitorGrace = 5 * time.Second
+
+// settleMonitor waits for the monitor to finish after its container has ended, and kills it if it does not:
+// a disk that hangs must not keep the container for ever.
+func settleMonitor(ctx context.Context, m process.Process) error {
+	grace, cancel := context.WithTimeout(ctx, monitorGrace)
+	defer cancel()
+	if err := m.Wait(grace); err == nil {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return m.Kill(ctx)
+}
+
+// reconstruct finds what it can of a container without a record: its monitor, and the cgroup that its
+// config.json asked for.
+func (r *Runtime) reconstruct(b bundle) record {
+	var rec record
+	if m, ok := findMonitor(b); ok {
+		rec.Monitor = m
+	}
+	var s specs.Spec
+	data, err := os.ReadFile(b.config())
+	if err != nil || json.Unmarshal(data, &s) != nil || s.Linux == nil {
+		return rec
+	}
+	rec.Sandbox = s.Annotations[sandboxAnnotation]
+	if !r.cfg.SystemdCgroup { // systemd removes its scopes by itself
+		rec.Cgroups = cgroupsAt(s.Linux.CgroupsPath)
+	}
+	return rec
+}

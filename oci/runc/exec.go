@@ -1,0 +1,179 @@
+package runc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/podd-project/podd/oci"
+)
+
+// Exec runs one command in a running container, connected to a client, and returns its exit status when it
+// has ended and its output is written. p.Terminal says whether it gets a terminal. When ctx ends first, as it
+// should when the client is gone, the command and all its descendants are killed. Errors are those of
+// ExecSync.
+func (r *Runtime) Exec(ctx context.Context, id string, p *specs.Process, s oci.Streams) (int32, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if p.Terminal {
+		return r.execTerminal(ctx, cancel, execRequest{id, p, s})
+	}
+	e, err := newExecIO(s)
+	if err != nil {
+		return 0, fmt.Errorf("exec: %w", err)
+	}
+	defer e.close()
+	cmd, err := r.launch(ctx, id, p, e.child, false)
+	if err != nil {
+		return 0, err
+	}
+	e.start(cancel, s)
+	code, err := cmd.wait(ctx)
+	errOutput := e.drain()
+	switch {
+	case errors.Is(err, errNotStarted) && errOutput == nil:
+		return 0, failure("exec", complaint(e.complaint.buf.Bytes()))
+	case err != nil:
+		return 0, fmt.Errorf("exec: %w", err)
+	case errOutput != nil:
+		return 0, fmt.Errorf("exec: %w", errOutput)
+	}
+	return code, nil
+}
+
+// execRequest is what a client wants.
+type execRequest struct {
+	id      string
+	process *specs.Process
+	streams oci.Streams
+}
+
+// execIO are the descriptors between a command and its client.
+type execIO struct {
+	// child are the command's ends, ours the other ends: stdin, stdout, stderr.
+	child, ours [3]*os.File
+	copied      chan error
+	complaint   *capped
+}
+
+func newExecIO(s oci.Streams) (e *execIO, err error) {
+	e = &execIO{copied: make(chan error, 2), complaint: &capped{limit: outputLimit}}
+	defer func() {
+		if err != nil {
+			e.close()
+		}
+	}()
+	if s.Stdin != nil {
+		if e.child[0], e.ours[0], err = os.Pipe(); err != nil {
+			return nil, err
+		}
+	}
+	for i := 1; i <= 2; i++ {
+		if e.ours[i], e.child[i], err = os.Pipe(); err != nil {
+			return nil, err
+		}
+	}
+	return e, nil
+}
+
+// start begins to copy; the command's ends are the command's alone now.
+func (e *execIO) start(cancel context.CancelCauseFunc, s oci.Streams) {
+	e.closeChild()
+	if s.Stdin != nil {
+		go e.copyInput(s.Stdin)
+	}
+	for i, to := range map[int]io.Writer{1: s.Stdout, 2: s.Stderr} {
+		go func() {
+			err := e.copyOutput(to, e.ours[i], i == 2)
+			if err != nil {
+				err = fmt.Errorf("client is gone: %w", err)
+				cancel(err)
+			}
+			e.copied <- err
+		}()
+	}
+}
+
+// copyInput ends with the client's input, or with the command. Input that breaks off has no end: the command must not
+// take half of an upload for all of it, and is left waiting until the session ends.
+func (e *execIO) copyInput(from io.Reader) {
+	input := &brokenReader{from: from}
+	_, _ = io.Copy(writeOnly{e.ours[0]}, input)
+	if !input.broken {
+		e.ours[0].Close()
+	}
+}
+
+// brokenReader tells a reader that has failed from one that has ended.
+type brokenReader struct {
+	from   io.Reader
+	broken bool
+}
+
+func (r *brokenReader) Read(p []byte) (int, error) {
+	n, err := r.from.Read(p)
+	r.broken = err != nil && !errors.Is(err, io.EOF)
+	return n, err
+}
+
+// copyOutput copies until the command's end of the pipe is closed, and returns the client's error. The first
+// part of what it keeps is the runtime's complaint if the command was not started.
+func (e *execIO) copyOutput(to io.Writer, from *os.File, keep bool) error {
+	var w io.Writer = writerFunc(func(p []byte) (int, error) {
+		if keep {
+			_, _ = e.complaint.Write(p)
+		}
+		if to == nil {
+			return len(p), nil
+		}
+		return to.Write(p)
+	})
+	return copyPipe(w, from)
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// drain gives the copies of output a moment to come to the end, and returns the client's error. A copy that
+// hangs in the client is left: the owner of the stream ends it.
+func (e *execIO) drain() error {
+	end := time.Now().Add(drainTime)
+	for _, f := range e.ours[1:] {
+		_ = f.SetReadDeadline(end)
+	}
+	timer := time.NewTimer(clientTime)
+	defer timer.Stop()
+	var errs []error
+	for range cap(e.copied) {
+		select {
+		case err := <-e.copied:
+			errs = append(errs, err)
+		case <-timer.C:
+			return errors.Join(append(errs, errSlowClient)...)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (e *execIO) closeChild() {
+	for _, f := range e.child {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+func (e *execIO) close() {
+	e.closeChild()
+	for _, f := range e.ours {
+		if f != nil {
+			f.Close()
+		}
+	}
+}

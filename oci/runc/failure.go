@@ -1,0 +1,91 @@
+package runc
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/podd-project/podd/oci"
+)
+
+// failure makes the error of a runtime that failed at act with this complaint.
+func failure(act, text string) error {
+	if text == "" {
+		text = "the runtime ended without a message"
+	}
+	if code := commandCode(text); code != 0 {
+		return fmt.Errorf("%s: %w", act, &oci.CommandError{Code: code, Text: text})
+	}
+	if kind := kindOf(text); kind != nil {
+		return fmt.Errorf("%s: %s: %w", act, text, kind)
+	}
+	return fmt.Errorf("%s: %s", act, text)
+}
+
+// commandCode finds in a complaint of runc, crun, youki or runsc that it is about the container's command: the exit
+// code a shell would give, else 0. Only the text tells; the exit status is the same for every failure.
+func commandCode(text string) int32 {
+	t := strings.ToLower(text)
+	runc := strings.Contains(t, `exec: "`)
+	crun := strings.Contains(t, "open executable")
+	runsc := strings.Contains(t, "error finding executable") || strings.Contains(t, ": failed to load ")
+	switch {
+	case strings.Contains(t, "executable file not found"), // runc
+		strings.Contains(t, "executable file `"),                                // crun
+		strings.Contains(t, "executable '") && strings.Contains(t, "not found"), // youki
+		(runc || crun || runsc) && strings.Contains(t, "no such file or directory"):
+		return 127
+	case (runc || runsc) && (strings.Contains(t, "permission denied") || strings.Contains(t, "is a directory")),
+		crun && (strings.Contains(t, "permission denied") || strings.Contains(t, "operation not permitted")),
+		strings.Contains(t, "exec format error"):
+		return 126
+	}
+	return 0
+}
+
+// kindOf maps the complaints that callers act upon.
+func kindOf(text string) error {
+	t := strings.ToLower(text)
+	switch {
+	case absent(t):
+		return errdefs.ErrNotFound
+	case strings.Contains(t, "already exists"):
+		return errdefs.ErrAlreadyExists
+	case strings.Contains(t, "not running"), strings.Contains(t, "stopped"), strings.Contains(t, "paused"):
+		return errdefs.ErrFailedPrecondition
+	}
+	return nil
+}
+
+// absent tells whether a runtime says, in lower case, that it knows no such container.
+func absent(t string) bool {
+	return strings.Contains(t, "container does not exist") || // runc
+		strings.Contains(t, "/status`: no such file or directory") || // crun
+		strings.Contains(t, "does not exist") && strings.Contains(t, "container") || // runsc, youki
+		unknownInside.MatchString(t)
+}
+
+// unknownInside is what runsc says when its sandbox does not know the container, in lower case.
+var unknownInside = regexp.MustCompile(`container "[^"]*" not found$`)
+
+// message finds the messages in logrus' text format, which runc writes to stderr.
+var message = regexp.MustCompile(`level=(?:error|fatal) msg=("(?:[^"\\]|\\.)*"|\S+)`)
+
+// complaint reduces a runtime's stderr to its error messages; what has no known form is given whole.
+func complaint(stderr []byte) string {
+	var parts []string
+	for _, m := range message.FindAllSubmatch(stderr, -1) {
+		text := string(m[1])
+		if s, err := strconv.Unquote(text); err == nil {
+			text = s
+		}
+		parts = append(parts, text)
+	}
+	if len(parts) == 0 {
+		parts = strings.FieldsFunc(string(stderr), func(c rune) bool { return c == '\n' || c == '\r' })
+	}
+	return strings.ToValidUTF8(strings.TrimSpace(strings.Join(parts, "; ")), "?")
+}

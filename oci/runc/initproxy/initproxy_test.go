@@ -1,0 +1,208 @@
+package initproxy
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// runtimeScript plays a runtime: it notes how it is called, and does what the files in its root say.
+const runtimeScript = `#!/bin/sh
+root=${1#--root=}
+shift
+echo "$*" >>$root/calls
+case $1 in
+create) [ ! -e $root/refuse ] || { echo "no such image" >&2; exit 3; } ;;
+start) [ ! -e $root/broken ] || exit 4; echo "out of the container"; echo "err of the container" >&2 ;;
+wait) while [ ! -e $root/ended ]; do sleep 0.01; done; cat $root/ended; [ -s $root/ended ] ;;
+esac
+`
+
+// stage is a stand-in with a fake runtime.
+type stage struct{ program, script, root, bundle string }
+
+func newStage(t *testing.T) stage {
+	t.Helper()
+	dir := t.TempDir()
+	s := stage{script: filepath.Join(dir, "runtime"), root: filepath.Join(dir, "root"), bundle: filepath.Join(dir, strings.Repeat("b", 120))}
+	for _, d := range []string{s.root, s.bundle} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(s.script, []byte(runtimeScript), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if s.program, err = Install(dir); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s stage) write(t *testing.T, name, content string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(s.root, name+".new"), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(s.root, name+".new"), filepath.Join(s.root, name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// create does what conmon does, as the stand-in's subreaper, and returns the stand-in and its output.
+func (s stage) create(t *testing.T) (pid int, output *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	t.Cleanup(func() { r.Close() })
+	pidFile := filepath.Join(s.bundle, "pidfile")
+	cmd := exec.Command(s.program, s.script, "--root="+s.root, "--", "create", "--bundle", s.bundle, "--pid-file", pidFile, "the-id")
+	cmd.Stdout, cmd.Stderr = w, w
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(pidFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pid, err = strconv.Atoi(string(data)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+	return pid, r
+}
+
+// start connects to the stand-in and returns its answer.
+func (s stage) start(t *testing.T) byte {
+	t.Helper()
+	dir, err := os.Open(s.bundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	conn, err := net.Dial("unix", "/proc/self/fd/"+strconv.Itoa(int(dir.Fd()))+"/start")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	answer, err := io.ReadAll(conn)
+	if err != nil || len(answer) != 1 {
+		t.Fatalf("answer %v, %v", answer, err)
+	}
+	return answer[0]
+}
+
+// end waits for the stand-in, which was handed to this process.
+func end(t *testing.T, pid int) int {
+	t.Helper()
+	var ws syscall.WaitStatus
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		got, err := syscall.Wait4(pid, &ws, syscall.WNOHANG, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got == pid {
+			return ws.ExitStatus()
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the stand-in does not end")
+		}
+	}
+}
+
+func TestLife(t *testing.T) {
+	becomeSubreaper(t)
+	s := newStage(t)
+	pid, output := s.create(t)
+	// A signal that is meant for the container comes by way of the runtime.
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := s.start(t); code != 0 {
+		t.Fatalf("start answers %d", code)
+	}
+	text, err := io.ReadAll(output) // to its end: the stand-in has let go of it, though it lives
+	if err != nil || string(text) != "out of the container\nerr of the container\n" {
+		t.Errorf("output %q, %v", text, err)
+	}
+	s.write(t, "ended", `{"id":"the-id","exitStatus":42}`)
+	if code := end(t, pid); code != 42 {
+		t.Errorf("exit status %d, want 42", code)
+	}
+	calls, _ := os.ReadFile(filepath.Join(s.root, "calls"))
+	if want := "create --bundle " + s.bundle + " the-id\nstart the-id\nwait the-id\n"; string(calls) != want {
+		t.Errorf("calls %q, want %q", calls, want)
+	}
+}
+
+func TestSandboxDies(t *testing.T) {
+	becomeSubreaper(t)
+	s := newStage(t)
+	pid, _ := s.create(t)
+	s.start(t)
+	s.write(t, "ended", "")
+	if code := end(t, pid); code != 137 {
+		t.Errorf("exit status %d, want 137", code)
+	}
+}
+
+func TestStartFails(t *testing.T) {
+	becomeSubreaper(t)
+	s := newStage(t)
+	pid, _ := s.create(t)
+	s.write(t, "broken", "")
+	if code := s.start(t); code != 4 {
+		t.Errorf("start answers %d, want 4", code)
+	}
+	if code := end(t, pid); code != 128 {
+		t.Errorf("exit status %d, want 128", code)
+	}
+}
+
+func TestCreateFails(t *testing.T) {
+	s := newStage(t)
+	s.write(t, "refuse", "")
+	out, err := exec.Command(s.program, s.script, "--root="+s.root, "--", "create", "--bundle", s.bundle, "--pid-file", "x", "the-id").CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 3 || string(out) != "no such image\n" {
+		t.Errorf("got %v, %q", err, out)
+	}
+}
+
+func TestOtherVerbs(t *testing.T) {
+	s := newStage(t)
+	if out, err := exec.Command(s.program, s.script, "--root="+s.root, "--", "exec", "--tty", "--detach", "the-id").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if calls, _ := os.ReadFile(filepath.Join(s.root, "calls")); string(calls) != "exec --detach the-id\n" {
+		t.Errorf("calls %q", calls)
+	}
+	for _, args := range [][]string{nil, {s.script}, {s.script, "--"}, {"--", "create"}} {
+		if err := exec.Command(s.program, args...).Run(); err == nil {
+			t.Errorf("%q is no error", args)
+		}
+	}
+}
+
+// becomeSubreaper makes this process the one that orphans below it are handed to, as conmon is.
+func becomeSubreaper(t *testing.T) {
+	t.Helper()
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) })
+}

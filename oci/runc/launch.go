@@ -1,0 +1,239 @@
+package runc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/podd-project/podd/oci/process"
+	"github.com/podd-project/podd/oci/runc/conmon"
+)
+
+// errNotStarted means that the runtime did not start the command; why is on the command's stderr.
+var errNotStarted = errors.New("command was not started")
+
+// running is a command that was launched in a container. Its wait is called exactly once and frees all.
+type running struct {
+	// launcher is the process that all of the command's processes descend from: runtime or monitor.
+	launcher process.Process
+	// killInside ends the command where the host cannot reach it; nil on the host's kernel.
+	killInside func(context.Context)
+	// status waits for the command's exit status, release for the launcher to be gone.
+	status  func() (int32, error)
+	release func()
+	// group holds the command, if it has one of its own; paths are removed afterwards.
+	group *execGroup
+	paths []string
+}
+
+// launch runs the command with the given stdin, stdout and stderr, which stay the caller's to close; penned in a
+// cgroup of its own if there can be one.
+//
+// There are two ways, for the sake of commands that leave a child behind. crun's exec verb hands its
+// descriptors to the command and returns the exit status as soon as there is one: it is run directly. runc's
+// copies the output itself and would not return before the child does; so conmon runs `runc exec --detach`
+// and reports the status. That is no slower (the runc process is gone while the command runs) and much
+// smaller.
+func (r *Runtime) launch(ctx context.Context, id string, p *specs.Process, stdio [3]*os.File, penned bool) (*running, error) {
+	b, err := r.bundle(id)
+	if err != nil {
+		return nil, err
+	}
+	rec, err := execable(b)
+	if err != nil {
+		return nil, err
+	}
+	files, err := writeProcess(b, p)
+	if err != nil {
+		return nil, err
+	}
+	var group *execGroup
+	if penned && rec.Sandbox == "" {
+		group = r.newExecGroup(rec, files.process)
+		files.opts = group.opts()
+	}
+	how := r.launchMonitored
+	switch {
+	case rec.Sandbox != "":
+		how = r.launchInSandbox
+	case r.answers().reaps:
+		how = r.launchDirect
+	}
+	cmd, child, err := how(ctx, b, files, stdio)
+	if err != nil {
+		group.disband()
+		removeAll(files.all())
+		return nil, fmt.Errorf("exec: %w", err)
+	}
+	cmd.group, cmd.paths = group, files.all()
+	// Nobody has reaped our child yet, so its pid is its own, and this cannot fail.
+	cmd.launcher, _ = process.Identify(child)
+	return cmd, nil
+}
+
+// execable says why no command can be run in the container: a runtime's exec verb would hang in a paused one.
+func execable(b bundle) (record, error) {
+	rec, err := b.load()
+	switch {
+	case err != nil:
+		return record{}, err
+	case !rec.Init.Alive():
+		return record{}, fmt.Errorf("container %s is not running: %w", idOf(b), errdefs.ErrFailedPrecondition)
+	case b.frozen(rec):
+		return record{}, fmt.Errorf("container %s is paused: %w", idOf(b), errdefs.ErrFailedPrecondition)
+	}
+	return rec, nil
+}
+
+// execFiles are the files of one exec in the bundle, and what else the runtime's verb is told.
+type execFiles struct {
+	process, pid string
+	opts         []string
+}
+
+// inner is where a runtime with a kernel of its own writes the command's pid under that kernel.
+func (f execFiles) inner() string { return f.pid + ".inner" }
+
+func (f execFiles) all() []string { return []string{f.process, f.pid, f.inner()} }
+
+// writeProcess writes the process description where the runtime can read it.
+func writeProcess(b bundle, p *specs.Process) (execFiles, error) {
+	data, err := json.Marshal(p)
+	if err != nil {
+		return execFiles{}, fmt.Errorf("encode process: %w", err)
+	}
+	f, err := os.CreateTemp(string(b), "exec-*.json") // 0600: it holds the environment
+	if err != nil {
+		return execFiles{}, fmt.Errorf("write process: %w", err)
+	}
+	files := execFiles{process: f.Name(), pid: strings.TrimSuffix(f.Name(), ".json") + ".pid"}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err != nil {
+		os.Remove(files.process)
+		return execFiles{}, fmt.Errorf("write process: %w", err)
+	}
+	return files, nil
+}
+
+func removeAll(paths []string) {
+	for _, path := range paths {
+		_ = os.RemoveAll(path)
+	}
+}
+
+func (r *Runtime) launchMonitored(ctx context.Context, b bundle, f execFiles, stdio [3]*os.File) (*running, int, error) {
+	s, err := r.startExec(b, record{}, conmon.Exec{Process: f.process, PidFile: f.pid, Opts: f.opts, Stdin: stdio[0], Stdout: stdio[1], Stderr: stdio[2]})
+	if err != nil {
+		return nil, 0, err
+	}
+	return monitored(ctx, s), s.Process().Pid, nil
+}
+
+// startExec fills in what all sessions of a container have in common.
+func (r *Runtime) startExec(b bundle, rec record, e conmon.Exec) (s *conmon.Session, err error) {
+	e.ID, e.Bundle, e.Env, e.Runtime.Args = idOf(b), string(b), r.environment(), append(r.globalArgs(), e.Runtime.Args...)
+	if e.Runtime.Path, err = r.lookup(r.cfg.Path); err != nil {
+		return nil, err
+	}
+	if rec.Sandbox != "" {
+		e.Runtime = r.standIn(e.Runtime)
+	}
+	if e.Conmon, err = r.lookup(r.cfg.Conmon); err != nil {
+		return nil, err
+	}
+	return conmon.StartExec(e)
+}
+
+// monitored is a command under a monitor.
+func monitored(ctx context.Context, s *conmon.Session) *running {
+	ctx = context.WithoutCancel(ctx) // ending it kills the monitor, which ends the reading
+	status := func() (int32, error) {
+		var none *conmon.Failure
+		_, err := s.Pid(ctx)
+		switch {
+		case errors.As(err, &none) && none.Text != "":
+			return 0, failure("exec", complaint([]byte(none.Text)))
+		case errors.As(err, &none):
+			return 0, errNotStarted
+		case err != nil:
+			return 0, err
+		}
+		return s.Status(ctx)
+	}
+	return &running{status: status, release: func() { _ = s.Close() }}
+}
+
+func (r *Runtime) launchDirect(_ context.Context, b bundle, f execFiles, stdio [3]*os.File) (*running, int, error) {
+	path, err := r.lookup(r.cfg.Path)
+	if err != nil {
+		return nil, 0, err
+	}
+	args := slices.Concat(r.globalArgs(), []string{"exec", "--process", f.process, "--pid-file", f.pid}, f.opts, []string{idOf(b)})
+	cmd := exec.Command(path, args...)
+	cmd.Env, cmd.Dir = r.environment(), string(b)
+	if stdio[0] != nil {
+		cmd.Stdin = stdio[0]
+	}
+	cmd.Stdout, cmd.Stderr = stdio[1], stdio[2]
+	// A group, not a session: the kernel's autogroups make the first run of a new session wait on a busy machine.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, 0, err
+	}
+	status := func() (int32, error) {
+		_ = cmd.Wait() // the state says it all: the descriptors are files, nothing is copied
+		if _, err := os.Stat(f.pid); err != nil {
+			return 0, errNotStarted
+		}
+		ws := cmd.ProcessState.Sys().(syscall.WaitStatus)
+		if ws.Signaled() {
+			return 0, fmt.Errorf("%s was killed by signal %d", filepath.Base(path), ws.Signal())
+		}
+		return int32(ws.ExitStatus()), nil
+	}
+	return &running{status: status, release: func() {}}, cmd.Process.Pid, nil
+}
+
+// wait returns the command's exit status. When ctx ends first, it kills the command with all its descendants
+// and returns ctx's cause.
+func (c *running) wait(ctx context.Context) (int32, error) {
+	killed := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(killed)
+		c.kill()
+	})
+	code, err := c.status()
+	if !stop() {
+		<-killed
+	}
+	c.release()
+	c.group.disband()
+	removeAll(c.paths)
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
+	return code, err
+}
+
+// kill ends the command's group, the launcher and all that descends from it, and what the launcher has put into the
+// group meanwhile.
+func (c *running) kill() {
+	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
+	defer cancel()
+	c.group.kill(ctx)
+	if c.killInside != nil {
+		c.killInside(ctx)
+	}
+	_ = c.launcher.KillTree(ctx)
+	c.group.kill(ctx)
+}

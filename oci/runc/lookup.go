@@ -1,0 +1,48 @@
+package runc
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/containerd/errdefs"
+)
+
+func (r *Runtime) lookup(name string) (string, error) {
+	return LookPath(r.cfg.Name, name, r.cfg.SearchPath)
+}
+
+// LookPath finds a handler's executable by path, or by name in the directories of search. PATH is not consulted: what
+// runs as root is named by the configuration. The error is errdefs.ErrInvalidArgument for no name,
+// errdefs.ErrUnavailable for a program that is not there.
+func LookPath(handler, name string, search []string) (string, error) {
+	if name == "" {
+		return "", fmt.Errorf("handler %s names no binary: %w", handler, errdefs.ErrInvalidArgument)
+	}
+	if strings.Contains(name, "/") {
+		if err := executable(name); err != nil {
+			return "", fmt.Errorf("handler %s: %w: %w", handler, err, errdefs.ErrUnavailable)
+		}
+		return filepath.Abs(name)
+	}
+	for _, dir := range search {
+		path := filepath.Join(dir, name)
+		if filepath.IsAbs(path) && executable(path) == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("handler %s: no %s in %s: %w", handler, name, strings.Join(search, ", "), errdefs.ErrUnavailable)
+}
+
+// executable says why the file cannot be run, or nil.
+func executable(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+		return fmt.Errorf("%s is not an executable file", path)
+	}
+	return nil
+}

@@ -1,0 +1,79 @@
+package runc
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func TestOOMKills(t *testing.T) {
+	v1, v2 := t.TempDir(), t.TempDir()
+	write(t, filepath.Join(v1, "memory.oom_control"), "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
+	write(t, filepath.Join(v2, "memory.events"), "low 0\nhigh 0\nmax 9\noom 5\noom_kill 2\noom_group_kill 0\n")
+	for name, tt := range map[string]struct {
+		c    cgroups
+		want uint64
+		ok   bool
+	}{
+		"v1":     {cgroups{"memory": v1}, 3, true},
+		"v2":     {cgroups{"": v2}, 2, true},
+		"hybrid": {cgroups{"memory": v1, "": v2}, 3, true},
+		"gone":   {cgroups{"memory": "/no/such"}, 0, false},
+		"none":   {nil, 0, false},
+	} {
+		if got, ok := tt.c.oomKills(); got != tt.want || ok != tt.ok {
+			t.Errorf("%s: %d, %v", name, got, ok)
+		}
+	}
+}
+
+// TestOOMKillOfACgroupThatIsGone: systemd has removed the container's cgroup, the pod's tells.
+func TestOOMKillOfACgroupThatIsGone(t *testing.T) {
+	for name, below := range map[string]string{"runc": "cri-podd-4711.scope", "crun": "crun-4711.scope/container"} {
+		t.Run(name, func(t *testing.T) {
+			pod, bundleDir := t.TempDir(), bundle(t.TempDir())
+			count := func(dir, kills string) {
+				write(t, filepath.Join(pod, dir, "memory.events"), "oom 9\noom_kill "+kills+"\n")
+			}
+			own := cgroups{unified: filepath.Join(pod, below)}
+			scope, _, _ := strings.Cut(below, "/")
+			for _, dir := range []string{own[unified], filepath.Join(pod, "other.scope")} {
+				if err := os.MkdirAll(dir, 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			count("", "5")
+			count("other.scope", "2") // three were in cgroups that are gone
+			count(below, "0")
+			rec := record{Cgroups: own, PodOOMs: countPodOOMs("4711", own)}
+			if want := (podOOMs{Cgroup: pod, Lost: 3}); rec.PodOOMs != want {
+				t.Fatalf("%+v, want %+v", rec.PodOOMs, want)
+			}
+			check := func(when string, code int32, want bool) {
+				t.Helper()
+				write(t, filepath.Join(string(bundleDir), "exit"), strconv.Itoa(int(code)))
+				if got := oomKilled(bundleDir, rec); got != want {
+					t.Errorf("%s, exit code %d: %v", when, code, got)
+				}
+			}
+			count("", "6")
+			check("its own cgroup is there and has none", killedCode, false)
+			if err := os.RemoveAll(filepath.Join(pod, scope)); err != nil {
+				t.Fatal(err)
+			}
+			check("one more in the pod", killedCode, true)
+			check("one more in the pod", 1, false)
+			count("other.scope", "3")
+			check("it was the other one's", killedCode, false)
+			if err := os.RemoveAll(pod); err != nil {
+				t.Fatal(err)
+			}
+			check("the pod's is gone too", killedCode, false)
+		})
+	}
+	if got := (countPodOOMs("4711", cgroups{"memory": "/no/such", unified: "/no/such"})); got != (podOOMs{}) {
+		t.Errorf("cgroup v1: %+v", got)
+	}
+}

@@ -1,0 +1,188 @@
+package runc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"github.com/opencontainers/runtime-spec/specs-go/features"
+
+	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/runc/conmon"
+)
+
+// FallbackOCIVersion is written for runtimes that cannot say what they understand: every runtime in use does.
+const FallbackOCIVersion = "1.0.2"
+
+// answers is what the runtime and the monitor say of themselves.
+type answers struct {
+	features oci.Features
+	// monitor is the first line of `conmon --version`.
+	monitor string
+	// reaps is true when the runtime's exec verb returns as soon as the command has ended, though a child
+	// of it holds the output open. crun hands its own descriptors to the command; runc copies, and waits.
+	reaps bool
+}
+
+// certain is what is known without asking.
+func certain() answers { return answers{features: oci.Features{OCIVersion: FallbackOCIVersion}} }
+
+// Ready says why the handler cannot be used: which binary is missing and where it was looked for, or what it
+// answered. It probes when that was never done, and again when the last probe failed some seconds ago, so
+// that installing the missing package is enough.
+func (r *Runtime) Ready() error {
+	_, err := r.probed.Get()
+	return err
+}
+
+// Features is what the handler can do; of a handler that is not ready, only what is certain.
+func (r *Runtime) Features() oci.Features { return r.answers().features }
+
+// MonitorVersion is the first line that conmon says of itself, "" when it cannot be asked.
+func (r *Runtime) MonitorVersion() string { return r.answers().monitor }
+
+// Probe asks the runtime and the monitor for versions and features, and keeps the answers for Ready and
+// Features. The error is what Ready will say.
+func (r *Runtime) Probe(ctx context.Context) error { return r.probed.Ask(ctx) }
+
+// answers are the last ones, of a handler that is not ready, too.
+func (r *Runtime) answers() answers {
+	a, _ := r.probed.Get() // the error is Ready's
+	return a
+}
+
+func (r *Runtime) probe(ctx context.Context) (answers, error) {
+	a := certain()
+	version, errRuntime := r.version(ctx, r.cfg.Path)
+	monitor, errMonitor := r.version(ctx, r.cfg.Conmon)
+	if errMonitor == nil {
+		errMonitor = checkMonitor(monitor)
+	}
+	a.monitor, a.features.Version = monitor, version
+	if errRuntime == nil {
+		a.features.Advisories = advisories(version)
+		a.features.OwnKernel = ownKernel(version)
+		a.features.HostNetwork = a.features.OwnKernel && r.cfg.Options[NetworkOption] == HostNetworkOption
+		a.reaps = strings.HasPrefix(version, "crun ")
+		r.ask(ctx, &a.features)
+	}
+	return a, errors.Join(errRuntime, errMonitor, r.checkStandIn(version))
+}
+
+// version returns the first line of `<name> --version`.
+func (r *Runtime) version(ctx context.Context, name string) (string, error) {
+	path, err := r.lookup(name)
+	if err != nil {
+		return "", err
+	}
+	out, err := runCommand(ctx, command{Path: path, Args: []string{"--version"}, Env: r.environment()})
+	if err != nil {
+		return "", fmt.Errorf("handler %s: %w: %w", r.cfg.Name, err, errdefs.ErrUnavailable)
+	}
+	line, _, _ := strings.Cut(string(out), "\n")
+	return strings.TrimSpace(line), nil
+}
+
+// ask fills in what `<runtime> features` says. A runtime without that verb is used as one of OCI 1.0.
+func (r *Runtime) ask(ctx context.Context, f *oci.Features) {
+	out, err := r.run(ctx, nil, "features")
+	if err != nil {
+		// Read-only recursion came to crun with 1.4, the features verb with 1.9.
+		f.RecursiveReadOnly = atLeast(f.Version, "crun version ", "1.4") && KernelRecursiveReadOnly()
+		return
+	}
+	said := parseFeatures(out)
+	if said.OCIVersionMax != "" {
+		f.OCIVersion = said.OCIVersionMax
+	}
+	f.MountOptions = said.MountOptions
+	if f.OwnKernel { // what it says of mounts is true; what this kernel can do does not matter
+		f.RecursiveReadOnly = contains(said.MountOptions, "rro")
+		return
+	}
+	f.RecursiveReadOnly = contains(said.MountOptions, "rro") && KernelRecursiveReadOnly()
+	f.UserNamespaces = idmaps(said) && kernelIDMap(r.cfg.RunDir)
+}
+
+// parseFeatures reads what can be read: unknown fields and an absent or wrong one never make the handler
+// useless.
+func parseFeatures(b []byte) features.Features {
+	var f features.Features
+	_ = json.Unmarshal(b, &f)
+	return f
+}
+
+// idmaps tells whether the runtime says that it can map the ids of mounts and create user namespaces.
+func idmaps(f features.Features) bool {
+	if f.Linux == nil || f.Linux.MountExtensions == nil || f.Linux.MountExtensions.IDMap == nil {
+		return false
+	}
+	enabled := f.Linux.MountExtensions.IDMap.Enabled
+	return enabled != nil && *enabled && (f.Linux.Namespaces == nil || contains(f.Linux.Namespaces, "user"))
+}
+
+func contains(list []string, want string) bool {
+	for _, s := range list {
+		if s == want {
+			return true
+		}
+	}
+	return false
+}
+
+// checkStandIn refuses a runtime with a kernel of its own in a podd that was built without its stand-in.
+func (r *Runtime) checkStandIn(version string) error {
+	if ownKernel(version) && r.cfg.StandIn == "" {
+		return fmt.Errorf("this podd was built without its stand-in program, which %q needs: build it with make: %w", version, errdefs.ErrUnavailable)
+	}
+	return nil
+}
+
+// NetworkOption is gVisor's option for who handles the network calls of containers, HostNetworkOption its value for the
+// host's kernel, in place of the sandbox's own network stack.
+const (
+	NetworkOption     = "network"
+	HostNetworkOption = "host"
+)
+
+// ownKernel tells from its version whether a runtime runs containers under a kernel of its own: gVisor's does.
+func ownKernel(version string) bool { return strings.HasPrefix(version, "runsc ") }
+
+// checkMonitor refuses a conmon that lacks flags used here.
+func checkMonitor(version string) error {
+	if !atLeast(version, "conmon version ", conmon.MinVersion) {
+		return fmt.Errorf("%q is too old, conmon %s is needed: %w", version, conmon.MinVersion, errdefs.ErrUnavailable)
+	}
+	return nil
+}
+
+// atLeast compares "<prefix>1.2.3-whatever" with a version, by its numbers.
+func atLeast(version, prefix, least string) bool {
+	rest, ok := strings.CutPrefix(version, prefix)
+	if !ok {
+		return false
+	}
+	have, want := numbers(rest), numbers(least)
+	for i := range want {
+		if have[i] != want[i] {
+			return have[i] > want[i]
+		}
+	}
+	return true
+}
+
+// numbers are the leading numbers of a version, zeros where there are none.
+func numbers(version string) (n [3]int) {
+	for i, part := range strings.SplitN(version, ".", 3) {
+		end := strings.IndexFunc(part, func(c rune) bool { return c < '0' || c > '9' })
+		if end < 0 {
+			end = len(part)
+		}
+		n[i], _ = strconv.Atoi(part[:end])
+	}
+	return n
+}

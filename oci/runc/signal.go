@@ -1,0 +1,51 @@
+package runc
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"syscall"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/podd-project/podd/oci"
+)
+
+// Signal sends to the container's first process. One that is gone, or was never created, is no error. The
+// process is identified by pid and start time and reached by pidfd, so no stranger is ever hit.
+func (r *Runtime) Signal(ctx context.Context, id string, sig syscall.Signal) error {
+	b, err := r.bundle(id)
+	if err != nil {
+		return err
+	}
+	rec, err := b.load()
+	if errdefs.IsNotFound(err) {
+		return r.signalByRuntime(ctx, id, sig)
+	}
+	if err != nil {
+		return err
+	}
+	send := func() error { return rec.Init.Signal(sig) }
+	if rec.guest(id) {
+		send = func() error { return r.signalGuest(ctx, b, rec, sig) }
+	}
+	if err := send(); err != nil {
+		return fmt.Errorf("container %s: %w", id, err)
+	}
+	return nil
+}
+
+// signalByRuntime reaches a container whose bundle is gone: the runtime's own state tells its process.
+func (r *Runtime) signalByRuntime(ctx context.Context, id string, sig syscall.Signal) error {
+	if !r.knows(id) {
+		return nil
+	}
+	state, err := r.askState(ctx, id)
+	if err != nil || state.Status == oci.Absent || state.Status == oci.Stopped {
+		return err
+	}
+	if _, err := r.run(ctx, nil, "kill", id, strconv.Itoa(int(sig))); err != nil && !errdefs.IsNotFound(err) {
+		return fmt.Errorf("container %s: %w", id, err)
+	}
+	return nil
+}

@@ -1,0 +1,47 @@
+package runc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/podd-project/podd/oci"
+)
+
+// Start lets the created container run its command. A command that cannot be run is an ErrCommand, from
+// runtimes that look for it only now.
+func (r *Runtime) Start(ctx context.Context, id string) error {
+	b, err := r.bundle(id)
+	if err != nil {
+		return err
+	}
+	if !b.exists() {
+		return fmt.Errorf("container %s: %w", id, errdefs.ErrNotFound)
+	}
+	start := r.runStart
+	if rec, err := b.load(); err == nil && rec.guest(id) {
+		start = r.startGuest
+	}
+	if err := start(ctx, b); err != nil {
+		return fmt.Errorf("start container: %w", err)
+	}
+	// Without the mark State asks the runtime; the container runs all the same.
+	_ = os.WriteFile(b.started(), nil, 0o600)
+	return nil
+}
+
+// runStart has the runtime start the container. One that runs already is started: by a call of a daemon that was killed, which
+// went on beside this one.
+func (r *Runtime) runStart(ctx context.Context, b bundle) error {
+	_, err := r.run(ctx, nil, "start", idOf(b))
+	if err == nil || errors.Is(err, oci.ErrCommand) {
+		return err
+	}
+	if s, asked := r.State(ctx, idOf(b)); asked == nil && s.Status == oci.Running {
+		return nil
+	}
+	return err
+}

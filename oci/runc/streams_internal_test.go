@@ -1,0 +1,132 @@
+package runc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/podd-project/podd/oci"
+)
+
+func TestBacklog(t *testing.T) {
+	b, out := newBacklog(), &bytes.Buffer{}
+	data := []byte("one")
+	if err := errors.Join(b.add(out, data), b.add(nil, []byte("nobody")), b.add(out, []byte(" two"))); err != nil {
+		t.Fatal(err)
+	}
+	data[0] = 'X' // a copy was taken
+	b.finish()
+	if err := b.drain(t.Context()); err != nil || out.String() != "one two" {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+func TestBacklogLimit(t *testing.T) {
+	b := newBacklog()
+	chunk := make([]byte, backlogLimit/4)
+	for i := range 5 {
+		err := b.add(io.Discard, chunk)
+		if (i < 4) != (err == nil) || err != nil && !errors.Is(err, errSlowClient) {
+			t.Errorf("chunk %d: %v", i, err)
+		}
+	}
+	if _, ok := b.next(t.Context()); !ok {
+		t.Error("nothing there")
+	}
+	if err := b.add(io.Discard, chunk); err != nil {
+		t.Errorf("after one was taken: %v", err)
+	}
+}
+
+func TestBacklogContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, gone := newBacklog(), errors.New("gone")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Hour, func() { cancel(gone) })
+		if err := b.drain(ctx); !errors.Is(err, gone) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+func TestFirstSize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		if z := firstSize(nil); z != (oci.Size{}) {
+			t.Errorf("%+v", z)
+		}
+		sizes := make(chan oci.Size, 1)
+		begin := time.Now()
+		if z := firstSize(sizes); z != (oci.Size{}) || time.Since(begin) != firstSizeTime {
+			t.Errorf("%+v after %s", z, time.Since(begin))
+		}
+		sizes <- oci.Size{Width: 1, Height: 2}
+		if z := firstSize(sizes); z != (oci.Size{Width: 1, Height: 2}) {
+			t.Errorf("%+v", z)
+		}
+		close(sizes)
+		if z := firstSize(sizes); z != (oci.Size{}) {
+			t.Errorf("closed: %+v", z)
+		}
+	})
+}
+
+// TestCopyPipeAfterDeadline: what is in the pipe when the time is up belongs to the output.
+func TestCopyPipeAfterDeadline(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close() // held open, as by a child left behind
+	want := bytes.Repeat([]byte("x"), 60_000)
+	if _, err := w.Write(want); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.SetReadDeadline(time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := copyPipe(&out, r); err != nil || !bytes.Equal(out.Bytes(), want) {
+		t.Errorf("%d bytes, %v", out.Len(), err)
+	}
+	broken := writerFunc(func([]byte) (int, error) { return 0, io.ErrClosedPipe })
+	_, _ = w.Write(want)
+	if err := copyPipe(broken, r); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestBrokenInput: the command sees the end of its input only if the client has sent it.
+func TestBrokenInput(t *testing.T) {
+	gone := errors.New("connection reset")
+	for name, tt := range map[string]struct {
+		input io.Reader
+		want  error
+	}{
+		"ended":  {strings.NewReader("all of it"), nil},
+		"broken": {io.MultiReader(strings.NewReader("all of it"), iotest.ErrReader(gone)), os.ErrDeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, err := newExecIO(oci.Streams{Stdin: tt.input})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer e.close()
+			e.copyInput(tt.input)
+			if err := e.child[0].SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(e.child[0])
+			if string(got) != "all of it" || !errors.Is(err, tt.want) {
+				t.Errorf("the command reads %q, %v; want all of it, %v", got, err, tt.want)
+			}
+		})
+	}
+}

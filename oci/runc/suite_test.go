@@ -1,0 +1,21 @@
+package runc_test
+
+import (
+	"testing"
+
+	"github.com/podd-project/podd/oci/ocitest"
+)
+
+func harness(name string) ocitest.NewHarness {
+	return func(t *testing.T) *ocitest.Harness { return &ocitest.Real(t, name).Harness }
+}
+
+func TestRunc(t *testing.T) { ocitest.Suite(t, harness("runc")) }
+func TestCrun(t *testing.T) { ocitest.Suite(t, harness("crun")) }
+
+func TestRunsc(t *testing.T) {
+	ocitest.Suite(t, func(t *testing.T) *ocitest.Harness {
+		m, _ := ocitest.Sandboxed(t, "runsc")
+		return &m.Harness
+	})
+}

@@ -1,0 +1,55 @@
+package runc
+
+import (
+	"context"
+	"reflect"
+	"testing"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/probe"
+)
+
+// ofVersion is a handler that says so of itself.
+func ofVersion(version string) *Runtime {
+	return &Runtime{probed: probe.New("h", answers{}, func(context.Context) (answers, error) {
+		return answers{features: oci.Features{Version: version}}, nil
+	})}
+}
+
+func TestSwapOnce(t *testing.T) {
+	limit, sum := int64(1<<20), int64(1<<20)
+	named := map[string]string{"memory.swap.max": "0", "memory.high": "max"}
+	for name, tt := range map[string]struct {
+		version string
+		in      specs.LinuxResources
+		swap    bool
+	}{
+		"runc on v2":      {"runc version 1.5.2", specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: &limit, Swap: &sum}, Unified: named}, true},
+		"crun on v2":      {"crun version 1.21", specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: &limit, Swap: &sum}, Unified: named}, false},
+		"crun on v1":      {"crun version 1.21", specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: &limit, Swap: &sum}}, true},
+		"crun, others":    {"crun version 1.21", specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: &limit, Swap: &sum}, Unified: map[string]string{"memory.high": "max"}}, true},
+		"unknown runtime": {"", specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: &limit, Swap: &sum}, Unified: named}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := ofVersion(tt.version)
+			before := tt.in.Memory
+			got := r.swapOnceIn(&specs.Spec{Hostname: "h", Linux: &specs.Linux{CgroupsPath: "p", Resources: &tt.in}})
+			limits := got.Linux.Resources
+			if (limits.Memory.Swap != nil) != tt.swap || *limits.Memory.Limit != limit || !reflect.DeepEqual(limits.Unified, tt.in.Unified) {
+				t.Errorf("%+v, %v", limits.Memory, limits.Unified)
+			}
+			if got.Hostname != "h" || got.Linux.CgroupsPath != "p" {
+				t.Errorf("%+v", got)
+			}
+			if tt.in.Memory != before || before.Swap == nil {
+				t.Error("the request was changed")
+			}
+		})
+	}
+	r := ofVersion("crun version 1.21")
+	if r.swapOnce(nil) != nil || r.swapOnceIn(nil) != nil || r.swapOnce(&specs.LinuxResources{Unified: named}).Memory != nil {
+		t.Error("no memory limits")
+	}
+}

@@ -1,0 +1,61 @@
+package runc
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// Update changes the container's resource limits; what is absent in res stays as it is. It has no effect on a guest.
+func (r *Runtime) Update(ctx context.Context, id string, res *specs.LinuxResources) error {
+	b, err := r.bundle(id)
+	if err != nil {
+		return err
+	}
+	if !b.exists() {
+		return fmt.Errorf("container %s: %w", id, errdefs.ErrNotFound)
+	}
+	if rec, err := b.load(); err == nil && rec.guest(id) {
+		return nil // nothing that could be limited is on the host; the limits of its pod hold for it
+	}
+	data, err := json.Marshal(r.swapOnce(res))
+	if err != nil {
+		return fmt.Errorf("encode resources: %w", err)
+	}
+	if _, err := r.run(ctx, bytes.NewReader(data), "update", "--resources", "-", id); err != nil {
+		return fmt.Errorf("update container: %w", err)
+	}
+	return nil
+}
+
+// Pause freezes all processes of the container; pausing a paused one is no error.
+func (r *Runtime) Pause(ctx context.Context, id string) error {
+	return r.freeze(ctx, id, "pause", true)
+}
+
+// Resume lets a paused container go on; resuming a running one is no error.
+func (r *Runtime) Resume(ctx context.Context, id string) error {
+	return r.freeze(ctx, id, "resume", false)
+}
+
+func (r *Runtime) freeze(ctx context.Context, id, verb string, want bool) error {
+	b, err := r.bundle(id)
+	if err != nil {
+		return err
+	}
+	rec, err := b.load()
+	if err != nil {
+		return err
+	}
+	if b.frozen(rec) == want {
+		return nil
+	}
+	if _, err := r.run(ctx, nil, verb, id); err != nil {
+		return fmt.Errorf("%s container: %w", verb, err)
+	}
+	return b.markFrozen(rec, want)
+}

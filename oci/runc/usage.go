@@ -1,0 +1,69 @@
+package runc
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/podd-project/podd/oci"
+	used "github.com/podd-project/podd/oci/cgroups"
+)
+
+// usageTimeout bounds one measurement.
+const usageTimeout = 5 * time.Second
+
+// Usage is what a container in a sandbox with a kernel of its own uses, which no control group of the host tells.
+// errdefs.ErrNotFound when it does not run, errdefs.ErrNotImplemented for a container on the host's kernel.
+func (r *Runtime) Usage(ctx context.Context, id string) (used.Usage, error) {
+	b, err := r.bundle(id)
+	if err != nil {
+		return used.Usage{}, err
+	}
+	rec, err := b.load()
+	switch {
+	case err != nil:
+		return used.Usage{}, err
+	case rec.Sandbox == "":
+		return used.Usage{}, fmt.Errorf("usage of a container on the host's kernel: %w", errdefs.ErrNotImplemented)
+	case !rec.Init.Alive() || !b.isStarted() || b.frozen(rec):
+		return used.Usage{}, fmt.Errorf("container %s does not run: %w", id, errdefs.ErrNotFound)
+	}
+	ctx, cancel := context.WithTimeout(ctx, usageTimeout)
+	defer cancel()
+	out, err := r.run(ctx, nil, "events", "--stats", id)
+	if err != nil {
+		if s, serr := r.askState(ctx, id); serr == nil && s.Status != oci.Running {
+			err = fmt.Errorf("container %s does not run: %w", id, errdefs.ErrNotFound)
+		}
+		return used.Usage{}, err
+	}
+	return parseUsage(out)
+}
+
+// parseUsage reads what `runsc events --stats` prints, which is runc's format with the figures that gVisor has.
+func parseUsage(out []byte) (used.Usage, error) {
+	var said struct {
+		Data struct {
+			CPU struct {
+				Usage struct{ Total, Kernel, User uint64 }
+			}
+			Memory struct {
+				Cache uint64
+				Usage struct{ Usage uint64 }
+			}
+			Pids struct{ Current uint64 }
+		}
+	}
+	if err := json.Unmarshal(out, &said); err != nil {
+		return used.Usage{}, fmt.Errorf("parse usage: %w", err)
+	}
+	cpu, memory := said.Data.CPU.Usage, said.Data.Memory
+	return used.Told(used.Figures{
+		Total: cpu.Total, User: cpu.User, System: cpu.Kernel,
+		// What was used lately is not told: as if no file had been.
+		Memory: memory.Usage.Usage, Cache: memory.Cache, Idle: memory.Cache, Pids: said.Data.Pids.Current,
+	}), nil
+}

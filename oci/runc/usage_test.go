@@ -1,0 +1,114 @@
+package runc
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/podd-project/podd/oci/process"
+)
+
+// said is what runsc prints for a container that runs `sleep`, shortened.
+const said = `{"type":"stats","id":"c","data":{"cpu":{"usage":{"kernel":1000000000,"user":2000000000,"total":3000000000}},` +
+	`"memory":{"cache":300,"usage":{"limit":0,"usage":1000},"swap":{}},"pids":{"current":2},"network_interfaces":[]}}`
+
+func TestParseUsage(t *testing.T) {
+	u, err := parseUsage([]byte(said))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u.CPU.Total != 3*time.Second || u.CPU.User != 2*time.Second || u.CPU.System != time.Second || u.Pids.Current != 2 ||
+		u.Memory.Usage != 1000 || u.Memory.Cache != 300 || u.Memory.RSS != 700 || u.Memory.WorkingSet != 700 {
+		t.Errorf("%+v, %+v, %+v", u.CPU, u.Memory, u.Pids)
+	}
+	if u, err := parseUsage([]byte(`{"data":{}}`)); err != nil || u.CPU.Total != 0 || u.Memory.Usage != 0 {
+		t.Errorf("nothing told: %+v, %v", u, err)
+	}
+	for _, bad := range []string{"", "{", `{"data":{"cpu":{"usage":{"total":-1}}}}`, `{"data":{"memory":{"usage":{"usage":"much"}}}}`} {
+		if u, err := parseUsage([]byte(bad)); err == nil {
+			t.Errorf("%s gave %+v", bad, u)
+		}
+	}
+}
+
+// usageRuntime plays a runtime with a kernel of its own: it says what the files beside it say.
+const usageRuntime = `#!/bin/sh
+case "$*" in
+*" events --stats c") cat "${0%/*}/stats" ;;
+*" state c") cat "${0%/*}/state" ;;
+*) exit 9 ;;
+esac
+`
+
+func TestUsage(t *testing.T) {
+	self, err := process.Identify(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	running := record{Init: self, Sandbox: "pod"}
+	for name, tt := range map[string]struct {
+		rec *record
+		// marks are files in the bundle, stats and state what the runtime says, "" if it fails.
+		marks        []string
+		stats, state string
+		want         func(error) bool
+		words        string
+	}{
+		"running":         {rec: &running, marks: []string{"started"}, stats: said},
+		"no record":       {want: errdefs.IsNotFound},
+		"host's kernel":   {rec: &record{Init: self}, marks: []string{"started"}, stats: said, want: errdefs.IsNotImplemented},
+		"not started":     {rec: &running, stats: said, want: errdefs.IsNotFound},
+		"paused":          {rec: &running, marks: []string{"started", "paused"}, stats: said, want: errdefs.IsNotFound},
+		"ended":           {rec: &record{Sandbox: "pod"}, marks: []string{"started"}, stats: said, want: errdefs.IsNotFound},
+		"ends just now":   {rec: &running, marks: []string{"started"}, state: `{"id":"c","status":"stopped","pid":0}`, want: errdefs.IsNotFound},
+		"does not say":    {rec: &running, marks: []string{"started"}, state: `{"id":"c","status":"running","pid":1}`, words: "runsc"},
+		"says nonsense":   {rec: &running, marks: []string{"started"}, stats: "sleep", words: "parse usage"},
+		"says it of none": {rec: &running, marks: []string{"started"}, words: "runsc"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			r := New(HandlerConfig{Name: "h", Path: filepath.Join(dir, "runsc"), Root: dir, RunDir: filepath.Join(dir, "run")})
+			b, err := r.bundle("c")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.MkdirAll(string(b), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if tt.rec != nil {
+				if err := b.save(*tt.rec); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, mark := range tt.marks {
+				write(t, filepath.Join(string(b), mark), "")
+			}
+			for file, text := range map[string]string{"stats": tt.stats, "state": tt.state} {
+				if text != "" {
+					write(t, filepath.Join(dir, file), text)
+				}
+			}
+			write(t, r.cfg.Path, usageRuntime)
+			if err := os.Chmod(r.cfg.Path, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			u, err := r.Usage(t.Context(), "c")
+			switch {
+			case tt.want == nil && tt.words == "":
+				if err != nil || u.Memory.Usage != 1000 {
+					t.Errorf("%+v, %v", u, err)
+				}
+			case err == nil, tt.want != nil && !tt.want(err), !strings.Contains(err.Error(), tt.words):
+				t.Errorf("got %+v, %v", u, err)
+			}
+		})
+	}
+	r := New(HandlerConfig{Name: "h", RunDir: t.TempDir()})
+	if _, err := r.Usage(t.Context(), "../c"); !errdefs.IsInvalidArgument(err) {
+		t.Errorf("bad id: %v", err)
+	}
+}

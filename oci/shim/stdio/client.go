@@ -1,0 +1,91 @@
+package stdio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/containerd/errdefs"
+)
+
+// answerLimit bounds what is read of a keeper's answer.
+const answerLimit = 4 << 10
+
+// Start starts the program for a bundle that Prepare has prepared, and returns its pid once it is ready. The process
+// is in a session of its own and outlives this one; a goroutine reaps it if it ends before.
+func Start(ctx context.Context, program, bundle string) (pid int, err error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return 0, fmt.Errorf("start keeper: %w", err)
+	}
+	defer r.Close()
+	cmd := exec.Command(program, bundle)
+	cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", []string{}, []*os.File{w}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	err = cmd.Start()
+	w.Close()
+	if err != nil {
+		return 0, fmt.Errorf("start keeper: %w", err)
+	}
+	go func() { _ = cmd.Wait() }()
+	stop := context.AfterFunc(ctx, func() { _ = r.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	word, err := io.ReadAll(io.LimitReader(r, answerLimit))
+	switch {
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case err == nil && string(word) != readyWord:
+		err = fmt.Errorf("it says %q", word)
+	}
+	if err != nil {
+		_ = cmd.Process.Kill() // by handle: os knows whether it was reaped
+		return 0, fmt.Errorf("start keeper: %w", err)
+	}
+	return cmd.Process.Pid, nil
+}
+
+// Reopen has the bundle's keeper go on in a new log file if the log was moved away, and returns when it does.
+// errdefs.ErrFailedPrecondition when there is no keeper.
+func Reopen(ctx context.Context, bundle string) error {
+	dir, err := os.Open(bundle)
+	if err != nil {
+		return fmt.Errorf("reopen log: %w", errors.Join(err, errdefs.ErrFailedPrecondition))
+	}
+	defer dir.Close()
+	path := "/proc/self/fd/" + strconv.Itoa(int(dir.Fd())) + "/" + Control
+	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		return fmt.Errorf("reopen log: %w", errors.Join(err, errdefs.ErrFailedPrecondition))
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if _, err := conn.Write([]byte(requestReopen)); err != nil {
+		return fmt.Errorf("reopen log: %w", err)
+	}
+	buf := make([]byte, answerLimit)
+	n, err := conn.Read(buf)
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("reopen log: %w", context.Cause(ctx))
+	case err != nil:
+		return fmt.Errorf("reopen log: %w", err)
+	case string(buf[:n]) != readyWord:
+		return fmt.Errorf("reopen log: %s", buf[:n])
+	}
+	return nil
+}
+
+// Done tells whether the bundle's keeper has seen the end of the output.
+func Done(bundle string) bool {
+	_, err := os.Lstat(filepath.Join(bundle, doneFile))
+	return err == nil
+}

@@ -1,0 +1,150 @@
+package stdio
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Events is the socket in a bundle to which the pod's shim posts events. They are taken here because podd may be down,
+// and gVisor's shim ends, with its pod, when it cannot post one. Shims connect by the whole path, of which the kernel
+// takes 107 bytes: a short name leaves more of them to the directories.
+const Events = "ev"
+
+// OOMMark is the file that is made in the bundle of a container of which the kernel killed a process for memory.
+const OOMMark = "podd-oom"
+
+// eventServer answers the only call that shims make, Forward of containerd's events service, by ttrpc. The library
+// would make the program three times as large.
+type eventServer struct {
+	listener *net.UnixListener
+	bundle   string
+}
+
+func openEvents(bundle string) (*eventServer, error) {
+	path := filepath.Join(bundle, Events)
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("keeper: %w", err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("keeper: %w", err)
+	}
+	l.SetUnlinkOnClose(false)
+	return &eventServer{listener: l, bundle: bundle}, nil
+}
+
+func (e *eventServer) serve() {
+	for {
+		conn, err := e.listener.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		go func() {
+			defer conn.Close()
+			_ = e.answer(conn) // a shim that makes no sense is hung up on
+		}()
+	}
+}
+
+func (e *eventServer) close() error { return e.listener.Close() }
+
+// The frames of ttrpc (its PROTOCOL.md): length, stream, type and flags, then the message.
+const (
+	frameHeader   = 10
+	frameLimit    = 4 << 20
+	frameRequest  = 1
+	frameResponse = 2
+)
+
+// answer takes requests until the shim hangs up.
+func (e *eventServer) answer(conn io.ReadWriter) error {
+	head := make([]byte, frameHeader)
+	for {
+		if _, err := io.ReadFull(conn, head); err != nil {
+			return err
+		}
+		length := binary.BigEndian.Uint32(head)
+		if length > frameLimit || head[8] != frameRequest {
+			return fmt.Errorf("frame of type %d, %d bytes", head[8], length)
+		}
+		message := make([]byte, length)
+		if _, err := io.ReadFull(conn, message); err != nil {
+			return err
+		}
+		e.take(message)
+		// An empty message of type Response: done, and nothing to say.
+		binary.BigEndian.PutUint32(head, 0)
+		head[8], head[9] = frameResponse, 0
+		if _, err := conn.Write(head); err != nil {
+			return err
+		}
+	}
+}
+
+// take looks for the one event that is of use: Request.payload (3) is a ForwardRequest, whose envelope (1) has an event
+// (4), whose type is 1 and whose value (2) names the container (1).
+func (e *eventServer) take(request []byte) {
+	event := field(field(field(request, 3), 1), 4)
+	if !strings.HasSuffix(string(field(event, 1)), "containerd.events.TaskOOM") {
+		return
+	}
+	e.mark(string(field(field(event, 2), 1)))
+}
+
+// field is the last occurrence of a field that holds bytes, nothing if there is none or the message is broken.
+func field(message []byte, number protowire.Number) (value []byte) {
+	for len(message) > 0 {
+		n, kind, size := protowire.ConsumeTag(message)
+		if size < 0 {
+			return nil
+		}
+		message = message[size:]
+		if n == number && kind == protowire.BytesType {
+			b, size := protowire.ConsumeBytes(message)
+			if size < 0 {
+				return nil
+			}
+			value, message = b, message[size:]
+			continue
+		}
+		if size = protowire.ConsumeFieldValue(n, kind, message); size < 0 {
+			return nil
+		}
+		message = message[size:]
+	}
+	return value
+}
+
+// nameLimit is the longest name of a file.
+const nameLimit = 255
+
+// mark notes the event in the bundle of a container of this pod, and of no other.
+func (e *eventServer) mark(id string) {
+	if id == "" || len(id) > nameLimit || id[0] == '.' || strings.ContainsAny(id, "/\x00") {
+		return
+	}
+	dir := filepath.Join(filepath.Dir(e.bundle), id)
+	data, err := os.ReadFile(filepath.Join(dir, RecordFile))
+	var record struct{ Owner string }
+	if err != nil || json.Unmarshal(data, &record) != nil || record.Owner != filepath.Base(e.bundle) {
+		return
+	}
+	_ = os.WriteFile(filepath.Join(dir, OOMMark), nil, 0o600) // the counter of the control group tells, too
+}
+
+// RecordFile is package shim's record of a container, of which the keeper reads whose the shim is.
+const RecordFile = "podd.json"

@@ -1,0 +1,162 @@
+package stdio
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// The streams, as conmon numbers them on the attach socket.
+const (
+	firstStream  byte = 2
+	streamStdout byte = 2
+	streamStderr byte = 3
+)
+
+// log writes the CRI log: "<time> <stream> <F|P> <text>\n", F for a line that is whole and P for a part of one.
+// A log that cannot be written, as when the disk is full, loses lines: the container must not wait.
+type log struct {
+	path string
+
+	mu sync.Mutex
+	// f is nil when output is discarded.
+	f *os.File
+	// open tells of each stream whether its last piece ended without a newline.
+	open map[byte]bool
+	buf  bytes.Buffer
+	now  func() time.Time
+}
+
+func openLog(path string) (*log, error) {
+	l := &log{path: path, open: map[byte]bool{}, now: time.Now}
+	if path == "" {
+		return l, nil
+	}
+	f, err := openFile(path)
+	if err != nil {
+		return nil, err
+	}
+	l.f = f
+	return l, nil
+}
+
+// openFile opens the log. It follows no symbolic link: a pod may be able to write to the directory, and would have
+// root append to any file that it names (CVE-2025-0750).
+func openFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("open log: %s is no regular file", path)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// write logs a piece of a stream's output. An unfinished line is written at once, as a part: whoever follows the
+// log sees a prompt, and nothing is lost with the keeper.
+func (l *log) write(stream byte, data []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.f == nil {
+		return
+	}
+	head := l.header(stream)
+	for len(data) > 0 {
+		line, rest, whole := bytes.Cut(data, []byte{'\n'})
+		l.line(head, whole, line)
+		l.open[stream] = !whole
+		data = rest
+	}
+	l.flush()
+}
+
+// finish ends a line that the stream left unfinished.
+func (l *log) finish(stream byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.f == nil || !l.open[stream] {
+		return
+	}
+	l.open[stream] = false
+	l.line(l.header(stream), true, nil)
+	l.flush()
+}
+
+// timeFormat is RFC 3339 with all nine digits, as the kubelet parses it.
+const timeFormat = "2006-01-02T15:04:05.000000000Z07:00"
+
+func (l *log) header(stream byte) string {
+	name := "stdout"
+	if stream == streamStderr {
+		name = "stderr"
+	}
+	return l.now().Format(timeFormat) + " " + name + " "
+}
+
+func (l *log) line(head string, whole bool, text []byte) {
+	tag := "P "
+	if whole {
+		tag = "F "
+	}
+	l.buf.WriteString(head)
+	l.buf.WriteString(tag)
+	l.buf.Write(text)
+	l.buf.WriteByte('\n')
+}
+
+// flush writes the lines with one call. A piece that did not fit is taken back, so that the next line is one.
+func (l *log) flush() {
+	defer l.buf.Reset()
+	n, err := l.f.Write(l.buf.Bytes())
+	if err == nil || n == 0 {
+		return
+	}
+	if end, err := l.f.Seek(0, io.SeekEnd); err == nil {
+		_ = l.f.Truncate(end - int64(n))
+	}
+}
+
+// reopen goes on in a new file if the log was moved away.
+func (l *log) reopen() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.f == nil || l.current() {
+		return nil
+	}
+	f, err := openFile(l.path)
+	if err != nil {
+		return err
+	}
+	old := l.f
+	l.f = f
+	return old.Close()
+}
+
+// current tells whether the open file is the one at the path.
+func (l *log) current() bool {
+	have, err := l.f.Stat()
+	if err != nil {
+		return false
+	}
+	want, err := os.Lstat(l.path)
+	return err == nil && os.SameFile(have, want)
+}
+
+func (l *log) close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.f == nil {
+		return nil
+	}
+	return l.f.Close()
+}

@@ -1,0 +1,191 @@
+package stdio
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 5, time.UTC)
+
+func newLog(t *testing.T) *log {
+	t.Helper()
+	l, err := openLog(filepath.Join(t.TempDir(), "0.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.close() })
+	l.now = func() time.Time { return noon }
+	return l
+}
+
+func content(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestLogLines(t *testing.T) {
+	const at = "2026-01-02T12:00:00.000000005Z "
+	for _, tt := range []struct {
+		name   string
+		pieces []string
+		want   []string
+	}{
+		{"line", []string{"a b\n"}, []string{"F a b"}},
+		{"lines", []string{"a\nb\n"}, []string{"F a", "F b"}},
+		{"empty line", []string{"\n\n"}, []string{"F ", "F "}},
+		{"parts", []string{"a", "b", "c\nd\n"}, []string{"P a", "P b", "F c", "F d"}},
+		{"newline alone", []string{"a", "\n"}, []string{"P a", "F "}},
+		{"unfinished", []string{"a\nb"}, []string{"F a", "P b", "F "}},
+		{"nothing", nil, nil},
+		{"bytes", []string{"\x00\xff\r\n"}, []string{"F \x00\xff\r"}},
+	} {
+		l := newLog(t)
+		want := ""
+		for _, line := range tt.want {
+			want += at + "stdout " + line + "\n"
+		}
+		for _, p := range tt.pieces {
+			l.write(streamStdout, []byte(p))
+		}
+		l.finish(streamStdout)
+		if got := content(t, l.path); got != want {
+			t.Errorf("%s: %q, want %q", tt.name, got, want)
+		}
+	}
+}
+
+func TestLogStreamsApart(t *testing.T) {
+	l := newLog(t)
+	l.write(streamStdout, []byte("out"))
+	l.write(streamStderr, []byte("err\n"))
+	l.finish(streamStderr) // is at the beginning of a line
+	l.write(streamStdout, []byte("put\n"))
+	got := strings.Split(strings.TrimSpace(content(t, l.path)), "\n")
+	for i, want := range []string{" stdout P out", " stderr F err", " stdout F put"} {
+		if i >= len(got) || !strings.HasSuffix(got[i], want) {
+			t.Errorf("line %d of %q, want %q", i, got, want)
+		}
+	}
+}
+
+func TestLogReopen(t *testing.T) {
+	l := newLog(t)
+	l.write(streamStdout, []byte("one\n"))
+	if err := l.reopen(); err != nil {
+		t.Fatal(err)
+	}
+	l.write(streamStdout, []byte("two\n"))
+	if n := strings.Count(content(t, l.path), "\n"); n != 2 {
+		t.Errorf("a log that was not moved was replaced: %d lines", n)
+	}
+	if err := os.Rename(l.path, l.path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	l.write(streamStdout, []byte("three\n"))
+	if err := l.reopen(); err != nil {
+		t.Fatal(err)
+	}
+	l.write(streamStdout, []byte("four\n"))
+	if old, now := content(t, l.path+".1"), content(t, l.path); strings.Count(old, "\n") != 3 || !strings.HasSuffix(now, "F four\n") || strings.Count(now, "\n") != 1 {
+		t.Errorf("%q, %q", old, now)
+	}
+}
+
+// TestLogReopenRefused: what cannot be opened leaves the old file in use.
+func TestLogReopenRefused(t *testing.T) {
+	l := newLog(t)
+	target := filepath.Join(t.TempDir(), "victim")
+	if err := errors.Join(os.Rename(l.path, l.path+".1"), os.Symlink(target, l.path)); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.reopen(); err == nil {
+		t.Error("a symbolic link was followed")
+	}
+	l.write(streamStdout, []byte("kept\n"))
+	if _, err := os.Stat(target); err == nil || !strings.Contains(content(t, l.path+".1"), "kept") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestLogRefuses(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink("/dev/null", link); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{link, dir, "/dev/null", filepath.Join(dir, "no", "such")} {
+		if l, err := openLog(path); err == nil {
+			_ = l.close()
+			t.Errorf("%s was opened", path)
+		}
+	}
+	l, err := openLog("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.write(streamStdout, []byte("x"))
+	l.finish(streamStdout)
+	if err := errors.Join(l.reopen(), l.close()); err != nil {
+		t.Errorf("no log: %v", err)
+	}
+}
+
+// TestLogFullDisk: a line that does not fit leaves no half of it.
+func TestLogFullDisk(t *testing.T) {
+	l := newLog(t)
+	l.write(streamStdout, []byte("before\n"))
+	limited := l.f
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.f = full
+	l.write(streamStdout, []byte("lost\n"))
+	full.Close()
+	l.f = limited
+	l.write(streamStdout, []byte("after\n"))
+	got := content(t, l.path)
+	if strings.Contains(got, "lost") || !strings.HasSuffix(got, "F after\n") || strings.Count(got, "\n") != 2 {
+		t.Errorf("%q", got)
+	}
+}
+
+func FuzzLog(f *testing.F) {
+	f.Add([]byte("a\nb"), 1)
+	f.Fuzz(func(t *testing.T, data []byte, cut int) {
+		if len(data) == 0 {
+			return
+		}
+		l := newLog(t)
+		at := max(cut, -cut) % len(data)
+		l.write(streamStdout, data[:max(at, 0)])
+		l.write(streamStdout, data[max(at, 0):])
+		l.finish(streamStdout)
+		text := ""
+		for line := range strings.Lines(content(t, l.path)) {
+			f := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 4)
+			if len(f) != 4 || f[1] != "stdout" || f[2] != "F" && f[2] != "P" {
+				t.Fatalf("line %q", line)
+			}
+			text += f[3]
+			if f[2] == "F" {
+				text += "\n"
+			}
+		}
+		want := string(data)
+		if !strings.HasSuffix(want, "\n") {
+			want += "\n"
+		}
+		if text != want {
+			t.Errorf("%q, want %q", text, want)
+		}
+	})
+}

@@ -1,0 +1,239 @@
+package stdio
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+)
+
+const (
+	// clientLimit bounds the clients of one container, backlog the output that each may be behind, in packets.
+	clientLimit = 64
+	backlog     = 256
+	// packet is the longest piece of output in one packet, inputLimit that of input.
+	packet     = 8 << 10
+	inputLimit = 64 << 10
+	// drainTime is how long clients may take for the last output.
+	drainTime = 5 * time.Second
+)
+
+// room holds the attached clients. None of them can make the container wait: one that falls behind is dropped.
+type room struct {
+	listener *net.UnixListener
+	input    *input
+
+	mu      sync.Mutex
+	clients map[*client]bool
+	closed  bool
+	writers sync.WaitGroup
+}
+
+// listen makes a SEQPACKET socket in the bundle. A socket's address has room for 108 bytes only, so it is named by
+// way of the directory's descriptor.
+func listen(bundle, name string) (*net.UnixListener, error) {
+	dir, err := os.Open(bundle)
+	if err != nil {
+		return nil, fmt.Errorf("keeper: %w", err)
+	}
+	defer dir.Close()
+	if err := os.Remove(filepath.Join(bundle, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("keeper: %w", err) // that of a keeper that died
+	}
+	path := "/proc/self/fd/" + strconv.Itoa(int(dir.Fd())) + "/" + name
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		return nil, fmt.Errorf("keeper: %w", err)
+	}
+	l.SetUnlinkOnClose(false) // the descriptor in the path is closed by then; the bundle goes as a whole
+	return l, nil
+}
+
+func openRoom(bundle string, in *input) (*room, error) {
+	l, err := listen(bundle, Socket)
+	if err != nil {
+		return nil, err
+	}
+	return &room{listener: l, input: in, clients: map[*client]bool{}}, nil
+}
+
+// serve lets clients in until the room is closed.
+func (r *room) serve() {
+	for {
+		conn, err := r.listener.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(10 * time.Millisecond) // out of descriptors: the output matters more
+			continue
+		}
+		c := &client{conn: conn, queue: make(chan []byte, backlog)}
+		if !r.enter(c) {
+			conn.Close()
+			continue
+		}
+		go func() {
+			c.send()
+			r.leave(c)
+			r.writers.Done()
+		}()
+		go r.input.take(conn)
+	}
+}
+
+func (r *room) enter(c *client) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || len(r.clients) >= clientLimit {
+		return false
+	}
+	r.clients[c] = true
+	r.writers.Add(1)
+	return true
+}
+
+func (r *room) leave(c *client) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.clients, c)
+}
+
+// send passes output to every client.
+func (r *room) send(stream byte, data []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(data) > 0 && len(r.clients) > 0 {
+		piece := data[:min(len(data), packet)]
+		data = data[len(piece):]
+		message := append([]byte{stream}, piece...)
+		for c := range r.clients {
+			select {
+			case c.queue <- message:
+			default:
+				delete(r.clients, c)
+				_ = c.conn.Close()
+				close(c.queue)
+			}
+		}
+	}
+}
+
+// drain ends the clients once they have all output.
+func (r *room) drain() {
+	r.mu.Lock()
+	r.closed = true
+	for c := range r.clients {
+		_ = c.conn.SetWriteDeadline(time.Now().Add(drainTime))
+		close(c.queue)
+	}
+	clear(r.clients)
+	r.mu.Unlock()
+	r.writers.Wait()
+}
+
+func (r *room) close() error { return r.listener.Close() }
+
+// client is one attached client.
+type client struct {
+	conn  *net.UnixConn
+	queue chan []byte
+}
+
+// send writes the queue to the client, until the queue ends or the client is gone. The queue is emptied in any case.
+func (c *client) send() {
+	defer c.conn.Close()
+	for message := range c.queue {
+		if _, err := c.conn.Write(message); err != nil {
+			_ = c.conn.Close()
+		}
+	}
+}
+
+// input is the container's stdin.
+type input struct {
+	// f is nil when it has none.
+	f *os.File
+	// once: the end of the first client's input is the end of the container's.
+	once bool
+
+	mu     sync.Mutex
+	closed bool
+}
+
+// take passes a client's input on, until its end.
+func (i *input) take(conn *net.UnixConn) {
+	buf := make([]byte, inputLimit)
+	for {
+		n, err := conn.Read(buf)
+		if n > 0 && i.f != nil {
+			if _, err := i.f.Write(buf[:n]); err != nil {
+				n = 0
+			}
+		}
+		if err != nil || n == 0 {
+			break
+		}
+	}
+	if i.f == nil || !i.once {
+		return
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if !i.closed {
+		i.closed = true
+		_ = i.f.Close()
+	}
+}
+
+// control answers requests about the log.
+type control struct {
+	listener *net.UnixListener
+	log      *log
+}
+
+// requestReopen asks for a new log file. The answer is readyWord or why not.
+const requestReopen = "reopen"
+
+func openControl(bundle string, l *log) (*control, error) {
+	listener, err := listen(bundle, Control)
+	if err != nil {
+		return nil, err
+	}
+	return &control{listener: listener, log: l}, nil
+}
+
+func (c *control) serve() {
+	for {
+		conn, err := c.listener.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		go c.answer(conn)
+	}
+}
+
+func (c *control) answer(conn *net.UnixConn) {
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(drainTime))
+	buf := make([]byte, 64)
+	n, err := conn.Read(buf)
+	if err != nil || string(buf[:n]) != requestReopen {
+		return
+	}
+	word := readyWord
+	if err := c.log.reopen(); err != nil {
+		word = err.Error()
+	}
+	_, _ = conn.Write([]byte(word))
+}
+
+func (c *control) close() error { return c.listener.Close() }

@@ -1,0 +1,246 @@
+// Package keeper is the process that keeps the output of one container of a shim, whether podd runs or not.
+//
+// A shim writes a container's output into named pipes. The keeper reads them, writes the CRI log (and begins a new
+// file when the log was moved away), passes the output on to attached clients and their input to the container. It
+// ends when the output has ended. For a container whose shim is its own, it also takes the shim's events, and goes on until it is killed.
+// It owns the sockets and the pipes in the container's bundle and nothing else: it never kills.
+//
+// Clients speak conmon's protocol (SEQPACKET: a byte for the stream, then output; the other way, input), so package
+// conmon is the client. The program is built by `make pause`, carried by podd and installed by package shim, which
+// starts it.
+package stdio
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"syscall"
+
+	"github.com/podd-project/podd/oci/shim/fifo"
+)
+
+// The files of a bundle that a keeper and its clients use.
+const (
+	configFile = "podd-keeper.json"
+	// doneFile is a mark: the output has ended and is written.
+	doneFile = "podd-output-done"
+	// Socket is where clients attach, Control where the log is reopened.
+	Socket  = "attach"
+	Control = "ctl"
+)
+
+// The names of the pipes, in the bundle.
+const (
+	Stdin  = "podd-stdin"
+	Stdout = "podd-stdout"
+	Stderr = "podd-stderr"
+)
+
+// Config says what is kept.
+type Config struct {
+	// LogPath is the CRI log, appended to; empty discards the output.
+	LogPath string `json:"log,omitempty"`
+	// Terminal: all output comes on stdout.
+	Terminal bool `json:"terminal,omitempty"`
+	// Stdin and StdinOnce are the CRI fields of the same names.
+	Stdin     bool `json:"stdin,omitempty"`
+	StdinOnce bool `json:"stdinOnce,omitempty"`
+	// Events: the bundle's shim posts events here. Such a keeper goes on after the output, until it is killed.
+	Events bool `json:"events,omitempty"`
+}
+
+// outputs are the pipes that the shim writes to.
+func (c Config) outputs() []string {
+	if c.Terminal {
+		return []string{Stdout}
+	}
+	return []string{Stdout, Stderr}
+}
+
+// Prepare writes what a keeper of the bundle needs, and makes the pipes.
+func Prepare(bundle string, c Config) error {
+	data, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("keeper: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(bundle, configFile), data, 0o600); err != nil {
+		return fmt.Errorf("keeper: %w", err)
+	}
+	pipes := c.outputs()
+	if c.Stdin {
+		pipes = append(pipes, Stdin)
+	}
+	for _, name := range pipes {
+		if err := fifo.Make(filepath.Join(bundle, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Load reads the configuration of a bundle's keeper.
+func Load(bundle string) (Config, error) {
+	data, err := os.ReadFile(filepath.Join(bundle, configFile))
+	if err != nil {
+		return Config{}, fmt.Errorf("keeper: %w", err)
+	}
+	var c Config
+	if err := json.Unmarshal(data, &c); err != nil {
+		return Config{}, fmt.Errorf("keeper: %w", err)
+	}
+	return c, nil
+}
+
+// exitFailure is the exit status of a keeper that could not begin, or not read on.
+const exitFailure = 1
+
+// Main is the program: `keeper <bundle>`. It writes "ok" or the reason why not to descriptor 3 and goes on until the
+// output has ended.
+func Main(args []string) int {
+	ready := os.NewFile(3, "ready")
+	if len(args) != 2 {
+		fmt.Fprintf(os.Stderr, "usage: %s BUNDLE (podd starts it)\n", args[0])
+		return exitFailure
+	}
+	// It mostly waits: one processor, and a small heap, for there is one keeper per container.
+	runtime.GOMAXPROCS(1)
+	debug.SetGCPercent(20)
+	// A signal to podd's group, or a client that is gone, must not end it.
+	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	k, err := open(args[1])
+	if err != nil {
+		_, _ = fmt.Fprint(ready, err)
+		return exitFailure
+	}
+	_, _ = fmt.Fprint(ready, readyWord)
+	_ = ready.Close()
+	k.run()
+	return 0
+}
+
+const readyWord = "ok"
+
+// keeper keeps one container's output.
+type keeper struct {
+	cfg Config
+	// done is where the mark goes.
+	done  string
+	log   *log
+	out   map[byte]*fifo.Reader
+	stdin *os.File
+	room  *room
+	ctl   *control
+	// events is nil where no shim works in the bundle.
+	events *eventServer
+}
+
+// open opens all that is needed. The pipes must be open before the shim opens them.
+func open(bundle string) (_ *keeper, err error) {
+	k := &keeper{done: filepath.Join(bundle, doneFile), out: map[byte]*fifo.Reader{}}
+	defer func() {
+		if err != nil {
+			k.close()
+		}
+	}()
+	if k.cfg, err = Load(bundle); err != nil {
+		return nil, err
+	}
+	if k.log, err = openLog(k.cfg.LogPath); err != nil {
+		return nil, err
+	}
+	for i, name := range k.cfg.outputs() {
+		if k.out[firstStream+byte(i)], err = fifo.Open(filepath.Join(bundle, name)); err != nil {
+			return nil, fmt.Errorf("keeper: %w", err)
+		}
+	}
+	if k.cfg.Stdin {
+		if k.stdin, err = fifo.Write(filepath.Join(bundle, Stdin)); err != nil {
+			return nil, fmt.Errorf("keeper: %w", err)
+		}
+	}
+	if k.room, err = openRoom(bundle, &input{f: k.stdin, once: k.cfg.StdinOnce}); err != nil {
+		return nil, err
+	}
+	if k.ctl, err = openControl(bundle, k.log); err != nil {
+		return nil, err
+	}
+	if k.cfg.Events {
+		k.events, err = openEvents(bundle)
+	}
+	return k, err
+}
+
+// run keeps the output until it has ended.
+func (k *keeper) run() {
+	go k.room.serve()
+	go k.ctl.serve()
+	var events sync.WaitGroup
+	if k.events != nil {
+		events.Go(k.events.serve)
+	}
+	k.keepAll()
+	events.Wait()
+	k.close()
+}
+
+// keepAll keeps the output until it has ended, unless a keeper before this one has seen that.
+func (k *keeper) keepAll() {
+	if _, err := os.Lstat(k.done); err == nil {
+		return
+	}
+	var readers sync.WaitGroup
+	for stream, from := range k.out {
+		readers.Go(func() { k.keep(stream, from) })
+	}
+	readers.Wait()
+	_ = os.WriteFile(k.done, nil, 0o600) // without it, podd starts another keeper, which finds the end too
+	k.room.drain()
+}
+
+// chunk is how much is read at once, and the longest piece of a line in the log: the kubelet's limit is larger.
+const chunk = 16 << 10
+
+// keep reads one stream to its end.
+func (k *keeper) keep(stream byte, from *fifo.Reader) {
+	buf := make([]byte, chunk)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 {
+			k.log.write(stream, buf[:n])
+			k.room.send(stream, buf[:n])
+		}
+		if err != nil {
+			k.log.finish(stream)
+			return
+		}
+	}
+}
+
+func (k *keeper) close() {
+	var errs []error
+	for _, f := range k.out {
+		errs = append(errs, f.Close())
+	}
+	if k.stdin != nil {
+		errs = append(errs, k.stdin.Close())
+	}
+	if k.room != nil {
+		errs = append(errs, k.room.close())
+	}
+	if k.ctl != nil {
+		errs = append(errs, k.ctl.close())
+	}
+	if k.events != nil {
+		errs = append(errs, k.events.close())
+	}
+	if k.log != nil {
+		errs = append(errs, k.log.close())
+	}
+	_ = errors.Join(errs...) // nobody is left to be told
+}

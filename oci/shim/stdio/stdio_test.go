@@ -1,0 +1,265 @@
+package stdio
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/podd-project/podd/oci/runc/conmon"
+)
+
+// running is a keeper that runs in this process, and the shim's ends of its pipes.
+type running struct {
+	bundle string
+	done   chan struct{}
+	stdout *os.File
+	stderr *os.File
+}
+
+func run(t *testing.T, c Config) *running {
+	t.Helper()
+	r := &running{bundle: t.TempDir(), done: make(chan struct{})}
+	if err := Prepare(r.bundle, c); err != nil {
+		t.Fatal(err)
+	}
+	k, err := open(r.bundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(r.done)
+		k.run()
+	}()
+	r.stdout = r.pipe(t, Stdout)
+	if !c.Terminal {
+		r.stderr = r.pipe(t, Stderr)
+	}
+	t.Cleanup(func() { r.end(t) })
+	return r
+}
+
+func (r *running) pipe(t *testing.T, name string) *os.File {
+	t.Helper()
+	f, err := os.OpenFile(filepath.Join(r.bundle, name), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// end closes the output and waits for the keeper.
+func (r *running) end(t *testing.T) {
+	t.Helper()
+	r.stdout.Close()
+	if r.stderr != nil {
+		r.stderr.Close()
+	}
+	select {
+	case <-r.done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the keeper does not end with the output")
+	}
+}
+
+func attach(t *testing.T, r *running) *conmon.Conn {
+	t.Helper()
+	c, err := conmon.Attach(r.bundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func TestKeepsOutput(t *testing.T) {
+	logPath := filepath.Join(t.TempDir(), "0.log")
+	r := run(t, Config{LogPath: logPath})
+	_, _ = r.stdout.WriteString("out\n")
+	_, _ = r.stderr.WriteString("err\n")
+	if Done(r.bundle) {
+		t.Error("the output has not ended yet")
+	}
+	r.end(t)
+	if got := content(t, logPath); !strings.Contains(got, " stdout F out\n") || !strings.Contains(got, " stderr F err\n") {
+		t.Errorf("%q", got)
+	}
+	if !Done(r.bundle) {
+		t.Error("no mark of the end")
+	}
+}
+
+func TestClients(t *testing.T) {
+	r := run(t, Config{})
+	first, second := attach(t, r), attach(t, r)
+	var got [2]struct{ stdout, stderr bytes.Buffer } // the order of what two streams say is not promised
+	var readers sync.WaitGroup
+	ready := make(chan struct{}, 2)
+	for i, c := range []*conmon.Conn{first, second} {
+		readers.Go(func() {
+			buf := new(conmon.Buffer)
+			for {
+				stream, data, err := c.Read(buf)
+				if errors.Is(err, io.EOF) {
+					return
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if stream == conmon.Stderr {
+					got[i].stderr.Write(data)
+					continue
+				}
+				if got[i].stdout.Len() == 0 {
+					ready <- struct{}{}
+				}
+				got[i].stdout.Write(data)
+			}
+		})
+	}
+	// Clients enter some time after they have connected: until both have seen something.
+	for n := 0; n < 2; {
+		_, _ = r.stdout.WriteString(".")
+		select {
+		case <-ready:
+			n++
+		case <-time.After(time.Millisecond):
+		}
+	}
+	big := strings.Repeat("0123456789abcdef", 4096) // more than one packet
+	_, _ = r.stdout.WriteString(big)
+	r.stdout.Close()
+	_, _ = r.stderr.WriteString("end")
+	r.end(t)
+	readers.Wait()
+	for i := range got {
+		stdout, stderr := strings.TrimLeft(got[i].stdout.String(), "."), got[i].stderr.String()
+		if stdout != big || stderr != "end" {
+			t.Errorf("client %d got %d bytes of output, want %d, and %q", i, len(stdout), len(big), stderr)
+		}
+	}
+}
+
+// TestSlowClient: a client that does not read is dropped, and the container does not wait.
+func TestSlowClient(t *testing.T) {
+	logPath := filepath.Join(t.TempDir(), "0.log")
+	r := run(t, Config{LogPath: logPath})
+	slow := attach(t, r)
+	line := strings.Repeat("x", 8191) + "\n"
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		for range 2000 {
+			_, _ = r.stdout.WriteString(line)
+		}
+	}()
+	select {
+	case <-written:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the container waits for a client")
+	}
+	r.end(t)
+	if n := strings.Count(content(t, logPath), " stdout F "); n != 2000 {
+		t.Errorf("%d lines in the log", n)
+	}
+	_ = slow.Close()
+}
+
+func TestStdin(t *testing.T) {
+	for _, once := range []bool{true, false} {
+		r := run(t, Config{Stdin: true, StdinOnce: once})
+		in, err := os.OpenFile(filepath.Join(r.bundle, Stdin), os.O_RDONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := attach(t, r)
+		if _, err := c.Write([]byte("hello")); err != nil {
+			t.Fatal(err)
+		}
+		buf := make([]byte, 5)
+		if _, err := io.ReadFull(in, buf); err != nil || string(buf) != "hello" {
+			t.Errorf("%q, %v", buf, err)
+		}
+		if err := c.CloseStdin(); err != nil {
+			t.Fatal(err)
+		}
+		if once {
+			if _, err := in.Read(buf); !errors.Is(err, io.EOF) {
+				t.Errorf("after the client's end: %v", err)
+			}
+		} else {
+			again := attach(t, r)
+			if _, err := again.Write([]byte("again")); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(in, buf); err != nil || string(buf) != "again" {
+				t.Errorf("%q, %v", buf, err)
+			}
+		}
+		in.Close()
+		r.end(t)
+	}
+}
+
+func TestReopenBySocket(t *testing.T) {
+	logPath := filepath.Join(t.TempDir(), "0.log")
+	r := run(t, Config{LogPath: logPath, Terminal: true})
+	if err := os.Rename(logPath, logPath+".1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := Reopen(t.Context(), r.bundle); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = r.stdout.WriteString("new\n")
+	r.end(t)
+	if got := content(t, logPath); !strings.HasSuffix(got, "F new\n") {
+		t.Errorf("%q", got)
+	}
+	if err := Reopen(t.Context(), r.bundle); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("without a keeper: %v", err)
+	}
+	if err := Reopen(t.Context(), filepath.Join(r.bundle, "absent")); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("without a bundle: %v", err)
+	}
+}
+
+func TestReopenSaysWhyNot(t *testing.T) {
+	logPath := filepath.Join(t.TempDir(), "0.log")
+	r := run(t, Config{LogPath: logPath, Terminal: true})
+	if err := errors.Join(os.Remove(logPath), os.Mkdir(logPath, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if err := Reopen(t.Context(), r.bundle); err == nil || errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), logPath) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	bundle := t.TempDir()
+	if _, err := open(bundle); err == nil {
+		t.Error("without a configuration")
+	}
+	if err := Prepare(bundle, Config{LogPath: filepath.Join(bundle, "no", "log")}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(bundle); err == nil {
+		t.Error("with a log that cannot be made")
+	}
+	if err := Prepare(bundle, Config{}); err == nil {
+		t.Error("twice")
+	}
+	if err := os.WriteFile(filepath.Join(bundle, configFile), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(bundle); err == nil {
+		t.Error("with a broken configuration")
+	}
+}
