@@ -2,10 +2,11 @@ package image
 
 import (
 	"errors"
-	"fmt"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/podd-project/podd/cmd/config"
 )
 
 // Config is what the store needs to know of its node.
@@ -85,11 +86,11 @@ func (c Config) Validate() error {
 			continue
 		}
 		if !filepath.IsAbs(p.path) {
-			errs = append(errs, fmt.Errorf("%s: %q is not an absolute path", p.key, p.path))
+			errs = append(errs, config.Errorf(p.key, "%q is not an absolute path", p.path))
 		}
 	}
 	if strings.ContainsAny(c.Root, ":,\\\n") {
-		errs = append(errs, fmt.Errorf("root: %q has a character that overlay mounts give a meaning (: , \\ or a new line)", c.Root))
+		errs = append(errs, config.Errorf("root", "%q contains a character that is special in overlay mount options (: , \\ or a newline)", c.Root))
 	}
 	return errors.Join(append(errs, c.validateNumbers()...)...)
 }
@@ -98,23 +99,23 @@ func (c Config) validateNumbers() []error {
 	var errs []error
 	for key, d := range map[string]time.Duration{"pull_progress_timeout": c.PullProgressTimeout, "pull_grace": c.PullGrace} {
 		if d < 0 {
-			errs = append(errs, fmt.Errorf("%s: %v is negative", key, d))
+			errs = append(errs, config.Errorf(key, "%v is negative", d))
 		}
 	}
 	if c.PullMinRate < 0 {
-		errs = append(errs, fmt.Errorf("pull_min_rate: %d is negative", c.PullMinRate))
+		errs = append(errs, config.Errorf("pull_min_rate", "%d is negative", c.PullMinRate))
 	}
 	if c.MaxParallelDownloads < 1 || c.MaxParallelDownloads > 64 {
-		errs = append(errs, fmt.Errorf("max_parallel_downloads: %d is not within 1 to 64", c.MaxParallelDownloads))
+		errs = append(errs, config.Errorf("max_parallel_downloads", "%d is not within 1 to 64", c.MaxParallelDownloads))
 	}
 	for _, key := range c.VariantAnnotations {
 		if key == "" {
-			errs = append(errs, errors.New("variant_annotations: a key is empty"))
+			errs = append(errs, config.Errorf("variant_annotations", "contains an empty name"))
 		}
 	}
 	for _, g := range c.Pinned {
 		if strings.Trim(g, "*") == "" {
-			errs = append(errs, fmt.Errorf("pinned_images: %q would pin every image", g))
+			errs = append(errs, config.Errorf("pinned_images", "%q would pin every image", g))
 		}
 	}
 	return errs

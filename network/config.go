@@ -2,11 +2,12 @@ package network
 
 import (
 	"errors"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/podd-project/podd/cmd/config"
 )
 
 // Config says where CNI lives and how long its plugins may take.
@@ -50,27 +51,27 @@ func (c Config) Validate() error {
 	var errs []error
 	for _, p := range []struct{ key, path string }{{"state directory", c.StateDir}, {"conf_dir", c.ConfDir}, {"conf_template", c.ConfTemplate}} {
 		if !filepath.IsAbs(p.path) && !(p.key == "conf_template" && p.path == "") {
-			errs = append(errs, fmt.Errorf("%s: %q is not an absolute path", p.key, p.path))
+			errs = append(errs, config.Errorf(p.key, "%q is not an absolute path", p.path))
 		}
 	}
 	if len(c.BinDirs) == 0 {
-		errs = append(errs, errors.New("bin_dirs: names no directory"))
+		errs = append(errs, config.Errorf("bin_dirs", "is empty, want at least one directory"))
 	}
 	for _, dir := range c.BinDirs {
 		// They become one colon-separated variable, CNI_PATH.
 		if !filepath.IsAbs(dir) || strings.ContainsAny(dir, ":\x00") {
-			errs = append(errs, fmt.Errorf("bin_dirs: %q is not an absolute path without colons", dir))
+			errs = append(errs, config.Errorf("bin_dirs", "%q is not an absolute path without colons", dir))
 		}
 	}
 	if !slices.Contains([]string{"cni", "ipv4", "ipv6"}, c.IPPreference) {
-		errs = append(errs, fmt.Errorf("ip_preference: %q is none of cni, ipv4, ipv6", c.IPPreference))
+		errs = append(errs, config.Errorf("ip_preference", "%q is none of cni, ipv4, ipv6", c.IPPreference))
 	}
 	for _, d := range []struct {
 		key string
 		d   time.Duration
 	}{{"add_timeout", c.AddTimeout}, {"del_timeout", c.DelTimeout}, {"status_timeout", c.StatusTimeout}, {"status_interval", c.StatusInterval}} {
 		if d.d <= 0 {
-			errs = append(errs, fmt.Errorf("%s: %v is not a positive duration", d.key, d.d))
+			errs = append(errs, config.Errorf(d.key, "%v is not a positive duration", d.d))
 		}
 	}
 	return errors.Join(errs...)

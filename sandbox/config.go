@@ -2,9 +2,10 @@ package sandbox
 
 import (
 	"errors"
-	"fmt"
 	"path/filepath"
 	"time"
+
+	"github.com/podd-project/podd/cmd/config"
 )
 
 // Config is what the engine needs to know of its node.
@@ -66,22 +67,27 @@ func DefaultConfig() Config {
 // Validate reports everything that is wrong with the configuration.
 func (c Config) Validate() error {
 	var errs []error
-	for name, path := range map[string]string{"root": c.Root, "run": c.Run, "seccomp_profile_root": c.SeccompRoot} {
-		if !filepath.IsAbs(path) {
-			errs = append(errs, fmt.Errorf("%s: %q is not an absolute path", name, path))
+	for _, p := range []struct{ key, path string }{
+		{"root", c.Root}, {"run", c.Run}, {"seccomp_profile_root", c.SeccompRoot},
+	} {
+		if !filepath.IsAbs(p.path) {
+			errs = append(errs, config.Errorf(p.key, "%q is not an absolute path", p.path))
 		}
 	}
-	for name, d := range map[string]time.Duration{
-		"create_timeout": c.CreateTimeout, "start_timeout": c.StartTimeout, "undo_timeout": c.UndoTimeout,
-		"kill_timeout": c.KillTimeout, "unclaimed_timeout": c.UnclaimedTimeout, "stats_interval": c.StatsInterval,
-		"slow_operation": c.SlowOperation,
+	for _, d := range []struct {
+		key string
+		d   time.Duration
+	}{
+		{"create_timeout", c.CreateTimeout}, {"start_timeout", c.StartTimeout}, {"undo_timeout", c.UndoTimeout},
+		{"kill_timeout", c.KillTimeout}, {"unclaimed_timeout", c.UnclaimedTimeout},
+		{"slow_operation", c.SlowOperation}, {"stats_interval", c.StatsInterval},
 	} {
-		if d <= 0 {
-			errs = append(errs, fmt.Errorf("%s: %v is not a positive duration", name, d))
+		if d.d <= 0 {
+			errs = append(errs, config.Errorf(d.key, "%v is not a positive duration", d.d))
 		}
 	}
 	if c.DefaultHandler == "" {
-		errs = append(errs, errors.New("default_handler: must name a runtime handler"))
+		errs = append(errs, config.Errorf("default_handler", "is empty, want the name of a runtime handler"))
 	}
 	return errors.Join(errs...)
 }

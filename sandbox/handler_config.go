@@ -8,6 +8,7 @@ import (
 	"github.com/containerd/errdefs"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/podd-project/podd/cmd/config"
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/runc"
 	"github.com/podd-project/podd/oci/spec"
@@ -38,19 +39,19 @@ func (h HandlerConfig) Validate() error {
 	switch h.Infra {
 	case "", InfraAuto, InfraNone, InfraPause:
 	default:
-		return fmt.Errorf("infra: %q is none of auto, none, pause", h.Infra)
+		return config.Errorf("infra", "%q is none of auto, none, pause", h.Infra)
 	}
 	for _, pattern := range h.AllowedAnnotations {
 		if name := strings.TrimSuffix(pattern, "*"); name == "" || strings.Contains(name, "*") {
-			return fmt.Errorf("allowed_annotations: %q: want the name of an annotation, or the beginning of names and a *", pattern)
+			return config.Errorf("allowed_annotations", "%q is neither an annotation name nor a prefix followed by *", pattern)
 		}
 		if spec.ReservedAnnotation(strings.TrimSuffix(pattern, "*")) {
-			return fmt.Errorf("allowed_annotations: %q: these are podd's to write", pattern)
+			return config.Errorf("allowed_annotations", "%q is reserved: podd sets it", pattern)
 		}
 	}
 	for key := range h.DefaultAnnotations {
 		if key == "" || spec.ReservedAnnotation(key) {
-			return fmt.Errorf("default_annotations: %q: these are podd's to write", key)
+			return config.Errorf("default_annotations", "%q is reserved: podd sets it", key)
 		}
 	}
 	return nil

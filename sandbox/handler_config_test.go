@@ -22,8 +22,8 @@ func TestHandlerConfigValidate(t *testing.T) {
 		{"infra", "infra", HandlerConfig{Infra: "sometimes"}},
 		{"all annotations", "allowed_annotations", HandlerConfig{AllowedAnnotations: []string{"*"}}},
 		{"star in the middle", "allowed_annotations", HandlerConfig{AllowedAnnotations: []string{"io.*.x"}}},
-		{"reserved", "podd's to write", HandlerConfig{AllowedAnnotations: []string{"io.kubernetes.cri.*"}}},
-		{"reserved default", "podd's to write", HandlerConfig{DefaultAnnotations: map[string]string{"io.kubernetes.cri.sandbox-id": "x"}}},
+		{"reserved", "podd sets it", HandlerConfig{AllowedAnnotations: []string{"io.kubernetes.cri.*"}}},
+		{"reserved default", "podd sets it", HandlerConfig{DefaultAnnotations: map[string]string{"io.kubernetes.cri.sandbox-id": "x"}}},
 	} {
 		err := tt.h.Validate()
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {

@@ -3,11 +3,12 @@ package streaming
 import (
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net/netip"
 	"time"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/podd-project/podd/cmd/config"
 )
 
 // Config is the [streaming] section of podd.toml.
@@ -52,40 +53,44 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate returns everything that is wrong with c, wrapping errdefs.ErrInvalidArgument. Files are not looked at.
+// Validate returns everything that is wrong with c, as *config.FieldError joined. It does not open the TLS files.
 func (c *Config) Validate() error {
 	var errs []error
-	bad := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%w: streaming "+format, append([]any{errdefs.ErrInvalidArgument}, args...)...))
-	}
+	bad := func(key, format string, args ...any) { errs = append(errs, config.Errorf(key, format, args...)) }
 	addr, err := netip.ParseAddr(c.Address)
 	switch {
 	case err != nil:
-		bad("address %q is not an IP address", c.Address)
+		bad("address", "%q is not an IP address", c.Address)
 	case !addr.IsLoopback() && !c.tls():
 		// Commands and terminals would cross the network in the clear, the token that opens them too.
-		bad("address %s can be reached from other machines: set tls_cert_file and tls_key_file, or use 127.0.0.1", c.Address)
+		bad("address", "%s can be reached from other machines: set tls_cert_file and tls_key_file, or use 127.0.0.1", c.Address)
 	}
 	if c.Port < 0 || c.Port > 65535 {
-		bad("port %d is not between 0 and 65535", c.Port)
+		bad("port", "%d is not between 0 and 65535", c.Port)
 	}
 	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
-		bad("tls_cert_file and tls_key_file go together")
+		bad("tls_cert_file", "tls_cert_file and tls_key_file must be set together")
 	}
 	if _, err := c.tlsVersion(); err != nil {
-		bad("tls_min_version %q is neither 1.2 nor 1.3", c.TLSMinVersion)
+		bad("tls_min_version", "%q is neither 1.2 nor 1.3", c.TLSMinVersion)
 	}
 	if c.IdleTimeout < 0 {
-		bad("idle_timeout %v is negative", c.IdleTimeout)
+		bad("idle_timeout", "%v is negative", c.IdleTimeout)
 	}
-	for name, d := range map[string]time.Duration{"creation_timeout": c.CreationTimeout, "token_ttl": c.TokenTTL, "header_timeout": c.HeaderTimeout} {
-		if d <= 0 {
-			bad("%s %v is not above zero", name, d)
+	for _, d := range []struct {
+		key string
+		d   time.Duration
+	}{{"creation_timeout", c.CreationTimeout}, {"token_ttl", c.TokenTTL}, {"header_timeout", c.HeaderTimeout}} {
+		if d.d <= 0 {
+			bad(d.key, "%v is not a positive duration", d.d)
 		}
 	}
-	for name, n := range map[string]int{"max_tokens": c.MaxTokens, "max_sessions": c.MaxSessions, "max_pending_connections": c.MaxPending} {
-		if n <= 0 {
-			bad("%s %d is not above zero", name, n)
+	for _, n := range []struct {
+		key string
+		n   int
+	}{{"max_tokens", c.MaxTokens}, {"max_sessions", c.MaxSessions}, {"max_pending_connections", c.MaxPending}} {
+		if n.n <= 0 {
+			bad(n.key, "%d is not positive", n.n)
 		}
 	}
 	return errors.Join(errs...)

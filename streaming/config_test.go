@@ -28,10 +28,10 @@ func TestConfigValidate(t *testing.T) {
 		{"name", func(c *Config) { c.Address = "localhost" }, "not an IP address"},
 		{"empty address", func(c *Config) { c.Address = "" }, "not an IP address"},
 		{"port in address", func(c *Config) { c.Address = "127.0.0.1:80" }, "not an IP address"},
-		{"port too high", func(c *Config) { c.Port = 65536 }, "port 65536"},
-		{"port negative", func(c *Config) { c.Port = -1 }, "port -1"},
-		{"certificate without key", func(c *Config) { c.TLSCertFile = "c" }, "go together"},
-		{"key without certificate", func(c *Config) { c.TLSKeyFile = "k" }, "go together"},
+		{"port too high", func(c *Config) { c.Port = 65536 }, "port: 65536"},
+		{"port negative", func(c *Config) { c.Port = -1 }, "port: -1"},
+		{"certificate without key", func(c *Config) { c.TLSCertFile = "c" }, "set together"},
+		{"key without certificate", func(c *Config) { c.TLSKeyFile = "k" }, "set together"},
 		{"old TLS", func(c *Config) { c.TLSMinVersion = "1.1" }, "neither 1.2 nor 1.3"},
 		{"negative idle", func(c *Config) { c.IdleTimeout = -1 }, "idle_timeout"},
 		{"no creation time", func(c *Config) { c.CreationTimeout = 0 }, "creation_timeout"},
@@ -44,13 +44,16 @@ func TestConfigValidate(t *testing.T) {
 		cfg := DefaultConfig()
 		c.edit(&cfg)
 		err := cfg.Validate()
-		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, errdefs.ErrInvalidArgument) || !strings.Contains(err.Error(), c.want)) {
-			t.Errorf("%s: %v", c.name, err)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: Validate() = %v, want %q", c.name, err, c.want)
 		}
 		if c.want != "" {
-			if s, err := New(cfg, backend{}); err == nil {
+			s, err := New(cfg, backend{})
+			if err == nil {
 				s.Close(t.Context())
-				t.Errorf("%s: New did not look", c.name)
+			}
+			if !errors.Is(err, errdefs.ErrInvalidArgument) {
+				t.Errorf("%s: New() = %v, want ErrInvalidArgument", c.name, err)
 			}
 		}
 	}
@@ -58,7 +61,7 @@ func TestConfigValidate(t *testing.T) {
 
 func TestConfigReportsEverything(t *testing.T) {
 	err := (&Config{Port: -1, TLSMinVersion: "x"}).Validate()
-	for _, want := range []string{"address", "port -1", "tls_min_version", "max_tokens", "creation_timeout"} {
+	for _, want := range []string{"address", "port: -1", "tls_min_version", "max_tokens", "creation_timeout"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in %v", want, err)
 		}

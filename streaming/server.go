@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/containerd/errdefs"
 	"github.com/sirupsen/logrus"
 )
 
@@ -45,7 +46,7 @@ type Server struct {
 // The listener is the caller's to release, by Close.
 func New(cfg Config, backend Backend) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("streaming server: %w: %w", err, errdefs.ErrInvalidArgument)
 	}
 	s := &Server{cfg: cfg, backend: backend, timing: realTime, tickets: newTickets(cfg.TokenTTL, cfg.MaxTokens)}
 	s.ctx, s.end = context.WithCancelCause(context.Background())

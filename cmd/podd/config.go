@@ -1,13 +1,7 @@
 package main
 
 import (
-	"errors"
-	"fmt"
-	"maps"
 	"path/filepath"
-	"regexp"
-	"slices"
-	"strings"
 
 	"github.com/podd-project/podd/cmd/podd/metrics"
 	"github.com/podd-project/podd/cmd/podd/tomlconfig"
@@ -41,11 +35,11 @@ type RuntimeConfig struct {
 	Conmon       string   `toml:"conmon" comment:"Monitor of each container: a path, or a name that is looked up in search_path."`
 	SearchPath   []string `toml:"search_path" comment:"Directories where conmon and runtimes given by name are looked up, in this order."`
 
-	Handlers map[string]HandlerConfig `toml:"handlers" comment:"Runtime handlers, by the name that a RuntimeClass uses. One whose binary is missing is reported as not ready."`
+	Handlers map[string]HandlerTable `toml:"handlers" comment:"Runtime handlers, by the name that a RuntimeClass uses. One whose binary is missing is reported as not ready."`
 }
 
-// HandlerConfig is one runtime.
-type HandlerConfig struct {
+// HandlerTable is one table [runtime.handlers.NAME].
+type HandlerTable struct {
 	Type       string `toml:"type" comment:"How the runtime is driven. oci: by conmon, as an OCI runtime (runc, crun, runsc). shim: as a containerd shim (containerd-shim-runsc-v1, containerd-shim-kata-v2). Empty: oci."`
 	Path       string `toml:"path" comment:"The runtime or shim: a path, or a name that is looked up in search_path. Empty: the handler's name, for a shim containerd-shim-, the handler's name and -v2."`
 	Runtime    string `toml:"runtime" comment:"Shims only: the runtime that the shim runs, a path or a name that is looked up in search_path (runsc). Empty: runsc for gVisor's shim, others know."`
@@ -87,7 +81,7 @@ func defaultConfig() Config {
 				"/usr/libexec/podd", "/usr/local/libexec/podd", "/usr/local/sbin", "/usr/local/bin",
 				"/usr/sbin", "/usr/bin", "/sbin", "/bin", "/opt/podd/bin", "/opt/bin",
 			},
-			Handlers: map[string]HandlerConfig{"runc": {}, "crun": {}, "gvisor": {Path: "runsc"}},
+			Handlers: map[string]HandlerTable{"runc": {}, "crun": {}, "gvisor": {Path: "runsc"}},
 		},
 		Network: network.DefaultConfig(),
 		Image:   image.DefaultConfig(),
@@ -116,183 +110,10 @@ func (c *Config) place(root, run string) {
 	c.Image.Root, c.Image.RunRoot = filepath.Join(root, "storage"), filepath.Join(run, "storage")
 }
 
-// handlerName is what a RuntimeClass may use: a DNS label.
-var handlerName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
-
-// validate reports everything that is wrong. Origin says who set a key, for the messages.
-func (c *Config) validate(origin func(key string) string) error {
-	var errs []error
-	bad := func(key, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%s (%s): %w", key, origin(key), fmt.Errorf(format, args...)))
-	}
-	for _, p := range []struct{ key, path string }{{"root", c.Root}, {"run", c.Run}, {"listen", c.Listen}} {
-		if err := checkPath(p.path); err != nil {
-			bad(p.key, "%w", err)
-		}
-	}
-	if limit := 107; len(c.Listen) > limit { // sun_path
-		bad("listen", "%q is longer than the %d bytes of a unix socket's path", c.Listen, limit)
-	}
-	if within(c.Root, c.Run) || within(c.Run, c.Root) {
-		bad("run", "%q and root %q must not contain each other", c.Run, c.Root)
-	}
-	errs = append(errs, c.Log.Validate())
-	c.Runtime.validate(bad)
-	inSection("network", c.Network.Validate(), bad)
-	inSection("image", c.Image.Validate(), bad)
-	inSection("streaming", c.Streaming.Validate(), bad)
-	inSection("metrics", c.Metrics.Validate(), bad)
-	inSection("tracing", c.Tracing.Validate(), bad)
-	if path := c.Metrics.SocketPath(); path != "" && path == c.Listen {
-		bad("metrics.address", "%q is the socket of the CRI service", path)
-	}
-	return errors.Join(errs...)
-}
-
-// inSection passes on what a package says of its Config, "key: what is wrong" for each mistake, with the name of
-// the section that the Config is in here.
-func inSection(section string, err error, bad func(key, format string, args ...any)) {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, e := range joined.Unwrap() {
-			inSection(section, e, bad)
-		}
-		return
-	}
-	if err == nil {
-		return
-	}
-	if key, what, ok := strings.Cut(err.Error(), ": "); ok {
-		bad(section+"."+key, "%s", what)
-		return
-	}
-	bad(section, "%w", err)
-}
-
-func (c *RuntimeConfig) validate(bad func(key, format string, args ...any)) {
-	inSection("runtime", c.Config.Validate(), bad)
-	switch c.CgroupDriver {
-	case cgroupAuto, cgroupSystemd, cgroupCgroupfs:
-	default:
-		bad("runtime.cgroup_driver", "%q is none of auto, systemd, cgroupfs", c.CgroupDriver)
-	}
-	if err := checkProgram(c.Conmon); err != nil {
-		bad("runtime.conmon", "%w", err)
-	}
-	for _, dir := range c.SearchPath {
-		if err := checkPath(dir); err != nil {
-			bad("runtime.search_path", "%w", err)
-		}
-	}
-	c.validateRouting(bad)
-	for _, name := range slices.Sorted(maps.Keys(c.Handlers)) {
-		c.Handlers[name].validate("runtime.handlers."+name, name, bad)
-	}
-}
-
-// validateRouting wants every handler that pods are sent to to be there.
-func (c *RuntimeConfig) validateRouting(bad func(key, format string, args ...any)) {
-	known := func(key, handler string) {
-		if _, ok := c.Handlers[handler]; !ok {
-			bad(key, "there is no handler %q", handler)
-		}
-	}
-	known("runtime.default_handler", c.DefaultHandler)
-	if c.HostAccessHandler != "" {
-		known("runtime.host_access_runtime", c.HostAccessHandler)
-	}
-	for _, annotation := range slices.Sorted(maps.Keys(c.AnnotationHandlers)) {
-		known("runtime.annotation_handlers", c.AnnotationHandlers[annotation])
-	}
-}
-
-func (h HandlerConfig) validateType(key string, bad func(key, format string, args ...any)) {
-	switch h.Type {
-	case "", typeOCI:
-		if h.Runtime != "" || h.ConfigPath != "" {
-			bad(key, "runtime and config_path are for handlers of type shim")
-		}
-	case typeShim:
-		if h.Runtime != "" {
-			if err := checkProgram(h.Runtime); err != nil {
-				bad(key+".runtime", "%w", err)
-			}
-		}
-		if h.ConfigPath != "" {
-			if err := checkPath(h.ConfigPath); err != nil {
-				bad(key+".config_path", "%w", err)
-			}
-		}
-	default:
-		bad(key+".type", "%q is none of oci, shim", h.Type)
-	}
-}
-
-// optionName is what a runtime's flag may be called.
-var optionName = regexp.MustCompile(`^[a-zA-Z0-9][-_a-zA-Z0-9]*$`)
-
-// reservedOptions are the flags that podd sets itself.
-var reservedOptions = []string{"root", "systemd-cgroup", "log", "log-format"}
-
-// engine is what the engine must know of the handler.
-func (h HandlerConfig) engine() sandbox.HandlerConfig {
+// engine returns the part of the table that the engine uses.
+func (h HandlerTable) engine() sandbox.HandlerConfig {
 	return sandbox.HandlerConfig{
-		CNIConfDir: h.CNIConfDir, Infra: h.Infra, AllowedAnnotations: h.AllowedAnnotations, DefaultAnnotations: h.DefaultAnnotations,
+		CNIConfDir: h.CNIConfDir, Infra: h.Infra,
+		AllowedAnnotations: h.AllowedAnnotations, DefaultAnnotations: h.DefaultAnnotations,
 	}
-}
-
-func (h HandlerConfig) validate(key, name string, bad func(key, format string, args ...any)) {
-	if !handlerName.MatchString(name) {
-		bad(key, "%q is not a DNS label (a-z, 0-9, -), which a RuntimeClass's handler must be", name)
-	}
-	if h.Path != "" {
-		if err := checkProgram(h.Path); err != nil {
-			bad(key+".path", "%w", err)
-		}
-	}
-	h.validateType(key, bad)
-	for _, option := range slices.Sorted(maps.Keys(h.Options)) {
-		if !optionName.MatchString(option) || slices.Contains(reservedOptions, option) {
-			bad(key+".options", "%q is not the name of a flag, or one that podd sets itself", option)
-		}
-	}
-	inSection(key, h.engine().Validate(), bad)
-	for _, dir := range []struct{ key, path string }{{".root", h.Root}, {".cni_conf_dir", h.CNIConfDir}} {
-		if dir.path == "" {
-			continue
-		}
-		if err := checkPath(dir.path); err != nil {
-			bad(key+dir.key, "%w", err)
-		}
-	}
-}
-
-// checkPath wants an absolute path without detours: paths are compared with what the kernel reports.
-func checkPath(path string) error {
-	switch {
-	case path == "":
-		return errors.New("is empty, want an absolute path")
-	case !filepath.IsAbs(path):
-		return fmt.Errorf("%q is relative, want an absolute path", path)
-	case path != filepath.Clean(path):
-		return fmt.Errorf("%q is not in its shortest form, %q", path, filepath.Clean(path))
-	case path == "/":
-		return errors.New("must not be the root directory")
-	case strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		return fmt.Errorf("%q holds a control character", path)
-	}
-	return nil
-}
-
-// checkProgram wants an absolute path or a bare name.
-func checkProgram(program string) error {
-	if program != "" && !strings.Contains(program, "/") && program != "." && program != ".." {
-		return nil
-	}
-	return checkPath(program)
-}
-
-// within is true when path is dir or below it.
-func within(path, dir string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
 }

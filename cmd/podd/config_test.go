@@ -70,8 +70,8 @@ func TestLayersOfConfiguration(t *testing.T) {
 	want.Image.PreloadDir = "/srv/podd/preload"
 	want.Runtime.SearchPath = []string{"/c"}
 	want.Runtime.StartTimeout = 7 * time.Second
-	want.Runtime.Handlers["kata"] = HandlerConfig{Path: "/opt/kata", Root: "/run/kata"}
-	want.Runtime.Handlers["runc"] = HandlerConfig{Path: "/usr/bin/runc"}
+	want.Runtime.Handlers["kata"] = HandlerTable{Path: "/opt/kata", Root: "/run/kata"}
+	want.Runtime.Handlers["runc"] = HandlerTable{Path: "/usr/bin/runc"}
 	if d := cmp.Diff(want, l.Config); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
@@ -145,9 +145,9 @@ func TestMistakesInConfiguration(t *testing.T) {
 		"syntax":              {file: "root = \"/a\"\n[log", want: "podd.toml:2:"},
 		"relative root":       {file: "root = \"var/lib\"", want: `podd.toml:1): "var/lib" is relative, want an absolute path`},
 		"empty run":           {file: "run = \"\"", want: `run (`},
-		"unclean path":        {file: "root = \"/var/../etc/podd\"", want: `is not in its shortest form, "/etc/podd"`},
+		"unclean path":        {file: "root = \"/var/../etc/podd\"", want: `is not a clean path, want "/etc/podd"`},
 		"root directory":      {file: "root = \"/\"", want: "must not be the root directory"},
-		"control character":   {file: "root = \"/a\\nb\"", want: "holds a control character"},
+		"control character":   {file: "root = \"/a\\nb\"", want: "contains a control character"},
 		"relative listen":     {args: []string{"--listen", "podd.sock"}, want: `listen (flag --listen): "podd.sock" is relative`},
 		"url for listen":      {args: []string{"--listen", "unix:///run/podd.sock"}, want: `is relative, want an absolute path`},
 		"long listen":         {args: []string{"--listen", "/" + strings.Repeat("x", 107)}, want: "longer than the 107 bytes"},
@@ -167,8 +167,10 @@ func TestMistakesInConfiguration(t *testing.T) {
 		"metrics socket":      {file: "run = \"/run/x\"\n[metrics]\naddress = \"unix:///run/x/podd.sock\"", want: `"/run/x/podd.sock" is the socket of the CRI service`},
 		"tracing endpoint":    {args: []string{"--set", "tracing.endpoint=http://a:1"}, want: `tracing.endpoint (flag --set): "http://a:1" is neither`},
 		"tracing rate":        {args: []string{"--set", "tracing.sampling_rate_per_million=2000000"}, want: "tracing.sampling_rate_per_million ("},
+		"streaming address":   {file: "[streaming]\naddress = \"localhost\"", want: `streaming.address (`},
+		"infra":               {file: "[runtime.handlers.a]\ninfra = \"some\"", want: `podd.toml:2): "some" is none of`},
 		"plugin directory":    {file: "[network]\n\nbin_dirs = [\"bin\"]", want: "network.bin_dirs ("},
-		"plugin directories":  {file: "[network]\n\nbin_dirs = []", want: "podd.toml:3): names no directory"},
+		"plugin directories":  {file: "[network]\n\nbin_dirs = []", want: "podd.toml:3): is empty, want at least one directory"},
 		"image policy":        {file: "[image]\npolicy = \"p.json\"", want: "podd.toml:2): \"p.json\" is not an absolute path"},
 		"number for timeout":  {file: "runtime.start_timeout = 60", want: `podd.toml:1: runtime.start_timeout: want a duration`},
 		"set without =":       {args: []string{"--set", "root"}, want: `"root" is not of the form section.key=value`},

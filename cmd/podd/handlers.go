@@ -38,7 +38,7 @@ func (d *daemon) handlers(ctx context.Context) map[string]sandbox.Runtime {
 	return handlers
 }
 
-func (d *daemon) shimConfig(name string, h HandlerConfig) shim.Config {
+func (d *daemon) shimConfig(name string, h HandlerTable) shim.Config {
 	r := d.cfg.Runtime
 	return shim.Config{
 		Name:          name,
@@ -56,12 +56,12 @@ func (d *daemon) shimConfig(name string, h HandlerConfig) shim.Config {
 }
 
 // gvisorShim tells whether the handler is gVisor's shim.
-func (h HandlerConfig) gvisorShim() bool {
+func (h HandlerTable) gvisorShim() bool {
 	return strings.HasPrefix(filepath.Base(h.Path), "containerd-shim-runsc-")
 }
 
 // shimRuntime is the runtime of the shim. gVisor's would look for runsc in PATH.
-func (h HandlerConfig) shimRuntime() string {
+func (h HandlerTable) shimRuntime() string {
 	if h.Runtime == "" && h.gvisorShim() {
 		return "runsc"
 	}
@@ -69,7 +69,7 @@ func (h HandlerConfig) shimRuntime() string {
 }
 
 // shimOptions are the options in the shim's types. gVisor's shim has those of runsc in a table of their own.
-func (h HandlerConfig) shimOptions() map[string]any {
+func (h HandlerTable) shimOptions() map[string]any {
 	if len(h.Options) == 0 {
 		return nil
 	}
@@ -88,7 +88,7 @@ func (h HandlerConfig) shimOptions() map[string]any {
 	return options
 }
 
-func (d *daemon) handlerConfig(name string, h HandlerConfig) runc.HandlerConfig {
+func (d *daemon) handlerConfig(name string, h HandlerTable) runc.HandlerConfig {
 	r := d.cfg.Runtime
 	return runc.HandlerConfig{
 		Name:          name,

@@ -1,11 +1,12 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"time"
 
 	"github.com/sirupsen/logrus"
+
+	"github.com/podd-project/podd/cmd/config"
 )
 
 // LogConfig says what is logged, to standard error.
@@ -14,13 +15,13 @@ type LogConfig struct {
 	Format string `toml:"format" comment:"Form of a log line: text or json."`
 }
 
-// Validate reports the first thing that is wrong.
+// Validate returns a *config.FieldError for the first wrong key.
 func (c LogConfig) Validate() error {
 	if _, err := logrus.ParseLevel(c.Level); err != nil {
-		return fmt.Errorf("log.level: %q is none of trace, debug, info, warning, error", c.Level)
+		return config.Errorf("level", "%q is none of trace, debug, info, warning, error", c.Level)
 	}
 	if c.Format != "text" && c.Format != "json" {
-		return fmt.Errorf("log.format: %q is neither text nor json", c.Format)
+		return config.Errorf("format", "%q is neither text nor json", c.Format)
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ type formerHandler struct {
 // former makes the handler as if nothing but its name had been configured.
 func (d *daemon) former(name string) sandbox.Runtime {
 	d.log.WithField("handler", name).Warn("there are pods of a runtime handler that is not configured any more: they are watched and can be removed")
-	return formerHandler{runc.New(d.handlerConfig(name, HandlerConfig{})), name, d.containersDir()}
+	return formerHandler{runc.New(d.handlerConfig(name, HandlerTable{})), name, d.containersDir()}
 }
 
 func (f formerHandler) Wait(ctx context.Context, id string) (oci.Exit, error) {

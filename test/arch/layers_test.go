@@ -24,6 +24,7 @@ type layer struct {
 
 // Calls go down, values come back, events go out. The first layer whose path fits a package counts.
 var layers = []layer{
+	{"cmd/config", nil, "the error of one configuration key, which every package with a Config returns: a leaf"},
 	{"checkpoint", nil, "records on disk must be readable by a program that knows nothing of pods"},
 	{"oci/cgroups", nil, "what a control group uses is read by path; whose it is is the engine's business"},
 	{"oci/process", nil, "a process is known by pid and start time, whatever it runs"},
@@ -42,9 +43,9 @@ var layers = []layer{
 		"the driver of containerd shims; it attaches to its containers by conmon's protocol"},
 	{"oci/ocitest", []string{"oci", "oci/runc", "oci/runc/initproxy"}, "the runtimes' test suite sees what the engine sees, and sets up the OCI runtimes"},
 	{"oci", []string{"oci/process"}, "the contract: requests, answers and errors; it does nothing itself"},
-	{"image", []string{"image", "checkpoint"}, "images are pulled and mounted by name and container id, for the engine and for the CRI server alike"},
-	{"network", []string{"network", "checkpoint"}, "attachments are made and undone by pod id, even when nothing else is left of the pod"},
-	{"streaming", []string{"streaming"}, "it serves streams for a Backend that it declares itself"},
+	{"image", []string{"image", "checkpoint", "cmd/config"}, "images are pulled and mounted by name and container id, for the engine and for the CRI server alike"},
+	{"network", []string{"network", "checkpoint", "cmd/config"}, "attachments are made and undone by pod id, even when nothing else is left of the pod"},
+	{"streaming", []string{"streaming", "cmd/config"}, "it serves streams for a Backend that it declares itself"},
 	{"sandbox/namespaces", nil, "namespaces are pinned by path; the engine decides which pod they belong to"},
 	{"sandbox/operation", nil, "metrics, tracing and the server read operations without importing the engine"},
 	{"sandbox/record", []string{"oci", "oci/spec", "checkpoint"},
@@ -52,14 +53,14 @@ var layers = []layer{
 	{"sandbox/usage", []string{"oci/cgroups", "sandbox/namespaces", "image"},
 		"usage is measured for targets that the engine passes in; the server converts the results"},
 	{"sandbox", []string{"sandbox/namespaces", "sandbox/operation", "sandbox/record", "sandbox/usage",
-		"oci", "oci/runc", "oci/spec", "oci/spec/host", "oci/cgroups", "image", "network", "checkpoint"},
+		"oci", "oci/runc", "oci/spec", "oci/spec/host", "oci/cgroups", "image", "network", "checkpoint", "cmd/config"},
 		"the engine puts the mechanisms together; nothing below it calls up"},
 	{"server", []string{"sandbox", "sandbox/operation", "sandbox/record", "sandbox/usage",
 		"image", "oci", "oci/spec", "oci/cgroups", "streaming"}, "validate, call, convert: the CRI's words end here"},
 	{"cmd", []string{"cmd", "server", "sandbox", "sandbox/operation", "sandbox/record", "sandbox/usage",
 		"sandbox/namespaces", "oci", "oci/runc", "oci/runc/conmon", "oci/runc/initproxy", "oci/shim", "oci/spec",
 		"oci/spec/host", "oci/pause", "oci/program", "oci/cgroups", "image",
-		"network", "streaming", "checkpoint"}, "wiring; imported by nobody"},
+		"network", "streaming", "checkpoint", "cmd/config"}, "wiring; imported by nobody"},
 	{"test", []string{"test"}, "tests of the whole look at it from outside, as a kubelet does"},
 }
 

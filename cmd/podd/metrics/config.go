@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/podd-project/podd/cmd/config"
 )
 
 // Config is the [metrics] section of podd.toml.
@@ -35,13 +37,13 @@ func (c Config) SocketPath() string {
 	return path
 }
 
-// Validate says what is wrong, as "key: what". It looks neither at files nor at the network.
+// Validate returns a *config.FieldError. It opens no file and no socket.
 func (c Config) Validate() error {
 	if !c.Enabled() {
 		return nil
 	}
 	if err := c.validateAddress(); err != nil {
-		return fmt.Errorf("address: %w", err)
+		return config.Errorf("address", "%w", err)
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
+
+	"github.com/podd-project/podd/cmd/config"
 )
 
 // Config is the [tracing] section of podd.toml.
@@ -30,14 +32,14 @@ func (c Config) Enabled() bool { return c.Endpoint != "" }
 // unixPrefix marks an endpoint that is a socket's path.
 const unixPrefix = "unix://"
 
-// Validate says what is wrong, as "key: what" for each mistake. It does not look for the endpoint.
+// Validate returns everything that is wrong, as *config.FieldError joined. It does not connect to the endpoint.
 func (c Config) Validate() error {
 	var errs []error
 	if err := c.validateEndpoint(); err != nil {
-		errs = append(errs, fmt.Errorf("endpoint: %w", err))
+		errs = append(errs, config.Errorf("endpoint", "%w", err))
 	}
 	if c.SamplingRatePerMillion < 0 || c.SamplingRatePerMillion > million {
-		errs = append(errs, fmt.Errorf("sampling_rate_per_million: %d is not between 0 and %d", c.SamplingRatePerMillion, million))
+		errs = append(errs, config.Errorf("sampling_rate_per_million", "%d is not between 0 and %d", c.SamplingRatePerMillion, million))
 	}
 	return errors.Join(errs...)
 }

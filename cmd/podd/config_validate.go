@@ -1,0 +1,197 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/podd-project/podd/cmd/config"
+)
+
+// problems collects the errors of a configuration.
+type problems struct {
+	// origin returns which file or flag set a key.
+	origin func(key string) string
+	errs   []error
+}
+
+// add reports a problem of key, which includes the section. Format and args are those of fmt.Errorf.
+func (p *problems) add(key, format string, args ...any) {
+	p.errs = append(p.errs, fmt.Errorf("%s (%s): %w", key, p.origin(key), fmt.Errorf(format, args...)))
+}
+
+// addSection reports what the Validate of a package's Config returned: nil, one error or several joined.
+func (p *problems) addSection(section string, err error) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range joined.Unwrap() {
+			p.addSection(section, e)
+		}
+		return
+	}
+	var field *config.FieldError
+	switch {
+	case errors.As(err, &field):
+		p.add(section+"."+field.Key, "%w", field.Err)
+	case err != nil:
+		p.add(section, "%w", err)
+	}
+}
+
+// validate returns all problems, joined. Origin returns which file or flag set a key.
+func (c *Config) validate(origin func(key string) string) error {
+	p := &problems{origin: origin}
+	for _, f := range []struct{ key, path string }{{"root", c.Root}, {"run", c.Run}, {"listen", c.Listen}} {
+		if err := checkPath(f.path); err != nil {
+			p.add(f.key, "%w", err)
+		}
+	}
+	if limit := 107; len(c.Listen) > limit { // sun_path
+		p.add("listen", "%q is longer than the %d bytes of a unix socket's path", c.Listen, limit)
+	}
+	if within(c.Root, c.Run) || within(c.Run, c.Root) {
+		p.add("run", "%q and root %q must not contain each other", c.Run, c.Root)
+	}
+	p.addSection("log", c.Log.Validate())
+	c.Runtime.validate(p)
+	p.addSection("network", c.Network.Validate())
+	p.addSection("image", c.Image.Validate())
+	p.addSection("streaming", c.Streaming.Validate())
+	p.addSection("metrics", c.Metrics.Validate())
+	p.addSection("tracing", c.Tracing.Validate())
+	if path := c.Metrics.SocketPath(); path != "" && path == c.Listen {
+		p.add("metrics.address", "%q is the socket of the CRI service", path)
+	}
+	return errors.Join(p.errs...)
+}
+
+func (c *RuntimeConfig) validate(p *problems) {
+	p.addSection("runtime", c.Config.Validate())
+	switch c.CgroupDriver {
+	case cgroupAuto, cgroupSystemd, cgroupCgroupfs:
+	default:
+		p.add("runtime.cgroup_driver", "%q is none of auto, systemd, cgroupfs", c.CgroupDriver)
+	}
+	if err := checkProgram(c.Conmon); err != nil {
+		p.add("runtime.conmon", "%w", err)
+	}
+	for _, dir := range c.SearchPath {
+		if err := checkPath(dir); err != nil {
+			p.add("runtime.search_path", "%w", err)
+		}
+	}
+	c.validateRouting(p)
+	for _, name := range slices.Sorted(maps.Keys(c.Handlers)) {
+		c.Handlers[name].validate("runtime.handlers."+name, name, p)
+	}
+}
+
+// validateRouting checks that every handler that a key names is configured.
+func (c *RuntimeConfig) validateRouting(p *problems) {
+	check := func(key, handler string) {
+		if _, ok := c.Handlers[handler]; !ok {
+			p.add(key, "there is no handler %q: configure [runtime.handlers.%s]", handler, handler)
+		}
+	}
+	check("runtime.default_handler", c.DefaultHandler)
+	if c.HostAccessHandler != "" {
+		check("runtime.host_access_runtime", c.HostAccessHandler)
+	}
+	for _, annotation := range slices.Sorted(maps.Keys(c.AnnotationHandlers)) {
+		check("runtime.annotation_handlers", c.AnnotationHandlers[annotation])
+	}
+}
+
+// handlerName matches the names that a RuntimeClass can select: DNS labels.
+var handlerName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+// optionName matches the name of a runtime's flag.
+var optionName = regexp.MustCompile(`^[a-zA-Z0-9][-_a-zA-Z0-9]*$`)
+
+// reservedOptions are the runtime's flags that podd sets.
+var reservedOptions = []string{"root", "systemd-cgroup", "log", "log-format"}
+
+func (h HandlerTable) validate(key, name string, p *problems) {
+	if !handlerName.MatchString(name) {
+		p.add(key, "%q is not a DNS label (a-z, 0-9, -), as the handler of a RuntimeClass must be", name)
+	}
+	if h.Path != "" {
+		if err := checkProgram(h.Path); err != nil {
+			p.add(key+".path", "%w", err)
+		}
+	}
+	h.validateType(key, p)
+	for _, option := range slices.Sorted(maps.Keys(h.Options)) {
+		if !optionName.MatchString(option) {
+			p.add(key+".options", "%q is not the name of a flag", option)
+		} else if slices.Contains(reservedOptions, option) {
+			p.add(key+".options", "%q is reserved: podd sets it", option)
+		}
+	}
+	p.addSection(key, h.engine().Validate())
+	for _, dir := range []struct{ key, path string }{{".root", h.Root}, {".cni_conf_dir", h.CNIConfDir}} {
+		if dir.path == "" {
+			continue
+		}
+		if err := checkPath(dir.path); err != nil {
+			p.add(key+dir.key, "%w", err)
+		}
+	}
+}
+
+// validateType checks type and the keys that only one type has.
+func (h HandlerTable) validateType(key string, p *problems) {
+	switch h.Type {
+	case "", typeOCI:
+		if h.Runtime != "" || h.ConfigPath != "" {
+			p.add(key, "runtime and config_path can only be set with type = \"shim\"")
+		}
+	case typeShim:
+		if h.Runtime != "" {
+			if err := checkProgram(h.Runtime); err != nil {
+				p.add(key+".runtime", "%w", err)
+			}
+		}
+		if h.ConfigPath != "" {
+			if err := checkPath(h.ConfigPath); err != nil {
+				p.add(key+".config_path", "%w", err)
+			}
+		}
+	default:
+		p.add(key+".type", "%q is neither oci nor shim", h.Type)
+	}
+}
+
+// checkPath requires a clean absolute path: podd compares paths with the kernel's mount table.
+func checkPath(path string) error {
+	switch {
+	case path == "":
+		return errors.New("is empty, want an absolute path")
+	case !filepath.IsAbs(path):
+		return fmt.Errorf("%q is relative, want an absolute path", path)
+	case path != filepath.Clean(path):
+		return fmt.Errorf("%q is not a clean path, want %q", path, filepath.Clean(path))
+	case path == "/":
+		return errors.New("must not be the root directory")
+	case strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return fmt.Errorf("%q contains a control character", path)
+	}
+	return nil
+}
+
+// checkProgram requires a clean absolute path or a name without slashes.
+func checkProgram(program string) error {
+	if program != "" && !strings.Contains(program, "/") && program != "." && program != ".." {
+		return nil
+	}
+	return checkPath(program)
+}
+
+// within reports whether path is dir or below it.
+func within(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
+}
