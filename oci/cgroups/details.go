@@ -60,7 +60,9 @@ func (p place) text(name string) (string, error) {
 func (g *Group) memoryEvents() (MemoryEvents, error) {
 	var e MemoryEvents
 	p := g.places["memory"]
-	names := choose(p.v2, [...]string{"memory.peak", "memory.events"}, [...]string{"memory.max_usage_in_bytes", "memory.oom_control"})
+	names := choose(
+		p.v2, [...]string{"memory.peak", "memory.events"}, [...]string{"memory.max_usage_in_bytes", "memory.oom_control"},
+	)
 	peak, err := p.value(names[0], 0)
 	if err != nil {
 		return e, err
@@ -93,29 +95,14 @@ func (g *Group) io() ([]IO, error) {
 		return g.tree.named(devices), err
 	}
 	for _, f := range []struct {
-		names [2]string
-		set   func(d *IO, operation string, n uint64)
+		name string
+		set  func(d *IO, operation string, n uint64)
 	}{
-		{[...]string{"blkio.throttle.io_service_bytes_recursive", "blkio.throttle.io_service_bytes"}, func(d *IO, operation string, n uint64) {
-			switch operation {
-			case "Read":
-				d.ReadBytes = n
-			case "Write":
-				d.WriteBytes = n
-			}
-		}},
-		{[...]string{"blkio.throttle.io_serviced_recursive", "blkio.throttle.io_serviced"}, func(d *IO, operation string, n uint64) {
-			switch operation {
-			case "Read":
-				d.Reads = n
-			case "Write":
-				d.Writes = n
-			}
-		}},
+		{"blkio.throttle.io_service_bytes", (*IO).setBytes}, {"blkio.throttle.io_serviced", (*IO).setOperations},
 	} {
-		text, err := p.text(f.names[0])
+		text, err := p.text(f.name + "_recursive")
 		if text == "" && err == nil {
-			text, err = p.text(f.names[1])
+			text, err = p.text(f.name) // older kernels
 		}
 		if err != nil {
 			return nil, err
@@ -123,6 +110,24 @@ func (g *Group) io() ([]IO, error) {
 		devices.v1(text, f.set)
 	}
 	return g.tree.named(devices), nil
+}
+
+func (d *IO) setBytes(operation string, n uint64) {
+	switch operation {
+	case "Read":
+		d.ReadBytes = n
+	case "Write":
+		d.WriteBytes = n
+	}
+}
+
+func (d *IO) setOperations(operation string, n uint64) {
+	switch operation {
+	case "Read":
+		d.Reads = n
+	case "Write":
+		d.Writes = n
+	}
 }
 
 // ioDevices is by "major:minor".

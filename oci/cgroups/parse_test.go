@@ -32,7 +32,9 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("total_rss 4\ntotal_\n \n\nmax max\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var u Usage
-		for _, files := range [][]fileParser{cpuFilesV1(), cpuFilesV2(), cpuacctFilesV1(), memoryFilesV1(), memoryFilesV2(), pidsFiles(), pressureFiles()} {
+		for _, files := range [][]fileParser{
+			cpuFilesV1(), cpuFilesV2(), cpuacctFilesV1(), memoryFilesV1(), memoryFilesV2(), pidsFiles(), pressureFiles(),
+		} {
 			for _, file := range files {
 				file.parse(text, &u)
 			}

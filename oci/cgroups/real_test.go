@@ -99,7 +99,8 @@ func TestReal(t *testing.T) {
 		first, err := g.Read()
 		must(t, err)
 		second := first
-		for deadline := time.Now().Add(20 * time.Second); second.CPU.Total < first.CPU.Total+10*time.Millisecond || second.Memory.RSS < 4_000_000 || second.Pids.Current != 1; {
+		for deadline := time.Now().Add(20 * time.Second); second.CPU.Total < first.CPU.Total+10*time.Millisecond ||
+			second.Memory.RSS < 4_000_000 || second.Pids.Current != 1; {
 			if time.Now().After(deadline) {
 				t.Fatalf("no progress: %+v, %+v, %+v", second.CPU, second.Memory, second.Pids)
 			}

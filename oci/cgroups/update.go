@@ -25,7 +25,9 @@ func (g *Group) Update(r *specs.LinuxResources) error {
 		return err
 	}
 	defer g.end()
-	for _, write := range []func(*specs.LinuxResources) error{g.setCPU, g.setMemory, g.setHugepages, g.setPids, g.setUnified} {
+	for _, write := range []func(*specs.LinuxResources) error{
+		g.setCPU, g.setMemory, g.setHugepages, g.setPids, g.setUnified,
+	} {
 		if err := write(r); err != nil {
 			return fmt.Errorf("update cgroup %s: %w", g.path, err)
 		}
@@ -168,7 +170,8 @@ func (g *Group) setHugepages(r *specs.LinuxResources) error {
 		if err := p.write("hugetlb."+h.Pagesize+name, decimal(h.Limit)); err != nil {
 			return err
 		}
-		if err := p.write("hugetlb."+h.Pagesize+".rsvd"+name, decimal(h.Limit)); err != nil && !errdefs.IsFailedPrecondition(err) {
+		if err := p.write("hugetlb."+h.Pagesize+".rsvd"+name, decimal(h.Limit)); err != nil &&
+			!errdefs.IsFailedPrecondition(err) {
 			return err
 		}
 	}

@@ -55,35 +55,62 @@ func TestUpdate(t *testing.T) {
 		v1, v2 []string
 	}{
 		"nothing": {},
-		"shares":  {specs.LinuxResources{CPU: &specs.LinuxCPU{Shares: new(uint64(1024))}}, []string{"cpu.shares=1024"}, []string{"cpu.weight=100"}},
+		"shares": {
+			specs.LinuxResources{CPU: &specs.LinuxCPU{Shares: new(uint64(1024))}}, []string{"cpu.shares=1024"},
+			[]string{"cpu.weight=100"},
+		},
 		"quota and period": {
 			specs.LinuxResources{CPU: &specs.LinuxCPU{Quota: new(int64(30000)), Period: new(uint64(50000))}},
 			[]string{"cpu.cfs_period_us=50000", "cpu.cfs_quota_us=30000"}, []string{"cpu.max=30000 50000"},
 		},
-		"quota alone":  {specs.LinuxResources{CPU: &specs.LinuxCPU{Quota: new(int64(30000))}}, []string{"cpu.cfs_quota_us=30000"}, []string{"cpu.max=30000 100000"}},
-		"period alone": {specs.LinuxResources{CPU: &specs.LinuxCPU{Period: new(uint64(50000))}}, []string{"cpu.cfs_period_us=50000"}, []string{"cpu.max=20000 50000"}},
-		"no quota":     {specs.LinuxResources{CPU: &specs.LinuxCPU{Quota: new(int64(-1))}}, []string{"cpu.cfs_quota_us=-1"}, []string{"cpu.max=max 100000"}},
+		"quota alone": {
+			specs.LinuxResources{CPU: &specs.LinuxCPU{Quota: new(int64(30000))}}, []string{"cpu.cfs_quota_us=30000"},
+			[]string{"cpu.max=30000 100000"},
+		},
+		"period alone": {
+			specs.LinuxResources{CPU: &specs.LinuxCPU{Period: new(uint64(50000))}}, []string{"cpu.cfs_period_us=50000"},
+			[]string{"cpu.max=20000 50000"},
+		},
+		"no quota": {
+			specs.LinuxResources{CPU: &specs.LinuxCPU{Quota: new(int64(-1))}}, []string{"cpu.cfs_quota_us=-1"},
+			[]string{"cpu.max=max 100000"},
+		},
 		"cpuset": {
 			specs.LinuxResources{CPU: &specs.LinuxCPU{Cpus: "1", Mems: "0-1"}},
 			[]string{"cpuset.cpus=1", "cpuset.mems=0-1"}, []string{"cpuset.cpus=1", "cpuset.mems=0-1"},
 		},
-		"memory": {specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: new(int64(1 << 20))}}, []string{"memory.limit_in_bytes=1048576"}, []string{"memory.max=1048576"}},
+		"memory": {
+			specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: new(int64(1 << 20))}},
+			[]string{"memory.limit_in_bytes=1048576"}, []string{"memory.max=1048576"},
+		},
 		"memory and swap": {
-			specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: new(int64(1 << 20)), Swap: new(int64(3 << 20)), Reservation: new(int64(4096))}},
+			specs.LinuxResources{
+				Memory: &specs.LinuxMemory{Limit: new(int64(1 << 20)), Swap: new(int64(3 << 20)), Reservation: new(int64(4096))},
+			},
 			[]string{"memory.limit_in_bytes=1048576", "memory.memsw.limit_in_bytes=3145728", "memory.soft_limit_in_bytes=4096"},
 			[]string{"memory.low=4096", "memory.max=1048576", "memory.swap.max=2097152"},
 		},
 		"no memory limit": {
 			specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: new(int64(-1)), Swap: new(int64(-1))}},
-			[]string{"memory.limit_in_bytes=-1", "memory.memsw.limit_in_bytes=-1"}, []string{"memory.max=max", "memory.swap.max=max"},
+			[]string{"memory.limit_in_bytes=-1", "memory.memsw.limit_in_bytes=-1"},
+			[]string{"memory.max=max", "memory.swap.max=max"},
 		},
 		"huge pages": {
 			specs.LinuxResources{HugepageLimits: []specs.LinuxHugepageLimit{{Pagesize: "2MB", Limit: 2 << 20}}},
-			[]string{"hugetlb.2MB.limit_in_bytes=2097152", "hugetlb.2MB.rsvd.limit_in_bytes=2097152"}, []string{"hugetlb.2MB.max=2097152", "hugetlb.2MB.rsvd.max=2097152"},
+			[]string{"hugetlb.2MB.limit_in_bytes=2097152", "hugetlb.2MB.rsvd.limit_in_bytes=2097152"},
+			[]string{"hugetlb.2MB.max=2097152", "hugetlb.2MB.rsvd.max=2097152"},
 		},
-		"pids":         {specs.LinuxResources{Pids: &specs.LinuxPids{Limit: new(int64(7))}}, []string{"pids.max=7"}, []string{"pids.max=7"}},
-		"no pids":      {specs.LinuxResources{Pids: &specs.LinuxPids{Limit: new(int64(-1))}}, []string{"pids.max=max"}, []string{"pids.max=max"}},
-		"cgroup files": {specs.LinuxResources{Unified: map[string]string{"memory.peak": "1", "cpu.max": "max 5"}}, nil, []string{"cpu.max=max 5", "memory.peak=1"}},
+		"pids": {
+			specs.LinuxResources{Pids: &specs.LinuxPids{Limit: new(int64(7))}}, []string{"pids.max=7"}, []string{"pids.max=7"},
+		},
+		"no pids": {
+			specs.LinuxResources{Pids: &specs.LinuxPids{Limit: new(int64(-1))}}, []string{"pids.max=max"},
+			[]string{"pids.max=max"},
+		},
+		"cgroup files": {
+			specs.LinuxResources{Unified: map[string]string{"memory.peak": "1", "cpu.max": "max 5"}}, nil,
+			[]string{"cpu.max=max 5", "memory.peak=1"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for version, want := range map[string][]string{"v1": tt.v1, "v2": tt.v2} {
@@ -131,7 +158,8 @@ func TestUpdateErrors(t *testing.T) {
 
 func TestShares(t *testing.T) {
 	for shares, want := range map[uint64][2]uint64{
-		0: {1, 1}, 2: {1, 1}, 3: {2, 1}, 102: {17, 4}, 512: {59, 20}, 1024: {100, 39}, 2048: {174, 79}, 262144: {10000, 10000}, 1 << 30: {10000, 10000},
+		0: {1, 1}, 2: {1, 1}, 3: {2, 1}, 102: {17, 4}, 512: {59, 20}, 1024: {100, 39}, 2048: {174, 79},
+		262144: {10000, 10000}, 1 << 30: {10000, 10000},
 	} {
 		if got := [2]uint64{WeightOf(shares), OldWeightOf(shares)}; got != want {
 			t.Errorf("%d shares: %d, want %d", shares, got, want)

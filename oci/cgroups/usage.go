@@ -113,7 +113,8 @@ func (c *CPU) Add(o CPU) {
 func (m *Memory) Add(o Memory) {
 	for to, n := range map[*uint64]uint64{
 		&m.Usage: o.Usage, &m.WorkingSet: o.WorkingSet, &m.RSS: o.RSS, &m.Cache: o.Cache, &m.MappedFile: o.MappedFile,
-		&m.ActiveAnon: o.ActiveAnon, &m.InactiveAnon: o.InactiveAnon, &m.ActiveFile: o.ActiveFile, &m.InactiveFile: o.InactiveFile,
+		&m.ActiveAnon: o.ActiveAnon, &m.InactiveAnon: o.InactiveAnon, &m.ActiveFile: o.ActiveFile,
+		&m.InactiveFile:  o.InactiveFile,
 		&m.AnonHugepages: o.AnonHugepages, &m.ShmemHugepages: o.ShmemHugepages, &m.FileHugepages: o.FileHugepages,
 		&m.PageFaults: o.PageFaults, &m.MajorFaults: o.MajorFaults,
 		&m.LocalPageFaults: o.LocalPageFaults, &m.LocalMajorFaults: o.LocalMajorFaults, &m.Kernel: o.Kernel,

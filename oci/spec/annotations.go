@@ -37,7 +37,8 @@ const (
 // ReservedAnnotation tells whether an annotation of that key is podd's to write: no pod may say in which sandbox a
 // container runs.
 func ReservedAnnotation(key string) bool {
-	return strings.HasPrefix(key, "io.kubernetes.cri.") || strings.HasPrefix(key, "io.kubernetes.cri-o.") || strings.HasPrefix(key, "io.podd.")
+	return strings.HasPrefix(key, "io.kubernetes.cri.") || strings.HasPrefix(key, "io.kubernetes.cri-o.") ||
+		strings.HasPrefix(key, "io.podd.")
 }
 
 // sizing tells how large the pod is. The overhead is not in it: the runtime knows what it needs itself, and the kubelet
@@ -45,7 +46,8 @@ func ReservedAnnotation(key string) bool {
 func (b *builder) sizing(list map[string]string) {
 	r := b.in.Pod.GetLinux().GetResources()
 	for key, value := range map[string]int64{
-		criCPUPeriod: r.GetCpuPeriod(), criCPUQuota: r.GetCpuQuota(), criCPUShares: r.GetCpuShares(), criMemory: r.GetMemoryLimitInBytes(),
+		criCPUPeriod: r.GetCpuPeriod(), criCPUQuota: r.GetCpuQuota(), criCPUShares: r.GetCpuShares(),
+		criMemory: r.GetMemoryLimitInBytes(),
 	} {
 		if value > 0 {
 			list[key] = strconv.FormatInt(value, 10)

@@ -38,7 +38,9 @@ func typical() Input {
 	in.Config = &cri.ContainerConfig{
 		Command: []string{"/bin/server"}, Args: []string{"--port", "8080"},
 		Linux: &cri.LinuxContainerConfig{
-			Resources: &cri.LinuxContainerResources{CpuShares: 512, CpuQuota: 50000, CpuPeriod: 100000, MemoryLimitInBytes: 1 << 28, OomScoreAdj: 900},
+			Resources: &cri.LinuxContainerResources{
+				CpuShares: 512, CpuQuota: 50000, CpuPeriod: 100000, MemoryLimitInBytes: 1 << 28, OomScoreAdj: 900,
+			},
 			SecurityContext: &cri.LinuxContainerSecurityContext{
 				Seccomp:      &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault},
 				Capabilities: &cri.Capability{DropCapabilities: []string{"ALL"}, AddCapabilities: []string{"NET_BIND_SERVICE"}},
@@ -49,7 +51,9 @@ func typical() Input {
 		in.Config.Mounts = append(in.Config.Mounts, &cri.Mount{ContainerPath: to, HostPath: "/var/lib/kubelet/x" + to})
 	}
 	for range 30 { // a namespace with some services
-		in.Config.Envs = append(in.Config.Envs, &cri.KeyValue{Key: "SERVICE_PORT_" + string(rune('A'+len(in.Config.Envs))), Value: []byte("8080")})
+		in.Config.Envs = append(
+			in.Config.Envs, &cri.KeyValue{Key: "SERVICE_PORT_" + string(rune('A'+len(in.Config.Envs))), Value: []byte("8080")},
+		)
 	}
 	in.Mounts = resolved(in.Config)
 	return in

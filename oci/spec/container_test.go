@@ -74,12 +74,16 @@ func TestContainerErrors(t *testing.T) {
 		return changed(func(in *Input) { in.Config.Envs = []*cri.KeyValue{{Key: key, Value: []byte(value)}} })
 	}
 	checkErrors(t, map[string]errorCase{
-		"no config":           {changed(func(in *Input) { in.Config = nil }), inv, "no configuration"},
-		"no rootfs":           {changed(func(in *Input) { in.Rootfs = "" }), inv, "root filesystem"},
-		"windows":             {changed(func(in *Input) { in.Config.Windows = &cri.WindowsContainerConfig{} }), inv, "Windows"},
-		"privileged":          {with(&cri.LinuxContainerSecurityContext{Privileged: true}), inv, "privileged"},
-		"no command":          {changed(func(in *Input) { in.Image.Entrypoint, in.Image.Cmd = nil, nil }), inv, "command"},
-		"empty entrypoint":    {changed(func(in *Input) { in.Image.Entrypoint, in.Image.Cmd = []string{""}, nil }), inv, "command"},
+		"no config": {changed(func(in *Input) { in.Config = nil }), inv, "no configuration"},
+		"no rootfs": {changed(func(in *Input) { in.Rootfs = "" }), inv, "root filesystem"},
+		"windows": {
+			changed(func(in *Input) { in.Config.Windows = &cri.WindowsContainerConfig{} }), inv, "Windows",
+		},
+		"privileged": {with(&cri.LinuxContainerSecurityContext{Privileged: true}), inv, "privileged"},
+		"no command": {changed(func(in *Input) { in.Image.Entrypoint, in.Image.Cmd = nil, nil }), inv, "command"},
+		"empty entrypoint": {
+			changed(func(in *Input) { in.Image.Entrypoint, in.Image.Cmd = []string{""}, nil }), inv, "command",
+		},
 		"empty command":       {changed(func(in *Input) { in.Config.Command = []string{""} }), inv, "command"},
 		"NUL in argument":     {changed(func(in *Input) { in.Config.Args = []string{"a", "b\x00c"} }), inv, "argument 2"},
 		"argument not UTF-8":  {changed(func(in *Input) { in.Config.Args = []string{"\xff"} }), inv, "UTF-8"},
@@ -92,21 +96,33 @@ func TestContainerErrors(t *testing.T) {
 		"relative image cwd":  {changed(func(in *Input) { in.Image.WorkingDir = "srv" }), inv, "absolute"},
 		"cwd of CVE-2024-21626": {
 			changed(func(in *Input) { in.Image.WorkingDir = "/proc/self/fd/7" }), inv, "names a process"},
-		"uid -1":          {changed(func(in *Input) { in.User.UID = 1<<32 - 1 }), inv, "no change"},
-		"gid -1":          {changed(func(in *Input) { in.User.Groups = []uint32{1<<32 - 1} }), inv, "no change"},
-		"capability":      {with(&cri.LinuxContainerSecurityContext{Capabilities: &cri.Capability{AddCapabilities: []string{"NET_ADMIM"}}}), inv, `"NET_ADMIM"`},
-		"dropped":         {with(&cri.LinuxContainerSecurityContext{Capabilities: &cri.Capability{DropCapabilities: []string{"X"}}}), inv, `"X"`},
-		"ambient":         {with(&cri.LinuxContainerSecurityContext{Capabilities: &cri.Capability{AddAmbientCapabilities: []string{""}}}), inv, "capability"},
+		"uid -1": {changed(func(in *Input) { in.User.UID = 1<<32 - 1 }), inv, "no change"},
+		"gid -1": {changed(func(in *Input) { in.User.Groups = []uint32{1<<32 - 1} }), inv, "no change"},
+		"capability": {
+			with(&cri.LinuxContainerSecurityContext{Capabilities: &cri.Capability{AddCapabilities: []string{"NET_ADMIM"}}}), inv,
+			`"NET_ADMIM"`,
+		},
+		"dropped": {
+			with(&cri.LinuxContainerSecurityContext{Capabilities: &cri.Capability{DropCapabilities: []string{"X"}}}), inv, `"X"`,
+		},
+		"ambient": {
+			with(&cri.LinuxContainerSecurityContext{Capabilities: &cri.Capability{AddAmbientCapabilities: []string{""}}}), inv,
+			"capability",
+		},
 		"seccomp unknown": {with(&cri.LinuxContainerSecurityContext{Seccomp: profile(7)}), inv, "profile type"},
 		//lint:ignore SA1019 old kubelets set it
-		"seccomp path":    {with(&cri.LinuxContainerSecurityContext{SeccompProfilePath: "localhost/"}), inv, "seccomp profile"},
+		"seccomp path": {
+			with(&cri.LinuxContainerSecurityContext{SeccompProfilePath: "localhost/"}), inv, "seccomp profile",
+		},
 		"seccomp missing": {with(&cri.LinuxContainerSecurityContext{Seccomp: localhost("/a")}), inv, "not loaded"},
 		"seccomp off": {changed(func(in *Input) {
 			*in = with(&cri.LinuxContainerSecurityContext{Seccomp: profile(cri.SecurityProfile_RuntimeDefault)})
 			in.Host.Seccomp = false
 		}), pre, "no seccomp"},
-		"apparmor off":     {with(&cri.LinuxContainerSecurityContext{Apparmor: localhost("p")}), pre, "AppArmor is off"},
-		"apparmor name":    {with(&cri.LinuxContainerSecurityContext{Apparmor: localhost("localhost/")}), inv, "name of an AppArmor"},
+		"apparmor off": {with(&cri.LinuxContainerSecurityContext{Apparmor: localhost("p")}), pre, "AppArmor is off"},
+		"apparmor name": {
+			with(&cri.LinuxContainerSecurityContext{Apparmor: localhost("localhost/")}), inv, "name of an AppArmor",
+		},
 		"apparmor unknown": {with(&cri.LinuxContainerSecurityContext{Apparmor: profile(7)}), inv, "profile type"},
 		//lint:ignore SA1019 old kubelets set it
 		"apparmor string": {with(&cri.LinuxContainerSecurityContext{ApparmorProfile: "what"}), inv, `"what"`},
@@ -117,7 +133,9 @@ func TestContainerErrors(t *testing.T) {
 		"namespace path": {changed(func(in *Input) { in.Namespaces.Net = "net" }), inv, "network namespace"},
 		"masked path":    {with(&cri.LinuxContainerSecurityContext{MaskedPaths: []string{"proc"}}), inv, "path to mask"},
 		"readonly path":  {with(&cri.LinuxContainerSecurityContext{ReadonlyPaths: []string{""}}), inv, "path to mask"},
-		"device path":    {changed(func(in *Input) { in.Devices = []Device{{Node: specs.LinuxDevice{Path: "fuse"}}} }), inv, "fuse"},
+		"device path": {
+			changed(func(in *Input) { in.Devices = []Device{{Node: specs.LinuxDevice{Path: "fuse"}}} }), inv, "fuse",
+		},
 	})
 }
 
@@ -152,24 +170,48 @@ func TestMountErrors(t *testing.T) {
 	}
 	rro := &cri.Mount{ContainerPath: "/a", HostPath: "/b", Readonly: true, RecursiveReadOnly: true}
 	checkErrors(t, map[string]errorCase{
-		"relative":   {mounting(&cri.Mount{ContainerPath: "a", HostPath: "/b"}), inv, "absolute"},
-		"empty":      {mounting(&cri.Mount{HostPath: "/b"}), inv, "absolute"},
-		"root":       {mounting(&cri.Mount{ContainerPath: "/x/..", HostPath: "/b"}), inv, "root"},
-		"no source":  {mounting(&cri.Mount{ContainerPath: "/a"}), inv, "no source"},
-		"NUL":        {mounting(&cri.Mount{ContainerPath: "/a", HostPath: "/b\x00"}), inv, "NUL"},
-		"both":       {mounting(&cri.Mount{ContainerPath: "/a", HostPath: "/b", Image: &cri.ImageSpec{Image: "i"}}), inv, "both"},
-		"rro rw":     {mounting(&cri.Mount{ContainerPath: "/a", HostPath: "/b", RecursiveReadOnly: true}), inv, "needs readonly"},
-		"rro slave":  {mounting(&cri.Mount{ContainerPath: "/a", HostPath: "/b", Readonly: true, RecursiveReadOnly: true, Propagation: 1}), inv, "private"},
-		"rro shared": {mounting(&cri.Mount{ContainerPath: "/a", HostPath: "/b", Readonly: true, RecursiveReadOnly: true, Propagation: 2}), inv, "private"},
-		"rro":        {handler(rro), ErrRRO, `"/a"`},
-		"spread":     {mounting(&cri.Mount{ContainerPath: "/a", HostPath: "/b", Propagation: 9}), inv, "propagation"},
-		"option":     {mounting(&cri.Mount{ContainerPath: "/a", HostPath: "/b", MountOptions: []string{"suid"}}), inv, `"suid"`},
-		"half idmap": {mounting(&cri.Mount{ContainerPath: "/a", HostPath: "/b", UidMappings: ids}), inv, "both users and groups"},
-		"idmap":      {handler(&cri.Mount{ContainerPath: "/a", HostPath: "/b", UidMappings: ids, GidMappings: ids}), errdefs.ErrFailedPrecondition, "id-mapped"},
-		"empty idmap": {mounting(&cri.Mount{
-			ContainerPath: "/a", HostPath: "/b", UidMappings: []*cri.IDMapping{{}}, GidMappings: ids}), inv, "empty or too long"},
-		"long idmap": {mounting(&cri.Mount{
-			ContainerPath: "/a", HostPath: "/b", UidMappings: ids, GidMappings: []*cri.IDMapping{{HostId: 1<<32 - 1, Length: 2}}}), inv, "too long"},
+		"relative":  {mounting(&cri.Mount{ContainerPath: "a", HostPath: "/b"}), inv, "absolute"},
+		"empty":     {mounting(&cri.Mount{HostPath: "/b"}), inv, "absolute"},
+		"root":      {mounting(&cri.Mount{ContainerPath: "/x/..", HostPath: "/b"}), inv, "root"},
+		"no source": {mounting(&cri.Mount{ContainerPath: "/a"}), inv, "no source"},
+		"NUL":       {mounting(&cri.Mount{ContainerPath: "/a", HostPath: "/b\x00"}), inv, "NUL"},
+		"both": {
+			mounting(&cri.Mount{ContainerPath: "/a", HostPath: "/b", Image: &cri.ImageSpec{Image: "i"}}), inv, "both",
+		},
+		"rro rw": {
+			mounting(&cri.Mount{ContainerPath: "/a", HostPath: "/b", RecursiveReadOnly: true}), inv, "needs readonly",
+		},
+		"rro slave": {
+			mounting(&cri.Mount{ContainerPath: "/a", HostPath: "/b", Readonly: true, RecursiveReadOnly: true, Propagation: 1}),
+			inv, "private",
+		},
+		"rro shared": {
+			mounting(&cri.Mount{ContainerPath: "/a", HostPath: "/b", Readonly: true, RecursiveReadOnly: true, Propagation: 2}),
+			inv, "private",
+		},
+		"rro":    {handler(rro), ErrRRO, `"/a"`},
+		"spread": {mounting(&cri.Mount{ContainerPath: "/a", HostPath: "/b", Propagation: 9}), inv, "propagation"},
+		"option": {
+			mounting(&cri.Mount{ContainerPath: "/a", HostPath: "/b", MountOptions: []string{"suid"}}), inv, `"suid"`,
+		},
+		"half idmap": {
+			mounting(&cri.Mount{ContainerPath: "/a", HostPath: "/b", UidMappings: ids}), inv, "both users and groups",
+		},
+		"idmap": {
+			handler(&cri.Mount{ContainerPath: "/a", HostPath: "/b", UidMappings: ids, GidMappings: ids}),
+			errdefs.ErrFailedPrecondition, "id-mapped",
+		},
+		"empty idmap": {
+			mounting(&cri.Mount{ContainerPath: "/a", HostPath: "/b", UidMappings: []*cri.IDMapping{{}}, GidMappings: ids}),
+			inv, "empty or too long",
+		},
+		"long idmap": {
+			mounting(&cri.Mount{
+				ContainerPath: "/a", HostPath: "/b", UidMappings: ids,
+				GidMappings: []*cri.IDMapping{{HostId: 1<<32 - 1, Length: 2}},
+			}),
+			inv, "too long",
+		},
 	})
 	in := mounting(rro)
 	in.Mounts = nil
@@ -186,20 +228,28 @@ func TestResourceErrors(t *testing.T) {
 		return limited(&cri.LinuxContainerResources{Unified: map[string]string{key: value}})
 	}
 	checkErrors(t, map[string]errorCase{
-		"shares":        {limited(&cri.LinuxContainerResources{CpuShares: -1}), inv, "cpu_shares"},
-		"many shares":   {limited(&cri.LinuxContainerResources{CpuShares: 262145}), inv, "cpu_shares"},
-		"period":        {limited(&cri.LinuxContainerResources{CpuPeriod: 999}), inv, "cpu_period"},
-		"long period":   {limited(&cri.LinuxContainerResources{CpuPeriod: 1_000_001}), inv, "cpu_period"},
-		"quota":         {limited(&cri.LinuxContainerResources{CpuQuota: 999}), inv, "cpu_quota"},
-		"minus quota":   {limited(&cri.LinuxContainerResources{CpuQuota: -2}), inv, "cpu_quota"},
-		"cpuset":        {limited(&cri.LinuxContainerResources{CpusetCpus: "0\n1"}), inv, "cpuset"},
-		"cpuset mems":   {limited(&cri.LinuxContainerResources{CpusetMems: "-"}), inv, "cpuset"},
-		"memory":        {limited(&cri.LinuxContainerResources{MemoryLimitInBytes: -2}), inv, "memory_limit"},
-		"swap":          {limited(&cri.LinuxContainerResources{MemorySwapLimitInBytes: -2}), inv, "memory_swap_limit"},
-		"swap alone":    {limited(&cri.LinuxContainerResources{MemorySwapLimitInBytes: 1}), inv, "needs a memory limit"},
-		"swap below":    {limited(&cri.LinuxContainerResources{MemoryLimitInBytes: 2, MemorySwapLimitInBytes: 1}), inv, "below the memory limit"},
-		"page size":     {limited(&cri.LinuxContainerResources{HugepageLimits: []*cri.HugepageLimit{{PageSize: "3MB", Limit: 1}}}), inv, "3MB"},
-		"page limit":    {limited(&cri.LinuxContainerResources{HugepageLimits: []*cri.HugepageLimit{{PageSize: "2MB", Limit: 1 << 63}}}), inv, "too large"},
+		"shares":      {limited(&cri.LinuxContainerResources{CpuShares: -1}), inv, "cpu_shares"},
+		"many shares": {limited(&cri.LinuxContainerResources{CpuShares: 262145}), inv, "cpu_shares"},
+		"period":      {limited(&cri.LinuxContainerResources{CpuPeriod: 999}), inv, "cpu_period"},
+		"long period": {limited(&cri.LinuxContainerResources{CpuPeriod: 1_000_001}), inv, "cpu_period"},
+		"quota":       {limited(&cri.LinuxContainerResources{CpuQuota: 999}), inv, "cpu_quota"},
+		"minus quota": {limited(&cri.LinuxContainerResources{CpuQuota: -2}), inv, "cpu_quota"},
+		"cpuset":      {limited(&cri.LinuxContainerResources{CpusetCpus: "0\n1"}), inv, "cpuset"},
+		"cpuset mems": {limited(&cri.LinuxContainerResources{CpusetMems: "-"}), inv, "cpuset"},
+		"memory":      {limited(&cri.LinuxContainerResources{MemoryLimitInBytes: -2}), inv, "memory_limit"},
+		"swap":        {limited(&cri.LinuxContainerResources{MemorySwapLimitInBytes: -2}), inv, "memory_swap_limit"},
+		"swap alone":  {limited(&cri.LinuxContainerResources{MemorySwapLimitInBytes: 1}), inv, "needs a memory limit"},
+		"swap below": {
+			limited(&cri.LinuxContainerResources{MemoryLimitInBytes: 2, MemorySwapLimitInBytes: 1}), inv,
+			"below the memory limit",
+		},
+		"page size": {
+			limited(&cri.LinuxContainerResources{HugepageLimits: []*cri.HugepageLimit{{PageSize: "3MB", Limit: 1}}}), inv, "3MB",
+		},
+		"page limit": {
+			limited(&cri.LinuxContainerResources{HugepageLimits: []*cri.HugepageLimit{{PageSize: "2MB", Limit: 1 << 63}}}), inv,
+			"too large",
+		},
 		"unified v1":    {v1, inv, "cgroup v2"},
 		"unified path":  {uni("../x.y", ""), inv, "not the file"},
 		"unified dir":   {uni("memory.max/../../x", ""), inv, "not the file"},
@@ -225,7 +275,8 @@ func TestErrorsHideValues(t *testing.T) {
 // TestInputUntouched: the same input is used again for the status, and by other containers.
 func TestInputUntouched(t *testing.T) {
 	in := with(&cri.LinuxContainerSecurityContext{
-		Seccomp: localhost("/p"), MaskedPaths: []string{"/a"}, Capabilities: &cri.Capability{AddAmbientCapabilities: []string{"KILL"}},
+		Seccomp: localhost("/p"), MaskedPaths: []string{"/a"},
+		Capabilities: &cri.Capability{AddAmbientCapabilities: []string{"KILL"}},
 	})
 	ret := uint(1)
 	in.Handler.OCIVersion = "1.0.2"

@@ -40,7 +40,8 @@ func TestEveryField(t *testing.T) {
 	}
 	known := elsewhere()
 	for _, m := range []proto.Message{
-		&cri.ContainerConfig{}, &cri.LinuxContainerConfig{}, &cri.LinuxContainerSecurityContext{}, &cri.LinuxContainerResources{},
+		&cri.ContainerConfig{}, &cri.LinuxContainerConfig{}, &cri.LinuxContainerSecurityContext{},
+		&cri.LinuxContainerResources{},
 		&cri.Mount{}, &cri.Device{}, &cri.KeyValue{}, &cri.Capability{}, &cri.NamespaceOption{}, &cri.UserNamespace{},
 		&cri.SecurityProfile{}, &cri.SELinuxOption{}, &cri.HugepageLimit{}, &cri.IDMapping{}, &cri.ImageSpec{},
 	} {

@@ -9,12 +9,18 @@ const ttyGroup = 5
 func (b *builder) defaultMounts() []specs.Mount {
 	list := []specs.Mount{
 		b.proc(),
-		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "strictatime", "mode=755", "size=65536k"}},
+		{
+			Destination: "/dev", Type: "tmpfs", Source: "tmpfs",
+			Options: []string{"nosuid", "strictatime", "mode=755", "size=65536k"},
+		},
 		b.sys(),
 		b.pts(),
 		b.shm(),
 		b.mqueue(),
-		{Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup", Options: append(quiet(), "relatime", b.kernelAccess())},
+		{
+			Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup",
+			Options: append(quiet(), "relatime", b.kernelAccess()),
+		},
 	}
 	return append(list, b.podFiles()...)
 }
@@ -67,7 +73,9 @@ func (b *builder) shm() specs.Mount {
 	case b.in.Namespaces.IPC == Host:
 		return bind("/dev/shm", "/dev/shm")
 	}
-	return specs.Mount{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: append(quiet(), "mode=1777", "size=65536k")}
+	return specs.Mount{
+		Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: append(quiet(), "mode=1777", "size=65536k"),
+	}
 }
 
 func (b *builder) mqueue() specs.Mount {
@@ -96,5 +104,7 @@ func (b *builder) podFiles() []specs.Mount {
 }
 
 func bind(to, from string, options ...string) specs.Mount {
-	return specs.Mount{Destination: to, Type: "bind", Source: from, Options: append([]string{"rbind", "rprivate"}, options...)}
+	return specs.Mount{
+		Destination: to, Type: "bind", Source: from, Options: append([]string{"rbind", "rprivate"}, options...),
+	}
 }

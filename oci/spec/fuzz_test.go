@@ -65,7 +65,8 @@ func checkContainer(t *testing.T, in Input) {
 			}
 		}
 	}
-	if !strings.HasPrefix(s.Process.Cwd, "/") || processPath(s.Process.Cwd) || *s.Process.OOMScoreAdj < in.Host.OOMScoreAdjMin {
+	if !strings.HasPrefix(s.Process.Cwd, "/") || processPath(s.Process.Cwd) ||
+		*s.Process.OOMScoreAdj < in.Host.OOMScoreAdjMin {
 		t.Errorf("cwd %q, oom_score_adj %d", s.Process.Cwd, *s.Process.OOMScoreAdj)
 	}
 	if _, err := ExecProcess(s.Process, []string{"sh"}, true); err != nil {

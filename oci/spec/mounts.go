@@ -34,7 +34,9 @@ func (b *builder) mounts() error {
 	}
 	list := slices.DeleteFunc(b.defaultMounts(), func(m specs.Mount) bool { return replaced(m.Destination, taken) })
 	list = append(list, asked...)
-	slices.SortStableFunc(list, func(x, y specs.Mount) int { return cmp.Compare(depth(x.Destination), depth(y.Destination)) })
+	slices.SortStableFunc(
+		list, func(x, y specs.Mount) int { return cmp.Compare(depth(x.Destination), depth(y.Destination)) },
+	)
 	b.spec.Mounts = list
 	return nil
 }
@@ -63,7 +65,9 @@ func (b *builder) mount(m Mount) (specs.Mount, error) {
 	options = append([]string{"rbind"}, options...)
 	switch {
 	case c.GetRecursiveReadOnly() && !b.in.Handler.RecursiveReadOnly:
-		return specs.Mount{}, fmt.Errorf("%w: mount %q: this runtime handler cannot make recursive read-only mounts", ErrRRO, c.GetContainerPath())
+		return specs.Mount{}, fmt.Errorf(
+			"%w: mount %q: this runtime handler cannot make recursive read-only mounts", ErrRRO, c.GetContainerPath(),
+		)
 	case c.GetRecursiveReadOnly():
 		options = append(options, "rro")
 	case c.GetReadonly(), c.GetImage() != nil: // "All image mounts are per feature definition readonly."
@@ -162,7 +166,9 @@ func IDMappings(list []*cri.IDMapping) ([]specs.LinuxIDMapping, error) {
 	for _, m := range list {
 		length := uint64(m.GetLength())
 		if length == 0 || uint64(m.GetHostId())+length > ids || uint64(m.GetContainerId())+length > ids {
-			return nil, invalid("id mapping of %d ids from %d to %d is empty or too long", length, m.GetContainerId(), m.GetHostId())
+			return nil, invalid(
+				"id mapping of %d ids from %d to %d is empty or too long", length, m.GetContainerId(), m.GetHostId(),
+			)
 		}
 		out = append(out, specs.LinuxIDMapping{ContainerID: m.GetContainerId(), HostID: m.GetHostId(), Size: m.GetLength()})
 	}

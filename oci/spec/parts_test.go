@@ -47,7 +47,8 @@ func TestProcessPath(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	for v, want := range map[string]bool{
-		"1.0.2": false, "1.1.0": true, "1.2.1": true, "2.0.0": true, "1.1.0-rc.1": true, "0.9": false, "": false, "x.y": false, "1": false,
+		"1.0.2": false, "1.1.0": true, "1.2.1": true, "2.0.0": true, "1.1.0-rc.1": true, "0.9": false, "": false,
+		"x.y": false, "1": false,
 	} {
 		if atLeast(v, 1, 1) != want {
 			t.Errorf("atLeast(%q, 1, 1) = %v", v, !want)
@@ -61,15 +62,17 @@ func TestCgroupsPath(t *testing.T) {
 		parent, id, want string
 		err              bool
 	}{
-		"cgroupfs":            {parent: "/kubepods/burstable/pod1", id: "c1", want: "/kubepods/burstable/pod1/podd-c1"},
-		"cgroupfs default":    {id: "c1", want: "/podd/podd-c1"},
-		"cgroupfs relative":   {parent: "kubepods", id: "c1", want: "/kubepods/podd-c1"},
-		"cgroupfs slice":      {parent: "/a.slice/", id: "c1", want: "/a.slice/podd-c1"},
-		"cgroupfs up":         {parent: "/a/../b", id: "c1", err: true},
-		"cgroupfs dot":        {parent: "/a/./b", id: "c1", err: true},
-		"cgroupfs NUL":        {parent: "/a\x00", id: "c1", err: true},
-		"cgroupfs newline":    {parent: "/a\n", id: "c1", err: true},
-		"systemd path":        {systemd: true, parent: "/kubepods.slice/kubepods-pod1.slice", id: "c1", want: "kubepods-pod1.slice:podd:c1"},
+		"cgroupfs":          {parent: "/kubepods/burstable/pod1", id: "c1", want: "/kubepods/burstable/pod1/podd-c1"},
+		"cgroupfs default":  {id: "c1", want: "/podd/podd-c1"},
+		"cgroupfs relative": {parent: "kubepods", id: "c1", want: "/kubepods/podd-c1"},
+		"cgroupfs slice":    {parent: "/a.slice/", id: "c1", want: "/a.slice/podd-c1"},
+		"cgroupfs up":       {parent: "/a/../b", id: "c1", err: true},
+		"cgroupfs dot":      {parent: "/a/./b", id: "c1", err: true},
+		"cgroupfs NUL":      {parent: "/a\x00", id: "c1", err: true},
+		"cgroupfs newline":  {parent: "/a\n", id: "c1", err: true},
+		"systemd path": {
+			systemd: true, parent: "/kubepods.slice/kubepods-pod1.slice", id: "c1", want: "kubepods-pod1.slice:podd:c1",
+		},
 		"systemd slice":       {systemd: true, parent: "user-1000.slice", id: "c1", want: "user-1000.slice:podd:c1"},
 		"systemd default":     {systemd: true, id: "c1", want: "podd.slice:podd:c1"},
 		"systemd root":        {systemd: true, parent: "-.slice", id: "c1", want: "-.slice:podd:c1"},
@@ -122,28 +125,51 @@ func TestResources(t *testing.T) {
 	v1.CgroupV2 = false
 	noHuge := full
 	noHuge.Hugetlb = false
+	unified := func(key, value string) map[string]string { return map[string]string{key: value} }
 	for name, c := range map[string]struct {
 		r     *cri.LinuxContainerResources
 		f     Facts
 		want  specs.LinuxResources
 		warns string
 	}{
-		"none":           {nil, full, specs.LinuxResources{}, ""},
-		"empty":          {&cri.LinuxContainerResources{}, full, specs.LinuxResources{}, ""},
-		"unlimited cpu":  {&cri.LinuxContainerResources{CpuQuota: -1}, full, specs.LinuxResources{CPU: &specs.LinuxCPU{Quota: new(int64(-1))}}, ""},
-		"unlimited":      {&cri.LinuxContainerResources{MemoryLimitInBytes: -1}, full, specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: new(int64(-1))}}, ""},
-		"unlimited swap": {&cri.LinuxContainerResources{MemoryLimitInBytes: 8, MemorySwapLimitInBytes: -1}, v1, specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: new(int64(8)), Swap: new(int64(-1))}}, ""},
+		"none":  {nil, full, specs.LinuxResources{}, ""},
+		"empty": {&cri.LinuxContainerResources{}, full, specs.LinuxResources{}, ""},
+		"unlimited cpu": {
+			&cri.LinuxContainerResources{CpuQuota: -1}, full, specs.LinuxResources{CPU: &specs.LinuxCPU{Quota: new(int64(-1))}},
+			"",
+		},
+		"unlimited": {
+			&cri.LinuxContainerResources{MemoryLimitInBytes: -1}, full,
+			specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: new(int64(-1))}}, "",
+		},
+		"unlimited swap": {
+			&cri.LinuxContainerResources{MemoryLimitInBytes: 8, MemorySwapLimitInBytes: -1}, v1,
+			specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: new(int64(8)), Swap: new(int64(-1))}}, "",
+		},
 		"no swap on v2": {&cri.LinuxContainerResources{MemoryLimitInBytes: 8}, full, specs.LinuxResources{
-			Memory: &specs.LinuxMemory{Limit: new(int64(8)), Swap: new(int64(8))}, Unified: map[string]string{swapMax: "0"}}, ""},
-		"some swap on v2": {&cri.LinuxContainerResources{MemoryLimitInBytes: 8, MemorySwapLimitInBytes: 11, Unified: map[string]string{"memory.high": "7"}}, full, specs.LinuxResources{
-			Memory: &specs.LinuxMemory{Limit: new(int64(8)), Swap: new(int64(11))}, Unified: map[string]string{swapMax: "3", "memory.high": "7"}}, ""},
+			Memory: &specs.LinuxMemory{Limit: new(int64(8)), Swap: new(int64(8))}, Unified: unified(swapMax, "0"),
+		}, ""},
+		"some swap on v2": {&cri.LinuxContainerResources{
+			MemoryLimitInBytes: 8, MemorySwapLimitInBytes: 11, Unified: unified("memory.high", "7"),
+		}, full, specs.LinuxResources{
+			Memory:  &specs.LinuxMemory{Limit: new(int64(8)), Swap: new(int64(11))},
+			Unified: map[string]string{swapMax: "3", "memory.high": "7"},
+		}, ""},
 		"unlimited swap on v2": {&cri.LinuxContainerResources{MemorySwapLimitInBytes: -1}, full, specs.LinuxResources{
-			Memory: &specs.LinuxMemory{Swap: new(int64(-1))}, Unified: map[string]string{swapMax: "max"}}, ""},
-		"swap named on v2": {&cri.LinuxContainerResources{MemoryLimitInBytes: 8, Unified: map[string]string{swapMax: "5"}}, full, specs.LinuxResources{
-			Memory: &specs.LinuxMemory{Limit: new(int64(8))}, Unified: map[string]string{swapMax: "5"}}, ""},
-		"no swap on v1": {&cri.LinuxContainerResources{MemoryLimitInBytes: 8}, v1, specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: new(int64(8)), Swap: new(int64(8))}}, ""},
-		"hugetlb off": {&cri.LinuxContainerResources{HugepageLimits: []*cri.HugepageLimit{{PageSize: "2MB", Limit: 1}, {PageSize: "1GB"}}},
-			noHuge, specs.LinuxResources{}, "2MB"},
+			Memory: &specs.LinuxMemory{Swap: new(int64(-1))}, Unified: unified(swapMax, "max"),
+		}, ""},
+		"swap named on v2": {&cri.LinuxContainerResources{
+			MemoryLimitInBytes: 8, Unified: unified(swapMax, "5"),
+		}, full, specs.LinuxResources{
+			Memory: &specs.LinuxMemory{Limit: new(int64(8))}, Unified: unified(swapMax, "5"),
+		}, ""},
+		"no swap on v1": {
+			&cri.LinuxContainerResources{MemoryLimitInBytes: 8}, v1,
+			specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: new(int64(8)), Swap: new(int64(8))}}, "",
+		},
+		"hugetlb off": {&cri.LinuxContainerResources{
+			HugepageLimits: []*cri.HugepageLimit{{PageSize: "2MB", Limit: 1}, {PageSize: "1GB"}},
+		}, noHuge, specs.LinuxResources{}, "2MB"},
 	} {
 		got, warnings, err := Resources(c.r, c.f)
 		if err != nil {
@@ -168,20 +194,23 @@ func TestCapabilityRules(t *testing.T) {
 		total            int
 		has, not, amb    []string
 	}{
-		"default":           {total: 14, has: l("CAP_CHOWN"), not: l("CAP_SYS_ADMIN")},
-		"add":               {add: l("sys_admin"), total: 15, has: l("CAP_SYS_ADMIN")},
-		"prefix":            {add: l("CAP_SYS_ADMIN"), total: 15, has: l("CAP_SYS_ADMIN")},
-		"drop":              {drop: l("CHOWN"), total: 13, not: l("CAP_CHOWN")},
-		"both":              {add: l("SYS_ADMIN"), drop: l("SYS_ADMIN"), total: 14, not: l("CAP_SYS_ADMIN")},
-		"add all":           {add: l("ALL"), total: count, has: l("CAP_SYS_ADMIN")},
-		"add all drop one":  {add: l("all"), drop: l("SYS_ADMIN"), total: count - 1, not: l("CAP_SYS_ADMIN")},
-		"drop all":          {drop: l("ALL"), total: 0},
-		"drop all add one":  {add: l("KILL"), drop: l("ALL"), total: 1, has: l("CAP_KILL")},
-		"all and all":       {add: l("ALL"), drop: l("ALL"), total: 0},
-		"ambient":           {raise: l("SYS_NICE"), total: 15, has: l("CAP_SYS_NICE"), amb: l("CAP_SYS_NICE")},
-		"ambient drop all":  {raise: l("SYS_NICE"), drop: l("ALL"), total: 1, amb: l("CAP_SYS_NICE")},
-		"ambient dropped":   {raise: l("SYS_NICE"), drop: l("SYS_NICE"), total: 14},
-		"all ambient":       {raise: l("ALL"), drop: l("KILL"), total: count - 1, amb: keep(knownCapabilities(), func(s string) bool { return s != "CAP_KILL" })},
+		"default":          {total: 14, has: l("CAP_CHOWN"), not: l("CAP_SYS_ADMIN")},
+		"add":              {add: l("sys_admin"), total: 15, has: l("CAP_SYS_ADMIN")},
+		"prefix":           {add: l("CAP_SYS_ADMIN"), total: 15, has: l("CAP_SYS_ADMIN")},
+		"drop":             {drop: l("CHOWN"), total: 13, not: l("CAP_CHOWN")},
+		"both":             {add: l("SYS_ADMIN"), drop: l("SYS_ADMIN"), total: 14, not: l("CAP_SYS_ADMIN")},
+		"add all":          {add: l("ALL"), total: count, has: l("CAP_SYS_ADMIN")},
+		"add all drop one": {add: l("all"), drop: l("SYS_ADMIN"), total: count - 1, not: l("CAP_SYS_ADMIN")},
+		"drop all":         {drop: l("ALL"), total: 0},
+		"drop all add one": {add: l("KILL"), drop: l("ALL"), total: 1, has: l("CAP_KILL")},
+		"all and all":      {add: l("ALL"), drop: l("ALL"), total: 0},
+		"ambient":          {raise: l("SYS_NICE"), total: 15, has: l("CAP_SYS_NICE"), amb: l("CAP_SYS_NICE")},
+		"ambient drop all": {raise: l("SYS_NICE"), drop: l("ALL"), total: 1, amb: l("CAP_SYS_NICE")},
+		"ambient dropped":  {raise: l("SYS_NICE"), drop: l("SYS_NICE"), total: 14},
+		"all ambient": {
+			raise: l("ALL"), drop: l("KILL"), total: count - 1,
+			amb: keep(knownCapabilities(), func(s string) bool { return s != "CAP_KILL" }),
+		},
 		"ambient all, none": {raise: l("ALL"), drop: l("ALL"), total: 0},
 	} {
 		in := with(&cri.LinuxContainerSecurityContext{
@@ -215,8 +244,13 @@ func TestCapabilityWarnings(t *testing.T) {
 		sc   *cri.LinuxContainerSecurityContext
 		want bool
 	}{
-		"all":   {&cri.LinuxContainerSecurityContext{Capabilities: &cri.Capability{AddCapabilities: []string{"ALL"}}}, false},
-		"named": {&cri.LinuxContainerSecurityContext{Capabilities: &cri.Capability{AddCapabilities: []string{strings.ToLower(newest)}}}, true},
+		"all": {&cri.LinuxContainerSecurityContext{Capabilities: &cri.Capability{AddCapabilities: []string{"ALL"}}}, false},
+		"named": {
+			&cri.LinuxContainerSecurityContext{
+				Capabilities: &cri.Capability{AddCapabilities: []string{strings.ToLower(newest)}},
+			},
+			true,
+		},
 	} {
 		in := with(c.sc)
 		in.Host.Capabilities = held
@@ -304,7 +338,8 @@ func TestExecProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.Terminal || !slices.Equal(p.Args, []string{"sh", "-c", "x"}) || p.Cwd != s.Process.Cwd || *p.OOMScoreAdj != 10 || len(p.Env) != env {
+	if p.Terminal || !slices.Equal(p.Args, []string{"sh", "-c", "x"}) || p.Cwd != s.Process.Cwd || *p.OOMScoreAdj != 10 ||
+		len(p.Env) != env {
 		t.Errorf("%+v", p)
 	}
 	if tty, _ := ExecProcess(s.Process, []string{"sh"}, true); !tty.Terminal || !slices.Contains(tty.Env, "TERM=xterm") {

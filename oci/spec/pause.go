@@ -53,8 +53,10 @@ func Pause(in PauseInput) (*specs.Spec, []string, error) {
 	ns := in.Namespaces
 	ns.PID = ""
 	b, err := newBuilder(Input{
-		ID: in.ID, Sandbox: in.ID, Annotations: in.Annotations, Pod: in.Pod, Config: pauseConfig(sandbox, in.Handler, in.Host), Rootfs: in.Rootfs, User: user, Seccomp: in.Seccomp,
-		Labels: in.Labels, Namespaces: ns, Files: PodFiles{Shm: in.Shm}, CgroupsPath: in.CgroupsPath, Handler: in.Handler, Host: in.Host,
+		ID: in.ID, Sandbox: in.ID, Annotations: in.Annotations, Pod: in.Pod,
+		Config: pauseConfig(sandbox, in.Handler, in.Host), Rootfs: in.Rootfs, User: user, Seccomp: in.Seccomp,
+		Labels: in.Labels, Namespaces: ns, Files: PodFiles{Shm: in.Shm}, CgroupsPath: in.CgroupsPath, Handler: in.Handler,
+		Host: in.Host,
 	})
 	if err != nil {
 		return nil, nil, err
@@ -113,7 +115,8 @@ func pauseConfig(sandbox *cri.LinuxSandboxSecurityContext, h Handler, f Facts) *
 // pauseMasked are the parts of /proc that tell of the node, or act on it.
 func pauseMasked() []string {
 	return []string{
-		"/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/sched_debug",
+		"/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
+		"/proc/sched_debug",
 		"/proc/scsi", "/proc/sysrq-trigger", "/proc/timer_list", "/proc/timer_stats",
 	}
 }
@@ -121,17 +124,22 @@ func pauseMasked() []string {
 func (b *builder) pauseMounts() error {
 	b.spec.Mounts = []specs.Mount{
 		b.proc(),
-		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "noexec", "strictatime", "mode=755", "size=64k"}},
+		{
+			Destination: "/dev", Type: "tmpfs", Source: "tmpfs",
+			Options: []string{"nosuid", "noexec", "strictatime", "mode=755", "size=64k"},
+		},
 	}
 	if b.in.Handler.OwnKernel && b.in.Files.Shm != "" {
 		b.spec.Mounts = append(b.spec.Mounts, specs.Mount{
-			Destination: "/dev/shm", Type: "bind", Source: b.in.Files.Shm, Options: []string{"rbind", "ro", "nosuid", "nodev", "noexec"},
+			Destination: "/dev/shm", Type: "bind", Source: b.in.Files.Shm,
+			Options: []string{"rbind", "ro", "nosuid", "nodev", "noexec"},
 		})
 	}
 	return nil
 }
 
-// sandboxUser: "run_as_group should only be specified when run_as_user is specified; otherwise, the runtime MUST error."
+// sandboxUser: "run_as_group should only be specified when run_as_user is specified; otherwise, the runtime MUST
+// error."
 func sandboxUser(sc *cri.LinuxSandboxSecurityContext, ns Namespaces) (User, error) {
 	u := User{UID: pauseUser, GID: pauseUser}
 	if joined(ns.User) && (!mapped(pauseUser, ns.UIDs) || !mapped(pauseUser, ns.GIDs)) {

@@ -67,10 +67,13 @@ func OOMScoreAdj(r *cri.LinuxContainerResources, f Facts) (int, []string, error)
 	if asked == 0 { // not specified
 		return f.OOMScoreAdjMin, nil, nil
 	}
-	return f.OOMScoreAdjMin, []string{fmt.Sprintf("oom_score_adj %d is below what podd may set, %d is used", asked, f.OOMScoreAdjMin)}, nil
+	return f.OOMScoreAdjMin, []string{
+		fmt.Sprintf("oom_score_adj %d is below what podd may set, %d is used", asked, f.OOMScoreAdjMin),
+	}, nil
 }
 
-// The kernel's bounds: kernel/sched/core.c for the period and quota in microseconds, CONFIG_FAIR_GROUP_SCHED for shares.
+// The kernel's bounds: kernel/sched/core.c for the period and quota in microseconds, CONFIG_FAIR_GROUP_SCHED for
+// shares.
 const (
 	minPeriod, maxPeriod = 1_000, 1_000_000
 	minQuota             = 1_000
@@ -123,7 +126,9 @@ func memory(r *cri.LinuxContainerResources, f Facts) (*specs.LinuxMemory, []stri
 	case swap > 0 && limit <= 0:
 		return nil, nil, invalid("memory_swap_limit_in_bytes %d needs a memory limit: it bounds the sum of both", swap)
 	case swap > 0 && swap < limit:
-		return nil, nil, invalid("memory_swap_limit_in_bytes %d is below the memory limit of %d, it bounds the sum of both", swap, limit)
+		return nil, nil, invalid(
+			"memory_swap_limit_in_bytes %d is below the memory limit of %d, it bounds the sum of both", swap, limit,
+		)
 	case limit == 0 && swap == 0:
 		return nil, nil, nil
 	}
@@ -151,9 +156,9 @@ func memory(r *cri.LinuxContainerResources, f Facts) (*specs.LinuxMemory, []stri
 // swapMax is the file of cgroup v2 that bounds swap alone.
 const swapMax = "memory.swap.max"
 
-// nameSwapMax says on cgroup v2 also in the kernel's own words what memory.swap, the sum of both, comes to. Runtimes differ
-// in that: crun gives systemd the sum for MemorySwapMax, runc gives it nothing when there is to be no swap, and what systemd
-// does not know it sets back at its next reload.
+// nameSwapMax says on cgroup v2 also in the kernel's own words what memory.swap, the sum of both, comes to. Runtimes
+// differ in that: crun gives systemd the sum for MemorySwapMax, runc gives it nothing when there is to be no swap, and
+// what systemd does not know it sets back at its next reload.
 func nameSwapMax(out *specs.LinuxResources, f Facts) {
 	if !f.CgroupV2 || out.Memory == nil || out.Memory.Swap == nil {
 		return
@@ -192,7 +197,9 @@ func hugepages(r *cri.LinuxContainerResources, f Facts) ([]specs.LinuxHugepageLi
 			}
 		case !f.Hugetlb:
 			if limit != 0 {
-				warnings = append(warnings, fmt.Sprintf("the limit of %s pages has no effect: there is no hugetlb controller", size))
+				warnings = append(
+					warnings, fmt.Sprintf("the limit of %s pages has no effect: there is no hugetlb controller", size),
+				)
 			}
 		case limit > math.MaxInt64:
 			return nil, nil, invalid("limit %d of %s pages is too large", limit, size)

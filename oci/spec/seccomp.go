@@ -103,7 +103,8 @@ func includes(c *seccomp.Filter, caps []string, f Facts) bool {
 			return false
 		}
 	}
-	return (len(c.Arches) == 0 || slices.Contains(c.Arches, f.Arch)) && (c.MinKernel == nil || f.Kernel.atLeast(c.MinKernel))
+	return (len(c.Arches) == 0 || slices.Contains(c.Arches, f.Arch)) &&
+		(c.MinKernel == nil || f.Kernel.atLeast(c.MinKernel))
 }
 
 // excludes reports whether any condition holds.
@@ -112,7 +113,8 @@ func excludes(c *seccomp.Filter, caps []string, f Facts) bool {
 		return false
 	}
 	held := func(want string) bool { return slices.Contains(caps, want) }
-	return slices.ContainsFunc(c.Caps, held) || slices.Contains(c.Arches, f.Arch) || c.MinKernel != nil && f.Kernel.atLeast(c.MinKernel)
+	return slices.ContainsFunc(c.Caps, held) || slices.Contains(c.Arches, f.Arch) || c.MinKernel != nil &&
+		f.Kernel.atLeast(c.MinKernel)
 }
 
 func (k KernelVersion) atLeast(min *seccomp.KernelVersion) bool {

@@ -197,9 +197,23 @@ func TestPinRefusesBadRequestsUntouched(t *testing.T) {
 		{"user without maps", Request{User: "/tmp/x"}},
 		{"user without gids", Request{User: "/tmp/x", UIDs: userMap}},
 		{"empty map", Request{User: "/tmp/x", UIDs: []specs.LinuxIDMapping{{HostID: 1}}, GIDs: userMap}},
-		{"map overflows", Request{User: "/tmp/x", UIDs: []specs.LinuxIDMapping{{HostID: 4294967295, Size: 2}}, GIDs: userMap}},
-		{"maps overlap inside", Request{User: "/tmp/x", UIDs: userMap, GIDs: append([]specs.LinuxIDMapping{{ContainerID: 10, HostID: 1, Size: 1}}, userMap...)}},
-		{"maps overlap outside", Request{User: "/tmp/x", UIDs: userMap, GIDs: append([]specs.LinuxIDMapping{{ContainerID: 70000, HostID: 100001, Size: 1}}, userMap...)}},
+		{
+			"map overflows", Request{User: "/tmp/x", UIDs: []specs.LinuxIDMapping{{HostID: 4294967295, Size: 2}}, GIDs: userMap},
+		},
+		{
+			"maps overlap inside",
+			Request{
+				User: "/tmp/x", UIDs: userMap,
+				GIDs: append([]specs.LinuxIDMapping{{ContainerID: 10, HostID: 1, Size: 1}}, userMap...),
+			},
+		},
+		{
+			"maps overlap outside",
+			Request{
+				User: "/tmp/x", UIDs: userMap,
+				GIDs: append([]specs.LinuxIDMapping{{ContainerID: 70000, HostID: 100001, Size: 1}}, userMap...),
+			},
+		},
 		{"too many maps", Request{User: "/tmp/x", UIDs: make([]specs.LinuxIDMapping, 341), GIDs: userMap}},
 		{"hostname of the node", Request{Net: "/tmp/x", Hostname: "pod"}},
 		{"hostname too long", Request{UTS: "/tmp/x", Hostname: long}},

@@ -73,7 +73,8 @@ func splitKey(key string) ([]string, error) {
 	}
 	parts := strings.Split(path, "/")
 	for _, p := range parts {
-		if p == "" || p == "." || p == ".." || len(p) > unix.NAME_MAX || strings.ContainsFunc(p, func(c rune) bool { return c <= ' ' || c >= 0x7f }) {
+		if p == "" || p == "." || p == ".." || len(p) > unix.NAME_MAX ||
+			strings.ContainsFunc(p, func(c rune) bool { return c <= ' ' || c >= 0x7f }) {
 			return nil, fmt.Errorf("%w: sysctl %q has the component %q", errdefs.ErrInvalidArgument, key, p)
 		}
 	}
@@ -108,14 +109,19 @@ func (r Request) owns(s sysctl) error {
 		return fmt.Errorf("%w: sysctl %q is not namespaced: it belongs to the node", errdefs.ErrInvalidArgument, s.key)
 	}
 	if pin == "" {
-		return fmt.Errorf("%w: sysctl %q: the pod shares the node's %s namespace, so it belongs to the node", errdefs.ErrInvalidArgument, s.key, domain)
+		return fmt.Errorf(
+			"%w: sysctl %q: the pod shares the node's %s namespace, so it belongs to the node", errdefs.ErrInvalidArgument,
+			s.key, domain,
+		)
 	}
 	return nil
 }
 
 func checkValue(s sysctl) error {
 	if len(s.value) > maxValue {
-		return fmt.Errorf("%w: sysctl %q has a value of %d bytes, more than %d", errdefs.ErrInvalidArgument, s.key, len(s.value), maxValue)
+		return fmt.Errorf(
+			"%w: sysctl %q has a value of %d bytes, more than %d", errdefs.ErrInvalidArgument, s.key, len(s.value), maxValue,
+		)
 	}
 	if strings.ContainsFunc(s.value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
 		return fmt.Errorf("%w: sysctl %q has a value with control characters", errdefs.ErrInvalidArgument, s.key)

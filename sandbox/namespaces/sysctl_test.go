@@ -108,7 +108,10 @@ func TestSplitKey(t *testing.T) {
 // TestSysctlsNeverReachTheNode asks for sysctls that exist on the node under the same names.
 func TestSysctlsNeverReachTheNode(t *testing.T) {
 	p, dir := newPinner(t), t.TempDir()
-	names := map[string]string{"net/ipv4/ip_default_ttl": "77", "kernel/shmmni": "123", "kernel/msgmax": "9999", "fs/mqueue/queues_max": "7", "kernel/domainname": "evil"}
+	names := map[string]string{
+		"net/ipv4/ip_default_ttl": "77", "kernel/shmmni": "123", "kernel/msgmax": "9999", "fs/mqueue/queues_max": "7",
+		"kernel/domainname": "evil",
+	}
 	before := map[string]string{}
 	r := allPins(dir)
 	r.Sysctls = map[string]string{}
@@ -153,7 +156,8 @@ func TestInterfaceSysctlsWaitForTheInterface(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	if err := p.Sysctl(t.Context(), r.Net, r.Sysctls); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "eth0") {
+	if err := p.Sysctl(t.Context(), r.Net, r.Sysctls); !errdefs.IsInvalidArgument(err) ||
+		!strings.Contains(err.Error(), "eth0") {
 		t.Errorf("Sysctl of an absent interface = %v", err)
 	}
 	ns, err := netns.GetFromPath(r.Net)
@@ -180,7 +184,9 @@ func TestInterfaceSysctlsWaitForTheInterface(t *testing.T) {
 
 func TestSysctlOfNoInterfaceDoesNothing(t *testing.T) {
 	// The namespace does not exist, and need not.
-	if err := New("").Sysctl(t.Context(), "/nonexistent", map[string]string{"net.ipv4.ip_forward": "1", "kernel.sem": "1"}); err != nil {
+	if err := New("").Sysctl(
+		t.Context(), "/nonexistent", map[string]string{"net.ipv4.ip_forward": "1", "kernel.sem": "1"},
+	); err != nil {
 		t.Error(err)
 	}
 }
@@ -201,7 +207,10 @@ func TestSysctlNeedsANetworkNamespace(t *testing.T) {
 
 // FuzzSysctlKey: whatever is accepted stays below /proc/sys and is one of the namespaced names.
 func FuzzSysctlKey(f *testing.F) {
-	for _, s := range []string{"net.ipv4.conf.eth0/1.forwarding", "kernel.shmmax", "fs/mqueue/x", "kernel.hostname", "net/../x", "a", ".", "net.ipv4.//"} {
+	for _, s := range []string{
+		"net.ipv4.conf.eth0/1.forwarding", "kernel.shmmax", "fs/mqueue/x", "kernel.hostname", "net/../x", "a", ".",
+		"net.ipv4.//",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, key string) {

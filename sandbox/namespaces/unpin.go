@@ -57,7 +57,9 @@ func checkPin(path string) error {
 		return err
 	}
 	if !info.Mode().IsRegular() || info.Size() != 0 {
-		return fmt.Errorf("%w: %s is not a pin file (%v, %d bytes), it stays", errdefs.ErrFailedPrecondition, path, info.Mode(), info.Size())
+		return fmt.Errorf(
+			"%w: %s is not a pin file (%v, %d bytes), it stays", errdefs.ErrFailedPrecondition, path, info.Mode(), info.Size(),
+		)
 	}
 	return nil
 }

@@ -34,7 +34,9 @@ func (r Request) checkPaths() error {
 			return err
 		}
 		if other, ok := seen[k.path]; ok {
-			return fmt.Errorf("%w: %s and %s namespace have the same pin file %s", errdefs.ErrInvalidArgument, other, k.name, k.path)
+			return fmt.Errorf(
+				"%w: %s and %s namespace have the same pin file %s", errdefs.ErrInvalidArgument, other, k.name, k.path,
+			)
 		}
 		seen[k.path] = k.name
 	}
@@ -64,17 +66,23 @@ func (r Request) checkMappings() error {
 // checkMapping says in words what the kernel would answer with EINVAL.
 func checkMapping(what string, maps []specs.LinuxIDMapping) error {
 	if len(maps) == 0 || len(maps) > maxMappings {
-		return fmt.Errorf("%w: a user namespace needs 1 to %d %s mappings, not %d", errdefs.ErrInvalidArgument, maxMappings, what, len(maps))
+		return fmt.Errorf(
+			"%w: a user namespace needs 1 to %d %s mappings, not %d", errdefs.ErrInvalidArgument, maxMappings, what, len(maps),
+		)
 	}
 	for i, m := range maps {
 		// 4294967295 is the id that means "no change" to the kernel; it cannot be mapped.
 		if m.Size == 0 || uint64(m.ContainerID)+uint64(m.Size) > 1<<32-1 || uint64(m.HostID)+uint64(m.Size) > 1<<32-1 {
-			return fmt.Errorf("%w: %s mapping %d:%d:%d is empty or too large", errdefs.ErrInvalidArgument, what, m.ContainerID, m.HostID, m.Size)
+			return fmt.Errorf(
+				"%w: %s mapping %d:%d:%d is empty or too large", errdefs.ErrInvalidArgument, what, m.ContainerID, m.HostID, m.Size,
+			)
 		}
 		if slices.ContainsFunc(maps[:i], func(o specs.LinuxIDMapping) bool {
 			return overlap(o.ContainerID, o.Size, m.ContainerID, m.Size) || overlap(o.HostID, o.Size, m.HostID, m.Size)
 		}) {
-			return fmt.Errorf("%w: %s mapping %d:%d:%d overlaps another one", errdefs.ErrInvalidArgument, what, m.ContainerID, m.HostID, m.Size)
+			return fmt.Errorf(
+				"%w: %s mapping %d:%d:%d overlaps another one", errdefs.ErrInvalidArgument, what, m.ContainerID, m.HostID, m.Size,
+			)
 		}
 	}
 	return nil
@@ -89,9 +97,13 @@ func (r Request) checkHostname() error {
 	case r.Hostname == "":
 		return nil
 	case r.UTS == "":
-		return fmt.Errorf("%w: hostname %q without a UTS namespace: the name belongs to the node", errdefs.ErrInvalidArgument, r.Hostname)
+		return fmt.Errorf(
+			"%w: hostname %q without a UTS namespace: the name belongs to the node", errdefs.ErrInvalidArgument, r.Hostname,
+		)
 	case len(r.Hostname) > maxHostname:
-		return fmt.Errorf("%w: hostname has %d bytes, the kernel takes %d", errdefs.ErrInvalidArgument, len(r.Hostname), maxHostname)
+		return fmt.Errorf(
+			"%w: hostname has %d bytes, the kernel takes %d", errdefs.ErrInvalidArgument, len(r.Hostname), maxHostname,
+		)
 	case strings.ContainsFunc(r.Hostname, func(c rune) bool { return c <= ' ' || c == 0x7f }):
 		return fmt.Errorf("%w: hostname %q has a space or control character", errdefs.ErrInvalidArgument, r.Hostname)
 	}

@@ -12,7 +12,8 @@ import (
 )
 
 // CDI injects devices that vendors describe by the Container Device Interface
-// (https://github.com/cncf-tags/container-device-interface/blob/main/SPEC.md). Safe for concurrent use; nil injects nothing.
+// (https://github.com/cncf-tags/container-device-interface/blob/main/SPEC.md). Safe for concurrent use; nil injects
+// nothing.
 type CDI struct {
 	cache *cdi.Cache
 	dirs  []string

@@ -13,7 +13,8 @@ import (
 )
 
 const cdiSpec = `{"cdiVersion":"0.6.0","kind":"vendor.com/gpu","devices":[
-	{"name":"one","containerEdits":{"env":["GPU=one"],"deviceNodes":[{"path":"/dev/gpu1","hostPath":"/dev/null","permissions":"rw"}]}}],
+	{"name":"one","containerEdits":{"env":["GPU=one"],"deviceNodes":[
+		{"path":"/dev/gpu1","hostPath":"/dev/null","permissions":"rw"}]}}],
 	"containerEdits":{"mounts":[{"hostPath":"/usr/lib/gpu","containerPath":"/usr/lib/gpu","options":["ro","bind"]}]}}`
 
 func TestCDI(t *testing.T) {
@@ -24,7 +25,8 @@ func TestCDI(t *testing.T) {
 	}
 	newSpec := func() *specs.Spec { return &specs.Spec{Process: &specs.Process{}, Linux: &specs.Linux{}} }
 	s := newSpec()
-	if err := c.Inject(s, []string{"vendor.com/gpu=one"}); !errors.Is(err, errdefs.ErrNotFound) || !strings.Contains(err.Error(), dir) {
+	if err := c.Inject(s, []string{"vendor.com/gpu=one"}); !errors.Is(err, errdefs.ErrNotFound) ||
+		!strings.Contains(err.Error(), dir) {
 		t.Errorf("a device of no vendor: %v", err)
 	}
 	write(t, filepath.Join(dir, "broken.json"), "{")
@@ -32,7 +34,8 @@ func TestCDI(t *testing.T) {
 	if err := c.Inject(s, []string{"vendor.com/gpu=one"}); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Contains(s.Process.Env, "GPU=one") || len(s.Linux.Devices) != 1 || s.Linux.Devices[0].Major != 1 || len(s.Mounts) != 1 {
+	if !slices.Contains(s.Process.Env, "GPU=one") || len(s.Linux.Devices) != 1 || s.Linux.Devices[0].Major != 1 ||
+		len(s.Mounts) != 1 {
 		t.Errorf("%+v", s)
 	}
 	if len(s.Linux.Resources.Devices) != 1 || s.Linux.Resources.Devices[0].Access != "rw" {
@@ -40,7 +43,8 @@ func TestCDI(t *testing.T) {
 	}
 	s = newSpec()
 	err = c.Inject(s, []string{"vendor.com/gpu=one", "vendor.com/gpu=two"})
-	if !errors.Is(err, errdefs.ErrNotFound) || !strings.Contains(err.Error(), "gpu=two") || !strings.Contains(err.Error(), "broken.json") {
+	if !errors.Is(err, errdefs.ErrNotFound) || !strings.Contains(err.Error(), "gpu=two") ||
+		!strings.Contains(err.Error(), "broken.json") {
 		t.Errorf("one of two: %v", err)
 	}
 	if len(s.Process.Env)+len(s.Linux.Devices)+len(s.Mounts) > 0 {
@@ -60,8 +64,10 @@ func TestCDINil(t *testing.T) {
 
 func TestCDIDevices(t *testing.T) {
 	got, err := CDIDevices(&cri.ContainerConfig{
-		CDIDevices:  []*cri.CDIDevice{{Name: "vendor.com/gpu=one"}},
-		Annotations: map[string]string{"cdi.k8s.io/plugin": "vendor.com/gpu=two,vendor.com/gpu=one", "other": "vendor.com/gpu=x"},
+		CDIDevices: []*cri.CDIDevice{{Name: "vendor.com/gpu=one"}},
+		Annotations: map[string]string{
+			"cdi.k8s.io/plugin": "vendor.com/gpu=two,vendor.com/gpu=one", "other": "vendor.com/gpu=x",
+		},
 	})
 	if want := []string{"vendor.com/gpu=one", "vendor.com/gpu=two"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%q, %v", got, err)

@@ -20,7 +20,8 @@ import (
 
 func null(path, access string) spec.Device {
 	return spec.Device{Access: access, Node: specs.LinuxDevice{
-		Path: path, Type: "c", Major: 1, Minor: 3, FileMode: new(fs.FileMode(0o640)), UID: new(uint32(0)), GID: new(uint32(7)),
+		Path: path, Type: "c", Major: 1, Minor: 3, FileMode: new(fs.FileMode(0o640)), UID: new(uint32(0)),
+		GID: new(uint32(7)),
 	}}
 }
 
@@ -36,7 +37,9 @@ func deviceDir(t *testing.T) string {
 	}
 	for _, name := range []string{"null", "sub/null"} {
 		path := filepath.Join(dir, name)
-		err := errors.Join(unix.Mknod(path, unix.S_IFCHR|0o640, int(unix.Mkdev(1, 3))), os.Chown(path, 0, 7), os.Chmod(path, 0o640))
+		err := errors.Join(
+			unix.Mknod(path, unix.S_IFCHR|0o640, int(unix.Mkdev(1, 3))), os.Chown(path, 0, 7), os.Chmod(path, 0o640),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,12 +63,24 @@ func TestDevices(t *testing.T) {
 		d    *cri.Device
 		want []spec.Device
 	}{
-		"device":         {&cri.Device{HostPath: dir + "/null", ContainerPath: "/dev/x", Permissions: "rw"}, []spec.Device{null("/dev/x", "rw")}},
-		"same path":      {&cri.Device{HostPath: dir + "/null", Permissions: "m"}, []spec.Device{null(dir+"/null", "m")}},
-		"no permissions": {&cri.Device{HostPath: dir + "/null", ContainerPath: "/dev/x"}, []spec.Device{null("/dev/x", "rwm")}},
-		"link":           {&cri.Device{HostPath: dir + "/link", ContainerPath: "/dev/x"}, []spec.Device{null("/dev/x", "rwm")}},
-		"directory":      {&cri.Device{HostPath: dir, ContainerPath: "/dev/d"}, []spec.Device{null("/dev/d/null", "rwm"), null("/dev/d/sub/null", "rwm")}},
-		"linked dir":     {&cri.Device{HostPath: dir + "/sublink", ContainerPath: "/dev/d"}, []spec.Device{null("/dev/d/null", "rwm")}},
+		"device": {
+			&cri.Device{HostPath: dir + "/null", ContainerPath: "/dev/x", Permissions: "rw"},
+			[]spec.Device{null("/dev/x", "rw")},
+		},
+		"same path": {&cri.Device{HostPath: dir + "/null", Permissions: "m"}, []spec.Device{null(dir+"/null", "m")}},
+		"no permissions": {
+			&cri.Device{HostPath: dir + "/null", ContainerPath: "/dev/x"}, []spec.Device{null("/dev/x", "rwm")},
+		},
+		"link": {
+			&cri.Device{HostPath: dir + "/link", ContainerPath: "/dev/x"}, []spec.Device{null("/dev/x", "rwm")},
+		},
+		"directory": {
+			&cri.Device{HostPath: dir, ContainerPath: "/dev/d"},
+			[]spec.Device{null("/dev/d/null", "rwm"), null("/dev/d/sub/null", "rwm")},
+		},
+		"linked dir": {
+			&cri.Device{HostPath: dir + "/sublink", ContainerPath: "/dev/d"}, []spec.Device{null("/dev/d/null", "rwm")},
+		},
 	} {
 		got, err := Devices([]*cri.Device{c.d})
 		if diff := cmp.Diff(c.want, got); err != nil || diff != "" {

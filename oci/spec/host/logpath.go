@@ -44,14 +44,16 @@ func LogPath(dir, rel string) (string, error) {
 	return filepath.Join(dir, rel), nil
 }
 
-// localLog refuses ".." wherever it stands, also where cleaning would make it harmless: nobody sends that in good faith.
+// localLog refuses ".." wherever it stands, also where cleaning would make it harmless: nobody sends that in good
+// faith.
 func localLog(rel string) error {
 	for part := range strings.SplitSeq(rel, "/") {
 		if part == ".." {
 			return invalid("log_path %q leaves the log directory", rel)
 		}
 	}
-	if !filepath.IsLocal(rel) || filepath.Clean(rel) == "." || strings.HasSuffix(rel, "/") || strings.ContainsAny(rel, "\x00\n") {
+	if !filepath.IsLocal(rel) || filepath.Clean(rel) == "." || strings.HasSuffix(rel, "/") ||
+		strings.ContainsAny(rel, "\x00\n") {
 		return invalid("log_path %q is not the path of a file below the log directory", rel)
 	}
 	return nil

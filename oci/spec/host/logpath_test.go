@@ -14,7 +14,8 @@ import (
 func TestLogPath(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pods/ns_name_uid")
 	for rel, want := range map[string]string{
-		"0.log": dir + "/0.log", "web/0.log": dir + "/web/0.log", "a/b/c.log": dir + "/a/b/c.log", "./x//y.log": dir + "/x/y.log",
+		"0.log": dir + "/0.log", "web/0.log": dir + "/web/0.log", "a/b/c.log": dir + "/a/b/c.log",
+		"./x//y.log": dir + "/x/y.log",
 	} {
 		for range 2 { // the directories are there the second time
 			got, err := LogPath(dir, rel)
@@ -48,7 +49,8 @@ func TestLogPathErrors(t *testing.T) {
 	}
 	write(t, filepath.Join(dir, "file"), "")
 	for _, rel := range []string{
-		"", ".", "/etc/passwd", "..", "../x.log", "a/../../x.log", "sub/../x.log", "a/..", "out/x.log", "out/deep/x.log", "link.log",
+		"", ".", "/etc/passwd", "..", "../x.log", "a/../../x.log", "sub/../x.log", "a/..", "out/x.log", "out/deep/x.log",
+		"link.log",
 		"inside/x.log", "magic/x.log", "fifo", "sub", "sub/", "file/x.log", "a\x00b", "a\nb",
 	} {
 		got, err := LogPath(dir, rel)
@@ -67,7 +69,9 @@ func TestLogPathErrors(t *testing.T) {
 // TestLogPathSwapped races LogPath with a pod that mounts its log directory and exchanges a part for a link.
 func TestLogPathSwapped(t *testing.T) {
 	outside, dir := t.TempDir(), t.TempDir()
-	if err := errors.Join(os.Mkdir(filepath.Join(dir, "web"), 0o755), os.Symlink(outside, filepath.Join(dir, "evil"))); err != nil {
+	if err := errors.Join(
+		os.Mkdir(filepath.Join(dir, "web"), 0o755), os.Symlink(outside, filepath.Join(dir, "evil")),
+	); err != nil {
 		t.Fatal(err)
 	}
 	swapping(t, filepath.Join(dir, "web"), filepath.Join(dir, "evil"))

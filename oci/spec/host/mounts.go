@@ -195,7 +195,9 @@ func imageMount(m spec.Mount, image string) (spec.Mount, error) {
 		return m, invalid("both an image and the host path %q are given", m.Config.GetHostPath())
 	}
 	if image == "" {
-		return m, fmt.Errorf("%w: image %q is not mounted", crierrors.ErrImageVolumeMountFailed, m.Config.GetImage().GetImage())
+		return m, fmt.Errorf(
+			"%w: image %q is not mounted", crierrors.ErrImageVolumeMountFailed, m.Config.GetImage().GetImage(),
+		)
 	}
 	sub := m.Config.GetImageSubPath()
 	if slices.Contains(strings.Split(sub, "/"), "..") || strings.Contains(sub, "\x00") {
@@ -203,7 +205,9 @@ func imageMount(m spec.Mount, image string) (spec.Mount, error) {
 	}
 	real, isDir, err := beneath(image, sub)
 	if errors.Is(err, fs.ErrNotExist) {
-		return m, fmt.Errorf("%w: %w: the image has no path %q", crierrors.ErrImageVolumeMountFailed, errdefs.ErrNotFound, sub)
+		return m, fmt.Errorf(
+			"%w: %w: the image has no path %q", crierrors.ErrImageVolumeMountFailed, errdefs.ErrNotFound, sub,
+		)
 	}
 	if err != nil {
 		return m, fmt.Errorf("%w: image sub path %q: %w", crierrors.ErrImageVolumeMountFailed, sub, err)
@@ -261,9 +265,14 @@ func (r *Resolver) checkPropagation(p cri.MountPropagation, source string) error
 	case shared, slave && p == cri.MountPropagation_PROPAGATION_HOST_TO_CONTAINER:
 		return nil
 	case p == cri.MountPropagation_PROPAGATION_BIDIRECTIONAL:
-		return unsupported("%s is on the mount %s, which is not shared: bidirectional propagation is impossible", source, m.Mountpoint)
+		return unsupported(
+			"%s is on the mount %s, which is not shared: bidirectional propagation is impossible", source, m.Mountpoint,
+		)
 	}
-	return unsupported("%s is on the mount %s, which is neither shared nor a slave: no mount on the host would propagate", source, m.Mountpoint)
+	return unsupported(
+		"%s is on the mount %s, which is neither shared nor a slave: no mount on the host would propagate", source,
+		m.Mountpoint,
+	)
 }
 
 func peer(optional, kind string) bool {

@@ -93,7 +93,9 @@ func TestImageMounts(t *testing.T) {
 		"": root, "/": root, ".": root, "models": root + "/models", "/models/v2": root + "/models/v2",
 		"abs/v2": root + "/models/v2", "models/v2/weights": root + "/models/v2/weights",
 	} {
-		got, err := NewResolver(1).Mounts(t.Context(), []*cri.Mount{{Image: &cri.ImageSpec{Image: "i"}, ImageSubPath: sub}}, map[int]string{0: root})
+		got, err := NewResolver(1).Mounts(
+			t.Context(), []*cri.Mount{{Image: &cri.ImageSpec{Image: "i"}, ImageSubPath: sub}}, map[int]string{0: root},
+		)
 		if err != nil || got[0].Source != want || got[0].IsDir != !strings.HasSuffix(sub, "weights") {
 			t.Errorf("%q: %+v, %v", sub, got, err)
 		}
@@ -101,9 +103,12 @@ func TestImageMounts(t *testing.T) {
 	for sub, kind := range map[string]error{
 		"none": errdefs.ErrNotFound, "out/secret": errdefs.ErrNotFound, "up/secret": errdefs.ErrNotFound,
 		"magic/etc": crierrors.ErrImageVolumeMountFailed, "fifo": crierrors.ErrImageVolumeMountFailed,
-		"../x": errdefs.ErrInvalidArgument, "models/../../x": errdefs.ErrInvalidArgument, "a\x00b": errdefs.ErrInvalidArgument,
+		"../x": errdefs.ErrInvalidArgument, "models/../../x": errdefs.ErrInvalidArgument,
+		"a\x00b": errdefs.ErrInvalidArgument,
 	} {
-		_, err := NewResolver(1).Mounts(t.Context(), []*cri.Mount{{Image: &cri.ImageSpec{Image: "i"}, ImageSubPath: sub}}, map[int]string{0: root})
+		_, err := NewResolver(1).Mounts(
+			t.Context(), []*cri.Mount{{Image: &cri.ImageSpec{Image: "i"}, ImageSubPath: sub}}, map[int]string{0: root},
+		)
 		if !errors.Is(err, kind) {
 			t.Errorf("%q: %v", sub, err)
 		}
@@ -112,10 +117,14 @@ func TestImageMounts(t *testing.T) {
 		}
 	}
 	both := &cri.Mount{Image: &cri.ImageSpec{Image: "i"}, HostPath: "/etc"}
-	if _, err := NewResolver(1).Mounts(t.Context(), []*cri.Mount{both}, map[int]string{0: root}); !errors.Is(err, errdefs.ErrInvalidArgument) {
+	if _, err := NewResolver(1).Mounts(
+		t.Context(), []*cri.Mount{both}, map[int]string{0: root},
+	); !errors.Is(err, errdefs.ErrInvalidArgument) {
 		t.Errorf("image and host path: %v", err)
 	}
-	if _, err := NewResolver(1).Mounts(t.Context(), []*cri.Mount{{Image: &cri.ImageSpec{Image: "i"}}}, nil); !errors.Is(err, crierrors.ErrImageVolumeMountFailed) {
+	if _, err := NewResolver(1).Mounts(
+		t.Context(), []*cri.Mount{{Image: &cri.ImageSpec{Image: "i"}}}, nil,
+	); !errors.Is(err, crierrors.ErrImageVolumeMountFailed) {
 		t.Errorf("image that is not mounted: %v", err)
 	}
 }
@@ -187,7 +196,8 @@ func TestHangingPath(t *testing.T) {
 			}
 		}
 		// Both places are taken: a third caller must not add a goroutine, and hears why it waited.
-		if err := resolve("/also-fine", time.Second); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "2 lookups") {
+		if err := resolve("/also-fine", time.Second); !errors.Is(err, context.DeadlineExceeded) ||
+			!strings.Contains(err.Error(), "2 lookups") {
 			t.Errorf("error %v does not say what is wrong", err)
 		}
 		close(back)
@@ -199,7 +209,11 @@ func TestHangingPath(t *testing.T) {
 }
 
 func TestCheckPropagation(t *testing.T) {
-	const private, slave, bidirectional = 0, cri.MountPropagation_PROPAGATION_HOST_TO_CONTAINER, cri.MountPropagation_PROPAGATION_BIDIRECTIONAL
+	const (
+		private       = cri.MountPropagation_PROPAGATION_PRIVATE
+		slave         = cri.MountPropagation_PROPAGATION_HOST_TO_CONTAINER
+		bidirectional = cri.MountPropagation_PROPAGATION_BIDIRECTIONAL
+	)
 	for name, c := range map[string]struct {
 		optional string
 		p        cri.MountPropagation

@@ -100,7 +100,8 @@ func TestPageSize(t *testing.T) {
 func TestAppArmorLoaded(t *testing.T) {
 	const list = "/usr/bin/man (enforce)\npodd-default (enforce)\nname with (brackets) (complain)\n"
 	for name, want := range map[string]bool{
-		"podd-default": true, "/usr/bin/man": true, "name with (brackets)": true, "name with": false, "podd": false, "": false,
+		"podd-default": true, "/usr/bin/man": true, "name with (brackets)": true, "name with": false, "podd": false,
+		"": false,
 	} {
 		if loaded(list, name) != want {
 			t.Errorf("%q: %v", name, !want)
@@ -143,7 +144,9 @@ func TestUnifiedControllers(t *testing.T) {
 		files         []string
 		hugetlb, swap bool
 	}{
-		"systemd":             {"cpuset cpu io memory hugetlb pids", []string{"system.slice/memory.max", "system.slice/memory.swap.max"}, true, true},
+		"systemd": {
+			"cpuset cpu io memory hugetlb pids", []string{"system.slice/memory.max", "system.slice/memory.swap.max"}, true, true,
+		},
 		"no swap accounting":  {"cpu memory", []string{"system.slice/memory.max"}, false, false},
 		"no cgroups yet":      {"cpu memory", nil, false, exists("/proc/swaps")},
 		"a cgroup without it": {"cpu memory", []string{"init/cgroup.procs"}, false, exists("/proc/swaps")},

@@ -40,7 +40,9 @@ func each(t *testing.T, f func(*testing.T, *machine)) {
 }
 
 // input is a container of a privileged pod that runs a shell script as root.
-func (m *machine) input(script string, sc *cri.LinuxContainerSecurityContext, change func(*cri.ContainerConfig)) spec.Input {
+func (m *machine) input(
+	script string, sc *cri.LinuxContainerSecurityContext, change func(*cri.ContainerConfig),
+) spec.Input {
 	m.t.Helper()
 	facts, err := host.Probe()
 	if err != nil {
@@ -51,14 +53,17 @@ func (m *machine) input(script string, sc *cri.LinuxContainerSecurityContext, ch
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	config := &cri.ContainerConfig{Command: []string{"/bin/sh", "-c", script}, Linux: &cri.LinuxContainerConfig{SecurityContext: sc}}
+	config := &cri.ContainerConfig{
+		Command: []string{"/bin/sh", "-c", script}, Linux: &cri.LinuxContainerConfig{SecurityContext: sc},
+	}
 	if change != nil {
 		change(config)
 	}
 	in := spec.Input{
 		ID: id, Config: config, Image: v1.ImageConfig{Env: []string{"PATH=/bin"}}, Rootfs: m.Rootfs, CgroupsPath: cgroup,
 		Pod: &cri.PodSandboxConfig{
-			Hostname: "web-0", Linux: &cri.LinuxPodSandboxConfig{SecurityContext: &cri.LinuxSandboxSecurityContext{Privileged: true}},
+			Hostname: "web-0",
+			Linux:    &cri.LinuxPodSandboxConfig{SecurityContext: &cri.LinuxSandboxSecurityContext{Privileged: true}},
 		},
 		Handler: m.handler, Host: facts,
 	}
@@ -137,8 +142,10 @@ func TestRunUnprivileged(t *testing.T) {
 		}
 		sc := &cri.LinuxContainerSecurityContext{
 			RunAsUser: &cri.Int64Value{Value: 1234}, RunAsGroup: &cri.Int64Value{Value: 5678}, SupplementalGroups: []int64{42},
-			Capabilities: &cri.Capability{DropCapabilities: []string{"ALL"}, AddAmbientCapabilities: []string{"NET_BIND_SERVICE"}},
-			NoNewPrivs:   true, ReadonlyRootfs: true, Seccomp: &cri.SecurityProfile{},
+			Capabilities: &cri.Capability{
+				DropCapabilities: []string{"ALL"}, AddAmbientCapabilities: []string{"NET_BIND_SERVICE"},
+			},
+			NoNewPrivs: true, ReadonlyRootfs: true, Seccomp: &cri.SecurityProfile{},
 			MaskedPaths: []string{"/proc/kcore", "/nonexistent"}, ReadonlyPaths: []string{"/proc/sys"},
 		}
 		in := m.input(facts, sc, func(c *cri.ContainerConfig) {
@@ -160,7 +167,8 @@ func TestRunUnprivileged(t *testing.T) {
 		in.Files.Hostname = hostname
 		out := m.container(in)
 		m.has(out, "1234", "5678 42", "/tmp", "GREETING=hello", "world", "HOSTNAME=web-0", "web-0", "700",
-			"CapBnd: 0000000000000400", "CapAmb: 0000000000000400", "NoNewPrivs: 1", "Seccomp: 2", "wrote", "0", "cgroups", "/dev/pts/ptmx")
+			"CapBnd: 0000000000000400", "CapAmb: 0000000000000400", "NoNewPrivs: 1", "Seccomp: 2", "wrote", "0", "cgroups",
+			"/dev/pts/ptmx")
 		for _, not := range []string{"written", "sysctl"} {
 			if strings.Contains(out, "\n"+not+"\n") {
 				t.Errorf("%s: something read-only could be written", not)
@@ -224,11 +232,12 @@ func TestRunRecursiveReadOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = unix.Unmount(below, unix.MNT_DETACH) })
+		const script = `echo x 2>/dev/null > /data/below/x && echo written || echo refused
+			echo x 2>/dev/null > /data/x || echo top`
 		for rro, want := range map[bool]string{true: "refused", false: "written"} {
-			in := m.input(`echo x 2>/dev/null > /data/below/x && echo written || echo refused; echo x 2>/dev/null > /data/x || echo top`, nil,
-				func(c *cri.ContainerConfig) {
-					c.Mounts = []*cri.Mount{{ContainerPath: "/data", HostPath: dir, Readonly: true, RecursiveReadOnly: rro}}
-				})
+			in := m.input(script, nil, func(c *cri.ContainerConfig) {
+				c.Mounts = []*cri.Mount{{ContainerPath: "/data", HostPath: dir, Readonly: true, RecursiveReadOnly: rro}}
+			})
 			m.has(m.container(in), want, "top")
 		}
 	})
@@ -280,7 +289,10 @@ func giveTo(t *testing.T, root string, id int) {
 func TestRunUserNamespace(t *testing.T) {
 	each(t, func(t *testing.T, m *machine) {
 		giveTo(t, m.Rootfs, 100_000)
-		in := m.input(`id -u; cat /proc/self/uid_map | tr -s ' '; ls /sys/class/net; ls -d /dev/mqueue; echo x > /tmp/x && echo wrote`, nil, nil)
+		in := m.input(
+			`id -u; cat /proc/self/uid_map | tr -s ' '; ls /sys/class/net; ls -d /dev/mqueue; echo x > /tmp/x && echo wrote`,
+			nil, nil,
+		)
 		in.Namespaces = pod(t)
 		out := m.container(in)
 		m.has(out, "0", " 0 100000 65536", "lo", "/dev/mqueue", "wrote")
@@ -291,7 +303,10 @@ func TestRunUserNamespace(t *testing.T) {
 func TestRunUserNamespaceOnNode(t *testing.T) {
 	each(t, func(t *testing.T, m *machine) {
 		giveTo(t, m.Rootfs, 100_000)
-		in := m.input(`cat /proc/self/uid_map | tr -s ' '; ls -d /sys/class/net/lo; echo x 2>/dev/null > /sys/x || echo readonly`, nil, nil)
+		in := m.input(
+			`cat /proc/self/uid_map | tr -s ' '; ls -d /sys/class/net/lo; echo x 2>/dev/null > /sys/x || echo readonly`, nil,
+			nil,
+		)
 		in.Namespaces = pod(t)
 		in.Namespaces.Net, in.Namespaces.UTS = spec.Host, spec.Host
 		m.has(m.container(in), " 0 100000 65536", "/sys/class/net/lo", "readonly")
@@ -301,13 +316,15 @@ func TestRunUserNamespaceOnNode(t *testing.T) {
 // TestRunPause: the infra container's configuration, with a script for the program that podd embeds.
 func TestRunPause(t *testing.T) {
 	each(t, func(t *testing.T, m *machine) {
-		script := "#!/bin/sh\nid -u; cat /proc/self/status /proc/self/oom_score_adj; echo x 2>/dev/null > /tmp/x || echo readonly\n"
+		script := "#!/bin/sh\nid -u; cat /proc/self/status /proc/self/oom_score_adj\n" +
+			"echo x 2>/dev/null > /tmp/x || echo readonly\n"
 		if err := os.WriteFile(filepath.Join(m.Rootfs, "pause"), []byte(script), 0o755); err != nil {
 			t.Fatal(err)
 		}
 		in := m.input("", nil, nil)
 		s, _, err := spec.Pause(spec.PauseInput{
-			ID: in.ID, Pod: &cri.PodSandboxConfig{}, Rootfs: m.Rootfs, CgroupsPath: in.CgroupsPath, Handler: in.Handler, Host: in.Host,
+			ID: in.ID, Pod: &cri.PodSandboxConfig{}, Rootfs: m.Rootfs, CgroupsPath: in.CgroupsPath, Handler: in.Handler,
+			Host: in.Host,
 		})
 		if err != nil {
 			t.Fatal(err)

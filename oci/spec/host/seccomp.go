@@ -90,7 +90,8 @@ func parseProfile(data []byte) (*seccomp.Seccomp, error) {
 
 func action(a specs.LinuxSeccompAction) bool {
 	return slices.Contains([]specs.LinuxSeccompAction{
-		specs.ActKill, specs.ActKillProcess, specs.ActKillThread, specs.ActTrap, specs.ActErrno, specs.ActTrace, specs.ActAllow,
+		specs.ActKill, specs.ActKillProcess, specs.ActKillThread, specs.ActTrap, specs.ActErrno, specs.ActTrace,
+		specs.ActAllow,
 		specs.ActLog, specs.ActNotify,
 	}, a)
 }

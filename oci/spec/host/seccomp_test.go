@@ -17,9 +17,11 @@ import (
 
 // The profiles of critest, in the OCI's format, and one in Docker's.
 const (
-	ociProfile    = `{"defaultAction":"SCMP_ACT_ALLOW","syscalls":[{"names":["chmod","fchmodat"],"action":"SCMP_ACT_ERRNO"}]}`
+	ociProfile = `{"defaultAction":"SCMP_ACT_ALLOW",
+		"syscalls":[{"names":["chmod","fchmodat"],"action":"SCMP_ACT_ERRNO"}]}`
 	dockerProfile = `{"defaultAction":"SCMP_ACT_ERRNO","defaultErrnoRet":1,"archMap":[{"architecture":"SCMP_ARCH_X86_64"}],
-		"syscalls":[{"name":"read","action":"SCMP_ACT_ALLOW"},{"names":["mount"],"action":"SCMP_ACT_ALLOW","includes":{"caps":["CAP_SYS_ADMIN"]}}]}`
+		"syscalls":[{"name":"read","action":"SCMP_ACT_ALLOW"},
+			{"names":["mount"],"action":"SCMP_ACT_ALLOW","includes":{"caps":["CAP_SYS_ADMIN"]}}]}`
 )
 
 func ref(path string) *cri.SecurityProfile {
@@ -53,29 +55,34 @@ func TestSeccompProfile(t *testing.T) {
 func TestSeccompProfileErrors(t *testing.T) {
 	root := t.TempDir()
 	inv := errdefs.ErrInvalidArgument
-	if err := errors.Join(os.Mkdir(filepath.Join(root, "dir"), 0o755), unix.Mkfifo(filepath.Join(root, "fifo"), 0o644)); err != nil {
+	if err := errors.Join(
+		os.Mkdir(filepath.Join(root, "dir"), 0o755), unix.Mkfifo(filepath.Join(root, "fifo"), 0o644),
+	); err != nil {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(root, "sparse"), "")
 	if err := os.Truncate(filepath.Join(root, "sparse"), 10<<30); err != nil {
 		t.Fatal(err)
 	}
-	for path, kind := range map[string]error{"none": errdefs.ErrNotFound, "dir": inv, "fifo": inv, "sparse": inv, "../x": inv, "a/../../x": inv, "": inv} {
+	for path, kind := range map[string]error{
+		"none": errdefs.ErrNotFound, "dir": inv, "fifo": inv, "sparse": inv, "../x": inv, "a/../../x": inv, "": inv,
+	} {
 		if _, err := SeccompProfile(ref(path), root); !errors.Is(err, kind) {
 			t.Errorf("%q: %v", path, err)
 		}
 	}
+	allow := func(rest string) string { return `{"defaultAction":"SCMP_ACT_ALLOW",` + rest + "}" }
 	for content, says := range map[string]string{
 		"":                                   "JSON",
 		"[]":                                 "JSON",
 		`{"defaultAction":1}`:                "JSON",
 		`{}`:                                 "defaultAction",
 		`{"defaultAction":"SCMP_ACT_MAYBE"}`: "SCMP_ACT_MAYBE",
-		`{"defaultAction":"SCMP_ACT_ALLOW","architectures":["SCMP_ARCH_X86"],"archMap":[{"architecture":"SCMP_ARCH_X86"}]}`: "both",
-		`{"defaultAction":"SCMP_ACT_ALLOW","syscalls":[null]}`:                                                              "null",
-		`{"defaultAction":"SCMP_ACT_ALLOW","syscalls":[{"names":["read"]}]}`:                                                "action",
-		`{"defaultAction":"SCMP_ACT_ALLOW","syscalls":[{"action":"SCMP_ACT_LOG"}]}`:                                         "names",
-		`{"defaultAction":"SCMP_ACT_ALLOW","syscalls":[{"name":"a","names":["b"],"action":"SCMP_ACT_LOG"}]}`:                "names",
+		allow(`"architectures":["SCMP_ARCH_X86"],"archMap":[{"architecture":"SCMP_ARCH_X86"}]`): "both",
+		allow(`"syscalls":[null]`):                                               "null",
+		allow(`"syscalls":[{"names":["read"]}]`):                                 "action",
+		allow(`"syscalls":[{"action":"SCMP_ACT_LOG"}]`):                          "names",
+		allow(`"syscalls":[{"name":"a","names":["b"],"action":"SCMP_ACT_LOG"}]`): "names",
 	} {
 		write(t, filepath.Join(root, "p.json"), content)
 		_, err := SeccompProfile(ref("p.json"), root)
@@ -89,7 +96,8 @@ func TestSeccompProfileErrors(t *testing.T) {
 func FuzzSeccompProfile(f *testing.F) {
 	f.Add([]byte(ociProfile))
 	f.Add([]byte(dockerProfile))
-	f.Add([]byte(`{"defaultAction":"SCMP_ACT_LOG","syscalls":[{"names":[""],"action":"SCMP_ACT_NOTIFY","excludes":{"minKernel":"4.8"}}]}`))
+	f.Add([]byte(`{"defaultAction":"SCMP_ACT_LOG",
+		"syscalls":[{"names":[""],"action":"SCMP_ACT_NOTIFY","excludes":{"minKernel":"4.8"}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := parseProfile(data)
 		if err != nil {

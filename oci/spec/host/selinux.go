@@ -33,8 +33,8 @@ func Labels(o *cri.SELinuxOption) (spec.Labels, error) {
 	return spec.Labels{Process: process, Mount: mount}, nil
 }
 
-// ReserveLabels takes the level of labels that an earlier daemon chose, so that no other pod is given it. The containers
-// of a pod have one level: that it is taken already is no error.
+// ReserveLabels takes the level of labels that an earlier daemon chose, so that no other pod is given it. The
+// containers of a pod have one level: that it is taken already is no error.
 func ReserveLabels(l spec.Labels) error {
 	if l.Process == "" {
 		return nil

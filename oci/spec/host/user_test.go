@@ -75,29 +75,63 @@ func TestLookupUser(t *testing.T) {
 		sc    *sc
 		want  spec.User
 	}{
-		"nobody said":             {"", nil, spec.User{Groups: []uint32{0, 10}, Home: "/root"}},
-		"image name":              {"app", nil, spec.User{UID: 1000, GID: 1000, Groups: []uint32{1000, 50000}, Home: "/home/app"}},
-		"image uid":               {"1000", nil, spec.User{UID: 1000, GID: 1000, Groups: []uint32{1000, 50000}, Home: "/home/app"}},
+		"nobody said": {"", nil, spec.User{Groups: []uint32{0, 10}, Home: "/root"}},
+		"image name": {
+			"app", nil, spec.User{UID: 1000, GID: 1000, Groups: []uint32{1000, 50000}, Home: "/home/app"},
+		},
+		"image uid": {
+			"1000", nil, spec.User{UID: 1000, GID: 1000, Groups: []uint32{1000, 50000}, Home: "/home/app"},
+		},
 		"image uid without entry": {"4242", nil, spec.User{UID: 4242, Groups: []uint32{0}}},
 		"image zeros":             {"007", nil, spec.User{UID: 7, Groups: []uint32{0}}},
-		"image uid:gid":           {"1000:1234", nil, spec.User{UID: 1000, GID: 1234, Groups: []uint32{1234, 50000}, Home: "/home/app"}},
-		"image name:group":        {"app:wheel", nil, spec.User{UID: 1000, GID: 10, Groups: []uint32{10, 50000}, Home: "/home/app"}},
-		"image uid:group":         {"4242:wheel", nil, spec.User{UID: 4242, GID: 10, Groups: []uint32{10}}},
-		"image name:":             {"app:", nil, spec.User{UID: 1000, GID: 1000, Groups: []uint32{1000, 50000}, Home: "/home/app"}},
-		"image :group":            {":wheel", nil, spec.User{GID: 10, Groups: []uint32{10, 0}, Home: "/root"}},
-		"group that is a number":  {"app:77", nil, spec.User{UID: 1000, GID: 77, Groups: []uint32{77, 50000}, Home: "/home/app"}},
-		"name of the twin":        {"twin", nil, spec.User{UID: 1000, GID: 2000, Groups: []uint32{2000, 10}, Home: "/home/twin"}},
-		"a number is no name":     {"1234", nil, spec.User{UID: 1234, Groups: []uint32{0}}},
-		"run_as_user":             {"app:wheel", &sc{RunAsUser: id(65534)}, spec.User{UID: 65534, GID: 65534, Groups: []uint32{65534, 50000}, Home: "/"}},
-		"run_as_user 0":           {"app", &sc{RunAsUser: id(0)}, spec.User{Groups: []uint32{0, 10}, Home: "/root"}},
-		"run_as_username":         {"app", &sc{RunAsUsername: "nobody"}, spec.User{UID: 65534, GID: 65534, Groups: []uint32{65534, 50000}, Home: "/"}},
-		"run_as_group":            {"", &sc{RunAsUser: id(1001), RunAsGroup: id(1002)}, spec.User{UID: 1001, GID: 1002, Groups: []uint32{1002}}},
-		"group of a name":         {"", &sc{RunAsUsername: "app", RunAsGroup: id(9)}, spec.User{UID: 1000, GID: 9, Groups: []uint32{9, 50000}, Home: "/home/app"}},
+		"image uid:gid": {
+			"1000:1234", nil, spec.User{UID: 1000, GID: 1234, Groups: []uint32{1234, 50000}, Home: "/home/app"},
+		},
+		"image name:group": {
+			"app:wheel", nil, spec.User{UID: 1000, GID: 10, Groups: []uint32{10, 50000}, Home: "/home/app"},
+		},
+		"image uid:group": {"4242:wheel", nil, spec.User{UID: 4242, GID: 10, Groups: []uint32{10}}},
+		"image name:": {
+			"app:", nil, spec.User{UID: 1000, GID: 1000, Groups: []uint32{1000, 50000}, Home: "/home/app"},
+		},
+		"image :group": {":wheel", nil, spec.User{GID: 10, Groups: []uint32{10, 0}, Home: "/root"}},
+		"group that is a number": {
+			"app:77", nil, spec.User{UID: 1000, GID: 77, Groups: []uint32{77, 50000}, Home: "/home/app"},
+		},
+		"name of the twin": {
+			"twin", nil, spec.User{UID: 1000, GID: 2000, Groups: []uint32{2000, 10}, Home: "/home/twin"},
+		},
+		"a number is no name": {"1234", nil, spec.User{UID: 1234, Groups: []uint32{0}}},
+		"run_as_user": {
+			"app:wheel", &sc{RunAsUser: id(65534)}, spec.User{UID: 65534, GID: 65534, Groups: []uint32{65534, 50000}, Home: "/"},
+		},
+		"run_as_user 0": {"app", &sc{RunAsUser: id(0)}, spec.User{Groups: []uint32{0, 10}, Home: "/root"}},
+		"run_as_username": {
+			"app", &sc{RunAsUsername: "nobody"}, spec.User{UID: 65534, GID: 65534, Groups: []uint32{65534, 50000}, Home: "/"},
+		},
+		"run_as_group": {
+			"", &sc{RunAsUser: id(1001), RunAsGroup: id(1002)}, spec.User{UID: 1001, GID: 1002, Groups: []uint32{1002}},
+		},
+		"group of a name": {
+			"", &sc{RunAsUsername: "app", RunAsGroup: id(9)},
+			spec.User{UID: 1000, GID: 9, Groups: []uint32{9, 50000}, Home: "/home/app"},
+		},
 		// critest: SupplementalGroupsPolicy, image "predefined-group".
-		"merge":        {"", &sc{RunAsUser: id(1000), SupplementalGroups: []int64{1234}}, spec.User{UID: 1000, GID: 1000, Groups: []uint32{1000, 50000, 1234}, Home: "/home/app"}},
-		"strict":       {"", &sc{RunAsUser: id(1000), SupplementalGroups: []int64{1234}, SupplementalGroupsPolicy: strict}, spec.User{UID: 1000, GID: 1000, Groups: []uint32{1000, 1234}, Home: "/home/app"}},
-		"once each":    {"", &sc{RunAsUser: id(1000), SupplementalGroups: []int64{50000, 5, 5, 1000}}, spec.User{UID: 1000, GID: 1000, Groups: []uint32{1000, 50000, 5}, Home: "/home/app"}},
-		"supplemental": {"", &sc{SupplementalGroups: []int64{1234, 5678}}, spec.User{Groups: []uint32{0, 10, 1234, 5678}, Home: "/root"}},
+		"merge": {
+			"", &sc{RunAsUser: id(1000), SupplementalGroups: []int64{1234}},
+			spec.User{UID: 1000, GID: 1000, Groups: []uint32{1000, 50000, 1234}, Home: "/home/app"},
+		},
+		"strict": {
+			"", &sc{RunAsUser: id(1000), SupplementalGroups: []int64{1234}, SupplementalGroupsPolicy: strict},
+			spec.User{UID: 1000, GID: 1000, Groups: []uint32{1000, 1234}, Home: "/home/app"},
+		},
+		"once each": {
+			"", &sc{RunAsUser: id(1000), SupplementalGroups: []int64{50000, 5, 5, 1000}},
+			spec.User{UID: 1000, GID: 1000, Groups: []uint32{1000, 50000, 5}, Home: "/home/app"},
+		},
+		"supplemental": {
+			"", &sc{SupplementalGroups: []int64{1234, 5678}}, spec.User{Groups: []uint32{0, 10, 1234, 5678}, Home: "/root"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := LookupUser(root, c.image, c.sc)
@@ -185,14 +219,20 @@ func TestHostileAccounts(t *testing.T) {
 		fail bool
 		uid  uint32
 	}{
-		"10 GB sparse": {func(p string) error { return errors.Join(os.WriteFile(p, nil, 0o644), os.Truncate(p, 10<<30)) }, true, 0},
+		"10 GB sparse": {
+			func(p string) error { return errors.Join(os.WriteFile(p, nil, 0o644), os.Truncate(p, 10<<30)) }, true, 0,
+		},
 		"just too large": {func(p string) error {
 			return os.WriteFile(p, []byte("app:x:7:7::/:/\n"+strings.Repeat("#\n", accountLimit/2)), 0o644)
 		}, true, 0},
-		"endless line":         {func(p string) error { return os.WriteFile(p, []byte(strings.Repeat("x", maxLine+2)), 0o644) }, true, 0},
-		"fifo":                 {func(p string) error { return unix.Mkfifo(p, 0o644) }, true, 0},
-		"directory":            {func(p string) error { return os.Mkdir(p, 0o755) }, true, 0},
-		"device":               {func(p string) error { return unix.Mknod(p, unix.S_IFCHR|0o644, int(unix.Mkdev(1, 5))) }, true, 0},
+		"endless line": {
+			func(p string) error { return os.WriteFile(p, []byte(strings.Repeat("x", maxLine+2)), 0o644) }, true, 0,
+		},
+		"fifo":      {func(p string) error { return unix.Mkfifo(p, 0o644) }, true, 0},
+		"directory": {func(p string) error { return os.Mkdir(p, 0o755) }, true, 0},
+		"device": {
+			func(p string) error { return unix.Mknod(p, unix.S_IFCHR|0o644, int(unix.Mkdev(1, 5))) }, true, 0,
+		},
 		"magic link":           {func(p string) error { return os.Symlink("/proc/self/environ", p) }, true, 0},
 		"loop":                 {func(p string) error { return os.Symlink("passwd", p) }, true, 0},
 		"link to the host":     {func(p string) error { return os.Symlink(secret, p) }, true, 0},
@@ -289,7 +329,9 @@ func FuzzLookupUser(f *testing.F) {
 	f.Fuzz(func(t *testing.T, passwd, group, image, name string, supplemental int64) {
 		write(t, filepath.Join(root, "etc/passwd"), passwd)
 		write(t, filepath.Join(root, "etc/group"), group)
-		u, err := LookupUser(root, image, &cri.LinuxContainerSecurityContext{RunAsUsername: name, SupplementalGroups: []int64{supplemental}})
+		u, err := LookupUser(
+			root, image, &cri.LinuxContainerSecurityContext{RunAsUsername: name, SupplementalGroups: []int64{supplemental}},
+		)
 		if err != nil {
 			if !errors.Is(err, errdefs.ErrInvalidArgument) {
 				t.Errorf("kind of %v", err)
@@ -300,7 +342,8 @@ func FuzzLookupUser(f *testing.F) {
 		if name != "" {
 			wanted = name
 		}
-		if numeric(wanted) && fmt.Sprint(u.UID) != strings.TrimLeft(wanted, "0") && (u.UID != 0 || strings.Trim(wanted, "0") != "") {
+		if numeric(wanted) && fmt.Sprint(u.UID) != strings.TrimLeft(wanted, "0") &&
+			(u.UID != 0 || strings.Trim(wanted, "0") != "") {
 			t.Errorf("the number %q became %d", wanted, u.UID)
 		}
 		if !slices.Contains(u.Groups, u.GID) || u.UID == math.MaxUint32 || slices.Contains(u.Groups, math.MaxUint32) {

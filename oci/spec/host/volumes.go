@@ -35,7 +35,8 @@ func MakeVolumes(rootfs string, volumes map[string]struct{}, uid, gid int) error
 	return nil
 }
 
-// mkdirAll is os.MkdirAll with root as "/". A name is made in an opened directory, so that a link in it is not followed.
+// mkdirAll is os.MkdirAll with root as "/". A name is made in an opened directory, so that a link in it is not
+// followed.
 func mkdirAll(root *os.File, path string, uid, gid int) error {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
 	at, err := openat2(root, path, how)

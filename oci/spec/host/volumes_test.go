@@ -72,7 +72,9 @@ func TestMakeVolumes(t *testing.T) {
 // TestMakeVolumesSwapped races with somebody who exchanges a directory for a link.
 func TestMakeVolumesSwapped(t *testing.T) {
 	root, outside := t.TempDir(), t.TempDir()
-	if err := errors.Join(os.Mkdir(filepath.Join(root, "data"), 0o755), os.Symlink(outside, filepath.Join(root, "evil"))); err != nil {
+	if err := errors.Join(
+		os.Mkdir(filepath.Join(root, "data"), 0o755), os.Symlink(outside, filepath.Join(root, "evil")),
+	); err != nil {
 		t.Fatal(err)
 	}
 	swapping(t, filepath.Join(root, "data"), filepath.Join(root, "evil"))
