@@ -287,7 +287,7 @@ func (s *Store) loadImage(ctx context.Context, from types.ImageReference, names 
 	if err != nil {
 		return "", fmt.Errorf("image %s: %w", what, err)
 	}
-	img, err := s.adopt(stored, names...)
+	img, err := s.register(stored, names...)
 	if err != nil {
 		return "", fmt.Errorf("image %s: %w", what, err)
 	}

@@ -20,7 +20,7 @@ func (a Auth) GoString() string { return "image.Auth{[credentials]}" }
 // apply puts the credentials into sys, if they are meant for the registry of ref. The library sends them to that
 // registry only, not to its mirrors - as long as DockerAuthConfig is set, even for a registry token.
 func (a *Auth) apply(sys *types.SystemContext, ref reference.Named) error {
-	if a == nil || *a == (Auth{}) || !a.meant(ref) {
+	if a == nil || *a == (Auth{}) || !a.appliesTo(ref) {
 		return nil
 	}
 	config, err := a.config()
@@ -58,7 +58,7 @@ func (a *Auth) config() (types.DockerAuthConfig, error) {
 }
 
 // meant says whether the credentials may go to the registry of ref.
-func (a *Auth) meant(ref reference.Named) bool {
+func (a *Auth) appliesTo(ref reference.Named) bool {
 	return a.ServerAddress == "" || registryHost(a.ServerAddress) == registryHost(reference.Domain(ref))
 }
 

@@ -81,7 +81,7 @@ func (s *Store) transfer(ctx context.Context, job transferJob, p *progress) (*Im
 	if err != nil {
 		return nil, err
 	}
-	name, err := opened.narrow(ctx, job)
+	name, err := opened.selectVariant(ctx, job)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (s *Store) transfer(ctx context.Context, job transferJob, p *progress) (*Im
 	if err != nil {
 		return nil, err
 	}
-	return s.adopt(stored, job.ref, canonical)
+	return s.register(stored, job.ref, canonical)
 }
 
 // openedReference is a reference whose source is open already.
@@ -115,7 +115,7 @@ func (r *openedReference) NewImageSource(ctx context.Context, sys *types.SystemC
 
 // narrow makes the source show the variant only, if it has that, and returns the name of what it shows: not the one by
 // the digest of the list.
-func (r *openedReference) narrow(ctx context.Context, job transferJob) (reference.Named, error) {
+func (r *openedReference) selectVariant(ctx context.Context, job transferJob) (reference.Named, error) {
 	chosen, err := chooseVariant(ctx, job.sys, r.source, job.variant)
 	if err != nil || chosen == "" {
 		return job.ref, err
@@ -182,7 +182,7 @@ func (s *Store) copy(ctx context.Context, job copyJob) (*storage.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	return img, s.mend(ctx, job, img)
+	return img, s.repair(ctx, job, img)
 }
 
 // drain passes reports on until done.
@@ -198,9 +198,9 @@ func drain(reports <-chan types.ProgressProperties, done <-chan struct{}, p *pro
 }
 
 // adopt makes a copied image visible, under its name by digest too: that name stays when the tag moves on.
-func (s *Store) adopt(stored *storage.Image, names ...reference.Named) (*Image, error) {
+func (s *Store) register(stored *storage.Image, names ...reference.Named) (*Image, error) {
 	if err := s.checkStored(stored.ID); err != nil {
-		return nil, errors.Join(err, s.disown(stored, names))
+		return nil, errors.Join(err, s.unregister(stored, names))
 	}
 	var add []string
 	for _, name := range names {
@@ -220,7 +220,7 @@ func (s *Store) adopt(stored *storage.Image, names ...reference.Named) (*Image, 
 }
 
 // disown takes the names away from an image that must not be used, and the image if nothing else names it.
-func (s *Store) disown(stored *storage.Image, names []reference.Named) error {
+func (s *Store) unregister(stored *storage.Image, names []reference.Named) error {
 	mine := map[string]bool{}
 	var remove []string
 	for _, name := range names {

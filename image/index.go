@@ -20,13 +20,13 @@ type index struct {
 	// ids, sorted, for prefixes.
 	ids []string
 	// damaged are the images that have lost content; nil in itself.
-	damaged *index
+	corrupt *index
 }
 
 // layers are the ids of all layers, those of damaged images too.
 func (ix *index) layers() map[string]bool {
 	used := map[string]bool{}
-	for _, part := range []*index{ix, ix.damaged} {
+	for _, part := range []*index{ix, ix.corrupt} {
 		for _, e := range part.byID {
 			for _, id := range e.layers {
 				used[id] = true

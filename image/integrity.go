@@ -25,7 +25,7 @@ type integrity struct {
 	mu    sync.Mutex
 	state integrityState
 	// changes counts, per layer, the times its files were replaced: a verdict on the former ones is void.
-	changes map[string]int
+	versions map[string]int
 }
 
 // integrityState is the file.
@@ -35,15 +35,15 @@ type integrityState struct {
 	// Pending: there was a power loss, or a crash of the kernel, and not every layer was verified since.
 	Pending bool `json:"pending,omitempty"`
 	// Damaged are layers by id, with what is wrong with them.
-	Damaged map[string]string `json:"damaged,omitempty"`
+	Corrupt map[string]string `json:"damaged,omitempty"`
 	// Trusted are layers by id that came from a blob with the right digest and yet cannot be verified, with why.
-	Trusted map[string]string `json:"trusted,omitempty"`
+	Unverifiable map[string]string `json:"trusted,omitempty"`
 }
 
 // openIntegrity reads what the store's last user left and notes that the store is open. Without a boot id nothing is ever
 // taken for a power loss. The error is that of writing the note; the value is good all the same.
 func openIntegrity(path, boot string) (*integrity, error) {
-	in := &integrity{path: path, changes: map[string]int{}}
+	in := &integrity{path: path, versions: map[string]int{}}
 	raw, err := os.ReadFile(path)
 	if err == nil {
 		err = json.Unmarshal(raw, &in.state)
@@ -62,7 +62,7 @@ func openIntegrity(path, boot string) (*integrity, error) {
 }
 
 // closed notes an end in order, unless layers may be in memory yet, or were never verified.
-func (in *integrity) closed(synced bool) error {
+func (in *integrity) markClosed(synced bool) error {
 	in.mu.Lock()
 	if synced && !in.state.Pending {
 		in.state.Boot = ""
@@ -78,7 +78,7 @@ func (in *integrity) pending() bool {
 }
 
 // verified notes that every layer was looked at.
-func (in *integrity) verified() error {
+func (in *integrity) markVerified() error {
 	in.mu.Lock()
 	in.state.Pending = false
 	in.mu.Unlock()
@@ -89,64 +89,64 @@ func (in *integrity) verified() error {
 func (in *integrity) version(layer string) int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.changes[layer]
+	return in.versions[layer]
 }
 
 // changed voids what is being found out about a layer's files at the moment.
-func (in *integrity) changed(layer string) {
+func (in *integrity) bumpVersion(layer string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.changes[layer]++
+	in.versions[layer]++
 }
 
 // damaged notes that a layer has lost content; false when that is known, or was said of other files than it has now.
-func (in *integrity) damaged(layer string, version int, reason string) (bool, error) {
+func (in *integrity) markCorrupt(layer string, version int, reason string) (bool, error) {
 	in.mu.Lock()
-	if _, known := in.state.Damaged[layer]; known || in.changes[layer] != version {
+	if _, known := in.state.Corrupt[layer]; known || in.versions[layer] != version {
 		in.mu.Unlock()
 		return false, nil
 	}
-	if in.state.Damaged == nil {
-		in.state.Damaged = map[string]string{}
+	if in.state.Corrupt == nil {
+		in.state.Corrupt = map[string]string{}
 	}
-	in.state.Damaged[layer] = reason
+	in.state.Corrupt[layer] = reason
 	in.mu.Unlock()
 	return true, in.save()
 }
 
 // mended notes that a layer has its content again; doubt, if any, is why that cannot be verified.
-func (in *integrity) mended(layer string, doubt error) error {
+func (in *integrity) markRepaired(layer string, doubt error) error {
 	in.mu.Lock()
-	delete(in.state.Damaged, layer)
+	delete(in.state.Corrupt, layer)
 	if doubt != nil {
-		if in.state.Trusted == nil {
-			in.state.Trusted = map[string]string{}
+		if in.state.Unverifiable == nil {
+			in.state.Unverifiable = map[string]string{}
 		}
-		in.state.Trusted[layer] = doubt.Error()
+		in.state.Unverifiable[layer] = doubt.Error()
 	}
 	in.mu.Unlock()
 	return in.save()
 }
 
 // damages are the damaged layers, with what is wrong with them.
-func (in *integrity) damages() map[string]string {
+func (in *integrity) corruptLayers() map[string]string {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return maps.Clone(in.state.Damaged)
+	return maps.Clone(in.state.Corrupt)
 }
 
-func (in *integrity) trusted(layer string) bool {
+func (in *integrity) unverifiable(layer string) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	_, ok := in.state.Trusted[layer]
+	_, ok := in.state.Unverifiable[layer]
 	return ok
 }
 
 // noted are the layers of which anything is remembered.
-func (in *integrity) noted() []string {
+func (in *integrity) recordedLayers() []string {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return slices.AppendSeq(slices.Collect(maps.Keys(in.state.Damaged)), maps.Keys(in.state.Trusted))
+	return slices.AppendSeq(slices.Collect(maps.Keys(in.state.Corrupt)), maps.Keys(in.state.Unverifiable))
 }
 
 // forget drops what is remembered of layers that are gone: others may come that have their ids.
@@ -156,8 +156,8 @@ func (in *integrity) forget(layers []string) error {
 	}
 	in.mu.Lock()
 	for _, layer := range layers {
-		delete(in.state.Damaged, layer)
-		delete(in.state.Trusted, layer)
+		delete(in.state.Corrupt, layer)
+		delete(in.state.Unverifiable, layer)
 	}
 	in.mu.Unlock()
 	return in.save()
@@ -165,7 +165,7 @@ func (in *integrity) forget(layers []string) error {
 
 // split sorts out the images that use a damaged layer.
 func (in *integrity) split(entries []*entry) (sound, damaged []*entry) {
-	bad := in.damages()
+	bad := in.corruptLayers()
 	for _, e := range entries {
 		if slices.ContainsFunc(e.layers, func(layer string) bool { _, ok := bad[layer]; return ok }) {
 			damaged = append(damaged, e)

@@ -36,24 +36,24 @@ func (s *Store) mount(ctx context.Context, r mountRequest) (string, error) {
 	if err := s.discard(r); err != nil { // from before a crash
 		return "", fmt.Errorf("delete the old one: %w", err)
 	}
-	if !s.hold(e, r.container) {
+	if !s.retain(e, r.container) {
 		return "", notFound(r.image)
 	}
 	path, err := s.build(e, r)
 	if err != nil {
-		s.holds.drop(e.ID, r.container)
+		s.refs.remove(e.ID, r.container)
 		return "", errors.Join(err, s.undo(r))
 	}
 	return path, nil
 }
 
 // hold keeps an image from being removed; false when it is being, or was since it was looked up.
-func (s *Store) hold(e *entry, container string) bool {
-	if !s.holds.take(e.ID, container) {
+func (s *Store) retain(e *entry, container string) bool {
+	if !s.refs.add(e.ID, container) {
 		return false
 	}
 	if _, ok := s.index.Load().byID[e.ID]; !ok {
-		s.holds.drop(e.ID, container)
+		s.refs.remove(e.ID, container)
 		return false
 	}
 	return true
@@ -93,7 +93,7 @@ func (s *Store) build(e *entry, r mountRequest) (string, error) {
 	if err := s.makeContainerDir(r.container, ids); err != nil {
 		return "", err
 	}
-	if err := makeClosed(dir, ids); err != nil {
+	if err := makePrivateDir(dir, ids); err != nil {
 		return "", err
 	}
 	if err := writeRecord(dir, mountRecord{Image: e.ID}); err != nil {
@@ -112,16 +112,16 @@ func (s *Store) build(e *entry, r mountRequest) (string, error) {
 // makeContainerDir makes a container's directory, or takes over the one that its first filesystem made.
 func (s *Store) makeContainerDir(container string, ids *idMap) error {
 	dir := s.containerDir(container)
-	err := makeClosed(dir, ids)
+	err := makePrivateDir(dir, ids)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
 	return err
 }
 
-// makeClosed makes a directory that only root and the root of the user namespace can pass through: an image may
+// makePrivateDir makes a directory that only root and the root of the user namespace can pass through: an image may
 // hold set-uid programs that no other user of the node may get at.
-func makeClosed(dir string, ids *idMap) error {
+func makePrivateDir(dir string, ids *idMap) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}

@@ -149,7 +149,7 @@ func (o *overlay) mountByParts(lowers []string) error {
 	defer unix.Close(fsfd)
 	for _, lower := range lowers {
 		if err := setPath(fsfd, "lowerdir+", lower); err != nil {
-			return complain(fsfd, "add layer "+lower, err)
+			return withKernelLog(fsfd, "add layer "+lower, err)
 		}
 	}
 	if err := o.configure(fsfd); err != nil {
@@ -161,7 +161,7 @@ func (o *overlay) mountByParts(lowers []string) error {
 	}
 	mfd, err := unix.Fsmount(fsfd, unix.FSMOUNT_CLOEXEC, attrs)
 	if err != nil {
-		return complain(fsfd, "fsmount", err)
+		return withKernelLog(fsfd, "fsmount", err)
 	}
 	defer unix.Close(mfd)
 	target := filepath.Join(o.dir, mergedName)
@@ -181,16 +181,16 @@ func (o *overlay) configure(fsfd int) error {
 			err = setPath(fsfd, opt.key, opt.value)
 		}
 		if err != nil {
-			return complain(fsfd, "set "+opt.key, err)
+			return withKernelLog(fsfd, "set "+opt.key, err)
 		}
 	}
 	if o.label != "" {
 		if err := unix.FsconfigSetString(fsfd, "context", o.label); err != nil {
-			return complain(fsfd, "set SELinux context", err)
+			return withKernelLog(fsfd, "set SELinux context", err)
 		}
 	}
 	if err := unix.FsconfigCreate(fsfd); err != nil {
-		return complain(fsfd, "create overlay", err)
+		return withKernelLog(fsfd, "create overlay", err)
 	}
 	return nil
 }
@@ -221,7 +221,7 @@ func shorten(dir string) (fd int, name string, err error) {
 }
 
 // complain adds what the kernel says about a failed step: fsopen's file holds its messages.
-func complain(fsfd int, step string, err error) error {
+func withKernelLog(fsfd int, step string, err error) error {
 	buf := make([]byte, 1024)
 	n, readErr := unix.Read(fsfd, buf)
 	if readErr != nil || n <= 0 {

@@ -158,30 +158,30 @@ func TestWalk(t *testing.T) {
 	if got := u.walk(t.Context(), dir); got.inodes != 4 || got.bytes < 1<<20 || got.bytes > 1<<20+64<<10 {
 		t.Errorf("%+v, want 4 inodes and a little over a MiB", got)
 	}
-	if got := u.walk(t.Context(), filepath.Join(dir, "none")); got != (space{}) {
+	if got := u.walk(t.Context(), filepath.Join(dir, "none")); got != (diskSize{}) {
 		t.Errorf("what is not there takes %+v", got)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got := u.walk(ctx, dir); got != (space{}) {
+	if got := u.walk(ctx, dir); got != (diskSize{}) {
 		t.Errorf("canceled: %+v", got)
 	}
 }
 
 func TestHolds(t *testing.T) {
-	h := newHolds()
-	if !h.take("img", "b") || !h.take("img", "a") || !h.take("img", "a") || !h.take("other", "a") {
+	h := newImageRefs()
+	if !h.add("img", "b") || !h.add("img", "a") || !h.add("img", "a") || !h.add("other", "a") {
 		t.Fatal("cannot take")
 	}
 	if users, other := h.beginRemoval("img"); other != nil || !slices.Equal(users, []string{"a", "b"}) {
 		t.Errorf("users %v, other %v", users, other)
 	}
-	h.drop("img", "a")
-	h.release("b")
+	h.remove("img", "a")
+	h.removeContainer("b")
 	if got := h.users("img"); !slices.Equal(got, []string{"a"}) {
 		t.Errorf("users %v after one of two was dropped", got)
 	}
-	h.release("a")
+	h.removeContainer("a")
 	if got := h.users("other"); len(got) != 0 {
 		t.Errorf("users %v after release", got)
 	}
@@ -191,11 +191,11 @@ func TestHolds(t *testing.T) {
 	if _, other := h.beginRemoval("img"); other == nil {
 		t.Error("two removals at once")
 	}
-	if h.take("img", "c") {
+	if h.add("img", "c") {
 		t.Error("took an image that is being removed")
 	}
 	h.endRemoval("img")
-	if !h.take("img", "c") {
+	if !h.add("img", "c") {
 		t.Error("cannot take after the removal ended")
 	}
 }

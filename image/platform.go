@@ -94,14 +94,14 @@ func (s *Store) checkStored(id string) error {
 
 // checkRunnable fails if an image of platform p does not run here. Images that do not say pass.
 func checkRunnable(p v1.Platform) error {
-	if (p.OS == "" || p.OS == runtime.GOOS) && (p.Architecture == "" || runs(runtime.GOARCH, p.Architecture)) {
+	if (p.OS == "" || p.OS == runtime.GOOS) && (p.Architecture == "" || runsOn(runtime.GOARCH, p.Architecture)) {
 		return nil
 	}
 	return platformError([]string{platformName(p)})
 }
 
 // runs says whether a CPU runs binaries of another: 64-bit kernels run their 32-bit ones.
-func runs(node, image string) bool {
+func runsOn(node, image string) bool {
 	return node == image || node == "amd64" && image == "386" || node == "arm64" && image == "arm"
 }
 

@@ -100,7 +100,7 @@ func (p *progress) note(r types.ProgressProperties) {
 }
 
 // again notes that a blob that was thought to be present is fetched after all.
-func (p *progress) again(blob types.BlobInfo) {
+func (p *progress) restartBlob(blob types.BlobInfo) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l, ok := p.layers[blob.Digest.String()]; ok {

@@ -54,10 +54,10 @@ func (s *Store) refresh() error {
 	}
 	sound, damaged := s.integrity.split(entries)
 	ix := newIndex(sound)
-	ix.damaged = newIndex(damaged)
+	ix.corrupt = newIndex(damaged)
 	s.index.Store(ix)
 	s.stamp.Store(&stamp)
-	s.usage.kick()
+	s.usage.request()
 	return nil
 }
 
@@ -65,7 +65,7 @@ func (s *Store) refresh() error {
 func (s *Store) reuse(old *index, img *storage.Image) *entry {
 	e, ok := old.byID[img.ID]
 	if !ok {
-		e, ok = old.damaged.byID[img.ID]
+		e, ok = old.corrupt.byID[img.ID]
 	}
 	if !ok || !slices.Equal(e.names, img.Names) || !slices.Equal(e.digests, digests(img)) || e.Pinned != s.pinned(img) {
 		return nil

@@ -22,7 +22,7 @@ func (s *Store) Remove(ctx context.Context, ref string) error {
 	ix := s.index.Load()
 	e, err := s.findIn(ix, ref)
 	if errdefs.IsNotFound(err) {
-		e, err = s.findIn(ix.damaged, ref)
+		e, err = s.findIn(ix.corrupt, ref)
 	}
 	switch {
 	case errdefs.IsNotFound(err):
@@ -32,7 +32,7 @@ func (s *Store) Remove(ctx context.Context, ref string) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	users, other := s.holds.beginRemoval(e.ID)
+	users, other := s.refs.beginRemoval(e.ID)
 	switch {
 	case other != nil:
 		select {
@@ -44,7 +44,7 @@ func (s *Store) Remove(ctx context.Context, ref string) error {
 	case len(users) > 0:
 		return fmt.Errorf("remove image %s: %w", ref, inUse(users))
 	}
-	defer s.holds.endRemoval(e.ID)
+	defer s.refs.endRemoval(e.ID)
 	if err := s.remove(e.ID); err != nil {
 		return fmt.Errorf("remove image %s: %w", ref, err)
 	}
@@ -60,13 +60,13 @@ func (s *Store) remove(id string) error {
 	if err != nil && !errors.Is(err, storage.ErrNotAnImage) && !errors.Is(err, storage.ErrImageUnknown) {
 		return errors.Join(err, s.refresh()) // some of it may be gone
 	}
-	return errors.Join(s.refresh(), s.forgetGone())
+	return errors.Join(s.refresh(), s.forgetDeletedLayers())
 }
 
-// forgetGone forgets the damage of layers that went with their last image.
-func (s *Store) forgetGone() error {
+// forgetDeletedLayers forgets the damage of layers that went with their last image.
+func (s *Store) forgetDeletedLayers() error {
 	var gone []string
-	for _, layer := range s.integrity.noted() {
+	for _, layer := range s.integrity.recordedLayers() {
 		if _, err := s.storage.Layer(layer); errors.Is(err, storage.ErrLayerUnknown) {
 			gone = append(gone, layer)
 		}

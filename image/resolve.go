@@ -27,9 +27,9 @@ func (s *Store) Resolve(_ context.Context, ref string) (*Image, error) {
 	return e.Image, nil
 }
 
-// sureID is how many hex digits are taken for an id before they are taken for a name, if there is such an id: as many
+// minSureID is how many hex digits are taken for an id before they are taken for a name, if there is such an id: as many
 // as tools show. Fewer are a name first, as names like "cafe" exist.
-const sureID = 12
+const minSureID = 12
 
 // find is Resolve for the store's own use.
 func (s *Store) find(ref string) (*entry, error) {
@@ -38,9 +38,9 @@ func (s *Store) find(ref string) (*entry, error) {
 
 func (s *Store) findIn(ix *index, ref string) (*entry, error) {
 	hex, full, isID := idPrefix(ref)
-	if len(hex) >= sureID {
+	if len(hex) >= minSureID {
 		if e, err := ix.id(hex); e != nil || err != nil || full {
-			return found(e, err, ref)
+			return orNotFound(e, err, ref)
 		}
 	}
 	refs, err := s.localCandidates(ref)
@@ -51,13 +51,13 @@ func (s *Store) findIn(ix *index, ref string) (*entry, error) {
 	}
 	if isID {
 		e, err := ix.id(hex)
-		return found(e, err, ref)
+		return orNotFound(e, err, ref)
 	}
-	return found(nil, err, ref)
+	return orNotFound(nil, err, ref)
 }
 
 // found makes an absent image an error.
-func found(e *entry, err error, ref string) (*entry, error) {
+func orNotFound(e *entry, err error, ref string) (*entry, error) {
 	if e == nil && err == nil {
 		err = notFound(ref)
 	}

@@ -46,7 +46,7 @@ func (s *Store) Rootfs(ctx context.Context, r RootfsRequest) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("root filesystem of container %s: %w", r.ContainerID, err)
 	}
-	s.writables.add(ctx, r.ContainerID)
+	s.rwUsage.add(ctx, r.ContainerID)
 	return path, nil
 }
 
@@ -110,7 +110,7 @@ func (s *Store) release(container string) error {
 	if err := os.Rename(dir, trash); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	s.holds.release(container)
+	s.refs.removeContainer(container)
 	return os.RemoveAll(trash)
 }
 
@@ -171,13 +171,13 @@ func (s *Store) recoverRootfs() error {
 			}
 			continue
 		}
-		s.recoverHolds(d.Name(), path)
+		s.recoverRefs(d.Name(), path)
 	}
 	return nil
 }
 
-// recoverHolds reads which images a container uses.
-func (s *Store) recoverHolds(container, dir string) {
+// recoverRefs reads which images a container uses.
+func (s *Store) recoverRefs(container, dir string) {
 	parts, err := os.ReadDir(dir)
 	if err != nil {
 		s.log.WithError(err).WithField("container", container).Warn("cannot tell which images a container uses")
@@ -193,7 +193,7 @@ func (s *Store) recoverHolds(container, dir string) {
 			s.log.WithError(err).WithField("container", container).Warn("half-made root filesystem")
 			continue
 		}
-		s.holds.take(r.Image, container)
+		s.refs.add(r.Image, container)
 	}
 }
 

@@ -39,11 +39,11 @@ type Store struct {
 	preloaded *preloaded
 	integrity *integrity
 	// mending is taken by who fetches a damaged layer again.
-	mending   chan struct{}
+	repairing chan struct{}
 	pulls     *flights
-	holds     *holds
+	refs      *imageRefs
 	usage     *usage
-	writables *writables
+	rwUsage   *rwUsage
 	oldKernel atomic.Bool // mounts overlays by mount(2) only
 
 	cancel context.CancelCauseFunc
@@ -69,14 +69,14 @@ func New(cfg Config, log logrus.FieldLogger) (*Store, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s := &Store{
 		cfg: cfg, log: log.WithField("component", "image"), storage: opened,
-		pulls: newFlights(ctx, cfg.PullGrace), holds: newHolds(), cancel: cancel,
-		mending:   make(chan struct{}, 1),
+		pulls: newFlights(ctx, cfg.PullGrace), refs: newImageRefs(), cancel: cancel,
+		repairing: make(chan struct{}, 1),
 		preloaded: loadPreloaded(filepath.Join(cfg.Root, preloadedFile)),
 	}
 	s.usage = newUsage(s)
-	s.writables = newWritables(s, writableAge)
+	s.rwUsage = newRWUsage(s, rwMaxAge)
 	empty := newIndex(nil)
-	empty.damaged = newIndex(nil)
+	empty.corrupt = newIndex(nil)
 	s.index.Store(empty)
 	if s.integrity, err = openIntegrity(filepath.Join(cfg.Root, integrityFile), cfg.BootID); err != nil {
 		s.log.WithError(err).Warn("a power loss would not be noticed at the next start")
@@ -95,11 +95,11 @@ func (s *Store) start(ctx context.Context) error {
 	if err := s.recoverRootfs(); err != nil {
 		return fmt.Errorf("open image store: %w", err)
 	}
-	s.dropAllAside()
+	s.removeAllRetired()
 	s.wg.Go(func() { s.verifyAfterPowerLoss(ctx) })
 	s.wg.Go(func() { s.watchStorage(ctx) })
 	s.wg.Go(func() { s.usage.run(ctx) })
-	s.wg.Go(func() { s.writables.run(ctx) })
+	s.wg.Go(func() { s.rwUsage.run(ctx) })
 	return nil
 }
 
@@ -115,7 +115,7 @@ func (s *Store) Close() error {
 	if s.integrity == nil {
 		return nil
 	}
-	return s.integrity.closed(s.cfg.SyncLayers)
+	return s.integrity.markClosed(s.cfg.SyncLayers)
 }
 
 // prepare makes the directories. Root can be searched by everyone, for the root of a user namespace must reach its

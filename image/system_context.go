@@ -17,8 +17,8 @@ import (
 func (s *Store) systemContext() *types.SystemContext {
 	return &types.SystemContext{
 		SystemRegistriesConfPath:    orEmpty(s.cfg.RegistriesConf),
-		SystemRegistriesConfDirPath: s.orNowhere(s.cfg.RegistriesConfDir),
-		UserShortNameAliasConfPath:  s.orNowhere(""),
+		SystemRegistriesConfDirPath: s.orMissing(s.cfg.RegistriesConfDir),
+		UserShortNameAliasConfPath:  s.orMissing(""),
 		AuthFilePath:                s.cfg.AuthFile,
 		BlobInfoCacheDir:            filepath.Join(s.cfg.Root, cacheDir),
 		BigFilesTemporaryDir:        filepath.Join(s.cfg.Root, tempDir),
@@ -40,8 +40,8 @@ func orEmpty(path string) string {
 	return path
 }
 
-// orNowhere returns path, or one that never exists.
-func (s *Store) orNowhere(path string) string {
+// orMissing returns path, or one that never exists.
+func (s *Store) orMissing(path string) string {
 	if path == "" {
 		return filepath.Join(s.cfg.RunRoot, "nowhere")
 	}

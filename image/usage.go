@@ -15,19 +15,19 @@ import (
 type usage struct {
 	s *Store
 	// wake asks for a round; it holds one.
-	wake chan struct{}
+	requested chan struct{}
 	// layers is the background's own.
-	layers map[string]space
+	layers map[string]diskSize
 	images atomic.Pointer[FsUsage]
 }
 
 // space is what files take.
-type space struct{ bytes, inodes uint64 }
+type diskSize struct{ bytes, inodes uint64 }
 
-func (a space) plus(b space) space { return space{a.bytes + b.bytes, a.inodes + b.inodes} }
+func (a diskSize) plus(b diskSize) diskSize { return diskSize{a.bytes + b.bytes, a.inodes + b.inodes} }
 
 func newUsage(s *Store) *usage {
-	u := &usage{s: s, wake: make(chan struct{}, 1), layers: map[string]space{}}
+	u := &usage{s: s, requested: make(chan struct{}, 1), layers: map[string]diskSize{}}
 	u.images.Store(&FsUsage{Mountpoint: s.cfg.Root, At: time.Now()})
 	return u
 }
@@ -36,14 +36,14 @@ func newUsage(s *Store) *usage {
 // counted once each, with their records. It answers from memory; right after a start or a pull, layers that were not
 // measured yet count with the size in their record.
 func (s *Store) Usage(context.Context) (images, containers []FsUsage, err error) {
-	s.writables.ask()
-	return []FsUsage{*s.usage.images.Load()}, []FsUsage{*s.writables.total.Load()}, nil
+	s.rwUsage.touch()
+	return []FsUsage{*s.usage.images.Load()}, []FsUsage{*s.rwUsage.total.Load()}, nil
 }
 
 // kick asks for a round of measuring.
-func (u *usage) kick() {
+func (u *usage) request() {
 	select {
-	case u.wake <- struct{}{}:
+	case u.requested <- struct{}{}:
 	default: // one is due already
 	}
 }
@@ -54,7 +54,7 @@ func (u *usage) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-u.wake:
+		case <-u.requested:
 			u.measureImages(ctx)
 		}
 	}
@@ -98,7 +98,7 @@ func (u *usage) forget(ix *index) {
 }
 
 // publish adds up what is known; a layer yet to be measured counts with the size in its record.
-func (u *usage) publish(ix *index, total space) {
+func (u *usage) publish(ix *index, total diskSize) {
 	counted := map[string]bool{}
 	for _, e := range ix.byID {
 		for i, id := range e.layers {
@@ -108,7 +108,7 @@ func (u *usage) publish(ix *index, total space) {
 			counted[id] = true
 			size, ok := u.layers[id]
 			if !ok {
-				size = space{bytes: e.sizes[i]}
+				size = diskSize{bytes: e.sizes[i]}
 			}
 			total = total.plus(size)
 		}
@@ -118,16 +118,16 @@ func (u *usage) publish(ix *index, total space) {
 
 // walk adds up a directory tree: blocks taken, files with several names once. What vanishes meanwhile counts nothing.
 // It does not leave the tree, however fast a container puts links in the place of directories.
-func (u *usage) walk(ctx context.Context, root string) space {
+func (u *usage) walk(ctx context.Context, root string) diskSize {
 	dir, err := os.OpenRoot(root)
 	if err != nil {
 		if ignoreGone(err) != nil {
 			u.s.log.WithError(err).WithField("path", root).Warn("cannot measure")
 		}
-		return space{}
+		return diskSize{}
 	}
 	defer dir.Close()
-	var total space
+	var total diskSize
 	seen := map[uint64]bool{}
 	err = fs.WalkDir(dir.FS(), ".", func(_ string, d fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
@@ -147,7 +147,7 @@ func (u *usage) walk(ctx context.Context, root string) space {
 		if st.Nlink > 1 && !d.IsDir() {
 			seen[st.Ino] = true
 		}
-		total = total.plus(space{bytes: uint64(st.Blocks) * 512, inodes: 1})
+		total = total.plus(diskSize{bytes: uint64(st.Blocks) * 512, inodes: 1})
 		return nil
 	})
 	if err != nil && ctx.Err() == nil {

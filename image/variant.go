@@ -80,7 +80,7 @@ type instanceSource struct {
 
 func (s *instanceSource) Reference() types.ImageReference { return s.ref }
 
-func (s *instanceSource) which(instance *digest.Digest) *digest.Digest {
+func (s *instanceSource) orInstance(instance *digest.Digest) *digest.Digest {
 	if instance == nil {
 		return &s.instance
 	}
@@ -88,13 +88,13 @@ func (s *instanceSource) which(instance *digest.Digest) *digest.Digest {
 }
 
 func (s *instanceSource) GetManifest(ctx context.Context, instance *digest.Digest) ([]byte, string, error) {
-	return s.ImageSource.GetManifest(ctx, s.which(instance))
+	return s.ImageSource.GetManifest(ctx, s.orInstance(instance))
 }
 
 func (s *instanceSource) GetSignatures(ctx context.Context, instance *digest.Digest) ([][]byte, error) {
-	return s.ImageSource.GetSignatures(ctx, s.which(instance))
+	return s.ImageSource.GetSignatures(ctx, s.orInstance(instance))
 }
 
 func (s *instanceSource) LayerInfosForCopy(ctx context.Context, instance *digest.Digest) ([]types.BlobInfo, error) {
-	return s.ImageSource.LayerInfosForCopy(ctx, s.which(instance))
+	return s.ImageSource.LayerInfosForCopy(ctx, s.orInstance(instance))
 }

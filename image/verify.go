@@ -25,12 +25,12 @@ import (
 // tarSplitSuffix ends the name of the file in which storage keeps what a layer's tar had besides the contents of files.
 const tarSplitSuffix = ".tar-split.gz"
 
-// layerError is about the files of a layer, as opposed to a disk that cannot be read or a check that was ended.
-type layerError struct{ text string }
+// corruptError is about the files of a layer, as opposed to a disk that cannot be read or a check that was ended.
+type corruptError struct{ text string }
 
-func (e layerError) Error() string { return e.text }
+func (e corruptError) Error() string { return e.text }
 
-func broken(format string, args ...any) error { return layerError{fmt.Sprintf(format, args...)} }
+func corruptf(format string, args ...any) error { return corruptError{fmt.Sprintf(format, args...)} }
 
 // verifyFiles puts the tar of a layer together again, from its files and what storage has kept of the tar, and compares its
 // digest and size with the recorded ones. It says which file is missing or has another content; modes, owners and targets of
@@ -41,16 +41,16 @@ func (s *Store) verifyFiles(ctx context.Context, layer *storage.Layer) error {
 	}
 	split, err := os.Open(filepath.Join(s.cfg.Root, "overlay-layers", layer.ID+tarSplitSuffix))
 	if err != nil {
-		return broken("what its tar was like is not known any more: %v", err)
+		return corruptf("what its tar was like is not known any more: %v", err)
 	}
 	defer split.Close()
 	plain, err := gzip.NewReader(bufio.NewReader(split))
 	if err != nil {
-		return broken("what its tar was like cannot be read: %v", err)
+		return corruptf("what its tar was like cannot be read: %v", err)
 	}
 	dir, err := os.OpenFile(s.layerDir(layer.ID), unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
-		return broken("%v", err)
+		return corruptf("%v", err)
 	}
 	defer dir.Close()
 	a := assembly{ctx: ctx, dir: dir, sum: layer.UncompressedDigest.Algorithm().Digester(), buf: make([]byte, 256<<10)}
@@ -58,10 +58,10 @@ func (s *Store) verifyFiles(ctx context.Context, layer *storage.Layer) error {
 		return err
 	}
 	if got := a.sum.Digest(); got != layer.UncompressedDigest {
-		return broken("its files make up a tar with digest %s and not %s", got, layer.UncompressedDigest)
+		return corruptf("its files make up a tar with digest %s and not %s", got, layer.UncompressedDigest)
 	}
 	if layer.UncompressedSize >= 0 && a.size != layer.UncompressedSize {
-		return broken("its files make up a tar of %d bytes and not %d", a.size, layer.UncompressedSize)
+		return corruptf("its files make up a tar of %d bytes and not %d", a.size, layer.UncompressedSize)
 	}
 	return nil
 }
@@ -90,7 +90,7 @@ func (a *assembly) run(entries tarsplit.Unpacker) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return broken("what its tar was like cannot be read: %v", err)
+			return corruptf("what its tar was like cannot be read: %v", err)
 		case e.Type == tarsplit.SegmentType:
 			a.note(e.Payload)
 			err = a.add(e.Payload)
@@ -131,13 +131,13 @@ func (a *assembly) addFile(e *tarsplit.Entry) error {
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() != e.Size {
-		return broken("file %q is not a file of %d bytes", name, e.Size)
+		return corruptf("file %q is not a file of %d bytes", name, e.Size)
 	}
 	sum := crc64.New(tarsplit.CRCTable)
 	for left := e.Size; left > 0; {
 		n, err := f.Read(a.buf[:min(left, int64(len(a.buf)))])
 		if n == 0 && err != nil {
-			return broken("file %q: %v", name, err)
+			return corruptf("file %q: %v", name, err)
 		}
 		left -= int64(n)
 		if err := errors.Join(a.add(a.buf[:n]), a.ctx.Err()); err != nil {
@@ -146,7 +146,7 @@ func (a *assembly) addFile(e *tarsplit.Entry) error {
 		_, _ = sum.Write(a.buf[:n]) // a hash never fails
 	}
 	if !bytes.Equal(sum.Sum(nil), e.Payload) {
-		return broken("file %q has another content", name)
+		return corruptf("file %q has another content", name)
 	}
 	return nil
 }
@@ -186,6 +186,6 @@ func (a *assembly) open(name string, flags uint64) (*os.File, error) {
 		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
 			return nil, os.NewSyscallError("openat2", err) // it says nothing of the file
 		}
-		return nil, broken("file %q: %v", name, err)
+		return nil, corruptf("file %q: %v", name, err)
 	}
 }

@@ -11,37 +11,37 @@ import (
 )
 
 const (
-	// writableAge is how old the figure of a writable layer gets before it is measured anew.
-	writableAge = 10 * time.Second
-	// writableRest is how many times longer a layer is left alone than it took to measure: one with a million
+	// rwMaxAge is how old the figure of a writable layer gets before it is measured anew.
+	rwMaxAge = 10 * time.Second
+	// rwRestFactor is how many times longer a layer is left alone than it took to measure: one with a million
 	// files is measured seldom.
-	writableRest = 100
-	// writableDuty bounds the part of the time that measuring takes, all layers together: one tenth.
-	writableDuty = 9
-	// writableAsked is how long layers are measured after somebody has asked: without a kubelet nobody has to.
-	writableAsked = 5 * time.Minute
+	rwRestFactor = 100
+	// rwIdleFactor bounds the part of the time that measuring takes, all layers together: one tenth.
+	rwIdleFactor = 9
+	// rwKeepMeasuring is how long layers are measured after somebody has asked: without a kubelet nobody has to.
+	rwKeepMeasuring = 5 * time.Minute
 )
 
 // writables measures what containers have written, in the background and at a bounded rate.
-type writables struct {
+type rwUsage struct {
 	age     time.Duration
 	root    string // of the store
 	list    func(context.Context) ([]string, error)
-	measure func(ctx context.Context, container string) space
+	measure func(ctx context.Context, container string) diskSize
 
 	// wake asks for a round; it holds one.
-	wake  chan struct{}
-	asked atomic.Int64 // when, in Unix nanoseconds
-	total atomic.Pointer[FsUsage]
-	disk  atomic.Pointer[Filesystem]
+	requested chan struct{}
+	asked     atomic.Int64 // when, in Unix nanoseconds
+	total     atomic.Pointer[FsUsage]
+	disk      atomic.Pointer[Filesystem]
 
 	mu sync.Mutex
-	// figures are by container.
-	figures map[string]figure
+	// samples are by container.
+	samples map[string]sample
 }
 
 // figure is a measurement and when the next is due.
-type figure struct {
+type sample struct {
 	FsUsage
 	due time.Time
 }
@@ -55,50 +55,50 @@ type Filesystem struct {
 	At                        time.Time
 }
 
-func newWritables(s *Store, age time.Duration) *writables {
-	w := &writables{
+func newRWUsage(s *Store, age time.Duration) *rwUsage {
+	w := &rwUsage{
 		age: age, root: s.cfg.Root, list: s.ContainersWithMounts,
-		measure: func(ctx context.Context, container string) space {
+		measure: func(ctx context.Context, container string) diskSize {
 			return s.usage.walk(ctx, filepath.Join(s.containerDir(container), rootName, upperName))
 		},
-		wake: make(chan struct{}, 1), figures: map[string]figure{},
+		requested: make(chan struct{}, 1), samples: map[string]sample{},
 	}
 	w.total.Store(&FsUsage{Mountpoint: w.root, At: time.Now()})
-	w.stat()
-	w.ask() // somebody will, and it should find something
+	w.publishDisk()
+	w.touch() // somebody will, and it should find something
 	return w
 }
 
 // Writable tells what a container has written to its root filesystem. It answers from memory: the figure is seconds
 // old, and older when there is a lot to count. False for a container that has no root filesystem, or none that was
 // measured yet.
-func (s *Store) Writable(container string) (FsUsage, bool) { return s.writables.get(container) }
+func (s *Store) Writable(container string) (FsUsage, bool) { return s.rwUsage.get(container) }
 
 // Filesystem describes the disk that the store, and so every writable layer, is on. It answers from memory.
-func (s *Store) Filesystem() Filesystem { return *s.writables.disk.Load() }
+func (s *Store) Filesystem() Filesystem { return *s.rwUsage.disk.Load() }
 
-func (w *writables) get(container string) (FsUsage, bool) {
-	w.ask()
+func (w *rwUsage) get(container string) (FsUsage, bool) {
+	w.touch()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	f, ok := w.figures[container]
+	f, ok := w.samples[container]
 	return f.FsUsage, ok
 }
 
 // ask keeps the measuring going, and gets it going when it has stopped.
-func (w *writables) ask() {
+func (w *rwUsage) touch() {
 	now := time.Now().UnixNano()
-	if last := w.asked.Swap(now); now-last < int64(writableAsked) {
+	if last := w.asked.Swap(now); now-last < int64(rwKeepMeasuring) {
 		return
 	}
 	select {
-	case w.wake <- struct{}{}:
+	case w.requested <- struct{}{}:
 	default:
 	}
 }
 
 // run measures until ctx ends.
-func (w *writables) run(ctx context.Context) {
+func (w *rwUsage) run(ctx context.Context) {
 	const rounds = 4 // in the age of a figure, so that none gets much older
 	timer := time.NewTimer(w.age / rounds)
 	defer timer.Stop()
@@ -106,10 +106,10 @@ func (w *writables) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.wake:
+		case <-w.requested:
 		case <-timer.C:
 		}
-		if time.Since(time.Unix(0, w.asked.Load())) < writableAsked {
+		if time.Since(time.Unix(0, w.asked.Load())) < rwKeepMeasuring {
 			w.round(ctx)
 		}
 		timer.Reset(w.age / rounds)
@@ -117,8 +117,8 @@ func (w *writables) run(ctx context.Context) {
 }
 
 // round measures the layers that are due.
-func (w *writables) round(ctx context.Context) {
-	w.stat()
+func (w *rwUsage) round(ctx context.Context) {
+	w.publishDisk()
 	containers, err := w.list(ctx)
 	if err != nil {
 		return // the store's directory cannot be read: its own errors say so
@@ -128,19 +128,19 @@ func (w *writables) round(ctx context.Context) {
 		if !w.due(c) {
 			continue
 		}
-		took := w.count(ctx, c)
-		if !sleep(ctx, writableDuty*took) {
+		took := w.measureOne(ctx, c)
+		if !sleep(ctx, rwIdleFactor*took) {
 			return
 		}
 	}
-	w.sum()
+	w.publishTotal()
 }
 
 // add measures a layer that is new, and so empty.
-func (w *writables) add(ctx context.Context, container string) { w.count(ctx, container) }
+func (w *rwUsage) add(ctx context.Context, container string) { w.measureOne(ctx, container) }
 
 // count measures one layer and returns how long it took.
-func (w *writables) count(ctx context.Context, container string) time.Duration {
+func (w *rwUsage) measureOne(ctx context.Context, container string) time.Duration {
 	start := time.Now()
 	size := w.measure(ctx, container)
 	if ctx.Err() != nil {
@@ -150,40 +150,40 @@ func (w *writables) count(ctx context.Context, container string) time.Duration {
 	took := now.Sub(start)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.figures[container] = figure{
+	w.samples[container] = sample{
 		FsUsage: FsUsage{Mountpoint: w.root, Bytes: size.bytes, Inodes: size.inodes, At: now},
-		due:     now.Add(max(w.age, writableRest*took)),
+		due:     now.Add(max(w.age, rwRestFactor*took)),
 	}
 	return took
 }
 
-func (w *writables) due(container string) bool {
+func (w *rwUsage) due(container string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return !time.Now().Before(w.figures[container].due)
+	return !time.Now().Before(w.samples[container].due)
 }
 
 // forget drops the containers that are gone.
-func (w *writables) forget(containers []string) {
+func (w *rwUsage) forget(containers []string) {
 	there := make(map[string]bool, len(containers))
 	for _, c := range containers {
 		there[c] = true
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for c := range w.figures {
+	for c := range w.samples {
 		if !there[c] {
-			delete(w.figures, c)
+			delete(w.samples, c)
 		}
 	}
 }
 
 // sum publishes what all layers take; it is as old as the oldest figure.
-func (w *writables) sum() {
+func (w *rwUsage) publishTotal() {
 	total := FsUsage{Mountpoint: w.root, At: time.Now()}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, f := range w.figures {
+	for _, f := range w.samples {
 		total.Bytes += f.Bytes
 		total.Inodes += f.Inodes
 		if f.At.Before(total.At) {
@@ -194,7 +194,7 @@ func (w *writables) sum() {
 }
 
 // stat publishes the size of the disk.
-func (w *writables) stat() {
+func (w *rwUsage) publishDisk() {
 	d := Filesystem{At: time.Now()}
 	var fs unix.Statfs_t
 	if err := unix.Statfs(w.root, &fs); err == nil {

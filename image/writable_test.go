@@ -15,9 +15,9 @@ import (
 )
 
 // fakeWritables measures as long and as much as the maps say, in a bubble's time.
-func fakeWritables(age time.Duration, sizes map[string]space, took map[string]time.Duration) (*writables, *measured) {
+func fakeWritables(age time.Duration, sizes map[string]diskSize, took map[string]time.Duration) (*rwUsage, *measured) {
 	log := &measured{count: map[string]int{}}
-	w := &writables{age: age, root: "/", wake: make(chan struct{}, 1), figures: map[string]figure{}}
+	w := &rwUsage{age: age, root: "/", requested: make(chan struct{}, 1), samples: map[string]sample{}}
 	w.total.Store(&FsUsage{})
 	w.list = func(context.Context) ([]string, error) {
 		var ids []string
@@ -26,7 +26,7 @@ func fakeWritables(age time.Duration, sizes map[string]space, took map[string]ti
 		}
 		return ids, nil
 	}
-	w.measure = func(ctx context.Context, id string) space {
+	w.measure = func(ctx context.Context, id string) diskSize {
 		sleep(ctx, took[id])
 		log.add(id)
 		return sizes[id]
@@ -55,13 +55,13 @@ func (m *measured) of(id string) int {
 // TestWritableRate: a layer that takes long is measured seldom, and all of them take a tenth of the time at most.
 func TestWritableRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, log := fakeWritables(10*time.Second, map[string]space{"small": {1, 1}, "huge": {1 << 40, 1 << 20}}, map[string]time.Duration{"huge": 5 * time.Second})
+		w, log := fakeWritables(10*time.Second, map[string]diskSize{"small": {1, 1}, "huge": {1 << 40, 1 << 20}}, map[string]time.Duration{"huge": 5 * time.Second})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go w.run(ctx)
 		end := time.Now().Add(20 * time.Minute)
 		for time.Now().Before(end) {
-			w.ask()
+			w.touch()
 			time.Sleep(time.Minute)
 		}
 		// 20 minutes hold 1200 s / (500 s + 5 s) rounds of the huge one, each of which takes 50 s with its rest.
@@ -80,12 +80,12 @@ func TestWritableRate(t *testing.T) {
 // TestWritableNobodyAsks: a node without a kubelet is not walked for ever, and one whose kubelet comes back is.
 func TestWritableNobodyAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, log := fakeWritables(10*time.Second, map[string]space{"c": {}}, nil)
+		w, log := fakeWritables(10*time.Second, map[string]diskSize{"c": {}}, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go w.run(ctx)
-		w.ask()
-		time.Sleep(writableAsked + time.Minute)
+		w.touch()
+		time.Sleep(rwKeepMeasuring + time.Minute)
 		n := log.of("c")
 		if n < 23 || n > 31 {
 			t.Errorf("measured %d times in five minutes", n)
@@ -103,7 +103,7 @@ func TestWritableNobodyAsks(t *testing.T) {
 }
 
 func TestWritableForgets(t *testing.T) {
-	sizes := map[string]space{"a": {1, 1}, "b": {2, 2}}
+	sizes := map[string]diskSize{"a": {1, 1}, "b": {2, 2}}
 	w, _ := fakeWritables(0, sizes, nil)
 	w.round(t.Context())
 	delete(sizes, "a")
@@ -139,7 +139,7 @@ func TestWritable(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	again := newWritables(s, 0)
+	again := newRWUsage(s, 0)
 	again.round(t.Context())
 	got, _ := again.get("c")
 	if got.Inodes != 11 || got.Bytes < 10<<16 || got.Bytes > 12<<16 {

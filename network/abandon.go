@@ -27,12 +27,12 @@ func (c *CNI) Abandon(ctx context.Context, r Request) error {
 	if err := r.Validate(); err != nil {
 		return err
 	}
-	release, err := c.pods.take(ctx, r.PodID)
+	release, err := c.pods.acquire(ctx, r.PodID)
 	if err != nil {
 		return fmt.Errorf("wait for the pod's network: %w", err)
 	}
 	defer release()
-	lists, err := c.abandoned(r)
+	lists, err := c.candidateNetworks(r)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (c *CNI) Abandon(ctx context.Context, r Request) error {
 
 // abandoned returns the networks that a pod without a record may be in: the one it would be attached to today, and
 // those in which it holds an address.
-func (c *CNI) abandoned(r Request) ([]*libcni.NetworkConfigList, error) {
+func (c *CNI) candidateNetworks(r Request) ([]*libcni.NetworkConfigList, error) {
 	dir := c.cfg.ConfDir
 	if r.ConfDir != "" {
 		dir = r.ConfDir

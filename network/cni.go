@@ -67,8 +67,8 @@ func (c *CNI) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.stop = cancel
 	watch := newWatch(c.cfg.ConfDir, c.log)
-	c.health.look()
-	c.running.Go(func() { watch.run(ctx, c.health.poke) })
+	c.health.readConf()
+	c.running.Go(func() { watch.run(ctx, c.health.wake) })
 	c.running.Go(func() { c.health.run(ctx) })
 }
 

@@ -12,18 +12,18 @@ import (
 func TestSlotsKeepOnePodApartOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s slots
-		release, err := s.take(t.Context(), "a")
+		release, err := s.acquire(t.Context(), "a")
 		if err != nil {
 			t.Fatal(err)
 		}
-		other, err := s.take(t.Context(), "b") // would block for ever if it were one lock
+		other, err := s.acquire(t.Context(), "b") // would block for ever if it were one lock
 		if err != nil {
 			t.Fatal(err)
 		}
 		other()
 		got := make(chan struct{})
 		go func() {
-			release, err := s.take(t.Context(), "a")
+			release, err := s.acquire(t.Context(), "a")
 			if err != nil {
 				t.Error(err)
 				return
@@ -34,7 +34,7 @@ func TestSlotsKeepOnePodApartOnly(t *testing.T) {
 		why := errors.New("gave up")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(why)
-		if _, err := s.take(ctx, "a"); !errors.Is(err, why) {
+		if _, err := s.acquire(ctx, "a"); !errors.Is(err, why) {
 			t.Errorf("take = %v", err)
 		}
 		synctest.Wait()

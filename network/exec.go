@@ -48,7 +48,7 @@ type execOptions struct {
 	// onAdd, if set, is given the input and the output of each plugin whose ADD succeeded; its error fails the ADD.
 	onAdd func(stdin, stdout []byte) error
 	// hold, if set, is inherited by the plugins (see CNI.hold), which then do not die with the daemon.
-	hold *os.File
+	delLock *os.File
 }
 
 // cniVariables are the ones that libcni sets. Nothing else of what it passes, the daemon's environment, is used.
@@ -100,7 +100,7 @@ func (e *executor) FindInPath(plugin string, paths []string) (string, error) {
 
 // ExecPlugin implements invoke.Exec: it runs the plugin and returns what it printed.
 func (e *executor) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
-	p := &plugin{path: path, stdin: stdin, hold: e.hold, stdout: capped{limit: maxStdout, fail: true}, stderr: capped{limit: maxStderr}}
+	p := &plugin{path: path, stdin: stdin, delLock: e.delLock, stdout: capped{limit: maxStdout, fail: true}, stderr: capped{limit: maxStderr}}
 	p.env = append(slices.Clone(e.env), slices.DeleteFunc(slices.Clone(environ), func(s string) bool { return !cniVariable(s) })...)
 	if err := p.run(ctx); err != nil {
 		return nil, fmt.Errorf("CNI plugin %s: %w", filepath.Base(path), err)
@@ -120,7 +120,7 @@ type plugin struct {
 	stdin          []byte
 	env            []string
 	stdout, stderr capped
-	hold           *os.File // see execOptions
+	delLock        *os.File // see execOptions
 }
 
 // run starts the plugin and waits for its end, or kills it at the end of ctx. A plugin that survives that, being stuck
@@ -178,9 +178,9 @@ func (p *plugin) start(ctx context.Context) (*exec.Cmd, error) {
 		cmd.Env, cmd.Dir = p.env, "/"
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(p.stdin), &p.stdout, &p.stderr
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-		if p.hold != nil {
+		if p.delLock != nil {
 			cmd.SysProcAttr.Pdeathsig = 0
-			cmd.ExtraFiles = []*os.File{p.hold}
+			cmd.ExtraFiles = []*os.File{p.delLock}
 		}
 		cmd.WaitDelay = pipeGrace
 		err := cmd.Start()

@@ -12,12 +12,12 @@ import (
 )
 
 // settle is how long the configuration directory is left alone after a change: installers write several files.
-const settle = 100 * time.Millisecond
+const debounceTime = 100 * time.Millisecond
 
 // health keeps the answer of Ready. One goroutine looks at the configuration and asks the plugins, at intervals and
 // when the directory changes; nobody else ever waits for them.
 type health struct {
-	answer   atomic.Pointer[verdict]
+	current  atomic.Pointer[readiness]
 	changed  chan struct{} // holds a value when there is something new to see
 	interval time.Duration
 	cni      *CNI
@@ -30,18 +30,18 @@ type health struct {
 }
 
 // verdict is the published answer: nil when the network is ready.
-type verdict struct{ err error }
+type readiness struct{ err error }
 
 func newHealth(c *CNI) *health {
 	h := &health{changed: make(chan struct{}, 1), interval: c.cfg.StatusInterval, cni: c, status: c.askStatus}
-	h.answer.Store(&verdict{fmt.Errorf("%w: the CNI configuration has not been read yet", errdefs.ErrUnavailable)})
+	h.current.Store(&readiness{fmt.Errorf("%w: the CNI configuration has not been read yet", errdefs.ErrUnavailable)})
 	return h
 }
 
-func (h *health) ready() error { return h.answer.Load().err }
+func (h *health) ready() error { return h.current.Load().err }
 
 // poke makes run look again soon. It never blocks.
-func (h *health) poke() {
+func (h *health) wake() {
 	select {
 	case h.changed <- struct{}{}:
 	default:
@@ -63,7 +63,7 @@ func (h *health) run(ctx context.Context) {
 			}
 		}
 		if changed {
-			h.rest(ctx)
+			h.debounce(ctx)
 		}
 	}
 }
@@ -88,9 +88,9 @@ func (h *health) refreshUntilChanged(ctx context.Context) (changed bool) {
 }
 
 // rest lets the changes settle that come together.
-func (h *health) rest(ctx context.Context) {
+func (h *health) debounce(ctx context.Context) {
 	select {
-	case <-time.After(settle):
+	case <-time.After(debounceTime):
 	case <-ctx.Done():
 	}
 	select {
@@ -101,7 +101,7 @@ func (h *health) rest(ctx context.Context) {
 
 // refresh looks at the configuration and, where it is new enough for that, asks the plugins.
 func (h *health) refresh(ctx context.Context) {
-	if !h.look() || !atLeast(h.list, "1.1.0") {
+	if !h.readConf() || !atLeast(h.list, "1.1.0") {
 		return
 	}
 	err := h.status(ctx, h.list)
@@ -116,7 +116,7 @@ func (h *health) refresh(ctx context.Context) {
 
 // look reads the configuration directory. It publishes everything but the plugins' own opinion, and is true when they
 // are to be asked.
-func (h *health) look() bool {
+func (h *health) readConf() bool {
 	list, broken, err := loadConf(h.cni.cfg.ConfDir)
 	h.warn(broken)
 	if err == nil {
@@ -142,7 +142,7 @@ func (h *health) look() bool {
 
 // publish replaces the answer and logs a change of it.
 func (h *health) publish(err error) {
-	old := h.answer.Swap(&verdict{err}).err
+	old := h.current.Swap(&readiness{err}).err
 	log := h.cni.log.WithField("confDir", h.cni.cfg.ConfDir)
 	switch {
 	case err == nil && old != nil:

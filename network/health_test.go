@@ -19,7 +19,7 @@ import (
 // startHealth runs a health loop in a bubble of synctest. status plays the plugins.
 func startHealth(t *testing.T, c *CNI, status func(context.Context, *libcni.NetworkConfigList) error) (stop func()) {
 	c.health.status = status
-	c.health.look()
+	c.health.readConf()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -60,13 +60,13 @@ func TestReadyFollowsTheConfiguration(t *testing.T) {
 		synctest.Wait()
 		wantReady(t, c, "")
 		write(t, file, "{")
-		c.health.poke()
-		time.Sleep(settle)
+		c.health.wake()
+		time.Sleep(debounceTime)
 		synctest.Wait()
 		wantReady(t, c, "10.conflist: unexpected end")
 		write(t, filepath.Join(c.cfg.ConfDir, "20.conflist"), `{"cniVersion":"1.0.0","name":"b","plugins":[{"type":"fake","ipam":{"type":"absent"}}]}`)
-		c.health.poke()
-		time.Sleep(settle)
+		c.health.wake()
+		time.Sleep(debounceTime)
 		synctest.Wait()
 		wantReady(t, c, `"absent" is not in`)
 	})
@@ -116,10 +116,10 @@ func TestChangeInterruptsAHangingStatus(t *testing.T) {
 		})()
 		wantReady(t, c, "old has not said yet")
 		write(t, filepath.Join(c.cfg.ConfDir, "10.conflist"), fakeConf("1.1.0", "new"))
-		c.health.poke()
+		c.health.wake()
 		synctest.Wait()
 		wantReady(t, c, "old has not said yet") // that it was killed is not its answer
-		time.Sleep(settle)
+		time.Sleep(debounceTime)
 		synctest.Wait()
 		wantReady(t, c, "")
 	})
@@ -136,7 +136,7 @@ func TestManyChangesAreOneLook(t *testing.T) {
 			return nil
 		})()
 		for range 1000 {
-			c.health.poke()
+			c.health.wake()
 			time.Sleep(time.Millisecond)
 		}
 		synctest.Wait()
@@ -161,13 +161,13 @@ func TestBrokenFilesAreLoggedOnce(t *testing.T) {
 		return n
 	}
 	for range 3 {
-		c.health.look()
+		c.health.readConf()
 	}
 	if n := warnings(); n != 1 {
 		t.Errorf("%d warnings about one broken file", n)
 	}
 	write(t, filepath.Join(c.cfg.ConfDir, "00.conflist"), "[]")
-	c.health.look()
+	c.health.readConf()
 	if n := warnings(); n != 2 {
 		t.Errorf("%d warnings after it was broken in another way", n)
 	}

@@ -55,7 +55,7 @@ func (c *CNI) SetPodCIDR(ctx context.Context, cidr string) error {
 	if err := writeConf(filepath.Join(c.cfg.ConfDir, podCIDRConf), conf); err != nil {
 		return fmt.Errorf("write CNI configuration: %w", err)
 	}
-	c.health.poke()
+	c.health.wake()
 	return nil
 }
 

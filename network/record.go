@@ -60,7 +60,7 @@ func (r *record) check(podID string) error {
 		}
 	}
 	if len(r.Result) > 0 {
-		if _, err := decodeAnswer(r.Result); err != nil {
+		if _, err := decodeResult(r.Result); err != nil {
 			return err
 		}
 	}
@@ -103,7 +103,7 @@ func (c *CNI) readRecord(podID string) (*record, error) {
 }
 
 func (c *CNI) removeRecord(podID string) error {
-	for _, path := range []string{c.holdPath(podID), c.recordPath(podID)} { // the record last: it finds the hold
+	for _, path := range []string{c.delLockPath(podID), c.recordPath(podID)} { // the record last: it finds the hold
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove network attachment: %w", err)
 		}

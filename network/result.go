@@ -15,32 +15,32 @@ const maxResult = 256 << 10
 
 // answer is what podd reads of a plugin's result, in any version of CNI. libcni's own types are not used for it: they
 // crash on a null where an object should be.
-type answer struct {
+type pluginResult struct {
 	CNIVersion string            `json:"cniVersion"`
-	Interfaces []*answerIface    `json:"interfaces"`
-	IPs        []*answerIP       `json:"ips"`
-	IP4        *answerOldIP      `json:"ip4"` // CNI 0.2 and before
-	IP6        *answerOldIP      `json:"ip6"`
+	Interfaces []*resultIface    `json:"interfaces"`
+	IPs        []*resultIP       `json:"ips"`
+	IP4        *resultOldIP      `json:"ip4"` // CNI 0.2 and before
+	IP6        *resultOldIP      `json:"ip6"`
 	Routes     []json.RawMessage `json:"routes"`
 }
 
-type answerIface struct {
+type resultIface struct {
 	Name    string `json:"name"`
 	Sandbox string `json:"sandbox"`
 }
 
-type answerIP struct {
+type resultIP struct {
 	Address   string `json:"address"`
 	Interface *int   `json:"interface"`
 }
 
-type answerOldIP struct {
+type resultOldIP struct {
 	IP string `json:"ip"`
 }
 
-// decodeAnswer parses a result and refuses holes in it.
-func decodeAnswer(data []byte) (answer, error) {
-	var a answer
+// decodeResult parses a result and refuses holes in it.
+func decodeResult(data []byte) (pluginResult, error) {
+	var a pluginResult
 	if len(data) > maxResult {
 		return a, fmt.Errorf("result of %d bytes, more than %d", len(data), maxResult)
 	}
@@ -57,7 +57,7 @@ func decodeAnswer(data []byte) (answer, error) {
 // normalize returns a plugin's result as libcni would pass it on to the next plugin: with a version, that of the
 // network. The result of a DEL's prevResult must be in it.
 func normalize(data []byte, cniVersion string) (json.RawMessage, error) {
-	a, err := decodeAnswer(data)
+	a, err := decodeResult(data)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func normalize(data []byte, cniVersion string) (json.RawMessage, error) {
 // parseResult picks the pod's addresses out of the last plugin's result, in the order that preference asks for. A
 // network without an address is of no use to a pod: that is an error.
 func parseResult(data []byte, preference string) (Result, error) {
-	a, err := decodeAnswer(data)
+	a, err := decodeResult(data)
 	if err != nil {
 		return Result{}, err
 	}
@@ -130,9 +130,9 @@ func rank(ip netip.Addr, preference string) int {
 
 // addresses returns the addresses of the pod's main interface. Those of other interfaces, which meta plugins add, and
 // of the node's end of the link are not the pod's.
-func (a answer) addresses() ([]string, error) {
+func (a pluginResult) addresses() ([]string, error) {
 	var texts []string
-	for _, old := range []*answerOldIP{a.IP4, a.IP6} {
+	for _, old := range []*resultOldIP{a.IP4, a.IP6} {
 		if old != nil && a.IPs == nil {
 			texts = append(texts, old.IP)
 		}

@@ -20,7 +20,7 @@ func (c *CNI) Setup(ctx context.Context, r Request) (Result, error) {
 	if err := r.Validate(); err != nil {
 		return Result{}, err
 	}
-	release, err := c.pods.take(ctx, r.PodID)
+	release, err := c.pods.acquire(ctx, r.PodID)
 	if err != nil {
 		return Result{}, fmt.Errorf("wait for the pod's network: %w", err)
 	}
@@ -31,7 +31,7 @@ func (c *CNI) Setup(ctx context.Context, r Request) (Result, error) {
 	}
 	defer leave()
 
-	record, err := c.begin(ctx, r)
+	record, err := c.createRecord(ctx, r)
 	if err != nil {
 		return Result{}, err
 	}
@@ -42,7 +42,7 @@ func (c *CNI) Setup(ctx context.Context, r Request) (Result, error) {
 }
 
 // begin checks that the pod can be attached and writes its record.
-func (c *CNI) begin(ctx context.Context, r Request) (*record, error) {
+func (c *CNI) createRecord(ctx context.Context, r Request) (*record, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -69,16 +69,16 @@ func (c *CNI) begin(ctx context.Context, r Request) (*record, error) {
 		return nil, fmt.Errorf("%w: %w", errdefs.ErrUnavailable, err)
 	}
 	record := newRecord(r, list)
-	record.warnUnused(c.log)
+	record.warnUnsupported(c.log)
 	if err := c.writeRecord(record); err != nil {
 		return nil, err
 	}
 	return record, nil
 }
 
-// warnUnused says so when nobody will publish the pod's ports or limit its rates. Not an error: some networks serve
+// warnUnsupported says so when nobody will publish the pod's ports or limit its rates. Not an error: some networks serve
 // host ports without being asked through CNI.
-func (r *record) warnUnused(log logrus.FieldLogger) {
+func (r *record) warnUnsupported(log logrus.FieldLogger) {
 	for _, capability := range []string{"portMappings", "bandwidth"} {
 		if r.Capabilities[capability] == nil {
 			continue

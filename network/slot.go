@@ -13,17 +13,17 @@ type slots struct {
 }
 
 type slot struct {
-	taken chan struct{} // holds a value while taken
+	busy  chan struct{} // holds a value while taken
 	users int           // who holds it or waits for it; the last one removes it
 }
 
 // take waits for the pod's slot. The returned function gives it back.
-func (s *slots) take(ctx context.Context, podID string) (release func(), err error) {
+func (s *slots) acquire(ctx context.Context, podID string) (release func(), err error) {
 	one := s.join(podID)
 	select {
-	case one.taken <- struct{}{}:
+	case one.busy <- struct{}{}:
 		return func() {
-			<-one.taken
+			<-one.busy
 			s.leave(podID, one)
 		}, nil
 	case <-ctx.Done():
@@ -40,7 +40,7 @@ func (s *slots) join(podID string) *slot {
 	}
 	one := s.pods[podID]
 	if one == nil {
-		one = &slot{taken: make(chan struct{}, 1)}
+		one = &slot{busy: make(chan struct{}, 1)}
 		s.pods[podID] = one
 	}
 	one.users++

@@ -16,7 +16,7 @@ func (c *CNI) Teardown(ctx context.Context, podID string) error {
 	if err := checkPodID(podID); err != nil {
 		return err
 	}
-	release, err := c.pods.take(ctx, podID)
+	release, err := c.pods.acquire(ctx, podID)
 	if err != nil {
 		return fmt.Errorf("wait for the pod's network: %w", err)
 	}
@@ -41,18 +41,18 @@ func (c *CNI) del(ctx context.Context, r *record) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.DelTimeout,
 		fmt.Errorf("no answer within %v: %w", c.cfg.DelTimeout, context.DeadlineExceeded))
 	defer cancel()
-	hold, err := c.hold(ctx, r.PodID)
+	lock, err := c.lockDel(ctx, r.PodID)
 	if err != nil {
 		return err
 	}
-	defer hold.Close()
+	defer lock.Close()
 	netns, done := c.delNetns(ctx, r)
 	defer done()
 	list, err := r.listForDel()
 	if err != nil {
 		return fmt.Errorf("CNI network %s: %w", r.list.Name, err)
 	}
-	if err := c.libcni(execOptions{hold: hold}).DelNetworkList(ctx, list, r.runtimeConf(netns)); err != nil {
+	if err := c.libcni(execOptions{delLock: lock}).DelNetworkList(ctx, list, r.runtimeConf(netns)); err != nil {
 		return fmt.Errorf("CNI network %s: %w", r.list.Name, err)
 	}
 	return nil

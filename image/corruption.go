@@ -17,7 +17,7 @@ import (
 )
 
 // Damage is a layer that does not have the content that was pulled.
-type Damage struct {
+type Corruption struct {
 	Layer string
 	// Reason says which file is missing or differs.
 	Reason string
@@ -28,7 +28,7 @@ type Damage struct {
 // Verify looks at the files of every layer of every image, and returns those layers that have lost content, by id. With
 // mark, the images that use one are not listed any more, until they are pulled again: that fetches the damaged layers only.
 // Containers of theirs run on. It reads all images from disk, at low priority.
-func (s *Store) Verify(ctx context.Context, mark bool) ([]Damage, error) {
+func (s *Store) Verify(ctx context.Context, mark bool) ([]Corruption, error) {
 	done := make(chan struct{})
 	var found map[string]string
 	var err error
@@ -40,11 +40,11 @@ func (s *Store) Verify(ctx context.Context, mark bool) ([]Damage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("verify images: %w", err)
 	}
-	var damages []Damage
+	var corruptions []Corruption
 	for _, layer := range slices.Sorted(maps.Keys(found)) {
-		damages = append(damages, Damage{Layer: layer, Reason: found[layer], Images: s.usersOf(layer)})
+		corruptions = append(corruptions, Corruption{Layer: layer, Reason: found[layer], Images: s.imagesUsing(layer)})
 	}
-	return damages, nil
+	return corruptions, nil
 }
 
 // verifyAfterPowerLoss looks at all layers once, if the kernel did not end in order while the store was open.
@@ -56,7 +56,7 @@ func (s *Store) verifyAfterPowerLoss(ctx context.Context) {
 	s.log.Info("the machine was not shut down in order, verifying the layers of all images")
 	found, err := s.verifyAll(ctx, true)
 	if err == nil {
-		err = s.integrity.verified()
+		err = s.integrity.markVerified()
 	}
 	log := s.log.WithFields(logrus.Fields{"damaged": len(found), "seconds": time.Since(start).Round(time.Millisecond).Seconds()})
 	switch {
@@ -71,7 +71,7 @@ func (s *Store) verifyAfterPowerLoss(ctx context.Context) {
 // memory only. The thread that does it gives way to everything else, and ends with the caller's goroutine.
 func (s *Store) verifyAll(ctx context.Context, mark bool) (map[string]string, error) {
 	runtime.LockOSThread() // and never unlocked
-	giveWay()
+	lowerPriority()
 	layers, err := s.storage.Layers()
 	if err != nil {
 		return nil, err
@@ -80,23 +80,23 @@ func (s *Store) verifyAll(ctx context.Context, mark bool) (map[string]string, er
 	slices.SortFunc(layers, func(a, b storage.Layer) int {
 		return cmp.Or(b.Created.Compare(a.Created), strings.Compare(a.ID, b.ID))
 	})
-	found := s.integrity.damages()
+	found := s.integrity.corruptLayers()
 	if found == nil {
 		found = map[string]string{}
 	}
 	for i := range layers {
 		id := layers[i].ID
-		if _, known := found[id]; known || !used[id] || s.integrity.trusted(id) {
+		if _, known := found[id]; known || !used[id] || s.integrity.unverifiable(id) {
 			continue
 		}
 		version := s.integrity.version(id)
 		err := s.verifyLayer(ctx, &layers[i])
-		var bad layerError
+		var bad corruptError
 		switch {
 		case errors.As(err, &bad):
 			found[id] = bad.text
 			if mark {
-				err = s.markDamaged(id, version, bad.text)
+				err = s.markCorrupt(id, version, bad.text)
 			} else {
 				err = nil
 			}
@@ -120,22 +120,22 @@ func (s *Store) verifyLayer(ctx context.Context, layer *storage.Layer) error {
 	return err
 }
 
-// markDamaged takes the images that use a layer out of the index.
-func (s *Store) markDamaged(layer string, version int, reason string) error {
-	isNew, err := s.integrity.damaged(layer, version, reason)
+// markCorrupt takes the images that use a layer out of the index.
+func (s *Store) markCorrupt(layer string, version int, reason string) error {
+	isNew, err := s.integrity.markCorrupt(layer, version, reason)
 	if !isNew {
 		return err
 	}
-	s.log.WithFields(logrus.Fields{"layer": layer, "reason": reason, "images": s.usersOf(layer)}).
+	s.log.WithFields(logrus.Fields{"layer": layer, "reason": reason, "images": s.imagesUsing(layer)}).
 		Error("a layer has lost content: its images are not listed until they are pulled again")
 	return errors.Join(err, s.refresh())
 }
 
-// usersOf are the ids and names of the images that use a layer.
-func (s *Store) usersOf(layer string) []string {
+// imagesUsing are the ids and names of the images that use a layer.
+func (s *Store) imagesUsing(layer string) []string {
 	ix := s.index.Load()
 	var out []string
-	for _, e := range slices.Concat(slices.Collect(maps.Values(ix.byID)), slices.Collect(maps.Values(ix.damaged.byID))) {
+	for _, e := range slices.Concat(slices.Collect(maps.Values(ix.byID)), slices.Collect(maps.Values(ix.corrupt.byID))) {
 		if slices.Contains(e.layers, layer) {
 			out = append(out, strings.Join(append([]string{e.ID}, e.Tags...), " "))
 		}
@@ -147,17 +147,17 @@ func (s *Store) usersOf(layer string) []string {
 // layerInUse says whether a container has a filesystem of an image with the layer.
 func (s *Store) layerInUse(layer string) bool {
 	ix := s.index.Load()
-	for _, e := range slices.Concat(slices.Collect(maps.Values(ix.byID)), slices.Collect(maps.Values(ix.damaged.byID))) {
-		if slices.Contains(e.layers, layer) && len(s.holds.users(e.ID)) > 0 {
+	for _, e := range slices.Concat(slices.Collect(maps.Values(ix.byID)), slices.Collect(maps.Values(ix.corrupt.byID))) {
+		if slices.Contains(e.layers, layer) && len(s.refs.users(e.ID)) > 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// giveWay lowers the priority of this thread, of CPU and disk, as far as it goes without starving. It is no matter if it
+// lowerPriority lowers the priority of this thread, of CPU and disk, as far as it goes without starving. It is no matter if it
 // cannot be.
-func giveWay() {
+func lowerPriority() {
 	const ioprioWhoProcess, bestEffort, lowest = 1, 2 << 13, 7 // ioprio_set(2)
 	_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), 19)
 	_, _, _ = unix.Syscall(unix.SYS_IOPRIO_SET, ioprioWhoProcess, 0, bestEffort|lowest)

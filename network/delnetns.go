@@ -47,7 +47,7 @@ func (c *CNI) delNetns(ctx context.Context, r *record) (path string, done func()
 		}
 		return own, func() {}
 	}
-	path, done, err := standIn(ctx, prefixes)
+	path, done, err := newDummyNetns(ctx, prefixes)
 	if err != nil {
 		c.log.WithField("pod", r.PodID).WithError(err).Warn("the pod's interface is gone and none could be made in its place: masquerade rules may stay")
 		return own, func() {}
@@ -60,7 +60,7 @@ func (r *record) prefixes() []netip.Prefix {
 	if len(r.Result) == 0 {
 		return nil
 	}
-	a, err := decodeAnswer(r.Result)
+	a, err := decodeResult(r.Result)
 	if err != nil {
 		return nil
 	}
@@ -84,12 +84,12 @@ func hasInterface(netns string) bool {
 	}) == nil
 }
 
-// standIn makes a namespace that holds an interface with these addresses, until done is called.
-func standIn(ctx context.Context, addresses []netip.Prefix) (path string, done func(), err error) {
+// newDummyNetns makes a namespace that holds an interface with these addresses, until done is called.
+func newDummyNetns(ctx context.Context, addresses []netip.Prefix) (path string, done func(), err error) {
 	ready, release, ended := make(chan string, 1), make(chan struct{}), make(chan error, 1)
 	go func() {
 		ended <- onThread(func() error {
-			if err := makeStandIn(addresses); err != nil {
+			if err := enterDummyNetns(addresses); err != nil {
 				return err
 			}
 			ready <- fmt.Sprintf("/proc/%d/task/%d/ns/net", os.Getpid(), unix.Gettid())
@@ -108,8 +108,8 @@ func standIn(ctx context.Context, addresses []netip.Prefix) (path string, done f
 	}
 }
 
-// makeStandIn moves the calling thread to a new namespace. The link is of the kind that these plugins need anyway.
-func makeStandIn(addresses []netip.Prefix) error {
+// enterDummyNetns moves the calling thread to a new namespace. The link is of the kind that these plugins need anyway.
+func enterDummyNetns(addresses []netip.Prefix) error {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("unshare: %w", err)
 	}

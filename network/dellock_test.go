@@ -14,7 +14,7 @@ import (
 // TestHoldOutlivesTheDaemon: what a plugin of an earlier daemon started still has the hold, and the next one waits.
 func TestHoldOutlivesTheDaemon(t *testing.T) {
 	c := &CNI{cfg: Config{StateDir: t.TempDir()}}
-	f, err := c.hold(t.Context(), "pod")
+	f, err := c.lockDel(t.Context(), "pod")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,12 +25,12 @@ func TestHoldOutlivesTheDaemon(t *testing.T) {
 	}
 	f.Close() // the daemon dies
 
-	ctx, cancel := context.WithTimeout(t.Context(), 3*holdInterval)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*delLockPoll)
 	defer cancel()
-	if _, err := c.hold(ctx, "pod"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), c.holdPath("pod")) {
+	if _, err := c.lockDel(ctx, "pod"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), c.delLockPath("pod")) {
 		t.Errorf("while the plugin works: %v", err)
 	}
-	other, err := c.hold(t.Context(), "other")
+	other, err := c.lockDel(t.Context(), "other")
 	if err != nil {
 		t.Fatalf("another pod waits too: %v", err)
 	}
@@ -41,26 +41,26 @@ func TestHoldOutlivesTheDaemon(t *testing.T) {
 	_ = plugin.Wait()
 	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	f, err = c.hold(ctx, "pod")
+	f, err = c.lockDel(ctx, "pod")
 	if err != nil {
 		t.Fatalf("after the plugin has ended: %v", err)
 	}
 	f.Close()
 }
 
-func TestExecPluginInheritsTheHold(t *testing.T) {
+func TestExecPluginInheritsTheDelLock(t *testing.T) {
 	dir := t.TempDir()
 	script := filepath.Join(dir, "plugin")
 	if err := os.WriteFile(script, []byte("#!/bin/sh\nreadlink /proc/$$/fd/3\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	hold, err := os.Create(filepath.Join(dir, "hold"))
+	lock, err := os.Create(filepath.Join(dir, "hold"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer hold.Close()
-	with := &executor{execOptions: execOptions{hold: hold}, env: []string{"PATH=/bin:/usr/bin"}}
-	if out, err := with.ExecPlugin(t.Context(), script, nil, nil); err != nil || strings.TrimSpace(string(out)) != hold.Name() {
+	defer lock.Close()
+	with := &executor{execOptions: execOptions{delLock: lock}, env: []string{"PATH=/bin:/usr/bin"}}
+	if out, err := with.ExecPlugin(t.Context(), script, nil, nil); err != nil || strings.TrimSpace(string(out)) != lock.Name() {
 		t.Errorf("the plugin's third file is %q, %v", out, err)
 	}
 	without := &executor{env: []string{"PATH=/bin:/usr/bin"}}
@@ -69,9 +69,9 @@ func TestExecPluginInheritsTheHold(t *testing.T) {
 	}
 }
 
-func TestTeardownRemovesTheHold(t *testing.T) {
+func TestTeardownRemovesTheDelLock(t *testing.T) {
 	c := &CNI{cfg: Config{StateDir: t.TempDir()}}
-	for _, path := range []string{c.holdPath("pod"), c.recordPath("pod")} {
+	for _, path := range []string{c.delLockPath("pod"), c.recordPath("pod")} {
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}

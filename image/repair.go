@@ -22,12 +22,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asidePrefix begins the names of former files of a layer, beside its present ones: containers may have them mounted.
-const asidePrefix = "damaged-"
+// retiredPrefix begins the names of former files of a layer, beside its present ones: containers may have them mounted.
+const retiredPrefix = "damaged-"
 
 // mend fetches those layers of a copied image again that are damaged: the copy has found them present.
-func (s *Store) mend(ctx context.Context, job copyJob, img *storage.Image) error {
-	damaged := s.integrity.damages()
+func (s *Store) repair(ctx context.Context, job copyJob, img *storage.Image) error {
+	damaged := s.integrity.corruptLayers()
 	if len(damaged) == 0 {
 		return nil
 	}
@@ -46,8 +46,8 @@ func (s *Store) mend(ctx context.Context, job copyJob, img *storage.Image) error
 		return fmt.Errorf("mend image %s: it has %d layers, its manifest %d", img.ID, len(chain), len(blobs))
 	}
 	select {
-	case s.mending <- struct{}{}: // another image may have the same layer
-		defer func() { <-s.mending }()
+	case s.repairing <- struct{}{}: // another image may have the same layer
+		defer func() { <-s.repairing }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -56,12 +56,12 @@ func (s *Store) mend(ctx context.Context, job copyJob, img *storage.Image) error
 		return err
 	}
 	defer source.Close()
-	damaged = s.integrity.damages()
+	damaged = s.integrity.corruptLayers()
 	for i, id := range chain {
 		if _, ok := damaged[id]; !ok {
 			continue
 		}
-		if err := s.mendLayer(ctx, source, id, blobs[i], job.progress); err != nil {
+		if err := s.repairLayer(ctx, source, id, blobs[i], job.progress); err != nil {
 			return fmt.Errorf("fetch damaged layer %s again: %w", id, err)
 		}
 	}
@@ -96,16 +96,16 @@ func (s *Store) layerBlobs(id string) ([]manifest.LayerInfo, error) {
 	return slices.DeleteFunc(man.LayerInfos(), func(l manifest.LayerInfo) bool { return l.EmptyLayer }), nil
 }
 
-func (s *Store) mendLayer(ctx context.Context, source types.ImageSource, id string, blob manifest.LayerInfo, p *progress) error {
+func (s *Store) repairLayer(ctx context.Context, source types.ImageSource, id string, blob manifest.LayerInfo, p *progress) error {
 	file, err := s.fetchBlob(ctx, source, blob.BlobInfo, p)
 	if err != nil {
 		return err
 	}
 	defer os.Remove(file.Name())
 	defer file.Close()
-	s.integrity.changed(id)
-	defer s.dropAside(id)
-	if err := s.unpackAgain(id, file); err != nil {
+	s.integrity.bumpVersion(id)
+	defer s.removeRetired(id)
+	if err := s.replaceLayerFiles(id, file); err != nil {
 		return err
 	}
 	layer, err := s.storage.Layer(id)
@@ -113,7 +113,7 @@ func (s *Store) mendLayer(ctx context.Context, source types.ImageSource, id stri
 		return err
 	}
 	doubt := s.verifyFiles(ctx, layer)
-	var text layerError
+	var text corruptError
 	if doubt != nil && !errors.As(doubt, &text) {
 		return doubt
 	}
@@ -123,7 +123,7 @@ func (s *Store) mendLayer(ctx context.Context, source types.ImageSource, id stri
 	} else {
 		log.Info("fetched a damaged layer again")
 	}
-	return s.integrity.mended(id, doubt)
+	return s.integrity.markRepaired(id, doubt)
 }
 
 // fetchBlob downloads a blob into a file, which the caller deletes, if it has the digest that it should have.
@@ -145,9 +145,9 @@ func (s *Store) fetchBlob(ctx context.Context, source types.ImageSource, blob ty
 			err = errors.Join(err, file.Close(), os.Remove(file.Name()))
 		}
 	}()
-	p.again(blob)
+	p.restartBlob(blob)
 	sum := blob.Digest.Verifier()
-	if _, err := io.Copy(io.MultiWriter(file, sum), &noted{ctx: ctx, from: body, blob: blob, to: p}); err != nil {
+	if _, err := io.Copy(io.MultiWriter(file, sum), &progressReader{ctx: ctx, from: body, blob: blob, to: p}); err != nil {
 		return nil, err
 	}
 	if !sum.Verified() {
@@ -159,7 +159,7 @@ func (s *Store) fetchBlob(ctx context.Context, source types.ImageSource, blob ty
 }
 
 // noted reads a blob and tells the pull's progress, so that a registry that sends nothing is noticed.
-type noted struct {
+type progressReader struct {
 	ctx  context.Context
 	from io.Reader
 	blob types.BlobInfo
@@ -167,7 +167,7 @@ type noted struct {
 	done uint64
 }
 
-func (n *noted) Read(b []byte) (int, error) {
+func (n *progressReader) Read(b []byte) (int, error) {
 	if n.ctx.Err() != nil {
 		return 0, context.Cause(n.ctx)
 	}
@@ -177,9 +177,9 @@ func (n *noted) Read(b []byte) (int, error) {
 	return c, err
 }
 
-// unpackAgain puts the present files of a layer aside and unpacks it afresh. A crash in the middle leaves the layer noted as
+// replaceLayerFiles puts the present files of a layer aside and unpacks it afresh. A crash in the middle leaves the layer noted as
 // damaged.
-func (s *Store) unpackAgain(id string, tar io.Reader) error {
+func (s *Store) replaceLayerFiles(id string, tar io.Reader) error {
 	dir := s.layerDir(id)
 	mode, uid, gid := os.FileMode(0o755), 0, 0
 	info, err := os.Stat(dir)
@@ -188,7 +188,7 @@ func (s *Store) unpackAgain(id string, tar io.Reader) error {
 		if st, ok := info.Sys().(*syscall.Stat_t); ok {
 			uid, gid = int(st.Uid), int(st.Gid)
 		}
-		err = os.Rename(dir, filepath.Join(filepath.Dir(dir), asidePrefix+strconv.FormatInt(time.Now().UnixNano(), 10)))
+		err = os.Rename(dir, filepath.Join(filepath.Dir(dir), retiredPrefix+strconv.FormatInt(time.Now().UnixNano(), 10)))
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -212,15 +212,15 @@ func (s *Store) unpackAgain(id string, tar io.Reader) error {
 	return errors.Join(os.NewSyscallError("syncfs", unix.Syncfs(int(f.Fd()))), f.Close())
 }
 
-// dropAside deletes the former files of a layer, unless a container may have them mounted.
-func (s *Store) dropAside(layer string) {
+// removeRetired deletes the former files of a layer, unless a container may have them mounted.
+func (s *Store) removeRetired(layer string) {
 	dir := filepath.Dir(s.layerDir(layer))
 	entries, err := os.ReadDir(dir)
 	if err != nil || s.layerInUse(layer) {
 		return
 	}
 	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), asidePrefix) {
+		if !strings.HasPrefix(e.Name(), retiredPrefix) {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
@@ -229,9 +229,9 @@ func (s *Store) dropAside(layer string) {
 	}
 }
 
-// dropAllAside is dropAside for all layers, at the start: containers that had them mounted may be gone.
-func (s *Store) dropAllAside() {
+// removeAllRetired is removeRetired for all layers, at the start: containers that had them mounted may be gone.
+func (s *Store) removeAllRetired() {
 	for layer := range s.index.Load().layers() {
-		s.dropAside(layer)
+		s.removeRetired(layer)
 	}
 }
