@@ -3,19 +3,22 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/spec"
-	"github.com/podd-project/podd/sandbox/record"
+	"github.com/podd-project/podd/sandbox/usage"
 )
 
 // limitContainer does the part of an update that OCI runtimes do not: huge pages, which runc takes for a new container
@@ -43,7 +46,7 @@ func (e *Engine) limitContainer(c *Container, asked *cri.LinuxContainerResources
 
 // adjustOOM gives every process of the container the new oom_score_adj. One that is made meanwhile by a process that
 // has the old one is found by looking again.
-func (e *Engine) adjustOOM(c *Container, group Cgroup, r *cri.LinuxContainerResources) error {
+func (e *Engine) adjustOOM(c *Container, group usage.Cgroup, r *cri.LinuxContainerResources) error {
 	value, warnings, err := spec.OOMScoreAdj(r, e.Facts)
 	if err != nil {
 		return err
@@ -70,7 +73,7 @@ func (e *Engine) adjustOOM(c *Container, group Cgroup, r *cri.LinuxContainerReso
 }
 
 // actualResources returns asked with what the kernel has in its place. What the kernel cannot tell stays as asked.
-func actualResources(group Cgroup, asked *cri.LinuxContainerResources, pid int) (*cri.LinuxContainerResources, error) {
+func actualResources(group usage.Cgroup, asked *cri.LinuxContainerResources, pid int) (*cri.LinuxContainerResources, error) {
 	limits, err := group.Limits()
 	if err != nil {
 		return asked, err
@@ -138,86 +141,24 @@ func kernelShares(asked int64, l cgroups.Limits) int64 {
 	return int64(l.CPUShares)
 }
 
-// UpdatePod changes the limits of the pod's control group to the sum of what its containers may use (resources) and
-// what running them takes (overhead); either may be nil, and a limit that is 0 in resources stays as it is.
-//
-// Errors: errdefs.ErrFailedPrecondition when the pod is not ready, or has no control group of its own.
-func (e *Engine) UpdatePod(id string, overhead, resources *cri.LinuxContainerResources) error {
-	p, err := e.Pod(id)
-	if err != nil {
-		return err
+// setOOMScoreAdj writes a process's oom_score_adj; one that has ended is no error.
+func setOOMScoreAdj(pid, value int) error {
+	err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), strconv.AppendInt(nil, int64(value), 10), 0)
+	if gone(err) {
+		return nil
 	}
-	if state := p.Status().State; state != record.PodReady {
-		return fmt.Errorf("%w: pod sandbox %s is %s, its resources cannot be updated", errdefs.ErrFailedPrecondition, p.ID, state)
-	}
-	limits, warnings, err := e.podLimits(overhead, resources)
-	if err != nil {
-		return err
-	}
-	for _, w := range warnings {
-		e.podLog(p).WithField("warning", w).Warn("pod sandbox differs from its request")
-	}
-	group, err := e.openPodCgroup(p)
-	if err != nil {
-		return err
-	}
-	defer group.Close()
-	if err := group.Update(limits); err != nil {
-		return fmt.Errorf("update pod sandbox: %w", err)
-	}
-	return nil
+	return err
 }
 
-// podLimits leaves swap alone unless it is named: nobody limits it for a whole pod.
-func (e *Engine) podLimits(overhead, resources *cri.LinuxContainerResources) (*specs.LinuxResources, []string, error) {
-	if _, _, err := spec.Resources(overhead, e.Facts); err != nil {
-		return nil, nil, fmt.Errorf("overhead: %w", err)
-	}
-	total := addOverhead(resources, overhead)
-	limits, warnings, err := spec.Resources(total, e.Facts)
-	if err == nil && total.GetMemorySwapLimitInBytes() == 0 {
-		spec.WithoutSwap(limits, total)
-	}
-	return limits, warnings, err
-}
-
-// addOverhead adds to what is limited; what is not limited stays so. Shares are a wish and always add up.
-func addOverhead(resources, overhead *cri.LinuxContainerResources) *cri.LinuxContainerResources {
-	total := proto.CloneOf(resources)
-	if total == nil {
-		total = &cri.LinuxContainerResources{}
-	}
-	if total.CpuShares > 0 {
-		total.CpuShares = min(total.CpuShares+max(0, overhead.GetCpuShares()), maxShares)
-	}
-	if total.CpuQuota > 0 && total.CpuPeriod > 0 && overhead.GetCpuQuota() > 0 && overhead.GetCpuPeriod() > 0 {
-		total.CpuQuota += overhead.GetCpuQuota() * total.CpuPeriod / overhead.GetCpuPeriod()
-	}
-	if total.MemoryLimitInBytes > 0 {
-		total.MemoryLimitInBytes += max(0, overhead.GetMemoryLimitInBytes())
-	}
-	return total
-}
-
-// maxShares is the kernel's highest weight.
-const maxShares = 262144
-
-// openPodCgroup finds the group that the kubelet made for the pod. Close it.
-func (e *Engine) openPodCgroup(p *Pod) (Cgroup, error) {
-	path := e.podCgroupPath(p)
-	if path == "" || e.Cgroups == nil {
-		return nil, fmt.Errorf("%w: pod sandbox %s has no cgroup_parent, there is nothing to limit", errdefs.ErrFailedPrecondition, p.ID)
-	}
-	group, err := e.Cgroups.At(path)
-	if errdefs.IsNotFound(err) {
-		return nil, fmt.Errorf("%w: %s, the cgroup_parent of pod sandbox %s, is not there", errdefs.ErrFailedPrecondition, path, p.ID)
-	}
+// oomScoreAdj reads a process's oom_score_adj.
+func oomScoreAdj(pid int) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	if err := e.checkOwn(p, group); err != nil {
-		group.Close()
-		return nil, err
-	}
-	return group, nil
+	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+}
+
+func gone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
 }

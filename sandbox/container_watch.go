@@ -73,7 +73,7 @@ func (e *Engine) exit(c *Container, x oci.Exit) {
 func (e *Engine) publishExit(c *Container, x oci.Exit) error {
 	start := c.startAttempt()
 	err := c.observe(record.ContainerExited, func(s *record.ContainerStatus) { describeExit(s, x, start) })
-	e.stats.drop(probeKey{probeContainer, c.ID})
+	e.usage.DropContainer(c.ID)
 	s := c.Status()
 	e.containerLog(c).WithField("code", s.ExitCode).WithField("reason", s.Reason).Info("container exited")
 	return err

@@ -16,6 +16,7 @@ import (
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox/operation"
+	"github.com/podd-project/podd/sandbox/usage"
 )
 
 // Deps are the mechanisms that an engine drives.
@@ -30,9 +31,9 @@ type Deps struct {
 	// Facts is what the machine can do, see host.Probe.
 	Facts spec.Facts
 	CDI   *host.CDI
-	// Cgroups and Disk tell what containers use; without them nothing is measured.
-	Cgroups Cgroups
-	Disk    Disk
+	// Cgroups and Disk are the sources of resource usage; without them nothing is measured.
+	Cgroups usage.Cgroups
+	Disk    usage.Disk
 	Log     logrus.FieldLogger
 	// Observe, if set, is told of each operation that has ended, with the context of the caller who began it. It is
 	// called in the operation's way and must not wait.
@@ -47,7 +48,7 @@ type Engine struct {
 	shm      shmMounter
 	resolver *host.Resolver
 	events   bus
-	stats    *collector
+	usage    *usage.Collector
 	// life ends with Close; work is everything that runs until then.
 	life life
 	work work
@@ -88,12 +89,12 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	e := &Engine{
 		cfg: cfg, Deps: deps, operations: operation.Tracker{Slow: cfg.SlowOperation, Log: deps.Log, Observe: deps.Observe}, store: newStore(), shm: tmpfs{}, resolver: host.NewResolver(stuckLooks), life: life{ctx: ctx, end: cancel},
-		stats: newCollector(cfg, deps), loaded: make(chan struct{}), recovered: make(chan struct{}),
+		loaded: make(chan struct{}), recovered: make(chan struct{}),
 		turns: make(chan struct{}, undoParallel), kick: make(chan struct{}, 1), former: former{make: deps.Former},
 	}
-	e.stats.meter = e.meter
+	e.usage = e.newCollector()
 	if deps.Cgroups != nil {
-		e.work.Go(func() { e.collect(ctx) })
+		e.work.Go(func() { e.usage.Run(ctx, e.usageTargets) })
 	}
 	return e, nil
 }

@@ -66,7 +66,7 @@ func (e *Engine) stopPod(ctx context.Context, p *Pod) error {
 // teardownPod is the only undo of buildPod. It needs the record alone, may be repeated, and goes on after a
 // failing step, but for those that the failed one still needs.
 func (e *Engine) teardownPod(ctx context.Context, p *Pod) error {
-	e.stats.dropPod(p)
+	e.usage.DropPod(p.ID)
 	operation.SetStage(ctx, "stop containers")
 	containers := errors.Join(e.stopContainers(ctx, p), e.freeUnread(ctx, p))
 	operation.SetStage(ctx, "delete infra container")

@@ -51,7 +51,7 @@ func (e *Engine) cgroupsOfPods() (map[string]string, error) {
 	found := map[string]string{}
 	for _, p := range records.pods {
 		parent := e.podCgroupPath(p)
-		if !named(p, parent) {
+		if !namedByUID(p, parent) {
 			continue
 		}
 		names, err := host.Cgroups(parent)

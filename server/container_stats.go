@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/sandbox/record"
+	"github.com/podd-project/podd/sandbox/usage"
 )
 
 // usageChunk is how many containers or pods are measured before their figures are sent, when they are streamed.
@@ -25,11 +25,11 @@ func (s *Server) ContainerStats(ctx context.Context, r *cri.ContainerStatsReques
 	if err != nil {
 		return nil, err
 	}
-	usage, ok := s.deps.Engine.ContainerUsage(ctx, []string{c.Record.ID}, sandbox.WantUsage{})[c.Record.ID]
+	u, ok := s.deps.Engine.ContainerUsage(ctx, []string{c.Record.ID}, usage.Want{})[c.Record.ID]
 	if !ok {
-		usage.Writable = s.deps.Engine.Writable(c.Record.ID)
+		u.Writable = s.deps.Engine.Writable(c.Record.ID)
 	}
-	return &cri.ContainerStatsResponse{Stats: containerStats(c.Record, usage)}, nil
+	return &cri.ContainerStatsResponse{Stats: containerStats(c.Record, u)}, nil
 }
 
 // ListContainerStats measures the containers that have a process.
@@ -77,9 +77,9 @@ func (s *Server) containerStats(ctx context.Context, f *cri.ContainerStatsFilter
 			for i, c := range chunk {
 				ids[i] = c.Record.ID
 			}
-			usages := s.deps.Engine.ContainerUsage(ctx, ids, sandbox.WantUsage{})
+			usages := s.deps.Engine.ContainerUsage(ctx, ids, usage.Want{})
 			for _, c := range chunk {
-				if usage, ok := usages[c.Record.ID]; ok && !yield(containerStats(c.Record, usage)) {
+				if u, ok := usages[c.Record.ID]; ok && !yield(containerStats(c.Record, u)) {
 					return
 				}
 			}

@@ -5,11 +5,11 @@ import (
 
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/oci/cgroups"
-	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/sandbox/record"
+	"github.com/podd-project/podd/sandbox/usage"
 )
 
-func containerStats(r *record.Container, u sandbox.ContainerUsage) *cri.ContainerStats {
+func containerStats(r *record.Container, u usage.Container) *cri.ContainerStats {
 	stats := &cri.ContainerStats{
 		Attributes: &cri.ContainerAttributes{
 			Id: r.ID, Metadata: r.Config.GetMetadata(), Labels: r.Config.GetLabels(), Annotations: r.Config.GetAnnotations(),
@@ -17,7 +17,7 @@ func containerStats(r *record.Container, u sandbox.ContainerUsage) *cri.Containe
 		WritableLayer: writableLayer(u.Writable),
 	}
 	if u.Usage != nil {
-		stats.Cpu, stats.Memory = cpuUsage(u.CgroupUsage), memoryUsage(u.Usage)
+		stats.Cpu, stats.Memory = cpuUsage(u.Sample), memoryUsage(u.Usage)
 		stats.Swap, stats.Io = swapUsage(u.Usage), ioUsage(u.Usage)
 	}
 	return stats
@@ -30,7 +30,7 @@ func writableLayer(u *image.FsUsage) *cri.FilesystemUsage {
 	return filesystems([]image.FsUsage{*u})[0]
 }
 
-func cpuUsage(u sandbox.CgroupUsage) *cri.CpuUsage {
+func cpuUsage(u usage.Sample) *cri.CpuUsage {
 	if u.Usage == nil || u.Usage.CPU == nil {
 		return nil
 	}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/oci/cgroups"
-	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/sandbox/record"
+	"github.com/podd-project/podd/sandbox/usage"
 )
 
 var sampled = created.Add(time.Hour)
@@ -53,27 +53,27 @@ func psiOf(n int) *cri.PsiStats {
 	}
 }
 
-func fullContainerUsage() sandbox.ContainerUsage {
+func fullContainerUsage() usage.Container {
 	u := fullUsage()
-	return sandbox.ContainerUsage{
-		CgroupUsage: sandbox.CgroupUsage{Path: "/kubepods/podu-1/podd-" + runningID, Usage: &u, NanoCores: new(uint64(250_000_000))},
-		Writable:    &image.FsUsage{Mountpoint: "/var/lib/podd/storage", Bytes: 4096, Inodes: 3, At: sampled.Add(-time.Second)},
+	return usage.Container{
+		Sample:   usage.Sample{Path: "/kubepods/podu-1/podd-" + runningID, Usage: &u, NanoCores: new(uint64(250_000_000))},
+		Writable: &image.FsUsage{Mountpoint: "/var/lib/podd/storage", Bytes: 4096, Inodes: 3, At: sampled.Add(-time.Second)},
 	}
 }
 
 // withUsage is a node where everything can be measured.
 func withUsage(t testing.TB) *harness {
 	h := newHarness(t)
-	h.engine.containerUsage = map[string]sandbox.ContainerUsage{runningID: fullContainerUsage()}
+	h.engine.containerUsage = map[string]usage.Container{runningID: fullContainerUsage()}
 	h.engine.writable = map[string]*image.FsUsage{exitedID: {Mountpoint: "/var/lib/podd/storage", Bytes: 1, Inodes: 1, At: sampled}}
 	u := fullUsage()
 	u.CPU.Total = 99e9
-	h.engine.podUsage = map[string]sandbox.PodUsage{podID: {
-		CgroupUsage: sandbox.CgroupUsage{Path: "/kubepods/podu-1", Usage: &u, NanoCores: new(uint64(7))},
-		Network: &sandbox.NetworkUsage{
+	h.engine.podUsage = map[string]usage.Pod{podID: {
+		Sample: usage.Sample{Path: "/kubepods/podu-1", Usage: &u, NanoCores: new(uint64(7))},
+		Network: &usage.Network{
 			At:      sampled,
-			Default: &sandbox.Interface{Name: "eth0", RxBytes: 1, RxPackets: 2, RxErrors: 3, RxDropped: 4, TxBytes: 5, TxPackets: 6, TxErrors: 7, TxDropped: 8},
-			Others:  []sandbox.Interface{{Name: "net1", RxBytes: 11, TxBytes: 15}},
+			Default: &usage.Interface{Name: "eth0", RxBytes: 1, RxPackets: 2, RxErrors: 3, RxDropped: 4, TxBytes: 5, TxPackets: 6, TxErrors: 7, TxDropped: 8},
+			Others:  []usage.Interface{{Name: "net1", RxBytes: 11, TxBytes: 15}},
 		},
 		Containers: h.engine.containerUsage,
 	}}
@@ -120,19 +120,19 @@ func testContainerStats(t *testing.T) {
 // TestStatsOfLess: what the machine does not tell is left out, and nothing else with it.
 func TestStatsOfLess(t *testing.T) {
 	for name, tt := range map[string]struct {
-		change func(u *sandbox.ContainerUsage)
+		change func(u *usage.Container)
 		want   func(s *cri.ContainerStats)
 	}{
-		"no rate yet":         {func(u *sandbox.ContainerUsage) { u.NanoCores = nil }, func(s *cri.ContainerStats) { s.Cpu.UsageNanoCores = nil }},
-		"no memory limit":     {func(u *sandbox.ContainerUsage) { u.Usage.Memory.Limit = cgroups.Unlimited }, func(s *cri.ContainerStats) { s.Memory.AvailableBytes = nil }},
-		"over the limit":      {func(u *sandbox.ContainerUsage) { u.Usage.Memory.Limit = 1 }, func(s *cri.ContainerStats) { s.Memory.AvailableBytes = value(0) }},
-		"no swap limit":       {func(u *sandbox.ContainerUsage) { u.Usage.Swap.Limit = cgroups.Unlimited }, func(s *cri.ContainerStats) { s.Swap.SwapAvailableBytes = nil }},
-		"swap not accounted":  {func(u *sandbox.ContainerUsage) { u.Usage.Swap = nil }, func(s *cri.ContainerStats) { s.Swap = nil }},
-		"no pressure":         {func(u *sandbox.ContainerUsage) { u.Usage.CPUPressure, u.Usage.IOPressure = nil, nil }, func(s *cri.ContainerStats) { s.Cpu.Psi, s.Io = nil, nil }},
-		"no memory":           {func(u *sandbox.ContainerUsage) { u.Usage.Memory = nil }, func(s *cri.ContainerStats) { s.Memory = nil }},
-		"no CPU":              {func(u *sandbox.ContainerUsage) { u.Usage.CPU = nil }, func(s *cri.ContainerStats) { s.Cpu = nil }},
-		"layer not measured":  {func(u *sandbox.ContainerUsage) { u.Writable = nil }, func(s *cri.ContainerStats) { s.WritableLayer = nil }},
-		"faults out of order": {func(u *sandbox.ContainerUsage) { u.Usage.Memory.PageFaults = 1 }, func(s *cri.ContainerStats) { s.Memory.PageFaults = value(0) }},
+		"no rate yet":         {func(u *usage.Container) { u.NanoCores = nil }, func(s *cri.ContainerStats) { s.Cpu.UsageNanoCores = nil }},
+		"no memory limit":     {func(u *usage.Container) { u.Usage.Memory.Limit = cgroups.Unlimited }, func(s *cri.ContainerStats) { s.Memory.AvailableBytes = nil }},
+		"over the limit":      {func(u *usage.Container) { u.Usage.Memory.Limit = 1 }, func(s *cri.ContainerStats) { s.Memory.AvailableBytes = value(0) }},
+		"no swap limit":       {func(u *usage.Container) { u.Usage.Swap.Limit = cgroups.Unlimited }, func(s *cri.ContainerStats) { s.Swap.SwapAvailableBytes = nil }},
+		"swap not accounted":  {func(u *usage.Container) { u.Usage.Swap = nil }, func(s *cri.ContainerStats) { s.Swap = nil }},
+		"no pressure":         {func(u *usage.Container) { u.Usage.CPUPressure, u.Usage.IOPressure = nil, nil }, func(s *cri.ContainerStats) { s.Cpu.Psi, s.Io = nil, nil }},
+		"no memory":           {func(u *usage.Container) { u.Usage.Memory = nil }, func(s *cri.ContainerStats) { s.Memory = nil }},
+		"no CPU":              {func(u *usage.Container) { u.Usage.CPU = nil }, func(s *cri.ContainerStats) { s.Cpu = nil }},
+		"layer not measured":  {func(u *usage.Container) { u.Writable = nil }, func(s *cri.ContainerStats) { s.WritableLayer = nil }},
+		"faults out of order": {func(u *usage.Container) { u.Usage.Memory.PageFaults = 1 }, func(s *cri.ContainerStats) { s.Memory.PageFaults = value(0) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			u, want := fullContainerUsage(), wantContainerStats()
@@ -252,9 +252,9 @@ func crowd(t testing.TB, n int) *harness {
 		h.engine.pods = append(h.engine.pods, Pod{Record: p, Status: record.PodStatus{State: record.PodReady}})
 		h.engine.containers = append(h.engine.containers, Container{Record: &c, Status: runningContainer().Status})
 		h.engine.containerUsage[id] = fullContainerUsage()
-		usage := pod
-		usage.Containers = map[string]sandbox.ContainerUsage{id: fullContainerUsage()}
-		h.engine.podUsage[id] = usage
+		u := pod
+		u.Containers = map[string]usage.Container{id: fullContainerUsage()}
+		h.engine.podUsage[id] = u
 	}
 	return h
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
+	"github.com/podd-project/podd/sandbox/usage"
 )
 
 // Pod is one pod at one moment. Everything in it is read-only.
@@ -71,8 +72,8 @@ type Engine interface {
 	Events(ctx context.Context, send func(Event) error) error
 
 	// ContainerUsage and PodUsage measure what is named by full ids; what cannot be measured is left out.
-	ContainerUsage(ctx context.Context, ids []string, want sandbox.WantUsage) map[string]sandbox.ContainerUsage
-	PodUsage(ctx context.Context, ids []string, want sandbox.WantUsage) map[string]sandbox.PodUsage
+	ContainerUsage(ctx context.Context, ids []string, want usage.Want) map[string]usage.Container
+	PodUsage(ctx context.Context, ids []string, want usage.Want) map[string]usage.Pod
 	// Writable and Filesystem answer from memory.
 	Writable(containerID string) *image.FsUsage
 	Filesystem() (fs image.Filesystem, device string)

@@ -15,6 +15,7 @@ import (
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/usage"
 )
 
 // recorder notes the calls that reach a fake, and makes chosen ones fail.
@@ -70,8 +71,8 @@ type fakeEngine struct {
 	containerConfig *cri.ContainerConfig
 	resources       *cri.LinuxContainerResources
 	// What can be measured, by id.
-	containerUsage map[string]sandbox.ContainerUsage
-	podUsage       map[string]sandbox.PodUsage
+	containerUsage map[string]usage.Container
+	podUsage       map[string]usage.Pod
 	writable       map[string]*image.FsUsage
 	disk           image.Filesystem
 	overhead       *cri.LinuxContainerResources
@@ -152,11 +153,11 @@ func (e *fakeEngine) Events(ctx context.Context, send func(Event) error) error {
 	return context.Cause(ctx)
 }
 
-func (e *fakeEngine) ContainerUsage(_ context.Context, ids []string, _ sandbox.WantUsage) map[string]sandbox.ContainerUsage {
+func (e *fakeEngine) ContainerUsage(_ context.Context, ids []string, _ usage.Want) map[string]usage.Container {
 	return measuredOf(e.containerUsage, ids)
 }
 
-func (e *fakeEngine) PodUsage(_ context.Context, ids []string, _ sandbox.WantUsage) map[string]sandbox.PodUsage {
+func (e *fakeEngine) PodUsage(_ context.Context, ids []string, _ usage.Want) map[string]usage.Pod {
 	return measuredOf(e.podUsage, ids)
 }
 

@@ -7,7 +7,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/oci/cgroups"
-	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/usage"
 )
 
 // One table has each metric's descriptor and its values, so that the two cannot differ. The names, their labels and
@@ -265,7 +265,7 @@ func hugepageMetrics() []metric {
 }
 
 func fileMetrics() []metric {
-	of := func(labels []string, pick func(d *sandbox.UsageDetails) *uint64) func(*measured, add) {
+	of := func(labels []string, pick func(d *usage.Details) *uint64) func(*measured, add) {
 		return func(m *measured, add add) {
 			if n := pick(m.Details); n != nil {
 				add(*n, labels...)
@@ -275,9 +275,9 @@ func fileMetrics() []metric {
 	processes := func(m *measured, add add) { add(uint64(len(m.Details.Processes))) }
 	return []metric{
 		{"container_processes", gauge, nil, processes, "Number of processes running inside the container."},
-		{"container_file_descriptors", gauge, nil, of(nil, func(d *sandbox.UsageDetails) *uint64 { return d.Files }), "Number of open file descriptors for the container."},
-		{"container_sockets", gauge, nil, of(nil, func(d *sandbox.UsageDetails) *uint64 { return d.Sockets }), "Number of open sockets for the container, absent when there are too many files to look at."},
-		{"container_ulimits_soft", gauge, []string{"ulimit"}, of([]string{"max_open_files"}, func(d *sandbox.UsageDetails) *uint64 { return d.MaxOpenFiles }), "Soft ulimit values for the container's first process."},
+		{"container_file_descriptors", gauge, nil, of(nil, func(d *usage.Details) *uint64 { return d.Files }), "Number of open file descriptors for the container."},
+		{"container_sockets", gauge, nil, of(nil, func(d *usage.Details) *uint64 { return d.Sockets }), "Number of open sockets for the container, absent when there are too many files to look at."},
+		{"container_ulimits_soft", gauge, []string{"ulimit"}, of([]string{"max_open_files"}, func(d *usage.Details) *uint64 { return d.MaxOpenFiles }), "Soft ulimit values for the container's first process."},
 	}
 }
 
@@ -355,7 +355,7 @@ func diskMetrics() []metric {
 }
 
 func networkMetrics() []metric {
-	of := func(pick func(i sandbox.Interface) uint64) func(*measured, add) {
+	of := func(pick func(i usage.Interface) uint64) func(*measured, add) {
 		return func(m *measured, add add) {
 			if m.network.Default != nil {
 				add(pick(*m.network.Default), m.network.Default.Name)
@@ -367,13 +367,13 @@ func networkMetrics() []metric {
 	}
 	name := []string{"interface"}
 	return []metric{
-		{"container_network_receive_bytes_total", counter, name, of(func(i sandbox.Interface) uint64 { return i.RxBytes }), "Cumulative count of bytes received."},
-		{"container_network_receive_packets_total", counter, name, of(func(i sandbox.Interface) uint64 { return i.RxPackets }), "Cumulative count of packets received."},
-		{"container_network_receive_packets_dropped_total", counter, name, of(func(i sandbox.Interface) uint64 { return i.RxDropped }), "Cumulative count of packets dropped while receiving."},
-		{"container_network_receive_errors_total", counter, name, of(func(i sandbox.Interface) uint64 { return i.RxErrors }), "Cumulative count of errors encountered while receiving."},
-		{"container_network_transmit_bytes_total", counter, name, of(func(i sandbox.Interface) uint64 { return i.TxBytes }), "Cumulative count of bytes transmitted."},
-		{"container_network_transmit_packets_total", counter, name, of(func(i sandbox.Interface) uint64 { return i.TxPackets }), "Cumulative count of packets transmitted."},
-		{"container_network_transmit_packets_dropped_total", counter, name, of(func(i sandbox.Interface) uint64 { return i.TxDropped }), "Cumulative count of packets dropped while transmitting."},
-		{"container_network_transmit_errors_total", counter, name, of(func(i sandbox.Interface) uint64 { return i.TxErrors }), "Cumulative count of errors encountered while transmitting."},
+		{"container_network_receive_bytes_total", counter, name, of(func(i usage.Interface) uint64 { return i.RxBytes }), "Cumulative count of bytes received."},
+		{"container_network_receive_packets_total", counter, name, of(func(i usage.Interface) uint64 { return i.RxPackets }), "Cumulative count of packets received."},
+		{"container_network_receive_packets_dropped_total", counter, name, of(func(i usage.Interface) uint64 { return i.RxDropped }), "Cumulative count of packets dropped while receiving."},
+		{"container_network_receive_errors_total", counter, name, of(func(i usage.Interface) uint64 { return i.RxErrors }), "Cumulative count of errors encountered while receiving."},
+		{"container_network_transmit_bytes_total", counter, name, of(func(i usage.Interface) uint64 { return i.TxBytes }), "Cumulative count of bytes transmitted."},
+		{"container_network_transmit_packets_total", counter, name, of(func(i usage.Interface) uint64 { return i.TxPackets }), "Cumulative count of packets transmitted."},
+		{"container_network_transmit_packets_dropped_total", counter, name, of(func(i usage.Interface) uint64 { return i.TxDropped }), "Cumulative count of packets dropped while transmitting."},
+		{"container_network_transmit_errors_total", counter, name, of(func(i usage.Interface) uint64 { return i.TxErrors }), "Cumulative count of errors encountered while transmitting."},
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/usage"
 )
 
 // ListMetricDescriptors names every metric that ListPodSandboxMetrics may have.
@@ -45,8 +45,8 @@ func (s *Server) podMetrics(ctx context.Context) iter.Seq[*cri.PodSandboxMetrics
 	return func(yield func(*cri.PodSandboxMetrics) bool) {
 		r := s.metricReport(ctx)
 		containers := s.containersByPod("")
-		for p, usage := range s.podUsages(ctx, func(Pod) bool { return true }, sandbox.WantUsage{Details: true}) {
-			if !yield(r.pod(p, usage, containers[p.Record.ID])) {
+		for p, u := range s.podUsages(ctx, func(Pod) bool { return true }, usage.Want{Details: true}) {
+			if !yield(r.pod(p, u, containers[p.Record.ID])) {
 				return
 			}
 		}
@@ -91,19 +91,19 @@ func deviceLabel(name string) string {
 
 // measured is what one pod's or container's metrics are worked out of. What is nil or zero is not known.
 type measured struct {
-	sandbox.ContainerUsage
+	usage.Container
 	// network is there for pods alone, disk for containers alone.
-	network *sandbox.NetworkUsage
+	network *usage.Network
 	disk    diskSize
 	started time.Time
 	now     time.Time
 }
 
-func (r metricReport) pod(p Pod, u sandbox.PodUsage, containers []Container) *cri.PodSandboxMetrics {
+func (r metricReport) pod(p Pod, u usage.Pod, containers []Container) *cri.PodSandboxMetrics {
 	meta := p.Record.Config.GetMetadata()
 	m := measured{network: u.Network, now: r.now}
 	if u.Path != "" { // a sum of containers' would be their metrics once more
-		m.CgroupUsage = u.CgroupUsage
+		m.Sample = u.Sample
 		m.started = p.Record.CreatedAt
 	}
 	out := &cri.PodSandboxMetrics{
@@ -111,11 +111,11 @@ func (r metricReport) pod(p Pod, u sandbox.PodUsage, containers []Container) *cr
 		Metrics:      r.metrics(&m, []string{meta.GetName(), meta.GetNamespace(), "", p.Record.ID, "", ""}),
 	}
 	for _, c := range containers {
-		usage, ok := u.Containers[c.Record.ID]
+		used, ok := u.Containers[c.Record.ID]
 		if !ok {
 			continue
 		}
-		m := measured{ContainerUsage: usage, disk: r.disk, started: c.Status.StartedAt, now: r.now}
+		m := measured{Container: used, disk: r.disk, started: c.Status.StartedAt, now: r.now}
 		image := usedImage(c.Record, r.images.image(c.Record.ImageID)).GetImage()
 		labels := []string{meta.GetName(), meta.GetNamespace(), c.Record.Config.GetMetadata().GetName(), c.Record.ID, image, c.Record.ID}
 		out.ContainerMetrics = append(out.ContainerMetrics, &cri.ContainerMetrics{ContainerId: c.Record.ID, Metrics: r.metrics(&m, labels)})

@@ -16,7 +16,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/oci/cgroups"
-	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/usage"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -67,7 +67,7 @@ func testListMetricDescriptors(t *testing.T) {
 // detailedUsage is a node where everything is known of the running container.
 func detailedUsage(t testing.TB) *harness {
 	h := withUsage(t)
-	details := &sandbox.UsageDetails{
+	details := &usage.Details{
 		Details: cgroups.Details{
 			At: sampled, Events: cgroups.MemoryEvents{Peak: 2000, Failures: 41, OOMKills: 42},
 			IO:        []cgroups.IO{{Major: 259, Minor: 1, Name: "nvme0n1", ReadBytes: 5120, WriteBytes: 1024, Reads: 5, Writes: 6}},
@@ -77,7 +77,7 @@ func detailedUsage(t testing.TB) *harness {
 			},
 			Processes: []int{4711, 4712, 4713},
 		},
-		OpenFiles: sandbox.OpenFiles{Files: new(uint64(51)), Sockets: new(uint64(52)), MaxOpenFiles: new(uint64(1024))},
+		OpenFiles: usage.OpenFiles{Files: new(uint64(51)), Sockets: new(uint64(52)), MaxOpenFiles: new(uint64(1024))},
 	}
 	c := h.engine.containerUsage[runningID]
 	c.Details = details
@@ -162,9 +162,9 @@ func testListPodSandboxMetrics(t *testing.T) {
 // nothing but the usage is known has those.
 func TestMetricsOfLess(t *testing.T) {
 	h := withUsage(t) // without details
-	usage := h.engine.podUsage[podID]
-	usage.Path = ""
-	h.engine.podUsage[podID] = usage
+	u := h.engine.podUsage[podID]
+	u.Path = ""
+	h.engine.podUsage[podID] = u
 	pods := listMetrics(t, h)
 	of := func(ms []*cri.Metric, prefix string) (n int) {
 		for _, m := range ms {
@@ -181,7 +181,7 @@ func TestMetricsOfLess(t *testing.T) {
 	if of(container, "container_cpu") != 8 || of(container, "container_spec") != 0 || of(container, "container_network") != 0 {
 		t.Errorf("container: %v", container)
 	}
-	h.engine.podUsage[podID] = sandbox.PodUsage{}
+	h.engine.podUsage[podID] = usage.Pod{}
 	if pods := listMetrics(t, h); len(pods) != 1 || len(pods[0].GetMetrics()) != 1 || len(pods[0].GetContainerMetrics()) != 0 {
 		t.Errorf("nothing is known: %v", pods)
 	}

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/sandbox/record"
+	"github.com/podd-project/podd/sandbox/usage"
 )
 
 // PodSandboxStats measures one pod. Of one that is not ready nothing but the attributes is left.
@@ -22,8 +22,8 @@ func (s *Server) PodSandboxStats(ctx context.Context, r *cri.PodSandboxStatsRequ
 	if err != nil {
 		return nil, err
 	}
-	usage := s.deps.Engine.PodUsage(ctx, []string{p.Record.ID}, sandbox.WantUsage{})[p.Record.ID]
-	return &cri.PodSandboxStatsResponse{Stats: s.podStatsOf(p, usage, s.containersByPod(p.Record.ID))}, nil
+	u := s.deps.Engine.PodUsage(ctx, []string{p.Record.ID}, usage.Want{})[p.Record.ID]
+	return &cri.PodSandboxStatsResponse{Stats: s.podStatsOf(p, u, s.containersByPod(p.Record.ID))}, nil
 }
 
 // ListPodSandboxStats measures the pods that are ready.
@@ -62,8 +62,8 @@ func (s *Server) podStats(ctx context.Context, f *cri.PodSandboxStatsFilter) ite
 			return strings.HasPrefix(p.Record.ID, f.GetId()) && matchLabels(f.GetLabelSelector(), p.Record.Config.GetLabels())
 		}
 		containers := s.containersByPod(f.GetId())
-		for p, usage := range s.podUsages(ctx, match, sandbox.WantUsage{}) {
-			if !yield(s.podStatsOf(p, usage, containers)) {
+		for p, u := range s.podUsages(ctx, match, usage.Want{}) {
+			if !yield(s.podStatsOf(p, u, containers)) {
 				return
 			}
 		}
@@ -71,8 +71,8 @@ func (s *Server) podStats(ctx context.Context, f *cri.PodSandboxStatsFilter) ite
 }
 
 // podUsages measures the ready pods that match, some at a time.
-func (s *Server) podUsages(ctx context.Context, match func(Pod) bool, want sandbox.WantUsage) iter.Seq2[Pod, sandbox.PodUsage] {
-	return func(yield func(Pod, sandbox.PodUsage) bool) {
+func (s *Server) podUsages(ctx context.Context, match func(Pod) bool, want usage.Want) iter.Seq2[Pod, usage.Pod] {
+	return func(yield func(Pod, usage.Pod) bool) {
 		var pods []Pod
 		for p := range s.deps.Engine.Pods() {
 			if p.Status.State == record.PodReady && match(p) {
@@ -86,7 +86,7 @@ func (s *Server) podUsages(ctx context.Context, match func(Pod) bool, want sandb
 			}
 			usages := s.deps.Engine.PodUsage(ctx, ids, want)
 			for _, p := range chunk {
-				if usage, ok := usages[p.Record.ID]; ok && !yield(p, usage) {
+				if u, ok := usages[p.Record.ID]; ok && !yield(p, u) {
 					return
 				}
 			}
@@ -106,15 +106,15 @@ func (s *Server) containersByPod(prefix string) map[string][]Container {
 	return out
 }
 
-func (s *Server) podStatsOf(p Pod, u sandbox.PodUsage, containers map[string][]Container) *cri.PodSandboxStats {
+func (s *Server) podStatsOf(p Pod, u usage.Pod, containers map[string][]Container) *cri.PodSandboxStats {
 	cfg := p.Record.Config
 	linux := &cri.LinuxPodSandboxStats{
-		Cpu: cpuUsage(u.CgroupUsage), Memory: memoryUsage(u.Usage), Io: ioUsage(u.Usage),
-		Network: networkUsage(u.Network), Process: processUsage(u.CgroupUsage),
+		Cpu: cpuUsage(u.Sample), Memory: memoryUsage(u.Usage), Io: ioUsage(u.Usage),
+		Network: networkUsage(u.Network), Process: processUsage(u.Sample),
 	}
 	for _, c := range containers[p.Record.ID] {
-		if usage, ok := u.Containers[c.Record.ID]; ok {
-			linux.Containers = append(linux.Containers, containerStats(c.Record, usage))
+		if used, ok := u.Containers[c.Record.ID]; ok {
+			linux.Containers = append(linux.Containers, containerStats(c.Record, used))
 		}
 	}
 	return &cri.PodSandboxStats{
@@ -125,7 +125,7 @@ func (s *Server) podStatsOf(p Pod, u sandbox.PodUsage, containers map[string][]C
 	}
 }
 
-func networkUsage(u *sandbox.NetworkUsage) *cri.NetworkUsage {
+func networkUsage(u *usage.Network) *cri.NetworkUsage {
 	if u == nil {
 		return nil
 	}
@@ -139,13 +139,13 @@ func networkUsage(u *sandbox.NetworkUsage) *cri.NetworkUsage {
 	return out
 }
 
-func interfaceUsage(i sandbox.Interface) *cri.NetworkInterfaceUsage {
+func interfaceUsage(i usage.Interface) *cri.NetworkInterfaceUsage {
 	return &cri.NetworkInterfaceUsage{
 		Name: i.Name, RxBytes: value(i.RxBytes), RxErrors: value(i.RxErrors), TxBytes: value(i.TxBytes), TxErrors: value(i.TxErrors),
 	}
 }
 
-func processUsage(u sandbox.CgroupUsage) *cri.ProcessUsage {
+func processUsage(u usage.Sample) *cri.ProcessUsage {
 	if u.Usage == nil || u.Usage.Pids == nil {
 		return nil
 	}

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/usage"
 )
 
 func wantPodStats() *cri.PodSandboxStats {
@@ -103,7 +103,7 @@ func testStreamPodSandboxStats(t *testing.T) {
 // TestPodStatsOfLess: a pod on the node's network, with nothing in it, is still listed.
 func TestPodStatsOfLess(t *testing.T) {
 	h := withUsage(t)
-	h.engine.podUsage[podID] = sandbox.PodUsage{}
+	h.engine.podUsage[podID] = usage.Pod{}
 	got := must[*cri.ListPodSandboxStatsResponse](t)(h.runtime.ListPodSandboxStats(t.Context(), &cri.ListPodSandboxStatsRequest{})).GetStats()
 	want := &cri.PodSandboxStats{Attributes: wantPodStats().GetAttributes(), Linux: &cri.LinuxPodSandboxStats{}}
 	if len(got) != 1 || !proto.Equal(got[0], want) {

@@ -23,6 +23,7 @@ import (
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/sandbox/namespaces"
+	"github.com/podd-project/podd/sandbox/usage"
 	"github.com/podd-project/podd/server"
 )
 
@@ -128,13 +129,13 @@ func (d *daemon) engine(ctx context.Context, images *image.Store, pods *network.
 }
 
 // cgroups finds the machine's control groups, nil when it has none.
-func (d *daemon) cgroups() sandbox.Cgroups {
+func (d *daemon) cgroups() usage.Cgroups {
 	tree, err := cgroups.Find()
 	if err != nil {
 		d.log.WithError(err).Error("resource usage of containers will not be measured")
 		return nil
 	}
-	return sandbox.CgroupTree(tree)
+	return usage.CgroupTree(tree)
 }
 
 // findOut fills in what the engine's configuration takes from the machine.

@@ -1,24 +1,21 @@
-package sandbox
+package usage
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 )
 
 const (
-	// maxLooks bounds how many open files of a container are looked at, to count sockets.
+	// maxLooks bounds how many open files of a container are read, to count sockets.
 	maxLooks = 10_000
-	// maxLookedProcesses bounds how many processes' files are counted.
-	maxLookedProcesses = 2_000
+	// maxCountedProcesses bounds how many processes' files are counted.
+	maxCountedProcesses = 2_000
 )
 
-// OpenFiles is what the processes of a control group have open.
+// OpenFiles is what the processes of a cgroup have open.
 type OpenFiles struct {
 	// Files and Sockets are nil when there are too many to count them.
 	Files, Sockets *uint64
@@ -26,13 +23,13 @@ type OpenFiles struct {
 	MaxOpenFiles *uint64
 }
 
-// openFiles counts. Processes that end meanwhile count nothing. first is 0 for a pod.
+// openFiles counts the files of pids. Processes that end meanwhile count 0. first is 0 for a pod.
 func openFiles(first int, pids []int) OpenFiles {
 	var o OpenFiles
 	if first != 0 {
 		o.MaxOpenFiles = maxOpenFiles(first)
 	}
-	if len(pids) > maxLookedProcesses {
+	if len(pids) > maxCountedProcesses {
 		return o
 	}
 	var files, sockets uint64
@@ -47,7 +44,7 @@ func openFiles(first int, pids []int) OpenFiles {
 	return o
 }
 
-// countFiles counts a directory's links, and those of the first looks of them that lead to sockets.
+// countFiles counts the links in dir, and how many of the first looks of them are sockets.
 func countFiles(dir string, looks int) (files, sockets uint64) {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -66,8 +63,8 @@ func countFiles(dir string, looks int) (files, sockets uint64) {
 	return uint64(len(names)), sockets
 }
 
-// maxOpenFiles reads "Max open files  1024  524288  files" of /proc/<pid>/limits. A limit that is "unlimited" is not
-// known as a number.
+// maxOpenFiles reads "Max open files  1024  524288  files" of /proc/<pid>/limits. It returns nil for
+// "unlimited".
 func maxOpenFiles(pid int) *uint64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid))
 	if err != nil {
@@ -82,26 +79,4 @@ func maxOpenFiles(pid int) *uint64 {
 		}
 	}
 	return nil
-}
-
-// setOOMScoreAdj writes a process's oom_score_adj; one that has ended is no error.
-func setOOMScoreAdj(pid, value int) error {
-	err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), strconv.AppendInt(nil, int64(value), 10), 0)
-	if gone(err) {
-		return nil
-	}
-	return err
-}
-
-// oomScoreAdj reads a process's oom_score_adj.
-func oomScoreAdj(pid int) (int64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
-	if err != nil {
-		return 0, err
-	}
-	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-}
-
-func gone(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/podd-project/podd/oci"
-	"github.com/podd-project/podd/oci/cgroups"
+	"github.com/podd-project/podd/sandbox/usage"
 )
 
 func TestContainerUsage(t *testing.T) {
@@ -20,13 +20,13 @@ func TestContainerUsage(t *testing.T) {
 	created := mustCreate(t, e, pod, "created")
 	f.add(groupOf(created))
 	exited, _ := running(t, e, f, pod, "exited")
-	if len(e.ContainerUsage(t.Context(), []string{exited}, WantUsage{})) != 1 {
+	if len(e.ContainerUsage(t.Context(), []string{exited}, usage.Want{})) != 1 {
 		t.Error("a running container is not measured")
 	}
 	must(t, e.StopContainer(t.Context(), exited, 0))
 	ungrouped := mustCreate(t, e, pod, "ungrouped")
 
-	got := e.ContainerUsage(t.Context(), []string{run, created, exited, ungrouped, "absent", run[:10]}, WantUsage{})
+	got := e.ContainerUsage(t.Context(), []string{run, created, exited, ungrouped, "absent", run[:10]}, usage.Want{})
 	if want := slices.Sorted(slices.Values([]string{run, created})); !slices.Equal(slices.Sorted(maps.Keys(got)), want) {
 		t.Fatalf("measured %v, want %v", slices.Sorted(maps.Keys(got)), want)
 	}
@@ -47,10 +47,10 @@ func TestNothingMeasures(t *testing.T) {
 	e, _ := newEngine(t, newMachine(t))
 	pod := mustRunPod(t, e, "web")
 	id := mustCreate(t, e, pod, "main")
-	if got := e.ContainerUsage(t.Context(), []string{id}, WantUsage{Details: true}); len(got) != 0 {
+	if got := e.ContainerUsage(t.Context(), []string{id}, usage.Want{Details: true}); len(got) != 0 {
 		t.Errorf("got %v", got)
 	}
-	if got, ok := e.PodUsage(t.Context(), []string{pod}, WantUsage{})[pod]; !ok || got.Usage != nil {
+	if got, ok := e.PodUsage(t.Context(), []string{pod}, usage.Want{})[pod]; !ok || got.Usage != nil {
 		t.Errorf("got %+v", got)
 	}
 	if fs, device := e.Filesystem(); e.Writable(id) != nil || fs.Bytes != 0 || device != "" {
@@ -63,11 +63,11 @@ func TestFreshness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, f := measuring(t)
 		id, group := running(t, e, f, mustRunPod(t, e, "web"), "main")
-		ask := func(details bool) ContainerUsage {
-			return e.ContainerUsage(t.Context(), []string{id}, WantUsage{Details: details})[id]
+		ask := func(details bool) usage.Container {
+			return e.ContainerUsage(t.Context(), []string{id}, usage.Want{Details: details})[id]
 		}
 		first := ask(false)
-		time.Sleep(freshness - time.Millisecond)
+		time.Sleep(usage.Freshness - time.Millisecond)
 		if again := ask(false); again.Usage != first.Usage || f.reads(group.path) != 1 {
 			t.Errorf("measured again after %v", time.Since(first.Usage.At))
 		}
@@ -93,43 +93,6 @@ func TestFreshness(t *testing.T) {
 	})
 }
 
-func TestNanoCores(t *testing.T) {
-	start := time.Unix(1e9, 0)
-	sample := func(after, used time.Duration) cgroups.Usage {
-		return cgroups.Usage{At: start.Add(after), CPU: &cgroups.CPU{Total: used}}
-	}
-	for name, tt := range map[string]struct {
-		born    time.Duration
-		samples []cgroups.Usage
-		want    []int64 // -1 for none
-	}{
-		"new":             {0, []cgroups.Usage{sample(time.Second, 500*time.Millisecond)}, []int64{5e8}},
-		"old, one sample": {-time.Hour, []cgroups.Usage{sample(0, time.Minute)}, []int64{-1}},
-		"old, two":        {-time.Hour, []cgroups.Usage{sample(0, time.Minute), sample(2*time.Second, time.Minute+time.Second)}, []int64{-1, 5e8}},
-		"of this moment": {0, []cgroups.Usage{sample(10*time.Second, 10*time.Second), sample(20*time.Second, 10*time.Second), sample(30*time.Second, 30*time.Second)},
-			[]int64{1e9, 0, 2e9}},
-		"too soon": {0, []cgroups.Usage{sample(time.Second, time.Second), sample(1010*time.Millisecond, time.Second), sample(2*time.Second, 3*time.Second)},
-			[]int64{1e9, 1e9, 2e9}},
-		"clock goes back":    {0, []cgroups.Usage{sample(10*time.Second, time.Second), sample(9*time.Second, 2*time.Second)}, []int64{1e8, 1e8}},
-		"counter goes back":  {0, []cgroups.Usage{sample(time.Second, time.Second), sample(2*time.Second, 0)}, []int64{1e9, 0}},
-		"no CPU accounting":  {0, []cgroups.Usage{{At: start}}, []int64{-1}},
-		"born in the future": {time.Hour, []cgroups.Usage{sample(0, time.Second)}, []int64{-1}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			g := cgroupGauge{interval: 10 * time.Second, born: start.Add(tt.born)}
-			for i, u := range tt.samples {
-				got := int64(-1)
-				if rate := g.nanoCores(u); rate != nil {
-					got = int64(*rate)
-				}
-				if got != tt.want[i] {
-					t.Errorf("sample %d: got %d, want %d", i, got, tt.want[i])
-				}
-			}
-		})
-	}
-}
-
 // TestStuckContainer: one that the kernel does not answer for delays a list once, by little, and no list after that.
 func TestStuckContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -141,10 +104,10 @@ func TestStuckContainer(t *testing.T) {
 			id, g := running(t, e, f, pod, fmt.Sprint("c", i))
 			ids, groups = append(ids, id), append(groups, g)
 		}
-		list := func() (map[string]ContainerUsage, time.Duration) {
-			time.Sleep(freshness)
+		list := func() (map[string]usage.Container, time.Duration) {
+			time.Sleep(usage.Freshness)
 			start := time.Now()
-			return e.ContainerUsage(t.Context(), ids, WantUsage{}), time.Since(start)
+			return e.ContainerUsage(t.Context(), ids, usage.Want{}), time.Since(start)
 		}
 		if got, took := list(); len(got) != 20 || took != 0 {
 			t.Fatalf("%d containers in %v", len(got), took)
@@ -154,13 +117,13 @@ func TestStuckContainer(t *testing.T) {
 		groups[0].block = stuck
 		f.mu.Unlock()
 		got, took := list()
-		if len(got) != 20 || took != patience {
+		if len(got) != 20 || took != usage.Patience {
 			t.Errorf("first list: %d containers in %v", len(got), took)
 		}
-		if age := time.Since(got[ids[0]].Usage.At); age < freshness {
+		if age := time.Since(got[ids[0]].Usage.At); age < usage.Freshness {
 			t.Errorf("the stuck one was measured %v ago", age)
 		}
-		if age := time.Since(got[ids[1]].Usage.At); age > patience {
+		if age := time.Since(got[ids[1]].Usage.At); age > usage.Patience {
 			t.Errorf("another one was measured %v ago", age)
 		}
 		for range 5 {
@@ -184,14 +147,14 @@ func TestStuckFromTheStart(t *testing.T) {
 		stuck, g := running(t, e, f, pod, "stuck")
 		fine, _ := running(t, e, f, pod, "fine")
 		g.block = make(chan struct{})
-		for _, wait := range []time.Duration{firstPatience, 0, 0} {
+		for _, wait := range []time.Duration{usage.FirstPatience, 0, 0} {
 			start := time.Now()
-			got := e.ContainerUsage(t.Context(), []string{stuck, fine}, WantUsage{})
+			got := e.ContainerUsage(t.Context(), []string{stuck, fine}, usage.Want{})
 			if _, ok := got[fine]; len(got) != 1 || !ok || time.Since(start) != wait {
 				t.Errorf("measured %v in %v, want %v", slices.Collect(maps.Keys(got)), time.Since(start), wait)
 			}
 		}
-		e.stats.prune(nil)
+		e.usage.Close()
 		if n := f.openGroups(); n != 1 {
 			t.Errorf("%d groups are open, want the stuck one", n)
 		}
@@ -212,7 +175,7 @@ func TestCallerGivesUp(t *testing.T) {
 		ctx, cancel := contextWithTimeout(t, time.Millisecond)
 		defer cancel()
 		start := time.Now()
-		e.ContainerUsage(ctx, []string{id}, WantUsage{})
+		e.ContainerUsage(ctx, []string{id}, usage.Want{})
 		if took := time.Since(start); took != time.Millisecond {
 			t.Errorf("waited %v", took)
 		}
@@ -231,7 +194,7 @@ func TestGroupsAreClosed(t *testing.T) {
 		id, _ := running(t, e, f, pod, fmt.Sprint("c", i))
 		ids = append(ids, id)
 	}
-	e.PodUsage(t.Context(), []string{pod}, WantUsage{})
+	e.PodUsage(t.Context(), []string{pod}, usage.Want{})
 	if n := f.openGroups(); n != 4 {
 		t.Fatalf("%d groups are open, want those of 3 containers and the infra container", n)
 	}
@@ -245,8 +208,8 @@ func TestGroupsAreClosed(t *testing.T) {
 	if n := f.openGroups(); n != 0 {
 		t.Errorf("%d groups are open after the pod has stopped", n)
 	}
-	e.PodUsage(t.Context(), []string{pod}, WantUsage{})
-	e.ContainerUsage(t.Context(), ids, WantUsage{})
+	e.PodUsage(t.Context(), []string{pod}, usage.Want{})
+	e.ContainerUsage(t.Context(), ids, usage.Want{})
 	if n := f.openGroups(); n != 0 {
 		t.Errorf("%d groups were opened of a pod that has stopped", n)
 	}
@@ -257,12 +220,12 @@ func TestGroupThatGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, f := measuring(t)
 		id, g := running(t, e, f, mustRunPod(t, e, "web"), "main")
-		ask := func() int { return len(e.ContainerUsage(t.Context(), []string{id}, WantUsage{})) }
+		ask := func() int { return len(e.ContainerUsage(t.Context(), []string{id}, usage.Want{})) }
 		if ask() != 1 {
 			t.Fatal("not measured")
 		}
 		g.gone = true
-		time.Sleep(freshness)
+		time.Sleep(usage.Freshness)
 		if n := ask(); n != 0 || f.openGroups() != 0 {
 			t.Errorf("%d measured, %d open", n, f.openGroups())
 		}
@@ -288,23 +251,23 @@ func TestCollect(t *testing.T) {
 		e, f := measuring(t)
 		pod := mustRunPod(t, e, "web")
 		id, g := running(t, e, f, pod, "main")
-		e.work.Go(func() { e.collect(e.life.ctx) })
+		e.work.Go(func() { e.usage.Run(e.life.ctx, e.usageTargets) })
 		time.Sleep(10 * e.cfg.StatsInterval)
 		synctest.Wait()
 		if n := f.reads(g.path); n < 9 || n > 10 {
 			t.Errorf("read %d times in 10 intervals", n)
 		}
-		u := e.ContainerUsage(t.Context(), []string{id}, WantUsage{})[id]
+		u := e.ContainerUsage(t.Context(), []string{id}, usage.Want{})[id]
 		if u.NanoCores == nil || *u.NanoCores < 999e6 || *u.NanoCores > 1001e6 {
 			t.Errorf("rate of one core: %v", u.NanoCores)
 		}
 		if u.Details != nil {
 			t.Error("details were collected for nobody")
 		}
-		e.ContainerUsage(t.Context(), []string{id}, WantUsage{Details: true})
+		e.ContainerUsage(t.Context(), []string{id}, usage.Want{Details: true})
 		time.Sleep(2 * e.cfg.StatsInterval)
 		synctest.Wait()
-		u = e.ContainerUsage(t.Context(), []string{id}, WantUsage{})[id]
+		u = e.ContainerUsage(t.Context(), []string{id}, usage.Want{})[id]
 		if age := time.Since(u.Details.At); age > e.cfg.StatsInterval {
 			t.Errorf("details are %v old", age)
 		}
@@ -323,16 +286,16 @@ func TestCollectForgetsDeadPods(t *testing.T) {
 		e, _ := newEngine(t, m)
 		f := newFakeCgroups()
 		e.Cgroups = f
-		e.stats = newCollector(e.cfg, e.Deps)
+		e.usage = e.newCollector()
 		pod := mustRunPod(t, e, "web")
 		f.add(groupOf(pod))
-		e.PodUsage(t.Context(), []string{pod}, WantUsage{})
+		e.PodUsage(t.Context(), []string{pod}, usage.Want{})
 		if f.openGroups() != 1 {
 			t.Fatal("the infra container is not measured")
 		}
 		m.exit(pod, oci.Exit{})
 		synctest.Wait()
-		e.collectOnce(t.Context())
+		e.usage.Round(t.Context(), e.usageTargets)
 		if n := f.openGroups(); n != 0 {
 			t.Errorf("%d groups are open", n)
 		}
@@ -344,12 +307,12 @@ func TestDetailsThatFail(t *testing.T) {
 	e, f := measuring(t)
 	id, g := running(t, e, f, mustRunPod(t, e, "web"), "main")
 	g.detailsErr = errInjected
-	u, ok := e.ContainerUsage(t.Context(), []string{id}, WantUsage{Details: true})[id]
+	u, ok := e.ContainerUsage(t.Context(), []string{id}, usage.Want{Details: true})[id]
 	if !ok || u.Usage == nil || u.Details != nil {
 		t.Errorf("got %+v, %v", u, ok)
 	}
 	g.detailsErr = nil
-	if u := e.ContainerUsage(t.Context(), []string{id}, WantUsage{Details: true})[id]; u.Details == nil {
+	if u := e.ContainerUsage(t.Context(), []string{id}, usage.Want{Details: true})[id]; u.Details == nil {
 		t.Error("no details when they could be read")
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/oci/cgroups"
+	"github.com/podd-project/podd/sandbox/usage"
 )
 
 // fakeCgroups is a machine's control groups, by path. Containers are in /podd/podd-<id>.
@@ -55,14 +56,14 @@ func (f *fakeCgroups) add(path string) *fakeGroup {
 	return g
 }
 
-func (f *fakeCgroups) Of(pid int, name string) (Cgroup, error) {
+func (f *fakeCgroups) Of(pid int, name string) (usage.Cgroup, error) {
 	if pid == 0 {
 		return nil, fmt.Errorf("process 0: %w", errdefs.ErrNotFound)
 	}
 	return f.At("/podd/podd-" + name)
 }
 
-func (f *fakeCgroups) At(path string) (Cgroup, error) {
+func (f *fakeCgroups) At(path string) (usage.Cgroup, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	g := f.groups[path]
@@ -170,7 +171,7 @@ func measuring(t *testing.T) (*Engine, *fakeCgroups) {
 	e, _ := newEngine(t, newMachine(t))
 	groups := newFakeCgroups()
 	e.Cgroups, e.Disk = groups, fakeDisk{}
-	e.stats = newCollector(e.cfg, e.Deps)
+	e.usage = e.newCollector()
 	return e, groups
 }
 

@@ -1,4 +1,4 @@
-package sandbox
+package usage
 
 import (
 	"bytes"
@@ -8,15 +8,13 @@ import (
 	"strconv"
 	"time"
 	"unicode/utf8"
-
-	"github.com/podd-project/podd/sandbox/namespaces"
 )
 
 // podInterface is the name that CNI is asked to give the pod's interface (package network does).
 const podInterface = "eth0"
 
-// NetworkUsage is what went over a pod's interfaces since each was made.
-type NetworkUsage struct {
+// Network is the traffic of a pod's interfaces since each was created.
+type Network struct {
 	At time.Time
 	// Default is the interface of the pod's address, nil when there is none yet.
 	Default *Interface
@@ -24,7 +22,7 @@ type NetworkUsage struct {
 	Others []Interface
 }
 
-// Interface is what went over one network interface.
+// Interface is the traffic of one network interface.
 type Interface struct {
 	Name                                    string
 	RxBytes, RxPackets, RxErrors, RxDropped uint64
@@ -37,12 +35,8 @@ type networkGauge struct {
 	file *os.File
 }
 
-func (e *Engine) openNetDev(netns string) func() (*os.File, error) {
-	return func() (*os.File, error) { return namespaces.OpenNetDev(netns) }
-}
-
-func (g *networkGauge) due(last *NetworkUsage, _ WantUsage) bool {
-	return time.Since(last.At) >= freshness
+func (g *networkGauge) due(last *Network, _ Want) bool {
+	return time.Since(last.At) >= Freshness
 }
 
 func (g *networkGauge) close() {
@@ -52,7 +46,7 @@ func (g *networkGauge) close() {
 	}
 }
 
-func (g *networkGauge) measure(*NetworkUsage, WantUsage) (*NetworkUsage, error) {
+func (g *networkGauge) measure(*Network, Want) (*Network, error) {
 	if g.file == nil {
 		f, err := g.open()
 		if err != nil {
@@ -60,7 +54,7 @@ func (g *networkGauge) measure(*NetworkUsage, WantUsage) (*NetworkUsage, error) 
 		}
 		g.file = f
 	}
-	u := &NetworkUsage{At: time.Now()}
+	u := &Network{At: time.Now()}
 	text, err := io.ReadAll(io.NewSectionReader(g.file, 0, maxNetDev))
 	if err != nil {
 		g.close()
@@ -75,7 +69,7 @@ const maxNetDev = 1 << 20
 
 // parse reads /proc/net/dev: two lines of headings, and then for each interface "name: " and 16 numbers, 8 received
 // and 8 sent: bytes packets errs drop fifo frame compressed multicast; ... colls carrier compressed.
-func (u *NetworkUsage) parse(text []byte) {
+func (u *Network) parse(text []byte) {
 	for line := range bytes.Lines(text) {
 		name, counters, ok := bytes.Cut(line, []byte(":"))
 		fields := bytes.Fields(counters)
@@ -91,14 +85,14 @@ func (u *NetworkUsage) parse(text []byte) {
 		}
 		u.add(i)
 	}
-	if u.Default == nil && len(u.Others) > 0 { // a network of the node's administrator, with a name of its own
+	if u.Default == nil && len(u.Others) > 0 { // a network that names its interface otherwise
 		u.Default, u.Others = &u.Others[0], u.Others[1:]
 	}
 }
 
-// add passes over what would harm the answer for all pods: a privileged container can make thousands of interfaces, and
-// give them names that no message can hold.
-func (u *NetworkUsage) add(i Interface) {
+// add skips interfaces that would break the answer for all pods: a privileged container can create thousands, with
+// names that a protobuf message cannot hold.
+func (u *Network) add(i Interface) {
 	switch {
 	case i.Name == "lo", !utf8.ValidString(i.Name):
 	case i.Name == podInterface:
@@ -108,5 +102,5 @@ func (u *NetworkUsage) add(i Interface) {
 	}
 }
 
-// maxInterfaces bounds how many interfaces of a pod are told beside the default one.
+// maxInterfaces bounds the interfaces reported for a pod in addition to the default one.
 const maxInterfaces = 32

@@ -1,4 +1,4 @@
-package sandbox
+package usage
 
 import (
 	"fmt"
@@ -10,32 +10,38 @@ import (
 	"github.com/podd-project/podd/oci/cgroups"
 )
 
-// Cgroups finds control groups.
+// Cgroups finds cgroups.
 type Cgroups interface {
-	// Of returns the group that a process is in, up to the part that contains name.
+	// Of returns the cgroup that a process is in, up to the path element that contains name.
 	Of(pid int, name string) (Cgroup, error)
-	// At returns the group of that path.
+	// At returns the cgroup of that path.
 	At(path string) (Cgroup, error)
-	// Device names a block device, "" when there is none.
+	// Device returns the name of a block device, "" when there is none.
 	Device(major, minor uint64) string
 }
 
-// Cgroup is one control group; see cgroups.Group. All errors are errdefs.ErrNotFound when it is gone.
-type Cgroup interface {
+// Reader reads the usage of one cgroup, or of what takes its place. All errors are errdefs.ErrNotFound when it is gone.
+type Reader interface {
+	// Path is empty for a container without a cgroup of its own.
 	Path() string
 	Read() (cgroups.Usage, error)
 	Details() (cgroups.Details, error)
-	Limits() (cgroups.Limits, error)
-	// Unified is the text of a file of cgroup v2, "" when there is none.
-	Unified(name string) (string, error)
-	Processes() ([]int, error)
-	Update(*specs.LinuxResources) error
-	// Only is true when no process is in the group itself, and own is true of all groups right below.
-	Only(own func(child string) bool) (bool, error)
 	Close()
 }
 
-// CgroupTree makes Cgroups out of the machine's.
+// Cgroup is one cgroup; see cgroups.Group and Reader.
+type Cgroup interface {
+	Reader
+	Limits() (cgroups.Limits, error)
+	// Unified returns the text of a file of cgroup v2, "" when there is none.
+	Unified(name string) (string, error)
+	Processes() ([]int, error)
+	Update(*specs.LinuxResources) error
+	// Only reports whether no process is in the cgroup itself and own is true for each of its children.
+	Only(own func(child string) bool) (bool, error)
+}
+
+// CgroupTree returns the cgroups of the machine.
 func CgroupTree(t *cgroups.Tree) Cgroups { return cgroupTree{t} }
 
 type cgroupTree struct{ *cgroups.Tree }
@@ -51,22 +57,22 @@ func orNil(g *cgroups.Group, err error) (Cgroup, error) {
 	return g, nil
 }
 
-// cgroupGauge measures one control group.
+// cgroupGauge measures one cgroup.
 type cgroupGauge struct {
 	interval time.Duration
-	// born is when the group had used nothing yet, as well as is known.
-	born time.Time
+	// created is when the usage was 0, as well as that is known.
+	created time.Time
 	// pid is the container's first process, 0 for a pod.
 	pid  int
-	open func() (Cgroup, error)
-	// check is asked from time to time whether the group is still to be measured. It may be nil.
-	check   func(Cgroup) error
+	open func() (Reader, error)
+	// check, if set, is called each interval to see whether the cgroup is still to be measured.
+	check   func() error
 	checked time.Time
-	// failed is told of what could not be measured beside the usage.
+	// failed receives the errors of Details, which do not fail the sample.
 	failed func(error)
 
-	group Cgroup
-	// base is the sample that the present rate is counted from, rate the last one that was worked out.
+	group Reader
+	// base is the sample that the present rate is computed from, rate the last one.
 	base struct {
 		at   time.Time
 		used time.Duration
@@ -74,11 +80,11 @@ type cgroupGauge struct {
 	rate *uint64
 }
 
-func (g *cgroupGauge) due(last *CgroupUsage, want WantUsage) bool {
-	return time.Since(last.Usage.At) >= freshness || want.Details && g.detailsDue(last)
+func (g *cgroupGauge) due(last *Sample, want Want) bool {
+	return time.Since(last.Usage.At) >= Freshness || want.Details && g.detailsDue(last)
 }
 
-func (g *cgroupGauge) detailsDue(last *CgroupUsage) bool {
+func (g *cgroupGauge) detailsDue(last *Sample) bool {
 	return last.Details == nil || time.Since(last.Details.At) >= g.interval
 }
 
@@ -89,7 +95,7 @@ func (g *cgroupGauge) close() {
 	}
 }
 
-func (g *cgroupGauge) measure(last *CgroupUsage, want WantUsage) (*CgroupUsage, error) {
+func (g *cgroupGauge) measure(last *Sample, want Want) (*Sample, error) {
 	next, err := g.sample(last, want)
 	if err != nil {
 		g.close()
@@ -98,7 +104,7 @@ func (g *cgroupGauge) measure(last *CgroupUsage, want WantUsage) (*CgroupUsage, 
 	return next, nil
 }
 
-func (g *cgroupGauge) sample(last *CgroupUsage, want WantUsage) (*CgroupUsage, error) {
+func (g *cgroupGauge) sample(last *Sample, want Want) (*Sample, error) {
 	var err error
 	if g.group == nil {
 		if g.group, err = g.open(); err != nil {
@@ -106,7 +112,7 @@ func (g *cgroupGauge) sample(last *CgroupUsage, want WantUsage) (*CgroupUsage, e
 		}
 	}
 	if g.check != nil && time.Since(g.checked) >= g.interval {
-		if err := g.check(g.group); err != nil {
+		if err := g.check(); err != nil {
 			return nil, err
 		}
 		g.checked = time.Now()
@@ -115,7 +121,7 @@ func (g *cgroupGauge) sample(last *CgroupUsage, want WantUsage) (*CgroupUsage, e
 	if err != nil {
 		return nil, err
 	}
-	next := &CgroupUsage{Path: g.group.Path(), Usage: &usage, NanoCores: g.nanoCores(usage)}
+	next := &Sample{Path: g.group.Path(), Usage: &usage, NanoCores: g.nanoCores(usage)}
 	if last != nil {
 		next.Details = last.Details
 	}
@@ -123,30 +129,30 @@ func (g *cgroupGauge) sample(last *CgroupUsage, want WantUsage) (*CgroupUsage, e
 		details, err := g.group.Details()
 		switch {
 		case err == nil:
-			next.Details = &UsageDetails{Details: details, OpenFiles: openFiles(g.pid, details.Processes)}
+			next.Details = &Details{Details: details, OpenFiles: openFiles(g.pid, details.Processes)}
 		case errdefs.IsNotFound(err):
 			return nil, err
-		default: // usage is worth having without
+		default:
 			g.failed(fmt.Errorf("details: %w", err))
 		}
 	}
 	return next, nil
 }
 
-// nanoCores works out the rate since the sample before; nil while there is only one.
+// nanoCores computes the rate since the previous sample; nil while there is only one.
 func (g *cgroupGauge) nanoCores(u cgroups.Usage) *uint64 {
 	if u.CPU == nil {
 		return nil
 	}
 	if g.base.at.IsZero() {
-		if u.At.Sub(g.born) > 2*g.interval { // the average over a long life is no rate of this moment
+		if u.At.Sub(g.created) > 2*g.interval { // the average over a long life is not a current rate
 			g.base.at, g.base.used = u.At, u.CPU.Total
 			return nil
 		}
-		g.base.at = g.born
+		g.base.at = g.created
 	}
 	window := u.At.Sub(g.base.at)
-	if window < freshness/2 && g.rate != nil || window <= 0 { // asked for details right after usage
+	if window < Freshness/2 && g.rate != nil || window <= 0 { // asked for details right after usage
 		return g.rate
 	}
 	used := max(0, u.CPU.Total-g.base.used)

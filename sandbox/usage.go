@@ -1,0 +1,118 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/podd-project/podd/image"
+	"github.com/podd-project/podd/oci/cgroups"
+	"github.com/podd-project/podd/sandbox/record"
+	"github.com/podd-project/podd/sandbox/usage"
+)
+
+// ContainerUsage measures containers by their full ids. Those that do not exist, have exited or have no process yet
+// are left out. See usage.Collector.Containers.
+func (e *Engine) ContainerUsage(ctx context.Context, ids []string, want usage.Want) map[string]usage.Container {
+	var targets []usage.ContainerTarget
+	for _, id := range ids {
+		if c, err := e.Container(id); err == nil && c.ID == id {
+			targets = append(targets, e.usageTarget(c))
+		}
+	}
+	return e.usage.Containers(ctx, targets, want)
+}
+
+// PodUsage measures pods, and the containers in them, by their full ids. Pods that do not exist or are not ready are
+// left out. See usage.Collector.Pods.
+func (e *Engine) PodUsage(ctx context.Context, ids []string, want usage.Want) map[string]usage.Pod {
+	containers := map[*Pod][]usage.ContainerTarget{}
+	for _, c := range e.Containers() {
+		containers[c.pod] = append(containers[c.pod], e.usageTarget(c))
+	}
+	var targets []usage.PodTarget
+	for _, id := range ids {
+		if p, err := e.Pod(id); err == nil && p.ID == id && p.Status().State == record.PodReady {
+			targets = append(targets, e.podUsageTarget(p, containers[p]))
+		}
+	}
+	return e.usage.Pods(ctx, targets, want)
+}
+
+// Writable returns what a container has written, also when it has exited; nil when that is unknown.
+func (e *Engine) Writable(containerID string) *image.FsUsage { return e.usage.Writable(containerID) }
+
+// Filesystem returns the filesystem of the containers' root filesystems, and the name of its block device, "" when it
+// has none.
+func (e *Engine) Filesystem() (fs image.Filesystem, device string) { return e.usage.Filesystem() }
+
+func (e *Engine) newCollector() *usage.Collector {
+	return usage.NewCollector(usage.Config{Interval: e.cfg.StatsInterval, Cgroups: e.Cgroups, Disk: e.Disk, Log: e.Log})
+}
+
+// usageTargets returns all that is measured in the background.
+func (e *Engine) usageTargets() (containers []usage.ContainerTarget, pods []usage.PodTarget) {
+	for _, c := range e.store.containerList(nil) {
+		containers = append(containers, e.usageTarget(c))
+	}
+	for _, p := range e.store.podList() {
+		if p.Status().State == record.PodReady {
+			pods = append(pods, e.podUsageTarget(p, nil))
+		}
+	}
+	return containers, pods
+}
+
+func (e *Engine) usageTarget(c *Container) usage.ContainerTarget {
+	t := usage.ContainerTarget{ID: c.ID, Created: c.CreatedAt, PID: c.pid, OwnKernel: c.pod.OwnKernel}
+	if t.OwnKernel {
+		t.Meter = e.meter(c)
+	}
+	return t
+}
+
+// pid returns the first process, 0 unless the container is created or running.
+func (c *Container) pid() int {
+	if s := c.Status(); s.State == record.ContainerCreated || s.State == record.ContainerRunning {
+		return s.Process.Pid
+	}
+	return 0
+}
+
+func (e *Engine) podUsageTarget(p *Pod, containers []usage.ContainerTarget) usage.PodTarget {
+	return usage.PodTarget{
+		ID: p.ID, Created: p.CreatedAt, Ready: func() bool { return p.Status().State == record.PodReady },
+		InfraPID: p.Status().Infra.Pid, Netns: p.Netns, OwnKernel: p.OwnKernel, Containers: containers,
+		Cgroup:      e.podCgroupPath(p),
+		CheckCgroup: func(g usage.Cgroup) error { return e.checkOwnCgroup(p, g) },
+	}
+}
+
+// meter returns the handler of c as a Meter, nil if it is not one.
+func (e *Engine) meter(c *Container) usage.Meter {
+	rt, err := e.runtime(c.pod.Handler())
+	if err != nil {
+		return nil
+	}
+	m, ok := rt.(usage.Meter)
+	if !ok {
+		return nil
+	}
+	return startedMeter{m, c}
+}
+
+// startedMeter calls the runtime only for a running container: runtimes differ in what they answer before the start,
+// and an error other than ErrNotFound would delay the first measurement after it.
+type startedMeter struct {
+	usage.Meter
+	container *Container
+}
+
+// Usage returns errdefs.ErrNotFound unless the container is running.
+func (m startedMeter) Usage(ctx context.Context, id string) (cgroups.Usage, error) {
+	if s := m.container.Status().State; s != record.ContainerRunning {
+		return cgroups.Usage{}, fmt.Errorf("container %s is %s: %w", id, s, errdefs.ErrNotFound)
+	}
+	return m.Meter.Usage(ctx, id)
+}
