@@ -11,7 +11,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// hub is a container that several clients attach to: what one writes, all read.
+// hub is a container with several attached clients: input of one is output of all.
 type hub struct {
 	mu      sync.Mutex
 	clients map[io.Writer]bool
@@ -28,7 +28,7 @@ func (h *hub) attach(ctx context.Context, _ string, s Streams) error {
 		delete(h.clients, s.Stdout)
 		h.mu.Unlock()
 	}()
-	go func() { // left behind in Read when the session ends, as Streams allows
+	go func() { // may stay blocked in Read when the session ends, as Streams allows
 		buf := make([]byte, 1024)
 		for {
 			n, err := s.Stdin.Read(buf)
@@ -51,7 +51,7 @@ func (h *hub) attach(ctx context.Context, _ string, s Streams) error {
 	}
 }
 
-// TestAttachSeveralClients, one of each transport, to one container; one leaves, the others go on until the end.
+// TestAttachSeveralClients attaches a client of each transport to one container; one disconnects, the others go on.
 func TestAttachSeveralClients(t *testing.T) {
 	h := &hub{clients: map[io.Writer]bool{}, joined: make(chan struct{}), ended: make(chan struct{})}
 	r := start(t, backend{attach: h.attach})
@@ -82,25 +82,25 @@ func TestAttachSeveralClients(t *testing.T) {
 	for i, c := range clients {
 		fmt.Fprintf(c.stdin, "<from %d>", i)
 		for j, other := range clients {
-			eventually(t, fmt.Sprintf("client %d hears client %d", j, i), func() bool {
+			eventually(t, fmt.Sprintf("client %d receives the input of client %d", j, i), func() bool {
 				return len(other.out.String()) == (i+1)*len("<from 0>")
 			})
 		}
 	}
 	clients[1].leave()
-	eventually(t, "the container has lost a client", func() bool {
+	eventually(t, "one client is detached", func() bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		return len(h.clients) == 2
 	})
 	fmt.Fprint(clients[0].stdin, "<bye>")
-	eventually(t, "the others still hear each other", func() bool {
+	eventually(t, "the others still receive input", func() bool {
 		return clients[2].out.String() == "<from 0><from 1><from 2><bye>"
 	})
 	close(h.ended)
 	for _, i := range []int{0, 2} {
 		if err := recv(t, "an attached client to end", clients[i].done); err != nil {
-			t.Errorf("client %d: %v", i, err)
+			t.Errorf("client %d: %v, want no error", i, err)
 		}
 	}
 	for _, c := range clients {

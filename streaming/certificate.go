@@ -10,19 +10,20 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// certificate is a key pair on disk, read again when a file's time changes: certificates are renewed under a daemon
-// that runs for months.
+// certificate is a key pair on disk, read again when the mtime of a file changes: certificates are renewed while the
+// daemon runs.
 type certificate struct {
 	certFile, keyFile string
+	log               logrus.FieldLogger
 
 	mu     sync.Mutex
 	stamp  [2]time.Time
 	loaded *tls.Certificate
 }
 
-// loadCertificate reads the pair once, so that a bad one is found at start.
-func loadCertificate(certFile, keyFile string) (*certificate, error) {
-	c := &certificate{certFile: certFile, keyFile: keyFile}
+// loadCertificate reads the pair once, so that an invalid one fails at start.
+func loadCertificate(certFile, keyFile string, log logrus.FieldLogger) (*certificate, error) {
+	c := &certificate{certFile: certFile, keyFile: keyFile, log: log}
 	stamp, err := c.stamps()
 	if err == nil {
 		err = c.read(stamp)
@@ -33,7 +34,7 @@ func loadCertificate(certFile, keyFile string) (*certificate, error) {
 	return c, nil
 }
 
-// get is tls.Config.GetCertificate. A pair that cannot be read, as in the middle of a renewal, leaves the old one.
+// get is tls.Config.GetCertificate. While the pair cannot be read, e.g. during a renewal, the old one is used.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,7 +43,7 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		err = c.read(stamp)
 	}
 	if err != nil {
-		logrus.WithError(err).Warn("streaming certificate cannot be read again, the old one stays")
+		c.log.WithError(err).Warn("failed to reload streaming certificate, still using the old one")
 	}
 	return c.loaded, nil
 }

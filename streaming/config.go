@@ -13,29 +13,29 @@ import (
 
 // Config is the [streaming] section of podd.toml.
 type Config struct {
-	// Address is the IP address to listen on. One that other machines can reach needs TLS.
-	Address string `toml:"address" comment:"IP address of the exec, attach and port-forward server. The kubelet is on this node, so loopback does; any other address needs TLS."`
-	// Port is the TCP port, 0 for any free one; the URLs handed out name it.
-	Port int `toml:"port" comment:"TCP port; 0: any free one."`
-	// TLSCertFile and TLSKeyFile are PEM files; with both set, URLs are https. Replaced files are noticed.
-	TLSCertFile string `toml:"tls_cert_file" comment:"PEM file with the certificate chain. With it and tls_key_file the URLs are https. A replaced file is picked up."`
-	TLSKeyFile  string `toml:"tls_key_file" comment:"PEM file with the certificate's key."`
+	// Address is the IP address to listen on. The kubelet is on this node, so loopback is enough; any other needs TLS.
+	Address string `toml:"address" comment:"IP address to listen on. Any address but loopback needs TLS."`
+	// Port is the TCP port, 0 for any free one; the URLs contain it.
+	Port int `toml:"port" comment:"TCP port. 0: any free port."`
+	// TLSCertFile and TLSKeyFile are PEM files; with both set, URLs are https. Replaced files are reloaded.
+	TLSCertFile string `toml:"tls_cert_file" comment:"PEM file: certificate chain. Reloaded when replaced."`
+	TLSKeyFile  string `toml:"tls_key_file" comment:"PEM file: key of the certificate."`
 	// TLSMinVersion is "1.2" or "1.3".
-	TLSMinVersion string `toml:"tls_min_version" comment:"Oldest TLS version to speak: 1.2 or 1.3."`
-	// IdleTimeout ends a session in which no byte moved for that long; 0 never does. Pings are not bytes.
-	IdleTimeout time.Duration `toml:"idle_timeout" comment:"End a session in which no byte moved for this long. 0: never."`
+	TLSMinVersion string `toml:"tls_min_version" comment:"Minimum TLS version: 1.2 or 1.3."`
+	// IdleTimeout ends a session in which no byte moved for this long; 0 disables it. Pings do not count.
+	IdleTimeout time.Duration `toml:"idle_timeout" comment:"End a session that moved no byte for this long. 0: never."`
 	// CreationTimeout is how long a client may take to open the streams it asked for, after the upgrade.
-	CreationTimeout time.Duration `toml:"creation_timeout" comment:"How long a client may take to open the streams of a new session."`
-	// TokenTTL is how long a URL can be used, once.
-	TokenTTL time.Duration `toml:"token_ttl" comment:"How long a URL can be used, once, after it was handed out."`
-	// MaxTokens bounds the URLs handed out and not yet used or expired.
-	MaxTokens int `toml:"max_tokens" comment:"URLs handed out and not yet used; above it new ones are refused."`
-	// MaxSessions bounds the sessions under way; a client above it gets 503 and may come again with the same URL.
-	MaxSessions int `toml:"max_sessions" comment:"Sessions under way; above it clients are answered 503."`
+	CreationTimeout time.Duration `toml:"creation_timeout" comment:"Time limit for a client to open its streams."`
+	// TokenTTL is how long a URL is valid. It can be used once.
+	TokenTTL time.Duration `toml:"token_ttl" comment:"How long a URL is valid. It works once."`
+	// MaxTokens bounds the URLs that are neither used nor expired.
+	MaxTokens int `toml:"max_tokens" comment:"Maximum number of unused URLs; more are refused."`
+	// MaxSessions bounds the sessions; a client above it gets 503 and may retry with the same URL.
+	MaxSessions int `toml:"max_sessions" comment:"Maximum number of sessions; more get HTTP 503."`
 	// MaxPending bounds the TCP connections that have not become a session; those above it are closed at once.
-	MaxPending int `toml:"max_pending_connections" comment:"TCP connections that have not become a session; above it new ones are closed."`
-	// HeaderTimeout is how long a connection may take for the TLS handshake, and again for a request.
-	HeaderTimeout time.Duration `toml:"header_timeout" comment:"How long a connection may take for the TLS handshake, and again for its request."`
+	MaxPending int `toml:"max_pending_connections" comment:"Maximum TCP connections without a session."`
+	// HeaderTimeout is how long a connection may take for the TLS handshake, and then for a request.
+	HeaderTimeout time.Duration `toml:"header_timeout" comment:"Time limit for the TLS handshake, and for the request."`
 }
 
 // DefaultConfig serves loopback without TLS.
@@ -62,8 +62,9 @@ func (c *Config) Validate() error {
 	case err != nil:
 		bad("address", "%q is not an IP address", c.Address)
 	case !addr.IsLoopback() && !c.tls():
-		// Commands and terminals would cross the network in the clear, the token that opens them too.
-		bad("address", "%s can be reached from other machines: set tls_cert_file and tls_key_file, or use 127.0.0.1", c.Address)
+		// Commands, terminals and tokens would cross the network unencrypted.
+		bad("address",
+			"%s can be reached from other machines: set tls_cert_file and tls_key_file, or use 127.0.0.1", c.Address)
 	}
 	if c.Port < 0 || c.Port > 65535 {
 		bad("port", "%d is not between 0 and 65535", c.Port)

@@ -15,18 +15,18 @@ import (
 // States of the kernel's tcp_states.h in which the client may still read.
 const (
 	tcpEstablished = 1
-	tcpFinWait1    = 4 // we have said all, the client has not received all
-	tcpFinWait2    = 5 // the client has received all
+	tcpFinWait1    = 4 // sent everything, the client has not acknowledged everything
+	tcpFinWait2    = 5 // the client has acknowledged everything
 )
 
-// conn is the client's connection once it speaks another protocol than HTTP.
+// conn is the client's connection after the upgrade from HTTP.
 type conn struct {
 	net.Conn
-	// lost is told of every error.
-	lost func(error)
-	half sync.Once
+	// onError is called with every error of Read and Write.
+	onError func(error)
+	half    sync.Once
 
-	// readMu makes the protocol's reader and drain take turns; buf holds what the HTTP server had read ahead.
+	// readMu serializes the protocol's reader and drain. buf holds what the HTTP server had read ahead.
 	readMu sync.Mutex
 	buf    *bufio.Reader
 }
@@ -36,7 +36,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	defer c.readMu.Unlock()
 	n, err := c.buf.Read(p)
 	if err != nil {
-		c.lost(err)
+		c.onError(err)
 	}
 	return n, err
 }
@@ -44,15 +44,15 @@ func (c *conn) Read(p []byte) (int, error) {
 func (c *conn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if err != nil {
-		c.lost(err)
+		c.onError(err)
 	}
 	return n, err
 }
 
-// Close ends the outgoing direction only, which is as far as the protocols on top may go; cut does the rest.
+// Close ends the outgoing direction only: the protocol libraries must not close the connection. abort does.
 func (c *conn) Close() error {
 	c.half.Do(func() {
-		// An error is a connection that is closed already.
+		// An error means that the connection is closed already.
 		if t, ok := c.Conn.(*tls.Conn); ok {
 			_ = t.CloseWrite()
 		}
@@ -63,20 +63,20 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// drain reads until the client has closed its side or the connection is cut.
+// drain reads and discards until the client has closed its side or the connection is aborted.
 func (c *conn) drain() { _, _ = io.Copy(io.Discard, struct{ io.Reader }{c}) }
 
-// cut closes the connection; every Read and Write under way returns.
-func (c *conn) cut() { _ = c.Conn.Close() }
+// abort closes the connection and makes all blocked Reads and Writes return.
+func (c *conn) abort() { _ = c.Conn.Close() }
 
-// gone asks the kernel whether the client has closed its side or vanished, without reading.
-func (c *conn) gone() bool {
+// clientGone reports, without reading, whether the client has closed its side or the connection is dead.
+func (c *conn) clientGone() bool {
 	state := c.state()
 	return state != tcpEstablished && state != tcpFinWait1 && state != tcpFinWait2
 }
 
-// received tells whether the client's machine has everything, the end included.
-func (c *conn) received() bool { return c.state() == tcpFinWait2 }
+// receivedAll reports whether the client's machine has acknowledged everything, including the FIN.
+func (c *conn) receivedAll() bool { return c.state() == tcpFinWait2 }
 
 // state is the state of the TCP connection, 0 when it is closed.
 func (c *conn) state() (state uint8) {
@@ -97,7 +97,7 @@ func (c *conn) state() (state uint8) {
 	return state
 }
 
-// tcp is the connection below TLS, if there is any.
+// tcp returns the TCP connection, below TLS if there is any.
 func (c *conn) tcp() *net.TCPConn {
 	inner := c.Conn
 	if t, ok := inner.(*tls.Conn); ok {
@@ -107,7 +107,7 @@ func (c *conn) tcp() *net.TCPConn {
 	return tcp
 }
 
-// upgrade is the ResponseWriter the protocol libraries get: hijacking it hands the connection to the session too.
+// upgrade is the ResponseWriter for the protocol libraries: Hijack also gives the connection to the session.
 type upgrade struct {
 	http.ResponseWriter
 	sess *session
@@ -120,7 +120,7 @@ func (u *upgrade) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, fmt.Errorf("take over connection: %w", err)
 	}
 	c := &conn{Conn: raw, buf: buffered.Reader}
-	c.lost = func(error) { u.sess.lost(errGone) }
+	c.onError = func(error) { u.sess.connLost(errGone) }
 	u.sess.adopt(c)
 	return c, bufio.NewReadWriter(bufio.NewReader(c), bufio.NewWriter(c)), nil
 }

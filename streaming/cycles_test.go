@@ -18,7 +18,7 @@ import (
 )
 
 // TestThousandCycles runs a thousand sessions of each kind, eight at a time, over all transports; start's cleanup
-// checks that nothing of them stays.
+// checks for leaks.
 func TestThousandCycles(t *testing.T) {
 	b := pod()
 	b.exec = func(_ context.Context, _ string, cmd []string, s Streams) (int, error) {
@@ -37,14 +37,15 @@ func TestThousandCycles(t *testing.T) {
 			got := tr.stream(t, r.execURL("cmd"), strings.NewReader("hello"), false, nil)
 			var exit exec.CodeExitError
 			if !errors.As(got.err, &exit) || exit.Code != 7 || got.stdout != "hello cmd" {
-				t.Errorf("%s %d: %+v", tr.name, i, got)
+				t.Errorf("%s %d: %+v, want %q and exit code 7", tr.name, i, got, "hello cmd")
 			}
 		},
 		"attach": func(t *testing.T, r running, i int) {
 			tr := transports()[i%3]
 			u := r.url(r.Attach(&cri.AttachRequest{ContainerId: "c1", Stdin: true, Stdout: true, Stderr: true}))
-			if got := tr.stream(t, u, strings.NewReader("hello"), false, nil); got.err != nil || got.stdout != "hello attached" {
-				t.Errorf("%s %d: %+v", tr.name, i, got)
+			got := tr.stream(t, u, strings.NewReader("hello"), false, nil)
+			if want := (result{stdout: "hello attached"}); got != want {
+				t.Errorf("%s %d: %+v, want %+v", tr.name, i, got, want)
 			}
 		},
 		"port-forward": func(t *testing.T, r running, i int) {
@@ -60,7 +61,7 @@ func TestThousandCycles(t *testing.T) {
 			select {
 			case <-ready:
 			case <-done:
-				t.Errorf("%s %d: forwarder ended", name, i)
+				t.Errorf("%s %d: forwarder ended, want it ready", name, i)
 				return
 			}
 			ports, _ := f.GetPorts()
@@ -94,9 +95,10 @@ func TestThousandCycles(t *testing.T) {
 	}
 }
 
-// BenchmarkExec is one exec from the request for a URL to the exit code at the client.
+// BenchmarkExec measures one exec, from the request for a URL to the exit code at the client.
 func BenchmarkExec(b *testing.B) {
-	s, err := New(DefaultConfig(), backend{exec: func(context.Context, string, []string, Streams) (int, error) { return 0, nil }})
+	run := func(context.Context, string, []string, Streams) (int, error) { return 0, nil }
+	s, err := New(DefaultConfig(), backend{exec: run}, discardLog())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -113,7 +115,8 @@ func BenchmarkExec(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				if err := executor.StreamWithContext(b.Context(), remotecommand.StreamOptions{Stdout: io.Discard}); err != nil {
+				opts := remotecommand.StreamOptions{Stdout: io.Discard}
+				if err := executor.StreamWithContext(b.Context(), opts); err != nil {
 					b.Fatal(err)
 				}
 			}

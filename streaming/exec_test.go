@@ -25,16 +25,17 @@ func TestExecKeepsStreamsApart(t *testing.T) {
 		fmt.Fprintf(s.Stderr, "err:%v:%v", s.TTY, s.Resize == nil)
 		return 0, nil
 	}}
+	want := result{stdout: "out:c1:hello:[a b c]", stderr: "err:false:true"}
 	eachTransport(t, b, func(t *testing.T, r running, tr transport) {
 		got := tr.stream(t, r.execURL("a", "b c"), strings.NewReader("hello"), false, nil)
-		if got.err != nil || got.stdout != "out:c1:hello:[a b c]" || got.stderr != "err:false:true" {
-			t.Errorf("got %+v", got)
+		if got != want {
+			t.Errorf("client got %+v, want %+v", got, want)
 		}
 	})
 }
 
-// TestExecOnlyWhatWasAskedFor: streams not asked for are nil for the backend.
-func TestExecOnlyWhatWasAskedFor(t *testing.T) {
+// TestExecRequestedStreams: streams that were not requested are nil.
+func TestExecRequestedStreams(t *testing.T) {
 	b := backend{exec: func(_ context.Context, _ string, _ []string, s Streams) (int, error) {
 		if s.Stdin != nil || s.Stderr != nil || s.Stdout == nil {
 			return 1, nil
@@ -63,12 +64,13 @@ func TestExecExitCodes(t *testing.T) {
 			err := tr.stream(t, r.execURL(), nil, false, nil).err
 			var exit exec.CodeExitError
 			if want == 0 && err != nil || want != 0 && (!errors.As(err, &exit) || exit.Code != want) {
-				t.Errorf("exit code %d reached the client as %v", want, err)
+				t.Errorf("client got %v, want exit code %d", err, want)
 			}
 		}
 		code, fail = 0, errors.New("no such container")
-		if err := tr.stream(t, r.execURL(), nil, false, nil).err; err == nil || !strings.Contains(err.Error(), "no such container") {
-			t.Errorf("the backend's error reached the client as %v", err)
+		err := tr.stream(t, r.execURL(), nil, false, nil).err
+		if err == nil || !strings.Contains(err.Error(), fail.Error()) {
+			t.Errorf("client got %v, want %q", err, fail)
 		}
 	})
 }
@@ -83,15 +85,15 @@ func TestExecPanicEndsOneSession(t *testing.T) {
 	eachTransport(t, b, func(t *testing.T, r running, tr transport) {
 		err := tr.stream(t, r.execURL("argument"), nil, false, nil).err
 		if err == nil || strings.Contains(err.Error(), "secret") {
-			t.Errorf("client was told %v", err)
+			t.Errorf("client got %v, want an error without the panic's value", err)
 		}
 		if err := tr.stream(t, r.execURL(), nil, false, nil).err; err != nil {
-			t.Errorf("next session: %v", err)
+			t.Errorf("next session: %v, want no error", err)
 		}
 	})
 }
 
-// TestExecHalfClose: the client's input ends, its output goes on.
+// TestExecHalfClose: the client closes its input and still receives output.
 func TestExecHalfClose(t *testing.T) {
 	b := backend{exec: func(_ context.Context, _ string, _ []string, s Streams) (int, error) {
 		all, err := io.ReadAll(s.Stdin)
@@ -100,18 +102,18 @@ func TestExecHalfClose(t *testing.T) {
 	}}
 	for _, tr := range transports() {
 		if tr.name == "websocket-v4" {
-			continue // the protocol cannot say it: TestWebSocketProtocols
+			continue // the protocol has no message for it
 		}
 		t.Run(tr.name, func(t *testing.T) {
 			got := tr.stream(t, start(t, b).execURL(), strings.NewReader("input"), false, nil)
-			if got.err != nil || got.stdout != "input and that is all" {
-				t.Errorf("got %+v", got)
+			if want := (result{stdout: "input and that is all"}); got != want {
+				t.Errorf("client got %+v, want %+v", got, want)
 			}
 		})
 	}
 }
 
-// TestExecBulk moves megabytes both ways and compares them.
+// TestExecBulk sends megabytes in both directions and compares them.
 func TestExecBulk(t *testing.T) {
 	data := bytes.Repeat([]byte("0123456789abcdef"), 4<<20/16)
 	b := backend{exec: func(_ context.Context, _ string, _ []string, s Streams) (int, error) {
@@ -119,18 +121,18 @@ func TestExecBulk(t *testing.T) {
 		if _, err := io.ReadFull(s.Stdin, got); err != nil {
 			return 0, err
 		}
-		_, err := s.Stdout.Write(got) // one call, of more than a frame may have
+		_, err := s.Stdout.Write(got) // one call, more than maxFrame
 		return 0, err
 	}}
 	eachTransport(t, b, func(t *testing.T, r running, tr transport) {
 		got := tr.stream(t, r.execURL(), bytes.NewReader(data), false, nil)
 		if got.err != nil || sha256.Sum256([]byte(got.stdout)) != sha256.Sum256(data) {
-			t.Errorf("%d bytes came back, error %v", len(got.stdout), got.err)
+			t.Errorf("got %d bytes, error %v; want the %d bytes sent", len(got.stdout), got.err, len(data))
 		}
 	})
 }
 
-// TestExecUnreadInput: the outcome arrives although the client still sends what nobody reads.
+// TestExecUnreadInput: the client receives the outcome while it still sends input that is not read.
 func TestExecUnreadInput(t *testing.T) {
 	b := backend{exec: func(_ context.Context, _ string, _ []string, s Streams) (int, error) {
 		if _, err := io.ReadFull(s.Stdin, make([]byte, 1)); err != nil {
@@ -143,12 +145,12 @@ func TestExecUnreadInput(t *testing.T) {
 		got := tr.stream(t, r.execURL(), endless{t.Context()}, false, nil)
 		var exit exec.CodeExitError
 		if !errors.As(got.err, &exit) || exit.Code != 7 || got.stdout != "first" {
-			t.Errorf("got %+v", got)
+			t.Errorf("client got %+v, want %q and exit code 7", got, "first")
 		}
 	})
 }
 
-// endless is /dev/zero until the test ends.
+// endless returns zeros until the test ends.
 type endless struct{ ctx context.Context }
 
 func (e endless) Read(p []byte) (int, error) {
@@ -158,7 +160,7 @@ func (e endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// sizeQueue gives sizes until it is closed.
+// sizeQueue returns sizes until it is closed.
 type sizeQueue chan remotecommand.TerminalSize
 
 func (q sizeQueue) Next() *remotecommand.TerminalSize {
@@ -191,12 +193,12 @@ func TestExecTerminal(t *testing.T) {
 		defer close(sizes)
 		got := tr.stream(t, u, strings.NewReader(""), true, sizes)
 		if got.err != nil || !strings.HasSuffix(got.stdout, "132x43 ") || strings.Contains(got.stdout, "0x0") {
-			t.Errorf("got %+v", got)
+			t.Errorf("client got %+v, want sizes up to 132x43 without 0x0", got)
 		}
 	})
 }
 
-// TestExecClosedWriters: a backend that closes its streams, twice, and writes on, gets errors and breaks nothing.
+// TestExecClosedWriters: a backend may close its streams twice; writing to a closed one fails.
 func TestExecClosedWriters(t *testing.T) {
 	late := make(chan error, 2)
 	b := backend{exec: func(_ context.Context, _ string, _ []string, s Streams) (int, error) {
@@ -212,10 +214,34 @@ func TestExecClosedWriters(t *testing.T) {
 		got := tr.stream(t, r.execURL(), nil, false, nil)
 		var exit exec.CodeExitError
 		if !errors.As(got.err, &exit) || exit.Code != 3 || got.stdout != "text" || got.stderr != "more" {
-			t.Errorf("got %+v", got)
+			t.Errorf("client got %+v, want stdout %q, stderr %q, exit code 3", got, "text", "more")
 		}
 		if err := <-late; !errors.Is(err, io.ErrClosedPipe) {
-			t.Errorf("writing to a closed stream gave %v", err)
+			t.Errorf("write to a closed stream: %v, want %v", err, io.ErrClosedPipe)
 		}
 	})
+}
+
+// TestExecLog: the log names the container and the reason, but neither the command nor the token.
+func TestExecLog(t *testing.T) {
+	fail := errors.New("no such container")
+	b := backend{exec: func(context.Context, string, []string, Streams) (int, error) { return 0, fail }}
+	var out safeBuffer
+	log := discardLog()
+	log.SetOutput(&out)
+	r := startLogging(t, b, log)
+	u := r.execURL("secret")
+	transports()[0].stream(t, u, nil, false, nil)
+	r.noSession()
+	got := out.String()
+	for _, want := range []string{"session=exec", "container=c1", fail.Error()} {
+		if !strings.Contains(got, want) {
+			t.Errorf("log = %q, want %q in it", got, want)
+		}
+	}
+	for _, secret := range []string{"secret", u[strings.LastIndex(u, "/")+1:]} {
+		if strings.Contains(got, secret) {
+			t.Errorf("log = %q, want no %q in it", got, secret)
+		}
+	}
 }

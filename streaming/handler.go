@@ -14,13 +14,15 @@ func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	for _, kind := range []string{"exec", "attach", "portforward"} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
-			mux.HandleFunc(method+" /"+kind+"/{token}", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, kind) })
+			mux.HandleFunc(method+" /"+kind+"/{token}", func(w http.ResponseWriter, r *http.Request) {
+				s.serve(w, r, kind)
+			})
 		}
 	}
 	return mux
 }
 
-// serve turns one request into a session. The token is used up only when nothing else can refuse the request.
+// serve runs the session of one request. The token is redeemed last, so that a refused request does not consume it.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, kind string) {
 	token := r.PathValue("token")
 	if !s.tickets.valid(token) {
@@ -28,15 +30,15 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, kind string) {
 		return
 	}
 	if r.ProtoMajor != 1 || !httpstream.IsUpgradeRequest(r) {
-		http.Error(w, "this URL is for an HTTP/1.1 upgrade to SPDY/3.1 or WebSocket", http.StatusBadRequest)
+		http.Error(w, "this URL needs an HTTP/1.1 upgrade to SPDY/3.1 or WebSocket", http.StatusBadRequest)
 		return
 	}
-	if !s.enter() {
+	if !s.acquireSession() {
 		w.Header().Set("Retry-After", "1")
-		http.Error(w, "too many streaming sessions", http.StatusServiceUnavailable)
+		http.Error(w, "too many streaming sessions (streaming.max_sessions), retry later", http.StatusServiceUnavailable)
 		return
 	}
-	defer s.leave()
+	defer s.releaseSession()
 	request, ok := s.tickets.redeem(token)
 	if !ok || kindOf(request) != kind {
 		http.NotFound(w, r)
@@ -46,12 +48,14 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, kind string) {
 	defer sess.close()
 	start := time.Now()
 	err := s.dispatch(sess, &upgrade{ResponseWriter: w, sess: sess}, r, request)
-	entry := logrus.WithFields(logrus.Fields{"session": kind, "id": idOf(request), "duration": time.Since(start)})
+	log := s.log.WithFields(targetFields(request)).WithFields(logrus.Fields{
+		"session": kind, "duration": time.Since(start).String(),
+	})
 	if err != nil {
-		entry.WithError(err).Info("streaming session ended early")
+		log.WithError(err).Info("streaming session ended early")
 		return
 	}
-	entry.Debug("streaming session ended")
+	log.Debug("streaming session ended")
 }
 
 func (s *Server) dispatch(sess *session, w http.ResponseWriter, r *http.Request, request proto.Message) error {
@@ -80,13 +84,13 @@ func kindOf(request proto.Message) string {
 	return "portforward"
 }
 
-// idOf is the container's or pod's id.
-func idOf(request proto.Message) string {
+// targetFields returns the log field with the id of the container or pod.
+func targetFields(request proto.Message) logrus.Fields {
 	switch req := request.(type) {
 	case interface{ GetContainerId() string }:
-		return req.GetContainerId()
+		return logrus.Fields{"container": req.GetContainerId()}
 	case interface{ GetPodSandboxId() string }:
-		return req.GetPodSandboxId()
+		return logrus.Fields{"pod": req.GetPodSandboxId()}
 	}
-	return ""
+	return nil
 }

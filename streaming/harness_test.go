@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+	"github.com/sirupsen/logrus"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -28,7 +29,7 @@ import (
 // patience is how long a test waits for what must happen.
 const patience = 20 * time.Second
 
-// quick is a session's timing in tests.
+// quick is the timing of sessions in tests.
 var quick = timing{check: 20 * time.Millisecond, linger: 200 * time.Millisecond, heartbeat: 20 * time.Millisecond}
 
 // backend is a Backend made of functions.
@@ -54,15 +55,28 @@ type running struct {
 	t *testing.T
 }
 
-// start runs a server until the test ends, and then checks that nothing of it is left.
+// discardLog returns a logger without output.
+func discardLog() *logrus.Logger {
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	return log
+}
+
+// start runs a server until the test ends, and then checks for leaks.
 func start(t *testing.T, b Backend, edit ...func(*Config)) running {
+	t.Helper()
+	return startLogging(t, b, discardLog(), edit...)
+}
+
+// startLogging is start with a logger.
+func startLogging(t *testing.T, b Backend, log logrus.FieldLogger, edit ...func(*Config)) running {
 	t.Helper()
 	leftovers := watchLeaks(t)
 	cfg := DefaultConfig()
 	for _, e := range edit {
 		e(&cfg)
 	}
-	s, err := New(cfg, b)
+	s, err := New(cfg, b, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,10 +87,10 @@ func start(t *testing.T, b Backend, edit ...func(*Config)) running {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := s.Close(ctx); err != nil {
-			t.Errorf("Close: %v", err)
+			t.Errorf("Close = %v, want no error", err)
 		}
 		if err := <-served; err != nil {
-			t.Errorf("Serve: %v", err)
+			t.Errorf("Serve = %v, want no error", err)
 		}
 		leftovers()
 	})
@@ -95,7 +109,7 @@ func (r running) url(u string, err error) string {
 	return u
 }
 
-// noSession waits until the server has none.
+// noSession waits until the server has no session.
 func (r running) noSession() {
 	r.t.Helper()
 	eventually(r.t, "no session is left", func() bool {
@@ -105,17 +119,18 @@ func (r running) noSession() {
 	})
 }
 
-// watchLeaks counts goroutines and file descriptors; the function it returns waits until there are no more than then.
+// watchLeaks counts goroutines and file descriptors. The function it returns waits until there are no more than before.
 func watchLeaks(t *testing.T) func() {
 	goroutines, fds := runtime.NumGoroutine(), countFDs(t)
 	return func() {
 		t.Helper()
-		eventually(t, "goroutines and descriptors are gone", func() bool {
+		eventually(t, "leaked goroutines and descriptors are gone", func() bool {
 			return runtime.NumGoroutine() <= goroutines && countFDs(t) <= fds
 		})
 		if t.Failed() {
 			buf := make([]byte, 1<<20)
-			t.Logf("goroutines %d -> %d, descriptors %d -> %d\n%s", goroutines, runtime.NumGoroutine(), fds, countFDs(t), buf[:runtime.Stack(buf, true)])
+			t.Logf("goroutines %d -> %d, descriptors %d -> %d\n%s",
+				goroutines, runtime.NumGoroutine(), fds, countFDs(t), buf[:runtime.Stack(buf, true)])
 		}
 	}
 }
@@ -132,7 +147,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !ok(); {
 		if time.Now().After(deadline) {
-			t.Errorf("waited %v in vain until %s", patience, what)
+			t.Errorf("not within %v: %s", patience, what)
 			return
 		}
 		<-time.After(2 * time.Millisecond)
@@ -145,7 +160,7 @@ func recv[T any](t *testing.T, what string, ch <-chan T) (v T) {
 	select {
 	case v = <-ch:
 	case <-time.After(patience):
-		t.Fatalf("waited %v in vain for %s", patience, what)
+		t.Fatalf("no value within %v: %s", patience, what)
 	}
 	return v
 }
@@ -190,7 +205,9 @@ type result struct {
 }
 
 // stream runs the client against the URL until the end.
-func (tr transport) stream(t *testing.T, u string, stdin io.Reader, tty bool, sizes remotecommand.TerminalSizeQueue) result {
+func (tr transport) stream(
+	t *testing.T, u string, stdin io.Reader, tty bool, sizes remotecommand.TerminalSizeQueue,
+) result {
 	t.Helper()
 	executor, err := tr.executor(u)
 	if err != nil {
@@ -210,7 +227,7 @@ func (tr transport) stream(t *testing.T, u string, stdin io.Reader, tty bool, si
 	return result{stdout.String(), stderr.String(), err}
 }
 
-// dialUpgrade makes an HTTP/1.1 upgrade by hand, so that the test has the connection to pull.
+// dialUpgrade makes an HTTP/1.1 upgrade by hand, so that the test can break the connection.
 func dialUpgrade(t *testing.T, u string, headers map[string]string) (net.Conn, *http.Response) {
 	t.Helper()
 	parsed, err := url.Parse(u)
@@ -227,7 +244,7 @@ func dialUpgrade(t *testing.T, u string, headers map[string]string) (net.Conn, *
 		fmt.Fprintf(conn, "%s: %s\r\n", k, v)
 	}
 	io.WriteString(conn, "\r\n")
-	// One byte at a time: what follows the response belongs to the next protocol.
+	// Read single bytes: those after the response belong to the next protocol.
 	resp, err := http.ReadResponse(bufio.NewReaderSize(oneByte{conn}, 16), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -244,7 +261,7 @@ func dialSPDY(t *testing.T, u, protocol string) (httpstream.Connection, net.Conn
 	t.Helper()
 	conn, resp := dialUpgrade(t, u, map[string]string{"Upgrade": "SPDY/3.1", "X-Stream-Protocol-Version": protocol})
 	if resp.StatusCode != http.StatusSwitchingProtocols {
-		t.Fatalf("upgrade: %s", resp.Status)
+		t.Fatalf("upgrade: status %s, want 101", resp.Status)
 	}
 	client, err := spdy.NewClientConnection(conn)
 	if err != nil {
@@ -278,7 +295,7 @@ func dialWebSocket(t *testing.T, u string, protocols ...string) *websocket.Conn 
 	return ws
 }
 
-// held is a backend that keeps every session until its context ends, and tells the causes.
+// held is a backend that keeps every session until its context ends, and sends the causes to ended.
 func held() (b backend, started chan Streams, ended chan error) {
 	started, ended = make(chan Streams, 16), make(chan error, 16)
 	hold := func(ctx context.Context, s Streams) error {

@@ -18,7 +18,11 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-var upgradeSPDYHeaders = map[string]string{"Upgrade": "SPDY/3.1", "X-Stream-Protocol-Version": "v4.channel.k8s.io"}
+var upgradeSPDYHeaders = upgradeHeaders("SPDY/3.1", "v4.channel.k8s.io")
+
+func upgradeHeaders(upgrade, protocol string) map[string]string {
+	return map[string]string{"Upgrade": upgrade, "X-Stream-Protocol-Version": protocol}
+}
 
 func status(t *testing.T, u string, headers map[string]string) int {
 	t.Helper()
@@ -35,11 +39,15 @@ func TestURLs(t *testing.T) {
 		"portforward": r.forwardURL(),
 	} {
 		parsed, err := url.Parse(u)
-		if err != nil || parsed.Scheme != "http" || parsed.Host != r.Addr().String() || !strings.HasPrefix(parsed.Path, "/"+want+"/") {
-			t.Errorf("%s: %s", want, u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		prefix := "http://" + r.Addr().String() + "/" + want + "/"
+		if !strings.HasPrefix(u, prefix) {
+			t.Errorf("URL = %s, want %s<token>", u, prefix)
 		}
 		if strings.Contains(u, "secret") || strings.Contains(u, "c1") || parsed.RawQuery != "" {
-			t.Errorf("%s tells about its request: %s", want, u)
+			t.Errorf("%s URL %s contains a part of the request, want only a token", want, u)
 		}
 	}
 }
@@ -65,12 +73,12 @@ func TestBaseURL(t *testing.T) {
 			cfg.TLSCertFile, cfg.TLSKeyFile = "c", "k"
 		}
 		if got := baseURL(cfg, addr); got != c.want {
-			t.Errorf("%s: %s", c.addr, got)
+			t.Errorf("baseURL(%s) = %s, want %s", c.addr, got, c.want)
 		}
 	}
 }
 
-func TestRequestsThatMakeNoSense(t *testing.T) {
+func TestInvalidRequests(t *testing.T) {
 	r := start(t, backend{})
 	many := make([]int32, 128)
 	for i := range many {
@@ -86,14 +94,14 @@ func TestRequestsThatMakeNoSense(t *testing.T) {
 		"more ports than channels": second(r.PortForward(&cri.PortForwardRequest{Port: many})),
 	} {
 		if !errors.Is(err, errdefs.ErrInvalidArgument) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v, want an invalid argument", name, err)
 		}
 	}
 }
 
 func second[T any](_ T, err error) error { return err }
 
-// TestTokens: a token opens one session of its own kind, and nothing else does.
+// TestTokens: a token opens one session of its own kind; any other request is refused.
 func TestTokens(t *testing.T) {
 	b, started, _ := held()
 	r := start(t, b)
@@ -117,19 +125,19 @@ func TestTokens(t *testing.T) {
 		"too long":     {base + "/exec/" + strings.Repeat("A", 100_000), upgradeSPDYHeaders, 431},
 		"other kind":   {strings.Replace(wrong, "exec", "attach", 1), upgradeSPDYHeaders, 404},
 		"no protocol":  {r.execURL(), map[string]string{"Upgrade": "SPDY/3.1"}, 400},
-		"bad protocol": {r.execURL(), map[string]string{"Upgrade": "SPDY/3.1", "X-Stream-Protocol-Version": "v9.channel.k8s.io"}, 403},
-		"bad upgrade":  {r.execURL(), map[string]string{"Upgrade": "h2c", "X-Stream-Protocol-Version": "v4.channel.k8s.io"}, 400},
+		"bad protocol": {r.execURL(), upgradeHeaders("SPDY/3.1", "v9.channel.k8s.io"), 403},
+		"bad upgrade":  {r.execURL(), upgradeHeaders("h2c", "v4.channel.k8s.io"), 400},
 	} {
 		if got := status(t, c.url, c.headers); got != c.want {
-			t.Errorf("%s: %d, want %d", name, got, c.want)
+			t.Errorf("%s: status %d, want %d", name, got, c.want)
 		}
 	}
 	if got := status(t, wrong, upgradeSPDYHeaders); got != 404 {
-		t.Errorf("a token shown at the wrong place still works: %d", got)
+		t.Errorf("token used at a URL of another kind, then at its own: status %d, want 404", got)
 	}
 }
 
-// TestPlainRequests do not use a token up.
+// TestPlainRequests: a request without an upgrade does not consume the token.
 func TestPlainRequests(t *testing.T) {
 	b, started, _ := held()
 	r := start(t, b)
@@ -143,7 +151,7 @@ func TestPlainRequests(t *testing.T) {
 		}
 		resp.Body.Close()
 		if resp.StatusCode != want {
-			t.Errorf("%s: %s", method, resp.Status)
+			t.Errorf("%s: status %s, want %d", method, resp.Status, want)
 		}
 	}
 	dialWebSocket(t, u, "v5.channel.k8s.io")
@@ -155,22 +163,22 @@ func TestTokenExpiresAtTheServer(t *testing.T) {
 	u := r.execURL()
 	eventually(t, "the token has expired", func() bool { return !r.tickets.valid(u[strings.LastIndex(u, "/")+1:]) })
 	if got := status(t, u, upgradeSPDYHeaders); got != 404 {
-		t.Errorf("expired token: %d", got)
+		t.Errorf("expired token: status %d, want 404", got)
 	}
 }
 
-// TestFloodOfTokens is refused at its bound.
+// TestFloodOfTokens: unused URLs above MaxTokens are refused.
 func TestFloodOfTokens(t *testing.T) {
 	r := start(t, backend{}, func(c *Config) { c.MaxTokens = 100 })
 	for i := range 1000 {
 		_, err := r.Exec(&cri.ExecRequest{ContainerId: "c1", Stdout: true})
 		if i < 100 && err != nil || i >= 100 && !errors.Is(err, errdefs.ErrResourceExhausted) {
-			t.Fatalf("request %d: %v", i, err)
+			t.Fatalf("request %d: %v, want resource exhausted from 100 on", i, err)
 		}
 	}
 }
 
-// TestSessionLimit: one too many is told so, and its URL works when there is room.
+// TestSessionLimit: a session above the limit gets 503, and its URL works once another session has ended.
 func TestSessionLimit(t *testing.T) {
 	b, started, _ := held()
 	r := start(t, b, func(c *Config) { c.MaxSessions = 2 })
@@ -180,11 +188,12 @@ func TestSessionLimit(t *testing.T) {
 	recv(t, "a session", started)
 	third := r.execURL()
 	if got := status(t, third, upgradeSPDYHeaders); got != http.StatusServiceUnavailable {
-		t.Fatalf("session over the limit: %d", got)
+		t.Fatalf("session above the limit: status %d, want 503", got)
 	}
 	first.Close()
-	eventually(t, "there is room", func() bool {
-		ws, _, err := (&websocket.Dialer{Subprotocols: []string{"v5.channel.k8s.io"}}).Dial("ws"+strings.TrimPrefix(third, "http"), nil)
+	dialer := websocket.Dialer{Subprotocols: []string{"v5.channel.k8s.io"}}
+	eventually(t, "the third session is accepted", func() bool {
+		ws, _, err := dialer.Dial("ws"+strings.TrimPrefix(third, "http"), nil)
 		if err == nil {
 			t.Cleanup(func() { ws.Close() })
 		}
@@ -193,7 +202,7 @@ func TestSessionLimit(t *testing.T) {
 	recv(t, "the third session", started)
 }
 
-// TestPendingLimit: connections that ask nothing are few, and take no place from sessions.
+// TestPendingLimit: connections without a request are bounded, and do not count as sessions.
 func TestPendingLimit(t *testing.T) {
 	b, started, _ := held()
 	r := start(t, b, func(c *Config) { c.MaxPending, c.HeaderTimeout = 3, time.Hour })
@@ -204,25 +213,25 @@ func TestPendingLimit(t *testing.T) {
 		open = append(open, dialRaw(t, r))
 	}
 	eventually(t, "all three are counted", func() bool { return r.pending.Load() == 3 })
-	over := dialRaw(t, r)
-	over.SetReadDeadline(time.Now().Add(patience))
-	if _, err := over.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("the fourth connection: %v", err)
+	fourth := dialRaw(t, r)
+	fourth.SetReadDeadline(time.Now().Add(patience))
+	if _, err := fourth.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("read from the fourth connection: %v, want EOF", err)
 	}
-	over.Close()
+	fourth.Close()
 	for _, c := range open {
 		c.Close()
 	}
-	eventually(t, "there is room again", func() bool { return r.pending.Load() == 0 })
+	eventually(t, "all connections are released", func() bool { return r.pending.Load() == 0 })
 	if got := status(t, "http://"+r.Addr().String()+"/exec/x", upgradeSPDYHeaders); got != 404 {
-		t.Errorf("after the flood: %d", got)
+		t.Errorf("request afterwards: status %d, want 404", got)
 	}
 	if err := ws.WriteControl(websocket.PingMessage, nil, noDeadline); err != nil {
-		t.Errorf("the session: %v", err)
+		t.Errorf("ping in the open session: %v, want no error", err)
 	}
 }
 
-// TestSlowLoris: clients that dribble a request, a body, or nothing, are cut off.
+// TestSlowLoris: clients that send an incomplete request or nothing are disconnected.
 func TestSlowLoris(t *testing.T) {
 	r := start(t, backend{}, func(c *Config) { c.HeaderTimeout = 100 * time.Millisecond })
 	for name, first := range map[string]string{
@@ -239,26 +248,26 @@ func TestSlowLoris(t *testing.T) {
 			io.WriteString(c, first)
 			c.SetReadDeadline(time.Now().Add(patience))
 			if _, err := io.Copy(io.Discard, c); err != nil && !strings.Contains(err.Error(), "reset") {
-				t.Errorf("connection stayed: %v", err)
+				t.Errorf("read: %v, want a closed connection", err)
 			}
 		})
 	}
 }
 
-// TestCreationTimeout: a client that opens too few streams is told on the one that can carry it.
+// TestCreationTimeout: a client that opens too few streams gets an error on its error stream.
 func TestCreationTimeout(t *testing.T) {
 	r := start(t, backend{}, func(c *Config) { c.CreationTimeout = time.Second })
 	c, _ := dialSPDY(t, r.execURL(), "v4.channel.k8s.io")
 	status := openStream(t, c, "streamType", "error")
 	openStream(t, c, "streamType", "stdout")
 	got, err := io.ReadAll(status)
-	if err != nil || !strings.Contains(string(got), "did not open its streams in time") {
-		t.Errorf("client was told %q, %v", got, err)
+	if err != nil || !strings.Contains(string(got), "did not open its streams within 1s") {
+		t.Errorf("error stream = %q, %v, want the creation timeout", got, err)
 	}
 	r.noSession()
 }
 
-// TestSPDYRefusedStreams: what was not asked for, or comes twice, is reset; so is what comes when all is complete.
+// TestSPDYRefusedStreams: streams that were not requested are reset, and second streams of a type.
 func TestSPDYRefusedStreams(t *testing.T) {
 	b, started, _ := held()
 	r := start(t, b)
@@ -266,7 +275,7 @@ func TestSPDYRefusedStreams(t *testing.T) {
 	openStream(t, c, "streamType", "error")
 	for _, kind := range []string{"stdin", "stderr", "resize", "error", "", "x"} {
 		if _, err := c.CreateStream(http.Header{"Streamtype": {kind}}); err == nil {
-			t.Errorf("stream type %q was accepted", kind)
+			t.Errorf("stream type %q was accepted, want a reset", kind)
 		}
 	}
 	openStream(t, c, "streamType", "stdout")
@@ -276,7 +285,7 @@ func TestSPDYRefusedStreams(t *testing.T) {
 	}
 }
 
-// TestOldSPDYVersions have no JSON outcome, and the oldest no resizing.
+// TestOldSPDYVersions: versions before 4 have no JSON outcome, version 2 no resizing.
 func TestOldSPDYVersions(t *testing.T) {
 	b := backend{exec: func(_ context.Context, _ string, cmd []string, s Streams) (int, error) {
 		if (s.Resize != nil) != (cmd[0] == "v3.channel.k8s.io") {
@@ -287,21 +296,23 @@ func TestOldSPDYVersions(t *testing.T) {
 	for _, version := range []string{"v2.channel.k8s.io", "v3.channel.k8s.io"} {
 		t.Run(version, func(t *testing.T) {
 			r := start(t, b)
-			c, _ := dialSPDY(t, r.url(r.Exec(&cri.ExecRequest{ContainerId: "c1", Cmd: []string{version}, Stdout: true, Tty: true})), version)
+			req := &cri.ExecRequest{ContainerId: "c1", Cmd: []string{version}, Stdout: true, Tty: true}
+			c, _ := dialSPDY(t, r.url(r.Exec(req)), version)
 			status := openStream(t, c, "streamType", "error")
 			openStream(t, c, "streamType", "stdout")
 			if version == "v3.channel.k8s.io" {
 				openStream(t, c, "streamType", "resize")
 			}
-			if got, err := io.ReadAll(status); string(got) != "command terminated with non-zero exit code: 7" {
-				t.Errorf("outcome %q, %v", got, err)
+			const want = "command terminated with non-zero exit code: 7"
+			if got, err := io.ReadAll(status); string(got) != want {
+				t.Errorf("outcome = %q, %v, want %q", got, err, want)
 			}
 		})
 	}
 }
 
-// TestIdle: a session without bytes is ended and the client told; one with bytes is not, and neither do the pings
-// of client-go nor the server's heartbeat count as bytes.
+// TestIdle: a session that moves no byte ends and the client gets the reason; one that moves bytes goes on. Pings of
+// client-go and the server's heartbeat do not count.
 func TestIdle(t *testing.T) {
 	const idle = 600 * time.Millisecond
 	for _, tr := range transports() {
@@ -311,7 +322,7 @@ func TestIdle(t *testing.T) {
 			began := time.Now()
 			got := tr.stream(t, r.execURL(), blocked{t.Context()}, false, nil)
 			if got.err == nil || !strings.Contains(got.err.Error(), "idle for too long") || time.Since(began) < idle {
-				t.Errorf("client was told %v after %v", got.err, time.Since(began))
+				t.Errorf("client got %v after %v, want the idle timeout after %v", got.err, time.Since(began), idle)
 			}
 			wantCause(t, ended, errIdle)
 
@@ -326,13 +337,13 @@ func TestIdle(t *testing.T) {
 			got = tr.stream(t, r.execURL(), blocked{t.Context()}, false, nil)
 			var exit exec.CodeExitError
 			if !errors.As(got.err, &exit) || len(got.stdout) != 20 {
-				t.Errorf("session in use: %+v", got)
+				t.Errorf("session in use: %+v, want 20 bytes and an exit code", got)
 			}
 		})
 	}
 }
 
-// blocked never gives input.
+// blocked blocks until the test ends.
 type blocked struct{ ctx context.Context }
 
 func (b blocked) Read([]byte) (int, error) {
@@ -340,26 +351,27 @@ func (b blocked) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// TestCloseEndsSessions and tells clients, lest they take it for success; then nothing more is given out.
+// TestCloseEndsSessions: clients get an error, not success; afterwards no URL is issued.
 func TestCloseEndsSessions(t *testing.T) {
 	for _, tr := range transports() {
 		t.Run(tr.name, func(t *testing.T) {
 			b, started, ended := held()
 			r := start(t, b)
-			told := make(chan error, 1)
+			received := make(chan error, 1)
 			u := r.execURL()
-			go func() { told <- tr.stream(t, u, blocked{t.Context()}, false, nil).err }()
+			go func() { received <- tr.stream(t, u, blocked{t.Context()}, false, nil).err }()
 			recv(t, "the session", started)
 			unused := r.execURL()
 			if err := r.Close(t.Context()); err != nil {
 				t.Error(err)
 			}
 			wantCause(t, ended, errClosing)
-			if err := recv(t, "the client to end", told); err == nil || !strings.Contains(err.Error(), "server is closing") {
-				t.Errorf("client was told %v", err)
+			err := recv(t, "the client to end", received)
+			if err == nil || !strings.Contains(err.Error(), "server is closing") {
+				t.Errorf("client got %v, want that the server is closing", err)
 			}
 			if _, err := r.Exec(&cri.ExecRequest{Stdout: true}); !errors.Is(err, errdefs.ErrUnavailable) {
-				t.Errorf("URL from a closed server: %v", err)
+				t.Errorf("Exec on a closed server: %v, want unavailable", err)
 			}
 			if r.tickets.valid(unused[strings.LastIndex(unused, "/")+1:]) {
 				t.Error("a closed server keeps tokens")
@@ -368,23 +380,23 @@ func TestCloseEndsSessions(t *testing.T) {
 	}
 }
 
-// TestCloseWaits for backends, but no longer than its context.
+// TestCloseWaits: Close waits for backends, but no longer than its context.
 func TestCloseWaits(t *testing.T) {
 	release := make(chan struct{})
 	b, started, _ := held()
-	stubborn := b
-	stubborn.exec = func(ctx context.Context, id string, cmd []string, s Streams) (int, error) {
+	blocking := b
+	blocking.exec = func(ctx context.Context, id string, cmd []string, s Streams) (int, error) {
 		b.Exec(ctx, id, cmd, s)
 		<-release
 		return 0, nil
 	}
-	r := start(t, stubborn)
+	r := start(t, blocking)
 	dialWebSocket(t, r.execURL(), "v5.channel.k8s.io")
 	recv(t, "the session", started)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := r.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Close with a stubborn backend: %v", err)
+		t.Errorf("Close with a blocked backend: %v, want deadline exceeded", err)
 	}
 	close(release)
 	if err := r.Close(t.Context()); err != nil {
@@ -393,7 +405,7 @@ func TestCloseWaits(t *testing.T) {
 }
 
 func TestServeEndsWithItsContext(t *testing.T) {
-	s, err := New(DefaultConfig(), backend{})
+	s, err := New(DefaultConfig(), backend{}, discardLog())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -409,22 +421,23 @@ func TestServeEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestCloseWithoutServe releases the port, also when Serve comes later.
+// TestCloseWithoutServe: Close releases the port, and a later Serve returns.
 func TestCloseWithoutServe(t *testing.T) {
 	leftovers := watchLeaks(t)
-	s, err := New(DefaultConfig(), backend{})
+	s, err := New(DefaultConfig(), backend{}, discardLog())
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg := DefaultConfig()
 	cfg.Port = s.Addr().(*net.TCPAddr).Port
-	if _, err := New(cfg, backend{}); err == nil || !strings.Contains(err.Error(), "address already in use") {
-		t.Errorf("two servers on one port: %v", err)
+	_, err = New(cfg, backend{}, discardLog())
+	if err == nil || !strings.Contains(err.Error(), "address already in use") {
+		t.Errorf("second server on one port: %v, want address already in use", err)
 	}
 	if err := s.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	again, err := New(cfg, backend{})
+	again, err := New(cfg, backend{}, discardLog())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func (s *Server) portForward(sess *session, w http.ResponseWriter, r *http.Reque
 		return s.forwardChannels(sess, w, r, req)
 	}
 	if _, err := httpstream.Handshake(r, w, wire.SupportedProtocols); err != nil {
-		return err // and told to the client
+		return err // Handshake has answered the client
 	}
 	f := newForwards(s, sess, pod)
 	conn, err := upgradeSPDY(sess, w, r, f.accept)
@@ -41,39 +41,39 @@ func (s *Server) portForward(sess *session, w http.ResponseWriter, r *http.Reque
 	return f.serve(conn)
 }
 
-// call connects one stream to the pod and tells how it ended.
-func (s *Server) call(ctx context.Context, pod string, port int32, stream io.ReadWriteCloser) error {
-	_, err := guard(func() (struct{}, error) { return struct{}{}, s.backend.PortForward(ctx, pod, port, stream) })
+// forwardConn connects one stream to the pod and logs a failure.
+func (s *Server) forwardConn(ctx context.Context, pod string, port int32, stream io.ReadWriteCloser) error {
+	_, err := callBackend(s.log, func() (int, error) { return 0, s.backend.PortForward(ctx, pod, port, stream) })
 	if err != nil && ctx.Err() == nil {
-		logrus.WithError(err).WithFields(logrus.Fields{"pod": pod, "port": port}).Info("forwarded connection failed")
+		s.log.WithError(err).WithFields(logrus.Fields{"pod": pod, "port": port}).Info("failed to forward connection")
 	}
 	return err
 }
 
-// broken tells errors of one connection's peer from those of forwarding. kubectl gives up the whole session when it
-// is told of an error (kubernetes/kubernetes#111825), so of these it is not.
-func broken(err error) bool {
+// isPeerClosed reports whether the pod's side of one connection closed it. Such an error is not sent to the client:
+// kubectl ends the whole session on any error (kubernetes/kubernetes#111825).
+func isPeerClosed(err error) bool {
 	return errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.ErrClosedPipe)
 }
 
-// forwards are the forwarded connections of one SPDY session. Each is a pair of streams, data and error, with the
+// forwards holds the forwarded connections of one SPDY session. Each is a pair of streams, data and error, with the
 // same request id.
 type forwards struct {
 	server *Server
 	sess   *session
 	pod    string
-	// conn may be used once opened is closed: SPDY delivers streams before it is handed out.
+	// conn is set before opened is closed. SPDY may deliver streams earlier.
 	conn   httpstream.Connection
 	opened chan struct{}
 	calls  sync.WaitGroup
 
-	mu     sync.Mutex
-	half   map[string]*forward
-	active int
-	closed bool
+	mu         sync.Mutex
+	incomplete map[string]*forward // by request id; one stream of two is open
+	active     int
+	closed     bool
 }
 
-// forward is one connection.
+// forward is one forwarded connection.
 type forward struct {
 	port      int32
 	data, err httpstream.Stream
@@ -82,10 +82,10 @@ type forward struct {
 }
 
 func newForwards(s *Server, sess *session, pod string) *forwards {
-	return &forwards{server: s, sess: sess, pod: pod, opened: make(chan struct{}), half: map[string]*forward{}}
+	return &forwards{server: s, sess: sess, pod: pod, opened: make(chan struct{}), incomplete: map[string]*forward{}}
 }
 
-// serve returns when the session has ended and all connections with it.
+// serve returns when the session and all of its connections have ended.
 func (f *forwards) serve(conn httpstream.Connection) error {
 	f.conn = conn
 	close(f.opened)
@@ -93,17 +93,17 @@ func (f *forwards) serve(conn httpstream.Connection) error {
 	cause := f.sess.err()
 	f.mu.Lock()
 	f.closed = true
-	half := f.half
-	f.half = nil
+	incomplete := f.incomplete
+	f.incomplete = nil
 	f.mu.Unlock()
-	for _, fw := range half {
+	for _, fw := range incomplete {
 		fw.expiry.Stop()
 		fw.reset()
 	}
 	_ = conn.Close()
 	f.calls.Wait()
 	if errors.Is(cause, errGone) {
-		return nil // how every such session ends
+		return nil // the client always ends the session by disconnecting
 	}
 	return cause
 }
@@ -117,44 +117,44 @@ func (f *forwards) accept(stream httpstream.Stream, replied <-chan struct{}) err
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
-		return errors.New("session is over")
+		return errors.New("session has ended")
 	}
-	fw := f.half[id]
+	fw := f.incomplete[id]
 	if fw == nil {
 		if f.active >= maxForwards {
-			return errors.New("too many connections in one session")
+			return fmt.Errorf("session has %d connections, the maximum", maxForwards)
 		}
 		f.active++
 		fw = &forward{port: port}
 		fw.expiry = time.AfterFunc(f.server.cfg.CreationTimeout, func() { f.expire(id, fw) })
-		f.half[id] = fw
+		f.incomplete[id] = fw
 	}
-	if err := fw.add(stream, port); err != nil {
+	if err := fw.addStream(stream, port); err != nil {
 		return err
 	}
 	fw.replied = append(fw.replied, replied)
 	if fw.data != nil && fw.err != nil {
 		fw.expiry.Stop()
-		delete(f.half, id)
+		delete(f.incomplete, id)
 		f.calls.Go(func() { f.run(fw) })
 	}
 	return nil
 }
 
-// add takes the stream as one half of the connection.
-func (fw *forward) add(stream httpstream.Stream, port int32) error {
+// addStream adds the data or the error stream of the connection.
+func (fw *forward) addStream(stream httpstream.Stream, port int32) error {
 	half := &fw.data
 	if stream.Headers().Get(wire.StreamType) == wire.StreamTypeError {
 		half = &fw.err
 	}
 	if *half != nil || fw.port != port {
-		return errors.New("stream does not fit the other with its request id")
+		return errors.New("request id is in use by a stream of the same type or of another port")
 	}
 	*half = stream
 	return nil
 }
 
-// parseHeaders checks a stream's headers: the port, the half it is, and which other half it belongs to.
+// parseHeaders checks a stream's headers and returns its port and request id.
 func parseHeaders(h http.Header) (port int32, id string, err error) {
 	n, err := strconv.ParseUint(h.Get(wire.PortHeader), 10, 16)
 	if err != nil || n == 0 {
@@ -165,17 +165,17 @@ func parseHeaders(h http.Header) (port int32, id string, err error) {
 	}
 	id = h.Get(wire.PortForwardRequestIDHeader)
 	if id == "" || len(id) > 64 {
-		return 0, "", errors.New("request id is missing or too long")
+		return 0, "", errors.New("request id must have 1 to 64 characters")
 	}
 	return int32(n), id, nil
 }
 
-// expire gives up a connection whose other half has not come.
+// expire resets a connection whose second stream was not opened in time.
 func (f *forwards) expire(id string, fw *forward) {
 	f.mu.Lock()
-	incomplete := f.half[id] == fw
+	incomplete := f.incomplete[id] == fw
 	if incomplete {
-		delete(f.half, id)
+		delete(f.incomplete, id)
 		f.active--
 	}
 	f.mu.Unlock()
@@ -188,7 +188,7 @@ func (f *forwards) expire(id string, fw *forward) {
 
 // run connects a complete pair to the pod.
 func (f *forwards) run(fw *forward) {
-	defer f.done(fw)
+	defer f.release(fw)
 	<-f.opened
 	for _, replied := range fw.replied {
 		select {
@@ -203,34 +203,33 @@ func (f *forwards) run(fw *forward) {
 		spdyReader: spdyReader{fw.data, f.sess, f.conn.CloseChan()},
 		spdyWriter: spdyWriter{stream: fw.data, sess: f.sess},
 	}
-	f.calls.Go(func() { every(ctx, f.sess.timing.heartbeat, func() { beat(fw.err) }) })
-	// A connection that the client has reset reads like one whose input has ended, after which the pod may stay
-	// silent for good.
+	f.calls.Go(func() { runEvery(ctx, f.sess.timing.heartbeat, func() { sendHeartbeat(fw.err) }) })
+	// A connection reset by the client reads as end of input, after which the pod may never send anything.
 	f.calls.Go(func() {
-		every(ctx, f.sess.timing.check, func() {
+		runEvery(ctx, f.sess.timing.check, func() {
 			if finished(fw.data) {
 				cancel(syscall.ECONNRESET)
 			}
 		})
 	})
-	err := f.server.call(ctx, f.pod, fw.port, stream)
+	err := f.server.forwardConn(ctx, f.pod, fw.port, stream)
 	if err == nil {
 		_ = stream.Close()
 		return
 	}
-	if !broken(err) && ctx.Err() == nil {
-		fmt.Fprintf(fw.err, "error forwarding port %d: %s", fw.port, clip(err.Error()))
+	if !isPeerClosed(err) && ctx.Err() == nil {
+		fmt.Fprintf(fw.err, "error forwarding port %d: %s", fw.port, truncate(err.Error()))
 		_ = fw.err.Close()
 	}
 	_ = fw.data.Reset()
 }
 
-// done closes the pair and makes SPDY forget it.
-func (f *forwards) done(fw *forward) {
+// release closes the pair and removes its streams from the SPDY connection.
+func (f *forwards) release(fw *forward) {
 	if !finished(fw.err) {
 		_ = fw.err.Close()
 	}
-	fw.reset() // sends nothing for what is closed already
+	fw.reset() // sends nothing for streams that are closed already
 	f.conn.RemoveStreams(fw.streams()...)
 	f.mu.Lock()
 	f.active--
@@ -252,7 +251,7 @@ func (fw *forward) reset() {
 	}
 }
 
-// forwardStream is what the backend gets of a connection.
+// forwardStream is a connection as passed to the backend.
 type forwardStream struct {
 	spdyReader
 	spdyWriter

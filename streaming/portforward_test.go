@@ -28,8 +28,8 @@ func (r running) forwardURL() string {
 	return r.url(r.PortForward(&cri.PortForwardRequest{PodSandboxId: "p1"}))
 }
 
-// pod is a backend of forwarded connections: port 80 echoes, 81 resets, 82 fails, 83 panics, 84 is silent, 85 hangs
-// up at once.
+// pod is a backend of forwarded connections: port 80 echoes, 81 resets, 82 fails, 83 panics, 84 sends nothing, 85
+// closes at once.
 func pod() backend {
 	return backend{forward: func(ctx context.Context, pod string, port int32, stream io.ReadWriteCloser) error {
 		switch port {
@@ -51,6 +51,8 @@ func pod() backend {
 	}}
 }
 
+func forwardedPorts() []string { return []string{"0:80", "0:81", "0:82"} }
+
 // forwarders are client-go's two ways to forward ports.
 var forwarders = map[string]func(u *url.URL) (*portforward.PortForwarder, chan struct{}, chan struct{}, error){
 	"spdy": func(u *url.URL) (*portforward.PortForwarder, chan struct{}, chan struct{}, error) {
@@ -60,7 +62,7 @@ var forwarders = map[string]func(u *url.URL) (*portforward.PortForwarder, chan s
 		}
 		dialer := spdyDialer{roundTripper, u}
 		stop, ready := make(chan struct{}), make(chan struct{})
-		f, err := portforward.NewForStreaming(dialer, []string{"0:80", "0:81", "0:82"}, stop, ready, io.Discard, io.Discard)
+		f, err := portforward.NewForStreaming(dialer, forwardedPorts(), stop, ready, io.Discard, io.Discard)
 		return f, stop, ready, err
 	},
 	"websocket": func(u *url.URL) (*portforward.PortForwarder, chan struct{}, chan struct{}, error) {
@@ -69,7 +71,7 @@ var forwarders = map[string]func(u *url.URL) (*portforward.PortForwarder, chan s
 			return nil, nil, nil, err
 		}
 		stop, ready := make(chan struct{}), make(chan struct{})
-		f, err := portforward.NewForStreaming(dialer, []string{"0:80", "0:81", "0:82"}, stop, ready, io.Discard, io.Discard)
+		f, err := portforward.NewForStreaming(dialer, forwardedPorts(), stop, ready, io.Discard, io.Discard)
 		return f, stop, ready, err
 	},
 }
@@ -95,7 +97,7 @@ func (d spdyDialer) Dial(protocols ...string) (httpstream.Connection, string, er
 	return conn, resp.Header.Get(httpstream.HeaderProtocolVersion), err
 }
 
-// TestPortForward uses client-go: many connections at a time, one reset among them, and in the end one that fails.
+// TestPortForward uses client-go: many connections at a time, some of them reset, and one that fails at the end.
 func TestPortForward(t *testing.T) {
 	for name, dial := range forwarders {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +125,7 @@ func TestPortForward(t *testing.T) {
 			}
 			all.Wait()
 			echo(t, local[80], strings.Repeat("long ", 100_000))
-			silent(t, local[82]) // and client-go gives the session up
+			silent(t, local[82]) // client-go then ends the session
 			close(stop)
 			recv(t, "the forwarder to end", ended)
 			r.noSession()
@@ -131,7 +133,7 @@ func TestPortForward(t *testing.T) {
 	}
 }
 
-// echo sends text through a forwarded connection, ends its side, and reads what comes back.
+// echo sends text through a forwarded connection, closes its side, and checks the echo.
 func echo(t *testing.T, addr, text string) {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -146,11 +148,11 @@ func echo(t *testing.T, addr, text string) {
 	c.SetReadDeadline(time.Now().Add(patience))
 	got, err := io.ReadAll(c)
 	if want := "p1:80:" + text; err != nil || string(got) != want {
-		t.Errorf("sent %.20q of %d bytes, got %.30q of %d bytes, %v", text, len(text), got, len(got), err)
+		t.Errorf("got %.30q of %d bytes, %v; want %.30q of %d bytes", got, len(got), err, want, len(want))
 	}
 }
 
-// silent expects a forwarded connection to end without a byte.
+// silent checks that a forwarded connection ends without a byte.
 func silent(t *testing.T, addr string) {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -161,7 +163,7 @@ func silent(t *testing.T, addr string) {
 	c.SetReadDeadline(time.Now().Add(patience))
 	got, err := io.ReadAll(c)
 	if timeout, ok := errors.AsType[net.Error](err); len(got) > 0 || ok && timeout.Timeout() {
-		t.Errorf("got %q, %v", got, err)
+		t.Errorf("got %q, %v; want no byte and a closed connection", got, err)
 	}
 }
 
@@ -172,33 +174,33 @@ func pair(t *testing.T, c httpstream.Connection, port, id string) (data, status 
 	return data, status
 }
 
-// TestForwardFailures: each failure is told, or not, on its own streams; the session goes on.
+// TestForwardFailures: a failure is reported on the connection's own error stream, a reset is not; the session goes on.
 func TestForwardFailures(t *testing.T) {
 	r := start(t, pod())
 	c, _ := dialSPDY(t, r.forwardURL(), "portforward.k8s.io")
 	for i, want := range []struct{ port, status string }{
 		{"81", ""},
 		{"82", "error forwarding port 82: connection refused"},
-		{"83", "error forwarding port 83: internal error"},
+		{"83", "error forwarding port 83: podd panicked, see its log"},
 		{"80", ""},
 	} {
 		data, status := pair(t, c, want.port, fmt.Sprint(i))
 		data.Close()
 		if got, err := io.ReadAll(status); err != nil || string(got) != want.status {
-			t.Errorf("port %s: error stream says %q, %v", want.port, got, err)
+			t.Errorf("port %s: error stream = %q, %v, want %q", want.port, got, err, want.status)
 		}
 		if got, _ := io.ReadAll(data); want.port == "80" != (string(got) == "p1:80:") {
-			t.Errorf("port %s: got %q", want.port, got)
+			t.Errorf("port %s: data = %q, want %q from port 80 only", want.port, got, "p1:80:")
 		}
 	}
 }
 
-// TestForwardUnreadInput: what a client sends to a connection that is over is dropped and holds up no other.
+// TestForwardUnreadInput: input for a connection that has ended is dropped and does not block the others.
 func TestForwardUnreadInput(t *testing.T) {
 	r := start(t, pod())
 	c, _ := dialSPDY(t, r.forwardURL(), "portforward.k8s.io")
 	flood := make(chan error, 5)
-	for i := range 5 { // one for each of the workers that SPDY has
+	for i := range 5 { // one for each worker of a SPDY connection
 		data, status := pair(t, c, "85", fmt.Sprint(i))
 		io.ReadAll(status)
 		go func() {
@@ -217,11 +219,11 @@ func TestForwardUnreadInput(t *testing.T) {
 	data, _ := pair(t, c, "80", "last")
 	data.Close()
 	if got, err := io.ReadAll(data); string(got) != "p1:80:" {
-		t.Errorf("next connection: %q, %v", got, err)
+		t.Errorf("next connection: %q, %v, want %q", got, err, "p1:80:")
 	}
 }
 
-// TestForwardRefusedStreams: streams that make no sense are reset, the session goes on.
+// TestForwardRefusedStreams: invalid streams are reset, the session goes on.
 func TestForwardRefusedStreams(t *testing.T) {
 	r := start(t, pod())
 	c, _ := dialSPDY(t, r.forwardURL(), "portforward.k8s.io")
@@ -245,17 +247,17 @@ func TestForwardRefusedStreams(t *testing.T) {
 			h.Set(headers[i], headers[i+1])
 		}
 		if _, err := c.CreateStream(h); err == nil {
-			t.Errorf("%s: accepted", name)
+			t.Errorf("%s: stream was accepted, want a reset", name)
 		}
 	}
 	data, _ := pair(t, c, "80", "last")
 	data.Close()
 	if got, err := io.ReadAll(data); string(got) != "p1:80:" {
-		t.Errorf("after the refused streams: %q, %v", got, err)
+		t.Errorf("after the refused streams: %q, %v, want %q", got, err, "p1:80:")
 	}
 }
 
-// TestForwardLimit: a session has a bound on its connections, and gives their places back.
+// TestForwardLimit: the connections of a session are bounded; one that ends frees its place.
 func TestForwardLimit(t *testing.T) {
 	r := start(t, pod())
 	c, _ := dialSPDY(t, r.forwardURL(), "portforward.k8s.io")
@@ -269,32 +271,32 @@ func TestForwardLimit(t *testing.T) {
 		}
 	}
 	if err := half("error", maxForwards); err == nil {
-		t.Error("no limit")
+		t.Errorf("connection %d was accepted, want at most %d", maxForwards+1, maxForwards)
 	}
-	if err := half("data", 0); err != nil { // completes a connection, which then fails and is over
+	if err := half("data", 0); err != nil { // completes a connection, which then fails and ends
 		t.Error(err)
 	}
-	eventually(t, "there is room again", func() bool { return half("error", maxForwards+1) == nil })
+	eventually(t, "another connection is accepted", func() bool { return half("error", maxForwards+1) == nil })
 }
 
-// TestForwardExpiry: half a connection is given up after a while, and its place given back.
+// TestForwardExpiry: a connection whose second stream is not opened in time is reset, and its request id is free again.
 func TestForwardExpiry(t *testing.T) {
 	r := start(t, pod(), func(c *Config) { c.CreationTimeout = time.Second })
 	c, _ := dialSPDY(t, r.forwardURL(), "portforward.k8s.io")
-	for range 3 { // with the same request id, as it is free again
+	for range 3 { // with the same request id
 		status := openStream(t, c, "streamType", "error", "port", "80", "requestID", "1")
 		if got, err := io.ReadAll(status); len(got) > 0 || err != nil {
-			t.Errorf("half a connection ended with %q, %v", got, err)
+			t.Errorf("error stream of an incomplete connection = %q, %v, want empty", got, err)
 		}
 	}
 	data, _ := pair(t, c, "80", "1")
 	data.Close()
 	if got, err := io.ReadAll(data); string(got) != "p1:80:" {
-		t.Errorf("complete connection: %q, %v", got, err)
+		t.Errorf("complete connection: %q, %v, want %q", got, err, "p1:80:")
 	}
 }
 
-// TestForwardClientReset: the client resets one connection; the backend's call ends even if it neither reads nor
+// TestForwardClientReset: when the client resets a connection, the backend's call ends even if it neither reads nor
 // writes, and the session goes on.
 func TestForwardClientReset(t *testing.T) {
 	b, started, ended := held()
@@ -311,7 +313,7 @@ func TestForwardClientReset(t *testing.T) {
 	r.noSession()
 }
 
-// TestForwardChannels speaks the channel protocol: two channels per port, each beginning with the port's number.
+// TestForwardChannels uses the channel protocol: two channels per port, each beginning with the port number.
 func TestForwardChannels(t *testing.T) {
 	for _, protocol := range []string{"v4.channel.k8s.io", "v4.base64.channel.k8s.io"} {
 		t.Run(protocol, func(t *testing.T) {
@@ -327,7 +329,8 @@ func TestForwardChannels(t *testing.T) {
 				return err
 			}
 			r := start(t, b)
-			ws := dialWebSocket(t, r.url(r.PortForward(&cri.PortForwardRequest{PodSandboxId: "p1", Port: []int32{82, 80, 81}})), protocol)
+			req := &cri.PortForwardRequest{PodSandboxId: "p1", Port: []int32{82, 80, 81}}
+			ws := dialWebSocket(t, r.url(r.PortForward(req)), protocol)
 			text := strings.Contains(protocol, "base64")
 			kind, word := websocket.BinaryMessage, []byte("\x02word")
 			if text {
@@ -344,7 +347,7 @@ func TestForwardChannels(t *testing.T) {
 				4: number(81), 5: number(81),
 			} {
 				if got[channel] != want {
-					t.Errorf("channel %d: %q, want %q", channel, got[channel], want)
+					t.Errorf("channel %d = %q, want %q", channel, got[channel], want)
 				}
 			}
 		})

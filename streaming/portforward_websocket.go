@@ -13,8 +13,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream/spdy"
 )
 
-// forwardTunnel serves SPDY whose bytes travel in WebSocket messages, as kubectl sends it since Kubernetes 1.30
-// (KEP-4006).
+// forwardTunnel serves SPDY tunnelled through WebSocket messages, as kubectl does since Kubernetes 1.30 (KEP-4006).
 func (s *Server) forwardTunnel(sess *session, w http.ResponseWriter, r *http.Request, pod string) error {
 	ws, err := upgradeWebSocket(w, r, wire.WebsocketsSPDYTunnelingPortForwardV1)
 	if err != nil {
@@ -28,12 +27,12 @@ func (s *Server) forwardTunnel(sess *session, w http.ResponseWriter, r *http.Req
 	}
 	sess.tasks.Go(func() {
 		<-conn.CloseChan()
-		sess.lost(errGone)
+		sess.connLost(errGone)
 	})
 	return f.serve(conn)
 }
 
-// tunnel is the net.Conn within a WebSocket. The messages' borders mean nothing.
+// tunnel is a byte stream over WebSocket messages; message boundaries carry no meaning.
 type tunnel struct {
 	*conn
 	ws      *websocket.Conn
@@ -66,16 +65,18 @@ func (t *tunnel) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close says goodbye to the client.
+// Close sends a WebSocket close message and ends the outgoing direction.
 func (t *tunnel) Close() error {
-	bye := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
-	_ = t.ws.WriteControl(websocket.CloseMessage, bye, time.Now().Add(time.Second))
+	closing := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
+	_ = t.ws.WriteControl(websocket.CloseMessage, closing, time.Now().Add(time.Second))
 	return t.conn.Close()
 }
 
-// forwardChannels serves the ports named in the request over WebSocket channels: two for each, data and error, both
-// of which begin with the port's number in two bytes, little endian.
-func (s *Server) forwardChannels(sess *session, w http.ResponseWriter, r *http.Request, req *cri.PortForwardRequest) error {
+// forwardChannels serves the ports of the request over WebSocket channels: two for each port, data and error. The
+// first two bytes of each channel are the port number, little endian.
+func (s *Server) forwardChannels(
+	sess *session, w http.ResponseWriter, r *http.Request, req *cri.PortForwardRequest,
+) error {
 	ws, err := upgradeWebSocket(w, r, channelV4, channelV4Base64)
 	if err != nil {
 		return err
@@ -84,7 +85,9 @@ func (s *Server) forwardChannels(sess *session, w http.ResponseWriter, r *http.R
 	ports := make([]*channelForward, len(req.GetPort()))
 	for i, port := range req.GetPort() {
 		data, status := byte(2*i), byte(2*i+1)
-		ports[i] = &channelForward{port: port, Reader: c.input(data), channelWriter: c.output(data), status: c.output(status)}
+		ports[i] = &channelForward{
+			port: port, Reader: c.input(data), channelWriter: c.output(data), status: c.output(status),
+		}
 	}
 	c.start()
 	for _, p := range ports {
@@ -96,9 +99,9 @@ func (s *Server) forwardChannels(sess *session, w http.ResponseWriter, r *http.R
 	for _, p := range ports {
 		go func() {
 			defer func() { done <- struct{}{} }()
-			err := s.call(sess.ctx, req.GetPodSandboxId(), p.port, p)
-			if err != nil && !broken(err) && sess.ctx.Err() == nil {
-				fmt.Fprintf(p.status, "error forwarding port %d: %s", p.port, clip(err.Error()))
+			err := s.forwardConn(sess.ctx, req.GetPodSandboxId(), p.port, p)
+			if err != nil && !isPeerClosed(err) && sess.ctx.Err() == nil {
+				fmt.Fprintf(p.status, "error forwarding port %d: %s", p.port, truncate(err.Error()))
 			}
 			p.stop()
 		}()
@@ -111,7 +114,7 @@ func (s *Server) forwardChannels(sess *session, w http.ResponseWriter, r *http.R
 	return early
 }
 
-// channelForward is what the backend gets of one port.
+// channelForward is one port as passed to the backend.
 type channelForward struct {
 	io.Reader
 	*channelWriter
@@ -119,7 +122,7 @@ type channelForward struct {
 	status *channelWriter
 }
 
-// stop drops what the client still sends to a port that is done, so that the others go on.
+// stop discards further input for a port that is done, so that it does not block the other ports.
 func (f *channelForward) stop() {
 	f.c.in[f.number].r.CloseWithError(io.ErrClosedPipe)
 }

@@ -15,12 +15,14 @@ type remote struct {
 	streams Streams
 	// resize carries terminal sizes as JSON; nil when the protocol has none.
 	resize io.Reader
-	// finish sends what is left in the streams and then the outcome, and ends the protocol in good order.
+	// finish flushes the streams, sends the outcome and closes the protocol.
 	finish func(outcome)
 }
 
-// remoteCommand serves an exec or attach. The error says why it ended early.
-func (s *Server) remoteCommand(sess *session, w http.ResponseWriter, r *http.Request, want streamed, run func(Streams) (int, error)) error {
+// remoteCommand serves an exec or attach. An error means that the session ended early.
+func (s *Server) remoteCommand(
+	sess *session, w http.ResponseWriter, r *http.Request, want streamRequest, run func(Streams) (int, error),
+) error {
 	open := s.openSPDY
 	if wsstream.IsWebSocketRequest(r) {
 		open = s.openWebSocket
@@ -35,9 +37,9 @@ func (s *Server) remoteCommand(sess *session, w http.ResponseWriter, r *http.Req
 		client.streams.Resize = sizes
 		sess.tasks.Go(func() { readSizes(client.resize, sizes) })
 	}
-	code, err := guard(func() (int, error) { return run(client.streams) })
+	code, err := callBackend(s.log, func() (int, error) { return run(client.streams) })
 	if early := sess.err(); early != nil {
-		err = early // the backend only noticed that it should stop
+		err = early // the cause; the backend's error only follows from it
 	}
 	sess.finish(func() { client.finish(outcomeOf(code, err)) })
 	return err
@@ -46,7 +48,7 @@ func (s *Server) remoteCommand(sess *session, w http.ResponseWriter, r *http.Req
 // maxSizeMessage bounds the JSON of one terminal size.
 const maxSizeMessage = 1024
 
-// readSizes passes sizes on until the stream ends. It never waits for the receiver: only the newest size counts.
+// readSizes forwards sizes until the stream ends. It never blocks on the receiver: only the latest size is kept.
 func readSizes(r io.Reader, sizes chan TerminalSize) {
 	defer close(sizes)
 	limited := &io.LimitedReader{R: r}
@@ -55,7 +57,7 @@ func readSizes(r io.Reader, sizes chan TerminalSize) {
 		limited.N = maxSizeMessage
 		var size TerminalSize
 		if err := decoder.Decode(&size); err != nil {
-			// What follows is not understood either, but must be read: it shares a connection with the rest.
+			// The rest cannot be parsed either, but must be read: all streams share one connection.
 			_, _ = io.Copy(io.Discard, r)
 			return
 		}
@@ -70,8 +72,8 @@ func readSizes(r io.Reader, sizes chan TerminalSize) {
 	}
 }
 
-// outcome is what the error stream carries from protocol version 4 on: a metav1.Status in JSON, of which this is
-// the part that clients look at.
+// outcome is the message on the error stream from protocol version 4 on: the fields of a metav1.Status, in JSON,
+// that clients read.
 type outcome struct {
 	Status  string          `json:"status"`
 	Message string          `json:"message,omitempty"`
@@ -97,13 +99,13 @@ func outcomeOf(code int, err error) outcome {
 	case err != nil:
 		return outcome{
 			Status: "Failure", Reason: "InternalError", Code: http.StatusInternalServerError,
-			Message: "Internal error occurred: " + clip(err.Error()),
+			Message: "Internal error occurred: " + truncate(err.Error()),
 		}
 	case code == 0:
 		return outcome{Status: "Success"}
 	}
 	if code < 0 || code > 255 {
-		code = 255 // clients parse one byte
+		code = 255 // clients expect one byte
 	}
 	return outcome{
 		Status: "Failure", Reason: wire.NonZeroExitCodeReason,
@@ -112,16 +114,16 @@ func outcomeOf(code int, err error) outcome {
 	}
 }
 
-// bytes is the outcome as a protocol version has it: JSON, or before version 4 the text of a failure.
+// bytes encodes the outcome: JSON if structured, otherwise (before version 4) only the error text.
 func (o outcome) bytes(structured bool) []byte {
 	if structured {
-		b, _ := json.Marshal(o) // strings and numbers only
+		b, _ := json.Marshal(o) // cannot fail: strings and numbers only
 		return b
 	}
 	return []byte(o.Message)
 }
 
-func clip(s string) string {
+func truncate(s string) string {
 	if len(s) > maxMessage {
 		return s[:maxMessage] + "..."
 	}

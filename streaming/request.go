@@ -8,9 +8,9 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Exec returns the URL, good for one use within Config.TokenTTL, at which the command of r can be run. Errors are
-// errdefs.ErrInvalidArgument for streams that cannot go together, ErrResourceExhausted when too many URLs are unused,
-// ErrUnavailable once the server is closed. r belongs to the server from here on.
+// Exec returns a URL that runs the command of r. It can be used once, within Config.TokenTTL. Errors are
+// errdefs.ErrInvalidArgument for an invalid combination of streams, ErrResourceExhausted when too many URLs are unused
+// and ErrUnavailable once the server is closed. The caller must not change r afterwards.
 func (s *Server) Exec(r *cri.ExecRequest) (string, error) {
 	if err := checkStreams(r); err != nil {
 		return "", err
@@ -18,7 +18,7 @@ func (s *Server) Exec(r *cri.ExecRequest) (string, error) {
 	return s.url("exec", r)
 }
 
-// Attach is as Exec, for the streams of the container's first process.
+// Attach is like Exec, for the streams of the container's first process.
 func (s *Server) Attach(r *cri.AttachRequest) (string, error) {
 	if err := checkStreams(r); err != nil {
 		return "", err
@@ -26,42 +26,42 @@ func (s *Server) Attach(r *cri.AttachRequest) (string, error) {
 	return s.url("attach", r)
 }
 
-// PortForward is as Exec, for connections to ports of a pod. SPDY clients name the ports themselves, stream by
-// stream; r.Port counts for WebSocket clients of the channel protocol only.
+// PortForward is like Exec, for connections to ports of a pod. SPDY clients choose the port of each stream; r.Port is
+// only used for WebSocket clients of the channel protocol.
 func (s *Server) PortForward(r *cri.PortForwardRequest) (string, error) {
 	for _, port := range r.GetPort() {
 		if port < 1 || port > 65535 {
 			return "", fmt.Errorf("%w: port %d is not between 1 and 65535", errdefs.ErrInvalidArgument, port)
 		}
 	}
-	// Two channels per port, and a channel number is one byte whose 255 is taken.
+	// Two channels per port; a channel number is one byte, and 255 is reserved.
 	if len(r.GetPort()) > 127 {
-		return "", fmt.Errorf("%w: %d ports in one session, 127 is the most", errdefs.ErrInvalidArgument, len(r.GetPort()))
+		return "", fmt.Errorf("%w: request has %d ports, the maximum is 127", errdefs.ErrInvalidArgument, len(r.GetPort()))
 	}
 	return s.url("portforward", r)
 }
 
-// streamed is what ExecRequest and AttachRequest have in common.
-type streamed interface {
+// streamRequest is implemented by ExecRequest and AttachRequest.
+type streamRequest interface {
 	GetStdin() bool
 	GetStdout() bool
 	GetStderr() bool
 	GetTty() bool
 }
 
-func checkStreams(r streamed) error {
+func checkStreams(r streamRequest) error {
 	if r.GetTty() && r.GetStderr() {
-		return fmt.Errorf("%w: a terminal has no stderr of its own", errdefs.ErrInvalidArgument)
+		return fmt.Errorf("%w: stderr must not be set with tty: a terminal has one output", errdefs.ErrInvalidArgument)
 	}
 	if !r.GetStdin() && !r.GetStdout() && !r.GetStderr() {
-		return fmt.Errorf("%w: none of stdin, stdout and stderr is asked for", errdefs.ErrInvalidArgument)
+		return fmt.Errorf("%w: one of stdin, stdout and stderr must be set", errdefs.ErrInvalidArgument)
 	}
 	return nil
 }
 
 func (s *Server) url(kind string, r proto.Message) (string, error) {
 	if s.ctx.Err() != nil {
-		return "", fmt.Errorf("%w: the streaming server is closed", errdefs.ErrUnavailable)
+		return "", fmt.Errorf("%w: podd is shutting down: the streaming server is closed", errdefs.ErrUnavailable)
 	}
 	token, err := s.tickets.issue(r)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log"
+	stdlog "log"
 	"net"
 	"net/http"
 	"net/netip"
@@ -18,22 +18,23 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// errClosing is the cause of sessions that end because the server does.
+// errClosing is the cause of a session's end when the server closes.
 var errClosing = errors.New("streaming server is closing")
 
-// Server hands out URLs and serves them.
+// Server issues URLs and serves them.
 type Server struct {
 	cfg      Config
 	backend  Backend
+	log      logrus.FieldLogger
 	tickets  *tickets
 	timing   timing
 	listener net.Listener
 	base     string // scheme://host:port
 	http     *http.Server
 
-	// ctx is the parent of all sessions; its end closes the server.
+	// ctx is the parent of all sessions; canceling it closes the server.
 	ctx     context.Context
-	end     context.CancelCauseFunc
+	cancel  context.CancelCauseFunc
 	pending atomic.Int64
 
 	mu       sync.Mutex
@@ -42,26 +43,29 @@ type Server struct {
 	running  sync.WaitGroup
 }
 
-// New listens on the configured address, so that URLs can be given out at once; they are answered once Serve runs.
-// The listener is the caller's to release, by Close.
-func New(cfg Config, backend Backend) (*Server, error) {
+// New listens on the configured address, so that URLs can be issued at once; they are served once Serve runs. The
+// caller must call Close.
+func New(cfg Config, backend Backend, log logrus.FieldLogger) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("streaming server: %w: %w", err, errdefs.ErrInvalidArgument)
 	}
-	s := &Server{cfg: cfg, backend: backend, timing: realTime, tickets: newTickets(cfg.TokenTTL, cfg.MaxTokens)}
-	s.ctx, s.end = context.WithCancelCause(context.Background())
+	s := &Server{
+		cfg: cfg, backend: backend, log: log,
+		timing: realTime, tickets: newTickets(cfg.TokenTTL, cfg.MaxTokens),
+	}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.http = &http.Server{
 		Handler: s.routes(),
-		// For plain HTTP and until a connection becomes a session.
+		// These apply until a connection becomes a session.
 		ReadHeaderTimeout: cfg.HeaderTimeout, ReadTimeout: cfg.HeaderTimeout, WriteTimeout: cfg.HeaderTimeout,
 		IdleTimeout:    cfg.HeaderTimeout,
 		MaxHeaderBytes: 64 << 10,
-		ConnState:      s.count,
+		ConnState:      s.trackConn,
 		BaseContext:    func(net.Listener) context.Context { return s.ctx },
-		ErrorLog:       log.New(logWriter{}, "", 0),
+		ErrorLog:       stdlog.New(logWriter{log}, "", 0),
 	}
 	if cfg.tls() {
-		cert, err := loadCertificate(cfg.TLSCertFile, cfg.TLSKeyFile)
+		cert, err := loadCertificate(cfg.TLSCertFile, cfg.TLSKeyFile, log)
 		if err != nil {
 			return nil, err
 		}
@@ -76,8 +80,8 @@ func New(cfg Config, backend Backend) (*Server, error) {
 	return s, nil
 }
 
-// baseURL is what URLs begin with. A wildcard address is no address to connect to: the kubelet, on this node, is
-// given loopback.
+// baseURL returns the prefix of all URLs. A client cannot connect to a wildcard address, so it is replaced by
+// loopback: the kubelet is on this node.
 func baseURL(cfg Config, bound net.Addr) string {
 	at := bound.(*net.TCPAddr).AddrPort()
 	at = netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
@@ -96,14 +100,14 @@ func baseURL(cfg Config, bound net.Addr) string {
 // Addr is the address the server listens on.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Serve answers clients until ctx ends or Close is called, both of which end every session; it returns nil then.
-// Only Close waits for the sessions.
+// Serve serves clients until ctx ends or Close is called, which ends all sessions; it returns nil then. It does not
+// wait for the sessions, Close does.
 func (s *Server) Serve(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, s.shut)
+	stop := context.AfterFunc(ctx, s.shutdown)
 	defer stop()
 	var err error
 	if s.http.TLSConfig != nil {
-		// HTTP/2 is offered to clients that make plain requests; no upgrade exists in it.
+		// HTTP/2 is offered too, for plain requests only: it has no upgrade.
 		err = s.http.ServeTLS(s.listener, "", "")
 	} else {
 		err = s.http.Serve(s.listener)
@@ -114,9 +118,9 @@ func (s *Server) Serve(ctx context.Context) error {
 	return fmt.Errorf("serve streaming: %w", err)
 }
 
-// Close ends the server and its sessions and waits for the backend's calls to return, or for ctx.
+// Close ends the server and its sessions and waits until the backend's calls have returned or ctx ends.
 func (s *Server) Close(ctx context.Context) error {
-	s.shut()
+	s.shutdown()
 	done := make(chan struct{})
 	go func() { s.running.Wait(); close(done) }()
 	select {
@@ -127,19 +131,19 @@ func (s *Server) Close(ctx context.Context) error {
 	}
 }
 
-// shut stops accepting and tells all sessions to end.
-func (s *Server) shut() {
+// shutdown stops accepting connections and cancels all sessions.
+func (s *Server) shutdown() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	s.end(errClosing)
+	s.cancel(errClosing)
 	s.tickets.clear()
 	s.http.Close()
-	s.listener.Close() // http knows it only once Serve has run
+	s.listener.Close() // s.http knows the listener only once Serve runs
 }
 
-// enter counts a session in; false when there are too many or the server closes.
-func (s *Server) enter() bool {
+// acquireSession counts a new session. It returns false when there are too many or the server is closing.
+func (s *Server) acquireSession() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || s.sessions >= s.cfg.MaxSessions {
@@ -150,16 +154,15 @@ func (s *Server) enter() bool {
 	return true
 }
 
-func (s *Server) leave() {
+func (s *Server) releaseSession() {
 	s.mu.Lock()
 	s.sessions--
 	s.mu.Unlock()
 	s.running.Done()
 }
 
-// count is http.Server.ConnState: it bounds the connections that are not sessions, which are what a client without
-// a token can have.
-func (s *Server) count(c net.Conn, state http.ConnState) {
+// trackConn is http.Server.ConnState. It bounds the connections without a session, which need no token.
+func (s *Server) trackConn(c net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
 		if s.pending.Add(1) > int64(s.cfg.MaxPending) {
@@ -170,10 +173,10 @@ func (s *Server) count(c net.Conn, state http.ConnState) {
 	}
 }
 
-// logWriter takes net/http's own messages (failed TLS handshakes, panics of handlers).
-type logWriter struct{}
+// logWriter logs the messages of net/http (failed TLS handshakes, panics of handlers).
+type logWriter struct{ log logrus.FieldLogger }
 
-func (logWriter) Write(p []byte) (int, error) {
-	logrus.WithField("message", strings.TrimSpace(string(p))).Debug("streaming http server")
+func (w logWriter) Write(p []byte) (int, error) {
+	w.log.WithField("message", strings.TrimSpace(string(p))).Debug("message of the streaming HTTP server")
 	return len(p), nil
 }

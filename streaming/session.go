@@ -12,39 +12,39 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// timing is how often a session looks around; tests have less time.
+// timing holds the intervals of a session; tests use shorter ones.
 type timing struct {
-	// check is how often to ask whether the client is still there and its streams are in use.
+	// check is how often to check that the client is connected and not idle.
 	check time.Duration
-	// linger is how long a client that has received everything may take to hang up, and how long one that is sent
-	// away may take to receive that.
+	// linger is how long a client that has received everything may take to disconnect, and how long a client whose
+	// session the server ends may take to receive the reason.
 	linger time.Duration
-	// heartbeat is how often something without a meaning is sent: an empty frame, or with WebSocket a pong. When a
-	// client vanished behind input that a command does not take, it makes the client's machine answer with a reset;
-	// without, the end of the connection would be the last byte of a queue that nobody reads.
+	// heartbeat is how often an empty frame (SPDY) or a pong (WebSocket) is sent. If the client has disconnected
+	// while a command does not read its input, the FIN is queued behind unread data; the heartbeat makes the client's
+	// machine answer with a RST, which is noticed.
 	heartbeat time.Duration
 }
 
 var realTime = timing{check: 2 * time.Second, linger: 10 * time.Second, heartbeat: 10 * time.Second}
 
-// Why a session ended before its work did: the causes of the context given to the Backend.
+// Causes of the context passed to the Backend, when the session ends before the call returns.
 var (
-	errGone = errors.New("client is gone")
+	errGone = errors.New("client disconnected")
 	errIdle = errors.New("session was idle for too long")
 )
 
-// session is one client's stay, from the redeemed token to the closed connection.
+// session is one client's session, from the redeemed token to the closed connection.
 type session struct {
-	ctx context.Context
-	end context.CancelCauseFunc
+	ctx    context.Context
+	cancel context.CancelCauseFunc
 	// conn is nil until the upgrade has taken the connection from the HTTP server.
 	conn   *conn
 	timing timing
 	idle   time.Duration
 	born   time.Time
-	// used is when bytes last moved, in nanoseconds since born.
+	// used is when a byte last moved, in nanoseconds since born.
 	used atomic.Int64
-	// finishing: the work is done, so losing the client means nothing any more.
+	// finishing is set when the backend's call has returned: losing the client is no error any more.
 	finishing atomic.Bool
 	// tasks are the goroutines of this session; close waits for them.
 	tasks sync.WaitGroup
@@ -52,44 +52,45 @@ type session struct {
 
 func newSession(ctx context.Context, idle time.Duration, t timing) *session {
 	s := &session{idle: idle, timing: t, born: time.Now()}
-	s.ctx, s.end = context.WithCancelCause(ctx)
+	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	return s
 }
 
-// adopt makes c the session's connection: whatever ends the session cuts it, and losing it ends the session. A
-// client that is still there gets a moment to be told why, or kubectl would take the silence for success.
+// adopt makes c the session's connection: the end of the session aborts it, and losing it ends the session. When the
+// server ends the session, the client gets time to receive the reason: kubectl takes a closed connection without an
+// outcome for exit code 0.
 func (s *session) adopt(c *conn) {
 	s.conn = c
 	s.touch()
 	context.AfterFunc(s.ctx, func() {
 		if cause := context.Cause(s.ctx); errors.Is(cause, errIdle) || errors.Is(cause, errClosing) {
-			time.AfterFunc(s.timing.linger, c.cut)
+			time.AfterFunc(s.timing.linger, c.abort)
 			return
 		}
-		c.cut()
+		c.abort()
 	})
-	s.tasks.Go(func() { s.watch(c.gone) })
+	s.tasks.Go(func() { s.watch(c.clientGone) })
 }
 
-// watch ends the session when the client is gone or idle. Reading finds out that a client is gone too, but nobody
-// reads while a command does not take its input.
-func (s *session) watch(gone func() bool) {
+// watch ends the session when the client has disconnected or is idle. A Read notices a disconnect too, but there is
+// none while a command does not read its input.
+func (s *session) watch(clientGone func() bool) {
 	interval := s.timing.check
 	if s.idle > 0 {
 		interval = min(interval, max(s.idle/4, time.Millisecond))
 	}
-	every(s.ctx, interval, func() {
-		if gone() {
-			s.end(errGone)
+	runEvery(s.ctx, interval, func() {
+		if clientGone() {
+			s.cancel(errGone)
 		}
 		if s.idle > 0 && time.Since(s.born)-time.Duration(s.used.Load()) >= s.idle {
-			s.end(errIdle)
+			s.cancel(errIdle)
 		}
 	})
 }
 
-// every calls f at intervals until ctx ends.
-func every(ctx context.Context, interval time.Duration, f func()) {
+// runEvery calls f at intervals until ctx ends.
+func runEvery(ctx context.Context, interval time.Duration, f func()) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
@@ -102,49 +103,49 @@ func every(ctx context.Context, interval time.Duration, f func()) {
 	}
 }
 
-// touch notes that a byte moved.
+// touch records that a byte moved.
 func (s *session) touch() { s.used.Store(int64(time.Since(s.born))) }
 
-// lost ends the session for the given reason unless its work is done.
-func (s *session) lost(err error) {
+// connLost ends the session with the given cause, unless the backend's call has returned.
+func (s *session) connLost(err error) {
 	if !s.finishing.Load() {
-		s.end(err)
+		s.cancel(err)
 	}
 }
 
-// finish says the last things, ends the outgoing direction and reads until the client has closed its own: closing
-// at once with unread input would make the kernel reset the connection, and a reset overtakes what was said. A
-// client that reads slowly (a pager) has until the session counts as idle.
-func (s *session) finish(say func()) {
+// finish sends the last messages, ends the outgoing direction and reads until the client has closed its own. Closing
+// at once with unread input would make the kernel reset the connection, and a reset discards output that the client
+// has not read. A client that reads slowly (a pager) may do so until the idle timeout.
+func (s *session) finish(sendLast func()) {
 	s.finishing.Store(true)
-	say()
+	sendLast()
 	s.conn.Close()
 	s.tasks.Go(s.linger)
 	s.conn.drain()
-	s.end(nil)
+	s.cancel(nil)
 }
 
-// linger ends the session of a client that has received everything and does not hang up.
+// linger ends the session of a client that has received everything and does not disconnect.
 func (s *session) linger() {
-	told := false
-	every(s.ctx, s.timing.linger, func() {
-		if told {
-			s.end(nil)
+	received := false
+	runEvery(s.ctx, s.timing.linger, func() {
+		if received {
+			s.cancel(nil)
 		}
-		told = s.conn.received()
+		received = s.conn.receivedAll()
 	})
 }
 
-// close ends the session, whatever is left of it.
+// close ends the session and waits for its goroutines.
 func (s *session) close() {
-	s.end(nil)
+	s.cancel(nil)
 	if s.conn != nil {
-		s.conn.cut()
+		s.conn.abort()
 	}
 	s.tasks.Wait()
 }
 
-// err is why the session ended before its work; nil when it did not.
+// err returns why the session ended before the backend's call returned; nil if it did not.
 func (s *session) err() error {
 	if cause := context.Cause(s.ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
@@ -152,12 +153,13 @@ func (s *session) err() error {
 	return nil
 }
 
-// guard runs one call of the backend. A panic is this session's trouble, not the daemon's.
-func guard[T any](call func() (T, error)) (result T, err error) {
+// callBackend makes one call of the backend. A panic fails this session, not the daemon.
+func callBackend(log logrus.FieldLogger, call func() (int, error)) (code int, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			logrus.WithFields(logrus.Fields{"panic": fmt.Sprint(r), "stack": string(debug.Stack())}).Error("streaming backend panicked")
-			err = errors.New("internal error")
+			log.WithFields(logrus.Fields{"panic": fmt.Sprint(r), "stack": string(debug.Stack())}).
+				Error("streaming backend panicked")
+			err = errors.New("podd panicked, see its log")
 		}
 	}()
 	return call()

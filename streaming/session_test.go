@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestWatch: with nothing moving a session ends at its idle timeout, with bytes moving it does not, and a client
-// that is gone ends it at the next look.
+// TestWatch: a session ends at its idle timeout when no byte moves, not while bytes move, and at the next check when
+// the client has disconnected.
 func TestWatch(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -41,25 +41,25 @@ func TestWatch(t *testing.T) {
 				}
 				<-s.ctx.Done()
 				if took := time.Since(start); took < c.ends || took > c.ends+2*realTime.check {
-					t.Errorf("ended after %v, want %v", took, c.ends)
+					t.Errorf("session ended after %v, want %v", took, c.ends)
 				}
 				if got := s.err(); !errors.Is(got, c.cause) {
-					t.Errorf("ended because %v, want %v", got, c.cause)
+					t.Errorf("err = %v, want %v", got, c.cause)
 				}
 			})
 		})
 	}
 }
 
-func TestLostMeansNothingAfterTheWork(t *testing.T) {
+func TestConnLostAfterTheCallIsNoError(t *testing.T) {
 	s := newSession(context.Background(), 0, realTime)
 	s.finishing.Store(true)
-	s.lost(errGone)
-	if s.ctx.Err() != nil {
-		t.Error("a client that hung up after the outcome ended the session early")
+	s.connLost(errGone)
+	if err := s.ctx.Err(); err != nil {
+		t.Errorf("after the outcome a disconnected client ended the session: %v, want no error", err)
 	}
 	s.close()
 	if s.ctx.Err() == nil || s.err() != nil {
-		t.Errorf("closed session: %v, %v", s.ctx.Err(), s.err())
+		t.Errorf("after close: ctx.Err = %v, err = %v, want an error and nil", s.ctx.Err(), s.err())
 	}
 }

@@ -13,14 +13,16 @@ import (
 	"k8s.io/streaming/pkg/httpstream/spdy"
 )
 
-// chunk is the most one frame carries, so that no stream holds the others up for long.
-const chunk = 32 << 10
+// maxFrame is the maximum payload of one frame, in bytes: all streams share the connection.
+const maxFrame = 32 << 10
 
 // openSPDY upgrades to SPDY/3.1 and waits until the client has opened every stream it asked for.
-func (s *Server) openSPDY(sess *session, w http.ResponseWriter, r *http.Request, want streamed) (*remote, error) {
-	version, err := httpstream.Handshake(r, w, []string{wire.StreamProtocolV4Name, wire.StreamProtocolV3Name, wire.StreamProtocolV2Name})
+func (s *Server) openSPDY(sess *session, w http.ResponseWriter, r *http.Request, want streamRequest) (*remote, error) {
+	version, err := httpstream.Handshake(r, w, []string{
+		wire.StreamProtocolV4Name, wire.StreamProtocolV3Name, wire.StreamProtocolV2Name,
+	})
 	if err != nil {
-		return nil, err // and told to the client
+		return nil, err // Handshake has answered the client
 	}
 	streams := newCollector(want, version)
 	conn, err := upgradeSPDY(sess, w, r, streams.accept)
@@ -33,31 +35,33 @@ func (s *Server) openSPDY(sess *session, w http.ResponseWriter, r *http.Request,
 		return nil, err
 	}
 	status := streams.got[wire.StreamTypeError]
-	sess.tasks.Go(func() { every(sess.ctx, sess.timing.heartbeat, func() { beat(status) }) })
+	sess.tasks.Go(func() { runEvery(sess.ctx, sess.timing.heartbeat, func() { sendHeartbeat(status) }) })
 	return streams.remote(sess, conn, structured), nil
 }
 
-// beat sends an empty frame, which means nothing.
-func beat(stream httpstream.Stream) {
+// sendHeartbeat sends an empty frame, which clients ignore.
+func sendHeartbeat(stream httpstream.Stream) {
 	if !finished(stream) {
-		_, _ = stream.Write(nil) // an error is a lost connection, which conn has reported
+		_, _ = stream.Write(nil) // conn reports a lost connection
 	}
 }
 
-// upgradeSPDY gives the connection to SPDY and ends the session when SPDY ends.
-func upgradeSPDY(sess *session, w http.ResponseWriter, r *http.Request, accept httpstream.NewStreamHandler) (httpstream.Connection, error) {
+// upgradeSPDY upgrades the connection to SPDY and ends the session when the SPDY connection closes.
+func upgradeSPDY(
+	sess *session, w http.ResponseWriter, r *http.Request, accept httpstream.NewStreamHandler,
+) (httpstream.Connection, error) {
 	conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, accept)
 	if conn == nil {
-		return nil, errors.New("client was refused the upgrade to SPDY/3.1")
+		return nil, errors.New("upgrade to SPDY/3.1 failed")
 	}
 	sess.tasks.Go(func() {
 		<-conn.CloseChan()
-		sess.lost(errGone)
+		sess.connLost(errGone)
 	})
 	return conn, nil
 }
 
-// collector gathers the streams of one exec or attach as the client opens them.
+// collector collects the streams of one exec or attach as the client opens them.
 type collector struct {
 	arrived chan arrival
 
@@ -69,7 +73,7 @@ type collector struct {
 
 type arrival struct{ replied <-chan struct{} }
 
-func newCollector(want streamed, version string) *collector {
+func newCollector(want streamRequest, version string) *collector {
 	types := map[string]bool{wire.StreamTypeError: true}
 	types[wire.StreamTypeStdin] = want.GetStdin()
 	types[wire.StreamTypeStdout] = want.GetStdout()
@@ -85,11 +89,11 @@ func (c *collector) accept(stream httpstream.Stream, replied <-chan struct{}) er
 	defer c.mu.Unlock()
 	switch {
 	case c.closed:
-		return errors.New("session is over")
+		return errors.New("session has ended")
 	case !c.want[kind]:
-		return fmt.Errorf("stream type %.20q is unknown or was not asked for", kind)
+		return fmt.Errorf("stream type %.20q is unknown or was not requested", kind)
 	case c.got[kind] != nil:
-		return fmt.Errorf("second stream of type %q", kind)
+		return fmt.Errorf("stream of type %q is open already", kind)
 	}
 	c.got[kind] = stream
 	c.arrived <- arrival{replied}
@@ -101,7 +105,7 @@ func (c *collector) finish(sess *session, conn httpstream.Connection, outcome []
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
-	// Nobody changes got from here on. A client that is gone makes all of this fail, and needs none of it.
+	// got does not change any more. Errors mean that the client has disconnected.
 	for _, kind := range []string{wire.StreamTypeStdout, wire.StreamTypeStderr, wire.StreamTypeError} {
 		if c.got[kind] == nil {
 			continue
@@ -112,17 +116,18 @@ func (c *collector) finish(sess *session, conn httpstream.Connection, outcome []
 		}
 		_ = w.Close()
 	}
-	// Reset those too that SPDY has not registered yet, so that none of its workers waits for a reader.
+	// Reset the streams that SPDY has not registered yet too, so that none of its workers blocks on a reader.
 	for _, stream := range c.got {
 		_ = stream.Reset()
 	}
 	_ = conn.Close()
 }
 
-// wait returns when all streams are open and acknowledged: a connection closed before an acknowledgement is sent
-// would leave the client waiting for it.
+// wait returns when all streams are open and acknowledged. If the connection were closed before an acknowledgement is
+// sent, the client would wait for it forever.
 func (c *collector) wait(ctx context.Context, cfg Config) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, cfg.CreationTimeout, errors.New("client did not open its streams in time"))
+	late := fmt.Errorf("client did not open its streams within %v (streaming.creation_timeout)", cfg.CreationTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, cfg.CreationTimeout, late)
 	defer cancel()
 	for _, wanted := range c.want {
 		if !wanted {
@@ -171,7 +176,7 @@ func (r *spdyReader) Read(p []byte) (int, error) {
 	n, err := r.stream.Read(p)
 	r.sess.touch()
 	if errors.Is(err, io.EOF) {
-		// SPDY says EOF for a closed stream and for a lost connection.
+		// SPDY returns EOF for a closed stream and for a lost connection.
 		select {
 		case <-r.closed:
 			return n, errGone
@@ -190,8 +195,8 @@ type spdyWriter struct {
 
 func (w *spdyWriter) Write(p []byte) (n int, err error) {
 	for len(p) > 0 && err == nil {
-		part := p[:min(len(p), chunk)]
-		if w.over() {
+		part := p[:min(len(p), maxFrame)]
+		if finished(w.stream) {
 			return n, io.ErrClosedPipe
 		}
 		var wrote int
@@ -202,18 +207,16 @@ func (w *spdyWriter) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// over tells that this side has closed the stream or the client has reset it; SPDY would send the bytes all the same.
-func (w *spdyWriter) over() bool { return finished(w.stream) }
-
+// finished reports whether this side has closed the stream or the client has reset it. SPDY itself would still send.
 func finished(stream httpstream.Stream) bool {
 	f, ok := stream.(interface{ IsFinished() bool })
 	return ok && f.IsFinished()
 }
 
-// Close tells the client that nothing follows; a second call does nothing.
+// Close ends the stream; a second call does nothing.
 func (w *spdyWriter) Close() (err error) {
 	w.once.Do(func() {
-		if !w.over() {
+		if !finished(w.stream) {
 			err = w.stream.Close()
 		}
 	})

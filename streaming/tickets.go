@@ -10,11 +10,11 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// ticketBytes bounds what all unused tickets hold together; a command line can be megabytes long.
+// ticketBytes bounds the total size of all unused tickets; one command line can have megabytes.
 const ticketBytes = 32 << 20
 
-// tickets are the requests that wait for a client to come with their token. A token is 130 bits from crypto/rand
-// and works once. cri-streaming's own cache has 48 bits, too few for an address that any local process can try.
+// tickets holds the requests whose URL is not used yet, by token. A token has 130 bits from crypto/rand and works once.
+// The 48 bits of cri-streaming's cache are too few for an address that any local process can connect to.
 type tickets struct {
 	ttl time.Duration
 	max int
@@ -34,13 +34,14 @@ func newTickets(ttl time.Duration, limit int) *tickets {
 	return &tickets{ttl: ttl, max: limit, waiting: map[string]*ticket{}}
 }
 
-// issue keeps the request for ttl and returns its token; errdefs.ErrResourceExhausted when too many wait.
+// issue keeps the request for ttl and returns its token, errdefs.ErrResourceExhausted when too many are unused.
 func (t *tickets) issue(request proto.Message) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	size := proto.Size(request)
 	if len(t.waiting) >= t.max || t.bytes+size > ticketBytes {
-		return "", fmt.Errorf("%w: %d streaming URLs wait for their client", errdefs.ErrResourceExhausted, len(t.waiting))
+		return "", fmt.Errorf("%w: %d streaming URLs of %d bytes are unused, retry later (streaming.max_tokens)",
+			errdefs.ErrResourceExhausted, len(t.waiting), t.bytes)
 	}
 	token := rand.Text()
 	t.waiting[token] = &ticket{
@@ -51,14 +52,14 @@ func (t *tickets) issue(request proto.Message) (string, error) {
 	return token, nil
 }
 
-// valid tells whether the token can be redeemed now.
+// valid reports whether the token can be redeemed now.
 func (t *tickets) valid(token string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.waiting[token] != nil
 }
 
-// redeem returns the token's request and forgets it; false for a token unknown, used or expired.
+// redeem removes and returns the token's request; false if the token is unknown, used or expired.
 func (t *tickets) redeem(token string) (proto.Message, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -72,7 +73,7 @@ func (t *tickets) redeem(token string) (proto.Message, bool) {
 	return found.request, true
 }
 
-// clear forgets all.
+// clear removes all tickets.
 func (t *tickets) clear() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

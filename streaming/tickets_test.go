@@ -22,7 +22,7 @@ func TestTicketIsGoodOnce(t *testing.T) {
 		t.Error("part of a token was redeemed")
 	}
 	if got, ok := tickets.redeem(token); !ok || got != want {
-		t.Errorf("redeemed %v, %v", got, ok)
+		t.Errorf("redeem = %v, %v, want %v, true", got, ok, want)
 	}
 	if _, ok := tickets.redeem(token); ok || tickets.valid(token) {
 		t.Error("redeemed twice")
@@ -32,7 +32,8 @@ func TestTicketIsGoodOnce(t *testing.T) {
 	}
 }
 
-// TestTicketEntropy: 26 characters of base32 are 130 bits; all must be in use and differ.
+// TestTicketEntropy: 26 characters of base32 are 130 bits. Every character must occur at every position, and no token
+// twice.
 func TestTicketEntropy(t *testing.T) {
 	tickets := newTickets(time.Minute, 10_000)
 	seen := map[string]bool{}
@@ -43,7 +44,7 @@ func TestTicketEntropy(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(token) != 26 || seen[token] {
-			t.Fatalf("token %q has %d characters, seen before: %v", token, len(token), seen[token])
+			t.Fatalf("token %q: length %d, seen before %v; want 26 and false", token, len(token), seen[token])
 		}
 		seen[token] = true
 		for i := range letters {
@@ -55,7 +56,7 @@ func TestTicketEntropy(t *testing.T) {
 	}
 	for i, l := range letters {
 		if len(l) != 32 {
-			t.Errorf("position %d takes %d values of 32", i, len(l))
+			t.Errorf("position %d has %d values, want 32", i, len(l))
 		}
 	}
 }
@@ -75,7 +76,7 @@ func TestTicketExpires(t *testing.T) {
 			t.Error("redeemed after its time")
 		}
 		if _, err := tickets.issue(&cri.ExecRequest{}); err != nil {
-			t.Errorf("the expired ticket still takes a place: %v", err)
+			t.Errorf("issue after one expired: %v, want no error", err)
 		}
 		if _, ok := tickets.redeem(late); !ok {
 			t.Error("the later ticket expired with the earlier")
@@ -83,7 +84,7 @@ func TestTicketExpires(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if len(tickets.waiting) != 0 || tickets.bytes != 0 {
-			t.Errorf("%d tickets of %d bytes are left", len(tickets.waiting), tickets.bytes)
+			t.Errorf("%d tickets of %d bytes after all expired, want none", len(tickets.waiting), tickets.bytes)
 		}
 	})
 }
@@ -109,15 +110,15 @@ func TestTicketsAreBounded(t *testing.T) {
 			}
 		}
 		if n != c.want || !errors.Is(err, errdefs.ErrResourceExhausted) {
-			t.Errorf("%s: %d tickets, then %v", c.name, n, err)
+			t.Errorf("%s: issued %d tickets, then %v; want %d, then resource exhausted", c.name, n, err, c.want)
 		}
 		tickets.redeem(token)
 		if _, err := tickets.issue(c.request); err != nil {
-			t.Errorf("%s: a used ticket still takes a place: %v", c.name, err)
+			t.Errorf("%s: issue after one was redeemed: %v, want no error", c.name, err)
 		}
 		tickets.clear()
 		if len(tickets.waiting) != 0 || tickets.bytes != 0 {
-			t.Errorf("%s: %d tickets of %d bytes survived", c.name, len(tickets.waiting), tickets.bytes)
+			t.Errorf("%s: %d tickets of %d bytes after clear, want none", c.name, len(tickets.waiting), tickets.bytes)
 		}
 	}
 }

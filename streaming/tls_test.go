@@ -41,11 +41,14 @@ func writeCert(t *testing.T, dir string, serial int64) (certFile, keyFile string
 		t.Fatal(err)
 	}
 	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for name, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: cert}, keyFile: {Type: "PRIVATE KEY", Bytes: der}} {
+	for name, block := range map[string]*pem.Block{
+		certFile: {Type: "CERTIFICATE", Bytes: cert},
+		keyFile:  {Type: "PRIVATE KEY", Bytes: der},
+	} {
 		if err := os.WriteFile(name, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		// The files' times tell old from new; two writes within the clock's step must differ.
+		// The server compares mtimes; two writes within the clock's resolution must differ.
 		stamp := time.Unix(1_000_000_000+serial, 0)
 		if err := os.Chtimes(name, stamp, stamp); err != nil {
 			t.Fatal(err)
@@ -75,16 +78,16 @@ func TestTLS(t *testing.T) {
 			r := start(t, b, edit)
 			u := r.execURL()
 			if !strings.HasPrefix(u, "https://127.0.0.1:") {
-				t.Errorf("URL %s", u)
+				t.Errorf("URL = %s, want https://127.0.0.1:<port>/...", u)
 			}
 			if got := tr.stream(t, u, strings.NewReader("hello"), false, nil); got.err != nil || got.stdout != "hello" {
-				t.Errorf("got %+v", got)
+				t.Errorf("client got %+v, want stdout %q", got, "hello")
 			}
 		})
 	}
 }
 
-// TestTLSVanish: the kernel's view of a connection is found below TLS.
+// TestTLSVanish: a disconnected client is noticed below TLS.
 func TestTLSVanish(t *testing.T) {
 	b, started, ended := held()
 	_, edit := withTLS(t, "1.3")
@@ -94,7 +97,9 @@ func TestTLSVanish(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n", u[strings.Index(u, "/exec"):])
+	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
+		u[strings.Index(u, "/exec"):])
 	recv(t, "the session", started)
 	vanish(c.NetConn(), "closed")
 	wantCause(t, ended, errGone)
@@ -112,9 +117,11 @@ func TestTLSMinVersion(t *testing.T) {
 	} {
 		_, edit := withTLS(t, c.min)
 		r := start(t, backend{}, edit)
-		conn, err := tls.Dial("tcp", r.Addr().String(), &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: c.client})
+		conn, err := tls.Dial("tcp", r.Addr().String(), &tls.Config{
+			InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: c.client,
+		})
 		if (err == nil) != c.ok {
-			t.Errorf("server from %s, client up to %x: %v", c.min, c.client, err)
+			t.Errorf("tls_min_version %s, client up to %x: %v, want success %v", c.min, c.client, err, c.ok)
 		}
 		if err == nil {
 			conn.Close()
@@ -122,7 +129,7 @@ func TestTLSMinVersion(t *testing.T) {
 	}
 }
 
-// TestHTTP2 is spoken with a client that makes plain requests; a token shown there is not used up.
+// TestHTTP2: plain requests may use HTTP/2; a token sent that way is not consumed.
 func TestHTTP2(t *testing.T) {
 	b, started, _ := held()
 	_, edit := withTLS(t, "1.2")
@@ -138,7 +145,7 @@ func TestHTTP2(t *testing.T) {
 		}
 		resp.Body.Close()
 		if resp.ProtoMajor != 2 || resp.StatusCode != want {
-			t.Errorf("%s, %s", resp.Proto, resp.Status)
+			t.Errorf("GET %s: %s, status %s; want HTTP/2 and %d", target, resp.Proto, resp.Status, want)
 		}
 	}
 	done := make(chan result, 1)
@@ -148,7 +155,7 @@ func TestHTTP2(t *testing.T) {
 	recv(t, "the client to end", done)
 }
 
-// TestTLSHandshakeTimeout cuts off a client that connects and says nothing.
+// TestTLSHandshakeTimeout: a client that connects and sends nothing is disconnected.
 func TestTLSHandshakeTimeout(t *testing.T) {
 	_, edit := withTLS(t, "1.2")
 	r := start(t, backend{}, edit, func(c *Config) { c.HeaderTimeout = 50 * time.Millisecond })
@@ -156,49 +163,42 @@ func TestTLSHandshakeTimeout(t *testing.T) {
 	defer c.Close()
 	c.SetReadDeadline(time.Now().Add(patience))
 	if _, err := io.Copy(io.Discard, c); err != nil && !strings.Contains(err.Error(), "reset") {
-		t.Errorf("connection stayed: %v", err)
+		t.Errorf("read: %v, want a closed connection", err)
 	}
 }
 
-// TestCertificateRenewal: a new pair is used for the next connection; half of one leaves the old.
+// TestCertificateRenewal: a new pair is used for the next connection; while it is incomplete, the old one is.
 func TestCertificateRenewal(t *testing.T) {
 	dir, edit := withTLS(t, "1.2")
 	r := start(t, backend{}, edit)
-	serial := func() int64 {
+	wantSerial := func(want int64, when string) {
 		t.Helper()
 		c, err := tls.Dial("tcp", r.Addr().String(), &tls.Config{InsecureSkipVerify: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		return c.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
+		if got := c.ConnectionState().PeerCertificates[0].SerialNumber.Int64(); got != want {
+			t.Errorf("%s: serial = %d, want %d", when, got, want)
+		}
 	}
-	if got := serial(); got != 1 {
-		t.Errorf("serial %d", got)
-	}
+	wantSerial(1, "at start")
 	writeCert(t, dir, 2)
-	if got := serial(); got != 2 {
-		t.Errorf("serial %d after renewal", got)
-	}
+	wantSerial(2, "after renewal")
 	cert, key := writeCert(t, dir, 3)
 	os.WriteFile(key, []byte("half of"), 0o600)
-	if got := serial(); got != 2 {
-		t.Errorf("serial %d with a broken key", got)
-	}
+	wantSerial(2, "with an incomplete key")
 	os.Remove(cert)
-	if got := serial(); got != 2 {
-		t.Errorf("serial %d without a certificate", got)
-	}
+	wantSerial(2, "without a certificate")
 	writeCert(t, dir, 4)
-	if got := serial(); got != 4 {
-		t.Errorf("serial %d after repair", got)
-	}
+	wantSerial(4, "after the next renewal")
 }
 
 func TestCertificateMissingAtStart(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.TLSCertFile, cfg.TLSKeyFile = "/nonexistent/cert", "/nonexistent/key"
-	if _, err := New(cfg, backend{}); err == nil || !strings.Contains(err.Error(), "/nonexistent/cert") {
-		t.Errorf("New: %v", err)
+	_, err := New(cfg, backend{}, discardLog())
+	if err == nil || !strings.Contains(err.Error(), cfg.TLSCertFile) {
+		t.Errorf("New = %v, want an error about %s", err, cfg.TLSCertFile)
 	}
 }

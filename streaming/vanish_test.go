@@ -15,7 +15,7 @@ import (
 
 var noDeadline time.Time
 
-// vanish ends a connection as a killed client does.
+// vanish closes or resets a connection, as the kernel does for a killed client.
 func vanish(c net.Conn, how string) {
 	if how == "reset" {
 		c.(*net.TCPConn).SetLinger(0)
@@ -23,28 +23,27 @@ func vanish(c net.Conn, how string) {
 	c.Close()
 }
 
-// TestVanish pulls the connection in every phase of a session, both ways a connection can go. start's cleanup checks
-// that no goroutine and no descriptor stays.
+// TestVanish closes and resets the connection in every phase of a session. start's cleanup checks for leaks.
 func TestVanish(t *testing.T) {
-	phases := map[string]func(t *testing.T, r running, started <-chan Streams, ended <-chan error) net.Conn{
-		"before the request": func(t *testing.T, r running, _ <-chan Streams, _ <-chan error) net.Conn {
+	phases := map[string]func(t *testing.T, r running, started <-chan Streams) net.Conn{
+		"before the request": func(t *testing.T, r running, _ <-chan Streams) net.Conn {
 			return dialRaw(t, r)
 		},
-		"in the middle of the request": func(t *testing.T, r running, _ <-chan Streams, _ <-chan error) net.Conn {
+		"in the middle of the request": func(t *testing.T, r running, _ <-chan Streams) net.Conn {
 			c := dialRaw(t, r)
 			io.WriteString(c, "GET /exec/")
 			return c
 		},
-		"after the SPDY upgrade": func(t *testing.T, r running, _ <-chan Streams, _ <-chan error) net.Conn {
+		"after the SPDY upgrade": func(t *testing.T, r running, _ <-chan Streams) net.Conn {
 			_, c := dialSPDY(t, r.execURL(), "v4.channel.k8s.io")
 			return c
 		},
-		"after one SPDY stream": func(t *testing.T, r running, _ <-chan Streams, _ <-chan error) net.Conn {
+		"after one SPDY stream": func(t *testing.T, r running, _ <-chan Streams) net.Conn {
 			spdy, c := dialSPDY(t, r.execURL(), "v4.channel.k8s.io")
 			openStream(t, spdy, "streamType", "error")
 			return c
 		},
-		"in a SPDY session": func(t *testing.T, r running, started <-chan Streams, _ <-chan error) net.Conn {
+		"in a SPDY session": func(t *testing.T, r running, started <-chan Streams) net.Conn {
 			spdy, c := dialSPDY(t, r.execURL(), "v4.channel.k8s.io")
 			for _, kind := range []string{"error", "stdin", "stdout", "stderr"} {
 				openStream(t, spdy, "streamType", kind)
@@ -52,34 +51,36 @@ func TestVanish(t *testing.T) {
 			recv(t, "the session", started)
 			return c
 		},
-		"in a WebSocket session": func(t *testing.T, r running, started <-chan Streams, _ <-chan error) net.Conn {
+		"in a WebSocket session": func(t *testing.T, r running, started <-chan Streams) net.Conn {
 			ws := dialWebSocket(t, r.execURL(), "v5.channel.k8s.io")
 			recv(t, "the session", started)
 			return ws.NetConn()
 		},
-		"in an attached WebSocket session": func(t *testing.T, r running, started <-chan Streams, _ <-chan error) net.Conn {
-			ws := dialWebSocket(t, r.url(r.Attach(&cri.AttachRequest{ContainerId: "c1", Stdout: true})), "v4.channel.k8s.io")
+		"in an attached WebSocket session": func(t *testing.T, r running, started <-chan Streams) net.Conn {
+			req := &cri.AttachRequest{ContainerId: "c1", Stdout: true}
+			ws := dialWebSocket(t, r.url(r.Attach(req)), "v4.channel.k8s.io")
 			recv(t, "the session", started)
 			return ws.NetConn()
 		},
-		"before forwarding": func(t *testing.T, r running, _ <-chan Streams, _ <-chan error) net.Conn {
+		"before forwarding": func(t *testing.T, r running, _ <-chan Streams) net.Conn {
 			_, c := dialSPDY(t, r.forwardURL(), "portforward.k8s.io")
 			return c
 		},
-		"with half a forwarded connection": func(t *testing.T, r running, _ <-chan Streams, _ <-chan error) net.Conn {
+		"with half a forwarded connection": func(t *testing.T, r running, _ <-chan Streams) net.Conn {
 			spdy, c := dialSPDY(t, r.forwardURL(), "portforward.k8s.io")
 			openStream(t, spdy, "streamType", "data", "port", "80", "requestID", "1")
 			return c
 		},
-		"while forwarding": func(t *testing.T, r running, started <-chan Streams, _ <-chan error) net.Conn {
+		"while forwarding": func(t *testing.T, r running, started <-chan Streams) net.Conn {
 			spdy, c := dialSPDY(t, r.forwardURL(), "portforward.k8s.io")
 			openStream(t, spdy, "streamType", "error", "port", "80", "requestID", "1")
 			openStream(t, spdy, "streamType", "data", "port", "80", "requestID", "1")
 			recv(t, "the connection", started)
 			return c
 		},
-		"while forwarding WebSocket channels": func(t *testing.T, r running, started <-chan Streams, _ <-chan error) net.Conn {
-			ws := dialWebSocket(t, r.url(r.PortForward(&cri.PortForwardRequest{PodSandboxId: "p1", Port: []int32{80}})), "v4.channel.k8s.io")
+		"while forwarding WebSocket channels": func(t *testing.T, r running, started <-chan Streams) net.Conn {
+			req := &cri.PortForwardRequest{PodSandboxId: "p1", Port: []int32{80}}
+			ws := dialWebSocket(t, r.url(r.PortForward(req)), "v4.channel.k8s.io")
 			recv(t, "the connection", started)
 			return ws.NetConn()
 		},
@@ -89,7 +90,7 @@ func TestVanish(t *testing.T) {
 			t.Run(name+"/"+how, func(t *testing.T) {
 				b, started, ended := held()
 				r := start(t, b)
-				vanish(reach(t, r, started, ended), how)
+				vanish(reach(t, r, started), how)
 				r.noSession()
 				for len(ended) > 0 {
 					wantCause(t, ended, errGone)
@@ -107,7 +108,7 @@ func dialRaw(t *testing.T, r running) net.Conn {
 	return c
 }
 
-// TestVanishCancels: the backend's context ends with the reason, and its input with an error, not with EOF.
+// TestVanishCancels: the backend's context ends with a cause, and its input with an error other than EOF.
 func TestVanishCancels(t *testing.T) {
 	started, read := make(chan struct{}), make(chan error, 1)
 	b := backend{exec: func(ctx context.Context, _ string, _ []string, s Streams) (int, error) {
@@ -143,15 +144,15 @@ func TestVanishCancels(t *testing.T) {
 			recv(t, "the first half", started)
 			vanish(c, "closed")
 			if err := recv(t, "the input to end", read); err == nil || errors.Is(err, io.EOF) {
-				t.Errorf("half of the input ended with %v", err)
+				t.Errorf("incomplete input ended with %v, want an error other than EOF", err)
 			}
 			r.noSession()
 		})
 	}
 }
 
-// TestVanishBehindUnreadInput: the client floods a command that does not read and is killed; the news that it is
-// gone waits behind megabytes that nobody takes.
+// TestVanishBehindUnreadInput: the client floods a command that does not read, and is killed. Its FIN is queued behind
+// megabytes of unread data.
 func TestVanishBehindUnreadInput(t *testing.T) {
 	flood := make([]byte, 32<<10)
 	for name, dial := range map[string]func(*testing.T, string) (net.Conn, func() error){
@@ -165,7 +166,7 @@ func TestVanishBehindUnreadInput(t *testing.T) {
 		},
 		"websocket": func(t *testing.T, u string) (net.Conn, func() error) {
 			ws := dialWebSocket(t, u, "v5.channel.k8s.io")
-			go func() { // as kubectl does; the end of the connection then has no reset to overtake the flood with
+			go func() { // as kubectl does, so that closing the connection sends no reset
 				for {
 					if _, _, err := ws.ReadMessage(); err != nil {
 						return
@@ -187,7 +188,7 @@ func TestVanishBehindUnreadInput(t *testing.T) {
 				err = write()
 			}
 			if timeout, ok := errors.AsType[net.Error](err); !ok || !timeout.Timeout() {
-				t.Fatalf("the flood ended with %v, not with a full connection", err)
+				t.Fatalf("write: %v, want a timeout on a full connection", err)
 			}
 			vanish(c, "closed")
 			wantCause(t, ended, errGone)
@@ -196,7 +197,7 @@ func TestVanishBehindUnreadInput(t *testing.T) {
 	}
 }
 
-// TestSlowReader: a client that pauses longer than anything but the idle timeout gets the last byte and the outcome.
+// TestSlowReader: a client that pauses for less than the idle timeout gets the last byte and the outcome.
 func TestSlowReader(t *testing.T) {
 	const size = 8 << 20
 	done := make(chan struct{}, 1)
@@ -209,19 +210,19 @@ func TestSlowReader(t *testing.T) {
 	ws := dialWebSocket(t, r.url(r.Exec(&cri.ExecRequest{ContainerId: "c1", Stdout: true})), "v5.channel.k8s.io")
 	select {
 	case <-done:
-		t.Fatal("all output fits into the connection's buffers: the test shows nothing")
+		t.Fatal("all output fits into the connection's buffers, want it blocked")
 	case <-time.After(3 * quick.linger):
 	}
 	got := collect(t, ws, false)
 	if len(got[1]) != size || got[3] == "" {
-		t.Errorf("%d bytes of %d, outcome %q", len(got[1]), size, got[3])
+		t.Errorf("got %d bytes, outcome %q; want %d bytes and an outcome", len(got[1]), got[3], size)
 	}
 }
 
-// TestOutputBehindFlood: the command is done, its last output is still on the way, and the client, which sends
-// without end, does not read yet. Closing the connection then would lose the output.
+// TestOutputBehindFlood: the command has ended, its last output is not acknowledged, and the client keeps sending and
+// does not read yet. Closing the connection then would lose the output.
 func TestOutputBehindFlood(t *testing.T) {
-	const size = 512 << 10 // more than the client's buffer takes, less than both
+	const size = 512 << 10 // larger than the client's socket buffer, smaller than both buffers
 	b := backend{exec: func(_ context.Context, _ string, _ []string, s Streams) (int, error) {
 		if _, err := s.Stdin.Read(make([]byte, 1)); err != nil {
 			return 0, err
@@ -230,7 +231,8 @@ func TestOutputBehindFlood(t *testing.T) {
 		return 7, err
 	}}
 	r := start(t, b)
-	ws := dialWebSocket(t, r.url(r.Exec(&cri.ExecRequest{ContainerId: "c1", Stdin: true, Stdout: true})), "v5.channel.k8s.io")
+	req := &cri.ExecRequest{ContainerId: "c1", Stdin: true, Stdout: true}
+	ws := dialWebSocket(t, r.url(r.Exec(req)), "v5.channel.k8s.io")
 	go func() {
 		for ws.WriteMessage(websocket.BinaryMessage, make([]byte, 1024)) == nil {
 		}
@@ -238,18 +240,18 @@ func TestOutputBehindFlood(t *testing.T) {
 	<-time.After(4 * quick.linger)
 	got := collect(t, ws, false)
 	if len(got[1]) != size || got[3] == "" {
-		t.Errorf("%d bytes of %d, outcome %q", len(got[1]), size, got[3])
+		t.Errorf("got %d bytes, outcome %q; want %d bytes and an outcome", len(got[1]), got[3], size)
 	}
 }
 
-// TestClientThatDoesNotHangUp is cut off once it has received everything.
-func TestClientThatDoesNotHangUp(t *testing.T) {
+// TestClientThatDoesNotDisconnect is disconnected once it has received everything.
+func TestClientThatDoesNotDisconnect(t *testing.T) {
 	b := backend{exec: func(context.Context, string, []string, Streams) (int, error) { return 0, nil }}
 	r := start(t, b, func(c *Config) { c.CreationTimeout = time.Millisecond })
-	_, resp := dialUpgrade(t, r.execURL(), map[string]string{"Upgrade": "SPDY/3.1", "X-Stream-Protocol-Version": "v4.channel.k8s.io"})
+	_, resp := dialUpgrade(t, r.execURL(), upgradeSPDYHeaders)
 	if resp.StatusCode != http.StatusSwitchingProtocols {
-		t.Fatal(resp.Status)
+		t.Fatalf("upgrade: status %s, want 101", resp.Status)
 	}
-	// No stream is opened, so the session fails; the client reads nothing and stays.
+	// No stream is opened, so the session fails; the client neither reads nor disconnects.
 	r.noSession()
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,9 +17,8 @@ import (
 // maxMessageBytes bounds one WebSocket message from a client; kubectl sends 32 KiB.
 const maxMessageBytes = 4 << 20
 
-// WebSocket subprotocols of exec and attach. "channel" prefixes each message with its channel's number; base64 does
-// the same in text. Version 4 has structured outcomes, version 5 a signal that closes a channel. Web consoles use the
-// old ones.
+// WebSocket subprotocols of exec and attach. Each message begins with its channel number; the base64 variants send
+// text. Version 4 added structured outcomes, version 5 a message that closes a channel. Web consoles use the old ones.
 const (
 	channelV5       = wire.StreamProtocolV5Name
 	channelV4       = wire.StreamProtocolV4Name
@@ -28,7 +28,9 @@ const (
 )
 
 // openWebSocket upgrades to WebSocket. All channels exist from the start.
-func (s *Server) openWebSocket(sess *session, w http.ResponseWriter, r *http.Request, want streamed) (*remote, error) {
+func (s *Server) openWebSocket(
+	sess *session, w http.ResponseWriter, r *http.Request, want streamRequest,
+) (*remote, error) {
 	ws, err := upgradeWebSocket(w, r, channelV5, channelV4, channelV4Base64, channelV1, channelV1Base64)
 	if err != nil {
 		return nil, err
@@ -50,30 +52,32 @@ func (s *Server) openWebSocket(sess *session, w http.ResponseWriter, r *http.Req
 		rem.streams.Stdout = first
 	}
 	c.start()
-	first.greet()
+	first.sendReady()
 	rem.finish = func(o outcome) {
 		structured := version == channelV5 || version == channelV4 || version == channelV4Base64
 		if b := o.bytes(structured); len(b) > 0 {
-			_, _ = status.Write(b) // a client that is gone needs no outcome
+			_, _ = status.Write(b) // an error means that the client has disconnected
 		}
 		c.close()
 	}
 	return rem, nil
 }
 
-// upgradeWebSocket accepts the first of the protocols that the client offers; a client may offer none and gets the
-// oldest. Errors are told to the client.
+// upgradeWebSocket accepts the first protocol that the client offers and podd knows; a client that offers none gets
+// the oldest. Errors are also sent to the client.
 func upgradeWebSocket(w http.ResponseWriter, r *http.Request, protocols ...string) (*websocket.Conn, error) {
+	known := func(protocol string) bool { return slices.Contains(protocols, protocol) }
 	up := websocket.Upgrader{
 		Subprotocols: protocols,
-		// One frame per message: a channel number and a chunk, in base64 at worst.
+		// Fits a channel number and maxFrame bytes in base64: one frame per message.
 		WriteBufferSize: 64 << 10, ReadBufferSize: 4 << 10,
-		// Browsers come through the API server, with its origin; the token is what counts, and no cookie is.
+		// The token authorizes the request, no cookie does, so the origin does not matter.
 		CheckOrigin: func(*http.Request) bool { return true },
 	}
-	if offered := websocket.Subprotocols(r); len(offered) > 0 && !overlap(offered, protocols) {
-		http.Error(w, fmt.Sprintf("none of the requested protocols is known; known are %q", protocols), http.StatusForbidden)
-		return nil, errors.New("no common WebSocket subprotocol")
+	if offered := websocket.Subprotocols(r); len(offered) > 0 && !slices.ContainsFunc(offered, known) {
+		http.Error(w, fmt.Sprintf("no requested WebSocket protocol is supported, use one of %q", protocols),
+			http.StatusForbidden)
+		return nil, errors.New("client offered no supported WebSocket protocol")
 	}
 	ws, err := up.Upgrade(w, r, nil)
 	if err != nil {
@@ -83,20 +87,9 @@ func upgradeWebSocket(w http.ResponseWriter, r *http.Request, protocols ...strin
 	return ws, nil
 }
 
-func overlap(a, b []string) bool {
-	for _, x := range a {
-		for _, y := range b {
-			if x == y {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// answerPings replies to pings without ever blocking the reader, and sends a heartbeat, until the session ends. The
-// heartbeat is a pong: kubectl gives up after 61 seconds without one, and its pings are not read while a command
-// does not take its input.
+// answerPings replies to pings without blocking the reader, and sends a heartbeat, until the session ends. The
+// heartbeat is a pong: kubectl disconnects after 61 seconds without one, and its pings are not read while a command
+// does not read its input.
 func answerPings(sess *session, ws *websocket.Conn) {
 	pings := make(chan string, 1)
 	ws.SetPingHandler(func(data string) error {
@@ -117,7 +110,7 @@ func answerPings(sess *session, ws *websocket.Conn) {
 			case data = <-pings:
 			case <-tick.C:
 			}
-			// No deadline: one that passed would break the connection of a client that only reads slowly.
+			// No deadline: it would break the connection of a client that reads slowly.
 			_ = ws.WriteControl(websocket.PongMessage, []byte(data), time.Time{})
 		}
 	})
@@ -127,13 +120,13 @@ func answerPings(sess *session, ws *websocket.Conn) {
 type channels struct {
 	sess *session
 	ws   *websocket.Conn
-	// text: messages are base64; half: the client can close a channel.
-	text, half bool
-	// in has the pipes of the channels that are read. Not changed after start.
+	// text is set for base64 messages, canClose when the client can close a channel.
+	text, canClose bool
+	// in has the pipes of the channels that are read. It does not change after start.
 	in map[byte]*pipe
 
 	writeMu sync.Mutex
-	over    bool
+	closed  bool
 }
 
 type pipe struct {
@@ -145,12 +138,12 @@ func newChannels(sess *session, ws *websocket.Conn) *channels {
 	version := ws.Subprotocol()
 	return &channels{
 		sess: sess, ws: ws, in: map[byte]*pipe{},
-		text: version == channelV1Base64 || version == channelV4Base64,
-		half: version == channelV5,
+		text:     version == channelV1Base64 || version == channelV4Base64,
+		canClose: version == channelV5,
 	}
 }
 
-// input makes a channel readable.
+// input returns a reader of the channel.
 func (c *channels) input(number byte) io.Reader {
 	p := &pipe{}
 	p.r, p.w = io.Pipe()
@@ -160,19 +153,19 @@ func (c *channels) input(number byte) io.Reader {
 
 func (c *channels) output(number byte) *channelWriter { return &channelWriter{c: c, number: number} }
 
-// start begins to read from the client.
+// start starts to read from the client.
 func (c *channels) start() {
 	answerPings(c.sess, c.ws)
 	c.sess.tasks.Go(func() {
 		err := c.read()
-		c.sess.lost(err)
+		c.sess.connLost(err)
 		for _, p := range c.in {
 			p.w.CloseWithError(err)
 		}
 	})
 }
 
-// read hands messages to their channels until the connection ends.
+// read delivers messages to their channels until the connection ends.
 func (c *channels) read() error {
 	for {
 		_, data, err := c.ws.ReadMessage()
@@ -185,15 +178,15 @@ func (c *channels) read() error {
 	}
 }
 
-// deliver handles one message. Messages for channels that are not read are dropped; an error ends the session.
+// deliver handles one message. Messages for other channels than in are dropped; an error ends the session.
 func (c *channels) deliver(data []byte) error {
 	if len(data) == 0 {
 		return nil
 	}
 	number, data := data[0], data[1:]
-	if c.half && number == wire.StreamClose {
+	if c.canClose && number == wire.StreamClose {
 		if len(data) != 1 {
-			return errors.New("client sent a malformed close signal")
+			return errors.New("client sent a malformed close message")
 		}
 		if p := c.in[data[0]]; p != nil {
 			p.w.Close()
@@ -214,7 +207,7 @@ func (c *channels) deliver(data []byte) error {
 		return nil
 	}
 	c.sess.touch()
-	_, _ = p.w.Write(data) // an error is a channel nobody reads any more
+	_, _ = p.w.Write(data) // an error means that the channel is not read any more
 	return nil
 }
 
@@ -222,7 +215,7 @@ func (c *channels) deliver(data []byte) error {
 func (c *channels) send(number byte, data []byte) error {
 	c.writeMu.Lock()
 	defer c.writeMu.Unlock()
-	if c.over {
+	if c.closed {
 		return io.ErrClosedPipe
 	}
 	if c.text {
@@ -240,13 +233,13 @@ func (c *channels) send(number byte, data []byte) error {
 	return w.Close()
 }
 
-// close says goodbye. Readers get an error from here on, so that what the client still sends is read and dropped.
+// close sends a close message. Readers get an error from here on, so that further input is read and dropped.
 func (c *channels) close() {
 	c.writeMu.Lock()
-	c.over = true
+	c.closed = true
 	c.writeMu.Unlock()
-	bye := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
-	_ = c.ws.WriteControl(websocket.CloseMessage, bye, time.Time{})
+	closing := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
+	_ = c.ws.WriteControl(websocket.CloseMessage, closing, time.Time{})
 	for _, p := range c.in {
 		p.r.CloseWithError(io.ErrClosedPipe)
 	}
@@ -272,8 +265,8 @@ type channelWriter struct {
 	closed bool
 }
 
-// greet sends an empty message, which tells older clients that the session stands.
-func (w *channelWriter) greet() { _ = w.c.send(w.number, nil) }
+// sendReady sends an empty message, by which older clients notice that the session is open.
+func (w *channelWriter) sendReady() { _ = w.c.send(w.number, nil) }
 
 func (w *channelWriter) Write(p []byte) (n int, err error) {
 	w.mu.Lock()
@@ -282,7 +275,7 @@ func (w *channelWriter) Write(p []byte) (n int, err error) {
 		if w.closed {
 			return n, io.ErrClosedPipe
 		}
-		part := p[:min(len(p), chunk)]
+		part := p[:min(len(p), maxFrame)]
 		if err := w.c.send(w.number, part); err != nil {
 			return n, err
 		}
@@ -292,7 +285,7 @@ func (w *channelWriter) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// Close ends this writer; the protocol has no way to tell the client before the session ends.
+// Close ends this writer; the protocol cannot signal it to the client before the session ends.
 func (w *channelWriter) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// TestWebSocketProtocols speaks each subprotocol by hand, as web consoles do.
+// TestWebSocketProtocols uses each subprotocol without client-go, as web consoles do.
 func TestWebSocketProtocols(t *testing.T) {
 	b := backend{exec: func(_ context.Context, _ string, cmd []string, s Streams) (int, error) {
 		if s.Stdin == nil {
@@ -31,7 +31,8 @@ func TestWebSocketProtocols(t *testing.T) {
 		}
 		return 7, nil
 	}}
-	const status7 = `{"status":"Failure","message":"command terminated with non-zero exit code: 7","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"7"}]}}`
+	const status7 = `{"status":"Failure","message":"command terminated with non-zero exit code: 7",` +
+		`"reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"7"}]}}`
 	const text7 = "command terminated with non-zero exit code: 7"
 	for _, c := range []struct {
 		protocol string
@@ -49,34 +50,35 @@ func TestWebSocketProtocols(t *testing.T) {
 			r := start(t, b)
 			ws := dialWebSocket(t, r.execURL(), nonEmpty("bogus.k8s.io", c.protocol)...)
 			if ws.Subprotocol() != c.protocol {
-				t.Fatalf("negotiated %q", ws.Subprotocol())
+				t.Fatalf("subprotocol = %q, want %q", ws.Subprotocol(), c.protocol)
 			}
-			say := func(channel byte, data string) {
+			send := func(channel byte, data string) {
 				kind, message := websocket.BinaryMessage, append([]byte{channel}, data...)
 				if c.text {
-					kind, message = websocket.TextMessage, append([]byte{'0' + channel}, base64.StdEncoding.EncodeToString([]byte(data))...)
+					encoded := base64.StdEncoding.EncodeToString([]byte(data))
+					kind, message = websocket.TextMessage, append([]byte{'0' + channel}, encoded...)
 				}
 				if err := ws.WriteMessage(kind, message); err != nil {
 					t.Fatal(err)
 				}
 			}
-			say(0, "wo")
-			say(9, "nobody reads this channel")
-			say(1, "nor this")
+			send(0, "wo")
+			send(9, "not a channel that is read")
+			send(1, "output channel")
 			if c.protocol != "v5.channel.k8s.io" {
-				say(255-'0', "older versions know no close signal")
+				send(255-'0', "no close message in older versions")
 			}
 			ws.WriteMessage(websocket.BinaryMessage, nil)
-			say(0, "rd")
+			send(0, "rd")
 			got := collect(t, ws, c.text)
 			if got[1] != "out word" || got[2] != "err word" || got[3] != c.status {
-				t.Errorf("got %q", got)
+				t.Errorf("channels = %q, want %q, %q and %q", got, "out word", "err word", c.status)
 			}
 		})
 	}
 }
 
-// nonEmpty is what a client offers: nothing at all for "".
+// nonEmpty returns the protocols that a client offers: none for "".
 func nonEmpty(other, protocol string) []string {
 	if protocol == "" {
 		return nil
@@ -84,7 +86,7 @@ func nonEmpty(other, protocol string) []string {
 	return []string{other, protocol}
 }
 
-// collect reads all channels until the server says goodbye.
+// collect reads all channels until the server's close message.
 func collect(t *testing.T, ws *websocket.Conn, text bool) map[byte]string {
 	t.Helper()
 	got := map[byte]string{}
@@ -94,7 +96,7 @@ func collect(t *testing.T, ws *websocket.Conn, text bool) map[byte]string {
 			return got
 		}
 		if err != nil {
-			t.Fatalf("after %q: %v", got, err)
+			t.Fatalf("read: %v after %q, want a close message", err, got)
 		}
 		channel, data := message[0], message[1:]
 		if text {
@@ -107,15 +109,15 @@ func collect(t *testing.T, ws *websocket.Conn, text bool) map[byte]string {
 	}
 }
 
-// TestWebSocketMalformed: a client that does not keep to the protocol loses its session, and only that.
+// TestWebSocketMalformed: a malformed message ends the session, and nothing else.
 func TestWebSocketMalformed(t *testing.T) {
 	for _, c := range []struct {
 		name, protocol string
 		kind           int
 		message        []byte
 	}{
-		{"close signal without a channel", "v5.channel.k8s.io", websocket.BinaryMessage, []byte{255}},
-		{"close signal with two channels", "v5.channel.k8s.io", websocket.BinaryMessage, []byte{255, 0, 1}},
+		{"close message without a channel", "v5.channel.k8s.io", websocket.BinaryMessage, []byte{255}},
+		{"close message with two channels", "v5.channel.k8s.io", websocket.BinaryMessage, []byte{255, 0, 1}},
 		{"base64", "base64.channel.k8s.io", websocket.TextMessage, []byte("0***")},
 		{"too long", "v5.channel.k8s.io", websocket.BinaryMessage, make([]byte, maxMessageBytes+1)},
 	} {
@@ -124,16 +126,16 @@ func TestWebSocketMalformed(t *testing.T) {
 			r := start(t, b)
 			ws := dialWebSocket(t, r.execURL(), c.protocol)
 			recv(t, "the session", started)
-			ws.WriteMessage(c.kind, c.message) // fails when the server hangs up in the middle of it
+			ws.WriteMessage(c.kind, c.message) // fails when the server disconnects before the end
 			if err := recv(t, "the session to end", ended); err == nil {
-				t.Error("no cause given")
+				t.Error("cause = nil, want an error")
 			}
 			r.noSession()
 		})
 	}
 }
 
-// TestWebSocketCloseOfUnknownChannel is no reason to end a session.
+// TestWebSocketCloseOfUnknownChannel: closing a channel that is not read does not end the session.
 func TestWebSocketCloseOfUnknownChannel(t *testing.T) {
 	b := backend{exec: func(_ context.Context, _ string, _ []string, s Streams) (int, error) {
 		_, err := io.ReadAll(s.Stdin)
@@ -145,8 +147,9 @@ func TestWebSocketCloseOfUnknownChannel(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := collect(t, ws, false); got[3] != `{"status":"Success"}` {
-		t.Errorf("got %q", got)
+	const want = `{"status":"Success"}`
+	if got := collect(t, ws, false); got[3] != want {
+		t.Errorf("outcome = %q, want %q", got[3], want)
 	}
 }
 
@@ -162,14 +165,15 @@ func TestWebSocketRefusals(t *testing.T) {
 		{"port-forward with exec's protocol", forward(), "v5.channel.k8s.io"},
 		{"port-forward with an unknown tunnel", forward(), "SPDY/3.1+other.k8s.io"},
 	} {
-		_, resp, err := (&websocket.Dialer{Subprotocols: []string{c.protocol}}).Dial("ws"+strings.TrimPrefix(c.url, "http"), nil)
+		dialer := websocket.Dialer{Subprotocols: []string{c.protocol}}
+		_, resp, err := dialer.Dial("ws"+strings.TrimPrefix(c.url, "http"), nil)
 		if err == nil || resp == nil || resp.StatusCode != http.StatusForbidden {
-			t.Errorf("%s: %v, %v", c.name, err, resp)
+			t.Errorf("%s: dial = %v, response %v; want status 403", c.name, err, resp)
 		}
 	}
 }
 
-// TestWebSocketAnswersPings although the command does not take its input, and nobody reads the socket for that.
+// TestWebSocketAnswersPings: pings are answered, and heartbeats sent, while the command does not read its input.
 func TestWebSocketAnswersPings(t *testing.T) {
 	b, started, _ := held()
 	r := start(t, b)
@@ -189,26 +193,28 @@ func TestWebSocketAnswersPings(t *testing.T) {
 	}
 	for recv(t, "the answer to a ping", answers) != "are you there" {
 	}
-	for range 2 { // the first is stuck on its way to the command, the second behind it
+	for range 2 { // the first blocks on the command, the second behind it
 		if err := ws.WriteMessage(websocket.BinaryMessage, []byte("\x00input")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for range 3 {
 		if data := recv(t, "a heartbeat", answers); data != "" {
-			t.Errorf("heartbeat says %q", data)
+			t.Errorf("heartbeat = %q, want an empty pong", data)
 		}
 	}
 }
 
-// FuzzDeliver: no message of a client crashes the daemon, and none reaches a channel that it does not name.
+// FuzzDeliver: no message of a client panics, and none reaches a channel that it does not name.
 func FuzzDeliver(f *testing.F) {
 	f.Add([]byte{0, 'a'}, false, true)
 	f.Add([]byte{255, 0}, false, true)
 	f.Add([]byte("0aGVsbG8="), true, false)
 	f.Add([]byte{}, true, true)
-	f.Fuzz(func(t *testing.T, message []byte, text, half bool) {
-		c := &channels{sess: newSession(t.Context(), 0, realTime), in: map[byte]*pipe{}, text: text, half: half}
+	f.Fuzz(func(t *testing.T, message []byte, text, canClose bool) {
+		c := &channels{
+			sess: newSession(t.Context(), 0, realTime), in: map[byte]*pipe{}, text: text, canClose: canClose,
+		}
 		got := make(chan []byte)
 		for number := range byte(2) {
 			r := c.input(number)
@@ -222,7 +228,7 @@ func FuzzDeliver(f *testing.F) {
 			c.in[number].w.Close()
 		}
 		if n := len(<-got) + len(<-got); n > 0 && (err != nil || n >= len(message)) {
-			t.Errorf("%d bytes of %q arrived, %v", n, message, err)
+			t.Errorf("deliver(%q) = %v, delivered %d bytes; want none with an error, else fewer than sent", message, err, n)
 		}
 	})
 }

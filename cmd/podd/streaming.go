@@ -11,7 +11,7 @@ import (
 
 // streaming starts the server that exec, attach and port-forward clients come to.
 func (d *daemon) streaming(ctx context.Context, engine *sandbox.Engine) (*streaming.Server, error) {
-	srv, err := streaming.New(d.cfg.Streaming, sessions{engine})
+	srv, err := streaming.New(d.cfg.Streaming, sessions{engine}, d.log)
 	if err != nil {
 		return nil, err
 	}
