@@ -89,11 +89,6 @@ func teardown(t testing.TB, c *network.CNI, id string) {
 }
 
 func TestSuite(t *testing.T) {
-	t.Run("fake", func(t *testing.T) {
-		networktest.Suite(t, func(t *testing.T) networktest.Env {
-			return networktest.Env{Network: &networktest.Fake{}, Netns: func(t testing.TB) string { return "/run/netns/" + filepath.Base(t.TempDir()) }}
-		})
-	})
 	for _, version := range []string{"0.4.0", "1.1.0"} { // without and with STATUS and GC
 		t.Run("bridge "+version, func(t *testing.T) {
 			networktest.Suite(t, func(t *testing.T) networktest.Env {

@@ -2,9 +2,7 @@ package server
 
 import (
 	"context"
-	"errors"
 	"io"
-	"net"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -22,23 +20,8 @@ import (
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox"
-	"github.com/podd-project/podd/sandbox/namespaces"
+	"github.com/podd-project/podd/sandbox/namespaces/namespacestest"
 )
-
-// noNamespaces pins nothing: the fake runtime joins nothing.
-type noNamespaces struct{}
-
-func (noNamespaces) Pin(context.Context, namespaces.Request) error           { return nil }
-func (noNamespaces) Sysctl(context.Context, string, map[string]string) error { return nil }
-func (noNamespaces) Unpin(context.Context, ...string) error                  { return nil }
-func (noNamespaces) Pinned(string) ([]string, error)                         { return nil, nil }
-
-// fakePodNetwork is networktest's, which nobody dials here.
-type fakePodNetwork struct{ *networktest.Fake }
-
-func (fakePodNetwork) Dial(context.Context, string, uint16) (net.Conn, error) {
-	return nil, errors.New("there is nothing to dial")
-}
 
 // realEngine is the real engine on fake mechanisms.
 func realEngine(t *testing.T) *sandbox.Engine {
@@ -54,9 +37,10 @@ func realEngine(t *testing.T) *sandbox.Engine {
 	}
 	cfg := sandbox.DefaultConfig()
 	cfg.Root, cfg.Run, cfg.BootID = filepath.Join(dir, "root"), filepath.Join(dir, "run"), "boot"
+	bundles := filepath.Join(cfg.Run, "containers")
 	e, err := sandbox.New(cfg, sandbox.Deps{
-		Namespaces: noNamespaces{}, Network: fakePodNetwork{&networktest.Fake{}}, Images: images,
-		Runtimes: map[string]sandbox.Runtime{"runc": ocitest.NewFake(), "crun": ocitest.NewFake()},
+		Namespaces: namespacestest.NewFake(), Network: networktest.NewFake(), Images: images,
+		Runtimes: map[string]sandbox.Runtime{"runc": ocitest.NewFake(bundles), "crun": ocitest.NewFake(bundles)},
 		Facts:    spec.Facts{Arch: "amd64"}, CDI: cdi, Log: log,
 	})
 	if err != nil {

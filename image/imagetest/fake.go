@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,20 +19,55 @@ import (
 	"github.com/podd-project/podd/image"
 )
 
-// Fake keeps images in memory, and makes root filesystems that are plain directories below dir.
+// Fake keeps images in memory, and makes root filesystems that are plain directories below dir. They outlive the engine
+// that uses them, as mounts outlive the daemon: a restarted engine is given a Reopen of it.
 type Fake struct {
-	dir string
+	// Before, if set, is called at the start of resolve, rootfs, volume and release, with that word and the container's id
+	// ("" for resolve); After when the call has succeeded. An error replaces the call's own result, so Before fails a call
+	// without its effect and After with it. Both are called without locks and may block or end their goroutine. Set them
+	// before the Fake is used.
+	Before, After func(ctx context.Context, verb, id string) error
 
-	mu     sync.Mutex
-	images []*image.Image
-	files  map[string]map[string]string // by image id: path to content
-	fail   func(op, container string) error
-	held   map[string][]string // by container: the paths made
+	*fakeState
 }
 
-// NewFake returns a Fake without images. Dir must exist; root filesystems are made in it.
+// fakeState is shared by all Fakes that Reopen returns.
+type fakeState struct {
+	dir string
+
+	mu     sync.Mutex // guards the rest
+	images []*image.Image
+	files  map[string]map[string]string // by image id: path to content
+	held   map[string]bool              // by container
+}
+
+// NewFake returns a Fake without images. Root filesystems are made in dir, which need not exist.
 func NewFake(dir string) *Fake {
-	return &Fake{dir: dir, files: map[string]map[string]string{}, held: map[string][]string{}}
+	return &Fake{fakeState: &fakeState{dir: dir, files: map[string]map[string]string{}, held: map[string]bool{}}}
+}
+
+// Reopen returns a Fake with the same images and root filesystems and without hooks, as a restarted daemon opens the store.
+func (f *Fake) Reopen() *Fake { return &Fake{fakeState: f.fakeState} }
+
+// hooked runs one verb between the hooks, with the lock held.
+func (f *Fake) hooked(ctx context.Context, verb, id string, act func() error) error {
+	if f.Before != nil {
+		if err := f.Before(ctx, verb, id); err != nil {
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	err := func() error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return act()
+	}()
+	if err != nil || f.After == nil {
+		return err
+	}
+	return f.After(ctx, verb, id)
 }
 
 // Add stores an image whose root filesystem has the given files (path to content). It replaces one of the same id.
@@ -43,34 +79,20 @@ func (f *Fake) Add(img image.Image, files map[string]string) {
 	f.files[img.ID] = files
 }
 
-// FailWith has fail asked before each call, with the method's name and the container's id ("" for Resolve); what it
-// returns is the call's error. Nil takes it away.
-func (f *Fake) FailWith(fail func(op, container string) error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.fail = fail
-}
-
-// ContainersWithMounts returns the containers that have something left, sorted: none, after a clean teardown.
+// ContainersWithMounts returns the containers that have something left, sorted: none after a clean teardown.
 func (f *Fake) ContainersWithMounts(context.Context) ([]string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var out []string
-	for id := range f.held {
-		out = append(out, id)
-	}
-	slices.Sort(out)
-	return out, nil
+	return slices.Sorted(maps.Keys(f.held)), nil
 }
 
 // Resolve is image.Store.Resolve.
-func (f *Fake) Resolve(_ context.Context, ref string) (*image.Image, error) {
-	if err := f.ask("Resolve", ""); err != nil {
-		return nil, err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.resolveLocked(ref)
+func (f *Fake) Resolve(ctx context.Context, ref string) (img *image.Image, err error) {
+	err = f.hooked(ctx, "resolve", "", func() (err error) {
+		img, err = f.resolveLocked(ref)
+		return err
+	})
+	return img, err
 }
 
 func (f *Fake) resolveLocked(ref string) (*image.Image, error) {
@@ -96,7 +118,7 @@ func (f *Fake) resolveLocked(ref string) (*image.Image, error) {
 	return nil, fmt.Errorf("image id %q is the beginning of several ids: %w", id, errdefs.ErrInvalidArgument)
 }
 
-// named says whether ref, completed, is one of the image's names.
+// named reports whether ref, completed, is one of the image's names.
 func named(img *image.Image, ref string) bool {
 	repo, digest, byDigest := strings.Cut(ref, "@")
 	tag := "latest"
@@ -115,51 +137,38 @@ func named(img *image.Image, ref string) bool {
 }
 
 // Rootfs is image.Store.Rootfs.
-func (f *Fake) Rootfs(_ context.Context, r image.RootfsRequest) (string, error) {
-	if err := f.ask("Rootfs", r.ContainerID); err != nil {
-		return "", err
-	}
-	return f.mount(r.ContainerID, "root", r.ImageID, owner(r.UIDs))
+func (f *Fake) Rootfs(ctx context.Context, r image.RootfsRequest) (path string, err error) {
+	err = f.hooked(ctx, "rootfs", r.ContainerID, func() (err error) {
+		path, err = f.mount(r.ContainerID, "root", r.ImageID, owner(r.UIDs))
+		return err
+	})
+	return path, err
 }
 
 // Volume is image.Store.Volume; the directory is not read-only.
-func (f *Fake) Volume(_ context.Context, r image.VolumeRequest) (string, error) {
-	if err := f.ask("Volume", r.ContainerID); err != nil {
-		return "", err
-	}
-	return f.mount(r.ContainerID, "volume-"+strconv.Itoa(r.Index), r.ImageID, owner(r.UIDs))
+func (f *Fake) Volume(ctx context.Context, r image.VolumeRequest) (path string, err error) {
+	err = f.hooked(ctx, "volume", r.ContainerID, func() (err error) {
+		path, err = f.mount(r.ContainerID, "volume-"+strconv.Itoa(r.Index), r.ImageID, owner(r.UIDs))
+		return err
+	})
+	return path, err
 }
 
 // Release is image.Store.Release.
-func (f *Fake) Release(_ context.Context, container string) error {
-	if err := f.ask("Release", container); err != nil {
-		return err
-	}
-	if !validID(container) {
-		return fmt.Errorf("container id %q: %w", container, errdefs.ErrInvalidArgument)
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.held, container)
-	return os.RemoveAll(filepath.Join(f.dir, container))
-}
-
-func (f *Fake) ask(op, container string) error {
-	f.mu.Lock()
-	fail := f.fail
-	f.mu.Unlock()
-	if fail == nil {
-		return nil
-	}
-	return fail(op, container)
+func (f *Fake) Release(ctx context.Context, container string) error {
+	return f.hooked(ctx, "release", container, func() error {
+		if !validID(container) {
+			return fmt.Errorf("container id %q: %w", container, errdefs.ErrInvalidArgument)
+		}
+		delete(f.held, container)
+		return os.RemoveAll(filepath.Join(f.dir, container))
+	})
 }
 
 func (f *Fake) mount(container, name, ref string, uid int) (string, error) {
 	if !validID(container) {
 		return "", fmt.Errorf("container id %q: %w", container, errdefs.ErrInvalidArgument)
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	img, err := f.resolveLocked(ref)
 	if err != nil {
 		return "", err
@@ -168,7 +177,7 @@ func (f *Fake) mount(container, name, ref string, uid int) (string, error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return "", err
 	}
-	f.held[container] = append(f.held[container], dir)
+	f.held[container] = true
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}

@@ -1,5 +1,6 @@
-// Package imagetest tests whatever makes root filesystems out of images, and has a Fake that does so without
-// storage, registries or mounts. Tests use it; nothing else may.
+// Package imagetest has Suite, which checks how root filesystems are made of images, and Fake, which passes it without
+// storage, registries or mounts. The tests of sandbox and server/adapt_test.go run the engine on Fake. Only tests may
+// import it.
 package imagetest
 
 import (

@@ -1,8 +1,9 @@
-// Package networktest has what tests of and around package network need: Suite, which says how a pod network behaves;
-// Fake, one in memory, for tests of the sandbox engine; and the means to run the real one, with real CNI plugins, in
-// a network namespace that takes everything with it when the test process ends.
+// Package networktest has what tests of and around package network need: Suite, which checks how a pod network behaves;
+// Fake, a pod network in memory that passes Suite, on which the tests of sandbox and server/adapt_test.go run the engine;
+// and the means to run the real one, with real CNI plugins, in a network namespace that takes everything with it when the
+// test process ends.
 //
-// It owns nothing but what the tests that use it make. Nothing but tests may import it.
+// It owns nothing but what the tests that use it make. Only tests may import it.
 package networktest
 
 import (
@@ -11,6 +12,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
 
@@ -19,12 +21,15 @@ import (
 	"github.com/podd-project/podd/network"
 )
 
-// Network is what Suite checks. *network.CNI and *Fake are two.
+// Network is what Suite checks. *network.CNI and *Fake implement it.
 type Network interface {
 	Setup(ctx context.Context, r network.Request) (network.Result, error)
 	Teardown(ctx context.Context, podID string) error
+	Abandon(ctx context.Context, r network.Request) error
 	Ready() error
+	Leases() (map[string][]string, error)
 	Attachments() ([]string, error)
+	Dial(ctx context.Context, podID string, port uint16) (net.Conn, error)
 	GC(ctx context.Context, living func() []string) error
 }
 
@@ -33,94 +38,142 @@ var (
 	_ Network = (*Fake)(nil)
 )
 
-// Moment is a point of a Fake's call at which its hook is asked.
-type Moment struct {
-	// Op is "setup" or "teardown".
-	Op string
-	// PodID is the pod it is about.
-	PodID string
-	// Done is false before the effect and true after it, when an error makes the caller believe that nothing happened.
-	Done bool
-}
-
-// Fake is a pod network in memory. It outlives the engine that uses it, as the node's network outlives the daemon.
-// The zero value is ready for use.
+// Fake is a pod network in memory. It outlives the engine that uses it, as the node's network outlives the daemon: a
+// restarted engine is given a Reopen of it.
 type Fake struct {
-	// Hook is asked before and after every effect; its error becomes that of the call. It may wait, as a plugin that
-	// hangs, until ctx ends. Set it before the Fake is used. May be nil.
-	Hook func(ctx context.Context, m Moment) error
+	// Before, if set, is called at the start of setup, teardown, abandon, gc and dial, with that word and the pod's id
+	// ("" for gc); After when the call has succeeded. An error replaces the call's own result, so Before fails a call
+	// without its effect and After with it. Both are called without locks and may block or end their goroutine. Set them
+	// before the Fake is used.
+	Before, After func(ctx context.Context, verb, id string) error
 	// Listener is the address that Dial connects to, whatever the pod and the port. Set it before the Fake is used.
 	Listener string
 
-	mu       sync.Mutex // guards what follows
-	attached map[string]netip.Addr
-	last     netip.Addr
+	*fakeState
+}
+
+// fakeState is shared by all Fakes that Reopen returns.
+type fakeState struct {
+	mu       sync.Mutex // guards the rest
+	attached map[string]bool
+	leases   map[string][]netip.Addr // a lease outlives the attachment whose record was lost
+	last     network.Result
 	notReady error
 	requests []network.Request
 	cidr     string
 }
 
-// Setup gives the pod the next address of 10.88.0.0/16.
-func (f *Fake) Setup(ctx context.Context, r network.Request) (network.Result, error) {
+// NewFake returns a network without attachments.
+func NewFake() *Fake {
+	return &Fake{fakeState: &fakeState{
+		attached: map[string]bool{}, leases: map[string][]netip.Addr{},
+		last: network.Result{
+			IPs: []netip.Addr{netip.MustParseAddr("10.88.0.1"), netip.MustParseAddr("fd88::1")}, Interface: "eth0",
+		},
+	}}
+}
+
+// Reopen returns a Fake with the same attachments and without hooks, as a restarted daemon opens the network.
+func (f *Fake) Reopen() *Fake { return &Fake{Listener: f.Listener, fakeState: f.fakeState} }
+
+// hooked runs one verb between the hooks. act takes the lock itself.
+func (f *Fake) hooked(ctx context.Context, verb, id string, act func() error) error {
+	if f.Before != nil {
+		if err := f.Before(ctx, verb, id); err != nil {
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := act(); err != nil || f.After == nil {
+		return err
+	}
+	return f.After(ctx, verb, id)
+}
+
+// Setup gives the pod the next addresses of 10.88.0.0/16 and fd88::/64.
+func (f *Fake) Setup(ctx context.Context, r network.Request) (result network.Result, err error) {
 	if err := r.Validate(); err != nil {
 		return network.Result{}, err
 	}
-	if err := f.moment(ctx, Moment{Op: "setup", PodID: r.PodID}); err != nil {
-		return network.Result{}, err
-	}
-	ip, err := f.attach(r)
+	err = f.hooked(ctx, "setup", r.PodID, func() (err error) {
+		result, err = f.attach(r)
+		return err
+	})
 	if err != nil {
 		return network.Result{}, err
 	}
-	if err := f.moment(ctx, Moment{Op: "setup", PodID: r.PodID, Done: true}); err != nil {
-		return network.Result{}, err
-	}
-	return network.Result{IPs: []netip.Addr{ip}, Interface: "eth0"}, nil
+	return result, nil
 }
 
-func (f *Fake) attach(r network.Request) (netip.Addr, error) {
+func (f *Fake) attach(r network.Request) (network.Result, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.notReady != nil {
-		return netip.Addr{}, f.notReady
+		return network.Result{}, f.notReady
 	}
-	if _, ok := f.attached[r.PodID]; ok {
-		return netip.Addr{}, fmt.Errorf("%w: network attachment of pod %s", errdefs.ErrAlreadyExists, r.PodID)
+	if f.attached[r.PodID] {
+		return network.Result{}, fmt.Errorf("%w: network attachment of pod %s", errdefs.ErrAlreadyExists, r.PodID)
 	}
-	if !f.last.IsValid() {
-		f.last, f.attached = netip.MustParseAddr("10.88.0.1"), map[string]netip.Addr{}
+	f.attached[r.PodID] = true // as with the real one, also when a plugin fails: Teardown undoes it
+	if _, err := os.Lstat(r.Netns); err != nil {
+		return network.Result{}, fmt.Errorf("attach pod %s: %w", r.PodID, err)
 	}
-	f.last = f.last.Next()
-	f.attached[r.PodID] = f.last
+	next := network.Result{Interface: f.last.Interface}
+	for _, ip := range f.last.IPs {
+		next.IPs = append(next.IPs, ip.Next())
+	}
+	f.last = next
+	f.leases[r.PodID] = next.IPs
 	f.requests = append(f.requests, r)
-	return f.last, nil
+	return next, nil
 }
 
-// Teardown gives the pod's address back.
+// Teardown gives the pod's addresses back.
 func (f *Fake) Teardown(ctx context.Context, podID string) error {
 	if podID == "" {
 		return fmt.Errorf("%w: no pod id", errdefs.ErrInvalidArgument)
 	}
-	if err := f.moment(ctx, Moment{Op: "teardown", PodID: podID}); err != nil {
+	return f.hooked(ctx, "teardown", podID, func() error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.detach(podID)
+		return nil
+	})
+}
+
+// detach frees what an attachment holds; the lock is held. Without an attachment it finds no lease either, like the real
+// Teardown without its record.
+func (f *Fake) detach(podID string) {
+	if f.attached[podID] {
+		delete(f.leases, podID)
+		delete(f.attached, podID)
+	}
+}
+
+// Abandon frees what the pod holds under its id, whether it is attached or not.
+func (f *Fake) Abandon(ctx context.Context, r network.Request) error {
+	if err := r.Validate(); err != nil {
 		return err
 	}
-	f.mu.Lock()
-	delete(f.attached, podID)
-	f.mu.Unlock()
-	return f.moment(ctx, Moment{Op: "teardown", PodID: podID, Done: true})
-}
-
-func (f *Fake) moment(ctx context.Context, m Moment) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if f.Hook == nil {
+	return f.hooked(ctx, "abandon", r.PodID, func() error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.leases, r.PodID)
+		delete(f.attached, r.PodID)
 		return nil
-	}
-	return f.Hook(ctx, m)
+	})
 }
 
-// Ready answers what SetReady was told.
+// Lose forgets a pod's attachment and keeps its lease, as when the record is deleted from the disk.
+func (f *Fake) Lose(podID string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.attached, podID)
+}
+
+// Ready returns the error set by SetReady.
 func (f *Fake) Ready() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -134,11 +187,24 @@ func (f *Fake) SetReady(err error) {
 	f.notReady = err
 }
 
-// Attachments returns the pods that are attached, sorted: in a test that is over, what leaked.
+// Attachments returns the pods that are attached, sorted: at the end of a test, what leaked.
 func (f *Fake) Attachments() ([]string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Sorted(maps.Keys(f.attached)), nil
+}
+
+// Leases returns the addresses that are given away, by pod.
+func (f *Fake) Leases() (map[string][]string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	leases := map[string][]string{}
+	for id, ips := range f.leases {
+		for _, ip := range ips {
+			leases[id] = append(leases[id], ip.String())
+		}
+	}
+	return leases, nil
 }
 
 // Requests returns all requests that had an effect, in order.
@@ -148,40 +214,35 @@ func (f *Fake) Requests() []network.Request {
 	return slices.Clone(f.requests)
 }
 
-// Abandon is Teardown: the fake has no record to lose.
-func (f *Fake) Abandon(ctx context.Context, r network.Request) error { return f.Teardown(ctx, r.PodID) }
-
-// Leases are none: the fake keeps no store of addresses.
-func (f *Fake) Leases() (map[string][]string, error) { return nil, nil }
-
-// GC tears down every pod that is not among the living.
+// GC detaches every pod that is not among the living.
 func (f *Fake) GC(ctx context.Context, living func() []string) error {
-	ids, err := f.Attachments()
-	if err != nil {
-		return err
-	}
-	keep := living()
-	for _, id := range ids {
-		if slices.Contains(keep, id) {
-			continue
+	return f.hooked(ctx, "gc", "", func() error {
+		keep := living()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for id := range f.attached {
+			if !slices.Contains(keep, id) {
+				f.detach(id)
+			}
 		}
-		if err := f.Teardown(ctx, id); err != nil {
-			return err
-		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // Dial connects to Listener. A pod that is not attached is errdefs.ErrNotFound.
-func (f *Fake) Dial(ctx context.Context, podID string, _ uint16) (net.Conn, error) {
-	f.mu.Lock()
-	_, ok := f.attached[podID]
-	f.mu.Unlock()
-	if !ok {
-		return nil, fmt.Errorf("%w: pod %s has no network of its own", errdefs.ErrNotFound, podID)
-	}
-	var dialer net.Dialer
-	return dialer.DialContext(ctx, "tcp", f.Listener)
+func (f *Fake) Dial(ctx context.Context, podID string, _ uint16) (conn net.Conn, err error) {
+	err = f.hooked(ctx, "dial", podID, func() (err error) {
+		f.mu.Lock()
+		attached := f.attached[podID]
+		f.mu.Unlock()
+		if !attached {
+			return fmt.Errorf("%w: pod %s has no network of its own", errdefs.ErrNotFound, podID)
+		}
+		var dialer net.Dialer
+		conn, err = dialer.DialContext(ctx, "tcp", f.Listener)
+		return err
+	})
+	return conn, err
 }
 
 // SetPodCIDR remembers cidr; PodCIDR returns it.
@@ -192,7 +253,7 @@ func (f *Fake) SetPodCIDR(_ context.Context, cidr string) error {
 	return nil
 }
 
-// PodCIDR returns what SetPodCIDR was told.
+// PodCIDR returns the last value passed to SetPodCIDR.
 func (f *Fake) PodCIDR() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,49 +12,59 @@ import (
 	"github.com/podd-project/podd/network"
 )
 
-func fakeRequest(id string) network.Request {
-	return network.Request{PodID: id, PodName: "web", PodNamespace: "default", Netns: "/run/netns/" + id}
+func fakeRequest(t *testing.T, id string) network.Request {
+	return network.Request{PodID: id, PodName: "web", PodNamespace: "default", Netns: t.TempDir()}
 }
 
-// TestHookFailsBeforeAndAfterTheEffect is what the engine's fault tests stand on.
+func TestFake(t *testing.T) {
+	Suite(t, func(t *testing.T) Env {
+		return Env{Network: NewFake().Reopen(), Netns: func(t testing.TB) string { return t.TempDir() }}
+	})
+}
+
+// The engine's tests of failures rely on TestHookFailsBeforeAndAfterTheEffect.
 func TestHookFailsBeforeAndAfterTheEffect(t *testing.T) {
 	boom := errors.New("boom")
-	for _, done := range []bool{false, true} {
-		f := &Fake{}
-		fail := true
-		f.Hook = func(_ context.Context, m Moment) error {
-			if fail && m.Done == done && m.PodID == "pod1" {
+	for _, after := range []bool{false, true} {
+		node := NewFake()
+		f := node.Reopen()
+		hook := func(_ context.Context, _, id string) error {
+			if id == "pod1" {
 				return boom
 			}
 			return nil
 		}
-		if _, err := f.Setup(t.Context(), fakeRequest("pod1")); !errors.Is(err, boom) {
-			t.Errorf("Setup = %v", err)
+		if after {
+			f.After = hook
+		} else {
+			f.Before = hook
 		}
-		if ids, _ := f.Attachments(); (len(ids) == 1) != done {
-			t.Errorf("done=%v: attachments %v", done, ids)
+		if _, err := f.Setup(t.Context(), fakeRequest(t, "pod1")); !errors.Is(err, boom) {
+			t.Errorf("after=%v: Setup = %v, want %v", after, err, boom)
+		}
+		if ids, _ := node.Attachments(); (len(ids) == 1) != after {
+			t.Errorf("after=%v: Attachments = %v, want one: %v", after, ids, after)
 		}
 		if err := f.Teardown(t.Context(), "pod1"); !errors.Is(err, boom) {
-			t.Errorf("Teardown = %v", err)
+			t.Errorf("after=%v: Teardown = %v, want %v", after, err, boom)
 		}
-		fail = false
-		if err := f.Teardown(t.Context(), "pod1"); err != nil {
-			t.Error(err)
+		if err := node.Teardown(t.Context(), "pod1"); err != nil {
+			t.Errorf("after=%v: Teardown without hooks = %v, want nil", after, err)
 		}
-		if ids, _ := f.Attachments(); len(ids) != 0 {
-			t.Errorf("attachments %v", ids)
+		if ids, _ := node.Attachments(); len(ids) != 0 {
+			t.Errorf("after=%v: Attachments = %v, want none", after, ids)
 		}
 	}
 }
 
 func TestFakeNotReady(t *testing.T) {
-	f := &Fake{}
+	f := NewFake()
 	f.SetReady(errdefs.ErrUnavailable)
-	if _, err := f.Setup(t.Context(), fakeRequest("pod1")); !errdefs.IsUnavailable(err) || !errdefs.IsUnavailable(f.Ready()) {
-		t.Errorf("Setup = %v", err)
+	if _, err := f.Setup(t.Context(), fakeRequest(t, "pod1")); !errdefs.IsUnavailable(err) || !errdefs.IsUnavailable(f.Ready()) {
+		t.Errorf("Setup = %v, Ready = %v, want both unavailable", err, f.Ready())
 	}
 	if len(f.Requests()) != 0 {
-		t.Errorf("requests %v", f.Requests())
+		t.Errorf("Requests = %v, want none", f.Requests())
 	}
 }
 
@@ -70,11 +80,12 @@ func TestFakeDialAndPodCIDR(t *testing.T) {
 			conn.Close()
 		}
 	}()
-	f := &Fake{Listener: l.Addr().String()}
+	f := NewFake()
+	f.Listener = l.Addr().String()
 	if _, err := f.Dial(t.Context(), "pod1", 80); !errdefs.IsNotFound(err) {
-		t.Errorf("Dial = %v", err)
+		t.Errorf("Dial of a pod that is not attached = %v, want not found", err)
 	}
-	if _, err := f.Setup(t.Context(), fakeRequest("pod1")); err != nil {
+	if _, err := f.Setup(t.Context(), fakeRequest(t, "pod1")); err != nil {
 		t.Fatal(err)
 	}
 	conn, err := f.Dial(t.Context(), "pod1", 80)
@@ -83,9 +94,9 @@ func TestFakeDialAndPodCIDR(t *testing.T) {
 	}
 	defer conn.Close()
 	if got, err := io.ReadAll(conn); err != nil || string(got) != "hello" {
-		t.Errorf("read %q, %v", got, err)
+		t.Errorf("read %q, %v, want %q", got, err, "hello")
 	}
 	if err := f.SetPodCIDR(t.Context(), "10.0.0.0/8"); err != nil || f.PodCIDR() != "10.0.0.0/8" {
-		t.Errorf("%q, %v", f.PodCIDR(), err)
+		t.Errorf("PodCIDR = %q, SetPodCIDR = %v, want %q, nil", f.PodCIDR(), err, "10.0.0.0/8")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -29,7 +30,7 @@ func (e Env) Request(t testing.TB, id string) network.Request {
 	}
 }
 
-// Suite says how a pod network behaves, whatever implements it.
+// Suite checks how a pod network behaves, whatever implements it.
 func Suite(t *testing.T, newEnv func(t *testing.T) Env) {
 	for name, check := range map[string]func(t *testing.T, e Env){
 		"attach and detach":              attachAndDetach,
@@ -39,6 +40,10 @@ func Suite(t *testing.T, newEnv func(t *testing.T) Env) {
 		"a cancelled call can be undone": cancelled,
 		"many pods at once":              manyPods,
 		"collect what nobody claims":     collect,
+		"no network namespace":           noNetns,
+		"leases of an attached pod":      leases,
+		"abandon what is not attached":   abandonUnknown,
+		"dial of no pod":                 dialNobody,
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEnv(t)
@@ -73,7 +78,7 @@ func attachAndDetach(t *testing.T, e Env) {
 		t.Fatal(err)
 	}
 	if len(result.IPs) == 0 || !result.IPs[0].IsValid() || result.Interface != "eth0" {
-		t.Errorf("result is %+v", result)
+		t.Errorf("Setup = %+v, want a valid address on eth0", result)
 	}
 	attached(t, e, "pod1")
 	detach(t, e, "pod1")
@@ -206,4 +211,53 @@ func collect(t *testing.T, e Env) {
 		attached(t, e, "keep")
 	}
 	detach(t, e, "keep")
+}
+
+// noNetns: a pod cannot be attached before its network namespace is pinned, and Teardown undoes what was half done.
+func noNetns(t *testing.T, e Env) {
+	r := e.Request(t, "pod1")
+	r.Netns = filepath.Join(t.TempDir(), "absent")
+	if _, err := e.Network.Setup(t.Context(), r); err == nil {
+		t.Error("Setup without a network namespace = nil, want an error")
+	}
+	detach(t, e, "pod1")
+	attached(t, e)
+	if _, err := e.Network.Setup(t.Context(), e.Request(t, "pod1")); err != nil {
+		t.Errorf("Setup after one that failed = %v, want nil", err)
+	}
+	detach(t, e, "pod1")
+}
+
+// leases: an attached pod holds the addresses that Setup returned, until Teardown.
+func leases(t *testing.T, e Env) {
+	result, err := e.Network.Setup(t.Context(), e.Request(t, "pod1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := e.Network.Leases()
+	if err != nil || len(got) != 1 || len(got["pod1"]) != len(result.IPs) {
+		t.Errorf("Leases = %v, %v, want %v of pod1", got, err, result.IPs)
+	}
+	detach(t, e, "pod1")
+	if got, err := e.Network.Leases(); err != nil || len(got) > 0 {
+		t.Errorf("Leases after Teardown = %v, %v, want none", got, err)
+	}
+}
+
+// abandonUnknown: Abandon needs the pod's id and no more. TestAbandon of package network damages real records.
+func abandonUnknown(t *testing.T, e Env) {
+	for range 2 {
+		if err := e.Network.Abandon(t.Context(), network.Request{PodID: "never-seen", Netns: "/gone"}); err != nil {
+			t.Errorf("Abandon of a pod that is not attached = %v, want nil", err)
+		}
+	}
+	if err := e.Network.Abandon(t.Context(), network.Request{}); !errdefs.IsInvalidArgument(err) {
+		t.Errorf("Abandon of no pod = %v, want an invalid argument", err)
+	}
+}
+
+func dialNobody(t *testing.T, e Env) {
+	if conn, err := e.Network.Dial(t.Context(), "never-seen", 80); !errdefs.IsNotFound(err) {
+		t.Errorf("Dial of a pod that is not attached = %v, %v, want not found", conn, err)
+	}
 }

@@ -2,8 +2,13 @@ package ocitest
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"syscall"
@@ -15,38 +20,51 @@ import (
 	"github.com/podd-project/podd/oci"
 )
 
-// Fake is a handler in memory. Its containers survive the Runtime's user, as real ones do: give the same Fake
-// to the engine before and after a "restart". It starts no goroutine and waits only on channels, timers and
-// contexts, so it can be used in a synctest bubble.
+// Fake is a handler in memory. Its containers outlive the engine that drives it, as real ones outlive the daemon: a
+// restarted engine is given a Reopen of it. It waits only on channels, timers and contexts, so it can be used in a
+// synctest bubble.
 //
 // It runs the few commands that the suite uses (see parse); Exit ends a container from outside.
 type Fake struct {
-	// Before, if set, is called at the start of each verb but Ready and Features, with the verb's name in lower
-	// case and the container's id; After when it has succeeded. An error takes the place of the verb's own, so
-	// Before fails it without and After with its effect. Both may block, and are called without locks.
-	// They must be set before the Fake is used.
+	// Before, if set, is called at the start of each verb but Ready and Features, with the verb in lower case
+	// ("create", "signal terminated") and the container's id; After when the verb has succeeded. An error replaces the
+	// verb's own result, so Before fails a verb without its effect and After with it. Both are called without locks and
+	// may block or end their goroutine. Set them before the Fake is used.
 	Before, After func(ctx context.Context, verb, id string) error
 	// Answer, if set, answers ExecSync.
 	Answer func(ctx context.Context, req oci.ExecRequest) (oci.ExecResult, error)
-	// Unready is what Ready says.
+	// Unready is returned by Ready.
 	Unready error
 
-	mu         sync.Mutex
+	*fakeState
+}
+
+// fakeState is shared by all Fakes that Reopen returns.
+type fakeState struct {
+	bundles string
+
+	mu         sync.Mutex // guards the rest
 	containers map[string]*fakeContainer
 	pid        int
 	calls      []string
+	execs      []oci.ExecRequest
 }
 
-// NewFake returns a handler without containers.
-func NewFake() *Fake {
-	// Pids above the kernel's limit: nobody can hit a real process by mistake.
-	return &Fake{containers: map[string]*fakeContainer{}, pid: 1 << 23}
+// NewFake returns a handler without containers. Their bundles are made in the directory bundles, which need not exist.
+func NewFake(bundles string) *Fake {
+	// Pids above the kernel's limit: a signal sent by mistake reaches no process of this machine.
+	return &Fake{fakeState: &fakeState{bundles: bundles, containers: map[string]*fakeContainer{}, pid: 1 << 23}}
 }
+
+// Reopen returns a Fake with the same containers and without hooks, as a restarted daemon opens the handler.
+func (f *Fake) Reopen() *Fake { return &Fake{fakeState: f.fakeState} }
 
 // FakeHarness is the Harness of a new Fake.
 func FakeHarness(t interface{ TempDir() string }) *Harness {
-	f := NewFake()
-	return &Harness{New: func() Runtime { return f }, Spec: FakeSpec, LogDir: t.TempDir()}
+	f := NewFake(t.TempDir())
+	return &Harness{
+		New: func() Runtime { return f.Reopen() }, Spec: FakeSpec, LogDir: t.TempDir(), Bundles: f.bundles,
+	}
 }
 
 // FakeSpec is the config.json of a container that runs the command.
@@ -74,8 +92,8 @@ func (f *Fake) Features() oci.Features {
 	return oci.Features{Version: "fake version 1", OCIVersion: "1.2.0", RecursiveReadOnly: true, UserNamespaces: true}
 }
 
-// do runs one verb between the hooks, with the lock held.
-func (f *Fake) do(ctx context.Context, verb, id string, act func() error) error {
+// hooked runs one verb between the hooks. act takes the lock itself.
+func (f *Fake) hooked(ctx context.Context, verb, id string, act func() error) error {
 	if err := checkFakeID(id); err != nil {
 		return err
 	}
@@ -89,31 +107,42 @@ func (f *Fake) do(ctx context.Context, verb, id string, act func() error) error 
 	}
 	f.mu.Lock()
 	f.calls = append(f.calls, verb+" "+id)
-	err := act()
 	f.mu.Unlock()
-	if err != nil || f.After == nil {
+	if err := act(); err != nil || f.After == nil {
 		return err
 	}
 	return f.After(ctx, verb, id)
 }
 
-// with runs one verb on a container that must exist.
-func (f *Fake) with(ctx context.Context, verb, id string, act func(*fakeContainer) error) error {
-	return f.do(ctx, verb, id, func() error {
-		c := f.containers[id]
-		if c == nil {
-			return fmt.Errorf("container %s: %w", id, errdefs.ErrNotFound)
-		}
-		return act(c)
+// do runs one verb between the hooks, with the lock held.
+func (f *Fake) do(ctx context.Context, verb, id string, act func() error) error {
+	return f.hooked(ctx, verb, id, func() error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return act()
 	})
 }
 
-// Create implements Runtime.
+// with runs one verb on a container that must exist, with the lock held.
+func (f *Fake) with(ctx context.Context, verb, id string, act func(*fakeContainer) error) error {
+	return f.do(ctx, verb, id, func() error { return f.find(id, act) })
+}
+
+// find runs act on a container that must exist; the lock is held.
+func (f *Fake) find(id string, act func(*fakeContainer) error) error {
+	c := f.containers[id]
+	if c == nil {
+		return fmt.Errorf("container %s: %w", id, errdefs.ErrNotFound)
+	}
+	return act(c)
+}
+
+// Create implements Runtime. As with the real handlers, the bundle of a creation that failed remains for Delete.
 func (f *Fake) Create(ctx context.Context, req oci.CreateRequest) (oci.Process, error) {
 	var p oci.Process
 	err := f.do(ctx, "create", req.ID, func() error {
-		if f.containers[req.ID] != nil {
-			return fmt.Errorf("container %s: %w", req.ID, errdefs.ErrAlreadyExists)
+		if err := f.writeBundle(req); err != nil {
+			return err
 		}
 		prog, err := parse(req.Spec.Process.Args)
 		if err != nil {
@@ -132,6 +161,24 @@ func (f *Fake) Create(ctx context.Context, req oci.CreateRequest) (oci.Process, 
 	return p, err
 }
 
+// writeBundle makes the container's bundle, which holds its config.json.
+func (f *Fake) writeBundle(req oci.CreateRequest) error {
+	if err := os.MkdirAll(f.bundles, 0o700); err != nil {
+		return err
+	}
+	dir := filepath.Join(f.bundles, req.ID)
+	if err := os.Mkdir(dir, 0o700); errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("container %s: %w", req.ID, errdefs.ErrAlreadyExists)
+	} else if err != nil {
+		return err
+	}
+	config, err := json.Marshal(req.Spec)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "config.json"), config, 0o600)
+}
+
 // Start implements Runtime.
 func (f *Fake) Start(ctx context.Context, id string) error {
 	return f.with(ctx, "start", id, func(c *fakeContainer) error {
@@ -145,7 +192,10 @@ func (f *Fake) Start(ctx context.Context, id string) error {
 				return err
 			}
 		}
-		if c.program.lasts <= 0 {
+		switch {
+		case c.program.copies && c.req.Stdin: // until an attached client closes its input
+			return nil
+		case c.program.lasts <= 0:
 			c.end(c.program.code)
 			return nil
 		}
@@ -161,7 +211,7 @@ func (f *Fake) Start(ctx context.Context, id string) error {
 // Signal implements Runtime. As for the first process of a PID namespace, what the command does not handle
 // has no effect, but SIGKILL has.
 func (f *Fake) Signal(ctx context.Context, id string, sig syscall.Signal) error {
-	return f.do(ctx, "signal", id, func() error {
+	return f.do(ctx, "signal "+sig.String(), id, func() error {
 		c := f.containers[id]
 		switch {
 		case c == nil || c.status == oci.Stopped:
@@ -181,7 +231,7 @@ func (f *Fake) Delete(ctx context.Context, id string) error {
 			c.end(128 + int32(syscall.SIGKILL))
 			delete(f.containers, id)
 		}
-		return nil
+		return os.RemoveAll(filepath.Join(f.bundles, id))
 	})
 }
 
@@ -198,17 +248,25 @@ func (f *Fake) State(ctx context.Context, id string) (oci.State, error) {
 }
 
 // Wait implements Runtime.
-func (f *Fake) Wait(ctx context.Context, id string) (oci.Exit, error) {
-	var c *fakeContainer
-	if err := f.with(ctx, "wait", id, func(found *fakeContainer) error { c = found; return nil }); err != nil {
-		return oci.Exit{}, err
-	}
-	select {
-	case <-ctx.Done():
-		return oci.Exit{}, context.Cause(ctx)
-	case <-c.done:
-		return c.exit, nil
-	}
+func (f *Fake) Wait(ctx context.Context, id string) (exit oci.Exit, err error) {
+	err = f.hooked(ctx, "wait", id, func() error {
+		var done chan struct{}
+		f.mu.Lock()
+		err := f.find(id, func(c *fakeContainer) error { done = c.done; return nil })
+		c := f.containers[id]
+		f.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-done:
+			exit = c.exit
+			return nil
+		}
+	})
+	return exit, err
 }
 
 // Update implements Runtime.
@@ -250,7 +308,7 @@ func (c *fakeContainer) freeze(from, to oci.Status) error {
 	return nil
 }
 
-// end makes the container end now, once; the Fake's lock is held.
+// end makes the container end now, once; the lock is held.
 func (c *fakeContainer) end(code int32) {
 	c.endAs(oci.Exit{Code: code, At: time.Now(), Known: true})
 }
@@ -266,7 +324,7 @@ func (c *fakeContainer) endAs(e oci.Exit) {
 	close(c.done)
 }
 
-// Exit ends a container with whatever exit the test wants, for example one that is not Known.
+// Exit ends a container with the exit e, for example one that is not Known.
 func (f *Fake) Exit(id string, e oci.Exit) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -275,26 +333,51 @@ func (f *Fake) Exit(id string, e oci.Exit) {
 	}
 }
 
-// IDs are the containers that exist, sorted: none, if nothing leaked.
+// IDs returns the containers that exist, sorted: none if nothing leaked.
 func (f *Fake) IDs() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	ids := make([]string, 0, len(f.containers))
-	for id := range f.containers {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return ids
+	return slices.Sorted(maps.Keys(f.containers))
 }
 
-// Calls are the verbs that had an effect or were refused by the Fake itself, each "verb id", in order.
+// Running returns how many containers have a process: those that have not stopped.
+func (f *Fake) Running() (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.containers {
+		if c.status != oci.Stopped {
+			n++
+		}
+	}
+	return n
+}
+
+// Execs returns the requests of ExecSync and Exec that ran a command, in order. Of Exec they have ID and Process only.
+func (f *Fake) Execs() []oci.ExecRequest {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.execs)
+}
+
+// Reboot ends and forgets all containers, as a reboot of the node does with processes and with what is in /run.
+func (f *Fake) Reboot() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.containers {
+		c.end(128 + int32(syscall.SIGKILL))
+	}
+	clear(f.containers)
+	return os.RemoveAll(f.bundles)
+}
+
+// Calls returns the verbs that had an effect or were refused by the Fake itself, each "verb id", in order.
 func (f *Fake) Calls() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.calls)
 }
 
-// Request is what the container was created with, and Resources what Update set last.
+// Request returns what the container was created with and what Update set last.
 func (f *Fake) Request(id string) (req oci.CreateRequest, res *specs.LinuxResources, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -14,67 +14,102 @@ import (
 )
 
 // ExecSync implements Runtime.
-func (f *Fake) ExecSync(ctx context.Context, req oci.ExecRequest) (oci.ExecResult, error) {
+func (f *Fake) ExecSync(ctx context.Context, req oci.ExecRequest) (result oci.ExecResult, err error) {
 	if req.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, req.Timeout)
 		defer cancel()
 	}
-	if err := f.execable(ctx, req.ID); err != nil {
-		return oci.ExecResult{}, err
-	}
-	if f.Answer != nil {
-		return f.Answer(ctx, req)
-	}
-	var out bytes.Buffer
-	code, err := runProgram(ctx, req.Process, oci.Streams{Stdout: &out})
+	err = f.exec(ctx, req, func() (err error) {
+		if f.Answer != nil {
+			result, err = f.Answer(ctx, req)
+			return err
+		}
+		var out bytes.Buffer
+		result.Code, err = runProgram(ctx, req.Process, oci.Streams{Stdout: &out})
+		if req.Limit > 0 && int64(out.Len()) > req.Limit {
+			out.Truncate(int(req.Limit))
+		}
+		result.Stdout = out.Bytes()
+		return err
+	})
 	if err != nil {
 		return oci.ExecResult{}, err
 	}
-	if req.Limit > 0 && int64(out.Len()) > req.Limit {
-		out.Truncate(int(req.Limit))
-	}
-	return oci.ExecResult{Stdout: out.Bytes(), Code: code}, nil
+	return result, nil
 }
 
 // Exec implements Runtime. There are no terminals; Resize is not read.
-func (f *Fake) Exec(ctx context.Context, id string, p *specs.Process, s oci.Streams) (int32, error) {
-	if err := f.execable(ctx, id); err != nil {
-		return 0, err
+func (f *Fake) Exec(ctx context.Context, id string, p *specs.Process, s oci.Streams) (code int32, err error) {
+	err = f.exec(ctx, oci.ExecRequest{ID: id, Process: p}, func() (err error) {
+		code, err = runProgram(ctx, p, s)
+		return err
+	})
+	return code, err
+}
+
+// exec runs the verb exec, which has no effect on the container.
+func (f *Fake) exec(ctx context.Context, req oci.ExecRequest, run func() error) error {
+	return f.hooked(ctx, "exec", req.ID, func() error {
+		f.mu.Lock()
+		err := f.find(req.ID, func(c *fakeContainer) error {
+			if c.status != oci.Running && c.status != oci.Created {
+				return fmt.Errorf("container %s is %s: %w", req.ID, c.status, errdefs.ErrFailedPrecondition)
+			}
+			f.execs = append(f.execs, req)
+			return nil
+		})
+		f.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		return run()
+	})
+}
+
+// Attach implements Runtime. A client of a command that copies its input is connected to it. Other commands print at
+// their start, before a client can attach.
+func (f *Fake) Attach(ctx context.Context, id string, s oci.Streams) error {
+	return f.hooked(ctx, "attach", id, func() error {
+		f.mu.Lock()
+		err := f.find(id, func(c *fakeContainer) error {
+			if c.status == oci.Stopped {
+				return fmt.Errorf("container %s is not running: %w", id, errdefs.ErrFailedPrecondition)
+			}
+			return nil
+		})
+		c := f.containers[id]
+		f.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		if err := f.copyInput(ctx, c, s); err != nil {
+			return fmt.Errorf("attach to container %s: %w", id, err)
+		}
+		select {
+		case <-c.done:
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("attach to container %s: %w", id, context.Cause(ctx))
+		}
+	})
+}
+
+// copyInput connects a client to a container whose command copies its input. With StdinOnce the command ends when the
+// client closes its input.
+func (f *Fake) copyInput(ctx context.Context, c *fakeContainer, s oci.Streams) error {
+	if !c.program.copies || !c.req.Stdin || s.Stdin == nil {
+		return nil
 	}
-	return runProgram(ctx, p, s)
-}
-
-// execable runs the verb exec, which has no effect on the container.
-func (f *Fake) execable(ctx context.Context, id string) error {
-	return f.with(ctx, "exec", id, func(c *fakeContainer) error {
-		if c.status != oci.Running && c.status != oci.Created {
-			return fmt.Errorf("container %s is %s: %w", id, c.status, errdefs.ErrFailedPrecondition)
-		}
-		return nil
-	})
-}
-
-// Attach implements Runtime. What a container of the fake prints it prints at its start, so that a client gets
-// nothing but the end.
-func (f *Fake) Attach(ctx context.Context, id string, _ oci.Streams) error {
-	var done chan struct{}
-	err := f.with(ctx, "attach", id, func(c *fakeContainer) error {
-		if c.status == oci.Stopped {
-			return fmt.Errorf("container %s is not running: %w", id, errdefs.ErrFailedPrecondition)
-		}
-		done = c.done
-		return nil
-	})
-	if err != nil {
+	if err := printed(ctx, c.program, s); err != nil {
 		return err
 	}
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("attach to container %s: %w", id, context.Cause(ctx))
+	if c.req.StdinOnce {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		c.end(c.program.code)
 	}
+	return nil
 }
 
 // runProgram runs a command for an exec. Like the real one it does not wait for input that nobody sends once ctx
@@ -97,7 +132,7 @@ func runProgram(ctx context.Context, process *specs.Process, s oci.Streams) (int
 	return p.code, nil
 }
 
-// printed passes on what the program prints, and what it is given if it copies that.
+// printed writes the program's output to the client, and the client's input if the program copies it.
 func printed(ctx context.Context, p program, s oci.Streams) error {
 	if s.Stdout == nil {
 		return nil

@@ -19,7 +19,7 @@ func TestFake(t *testing.T) {
 // TestFakeInBubble uses the fake with a false clock: an hour's container ends at once, on the second.
 func TestFakeInBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, ctx := NewFake(), t.Context()
+		f, ctx := NewFake(t.TempDir()), t.Context()
 		if _, err := f.Create(ctx, oci.CreateRequest{ID: "a", Spec: FakeSpec("sleep", "3600")}); err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +40,7 @@ func TestFakeInBubble(t *testing.T) {
 
 func TestFakeExecTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, ctx := NewFake(), t.Context()
+		f, ctx := NewFake(t.TempDir()), t.Context()
 		if _, err := f.Create(ctx, oci.CreateRequest{ID: "a", Spec: FakeSpec("/pause")}); err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +66,7 @@ func TestFakeHooks(t *testing.T) {
 			return nil
 		}
 	}
-	f, ctx := NewFake(), t.Context()
+	f, ctx := NewFake(t.TempDir()), t.Context()
 	f.Before, f.After = hook("before"), hook("after")
 
 	at = "before create a"
@@ -87,7 +87,7 @@ func TestFakeHooks(t *testing.T) {
 }
 
 func TestFakeExit(t *testing.T) {
-	f, ctx := NewFake(), t.Context()
+	f, ctx := NewFake(t.TempDir()), t.Context()
 	if _, err := f.Create(ctx, oci.CreateRequest{ID: "a", Spec: FakeSpec("sleep", "100")}); err != nil {
 		t.Fatal(err)
 	}

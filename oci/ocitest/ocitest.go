@@ -1,6 +1,6 @@
-// Package ocitest holds everything to one behaviour that claims to be an OCI runtime handler: Suite runs
-// against real runc and real crun under conmon, and against Fake, which the engine's tests use. What the
-// suite does not hold the fake to, the engine must not rely on.
+// Package ocitest checks that all OCI runtime handlers behave alike: Suite runs on the real runtimes, on containerd's
+// shims, and on Fake, a handler in memory. The tests of sandbox and server/adapt_test.go run the engine on Fake, so the
+// engine must not rely on a behaviour that Suite does not check.
 //
 // It is for tests only.
 package ocitest
@@ -15,7 +15,7 @@ import (
 	"github.com/podd-project/podd/oci"
 )
 
-// Runtime is what the engine uses of a handler (sandbox.Runtime), and freezing.
+// Runtime is what the engine uses of a handler (sandbox.Runtime), and Pause and Resume.
 type Runtime interface {
 	Ready() error
 	Features() oci.Features
@@ -42,6 +42,8 @@ type Harness struct {
 	Spec func(args ...string) *specs.Spec
 	// LogDir is a directory for log files.
 	LogDir string
+	// Bundles is the directory of the containers' bundles: <Bundles>/<id>/config.json.
+	Bundles string
 }
 
 // NewHarness makes a fresh handler whose clean-up checks that nothing is left.

@@ -59,6 +59,7 @@ func Real(t testing.TB, name string) *Machine {
 		Name: name, Path: Binary(t, name), Conmon: Binary(t, "conmon"),
 		Root: filepath.Join(dir, "state"), RunDir: filepath.Join(dir, "run"),
 	}
+	m.Bundles = m.Config.RunDir
 	m.New = func() Runtime { return runc.New(m.Config) }
 	m.Spec = func(args ...string) *specs.Spec { return m.spec(args) }
 	leaks.dir, leaks.cgroup = dir, m.Cgroup

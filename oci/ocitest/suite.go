@@ -2,8 +2,10 @@ package ocitest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,6 +28,7 @@ func Suite(t *testing.T, newHarness NewHarness) {
 	}{
 		{"Ready", testReady},
 		{"Life", testLife},
+		{"Bundle", testBundle},
 		{"ExitCodes", testExitCodes},
 		{"Signal", testSignal},
 		{"StopSignal", testStopSignal},
@@ -44,6 +47,7 @@ func Suite(t *testing.T, newHarness NewHarness) {
 		{"ExecStreams", testExecStreams},
 		{"ExecStreamsRefused", testExecStreamsRefused},
 		{"Attach", testAttach},
+		{"AttachInput", testAttachInput},
 		{"Log", testLog},
 		{"ReopenLog", testReopenLog},
 		{"Update", testUpdate},
@@ -136,6 +140,33 @@ func testLife(t *testing.T, h *Harness) {
 	wantState(t, r, "life", oci.Stopped)
 	must(t, "delete", r.Delete(ctx, "life"))
 	wantState(t, r, "life", oci.Absent)
+}
+
+// testBundle: the engine reads config.json of a container, and finds containers without a record by their bundles.
+func testBundle(t *testing.T, h *Harness) {
+	r, ctx := h.New(), limit(t)
+	dir := filepath.Join(h.Bundles, "bundle")
+	create(t, h, r, oci.CreateRequest{ID: "bundle", Spec: h.Spec("sleep", "1000")})
+	var config specs.Spec
+	data, err := os.ReadFile(filepath.Join(dir, "config.json"))
+	must(t, "read config.json", errors.Join(err, json.Unmarshal(data, &config)))
+	if got := strings.Join(config.Process.Args, " "); got != "sleep 1000" {
+		t.Errorf("config.json has the command %q, want %q", got, "sleep 1000")
+	}
+	must(t, "delete", r.Delete(ctx, "bundle"))
+	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("bundle after Delete: %v, want it removed", err)
+	}
+	// As left by a crash before the container's record was written.
+	must(t, "make bundle", os.MkdirAll(dir, 0o700))
+	_, err = r.Create(ctx, oci.CreateRequest{ID: "bundle", Spec: h.Spec("sleep", "1000")})
+	if !errdefs.IsAlreadyExists(err) {
+		t.Errorf("Create over the bundle of a crash: %v, want already exists", err)
+	}
+	must(t, "delete what a crash left", r.Delete(ctx, "bundle"))
+	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("bundle of a crash after Delete: %v, want it removed", err)
+	}
 }
 
 func testExitCodes(t *testing.T, h *Harness) {

@@ -94,3 +94,21 @@ func testAttach(t *testing.T, h *Harness) {
 		t.Errorf("attach until the end: %v", err)
 	}
 }
+
+// testAttachInput: a client's input reaches the container, its output the client, and with StdinOnce the end of the
+// input is the container's end of file.
+func testAttachInput(t *testing.T, h *Harness) {
+	r, ctx := h.New(), limit(t)
+	create(t, h, r, oci.CreateRequest{ID: "input", Spec: h.Spec("cat"), Stdin: true, StdinOnce: true})
+	must(t, "start", r.Start(ctx, "input"))
+	var out bytes.Buffer
+	must(t, "attach", r.Attach(ctx, "input", oci.Streams{Stdin: strings.NewReader("to be copied"), Stdout: &out}))
+	if got, want := out.String(), "to be copied"; got != want {
+		t.Errorf("Attach wrote %q, want %q", got, want)
+	}
+	exit, err := r.Wait(ctx, "input")
+	must(t, "wait", err)
+	if exit.Code != 0 || !exit.Known {
+		t.Errorf("exit = %+v, want code 0, known", exit)
+	}
+}
