@@ -21,34 +21,34 @@ type Config struct {
 	BootID string `toml:"-"`
 
 	// RegistriesConf is containers-registries.conf(5): mirrors, insecure registries, short names. A missing file is empty.
-	RegistriesConf string `toml:"registries_conf" comment:"Mirrors, insecure registries and short names: containers-registries.conf(5). Read at every pull; a missing file counts as empty."`
+	RegistriesConf string `toml:"registries_conf" comment:"Mirrors, insecure registries and short names: containers-registries.conf(5). Read at every pull. A missing file counts as empty."`
 	// RegistriesConfDir holds drop-ins of the same format.
-	RegistriesConfDir string `toml:"registries_conf_dir" comment:"Drop-ins of registries_conf."`
+	RegistriesConfDir string `toml:"registries_conf_dir" comment:"Directory of drop-in files for registries_conf."`
 	// Policy is containers-policy.json(5): which signatures an image needs. Without the file every image is accepted.
-	Policy string `toml:"policy" comment:"Which signatures an image must carry: containers-policy.json(5). Read at every pull; without the file every image is accepted."`
+	Policy string `toml:"policy" comment:"Which signatures images need: containers-policy.json(5). Read at every pull. Without the file every image is accepted."`
 	// AuthFile is containers-auth.json(5): credentials for pulls that bring none. Empty: the library's usual
 	// places (/run/containers/0/auth.json, ~/.config/containers/auth.json, ~/.docker/config.json).
-	AuthFile string `toml:"auth_file" comment:"Credentials for pulls that bring none: containers-auth.json(5). Empty: the usual places."`
+	AuthFile string `toml:"auth_file" comment:"Credentials for pulls whose request has none: containers-auth.json(5). Empty: the default locations of that manual page."`
 	// Pinned are globs of image names that the kubelet must not garbage-collect; * stands for any characters,
 	// slashes included. A glob without a tag fits every tag.
-	Pinned []string `toml:"pinned_images" comment:"Names of images the kubelet may not garbage-collect; * is anything, no tag is every tag."`
+	Pinned []string `toml:"pinned_images" comment:"Images that the kubelet must not garbage-collect, by name; * matches any characters, a name without a tag matches every tag."`
 	// VariantAnnotations are the keys of PullRequest.Annotations that choose among the images of a list.
-	VariantAnnotations []string `toml:"variant_annotations" comment:"Annotations of a pod that choose among the images of a list for one platform: the first one with the same values in the list is pulled, if there is one."`
+	VariantAnnotations []string `toml:"variant_annotations" comment:"Pod annotations that select one of several images for the same platform in an image index: the first image with the same annotations and values is pulled. If there is none, the platform's first image is."`
 	// PreloadDir holds images for nodes without a registry: OCI layouts (directories), OCI and docker archives (tar).
-	PreloadDir string `toml:"preload_dir" comment:"Images loaded at start and pinned: OCI layout directories, OCI or docker archives. Need not exist."`
+	PreloadDir string `toml:"preload_dir" comment:"Directory of images that are loaded at start and pinned: OCI layout directories, OCI or docker archives. It may be missing."`
 	// PullProgressTimeout aborts a pull that waits for its registry this long without PullMinRate bytes per
 	// second coming in. Zero: never.
-	PullProgressTimeout time.Duration `toml:"pull_progress_timeout" comment:"Abort a pull whose registry sends too little for this long. 0: never."`
+	PullProgressTimeout time.Duration `toml:"pull_progress_timeout" comment:"Abort a pull that receives less than pull_min_rate for this long. 0: never."`
 	// PullMinRate is what counts as progress, in bytes per second averaged over PullProgressTimeout.
-	PullMinRate int64 `toml:"pull_min_rate" comment:"What counts as progress of a pull, in bytes per second averaged over pull_progress_timeout. 0: any byte."`
+	PullMinRate int64 `toml:"pull_min_rate" comment:"Least progress of a pull, in bytes per second, averaged over pull_progress_timeout. 0: any byte."`
 	// PullGrace is how long a pull goes on after its last caller is gone, for the caller to come back.
-	PullGrace time.Duration `toml:"pull_grace" comment:"How long a pull goes on when nobody waits for it any more; a restarted kubelet finds it again."`
+	PullGrace time.Duration `toml:"pull_grace" comment:"How long a pull continues after its last caller has gone. A restarted kubelet joins it."`
 	// MaxParallelDownloads bounds the layers fetched at a time by one pull.
-	MaxParallelDownloads int `toml:"max_parallel_downloads" comment:"Layers that one pull fetches at a time."`
+	MaxParallelDownloads int `toml:"max_parallel_downloads" comment:"How many layers one pull downloads at a time."`
 	// SyncLayers makes a layer's files durable before the layer is recorded.
-	SyncLayers bool `toml:"sync_layers" comment:"Write a layer's files to disk before recording it, so that a power loss leaves no empty files in images."`
+	SyncLayers bool `toml:"sync_layers" comment:"Sync a layer's files to disk before recording the layer, so that a power failure leaves no empty files in images."`
 	// VolatileRootfs lets containers' root filesystems skip fsync: they do not outlive a reboot anyway.
-	VolatileRootfs bool `toml:"volatile_rootfs" comment:"Let fsync in a container's root filesystem (not its volumes) do nothing: no container outlives a reboot."`
+	VolatileRootfs bool `toml:"volatile_rootfs" comment:"Ignore fsync in the root filesystem of containers (not in volumes). No container outlives a reboot."`
 }
 
 // DefaultConfig returns the values for everything that has a sensible one; Root and RunRoot are the caller's.

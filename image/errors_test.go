@@ -107,7 +107,7 @@ func TestConfigValidate(t *testing.T) {
 		"policy":                 func(c *Config) { c.Policy = "x" },
 		"auth_file":              func(c *Config) { c.AuthFile = "x" },
 		"preload_dir":            func(c *Config) { c.PreloadDir = "x" },
-		"overlay mounts":         func(c *Config) { c.Root = "/a:b" },
+		"overlay mount options":  func(c *Config) { c.Root = "/a:b" },
 		"pull_progress_timeout":  func(c *Config) { c.PullProgressTimeout = -1 },
 		"pull_grace":             func(c *Config) { c.PullGrace = -1 },
 		"pull_min_rate":          func(c *Config) { c.PullMinRate = -1 },

@@ -15,21 +15,21 @@ type Config struct {
 	// StateDir keeps the attachment records. An absolute path; it is created.
 	StateDir string `toml:"-"`
 	// ConfDir is the CNI configuration directory. It need not exist yet.
-	ConfDir string `toml:"conf_dir" comment:"Directory of CNI configurations. The first valid .conf, .conflist or .json in the order of names is used; watched."`
+	ConfDir string `toml:"conf_dir" comment:"Directory of CNI configurations, watched for changes. The first valid .conf, .conflist or .json file by name is used."`
 	// BinDirs are searched for plugins, in order. The environment's PATH never is.
 	BinDirs []string `toml:"bin_dirs" comment:"Directories of CNI plugins, searched in order."`
 	// ConfTemplate is a text/template of a configuration with {{.PodCIDR}}, {{.PodCIDRRanges}} and {{.Routes}}.
-	ConfTemplate string `toml:"conf_template" comment:"Template that the kubelet's pod CIDR is filled into, giving 10-podd.conflist in conf_dir. Empty: something else configures CNI."`
+	ConfTemplate string `toml:"conf_template" comment:"Template of a CNI configuration. podd fills in the pod CIDR that the kubelet sends and writes 10-podd.conflist to conf_dir. Empty: CNI is configured by other means."`
 	// IPPreference orders the addresses of a pod: cni (as the plugin gave them), ipv4 or ipv6 first.
-	IPPreference string `toml:"ip_preference" comment:"Which address of a pod is the primary one: cni (the plugin's first), ipv4 or ipv6."`
+	IPPreference string `toml:"ip_preference" comment:"Primary address of a pod: cni (the first that the plugin returns), ipv4 or ipv6."`
 	// PluginEnv names variables of the daemon's environment that plugins see besides PATH, the proxies and CNI's own.
-	PluginEnv []string `toml:"plugin_env" comment:"Further environment variables of the daemon that plugins may see, by name."`
+	PluginEnv []string `toml:"plugin_env" comment:"Names of further environment variables of the daemon that are passed to plugins."`
 	// AddTimeout and DelTimeout bound one attachment and one detachment; StatusTimeout one STATUS of all plugins.
-	AddTimeout    time.Duration `toml:"add_timeout" comment:"How long attaching a pod may take; then the plugin is killed."`
-	DelTimeout    time.Duration `toml:"del_timeout" comment:"How long one attempt at detaching a pod may take; then the plugin is killed."`
-	StatusTimeout time.Duration `toml:"status_timeout" comment:"How long the plugins may take to say how they are (CNI 1.1)."`
+	AddTimeout    time.Duration `toml:"add_timeout" comment:"Limit for attaching a pod to the network; then the plugin is killed."`
+	DelTimeout    time.Duration `toml:"del_timeout" comment:"Limit for one attempt to detach a pod; then the plugin is killed."`
+	StatusTimeout time.Duration `toml:"status_timeout" comment:"Limit for one STATUS of the plugins (CNI 1.1)."`
 	// StatusInterval is the time between two looks at the configuration and the plugins' STATUS.
-	StatusInterval time.Duration `toml:"status_interval" comment:"How often the plugins are asked how they are."`
+	StatusInterval time.Duration `toml:"status_interval" comment:"Interval of the plugins' STATUS."`
 }
 
 // DefaultConfig returns the values for everything that has a sensible one.

@@ -25,27 +25,27 @@ type Config struct {
 	// DefaultHandler names the runtime handler of pods that ask for none.
 	DefaultHandler string `toml:"default_handler" comment:"Runtime handler of pods without a RuntimeClass."`
 	// HostAccessHandler is the handler of pods that ask for none and need the node's own kernel.
-	HostAccessHandler string `toml:"host_access_runtime" comment:"Runtime handler of pods without a RuntimeClass that are privileged or use a namespace of the node, when the default handler has a kernel of its own (gVisor, a VM). Empty: such pods are refused."`
+	HostAccessHandler string `toml:"host_access_handler" comment:"Runtime handler of pods without a RuntimeClass that are privileged or use a namespace of the node, if default_handler has a kernel of its own (gVisor, a VM). Empty: such pods are refused."`
 	// AnnotationHandlers are the handlers of pods that ask for none but have one of these annotations.
-	AnnotationHandlers map[string]string `toml:"annotation_handlers" comment:"Runtime handlers of pods without a RuntimeClass, by an annotation of theirs whose value is \"true\". Known from other runtimes are io.kubernetes.cri.untrusted-workload, runtime.frakti.alpha.kubernetes.io/OSContainer and runtime.frakti.alpha.kubernetes.io/Unikernel."`
+	AnnotationHandlers map[string]string `toml:"annotation_handlers" comment:"Runtime handlers of pods without a RuntimeClass, by the name of an annotation that the pod sets to \"true\". Used with other runtimes: io.kubernetes.cri.untrusted-workload, runtime.frakti.alpha.kubernetes.io/OSContainer and runtime.frakti.alpha.kubernetes.io/Unikernel."`
 	// SeccompRoot is where relative Localhost seccomp profiles are looked up.
-	SeccompRoot string `toml:"seccomp_profile_root" comment:"Directory of Localhost seccomp profiles given by a relative name."`
+	SeccompRoot string `toml:"seccomp_profile_root" comment:"Directory of Localhost seccomp profiles with a relative path."`
 	// CDIDirs hold the Container Device Interface specifications.
-	CDIDirs []string `toml:"cdi_spec_dirs" comment:"Directories of CDI device specifications; the later wins."`
+	CDIDirs []string `toml:"cdi_spec_dirs" comment:"Directories of CDI device specifications. Later directories override earlier ones."`
 	// CreateTimeout bounds the making of a pod or container, detached from its caller.
-	CreateTimeout time.Duration `toml:"create_timeout" comment:"How long the making of a pod or container may take, whoever still waits for it."`
+	CreateTimeout time.Duration `toml:"create_timeout" comment:"Limit for creating a pod or container. It continues if the caller gives up."`
 	// StartTimeout bounds one start of a container.
-	StartTimeout time.Duration `toml:"start_timeout" comment:"How long the runtime may take to start a created container."`
+	StartTimeout time.Duration `toml:"start_timeout" comment:"Limit for the runtime to start a created container."`
 	// UndoTimeout bounds one teardown.
-	UndoTimeout time.Duration `toml:"undo_timeout" comment:"How long one attempt to tear a pod or container down may take."`
+	UndoTimeout time.Duration `toml:"undo_timeout" comment:"Limit for one attempt to tear down a pod or container."`
 	// KillTimeout is how long a container may outlive SIGKILL before StopContainer gives up.
-	KillTimeout time.Duration `toml:"kill_timeout" comment:"How long a container may outlive SIGKILL before a stop reports it as stuck."`
+	KillTimeout time.Duration `toml:"kill_timeout" comment:"How long a container may outlive SIGKILL before StopContainer fails."`
 	// UnclaimedTimeout is how long a pod or container is kept that no caller has heard of.
-	UnclaimedTimeout time.Duration `toml:"unclaimed_timeout" comment:"How long a finished pod or container waits for a caller that timed out to ask again."`
+	UnclaimedTimeout time.Duration `toml:"unclaimed_timeout" comment:"How long a created pod or container is kept for a caller that gave up and may retry."`
 	// SlowOperation is the age at which an operation under way is logged, with the stage that it is in.
-	SlowOperation time.Duration `toml:"slow_operation" comment:"An operation on a pod or container that takes longer is logged once, with the stage it is in; what a caller asked to wait for is not counted."`
+	SlowOperation time.Duration `toml:"slow_operation" comment:"Operations on a pod or container that take longer are logged once, with the current stage. Time that the caller asked to wait is not counted."`
 	// StatsInterval is the time between two measurements of what containers use, when nobody asks.
-	StatsInterval time.Duration `toml:"stats_interval" comment:"Time between two measurements of what each container uses, when nobody asks; rates are worked out of these."`
+	StatsInterval time.Duration `toml:"stats_interval" comment:"Interval of resource usage measurements of each container, used to calculate rates. Requests for statistics measure in addition."`
 }
 
 // DefaultConfig returns the values for everything that has a sensible one.

@@ -53,7 +53,7 @@ func TestRoute(t *testing.T) {
 	tests := []struct {
 		name     string
 		byDef    string // default handler
-		host     string // host_access_runtime
+		host     string // host_access_handler
 		mapped   bool
 		config   func(*cri.PodSandboxConfig)
 		asked    string

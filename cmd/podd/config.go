@@ -14,43 +14,43 @@ import (
 
 // Config is the configuration file: each package's own Config in a section, and what belongs to the process.
 type Config struct {
-	Root   string `toml:"root" comment:"Directory of everything that outlives a reboot: records, images, container file systems."`
-	Run    string `toml:"run" comment:"Directory of everything that does not outlive a reboot: sockets, namespaces, bundles. Should be a tmpfs."`
-	Listen string `toml:"listen" comment:"Unix socket of the CRI service. Unless set, podd.sock in the directory run."`
+	Root   string `toml:"root" comment:"Directory of the state that outlives a reboot: records, images, root filesystems of containers."`
+	Run    string `toml:"run" comment:"Directory of the state that does not outlive a reboot: sockets, namespaces, bundles. Should be a tmpfs."`
+	Listen string `toml:"listen" comment:"Unix socket of the CRI service. Unless set: podd.sock in the directory run."`
 
 	Log     LogConfig      `toml:"log"`
-	Runtime RuntimeConfig  `toml:"runtime" comment:"How containers are run."`
-	Network network.Config `toml:"network" comment:"The pod network, which CNI plugins make."`
-	Image   image.Config   `toml:"image" comment:"Where images come from and how they are kept."`
+	Runtime RuntimeConfig  `toml:"runtime" comment:"How pods and containers are run."`
+	Network network.Config `toml:"network" comment:"The pod network, set up by CNI plugins."`
+	Image   image.Config   `toml:"image" comment:"Where images are pulled from and how they are stored."`
 
-	Streaming streaming.Config `toml:"streaming" comment:"The HTTP server that kubectl exec, attach and port-forward come to, by way of the kubelet."`
-	Metrics   metrics.Config   `toml:"metrics" comment:"podd's own metrics, for Prometheus; the CRI's metrics of pods come by way of the kubelet."`
-	Tracing   tracing.Config   `toml:"tracing" comment:"Spans of what podd does, for OpenTelemetry."`
+	Streaming streaming.Config `toml:"streaming" comment:"The HTTP server for exec, attach and port-forward. Clients reach it through the kubelet."`
+	Metrics   metrics.Config   `toml:"metrics" comment:"podd's own metrics, for Prometheus. The CRI's metrics of pods are served through the kubelet."`
+	Tracing   tracing.Config   `toml:"tracing" comment:"OpenTelemetry spans of the calls that podd serves."`
 }
 
 // RuntimeConfig is the engine's configuration and the handlers it chooses from.
 type RuntimeConfig struct {
 	sandbox.Config
-	CgroupDriver string   `toml:"cgroup_driver" comment:"Who makes cgroups: systemd, cgroupfs, or auto (systemd where it is process 1). The kubelet asks podd which it is."`
-	Conmon       string   `toml:"conmon" comment:"Monitor of each container: a path, or a name that is looked up in search_path."`
-	SearchPath   []string `toml:"search_path" comment:"Directories where conmon and runtimes given by name are looked up, in this order."`
+	CgroupDriver string   `toml:"cgroup_driver" comment:"Cgroup driver: systemd, cgroupfs, or auto (systemd if it is process 1). The kubelet asks podd and uses the same."`
+	Conmon       string   `toml:"conmon" comment:"Path of conmon, the monitor of each container, or a name that is looked up in search_path."`
+	SearchPath   []string `toml:"search_path" comment:"Directories in which conmon and runtimes without a path are looked up, in this order."`
 
-	Handlers map[string]HandlerTable `toml:"handlers" comment:"Runtime handlers, by the name that a RuntimeClass uses. One whose binary is missing is reported as not ready."`
+	Handlers map[string]HandlerTable `toml:"handlers" comment:"Runtime handlers, by the name that a RuntimeClass selects. A handler whose binary is missing is reported as not ready."`
 }
 
 // HandlerTable is one table [runtime.handlers.NAME].
 type HandlerTable struct {
-	Type       string `toml:"type" comment:"How the runtime is driven. oci: by conmon, as an OCI runtime (runc, crun, runsc). shim: as a containerd shim (containerd-shim-runsc-v1, containerd-shim-kata-v2). Empty: oci."`
-	Path       string `toml:"path" comment:"The runtime or shim: a path, or a name that is looked up in search_path. Empty: the handler's name, for a shim containerd-shim-, the handler's name and -v2."`
-	Runtime    string `toml:"runtime" comment:"Shims only: the runtime that the shim runs, a path or a name that is looked up in search_path (runsc). Empty: runsc for gVisor's shim, others know."`
-	ConfigPath string `toml:"config_path" comment:"Shims only: the configuration file of the shim or its runtime (Kata's configuration.toml). With it, options are not used."`
-	Root       string `toml:"root" comment:"The runtime's own state directory. Empty: a directory of the handler's name in run."`
-	CNIConfDir string `toml:"cni_conf_dir" comment:"CNI configuration for pods of this handler. Empty: that of section network."`
-	Infra      string `toml:"infra" comment:"Which pods have an infra container, podd's own pause process. auto: those that share a PID namespace, and all of a runtime with a kernel of its own. pause: all. none: only those that share a PID namespace. Empty: auto."`
+	Type       string `toml:"type" comment:"How podd drives the runtime. oci: as an OCI runtime, under conmon (runc, crun, runsc). shim: as a containerd shim (containerd-shim-runsc-v1, containerd-shim-kata-v2). Empty: oci."`
+	Path       string `toml:"path" comment:"Path of the runtime or shim, or a name that is looked up in search_path. Empty: NAME for a runtime, containerd-shim-NAME-v2 for a shim, where NAME is the name of the handler."`
+	Runtime    string `toml:"runtime" comment:"Only for type shim: path of the runtime that the shim runs, or a name that is looked up in search_path. Empty: runsc for gVisor's shim, the shim's own default for others."`
+	ConfigPath string `toml:"config_path" comment:"Only for type shim: configuration file of the shim or its runtime (Kata: configuration.toml). If set, options are ignored."`
+	Root       string `toml:"root" comment:"State directory of the runtime. Empty: runtimes/NAME in the directory run."`
+	CNIConfDir string `toml:"cni_conf_dir" comment:"Directory of CNI configurations for pods of this handler. Empty: network.conf_dir."`
+	Infra      string `toml:"infra" comment:"Which pods get an infra container, which runs podd's own pause process. auto: pods that share a PID namespace, and all pods if the runtime has a kernel of its own. pause: all pods. none: only pods that share a PID namespace. Empty: auto."`
 
-	Options            map[string]string `toml:"options" comment:"Global flags of the runtime, by name: platform = \"systrap\" is --platform=systrap. For other shims than gVisor's, the shim's options as in containerd's configuration."`
-	AllowedAnnotations []string          `toml:"allowed_annotations" comment:"Pod annotations that are passed to the runtime, by name, or by the beginning of a name and a *. Runtimes take annotations for configuration: allow none that a pod must not decide."`
-	DefaultAnnotations map[string]string `toml:"default_annotations" comment:"Annotations that the runtime gets with every container. Allowed annotations of the pod win over them."`
+	Options            map[string]string `toml:"options" comment:"Global flags of the runtime, by name: platform = \"systrap\" is --platform=systrap. For shims other than gVisor's: the shim's options, named as in containerd's configuration."`
+	AllowedAnnotations []string          `toml:"allowed_annotations" comment:"Pod annotations that are passed to the runtime: names, or prefixes followed by *. Annotations can change the configuration of a runtime: allow only those that any pod may set."`
+	DefaultAnnotations map[string]string `toml:"default_annotations" comment:"Annotations that are passed to the runtime with every container. Allowed annotations of the pod override them."`
 }
 
 // Values of a handler's type; "" is typeOCI.

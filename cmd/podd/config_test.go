@@ -142,6 +142,8 @@ func TestMistakesInConfiguration(t *testing.T) {
 		"unknown key":         {file: "\n[runtime]\nconmn = \"x\"", want: `podd.toml:3: unknown key "runtime.conmn", the nearest known key is "runtime.conmon"`},
 		"unknown in drop-in":  {dropIn: "[log]\n\nlevle = \"x\"", want: `podd.toml.d/50.toml:3: unknown key "log.levle", the nearest known key is "log.level"`},
 		"unknown for handler": {file: "[runtime.handlers.runc]\nroots = \"/x\"", want: `podd.toml:2: unknown key "runtime.handlers.runc.roots", the nearest known key is "runtime.handlers.runc.root"`},
+		"renamed key":         {file: "[runtime]\nhost_access_runtime = \"runc\"", want: `podd.toml:2: key "runtime.host_access_runtime" was renamed to "runtime.host_access_handler"`},
+		"set renamed key":     {args: []string{"--set", "runtime.host_access_runtime=runc"}, want: `flag --set: key "runtime.host_access_runtime" was renamed to "runtime.host_access_handler"`},
 		"syntax":              {file: "root = \"/a\"\n[log", want: "podd.toml:2:"},
 		"relative root":       {file: "root = \"var/lib\"", want: `podd.toml:1): "var/lib" is relative, want an absolute path`},
 		"empty run":           {file: "run = \"\"", want: `run (`},

@@ -98,7 +98,7 @@ func (c *RuntimeConfig) validateRouting(p *problems) {
 	}
 	check("runtime.default_handler", c.DefaultHandler)
 	if c.HostAccessHandler != "" {
-		check("runtime.host_access_runtime", c.HostAccessHandler)
+		check("runtime.host_access_handler", c.HostAccessHandler)
 	}
 	for _, annotation := range slices.Sorted(maps.Keys(c.AnnotationHandlers)) {
 		check("runtime.annotation_handlers", c.AnnotationHandlers[annotation])

@@ -11,8 +11,8 @@ import (
 
 // LogConfig says what is logged, to standard error.
 type LogConfig struct {
-	Level  string `toml:"level" comment:"Least level that is logged: trace, debug, info, warning or error."`
-	Format string `toml:"format" comment:"Form of a log line: text or json."`
+	Level  string `toml:"level" comment:"Minimum level of log entries: trace, debug, info, warning or error."`
+	Format string `toml:"format" comment:"Format of log entries: text or json."`
 }
 
 // Validate returns a *config.FieldError for the first wrong key.

@@ -14,9 +14,9 @@ import (
 // Config is the [metrics] section of podd.toml.
 type Config struct {
 	// Address is "unix:///path", "IP:port", or "" for no endpoint.
-	Address string `toml:"address" comment:"Where Prometheus gets podd's own metrics, path /metrics: unix:///run/podd/metrics.sock, or an IP address and port, 127.0.0.1:9478. Empty: nowhere."`
+	Address string `toml:"address" comment:"Where Prometheus can scrape podd's own metrics, path /metrics: a unix socket (unix:///run/podd/metrics.sock) or an IP address and port (127.0.0.1:9478). Empty: metrics are off."`
 	// AllowRemote lets Address be one that other machines can reach.
-	AllowRemote bool `toml:"allow_remote" comment:"Let address be one that other machines can reach. Whoever reaches it reads the metrics, which name no pod."`
+	AllowRemote bool `toml:"allow_remote" comment:"Allow an address that other machines can reach. The metrics name no pod, but anyone who can connect can read them."`
 }
 
 // unixPrefix marks an address that is a socket's path.

@@ -22,6 +22,9 @@ const Default = "default"
 
 // Set is a struct being filled. It is not safe for concurrent use.
 type Set struct {
+	// Renamed maps former dotted keys to their new names, which the error of an unknown key then gives.
+	Renamed map[string]string
+
 	target  reflect.Value
 	origins map[string]string
 }
@@ -80,14 +83,25 @@ func (m *merge) table(path []string, target reflect.Value, tree map[string]any) 
 			continue
 		}
 		f, ok := fieldNamed(target, name)
-		if !ok && len(m.errs) < maxErrors {
-			m.fail(at, "unknown key %q, the nearest known key is %q", keyString(at), nearest(m.set.target, at))
-		}
 		if !ok {
+			m.unknown(at)
 			continue
 		}
 		m.value(at, f, tree[name])
 	}
+}
+
+// unknown reports a key that does not exist, with the name that was most likely meant.
+func (m *merge) unknown(path []string) {
+	if len(m.errs) >= maxErrors { // nearest is slow
+		return
+	}
+	key := keyString(path)
+	if now, ok := m.set.Renamed[key]; ok {
+		m.fail(path, "key %q was renamed to %q", key, now)
+		return
+	}
+	m.fail(path, "unknown key %q, the nearest known key is %q", key, nearest(m.set.target, path))
 }
 
 // element lays v over the entry of a map. Map values cannot be set in place, so a copy is changed and put back.

@@ -13,11 +13,11 @@ import (
 // Config is the [tracing] section of podd.toml.
 type Config struct {
 	// Endpoint is "host:port", "unix:///path", or "" for no tracing.
-	Endpoint string `toml:"endpoint" comment:"Where spans of what podd does are sent, by OTLP over gRPC: host:port (127.0.0.1:4317) or unix:///path. Empty: nowhere."`
+	Endpoint string `toml:"endpoint" comment:"OTLP/gRPC endpoint of the collector: host:port (127.0.0.1:4317) or unix:///path. Empty: tracing is off."`
 	// Insecure sends without TLS.
-	Insecure bool `toml:"insecure" comment:"Send to host:port without TLS. With TLS the certificate must be one that the machine trusts."`
+	Insecure bool `toml:"insecure" comment:"Connect to host:port without TLS. With TLS, the certificate must be trusted by the machine."`
 	// SamplingRatePerMillion is how many of a million traces that podd begins are sent.
-	SamplingRatePerMillion int `toml:"sampling_rate_per_million" comment:"How many of a million operations are traced. The kubelet decides for its own calls, if it traces (its key has the same name)."`
+	SamplingRatePerMillion int `toml:"sampling_rate_per_million" comment:"How many of a million traces are sampled. Calls of a kubelet that traces follow the kubelet's own sampling."`
 }
 
 // million is every trace.
