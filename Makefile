@@ -1,49 +1,70 @@
-# make help lists the targets. Everything that needs more than a few lines is a script in contrib/ or a program in test/.
+# "make help" lists the targets. Anything longer than a few lines is a script in contrib/ or a program in test/.
 
 GO       ?= go
 TAGS     := containers_image_openpgp
-# Tests under -race need cgo, and with cgo the storage library would want btrfs headers.
-RACE     := -race -tags "$(TAGS) exclude_graphdriver_btrfs"
+# The race detector needs cgo, and with cgo the storage library needs the btrfs headers unless they are excluded.
+RACETAGS := $(TAGS),exclude_graphdriver_btrfs
+RACE     := -race -tags "$(RACETAGS)"
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS  := -s -w -X main.version=$(VERSION)
-# All of staticcheck but what it says of the form of comments and names.
+
+# All checks of staticcheck except those for the form of comments and names.
 CHECKS   := all,-ST1000,-ST1003,-ST1020,-ST1021,-ST1022
-# The runtime handlers that make critest tests.
+# All modernizers of "go fix" except the one that makes every += on a string a strings.Builder.
+FIXES    := -stringsbuilder=false
+# The linters, pinned in contrib/tools/go.mod; Go caches the built programs.
+LINTER   := env CGO_ENABLED=0 GOFLAGS="-tags=$(TAGS)" $(GO) tool -modfile=contrib/tools/go.mod
+
+# The runtime handlers that "make critest" tests.
 HANDLERS ?= runc,crun
-# What make test plays of the CRI validation suite with gVisor under conmon: what runsc does otherwise than runc, which has
-# played all of it. Its shim plays all of it, too; make critest-gvisor plays all of it with both.
+# The specs of the CRI validation suite that "make test" runs with gVisor under conmon: those in which runsc behaves
+# differently from runc. The full suite runs with runc, crun and gVisor's shim; "make critest-gvisor" runs all of it.
 GVISOR   := Streaming|execSync|container log|Multiple Containers|PodSandbox|stats|removing|stopping|port mapping|PodPID
-# Where make k8s-up puts its cluster: short, for the sake of sockets.
+# Directory of the cluster of "make k8s-up". Short, because the path of a unix socket has at most 107 bytes.
 K8S_DIR  := /tmp/podd-k8s
 SHELL    := /bin/sh
 .SHELLFLAGS := -euc
 MAKEFLAGS += --no-print-directory
 
-# What comes from disk, from plugins and from the kubelet is fuzzed a little in every test run.
-FUZZED    = checkpoint.FuzzDecode network.FuzzRecord network.FuzzResult server.FuzzRequests
+# Fuzz targets of "make test": parsers of input from disk, from CNI plugins and from the kubelet.
+FUZZED   := checkpoint.FuzzDecode network.FuzzRecord network.FuzzResult server.FuzzRequests
 
-# The tests that have a long variant or find more the longer they run.
-SOAKED    = ^Test(Crash|Killed|DaemonAway|Behind|StuckDependencies|AfterReboot|ReadOnlyDisk|PowerLoss|Damaged|Upgrade|Load|Restart)
+# Tests with a long variant, or that find more the longer they run ("make soak").
+SOAKED   := Crash|Killed|DaemonAway|Behind|StuckDependencies|AfterReboot|ReadOnlyDisk|PowerLoss|Damaged|Upgrade|Load|\
+            Restart
 
-# The packages that need a built daemon and the tools have their own target.
-UNIT      = $$($(GO) list -tags "$(TAGS)" ./... | grep -v -e /test/integration -e /test/vm)
+# Packages of "make unit". Those that need a built daemon have a target of their own.
+PKG      ?= $$($(GO) list -tags "$(TAGS)" ./... | grep -v -e /test/integration -e /test/vm)
+# Packages of "make check": those whose tests change nothing on the machine and need neither root nor other programs.
+PURE     := checkpoint cmd/podd/metrics cmd/podd/tomlconfig cmd/podd/tracing oci/shim/fifo oci/shim/stdio/... oci/spec \
+            sandbox sandbox/operation sandbox/record server streaming/... test/arch test/bench test/critest
+
+# Programs embedded into podd.
+EMBEDDED := oci/pause/bin/pause oci/runc/initproxy/bin/standin oci/shim/bin/keeper
 
 .DEFAULT_GOAL := help
-.PHONY: help deps tools pause images build vet lint unit integration critest critest-gvisor test-vm vm-shell test bench bench-peers bench-compare demo fuzz clean
-.PHONY: k8s k8s-up k8s-down test-k8s conformance
+.PHONY: help env deps tools embedded pause images build clean
+.PHONY: check vet lint pure unit integration critest critest-gvisor test soak fuzz test-vm vm-shell
+.PHONY: bench bench-peers bench-compare demo k8s k8s-up k8s-down test-k8s conformance
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
+env: ## print what a bare "go test" and an editor need in the environment: eval "$(make env)"
+	@flags=$$($(GO) env GOFLAGS | sed 's/ *-tags=[^ ]*//g'); echo "export GOFLAGS='$${flags:+$$flags }-tags=$(RACETAGS)'"
+	@echo '# For gopls, unless the editor is started with this environment:'
+	@echo '#   "gopls": { "buildFlags": ["-tags=$(RACETAGS)"] }'
+
 deps: ## install the Debian packages that are missing (root)
 	@contrib/install-deps.sh
 
-tools: deps ## build runc, gVisor, the CNI plugins, crictl, critest, a shim and the linters into bin/
+tools: deps ## build the pinned runc, gVisor, CNI plugins, crictl, critest and containerd shim into bin/
 	@contrib/tools/build.sh
 	@contrib/tools/gvisor/build.sh
 	@contrib/shims/build.sh
 
-pause: oci/pause/bin/pause oci/runc/initproxy/bin/standin oci/shim/bin/keeper ## build what podd carries: the infra container's process, gVisor's stand-in, the keeper of shims' output
+embedded: $(EMBEDDED) ## build what podd embeds: the infra container, gVisor's stand-in, the keeper of shims' output
+pause: embedded
 oci/pause/bin/pause: oci/pause/pause.c
 oci/runc/initproxy/bin/standin: oci/runc/initproxy/initproxy.c
 oci/pause/bin/pause oci/runc/initproxy/bin/standin:
@@ -56,87 +77,96 @@ images: deps ## build the test images into the cache
 	@CGO_ENABLED=0 $(GO) build -o bin/ ./test/images/cmd/testimages ./test/leak/cmd/leak
 	@bin/testimages build >/dev/null
 
-build: pause ## build bin/podd, static
+build: embedded ## build bin/podd, static
 	CGO_ENABLED=0 $(GO) build -trimpath -tags "$(TAGS)" -ldflags "$(LDFLAGS)" -o bin/podd ./cmd/podd
 
-vet: pause ## gofmt and go vet
+check: vet lint pure ## the fast checks: vet, lint, and the tests that need no root and nothing but Go
+
+vet: ## gofmt and go vet
 	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "not gofmt'd:"; echo "$$out"; exit 1; }
 	CGO_ENABLED=0 $(GO) vet -tags "$(TAGS)" ./...
 
-lint: tools pause ## staticcheck and go-errorlint
-	CGO_ENABLED=0 bin/staticcheck -checks "$(CHECKS)" -tags "$(TAGS)" ./...
-	CGO_ENABLED=0 GOFLAGS="-tags=$(TAGS)" bin/go-errorlint ./...
+lint: ## staticcheck, go-errorlint, unparam, misspell, and the modernizers of go fix
+	$(LINTER) staticcheck -checks "$(CHECKS)" ./...
+	$(LINTER) go-errorlint ./...
+	$(LINTER) unparam ./...
+	@git ls-files | grep -vE '(^|/)(go\.sum|testdata/.*)$$' | xargs $(LINTER) misspell -error -i levle
+	CGO_ENABLED=0 $(GO) fix -diff -tags "$(TAGS)" $(FIXES) ./...
 
-unit: tools images pause ## unit tests of all packages, with the race detector
-	$(GO) test $(RACE) -timeout 20m $(UNIT)
+pure:
+	CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" $(addprefix ./,$(PURE))
 
-integration: tools images pause ## start the real daemon, drive it through its socket, look for leaks (root)
-	$(GO) test $(RACE) -count=1 -parallel 4 -timeout 40m ./test/integration/...
+unit: tools images embedded ## unit tests with the race detector; PKG=./oci/... and RUN=TestName select (root)
+	$(GO) test $(RACE) -timeout 20m $(if $(RUN),-run '$(RUN)') $(PKG)
 
-critest: tools images build ## the CRI validation suite, or what FOCUS matches of it, with each of HANDLERS (default runc,crun), ROUNDS times (default 3; root)
+integration: tools images embedded ## drive a real daemon through its socket, look for leaks; RUN selects (root)
+	$(GO) test $(RACE) -count=1 -parallel 4 -timeout 40m $(if $(RUN),-run '$(RUN)') ./test/integration/...
+
+critest: tools images build ## the CRI validation suite with HANDLERS, ROUNDS times (default 3); FOCUS selects (root)
 	@CGO_ENABLED=0 $(GO) run ./test/critest -handlers $(HANDLERS) -rounds $(or $(ROUNDS),3) -focus '$(FOCUS)'
 
-critest-gvisor: ## the CRI validation suite with gVisor under conmon and by its shim, ROUNDS times (default 3; root)
+critest-gvisor: ## the CRI validation suite with gVisor, under conmon and through its shim, ROUNDS times (root)
 	@$(MAKE) critest HANDLERS=gvisor,gvisor-shim
 
-test-vm: tools images build ## critest and checks in a VM: cgroup v2, systemd, AppArmor (root; see test/vm/README.md)
+test-vm: tools images build ## critest and more in a VM: cgroup v2, systemd, AppArmor (root; see test/vm/README.md)
 	@test/vm/run.sh all
 
-vm-shell: tools images build ## a shell in that VM, with podd running
+vm-shell: tools images build ## a shell in that VM, with podd running (root)
 	@test/vm/run.sh shell
 
-k8s: ## build a whole Kubernetes, into the cache (ten minutes once)
+k8s: ## build Kubernetes into the cache (ten minutes, once)
 	@test/k8s/build.sh
 
-k8s-up: tools images build k8s ## start a cluster of NODES (default 1) nodes on podd, and say how to use it (root)
+k8s-up: tools images build k8s ## start a cluster of NODES (default 1) nodes on podd, and print how to use it (root)
 	@test/host/setup.sh
 	@bin/k8s up $(K8S_DIR) $(CURDIR)/bin $(or $(NODES),1)
 
-k8s-down: ## remove that cluster
+k8s-down: ## remove that cluster (root)
 	@[ ! -x bin/k8s ] || bin/k8s down $(K8S_DIR)
 
-test-k8s: tools images build k8s ## podd through a real kubelet: the scenarios of test/k8s, or those that RUN matches (root)
+test-k8s: tools images build k8s ## the scenarios of test/k8s on a real cluster; RUN=TestName selects (root)
 	@test/host/setup.sh
 	cd test/k8s && CGO_ENABLED=0 $(GO) vet ./cluster ./cmd/... ./suite
 	@bin/leak take bin/before-k8s.json
 	cd test/k8s && CGO_ENABLED=0 $(GO) test -count=1 -timeout 40m -parallel 8 ./cluster ./suite $(if $(RUN),-run '$(RUN)')
 	@bin/leak diff bin/before-k8s.json -wait 10s
 
-conformance: tools images build k8s ## Kubernetes' own node tests on podd: those that FOCUS matches, without SKIP; report in bin/conformance.txt (root)
+conformance: tools images build k8s ## Kubernetes' node tests; FOCUS and SKIP select; writes bin/conformance.txt (root)
 	@test/host/setup.sh
 	cd test/k8s && CGO_ENABLED=0 $(GO) build -trimpath -o $(CURDIR)/bin/ ./cmd/conformance
 	@tests=$$(test/k8s/conformance/build.sh); bin/leak take bin/before-k8s.json; \
-	bin/conformance $(if $(FOCUS),-focus '$(FOCUS)') $(if $(SKIP),-skip '$(SKIP)') -report bin/conformance.txt $(CURDIR)/bin $$tests
+	bin/conformance $(if $(FOCUS),-focus '$(FOCUS)') $(if $(SKIP),-skip '$(SKIP)') \
+		-report bin/conformance.txt $(CURDIR)/bin $$tests
 	@bin/leak diff bin/before-k8s.json -wait 10s
 
-test: tools images pause ## everything, and then a look at what is left on the machine
+test: check tools images embedded ## everything, "make check" first; then look for what it left behind (root)
 	@test/host/setup.sh
 	@bin/leak take bin/before.json
-	@$(MAKE) vet lint unit integration
+	@$(MAKE) unit integration
 	@contrib/fuzz.sh 3s $(FUZZED)
 	@$(MAKE) critest ROUNDS=1
 	@$(MAKE) critest ROUNDS=1 HANDLERS=gvisor-shim
 	@$(MAKE) critest ROUNDS=1 HANDLERS=gvisor FOCUS='$(GVISOR)'
 	@bin/leak diff bin/before.json -wait 10s
-	@echo "All passed, and nothing is left on the machine."
+	@echo "All passed, and nothing of podd is left on the machine."
 
-bench: tools images build ## measure podd beside the same pod made by hand; flags in BENCH (root; see test/bench/README.md)
+bench: tools images build ## measure podd against a pod made by hand; BENCH has flags (root; see test/bench/README.md)
 	@CGO_ENABLED=0 $(GO) run -tags "$(TAGS)" ./test/bench $(BENCH)
 
-bench-peers: tools images build ## the same beside containerd and CRI-O, which it builds
+bench-peers: tools images build ## the same against containerd and CRI-O, which it builds (root)
 	@peers=$$(test/bench/peers/build.sh); CGO_ENABLED=0 $(GO) run -tags "$(TAGS)" ./test/bench -peers $$peers $(BENCH)
 
-bench-compare: pause ## the Go benchmarks here and at the commit REF, compared by benchstat
+bench-compare: embedded ## compare the Go benchmarks with those of commit REF, with benchstat
 	@test/bench/compare.sh "$(REF)"
 
-soak: tools images pause ## the long variants of the reliability tests, ROUNDS times (default 1; root)
-	SOAK=1 $(GO) test $(RACE) -count=$(or $(ROUNDS),1) -timeout 12h -v -run '$(SOAKED)' ./test/integration/
+soak: tools images embedded ## the long variants of the reliability tests, ROUNDS times (default 1; root)
+	SOAK=1 $(GO) test $(RACE) -count=$(or $(ROUNDS),1) -timeout 12h -v -run '^Test($(subst | ,|,$(SOAKED)))' ./test/integration/
 
-demo: tools images build ## run a pod on a private podd, look at it, remove it (root)
+demo: tools images build ## run a pod on a private podd, inspect it, remove it (root)
 	@contrib/demo.sh
 
-fuzz: pause ## each fuzz target for FUZZTIME (default 20s)
+fuzz: ## run each fuzz target for FUZZTIME (default 20s)
 	@contrib/fuzz.sh $(or $(FUZZTIME),20s)
 
-clean: ## remove what was built; the cache in ~/.cache/podd stays
-	rm -rf bin oci/pause/bin/pause oci/runc/initproxy/bin/standin oci/shim/bin/keeper
+clean: ## remove what was built, except the cache in ~/.cache/podd
+	rm -rf bin $(EMBEDDED)

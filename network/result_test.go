@@ -57,7 +57,7 @@ func TestParseResult(t *testing.T) {
 				return
 			}
 			var want []netip.Addr
-			for _, s := range strings.Fields(tt.want) {
+			for s := range strings.FieldsSeq(tt.want) {
 				want = append(want, netip.MustParseAddr(s))
 			}
 			if err != nil || !slices.Equal(r.IPs, want) || r.Interface != "eth0" {

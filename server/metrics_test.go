@@ -57,7 +57,7 @@ func testListMetricDescriptors(t *testing.T) {
 			t.Errorf("%v", d)
 		}
 	}
-	for _, name := range strings.Fields(conformance + " " + peers) {
+	for name := range strings.FieldsSeq(conformance + " " + peers) {
 		if !names[name] {
 			t.Errorf("%s is not described", name)
 		}

@@ -1,9 +1,10 @@
 #!/bin/sh
-# Builds the programs pinned in go.mod beside this file into <repo>/bin:
-#   runc  cni/{bridge,host-local,loopback,portmap,bandwidth,firewall,tuning}  crictl  critest  staticcheck  go-errorlint
+# Builds programs pinned in the go.mod next to this file into <repo>/bin:
+#   runc  cni/{bridge,host-local,loopback,portmap,bandwidth,firewall,tuning}  crictl  critest
+# The linters are pinned there too; "make lint" runs them with "go tool".
 #
-# Binaries are kept in $PODD_CACHE (default ${XDG_CACHE_HOME:-~/.cache}/podd), keyed by everything that goes into them, so a
-# fresh clone of the same commit copies them instead of compiling.
+# Binaries are cached in $PODD_CACHE (default ${XDG_CACHE_HOME:-~/.cache}/podd). The key is a hash of everything that goes
+# into them, so that a fresh clone of the same commit copies them instead of compiling.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 bin=$(cd "$here/../.." && pwd)/bin
@@ -15,7 +16,7 @@ out=$cache/tools/$key
 
 version() { go list -m -f '{{.Version}}' "$1"; }
 
-# build NAME PACKAGE [go build flags...]: one static-as-possible binary named out.new/NAME.
+# build NAME PACKAGE [go build flags...]: build one binary, static unless cgo=1, as $new/NAME.
 build() {
 	name=$1 pkg=$2
 	shift 2
@@ -44,16 +45,15 @@ if [ ! -d "$out" ]; then
 	echo "  build critest"
 	CGO_ENABLED=0 go test -mod=readonly -trimpath -c -ldflags "$cri_ld" -o "$new/critest" $cri/cmd/critest
 
-	build staticcheck honnef.co/go/tools/cmd/staticcheck
-	build go-errorlint github.com/polyfloyd/go-errorlint
 	rm -rf "$out"
 	mv "$new" "$out"
-	# keep this one and the one before, for whoever works on two branches
-	find "$cache/tools" -mindepth 1 -maxdepth 1 -type d -printf '%T@ %p\n' | sort -rn | tail -n +3 | cut -d' ' -f2- | xargs -r rm -rf
+	# Keep this build and the previous one, for work on two branches.
+	find "$cache/tools" -mindepth 1 -maxdepth 1 -type d -printf '%T@ %p\n' | sort -rn | tail -n +3 |
+		cut -d' ' -f2- | xargs -r rm -rf
 fi
 
 mkdir -p "$bin/cni"
-# A copy and a rename, never a write into a binary that somebody may be running.
+# Copy and rename: a binary that is being executed cannot be written to.
 (cd "$out" && find . -type f) | while read -r f; do
 	cmp -s "$out/$f" "$bin/$f" && continue
 	cp "$out/$f" "$bin/$f.new"

@@ -6,6 +6,7 @@ package imagetest
 import (
 	"context"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -45,9 +46,7 @@ var (
 // Files returns what is in the root of the suite's image: path to content.
 func Files() map[string]string {
 	out := map[string]string{}
-	for path, content := range files {
-		out[path] = content
-	}
+	maps.Copy(out, files)
 	return out
 }
 

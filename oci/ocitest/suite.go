@@ -74,7 +74,7 @@ func must(t *testing.T, what string, err error) {
 }
 
 // create creates a container that the test's end deletes.
-func create(t *testing.T, h *Harness, r Runtime, req oci.CreateRequest) oci.Process {
+func create(t *testing.T, r Runtime, req oci.CreateRequest) oci.Process {
 	t.Helper()
 	ctx := limit(t)
 	t.Cleanup(func() {
@@ -90,7 +90,7 @@ func create(t *testing.T, h *Harness, r Runtime, req oci.CreateRequest) oci.Proc
 // run creates and starts a container.
 func run(t *testing.T, h *Harness, r Runtime, id string, args ...string) oci.Process {
 	t.Helper()
-	p := create(t, h, r, oci.CreateRequest{ID: id, Spec: h.Spec(args...)})
+	p := create(t, r, oci.CreateRequest{ID: id, Spec: h.Spec(args...)})
 	must(t, "start", r.Start(limit(t), id))
 	return p
 }
@@ -116,7 +116,7 @@ func testReady(t *testing.T, h *Harness) {
 func testLife(t *testing.T, h *Harness) {
 	r, ctx := h.New(), limit(t)
 	wantState(t, r, "life", oci.Absent)
-	p := create(t, h, r, oci.CreateRequest{ID: "life", Spec: h.Spec("sleep", "1000")})
+	p := create(t, r, oci.CreateRequest{ID: "life", Spec: h.Spec("sleep", "1000")})
 	if p.Pid <= 0 || p.Start == 0 {
 		t.Errorf("process %+v", p)
 	}
@@ -204,7 +204,7 @@ func testSignal(t *testing.T, h *Harness) {
 func testStopSignal(t *testing.T, h *Harness) {
 	r, ctx := h.New(), limit(t)
 	path := filepath.Join(h.LogDir, "trap.log")
-	create(t, h, r, oci.CreateRequest{ID: "stop", Spec: h.Spec(Trap(42)...), LogPath: path})
+	create(t, r, oci.CreateRequest{ID: "stop", Spec: h.Spec(Trap(42)...), LogPath: path})
 	must(t, "start", r.Start(ctx, "stop"))
 	exited := make(chan oci.Exit, 1)
 	go func() {
@@ -232,7 +232,7 @@ func testStopSignal(t *testing.T, h *Harness) {
 // testKillCreated: one SIGKILL ends a container that was not started, as it ends any other.
 func testKillCreated(t *testing.T, h *Harness) {
 	r, ctx := h.New(), limit(t)
-	create(t, h, r, oci.CreateRequest{ID: "created", Spec: h.Spec("true")})
+	create(t, r, oci.CreateRequest{ID: "created", Spec: h.Spec("true")})
 	must(t, "kill", r.Signal(ctx, "created", syscall.SIGKILL))
 	exit, err := r.Wait(ctx, "created")
 	must(t, "wait", err)
@@ -247,7 +247,7 @@ func testDeleteAnyState(t *testing.T, h *Harness) {
 	r, ctx := h.New(), limit(t)
 	must(t, "delete an unknown container", r.Delete(ctx, "unknown"))
 
-	create(t, h, r, oci.CreateRequest{ID: "created", Spec: h.Spec("true")})
+	create(t, r, oci.CreateRequest{ID: "created", Spec: h.Spec("true")})
 	must(t, "delete a created container", r.Delete(ctx, "created"))
 
 	run(t, h, r, "running", "sleep", "1000")
@@ -367,7 +367,7 @@ func testWaitContext(t *testing.T, h *Harness) {
 func testRestart(t *testing.T, h *Harness) {
 	ctx := limit(t)
 	first := h.New()
-	create(t, h, first, oci.CreateRequest{ID: "created", Spec: h.Spec("sh", "-c", "exit 7")})
+	create(t, first, oci.CreateRequest{ID: "created", Spec: h.Spec("sh", "-c", "exit 7")})
 	p := run(t, h, first, "running", "sleep", "1000")
 	run(t, h, first, "ended", "sh", "-c", "exit 9")
 	_, err := first.Wait(ctx, "ended")

@@ -18,7 +18,7 @@ var logLine = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-
 func testLog(t *testing.T, h *Harness) {
 	r, ctx := h.New(), limit(t)
 	path := filepath.Join(h.LogDir, "0.log")
-	create(t, h, r, oci.CreateRequest{ID: "log", Spec: h.Spec("echo", "hello", "world"), LogPath: path})
+	create(t, r, oci.CreateRequest{ID: "log", Spec: h.Spec("echo", "hello", "world"), LogPath: path})
 	must(t, "start", r.Start(ctx, "log"))
 	_, err := r.Wait(ctx, "log")
 	must(t, "wait", err)
@@ -33,7 +33,7 @@ func testLog(t *testing.T, h *Harness) {
 func testReopenLog(t *testing.T, h *Harness) {
 	r, ctx := h.New(), limit(t)
 	path := filepath.Join(h.LogDir, "1.log")
-	create(t, h, r, oci.CreateRequest{ID: "rot", Spec: h.Spec("sleep", "1000"), LogPath: path})
+	create(t, r, oci.CreateRequest{ID: "rot", Spec: h.Spec("sleep", "1000"), LogPath: path})
 	must(t, "start", r.Start(ctx, "rot"))
 	must(t, "move", os.Rename(path, path+".old"))
 	must(t, "reopen", r.ReopenLog(ctx, "rot"))
@@ -58,6 +58,6 @@ func testReopenLog(t *testing.T, h *Harness) {
 		t.Error("a failed reopen left a new file")
 	}
 
-	create(t, h, r, oci.CreateRequest{ID: "nolog", Spec: h.Spec("sleep", "1000")})
+	create(t, r, oci.CreateRequest{ID: "nolog", Spec: h.Spec("sleep", "1000")})
 	must(t, "reopen of no log", r.ReopenLog(ctx, "nolog"))
 }

@@ -74,31 +74,31 @@ const rootGrace = 500 * time.Millisecond
 //
 // The root dies last because it is a runtime or a monitor, which reaps its children. Orphans would go to the
 // machine's init, and a dead process that init is slow to reap holds up the end of its whole PID namespace.
-func (root Process) KillTree(ctx context.Context) error {
-	if root.Pid <= 1 {
+func (p Process) KillTree(ctx context.Context) error {
+	if p.Pid <= 1 {
 		return nil // nobody's: it would be the parent of all that have none
 	}
-	f := newFamily(root)
+	f := newFamily(p)
 	var alone time.Time
 	return Poll(ctx, func() bool {
 		all := processes()
 		f.grow(all)
 		left := false
-		for p := range f.known {
-			if p != root && living(all, p) {
+		for member := range f.known {
+			if member != p && living(all, member) {
 				left = true
-				_ = p.Signal(syscall.SIGKILL)
+				_ = member.Signal(syscall.SIGKILL)
 			}
 		}
 		switch {
 		case left:
 			return false
-		case !living(all, root):
+		case !living(all, p):
 			return true
 		case alone.IsZero():
 			alone = time.Now()
 		case time.Since(alone) > rootGrace:
-			_ = root.Signal(syscall.SIGKILL)
+			_ = p.Signal(syscall.SIGKILL)
 		}
 		return false
 	})

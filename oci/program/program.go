@@ -12,7 +12,7 @@ import (
 )
 
 // ErrNotBuilt is what Install returns, with the program's name, in a podd that was built without it.
-var ErrNotBuilt = errors.New("podd was built without it: run make pause")
+var ErrNotBuilt = errors.New("podd was built without it: run make embedded")
 
 // Install writes the program bin/<last element of path> of the embedded files to path, executable for whom mode says, and
 // returns the absolute path. It makes the directory with 0755. The same version is left alone; another one is replaced

@@ -65,7 +65,7 @@ func readCgroups(file string) (map[string]string, error) {
 		if len(f) != 3 {
 			continue
 		}
-		for _, controller := range strings.Split(f[1], ",") {
+		for controller := range strings.SplitSeq(f[1], ",") {
 			paths[controller] = f[2]
 		}
 	}
@@ -162,7 +162,7 @@ func members(dir string) (pids []int) {
 			return nil // what vanishes while we look is gone
 		}
 		b, _ := os.ReadFile(path)
-		for _, f := range strings.Fields(string(b)) {
+		for f := range strings.FieldsSeq(string(b)) {
 			pid, err := strconv.Atoi(f)
 			if err != nil || pid == 0 {
 				continue // 0: a process of another PID namespace than ours

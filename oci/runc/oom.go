@@ -32,10 +32,10 @@ func oomKilled(b bundle, rec record) bool {
 // the limit was hit, on cgroup v1 also when another container of the pod caused it.
 func (c cgroups) oomKills() (n uint64, ok bool) {
 	if dir, there := c["memory"]; there {
-		return counter(filepath.Join(dir, "memory.oom_control"), killsKey)
+		return counter(filepath.Join(dir, "memory.oom_control"))
 	}
 	if dir, there := c[unified]; there {
-		return counter(filepath.Join(dir, eventsFile), killsKey)
+		return counter(filepath.Join(dir, eventsFile))
 	}
 	return 0, false
 }
@@ -79,25 +79,25 @@ func (p podOOMs) grown() bool {
 
 // lostOOMs are the kills below dir that no cgroup there has counted.
 func lostOOMs(dir string) (lost uint64, ok bool) {
-	if lost, ok = counter(filepath.Join(dir, eventsFile), killsKey); !ok {
+	if lost, ok = counter(filepath.Join(dir, eventsFile)); !ok {
 		return 0, false
 	}
 	below, _ := filepath.Glob(filepath.Join(dir, "*", eventsFile)) // the pattern is well-formed, or there is nothing below
 	for _, file := range below {
-		n, _ := counter(file, killsKey) // gone since: lost
+		n, _ := counter(file) // gone since: lost
 		lost -= min(n, lost)
 	}
 	return lost, true
 }
 
-// counter reads one "key value" line of a cgroup file.
-func counter(file, key string) (uint64, bool) {
+// counter reads the number of OOM kills from a cgroup file of "key value" lines.
+func counter(file string) (uint64, bool) {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return 0, false
 	}
 	for line := range strings.Lines(string(b)) {
-		if f := strings.Fields(line); len(f) == 2 && f[0] == key {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == killsKey {
 			n, err := strconv.ParseUint(f[1], 10, 64)
 			return n, err == nil
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -101,10 +102,10 @@ func (r *Runtime) ask(ctx context.Context, f *oci.Features) {
 	}
 	f.MountOptions = said.MountOptions
 	if f.OwnKernel { // what it says of mounts is true; what this kernel can do does not matter
-		f.RecursiveReadOnly = contains(said.MountOptions, "rro")
+		f.RecursiveReadOnly = slices.Contains(said.MountOptions, "rro")
 		return
 	}
-	f.RecursiveReadOnly = contains(said.MountOptions, "rro") && KernelRecursiveReadOnly()
+	f.RecursiveReadOnly = slices.Contains(said.MountOptions, "rro") && KernelRecursiveReadOnly()
 	f.UserNamespaces = idmaps(said) && kernelIDMap(r.cfg.RunDir)
 }
 
@@ -122,16 +123,7 @@ func idmaps(f features.Features) bool {
 		return false
 	}
 	enabled := f.Linux.MountExtensions.IDMap.Enabled
-	return enabled != nil && *enabled && (f.Linux.Namespaces == nil || contains(f.Linux.Namespaces, "user"))
-}
-
-func contains(list []string, want string) bool {
-	for _, s := range list {
-		if s == want {
-			return true
-		}
-	}
-	return false
+	return enabled != nil && *enabled && (f.Linux.Namespaces == nil || slices.Contains(f.Linux.Namespaces, "user"))
 }
 
 // checkStandIn refuses a runtime with a kernel of its own in a podd that was built without its stand-in.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -38,7 +39,7 @@ func TestAtLeast(t *testing.T) {
 
 func TestParseFeatures(t *testing.T) {
 	yes := `{"ociVersionMax":"1.2.0","mountOptions":["ro","rro"],"linux":{"namespaces":["user"],"mountExtensions":{"idmap":{"enabled":true}}},"newThing":{"a":1}}`
-	if f := parseFeatures([]byte(yes)); f.OCIVersionMax != "1.2.0" || !contains(f.MountOptions, "rro") || !idmaps(f) {
+	if f := parseFeatures([]byte(yes)); f.OCIVersionMax != "1.2.0" || !slices.Contains(f.MountOptions, "rro") || !idmaps(f) {
 		t.Errorf("%+v", f)
 	}
 	for _, no := range []string{

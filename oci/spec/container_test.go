@@ -110,8 +110,8 @@ func TestContainerErrors(t *testing.T) {
 			"capability",
 		},
 		"seccomp unknown": {with(&cri.LinuxContainerSecurityContext{Seccomp: profile(7)}), inv, "profile type"},
-		//lint:ignore SA1019 old kubelets set it
 		"seccomp path": {
+			//lint:ignore SA1019 old kubelets set it
 			with(&cri.LinuxContainerSecurityContext{SeccompProfilePath: "localhost/"}), inv, "seccomp profile",
 		},
 		"seccomp missing": {with(&cri.LinuxContainerSecurityContext{Seccomp: localhost("/a")}), inv, "not loaded"},

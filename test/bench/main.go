@@ -62,7 +62,7 @@ func main() {
 }
 
 func (p *plan) parseSizes(list string) error {
-	for _, s := range strings.Split(list, ",") {
+	for s := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < 1 {
 			return fmt.Errorf("-sizes: %q is not a number of containers", s)

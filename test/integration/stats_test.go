@@ -233,7 +233,7 @@ func updateIsReported(k *kubelet) {
 	if got := k.cgroupFile(id, "memory/memory.limit_in_bytes", "memory.max"); got != strconv.Itoa(64<<20) {
 		k.Errorf("the kernel's limit is %s", got)
 	}
-	for _, pid := range strings.Fields(k.cgroupFile(id, "memory/cgroup.procs", "cgroup.procs")) {
+	for pid := range strings.FieldsSeq(k.cgroupFile(id, "memory/cgroup.procs", "cgroup.procs")) {
 		if adj, err := os.ReadFile("/proc/" + pid + "/oom_score_adj"); err != nil || strings.TrimSpace(string(adj)) != "345" {
 			k.Errorf("oom_score_adj of process %s: %q, %v", pid, adj, err)
 		}

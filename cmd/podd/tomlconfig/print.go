@@ -116,7 +116,7 @@ func children(v reflect.Value) []entry {
 func (p *printer) comment(text string) {
 	for paragraph := range strings.Lines(text) {
 		line := "#"
-		for _, word := range strings.Fields(paragraph) {
+		for word := range strings.FieldsSeq(paragraph) {
 			if len(line)+1+len(word) > width && line != "#" {
 				p.printf("%s\n", line)
 				line = "#"

@@ -6,7 +6,7 @@
 // It owns the sockets and the pipes in the container's bundle and nothing else: it never kills.
 //
 // Clients speak conmon's protocol (SEQPACKET: a byte for the stream, then output; the other way, input), so package
-// conmon is the client. The program is built by `make pause`, carried by podd and installed by package shim, which
+// conmon is the client. The program is built by `make embedded`, carried by podd and installed by package shim, which
 // starts it.
 package stdio
 
