@@ -1,5 +1,5 @@
-// Package namespacestest has Suite, which checks how namespaces are pinned, and Fake, which passes it without privileges.
-// The tests of sandbox and server/adapt_test.go run the engine on Fake. Only tests may import it.
+// Package namespacestest has Suite, which checks how namespaces are pinned, and Fake, which passes it without
+// privileges. The tests of sandbox and server/adapt_test.go run the engine on Fake. Only tests may import it.
 package namespacestest
 
 import (
