@@ -146,7 +146,7 @@ func testLife(t *testing.T, h *Harness) {
 func testBundle(t *testing.T, h *Harness) {
 	r, ctx := h.New(), limit(t)
 	dir := filepath.Join(h.Bundles, "bundle")
-	create(t, h, r, oci.CreateRequest{ID: "bundle", Spec: h.Spec("sleep", "1000")})
+	create(t, r, oci.CreateRequest{ID: "bundle", Spec: h.Spec("sleep", "1000")})
 	var config specs.Spec
 	data, err := os.ReadFile(filepath.Join(dir, "config.json"))
 	must(t, "read config.json", errors.Join(err, json.Unmarshal(data, &config)))

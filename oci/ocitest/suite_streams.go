@@ -99,7 +99,7 @@ func testAttach(t *testing.T, h *Harness) {
 // input is the container's end of file.
 func testAttachInput(t *testing.T, h *Harness) {
 	r, ctx := h.New(), limit(t)
-	create(t, h, r, oci.CreateRequest{ID: "input", Spec: h.Spec("cat"), Stdin: true, StdinOnce: true})
+	create(t, r, oci.CreateRequest{ID: "input", Spec: h.Spec("cat"), Stdin: true, StdinOnce: true})
 	must(t, "start", r.Start(ctx, "input"))
 	var out bytes.Buffer
 	must(t, "attach", r.Attach(ctx, "input", oci.Streams{Stdin: strings.NewReader("to be copied"), Stdout: &out}))
