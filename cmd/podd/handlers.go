@@ -88,9 +88,9 @@ func (h HandlerTable) shimOptions() map[string]any {
 	return options
 }
 
-func (d *daemon) handlerConfig(name string, h HandlerTable) runc.HandlerConfig {
+func (d *daemon) handlerConfig(name string, h HandlerTable) runc.Config {
 	r := d.cfg.Runtime
-	return runc.HandlerConfig{
+	return runc.Config{
 		Name:          name,
 		Path:          cmp.Or(h.Path, name),
 		SearchPath:    r.SearchPath,

@@ -16,7 +16,7 @@ func TestFormerHandlerTouchesNothingThatAShimMade(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "vm", "rootfs"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	f := formerHandler{runc.New(runc.HandlerConfig{Name: "kata", Path: "kata", Root: filepath.Join(run, "runtimes"), RunDir: dir}), "kata", dir}
+	f := formerHandler{runc.New(runc.Config{Name: "kata", Path: "kata", Root: filepath.Join(run, "runtimes"), RunDir: dir}), "kata", dir}
 	if _, err := f.Wait(t.Context(), "vm"); !errdefs.IsUnavailable(err) {
 		t.Errorf("Wait: %v: the container would be taken for ended", err)
 	}

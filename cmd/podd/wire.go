@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -18,6 +17,7 @@ import (
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/pause"
+	"github.com/podd-project/podd/oci/process"
 	"github.com/podd-project/podd/oci/program"
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
@@ -56,10 +56,11 @@ func (d *daemon) build(ctx context.Context) (*node, error) {
 
 // mechanisms makes what works on the machine, and the engine over that.
 func (d *daemon) mechanisms(ctx context.Context) (*node, error) {
-	var err error
-	if d.cfg.Image.BootID, err = bootID(); err != nil {
-		return nil, err
+	boot := process.BootID()
+	if boot == "" {
+		return nil, errors.New("the kernel's boot id cannot be read: is /proc mounted?")
 	}
+	d.cfg.Image.BootID, d.cfg.Runtime.BootID = boot, boot
 	images, err := image.New(d.cfg.Image, d.log)
 	if err != nil {
 		return nil, err
@@ -141,9 +142,6 @@ func (d *daemon) cgroups() usage.Cgroups {
 // findOut fills in what the engine's configuration takes from the machine.
 func (d *daemon) findOut(cfg *sandbox.Config) error {
 	var err error
-	if cfg.BootID, err = bootID(); err != nil {
-		return err
-	}
 	if cfg.PauseRootfs, err = d.installPause(); err != nil {
 		return err
 	}
@@ -206,13 +204,4 @@ func (d *daemon) installPause() (string, error) {
 		return "", nil
 	}
 	return rootfs, err
-}
-
-// bootID identifies this boot of the kernel.
-func bootID() (string, error) {
-	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return "", fmt.Errorf("read boot id: %w", err)
-	}
-	return strings.TrimSpace(string(data)), nil
 }

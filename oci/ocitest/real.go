@@ -17,7 +17,7 @@ import (
 // Machine is a Harness on the real machine, with what white-box tests need to know.
 type Machine struct {
 	Harness
-	Config runc.HandlerConfig
+	Config runc.Config
 	// Rootfs holds busybox with its applets as files.
 	Rootfs string
 	// Cgroup is the cgroupsPath that is the parent of all containers of Spec.
@@ -55,7 +55,7 @@ func Real(t testing.TB, name string) *Machine {
 		t.Fatal(err)
 	}
 	buildRootfs(t, m.Rootfs)
-	m.Config = runc.HandlerConfig{
+	m.Config = runc.Config{
 		Name: name, Path: Binary(t, name), Conmon: Binary(t, "conmon"),
 		Root: filepath.Join(dir, "state"), RunDir: filepath.Join(dir, "run"),
 	}

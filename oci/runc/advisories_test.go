@@ -33,7 +33,7 @@ func TestAdvisories(t *testing.T) {
 // TestAdvisoriesAreShown: an operator sees them, and the handler can be used.
 func TestAdvisoriesAreShown(t *testing.T) {
 	dir := t.TempDir()
-	r := New(HandlerConfig{Name: "old", Path: program(t, dir, "rt", "runc version 1.1.11"), Conmon: program(t, dir, "conmon", "conmon version 2.1.7"), Root: dir, RunDir: dir})
+	r := New(Config{Name: "old", Path: program(t, dir, "rt", "runc version 1.1.11"), Conmon: program(t, dir, "conmon", "conmon version 2.1.7"), Root: dir, RunDir: dir})
 	if err := r.Probe(t.Context()); err != nil {
 		t.Fatal(err)
 	}

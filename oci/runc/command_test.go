@@ -125,7 +125,7 @@ func TestCapped(t *testing.T) {
 func TestEnvironmentIsSmall(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
 	t.Setenv("TZ", "UTC")
-	env := strings.Join(New(HandlerConfig{}).environment(), "\n")
+	env := strings.Join(New(Config{}).environment(), "\n")
 	if strings.Contains(env, "secret") || !strings.Contains(env, "TZ=UTC") || !strings.Contains(env, "PATH=") {
 		t.Errorf("%s", env)
 	}

@@ -8,8 +8,8 @@ package runc
 
 import "time"
 
-// HandlerConfig configures one runtime handler of type "oci".
-type HandlerConfig struct {
+// Config configures a runtime handler of type "oci".
+type Config struct {
 	// Name is the RuntimeClass handler name.
 	Name string
 	// Path of the runtime binary, or its bare name, looked up in SearchPath.

@@ -19,7 +19,7 @@ import (
 
 // order is what the test tells its other self to do.
 type order struct {
-	Config  runc.HandlerConfig
+	Config  runc.Config
 	Request request
 }
 

@@ -77,7 +77,7 @@ func program(t *testing.T, dir, name, version string) string {
 func TestInstalledLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		r := New(HandlerConfig{Name: "late", Path: "rt", SearchPath: []string{"/no/such", dir}, Root: dir, RunDir: dir})
+		r := New(Config{Name: "late", Path: "rt", SearchPath: []string{"/no/such", dir}, Root: dir, RunDir: dir})
 		if err := r.Ready(); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), dir) {
 			t.Fatalf("ready: %v", err)
 		}
@@ -110,7 +110,7 @@ func TestHostNetwork(t *testing.T) {
 		"the host's":           {"runsc version release-20260905.0", map[string]string{"network": "host"}, true},
 		"on the host's kernel": {"runc version 1.5.2", map[string]string{"network": "host"}, false},
 	} {
-		r := New(HandlerConfig{Name: "h", Path: program(t, dir, "rt", tt.version), Conmon: monitor, Root: dir, RunDir: dir, StandIn: "/x", Options: tt.options})
+		r := New(Config{Name: "h", Path: program(t, dir, "rt", tt.version), Conmon: monitor, Root: dir, RunDir: dir, StandIn: "/x", Options: tt.options})
 		if f := r.Features(); f.HostNetwork != tt.want {
 			t.Errorf("%s: %+v", name, f)
 		}
@@ -119,7 +119,7 @@ func TestHostNetwork(t *testing.T) {
 
 func TestOldMonitor(t *testing.T) {
 	dir := t.TempDir()
-	r := New(HandlerConfig{Name: "old", Path: program(t, dir, "rt", "rt 1"), Conmon: program(t, dir, "conmon", "conmon version 2.0.30"), Root: dir, RunDir: dir})
+	r := New(Config{Name: "old", Path: program(t, dir, "rt", "rt 1"), Conmon: program(t, dir, "conmon", "conmon version 2.0.30"), Root: dir, RunDir: dir})
 	err := r.Probe(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "2.0.30") || !strings.Contains(err.Error(), "2.1.6") {
 		t.Errorf("probe: %v", err)
@@ -135,7 +135,7 @@ func TestLookup(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "plain"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	r := New(HandlerConfig{Name: "h", SearchPath: []string{"relative", dir}})
+	r := New(Config{Name: "h", SearchPath: []string{"relative", dir}})
 	for name, want := range map[string]string{"rt": path, path: path, "plain": "", filepath.Join(dir, "plain"): "", dir: "", "": "", "sh": ""} {
 		got, err := r.lookup(name)
 		if got != want || (err == nil) != (want != "") {

@@ -784,7 +784,7 @@ func TestUpdateTakesEffect(t *testing.T) {
 }
 
 func TestNotReady(t *testing.T) {
-	r := runc.New(runc.HandlerConfig{Name: "gone", Path: "no-such-runtime", Conmon: "no-such-conmon", SearchPath: []string{"/opt/x", "/opt/y"}, RunDir: t.TempDir(), Root: t.TempDir()})
+	r := runc.New(runc.Config{Name: "gone", Path: "no-such-runtime", Conmon: "no-such-conmon", SearchPath: []string{"/opt/x", "/opt/y"}, RunDir: t.TempDir(), Root: t.TempDir()})
 	err := r.Ready()
 	for _, want := range []string{"handler gone", "no-such-runtime", "no-such-conmon", "/opt/x, /opt/y"} {
 		if err == nil || !strings.Contains(err.Error(), want) {

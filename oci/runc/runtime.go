@@ -12,7 +12,7 @@ import (
 // two verbs that change the same container must not overlap, but Signal, Delete, State and Wait may overlap
 // anything.
 type Runtime struct {
-	cfg    HandlerConfig
+	cfg    Config
 	probed *probe.Cache[answers]
 
 	mu sync.Mutex
@@ -21,7 +21,7 @@ type Runtime struct {
 }
 
 // New returns the handler. It runs nothing and never fails: Ready says whether the handler can be used.
-func New(cfg HandlerConfig) *Runtime {
+func New(cfg Config) *Runtime {
 	if cfg.CreateTimeout <= 0 {
 		cfg.CreateTimeout = commandTimeout
 	}

@@ -71,7 +71,7 @@ func TestUsage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			r := New(HandlerConfig{Name: "h", Path: filepath.Join(dir, "runsc"), Root: dir, RunDir: filepath.Join(dir, "run")})
+			r := New(Config{Name: "h", Path: filepath.Join(dir, "runsc"), Root: dir, RunDir: filepath.Join(dir, "run")})
 			b, err := r.bundle("c")
 			if err != nil {
 				t.Fatal(err)
@@ -107,7 +107,7 @@ func TestUsage(t *testing.T) {
 			}
 		})
 	}
-	r := New(HandlerConfig{Name: "h", RunDir: t.TempDir()})
+	r := New(Config{Name: "h", RunDir: t.TempDir()})
 	if _, err := r.Usage(t.Context(), "../c"); !errdefs.IsInvalidArgument(err) {
 		t.Errorf("bad id: %v", err)
 	}

@@ -19,7 +19,7 @@ import (
 // TestDeleteSettlesWaiters removes the bundle under a waiter, as Delete does, before the waiter can read the
 // exit file: the status was left to it.
 func TestDeleteSettlesWaiters(t *testing.T) {
-	r := New(HandlerConfig{Name: "h", RunDir: t.TempDir(), Root: t.TempDir()})
+	r := New(Config{Name: "h", RunDir: t.TempDir(), Root: t.TempDir()})
 	b, err := r.bundle("c")
 	if err != nil {
 		t.Fatal(err)

@@ -59,7 +59,7 @@ var layers = []layer{
 		"image", "oci", "oci/spec", "oci/cgroups", "streaming"}, "validate, call, convert: the CRI's words end here"},
 	{"cmd", []string{"cmd", "server", "sandbox", "sandbox/operation", "sandbox/record", "sandbox/usage",
 		"sandbox/namespaces", "oci", "oci/runc", "oci/runc/conmon", "oci/runc/initproxy", "oci/shim", "oci/spec",
-		"oci/spec/host", "oci/pause", "oci/program", "oci/cgroups", "image",
+		"oci/spec/host", "oci/pause", "oci/program", "oci/process", "oci/cgroups", "image",
 		"network", "streaming", "checkpoint", "cmd/config"}, "wiring; imported by nobody"},
 	{"test", []string{"test"}, "tests of the whole look at it from outside, as a kubelet does"},
 }
