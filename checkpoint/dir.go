@@ -11,22 +11,22 @@ import (
 	"time"
 )
 
-// Names that a crash may leave behind; Sweep removes them and List never shows them.
+// Prefixes of names that a crash may leave behind; Sweep removes these files and List never returns them.
 const (
 	newPrefix = ".new-"
 	delPrefix = ".del-"
 	tmpPrefix = ".tmp-"
 )
 
-// Create makes the directory parent/name appear at once and complete: fill writes into a temporary directory, with
-// WriteNew, which is then renamed into place. When fill fails nothing is left. An existing directory is fs.ErrExist.
+// Create makes the directory parent/name appear atomically: fill writes into a temporary directory, with WriteNew,
+// which is then renamed into place. If fill fails, nothing is left. An existing directory is fs.ErrExist.
 func Create(parent, name string, fill func(dir string) error) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
 	final := filepath.Join(parent, name)
 	if _, err := os.Lstat(final); err == nil {
-		// rename(2) would replace an empty directory without a word.
+		// rename(2) would silently replace an empty directory.
 		return fmt.Errorf("create %s: %w", final, fs.ErrExist)
 	}
 	tmp := filepath.Join(parent, newPrefix+name)
@@ -41,7 +41,7 @@ func Create(parent, name string, fill func(dir string) error) error {
 	}
 	err := fill(tmp)
 	if err == nil {
-		err = syncDir(tmp) // before it has its name: after a power loss it is complete or not there
+		err = syncDir(tmp) // before the rename: after a power loss it is complete or absent
 	}
 	if err == nil {
 		err = os.Rename(tmp, final)
@@ -52,7 +52,7 @@ func Create(parent, name string, fill func(dir string) error) error {
 	return syncDir(parent)
 }
 
-// Remove makes the directory parent/name disappear at once, then deletes what was in it. An absent one is no error.
+// Remove makes the directory parent/name disappear atomically, then deletes its contents. An absent one is no error.
 func Remove(parent, name string) error {
 	if err := checkName(name); err != nil {
 		return err
@@ -68,7 +68,7 @@ func Remove(parent, name string) error {
 	if err != nil {
 		return fmt.Errorf("remove record: %w", err)
 	}
-	// Synced before the contents go: after a power loss the record is either whole or gone.
+	// Sync before deleting the contents: after a power loss the record is either whole or gone.
 	if err := syncDir(parent); err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func Remove(parent, name string) error {
 	return nil
 }
 
-// List names the record directories in parent, sorted. An absent parent has none.
+// List returns the names of the record directories in parent, sorted. An absent parent has none.
 func List(parent string) ([]string, error) {
 	entries, err := os.ReadDir(parent)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -96,7 +96,7 @@ func List(parent string) ([]string, error) {
 	return names, nil
 }
 
-// Sweep removes what crashes left in parent: half-made and half-removed directories, temporary files.
+// Sweep removes what crashes left in parent: incomplete and partly deleted directories, temporary files.
 func Sweep(parent string) error {
 	entries, err := os.ReadDir(parent)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -114,7 +114,7 @@ func Sweep(parent string) error {
 	return errors.Join(errs...)
 }
 
-// Quarantine moves path, a record that could not be read, below dir for a person to look at, and returns where to.
+// Quarantine moves path, a record that could not be read, into dir for inspection, and returns its new path.
 func Quarantine(path, dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("quarantine %s: %w", path, err)
@@ -127,10 +127,11 @@ func Quarantine(path, dir string) (string, error) {
 }
 
 func leftover(name string) bool {
-	return strings.HasPrefix(name, newPrefix) || strings.HasPrefix(name, delPrefix) || strings.HasPrefix(name, tmpPrefix)
+	return strings.HasPrefix(name, newPrefix) || strings.HasPrefix(name, delPrefix) ||
+		strings.HasPrefix(name, tmpPrefix)
 }
 
-// checkName keeps ids from the outside from becoming paths.
+// checkName prevents ids from clients from being used as paths.
 func checkName(name string) error {
 	if name == "" || strings.HasPrefix(name, ".") || strings.ContainsAny(name, "/\x00") || len(name) > 200 {
 		return fmt.Errorf("record name %q is not a plain file name", name)

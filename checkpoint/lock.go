@@ -11,10 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lock is a lock on a state directory, held until Unlock or the end of the process.
+// Lock is a lock on a state directory. It is held until Unlock, or until the process exits.
 type Lock struct{ f *os.File }
 
-// Acquire takes the lock file at path, making it when needed. When another process holds it the error says which.
+// Acquire takes the lock file at path, creating it if needed. If another process holds it, the error names that
+// process.
 func Acquire(path string) (*Lock, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -23,23 +24,24 @@ func Acquire(path string) (*Lock, error) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		defer f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("%s is held by %s: stop that process or use another state directory", path, holder(f))
+			return nil, fmt.Errorf("%s is held by %s: stop that process or use another state directory",
+				path, describeHolder(f))
 		}
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	l := &Lock{f: f}
-	if err := l.sign(); err != nil {
+	if err := l.writePid(); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("write lock %s: %w", path, err)
 	}
 	return l, nil
 }
 
-// Unlock gives the lock back. The file stays: removing it would let two processes hold two locks of one name.
+// Unlock releases the lock. The file stays: if it were removed, two processes could hold two locks of one name.
 func (l *Lock) Unlock() error { return l.f.Close() }
 
-// sign writes this process's pid into the file, for the next process's error message.
-func (l *Lock) sign() error {
+// writePid writes this process's pid into the file, for the next process's error message.
+func (l *Lock) writePid() error {
 	if err := l.f.Truncate(0); err != nil {
 		return err
 	}
@@ -47,8 +49,8 @@ func (l *Lock) sign() error {
 	return err
 }
 
-// holder describes the process that signed the lock file.
-func holder(f *os.File) string {
+// describeHolder describes the process whose pid is in the lock file.
+func describeHolder(f *os.File) string {
 	data, _ := io.ReadAll(io.LimitReader(f, 32))
 	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
 	if err != nil {

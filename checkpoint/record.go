@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxSize bounds a record file in bytes. Anything larger was not written by this package.
+// MaxSize is the maximum size of a record file in bytes.
 const MaxSize = 8 << 20
 
 // recordMode is the mode of record files: a record can hold environment variables with secrets.
 const recordMode = 0o600
 
-// Errors that Read adds to those of the file system. A missing record is fs.ErrNotExist.
+// Errors of Read, besides those of the filesystem. A missing record is fs.ErrNotExist.
 var (
 	// ErrCorrupt: the file is truncated, empty, altered or not a record.
 	ErrCorrupt = errors.New("corrupt record")
@@ -40,8 +40,8 @@ type header struct {
 	SHA256  string `json:"sha256"`
 }
 
-// Write replaces the record at path with v, in format version, atomically: after a crash at any line the old
-// record or the new one is there. When it returns nil the record survives a power loss.
+// Write replaces the record at path with v, in format version, atomically: after a crash at any point the file is
+// either the old record or the new one. If it returns nil, the record survives a power loss.
 func Write(path string, version int, v any) error {
 	data, err := encode(path, version, v)
 	if err != nil {
@@ -53,8 +53,9 @@ func Write(path string, version int, v any) error {
 	return nil
 }
 
-// WriteNew writes v as the record at path in a directory that Create is filling: nobody sees that before it is complete, so
-// there is nothing to replace, and Create syncs the names of all its files at once. A record that exists is fs.ErrExist.
+// WriteNew writes v as the record at path in a directory that Create is filling. It does not replace atomically,
+// because the directory is not visible yet, nor sync the directory, because Create does. An existing record is
+// fs.ErrExist.
 func WriteNew(path string, version int, v any) error {
 	data, err := encode(path, version, v)
 	if err != nil {
@@ -88,9 +89,9 @@ func encode(path string, version int, v any) ([]byte, error) {
 	return append(append(line, '\n'), body...), nil
 }
 
-// Read decodes the record at path into v. It accepts formats up to version; a record in a newer one is ErrNewer,
-// a damaged one ErrCorrupt, an absent one fs.ErrNotExist. Unknown fields are ignored, so that a daemon can be
-// downgraded within one format.
+// Read decodes the record at path into v. It accepts formats up to version; a record in a newer one is ErrNewer, an
+// invalid one ErrCorrupt, an absent one fs.ErrNotExist. Unknown fields are ignored, so that a daemon can be downgraded
+// within one format.
 func Read(path string, version int, v any) error {
 	data, err := readCapped(path)
 	if err != nil {
@@ -128,7 +129,7 @@ func decode(data []byte, version int, v any) error {
 }
 
 func readCapped(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a fifo must not hold us up
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // do not block on a FIFO
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +138,7 @@ func readCapped(path string) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read record: %w", err)
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("read record %s: %w: not a file", path, ErrCorrupt)
+		return nil, fmt.Errorf("read record %s: %w: not a regular file", path, ErrCorrupt)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, MaxSize+4096))
 	if err != nil {

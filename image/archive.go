@@ -22,21 +22,21 @@ import (
 	"go.podman.io/image/v5/types"
 )
 
-// archiveKind values.
+// Kinds of archives.
 const (
 	kindLayout = iota
 	kindOCIArchive
 	kindDockerArchive
 )
 
-// annotationContainerdName is the whole name of an image in an OCI index, as containerd and docker write it.
+// annotationContainerdName holds the full name of an image in an OCI index, as containerd and docker write it.
 const annotationContainerdName = "io.containerd.image.name"
 
-// maxTarEntries bounds how far a tar is searched for what it is.
+// maxTarEntries bounds how many entries of a tar are read to detect its kind.
 const maxTarEntries = 1 << 20
 
-// archiveKind looks what a file is. A docker archive that is an OCI archive too (docker 25 and later) counts as that:
-// it has the digest of the registry's manifest.
+// archiveKind detects the kind of a file. A docker archive that is an OCI archive too (docker 25 and later) is loaded
+// as an OCI archive: that has the digest of the registry's manifest.
 func archiveKind(file string) (int, error) {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -67,7 +67,7 @@ func archiveKind(file string) (int, error) {
 	return 0, errors.New("neither an OCI nor a docker archive")
 }
 
-// walkTar calls visit for each entry of a tar, which may be compressed. visit ends the walk with io.EOF.
+// walkTar calls visit for each entry of a tar, which may be compressed. visit returns io.EOF to stop.
 func walkTar(file string, visit func(*tar.Header, io.Reader) error) error {
 	f, err := os.Open(file)
 	if err != nil {
@@ -95,7 +95,7 @@ func walkTar(file string, visit func(*tar.Header, io.Reader) error) error {
 	return fmt.Errorf("more than %d entries", maxTarEntries)
 }
 
-// loadOCIArchive unpacks the layout in a tar and loads that. Links and anything outside of a layout are left out.
+// loadOCIArchive unpacks the layout in a tar and loads it. Links and files that are no part of a layout are skipped.
 func (s *Store) loadOCIArchive(ctx context.Context, file string) ([]string, error) {
 	dir, err := os.MkdirTemp(filepath.Join(s.cfg.Root, tempDir), "preload-")
 	if err != nil {
@@ -143,8 +143,8 @@ func extract(root *os.Root, h *tar.Header, r io.Reader) error {
 	return errors.Join(err, f.Close())
 }
 
-// loadLayout loads every image of an OCI layout that runs on this node; base stands in for missing repositories. An
-// image that fails fails the file, but the others stay loaded.
+// loadLayout loads every image of an OCI layout that runs on this node; base replaces a missing repository. If an image
+// fails, the file fails, but its other images stay loaded.
 func (s *Store) loadLayout(ctx context.Context, dir, base string) ([]string, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -199,8 +199,8 @@ func readIndex(root *os.Root) (v1.Index, error) {
 	return index, nil
 }
 
-// layoutNames is what an image of a layout is called: by containerd's annotation, or by OCI's if that is a whole
-// name. A mere tag belongs to a repository called after the file, at localhost.
+// layoutNames returns the names of an image of a layout: containerd's annotation, or OCI's if that is a full name. A
+// bare tag gets a repository named after the file, at localhost.
 func layoutNames(d v1.Descriptor, base string) []reference.Named {
 	name := d.Annotations[annotationContainerdName]
 	if name == "" {
@@ -214,12 +214,12 @@ func layoutNames(d v1.Descriptor, base string) []reference.Named {
 	}
 	named, _, err := parseReference(name)
 	if err != nil {
-		return nil // it can be used by its id
+		return nil // the image can still be used by its id
 	}
 	return []reference.Named{named}
 }
 
-// withDigest adds the names by digest.
+// withDigest adds the names by digest to names.
 func withDigest(names []reference.Named, d v1.Descriptor) []reference.Named {
 	out := names
 	for _, name := range names {
@@ -230,7 +230,7 @@ func withDigest(names []reference.Named, d v1.Descriptor) []reference.Named {
 	return out
 }
 
-// loadDockerArchive loads every image of a "docker save" tar. Its manifests are made up while reading it, so there
+// loadDockerArchive loads every image of a "docker save" tar. Its manifests are generated while it is read, so there
 // are no names by digest.
 func (s *Store) loadDockerArchive(ctx context.Context, file string) ([]string, error) {
 	archive, err := dockerarchive.NewReader(s.systemContext(), file)
@@ -259,8 +259,10 @@ func (s *Store) loadDockerArchive(ctx context.Context, file string) ([]string, e
 	return ids, nil
 }
 
-// loadImage copies one local image into storage and returns its id. What is for messages.
-func (s *Store) loadImage(ctx context.Context, from types.ImageReference, names []reference.Named, what string) (string, error) {
+// loadImage copies one local image into storage and returns its id. what names the image in errors.
+func (s *Store) loadImage(
+	ctx context.Context, from types.ImageReference, names []reference.Named, what string,
+) (string, error) {
 	sys := s.systemContext()
 	source, err := from.NewImageSource(ctx, sys)
 	if err != nil {
@@ -294,7 +296,7 @@ func (s *Store) loadImage(ctx context.Context, from types.ImageReference, names 
 	return img.ID, nil
 }
 
-// configID is the id that an image will have.
+// configID returns the id that an image gets in storage.
 func configID(ctx context.Context, sys *types.SystemContext, source types.ImageSource) (string, error) {
 	img, err := containersimage.FromUnparsedImage(ctx, sys, containersimage.UnparsedInstance(source, nil))
 	if err != nil {

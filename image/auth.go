@@ -11,14 +11,14 @@ import (
 	"go.podman.io/image/v5/types"
 )
 
-// String hides what Auth holds from %v and %s.
+// String hides the credentials from %v and %s.
 func (a Auth) String() string { return "[credentials]" }
 
-// GoString hides what Auth holds from %#v.
+// GoString hides the credentials from %#v.
 func (a Auth) GoString() string { return "image.Auth{[credentials]}" }
 
-// apply puts the credentials into sys, if they are meant for the registry of ref. The library sends them to that
-// registry only, not to its mirrors - as long as DockerAuthConfig is set, even for a registry token.
+// apply puts the credentials into sys if they are for the registry of ref. The library sends them to that registry
+// only, not to its mirrors, provided that DockerAuthConfig is set, even for a registry token.
 func (a *Auth) apply(sys *types.SystemContext, ref reference.Named) error {
 	if a == nil || *a == (Auth{}) || !a.appliesTo(ref) {
 		return nil
@@ -35,7 +35,7 @@ func (a *Auth) apply(sys *types.SystemContext, ref reference.Named) error {
 	return nil
 }
 
-// config is the first of: identity token, user name and password, the two in base64.
+// config converts the first that is set of: identity token, user name and password, the two in base64.
 func (a *Auth) config() (types.DockerAuthConfig, error) {
 	switch {
 	case a.IdentityToken != "":
@@ -51,19 +51,20 @@ func (a *Auth) config() (types.DockerAuthConfig, error) {
 	}
 	user, password, ok := strings.Cut(string(raw), ":")
 	if !ok {
-		return types.DockerAuthConfig{}, fmt.Errorf("credentials: auth is not user:password in base64: %w", errdefs.ErrInvalidArgument)
+		return types.DockerAuthConfig{},
+			fmt.Errorf("credentials: auth is not user:password in base64: %w", errdefs.ErrInvalidArgument)
 	}
 	// Old docker clients padded the text with zero bytes.
 	return types.DockerAuthConfig{Username: user, Password: strings.Trim(password, "\x00")}, nil
 }
 
-// meant says whether the credentials may go to the registry of ref.
+// appliesTo reports whether the credentials may be sent to the registry of ref.
 func (a *Auth) appliesTo(ref reference.Named) bool {
 	return a.ServerAddress == "" || registryHost(a.ServerAddress) == registryHost(reference.Domain(ref))
 }
 
-// registryHost is the host and port of a registry however it is written: "quay.io", "https://quay.io/v2/". Docker
-// Hub has several.
+// registryHost returns the host and port of a registry in any notation: "quay.io", "https://quay.io/v2/". Docker Hub
+// has several hosts.
 func registryHost(address string) string {
 	if !strings.Contains(address, "://") {
 		address = "https://" + address

@@ -254,7 +254,7 @@ func TestNoCredentialsInLogs(t *testing.T) {
 	catcher.mu.Lock()
 	defer catcher.mu.Unlock()
 	text := catcher.text.String()
-	if !strings.Contains(text, "pulled image") || !strings.Contains(text, "cannot pull image") {
+	if !strings.Contains(text, "pulled image") || !strings.Contains(text, "failed to pull image") {
 		t.Fatalf("the pulls were not logged:\n%s", text)
 	}
 	for _, secret := range []string{password, base64Of(user + ":" + password), identity, bearer, url.QueryEscape(password)} {

@@ -9,49 +9,53 @@ import (
 	"github.com/podd-project/podd/cmd/config"
 )
 
-// Config is what the store needs to know of its node.
+// Config configures the store.
 type Config struct {
-	// Root keeps images, and the root filesystems of containers, across reboots. It is podd's own: no other
-	// program may share it. Its parents must be searchable by everyone (o+x) for user namespaces to work.
+	// Root holds images, and the root filesystems of containers, across reboots. No other program may use it. Its
+	// parents must be searchable by everyone (o+x) for user namespaces to work.
 	Root string `toml:"-"`
-	// RunRoot keeps the store's locks, gone after a reboot.
+	// RunRoot holds the store's locks; it is emptied by a reboot.
 	RunRoot string `toml:"-"`
 
-	// BootID is the kernel's boot id; with another one than the last time, and no end in order, images are verified.
+	// BootID is the kernel's boot id. If it differs from the last one, and the store was not closed properly, images
+	// are verified.
 	BootID string `toml:"-"`
 
-	// RegistriesConf is containers-registries.conf(5): mirrors, insecure registries, short names. A missing file is empty.
+	// RegistriesConf is containers-registries.conf(5): mirrors, insecure registries, short names. The file may be
+	// missing.
 	RegistriesConf string `toml:"registries_conf" comment:"Mirrors, insecure registries and short names: containers-registries.conf(5). Read at every pull. A missing file counts as empty."`
 	// RegistriesConfDir holds drop-ins of the same format.
 	RegistriesConfDir string `toml:"registries_conf_dir" comment:"Directory of drop-in files for registries_conf."`
-	// Policy is containers-policy.json(5): which signatures an image needs. Without the file every image is accepted.
+	// Policy is containers-policy.json(5): the signatures that an image needs. Without the file every image is
+	// accepted.
 	Policy string `toml:"policy" comment:"Which signatures images need: containers-policy.json(5). Read at every pull. Without the file every image is accepted."`
-	// AuthFile is containers-auth.json(5): credentials for pulls that bring none. Empty: the library's usual
-	// places (/run/containers/0/auth.json, ~/.config/containers/auth.json, ~/.docker/config.json).
+	// AuthFile is containers-auth.json(5): credentials for pulls without any. Empty: the library's default files
+	// (/run/containers/0/auth.json, ~/.config/containers/auth.json, ~/.docker/config.json).
 	AuthFile string `toml:"auth_file" comment:"Credentials for pulls whose request has none: containers-auth.json(5). Empty: the default locations of that manual page."`
-	// Pinned are globs of image names that the kubelet must not garbage-collect; * stands for any characters,
-	// slashes included. A glob without a tag fits every tag.
+	// Pinned are globs of image names that the kubelet must not garbage-collect; * matches any characters, slashes
+	// included. A glob without a tag matches every tag.
 	Pinned []string `toml:"pinned_images" comment:"Images that the kubelet must not garbage-collect, by name; * matches any characters, a name without a tag matches every tag."`
-	// VariantAnnotations are the keys of PullRequest.Annotations that choose among the images of a list.
+	// VariantAnnotations are the keys of PullRequest.Annotations that select an image of a list. If none matches, the
+	// platform's first image is pulled.
 	VariantAnnotations []string `toml:"variant_annotations" comment:"Pod annotations that select one of several images for the same platform in an image index: the first image with the same annotations and values is pulled. If there is none, the platform's first image is."`
 	// PreloadDir holds images for nodes without a registry: OCI layouts (directories), OCI and docker archives (tar).
 	PreloadDir string `toml:"preload_dir" comment:"Directory of images that are loaded at start and pinned: OCI layout directories, OCI or docker archives. It may be missing."`
-	// PullProgressTimeout aborts a pull that waits for its registry this long without PullMinRate bytes per
-	// second coming in. Zero: never.
+	// PullProgressTimeout aborts a pull that has waited for its registry this long while receiving less than
+	// PullMinRate. Zero: never.
 	PullProgressTimeout time.Duration `toml:"pull_progress_timeout" comment:"Abort a pull that receives less than pull_min_rate for this long. 0: never."`
-	// PullMinRate is what counts as progress, in bytes per second averaged over PullProgressTimeout.
+	// PullMinRate is the minimum rate of a pull, in bytes per second averaged over PullProgressTimeout.
 	PullMinRate int64 `toml:"pull_min_rate" comment:"Least progress of a pull, in bytes per second, averaged over pull_progress_timeout. 0: any byte."`
-	// PullGrace is how long a pull goes on after its last caller is gone, for the caller to come back.
+	// PullGrace is how long a pull continues after its last caller is gone, so that the caller can come back.
 	PullGrace time.Duration `toml:"pull_grace" comment:"How long a pull continues after its last caller has gone. A restarted kubelet joins it."`
-	// MaxParallelDownloads bounds the layers fetched at a time by one pull.
+	// MaxParallelDownloads is how many layers one pull fetches in parallel.
 	MaxParallelDownloads int `toml:"max_parallel_downloads" comment:"How many layers one pull downloads at a time."`
-	// SyncLayers makes a layer's files durable before the layer is recorded.
+	// SyncLayers syncs a layer's files before the layer is recorded.
 	SyncLayers bool `toml:"sync_layers" comment:"Sync a layer's files to disk before recording the layer, so that a power failure leaves no empty files in images."`
-	// VolatileRootfs lets containers' root filesystems skip fsync: they do not outlive a reboot anyway.
+	// VolatileRootfs turns fsync in containers' root filesystems into a no-op: they do not survive a reboot anyway.
 	VolatileRootfs bool `toml:"volatile_rootfs" comment:"Ignore fsync in the root filesystem of containers (not in volumes). No container outlives a reboot."`
 }
 
-// DefaultConfig returns the values for everything that has a sensible one; Root and RunRoot are the caller's.
+// DefaultConfig returns the default values; the caller sets Root and RunRoot.
 func DefaultConfig() Config {
 	return Config{
 		RegistriesConf:       "/etc/containers/registries.conf",
@@ -90,17 +94,19 @@ func (c Config) Validate() error {
 		}
 	}
 	if strings.ContainsAny(c.Root, ":,\\\n") {
-		errs = append(errs, config.Errorf("root", "%q contains a character that is special in overlay mount options (: , \\ or a newline)", c.Root))
+		errs = append(errs, config.Errorf("root",
+			"%q contains a character that is special in overlay mount options (: , \\ or a newline)", c.Root))
 	}
 	return errors.Join(append(errs, c.validateNumbers()...)...)
 }
 
 func (c Config) validateNumbers() []error {
 	var errs []error
-	for key, d := range map[string]time.Duration{"pull_progress_timeout": c.PullProgressTimeout, "pull_grace": c.PullGrace} {
-		if d < 0 {
-			errs = append(errs, config.Errorf(key, "%v is negative", d))
-		}
+	if c.PullProgressTimeout < 0 {
+		errs = append(errs, config.Errorf("pull_progress_timeout", "%v is negative", c.PullProgressTimeout))
+	}
+	if c.PullGrace < 0 {
+		errs = append(errs, config.Errorf("pull_grace", "%v is negative", c.PullGrace))
 	}
 	if c.PullMinRate < 0 {
 		errs = append(errs, config.Errorf("pull_min_rate", "%d is negative", c.PullMinRate))

@@ -16,18 +16,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Damage is a layer that does not have the content that was pulled.
+// Corruption is a layer whose files are not those that were pulled.
 type Corruption struct {
 	Layer string
-	// Reason says which file is missing or differs.
+	// Reason names the file that is missing or differs.
 	Reason string
-	// Images are the ids and names of the images that use it.
+	// Images are the ids and names of the images that use the layer.
 	Images []string
 }
 
-// Verify looks at the files of every layer of every image, and returns those layers that have lost content, by id. With
-// mark, the images that use one are not listed any more, until they are pulled again: that fetches the damaged layers only.
-// Containers of theirs run on. It reads all images from disk, at low priority.
+// Verify checks the files of every layer of every image and returns the corrupt layers by id. With mark, images that
+// use one are hidden until they are pulled again; that pull fetches only the corrupt layers. Running containers are not
+// affected. It reads all images from disk, at low priority.
 func (s *Store) Verify(ctx context.Context, mark bool) ([]Corruption, error) {
 	done := make(chan struct{})
 	var found map[string]string
@@ -47,30 +47,32 @@ func (s *Store) Verify(ctx context.Context, mark bool) ([]Corruption, error) {
 	return corruptions, nil
 }
 
-// verifyAfterPowerLoss looks at all layers once, if the kernel did not end in order while the store was open.
+// verifyAfterPowerLoss verifies all layers once if the machine went down while the store was open.
 func (s *Store) verifyAfterPowerLoss(ctx context.Context) {
 	if !s.integrity.pending() {
 		return
 	}
 	start := time.Now()
-	s.log.Info("the machine was not shut down in order, verifying the layers of all images")
+	s.log.Info("machine was not shut down cleanly, verifying the layers of all images")
 	found, err := s.verifyAll(ctx, true)
 	if err == nil {
 		err = s.integrity.markVerified()
 	}
-	log := s.log.WithFields(logrus.Fields{"damaged": len(found), "seconds": time.Since(start).Round(time.Millisecond).Seconds()})
+	log := s.log.WithFields(logrus.Fields{
+		"corrupt_layers": len(found), "duration": time.Since(start).Round(time.Millisecond).String(),
+	})
 	switch {
 	case err == nil:
 		log.Info("verified the layers of all images")
 	case ctx.Err() == nil:
-		log.WithError(err).Error("cannot verify the layers of all images, it is tried again at the next start")
+		log.WithError(err).Error("failed to verify the layers of all images, retrying at the next start")
 	}
 }
 
-// verifyAll verifies the layers of all images, those first that were pulled last: they are the likeliest to have been in
-// memory only. The thread that does it gives way to everything else, and ends with the caller's goroutine.
+// verifyAll verifies the layers of all images, the last pulled first: they are the most likely to have been in memory
+// only. It lowers the priority of the calling thread, which ends with the caller's goroutine.
 func (s *Store) verifyAll(ctx context.Context, mark bool) (map[string]string, error) {
-	runtime.LockOSThread() // and never unlocked
+	runtime.LockOSThread() // never unlocked: the thread keeps its low priority
 	lowerPriority()
 	layers, err := s.storage.Layers()
 	if err != nil {
@@ -108,7 +110,7 @@ func (s *Store) verifyAll(ctx context.Context, mark bool) (map[string]string, er
 	return found, nil
 }
 
-// verifyLayer is verifyFiles for a layer that may be deleted meanwhile.
+// verifyLayer is verifyFiles for a layer that may be deleted concurrently.
 func (s *Store) verifyLayer(ctx context.Context, layer *storage.Layer) error {
 	err := s.verifyFiles(ctx, layer)
 	if err == nil || ctx.Err() != nil {
@@ -120,22 +122,21 @@ func (s *Store) verifyLayer(ctx context.Context, layer *storage.Layer) error {
 	return err
 }
 
-// markCorrupt takes the images that use a layer out of the index.
+// markCorrupt records a corrupt layer and removes the images that use it from the index.
 func (s *Store) markCorrupt(layer string, version int, reason string) error {
 	isNew, err := s.integrity.markCorrupt(layer, version, reason)
 	if !isNew {
 		return err
 	}
 	s.log.WithFields(logrus.Fields{"layer": layer, "reason": reason, "images": s.imagesUsing(layer)}).
-		Error("a layer has lost content: its images are not listed until they are pulled again")
+		Error("layer is corrupt: its images are hidden until they are pulled again")
 	return errors.Join(err, s.refresh())
 }
 
-// imagesUsing are the ids and names of the images that use a layer.
+// imagesUsing returns the ids and names of the images that use a layer.
 func (s *Store) imagesUsing(layer string) []string {
-	ix := s.index.Load()
 	var out []string
-	for _, e := range slices.Concat(slices.Collect(maps.Values(ix.byID)), slices.Collect(maps.Values(ix.corrupt.byID))) {
+	for _, e := range s.index.Load().all() {
 		if slices.Contains(e.layers, layer) {
 			out = append(out, strings.Join(append([]string{e.ID}, e.Tags...), " "))
 		}
@@ -144,10 +145,9 @@ func (s *Store) imagesUsing(layer string) []string {
 	return out
 }
 
-// layerInUse says whether a container has a filesystem of an image with the layer.
+// layerInUse reports whether a container has a filesystem of an image with the layer.
 func (s *Store) layerInUse(layer string) bool {
-	ix := s.index.Load()
-	for _, e := range slices.Concat(slices.Collect(maps.Values(ix.byID)), slices.Collect(maps.Values(ix.corrupt.byID))) {
+	for _, e := range s.index.Load().all() {
 		if slices.Contains(e.layers, layer) && len(s.refs.users(e.ID)) > 0 {
 			return true
 		}
@@ -155,8 +155,7 @@ func (s *Store) layerInUse(layer string) bool {
 	return false
 }
 
-// lowerPriority lowers the priority of this thread, of CPU and disk, as far as it goes without starving. It is no matter if it
-// cannot be.
+// lowerPriority sets the calling thread to the lowest CPU and I/O priority that does not starve. Errors are ignored.
 func lowerPriority() {
 	const ioprioWhoProcess, bestEffort, lowest = 1, 2 << 13, 7 // ioprio_set(2)
 	_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), 19)

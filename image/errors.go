@@ -17,27 +17,28 @@ import (
 	"go.podman.io/image/v5/signature"
 )
 
-// Kinds of failed pulls that the kubelet tells apart. Both also are an errdefs kind.
+// Kinds of failed pulls that the kubelet distinguishes. Both are an errdefs kind too.
 var (
-	// ErrRegistryUnavailable: the registry cannot be reached, is overloaded, broken, or sends nothing (errdefs.ErrUnavailable).
+	// ErrRegistryUnavailable: the registry cannot be reached, is overloaded or broken, or sends nothing
+	// (errdefs.ErrUnavailable).
 	ErrRegistryUnavailable = fmt.Errorf("registry is unavailable: %w", errdefs.ErrUnavailable)
-	// ErrSignatureInvalid: the signature policy does not admit the image (errdefs.ErrPermissionDenied).
+	// ErrSignatureInvalid: the signature policy rejects the image (errdefs.ErrPermissionDenied).
 	ErrSignatureInvalid = fmt.Errorf("signature policy does not admit the image: %w", errdefs.ErrPermissionDenied)
 )
 
-// errStalled is the cause of a pull that its own watch ended.
+// errStalled is the cause of a pull that its stall watch ended.
 var errStalled = errors.New("the registry sent too little for too long")
 
-// errAbandoned is the cause of a pull that nobody waited for any more.
-var errAbandoned = errors.New("nobody waits for this pull any more")
+// errAbandoned is the cause of a pull that no caller waited for any more.
+var errAbandoned = errors.New("no caller waits for this pull any more")
 
-// errClosing is the cause of a pull that the store's Close ended.
+// errClosing is the cause of a pull that Store.Close ended.
 var errClosing = errors.New("the image store is closing")
 
-// maxErrorText caps the text of a pull's error: a registry chooses much of it.
+// maxErrorText bounds the text of a pull's error, in bytes: a registry controls much of it.
 const maxErrorText = 2 << 10
 
-// pullError is a failed pull: text fit for logs and events, over the kind and the cause for errors.Is.
+// pullError is a failed pull: a text fit for logs and events, and the kind and the cause for errors.Is.
 type pullError struct {
 	text  string
 	kind  error
@@ -53,7 +54,7 @@ func (e *pullError) Unwrap() []error {
 	return []error{e.kind, e.cause}
 }
 
-// newPullError gives the cause of a failed pull its kind, and a text without credentials.
+// newPullError classifies the cause of a failed pull and removes credentials from its text.
 func newPullError(ref string, auth *Auth, cause error) error {
 	kind := kindOf(cause)
 	text := cause.Error()
@@ -63,7 +64,7 @@ func newPullError(ref string, auth *Auth, cause error) error {
 	return &pullError{text: fmt.Sprintf("pull %s: %s", ref, scrub(text, auth)), kind: kind, cause: cause}
 }
 
-// kindText is the kind as it stands in front of the cause; for errdefs kinds their own short word.
+// kindText returns the text that a kind has in front of the cause.
 func kindText(kind error) string {
 	switch {
 	case errors.Is(kind, ErrRegistryUnavailable):
@@ -76,11 +77,11 @@ func kindText(kind error) string {
 	return kind.Error()
 }
 
-// kindOf finds what sort of failure err is, nil when nothing is known.
+// kindOf classifies err; nil if it already has a kind or none is known.
 func kindOf(err error) error {
 	switch {
 	case isErrdef(err), errors.Is(err, ErrRegistryUnavailable), errors.Is(err, ErrSignatureInvalid):
-		return nil // it already says so
+		return nil // it already has a kind
 	case errors.Is(err, errStalled):
 		return ErrRegistryUnavailable
 	case errors.Is(err, errAbandoned), errors.Is(err, errClosing), errors.Is(err, context.Canceled):
@@ -110,7 +111,7 @@ func isSignature(err error) bool {
 	return errors.As(err, &requirement) || errors.As(err, &invalid)
 }
 
-// registryKind reads the registry's own answer (distribution-spec, "Error Codes").
+// registryKind classifies the registry's response (distribution-spec, "Error Codes").
 func registryKind(err error) error {
 	var credentials docker.ErrUnauthorizedForCredentials
 	if errors.As(err, &credentials) {
@@ -123,7 +124,7 @@ func registryKind(err error) error {
 	if kind := codeKind(err); kind != nil {
 		return kind
 	}
-	// The library keeps the type of an answer without a JSON body to itself; its text begins with the status.
+	// The library does not export the type of a response without a JSON body; its text begins with the status.
 	for _, answer := range []struct {
 		text string
 		kind error
@@ -166,10 +167,10 @@ func isNetwork(err error) bool {
 		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// urlQuery finds what follows a URL's path: the signature of a pre-signed redirect is a credential.
+// urlQuery matches a URL with a query: the signature of a pre-signed redirect is a credential.
 var urlQuery = regexp.MustCompile(`(https?://[^\s"?]+)\?[^\s"]*`)
 
-// scrub takes credentials out of a text and bounds its length.
+// scrub removes credentials from a text and bounds its length.
 func scrub(text string, auth *Auth) string {
 	text = urlQuery.ReplaceAllString(text, "$1?...")
 	if auth != nil {

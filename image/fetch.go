@@ -17,12 +17,12 @@ import (
 	"go.podman.io/storage"
 )
 
-// progressInterval is how often containers/image reports on one layer: after every read. Reads that it skips are told
-// once the layer is stored, and whoever downloads one layer stores those of the others: a layer whose last bytes are not
-// told looks, while many are unpacked, as if its registry had stopped sending.
+// progressInterval is how often containers/image reports on one layer: after every read. It reports reads that it
+// skipped only once the layer is stored, and the goroutine that downloads one layer also stores those of others; with a
+// longer interval a layer whose last bytes were not reported would look stalled while others are unpacked.
 const progressInterval = time.Nanosecond
 
-// fetch pulls one complete reference from its registry or that one's mirrors, watching that something comes.
+// fetch pulls one fully qualified reference from its registry or a mirror, and aborts if the transfer stalls.
 func (s *Store) fetch(ctx context.Context, ref reference.Named, r PullRequest, p *progress) (*Image, error) {
 	sys := s.systemContext()
 	if err := r.Auth.apply(sys, ref); err != nil {
@@ -39,22 +39,22 @@ func (s *Store) fetch(ctx context.Context, ref reference.Named, r PullRequest, p
 
 	img, err := s.transfer(ctx, transferJob{sys, ref, r.Annotations}, p)
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errStalled) {
-		// The library's own error says "context canceled" and would be taken for the caller's doing.
+		// The library's error is "context canceled", which would look like the caller's cancellation.
 		return nil, fmt.Errorf("%w (less than %d bytes in %v)", errStalled,
 			stallWatch{s.cfg.PullProgressTimeout, s.cfg.PullMinRate}.enough(), s.cfg.PullProgressTimeout)
 	}
 	return img, err
 }
 
-// transferJob is a reference to pull, and which image if it names a list.
+// transferJob is a reference to pull, and the variant to select if it names a list.
 type transferJob struct {
 	sys     *types.SystemContext
 	ref     reference.Named
 	variant map[string]string
 }
 
-// transfer copies job.ref into storage. The manifest is asked for once: what the platform check has read is what is
-// copied, whatever happens to the tag meanwhile.
+// transfer copies job.ref into storage. The manifest is fetched once: the image that passed the platform check is the
+// image that is copied, even if the tag moves meanwhile.
 func (s *Store) transfer(ctx context.Context, job transferJob, p *progress) (*Image, error) {
 	remote, err := docker.NewReference(job.ref)
 	if err != nil {
@@ -97,14 +97,14 @@ func (s *Store) transfer(ctx context.Context, job transferJob, p *progress) (*Im
 	return s.register(stored, job.ref, canonical)
 }
 
-// openedReference is a reference whose source is open already.
+// openedReference is a reference whose source is already open.
 type openedReference struct {
 	types.ImageReference
 	source types.ImageSource
 	used   bool
 }
 
-// NewImageSource hands the open source over, once; the caller closes it.
+// NewImageSource returns the open source, once; the caller closes it.
 func (r *openedReference) NewImageSource(ctx context.Context, sys *types.SystemContext) (types.ImageSource, error) {
 	if r.used {
 		return r.ImageReference.NewImageSource(ctx, sys)
@@ -113,8 +113,8 @@ func (r *openedReference) NewImageSource(ctx context.Context, sys *types.SystemC
 	return r.source, nil
 }
 
-// narrow makes the source show the variant only, if it has that, and returns the name of what it shows: not the one by
-// the digest of the list.
+// selectVariant makes the source show only the selected variant, if there is one, and returns the name of what it
+// shows, which is never a name by the digest of the list.
 func (r *openedReference) selectVariant(ctx context.Context, job transferJob) (reference.Named, error) {
 	chosen, err := chooseVariant(ctx, job.sys, r.source, job.variant)
 	if err != nil || chosen == "" {
@@ -134,20 +134,20 @@ func (r *openedReference) selectVariant(ctx context.Context, job transferJob) (r
 	return name, nil
 }
 
-// close closes the source if nobody took it.
+// close closes the source if NewImageSource was not called.
 func (r *openedReference) close() {
 	if !r.used {
 		_ = r.source.Close() // read only
 	}
 }
 
-// copyJob is one image to be copied into storage.
+// copyJob is one image to copy into storage.
 type copyJob struct {
 	sys *types.SystemContext
-	// policy is destroyed by the copy.
+	// policy is destroyed by Store.copy.
 	policy *signature.PolicyContext
 	from   types.ImageReference
-	// ref is the name to store it by; without one, id is its id.
+	// ref is the name to store it under; without one, id is its id.
 	ref      reference.Named
 	id       string
 	progress *progress
@@ -155,7 +155,7 @@ type copyJob struct {
 
 // copy runs containers/image's copy into storage.
 func (s *Store) copy(ctx context.Context, job copyJob) (*storage.Image, error) {
-	defer func() { _ = job.policy.Destroy() }() // frees memory; it has no other failure
+	defer func() { _ = job.policy.Destroy() }() // frees memory, cannot fail otherwise
 	to, err := containersstorage.Transport.NewStoreReference(s.storage, job.ref, job.id)
 	if err != nil {
 		return nil, err
@@ -185,7 +185,7 @@ func (s *Store) copy(ctx context.Context, job copyJob) (*storage.Image, error) {
 	return img, s.repair(ctx, job, img)
 }
 
-// drain passes reports on until done.
+// drain forwards reports until done is closed.
 func drain(reports <-chan types.ProgressProperties, done <-chan struct{}, p *progress) {
 	for {
 		select {
@@ -197,7 +197,7 @@ func drain(reports <-chan types.ProgressProperties, done <-chan struct{}, p *pro
 	}
 }
 
-// adopt makes a copied image visible, under its name by digest too: that name stays when the tag moves on.
+// register makes a copied image visible, also under its name by digest, which it keeps when the tag moves.
 func (s *Store) register(stored *storage.Image, names ...reference.Named) (*Image, error) {
 	if err := s.checkStored(stored.ID); err != nil {
 		return nil, errors.Join(err, s.unregister(stored, names))
@@ -219,7 +219,7 @@ func (s *Store) register(stored *storage.Image, names ...reference.Named) (*Imag
 	return e.Image, nil
 }
 
-// disown takes the names away from an image that must not be used, and the image if nothing else names it.
+// unregister removes names from an image that must not be used, and the image if it has no other name.
 func (s *Store) unregister(stored *storage.Image, names []reference.Named) error {
 	mine := map[string]bool{}
 	var remove []string

@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// flightKey tells pulls apart. The platform is the node's, always; variant is what else chooses an image. It holds credentials: keys are never printed.
+// flightKey identifies a pull. The platform is always the node's; variant is the rest of what selects an image. A key
+// holds credentials and must not be printed.
 type flightKey struct {
 	ref     string
 	auth    Auth
 	variant string
 }
 
-// flight is one pull under way, with any number of callers.
+// flight is one pull in progress, with any number of callers.
 type flight struct {
 	key      flightKey
 	progress *progress
@@ -28,7 +29,7 @@ type flight struct {
 	grace   *time.Timer
 }
 
-// flights are the pulls under way, one per key.
+// flights are the pulls in progress, one per key.
 type flights struct {
 	ctx   context.Context // ends all pulls
 	grace time.Duration
@@ -45,7 +46,7 @@ func newFlights(ctx context.Context, grace time.Duration) *flights {
 	return &flights{ctx: ctx, grace: grace, byKey: map[flightKey]*flight{}}
 }
 
-// join returns the pull of r, which it starts if there is none; the caller must leave it.
+// join returns the pull of r and starts it if there is none. The caller must call leave.
 func (fs *flights) join(r PullRequest, pull pullFunc) *flight {
 	key := flightKey{ref: r.Ref, variant: variantKey(r.Annotations)}
 	if r.Auth != nil {
@@ -81,7 +82,7 @@ func (fs *flights) startLocked(key flightKey, r PullRequest, pull pullFunc) *fli
 	return f
 }
 
-// leave is called by each that joined, once. The last one starts the grace time.
+// leave undoes one join. The last one starts the grace period.
 func (fs *flights) leave(f *flight) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -93,12 +94,13 @@ func (fs *flights) leave(f *flight) {
 	f.grace = time.AfterFunc(fs.grace, func() { fs.abandon(f) })
 }
 
-// abandon ends a pull that nobody came back for. It is forgotten first, so that nobody joins a dying pull.
+// abandon cancels a pull that no caller came back to. It removes the pull first, so that no caller joins a cancelled
+// one.
 func (fs *flights) abandon(f *flight) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if f.callers > 0 || fs.byKey[f.key] != f {
-		return // someone came back while the timer fired, or it is over
+		return // a caller came back while the timer fired, or the pull is finished
 	}
 	delete(fs.byKey, f.key)
 	f.cancel(errAbandoned)
@@ -114,7 +116,7 @@ func (fs *flights) forgetLocked(f *flight) {
 	}
 }
 
-// list returns the pulls under way, oldest first.
+// list returns the pulls in progress, oldest first.
 func (fs *flights) list() []PullProgress {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -126,5 +128,5 @@ func (fs *flights) list() []PullProgress {
 	return out
 }
 
-// wait returns when all pulls have ended; the context given to newFlights must have.
+// wait returns when all pulls have ended. Cancel the context given to newFlights first.
 func (fs *flights) wait() { fs.wg.Wait() }

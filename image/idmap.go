@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// idMap is a user namespace's mapping of ids. A nil idMap maps nothing.
+// idMap is the id mapping of a user namespace. A nil idMap is the identity.
 type idMap struct {
 	uids, gids []idtools.IDMap
 }
 
-// newIDMap takes over the mappings of a request; nil when there are none.
+// newIDMap converts the mappings of a request; nil if there are none.
 func newIDMap(uids, gids []specs.LinuxIDMapping) (*idMap, error) {
 	if len(uids) == 0 && len(gids) == 0 {
 		return nil, nil
@@ -36,7 +36,7 @@ func convertMaps(in []specs.LinuxIDMapping) []idtools.IDMap {
 	return out
 }
 
-// hostID is what an id of the container is on the host, -1 when it is not mapped.
+// hostID returns the host's id for an id of the container, -1 if it is not mapped.
 func hostID(maps []idtools.IDMap, id int) int {
 	for _, m := range maps {
 		if id >= m.ContainerID && id-m.ContainerID < m.Size {
@@ -48,7 +48,7 @@ func hostID(maps []idtools.IDMap, id int) int {
 
 func (m *idMap) rootGID() int { return hostID(m.gids, 0) }
 
-// owner is the host's owner of a file that belongs to uid:gid in the image. What is not mapped becomes root's.
+// owner returns the host's owner of a file that belongs to uid:gid in the image. Unmapped ids become root's.
 func (m *idMap) owner(uid, gid int) (int, int) {
 	if m == nil {
 		return uid, gid
@@ -64,7 +64,7 @@ func (m *idMap) owner(uid, gid int) (int, int) {
 }
 
 // bind mounts source on target with shifted ids (mount_setattr(2), MOUNT_ATTR_IDMAP; Linux 5.19 for layers of an
-// overlay). The user namespace that carries the mapping needs a process, which lives for a moment.
+// overlay). The user namespace that carries the mapping needs a process; it exits at the end of bind.
 func (m *idMap) bind(source, target string) error {
 	pid, end, err := idmap.CreateUsernsProcess(m.uids, m.gids)
 	if err != nil {
@@ -81,7 +81,9 @@ func (m *idMap) bind(source, target string) error {
 		return &os.PathError{Op: "open_tree", Path: source, Err: err}
 	}
 	defer unix.Close(tree)
-	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(userns.Fd()), Propagation: unix.MS_PRIVATE}
+	attr := unix.MountAttr{
+		Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(userns.Fd()), Propagation: unix.MS_PRIVATE,
+	}
 	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attr); err != nil {
 		return fmt.Errorf("shift the ids of %s: %w: %w", source, err, errdefs.ErrFailedPrecondition)
 	}

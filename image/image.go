@@ -1,7 +1,7 @@
-// Package image pulls, stores and mounts container images: containers/image moves them, containers/storage
-// keeps them, and a container's root filesystem is an overlay named by the container's id.
+// Package image pulls, stores and mounts container images: containers/image transfers them, containers/storage stores
+// them, and a container's root filesystem is an overlay named by the container's id.
 //
-// It owns the storage directory and nothing else; it knows nothing of pods. The engine asks it for root
+// It owns the storage directory and nothing else, and does not know about pods. The engine calls it for root
 // filesystems, the CRI server for everything else.
 package image
 
@@ -12,28 +12,28 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// Image is one image in the store. A published value: never changed after it was returned.
+// Image is one image in the store. It is immutable.
 type Image struct {
 	// ID is the image id: the sha256 hex of its config blob, without a prefix.
 	ID string
 	// Tags are its name:tag references, Digests its name@sha256:... references, both fully qualified and sorted.
 	Tags, Digests []string
-	// Size in bytes, layers uncompressed.
+	// Size is the uncompressed size of the layers in bytes.
 	Size uint64
 	// Config is the image's OCI config (entrypoint, user, env, volumes, stop signal, labels...).
 	Config v1.ImageConfig
 	// Annotations are those of the manifest.
 	Annotations map[string]string
-	// Pinned images are not for the kubelet's garbage collection.
+	// Pinned images must not be garbage-collected by the kubelet.
 	Pinned  bool
 	Created time.Time
 }
 
-// Auth is what CRI's AuthConfig carries. It prints as "[credentials]", but must not be logged all the same.
+// Auth is CRI's AuthConfig. It prints as "[credentials]", but must not be logged all the same.
 type Auth struct {
 	Username, Password string
 	Auth               string // base64 of username:password
-	ServerAddress      string // when set, the credentials go to this registry only
+	ServerAddress      string // if set, the only registry that gets the credentials
 	IdentityToken      string
 	RegistryToken      string
 }
@@ -44,14 +44,14 @@ type PullRequest struct {
 	Ref string
 	// Auth may be nil: then the node's auth files and anonymous access are used.
 	Auth *Auth
-	// Annotations are CRI's ImageSpec.annotations. Those that Config.VariantAnnotations names choose the image of a list
-	// that has the same ones there. An image that is in the store under the name already counts as any other.
+	// Annotations are CRI's ImageSpec.annotations. Those with a key in Config.VariantAnnotations select the image of a
+	// list that has the same values. An image that is in the store under the name already is not checked for them.
 	Annotations map[string]string
 	// Namespace is the pod's namespace, for logs and (later) per-namespace policy.
 	Namespace string
 }
 
-// RootfsRequest asks for a container's root filesystem.
+// RootfsRequest describes a container's root filesystem.
 type RootfsRequest struct {
 	ContainerID string
 	ImageID     string
@@ -61,10 +61,10 @@ type RootfsRequest struct {
 	UIDs, GIDs []specs.LinuxIDMapping
 }
 
-// VolumeRequest asks for an image mounted read-only as a volume of a container (KEP-4639).
+// VolumeRequest describes an image mounted read-only as a volume of a container (KEP-4639).
 type VolumeRequest struct {
 	ContainerID string
-	// Index tells the image volumes of one container apart.
+	// Index distinguishes the image volumes of one container.
 	Index      int
 	ImageID    string
 	MountLabel string

@@ -5,12 +5,12 @@ import (
 	"sync"
 )
 
-// holds remember which containers use which image, and keep use and removal of one image apart.
+// imageRefs records which containers use which image, and excludes use and removal of one image from each other.
 type imageRefs struct {
 	mu sync.Mutex
-	// byImage counts, per image and container, the file systems in use or being made.
+	// byImage counts the filesystems in use or being made, per image and container.
 	byImage map[string]map[string]int
-	// removing are the images whose removal is under way, each with what is closed at its end.
+	// removing maps each image that is being removed to a channel that is closed at the end of the removal.
 	removing map[string]chan struct{}
 }
 
@@ -18,7 +18,7 @@ func newImageRefs() *imageRefs {
 	return &imageRefs{byImage: map[string]map[string]int{}, removing: map[string]chan struct{}{}}
 }
 
-// take records that container uses image; false when the image is being removed.
+// add records that container uses image; false if the image is being removed.
 func (r *imageRefs) add(image, container string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -32,7 +32,7 @@ func (r *imageRefs) add(image, container string) bool {
 	return true
 }
 
-// drop undoes one take.
+// remove undoes one add.
 func (r *imageRefs) remove(image, container string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -41,7 +41,7 @@ func (r *imageRefs) remove(image, container string) {
 	}
 }
 
-// release undoes every take of a container.
+// removeContainer undoes every add of a container.
 func (r *imageRefs) removeContainer(container string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,8 +73,8 @@ func (r *imageRefs) usersLocked(image string) []string {
 	return out
 }
 
-// beginRemoval keeps an image from being used from now on, until endRemoval. It returns the containers that use it
-// already, or what is closed at the end of another removal that is under way; then nothing has begun.
+// beginRemoval prevents further use of an image until endRemoval. It fails with the containers that use the image, or
+// with a channel that is closed at the end of another removal in progress.
 func (r *imageRefs) beginRemoval(image string) (users []string, other <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

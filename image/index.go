@@ -3,6 +3,7 @@ package image
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -10,45 +11,48 @@ import (
 	"go.podman.io/image/v5/docker/reference"
 )
 
-// index is what the store holds at one moment, for readers. Never changed after it was published.
+// index is an immutable snapshot of the store's images, for readers.
 type index struct {
-	// images, oldest first; ties by id.
+	// images are sorted by creation time, then id.
 	images []*Image
 	byID   map[string]*entry
-	// byName finds name:tag and name@digest, both of the manifest that was asked for and of the one for this platform.
+	// byName has name:tag and name@digest, of both the manifest that was pulled and the one for this platform.
 	byName map[string]*entry
-	// ids, sorted, for prefixes.
+	// ids are sorted, for look-ups by prefix.
 	ids []string
-	// damaged are the images that have lost content; nil in itself.
+	// corrupt holds the images with a corrupt layer; its own corrupt is nil.
 	corrupt *index
 }
 
-// layers are the ids of all layers, those of damaged images too.
+// layers returns the ids of all layers, those of corrupt images included.
 func (ix *index) layers() map[string]bool {
 	used := map[string]bool{}
-	for _, part := range []*index{ix, ix.corrupt} {
-		for _, e := range part.byID {
-			for _, id := range e.layers {
-				used[id] = true
-			}
+	for _, e := range ix.all() {
+		for _, id := range e.layers {
+			used[id] = true
 		}
 	}
 	return used
 }
 
-// entry is an image with what only the store needs to know of it.
+// all returns all images, corrupt ones included, in no particular order.
+func (ix *index) all() []*entry {
+	return slices.AppendSeq(slices.Collect(maps.Values(ix.byID)), maps.Values(ix.corrupt.byID))
+}
+
+// entry is an image with what only the store needs.
 type entry struct {
 	*Image
-	// layers are the image's layer ids, the top one first.
+	// layers are the image's layer ids, top first.
 	layers []string
-	// lowers are the layers' directories, sizes what their records say they unpack to; both as layers.
+	// lowers are the layers' directories, sizes their recorded uncompressed sizes; both in the order of layers.
 	lowers []string
 	sizes  []uint64
-	// names as storage has them, to see that they changed.
+	// names and digests are as storage has them, to detect changes.
 	names, digests []string
 }
 
-// newIndex arranges entries for look-up; when two claim a name the later wins.
+// newIndex indexes entries; if two have the same name the later wins.
 func newIndex(entries []*entry) *index {
 	ix := &index{byID: make(map[string]*entry, len(entries)), byName: make(map[string]*entry, 2*len(entries))}
 	slices.SortFunc(entries, func(a, b *entry) int {
@@ -62,7 +66,7 @@ func newIndex(entries []*entry) *index {
 			ix.byName[name] = e
 		}
 	}
-	for _, e := range entries { // a name that was asked for counts more than one of an instance
+	for _, e := range entries { // the name of an image takes precedence over that of an instance
 		for _, name := range slices.Concat(e.Tags, e.Digests) {
 			ix.byName[name] = e
 		}
@@ -71,8 +75,8 @@ func newIndex(entries []*entry) *index {
 	return ix
 }
 
-// instanceNames are the image's repositories with the digest of every manifest it is stored with: of a
-// multi-platform image both the list and the manifest for this platform.
+// instanceNames returns the image's repositories with the digest of every manifest stored for it: for a multi-platform
+// image both the list and the manifest for this platform.
 func instanceNames(e *entry) []string {
 	var out []string
 	for _, name := range slices.Concat(e.Tags, e.Digests) {
@@ -84,7 +88,8 @@ func instanceNames(e *entry) []string {
 	return out
 }
 
-// repository is the name without tag or digest. The name is one that storage keeps: complete and normalised.
+// repository returns a name without its tag or digest. The name must be one from storage: fully qualified and
+// normalised.
 func repository(name string) string {
 	if repo, _, ok := strings.Cut(name, "@"); ok {
 		return repo
@@ -95,7 +100,7 @@ func repository(name string) string {
 	return name
 }
 
-// id finds an image by its id or an unambiguous beginning of it; nil when there is none.
+// id finds an image by its id or an unambiguous prefix of it; nil if there is none.
 func (ix *index) id(hex string) (*entry, error) {
 	if e, ok := ix.byID[hex]; ok {
 		return e, nil
@@ -105,12 +110,12 @@ func (ix *index) id(hex string) (*entry, error) {
 		return nil, nil
 	}
 	if i+1 < len(ix.ids) && strings.HasPrefix(ix.ids[i+1], hex) {
-		return nil, fmt.Errorf("image id %q is the beginning of several ids: %w", hex, errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("image id %q is a prefix of several ids: %w", hex, errdefs.ErrInvalidArgument)
 	}
 	return ix.byID[ix.ids[i]], nil
 }
 
-// name finds an image by the first of refs that names one; nil when none does.
+// name finds an image by the first of refs that names one; nil if none does.
 func (ix *index) name(refs []reference.Named) *entry {
 	for _, ref := range refs {
 		if e, ok := ix.byName[ref.String()]; ok {

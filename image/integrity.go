@@ -15,33 +15,34 @@ import (
 // integrityFile is below Config.Root.
 const integrityFile = "integrity.json"
 
-// integrity remembers, across restarts and power losses, which layers have lost content and whether all of them have to be
-// looked at.
+// integrity records, across restarts and power losses, which layers are corrupt and whether all layers must be
+// verified.
 type integrity struct {
 	path string
 
-	saving sync.Mutex // serialises save; held over I/O on purpose, no reader takes it
+	saving sync.Mutex // serialises save; held during I/O on purpose, readers do not take it
 
 	mu    sync.Mutex
 	state integrityState
-	// changes counts, per layer, the times its files were replaced: a verdict on the former ones is void.
+	// versions counts, per layer, how often its files were replaced: a verification of older files is void.
 	versions map[string]int
 }
 
-// integrityState is the file.
+// integrityState is the content of the file.
 type integrityState struct {
-	// Boot is the boot of the kernel under which the store was opened and not closed in order; "" when it was.
+	// Boot is the boot id under which the store was opened; "" if it was closed properly since.
 	Boot string `json:"boot,omitempty"`
-	// Pending: there was a power loss, or a crash of the kernel, and not every layer was verified since.
+	// Pending: the machine crashed or lost power, and not every layer was verified since.
 	Pending bool `json:"pending,omitempty"`
-	// Damaged are layers by id, with what is wrong with them.
+	// Corrupt maps layer ids to what is wrong with the layer.
 	Corrupt map[string]string `json:"damaged,omitempty"`
-	// Trusted are layers by id that came from a blob with the right digest and yet cannot be verified, with why.
+	// Unverifiable maps the ids of layers that came from a blob with the right digest, but failed verification, to the
+	// reason.
 	Unverifiable map[string]string `json:"trusted,omitempty"`
 }
 
-// openIntegrity reads what the store's last user left and notes that the store is open. Without a boot id nothing is ever
-// taken for a power loss. The error is that of writing the note; the value is good all the same.
+// openIntegrity loads the file and records that the store is open. Without a boot id no power loss is ever detected.
+// The value is usable even if the error, of writing the file, is not nil.
 func openIntegrity(path, boot string) (*integrity, error) {
 	in := &integrity{path: path, versions: map[string]int{}}
 	raw, err := os.ReadFile(path)
@@ -51,7 +52,7 @@ func openIntegrity(path, boot string) (*integrity, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		in.state = integrityState{}
-	case err != nil: // it is not known what it said, so nothing else is
+	case err != nil: // unreadable: verify everything
 		in.state = integrityState{Pending: true}
 	}
 	if in.state.Boot != "" && in.state.Boot != boot {
@@ -61,7 +62,8 @@ func openIntegrity(path, boot string) (*integrity, error) {
 	return in, in.save()
 }
 
-// closed notes an end in order, unless layers may be in memory yet, or were never verified.
+// markClosed records that the store was closed properly, unless layers may not be synced yet or are still to be
+// verified.
 func (in *integrity) markClosed(synced bool) error {
 	in.mu.Lock()
 	if synced && !in.state.Pending {
@@ -77,7 +79,7 @@ func (in *integrity) pending() bool {
 	return in.state.Pending
 }
 
-// verified notes that every layer was looked at.
+// markVerified records that every layer was verified.
 func (in *integrity) markVerified() error {
 	in.mu.Lock()
 	in.state.Pending = false
@@ -85,21 +87,22 @@ func (in *integrity) markVerified() error {
 	return in.save()
 }
 
-// version is to be taken before a layer is looked at.
+// version returns the version of a layer's files. Get it before verifying them.
 func (in *integrity) version(layer string) int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.versions[layer]
 }
 
-// changed voids what is being found out about a layer's files at the moment.
+// bumpVersion invalidates a verification of a layer's files that is in progress.
 func (in *integrity) bumpVersion(layer string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.versions[layer]++
 }
 
-// damaged notes that a layer has lost content; false when that is known, or was said of other files than it has now.
+// markCorrupt records that a layer is corrupt. It returns false if that is known, or if the files were replaced since
+// version.
 func (in *integrity) markCorrupt(layer string, version int, reason string) (bool, error) {
 	in.mu.Lock()
 	if _, known := in.state.Corrupt[layer]; known || in.versions[layer] != version {
@@ -114,21 +117,22 @@ func (in *integrity) markCorrupt(layer string, version int, reason string) (bool
 	return true, in.save()
 }
 
-// mended notes that a layer has its content again; doubt, if any, is why that cannot be verified.
-func (in *integrity) markRepaired(layer string, doubt error) error {
+// markRepaired records that a layer was fetched again. A non-nil unverifiable is why it fails verification all the
+// same.
+func (in *integrity) markRepaired(layer string, unverifiable error) error {
 	in.mu.Lock()
 	delete(in.state.Corrupt, layer)
-	if doubt != nil {
+	if unverifiable != nil {
 		if in.state.Unverifiable == nil {
 			in.state.Unverifiable = map[string]string{}
 		}
-		in.state.Unverifiable[layer] = doubt.Error()
+		in.state.Unverifiable[layer] = unverifiable.Error()
 	}
 	in.mu.Unlock()
 	return in.save()
 }
 
-// damages are the damaged layers, with what is wrong with them.
+// corruptLayers returns the corrupt layers, with what is wrong with them.
 func (in *integrity) corruptLayers() map[string]string {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -142,14 +146,14 @@ func (in *integrity) unverifiable(layer string) bool {
 	return ok
 }
 
-// noted are the layers of which anything is remembered.
+// recordedLayers returns the layers in the file.
 func (in *integrity) recordedLayers() []string {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return slices.AppendSeq(slices.Collect(maps.Keys(in.state.Corrupt)), maps.Keys(in.state.Unverifiable))
 }
 
-// forget drops what is remembered of layers that are gone: others may come that have their ids.
+// forget removes layers that were deleted: other layers may get their ids.
 func (in *integrity) forget(layers []string) error {
 	if len(layers) == 0 {
 		return nil
@@ -163,20 +167,20 @@ func (in *integrity) forget(layers []string) error {
 	return in.save()
 }
 
-// split sorts out the images that use a damaged layer.
-func (in *integrity) split(entries []*entry) (sound, damaged []*entry) {
+// split separates the images that use a corrupt layer.
+func (in *integrity) split(entries []*entry) (intact, corrupt []*entry) {
 	bad := in.corruptLayers()
 	for _, e := range entries {
 		if slices.ContainsFunc(e.layers, func(layer string) bool { _, ok := bad[layer]; return ok }) {
-			damaged = append(damaged, e)
+			corrupt = append(corrupt, e)
 		} else {
-			sound = append(sound, e)
+			intact = append(intact, e)
 		}
 	}
-	return sound, damaged
+	return intact, corrupt
 }
 
-// save writes the file so that it survives what it is there for.
+// save writes the file so that it survives a power loss.
 func (in *integrity) save() error {
 	in.saving.Lock()
 	defer in.saving.Unlock()

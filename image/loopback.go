@@ -9,9 +9,8 @@ import (
 	"go.podman.io/image/v5/types"
 )
 
-// trustLoopback lets a registry on this node be served without TLS, as every other runtime does and as Kubernetes' own
-// tests take for granted: what goes through loopback nobody but root can read or alter. An entry in
-// registries.conf has the last word.
+// trustLoopback allows a registry on this node to be served without TLS, as every other runtime does and as Kubernetes'
+// own tests expect: only root can read or alter loopback traffic. An entry in registries.conf takes precedence.
 func trustLoopback(sys *types.SystemContext, ref reference.Named) error {
 	if !onLoopback(reference.Domain(ref)) {
 		return nil
@@ -26,7 +25,7 @@ func trustLoopback(sys *types.SystemContext, ref reference.Named) error {
 	return nil
 }
 
-// onLoopback is true for localhost and the loopback addresses, with and without a port.
+// onLoopback reports whether domain is localhost or a loopback address, with or without a port.
 func onLoopback(domain string) bool {
 	host := domain
 	if h, _, err := net.SplitHostPort(domain); err == nil {

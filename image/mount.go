@@ -14,14 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mountRequest is a filesystem to be made for a container.
+// mountRequest is a filesystem to make for a container.
 type mountRequest struct {
 	container, name, image, label string
 	uids, gids                    []specs.LinuxIDMapping
 	writable                      bool
 }
 
-// mount makes a filesystem from nothing. It takes no lock of storage: a running pull does not delay it.
+// mount makes a filesystem from scratch. It takes no lock of storage, so a running pull does not delay it.
 func (s *Store) mount(ctx context.Context, r mountRequest) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -47,7 +47,7 @@ func (s *Store) mount(ctx context.Context, r mountRequest) (string, error) {
 	return path, nil
 }
 
-// hold keeps an image from being removed; false when it is being, or was since it was looked up.
+// retain prevents an image from being removed; false if it is being removed or was removed since it was looked up.
 func (s *Store) retain(e *entry, container string) bool {
 	if !s.refs.add(e.ID, container) {
 		return false
@@ -59,7 +59,7 @@ func (s *Store) retain(e *entry, container string) bool {
 	return true
 }
 
-// undo takes back a build that failed, and the container's directory if nothing else is in it.
+// undo removes what a failed build made, and the container's directory if it is empty.
 func (s *Store) undo(r mountRequest) error {
 	if err := s.discard(r); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (s *Store) discard(r mountRequest) error {
 	return os.RemoveAll(dir)
 }
 
-// build makes the directories, writes what they are for, and mounts. It undoes nothing.
+// build makes the directories, records the image, and mounts. It undoes nothing.
 func (s *Store) build(e *entry, r mountRequest) (string, error) {
 	ids, err := newIDMap(r.uids, r.gids)
 	if err != nil {
@@ -99,7 +99,10 @@ func (s *Store) build(e *entry, r mountRequest) (string, error) {
 	if err := writeRecord(dir, mountRecord{Image: e.ID}); err != nil {
 		return "", err
 	}
-	o := overlay{dir: dir, lowers: e.lowers, writable: r.writable, volatile: s.cfg.VolatileRootfs, label: r.label, ids: ids, old: &s.oldKernel}
+	o := overlay{
+		dir: dir, lowers: e.lowers, writable: r.writable, volatile: s.cfg.VolatileRootfs,
+		label: r.label, ids: ids, oldKernel: &s.oldKernel,
+	}
 	if err := o.makeDirs(); err != nil {
 		return "", err
 	}
@@ -109,7 +112,7 @@ func (s *Store) build(e *entry, r mountRequest) (string, error) {
 	return filepath.Join(dir, mergedName), nil
 }
 
-// makeContainerDir makes a container's directory, or takes over the one that its first filesystem made.
+// makeContainerDir makes a container's directory; it exists if this is not the container's first filesystem.
 func (s *Store) makeContainerDir(container string, ids *idMap) error {
 	dir := s.containerDir(container)
 	err := makePrivateDir(dir, ids)
@@ -119,8 +122,8 @@ func (s *Store) makeContainerDir(container string, ids *idMap) error {
 	return err
 }
 
-// makePrivateDir makes a directory that only root and the root of the user namespace can pass through: an image may
-// hold set-uid programs that no other user of the node may get at.
+// makePrivateDir makes a directory that only root and the root of the user namespace can enter: an image may hold
+// set-uid programs that other users of the node must not reach.
 func makePrivateDir(dir string, ids *idMap) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
@@ -142,7 +145,7 @@ func writeRecord(dir string, r mountRecord) error {
 	return os.WriteFile(filepath.Join(dir, recordName), raw, 0o600)
 }
 
-// checkSearchable fails when the user namespace's root could not reach its root filesystem.
+// checkSearchable fails if the user namespace's root cannot reach its root filesystem.
 func (s *Store) checkSearchable(ids *idMap) error {
 	if ids == nil {
 		return nil
@@ -153,7 +156,7 @@ func (s *Store) checkSearchable(ids *idMap) error {
 			return err
 		}
 		if info.Mode().Perm()&0o001 == 0 {
-			return fmt.Errorf("directory %s (mode %04o) is closed to user namespaces, it needs o+x: %w",
+			return fmt.Errorf("directory %s (mode %04o) is not searchable in a user namespace, it needs o+x: %w",
 				dir, info.Mode().Perm(), errdefs.ErrFailedPrecondition)
 		}
 		if dir == filepath.Dir(dir) {

@@ -17,16 +17,16 @@ import (
 // overlay is a filesystem to mount: an image's layers, with an upper directory on top if writable.
 type overlay struct {
 	dir      string   // has merged, and upper and work
-	lowers   []string // the top layer first
+	lowers   []string // top first
 	writable bool
 	volatile bool
 	label    string
 	ids      *idMap
-	// old is set once it is known that the kernel is; nil: find out.
-	old *atomic.Bool
+	// oldKernel is set once a mount by parts has failed, as before Linux 6.7; nil: always try.
+	oldKernel *atomic.Bool
 }
 
-// makeDirs makes the directories. The mount's root shows the attributes of the upper directory, so it gets those
+// makeDirs makes the directories. The root of the mount shows the attributes of the upper directory, so that gets those
 // of the image's root directory.
 func (o *overlay) makeDirs() error {
 	mode, uid, gid := os.FileMode(0o755), 0, 0
@@ -46,8 +46,8 @@ func (o *overlay) makeDirs() error {
 	uid, gid = o.ids.owner(uid, gid)
 	name := upperName
 	if !o.writable {
-		// A read-only overlay needs two layers at least. The empty one goes on top, as its attributes are the
-		// root's too.
+		// A read-only overlay needs at least two layers. The empty one is the top one, as the root has its attributes
+		// too.
 		name = emptyName
 	} else if err := os.Mkdir(filepath.Join(o.dir, workName), 0o700); err != nil {
 		return err
@@ -70,30 +70,30 @@ func (o *overlay) mount() (err error) {
 		if lowers, err = o.shift(mapped); err != nil {
 			return err
 		}
-		// The overlay keeps the layers it was given.
+		// The overlay keeps a reference to the layers.
 		defer func() { err = errors.Join(err, unmount(mapped), os.Remove(mapped)) }()
 	}
 	if lowers, err = o.complete(lowers); err != nil {
 		return err
 	}
-	if o.old != nil && o.old.Load() {
+	if o.oldKernel != nil && o.oldKernel.Load() {
 		return o.mountAtOnce(lowers)
 	}
 	err = o.mountByParts(lowers)
 	if !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EINVAL) {
 		return err
 	}
-	// Before Linux 6.7 there is no lowerdir+, which is found out early or, before 6.5, as late as at the end.
+	// Before Linux 6.7 there is no lowerdir+. The kernel reports that early or, before 6.5, only at the last step.
 	if second := o.mountAtOnce(lowers); second != nil {
-		return fmt.Errorf("%w (and before: %w)", second, err)
+		return fmt.Errorf("%w (with fsopen: %w)", second, err)
 	}
-	if o.old != nil {
-		o.old.Store(true) // each attempt leaves a line in the kernel's log
+	if o.oldKernel != nil {
+		o.oldKernel.Store(true) // each attempt leaves a line in the kernel's log
 	}
 	return nil
 }
 
-// shift mounts the directory of all layers with shifted ids, and returns the layers' paths in it.
+// shift mounts the directory of all layers with shifted ids and returns the layers' paths in it.
 func (o *overlay) shift(mapped string) ([]string, error) {
 	home := filepath.Dir(filepath.Dir(o.lowers[0])) // <root>/overlay/<id>/diff
 	if err := os.Mkdir(mapped, 0o700); err != nil {
@@ -109,7 +109,7 @@ func (o *overlay) shift(mapped string) ([]string, error) {
 	return out, nil
 }
 
-// complete adds the layer that the kernel needs: on top of a read-only mount, or as the only one of a writable.
+// complete adds the empty layer that the kernel needs: on top of a read-only mount, or as the only lower layer.
 func (o *overlay) complete(lowers []string) ([]string, error) {
 	empty := filepath.Join(o.dir, emptyName)
 	switch {
@@ -124,15 +124,16 @@ func (o *overlay) complete(lowers []string) ([]string, error) {
 	return []string{empty, second}, os.Mkdir(second, 0o755)
 }
 
-// option is one parameter of a mount; a flag when it has no value.
+// option is one mount parameter; a flag if it has no value.
 type option struct{ key, value string }
 
-// options are all but the layers. An index would tie an upper directory to its layers for good, and make a kernel
-// refuse one whose layers have another mount; nothing here ever reuses one.
+// options returns all parameters but the layers. An index would tie an upper directory to its layers permanently, and a
+// kernel would refuse one whose layers have another mount; upper directories are never reused here.
 func (o *overlay) options() []option {
 	out := []option{{"index", "off"}}
 	if o.writable {
-		out = append(out, option{"upperdir", filepath.Join(o.dir, upperName)}, option{"workdir", filepath.Join(o.dir, workName)})
+		out = append(out,
+			option{"upperdir", filepath.Join(o.dir, upperName)}, option{"workdir", filepath.Join(o.dir, workName)})
 		if o.volatile {
 			out = append(out, option{"volatile", ""})
 		}
@@ -140,7 +141,7 @@ func (o *overlay) options() []option {
 	return out
 }
 
-// mountByParts mounts with fsopen(2), one parameter at a time: no limit on the number of layers but the kernel's 500.
+// mountByParts mounts with fsopen(2), one parameter at a time: the only limit on layers is the kernel's 500.
 func (o *overlay) mountByParts(lowers []string) error {
 	fsfd, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -195,10 +196,10 @@ func (o *overlay) configure(fsfd int) error {
 	return nil
 }
 
-// maxString is what fsconfig(2) takes, in bytes.
+// maxString is the longest value that fsconfig(2) takes, in bytes.
 const maxString = 255
 
-// setPath sets a parameter to a path, or to a short name of it.
+// setPath sets a parameter to a path, through a short name if the path is too long.
 func setPath(fsfd int, key, path string) error {
 	if len(path) <= maxString {
 		return unix.FsconfigSetString(fsfd, key, path)
@@ -207,11 +208,11 @@ func setPath(fsfd int, key, path string) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd) // the kernel looks the name up at once
+	defer unix.Close(fd) // the kernel resolves the name at once
 	return unix.FsconfigSetString(fsfd, key, short)
 }
 
-// shorten opens a directory and returns a name for it that is good until the file is closed.
+// shorten opens a directory and returns a name for it that is valid until the file is closed.
 func shorten(dir string) (fd int, name string, err error) {
 	fd, err = unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -220,7 +221,7 @@ func shorten(dir string) (fd int, name string, err error) {
 	return fd, "/proc/self/fd/" + strconv.Itoa(fd), nil
 }
 
-// complain adds what the kernel says about a failed step: fsopen's file holds its messages.
+// withKernelLog adds the kernel's messages about a failed step, which it reads from fsopen's file.
 func withKernelLog(fsfd int, step string, err error) error {
 	buf := make([]byte, 1024)
 	n, readErr := unix.Read(fsfd, buf)
@@ -230,8 +231,8 @@ func withKernelLog(fsfd int, step string, err error) error {
 	return fmt.Errorf("mount overlay: %s: %w (%s)", step, err, strings.TrimSpace(string(buf[:n])))
 }
 
-// mountAtOnce mounts with mount(2), for older kernels. All parameters share one page, so the layers are given as
-// open files, whose names are short.
+// mountAtOnce mounts with mount(2), for older kernels. All parameters share one page, so the layers are passed as open
+// files, whose names are short.
 func (o *overlay) mountAtOnce(lowers []string) error {
 	var names []string
 	for _, lower := range lowers {

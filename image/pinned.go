@@ -6,7 +6,7 @@ import (
 	"go.podman.io/storage"
 )
 
-// pinned says whether the kubelet must leave an image alone: it was preloaded, or one of its names fits a glob.
+// pinned reports whether the kubelet must not remove an image: it was preloaded, or one of its names matches a glob.
 func (s *Store) pinned(img *storage.Image) bool {
 	if s.preloaded.has(img.ID) {
 		return true
@@ -21,7 +21,7 @@ func (s *Store) pinned(img *storage.Image) bool {
 	return false
 }
 
-// globMatch says whether all of s fits glob, where * stands for any characters, none and slashes included.
+// globMatch reports whether all of s matches glob, where * matches any characters, none and slashes included.
 func globMatch(glob, s string) bool {
 	parts := strings.Split(glob, "*")
 	if len(parts) == 1 {

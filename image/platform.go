@@ -17,8 +17,8 @@ import (
 	"go.podman.io/storage"
 )
 
-// checkPlatform fails for an image that this node cannot run, before any layer is fetched. Of a list of images only
-// the list is read here; checkStored looks at the one that was chosen.
+// checkPlatform fails for an image that this node cannot run, before any layer is fetched. Of a list of images only the
+// list is read here; checkStored checks the one that was chosen.
 func checkPlatform(ctx context.Context, sys *types.SystemContext, source types.ImageSource) error {
 	blob, mime, err := source.GetManifest(ctx, nil)
 	if err != nil {
@@ -42,7 +42,7 @@ func checkPlatform(ctx context.Context, sys *types.SystemContext, source types.I
 	return checkRunnable(config.Platform)
 }
 
-// checkList fails if a list of images has none for this node.
+// checkList fails if a list has no image for this node.
 func checkList(sys *types.SystemContext, blob []byte, mime string) error {
 	list, err := manifest.ListFromBlob(blob, mime)
 	if err != nil {
@@ -54,10 +54,10 @@ func checkList(sys *types.SystemContext, blob []byte, mime string) error {
 	return platformError(listPlatforms(blob))
 }
 
-// maxPlatforms bounds how many platforms of a list a message names.
+// maxPlatforms bounds how many platforms of a list an error names.
 const maxPlatforms = 16
 
-// listPlatforms reads for which platforms a list of images is. OCI's and docker's lists agree on the fields.
+// listPlatforms returns the platforms in a list of images. OCI's and docker's lists agree on the fields.
 func listPlatforms(blob []byte) []string {
 	var list v1.Index
 	if err := json.Unmarshal(blob, &list); err != nil {
@@ -75,7 +75,7 @@ func listPlatforms(blob []byte) []string {
 	return out
 }
 
-// checkStored fails for a stored image of another platform: lists can lie.
+// checkStored fails for a stored image of another platform: a list can be wrong about its images.
 func (s *Store) checkStored(id string) error {
 	blob, err := s.blob(id, storage.ImageDigestBigDataKey)
 	if err != nil {
@@ -92,7 +92,7 @@ func (s *Store) checkStored(id string) error {
 	return checkRunnable(config.Platform)
 }
 
-// checkRunnable fails if an image of platform p does not run here. Images that do not say pass.
+// checkRunnable fails if an image of platform p does not run here. An image without a platform passes.
 func checkRunnable(p v1.Platform) error {
 	if (p.OS == "" || p.OS == runtime.GOOS) && (p.Architecture == "" || runsOn(runtime.GOARCH, p.Architecture)) {
 		return nil
@@ -100,7 +100,7 @@ func checkRunnable(p v1.Platform) error {
 	return platformError([]string{platformName(p)})
 }
 
-// runs says whether a CPU runs binaries of another: 64-bit kernels run their 32-bit ones.
+// runsOn reports whether a CPU runs the binaries of an image: 64-bit kernels run the 32-bit ones too.
 func runsOn(node, image string) bool {
 	return node == image || node == "amd64" && image == "386" || node == "arm64" && image == "arm"
 }

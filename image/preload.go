@@ -12,12 +12,13 @@ import (
 	"time"
 
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/sirupsen/logrus"
 )
 
-// Load loads the images in Config.PreloadDir, for nodes without a registry, and pins them: directories that are OCI
-// layouts, OCI archives and docker archives (tar, also compressed). Whoever may write to that directory decides
-// what runs on the node: the signature policy is not asked. A file that cannot be loaded is logged and skipped; one
-// that did not change since the last time costs one stat. Images whose file is gone stay, no longer pinned.
+// Load loads the images in Config.PreloadDir and pins them, for nodes without a registry. It reads OCI layouts
+// (directories), OCI archives and docker archives (tar, also compressed). The signature policy is not applied: write
+// access to that directory decides what runs on the node. A file that cannot be loaded is logged and skipped; a file
+// that has not changed since the last time costs one stat. Images whose file is gone stay, but are no longer pinned.
 func (s *Store) Load(ctx context.Context) error {
 	if s.cfg.PreloadDir == "" {
 		return nil
@@ -40,20 +41,20 @@ func (s *Store) Load(ctx context.Context) error {
 		path := filepath.Join(s.cfg.PreloadDir, e.Name())
 		loaded, err := s.loadIfChanged(ctx, path)
 		if err != nil {
-			s.log.WithError(err).WithField("path", path).Warn("cannot preload image, skipping the file")
+			s.log.WithError(err).WithField("path", path).Warn("failed to preload image, skipping the file")
 			continue
 		}
 		files[path] = loaded
 	}
 	if s.preloaded.replace(files) {
 		if err := s.preloaded.save(); err != nil {
-			s.log.WithError(err).Warn("cannot remember preloaded images, they will be loaded again")
+			s.log.WithError(err).Warn("failed to record preloaded images, they will be loaded again")
 		}
 	}
-	return s.refresh() // what is pinned may have changed
+	return s.refresh() // pinned images may have changed
 }
 
-// loadIfChanged loads a file unless what was loaded from it last is still there.
+// loadIfChanged loads a file unless it is unchanged and its images are still in the store.
 func (s *Store) loadIfChanged(ctx context.Context, path string) (preloadedEntry, error) {
 	stamp, err := fileStamp(path)
 	if err != nil {
@@ -67,8 +68,9 @@ func (s *Store) loadIfChanged(ctx context.Context, path string) (preloadedEntry,
 	if err != nil {
 		return preloadedEntry{}, err
 	}
-	s.log.WithField("path", path).WithField("images", len(images)).
-		WithField("seconds", time.Since(start).Round(time.Millisecond).Seconds()).Info("preloaded images")
+	s.log.WithFields(logrus.Fields{
+		"path": path, "images": len(images), "duration": time.Since(start).Round(time.Millisecond).String(),
+	}).Info("preloaded images")
 	return preloadedEntry{Stamp: stamp, Images: images}, nil
 }
 
@@ -77,7 +79,7 @@ func (s *Store) haveAll(ids []string) bool {
 	return !slices.ContainsFunc(ids, func(id string) bool { return ix.byID[id] == nil })
 }
 
-// fileStamp changes when the file, or the index of the layout, does.
+// fileStamp returns a string that changes when the file, or the index of the layout, does.
 func fileStamp(path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 // preloadedFile is below Config.Root.
 const preloadedFile = "preloaded.json"
 
-// preloaded remembers what was loaded from which file, across restarts. Losing it costs loading the files again.
+// preloaded records, across restarts, which images were loaded from which file. If it is lost, the files are loaded
+// again.
 type preloaded struct {
 	path string
 
@@ -39,7 +40,7 @@ func loadPreloaded(path string) *preloaded {
 	return p
 }
 
-// has says whether an image came from a file that is still there.
+// has reports whether an image came from a file that still exists.
 func (p *preloaded) has(id string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,7 +59,7 @@ func (p *preloaded) file(path string) (preloadedEntry, bool) {
 	return e, ok
 }
 
-// replace says whether anything changed.
+// replace reports whether anything changed.
 func (p *preloaded) replace(files map[string]preloadedEntry) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,17 +13,17 @@ import (
 
 // Stages of a pull.
 const (
-	StageResolving   = "resolving"   // asking the registry what the name stands for
+	StageResolving   = "resolving"   // resolving the name at the registry
 	StageDownloading = "downloading" // fetching and unpacking layers
-	StageStoring     = "storing"     // all bytes are here
+	StageStoring     = "storing"     // all bytes were received
 )
 
-// PullProgress is what a pull has done so far.
+// PullProgress is the progress of one pull.
 type PullProgress struct {
 	Ref       string    `json:"ref"`
 	Stage     string    `json:"stage"`
 	StartedAt time.Time `json:"startedAt"`
-	// Callers is how many requests wait for the pull; 0 while its grace time runs.
+	// Callers is the number of requests that wait for the pull; 0 during its grace period.
 	Callers int `json:"callers"`
 	// BytesDone and BytesTotal are compressed bytes of the layers known so far.
 	BytesDone  uint64          `json:"bytesDone"`
@@ -35,9 +35,9 @@ type PullProgress struct {
 type LayerProgress struct {
 	Digest string `json:"digest"`
 	Done   uint64 `json:"done"`
-	// Total is zero when the registry does not say.
+	// Total is zero if the registry does not report it.
 	Total uint64 `json:"total"`
-	// State is downloading, done, or present: it was in the store already.
+	// State is downloading, done, or present (in the store already).
 	State string `json:"state"`
 }
 
@@ -48,13 +48,13 @@ const (
 	layerPresent     = "present"
 )
 
-// progress gathers what a pull reports.
+// progress collects the reports of a pull.
 type progress struct {
 	mu     sync.Mutex
 	p      PullProgress
 	layers map[string]*LayerProgress
 	order  []string
-	// received counts every byte, also of layers begun again, and of what no layer is.
+	// received counts every byte, including those of layers that were restarted and of blobs that are no layers.
 	received uint64
 }
 
@@ -77,7 +77,7 @@ func (p *progress) setStage(stage string) {
 	p.p.Stage = stage
 }
 
-// note takes over one report of containers/image.
+// note records one report of containers/image.
 func (p *progress) note(r types.ProgressProperties) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,7 +99,7 @@ func (p *progress) note(r types.ProgressProperties) {
 	}
 }
 
-// again notes that a blob that was thought to be present is fetched after all.
+// restartBlob records that a blob that was reported present is fetched after all.
 func (p *progress) restartBlob(blob types.BlobInfo) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,7 +108,7 @@ func (p *progress) restartBlob(blob types.BlobInfo) {
 	}
 }
 
-// snapshot returns a copy for readers.
+// snapshot returns an independent copy.
 func (p *progress) snapshot() PullProgress {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,15 +126,15 @@ func (p *progress) snapshot() PullProgress {
 	return out
 }
 
-// waiting says how many bytes came in so far, and whether the pull waits for the registry: no layer is known yet,
-// or one lacks bytes. While layers are unpacked, nobody waits for the registry.
+// waiting returns the number of bytes received so far, and whether the pull waits for the registry: no layer is known
+// yet, or one is incomplete. While layers are only being unpacked it does not.
 func (p *progress) waiting() (received uint64, waiting bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.received, len(p.layers) == 0 || p.missingLocked()
 }
 
-// missingLocked says whether bytes of a layer are still to come.
+// missingLocked reports whether a layer is incomplete.
 func (p *progress) missingLocked() bool {
 	return slices.ContainsFunc(p.order, func(digest string) bool {
 		l := p.layers[digest]
@@ -142,10 +142,10 @@ func (p *progress) missingLocked() bool {
 	})
 }
 
-// logInterval is how often a long pull is mentioned in the log.
+// logInterval is the time between log messages about a long pull.
 const logInterval = 30 * time.Second
 
-// reportProgress mentions the pull in the log now and then, until stop is called.
+// reportProgress logs the progress of the pull periodically until stop is called.
 func reportProgress(ctx context.Context, log *logrus.Entry, p *progress) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -168,18 +168,19 @@ func reportProgress(ctx context.Context, log *logrus.Entry, p *progress) (stop f
 	return func() { cancel(); wg.Wait() }
 }
 
-// stallWatch ends a pull that waits for the registry in vain.
+// stallWatch cancels a pull whose registry sends too little.
 type stallWatch struct {
-	// window is how long the registry may be slow; zero: for ever.
+	// window is how long the registry may be slow; zero: indefinitely.
 	window time.Duration
-	// rate is what counts as not slow, in bytes per second averaged over window.
+	// rate is the minimum rate, in bytes per second averaged over window.
 	rate int64
 }
 
-// steps is how often within its window a watch looks.
+// steps is the number of samples per window.
 const steps = 10
 
-// run cancels with errStalled when, all through a window, the pull waited and too few bytes came. It ends with ctx.
+// run cancels with errStalled when the pull has waited all through a window and received too few bytes. It returns when
+// ctx ends.
 func (w stallWatch) run(ctx context.Context, p *progress, cancel context.CancelCauseFunc) {
 	if w.window <= 0 {
 		return
@@ -201,18 +202,18 @@ func (w stallWatch) run(ctx context.Context, p *progress, cancel context.CancelC
 	}
 }
 
-// enough is how many bytes in one window are progress: one at least.
+// enough returns the minimum number of bytes per window, at least one.
 func (w stallWatch) enough() uint64 {
 	return uint64(max(1, int64(w.window.Seconds()*float64(w.rate))))
 }
 
-// stallMeter remembers the bytes received at the last looks, in a ring.
+// stallMeter holds the byte counts of the last samples, in a ring.
 type stallMeter struct {
 	ring [steps]uint64
 	n    int
 }
 
-// step takes one look and says whether a whole window of waiting brought fewer bytes than enough.
+// step records one sample and reports whether a whole window of waiting brought fewer bytes than enough.
 func (m *stallMeter) step(received uint64, waiting bool, enough uint64) bool {
 	if !waiting {
 		m.n = 0
@@ -225,7 +226,7 @@ func (m *stallMeter) step(received uint64, waiting bool, enough uint64) bool {
 	return m.n > steps && received-old < enough
 }
 
-// byStart orders pulls for listings.
+// byStart orders pulls by start time.
 func byStart(a, b PullProgress) int {
 	return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.Ref, b.Ref))
 }

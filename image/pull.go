@@ -10,8 +10,8 @@ import (
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
 )
 
-// Pull fetches an image, or joins the pull of the same name with the same credentials that is under way. The
-// pull is detached from ctx: when the last caller is gone it goes on for Config.PullGrace, for the next one to join.
+// Pull fetches an image, or joins a pull of the same name with the same credentials that is in progress. The pull does
+// not depend on ctx: after its last caller is gone it continues for Config.PullGrace, so that another caller can join.
 //
 // Errors: errdefs.ErrInvalidArgument (malformed reference or credentials, image for another platform),
 // errdefs.ErrNotFound, errdefs.ErrUnauthenticated, errdefs.ErrPermissionDenied, ErrSignatureInvalid,
@@ -21,7 +21,7 @@ func (s *Store) Pull(ctx context.Context, r PullRequest) (*Image, error) {
 		return nil, err
 	}
 	if _, full, _ := idPrefix(r.Ref); full {
-		return nil, fmt.Errorf("pull %s: an image id is no name: %w", r.Ref, errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("pull %s: an image id is not a name: %w", r.Ref, errdefs.ErrInvalidArgument)
 	}
 	r.Annotations = s.cfg.variant(r.Annotations)
 	f := s.pulls.join(r, s.pull)
@@ -34,12 +34,12 @@ func (s *Store) Pull(ctx context.Context, r PullRequest) (*Image, error) {
 	}
 }
 
-// Pulls tells of the pulls under way, oldest first. It answers from memory.
+// Pulls returns the pulls in progress, oldest first, from memory.
 func (s *Store) Pulls() []PullProgress {
 	return s.pulls.list()
 }
 
-// pull does one pull, for all that joined it, and logs its life.
+// pull does one pull, for all callers that joined it, and logs its start and end.
 func (s *Store) pull(ctx context.Context, r PullRequest, p *progress) (*Image, error) {
 	log := s.log.WithField("image", r.Ref)
 	if r.Namespace != "" {
@@ -50,22 +50,22 @@ func (s *Store) pull(ctx context.Context, r PullRequest, p *progress) (*Image, e
 	stop := reportProgress(ctx, log, p)
 	img, err := s.pullAny(ctx, r, p)
 	stop()
-	log = log.WithField("seconds", time.Since(start).Round(time.Millisecond).Seconds())
+	log = log.WithField("duration", time.Since(start).Round(time.Millisecond).String())
 	if err != nil {
 		err = newPullError(r.Ref, r.Auth, err)
-		level := logrus.DebugLevel // whoever waits is told
+		level := logrus.DebugLevel // the callers get the error
 		if p.snapshot().Callers == 0 {
 			level = logrus.WarnLevel
 		}
-		log.WithError(err).Log(level, "cannot pull image")
+		log.WithError(err).Log(level, "failed to pull image")
 		return nil, err
 	}
 	log.WithField("id", img.ID).WithField("bytes", p.snapshot().BytesDone).Info("pulled image")
 	return img, nil
 }
 
-// pullAny tries what the reference may mean, in turn. The last error counts: it is that of the likeliest registry
-// for all but short names.
+// pullAny tries the candidates of a reference in turn and returns the error of the last one: only a short name has more
+// than one.
 func (s *Store) pullAny(ctx context.Context, r PullRequest, p *progress) (*Image, error) {
 	sysregistriesv2.InvalidateCache() // registries.conf may have changed
 	refs, err := candidates(s.systemContext(), r.Ref)

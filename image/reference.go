@@ -10,14 +10,14 @@ import (
 	"go.podman.io/image/v5/types"
 )
 
-// minPrefix is how many hex digits of an id must be given; fewer are a name.
+// minPrefix is the minimum number of hex digits of an id; a shorter string is a name.
 const minPrefix = 4
 
 // maxReference bounds a reference's length: 255 for the name, 128 for the tag, 135 for a sha512 digest, and separators.
 const maxReference = 1024
 
-// parseReference reads what a user calls an image. The result has a tag or a digest, never both and never none:
-// a digest makes the tag meaningless. Short is true when the name names no registry.
+// parseReference parses a user's reference. The result has either a tag or a digest: a digest makes the tag irrelevant.
+// short is true if the name has no registry.
 func parseReference(s string) (ref reference.Named, short bool, err error) {
 	if len(s) > maxReference {
 		return nil, false, fmt.Errorf("image reference of %d bytes: %w", len(s), errdefs.ErrInvalidArgument)
@@ -35,15 +35,15 @@ func parseReference(s string) (ref reference.Named, short bool, err error) {
 	return reference.TagNameOnly(named), isShort(s), nil
 }
 
-// isShort says whether a reference names no registry, by docker's rule: the part before the first slash is a
-// host when it has a dot or a colon or is localhost.
+// isShort reports whether a reference has no registry, by docker's rule: the part before the first slash is a host if
+// it has a dot or a colon or is localhost.
 func isShort(s string) bool {
 	host, _, found := strings.Cut(s, "/")
 	return !found || !strings.ContainsAny(host, ".:") && host != "localhost"
 }
 
-// candidates returns the full references that s may mean, the most likely first. A short name is an alias or is
-// looked for in the registries that registries.conf lists; without either it is docker.io's.
+// candidates returns the full references that s may mean, the most likely first. A short name is an alias, or is looked
+// up in the registries that registries.conf lists; without either it is docker.io's.
 func candidates(sys *types.SystemContext, s string) ([]reference.Named, error) {
 	ref, short, err := parseReference(s)
 	if err != nil || !short {
@@ -71,20 +71,21 @@ func candidates(sys *types.SystemContext, s string) ([]reference.Named, error) {
 	return rename(ref, repos...)
 }
 
-// unqualified is the repository of a short reference as it was written: no tag, no digest, no docker.io/library.
+// unqualified returns the repository of a short reference as it was written: no tag, no digest, no docker.io/library.
 func unqualified(s string) string {
 	s, _, _ = strings.Cut(s, "@")
 	s, _, _ = strings.Cut(s, ":")
 	return s
 }
 
-// rename returns ref's tag or digest under other repositories.
+// rename returns references with ref's tag or digest and other repositories.
 func rename(ref reference.Named, repos ...string) ([]reference.Named, error) {
 	var out []reference.Named
 	for _, repo := range repos {
 		named, err := reference.ParseNormalizedNamed(repo)
 		if err != nil {
-			return nil, fmt.Errorf("short name: repository %q of registries.conf: %w: %w", repo, err, errdefs.ErrInvalidArgument)
+			return nil, fmt.Errorf("short name: repository %q of registries.conf: %w: %w",
+				repo, err, errdefs.ErrInvalidArgument)
 		}
 		named = reference.TrimNamed(named)
 		switch r := ref.(type) {
@@ -101,7 +102,7 @@ func rename(ref reference.Named, repos ...string) ([]reference.Named, error) {
 	return out, nil
 }
 
-// idPrefix returns the hex digits when s can be an image id or the beginning of one. Full is true for a whole id.
+// idPrefix returns the hex digits if s can be an image id or a prefix of one. full is true for a whole id.
 func idPrefix(s string) (hex string, full, ok bool) {
 	hex = strings.TrimPrefix(s, "sha256:")
 	if len(hex) < minPrefix || len(hex) > 64 || strings.Trim(hex, "0123456789abcdef") != "" {

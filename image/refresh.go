@@ -16,15 +16,15 @@ import (
 	"go.podman.io/storage"
 )
 
-// maxBlob bounds the manifests and configs that are read back, in bytes; what a pull stores is bounded alike.
+// maxBlob bounds the manifests and configs that are read back, in bytes; a pull has the same limit.
 const maxBlob = 4 << 20
 
-// refreshInterval is how often the store looks whether someone else changed it.
+// refreshInterval is the interval of checks whether another program changed the store.
 const refreshInterval = 10 * time.Second
 
-// refresh publishes a new index. It waits for storage's locks, so only writers and the background call it.
+// refresh publishes a new index. It waits for storage's locks, so only writers and the background goroutine call it.
 func (s *Store) refresh() error {
-	s.refreshing.Lock() // two at a time would publish in any order
+	s.refreshing.Lock() // two at a time could publish in the wrong order
 	defer s.refreshing.Unlock()
 	stamp := s.imagesStamp()
 	images, err := s.storage.Images()
@@ -46,22 +46,22 @@ func (s *Store) refresh() error {
 		}
 		e, err := s.load(&images[i], layers)
 		if err != nil {
-			// One broken image must not hide the others; unlisted, it will be pulled again.
-			s.log.WithError(err).WithField("image", images[i].ID).Warn("cannot read image, not listing it")
+			// One unreadable image must not hide the others. Not listed, it will be pulled again.
+			s.log.WithError(err).WithField("image", images[i].ID).Warn("failed to read image, not listing it")
 			continue
 		}
 		entries = append(entries, e)
 	}
-	sound, damaged := s.integrity.split(entries)
-	ix := newIndex(sound)
-	ix.corrupt = newIndex(damaged)
+	intact, corrupt := s.integrity.split(entries)
+	ix := newIndex(intact)
+	ix.corrupt = newIndex(corrupt)
 	s.index.Store(ix)
 	s.stamp.Store(&stamp)
 	s.usage.request()
 	return nil
 }
 
-// reuse returns the entry that the previous index has for img, if nothing of it changed.
+// reuse returns the entry of img in the previous index, if it has not changed.
 func (s *Store) reuse(old *index, img *storage.Image) *entry {
 	e, ok := old.byID[img.ID]
 	if !ok {
@@ -73,7 +73,7 @@ func (s *Store) reuse(old *index, img *storage.Image) *entry {
 	return e
 }
 
-// layerMap finds layers by id.
+// layerMap has layers by id.
 type layerMap map[string]*storage.Layer
 
 func (s *Store) layerMap() (layerMap, error) {
@@ -88,14 +88,14 @@ func (s *Store) layerMap() (layerMap, error) {
 	return m, nil
 }
 
-// load reads an image's config and annotations and follows its layers.
+// load reads an image's config and annotations and walks its layers.
 func (s *Store) load(img *storage.Image, layers layerMap) (*entry, error) {
 	blob, err := s.blob(img.ID, storage.ImageDigestBigDataKey)
 	if err != nil {
 		return nil, fmt.Errorf("read manifest: %w", err)
 	}
 	if want := img.BigDataDigests[storage.ImageDigestBigDataKey]; want != "" && digest.FromBytes(blob) != want {
-		return nil, fmt.Errorf("the manifest does not have the digest %s any more", want)
+		return nil, fmt.Errorf("the stored manifest does not have the digest %s", want)
 	}
 	man, err := manifest.FromBlob(blob, manifest.GuessMIMEType(blob))
 	if err != nil {
@@ -106,7 +106,10 @@ func (s *Store) load(img *storage.Image, layers layerMap) (*entry, error) {
 		return nil, err
 	}
 	e := &entry{
-		Image:   &Image{ID: img.ID, Config: config.Config, Annotations: annotations(man), Created: img.Created, Pinned: s.pinned(img)},
+		Image: &Image{
+			ID: img.ID, Config: config.Config, Annotations: annotations(man),
+			Created: img.Created, Pinned: s.pinned(img),
+		},
 		names:   slices.Clone(img.Names),
 		digests: digests(img),
 	}
@@ -139,7 +142,7 @@ func (s *Store) config(id string, man manifest.Manifest) (*v1.Image, error) {
 		return nil, fmt.Errorf("read config: %w", err)
 	}
 	if digest.FromBytes(blob).String() != key {
-		return nil, fmt.Errorf("the config does not have the digest %s any more", key)
+		return nil, fmt.Errorf("the stored config does not have the digest %s", key)
 	}
 	config := &v1.Image{}
 	if err := json.Unmarshal(blob, config); err != nil {
@@ -148,7 +151,7 @@ func (s *Store) config(id string, man manifest.Manifest) (*v1.Image, error) {
 	return config, nil
 }
 
-// blob reads one of an image's data items, if it is of a bearable size.
+// blob reads one of an image's data items, unless it is too large.
 func (s *Store) blob(id, key string) ([]byte, error) {
 	size, err := s.storage.ImageBigDataSize(id, key)
 	if err != nil {
@@ -167,7 +170,7 @@ func annotations(man manifest.Manifest) map[string]string {
 	return nil
 }
 
-// digests are those of the image's manifests: the one for this platform and the list that it came from.
+// digests returns those of the image's manifests: the one for this platform and the list that it came from.
 func digests(img *storage.Image) []string {
 	var out []string
 	for _, d := range img.Digests {
@@ -177,7 +180,7 @@ func digests(img *storage.Image) []string {
 	return out
 }
 
-// splitNames sorts an image's names into those with a tag and those with a digest.
+// splitNames separates an image's names into those with a tag and those with a digest.
 func splitNames(names []string) (tags, digests []string) {
 	for _, name := range names {
 		if strings.Contains(name, "@") {
@@ -198,7 +201,7 @@ type stamp struct {
 	mtime time.Time
 }
 
-// imagesStamp looks at the file that storage replaces at every change of its list of images.
+// imagesStamp returns the stamp of the file that storage replaces at every change of its list of images.
 func (s *Store) imagesStamp() stamp {
 	info, err := os.Stat(filepath.Join(s.cfg.Root, "overlay-images", "images.json"))
 	if err != nil {
@@ -207,7 +210,7 @@ func (s *Store) imagesStamp() stamp {
 	return stamp{size: info.Size(), inode: inode(info), mtime: info.ModTime()}
 }
 
-// watchStorage refreshes the index when something else than this store changed storage. It ends with ctx.
+// watchStorage refreshes the index when another program has changed storage, until ctx ends.
 func (s *Store) watchStorage(ctx context.Context) {
 	ticker := time.NewTicker(refreshInterval)
 	defer ticker.Stop()
@@ -226,6 +229,6 @@ func (s *Store) refreshIfChanged() {
 		return
 	}
 	if err := s.refresh(); err != nil {
-		s.log.WithError(err).Warn("cannot reread the changed image store")
+		s.log.WithError(err).Warn("failed to reread the changed image store")
 	}
 }

@@ -10,14 +10,14 @@ import (
 	"go.podman.io/storage"
 )
 
-// maxNamed bounds how many containers a message names.
+// maxNamed bounds how many containers an error names.
 const maxNamed = 5
 
-// Remove deletes the image that ref finds (see Resolve) with all of its names, as CRI wants it: "If the image has
-// multiple tags, all are removed". An absent image is no error.
+// Remove deletes the image that ref resolves to, with all of its names, as CRI requires: "If the image has multiple
+// tags, all are removed". An absent image is no error.
 //
-// Errors: errdefs.ErrFailedPrecondition when containers have a root filesystem or volume of the image, naming them;
-// errdefs.ErrInvalidArgument for what is no reference.
+// Errors: errdefs.ErrFailedPrecondition, naming the containers, if any has a root filesystem or volume of the image;
+// errdefs.ErrInvalidArgument for a malformed reference.
 func (s *Store) Remove(ctx context.Context, ref string) error {
 	ix := s.index.Load()
 	e, err := s.findIn(ix, ref)
@@ -37,7 +37,7 @@ func (s *Store) Remove(ctx context.Context, ref string) error {
 	case other != nil:
 		select {
 		case <-other:
-			return s.Remove(ctx, ref) // it is gone now, unless that removal failed
+			return s.Remove(ctx, ref) // gone now, unless that removal failed
 		case <-ctx.Done():
 			return fmt.Errorf("remove image %s: wait for another removal: %w", ref, context.Cause(ctx))
 		}
@@ -54,16 +54,16 @@ func (s *Store) Remove(ctx context.Context, ref string) error {
 
 func (s *Store) remove(id string) error {
 	_, err := s.storage.DeleteImage(id, true)
-	if errors.Is(err, storage.ErrImageUsedByContainer) { // somebody else's container in our directory
+	if errors.Is(err, storage.ErrImageUsedByContainer) { // a container of another program in our directory
 		err = fmt.Errorf("%w: %w", err, errdefs.ErrFailedPrecondition)
 	}
 	if err != nil && !errors.Is(err, storage.ErrNotAnImage) && !errors.Is(err, storage.ErrImageUnknown) {
-		return errors.Join(err, s.refresh()) // some of it may be gone
+		return errors.Join(err, s.refresh()) // part of it may be gone
 	}
 	return errors.Join(s.refresh(), s.forgetDeletedLayers())
 }
 
-// forgetDeletedLayers forgets the damage of layers that went with their last image.
+// forgetDeletedLayers drops the integrity records of layers that were deleted with their last image.
 func (s *Store) forgetDeletedLayers() error {
 	var gone []string
 	for _, layer := range s.integrity.recordedLayers() {
@@ -79,5 +79,6 @@ func inUse(containers []string) error {
 	if n := len(containers) - maxNamed; n > 0 {
 		containers, more = containers[:maxNamed], fmt.Sprintf(" and %d more", n)
 	}
-	return fmt.Errorf("in use by containers %s%s: %w", strings.Join(containers, ", "), more, errdefs.ErrFailedPrecondition)
+	return fmt.Errorf("in use by containers %s%s: %w",
+		strings.Join(containers, ", "), more, errdefs.ErrFailedPrecondition)
 }

@@ -22,20 +22,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// retiredPrefix begins the names of former files of a layer, beside its present ones: containers may have them mounted.
+// retiredPrefix is the prefix of a layer's replaced directories, next to its current one: containers may have them
+// mounted.
 const retiredPrefix = "damaged-"
 
-// mend fetches those layers of a copied image again that are damaged: the copy has found them present.
+// repair fetches the corrupt layers of a copied image again: the copy has skipped them because they exist.
 func (s *Store) repair(ctx context.Context, job copyJob, img *storage.Image) error {
-	damaged := s.integrity.corruptLayers()
-	if len(damaged) == 0 {
+	corrupt := s.integrity.corruptLayers()
+	if len(corrupt) == 0 {
 		return nil
 	}
 	chain, err := s.chain(img)
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(chain, func(id string) bool { _, ok := damaged[id]; return ok }) {
+	if !slices.ContainsFunc(chain, func(id string) bool { _, ok := corrupt[id]; return ok }) {
 		return nil
 	}
 	blobs, err := s.layerBlobs(img.ID)
@@ -43,7 +44,7 @@ func (s *Store) repair(ctx context.Context, job copyJob, img *storage.Image) err
 		return err
 	}
 	if len(blobs) != len(chain) {
-		return fmt.Errorf("mend image %s: it has %d layers, its manifest %d", img.ID, len(chain), len(blobs))
+		return fmt.Errorf("repair image %s: it has %d layers, its manifest %d", img.ID, len(chain), len(blobs))
 	}
 	select {
 	case s.repairing <- struct{}{}: // another image may have the same layer
@@ -56,19 +57,19 @@ func (s *Store) repair(ctx context.Context, job copyJob, img *storage.Image) err
 		return err
 	}
 	defer source.Close()
-	damaged = s.integrity.corruptLayers()
+	corrupt = s.integrity.corruptLayers()
 	for i, id := range chain {
-		if _, ok := damaged[id]; !ok {
+		if _, ok := corrupt[id]; !ok {
 			continue
 		}
 		if err := s.repairLayer(ctx, source, id, blobs[i], job.progress); err != nil {
-			return fmt.Errorf("fetch damaged layer %s again: %w", id, err)
+			return fmt.Errorf("fetch corrupt layer %s again: %w", id, err)
 		}
 	}
 	return nil
 }
 
-// chain returns the ids of an image's layers, the lowest first.
+// chain returns the ids of an image's layers, bottom first.
 func (s *Store) chain(img *storage.Image) ([]string, error) {
 	var ids []string
 	for id := img.TopLayer; id != ""; {
@@ -83,7 +84,7 @@ func (s *Store) chain(img *storage.Image) ([]string, error) {
 	return ids, nil
 }
 
-// layerBlobs returns what an image's manifest says of its layers, the lowest first.
+// layerBlobs returns the layers in an image's manifest, bottom first.
 func (s *Store) layerBlobs(id string) ([]manifest.LayerInfo, error) {
 	blob, err := s.blob(id, storage.ImageDigestBigDataKey)
 	if err != nil {
@@ -96,7 +97,9 @@ func (s *Store) layerBlobs(id string) ([]manifest.LayerInfo, error) {
 	return slices.DeleteFunc(man.LayerInfos(), func(l manifest.LayerInfo) bool { return l.EmptyLayer }), nil
 }
 
-func (s *Store) repairLayer(ctx context.Context, source types.ImageSource, id string, blob manifest.LayerInfo, p *progress) error {
+func (s *Store) repairLayer(
+	ctx context.Context, source types.ImageSource, id string, blob manifest.LayerInfo, p *progress,
+) error {
 	file, err := s.fetchBlob(ctx, source, blob.BlobInfo, p)
 	if err != nil {
 		return err
@@ -112,22 +115,24 @@ func (s *Store) repairLayer(ctx context.Context, source types.ImageSource, id st
 	if err != nil {
 		return err
 	}
-	doubt := s.verifyFiles(ctx, layer)
-	var text corruptError
-	if doubt != nil && !errors.As(doubt, &text) {
-		return doubt
+	unverifiable := s.verifyFiles(ctx, layer)
+	var corrupt corruptError
+	if unverifiable != nil && !errors.As(unverifiable, &corrupt) {
+		return unverifiable
 	}
 	log := s.log.WithFields(logrus.Fields{"layer": id, "blob": blob.Digest})
-	if doubt != nil {
-		log.WithError(doubt).Warn("a layer fetched again looks damaged as before, it is taken as it is")
+	if unverifiable != nil {
+		log.WithError(unverifiable).Warn("failed to verify a layer that was fetched again, using it unverified")
 	} else {
-		log.Info("fetched a damaged layer again")
+		log.Info("fetched a corrupt layer again")
 	}
-	return s.integrity.markRepaired(id, doubt)
+	return s.integrity.markRepaired(id, unverifiable)
 }
 
-// fetchBlob downloads a blob into a file, which the caller deletes, if it has the digest that it should have.
-func (s *Store) fetchBlob(ctx context.Context, source types.ImageSource, blob types.BlobInfo, p *progress) (_ *os.File, err error) {
+// fetchBlob downloads a blob into a file, which the caller deletes, and checks its digest.
+func (s *Store) fetchBlob(
+	ctx context.Context, source types.ImageSource, blob types.BlobInfo, p *progress,
+) (_ *os.File, err error) {
 	if err := blob.Digest.Validate(); err != nil {
 		return nil, err
 	}
@@ -147,7 +152,8 @@ func (s *Store) fetchBlob(ctx context.Context, source types.ImageSource, blob ty
 	}()
 	p.restartBlob(blob)
 	sum := blob.Digest.Verifier()
-	if _, err := io.Copy(io.MultiWriter(file, sum), &progressReader{ctx: ctx, from: body, blob: blob, to: p}); err != nil {
+	from := &progressReader{ctx: ctx, from: body, blob: blob, to: p}
+	if _, err := io.Copy(io.MultiWriter(file, sum), from); err != nil {
 		return nil, err
 	}
 	if !sum.Verified() {
@@ -158,7 +164,7 @@ func (s *Store) fetchBlob(ctx context.Context, source types.ImageSource, blob ty
 	return file, err
 }
 
-// noted reads a blob and tells the pull's progress, so that a registry that sends nothing is noticed.
+// progressReader reports what it reads of a blob to the pull's progress, so that a stalled registry is noticed.
 type progressReader struct {
 	ctx  context.Context
 	from io.Reader
@@ -173,12 +179,14 @@ func (n *progressReader) Read(b []byte) (int, error) {
 	}
 	c, err := n.from.Read(b)
 	n.done += uint64(c)
-	n.to.note(types.ProgressProperties{Event: types.ProgressEventRead, Artifact: n.blob, Offset: n.done, OffsetUpdate: uint64(c)})
+	n.to.note(types.ProgressProperties{
+		Event: types.ProgressEventRead, Artifact: n.blob, Offset: n.done, OffsetUpdate: uint64(c),
+	})
 	return c, err
 }
 
-// replaceLayerFiles puts the present files of a layer aside and unpacks it afresh. A crash in the middle leaves the layer noted as
-// damaged.
+// replaceLayerFiles moves the current files of a layer away and unpacks it again. After a crash in the middle the layer
+// is still recorded as corrupt.
 func (s *Store) replaceLayerFiles(id string, tar io.Reader) error {
 	dir := s.layerDir(id)
 	mode, uid, gid := os.FileMode(0o755), 0, 0
@@ -188,7 +196,8 @@ func (s *Store) replaceLayerFiles(id string, tar io.Reader) error {
 		if st, ok := info.Sys().(*syscall.Stat_t); ok {
 			uid, gid = int(st.Uid), int(st.Gid)
 		}
-		err = os.Rename(dir, filepath.Join(filepath.Dir(dir), retiredPrefix+strconv.FormatInt(time.Now().UnixNano(), 10)))
+		retired := retiredPrefix + strconv.FormatInt(time.Now().UnixNano(), 10)
+		err = os.Rename(dir, filepath.Join(filepath.Dir(dir), retired))
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -212,7 +221,7 @@ func (s *Store) replaceLayerFiles(id string, tar io.Reader) error {
 	return errors.Join(os.NewSyscallError("syncfs", unix.Syncfs(int(f.Fd()))), f.Close())
 }
 
-// removeRetired deletes the former files of a layer, unless a container may have them mounted.
+// removeRetired deletes the replaced files of a layer, unless a container may have them mounted.
 func (s *Store) removeRetired(layer string) {
 	dir := filepath.Dir(s.layerDir(layer))
 	entries, err := os.ReadDir(dir)
@@ -224,12 +233,12 @@ func (s *Store) removeRetired(layer string) {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
-			s.log.WithError(err).WithField("layer", layer).Warn("cannot delete the former files of a layer")
+			s.log.WithError(err).WithField("layer", layer).Warn("failed to delete replaced files of a layer")
 		}
 	}
 }
 
-// removeAllRetired is removeRetired for all layers, at the start: containers that had them mounted may be gone.
+// removeAllRetired is removeRetired for all layers, at start: containers that had the files mounted may be gone.
 func (s *Store) removeAllRetired() {
 	for layer := range s.index.Load().layers() {
 		s.removeRetired(layer)

@@ -9,16 +9,16 @@ import (
 	"go.podman.io/image/v5/docker/reference"
 )
 
-// List returns all images, oldest first. It answers from memory.
+// List returns all images, oldest first, from memory.
 func (s *Store) List(context.Context) ([]*Image, error) {
 	return slices.Clone(s.index.Load().images), nil
 }
 
-// Resolve finds an image by name, name:tag, name@digest, id, sha256:id or the beginning of an id that no other
-// image shares (4 hex digits or more). A name without tag means :latest; a short name is looked up as a pull would.
-// It answers from memory, but for short names, whose aliases are read from a file.
+// Resolve finds an image by name, name:tag, name@digest, id, sha256:id or a prefix of an id (4 hex digits or more) that
+// no other image has. A name without tag means :latest; a short name is looked up as a pull would. It works from
+// memory, except that the aliases of short names are read from a file.
 //
-// Errors: errdefs.ErrNotFound; errdefs.ErrInvalidArgument for what is no reference, or an ambiguous id.
+// Errors: errdefs.ErrNotFound; errdefs.ErrInvalidArgument for a malformed reference or an ambiguous id.
 func (s *Store) Resolve(_ context.Context, ref string) (*Image, error) {
 	e, err := s.find(ref)
 	if err != nil {
@@ -27,11 +27,11 @@ func (s *Store) Resolve(_ context.Context, ref string) (*Image, error) {
 	return e.Image, nil
 }
 
-// minSureID is how many hex digits are taken for an id before they are taken for a name, if there is such an id: as many
-// as tools show. Fewer are a name first, as names like "cafe" exist.
+// minSureID is the number of hex digits from which on an id takes precedence over a name: as many as tools show. A
+// shorter string is looked up as a name first, as names like "cafe" exist.
 const minSureID = 12
 
-// find is Resolve for the store's own use.
+// find is Resolve for the package's own use.
 func (s *Store) find(ref string) (*entry, error) {
 	return s.findIn(s.index.Load(), ref)
 }
@@ -56,7 +56,7 @@ func (s *Store) findIn(ix *index, ref string) (*entry, error) {
 	return orNotFound(nil, err, ref)
 }
 
-// found makes an absent image an error.
+// orNotFound makes an absent image an error.
 func orNotFound(e *entry, err error, ref string) (*entry, error) {
 	if e == nil && err == nil {
 		err = notFound(ref)
@@ -68,7 +68,7 @@ func notFound(ref string) error {
 	return fmt.Errorf("image %q: %w", ref, errdefs.ErrNotFound)
 }
 
-// localCandidates is candidates, without touching registries.conf for a name that is complete.
+// localCandidates is candidates, but does not read registries.conf for a fully qualified name.
 func (s *Store) localCandidates(ref string) ([]reference.Named, error) {
 	named, short, err := parseReference(ref)
 	if err != nil || !short {

@@ -16,27 +16,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a container's directory below <root>/rootfs holds. Each filesystem is a directory of its own: "root" or
+// Contents of a container's directory below <root>/rootfs. Each filesystem is a directory of its own: "root" or
 // "volume-<n>".
 const (
 	rootName     = "root"
 	volumePrefix = "volume-"
 	mergedName   = "merged" // the mount
 	upperName    = "upper"  // what the container wrote
-	workName     = "work"   // the kernel's
+	workName     = "work"   // for the kernel
 	emptyName    = "empty"  // a lower layer for images that have too few
 	mappedName   = "mapped" // the layers with shifted ids, only while mounting
 	recordName   = "record.json"
 )
 
-// containerID is what a container may be called: one path component.
+// containerID matches a valid container id: one path component.
 var containerID = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,63}$`)
 
-// Rootfs makes a container's root filesystem and returns the path where it is mounted. One that exists is deleted
-// first: it is from before a crash. With id mappings the layers are mounted with shifted ids; nothing is copied.
+// Rootfs makes a container's root filesystem and returns the path where it is mounted. An existing one, from before a
+// crash, is deleted first. With id mappings the layers are mounted with shifted ids; nothing is copied.
 //
-// Errors: errdefs.ErrNotFound when there is no such image; errdefs.ErrFailedPrecondition when the kernel or the
-// filesystem cannot shift ids, or a parent directory is closed to the user namespace.
+// Errors: errdefs.ErrNotFound if there is no such image; errdefs.ErrFailedPrecondition if the kernel or the filesystem
+// cannot shift ids, or a parent directory is not searchable in the user namespace.
 func (s *Store) Rootfs(ctx context.Context, r RootfsRequest) (string, error) {
 	m := mountRequest{
 		container: r.ContainerID, name: rootName, image: r.ImageID,
@@ -50,7 +50,7 @@ func (s *Store) Rootfs(ctx context.Context, r RootfsRequest) (string, error) {
 	return path, nil
 }
 
-// Volume mounts an image read-only for a container, and returns the path; see Rootfs for the rest.
+// Volume mounts an image read-only for a container and returns the path. Otherwise it behaves like Rootfs.
 func (s *Store) Volume(ctx context.Context, r VolumeRequest) (string, error) {
 	if r.Index < 0 {
 		return "", fmt.Errorf("image volume %d of container %s: %w", r.Index, r.ContainerID, errdefs.ErrInvalidArgument)
@@ -72,12 +72,13 @@ func (s *Store) Release(_ context.Context, container string) error {
 		return fmt.Errorf("container id %q: %w", container, errdefs.ErrInvalidArgument)
 	}
 	if err := s.release(container); err != nil {
-		return fmt.Errorf("release file systems of container %s: %w", container, err)
+		return fmt.Errorf("release filesystems of container %s: %w", container, err)
 	}
 	return nil
 }
 
-// ContainersWithMounts returns the ids of the containers that have a root filesystem or volumes, mounted or not, sorted.
+// ContainersWithMounts returns the ids of the containers that have a root filesystem or volumes, mounted or not,
+// sorted.
 func (s *Store) ContainersWithMounts(context.Context) ([]string, error) {
 	dirs, err := os.ReadDir(filepath.Join(s.cfg.Root, rootfsDir))
 	if err != nil {
@@ -96,8 +97,8 @@ func (s *Store) containerDir(container string) string {
 	return filepath.Join(s.cfg.Root, rootfsDir, container)
 }
 
-// release is idempotent: it needs nothing but the id, whatever was made before a crash. The directory leaves its
-// name at once, by rename; a crash while it is deleted is finished at the next start.
+// release is idempotent and needs only the id. The directory is renamed first, so that its name is free at once; a
+// deletion that a crash interrupted is finished at the next start.
 func (s *Store) release(container string) error {
 	dir := s.containerDir(container)
 	if err := unmountAll(dir); err != nil {
@@ -143,8 +144,7 @@ func unmountParts(dir string) error {
 	return nil
 }
 
-// unmount detaches whatever is mounted on path, also several times over. A process that still has a file open in it
-// keeps only the file.
+// unmount detaches everything mounted on path. A process that has a file open in it keeps only the file.
 func unmount(path string) error {
 	for {
 		switch err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); {
@@ -157,7 +157,7 @@ func unmount(path string) error {
 	}
 }
 
-// recoverRootfs finishes interrupted deletions and learns which images are in use.
+// recoverRootfs finishes interrupted deletions and records which images are in use.
 func (s *Store) recoverRootfs() error {
 	dirs, err := os.ReadDir(filepath.Join(s.cfg.Root, rootfsDir))
 	if err != nil {
@@ -167,7 +167,7 @@ func (s *Store) recoverRootfs() error {
 		path := filepath.Join(s.cfg.Root, rootfsDir, d.Name())
 		if strings.HasPrefix(d.Name(), trashPrefix) {
 			if err := errors.Join(unmountAll(path), os.RemoveAll(path)); err != nil {
-				s.log.WithError(err).WithField("path", path).Warn("cannot finish an interrupted deletion")
+				s.log.WithError(err).WithField("path", path).Warn("failed to finish an interrupted deletion")
 			}
 			continue
 		}
@@ -176,11 +176,11 @@ func (s *Store) recoverRootfs() error {
 	return nil
 }
 
-// recoverRefs reads which images a container uses.
+// recoverRefs records which images a container uses.
 func (s *Store) recoverRefs(container, dir string) {
 	parts, err := os.ReadDir(dir)
 	if err != nil {
-		s.log.WithError(err).WithField("container", container).Warn("cannot tell which images a container uses")
+		s.log.WithError(err).WithField("container", container).Warn("failed to read which images a container uses")
 		return
 	}
 	for _, p := range parts {
@@ -189,16 +189,17 @@ func (s *Store) recoverRefs(container, dir string) {
 		if err == nil {
 			err = json.Unmarshal(raw, &r)
 		}
-		if err != nil { // a crash came between; Rootfs starts afresh, or Release deletes it
-			s.log.WithError(err).WithField("container", container).Warn("half-made root filesystem")
+		if err != nil { // a crash interrupted it; Rootfs replaces it, or Release deletes it
+			s.log.WithError(err).WithField("container", container).
+				Warn("failed to read record of an incomplete root filesystem")
 			continue
 		}
 		s.refs.add(r.Image, container)
 	}
 }
 
-// mountRecord says what a filesystem is made of. It is written before the mount, so that no image in use is removed
-// after a restart.
+// mountRecord describes a filesystem. It is written before the mount, so that no image in use is removed after a
+// restart.
 type mountRecord struct {
 	Image string `json:"image"`
 }

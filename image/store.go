@@ -18,15 +18,15 @@ import (
 	"github.com/podd-project/podd/checkpoint"
 )
 
-// Directories below Config.Root, beside those of containers/storage.
+// Directories below Config.Root, next to those of containers/storage.
 const (
 	rootfsDir = "rootfs" // root filesystems and image volumes of containers
-	tempDir   = "tmp"    // layers on their way in; emptied at start
+	tempDir   = "tmp"    // layers being fetched; emptied at start
 	cacheDir  = "cache"  // which registry has which blob
 )
 
-// Store keeps images and the root filesystems made of them. It owns Config.Root; one Store per directory.
-// All methods may be called concurrently.
+// Store holds images and the root filesystems made from them. It owns Config.Root; there must be one Store per
+// directory. All methods may be called concurrently.
 type Store struct {
 	cfg     Config
 	log     *logrus.Entry
@@ -34,27 +34,27 @@ type Store struct {
 
 	index      atomic.Pointer[index]
 	stamp      atomic.Pointer[stamp]
-	refreshing sync.Mutex // serialises refresh; held over I/O on purpose, no reader takes it
+	refreshing sync.Mutex // serialises refresh; held during I/O on purpose, readers do not take it
 
 	preloaded *preloaded
 	integrity *integrity
-	// mending is taken by who fetches a damaged layer again.
+	// repairing is held while a corrupt layer is fetched again.
 	repairing chan struct{}
 	pulls     *flights
 	refs      *imageRefs
 	usage     *usage
 	rwUsage   *rwUsage
-	oldKernel atomic.Bool // mounts overlays by mount(2) only
+	oldKernel atomic.Bool // mount overlays with mount(2) only
 
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup
 }
 
-// storesMu guards the table of open stores that containers/storage keeps for the whole process: its Free does not.
+// storesMu guards the process-wide table of open stores in containers/storage, which its Free does not lock.
 var storesMu sync.Mutex
 
 // New opens or creates the store. The program's main must have called reexec.Init of go.podman.io/storage/pkg/reexec
-// and returned if it said true: layers are unpacked in a child process.
+// and returned if that returned true: layers are unpacked in a child process.
 func New(cfg Config, log logrus.FieldLogger) (*Store, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("image store: %w: %w", err, errdefs.ErrInvalidArgument)
@@ -79,7 +79,7 @@ func New(cfg Config, log logrus.FieldLogger) (*Store, error) {
 	empty.corrupt = newIndex(nil)
 	s.index.Store(empty)
 	if s.integrity, err = openIntegrity(filepath.Join(cfg.Root, integrityFile), cfg.BootID); err != nil {
-		s.log.WithError(err).Warn("a power loss would not be noticed at the next start")
+		s.log.WithError(err).Warn("failed to record that the image store is open: a power loss will not be detected")
 	}
 	if err := s.start(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -87,7 +87,7 @@ func New(cfg Config, log logrus.FieldLogger) (*Store, error) {
 	return s, nil
 }
 
-// start reads what is there and begins the background work.
+// start loads the index and starts the background goroutines.
 func (s *Store) start(ctx context.Context) error {
 	if err := s.refresh(); err != nil {
 		return fmt.Errorf("open image store: %w", err)
@@ -103,8 +103,8 @@ func (s *Store) start(ctx context.Context) error {
 	return nil
 }
 
-// Close ends running pulls and the background work, and closes storage. Root filesystems stay mounted: they belong
-// to containers, which outlive the daemon. Nothing else stays mounted.
+// Close ends running pulls and the background goroutines, and closes storage. Root filesystems stay mounted: they
+// belong to containers, which outlive the daemon. Nothing else stays mounted.
 func (s *Store) Close() error {
 	s.cancel(errClosing)
 	s.pulls.wait()
@@ -118,8 +118,8 @@ func (s *Store) Close() error {
 	return s.integrity.markClosed(s.cfg.SyncLayers)
 }
 
-// prepare makes the directories. Root can be searched by everyone, for the root of a user namespace must reach its
-// own root filesystem; what is in it can not (CVE-2021-41103 was a store where it could).
+// prepare makes the directories. Everyone may search Root, because the root of a user namespace must reach its own root
+// filesystem, but not what is in it (CVE-2021-41103 was a store where everyone could).
 func prepare(cfg Config) error {
 	if err := os.MkdirAll(cfg.RunRoot, 0o700); err != nil {
 		return err
@@ -144,14 +144,14 @@ func prepare(cfg Config) error {
 		return err
 	}
 	temp := filepath.Join(cfg.Root, tempDir)
-	if err := os.RemoveAll(temp); err != nil { // halves of layers, from before a crash
+	if err := os.RemoveAll(temp); err != nil { // partial layers from before a crash
 		return err
 	}
 	return os.Mkdir(temp, 0o700)
 }
 
-// open opens containers/storage. Its own mount over overlay/ is left out (skip_mount_home): nothing but root
-// filesystems may stay mounted when podd ends.
+// open opens containers/storage. Its own mount over overlay/ is disabled (skip_mount_home): nothing but root
+// filesystems may stay mounted when podd exits.
 func open(cfg Config) (storage.Store, error) {
 	options := []string{"overlay.skip_mount_home=true"}
 	if cfg.SyncLayers {
@@ -162,8 +162,8 @@ func open(cfg Config) (storage.Store, error) {
 		GraphRoot:          cfg.Root,
 		GraphDriverName:    "overlay",
 		GraphDriverOptions: options,
-		// A layer fetched in parts is identified by its table of contents, and so would be the image: its id
-		// would no longer be the digest of its config.
+		// A layer fetched in parts is identified by its table of contents, and so would be the image: its id would not
+		// be the digest of its config.
 		PullOptions: map[string]string{"enable_partial_images": "false"},
 	})
 }

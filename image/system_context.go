@@ -12,8 +12,8 @@ import (
 	"go.podman.io/image/v5/types"
 )
 
-// systemContext tells containers/image where everything is. What is left to the library's defaults are the places
-// that a node's administrator knows: certificates, signature look-aside, credentials.
+// systemContext configures containers/image. Left at the library's defaults are only the directories that a node's
+// administrator knows: certificates, signature look-aside, credentials.
 func (s *Store) systemContext() *types.SystemContext {
 	return &types.SystemContext{
 		SystemRegistriesConfPath:    orEmpty(s.cfg.RegistriesConf),
@@ -29,7 +29,7 @@ func (s *Store) systemContext() *types.SystemContext {
 	}
 }
 
-// orEmpty returns path, or an empty file in place of one that does not exist: the library insists on a named file.
+// orEmpty returns path, or an empty file if that does not exist: the library requires a named file to exist.
 func orEmpty(path string) string {
 	if path == "" {
 		return os.DevNull
@@ -40,7 +40,7 @@ func orEmpty(path string) string {
 	return path
 }
 
-// orMissing returns path, or one that never exists.
+// orMissing returns path, or if it is empty one that never exists.
 func (s *Store) orMissing(path string) string {
 	if path == "" {
 		return filepath.Join(s.cfg.RunRoot, "nowhere")

@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// usage measures what images take on disk, in the background. Layers never change, so each is walked once.
+// usage measures the disk space of the images, in the background. Layers never change, so each is walked once.
 type usage struct {
 	s *Store
-	// wake asks for a round; it holds one.
+	// requested holds a value while a measurement is due.
 	requested chan struct{}
-	// layers is the background's own.
+	// layers is accessed by run only.
 	layers map[string]diskSize
 	images atomic.Pointer[FsUsage]
 }
 
-// space is what files take.
+// diskSize is the disk space taken by files.
 type diskSize struct{ bytes, inodes uint64 }
 
 func (a diskSize) plus(b diskSize) diskSize { return diskSize{a.bytes + b.bytes, a.inodes + b.inodes} }
@@ -40,7 +40,7 @@ func (s *Store) Usage(context.Context) (images, containers []FsUsage, err error)
 	return []FsUsage{*s.usage.images.Load()}, []FsUsage{*s.rwUsage.total.Load()}, nil
 }
 
-// kick asks for a round of measuring.
+// request asks for a measurement. It does not block.
 func (u *usage) request() {
 	select {
 	case u.requested <- struct{}{}:
@@ -48,7 +48,7 @@ func (u *usage) request() {
 	}
 }
 
-// run measures when asked to, until ctx ends.
+// run measures on request, until ctx ends.
 func (u *usage) run(ctx context.Context) {
 	for {
 		select {
@@ -60,7 +60,7 @@ func (u *usage) run(ctx context.Context) {
 	}
 }
 
-// measureImages publishes an estimate at once, and the truth when every new layer was walked.
+// measureImages publishes an estimate at once, and the exact figure when every new layer was walked.
 func (u *usage) measureImages(ctx context.Context) {
 	ix := u.s.index.Load()
 	u.forget(ix)
@@ -82,7 +82,7 @@ func (u *usage) measureImages(ctx context.Context) {
 	u.publish(ix, records)
 }
 
-// forget drops the layers of images that are gone.
+// forget drops the layers of images that were removed.
 func (u *usage) forget(ix *index) {
 	used := map[string]bool{}
 	for _, e := range ix.byID {
@@ -97,7 +97,7 @@ func (u *usage) forget(ix *index) {
 	}
 }
 
-// publish adds up what is known; a layer yet to be measured counts with the size in its record.
+// publish adds up what is known; a layer that was not measured yet counts with its recorded size.
 func (u *usage) publish(ix *index, total diskSize) {
 	counted := map[string]bool{}
 	for _, e := range ix.byID {
@@ -116,13 +116,13 @@ func (u *usage) publish(ix *index, total diskSize) {
 	u.images.Store(&FsUsage{Mountpoint: u.s.cfg.Root, Bytes: total.bytes, Inodes: total.inodes, At: time.Now()})
 }
 
-// walk adds up a directory tree: blocks taken, files with several names once. What vanishes meanwhile counts nothing.
-// It does not leave the tree, however fast a container puts links in the place of directories.
+// walk adds up a directory tree: allocated blocks, and files with several names once. Files that vanish meanwhile are
+// not counted. It does not leave the tree, even while a container replaces directories by links.
 func (u *usage) walk(ctx context.Context, root string) diskSize {
 	dir, err := os.OpenRoot(root)
 	if err != nil {
 		if ignoreGone(err) != nil {
-			u.s.log.WithError(err).WithField("path", root).Warn("cannot measure")
+			u.s.log.WithError(err).WithField("path", root).Warn("failed to measure disk usage")
 		}
 		return diskSize{}
 	}
@@ -151,7 +151,7 @@ func (u *usage) walk(ctx context.Context, root string) diskSize {
 		return nil
 	})
 	if err != nil && ctx.Err() == nil {
-		u.s.log.WithError(err).WithField("path", root).Warn("cannot measure")
+		u.s.log.WithError(err).WithField("path", root).Warn("failed to measure disk usage")
 	}
 	return total
 }
@@ -163,7 +163,7 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// inode is the number that tells two files of one name apart.
+// inode returns the inode number.
 func inode(info os.FileInfo) uint64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return st.Ino

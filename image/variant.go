@@ -13,11 +13,11 @@ import (
 	"go.podman.io/image/v5/types"
 )
 
-// A list may have several images for one platform, told apart by annotations only. Which one a pull means is said by
-// its annotations of those keys that the node's configuration names: a kubelet sends all of a pod's, and pulls
-// that differ in any other must stay one.
+// A list may have several images for one platform, distinguished only by annotations. A pull selects one by its
+// annotations with the keys that the node's configuration names. The other annotations must not distinguish pulls,
+// because a kubelet sends all of a pod's.
 
-// variant keeps the annotations that choose an image.
+// variant returns the annotations that select an image.
 func (c Config) variant(annotations map[string]string) map[string]string {
 	var kept map[string]string
 	for _, key := range c.VariantAnnotations {
@@ -31,7 +31,7 @@ func (c Config) variant(annotations map[string]string) map[string]string {
 	return kept
 }
 
-// variantKey writes a variant as one comparable word.
+// variantKey encodes a variant as one comparable string.
 func variantKey(variant map[string]string) string {
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(variant)) {
@@ -40,9 +40,11 @@ func variantKey(variant map[string]string) string {
 	return b.String()
 }
 
-// chooseVariant returns the image of the source's list that has all annotations of the variant and is best for this
-// platform; "" when there is none, or no list: a pod's other containers have images without variants.
-func chooseVariant(ctx context.Context, sys *types.SystemContext, source types.ImageSource, variant map[string]string) (digest.Digest, error) {
+// chooseVariant returns the image of the source's list that has all annotations of the variant and fits this platform
+// best; "" if there is none, or no list: a pod's other containers have images without variants.
+func chooseVariant(
+	ctx context.Context, sys *types.SystemContext, source types.ImageSource, variant map[string]string,
+) (digest.Digest, error) {
 	if len(variant) == 0 {
 		return "", nil
 	}
@@ -54,10 +56,11 @@ func chooseVariant(ctx context.Context, sys *types.SystemContext, source types.I
 	if err != nil {
 		return "", fmt.Errorf("read manifest list: %w", err)
 	}
-	fits := slices.DeleteFunc(slices.Clone(list.Manifests), func(d v1.Descriptor) bool { return !annotated(d, variant) })
+	without := func(d v1.Descriptor) bool { return !annotated(d, variant) }
+	fits := slices.DeleteFunc(slices.Clone(list.Manifests), without)
 	chosen, err := manifest.OCI1IndexFromComponents(fits, nil).ChooseInstance(sys)
 	if err != nil {
-		return "", nil //nolint:nilerr // none for this platform: the list as a whole is known to have one
+		return "", nil //nolint:nilerr // none for this platform: checkPlatform has found one in the whole list
 	}
 	return chosen, nil
 }
@@ -71,7 +74,7 @@ func annotated(d v1.Descriptor, variant map[string]string) bool {
 	return true
 }
 
-// instanceSource is a source of a list that shows one image of it as if there were no other, under the name ref.
+// instanceSource is a source of a list that shows one image of it as its only one, under the name ref.
 type instanceSource struct {
 	types.ImageSource
 	ref      types.ImageReference

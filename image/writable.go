@@ -11,46 +11,48 @@ import (
 )
 
 const (
-	// rwMaxAge is how old the figure of a writable layer gets before it is measured anew.
+	// rwMaxAge is how old the usage of a writable layer gets before it is measured again.
 	rwMaxAge = 10 * time.Second
-	// rwRestFactor is how many times longer a layer is left alone than it took to measure: one with a million
-	// files is measured seldom.
+	// rwRestFactor is the minimum time between measurements of a layer, as a multiple of the time that one takes: a
+	// layer with a million files is measured rarely.
 	rwRestFactor = 100
-	// rwIdleFactor bounds the part of the time that measuring takes, all layers together: one tenth.
+	// rwIdleFactor is the idle time after a measurement, as a multiple of the time it took: measuring takes at most a
+	// tenth of the time, all layers together.
 	rwIdleFactor = 9
-	// rwKeepMeasuring is how long layers are measured after somebody has asked: without a kubelet nobody has to.
+	// rwKeepMeasuring is how long layers are measured after the last request for a figure. Without a kubelet there are
+	// none.
 	rwKeepMeasuring = 5 * time.Minute
 )
 
-// writables measures what containers have written, in the background and at a bounded rate.
+// rwUsage measures the size of the containers' writable layers, in the background and at a bounded rate.
 type rwUsage struct {
 	age     time.Duration
 	root    string // of the store
 	list    func(context.Context) ([]string, error)
 	measure func(ctx context.Context, container string) diskSize
 
-	// wake asks for a round; it holds one.
+	// requested holds a value while a round is due.
 	requested chan struct{}
-	asked     atomic.Int64 // when, in Unix nanoseconds
+	asked     atomic.Int64 // time of the last request, in Unix nanoseconds
 	total     atomic.Pointer[FsUsage]
 	disk      atomic.Pointer[Filesystem]
 
 	mu sync.Mutex
-	// samples are by container.
+	// samples are indexed by container.
 	samples map[string]sample
 }
 
-// figure is a measurement and when the next is due.
+// sample is a measurement and the time of the next one.
 type sample struct {
 	FsUsage
 	due time.Time
 }
 
-// Filesystem is the disk that the store is on.
+// Filesystem is the filesystem that holds the store.
 type Filesystem struct {
-	// Major and Minor are the numbers of its block device; those of Linux's unnamed devices when it has none.
+	// Major and Minor are the numbers of its block device, or of an unnamed device if it has none.
 	Major, Minor uint32
-	// Bytes and Inodes are its size; InodesFree is what is left.
+	// Bytes and Inodes are its size; InodesFree is what is free.
 	Bytes, Inodes, InodesFree uint64
 	At                        time.Time
 }
@@ -65,16 +67,16 @@ func newRWUsage(s *Store, age time.Duration) *rwUsage {
 	}
 	w.total.Store(&FsUsage{Mountpoint: w.root, At: time.Now()})
 	w.publishDisk()
-	w.touch() // somebody will, and it should find something
+	w.touch() // the first request should find a figure
 	return w
 }
 
-// Writable tells what a container has written to its root filesystem. It answers from memory: the figure is seconds
-// old, and older when there is a lot to count. False for a container that has no root filesystem, or none that was
-// measured yet.
+// Writable returns the size of what a container has written to its root filesystem. It works from memory: the figure is
+// seconds old, and older if there are many files. False for a container without a root filesystem, or with one that was
+// not measured yet.
 func (s *Store) Writable(container string) (FsUsage, bool) { return s.rwUsage.get(container) }
 
-// Filesystem describes the disk that the store, and so every writable layer, is on. It answers from memory.
+// Filesystem describes the filesystem that holds the store, and so every writable layer. It works from memory.
 func (s *Store) Filesystem() Filesystem { return *s.rwUsage.disk.Load() }
 
 func (w *rwUsage) get(container string) (FsUsage, bool) {
@@ -85,7 +87,7 @@ func (w *rwUsage) get(container string) (FsUsage, bool) {
 	return f.FsUsage, ok
 }
 
-// ask keeps the measuring going, and gets it going when it has stopped.
+// touch keeps the background measuring, and starts a round if it has stopped.
 func (w *rwUsage) touch() {
 	now := time.Now().UnixNano()
 	if last := w.asked.Swap(now); now-last < int64(rwKeepMeasuring) {
@@ -99,7 +101,7 @@ func (w *rwUsage) touch() {
 
 // run measures until ctx ends.
 func (w *rwUsage) run(ctx context.Context) {
-	const rounds = 4 // in the age of a figure, so that none gets much older
+	const rounds = 4 // per rwMaxAge, so that no figure gets much older
 	timer := time.NewTimer(w.age / rounds)
 	defer timer.Stop()
 	for {
@@ -121,7 +123,7 @@ func (w *rwUsage) round(ctx context.Context) {
 	w.publishDisk()
 	containers, err := w.list(ctx)
 	if err != nil {
-		return // the store's directory cannot be read: its own errors say so
+		return // other methods report an unreadable directory
 	}
 	w.forget(containers)
 	for _, c := range containers {
@@ -136,10 +138,10 @@ func (w *rwUsage) round(ctx context.Context) {
 	w.publishTotal()
 }
 
-// add measures a layer that is new, and so empty.
+// add measures a new, empty layer.
 func (w *rwUsage) add(ctx context.Context, container string) { w.measureOne(ctx, container) }
 
-// count measures one layer and returns how long it took.
+// measureOne measures one layer and returns how long that took.
 func (w *rwUsage) measureOne(ctx context.Context, container string) time.Duration {
 	start := time.Now()
 	size := w.measure(ctx, container)
@@ -178,7 +180,7 @@ func (w *rwUsage) forget(containers []string) {
 	}
 }
 
-// sum publishes what all layers take; it is as old as the oldest figure.
+// publishTotal publishes the size of all layers; it is as old as the oldest sample.
 func (w *rwUsage) publishTotal() {
 	total := FsUsage{Mountpoint: w.root, At: time.Now()}
 	w.mu.Lock()
@@ -193,7 +195,7 @@ func (w *rwUsage) publishTotal() {
 	w.total.Store(&total)
 }
 
-// stat publishes the size of the disk.
+// publishDisk publishes the size of the filesystem.
 func (w *rwUsage) publishDisk() {
 	d := Filesystem{At: time.Now()}
 	var fs unix.Statfs_t
@@ -207,7 +209,7 @@ func (w *rwUsage) publishDisk() {
 	w.disk.Store(&d)
 }
 
-// sleep is false when ctx ended before.
+// sleep waits for d; false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -10,7 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// maxColumns is the longest line of Go, in characters. A tab counts as one.
+// maxColumns is the longest line of Go, in characters. A tab counts as one. A struct tag with the documentation of a
+// configuration key is exempt, because it cannot be broken.
 const maxColumns = 120
 
 // longLines are the folders that still have longer lines, without those below them. Nothing may be added.
@@ -55,7 +56,7 @@ func checkLines(t *testing.T, path, name string) {
 		t.Fatal(err)
 	}
 	for number, line := range bytes.Split(text, []byte("\n")) {
-		if n := utf8.RuneCount(line); n > maxColumns {
+		if n := utf8.RuneCount(line); n > maxColumns && !bytes.Contains(line, []byte(`" comment:"`)) {
 			t.Errorf("%s:%d: %d columns, want at most %d", name, number+1, n, maxColumns)
 		}
 	}
