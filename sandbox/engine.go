@@ -13,6 +13,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox/operation"
@@ -114,7 +115,7 @@ func (e *Engine) Close(ctx context.Context) error {
 		return fmt.Errorf("close engine: work is still going on: %w", context.Cause(ctx))
 	}
 	if !e.cfg.SystemdCgroup { // systemd removes its slices itself
-		return host.RemoveCgroup("/" + cgroupPrefix)
+		return cgroups.RemoveEmpty("/" + cgroupPrefix)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/podd-project/podd/oci/runc"
+	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/spec/host"
 )
 
@@ -54,7 +54,7 @@ func (e *Engine) cgroupsOfPods() (map[string]string, error) {
 		if !namedByUID(p, parent) {
 			continue
 		}
-		names, err := host.Cgroups(parent)
+		names, err := cgroups.Children(parent)
 		if err != nil {
 			return nil, err
 		}
@@ -77,7 +77,7 @@ func (e *Engine) freeCgroup(ctx context.Context, id string) error {
 	if err != nil || found[id] == "" {
 		return err
 	}
-	return runc.KillCgroup(ctx, found[id])
+	return cgroups.DirsAt(found[id]).Destroy(ctx)
 }
 
 // Remedy says what a repair does about the finding, "" for nothing.

@@ -1,6 +1,7 @@
 package cgroups
 
 import (
+	"bytes"
 	"math"
 	"testing"
 	"time"
@@ -49,6 +50,6 @@ func FuzzParse(f *testing.F) {
 		devices := ioDevices{}
 		devices.v2(string(text))
 		devices.v1(string(text), func(*IO, string, uint64) {})
-		newTree(string(text))
+		_, _ = parseMounts(bytes.NewReader(text))
 	})
 }

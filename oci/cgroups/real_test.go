@@ -23,11 +23,10 @@ func realGroup(t testing.TB, tree *Tree, name string) int {
 		t.Skip("needs root: it makes cgroups")
 	}
 	dirs := map[string]bool{}
-	for _, m := range tree.v1 {
-		dirs[filepath.Join(m.dir, name)] = true
-	}
-	if tree.v2.dir != "" {
-		dirs[filepath.Join(tree.v2.dir, name)] = true
+	for _, controller := range append(controllers(), unified) {
+		if m := tree.mounts[controller]; m.dir != "" {
+			dirs[filepath.Join(m.dir, name)] = true
+		}
 	}
 	cmd := exec.Command("sh", "-c", "read go; big=$(head -c 4000000 /dev/zero | tr '\\0' x); while :; do :; done")
 	in, err := cmd.StdinPipe()
@@ -111,7 +110,7 @@ func TestReal(t *testing.T) {
 		if m := second.Memory; m == nil || m.Usage == 0 || m.PageFaults == 0 || m.WorkingSet > m.Usage {
 			t.Errorf("memory %+v", m)
 		}
-		if isDir("/proc/pressure") && tree.v2.dir != "" && second.CPUPressure == nil {
+		if isDir("/proc/pressure") && tree.mounts[unified].dir != "" && second.CPUPressure == nil {
 			t.Error("no pressure")
 		}
 		checkRealLimits(t, g)

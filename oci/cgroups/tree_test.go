@@ -27,19 +27,16 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// treeV1 is a machine as the reference one: every controller in a hierarchy of its own, and an empty v2 beside.
+// treeV1 is a machine with every controller in a v1 hierarchy of its own, and an empty v2 hierarchy.
 func treeV1(root string) *Tree {
-	var info strings.Builder
-	for i, c := range controllers() {
-		fmt.Fprintf(&info, "%d 31 0:%d / %s/%s rw,relatime - cgroup cgroup rw,%s\n", i+32, i+29, root, c, c)
+	h := hierarchies{unified: {dir: root + "/unified", root: "/"}}
+	for _, c := range controllers() {
+		h[c] = mount{dir: root + "/" + c, root: "/"}
 	}
-	fmt.Fprintf(&info, "41 31 0:38 / %s/unified rw,relatime - cgroup2 cgroup2 rw\n", root)
-	return newTree(info.String())
+	return newTree(h)
 }
 
-func treeV2(root string) *Tree {
-	return newTree(fmt.Sprintf("41 31 0:38 / %s rw,relatime shared:4 - cgroup2 cgroup2 rw,nsdelegate\n", root))
-}
+func treeV2(root string) *Tree { return newTree(hierarchies{unified: {dir: root, root: "/"}}) }
 
 // withProc gives the tree a /proc where process 4711 is in the group, and names for its devices.
 func withProc(t *testing.T, tree *Tree, cgroup string) *Tree {
@@ -126,31 +123,14 @@ func golden(t *testing.T, path string, value any) {
 	}
 }
 
-func TestMounts(t *testing.T) {
-	tree := newTree(`22 27 0:21 / /proc rw,relatime - proc proc rw
-32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct
-35 31 0:32 /docker/abc /nested/memory rw,relatime - cgroup cgroup rw,memory
-36 31 0:32 / /sys/fs/cgroup/my\040memory\134 rw,relatime - cgroup cgroup rw,memory
-37 31 0:32 /docker/abc /nested/again rw,relatime - cgroup cgroup rw,memory
-40 31 0:37 / /sys/fs/cgroup/systemd rw,relatime - cgroup cgroup rw,xattr,name=systemd
-41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
-short line - cgroup2
-no separator at all
-`)
-	want := map[string]mount{
-		"cpu": {"/sys/fs/cgroup/cpu,cpuacct", "/"}, "cpuacct": {"/sys/fs/cgroup/cpu,cpuacct", "/"},
-		"memory": {`/sys/fs/cgroup/my memory\`, "/"},
-	}
-	if fmt.Sprint(tree.v1) != fmt.Sprint(want) || tree.v2 != (mount{"/sys/fs/cgroup/unified", "/"}) {
-		t.Errorf("v1 %v, v2 %v", tree.v1, tree.v2)
-	}
-}
-
 // TestPartOfAHierarchy: in a container, a hierarchy shows from the container's own group on.
 func TestPartOfAHierarchy(t *testing.T) {
-	m := mount{dir: "/sys/fs/cgroup/memory", root: "/docker/abc"}
-	if got := new(Tree).place(m, "/docker/abc/kubepods/x", false); got.dir != "/sys/fs/cgroup/memory/kubepods/x" {
-		t.Errorf("got %s", got.dir)
+	tree := newTree(hierarchies{"memory": {dir: "/sys/fs/cgroup/memory", root: "/docker/abc"}})
+	const want = "/sys/fs/cgroup/memory/kubepods/x"
+	for _, group := range []string{"/docker/abc/kubepods/x", "/kubepods/x"} {
+		if got := tree.place("memory", group).dir; got != want {
+			t.Errorf("directory of %s = %s, want %s", group, got, want)
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/process"
 )
 
@@ -41,9 +42,9 @@ type record struct {
 	// empty for containers on the host's kernel. See guest.
 	Sandbox string `json:"sandbox,omitempty"`
 	// Cgroups are the container's own cgroup directories, by controller ("" for the unified hierarchy).
-	Cgroups cgroups `json:"cgroups,omitempty"`
+	Cgroups cgroups.Dirs `json:"cgroups,omitempty"`
 	// PodOOMs is for the time when Cgroups are gone; only with systemd, which removes them.
-	PodOOMs podOOMs `json:"podOOMs,omitzero"`
+	PodOOMs cgroups.OOMBaseline `json:"podOOMs,omitzero"`
 }
 
 const recordVersion = 1

@@ -83,7 +83,7 @@ func (r *Runtime) createIn(ctx context.Context, b bundle, c conmon.Container, sa
 	}
 	rec.Cgroups = r.ownCgroups(b, rec)
 	if r.cfg.SystemdCgroup {
-		rec.PodOOMs = countPodOOMs(idOf(b), rec.Cgroups)
+		rec.PodOOMs = rec.Cgroups.OOMBaseline(idOf(b))
 	}
 	if err := b.save(rec); err != nil {
 		return process.Process{}, err

@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/process"
 )
 
@@ -51,7 +52,7 @@ func (r *Runtime) destroy(ctx context.Context, b bundle, rec record) error {
 		rec.Cgroups = r.reconstruct(b).Cgroups // the runtime of a creation makes them one by one, up to the moment it is killed
 	}
 	oom := oomKilled(b, rec) // before its cgroup is gone
-	if err := rec.Cgroups.kill(ctx); err != nil {
+	if err := rec.Cgroups.Kill(ctx); err != nil {
 		return err
 	}
 	var errRuntime error
@@ -69,7 +70,7 @@ func (r *Runtime) destroy(ctx context.Context, b bundle, rec record) error {
 	exit.OOM = oom
 	r.settle(idOf(b), exit)
 	removeAll(r.stateFiles(idOf(b)))
-	if err := rec.Cgroups.remove(); err != nil {
+	if err := rec.Cgroups.Remove(); err != nil {
 		return err // the bundle tells the next call where they are
 	}
 	return os.RemoveAll(string(b))
@@ -94,7 +95,7 @@ func (r *Runtime) knows(id string) bool { return len(r.stateFiles(id)) > 0 }
 
 // end kills the container's first process, or a creation that was not completed: monitor, runtime, hooks.
 func end(ctx context.Context, rec record) error {
-	rec.Cgroups.thaw()
+	rec.Cgroups.Thaw()
 	if rec.Init != (process.Process{}) {
 		return rec.Init.Kill(ctx)
 	}
@@ -149,7 +150,7 @@ func (r *Runtime) reconstruct(b bundle) record {
 	}
 	rec.Sandbox = s.Annotations[sandboxAnnotation]
 	if !r.cfg.SystemdCgroup { // systemd removes its scopes by itself
-		rec.Cgroups = cgroupsAt(s.Linux.CgroupsPath)
+		rec.Cgroups = cgroups.DirsAt(s.Linux.CgroupsPath)
 	}
 	return rec
 }

@@ -4,43 +4,45 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/podd-project/podd/oci/cgroups"
 )
 
 func TestNewExecGroup(t *testing.T) {
 	v1, v2 := t.TempDir(), t.TempDir()
 	for name, tt := range map[string]struct {
 		version string
-		own     cgroups
+		own     cgroups.Dirs
 		dir     string
 		opt     string
 	}{
-		"runc on v2":     {"runc version 1.1.5", cgroups{unified: v2}, v2 + "/podd-exec-7", "--cgroup=podd-exec-7"},
-		"crun on v2":     {"crun version 1.8.1", cgroups{unified: v2}, v2 + "/podd-exec-7", "--cgroup=podd-exec-7"},
-		"runc on v1":     {"runc version 1.5.2", cgroups{"freezer": v1, "memory": v2}, v1 + "/podd-exec-7", "--cgroup=freezer:podd-exec-7"},
-		"runc on hybrid": {"runc version 1.5.2", cgroups{"freezer": v1, unified: v2}, v1 + "/podd-exec-7", "--cgroup=freezer:podd-exec-7"},
-		"crun on v1":     {"crun version 1.20", cgroups{"freezer": v1}, "", ""},
-		"no freezer":     {"runc version 1.5.2", cgroups{"memory": v1}, "", ""},
-		"old runc":       {"runc version 1.0.3", cgroups{unified: v2}, "", ""},
-		"another":        {"runsc version release-20260905.0", cgroups{unified: v2}, "", ""},
+		"runc on v2":     {"runc version 1.1.5", cgroups.Dirs{"": v2}, v2 + "/podd-exec-7", "--cgroup=podd-exec-7"},
+		"crun on v2":     {"crun version 1.8.1", cgroups.Dirs{"": v2}, v2 + "/podd-exec-7", "--cgroup=podd-exec-7"},
+		"runc on v1":     {"runc version 1.5.2", cgroups.Dirs{"freezer": v1, "memory": v2}, v1 + "/podd-exec-7", "--cgroup=freezer:podd-exec-7"},
+		"runc on hybrid": {"runc version 1.5.2", cgroups.Dirs{"freezer": v1, "": v2}, v1 + "/podd-exec-7", "--cgroup=freezer:podd-exec-7"},
+		"crun on v1":     {"crun version 1.20", cgroups.Dirs{"freezer": v1}, "", ""},
+		"no freezer":     {"runc version 1.5.2", cgroups.Dirs{"memory": v1}, "", ""},
+		"old runc":       {"runc version 1.0.3", cgroups.Dirs{"": v2}, "", ""},
+		"another":        {"runsc version release-20260905.0", cgroups.Dirs{"": v2}, "", ""},
 		"no cgroup":      {"runc version 1.5.2", nil, "", ""},
-		"no room":        {"runc version 1.5.2", cgroups{unified: v2 + "/gone"}, "", ""},
+		"no room":        {"runc version 1.5.2", cgroups.Dirs{"": v2 + "/gone"}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := ofVersion(tt.version).newExecGroup(record{Cgroups: tt.own}, "/run/podd/containers/c/exec-7.json")
-			defer g.disband()
+			defer g.Remove()
 			if tt.dir == "" {
-				if g != nil || g.opts() != nil {
+				if g != nil || execGroupOpts(g) != nil {
 					t.Errorf("group %+v, want none", g)
 				}
 				return
 			}
-			if g == nil || len(g.opts()) != 1 || g.opts()[0] != tt.opt {
+			if g == nil || len(execGroupOpts(g)) != 1 || execGroupOpts(g)[0] != tt.opt {
 				t.Fatalf("group %+v, want option %s", g, tt.opt)
 			}
 			if _, err := os.Stat(tt.dir); err != nil {
 				t.Error(err)
 			}
-			g.disband()
+			g.Remove()
 			if left, _ := filepath.Glob(filepath.Dir(tt.dir) + "/*"); len(left) > 0 {
 				t.Errorf("left: %v", left)
 			}

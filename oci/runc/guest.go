@@ -18,6 +18,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/process"
 	"github.com/podd-project/podd/oci/runc/conmon"
 )
@@ -59,16 +60,16 @@ func (r *Runtime) standIn(runtime conmon.Runtime) conmon.Runtime {
 func (b bundle) guestLog() string { return filepath.Join(string(b), "runtime.log") }
 
 // ownCgroups are the cgroup directories that hold the container's processes and nobody else's. A guest's hold none.
-func (r *Runtime) ownCgroups(b bundle, rec record) cgroups {
+func (r *Runtime) ownCgroups(b bundle, rec record) cgroups.Dirs {
 	if !rec.guest(idOf(b)) {
-		return cgroupsOf(rec.Init.Pid)
+		return cgroups.DirsOf(rec.Init.Pid)
 	}
 	var s specs.Spec
 	data, err := os.ReadFile(b.config())
 	if err != nil || json.Unmarshal(data, &s) != nil || s.Linux == nil || r.cfg.SystemdCgroup {
 		return nil
 	}
-	return cgroupsAt(s.Linux.CgroupsPath)
+	return cgroups.DirsAt(s.Linux.CgroupsPath)
 }
 
 // startGuest tells the stand-in to have the runtime start the container, and waits for its answer. It goes on when
@@ -219,7 +220,7 @@ func (b bundle) paused() string { return filepath.Join(string(b), "paused") }
 // frozen tells whether the container is paused.
 func (b bundle) frozen(rec record) bool {
 	if rec.Sandbox == "" {
-		return rec.Cgroups.frozen()
+		return rec.Cgroups.Frozen()
 	}
 	return isThere(b.paused())
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/process"
 	"github.com/podd-project/podd/oci/runc/conmon"
 )
@@ -32,7 +33,7 @@ type running struct {
 	status  func() (int32, error)
 	release func()
 	// group holds the command, if it has one of its own; paths are removed afterwards.
-	group *execGroup
+	group *cgroups.ExecGroup
 	paths []string
 }
 
@@ -57,10 +58,10 @@ func (r *Runtime) launch(ctx context.Context, id string, p *specs.Process, stdio
 	if err != nil {
 		return nil, err
 	}
-	var group *execGroup
+	var group *cgroups.ExecGroup
 	if penned && rec.Sandbox == "" {
 		group = r.newExecGroup(rec, files.process)
-		files.opts = group.opts()
+		files.opts = execGroupOpts(group)
 	}
 	how := r.launchMonitored
 	switch {
@@ -71,7 +72,7 @@ func (r *Runtime) launch(ctx context.Context, id string, p *specs.Process, stdio
 	}
 	cmd, child, err := how(ctx, b, files, stdio)
 	if err != nil {
-		group.disband()
+		group.Remove()
 		removeAll(files.all())
 		return nil, fmt.Errorf("exec: %w", err)
 	}
@@ -217,7 +218,7 @@ func (c *running) wait(ctx context.Context) (int32, error) {
 		<-killed
 	}
 	c.release()
-	c.group.disband()
+	c.group.Remove()
 	removeAll(c.paths)
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
@@ -230,10 +231,10 @@ func (c *running) wait(ctx context.Context) (int32, error) {
 func (c *running) kill() {
 	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
 	defer cancel()
-	c.group.kill(ctx)
+	c.group.Kill(ctx)
 	if c.killInside != nil {
 		c.killInside(ctx)
 	}
 	_ = c.launcher.KillTree(ctx)
-	c.group.kill(ctx)
+	c.group.Kill(ctx)
 }

@@ -6,28 +6,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-)
 
-func TestOOMKills(t *testing.T) {
-	v1, v2 := t.TempDir(), t.TempDir()
-	write(t, filepath.Join(v1, "memory.oom_control"), "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
-	write(t, filepath.Join(v2, "memory.events"), "low 0\nhigh 0\nmax 9\noom 5\noom_kill 2\noom_group_kill 0\n")
-	for name, tt := range map[string]struct {
-		c    cgroups
-		want uint64
-		ok   bool
-	}{
-		"v1":     {cgroups{"memory": v1}, 3, true},
-		"v2":     {cgroups{"": v2}, 2, true},
-		"hybrid": {cgroups{"memory": v1, "": v2}, 3, true},
-		"gone":   {cgroups{"memory": "/no/such"}, 0, false},
-		"none":   {nil, 0, false},
-	} {
-		if got, ok := tt.c.oomKills(); got != tt.want || ok != tt.ok {
-			t.Errorf("%s: %d, %v", name, got, ok)
-		}
-	}
-}
+	"github.com/podd-project/podd/oci/cgroups"
+)
 
 // TestOOMKillOfACgroupThatIsGone: systemd has removed the container's cgroup, the pod's tells.
 func TestOOMKillOfACgroupThatIsGone(t *testing.T) {
@@ -37,9 +18,9 @@ func TestOOMKillOfACgroupThatIsGone(t *testing.T) {
 			count := func(dir, kills string) {
 				write(t, filepath.Join(pod, dir, "memory.events"), "oom 9\noom_kill "+kills+"\n")
 			}
-			own := cgroups{unified: filepath.Join(pod, below)}
+			own := cgroups.Dirs{"": filepath.Join(pod, below)}
 			scope, _, _ := strings.Cut(below, "/")
-			for _, dir := range []string{own[unified], filepath.Join(pod, "other.scope")} {
+			for _, dir := range []string{own[""], filepath.Join(pod, "other.scope")} {
 				if err := os.MkdirAll(dir, 0o755); err != nil {
 					t.Fatal(err)
 				}
@@ -47,8 +28,8 @@ func TestOOMKillOfACgroupThatIsGone(t *testing.T) {
 			count("", "5")
 			count("other.scope", "2") // three were in cgroups that are gone
 			count(below, "0")
-			rec := record{Cgroups: own, PodOOMs: countPodOOMs("4711", own)}
-			if want := (podOOMs{Cgroup: pod, Lost: 3}); rec.PodOOMs != want {
+			rec := record{Cgroups: own, PodOOMs: own.OOMBaseline("4711")}
+			if want := (cgroups.OOMBaseline{Cgroup: pod, Lost: 3}); rec.PodOOMs != want {
 				t.Fatalf("%+v, want %+v", rec.PodOOMs, want)
 			}
 			check := func(when string, code int32, want bool) {
@@ -73,7 +54,7 @@ func TestOOMKillOfACgroupThatIsGone(t *testing.T) {
 			check("the pod's is gone too", killedCode, false)
 		})
 	}
-	if got := (countPodOOMs("4711", cgroups{"memory": "/no/such", unified: "/no/such"})); got != (podOOMs{}) {
+	if got := (cgroups.Dirs{"memory": "/no/such", "": "/no/such"}).OOMBaseline("4711"); got != (cgroups.OOMBaseline{}) {
 		t.Errorf("cgroup v1: %+v", got)
 	}
 }

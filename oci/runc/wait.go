@@ -55,7 +55,7 @@ func (r *Runtime) Wait(ctx context.Context, id string) (oci.Exit, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reapTimeout)
 	defer cancel()
 	// What cannot be killed now is killed by Delete, which says so.
-	_ = rec.Cgroups.kill(ctx)
+	_ = rec.Cgroups.Kill(ctx)
 	return exit, nil
 }
 

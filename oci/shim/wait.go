@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/process"
-	"github.com/podd-project/podd/oci/runc"
 )
 
 // unknownCode is reported when nobody saw the container end.
@@ -152,7 +152,7 @@ func killContainer(ctx context.Context, rec record) error {
 		errs = append(errs, own.Kill(ctx))
 	}
 	if rec.Cgroup != "" {
-		errs = append(errs, runc.KillCgroup(ctx, rec.Cgroup))
+		errs = append(errs, cgroups.DirsAt(rec.Cgroup).Destroy(ctx))
 	}
 	return errors.Join(errs...)
 }
@@ -163,7 +163,8 @@ func oomKilled(b bundle, rec record) bool {
 	if _, err := os.Lstat(b.oom()); err == nil {
 		return true
 	}
-	return rec.Cgroup != "" && runc.CgroupOOMKilled(rec.Cgroup)
+	kills, _ := cgroups.DirsAt(rec.Cgroup).OOMKills()
+	return kills > 0
 }
 
 // watch registers a call of Wait.

@@ -6,17 +6,16 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/moby/sys/capability"
-	"github.com/moby/sys/mountinfo"
 	"github.com/opencontainers/selinux/go-selinux"
 	"golang.org/x/sys/unix"
 
+	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/spec"
 )
 
@@ -31,7 +30,7 @@ func Probe() (spec.Facts, error) {
 		{"kernel version", kernel},
 		{"capabilities", capabilities},
 		{"oom_score_adj", oomFloor},
-		{"cgroups", cgroups},
+		{"cgroups", cgroupSupport},
 		{"huge pages", hugepages},
 		{"devices", func(f *spec.Facts) (err error) { f.Devices, err = HostDevices(); return err }},
 	} {
@@ -94,46 +93,10 @@ func oomFloor(f *spec.Facts) error {
 	return err
 }
 
-func cgroups(f *spec.Facts) error {
-	const root = "/sys/fs/cgroup"
-	var st unix.Statfs_t
-	if err := unix.Statfs(root, &st); err != nil {
-		return &fs.PathError{Op: "statfs", Path: root, Err: err}
-	}
-	if f.CgroupV2 = st.Type == unix.CGROUP2_SUPER_MAGIC; f.CgroupV2 {
-		return unifiedControllers(f, root)
-	}
-	return legacyControllers(f)
-}
-
-// unifiedControllers asks the cgroups below the root for swap accounting: the root itself has no memory.swap.max.
-// Where none of them has a memory controller yet, the kernel's support of swap has to do.
-func unifiedControllers(f *spec.Facts, root string) error {
-	data, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
-	if err != nil {
-		return err
-	}
-	f.Hugetlb = slices.Contains(strings.Fields(string(data)), "hugetlb")
-	limits, err1 := filepath.Glob(filepath.Join(root, "*", "memory.max"))
-	swaps, err2 := filepath.Glob(filepath.Join(root, "*", "memory.swap.max"))
-	f.Swap = len(swaps) > 0 || len(limits) == 0 && exists("/proc/swaps")
-	return errors.Join(err1, err2)
-}
-
-// legacyControllers serves v1 and the hybrid: a controller counts where v1 has it mounted.
-func legacyControllers(f *spec.Facts) error {
-	mounts, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup"))
-	if err != nil {
-		return err
-	}
-	for _, m := range mounts {
-		controllers := strings.Split(m.VFSOptions, ",")
-		f.Hugetlb = f.Hugetlb || slices.Contains(controllers, "hugetlb")
-		if slices.Contains(controllers, "memory") {
-			f.Swap = exists(filepath.Join(m.Mountpoint, "memory.memsw.limit_in_bytes"))
-		}
-	}
-	return nil
+func cgroupSupport(f *spec.Facts) error {
+	c, err := cgroups.Probe()
+	f.CgroupV2, f.Hugetlb, f.Swap = c.V2, c.Hugetlb, c.Swap
+	return err
 }
 
 // hugepages lists the sizes by the names that cgroup files use: 64KB, 2MB, 1GB.
@@ -179,9 +142,4 @@ func seccompOn() bool {
 func appArmorOn() bool {
 	data, err := os.ReadFile("/sys/module/apparmor/parameters/enabled")
 	return err == nil && bytes.HasPrefix(data, []byte("Y"))
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -134,37 +133,5 @@ func TestLabelOptions(t *testing.T) {
 	}
 	if got := labelOptions(nil); got != nil {
 		t.Errorf("%q", got)
-	}
-}
-
-// TestUnifiedControllers shows trees of pure cgroup v2 machines, which this one may not be.
-func TestUnifiedControllers(t *testing.T) {
-	for name, c := range map[string]struct {
-		controllers   string
-		files         []string
-		hugetlb, swap bool
-	}{
-		"systemd": {
-			"cpuset cpu io memory hugetlb pids", []string{"system.slice/memory.max", "system.slice/memory.swap.max"}, true, true,
-		},
-		"no swap accounting":  {"cpu memory", []string{"system.slice/memory.max"}, false, false},
-		"no cgroups yet":      {"cpu memory", nil, false, exists("/proc/swaps")},
-		"a cgroup without it": {"cpu memory", []string{"init/cgroup.procs"}, false, exists("/proc/swaps")},
-	} {
-		root := t.TempDir()
-		write(t, filepath.Join(root, "cgroup.controllers"), c.controllers+"\n")
-		for _, file := range c.files {
-			if err := os.MkdirAll(filepath.Dir(filepath.Join(root, file)), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			write(t, filepath.Join(root, file), "max\n")
-		}
-		var f spec.Facts
-		if err := unifiedControllers(&f, root); err != nil || f.Hugetlb != c.hugetlb || f.Swap != c.swap {
-			t.Errorf("%s: %+v %v", name, f, err)
-		}
-	}
-	if err := unifiedControllers(&spec.Facts{}, t.TempDir()); err == nil {
-		t.Error("a directory that is no cgroup: no error")
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -39,23 +38,4 @@ func UnmountBelow(dir string) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// Cgroups lists the names of the cgroups right below parent, an absolute cgroupfs path, in any hierarchy, sorted.
-func Cgroups(parent string) ([]string, error) {
-	hierarchies, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
-	if err != nil {
-		return nil, fmt.Errorf("list cgroup hierarchies: %w", err)
-	}
-	var names []string
-	for _, h := range hierarchies {
-		entries, _ := os.ReadDir(filepath.Join(h.Mountpoint, parent)) // not every hierarchy has it
-		for _, e := range entries {
-			if e.IsDir() {
-				names = append(names, e.Name())
-			}
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names), nil
 }

@@ -1,0 +1,90 @@
+package cgroups
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/containerd/errdefs"
+)
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	must(t, os.WriteFile(file, []byte(text), 0o600))
+}
+
+func TestMembership(t *testing.T) {
+	proc := t.TempDir()
+	if _, err := membership(proc); !errdefs.IsNotFound(err) {
+		t.Errorf("membership of a process that is gone: error %v, want ErrNotFound", err)
+	}
+	for text, want := range map[string]map[string]string{
+		"4:cpu,cpuacct:/a\n3:memory:/b:c\n2:name=systemd:/d\n0::/e\n": {
+			"cpu": "/a", "cpuacct": "/a", "memory": "/b:c", "name=systemd": "/d", unified: "/e",
+		},
+		"3:memory:/m\n": {"memory": "/m"},
+		"0::/\n":        {unified: "/"},
+	} {
+		write(t, filepath.Join(proc, "cgroup"), text)
+		got, err := membership(proc)
+		if err != nil || !maps.Equal(got, want) {
+			t.Errorf("membership from %q = %v, %v, want %v", text, got, err, want)
+		}
+	}
+}
+
+// TestNeverOurOwn: the cgroups that the daemon is in are never those of a container, which may be killed.
+func TestNeverOurOwn(t *testing.T) {
+	if own := DirsOf(os.Getpid()); len(own) != 0 {
+		t.Errorf("DirsOf this process = %v, want none", own)
+	}
+	for _, path := range []string{"", "/", "..", "/../..", "."} {
+		if own := DirsAt(path); len(own) != 0 {
+			t.Errorf("DirsAt(%q) = %v, want none", path, own)
+		}
+	}
+}
+
+func TestFrozen(t *testing.T) {
+	v1, v2 := t.TempDir(), t.TempDir()
+	for _, tt := range []struct {
+		v1, v2 string
+		want   bool
+	}{
+		{"THAWED\n", "0\n", false}, {"FROZEN\n", "1\n", true}, {"FREEZING\n", "1\n", true},
+	} {
+		write(t, filepath.Join(v1, "freezer.state"), tt.v1)
+		write(t, filepath.Join(v2, "cgroup.freeze"), tt.v2)
+		if got := (Dirs{"freezer": v1}).Frozen(); got != tt.want {
+			t.Errorf("Frozen on v1 with state %q = %v, want %v", tt.v1, got, tt.want)
+		}
+		if got := (Dirs{unified: v2}).Frozen(); got != tt.want {
+			t.Errorf("Frozen on v2 with state %q = %v, want %v", tt.v2, got, tt.want)
+		}
+	}
+	if (Dirs{}).Frozen() {
+		t.Error("Frozen without a cgroup = true, want false")
+	}
+}
+
+func TestOOMKills(t *testing.T) {
+	v1, v2 := t.TempDir(), t.TempDir()
+	write(t, filepath.Join(v1, "memory.oom_control"), "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
+	write(t, filepath.Join(v2, "memory.events"), "low 0\nhigh 0\nmax 9\noom 5\noom_kill 2\noom_group_kill 0\n")
+	for name, tt := range map[string]struct {
+		d    Dirs
+		want uint64
+		ok   bool
+	}{
+		"v1":     {Dirs{"memory": v1}, 3, true},
+		"v2":     {Dirs{unified: v2}, 2, true},
+		"hybrid": {Dirs{"memory": v1, unified: v2}, 3, true},
+		"gone":   {Dirs{"memory": "/no/such"}, 0, false},
+		"none":   {nil, 0, false},
+	} {
+		if got, ok := tt.d.OOMKills(); got != tt.want || ok != tt.ok {
+			t.Errorf("%s: OOMKills = %d, %v, want %d, %v", name, got, ok, tt.want, tt.ok)
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package cgroups
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Remove removes the directories with all below them, deepest first. No process may be in them.
+func (d Dirs) Remove() error {
+	var errs []error
+	for _, dir := range d {
+		var dirs []string
+		_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+			if err == nil && e.IsDir() {
+				dirs = append(dirs, path)
+			}
+			return nil
+		})
+		for _, sub := range slices.Backward(dirs) { // WalkDir visits a directory before those in it
+			if err := os.Remove(sub); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, fmt.Errorf("remove cgroup: %w", err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Destroy kills every process in the cgroups and removes them. Cgroups that do not exist are no error.
+func (d Dirs) Destroy(ctx context.Context) error {
+	if err := d.Kill(ctx); err != nil {
+		return err
+	}
+	return d.Remove()
+}
