@@ -6,29 +6,39 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// onPod calls act with the pod's full id. A pod that is not there, or is gone after act, is no error: CRI wants
-// Stop and Remove idempotent. Only the pod itself may be missing: an ErrNotFound about anything else is reported.
+// onPod calls act with the pod's full id, see ifPresent.
 func (s *Server) onPod(ctx context.Context, id string, act func(context.Context, string) error) error {
-	p, err := s.deps.Engine.Pod(id)
-	if err != nil {
-		return unlessNotFound(err)
-	}
-	if err = act(ctx, p.Record.ID); errdefs.IsNotFound(err) {
-		if _, gone := s.deps.Engine.Pod(p.Record.ID); errdefs.IsNotFound(gone) {
-			return nil
+	return ifPresent(ctx, id, act, func(id string) (string, error) {
+		p, err := s.deps.Engine.Pod(id)
+		if err != nil {
+			return "", err
 		}
-	}
-	return err
+		return p.Record.ID, nil
+	})
 }
 
-// onContainer is onPod for a container.
+// onContainer calls act with the container's full id, see ifPresent.
 func (s *Server) onContainer(ctx context.Context, id string, act func(context.Context, string) error) error {
-	c, err := s.deps.Engine.Container(id)
+	return ifPresent(ctx, id, act, func(id string) (string, error) {
+		c, err := s.deps.Engine.Container(id)
+		if err != nil {
+			return "", err
+		}
+		return c.Record.ID, nil
+	})
+}
+
+// ifPresent calls act with the full id that find returns. It is no error if find returns ErrNotFound, before act or
+// after act failed with it: Stop and Remove are idempotent in CRI. An ErrNotFound about anything else is returned.
+func ifPresent(
+	ctx context.Context, id string, act func(context.Context, string) error, find func(string) (string, error),
+) error {
+	id, err := find(id)
 	if err != nil {
 		return unlessNotFound(err)
 	}
-	if err = act(ctx, c.Record.ID); errdefs.IsNotFound(err) {
-		if _, gone := s.deps.Engine.Container(c.Record.ID); errdefs.IsNotFound(gone) {
+	if err = act(ctx, id); errdefs.IsNotFound(err) {
+		if _, gone := find(id); errdefs.IsNotFound(gone) {
 			return nil
 		}
 	}

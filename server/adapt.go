@@ -7,7 +7,7 @@ import (
 	"github.com/podd-project/podd/sandbox"
 )
 
-// Adapt makes an engine out of the real one: it hands out values where that one hands out its objects.
+// Adapt returns the Engine for e. It returns values where e returns its objects.
 func Adapt(e *sandbox.Engine) Engine { return adapter{e} }
 
 type adapter struct{ *sandbox.Engine }
@@ -51,7 +51,7 @@ func (a adapter) Containers() iter.Seq[Container] {
 func (a adapter) ContainersOf(podID string) []Container {
 	p, err := a.Engine.Pod(podID)
 	if err != nil {
-		return nil // the pod has gone, and its containers before it
+		return nil // the pod is removed, and its containers were before it
 	}
 	return a.containersOf(p)
 }
@@ -75,5 +75,8 @@ func podOf(p *sandbox.Pod) Pod {
 }
 
 func containerOf(c *sandbox.Container) Container {
-	return Container{Record: &c.Container, Status: c.Status(), LogPath: c.LogPath(), Handler: c.Pod().RequestedHandler, Operations: c.Operations}
+	return Container{
+		Record: &c.Container, Status: c.Status(), LogPath: c.LogPath(), Handler: c.Pod().RequestedHandler,
+		Operations: c.Operations,
+	}
 }

@@ -28,7 +28,10 @@ func realEngine(t *testing.T) *sandbox.Engine {
 	t.Helper()
 	dir := t.TempDir()
 	images := imagetest.NewFake(t.TempDir())
-	images.Add(image.Image{ID: imageID, Tags: []string{imageTag}, Config: imagespec.ImageConfig{StopSignal: "SIGINT"}}, map[string]string{"etc/passwd": "root:x:0:0::/:/bin/sh\n"})
+	images.Add(
+		image.Image{ID: imageID, Tags: []string{imageTag}, Config: imagespec.ImageConfig{StopSignal: "SIGINT"}},
+		map[string]string{"etc/passwd": "root:x:0:0::/:/bin/sh\n"},
+	)
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	cdi, err := host.NewCDI(nil)
@@ -66,29 +69,46 @@ func TestLifeOnTheRealEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod := &cri.PodSandboxConfig{
-		Metadata: &cri.PodSandboxMetadata{Name: "web", Namespace: "default", Uid: "u"}, LogDirectory: t.TempDir(), Labels: map[string]string{"a": "b"},
+		Metadata: &cri.PodSandboxMetadata{Name: "web", Namespace: "default", Uid: "u"}, LogDirectory: t.TempDir(),
+		Labels: map[string]string{"a": "b"},
 		Linux: &cri.LinuxPodSandboxConfig{SecurityContext: &cri.LinuxSandboxSecurityContext{
 			NamespaceOptions: &cri.NamespaceOption{Pid: cri.NamespaceMode_CONTAINER, Ipc: cri.NamespaceMode_NODE},
 		}},
 	}
-	podID := must[*cri.RunPodSandboxResponse](t)(h.runtime.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: pod, RuntimeHandler: "crun"})).GetPodSandboxId()
+	podID := must[*cri.RunPodSandboxResponse](t)(
+		h.runtime.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: pod, RuntimeHandler: "crun"}),
+	).GetPodSandboxId()
 	id := must[*cri.CreateContainerResponse](t)(h.runtime.CreateContainer(t.Context(), &cri.CreateContainerRequest{PodSandboxId: podID[:12], Config: &cri.ContainerConfig{
-		Metadata: &cri.ContainerMetadata{Name: "main"}, Image: &cri.ImageSpec{Image: imageID}, Command: []string{"sleep", "1000"}, LogPath: "main.log",
+		Metadata: &cri.ContainerMetadata{Name: "main"}, Image: &cri.ImageSpec{Image: imageID},
+		Command: []string{"sleep", "1000"}, LogPath: "main.log",
 	}})).GetContainerId()
-	must[*cri.StartContainerResponse](t)(h.runtime.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: id}))
+	must[*cri.StartContainerResponse](t)(
+		h.runtime.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: id}),
+	)
 
 	lookAtRunning(t, h, podID, id, filepath.Join(pod.GetLogDirectory(), "main.log"))
 
 	must[*cri.StopContainerResponse](t)(h.runtime.StopContainer(t.Context(), &cri.StopContainerRequest{ContainerId: id}))
-	s := must[*cri.ContainerStatusResponse](t)(h.runtime.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: id})).GetStatus()
-	if s.GetState() != cri.ContainerState_CONTAINER_EXITED || s.GetExitCode() != 137 || s.GetReason() != "Error" || s.GetFinishedAt() < s.GetStartedAt() {
+	s := must[*cri.ContainerStatusResponse](t)(
+		h.runtime.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: id}),
+	).GetStatus()
+	if s.GetState() != cri.ContainerState_CONTAINER_EXITED || s.GetExitCode() != 137 || s.GetReason() != "Error" ||
+		s.GetFinishedAt() < s.GetStartedAt() {
 		t.Errorf("stopped container: %v", s)
 	}
-	must[*cri.StopPodSandboxResponse](t)(h.runtime.StopPodSandbox(t.Context(), &cri.StopPodSandboxRequest{PodSandboxId: podID}))
-	must[*cri.RemovePodSandboxResponse](t)(h.runtime.RemovePodSandbox(t.Context(), &cri.RemovePodSandboxRequest{PodSandboxId: podID}))
+	must[*cri.StopPodSandboxResponse](t)(
+		h.runtime.StopPodSandbox(t.Context(), &cri.StopPodSandboxRequest{PodSandboxId: podID}),
+	)
+	must[*cri.RemovePodSandboxResponse](t)(
+		h.runtime.RemovePodSandbox(t.Context(), &cri.RemovePodSandboxRequest{PodSandboxId: podID}),
+	)
 	for range 2 { // what is gone can be stopped and removed as often as one likes
-		must[*cri.RemoveContainerResponse](t)(h.runtime.RemoveContainer(t.Context(), &cri.RemoveContainerRequest{ContainerId: id}))
-		must[*cri.StopPodSandboxResponse](t)(h.runtime.StopPodSandbox(t.Context(), &cri.StopPodSandboxRequest{PodSandboxId: podID}))
+		must[*cri.RemoveContainerResponse](t)(
+			h.runtime.RemoveContainer(t.Context(), &cri.RemoveContainerRequest{ContainerId: id}),
+		)
+		must[*cri.StopPodSandboxResponse](t)(
+			h.runtime.StopPodSandbox(t.Context(), &cri.StopPodSandboxRequest{PodSandboxId: podID}),
+		)
 	}
 	_, err = h.runtime.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: id})
 	wantCode(t, err, codes.NotFound)
@@ -100,25 +120,37 @@ func TestLifeOnTheRealEngine(t *testing.T) {
 
 func lookAtRunning(t *testing.T, h *harness, podID, id, log string) {
 	t.Helper()
-	p := must[*cri.PodSandboxStatusResponse](t)(h.runtime.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: podID, Verbose: true}))
-	if p.GetStatus().GetState() != cri.PodSandboxState_SANDBOX_READY || p.GetStatus().GetNetwork().GetIp() == "" || p.GetStatus().GetRuntimeHandler() != "crun" {
+	p := must[*cri.PodSandboxStatusResponse](t)(
+		h.runtime.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: podID, Verbose: true}),
+	)
+	if p.GetStatus().GetState() != cri.PodSandboxState_SANDBOX_READY || p.GetStatus().GetNetwork().GetIp() == "" ||
+		p.GetStatus().GetRuntimeHandler() != "crun" {
 		t.Errorf("pod %v", p.GetStatus())
 	}
 	if len(p.GetContainersStatuses()) != 1 || p.GetContainersStatuses()[0].GetId() != id {
 		t.Errorf("containers of the pod: %v", p.GetContainersStatuses())
 	}
-	s := must[*cri.ContainerStatusResponse](t)(h.runtime.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: id[:12]})).GetStatus()
-	if s.GetState() != cri.ContainerState_CONTAINER_RUNNING || s.GetLogPath() != log || s.GetImageId() != imageID || s.GetImage().GetImage() != h.images.images[0].Tags[0] || s.GetStopSignal() != cri.Signal_SIGNAL_SIGINT {
+	s := must[*cri.ContainerStatusResponse](t)(
+		h.runtime.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: id[:12]}),
+	).GetStatus()
+	if s.GetState() != cri.ContainerState_CONTAINER_RUNNING || s.GetLogPath() != log || s.GetImageId() != imageID ||
+		s.GetImage().GetImage() != h.images.images[0].Tags[0] || s.GetStopSignal() != cri.Signal_SIGNAL_SIGINT {
 		t.Errorf("container %v", s)
 	}
-	if s.GetCreatedAt() == 0 || s.GetStartedAt() < s.GetCreatedAt() || s.GetFinishedAt() != 0 || s.GetUser().GetLinux() == nil {
+	if s.GetCreatedAt() == 0 || s.GetStartedAt() < s.GetCreatedAt() || s.GetFinishedAt() != 0 ||
+		s.GetUser().GetLinux() == nil {
 		t.Errorf("times or user of %v", s)
 	}
-	list := must[*cri.ListContainersResponse](t)(h.runtime.ListContainers(t.Context(), &cri.ListContainersRequest{Filter: &cri.ContainerFilter{PodSandboxId: podID}})).GetContainers()
+	list := must[*cri.ListContainersResponse](t)(h.runtime.ListContainers(
+		t.Context(), &cri.ListContainersRequest{Filter: &cri.ContainerFilter{PodSandboxId: podID}},
+	)).GetContainers()
 	if len(list) != 1 || list[0].GetId() != id || list[0].GetState() != cri.ContainerState_CONTAINER_RUNNING {
 		t.Errorf("containers %v", list)
 	}
-	pods := must[*cri.ListPodSandboxResponse](t)(h.runtime.ListPodSandbox(t.Context(), &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{LabelSelector: map[string]string{"a": "b"}}})).GetItems()
+	pods := must[*cri.ListPodSandboxResponse](t)(h.runtime.ListPodSandbox(
+		t.Context(),
+		&cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{LabelSelector: map[string]string{"a": "b"}}},
+	)).GetItems()
 	if len(pods) != 1 || pods[0].GetId() != podID || pods[0].GetRuntimeHandler() != "crun" {
 		t.Errorf("pods %v", pods)
 	}
@@ -141,7 +173,8 @@ func wantEvents(t *testing.T, stream interface {
 		if err != nil {
 			t.Fatalf("after %v: %v", got, err)
 		}
-		if e.GetPodSandboxStatus().GetId() != podID || e.GetPodSandboxStatus().GetMetadata() == nil || time.Since(time.Unix(0, e.GetCreatedAt())) > time.Hour {
+		if e.GetPodSandboxStatus().GetId() != podID || e.GetPodSandboxStatus().GetMetadata() == nil ||
+			time.Since(time.Unix(0, e.GetCreatedAt())) > time.Hour {
 			t.Errorf("event %v", e)
 		}
 		got[e.GetContainerId()] = append(got[e.GetContainerId()], e.GetContainerEventType())

@@ -6,12 +6,11 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// batchBytes is how large a streamed message may get, in bytes; a single larger item goes alone. Small against the
-// 16 MiB that clients accept, large against the cost of a message.
+// batchBytes is the maximum size of a streamed message, in bytes; a larger item is sent alone. It is small compared to
+// the 16 MiB that clients accept, and large compared to the overhead of a message.
 const batchBytes = 1 << 20
 
-// sendBatches sends items in messages bounded by bytes while they are produced: no more than one message's worth
-// is held.
+// sendBatches sends items in messages of at most batchBytes while they are produced: it holds no more than one message.
 func sendBatches[T proto.Message](items iter.Seq[T], send func([]T) error) error {
 	var (
 		batch []T
@@ -23,12 +22,12 @@ func sendBatches[T proto.Message](items iter.Seq[T], send func([]T) error) error
 			if err := send(batch); err != nil {
 				return err
 			}
-			batch, size = nil, 0 // a new slice: the transport may still read the old one
+			batch, size = nil, 0 // the transport may still read the old slice
 		}
 		batch, size = append(batch, item), size+n
 	}
 	if len(batch) == 0 {
-		return nil // the proto wants no message without an item
+		return nil // the CRI forbids a message without an item
 	}
 	return send(batch)
 }

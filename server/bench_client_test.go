@@ -148,7 +148,9 @@ func benchItems(answer []proto.Message) (n int) {
 }
 
 // benchCall returns the answer's messages.
-func benchCall(c cri.RuntimeServiceClient, method, pod string, opts ...grpc.CallOption) (answer []proto.Message, err error) {
+func benchCall(
+	c cri.RuntimeServiceClient, method, pod string, opts ...grpc.CallOption,
+) (answer []proto.Message, err error) {
 	ctx := context.Background()
 	var m proto.Message
 	switch method {

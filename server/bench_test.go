@@ -31,7 +31,10 @@ func benchNode(b *testing.B, n int) *harness {
 		c.ID, c.PodID, c.Config = id, id, goodContainer()
 		c.Config.Image = &cri.ImageSpec{Image: imageID, UserSpecifiedImage: "busybox:1.36"}
 		c.Config.Labels, c.Config.Annotations = kubeletContainerLabels(i), kubeletContainerAnnotations(i)
-		h.engine.pods = append(h.engine.pods, Pod{Record: p, Status: record.PodStatus{State: record.PodReady, IPs: []string{"10.0.0.1"}}})
+		h.engine.pods = append(
+			h.engine.pods,
+			Pod{Record: p, Status: record.PodStatus{State: record.PodReady, IPs: []string{"10.0.0.1"}}},
+		)
 		h.engine.containers = append(h.engine.containers, Container{Record: &c, Status: runningContainer().Status})
 	}
 	return h
@@ -53,13 +56,16 @@ func kubeletPodLabels(i int) map[string]string {
 }
 
 func kubeletPodAnnotations() map[string]string {
-	return map[string]string{"kubernetes.io/config.seen": "2026-01-01T00:00:00.000000000Z", "kubernetes.io/config.source": "api"}
+	return map[string]string{
+		"kubernetes.io/config.seen": "2026-01-01T00:00:00.000000000Z", "kubernetes.io/config.source": "api",
+	}
 }
 
 func kubeletContainerLabels(i int) map[string]string {
 	return map[string]string{
 		"io.kubernetes.container.name": "main",
-		"io.kubernetes.pod.name":       podName(i), "io.kubernetes.pod.namespace": "default", "io.kubernetes.pod.uid": podUID(i),
+		"io.kubernetes.pod.name":       podName(i), "io.kubernetes.pod.namespace": "default",
+		"io.kubernetes.pod.uid": podUID(i),
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Attach prepares a session with a running container's own input and output.
+// Attach prepares a session with the input and output of a running container's first process.
 func (s *Server) Attach(_ context.Context, r *cri.AttachRequest) (*cri.AttachResponse, error) {
 	if err := checkAttach(r); err != nil {
 		return nil, err
@@ -14,7 +14,7 @@ func (s *Server) Attach(_ context.Context, r *cri.AttachRequest) (*cri.AttachRes
 	if s.deps.Streamer == nil {
 		return nil, errNoStreaming()
 	}
-	id, err := s.running(r.GetContainerId())
+	id, err := s.runningID(r.GetContainerId())
 	if err != nil {
 		return nil, err
 	}

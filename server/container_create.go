@@ -6,9 +6,10 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// CreateContainer makes a container in a pod, ready to be started. Asked again with the same metadata it returns
-// the same id.
-func (s *Server) CreateContainer(ctx context.Context, r *cri.CreateContainerRequest) (*cri.CreateContainerResponse, error) {
+// CreateContainer creates a container in a pod, ready to start. A retry with the same metadata returns the same id.
+func (s *Server) CreateContainer(
+	ctx context.Context, r *cri.CreateContainerRequest,
+) (*cri.CreateContainerResponse, error) {
 	if err := checkCreateContainer(r); err != nil {
 		return nil, err
 	}

@@ -9,15 +9,17 @@ import (
 	"github.com/podd-project/podd/sandbox"
 )
 
-// GetContainerEvents tells what happens to containers and pods from now on, until the client goes. A client that
-// reads too slowly is cut off with ResourceExhausted, so that it lists again: events are never dropped in silence.
-func (s *Server) GetContainerEvents(_ *cri.GetEventsRequest, out grpc.ServerStreamingServer[cri.ContainerEventResponse]) error {
+// GetContainerEvents sends the events of containers and pods from now on, until the client disconnects. The stream of a
+// client that reads too slowly ends with ResourceExhausted, so that it lists again: no event is dropped silently.
+func (s *Server) GetContainerEvents(
+	_ *cri.GetEventsRequest, out grpc.ServerStreamingServer[cri.ContainerEventResponse],
+) error {
 	return s.deps.Engine.Events(out.Context(), func(e Event) error {
 		return out.Send(s.event(out.Context(), e))
 	})
 }
 
-// event always has both the pod's status and those of its containers: the kubelet makes its picture of the pod from them.
+// event always includes the status of the pod and of all its containers: the kubelet builds its pod status from them.
 func (s *Server) event(ctx context.Context, e Event) *cri.ContainerEventResponse {
 	return &cri.ContainerEventResponse{
 		ContainerId:        e.ID,

@@ -18,7 +18,7 @@ func (s *Server) Exec(_ context.Context, r *cri.ExecRequest) (*cri.ExecResponse,
 	if s.deps.Streamer == nil {
 		return nil, errNoStreaming()
 	}
-	id, err := s.running(r.GetContainerId())
+	id, err := s.runningID(r.GetContainerId())
 	if err != nil {
 		return nil, err
 	}
@@ -33,17 +33,18 @@ func (s *Server) Exec(_ context.Context, r *cri.ExecRequest) (*cri.ExecResponse,
 }
 
 func errNoStreaming() error {
-	return fmt.Errorf("%w: this podd has no streaming server", errdefs.ErrNotImplemented)
+	return fmt.Errorf("%w: podd runs without a streaming server", errdefs.ErrNotImplemented)
 }
 
-// running returns the full id of a container that runs.
-func (s *Server) running(id string) (string, error) {
+// runningID returns the full id of a running container, ErrFailedPrecondition if it is not running.
+func (s *Server) runningID(id string) (string, error) {
 	c, err := s.deps.Engine.Container(id)
 	if err != nil {
 		return "", err
 	}
 	if c.Status.State != record.ContainerRunning {
-		return "", fmt.Errorf("%w: container %s is %s, not running", errdefs.ErrFailedPrecondition, c.Record.ID, c.Status.State)
+		return "", fmt.Errorf("%w: container %s is %s, it must be running",
+			errdefs.ErrFailedPrecondition, c.Record.ID, c.Status.State)
 	}
 	return c.Record.ID, nil
 }

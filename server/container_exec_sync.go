@@ -6,8 +6,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// ExecSync runs a command in a container and returns what it printed. A timeout becomes DeadlineExceeded, which is
-// how the kubelet knows that a probe was slow and not wrong.
+// ExecSync runs a command in a container and returns its output. A timeout is DeadlineExceeded, by which the kubelet
+// tells a slow probe from a failed one.
 func (s *Server) ExecSync(ctx context.Context, r *cri.ExecSyncRequest) (*cri.ExecSyncResponse, error) {
 	if err := checkExecSync(r); err != nil {
 		return nil, err
@@ -20,11 +20,10 @@ func (s *Server) ExecSync(ctx context.Context, r *cri.ExecSyncRequest) (*cri.Exe
 	return &cri.ExecSyncResponse{Stdout: stdout, Stderr: stderr, ExitCode: result.Code}, nil
 }
 
-// fitMessage cuts the two outputs so that they fit into one message: each may be 16 MiB by the proto, and so may
-// the message that carries both. What one does not use of its half the other may have.
+// fitMessage truncates the two outputs so that both fit into one message: the CRI limits each of them, and the message,
+// to 16 MiB. Each gets half of the message, and what the other leaves of its half.
 func fitMessage(stdout, stderr []byte) (o, e []byte) {
-	const room = maxMessage - 1<<10 // the rest of the message is a few bytes
-	forErr := max(room/2, room-len(stdout))
-	stderr = stderr[:min(len(stderr), forErr)]
-	return stdout[:min(len(stdout), room-len(stderr))], stderr
+	const limit = maxMessage - 1<<10 // the other fields take a few bytes
+	stderr = stderr[:min(len(stderr), max(limit/2, limit-len(stdout)))]
+	return stdout[:min(len(stdout), limit-len(stderr))], stderr
 }

@@ -9,7 +9,9 @@ import (
 )
 
 // ListContainers answers from memory.
-func (s *Server) ListContainers(ctx context.Context, r *cri.ListContainersRequest) (*cri.ListContainersResponse, error) {
+func (s *Server) ListContainers(
+	ctx context.Context, r *cri.ListContainersRequest,
+) (*cri.ListContainersResponse, error) {
 	if err := checkContainerFilter(r.GetFilter()); err != nil {
 		return nil, err
 	}
@@ -26,7 +28,7 @@ func (s *Server) containers(ctx context.Context, f *cri.ContainerFilter) iter.Se
 		images := s.imageFinder(ctx)
 		pass := s.containerCache.newPass()
 		for c := range s.deps.Engine.Containers() {
-			img := images.image(c.Record.ImageID) // its names are part of the item, and they change with it
+			img := images.image(c.Record.ImageID) // the version of the cached item: its names are in it
 			fixed := pass.encode(c.Record, img, func() proto.Message { return fixedContainerItem(c.Record, img) })
 			if matchContainer(f, c) && !yield(containerItem(c, img, fixed)) {
 				return

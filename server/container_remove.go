@@ -6,8 +6,10 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// RemoveContainer removes a container, running or not. A container that is not there is removed already.
-func (s *Server) RemoveContainer(ctx context.Context, r *cri.RemoveContainerRequest) (*cri.RemoveContainerResponse, error) {
+// RemoveContainer removes a container, also a running one. It is no error if the container does not exist.
+func (s *Server) RemoveContainer(
+	ctx context.Context, r *cri.RemoveContainerRequest,
+) (*cri.RemoveContainerResponse, error) {
 	if err := checkContainerID(r.GetContainerId()); err != nil {
 		return nil, err
 	}

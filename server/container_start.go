@@ -7,7 +7,9 @@ import (
 )
 
 // StartContainer starts a created container's process.
-func (s *Server) StartContainer(ctx context.Context, r *cri.StartContainerRequest) (*cri.StartContainerResponse, error) {
+func (s *Server) StartContainer(
+	ctx context.Context, r *cri.StartContainerRequest,
+) (*cri.StartContainerResponse, error) {
 	if err := checkContainerID(r.GetContainerId()); err != nil {
 		return nil, err
 	}

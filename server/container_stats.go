@@ -13,11 +13,10 @@ import (
 	"github.com/podd-project/podd/sandbox/usage"
 )
 
-// usageChunk is how many containers or pods are measured before their figures are sent, when they are streamed.
-const usageChunk = 64
-
-// ContainerStats measures one container. Of one that has exited only what it has written is left.
-func (s *Server) ContainerStats(ctx context.Context, r *cri.ContainerStatsRequest) (*cri.ContainerStatsResponse, error) {
+// ContainerStats measures one container. For an exited one it returns only the usage of the writable layer.
+func (s *Server) ContainerStats(
+	ctx context.Context, r *cri.ContainerStatsRequest,
+) (*cri.ContainerStatsResponse, error) {
 	if err := checkContainerID(r.GetContainerId()); err != nil {
 		return nil, err
 	}
@@ -33,7 +32,9 @@ func (s *Server) ContainerStats(ctx context.Context, r *cri.ContainerStatsReques
 }
 
 // ListContainerStats measures the containers that have a process.
-func (s *Server) ListContainerStats(ctx context.Context, r *cri.ListContainerStatsRequest) (*cri.ListContainerStatsResponse, error) {
+func (s *Server) ListContainerStats(
+	ctx context.Context, r *cri.ListContainerStatsRequest,
+) (*cri.ListContainerStatsResponse, error) {
 	if err := checkContainerStatsFilter(r.GetFilter()); err != nil {
 		return nil, err
 	}
@@ -45,7 +46,9 @@ func (s *Server) ListContainerStats(ctx context.Context, r *cri.ListContainerSta
 }
 
 // StreamContainerStats is ListContainerStats without the limit on a message's size (KEP-5825).
-func (s *Server) StreamContainerStats(r *cri.StreamContainerStatsRequest, out grpc.ServerStreamingServer[cri.StreamContainerStatsResponse]) error {
+func (s *Server) StreamContainerStats(
+	r *cri.StreamContainerStatsRequest, out grpc.ServerStreamingServer[cri.StreamContainerStatsResponse],
+) error {
 	if err := checkContainerStatsFilter(r.GetFilter()); err != nil {
 		return err
 	}
@@ -62,33 +65,29 @@ func checkContainerStatsFilter(f *cri.ContainerStatsFilter) error {
 	return c.err()
 }
 
-// containerStats measures the containers that match the filter, some at a time.
+// containerStats measures the containers that match the filter.
 func (s *Server) containerStats(ctx context.Context, f *cri.ContainerStatsFilter) iter.Seq[*cri.ContainerStats] {
 	return func(yield func(*cri.ContainerStats) bool) {
 		matching := func(yield func(Container) bool) {
 			for c := range s.deps.Engine.Containers() {
-				if alive(c) && matchContainerStats(f, c) && !yield(c) {
+				if hasProcess(c) && matchContainerStats(f, c) && !yield(c) {
 					return
 				}
 			}
 		}
-		for chunk := range slices.Chunk(slices.Collect(matching), usageChunk) {
-			ids := make([]string, len(chunk))
-			for i, c := range chunk {
-				ids[i] = c.Record.ID
-			}
-			usages := s.deps.Engine.ContainerUsage(ctx, ids, usage.Want{})
-			for _, c := range chunk {
-				if u, ok := usages[c.Record.ID]; ok && !yield(containerStats(c.Record, u)) {
-					return
-				}
+		measure := func(ids []string) map[string]usage.Container {
+			return s.deps.Engine.ContainerUsage(ctx, ids, usage.Want{})
+		}
+		for c, u := range measureAll(slices.Collect(matching), func(c Container) string { return c.Record.ID }, measure) {
+			if !yield(containerStats(c.Record, u)) {
+				return
 			}
 		}
 	}
 }
 
-// alive is true for a container that has a process, started or not.
-func alive(c Container) bool {
+// hasProcess reports whether the container has a process, started or not.
+func hasProcess(c Container) bool {
 	return c.Status.State == record.ContainerCreated || c.Status.State == record.ContainerRunning
 }
 

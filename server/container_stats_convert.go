@@ -45,8 +45,8 @@ func cpuUsage(u usage.Sample) *cri.CpuUsage {
 	return out
 }
 
-// memoryUsage: the kernel counts a major fault as a fault, too, CRI wants the minor ones apart. Without a limit there
-// is nothing that could be said to be available.
+// memoryUsage: the kernel counts major faults among all page faults, CRI counts them apart. AvailableBytes is unset
+// without a limit.
 func memoryUsage(u *cgroups.Usage) *cri.MemoryUsage {
 	if u == nil || u.Memory == nil {
 		return nil
@@ -75,7 +75,7 @@ func swapUsage(u *cgroups.Usage) *cri.SwapUsage {
 	}
 }
 
-// ioUsage is pressure and nothing else: that is all that CRI asks for.
+// ioUsage has only the pressure, the one field that CRI defines.
 func ioUsage(u *cgroups.Usage) *cri.IoUsage {
 	if u == nil || u.IOPressure == nil {
 		return nil
@@ -94,7 +94,7 @@ func stall(s cgroups.Stall) *cri.PsiData {
 	return &cri.PsiData{Total: uint64(s.Total), Avg10: s.Avg10, Avg60: s.Avg60, Avg300: s.Avg300}
 }
 
-// left is what may still be used, nil when there is no limit.
+// left returns how much of the limit is unused, nil without a limit.
 func left(limit, used uint64) *cri.UInt64Value {
 	if limit == cgroups.Unlimited {
 		return nil

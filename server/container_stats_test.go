@@ -23,10 +23,14 @@ var sampled = created.Add(time.Hour)
 // fullUsage has a value of its own in every field.
 func fullUsage() cgroups.Usage {
 	return cgroups.Usage{
-		At:  sampled,
-		CPU: &cgroups.CPU{Total: 12_345_678_901, User: 10e9, System: 2_345_678_901, Periods: 21, Throttled: 22, ThrottledTime: 23e9, Bursts: 24, BurstTime: 25e9},
+		At: sampled,
+		CPU: &cgroups.CPU{
+			Total: 12_345_678_901, User: 10e9, System: 2_345_678_901, Periods: 21, Throttled: 22,
+			ThrottledTime: 23e9, Bursts: 24, BurstTime: 25e9,
+		},
 		Memory: &cgroups.Memory{
-			Usage: 1000, WorkingSet: 900, Limit: 5000, RSS: 801, Cache: 802, MappedFile: 803, ActiveAnon: 804, InactiveAnon: 805, ActiveFile: 806,
+			Usage: 1000, WorkingSet: 900, Limit: 5000, RSS: 801, Cache: 802, MappedFile: 803, ActiveAnon: 804,
+			InactiveAnon: 805, ActiveFile: 806,
 			InactiveFile: 807, AnonHugepages: 808, ShmemHugepages: 809, FileHugepages: 810, PageFaults: 830, MajorFaults: 30,
 			LocalPageFaults: 820, LocalMajorFaults: 20, Kernel: 811,
 		},
@@ -65,15 +69,20 @@ func fullContainerUsage() usage.Container {
 func withUsage(t testing.TB) *harness {
 	h := newHarness(t)
 	h.engine.containerUsage = map[string]usage.Container{runningID: fullContainerUsage()}
-	h.engine.writable = map[string]*image.FsUsage{exitedID: {Mountpoint: "/var/lib/podd/storage", Bytes: 1, Inodes: 1, At: sampled}}
+	h.engine.writable = map[string]*image.FsUsage{
+		exitedID: {Mountpoint: "/var/lib/podd/storage", Bytes: 1, Inodes: 1, At: sampled},
+	}
 	u := fullUsage()
 	u.CPU.Total = 99e9
 	h.engine.podUsage = map[string]usage.Pod{podID: {
 		Sample: usage.Sample{Path: "/kubepods/podu-1", Usage: &u, NanoCores: new(uint64(7))},
 		Network: &usage.Network{
-			At:      sampled,
-			Default: &usage.Interface{Name: "eth0", RxBytes: 1, RxPackets: 2, RxErrors: 3, RxDropped: 4, TxBytes: 5, TxPackets: 6, TxErrors: 7, TxDropped: 8},
-			Others:  []usage.Interface{{Name: "net1", RxBytes: 11, TxBytes: 15}},
+			At: sampled,
+			Default: &usage.Interface{
+				Name: "eth0", RxBytes: 1, RxPackets: 2, RxErrors: 3, RxDropped: 4, TxBytes: 5, TxPackets: 6,
+				TxErrors: 7, TxDropped: 8,
+			},
+			Others: []usage.Interface{{Name: "net1", RxBytes: 11, TxBytes: 15}},
 		},
 		Containers: h.engine.containerUsage,
 	}}
@@ -85,16 +94,24 @@ func withUsage(t testing.TB) *harness {
 func wantContainerStats() *cri.ContainerStats {
 	at, sent := sampled.UnixNano(), goodContainer()
 	return &cri.ContainerStats{
-		Attributes: &cri.ContainerAttributes{Id: runningID, Metadata: sent.GetMetadata(), Labels: sent.GetLabels(), Annotations: sent.GetAnnotations()},
-		Cpu:        &cri.CpuUsage{Timestamp: at, UsageCoreNanoSeconds: value(12_345_678_901), UsageNanoCores: value(250_000_000), Psi: psiOf(1)},
+		Attributes: &cri.ContainerAttributes{
+			Id: runningID, Metadata: sent.GetMetadata(), Labels: sent.GetLabels(),
+			Annotations: sent.GetAnnotations(),
+		},
+		Cpu: &cri.CpuUsage{
+			Timestamp: at, UsageCoreNanoSeconds: value(12_345_678_901), UsageNanoCores: value(250_000_000),
+			Psi: psiOf(1),
+		},
 		Memory: &cri.MemoryUsage{
-			Timestamp: at, WorkingSetBytes: value(900), AvailableBytes: value(4100), UsageBytes: value(1000), RssBytes: value(801),
+			Timestamp: at, WorkingSetBytes: value(900), AvailableBytes: value(4100), UsageBytes: value(1000),
+			RssBytes:   value(801),
 			PageFaults: value(800), MajorPageFaults: value(30), Psi: psiOf(2),
 		},
 		Swap: &cri.SwapUsage{Timestamp: at, SwapAvailableBytes: value(230), SwapUsageBytes: value(70)},
 		Io:   &cri.IoUsage{Timestamp: at, Psi: psiOf(3)},
 		WritableLayer: &cri.FilesystemUsage{
-			Timestamp: at - 1e9, FsId: &cri.FilesystemIdentifier{Mountpoint: "/var/lib/podd/storage"}, UsedBytes: value(4096), InodesUsed: value(3),
+			Timestamp: at - 1e9, FsId: &cri.FilesystemIdentifier{Mountpoint: "/var/lib/podd/storage"},
+			UsedBytes: value(4096), InodesUsed: value(3),
 		},
 	}
 }
@@ -102,7 +119,9 @@ func wantContainerStats() *cri.ContainerStats {
 func testContainerStats(t *testing.T) {
 	h := withUsage(t)
 	get := func(id string) *cri.ContainerStats {
-		return must[*cri.ContainerStatsResponse](t)(h.runtime.ContainerStats(t.Context(), &cri.ContainerStatsRequest{ContainerId: id})).GetStats()
+		return must[*cri.ContainerStatsResponse](t)(
+			h.runtime.ContainerStats(t.Context(), &cri.ContainerStatsRequest{ContainerId: id}),
+		).GetStats()
 	}
 	for _, id := range []string{runningID, runningID[:4]} {
 		if got, want := get(id), wantContainerStats(); !proto.Equal(got, want) {
@@ -110,7 +129,8 @@ func testContainerStats(t *testing.T) {
 		}
 	}
 	exited := get(exitedID)
-	if exited.GetAttributes().GetId() != exitedID || exited.GetCpu() != nil || exited.GetMemory() != nil || exited.GetWritableLayer().GetUsedBytes().GetValue() != 1 {
+	if exited.GetAttributes().GetId() != exitedID || exited.GetCpu() != nil || exited.GetMemory() != nil ||
+		exited.GetWritableLayer().GetUsedBytes().GetValue() != 1 {
 		t.Errorf("exited: %v", exited)
 	}
 	_, err := h.runtime.ContainerStats(t.Context(), &cri.ContainerStatsRequest{ContainerId: "ffff"})
@@ -123,16 +143,40 @@ func TestStatsOfLess(t *testing.T) {
 		change func(u *usage.Container)
 		want   func(s *cri.ContainerStats)
 	}{
-		"no rate yet":         {func(u *usage.Container) { u.NanoCores = nil }, func(s *cri.ContainerStats) { s.Cpu.UsageNanoCores = nil }},
-		"no memory limit":     {func(u *usage.Container) { u.Usage.Memory.Limit = cgroups.Unlimited }, func(s *cri.ContainerStats) { s.Memory.AvailableBytes = nil }},
-		"over the limit":      {func(u *usage.Container) { u.Usage.Memory.Limit = 1 }, func(s *cri.ContainerStats) { s.Memory.AvailableBytes = value(0) }},
-		"no swap limit":       {func(u *usage.Container) { u.Usage.Swap.Limit = cgroups.Unlimited }, func(s *cri.ContainerStats) { s.Swap.SwapAvailableBytes = nil }},
-		"swap not accounted":  {func(u *usage.Container) { u.Usage.Swap = nil }, func(s *cri.ContainerStats) { s.Swap = nil }},
-		"no pressure":         {func(u *usage.Container) { u.Usage.CPUPressure, u.Usage.IOPressure = nil, nil }, func(s *cri.ContainerStats) { s.Cpu.Psi, s.Io = nil, nil }},
-		"no memory":           {func(u *usage.Container) { u.Usage.Memory = nil }, func(s *cri.ContainerStats) { s.Memory = nil }},
-		"no CPU":              {func(u *usage.Container) { u.Usage.CPU = nil }, func(s *cri.ContainerStats) { s.Cpu = nil }},
-		"layer not measured":  {func(u *usage.Container) { u.Writable = nil }, func(s *cri.ContainerStats) { s.WritableLayer = nil }},
-		"faults out of order": {func(u *usage.Container) { u.Usage.Memory.PageFaults = 1 }, func(s *cri.ContainerStats) { s.Memory.PageFaults = value(0) }},
+		"no rate yet": {
+			func(u *usage.Container) { u.NanoCores = nil },
+			func(s *cri.ContainerStats) { s.Cpu.UsageNanoCores = nil },
+		},
+		"no memory limit": {
+			func(u *usage.Container) { u.Usage.Memory.Limit = cgroups.Unlimited },
+			func(s *cri.ContainerStats) { s.Memory.AvailableBytes = nil },
+		},
+		"over the limit": {
+			func(u *usage.Container) { u.Usage.Memory.Limit = 1 },
+			func(s *cri.ContainerStats) { s.Memory.AvailableBytes = value(0) },
+		},
+		"no swap limit": {
+			func(u *usage.Container) { u.Usage.Swap.Limit = cgroups.Unlimited },
+			func(s *cri.ContainerStats) { s.Swap.SwapAvailableBytes = nil },
+		},
+		"swap not accounted": {
+			func(u *usage.Container) { u.Usage.Swap = nil }, func(s *cri.ContainerStats) { s.Swap = nil },
+		},
+		"no pressure": {
+			func(u *usage.Container) { u.Usage.CPUPressure, u.Usage.IOPressure = nil, nil },
+			func(s *cri.ContainerStats) { s.Cpu.Psi, s.Io = nil, nil },
+		},
+		"no memory": {
+			func(u *usage.Container) { u.Usage.Memory = nil }, func(s *cri.ContainerStats) { s.Memory = nil },
+		},
+		"no CPU": {func(u *usage.Container) { u.Usage.CPU = nil }, func(s *cri.ContainerStats) { s.Cpu = nil }},
+		"layer not measured": {
+			func(u *usage.Container) { u.Writable = nil }, func(s *cri.ContainerStats) { s.WritableLayer = nil },
+		},
+		"faults out of order": {
+			func(u *usage.Container) { u.Usage.Memory.PageFaults = 1 },
+			func(s *cri.ContainerStats) { s.Memory.PageFaults = value(0) },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			u, want := fullContainerUsage(), wantContainerStats()
@@ -148,9 +192,13 @@ func TestStatsOfLess(t *testing.T) {
 func testListContainerStats(t *testing.T) {
 	h := withUsage(t)
 	statsFilters(t, h, func(f *cri.ContainerStatsFilter) []*cri.ContainerStats {
-		return must[*cri.ListContainerStatsResponse](t)(h.runtime.ListContainerStats(t.Context(), &cri.ListContainerStatsRequest{Filter: f})).GetStats()
+		return must[*cri.ListContainerStatsResponse](t)(
+			h.runtime.ListContainerStats(t.Context(), &cri.ListContainerStatsRequest{Filter: f}),
+		).GetStats()
 	})
-	_, err := h.runtime.ListContainerStats(t.Context(), &cri.ListContainerStatsRequest{Filter: &cri.ContainerStatsFilter{PodSandboxId: "\x00"}})
+	_, err := h.runtime.ListContainerStats(
+		t.Context(), &cri.ListContainerStatsRequest{Filter: &cri.ContainerStatsFilter{PodSandboxId: "\x00"}},
+	)
 	wantCode(t, err, codes.InvalidArgument, "filter.pod_sandbox_id")
 }
 
@@ -172,14 +220,16 @@ func statsFilters(t *testing.T, h *harness, list func(*cri.ContainerStatsFilter)
 		filter *cri.ContainerStatsFilter
 		want   []string
 	}{
-		"none":         {nil, []string{runningID, r.ID}},
-		"empty":        {&cri.ContainerStatsFilter{}, []string{runningID, r.ID}},
-		"id":           {&cri.ContainerStatsFilter{Id: runningID}, []string{runningID}},
-		"prefix":       {&cri.ContainerStatsFilter{Id: "cccc"}, []string{runningID}},
-		"exited":       {&cri.ContainerStatsFilter{Id: exitedID}, nil},
-		"pod":          {&cri.ContainerStatsFilter{PodSandboxId: podID}, []string{runningID, r.ID}},
-		"other pod":    {&cri.ContainerStatsFilter{PodSandboxId: stoppedID}, nil},
-		"labels":       {&cri.ContainerStatsFilter{LabelSelector: map[string]string{"app": "web"}}, []string{runningID, r.ID}},
+		"none":      {nil, []string{runningID, r.ID}},
+		"empty":     {&cri.ContainerStatsFilter{}, []string{runningID, r.ID}},
+		"id":        {&cri.ContainerStatsFilter{Id: runningID}, []string{runningID}},
+		"prefix":    {&cri.ContainerStatsFilter{Id: "cccc"}, []string{runningID}},
+		"exited":    {&cri.ContainerStatsFilter{Id: exitedID}, nil},
+		"pod":       {&cri.ContainerStatsFilter{PodSandboxId: podID}, []string{runningID, r.ID}},
+		"other pod": {&cri.ContainerStatsFilter{PodSandboxId: stoppedID}, nil},
+		"labels": {
+			&cri.ContainerStatsFilter{LabelSelector: map[string]string{"app": "web"}}, []string{runningID, r.ID},
+		},
 		"other labels": {&cri.ContainerStatsFilter{LabelSelector: map[string]string{"app": "other"}}, nil},
 		"absent":       {&cri.ContainerStatsFilter{Id: "ffff"}, nil},
 	} {
@@ -206,7 +256,9 @@ func testStreamContainerStats(t *testing.T) {
 		all, _ := receive(t, s, (*cri.StreamContainerStatsResponse).GetContainerStats)
 		return all
 	})
-	s, err := h.runtime.StreamContainerStats(t.Context(), &cri.StreamContainerStatsRequest{Filter: &cri.ContainerStatsFilter{Id: "\x00"}})
+	s, err := h.runtime.StreamContainerStats(
+		t.Context(), &cri.StreamContainerStatsRequest{Filter: &cri.ContainerStatsFilter{Id: "\x00"}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,9 @@ import (
 )
 
 // ContainerStatus answers from memory; the verbose answer also reads the container's config.json.
-func (s *Server) ContainerStatus(ctx context.Context, r *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
+func (s *Server) ContainerStatus(
+	ctx context.Context, r *cri.ContainerStatusRequest,
+) (*cri.ContainerStatusResponse, error) {
 	if err := checkContainerID(r.GetContainerId()); err != nil {
 		return nil, err
 	}

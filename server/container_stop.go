@@ -8,8 +8,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// StopContainer asks the container to end and kills it after the timeout. A container that is not there is stopped
-// already.
+// StopContainer sends the stop signal and kills the container after the timeout. It is no error if the container does
+// not exist.
 func (s *Server) StopContainer(ctx context.Context, r *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
 	if err := checkStopContainer(r); err != nil {
 		return nil, err
@@ -23,7 +23,7 @@ func (s *Server) StopContainer(ctx context.Context, r *cri.StopContainerRequest)
 	return &cri.StopContainerResponse{}, nil
 }
 
-// seconds converts CRI's seconds; what a Duration cannot hold is as good as for ever.
+// seconds converts a timeout of CRI, limited to what a Duration can hold (292 years).
 func seconds(n int64) time.Duration {
 	const longest = int64(math.MaxInt64 / time.Second)
 	return time.Duration(max(0, min(n, longest))) * time.Second

@@ -6,7 +6,9 @@ import (
 )
 
 // StreamContainers is ListContainers without the limit on a message's size (KEP-5825).
-func (s *Server) StreamContainers(r *cri.StreamContainersRequest, out grpc.ServerStreamingServer[cri.StreamContainersResponse]) error {
+func (s *Server) StreamContainers(
+	r *cri.StreamContainersRequest, out grpc.ServerStreamingServer[cri.StreamContainersResponse],
+) error {
 	if err := checkContainerFilter(r.GetFilter()); err != nil {
 		return err
 	}

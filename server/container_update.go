@@ -7,7 +7,9 @@ import (
 )
 
 // UpdateContainerResources changes a container's limits.
-func (s *Server) UpdateContainerResources(ctx context.Context, r *cri.UpdateContainerResourcesRequest) (*cri.UpdateContainerResourcesResponse, error) {
+func (s *Server) UpdateContainerResources(
+	ctx context.Context, r *cri.UpdateContainerResourcesRequest,
+) (*cri.UpdateContainerResourcesResponse, error) {
 	if err := checkUpdateContainer(r); err != nil {
 		return nil, err
 	}

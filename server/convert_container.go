@@ -36,7 +36,7 @@ func containerItem(c Container, img *image.Image, fixed []byte) *cri.Container {
 	return item
 }
 
-// fixedContainerItem is what never changes of containerItem as long as the image does not.
+// fixedContainerItem is the part of containerItem that only changes with the image.
 func fixedContainerItem(r *record.Container, img *image.Image) *cri.Container {
 	return &cri.Container{
 		Id:           r.ID,
@@ -66,7 +66,7 @@ func containerStatus(c Container, images imageFinder) *cri.ContainerStatus {
 		ImageRef:    digestedName(c.Record.ImageID, img),
 		ImageId:     c.Record.ImageID,
 		Reason:      c.Status.Reason,
-		Message:     strings.ToValidUTF8(c.Status.Message, "?"), // proto strings must be UTF-8, a runtime's words need not
+		Message:     strings.ToValidUTF8(c.Status.Message, "?"), // as protobuf requires; a runtime's message need not be
 		Labels:      cfg.GetLabels(),
 		Annotations: cfg.GetAnnotations(),
 		Mounts:      shownMounts(cfg.GetMounts(), images),
@@ -77,7 +77,7 @@ func containerStatus(c Container, images imageFinder) *cri.ContainerStatus {
 	}
 }
 
-// shownMounts are the mounts as sent; those of images also say which image it is, by its name with a digest.
+// shownMounts returns the mounts as sent. In mounts of images image_ref is set to the image's name with a digest.
 func shownMounts(mounts []*cri.Mount, images imageFinder) []*cri.Mount {
 	shown := slices.Clone(mounts)
 	for i, m := range mounts {
@@ -91,7 +91,7 @@ func shownMounts(mounts []*cri.Mount, images imageFinder) []*cri.Mount {
 	return shown
 }
 
-// nanoseconds is 0 for a time that has not come yet.
+// nanoseconds returns 0 for the zero time.
 func nanoseconds(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -110,7 +110,7 @@ func containerResources(c Container) *cri.ContainerResources {
 	return &cri.ContainerResources{Linux: r}
 }
 
-// containerUser is nil until it is known whom the process was made as.
+// containerUser returns nil until the user of the process is known.
 func containerUser(c Container) *cri.ContainerUser {
 	u := c.Status.User
 	if u == nil {
@@ -123,8 +123,8 @@ func containerUser(c Container) *cri.ContainerUser {
 	return &cri.ContainerUser{Linux: linux}
 }
 
-// containerInfo is the verbose part of a container's status, for people. The environment is left out of both the
-// config and config.json: it is where pods get their secrets, and this ends in logs and bug reports.
+// containerInfo is the verbose part of a container's status. It omits the environment of both config and config.json:
+// pods get their secrets there, and this output ends up in bug reports.
 func (s *Server) containerInfo(c Container) map[string]any {
 	cfg := proto.CloneOf(c.Record.Config)
 	cfg.Envs = nil
@@ -140,7 +140,7 @@ func (s *Server) containerInfo(c Container) map[string]any {
 		return info
 	}
 	spec, err := s.deps.RuntimeSpec(c.Record.ID)
-	if err != nil { // gone with the container's process: the rest is still worth showing
+	if err != nil { // config.json is removed with the process
 		info["runtimeSpecError"] = err.Error()
 		return info
 	}
@@ -155,6 +155,6 @@ func withoutEnv(spec *specs.Spec) *specs.Spec {
 		process.Env = nil
 		shown.Process = &process
 	}
-	shown.Hooks = nil // they have environments too
+	shown.Hooks = nil // hooks have environments too
 	return &shown
 }

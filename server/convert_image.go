@@ -19,7 +19,7 @@ func imageItem(img *image.Image) *cri.Image {
 		Id:          img.ID,
 		RepoTags:    img.Tags,
 		RepoDigests: img.Digests,
-		Size:        max(img.Size, 1), // the proto wants more than 0, an image without layers has it not
+		Size:        max(img.Size, 1), // CRI requires more than 0; an image may have no layers
 		Uid:         uid,
 		Username:    username,
 		Spec:        &cri.ImageSpec{Image: imageName(img), Annotations: img.Annotations},
@@ -27,7 +27,7 @@ func imageItem(img *image.Image) *cri.Image {
 	}
 }
 
-// imageName is the name by which people know the image: a tag, else a digest, else the id.
+// imageName returns a tag of the image, else a digest, else the id.
 func imageName(img *image.Image) string {
 	switch {
 	case len(img.Tags) > 0:
@@ -38,9 +38,8 @@ func imageName(img *image.Image) string {
 	return img.ID
 }
 
-// imageUser splits the config's "user[:group]": a number that is a uid, or a name, never both. The kubelet decides
-// runAsNonRoot by this, so a number that is no uid must not pass for one: it stays a name, which the kubelet
-// refuses.
+// imageUser parses the config's "user[:group]" into either a uid or a name. The kubelet checks runAsNonRoot by it, so a
+// number that is not a valid uid is returned as a name, which the kubelet refuses.
 func imageUser(user string) (uid *cri.Int64Value, username string) {
 	name, _, _ := strings.Cut(user, ":")
 	if name == "" {
@@ -52,7 +51,7 @@ func imageUser(user string) (uid *cri.Int64Value, username string) {
 	return nil, name
 }
 
-// imageInfo is the verbose part of an image's status, for people.
+// imageInfo is the verbose part of an image's status.
 func imageInfo(img *image.Image) map[string]any {
 	return map[string]any{
 		"imageSpec": map[string]any{"created": img.Created, "config": img.Config},
@@ -72,7 +71,7 @@ func filesystems(usages []image.FsUsage) []*cri.FilesystemUsage {
 	return out
 }
 
-// imageFinder finds the images of containers, asking the store once for each.
+// imageFinder resolves the images of containers, each once.
 type imageFinder struct {
 	resolve func(id string) (*image.Image, error)
 	known   map[string]*image.Image
@@ -85,7 +84,7 @@ func (s *Server) imageFinder(ctx context.Context) imageFinder {
 	}
 }
 
-// image is nil when the image is gone or cannot be read: a container is shown without.
+// image returns nil if the image is removed or cannot be read.
 func (f imageFinder) image(id string) *image.Image {
 	img, ok := f.known[id]
 	if !ok && id != "" {
@@ -97,7 +96,7 @@ func (f imageFinder) image(id string) *image.Image {
 	return img
 }
 
-// digestedName is image_ref: the image's name by digest, and its id when it has none.
+// digestedName returns the value of image_ref: the image's name with a digest, or its id if it has none.
 func digestedName(id string, img *image.Image) string {
 	if img != nil && len(img.Digests) > 0 {
 		return img.Digests[0]
@@ -105,22 +104,22 @@ func digestedName(id string, img *image.Image) string {
 	return id
 }
 
-// usedImage is the image as the container asked for it. The kubelet asks by id, which tells people nothing, so the
-// id is replaced by the name that the user wrote or, without that, one that the image has. It has no handler, as the
-// images of lists have none: all handlers share them, and the kubelet's garbage collection compares.
+// usedImage returns the image as the container requested it. The kubelet requests it by id; the id is replaced by the
+// name in the pod's spec or, if the image does not have it, another name of the image. The handler is unset as in lists
+// of images: all handlers share images, and the kubelet's garbage collection compares the two.
 func usedImage(r *record.Container, img *image.Image) *cri.ImageSpec {
-	asked := r.Config.GetImage()
-	if asked.GetRuntimeHandler() != "" {
-		asked = proto.CloneOf(asked)
-		asked.RuntimeHandler = ""
+	requested := r.Config.GetImage()
+	if requested.GetRuntimeHandler() != "" {
+		requested = proto.CloneOf(requested)
+		requested.RuntimeHandler = ""
 	}
-	if img == nil || strings.TrimPrefix(asked.GetImage(), "sha256:") != r.ImageID {
-		return asked
+	if img == nil || strings.TrimPrefix(requested.GetImage(), "sha256:") != r.ImageID {
+		return requested
 	}
-	named := proto.CloneOf(asked)
+	named := proto.CloneOf(requested)
 	named.Image = imageName(img)
 	for _, tag := range img.Tags {
-		if user := asked.GetUserSpecifiedImage(); tag == user || strings.HasSuffix(tag, "/"+user) {
+		if user := requested.GetUserSpecifiedImage(); tag == user || strings.HasSuffix(tag, "/"+user) {
 			named.Image = tag
 		}
 	}

@@ -25,7 +25,7 @@ func podItem(p Pod, fixed []byte) *cri.PodSandbox {
 	return item
 }
 
-// fixedPodItem is what never changes of podItem.
+// fixedPodItem is the part of podItem that never changes.
 func fixedPodItem(r *record.Pod) *cri.PodSandbox {
 	return &cri.PodSandbox{
 		Id:             r.ID,
@@ -41,7 +41,7 @@ func podStatus(p Pod) *cri.PodSandboxStatus {
 	cfg := p.Record.Config
 	options := cfg.GetLinux().GetSecurityContext().GetNamespaceOptions()
 	if options == nil {
-		options = &cri.NamespaceOption{} // POD for all: what an absent message means
+		options = &cri.NamespaceOption{} // POD for all, the meaning of an absent message
 	}
 	return &cri.PodSandboxStatus{
 		Id:             p.Record.ID,
@@ -56,7 +56,7 @@ func podStatus(p Pod) *cri.PodSandboxStatus {
 	}
 }
 
-// podNetwork is never nil: the kubelet warns about pods without it, those on the host network too.
+// podNetwork never returns nil: the kubelet logs a warning for nil, also for pods on the host network.
 func podNetwork(ips []string) *cri.PodSandboxNetworkStatus {
 	n := &cri.PodSandboxNetworkStatus{}
 	for i, ip := range ips {
@@ -69,7 +69,7 @@ func podNetwork(ips []string) *cri.PodSandboxNetworkStatus {
 	return n
 }
 
-// podInfo is the verbose part of a pod's status, for people. A pod's config has no field for secrets.
+// podInfo is the verbose part of a pod's status. A pod's config has no field for secrets.
 func podInfo(p Pod) map[string]any {
 	return map[string]any{
 		"pid":            p.Status.Infra.Pid,
@@ -83,7 +83,7 @@ func podInfo(p Pod) map[string]any {
 	}
 }
 
-// operations is what is remembered of a pod's or container's life: list may be nil.
+// operations returns the recent operations of a pod or container; list may be nil.
 func operations(list func() []operation.Operation) []operation.Operation {
 	if list == nil {
 		return nil

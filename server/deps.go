@@ -16,15 +16,15 @@ import (
 	"github.com/podd-project/podd/sandbox/usage"
 )
 
-// Pod is one pod at one moment. Everything in it is read-only.
+// Pod is a snapshot of a pod. It is read-only.
 type Pod struct {
 	Record *record.Pod
 	Status record.PodStatus
-	// Operations tells what was done to the pod last, for verbose answers; it may be nil.
+	// Operations returns the recent operations on the pod, for verbose responses; it may be nil.
 	Operations func() []operation.Operation
 }
 
-// Container is one container at one moment. Everything in it is read-only.
+// Container is a snapshot of a container. It is read-only.
 type Container struct {
 	Record *record.Container
 	Status record.ContainerStatus
@@ -32,14 +32,14 @@ type Container struct {
 	LogPath string
 	// Handler is the runtime handler of the container's pod.
 	Handler string
-	// Operations is as a pod's.
+	// Operations is like Pod.Operations.
 	Operations func() []operation.Operation
 }
 
-// Event is something that happened to a container or to a pod sandbox, with the state of the whole pod after it.
+// Event is an event of a container or a pod sandbox, with the state of the whole pod after it.
 type Event struct {
 	Type sandbox.EventType
-	// ID is the container's, or the pod's own.
+	// ID is the id of the container or of the pod.
 	ID         string
 	At         time.Time
 	Pod        Pod
@@ -48,7 +48,7 @@ type Event struct {
 
 // Engine is the server's view of sandbox.Engine (see Adapt). Ids may be full or a unique prefix; an unknown one is
 // errdefs.ErrNotFound, an ambiguous one ErrInvalidArgument. Pod, Pods, Container, Containers,
-// ContainersOf, Handlers, InUse and NetworkReady answer from memory.
+// ContainersOf, Handlers, InUse and NetworkReady return from memory, without I/O.
 type Engine interface {
 	RunPod(ctx context.Context, cfg *cri.PodSandboxConfig, handler string) (id string, err error)
 	StopPod(ctx context.Context, id string) error
@@ -67,14 +67,15 @@ type Engine interface {
 	Containers() iter.Seq[Container]
 	// ContainersOf returns the containers of the pod with this full id.
 	ContainersOf(podID string) []Container
-	// Events calls send for every event from now on, until ctx ends, send fails, or this subscriber has fallen too far
-	// behind (errdefs.ErrResourceExhausted).
+	// Events calls send for every event from now on, until ctx ends, send fails, or too many events are pending
+	// (errdefs.ErrResourceExhausted).
 	Events(ctx context.Context, send func(Event) error) error
 
-	// ContainerUsage and PodUsage measure what is named by full ids; what cannot be measured is left out.
+	// ContainerUsage and PodUsage measure the containers or pods with these full ids, except those that cannot be
+	// measured.
 	ContainerUsage(ctx context.Context, ids []string, want usage.Want) map[string]usage.Container
 	PodUsage(ctx context.Context, ids []string, want usage.Want) map[string]usage.Pod
-	// Writable and Filesystem answer from memory.
+	// Writable and Filesystem return the last measurement.
 	Writable(containerID string) *image.FsUsage
 	Filesystem() (fs image.Filesystem, device string)
 	UpdatePod(id string, overhead, resources *cri.LinuxContainerResources) error
@@ -93,21 +94,21 @@ type Images interface {
 	Pull(ctx context.Context, r image.PullRequest) (*image.Image, error)
 	// Remove deletes the image with all of its names.
 	Remove(ctx context.Context, id string) error
-	// Usage tells the space used by images and by containers' writable layers.
+	// Usage returns the space used by images and by containers' writable layers.
 	Usage(ctx context.Context) (images, containers []image.FsUsage, err error)
 }
 
-// Network takes what the kubelet says of the pod network.
+// Network receives the kubelet's settings of the pod network.
 type Network interface {
 	SetPodCIDR(ctx context.Context, cidr string) error
 }
 
-// Streamer prepares streaming sessions and returns the URL to reach each; requests are valid and carry full ids.
+// Streamer prepares streaming sessions and returns their URLs. Requests are valid and have full ids.
 type Streamer interface {
 	Exec(r *cri.ExecRequest) (url string, err error)
 	Attach(r *cri.AttachRequest) (url string, err error)
 	PortForward(r *cri.PortForwardRequest) (url string, err error)
 }
 
-// SpecReader returns a container's config.json; errdefs.ErrNotFound when it has none any more.
+// SpecReader returns a container's config.json, errdefs.ErrNotFound once it is removed.
 type SpecReader func(containerID string) (*specs.Spec, error)

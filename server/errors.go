@@ -15,10 +15,10 @@ import (
 	"github.com/podd-project/podd/oci/spec"
 )
 
-// maxMessageText caps an error's text, in bytes: it travels in an HTTP/2 header and ends in a pod event.
+// maxMessageText limits the text of an error, in bytes: it is sent in an HTTP/2 header and shown in a pod event.
 const maxMessageText = 8 << 10
 
-// reason is a cri-api error reason: the kubelet finds it as the prefix of the message.
+// reason is a cri-api error reason, which the kubelet recognises by the prefix of the message.
 type reason struct{ cause, reason error }
 
 func reasons() []reason {
@@ -33,8 +33,8 @@ func reasons() []reason {
 	}
 }
 
-// kind is one kind of error and its code; the first that fits counts, so the context's come first: whatever else
-// went wrong went wrong because time was up.
+// kind is a kind of error and its code. The first match counts. The kinds of the context come first: when the deadline
+// has passed, any other error follows from it.
 type kind struct {
 	is   func(error) bool
 	code codes.Code
@@ -62,30 +62,30 @@ func kinds() []kind {
 	}
 }
 
-// isFull is true for a full disk, quota or inode table.
+// isFull reports whether the disk, quota or inode table is full.
 func isFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// toStatus turns any error into the gRPC status that the client gets. ctx is the call's: what failed while the
-// caller was going away is the caller's doing.
+// toStatus converts an error to the gRPC status for the client. An unknown error of a call that the client has canceled
+// (ctx) is Canceled.
 func toStatus(ctx context.Context, err error) *status.Status {
 	for _, r := range reasons() {
 		if errors.Is(err, r.cause) {
-			// The kubelet recognises reasons only in errors of code Unknown: remote_image.go strips that code
-			// from the text and leaves every other one standing before the reason.
-			return status.New(codes.Unknown, clip(withPrefix(err.Error(), r.reason.Error())))
+			// The kubelet recognises reasons only in errors of code Unknown: remote_image.go removes that code
+			// from the text, and leaves any other code in front of the reason.
+			return status.New(codes.Unknown, truncate(withPrefix(err.Error(), r.reason.Error())))
 		}
 	}
 	for _, k := range kinds() {
 		if k.is(err) {
-			return status.New(k.code, clip(err.Error()))
+			return status.New(k.code, truncate(err.Error()))
 		}
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return status.New(codes.Canceled, clip(err.Error()))
+		return status.New(codes.Canceled, truncate(err.Error()))
 	}
-	return status.New(codes.Unknown, clip(err.Error()))
+	return status.New(codes.Unknown, truncate(err.Error()))
 }
 
 func withPrefix(text, prefix string) string {
@@ -95,8 +95,8 @@ func withPrefix(text, prefix string) string {
 	return prefix + ": " + text
 }
 
-// clip makes text fit for a header: valid UTF-8 of bounded length.
-func clip(text string) string {
+// truncate makes text fit for a header: valid UTF-8 of bounded length.
+func truncate(text string) string {
 	if len(text) > maxMessageText {
 		text = text[:maxMessageText] + "..."
 	}

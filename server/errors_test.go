@@ -24,43 +24,70 @@ func TestToStatus(t *testing.T) {
 		code codes.Code
 		text string
 	}{
-		"invalid":              {errdefs.ErrInvalidArgument, codes.InvalidArgument, "invalid argument"},
-		"not found":            {errdefs.ErrNotFound, codes.NotFound, "not found"},
-		"exists":               {errdefs.ErrAlreadyExists, codes.AlreadyExists, "already exists"},
-		"precondition":         {errdefs.ErrFailedPrecondition, codes.FailedPrecondition, "failed precondition"},
-		"unavailable":          {errdefs.ErrUnavailable, codes.Unavailable, "unavailable"},
-		"exhausted":            {errdefs.ErrResourceExhausted, codes.ResourceExhausted, "resource exhausted"},
-		"denied":               {errdefs.ErrPermissionDenied, codes.PermissionDenied, "permission denied"},
-		"unauthenticated":      {errdefs.ErrUnauthenticated, codes.Unauthenticated, ""},
-		"aborted":              {errdefs.ErrAborted, codes.Aborted, "aborted"},
-		"conflict":             {errdefs.ErrConflict, codes.Aborted, "conflict"},
-		"range":                {errdefs.ErrOutOfRange, codes.OutOfRange, ""},
-		"not implemented":      {errdefs.ErrNotImplemented, codes.Unimplemented, ""},
-		"internal":             {errdefs.ErrInternal, codes.Internal, ""},
-		"data loss":            {errdefs.ErrDataLoss, codes.DataLoss, ""},
-		"deadline":             {context.DeadlineExceeded, codes.DeadlineExceeded, ""},
-		"canceled":             {context.Canceled, codes.Canceled, ""},
-		"no kind":              {errors.New("boom"), codes.Unknown, "boom"},
-		"disk full":            {&os.PathError{Op: "write", Path: "/x", Err: syscall.ENOSPC}, codes.ResourceExhausted, "no space left"},
-		"quota":                {&os.PathError{Op: "write", Path: "/x", Err: syscall.EDQUOT}, codes.ResourceExhausted, ""},
-		"a deadline inside":    {fmt.Errorf("%w: %w", context.DeadlineExceeded, errdefs.ErrNotFound), codes.DeadlineExceeded, ""},
-		"wrapped":              {fmt.Errorf("set up network: %w", errdefs.ErrUnavailable), codes.Unavailable, "set up network: unavailable"},
-		"joined":               {errors.Join(errors.New("a"), errdefs.ErrAlreadyExists), codes.AlreadyExists, ""},
-		"registry":             {fmt.Errorf("pull: %w", image.ErrRegistryUnavailable), codes.Unknown, crierrors.ErrRegistryUnavailable.Error() + ": pull: "},
-		"registry timing out":  {fmt.Errorf("%w: %w", image.ErrRegistryUnavailable, context.DeadlineExceeded), codes.Unknown, crierrors.ErrRegistryUnavailable.Error()},
-		"signature":            {fmt.Errorf("pull: %w", image.ErrSignatureInvalid), codes.Unknown, crierrors.ErrSignatureValidationFailed.Error() + ": pull: "},
-		"read-only mounts":     {fmt.Errorf("%w: mount", spec.ErrRRO), codes.Unknown, crierrors.ErrRROUnsupported.Error() + ": "},
-		"reason as it is":      {fmt.Errorf("%w: details", crierrors.ErrRROUnsupported), codes.Unknown, crierrors.ErrRROUnsupported.Error() + ": details"},
-		"image volume":         {fmt.Errorf("create: %w: %w", crierrors.ErrImageVolumeMountFailed, errdefs.ErrNotFound), codes.Unknown, crierrors.ErrImageVolumeMountFailed.Error() + ": create: "},
+		"invalid":         {errdefs.ErrInvalidArgument, codes.InvalidArgument, "invalid argument"},
+		"not found":       {errdefs.ErrNotFound, codes.NotFound, "not found"},
+		"exists":          {errdefs.ErrAlreadyExists, codes.AlreadyExists, "already exists"},
+		"precondition":    {errdefs.ErrFailedPrecondition, codes.FailedPrecondition, "failed precondition"},
+		"unavailable":     {errdefs.ErrUnavailable, codes.Unavailable, "unavailable"},
+		"exhausted":       {errdefs.ErrResourceExhausted, codes.ResourceExhausted, "resource exhausted"},
+		"denied":          {errdefs.ErrPermissionDenied, codes.PermissionDenied, "permission denied"},
+		"unauthenticated": {errdefs.ErrUnauthenticated, codes.Unauthenticated, ""},
+		"aborted":         {errdefs.ErrAborted, codes.Aborted, "aborted"},
+		"conflict":        {errdefs.ErrConflict, codes.Aborted, "conflict"},
+		"range":           {errdefs.ErrOutOfRange, codes.OutOfRange, ""},
+		"not implemented": {errdefs.ErrNotImplemented, codes.Unimplemented, ""},
+		"internal":        {errdefs.ErrInternal, codes.Internal, ""},
+		"data loss":       {errdefs.ErrDataLoss, codes.DataLoss, ""},
+		"deadline":        {context.DeadlineExceeded, codes.DeadlineExceeded, ""},
+		"canceled":        {context.Canceled, codes.Canceled, ""},
+		"no kind":         {errors.New("boom"), codes.Unknown, "boom"},
+		"disk full": {
+			&os.PathError{Op: "write", Path: "/x", Err: syscall.ENOSPC}, codes.ResourceExhausted, "no space left",
+		},
+		"quota": {&os.PathError{Op: "write", Path: "/x", Err: syscall.EDQUOT}, codes.ResourceExhausted, ""},
+		"a deadline inside": {
+			fmt.Errorf("%w: %w", context.DeadlineExceeded, errdefs.ErrNotFound), codes.DeadlineExceeded, "",
+		},
+		"wrapped": {
+			fmt.Errorf("set up network: %w", errdefs.ErrUnavailable), codes.Unavailable,
+			"set up network: unavailable",
+		},
+		"joined": {errors.Join(errors.New("a"), errdefs.ErrAlreadyExists), codes.AlreadyExists, ""},
+		"registry": {
+			fmt.Errorf("pull: %w", image.ErrRegistryUnavailable), codes.Unknown,
+			crierrors.ErrRegistryUnavailable.Error() + ": pull: ",
+		},
+		"registry timing out": {
+			fmt.Errorf("%w: %w", image.ErrRegistryUnavailable, context.DeadlineExceeded), codes.Unknown,
+			crierrors.ErrRegistryUnavailable.Error(),
+		},
+		"signature": {
+			fmt.Errorf("pull: %w", image.ErrSignatureInvalid), codes.Unknown,
+			crierrors.ErrSignatureValidationFailed.Error() + ": pull: ",
+		},
+		"read-only mounts": {
+			fmt.Errorf("%w: mount", spec.ErrRRO), codes.Unknown, crierrors.ErrRROUnsupported.Error() + ": ",
+		},
+		"reason as it is": {
+			fmt.Errorf("%w: details", crierrors.ErrRROUnsupported), codes.Unknown,
+			crierrors.ErrRROUnsupported.Error() + ": details",
+		},
+		"image volume": {
+			fmt.Errorf("create: %w: %w", crierrors.ErrImageVolumeMountFailed, errdefs.ErrNotFound), codes.Unknown,
+			crierrors.ErrImageVolumeMountFailed.Error() + ": create: ",
+		},
 		"reason of a registry": {crierrors.ErrRegistryUnavailable, codes.Unknown, crierrors.ErrRegistryUnavailable.Error()},
-		"reason of signatures": {crierrors.ErrSignatureValidationFailed, codes.Unknown, crierrors.ErrSignatureValidationFailed.Error()},
+		"reason of signatures": {
+			crierrors.ErrSignatureValidationFailed, codes.Unknown, crierrors.ErrSignatureValidationFailed.Error(),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			st := toStatus(t.Context(), tt.err)
 			if st.Code() != tt.code {
 				t.Errorf("code %v, want %v", st.Code(), tt.code)
 			}
-			if tt.code == codes.Unknown && !strings.HasPrefix(st.Message(), tt.text) || !strings.Contains(st.Message(), tt.text) {
+			if tt.code == codes.Unknown && !strings.HasPrefix(st.Message(), tt.text) ||
+				!strings.Contains(st.Message(), tt.text) {
 				t.Errorf("message %q, want %q", st.Message(), tt.text)
 			}
 		})

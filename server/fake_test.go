@@ -120,7 +120,9 @@ func (e *fakeEngine) UpdateContainer(_ context.Context, id string, r *cri.LinuxC
 
 func (e *fakeEngine) ReopenLog(_ context.Context, id string) error { return e.call("ReopenLog", id) }
 
-func (e *fakeEngine) ExecSync(_ context.Context, id string, cmd []string, timeout time.Duration) (oci.ExecResult, error) {
+func (e *fakeEngine) ExecSync(
+	_ context.Context, id string, cmd []string, timeout time.Duration,
+) (oci.ExecResult, error) {
 	return e.exec, e.call("ExecSync", id, cmd, timeout)
 }
 
@@ -216,7 +218,8 @@ func (i *fakeImages) Resolve(_ context.Context, ref string) (*image.Image, error
 		return nil, err
 	}
 	for _, img := range i.images {
-		if img.ID == strings.TrimPrefix(ref, "sha256:") || slices.Contains(img.Tags, ref) || slices.Contains(img.Digests, ref) {
+		if img.ID == strings.TrimPrefix(ref, "sha256:") || slices.Contains(img.Tags, ref) ||
+			slices.Contains(img.Digests, ref) {
 			return img, nil
 		}
 	}

@@ -7,11 +7,11 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// maxField caps a logged value, in bytes: it comes from the client and has not been checked yet.
+// maxField limits a logged value, in bytes: it comes from the client and is not validated yet.
 const maxField = 128
 
-// requestFields picks what may be logged of a request: ids and names. A request as a whole must never be printed:
-// it carries registry passwords and environment secrets.
+// requestFields returns what may be logged of a request: ids and names. A whole request must never be logged: it has
+// registry passwords and secrets in environments.
 func requestFields(req any) logrus.Fields {
 	f := fields{}
 	switch r := req.(type) {
@@ -39,7 +39,7 @@ func requestFields(req any) logrus.Fields {
 	return logrus.Fields(f)
 }
 
-// responseFields picks the ids that a call has made.
+// responseFields returns the ids that a call has created.
 func responseFields(resp any) logrus.Fields {
 	f := fields{}
 	switch r := resp.(type) {
@@ -48,7 +48,7 @@ func responseFields(resp any) logrus.Fields {
 	case *cri.CreateContainerResponse:
 		f.set("container", r.GetContainerId())
 	case *cri.PullImageResponse:
-		f.set("imageID", r.GetImageRef())
+		f.set("image_id", r.GetImageRef())
 	}
 	return logrus.Fields(f)
 }
@@ -71,12 +71,12 @@ func (f fields) pod(m *cri.PodSandboxMetadata) {
 	f.set("uid", m.GetUid())
 }
 
-// image logs an image's name unless it may hold credentials: "user:password@registry/name" is no reference, but
-// somebody will send it.
+// image sets the image's name unless it may contain credentials: "user:password@registry/name" is not a valid
+// reference, but clients send it.
 func (f fields) image(spec *cri.ImageSpec) {
 	name := spec.GetImage()
 	if _, digest, found := strings.Cut(name, "@"); found && !strings.HasPrefix(digest, "sha256:") {
-		name = "(not a reference, not logged)"
+		name = "(invalid reference, not logged)"
 	}
 	f.set("image", name)
 }

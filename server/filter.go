@@ -6,7 +6,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// matchPod is true when the pod fits all that the filter asks for; ids may be prefixes, as crictl gives them.
+// matchPod reports whether the pod matches all fields of the filter; ids may be prefixes, as crictl sends them.
 func matchPod(f *cri.PodSandboxFilter, p Pod) bool {
 	return strings.HasPrefix(p.Record.ID, f.GetId()) &&
 		(f.GetState() == nil || f.GetState().GetState() == podState(p.Status.State)) &&

@@ -19,21 +19,33 @@ import (
 // reaches the engine or the store must be fit for C strings and JSON: no NUL, only UTF-8, in any field.
 func FuzzRequests(f *testing.F) {
 	seeds := map[string]proto.Message{
-		"RunPodSandbox":            &cri.RunPodSandboxRequest{Config: goodPod(), RuntimeHandler: "crun"},
-		"StopPodSandbox":           &cri.StopPodSandboxRequest{PodSandboxId: podID},
-		"PodSandboxStatus":         &cri.PodSandboxStatusRequest{PodSandboxId: podID, Verbose: true},
-		"ListPodSandbox":           &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{Id: "a", State: &cri.PodSandboxStateValue{}}},
-		"CreateContainer":          &cri.CreateContainerRequest{PodSandboxId: podID, Config: goodContainer(), SandboxConfig: goodPod()},
-		"StopContainer":            &cri.StopContainerRequest{ContainerId: runningID, Timeout: 1},
-		"ContainerStatus":          &cri.ContainerStatusRequest{ContainerId: runningID, Verbose: true},
-		"ListContainers":           &cri.ListContainersRequest{Filter: &cri.ContainerFilter{LabelSelector: map[string]string{"a": "b"}}},
-		"UpdateContainerResources": &cri.UpdateContainerResourcesRequest{ContainerId: runningID, Linux: goodContainer().GetLinux().GetResources()},
-		"ExecSync":                 &cri.ExecSyncRequest{ContainerId: runningID, Cmd: []string{"ls"}, Timeout: 1},
-		"Exec":                     &cri.ExecRequest{ContainerId: runningID, Cmd: []string{"ls"}, Stdout: true},
-		"PortForward":              &cri.PortForwardRequest{PodSandboxId: podID, Port: []int32{80}},
-		"UpdateRuntimeConfig":      &cri.UpdateRuntimeConfigRequest{RuntimeConfig: &cri.RuntimeConfig{NetworkConfig: &cri.NetworkConfig{PodCidr: "10.0.0.0/8"}}},
-		"ImageStatus":              &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: imageTag}, Verbose: true},
-		"PullImage":                &cri.PullImageRequest{Image: &cri.ImageSpec{Image: imageTag}, Auth: &cri.AuthConfig{Password: "p"}, SandboxConfig: goodPod()},
+		"RunPodSandbox":    &cri.RunPodSandboxRequest{Config: goodPod(), RuntimeHandler: "crun"},
+		"StopPodSandbox":   &cri.StopPodSandboxRequest{PodSandboxId: podID},
+		"PodSandboxStatus": &cri.PodSandboxStatusRequest{PodSandboxId: podID, Verbose: true},
+		"ListPodSandbox": &cri.ListPodSandboxRequest{
+			Filter: &cri.PodSandboxFilter{Id: "a", State: &cri.PodSandboxStateValue{}},
+		},
+		"CreateContainer": &cri.CreateContainerRequest{
+			PodSandboxId: podID, Config: goodContainer(), SandboxConfig: goodPod(),
+		},
+		"StopContainer":   &cri.StopContainerRequest{ContainerId: runningID, Timeout: 1},
+		"ContainerStatus": &cri.ContainerStatusRequest{ContainerId: runningID, Verbose: true},
+		"ListContainers": &cri.ListContainersRequest{
+			Filter: &cri.ContainerFilter{LabelSelector: map[string]string{"a": "b"}},
+		},
+		"UpdateContainerResources": &cri.UpdateContainerResourcesRequest{
+			ContainerId: runningID, Linux: goodContainer().GetLinux().GetResources(),
+		},
+		"ExecSync":    &cri.ExecSyncRequest{ContainerId: runningID, Cmd: []string{"ls"}, Timeout: 1},
+		"Exec":        &cri.ExecRequest{ContainerId: runningID, Cmd: []string{"ls"}, Stdout: true},
+		"PortForward": &cri.PortForwardRequest{PodSandboxId: podID, Port: []int32{80}},
+		"UpdateRuntimeConfig": &cri.UpdateRuntimeConfigRequest{
+			RuntimeConfig: &cri.RuntimeConfig{NetworkConfig: &cri.NetworkConfig{PodCidr: "10.0.0.0/8"}},
+		},
+		"ImageStatus": &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: imageTag}, Verbose: true},
+		"PullImage": &cri.PullImageRequest{
+			Image: &cri.ImageSpec{Image: imageTag}, Auth: &cri.AuthConfig{Password: "p"}, SandboxConfig: goodPod(),
+		},
 	}
 	methods := unaryMethods()
 	for i, m := range methods {
@@ -85,7 +97,10 @@ func fuzzServer(t *testing.T) (*Server, *fakeEngine, *fakeImages) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	engine, images := newFakeEngine(), newFakeImages()
-	s, err := New(Config{Version: "1"}, Deps{Engine: engine, Images: images, Network: &fakeNetwork{}, Streamer: &fakeStreamer{}, Log: log})
+	s, err := New(
+		Config{Version: "1"},
+		Deps{Engine: engine, Images: images, Network: &fakeNetwork{}, Streamer: &fakeStreamer{}, Log: log},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +206,9 @@ func fullRequests() []proto.Message {
 		&cri.RunPodSandboxRequest{Config: pod, RuntimeHandler: "crun"},
 		&cri.CreateContainerRequest{PodSandboxId: podID, Config: byID},
 		&cri.CreateContainerRequest{PodSandboxId: podID, Config: byName},
-		&cri.UpdateContainerResourcesRequest{ContainerId: runningID, Linux: byID.GetLinux().GetResources(), Annotations: map[string]string{"a": "b"}},
+		&cri.UpdateContainerResourcesRequest{
+			ContainerId: runningID, Linux: byID.GetLinux().GetResources(), Annotations: map[string]string{"a": "b"},
+		},
 	}
 }
 

@@ -140,7 +140,10 @@ func newFakeEngine() *fakeEngine {
 		},
 		containers: []Container{runningContainer(), exitedContainer()},
 		handlers: []sandbox.Handler{
-			{Name: "runc", Default: true, Features: oci.Features{Version: "runc 1.5.2", RecursiveReadOnly: true, UserNamespaces: true}},
+			{
+				Name: "runc", Default: true,
+				Features: oci.Features{Version: "runc 1.5.2", RecursiveReadOnly: true, UserNamespaces: true},
+			},
 			{Name: "crun"},
 		},
 		inUse: map[string][]string{},
@@ -150,12 +153,18 @@ func newFakeEngine() *fakeEngine {
 func podRecord(id string) *record.Pod {
 	cfg := goodPod()
 	cfg.Labels["id"] = id
-	return &record.Pod{ID: id, CreatedAt: created, Config: cfg, RequestedHandler: "runc", Netns: "/run/podd/netns/" + id, BootID: "boot"}
+	return &record.Pod{
+		ID: id, CreatedAt: created, Config: cfg, RequestedHandler: "runc", Netns: "/run/podd/netns/" + id,
+		BootID: "boot",
+	}
 }
 
 func runningContainer() Container {
 	return Container{
-		Record:  &record.Container{ID: runningID, PodID: podID, CreatedAt: created, Config: goodContainer(), ImageID: imageID, StopSignal: "SIGTERM"},
+		Record: &record.Container{
+			ID: runningID, PodID: podID, CreatedAt: created, Config: goodContainer(), ImageID: imageID,
+			StopSignal: "SIGTERM",
+		},
 		Handler: "runc",
 		LogPath: "/var/log/pods/ns_name_uid/main/0.log",
 		Status: record.ContainerStatus{
@@ -186,7 +195,8 @@ func newFakeImages() *fakeImages {
 		recorder: recorder{fail: map[string]error{}},
 		images: []*image.Image{{
 			ID: imageID, Tags: []string{"example.com/other:1", imageTag}, Digests: []string{imageDgst}, Size: 4096,
-			Config: imagespec.ImageConfig{User: "1000:1000", Cmd: []string{"sh"}}, Annotations: map[string]string{"a": "b"}, Pinned: true,
+			Config:      imagespec.ImageConfig{User: "1000:1000", Cmd: []string{"sh"}},
+			Annotations: map[string]string{"a": "b"}, Pinned: true,
 		}},
 		usage: [2][]image.FsUsage{
 			{{Mountpoint: "/var/lib/podd/storage", Bytes: 10, Inodes: 11, At: created}},
@@ -209,7 +219,9 @@ func goodPod() *cri.PodSandboxConfig {
 		Metadata:     &cri.PodSandboxMetadata{Name: "web", Namespace: "default", Uid: "u-1", Attempt: 2},
 		Hostname:     "web-0",
 		LogDirectory: "/var/log/pods/default_web_u-1",
-		DnsConfig:    &cri.DNSConfig{Servers: []string{"10.96.0.10"}, Searches: []string{"svc.cluster.local"}, Options: []string{"ndots:5"}},
+		DnsConfig: &cri.DNSConfig{
+			Servers: []string{"10.96.0.10"}, Searches: []string{"svc.cluster.local"}, Options: []string{"ndots:5"},
+		},
 		PortMappings: []*cri.PortMapping{{ContainerPort: 80, HostPort: 8080, HostIp: "127.0.0.1"}, {ContainerPort: 81}},
 		Labels:       map[string]string{"app": "web"},
 		Annotations:  map[string]string{"kubernetes.io/config.source": "api", "odd": "\n kept as it is \t"},
@@ -217,7 +229,10 @@ func goodPod() *cri.PodSandboxConfig {
 			CgroupParent: "/kubepods/burstable/podu-1",
 			Sysctls:      map[string]string{"net.ipv4.ip_unprivileged_port_start": "0"},
 			SecurityContext: &cri.LinuxSandboxSecurityContext{
-				NamespaceOptions:   &cri.NamespaceOption{Pid: cri.NamespaceMode_CONTAINER, UsernsOptions: &cri.UserNamespace{Mode: cri.NamespaceMode_NODE}},
+				NamespaceOptions: &cri.NamespaceOption{
+					Pid:           cri.NamespaceMode_CONTAINER,
+					UsernsOptions: &cri.UserNamespace{Mode: cri.NamespaceMode_NODE},
+				},
 				SelinuxOptions:     &cri.SELinuxOption{Level: "s0:c1,c2"},
 				RunAsUser:          &cri.Int64Value{Value: 1},
 				RunAsGroup:         &cri.Int64Value{Value: 2},
@@ -234,8 +249,11 @@ func goodPod() *cri.PodSandboxConfig {
 // goodContainer is a container that uses every field; tests change one.
 func goodContainer() *cri.ContainerConfig {
 	return &cri.ContainerConfig{
-		Metadata:    &cri.ContainerMetadata{Name: "main", Attempt: 1},
-		Image:       &cri.ImageSpec{Image: imageID, UserSpecifiedImage: "busybox:1.36", Annotations: map[string]string{"x": "y"}, RuntimeHandler: "crun"},
+		Metadata: &cri.ContainerMetadata{Name: "main", Attempt: 1},
+		Image: &cri.ImageSpec{
+			Image: imageID, UserSpecifiedImage: "busybox:1.36", Annotations: map[string]string{"x": "y"},
+			RuntimeHandler: "crun",
+		},
 		Command:     []string{"sh"},
 		Args:        []string{"-c", ""},
 		WorkingDir:  "/srv",
@@ -249,12 +267,16 @@ func goodContainer() *cri.ContainerConfig {
 		StopSignal:  cri.Signal_SIGNAL_SIGRTMINPLUS3,
 		Linux: &cri.LinuxContainerConfig{
 			Resources: &cri.LinuxContainerResources{
-				CpuPeriod: 100000, CpuQuota: -1, CpuShares: 2, MemoryLimitInBytes: 1 << 30, MemorySwapLimitInBytes: -1, OomScoreAdj: -997,
+				CpuPeriod: 100000, CpuQuota: -1, CpuShares: 2, MemoryLimitInBytes: 1 << 30,
+				MemorySwapLimitInBytes: -1, OomScoreAdj: -997,
 				CpusetCpus: "0-1", CpusetMems: "0", HugepageLimits: []*cri.HugepageLimit{{PageSize: "2MB", Limit: 1}},
 				Unified: map[string]string{"memory.high": "max"},
 			},
 			SecurityContext: &cri.LinuxContainerSecurityContext{
-				Capabilities:       &cri.Capability{AddCapabilities: []string{"NET_ADMIN"}, DropCapabilities: []string{"ALL"}, AddAmbientCapabilities: []string{"NET_RAW"}},
+				Capabilities: &cri.Capability{
+					AddCapabilities: []string{"NET_ADMIN"}, DropCapabilities: []string{"ALL"},
+					AddAmbientCapabilities: []string{"NET_RAW"},
+				},
 				NamespaceOptions:   &cri.NamespaceOption{Pid: cri.NamespaceMode_TARGET, TargetId: exitedID},
 				SelinuxOptions:     &cri.SELinuxOption{User: "u"},
 				RunAsUser:          &cri.Int64Value{Value: 1000},
@@ -262,8 +284,10 @@ func goodContainer() *cri.ContainerConfig {
 				SupplementalGroups: []int64{0, 4294967294},
 				MaskedPaths:        []string{"/proc/kcore"},
 				ReadonlyPaths:      []string{"/proc/sys"},
-				Seccomp:            &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost, LocalhostRef: "/var/lib/kubelet/seccomp/a.json"},
-				Apparmor:           &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Unconfined},
+				Seccomp: &cri.SecurityProfile{
+					ProfileType: cri.SecurityProfile_Localhost, LocalhostRef: "/var/lib/kubelet/seccomp/a.json",
+				},
+				Apparmor: &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Unconfined},
 			},
 		},
 	}
@@ -272,8 +296,14 @@ func goodContainer() *cri.ContainerConfig {
 func goodMounts() []*cri.Mount {
 	ids := []*cri.IDMapping{{HostId: 100000, ContainerId: 0, Length: 65536}}
 	return []*cri.Mount{
-		{ContainerPath: "/data", HostPath: "/var/lib/kubelet/x", Readonly: true, RecursiveReadOnly: true, SelinuxRelabel: true, UidMappings: ids, GidMappings: ids},
-		{ContainerPath: "/bi", HostPath: "/mnt", Propagation: cri.MountPropagation_PROPAGATION_BIDIRECTIONAL, MountOptions: []string{"noexec", "nosuid"}},
+		{
+			ContainerPath: "/data", HostPath: "/var/lib/kubelet/x", Readonly: true, RecursiveReadOnly: true,
+			SelinuxRelabel: true, UidMappings: ids, GidMappings: ids,
+		},
+		{
+			ContainerPath: "/bi", HostPath: "/mnt", Propagation: cri.MountPropagation_PROPAGATION_BIDIRECTIONAL,
+			MountOptions: []string{"noexec", "nosuid"},
+		},
 		{ContainerPath: "/img", Image: &cri.ImageSpec{Image: imageTag}, ImageSubPath: "etc/ssl"},
 	}
 }

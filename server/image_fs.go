@@ -6,11 +6,13 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// ImageFsInfo tells the space used by images and by containers, which may be the same filesystem.
+// ImageFsInfo returns the space used by images and by containers, which may be on the same filesystem.
 func (s *Server) ImageFsInfo(ctx context.Context, _ *cri.ImageFsInfoRequest) (*cri.ImageFsInfoResponse, error) {
 	images, containers, err := s.deps.Images.Usage(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &cri.ImageFsInfoResponse{ImageFilesystems: filesystems(images), ContainerFilesystems: filesystems(containers)}, nil
+	return &cri.ImageFsInfoResponse{
+		ImageFilesystems: filesystems(images), ContainerFilesystems: filesystems(containers),
+	}, nil
 }

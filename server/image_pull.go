@@ -30,8 +30,8 @@ func (s *Server) PullImage(ctx context.Context, r *cri.PullImageRequest) (*cri.P
 	return &cri.PullImageResponse{ImageRef: img.ID}, nil
 }
 
-// checkHandler refuses handlers that the node does not have; "" is the default one. All handlers share one store,
-// so an image pulled for one serves every other.
+// checkHandler refuses handlers that are not configured; "" is the default one. All handlers share the image store, so
+// an image pulled for one can be used by every other.
 func (s *Server) checkHandler(name string) error {
 	if name == "" {
 		return nil
@@ -41,10 +41,11 @@ func (s *Server) checkHandler(name string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: image.runtime_handler: no such handler is configured", errdefs.ErrInvalidArgument)
+	return fmt.Errorf("%w: image.runtime_handler: is not configured, see runtime.handlers in podd.toml",
+		errdefs.ErrInvalidArgument)
 }
 
-// pullAuth is nil when the request carries no credentials: then the node's own are used.
+// pullAuth returns nil if the request has no credentials. The node's own are used then.
 func pullAuth(a *cri.AuthConfig) *image.Auth {
 	auth := image.Auth{
 		Username:      a.GetUsername(),

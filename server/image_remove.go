@@ -8,8 +8,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// RemoveImage removes an image with all of its names. One that is not there is removed already; one that
-// containers use is refused, because they would lose their files.
+// RemoveImage removes an image with all of its names. It is no error if the image does not exist. An image that
+// containers use is refused: they would lose their files.
 func (s *Server) RemoveImage(ctx context.Context, r *cri.RemoveImageRequest) (*cri.RemoveImageResponse, error) {
 	if err := checkImage(r.GetImage()); err != nil {
 		return nil, err
@@ -22,7 +22,8 @@ func (s *Server) RemoveImage(ctx context.Context, r *cri.RemoveImageRequest) (*c
 		return nil, err
 	}
 	if users := s.deps.Engine.InUse(img.ID); len(users) > 0 {
-		return nil, fmt.Errorf("%w: image %s is in use by %d containers, such as %s", errdefs.ErrFailedPrecondition, img.ID, len(users), users[0])
+		return nil, fmt.Errorf("%w: image %s is in use by %d containers such as %s, remove them first",
+			errdefs.ErrFailedPrecondition, img.ID, len(users), users[0])
 	}
 	if err := unlessNotFound(s.deps.Images.Remove(ctx, img.ID)); err != nil {
 		return nil, err

@@ -7,7 +7,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// ImageStatus describes an image; one that is not there is no error but an empty answer.
+// ImageStatus describes an image. If it does not exist, the response is empty.
 func (s *Server) ImageStatus(ctx context.Context, r *cri.ImageStatusRequest) (*cri.ImageStatusResponse, error) {
 	if err := checkImage(r.GetImage()); err != nil {
 		return nil, err

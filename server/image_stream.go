@@ -10,7 +10,9 @@ import (
 )
 
 // StreamImages is ListImages without the limit on a message's size (KEP-5825).
-func (s *Server) StreamImages(r *cri.StreamImagesRequest, out grpc.ServerStreamingServer[cri.StreamImagesResponse]) error {
+func (s *Server) StreamImages(
+	r *cri.StreamImagesRequest, out grpc.ServerStreamingServer[cri.StreamImagesResponse],
+) error {
 	if err := checkImageFilter(r.GetFilter()); err != nil {
 		return err
 	}

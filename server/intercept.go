@@ -23,10 +23,10 @@ type Call struct {
 	Duration time.Duration
 }
 
-// call is one RPC under way.
+// call is one running RPC.
 type call struct {
 	method string
-	// id tells the lines of one call apart in the log.
+	// id identifies the call in the log and in errors.
 	id     string
 	start  time.Time
 	fields logrus.Fields
@@ -41,7 +41,9 @@ func newCall(fullMethod string, req any) *call {
 	}
 }
 
-func (s *Server) interceptUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+func (s *Server) interceptUnary(
+	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
+) (resp any, err error) {
 	c := newCall(info.FullMethod, req)
 	defer func() {
 		if p := recover(); p != nil {
@@ -52,7 +54,9 @@ func (s *Server) interceptUnary(ctx context.Context, req any, info *grpc.UnarySe
 	return handler(ctx, req)
 }
 
-func (s *Server) interceptStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+func (s *Server) interceptStream(
+	srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler,
+) (err error) {
 	c := newCall(info.FullMethod, nil)
 	defer func() {
 		if p := recover(); p != nil {
@@ -63,8 +67,8 @@ func (s *Server) interceptStream(srv any, stream grpc.ServerStream, info *grpc.S
 	return handler(srv, stream)
 }
 
-// panicked logs a panic and returns what the client is told of it. Of the panic's value only what the Go runtime
-// says is printed: any other value may carry a piece of the request. The stack has no contents.
+// panicked logs a panic and returns the error for the client. The panic's value is only logged if it is an error of the
+// Go runtime: any other may contain a part of the request. The stack has addresses only.
 func (s *Server) panicked(c *call, value any) error {
 	what := fmt.Sprintf("a value of type %T", value)
 	if e, ok := value.(runtime.Error); ok {
@@ -76,11 +80,12 @@ func (s *Server) panicked(c *call, value any) error {
 	return status.Errorf(codes.Internal, "internal error: %s panicked, see podd's log for request %s", c.method, c.id)
 }
 
-// finish turns err into the client's status, writes the call's one line and tells the metrics.
+// finish converts err to the client's status, writes the call's log line and updates the metrics.
 func (s *Server) finish(ctx context.Context, c *call, resp any, err error) error {
 	code := codes.OK
 	if err != nil {
-		st, ok := err.(interface{ GRPCStatus() *status.Status }) // not errors.As: a status wrapped by a mechanism is not ours
+		// Not errors.As: a wrapped status is that of another gRPC service, such as a shim's.
+		st, ok := err.(interface{ GRPCStatus() *status.Status })
 		if !ok {
 			err = toStatus(ctx, err).Err()
 			st = err.(interface{ GRPCStatus() *status.Status })
@@ -114,9 +119,9 @@ func successLevel(method string) logrus.Level {
 	return logrus.DebugLevel
 }
 
-// failureLevel: what the caller did wrong or has to expect is a warning, what podd cannot explain an error. A read
-// of something absent is an answer (the kubelet asks for the status of what it has just removed), a read that is
-// broken off is a stream's ordinary end, and a method that is not there is polled by the kubelet all the same.
+// failureLevel returns error for unexpected failures and warning for those that the caller caused or must expect. It
+// returns debug for reads of something absent (the kubelet queries what it has just removed), canceled reads (how
+// streams end) and unimplemented methods (the kubelet polls them).
 func failureLevel(method string, code codes.Code) logrus.Level {
 	switch code {
 	case codes.Unknown, codes.Internal, codes.DataLoss:
@@ -131,8 +136,7 @@ func failureLevel(method string, code codes.Code) logrus.Level {
 	return logrus.WarnLevel
 }
 
-// mutates tells the calls that change the node from those that only look. ExecSync is left out: probes call it all
-// the time.
+// mutates reports whether the method changes the node. ExecSync is left out: probes call it continually.
 func mutates(method string) bool {
 	switch method {
 	case "RunPodSandbox", "StopPodSandbox", "RemovePodSandbox", "UpdatePodSandboxResources",

@@ -32,7 +32,8 @@ func TestOneLineForEachCall(t *testing.T) {
 		{"a change is info", func(h *harness) error {
 			_, err := h.runtime.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: goodPod(), RuntimeHandler: "crun"})
 			return err
-		}, []string{"level=info", "method=RunPodSandbox", "name=web", "namespace=default", "uid=u-1", "handler=crun", "pod=newpod"}},
+		}, []string{"level=info", "method=RunPodSandbox", "name=web", "namespace=default", "uid=u-1",
+			"handler=crun", "pod=newpod"}},
 		{"containers have their ids", func(h *harness) error {
 			_, err := h.runtime.StopContainer(t.Context(), &cri.StopContainerRequest{ContainerId: runningID})
 			return err
@@ -42,13 +43,18 @@ func TestOneLineForEachCall(t *testing.T) {
 			return err
 		}, []string{"level=info", "pod=" + podID}},
 		{"creation has both", func(h *harness) error {
-			_, err := h.runtime.CreateContainer(t.Context(), &cri.CreateContainerRequest{PodSandboxId: podID, Config: goodContainer()})
+			_, err := h.runtime.CreateContainer(
+				t.Context(), &cri.CreateContainerRequest{PodSandboxId: podID, Config: goodContainer()},
+			)
 			return err
 		}, []string{"level=info", "pod=" + podID, "name=main", "container=newcontainer", "image=" + imageID}},
 		{"pulls name the image", func(h *harness) error {
-			_, err := h.image.PullImage(t.Context(), &cri.PullImageRequest{Image: &cri.ImageSpec{Image: imageTag}, SandboxConfig: goodPod()})
+			_, err := h.image.PullImage(
+				t.Context(),
+				&cri.PullImageRequest{Image: &cri.ImageSpec{Image: imageTag}, SandboxConfig: goodPod()},
+			)
 			return err
-		}, []string{"level=info", `image="` + imageTag, "imageID=" + imageID, "namespace=default"}},
+		}, []string{"level=info", `image="` + imageTag, "image_id="+ imageID, "namespace=default"}},
 		{"streams too", func(h *harness) error {
 			s, err := h.runtime.StreamContainers(t.Context(), &cri.StreamContainersRequest{})
 			if err == nil {
@@ -107,11 +113,15 @@ func TestLevelsOfFailures(t *testing.T) {
 
 // TestMutations: every RPC is a change unless its name says that it only looks.
 func TestMutations(t *testing.T) {
-	looks := []string{"Version", "Status", "RuntimeConfig", "ExecSync", "GetContainerEvents", "ImageFsInfo", "PodSandboxStats", "ContainerStats"}
+	looks := []string{
+		"Version", "Status", "RuntimeConfig", "ExecSync", "GetContainerEvents", "ImageFsInfo", "PodSandboxStats",
+		"ContainerStats",
+	}
 	unary, streams := rpcs()
 	for _, full := range slices.Concat(unary, streams) {
 		name := bare(full)
-		read := strings.HasPrefix(name, "List") || strings.HasPrefix(name, "Stream") || strings.HasSuffix(name, "Status") || slices.Contains(looks, name)
+		read := strings.HasPrefix(name, "List") || strings.HasPrefix(name, "Stream") ||
+			strings.HasSuffix(name, "Status") || slices.Contains(looks, name)
 		if mutates(name) == read {
 			t.Errorf("%s: mutates is %v", name, mutates(name))
 		}
@@ -146,7 +156,9 @@ func TestPanic(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t)
 			h.engine.on = func(string, ...any) { boom() }
-			_, err := h.runtime.CreateContainer(t.Context(), &cri.CreateContainerRequest{PodSandboxId: podID, Config: goodContainer()})
+			_, err := h.runtime.CreateContainer(
+				t.Context(), &cri.CreateContainerRequest{PodSandboxId: podID, Config: goodContainer()},
+			)
 			wantCode(t, err, codes.Internal, "internal error", "CreateContainer")
 			text := h.log.String()
 			if strings.Contains(text+err.Error(), secret) {
@@ -201,18 +213,22 @@ func TestNoSecretsInTheLog(t *testing.T) {
 		}
 	}
 	calls := map[string]func(h *harness) error{
-		"create":                    create(func(*cri.ContainerConfig) {}),
-		"create, bad env value":     create(func(c *cri.ContainerConfig) { c.Envs[0].Value = []byte(secret + "\x00") }),
-		"create, env not UTF-8":     create(func(c *cri.ContainerConfig) { c.Envs[0].Value = []byte(secret + "\xff") }),
-		"create, value in the key":  create(func(c *cri.ContainerConfig) { c.Envs[0].Key = "A=" + secret }),
-		"create, bad argument":      create(func(c *cri.ContainerConfig) { c.Args[1] = secret + "\x00" }),
-		"create, annotation":        create(func(c *cri.ContainerConfig) { c.Annotations[secret+"\x00"] = secret }),
-		"pull":                      pull(func(*cri.PullImageRequest) {}),
-		"pull, bad password":        pull(func(r *cri.PullImageRequest) { r.Auth.Password = secret + "\x00" }),
-		"pull, bad token":           pull(func(r *cri.PullImageRequest) { r.Auth.RegistryToken = secret + "\n" }),
-		"pull, password in the ref": pull(func(r *cri.PullImageRequest) { r.Image.Image = "u:" + secret + "@registry/image" }),
+		"create":                   create(func(*cri.ContainerConfig) {}),
+		"create, bad env value":    create(func(c *cri.ContainerConfig) { c.Envs[0].Value = []byte(secret + "\x00") }),
+		"create, env not UTF-8":    create(func(c *cri.ContainerConfig) { c.Envs[0].Value = []byte(secret + "\xff") }),
+		"create, value in the key": create(func(c *cri.ContainerConfig) { c.Envs[0].Key = "A=" + secret }),
+		"create, bad argument":     create(func(c *cri.ContainerConfig) { c.Args[1] = secret + "\x00" }),
+		"create, annotation":       create(func(c *cri.ContainerConfig) { c.Annotations[secret+"\x00"] = secret }),
+		"pull":                     pull(func(*cri.PullImageRequest) {}),
+		"pull, bad password":       pull(func(r *cri.PullImageRequest) { r.Auth.Password = secret + "\x00" }),
+		"pull, bad token":          pull(func(r *cri.PullImageRequest) { r.Auth.RegistryToken = secret + "\n" }),
+		"pull, password in the ref": pull(
+			func(r *cri.PullImageRequest) { r.Image.Image = "u:" + secret + "@registry/image" },
+		),
 		"exec": func(h *harness) error {
-			_, err := h.runtime.ExecSync(t.Context(), &cri.ExecSyncRequest{ContainerId: runningID, Cmd: []string{"mysql", "-p" + secret}})
+			_, err := h.runtime.ExecSync(
+				t.Context(), &cri.ExecSyncRequest{ContainerId: runningID, Cmd: []string{"mysql", "-p" + secret}},
+			)
 			return err
 		},
 	}
@@ -320,7 +336,8 @@ func fill(m protoreflect.Message, depth int) {
 func TestFillFills(t *testing.T) {
 	r := &cri.CreateContainerRequest{}
 	fill(r.ProtoReflect(), 0)
-	if string(r.GetConfig().GetEnvs()[0].GetValue()) != secret || r.GetSandboxConfig().GetLabels()["key"] != secret || proto.Size(r) < 1000 {
+	if string(r.GetConfig().GetEnvs()[0].GetValue()) != secret ||
+		r.GetSandboxConfig().GetLabels()["key"] != secret || proto.Size(r) < 1000 {
 		t.Errorf("filled %v", r)
 	}
 }

@@ -50,10 +50,13 @@ func TestItemThatCannotBeEncodedIsSentUncached(t *testing.T) {
 	p.Record.Config.Labels = map[string]string{"a": "\xff"} // a record of an older podd, say
 	var cache listCache[int]
 	record := 1
-	if fixed := cache.newPass().encode(&record, nil, func() proto.Message { return fixedPodItem(p.Record) }); fixed != nil {
+	if fixed := cache.newPass().encode(
+		&record, nil, func() proto.Message { return fixedPodItem(p.Record) },
+	); fixed != nil {
 		t.Errorf("encoded %q", fixed)
 	}
-	if item := podItem(p, nil); item.GetId() != podID || item.GetMetadata() == nil || item.GetState() != cri.PodSandboxState_SANDBOX_READY {
+	if item := podItem(p, nil); item.GetId() != podID || item.GetMetadata() == nil ||
+		item.GetState() != cri.PodSandboxState_SANDBOX_READY {
 		t.Errorf("item %v", item)
 	}
 }
@@ -62,10 +65,14 @@ func TestItemThatCannotBeEncodedIsSentUncached(t *testing.T) {
 func TestListsFollowChanges(t *testing.T) {
 	h := newHarness(t)
 	containers := func() []*cri.Container {
-		return must[*cri.ListContainersResponse](t)(h.runtime.ListContainers(t.Context(), &cri.ListContainersRequest{})).GetContainers()
+		return must[*cri.ListContainersResponse](t)(
+			h.runtime.ListContainers(t.Context(), &cri.ListContainersRequest{}),
+		).GetContainers()
 	}
 	pods := func() []*cri.PodSandbox {
-		return must[*cri.ListPodSandboxResponse](t)(h.runtime.ListPodSandbox(t.Context(), &cri.ListPodSandboxRequest{})).GetItems()
+		return must[*cri.ListPodSandboxResponse](t)(
+			h.runtime.ListPodSandbox(t.Context(), &cri.ListPodSandboxRequest{}),
+		).GetItems()
 	}
 	containers()
 	pods()

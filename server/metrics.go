@@ -11,8 +11,10 @@ import (
 	"github.com/podd-project/podd/sandbox/usage"
 )
 
-// ListMetricDescriptors names every metric that ListPodSandboxMetrics may have.
-func (s *Server) ListMetricDescriptors(context.Context, *cri.ListMetricDescriptorsRequest) (*cri.ListMetricDescriptorsResponse, error) {
+// ListMetricDescriptors returns all metrics that ListPodSandboxMetrics may have.
+func (s *Server) ListMetricDescriptors(
+	context.Context, *cri.ListMetricDescriptorsRequest,
+) (*cri.ListMetricDescriptorsResponse, error) {
 	resp := &cri.ListMetricDescriptorsResponse{}
 	for _, group := range metricGroups() {
 		for _, m := range group.metrics {
@@ -24,8 +26,10 @@ func (s *Server) ListMetricDescriptors(context.Context, *cri.ListMetricDescripto
 	return resp, nil
 }
 
-// ListPodSandboxMetrics tells the metrics of the pods that are ready and of the containers in them that have a process.
-func (s *Server) ListPodSandboxMetrics(ctx context.Context, _ *cri.ListPodSandboxMetricsRequest) (*cri.ListPodSandboxMetricsResponse, error) {
+// ListPodSandboxMetrics returns the metrics of the ready pods and of their containers that have a process.
+func (s *Server) ListPodSandboxMetrics(
+	ctx context.Context, _ *cri.ListPodSandboxMetricsRequest,
+) (*cri.ListPodSandboxMetricsResponse, error) {
 	resp := &cri.ListPodSandboxMetricsResponse{}
 	for m := range s.podMetrics(ctx) {
 		resp.PodMetrics = append(resp.PodMetrics, m)
@@ -34,13 +38,15 @@ func (s *Server) ListPodSandboxMetrics(ctx context.Context, _ *cri.ListPodSandbo
 }
 
 // StreamPodSandboxMetrics is ListPodSandboxMetrics without the limit on a message's size (KEP-5825).
-func (s *Server) StreamPodSandboxMetrics(_ *cri.StreamPodSandboxMetricsRequest, out grpc.ServerStreamingServer[cri.StreamPodSandboxMetricsResponse]) error {
+func (s *Server) StreamPodSandboxMetrics(
+	_ *cri.StreamPodSandboxMetricsRequest, out grpc.ServerStreamingServer[cri.StreamPodSandboxMetricsResponse],
+) error {
 	return sendBatches(s.podMetrics(out.Context()), func(items []*cri.PodSandboxMetrics) error {
 		return out.Send(&cri.StreamPodSandboxMetricsResponse{PodSandboxMetrics: items})
 	})
 }
 
-// podMetrics measures the ready pods, some at a time.
+// podMetrics measures the ready pods.
 func (s *Server) podMetrics(ctx context.Context) iter.Seq[*cri.PodSandboxMetrics] {
 	return func(yield func(*cri.PodSandboxMetrics) bool) {
 		r := s.metricReport(ctx)
@@ -53,7 +59,7 @@ func (s *Server) podMetrics(ctx context.Context) iter.Seq[*cri.PodSandboxMetrics
 	}
 }
 
-// metricReport is what all pods of one answer have in common.
+// metricReport is common to all pods of one response.
 type metricReport struct {
 	groups []metricGroup
 	images imageFinder
@@ -61,9 +67,9 @@ type metricReport struct {
 	now    time.Time
 }
 
-// diskSize is what containers' root filesystems are kept on.
+// diskSize describes the filesystem of containers' root filesystems.
 type diskSize struct {
-	// device is a path, "" when the filesystem is on none.
+	// device is its path, "" if the filesystem has none.
 	device                    string
 	major, minor              uint64
 	bytes, inodes, inodesFree uint64
@@ -81,7 +87,7 @@ func (s *Server) metricReport(ctx context.Context) metricReport {
 	}
 }
 
-// deviceLabel is a device's path, as cAdvisor tells it.
+// deviceLabel returns a device's path, as in cAdvisor.
 func deviceLabel(name string) string {
 	if name == "" {
 		return ""
@@ -89,10 +95,10 @@ func deviceLabel(name string) string {
 	return "/dev/" + name
 }
 
-// measured is what one pod's or container's metrics are worked out of. What is nil or zero is not known.
+// measured has the measurements of one pod or container. Nil and zero fields are unknown.
 type measured struct {
 	usage.Container
-	// network is there for pods alone, disk for containers alone.
+	// network is set for pods, disk for containers.
 	network *usage.Network
 	disk    diskSize
 	started time.Time
@@ -102,7 +108,7 @@ type measured struct {
 func (r metricReport) pod(p Pod, u usage.Pod, containers []Container) *cri.PodSandboxMetrics {
 	meta := p.Record.Config.GetMetadata()
 	m := measured{network: u.Network, now: r.now}
-	if u.Path != "" { // a sum of containers' would be their metrics once more
+	if u.Path != "" { // otherwise u is the sum of the containers, whose metrics follow
 		m.Sample = u.Sample
 		m.started = p.Record.CreatedAt
 	}
@@ -117,13 +123,18 @@ func (r metricReport) pod(p Pod, u usage.Pod, containers []Container) *cri.PodSa
 		}
 		m := measured{Container: used, disk: r.disk, started: c.Status.StartedAt, now: r.now}
 		image := usedImage(c.Record, r.images.image(c.Record.ImageID)).GetImage()
-		labels := []string{meta.GetName(), meta.GetNamespace(), c.Record.Config.GetMetadata().GetName(), c.Record.ID, image, c.Record.ID}
-		out.ContainerMetrics = append(out.ContainerMetrics, &cri.ContainerMetrics{ContainerId: c.Record.ID, Metrics: r.metrics(&m, labels)})
+		labels := []string{
+			meta.GetName(), meta.GetNamespace(), c.Record.Config.GetMetadata().GetName(), c.Record.ID, image,
+			c.Record.ID,
+		}
+		out.ContainerMetrics = append(out.ContainerMetrics, &cri.ContainerMetrics{
+			ContainerId: c.Record.ID, Metrics: r.metrics(&m, labels),
+		})
 	}
 	return out
 }
 
-// metrics works out every metric that something is known of. The base labels are shared by those that have no others.
+// metrics returns all metrics whose value is known. Metrics without labels of their own share base.
 func (r metricReport) metrics(m *measured, base []string) []*cri.Metric {
 	var out []*cri.Metric
 	for _, group := range r.groups {

@@ -46,14 +46,17 @@ container_fs_io_time_weighted_seconds_total`
 
 func testListMetricDescriptors(t *testing.T) {
 	h := newHarness(t)
-	got := must[*cri.ListMetricDescriptorsResponse](t)(h.runtime.ListMetricDescriptors(t.Context(), &cri.ListMetricDescriptorsRequest{})).GetDescriptors()
+	got := must[*cri.ListMetricDescriptorsResponse](t)(
+		h.runtime.ListMetricDescriptors(t.Context(), &cri.ListMetricDescriptorsRequest{}),
+	).GetDescriptors()
 	names := map[string]bool{}
 	for _, d := range got {
 		if names[d.GetName()] {
 			t.Errorf("%s is described twice", d.GetName())
 		}
 		names[d.GetName()] = true
-		if !strings.HasSuffix(d.GetHelp(), ".") || !slices.Equal(d.GetLabelKeys()[:6], []string{"pod", "namespace", "container", "id", "image", "name"}) {
+		if !strings.HasSuffix(d.GetHelp(), ".") ||
+			!slices.Equal(d.GetLabelKeys()[:6], []string{"pod", "namespace", "container", "id", "image", "name"}) {
 			t.Errorf("%v", d)
 		}
 	}
@@ -70,10 +73,13 @@ func detailedUsage(t testing.TB) *harness {
 	details := &usage.Details{
 		Details: cgroups.Details{
 			At: sampled, Events: cgroups.MemoryEvents{Peak: 2000, Failures: 41, OOMKills: 42},
-			IO:        []cgroups.IO{{Major: 259, Minor: 1, Name: "nvme0n1", ReadBytes: 5120, WriteBytes: 1024, Reads: 5, Writes: 6}},
+			IO: []cgroups.IO{
+				{Major: 259, Minor: 1, Name: "nvme0n1", ReadBytes: 5120, WriteBytes: 1024, Reads: 5, Writes: 6},
+			},
 			Hugepages: []cgroups.Hugepages{{Size: "2MB", Usage: 2 << 20, Peak: 4 << 20, Limit: 6 << 20, Failures: 43}},
 			Limits: cgroups.Limits{
-				CPUShares: 512, CPUQuota: 20000, CPUPeriod: 100000, Memory: 5000, Reservation: cgroups.Unlimited, MemorySwap: 5300, Pids: 100,
+				CPUShares: 512, CPUQuota: 20000, CPUPeriod: 100000, Memory: 5000, Reservation: cgroups.Unlimited,
+				MemorySwap: 5300, Pids: 100,
 			},
 			Processes: []int{4711, 4712, 4713},
 		},
@@ -89,7 +95,8 @@ func detailedUsage(t testing.TB) *harness {
 func TestMetricsGolden(t *testing.T) {
 	h := detailedUsage(t)
 	pods := listMetrics(t, h)
-	if len(pods) != 1 || pods[0].GetPodSandboxId() != podID || len(pods[0].GetContainerMetrics()) != 1 || pods[0].GetContainerMetrics()[0].GetContainerId() != runningID {
+	if len(pods) != 1 || pods[0].GetPodSandboxId() != podID || len(pods[0].GetContainerMetrics()) != 1 ||
+		pods[0].GetContainerMetrics()[0].GetContainerId() != runningID {
 		t.Fatalf("got %v", pods)
 	}
 	var text strings.Builder
@@ -103,11 +110,17 @@ func TestMetricsGolden(t *testing.T) {
 			if m.GetName() == "container_last_seen" {
 				val = "(now)"
 			}
-			fmt.Fprintf(&text, "%-9s %s %s%v = %s\n", who, strings.ToLower(m.GetMetricType().String()), m.GetName(), m.GetLabelValues()[6:], val)
+			fmt.Fprintf(
+				&text, "%-9s %s %s%v = %s\n", who, strings.ToLower(m.GetMetricType().String()), m.GetName(),
+				m.GetLabelValues()[6:], val,
+			)
 		}
 	}
 	write("pod", []string{"web", "default", "", podID, "", ""}, pods[0].GetMetrics())
-	write("container", []string{"web", "default", "main", runningID, "registry.k8s.io/" + image, runningID}, pods[0].GetContainerMetrics()[0].GetMetrics())
+	write(
+		"container", []string{"web", "default", "main", runningID, "registry.k8s.io/" + image, runningID},
+		pods[0].GetContainerMetrics()[0].GetMetrics(),
+	)
 	const path = "testdata/metrics.txt"
 	if *update {
 		if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
@@ -122,13 +135,17 @@ func TestMetricsGolden(t *testing.T) {
 
 func listMetrics(t *testing.T, h *harness) []*cri.PodSandboxMetrics {
 	t.Helper()
-	return must[*cri.ListPodSandboxMetricsResponse](t)(h.runtime.ListPodSandboxMetrics(t.Context(), &cri.ListPodSandboxMetricsRequest{})).GetPodMetrics()
+	return must[*cri.ListPodSandboxMetricsResponse](t)(
+		h.runtime.ListPodSandboxMetrics(t.Context(), &cri.ListPodSandboxMetricsRequest{}),
+	).GetPodMetrics()
 }
 
 func labelKeys(t *testing.T, h *harness) map[string][]string {
 	t.Helper()
 	keys := map[string][]string{}
-	for _, d := range must[*cri.ListMetricDescriptorsResponse](t)(h.runtime.ListMetricDescriptors(t.Context(), &cri.ListMetricDescriptorsRequest{})).GetDescriptors() {
+	for _, d := range must[*cri.ListMetricDescriptorsResponse](t)(
+		h.runtime.ListMetricDescriptors(t.Context(), &cri.ListMetricDescriptorsRequest{}),
+	).GetDescriptors() {
 		keys[d.GetName()] = d.GetLabelKeys()
 	}
 	return keys
@@ -178,11 +195,13 @@ func TestMetricsOfLess(t *testing.T) {
 	if of(own, "container_network") != 16 || of(own, "container_cpu") != 0 || of(own, "container_memory") != 0 {
 		t.Errorf("pod: %v", own)
 	}
-	if of(container, "container_cpu") != 8 || of(container, "container_spec") != 0 || of(container, "container_network") != 0 {
+	if of(container, "container_cpu") != 8 || of(container, "container_spec") != 0 ||
+		of(container, "container_network") != 0 {
 		t.Errorf("container: %v", container)
 	}
 	h.engine.podUsage[podID] = usage.Pod{}
-	if pods := listMetrics(t, h); len(pods) != 1 || len(pods[0].GetMetrics()) != 1 || len(pods[0].GetContainerMetrics()) != 0 {
+	if pods := listMetrics(t, h); len(pods) != 1 || len(pods[0].GetMetrics()) != 1 ||
+		len(pods[0].GetContainerMetrics()) != 0 {
 		t.Errorf("nothing is known: %v", pods)
 	}
 }

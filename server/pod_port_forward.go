@@ -10,7 +10,7 @@ import (
 	"github.com/podd-project/podd/sandbox/record"
 )
 
-// PortForward prepares a session that reaches ports inside a ready pod.
+// PortForward prepares a session that connects to ports of a ready pod.
 func (s *Server) PortForward(_ context.Context, r *cri.PortForwardRequest) (*cri.PortForwardResponse, error) {
 	if err := checkPortForward(r); err != nil {
 		return nil, err
@@ -23,7 +23,8 @@ func (s *Server) PortForward(_ context.Context, r *cri.PortForwardRequest) (*cri
 		return nil, err
 	}
 	if p.Status.State != record.PodReady {
-		return nil, fmt.Errorf("%w: pod %s is %s, not ready", errdefs.ErrFailedPrecondition, p.Record.ID, p.Status.State)
+		return nil, fmt.Errorf("%w: pod %s is %s, it must be ready",
+			errdefs.ErrFailedPrecondition, p.Record.ID, p.Status.State)
 	}
 	url, err := s.deps.Streamer.PortForward(&cri.PortForwardRequest{PodSandboxId: p.Record.ID, Port: r.GetPort()})
 	if err != nil {

@@ -6,8 +6,10 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// RemovePodSandbox removes a pod with its containers, running or not. A pod that is not there is removed already.
-func (s *Server) RemovePodSandbox(ctx context.Context, r *cri.RemovePodSandboxRequest) (*cri.RemovePodSandboxResponse, error) {
+// RemovePodSandbox removes a pod and its containers, also running ones. It is no error if the pod does not exist.
+func (s *Server) RemovePodSandbox(
+	ctx context.Context, r *cri.RemovePodSandboxRequest,
+) (*cri.RemovePodSandboxResponse, error) {
 	if err := checkPodID(r.GetPodSandboxId()); err != nil {
 		return nil, err
 	}

@@ -6,7 +6,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// RunPodSandbox makes a pod and returns once it is ready. Asked again with the same metadata it returns the same id.
+// RunPodSandbox creates a pod and returns once it is ready. A retry with the same metadata returns the same id.
 func (s *Server) RunPodSandbox(ctx context.Context, r *cri.RunPodSandboxRequest) (*cri.RunPodSandboxResponse, error) {
 	if err := checkRunPod(r); err != nil {
 		return nil, err

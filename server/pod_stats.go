@@ -13,8 +13,10 @@ import (
 	"github.com/podd-project/podd/sandbox/usage"
 )
 
-// PodSandboxStats measures one pod. Of one that is not ready nothing but the attributes is left.
-func (s *Server) PodSandboxStats(ctx context.Context, r *cri.PodSandboxStatsRequest) (*cri.PodSandboxStatsResponse, error) {
+// PodSandboxStats measures one pod. For a pod that is not ready it returns only the attributes.
+func (s *Server) PodSandboxStats(
+	ctx context.Context, r *cri.PodSandboxStatsRequest,
+) (*cri.PodSandboxStatsResponse, error) {
 	if err := checkPodID(r.GetPodSandboxId()); err != nil {
 		return nil, err
 	}
@@ -27,7 +29,9 @@ func (s *Server) PodSandboxStats(ctx context.Context, r *cri.PodSandboxStatsRequ
 }
 
 // ListPodSandboxStats measures the pods that are ready.
-func (s *Server) ListPodSandboxStats(ctx context.Context, r *cri.ListPodSandboxStatsRequest) (*cri.ListPodSandboxStatsResponse, error) {
+func (s *Server) ListPodSandboxStats(
+	ctx context.Context, r *cri.ListPodSandboxStatsRequest,
+) (*cri.ListPodSandboxStatsResponse, error) {
 	if err := checkPodStatsFilter(r.GetFilter()); err != nil {
 		return nil, err
 	}
@@ -39,7 +43,9 @@ func (s *Server) ListPodSandboxStats(ctx context.Context, r *cri.ListPodSandboxS
 }
 
 // StreamPodSandboxStats is ListPodSandboxStats without the limit on a message's size (KEP-5825).
-func (s *Server) StreamPodSandboxStats(r *cri.StreamPodSandboxStatsRequest, out grpc.ServerStreamingServer[cri.StreamPodSandboxStatsResponse]) error {
+func (s *Server) StreamPodSandboxStats(
+	r *cri.StreamPodSandboxStatsRequest, out grpc.ServerStreamingServer[cri.StreamPodSandboxStatsResponse],
+) error {
 	if err := checkPodStatsFilter(r.GetFilter()); err != nil {
 		return err
 	}
@@ -55,7 +61,7 @@ func checkPodStatsFilter(f *cri.PodSandboxStatsFilter) error {
 	return c.err()
 }
 
-// podStats measures the pods that match the filter, some at a time.
+// podStats measures the ready pods that match the filter.
 func (s *Server) podStats(ctx context.Context, f *cri.PodSandboxStatsFilter) iter.Seq[*cri.PodSandboxStats] {
 	return func(yield func(*cri.PodSandboxStats) bool) {
 		match := func(p Pod) bool {
@@ -70,23 +76,35 @@ func (s *Server) podStats(ctx context.Context, f *cri.PodSandboxStatsFilter) ite
 	}
 }
 
-// podUsages measures the ready pods that match, some at a time.
+// podUsages measures the ready pods that match.
 func (s *Server) podUsages(ctx context.Context, match func(Pod) bool, want usage.Want) iter.Seq2[Pod, usage.Pod] {
-	return func(yield func(Pod, usage.Pod) bool) {
-		var pods []Pod
-		for p := range s.deps.Engine.Pods() {
-			if p.Status.State == record.PodReady && match(p) {
-				pods = append(pods, p)
-			}
+	var pods []Pod
+	for p := range s.deps.Engine.Pods() {
+		if p.Status.State == record.PodReady && match(p) {
+			pods = append(pods, p)
 		}
-		for chunk := range slices.Chunk(pods, usageChunk) {
+	}
+	return measureAll(pods, func(p Pod) string { return p.Record.ID }, func(ids []string) map[string]usage.Pod {
+		return s.deps.Engine.PodUsage(ctx, ids, want)
+	})
+}
+
+// usageChunk is how many containers or pods are measured before the first of them is sent, when they are streamed.
+const usageChunk = 64
+
+// measureAll measures items in chunks and yields each that could be measured with its usage.
+func measureAll[T, U any](
+	items []T, id func(T) string, measure func(ids []string) map[string]U,
+) iter.Seq2[T, U] {
+	return func(yield func(T, U) bool) {
+		for chunk := range slices.Chunk(items, usageChunk) {
 			ids := make([]string, len(chunk))
-			for i, p := range chunk {
-				ids[i] = p.Record.ID
+			for i, item := range chunk {
+				ids[i] = id(item)
 			}
-			usages := s.deps.Engine.PodUsage(ctx, ids, want)
-			for _, p := range chunk {
-				if u, ok := usages[p.Record.ID]; ok && !yield(p, u) {
+			usages := measure(ids)
+			for i, item := range chunk {
+				if u, ok := usages[ids[i]]; ok && !yield(item, u) {
 					return
 				}
 			}
@@ -94,12 +112,11 @@ func (s *Server) podUsages(ctx context.Context, match func(Pod) bool, want usage
 	}
 }
 
-// containersByPod are the containers that have a process, in the order of the list, by pod: of all pods, or of those
-// whose ids begin with prefix.
+// containersByPod returns the containers with a process by pod id, for the pods whose id begins with prefix.
 func (s *Server) containersByPod(prefix string) map[string][]Container {
 	out := map[string][]Container{}
 	for c := range s.deps.Engine.Containers() {
-		if alive(c) && strings.HasPrefix(c.Record.PodID, prefix) {
+		if hasProcess(c) && strings.HasPrefix(c.Record.PodID, prefix) {
 			out[c.Record.PodID] = append(out[c.Record.PodID], c)
 		}
 	}
@@ -141,7 +158,8 @@ func networkUsage(u *usage.Network) *cri.NetworkUsage {
 
 func interfaceUsage(i usage.Interface) *cri.NetworkInterfaceUsage {
 	return &cri.NetworkInterfaceUsage{
-		Name: i.Name, RxBytes: value(i.RxBytes), RxErrors: value(i.RxErrors), TxBytes: value(i.TxBytes), TxErrors: value(i.TxErrors),
+		Name: i.Name, RxBytes: value(i.RxBytes), RxErrors: value(i.RxErrors), TxBytes: value(i.TxBytes),
+		TxErrors: value(i.TxErrors),
 	}
 }
 

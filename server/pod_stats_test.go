@@ -17,14 +17,20 @@ func wantPodStats() *cri.PodSandboxStats {
 	at, sent, of := sampled.UnixNano(), podRecord(podID).Config, wantContainerStats()
 	of.Cpu.UsageCoreNanoSeconds, of.Cpu.UsageNanoCores = value(99e9), value(7)
 	return &cri.PodSandboxStats{
-		Attributes: &cri.PodSandboxAttributes{Id: podID, Metadata: sent.GetMetadata(), Labels: sent.GetLabels(), Annotations: sent.GetAnnotations()},
+		Attributes: &cri.PodSandboxAttributes{
+			Id: podID, Metadata: sent.GetMetadata(), Labels: sent.GetLabels(), Annotations: sent.GetAnnotations(),
+		},
 		Linux: &cri.LinuxPodSandboxStats{
 			Cpu: of.Cpu, Memory: of.Memory, Io: of.Io,
 			Process: &cri.ProcessUsage{Timestamp: at, ProcessCount: value(17)},
 			Network: &cri.NetworkUsage{
-				Timestamp:        at,
-				DefaultInterface: &cri.NetworkInterfaceUsage{Name: "eth0", RxBytes: value(1), RxErrors: value(3), TxBytes: value(5), TxErrors: value(7)},
-				Interfaces:       []*cri.NetworkInterfaceUsage{{Name: "net1", RxBytes: value(11), RxErrors: value(0), TxBytes: value(15), TxErrors: value(0)}},
+				Timestamp: at,
+				DefaultInterface: &cri.NetworkInterfaceUsage{
+					Name: "eth0", RxBytes: value(1), RxErrors: value(3), TxBytes: value(5), TxErrors: value(7),
+				},
+				Interfaces: []*cri.NetworkInterfaceUsage{
+					{Name: "net1", RxBytes: value(11), RxErrors: value(0), TxBytes: value(15), TxErrors: value(0)},
+				},
 			},
 			Containers: []*cri.ContainerStats{wantContainerStats()},
 		},
@@ -34,7 +40,9 @@ func wantPodStats() *cri.PodSandboxStats {
 func testPodSandboxStats(t *testing.T) {
 	h := withUsage(t)
 	get := func(id string) *cri.PodSandboxStats {
-		return must[*cri.PodSandboxStatsResponse](t)(h.runtime.PodSandboxStats(t.Context(), &cri.PodSandboxStatsRequest{PodSandboxId: id})).GetStats()
+		return must[*cri.PodSandboxStatsResponse](t)(
+			h.runtime.PodSandboxStats(t.Context(), &cri.PodSandboxStatsRequest{PodSandboxId: id}),
+		).GetStats()
 	}
 	if got, want := get(podID[:4]), wantPodStats(); !proto.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
@@ -49,9 +57,13 @@ func testPodSandboxStats(t *testing.T) {
 func testListPodSandboxStats(t *testing.T) {
 	h := withUsage(t)
 	podStatsFilters(t, h, func(f *cri.PodSandboxStatsFilter) []*cri.PodSandboxStats {
-		return must[*cri.ListPodSandboxStatsResponse](t)(h.runtime.ListPodSandboxStats(t.Context(), &cri.ListPodSandboxStatsRequest{Filter: f})).GetStats()
+		return must[*cri.ListPodSandboxStatsResponse](t)(
+			h.runtime.ListPodSandboxStats(t.Context(), &cri.ListPodSandboxStatsRequest{Filter: f}),
+		).GetStats()
 	})
-	_, err := h.runtime.ListPodSandboxStats(t.Context(), &cri.ListPodSandboxStatsRequest{Filter: &cri.PodSandboxStatsFilter{Id: "\x00"}})
+	_, err := h.runtime.ListPodSandboxStats(
+		t.Context(), &cri.ListPodSandboxStatsRequest{Filter: &cri.PodSandboxStatsFilter{Id: "\x00"}},
+	)
 	wantCode(t, err, codes.InvalidArgument, "filter.id")
 }
 
@@ -62,11 +74,14 @@ func podStatsFilters(t *testing.T, h *harness, list func(*cri.PodSandboxStatsFil
 		filter *cri.PodSandboxStatsFilter
 		want   []string
 	}{
-		"none":         {nil, []string{podID}},
-		"id":           {&cri.PodSandboxStatsFilter{Id: podID}, []string{podID}},
-		"prefix":       {&cri.PodSandboxStatsFilter{Id: "aa"}, []string{podID}},
-		"stopped":      {&cri.PodSandboxStatsFilter{Id: stoppedID}, nil},
-		"labels":       {&cri.PodSandboxStatsFilter{LabelSelector: map[string]string{"app": "web", "id": podID}}, []string{podID}},
+		"none":    {nil, []string{podID}},
+		"id":      {&cri.PodSandboxStatsFilter{Id: podID}, []string{podID}},
+		"prefix":  {&cri.PodSandboxStatsFilter{Id: "aa"}, []string{podID}},
+		"stopped": {&cri.PodSandboxStatsFilter{Id: stoppedID}, nil},
+		"labels": {
+			&cri.PodSandboxStatsFilter{LabelSelector: map[string]string{"app": "web", "id": podID}},
+			[]string{podID},
+		},
 		"other labels": {&cri.PodSandboxStatsFilter{LabelSelector: map[string]string{"app": "other"}}, nil},
 	} {
 		var got []string
@@ -92,7 +107,9 @@ func testStreamPodSandboxStats(t *testing.T) {
 		all, _ := receive(t, s, (*cri.StreamPodSandboxStatsResponse).GetPodSandboxStats)
 		return all
 	})
-	s, err := h.runtime.StreamPodSandboxStats(t.Context(), &cri.StreamPodSandboxStatsRequest{Filter: &cri.PodSandboxStatsFilter{Id: "\x00"}})
+	s, err := h.runtime.StreamPodSandboxStats(
+		t.Context(), &cri.StreamPodSandboxStatsRequest{Filter: &cri.PodSandboxStatsFilter{Id: "\x00"}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +121,9 @@ func testStreamPodSandboxStats(t *testing.T) {
 func TestPodStatsOfLess(t *testing.T) {
 	h := withUsage(t)
 	h.engine.podUsage[podID] = usage.Pod{}
-	got := must[*cri.ListPodSandboxStatsResponse](t)(h.runtime.ListPodSandboxStats(t.Context(), &cri.ListPodSandboxStatsRequest{})).GetStats()
+	got := must[*cri.ListPodSandboxStatsResponse](t)(
+		h.runtime.ListPodSandboxStats(t.Context(), &cri.ListPodSandboxStatsRequest{}),
+	).GetStats()
 	want := &cri.PodSandboxStats{Attributes: wantPodStats().GetAttributes(), Linux: &cri.LinuxPodSandboxStats{}}
 	if len(got) != 1 || !proto.Equal(got[0], want) {
 		t.Errorf("got %v", got)
@@ -113,12 +132,16 @@ func TestPodStatsOfLess(t *testing.T) {
 
 func testUpdatePodSandboxResources(t *testing.T) {
 	h := newHarness(t)
-	overhead, resources := &cri.LinuxContainerResources{CpuShares: 10}, &cri.LinuxContainerResources{MemoryLimitInBytes: 1 << 30}
+	overhead, resources := &cri.LinuxContainerResources{CpuShares: 10}, &cri.LinuxContainerResources{
+		MemoryLimitInBytes: 1 << 30,
+	}
 	update := func(r *cri.UpdatePodSandboxResourcesRequest) error {
 		_, err := h.runtime.UpdatePodSandboxResources(t.Context(), r)
 		return err
 	}
-	wantCode(t, update(&cri.UpdatePodSandboxResourcesRequest{PodSandboxId: podID, Overhead: overhead, Resources: resources}), codes.OK)
+	wantCode(t, update(
+		&cri.UpdatePodSandboxResourcesRequest{PodSandboxId: podID, Overhead: overhead, Resources: resources},
+	), codes.OK)
 	if !proto.Equal(h.engine.overhead, overhead) || !proto.Equal(h.engine.resources, resources) {
 		t.Errorf("the engine got %v and %v", h.engine.overhead, h.engine.resources)
 	}

@@ -7,10 +7,12 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// PodSandboxStatus answers from memory. The timestamp says how old the answer may be, so it is taken first: Evented
-// PLEG drops what is older than what it has heard of by GetContainerEvents (KEP-3386). It believes
-// containers_statuses only with a timestamp, so both are always set.
-func (s *Server) PodSandboxStatus(ctx context.Context, r *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
+// PodSandboxStatus returns the status from memory. The timestamp is taken before the status is read: Evented PLEG
+// ignores a status older than the last event of GetContainerEvents (KEP-3386). It uses containers_statuses only with a
+// timestamp, so both are always set.
+func (s *Server) PodSandboxStatus(
+	ctx context.Context, r *cri.PodSandboxStatusRequest,
+) (*cri.PodSandboxStatusResponse, error) {
 	if err := checkPodID(r.GetPodSandboxId()); err != nil {
 		return nil, err
 	}

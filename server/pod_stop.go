@@ -6,8 +6,10 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// StopPodSandbox ends a pod's containers and gives its network back. A pod that is not there is stopped already.
-func (s *Server) StopPodSandbox(ctx context.Context, r *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
+// StopPodSandbox stops a pod's containers and releases its network. It is no error if the pod does not exist.
+func (s *Server) StopPodSandbox(
+	ctx context.Context, r *cri.StopPodSandboxRequest,
+) (*cri.StopPodSandboxResponse, error) {
 	if err := checkPodID(r.GetPodSandboxId()); err != nil {
 		return nil, err
 	}

@@ -6,7 +6,9 @@ import (
 )
 
 // StreamPodSandboxes is ListPodSandbox without the limit on a message's size (KEP-5825).
-func (s *Server) StreamPodSandboxes(r *cri.StreamPodSandboxesRequest, out grpc.ServerStreamingServer[cri.StreamPodSandboxesResponse]) error {
+func (s *Server) StreamPodSandboxes(
+	r *cri.StreamPodSandboxesRequest, out grpc.ServerStreamingServer[cri.StreamPodSandboxesResponse],
+) error {
 	if err := checkPodFilter(r.GetFilter()); err != nil {
 		return err
 	}

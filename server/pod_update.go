@@ -6,8 +6,10 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// UpdatePodSandboxResources changes the limits of the pod's control group (KEP-1287).
-func (s *Server) UpdatePodSandboxResources(_ context.Context, r *cri.UpdatePodSandboxResourcesRequest) (*cri.UpdatePodSandboxResourcesResponse, error) {
+// UpdatePodSandboxResources changes the limits of the pod's cgroup (KEP-1287).
+func (s *Server) UpdatePodSandboxResources(
+	_ context.Context, r *cri.UpdatePodSandboxResourcesRequest,
+) (*cri.UpdatePodSandboxResourcesResponse, error) {
 	if err := checkUpdatePod(r); err != nil {
 		return nil, err
 	}
@@ -22,6 +24,6 @@ func checkUpdatePod(r *cri.UpdatePodSandboxResourcesRequest) error {
 	c.id("pod_sandbox_id", r.GetPodSandboxId())
 	c.resources("overhead", r.GetOverhead())
 	c.resources("resources", r.GetResources())
-	c.that(r.GetOverhead() != nil || r.GetResources() != nil, "resources", "must be set, or overhead")
+	c.that(r.GetOverhead() != nil || r.GetResources() != nil, "resources", "must be set if overhead is not")
 	return c.err()
 }

@@ -27,7 +27,9 @@ func testCreateContainer(t *testing.T) {
 	h := newHarness(t)
 	cfg := goodContainer()
 	cfg.Envs[1].Value = []byte("näh")
-	r := must[*cri.CreateContainerResponse](t)(h.runtime.CreateContainer(t.Context(), &cri.CreateContainerRequest{PodSandboxId: podID, Config: cfg, SandboxConfig: goodPod()}))
+	r := must[*cri.CreateContainerResponse](t)(h.runtime.CreateContainer(
+		t.Context(), &cri.CreateContainerRequest{PodSandboxId: podID, Config: cfg, SandboxConfig: goodPod()},
+	))
 	if r.GetContainerId() != "newcontainer" || !proto.Equal(h.engine.containerConfig, cfg) {
 		t.Errorf("id %q, or the engine got another config than was sent", r.GetContainerId())
 	}
@@ -38,7 +40,9 @@ func testCreateContainer(t *testing.T) {
 
 func testStartContainer(t *testing.T) {
 	h := newHarness(t)
-	must[*cri.StartContainerResponse](t)(h.runtime.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: runningID}))
+	must[*cri.StartContainerResponse](t)(
+		h.runtime.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: runningID}),
+	)
 	if got := h.engine.log(); !slices.Equal(got, []string{"StartContainer " + runningID}) {
 		t.Errorf("calls %q", got)
 	}
@@ -58,14 +62,20 @@ func testStopContainer(t *testing.T) {
 		_, err := h.runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: id, Timeout: 5})
 		return err
 	})
-	for timeout, want := range map[int64]time.Duration{0: 0, 30: 30 * time.Second, math.MaxInt64: math.MaxInt64 / time.Second * time.Second} {
+	for timeout, want := range map[int64]time.Duration{
+		0: 0, 30: 30 * time.Second, math.MaxInt64: math.MaxInt64 / time.Second * time.Second,
+	} {
 		h := newHarness(t)
-		must[*cri.StopContainerResponse](t)(h.runtime.StopContainer(t.Context(), &cri.StopContainerRequest{ContainerId: runningID, Timeout: timeout}))
+		must[*cri.StopContainerResponse](t)(h.runtime.StopContainer(
+			t.Context(), &cri.StopContainerRequest{ContainerId: runningID, Timeout: timeout},
+		))
 		if got := h.engine.log()[0]; got != fmt.Sprintf("StopContainer %s %v", runningID, want) {
 			t.Errorf("timeout %d: %s", timeout, got)
 		}
 	}
-	_, err := newHarness(t).runtime.StopContainer(t.Context(), &cri.StopContainerRequest{ContainerId: runningID, Timeout: -1})
+	_, err := newHarness(t).runtime.StopContainer(
+		t.Context(), &cri.StopContainerRequest{ContainerId: runningID, Timeout: -1},
+	)
 	wantCode(t, err, codes.InvalidArgument, "timeout")
 }
 
@@ -86,18 +96,24 @@ func testRemoveContainer(t *testing.T) {
 func testListContainers(t *testing.T) {
 	h := newHarness(t)
 	list := func(t *testing.T, f *cri.ContainerFilter) []*cri.Container {
-		return must[*cri.ListContainersResponse](t)(h.runtime.ListContainers(t.Context(), &cri.ListContainersRequest{Filter: f})).GetContainers()
+		return must[*cri.ListContainersResponse](t)(
+			h.runtime.ListContainers(t.Context(), &cri.ListContainersRequest{Filter: f}),
+		).GetContainers()
 	}
 	containerFilters(t, list)
 	want := &cri.Container{
-		Id: runningID, PodSandboxId: podID, Metadata: goodContainer().GetMetadata(), Image: namedImage(), ImageRef: imageDgst, ImageId: imageID,
+		Id: runningID, PodSandboxId: podID, Metadata: goodContainer().GetMetadata(), Image: namedImage(),
+		ImageRef: imageDgst, ImageId: imageID,
 		State: cri.ContainerState_CONTAINER_RUNNING, CreatedAt: created.UnixNano(),
 		Labels: goodContainer().GetLabels(), Annotations: goodContainer().GetAnnotations(),
 	}
 	if got := list(t, nil)[0]; !proto.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
-	_, err := h.runtime.ListContainers(t.Context(), &cri.ListContainersRequest{Filter: &cri.ContainerFilter{State: &cri.ContainerStateValue{State: -1}}})
+	_, err := h.runtime.ListContainers(
+		t.Context(),
+		&cri.ListContainersRequest{Filter: &cri.ContainerFilter{State: &cri.ContainerStateValue{State: -1}}},
+	)
 	wantCode(t, err, codes.InvalidArgument, "filter.state.state")
 	t.Run("one look at the store for each image", func(t *testing.T) {
 		h := newHarness(t)
@@ -155,7 +171,9 @@ func testStreamContainers(t *testing.T) {
 		all, _ := receive(t, s, (*cri.StreamContainersResponse).GetContainers)
 		return all
 	})
-	s, err := h.runtime.StreamContainers(t.Context(), &cri.StreamContainersRequest{Filter: &cri.ContainerFilter{PodSandboxId: "\x00"}})
+	s, err := h.runtime.StreamContainers(
+		t.Context(), &cri.StreamContainersRequest{Filter: &cri.ContainerFilter{PodSandboxId: "\x00"}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +191,9 @@ func testContainerStatus(t *testing.T) {
 	t.Run("image gone", func(t *testing.T) {
 		h := newHarness(t)
 		h.images.images = nil
-		r := must[*cri.ContainerStatusResponse](t)(h.runtime.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: runningID}))
+		r := must[*cri.ContainerStatusResponse](t)(
+			h.runtime.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: runningID}),
+		)
 		if s := r.GetStatus(); s.GetImageRef() != imageID || s.GetImageId() != imageID || s.GetImage().GetImage() != imageID {
 			t.Errorf("image %v, ref %q, id %q", s.GetImage(), s.GetImageRef(), s.GetImageId())
 		}
@@ -183,7 +203,9 @@ func testContainerStatus(t *testing.T) {
 
 func wantStatus(t *testing.T, id string, want *cri.ContainerStatus) {
 	t.Helper()
-	r := must[*cri.ContainerStatusResponse](t)(newHarness(t).runtime.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: id}))
+	r := must[*cri.ContainerStatusResponse](t)(
+		newHarness(t).runtime.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: id}),
+	)
 	if got := r.GetStatus(); !proto.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
@@ -200,9 +222,11 @@ func runningStatus() *cri.ContainerStatus {
 		CreatedAt: created.UnixNano(), StartedAt: created.Add(time.Second).UnixNano(),
 		Image: namedImage(), ImageRef: imageDgst, ImageId: imageID,
 		Labels: sent.GetLabels(), Annotations: sent.GetAnnotations(), Mounts: sent.GetMounts(),
-		LogPath:    "/var/log/pods/ns_name_uid/main/0.log",
-		Resources:  &cri.ContainerResources{Linux: &cri.LinuxContainerResources{CpuShares: 512}},
-		User:       &cri.ContainerUser{Linux: &cri.LinuxContainerUser{Uid: 1000, Gid: 1001, SupplementalGroups: []int64{1001, 2000}}},
+		LogPath:   "/var/log/pods/ns_name_uid/main/0.log",
+		Resources: &cri.ContainerResources{Linux: &cri.LinuxContainerResources{CpuShares: 512}},
+		User: &cri.ContainerUser{
+			Linux: &cri.LinuxContainerUser{Uid: 1000, Gid: 1001, SupplementalGroups: []int64{1001, 2000}},
+		},
 		StopSignal: cri.Signal_SIGNAL_SIGTERM,
 	}
 }
@@ -221,7 +245,9 @@ func exitedStatus() *cri.ContainerStatus {
 func testContainerStatusVerbose(t *testing.T) {
 	h := newHarness(t)
 	get := func() string {
-		r := must[*cri.ContainerStatusResponse](t)(h.runtime.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: runningID, Verbose: true}))
+		r := must[*cri.ContainerStatusResponse](t)(h.runtime.ContainerStatus(
+			t.Context(), &cri.ContainerStatusRequest{ContainerId: runningID, Verbose: true},
+		))
 		return r.GetInfo()["info"]
 	}
 	var info struct {
@@ -234,7 +260,8 @@ func testContainerStatusVerbose(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &info); err != nil {
 		t.Fatal(err)
 	}
-	if info.Pid != 4711 || info.SandboxID != podID || info.RuntimeSpec.Process.Args[0] != "sh" || info.Config["workingDir"] != "/srv" {
+	if info.Pid != 4711 || info.SandboxID != podID || info.RuntimeSpec.Process.Args[0] != "sh" ||
+		info.Config["workingDir"] != "/srv" {
 		t.Errorf("info %s", text)
 	}
 	for _, bad := range []string{secret, base64.StdEncoding.EncodeToString([]byte(secret))} { // JSON has bytes as base64
@@ -282,18 +309,24 @@ func TestContainerStates(t *testing.T) {
 func testUpdateContainerResources(t *testing.T) {
 	h := newHarness(t)
 	r := goodContainer().GetLinux().GetResources()
-	must[*cri.UpdateContainerResourcesResponse](t)(h.runtime.UpdateContainerResources(t.Context(), &cri.UpdateContainerResourcesRequest{ContainerId: runningID, Linux: r}))
+	must[*cri.UpdateContainerResourcesResponse](t)(h.runtime.UpdateContainerResources(
+		t.Context(), &cri.UpdateContainerResourcesRequest{ContainerId: runningID, Linux: r},
+	))
 	if !proto.Equal(h.engine.resources, r) {
 		t.Errorf("the engine got %v", h.engine.resources)
 	}
 	h.engine.fail["UpdateContainer"] = errdefs.ErrNotFound
-	_, err := h.runtime.UpdateContainerResources(t.Context(), &cri.UpdateContainerResourcesRequest{ContainerId: "ffff", Linux: r})
+	_, err := h.runtime.UpdateContainerResources(
+		t.Context(), &cri.UpdateContainerResourcesRequest{ContainerId: "ffff", Linux: r},
+	)
 	wantCode(t, err, codes.NotFound)
 }
 
 func testReopenContainerLog(t *testing.T) {
 	h := newHarness(t)
-	must[*cri.ReopenContainerLogResponse](t)(h.runtime.ReopenContainerLog(t.Context(), &cri.ReopenContainerLogRequest{ContainerId: runningID}))
+	must[*cri.ReopenContainerLogResponse](t)(
+		h.runtime.ReopenContainerLog(t.Context(), &cri.ReopenContainerLogRequest{ContainerId: runningID}),
+	)
 	if got := h.engine.log(); !slices.Equal(got, []string{"ReopenLog " + runningID}) {
 		t.Errorf("calls %q", got)
 	}
@@ -305,8 +338,12 @@ func testReopenContainerLog(t *testing.T) {
 func testExecSync(t *testing.T) {
 	h := newHarness(t)
 	h.engine.exec = oci.ExecResult{Stdout: []byte("out"), Stderr: []byte("err\xff"), Code: 3}
-	for timeout, want := range map[int64]string{0: "0s", -5: "0s", 7: "7s", math.MaxInt64: (math.MaxInt64 / time.Second * time.Second).String()} {
-		r := must[*cri.ExecSyncResponse](t)(h.runtime.ExecSync(t.Context(), &cri.ExecSyncRequest{ContainerId: runningID, Cmd: []string{"ls", ""}, Timeout: timeout}))
+	for timeout, want := range map[int64]string{
+		0: "0s", -5: "0s", 7: "7s", math.MaxInt64: (math.MaxInt64 / time.Second * time.Second).String(),
+	} {
+		r := must[*cri.ExecSyncResponse](t)(h.runtime.ExecSync(
+			t.Context(), &cri.ExecSyncRequest{ContainerId: runningID, Cmd: []string{"ls", ""}, Timeout: timeout},
+		))
 		if string(r.GetStdout()) != "out" || string(r.GetStderr()) != "err\xff" || r.GetExitCode() != 3 {
 			t.Errorf("got %v", r)
 		}
@@ -316,7 +353,9 @@ func testExecSync(t *testing.T) {
 		}
 	}
 	h.engine.fail["ExecSync"] = fmt.Errorf("command timed out: %w", context.DeadlineExceeded)
-	_, err := h.runtime.ExecSync(t.Context(), &cri.ExecSyncRequest{ContainerId: runningID, Cmd: []string{"sleep"}, Timeout: 1})
+	_, err := h.runtime.ExecSync(
+		t.Context(), &cri.ExecSyncRequest{ContainerId: runningID, Cmd: []string{"sleep"}, Timeout: 1},
+	)
 	wantCode(t, err, codes.DeadlineExceeded)
 	for _, cmd := range [][]string{nil, {}, {""}, {"a", "b\x00"}} {
 		_, err := h.runtime.ExecSync(t.Context(), &cri.ExecSyncRequest{ContainerId: runningID, Cmd: cmd})
@@ -336,10 +375,18 @@ func TestExecSyncOutputFitsTheMessage(t *testing.T) {
 		{1, 16 * mib, 1, 16*mib - 1<<10 - 1},
 	} {
 		h := newHarness(t)
-		h.engine.exec = oci.ExecResult{Stdout: bytes.Repeat([]byte("o"), tt.out), Stderr: bytes.Repeat([]byte("e"), tt.err), Code: math.MinInt32}
-		r := must[*cri.ExecSyncResponse](t)(h.runtime.ExecSync(t.Context(), &cri.ExecSyncRequest{ContainerId: runningID, Cmd: []string{"yes"}}))
+		h.engine.exec = oci.ExecResult{
+			Stdout: bytes.Repeat([]byte("o"), tt.out), Stderr: bytes.Repeat([]byte("e"), tt.err),
+			Code: math.MinInt32,
+		}
+		r := must[*cri.ExecSyncResponse](t)(
+			h.runtime.ExecSync(t.Context(), &cri.ExecSyncRequest{ContainerId: runningID, Cmd: []string{"yes"}}),
+		)
 		if len(r.GetStdout()) != tt.wantOut || len(r.GetStderr()) != tt.wantErr {
-			t.Errorf("%d and %d bytes became %d and %d, want %d and %d", tt.out, tt.err, len(r.GetStdout()), len(r.GetStderr()), tt.wantOut, tt.wantErr)
+			t.Errorf(
+				"%d and %d bytes became %d and %d, want %d and %d", tt.out, tt.err, len(r.GetStdout()),
+				len(r.GetStderr()), tt.wantOut, tt.wantErr,
+			)
 		}
 	}
 }
@@ -358,11 +405,16 @@ func testExec(t *testing.T) {
 		req  *cri.ExecRequest
 		code codes.Code
 	}{
-		"no command":      {&cri.ExecRequest{ContainerId: runningID, Stdout: true}, codes.InvalidArgument},
-		"no stream":       {&cri.ExecRequest{ContainerId: runningID, Cmd: []string{"sh"}}, codes.InvalidArgument},
-		"tty with stderr": {&cri.ExecRequest{ContainerId: runningID, Cmd: []string{"sh"}, Tty: true, Stdout: true, Stderr: true}, codes.InvalidArgument},
-		"absent":          {&cri.ExecRequest{ContainerId: "ffff", Cmd: []string{"sh"}, Stdout: true}, codes.NotFound},
-		"exited":          {&cri.ExecRequest{ContainerId: exitedID, Cmd: []string{"sh"}, Stdout: true}, codes.FailedPrecondition},
+		"no command": {&cri.ExecRequest{ContainerId: runningID, Stdout: true}, codes.InvalidArgument},
+		"no stream":  {&cri.ExecRequest{ContainerId: runningID, Cmd: []string{"sh"}}, codes.InvalidArgument},
+		"tty with stderr": {
+			&cri.ExecRequest{ContainerId: runningID, Cmd: []string{"sh"}, Tty: true, Stdout: true, Stderr: true},
+			codes.InvalidArgument,
+		},
+		"absent": {&cri.ExecRequest{ContainerId: "ffff", Cmd: []string{"sh"}, Stdout: true}, codes.NotFound},
+		"exited": {
+			&cri.ExecRequest{ContainerId: exitedID, Cmd: []string{"sh"}, Stdout: true}, codes.FailedPrecondition,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := h.runtime.Exec(t.Context(), tt.req)

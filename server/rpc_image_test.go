@@ -48,13 +48,17 @@ func testListImages(t *testing.T) {
 			}
 		})
 	}
-	_, err := h.image.ListImages(t.Context(), &cri.ListImagesRequest{Filter: &cri.ImageFilter{Image: &cri.ImageSpec{Image: "a b"}}})
+	_, err := h.image.ListImages(
+		t.Context(), &cri.ListImagesRequest{Filter: &cri.ImageFilter{Image: &cri.ImageSpec{Image: "a b"}}},
+	)
 	wantCode(t, err, codes.InvalidArgument, "filter.image.image")
 	h.images.fail["List"] = errors.New("disk on fire")
 	_, err = h.image.ListImages(t.Context(), &cri.ListImagesRequest{})
 	wantCode(t, err, codes.Unknown, "disk on fire")
 	h.images.fail["Resolve"] = errors.New("disk on fire")
-	_, err = h.image.ListImages(t.Context(), &cri.ListImagesRequest{Filter: &cri.ImageFilter{Image: &cri.ImageSpec{Image: imageTag}}})
+	_, err = h.image.ListImages(
+		t.Context(), &cri.ListImagesRequest{Filter: &cri.ImageFilter{Image: &cri.ImageSpec{Image: imageTag}}},
+	)
 	wantCode(t, err, codes.Unknown, "disk on fire")
 }
 
@@ -95,16 +99,22 @@ func testStreamImages(t *testing.T) {
 func testImageStatus(t *testing.T) {
 	h := newHarness(t)
 	for _, ref := range []string{imageTag, imageID, "sha256:" + imageID, imageDgst} {
-		r := must[*cri.ImageStatusResponse](t)(h.image.ImageStatus(t.Context(), &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: ref}}))
+		r := must[*cri.ImageStatusResponse](t)(
+			h.image.ImageStatus(t.Context(), &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: ref}}),
+		)
 		if !proto.Equal(r.GetImage(), wantImage()) || len(r.GetInfo()) != 0 {
 			t.Errorf("%s: %v", ref, r)
 		}
 	}
-	r := must[*cri.ImageStatusResponse](t)(h.image.ImageStatus(t.Context(), &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: imageTag}, Verbose: true}))
+	r := must[*cri.ImageStatusResponse](t)(h.image.ImageStatus(
+		t.Context(), &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: imageTag}, Verbose: true},
+	))
 	if text := r.GetInfo()["info"]; !json.Valid([]byte(text)) || !strings.Contains(text, `"Cmd":["sh"]`) {
 		t.Errorf("info %s", text)
 	}
-	r = must[*cri.ImageStatusResponse](t)(h.image.ImageStatus(t.Context(), &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: "absent"}, Verbose: true}))
+	r = must[*cri.ImageStatusResponse](t)(h.image.ImageStatus(
+		t.Context(), &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: "absent"}, Verbose: true},
+	))
 	if r.GetImage() != nil {
 		t.Errorf("absent image has status %v", r.GetImage())
 	}
@@ -172,21 +182,28 @@ func testPullImage(t *testing.T) {
 		t.Errorf("image_ref %q, want the image's id", r.GetImageRef())
 	}
 	want := image.PullRequest{Ref: imageTag, Namespace: "default"}
-	wantAuth := image.Auth{Username: "u", Password: "p", Auth: "dTpw", ServerAddress: "s", IdentityToken: "i", RegistryToken: "r"}
+	wantAuth := image.Auth{
+		Username: "u", Password: "p", Auth: "dTpw", ServerAddress: "s", IdentityToken: "i", RegistryToken: "r",
+	}
 	got := h.images.pull
-	if *got.Auth != wantAuth || got.Ref != want.Ref || got.Namespace != want.Namespace || got.Annotations["flavor"] != "x" {
+	if *got.Auth != wantAuth || got.Ref != want.Ref || got.Namespace != want.Namespace ||
+		got.Annotations["flavor"] != "x" {
 		t.Errorf("store got %q for %q with %v", got.Ref, got.Namespace, got.Auth)
 	}
 	t.Run("without credentials", func(t *testing.T) {
 		for _, auth := range []*cri.AuthConfig{nil, {}, {ServerAddress: "only.an.address"}} {
-			must[*cri.PullImageResponse](t)(h.image.PullImage(t.Context(), &cri.PullImageRequest{Image: &cri.ImageSpec{Image: imageTag}, Auth: auth}))
+			must[*cri.PullImageResponse](t)(h.image.PullImage(
+				t.Context(), &cri.PullImageRequest{Image: &cri.ImageSpec{Image: imageTag}, Auth: auth},
+			))
 			if h.images.pull.Auth != nil {
 				t.Errorf("%v became %v", auth, h.images.pull.Auth)
 			}
 		}
 	})
 	t.Run("unknown handler", func(t *testing.T) {
-		_, err := h.image.PullImage(t.Context(), &cri.PullImageRequest{Image: &cri.ImageSpec{Image: imageTag, RuntimeHandler: "kata"}})
+		_, err := h.image.PullImage(
+			t.Context(), &cri.PullImageRequest{Image: &cri.ImageSpec{Image: imageTag, RuntimeHandler: "kata"}},
+		)
 		wantCode(t, err, codes.InvalidArgument, "image.runtime_handler")
 	})
 	t.Run("errors", testPullErrors)
@@ -199,8 +216,14 @@ func testPullErrors(t *testing.T) {
 		code   codes.Code
 		prefix string
 	}{
-		{fmt.Errorf("pull x: %w", image.ErrRegistryUnavailable), codes.Unknown, crierrors.ErrRegistryUnavailable.Error() + ": pull x: "},
-		{fmt.Errorf("pull x: %w", image.ErrSignatureInvalid), codes.Unknown, crierrors.ErrSignatureValidationFailed.Error() + ": pull x: "},
+		{
+			fmt.Errorf("pull x: %w", image.ErrRegistryUnavailable), codes.Unknown,
+			crierrors.ErrRegistryUnavailable.Error() + ": pull x: ",
+		},
+		{
+			fmt.Errorf("pull x: %w", image.ErrSignatureInvalid), codes.Unknown,
+			crierrors.ErrSignatureValidationFailed.Error() + ": pull x: ",
+		},
 		{fmt.Errorf("pull x: %w", errdefs.ErrNotFound), codes.NotFound, "pull x: "},
 		{fmt.Errorf("pull x: %w", errdefs.ErrUnauthenticated), codes.Unauthenticated, "pull x: "},
 		{fmt.Errorf("pull x: %w", errdefs.ErrPermissionDenied), codes.PermissionDenied, "pull x: "},
@@ -226,8 +249,10 @@ func testRemoveImage(t *testing.T) {
 			codes.FailedPrecondition, false},
 		"removed by another call meanwhile": {imageTag, func(h *harness) { h.images.fail["Remove"] = errdefs.ErrNotFound },
 			codes.OK, true},
-		"failing":           {imageTag, func(h *harness) { h.images.fail["Remove"] = errors.New("x") }, codes.Unknown, true},
-		"not even readable": {imageTag, func(h *harness) { h.images.fail["Resolve"] = errors.New("x") }, codes.Unknown, false},
+		"failing": {imageTag, func(h *harness) { h.images.fail["Remove"] = errors.New("x") }, codes.Unknown, true},
+		"not even readable": {
+			imageTag, func(h *harness) { h.images.fail["Resolve"] = errors.New("x") }, codes.Unknown, false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t)
@@ -267,11 +292,22 @@ func testImageFsInfo(t *testing.T) {
 // TestImageIdentifiers: the four places of cri-api that must name an image alike.
 func TestImageIdentifiers(t *testing.T) {
 	h := newHarness(t)
-	pulled := must[*cri.PullImageResponse](t)(h.image.PullImage(t.Context(), &cri.PullImageRequest{Image: &cri.ImageSpec{Image: imageTag}})).GetImageRef()
-	listed := must[*cri.ListImagesResponse](t)(h.image.ListImages(t.Context(), &cri.ListImagesRequest{})).GetImages()[0].GetId()
-	item := must[*cri.ListContainersResponse](t)(h.runtime.ListContainers(t.Context(), &cri.ListContainersRequest{})).GetContainers()[0]
-	s := must[*cri.ContainerStatusResponse](t)(h.runtime.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: runningID})).GetStatus()
-	if got := []string{pulled, listed, item.GetImageId(), s.GetImageId()}; slices.Compact(slices.Clone(got))[0] != imageID || len(slices.Compact(got)) != 1 {
+	pulled := must[*cri.PullImageResponse](t)(
+		h.image.PullImage(t.Context(), &cri.PullImageRequest{Image: &cri.ImageSpec{Image: imageTag}}),
+	).GetImageRef()
+	listed := must[*cri.ListImagesResponse](t)(
+		h.image.ListImages(t.Context(), &cri.ListImagesRequest{}),
+	).GetImages()[0].GetId()
+	item := must[*cri.ListContainersResponse](t)(
+		h.runtime.ListContainers(t.Context(), &cri.ListContainersRequest{}),
+	).GetContainers()[0]
+	s := must[*cri.ContainerStatusResponse](t)(
+		h.runtime.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: runningID}),
+	).GetStatus()
+	if got := []string{
+		pulled, listed, item.GetImageId(), s.GetImageId(),
+	}; slices.Compact(slices.Clone(got))[0] != imageID ||
+		len(slices.Compact(got)) != 1 {
 		t.Errorf("ids differ: %q", got)
 	}
 	if item.GetImageRef() != s.GetImageRef() || !proto.Equal(item.GetImage(), s.GetImage()) {

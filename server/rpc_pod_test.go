@@ -20,7 +20,9 @@ import (
 func testRunPodSandbox(t *testing.T) {
 	h := newHarness(t)
 	cfg := goodPod()
-	r := must[*cri.RunPodSandboxResponse](t)(h.runtime.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: cfg, RuntimeHandler: "crun"}))
+	r := must[*cri.RunPodSandboxResponse](t)(
+		h.runtime.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: cfg, RuntimeHandler: "crun"}),
+	)
 	if r.GetPodSandboxId() != "newpod" {
 		t.Errorf("id %q", r.GetPodSandboxId())
 	}
@@ -92,7 +94,9 @@ func testPodSandboxStatus(t *testing.T) {
 	t.Run("ready", testPodStatusFields)
 	t.Run("host network", func(t *testing.T) {
 		h := newHarness(t)
-		r := must[*cri.PodSandboxStatusResponse](t)(h.runtime.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: stoppedID}))
+		r := must[*cri.PodSandboxStatusResponse](t)(
+			h.runtime.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: stoppedID}),
+		)
 		if r.GetStatus().GetNetwork() == nil || r.GetStatus().GetNetwork().GetIp() != "" {
 			t.Errorf("network %v, want an empty message", r.GetStatus().GetNetwork())
 		}
@@ -106,14 +110,18 @@ func testPodSandboxStatus(t *testing.T) {
 	t.Run("without linux config", func(t *testing.T) {
 		h := newHarness(t)
 		h.engine.pods[0].Record.Config.Linux = nil
-		r := must[*cri.PodSandboxStatusResponse](t)(h.runtime.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: podID}))
+		r := must[*cri.PodSandboxStatusResponse](t)(
+			h.runtime.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: podID}),
+		)
 		if r.GetStatus().GetLinux().GetNamespaces().GetOptions() == nil {
 			t.Error("namespace options are missing")
 		}
 	})
 	t.Run("verbose", func(t *testing.T) {
 		h := newHarness(t)
-		r := must[*cri.PodSandboxStatusResponse](t)(h.runtime.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: podID, Verbose: true}))
+		r := must[*cri.PodSandboxStatusResponse](t)(h.runtime.PodSandboxStatus(
+			t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: podID, Verbose: true},
+		))
 		var info struct {
 			Netns  string
 			Config map[string]any
@@ -134,7 +142,9 @@ func testPodSandboxStatus(t *testing.T) {
 func testPodStatusFields(t *testing.T) {
 	h := newHarness(t)
 	before := time.Now().UnixNano()
-	r := must[*cri.PodSandboxStatusResponse](t)(h.runtime.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: podID}))
+	r := must[*cri.PodSandboxStatusResponse](t)(
+		h.runtime.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: podID}),
+	)
 	if ts := r.GetTimestamp(); ts < before || ts > time.Now().UnixNano() {
 		t.Errorf("timestamp %d", ts)
 	}
@@ -156,7 +166,9 @@ func testPodStatusFields(t *testing.T) {
 func testListPodSandbox(t *testing.T) {
 	h := newHarness(t)
 	list := func(t *testing.T, f *cri.PodSandboxFilter) []*cri.PodSandbox {
-		return must[*cri.ListPodSandboxResponse](t)(h.runtime.ListPodSandbox(t.Context(), &cri.ListPodSandboxRequest{Filter: f})).GetItems()
+		return must[*cri.ListPodSandboxResponse](t)(
+			h.runtime.ListPodSandbox(t.Context(), &cri.ListPodSandboxRequest{Filter: f}),
+		).GetItems()
 	}
 	podFilters(t, h, list)
 	want := &cri.PodSandbox{
@@ -166,7 +178,10 @@ func testListPodSandbox(t *testing.T) {
 	if got := list(t, nil)[0]; !proto.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
-	_, err := h.runtime.ListPodSandbox(t.Context(), &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{State: &cri.PodSandboxStateValue{State: 7}}})
+	_, err := h.runtime.ListPodSandbox(
+		t.Context(),
+		&cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{State: &cri.PodSandboxStateValue{State: 7}}},
+	)
 	wantCode(t, err, codes.InvalidArgument, "filter.state.state")
 }
 
@@ -177,18 +192,21 @@ func podFilters(t *testing.T, h *harness, list func(*testing.T, *cri.PodSandboxF
 		filter *cri.PodSandboxFilter
 		want   []string
 	}{
-		"none":               {nil, []string{podID, stoppedID}},
-		"empty":              {&cri.PodSandboxFilter{}, []string{podID, stoppedID}},
-		"id":                 {&cri.PodSandboxFilter{Id: podID}, []string{podID}},
-		"prefix":             {&cri.PodSandboxFilter{Id: "aab"}, []string{stoppedID}},
-		"shared prefix":      {&cri.PodSandboxFilter{Id: "aa"}, []string{podID, stoppedID}},
-		"unknown id":         {&cri.PodSandboxFilter{Id: "ff"}, nil},
-		"ready":              {&cri.PodSandboxFilter{State: ready}, []string{podID}},
-		"not ready":          {&cri.PodSandboxFilter{State: notReady}, []string{stoppedID}},
-		"label":              {&cri.PodSandboxFilter{LabelSelector: map[string]string{"id": podID}}, []string{podID}},
-		"labels are ANDed":   {&cri.PodSandboxFilter{LabelSelector: map[string]string{"id": podID, "app": "db"}}, nil},
-		"absent label":       {&cri.PodSandboxFilter{LabelSelector: map[string]string{"absent": ""}}, nil},
-		"all together":       {&cri.PodSandboxFilter{Id: "aaaa", State: ready, LabelSelector: map[string]string{"app": "web"}}, []string{podID}},
+		"none":             {nil, []string{podID, stoppedID}},
+		"empty":            {&cri.PodSandboxFilter{}, []string{podID, stoppedID}},
+		"id":               {&cri.PodSandboxFilter{Id: podID}, []string{podID}},
+		"prefix":           {&cri.PodSandboxFilter{Id: "aab"}, []string{stoppedID}},
+		"shared prefix":    {&cri.PodSandboxFilter{Id: "aa"}, []string{podID, stoppedID}},
+		"unknown id":       {&cri.PodSandboxFilter{Id: "ff"}, nil},
+		"ready":            {&cri.PodSandboxFilter{State: ready}, []string{podID}},
+		"not ready":        {&cri.PodSandboxFilter{State: notReady}, []string{stoppedID}},
+		"label":            {&cri.PodSandboxFilter{LabelSelector: map[string]string{"id": podID}}, []string{podID}},
+		"labels are ANDed": {&cri.PodSandboxFilter{LabelSelector: map[string]string{"id": podID, "app": "db"}}, nil},
+		"absent label":     {&cri.PodSandboxFilter{LabelSelector: map[string]string{"absent": ""}}, nil},
+		"all together": {
+			&cri.PodSandboxFilter{Id: "aaaa", State: ready, LabelSelector: map[string]string{"app": "web"}},
+			[]string{podID},
+		},
 		"contradicting each": {&cri.PodSandboxFilter{Id: "aaaa", State: notReady}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -232,7 +250,9 @@ func testStreamPodSandboxes(t *testing.T) {
 		return all
 	}
 	podFilters(t, h, stream)
-	s, err := h.runtime.StreamPodSandboxes(t.Context(), &cri.StreamPodSandboxesRequest{Filter: &cri.PodSandboxFilter{Id: "a/b"}})
+	s, err := h.runtime.StreamPodSandboxes(
+		t.Context(), &cri.StreamPodSandboxesRequest{Filter: &cri.PodSandboxFilter{Id: "a/b"}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,8 +262,11 @@ func testStreamPodSandboxes(t *testing.T) {
 
 func testPortForward(t *testing.T) {
 	h := newHarness(t)
-	r := must[*cri.PortForwardResponse](t)(h.runtime.PortForward(t.Context(), &cri.PortForwardRequest{PodSandboxId: podID[:4], Port: []int32{80, 443}}))
-	if r.GetUrl() != "http://ports" || h.streamer.ports.GetPodSandboxId() != podID || !slices.Equal(h.streamer.ports.GetPort(), []int32{80, 443}) {
+	r := must[*cri.PortForwardResponse](t)(h.runtime.PortForward(
+		t.Context(), &cri.PortForwardRequest{PodSandboxId: podID[:4], Port: []int32{80, 443}},
+	))
+	if r.GetUrl() != "http://ports" || h.streamer.ports.GetPodSandboxId() != podID ||
+		!slices.Equal(h.streamer.ports.GetPort(), []int32{80, 443}) {
 		t.Errorf("url %q, streamer got %v", r.GetUrl(), h.streamer.ports)
 	}
 	for name, tt := range map[string]struct {
@@ -269,7 +292,7 @@ func testPortForward(t *testing.T) {
 func withoutStreamer(t *testing.T, do func(*harness) error) {
 	t.Run("without streamer", func(t *testing.T) {
 		h := newHarness(t, func(d *Deps) { d.Streamer = nil })
-		wantCode(t, do(h), codes.Unimplemented, "no streaming server")
+		wantCode(t, do(h), codes.Unimplemented, "without a streaming server")
 	})
 	t.Run("streamer full", func(t *testing.T) {
 		h := newHarness(t)

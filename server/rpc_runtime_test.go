@@ -22,7 +22,9 @@ func testVersion(t *testing.T) {
 }
 
 func testRuntimeConfig(t *testing.T) {
-	for systemd, want := range map[bool]cri.CgroupDriver{false: cri.CgroupDriver_CGROUPFS, true: cri.CgroupDriver_SYSTEMD} {
+	for systemd, want := range map[bool]cri.CgroupDriver{
+		false: cri.CgroupDriver_CGROUPFS, true: cri.CgroupDriver_SYSTEMD,
+	} {
 		h := newHarness(t)
 		h.server.cfg.SystemdCgroup = systemd
 		r := must[*cri.RuntimeConfigResponse](t)(h.runtime.RuntimeConfig(t.Context(), &cri.RuntimeConfigRequest{}))
@@ -89,7 +91,10 @@ func testStatusNotReady(t *testing.T) {
 		}
 		got = append(got, c.GetType()+": "+c.GetMessage())
 	}
-	want := []string{"RuntimeReady: runc is not installed", "NetworkReady: no CNI configuration in /etc/cni/net.d", "HandlerReady/crun: crun is too old"}
+	want := []string{
+		"RuntimeReady: runc is not installed", "NetworkReady: no CNI configuration in /etc/cni/net.d",
+		"HandlerReady/crun: crun is too old",
+	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -110,11 +115,13 @@ func testStatusHandlers(t *testing.T) {
 		t.Fatalf("handlers %v", r.GetRuntimeHandlers())
 	}
 	for i, rh := range r.GetRuntimeHandlers() {
-		if rh.GetName() != want[i].name || rh.GetFeatures().GetUserNamespaces() != want[i].features || rh.GetFeatures().GetRecursiveReadOnlyMounts() != want[i].features {
+		if rh.GetName() != want[i].name || rh.GetFeatures().GetUserNamespaces() != want[i].features ||
+			rh.GetFeatures().GetRecursiveReadOnlyMounts() != want[i].features {
 			t.Errorf("handler %d is %v, want %v", i, rh, want[i])
 		}
 	}
-	if f := r.GetFeatures(); !f.GetSupplementalGroupsPolicy() || !f.GetMountOptions() || !f.GetUserNamespacesHostNetwork() {
+	if f := r.GetFeatures(); !f.GetSupplementalGroupsPolicy() || !f.GetMountOptions() ||
+		!f.GetUserNamespacesHostNetwork() {
 		t.Errorf("features %v", f)
 	}
 }
@@ -131,10 +138,14 @@ func testStatusVerbose(t *testing.T) {
 		}
 	}
 	var handlers map[string]struct{ Default, Ready bool }
-	if err := json.Unmarshal([]byte(r.GetInfo()["handlers"]), &handlers); err != nil || !handlers["runc"].Default || !handlers["crun"].Ready {
+	if err := json.Unmarshal([]byte(r.GetInfo()["handlers"]), &handlers); err != nil || !handlers["runc"].Default ||
+		!handlers["crun"].Ready {
 		t.Errorf("handlers %v, %v", handlers, err)
 	}
-	for name, part := range map[string]string{"handlers": "runc 1.5.2", "cni": "10-podd.conflist", "version": "1.2.3", "broken": "error", "pulls": `{"items":["a"]}`} {
+	for name, part := range map[string]string{
+		"handlers": "runc 1.5.2", "cni": "10-podd.conflist", "version": "1.2.3", "broken": "error",
+		"pulls": `{"items":["a"]}`,
+	} {
 		if !strings.Contains(r.GetInfo()[name], part) {
 			t.Errorf("info %s is %q, want it to have %q", name, r.GetInfo()[name], part)
 		}
@@ -151,7 +162,10 @@ func TestStatusWithoutDefaultHandler(t *testing.T) {
 }
 
 func TestNewRefusesHalfAServer(t *testing.T) {
-	full := Deps{Engine: newFakeEngine(), Images: newFakeImages(), Network: &fakeNetwork{}, Log: newHarness(t).server.deps.Log}
+	full := Deps{
+		Engine: newFakeEngine(), Images: newFakeImages(), Network: &fakeNetwork{},
+		Log: newHarness(t).server.deps.Log,
+	}
 	if _, err := New(Config{Version: "1"}, full); err != nil {
 		t.Fatal(err)
 	}

@@ -57,8 +57,8 @@ func rpcTests() map[string]func(*testing.T) {
 	}
 }
 
-// notYet has the sentence of every RPC that podd does not answer.
-func notYet() map[string]string {
+// notImplemented has the error text of every RPC that podd does not implement.
+func notImplemented() map[string]string {
 	return map[string]string{
 		"CheckpointContainer": noCheckpoints,
 		"CheckpointPod":       noCheckpoints,
@@ -70,7 +70,7 @@ func serviceDescs() []grpc.ServiceDesc {
 	return []grpc.ServiceDesc{cri.RuntimeService_ServiceDesc, cri.ImageService_ServiceDesc}
 }
 
-// rpcs lists full method names of cri-api; streams are the server-streaming ones among them.
+// rpcs returns the full method names of cri-api.
 func rpcs() (unary, streams []string) {
 	for _, d := range serviceDescs() {
 		for _, m := range d.Methods {
@@ -85,19 +85,19 @@ func rpcs() (unary, streams []string) {
 
 func bare(full string) string { return full[strings.LastIndex(full, "/")+1:] }
 
-// TestEveryRPC fails for an RPC of cri-api that has neither a test nor a sentence.
+// TestEveryRPC fails for an RPC of cri-api that has neither a test nor an entry in notImplemented.
 func TestEveryRPC(t *testing.T) {
-	tests, sentences := rpcTests(), notYet()
+	tests, missing := rpcTests(), notImplemented()
 	unary, streams := rpcs()
 	all := slices.Concat(unary, streams)
-	if len(all) != len(tests)+len(sentences) {
-		t.Errorf("cri-api has %d RPCs, here are %d tests and %d sentences", len(all), len(tests), len(sentences))
+	if got := len(tests) + len(missing); got != len(all) {
+		t.Errorf("%d tests and RPCs that are not implemented, want %d, the RPCs of cri-api", got, len(all))
 	}
 	for _, full := range all {
 		test, tested := tests[bare(full)]
-		sentence, missing := sentences[bare(full)]
-		if tested == missing {
-			t.Errorf("%s must have a test or a sentence, and not both", full)
+		text, unimplemented := missing[bare(full)]
+		if tested == unimplemented {
+			t.Errorf("%s: has a test %v, not implemented %v; want one of them", full, tested, unimplemented)
 			continue
 		}
 		t.Run(bare(full), func(t *testing.T) {
@@ -105,19 +105,19 @@ func TestEveryRPC(t *testing.T) {
 				test(t)
 				return
 			}
-			testUnimplemented(t, full, sentence, slices.Contains(streams, full))
+			testUnimplemented(t, full, text, slices.Contains(streams, full))
 		})
 	}
 }
 
-func testUnimplemented(t *testing.T, method, sentence string, streams bool) {
-	if !strings.HasPrefix(sentence, "podd ") || len(strings.Fields(sentence)) < 5 {
-		t.Errorf("%q is no sentence", sentence)
+func testUnimplemented(t *testing.T, method, text string, streams bool) {
+	if !strings.HasPrefix(text, "podd ") || len(strings.Fields(text)) < 5 {
+		t.Errorf("error text = %q, want a sentence about podd", text)
 	}
 	h := newHarness(t)
 	if !streams {
 		err := h.conn.Invoke(t.Context(), "/"+method, &emptypb.Empty{}, &emptypb.Empty{})
-		wantCode(t, err, codes.Unimplemented, sentence)
+		wantCode(t, err, codes.Unimplemented, text)
 		return
 	}
 	stream, err := h.conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, "/"+method)
@@ -128,18 +128,19 @@ func testUnimplemented(t *testing.T, method, sentence string, streams bool) {
 		t.Fatal(err)
 	}
 	stream.CloseSend()
-	wantCode(t, stream.RecvMsg(&emptypb.Empty{}), codes.Unimplemented, sentence)
+	wantCode(t, stream.RecvMsg(&emptypb.Empty{}), codes.Unimplemented, text)
 }
 
-// TestEmptyRequests sends every RPC a message without a field: a clear error or an answer, and nothing reaches the
-// engine.
+// TestEmptyRequests sends every RPC a message without a field: it is answered or refused without a call of the engine.
 func TestEmptyRequests(t *testing.T) {
 	h := newHarness(t)
-	answers := []string{"Version", "Status", "RuntimeConfig", "UpdateRuntimeConfig", "ListPodSandbox", "ListContainers", "ListImages", "ImageFsInfo",
-		"ListContainerStats", "ListPodSandboxStats", "ListMetricDescriptors", "ListPodSandboxMetrics"}
+	answers := []string{
+		"Version", "Status", "RuntimeConfig", "UpdateRuntimeConfig", "ListPodSandbox", "ListContainers", "ListImages",
+		"ImageFsInfo", "ListContainerStats", "ListPodSandboxStats", "ListMetricDescriptors", "ListPodSandboxMetrics",
+	}
 	unary, _ := rpcs()
 	for _, full := range unary {
-		if _, missing := notYet()[bare(full)]; missing {
+		if _, missing := notImplemented()[bare(full)]; missing {
 			continue
 		}
 		err := h.conn.Invoke(t.Context(), "/"+full, &emptypb.Empty{}, &emptypb.Empty{})
@@ -150,6 +151,6 @@ func TestEmptyRequests(t *testing.T) {
 		wantCode(t, err, want)
 	}
 	if calls := h.engine.log(); len(calls) > 0 {
-		t.Errorf("the engine was called: %v", calls)
+		t.Errorf("engine calls = %v, want none", calls)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// RuntimeConfig tells the kubelet which cgroup driver to use.
+// RuntimeConfig returns the cgroup driver that the kubelet must use.
 func (s *Server) RuntimeConfig(context.Context, *cri.RuntimeConfigRequest) (*cri.RuntimeConfigResponse, error) {
 	driver := cri.CgroupDriver_CGROUPFS
 	if s.cfg.SystemdCgroup {

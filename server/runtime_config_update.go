@@ -6,8 +6,10 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// UpdateRuntimeConfig passes the node's pod CIDR on to the network. An empty one says nothing.
-func (s *Server) UpdateRuntimeConfig(ctx context.Context, r *cri.UpdateRuntimeConfigRequest) (*cri.UpdateRuntimeConfigResponse, error) {
+// UpdateRuntimeConfig sets the node's pod CIDR in the network. An empty one is ignored.
+func (s *Server) UpdateRuntimeConfig(
+	ctx context.Context, r *cri.UpdateRuntimeConfigRequest,
+) (*cri.UpdateRuntimeConfigResponse, error) {
 	if err := checkRuntimeConfig(r); err != nil {
 		return nil, err
 	}

@@ -11,18 +11,18 @@ import (
 	"github.com/podd-project/podd/sandbox/record"
 )
 
-// maxMessage bounds gRPC messages in both directions, in bytes: what the kubelet and crictl accept.
+// maxMessage limits gRPC messages in both directions, in bytes: the limit of the kubelet and of crictl.
 const maxMessage = 16 << 20
 
-// Config is what the server says about the node without asking anybody.
+// Config has the properties of the node that do not change.
 type Config struct {
-	// Version is podd's own version, e.g. "1.2.3": the kubelet parses it as a semantic version.
+	// Version is podd's version, e.g. "1.2.3". The kubelet parses it as a semantic version.
 	Version string
-	// SystemdCgroup tells the kubelet which cgroup driver to use: systemd, else cgroupfs.
+	// SystemdCgroup selects the cgroup driver that the kubelet must use: systemd, else cgroupfs.
 	SystemdCgroup bool
 }
 
-// Validate says what is wrong with the configuration.
+// Validate returns an error if the configuration is invalid.
 func (c Config) Validate() error {
 	if c.Version == "" {
 		return errors.New("version: must not be empty")
@@ -30,18 +30,18 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Deps is what the server calls.
+// Deps has what the server depends on.
 type Deps struct {
 	Engine  Engine
 	Images  Images
 	Network Network
-	// Streamer serves exec, attach and port-forward; without it these answer Unimplemented.
+	// Streamer serves exec, attach and port-forward; without it these return Unimplemented.
 	Streamer Streamer
-	// RuntimeSpec reads a container's config.json for verbose answers; nil leaves it out.
+	// RuntimeSpec reads a container's config.json for verbose responses; nil leaves it out.
 	RuntimeSpec SpecReader
-	// Info adds sections to the verbose Status: name -> value, marshalled as JSON. They must hold no secrets.
+	// Info adds sections to the verbose Status, by name. The values are marshalled as JSON and must have no secrets.
 	Info map[string]func() any
-	// Observe is told of every finished call, for metrics; it must not block. It may be nil.
+	// Observe is called with every finished call, for metrics. It must not block, and may be nil.
 	Observe func(Call)
 	Log     logrus.FieldLogger
 }
@@ -60,8 +60,8 @@ func (d Deps) validate() error {
 	return nil
 }
 
-// Server implements runtime.v1.RuntimeService and runtime.v1.ImageService. The embedded Unsafe interfaces make
-// the compiler refuse a cri-api with an RPC that is not written down here.
+// Server implements runtime.v1.RuntimeService and runtime.v1.ImageService. With the embedded Unsafe interfaces it does
+// not compile with a cri-api that has more RPCs.
 type Server struct {
 	cri.UnsafeRuntimeServiceServer
 	cri.UnsafeImageServiceServer
@@ -72,7 +72,7 @@ type Server struct {
 	containerCache listCache[record.Container]
 }
 
-// New returns a server; it serves nothing until registered.
+// New returns a server. It serves once registered.
 func New(cfg Config, deps Deps) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("server configuration: %w", err)
@@ -89,7 +89,7 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 	cri.RegisterImageServiceServer(r, s)
 }
 
-// Options are what the gRPC server must be made with: the interceptors and the message sizes.
+// Options returns the options for grpc.NewServer: interceptors and message sizes.
 func (s *Server) Options() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxMessage),

@@ -11,7 +11,7 @@ import (
 	"github.com/podd-project/podd/sandbox"
 )
 
-// Status says whether pods can be run, what each handler can do, and what podd itself can do.
+// Status returns whether pods can run, and the features of each handler and of podd.
 func (s *Server) Status(_ context.Context, r *cri.StatusRequest) (*cri.StatusResponse, error) {
 	handlers := s.deps.Engine.Handlers()
 	resp := &cri.StatusResponse{
@@ -29,13 +29,13 @@ func (s *Server) Status(_ context.Context, r *cri.StatusRequest) (*cri.StatusRes
 	return resp, nil
 }
 
-// userNamespacesHostNetwork: pods with a user namespace on the host's network.
+// userNamespacesHostNetwork: pods on the host's network may have a user namespace.
 const userNamespacesHostNetwork = true
 
-// conditions are the two that the kubelet needs, and one for each further handler that is not ready: the kubelet
-// passes over types that it does not know, people do not.
+// conditions returns the two that the kubelet requires, and one for each further handler that is not ready: the kubelet
+// ignores conditions that it does not know, crictl shows them.
 func (s *Server) conditions(handlers []sandbox.Handler) []*cri.RuntimeCondition {
-	runtime := errors.New("no default handler is configured")
+	runtime := errors.New("no default handler is configured, set runtime.default_handler")
 	var others []*cri.RuntimeCondition
 	for _, h := range handlers {
 		switch {
@@ -55,11 +55,11 @@ func condition(kind, reason string, err error) *cri.RuntimeCondition {
 	if err == nil {
 		return &cri.RuntimeCondition{Type: kind, Status: true}
 	}
-	return &cri.RuntimeCondition{Type: kind, Reason: reason, Message: clip(err.Error())}
+	return &cri.RuntimeCondition{Type: kind, Reason: reason, Message: truncate(err.Error())}
 }
 
-// runtimeHandlers lists the default handler as "" first, then every handler by name. One that is not ready is
-// listed without features, so that the kubelet does not send it a pod that needs them.
+// runtimeHandlers lists the default handler as "" first, then all handlers by name. One that is not ready is listed
+// without features, so that the kubelet does not run pods with it that need them.
 func runtimeHandlers(handlers []sandbox.Handler) []*cri.RuntimeHandler {
 	var unnamed, named []*cri.RuntimeHandler
 	for _, h := range handlers {
@@ -76,7 +76,7 @@ func runtimeHandlers(handlers []sandbox.Handler) []*cri.RuntimeHandler {
 	return append(unnamed, named...)
 }
 
-// statusInfo is the verbose part, for people: one JSON value per section.
+// statusInfo is the verbose part: one JSON value per section.
 func (s *Server) statusInfo(handlers []sandbox.Handler) map[string]string {
 	info := map[string]string{
 		"version":  section(s.cfg.Version),
@@ -88,10 +88,10 @@ func (s *Server) statusInfo(handlers []sandbox.Handler) map[string]string {
 	return info
 }
 
-// section is a value as JSON. crictl shows lists as one escaped string, so a list becomes an object's only entry.
+// section returns a value as JSON. crictl shows lists as one escaped string, so a list is wrapped in an object.
 func section(value any) string {
 	text, err := json.Marshal(value)
-	if err != nil { // the other sections are still worth having
+	if err != nil { // keep the other sections
 		text, _ = json.Marshal(map[string]string{"error": err.Error()})
 	}
 	if strings.HasPrefix(string(text), "[") {

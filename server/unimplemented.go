@@ -8,27 +8,27 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// What podd cannot do yet is said here, one line per RPC, and nowhere else.
+// This file has all RPCs that podd does not implement.
 
-func unimplemented(sentence string) error {
-	return fmt.Errorf("%w: %s", errdefs.ErrNotImplemented, sentence)
+const noCheckpoints = "podd cannot checkpoint and restore containers or pods"
+
+func errNoCheckpoints() error {
+	return fmt.Errorf("%w: %s", errdefs.ErrNotImplemented, noCheckpoints)
 }
 
-const (
-	noCheckpoints = "podd does not checkpoint and restore yet"
-)
-
 // CheckpointContainer is not implemented yet.
-func (s *Server) CheckpointContainer(context.Context, *cri.CheckpointContainerRequest) (*cri.CheckpointContainerResponse, error) {
-	return nil, unimplemented(noCheckpoints)
+func (s *Server) CheckpointContainer(
+	context.Context, *cri.CheckpointContainerRequest,
+) (*cri.CheckpointContainerResponse, error) {
+	return nil, errNoCheckpoints()
 }
 
 // CheckpointPod is not implemented yet.
 func (s *Server) CheckpointPod(context.Context, *cri.CheckpointPodRequest) (*cri.CheckpointPodResponse, error) {
-	return nil, unimplemented(noCheckpoints)
+	return nil, errNoCheckpoints()
 }
 
 // RestorePod is not implemented yet.
 func (s *Server) RestorePod(context.Context, *cri.RestorePodRequest) (*cri.RestorePodResponse, error) {
-	return nil, unimplemented(noCheckpoints)
+	return nil, errNoCheckpoints()
 }

@@ -11,23 +11,23 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// Limits on what a client may send, in bytes or items. They are far above what Kubernetes can produce, and low
-// enough that nothing below has to fear a length.
+// Limits of requests, in bytes or items. They are far above what Kubernetes sends, and low enough that no code below
+// has to limit a length.
 const (
 	maxName      = 253     // DNS subdomain, the longest name in Kubernetes
-	maxID        = 128     // ours have 64
-	maxPath      = 4095    // PATH_MAX less its NUL
+	maxID        = 128     // podd's ids have 64
+	maxPath      = 4095    // PATH_MAX without the NUL
 	maxImageName = 1024    // the reference grammar allows 255 for the name and 128 for the tag
-	maxLabelKey  = 512     // prefix 253 + "/" + name 63, with room
-	maxLabels    = 1 << 20 // keys and values together; Kubernetes caps annotations at 256 KiB
+	maxLabelKey  = 512     // Kubernetes allows 317: prefix 253 + "/" + name 63
+	maxLabels    = 1 << 20 // keys and values together; Kubernetes allows 256 KiB of annotations
 	maxItems     = 4096
 	maxHostname  = 64 // HOST_NAME_MAX
 	maxSecret    = 64 << 10
 	maxText      = 1 << 20
 )
 
-// check collects the first problem of a request, naming its field. It never repeats a value: the message is
-// logged, and what stands in the wrong field may be a secret. After the first problem the others are not looked at.
+// check records the first problem of a request, with the field's name. The message never contains the value, as it is
+// logged, and the value may be a secret in the wrong field.
 type check struct {
 	path    string
 	problem *error
@@ -38,7 +38,7 @@ func newCheck() check {
 	return check{problem: &err}
 }
 
-// err is nil, or the first problem as errdefs.ErrInvalidArgument.
+// err returns the first problem as errdefs.ErrInvalidArgument, or nil.
 func (c check) err() error { return *c.problem }
 
 // at returns the check of a nested message.
@@ -59,21 +59,21 @@ func (c check) name(field string) string {
 	return c.path + "." + field
 }
 
-// that requires ok; why ends the sentence "<field>: <why>".
+// that records the problem "<field>: <why>" unless ok.
 func (c check) that(ok bool, field, why string) {
 	if !ok && *c.problem == nil {
 		*c.problem = fmt.Errorf("%w: %s: %s", errdefs.ErrInvalidArgument, c.name(field), why)
 	}
 }
 
-// text accepts UTF-8 without NUL of at most max bytes: what C strings and JSON can carry.
+// text requires UTF-8 without NUL of at most max bytes, as C strings and JSON do.
 func (c check) text(field, s string, max int) {
-	c.that(len(s) <= max, field, "is longer than "+strconv.Itoa(max)+" bytes")
+	c.that(len(s) <= max, field, "must not be longer than "+strconv.Itoa(max)+" bytes")
 	c.that(strings.IndexByte(s, 0) < 0, field, "must not contain a NUL byte")
 	c.that(utf8.ValidString(s), field, "must be valid UTF-8")
 }
 
-// line is text without control characters, which would break out of a line of a file such as resolv.conf.
+// line is text without control characters, which could add lines to files such as resolv.conf.
 func (c check) line(field, s string, max int) {
 	c.text(field, s, max)
 	c.that(strings.IndexFunc(s, unicode.IsControl) < 0, field, "must not contain control characters")
@@ -86,18 +86,18 @@ func (c check) word(field, s string, max int) {
 	c.that(strings.IndexFunc(s, unicode.IsSpace) < 0, field, "must not contain spaces")
 }
 
-// label is a name of Kubernetes metadata. Which characters those have is not podd's to decide; these few are
-// refused because names become CNI arguments ("K=V;K=V") and parts of paths.
+// label is a name of Kubernetes metadata. Only characters that would change the meaning of CNI arguments ("K=V;K=V") or
+// of paths are refused.
 func (c check) label(field, s string) {
 	c.line(field, s, maxName)
 	c.that(!strings.ContainsAny(s, `/\;=`), field, `must not contain any of / \ ; =`)
 	c.that(s != "." && s != "..", field, "must not be . or ..")
 }
 
-// id is a container or pod id, or a prefix of one; whether it exists is the engine's question.
+// id is a container or pod id, or a prefix of one. The engine checks that it exists.
 func (c check) id(field, s string) {
 	c.word(field, s, maxID)
-	c.that(!strings.ContainsAny(s, `/\`), field, "must not contain slashes")
+	c.that(!strings.ContainsAny(s, `/\`), field, `must not contain / or \`)
 }
 
 // absolute is an absolute path.
@@ -106,7 +106,7 @@ func (c check) absolute(field, s string) {
 	c.that(path.IsAbs(s), field, "must be an absolute path")
 }
 
-// beneath is a path that stays below where it starts.
+// beneath is a relative path without "..".
 func (c check) beneath(field, s string) {
 	c.text(field, s, maxPath)
 	c.that(s != "", field, "must not be empty")
@@ -134,12 +134,12 @@ func known[E ~int32](c check, field string, v E, names map[int32]string) {
 	c.that(ok, field, "has the unknown value "+strconv.Itoa(int(v)))
 }
 
-// count bounds the length of a list.
+// count limits the length of a list.
 func (c check) count(field string, n int) {
-	c.that(n <= maxItems, field, "has more than "+strconv.Itoa(maxItems)+" entries")
+	c.that(n <= maxItems, field, "must not have more than "+strconv.Itoa(maxItems)+" entries")
 }
 
-// labels checks labels and annotations: their sizes, nothing else, for they must come back unaltered.
+// labels checks only the sizes of labels and annotations: they are returned unchanged.
 func (c check) labels(field string, m map[string]string) {
 	total := 0
 	for k, v := range m {
@@ -148,5 +148,5 @@ func (c check) labels(field string, m map[string]string) {
 		c.text(field, k, maxLabelKey)
 		c.text(field, v, maxLabels)
 	}
-	c.that(total <= maxLabels, field, "are larger than "+strconv.Itoa(maxLabels)+" bytes together")
+	c.that(total <= maxLabels, field, "must not have more than "+strconv.Itoa(maxLabels)+" bytes in total")
 }

@@ -7,8 +7,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// checkCreateContainer leaves sandbox_config alone: it is a copy of what RunPodSandbox was given, and the pod's own
-// record is what counts.
+// checkCreateContainer ignores sandbox_config: it is a copy of that of RunPodSandbox, and podd uses the pod's record.
 func checkCreateContainer(r *cri.CreateContainerRequest) error {
 	c := newCheck()
 	c.id("pod_sandbox_id", r.GetPodSandboxId())
@@ -16,7 +15,7 @@ func checkCreateContainer(r *cri.CreateContainerRequest) error {
 	return c.err()
 }
 
-// checkContainerID serves every request that has nothing but a container id.
+// checkContainerID checks a request that only has a container id.
 func checkContainerID(id string) error {
 	c := newCheck()
 	c.id("container_id", id)
@@ -33,7 +32,7 @@ func checkStopContainer(r *cri.StopContainerRequest) error {
 func checkUpdateContainer(r *cri.UpdateContainerResourcesRequest) error {
 	c := newCheck()
 	c.id("container_id", r.GetContainerId())
-	c.that(r.GetWindows() == nil, "windows", "is not supported: podd runs Linux containers")
+	c.that(r.GetWindows() == nil, "windows", "is not supported: podd only runs Linux containers")
 	c.that(r.GetLinux() != nil, "linux", "must be set")
 	c.resources("linux", r.GetLinux())
 	c.labels("annotations", r.GetAnnotations())
@@ -71,14 +70,14 @@ func (c check) containerConfig(field string, cfg *cri.ContainerConfig) {
 		c.beneath("log_path", p)
 	}
 	known(c, "stop_signal", cfg.GetStopSignal(), cri.Signal_name)
-	c.that(cfg.GetWindows() == nil, "windows", "is not supported: podd runs Linux containers")
+	c.that(cfg.GetWindows() == nil, "windows", "is not supported: podd only runs Linux containers")
 	c.resources("linux.resources", cfg.GetLinux().GetResources())
 	if sc := cfg.GetLinux().GetSecurityContext(); sc != nil {
 		c.containerSecurity("linux.security_context", sc)
 	}
 }
 
-// process checks what execve(2) and config.json are given.
+// process checks the arguments of execve(2) and config.json.
 func (c check) process(cfg *cri.ContainerConfig) {
 	c.words("command", cfg.GetCommand())
 	c.words("args", cfg.GetArgs())
@@ -91,7 +90,7 @@ func (c check) process(cfg *cri.ContainerConfig) {
 		c.that(e.GetKey() != "", "key", "must not be empty")
 		c.that(!strings.Contains(e.GetKey(), "="), "key", "must not contain =")
 		c.line("key", e.GetKey(), maxPath)
-		// The OCI runtime reads it from JSON, which cannot carry any other bytes.
+		// The OCI runtime reads it from JSON, which cannot have other bytes.
 		c.text("value", string(e.GetValue()), maxText)
 	}
 }
@@ -112,21 +111,24 @@ func (c check) mounts(field string, ms []*cri.Mount) {
 		known(c, "propagation", m.GetPropagation(), cri.MountPropagation_name)
 		c.mountSource(m)
 		if m.GetRecursiveReadOnly() {
-			c.that(m.GetReadonly(), "recursive_read_only", "needs readonly")
-			c.that(m.GetPropagation() == cri.MountPropagation_PROPAGATION_PRIVATE, "recursive_read_only", "needs PROPAGATION_PRIVATE")
+			c.that(m.GetReadonly(), "recursive_read_only", "requires readonly")
+			c.that(
+				m.GetPropagation() == cri.MountPropagation_PROPAGATION_PRIVATE, "recursive_read_only",
+				"requires propagation PROPAGATION_PRIVATE",
+			)
 		}
 		c.mappings("uidMappings", m.GetUidMappings())
 		c.mappings("gidMappings", m.GetGidMappings())
 		c.count("mount_options", len(m.GetMountOptions()))
 		for j, o := range m.GetMountOptions() {
 			c.item("mount_options", j).word("", o, 64)
-			c.item("mount_options", j).that(!strings.ContainsAny(o, ",="), "", "must be a single flag")
+			c.item("mount_options", j).that(!strings.ContainsAny(o, ",="), "", "must be one flag without , or =")
 		}
 	}
 }
 
-// mountSource: a mount is of a host path or of an image. The sub path of an image is of no meaning for a host path, but the
-// kubelet sends it there too: the subPath of every volume of a pod that has an image volume (kubelet_pods.go, makeMounts).
+// mountSource: a mount has either a host path or an image. image_sub_path is ignored for a host path: if a pod has an
+// image volume, the kubelet sets it to the subPath of every volume of the pod (kubelet_pods.go, makeMounts).
 func (c check) mountSource(m *cri.Mount) {
 	if m.GetImage() == nil {
 		c.that(m.GetHostPath() != "", "host_path", "must not be empty unless image is set")
@@ -146,7 +148,10 @@ func (c check) devices(field string, ds []*cri.Device) {
 		c := c.item(field, i)
 		c.absolute("host_path", d.GetHostPath())
 		c.absolute("container_path", d.GetContainerPath())
-		c.that(consistsOf(d.GetPermissions(), "rwm") && len(d.GetPermissions()) <= 3, "permissions", "must be made of r, w and m")
+		c.that(
+			consistsOf(d.GetPermissions(), "rwm") && len(d.GetPermissions()) <= 3, "permissions",
+			"must consist of r, w and m",
+		)
 	}
 }
 
@@ -157,9 +162,15 @@ func (c check) containerSecurity(field string, sc *cri.LinuxContainerSecurityCon
 	c.selinux("selinux_options", sc.GetSelinuxOptions())
 	c.user("run_as_user", sc.GetRunAsUser())
 	c.line("run_as_username", sc.GetRunAsUsername(), maxName)
-	c.that(sc.GetRunAsUser() == nil || sc.GetRunAsUsername() == "", "run_as_username", "must be empty when run_as_user is set")
+	c.that(
+		sc.GetRunAsUser() == nil || sc.GetRunAsUsername() == "", "run_as_username",
+		"must be empty when run_as_user is set",
+	)
 	c.user("run_as_group", sc.GetRunAsGroup())
-	c.that(sc.GetRunAsGroup() == nil || sc.GetRunAsUser() != nil || sc.GetRunAsUsername() != "", "run_as_group", "needs run_as_user or run_as_username")
+	c.that(
+		sc.GetRunAsGroup() == nil || sc.GetRunAsUser() != nil || sc.GetRunAsUsername() != "", "run_as_group",
+		"requires run_as_user or run_as_username",
+	)
 	c.groups("supplemental_groups", sc.GetSupplementalGroups())
 	known(c, "supplemental_groups_policy", sc.GetSupplementalGroupsPolicy(), cri.SupplementalGroupsPolicy_name)
 	c.paths("masked_paths", sc.GetMaskedPaths())

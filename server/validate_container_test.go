@@ -62,10 +62,12 @@ func TestCreateContainerValidation(t *testing.T) {
 		"NUL in an annotation":      {func(c ctr) { c.Annotations["a"] = "\x00" }, "config.annotations"},
 		"empty CDI device":          {func(c ctr) { c.CDIDevices[0].Name = "" }, "config.CDI_devices[0].name"},
 		"no device path":            {func(c ctr) { c.Devices[0].HostPath = "" }, "config.devices[0].host_path"},
-		"relative device":           {func(c ctr) { c.Devices[0].ContainerPath = "null" }, "config.devices[0].container_path"},
-		"odd permissions":           {func(c ctr) { c.Devices[0].Permissions = "rx" }, "config.devices[0].permissions"},
-		"many permissions":          {func(c ctr) { c.Devices[0].Permissions = "rrrr" }, "config.devices[0].permissions"},
-		"no permissions":            {func(c ctr) { c.Devices[0].Permissions = "" }, ""},
+		"relative device": {
+			func(c ctr) { c.Devices[0].ContainerPath = "null" }, "config.devices[0].container_path",
+		},
+		"odd permissions":  {func(c ctr) { c.Devices[0].Permissions = "rx" }, "config.devices[0].permissions"},
+		"many permissions": {func(c ctr) { c.Devices[0].Permissions = "rrrr" }, "config.devices[0].permissions"},
+		"no permissions":   {func(c ctr) { c.Devices[0].Permissions = "" }, ""},
 	})
 	wantProblem(t, checkCreateContainer(nil), "pod_sandbox_id")
 	wantProblem(t, checkCreateContainer(&cri.CreateContainerRequest{PodSandboxId: podID}), "config")
@@ -77,27 +79,46 @@ func TestMountValidation(t *testing.T) {
 	}
 	type mount = *cri.Mount
 	runContainerCases(t, map[string]containerCase{
-		"null":                       {func(c *cri.ContainerConfig) { c.Mounts[0] = nil }, "config.mounts[0]"},
-		"no destination":             at(0, func(m mount) { m.ContainerPath = "" }, "config.mounts[0].container_path"),
-		"relative destination":       at(0, func(m mount) { m.ContainerPath = "data" }, "config.mounts[0].container_path"),
-		"no source":                  at(0, func(m mount) { m.HostPath = "" }, "config.mounts[0].host_path"),
-		"relative source":            at(0, func(m mount) { m.HostPath = "x" }, "config.mounts[0].host_path"),
-		"both sources":               at(2, func(m mount) { m.HostPath = "/x" }, "config.mounts[2].host_path"),
-		"sub path of no image":       at(0, func(m mount) { m.ImageSubPath = "etc" }, ""), // a kubelet sends it
-		"sub path leads away":        at(2, func(m mount) { m.ImageSubPath = "a/../../b" }, "config.mounts[2].image_sub_path"),
-		"absolute sub path":          at(2, func(m mount) { m.ImageSubPath = "/etc" }, "config.mounts[2].image_sub_path"),
-		"no sub path":                at(2, func(m mount) { m.ImageSubPath = "" }, ""),
-		"image without name":         at(2, func(m mount) { m.Image = &cri.ImageSpec{} }, "config.mounts[2].image.image"),
-		"unknown propagation":        at(0, func(m mount) { m.Propagation = 3 }, "config.mounts[0].propagation"),
-		"rro but not ro":             at(0, func(m mount) { m.Readonly = false }, "config.mounts[0].recursive_read_only"),
-		"rro propagated":             at(0, func(m mount) { m.Propagation = cri.MountPropagation_PROPAGATION_HOST_TO_CONTAINER }, "config.mounts[0].recursive_read_only"),
-		"empty uid mapping":          at(0, func(m mount) { m.UidMappings[0].Length = 0 }, "config.mounts[0].uidMappings[0].length"),
-		"large gid mapping":          at(0, func(m mount) { m.GidMappings = []*cri.IDMapping{{HostId: 1, Length: 1<<32 - 1}} }, "config.mounts[0].gidMappings[0].host_id"),
-		"mapping without root is ok": at(0, func(m mount) { m.UidMappings = []*cri.IDMapping{{ContainerId: 5, HostId: 1, Length: 1}} }, ""),
-		"several options in one":     at(1, func(m mount) { m.MountOptions = []string{"noexec,suid"} }, "config.mounts[1].mount_options[0]"),
-		"option with a value":        at(1, func(m mount) { m.MountOptions = []string{"noexec", "upperdir=/"} }, "config.mounts[1].mount_options[1]"),
-		"empty option":               at(1, func(m mount) { m.MountOptions = []string{""} }, "config.mounts[1].mount_options[0]"),
-		"too many":                   {func(c *cri.ContainerConfig) { c.Mounts = make([]*cri.Mount, 4097) }, "config.mounts"},
+		"null":                 {func(c *cri.ContainerConfig) { c.Mounts[0] = nil }, "config.mounts[0]"},
+		"no destination":       at(0, func(m mount) { m.ContainerPath = "" }, "config.mounts[0].container_path"),
+		"relative destination": at(0, func(m mount) { m.ContainerPath = "data" }, "config.mounts[0].container_path"),
+		"no source":            at(0, func(m mount) { m.HostPath = "" }, "config.mounts[0].host_path"),
+		"relative source":      at(0, func(m mount) { m.HostPath = "x" }, "config.mounts[0].host_path"),
+		"both sources":         at(2, func(m mount) { m.HostPath = "/x" }, "config.mounts[2].host_path"),
+		"sub path of no image": at(0, func(m mount) { m.ImageSubPath = "etc" }, ""), // a kubelet sends it
+		"sub path leads away": at(
+			2, func(m mount) { m.ImageSubPath = "a/../../b" }, "config.mounts[2].image_sub_path",
+		),
+		"absolute sub path":   at(2, func(m mount) { m.ImageSubPath = "/etc" }, "config.mounts[2].image_sub_path"),
+		"no sub path":         at(2, func(m mount) { m.ImageSubPath = "" }, ""),
+		"image without name":  at(2, func(m mount) { m.Image = &cri.ImageSpec{} }, "config.mounts[2].image.image"),
+		"unknown propagation": at(0, func(m mount) { m.Propagation = 3 }, "config.mounts[0].propagation"),
+		"rro but not ro":      at(0, func(m mount) { m.Readonly = false }, "config.mounts[0].recursive_read_only"),
+		"rro propagated": at(
+			0, func(m mount) { m.Propagation = cri.MountPropagation_PROPAGATION_HOST_TO_CONTAINER },
+			"config.mounts[0].recursive_read_only",
+		),
+		"empty uid mapping": at(
+			0, func(m mount) { m.UidMappings[0].Length = 0 }, "config.mounts[0].uidMappings[0].length",
+		),
+		"large gid mapping": at(
+			0, func(m mount) { m.GidMappings = []*cri.IDMapping{{HostId: 1, Length: 1<<32 - 1}} },
+			"config.mounts[0].gidMappings[0].host_id",
+		),
+		"mapping without root is ok": at(
+			0, func(m mount) { m.UidMappings = []*cri.IDMapping{{ContainerId: 5, HostId: 1, Length: 1}} }, "",
+		),
+		"several options in one": at(
+			1, func(m mount) { m.MountOptions = []string{"noexec,suid"} }, "config.mounts[1].mount_options[0]",
+		),
+		"option with a value": at(
+			1, func(m mount) { m.MountOptions = []string{"noexec", "upperdir=/"} },
+			"config.mounts[1].mount_options[1]",
+		),
+		"empty option": at(
+			1, func(m mount) { m.MountOptions = []string{""} }, "config.mounts[1].mount_options[0]",
+		),
+		"too many": {func(c *cri.ContainerConfig) { c.Mounts = make([]*cri.Mount, 4097) }, "config.mounts"},
 	})
 }
 
@@ -111,11 +132,21 @@ func TestContainerSecurityValidation(t *testing.T) {
 	}
 	mode := func(n *cri.NamespaceOption) func(security) { return func(s security) { s.NamespaceOptions = n } }
 	runContainerCases(t, map[string]containerCase{
-		"no namespaces":          at(mode(nil), ""),
-		"target without id":      at(mode(&cri.NamespaceOption{Pid: cri.NamespaceMode_TARGET}), "namespace_options.target_id"),
-		"id without target":      at(mode(&cri.NamespaceOption{Pid: cri.NamespaceMode_CONTAINER, TargetId: "a"}), "namespace_options.target_id"),
-		"target with a path":     at(mode(&cri.NamespaceOption{Pid: cri.NamespaceMode_TARGET, TargetId: "../a"}), "namespace_options.target_id"),
-		"ipc of target":          at(mode(&cri.NamespaceOption{Ipc: cri.NamespaceMode_TARGET, TargetId: "a"}), "namespace_options.ipc"),
+		"no namespaces": at(mode(nil), ""),
+		"target without id": at(
+			mode(&cri.NamespaceOption{Pid: cri.NamespaceMode_TARGET}), "namespace_options.target_id",
+		),
+		"id without target": at(
+			mode(&cri.NamespaceOption{Pid: cri.NamespaceMode_CONTAINER, TargetId: "a"}),
+			"namespace_options.target_id",
+		),
+		"target with a path": at(
+			mode(&cri.NamespaceOption{Pid: cri.NamespaceMode_TARGET, TargetId: "../a"}),
+			"namespace_options.target_id",
+		),
+		"ipc of target": at(
+			mode(&cri.NamespaceOption{Ipc: cri.NamespaceMode_TARGET, TargetId: "a"}), "namespace_options.ipc",
+		),
 		"user and name":          at(func(s security) { s.RunAsUsername = "root" }, "run_as_username"),
 		"name":                   at(func(s security) { s.RunAsUser, s.RunAsUsername = nil, "www" }, ""),
 		"group without user":     at(func(s security) { s.RunAsUser = nil }, "run_as_group"),
@@ -126,13 +157,21 @@ func TestContainerSecurityValidation(t *testing.T) {
 		"line in the name":       at(func(s security) { s.RunAsUser, s.RunAsUsername = nil, "a\nb" }, "run_as_username"),
 		"relative masked path":   at(func(s security) { s.MaskedPaths = []string{"/a", "proc"} }, "masked_paths[1]"),
 		"relative readonly path": at(func(s security) { s.ReadonlyPaths = []string{""} }, "readonly_paths[0]"),
-		"empty capability":       at(func(s security) { s.Capabilities.AddCapabilities = []string{""} }, "capabilities.add_capabilities[0]"),
-		"odd capability":         at(func(s security) { s.Capabilities.DropCapabilities = []string{"NET ADMIN"} }, "capabilities.drop_capabilities[0]"),
-		"long capability":        at(func(s security) { s.Capabilities.AddAmbientCapabilities = []string{strings.Repeat("A", 65)} }, "capabilities.add_ambient_capabilities[0]"),
-		"unknown policy":         at(func(s security) { s.SupplementalGroupsPolicy = -1 }, "supplemental_groups_policy"),
-		"unknown seccomp":        at(func(s security) { s.Seccomp.ProfileType = 3 }, "seccomp.profile_type"),
-		"apparmor with a ref":    at(func(s security) { s.Apparmor.LocalhostRef = "x" }, "apparmor.localhost_ref"),
-		"no profiles":            at(func(s security) { s.Seccomp, s.Apparmor = nil, nil }, ""),
+		"empty capability": at(
+			func(s security) { s.Capabilities.AddCapabilities = []string{""} }, "capabilities.add_capabilities[0]",
+		),
+		"odd capability": at(
+			func(s security) { s.Capabilities.DropCapabilities = []string{"NET ADMIN"} },
+			"capabilities.drop_capabilities[0]",
+		),
+		"long capability": at(
+			func(s security) { s.Capabilities.AddAmbientCapabilities = []string{strings.Repeat("A", 65)} },
+			"capabilities.add_ambient_capabilities[0]",
+		),
+		"unknown policy":      at(func(s security) { s.SupplementalGroupsPolicy = -1 }, "supplemental_groups_policy"),
+		"unknown seccomp":     at(func(s security) { s.Seccomp.ProfileType = 3 }, "seccomp.profile_type"),
+		"apparmor with a ref": at(func(s security) { s.Apparmor.LocalhostRef = "x" }, "apparmor.localhost_ref"),
+		"no profiles":         at(func(s security) { s.Seccomp, s.Apparmor = nil, nil }, ""),
 	})
 }
 
@@ -142,32 +181,38 @@ func TestResourceValidation(t *testing.T) {
 		change func(resources)
 		field  string
 	}{
-		"good":                   {func(resources) {}, ""},
-		"short period":           {func(r resources) { r.CpuPeriod = 999 }, "cpu_period"},
-		"long period":            {func(r resources) { r.CpuPeriod = 1000001 }, "cpu_period"},
-		"no period":              {func(r resources) { r.CpuPeriod = 0 }, ""},
-		"negative period":        {func(r resources) { r.CpuPeriod = -1 }, "cpu_period"},
-		"negative quota":         {func(r resources) { r.CpuQuota = -2 }, "cpu_quota"},
-		"negative shares":        {func(r resources) { r.CpuShares = -1 }, "cpu_shares"},
-		"negative memory":        {func(r resources) { r.MemoryLimitInBytes = -2 }, "memory_limit_in_bytes"},
-		"unlimited memory":       {func(r resources) { r.MemoryLimitInBytes = -1 }, ""},
-		"negative swap":          {func(r resources) { r.MemorySwapLimitInBytes = -2 }, "memory_swap_limit_in_bytes"},
-		"low oom score":          {func(r resources) { r.OomScoreAdj = -1001 }, "oom_score_adj"},
-		"high oom score":         {func(r resources) { r.OomScoreAdj = 1001 }, "oom_score_adj"},
-		"words for cpus":         {func(r resources) { r.CpusetCpus = "all" }, "cpuset_cpus"},
-		"line in mems":           {func(r resources) { r.CpusetMems = "0\n1" }, "cpuset_mems"},
-		"odd page size":          {func(r resources) { r.HugepageLimits[0].PageSize = "2M" }, "hugepage_limits[0].page_size"},
-		"page size with a path":  {func(r resources) { r.HugepageLimits[0].PageSize = "../2MB" }, "hugepage_limits[0].page_size"},
+		"good":             {func(resources) {}, ""},
+		"short period":     {func(r resources) { r.CpuPeriod = 999 }, "cpu_period"},
+		"long period":      {func(r resources) { r.CpuPeriod = 1000001 }, "cpu_period"},
+		"no period":        {func(r resources) { r.CpuPeriod = 0 }, ""},
+		"negative period":  {func(r resources) { r.CpuPeriod = -1 }, "cpu_period"},
+		"negative quota":   {func(r resources) { r.CpuQuota = -2 }, "cpu_quota"},
+		"negative shares":  {func(r resources) { r.CpuShares = -1 }, "cpu_shares"},
+		"negative memory":  {func(r resources) { r.MemoryLimitInBytes = -2 }, "memory_limit_in_bytes"},
+		"unlimited memory": {func(r resources) { r.MemoryLimitInBytes = -1 }, ""},
+		"negative swap":    {func(r resources) { r.MemorySwapLimitInBytes = -2 }, "memory_swap_limit_in_bytes"},
+		"low oom score":    {func(r resources) { r.OomScoreAdj = -1001 }, "oom_score_adj"},
+		"high oom score":   {func(r resources) { r.OomScoreAdj = 1001 }, "oom_score_adj"},
+		"words for cpus":   {func(r resources) { r.CpusetCpus = "all" }, "cpuset_cpus"},
+		"line in mems":     {func(r resources) { r.CpusetMems = "0\n1" }, "cpuset_mems"},
+		"odd page size":    {func(r resources) { r.HugepageLimits[0].PageSize = "2M" }, "hugepage_limits[0].page_size"},
+		"page size with a path": {
+			func(r resources) { r.HugepageLimits[0].PageSize = "../2MB" }, "hugepage_limits[0].page_size",
+		},
 		"page size of nothing":   {func(r resources) { r.HugepageLimits[0].PageSize = "B" }, "hugepage_limits[0].page_size"},
 		"page size without unit": {func(r resources) { r.HugepageLimits[0].PageSize = "MB" }, "hugepage_limits[0].page_size"},
-		"page size of 0":         {func(r resources) { r.HugepageLimits[0].PageSize = "0MB" }, "hugepage_limits[0].page_size"},
-		"large pages":            {func(r resources) { r.HugepageLimits[0].PageSize = "16GB" }, ""},
-		"null hugepages":         {func(r resources) { r.HugepageLimits[0] = nil }, "hugepage_limits[0].page_size"},
-		"unified leads away":     {func(r resources) { r.Unified = map[string]string{"../memory.max": "1"} }, "unified"},
-		"unified is ..":          {func(r resources) { r.Unified = map[string]string{"..": "1"} }, "unified"},
-		"unified without name":   {func(r resources) { r.Unified = map[string]string{"": "1"} }, "unified"},
-		"NUL in unified":         {func(r resources) { r.Unified = map[string]string{"memory.max": "\x00"} }, "unified"},
-		"unified of io":          {func(r resources) { r.Unified = map[string]string{"io.max": "8:0 rbps=1\n8:16 rbps=2"} }, ""},
+		"page size of 0": {
+			func(r resources) { r.HugepageLimits[0].PageSize = "0MB" }, "hugepage_limits[0].page_size",
+		},
+		"large pages":          {func(r resources) { r.HugepageLimits[0].PageSize = "16GB" }, ""},
+		"null hugepages":       {func(r resources) { r.HugepageLimits[0] = nil }, "hugepage_limits[0].page_size"},
+		"unified leads away":   {func(r resources) { r.Unified = map[string]string{"../memory.max": "1"} }, "unified"},
+		"unified is ..":        {func(r resources) { r.Unified = map[string]string{"..": "1"} }, "unified"},
+		"unified without name": {func(r resources) { r.Unified = map[string]string{"": "1"} }, "unified"},
+		"NUL in unified":       {func(r resources) { r.Unified = map[string]string{"memory.max": "\x00"} }, "unified"},
+		"unified of io": {
+			func(r resources) { r.Unified = map[string]string{"io.max": "8:0 rbps=1\n8:16 rbps=2"} }, "",
+		},
 	}
 	for name, tt := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -181,7 +226,9 @@ func TestResourceValidation(t *testing.T) {
 		})
 	}
 	wantProblem(t, checkUpdateContainer(&cri.UpdateContainerResourcesRequest{ContainerId: runningID}), "linux")
-	wantProblem(t, checkUpdateContainer(&cri.UpdateContainerResourcesRequest{ContainerId: runningID, Windows: &cri.WindowsContainerResources{}}), "windows")
+	wantProblem(t, checkUpdateContainer(
+		&cri.UpdateContainerResourcesRequest{ContainerId: runningID, Windows: &cri.WindowsContainerResources{}},
+	), "windows")
 	wantProblem(t, checkUpdateContainer(&cri.UpdateContainerResourcesRequest{
 		ContainerId: runningID, Linux: &cri.LinuxContainerResources{}, Annotations: map[string]string{"": "x"},
 	}), "annotations")
@@ -190,7 +237,8 @@ func TestResourceValidation(t *testing.T) {
 func TestIDValidation(t *testing.T) {
 	for id, ok := range map[string]bool{
 		runningID: true, "c": true, "no-such_id.1": true, "3fa85f64-5717-4562-b3fc-2c963f66afa6": true,
-		"": false, "a/b": false, `a\b`: false, "a b": false, "a\x00": false, "a\n": false, "\xff": false, strings.Repeat("a", 129): false,
+		"": false, "a/b": false, `a\b`: false, "a b": false, "a\x00": false, "a\n": false, "\xff": false,
+		strings.Repeat("a", 129): false,
 	} {
 		field := "container_id"
 		if ok {
@@ -223,10 +271,15 @@ func TestPullValidation(t *testing.T) {
 		"line in a token":    {func(r pull) { r.Auth.IdentityToken = "a\n" }, "auth.identity_token"},
 		"line in a server":   {func(r pull) { r.Auth.ServerAddress = "a\n" }, "auth.server_address"},
 		"no pod":             {func(r pull) { r.SandboxConfig = nil }, ""},
-		"namespace as path":  {func(r pull) { r.SandboxConfig.Metadata.Namespace = "../x" }, "sandbox_config.metadata.namespace"},
+		"namespace as path": {
+			func(r pull) { r.SandboxConfig.Metadata.Namespace = "../x" }, "sandbox_config.metadata.namespace",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &cri.PullImageRequest{Image: &cri.ImageSpec{Image: imageTag}, Auth: &cri.AuthConfig{Username: "u", Password: "p"}, SandboxConfig: goodPod()}
+			r := &cri.PullImageRequest{
+				Image: &cri.ImageSpec{Image: imageTag}, Auth: &cri.AuthConfig{Username: "u", Password: "p"},
+				SandboxConfig: goodPod(),
+			}
 			tt.change(r)
 			wantProblem(t, checkPullImage(r), tt.field)
 		})

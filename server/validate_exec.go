@@ -4,7 +4,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// checkExecSync accepts any timeout: 0 and less mean none.
+// checkExecSync accepts any timeout: 0 or less means none.
 func checkExecSync(r *cri.ExecSyncRequest) error {
 	c := newCheck()
 	c.id("container_id", r.GetContainerId())
@@ -42,7 +42,7 @@ func (c check) command(field string, cmd []string) {
 	c.words(field, cmd)
 }
 
-// streams is the rule that the proto gives exec and attach alike.
+// streams checks the streams of exec and attach.
 func (c check) streams(r interface {
 	GetStdin() bool
 	GetStdout() bool

@@ -7,7 +7,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// checkImage serves every request that names one image.
+// checkImage checks a request that only has an image.
 func checkImage(spec *cri.ImageSpec) error {
 	c := newCheck()
 	c.imageSpec("image", spec)
@@ -30,7 +30,7 @@ func checkPullImage(r *cri.PullImageRequest) error {
 	return c.err()
 }
 
-// imageSpec checks the fields; whether the name is a reference is the image store's question.
+// imageSpec checks the fields. The image store checks that the name is a reference.
 func (c check) imageSpec(field string, spec *cri.ImageSpec) {
 	c.that(spec != nil, field, "must be set")
 	c = c.at(field)
@@ -47,7 +47,7 @@ func (c check) credentials(field string, a *cri.AuthConfig) {
 	c.text("password", a.GetPassword(), maxSecret)
 	c.line("auth", a.GetAuth(), maxSecret)
 	c.line("server_address", a.GetServerAddress(), maxImageName)
-	c.line("identity_token", a.GetIdentityToken(), maxSecret) // tokens travel in HTTP headers
+	c.line("identity_token", a.GetIdentityToken(), maxSecret) // tokens are sent in HTTP headers
 	c.line("registry_token", a.GetRegistryToken(), maxSecret)
 }
 
@@ -61,7 +61,7 @@ func checkRuntimeConfig(r *cri.UpdateRuntimeConfigRequest) error {
 	}
 	c.line(field, cidr, maxName)
 	parts := strings.Split(cidr, ",")
-	c.that(len(parts) <= 2, field, "must be at most one CIDR for each IP family")
+	c.that(len(parts) <= 2, field, "must have at most one CIDR per IP family")
 	for _, p := range parts {
 		_, err := netip.ParsePrefix(strings.TrimSpace(p))
 		c.that(err == nil, field, "must be a CIDR such as 10.1.0.0/16")

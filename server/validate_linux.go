@@ -8,11 +8,11 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// podNamespaces checks the namespaces that a pod may ask for. CONTAINER has no meaning for the network and IPC
-// (the kubelet never sends it), TARGET has one only for a container's PID namespace.
+// podNamespaces checks the namespaces of a pod. CONTAINER is not defined for network and IPC (the kubelet never sends
+// it), TARGET only for the PID namespace of a container.
 func (c check) podNamespaces(field string, n *cri.NamespaceOption) {
 	c = c.at(field)
-	c.that(n.GetPid() != cri.NamespaceMode_TARGET, "pid", "cannot be TARGET for a pod")
+	c.that(n.GetPid() != cri.NamespaceMode_TARGET, "pid", "must not be TARGET for a pod")
 	c.namespaces(n)
 }
 
@@ -31,7 +31,7 @@ func (c check) namespaces(n *cri.NamespaceOption) {
 	known(c, "pid", n.GetPid(), cri.NamespaceMode_name)
 	known(c, "ipc", n.GetIpc(), cri.NamespaceMode_name)
 	c.that(podOrNode(n.GetIpc()), "ipc", "must be POD or NODE")
-	c.that(n.GetTargetId() == "" || n.GetPid() == cri.NamespaceMode_TARGET, "target_id", "needs pid to be TARGET")
+	c.that(n.GetTargetId() == "" || n.GetPid() == cri.NamespaceMode_TARGET, "target_id", "requires pid to be TARGET")
 	if n.GetUsernsOptions() != nil {
 		c.userNamespace("userns_options", n.GetUsernsOptions())
 	}
@@ -53,8 +53,7 @@ func (c check) userNamespace(field string, u *cri.UserNamespace) {
 	c.rootedMappings("gids", u.GetGids())
 }
 
-// rootedMappings are the mappings of a user namespace: there must be some, and id 0 must be among them, or nobody
-// could set up the namespace.
+// rootedMappings checks the mappings of a user namespace. They must map id 0, which sets up the namespace.
 func (c check) rootedMappings(field string, ms []*cri.IDMapping) {
 	c.that(len(ms) > 0, field, "must not be empty when mode is POD")
 	c.mappings(field, ms)
@@ -69,23 +68,25 @@ func (c check) rootedMappings(field string, ms []*cri.IDMapping) {
 // overlapping another on either side (user_namespaces(7)).
 func (c check) mappings(field string, ms []*cri.IDMapping) {
 	const maxExtents = 340
-	c.that(len(ms) <= maxExtents, field, "has more than 340 entries")
+	c.that(len(ms) <= maxExtents, field, "must not have more than 340 entries")
 	if len(ms) > maxExtents {
 		return
 	}
 	for i, m := range ms {
 		c := c.item(field, i)
 		c.that(m.GetLength() > 0, "length", "must not be 0")
-		c.that(fits(m.GetContainerId(), m.GetLength()), "container_id", "and length reach beyond 32 bits")
-		c.that(fits(m.GetHostId(), m.GetLength()), "host_id", "and length reach beyond 32 bits")
+		c.that(fits(m.GetContainerId(), m.GetLength()), "container_id", "plus length must fit in 32 bits")
+		c.that(fits(m.GetHostId(), m.GetLength()), "host_id", "plus length must fit in 32 bits")
 		for _, o := range ms[:i] {
-			c.that(!overlap(m.GetContainerId(), m.GetLength(), o.GetContainerId(), o.GetLength()), "container_id", "overlaps an earlier entry")
-			c.that(!overlap(m.GetHostId(), m.GetLength(), o.GetHostId(), o.GetLength()), "host_id", "overlaps an earlier entry")
+			const overlaps = "must not overlap an earlier entry"
+			length, other := m.GetLength(), o.GetLength()
+			c.that(!overlap(m.GetContainerId(), length, o.GetContainerId(), other), "container_id", overlaps)
+			c.that(!overlap(m.GetHostId(), length, o.GetHostId(), other), "host_id", overlaps)
 		}
 	}
 }
 
-// fits: 2^32-1 itself is no id, it means "unchanged".
+// fits reports whether the range has valid ids. 2^32-1 is none, it means "unchanged".
 func fits(first, length uint32) bool { return uint64(first)+uint64(length) <= math.MaxUint32 }
 
 func overlap(a, alen, b, blen uint32) bool {
@@ -94,12 +95,14 @@ func overlap(a, alen, b, blen uint32) bool {
 
 func (c check) selinux(field string, o *cri.SELinuxOption) {
 	c = c.at(field)
-	for name, s := range map[string]string{"user": o.GetUser(), "role": o.GetRole(), "type": o.GetType(), "level": o.GetLevel()} {
+	for name, s := range map[string]string{
+		"user": o.GetUser(), "role": o.GetRole(), "type": o.GetType(), "level": o.GetLevel(),
+	} {
 		c.line(name, s, maxName)
 	}
 }
 
-// user is an optional uid or gid; 2^32-1 is none.
+// user is an optional uid or gid; 2^32-1 is not valid.
 func (c check) user(field string, v *cri.Int64Value) {
 	if v != nil {
 		c.between(field, v.GetValue(), 0, math.MaxUint32-1)
@@ -107,7 +110,7 @@ func (c check) user(field string, v *cri.Int64Value) {
 }
 
 func (c check) groups(field string, gids []int64) {
-	c.that(len(gids) <= 65536, field, "has more than 65536 entries") // NGROUPS_MAX
+	c.that(len(gids) <= 65536, field, "must not have more than 65536 entries") // NGROUPS_MAX
 	for i, g := range gids {
 		c.item(field, i).between("", g, 0, math.MaxUint32-1)
 	}
@@ -135,10 +138,13 @@ func (c check) profile(field string, p *cri.SecurityProfile) {
 	c.that(local || p.GetLocalhostRef() == "", "localhost_ref", "must be empty unless profile_type is Localhost")
 }
 
-// resources checks what no kernel accepts; what this one does, it says itself.
+// resources refuses values that no kernel accepts. Others may still be refused by this kernel.
 func (c check) resources(field string, r *cri.LinuxContainerResources) {
 	c = c.at(field)
-	c.that(r.GetCpuPeriod() == 0 || 1000 <= r.GetCpuPeriod() && r.GetCpuPeriod() <= 1000000, "cpu_period", "must be 0, or from 1000 to 1000000 microseconds")
+	c.that(
+		r.GetCpuPeriod() == 0 || 1000 <= r.GetCpuPeriod() && r.GetCpuPeriod() <= 1000000, "cpu_period",
+		"must be 0, or from 1000 to 1000000 microseconds",
+	)
 	c.between("cpu_quota", r.GetCpuQuota(), -1, math.MaxInt64)
 	c.between("cpu_shares", r.GetCpuShares(), 0, math.MaxInt64)
 	c.between("memory_limit_in_bytes", r.GetMemoryLimitInBytes(), -1, math.MaxInt64)
@@ -148,7 +154,7 @@ func (c check) resources(field string, r *cri.LinuxContainerResources) {
 	c.cpuset("cpuset_mems", r.GetCpusetMems())
 	c.count("hugepage_limits", len(r.GetHugepageLimits()))
 	for i, h := range r.GetHugepageLimits() {
-		c.item("hugepage_limits", i).that(isPageSize(h.GetPageSize()), "page_size", "must look like 2MB or 1GB")
+		c.item("hugepage_limits", i).that(isPageSize(h.GetPageSize()), "page_size", "must be a size such as 2MB or 1GB")
 	}
 	c.count("unified", len(r.GetUnified()))
 	for k, v := range r.GetUnified() {
@@ -176,7 +182,7 @@ func isPageSize(s string) bool {
 	return digits[0] != '0' && consistsOf(digits, "0123456789") && len(digits) < 10
 }
 
-// isCgroupFile: the key becomes a file name in the container's cgroup, so it must not lead out of it.
+// isCgroupFile reports whether s is a file name in the container's cgroup and not a path out of it.
 func isCgroupFile(s string) bool {
 	return s != "" && len(s) < 128 && consistsOf(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") &&
 		strings.Contains(s, ".") && path.Base(s) == s && s != "." && s != ".."

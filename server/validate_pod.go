@@ -16,7 +16,7 @@ func checkRunPod(r *cri.RunPodSandboxRequest) error {
 	return c.err()
 }
 
-// checkPodID serves every request that has nothing but a pod id.
+// checkPodID checks a request that only has a pod id.
 func checkPodID(id string) error {
 	c := newCheck()
 	c.id("pod_sandbox_id", id)
@@ -33,7 +33,7 @@ func checkPodFilter(f *cri.PodSandboxFilter) error {
 	return c.err()
 }
 
-// filterID is an id, or nothing: then the filter does not ask for one.
+// filterID is an id, or empty if the filter has none.
 func (c check) filterID(field, id string) {
 	if id != "" {
 		c.id(field, id)
@@ -53,7 +53,7 @@ func (c check) podConfig(field string, cfg *cri.PodSandboxConfig) {
 	c.ports("port_mappings", cfg.GetPortMappings())
 	c.labels("labels", cfg.GetLabels())
 	c.labels("annotations", cfg.GetAnnotations())
-	c.that(cfg.GetWindows() == nil, "windows", "is not supported: podd runs Linux containers")
+	c.that(cfg.GetWindows() == nil, "windows", "is not supported: podd only runs Linux containers")
 	if linux := cfg.GetLinux(); linux != nil {
 		c.linuxPod("linux", linux)
 	}
@@ -69,7 +69,7 @@ func (c check) podMetadata(field string, m *cri.PodSandboxMetadata) {
 	c.label("uid", m.GetUid())
 }
 
-// hostname may be empty: podd then chooses one.
+// hostname may be empty; podd chooses one then.
 func (c check) hostname(field, s string) {
 	if s == "" {
 		return
@@ -94,7 +94,7 @@ func (c check) dns(field string, d *cri.DNSConfig) {
 	}
 }
 
-// address is an IP address. Its zone ("%eth0") may hold anything, for all that netip knows.
+// address is an IP address. netip allows any character in its zone ("%eth0"), so word checks it too.
 func (c check) address(field, s string) {
 	_, err := netip.ParseAddr(s)
 	c.that(err == nil, field, "must be an IP address")
@@ -115,9 +115,9 @@ func (c check) ports(field string, ports []*cri.PortMapping) {
 		if p.GetHostPort() == 0 { // no host port wanted
 			continue
 		}
-		c.that(p.GetContainerPort() != 0, "container_port", "must be set when host_port is")
+		c.that(p.GetContainerPort() != 0, "container_port", "must be set if host_port is set")
 		key := p.GetProtocol().String() + " " + p.GetHostIp() + " " + strconv.Itoa(int(p.GetHostPort()))
-		c.that(!taken[key], "host_port", "is already taken by an earlier entry")
+		c.that(!taken[key], "host_port", "is already used by an earlier entry")
 		taken[key] = true
 	}
 }
@@ -139,15 +139,14 @@ func (c check) cgroupParent(field, s string) {
 	c.that(!hasDotDot(s), field, "must not contain ..")
 }
 
-// sysctls checks the shape of the names; which of them a pod may set depends on its namespaces, and is decided
-// where they are written.
+// sysctls checks the syntax. Which names a pod may set depends on its namespaces and is checked when they are written.
 func (c check) sysctls(field string, m map[string]string) {
 	c.count(field, len(m))
 	for k, v := range m {
 		c.word(field, k, maxName)
-		c.that(!hasDotDot(k) && !path.IsAbs(k), field, "must be sysctl names, not paths")
-		c.that(onlySysctlCharacters(k), field, "must be names of letters, digits, and any of . / - _ :")
-		c.line(field, strings.ReplaceAll(v, "\t", " "), maxPath) // the kernel itself prints lists with tabs
+		c.that(!hasDotDot(k) && !path.IsAbs(k), field, "must be names of sysctls, not paths")
+		c.that(onlySysctlCharacters(k), field, "must be names that consist of letters, digits and . / - _ :")
+		c.line(field, strings.ReplaceAll(v, "\t", " "), maxPath) // the kernel separates lists by tabs
 	}
 }
 
@@ -169,7 +168,7 @@ func (c check) podSecurity(field string, sc *cri.LinuxSandboxSecurityContext) {
 	c.selinux("selinux_options", sc.GetSelinuxOptions())
 	c.user("run_as_user", sc.GetRunAsUser())
 	c.user("run_as_group", sc.GetRunAsGroup())
-	c.that(sc.GetRunAsGroup() == nil || sc.GetRunAsUser() != nil, "run_as_group", "needs run_as_user")
+	c.that(sc.GetRunAsGroup() == nil || sc.GetRunAsUser() != nil, "run_as_group", "requires run_as_user")
 	c.groups("supplemental_groups", sc.GetSupplementalGroups())
 	known(c, "supplemental_groups_policy", sc.GetSupplementalGroupsPolicy(), cri.SupplementalGroupsPolicy_name)
 	c.seccomp("seccomp", sc.GetSeccomp())

@@ -6,10 +6,10 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// kubeletAPIVersion is what the kubelet compares VersionResponse.version with; it is not podd's to choose.
+// kubeletAPIVersion is the only VersionResponse.version that the kubelet accepts.
 const kubeletAPIVersion = "0.1.0"
 
-// Version names the runtime and the API that it speaks.
+// Version returns the name and the version of the runtime, and the version of the API.
 func (s *Server) Version(context.Context, *cri.VersionRequest) (*cri.VersionResponse, error) {
 	return &cri.VersionResponse{
 		Version:           kubeletAPIVersion,
