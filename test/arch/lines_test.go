@@ -20,8 +20,8 @@ image/imagetest network network/networktest network/networktest/failpoint oci oc
 oci/probe oci/process oci/program oci/driver oci/runc oci/runc/conmon oci/runc/initproxy oci/shim oci/shim/keeper
 oci/shim/stdio oci/standin sandbox sandbox/operation sandbox/record
 sandbox/usage server test/arch test/bench test/critest test/daemon test/images test/integration
-test/k8s/allinone test/k8s/cluster test/k8s/cmd/conformance test/k8s/conformance test/k8s/suite test/leak
-test/leak/cmd/leak test/vm/checks`)
+test/k8s/allinone test/k8s/cluster test/k8s/cmd/conformance test/k8s/conformance test/k8s/suite
+test/vm/checks`)
 
 func TestLinesAreShort(t *testing.T) {
 	skip := map[string]bool{}

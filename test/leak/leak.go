@@ -1,12 +1,13 @@
-// Package leak proves that nothing is left: it lists what pods and containers use of a machine before and after, and
-// says what is new.
+// Package leak checks that tests leave nothing on the machine: it lists the resources of pods and containers before and
+// after, and reports the differences.
 //
 //	func TestSomething(t *testing.T) {
-//		leak.Check(t, leak.Options{Match: []string{privateDir}}) // first, so that it looks last
+//		leak.Check(t, leak.Options{Match: []string{privateDir}}) // first, so that its cleanup runs last
 //
-// It looks at mounts, network namespaces, cgroups, processes of containers, network links, packet filter rules, the
-// address store of the CNI plugin host-local, listening unix sockets, and files named by the caller. It changes nothing.
-// Tests use Check; scripts use the command in cmd/leak.
+// It lists mounts, network namespaces, cgroups, processes of containers, network links, packet filter rules, the
+// address store of the CNI plugin host-local, listening unix sockets, and files named by the caller. It changes
+// nothing. Tests use Check, which fails for every difference that Options select. The command in cmd/leak, for scripts,
+// compares the whole machine and fails for what podd's tests made, see attribute.go.
 package leak
 
 import (
@@ -21,21 +22,21 @@ import (
 
 // Options say where to look.
 type Options struct {
-	// Match limits the check to what mentions one of these: a directory, a bridge, a cgroup parent. Empty means the
-	// whole machine, which is right only when nobody else runs containers meanwhile.
+	// Match limits the check to things whose key or detail contains one of these: a directory, a bridge, a cgroup
+	// parent. Empty means the whole machine.
 	Match []string
-	// Ignore leaves out what mentions one of these: a daemon that was started anew.
+	// Ignore leaves out things whose key or detail contains one of these.
 	Ignore []string
 	// Files are glob patterns of files and directories that must be the same before and after.
 	Files []string
-	// Wait is how long to wait for things to go; 0 means five seconds.
+	// Wait is how long to wait for things to disappear; 0 means five seconds.
 	Wait time.Duration
 }
 
-// Snapshot is what was there at one time: kind of thing, what identifies it, and what helps to find it.
+// Snapshot is what was there at one time: by kind, by key, a detail that helps to find the thing.
 type Snapshot map[string]map[string]string
 
-// kinds are the things looked at, each listed by one function.
+// kinds are the kinds of things, each listed by one function.
 var kinds = []struct {
 	name string
 	list func(Options) (map[string]string, error)
@@ -64,7 +65,7 @@ func Take(o Options) (Snapshot, error) {
 	return s.Only(o), nil
 }
 
-// Only returns the things that are of interest.
+// Only returns the things that the options select.
 func (s Snapshot) Only(o Options) Snapshot {
 	some := Snapshot{}
 	for kind, all := range s {
@@ -74,7 +75,7 @@ func (s Snapshot) Only(o Options) Snapshot {
 	return some
 }
 
-// matches is true when the thing is of interest.
+// matches reports whether the options select the thing.
 func (o Options) matches(key, detail string) bool {
 	mentions := func(m string) bool { return strings.Contains(key, m) || strings.Contains(detail, m) }
 	if slices.ContainsFunc(o.Ignore, mentions) {
@@ -83,34 +84,65 @@ func (o Options) matches(key, detail string) bool {
 	return len(o.Match) == 0 || slices.ContainsFunc(o.Match, mentions)
 }
 
-// owned are the kinds of which a missing one is as bad as one too many: somebody else's was taken down.
-var owned = []string{"mount", "link", "rule"}
+// notOurs are the kinds of which a missing one is a leak too: podd has removed what another program made.
+var notOurs = []string{"mount", "link", "rule"}
 
-// Diff returns a line for everything that is new since s, and for what was taken away and was not podd's to take. Empty
-// means that nothing leaked.
-func (s Snapshot) Diff(later Snapshot) []string {
-	var lines []string
+// Compare returns everything that is new since s, and what is missing of the kinds in notOurs.
+func (s Snapshot) Compare(later Snapshot) []Difference {
+	var list []Difference
 	for _, k := range kinds {
 		before, after := s[k.name], later[k.name]
-		for _, key := range slices.Sorted(maps.Keys(after)) {
-			if _, ok := before[key]; !ok {
-				lines = append(lines, strings.TrimRight(fmt.Sprintf("left over: %-8s %s  %s", k.name, key, after[key]), " "))
-			}
-		}
-		if !slices.Contains(owned, k.name) {
-			continue
-		}
-		for _, key := range slices.Sorted(maps.Keys(before)) {
-			if _, ok := after[key]; !ok {
-				lines = append(lines, strings.TrimRight(fmt.Sprintf("lost:      %-8s %s  %s", k.name, key, before[key]), " "))
-			}
+		list = append(list, missing(k.name, after, before, false)...)
+		if slices.Contains(notOurs, k.name) {
+			list = append(list, missing(k.name, before, after, true)...)
 		}
 	}
-	return lines
+	attribute(list, s, later)
+	return list
 }
 
-// Wait compares again and again until nothing is left over or the time is up, and returns the last comparison.
+// missing returns what is in some and not in others, in order.
+func missing(kind string, some, others map[string]string, lost bool) []Difference {
+	var list []Difference
+	for _, key := range slices.Sorted(maps.Keys(some)) {
+		if _, ok := others[key]; !ok {
+			list = append(list, Difference{Kind: kind, Key: key, Detail: some[key], Lost: lost})
+		}
+	}
+	return list
+}
+
+// Diff returns Compare's differences as lines.
+func (s Snapshot) Diff(later Snapshot) []string {
+	return lines(s.Compare(later))
+}
+
+func lines(list []Difference) []string {
+	var text []string
+	for _, d := range list {
+		text = append(text, d.String())
+	}
+	return text
+}
+
+// Wait compares until there is no difference or the time is up, and returns the last comparison.
 func (s Snapshot) Wait(ctx context.Context, o Options) ([]string, error) {
+	list, err := s.wait(ctx, o, func(Difference) bool { return true })
+	return lines(list), err
+}
+
+// WaitForOurs compares until no difference is podd's or the time is up. It returns the last comparison: the differences
+// that are podd's, by name, and the others.
+func (s Snapshot) WaitForOurs(ctx context.Context, o Options) (ours, others []string, err error) {
+	isOurs := func(d Difference) bool { return d.Ours }
+	list, err := s.wait(ctx, o, isOurs)
+	others = lines(slices.DeleteFunc(slices.Clone(list), isOurs))
+	ours = lines(slices.DeleteFunc(list, func(d Difference) bool { return !d.Ours }))
+	return ours, others, err
+}
+
+// wait compares until no difference counts or the time is up.
+func (s Snapshot) wait(ctx context.Context, o Options, counts func(Difference) bool) ([]Difference, error) {
 	wait := o.Wait
 	if wait == 0 {
 		wait = 5 * time.Second
@@ -122,20 +154,20 @@ func (s Snapshot) Wait(ctx context.Context, o Options) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		lines := s.Diff(now)
-		if len(lines) == 0 {
-			return nil, nil
+		list := s.Compare(now)
+		if !slices.ContainsFunc(list, counts) {
+			return list, nil
 		}
 		select {
 		case <-ctx.Done():
-			return lines, nil
+			return list, nil
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }
 
-// Check looks now and again when the test has ended and all cleanups registered later have run, and fails the test
-// for what is left.
+// Check takes a snapshot now and compares with it when the test has ended and all cleanups registered later have run.
+// It fails the test for each difference.
 func Check(t testing.TB, o Options) {
 	t.Helper()
 	before, err := Take(o)

@@ -34,48 +34,66 @@ func anyCgroup(t *testing.T, name string) string {
 	return filepath.Join(list[0].Mountpoint, name)
 }
 
-// Every kind of thing is made for real, seen, taken away and seen to be gone.
+// thing is one resource of each kind that the check looks at.
+type thing struct {
+	kind       string
+	make, undo func(t *testing.T)
+}
+
+// things returns a resource of each kind, with mark in its name. dir exists.
+func things(t *testing.T, mark, dir string) []thing {
+	t.Helper()
+	cgroup, store := anyCgroup(t, mark), "/var/lib/cni/networks/"+mark
+	hadNetns, _ := mountinfo.Mounted("/run/netns") // fails if the directory does not exist
+	run := func(args ...string) func(t *testing.T) {
+		return func(t *testing.T) { command(t, args...) }
+	}
+	return []thing{
+		{"mount", run("mount", "-t", "tmpfs", mark, dir), run("umount", dir)},
+		{"netns", run("ip", "netns", "add", mark), func(t *testing.T) {
+			command(t, "ip", "netns", "del", mark)
+			if !hadNetns { // the first "ip netns add" on a machine mounts it
+				command(t, "umount", "/run/netns")
+			}
+		}},
+		{"cgroup", run("mkdir", cgroup), run("rmdir", cgroup)},
+		{"link", run("ip", "link", "add", mark, "type", "bridge"), run("ip", "link", "del", mark)},
+		{"rule", run("iptables", "-w", "-N", mark), run("iptables", "-w", "-X", mark)},
+		{"cni", run("sh", "-c", "mkdir -p "+store+" && echo id > "+store+"/192.0.2.9"), run("rm", "-r", store)},
+		{"file", run("touch", dir+"/file"), run("rm", dir+"/file")},
+		isolated(mark),
+	}
+}
+
+// isolated is a process with namespaces of its own, and with mark in its command line.
+func isolated(mark string) thing {
+	cmd := exec.Command("sh", "-c", "echo; read line", mark)
+	cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNET}
+	return thing{"process",
+		func(t *testing.T) {
+			out, outErr := cmd.StdoutPipe()
+			_, inErr := cmd.StdinPipe() // stays open, so that the shell waits
+			if err := errors.Join(outErr, inErr, cmd.Start()); err != nil {
+				t.Fatal(err)
+			}
+			// Start returns when exec has closed the descriptors, a moment before the new command line is visible.
+			if _, err := out.Read(make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		func(*testing.T) {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}}
+}
+
 func TestEveryKindIsSeen(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("mounts and namespaces need root")
 	}
 	mark := fmt.Sprintf("pl%d", os.Getpid())
 	dir := filepath.Join(t.TempDir(), mark)
-	cgroup := anyCgroup(t, mark)
-	hadNetns, _ := mountinfo.Mounted("/run/netns") // an error says that it is not even there
-	cases := []struct {
-		kind       string
-		make, undo func(t *testing.T)
-	}{
-		{"mount",
-			func(t *testing.T) { command(t, "mount", "-t", "tmpfs", mark, dir) },
-			func(t *testing.T) { command(t, "umount", dir) }},
-		{"netns",
-			func(t *testing.T) { command(t, "ip", "netns", "add", mark) },
-			func(t *testing.T) {
-				command(t, "ip", "netns", "del", mark)
-				if !hadNetns { // the first "ip netns add" of a machine mounts it
-					command(t, "umount", "/run/netns")
-				}
-			}},
-		{"cgroup",
-			func(t *testing.T) { command(t, "mkdir", cgroup) },
-			func(t *testing.T) { command(t, "rmdir", cgroup) }},
-		{"link",
-			func(t *testing.T) { command(t, "ip", "link", "add", mark, "type", "bridge") },
-			func(t *testing.T) { command(t, "ip", "link", "del", mark) }},
-		{"rule",
-			func(t *testing.T) { command(t, "iptables", "-w", "-N", mark) },
-			func(t *testing.T) { command(t, "iptables", "-w", "-X", mark) }},
-		{"cni",
-			func(t *testing.T) {
-				command(t, "sh", "-c", "mkdir -p /var/lib/cni/networks/"+mark+" && echo id > /var/lib/cni/networks/"+mark+"/192.0.2.9")
-			},
-			func(t *testing.T) { command(t, "rm", "-r", "/var/lib/cni/networks/"+mark) }},
-		{"file",
-			func(t *testing.T) { command(t, "touch", dir+"/file") },
-			func(t *testing.T) { command(t, "rm", dir+"/file") }},
-	}
+	cases := things(t, mark, dir)
 	command(t, "mkdir", dir)
 	o := Options{Match: []string{mark}, Files: []string{dir + "/*"}}
 	for _, c := range cases {
@@ -85,10 +103,10 @@ func TestEveryKindIsSeen(t *testing.T) {
 			lines := before.Diff(take(t, o))
 			c.undo(t)
 			if !slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "left over: "+c.kind) }) {
-				t.Errorf("not seen; the check says %q", lines)
+				t.Errorf("after creation: differences %q, want a line for the %s", lines, c.kind)
 			}
 			if lines := before.Diff(take(t, o)); len(lines) > 0 {
-				t.Errorf("after it was taken away: %q", lines)
+				t.Errorf("after removal: differences %q, want none", lines)
 			}
 		})
 	}
@@ -112,13 +130,13 @@ func TestASocketIsSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if lines := before.Diff(take(t, o)); len(lines) != 1 || !strings.HasPrefix(lines[0], "left over: socket") {
-		t.Errorf("a listening socket: %q", lines)
+		t.Errorf("listening socket: differences %q, want one left over", lines)
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if lines := before.Diff(take(t, o)); len(lines) > 0 {
-		t.Errorf("a closed one: %q", lines)
+		t.Errorf("closed socket: differences %q, want none", lines)
 	}
 }
 
@@ -129,31 +147,21 @@ func TestAContainersProcessIsSeenAndWaitedFor(t *testing.T) {
 	mark := fmt.Sprintf("1000.%d", os.Getpid())
 	o := Options{Match: []string{mark}}
 	before := take(t, o)
-	cmd := exec.Command("sh", "-c", "echo; read line", mark)
-	cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNET}
-	out, outErr := cmd.StdoutPipe()
-	_, inErr := cmd.StdinPipe() // stays open, so that the shell waits
-	if err := errors.Join(outErr, inErr, cmd.Start()); err != nil {
-		t.Fatal(err)
-	}
-	// Start returns when the kernel has closed the descriptors, a moment before it has put the command line in place.
-	if _, err := out.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
+	p := isolated(mark)
+	p.make(t)
 	lines := before.Diff(take(t, o))
-	if len(lines) != 2 { // its namespace and itself
-		t.Errorf("a process with its own namespaces: %q", lines)
+	if len(lines) != 2 {
+		t.Errorf("process with its own namespaces: differences %q, want the process and its network namespace", lines)
 	}
 	o.Wait = 10 * time.Millisecond
 	if lines, err := before.Wait(t.Context(), o); err != nil || len(lines) == 0 {
-		t.Errorf("Wait does not see what stays: %q, %v", lines, err)
+		t.Errorf("Wait with a process left = %q, %v, want differences", lines, err)
 	}
-	time.AfterFunc(50*time.Millisecond, func() { _ = cmd.Process.Kill() })
 	o.Wait = time.Minute
 	done := make(chan struct{})
-	go func() { _ = cmd.Wait(); close(done) }()
+	time.AfterFunc(50*time.Millisecond, func() { p.undo(t); close(done) })
 	if lines, err := before.Wait(t.Context(), o); err != nil || len(lines) > 0 {
-		t.Errorf("Wait returns before the process is gone: %q, %v", lines, err)
+		t.Errorf("Wait with the process killed = %q, %v, want none", lines, err)
 	}
 	<-done
 }
@@ -163,7 +171,7 @@ func TestDiff(t *testing.T) {
 	after := Snapshot{"mount": {"/b": "overlay"}, "process": {}}
 	want := []string{"left over: mount    /b  overlay", "lost:      mount    /a  ext4"}
 	if got := before.Diff(after); !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q: a process that ended is nothing lost", got, want)
+		t.Errorf("Diff = %q, want %q", got, want)
 	}
 }
 
@@ -190,17 +198,18 @@ COMMIT
 	want := []string{
 		"iptables nat :CNI-DN-1234567890abcdef -",
 		`iptables nat -A POSTROUTING -s 10.88.0.2/32 -m comment --comment "name: \"podd\" id: \"x\"" -j CNI-0123`,
-		`iptables nat -A CNI-HOSTPORT-DNAT -p tcp -m comment --comment "dnat name" -m multiport --dports 8080 -j CNI-DN-1234567890abcdef`,
+		`iptables nat -A CNI-HOSTPORT-DNAT -p tcp -m comment --comment "dnat name" -m multiport --dports 8080 ` +
+			`-j CNI-DN-1234567890abcdef`,
 		"iptables filter -A CNI-FORWARD -d 10.88.0.2/32 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
 	}
 	for _, w := range want {
 		if _, ok := found[w]; !ok {
-			t.Errorf("not found: %s", w)
+			t.Errorf("rule not listed: %s", w)
 		}
 		delete(found, w)
 	}
 	for rule := range found {
-		t.Errorf("belongs to no container: %s", rule)
+		t.Errorf("rule listed, though it is no container's: %s", rule)
 	}
 }
 
@@ -208,7 +217,7 @@ func TestOnly(t *testing.T) {
 	s := Snapshot{"mount": {"/run/mine/x": "", "/run/other": "source /run/mine", "/run/else": ""}}
 	got := s.Only(Options{Match: []string{"/run/mine"}})
 	if len(got["mount"]) != 2 || len(s["mount"]) != 3 {
-		t.Errorf("only %v of %v", got, s)
+		t.Errorf("Only = %v (of %v), want the two that mention /run/mine", got, s)
 	}
 }
 
@@ -225,7 +234,7 @@ func TestMatches(t *testing.T) {
 		{Options{Match: []string{"a key"}, Ignore: []string{"other"}}, true},
 	} {
 		if got := tt.o.matches("a key", "its detail"); got != tt.want {
-			t.Errorf("%+v: %v", tt.o, got)
+			t.Errorf("%+v: matches = %v, want %v", tt.o, got, tt.want)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/moby/sys/mountinfo"
 )
 
-// mounts lists mount points; one that is mounted over several times is listed as often.
+// mounts lists mount points. A mount point with several mounts is listed once for each.
 func mounts(Options) (map[string]string, error) {
 	list, err := mountinfo.GetMounts(nil)
 	if err != nil {
@@ -29,7 +29,7 @@ func mounts(Options) (map[string]string, error) {
 	return found, nil
 }
 
-// netns lists network namespaces: those that have a name, and those that some process lives in.
+// netns lists network namespaces: those with a name, and those with a process in them.
 func netns(Options) (map[string]string, error) {
 	found := map[string]string{}
 	for _, dir := range []string{"/run/netns", "/var/run/netns"} {
@@ -53,8 +53,7 @@ func netns(Options) (map[string]string, error) {
 	return found, nil
 }
 
-// cgroups lists the directories of every mounted hierarchy, but for those of services and logins that come and go
-// with systemd.
+// cgroups lists the directories of every mounted hierarchy, except those of systemd's services and logins.
 func cgroups(Options) (map[string]string, error) {
 	hierarchies, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
 	if err != nil {
@@ -66,7 +65,7 @@ func cgroups(Options) (map[string]string, error) {
 			switch {
 			case err != nil && path == h.Mountpoint:
 				return err
-			case err != nil || !d.IsDir(): // one that goes while we look is not left over
+			case err != nil || !d.IsDir(): // removed meanwhile
 				return nil
 			case fleeting(path):
 				return filepath.SkipDir
@@ -81,7 +80,7 @@ func cgroups(Options) (map[string]string, error) {
 	return found, nil
 }
 
-// fleeting is true for the cgroups of units that are none of ours.
+// fleeting reports whether the cgroup is of a systemd unit that podd has not made.
 func fleeting(path string) bool {
 	name := filepath.Base(path)
 	for _, suffix := range []string{".service", ".socket", ".mount", ".timer", ".swap"} {
@@ -92,7 +91,7 @@ func fleeting(path string) bool {
 	return strings.HasPrefix(name, "session-") || strings.HasPrefix(name, "user-")
 }
 
-// files lists what the caller's patterns match.
+// files lists the files that Options.Files match.
 func files(o Options) (map[string]string, error) {
 	found := map[string]string{}
 	for _, pattern := range o.Files {

@@ -21,7 +21,7 @@ func links(Options) (map[string]string, error) {
 		if !errors.Is(err, netlink.ErrDumpInterrupted) {
 			break
 		}
-		list, err = netlink.LinkList() // something changed while the kernel listed
+		list, err = netlink.LinkList() // the list changed while the kernel dumped it
 	}
 	if err != nil {
 		return nil, err
@@ -39,27 +39,28 @@ func links(Options) (map[string]string, error) {
 	return found, nil
 }
 
-// standing matches what the CNI plugins make once and leave on purpose: their top chains and the jumps to them.
-var standing = regexp.MustCompile(`^(:|-A \S+ .*-j )?CNI-(HOSTPORT-\S+|FORWARD|ADMIN|ISOLATION\S*)\b|^-A (CNI-HOSTPORT-SETMARK|CNI-HOSTPORT-MASQ|CNI-FORWARD .*CNI-ADMIN)`)
+// standing matches what the CNI plugins make once and never remove: their top-level chains and the jumps to them.
+var standing = regexp.MustCompile(`^(:|-A \S+ .*-j )?CNI-(HOSTPORT-\S+|FORWARD|ADMIN|ISOLATION\S*)\b` +
+	`|^-A (CNI-HOSTPORT-SETMARK|CNI-HOSTPORT-MASQ|CNI-FORWARD .*CNI-ADMIN)`)
 
-// Chains returns the names of the chains that the CNI plugins bridge and portmap make for a pod of the network. They are
-// hashes, so a chain that is left without its rules tells nothing of whose it was: give these names to Options.Match.
+// Chains returns the names of the chains that the CNI plugins bridge and portmap make for a pod of the network. The
+// names are hashes, so the owner of a chain without rules cannot be recognized: pass these names in Options.Match.
 func Chains(network, pod string) []string {
 	sum := fmt.Sprintf("%x", sha512.Sum512([]byte(network+pod)))
 	var names []string
 	for _, prefix := range []string{"CNI-", "CNI-DN-", "CNI-SN-"} {
-		names = append(names, (prefix + sum)[:28]) // the longest name that the packet filter takes
+		names = append(names, (prefix + sum)[:28]) // the longest name that iptables accepts
 	}
 	return names
 }
 
-// rules lists the chains and rules of the packet filter. Rules for one address or container must go with it.
+// rules lists the chains and rules of iptables, except those that are not specific to a pod.
 func rules(Options) (map[string]string, error) {
 	found := map[string]string{}
 	for _, save := range []string{"iptables-save", "ip6tables-save"} {
 		path, err := exec.LookPath(save)
 		if errors.Is(err, exec.ErrNotFound) {
-			continue // then no plugin could have made rules with it
+			continue // then the plugins cannot have made rules
 		}
 		if err != nil {
 			return nil, err
@@ -73,7 +74,7 @@ func rules(Options) (map[string]string, error) {
 	return found, nil
 }
 
-// addRules takes the lines of iptables-save, without comments and counters.
+// addRules adds the lines of iptables-save, without comments and counters.
 func addRules(found map[string]string, save string, out []byte) {
 	table := ""
 	for line := range bytes.Lines(out) {
@@ -84,13 +85,14 @@ func addRules(found map[string]string, save string, out []byte) {
 		if i := strings.Index(rule, " ["); strings.HasPrefix(rule, ":") && i > 0 {
 			rule = rule[:i]
 		}
-		if (strings.HasPrefix(rule, ":") || strings.HasPrefix(rule, "-A")) && !standing.MatchString(rule) && !builtin(rule) {
+		chainOrRule := strings.HasPrefix(rule, ":") || strings.HasPrefix(rule, "-A")
+		if chainOrRule && !standing.MatchString(rule) && !builtin(rule) {
 			found[strings.TrimSuffix(save, "-save")+" "+table+" "+rule] = ""
 		}
 	}
 }
 
-// builtin is true for a chain of the kernel's own, which appears with the first rule of its table.
+// builtin reports whether the line is a built-in chain, which appears with the first rule of its table.
 func builtin(rule string) bool {
 	for _, chain := range []string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"} {
 		if strings.HasPrefix(rule, ":"+chain+" ") {
@@ -100,10 +102,12 @@ func builtin(rule string) bool {
 	return false
 }
 
-// cniState lists the addresses that host-local has given away and what libcni remembers of attachments.
+// cniState lists the addresses that host-local has allocated and libcni's cached results.
 func cniState(Options) (map[string]string, error) {
 	found := map[string]string{}
-	for _, pattern := range []string{"/var/lib/cni/networks/*/*", "/run/cni/networks/*/*", "/var/lib/cni/results/*", "/var/lib/cni/cache/*/*"} {
+	for _, pattern := range []string{
+		"/var/lib/cni/networks/*/*", "/run/cni/networks/*/*", "/var/lib/cni/results/*", "/var/lib/cni/cache/*/*",
+	} {
 		paths, err := filepath.Glob(pattern)
 		if err != nil {
 			return nil, err
@@ -114,7 +118,7 @@ func cniState(Options) (map[string]string, error) {
 			}
 			owner, err := os.ReadFile(p) // for an address: the container id
 			if err != nil {
-				continue // given back just now
+				continue // released meanwhile
 			}
 			found[p] = strings.Join(strings.Fields(string(owner[:min(len(owner), 200)])), " ")
 		}

@@ -11,25 +11,26 @@ import (
 	"strings"
 )
 
-// process is one process as far as it tells what it belongs to.
+// process is what identifies a process and its owner.
 type process struct {
 	pid          int
 	start        string // field 22 of /proc/<pid>/stat: pid and start identify a process
 	name         string // of the executable
 	cmdline      string
 	cgroup       string
-	netns        string // empty when it is ours
-	ownNamespace bool   // it has another pid or mount namespace than we have
+	netns        string // empty if it is this process's
+	ownNamespace bool   // another PID or mount namespace than this process's
 }
 
 func (p process) String() string {
 	return fmt.Sprintf("pid %d %s: %s (cgroup %s)", p.pid, p.name, p.cmdline, p.cgroup)
 }
 
-// monitors are the programs that podd starts on the host beside the containers.
-var monitors = []string{"conmon", "runc", "crun", "runsc", "pause", "podd"}
+// monitors are podd and the programs that it starts outside of containers.
+var monitors = []string{"podd", "conmon", "runc", "crun", "runsc", "pause", "keeper", "standin",
+	"containerd-shim-runc-v2", "containerd-shim-runsc-v1"}
 
-// processes lists containers' processes, which have namespaces of their own, and podd's helpers.
+// processes lists the processes of containers, which have namespaces of their own, and the monitors.
 func processes(Options) (map[string]string, error) {
 	procs, err := readProcesses()
 	if err != nil {
@@ -44,7 +45,7 @@ func processes(Options) (map[string]string, error) {
 	return found, nil
 }
 
-// readProcesses lists all processes; those that end meanwhile are left out.
+// readProcesses lists all processes, except those that end meanwhile.
 func readProcesses() ([]process, error) {
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -78,19 +79,19 @@ func readProcess(dir string, self map[string]string) (process, error) {
 	if err != nil {
 		return process{}, gone(err)
 	}
-	// the name, which may hold anything, stands in parentheses; the state is field 3
+	// The name is in parentheses and may contain any character; the state is field 3.
 	tail, ok := afterLast(string(stat), ")")
 	fields := strings.Fields(tail)
 	if !ok || len(fields) < 20 {
 		return process{}, fmt.Errorf("%s/stat: cannot read %q", dir, stat)
 	}
 	if fields[0] == "Z" || fields[0] == "X" {
-		return process{}, os.ErrProcessDone // dead; its parent has not asked yet
+		return process{}, os.ErrProcessDone // dead, not yet reaped
 	}
 	p.start = fields[19]
 	exe, err := os.Readlink(dir + "/exe")
 	if err != nil {
-		return process{}, gone(err) // or a kernel thread, of which some have namespaces of their own
+		return process{}, gone(err) // or a kernel thread, some of which have namespaces of their own
 	}
 	p.name = strings.TrimSuffix(filepath.Base(exe), " (deleted)")
 	cmdline, err := os.ReadFile(dir + "/cmdline")
@@ -112,7 +113,7 @@ func readProcess(dir string, self map[string]string) (process, error) {
 	return p, nil
 }
 
-// readNamespaces returns the namespaces' inode names; a kernel thread has none to show.
+// readNamespaces returns the namespaces' inode names. It fails for kernel threads.
 func readNamespaces(dir string) (map[string]string, error) {
 	ns := map[string]string{}
 	for _, kind := range []string{"pid", "mnt", "net"} {
@@ -125,7 +126,7 @@ func readNamespaces(dir string) (map[string]string, error) {
 	return ns, nil
 }
 
-// readCgroup returns the longest path that the process has in any hierarchy.
+// readCgroup returns the longest of the process's cgroup paths in all hierarchies.
 func readCgroup(file string) (string, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -143,7 +144,7 @@ func readCgroup(file string) (string, error) {
 	return longest, lines.Err()
 }
 
-// gone makes one error of the several that reading about a process that ends can give.
+// gone wraps the errors of reading /proc of a process that ends meanwhile.
 func gone(err error) error {
 	return fmt.Errorf("%w: %w", os.ErrProcessDone, err)
 }

@@ -1,8 +1,14 @@
-// Command leak looks for what a program has left on the machine.
+// Command leak compares the machine with how it was earlier.
 //
-//	leak take FILE                          write what is there now
-//	leak diff FILE [-only TEXT]... [-ignore TEXT]... [-wait D]  say what is new since, waiting up to D for it to go; status 1 if anything is
+//	leak take FILE              write a snapshot of the machine
+//	leak diff FILE [OPTIONS]    compare with the snapshot; print the differences
 //
+//	-wait D         wait up to D for leftovers to disappear (default 5s)
+//	-only TEXT      compare only things that mention TEXT, and fail for each difference (repeatable)
+//	-ignore TEXT    ignore things that mention TEXT (repeatable)
+//	-all            fail for each difference, for a machine on which nothing else runs containers
+//
+// Without -only and -all, diff fails for things that have the names of podd's tests, and only reports the others.
 // It is for scripts and the Makefile; tests use the package.
 package main
 
@@ -13,14 +19,13 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/podd-project/podd/test/leak"
 )
 
-// errLeak is what the program says when something is left; the lines themselves are on stdout.
-var errLeak = errors.New("something is left over, see above")
+// errLeak is returned after the differences have been printed.
+var errLeak = errors.New("differences found, see above")
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -31,16 +36,17 @@ func main() {
 
 func run(args []string) error {
 	if len(args) < 2 {
-		return errors.New("usage: leak take FILE | leak diff FILE [-only TEXT]... [-ignore TEXT]... [-wait DURATION]")
+		return errors.New("usage: leak take FILE | leak diff FILE [-wait DURATION] [-all] [-only TEXT]... [-ignore TEXT]...")
 	}
 	var o leak.Options
 	flags := flag.NewFlagSet("leak", flag.ContinueOnError)
-	flags.DurationVar(&o.Wait, "wait", 5*time.Second, "how long to wait for things to go")
-	flags.Func("only", "look only at what mentions this (may be repeated)", func(s string) error {
+	flags.DurationVar(&o.Wait, "wait", 5*time.Second, "how long to wait for leftovers to disappear")
+	all := flags.Bool("all", false, "fail for each difference")
+	flags.Func("only", "compare only things that mention this (repeatable)", func(s string) error {
 		o.Match = append(o.Match, s)
 		return nil
 	})
-	flags.Func("ignore", "do not look at what mentions this (may be repeated)", func(s string) error {
+	flags.Func("ignore", "ignore things that mention this (repeatable)", func(s string) error {
 		o.Ignore = append(o.Ignore, s)
 		return nil
 	})
@@ -51,9 +57,9 @@ func run(args []string) error {
 	case "take":
 		return take(args[1])
 	case "diff":
-		return diff(args[1], o)
+		return diff(args[1], o, *all)
 	}
-	return fmt.Errorf("unknown verb %q", args[0])
+	return fmt.Errorf("unknown command %q", args[0])
 }
 
 func take(file string) error {
@@ -68,7 +74,9 @@ func take(file string) error {
 	return os.WriteFile(file, data, 0o644)
 }
 
-func diff(file string, o leak.Options) error {
+// diff fails for each difference if the caller has selected what to look at, or wants all; else for what podd's tests
+// made, and only reports what something else made or removed meanwhile.
+func diff(file string, o leak.Options, all bool) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -77,12 +85,23 @@ func diff(file string, o leak.Options) error {
 	if err := json.Unmarshal(data, &before); err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	lines, err := before.Only(o).Wait(context.Background(), o)
+	before = before.Only(o)
+	var ours, others []string
+	if all || len(o.Match) > 0 {
+		ours, err = before.Wait(context.Background(), o)
+	} else {
+		ours, others, err = before.WaitForOurs(context.Background(), o)
+	}
 	if err != nil {
 		return err
 	}
-	if len(lines) > 0 {
-		fmt.Println(strings.Join(lines, "\n"))
+	for _, line := range others {
+		fmt.Println("not made by podd's tests, ignored:", line)
+	}
+	for _, line := range ours {
+		fmt.Println(line)
+	}
+	if len(ours) > 0 {
 		return errLeak
 	}
 	return nil
