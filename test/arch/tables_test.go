@@ -1,9 +1,6 @@
 package arch
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,24 +12,42 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// TestTablesNameTests: the tables that say what podd can do name the test that proves it, and it exists.
+// testReference is `folder.TestName/subtest` in backquotes; without a folder the test is in test/integration.
+var testReference = regexp.MustCompile("`(?:([a-z0-9/]+)\\.)?(Test[A-Z]\\w*)((?:/[^`/]+)*)`")
+
+// TestTablesNameTests: each row of server's tables that claims a feature names a test that exists, with its subtest.
 func TestTablesNameTests(t *testing.T) {
-	exist := testNames(t)
+	tests := parseTests(t)
 	for _, page := range []string{"README.md", "FIELDS.md"} {
-		text := readPage(t, page)
-		for _, name := range regexp.MustCompile(`\bTest[A-Z]\w*`).FindAllString(text, -1) {
-			if !exist[name] {
-				t.Errorf("server/%s names %s, and there is no such test", page, name)
+		claims := 0
+		for line := range strings.Lines(readPage(t, page)) {
+			cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+			if !strings.HasPrefix(line, "| ") || len(cells) != 4 {
+				continue
+			}
+			row, support, proof := strings.TrimSpace(cells[0]), strings.TrimSpace(cells[1]), cells[3]
+			switch support {
+			case "podd": // the header
+				continue
+			case "yes", "partly":
+				claims++
+			case "no":
+				continue
+			default:
+				t.Errorf("server/%s: row %q: support = %q, want yes, partly or no", page, row, support)
+			}
+			references := testReference.FindAllStringSubmatch(proof, -1)
+			if n := strings.Count(proof, "Test"); n == 0 || n != len(references) {
+				t.Errorf("server/%s: row %q: proved by %q, want `folder.Test/subtest` only", page, row, proof)
+			}
+			for _, r := range references {
+				if err := tests.check(r[1], r[2], r[3]); err != nil {
+					t.Errorf("server/%s: row %q: %s: %v", page, row, r[0], err)
+				}
 			}
 		}
-	}
-	for line := range strings.Lines(readPage(t, "FIELDS.md")) {
-		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
-		if len(cells) != 6 {
-			continue
-		}
-		if can := strings.TrimSpace(cells[1]); (can == "f" || can == "p") && !strings.Contains(cells[5], "Test") {
-			t.Errorf("server/FIELDS.md claims %q without a test", strings.TrimSpace(cells[0]))
+		if claims == 0 {
+			t.Errorf("server/%s has no row of 4 cells that claims a feature, want its tables", page)
 		}
 	}
 }
@@ -49,8 +64,8 @@ func TestTableOfRPCs(t *testing.T) {
 			rows++
 		}
 	}
-	if !strings.Contains(text, "## The "+strconv.Itoa(rows)+" RPCs") {
-		t.Errorf("cri-api has %d RPCs, server/README.md says something else", rows)
+	if want := "## The " + strconv.Itoa(rows) + " RPCs"; !strings.Contains(text, want) {
+		t.Errorf("server/README.md has no heading %q, want the number of RPCs in cri-api", want)
 	}
 }
 
@@ -71,32 +86,4 @@ func readPage(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return string(text)
-}
-
-// testNames are the names of all test functions of the module.
-func testNames(t *testing.T) map[string]bool {
-	t.Helper()
-	names := map[string]bool{}
-	err := filepath.WalkDir("../..", func(path string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() && (d.Name() == "bin" || strings.HasPrefix(d.Name(), ".") && d.Name() != "..") {
-			return filepath.SkipDir
-		}
-		if !strings.HasSuffix(path, "_test.go") {
-			return nil
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			return err
-		}
-		for _, d := range file.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil {
-				names[f.Name.Name] = true
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return names
 }
