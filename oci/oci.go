@@ -95,3 +95,10 @@ type Features struct {
 	// fix under an old version.
 	Advisories []string
 }
+
+// NetworkOption is gVisor's option for who handles the network calls of containers, HostNetworkOption its value for the
+// host's kernel, in place of the sandbox's own network stack.
+const (
+	NetworkOption     = "network"
+	HostNetworkOption = "host"
+)

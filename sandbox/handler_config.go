@@ -10,7 +10,6 @@ import (
 
 	"github.com/podd-project/podd/cmd/config"
 	"github.com/podd-project/podd/oci"
-	"github.com/podd-project/podd/oci/runc"
 	"github.com/podd-project/podd/oci/spec"
 )
 
@@ -61,7 +60,7 @@ func (h HandlerConfig) Validate() error {
 func (h HandlerConfig) needsInfra(config *cri.PodSandboxConfig, f oci.Features) (bool, error) {
 	if f.OwnKernel && (sharesProcesses(config) || hostNetwork(config) && !f.HostNetwork) {
 		return false, fmt.Errorf("%w: its containers have a kernel of their own, a pod cannot use the network, PID or IPC namespace of the node (gVisor can use the network, with options.%s = %q)",
-			errdefs.ErrInvalidArgument, runc.NetworkOption, runc.HostNetworkOption)
+			errdefs.ErrInvalidArgument, oci.NetworkOption, oci.HostNetworkOption)
 	}
 	switch h.Infra {
 	case InfraPause:

@@ -3,19 +3,18 @@ package runc
 import (
 	"encoding/json"
 	"os"
-	"path/filepath"
 	"reflect"
 	"testing"
 
 	"github.com/containerd/errdefs"
-	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/podd-project/podd/oci/cgroups"
+	"github.com/podd-project/podd/oci/driver"
 	"github.com/podd-project/podd/oci/process"
 )
 
 func TestRecord(t *testing.T) {
-	b := bundle(t.TempDir())
+	b := bundle{driver.Bundle(t.TempDir())}
 	if _, err := b.load(); !errdefs.IsNotFound(err) {
 		t.Errorf("no record: %v", err)
 	}
@@ -28,7 +27,7 @@ func TestRecord(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
-	entries, _ := os.ReadDir(string(b))
+	entries, _ := os.ReadDir(b.Dir())
 	if len(entries) != 1 {
 		t.Errorf("%d files", len(entries))
 	}
@@ -38,7 +37,7 @@ func TestRecord(t *testing.T) {
 }
 
 func TestRecordOfOthers(t *testing.T) {
-	b := bundle(t.TempDir())
+	b := bundle{driver.Bundle(t.TempDir())}
 	put := func(rec any) {
 		data, err := json.Marshal(rec)
 		if err != nil {
@@ -61,25 +60,10 @@ func TestRecordOfOthers(t *testing.T) {
 	}
 }
 
-func TestBundleIsPrivate(t *testing.T) {
-	b := bundle(filepath.Join(t.TempDir(), "run", "c"))
-	if err := b.create(&specs.Spec{Version: "1.0.2"}); err != nil {
-		t.Fatal(err)
-	}
-	for path, want := range map[string]os.FileMode{string(b): 0o700, b.config(): 0o600, filepath.Dir(string(b)): 0o700} {
-		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
-			t.Errorf("%s: %v, %v", path, info.Mode(), err)
-		}
-	}
-	if err := b.create(&specs.Spec{}); !errdefs.IsAlreadyExists(err) {
-		t.Errorf("again: %v", err)
-	}
-}
-
 func FuzzRecord(f *testing.F) {
 	f.Add([]byte(`{"v":1,"boot":"","init":{"pid":-1}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		b := bundle(t.TempDir())
+		b := bundle{driver.Bundle(t.TempDir())}
 		if err := os.WriteFile(b.record(), data, 0o600); err != nil {
 			t.Fatal(err)
 		}

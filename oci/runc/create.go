@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/driver"
 	"github.com/podd-project/podd/oci/process"
 	"github.com/podd-project/podd/oci/runc/conmon"
 )
-
-// undoTimeout bounds the killing of what a failed call has started.
-const undoTimeout = 10 * time.Second
 
 // Create writes the bundle and starts the monitor, which makes the runtime create the container. It returns
 // the container's first process, which waits for Start.
@@ -29,7 +26,7 @@ func (r *Runtime) Create(ctx context.Context, req oci.CreateRequest) (process.Pr
 	if err != nil {
 		return process.Process{}, err
 	}
-	if err := b.create(r.swapOnceIn(req.Spec)); err != nil {
+	if err := b.Create(r.swapOnceIn(req.Spec)); err != nil {
 		return process.Process{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CreateTimeout)
@@ -57,8 +54,8 @@ func (r *Runtime) monitor(b bundle, req oci.CreateRequest) (conmon.Container, er
 		runtime = r.standIn(runtime)
 	}
 	c := conmon.Container{
-		Conmon: monitor, Env: r.environment(), Runtime: runtime,
-		ID: req.ID, Bundle: string(b), LogPath: req.LogPath,
+		Conmon: monitor, Env: driver.Environment(), Runtime: runtime,
+		ID: req.ID, Bundle: b.Dir(), LogPath: req.LogPath,
 		Terminal: req.Terminal, Stdin: req.Stdin, StdinOnce: req.StdinOnce,
 	}
 	return c, c.Validate()
@@ -68,7 +65,7 @@ func (r *Runtime) createIn(ctx context.Context, b bundle, c conmon.Container, sa
 	pids, err := conmon.Create(ctx, c)
 	var refused *conmon.Failure
 	if errors.As(err, &refused) {
-		return process.Process{}, failure(verb(command{Path: c.Runtime.Path, Args: []string{"create"}}), complaint([]byte(refused.Error())))
+		return process.Process{}, driver.Failure(verb(driver.Command{Path: c.Runtime.Path, Args: []string{"create"}}), driver.Complaint([]byte(refused.Error())))
 	}
 	if err != nil {
 		return process.Process{}, err
@@ -83,7 +80,7 @@ func (r *Runtime) createIn(ctx context.Context, b bundle, c conmon.Container, sa
 	}
 	rec.Cgroups = r.ownCgroups(b, rec)
 	if r.cfg.SystemdCgroup {
-		rec.PodOOMs = rec.Cgroups.OOMBaseline(idOf(b))
+		rec.PodOOMs = rec.Cgroups.OOMBaseline(b.ID())
 	}
 	if err := b.save(rec); err != nil {
 		return process.Process{}, err
@@ -93,7 +90,7 @@ func (r *Runtime) createIn(ctx context.Context, b bundle, c conmon.Container, sa
 
 // abandon kills the monitor of a creation that failed and all below it: the runtime, hooks, the container.
 func (r *Runtime) abandon(b bundle) error {
-	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), driver.UndoTimeout)
 	defer cancel()
 	m, ok := findMonitor(b)
 	if !ok {
@@ -108,11 +105,11 @@ func (r *Runtime) abandon(b bundle) error {
 // findMonitor finds the bundle's living monitor by its pid file and proves it by its command line. For
 // bundles without a record.
 func findMonitor(b bundle) (process.Process, bool) {
-	pid, err := conmon.MonitorPid(string(b))
+	pid, err := conmon.MonitorPid(b.Dir())
 	if err != nil {
 		return process.Process{}, false
 	}
 	// Identified first: a pid reused in between would have another start time when it is acted upon.
 	p, err := process.Identify(pid)
-	return p, err == nil && conmon.Watches(pid, string(b))
+	return p, err == nil && conmon.Watches(pid, b.Dir())
 }

@@ -13,6 +13,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/podd-project/podd/oci/cgroups"
+	"github.com/podd-project/podd/oci/driver"
 	"github.com/podd-project/podd/oci/process"
 )
 
@@ -25,7 +26,7 @@ func (r *Runtime) Delete(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if !b.exists() && !r.knows(id) {
+	if !b.Exists() && !r.knows(id) {
 		return nil
 	}
 	rec, err := b.load()
@@ -56,8 +57,8 @@ func (r *Runtime) destroy(ctx context.Context, b bundle, rec record) error {
 		return err
 	}
 	var errRuntime error
-	if !rec.guest(idOf(b)) { // it is done already
-		errRuntime = r.runtimeDelete(ctx, idOf(b))
+	if !rec.guest(b.ID()) { // it is done already
+		errRuntime = r.runtimeDelete(ctx, b.ID())
 	}
 	if err := settleMonitor(ctx, rec.Monitor); err != nil {
 		return errors.Join(err, errRuntime)
@@ -68,26 +69,21 @@ func (r *Runtime) destroy(ctx context.Context, b bundle, rec record) error {
 	// Every process is gone: a runtime that still refuses has damaged its state, which goes now.
 	exit := exitFile(b)
 	exit.OOM = oom
-	r.settle(idOf(b), exit)
-	removeAll(r.stateFiles(idOf(b)))
+	r.waiters.Deliver(b.ID(), exit)
+	removeAll(r.stateFiles(b.ID()))
 	if err := rec.Cgroups.Remove(); err != nil {
 		return err // the bundle tells the next call where they are
 	}
-	return os.RemoveAll(string(b))
+	return os.RemoveAll(b.Dir())
 }
 
 // stateFiles are where the runtime keeps the container's state: a directory of runc and crun, files of runsc.
 func (r *Runtime) stateFiles(id string) []string {
 	files, _ := filepath.Glob(filepath.Join(r.cfg.Root, id+"_sandbox:*")) // the id has no special characters
-	if dir := filepath.Join(r.cfg.Root, id); isThere(dir) {
+	if dir := filepath.Join(r.cfg.Root, id); driver.FileExists(dir) {
 		files = append(files, dir)
 	}
 	return files
-}
-
-func isThere(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
 }
 
 // knows tells whether the runtime has state of the container.
@@ -144,7 +140,7 @@ func (r *Runtime) reconstruct(b bundle) record {
 		rec.Monitor = m
 	}
 	var s specs.Spec
-	data, err := os.ReadFile(b.config())
+	data, err := os.ReadFile(b.Config())
 	if err != nil || json.Unmarshal(data, &s) != nil || s.Linux == nil {
 		return rec
 	}

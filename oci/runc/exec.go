@@ -11,6 +11,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/driver"
 )
 
 // Exec runs one command in a running container, connected to a client, and returns its exit status when it
@@ -37,7 +38,7 @@ func (r *Runtime) Exec(ctx context.Context, id string, p *specs.Process, s oci.S
 	errOutput := e.drain()
 	switch {
 	case errors.Is(err, errNotStarted) && errOutput == nil:
-		return 0, failure("exec", complaint(e.complaint.buf.Bytes()))
+		return 0, driver.Failure("exec", driver.Complaint(e.complaint.Bytes()))
 	case err != nil:
 		return 0, fmt.Errorf("exec: %w", err)
 	case errOutput != nil:
@@ -57,12 +58,12 @@ type execRequest struct {
 type execIO struct {
 	// child are the command's ends, ours the other ends: stdin, stdout, stderr.
 	child, ours [3]*os.File
-	copied      chan error
-	complaint   *capped
+	copies      *driver.Copies
+	complaint   *driver.Capped
 }
 
 func newExecIO(s oci.Streams) (e *execIO, err error) {
-	e = &execIO{copied: make(chan error, 2), complaint: &capped{limit: outputLimit}}
+	e = &execIO{complaint: driver.NewCapped(outputLimit)}
 	defer func() {
 		if err != nil {
 			e.close()
@@ -87,23 +88,20 @@ func (e *execIO) start(cancel context.CancelCauseFunc, s oci.Streams) {
 	if s.Stdin != nil {
 		go e.copyInput(s.Stdin)
 	}
-	for i, to := range map[int]io.Writer{1: s.Stdout, 2: s.Stderr} {
-		go func() {
-			err := e.copyOutput(to, e.ours[i], i == 2)
-			if err != nil {
-				err = fmt.Errorf("client is gone: %w", err)
-				cancel(err)
-			}
-			e.copied <- err
-		}()
+	e.copies = driver.NewCopies(cancel)
+	e.copies.Start(s.Stdout, e.ours[1])
+	stderr := io.Writer(e.complaint)
+	if s.Stderr != nil {
+		stderr = io.MultiWriter(e.complaint, s.Stderr)
 	}
+	e.copies.Start(stderr, e.ours[2])
 }
 
 // copyInput ends with the client's input, or with the command. Input that breaks off has no end: the command must not
 // take half of an upload for all of it, and is left waiting until the session ends.
 func (e *execIO) copyInput(from io.Reader) {
 	input := &brokenReader{from: from}
-	_, _ = io.Copy(writeOnly{e.ours[0]}, input)
+	_, _ = io.Copy(driver.WriteOnly{Writer: e.ours[0]}, input)
 	if !input.broken {
 		e.ours[0].Close()
 	}
@@ -121,44 +119,13 @@ func (r *brokenReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// copyOutput copies until the command's end of the pipe is closed, and returns the client's error. The first
-// part of what it keeps is the runtime's complaint if the command was not started.
-func (e *execIO) copyOutput(to io.Writer, from *os.File, keep bool) error {
-	var w io.Writer = writerFunc(func(p []byte) (int, error) {
-		if keep {
-			_, _ = e.complaint.Write(p)
-		}
-		if to == nil {
-			return len(p), nil
-		}
-		return to.Write(p)
-	})
-	return copyPipe(w, from)
-}
-
-type writerFunc func([]byte) (int, error)
-
-func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
-
-// drain gives the copies of output a moment to come to the end, and returns the client's error. A copy that
-// hangs in the client is left: the owner of the stream ends it.
+// drain copies output until driver.DrainTime is over, and returns the client's error.
 func (e *execIO) drain() error {
-	end := time.Now().Add(drainTime)
+	end := time.Now().Add(driver.DrainTime)
 	for _, f := range e.ours[1:] {
 		_ = f.SetReadDeadline(end)
 	}
-	timer := time.NewTimer(clientTime)
-	defer timer.Stop()
-	var errs []error
-	for range cap(e.copied) {
-		select {
-		case err := <-e.copied:
-			errs = append(errs, err)
-		case <-timer.C:
-			return errors.Join(append(errs, errSlowClient)...)
-		}
-	}
-	return errors.Join(errs...)
+	return e.copies.Wait()
 }
 
 func (e *execIO) closeChild() {

@@ -8,14 +8,8 @@ import (
 	"time"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/driver"
 )
-
-// defaultExecLimit is the cap on each stream when the caller names none.
-const defaultExecLimit = 16 << 20
-
-// drainTime is how long the output is still read after the command has ended: what it wrote is in the pipe
-// already, but a child that it left behind may hold the pipe open for ever.
-const drainTime = time.Second
 
 // ExecSync runs one command in a running container and returns its output and exit status. It returns when
 // the command has ended, even if a child of it holds the output open.
@@ -31,9 +25,9 @@ func (r *Runtime) ExecSync(ctx context.Context, req oci.ExecRequest) (oci.ExecRe
 	}
 	limit := req.Limit
 	if limit <= 0 {
-		limit = defaultExecLimit
+		limit = driver.DefaultExecLimit
 	}
-	out, err := newOutput(limit)
+	out, err := newOutput()
 	if err != nil {
 		return oci.ExecResult{}, err
 	}
@@ -42,13 +36,13 @@ func (r *Runtime) ExecSync(ctx context.Context, req oci.ExecRequest) (oci.ExecRe
 	if err != nil {
 		return oci.ExecResult{}, err
 	}
-	out.read()
+	out.collect(limit)
 	code, err := cmd.wait(ctx)
 	result := oci.ExecResult{Code: code}
 	result.Stdout, result.Stderr = out.drain()
 	if errors.Is(err, errNotStarted) {
 		// Nothing but the runtime has written: its complaint is not the command's output.
-		return oci.ExecResult{}, failure("exec", complaint(result.Stderr))
+		return oci.ExecResult{}, driver.Failure("exec", driver.Complaint(result.Stderr))
 	}
 	if err != nil {
 		return result, fmt.Errorf("exec: %w", err)
@@ -57,21 +51,20 @@ func (r *Runtime) ExecSync(ctx context.Context, req oci.ExecRequest) (oci.ExecRe
 }
 
 // output collects what a command prints.
-type output struct{ stdout, stderr *collector }
+type output struct{ stdout, stderr *pipe }
 
-// collector reads a pipe to its end in one goroutine, keeping the first bytes.
-type collector struct {
-	r, w *os.File
-	kept capped
-	done chan struct{}
+// pipe is a pipe that a command writes to.
+type pipe struct {
+	r, w      *os.File
+	collector *driver.Collector
 }
 
-func newOutput(limit int64) (*output, error) {
-	stdout, err := newCollector(limit)
+func newOutput() (*output, error) {
+	stdout, err := newPipe()
 	if err != nil {
 		return nil, err
 	}
-	stderr, err := newCollector(limit)
+	stderr, err := newPipe()
 	if err != nil {
 		stdout.close()
 		return nil, err
@@ -79,33 +72,28 @@ func newOutput(limit int64) (*output, error) {
 	return &output{stdout, stderr}, nil
 }
 
-func newCollector(limit int64) (*collector, error) {
+func newPipe() (*pipe, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("output pipe: %w", err)
 	}
-	return &collector{r: r, w: w, kept: capped{limit: limit}, done: make(chan struct{})}, nil
+	return &pipe{r: r, w: w}, nil
 }
 
-// read begins to read; the write ends are the command's alone now.
-func (o *output) read() {
-	for _, c := range []*collector{o.stdout, o.stderr} {
-		c.w.Close()
-		go func() {
-			defer close(c.done)
-			_ = copyPipe(&c.kept, c.r) // memory takes everything
-		}()
+// collect starts to read. The command must have been started: its ends are closed here.
+func (o *output) collect(limit int64) {
+	for _, p := range []*pipe{o.stdout, o.stderr} {
+		p.w.Close()
+		p.collector = driver.Collect(p.r, limit)
 	}
 }
 
-// drain gives the readers a moment to come to the end, and returns what they have.
+// drain reads until driver.DrainTime is over, and returns what was kept.
 func (o *output) drain() (stdout, stderr []byte) {
-	end := time.Now().Add(drainTime)
-	for _, c := range []*collector{o.stdout, o.stderr} {
-		_ = c.r.SetReadDeadline(end)
-		<-c.done
-	}
-	return o.stdout.kept.buf.Bytes(), o.stderr.kept.buf.Bytes()
+	end := time.Now().Add(driver.DrainTime)
+	_ = o.stdout.r.SetReadDeadline(end)
+	_ = o.stderr.r.SetReadDeadline(end)
+	return o.stdout.collector.Bytes(), o.stderr.collector.Bytes()
 }
 
 func (o *output) close() {
@@ -113,7 +101,7 @@ func (o *output) close() {
 	o.stderr.close()
 }
 
-func (c *collector) close() {
-	c.w.Close()
-	c.r.Close()
+func (p *pipe) close() {
+	p.r.Close()
+	p.w.Close()
 }

@@ -6,18 +6,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/driver"
 	"github.com/podd-project/podd/oci/process"
 	"github.com/podd-project/podd/oci/runc/conmon"
 )
-
-// firstSizeTime is how long the client's first size is waited for: a program that asks for the size once asks
-// at its start.
-const firstSizeTime = 50 * time.Millisecond
 
 // execTerminal runs a command with a terminal, under a monitor that holds the terminal: the same for every
 // runtime, and a client is attached to it as to a container.
@@ -30,39 +26,39 @@ func (r *Runtime) execTerminal(ctx context.Context, cancel context.CancelCauseFu
 	if err != nil {
 		return 0, err
 	}
-	dir, err := os.MkdirTemp(string(b), "exec-") // 0700
+	dir, err := os.MkdirTemp(b.Dir(), "exec-") // 0700
 	if err != nil {
 		return 0, fmt.Errorf("exec: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	size := firstSize(req.streams.Resize)
-	s, inner, err := r.startTerminal(b, rec, dir, sized(req.process, size))
+	size := driver.FirstSize(req.streams.Resize)
+	s, inner, err := r.startTerminal(b, rec, dir, driver.WithSize(req.process, size))
 	if err != nil {
 		return 0, fmt.Errorf("exec: %w", err)
 	}
 	cmd := monitored(ctx, s)
 	cmd.killInside = r.killInside(rec, b, inner)
 	cmd.launcher, _ = process.Identify(s.Process().Pid) // our child, not reaped yet
-	talked := make(chan error, 1)
+	relayed := make(chan error, 1)
 	go func() {
-		err := talk(ctx, cancel, s, size, req.streams)
+		err := relay(ctx, s, size, req.streams)
 		if err != nil {
 			cancel(err) // kills the command
 		}
-		talked <- err
+		relayed <- err
 	}()
 	code, err := cmd.wait(ctx)
-	errTalk := <-talked // ends with the monitor, or with ctx
+	errRelay := <-relayed // ends with the monitor, or with ctx
 	switch {
-	case errors.Is(err, errNotStarted) && isThere(inner):
+	case errors.Is(err, errNotStarted) && driver.FileExists(inner):
 		return 0, errors.New("exec: the command ended before the runtime had noticed its start: its exit status is lost")
 	case errors.Is(err, errNotStarted):
 		text, _ := os.ReadFile(runtimeLog(dir))
-		return 0, failure("exec", complaint(text))
+		return 0, driver.Failure("exec", driver.Complaint(text))
 	case err != nil:
 		return 0, fmt.Errorf("exec: %w", err)
-	case errTalk != nil:
-		return 0, fmt.Errorf("exec: %w", errTalk)
+	case errRelay != nil:
+		return 0, fmt.Errorf("exec: %w", errRelay)
 	}
 	return code, nil
 }
@@ -70,7 +66,7 @@ func (r *Runtime) execTerminal(ctx context.Context, cancel context.CancelCauseFu
 // startTerminal starts the monitor of a session with all its files in dir, and returns the file of the command's pid
 // under a kernel of its own too.
 func (r *Runtime) startTerminal(b bundle, rec record, dir string, p *specs.Process) (*conmon.Session, string, error) {
-	files, err := writeProcess(bundle(dir), p)
+	files, err := writeProcess(dir, p)
 	if err != nil {
 		return nil, "", err
 	}
@@ -87,43 +83,17 @@ func (r *Runtime) startTerminal(b bundle, rec record, dir string, p *specs.Proce
 // terminal.
 func runtimeLog(dir string) string { return filepath.Join(dir, "log") }
 
-// firstSize is the client's first size if it comes soon, else nothing.
-func firstSize(sizes <-chan oci.Size) oci.Size {
-	if sizes == nil {
-		return oci.Size{}
-	}
-	timer := time.NewTimer(firstSizeTime)
-	defer timer.Stop()
-	select {
-	case z := <-sizes:
-		return z
-	case <-timer.C:
-		return oci.Size{}
-	}
-}
-
-// sized is the process with that size.
-func sized(p *specs.Process, z oci.Size) *specs.Process {
-	if z == (oci.Size{}) {
-		return p
-	}
-	copied := *p
-	copied.ConsoleSize = &specs.Box{Width: uint(z.Width), Height: uint(z.Height)}
-	return &copied
-}
-
-// talk connects the client to the monitor, lets the command start, and returns when its output has ended.
-func talk(ctx context.Context, cancel context.CancelCauseFunc, s *conmon.Session, z oci.Size, streams oci.Streams) error {
+// relay connects the client to the monitor, lets the command start, and returns when its output has ended.
+func relay(ctx context.Context, s *conmon.Session, z oci.Size, streams oci.Streams) error {
 	conn, err := s.Attach(ctx)
 	if err != nil {
 		return fmt.Errorf("attach: %w", err)
 	}
+	resize := func(z oci.Size) { _ = conmon.Resize(s.Dir(), z.Width, z.Height) }
 	if z != (oci.Size{}) {
 		// crun 1.8 ignores the size in the process description. The monitor applies this one when the terminal
 		// comes, a moment before the command starts.
-		_ = conmon.Resize(s.Dir(), z.Width, z.Height)
+		resize(z)
 	}
-	resize := func(z oci.Size) { _ = conmon.Resize(s.Dir(), z.Width, z.Height) }
-	c := connection{conn: conn, resize: resize, keepInput: true}
-	return c.serve(ctx, cancel, streams, s.Begin)
+	return driver.Relay{Conn: conn, Streams: streams, Resize: resize, KeepStdin: true, Ready: s.Begin}.Run(ctx)
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/podd-project/podd/oci/driver"
 	"github.com/podd-project/podd/oci/process"
 	"github.com/podd-project/podd/oci/runc/conmon"
 )
@@ -62,7 +63,7 @@ func (r *Runtime) monitors() (map[string][]process.Process, error) {
 		if err != nil {
 			continue
 		}
-		if b := conmon.BundleOf(pid); filepath.Dir(b) == r.cfg.RunDir && CheckID(filepath.Base(b)) == nil {
+		if b := conmon.BundleOf(pid); filepath.Dir(b) == r.cfg.RunDir && driver.CheckID(filepath.Base(b)) == nil {
 			found[filepath.Base(b)] = append(found[filepath.Base(b)], p)
 		}
 	}

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,6 +17,8 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/cgroups"
+	"github.com/podd-project/podd/oci/driver"
+	"github.com/podd-project/podd/oci/driver/socket"
 	"github.com/podd-project/podd/oci/process"
 	"github.com/podd-project/podd/oci/runc/conmon"
 )
@@ -57,15 +57,15 @@ func (r *Runtime) standIn(runtime conmon.Runtime) conmon.Runtime {
 }
 
 // guestLog is where the runtime complains when it cannot start a guest.
-func (b bundle) guestLog() string { return filepath.Join(string(b), "runtime.log") }
+func (b bundle) guestLog() string { return b.File("runtime.log") }
 
 // ownCgroups are the cgroup directories that hold the container's processes and nobody else's. A guest's hold none.
 func (r *Runtime) ownCgroups(b bundle, rec record) cgroups.Dirs {
-	if !rec.guest(idOf(b)) {
+	if !rec.guest(b.ID()) {
 		return cgroups.DirsOf(rec.Init.Pid)
 	}
 	var s specs.Spec
-	data, err := os.ReadFile(b.config())
+	data, err := os.ReadFile(b.Config())
 	if err != nil || json.Unmarshal(data, &s) != nil || s.Linux == nil || r.cfg.SystemdCgroup {
 		return nil
 	}
@@ -75,12 +75,7 @@ func (r *Runtime) ownCgroups(b bundle, rec record) cgroups.Dirs {
 // startGuest tells the stand-in to have the runtime start the container, and waits for its answer. It goes on when
 // nobody waits any more.
 func (r *Runtime) startGuest(ctx context.Context, b bundle) error {
-	dir, err := os.Open(string(b)) // by descriptor, because a socket's address has room for 108 bytes only
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	conn, err := net.Dial("unix", fmt.Sprintf("/proc/self/fd/%d/start", dir.Fd()))
+	conn, err := socket.Dial("unix", b.Dir(), "start")
 	if err != nil {
 		return fmt.Errorf("stand-in: %w: %w", err, errdefs.ErrFailedPrecondition)
 	}
@@ -94,7 +89,7 @@ func (r *Runtime) startGuest(ctx context.Context, b bundle) error {
 		return fmt.Errorf("stand-in: %w", err)
 	}
 	if code[0] != 0 {
-		return failure("runsc start", logged(b.guestLog()))
+		return driver.Failure("runsc start", logged(b.guestLog()))
 	}
 	return nil
 }
@@ -126,7 +121,7 @@ func (r *Runtime) signalGuest(ctx context.Context, b bundle, rec record, sig sys
 	}
 	ctx, cancel := context.WithTimeout(ctx, insideTimeout)
 	defer cancel()
-	_, err := r.run(ctx, nil, "kill", idOf(b), strconv.Itoa(int(sig)))
+	_, err := r.run(ctx, nil, "kill", b.ID(), strconv.Itoa(int(sig)))
 	switch {
 	case sig == syscall.SIGKILL && (err != nil || !b.isStarted()):
 		return rec.Init.Signal(sig)
@@ -140,7 +135,7 @@ func (r *Runtime) signalGuest(ctx context.Context, b bundle, rec record, sig sys
 
 // endInside ends a guest inside its sandbox, and removes it there. Without a sandbox there is nothing to end.
 func (r *Runtime) endInside(ctx context.Context, b bundle, rec record) error {
-	if !rec.guest(idOf(b)) {
+	if !rec.guest(b.ID()) {
 		return nil
 	}
 	if !r.sandboxLives(rec) {
@@ -149,9 +144,9 @@ func (r *Runtime) endInside(ctx context.Context, b bundle, rec record) error {
 	ctx, cancel := context.WithTimeout(ctx, insideTimeout)
 	defer cancel()
 	if b.frozen(rec) {
-		_, _ = r.run(ctx, nil, "resume", idOf(b)) // else what is killed would not end
+		_, _ = r.run(ctx, nil, "resume", b.ID()) // else what is killed would not end
 	}
-	if err := r.runtimeForce(ctx, idOf(b)); err != nil && r.sandboxLives(rec) {
+	if err := r.runtimeForce(ctx, b.ID()); err != nil && r.sandboxLives(rec) {
 		return fmt.Errorf("end in its sandbox: %w", err)
 	}
 	if rec.Init == (process.Process{}) {
@@ -193,7 +188,7 @@ func (r *Runtime) launchInSandbox(ctx context.Context, b bundle, f execFiles, st
 	if err != nil {
 		return nil, 0, err
 	}
-	cmd.killInside = r.killInside(record{Sandbox: idOf(b)}, b, f.inner())
+	cmd.killInside = r.killInside(record{Sandbox: b.ID()}, b, f.inner())
 	return cmd, child, nil
 }
 
@@ -209,20 +204,20 @@ func (r *Runtime) killInside(rec record, b bundle, file string) func(context.Con
 		}
 		// Both, and neither needs to succeed: what it has started is in its process group unless it left it.
 		for _, flag := range []string{"--pgid=", "--pid="} {
-			_, _ = r.run(ctx, nil, "kill", flag+strings.TrimSpace(string(pid)), idOf(b), "KILL")
+			_, _ = r.run(ctx, nil, "kill", flag+strings.TrimSpace(string(pid)), b.ID(), "KILL")
 		}
 	}
 }
 
 // paused is a mark, for containers that are not frozen by a control group.
-func (b bundle) paused() string { return filepath.Join(string(b), "paused") }
+func (b bundle) paused() string { return b.File("paused") }
 
 // frozen tells whether the container is paused.
 func (b bundle) frozen(rec record) bool {
 	if rec.Sandbox == "" {
 		return rec.Cgroups.Frozen()
 	}
-	return isThere(b.paused())
+	return driver.FileExists(b.paused())
 }
 
 // markFrozen remembers what the kernel does not tell.
@@ -239,4 +234,4 @@ func (b bundle) markFrozen(rec record, on bool) error {
 	return nil
 }
 
-func (b bundle) isStarted() bool { return isThere(b.started()) }
+func (b bundle) isStarted() bool { return driver.FileExists(b.started()) }

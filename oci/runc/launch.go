@@ -16,6 +16,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/podd-project/podd/oci/cgroups"
+	"github.com/podd-project/podd/oci/driver"
 	"github.com/podd-project/podd/oci/process"
 	"github.com/podd-project/podd/oci/runc/conmon"
 )
@@ -54,7 +55,7 @@ func (r *Runtime) launch(ctx context.Context, id string, p *specs.Process, stdio
 	if err != nil {
 		return nil, err
 	}
-	files, err := writeProcess(b, p)
+	files, err := writeProcess(b.Dir(), p)
 	if err != nil {
 		return nil, err
 	}
@@ -89,9 +90,9 @@ func execable(b bundle) (record, error) {
 	case err != nil:
 		return record{}, err
 	case !rec.Init.Alive():
-		return record{}, fmt.Errorf("container %s is not running: %w", idOf(b), errdefs.ErrFailedPrecondition)
+		return record{}, fmt.Errorf("container %s is not running: %w", b.ID(), errdefs.ErrFailedPrecondition)
 	case b.frozen(rec):
-		return record{}, fmt.Errorf("container %s is paused: %w", idOf(b), errdefs.ErrFailedPrecondition)
+		return record{}, fmt.Errorf("container %s is paused: %w", b.ID(), errdefs.ErrFailedPrecondition)
 	}
 	return rec, nil
 }
@@ -108,12 +109,12 @@ func (f execFiles) inner() string { return f.pid + ".inner" }
 func (f execFiles) all() []string { return []string{f.process, f.pid, f.inner()} }
 
 // writeProcess writes the process description where the runtime can read it.
-func writeProcess(b bundle, p *specs.Process) (execFiles, error) {
+func writeProcess(dir string, p *specs.Process) (execFiles, error) {
 	data, err := json.Marshal(p)
 	if err != nil {
 		return execFiles{}, fmt.Errorf("encode process: %w", err)
 	}
-	f, err := os.CreateTemp(string(b), "exec-*.json") // 0600: it holds the environment
+	f, err := os.CreateTemp(dir, "exec-*.json") // 0600: it holds the environment
 	if err != nil {
 		return execFiles{}, fmt.Errorf("write process: %w", err)
 	}
@@ -142,7 +143,7 @@ func (r *Runtime) launchMonitored(ctx context.Context, b bundle, f execFiles, st
 
 // startExec fills in what all sessions of a container have in common.
 func (r *Runtime) startExec(b bundle, rec record, e conmon.Exec) (s *conmon.Session, err error) {
-	e.ID, e.Bundle, e.Env, e.Runtime.Args = idOf(b), string(b), r.environment(), append(r.globalArgs(), e.Runtime.Args...)
+	e.ID, e.Bundle, e.Env, e.Runtime.Args = b.ID(), b.Dir(), driver.Environment(), append(r.globalArgs(), e.Runtime.Args...)
 	if e.Runtime.Path, err = r.lookup(r.cfg.Path); err != nil {
 		return nil, err
 	}
@@ -163,7 +164,7 @@ func monitored(ctx context.Context, s *conmon.Session) *running {
 		_, err := s.Pid(ctx)
 		switch {
 		case errors.As(err, &none) && none.Text != "":
-			return 0, failure("exec", complaint([]byte(none.Text)))
+			return 0, driver.Failure("exec", driver.Complaint([]byte(none.Text)))
 		case errors.As(err, &none):
 			return 0, errNotStarted
 		case err != nil:
@@ -179,9 +180,9 @@ func (r *Runtime) launchDirect(_ context.Context, b bundle, f execFiles, stdio [
 	if err != nil {
 		return nil, 0, err
 	}
-	args := slices.Concat(r.globalArgs(), []string{"exec", "--process", f.process, "--pid-file", f.pid}, f.opts, []string{idOf(b)})
+	args := slices.Concat(r.globalArgs(), []string{"exec", "--process", f.process, "--pid-file", f.pid}, f.opts, []string{b.ID()})
 	cmd := exec.Command(path, args...)
-	cmd.Env, cmd.Dir = r.environment(), string(b)
+	cmd.Env, cmd.Dir = driver.Environment(), b.Dir()
 	if stdio[0] != nil {
 		cmd.Stdin = stdio[0]
 	}
@@ -229,7 +230,7 @@ func (c *running) wait(ctx context.Context) (int32, error) {
 // kill ends the command's group, the launcher and all that descends from it, and what the launcher has put into the
 // group meanwhile.
 func (c *running) kill() {
-	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), driver.UndoTimeout)
 	defer cancel()
 	c.group.Kill(ctx)
 	if c.killInside != nil {

@@ -1,9 +1,9 @@
 package runc
 
-import "github.com/podd-project/podd/oci/runc/conmon"
-
-// killedCode is the exit code of a process that SIGKILL has ended.
-const killedCode = 128 + 9
+import (
+	"github.com/podd-project/podd/oci/driver"
+	"github.com/podd-project/podd/oci/runc/conmon"
+)
 
 // oomKilled reports whether the kernel killed a process of the container for memory: by the counter of its cgroup; if
 // that is gone, by the monitor's mark, or by the counter of the pod's if SIGKILL has ended the container. The mark is
@@ -12,5 +12,5 @@ func oomKilled(b bundle, rec record) bool {
 	if kills, ok := rec.Cgroups.OOMKills(); ok {
 		return kills > 0
 	}
-	return conmon.OOM(string(b)) || rec.PodOOMs.Increased() && exitFile(b).Code == killedCode
+	return conmon.OOM(b.Dir()) || rec.PodOOMs.Increased() && exitFile(b).Code == driver.KilledCode
 }

@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"github.com/podd-project/podd/oci/cgroups"
+	"github.com/podd-project/podd/oci/driver"
 )
 
 // TestOOMKillOfACgroupThatIsGone: systemd has removed the container's cgroup, the pod's tells.
 func TestOOMKillOfACgroupThatIsGone(t *testing.T) {
 	for name, below := range map[string]string{"runc": "cri-podd-4711.scope", "crun": "crun-4711.scope/container"} {
 		t.Run(name, func(t *testing.T) {
-			pod, bundleDir := t.TempDir(), bundle(t.TempDir())
+			pod, bundleDir := t.TempDir(), bundle{driver.Bundle(t.TempDir())}
 			count := func(dir, kills string) {
 				write(t, filepath.Join(pod, dir, "memory.events"), "oom 9\noom_kill "+kills+"\n")
 			}
@@ -34,24 +35,24 @@ func TestOOMKillOfACgroupThatIsGone(t *testing.T) {
 			}
 			check := func(when string, code int32, want bool) {
 				t.Helper()
-				write(t, filepath.Join(string(bundleDir), "exit"), strconv.Itoa(int(code)))
+				write(t, bundleDir.File("exit"), strconv.Itoa(int(code)))
 				if got := oomKilled(bundleDir, rec); got != want {
 					t.Errorf("%s, exit code %d: %v", when, code, got)
 				}
 			}
 			count("", "6")
-			check("its own cgroup is there and has none", killedCode, false)
+			check("its own cgroup is there and has none", driver.KilledCode, false)
 			if err := os.RemoveAll(filepath.Join(pod, scope)); err != nil {
 				t.Fatal(err)
 			}
-			check("one more in the pod", killedCode, true)
+			check("one more in the pod", driver.KilledCode, true)
 			check("one more in the pod", 1, false)
 			count("other.scope", "3")
-			check("it was the other one's", killedCode, false)
+			check("it was the other one's", driver.KilledCode, false)
 			if err := os.RemoveAll(pod); err != nil {
 				t.Fatal(err)
 			}
-			check("the pod's is gone too", killedCode, false)
+			check("the pod's is gone too", driver.KilledCode, false)
 		})
 	}
 	if got := (cgroups.Dirs{"memory": "/no/such", "": "/no/such"}).OOMBaseline("4711"); got != (cgroups.OOMBaseline{}) {

@@ -13,11 +13,9 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go/features"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/driver"
 	"github.com/podd-project/podd/oci/runc/conmon"
 )
-
-// FallbackOCIVersion is written for runtimes that cannot say what they understand: every runtime in use does.
-const FallbackOCIVersion = "1.0.2"
 
 // answers is what the runtime and the monitor say of themselves.
 type answers struct {
@@ -30,7 +28,7 @@ type answers struct {
 }
 
 // certain is what is known without asking.
-func certain() answers { return answers{features: oci.Features{OCIVersion: FallbackOCIVersion}} }
+func certain() answers { return answers{features: oci.Features{OCIVersion: driver.FallbackOCIVersion}} }
 
 // Ready says why the handler cannot be used: which binary is missing and where it was looked for, or what it
 // answered. It probes when that was never done, and again when the last probe failed some seconds ago, so
@@ -67,7 +65,7 @@ func (r *Runtime) probe(ctx context.Context) (answers, error) {
 	if errRuntime == nil {
 		a.features.Advisories = advisories(version)
 		a.features.OwnKernel = ownKernel(version)
-		a.features.HostNetwork = a.features.OwnKernel && r.cfg.Options[NetworkOption] == HostNetworkOption
+		a.features.HostNetwork = a.features.OwnKernel && r.cfg.Options[oci.NetworkOption] == oci.HostNetworkOption
 		a.reaps = strings.HasPrefix(version, "crun ")
 		r.ask(ctx, &a.features)
 	}
@@ -80,7 +78,7 @@ func (r *Runtime) version(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	out, err := runCommand(ctx, command{Path: path, Args: []string{"--version"}, Env: r.environment()})
+	out, err := runCommand(ctx, driver.Command{Path: path, Args: []string{"--version"}})
 	if err != nil {
 		return "", fmt.Errorf("handler %s: %w: %w", r.cfg.Name, err, errdefs.ErrUnavailable)
 	}
@@ -93,7 +91,7 @@ func (r *Runtime) ask(ctx context.Context, f *oci.Features) {
 	out, err := r.run(ctx, nil, "features")
 	if err != nil {
 		// Read-only recursion came to crun with 1.4, the features verb with 1.9.
-		f.RecursiveReadOnly = atLeast(f.Version, "crun version ", "1.4") && KernelRecursiveReadOnly()
+		f.RecursiveReadOnly = atLeast(f.Version, "crun version ", "1.4") && driver.KernelRecursiveReadOnly()
 		return
 	}
 	said := parseFeatures(out)
@@ -105,8 +103,8 @@ func (r *Runtime) ask(ctx context.Context, f *oci.Features) {
 		f.RecursiveReadOnly = slices.Contains(said.MountOptions, "rro")
 		return
 	}
-	f.RecursiveReadOnly = slices.Contains(said.MountOptions, "rro") && KernelRecursiveReadOnly()
-	f.UserNamespaces = idmaps(said) && kernelIDMap(r.cfg.RunDir)
+	f.RecursiveReadOnly = slices.Contains(said.MountOptions, "rro") && driver.KernelRecursiveReadOnly()
+	f.UserNamespaces = idmaps(said) && driver.KernelIDMap(r.cfg.RunDir)
 }
 
 // parseFeatures reads what can be read: unknown fields and an absent or wrong one never make the handler
@@ -133,13 +131,6 @@ func (r *Runtime) checkStandIn(version string) error {
 	}
 	return nil
 }
-
-// NetworkOption is gVisor's option for who handles the network calls of containers, HostNetworkOption its value for the
-// host's kernel, in place of the sandbox's own network stack.
-const (
-	NetworkOption     = "network"
-	HostNetworkOption = "host"
-)
 
 // ownKernel tells from its version whether a runtime runs containers under a kernel of its own: gVisor's does.
 func ownKernel(version string) bool { return strings.HasPrefix(version, "runsc ") }

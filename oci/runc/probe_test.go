@@ -12,7 +12,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/podd-project/podd/oci/probe"
+	"github.com/podd-project/podd/oci/driver"
 )
 
 func TestAtLeast(t *testing.T) {
@@ -86,11 +86,11 @@ func TestInstalledLater(t *testing.T) {
 		if err := r.Ready(); err == nil {
 			t.Error("probed again at once")
 		}
-		time.Sleep(probe.Timeout)
+		time.Sleep(driver.ProbeTimeout)
 		if err := r.Ready(); err != nil {
 			t.Fatalf("ready: %v", err)
 		}
-		if f := r.Features(); f.Version != "rt version 1.0" || f.OCIVersion != FallbackOCIVersion || f.RecursiveReadOnly || f.UserNamespaces {
+		if f := r.Features(); f.Version != "rt version 1.0" || f.OCIVersion != driver.FallbackOCIVersion || f.RecursiveReadOnly || f.UserNamespaces {
 			t.Errorf("features of a runtime that cannot say: %+v", f)
 		}
 	})
@@ -149,7 +149,7 @@ func TestKernelProbes(t *testing.T) {
 		t.Skip("idmapped mounts need root")
 	}
 	// Linux 6.3 and later, which the tests need anyway, can do both.
-	if !KernelRecursiveReadOnly() || !kernelIDMap(t.TempDir()) {
-		t.Errorf("recursive read-only %v, idmap %v", KernelRecursiveReadOnly(), kernelIDMap(t.TempDir()))
+	if !driver.KernelRecursiveReadOnly() || !driver.KernelIDMap(t.TempDir()) {
+		t.Errorf("recursive read-only %v, idmap %v", driver.KernelRecursiveReadOnly(), driver.KernelIDMap(t.TempDir()))
 	}
 }

@@ -45,7 +45,7 @@ func (r *Runtime) ReopenLog(ctx context.Context, id string) error {
 	if err := openable(path); err != nil {
 		return fmt.Errorf("reopen log of container %s: %w", id, err)
 	}
-	if err := conmon.Reopen(string(b)); err != nil {
+	if err := conmon.Reopen(b.Dir()); err != nil {
 		return fmt.Errorf("reopen log of container %s: %w", id, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, reopenTimeout)

@@ -2,9 +2,8 @@ package runc
 
 import (
 	"path/filepath"
-	"sync"
 
-	"github.com/podd-project/podd/oci/probe"
+	"github.com/podd-project/podd/oci/driver"
 )
 
 // Runtime drives the containers of one handler. It holds no container: everything is in the bundles, so a
@@ -13,11 +12,9 @@ import (
 // anything.
 type Runtime struct {
 	cfg    Config
-	probed *probe.Cache[answers]
+	probed *driver.ProbeCache[answers]
 
-	mu sync.Mutex
-	// watches are the calls of Wait that Delete must leave an exit status to.
-	watches map[string]*watch
+	waiters driver.Waiters
 }
 
 // New returns the handler. It runs nothing and never fails: Ready says whether the handler can be used.
@@ -35,7 +32,12 @@ func New(cfg Config) *Runtime {
 	if abs, err := filepath.Abs(cfg.Root); err == nil {
 		cfg.Root = abs
 	}
-	r := &Runtime{cfg: cfg, watches: map[string]*watch{}}
-	r.probed = probe.New(cfg.Name, certain(), r.probe)
+	r := &Runtime{cfg: cfg}
+	r.probed = driver.NewProbeCache(cfg.Name, certain(), r.probe)
 	return r
+}
+
+// lookup finds a program of the handler.
+func (r *Runtime) lookup(name string) (string, error) {
+	return driver.LookPath(r.cfg.Name, name, r.cfg.SearchPath)
 }

@@ -18,7 +18,7 @@ func (r *Runtime) Start(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if !b.exists() {
+	if !b.Exists() {
 		return fmt.Errorf("container %s: %w", id, errdefs.ErrNotFound)
 	}
 	start := r.runStart
@@ -36,11 +36,11 @@ func (r *Runtime) Start(ctx context.Context, id string) error {
 // runStart has the runtime start the container. One that runs already is started: by a call of a daemon that was killed, which
 // went on beside this one.
 func (r *Runtime) runStart(ctx context.Context, b bundle) error {
-	_, err := r.run(ctx, nil, "start", idOf(b))
+	_, err := r.run(ctx, nil, "start", b.ID())
 	if err == nil || errors.Is(err, oci.ErrCommand) {
 		return err
 	}
-	if s, asked := r.State(ctx, idOf(b)); asked == nil && s.Status == oci.Running {
+	if s, asked := r.State(ctx, b.ID()); asked == nil && s.Status == oci.Running {
 		return nil
 	}
 	return err

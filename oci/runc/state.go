@@ -47,7 +47,7 @@ func (r *Runtime) lively(ctx context.Context, b bundle, rec record) (oci.Status,
 		return oci.Running, nil
 	}
 	// No mark: not started, or the daemon died before it could be set.
-	asked, err := r.askState(ctx, idOf(b))
+	asked, err := r.askState(ctx, b.ID())
 	if err != nil {
 		return "", err
 	}

@@ -8,12 +8,12 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/podd-project/podd/oci"
-	"github.com/podd-project/podd/oci/probe"
+	"github.com/podd-project/podd/oci/driver"
 )
 
 // ofVersion is a handler that says so of itself.
 func ofVersion(version string) *Runtime {
-	return &Runtime{probed: probe.New("h", answers{}, func(context.Context) (answers, error) {
+	return &Runtime{probed: driver.NewProbeCache("h", answers{}, func(context.Context) (answers, error) {
 		return answers{features: oci.Features{Version: version}}, nil
 	})}
 }

@@ -16,7 +16,7 @@ func (r *Runtime) Update(ctx context.Context, id string, res *specs.LinuxResourc
 	if err != nil {
 		return err
 	}
-	if !b.exists() {
+	if !b.Exists() {
 		return fmt.Errorf("container %s: %w", id, errdefs.ErrNotFound)
 	}
 	if rec, err := b.load(); err == nil && rec.guest(id) {

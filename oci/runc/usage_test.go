@@ -76,7 +76,7 @@ func TestUsage(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := os.MkdirAll(string(b), 0o700); err != nil {
+			if err := os.MkdirAll(b.Dir(), 0o700); err != nil {
 				t.Fatal(err)
 			}
 			if tt.rec != nil {
@@ -85,7 +85,7 @@ func TestUsage(t *testing.T) {
 				}
 			}
 			for _, mark := range tt.marks {
-				write(t, filepath.Join(string(b), mark), "")
+				write(t, filepath.Join(b.Dir(), mark), "")
 			}
 			for file, text := range map[string]string{"stats": tt.stats, "state": tt.state} {
 				if text != "" {

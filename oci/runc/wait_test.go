@@ -28,7 +28,7 @@ func TestDeleteSettlesWaiters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.create(&specs.Spec{}); err != nil {
+	if err := b.Create(&specs.Spec{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.save(record{Init: p}); err != nil {
@@ -46,10 +46,10 @@ func TestDeleteSettlesWaiters(t *testing.T) {
 	for pidfds(p.Pid) == before { // until the waiter has read the record and waits for the process
 		time.Sleep(time.Millisecond)
 	}
-	r.settle("c", want)
-	r.settle("c", oci.Exit{Code: 8, Known: true}) // only the first counts
-	r.settle("unknown", want)
-	if err := os.RemoveAll(string(b)); err != nil {
+	r.waiters.Deliver("c", want)
+	r.waiters.Deliver("c", oci.Exit{Code: 8, Known: true}) // only the first counts
+	r.waiters.Deliver("unknown", want)
+	if err := os.RemoveAll(b.Dir()); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.Signal(9); err != nil {
@@ -57,9 +57,6 @@ func TestDeleteSettlesWaiters(t *testing.T) {
 	}
 	if e := <-got; e != want {
 		t.Errorf("exit %+v, want %+v", e, want)
-	}
-	if len(r.watches) != 0 {
-		t.Errorf("%d watches left", len(r.watches))
 	}
 }
 

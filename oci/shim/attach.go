@@ -8,7 +8,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/podd-project/podd/oci"
-	"github.com/podd-project/podd/oci/runc"
+	"github.com/podd-project/podd/oci/driver"
 	"github.com/podd-project/podd/oci/runc/conmon"
 	"github.com/podd-project/podd/oci/shim/stdio"
 )
@@ -25,11 +25,11 @@ func (r *Runtime) Attach(ctx context.Context, id string, s oci.Streams) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := stdio.Load(string(b))
+	cfg, err := stdio.Load(b.Dir())
 	if err != nil {
 		return fmt.Errorf("container %s: %w: %w", id, err, errdefs.ErrFailedPrecondition)
 	}
-	client, err := conmon.Attach(string(b))
+	client, err := conmon.Attach(b.Dir())
 	if err != nil {
 		return fmt.Errorf("container %s: %w", id, err)
 	}
@@ -43,7 +43,7 @@ func (r *Runtime) Attach(ctx context.Context, id string, s oci.Streams) error {
 			_ = conn.call(ctx, "CloseIO", &task.CloseIORequest{ID: id, Stdin: true}, empty())
 		}
 	}
-	if err := runc.Relay(ctx, client, s, resize, ended); err != nil {
+	if err := (driver.Relay{Conn: client, Streams: s, Resize: resize, InputEnded: ended}).Run(ctx); err != nil {
 		return fmt.Errorf("attach to container %s: %w", id, err)
 	}
 	return nil

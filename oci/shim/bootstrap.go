@@ -10,13 +10,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
-	"time"
 
 	bootstrap "github.com/containerd/containerd/api/runtime/bootstrap/v1"
 	"github.com/containerd/errdefs"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/podd-project/podd/oci/driver"
 )
 
 // endpoint is where a shim listens, and how it is spoken to.
@@ -37,7 +37,7 @@ func (r *Runtime) boot(ctx context.Context, b bundle, options *anypb.Any) (endpo
 		return endpoint{}, fmt.Errorf("the path of socket %s is too long: %w", events, errdefs.ErrFailedPrecondition)
 	}
 	params := &bootstrap.BootstrapParams{
-		InstanceID: b.id(), Namespace: namespace,
+		InstanceID: b.ID(), Namespace: namespace,
 		ContainerdGrpcAddress: events, ContainerdTtrpcAddress: events, ContainerdBinary: r.cfg.Keeper,
 	}
 	if dir := filepath.Join(r.cfg.Root, "s"); len(dir) <= socketDirLimit {
@@ -75,56 +75,30 @@ func (r *Runtime) act(ctx context.Context, b bundle, action string, input []byte
 		return nil, err
 	}
 	events := b.events()
-	args := []string{"-namespace", namespace, "-address", events, "-publish-binary", r.cfg.Keeper, "-id", b.id()}
+	args := []string{"-namespace", namespace, "-address", events, "-publish-binary", r.cfg.Keeper, "-id", b.ID()}
 	if action != "start" {
-		args = append(args, "-bundle", string(b))
+		args = append(args, "-bundle", b.Dir())
 	}
-	cmd := exec.CommandContext(ctx, path, append(args, action)...)
-	cmd.Dir, cmd.Stdin = string(b), bytes.NewReader(input)
-	cmd.Env = append(environment(), "GOMAXPROCS=2", "MAX_SHIM_VERSION=2",
+	env := append(driver.Environment(), "GOMAXPROCS=2", "MAX_SHIM_VERSION=2",
 		"TTRPC_ADDRESS="+events, "GRPC_ADDRESS="+events, "NAMESPACE="+namespace)
-	return runProgram(ctx, cmd, "shim "+action)
+	return runProgram(ctx, "shim "+action, driver.Command{
+		Path: path, Args: append(args, action), Env: env, Dir: b.Dir(), Stdin: bytes.NewReader(input),
+	})
 }
 
-// environment is what shims and their runtimes get of the daemon's environment: where programs, the time zone and the
-// system bus are. Nothing else, for it may hold credentials, and hooks inherit it.
-func environment() []string {
-	var env []string
-	for _, key := range []string{"PATH", "TZ", "XDG_RUNTIME_DIR", "DBUS_SYSTEM_BUS_ADDRESS"} {
-		if v, ok := os.LookupEnv(key); ok {
-			env = append(env, key+"="+v)
-		}
-	}
-	return env
-}
-
-// outputDelay is how long the output of a program that has ended is still read: a child may hold it open.
-const outputDelay = time.Second
-
-// runProgram runs a short program in a process group of its own, which is killed when the command's context ends.
-func runProgram(ctx context.Context, cmd *exec.Cmd, act string) ([]byte, error) {
-	stdout, stderr := &capped{}, &capped{}
-	cmd.Stdout, cmd.Stderr = stdout, stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = outputDelay
-	err := cmd.Run()
+// runProgram runs the shim binary and returns what it prints. The error of a failure names the action and carries the output.
+func runProgram(ctx context.Context, action string, c driver.Command) ([]byte, error) {
+	c.Limit = answerLimit
+	stdout, stderr, err := c.Run(ctx)
+	var exit *exec.ExitError
 	switch {
-	case err == nil, errors.Is(err, exec.ErrWaitDelay):
-		return stdout.buf.Bytes(), nil
-	case ctx.Err() != nil:
-		return nil, fmt.Errorf("%s: %w", act, context.Cause(ctx))
+	case err == nil:
+		return stdout, nil
+	case !errors.As(err, &exit):
+		return nil, fmt.Errorf("%s: %w", action, err)
 	}
-	text := strings.ToValidUTF8(strings.TrimSpace(stderr.buf.String()+" "+stdout.buf.String()), "?")
-	return nil, fmt.Errorf("%s: %w: %s", act, err, text)
-}
-
-// capped keeps the first bytes written to it and drops the rest.
-type capped struct{ buf bytes.Buffer } // not embedded: its ReadFrom knows no limit
-
-func (c *capped) Write(p []byte) (int, error) {
-	_, _ = c.buf.Write(p[:min(len(p), max(answerLimit-c.buf.Len(), 0))])
-	return len(p), nil
+	text := strings.ToValidUTF8(strings.TrimSpace(string(stderr)+" "+string(stdout)), "?")
+	return nil, fmt.Errorf("%s: %w: %s", action, err, text)
 }
 
 // parseAnswer reads what the start action prints: the BootstrapResult message (containerd 2.3 and later), the same as

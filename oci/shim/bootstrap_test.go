@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,6 +15,9 @@ import (
 	"github.com/containerd/errdefs"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/podd-project/podd/oci/driver"
+	"github.com/podd-project/podd/oci/ocitest"
 )
 
 func encode(t *testing.T, r *bootstrap.BootstrapResult) string {
@@ -180,7 +182,7 @@ func TestExitOf(t *testing.T) {
 }
 
 func TestRecord(t *testing.T) {
-	b := bundle(t.TempDir())
+	b := bundle{driver.Bundle(t.TempDir())}
 	if _, err := b.load(); !errdefs.IsNotFound(err) {
 		t.Errorf("no record: %v", err)
 	}
@@ -208,20 +210,50 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-func TestRunProgramLimits(t *testing.T) {
+func TestRunProgram(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	out, err := runProgram(ctx, exec.CommandContext(ctx, "/bin/sh", "-c", "head -c 1000000 /dev/zero"), "flood")
+	script := func(text string) driver.Command { return driver.Command{Path: "/bin/sh", Args: []string{"-c", text}} }
+	out, err := runProgram(ctx, "flood", script("head -c 1000000 /dev/zero"))
 	if err != nil || len(out) != answerLimit {
-		t.Errorf("%d bytes, %v", len(out), err)
+		t.Errorf("runProgram returned %d bytes, %v, want %d, none", len(out), err, answerLimit)
 	}
 	short, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer stop()
 	begin := time.Now()
-	if _, err := runProgram(short, exec.CommandContext(short, "/bin/sh", "-c", "sleep 100 & wait"), "hang"); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) > 10*time.Second {
-		t.Errorf("%v after %s", err, time.Since(begin))
+	_, err = runProgram(short, "hang", script("sleep 100 & wait"))
+	if took := time.Since(begin); !errors.Is(err, context.DeadlineExceeded) || took > 10*time.Second {
+		t.Errorf("runProgram returned %v after %s, want %v in 50ms", err, took, context.DeadlineExceeded)
 	}
-	if _, err := runProgram(ctx, exec.CommandContext(ctx, "/bin/sh", "-c", "echo why >&2; exit 3"), "fail"); err == nil || !strings.Contains(err.Error(), "why") {
-		t.Errorf("%v", err)
+	if _, err := runProgram(ctx, "fail", script("echo why >&2; exit 3")); err == nil || !strings.Contains(err.Error(), "why") {
+		t.Errorf("runProgram: %v, want an error with the text %q", err, "why")
+	}
+}
+
+// TestUnkillableShim: a call that runs the shim binary does not wait for one that survives SIGKILL, stuck in the kernel.
+func TestUnkillableShim(t *testing.T) {
+	u := ocitest.NewUnkillable(t)
+	binary := filepath.Join(t.TempDir(), "containerd-shim-stuck-v1")
+	if err := os.WriteFile(binary, []byte("#!/bin/sh\n"+u.Script+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r := New(Config{Name: "stuck", Path: binary})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		defer cancel()
+		u.WaitFrozen(t)
+	}()
+	returned := make(chan error, 1)
+	go func() { returned <- r.Probe(ctx) }()
+	select {
+	case err := <-returned:
+		if !errors.Is(err, driver.ErrUnkillable) {
+			t.Errorf("Probe: %v, want %v", err, driver.ErrUnkillable)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("Probe has not returned after 30s")
+		u.Thaw()
+		<-returned
 	}
 }

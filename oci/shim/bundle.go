@@ -2,46 +2,34 @@ package shim
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/containerd/errdefs"
-	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/driver"
 	"github.com/podd-project/podd/oci/process"
-	"github.com/podd-project/podd/oci/runc"
 	"github.com/podd-project/podd/oci/shim/stdio"
 )
 
 // bundle is the directory of one container, <RunDir>/<id>. The shim has files of its own in it (state.json,
 // exit.json, log, address...): ours are named otherwise.
-type bundle string
+type bundle struct{ driver.Bundle }
 
-func (b bundle) id() string     { return filepath.Base(string(b)) }
-func (b bundle) config() string { return b.file("config.json") }
-func (b bundle) record() string { return b.file(stdio.RecordFile) }
-func (b bundle) exit() string   { return b.file("podd-exit.json") }
+func (b bundle) record() string { return b.File(stdio.RecordFile) }
+func (b bundle) exit() string   { return b.File("podd-exit.json") }
 
 // oom is a mark: the shim has reported that the kernel killed for memory.
-func (b bundle) oom() string { return b.file(stdio.OOMMark) }
+func (b bundle) oom() string { return b.File(stdio.OOMMark) }
 
 // unstarted is a mark: the container was killed before it was started, and the shim will tell its end to nobody.
-func (b bundle) unstarted() string { return b.file("podd-unstarted") }
+func (b bundle) unstarted() string { return b.File("podd-unstarted") }
 
 // log is what the shim itself logs.
-func (b bundle) log() string { return b.file("log") }
+func (b bundle) log() string { return b.File("log") }
 
 // events is the socket to which the shim that works here posts events: the keeper's.
-func (b bundle) events() string { return b.file(stdio.Events) }
-
-func (b bundle) file(name string) string { return filepath.Join(string(b), name) }
-
-func (b bundle) exists() bool {
-	_, err := os.Lstat(string(b))
-	return err == nil
-}
+func (b bundle) events() string { return b.File(stdio.Events) }
 
 // record is what a later daemon needs to reach and end a container: podd.json. It grows while the container is made.
 type record struct {
@@ -74,26 +62,23 @@ func (rec record) own() process.Process {
 	return rec.Init
 }
 
-// create makes the bundle with its config.json.
-func (b bundle) create(s *specs.Spec) error { return runc.CreateBundle(string(b), s) }
-
 // save writes the record.
 func (b bundle) save(rec record) error {
 	rec.Version, rec.Boot = recordVersion, process.BootID()
-	return runc.WriteRecord(b.record(), rec)
+	return driver.WriteRecord(b.record(), rec)
 }
 
 // load reads the record; errdefs.ErrNotFound when the container was never begun. The processes of another boot are
 // left out: their pids mean nothing now.
 func (b bundle) load() (record, error) {
 	var rec record
-	if err := runc.ReadRecord(b.record(), &rec); err != nil {
+	if err := driver.ReadRecord(b.record(), &rec); err != nil {
 		return record{}, err
 	}
 	if rec.Version > recordVersion {
 		return record{}, fmt.Errorf("container state of version %d: %w", rec.Version, errdefs.ErrFailedPrecondition)
 	}
-	if err := runc.CheckID(rec.Owner); err != nil {
+	if err := driver.CheckID(rec.Owner); err != nil {
 		return record{}, fmt.Errorf("container state: owner: %w", err)
 	}
 	if rec.Boot != process.BootID() {
@@ -106,7 +91,7 @@ func (b bundle) load() (record, error) {
 func (b bundle) created() (record, error) {
 	rec, err := b.load()
 	if err == nil && rec.Init == (process.Process{}) && rec.Boot == process.BootID() {
-		err = fmt.Errorf("container %s: %w", b.id(), errdefs.ErrNotFound)
+		err = fmt.Errorf("container %s: %w", b.ID(), errdefs.ErrNotFound)
 	}
 	return rec, err
 }
@@ -119,12 +104,12 @@ type ended struct {
 	Known bool      `json:"known"`
 }
 
-func (b bundle) saveExit(e oci.Exit) error { return runc.WriteRecord(b.exit(), ended(e)) }
+func (b bundle) saveExit(e oci.Exit) error { return driver.WriteRecord(b.exit(), ended(e)) }
 
 // loadExit is false when the end of the container was not observed yet.
 func (b bundle) loadExit() (oci.Exit, bool) {
 	var e ended
-	if err := runc.ReadRecord(b.exit(), &e); err != nil {
+	if err := driver.ReadRecord(b.exit(), &e); err != nil {
 		return oci.Exit{}, false
 	}
 	return oci.Exit(e), true

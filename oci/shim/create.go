@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-	"time"
 
 	task "github.com/containerd/containerd/api/runtime/task/v2"
 	"github.com/containerd/errdefs"
@@ -14,13 +13,10 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/driver"
 	"github.com/podd-project/podd/oci/process"
-	"github.com/podd-project/podd/oci/runc"
 	"github.com/podd-project/podd/oci/shim/stdio"
 )
-
-// undoTimeout bounds the killing of what a failed call has started.
-const undoTimeout = 10 * time.Second
 
 // Create writes the bundle, starts the keeper of the output and, for a pod's first container, the shim, and has the shim
 // create the container, which then waits for Start. The root filesystem is mounted already: the shim gets no mounts.
@@ -34,7 +30,7 @@ func (r *Runtime) Create(ctx context.Context, req oci.CreateRequest) (process.Pr
 		return process.Process{}, err
 	}
 	if req.PodID != "" {
-		if err := runc.CheckID(req.PodID); err != nil {
+		if err := driver.CheckID(req.PodID); err != nil {
 			return process.Process{}, err
 		}
 	}
@@ -46,7 +42,7 @@ func (r *Runtime) Create(ctx context.Context, req oci.CreateRequest) (process.Pr
 		return process.Process{}, err
 	}
 	rec, pod := r.place(req)
-	if err := b.create(annotated(req, rec.Owner)); err != nil {
+	if err := b.Create(annotated(req, rec.Owner)); err != nil {
 		return process.Process{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CreateTimeout)
@@ -118,7 +114,7 @@ func annotated(req oci.CreateRequest, owner string) *specs.Spec {
 
 func (r *Runtime) createIn(ctx context.Context, b bundle, c creation) (process.Process, error) {
 	cfg := stdio.Config{LogPath: c.req.LogPath, Terminal: c.req.Terminal, Stdin: c.req.Stdin, StdinOnce: c.req.StdinOnce, Events: c.pod == (process.Process{})}
-	if err := stdio.Prepare(string(b), cfg); err != nil {
+	if err := stdio.Prepare(b.Dir(), cfg); err != nil {
 		return process.Process{}, err
 	}
 	var err error
@@ -168,13 +164,13 @@ func (r *Runtime) createTask(ctx context.Context, b bundle, c creation) (process
 		return process.Process{}, err
 	}
 	request := &task.CreateTaskRequest{
-		ID: b.id(), Bundle: string(b), Options: c.options, Terminal: c.req.Terminal, Stdout: b.file(stdio.Stdout),
+		ID: b.ID(), Bundle: b.Dir(), Options: c.options, Terminal: c.req.Terminal, Stdout: b.File(stdio.Stdout),
 	}
 	if !c.req.Terminal {
-		request.Stderr = b.file(stdio.Stderr)
+		request.Stderr = b.File(stdio.Stderr)
 	}
 	if c.req.Stdin {
-		request.Stdin = b.file(stdio.Stdin)
+		request.Stdin = b.File(stdio.Stdin)
 	}
 	response := &task.CreateTaskResponse{}
 	if err := conn.callFor(ctx, "Create", request, response); err != nil {
@@ -199,19 +195,19 @@ func complaint(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errdefs.IsUnavailable(err) {
 		return err
 	}
-	return runc.Failure("shim", err.Error())
+	return driver.Failure("shim", driver.Complaint([]byte(err.Error())))
 }
 
 // abandon kills what a creation that failed has started. The container's own shim is not asked first when it was out of
 // time already.
 func (r *Runtime) abandon(b bundle, late bool) error {
-	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), driver.UndoTimeout)
 	defer cancel()
 	rec, err := b.load()
 	if err != nil {
 		return errors.Join(killWorkers(ctx, b), killKeeper(ctx, b, rec))
 	}
-	if late && rec.Owner == b.id() {
+	if late && rec.Owner == b.ID() {
 		if err := errors.Join(rec.Shim.Kill(ctx), killWorkers(ctx, b)); err != nil {
 			return err
 		}

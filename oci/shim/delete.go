@@ -31,8 +31,6 @@ const (
 	createdGrace = time.Second
 	// deleteTimeout bounds one Delete.
 	deleteTimeout = time.Minute
-	// killedCode is the exit status after SIGKILL.
-	killedCode = 128 + int32(syscall.SIGKILL)
 )
 
 // Delete kills what is left of the container, has the shim forget it, ends the shim if it is the container's own, and
@@ -44,7 +42,7 @@ func (r *Runtime) Delete(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if !b.exists() {
+	if !b.Exists() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
@@ -57,10 +55,10 @@ func (r *Runtime) Delete(ctx context.Context, id string) error {
 		return fmt.Errorf("delete container %s: %w", id, err)
 	}
 	r.removeState(id)
-	err = os.RemoveAll(string(b))
+	err = os.RemoveAll(b.Dir())
 	for range 2 { // a call of Wait may be writing the exit status
 		if err != nil {
-			err = os.RemoveAll(string(b))
+			err = os.RemoveAll(b.Dir())
 		}
 	}
 	if err != nil {
@@ -84,7 +82,7 @@ func (r *Runtime) end(ctx context.Context, b bundle, rec record) error {
 	unstarted := errors.Is(err, errUnstarted)
 	if err != nil {
 		// The shim is gone, hangs or refuses. One that is the pod's hangs for the whole pod.
-		if errors.Is(err, context.DeadlineExceeded) && !unstarted || rec.Owner == b.id() {
+		if errors.Is(err, context.DeadlineExceeded) && !unstarted || rec.Owner == b.ID() {
 			if err := rec.Shim.Kill(ctx); err != nil {
 				return err
 			}
@@ -94,7 +92,7 @@ func (r *Runtime) end(ctx context.Context, b bundle, rec record) error {
 			_ = r.clean(ctx, b)
 		}
 	}
-	if rec.Owner == b.id() {
+	if rec.Owner == b.ID() {
 		if err := r.endShim(ctx, b, rec); err != nil {
 			return err
 		}
@@ -134,7 +132,7 @@ func (r *Runtime) forgetTask(ctx context.Context, b bundle, rec record) error {
 		limited, cancel = context.WithTimeout(ctx, createdGrace)
 		defer cancel()
 	}
-	err = conn.call(limited, "Delete", &task.DeleteRequest{ID: b.id()}, &task.DeleteResponse{})
+	err = conn.call(limited, "Delete", &task.DeleteRequest{ID: b.ID()}, &task.DeleteResponse{})
 	if errdefs.IsNotFound(err) {
 		return nil
 	}
@@ -143,7 +141,7 @@ func (r *Runtime) forgetTask(ctx context.Context, b bundle, rec record) error {
 	}
 	if err == nil || created {
 		exit.OOM = oomKilled(b, rec)
-		r.settle(b.id(), exit)
+		r.waiters.Deliver(b.ID(), exit)
 	}
 	return err
 }
@@ -151,7 +149,7 @@ func (r *Runtime) forgetTask(ctx context.Context, b bundle, rec record) error {
 // killTask kills the container and waits for its end; one that was created only ends when it is deleted.
 // errdefs.ErrNotFound when the shim does not know it.
 func (r *Runtime) killTask(ctx context.Context, conn *conn, b bundle) (exit oci.Exit, created bool, err error) {
-	id := b.id()
+	id := b.ID()
 	if _, err := os.Lstat(b.unstarted()); err == nil { // it was killed before; nothing can be said of its end
 		return killedUnstarted(), true, nil
 	}
@@ -184,7 +182,7 @@ func (r *Runtime) killTask(ctx context.Context, conn *conn, b bundle) (exit oci.
 func (r *Runtime) endShim(ctx context.Context, b bundle, rec record) error {
 	if conn, err := r.connect(ctx, rec); err == nil {
 		// It may end before it answers.
-		_ = conn.call(ctx, "Shutdown", &task.ShutdownRequest{ID: b.id(), Now: true}, empty())
+		_ = conn.call(ctx, "Shutdown", &task.ShutdownRequest{ID: b.ID(), Now: true}, empty())
 		grace, cancel := context.WithTimeout(ctx, shutdownGrace)
 		_ = rec.Shim.Wait(grace)
 		cancel()
@@ -206,9 +204,9 @@ func (r *Runtime) endShim(ctx context.Context, b bundle, rec record) error {
 // bundle is found anyway, a shim that lives tells by its socket where that is to be removed, and config.json tells the
 // control groups.
 func (b bundle) reconstruct() record {
-	rec := record{Owner: b.id(), Address: listening(b)}
+	rec := record{Owner: b.ID(), Address: listening(b)}
 	var s specs.Spec
-	data, err := os.ReadFile(b.config())
+	data, err := os.ReadFile(b.Config())
 	if err == nil && json.Unmarshal(data, &s) == nil {
 		rec.Cgroup = ownCgroup(&s)
 	}

@@ -23,7 +23,7 @@ func (r *Runtime) startKeeper(ctx context.Context, b bundle) (process.Process, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CallTimeout)
 	defer cancel()
-	pid, err := stdio.Start(ctx, r.cfg.Keeper, string(b))
+	pid, err := stdio.Start(ctx, r.cfg.Keeper, b.Dir())
 	if err != nil {
 		return process.Process{}, err
 	}
@@ -39,12 +39,12 @@ func (r *Runtime) mind(ctx context.Context, b bundle) {
 		if err != nil || rec.Keeper.Wait(ctx) != nil || !rec.Shim.Alive() {
 			return
 		}
-		if stdio.Done(string(b)) && rec.Owner != b.id() {
+		if stdio.Done(b.Dir()) && rec.Owner != b.ID() {
 			return
 		}
 		if err := r.restartKeeper(ctx, b, rec.Keeper); err != nil {
-			if ctx.Err() == nil && b.exists() {
-				r.cfg.Log.WithError(err).WithField("container", b.id()).Error("keeper of the container's output died and cannot be started again")
+			if ctx.Err() == nil && b.Exists() {
+				r.cfg.Log.WithError(err).WithField("container", b.ID()).Error("keeper of the container's output died and cannot be started again")
 			}
 			return
 		}
@@ -53,45 +53,20 @@ func (r *Runtime) mind(ctx context.Context, b bundle) {
 
 // restartKeeper starts a keeper in the place of a dead one, if nobody else has yet.
 func (r *Runtime) restartKeeper(ctx context.Context, b bundle, dead process.Process) error {
-	release, err := r.holdKeeper(ctx, b.id())
+	unlock, err := r.keepers.Lock(ctx, b.ID())
 	if err != nil {
 		return err
 	}
-	defer release()
+	defer unlock()
 	rec, err := b.load()
 	if err != nil || rec.Keeper != dead {
 		return err
 	}
-	r.cfg.Log.WithField("container", b.id()).Warn("keeper of the container's output died, starting another")
+	r.cfg.Log.WithField("container", b.ID()).Warn("keeper of the container's output died, starting another")
 	if rec.Keeper, err = r.startKeeper(ctx, b); err != nil {
 		return err
 	}
 	return b.save(rec)
-}
-
-// holdKeeper waits until nobody else starts a keeper of the container.
-func (r *Runtime) holdKeeper(ctx context.Context, id string) (release func(), err error) {
-	for {
-		r.mu.Lock()
-		busy := r.keepers[id]
-		if busy == nil {
-			mine := make(chan struct{})
-			r.keepers[id] = mine
-			r.mu.Unlock()
-			return func() {
-				r.mu.Lock()
-				delete(r.keepers, id)
-				r.mu.Unlock()
-				close(mine)
-			}, nil
-		}
-		r.mu.Unlock()
-		select {
-		case <-busy:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
 }
 
 // keeperGrace is how long a keeper may take to write the rest of the output, a child of a container that has ended
@@ -102,7 +77,7 @@ const keeperGrace = 5 * time.Second
 func settleKeeper(ctx context.Context, b bundle, rec record) {
 	ctx, cancel := context.WithTimeout(ctx, keeperGrace)
 	defer cancel()
-	for pause := time.Millisecond; !stdio.Done(string(b)) && keeperOf(b, rec).Alive(); pause = min(2*pause, keeperPause) {
+	for pause := time.Millisecond; !stdio.Done(b.Dir()) && keeperOf(b, rec).Alive(); pause = min(2*pause, keeperPause) {
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
@@ -131,7 +106,7 @@ func killKeeper(ctx context.Context, b bundle, rec record) error {
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, file := range lines {
 		line, err := os.ReadFile(file)
-		if err != nil || !strings.HasSuffix(string(line), "/keeper\x00"+string(b)+"\x00") {
+		if err != nil || !strings.HasSuffix(string(line), "/keeper\x00"+b.Dir()+"\x00") {
 			continue
 		}
 		var pid int
@@ -161,7 +136,7 @@ func (r *Runtime) ReopenLog(ctx context.Context, id string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CallTimeout)
 	defer cancel()
-	if err := stdio.Reopen(ctx, string(b)); err != nil {
+	if err := stdio.Reopen(ctx, b.Dir()); err != nil {
 		return fmt.Errorf("container %s: %w", id, err)
 	}
 	return nil

@@ -17,7 +17,7 @@ import (
 // That is how a shim is found that no record names, and how one is told from a stranger. Paths are not compared but
 // directories: a container can have a directory of any name.
 func workers(b bundle) (found []process.Process) {
-	want, err := os.Stat(string(b))
+	want, err := os.Stat(b.Dir())
 	if err != nil {
 		return nil
 	}

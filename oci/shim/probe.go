@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os/exec"
 	"slices"
 	"strings"
 
@@ -15,8 +14,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/driver"
 	"github.com/podd-project/podd/oci/program"
-	"github.com/podd-project/podd/oci/runc"
 )
 
 // Ready says why the handler cannot be used. It probes when that was never done, and again when the last probe failed
@@ -39,8 +38,8 @@ func (r *Runtime) Probe(ctx context.Context) error { return r.probed.Ask(ctx) }
 func (r *Runtime) certain() oci.Features {
 	flags, _ := r.cfg.Options[runscFlags].(map[string]any) // none but for gVisor's shim
 	return oci.Features{
-		OCIVersion: runc.FallbackOCIVersion, OwnKernel: !r.cfg.HostKernel,
-		HostNetwork: r.cfg.ConfigPath == "" && flags[runc.NetworkOption] == runc.HostNetworkOption,
+		OCIVersion: driver.FallbackOCIVersion, OwnKernel: !r.cfg.HostKernel,
+		HostNetwork: r.cfg.ConfigPath == "" && flags[oci.NetworkOption] == oci.HostNetworkOption,
 	}
 }
 
@@ -67,9 +66,7 @@ func (r *Runtime) version(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
-	cmd := exec.CommandContext(ctx, path, "-v")
-	cmd.Env = environment()
-	out, err := runProgram(ctx, cmd, "shim version")
+	out, err := runProgram(ctx, "shim version", driver.Command{Path: path, Args: []string{"-v"}, Env: driver.Environment()})
 	if err != nil {
 		return "", fmt.Errorf("handler %s: %w: %w", r.cfg.Name, err, errdefs.ErrUnavailable)
 	}
@@ -104,9 +101,9 @@ func (r *Runtime) inform(ctx context.Context, f *oci.Features) {
 	if o, err := r.options(); err == nil {
 		input, _ = proto.Marshal(o) // an Any always encodes
 	}
-	cmd := exec.CommandContext(ctx, path, "-info")
-	cmd.Stdin, cmd.Env = bytes.NewReader(input), environment()
-	out, err := runProgram(ctx, cmd, "shim info")
+	out, err := runProgram(ctx, "shim info", driver.Command{
+		Path: path, Args: []string{"-info"}, Env: driver.Environment(), Stdin: bytes.NewReader(input),
+	})
 	if err != nil {
 		return
 	}
@@ -120,6 +117,6 @@ func (r *Runtime) inform(ctx context.Context, f *oci.Features) {
 	}
 	f.MountOptions = said.MountOptions
 	if r.cfg.HostKernel {
-		f.RecursiveReadOnly = slices.Contains(said.MountOptions, "rro") && runc.KernelRecursiveReadOnly()
+		f.RecursiveReadOnly = slices.Contains(said.MountOptions, "rro") && driver.KernelRecursiveReadOnly()
 	}
 }

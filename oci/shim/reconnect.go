@@ -179,7 +179,7 @@ func endOf(ctx context.Context) error {
 // identify asks a shim for its process and believes it only if that works in the bundle.
 func (c *conn) identify(ctx context.Context, b bundle) (process.Process, error) {
 	response := &task.ConnectResponse{}
-	if err := c.call(ctx, "Connect", &task.ConnectRequest{ID: b.id()}, response); err != nil {
+	if err := c.call(ctx, "Connect", &task.ConnectRequest{ID: b.ID()}, response); err != nil {
 		return process.Process{}, err
 	}
 	for _, p := range workers(b) {

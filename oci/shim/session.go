@@ -2,7 +2,6 @@ package shim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/driver"
 	"github.com/podd-project/podd/oci/process"
 	"github.com/podd-project/podd/oci/shim/fifo"
 	"github.com/podd-project/podd/oci/shim/stdio"
@@ -47,8 +47,16 @@ func (r *Runtime) newSession(ctx context.Context, id string, p *specs.Process, s
 	if err := r.execable(ctx, rec, id); err != nil {
 		return nil, rec, err
 	}
-	trimLog(bundle(filepath.Join(r.cfg.RunDir, rec.Owner)))
-	dir, err := r.openSession(bundle(filepath.Join(r.cfg.RunDir, id)))
+	owner, err := r.bundle(rec.Owner)
+	if err != nil {
+		return nil, rec, err
+	}
+	trimLog(owner)
+	b, err := r.bundle(id)
+	if err != nil {
+		return nil, rec, err
+	}
+	dir, err := r.openSession(b)
 	if err != nil {
 		return nil, rec, fmt.Errorf("exec: %w", err)
 	}
@@ -161,7 +169,7 @@ func (s *session) wait(ctx context.Context) (int32, error) {
 
 // kill kills the command: by the shim, and with all descendants where they can be seen.
 func (s *session) kill() {
-	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), driver.UndoTimeout)
 	defer cancel()
 	request := &task.KillRequest{ID: s.id, ExecID: s.execID, Signal: uint32(syscall.SIGKILL)}
 	if s.ownKernel { // what is on the host only stands for the command, and the shim would take its end for the command's
@@ -209,13 +217,9 @@ func (s *session) closeInput(ctx context.Context) {
 	_ = s.conn.call(ctx, "CloseIO", &task.CloseIORequest{ID: s.id, ExecID: s.execID, Stdin: true}, empty())
 }
 
-// drainTime is how long the output is still read after the command has ended: what it wrote is in the pipe already or
-// will be at once, but a child that it left behind may hold the pipe open for ever.
-const drainTime = time.Second
-
 // finish gives those who read the output until then to come to the end.
 func (s *session) finish() {
-	end := time.Now().Add(drainTime)
+	end := time.Now().Add(driver.DrainTime)
 	_ = s.stdout.SetReadDeadline(end)
 	if s.stderr != nil {
 		_ = s.stderr.SetReadDeadline(end)
@@ -232,41 +236,4 @@ func (s *session) close() {
 		_ = s.stdin.Close() // may be closed already
 	}
 	s.done()
-}
-
-// copyBuffer is how much is read at once, restLimit how much is still taken of a pipe that was not closed in time.
-const (
-	copyBuffer = 32 << 10
-	restLimit  = 1 << 20
-)
-
-// copyOutput copies to the end of the output, or to the deadline set by finish and then what is in the pipe. It
-// returns the error of the writer only.
-func copyOutput(write func([]byte) error, from *fifo.Reader) error {
-	buf := make([]byte, copyBuffer)
-	for {
-		n, err := from.Read(buf)
-		if n > 0 {
-			if err := write(buf[:n]); err != nil {
-				return err
-			}
-		}
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			break
-		}
-		if err != nil {
-			return nil
-		}
-	}
-	for rest := 0; rest < restLimit; {
-		n := from.Rest(buf)
-		if n == 0 {
-			return nil
-		}
-		if err := write(buf[:n]); err != nil {
-			return err
-		}
-		rest += n
-	}
-	return nil
 }

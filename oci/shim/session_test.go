@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/ttrpc"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/podd-project/podd/oci/driver"
 	"github.com/podd-project/podd/oci/process"
 )
 
@@ -69,7 +70,7 @@ func TestKillIsRepeated(t *testing.T) {
 	if n := kills.Load(); n != 3 {
 		t.Errorf("killed %d times", n)
 	}
-	if took := time.Since(begin); took >= undoTimeout {
+	if took := time.Since(begin); took >= driver.UndoTimeout {
 		t.Errorf("took %s", took)
 	}
 }

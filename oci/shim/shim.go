@@ -20,8 +20,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/podd-project/podd/oci"
-	"github.com/podd-project/podd/oci/probe"
-	"github.com/podd-project/podd/oci/runc"
+	"github.com/podd-project/podd/oci/driver"
 )
 
 // Config configures one handler of type "shim".
@@ -68,15 +67,15 @@ const namespace = "k8s.io"
 // that change the same container must not overlap, but Signal, Delete, State and Wait may overlap anything.
 type Runtime struct {
 	cfg    Config
-	probed *probe.Cache[oci.Features]
+	probed *driver.ProbeCache[oci.Features]
+
+	waiters driver.Waiters
+	// keepers serialises restarts of keepers, by container.
+	keepers driver.KeyedLock
 
 	mu sync.Mutex
 	// conns are the connections to shims, by address.
 	conns map[string]*conn
-	// watches are the calls of Wait that Delete must leave an exit status to.
-	watches map[string]*watch
-	// keepers serialises the starting of keepers anew, by container.
-	keepers map[string]chan struct{}
 	// sessions are the directories of the commands that this daemon is connected to.
 	sessions map[string]bool
 	closed   bool
@@ -106,8 +105,8 @@ func New(cfg Config) *Runtime {
 			*path = abs
 		}
 	}
-	r := &Runtime{cfg: cfg, conns: map[string]*conn{}, watches: map[string]*watch{}, keepers: map[string]chan struct{}{}, sessions: map[string]bool{}}
-	r.probed = probe.New(cfg.Name, r.certain(), r.probe)
+	r := &Runtime{cfg: cfg, conns: map[string]*conn{}, sessions: map[string]bool{}}
+	r.probed = driver.NewProbeCache(cfg.Name, r.certain(), r.probe)
 	return r
 }
 
@@ -135,14 +134,11 @@ func (r *Runtime) background(f func()) {
 }
 
 func (r *Runtime) lookup(name string) (string, error) {
-	return runc.LookPath(r.cfg.Name, name, r.cfg.SearchPath)
+	return driver.LookPath(r.cfg.Name, name, r.cfg.SearchPath)
 }
 
-// bundle returns the container's directory. The id becomes a path and an argument of other programs, so it is checked
-// here, at the only door.
+// bundle names the container's directory, or refuses the id.
 func (r *Runtime) bundle(id string) (bundle, error) {
-	if err := runc.CheckID(id); err != nil {
-		return "", err
-	}
-	return bundle(filepath.Join(r.cfg.RunDir, id)), nil
+	b, err := driver.NewBundle(r.cfg.RunDir, id)
+	return bundle{b}, err
 }

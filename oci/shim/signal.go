@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/driver"
 )
 
 // Signal sends to the container's first process. One that is gone, or was never created, is no error.
@@ -76,12 +77,14 @@ func (r *Runtime) killInside(ctx context.Context, conn *conn, rec record, id str
 	if err := b.saveExit(exit); err != nil {
 		return err
 	}
-	r.settle(id, exit)
+	r.waiters.Deliver(id, exit)
 	return nil
 }
 
 // killedUnstarted is the exit of a container that was killed before it was started.
-func killedUnstarted() oci.Exit { return oci.Exit{Code: killedCode, At: time.Now(), Known: true} }
+func killedUnstarted() oci.Exit {
+	return oci.Exit{Code: driver.KilledCode, At: time.Now(), Known: true}
+}
 
 // over tells whether a shim says that the process has ended.
 func over(err error) bool {

@@ -14,17 +14,17 @@ import (
 
 // sweep ends the commands in the container that no session of this daemon is connected to.
 func (r *Runtime) sweep(ctx context.Context, b bundle, conn *conn) {
-	dirs, _ := filepath.Glob(b.file(sessionPrefix + "*"))
+	dirs, _ := filepath.Glob(b.File(sessionPrefix + "*"))
 	for _, dir := range dirs {
 		info, err := os.Lstat(dir)
 		if err != nil || !info.IsDir() || r.serves(dir) {
 			continue
 		}
 		execID := filepath.Base(dir)
-		_ = conn.call(ctx, "Kill", &task.KillRequest{ID: b.id(), ExecID: execID, Signal: uint32(syscall.SIGKILL)}, empty())
+		_ = conn.call(ctx, "Kill", &task.KillRequest{ID: b.ID(), ExecID: execID, Signal: uint32(syscall.SIGKILL)}, empty())
 		// It may have been killed, or ended, before: then this says so.
-		if _, err := conn.end(ctx, b.id(), execID); err == nil {
-			_ = conn.call(ctx, "Delete", &task.DeleteRequest{ID: b.id(), ExecID: execID}, &task.DeleteResponse{})
+		if _, err := conn.end(ctx, b.ID(), execID); err == nil {
+			_ = conn.call(ctx, "Delete", &task.DeleteRequest{ID: b.ID(), ExecID: execID}, &task.DeleteResponse{})
 		}
 		if ctx.Err() != nil {
 			return
@@ -47,7 +47,7 @@ func (r *Runtime) serves(dir string) bool {
 func (r *Runtime) openSession(b bundle) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	dir, err := os.MkdirTemp(string(b), sessionPrefix) // 0700
+	dir, err := os.MkdirTemp(b.Dir(), sessionPrefix) // 0700
 	if err == nil {
 		r.sessions[dir] = true
 	}

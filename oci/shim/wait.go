@@ -13,22 +13,9 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/cgroups"
+	"github.com/podd-project/podd/oci/driver"
 	"github.com/podd-project/podd/oci/process"
 )
-
-// unknownCode is reported when nobody saw the container end.
-const unknownCode = 255
-
-// reapTimeout bounds the killing of what a container left behind.
-const reapTimeout = 10 * time.Second
-
-// watch is shared by the calls of Wait for one container. Delete removes the record: it settles the watch first.
-type watch struct {
-	waiters int
-	// settled is closed when Delete has left exit.
-	settled chan struct{}
-	exit    oci.Exit
-}
 
 // Wait returns when the container has ended and its output is written, by whichever daemon it was started. When the
 // shim ends first, what is left of the container is killed, and the exit status is unknown. errdefs.ErrNotFound for a
@@ -38,8 +25,8 @@ func (r *Runtime) Wait(ctx context.Context, id string) (oci.Exit, error) {
 	if err != nil {
 		return oci.Exit{}, err
 	}
-	w := r.watch(id)
-	defer r.unwatch(id)
+	w := r.waiters.Join(id)
+	defer r.waiters.Leave(id)
 	rec, err := b.created()
 	if err != nil {
 		return oci.Exit{}, err
@@ -47,7 +34,7 @@ func (r *Runtime) Wait(ctx context.Context, id string) (oci.Exit, error) {
 	if exit, ended := b.loadExit(); ended {
 		return exit, nil
 	}
-	exit, err := r.await(ctx, b, rec, w.settled)
+	exit, err := r.await(ctx, b, rec, w.Delivered())
 	if errors.Is(err, errGone) {
 		if exit, ended := b.loadExit(); ended { // it was killed before it was started: nothing comes through its pipes
 			return exit, nil
@@ -59,10 +46,8 @@ func (r *Runtime) Wait(ctx context.Context, id string) (oci.Exit, error) {
 	}
 	// Whoever holds the output open has its time; what it writes later is kept, but not waited for.
 	settleKeeper(ctx, b, rec)
-	select {
-	case <-w.settled:
-		exit = w.exit
-	default:
+	if delivered, ok := w.Exit(); ok {
+		exit = delivered
 	}
 	exit.OOM = exit.OOM || oomKilled(b, rec)
 	_ = b.saveExit(exit) // the bundle may be on its way out; the caller keeps it, too
@@ -99,7 +84,7 @@ func (r *Runtime) await(ctx context.Context, b bundle, rec record, deleted <-cha
 			if first {
 				r.background(func() { r.sweep(minding, b, conn) })
 			}
-			response, err = conn.end(shimEnd, b.id(), "")
+			response, err = conn.end(shimEnd, b.ID(), "")
 		}
 		switch {
 		case err == nil:
@@ -122,8 +107,8 @@ func (r *Runtime) await(ctx context.Context, b bundle, rec record, deleted <-cha
 // exitOf checks what a shim says of an end: a status that no process can have is unknown, and a time that cannot be is
 // now.
 func exitOf(code uint32, at *timestamppb.Timestamp) oci.Exit {
-	e := oci.Exit{Code: unknownCode, At: time.Now()}
-	if code <= unknownCode {
+	e := oci.Exit{Code: driver.UnknownCode, At: time.Now()}
+	if code <= driver.UnknownCode {
 		e.Code, e.Known = int32(code), true
 	}
 	if at.IsValid() && at.AsTime().Unix() > 0 && at.AsTime().Before(e.At) {
@@ -134,12 +119,12 @@ func exitOf(code uint32, at *timestamppb.Timestamp) oci.Exit {
 
 // lost ends a container whose shim has ended.
 func (r *Runtime) lost(ctx context.Context, b bundle, rec record) oci.Exit {
-	exit := oci.Exit{Code: unknownCode, At: time.Now()}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reapTimeout)
+	exit := oci.Exit{Code: driver.UnknownCode, At: time.Now()}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), driver.ReapTimeout)
 	defer cancel()
 	// What cannot be killed now is killed by Delete, which says so.
 	_ = killContainer(ctx, rec)
-	if b.exists() {
+	if b.Exists() {
 		_ = r.clean(ctx, b)
 	}
 	return exit
@@ -165,42 +150,4 @@ func oomKilled(b bundle, rec record) bool {
 	}
 	kills, _ := cgroups.DirsAt(rec.Cgroup).OOMKills()
 	return kills > 0
-}
-
-// watch registers a call of Wait.
-func (r *Runtime) watch(id string) *watch {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	w := r.watches[id]
-	if w == nil {
-		w = &watch{settled: make(chan struct{})}
-		r.watches[id] = w
-	}
-	w.waiters++
-	return w
-}
-
-func (r *Runtime) unwatch(id string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	w := r.watches[id]
-	if w.waiters--; w.waiters == 0 {
-		delete(r.watches, id)
-	}
-}
-
-// settle leaves the exit status to those who wait, before the record is removed.
-func (r *Runtime) settle(id string, e oci.Exit) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	w := r.watches[id]
-	if w == nil {
-		return
-	}
-	select {
-	case <-w.settled:
-	default:
-		w.exit = e
-		close(w.settled)
-	}
 }

@@ -4,20 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"strconv"
 	"syscall"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/podd-project/podd/oci/driver/socket"
 )
 
-// Stream is the first byte of each packet that the monitor sends on the attach socket.
-type Stream byte
-
-// The streams of a container's output. A terminal has Stdout only.
+// The first byte of each packet that the monitor sends on the attach socket. A terminal has stdout only.
 const (
-	Stdout Stream = 2
-	Stderr Stream = 3
+	streamStdout = 2
+	streamStderr = 3
 )
 
 // packetLimit is larger than any packet of conmon, which reads 8 KiB of output at a time.
@@ -28,18 +25,14 @@ const stdinLimit = 8 << 10
 
 // Conn is one client of a container's attach socket. conmon writes to all clients in turn and waits for
 // each: one that does not read blocks the container.
-type Conn struct{ unix *net.UnixConn }
+type Conn struct {
+	unix *net.UnixConn
+	buf  [packetLimit]byte
+}
 
 // Attach connects to the monitor of the bundle. errdefs.ErrFailedPrecondition when none listens.
 func Attach(bundle string) (*Conn, error) {
-	// By descriptor, because a socket's address has room for 108 bytes only.
-	dir, err := os.Open(bundle)
-	if err != nil {
-		return nil, fmt.Errorf("attach: %w", errors.Join(err, errdefs.ErrFailedPrecondition))
-	}
-	defer dir.Close()
-	path := "/proc/self/fd/" + strconv.Itoa(int(dir.Fd())) + "/attach"
-	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+	c, err := socket.Dial("unixpacket", bundle, "attach")
 	if err != nil {
 		return nil, fmt.Errorf("attach: %w", errors.Join(err, errdefs.ErrFailedPrecondition))
 	}
@@ -53,11 +46,11 @@ func (c *Conn) Close() error { return c.unix.Close() }
 // leave it open.
 func (c *Conn) CloseStdin() error { return c.unix.CloseWrite() }
 
-// Read returns the next piece of output, which is valid until the next call. The error is io.EOF once the
-// monitor has ended.
-func (c *Conn) Read(buf *Buffer) (Stream, []byte, error) {
+// Receive returns the next piece of output, which is valid until the next call, and whether it is of stderr. The error is
+// io.EOF once the monitor has ended.
+func (c *Conn) Receive() (data []byte, stderr bool, err error) {
 	for reset := false; ; {
-		n, err := c.unix.Read(buf[:])
+		n, err := c.unix.Read(c.buf[:])
 		if errors.Is(err, syscall.ECONNRESET) && !reset {
 			// The monitor has ended without having accepted us, or read all our input. The kernel says so once, and before
 			// it gives what is left of the output.
@@ -65,16 +58,13 @@ func (c *Conn) Read(buf *Buffer) (Stream, []byte, error) {
 			continue
 		}
 		if err != nil {
-			return 0, nil, err
+			return nil, false, err
 		}
-		if s := Stream(buf[0]); n > 1 && (s == Stdout || s == Stderr) {
-			return s, buf[1:n], nil
+		if s := c.buf[0]; n > 1 && (s == streamStdout || s == streamStderr) {
+			return c.buf[1:n], s == streamStderr, nil
 		}
 	}
 }
-
-// Buffer is what Read reads into.
-type Buffer = [packetLimit]byte
 
 // Write sends input for the container's stdin.
 func (c *Conn) Write(p []byte) (int, error) {

@@ -46,8 +46,8 @@ func TestMonitorEnds(t *testing.T) {
 			tt.serve(t, l)
 			l.Close()
 			var got string
-			for buf := new(Buffer); ; {
-				_, data, err := c.Read(buf)
+			for {
+				data, _, err := c.Receive()
 				if errors.Is(err, io.EOF) {
 					break
 				}

@@ -86,16 +86,8 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Rest reads what is in the pipe already, without waiting: 0 when there is nothing.
-func (r *Reader) Rest(p []byte) int {
-	raw, err := r.f.SyscallConn()
-	if err != nil {
-		return 0
-	}
-	n := 0
-	_ = raw.Control(func(fd uintptr) { n, _ = unix.Read(int(fd), p) }) // a closed one has nothing
-	return max(n, 0)                                                   // -1: EAGAIN
-}
+// SyscallConn gives access to the descriptor, for reads that do not wait.
+func (r *Reader) SyscallConn() (syscall.RawConn, error) { return r.f.SyscallConn() }
 
 // SetReadDeadline ends reads at t.
 func (r *Reader) SetReadDeadline(t time.Time) error { return r.f.SetReadDeadline(t) }

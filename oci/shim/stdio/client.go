@@ -5,15 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/podd-project/podd/oci/driver/socket"
 )
 
 // answerLimit bounds what is read of a keeper's answer.
@@ -55,13 +55,7 @@ func Start(ctx context.Context, program, bundle string) (pid int, err error) {
 // Reopen has the bundle's keeper go on in a new log file if the log was moved away, and returns when it does.
 // errdefs.ErrFailedPrecondition when there is no keeper.
 func Reopen(ctx context.Context, bundle string) error {
-	dir, err := os.Open(bundle)
-	if err != nil {
-		return fmt.Errorf("reopen log: %w", errors.Join(err, errdefs.ErrFailedPrecondition))
-	}
-	defer dir.Close()
-	path := "/proc/self/fd/" + strconv.Itoa(int(dir.Fd())) + "/" + Control
-	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+	conn, err := socket.Dial("unixpacket", bundle, Control)
 	if err != nil {
 		return fmt.Errorf("reopen log: %w", errors.Join(err, errdefs.ErrFailedPrecondition))
 	}

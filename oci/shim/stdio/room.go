@@ -6,9 +6,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"time"
+
+	"github.com/podd-project/podd/oci/driver/socket"
 )
 
 const (
@@ -33,23 +34,15 @@ type room struct {
 	writers sync.WaitGroup
 }
 
-// listen makes a SEQPACKET socket in the bundle. A socket's address has room for 108 bytes only, so it is named by
-// way of the directory's descriptor.
+// listen makes a SEQPACKET socket in the bundle, in place of one that a dead process left.
 func listen(bundle, name string) (*net.UnixListener, error) {
-	dir, err := os.Open(bundle)
-	if err != nil {
-		return nil, fmt.Errorf("keeper: %w", err)
-	}
-	defer dir.Close()
 	if err := os.Remove(filepath.Join(bundle, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("keeper: %w", err) // that of a keeper that died
+		return nil, fmt.Errorf("keeper: %w", err)
 	}
-	path := "/proc/self/fd/" + strconv.Itoa(int(dir.Fd())) + "/" + name
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	l, err := socket.Listen("unixpacket", bundle, name)
 	if err != nil {
 		return nil, fmt.Errorf("keeper: %w", err)
 	}
-	l.SetUnlinkOnClose(false) // the descriptor in the path is closed by then; the bundle goes as a whole
 	return l, nil
 }
 

@@ -104,9 +104,8 @@ func TestClients(t *testing.T) {
 	ready := make(chan struct{}, 2)
 	for i, c := range []*conmon.Conn{first, second} {
 		readers.Go(func() {
-			buf := new(conmon.Buffer)
 			for {
-				stream, data, err := c.Read(buf)
+				data, stderr, err := c.Receive()
 				if errors.Is(err, io.EOF) {
 					return
 				}
@@ -114,7 +113,7 @@ func TestClients(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if stream == conmon.Stderr {
+				if stderr {
 					got[i].stderr.Write(data)
 					continue
 				}

@@ -1,4 +1,4 @@
-package runc
+package driver
 
 import (
 	"errors"
@@ -47,7 +47,7 @@ func TestFailureKinds(t *testing.T) {
 		"exec: \"x\": executable file not found in $PATH": func(err error) bool { return errors.Is(err, oci.ErrCommand) },
 		"": func(err error) bool { return strings.Contains(err.Error(), "without a message") },
 	} {
-		if err := failure("runc create", text); !is(err) || !strings.HasPrefix(err.Error(), "runc create: ") {
+		if err := Failure("runc create", text); !is(err) || !strings.HasPrefix(err.Error(), "runc create: ") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -64,7 +64,7 @@ func TestComplaint(t *testing.T) {
 		"bad UTF-8": {"a\xffb", "a?b"},
 		"empty":     {"", ""},
 	} {
-		if got := complaint([]byte(tt.stderr)); got != tt.want {
+		if got := Complaint([]byte(tt.stderr)); got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}
@@ -73,6 +73,6 @@ func TestComplaint(t *testing.T) {
 func FuzzComplaint(f *testing.F) {
 	f.Add([]byte(`level=error msg="\"`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		_ = failure("x", complaint(b)).Error()
+		_ = Failure("x", Complaint(b)).Error()
 	})
 }

@@ -1,4 +1,4 @@
-package runc
+package driver
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 )
 
 // failure makes the error of a runtime that failed at act with this complaint.
-func failure(act, text string) error {
+func Failure(act, text string) error {
 	if text == "" {
 		text = "the runtime ended without a message"
 	}
@@ -75,7 +75,7 @@ var unknownInside = regexp.MustCompile(`container "[^"]*" not found$`)
 var message = regexp.MustCompile(`level=(?:error|fatal) msg=("(?:[^"\\]|\\.)*"|\S+)`)
 
 // complaint reduces a runtime's stderr to its error messages; what has no known form is given whole.
-func complaint(stderr []byte) string {
+func Complaint(stderr []byte) string {
 	var parts []string
 	for _, m := range message.FindAllSubmatch(stderr, -1) {
 		text := string(m[1])

@@ -1,4 +1,4 @@
-package runc
+package driver
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package probe
+package driver
 
 import (
 	"context"
@@ -33,7 +33,7 @@ func says(s string, err error) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) { return s, err }
 }
 
-func want(t *testing.T, c *Cache[string], said string, err error) {
+func want(t *testing.T, c *ProbeCache[string], said string, err error) {
 	t.Helper()
 	if got, gotErr := c.Get(); got != said || !errors.Is(gotErr, err) {
 		t.Errorf("got %q, %v, want %q, %v", got, gotErr, said, err)
@@ -43,7 +43,7 @@ func want(t *testing.T, c *Cache[string], said string, err error) {
 func TestAGoodAnswerIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &program{say: says("1.0", nil)}
-		c := New("h", "", p.ask)
+		c := NewProbeCache("h", "", p.ask)
 		want(t, c, "1.0", nil)
 		time.Sleep(24 * time.Hour)
 		want(t, c, "1.0", nil)
@@ -62,11 +62,11 @@ func TestAGoodAnswerIsKept(t *testing.T) {
 func TestABadAnswerIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &program{say: says("half", errMissing)}
-		c := New("h", "", p.ask)
+		c := NewProbeCache("h", "", p.ask)
 		want(t, c, "half", errMissing)
 		p.say = says("whole", nil)
 		want(t, c, "half", errMissing)
-		time.Sleep(again + 1)
+		time.Sleep(probeRetry + 1)
 		want(t, c, "whole", nil)
 		if n := p.asked.Load(); n != 2 {
 			t.Errorf("asked %d times", n)
@@ -78,21 +78,21 @@ func TestABadAnswerIsAskedAgain(t *testing.T) {
 func TestAHangingProgram(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &program{say: says("", errMissing)}
-		c := New("h", "", p.ask)
+		c := NewProbeCache("h", "", p.ask)
 		want(t, c, "", errMissing)
 		p.say = p.hang
-		time.Sleep(again + 1)
+		time.Sleep(probeRetry + 1)
 		begin := time.Now()
 		for range 3 {
 			want(t, c, "", errMissing)
 		}
-		if took := time.Since(begin); took != 3*patience {
+		if took := time.Since(begin); took != 3*probePatience {
 			t.Errorf("took %s", took)
 		}
 		if n := p.asked.Load(); n != 2 {
 			t.Errorf("asked %d times", n)
 		}
-		time.Sleep(Timeout)
+		time.Sleep(ProbeTimeout)
 		want(t, c, "", context.DeadlineExceeded)
 	})
 }
@@ -101,13 +101,13 @@ func TestAHangingProgram(t *testing.T) {
 func TestUnkillable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		c := New("h", "certain", func(context.Context) (string, error) {
+		c := NewProbeCache("h", "certain", func(context.Context) (string, error) {
 			<-release
 			return "late", nil
 		})
 		begin := time.Now()
 		want(t, c, "certain", errdefs.ErrUnavailable)
-		if took := time.Since(begin); took != Timeout+grace {
+		if took := time.Since(begin); took != ProbeTimeout+probeGrace {
 			t.Errorf("took %s", took)
 		}
 		close(release)
@@ -121,7 +121,7 @@ func TestManyAskAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		p := &program{say: func(context.Context) (string, error) { <-release; return "1.0", nil }}
-		c := New("h", "", p.ask)
+		c := NewProbeCache("h", "", p.ask)
 		for range 10 {
 			go want(t, c, "1.0", nil)
 		}

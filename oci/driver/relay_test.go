@@ -1,4 +1,4 @@
-package runc
+package driver
 
 import (
 	"bytes"
@@ -6,9 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
-	"strings"
 	"testing"
-	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -33,7 +31,7 @@ func TestBacklogLimit(t *testing.T) {
 	chunk := make([]byte, backlogLimit/4)
 	for i := range 5 {
 		err := b.add(io.Discard, chunk)
-		if (i < 4) != (err == nil) || err != nil && !errors.Is(err, errSlowClient) {
+		if (i < 4) != (err == nil) || err != nil && !errors.Is(err, ErrSlowClient) {
 			t.Errorf("chunk %d: %v", i, err)
 		}
 	}
@@ -58,20 +56,20 @@ func TestBacklogContext(t *testing.T) {
 
 func TestFirstSize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		if z := firstSize(nil); z != (oci.Size{}) {
+		if z := FirstSize(nil); z != (oci.Size{}) {
 			t.Errorf("%+v", z)
 		}
 		sizes := make(chan oci.Size, 1)
 		begin := time.Now()
-		if z := firstSize(sizes); z != (oci.Size{}) || time.Since(begin) != firstSizeTime {
+		if z := FirstSize(sizes); z != (oci.Size{}) || time.Since(begin) != firstSizeTime {
 			t.Errorf("%+v after %s", z, time.Since(begin))
 		}
 		sizes <- oci.Size{Width: 1, Height: 2}
-		if z := firstSize(sizes); z != (oci.Size{Width: 1, Height: 2}) {
+		if z := FirstSize(sizes); z != (oci.Size{Width: 1, Height: 2}) {
 			t.Errorf("%+v", z)
 		}
 		close(sizes)
-		if z := firstSize(sizes); z != (oci.Size{}) {
+		if z := FirstSize(sizes); z != (oci.Size{}) {
 			t.Errorf("closed: %+v", z)
 		}
 	})
@@ -93,40 +91,13 @@ func TestCopyPipeAfterDeadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := copyPipe(&out, r); err != nil || !bytes.Equal(out.Bytes(), want) {
+	if err := CopyOutput(&out, r); err != nil || !bytes.Equal(out.Bytes(), want) {
 		t.Errorf("%d bytes, %v", out.Len(), err)
 	}
-	broken := writerFunc(func([]byte) (int, error) { return 0, io.ErrClosedPipe })
+	closed, broken := io.Pipe()
+	closed.Close()
 	_, _ = w.Write(want)
-	if err := copyPipe(broken, r); !errors.Is(err, io.ErrClosedPipe) {
+	if err := CopyOutput(broken, r); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("%v", err)
-	}
-}
-
-// TestBrokenInput: the command sees the end of its input only if the client has sent it.
-func TestBrokenInput(t *testing.T) {
-	gone := errors.New("connection reset")
-	for name, tt := range map[string]struct {
-		input io.Reader
-		want  error
-	}{
-		"ended":  {strings.NewReader("all of it"), nil},
-		"broken": {io.MultiReader(strings.NewReader("all of it"), iotest.ErrReader(gone)), os.ErrDeadlineExceeded},
-	} {
-		t.Run(name, func(t *testing.T) {
-			e, err := newExecIO(oci.Streams{Stdin: tt.input})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer e.close()
-			e.copyInput(tt.input)
-			if err := e.child[0].SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
-				t.Fatal(err)
-			}
-			got, err := io.ReadAll(e.child[0])
-			if string(got) != "all of it" || !errors.Is(err, tt.want) {
-				t.Errorf("the command reads %q, %v; want all of it, %v", got, err, tt.want)
-			}
-		})
 	}
 }

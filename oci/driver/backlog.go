@@ -1,21 +1,17 @@
-package runc
+package driver
 
 import (
 	"context"
 	"errors"
 	"io"
 	"sync"
-	"time"
 )
 
 // backlogLimit is how far a client may be behind the output of a container that it is attached to.
 const backlogLimit = 4 << 20
 
-// clientTime is how long a client may take for the last output after the process has ended.
-const clientTime = 30 * time.Second
-
-// errSlowClient ends the session of a client that does not read: the container must not wait for it.
-var errSlowClient = errors.New("client does not keep up with the output")
+// ErrSlowClient ends the session of a client that does not read: the container must not wait for it.
+var ErrSlowClient = errors.New("client does not keep up with the output")
 
 // backlog passes pieces of output on to a client in a goroutine of its own, so that a slow client holds up
 // nobody. Unbounded in pieces, bounded in bytes.
@@ -42,7 +38,7 @@ func (b *backlog) add(to io.Writer, data []byte) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.size+len(data) > backlogLimit {
-		return errSlowClient
+		return ErrSlowClient
 	}
 	b.pieces = append(b.pieces, piece{to, append([]byte(nil), data...)})
 	b.size += len(data)
@@ -102,6 +98,3 @@ func (b *backlog) drain(ctx context.Context) error {
 		}
 	}
 }
-
-// writeOnly hides all but Write, so that io.Copy copies in pieces of its own.
-type writeOnly struct{ io.Writer }

@@ -1,4 +1,4 @@
-package runc
+package driver
 
 import (
 	"fmt"
@@ -8,10 +8,6 @@ import (
 
 	"github.com/containerd/errdefs"
 )
-
-func (r *Runtime) lookup(name string) (string, error) {
-	return LookPath(r.cfg.Name, name, r.cfg.SearchPath)
-}
 
 // LookPath finds a handler's executable by path, or by name in the directories of search. PATH is not consulted: what
 // runs as root is named by the configuration. The error is errdefs.ErrInvalidArgument for no name,

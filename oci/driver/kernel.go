@@ -1,4 +1,4 @@
-package runc
+package driver
 
 import (
 	"errors"
@@ -20,7 +20,7 @@ func KernelRecursiveReadOnly() bool {
 
 // kernelIDMap tells whether containers can be run in user namespaces with idmapped mounts of the filesystem
 // of dir: it maps the ids of a detached copy of a mount, which nobody else sees.
-func kernelIDMap(dir string) bool {
+func KernelIDMap(dir string) bool {
 	userns, err := newUserNamespace()
 	if err != nil {
 		return false

@@ -1,0 +1,25 @@
+package driver
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+)
+
+func TestBundleIsPrivate(t *testing.T) {
+	b := Bundle(filepath.Join(t.TempDir(), "run", "c"))
+	if err := b.Create(&specs.Spec{Version: "1.0.2"}); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]os.FileMode{b.Dir(): 0o700, b.Config(): 0o600, filepath.Dir(b.Dir()): 0o700} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v", path, info.Mode(), err)
+		}
+	}
+	if err := b.Create(&specs.Spec{}); !errdefs.IsAlreadyExists(err) {
+		t.Errorf("again: %v", err)
+	}
+}

@@ -1,0 +1,35 @@
+// Package driver holds what the drivers of containers (oci/runc, oci/shim) are made of: running programs with a deadline,
+// bundles and their records, the waiters of one container, output and terminals of clients, errors of runtimes, and probes
+// of what a runtime and the kernel support.
+//
+// It holds no container and makes no decision about one. Only drivers import it.
+package driver
+
+import (
+	"syscall"
+	"time"
+)
+
+const (
+	// UnknownCode is the exit code of a container or command whose exit status is unknown.
+	UnknownCode = 255
+	// KilledCode is the exit code after SIGKILL.
+	KilledCode = 128 + int32(syscall.SIGKILL)
+	// FallbackOCIVersion is the OCI version of a runtime that does not report one.
+	FallbackOCIVersion = "1.0.2"
+)
+
+const (
+	// ReapTimeout bounds the killing of what an exited container left behind.
+	ReapTimeout = 10 * time.Second
+	// UndoTimeout bounds the killing of what a failed call started.
+	UndoTimeout = 10 * time.Second
+	// DrainTime is how long output is read after the command has exited: what it wrote is in the pipe already, but a child
+	// that it left behind may hold the pipe open forever.
+	DrainTime = time.Second
+	// clientTime is how long a client may take for the last output after the process has exited.
+	clientTime = 30 * time.Second
+)
+
+// DefaultExecLimit is the cap on each output of ExecSync when the request sets none, in bytes.
+const DefaultExecLimit = 16 << 20

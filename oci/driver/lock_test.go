@@ -1,0 +1,36 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestKeyedLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l KeyedLock
+		unlock, err := l.Lock(t.Context(), "a")
+		if err != nil {
+			t.Fatalf("Lock: %v, want none", err)
+		}
+		other, err := l.Lock(t.Context(), "b")
+		if err != nil {
+			t.Fatalf("Lock of another key: %v, want none", err)
+		}
+		other()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := l.Lock(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Lock of a held key: %v, want %v", err, context.DeadlineExceeded)
+		}
+		time.AfterFunc(time.Minute, unlock)
+		begin := time.Now()
+		again, err := l.Lock(t.Context(), "a")
+		if waited := time.Since(begin); err != nil || waited != time.Minute {
+			t.Errorf("Lock returned after %s, %v, want %s, none", waited, err, time.Minute)
+		}
+		again()
+	})
+}

@@ -1,0 +1,112 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/podd-project/podd/oci"
+)
+
+// Conn is a client's connection to the process that holds a container's stdin, stdout and stderr.
+type Conn interface {
+	// Write sends input.
+	io.WriteCloser
+	// CloseStdin reports the end of the input.
+	CloseStdin() error
+	// Receive returns the next piece of output, valid until the next call, and whether it is of stderr. The error is
+	// io.EOF after the last one.
+	Receive() (data []byte, stderr bool, err error)
+}
+
+// Relay connects a client to a container or a command with a terminal.
+type Relay struct {
+	Conn    Conn
+	Streams oci.Streams
+	// Resize sets the terminal's size.
+	Resize func(oci.Size)
+	// InputEnded, if set, is called when the client's input has ended, after Conn.CloseStdin.
+	InputEnded func()
+	// KeepStdin leaves stdin open when the client's input ends: a terminal has no end of input, its user types ^D.
+	KeepStdin bool
+	// Ready, if set, is called before the first output is received.
+	Ready func() error
+}
+
+// Run relays until the output ends (nil), the client is gone or too slow, or ctx ends, and closes the connection.
+func (r Relay) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer r.Conn.Close()
+	stop := context.AfterFunc(ctx, func() { r.Conn.Close() })
+	defer stop()
+	go FollowSizes(ctx, r.Streams.Resize, r.Resize)
+	if r.Streams.Stdin != nil {
+		go r.copyInput()
+	}
+	if r.Ready != nil {
+		if err := r.Ready(); err != nil {
+			return err
+		}
+	}
+	return r.copyOutput(ctx, cancel)
+}
+
+// copyInput copies the client's input until it ends or fails: stdin_once is until the first client disconnects.
+func (r Relay) copyInput() {
+	_, _ = io.Copy(WriteOnly{r.Conn}, r.Streams.Stdin)
+	if !r.KeepStdin {
+		_ = r.Conn.CloseStdin()
+	}
+	if r.InputEnded != nil {
+		r.InputEnded()
+	}
+}
+
+// copyOutput copies the output to the client until it ends.
+func (r Relay) copyOutput(ctx context.Context, cancel context.CancelCauseFunc) error {
+	queue, written := newBacklog(), make(chan error, 1)
+	go func() {
+		err := queue.drain(ctx)
+		if err != nil {
+			cancel(err) // the client is gone: closes the connection
+		}
+		written <- err
+	}()
+	err := r.receive(queue)
+	queue.finish()
+	if err != nil && ctx.Err() == nil {
+		cancel(err)
+	}
+	timer := time.NewTimer(clientTime)
+	defer timer.Stop()
+	select {
+	case errWrite := <-written:
+		return errWrite
+	case <-timer.C:
+		return ErrSlowClient
+	case <-ctx.Done():
+		return context.Cause(ctx) // the writer may be blocked in a Write: the owner of the stream ends that
+	}
+}
+
+// receive queues output until it ends.
+func (r Relay) receive(queue *backlog) error {
+	for {
+		data, stderr, err := r.Conn.Receive()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		to := r.Streams.Stdout
+		if stderr {
+			to = r.Streams.Stderr
+		}
+		if err := queue.add(to, data); err != nil {
+			return err
+		}
+	}
+}
