@@ -16,10 +16,10 @@ import (
 	"github.com/podd-project/podd/sandbox"
 )
 
-// checkTimeout bounds a check and repair, on a machine where something may hang.
+// checkTimeout bounds a check with repair: calls of the kernel, CNI plugins or runtimes may hang.
 const checkTimeout = 10 * time.Minute
 
-// findings is what `podd check` prints, as JSON with -o json.
+// findings is the output of `podd check`.
 type findings struct {
 	Repaired []sandbox.Finding `json:"repaired,omitempty"`
 	Found    []sandbox.Finding `json:"found"`
@@ -29,15 +29,16 @@ func newCheckCommand(opts *options) *cobra.Command {
 	var opt checkOptions
 	var output outputFormat
 	cmd := &cobra.Command{
-		Use: "check", Short: "Compare the records with the machine; exit status 1 when they disagree", Args: noArgs,
-		Long: `Compare the records with the machine, and print what leaked (it is there and in no record), what is missing (a record says that it
-is there) and which records cannot be read. The exit status is 1 when there is anything.
+		Use: "check", Short: "Compare the records with the machine; exit status 1 if they differ", Args: noArgs,
+		Long: `Compare podd's records with the machine and print the differences: resources that leaked (without a
+record), resources that are missing (with a record), and records that cannot be read. The exit status is 1 if there are
+any.
 
-A running daemon is asked; its garbage collection is what --repair has it do. While it is stopped, --repair does what its start
-would do, and frees the addresses of unknown pods besides.
+If the daemon runs, it performs the check, and --repair runs its garbage collection. If the daemon is stopped, --repair
+does what a start of the daemon would do, and also frees the addresses of unknown pods.
 
-With --images the files of all images are read and compared with what was pulled; --repair then hides the images that have lost
-content until they are pulled again, which fetches the damaged layers only. Their containers run on.`,
+With --images podd reads the files of all images and compares them with what was pulled. --repair then hides damaged
+images until they are pulled again, which fetches only the damaged layers. Their containers keep running.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l, err := opts.load()
 			if err != nil {
@@ -54,21 +55,21 @@ content until they are pulled again, which fetches the damaged layers only. Thei
 				return err
 			}
 			if n := len(f.Found); n > 0 {
-				return fmt.Errorf("%d differences between the records and the machine", n)
+				return fmt.Errorf("the records and the machine differ in %d places", n)
 			}
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&opt.repair, "repair", false, "free what leaked and bring the records into agreement with the machine")
-	cmd.Flags().BoolVar(&opt.images, "images", false, "verify the content of all images, too: reads them from disk")
+	cmd.Flags().BoolVar(&opt.repair, "repair", false, "free leaked resources and correct the records")
+	cmd.Flags().BoolVar(&opt.images, "images", false, "also verify the content of all images, which reads them from disk")
 	outputFlag(cmd, &output)
 	return cmd
 }
 
-// checkOptions are the command's flags.
+// checkOptions are the flags of `podd check`.
 type checkOptions struct{ repair, images bool }
 
-// check asks the daemon if there is one, and looks itself if not.
+// check has the daemon check if it runs, and checks in this process if not.
 func check(cmd *cobra.Command, l *loaded, opt checkOptions) (findings, error) {
 	var f findings
 	if listening(l.Listen) {
@@ -79,13 +80,13 @@ func check(cmd *cobra.Command, l *loaded, opt checkOptions) (findings, error) {
 		defer conn.Close()
 		ctx, cancel := context.WithTimeout(cmd.Context(), checkTimeout)
 		defer cancel()
-		if f.Found, err = ask(ctx, conn, debugCheck, opt.repair); err == nil && opt.images {
+		if f.Found, err = callDebug(ctx, conn, debugCheck, opt.repair); err == nil && opt.images {
 			var damaged []sandbox.Finding
-			damaged, err = ask(ctx, conn, debugVerifyImages, opt.repair)
+			damaged, err = callDebug(ctx, conn, debugVerifyImages, opt.repair)
 			f.Found = append(f.Found, damaged...)
 		}
 		if err != nil {
-			err = fmt.Errorf("ask the daemon at %s: %w", l.Listen, err)
+			err = fmt.Errorf("call the daemon at %s: %w", l.Listen, err)
 		}
 		return f, err
 	}
@@ -98,22 +99,22 @@ func check(cmd *cobra.Command, l *loaded, opt checkOptions) (findings, error) {
 		if err != nil || !opt.images {
 			return err
 		}
-		damaged, err := examiner{n.engine, n.images}.VerifyImages(ctx, opt.repair)
+		damaged, err := nodeChecker{n.engine, n.images}.VerifyImages(ctx, opt.repair)
 		f.Found = append(f.Found, damaged...)
 		return err
 	})
 	return f, err
 }
 
-// examiner is what looks for differences between records and machine.
-type examiner struct {
+// nodeChecker finds differences between the records and the machine.
+type nodeChecker struct {
 	*sandbox.Engine
 	images *image.Store
 }
 
-// VerifyImages reads all images. With mark, those that have lost content are not listed any more.
-func (x examiner) VerifyImages(ctx context.Context, mark bool) ([]sandbox.Finding, error) {
-	damages, err := x.images.Verify(ctx, mark)
+// VerifyImages reads all images. With mark, damaged ones are no longer listed.
+func (c nodeChecker) VerifyImages(ctx context.Context, mark bool) ([]sandbox.Finding, error) {
+	damages, err := c.images.Verify(ctx, mark)
 	var found []sandbox.Finding
 	for _, d := range damages {
 		found = append(found, sandbox.Finding{
@@ -133,7 +134,7 @@ func listening(socket string) bool {
 	return true
 }
 
-// repair does what the start of a daemon does, and frees lost addresses. It looks again afterwards.
+// repair does what the start of the daemon does, frees the addresses of unknown pods and checks again.
 func (n *node) repair(ctx context.Context, before []sandbox.Finding) (findings, error) {
 	if err := n.engine.Recover(ctx); err != nil {
 		return findings{}, err
@@ -176,7 +177,7 @@ func (f findings) print(w io.Writer, output outputFormat) error {
 		}
 	}
 	if len(f.Found) == 0 {
-		fmt.Fprintln(out, "the records and the machine agree")
+		fmt.Fprintln(out, "no differences between the records and the machine")
 	}
 	return out.Flush()
 }

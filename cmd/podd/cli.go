@@ -9,13 +9,13 @@ import (
 )
 
 // Exit statuses. A service manager should not restart a daemon whose configuration is wrong, see
-// contrib/systemd/podd.service; 78 is EX_CONFIG of sysexits.h (2 is what a Go panic exits with).
+// contrib/systemd/podd.service. 78 is EX_CONFIG of sysexits.h; 2 is the status of a Go panic.
 const (
 	exitFailure = 1
 	exitConfig  = 78
 )
 
-// configError marks mistakes of the command line or the configuration.
+// configError is an error of the command line or the configuration.
 type configError struct{ error }
 
 func (e configError) Unwrap() error { return e.error }
@@ -42,7 +42,7 @@ func newRootCommand() *cobra.Command {
 	serve := func(cmd *cobra.Command, _ []string) error { return serveCommand(cmd, &opts) }
 	root := &cobra.Command{
 		Use:           "podd",
-		Short:         "podd runs the pods of a node: it serves the Kubernetes CRI",
+		Short:         "podd runs the pods of a Kubernetes node: it serves the CRI",
 		Args:          noArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -66,7 +66,7 @@ func newRootCommand() *cobra.Command {
 	return root
 }
 
-// noArgs refuses arguments as a mistake of the command line.
+// noArgs returns a configError for any argument.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return configError{fmt.Errorf("unknown command %q (see %s --help)", args[0], cmd.CommandPath())}
@@ -78,15 +78,15 @@ func newConfigCommand(opts *options) *cobra.Command {
 	cmd := &cobra.Command{Use: "config", Short: "Show and check the configuration", Args: noArgs}
 	cmd.AddCommand(
 		&cobra.Command{
-			Use: "default", Short: "Print every key with its meaning and default, commented out", Args: noArgs,
+			Use: "default", Short: "Print a file with every key, its meaning and its default", Args: noArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error { return printDefaultConfig(cmd.OutOrStdout()) },
 		},
 		&cobra.Command{
-			Use: "dump", Short: "Print the effective configuration and which file or flag set each key", Args: noArgs,
+			Use: "dump", Short: "Print the effective configuration, with the file or flag that set each key", Args: noArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error { return dumpConfig(cmd, opts) },
 		},
 		&cobra.Command{
-			Use: "check", Short: "Check the configuration, without starting anything", Args: noArgs,
+			Use: "check", Short: "Validate the configuration and exit", Args: noArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error { return checkConfig(cmd, opts) },
 		},
 	)

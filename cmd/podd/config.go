@@ -12,7 +12,7 @@ import (
 	"github.com/podd-project/podd/streaming"
 )
 
-// Config is the configuration file: each package's own Config in a section, and what belongs to the process.
+// Config is the configuration file: a section with the Config of each package, and the keys of the process.
 type Config struct {
 	Root   string `toml:"root" comment:"Directory of the state that outlives a reboot: records, images, root filesystems of containers."`
 	Run    string `toml:"run" comment:"Directory of the state that does not outlive a reboot: sockets, namespaces, bundles. Should be a tmpfs."`
@@ -28,7 +28,7 @@ type Config struct {
 	Tracing   tracing.Config   `toml:"tracing" comment:"OpenTelemetry spans of the calls that podd serves."`
 }
 
-// RuntimeConfig is the engine's configuration and the handlers it chooses from.
+// RuntimeConfig is the [runtime] section: the engine's configuration and the handlers.
 type RuntimeConfig struct {
 	sandbox.Config
 	CgroupDriver string   `toml:"cgroup_driver" comment:"Cgroup driver: systemd, cgroupfs, or auto (systemd if it is process 1). The kubelet asks podd and uses the same."`
@@ -66,7 +66,7 @@ const (
 	cgroupCgroupfs = "cgroupfs"
 )
 
-// defaultConfig is what podd runs with when no file says otherwise.
+// defaultConfig returns the default of every key.
 func defaultConfig() Config {
 	return Config{
 		Root:   "/var/lib/podd",
@@ -91,7 +91,7 @@ func defaultConfig() Config {
 	}
 }
 
-// complete fills in what follows from other keys and was not set by anyone.
+// complete sets keys whose defaults depend on other keys, unless a file or flag set them.
 func (c *Config) complete(set *tomlconfig.Set) {
 	if set.Origin("listen") == tomlconfig.Default {
 		c.Listen = filepath.Join(c.Run, "podd.sock")
@@ -102,7 +102,7 @@ func (c *Config) complete(set *tomlconfig.Set) {
 	c.place(c.Root, c.Run)
 }
 
-// place puts the packages' state below the two directories, see design of the state on disk in README.md.
+// place sets the packages' state directories, below root and run.
 func (c *Config) place(root, run string) {
 	c.Root, c.Run = root, run
 	c.Runtime.Root, c.Runtime.Run = root, run

@@ -9,12 +9,12 @@ import (
 	"github.com/podd-project/podd/cmd/podd/tomlconfig"
 )
 
-// configHeader opens what `podd config default` prints. contrib/podd.toml is that output.
+// configHeader is the beginning of the output of `podd config default`. contrib/podd.toml is that output.
 const configHeader = `# Configuration of podd, with every key at its default.
 #
-# podd reads /etc/podd/podd.toml and then /etc/podd/podd.toml.d/*.toml in the order of their names. Each key is
-# taken from the last file that has it; arrays are replaced, tables are merged. Flags go over files. An unknown
-# key is an error. See what is in effect, and which file set it: podd config dump
+# podd reads /etc/podd/podd.toml and then /etc/podd/podd.toml.d/*.toml, in the order of their names. Keys of a later
+# file override those of an earlier one; tables are merged, arrays are replaced. Flags override files. An unknown key
+# is an error. podd config dump prints the effective configuration, with the file or flag that set each key.
 
 `
 
@@ -34,7 +34,7 @@ func dumpConfig(cmd *cobra.Command, opts *options) error {
 	return l.set.Dump(cmd.OutOrStdout())
 }
 
-// checkConfig says which files were read, so that a misplaced one is noticed.
+// checkConfig prints which files were read, so that a misplaced one is noticed.
 func checkConfig(cmd *cobra.Command, opts *options) error {
 	l, err := opts.load()
 	if err != nil {
@@ -45,7 +45,7 @@ func checkConfig(cmd *cobra.Command, opts *options) error {
 		fmt.Fprintln(out, "read", f)
 	}
 	if len(l.files) == 0 {
-		fmt.Fprintf(out, "no file at %s: defaults\n", opts.file)
+		fmt.Fprintf(out, "no file %s, using the defaults\n", opts.file)
 	}
 	_, err = fmt.Fprintln(out, "the configuration is valid")
 	return err

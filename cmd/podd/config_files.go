@@ -14,23 +14,23 @@ import (
 	"github.com/podd-project/podd/cmd/podd/tomlconfig"
 )
 
-// defaultConfigFile is read when it is there; one named by --config must be there.
+// defaultConfigFile may be absent. A file given by --config must exist.
 const defaultConfigFile = "/etc/podd/podd.toml"
 
-// maxConfigSize is how much of a configuration file is read, in bytes.
+// maxConfigSize is the maximum size of a configuration file, in bytes.
 const maxConfigSize = 1 << 20
 
-// options are the command line's say in the configuration.
+// options are the flags that all commands have.
 type options struct {
 	flags *pflag.FlagSet
 	file  string
 	set   []string
 }
 
-// keyFlags are the keys that have a flag of their own; --set reaches the others.
+// keyFlags are the keys with a flag of their own. --set sets any key.
 var keyFlags = []struct{ flag, key, usage string }{
-	{"root", "root", "directory of state that outlives a reboot"},
-	{"run", "run", "directory of state that does not"},
+	{"root", "root", "directory of the state that outlives a reboot"},
+	{"run", "run", "directory of the state that does not outlive a reboot"},
 	{"listen", "listen", "unix socket of the CRI service"},
 	{"log-level", "log.level", "trace, debug, info, warning or error"},
 	{"log-format", "log.format", "text or json"},
@@ -38,8 +38,9 @@ var keyFlags = []struct{ flag, key, usage string }{
 
 func (o *options) register(flags *pflag.FlagSet) {
 	o.flags = flags
-	flags.StringVar(&o.file, "config", defaultConfigFile, "configuration file; *.toml in the directory FILE.d are laid over it, in name order")
-	flags.StringArrayVar(&o.set, "set", nil, "set any key, as `section.key=value` (repeatable)")
+	flags.StringVar(&o.file, "config", defaultConfigFile,
+		"configuration `file`; the files FILE.d/*.toml override it, in the order of their names")
+	flags.StringArrayVar(&o.set, "set", nil, "set any key: `section.key=value` (repeatable)")
 	for _, f := range keyFlags {
 		flags.String(f.flag, "", f.usage)
 	}
@@ -50,15 +51,15 @@ func renamedKeys() map[string]string {
 	return map[string]string{"runtime.host_access_runtime": "runtime.host_access_handler"}
 }
 
-// loaded is a configuration and where it came from.
+// loaded is a configuration with the origin of its keys.
 type loaded struct {
 	Config
 	set *tomlconfig.Set
-	// files are those that were read, in order.
+	// files are the files that were read, in order.
 	files []string
 }
 
-// load reads the files, lays the flags over them and validates the result.
+// load reads the files, applies the flags and validates the result.
 func (o *options) load() (*loaded, error) {
 	l := &loaded{Config: defaultConfig()}
 	l.set = tomlconfig.New(&l.Config)
@@ -76,7 +77,7 @@ func (o *options) load() (*loaded, error) {
 	return l, nil
 }
 
-// apply lays the flags over what the files say.
+// apply sets the keys that flags give.
 func (o *options) apply(set *tomlconfig.Set) error {
 	var errs []error
 	for _, assignment := range o.set {
@@ -107,7 +108,7 @@ func (l *loaded) readFiles(file string, required bool) error {
 	}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") || filepath.Ext(e.Name()) != ".toml" {
-			continue // editors' and package managers' leftovers
+			continue // backup files of editors and package managers
 		}
 		if err := l.readFile(filepath.Join(file+".d", e.Name())); err != nil {
 			return err
@@ -125,7 +126,7 @@ func (l *loaded) readFile(path string) error {
 	return l.set.Merge(path, data)
 }
 
-// readConfigFile reads a file that decides what root runs: it must not be writable by everyone.
+// readConfigFile reads a file that decides which programs run as root: it must not be writable by everyone.
 func readConfigFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -139,7 +140,7 @@ func readConfigFile(path string) ([]byte, error) {
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s: is not a regular file", path)
 	case info.Mode().Perm()&0o002 != 0:
-		return nil, fmt.Errorf("%s: is writable by everyone (mode %04o): chmod o-w", path, info.Mode().Perm())
+		return nil, fmt.Errorf("%s: is writable by everyone (mode %04o): run chmod o-w", path, info.Mode().Perm())
 	case info.Size() > maxConfigSize:
 		return nil, fmt.Errorf("%s: is larger than %d bytes", path, maxConfigSize)
 	}

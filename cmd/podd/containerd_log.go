@@ -7,27 +7,27 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// lateAnswer is what ttrpc, by which shims are spoken to, calls an error: the answer to a call that nobody waits for any
-// more, as when it came after the call's deadline. Who made the call has said so already.
-const lateAnswer = "ttrpc: received message on inactive stream"
+// lateResponse is what ttrpc, the protocol of shims, logs as an error when a response arrives after the call's
+// deadline. The caller has reported the deadline already.
+const lateResponse = "ttrpc: received message on inactive stream"
 
-// routeContainerd makes containerd's libraries log here, with their words in a field as those of Kubernetes'.
+// routeContainerd makes containerd's libraries log to to, with their message in a field as those of Kubernetes.
 func routeContainerd(to *logrus.Logger) {
 	l := logrus.New()
 	l.SetOutput(io.Discard)
-	l.SetLevel(logrus.TraceLevel) // podd's own logger decides
+	l.SetLevel(logrus.TraceLevel) // to filters by level
 	l.AddHook(containerdHook{to})
 	log.L = logrus.NewEntry(l)
 }
 
-// containerdHook hands entries on.
+// containerdHook forwards entries.
 type containerdHook struct{ to *logrus.Logger }
 
 func (containerdHook) Levels() []logrus.Level { return logrus.AllLevels }
 
 func (h containerdHook) Fire(e *logrus.Entry) error {
-	level := max(e.Level, logrus.ErrorLevel) // a library that panics or exits does so by itself
-	if e.Message == lateAnswer {
+	level := max(e.Level, logrus.ErrorLevel) // logging must not panic or exit
+	if e.Message == lateResponse {
 		level = logrus.DebugLevel
 	}
 	h.to.WithFields(e.Data).WithField("message", e.Message).Log(level, "containerd library")

@@ -20,7 +20,7 @@ func TestContainerdIsOurLog(t *testing.T) {
 		say  func(*log.Entry)
 		want map[string]string
 	}{
-		{func(l *log.Entry) { l.WithField("stream", 7).Error(lateAnswer) }, map[string]string{"level": "debug", "message": lateAnswer}},
+		{func(l *log.Entry) { l.WithField("stream", 7).Error(lateResponse) }, map[string]string{"level": "debug", "message": lateResponse}},
 		{func(l *log.Entry) { l.WithField("cgroup", "/x").Error("cannot be read") }, map[string]string{"level": "error", "message": "cannot be read", "cgroup": "/x"}},
 		{func(l *log.Entry) { l.Warn("odd") }, map[string]string{"level": "warning", "message": "odd", "msg": "containerd library"}},
 		{func(l *log.Entry) { l.Trace("too much") }, nil},
@@ -31,7 +31,7 @@ func TestContainerdIsOurLog(t *testing.T) {
 	}
 	ours.SetLevel(logrus.InfoLevel)
 	out.Reset()
-	log.G(t.Context()).Error(lateAnswer)
+	log.G(t.Context()).Error(lateResponse)
 	if out.Len() > 0 {
 		t.Errorf("said %s", out.String())
 	}

@@ -12,30 +12,30 @@ import (
 	"github.com/podd-project/podd/sandbox"
 )
 
-// The private methods on the CRI's socket: podd check asks the running daemon, which alone can tell what is being made at
-// the moment. The requests say whether to repair, the answers are lists of findings as JSON.
+// The private methods on the CRI socket, for podd check: only the running daemon knows which resources belong to
+// creations in progress. A request says whether to repair, a response is a list of findings as JSON.
 const (
 	debugServiceName  = "podd.v1.Debug"
 	debugCheck        = "Check"
 	debugVerifyImages = "VerifyImages"
 )
 
-// confirmDelay is how long after the first look the second one follows: what is being removed is found once only.
+// confirmDelay is the time between two checks. A resource that is being removed is found by the first only.
 const confirmDelay = time.Second
 
-// checker is the engine as podd check needs it.
+// checker finds and repairs differences between the records and the machine.
 type checker interface {
 	Check(ctx context.Context) ([]sandbox.Finding, error)
 	Collect(ctx context.Context) error
 	VerifyImages(ctx context.Context, mark bool) ([]sandbox.Finding, error)
 }
 
-// registerDebug serves podd check.
+// registerDebug registers the methods for podd check.
 func registerDebug(r grpc.ServiceRegistrar, c checker) {
 	r.RegisterService(&grpc.ServiceDesc{
 		ServiceName: debugServiceName, HandlerType: (*checker)(nil),
 		Methods: []grpc.MethodDesc{
-			debugMethod(debugCheck, answerCheck),
+			debugMethod(debugCheck, checkTwice),
 			debugMethod(debugVerifyImages, func(ctx context.Context, c checker, repair bool) ([]sandbox.Finding, error) {
 				return c.VerifyImages(ctx, repair)
 			}),
@@ -43,9 +43,14 @@ func registerDebug(r grpc.ServiceRegistrar, c checker) {
 	}, c)
 }
 
-// debugMethod makes a method out of what finds something, and repairs.
-func debugMethod(name string, find func(ctx context.Context, c checker, repair bool) ([]sandbox.Finding, error)) grpc.MethodDesc {
-	handle := func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+// findFunc is the implementation of a debug method.
+type findFunc func(ctx context.Context, c checker, repair bool) ([]sandbox.Finding, error)
+
+// debugMethod returns the description of a method that find implements.
+func debugMethod(name string, find findFunc) grpc.MethodDesc {
+	handle := func(
+		srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor,
+	) (any, error) {
 		repair := &wrapperspb.BoolValue{}
 		if err := decode(repair); err != nil {
 			return nil, err
@@ -61,13 +66,14 @@ func debugMethod(name string, find func(ctx context.Context, c checker, repair b
 		if interceptor == nil {
 			return handler(ctx, repair)
 		}
-		return interceptor(ctx, repair, &grpc.UnaryServerInfo{Server: srv, FullMethod: "/" + debugServiceName + "/" + name}, handler)
+		info := &grpc.UnaryServerInfo{Server: srv, FullMethod: "/" + debugServiceName + "/" + name}
+		return interceptor(ctx, repair, info, handler)
 	}
 	return grpc.MethodDesc{MethodName: name, Handler: handle}
 }
 
-// answerCheck returns what was found twice. Of repairs a running daemon does what its garbage collection does.
-func answerCheck(ctx context.Context, c checker, repair bool) ([]sandbox.Finding, error) {
+// checkTwice returns what two checks found. With repair it collects garbage first.
+func checkTwice(ctx context.Context, c checker, repair bool) ([]sandbox.Finding, error) {
 	if repair {
 		if err := c.Collect(ctx); err != nil {
 			return nil, err
@@ -89,7 +95,7 @@ func answerCheck(ctx context.Context, c checker, repair bool) ([]sandbox.Finding
 	return common(first, second), nil
 }
 
-// common returns those of a that are in b too.
+// common returns the findings that are in both a and b.
 func common(a, b []sandbox.Finding) []sandbox.Finding {
 	seen := map[sandbox.Finding]bool{}
 	for _, f := range b {
@@ -104,15 +110,17 @@ func common(a, b []sandbox.Finding) []sandbox.Finding {
 	return both
 }
 
-// ask has the daemon behind conn check, and repair, with one of the methods.
-func ask(ctx context.Context, conn grpc.ClientConnInterface, method string, repair bool) ([]sandbox.Finding, error) {
-	answer := &wrapperspb.BytesValue{}
-	if err := conn.Invoke(ctx, "/"+debugServiceName+"/"+method, wrapperspb.Bool(repair), answer); err != nil {
+// callDebug calls one of the methods of the daemon behind conn.
+func callDebug(
+	ctx context.Context, conn grpc.ClientConnInterface, method string, repair bool,
+) ([]sandbox.Finding, error) {
+	resp := &wrapperspb.BytesValue{}
+	if err := conn.Invoke(ctx, "/"+debugServiceName+"/"+method, wrapperspb.Bool(repair), resp); err != nil {
 		return nil, err
 	}
 	var findings []sandbox.Finding
-	if err := json.Unmarshal(answer.GetValue(), &findings); err != nil {
-		return nil, fmt.Errorf("read the daemon's answer: %w", err)
+	if err := json.Unmarshal(resp.GetValue(), &findings); err != nil {
+		return nil, fmt.Errorf("decode the daemon's response: %w", err)
 	}
 	return findings, nil
 }

@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keepDescriptors makes sure that no program that podd starts - CNI plugin, monitor, runtime, and so perhaps a
-// container - inherits what whoever started podd left open. Go opens its own files that way already (CVE-2024-21626
-// was one that was not).
-func keepDescriptors() error {
+// closeDescriptorsOnExec sets close-on-exec on all inherited file descriptors, so that no program that podd starts
+// (CNI plugin, conmon, runtime) passes one on to a container. CVE-2024-21626 was such a leak. Go sets the flag on
+// files that it opens.
+func closeDescriptorsOnExec() error {
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
-		return fmt.Errorf("keep inherited descriptors from other programs: %w", err)
+		return fmt.Errorf("set close-on-exec on inherited file descriptors: %w", err)
 	}
 	return nil
 }

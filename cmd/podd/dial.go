@@ -5,7 +5,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// dial connects to the daemon behind a unix socket, once something is asked.
+// dial returns a client of the daemon on a unix socket. It connects at the first call.
 func dial(socket string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 }

@@ -23,12 +23,12 @@ func TestSecureDir(t *testing.T) {
 		"is open":              {prepare: mkdir(0o755), mode: 0o700, warns: true},
 		"is writable":          {prepare: mkdir(0o733), mode: 0o711, warns: true},
 		"is too closed":        {prepare: mkdir(0o700), mode: 0o711},
-		"belongs to another":   {prepare: owned(1234), mode: 0o700, err: "belongs to uid 1234"},
+		"belongs to another":   {prepare: owned(1234), mode: 0o700, err: "is owned by uid 1234"},
 		"is a file":            {prepare: file, mode: 0o700, err: "is not a directory"},
 		"is a link to nowhere": {prepare: link("nowhere"), mode: 0o700, err: "no such file"},
 		"is a link to our own": {prepare: link("real"), mode: 0o700},
 		"is a link to a strange": {prepare: func(t *testing.T, p string) { owned(1234)(t, filepath.Join(filepath.Dir(p), "x")); link("x")(t, p) },
-			mode: 0o700, err: "belongs to uid 1234"},
+			mode: 0o700, err: "is owned by uid 1234"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -9,16 +9,18 @@ import (
 	"google.golang.org/grpc"
 )
 
-// inflight counts the calls under way. Streams are not counted: a client that watches events or health would
-// hold the daemon up for ever.
+// inflight counts the unary calls in progress. Streams are not counted: a client that watches events or health would
+// delay the stop of the daemon indefinitely.
 type inflight struct {
 	mu   sync.Mutex
 	n    int
-	idle chan struct{} // not nil once somebody waits, closed at n == 0
+	idle chan struct{} // not nil once none was called, closed at n == 0
 }
 
 // count is a gRPC interceptor.
-func (i *inflight) count(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (i *inflight) count(
+	ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
+) (any, error) {
 	i.add(1)
 	defer i.add(-1)
 	return handler(ctx, req)
@@ -31,7 +33,7 @@ func (i *inflight) add(n int) {
 	i.signalLocked()
 }
 
-// none returns a channel that is closed when no call is under way. It is asked once, when no new calls come.
+// none returns a channel that is closed when no call is in progress. It is called once, when no new calls are accepted.
 func (i *inflight) none() <-chan struct{} {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -48,8 +50,8 @@ func (i *inflight) signalLocked() {
 	}
 }
 
-// drain stops accepting, lets calls under way finish for a while and cuts off the others. A call that is cut
-// off has not failed: creations go on detached from their caller, and are taken back by the engine's Close.
+// drain stops accepting calls, waits up to limit for those in progress and cancels the rest. A canceled creation
+// continues detached from its caller, until the engine's Close undoes it.
 func drain(srv *grpc.Server, calls *inflight, limit time.Duration, log logrus.FieldLogger) {
 	stopped := make(chan struct{})
 	go func() {
@@ -64,13 +66,13 @@ func drain(srv *grpc.Server, calls *inflight, limit time.Duration, log logrus.Fi
 	case <-calls.none():
 		awaitFlush(stopped)
 	case <-timer.C:
-		log.WithField("limit", limit.String()).Warn("calls are still under way, cutting them off")
+		log.WithField("limit", limit.String()).Warn("calls did not finish in time, canceling them")
 	}
 	srv.Stop()
 	<-stopped
 }
 
-// flushTimeout is how long the answer of the last call may take to get out once only streams are left.
+// flushTimeout is how long the response of the last call may take to be sent once only streams are left.
 const flushTimeout = 250 * time.Millisecond
 
 func awaitFlush(stopped <-chan struct{}) {

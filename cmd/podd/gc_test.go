@@ -9,23 +9,24 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// gcNow is how much garbage the heap may hold now.
+// gcNow returns the present value of GOGC.
 func gcNow() int {
 	now := debug.SetGCPercent(100)
 	debug.SetGCPercent(now)
 	return now
 }
 
-func TestHeapIsSmallButForPulls(t *testing.T) {
+func TestGCPercentIsRaisedDuringPulls(t *testing.T) {
 	before := gcNow()
 	t.Cleanup(func() { debug.SetGCPercent(before) })
 	t.Setenv("GOGC", "")
-	h := newHeap()
+	g := newGCTuner()
 	if got := gcNow(); got != gcPercent {
-		t.Fatalf("at rest: %d, want %d", got, gcPercent)
+		t.Fatalf("at start: GOGC = %d, want %d", got, gcPercent)
 	}
 	call := func(method string, during func()) {
-		_, err := h.relax(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: method}, func(context.Context, any) (any, error) {
+		info := &grpc.UnaryServerInfo{FullMethod: method}
+		_, err := g.duringPull(t.Context(), nil, info, func(context.Context, any) (any, error) {
 			during()
 			return nil, nil
 		})
@@ -36,28 +37,28 @@ func TestHeapIsSmallButForPulls(t *testing.T) {
 	check := func(when string, want int) {
 		t.Helper()
 		if got := gcNow(); got != want {
-			t.Errorf("%s: %d, want %d", when, got, want)
+			t.Errorf("%s: GOGC = %d, want %d", when, got, want)
 		}
 	}
-	call(cri.RuntimeService_ListContainers_FullMethodName, func() { check("in another call", gcPercent) })
+	call(cri.RuntimeService_ListContainers_FullMethodName, func() { check("during ListContainers", gcPercent) })
 	call(cri.ImageService_PullImage_FullMethodName, func() {
-		check("in a pull", gcPercentPull)
-		call(cri.ImageService_PullImage_FullMethodName, func() { check("in two", gcPercentPull) })
-		check("in the first, the second has ended", gcPercentPull)
+		check("during a pull", gcPercentPull)
+		call(cri.ImageService_PullImage_FullMethodName, func() { check("during two pulls", gcPercentPull) })
+		check("after the second pull, during the first", gcPercentPull)
 	})
-	check("after them", gcPercent)
+	check("after both", gcPercent)
 }
 
-func TestHeapIsTheOperatorsToDecide(t *testing.T) {
+func TestGOGCFromTheEnvironmentIsKept(t *testing.T) {
 	before := gcNow()
 	t.Cleanup(func() { debug.SetGCPercent(before) })
 	debug.SetGCPercent(77)
-	t.Setenv("GOGC", "77") // which the runtime itself reads when a program starts
-	h := newHeap()
+	t.Setenv("GOGC", "77") // the Go runtime reads it at start
+	g := newGCTuner()
 	for _, n := range []int{+1, -1} {
-		h.pull(n)
+		g.addPulls(n)
 		if got := gcNow(); got != 77 {
-			t.Errorf("pulls %+d: %d, want 77", n, got)
+			t.Errorf("addPulls(%+d): GOGC = %d, want 77", n, got)
 		}
 	}
 }

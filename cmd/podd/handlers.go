@@ -14,23 +14,23 @@ import (
 	"github.com/podd-project/podd/sandbox"
 )
 
-// handlers makes the runtime handlers. One that cannot be used says so when asked; it is kept, for it may become
-// usable when a package is installed.
+// handlers returns the runtime handlers. One that cannot be used reports it in Status; it may become usable later, when
+// its package is installed.
 func (d *daemon) handlers(ctx context.Context) map[string]sandbox.Runtime {
-	standIn, keeper := d.installStandIn(), d.installKeeper()
+	initProxy, stdio := d.installInitProxy(), d.installStdio()
 	handlers := map[string]sandbox.Runtime{}
 	for name, h := range d.cfg.Runtime.Handlers {
 		if h.Type == typeShim {
 			cfg := d.shimConfig(name, h)
-			cfg.Keeper = keeper
+			cfg.Keeper = stdio
 			runtime := shim.New(cfg)
 			d.onClose("handler "+name, runtime.Close)
 			d.background.Go(func() { d.reportHandler(ctx, name, cfg.Path, runtime) })
 			handlers[name] = runtime
 			continue
 		}
-		cfg := d.handlerConfig(name, h)
-		cfg.StandIn = standIn
+		cfg := d.runcConfig(name, h)
+		cfg.StandIn = initProxy
 		runtime := runc.New(cfg)
 		d.background.Go(func() { d.reportHandler(ctx, name, cfg.Path, runtime) })
 		handlers[name] = runtime
@@ -55,12 +55,12 @@ func (d *daemon) shimConfig(name string, h HandlerTable) shim.Config {
 	}
 }
 
-// gvisorShim tells whether the handler is gVisor's shim.
+// gvisorShim reports whether the handler is gVisor's shim.
 func (h HandlerTable) gvisorShim() bool {
 	return strings.HasPrefix(filepath.Base(h.Path), "containerd-shim-runsc-")
 }
 
-// shimRuntime is the runtime of the shim. gVisor's would look for runsc in PATH.
+// shimRuntime returns the runtime of the shim. gVisor's shim would look for runsc in PATH.
 func (h HandlerTable) shimRuntime() string {
 	if h.Runtime == "" && h.gvisorShim() {
 		return "runsc"
@@ -68,7 +68,8 @@ func (h HandlerTable) shimRuntime() string {
 	return h.Runtime
 }
 
-// shimOptions are the options in the shim's types. gVisor's shim has those of runsc in a table of their own.
+// shimOptions returns the options in the types of the shim. gVisor's shim takes the flags of runsc in a table of its
+// own.
 func (h HandlerTable) shimOptions() map[string]any {
 	if len(h.Options) == 0 {
 		return nil
@@ -88,7 +89,7 @@ func (h HandlerTable) shimOptions() map[string]any {
 	return options
 }
 
-func (d *daemon) handlerConfig(name string, h HandlerTable) runc.Config {
+func (d *daemon) runcConfig(name string, h HandlerTable) runc.Config {
 	r := d.cfg.Runtime
 	return runc.Config{
 		Name:          name,
@@ -103,27 +104,27 @@ func (d *daemon) handlerConfig(name string, h HandlerTable) runc.Config {
 	}
 }
 
-// installStandIn puts podd's own stand-in where monitors find it. Without it, handlers that need it say so.
-func (d *daemon) installStandIn() string {
+// installInitProxy writes the init proxy to root and returns its path. Without it, handlers that need it are not ready.
+func (d *daemon) installInitProxy() string {
 	path, err := initproxy.Install(filepath.Join(d.cfg.Root, "libexec"))
 	if err != nil {
-		d.log.WithError(err).Warn("runtimes with a kernel of their own cannot be used")
+		d.log.WithError(err).Warn("failed to install the init proxy: runtimes with a kernel of their own cannot be used")
 		return ""
 	}
 	return path
 }
 
-// installKeeper puts the keeper of shims' output where it can be run. Without it, handlers of shims say so.
-func (d *daemon) installKeeper() string {
+// installStdio writes the stdio program of shims to root and returns its path. Without it, shims are not ready.
+func (d *daemon) installStdio() string {
 	path, err := shim.InstallKeeper(filepath.Join(d.cfg.Root, "libexec"))
 	if err != nil {
-		d.log.WithError(err).Warn("runtime handlers of type shim cannot be used")
+		d.log.WithError(err).Warn("failed to install the stdio program of shims: handlers of type shim cannot be used")
 		return ""
 	}
 	return path
 }
 
-// handlerConfigs are what the engine must know of the handlers.
+// handlerConfigs returns the configuration of the handlers that the engine uses.
 func (d *daemon) handlerConfigs() map[string]sandbox.HandlerConfig {
 	configs := map[string]sandbox.HandlerConfig{}
 	for name, h := range d.cfg.Runtime.Handlers {
@@ -132,7 +133,7 @@ func (d *daemon) handlerConfigs() map[string]sandbox.HandlerConfig {
 	return configs
 }
 
-// useSystemdCgroup decides what "auto" means: systemd where it runs the machine, see sd_booted(3).
+// useSystemdCgroup resolves the cgroup driver. auto means systemd if it is process 1, see sd_booted(3).
 func useSystemdCgroup(driver string) bool {
 	if driver != cgroupAuto {
 		return driver == cgroupSystemd

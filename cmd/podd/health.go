@@ -10,8 +10,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// newHealth returns the gRPC health service (grpc.health.v1) with everything not serving yet. The names are
-// those of the services that are served, and "" for the daemon as a whole.
+// newHealth registers the gRPC health service (grpc.health.v1), with status NOT_SERVING for each CRI service and for
+// "", the daemon as a whole.
 func newHealth(r grpc.ServiceRegistrar) *health.Server {
 	h := health.NewServer()
 	setHealth(h, healthpb.HealthCheckResponse_NOT_SERVING)
@@ -20,13 +20,15 @@ func newHealth(r grpc.ServiceRegistrar) *health.Server {
 }
 
 func setHealth(h *health.Server, status healthpb.HealthCheckResponse_ServingStatus) {
-	for _, service := range []string{"", cri.RuntimeService_ServiceDesc.ServiceName, cri.ImageService_ServiceDesc.ServiceName} {
+	for _, service := range []string{
+		"", cri.RuntimeService_ServiceDesc.ServiceName, cri.ImageService_ServiceDesc.ServiceName,
+	} {
 		h.SetServingStatus(service, status)
 	}
 }
 
-// selfCheck asks the daemon's health over its own socket, as a client would: that takes the whole way through
-// the listener and the gRPC server.
+// selfCheck returns a function that calls the health service over the daemon's own socket, so that it covers the
+// listener and the gRPC server.
 func selfCheck(socket string) (check func(context.Context) error, done func() error, err error) {
 	conn, err := dial(socket)
 	if err != nil {

@@ -14,18 +14,18 @@ import (
 	"github.com/podd-project/podd/oci"
 )
 
-// askTimeout bounds asking one program for its version.
-const askTimeout = 5 * time.Second
+// versionTimeout bounds the run of a program that prints its version.
+const versionTimeout = 5 * time.Second
 
-// prober is a handler that can be asked what it runs with.
+// prober is a handler that can be probed.
 type prober interface {
 	Probe(ctx context.Context) error
 	Features() oci.Features
 }
 
-// reportHandler logs what a handler runs with, or why it cannot be used.
+// reportHandler logs the versions and features of a handler, or why it is not ready.
 func (d *daemon) reportHandler(ctx context.Context, name, path string, r prober) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
 	log := d.log.WithFields(logrus.Fields{"handler": name, "default": name == d.cfg.Runtime.DefaultHandler})
 	if err := r.Probe(ctx); err != nil {
@@ -35,7 +35,9 @@ func (d *daemon) reportHandler(ctx context.Context, name, path string, r prober)
 	f := r.Features()
 	dirs := d.cfg.Runtime.SearchPath
 	if m, ok := r.(interface{ MonitorVersion() string }); ok {
-		log = log.WithFields(logrus.Fields{"monitor_path": locate(d.cfg.Runtime.Conmon, dirs), "monitor": m.MonitorVersion()})
+		log = log.WithFields(logrus.Fields{
+			"monitor_path": locate(d.cfg.Runtime.Conmon, dirs), "monitor": m.MonitorVersion(),
+		})
 	}
 	log.WithFields(logrus.Fields{
 		"path": locate(path, dirs), "version": f.Version, "oci_version": f.OCIVersion,
@@ -43,11 +45,11 @@ func (d *daemon) reportHandler(ctx context.Context, name, path string, r prober)
 	}).Info("runtime handler is ready")
 	if len(f.Advisories) > 0 {
 		log.WithFields(logrus.Fields{"version": f.Version, "advisories": f.Advisories}).
-			Warn("runtime is older than the fix of a known way out of containers: upgrade it, unless its distribution has fixed it under this version")
+			Warn("runtime has known container escapes: upgrade it, unless its distribution backported the fixes")
 	}
 }
 
-// locate tells which file a program's name stands for, for the log. Package oci finds it by the same rule.
+// locate returns the file that a program name is looked up to, for the log. The drivers in oci use the same rule.
 func locate(name string, dirs []string) string {
 	if filepath.IsAbs(name) {
 		return name
@@ -61,11 +63,11 @@ func locate(name string, dirs []string) string {
 	return name
 }
 
-// plugins are the CNI plugins that are asked for their version. Only those that are known to answer are run: a
-// directory of plugins may hold programs that do something when started (Calico's installer is one).
+// plugins are the CNI plugins whose versions are logged. Only plugins that are known to print it are run: the directory
+// may contain programs that act when started (Calico's installer does).
 var plugins = []string{"bridge", "host-local", "loopback", "portmap", "bandwidth", "firewall", "tuning"}
 
-// reportPlugins logs which CNI plugins were found. Package network says whether the pod network is ready.
+// reportPlugins logs which CNI plugins were found. Whether the pod network is ready is reported by package network.
 func (d *daemon) reportPlugins(ctx context.Context) {
 	for _, dir := range d.cfg.Network.BinDirs {
 		found := map[string]string{}
@@ -80,17 +82,17 @@ func (d *daemon) reportPlugins(ctx context.Context) {
 	}
 }
 
-// pluginVersion runs a plugin as the CNI project's own answer to that: with no CNI_COMMAND they print what they are,
-// "CNI bridge plugin v1.9.1".
+// pluginVersion returns the version of a plugin of the CNI project. Without CNI_COMMAND such a plugin prints its name
+// and version: "CNI bridge plugin v1.9.1".
 func pluginVersion(ctx context.Context, path string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("ask %s for its version: %w", path, err)
+		return "", fmt.Errorf("run %s: %w", path, err)
 	}
 	line, _, _ := strings.Cut(string(out), "\n")
 	words := strings.Fields(line)

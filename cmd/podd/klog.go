@@ -8,13 +8,13 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// routeKlog makes Kubernetes' libraries, which log through klog to standard error in a form of their own, log here.
+// routeKlog makes Kubernetes' libraries, which log through klog to standard error, log to log.
 func routeKlog(log *logrus.Logger) {
 	klog.SetSlogLogger(slog.New(klogHandler{entry: logrus.NewEntry(log)}))
 }
 
-// klogHandler writes what a library says as a field: its words are no constant message, and may be a client's. klog
-// does not tell its warnings from the rest, most of which is about clients that misbehave.
+// klogHandler logs a library's message as a field: it is not constant and may contain a client's data. klog does not
+// distinguish warnings from information, most of which concerns clients that misbehave; both are logged at level debug.
 type klogHandler struct{ entry *logrus.Entry }
 
 func (h klogHandler) level(l slog.Level) logrus.Level {

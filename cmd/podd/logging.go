@@ -9,7 +9,7 @@ import (
 	"github.com/podd-project/podd/cmd/config"
 )
 
-// LogConfig says what is logged, to standard error.
+// LogConfig is the [log] section. podd logs to standard error.
 type LogConfig struct {
 	Level  string `toml:"level" comment:"Minimum level of log entries: trace, debug, info, warning or error."`
 	Format string `toml:"format" comment:"Format of log entries: text or json."`
@@ -26,7 +26,7 @@ func (c LogConfig) Validate() error {
 	return nil
 }
 
-// setUpLogging configures logrus' standard logger: the container libraries log to that one, too.
+// setUpLogging configures logrus' standard logger, which container libraries log to as well.
 func setUpLogging(c LogConfig, w io.Writer) (*logrus.Logger, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err

@@ -1,8 +1,8 @@
 // Command podd is the pod daemon: a CRI runtime server.
 //
-// This package wires the others together and owns what belongs to the process rather than to pods: the
-// command line, the configuration file, the state directory's lock, the socket, signals and the service
-// manager. It holds no knowledge of pods. Nothing imports it.
+// This package wires the others together and owns the parts of the process: the command line, the configuration file,
+// the lock of the state directories, the socket, signals and the service manager. It knows nothing of pods. No package
+// imports it.
 package main
 
 import (
@@ -15,8 +15,7 @@ import (
 var version, commit = "dev", ""
 
 func main() {
-	// containers/storage starts this binary again to unpack layers inside a chroot; such a process must do
-	// that and nothing else, before any flag is looked at.
+	// containers/storage runs this binary to unpack layers inside a chroot. Such a process must not parse flags.
 	if reexec.Init() {
 		return
 	}

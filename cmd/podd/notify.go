@@ -11,18 +11,17 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// notifier talks to the service manager (sd_notify(3)). Its zero value says nothing.
+// notifier sends notifications to the service manager (sd_notify(3)). The zero value sends none.
 //
-// The variables are taken out of the environment when read: runc would hand a NOTIFY_SOCKET on to containers,
-// and conmon would speak to it in our name. That is why coreos/go-systemd, which reads the environment at
-// each call, is not used here.
+// The variables are removed from the environment when read: runc would pass NOTIFY_SOCKET on to containers, and conmon
+// would send notifications to it. coreos/go-systemd is not used because it reads the environment at each call.
 type notifier struct {
 	socket string
-	// interval is how often a healthy daemon must be heard, 0 for never.
+	// interval is the period of the watchdog (WATCHDOG_USEC), 0 without one.
 	interval time.Duration
 }
 
-// newNotifier takes the service manager's variables out of the environment.
+// newNotifier reads the service manager's variables and removes them from the environment.
 func newNotifier() notifier {
 	n := notifier{socket: os.Getenv("NOTIFY_SOCKET")}
 	usec, err := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64)
@@ -30,19 +29,21 @@ func newNotifier() notifier {
 	if err == nil && usec > 0 && (pid == "" || pid == strconv.Itoa(os.Getpid())) {
 		n.interval = time.Duration(usec) * time.Microsecond
 	}
-	for _, name := range []string{"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"} {
+	for _, name := range []string{
+		"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES",
+	} {
 		os.Unsetenv(name)
 	}
 	return n
 }
 
-// send tells the service manager, e.g. "READY=1". Nothing hangs on it: an error is only logged.
+// send sends a message such as "READY=1". Errors are only logged.
 func (n notifier) send(log logrus.FieldLogger, message string) {
 	if n.socket == "" {
 		return
 	}
 	if err := n.write(message); err != nil {
-		log.WithError(err).Warn("the service manager could not be notified")
+		log.WithError(err).Warn("failed to notify the service manager")
 	}
 }
 
@@ -59,9 +60,8 @@ func (n notifier) write(message string) error {
 	return err
 }
 
-// watchdog tells the service manager at twice the rate it wants that the daemon answers, for as long as check
-// says so. When it does not the service manager aborts the daemon, which prints its goroutines, and starts
-// another.
+// watchdog calls check at twice the rate that the service manager wants, and sends a keep-alive each time it succeeds.
+// Without keep-alives the service manager aborts the daemon, which prints its goroutines, and starts another.
 func (n notifier) watchdog(ctx context.Context, log logrus.FieldLogger, check func(context.Context) error) {
 	if n.interval == 0 {
 		return
@@ -76,7 +76,7 @@ func (n notifier) watchdog(ctx context.Context, log logrus.FieldLogger, check fu
 		case <-ticker.C:
 		}
 		if err := checkWithin(ctx, period, check); err != nil && ctx.Err() == nil {
-			log.WithError(err).Error("the daemon does not answer, the watchdog is not fed")
+			log.WithError(err).Error("health check failed, skipping the watchdog notification")
 			continue
 		}
 		n.send(log, "WATCHDOG=1")
@@ -84,10 +84,10 @@ func (n notifier) watchdog(ctx context.Context, log logrus.FieldLogger, check fu
 }
 
 func checkWithin(ctx context.Context, limit time.Duration, check func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %v", limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no response within %v", limit))
 	defer cancel()
 	if err := check(ctx); err != nil {
-		return fmt.Errorf("check the own socket: %w", err)
+		return fmt.Errorf("call the health service over the own socket: %w", err)
 	}
 	return nil
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/podd-project/podd/server"
 )
 
-// observers are told of what podd does. Those that are not configured are nil, and cost nothing.
+// observers receive operations and calls. Those that are not configured are nil.
 type observers struct {
 	metrics *metrics.Metrics
 	tracer  *tracing.Tracer
 }
 
-// flushSpansTimeout is how long a daemon that stops tries to send its last spans, after everything else.
+// flushSpansTimeout is how long a stopping daemon tries to send its last spans.
 const flushSpansTimeout = 3 * time.Second
 
 func (d *daemon) newObservers() (o observers, err error) {
@@ -42,7 +42,7 @@ func (d *daemon) newObservers() (o observers, err error) {
 	return o, nil
 }
 
-// operation is what the engine calls for each operation that has ended; nil when nobody wants to know.
+// operation returns the function that the engine calls for each finished operation, nil without observers.
 func (o observers) operation() func(context.Context, operation.Operation) {
 	switch {
 	case o.metrics == nil && o.tracer == nil:
@@ -58,7 +58,7 @@ func (o observers) operation() func(context.Context, operation.Operation) {
 	}
 }
 
-// grpcOptions are what they want of the gRPC server; they come before the server's own.
+// grpcOptions returns the observers' options of the gRPC server, which must come before the server's own.
 func (o observers) grpcOptions() []grpc.ServerOption {
 	if o.tracer == nil {
 		return nil
@@ -66,7 +66,7 @@ func (o observers) grpcOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(o.tracer.Unary)}
 }
 
-// call is what the server calls for each call that was answered; nil when nobody wants to know.
+// call returns the function that the server calls for each finished call, nil without metrics.
 func (o observers) call() func(server.Call) {
 	if o.metrics == nil {
 		return nil
@@ -74,7 +74,7 @@ func (o observers) call() func(server.Call) {
 	return o.metrics.ObserveCall
 }
 
-// serveMetrics answers scrapes until ctx ends. An endpoint that cannot be opened keeps no pod from running.
+// serveMetrics serves metrics until ctx ends. The daemon runs even if the endpoint cannot be opened.
 func (d *daemon) serveMetrics(ctx context.Context, n *node) {
 	m := d.observers.metrics
 	if m == nil {
@@ -84,13 +84,13 @@ func (d *daemon) serveMetrics(ctx context.Context, n *node) {
 	log := d.log.WithField("address", d.cfg.Metrics.Address)
 	l, err := d.listenMetrics()
 	if err != nil {
-		log.WithError(err).Error("metrics cannot be served")
+		log.WithError(err).Error("failed to serve metrics")
 		return
 	}
-	log.Info("metrics are served")
+	log.Info("serving metrics")
 	d.background.Go(func() {
 		if err := m.Serve(ctx, l, d.log); err != nil {
-			log.WithError(err).Error("metrics are no longer served")
+			log.WithError(err).Error("failed to serve metrics, giving up")
 		}
 	})
 }
@@ -102,7 +102,7 @@ func (d *daemon) listenMetrics() (net.Listener, error) {
 	return net.Listen("tcp", d.cfg.Metrics.Address)
 }
 
-// metricsNode is the node in the words of metrics.
+// metricsNode implements metrics.Node.
 type metricsNode struct{ *node }
 
 func (n metricsNode) PodStates() []record.PodState {

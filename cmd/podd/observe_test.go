@@ -100,5 +100,5 @@ func TestMetricsThatCannotBeServedKeepNoPodFromRunning(t *testing.T) {
 	defer l.Close()
 	s := newSite(t)
 	d := s.start(t, nil, "--set", "metrics.address="+l.Addr().String()) // it says READY
-	d.log.expect(t, "metrics cannot be served")
+	d.log.expect(t, "failed to serve metrics")
 }

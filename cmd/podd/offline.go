@@ -10,15 +10,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// offline runs do with the node's mechanisms and engine, as a daemon would have them, without serving: for commands that
-// work on what a stopped daemon has left. It holds the lock of the state directories meanwhile.
+// offline calls do with a node that does not serve, for commands that work on the state of a stopped daemon. It holds
+// the lock of the state directories meanwhile.
 func offline(cmd *cobra.Command, l *loaded, do func(ctx context.Context, n *node) error) (err error) {
 	if os.Geteuid() != 0 {
-		return errors.New("podd must run as root for this")
+		return errors.New("this command must run as root")
 	}
 	logging := l.Log
 	if logging.Level == defaultConfig().Log.Level {
-		logging.Level = "warning" // the daemon's course of business is of no interest here
+		logging.Level = "warning" // the daemon's info messages are noise here
 	}
 	log, err := setUpLogging(logging, cmd.ErrOrStderr())
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// outputFormat is how a command prints: outputText for people, outputJSON for programs.
+// outputFormat is the format of a command's output.
 type outputFormat string
 
 const (
@@ -18,12 +18,12 @@ const (
 
 // outputFlag adds -o to a command.
 func outputFlag(cmd *cobra.Command, format *outputFormat) {
-	cmd.Flags().StringVarP((*string)(format), "output", "o", string(outputText), "text or json")
+	cmd.Flags().StringVarP((*string)(format), "output", "o", string(outputText), "output `format`: text or json")
 }
 
 func (f outputFormat) validate() error {
 	if f != outputText && f != outputJSON {
-		return configError{fmt.Errorf("output %q is neither text nor json", string(f))}
+		return configError{fmt.Errorf("flag --output: %q is neither text nor json", string(f))}
 	}
 	return nil
 }

@@ -16,15 +16,15 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// drainTimeout is how long calls under way may take to finish once the daemon stops; closeTimeout is how long
-// the engine then has to take back what it was building. TimeoutStopSec of the service unit is longer than both.
+// drainTimeout is how long calls may take to finish when the daemon stops. closeTimeout is how long the engine then has
+// to undo unfinished creations. TimeoutStopSec of the service unit is longer than both together.
 const (
 	drainTimeout = 10 * time.Second
 	closeTimeout = 10 * time.Second
 )
 
-// errStopped is why work ends when the daemon is asked to stop.
-var errStopped = errors.New("podd was asked to stop")
+// errStopped is the cause of contexts that end because the daemon stops.
+var errStopped = errors.New("podd is stopping")
 
 // serveCommand runs the daemon until it is stopped.
 func serveCommand(cmd *cobra.Command, opts *options) error {
@@ -38,16 +38,16 @@ func serveCommand(cmd *cobra.Command, opts *options) error {
 		return configError{err}
 	}
 	if os.Geteuid() != 0 {
-		return errors.New("podd must run as root: it makes namespaces, mounts and cgroups")
+		return errors.New("podd must run as root: it creates namespaces, mounts and cgroups")
 	}
-	if err := keepDescriptors(); err != nil {
+	if err := closeDescriptorsOnExec(); err != nil {
 		return err
 	}
-	syscall.Umask(0o022) // files that containers share are made for all to read, whoever started the daemon
-	d := &daemon{cfg: l.Config, values: l.set.Values(), log: log, notify: notify, heap: newHeap()}
+	syscall.Umask(0o022) // containers under any uid must be able to read shared files
+	d := &daemon{cfg: l.Config, values: l.set.Values(), log: log, notify: notify, gc: newGCTuner()}
 	ctx, stop := signals{log: log, dumpDir: d.dumpDir, exit: os.Exit}.watch(cmd.Context())
 	defer stop()
-	log.WithFields(logrus.Fields{"version": version, "pid": os.Getpid(), "files": l.files}).Info("podd starts")
+	log.WithFields(logrus.Fields{"version": version, "pid": os.Getpid(), "files": l.files}).Info("starting podd")
 	if err := d.run(ctx); err != nil {
 		return err
 	}
@@ -58,24 +58,24 @@ func serveCommand(cmd *cobra.Command, opts *options) error {
 // daemon is one run of podd.
 type daemon struct {
 	cfg Config
-	// values are the keys of cfg as they were set, for people to look at.
+	// values are the effective keys and values, for the verbose Status.
 	values map[string]any
 	log    logrus.FieldLogger
 	notify notifier
-	heap   *heap
+	gc     *gcTuner
 
-	// observers are set by build, and nobody in commands that do not serve.
+	// observers are set by build. Commands that do not serve have none.
 	observers observers
 
-	// openDir is the run directory, once it is ours.
+	// openDir is the run directory, once it is locked.
 	openDir atomic.Pointer[string]
-	// closers undo the start, last first.
+	// closers undo the start, in reverse order.
 	closers []func() error
-	// background is work beside serving, which ends with the daemon's context.
+	// background are goroutines that end with the daemon's context.
 	background sync.WaitGroup
 }
 
-// dumpDir is where goroutine dumps go, "" while there is no directory.
+// dumpDir returns the directory of goroutine dumps, "" while there is none.
 func (d *daemon) dumpDir() string {
 	if dir := d.openDir.Load(); dir != nil {
 		return *dir
@@ -83,7 +83,7 @@ func (d *daemon) dumpDir() string {
 	return ""
 }
 
-// onClose adds the undoing of one step of the start.
+// onClose registers f to be called by close. What names it in errors.
 func (d *daemon) onClose(what string, f func() error) {
 	d.closers = append(d.closers, func() error {
 		if err := f(); err != nil {
@@ -93,7 +93,7 @@ func (d *daemon) onClose(what string, f func() error) {
 	})
 }
 
-// close undoes the start. Nothing of it touches pods.
+// close undoes the start. It does not touch pods.
 func (d *daemon) close() error {
 	var errs []error
 	for i := len(d.closers) - 1; i >= 0; i-- {
@@ -102,8 +102,8 @@ func (d *daemon) close() error {
 	return errors.Join(errs...)
 }
 
-// run starts everything in order, serves until ctx ends and takes everything down. It returns nil when it was
-// asked to stop, whether it had come to serving by then or not.
+// run starts the daemon, serves until ctx ends and shuts down. It returns nil if ctx ended because of a signal, also
+// during the start.
 func (d *daemon) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	err := d.startAndServe(ctx)
@@ -114,11 +114,11 @@ func (d *daemon) run(ctx context.Context) error {
 	if !asked {
 		return errors.Join(err, closeErr)
 	}
-	if closeErr != nil { // what is left half done is cleaned up by the next daemon
-		d.log.WithError(closeErr).Warn("not everything could be closed")
+	if closeErr != nil { // the next daemon cleans up
+		d.log.WithError(closeErr).Warn("failed to shut down completely")
 	}
 	if err != nil {
-		d.log.WithError(err).Info("stopped while starting")
+		d.log.WithError(err).Info("stopped during the start")
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func (d *daemon) startAndServe(ctx context.Context) error {
 	return d.serve(ctx, n)
 }
 
-// open takes the state directories.
+// open creates and locks the state directories.
 func (d *daemon) open() error {
 	st, err := openState(d.cfg, d.log)
 	if err != nil {
@@ -149,7 +149,7 @@ func (d *daemon) open() error {
 	return nil
 }
 
-// recover takes over what an earlier daemon left. One bad record never keeps the daemon from starting.
+// recover takes over the pods of the previous daemon. A damaged record does not keep the daemon from starting.
 func (d *daemon) recover(ctx context.Context, n *node) error {
 	d.notify.send(d.log, "STATUS=recovering pods")
 	start := time.Now()
@@ -160,14 +160,15 @@ func (d *daemon) recover(ctx context.Context, n *node) error {
 		return context.Cause(ctx)
 	}
 	d.log.WithFields(logrus.Fields{
-		"pods": len(n.engine.Pods()), "containers": len(n.engine.Containers()), "duration": time.Since(start).Round(time.Millisecond).String(),
-	}).Info("pods recovered")
+		"pods": len(n.engine.Pods()), "containers": len(n.engine.Containers()),
+		"duration": time.Since(start).Round(time.Millisecond).String(),
+	}).Info("recovered pods")
 	d.background.Go(func() { n.preload(ctx, d.log) })
 	d.background.Go(func() { n.engine.KeepClean(ctx) })
 	return nil
 }
 
-// serve answers calls until ctx ends.
+// serve serves calls until ctx ends.
 func (d *daemon) serve(ctx context.Context, n *node) error {
 	sock, err := listenUnix(d.cfg.Listen, d.log)
 	if err != nil {
@@ -175,15 +176,15 @@ func (d *daemon) serve(ctx context.Context, n *node) error {
 	}
 	var calls inflight
 	options := append(d.observers.grpcOptions(), n.server.Options()...)
-	srv := grpc.NewServer(append(options, grpc.ChainUnaryInterceptor(calls.count, d.heap.relax))...)
+	srv := grpc.NewServer(append(options, grpc.ChainUnaryInterceptor(calls.count, d.gc.duringPull))...)
 	n.server.Register(srv)
-	registerDebug(srv, examiner{n.engine, n.images})
+	registerDebug(srv, nodeChecker{n.engine, n.images})
 	health := newHealth(srv)
 	check, closeCheck, err := selfCheck(sock.path)
 	if err != nil {
 		return errors.Join(err, sock.Close())
 	}
-	d.onClose("self check", closeCheck)
+	d.onClose("connection of the watchdog", closeCheck)
 
 	d.serveMetrics(ctx, n)
 	served := make(chan error, 1)
@@ -191,11 +192,11 @@ func (d *daemon) serve(ctx context.Context, n *node) error {
 	setHealth(health, healthpb.HealthCheckResponse_SERVING)
 	d.background.Go(func() { d.notify.watchdog(ctx, d.log, check) })
 	d.notify.send(d.log, "READY=1\nSTATUS=serving on "+sock.path)
-	d.log.WithField("socket", sock.path).Info("podd serves")
+	d.log.WithField("socket", sock.path).Info("serving")
 
 	select {
 	case err := <-served:
-		return fmt.Errorf("serve: %w", err) // nobody stopped it
+		return fmt.Errorf("serve: %w", err) // not stopped by a signal
 	case <-ctx.Done():
 	}
 	d.notify.send(d.log, "STOPPING=1\nSTATUS=stopping, pods keep running")

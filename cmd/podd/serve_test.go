@@ -69,7 +69,7 @@ func TestSecondDaemonNamesTheFirst(t *testing.T) {
 		"same root":        {[]string{"--run", s.path("run2")}, holder},
 		"same run":         {[]string{"--root", s.path("root2")}, holder},
 		"same socket": {[]string{"--root", s.path("root2"), "--run", s.path("run2"), "--listen", s.socket()},
-			"another process listens on this socket"},
+			"another process listens on " + s.socket()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if code, out := s.fail(t, c.args...); code != exitFailure || !strings.Contains(out, c.want) {
@@ -102,8 +102,8 @@ func TestStopDoesNotWaitForWatchers(t *testing.T) {
 	for err == nil { // the last word is that nothing is served any more
 		_, err = watch.Recv()
 	}
-	if strings.Contains(d.log.String(), "calls are still under way") {
-		t.Error("the stream was taken for a call under way")
+	if strings.Contains(d.log.String(), "calls did not finish in time") {
+		t.Error("the drain waited for a stream")
 	}
 }
 
@@ -161,9 +161,9 @@ func TestSignalsThatDoNotStop(t *testing.T) {
 	d := s.start(t, nil)
 	d.signal(t, syscall.SIGPIPE)
 	d.signal(t, syscall.SIGHUP)
-	d.log.expect(t, "reloading the configuration is not supported yet")
+	d.log.expect(t, "the configuration cannot be reloaded")
 	d.signal(t, syscall.SIGUSR1)
-	d.log.expect(t, "goroutines dumped")
+	d.log.expect(t, "wrote goroutine dump")
 	checkDump(t, s.path("run"))
 	if _, err := cri.NewRuntimeServiceClient(d.dial(t)).Version(t.Context(), &cri.VersionRequest{}); err != nil {
 		t.Error(err)
@@ -182,7 +182,7 @@ func TestLooseDirectoryIsClosed(t *testing.T) {
 	s := newSite(t)
 	mkdir(0o777)(t, s.path("run"))
 	d := s.start(t, nil)
-	d.log.expect(t, "directory was open to others, closing it")
+	d.log.expect(t, "directory was accessible to others")
 	if info, err := os.Stat(s.path("run")); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("got %v, %v", info, err)
 	}
@@ -279,7 +279,7 @@ func TestStopWhileStarting(t *testing.T) {
 	if err := d.run(ctx); err != nil {
 		t.Errorf("got %v", err)
 	}
-	if e := hook.LastEntry(); e == nil || e.Message != "stopped while starting" {
+	if e := hook.LastEntry(); e == nil || e.Message != "stopped during the start" {
 		t.Errorf("logged %v", hook.AllEntries())
 	}
 	if _, err := os.Lstat(c.Listen); !os.IsNotExist(err) {

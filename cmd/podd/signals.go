@@ -14,19 +14,19 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// signals reacts to what is sent to the daemon, until the process ends.
+// signals handles the signals sent to the daemon.
 type signals struct {
 	log logrus.FieldLogger
-	// dumpDir is where goroutine dumps go, once there is a directory.
+	// dumpDir returns the directory of goroutine dumps, "" while there is none.
 	dumpDir func() string
 	// exit ends the process.
 	exit func(code int)
 }
 
-// watch returns a context that ends with the first SIGTERM or SIGINT; the second ends the process.
+// watch returns a context that ends with the first SIGTERM or SIGINT. A second one ends the process.
 //
-// SIGPIPE is caught so that a log that nobody reads any more (journald restarting) does not kill the daemon.
-// It must not be ignored: an ignored signal stays ignored in every container.
+// SIGPIPE is caught so that a closed log pipe (journald restarting) does not kill the daemon. It must not be ignored:
+// containers would inherit that.
 func (s signals) watch(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	ch := make(chan os.Signal, 16)
@@ -49,12 +49,12 @@ func (s signals) watch(ctx context.Context) (context.Context, func()) {
 func (s signals) handle(ctx context.Context, sig os.Signal, cancel context.CancelCauseFunc) {
 	switch sig {
 	case syscall.SIGHUP:
-		s.log.Warn("SIGHUP: reloading the configuration is not supported yet, restart the daemon instead: pods keep running")
+		s.log.Warn("ignoring SIGHUP: the configuration cannot be reloaded, restart the daemon instead; pods keep running")
 	case syscall.SIGUSR1:
 		s.dump()
 	case syscall.SIGTERM, syscall.SIGINT:
 		if ctx.Err() != nil {
-			s.log.WithField("signal", sig.String()).Warn("second signal, exiting at once")
+			s.log.WithField("signal", sig.String()).Warn("exiting immediately on the second signal")
 			s.exit(128 + int(sig.(syscall.Signal)))
 			return
 		}
@@ -63,23 +63,23 @@ func (s signals) handle(ctx context.Context, sig os.Signal, cancel context.Cance
 	}
 }
 
-// dump writes the stacks of all goroutines to a file of its own, so that two dumps of a daemon that hangs can
-// be compared; without a directory it writes them to the log.
+// dump writes the stacks of all goroutines to a new file, so that two dumps of a hanging daemon can be compared.
+// Without a directory it writes them to the log.
 func (s signals) dump() {
 	var stacks bytes.Buffer
 	if err := pprof.Lookup("goroutine").WriteTo(&stacks, 2); err != nil {
-		s.log.WithError(err).Error("goroutines could not be dumped")
+		s.log.WithError(err).Error("failed to dump goroutines")
 		return
 	}
 	dir := s.dumpDir()
 	if dir == "" {
-		s.log.WithField("stacks", stacks.String()).Info("goroutines")
+		s.log.WithField("stacks", stacks.String()).Info("goroutine dump")
 		return
 	}
 	path := filepath.Join(dir, fmt.Sprintf("goroutines-%s.txt", time.Now().UTC().Format("20060102T150405.000000")))
 	if err := os.WriteFile(path, stacks.Bytes(), 0o600); err != nil {
-		s.log.WithError(err).WithField("stacks", stacks.String()).Error("goroutines could not be written to a file")
+		s.log.WithError(err).WithField("stacks", stacks.String()).Error("failed to write the goroutine dump to a file")
 		return
 	}
-	s.log.WithField("file", path).Info("goroutines dumped")
+	s.log.WithField("file", path).Info("wrote goroutine dump")
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// socketMode lets root, and nobody else, connect; the group is there for an administrator to set.
+// socketMode lets root connect, and the group, which an administrator may change.
 const socketMode = 0o660
 
 // socket is the listening unix socket of the CRI service.
@@ -22,9 +22,9 @@ type socket struct {
 	made os.FileInfo
 }
 
-// listenUnix listens on path. The socket is made beside path and moved there with its mode set, so that it is
-// never open to others, and clients of a restarted daemon find either the old name or the new one. A socket
-// that nobody listens on is replaced; call it with the state locked, so that it cannot be a daemon that starts.
+// listenUnix listens on path. The socket is created under a temporary name and renamed with its mode set, so that it
+// is never open to others and path always exists for clients of a restarted daemon. A stale socket at path is
+// replaced. The caller must hold the state lock, so that the socket is not that of another daemon that starts.
 func listenUnix(path string, log logrus.FieldLogger) (*socket, error) {
 	if _, err := os.Lstat(filepath.Dir(path)); errors.Is(err, fs.ErrNotExist) {
 		if _, err := secureDir(filepath.Dir(path), runMode, log); err != nil {
@@ -45,7 +45,7 @@ func listenUnix(path string, log logrus.FieldLogger) (*socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.SetUnlinkOnClose(false) // the name it knows is not the name it will have
+	l.SetUnlinkOnClose(false) // it would remove the temporary name
 	s := &socket{Listener: l, path: path}
 	if err := s.publish(fresh); err != nil {
 		return nil, errors.Join(err, l.Close())
@@ -64,7 +64,7 @@ func (s *socket) publish(fresh string) error {
 	return os.Rename(fresh, s.path)
 }
 
-// checkStale refuses to replace anything but a socket that nobody listens on.
+// checkStale returns an error unless path is absent or a socket that no process listens on.
 func checkStale(path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -73,20 +73,20 @@ func checkStale(path string) error {
 	case err != nil:
 		return err
 	case info.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("%s exists and is not a socket: move it away", path)
+		return fmt.Errorf("%s exists and is not a socket: remove it or choose another path with --listen", path)
 	}
 	conn, err := net.Dial("unix", path)
 	if err == nil {
 		conn.Close()
-		return fmt.Errorf("%s: another process listens on this socket: stop it or choose another with --listen", path)
+		return fmt.Errorf("another process listens on %s: stop it or choose another path with --listen", path)
 	}
 	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return fmt.Errorf("look for another daemon: %w", err)
+	return fmt.Errorf("check for another daemon: %w", err)
 }
 
-// Close stops listening and removes the socket, unless somebody has put another in its place.
+// Close stops listening and removes the socket, unless another process replaced it.
 func (s *socket) Close() error {
 	err := s.Listener.Close()
 	if now, statErr := os.Lstat(s.path); statErr == nil && os.SameFile(now, s.made) {

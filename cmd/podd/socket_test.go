@@ -85,7 +85,7 @@ func TestSocketRefusals(t *testing.T) {
 	file(t, plain)
 	link("busy")(t, filepath.Join(dir, "link"))
 	for path, want := range map[string]string{
-		busy:                       "another process listens on this socket",
+		busy:                       "another process listens on " + busy,
 		plain:                      "is not a socket",
 		filepath.Join(dir, "link"): "is not a socket",
 		dir:                        "is not a socket",

@@ -10,18 +10,18 @@ import (
 	"github.com/podd-project/podd/checkpoint"
 )
 
-// stateFormat is the number of the state directory's format, raised when an older podd could not read it.
+// stateFormat is the version of the state directory's format. It is raised by changes that an older podd cannot read.
 const stateFormat = 1
 
-// state is the daemon's hold on its two directories.
+// state holds the locks of the daemon's two directories.
 type state struct {
 	// root and run are the directories without symbolic links.
 	root, run string
 	locks     []*checkpoint.Lock
 }
 
-// openState makes the directories, locks both for the life of the process and checks the format of root. Both
-// are locked: a second daemon with a root of its own but our run directory would tear our pods down.
+// openState creates the directories, locks both for the life of the process and checks the format of root. Run is
+// locked too: a second daemon with another root but the same run directory would tear down the pods of the first.
 func openState(c Config, log logrus.FieldLogger) (*state, error) {
 	s := &state{}
 	var err error

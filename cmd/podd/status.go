@@ -16,10 +16,10 @@ import (
 	"github.com/podd-project/podd/sandbox/operation"
 )
 
-// statusTimeout bounds the questions to the daemon, which answers them from memory.
+// statusTimeout bounds the calls of the daemon, which answers them from memory.
 const statusTimeout = 10 * time.Second
 
-// engineStatus is what the engine tells of itself in the verbose Status, section "engine".
+// engineStatus is the entry "engine" of the info map in the verbose Status response.
 type engineStatus struct {
 	Operations  []operation.Operation  `json:"operations"`
 	Owed        []sandbox.Debt         `json:"owed"`
@@ -31,7 +31,7 @@ func engineInfo(e *sandbox.Engine) engineStatus {
 	return engineStatus{Operations: e.Operations(), Owed: e.Owed(), Unread: e.Unread(), Quarantined: e.Quarantined()}
 }
 
-// nodeStatus is what `podd status` prints, as JSON with -o json.
+// nodeStatus is the output of `podd status`.
 type nodeStatus struct {
 	Version string `json:"version"`
 	engineStatus
@@ -45,7 +45,7 @@ type condition struct {
 	Message string `json:"message,omitempty"`
 }
 
-// podStatus is one pod; what was done to it and to its containers is told of the pod that was asked for only.
+// podStatus is one pod. Operations are set with --pod only.
 type podStatus struct {
 	ID         string                `json:"id"`
 	Name       string                `json:"name"`
@@ -66,7 +66,7 @@ func newStatusCommand(opts *options) *cobra.Command {
 	var pod string
 	var output outputFormat
 	cmd := &cobra.Command{
-		Use: "status", Short: "Ask the running daemon what it does, what it has, and what it owes", Args: noArgs,
+		Use: "status", Short: "Print the operations, pods and pending cleanups of the running daemon", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l, err := opts.load()
 			if err != nil {
@@ -77,7 +77,7 @@ func newStatusCommand(opts *options) *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), statusTimeout)
 			defer cancel()
-			s, err := askStatus(ctx, l.Listen, pod)
+			s, err := fetchStatus(ctx, l.Listen, pod)
 			if err != nil {
 				return err
 			}
@@ -87,13 +87,14 @@ func newStatusCommand(opts *options) *cobra.Command {
 			return s.print(cmd.OutOrStdout(), pod != "")
 		},
 	}
-	cmd.Flags().StringVar(&pod, "pod", "", "one pod, by its `id` or the beginning of it: what was done to it and how long each stage took")
+	cmd.Flags().StringVar(&pod, "pod", "",
+		"print only the pod with this `id` or prefix of an id, with its last operations and the duration of each stage")
 	outputFlag(cmd, &output)
 	return cmd
 }
 
-// askStatus asks the daemon behind socket, over the CRI.
-func askStatus(ctx context.Context, socket, pod string) (*nodeStatus, error) {
+// fetchStatus gets the status of the daemon behind socket, over the CRI.
+func fetchStatus(ctx context.Context, socket, pod string) (*nodeStatus, error) {
 	conn, err := dial(socket)
 	if err != nil {
 		return nil, err
@@ -102,15 +103,15 @@ func askStatus(ctx context.Context, socket, pod string) (*nodeStatus, error) {
 	c := criClient{cri.NewRuntimeServiceClient(conn)}
 	s, err := c.node(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("ask the daemon at %s: %w", socket, err)
+		return nil, fmt.Errorf("call the daemon at %s: %w", socket, err)
 	}
 	if s.Pods, err = c.pods(ctx, pod); err != nil {
-		return nil, fmt.Errorf("ask the daemon at %s: %w", socket, err)
+		return nil, fmt.Errorf("call the daemon at %s: %w", socket, err)
 	}
 	return s, nil
 }
 
-// criClient asks what status is made of.
+// criClient makes the calls for status.
 type criClient struct{ cri.RuntimeServiceClient }
 
 func (c criClient) node(ctx context.Context) (*nodeStatus, error) {
@@ -120,13 +121,14 @@ func (c criClient) node(ctx context.Context) (*nodeStatus, error) {
 	}
 	s := &nodeStatus{}
 	if err := json.Unmarshal([]byte(resp.GetInfo()["engine"]), &s.engineStatus); err != nil {
-		return nil, fmt.Errorf("what listens there is not this podd: %w", err)
+		return nil, fmt.Errorf("the server is not podd, or another version: %w", err)
 	}
 	if err := json.Unmarshal([]byte(resp.GetInfo()["version"]), &s.Version); err != nil {
-		return nil, fmt.Errorf("what listens there is not this podd: %w", err)
+		return nil, fmt.Errorf("the server is not podd, or another version: %w", err)
 	}
 	for _, cond := range resp.GetStatus().GetConditions() {
-		s.Conditions = append(s.Conditions, condition{Type: cond.GetType(), Ready: cond.GetStatus(), Message: cond.GetMessage()})
+		s.Conditions = append(s.Conditions,
+			condition{Type: cond.GetType(), Ready: cond.GetStatus(), Message: cond.GetMessage()})
 	}
 	return s, nil
 }
@@ -137,7 +139,7 @@ func (c criClient) pods(ctx context.Context, id string) ([]podStatus, error) {
 		return nil, err
 	}
 	if id != "" && len(pods.GetItems()) != 1 {
-		return nil, fmt.Errorf("%d pods have an id that begins with %q", len(pods.GetItems()), id)
+		return nil, fmt.Errorf("%d pods have an id with the prefix %q, want 1", len(pods.GetItems()), id)
 	}
 	containers, err := c.ListContainers(ctx, &cri.ListContainersRequest{})
 	if err != nil {
@@ -153,7 +155,8 @@ func (c criClient) pods(ctx context.Context, id string) ([]podStatus, error) {
 		for _, k := range containers.GetContainers() {
 			if k.GetPodSandboxId() == p.GetId() {
 				one.Containers = append(one.Containers, containerStatus{
-					ID: k.GetId(), Name: k.GetMetadata().GetName(), State: strings.ToLower(strings.TrimPrefix(k.GetState().String(), "CONTAINER_")),
+					ID: k.GetId(), Name: k.GetMetadata().GetName(),
+					State: strings.ToLower(strings.TrimPrefix(k.GetState().String(), "CONTAINER_")),
 				})
 			}
 		}
@@ -172,7 +175,7 @@ func (c criClient) addOperations(ctx context.Context, p *podStatus) error {
 	if err != nil {
 		return err
 	}
-	if p.Operations, err = remembered(resp.GetInfo()); err != nil {
+	if p.Operations, err = decodeOperations(resp.GetInfo()); err != nil {
 		return err
 	}
 	for i := range p.Containers {
@@ -180,25 +183,25 @@ func (c criClient) addOperations(ctx context.Context, p *podStatus) error {
 		if err != nil {
 			return err
 		}
-		if p.Containers[i].Operations, err = remembered(resp.GetInfo()); err != nil {
+		if p.Containers[i].Operations, err = decodeOperations(resp.GetInfo()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// remembered takes the operations out of a verbose answer.
-func remembered(info map[string]string) ([]operation.Operation, error) {
-	var said struct {
+// decodeOperations returns the operations in the info map of a verbose response.
+func decodeOperations(info map[string]string) ([]operation.Operation, error) {
+	var decoded struct {
 		Operations []operation.Operation `json:"operations"`
 	}
-	if err := json.Unmarshal([]byte(info["info"]), &said); err != nil {
-		return nil, fmt.Errorf("read the verbose status: %w", err)
+	if err := json.Unmarshal([]byte(info["info"]), &decoded); err != nil {
+		return nil, fmt.Errorf("decode the verbose status: %w", err)
 	}
-	return said.Operations, nil
+	return decoded.Operations, nil
 }
 
-// print writes s for people.
+// print writes s as text.
 func (s *nodeStatus) print(w io.Writer, detailed bool) error {
 	out := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(out, "podd %s\n", s.Version)
@@ -223,7 +226,7 @@ func (s *nodeStatus) print(w io.Writer, detailed bool) error {
 }
 
 func (s *nodeStatus) printOperations(w io.Writer) {
-	fmt.Fprintf(w, "\nOperations under way: %d\n", len(s.Operations))
+	fmt.Fprintf(w, "\nOperations in progress: %d\n", len(s.Operations))
 	for _, o := range s.Operations {
 		id := o.Pod
 		if o.Container != "" {
@@ -239,23 +242,23 @@ func (s *nodeStatus) printDebts(w io.Writer) {
 		fmt.Fprintf(w, "  %s\t%.13s\t%s\n", d.What, d.ID, d.Error)
 	}
 	if len(s.Unread) > 0 {
-		fmt.Fprintln(w, "\nRecords that cannot be read at present:")
+		fmt.Fprintln(w, "\nRecords that cannot be read:")
 		for _, u := range s.Unread {
 			fmt.Fprintf(w, "  %s\tsince %s\t%s\n", u.Path, u.Since.UTC().Format(time.RFC3339), u.Error)
 		}
 	}
 	if len(s.Quarantined) > 0 {
-		fmt.Fprintln(w, "\nDamaged records, in the directory quarantine of root:")
+		fmt.Fprintln(w, "\nDamaged records, moved to the directory quarantine:")
 		for _, q := range s.Quarantined {
 			fmt.Fprintf(w, "  %s\n", q)
 		}
 	}
 }
 
-// waterfallWidth is how many columns the longest operation's bar has.
+// waterfallWidth is the number of columns of a bar.
 const waterfallWidth = 40
 
-// printWaterfall shows how long each stage took, and when.
+// printWaterfall prints the duration of each stage, and a bar with its place in the operation.
 func printWaterfall(w io.Writer, operations []operation.Operation) {
 	for _, o := range operations {
 		fmt.Fprintf(w, "    %s\t%s\t%s\t%s\n", o.Verb, time.Duration(o.Took), o.Began.UTC().Format(time.RFC3339), o.Error)
@@ -265,7 +268,7 @@ func printWaterfall(w io.Writer, operations []operation.Operation) {
 	}
 }
 
-// bar is a line as long as the operation, with a mark where the stage was.
+// bar represents the operation, with # where the stage was.
 func bar(s operation.Stage, whole operation.Duration) string {
 	if whole <= 0 {
 		return strings.Repeat(" ", waterfallWidth)

@@ -9,7 +9,7 @@ import (
 	"github.com/podd-project/podd/streaming"
 )
 
-// streaming starts the server that exec, attach and port-forward clients come to.
+// streaming starts the server of exec, attach and port-forward sessions.
 func (d *daemon) streaming(ctx context.Context, engine *sandbox.Engine) (*streaming.Server, error) {
 	srv, err := streaming.New(d.cfg.Streaming, sessions{engine}, d.log)
 	if err != nil {
@@ -22,13 +22,13 @@ func (d *daemon) streaming(ctx context.Context, engine *sandbox.Engine) (*stream
 	})
 	d.background.Go(func() {
 		if err := srv.Serve(ctx); err != nil {
-			d.log.WithError(err).Error("streaming server ended, exec, attach and port-forward do not work")
+			d.log.WithError(err).Error("streaming server failed: exec, attach and port-forward do not work")
 		}
 	})
 	return srv, nil
 }
 
-// sessions is the engine as the streaming server sees it.
+// sessions implements streaming.Backend with the engine.
 type sessions struct{ engine *sandbox.Engine }
 
 func (s sessions) Exec(ctx context.Context, containerID string, cmd []string, io streaming.Streams) (int, error) {
@@ -44,8 +44,8 @@ func (s sessions) PortForward(ctx context.Context, podID string, port int32, str
 	return s.engine.PortForward(ctx, podID, port, stream)
 }
 
-// streams says the same in the words of oci. An interface that holds a nil is not a nil interface, so absent streams
-// are left out one by one.
+// streams converts in to oci.Streams. Absent streams are skipped one by one, because an interface that holds a nil
+// pointer is not nil.
 func streams(ctx context.Context, in streaming.Streams) oci.Streams {
 	out := oci.Streams{Stdin: in.Stdin}
 	if in.Stdout != nil {

@@ -20,7 +20,7 @@ func printVersion(w io.Writer) error {
 	return err
 }
 
-// buildSetting reads what the Go command noted in the binary.
+// buildSetting returns a build setting that the Go command recorded in the binary.
 func buildSetting(key string) string {
 	info, _ := debug.ReadBuildInfo()
 	if info == nil {
@@ -34,7 +34,7 @@ func buildSetting(key string) string {
 	return ""
 }
 
-// moduleVersion returns the version of a module that is linked in.
+// moduleVersion returns the version of a linked module.
 func moduleVersion(path string) string {
 	info, _ := debug.ReadBuildInfo()
 	if info == nil {
@@ -48,11 +48,11 @@ func moduleVersion(path string) string {
 	return "unknown"
 }
 
-// semverPattern takes a version apart: the numbers that must be there, and what may follow.
+// semverPattern matches a version: its three numbers and the rest.
 var semverPattern = regexp.MustCompile(`^v?(\d+\.\d+\.\d+)(.*)$`)
 
-// semver makes the build's version one that the kubelet can parse: of a build without a tag it is 0.0.0 with the
-// build's name as pre-release.
+// semver returns the build's version in a form that the kubelet can parse. A build without a tag has version 0.0.0 with
+// its name as pre-release.
 func semver(v string) string {
 	if m := semverPattern.FindStringSubmatch(v); m != nil {
 		return m[1] + strings.TrimRight(clean(m[2]), "-.+")
@@ -60,7 +60,7 @@ func semver(v string) string {
 	return strings.TrimRight("0.0.0-"+clean(v), "-.+")
 }
 
-// clean keeps what may stand in a pre-release or build name.
+// clean replaces characters that a pre-release or build name cannot contain by a hyphen.
 func clean(s string) string {
 	return strings.Map(func(c rune) rune {
 		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("-.+", c) {

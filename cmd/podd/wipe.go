@@ -14,9 +14,10 @@ import (
 func newWipeCommand(opts *options) *cobra.Command {
 	var yes, images bool
 	cmd := &cobra.Command{
-		Use: "wipe", Short: "Remove every pod and container of this podd, and with --images its images (daemon stopped)", Args: noArgs,
-		Long: `Remove every pod and container of this podd with all that belongs to them: processes, networks and addresses, mounts, file systems
-and records, also the damaged ones. Without --yes it prints what that is, and removes nothing. The daemon must be stopped.`,
+		Use: "wipe", Short: "Remove all pods and containers; the daemon must be stopped", Args: noArgs,
+		Long: `Remove all pods and containers of podd, with their processes, networks and addresses, mounts, filesystems
+and records, including damaged records. Without --yes the command prints what it would remove, and removes nothing. The
+daemon must be stopped.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l, err := opts.load()
 			if err != nil {
@@ -34,8 +35,8 @@ and records, also the damaged ones. Without --yes it prints what that is, and re
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do it")
-	cmd.Flags().BoolVar(&images, "images", false, "remove all images, too")
+	cmd.Flags().BoolVar(&yes, "yes", false, "remove; without it, only print what would be removed")
+	cmd.Flags().BoolVar(&images, "images", false, "also remove all images")
 	return cmd
 }
 
@@ -47,12 +48,12 @@ type wiping struct {
 	out    io.Writer
 }
 
-// damaged are the directories of records that could not be read.
+// damaged returns the directories of damaged records.
 func (w wiping) damaged() []string {
 	return []string{filepath.Join(w.root, "quarantine"), filepath.Join(w.root, "network", "damaged")}
 }
 
-// announce says what do would remove.
+// announce prints what do would remove.
 func (w wiping) announce(ctx context.Context) error {
 	things, err := w.engine.Inventory(ctx)
 	if err != nil {
@@ -76,10 +77,10 @@ func (w wiping) announce(ctx context.Context) error {
 			fmt.Fprintf(w.out, "image %s %v\n", img.ID, img.Tags)
 		}
 	}
-	return errors.New("nothing was removed: --yes removes all of the above")
+	return errors.New("nothing was removed; --yes removes all of the above")
 }
 
-// do removes everything: as the daemon would, by the engine's own teardown, and whatever no record claims.
+// do removes everything: pods and containers by the engine's teardown, then what has no record.
 func (w wiping) do(ctx context.Context) error {
 	if err := w.engine.Recover(ctx); err != nil {
 		return err
@@ -99,9 +100,9 @@ func (w wiping) do(ctx context.Context) error {
 		errs = append(errs, w.removeImages(ctx))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("not everything could be removed, run it again: %w", err)
+		return fmt.Errorf("not everything was removed, run podd wipe again: %w", err)
 	}
-	fmt.Fprintln(w.out, "everything was removed")
+	fmt.Fprintln(w.out, "removed everything")
 	return nil
 }
 

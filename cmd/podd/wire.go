@@ -27,7 +27,7 @@ import (
 	"github.com/podd-project/podd/server"
 )
 
-// node is everything that serves this node.
+// node holds the parts of podd that serve this node.
 type node struct {
 	images *image.Store
 	pods   *network.CNI
@@ -35,8 +35,8 @@ type node struct {
 	server *server.Server // nil in commands that do not serve
 }
 
-// build makes the mechanisms, the engine over them and the server over that. What is missing on the machine
-// (a runtime, a CNI configuration) is reported by Status, and is no error here.
+// build creates all parts of the node. A missing runtime or CNI configuration is reported by Status and is no error
+// here.
 func (d *daemon) build(ctx context.Context) (*node, error) {
 	var err error
 	if d.observers, err = d.newObservers(); err != nil {
@@ -54,7 +54,7 @@ func (d *daemon) build(ctx context.Context) (*node, error) {
 	return n, err
 }
 
-// mechanisms makes what works on the machine, and the engine over that.
+// mechanisms creates the image store, the network and the engine.
 func (d *daemon) mechanisms(ctx context.Context) (*node, error) {
 	boot := process.BootID()
 	if boot == "" {
@@ -84,13 +84,13 @@ func (d *daemon) mechanisms(ctx context.Context) (*node, error) {
 	return &node{images: images, pods: pods, engine: engine}, nil
 }
 
-// server makes what answers the kubelet.
+// server creates the CRI server.
 func (d *daemon) server(n *node, streams server.Streamer) (*server.Server, error) {
 	return server.New(
 		server.Config{Version: semver(version), SystemdCgroup: d.cfg.Runtime.SystemdCgroup},
 		server.Deps{
-			Engine: server.Adapt(n.engine), Images: n.images, Network: n.pods, Streamer: streams, Log: d.log, Observe: d.observers.call(),
-			RuntimeSpec: specReader(d.containersDir()),
+			Engine: server.Adapt(n.engine), Images: n.images, Network: n.pods, Streamer: streams, Log: d.log,
+			Observe: d.observers.call(), RuntimeSpec: specReader(d.containersDir()),
 			Info: map[string]func() any{
 				"config": func() any { return d.values },
 				"pulls":  func() any { return n.images.Pulls() },
@@ -100,26 +100,26 @@ func (d *daemon) server(n *node, streams server.Streamer) (*server.Server, error
 	)
 }
 
-// engine makes the engine and what only it uses.
+// engine creates the engine and the parts that only the engine uses.
 func (d *daemon) engine(ctx context.Context, images *image.Store, pods *network.CNI) (*sandbox.Engine, error) {
 	cfg := &d.cfg.Runtime.Config
-	if err := d.findOut(cfg); err != nil {
+	if err := d.detect(cfg); err != nil {
 		return nil, err
 	}
 	facts, cdi, err := d.probe(ctx)
 	if err != nil {
 		return nil, err
 	}
-	holder := ""
+	pauseProgram := ""
 	if cfg.PauseRootfs != "" {
-		holder = filepath.Join(cfg.PauseRootfs, "pause")
+		pauseProgram = filepath.Join(cfg.PauseRootfs, "pause")
 	}
 	return sandbox.New(*cfg, sandbox.Deps{
-		Namespaces: namespaces.New(holder),
+		Namespaces: namespaces.New(pauseProgram),
 		Network:    pods,
 		Images:     images,
 		Runtimes:   d.handlers(ctx),
-		Former:     d.former,
+		Former:     d.retiredHandler,
 		Facts:      facts,
 		CDI:        cdi,
 		Cgroups:    d.cgroups(),
@@ -129,48 +129,50 @@ func (d *daemon) engine(ctx context.Context, images *image.Store, pods *network.
 	})
 }
 
-// cgroups finds the machine's control groups, nil when it has none.
+// cgroups returns the cgroup hierarchy, nil if there is none.
 func (d *daemon) cgroups() usage.Cgroups {
 	tree, err := cgroups.Find()
 	if err != nil {
-		d.log.WithError(err).Error("resource usage of containers will not be measured")
+		d.log.WithError(err).Error("failed to find the cgroup hierarchy: resource usage of containers is not measured")
 		return nil
 	}
 	return usage.CgroupTree(tree)
 }
 
-// findOut fills in what the engine's configuration takes from the machine.
-func (d *daemon) findOut(cfg *sandbox.Config) error {
+// detect fills in the parts of the engine's configuration that depend on the machine.
+func (d *daemon) detect(cfg *sandbox.Config) error {
 	var err error
 	if cfg.PauseRootfs, err = d.installPause(); err != nil {
 		return err
 	}
 	cfg.Handlers = d.handlerConfigs()
 	cfg.SystemdCgroup = useSystemdCgroup(d.cfg.Runtime.CgroupDriver)
-	d.log.WithFields(logrus.Fields{"systemd": cfg.SystemdCgroup, "configured": d.cfg.Runtime.CgroupDriver}).Info("cgroup driver chosen")
+	d.log.WithFields(logrus.Fields{"systemd": cfg.SystemdCgroup, "configured": d.cfg.Runtime.CgroupDriver}).
+		Info("cgroup driver selected")
 	return nil
 }
 
-// probe asks the machine what config.json depends on.
+// probe detects the features of the kernel that config.json depends on.
 func (d *daemon) probe(ctx context.Context) (spec.Facts, *host.CDI, error) {
 	facts, err := host.Probe()
 	if err != nil {
-		return facts, nil, fmt.Errorf("ask what the machine can do: %w", err)
+		return facts, nil, fmt.Errorf("probe the kernel: %w", err)
 	}
 	if facts.DefaultAppArmor, err = host.LoadAppArmor(ctx); err != nil {
-		d.log.WithError(err).Warn("default AppArmor profile could not be loaded, containers run without it")
+		d.log.WithError(err).Warn("failed to load the default AppArmor profile: containers run without it")
 	}
 	cdi, err := host.NewCDI(d.cfg.Runtime.CDIDirs)
 	if err != nil {
-		return facts, nil, fmt.Errorf("CDI: %w", err)
+		return facts, nil, fmt.Errorf("read CDI specifications: %w", err)
 	}
 	return facts, cdi, nil
 }
 
-// containersDir holds a bundle for each container.
+// containersDir is the directory of the containers' bundles.
 func (d *daemon) containersDir() string { return filepath.Join(d.cfg.Run, "containers") }
 
-// specReader reads the config.json of containers in dir. The ids are those of records.
+// specReader returns a function that reads the config.json of a container in dir. The ids it is called with come from
+// records.
 func specReader(dir string) server.SpecReader {
 	return func(id string) (*specs.Spec, error) {
 		data, err := os.ReadFile(filepath.Join(dir, id, "config.json"))
@@ -188,19 +190,20 @@ func specReader(dir string) server.SpecReader {
 	}
 }
 
-// preload loads the images that come with the node.
+// preload loads the images in preload_dir.
 func (n *node) preload(ctx context.Context, log logrus.FieldLogger) {
 	if err := n.images.Load(ctx); err != nil && ctx.Err() == nil {
-		log.WithError(err).Error("preloaded images could not all be loaded")
+		log.WithError(err).Error("failed to load all preloaded images")
 	}
 }
 
-// installPause puts podd's own pause program where infra containers find it. A podd that was built without it
-// serves all pods but those that share a PID namespace.
+// installPause writes the root filesystem of infra containers and returns its path, "" if podd was built without the
+// pause program: it then serves all pods but those that share a PID namespace or have a user namespace.
 func (d *daemon) installPause() (string, error) {
 	rootfs, err := pause.Install(filepath.Join(d.cfg.Root, "pause"))
 	if errors.Is(err, program.ErrNotBuilt) {
-		d.log.WithError(err).Warn("pods that share a PID namespace or have a user namespace cannot be run")
+		d.log.WithError(err).
+			Warn("no pause program: pods that share a PID namespace or have a user namespace cannot be run")
 		return "", nil
 	}
 	return rootfs, err

@@ -108,7 +108,7 @@ func TestStatusCommand(t *testing.T) {
 		return strings.Contains(log, "slow operation") && strings.Contains(log, "stage=network")
 	})
 	text, _, _ := k.podd("status")
-	if !strings.Contains(text, "Operations under way: 1") || !strings.Contains(text, cfg.Metadata.Name) {
+	if !strings.Contains(text, "Operations in progress: 1") || !strings.Contains(text, cfg.Metadata.Name) {
 		t.Errorf("status says\n%s", text)
 	}
 	held := time.Since(stuck)
