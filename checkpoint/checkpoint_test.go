@@ -43,7 +43,7 @@ func TestReadToleratesUnknownFields(t *testing.T) {
 	}
 	var got pod
 	if err := Read(path, 1, &got); err != nil || got.Name != "web" {
-		t.Fatalf("got %+v, %v", got, err)
+		t.Fatalf("Read = %+v, %v, want the name %q", got, err, "web")
 	}
 }
 
@@ -85,7 +85,7 @@ func TestReadRefusesDamage(t *testing.T) {
 		})
 	}
 	if err := Read(filepath.Join(dir, "absent"), 1, &pod{}); !errors.Is(err, fs.ErrNotExist) {
-		t.Fatalf("absent: got %v", err)
+		t.Fatalf("Read of an absent record = %v, want fs.ErrNotExist", err)
 	}
 }
 
@@ -110,17 +110,17 @@ func TestWriteNew(t *testing.T) {
 	path := filepath.Join(parent, "p1", "record.json")
 	var got pod
 	if err := Read(path, 3, &got); err != nil || got.Name != "a" {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("record after WriteNew = %+v, %v, want the name %q", got, err, "a")
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", info, err)
+		t.Errorf("Stat of the record = %v, %v, want mode 0600", info, err)
 	}
 	assertOnly(t, filepath.Dir(path), "record.json", "status.json")
 	if err := WriteNew(path, 3, pod{Name: "c"}); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("a second time: %v", err)
+		t.Errorf("second WriteNew = %v, want fs.ErrExist", err)
 	}
 	if err := Read(path, 3, &got); err != nil || got.Name != "a" {
-		t.Errorf("after a second time: %+v, %v", got, err)
+		t.Errorf("record after the second WriteNew = %+v, %v, want the name %q", got, err, "a")
 	}
 	if err := WriteNew(filepath.Join(parent, "large"), 1, pod{Name: strings.Repeat("x", MaxSize)}); err == nil {
 		t.Error("a record over the limit was written")
@@ -136,7 +136,7 @@ func TestCreateAppearsWholeOrNotAtAll(t *testing.T) {
 		}
 		return boom
 	}); !errors.Is(err, boom) {
-		t.Fatalf("got %v", err)
+		t.Fatalf("Create with a failing fill = %v, want its error %v", err, boom)
 	}
 	assertOnly(t, parent)
 
@@ -174,7 +174,7 @@ func TestSweepRemovesOnlyLeftovers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if names, err := List(parent); err != nil || len(names) != 1 || names[0] != "c" {
-		t.Fatalf("list: %v, %v", names, err)
+		t.Fatalf("List = %v, %v, want [c]", names, err)
 	}
 	if err := Sweep(parent); err != nil {
 		t.Fatal(err)
@@ -189,10 +189,10 @@ func TestNamesAreNotPaths(t *testing.T) {
 	parent := t.TempDir()
 	for _, name := range []string{"", ".", "..", "../x", "a/b", ".new-x", "a\x00b", strings.Repeat("a", 300)} {
 		if err := Create(parent, name, func(string) error { return nil }); err == nil {
-			t.Errorf("Create accepted %q", name)
+			t.Errorf("Create(%q) succeeded, want an error", name)
 		}
 		if err := Remove(parent, name); err == nil {
-			t.Errorf("Remove accepted %q", name)
+			t.Errorf("Remove(%q) succeeded, want an error", name)
 		}
 	}
 }
@@ -239,14 +239,14 @@ func TestLockNamesItsHolder(t *testing.T) {
 		t.Fatal(err, string(out))
 	}
 	if !strings.Contains(string(out), "is held by process") || !strings.Contains(string(out), filepath.Base(os.Args[0])) {
-		t.Fatalf("second process said %q", out)
+		t.Fatalf("second process printed %q, want the holder's name", out)
 	}
 	if err := l.Unlock(); err != nil {
 		t.Fatal(err)
 	}
 	again, err := Acquire(path)
 	if err != nil {
-		t.Fatalf("after unlock: %v", err)
+		t.Fatalf("Acquire after Unlock = %v, want no error", err)
 	}
 	again.Unlock()
 }
@@ -258,7 +258,7 @@ func TestLayout(t *testing.T) {
 		by     string
 	}{{1, "podd 0.1"}, {1, "podd 0.1"}, {1, "podd 0.2"}, {2, "podd 1.0"}} {
 		if err := CheckLayout(path, step.format, step.by); err != nil {
-			t.Fatalf("%+v: %v", step, err)
+			t.Fatalf("CheckLayout(%+v) = %v, want no error", step, err)
 		}
 	}
 	err := CheckLayout(path, 1, "podd 0.2")
@@ -273,7 +273,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var p pod
 		if err := decode(data, 1, &p); err != nil && !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrNewer) {
-			t.Fatalf("unclassified error %v", err)
+			t.Fatalf("decode = %v, want ErrCorrupt, ErrNewer or none", err)
 		}
 	})
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/podd-project/podd/image"
 )
 
-// Credentials that the tests look for in places where they must not be.
+// Credentials that must not appear in logs, errors or requests to other registries.
 const (
 	user     = "some-user"
 	password = "pa55w0rd-to-hide"
@@ -66,10 +66,10 @@ func TestBasicAuth(t *testing.T) {
 			s := open(t, config(t, reg.host))
 			_, err := s.Pull(t.Context(), image.PullRequest{Ref: reg.host + "/app:v1", Auth: c.auth})
 			if !c.is(err) {
-				t.Errorf("error %v", err)
+				t.Errorf("pull = %v, want another error", err)
 			}
 			if err != nil && (strings.Contains(err.Error(), password) || strings.Contains(err.Error(), "guess-to-hide")) {
-				t.Errorf("the error tells the password: %v", err)
+				t.Errorf("error %q contains the password", err)
 			}
 		})
 	}
@@ -103,7 +103,7 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// tokenServer guards a registry with tokens: it hands one out for an identity token, or a name and password.
+// tokenServer requires a token for a registry: it issues one for an identity token, or a name and password.
 func tokenServer(reg *testRegistry) func(http.ResponseWriter, *http.Request) bool {
 	return func(w http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Path == "/token" {
@@ -144,14 +144,14 @@ func TestTokens(t *testing.T) {
 			s := open(t, config(t, reg.host))
 			_, err := s.Pull(t.Context(), image.PullRequest{Ref: reg.host + "/app:v1", Auth: &c.auth})
 			if !c.is(err) {
-				t.Errorf("error %v", err)
+				t.Errorf("pull = %v, want another error", err)
 			}
 		})
 	}
 }
 
-// TestMirrorsGetNoCredentials: what a pod's secret holds is for the registry it names, not for whoever mirrors it,
-// in whatever way that one asks.
+// TestMirrorsGetNoCredentials: a pod's credentials are sent to the registry that they name, not to its mirrors,
+// whatever challenge these send.
 func TestMirrorsGetNoCredentials(t *testing.T) {
 	for _, scheme := range []string{"Basic", "Bearer"} {
 		t.Run(scheme, func(t *testing.T) {
@@ -181,15 +181,15 @@ insecure = true
 			}
 			for _, secret := range []string{"hide", base64Of(user + ":" + password)} {
 				if strings.Contains(text, secret) {
-					t.Errorf("the mirror got:\n%s", text)
+					t.Errorf("the mirror received credentials:\n%s", text)
 				}
 			}
 		})
 	}
 }
 
-// askForCredentials has a registry refuse everything with a challenge. It returns a function that tells all requests
-// so far, bodies included.
+// askForCredentials makes a registry refuse every request with a challenge. It returns a function that returns all
+// requests so far, with bodies.
 func askForCredentials(reg *testRegistry, scheme string) func() string {
 	var mu sync.Mutex
 	var text strings.Builder
@@ -209,7 +209,7 @@ func askForCredentials(reg *testRegistry, scheme string) func() string {
 	}
 }
 
-// logCatcher keeps everything that is logged.
+// logCatcher records all log entries.
 type logCatcher struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -225,7 +225,7 @@ func (c *logCatcher) Fire(e *logrus.Entry) error {
 	return err
 }
 
-// TestNoCredentialsInLogs pulls with every sort of credential, with success and without, while everything is logged.
+// TestNoCredentialsInLogs pulls with every kind of credential, with and without success, at log level trace.
 func TestNoCredentialsInLogs(t *testing.T) {
 	logger := logrus.StandardLogger()
 	catcher := &logCatcher{}
@@ -255,11 +255,11 @@ func TestNoCredentialsInLogs(t *testing.T) {
 	defer catcher.mu.Unlock()
 	text := catcher.text.String()
 	if !strings.Contains(text, "pulled image") || !strings.Contains(text, "failed to pull image") {
-		t.Fatalf("the pulls were not logged:\n%s", text)
+		t.Fatalf("log lacks the messages about the pulls:\n%s", text)
 	}
 	for _, secret := range []string{password, base64Of(user + ":" + password), identity, bearer, url.QueryEscape(password)} {
 		if i := strings.Index(text, secret); i >= 0 {
-			t.Errorf("logged: %s", text[max(0, i-100):i+len(secret)])
+			t.Errorf("log contains a secret: %s", text[max(0, i-100):i+len(secret)])
 		}
 	}
 }

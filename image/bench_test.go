@@ -9,7 +9,7 @@ import (
 	"github.com/podd-project/podd/image"
 )
 
-// BenchmarkRootfs makes and releases root filesystems, alone and beside 300 others.
+// BenchmarkRootfs makes and releases root filesystems, alone and with 300 others mounted.
 func BenchmarkRootfs(b *testing.B) {
 	reg := newRegistry(b)
 	var trees []tree
@@ -44,7 +44,7 @@ func BenchmarkRootfs(b *testing.B) {
 	b.Run("beside300", cycle(image.RootfsRequest{}))
 }
 
-// BenchmarkPullPresent is what a pod with imagePullPolicy Always costs when nothing changed.
+// BenchmarkPullPresent measures the pull of a pod with imagePullPolicy Always when nothing has changed.
 func BenchmarkPullPresent(b *testing.B) {
 	reg := newRegistry(b)
 	reg.push(b, "app:v1", craft(b, nil, tree{"a": "1"}, tree{"b": "2"}, tree{"c": "3"}))

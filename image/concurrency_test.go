@@ -19,8 +19,8 @@ import (
 	"github.com/podd-project/podd/image"
 )
 
-// hang makes a registry stop before it answers a request for a path with the given part. It returns a channel that
-// receives once per request, and a function that lets them all go on.
+// hang makes a registry block before it answers a request for a path that contains the given part. It returns a channel
+// that receives once per request, and a function that unblocks all of them.
 func hang(t *testing.T, reg *testRegistry, part string) (arrived <-chan struct{}, proceed func()) {
 	ch := make(chan struct{}, 100)
 	gate := make(chan struct{})
@@ -39,7 +39,7 @@ func hang(t *testing.T, reg *testRegistry, part string) (arrived <-chan struct{}
 	return ch, proceed
 }
 
-// eventually waits until check is true, for what has no channel to wait on.
+// eventually polls until check returns true.
 func eventually(t *testing.T, what string, check func() bool) {
 	t.Helper()
 	for range 1000 {
@@ -48,7 +48,7 @@ func eventually(t *testing.T, what string, check func() bool) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	t.Fatalf("it never happened: %s", what)
+	t.Fatalf("timeout, still waiting until %s", what)
 }
 
 func callers(s *image.Store) int {
@@ -80,14 +80,14 @@ func TestOneDownloadForManyCallers(t *testing.T) {
 	<-arrived
 	eventually(t, "all 20 joined", func() bool { return callers(s) == 20 })
 	if pulls := s.Pulls(); len(pulls) != 1 || pulls[0].Stage != image.StageDownloading || pulls[0].Ref != reg.host+"/app:v1" {
-		t.Errorf("pulls %+v", pulls)
+		t.Errorf("Pulls = %+v, want one download of %s", pulls, reg.host+"/app:v1")
 	}
 	proceed()
 	wg.Wait()
 	first := <-results
 	for range 19 {
 		if got := <-results; got != first {
-			t.Errorf("another result: %v", got)
+			t.Errorf("result of a joined pull = %v, want %v", got, first)
 		}
 	}
 	for what, want := range map[string]int{"GET /v2/app/blobs/" + layerDigest(t, img, 0): 1, "GET /v2/app/manifests/": 1} {
@@ -96,11 +96,11 @@ func TestOneDownloadForManyCallers(t *testing.T) {
 		}
 	}
 	if left := s.Pulls(); len(left) != 0 {
-		t.Errorf("pulls after the end: %+v", left)
+		t.Errorf("Pulls after the end = %+v, want none", left)
 	}
 }
 
-// TestPullsOfSharedLayers: images that share layers, pulled at once, all arrive.
+// TestPullsOfSharedLayers: concurrent pulls of images that share layers all succeed.
 func TestPullsOfSharedLayers(t *testing.T) {
 	reg := newRegistry(t)
 	base := tree{"base": strings.Repeat("b", 100000)}
@@ -118,7 +118,7 @@ func TestPullsOfSharedLayers(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			} else if got.ID != imageID(t, img) {
-				t.Errorf("%s is image %s", ref, got.ID)
+				t.Errorf("pull of %s = image %s, want %s", ref, got.ID, imageID(t, img))
 			}
 		})
 	}
@@ -150,7 +150,7 @@ func TestOtherCredentialsAreAnotherPull(t *testing.T) {
 	wg.Wait()
 }
 
-// TestPullOutlivesItsCaller: a kubelet restarts in the middle of a pull and asks again.
+// TestPullOutlivesItsCaller: a kubelet restarts in the middle of a pull and repeats it.
 func TestPullOutlivesItsCaller(t *testing.T) {
 	reg := newRegistry(t)
 	img := simple(t, "x")
@@ -183,7 +183,7 @@ func TestPullOutlivesItsCaller(t *testing.T) {
 		t.Error(err)
 	}
 	if n := reg.count("GET /v2/app/blobs/" + layerDigest(t, img, 0)); n != 1 {
-		t.Errorf("layer fetched %d times", n)
+		t.Errorf("layer was fetched %d times, want once", n)
 	}
 }
 
@@ -230,7 +230,7 @@ func TestCloseEndsPulls(t *testing.T) {
 	}
 }
 
-// TestStall: a registry that sends nothing, or a byte now and then, ends the pull as unavailable.
+// TestStall: a registry that sends nothing, or a byte now and then, makes the pull fail as unavailable.
 func TestStall(t *testing.T) {
 	img := simple(t, strings.Repeat("incompressible?", 1000))
 	for name, part := range map[string]string{
@@ -277,13 +277,13 @@ func checkStalls(t *testing.T, reg *testRegistry) {
 		t.Errorf("error %v, want unavailable", err)
 	}
 	if d := time.Since(begin); d > 10*time.Second {
-		t.Errorf("it took %v", d)
+		t.Errorf("took %v, want at most 10s", d)
 	}
 	checkEmpty(t, s)
 }
 
-// TestReadersDoNotWaitForStorage: while something holds storage's locks - a pull that commits a layer, say - all
-// but writers go on (cri-o#1172 is that they do not).
+// TestReadersDoNotWaitForStorage: while storage's locks are held, for instance by a pull that commits a layer, only
+// writers wait (in cri-o#1172 readers did too).
 func TestReadersDoNotWaitForStorage(t *testing.T) {
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "x"))
@@ -302,7 +302,7 @@ func TestReadersDoNotWaitForStorage(t *testing.T) {
 	go func() {
 		defer close(done)
 		if list, err := s.List(t.Context()); err != nil || len(list) != 1 {
-			t.Errorf("List: %d images, %v", len(list), err)
+			t.Errorf("List = %d images, %v, want 1", len(list), err)
 		}
 		if _, err := s.Resolve(t.Context(), reg.host+"/app:v1"); err != nil {
 			t.Error(err)

@@ -71,7 +71,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate reports everything that is wrong with the configuration.
+// Validate returns every error in the configuration.
 func (c Config) Validate() error {
 	var errs []error
 	for _, p := range []struct {

@@ -25,8 +25,8 @@ import (
 	"github.com/podd-project/podd/image"
 )
 
-// damaged is a store with images one, two (which share their lower layer) and three, closed in disorder.
-type damaged struct {
+// corrupted is a store with images one, two (which share their lower layer) and three, not closed properly.
+type corrupted struct {
 	*testing.T
 	reg        *testRegistry
 	cfg        image.Config
@@ -36,8 +36,8 @@ type damaged struct {
 
 var ownLayer = tree{"own/": "", "own/file": strings.Repeat("x", 70000), "own/empty": "", "own/link": "-> file", "own/void/": ""}
 
-func newDamaged(t *testing.T) *damaged {
-	d := &damaged{T: t, reg: newRegistry(t)}
+func newCorrupted(t *testing.T) *corrupted {
+	d := &corrupted{T: t, reg: newRegistry(t)}
 	base := tree{"bin/": "", "bin/app": "base"}
 	d.one, d.two = craft(t, nil, base, ownLayer), craft(t, nil, base, tree{"second": "two"})
 	d.reg.push(t, "one:v1", d.one)
@@ -62,7 +62,7 @@ func newDamaged(t *testing.T) *damaged {
 	return d
 }
 
-func (d *damaged) open() *image.Store {
+func (d *corrupted) open() *image.Store {
 	d.Helper()
 	s, err := image.New(d.cfg, logrus.StandardLogger())
 	if err != nil {
@@ -71,8 +71,8 @@ func (d *damaged) open() *image.Store {
 	return s
 }
 
-// layerWith finds the directory of the layer that has a file.
-func (d *damaged) layerWith(file, content string) string {
+// layerWith returns the directory of the layer that has a file.
+func (d *corrupted) layerWith(file, content string) string {
 	d.Helper()
 	dirs, err := filepath.Glob(filepath.Join(d.cfg.Root, "overlay/*/diff", file))
 	if err != nil {
@@ -87,11 +87,11 @@ func (d *damaged) layerWith(file, content string) string {
 	return ""
 }
 
-func (d *damaged) tarSplit(layer string) string {
+func (d *corrupted) tarSplit(layer string) string {
 	return filepath.Join(d.cfg.Root, "overlay-layers", filepath.Base(filepath.Dir(layer))+".tar-split.gz")
 }
 
-// names are the tags of the listed images.
+// names returns the tags of the listed images.
 func names(t *testing.T, s *image.Store) string {
 	t.Helper()
 	list, err := s.List(t.Context())
@@ -109,29 +109,29 @@ func names(t *testing.T, s *image.Store) string {
 	return strings.Join(out, " ")
 }
 
-// TestPowerLossDamage: what a power loss takes from a layer is found at the next boot, whatever it is. The images that use
-// the layer are absent, the others are not; a pull fetches that layer and nothing else; and containers run on all the time.
-func TestPowerLossDamage(t *testing.T) {
+// TestPowerLossCorruption: any loss in a layer is found at the next boot. Images that use the layer are hidden, the
+// others are not; a pull fetches only that layer; and containers keep running.
+func TestPowerLossCorruption(t *testing.T) {
 	type damage struct {
 		name string
-		do   func(d *damaged) error
+		do   func(d *corrupted) error
 	}
-	d := newDamaged(t)
+	d := newCorrupted(t)
 	for n, c := range []damage{
-		{"emptied file", func(d *damaged) error { return os.Truncate(d.top+"/own/file", 0) }},
-		{"shortened file", func(d *damaged) error { return os.Truncate(d.top+"/own/file", 69999) }},
-		{"zeroed block", func(d *damaged) error { return overwrite(d.top+"/own/file", make([]byte, 4096)) }},
-		{"absent file", func(d *damaged) error { return os.Remove(d.top + "/own/file") }},
-		{"absent empty file", func(d *damaged) error { return os.Remove(d.top + "/own/empty") }},
-		{"absent link", func(d *damaged) error { return os.Remove(d.top + "/own/link") }},
-		{"absent directory", func(d *damaged) error { return os.Remove(d.top + "/own/void") }},
-		{"a FIFO in place of a file", func(d *damaged) error {
+		{"emptied file", func(d *corrupted) error { return os.Truncate(d.top+"/own/file", 0) }},
+		{"shortened file", func(d *corrupted) error { return os.Truncate(d.top+"/own/file", 69999) }},
+		{"zeroed block", func(d *corrupted) error { return overwrite(d.top+"/own/file", make([]byte, 4096)) }},
+		{"absent file", func(d *corrupted) error { return os.Remove(d.top + "/own/file") }},
+		{"absent empty file", func(d *corrupted) error { return os.Remove(d.top + "/own/empty") }},
+		{"absent link", func(d *corrupted) error { return os.Remove(d.top + "/own/link") }},
+		{"absent directory", func(d *corrupted) error { return os.Remove(d.top + "/own/void") }},
+		{"a FIFO in place of a file", func(d *corrupted) error {
 			return errors.Join(os.Remove(d.top+"/own/file"), unix.Mkfifo(d.top+"/own/file", 0o600))
 		}},
-		{"all files", func(d *damaged) error { return os.RemoveAll(d.top) }},
-		{"emptied notes of the tar", func(d *damaged) error { return os.Truncate(d.tarSplit(d.top), 0) }},
-		{"absent notes of the tar", func(d *damaged) error { return os.Remove(d.tarSplit(d.top)) }},
-		{"shortened notes of the tar", func(d *damaged) error { return os.Truncate(d.tarSplit(d.top), 60) }},
+		{"all files", func(d *corrupted) error { return os.RemoveAll(d.top) }},
+		{"emptied notes of the tar", func(d *corrupted) error { return os.Truncate(d.tarSplit(d.top), 0) }},
+		{"absent notes of the tar", func(d *corrupted) error { return os.Remove(d.tarSplit(d.top)) }},
+		{"shortened notes of the tar", func(d *corrupted) error { return os.Truncate(d.tarSplit(d.top), 60) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if err := c.do(d); err != nil {
@@ -145,15 +145,15 @@ func TestPowerLossDamage(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			eventually(t, "the damage is found", func() bool { return names(t, s) == "three two" })
+			eventually(t, "the corruption is found", func() bool { return names(t, s) == "three two" })
 			if _, err := s.Resolve(t.Context(), imageID(t, d.one)); !errdefs.IsNotFound(err) {
 				t.Errorf("the damaged image: %v, want not found", err)
 			}
 			if img := pull(t, s, d.reg.host+"/one:v1"); img.ID != imageID(t, d.one) {
-				t.Errorf("pulled %s", img.ID)
+				t.Errorf("pulled image %s, want %s", img.ID, imageID(t, d.one))
 			}
 			if n, all := d.reg.count("GET /v2/one/blobs/"+layerDigest(t, d.one, 1)), d.reg.count("GET /v2/one/blobs/sha256:"); n != 1 || d.reg.count("GET /v2/one/blobs/"+layerDigest(t, d.one, 0)) != 0 {
-				t.Errorf("the damaged layer was fetched %d times, of %d blobs", n, all)
+				t.Errorf("corrupt layer was fetched %d times, and %d blobs in total, want once and not the other layer", n, all)
 			}
 			if d.reg.count("GET /v2/two/")+d.reg.count("GET /v2/three/") != 0 {
 				t.Error("other images were asked for")
@@ -164,23 +164,23 @@ func TestPowerLossDamage(t *testing.T) {
 	closeStore(t, d.open()) // releases what was mounted all the time
 }
 
-// checkWhole: all images are there, with all of their content.
-func checkWhole(t *testing.T, s *image.Store, d *damaged) {
+// checkWhole checks that all images are listed and have all of their content.
+func checkWhole(t *testing.T, s *image.Store, d *corrupted) {
 	t.Helper()
 	if got := names(t, s); got != "one three two" {
-		t.Errorf("images %s", got)
+		t.Errorf("images = %q, want %q", got, "one three two")
 	}
 	if found, err := s.Verify(t.Context(), false); err != nil || len(found) != 0 {
-		t.Errorf("verified again: %v %v", found, err)
+		t.Errorf("Verify after the repair = %v, %v, want no corrupt layer", found, err)
 	}
 	path := rootfs(t, s, "new", imageID(t, d.one))
 	checkFile(t, path+"/bin/app", "base")
 	checkFile(t, path+"/own/file", ownLayer["own/file"])
 	if link, err := os.Readlink(path + "/own/link"); err != nil || link != "file" {
-		t.Errorf("link: %s %v", link, err)
+		t.Errorf("Readlink = %q, %v, want %q", link, err, "file")
 	}
 	if info, err := os.Stat(path + "/own/void"); err != nil || !info.IsDir() || info.Mode().Perm() != 0o755 {
-		t.Errorf("directory: %v %v", info, err)
+		t.Errorf("Stat of own/void = %v, %v, want a directory of mode 0755", info, err)
 	}
 }
 
@@ -193,24 +193,24 @@ func overwrite(path string, with []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// TestContainersOfDamagedLayers: a layer is replaced beside the files that containers have mounted; those go when nobody
-// has them.
-func TestContainersOfDamagedLayers(t *testing.T) {
-	d := newDamaged(t)
+// TestContainersOfCorruptLayers: a layer is replaced next to the files that containers have mounted; those are deleted
+// when no container has them.
+func TestContainersOfCorruptLayers(t *testing.T) {
+	d := newCorrupted(t)
 	if err := overwrite(d.lower+"/bin/app", []byte("b@se")); err != nil {
 		t.Fatal(err)
 	}
 	d.cfg.BootID = "second"
 	s := d.open()
-	eventually(t, "the damage is found", func() bool { return names(t, s) == "three" })
+	eventually(t, "the corruption is found", func() bool { return names(t, s) == "three" })
 	mounted := filepath.Join(d.cfg.Root, "rootfs/c/root/merged")
 	checkFile(t, mounted+"/own/file", ownLayer["own/file"])
 	if err := s.Remove(t.Context(), imageID(t, d.one)); !errdefs.IsFailedPrecondition(err) {
-		t.Errorf("removal of a damaged image in use: %v", err)
+		t.Errorf("Remove of a corrupt image in use = %v, want a failed precondition", err)
 	}
 	pull(t, s, d.reg.host+"/two:v1")
 	if n := d.reg.count("GET /v2/two/blobs/" + layerDigest(t, d.two, 0)); n != 1 {
-		t.Errorf("the shared layer was fetched %d times", n)
+		t.Errorf("shared layer was fetched %d times, want once", n)
 	}
 	checkWhole(t, s, d) // image one too: what was wrong with it was the layer that it shares
 	checkFile(t, mounted+"/bin/app", "b@se")
@@ -225,21 +225,22 @@ func TestContainersOfDamagedLayers(t *testing.T) {
 	}
 	s = open(t, d.cfg)
 	if left, _ := filepath.Glob(filepath.Join(d.cfg.Root, "overlay/*/damaged-*")); len(left) != 0 {
-		t.Errorf("left: %v", left)
+		t.Errorf("replaced files left over: %v", left)
 	}
 	checkWhole(t, s, d)
 }
 
-// TestDamageIsRemembered, also by a store of the same boot, until a pull succeeds; a pull that fails changes nothing.
-func TestDamageIsRemembered(t *testing.T) {
-	d := newDamaged(t)
+// TestCorruptionIsRecorded: also a store of the same boot knows it, until a pull succeeds; a failed pull changes
+// nothing.
+func TestCorruptionIsRecorded(t *testing.T) {
+	d := newCorrupted(t)
 	if err := os.Truncate(d.top+"/own/file", 0); err != nil {
 		t.Fatal(err)
 	}
 	d.cfg.BootID = "second"
 	d.cfg.PullProgressTimeout = time.Second
 	s := d.open()
-	eventually(t, "the damage is found", func() bool { return names(t, s) == "three two" })
+	eventually(t, "the corruption is found", func() bool { return names(t, s) == "three two" })
 	layer := "/blobs/" + layerDigest(t, d.one, 1)
 	for _, answer := range []func(w http.ResponseWriter, r *http.Request){
 		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) },
@@ -264,11 +265,11 @@ func TestDamageIsRemembered(t *testing.T) {
 		}
 		s = d.open()
 		if got := names(t, s); got != "three two" {
-			t.Errorf("images after a pull that failed: %s", got)
+			t.Errorf("images after a failed pull = %q, want %q", got, "three two")
 		}
 	}
 	if left, _ := filepath.Glob(filepath.Join(d.cfg.Root, "tmp/*")); len(left) != 0 {
-		t.Errorf("left: %v", left)
+		t.Errorf("temporary files left over: %v", left)
 	}
 	d.reg.setGuard(nil)
 	pull(t, s, d.reg.host+"/one:v1")
@@ -276,9 +277,9 @@ func TestDamageIsRemembered(t *testing.T) {
 	closeStore(t, s)
 }
 
-// TestRemoveDamagedImage: what is not listed can be removed all the same, and made anew.
-func TestRemoveDamagedImage(t *testing.T) {
-	d := newDamaged(t)
+// TestRemoveCorruptImage: an image that is not listed can be removed, and pulled again.
+func TestRemoveCorruptImage(t *testing.T) {
+	d := newCorrupted(t)
 	if err := os.Truncate(d.top+"/own/file", 0); err != nil {
 		t.Fatal(err)
 	}
@@ -286,13 +287,13 @@ func TestRemoveDamagedImage(t *testing.T) {
 	found, err := s.Verify(t.Context(), false)
 	if err != nil || len(found) != 1 || !strings.Contains(found[0].Reason, "own/file") || len(found[0].Images) != 1 ||
 		!strings.Contains(found[0].Images[0], "one:v1") {
-		t.Fatalf("found %+v %v", found, err)
+		t.Fatalf("Verify = %+v, %v, want one corrupt layer of image one", found, err)
 	}
 	if got := names(t, s); got != "one three two" {
-		t.Errorf("images %s: looking changes nothing", got)
+		t.Errorf("images after Verify without mark = %q, want %q", got, "one three two")
 	}
 	if marked, err := s.Verify(t.Context(), true); err != nil || len(marked) != 1 || names(t, s) != "three two" {
-		t.Errorf("marked %+v %v, images %s", marked, err, names(t, s))
+		t.Errorf("Verify with mark = %+v, %v with images %q, want one layer and %q", marked, err, names(t, s), "three two")
 	}
 	if err := s.Release(t.Context(), "c"); err != nil {
 		t.Fatal(err)
@@ -301,38 +302,38 @@ func TestRemoveDamagedImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(d.top); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the damaged layer is there: %v", err)
+		t.Errorf("Stat of the deleted layer = %v, want not found", err)
 	}
 	raw, err := os.ReadFile(filepath.Join(d.cfg.Root, "integrity.json"))
 	if layer := filepath.Base(filepath.Dir(d.top)); err != nil || strings.Contains(string(raw), layer) {
-		t.Errorf("%s is gone and remembered: %s %v", layer, raw, err)
+		t.Errorf("integrity.json = %s, %v, want it without layer %s", raw, err, layer)
 	}
 	pull(t, s, d.reg.host+"/one:v1")
 	checkWhole(t, s, d)
 }
 
-// TestWhenLayersAreVerified: after a change of the boot id without an end in order; a store that ends too early goes on at
-// the next start; what the file says is not needed for anything else.
+// TestWhenLayersAreVerified: after a change of the boot id unless the store was closed properly; an aborted
+// verification is repeated at the next start; the store does not depend on the file otherwise.
 func TestWhenLayersAreVerified(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		change func(d *damaged)
+		change func(d *corrupted)
 		want   string
 	}{
-		{"same boot", func(*damaged) {}, "one three two"},
-		{"another boot", func(d *damaged) { d.cfg.BootID = "second" }, "three two"},
-		{"another boot after an end in order", func(d *damaged) {
+		{"same boot", func(*corrupted) {}, "one three two"},
+		{"another boot", func(d *corrupted) { d.cfg.BootID = "second" }, "three two"},
+		{"another boot after an end in order", func(d *corrupted) {
 			d.cfg.SyncLayers = true
 			if err := d.open().Close(); err != nil {
 				d.Fatal(err)
 			}
 			d.cfg.BootID = "second"
 		}, "one three two"},
-		{"verification was ended", func(d *damaged) {
+		{"verification was ended", func(d *corrupted) {
 			writeFile(d, filepath.Join(d.cfg.Root, "integrity.json"), `{"boot": "first", "pending": true}`)
 		}, "three two"},
-		{"unreadable", func(d *damaged) { writeFile(d, filepath.Join(d.cfg.Root, "integrity.json"), "{") }, "three two"},
-		{"from before there was such a file", func(d *damaged) {
+		{"unreadable", func(d *corrupted) { writeFile(d, filepath.Join(d.cfg.Root, "integrity.json"), "{") }, "three two"},
+		{"from before there was such a file", func(d *corrupted) {
 			if err := os.Remove(filepath.Join(d.cfg.Root, "integrity.json")); err != nil {
 				d.Fatal(err)
 			}
@@ -341,7 +342,7 @@ func TestWhenLayersAreVerified(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			d := newDamaged(t)
+			d := newCorrupted(t)
 			if err := os.Truncate(d.top+"/own/file", 0); err != nil {
 				t.Fatal(err)
 			}
@@ -359,19 +360,19 @@ func TestWhenLayersAreVerified(t *testing.T) {
 	}
 }
 
-// TestPreloadMends: images that come with the node are mended from their files.
-func TestPreloadMends(t *testing.T) {
+// TestPreloadRepairs: preloaded images are repaired from their files.
+func TestPreloadRepairs(t *testing.T) {
 	cfg := config(t)
 	cfg.BootID = "first"
 	img := craft(t, nil, tree{"a": "lower"}, ownLayer)
 	writeLayout(t, filepath.Join(cfg.PreloadDir, "app"), annotated{img: img, annotations: map[string]string{ociName: "registry.test/one:v1"}})
-	d := &damaged{T: t, cfg: cfg}
+	d := &corrupted{T: t, cfg: cfg}
 	s := d.open()
 	if err := s.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := names(t, s); got != "one" {
-		t.Fatalf("images %s", got)
+		t.Fatalf("images = %q, want %q", got, "one")
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -381,18 +382,18 @@ func TestPreloadMends(t *testing.T) {
 	}
 	d.cfg.BootID = "second"
 	s = open(t, d.cfg)
-	eventually(t, "the damage is found", func() bool { return names(t, s) == "" })
+	eventually(t, "the corruption is found", func() bool { return names(t, s) == "" })
 	if err := s.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := names(t, s); got != "one" {
-		t.Errorf("images %s", got)
+		t.Errorf("images = %q, want %q", got, "one")
 	}
 	checkFile(t, rootfs(t, s, "new", imageID(t, img))+"/own/file", ownLayer["own/file"])
 }
 
-// TestStrangeLayersAreSound: what tars can hold and a file system shows in another way is no damage.
-func TestStrangeLayersAreSound(t *testing.T) {
+// TestStrangeLayersAreIntact: tar entries that a filesystem represents in another form are no corruption.
+func TestStrangeLayersAreIntact(t *testing.T) {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
 	for _, h := range []*tar.Header{
@@ -436,17 +437,17 @@ func TestStrangeLayersAreSound(t *testing.T) {
 	s := open(t, config(t, reg.host))
 	pull(t, s, reg.host+"/strange:v1")
 	if found, err := s.Verify(t.Context(), false); err != nil || len(found) != 0 {
-		t.Errorf("found %+v %v", found, err)
+		t.Errorf("Verify = %+v, %v, want no corrupt layer", found, err)
 	}
 }
 
-// TestVerifyEnds with its context, and with the store.
+// TestVerifyEnds when its context ends, and when the store is closed.
 func TestVerifyEnds(t *testing.T) {
-	d := newDamaged(t)
+	d := newCorrupted(t)
 	s := open(t, d.cfg)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := s.Verify(ctx, true); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
+		t.Errorf("Verify = %v, want context.Canceled", err)
 	}
 }

@@ -44,16 +44,16 @@ func TestKinds(t *testing.T) {
 	} {
 		err := newPullError("h.test/x", nil, c.cause)
 		if !errors.Is(err, c.want) || !errors.Is(err, c.cause) && !strings.Contains(name, "40") {
-			t.Errorf("%s: %v is not %v", name, err, c.want)
+			t.Errorf("%s: error %v, want kind %v", name, err, c.want)
 		}
 		if !strings.HasPrefix(err.Error(), "pull h.test/x: ") {
-			t.Errorf("%s: %q", name, err)
+			t.Errorf("%s: error %q, want the prefix %q", name, err, "pull h.test/x: ")
 		}
 	}
 	odd := newPullError("x", nil, errors.New("odd"))
 	for _, kind := range []error{ErrRegistryUnavailable, ErrSignatureInvalid, errdefs.ErrNotFound, context.Canceled} {
 		if errors.Is(odd, kind) {
-			t.Errorf("an unknown failure is %v", kind)
+			t.Errorf("an unknown failure is %v, want no kind", kind)
 		}
 	}
 	if !errdefs.IsUnavailable(ErrRegistryUnavailable) || !errdefs.IsPermissionDenied(ErrSignatureInvalid) {
@@ -66,19 +66,19 @@ func TestScrub(t *testing.T) {
 	got := scrub(`Get "https://cdn.test/blob?X-Signature=abc&y=1": pa55word idtoken regtoken YTpi someone http://h/x?token=1 end`, auth)
 	for _, secret := range []string{"X-Signature", "pa55word", "idtoken", "regtoken", "YTpi", "token=1"} {
 		if strings.Contains(got, secret) {
-			t.Errorf("%q still has %q", got, secret)
+			t.Errorf("scrub = %q, want it without %q", got, secret)
 		}
 	}
 	for _, kept := range []string{"https://cdn.test/blob", "someone", "end"} {
 		if !strings.Contains(got, kept) {
-			t.Errorf("%q lost %q", got, kept)
+			t.Errorf("scrub = %q, want it with %q", got, kept)
 		}
 	}
 	if got := scrub(strings.Repeat("é", 10000), nil); len(got) > maxErrorText+3 || strings.ContainsRune(got, '\ufffd') {
-		t.Errorf("%d bytes", len(got))
+		t.Errorf("scrub = %d bytes, want at most %d of valid UTF-8", len(got), maxErrorText+3)
 	}
 	if got := scrub("aaa", &Auth{Password: "a"}); got != "aaa" {
-		t.Errorf("a short password blots out everything: %q", got)
+		t.Errorf("scrub of a short password = %q, want %q", got, "aaa")
 	}
 }
 
@@ -118,7 +118,7 @@ func TestConfigValidate(t *testing.T) {
 		c := good
 		spoil(&c)
 		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("Validate = %v, want an error about %s", err, name)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"go.podman.io/image/v5/types"
 )
 
-// blocked is a pull that ends with its context only, and keeps what ended it.
+// blocked is a pull that returns only when its context ends, and records the cause.
 type blocked struct{ started, ended atomic.Int32 }
 
 func (b *blocked) pull(ctx context.Context, _ PullRequest, _ *progress) (*Image, error) {
@@ -44,10 +44,10 @@ func TestFlightGrace(t *testing.T) {
 		time.Sleep(testGrace + time.Second)
 		synctest.Wait()
 		if b.started.Load() != 1 || b.ended.Load() != 1 || !errors.Is(f.err, errAbandoned) {
-			t.Errorf("started %d, ended %d, %v", b.started.Load(), b.ended.Load(), f.err)
+			t.Errorf("started %d, ended %d with %v, want 1, 1 and errAbandoned", b.started.Load(), b.ended.Load(), f.err)
 		}
 		if n := len(fs.list()); n != 0 {
-			t.Errorf("%d pulls under way", n)
+			t.Errorf("%d pulls in progress, want 0", n)
 		}
 	})
 }
@@ -76,7 +76,7 @@ func TestFlightIsNotJoinedWhileDying(t *testing.T) {
 		cancel(errClosing)
 		fs.wait()
 		if !errors.Is(again.err, errClosing) {
-			t.Errorf("error %v", again.err)
+			t.Errorf("error = %v, want errClosing", again.err)
 		}
 	})
 }
@@ -168,7 +168,7 @@ func TestStallWatch(t *testing.T) {
 	})
 }
 
-// TestLongPullsAreLogged every half a minute, as long as they last.
+// TestLongPullsAreLogged every 30 s while they run.
 func TestLongPullsAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger, hook := logrustest.NewNullLogger()
@@ -183,7 +183,7 @@ func TestLongPullsAreLogged(t *testing.T) {
 			t.Fatalf("%d lines, want 2", len(lines))
 		}
 		if d := lines[1].Data; d["bytes"] != uint64(40) || d["total"] != uint64(100) || d["stage"] != StageResolving {
-			t.Errorf("fields %v", d)
+			t.Errorf("fields = %v, want 40 of 100 bytes, %s", d, StageResolving)
 		}
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/podd-project/podd/image"
 )
 
-// flood answers with endless bytes.
+// flood responds with endless data.
 func flood(w http.ResponseWriter, mime, begin string) {
 	w.Header().Set("Content-Type", mime)
 	if _, err := io.WriteString(w, begin); err != nil {
@@ -65,7 +65,7 @@ func TestHostileRegistry(t *testing.T) {
 				t.Fatalf("error %v, want one with %q", err, c.text)
 			}
 			if len(err.Error()) > 4096 {
-				t.Errorf("the error has %d bytes", len(err.Error()))
+				t.Errorf("error has %d bytes, want at most 4096", len(err.Error()))
 			}
 			checkEmpty(t, s)
 			checkNoFiles(t, filepath.Join(cfg.Root, "tmp"))
@@ -75,7 +75,7 @@ func TestHostileRegistry(t *testing.T) {
 	}
 }
 
-// settings is config, where a variable has that name.
+// settings is config, for functions in which a variable has that name.
 func settings(t *testing.T, hosts ...string) image.Config { return config(t, hosts...) }
 
 func badDigests(w http.ResponseWriter) {
@@ -95,7 +95,7 @@ func longError(w http.ResponseWriter) {
 	refuse(w, http.StatusBadRequest, strings.Repeat("x", 1<<20))
 }
 
-// TestHostileLayers: what a layer names stays in its directory.
+// TestHostileLayers: a layer cannot write outside of its directory.
 func TestHostileLayers(t *testing.T) {
 	victim := t.TempDir()
 	target := filepath.Join(victim, "target")
@@ -118,13 +118,13 @@ func TestHostileLayers(t *testing.T) {
 				}
 			}
 			if got, err := os.ReadFile(target); err != nil || string(got) != "untouched" {
-				t.Errorf("outside of the layer: %q %v", got, err)
+				t.Errorf("file outside of the layer = %q, %v, want %q", got, err, "untouched")
 			}
 		})
 	}
 }
 
-// TestHostileConfig: what an image says of itself is only kept, and a config that makes no sense is refused.
+// TestHostileConfig: a config is stored as it is, and refused if it is invalid.
 func TestHostileConfig(t *testing.T) {
 	reg := newRegistry(t)
 	odd := craft(t, func(c *v1.ConfigFile) {
@@ -137,7 +137,7 @@ func TestHostileConfig(t *testing.T) {
 	s := open(t, config(t, reg.host))
 	got := pull(t, s, reg.host+"/odd:v1")
 	if got.Config.WorkingDir != "../.." {
-		t.Errorf("config %+v", got.Config)
+		t.Errorf("config = %+v, want the working directory %q", got.Config, "../..")
 	}
 	wrongDiff := craft(t, func(c *v1.ConfigFile) {
 		c.RootFS.DiffIDs = []v1.Hash{{Algorithm: "sha256", Hex: strings.Repeat("0", 64)}}

@@ -44,7 +44,7 @@ func TestIndexOrder(t *testing.T) {
 	}
 }
 
-// TestIndexPrefersNames: a digest that was asked for wins over the same digest inside of another image's list.
+// TestIndexPrefersNames: a digest that was pulled takes precedence over the same digest inside of another image's list.
 func TestIndexPrefersNames(t *testing.T) {
 	asked := testEntry("asked", time.Hour, "h.test/x@sha256:1")
 	other := testEntry("other", 0, "h.test/x:v1")
@@ -53,7 +53,7 @@ func TestIndexPrefersNames(t *testing.T) {
 		ix := newIndex(entries)
 		for name, want := range map[string]*entry{"h.test/x@sha256:1": asked, "h.test/x@sha256:2": other, "h.test/x:v1": other} {
 			if ix.byName[name] != want {
-				t.Errorf("%s: %v", name, ix.byName[name])
+				t.Errorf("byName[%q] = %v, want %v", name, ix.byName[name], want)
 			}
 		}
 	}
@@ -69,7 +69,7 @@ func TestRepository(t *testing.T) {
 	}
 }
 
-// thousand is an index of 1,000 images with two tags each.
+// thousand returns an index of 1,000 images with two tags each.
 func thousand() *index {
 	var entries []*entry
 	for i := range 1000 {
@@ -122,7 +122,7 @@ func BenchmarkNewIndex1000(b *testing.B) {
 	}
 }
 
-// TestFindIDOrName: a few hex digits are a name if there is one, many are an id if there is one.
+// TestFindIDOrName: few hex digits are a name if there is one, many are an id if there is one.
 func TestFindIDOrName(t *testing.T) {
 	idOf := func(prefix string) string { return prefix + zeros[len(prefix):] }
 	few, many := testEntry(idOf("cafe1"), 0), testEntry(idOf("feedfeedfeed1"), 0)

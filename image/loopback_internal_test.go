@@ -8,7 +8,7 @@ func TestOnLoopback(t *testing.T) {
 		"localhost.example.com": false, "10.0.0.1:5000": false, "registry.k8s.io": false, "127.0.0.1.nip.io:80": false, "": false, "[": false, "[]": false,
 	} {
 		if got := onLoopback(domain); got != want {
-			t.Errorf("onLoopback(%q) is %v", domain, got)
+			t.Errorf("onLoopback(%q) = %v, want %v", domain, got, want)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/podd-project/podd/image"
 )
 
-// A registry on loopback needs no TLS, unless registries.conf says that it does.
+// TestLoopbackWithoutTLS: a registry on loopback needs no TLS unless registries.conf requires it.
 func TestLoopbackWithoutTLS(t *testing.T) {
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", craft(t, nil, tree{"f": "x"}))

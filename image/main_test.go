@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain lets storage run itself in a child, and fails when a test left something mounted.
+// TestMain allows storage to re-execute the test binary, and fails if a test left something mounted.
 func TestMain(m *testing.M) {
 	if reexec.Init() {
 		return
@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	logrus.SetLevel(logrus.ErrorLevel)
 	dir, err := os.MkdirTemp(fastDir(), tempPrefix())
 	if err == nil {
-		// The race detector makes every process sleep for a second at its end, also the one that unpacks a layer.
+		// The race detector makes every process sleep for a second at exit, also the one that unpacks a layer.
 		err = errors.Join(os.Setenv("TMPDIR", dir), os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")))
 	}
 	if err != nil {
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// checkMounts is 1 if something is mounted in a directory of these tests.
+// checkMounts returns 1 if something is mounted in a directory of these tests.
 func checkMounts() int {
 	raw, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -52,14 +52,14 @@ func checkMounts() int {
 	return code
 }
 
-// tempPrefix begins the names of this process's directories for tests.
+// tempPrefix is the prefix of this process's test directories.
 func tempPrefix() string { return fmt.Sprintf("podd-image-test-%d-", os.Getpid()) }
 
-// diskDir is the directory for temporary files that was set when the tests began. Those that shift ids use it: a
-// tmpfs cannot before Linux 6.3.
+// diskDir is the directory for temporary files before TestMain changed it. Tests that shift ids use it: a tmpfs does
+// not support that before Linux 6.3.
 var diskDir = os.TempDir()
 
-// fastDir is /dev/shm where that is large enough: stores sync a lot, and disks are slow and shared.
+// fastDir is /dev/shm if that is large enough: stores sync a lot, and disks are slow and shared.
 func fastDir() string {
 	const enough = 512 << 20
 	var st unix.Statfs_t

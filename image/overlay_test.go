@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// layersOnDisk makes directories as storage has them: one file each.
+// layersOnDisk makes layer directories like storage's, with one file each.
 func layersOnDisk(t *testing.T, home string, n int) []string {
 	t.Helper()
 	var out []string
@@ -29,7 +29,7 @@ func layersOnDisk(t *testing.T, home string, n int) []string {
 	return out
 }
 
-// TestOverlayOfOldKernels: the same mounts by mount(2), which kernels before 6.7 need.
+// TestOverlayOfOldKernels: the same mounts with mount(2), which kernels before 6.7 need.
 func TestOverlayOfOldKernels(t *testing.T) {
 	for name, c := range map[string]struct {
 		layers   int
@@ -78,11 +78,11 @@ func checkMerged(t *testing.T, merged string, layers int, writable bool) {
 	}
 	err = os.WriteFile(filepath.Join(merged, "new"), nil, 0o644)
 	if (err == nil) != writable {
-		t.Errorf("writing: %v, writable %v", err, writable)
+		t.Errorf("write = %v, want success: %v", err, writable)
 	}
 }
 
-// TestOverlayErrorsLeaveNothingMounted, whichever step fails.
+// TestOverlayErrorsLeaveNothingMounted: after a failure of any step.
 func TestOverlayErrorsLeaveNothingMounted(t *testing.T) {
 	ids, err := newIDMap([]specs.LinuxIDMapping{{HostID: 1000, Size: 1000}}, []specs.LinuxIDMapping{{HostID: 1000, Size: 1000}})
 	if err != nil {
@@ -102,7 +102,7 @@ func TestOverlayErrorsLeaveNothingMounted(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := o.mount(); err == nil {
-			t.Errorf("%s: mounted", name)
+			t.Errorf("%s: mount succeeded, want an error", name)
 		}
 		for _, part := range []string{mergedName, mappedName} {
 			if err := unix.Unmount(filepath.Join(o.dir, part), unix.MNT_DETACH); err == nil {
@@ -128,14 +128,14 @@ func TestIDMap(t *testing.T) {
 		}
 	}
 	if m, err := newIDMap(nil, nil); m != nil || err != nil {
-		t.Errorf("no mappings: %v %v", m, err)
+		t.Errorf("newIDMap(nil, nil) = %v, %v, want nil", m, err)
 	}
 	if uid, gid := (*idMap)(nil).owner(3, 4); uid != 3 || gid != 4 {
-		t.Errorf("no mapping maps to %d:%d", uid, gid)
+		t.Errorf("owner(3, 4) without a mapping = %d:%d, want 3:4", uid, gid)
 	}
 }
 
-// TestWalk: a file with several names takes its space once, a sparse one what it has.
+// TestWalk: a file with several names counts once, a sparse file with its allocated blocks.
 func TestWalk(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "a")
@@ -159,12 +159,12 @@ func TestWalk(t *testing.T) {
 		t.Errorf("%+v, want 4 inodes and a little over a MiB", got)
 	}
 	if got := u.walk(t.Context(), filepath.Join(dir, "none")); got != (diskSize{}) {
-		t.Errorf("what is not there takes %+v", got)
+		t.Errorf("walk of an absent directory = %+v, want zero", got)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if got := u.walk(ctx, dir); got != (diskSize{}) {
-		t.Errorf("canceled: %+v", got)
+		t.Errorf("walk with a cancelled context = %+v, want zero", got)
 	}
 }
 
@@ -174,19 +174,19 @@ func TestHolds(t *testing.T) {
 		t.Fatal("cannot take")
 	}
 	if users, other := h.beginRemoval("img"); other != nil || !slices.Equal(users, []string{"a", "b"}) {
-		t.Errorf("users %v, other %v", users, other)
+		t.Errorf("beginRemoval = users %v, other %v, want users [a b]", users, other)
 	}
 	h.remove("img", "a")
 	h.removeContainer("b")
 	if got := h.users("img"); !slices.Equal(got, []string{"a"}) {
-		t.Errorf("users %v after one of two was dropped", got)
+		t.Errorf("users = %v, want [a]", got)
 	}
 	h.removeContainer("a")
 	if got := h.users("other"); len(got) != 0 {
-		t.Errorf("users %v after release", got)
+		t.Errorf("users after removeContainer = %v, want none", got)
 	}
 	if users, other := h.beginRemoval("img"); other != nil || users != nil {
-		t.Errorf("users %v, other %v", users, other)
+		t.Errorf("beginRemoval = users %v, other %v, want neither", users, other)
 	}
 	if _, other := h.beginRemoval("img"); other == nil {
 		t.Error("two removals at once")

@@ -52,7 +52,7 @@ func writeLayout(t testing.TB, dir string, images ...annotated) {
 	}
 }
 
-// tarDir packs a directory as "tar" would, with gzip if the name says so.
+// tarDir packs a directory as tar(1) does, with gzip if the name says so.
 func tarDir(t *testing.T, dir, file string) {
 	t.Helper()
 	f, err := os.Create(file)
@@ -97,7 +97,7 @@ func load(t *testing.T, s *image.Store) {
 	}
 }
 
-// checkLoaded fails unless the store has the image by that name, pinned.
+// checkLoaded fails the test unless the store has the image by that name, pinned.
 func checkLoaded(t *testing.T, s *image.Store, ref string, img v1.Image) {
 	t.Helper()
 	got, err := s.Resolve(t.Context(), ref)
@@ -160,7 +160,7 @@ func TestLoadNothing(t *testing.T) {
 	checkEmpty(t, s)
 }
 
-// TestLoadSkipsBadFiles: they are passed over, whatever is wrong with them, and the good ones come in.
+// TestLoadSkipsBadFiles: invalid files of every kind are skipped, valid ones are loaded.
 func TestLoadSkipsBadFiles(t *testing.T) {
 	cfg := config(t)
 	dir := cfg.PreloadDir
@@ -207,8 +207,8 @@ func TestLoadSkipsBadFiles(t *testing.T) {
 	checkNoFiles(t, filepath.Join(cfg.Root, "tmp"))
 }
 
-// TestLoadAgain: what did not change is not read again, also by the next daemon; what changed is; what is gone is
-// no longer pinned.
+// TestLoadAgain: an unchanged file is not read again, also not by the next daemon; a changed one is; the images of a
+// deleted one are no longer pinned.
 func TestLoadAgain(t *testing.T) {
 	cfg := config(t)
 	file := filepath.Join(cfg.PreloadDir, "app.tar")
@@ -235,7 +235,7 @@ func TestLoadAgain(t *testing.T) {
 	load(t, s)
 	checkLoaded(t, s, "registry.test/app:v1", two)
 
-	// Removed from the store by hand: it comes back.
+	// Removed from the store by the user: it is loaded again.
 	if err := s.Remove(t.Context(), "registry.test/app:v1"); err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestLoadAgain(t *testing.T) {
 	}
 }
 
-// overwriteKeepingStamp makes a file unreadable as an archive, in a way that stat does not see.
+// overwriteKeepingStamp makes a file unreadable as an archive without changing its stat.
 func overwriteKeepingStamp(t *testing.T, file string) {
 	t.Helper()
 	info, err := os.Stat(file)
@@ -286,7 +286,7 @@ func TestPinnedByName(t *testing.T) {
 	}
 }
 
-// TestFullDisk: a pull that does not fit says so and leaves nothing, and the store works on.
+// TestFullDisk: a pull that does not fit fails with the right error and leaves nothing, and the store keeps working.
 func TestFullDisk(t *testing.T) {
 	reg := newRegistry(t)
 	big := craft(t, nil, tree{"zeros": strings.Repeat("0", 24<<20)})
@@ -303,13 +303,13 @@ func TestFullDisk(t *testing.T) {
 	}
 	checkEmpty(t, s)
 	if after := used(t, cfg.Root); after > before+1<<20 {
-		t.Errorf("%d bytes are left of a failed pull", after-before)
+		t.Errorf("a failed pull left %d bytes, want at most 1 MiB", after-before)
 	}
 	pull(t, s, reg.host+"/small:v1")
 	checkFile(t, rootfs(t, s, "c", imageID(t, small))+"/bin/app", "small")
 }
 
-// used adds up the files below a directory.
+// used returns the size of the files below a directory.
 func used(t *testing.T, dir string) int64 {
 	t.Helper()
 	var total int64
@@ -349,7 +349,7 @@ func TestPullsAreSorted(t *testing.T) {
 		order = append(order, strings.TrimPrefix(p.Ref, reg.host))
 	}
 	if !slices.Equal(order, []string{"/b:v1", "/a:v1"}) {
-		t.Errorf("pulls %q", order)
+		t.Errorf("order of pulls = %q, want b before a", order)
 	}
 	proceed()
 	for range 2 {

@@ -31,7 +31,7 @@ func TestProgress(t *testing.T) {
 	p.note(report(types.ProgressEventRead, "a", 100, 40, 40))
 	waits(true, 40)
 	if got := p.snapshot(); got.Stage != StageDownloading || got.BytesDone != 90 || got.BytesTotal != 150 {
-		t.Errorf("snapshot %+v", got)
+		t.Errorf("snapshot = %+v, want 90 of 150 bytes, %s", got, StageDownloading)
 	}
 	p.note(report(types.ProgressEventRead, "a", 100, 100, 60))
 	waits(false, 100) // all bytes are here, it is being unpacked

@@ -32,10 +32,10 @@ func TestPullByTag(t *testing.T) {
 	}
 	checkNames(t, got, []string{reg.host + "/team/app:v1"}, []string{reg.host + "/team/app@" + digest})
 	if got.Config.User != "7:8" || got.Config.Labels["a"] != "b" || got.Config.WorkingDir != "/work" {
-		t.Errorf("config %+v", got.Config)
+		t.Errorf("config = %+v, want user 7:8, label a=b, directory /work", got.Config)
 	}
 	if got.Created.Unix() != 1.5e9 {
-		t.Errorf("created %v", got.Created)
+		t.Errorf("created = %v, want Unix time 1.5e9", got.Created)
 	}
 	if want := uncompressed(t, img); got.Size != want {
 		t.Errorf("size %d, want %d", got.Size, want)
@@ -44,18 +44,18 @@ func TestPullByTag(t *testing.T) {
 		reg.host + "/team/app:v1", reg.host + "/team/app@" + digest, reg.host + "/team/app:v9@" + digest, got.ID, "sha256:" + got.ID, got.ID[:10],
 	} {
 		if found, err := s.Resolve(t.Context(), ref); err != nil || found != got {
-			t.Errorf("Resolve(%q): %v %v", ref, found, err)
+			t.Errorf("Resolve(%q) = %v, %v, want %v", ref, found, err, got)
 		}
 	}
 	if again := pull(t, s, reg.host+"/team/app:v1"); again != got {
 		t.Error("pulling again changed the published image")
 	}
 	if n := reg.count("GET /v2/team/app/blobs/" + layerDigest(t, img, 0)); n != 1 {
-		t.Errorf("layer fetched %d times", n)
+		t.Errorf("layer was fetched %d times, want once", n)
 	}
 }
 
-// uncompressed is the size of an image's layers as tar files.
+// uncompressed returns the size of an image's layers as tar files.
 func uncompressed(t *testing.T, img v1.Image) uint64 {
 	t.Helper()
 	layers, err := img.Layers()
@@ -102,7 +102,7 @@ func TestPullByDigestHasNoTag(t *testing.T) {
 	s := open(t, config(t, reg.host))
 	got := pull(t, s, reg.host+"/app@"+digest)
 	checkNames(t, got, nil, []string{reg.host + "/app@" + digest})
-	// A tag beside a digest says nothing that can be relied on.
+	// The tag of a reference with a digest is ignored.
 	got = pull(t, s, reg.host+"/app:other@"+digest)
 	checkNames(t, got, nil, []string{reg.host + "/app@" + digest})
 }
@@ -132,7 +132,7 @@ func TestTagsOfOneImage(t *testing.T) {
 	}
 	list, err := s.List(t.Context())
 	if err != nil || len(list) != 1 {
-		t.Fatalf("%d images, %v", len(list), err)
+		t.Fatalf("List = %d images, %v, want 1", len(list), err)
 	}
 	checkNames(t, list[0], []string{reg.host + "/app:a", reg.host + "/app:b", reg.host + "/other:c"},
 		[]string{reg.host + "/app@" + digest, reg.host + "/other@" + digest})
@@ -154,7 +154,7 @@ func TestTagMoves(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkNames(t, stale, nil, []string{reg.host + "/app@" + oldDigest})
-	// What was published before does not change under its readers.
+	// A published image does not change.
 	checkNames(t, before, []string{reg.host + "/app:latest"}, []string{reg.host + "/app@" + oldDigest})
 }
 
@@ -179,18 +179,18 @@ func TestPullOfManifestList(t *testing.T) {
 	s := open(t, config(t, reg.host))
 	got := pull(t, s, reg.host+"/multi:v1")
 	if got.ID != imageID(t, mine) {
-		t.Errorf("image %s is not this platform's", got.ID)
+		t.Errorf("image = %s, want this platform's, %s", got.ID, imageID(t, mine))
 	}
 	checkNames(t, got, []string{reg.host + "/multi:v1"}, []string{reg.host + "/multi@" + digest})
-	// The manifest inside of the list names the same image.
+	// The digest of the list's manifest resolves to the same image.
 	if found, err := s.Resolve(t.Context(), reg.host+"/multi@"+digestOf(t, mine)); err != nil || found.ID != got.ID {
-		t.Errorf("by the instance's digest: %v %v", found, err)
+		t.Errorf("Resolve by the instance's digest = %v, %v, want %s", found, err, got.ID)
 	}
 	if n := reg.count("GET /v2/multi/manifests/"); n != 2 {
 		t.Errorf("%d requests for manifests, want the list and one image: registries count them", n)
 	}
 	if byDigest := pull(t, s, reg.host+"/multi@"+digest); byDigest.ID != got.ID {
-		t.Errorf("by digest of the list: %s", byDigest.ID)
+		t.Errorf("pull by digest of the list = %s, want %s", byDigest.ID, got.ID)
 	}
 }
 
@@ -212,7 +212,7 @@ func TestPullForOtherPlatform(t *testing.T) {
 		}
 		for _, part := range []string{available, "linux/amd64"} {
 			if !strings.Contains(err.Error(), part) {
-				t.Errorf("%s: %q does not name %s", ref, err, part)
+				t.Errorf("%s: error %q, want it with %q", ref, err, part)
 			}
 		}
 	}
@@ -223,7 +223,7 @@ func TestPullForOtherPlatform(t *testing.T) {
 	pull(t, s, reg.host+"/compatible:v1")
 }
 
-// checkEmpty fails if the store lists anything.
+// checkEmpty fails the test if the store lists an image.
 func checkEmpty(t *testing.T, s *image.Store) {
 	t.Helper()
 	list, err := s.List(t.Context())
@@ -262,7 +262,7 @@ func TestPullErrors(t *testing.T) {
 	} {
 		_, err := s.Pull(t.Context(), image.PullRequest{Ref: ref})
 		if !is(err) {
-			t.Errorf("pull of %.80q: %v", ref, err)
+			t.Errorf("pull of %.80q = %v, want another error", ref, err)
 		}
 	}
 	checkEmpty(t, s)
@@ -287,10 +287,10 @@ func TestShortNames(t *testing.T) {
 	s := open(t, cfg)
 	insecure := "[[registry]]\nlocation = \"" + reg.host + "\"\ninsecure = true\n"
 
-	// Nothing said of short names: docker.io.
+	// No configuration of short names: docker.io.
 	writeFile(t, cfg.RegistriesConf, insecure+"[[registry]]\nprefix = \"docker.io\"\nlocation = \""+reg.host+"\"\ninsecure = true\n")
 	if got := pull(t, s, "hub:v1"); !slices.Equal(got.Tags, []string{"docker.io/library/hub:v1"}) {
-		t.Errorf("tags %q", got.Tags)
+		t.Errorf("tags = %q, want docker.io/library/hub:v1", got.Tags)
 	}
 	if _, err := s.Resolve(t.Context(), "hub:v1"); err != nil {
 		t.Error(err)
@@ -299,10 +299,10 @@ func TestShortNames(t *testing.T) {
 	writeFile(t, cfg.RegistriesConf, "unqualified-search-registries = [\""+reg.host+"\"]\n"+insecure+"[aliases]\nthing = \""+reg.host+"/elsewhere/thing\"\n")
 	for short, full := range map[string]string{"found:v1": "/found:v1", "thing:v1": "/elsewhere/thing:v1"} {
 		if got := pull(t, s, short); !slices.Equal(got.Tags, []string{reg.host + full}) {
-			t.Errorf("%s: tags %q", short, got.Tags)
+			t.Errorf("tags of %s = %q, want %q", short, got.Tags, reg.host+full)
 		}
 		if got, err := s.Resolve(t.Context(), short); err != nil || got.Tags[0] != reg.host+full {
-			t.Errorf("Resolve(%q): %v %v", short, got, err)
+			t.Errorf("Resolve(%q) = %v, %v, want tag %q", short, got, err, reg.host+full)
 		}
 	}
 }
@@ -324,7 +324,7 @@ insecure = true
 	s := open(t, cfg)
 	got := pull(t, s, origin.host+"/both:v1")
 	if !slices.Equal(got.Tags, []string{origin.host + "/both:v1"}) || origin.count("GET /v2/both") != 0 {
-		t.Errorf("tags %q, %d requests to the origin", got.Tags, origin.count("GET /v2/both"))
+		t.Errorf("tags %q, %d requests to the origin, want the origin's tag and no request", got.Tags, origin.count("GET /v2/both"))
 	}
 	pull(t, s, origin.host+"/only:v1")
 	mirror.server.Close()

@@ -80,30 +80,30 @@ func FuzzReference(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		if hex, full, ok := idPrefix(s); ok && (len(hex) < minPrefix || full != (len(hex) == 64) || strings.Trim(hex, "0123456789abcdef") != "") {
-			t.Errorf("%q is said to be an id: %q %v", s, hex, full)
+			t.Errorf("idPrefix(%q) = %q, %v, want no id", s, hex, full)
 		}
 		ref, _, err := parseReference(s)
 		if err != nil {
 			if !errdefs.IsInvalidArgument(err) {
-				t.Errorf("%q: %v", s, err)
+				t.Errorf("parseReference(%q) = %v, want an invalid argument", s, err)
 			}
 			return
 		}
 		_, tagged := ref.(reference.Tagged)
 		_, digested := ref.(reference.Digested)
 		if tagged == digested {
-			t.Errorf("%q: %s has tag %v and digest %v", s, ref, tagged, digested)
+			t.Errorf("parseReference(%q) = %s with tag: %v, digest: %v, want one of them", s, ref, tagged, digested)
 		}
 		again, short, err := parseReference(ref.String())
 		if err != nil || again.String() != ref.String() || short {
-			t.Errorf("%q becomes %s becomes %v (%v %v)", s, ref, again, short, err)
+			t.Errorf("%q parsed is %s, parsed again %v (short: %v), %v, want no change", s, ref, again, short, err)
 		}
 		if got := repository(ref.String()); got != ref.Name() {
 			t.Errorf("repository of %s is %s, want %s", ref, got, ref.Name())
 		}
 		renamed, err := rename(ref, "other.test/repo")
 		if err != nil || !strings.HasSuffix(renamed[0].String(), strings.TrimPrefix(ref.String(), ref.Name())) {
-			t.Errorf("%s under another name is %v %v", ref, renamed, err)
+			t.Errorf("rename of %s = %v, %v, want the same tag or digest", ref, renamed, err)
 		}
 	})
 }

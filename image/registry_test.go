@@ -33,8 +33,8 @@ import (
 	"github.com/podd-project/podd/image"
 )
 
-// testRegistry is a registry on the loopback device. Guard, when set, sees each request first; true means that it
-// has answered.
+// testRegistry is a registry on the loopback device. guard, if set, gets each request first and returns true if it has
+// answered.
 type testRegistry struct {
 	host   string
 	server *httptest.Server
@@ -71,7 +71,7 @@ func (r *testRegistry) setGuard(guard func(http.ResponseWriter, *http.Request) b
 	r.guard = guard
 }
 
-// count tells how many requests began with prefix, e.g. "GET /v2/x/blobs/".
+// count returns the number of requests with a prefix, e.g. "GET /v2/x/blobs/".
 func (r *testRegistry) count(prefix string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,7 +90,7 @@ func (r *testRegistry) forget() {
 	r.seen = nil
 }
 
-// push stores what as repo:tag and returns its digest.
+// push stores an image or index as repo:tag and returns its digest.
 func (r *testRegistry) push(t testing.TB, ref string, what remote.Taggable) string {
 	t.Helper()
 	parsed, err := name.ParseReference(r.host+"/"+ref, name.Insecure)
@@ -153,7 +153,7 @@ func layer(t testing.TB, files tree) v1.Layer {
 	return l
 }
 
-// craft makes an image for linux/amd64 of the given layers; change, if any, edits its config.
+// craft makes an image for linux/amd64 with the given layers; change, if set, edits its config.
 func craft(t testing.TB, change func(*v1.ConfigFile), layers ...tree) v1.Image {
 	t.Helper()
 	img := empty.Image
@@ -179,17 +179,17 @@ func craft(t testing.TB, change func(*v1.ConfigFile), layers ...tree) v1.Image {
 	return img
 }
 
-// simple is an image with one file, different for each content.
+// simple returns an image with one file, different for each content.
 func simple(t testing.TB, content string) v1.Image {
 	return craft(t, nil, tree{"bin/": "", "bin/app": content})
 }
 
-// arch edits a config for another CPU.
+// arch returns an edit of a config for another CPU.
 func arch(name string) func(*v1.ConfigFile) {
 	return func(c *v1.ConfigFile) { c.Architecture = name }
 }
 
-// imageID is the id that podd gives to an image.
+// imageID returns the id that podd gives to an image.
 func imageID(t testing.TB, img v1.Image) string {
 	t.Helper()
 	h, err := img.ConfigName()
@@ -214,7 +214,7 @@ func config(t testing.TB, hosts ...string) image.Config {
 	return configIn(t, t.TempDir(), hosts...)
 }
 
-// diskConfig is config, not on a tmpfs, for tests of user namespaces.
+// diskConfig is config on a disk instead of a tmpfs, for tests of user namespaces.
 func diskConfig(t testing.TB, hosts ...string) image.Config {
 	t.Helper()
 	dir, err := os.MkdirTemp(diskDir, tempPrefix())
@@ -259,7 +259,8 @@ func open(t testing.TB, cfg image.Config) *image.Store {
 	return s
 }
 
-// closeStore closes, after releasing what a test left: the leak check of TestMain is for what the store leaves.
+// closeStore releases the containers that a test left and closes the store: TestMain checks for leaks of the store
+// itself.
 func closeStore(t testing.TB, s *image.Store) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
@@ -302,7 +303,7 @@ func isSignature(err error) bool { return errors.Is(err, image.ErrSignatureInval
 
 func isFull(err error) bool { return errdefs.IsResourceExhausted(err) }
 
-// mountTmpfs mounts a file system of its own on dir, which it makes, until the test and its store are done.
+// mountTmpfs creates dir and mounts a new tmpfs on it until the end of the test.
 func mountTmpfs(t *testing.T, dir, options string) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o711); err != nil {

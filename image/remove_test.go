@@ -22,11 +22,11 @@ func TestRemoveTakesAllNames(t *testing.T) {
 		pull(t, s, reg.host+"/app:a")
 		pull(t, s, reg.host+"/app:b")
 		if err := s.Remove(t.Context(), ref); err != nil {
-			t.Errorf("by %s: %v", name, err)
+			t.Errorf("Remove by %s = %v, want no error", name, err)
 		}
 		checkEmpty(t, s)
 		if err := s.Remove(t.Context(), ref); err != nil {
-			t.Errorf("by %s, again: %v", name, err)
+			t.Errorf("second Remove by %s = %v, want no error", name, err)
 		}
 	}
 	if err := s.Remove(t.Context(), "Not A Reference"); !errdefs.IsInvalidArgument(err) {
@@ -34,7 +34,7 @@ func TestRemoveTakesAllNames(t *testing.T) {
 	}
 }
 
-// TestRemoveKeepsSharedLayers: what another image still needs stays.
+// TestRemoveKeepsSharedLayers: layers of another image stay.
 func TestRemoveKeepsSharedLayers(t *testing.T) {
 	reg := newRegistry(t)
 	base := tree{"base": "b"}
@@ -80,7 +80,7 @@ func TestRemoveInUse(t *testing.T) {
 	checkEmpty(t, s)
 }
 
-// TestRemoveOrUse: whichever comes first, a container never gets a file system whose image is being deleted.
+// TestRemoveOrUse: in either order, a container never gets a filesystem whose image is being deleted.
 func TestRemoveOrUse(t *testing.T) {
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "content"))
@@ -100,7 +100,7 @@ func TestRemoveOrUse(t *testing.T) {
 			checkFile(t, path+"/bin/app", "content")
 		case removed == nil && errdefs.IsNotFound(used):
 		default:
-			t.Errorf("removal: %v, use: %v", removed, used)
+			t.Errorf("removal = %v, use = %v, want one of them to fail", removed, used)
 		}
 		if err := s.Release(t.Context(), "c"); err != nil {
 			t.Error(err)
@@ -108,7 +108,7 @@ func TestRemoveOrUse(t *testing.T) {
 	}
 }
 
-// TestRemovalsJoin: every caller hears that the image is gone, and it is.
+// TestRemovalsJoin: concurrent removals of an image all succeed.
 func TestRemovalsJoin(t *testing.T) {
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "x"))

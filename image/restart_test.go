@@ -14,7 +14,7 @@ import (
 	"github.com/podd-project/podd/image"
 )
 
-// TestRestart: a second store on the same directory finds images, mounts and what is in use.
+// TestRestart: a second store on the same directory finds images, mounts and images in use.
 func TestRestart(t *testing.T) {
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "content"))
@@ -39,10 +39,10 @@ func TestRestart(t *testing.T) {
 	checkFile(t, path+"/bin/app", "content")
 	checkFile(t, path+"/written", "by the container")
 	if held, err := s.ContainersWithMounts(t.Context()); err != nil || !slices.Equal(held, []string{"kept", "orphan"}) {
-		t.Errorf("held %v %v", held, err)
+		t.Errorf("ContainersWithMounts = %v, %v, want [kept orphan]", held, err)
 	}
 	if err := s.Remove(t.Context(), img.ID); !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "kept, orphan") {
-		t.Errorf("removal after the restart: %v", err)
+		t.Errorf("Remove after the restart = %v, want a failed precondition that names the containers", err)
 	}
 	for _, id := range []string{"orphan", "kept"} {
 		if err := s.Release(t.Context(), id); err != nil {
@@ -89,7 +89,8 @@ func fileExists(path string) bool {
 	return err == nil
 }
 
-// TestCrash: halves of everything are there. None stops the store, and all can be released or made anew.
+// TestCrash: incomplete state of every kind. None prevents the store from opening, and all can be released or made
+// again.
 func TestCrash(t *testing.T) {
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "content"))
@@ -144,12 +145,12 @@ func TestCrash(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(filepath.Join(cfg.Root, "overlay")); err != nil {
-		t.Errorf("deleting went through a mount: %v", err)
+		t.Errorf("the deletion followed a mount: %v", err)
 	}
 	checkFile(t, rootfs(t, s, "after", img.ID)+"/bin/app", "content")
 }
 
-// TestBrokenImage: one that cannot be read hides nothing but itself, and can be pulled again.
+// TestBrokenImage: only an unreadable image itself is not listed, and it can be pulled again.
 func TestBrokenImage(t *testing.T) {
 	reg := newRegistry(t)
 	broken := simple(t, "one")
@@ -175,10 +176,10 @@ func TestBrokenImage(t *testing.T) {
 	s := open(t, cfg)
 	list, err := s.List(t.Context())
 	if err != nil || len(list) != 1 || list[0].ID != fine.ID {
-		t.Errorf("listed %v %v", list, err)
+		t.Errorf("List = %v, %v, want %s", list, err, fine.ID)
 	}
 	if got := pull(t, s, reg.host+"/broken:v1"); got.ID != imageID(t, broken) {
-		t.Errorf("pulled %s", got.ID)
+		t.Errorf("pulled image %s, want %s", got.ID, imageID(t, broken))
 	}
 }
 
@@ -186,7 +187,7 @@ func TestNewErrors(t *testing.T) {
 	bad := config(t)
 	bad.Root = "relative"
 	if _, err := image.New(bad, logrus.StandardLogger()); !errdefs.IsInvalidArgument(err) {
-		t.Errorf("relative root: %v", err)
+		t.Errorf("New with a relative root = %v, want an invalid argument", err)
 	}
 	file := config(t)
 	writeFile(t, file.Root, "a file")
@@ -201,7 +202,7 @@ func TestNewErrors(t *testing.T) {
 	}
 }
 
-// TestUsage: layers count once, for what they take on disk, and only while they are there.
+// TestUsage: layers count once, with their allocated size, until they are deleted.
 func TestUsage(t *testing.T) {
 	reg := newRegistry(t)
 	base := tree{"base": strings.Repeat("b", 1<<20)}

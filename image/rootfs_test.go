@@ -47,10 +47,10 @@ func TestVolumeIsReadOnly(t *testing.T) {
 	}
 	checkFile(t, path+"/bin/app", "x")
 	if err := os.WriteFile(path+"/new", nil, 0o600); err == nil || !strings.Contains(err.Error(), "read-only") {
-		t.Errorf("writing to an image volume: %v", err)
+		t.Errorf("write to an image volume = %v, want an error for a read-only filesystem", err)
 	}
 	if _, err := s.Volume(t.Context(), image.VolumeRequest{ContainerID: "c", Index: -1, ImageID: img.ID}); !errdefs.IsInvalidArgument(err) {
-		t.Errorf("volume -1: %v", err)
+		t.Errorf("Volume with index -1 = %v, want an invalid argument", err)
 	}
 }
 
@@ -73,7 +73,7 @@ func TestImageWithoutLayers(t *testing.T) {
 	}
 }
 
-// TestManyLayers is about more layers than one page of mount parameters can hold.
+// TestManyLayers mounts more layers than one page of mount parameters can hold.
 func TestManyLayers(t *testing.T) {
 	const layers = 60
 	var trees []tree
@@ -89,7 +89,7 @@ func TestManyLayers(t *testing.T) {
 		r.ContainerID, r.ImageID = name, img.ID
 		path, err := s.Rootfs(t.Context(), r)
 		if err != nil {
-			t.Fatalf("%s: %v", name, err)
+			t.Fatalf("%s: Rootfs = %v, want no error", name, err)
 		}
 		checkFile(t, path+"/f0", "0")
 		checkFile(t, path+"/f30", "30")
@@ -97,7 +97,7 @@ func TestManyLayers(t *testing.T) {
 	}
 }
 
-// TestUserNamespaceCopiesNothing: the layers keep their owners, the container sees its own.
+// TestUserNamespaceCopiesNothing: the layers keep their owners, the container sees shifted ones.
 func TestUserNamespaceCopiesNothing(t *testing.T) {
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", craft(t, nil, tree{"big": strings.Repeat("x", 1<<20), "dir/": ""}))
@@ -118,21 +118,21 @@ func TestUserNamespaceCopiesNothing(t *testing.T) {
 	for _, p := range []string{path, path + "/big", path + "/dir", volume, volume + "/big"} {
 		checkOwner(t, p, 300000, 400000)
 	}
-	// What it writes to, and what it writes, is its own.
+	// The upper directory and the files in it have the host's ids.
 	if err := os.Chmod(path+"/big", 0o600); err != nil {
 		t.Fatal(err)
 	}
 	checkOwner(t, path+"/big", 300000, 400000)
 	if after := owners(t, filepath.Join(cfg.Root, "overlay")); !slices.Equal(before, after) {
-		t.Errorf("layers changed:\n%v\n%v", before, after)
+		t.Errorf("owners of the layers changed from\n%v\nto\n%v", before, after)
 	}
 	upper := filepath.Join(filepath.Dir(path), "upper")
 	if entries, err := os.ReadDir(upper); err != nil || len(entries) != 1 {
-		t.Errorf("in the upper directory: %v %v", entries, err)
+		t.Errorf("upper directory = %v, %v, want one entry", entries, err)
 	}
 }
 
-// owners lists all files below dir with their owners, but for the mount program's marker and temporary files.
+// owners lists all files below dir with their owners, except for the mount program's marker and temporary files.
 func owners(t *testing.T, dir string) []string {
 	t.Helper()
 	var out []string
@@ -166,7 +166,7 @@ func checkOwner(t *testing.T, path string, uid, gid uint32) {
 	}
 }
 
-// TestOnlyTheContainerGetsIn: the root of the user namespace reaches its files, another user does not, and nobody
+// TestOnlyTheContainerGetsIn: the root of the user namespace reaches its files, another user does not, and neither
 // reaches the layers, which may hold set-uid programs.
 func TestOnlyTheContainerGetsIn(t *testing.T) {
 	reg := newRegistry(t)
@@ -182,7 +182,7 @@ func TestOnlyTheContainerGetsIn(t *testing.T) {
 	plain := rootfs(t, s, "plain", img.ID)
 	layers, err := filepath.Glob(filepath.Join(cfg.Root, "overlay/*/diff/bin/app"))
 	if err != nil || len(layers) != 1 {
-		t.Fatalf("layers: %v %v", layers, err)
+		t.Fatalf("layers = %v, %v, want one", layers, err)
 	}
 	for dir, want := range map[string]os.FileMode{".": 0o711, "rootfs": 0o711, "overlay": 0o700, "tmp": 0o700, "cache": 0o700} {
 		if info, err := os.Stat(filepath.Join(cfg.Root, dir)); err != nil || info.Mode().Perm() != want {
@@ -208,7 +208,7 @@ func TestOnlyTheContainerGetsIn(t *testing.T) {
 	}
 }
 
-// canRead tries, as uid and gid who, in a process of its own.
+// canRead tries to read as a uid and gid, in a process of its own.
 func canRead(t *testing.T, who int, path string) bool {
 	t.Helper()
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
@@ -249,15 +249,15 @@ func TestClosedParentOfUserNamespace(t *testing.T) {
 	noRoot := []specs.LinuxIDMapping{{ContainerID: 1, HostID: 300000, Size: 65535}}
 	_, err = s.Rootfs(t.Context(), image.RootfsRequest{ContainerID: "c", ImageID: img.ID, UIDs: noRoot, GIDs: noRoot})
 	if !errdefs.IsInvalidArgument(err) {
-		t.Errorf("without a root: %v", err)
+		t.Errorf("Rootfs without a mapping of root = %v, want an invalid argument", err)
 	}
 	if held, err := s.ContainersWithMounts(t.Context()); err != nil || len(held) != 0 {
-		t.Errorf("left by failures: %v %v", held, err)
+		t.Errorf("ContainersWithMounts after failures = %v, %v, want none", held, err)
 	}
 	rootfs(t, s, "c", img.ID)
 }
 
-// TestReleaseWhileInUse: a process that sits in the root filesystem does not keep it.
+// TestReleaseWhileInUse: a process with its working directory in the root filesystem does not prevent the release.
 func TestReleaseWhileInUse(t *testing.T) {
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "x"))
@@ -268,7 +268,7 @@ func TestReleaseWhileInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	// And someone mounted something in it, and on it, and again.
+	// Further mounts in it and on it.
 	if err := os.Mkdir(path+"/sub", 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -281,11 +281,11 @@ func TestReleaseWhileInUse(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(filepath.Dir(filepath.Dir(path))); !os.IsNotExist(err) {
-		t.Errorf("the directory is left: %v", err)
+		t.Errorf("Lstat of the container's directory = %v, want not found", err)
 	}
 }
 
-// TestVolatile: by default the container's fsyncs cost nothing; switched off they do again.
+// TestVolatile: fsync in a container is a no-op by default, and is not if that is disabled.
 func TestVolatile(t *testing.T) {
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "x"))
@@ -300,7 +300,7 @@ func TestVolatile(t *testing.T) {
 	}
 }
 
-// mountOptions is the line of mountinfo for a mount.
+// mountOptions returns the line of mountinfo for a mount.
 func mountOptions(t *testing.T, path string) string {
 	t.Helper()
 	raw, err := os.ReadFile("/proc/self/mountinfo")
@@ -316,7 +316,7 @@ func mountOptions(t *testing.T, path string) string {
 	return ""
 }
 
-// TestLongRoot: paths longer than a mount parameter may be.
+// TestLongRoot: paths longer than the limit of a mount parameter.
 func TestLongRoot(t *testing.T) {
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", craft(t, nil, tree{"a": "1"}, tree{"b": "2"}))
@@ -340,7 +340,7 @@ func TestLongRoot(t *testing.T) {
 	}
 }
 
-// TestFailedRootfsLeavesNothing: no directory, no mount, and the image is not in use.
+// TestFailedRootfsLeavesNothing: no directory, no mount, and no reference to the image.
 func TestFailedRootfsLeavesNothing(t *testing.T) {
 	reg := newRegistry(t)
 	reg.push(t, "app:v1", simple(t, "x"))
@@ -349,7 +349,7 @@ func TestFailedRootfsLeavesNothing(t *testing.T) {
 	img := pull(t, s, reg.host+"/app:v1")
 	layers, err := filepath.Glob(filepath.Join(cfg.Root, "overlay/*/diff"))
 	if err != nil || len(layers) != 1 {
-		t.Fatalf("layers: %v %v", layers, err)
+		t.Fatalf("layers = %v, %v, want one", layers, err)
 	}
 	if err := os.Rename(layers[0], layers[0]+"-away"); err != nil {
 		t.Fatal(err)

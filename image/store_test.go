@@ -34,7 +34,7 @@ func testStore(t *testing.T, change func(*Config)) *Store {
 	return s
 }
 
-// plant puts an image into storage behind the store's back.
+// plant adds an image to storage without the store's knowledge.
 func plant(t *testing.T, s *Store, config, name string) string {
 	t.Helper()
 	id := digest.FromString(config)
@@ -54,7 +54,7 @@ func plant(t *testing.T, s *Store, config, name string) string {
 	return id.Encoded()
 }
 
-// TestChangedFromOutside: another program added, renamed and removed an image.
+// TestChangedFromOutside: another program has added, renamed and removed an image.
 func TestChangedFromOutside(t *testing.T) {
 	s := testStore(t, nil)
 	listed := func(want ...string) {
@@ -73,7 +73,7 @@ func TestChangedFromOutside(t *testing.T) {
 	listed("h.test/a:v1")
 	img, err := s.Resolve(t.Context(), id)
 	if err != nil || img.Config.User != "u" || img.Annotations["org.test"] != "kept" {
-		t.Errorf("%+v %v", img, err)
+		t.Errorf("Resolve = %+v, %v, want user u and the annotation", img, err)
 	}
 	if err := s.storage.SetNames(id, []string{"h.test/b:v1"}); err != nil { //nolint:staticcheck // what others may use
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestChangedFromOutside(t *testing.T) {
 	listed()
 }
 
-// TestUnreadableImages: what cannot be an image is not listed, and stops nothing.
+// TestUnreadableImages: unreadable images are not listed and do not prevent others from being listed.
 func TestUnreadableImages(t *testing.T) {
 	s := testStore(t, nil)
 	plant(t, s, "no json", "h.test/a:v1")
@@ -101,11 +101,11 @@ func TestUnreadableImages(t *testing.T) {
 	good := plant(t, s, `{}`, "h.test/d:v1")
 	s.refreshIfChanged()
 	if list, err := s.List(t.Context()); err != nil || len(list) != 1 || list[0].ID != good {
-		t.Errorf("listed %v %v", list, err)
+		t.Errorf("List = %v, %v, want %s", list, err, good)
 	}
 }
 
-// TestSyncLayers: the library syncs a layer's files before it records the layer, if it is told to.
+// TestSyncLayers: if configured, the library syncs a layer's files before it records the layer.
 func TestSyncLayers(t *testing.T) {
 	for sync, want := range map[bool]drivers.SyncMode{true: drivers.SyncModeFilesystem, false: drivers.SyncModeNone} {
 		s := testStore(t, func(c *Config) { c.SyncLayers = sync })

@@ -24,7 +24,7 @@ func suiteImage(t *testing.T) v1.Image {
 	}, one, two)
 }
 
-// TestSuite runs the shared suite on the real store. The image comes from a registry by its mirror's name.
+// TestSuite runs the shared suite on the real store. The image comes from a registry that mirrors the one in its name.
 func TestSuite(t *testing.T) {
 	reg := newRegistry(t)
 	reg.push(t, "mirrored/hello:v1", suiteImage(t))

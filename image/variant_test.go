@@ -15,7 +15,7 @@ import (
 
 const flavorKey = "com.example.flavor"
 
-// flavors is a list with a plain image, and others for the same platform that only an annotation tells apart.
+// flavors is a list with a plain image, and others for the same platform that differ only by an annotation.
 func flavors(plain, cuda, foreign v1.Image) v1.ImageIndex {
 	list := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, one := range []struct {
@@ -64,21 +64,21 @@ func TestPullOfVariant(t *testing.T) {
 				t.Errorf("image %s, want %s", got.ID, imageID(t, tt.want))
 			}
 			if tt.ref != "single:v1" && !slices.Contains(got.Digests, reg.host+"/ml@"+digest) {
-				t.Errorf("digests %q lack the list's", got.Digests)
+				t.Errorf("digests = %q, want the list's %s among them", got.Digests, digest)
 			}
 			found, err := s.Resolve(t.Context(), reg.host+"/"+tt.ref)
 			if err != nil || found.ID != got.ID {
-				t.Errorf("under its name: %v, %v", found, err)
+				t.Errorf("Resolve by name = %v, %v, want %s", found, err, got.ID)
 			}
 		})
 	}
 	cuda1, err := s.Resolve(t.Context(), imageID(t, cuda))
 	if err != nil || cuda1.Size == 0 {
-		t.Errorf("the variant that lost its names: %v, %v", cuda1, err)
+		t.Errorf("Resolve of the variant without names = %v, %v, want an image with a size", cuda1, err)
 	}
 }
 
-// TestVariantsAreNotJoined: pulls of two variants are two pulls; pulls that differ in nothing that counts are one.
+// TestVariantsAreNotJoined: pulls of two variants are two pulls; pulls that differ only in other annotations are one.
 func TestVariantsAreNotJoined(t *testing.T) {
 	reg := newRegistry(t)
 	plain, cuda := simple(t, "plain"), simple(t, "cuda")

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fakeWritables measures as long and as much as the maps say, in a bubble's time.
+// fakeWritables returns sizes and takes times from the maps, in the fake time of synctest.
 func fakeWritables(age time.Duration, sizes map[string]diskSize, took map[string]time.Duration) (*rwUsage, *measured) {
 	log := &measured{count: map[string]int{}}
 	w := &rwUsage{age: age, root: "/", requested: make(chan struct{}, 1), samples: map[string]sample{}}
@@ -52,7 +52,7 @@ func (m *measured) of(id string) int {
 	return m.count[id]
 }
 
-// TestWritableRate: a layer that takes long is measured seldom, and all of them take a tenth of the time at most.
+// TestWritableRate: a layer that takes long is measured rarely, and all together take at most a tenth of the time.
 func TestWritableRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, log := fakeWritables(10*time.Second, map[string]diskSize{"small": {1, 1}, "huge": {1 << 40, 1 << 20}}, map[string]time.Duration{"huge": 5 * time.Second})
@@ -64,21 +64,22 @@ func TestWritableRate(t *testing.T) {
 			w.touch()
 			time.Sleep(time.Minute)
 		}
-		// 20 minutes hold 1200 s / (500 s + 5 s) rounds of the huge one, each of which takes 50 s with its rest.
+		// 20 minutes have 1200 s / (500 s + 5 s) measurements of the huge layer, each of which takes 50 s with the idle
+		// time.
 		if huge, small := log.of("huge"), log.of("small"); huge != 3 || small < 80 || small > 120 {
-			t.Errorf("the huge one was measured %d times, the small one %d times", huge, small)
+			t.Errorf("measured huge %d times, small %d times, want 3 and about 100", huge, small)
 		}
 		if f, ok := w.get("huge"); !ok || f.Bytes != 1<<40 || f.Inodes != 1<<20 || f.At.IsZero() {
-			t.Errorf("huge %+v %v", f, ok)
+			t.Errorf("get(huge) = %+v, %v, want 1<<40 bytes and 1<<20 inodes", f, ok)
 		}
 		if total := w.total.Load(); total.Bytes != 1<<40+1 || total.Inodes != 1<<20+1 || time.Since(total.At) < time.Second {
-			t.Errorf("total %+v", total)
+			t.Errorf("total = %+v, want 1<<40+1 bytes and 1<<20+1 inodes, older than 1s", total)
 		}
 	})
 }
 
-// TestWritableNobodyAsks: a node without a kubelet is not walked for ever, and one whose kubelet comes back is.
-func TestWritableNobodyAsks(t *testing.T) {
+// TestWritableIdle: without a kubelet the measurements stop, and they start again when one is back.
+func TestWritableIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, log := fakeWritables(10*time.Second, map[string]diskSize{"c": {}}, nil)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -88,11 +89,11 @@ func TestWritableNobodyAsks(t *testing.T) {
 		time.Sleep(rwKeepMeasuring + time.Minute)
 		n := log.of("c")
 		if n < 23 || n > 31 {
-			t.Errorf("measured %d times in five minutes", n)
+			t.Errorf("measured %d times in five minutes, want 23 to 31", n)
 		}
 		time.Sleep(time.Hour)
 		if more := log.of("c") - n; more != 0 {
-			t.Errorf("measured %d times more for nobody", more)
+			t.Errorf("measured %d times without a request, want 0", more)
 		}
 		w.get("c")
 		synctest.Wait()
@@ -112,7 +113,7 @@ func TestWritableForgets(t *testing.T) {
 		t.Error("a container that is gone has a figure")
 	}
 	if total := w.total.Load(); total.Bytes != 2 {
-		t.Errorf("total %+v", total)
+		t.Errorf("total = %+v, want 2 bytes", total)
 	}
 }
 
@@ -132,7 +133,7 @@ func TestWritable(t *testing.T) {
 	t.Cleanup(func() { s.Release(context.Background(), "c") })
 	fresh, ok := s.Writable("c")
 	if !ok || fresh.Inodes != 1 || fresh.Bytes > 64<<10 || fresh.Mountpoint != s.cfg.Root || fresh.At.IsZero() {
-		t.Fatalf("a new container: %+v %v", fresh, ok)
+		t.Fatalf("Writable of a new container = %+v, %v, want 1 inode in %s", fresh, ok, s.cfg.Root)
 	}
 	for i := range 10 {
 		if err := os.WriteFile(filepath.Join(path, fmt.Sprint(i)), []byte(strings.Repeat("x", 1<<16)), 0o644); err != nil {
@@ -143,14 +144,14 @@ func TestWritable(t *testing.T) {
 	again.round(t.Context())
 	got, _ := again.get("c")
 	if got.Inodes != 11 || got.Bytes < 10<<16 || got.Bytes > 12<<16 {
-		t.Errorf("after writing: %+v", got)
+		t.Errorf("Writable after writing = %+v, want 11 inodes and 10 to 12 blocks of 64 KiB", got)
 	}
 	if _, containers, err := s.Usage(t.Context()); err != nil || len(containers) != 1 {
-		t.Errorf("usage %v, %v", containers, err)
+		t.Errorf("Usage = %v, %v, want one filesystem", containers, err)
 	}
 }
 
-// TestWalkStaysInside: a container that puts a link in the place of a directory learns nothing of the node.
+// TestWalkStaysInside: a container that replaces a directory by a link gets no information about the node.
 func TestWalkStaysInside(t *testing.T) {
 	s := testStore(t, nil)
 	outside, inside := t.TempDir(), t.TempDir()
@@ -163,7 +164,7 @@ func TestWalkStaysInside(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := s.usage.walk(t.Context(), inside); got.inodes != 2 {
-		t.Errorf("counted %+v", got)
+		t.Errorf("walk = %+v, want 2 inodes", got)
 	}
 }
 
@@ -175,6 +176,6 @@ func TestFilesystem(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d.Bytes == 0 || d.InodesFree > d.Inodes || d.At.IsZero() || unix.Mkdev(d.Major, d.Minor) != st.Dev {
-		t.Errorf("got %+v, device %d", d, st.Dev)
+		t.Errorf("Filesystem = %+v, want sizes and device %d", d, st.Dev)
 	}
 }

@@ -13,16 +13,16 @@ import (
 	"github.com/podd-project/podd/checkpoint"
 )
 
-// ErrDamaged: a pod's record is there and cannot be made sense of, so Teardown does not know what ADD was told.
+// ErrDamaged: a pod's record exists but is invalid, so Teardown does not know the arguments of ADD.
 var ErrDamaged = errors.New("damaged record")
 
-// damagedDir, in the state directory, keeps damaged records for a person.
+// damagedDir, in the state directory, holds damaged records for inspection.
 const damagedDir = "damaged"
 
-// Abandon detaches a pod whose record is damaged, or that has none and holds an address all the same: DEL with what
-// r says and the configuration of today, in that network and in those where the pod holds an address. It frees what
-// plugins find by the pod's id and namespace: addresses, interfaces, published ports. What they find by the lost result
-// only stays (the rules of the plugin firewall). The record is moved away.
+// Abandon detaches a pod whose record is damaged, or that has no record but an address: it runs DEL with the values in
+// r and the current configuration, in that network and in those where the pod holds an address. This frees what plugins
+// find by the pod's id and namespace: addresses, interfaces, published ports. What they find only by the lost result
+// stays (the rules of the plugin firewall). The record is moved away.
 func (c *CNI) Abandon(ctx context.Context, r Request) error {
 	if err := r.Validate(); err != nil {
 		return err
@@ -46,21 +46,22 @@ func (c *CNI) Abandon(ctx context.Context, r Request) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	c.log.WithField("pod", r.PodID).WithField("kept", kept).Warn("the pod's network record was lost: it was detached by its id")
-	return c.removeRecord(r.PodID) // what is left is the hold
+	c.log.WithField("pod", r.PodID).WithField("kept", kept).
+		Warn("failed to read the pod's network record, detached the pod by its id")
+	return c.removeRecord(r.PodID) // only the DEL lock is left
 }
 
-// abandoned returns the networks that a pod without a record may be in: the one it would be attached to today, and
-// those in which it holds an address.
+// candidateNetworks returns the networks that a pod without a record may be in: the one that it would be attached to
+// now, and those in which it holds an address.
 func (c *CNI) candidateNetworks(r Request) ([]*libcni.NetworkConfigList, error) {
 	dir := c.cfg.ConfDir
 	if r.ConfDir != "" {
 		dir = r.ConfDir
 	}
 	var lists []*libcni.NetworkConfigList
-	today, _, loadErr := loadConf(dir)
+	current, _, loadErr := loadConf(dir)
 	if loadErr == nil {
-		lists = append(lists, today)
+		lists = append(lists, current)
 	}
 	ids, err := c.Attachments()
 	if err != nil {
@@ -71,12 +72,13 @@ func (c *CNI) candidateNetworks(r Request) ([]*libcni.NetworkConfigList, error) 
 		if err != nil {
 			return nil, err
 		}
-		if len(leases[r.PodID]) > 0 && (today == nil || list.Name != today.Name) {
+		if len(leases[r.PodID]) > 0 && (current == nil || list.Name != current.Name) {
 			lists = append(lists, list)
 		}
 	}
 	if len(lists) == 0 {
-		return nil, fmt.Errorf("%w: pod %s has lost its network record, and there is no network it could be in: %w", errdefs.ErrUnavailable, r.PodID, loadErr)
+		return nil, fmt.Errorf("%w: the network record of pod %s is lost, and there is no network it could be in: %w",
+			errdefs.ErrUnavailable, r.PodID, loadErr)
 	}
 	return lists, nil
 }

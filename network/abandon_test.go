@@ -10,7 +10,7 @@ import (
 	"github.com/podd-project/podd/network/networktest"
 )
 
-// TestAbandon: the record is cut short, empty, or gone; the plugins are the real ones, and the node is checked for leaks.
+// TestAbandon: the record is truncated, empty, or gone. It uses the real plugins and checks the node for leaks.
 func TestAbandon(t *testing.T) {
 	for name, damage := range map[string]func(path string) error{
 		"truncated": func(path string) error { return os.Truncate(path, 100) },
@@ -32,23 +32,23 @@ func TestAbandon(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := c.Teardown(t.Context(), "pod1"); name != "gone" && !errors.Is(err, network.ErrDamaged) {
-				t.Errorf("teardown: %v", err)
+				t.Errorf("Teardown = %v, want ErrDamaged", err)
 			}
 			if err := c.Abandon(t.Context(), r); err != nil {
 				t.Error(err)
 			}
 			if err := c.Abandon(t.Context(), r); err != nil {
-				t.Errorf("again: %v", err)
+				t.Errorf("second Abandon = %v, want no error", err)
 			}
 			if leases, err := c.Leases(); err != nil || len(leases) > 0 {
-				t.Errorf("leases %v, %v afterwards", leases, err)
+				t.Errorf("leases afterwards = %v, %v, want none", leases, err)
 			}
 			if ids, err := c.Attachments(); err != nil || len(ids) > 0 {
-				t.Errorf("attachments %v, %v afterwards", ids, err)
+				t.Errorf("attachments afterwards = %v, %v, want none", ids, err)
 			}
 			kept, err := os.ReadDir(filepath.Join(cfg.StateDir, "damaged"))
 			if name != "gone" && len(kept) != 1 {
-				t.Errorf("kept %v, %v", kept, err)
+				t.Errorf("kept records = %v, %v, want one", kept, err)
 			}
 			if err := os.RemoveAll(filepath.Join(cfg.StateDir, "damaged")); err != nil {
 				t.Error(err)

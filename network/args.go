@@ -2,10 +2,10 @@ package network
 
 import "math"
 
-// ifName is the interface that CNI makes in a pod.
+// ifName is the name of the pod's interface.
 const ifName = "eth0"
 
-// cniArgs are the pairs of CNI_ARGS that every Kubernetes runtime gives; r has been validated.
+// cniArgs returns the pairs of CNI_ARGS that every Kubernetes runtime passes; r has been validated.
 func (r Request) cniArgs() [][2]string {
 	return [][2]string{
 		{"IgnoreUnknown", "1"}, // plugins refuse unknown names without it
@@ -16,7 +16,7 @@ func (r Request) cniArgs() [][2]string {
 	}
 }
 
-// capabilities are what plugins get that declare the capability (CNI conventions, "capabilities").
+// capabilities returns the arguments for plugins that declare the capability (CNI conventions, "capabilities").
 func (r Request) capabilities() map[string]any {
 	c := map[string]any{}
 	if len(r.Ports) > 0 {
@@ -34,8 +34,8 @@ func (r Request) capabilities() map[string]any {
 	return c
 }
 
-// bandwidthArgs writes rates in bits per second. A rate without a burst is refused by the bandwidth plugin; the burst
-// is the largest it takes, in bits, as the kubelet's own network code had it.
+// bandwidthArgs returns rates in bits per second. The bandwidth plugin refuses a rate without a burst; the burst is the
+// largest that it accepts, in bits, as in the kubelet's former network code.
 func bandwidthArgs(b Bandwidth) map[string]uint64 {
 	args := map[string]uint64{}
 	if b.Ingress > 0 {

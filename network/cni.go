@@ -15,8 +15,8 @@ import (
 	"github.com/podd-project/podd/checkpoint"
 )
 
-// CNI attaches pods to the node's CNI network. Its methods may be called at the same time; calls for one pod wait for
-// each other, calls for different pods never do.
+// CNI attaches pods to the node's CNI network. Its methods may be called concurrently; calls for one pod wait for each
+// other, calls for different pods never do.
 type CNI struct {
 	cfg    Config
 	log    logrus.FieldLogger
@@ -28,12 +28,12 @@ type CNI struct {
 
 	stop    context.CancelFunc
 	running sync.WaitGroup
-	// newExec makes what runs the plugins; tests put another one in its place.
+	// newExec returns what runs the plugins; tests replace it.
 	newExec func(o execOptions) invoke.Exec
 }
 
-// New returns a CNI that watches the configuration directory until Close. That there is no configuration yet, or no
-// plugin, is no error here: Ready says so.
+// New returns a CNI that watches the configuration directory until Close. A missing configuration or plugin is no error
+// here; Ready reports it.
 func New(cfg Config, log logrus.FieldLogger) (*CNI, error) {
 	c, err := newCNI(cfg, log)
 	if err != nil {
@@ -43,7 +43,7 @@ func New(cfg Config, log logrus.FieldLogger) (*CNI, error) {
 	return c, nil
 }
 
-// newCNI is New without the watching.
+// newCNI is New without the watch.
 func newCNI(cfg Config, log logrus.FieldLogger) (*CNI, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("network configuration: %w", err)
@@ -62,7 +62,7 @@ func newCNI(cfg Config, log logrus.FieldLogger) (*CNI, error) {
 	return c, nil
 }
 
-// start looks at the configuration once, so that Ready has an answer, and goes on watching it.
+// start reads the configuration once, so that Ready has an answer, and then watches it.
 func (c *CNI) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.stop = cancel
@@ -72,15 +72,15 @@ func (c *CNI) start() {
 	c.running.Go(func() { c.health.run(ctx) })
 }
 
-// Close ends the watching. Attachments under way go on.
+// Close stops the watch. Attachments in progress continue.
 func (c *CNI) Close() error {
 	c.stop()
 	c.running.Wait()
 	return nil
 }
 
-// Ready is nil when a pod's ADD can be expected to work; otherwise it is errdefs.ErrUnavailable and says why. It
-// answers from memory, whatever plugins are doing.
+// Ready returns nil if a pod's ADD can be expected to work, otherwise an errdefs.ErrUnavailable with the reason. It
+// answers from memory and never waits for a plugin.
 func (c *CNI) Ready() error { return c.health.ready() }
 
 // libcni returns a driver for one operation.
@@ -88,11 +88,11 @@ func (c *CNI) libcni(o execOptions) *libcni.CNIConfig {
 	return libcni.NewCNIConfigWithCacheDir(c.cfg.BinDirs, c.cacheDir(), c.newExec(o))
 }
 
-// cacheDir is where libcni insists on keeping results. Nothing relies on them: it writes them too late, when all plugins
-// have succeeded, and in place.
+// cacheDir is where libcni requires a cache of results. podd does not use it: libcni writes it in place, and only after
+// all plugins have succeeded.
 func (c *CNI) cacheDir() string { return filepath.Join(c.cfg.StateDir, "libcni") }
 
-// dropCache removes what libcni kept about a pod: there is to be one record only.
+// dropCache removes libcni's cached result of a pod: the record is the only source.
 func (c *CNI) dropCache(network, podID string) {
 	_ = os.Remove(filepath.Join(c.cacheDir(), "results", fmt.Sprintf("%s-%s-%s", network, podID, ifName)))
 }

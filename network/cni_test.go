@@ -17,14 +17,14 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// quiet is a logger for tests that do not look at the log.
+// quiet returns a logger for tests that do not check the log.
 func quiet() *logrus.Logger {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	return log
 }
 
-// testConfig has directories of the test's own and one plugin file named "fake".
+// testConfig has directories of its own and one plugin file named "fake".
 func testConfig(t testing.TB) Config {
 	t.Helper()
 	dir := t.TempDir()
@@ -49,12 +49,12 @@ func write(t testing.TB, path, text string) {
 	}
 }
 
-// fakeConf is a configuration of one plugin "fake".
+// fakeConf returns a configuration with one plugin "fake".
 func fakeConf(cniVersion, name string) string {
 	return fmt.Sprintf(`{"cniVersion":%q,"name":%q,"plugins":[{"type":"fake","capabilities":{"portMappings":true}}]}`, cniVersion, name)
 }
 
-// fakeExec answers instead of a plugin. It is libcni's seam.
+// fakeExec replaces the execution of plugins in libcni.
 type fakeExec struct {
 	version.PluginDecoder
 	onAdd  func(stdin, stdout []byte) error
@@ -74,7 +74,7 @@ func (f *fakeExec) ExecPlugin(ctx context.Context, _ string, stdin []byte, envir
 	return out, err
 }
 
-// newFakeCNI is a CNI whose plugins are played by answer. Nothing runs in its background.
+// newFakeCNI returns a CNI whose plugins are replaced by answer. It has no background goroutines.
 func newFakeCNI(t testing.TB, cfg Config, answer func(ctx context.Context, command string, stdin []byte) ([]byte, error)) *CNI {
 	t.Helper()
 	c, err := newCNI(cfg, quiet())
@@ -92,7 +92,7 @@ func withOnAdd(exec *fakeExec) func(execOptions) invoke.Exec {
 	}
 }
 
-// testRecord is a record as Setup makes it.
+// testRecord returns a record like Setup's.
 func testRecord(t testing.TB, podID string) *record {
 	t.Helper()
 	list, err := parseConf([]byte(fakeConf("1.0.0", "net")))
@@ -110,7 +110,7 @@ func TestConfigValidate(t *testing.T) {
 	good := DefaultConfig()
 	good.StateDir = "/var/lib/podd/network"
 	if err := good.Validate(); err != nil {
-		t.Errorf("default configuration: %v", err)
+		t.Errorf("Validate of the default configuration = %v, want no error", err)
 	}
 	for name, spoil := range map[string]func(*Config){
 		"no state":             func(c *Config) { c.StateDir = "" },
@@ -128,10 +128,10 @@ func TestConfigValidate(t *testing.T) {
 		c := good
 		spoil(&c)
 		if err := c.Validate(); err == nil {
-			t.Errorf("%s: accepted", name)
+			t.Errorf("%s: Validate succeeded, want an error", name)
 		}
 		if _, err := New(c, quiet()); err == nil {
-			t.Errorf("%s: New accepted it", name)
+			t.Errorf("%s: New succeeded, want an error", name)
 		}
 	}
 }
@@ -153,11 +153,11 @@ func TestNewSweepsTemporaryRecords(t *testing.T) {
 	write(t, filepath.Join(cfg.StateDir, "pod-2.json"), "rubbish")
 	write(t, filepath.Join(cfg.StateDir, "note.txt"), "not a record")
 	if ids, err := c.Attachments(); err != nil || !slices.Equal(ids, []string{"pod-2", "pod.1"}) {
-		t.Errorf("Attachments = %q, %v", ids, err)
+		t.Errorf("Attachments = %q, %v, want [pod-2 pod.1]", ids, err)
 	}
 }
 
-// TestCapabilitiesReachThePluginThatKnowsThem is about libcni as much as about us: the others are left out.
+// TestCapabilitiesReachThePluginThatKnowsThem tests libcni as much as this package: other plugins do not get them.
 func TestCapabilitiesReachThePluginThatKnowsThem(t *testing.T) {
 	cfg := testConfig(t)
 	var got struct {
@@ -173,7 +173,7 @@ func TestCapabilitiesReachThePluginThatKnowsThem(t *testing.T) {
 	}
 	want := `[{"hostPort":8080,"containerPort":80,"protocol":"tcp"}]`
 	if len(got.RuntimeConfig) != 1 || string(got.RuntimeConfig["portMappings"]) != want {
-		t.Errorf("runtimeConfig is %s", got.RuntimeConfig)
+		t.Errorf("runtimeConfig = %s, want portMappings %s only", got.RuntimeConfig, want)
 	}
 }
 
@@ -192,7 +192,7 @@ func TestCapabilities(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	if c := (Request{}).capabilities(); len(c) != 0 {
-		t.Errorf("capabilities of nothing: %v", c)
+		t.Errorf("capabilities of an empty request = %v, want none", c)
 	}
 }
 
@@ -211,13 +211,13 @@ func TestListForDelCarriesTheResult(t *testing.T) {
 		return string(c.PrevResult)
 	}
 	if got := prev(list); got != string(r.Result) {
-		t.Errorf("prevResult is %s", got)
+		t.Errorf("prevResult = %s, want %s", got, r.Result)
 	}
 	if got := prev(r.list); got != "" {
-		t.Errorf("the record's own list was changed: %s", got)
+		t.Errorf("prevResult in the record's own list = %s, want none", got)
 	}
 	r.list.CNIVersion = "0.3.1" // DEL had no prevResult before 0.4.0
 	if list, err = r.listForDel(); err != nil || prev(list) != "" {
-		t.Errorf("CNI 0.3.1 got prevResult %s, %v", prev(list), err)
+		t.Errorf("prevResult with CNI 0.3.1 = %s, %v, want none", prev(list), err)
 	}
 }

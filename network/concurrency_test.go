@@ -35,7 +35,7 @@ func TestSlotsKeepOnePodApartOnly(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(why)
 		if _, err := s.acquire(ctx, "a"); !errors.Is(err, why) {
-			t.Errorf("take = %v", err)
+			t.Errorf("acquire = %v, want %v", err, why)
 		}
 		synctest.Wait()
 		select {
@@ -47,7 +47,7 @@ func TestSlotsKeepOnePodApartOnly(t *testing.T) {
 		synctest.Wait()
 		<-got
 		if len(s.pods) != 0 {
-			t.Errorf("slots are kept: %v", s.pods)
+			t.Errorf("slots after release = %v, want none", s.pods)
 		}
 	})
 }
@@ -60,7 +60,7 @@ func TestGateGivesAttachmentsTheRightOfWay(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, _, err := g.collect(t.Context()); !errdefs.IsUnavailable(err) || !errors.Is(err, errAttachFirst) {
-			t.Errorf("collect during an attachment = %v", err)
+			t.Errorf("collect during an attachment = %v, want errAttachFirst", err)
 		}
 		leave2, err := g.attach(t.Context()) // attachments do not wait for each other
 		if err != nil {
@@ -74,7 +74,7 @@ func TestGateGivesAttachmentsTheRightOfWay(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, _, err := g.collect(t.Context()); !errdefs.IsUnavailable(err) {
-			t.Errorf("two collections: %v", err)
+			t.Errorf("second collect = %v, want an unavailable error", err)
 		}
 		entered := make(chan struct{})
 		go func() {
@@ -88,7 +88,7 @@ func TestGateGivesAttachmentsTheRightOfWay(t *testing.T) {
 		}()
 		synctest.Wait()
 		if !errdefs.IsUnavailable(context.Cause(ctx)) {
-			t.Errorf("the collection goes on: %v", context.Cause(ctx))
+			t.Errorf("cause of the collection's context = %v, want an unavailable error", context.Cause(ctx))
 		}
 		select {
 		case <-entered:
@@ -99,15 +99,15 @@ func TestGateGivesAttachmentsTheRightOfWay(t *testing.T) {
 		synctest.Wait()
 		<-entered
 
-		// Nothing of the old collection is left.
+		// The previous collection has left no state.
 		ctx, end, err = g.collect(t.Context())
 		if err != nil || ctx.Err() != nil {
-			t.Fatalf("collect = %v, %v", ctx.Err(), err)
+			t.Fatalf("collect = context %v, error %v, want neither", ctx.Err(), err)
 		}
 		dead, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := g.attach(dead); !errors.Is(err, context.Canceled) {
-			t.Errorf("attach with a dead context = %v", err)
+			t.Errorf("attach with a cancelled context = %v, want context.Canceled", err)
 		}
 		end()
 	})

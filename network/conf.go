@@ -17,22 +17,22 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 )
 
-// Bounds of a configuration: bytes of a file, and of brackets inside brackets, as a record is indented.
+// Bounds of a configuration: bytes of a file, and nesting depth of its JSON, which is indented in a record.
 const (
 	maxConf    = 256 << 10
 	maxNesting = 64
 )
 
-// brokenConf is a configuration file that was passed over.
+// brokenConf is a configuration file that was skipped.
 type brokenConf struct {
 	path string
 	err  error
 }
 
-// loadConf returns the network that dir describes: the first valid file in the order of names, as every runtime does
-// it. Broken files before it are returned, too. Without a valid file the error is errdefs.ErrUnavailable and says why.
+// loadConf returns the network configured in dir: the first valid file by name, as in every runtime. Invalid files
+// before it are returned too. Without a valid file the error is errdefs.ErrUnavailable with the reasons.
 //
-// A file is read whenever it is needed: pods get what is there at that moment, not what an event told us about.
+// The directory is read whenever it is needed: a pod gets its current content, whatever events were received.
 func loadConf(dir string) (list *libcni.NetworkConfigList, broken []brokenConf, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -56,10 +56,11 @@ func loadConf(dir string) (list *libcni.NetworkConfigList, broken []brokenConf, 
 	for i, b := range broken {
 		reasons[i] = fmt.Sprintf("%s: %v", filepath.Base(b.path), b.err)
 	}
-	return nil, broken, fmt.Errorf("%w: no valid CNI configuration in %s: %s", errdefs.ErrUnavailable, dir, strings.Join(reasons, "; "))
+	return nil, broken, fmt.Errorf("%w: no valid CNI configuration in %s: %s",
+		errdefs.ErrUnavailable, dir, strings.Join(reasons, "; "))
 }
 
-// confName says whether a file of this name is a configuration. A leading dot marks one that is being written.
+// confName reports whether a file of this name is a configuration. A leading dot marks one that is being written.
 func confName(name string) bool {
 	return !strings.HasPrefix(name, ".") && slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(name))
 }
@@ -107,8 +108,8 @@ func readCapped(path string) ([]byte, error) {
 	return data, nil
 }
 
-// parseConf parses a list of plugins, or a single plugin of the old form as a list of one. What it returns has a safe
-// name and version, but perhaps no plugins yet.
+// parseConf parses a list of plugins, or a single plugin of the old format as a list of one. The result has a safe name
+// and version, but may have no plugins yet.
 func parseConf(data []byte) (*libcni.NetworkConfigList, error) {
 	if err := checkNesting(data); err != nil {
 		return nil, err
@@ -123,7 +124,9 @@ func parseConf(data []byte) (*libcni.NetworkConfigList, error) {
 		return nil, err
 	}
 	if probe.Type != "" && probe.Plugins == nil {
-		wrapped, err := json.Marshal(confList{Name: probe.Name, CNIVersion: probe.CNIVersion, Inlined: true, Plugins: []json.RawMessage{data}})
+		wrapped, err := json.Marshal(confList{
+			Name: probe.Name, CNIVersion: probe.CNIVersion, Inlined: true, Plugins: []json.RawMessage{data},
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -146,8 +149,8 @@ func parseConf(data []byte) (*libcni.NetworkConfigList, error) {
 	return list, nil
 }
 
-// confList is the form of a configuration that a record keeps: everything that libcni gathered from several files is
-// in it, and nothing is to be loaded besides.
+// confList is the format of a configuration in a record: it contains everything that libcni read from several files, so
+// nothing else needs to be loaded.
 type confList struct {
 	CNIVersion   string            `json:"cniVersion"`
 	Name         string            `json:"name"`
@@ -157,13 +160,14 @@ type confList struct {
 	Plugins      []json.RawMessage `json:"plugins"`
 }
 
-// flatten checks the plugins of list and makes its Bytes say all there is to say.
+// flatten checks the plugins of list and sets its Bytes to the complete configuration.
 func flatten(list *libcni.NetworkConfigList) (*libcni.NetworkConfigList, error) {
 	if len(list.Plugins) == 0 {
-		return nil, errors.New("names no plugins")
+		return nil, errors.New("lists no plugins")
 	}
 	flat := confList{
-		CNIVersion: list.CNIVersion, Name: list.Name, DisableCheck: list.DisableCheck, DisableGC: list.DisableGC, Inlined: true,
+		CNIVersion: list.CNIVersion, Name: list.Name, DisableCheck: list.DisableCheck, DisableGC: list.DisableGC,
+		Inlined: true,
 	}
 	for _, p := range list.Plugins {
 		for _, name := range []string{p.Network.Type, p.Network.IPAM.Type} {
@@ -184,7 +188,7 @@ func flatten(list *libcni.NetworkConfigList) (*libcni.NetworkConfigList, error) 
 	return list, nil
 }
 
-// checkNesting bounds how deep arrays and objects of a JSON text lie in each other. It leaves grammar to the parser.
+// checkNesting bounds the nesting of arrays and objects in a JSON text. The parser checks the syntax.
 func checkNesting(data []byte) error {
 	depth, quoted := 0, false
 	for i := 0; i < len(data); i++ {
@@ -205,7 +209,7 @@ func checkNesting(data []byte) error {
 	return nil
 }
 
-// atLeast says whether the network's CNI version is v or later.
+// atLeast reports whether the network's CNI version is v or later.
 func atLeast(list *libcni.NetworkConfigList, v string) bool {
 	ok, err := version.GreaterThanOrEqualTo(list.CNIVersion, v)
 	return err == nil && ok

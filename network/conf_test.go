@@ -31,7 +31,7 @@ func TestLoadConfTakesTheFirstValidFile(t *testing.T) {
 		{"too large", map[string]string{"00-x.conflist": strings.Repeat(" ", maxConf+1)}, "larger than", 1},
 		{"too deep", map[string]string{"00-x.conflist": strings.Repeat("[", 100)}, "nested deeper", 1},
 		{"no plugins", map[string]string{"00-x.conflist": `{"cniVersion":"1.0.0","name":"x","plugins":[]}`}, "no plugins", 1},
-		{"no plugins key", map[string]string{"00-x.conflist": `{"cniVersion":"1.0.0","name":"x"}`}, "names no plugins", 1},
+		{"no plugins key", map[string]string{"00-x.conflist": `{"cniVersion":"1.0.0","name":"x"}`}, "lists no plugins", 1},
 		{"no name", map[string]string{"00-x.conflist": `{"cniVersion":"1.0.0","plugins":[{"type":"fake"}]}`}, "no name", 1},
 		{"name is a path", map[string]string{"00-x.conflist": fakeConf("1.0.0", "../../etc")}, "invalid characters", 1},
 		{"no type", map[string]string{"00-x.conflist": `{"cniVersion":"1.0.0","name":"x","plugins":[{}]}`}, "missing 'type'", 1},
@@ -49,7 +49,7 @@ func TestLoadConfTakesTheFirstValidFile(t *testing.T) {
 			}
 			list, broken, err := loadConf(dir)
 			if len(broken) != tt.broken {
-				t.Errorf("%d broken files: %v", len(broken), broken)
+				t.Errorf("%d invalid files, want %d: %v", len(broken), tt.broken, broken)
 			}
 			if err == nil {
 				if list.Name != tt.want {
@@ -66,7 +66,7 @@ func TestLoadConfTakesTheFirstValidFile(t *testing.T) {
 
 func TestLoadConfOfAnAbsentDirectory(t *testing.T) {
 	if _, _, err := loadConf(filepath.Join(t.TempDir(), "absent")); !errdefs.IsUnavailable(err) {
-		t.Errorf("got %v", err)
+		t.Errorf("loadConf of an absent directory = %v, want an unavailable error", err)
 	}
 }
 
@@ -80,11 +80,11 @@ func TestLoadConfPassesOverWhatIsNoFile(t *testing.T) {
 	}
 	write(t, filepath.Join(dir, "02.conflist"), fakeConf("1.0.0", "a"))
 	if list, broken, err := loadConf(dir); err != nil || list.Name != "a" || len(broken) != 2 {
-		t.Errorf("got %v, %v, %v", list, broken, err)
+		t.Errorf("loadConf = %v, %v, %v, want network a and 2 invalid files", list, broken, err)
 	}
 }
 
-// TestConfGathersPluginFiles is about CNI 1.1's plugins in files of their own: the record must have them, too.
+// TestConfGathersPluginFiles: CNI 1.1 allows plugins in files of their own. The record must have them, too.
 func TestConfGathersPluginFiles(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "10.conflist"), `{"cniVersion":"1.1.0","name":"net","disableGC":true,"plugins":[{"type":"one"}]}`)
@@ -102,7 +102,7 @@ func TestConfGathersPluginFiles(t *testing.T) {
 	}
 	again, err := parseConf(list.Bytes)
 	if err != nil || len(again.Plugins) != 2 || !again.DisableGC {
-		t.Errorf("parsed again: %+v, %v", again, err)
+		t.Errorf("flattened list parsed again = %+v, %v, want 2 plugins and DisableGC", again, err)
 	}
 	write(t, filepath.Join(dir, "net", "b.conf"), `{"type":"../evil"}`)
 	if _, _, err := loadConf(dir); err == nil {
@@ -117,12 +117,12 @@ func TestCheckNesting(t *testing.T) {
 		`"\"` + strings.Repeat("[", 1000) + `"`: true, strings.Repeat("[]", 1000): true, "]]]" + deep(32): true,
 	} {
 		if err := checkNesting([]byte(text)); (err == nil) != ok {
-			t.Errorf("%.40s: %v", text, err)
+			t.Errorf("checkNesting(%.40s) = %v, want success: %v", text, err, ok)
 		}
 	}
 }
 
-// FuzzConf: a configuration that is accepted has a harmless name and harmless plugins, and reads back the same.
+// FuzzConf: an accepted configuration has a safe name and safe plugins, and does not change when it is parsed again.
 func FuzzConf(f *testing.F) {
 	for _, s := range []string{fakeConf("1.1.0", "a"), `{"name":"x","type":"bridge"}`, `{"name":"x","plugins":[{"type":"a"}],"cniVersions":["1.0.0","2.0.0"]}`, "null", "[]", `{"plugins":null}`} {
 		f.Add([]byte(s))
@@ -136,14 +136,14 @@ func FuzzConf(f *testing.F) {
 			return
 		}
 		if !idPattern.MatchString(list.Name) && len(list.Name) <= 200 {
-			t.Errorf("network name %q", list.Name)
+			t.Errorf("network name = %q, want a valid one", list.Name)
 		}
 		again, err := parseConf(list.Bytes)
 		if err != nil {
-			t.Fatalf("%s does not read back: %v", list.Bytes, err)
+			t.Fatalf("parseConf of its own output %s = %v, want no error", list.Bytes, err)
 		}
 		if again, err = flatten(again); err != nil || string(again.Bytes) != string(list.Bytes) {
-			t.Errorf("%s reads back as %s, %v", list.Bytes, again.Bytes, err)
+			t.Errorf("%s parsed again = %s, %v, want no change", list.Bytes, again.Bytes, err)
 		}
 	})
 }

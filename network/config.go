@@ -10,29 +10,29 @@ import (
 	"github.com/podd-project/podd/cmd/config"
 )
 
-// Config says where CNI lives and how long its plugins may take.
+// Config configures CNI: directories and time limits.
 type Config struct {
-	// StateDir keeps the attachment records. An absolute path; it is created.
+	// StateDir holds the attachment records. An absolute path; it is created.
 	StateDir string `toml:"-"`
 	// ConfDir is the CNI configuration directory. It need not exist yet.
 	ConfDir string `toml:"conf_dir" comment:"Directory of CNI configurations, watched for changes. The first valid .conf, .conflist or .json file by name is used."`
-	// BinDirs are searched for plugins, in order. The environment's PATH never is.
+	// BinDirs are searched for plugins, in order. PATH is not searched.
 	BinDirs []string `toml:"bin_dirs" comment:"Directories of CNI plugins, searched in order."`
 	// ConfTemplate is a text/template of a configuration with {{.PodCIDR}}, {{.PodCIDRRanges}} and {{.Routes}}.
 	ConfTemplate string `toml:"conf_template" comment:"Template of a CNI configuration. podd fills in the pod CIDR that the kubelet sends and writes 10-podd.conflist to conf_dir. Empty: CNI is configured by other means."`
-	// IPPreference orders the addresses of a pod: cni (as the plugin gave them), ipv4 or ipv6 first.
+	// IPPreference orders the addresses of a pod: cni (as returned by the plugin), ipv4 or ipv6 first.
 	IPPreference string `toml:"ip_preference" comment:"Primary address of a pod: cni (the first that the plugin returns), ipv4 or ipv6."`
-	// PluginEnv names variables of the daemon's environment that plugins see besides PATH, the proxies and CNI's own.
+	// PluginEnv names variables of the daemon's environment that plugins get besides PATH, the proxies and CNI's own.
 	PluginEnv []string `toml:"plugin_env" comment:"Names of further environment variables of the daemon that are passed to plugins."`
 	// AddTimeout and DelTimeout bound one attachment and one detachment; StatusTimeout one STATUS of all plugins.
 	AddTimeout    time.Duration `toml:"add_timeout" comment:"Limit for attaching a pod to the network; then the plugin is killed."`
 	DelTimeout    time.Duration `toml:"del_timeout" comment:"Limit for one attempt to detach a pod; then the plugin is killed."`
 	StatusTimeout time.Duration `toml:"status_timeout" comment:"Limit for one STATUS of the plugins (CNI 1.1)."`
-	// StatusInterval is the time between two looks at the configuration and the plugins' STATUS.
+	// StatusInterval is the interval at which the configuration is read and STATUS is run.
 	StatusInterval time.Duration `toml:"status_interval" comment:"Interval of the plugins' STATUS."`
 }
 
-// DefaultConfig returns the values for everything that has a sensible one.
+// DefaultConfig returns the default values.
 func DefaultConfig() Config {
 	return Config{
 		ConfDir:        "/etc/cni/net.d",
@@ -46,10 +46,12 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate reports everything that is wrong with the configuration.
+// Validate returns every error in the configuration.
 func (c Config) Validate() error {
 	var errs []error
-	for _, p := range []struct{ key, path string }{{"state directory", c.StateDir}, {"conf_dir", c.ConfDir}, {"conf_template", c.ConfTemplate}} {
+	for _, p := range []struct{ key, path string }{
+		{"state directory", c.StateDir}, {"conf_dir", c.ConfDir}, {"conf_template", c.ConfTemplate},
+	} {
 		if !filepath.IsAbs(p.path) && !(p.key == "conf_template" && p.path == "") {
 			errs = append(errs, config.Errorf(p.key, "%q is not an absolute path", p.path))
 		}
@@ -69,7 +71,10 @@ func (c Config) Validate() error {
 	for _, d := range []struct {
 		key string
 		d   time.Duration
-	}{{"add_timeout", c.AddTimeout}, {"del_timeout", c.DelTimeout}, {"status_timeout", c.StatusTimeout}, {"status_interval", c.StatusInterval}} {
+	}{
+		{"add_timeout", c.AddTimeout}, {"del_timeout", c.DelTimeout},
+		{"status_timeout", c.StatusTimeout}, {"status_interval", c.StatusInterval},
+	} {
 		if d.d <= 0 {
 			errs = append(errs, config.Errorf(d.key, "%v is not a positive duration", d.d))
 		}

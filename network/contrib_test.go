@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The template that podd is delivered with makes a configuration of one range and of two.
+// TestDeliveredTemplate: podd's template makes a valid configuration of one range and of two.
 func TestDeliveredTemplate(t *testing.T) {
 	for _, cidr := range []string{"10.1.2.0/24", "10.1.2.0/24,fd00:1::/64"} {
 		data, err := parsePodCIDR(cidr)
@@ -15,7 +15,7 @@ func TestDeliveredTemplate(t *testing.T) {
 		}
 		out, err := renderConf("../contrib/kubernetes/podd-cni.template", data)
 		if err != nil {
-			t.Fatalf("%s: %v", cidr, err)
+			t.Fatalf("parsePodCIDR(%s) = %v, want no error", cidr, err)
 		}
 		var conf struct {
 			Plugins []struct {
@@ -26,7 +26,7 @@ func TestDeliveredTemplate(t *testing.T) {
 			}
 		}
 		if err := json.Unmarshal(out, &conf); err != nil {
-			t.Fatalf("%s: %v\n%s", cidr, err, out)
+			t.Fatalf("template with %s is not JSON: %v\n%s", cidr, err, out)
 		}
 		var ranges, routes []string
 		for _, r := range conf.Plugins[0].IPAM.Ranges {
@@ -36,7 +36,7 @@ func TestDeliveredTemplate(t *testing.T) {
 			routes = append(routes, r.Dst)
 		}
 		if !slices.Equal(ranges, data.PodCIDRRanges) || !slices.Equal(routes, data.Routes) {
-			t.Errorf("%s: ranges %v, routes %v", cidr, ranges, routes)
+			t.Errorf("%s: ranges %v, routes %v, want %v, %v", cidr, ranges, routes, data.PodCIDRRanges, data.Routes)
 		}
 	}
 }

@@ -11,20 +11,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// delLockSuffix ends the name of a pod's hold, beside its record.
+// delLockSuffix is the suffix of a pod's DEL lock, next to its record.
 const delLockSuffix = ".hold"
 
-// delLockPoll is how often a hold is asked for that somebody else has.
+// delLockPoll is the interval at which a lock that another process holds is tried again.
 const delLockPoll = 20 * time.Millisecond
 
-// hold is for DEL, which must not be cut short by a crash of the daemon: the bridge plugin deletes its device first, and
-// when it is run again without one it deletes no masquerade rules. So the plugins of a DEL outlive the daemon, and the
-// next daemon waits for them: the hold is a lock (flock) that they inherit, with whatever they start. Those of an ADD
-// do not get it, for they may leave a server behind that lives as long as the pod.
+// lockDel locks a pod's DEL. A crash of the daemon must not interrupt DEL: the bridge plugin deletes its device first,
+// and if it is run again without one it deletes no masquerade rules. So the plugins of a DEL outlive the daemon and
+// inherit the lock (flock), with whatever they start, and the next daemon waits for it. Plugins of an ADD do not
+// inherit it, because they may leave a server behind that lives as long as the pod.
 func (c *CNI) lockDel(ctx context.Context, podID string) (*os.File, error) {
 	f, err := os.OpenFile(c.delLockPath(podID), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("hold pod network: %w", err)
+		return nil, fmt.Errorf("lock DEL of pod network: %w", err)
 	}
 	for {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -33,13 +33,14 @@ func (c *CNI) lockDel(ctx context.Context, podID string) (*os.File, error) {
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
 			f.Close()
-			return nil, fmt.Errorf("hold pod network: %w", err)
+			return nil, fmt.Errorf("lock DEL of pod network: %w", err)
 		}
 		select {
 		case <-time.After(delLockPoll):
 		case <-ctx.Done():
 			f.Close()
-			return nil, fmt.Errorf("a CNI plugin that an earlier podd started works on pod %s still (fuser %s tells which): %w", podID, f.Name(), context.Cause(ctx))
+			return nil, fmt.Errorf("a CNI plugin of an earlier podd still runs for pod %s (find it with fuser %s): %w",
+				podID, f.Name(), context.Cause(ctx))
 		}
 	}
 }

@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// TestHoldOutlivesTheDaemon: what a plugin of an earlier daemon started still has the hold, and the next one waits.
-func TestHoldOutlivesTheDaemon(t *testing.T) {
+// TestDelLockOutlivesTheDaemon: processes started by a plugin of an earlier daemon hold the lock, and the next daemon
+// waits.
+func TestDelLockOutlivesTheDaemon(t *testing.T) {
 	c := &CNI{cfg: Config{StateDir: t.TempDir()}}
 	f, err := c.lockDel(t.Context(), "pod")
 	if err != nil {
@@ -28,11 +29,11 @@ func TestHoldOutlivesTheDaemon(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*delLockPoll)
 	defer cancel()
 	if _, err := c.lockDel(ctx, "pod"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), c.delLockPath("pod")) {
-		t.Errorf("while the plugin works: %v", err)
+		t.Errorf("lockDel while the plugin runs = %v, want a deadline exceeded error with the path", err)
 	}
 	other, err := c.lockDel(t.Context(), "other")
 	if err != nil {
-		t.Fatalf("another pod waits too: %v", err)
+		t.Fatalf("lockDel of another pod = %v, want no error", err)
 	}
 	other.Close()
 	if err := plugin.Process.Kill(); err != nil {
@@ -43,7 +44,7 @@ func TestHoldOutlivesTheDaemon(t *testing.T) {
 	defer cancel()
 	f, err = c.lockDel(ctx, "pod")
 	if err != nil {
-		t.Fatalf("after the plugin has ended: %v", err)
+		t.Fatalf("lockDel after the plugin has ended = %v, want no error", err)
 	}
 	f.Close()
 }
@@ -61,11 +62,11 @@ func TestExecPluginInheritsTheDelLock(t *testing.T) {
 	defer lock.Close()
 	with := &executor{execOptions: execOptions{delLock: lock}, env: []string{"PATH=/bin:/usr/bin"}}
 	if out, err := with.ExecPlugin(t.Context(), script, nil, nil); err != nil || strings.TrimSpace(string(out)) != lock.Name() {
-		t.Errorf("the plugin's third file is %q, %v", out, err)
+		t.Errorf("the plugin's file 3 = %q, %v, want %s", out, err, lock.Name())
 	}
 	without := &executor{env: []string{"PATH=/bin:/usr/bin"}}
 	if out, err := without.ExecPlugin(t.Context(), script, nil, nil); err == nil {
-		t.Errorf("without a hold the plugin has %q", out)
+		t.Errorf("the plugin's file 3 without a lock = %q, want an error", out)
 	}
 }
 
@@ -77,12 +78,12 @@ func TestTeardownRemovesTheDelLock(t *testing.T) {
 		}
 	}
 	if ids, err := c.Attachments(); err != nil || len(ids) != 1 {
-		t.Errorf("attachments %v, %v: a hold is none", ids, err)
+		t.Errorf("Attachments = %v, %v, want one, without the lock", ids, err)
 	}
 	if err := c.removeRecord("pod"); err != nil {
 		t.Fatal(err)
 	}
 	if left, _ := os.ReadDir(c.cfg.StateDir); len(left) > 0 {
-		t.Errorf("left over: %v", left)
+		t.Errorf("files left over: %v", left)
 	}
 }

@@ -14,12 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The plugins bridge and ptp make masquerade rules for the pod's addresses and at DEL remove those of the addresses that
-// they find on the pod's interface: none when its namespace is gone, or when an earlier DEL got no further than the
-// interface. Such a DEL is given a stand-in: a namespace that holds nothing but an interface of that name with the
-// addresses of the record. It belongs to a thread and is nowhere on disk: it ends with the DEL, or with the daemon.
+// The plugins bridge and ptp make masquerade rules for the pod's addresses. At DEL they remove the rules of the
+// addresses that they find on the pod's interface: none if its namespace is gone, or if an earlier DEL was interrupted
+// after it had deleted the interface. Such a DEL gets a dummy: a namespace that holds only an interface of that name
+// with the recorded addresses. It belongs to a thread and has no name on disk, so it ends with the DEL or with the
+// daemon.
 
-// masquerades tells whether a DEL of list needs the pod's interface for that.
+// masquerades reports whether a DEL of list needs the pod's interface to find its masquerade rules.
 func masquerades(list *libcni.NetworkConfigList) bool {
 	return slices.ContainsFunc(list.Plugins, func(p *libcni.PluginConfig) bool {
 		var conf struct {
@@ -30,8 +31,8 @@ func masquerades(list *libcni.NetworkConfigList) bool {
 	})
 }
 
-// delNetns returns the namespace that DEL is to be told: the pod's own; "" when that is gone, as CNI wants it; or a
-// stand-in, which done ends.
+// delNetns returns the path of the namespace to pass to DEL: the pod's own; "" if that is gone, as CNI requires; or a
+// dummy. The caller must call done after the DEL.
 func (c *CNI) delNetns(ctx context.Context, r *record) (path string, done func()) {
 	own := ""
 	if netnsExists(r.Netns) {
@@ -43,19 +44,21 @@ func (c *CNI) delNetns(ctx context.Context, r *record) (path string, done func()
 	}
 	if own != "" && hasInterface(own) {
 		if err := restoreAddresses(own, prefixes); err != nil {
-			c.log.WithField("pod", r.PodID).WithError(err).Warn("masquerade rules may stay")
+			c.log.WithField("pod", r.PodID).WithError(err).
+				Warn("failed to restore the addresses of the pod's interface, masquerade rules may be left over")
 		}
 		return own, func() {}
 	}
 	path, done, err := newDummyNetns(ctx, prefixes)
 	if err != nil {
-		c.log.WithField("pod", r.PodID).WithError(err).Warn("the pod's interface is gone and none could be made in its place: masquerade rules may stay")
+		c.log.WithField("pod", r.PodID).WithError(err).
+			Warn("failed to make a dummy for the pod's deleted interface, masquerade rules may be left over")
 		return own, func() {}
 	}
 	return path, done
 }
 
-// prefixes are the addresses in the record's result with their lengths; what cannot be read is left out.
+// prefixes returns the addresses in the record's result with their prefix lengths; it skips what cannot be parsed.
 func (r *record) prefixes() []netip.Prefix {
 	if len(r.Result) == 0 {
 		return nil
@@ -84,7 +87,7 @@ func hasInterface(netns string) bool {
 	}) == nil
 }
 
-// newDummyNetns makes a namespace that holds an interface with these addresses, until done is called.
+// newDummyNetns makes a namespace with an interface that has these addresses. It exists until done is called.
 func newDummyNetns(ctx context.Context, addresses []netip.Prefix) (path string, done func(), err error) {
 	ready, release, ended := make(chan string, 1), make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -104,11 +107,12 @@ func newDummyNetns(ctx context.Context, addresses []netip.Prefix) (path string, 
 	case path := <-ready:
 		return path, func() { close(release); <-ended }, nil
 	case err := <-ended:
-		return "", nil, fmt.Errorf("make a stand-in for the pod's interface: %w", err)
+		return "", nil, fmt.Errorf("make dummy interface: %w", err)
 	}
 }
 
-// enterDummyNetns moves the calling thread to a new namespace. The link is of the kind that these plugins need anyway.
+// enterDummyNetns moves the calling thread to a new namespace with the interface: a veth, which these plugins need
+// anyway.
 func enterDummyNetns(addresses []netip.Prefix) error {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("unshare: %w", err)

@@ -11,9 +11,8 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// Dial connects to a TCP port that something in the pod listens on, at the pod's localhost: IPv4 first, then IPv6. It
-// is for port forwarding, which reaches servers that only listen there. A pod without an attachment, as one on the
-// node's network, is errdefs.ErrNotFound.
+// Dial connects to a TCP port of the pod's localhost, IPv4 first, then IPv6. Port forwarding uses it for servers that
+// listen only there. A pod without an attachment, such as one on the node's network, is errdefs.ErrNotFound.
 func (c *CNI) Dial(ctx context.Context, podID string, port uint16) (net.Conn, error) {
 	if err := checkPodID(podID); err != nil {
 		return nil, err
@@ -36,8 +35,8 @@ func (c *CNI) Dial(ctx context.Context, podID string, port uint16) (net.Conn, er
 	return conn, nil
 }
 
-// dialLocalhost must run on a thread in the pod's namespace: with a literal address, and one only, net makes the
-// socket in the calling goroutine.
+// dialLocalhost must run on a thread in the pod's namespace: given a single literal address, net creates the socket in
+// the calling goroutine.
 func dialLocalhost(ctx context.Context, port uint16) (net.Conn, error) {
 	var dialer net.Dialer
 	service := strconv.Itoa(int(port))

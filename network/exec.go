@@ -20,48 +20,56 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bounds of what a plugin may say, in bytes.
+// Bounds of a plugin's output, in bytes.
 const (
 	maxStdout  = 1 << 20
 	maxStderr  = 16 << 10
 	maxMessage = 2 << 10
 )
 
-// How long a killed plugin may take to die before it is given up, and an ended one to let go of its output, which a
-// child of it may still hold open.
+// killGrace is how long to wait for a killed plugin to exit, pipeGrace for one that exited to close its output, which a
+// child of it may still have open.
 const (
 	killGrace = 5 * time.Second
 	pipeGrace = 2 * time.Second
 )
 
-// executor runs CNI plugins for libcni: by absolute path out of the configured directories only, with a small
-// environment, bounded output, and a deadline that ends everything the plugin has started.
+// executor runs CNI plugins for libcni: by absolute path from the configured directories only, with a small
+// environment, bounded output, and a deadline at which the plugin's process group is killed.
+//
+// package oci/driver runs runtimes in a similar way. The code is not shared: packages of the same layer do not import
+// each other, and a plugin needs the DEL lock, a retry while it is being installed, and CNI's error format.
 type executor struct {
 	version.PluginDecoder
-	// env is what a plugin sees besides the six variables of CNI.
+	// env is the plugins' environment, without the six variables of CNI.
 	env []string
 	execOptions
 }
 
-// execOptions are what one operation wants of the plugins it runs.
+// execOptions are the options of one operation.
 type execOptions struct {
-	// onAdd, if set, is given the input and the output of each plugin whose ADD succeeded; its error fails the ADD.
+	// onAdd, if set, gets the input and the output of each plugin whose ADD succeeded; its error fails the ADD.
 	onAdd func(stdin, stdout []byte) error
-	// hold, if set, is inherited by the plugins (see CNI.hold), which then do not die with the daemon.
+	// delLock, if set, is inherited by the plugins (see CNI.lockDel), which then outlive the daemon.
 	delLock *os.File
 }
 
-// cniVariables are the ones that libcni sets. Nothing else of what it passes, the daemon's environment, is used.
+// cniVariable reports whether libcni sets the variable. The rest of what libcni passes, the daemon's environment, is
+// not used.
 func cniVariable(pair string) bool {
 	name, _, _ := strings.Cut(pair, "=")
-	return slices.Contains([]string{"CNI_COMMAND", "CNI_CONTAINERID", "CNI_NETNS", "CNI_ARGS", "CNI_IFNAME", "CNI_PATH"}, name)
+	return slices.Contains([]string{
+		"CNI_COMMAND", "CNI_CONTAINERID", "CNI_NETNS", "CNI_ARGS", "CNI_IFNAME", "CNI_PATH",
+	}, name)
 }
 
-// pluginEnv chooses from the daemon's environment what plugins see: enough to find iptables and to reach an API
-// server, none of the daemon's secrets or sockets (NOTIFY_SOCKET).
+// pluginEnv returns the part of the daemon's environment that plugins get: enough to find iptables and to reach an API
+// server, but no secrets or sockets of the daemon (NOTIFY_SOCKET).
 func pluginEnv(environ, extra []string) []string {
 	const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-	names := append([]string{"LANG", "TZ", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"}, extra...)
+	names := append([]string{
+		"LANG", "TZ", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
+	}, extra...)
 	path := defaultPath
 	var env []string
 	for _, pair := range environ {
@@ -78,7 +86,8 @@ func pluginEnv(environ, extra []string) []string {
 
 // checkPluginName refuses names that lead out of the plugin directories (CVE-2021-20206).
 func checkPluginName(name string) error {
-	if name == "" || name[0] == '.' || len(name) > unix.NAME_MAX || strings.ContainsFunc(name, func(c rune) bool { return c == '/' || notGraphic(c) }) {
+	notPlain := func(c rune) bool { return c == '/' || notGraphic(c) }
+	if name == "" || name[0] == '.' || len(name) > unix.NAME_MAX || strings.ContainsFunc(name, notPlain) {
 		return fmt.Errorf("plugin type %.80q is not a plain file name", name)
 	}
 	return nil
@@ -98,10 +107,17 @@ func (e *executor) FindInPath(plugin string, paths []string) (string, error) {
 	return "", fmt.Errorf("CNI plugin %q is not in %s", plugin, strings.Join(paths, ", "))
 }
 
-// ExecPlugin implements invoke.Exec: it runs the plugin and returns what it printed.
+// ExecPlugin implements invoke.Exec: it runs the plugin and returns its output.
 func (e *executor) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
-	p := &plugin{path: path, stdin: stdin, delLock: e.delLock, stdout: capped{limit: maxStdout, fail: true}, stderr: capped{limit: maxStderr}}
-	p.env = append(slices.Clone(e.env), slices.DeleteFunc(slices.Clone(environ), func(s string) bool { return !cniVariable(s) })...)
+	p := &plugin{
+		path: path, stdin: stdin, env: slices.Clone(e.env), delLock: e.delLock,
+		stdout: capped{limit: maxStdout, fail: true}, stderr: capped{limit: maxStderr},
+	}
+	for _, pair := range environ {
+		if cniVariable(pair) {
+			p.env = append(p.env, pair)
+		}
+	}
 	if err := p.run(ctx); err != nil {
 		return nil, fmt.Errorf("CNI plugin %s: %w", filepath.Base(path), err)
 	}
@@ -123,8 +139,8 @@ type plugin struct {
 	delLock        *os.File // see execOptions
 }
 
-// run starts the plugin and waits for its end, or kills it at the end of ctx. A plugin that survives that, being stuck
-// in the kernel, is left to a goroutine that waits for it.
+// run starts the plugin and waits for its end, or kills it when ctx ends. If the kill does not end it within killGrace,
+// because it is stuck in the kernel, a goroutine keeps waiting for it.
 func (p *plugin) run(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
@@ -140,14 +156,14 @@ func (p *plugin) run(ctx context.Context) error {
 	case err := <-done:
 		return err
 	case <-time.After(killGrace + pipeGrace):
-		return fmt.Errorf("does not die when it is killed: %w", context.Cause(ctx))
+		return fmt.Errorf("still running after SIGKILL: %w", context.Cause(ctx))
 	}
 }
 
-// supervise is run without giving up.
+// supervise starts the plugin, kills it when ctx ends, and waits until it exits, however long that takes.
 func (p *plugin) supervise(ctx context.Context) error {
-	// A plugin dies with the thread that started it (Pdeathsig), so that after a crash of the daemon no ADD goes on
-	// beside the DEL of the next one. Locked, the thread lives as long as this goroutine waits.
+	// A plugin dies with the thread that started it (Pdeathsig), so that after a crash of the daemon no ADD runs
+	// concurrently with the DEL of the next one. Locked, the thread lives as long as this goroutine waits.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd, err := p.start(ctx)
@@ -163,7 +179,7 @@ func (p *plugin) supervise(ctx context.Context) error {
 	select {
 	case <-exited:
 	case <-ctx.Done():
-		// Before Wait, so that neither the process nor its group can have been replaced by another one.
+		// Before Wait, so that the pid and the process group cannot have been reused.
 		_ = unix.Kill(-pid, unix.SIGKILL)
 	}
 	err = cmd.Wait()
@@ -184,7 +200,7 @@ func (p *plugin) start(ctx context.Context) (*exec.Cmd, error) {
 		}
 		cmd.WaitDelay = pipeGrace
 		err := cmd.Start()
-		// An installer is writing the plugin just now.
+		// An installer is still writing the plugin.
 		if !errors.Is(err, unix.ETXTBSY) || wait > time.Second {
 			return cmd, err
 		}
@@ -196,7 +212,7 @@ func (p *plugin) start(ctx context.Context) (*exec.Cmd, error) {
 	}
 }
 
-// waitExit waits for the end of a child without reaping it.
+// waitExit waits until a child exits, without reaping it.
 func waitExit(pid int) {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -206,7 +222,7 @@ func waitExit(pid int) {
 	}
 }
 
-// outcome turns what Wait said into an error for people, or the plugin's own.
+// outcome converts the error of Wait: it adds the plugin's error message or output.
 func (p *plugin) outcome(ctx context.Context, err error) error {
 	switch {
 	case p.stdout.over:
@@ -216,21 +232,21 @@ func (p *plugin) outcome(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("killed: %w", context.Cause(ctx))
 	case errors.Is(err, exec.ErrWaitDelay):
-		return nil // it succeeded, but left a process behind that holds its output
+		return nil // succeeded, but left a process behind that has its output open
 	}
-	answer := &types.Error{}
-	if json.Unmarshal(p.stdout.buf.Bytes(), answer) == nil && answer.Msg != "" {
-		answer.Msg, answer.Details = printable(answer.Msg), printable(answer.Details)
-		return answer
+	failure := &types.Error{}
+	if json.Unmarshal(p.stdout.buf.Bytes(), failure) == nil && failure.Msg != "" {
+		failure.Msg, failure.Details = printable(failure.Msg), printable(failure.Details)
+		return failure
 	}
-	said := p.stderr.buf.String()
-	if strings.TrimSpace(said) == "" {
-		said = p.stdout.buf.String()
+	output := p.stderr.buf.String()
+	if strings.TrimSpace(output) == "" {
+		output = p.stdout.buf.String()
 	}
-	return fmt.Errorf("%w: %s", err, printable(said))
+	return fmt.Errorf("%w: %s", err, printable(output))
 }
 
-// printable makes text of a plugin fit for a log: one line, no control characters, not too long.
+// printable makes text of a plugin fit for a log: one line, no control characters, bounded length.
 func printable(s string) string {
 	s = strings.Map(func(c rune) rune {
 		switch {
@@ -244,7 +260,8 @@ func printable(s string) string {
 	return s
 }
 
-// capped keeps the first limit bytes written to it. Then it fails, which closes the plugin's pipe, or drops the rest.
+// capped keeps the first limit bytes written to it. Then it fails, which closes the plugin's pipe, or discards the
+// rest.
 type capped struct {
 	buf   bytes.Buffer
 	limit int

@@ -25,7 +25,7 @@ func TestCheckPluginName(t *testing.T) {
 		"a b": false, "a\nb": false, "a\x00": false, "ä": false, strings.Repeat("a", 256): false,
 	} {
 		if err := checkPluginName(name); (err == nil) != ok {
-			t.Errorf("%q: %v", name, err)
+			t.Errorf("checkPluginName(%q) = %v, want success: %v", name, err, ok)
 		}
 	}
 }
@@ -42,11 +42,11 @@ func TestFindInPath(t *testing.T) {
 	}
 	e := &executor{}
 	if path, err := e.FindInPath("bridge", []string{a, b}); err != nil || path != filepath.Join(b, "bridge") {
-		t.Errorf("got %q, %v: a directory is no plugin", path, err)
+		t.Errorf("FindInPath = %q, %v, want %s: a directory is not a plugin", path, err, filepath.Join(b, "bridge"))
 	}
 	for _, name := range []string{"data", "absent", "../" + filepath.Base(b) + "/bridge", ""} {
 		if path, err := e.FindInPath(name, []string{a, b}); err == nil {
-			t.Errorf("%q was found as %s", name, path)
+			t.Errorf("FindInPath(%q) = %s, want an error", name, path)
 		}
 	}
 }
@@ -55,14 +55,14 @@ func TestPluginEnv(t *testing.T) {
 	got := pluginEnv([]string{"PATH=/my/bin", "SECRET=x", "NOTIFY_SOCKET=/run/s", "https_proxy=p", "CNI_ARGS=evil", "EXTRA=1", "odd"}, []string{"EXTRA"})
 	want := []string{"https_proxy=p", "EXTRA=1", "PATH=/my/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	if !slices.Equal(got, want) {
-		t.Errorf("got %q", got)
+		t.Errorf("pluginEnv = %q, want %q", got, want)
 	}
 	if got := pluginEnv(nil, nil); len(got) != 1 || !strings.HasPrefix(got[0], "PATH=/usr/local/sbin:") {
-		t.Errorf("without a PATH: %q", got)
+		t.Errorf("pluginEnv without a PATH = %q, want the default one", got)
 	}
 }
 
-// runFailpoint runs the failpoint plugin, told to do action, through an executor.
+// runFailpoint runs the failpoint plugin with an action, through an executor.
 func runFailpoint(t *testing.T, ctx context.Context, action string) (out []byte, p *failpoint.Plugin, err error) {
 	t.Helper()
 	bin := t.TempDir()
@@ -96,7 +96,7 @@ func TestExecPlugin(t *testing.T) {
 				t.Fatalf("got %v, want %q", err, tt.want)
 			}
 			if text := err.Error(); len(text) > maxMessage+200 || strings.ContainsFunc(text, func(c rune) bool { return c < ' ' }) {
-				t.Errorf("%d bytes, not fit to print: %.200q", len(text), text)
+				t.Errorf("error of %d bytes, want one line of at most %d: %.200q", len(text), maxMessage+200, text)
 			}
 		})
 	}
@@ -104,7 +104,7 @@ func TestExecPlugin(t *testing.T) {
 		_, _, err := runFailpoint(t, t.Context(), failpoint.Fail)
 		var e *types.Error
 		if !errors.As(err, &e) || e.Code != types.ErrTryAgainLater {
-			t.Errorf("got %#v", err)
+			t.Errorf("error = %#v, want code %d", err, types.ErrTryAgainLater)
 		}
 	})
 }
@@ -113,30 +113,31 @@ func TestExecPluginSucceeds(t *testing.T) {
 	for _, action := range []string{failpoint.Succeed, failpoint.FloodStderr} {
 		out, p, err := runFailpoint(t, t.Context(), action)
 		if err != nil || !json.Valid(out) {
-			t.Errorf("%q: %s, %v", action, out, err)
+			t.Errorf("%q: ExecPlugin = %s, %v, want JSON", action, out, err)
 		}
 		calls := p.Calls("ADD")
 		if len(calls) != 1 || calls[0].Args != "A=1;B=2" || calls[0].ContainerID != "pod1" {
-			t.Fatalf("calls: %+v", calls)
+			t.Fatalf("calls = %+v, want one with the arguments of pod1", calls)
 		}
 		if slices.Sort(calls[0].Env); !slices.Equal(calls[0].Env, []string{"CNI_ARGS", "CNI_COMMAND", "CNI_CONTAINERID", "PATH"}) {
-			t.Errorf("the plugin saw %q", calls[0].Env)
+			t.Errorf("environment of the plugin = %q, want CNI_ARGS, CNI_COMMAND, CNI_CONTAINERID, PATH", calls[0].Env)
 		}
 	}
 }
 
-// TestExecPluginLeavesChildBehind: the plugin is done, its child holds the pipe: that must not take the deadline.
+// TestExecPluginLeavesChildBehind: the plugin has exited, its child has the pipe open. The call must not wait until the
+// deadline.
 func TestExecPluginLeavesChildBehind(t *testing.T) {
 	start := time.Now()
 	out, p, err := runFailpoint(t, t.Context(), failpoint.Linger)
 	if err != nil || !json.Valid(out) {
-		t.Errorf("got %s, %v", out, err)
+		t.Errorf("ExecPlugin = %s, %v, want JSON", out, err)
 	}
 	if took := time.Since(start); took > 10*time.Second {
-		t.Errorf("took %v", took)
+		t.Errorf("took %v, want at most 10s", took)
 	}
 	if err := unix.Kill(-p.Calls("ADD")[0].Pid, unix.SIGKILL); err != nil {
-		t.Errorf("the child is gone: %v", err)
+		t.Errorf("kill of the plugin's child = %v, want it to be running", err)
 	}
 }
 
@@ -155,12 +156,12 @@ func TestExecPluginIsKilledWithItsChildren(t *testing.T) {
 	}()
 	_, err := (&executor{}).ExecPlugin(ctx, filepath.Join(bin, failpoint.Name), []byte(p.Conf("")), []string{"CNI_COMMAND=ADD"})
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "patience is over") {
-		t.Errorf("got %v", err)
+		t.Errorf("ExecPlugin = %v, want the deadline's cause", err)
 	}
 	gone(t, p.Calls("ADD")[0].Pid)
 }
 
-// gone waits until no process is left in the group: killed orphans are reaped by init at its leisure.
+// gone waits until the process group is empty: init reaps killed orphans some time later.
 func gone(t *testing.T, group int) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
@@ -168,10 +169,10 @@ func gone(t *testing.T, group int) {
 			return
 		}
 	}
-	t.Errorf("%d processes of group %d are alive", live(group), group)
+	t.Errorf("%d processes of group %d are running, want 0", live(group), group)
 }
 
-// live counts the processes of a group that are not zombies.
+// live returns the number of processes of a group that are not zombies.
 func live(group int) (n int) {
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
@@ -182,7 +183,7 @@ func live(group int) (n int) {
 		if err != nil {
 			continue // it has ended
 		}
-		// Behind the command's name, in brackets: state, parent, group.
+		// After the command's name, in brackets: state, parent, group.
 		f := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
 		if f[2] == fmt.Sprint(group) && f[0] != "Z" {
 			n++
@@ -195,7 +196,7 @@ func TestExecPluginNotStarted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := (&executor{}).ExecPlugin(ctx, "/bin/true", nil, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
+		t.Errorf("ExecPlugin with a cancelled context = %v, want context.Canceled", err)
 	}
 	script := filepath.Join(t.TempDir(), "plugin")
 	write(t, script, "no interpreter")
@@ -203,11 +204,11 @@ func TestExecPluginNotStarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := (&executor{}).ExecPlugin(t.Context(), script, nil, nil); !errors.Is(err, unix.ENOEXEC) {
-		t.Errorf("got %v", err)
+		t.Errorf("ExecPlugin = %v, want ENOEXEC", err)
 	}
 }
 
-// TestExecPluginWhileItIsInstalled: the file is open for writing at first.
+// TestExecPluginWhileItIsInstalled: the file is still open for writing.
 func TestExecPluginWhileItIsInstalled(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plugin")
 	data, err := os.ReadFile("/bin/true")
@@ -223,7 +224,7 @@ func TestExecPluginWhileItIsInstalled(t *testing.T) {
 	}
 	time.AfterFunc(50*time.Millisecond, func() { f.Close() })
 	if _, err := (&executor{}).ExecPlugin(t.Context(), path, nil, nil); err != nil {
-		t.Errorf("got %v", err)
+		t.Errorf("ExecPlugin = %v, want no error", err)
 	}
 }
 
@@ -231,16 +232,16 @@ func TestCapped(t *testing.T) {
 	drop, fail := capped{limit: 5}, capped{limit: 5, fail: true}
 	for _, s := range []string{"abc", "def", "ghi"} {
 		if n, err := drop.Write([]byte(s)); n != 3 || err != nil {
-			t.Errorf("drop: %d, %v", n, err)
+			t.Errorf("Write = %d, %v, want 3, nil", n, err)
 		}
 	}
 	if drop.buf.String() != "abcde" || !drop.over {
-		t.Errorf("kept %q", drop.buf.String())
+		t.Errorf("kept %q, over: %v, want %q, true", drop.buf.String(), drop.over, "abcde")
 	}
 	if _, err := fail.Write([]byte("abcde")); err != nil || fail.over {
-		t.Errorf("at the limit: %v", err)
+		t.Errorf("Write up to the limit = %v, over: %v, want nil, false", err, fail.over)
 	}
 	if n, err := fail.Write([]byte("f")); n != 0 || !errors.Is(err, errTooMuch) || !fail.over {
-		t.Errorf("over the limit: %d, %v", n, err)
+		t.Errorf("Write over the limit = %d, %v, over: %v, want 0, errTooMuch, true", n, err, fail.over)
 	}
 }

@@ -21,13 +21,13 @@ import (
 	"github.com/podd-project/podd/network/networktest/failpoint"
 )
 
-// told is a network whose only plugin does what it is told.
+// told is a network whose only plugin is failpoint.
 type told struct {
 	*network.CNI
 	cfg network.Config
 }
 
-// startFailpoint starts a network of the failpoint plugin alone; change may alter its configuration.
+// startFailpoint starts a network with only the failpoint plugin; change may edit its configuration.
 func startFailpoint(t testing.TB, bin string, p *failpoint.Plugin, version string, change func(*network.Config)) told {
 	t.Helper()
 	networktest.NeedNode(t)
@@ -45,7 +45,7 @@ func startFailpoint(t testing.TB, bin string, p *failpoint.Plugin, version strin
 	return told{start(t, cfg), cfg}
 }
 
-// breakState makes the state directory unwritable, also for root.
+// breakState makes the state directory unwritable, even for root.
 func (c told) breakState(t *testing.T) {
 	t.Helper()
 	if err := os.Remove(c.cfg.StateDir); err != nil {
@@ -62,12 +62,12 @@ func TestHostilePluginsFailThePodOnly(t *testing.T) {
 	tests := []struct{ name, action, want string }{
 		{"error", failpoint.Fail, "told to fail"},
 		{"crash", failpoint.Crash, "exit status 2: failpoint: told to crash"},
-		{"garbage", failpoint.Print + "hello, world", "not what CNI asks for"},
-		{"nothing", failpoint.Print, "not what CNI asks for"},
+		{"garbage", failpoint.Print + "hello, world", "not a CNI result"},
+		{"nothing", failpoint.Print, "not a CNI result"},
 		{"100 MB", failpoint.Flood, "printed more than"},
 		{"no addresses", failpoint.Print + `{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","sandbox":"/x"}]}`, "gave the pod no address"},
 		{"null", failpoint.Print + "null", "gave the pod no address"},
-		{"list", failpoint.Print + "[]", "not what CNI asks for"},
+		{"list", failpoint.Print + "[]", "not a CNI result"},
 		{"null addresses", failpoint.Print + `{"ips":[null]}`, "null among"},
 		{"address is text", failpoint.Print + `{"ips":[{"address":"$(reboot)"}]}`, "invalid CIDR"},
 		{"loopback address", failpoint.Print + `{"ips":[{"address":"127.0.0.1/8"}]}`, "cannot be that of a pod"},
@@ -85,7 +85,7 @@ func TestHostilePluginsFailThePodOnly(t *testing.T) {
 				t.Fatalf("Setup = %v, %.300v, want an error with %q", result, err, tt.want)
 			}
 			if ids, err := c.Attachments(); err != nil || !slices.Equal(ids, []string{"pod1"}) {
-				t.Errorf("attachments %v, %v: what may have been done must be undone", ids, err)
+				t.Errorf("Attachments = %v, %v, want [pod1]", ids, err)
 			}
 			teardown(t, c.CNI, "pod1")
 			p.Set("ADD", failpoint.Succeed)
@@ -104,17 +104,17 @@ func TestHangingPluginIsKilledAtTheDeadline(t *testing.T) {
 	p.Set("DEL", failpoint.Hang)
 	began := time.Now()
 	if _, err := c.Setup(t.Context(), request(t, "pod1")); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no answer within 1s") {
-		t.Errorf("Setup = %v", err)
+		t.Errorf("Setup = %v, want a deadline exceeded error", err)
 	}
 	if err := c.Teardown(t.Context(), "pod1"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Teardown = %v", err)
+		t.Errorf("Teardown = %v, want context.DeadlineExceeded", err)
 	}
 	if took := time.Since(began); took > 20*time.Second {
-		t.Errorf("took %v", took)
+		t.Errorf("took %v, want at most 20s", took)
 	}
 	for _, call := range p.Calls("") {
 		if err := unix.Kill(call.Pid, 0); !errors.Is(err, unix.ESRCH) {
-			t.Errorf("the plugin is alive after %s: %v", call.Command, err)
+			t.Errorf("signal 0 to the plugin of %s = %v, want ESRCH", call.Command, err)
 		}
 	}
 	p.Set("DEL", failpoint.Succeed)
@@ -123,8 +123,8 @@ func TestHangingPluginIsKilledAtTheDeadline(t *testing.T) {
 	teardown(t, start(t, patient), "pod1")
 }
 
-// TestHangingPluginHarmsNobodyElse: containerd#4666, where one hanging plugin made the node NotReady.
-func TestHangingPluginHarmsNobodyElse(t *testing.T) {
+// TestHangingPluginHarmsNoOtherPod: containerd#4666, where one hanging plugin made the node NotReady.
+func TestHangingPluginHarmsNoOtherPod(t *testing.T) {
 	bin, p := installFailpoint(t)
 	c := startFailpoint(t, bin, p, "1.1.0", nil)
 	p.Set("ADD", failpoint.Hang)
@@ -141,27 +141,27 @@ func TestHangingPluginHarmsNobodyElse(t *testing.T) {
 	p.Set("ADD", failpoint.Succeed)
 	p.Set("STATUS", failpoint.Hang)
 	if err := c.Ready(); err != nil {
-		t.Errorf("Ready = %v", err)
+		t.Errorf("Ready = %v, want nil", err)
 	}
 	setup(t, c.CNI, request(t, "other"))
 	teardown(t, c.CNI, "other")
 	if err := c.GC(t.Context(), living()); !errdefs.IsUnavailable(err) {
-		t.Errorf("GC during an attachment = %v", err)
+		t.Errorf("GC during an attachment = %v, want an unavailable error", err)
 	}
-	// The stuck pod itself can be asked for again, and waits no longer than it wants to.
+	// A further call for the stuck pod waits no longer than its context.
 	impatient, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer stop()
 	if err := c.Teardown(impatient, "stuck"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Teardown = %v", err)
+		t.Errorf("Teardown = %v, want context.DeadlineExceeded", err)
 	}
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Errorf("Setup = %v", err)
+		t.Errorf("Setup = %v, want context.Canceled", err)
 	}
 	teardown(t, c.CNI, "stuck")
 }
 
-// TestDelGetsWhatAddGot compares what the plugin was called with.
+// TestDelGetsWhatAddGot compares the plugin's arguments at ADD and DEL.
 func TestDelGetsWhatAddGot(t *testing.T) {
 	bin, p := installFailpoint(t)
 	c := startFailpoint(t, bin, p, "1.0.0", nil)
@@ -186,10 +186,10 @@ func TestDelGetsWhatAddGot(t *testing.T) {
 	add, del := p.Calls("ADD")[0], p.Calls("DEL")[0]
 	wantArgs := "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-pod1;K8S_POD_INFRA_CONTAINER_ID=pod1;K8S_POD_UID=uid-pod1"
 	if add.Args != wantArgs || add.IfName != "eth0" || add.ContainerID != "pod1" || add.Netns != r.Netns || add.Path != bin {
-		t.Errorf("ADD was %+v", add)
+		t.Errorf("ADD = %+v, want arguments %q of %+v", add, wantArgs, r)
 	}
 	if del.Args != add.Args || del.IfName != add.IfName || del.ContainerID != add.ContainerID || del.Netns != add.Netns {
-		t.Errorf("DEL was %+v, ADD %+v", del, add)
+		t.Errorf("DEL = %+v, want the values of ADD %+v", del, add)
 	}
 	before, after := stdin(t, add), stdin(t, del)
 	if len(after["prevResult"]) == 0 {
@@ -198,17 +198,17 @@ func TestDelGetsWhatAddGot(t *testing.T) {
 	delete(after, "prevResult")
 	for key, value := range before {
 		if !bytes.Equal(value, after[key]) {
-			t.Errorf("%s was %s at ADD, %s at DEL", key, value, after[key])
+			t.Errorf("%s = %s at DEL, want that of ADD, %s", key, after[key], value)
 		}
 	}
 	if want := `{"bandwidth":{"egressBurst":2147483647,"egressRate":1000},"cgroupPath":"/kubepods/pod1",` +
 		`"dns":{"servers":["10.0.0.10"],"searches":["svc.local"],"options":["ndots:5"]},` +
 		`"portMappings":[{"hostPort":80,"containerPort":8080,"protocol":"tcp"}]}`; canonical(t, before["runtimeConfig"]) != canonical(t, []byte(want)) {
-		t.Errorf("runtimeConfig is %s", before["runtimeConfig"])
+		t.Errorf("runtimeConfig = %s, want %s", before["runtimeConfig"], want)
 	}
 }
 
-// stdin returns the fields of the configuration that the plugin got, in a form that can be compared.
+// stdin returns the fields of the plugin's configuration, in a form that can be compared.
 func stdin(t *testing.T, c failpoint.Call) map[string]json.RawMessage {
 	t.Helper()
 	var fields map[string]json.RawMessage
@@ -234,8 +234,8 @@ func canonical(t *testing.T, data []byte) string {
 	return string(out)
 }
 
-// TestDelWithoutNamespaceSaysSo: CNI wants an empty CNI_NETNS then.
-func TestDelWithoutNamespaceSaysSo(t *testing.T) {
+// TestDelWithoutNamespace: CNI requires an empty CNI_NETNS then.
+func TestDelWithoutNamespace(t *testing.T) {
 	bin, p := installFailpoint(t)
 	c := startFailpoint(t, bin, p, "1.0.0", nil)
 	r := request(t, "pod1")
@@ -245,7 +245,7 @@ func TestDelWithoutNamespaceSaysSo(t *testing.T) {
 	}
 	teardown(t, c.CNI, "pod1")
 	if del := p.Calls("DEL")[0]; del.Netns != "" {
-		t.Errorf("CNI_NETNS was %q", del.Netns)
+		t.Errorf("CNI_NETNS = %q, want none", del.Netns)
 	}
 }
 
@@ -257,10 +257,10 @@ func TestMissingPlugin(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := c.Setup(t.Context(), request(t, "pod2")); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), `"failpoint" is not in`) {
-		t.Errorf("Setup = %v", err)
+		t.Errorf("Setup = %v, want an unavailable error that names the plugin", err)
 	}
 	if err := c.Teardown(t.Context(), "pod1"); err == nil || !strings.Contains(err.Error(), `"failpoint" is not in`) {
-		t.Errorf("Teardown = %v", err)
+		t.Errorf("Teardown = %v, want an error that names the plugin", err)
 	}
 	for deadline := time.Now().Add(10 * time.Second); c.Ready() == nil; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -312,16 +312,16 @@ func TestGCTellsPluginsWhatIsValid(t *testing.T) {
 		t.Errorf("GC = %v, want the broken record named", err)
 	}
 	if calls := p.Calls("DEL"); len(calls) != 1 || calls[0].ContainerID != "lost" {
-		t.Errorf("DEL was called %+v", calls)
+		t.Errorf("calls of DEL = %+v, want one of pod lost", calls)
 	}
 	gc := p.Calls("GC")
 	if len(gc) != 1 {
-		t.Fatalf("GC was called %d times", len(gc))
+		t.Fatalf("%d calls of GC, want 1", len(gc))
 	}
-	// What could not be torn down is still owed a DEL, so it is not to be collected either.
+	// A pod whose DEL has failed must not be collected.
 	want := `[{"containerID":"keep","ifname":"eth0"},{"containerID":"new","ifname":"eth0"},{"containerID":"broken","ifname":"eth0"}]`
 	if got := stdin(t, gc[0]); string(got["cni.dev/valid-attachments"]) != want {
-		t.Errorf("valid attachments %s", got["cni.dev/valid-attachments"])
+		t.Errorf("valid attachments = %s, want %s", got["cni.dev/valid-attachments"], want)
 	}
 	if err := os.Remove(bad); err != nil {
 		t.Fatal(err)
@@ -331,11 +331,11 @@ func TestGCTellsPluginsWhatIsValid(t *testing.T) {
 		t.Error(err)
 	}
 	if got := stdin(t, p.Calls("GC")[1]); string(got["cni.dev/valid-attachments"]) != "[]" {
-		t.Errorf("valid attachments of none: %s", got["cni.dev/valid-attachments"])
+		t.Errorf("valid attachments without pods = %s, want []", got["cni.dev/valid-attachments"])
 	}
 }
 
-// TestSetupStopsAHangingGC: collection is the one thing that attachments have to be kept apart from.
+// TestSetupStopsAHangingGC: collections must not run concurrently with attachments.
 func TestSetupStopsAHangingGC(t *testing.T) {
 	bin, p := installFailpoint(t)
 	c := startFailpoint(t, bin, p, "1.1.0", nil)
@@ -347,10 +347,10 @@ func TestSetupStopsAHangingGC(t *testing.T) {
 	}
 	setup(t, c.CNI, request(t, "pod1"))
 	if err := <-done; !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "being attached") {
-		t.Errorf("GC = %v", err)
+		t.Errorf("GC = %v, want an unavailable error", err)
 	}
 	teardown(t, c.CNI, "pod1")
 }
 
-// living is what the engine tells GC.
+// living returns a function for GC.
 func living(ids ...string) func() []string { return func() []string { return ids } }

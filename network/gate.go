@@ -9,11 +9,11 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// gate keeps attachments and garbage collection apart: CNI GC removes what is not on its list, so also a pod that was
-// attached after the list was made. Attachments have the right of way: one that comes ends a collection, which is
-// no loss, and a collection does not begin while one is under way.
+// gate excludes attachments and garbage collection from each other: CNI GC removes everything that is not on its list,
+// so also a pod that was attached after the list was made. Attachments have priority: a new one cancels a collection,
+// which can be repeated, and no collection starts while an attachment is in progress.
 type gate struct {
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	attaches int
 	stopGC   context.CancelCauseFunc // non-nil while a collection runs
 	gcDone   chan struct{}
@@ -21,7 +21,7 @@ type gate struct {
 
 var errAttachFirst = errors.New("a pod is being attached")
 
-// attach waits until no collection runs. The returned function ends the attachment.
+// attach waits until no collection runs. The caller must call leave at the end of the attachment.
 func (g *gate) attach(ctx context.Context) (leave func(), err error) {
 	for {
 		running := g.tryAttach()
@@ -40,7 +40,8 @@ func (g *gate) attach(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-// tryAttach begins an attachment, or stops the collection under way and returns what closes at its end.
+// tryAttach starts an attachment, or cancels the collection in progress and returns a channel that is closed at its
+// end.
 func (g *gate) tryAttach() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -52,7 +53,7 @@ func (g *gate) tryAttach() <-chan struct{} {
 	return g.gcDone
 }
 
-// collect begins a collection, which must stop at the end of the returned context and call leave. It is
+// collect starts a collection, which must stop when the returned context ends, and call leave. It fails with
 // errdefs.ErrUnavailable while pods are being attached or another collection runs.
 func (g *gate) collect(ctx context.Context) (_ context.Context, leave func(), err error) {
 	g.mu.Lock()

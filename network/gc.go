@@ -10,12 +10,12 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 )
 
-// GC detaches every pod that is not among the living, and has the plugins (CNI 1.1) drop whatever they hold for other pods than
-// these. living must name every pod that may be attached; it is asked once no pod is being attached any more, so that none
-// comes between the question and the act. A record or plugin that fails does not stop the rest; the errors are joined.
+// GC detaches every pod that is not in use, and has the plugins (CNI 1.1) release what they hold for other pods. inUse
+// must return every pod that may be attached; it is called when no attachment is in progress, so that none can start
+// between the call and the collection. A record or plugin that fails does not stop the rest; the errors are joined.
 //
-// It gives way to Setup: with errdefs.ErrUnavailable it did nothing, or not all, and may be called again.
-func (c *CNI) GC(ctx context.Context, living func() []string) error {
+// Setup has priority: after errdefs.ErrUnavailable the collection was not done, or not completely, and can be repeated.
+func (c *CNI) GC(ctx context.Context, inUse func() []string) error {
 	ctx, leave, err := c.gate.collect(ctx)
 	if err != nil {
 		return fmt.Errorf("CNI garbage collection: %w", err)
@@ -25,7 +25,7 @@ func (c *CNI) GC(ctx context.Context, living func() []string) error {
 	if err != nil {
 		return err
 	}
-	networks, keep := c.networks(ids), living()
+	networks, keep := c.networks(ids), inUse()
 	var errs []error
 	for _, id := range ids {
 		if slices.Contains(keep, id) {
@@ -33,7 +33,7 @@ func (c *CNI) GC(ctx context.Context, living func() []string) error {
 		}
 		if err := c.Teardown(ctx, id); err != nil {
 			errs = append(errs, err)
-			keep = append(slices.Clone(keep), id) // or GC would take away what its own DEL still has to
+			keep = append(slices.Clone(keep), id) // so that GC leaves what its own DEL still needs
 		}
 	}
 	for _, list := range networks {
@@ -44,8 +44,8 @@ func (c *CNI) GC(ctx context.Context, living func() []string) error {
 	return errors.Join(errs...)
 }
 
-// networks returns every network that is known: that of the configuration directory and those of the records, whose
-// configuration may have gone since. Of two with one name the first counts.
+// networks returns every known network: that of the configuration directory and those of the records, whose
+// configuration may be gone. Of two with one name it returns the first.
 func (c *CNI) networks(ids []string) []*libcni.NetworkConfigList {
 	var lists []*libcni.NetworkConfigList
 	if list, _, err := loadConf(c.cfg.ConfDir); err == nil {
@@ -74,7 +74,7 @@ func (c *CNI) collect(ctx context.Context, list *libcni.NetworkConfigList, keep 
 	for _, id := range keep {
 		args.ValidAttachments = append(args.ValidAttachments, types.GCAttachment{ContainerID: id, IfName: ifName})
 	}
-	// libcni would also DEL what it finds in its cache, which is Teardown's business; Setup leaves nothing there.
+	// libcni would also DEL what is in its cache; Setup leaves nothing there, and detaching is up to Teardown.
 	if err := c.libcni(execOptions{}).GCNetworkList(ctx, list, args); err != nil {
 		return fmt.Errorf("CNI garbage collection of network %s: %w", list.Name, err)
 	}

@@ -35,8 +35,8 @@ func goldenRecord(t *testing.T) *record {
 	return r
 }
 
-// TestAttachmentsOfEveryReleaseAreRead: the records of every format that podd was released with stay in testdata. The
-// newest is, byte for byte, what this version writes.
+// TestAttachmentsOfEveryReleaseAreRead: testdata has a record of every format that was released. The newest is, byte
+// for byte, what this version writes.
 func TestAttachmentsOfEveryReleaseAreRead(t *testing.T) {
 	c := &CNI{cfg: Config{StateDir: t.TempDir()}}
 	if err := c.writeRecord(goldenRecord(t)); err != nil {
@@ -58,7 +58,7 @@ func TestAttachmentsOfEveryReleaseAreRead(t *testing.T) {
 	}
 	releases, err := filepath.Glob("testdata/attachment-v*.json")
 	if err != nil || len(releases) < recordVersion {
-		t.Fatalf("released %v, %v", releases, err)
+		t.Fatalf("released records = %v, %v, want at least %d", releases, err, recordVersion)
 	}
 	for _, release := range releases {
 		data, err := os.ReadFile(release)
@@ -70,11 +70,11 @@ func TestAttachmentsOfEveryReleaseAreRead(t *testing.T) {
 		}
 		r, err := c.readRecord(goldenPod)
 		if err != nil {
-			t.Errorf("%s: %v", release, err)
+			t.Errorf("readRecord of %s = %v, want no error", release, err)
 			continue
 		}
 		if prefixes := r.prefixes(); len(r.list.Plugins) != 2 || len(r.Args) != 5 || len(r.Capabilities) != 4 || len(prefixes) != 1 || !masquerades(r.list) {
-			t.Errorf("%s was read as %+v", release, r)
+			t.Errorf("readRecord of %s = %+v, want 2 plugins, 5 arguments, 4 capabilities, 1 address", release, r)
 		}
 	}
 }

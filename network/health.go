@@ -11,36 +11,36 @@ import (
 	"github.com/containernetworking/cni/libcni"
 )
 
-// settle is how long the configuration directory is left alone after a change: installers write several files.
+// debounceTime is the delay after a change of the configuration directory: installers write several files.
 const debounceTime = 100 * time.Millisecond
 
-// health keeps the answer of Ready. One goroutine looks at the configuration and asks the plugins, at intervals and
-// when the directory changes; nobody else ever waits for them.
+// health holds the answer of Ready. One goroutine reads the configuration and runs STATUS of the plugins, at intervals
+// and when the directory changes; no caller ever waits for them.
 type health struct {
 	current  atomic.Pointer[readiness]
-	changed  chan struct{} // holds a value when there is something new to see
+	changed  chan struct{} // holds a value while there is a change to read
 	interval time.Duration
 	cni      *CNI
-	// status asks the plugins; tests put another one in its place.
+	// status runs the plugins' STATUS; tests replace it.
 	status func(context.Context, *libcni.NetworkConfigList) error
 
-	// Of the goroutine that looks:
-	list   *libcni.NetworkConfigList // as last seen, nil for none
-	warned map[string]string         // broken files by path, and what was logged of them
+	// Accessed by the goroutine of run only:
+	list   *libcni.NetworkConfigList // as last read, nil for none
+	warned map[string]string         // errors that were logged, by path of the invalid file
 }
 
-// verdict is the published answer: nil when the network is ready.
+// readiness is the published answer: err is nil if the network is ready.
 type readiness struct{ err error }
 
 func newHealth(c *CNI) *health {
-	h := &health{changed: make(chan struct{}, 1), interval: c.cfg.StatusInterval, cni: c, status: c.askStatus}
+	h := &health{changed: make(chan struct{}, 1), interval: c.cfg.StatusInterval, cni: c, status: c.runStatus}
 	h.current.Store(&readiness{fmt.Errorf("%w: the CNI configuration has not been read yet", errdefs.ErrUnavailable)})
 	return h
 }
 
 func (h *health) ready() error { return h.current.Load().err }
 
-// poke makes run look again soon. It never blocks.
+// wake makes run read the configuration soon. It does not block.
 func (h *health) wake() {
 	select {
 	case h.changed <- struct{}{}:
@@ -48,7 +48,7 @@ func (h *health) wake() {
 	}
 }
 
-// run looks and asks until the end of ctx.
+// run refreshes the answer until ctx ends.
 func (h *health) run(ctx context.Context) {
 	tick := time.NewTicker(h.interval)
 	defer tick.Stop()
@@ -68,7 +68,7 @@ func (h *health) run(ctx context.Context) {
 	}
 }
 
-// refreshUntilChanged refreshes. A change of the configuration ends that, with a STATUS under way, and returns true.
+// refreshUntilChanged refreshes. If the configuration changes meanwhile, it aborts a running STATUS and returns true.
 func (h *health) refreshUntilChanged(ctx context.Context) (changed bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -87,7 +87,7 @@ func (h *health) refreshUntilChanged(ctx context.Context) (changed bool) {
 	return changed
 }
 
-// rest lets the changes settle that come together.
+// debounce waits for further changes.
 func (h *health) debounce(ctx context.Context) {
 	select {
 	case <-time.After(debounceTime):
@@ -99,14 +99,14 @@ func (h *health) debounce(ctx context.Context) {
 	}
 }
 
-// refresh looks at the configuration and, where it is new enough for that, asks the plugins.
+// refresh reads the configuration and, if its CNI version has STATUS, runs that.
 func (h *health) refresh(ctx context.Context) {
 	if !h.readConf() || !atLeast(h.list, "1.1.0") {
 		return
 	}
 	err := h.status(ctx, h.list)
 	if ctx.Err() != nil {
-		return // interrupted, which says nothing about the plugins
+		return // interrupted: says nothing about the plugins
 	}
 	if err != nil {
 		err = fmt.Errorf("%w: CNI network %s: %w", errdefs.ErrUnavailable, h.list.Name, err)
@@ -114,8 +114,8 @@ func (h *health) refresh(ctx context.Context) {
 	h.publish(err)
 }
 
-// look reads the configuration directory. It publishes everything but the plugins' own opinion, and is true when they
-// are to be asked.
+// readConf reads the configuration directory and publishes what follows from it. It returns true if STATUS is to be
+// run.
 func (h *health) readConf() bool {
 	list, broken, err := loadConf(h.cni.cfg.ConfDir)
 	h.warn(broken)
@@ -134,16 +134,16 @@ func (h *health) readConf() bool {
 	switch {
 	case !atLeast(list, "1.1.0"):
 		h.publish(nil)
-	case !same: // an answer about the network before says nothing about this one
-		h.publish(fmt.Errorf("%w: CNI network %s has not said yet how it is", errdefs.ErrUnavailable, list.Name))
+	case !same: // the status of the previous network does not apply
+		h.publish(fmt.Errorf("%w: STATUS of CNI network %s has not been checked yet", errdefs.ErrUnavailable, list.Name))
 	}
 	return true
 }
 
-// publish replaces the answer and logs a change of it.
+// publish replaces the answer and logs a change.
 func (h *health) publish(err error) {
 	old := h.current.Swap(&readiness{err}).err
-	log := h.cni.log.WithField("confDir", h.cni.cfg.ConfDir)
+	log := h.cni.log.WithField("conf_dir", h.cni.cfg.ConfDir)
 	switch {
 	case err == nil && old != nil:
 		log.WithField("network", h.list.Name).Info("pod network is ready")
@@ -152,20 +152,21 @@ func (h *health) publish(err error) {
 	}
 }
 
-// warn logs each broken file once, and again when it is broken in another way.
+// warn logs each invalid file once, and again when its error changes.
 func (h *health) warn(broken []brokenConf) {
 	now := map[string]string{}
 	for _, b := range broken {
 		now[b.path] = b.err.Error()
 		if h.warned[b.path] != b.err.Error() {
-			h.cni.log.WithError(b.err).WithField("file", b.path).Warn("CNI configuration is broken, the next file is tried")
+			h.cni.log.WithError(b.err).WithField("file", b.path).
+				Warn("failed to load CNI configuration, trying the next file")
 		}
 	}
 	h.warned = now
 }
 
-// askStatus runs CNI STATUS of all plugins of list.
-func (c *CNI) askStatus(ctx context.Context, list *libcni.NetworkConfigList) error {
+// runStatus runs CNI STATUS of all plugins of list.
+func (c *CNI) runStatus(ctx context.Context, list *libcni.NetworkConfigList) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.StatusTimeout,
 		fmt.Errorf("no answer within %v: %w", c.cfg.StatusTimeout, context.DeadlineExceeded))
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 	logtest "github.com/sirupsen/logrus/hooks/test"
 )
 
-// startHealth runs a health loop in a bubble of synctest. status plays the plugins.
+// startHealth runs a health loop in a synctest bubble. status replaces the plugins.
 func startHealth(t *testing.T, c *CNI, status func(context.Context, *libcni.NetworkConfigList) error) (stop func()) {
 	c.health.status = status
 	c.health.readConf()
@@ -38,7 +38,7 @@ func wantReady(t *testing.T, c *CNI, want string) {
 	err := c.Ready()
 	switch {
 	case want == "" && err != nil:
-		t.Errorf("not ready: %v", err)
+		t.Errorf("Ready = %v, want nil", err)
 	case want != "" && (!errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), want)):
 		t.Errorf("Ready = %v, want unavailable with %q", err, want)
 	}
@@ -85,7 +85,7 @@ func TestReadyAsksPluginsInTheBackground(t *testing.T) {
 				return ctx.Err()
 			}
 		})()
-		wantReady(t, c, "has not said yet")
+		wantReady(t, c, "has not been checked yet")
 		answer <- nil
 		synctest.Wait()
 		wantReady(t, c, "")
@@ -114,19 +114,19 @@ func TestChangeInterruptsAHangingStatus(t *testing.T) {
 			}
 			return nil
 		})()
-		wantReady(t, c, "old has not said yet")
+		wantReady(t, c, "STATUS of CNI network old has not been checked yet")
 		write(t, filepath.Join(c.cfg.ConfDir, "10.conflist"), fakeConf("1.1.0", "new"))
 		c.health.wake()
 		synctest.Wait()
-		wantReady(t, c, "old has not said yet") // that it was killed is not its answer
+		wantReady(t, c, "STATUS of CNI network old has not been checked yet") // that it was killed is not its answer
 		time.Sleep(debounceTime)
 		synctest.Wait()
 		wantReady(t, c, "")
 	})
 }
 
-// TestManyChangesAreOneLook: an installer that writes all the time costs ten looks a second, not one per write.
-func TestManyChangesAreOneLook(t *testing.T) {
+// TestManyChangesAreOneRead: an installer that writes continuously causes ten reads a second, not one per write.
+func TestManyChangesAreOneRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newFakeCNI(t, testConfig(t), nil)
 		write(t, filepath.Join(c.cfg.ConfDir, "10.conflist"), fakeConf("1.1.0", "a"))
@@ -141,7 +141,7 @@ func TestManyChangesAreOneLook(t *testing.T) {
 		}
 		synctest.Wait()
 		if asked < 5 || asked > 15 {
-			t.Errorf("asked %d times in a second of changes", asked)
+			t.Errorf("STATUS ran %d times in a second of changes, want 5 to 15", asked)
 		}
 	})
 }
@@ -154,7 +154,7 @@ func TestBrokenFilesAreLoggedOnce(t *testing.T) {
 	write(t, filepath.Join(c.cfg.ConfDir, "10.conflist"), fakeConf("1.0.0", "a"))
 	warnings := func() (n int) {
 		for _, e := range hook.AllEntries() {
-			if e.Level == logrus.WarnLevel && strings.Contains(e.Message, "broken") {
+			if e.Level == logrus.WarnLevel && strings.Contains(e.Message, "failed to load CNI configuration") {
 				n++
 			}
 		}
@@ -164,17 +164,17 @@ func TestBrokenFilesAreLoggedOnce(t *testing.T) {
 		c.health.readConf()
 	}
 	if n := warnings(); n != 1 {
-		t.Errorf("%d warnings about one broken file", n)
+		t.Errorf("%d warnings about one invalid file, want 1", n)
 	}
 	write(t, filepath.Join(c.cfg.ConfDir, "00.conflist"), "[]")
 	c.health.readConf()
 	if n := warnings(); n != 2 {
-		t.Errorf("%d warnings after it was broken in another way", n)
+		t.Errorf("%d warnings after its error changed, want 2", n)
 	}
 	wantReady(t, c, "")
 }
 
-// TestWatchSeesTheDirectoryAppearAndChange uses the real file system and real inotify.
+// TestWatchSeesTheDirectoryAppearAndChange uses the real filesystem and real inotify.
 func TestWatchSeesTheDirectoryAppearAndChange(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "etc", "cni", "net.d")
@@ -201,7 +201,7 @@ func TestWatchSeesTheDirectoryAppearAndChange(t *testing.T) {
 		select {
 		case <-changed:
 		case <-time.After(10 * time.Second):
-			t.Errorf("nothing was said of %s", what)
+			t.Errorf("no change of %s reported within 10s", what)
 		}
 	}
 	file := filepath.Join(dir, "10.conflist")

@@ -12,12 +12,11 @@ import (
 	"github.com/containernetworking/cni/libcni"
 )
 
-// hostLocalDir is where the IPAM plugin host-local keeps addresses unless its configuration says otherwise.
+// hostLocalDir is where the IPAM plugin host-local stores addresses unless its configuration sets another directory.
 const hostLocalDir = "/var/lib/cni/networks"
 
-// Leases returns the addresses that the IPAM plugin host-local has given away in the networks that are known, by
-// container id. It implements no GC, so what is lost stays lost until somebody looks. Other plugins keep theirs
-// to themselves.
+// Leases returns the addresses that the IPAM plugin host-local has allocated in the known networks, by container id.
+// host-local implements no GC, so leaked addresses must be found this way. Other plugins do not expose theirs.
 func (c *CNI) Leases() (map[string][]string, error) {
 	ids, err := c.Attachments()
 	if err != nil {
@@ -35,8 +34,8 @@ func (c *CNI) Leases() (map[string][]string, error) {
 	return leases, errors.Join(errs...)
 }
 
-// leasesOf reads the store of one network: a directory with a file for each address, which begins with the container's
-// id on a line of its own.
+// leasesOf reads the store of one network: a directory with a file for each address, whose first line is the
+// container's id.
 func leasesOf(list *libcni.NetworkConfigList) (map[string][]string, error) {
 	leases := map[string][]string{}
 	var errs []error

@@ -11,11 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openNetns opens a network namespace that is not the daemon's own. Every error means that there is none at path:
-// errdefs.ErrFailedPrecondition, or errdefs.ErrInvalidArgument for a file that is something else, as a pin that is not
-// mounted.
+// openNetns opens a network namespace other than the daemon's own. Every error means that there is none at path:
+// errdefs.ErrFailedPrecondition, or errdefs.ErrInvalidArgument for another file, such as a pin that is not mounted.
 func openNetns(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0) // a fifo must not hold us up
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0) // do not block on a FIFO
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: network namespace: %w", errdefs.ErrFailedPrecondition, err)
 	}
@@ -39,7 +38,7 @@ func openNetns(path string) (*os.File, error) {
 	return f, nil
 }
 
-// netnsExists says whether a network namespace is still at path. After a reboot there is nothing, or an empty file.
+// netnsExists reports whether a network namespace is still at path. After a reboot there is no file, or an empty one.
 func netnsExists(path string) bool {
 	f, err := openNetns(path)
 	if err != nil {
@@ -49,8 +48,8 @@ func netnsExists(path string) bool {
 	return true
 }
 
-// inNetns runs f on a thread in the network namespace at path. f must not start goroutines that rely on that; sockets
-// it makes stay in the namespace wherever they are used. The thread is thrown away, never used by other goroutines.
+// inNetns runs f on a thread in the network namespace at path. f must not start goroutines that depend on the
+// namespace; sockets that it creates stay in the namespace wherever they are used. The thread ends afterwards.
 func inNetns(path string, f func() error) error {
 	ns, err := openNetns(path)
 	if err != nil {
@@ -65,7 +64,8 @@ func inNetns(path string, f func() error) error {
 	})
 }
 
-// onThread runs f on an operating system thread of its own.
+// onThread runs f on a thread of its own. It is a copy of a function of sandbox/namespaces: packages of the same layer
+// do not import each other.
 func onThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -74,17 +74,17 @@ func onThread(f func() error) error {
 			done <- f()
 			return
 		}
-		// The main thread cannot end, and /proc/self shows its namespaces: sit on it, so that f gets another one.
+		// The main thread cannot end, and /proc/self shows its namespaces: keep it locked, so that f gets another one.
 		done <- onThread(f)
 		runtime.UnlockOSThread()
 	}()
 	return <-done
 }
 
-// loopbackUp brings the loopback interface up. One ioctl in process does what the loopback plugin does in 3 ms.
+// loopbackUp brings the loopback interface up: one ioctl instead of the loopback plugin, which takes 3 ms.
 func loopbackUp(netns string) error {
 	err := inNetns(netns, func() error {
-		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0) // any family reaches the devices
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0) // any family works for interface ioctls
 		if err != nil {
 			return err
 		}

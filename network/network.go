@@ -1,19 +1,19 @@
-// Package network gives a pod its network: it brings the loopback interface up and attaches
-// the pod's pinned network namespace to a CNI network.
+// Package network gives a pod its network: it brings the loopback interface up and attaches the pod's pinned network
+// namespace to a CNI network.
 //
-// It owns the attachment records (<state>/network/<pod>.json) and talks to CNI plugins through
-// libcni. It never creates a network namespace (sandbox/namespaces does) and knows nothing of a
-// pod's life. The sandbox engine is its only caller, but for SetPodCIDR, which the server calls.
+// It owns the attachment records (<state>/network/<pod>.json) and runs CNI plugins through libcni. It does not create
+// network namespaces (sandbox/namespaces does) and does not know a pod's state. The sandbox engine is its only caller,
+// except that the server calls SetPodCIDR.
 //
-// Plugins, their configuration and the records are taken for hostile until checked. No lock is held while a
-// plugin runs: a hanging one harms the pod it was called for and nothing else.
+// Plugins, their configuration and the records are not trusted until checked. No lock is held while a plugin runs: one
+// that hangs affects only the pod it was called for.
 package network
 
 import "net/netip"
 
-// Request says what a pod's attachment should look like.
+// Request describes a pod's attachment.
 type Request struct {
-	// PodID is the pod sandbox id; every name on disk follows from it. It is the CNI container id.
+	// PodID is the pod sandbox id. It is the CNI container id and part of every file name.
 	PodID string
 	// PodName, PodNamespace and PodUID become the CNI args K8S_POD_NAME, K8S_POD_NAMESPACE and K8S_POD_UID.
 	PodName, PodNamespace, PodUID string
@@ -23,7 +23,7 @@ type Request struct {
 	ConfDir string
 	// Ports are the host ports to publish (capability portMappings).
 	Ports []PortMapping
-	// DNS is passed to plugins that ask for it (capability dns).
+	// DNS is passed to plugins that declare the capability dns.
 	DNS DNS
 	// Bandwidth limits the pod's traffic (capability bandwidth); nil means unlimited.
 	Bandwidth *Bandwidth
@@ -51,8 +51,7 @@ type Bandwidth struct {
 	Ingress, Egress uint64
 }
 
-// Result is what CNI answered: the pod's addresses, the primary one first, and the name of the
-// interface that carries it inside the pod.
+// Result is the result of CNI: the pod's addresses, the primary one first, and the name of their interface in the pod.
 type Result struct {
 	IPs       []netip.Addr
 	Interface string

@@ -16,10 +16,10 @@ import (
 	"github.com/podd-project/podd/checkpoint"
 )
 
-// podCIDRConf is the file that the template is rendered into.
+// podCIDRConf is the name of the file that is generated from the template.
 const podCIDRConf = "10-podd.conflist"
 
-// podCIDRData is what a template may use; the names are those of containerd's templates.
+// podCIDRData is the data of a template; the names are those of containerd's templates.
 type podCIDRData struct {
 	// PodCIDR is the first range, PodCIDRRanges are all of them: one per IP family.
 	PodCIDR       string
@@ -28,10 +28,10 @@ type podCIDRData struct {
 	Routes []string
 }
 
-// SetPodCIDR takes the node's pod address ranges, as the kubelet sends them: one, or several with commas. With a
-// template configured it writes the CNI configuration they make, atomically, unless the directory holds a valid one
-// that is not ours: then somebody else configures the network. An empty cidr says nothing. Errors are
-// errdefs.ErrInvalidArgument for ranges that are none, errdefs.ErrFailedPrecondition for a template that does not work.
+// SetPodCIDR sets the node's pod address ranges, as sent by the kubelet: one, or several separated by commas. With a
+// template configured it writes the resulting CNI configuration, atomically, unless the directory holds a valid one
+// that podd did not write: then CNI is configured by other means. An empty cidr is ignored. Errors are
+// errdefs.ErrInvalidArgument for malformed ranges, errdefs.ErrFailedPrecondition for a template that fails.
 func (c *CNI) SetPodCIDR(ctx context.Context, cidr string) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
@@ -87,7 +87,7 @@ func parsePodCIDR(cidr string) (podCIDRData, error) {
 	return d, nil
 }
 
-// configuredByOthers says whether the first valid configuration is a file that we did not write.
+// configuredByOthers reports whether the first valid configuration is a file that podd did not write.
 func (c *CNI) configuredByOthers() bool {
 	entries, err := os.ReadDir(c.cfg.ConfDir)
 	if err != nil {
@@ -101,14 +101,14 @@ func (c *CNI) configuredByOthers() bool {
 			return false
 		}
 		if _, err := readConf(filepath.Join(c.cfg.ConfDir, e.Name())); err == nil {
-			c.log.WithField("file", e.Name()).Info("CNI is configured already, the template is not used")
+			c.log.WithField("file", e.Name()).Info("CNI is already configured, not using the template")
 			return true
 		}
 	}
 	return false
 }
 
-// renderConf fills in the template and checks that a CNI configuration comes out.
+// renderConf executes the template and checks that the result is a CNI configuration.
 func renderConf(path string, data podCIDRData) ([]byte, error) {
 	text, err := readCapped(path)
 	if err != nil {

@@ -100,7 +100,7 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// serve answers every connection to address in the pod with its own name.
+// serve answers every connection to address in the pod with the pod's name.
 func serve(t testing.TB, netnsPath, netw, address string) (port uint16) {
 	t.Helper()
 	err := networktest.InNetns(netnsPath, func() error {
@@ -141,7 +141,7 @@ func hear(t testing.TB, conn net.Conn, err error, want string) {
 	}
 }
 
-// nodeUp brings up the loopback interface of the node the tests run in.
+// nodeUp brings up the loopback interface of the network namespace that the tests run in.
 func nodeUp(t testing.TB) {
 	t.Helper()
 	lo, err := netlink.LinkByName("lo")
@@ -153,8 +153,8 @@ func nodeUp(t testing.TB) {
 	}
 }
 
-// dial tries for a while: the kernel first makes sure that nobody else has the bridge's IPv6 address, and until then a
-// connection has a wrong source.
+// dial retries: the kernel first checks that the bridge's IPv6 address is unique, and until then a connection has a
+// wrong source.
 func dial(address string) (conn net.Conn, err error) {
 	for range 20 {
 		if conn, err = net.DialTimeout("tcp", address, time.Second); err == nil {
@@ -188,10 +188,10 @@ func TestPodAnswersOnItsAddressesPortsAndLocalhost(t *testing.T) {
 		hear(t, conn, err, "hello from "+address)
 	}
 	if conn, err := c.Dial(t.Context(), "pod1", 1); !errors.Is(err, unix.ECONNREFUSED) {
-		t.Errorf("Dial of a closed port = %v, %v", conn, err)
+		t.Errorf("Dial of a closed port = %v, %v, want ECONNREFUSED", conn, err)
 	}
 	if conn, err := c.Dial(t.Context(), "pod2", 80); !errdefs.IsNotFound(err) {
-		t.Errorf("Dial of an unknown pod = %v, %v", conn, err)
+		t.Errorf("Dial of an unknown pod = %v, %v, want not found", conn, err)
 	}
 	teardown(t, c, "pod1")
 	if conn, err := net.Dial("tcp", "127.0.0.1:18080"); err == nil {
@@ -209,7 +209,7 @@ func TestTeardownNeedsNothingButTheRecord(t *testing.T) {
 			return errors.Join(unix.Unmount(netns, unix.MNT_DETACH), os.Remove(netns))
 		},
 		"there": func(*testing.T, string) error { return nil },
-		// As an earlier DEL leaves it that was killed half-way.
+		// The state after an earlier DEL that was killed half-way.
 		"without its interface": func(_ *testing.T, netns string) error {
 			return networktest.InNetns(netns, func() error {
 				link, err := netlink.LinkByName("eth0")
@@ -238,8 +238,8 @@ func TestTeardownNeedsNothingButTheRecord(t *testing.T) {
 	}
 }
 
-// TestTeardownOfAnInterfaceWithoutAddresses: gVisor takes them away, and the bridge plugin removes the rules of those
-// only that it finds.
+// TestTeardownOfAnInterfaceWithoutAddresses: gVisor removes them, and the bridge plugin removes only the rules of those
+// that it finds.
 func TestTeardownOfAnInterfaceWithoutAddresses(t *testing.T) {
 	b := networktest.NewBridge(t, "1.0.0") // which checks that no rule is left
 	c := start(t, b.Config())
@@ -265,8 +265,8 @@ func TestTeardownOfAnInterfaceWithoutAddresses(t *testing.T) {
 	teardown(t, c, r.PodID)
 }
 
-// TestHalfFailedAddIsUndone: bridge and firewall have done their work when the next plugin fails. The firewall plugin
-// only removes its rules when DEL gives it the result, which libcni has forgotten by then.
+// TestHalfFailedAddIsUndone: the plugins bridge and firewall have succeeded when the next one fails. The firewall
+// plugin removes its rules only if DEL has the result, which libcni does not keep in that case.
 func TestHalfFailedAddIsUndone(t *testing.T) {
 	for _, action := range []string{failpoint.Fail, failpoint.Crash, failpoint.Print + `{"ips":[null]}`} {
 		t.Run(action, func(t *testing.T) {
@@ -278,18 +278,19 @@ func TestHalfFailedAddIsUndone(t *testing.T) {
 			c := start(t, cfg)
 			p.Set("ADD", action)
 			if result, err := c.Setup(t.Context(), request(t, "pod1")); err == nil {
-				t.Fatalf("Setup = %v", result)
+				t.Fatalf("Setup = %v, want an error", result)
 			}
 			out, err := exec.Command("iptables-save").Output()
 			if err != nil || !strings.Contains(string(out), "-A CNI-FORWARD -s "+b.Subnet4[:strings.LastIndex(b.Subnet4, ".")]) {
-				t.Errorf("the firewall plugin made no rule, so the test proves nothing: %v\n%s", err, out)
+				t.Errorf("test setup: the firewall plugin made no rule: %v\n%s", err, out)
 			}
 			teardown(t, c, "pod1")
 		})
 	}
 }
 
-// TestCrashAtEveryPlugin: the daemon dies while one of the plugins works, having done nothing, and another one starts.
+// TestCrashAtEveryPlugin: the daemon dies while one of the plugins runs, before that has done anything, and another
+// daemon starts.
 func TestCrashAtEveryPlugin(t *testing.T) {
 	for position := range 3 {
 		t.Run(fmt.Sprint(position), func(t *testing.T) {
@@ -312,7 +313,7 @@ func TestCrashAtEveryPlugin(t *testing.T) {
 			}
 			crash() // kills the plugin, as the daemon's death does
 			if err := <-done; !errors.Is(err, context.Canceled) {
-				t.Errorf("Setup = %v", err)
+				t.Errorf("Setup = %v, want context.Canceled", err)
 			}
 			teardown(t, start(t, cfg), "pod1")
 		})
@@ -340,7 +341,7 @@ func TestLoopbackIsUp(t *testing.T) {
 	}
 	addrs, err := handle.AddrList(lo, netlink.FAMILY_ALL)
 	if err != nil || lo.Attrs().Flags&net.FlagUp == 0 || len(addrs) != 2 {
-		t.Errorf("loopback is %v with %v, %v", lo.Attrs().Flags, addrs, err)
+		t.Errorf("loopback has flags %v, addresses %v, %v, want up and 2 addresses", lo.Attrs().Flags, addrs, err)
 	}
 	teardown(t, c, "pod1")
 }
@@ -368,7 +369,7 @@ func TestBandwidthIsLimited(t *testing.T) {
 		}
 	}
 	if len(rates) != 2 || !rates[10_000_000] || !rates[5_000_000] {
-		t.Errorf("rates are %v", rates)
+		t.Errorf("rates = %v, want 10 and 5 Mbit/s", rates)
 	}
 	teardown(t, c, "pod1")
 }
@@ -383,21 +384,21 @@ func TestHandlerHasItsOwnConfiguration(t *testing.T) {
 	r := request(t, "pod1")
 	r.ConfDir = t.TempDir()
 	if _, err := c.Setup(t.Context(), r); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), r.ConfDir) {
-		t.Errorf("Setup with an empty directory = %v", err)
+		t.Errorf("Setup with an empty directory = %v, want an unavailable error that names it", err)
 	}
 	own := `{"cniVersion":"1.0.0","name":"own","plugins":[` + p.Conf("") + `]}`
 	if err := os.WriteFile(filepath.Join(r.ConfDir, "10.conflist"), []byte(own), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if result := setup(t, c, r); result.IPs[0].String()+"/24" != failpoint.Address {
-		t.Errorf("addresses %v", result.IPs)
+		t.Errorf("addresses = %v, want %s", result.IPs, failpoint.Address)
 	}
 	if err := os.RemoveAll(r.ConfDir); err != nil {
 		t.Fatal(err)
 	}
 	teardown(t, c, "pod1")
 	if calls := p.Calls("DEL"); len(calls) != 1 {
-		t.Errorf("DEL was called %d times", len(calls))
+		t.Errorf("%d calls of DEL, want 1", len(calls))
 	}
 }
 
@@ -426,11 +427,11 @@ func TestSetupRefusesWhatIsNoPodNamespace(t *testing.T) {
 		}
 	}
 	if ids, err := c.Attachments(); err != nil || len(ids) != 0 {
-		t.Errorf("attachments %v, %v", ids, err)
+		t.Errorf("Attachments = %v, %v, want none", ids, err)
 	}
 }
 
-// TestSetupNeedsTheRecord: where it cannot be written nothing is done.
+// TestSetupNeedsTheRecord: if the record cannot be written, nothing is done.
 func TestSetupNeedsTheRecord(t *testing.T) {
 	bin, p := installFailpoint(t)
 	c := startFailpoint(t, bin, p, "1.0.0", nil)
@@ -439,7 +440,7 @@ func TestSetupNeedsTheRecord(t *testing.T) {
 		t.Error("Setup without a record succeeded")
 	}
 	if calls := p.Calls("ADD"); len(calls) != 0 {
-		t.Errorf("plugins were run: %+v", calls)
+		t.Errorf("calls of ADD = %+v, want none", calls)
 	}
 }
 
@@ -456,7 +457,7 @@ func BenchmarkSetupTeardown(b *testing.B) {
 	}
 }
 
-// BenchmarkReady is what the kubelet's Status costs while pods come and go.
+// BenchmarkReady measures the kubelet's Status while pods come and go.
 func BenchmarkReady(b *testing.B) {
 	c := start(b, networktest.NewBridge(b, "1.0.0").Config())
 	var wg sync.WaitGroup

@@ -20,33 +20,37 @@ const recordVersion = 1
 
 const recordSuffix = ".json"
 
-// record is one attachment: everything that DEL needs, on disk before the first plugin runs.
+// record is one attachment: everything that DEL needs. It is written before the first plugin runs.
 type record struct {
 	PodID string `json:"podID"`
 	// Netns is the network namespace's path at ADD. It may be gone at DEL.
 	Netns string `json:"netns"`
-	// Conf is the configuration that ADD used, whatever has become of its file since.
+	// Conf is the configuration that ADD used; its file may have changed since.
 	Conf json.RawMessage `json:"conf"`
 	// Args are the pairs of CNI_ARGS.
 	Args [][2]string `json:"args"`
-	// Capabilities are the capability arguments, before libcni chose those that each plugin knows.
+	// Capabilities are the capability arguments, before libcni selected those that each plugin declares.
 	Capabilities map[string]any `json:"capabilities,omitempty"`
-	// Result is the answer of the last plugin that succeeded so far: prevResult for DEL.
+	// Result is the result of the last plugin that succeeded so far: prevResult for DEL.
 	Result json.RawMessage `json:"result,omitempty"`
 
 	list *libcni.NetworkConfigList // Conf, parsed
 }
 
 func newRecord(r Request, list *libcni.NetworkConfigList) *record {
-	return &record{PodID: r.PodID, Netns: r.Netns, Conf: list.Bytes, Args: r.cniArgs(), Capabilities: r.capabilities(), list: list}
+	return &record{
+		PodID: r.PodID, Netns: r.Netns, Conf: list.Bytes, Args: r.cniArgs(), Capabilities: r.capabilities(), list: list,
+	}
 }
 
-// runtimeConf is the record in libcni's words. netns is where the namespace is now, "" when it is gone.
+// runtimeConf converts the record for libcni. netns is the current path of the namespace, "" if it is gone.
 func (r *record) runtimeConf(netns string) *libcni.RuntimeConf {
-	return &libcni.RuntimeConf{ContainerID: r.PodID, NetNS: netns, IfName: ifName, Args: r.Args, CapabilityArgs: r.Capabilities}
+	return &libcni.RuntimeConf{
+		ContainerID: r.PodID, NetNS: netns, IfName: ifName, Args: r.Args, CapabilityArgs: r.Capabilities,
+	}
 }
 
-// check parses what came from the disk. The checksum has said that podd wrote it, not that it makes sense.
+// check validates and parses a record from disk. The checksum shows that podd wrote it, not that it is valid.
 func (r *record) check(podID string) error {
 	if r.PodID != podID {
 		return fmt.Errorf("is about pod %.80q", r.PodID)
@@ -83,7 +87,7 @@ func (c *CNI) writeRecord(r *record) error {
 	return checkpoint.Write(c.recordPath(r.PodID), recordVersion, r)
 }
 
-// readRecord reads a pod's record; fs.ErrNotExist when it has none. Every other error names the file.
+// readRecord reads a pod's record; fs.ErrNotExist if it has none. Every other error names the file.
 func (c *CNI) readRecord(podID string) (*record, error) {
 	path := c.recordPath(podID)
 	r := &record{}
@@ -103,7 +107,8 @@ func (c *CNI) readRecord(podID string) (*record, error) {
 }
 
 func (c *CNI) removeRecord(podID string) error {
-	for _, path := range []string{c.delLockPath(podID), c.recordPath(podID)} { // the record last: it finds the hold
+	// The record last: without it the lock would not be found.
+	for _, path := range []string{c.delLockPath(podID), c.recordPath(podID)} {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove network attachment: %w", err)
 		}
@@ -124,6 +129,6 @@ func (c *CNI) Attachments() ([]string, error) {
 			ids = append(ids, id)
 		}
 	}
-	slices.Sort(ids) // the directory's order is that of the names with their suffix
+	slices.Sort(ids) // the directory is sorted by names with suffix
 	return ids, nil
 }

@@ -48,7 +48,7 @@ func TestRecordReadsBack(t *testing.T) {
 		t.Error(diff)
 	}
 	if got.list.Name != "net" || len(got.list.Plugins) != 1 {
-		t.Errorf("list is %+v", got.list)
+		t.Errorf("list = %+v, want network net with 1 plugin", got.list)
 	}
 }
 
@@ -95,13 +95,13 @@ func TestBadRecordsAreNamedAndKept(t *testing.T) {
 				t.Error("Dial succeeded")
 			}
 			if _, err := os.Lstat(path); err != nil {
-				t.Errorf("the record is gone: %v", err)
+				t.Errorf("Lstat of the record = %v, want it to exist", err)
 			}
 		})
 	}
 }
 
-// TestTeardownIsRepeatable: while DEL fails the record stays; afterwards it is gone, and so is libcni's.
+// TestTeardownIsRepeatable: while DEL fails the record stays; afterwards it is gone, and so is libcni's cache.
 func TestTeardownIsRepeatable(t *testing.T) {
 	boom := errors.New("boom")
 	fail := true
@@ -116,11 +116,11 @@ func TestTeardownIsRepeatable(t *testing.T) {
 	}
 	for range 2 {
 		if err := c.Teardown(t.Context(), "pod1"); !errors.Is(err, boom) {
-			t.Errorf("Teardown = %v", err)
+			t.Errorf("Teardown = %v, want %v", err, boom)
 		}
 	}
 	if ids, _ := c.Attachments(); len(ids) != 1 {
-		t.Errorf("attachments %v while DEL fails", ids)
+		t.Errorf("Attachments while DEL fails = %v, want 1", ids)
 	}
 	fail = false
 	for range 2 {
@@ -130,7 +130,7 @@ func TestTeardownIsRepeatable(t *testing.T) {
 	}
 	err := filepath.WalkDir(c.cfg.StateDir, func(path string, d os.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
-			t.Errorf("%s is left", path)
+			t.Errorf("file left over: %s", path)
 		}
 		return err
 	})
@@ -139,7 +139,7 @@ func TestTeardownIsRepeatable(t *testing.T) {
 	}
 }
 
-// FuzzRecord: whatever a record says, reading it either fails or gives something DEL can be run with.
+// FuzzRecord: reading a record either fails or returns something that DEL can be run with.
 func FuzzRecord(f *testing.F) {
 	good, err := json.Marshal(testRecord(f, "pod1"))
 	if err != nil {
@@ -156,11 +156,11 @@ func FuzzRecord(f *testing.F) {
 		}
 		list, err := r.listForDel()
 		if err != nil {
-			t.Fatalf("%s: %v", body, err)
+			t.Fatalf("writing %s: %v", body, err)
 		}
 		for _, p := range list.Plugins {
 			if checkPluginName(p.Network.Type) != nil {
-				t.Errorf("plugin %q", p.Network.Type)
+				t.Errorf("plugin type = %q, want a valid one", p.Network.Type)
 			}
 		}
 	})

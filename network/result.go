@@ -13,8 +13,8 @@ import (
 // maxResult bounds a result in a record, in bytes.
 const maxResult = 256 << 10
 
-// answer is what podd reads of a plugin's result, in any version of CNI. libcni's own types are not used for it: they
-// crash on a null where an object should be.
+// pluginResult is the part of a plugin's result that podd reads, in any version of CNI. libcni's own types are not used
+// for it: they panic on a null in place of an object.
 type pluginResult struct {
 	CNIVersion string            `json:"cniVersion"`
 	Interfaces []*resultIface    `json:"interfaces"`
@@ -38,14 +38,14 @@ type resultOldIP struct {
 	IP string `json:"ip"`
 }
 
-// decodeResult parses a result and refuses holes in it.
+// decodeResult parses a result and refuses null elements in it.
 func decodeResult(data []byte) (pluginResult, error) {
 	var a pluginResult
 	if len(data) > maxResult {
 		return a, fmt.Errorf("result of %d bytes, more than %d", len(data), maxResult)
 	}
 	if err := json.Unmarshal(data, &a); err != nil {
-		return a, fmt.Errorf("result is not what CNI asks for: %w", err)
+		return a, fmt.Errorf("not a CNI result: %w", err)
 	}
 	null := func(r json.RawMessage) bool { return string(r) == "null" }
 	if slices.Contains(a.Interfaces, nil) || slices.Contains(a.IPs, nil) || slices.ContainsFunc(a.Routes, null) {
@@ -54,8 +54,8 @@ func decodeResult(data []byte) (pluginResult, error) {
 	return a, nil
 }
 
-// normalize returns a plugin's result as libcni would pass it on to the next plugin: with a version, that of the
-// network. The result of a DEL's prevResult must be in it.
+// normalize returns a plugin's result in the form in which libcni passes it to the next plugin: with a version, that of
+// the network. DEL's prevResult needs it.
 func normalize(data []byte, cniVersion string) (json.RawMessage, error) {
 	a, err := decodeResult(data)
 	if err != nil {
@@ -91,8 +91,8 @@ func normalize(data []byte, cniVersion string) (json.RawMessage, error) {
 	return json.Marshal(result)
 }
 
-// parseResult picks the pod's addresses out of the last plugin's result, in the order that preference asks for. A
-// network without an address is of no use to a pod: that is an error.
+// parseResult returns the pod's addresses from the last plugin's result, in the order of preference. A result without
+// an address is an error: a pod needs one.
 func parseResult(data []byte, preference string) (Result, error) {
 	a, err := decodeResult(data)
 	if err != nil {
@@ -128,8 +128,8 @@ func rank(ip netip.Addr, preference string) int {
 	return 1
 }
 
-// addresses returns the addresses of the pod's main interface. Those of other interfaces, which meta plugins add, and
-// of the node's end of the link are not the pod's.
+// addresses returns the addresses of the pod's main interface, without those of other interfaces, which meta plugins
+// add, and of the node's end of the link.
 func (a pluginResult) addresses() ([]string, error) {
 	var texts []string
 	for _, old := range []*resultOldIP{a.IP4, a.IP6} {
@@ -153,7 +153,7 @@ func (a pluginResult) addresses() ([]string, error) {
 	return texts, nil
 }
 
-// parseIP takes an address with its prefix length, as CNI writes them.
+// parseIP parses an address with its prefix length, as CNI writes them.
 func parseIP(text string) (netip.Addr, error) {
 	prefix, err := netip.ParsePrefix(text)
 	if err != nil {

@@ -29,13 +29,13 @@ func TestParseResult(t *testing.T) {
 		{"CNI 0.2", `{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.2/24"},"ip6":{"ip":"fd00::2/64"}}`, "cni", "10.0.0.2 fd00::2", false},
 		{"unknown fields", `{"ips":[{"address":"10.0.0.2/24","more":[]}],"more":{}}`, "cni", "10.0.0.2", false},
 
-		{"empty", ``, "cni", "not what CNI asks for", true},
+		{"empty", ``, "cni", "not a CNI result", true},
 		{"null", `null`, "cni", "no address", true},
 		{"no ips", `{` + eth0 + `}`, "cni", "no address", true},
 		{"only of the node's end", `{` + eth0 + `,"ips":[{"address":"10.0.0.1/24","interface":0}]}`, "cni", "no address", true},
 		{"interface out of range", `{` + eth0 + `,"ips":[{"address":"10.0.0.2/24","interface":3}]}`, "cni", "interface 3 of 3", true},
 		{"negative interface", `{` + eth0 + `,"ips":[{"address":"10.0.0.2/24","interface":-1}]}`, "cni", "interface -1", true},
-		{"huge interface", `{"ips":[{"address":"10.0.0.2/24","interface":99999999999999999999}]}`, "cni", "not what CNI", true},
+		{"huge interface", `{"ips":[{"address":"10.0.0.2/24","interface":99999999999999999999}]}`, "cni", "not a CNI result", true},
 		{"null address", `{"ips":[null]}`, "cni", "null", true},
 		{"null interface", `{"interfaces":[null],"ips":[{"address":"10.0.0.2/24","interface":0}]}`, "cni", "null", true},
 		{"null route", `{"routes":[null],"ips":[{"address":"10.0.0.2/24"}]}`, "cni", "null", true},
@@ -44,7 +44,7 @@ func TestParseResult(t *testing.T) {
 		{"unspecified", `{"ips":[{"address":"0.0.0.0/0"}]}`, "cni", "cannot be", true},
 		{"loopback", `{"ips":[{"address":"127.0.0.1/8"}]}`, "cni", "cannot be", true},
 		{"multicast", `{"ips":[{"address":"ff02::1/64"}]}`, "cni", "cannot be", true},
-		{"wrong types", `{"ips":{"address":1}}`, "cni", "not what CNI", true},
+		{"wrong types", `{"ips":{"address":1}}`, "cni", "not a CNI result", true},
 		{"too large", `{"x":"` + strings.Repeat("a", maxResult) + `"}`, "cni", "more than", true},
 	}
 	for _, tt := range tests {
@@ -82,13 +82,13 @@ func TestNormalize(t *testing.T) {
 	}
 	for _, text := range []string{``, `[]`, `"x"`, `{"cniVersion":"7.0.0"}`, `{"ips":[null]}`, `{"ips":[{"address":"x"}]}`} {
 		if got, err := normalize([]byte(text), "1.0.0"); err == nil {
-			t.Errorf("%s gave %s", text, got)
+			t.Errorf("normalize(%s) = %s, want an error", text, got)
 		}
 	}
 }
 
-// FuzzResult runs ADD and DEL with two plugins that answer anything: nothing crashes, what is accepted has addresses,
-// and what is recorded can be read back and torn down.
+// FuzzResult runs ADD and DEL with two plugins that return arbitrary results: nothing panics, accepted results have
+// addresses, and recorded ones can be read back and torn down.
 func FuzzResult(f *testing.F) {
 	for _, s := range []string{
 		`{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","sandbox":"/n"}],"ips":[{"address":"10.0.0.2/24","interface":0}]}`,
@@ -120,15 +120,15 @@ func FuzzResult(f *testing.F) {
 			t.Error("accepted without an address")
 		}
 		if err := c.Teardown(t.Context(), "pod1"); err != nil {
-			t.Errorf("Teardown: %v", err)
+			t.Errorf("Teardown = %v, want no error", err)
 		}
 		if ids, err := c.Attachments(); err != nil || len(ids) != 0 {
-			t.Errorf("left %v, %v", ids, err)
+			t.Errorf("Attachments = %v, %v, want none", ids, err)
 		}
 	})
 }
 
-// inMemory returns a directory where fsync costs nothing.
+// inMemory returns a directory in which fsync is cheap.
 func inMemory(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "podd-fuzz-*")
@@ -139,7 +139,7 @@ func inMemory(t *testing.T) string {
 	return dir
 }
 
-// TestResultIsRecordedAfterEachPlugin: when the second plugin fails, DEL still gets the first one's result.
+// TestResultIsRecordedAfterEachPlugin: if the second plugin fails, DEL still gets the first one's result.
 func TestResultIsRecordedAfterEachPlugin(t *testing.T) {
 	calls, boom := 0, errors.New("boom")
 	c := newFakeCNI(t, testConfig(t), func(context.Context, string, []byte) ([]byte, error) {
@@ -151,10 +151,10 @@ func TestResultIsRecordedAfterEachPlugin(t *testing.T) {
 	r := testRecord(t, "pod1")
 	r.list.Plugins = append(r.list.Plugins, r.list.Plugins[0])
 	if _, err := c.add(t.Context(), r); !errors.Is(err, boom) {
-		t.Fatalf("add = %v", err)
+		t.Fatalf("add = %v, want %v", err, boom)
 	}
 	kept, err := c.readRecord("pod1")
 	if err != nil || !strings.Contains(string(kept.Result), "10.0.0.2/24") {
-		t.Errorf("record has result %s, %v", kept.Result, err)
+		t.Errorf("result in the record = %s, %v, want it with 10.0.0.2/24", kept.Result, err)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// Setup attaches a pod: it records what it is about to do, brings the loopback interface up, runs CNI ADD and records
-// the result. When it fails, a record is left if and only if something may have been done; Teardown undoes it.
+// Setup attaches a pod: it records the attachment, brings the loopback interface up, runs CNI ADD and records the
+// result. If it fails, a record is left if and only if something may have been done; Teardown undoes that.
 //
 // Errors: errdefs.ErrInvalidArgument for a request that can never succeed, errdefs.ErrAlreadyExists for a pod that has
 // a record, errdefs.ErrUnavailable without a usable configuration, context.DeadlineExceeded for a plugin that hung.
@@ -41,7 +41,7 @@ func (c *CNI) Setup(ctx context.Context, r Request) (Result, error) {
 	return c.add(ctx, record)
 }
 
-// begin checks that the pod can be attached and writes its record.
+// createRecord checks that the pod can be attached and writes its record.
 func (c *CNI) createRecord(ctx context.Context, r Request) (*record, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
@@ -76,8 +76,8 @@ func (c *CNI) createRecord(ctx context.Context, r Request) (*record, error) {
 	return record, nil
 }
 
-// warnUnsupported says so when nobody will publish the pod's ports or limit its rates. Not an error: some networks serve
-// host ports without being asked through CNI.
+// warnUnsupported logs a warning if no plugin publishes the pod's ports or limits its rates. That is no error: some
+// networks serve host ports without CNI.
 func (r *record) warnUnsupported(log logrus.FieldLogger) {
 	for _, capability := range []string{"portMappings", "bandwidth"} {
 		if r.Capabilities[capability] == nil {
@@ -89,13 +89,13 @@ func (r *record) warnUnsupported(log logrus.FieldLogger) {
 		}
 		if !known {
 			log.WithFields(logrus.Fields{"pod": r.PodID, "network": r.list.Name, "capability": capability}).
-				Warn("no CNI plugin of the network has a capability that the pod asks for")
+				Warn("no CNI plugin of the network has a capability that the pod requests")
 		}
 	}
 }
 
-// add runs the plugins. After each of them the record is written: a later one that fails, or a crash, must not lose
-// what DEL has to give the plugins as prevResult.
+// add runs the plugins. The record is written after each of them: if a later one fails or the daemon crashes, DEL still
+// has the prevResult for the plugins.
 func (c *CNI) add(ctx context.Context, r *record) (Result, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.AddTimeout,
 		fmt.Errorf("no answer within %v: %w", c.cfg.AddTimeout, context.DeadlineExceeded))

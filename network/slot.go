@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// slots admits one operation per pod at a time, as CNI demands for one container. Waiting ends with the waiter's
+// slots admits one operation per pod at a time, as CNI requires for a container. Waiting ends with the waiter's
 // context, so a slot may be held while a plugin runs.
 type slots struct {
 	mu   sync.Mutex // guards pods
@@ -13,11 +13,11 @@ type slots struct {
 }
 
 type slot struct {
-	busy  chan struct{} // holds a value while taken
-	users int           // who holds it or waits for it; the last one removes it
+	busy  chan struct{} // holds a value while the slot is in use
+	users int           // holder and waiters; the last one removes the slot
 }
 
-// take waits for the pod's slot. The returned function gives it back.
+// acquire waits for the pod's slot. The caller must call release.
 func (s *slots) acquire(ctx context.Context, podID string) (release func(), err error) {
 	one := s.join(podID)
 	select {

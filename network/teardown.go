@@ -9,9 +9,9 @@ import (
 	"github.com/containernetworking/cni/libcni"
 )
 
-// Teardown detaches a pod: it runs CNI DEL with the configuration and arguments that ADD had, whatever has become of
-// the configuration directory and the namespace, and removes the record. A pod without a record is detached already.
-// After an error the record is still there and Teardown is to be called again; with ErrDamaged, Abandon.
+// Teardown detaches a pod: it runs CNI DEL with the configuration and arguments of ADD, even if the configuration
+// directory has changed and the namespace is gone, and removes the record. A pod without a record is already detached.
+// After an error the record still exists and Teardown must be called again; after ErrDamaged, Abandon.
 func (c *CNI) Teardown(ctx context.Context, podID string) error {
 	if err := checkPodID(podID); err != nil {
 		return err
@@ -58,8 +58,8 @@ func (c *CNI) del(ctx context.Context, r *record) error {
 	return nil
 }
 
-// listForDel returns the recorded configuration with the recorded result put into it: libcni only knows the result of
-// an ADD whose plugins all succeeded, and the firewall plugin, for one, removes nothing without it.
+// listForDel returns the recorded configuration with the recorded result in it: libcni only has the result of an ADD
+// whose plugins all succeeded, and the plugin firewall removes nothing without it.
 func (r *record) listForDel() (*libcni.NetworkConfigList, error) {
 	if len(r.Result) == 0 || !atLeast(r.list, "0.4.0") {
 		return r.list, nil

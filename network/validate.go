@@ -10,14 +10,13 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// idPattern is CNI's rule for container ids and network names. Whatever matches is also a plain file name.
+// idPattern is CNI's rule for container ids and network names. A match is also a plain file name.
 var idPattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,199}$`)
 
 // maxName bounds a pod's name, namespace and uid, in bytes: Kubernetes' limit for names.
 const maxName = 253
 
-// Validate checks everything about r that can be checked without a look at the machine. Errors are
-// errdefs.ErrInvalidArgument.
+// Validate checks everything in r that does not depend on the machine. Errors are errdefs.ErrInvalidArgument.
 func (r Request) Validate() error {
 	checks := []func() error{r.checkIdentity, r.checkPorts, r.checkDNS, r.checkPaths}
 	for _, check := range checks {
@@ -39,12 +38,14 @@ func checkPodID(id string) error {
 	return nil
 }
 
-// checkIdentity keeps the names from adding pairs to CNI_ARGS, which is joined with ';' and '='.
+// checkIdentity prevents names from adding pairs to CNI_ARGS, which is joined with ';' and '='.
 func (r Request) checkIdentity() error {
 	if err := checkPodID(r.PodID); err != nil {
 		return err
 	}
-	for _, n := range []struct{ what, value string }{{"name", r.PodName}, {"namespace", r.PodNamespace}, {"uid", r.PodUID}} {
+	for _, n := range []struct{ what, value string }{
+		{"name", r.PodName}, {"namespace", r.PodNamespace}, {"uid", r.PodUID},
+	} {
 		if len(n.value) > maxName || strings.ContainsAny(n.value, ";=/") || strings.ContainsFunc(n.value, notGraphic) {
 			return invalid("pod %s %.80q: too long, or with a space, control character, ';', '=' or '/'", n.what, n.value)
 		}
@@ -52,7 +53,7 @@ func (r Request) checkIdentity() error {
 	return nil
 }
 
-// notGraphic is true for what is not visible ASCII.
+// notGraphic reports whether c is not visible ASCII.
 func notGraphic(c rune) bool { return c <= ' ' || c >= 0x7f }
 
 func (r Request) checkPorts() error {
@@ -68,7 +69,7 @@ func (r Request) checkPorts() error {
 		if p.HostIP == "" {
 			continue
 		}
-		// A zone would end up in a firewall rule.
+		// A zone would get into a firewall rule.
 		if ip, err := netip.ParseAddr(p.HostIP); err != nil || ip.Zone() != "" {
 			return invalid("port mapping %d: host ip %.80q is not an IP address", p.HostPort, p.HostIP)
 		}

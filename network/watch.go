@@ -11,23 +11,23 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// watch tells when a directory changes that may not exist yet: then it watches the nearest ancestor that does. It is
-// only there to be quick. What it misses (no inotify left, a directory behind a symbolic link) is seen at the next
-// interval, because the directory is read then, too.
+// watch reports changes of a directory that may not exist yet: then it watches the nearest ancestor that does. It only
+// makes readiness faster. What it misses (no inotify instance left, a directory behind a symbolic link) is found at the
+// next interval, when the directory is read anyway.
 type watch struct {
 	dir   string
 	armed string            // what is watched now
-	fs    *fsnotify.Watcher // nil when nothing is
+	fs    *fsnotify.Watcher // nil if nothing is watched
 	log   logrus.FieldLogger
 }
 
 func newWatch(dir string, log logrus.FieldLogger) *watch {
-	w := &watch{dir: filepath.Clean(dir), log: log.WithField("confDir", dir)}
+	w := &watch{dir: filepath.Clean(dir), log: log.WithField("conf_dir", dir)}
 	w.arm()
 	return w
 }
 
-// run calls changed after every change, until the end of ctx. Without a watch it ends at once.
+// run calls changed after every change, until ctx ends. Without a watch it returns at once.
 func (w *watch) run(ctx context.Context, changed func()) {
 	defer w.disarm()
 	for w.fs != nil {
@@ -36,7 +36,7 @@ func (w *watch) run(ctx context.Context, changed func()) {
 			if w.handle(e) {
 				changed()
 			}
-		case <-w.fs.Errors: // the queue has overflowed: there are events that we did not get
+		case <-w.fs.Errors: // queue overflow: events were lost
 			w.disarm()
 			w.arm()
 			changed()
@@ -46,7 +46,7 @@ func (w *watch) run(ctx context.Context, changed func()) {
 	}
 }
 
-// handle says whether e may have changed the directory, and moves the watch when directories come or go.
+// handle reports whether e may have changed the directory, and moves the watch when directories come or go.
 func (w *watch) handle(e fsnotify.Event) bool {
 	if e.Name == w.armed && e.Has(fsnotify.Remove|fsnotify.Rename) {
 		w.disarm()
@@ -65,18 +65,18 @@ func (w *watch) arm() {
 		}
 		err := w.armAt(target)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // it has gone since
+			continue // it was deleted meanwhile
 		}
 		if err != nil {
-			w.log.WithError(err).Warn("cannot watch the CNI configuration, it is read at intervals only")
+			w.log.WithError(err).Warn("failed to watch the CNI configuration, reading it at intervals only")
 			return
 		}
-		// Once more: the directory may have appeared before the watch on its ancestor was there.
+		// Check again: the directory may have been created before the watch on its ancestor.
 	}
 }
 
-// armAt watches target and nothing else. Each target has a watcher of its own: the events of one that is gone would be
-// taken for those of another directory of the same name.
+// armAt watches target and nothing else. Each target has its own watcher: events of a deleted directory would be taken
+// for those of another one of the same name.
 func (w *watch) armAt(target string) error {
 	w.disarm()
 	next, err := fsnotify.NewWatcher()
