@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// The annotations of config.json, for people and tools that read bundles. Runtimes take annotations for
-// configuration, so nothing that a pod or an image says becomes one, but for those annotations of the pod that the
-// handler's configuration names: labels of an image that did were CVE-2026-53488.
+// The annotations of config.json, for people and tools that read bundles. Runtimes read annotations as configuration.
+// Therefore no label of an image becomes one (CVE-2026-53488), and of a pod's annotations only those that the handler's
+// configuration names.
 const (
 	annotationKind         = "io.podd.kind" // "container" or "infra"
 	annotationContainer    = "io.podd.container.name"
@@ -18,8 +18,8 @@ const (
 
 func (b *builder) annotations() error { return b.annotate("container") }
 
-// The annotations by which a runtime whose containers share a sandbox knows what belongs together. containerd made
-// them; gVisor and Kata read them.
+// The annotations by which a runtime assigns containers to a sandbox. containerd defined them; gVisor and Kata read
+// them.
 const (
 	criType         = "io.kubernetes.cri.container-type" // "sandbox" or "container"
 	criSandbox      = "io.kubernetes.cri.sandbox-id"
@@ -27,23 +27,23 @@ const (
 	criPodName      = "io.kubernetes.cri.sandbox-name"
 	criPodNamespace = "io.kubernetes.cri.sandbox-namespace"
 	criPodUID       = "io.kubernetes.cri.sandbox-uid"
-	// What all containers of the pod may use together, for runtimes that make a machine of that size.
+	// The limits of all containers of the pod together, for runtimes that size a virtual machine by them.
 	criCPUPeriod = "io.kubernetes.cri.sandbox-cpu-period"
 	criCPUQuota  = "io.kubernetes.cri.sandbox-cpu-quota"
 	criCPUShares = "io.kubernetes.cri.sandbox-cpu-shares"
 	criMemory    = "io.kubernetes.cri.sandbox-memory"
 )
 
-// ReservedAnnotation tells whether an annotation of that key is podd's to write: no pod may say in which sandbox a
-// container runs.
+// ReservedAnnotation reports whether only podd may write annotations with that key: a pod must not choose the sandbox
+// that its containers run in.
 func ReservedAnnotation(key string) bool {
 	return strings.HasPrefix(key, "io.kubernetes.cri.") || strings.HasPrefix(key, "io.kubernetes.cri-o.") ||
 		strings.HasPrefix(key, "io.podd.")
 }
 
-// sizing tells how large the pod is. The overhead is not in it: the runtime knows what it needs itself, and the kubelet
-// has counted it into the control group of the pod.
-func (b *builder) sizing(list map[string]string) {
+// addSandboxSize adds the pod's limits. They leave out the pod's overhead: the runtime knows its own needs, and the
+// kubelet has added the overhead to the limits of the pod's cgroup.
+func (b *builder) addSandboxSize(list map[string]string) {
 	r := b.in.Pod.GetLinux().GetResources()
 	for key, value := range map[string]int64{
 		criCPUPeriod: r.GetCpuPeriod(), criCPUQuota: r.GetCpuQuota(), criCPUShares: r.GetCpuShares(),
@@ -68,7 +68,7 @@ func (b *builder) annotate(kind string) error {
 		list[criType], list[criSandbox] = "container", b.in.Sandbox
 		if kind == "infra" {
 			list[criType] = "sandbox"
-			b.sizing(list)
+			b.addSandboxSize(list)
 		}
 		list[criContainer] = b.in.Config.GetMetadata().GetName()
 		list[criPodName], list[criPodNamespace], list[criPodUID] = pod.GetName(), pod.GetNamespace(), pod.GetUid()
@@ -82,7 +82,7 @@ func (b *builder) annotate(kind string) error {
 		if value == "" {
 			delete(list, key)
 		}
-		if err := text(key, value); err != nil {
+		if err := checkText(key, value); err != nil {
 			return err
 		}
 	}

@@ -6,9 +6,9 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// AppArmorRequest returns the AppArmor profile that a security context asks for: its profile, or what its deprecated
-// name says when the profile is unset. Nil means the runtime's default where AppArmor is on. A Localhost profile's
-// name comes back without the prefix "localhost/" that some clients leave on it.
+// AppArmorRequest returns the AppArmor profile that a security context requests: profile, or the one that the
+// deprecated field names if profile is nil. Nil means the runtime's default where AppArmor is on. The name of a
+// Localhost profile is returned without the prefix "localhost/" that some clients send.
 func AppArmorRequest(profile *cri.SecurityProfile, deprecated string) (*cri.SecurityProfile, error) {
 	switch {
 	case profile != nil && profile.GetProfileType() != cri.SecurityProfile_Localhost:
@@ -35,8 +35,8 @@ func localAppArmor(ref string) (*cri.SecurityProfile, error) {
 	return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost, LocalhostRef: name}, nil
 }
 
-// apparmor names the profile. What is asked for by name is enforced or an error, also for privileged containers;
-// the default is not given to privileged ones and means nothing on a machine without AppArmor.
+// apparmor sets the profile. A profile requested by name is enforced, or an error, for privileged containers too. The
+// default profile is not applied to privileged containers, nor on a machine without AppArmor.
 func (b *builder) apparmor() error {
 	//lint:ignore SA1019 old kubelets set it
 	p, err := AppArmorRequest(b.sc.GetApparmor(), b.sc.GetApparmorProfile())
@@ -51,7 +51,7 @@ func (b *builder) apparmor() error {
 		}
 	case cri.SecurityProfile_Localhost:
 		if !on {
-			return unsupported("the profile %q is asked for, AppArmor is off on this machine", p.GetLocalhostRef())
+			return unsupported("the profile %q is requested, AppArmor is off on this machine", p.GetLocalhostRef())
 		}
 		b.spec.Process.ApparmorProfile = p.GetLocalhostRef()
 	case cri.SecurityProfile_RuntimeDefault: // of a nil profile, too
@@ -71,8 +71,8 @@ func (b *builder) defaultAppArmor(asked bool) error {
 		b.spec.Process.ApparmorProfile = f.DefaultAppArmor
 		return nil
 	case asked:
-		return unsupported("podd's default profile is asked for and is not loaded")
+		return unsupported("podd's default profile is requested and is not loaded")
 	}
-	b.warn("AppArmor: podd's default profile is not loaded, the container runs without")
+	b.warn("AppArmor: podd's default profile is not loaded, the container runs without it")
 	return nil
 }

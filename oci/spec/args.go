@@ -6,18 +6,18 @@ func (b *builder) args() error {
 		return invalid("neither the container nor its image names a command to run")
 	}
 	b.spec.Process.Args = args
-	return texts("argument", args)
+	return checkTexts("argument", args)
 }
 
-// arguments joins what the container asks for with what its image says, as Kubernetes does: a command replaces
-// the image's entrypoint and its cmd, args replace the cmd only.
+// arguments combines the command line of the container with that of its image, as Kubernetes does: command replaces
+// the image's entrypoint and cmd, args replace the cmd only.
 // https://kubernetes.io/docs/tasks/inject-data-application/define-command-argument-container/
 func arguments(command, args, entrypoint, cmd []string) []string {
 	if len(command) > 0 {
 		return join(command, args)
 	}
 	if len(entrypoint) == 1 && entrypoint[0] == "" {
-		entrypoint = nil // how an image builder resets the entrypoint of its base
+		entrypoint = nil // image builders reset the entrypoint of a base image so
 	}
 	if len(args) > 0 {
 		return join(entrypoint, args)

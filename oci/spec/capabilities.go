@@ -8,7 +8,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// defaultCapabilities are what a container gets that asks for nothing: the set Docker began with and every
+// defaultCapabilities returns the capabilities of a container that requests none: Docker's original set, which every
 // runtime has kept.
 func defaultCapabilities() []string {
 	return []string{
@@ -27,8 +27,8 @@ func knownCapabilities() []string {
 	return names
 }
 
-// capabilities writes the five sets. The inheritable set holds the ambient capabilities only, although the CRI says
-// that added ones go there too: anything more lets files with inheritable bits gain it (CVE-2022-24769).
+// capabilities sets the five sets. The inheritable set holds the ambient capabilities only, although by the CRI added
+// ones belong there too: files with inheritable bits would gain them (CVE-2022-24769).
 func (b *builder) capabilities() error {
 	known := knownCapabilities()
 	want, ambient, err := b.wanted(known)
@@ -49,7 +49,7 @@ func (b *builder) capabilities() error {
 }
 
 // wanted applies ALL before single names, and removal after addition: "drop ALL, add X" is X alone, "add ALL, drop X"
-// everything but X, and a capability both added and dropped is dropped.
+// is every capability except X, and a capability both added and dropped is dropped.
 func (b *builder) wanted(known []string) (want, ambient map[string]bool, err error) {
 	var add, raise, drop []string
 	c := b.sc.GetCapabilities()
@@ -57,7 +57,7 @@ func (b *builder) wanted(known []string) (want, ambient map[string]bool, err err
 		to   *[]string
 		from []string
 	}{{&add, c.GetAddCapabilities()}, {&raise, c.GetAddAmbientCapabilities()}, {&drop, c.GetDropCapabilities()}} {
-		if *l.to, err = names(l.from, known); err != nil {
+		if *l.to, err = capabilityNames(l.from, known); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -81,7 +81,7 @@ func (b *builder) wanted(known []string) (want, ambient map[string]bool, err err
 	return want, ambient, nil
 }
 
-// expand returns every capability when ALL is among the names, else nothing.
+// expand returns every capability if ALL is among the names, else none.
 func expand(names, known []string) []string {
 	if slices.Contains(names, all) {
 		return known
@@ -92,8 +92,8 @@ func expand(names, known []string) []string {
 // all is the name that stands for every capability.
 const all = "ALL"
 
-// names brings capability names to the form CAP_NET_ADMIN; Kubernetes writes them without the prefix.
-func names(list, known []string) ([]string, error) {
+// capabilityNames returns the names in the form CAP_NET_ADMIN; Kubernetes sends them without the prefix.
+func capabilityNames(list, known []string) ([]string, error) {
 	out := make([]string, 0, len(list))
 	for _, c := range list {
 		name := strings.ToUpper(c)
@@ -118,8 +118,8 @@ func put(set map[string]bool, names []string, value bool) {
 	}
 }
 
-// warnMissing names what podd itself does not hold. Capabilities above the highest one held are newer than the
-// kernel and only of interest to those who asked for them by name.
+// warnMissing warns of capabilities that podd itself does not hold. Those above the highest one held are newer than the
+// kernel: they are reported only if the container requests them by name.
 func (b *builder) warnMissing(want map[string]bool, known []string) {
 	held := b.in.Host.Capabilities
 	var last int
@@ -133,11 +133,11 @@ func (b *builder) warnMissing(want map[string]bool, known []string) {
 		return slices.Index(known, c) > last && !b.named(c)
 	})
 	if len(missing) > 0 {
-		b.warn("capabilities: podd does not hold %s, the container does without", strings.Join(missing, ", "))
+		b.warn("capabilities: podd does not hold %s, the container runs without them", strings.Join(missing, ", "))
 	}
 }
 
-// named reports whether the container asks for the capability by its name.
+// named reports whether the container requests the capability by name.
 func (b *builder) named(name string) bool {
 	c := b.sc.GetCapabilities()
 	is := func(s string) bool { return "CAP_"+strings.TrimPrefix(strings.ToUpper(s), "CAP_") == name }

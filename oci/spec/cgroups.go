@@ -8,12 +8,12 @@ import (
 // CgroupsPath returns the OCI cgroupsPath of a container below a pod's cgroup_parent: for cgroupfs the path
 // <parent>/<prefix>-<id>, for systemd "<slice>:<prefix>:<id>".
 //
-// The kubelet sends cgroup_parent as a path for both drivers; for systemd its last part is the slice, whose own
-// name holds the ones above it. An empty parent means /<prefix> or <prefix>.slice. Errors wrap ErrInvalidArgument.
+// The kubelet sends cgroup_parent as a path for both drivers. For systemd its last part is the slice; the name of the
+// slice implies its parents. An empty parent means /<prefix> or <prefix>.slice. Errors wrap ErrInvalidArgument.
 func CgroupsPath(systemd bool, parent, prefix, id string) (string, error) {
 	for _, part := range []string{prefix, id} {
 		if !unitName(part) {
-			return "", invalid("cgroup: %q is not a name that podd gives", part)
+			return "", invalid("cgroup: %q is not a valid prefix or id", part)
 		}
 	}
 	if systemd {
@@ -32,10 +32,10 @@ func CgroupsPath(systemd bool, parent, prefix, id string) (string, error) {
 	return path.Join("/", parent, prefix+"-"+id), nil
 }
 
-// unitName: the characters that are safe in a file name and at the end of a systemd scope's name.
+// unitName reports whether s is safe as a file name and at the end of a systemd scope's name.
 func unitName(s string) bool { return plain(s, "-_.") && strings.IndexAny(s, "-_.") != 0 }
 
-// plain reports whether s is made of ASCII letters, digits and the extra characters, at least one.
+// plain reports whether s is one or more ASCII letters, digits or extra characters.
 func plain(s, extra string) bool {
 	for _, r := range s {
 		alnum := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
@@ -47,7 +47,7 @@ func plain(s, extra string) bool {
 }
 
 func checkCgroup(parent string) error {
-	if err := text("cgroup parent", parent); err != nil {
+	if err := checkText("cgroup parent", parent); err != nil {
 		return err
 	}
 	for part := range strings.SplitSeq(parent, "/") {
@@ -58,8 +58,8 @@ func checkCgroup(parent string) error {
 	return nil
 }
 
-// sliceOf returns the name of the slice at the end of a path. systemd.slice(5): a dash stands for a step down the
-// tree, so it cannot come first, last or twice, "-.slice" alone being the root.
+// sliceOf returns the name of the slice at the end of a path. A dash separates levels of the tree (systemd.slice(5)),
+// so it cannot be first, last or doubled; "-.slice" is the root.
 func sliceOf(parent, prefix string) (string, error) {
 	if parent == "" {
 		return prefix + ".slice", nil
@@ -84,7 +84,7 @@ func sliceOf(parent, prefix string) (string, error) {
 }
 
 func (b *builder) cgroup() error {
-	if err := text("cgroups path", b.in.CgroupsPath); err != nil {
+	if err := checkText("cgroups path", b.in.CgroupsPath); err != nil {
 		return err
 	}
 	b.spec.Linux.CgroupsPath = b.in.CgroupsPath

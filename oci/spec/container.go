@@ -11,9 +11,9 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Container makes the config.json of a container. Warnings tell of what was asked for and could not be given in
-// full on this machine; they are for the log. An error wraps errdefs.ErrInvalidArgument when the request is wrong,
-// errdefs.ErrFailedPrecondition or ErrRRO when this machine or runtime cannot do what it asks.
+// Container returns the config.json of a container. Warnings, for the log, list requests that this machine can satisfy
+// only in part. Errors wrap errdefs.ErrInvalidArgument if the request is invalid, errdefs.ErrFailedPrecondition or
+// ErrRRO if this machine or runtime cannot satisfy it.
 func Container(in Input) (*specs.Spec, []string, error) {
 	b, err := newBuilder(in)
 	if err != nil {
@@ -38,7 +38,7 @@ func Container(in Input) (*specs.Spec, []string, error) {
 	})
 }
 
-// step is one concern of a config.json. Steps run in order; later ones may read what earlier ones wrote.
+// step sets one part of a config.json. Steps run in order; later ones may read what earlier ones set.
 type step struct {
 	name string
 	do   func(*builder) error
@@ -86,7 +86,7 @@ func (b *builder) run(steps []step) (*specs.Spec, []string, error) {
 			return nil, nil, fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
-	fit(b.spec)
+	removeNewer(b.spec)
 	return b.spec, b.warnings, nil
 }
 
@@ -102,8 +102,9 @@ func unsupported(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errdefs.ErrFailedPrecondition, fmt.Sprintf(format, args...))
 }
 
-// text refuses what config.json cannot carry to the kernel unchanged: JSON is UTF-8, the kernel's strings end at NUL.
-func text(what, s string) error {
+// checkText refuses text that config.json cannot carry to the kernel unchanged: JSON is UTF-8, the kernel's strings end
+// at NUL.
+func checkText(what, s string) error {
 	if !utf8.ValidString(s) {
 		return invalid("%s is not valid UTF-8, which config.json cannot carry", what)
 	}
@@ -113,10 +114,10 @@ func text(what, s string) error {
 	return nil
 }
 
-// texts is text for every element of a list.
-func texts(what string, list []string) error {
+// checkTexts is checkText for every element of a list.
+func checkTexts(what string, list []string) error {
 	for i, s := range list {
-		if err := text(fmt.Sprintf("%s %d", what, i), s); err != nil {
+		if err := checkText(fmt.Sprintf("%s %d", what, i), s); err != nil {
 			return err
 		}
 	}

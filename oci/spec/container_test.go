@@ -56,10 +56,10 @@ func checkErrors(t *testing.T, cases map[string]errorCase) {
 		t.Run(name, func(t *testing.T) {
 			s, _, err := Container(c.in)
 			if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.says) {
-				t.Fatalf("error %v, want one of kind %v that says %q", err, c.kind, c.says)
+				t.Fatalf("error %v, want kind %v with %q in its text", err, c.kind, c.says)
 			}
 			if s != nil {
-				t.Error("a spec came with the error")
+				t.Errorf("Container returned a spec along with error %v", err)
 			}
 		})
 	}
@@ -290,7 +290,7 @@ func TestInputUntouched(t *testing.T) {
 	s.Process.User.AdditionalGids[0] = 99
 	s.Linux.MaskedPaths[0] = "/changed"
 	if after, _ := json.Marshal(in); string(before) != string(after) {
-		t.Errorf("the input changed:\n%s\n%s", before, after)
+		t.Errorf("input after Container:\n%s\nwant it unchanged:\n%s", after, before)
 	}
 	if s.Linux.Seccomp.DefaultErrnoRet != nil {
 		t.Error("defaultErrnoRet was written for a runtime of version 1.0.2")

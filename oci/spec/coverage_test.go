@@ -8,7 +8,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// elsewhere are the fields that do not end in config.json, and who serves them.
+// elsewhere lists the fields that have no effect on config.json, and what handles them.
 func elsewhere() map[protoreflect.FullName]string {
 	return map[protoreflect.FullName]string{
 		"runtime.v1.ContainerConfig.image":       "the engine resolves it to Input.Image and Input.Rootfs",
@@ -19,11 +19,11 @@ func elsewhere() map[protoreflect.FullName]string {
 		"runtime.v1.ContainerConfig.CDI_devices": "injected afterwards by host.CDI",
 
 		"runtime.v1.NamespaceOption.target_id":      "the engine resolves it to Input.Namespaces.PID",
-		"runtime.v1.UserNamespace.uids":             "the engine hands them over in Input.Namespaces",
-		"runtime.v1.UserNamespace.gids":             "the engine hands them over in Input.Namespaces",
-		"runtime.v1.SELinuxOption.user":             "host.Labels makes Input.Labels of it",
-		"runtime.v1.SELinuxOption.role":             "host.Labels makes Input.Labels of it",
-		"runtime.v1.SELinuxOption.type":             "host.Labels makes Input.Labels of it",
+		"runtime.v1.UserNamespace.uids":             "the engine passes them in Input.Namespaces",
+		"runtime.v1.UserNamespace.gids":             "the engine passes them in Input.Namespaces",
+		"runtime.v1.SELinuxOption.user":             "host.Labels converts it to Input.Labels",
+		"runtime.v1.SELinuxOption.role":             "host.Labels converts it to Input.Labels",
+		"runtime.v1.SELinuxOption.type":             "host.Labels converts it to Input.Labels",
 		"runtime.v1.ImageSpec.annotations":          "image volumes are the image store's",
 		"runtime.v1.ImageSpec.user_specified_image": "image volumes are the image store's",
 		"runtime.v1.ImageSpec.runtime_handler":      "image volumes are the image store's",
@@ -31,8 +31,8 @@ func elsewhere() map[protoreflect.FullName]string {
 	}
 }
 
-// TestEveryField walks the CRI's messages: a field that a newer cri-api brings must get a golden case, or an entry
-// above that says who serves it.
+// TestEveryField walks the CRI's messages: a field that a newer cri-api adds needs a golden case, or an entry above
+// that says what handles it.
 func TestEveryField(t *testing.T) {
 	seen := map[protoreflect.FullName]bool{}
 	for _, in := range goldens(t) {
@@ -41,17 +41,17 @@ func TestEveryField(t *testing.T) {
 	known := elsewhere()
 	for _, m := range []proto.Message{
 		&cri.ContainerConfig{}, &cri.LinuxContainerConfig{}, &cri.LinuxContainerSecurityContext{},
-		&cri.LinuxContainerResources{},
-		&cri.Mount{}, &cri.Device{}, &cri.KeyValue{}, &cri.Capability{}, &cri.NamespaceOption{}, &cri.UserNamespace{},
+		&cri.LinuxContainerResources{}, &cri.Mount{}, &cri.Device{}, &cri.KeyValue{}, &cri.Capability{},
+		&cri.NamespaceOption{}, &cri.UserNamespace{},
 		&cri.SecurityProfile{}, &cri.SELinuxOption{}, &cri.HugepageLimit{}, &cri.IDMapping{}, &cri.ImageSpec{},
 	} {
 		fields := m.ProtoReflect().Descriptor().Fields()
 		for i := range fields.Len() {
 			name := fields.Get(i).FullName()
-			_, served := known[name]
+			_, handled := known[name]
 			delete(known, name)
-			if !seen[name] && !served {
-				t.Errorf("%s is set in no testdata/*.cri.json and is not listed as served elsewhere", name)
+			if !seen[name] && !handled {
+				t.Errorf("%s is set in no testdata/*.cri.json and is not listed as handled elsewhere", name)
 			}
 		}
 	}

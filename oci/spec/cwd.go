@@ -13,7 +13,7 @@ func (b *builder) cwd() error {
 	if dir == "" {
 		dir = "/"
 	}
-	if err := text("the path", dir); err != nil {
+	if err := checkText("the path", dir); err != nil {
 		return err
 	}
 	if !path.IsAbs(dir) {
@@ -27,9 +27,9 @@ func (b *builder) cwd() error {
 	return nil
 }
 
-// processPath reports whether a cleaned path leads into a process's own entries of /proc: /proc/self/fd/7 as the
-// working directory was the way out of the container in CVE-2024-21626. The runtime has to guard against symbolic
-// links to such a path, it alone sees the container's filesystem.
+// processPath reports whether a cleaned path leads into the entries of a process in /proc: with /proc/self/fd/7 as its
+// working directory a process left the container in CVE-2024-21626. Symbolic links to such a path are up to the
+// runtime, which alone sees the container's filesystem.
 func processPath(dir string) bool {
 	if dir == "/dev/fd" || strings.HasPrefix(dir, "/dev/fd/") {
 		return true // a symbolic link to /proc/self/fd

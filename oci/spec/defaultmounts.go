@@ -2,10 +2,10 @@ package spec
 
 import specs "github.com/opencontainers/runtime-spec/specs-go"
 
-// ttyGroup owns terminals in every Linux distribution: group "tty", gid 5.
+// ttyGroup is the group "tty", which owns terminals: gid 5 in every Linux distribution.
 const ttyGroup = 5
 
-// defaultMounts are the ones that every container has.
+// defaultMounts returns the mounts that every container has.
 func (b *builder) defaultMounts() []specs.Mount {
 	list := []specs.Mount{
 		b.proc(),
@@ -25,10 +25,10 @@ func (b *builder) defaultMounts() []specs.Mount {
 	return append(list, b.podFiles()...)
 }
 
-// quiet are the options of a mount that holds no programs and no devices.
+// quiet returns the options of a mount that holds no programs and no devices.
 func quiet() []string { return []string{"nosuid", "noexec", "nodev"} }
 
-// kernelAccess: "Any sysfs and procfs mounts are mounted RW" for privileged containers.
+// kernelAccess is "rw" for privileged containers. CRI: "Any sysfs and procfs mounts are mounted RW".
 func (b *builder) kernelAccess() string {
 	if b.privileged {
 		return "rw"
@@ -36,8 +36,8 @@ func (b *builder) kernelAccess() string {
 	return "ro"
 }
 
-// proc binds the node's /proc where the kernel would refuse a new one: it may only be mounted by the user namespace
-// that owns the PID namespace.
+// proc binds the node's /proc where the kernel refuses a new procfs: only the user namespace that owns the PID
+// namespace may mount one.
 func (b *builder) proc() specs.Mount {
 	if b.userns() && b.in.Namespaces.PID == Host {
 		return bind("/proc", "/proc", quiet()...)
@@ -45,12 +45,13 @@ func (b *builder) proc() specs.Mount {
 	return specs.Mount{Destination: "/proc", Type: "proc", Source: "proc", Options: quiet()}
 }
 
-// sys binds the node's /sys where the kernel would refuse a new one: sysfs belongs to the network namespace's owner.
+// sys binds the node's /sys where the kernel refuses a new sysfs: only the user namespace that owns the network
+// namespace may mount one.
 func (b *builder) sys() specs.Mount {
 	access := b.kernelAccess()
 	if b.userns() && b.in.Namespaces.Net == Host {
 		if access == "ro" && b.in.Handler.RecursiveReadOnly {
-			access = "rro" // or the mounts below /sys would stay writable
+			access = "rro" // with "ro" the mounts below /sys remain writable
 		}
 		return bind("/sys", "/sys", append(quiet(), access)...)
 	}
@@ -65,7 +66,8 @@ func (b *builder) pts() specs.Mount {
 	return specs.Mount{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: options}
 }
 
-// shm is the pod's, which its containers share as they share the IPC namespace; the node's with the node's IPC.
+// shm binds the pod's shared memory, which its containers share like the IPC namespace; the node's with the node's
+// IPC namespace.
 func (b *builder) shm() specs.Mount {
 	switch {
 	case b.in.Files.Shm != "":
@@ -80,12 +82,12 @@ func (b *builder) shm() specs.Mount {
 
 func (b *builder) mqueue() specs.Mount {
 	if b.userns() && b.in.Namespaces.IPC == Host {
-		return bind("/dev/mqueue", "/dev/mqueue") // as for /proc: it belongs to the IPC namespace's owner
+		return bind("/dev/mqueue", "/dev/mqueue") // as with /proc: only the owner of the IPC namespace may mount one
 	}
 	return specs.Mount{Destination: "/dev/mqueue", Type: "mqueue", Source: "mqueue", Options: quiet()}
 }
 
-// podFiles are writable like the rest of /etc, so read-only when the root filesystem is.
+// podFiles are writable like the rest of /etc: read-only if the root filesystem is.
 func (b *builder) podFiles() []specs.Mount {
 	var options, list = []string(nil), []specs.Mount(nil)
 	if b.sc.GetReadonlyRootfs() {

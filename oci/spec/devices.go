@@ -7,8 +7,8 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// devices lists the device nodes; the cgroup rules for them are part of the resources. Runtimes add /dev/null and
-// its like to both by themselves.
+// devices sets the device nodes; their cgroup rules are part of the resources. Runtimes add /dev/null and the other
+// default devices to both.
 func (b *builder) devices() error {
 	for _, d := range b.in.Devices {
 		if err := absolute("container path", d.Node.Path); err != nil {
@@ -21,7 +21,7 @@ func (b *builder) devices() error {
 	return nil
 }
 
-// allDevices are the node's, for a privileged container, and those asked for, which replace what has their path.
+// allDevices returns the requested devices and, for a privileged container, those of the node at other paths.
 func (b *builder) allDevices() []Device {
 	var list []Device
 	if b.privileged {
@@ -35,7 +35,7 @@ func (b *builder) allDevices() []Device {
 	return list
 }
 
-// deviceRules are the device cgroup's: nothing but what is listed, or everything for a privileged container.
+// deviceRules returns the rules of the device cgroup: only the listed devices, or all for a privileged container.
 func (b *builder) deviceRules() []specs.LinuxDeviceCgroup {
 	if b.privileged {
 		return []specs.LinuxDeviceCgroup{{Allow: true, Access: "rwm"}}

@@ -7,7 +7,7 @@ const (
 	defaultTerm = "TERM=xterm"
 )
 
-// env merges, the later winning: podd's defaults, the image's variables, the container's.
+// env merges podd's defaults, the image's variables and the container's; later ones win.
 func (b *builder) env() error {
 	e := environ{at: map[string]int{}}
 	e.set(defaultPath)
@@ -21,8 +21,8 @@ func (b *builder) env() error {
 	if err := b.configEnv(&e); err != nil {
 		return err
 	}
-	// The runtime would look $HOME up in the image's passwd again, uncapped; podd has done so already.
-	if home := b.in.User.Home; !e.has("HOME") && strings.HasPrefix(home, "/") && text("home", home) == nil {
+	// Without $HOME the runtime looks it up in the image's passwd, with no size limit; podd has done so already.
+	if home := b.in.User.Home; !e.has("HOME") && strings.HasPrefix(home, "/") && checkText("home", home) == nil {
 		e.set("HOME=" + home)
 	}
 	b.spec.Process.Env = e.list
@@ -39,10 +39,10 @@ func (b *builder) hostname() string {
 	return ""
 }
 
-// imageEnv skips what is no variable: it would make the runtime refuse the container, and its user cannot mend it.
+// imageEnv skips malformed entries: the runtime would refuse the container, and the pod's author cannot fix the image.
 func (b *builder) imageEnv(e *environ) {
 	for i, kv := range b.in.Image.Env {
-		if strings.Index(kv, "=") < 1 || text("", kv) != nil {
+		if strings.Index(kv, "=") < 1 || checkText("", kv) != nil {
 			b.warn("environment: entry %d of the image is not NAME=value and is left out", i)
 			continue
 		}
@@ -50,18 +50,18 @@ func (b *builder) imageEnv(e *environ) {
 	}
 }
 
-// configEnv takes values byte by byte (cri-api 0.37 made them bytes): a newline is legal, what JSON or the kernel
-// cannot carry is an error that names the variable and never shows its value.
+// configEnv sets the container's variables. Values are bytes since cri-api 0.37: newlines are legal; a value that JSON
+// or the kernel cannot carry is an error that names the variable and never includes its value.
 func (b *builder) configEnv(e *environ) error {
 	for i, kv := range b.in.Config.GetEnvs() {
 		name, value := kv.GetKey(), string(kv.GetValue())
 		if name == "" || strings.Contains(name, "=") {
 			return invalid("the name of variable %d is empty or contains '='", i)
 		}
-		if err := text("a variable's name", name); err != nil {
+		if err := checkText("a variable's name", name); err != nil {
 			return err
 		}
-		if err := text("the value of variable "+name, value); err != nil {
+		if err := checkText("the value of variable "+name, value); err != nil {
 			return err
 		}
 		e.set(name + "=" + value)
@@ -69,7 +69,7 @@ func (b *builder) configEnv(e *environ) error {
 	return nil
 }
 
-// environ is a list of NAME=value in which every name stands once, where it was first set.
+// environ is a list of NAME=value with each name once, at the position where it was first set.
 type environ struct {
 	list []string
 	at   map[string]int

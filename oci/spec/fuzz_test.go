@@ -40,7 +40,7 @@ func checkContainer(t *testing.T, in Input) {
 	s, _, err := Container(in)
 	if err != nil {
 		if s != nil {
-			t.Error("a spec came with an error")
+			t.Errorf("Container returned a spec along with error %v", err)
 		}
 		return
 	}
@@ -61,16 +61,17 @@ func checkContainer(t *testing.T, in Input) {
 	for _, set := range [][]string{s.Process.Capabilities.Bounding, s.Process.Capabilities.Ambient} {
 		for _, c := range set {
 			if !slices.Contains(in.Host.Capabilities, c) {
-				t.Errorf("capability %q is given and not held", c)
+				t.Errorf("capability %q is in the spec, want only those that podd holds", c)
 			}
 		}
 	}
 	if !strings.HasPrefix(s.Process.Cwd, "/") || processPath(s.Process.Cwd) ||
 		*s.Process.OOMScoreAdj < in.Host.OOMScoreAdjMin {
-		t.Errorf("cwd %q, oom_score_adj %d", s.Process.Cwd, *s.Process.OOMScoreAdj)
+		t.Errorf("cwd %q, oom_score_adj %d, want an absolute path outside of /proc, at least %d",
+			s.Process.Cwd, *s.Process.OOMScoreAdj, in.Host.OOMScoreAdjMin)
 	}
 	if _, err := ExecProcess(s.Process, []string{"sh"}, true); err != nil {
-		t.Errorf("no command can be run in it: %v", err)
+		t.Errorf("ExecProcess: %v", err)
 	}
 }
 
@@ -83,11 +84,11 @@ func FuzzCgroupsPath(f *testing.F) {
 		switch {
 		case err != nil:
 		case systemd && strings.Count(got, ":") != 2:
-			t.Errorf("%q has not three parts", got)
+			t.Errorf("CgroupsPath = %q, want three parts", got)
 		case !systemd && !strings.HasSuffix(got, "/podd-"+id):
-			t.Errorf("%q does not end in the id %q", got, id)
+			t.Errorf("CgroupsPath = %q, want the id %q at its end", got, id)
 		case !systemd && slices.Contains(strings.Split(got, "/"), ".."):
-			t.Errorf("%q leaves its parent", got)
+			t.Errorf("CgroupsPath = %q, want no \"..\"", got)
 		}
 	})
 }

@@ -2,8 +2,8 @@ package spec
 
 import "path"
 
-// maskedPaths passes the lists on as sent: the kubelet sends the usual ones, and empty ones for an unmasked
-// procMount, which an answer of podd's own would undo. Privileged containers have none.
+// maskedPaths sets the lists as sent. The kubelet sends the default ones, and empty ones for an unmasked procMount, so
+// podd has no default of its own. Privileged containers have none.
 func (b *builder) maskedPaths() error {
 	if b.privileged {
 		return nil
@@ -22,5 +22,5 @@ func absolute(what, p string) error {
 	if !path.IsAbs(p) {
 		return invalid("%s: %q is not an absolute path", what, p)
 	}
-	return text(what, p)
+	return checkText(what, p)
 }

@@ -12,15 +12,15 @@ import (
 	crierrors "k8s.io/cri-api/pkg/errors"
 )
 
-// ErrRRO says that a recursive read-only mount is asked for of a handler that cannot make one. It is the CRI's own
-// error reason for that, which the kubelet looks for.
+// ErrRRO means that the handler cannot make the requested recursive read-only mount. It is the CRI's error reason,
+// which the kubelet looks for.
 var ErrRRO = crierrors.ErrRROUnsupported
 
-// mounts lists podd's own mounts, without those that the container replaces, and the container's. A mount comes
-// after the ones above it in the tree, so that it is not hidden by them.
+// mounts sets podd's own mounts, except those that the container replaces, and the container's. A mount comes after
+// those above it in the tree, which would hide it otherwise.
 func (b *builder) mounts() error {
 	if len(b.in.Mounts) != len(b.in.Config.GetMounts()) {
-		return fmt.Errorf("%d mounts are asked for, %d were resolved", len(b.in.Config.GetMounts()), len(b.in.Mounts))
+		return fmt.Errorf("%d mounts are requested, %d were resolved", len(b.in.Config.GetMounts()), len(b.in.Mounts))
 	}
 	taken := map[string]bool{}
 	var asked []specs.Mount
@@ -43,18 +43,18 @@ func (b *builder) mounts() error {
 
 func depth(p string) int { return strings.Count(p, "/") }
 
-// replaced reports whether the container mounts something of its own there, or all of /dev or /sys: what podd mounts
-// below those belongs to its own, and would appear in the volume.
+// replaced reports whether the container has a mount of its own at the destination, or one at /dev or /sys above it:
+// podd's mounts below those would appear in the volume.
 func replaced(destination string, taken map[string]bool) bool {
 	return taken[destination] ||
 		taken["/dev"] && strings.HasPrefix(destination, "/dev/") ||
 		taken["/sys"] && strings.HasPrefix(destination, "/sys/")
 }
 
-// mount makes one bind mount. There is no "rw" among its options: a bind mount is as writable as its source, and
-// runtimes take the word as an order to clear the source's own flags.
+// mount returns one bind mount. Its options never include "rw": a bind mount is as writable as its source, and with
+// "rw" runtimes clear the flags of the source's mount.
 func (b *builder) mount(m Mount) (specs.Mount, error) {
-	if err := check(m); err != nil {
+	if err := checkMount(m); err != nil {
 		return specs.Mount{}, err
 	}
 	c := m.Config
@@ -83,8 +83,8 @@ func (b *builder) mount(m Mount) (specs.Mount, error) {
 	return mount, b.idmap(&mount, c)
 }
 
-// check refuses what the CRI's comments on Mount rule out.
-func check(m Mount) error {
+// checkMount refuses what the CRI's comments on Mount rule out.
+func checkMount(m Mount) error {
 	c := m.Config
 	if err := absolute("container path", c.GetContainerPath()); err != nil {
 		return err
@@ -102,11 +102,11 @@ func check(m Mount) error {
 	case c.GetRecursiveReadOnly() && c.GetPropagation() != cri.MountPropagation_PROPAGATION_PRIVATE:
 		return invalid("mount %q: recursive_read_only needs private propagation", to)
 	}
-	return text("source of mount "+to, m.Source)
+	return checkText("source of mount "+to, m.Source)
 }
 
-// propagation returns the mount's propagation, and widens the root's to let it through. Whether the source is shared
-// at all has been checked by host.Mounts.
+// propagation returns the mount's propagation, and raises that of the root filesystem to what it needs. host.Mounts has
+// checked that the source is shared.
 func (b *builder) propagation(c *cri.Mount) ([]string, error) {
 	root := &b.spec.Linux.RootfsPropagation
 	switch p := c.GetPropagation(); p {
@@ -125,7 +125,7 @@ func (b *builder) propagation(c *cri.Mount) ([]string, error) {
 	}
 }
 
-// mountOptions are those of KEP-5855; everything else has a field of its own or could undo one.
+// mountOptions returns the options of KEP-5855. All others have fields of their own, or could override one.
 func mountOptions(c *cri.Mount) ([]string, error) {
 	var out []string
 	for _, o := range c.GetMountOptions() {
@@ -139,8 +139,8 @@ func mountOptions(c *cri.Mount) ([]string, error) {
 	return out, nil
 }
 
-// idmap writes the mount's id mappings. An image volume has none: the image store maps its files to the pod's user
-// namespace, and mapping them again would give them to nobody.
+// idmap sets the mount's id mappings. An image volume has none: the image store has mapped its files to the pod's user
+// namespace already.
 func (b *builder) idmap(mount *specs.Mount, c *cri.Mount) error {
 	uids, gids := c.GetUidMappings(), c.GetGidMappings()
 	switch {

@@ -6,7 +6,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// namespaces lists what the container gets: every namespace but those it shares with the node.
+// namespaces sets every namespace except those that the container shares with the node.
 func (b *builder) namespaces() error {
 	ns := b.in.Namespaces
 	for _, n := range []struct {
@@ -27,13 +27,14 @@ func (b *builder) namespaces() error {
 		b.add(specs.CgroupNamespace, "")
 	}
 	if ns.UTS == "" || b.in.Handler.OwnKernel {
-		b.spec.Hostname = b.in.Pod.GetHostname() // a joined UTS namespace has its name already, on the host's kernel
+		b.spec.Hostname = b.in.Pod.GetHostname() // on the host's kernel a joined UTS namespace has its name already
 	}
 	return b.userNamespace()
 }
 
-// cgroupNamespace: it hides the node's cgroups. As in every runtime, not on cgroup v1, where the mounts hide them,
-// and not for privileged containers, which may be node agents that read all of the tree.
+// cgroupNamespace reports whether the container gets a cgroup namespace, which hides the node's cgroups. As in every
+// runtime not on cgroup v1, where the mounts hide them, and not for privileged containers, which may be node agents
+// that read the whole tree.
 func (b *builder) cgroupNamespace() bool { return b.in.Host.CgroupV2 && !b.privileged }
 
 func (b *builder) namespace(kind specs.LinuxNamespaceType, from string) error {
@@ -51,9 +52,9 @@ func (b *builder) add(kind specs.LinuxNamespaceType, path string) {
 	b.spec.Linux.Namespaces = append(b.spec.Linux.Namespaces, specs.LinuxNamespace{Type: kind, Path: path})
 }
 
-// userNamespace joins the pod's user namespace; "" and Host both mean the node's, for the CRI knows no user
-// namespace of a single container. The namespace has its mappings: config.json may name a path or mappings, not both
-// (runc complains of both, into the container's log).
+// userNamespace joins the pod's user namespace; "" and Host both mean the node's, because the CRI has no user namespace
+// of a single container. The mappings belong to the namespace: config.json may have a path or mappings (given both,
+// runc writes a warning to the container's log).
 func (b *builder) userNamespace() error {
 	ns := b.in.Namespaces
 	if !b.userns() {

@@ -28,7 +28,7 @@ func TestArguments(t *testing.T) {
 	} {
 		got := arguments(c.command, c.args, c.entrypoint, c.cmd)
 		if !slices.Equal(got, c.want) {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
+			t.Errorf("%s: arguments = %q, want %q", name, got, c.want)
 		}
 	}
 }
@@ -40,7 +40,7 @@ func TestProcessPath(t *testing.T) {
 		"/dev/fd": true, "/dev/fd/7": true, "/srv/proc/self": false,
 	} {
 		if got := processPath(path); got != want {
-			t.Errorf("processPath(%q) = %v", path, got)
+			t.Errorf("processPath(%q) = %v, want %v", path, got, want)
 		}
 	}
 }
@@ -51,7 +51,7 @@ func TestVersion(t *testing.T) {
 		"x.y": false, "1": false,
 	} {
 		if atLeast(v, 1, 1) != want {
-			t.Errorf("atLeast(%q, 1, 1) = %v", v, !want)
+			t.Errorf("atLeast(%q, 1, 1) = %v, want %v", v, !want, want)
 		}
 	}
 }
@@ -91,7 +91,7 @@ func TestCgroupsPath(t *testing.T) {
 	} {
 		got, err := CgroupsPath(c.systemd, c.parent, "podd", c.id)
 		if got != c.want || (err != nil) != c.err || err != nil && !errors.Is(err, errdefs.ErrInvalidArgument) {
-			t.Errorf("%s: %q, %v; want %q", name, got, err, c.want)
+			t.Errorf("%s: CgroupsPath = %q, %v, want %q", name, got, err, c.want)
 		}
 	}
 }
@@ -111,11 +111,11 @@ func TestOOMScoreAdj(t *testing.T) {
 	} {
 		got, warnings, err := OOMScoreAdj(&cri.LinuxContainerResources{OomScoreAdj: c.asked}, Facts{OOMScoreAdjMin: c.floor})
 		if err != nil || got != c.want || (len(warnings) > 0) != c.warns {
-			t.Errorf("%s: %d %q %v, want %d", name, got, warnings, err, c.want)
+			t.Errorf("%s: OOMScoreAdj = %d, %q, %v, want %d", name, got, warnings, err, c.want)
 		}
 	}
 	if got, _, err := OOMScoreAdj(nil, Facts{OOMScoreAdjMin: -1000}); got != 0 || err != nil {
-		t.Errorf("no resources: %d, %v", got, err)
+		t.Errorf("OOMScoreAdj without resources = %d, %v, want the lowest", got, err)
 	}
 }
 
@@ -218,24 +218,25 @@ func TestCapabilityRules(t *testing.T) {
 		})
 		s, warnings, err := Container(in)
 		if err != nil || len(warnings) > 0 {
-			t.Fatalf("%s: %q %v", name, warnings, err)
+			t.Fatalf("%s: warnings %q, error %v, want none", name, warnings, err)
 		}
 		got := s.Process.Capabilities
 		missing := func(want string) bool { return !slices.Contains(got.Bounding, want) }
 		present := func(want string) bool { return slices.Contains(got.Bounding, want) }
 		if len(got.Bounding) != c.total || slices.ContainsFunc(c.has, missing) || slices.ContainsFunc(c.not, present) {
-			t.Errorf("%s: %q", name, got.Bounding)
+			t.Errorf("%s: bounding set %q, want %d capabilities with %q, without %q",
+				name, got.Bounding, c.total, c.has, c.not)
 		}
 		if !slices.Equal(got.Effective, got.Bounding) || !slices.Equal(got.Permitted, got.Bounding) {
-			t.Errorf("%s: the sets differ: %+v", name, got)
+			t.Errorf("%s: sets = %+v, want equal effective, permitted and bounding sets", name, got)
 		}
 		if !slices.Equal(got.Ambient, c.amb) || !slices.Equal(got.Inheritable, c.amb) {
-			t.Errorf("%s: ambient %q inheritable %q, want %q", name, got.Ambient, got.Inheritable, c.amb)
+			t.Errorf("%s: ambient %q, inheritable %q, want both %q", name, got.Ambient, got.Inheritable, c.amb)
 		}
 	}
 }
 
-// TestCapabilityWarnings: what the kernel does not have yet is of interest only to those who name it.
+// TestCapabilityWarnings: a capability newer than the kernel is reported only to containers that name it.
 func TestCapabilityWarnings(t *testing.T) {
 	held := knownCapabilities()
 	held = held[:len(held)-1] // the kernel lacks the newest
@@ -256,7 +257,7 @@ func TestCapabilityWarnings(t *testing.T) {
 		in.Host.Capabilities = held
 		_, warnings, err := Container(in)
 		if err != nil || (len(warnings) == 1) != c.want {
-			t.Errorf("%s: %q %v", name, warnings, err)
+			t.Errorf("%s: warnings %q, error %v, want a warning: %v", name, warnings, err, c.want)
 		}
 	}
 }
@@ -277,11 +278,11 @@ func TestSeccompRequest(t *testing.T) {
 	} {
 		got, err := SeccompRequest(c.profile, c.deprecated)
 		if err != nil || got.String() != c.want.String() {
-			t.Errorf("%s: %v %v", name, got, err)
+			t.Errorf("%s: SeccompRequest = %v, %v, want %v", name, got, err, c.want)
 		}
 	}
 	if _, err := SeccompRequest(nil, "other"); !errors.Is(err, errdefs.ErrInvalidArgument) {
-		t.Errorf("unknown: %v", err)
+		t.Errorf("SeccompRequest of an unknown profile: error %v, want ErrInvalidArgument", err)
 	}
 }
 
@@ -315,12 +316,12 @@ func TestDefaultSeccompRules(t *testing.T) {
 		"reboot with CAP_SYS_BOOT":     {[]string{"CAP_SYS_BOOT"}, f, "reboot", true},
 		"clone3 is not silently allow": {nil, f, "clone3", false},
 	} {
-		if got := has(pick(p, c.caps, c.f), c.call); got != c.want {
-			t.Errorf("%s: %v", name, got)
+		if got := has(filterRules(p, c.caps, c.f), c.call); got != c.want {
+			t.Errorf("%s: %s is allowed: %v, want %v", name, c.call, got, c.want)
 		}
 	}
-	if got := pick(p, nil, arm).Architectures; !slices.Equal(got, []specs.Arch{specs.ArchAARCH64, specs.ArchARM}) {
-		t.Errorf("architectures of arm64: %q", got)
+	if got := filterRules(p, nil, arm).Architectures; !slices.Equal(got, []specs.Arch{specs.ArchAARCH64, specs.ArchARM}) {
+		t.Errorf("architectures of arm64 = %q, want aarch64 and arm", got)
 	}
 }
 
@@ -340,21 +341,21 @@ func TestExecProcess(t *testing.T) {
 	}
 	if p.Terminal || !slices.Equal(p.Args, []string{"sh", "-c", "x"}) || p.Cwd != s.Process.Cwd || *p.OOMScoreAdj != 10 ||
 		len(p.Env) != env {
-		t.Errorf("%+v", p)
+		t.Errorf("ExecProcess = %+v, want the container's process with the command and without a terminal", p)
 	}
 	if tty, _ := ExecProcess(s.Process, []string{"sh"}, true); !tty.Terminal || !slices.Contains(tty.Env, "TERM=xterm") {
-		t.Errorf("with a terminal: %q", tty.Env)
+		t.Errorf("ExecProcess with a terminal: environment %q, want TERM=xterm in it", tty.Env)
 	}
 	if s.Process.Args[0] == "sh" || len(s.Process.Env) != env {
-		t.Error("the container's own process changed")
+		t.Errorf("ExecProcess changed the container's process: %q", s.Process.Args)
 	}
 	for name, cmd := range map[string][]string{"none": nil, "empty": {""}, "NUL": {"a\x00"}, "not UTF-8": {"sh", "\xff"}} {
 		if _, err := ExecProcess(s.Process, cmd, false); !errors.Is(err, errdefs.ErrInvalidArgument) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("ExecProcess, command %s: error %v, want ErrInvalidArgument", name, err)
 		}
 	}
 	if _, err := ExecProcess(nil, []string{"sh"}, false); err == nil {
-		t.Error("no base: no error")
+		t.Error("ExecProcess without a container's process: no error")
 	}
 }
 
@@ -373,17 +374,17 @@ func TestPauseErrors(t *testing.T) {
 		in.Pod.Linux = &cri.LinuxPodSandboxConfig{SecurityContext: sc}
 		_, _, err := Pause(PauseInput{ID: in.ID, Pod: in.Pod, Rootfs: in.Rootfs, Handler: in.Handler, Host: in.Host})
 		if !errors.Is(err, errdefs.ErrInvalidArgument) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: Pause: error %v, want ErrInvalidArgument", name, err)
 		}
 	}
 }
 
-// TestPauseWithoutSeccomp: the default profile was podd's idea, so its absence is no error.
+// TestPauseWithoutSeccomp: the pod did not request the default profile, so its absence is no error.
 func TestPauseWithoutSeccomp(t *testing.T) {
 	in := base()
 	in.Host.Seccomp = false
 	s, _, err := Pause(PauseInput{ID: in.ID, Pod: in.Pod, Rootfs: in.Rootfs, Handler: in.Handler, Host: in.Host})
 	if err != nil || s.Linux.Seccomp != nil {
-		t.Errorf("%v %v", s, err)
+		t.Errorf("Pause = %+v, %v, want no seccomp profile and no error", s, err)
 	}
 }

@@ -9,22 +9,20 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// PauseInput is all that the config.json of a pod's infra container is made from.
+// PauseInput is everything that the config.json of a pod's infra container depends on.
 type PauseInput struct {
 	ID  string
 	Pod *cri.PodSandboxConfig
-	// Rootfs holds podd's own static /pause and nothing else.
+	// Rootfs holds only podd's static /pause.
 	Rootfs string
 	// Seccomp is the profile of a Localhost request (see SeccompRequest), loaded; nil otherwise.
 	Seccomp *seccomp.Seccomp
 	// Labels are the SELinux labels, zero when SELinux is off.
 	Labels Labels
-	// Namespaces are the pod's. Its PID namespace is always a new one: giving it its first process is what the
-	// infra container is for.
+	// Namespaces are the pod's. The PID namespace is ignored: the infra container is the first process of a new one.
 	Namespaces  Namespaces
 	CgroupsPath string
-	// Shm is the pod's shared memory on the host. Under a kernel of its own, what the infra container does not have
-	// the others cannot share.
+	// Shm is the pod's shared memory on the host. Containers in a sandbox can only share what its infra container has.
 	Shm string
 	// Annotations are as of Input.
 	Annotations map[string]string
@@ -32,18 +30,18 @@ type PauseInput struct {
 	Host        Facts
 }
 
-// The infra container's oom_score_adj and weight, as the kubelet expects of every runtime
-// (kubernetes/pkg/kubelet/qos): it must be the last to go, and it does nothing.
+// The infra container's oom_score_adj and CPU weight, as the kubelet expects of every runtime
+// (kubernetes/pkg/kubelet/qos): the kernel must kill it last, and it needs no CPU time.
 const (
 	pauseOOMScoreAdj = -998
 	pauseShares      = 2
 )
 
-// pauseUser runs /pause when the pod's security context names nobody: an id that no image gives a meaning.
+// pauseUser runs /pause if the pod's security context names no user.
 const pauseUser = 65535
 
-// Pause makes the config.json of the infra container of a pod that shares its PID namespace: a process that reaps
-// zombies and may do nothing else. The pod's security context applies to it. Warnings and errors are as of Container.
+// Pause returns the config.json of the infra container of a pod that shares its PID namespace: an unprivileged process
+// that reaps zombies. The pod's security context applies to it. Warnings and errors are as of Container.
 func Pause(in PauseInput) (*specs.Spec, []string, error) {
 	sandbox := in.Pod.GetLinux().GetSecurityContext()
 	user, err := sandboxUser(sandbox, in.Namespaces)
@@ -78,11 +76,11 @@ func Pause(in PauseInput) (*specs.Spec, []string, error) {
 	})
 }
 
-// pauseConfig says as a container's configuration what the infra container is. Its seccomp profile is the default
-// one where the pod names none: podd knows what its own program calls.
+// pauseConfig returns the configuration of the infra container. Its seccomp profile is the default one if the pod names
+// none, which suffices for podd's own program.
 //
-// Under a kernel of its own, the infra container's control group is that of all containers of the pod: the weight of
-// a process that does nothing is not for it.
+// With a kernel of its own, the infra container's cgroup holds all containers of the pod: the minimal weight must not
+// apply to it.
 func pauseConfig(sandbox *cri.LinuxSandboxSecurityContext, h Handler, f Facts) *cri.ContainerConfig {
 	profile := sandbox.GetSeccomp()
 	//lint:ignore SA1019 old kubelets set it
@@ -92,7 +90,7 @@ func pauseConfig(sandbox *cri.LinuxSandboxSecurityContext, h Handler, f Facts) *
 	}
 	shares := int64(pauseShares)
 	if h.OwnKernel {
-		shares = 0 // not said
+		shares = 0 // not set
 	}
 	return &cri.ContainerConfig{
 		Command: []string{"/pause"},
@@ -112,12 +110,11 @@ func pauseConfig(sandbox *cri.LinuxSandboxSecurityContext, h Handler, f Facts) *
 	}
 }
 
-// pauseMasked are the parts of /proc that tell of the node, or act on it.
+// pauseMasked returns the paths of /proc that show the state of the node or act on it.
 func pauseMasked() []string {
 	return []string{
 		"/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
-		"/proc/sched_debug",
-		"/proc/scsi", "/proc/sysrq-trigger", "/proc/timer_list", "/proc/timer_stats",
+		"/proc/sched_debug", "/proc/scsi", "/proc/sysrq-trigger", "/proc/timer_list", "/proc/timer_stats",
 	}
 }
 
@@ -138,8 +135,8 @@ func (b *builder) pauseMounts() error {
 	return nil
 }
 
-// sandboxUser: "run_as_group should only be specified when run_as_user is specified; otherwise, the runtime MUST
-// error."
+// sandboxUser returns the user of the infra container. CRI: "run_as_group should only be specified when run_as_user is
+// specified; otherwise, the runtime MUST error."
 func sandboxUser(sc *cri.LinuxSandboxSecurityContext, ns Namespaces) (User, error) {
 	u := User{UID: pauseUser, GID: pauseUser}
 	if joined(ns.User) && (!mapped(pauseUser, ns.UIDs) || !mapped(pauseUser, ns.GIDs)) {

@@ -13,8 +13,8 @@ import (
 )
 
 // Resources converts the CRI's limits, for creation and for update. Zero and "" mean "not specified" and are left
-// out. Warnings tell of limits that this machine has no controller for. It does not cover oom_score_adj, which is a
-// property of processes: see OOMScoreAdj.
+// out. Warnings list limits that this machine has no controller for. oom_score_adj is a property of processes: see
+// OOMScoreAdj.
 func Resources(r *cri.LinuxContainerResources, f Facts) (*specs.LinuxResources, []string, error) {
 	out := &specs.LinuxResources{}
 	var err error
@@ -35,7 +35,7 @@ func Resources(r *cri.LinuxContainerResources, f Facts) (*specs.LinuxResources, 
 	return out, append(warnings, more...), nil
 }
 
-// resources writes the limits, the device rules and the oom score of the container.
+// resources sets the limits, the device rules and oom_score_adj of the container.
 func (b *builder) resources() error {
 	r := b.in.Config.GetLinux().GetResources()
 	limits, warnings, err := Resources(r, b.in.Host)
@@ -53,9 +53,9 @@ func (b *builder) resources() error {
 	return nil
 }
 
-// OOMScoreAdj returns the value to write, from -1000 to 1000. It is never left out: a container would inherit the
-// daemon's, which systemd units set near -1000. What is below the daemon's floor is raised to it, with a warning
-// when the request named a value at all.
+// OOMScoreAdj returns the value to set, from -1000 to 1000. It is never left out: a container would inherit the
+// daemon's, which systemd units set near -1000. A value below what podd may set is raised, with a warning if the
+// request names a value.
 func OOMScoreAdj(r *cri.LinuxContainerResources, f Facts) (int, []string, error) {
 	asked := r.GetOomScoreAdj()
 	if asked < -1000 || asked > 1000 {
@@ -109,13 +109,13 @@ func cpu(r *cri.LinuxContainerResources) (*specs.LinuxCPU, error) {
 	return &out, nil
 }
 
-// cpuset checks the characters only; the kernel checks the numbers against the machine's.
+// cpuset checks only the characters; the kernel checks the numbers.
 func cpuset(list string) bool {
 	return list == "" || strings.Trim(list, "0123456789,-") == "" && strings.ContainsAny(list, "0123456789")
 }
 
-// memory sets memory+swap to the memory limit when nothing is said about swap: Kubernetes gives containers no swap
-// unless it says so, on v1 here and on v2 through unified as well, which see nameSwapMax.
+// memory sets memory+swap to the memory limit if the request does not mention swap: containers have no swap unless
+// Kubernetes requests it. On v2 it may do so through unified as well, see nameSwapMax.
 func memory(r *cri.LinuxContainerResources, f Facts) (*specs.LinuxMemory, []string, error) {
 	limit, swap := r.GetMemoryLimitInBytes(), r.GetMemorySwapLimitInBytes()
 	switch {
@@ -137,11 +137,11 @@ func memory(r *cri.LinuxContainerResources, f Facts) (*specs.LinuxMemory, []stri
 		out.Limit = &limit
 	}
 	var warnings []string
-	_, said := r.GetUnified()[swapMax]
+	_, named := r.GetUnified()[swapMax]
 	switch {
 	case !f.Swap && swap != 0 && swap != limit:
 		warnings = []string{"memory_swap_limit_in_bytes has no effect: this kernel does not account swap"}
-	case !f.Swap, said && f.CgroupV2:
+	case !f.Swap, named && f.CgroupV2:
 	case swap != 0:
 		out.Swap = &swap
 	case limit > 0:
@@ -156,9 +156,9 @@ func memory(r *cri.LinuxContainerResources, f Facts) (*specs.LinuxMemory, []stri
 // swapMax is the file of cgroup v2 that bounds swap alone.
 const swapMax = "memory.swap.max"
 
-// nameSwapMax says on cgroup v2 also in the kernel's own words what memory.swap, the sum of both, comes to. Runtimes
-// differ in that: crun gives systemd the sum for MemorySwapMax, runc gives it nothing when there is to be no swap, and
-// what systemd does not know it sets back at its next reload.
+// nameSwapMax adds memory.swap.max on cgroup v2, converted from memory.swap, the sum of memory and swap. Runtimes
+// differ in that conversion: crun passes the sum to systemd as MemorySwapMax, runc passes nothing if there is to be no
+// swap, and systemd resets a limit that it was not given at its next reload.
 func nameSwapMax(out *specs.LinuxResources, f Facts) {
 	if !f.CgroupV2 || out.Memory == nil || out.Memory.Swap == nil {
 		return
@@ -173,18 +173,18 @@ func nameSwapMax(out *specs.LinuxResources, f Facts) {
 	out.Unified[swapMax] = strconv.FormatInt(*out.Memory.Swap-*out.Memory.Limit, 10) // there is a limit, see memory
 }
 
-// WithoutSwap leaves out what Resources says of swap, except for what the request has in r.Unified.
+// WithoutSwap removes the swap limits that Resources has set, except those that the request has in r.Unified.
 func WithoutSwap(out *specs.LinuxResources, r *cri.LinuxContainerResources) {
 	if out.Memory != nil {
 		out.Memory.Swap = nil
 	}
-	if _, said := r.GetUnified()[swapMax]; !said {
+	if _, named := r.GetUnified()[swapMax]; !named {
 		delete(out.Unified, swapMax)
 	}
 }
 
-// hugepages: the kubelet sends a limit for every page size it knows, 0 by default. What cannot be enforced is an
-// error or a warning only when it limits something that exists.
+// hugepages converts the limits of huge pages. The kubelet sends one for every page size it knows, 0 by default: a
+// limit of 0 that cannot be enforced is no error and no warning.
 func hugepages(r *cri.LinuxContainerResources, f Facts) ([]specs.LinuxHugepageLimit, []string, error) {
 	var out []specs.LinuxHugepageLimit
 	var warnings []string
@@ -210,8 +210,8 @@ func hugepages(r *cri.LinuxContainerResources, f Facts) ([]specs.LinuxHugepageLi
 	return out, warnings, nil
 }
 
-// unified passes cgroup v2 files on. Those of the cgroup core are refused: they are no limits, and writing
-// cgroup.kill or cgroup.procs is not for a pod to ask.
+// unified returns the requested cgroup v2 files. Those of the cgroup core, such as cgroup.kill and cgroup.procs, are
+// refused: they are no limits, and a pod must not write them.
 func unified(r *cri.LinuxContainerResources, f Facts) (map[string]string, error) {
 	set := r.GetUnified()
 	if len(set) == 0 {
@@ -225,7 +225,7 @@ func unified(r *cri.LinuxContainerResources, f Facts) (map[string]string, error)
 		if !ok || !plain(controller, "_") || !plain(file, "_.") || controller == "cgroup" {
 			return nil, invalid("%q is not the file of a cgroup v2 controller", key)
 		}
-		if err := text("value of "+key, value); err != nil {
+		if err := checkText("value of "+key, value); err != nil {
 			return nil, err
 		}
 	}

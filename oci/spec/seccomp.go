@@ -9,8 +9,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// SeccompRequest returns the seccomp profile that a security context asks for: its profile, or what its deprecated
-// path says when the profile is unset. Nil means unconfined (the CRI's default). Load a Localhost profile with
+// SeccompRequest returns the seccomp profile that a security context requests: profile, or the one that the deprecated
+// path names if profile is nil. Nil means unconfined, the CRI's default. Load a Localhost profile with
 // host.SeccompProfile and pass it in Input.Seccomp.
 func SeccompRequest(profile *cri.SecurityProfile, deprecated string) (*cri.SecurityProfile, error) {
 	if profile != nil {
@@ -30,8 +30,8 @@ func SeccompRequest(profile *cri.SecurityProfile, deprecated string) (*cri.Secur
 
 const localhostPrefix = "localhost/"
 
-// seccomp writes the profile. A privileged container has none, whatever it asks for: that is what the CRI says and
-// critest checks.
+// seccomp sets the profile. A privileged container has none, whatever it requests, as the CRI demands and critest
+// checks.
 func (b *builder) seccomp() error {
 	//lint:ignore SA1019 old kubelets set it
 	p, err := SeccompRequest(b.sc.GetSeccomp(), b.sc.GetSeccompProfilePath())
@@ -42,25 +42,25 @@ func (b *builder) seccomp() error {
 		return nil
 	}
 	if !b.in.Host.Seccomp {
-		return unsupported("the profile %s is asked for, this kernel has no seccomp", p.GetProfileType())
+		return unsupported("the profile %s is requested, this kernel has no seccomp", p.GetProfileType())
 	}
 	switch p.GetProfileType() {
 	case cri.SecurityProfile_RuntimeDefault:
-		b.spec.Linux.Seccomp = pick(seccomp.DefaultProfile(), b.spec.Process.Capabilities.Bounding, b.in.Host)
+		b.spec.Linux.Seccomp = filterRules(seccomp.DefaultProfile(), b.spec.Process.Capabilities.Bounding, b.in.Host)
 	case cri.SecurityProfile_Localhost:
 		if b.in.Seccomp == nil {
 			return invalid("the profile %q was not loaded", p.GetLocalhostRef())
 		}
-		b.spec.Linux.Seccomp = pick(b.in.Seccomp, b.spec.Process.Capabilities.Bounding, b.in.Host)
+		b.spec.Linux.Seccomp = filterRules(b.in.Seccomp, b.spec.Process.Capabilities.Bounding, b.in.Host)
 	default:
 		return invalid("unknown profile type %v", p.GetProfileType())
 	}
 	return nil
 }
 
-// pick returns the rules of a profile that hold for these capabilities on this machine. The module that defines the
-// default profile has a function for it that asks the running kernel; this one is pure.
-func pick(profile *seccomp.Seccomp, caps []string, f Facts) *specs.LinuxSeccomp {
+// filterRules returns the rules of a profile that hold for these capabilities on this machine. The function that the
+// library has for it queries the running kernel; this one is pure.
+func filterRules(profile *seccomp.Seccomp, caps []string, f Facts) *specs.LinuxSeccomp {
 	out := profile.LinuxSeccomp
 	if len(profile.ArchMap) > 0 {
 		out.Architectures = architectures(profile.ArchMap, f.Arch)
@@ -113,8 +113,8 @@ func excludes(c *seccomp.Filter, caps []string, f Facts) bool {
 		return false
 	}
 	held := func(want string) bool { return slices.Contains(caps, want) }
-	return slices.ContainsFunc(c.Caps, held) || slices.Contains(c.Arches, f.Arch) || c.MinKernel != nil &&
-		f.Kernel.atLeast(c.MinKernel)
+	return slices.ContainsFunc(c.Caps, held) || slices.Contains(c.Arches, f.Arch) ||
+		c.MinKernel != nil && f.Kernel.atLeast(c.MinKernel)
 }
 
 func (k KernelVersion) atLeast(min *seccomp.KernelVersion) bool {

@@ -1,9 +1,9 @@
 package spec
 
-// selinux writes the labels that host.Labels chose. A privileged container's process has none of its own ("SELinux
-// restrictions are not applied"); its files keep theirs, so that others may go on using them.
+// selinux sets the labels that host.Labels chose. The process of a privileged container has none ("SELinux restrictions
+// are not applied"); its files have theirs, so that other containers can use them.
 func (b *builder) selinux() error {
-	if !b.in.Host.SELinux || b.in.Handler.OwnKernel { // another kernel knows nothing of the host's labels
+	if !b.in.Host.SELinux || b.in.Handler.OwnKernel { // the sandbox's kernel does not know the host's labels
 		return nil
 	}
 	b.spec.Linux.MountLabel = b.in.Labels.Mount

@@ -1,8 +1,8 @@
 // Package spec turns a CRI container configuration into the config.json of an OCI runtime.
 //
-// It is pure: no file is opened, no kernel asked. Everything that depends on the machine arrives in Input,
-// gathered by oci/spec/host. The same input gives the same bytes, which is what the golden tests in testdata
-// hold it to. The sandbox engine is its only caller.
+// It is pure: it opens no file and makes no system call. Everything that depends on the machine is in Input, gathered
+// by oci/spec/host. The same input gives the same bytes, as the golden tests check. The sandbox engine is its only
+// caller.
 package spec
 
 import (
@@ -12,7 +12,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Input is all that a container's config.json is made from.
+// Input is everything that a container's config.json depends on.
 type Input struct {
 	ID     string
 	Pod    *cri.PodSandboxConfig
@@ -21,12 +21,12 @@ type Input struct {
 	// Rootfs is the path of the mounted root filesystem.
 	Rootfs string
 	User   User
-	// Mounts are Config.Mounts, resolved: sources checked, image volumes mounted. In the same order.
+	// Mounts are Config.Mounts in the same order, resolved: sources are checked, image volumes mounted.
 	Mounts []Mount
-	// Devices are the device nodes to create and allow; Privileged adds all of the host's before.
+	// Devices are the device nodes to create and allow. A privileged container gets those of the host as well.
 	Devices []Device
-	// Seccomp is the profile of a Localhost request (see SeccompRequest), loaded; nil otherwise. Its type is the
-	// format that Docker began: the OCI's, with conditions on its rules.
+	// Seccomp is the loaded profile of a Localhost request (see SeccompRequest), nil otherwise. It has Docker's format:
+	// the OCI's, with conditions on its rules.
 	Seccomp *seccomp.Seccomp
 	// Labels are the SELinux labels, zero when SELinux is off.
 	Labels Labels
@@ -36,19 +36,19 @@ type Input struct {
 	Files PodFiles
 	// Sandbox is the id of the pod sandbox, for handlers with a kernel of their own.
 	Sandbox string
-	// Annotations are what the handler's configuration lets through; podd's own win over them.
+	// Annotations are those that the handler's configuration allows; podd's own take precedence.
 	Annotations map[string]string
 	// CgroupsPath is the OCI cgroupsPath in the form the cgroup driver wants.
 	CgroupsPath string
-	// Handler and Host say what the runtime and the machine can do.
+	// Handler and Host are the capabilities of the runtime and of the machine.
 	Handler Handler
 	Host    Facts
 }
 
-// User is whom the container's process runs as, looked up in the root filesystem.
+// User is the user of the container's process, looked up in the root filesystem.
 type User struct {
 	UID, GID uint32
-	// Groups are the supplementary groups, after supplementalGroupsPolicy was applied.
+	// Groups are the supplementary groups, with supplementalGroupsPolicy applied.
 	Groups []uint32
 	// Home is the home directory, for $HOME; empty when passwd has no entry.
 	Home string
@@ -65,7 +65,7 @@ type Mount struct {
 	Config *cri.Mount
 	// Source is the host path to bind: Config.HostPath checked, or the image volume's path with its sub path.
 	Source string
-	// IsDir says what Source is.
+	// IsDir reports whether Source is a directory.
 	IsDir bool
 }
 
@@ -75,7 +75,7 @@ type Device struct {
 	Access string // cgroup access: any of r, w, m
 }
 
-// Namespaces says where each namespace comes from: a path to join, "host" for the node's, "" for a new private one.
+// Namespaces has for each namespace the path to join, "host" for the node's, or "" for a new private one.
 type Namespaces struct {
 	Net, IPC, UTS, PID, User string
 	// UIDs and GIDs map User when it is a path.
@@ -90,7 +90,7 @@ type PodFiles struct {
 	ResolvConf, Hostname, Hosts, Shm string
 }
 
-// Handler is what the chosen runtime can do.
+// Handler is what the chosen runtime supports.
 type Handler struct {
 	OCIVersion        string
 	RecursiveReadOnly bool
@@ -99,9 +99,9 @@ type Handler struct {
 	OwnKernel bool
 }
 
-// Facts is what this machine can do, asked once at start by oci/spec/host.
+// Facts is what this machine supports, read once at start by oci/spec/host.
 type Facts struct {
-	// Capabilities is the daemon's bounding set (CAP_...): a container gets no more.
+	// Capabilities is the daemon's bounding set (CAP_...), the most that a container can get.
 	Capabilities []string
 	// OOMScoreAdjMin is the lowest oom_score_adj that the daemon may set.
 	OOMScoreAdjMin int

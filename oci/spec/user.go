@@ -19,13 +19,13 @@ func (b *builder) user() error {
 	}
 	groups := clone(u.Groups)
 	if b.in.Handler.OwnKernel {
-		slices.Sort(groups) // as Linux keeps them; gVisor's kernel keeps the order that it is told
+		slices.Sort(groups) // the order of Linux; gVisor keeps that of config.json
 	}
 	b.spec.Process.User = specs.User{UID: u.UID, GID: u.GID, AdditionalGids: groups}
 	return nil
 }
 
-// checkID says clearly what the kernel would say with EINVAL, late, out of the runtime's child.
+// checkID refuses ids for which the runtime would fail later, with an EINVAL from the kernel.
 func (b *builder) checkID(kind string, id uint32, mappings []specs.LinuxIDMapping) error {
 	if id == math.MaxUint32 {
 		return invalid("%s id %d means \"no change\" to the kernel", kind, id)

@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// oldestVersion is written for runtimes that cannot say what they support: every runtime in use reads it.
+// oldestVersion is for runtimes that do not report what they support: every runtime in use reads it.
 const oldestVersion = "1.0.2"
 
-// version returns the ociVersion to write. A newer one than the runtime knows makes some refuse the whole file
-// (crun 1.8 of Debian 12: "unknown version specified").
+// version returns the ociVersion to write. Some runtimes refuse a file of a newer version than they know (crun 1.8 of
+// Debian 12: "unknown version specified").
 func version(max string) string {
 	if max == "" {
 		return oldestVersion
@@ -20,12 +20,12 @@ func version(max string) string {
 	return max
 }
 
-// fit removes what is newer than the version written and has the same meaning when it is absent.
+// removeNewer removes fields that are newer than the written version and whose absence means the same.
 //
-// Two newer things stay on purpose. linux.resources.unified came with 1.1.0, yet crun and runc took it while they
-// still called themselves 1.0: dropping a limit would be worse than writing it for a runtime that skips it. Mount
-// id mappings are only written when Handler.UserNamespaces says that they work.
-func fit(s *specs.Spec) {
+// Two newer fields stay on purpose. linux.resources.unified came with 1.1.0, but crun and runc read it while they still
+// reported 1.0; to drop a limit would be worse than to write one that a runtime ignores. Mount id mappings are only
+// written if Handler.UserNamespaces is set.
+func removeNewer(s *specs.Spec) {
 	if atLeast(s.Version, 1, 1) {
 		return
 	}
@@ -33,7 +33,7 @@ func fit(s *specs.Spec) {
 	if sec == nil || sec.DefaultErrnoRet == nil || *sec.DefaultErrnoRet != uint(unix.EPERM) {
 		return
 	}
-	sec.DefaultErrnoRet = nil // EPERM is what its absence means
+	sec.DefaultErrnoRet = nil // absent means EPERM
 }
 
 // atLeast compares the first two numbers of a version such as "1.2.0-rc.1".
