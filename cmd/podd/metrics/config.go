@@ -15,20 +15,20 @@ import (
 type Config struct {
 	// Address is "unix:///path", "IP:port", or "" for no endpoint.
 	Address string `toml:"address" comment:"Where Prometheus can scrape podd's own metrics, path /metrics: a unix socket (unix:///run/podd/metrics.sock) or an IP address and port (127.0.0.1:9478). Empty: metrics are off."`
-	// AllowRemote lets Address be one that other machines can reach.
+	// AllowRemote allows an Address that other machines can reach.
 	AllowRemote bool `toml:"allow_remote" comment:"Allow an address that other machines can reach. The metrics name no pod, but anyone who can connect can read them."`
 }
 
 // unixPrefix marks an address that is a socket's path.
 const unixPrefix = "unix://"
 
-// maxSocketPath is what sun_path holds, without its last byte.
+// maxSocketPath is the size of sun_path without the terminating zero.
 const maxSocketPath = 107
 
-// Enabled is true when there is to be an endpoint.
+// Enabled reports whether an endpoint is configured.
 func (c Config) Enabled() bool { return c.Address != "" }
 
-// SocketPath is the path of the unix socket, "" for an address that is none.
+// SocketPath returns the path of the unix socket, "" for a TCP address.
 func (c Config) SocketPath() string {
 	path, _ := strings.CutPrefix(c.Address, unixPrefix)
 	if path == c.Address {
@@ -72,9 +72,9 @@ func (c Config) validateAddress() error {
 func validateSocket(path string) error {
 	switch {
 	case !filepath.IsAbs(path) || path != filepath.Clean(path) || path == "/":
-		return fmt.Errorf("%q is not the absolute path of a socket in its shortest form", path)
+		return fmt.Errorf("%q is not the clean absolute path of a socket", path)
 	case strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		return fmt.Errorf("%q holds a control character", path)
+		return fmt.Errorf("%q contains a control character", path)
 	case len(path) > maxSocketPath:
 		return fmt.Errorf("%q is longer than the %d bytes of a unix socket's path", path, maxSocketPath)
 	}

@@ -1,10 +1,8 @@
-// Package metrics owns what Prometheus is told of podd itself: how long each stage of each operation takes, how calls
-// end, and how many pods, containers, images and problems there are. The CRI's metrics of pods are not here but in
-// package server.
+// Package metrics exports podd's own metrics to Prometheus: durations of operations and their stages, of calls, and the
+// number of pods, containers, images and problems. The CRI's metrics of pods are in package server.
 //
-// It counts and reports, and never changes anything. A metric's labels are from small closed sets; none holds the name
-// or id of a pod, a container or an image. Nothing of it exists unless an address is configured. Only the daemon's
-// wiring calls it.
+// It only counts and reports. Label values come from small fixed sets; none is the name or id of a pod, container or
+// image. It is unused unless an address is configured. Only the daemon's wiring calls it.
 package metrics
 
 import (
@@ -18,10 +16,10 @@ import (
 	"github.com/podd-project/podd/server"
 )
 
-// buckets are 1 ms, 2 ms ... 32.768 s, and a minute, which is where waiting for a hanging dependency begins.
+// buckets returns 1 ms, 2 ms ... 32.768 s, and 60 s, beyond which a dependency probably hangs.
 func buckets() []float64 { return append(prometheus.ExponentialBuckets(0.001, 2, 16), 60) }
 
-// Metrics counts what happens, and asks the node for the rest when somebody wants to know.
+// Metrics counts operations and calls, and reads the rest from the node at each scrape.
 type Metrics struct {
 	registry   *prometheus.Registry
 	operations *prometheus.HistogramVec
@@ -29,7 +27,7 @@ type Metrics struct {
 	calls      *prometheus.HistogramVec
 }
 
-// New returns metrics of a podd of that version that have seen nothing yet.
+// New returns empty metrics. Version is the label of podd_build_info.
 func New(version string) *Metrics {
 	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets()}, labels)
@@ -37,22 +35,24 @@ func New(version string) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
 		operations: histogram("podd_operation_duration_seconds",
-			"Time that operations on pods and containers took, from begin to end.", "operation", "handler", "outcome"),
+			"Duration of operations on pods and containers.", "operation", "handler", "outcome"),
 		stages: histogram("podd_operation_stage_duration_seconds",
-			"Time that each stage of an operation took. The outcome is the whole operation's.", "operation", "stage", "handler", "outcome"),
+			"Duration of each stage of an operation. The outcome is that of the whole operation.",
+			"operation", "stage", "handler", "outcome"),
 		calls: histogram("podd_rpc_duration_seconds",
-			"Time until calls of the CRI were answered, or streams ended.", "method", "code"),
+			"Duration of CRI calls and streams.", "method", "code"),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "podd_build_info", Help: "Always 1; the version is a label.", ConstLabels: prometheus.Labels{"version": version},
+		Name: "podd_build_info", Help: "Always 1; the version is a label.",
+		ConstLabels: prometheus.Labels{"version": version},
 	})
 	build.Set(1)
-	m.registry.MustRegister(m.operations, m.stages, m.calls, build, // they panic when two have one name
+	m.registry.MustRegister(m.operations, m.stages, m.calls, build, // panics on duplicate names
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
-// ObserveOperation counts an operation that has ended. It is called in the operation's way, and is quick.
+// ObserveOperation counts a finished operation. It does not block.
 func (m *Metrics) ObserveOperation(_ context.Context, o operation.Operation) {
 	outcome := string(o.Outcome)
 	m.operations.WithLabelValues(o.Verb, o.Handler, outcome).Observe(time.Duration(o.Took).Seconds())
@@ -61,7 +61,7 @@ func (m *Metrics) ObserveOperation(_ context.Context, o operation.Operation) {
 	}
 }
 
-// ObserveCall counts a call that was answered.
+// ObserveCall counts a finished call.
 func (m *Metrics) ObserveCall(c server.Call) {
 	m.calls.WithLabelValues(c.Method, c.Code.String()).Observe(c.Duration.Seconds())
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/podd-project/podd/sandbox/record"
 )
 
-// Node says what there is. It answers from memory.
+// Node provides the values of gauges. Its methods do not block.
 type Node interface {
 	PodStates() []record.PodState
 	ContainerStates() []record.ContainerState
-	// Images is how many are stored, Pulls how many are being pulled.
+	// Images returns the number of stored images, Pulls the number of images being pulled.
 	Images() int
 	Pulls() int
 	Operations() []operation.Operation
@@ -26,10 +26,10 @@ type Node interface {
 	NetworkReady() error
 }
 
-// Watch adds what node says at the time of each scrape.
+// Watch adds gauges that are read from node at each scrape.
 func (m *Metrics) Watch(node Node) { m.registry.MustRegister(newCollector(node)) }
 
-// collector asks a node.
+// collector implements prometheus.Collector with a Node.
 type collector struct {
 	node                                Node
 	pods, containers, images, pulls     *prometheus.Desc
@@ -46,27 +46,32 @@ func newCollector(node Node) *collector {
 		pods:         desc("podd_pods", "Pods by state.", "state"),
 		containers:   desc("podd_containers", "Containers by state.", "state"),
 		images:       desc("podd_images", "Images in the store."),
-		pulls:        desc("podd_image_pulls_in_progress", "Images that are being pulled."),
-		underWay:     desc("podd_operations_in_progress", "Operations under way.", "operation"),
+		pulls:        desc("podd_image_pulls_in_progress", "Images being pulled."),
+		underWay:     desc("podd_operations_in_progress", "Operations in progress.", "operation"),
 		owed:         desc("podd_owed_cleanups", "Pods and containers, or what was left of them, that could not be freed yet; see podd status."),
-		unread:       desc("podd_unread_records", "Records that cannot be read at present; see podd status."),
-		quarantined:  desc("podd_quarantined_records", "Damaged records that wait for a person in the directory quarantine."),
-		handlerReady: desc("podd_runtime_handler_ready", "1 when the runtime handler can be used.", "handler"),
-		networkReady: desc("podd_network_ready", "1 when pods can be attached to the network."),
+		unread:       desc("podd_unread_records", "Records that cannot be read; see podd status."),
+		quarantined:  desc("podd_quarantined_records", "Damaged records in the directory quarantine."),
+		handlerReady: desc("podd_runtime_handler_ready", "1 if the runtime handler is ready.", "handler"),
+		networkReady: desc("podd_network_ready", "1 if the pod network is ready."),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.pods, c.containers, c.images, c.pulls, c.underWay, c.owed, c.unread, c.quarantined, c.handlerReady, c.networkReady} {
+	for _, d := range []*prometheus.Desc{
+		c.pods, c.containers, c.images, c.pulls, c.underWay, c.owed, c.unread, c.quarantined,
+		c.handlerReady, c.networkReady,
+	} {
 		out <- d
 	}
 }
 
-// The states that are told even when nothing is in them.
+// The states that are reported even if their count is 0.
 var (
 	podStates       = []record.PodState{record.PodCreating, record.PodReady, record.PodStopping, record.PodNotReady}
-	containerStates = []record.ContainerState{record.ContainerCreating, record.ContainerCreated, record.ContainerRunning, record.ContainerExited}
+	containerStates = []record.ContainerState{
+		record.ContainerCreating, record.ContainerCreated, record.ContainerRunning, record.ContainerExited,
+	}
 )
 
 // Collect implements prometheus.Collector.
@@ -92,7 +97,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	gauge(c.networkReady, yes(c.node.NetworkReady() == nil))
 }
 
-// count tells how often each value is in list, of the known ones also when it is not.
+// count reports how often each value occurs in list, and 0 for known values that do not.
 func count[S ~string](gauge func(*prometheus.Desc, float64, ...string), d *prometheus.Desc, known, list []S) {
 	n := map[string]int{}
 	for _, v := range known {

@@ -12,23 +12,24 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// Path is where the metrics are.
+// Path is the path of the metrics endpoint.
 const Path = "/metrics"
 
-// A scrape is answered from memory; whoever takes longer than this to ask for or to take the answer is cut off.
+// scrapeTimeout bounds reading a request and writing its response.
 const scrapeTimeout = 10 * time.Second
 
-// maxScrapes bounds the answers that are being made; the others are told to come later.
+// maxScrapes bounds concurrent scrapes. Further ones get HTTP status 503.
 const maxScrapes = 4
 
-// Serve answers scrapes that come to l, which it closes, until ctx ends.
+// Serve serves scrapes on l until ctx ends, and closes l.
 func (m *Metrics) Serve(ctx context.Context, l net.Listener, log logrus.FieldLogger) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET "+Path, promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		MaxRequestsInFlight: maxScrapes, ErrorHandling: promhttp.ContinueOnError, ErrorLog: logger{log},
 	}))
 	srv := &http.Server{
-		Handler: mux, ReadTimeout: scrapeTimeout, WriteTimeout: scrapeTimeout, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+		Handler: mux, ReadTimeout: scrapeTimeout, WriteTimeout: scrapeTimeout, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 16 << 10,
 	}
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
 	defer stop()
@@ -38,9 +39,9 @@ func (m *Metrics) Serve(ctx context.Context, l net.Listener, log logrus.FieldLog
 	return nil
 }
 
-// logger is a log as promhttp wants it: it tells of metrics that could not be collected.
+// logger implements promhttp.Logger, which gets the errors of collecting metrics.
 type logger struct{ logrus.FieldLogger }
 
 func (l logger) Println(v ...any) {
-	l.WithField("what", fmt.Sprint(v...)).Warn("metrics could not be collected")
+	l.WithField("error", fmt.Sprint(v...)).Warn("failed to collect metrics")
 }

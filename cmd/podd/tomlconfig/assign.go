@@ -10,8 +10,8 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// Assign sets one dotted key from text, as a command line does. Text keys and durations take the value as it
-// is; everything else (and a text in quotes) is read as TOML: true, 5, ["a", "b"]. Origin names the flag.
+// Assign sets one dotted key from the command line. Strings and durations take value as it is, without quotes; values
+// of other types, and quoted strings, are parsed as TOML: true, 5, ["a", "b"]. Origin is the name of the flag.
 func (s *Set) Assign(origin, key, value string) error {
 	if strings.ContainsAny(key, "\n\r=") || !utf8.ValidString(key) {
 		return fmt.Errorf("%s: %q is not a key", origin, key)
@@ -25,7 +25,7 @@ func (s *Set) Assign(origin, key, value string) error {
 	}
 	literal := strings.TrimSpace(value)
 	if t, known := typeAt(s.target.Type(), path); !known || isText(t) && !quoted(literal) {
-		literal = quote(value) // of an unknown key only the name will be complained of
+		literal = quote(value) // the error is about the unknown key, not its value
 	}
 	if strings.ContainsAny(literal, "\n\r") { // a second line would be a second key
 		return fmt.Errorf("%s: the value has more than one line", origin)
@@ -39,7 +39,7 @@ func (s *Set) Assign(origin, key, value string) error {
 	return errors.Join(m.errs...)
 }
 
-// splitKey parses a dotted key by letting the TOML parser do it.
+// splitKey parses a dotted key with the TOML parser.
 func splitKey(key string) ([]string, error) {
 	tree := map[string]any{}
 	if err := toml.Unmarshal([]byte(key+" = 0"), &tree); err != nil {
@@ -58,10 +58,10 @@ func splitKey(key string) ([]string, error) {
 	return path, nil
 }
 
-// isText is true for what a user types without quotes on a command line.
+// isText reports whether values of t are given without quotes on the command line.
 func isText(t reflect.Type) bool { return t.Kind() == reflect.String || t == durationType }
 
-// quoted is true for a value that is a TOML string already.
+// quoted reports whether s is a TOML string with quotes.
 func quoted(s string) bool {
 	return len(s) >= 2 && (s[0] == '"' || s[0] == '\'') && s[len(s)-1] == s[0]
 }

@@ -8,8 +8,7 @@ import (
 
 var durationType = reflect.TypeFor[time.Duration]()
 
-// convert sets target, which is not a table, to a value that the TOML parser returned. The error says what
-// was wanted.
+// convert sets target, which is not a table, to a value that the TOML parser returned. The error names the wanted type.
 func convert(target reflect.Value, v any) error {
 	if target.Type() == durationType {
 		return convertDuration(target, v)
@@ -22,7 +21,7 @@ func convert(target reflect.Value, v any) error {
 			target.SetString(s)
 			return nil
 		}
-		return fmt.Errorf("want a text in quotes, not %s", describe(v))
+		return fmt.Errorf("want a string in quotes, not %s", describe(v))
 	case reflect.Bool:
 		if b, ok := v.(bool); ok {
 			target.SetBool(b)
@@ -74,7 +73,7 @@ func convertDuration(target reflect.Value, v any) error {
 	return nil
 }
 
-// convertSlice replaces: an array of a later document takes the place of an earlier one.
+// convertSlice replaces the slice: arrays are not merged.
 func convertSlice(target reflect.Value, v any) error {
 	in, ok := v.([]any)
 	if !ok {
@@ -90,7 +89,7 @@ func convertSlice(target reflect.Value, v any) error {
 	return nil
 }
 
-// describe names a TOML value for an error message.
+// describe returns a TOML value for an error message.
 func describe(v any) string {
 	switch v := v.(type) {
 	case map[string]any:
@@ -98,7 +97,7 @@ func describe(v any) string {
 	case []any:
 		return "an array"
 	case string:
-		return fmt.Sprintf("the text %q", v)
+		return fmt.Sprintf("the string %q", v)
 	case bool, int64, float64:
 		return fmt.Sprint(v)
 	}

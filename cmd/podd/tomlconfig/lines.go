@@ -6,9 +6,8 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// keyLines maps every key and table of a valid document to the line of its first mention. Only the parser
-// knows positions of keys, and it offers them through go-toml's "unstable" package; nothing but line numbers
-// hangs on it.
+// keyLines maps every key and table of a valid document to the line of its first occurrence. go-toml exposes
+// positions of keys only in its package "unstable", which is used for nothing else.
 func keyLines(data []byte) map[string]int {
 	k := lineIndex{lines: map[string]int{}, data: data}
 	p := unstable.Parser{}
@@ -29,17 +28,17 @@ func keyLines(data []byte) map[string]int {
 type lineIndex struct {
 	lines map[string]int
 	data  []byte
-	// line is the line of offset: keys come in the order of the document, so counting goes on from the last.
+	// line is the line of offset. Keys come in document order, so counting continues from the last key.
 	line, offset int
 }
 
-// key notes each prefix of a dotted key below table and returns the whole path.
+// key records the line of each prefix of a dotted key in table and returns the whole path.
 func (k *lineIndex) key(table []string, it unstable.Iterator) []string {
 	path := append([]string(nil), table...)
 	for it.Next() {
 		n := it.Node()
 		path = append(path, string(n.Data))
-		k.note(keyString(path), int(n.Raw.Offset))
+		k.record(keyString(path), int(n.Raw.Offset))
 	}
 	return path
 }
@@ -54,7 +53,7 @@ func (k *lineIndex) keyValue(table []string, e *unstable.Node) {
 	}
 }
 
-func (k *lineIndex) note(key string, offset int) {
+func (k *lineIndex) record(key string, offset int) {
 	if offset < k.offset || offset > len(k.data) {
 		k.line, k.offset = 0, 0
 		offset = min(offset, len(k.data))

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// nearest names the known key that someone who wrote path most likely meant: the same name in another table,
-// or else the least distance in letters.
+// nearest returns the known key that was most likely meant by path: the one with the same name in another table, or
+// else that with the least edit distance.
 func nearest(target reflect.Value, path []string) string {
 	best, least := "", -1
 	for _, known := range knownKeys(target.Type(), path) {
@@ -22,8 +22,8 @@ func nearest(target reflect.Value, path []string) string {
 	return best
 }
 
-// knownKeys lists every key and table of t. Free names of maps are taken from like, where it has one with a key
-// below it, so that the suggestion for "runtime.handlers.kata.pth" speaks of kata.
+// knownKeys returns every key and table of t. The keys of maps are taken from like, if it has one at that place, so
+// that the suggestion for "runtime.handlers.kata.pth" contains kata.
 func knownKeys(t reflect.Type, like []string) [][]string {
 	var out [][]string
 	var walk func(t reflect.Type, path []string)
@@ -48,8 +48,7 @@ func knownKeys(t reflect.Type, like []string) [][]string {
 	return out
 }
 
-// distance is the number of letters to insert, delete or replace to get from a to b (Levenshtein). Absurdly
-// long keys are cut: they are near to nothing.
+// distance returns the Levenshtein distance of a and b, of their first 200 bytes.
 func distance(a, b string) int {
 	a, b = strings.ToLower(a[:min(len(a), 200)]), strings.ToLower(b[:min(len(b), 200)])
 	row := make([]int, len(b)+1)

@@ -13,11 +13,11 @@ import (
 	"unicode"
 )
 
-// width is where comments are wrapped.
+// width is the maximum width of comment lines.
 const width = 100
 
-// Document writes every key with its comment and its value, the keys commented out: a file that documents all
-// and changes nothing until a line is uncommented.
+// Document writes every key with its comment and its value, commented out: a file that documents all keys and sets
+// none.
 func (s *Set) Document(w io.Writer) error {
 	return s.print(w, func(p *printer, path []string, e entry) {
 		if p.last == other {
@@ -28,18 +28,18 @@ func (s *Set) Document(w io.Writer) error {
 	})
 }
 
-// Dump writes the effective values, each with its origin in a comment. It is a valid document that gives the
-// same values when merged.
+// Dump writes the effective values, each with its origin in a comment. Merging the output gives the same values.
 func (s *Set) Dump(w io.Writer) error {
 	return s.print(w, func(p *printer, path []string, e entry) {
-		p.printf("%s = %s # %s\n", keyString(path[len(path)-1:]), literal(e.value), oneLine(s.Origin(keyString(path))))
+		origin := oneLine(s.Origin(keyString(path)))
+		p.printf("%s = %s # %s\n", keyString(path[len(path)-1:]), literal(e.value), origin)
 	})
 }
 
-// Values returns the effective values by dotted key, durations as text. They are for looking at, not for changing.
+// Values returns the effective values by dotted key, durations as strings. Callers must not modify them.
 func (s *Set) Values() map[string]any {
 	values := map[string]any{}
-	s.print(io.Discard, func(_ *printer, path []string, e entry) { // writing to nowhere does not fail
+	s.print(io.Discard, func(_ *printer, path []string, e entry) { // io.Discard does not fail
 		v := e.value.Interface()
 		if d, ok := v.(time.Duration); ok {
 			v = shortDuration(d)
@@ -58,11 +58,11 @@ func (s *Set) print(w io.Writer, key func(*printer, []string, entry)) error {
 type printer struct {
 	w   *bufio.Writer
 	key func(*printer, []string, entry)
-	// last is what was printed last: nothing, a header or anything else.
+	// last is the kind of the last printed line.
 	last byte
 }
 
-// What was printed last.
+// Values of printer.last.
 const (
 	nothing byte = iota
 	header
@@ -71,10 +71,10 @@ const (
 
 func (p *printer) printf(format string, args ...any) {
 	p.last = other
-	fmt.Fprintf(p.w, format, args...) // bufio keeps the first error for Flush
+	fmt.Fprintf(p.w, format, args...) // Flush returns the first error
 }
 
-// table prints a table: its own keys first, then its sub-tables, as TOML wants.
+// table prints a table: its keys first, then its sub-tables, as TOML requires.
 func (p *printer) table(path []string, comment string, v reflect.Value) {
 	all := children(v)
 	plain := slices.DeleteFunc(slices.Clone(all), func(e entry) bool { return isTable(e.value.Type()) })
@@ -96,7 +96,7 @@ func (p *printer) table(path []string, comment string, v reflect.Value) {
 	}
 }
 
-// children lists what is in a table: a struct's fields in order, a map's entries by name.
+// children returns the entries of a table: the fields of a struct in order, the entries of a map by name.
 func children(v reflect.Value) []entry {
 	if v.Kind() == reflect.Struct {
 		return entries(v)
@@ -112,7 +112,7 @@ func children(v reflect.Value) []entry {
 	return out
 }
 
-// comment prints text as comment lines, wrapped.
+// comment prints text as wrapped comment lines.
 func (p *printer) comment(text string) {
 	for paragraph := range strings.Lines(text) {
 		line := "#"
@@ -127,7 +127,7 @@ func (p *printer) comment(text string) {
 	}
 }
 
-// literal writes a value as TOML.
+// literal returns a value as TOML.
 func literal(v reflect.Value) string {
 	if v.Type() == durationType {
 		return quote(shortDuration(time.Duration(v.Int())))
@@ -147,7 +147,7 @@ func literal(v reflect.Value) string {
 	return fmt.Sprint(v.Interface())
 }
 
-// floatLiteral keeps the dot or exponent that makes a TOML number a float.
+// floatLiteral returns f with a dot or exponent, which make a TOML number a float.
 func floatLiteral(f float64) string {
 	s := strings.ToLower(strconv.FormatFloat(f, 'g', -1, 64))
 	if strings.ContainsAny(s, ".einf") {
@@ -156,7 +156,7 @@ func floatLiteral(f float64) string {
 	return s + ".0"
 }
 
-// shortDuration is Duration.String without its idle zeros: "2m", not "2m0s".
+// shortDuration returns Duration.String without zero units: "2m", not "2m0s".
 func shortDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -168,7 +168,7 @@ func shortDuration(d time.Duration) string {
 	return s
 }
 
-// quote writes a TOML basic string.
+// quote returns s as a TOML basic string.
 func quote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -191,7 +191,7 @@ func quote(s string) string {
 	return b.String()
 }
 
-// oneLine makes a file name fit for a comment.
+// oneLine replaces control characters, so that s can be part of a comment.
 func oneLine(s string) string {
 	return strings.Map(func(c rune) rune {
 		if unicode.IsControl(c) {

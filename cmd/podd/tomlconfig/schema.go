@@ -11,7 +11,7 @@ type entry struct {
 	value         reflect.Value
 }
 
-// entries lists the tagged fields of a struct in their order; embedded structs without a tag are flattened.
+// entries returns the tagged fields of a struct in order. Embedded structs without a tag are flattened.
 func entries(v reflect.Value) []entry {
 	var out []entry
 	for i := range v.NumField() {
@@ -27,7 +27,7 @@ func entries(v reflect.Value) []entry {
 	return out
 }
 
-// fieldNamed finds a field by its TOML name, exactly: TOML keys are case-sensitive.
+// fieldNamed returns the field with a TOML name. TOML keys are case-sensitive.
 func fieldNamed(v reflect.Value, name string) (reflect.Value, bool) {
 	for _, e := range entries(v) {
 		if e.name == name {
@@ -37,10 +37,10 @@ func fieldNamed(v reflect.Value, name string) (reflect.Value, bool) {
 	return reflect.Value{}, false
 }
 
-// isTable is true for types that are TOML tables.
+// isTable reports whether values of t are TOML tables.
 func isTable(t reflect.Type) bool { return t.Kind() == reflect.Struct || t.Kind() == reflect.Map }
 
-// typeAt finds the type of a key, whether or not a map on the way has the entry.
+// typeAt returns the type of a key. Entries of maps on the way need not exist.
 func typeAt(t reflect.Type, path []string) (reflect.Type, bool) {
 	for _, name := range path {
 		switch t.Kind() {
@@ -59,7 +59,7 @@ func typeAt(t reflect.Type, path []string) (reflect.Type, bool) {
 	return t, true
 }
 
-// keyString writes a path as a dotted TOML key, quoting what is not a bare key.
+// keyString returns a path as a dotted TOML key, with quotes where needed.
 func keyString(path []string) string {
 	var b strings.Builder
 	for i, name := range path {

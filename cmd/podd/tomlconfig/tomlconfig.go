@@ -1,10 +1,8 @@
-// Package tomlconfig fills a struct from several TOML documents, key by key, and remembers which document set
-// which key.
+// Package tomlconfig fills a struct from several TOML documents, key by key, and records which document set which key.
 //
-// It owns the rules of merging (tables merge, everything else replaces), of naming mistakes (file, line, the
-// nearest known key) and of printing a struct back as TOML. It knows no key: those are the struct's fields,
-// named by their `toml` tag and explained by their `comment` tag. It never opens a file. cmd/podd is its only
-// caller.
+// It defines how documents are merged (tables merge, other values replace), how errors are reported (file, line and the
+// nearest known key) and how a struct is printed as TOML. The keys are the fields of the struct: the tag `toml` is the
+// name, the tag `comment` the documentation. It does not open files. cmd/podd is its only caller.
 package tomlconfig
 
 import (
@@ -20,7 +18,7 @@ import (
 // Default is the origin of a key that no document has set.
 const Default = "default"
 
-// Set is a struct being filled. It is not safe for concurrent use.
+// Set fills a struct. It is not safe for concurrent use.
 type Set struct {
 	// Renamed maps former dotted keys to their new names, which the error of an unknown key then gives.
 	Renamed map[string]string
@@ -29,15 +27,15 @@ type Set struct {
 	origins map[string]string
 }
 
-// New returns a Set over target, a pointer to a struct that holds the defaults. Fields without a toml tag are
-// left alone. A field may be a string, bool, number, time.Duration (written "1m30s"), a slice of those, a
-// struct (a table), or a map from string to string or struct (a table with free names).
+// New returns a Set that fills target, a pointer to a struct with the defaults. Fields without a toml tag are
+// ignored. A field may be a string, bool, number, time.Duration (written "1m30s"), a slice of those, a struct (a
+// table), or a map from string to string or struct (a table with arbitrary keys).
 func New(target any) *Set {
 	return &Set{target: reflect.ValueOf(target).Elem(), origins: map[string]string{}}
 }
 
-// Merge lays a TOML document over what is there. Name is the document's file name, for errors and origins.
-// All mistakes are reported, joined, each as "name:line: what is wrong"; after an error the Set is unusable.
+// Merge sets the keys of a TOML document. Name is the document's file name, for errors and origins. It returns all
+// errors joined, each as "name:line: error". After an error the Set is unusable.
 func (s *Set) Merge(name string, data []byte) error {
 	tree := map[string]any{}
 	if err := toml.Unmarshal(data, &tree); err != nil {
@@ -49,7 +47,7 @@ func (s *Set) Merge(name string, data []byte) error {
 	return errors.Join(m.errs...)
 }
 
-// Origin says who set key (dotted): a document as "name:line", the origin given to Assign, or Default.
+// Origin returns what set a dotted key: "name:line" of a document, the origin passed to Assign, or Default.
 func (s *Set) Origin(key string) string {
 	if o, ok := s.origins[key]; ok {
 		return o
@@ -57,7 +55,7 @@ func (s *Set) Origin(key string) string {
 	return Default
 }
 
-// syntaxError gives go-toml's errors the position they carry.
+// syntaxError adds name and position to an error of go-toml.
 func syntaxError(name string, err error) error {
 	var d *toml.DecodeError
 	if errors.As(err, &d) {
@@ -67,14 +65,14 @@ func syntaxError(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// merge is one document being laid over a Set.
+// merge merges one document into a Set.
 type merge struct {
 	set   *Set
 	where func(key string) string
 	errs  []error
 }
 
-// table lays tree over target, a struct or a map, at path.
+// table merges tree into target, a struct or a map, at path.
 func (m *merge) table(path []string, target reflect.Value, tree map[string]any) {
 	for _, name := range slices.Sorted(maps.Keys(tree)) {
 		at := append(slices.Clone(path), name)
@@ -104,7 +102,7 @@ func (m *merge) unknown(path []string) {
 	m.fail(path, "unknown key %q, the nearest known key is %q", key, nearest(m.set.target, path))
 }
 
-// element lays v over the entry of a map. Map values cannot be set in place, so a copy is changed and put back.
+// element merges v into an entry of a map. Map values cannot be set in place, so it changes a copy and stores it.
 func (m *merge) element(path []string, target reflect.Value, name string, v any) {
 	entry := reflect.New(target.Type().Elem()).Elem()
 	key := reflect.ValueOf(name).Convert(target.Type().Key())
@@ -118,7 +116,7 @@ func (m *merge) element(path []string, target reflect.Value, name string, v any)
 	target.SetMapIndex(key, entry)
 }
 
-// value lays v over target: merges when target is a table, replaces otherwise.
+// value merges v into target if target is a table, and replaces target otherwise.
 func (m *merge) value(path []string, target reflect.Value, v any) {
 	if isTable(target.Type()) {
 		sub, ok := v.(map[string]any)
@@ -136,7 +134,7 @@ func (m *merge) value(path []string, target reflect.Value, v any) {
 	m.set.origins[keyString(path)] = m.where(keyString(path))
 }
 
-// maxErrors is how many mistakes of one document are told apart; a file that is no configuration at all has more.
+// maxErrors limits the errors reported for one document: a file that is no configuration has many.
 const maxErrors = 20
 
 func (m *merge) fail(path []string, format string, args ...any) {

@@ -16,17 +16,17 @@ type Config struct {
 	Endpoint string `toml:"endpoint" comment:"OTLP/gRPC endpoint of the collector: host:port (127.0.0.1:4317) or unix:///path. Empty: tracing is off."`
 	// Insecure sends without TLS.
 	Insecure bool `toml:"insecure" comment:"Connect to host:port without TLS. With TLS, the certificate must be trusted by the machine."`
-	// SamplingRatePerMillion is how many of a million traces that podd begins are sent.
+	// SamplingRatePerMillion is how many of a million traces that podd starts are sampled.
 	SamplingRatePerMillion int `toml:"sampling_rate_per_million" comment:"How many of a million traces are sampled. Calls of a kubelet that traces follow the kubelet's own sampling."`
 }
 
-// million is every trace.
+// million is the sampling rate of every trace.
 const million = 1_000_000
 
-// DefaultConfig traces nothing, and everything once there is an endpoint.
+// DefaultConfig has no endpoint, and samples every trace.
 func DefaultConfig() Config { return Config{SamplingRatePerMillion: million} }
 
-// Enabled is true when spans are sent.
+// Enabled reports whether an endpoint is configured.
 func (c Config) Enabled() bool { return c.Endpoint != "" }
 
 // unixPrefix marks an endpoint that is a socket's path.
@@ -50,7 +50,7 @@ func (c Config) validateEndpoint() error {
 	}
 	if path, ok := strings.CutPrefix(c.Endpoint, unixPrefix); ok {
 		if !filepath.IsAbs(path) || path != filepath.Clean(path) {
-			return fmt.Errorf("%q is not the absolute path of a socket in its shortest form", path)
+			return fmt.Errorf("%q is not the clean absolute path of a socket", path)
 		}
 		return nil
 	}

@@ -15,19 +15,24 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// acts are how the names of calls begin that do something. The others are asked for every second, and only look.
-var acts = []string{"RunPod", "Stop", "Remove", "Create", "Start", "Update", "Exec", "Pull", "Checkpoint", "Restore", "Reopen"}
+// tracedPrefixes are prefixes of the methods that are traced. The kubelet calls the others every second, and they
+// change nothing.
+var tracedPrefixes = []string{
+	"RunPod", "Stop", "Remove", "Create", "Start", "Update", "Exec", "Pull", "Checkpoint", "Restore", "Reopen",
+}
 
-// Unary is a gRPC interceptor that makes a span of each call that does something. It must be the outermost one, to see
-// what the client is told.
-func (t *Tracer) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+// Unary is a gRPC interceptor that creates a span for each call that changes something. It must be the outermost one,
+// to see the status that the client gets.
+func (t *Tracer) Unary(
+	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
+) (any, error) {
 	service, method, _ := strings.Cut(strings.TrimPrefix(info.FullMethod, "/"), "/")
-	if !slices.ContainsFunc(acts, func(act string) bool { return strings.HasPrefix(method, act) }) {
+	if !slices.ContainsFunc(tracedPrefixes, func(p string) bool { return strings.HasPrefix(method, p) }) {
 		return handler(ctx, req)
 	}
 	md, _ := metadata.FromIncomingContext(ctx)
 	parent := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(ctx, carrier(md)))
-	self, began := t.begin(parent), time.Now()
+	self, began := t.newContext(parent), time.Now()
 	resp, err := handler(trace.ContextWithSpanContext(ctx, self), req)
 	if !self.IsSampled() {
 		return resp, err
@@ -37,13 +42,15 @@ func (t *Tracer) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 		failed = code.String()
 	}
 	t.put(span{
-		self: self, parent: parent, name: service + "/" + method, kind: tracepb.Span_SPAN_KIND_SERVER, began: began, took: time.Since(began),
-		attributes: attributes("rpc.system", "grpc", "rpc.service", service, "rpc.method", method, "podd.code", code.String()), failed: failed,
+		self: self, parent: parent, name: service + "/" + method, kind: tracepb.Span_SPAN_KIND_SERVER,
+		began: began, took: time.Since(began), failed: failed,
+		attributes: attributes(
+			"rpc.system", "grpc", "rpc.service", service, "rpc.method", method, "podd.code", code.String()),
 	})
 	return resp, err
 }
 
-// carrier is a call's metadata as the propagator reads it.
+// carrier is a propagation.TextMapCarrier of a call's metadata.
 type carrier metadata.MD
 
 // Get implements propagation.TextMapCarrier.
@@ -54,7 +61,7 @@ func (c carrier) Get(key string) string {
 	return ""
 }
 
-// Set implements propagation.TextMapCarrier; an incoming call's metadata is not written to.
+// Set implements propagation.TextMapCarrier. It is not used for incoming calls.
 func (c carrier) Set(string, string) {}
 
 // Keys implements propagation.TextMapCarrier.

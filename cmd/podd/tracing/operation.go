@@ -12,28 +12,29 @@ import (
 	"github.com/podd-project/podd/sandbox/operation"
 )
 
-// ObserveOperation makes the spans of an operation that has ended: its own and, below that, one for each stage. ctx is
-// that of the caller who began it. It is called in the operation's way, and is quick.
+// ObserveOperation creates the spans of a finished operation: its own and a child for each stage. ctx is that of the
+// call that started the operation. It does not block.
 func (t *Tracer) ObserveOperation(ctx context.Context, o operation.Operation) {
 	parent := trace.SpanContextFromContext(ctx)
-	self := t.begin(parent)
+	self := t.newContext(parent)
 	if !self.IsSampled() {
 		return
 	}
 	name := "podd." + o.Verb
 	for _, s := range o.Stages {
 		t.put(span{
-			self: t.begin(self), parent: self, name: name + "/" + s.Name, kind: tracepb.Span_SPAN_KIND_INTERNAL,
+			self: t.newContext(self), parent: self, name: name + "/" + s.Name, kind: tracepb.Span_SPAN_KIND_INTERNAL,
 			began: o.Began.Add(time.Duration(s.After)), took: time.Duration(s.Took),
 		})
 	}
 	t.put(span{
-		self: self, parent: parent, name: name, kind: tracepb.Span_SPAN_KIND_INTERNAL, began: o.Began, took: time.Duration(o.Took),
+		self: self, parent: parent, name: name, kind: tracepb.Span_SPAN_KIND_INTERNAL,
+		began: o.Began, took: time.Duration(o.Took),
 		attributes: operationAttributes(o), failed: outcomeText(o.Outcome),
 	})
 }
 
-// operationAttributes say what o was about, in the words of OpenTelemetry's conventions for Kubernetes.
+// operationAttributes returns the attributes of o, named as in OpenTelemetry's conventions for Kubernetes.
 func operationAttributes(o operation.Operation) []*commonpb.KeyValue {
 	namespace, rest, _ := strings.Cut(o.Name, "/")
 	pod, container, _ := strings.Cut(rest, "/")
@@ -45,7 +46,7 @@ func operationAttributes(o operation.Operation) []*commonpb.KeyValue {
 	return attributes(pairs...)
 }
 
-// outcomeText is an operation's failure in a word.
+// outcomeText returns the outcome of a failed operation, "" for success.
 func outcomeText(o operation.Outcome) string {
 	if o == operation.OutcomeOK {
 		return ""

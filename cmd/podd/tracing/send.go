@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// A batch is sent when it has maxBatch spans or its first is batchDelay old. The queue holds the spans of nearly 200 pods'
-// starts while a batch is being sent, which may take exportTimeout with all repetitions.
+// A batch is sent when it has maxBatch spans or its first span is batchDelay old. exportTimeout bounds sending a batch,
+// with retries. Meanwhile the queue can hold the spans of about 200 pod starts.
 const (
 	maxQueue      = 4096
 	maxBatch      = 512
@@ -23,17 +23,17 @@ const (
 	exportTimeout = 10 * time.Second
 )
 
-var errQueueFull = errors.New("more spans than the collector takes")
+var errQueueFull = errors.New("queue is full: the collector is too slow")
 
-// exportMethod is how OTLP/gRPC takes spans.
+// exportMethod is the OTLP/gRPC method for spans.
 const exportMethod = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
-// retry repeats what OTLP says may be repeated.
+// retry is the gRPC service config with the retries that OTLP allows.
 const retry = `{"methodConfig": [{"name": [{"service": "opentelemetry.proto.collector.trace.v1.TraceService"}],
 	"retryPolicy": {"maxAttempts": 3, "initialBackoff": "0.5s", "maxBackoff": "3s", "backoffMultiplier": 2,
 		"retryableStatusCodes": ["UNAVAILABLE", "RESOURCE_EXHAUSTED", "ABORTED"]}}]}`
 
-// dial makes a client that connects once it is used.
+// dial returns a client that connects at the first call.
 func dial(cfg Config) (*grpc.ClientConn, error) {
 	target, creds := cfg.Endpoint, credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12})
 	if cfg.Insecure || strings.HasPrefix(target, unixPrefix) {
@@ -42,10 +42,11 @@ func dial(cfg Config) (*grpc.ClientConn, error) {
 	if !strings.HasPrefix(target, unixPrefix) {
 		target = "dns:///" + target
 	}
-	return grpc.NewClient(target, grpc.WithTransportCredentials(creds), grpc.WithDefaultServiceConfig(retry), grpc.WithUserAgent("podd"))
+	return grpc.NewClient(target, grpc.WithTransportCredentials(creds), grpc.WithDefaultServiceConfig(retry),
+		grpc.WithUserAgent("podd"))
 }
 
-// send sends batches until Shutdown, and then what is left.
+// send sends batches until Shutdown, and then the rest of the queue.
 func (t *Tracer) send() {
 	defer close(t.done)
 	defer t.conn.Close()
@@ -54,7 +55,7 @@ func (t *Tracer) send() {
 		t.export(batch)
 		batch = nil
 	}
-	var due <-chan time.Time // not nil while there is a batch
+	var due <-chan time.Time // not nil while batch is not empty
 	for {
 		select {
 		case s := <-t.queue:
@@ -80,8 +81,8 @@ func (t *Tracer) send() {
 	}
 }
 
-// export sends one batch, or complains. TracesData is ExportTraceServiceRequest on the wire. The answer tells how many
-// spans the collector did not want, which is its own affair.
+// export sends a batch, or logs why it cannot. TracesData has the wire format of ExportTraceServiceRequest. The
+// number of spans that the collector rejected, in the response, is ignored.
 func (t *Tracer) export(batch []*tracepb.Span) {
 	if len(batch) == 0 {
 		return
@@ -92,6 +93,6 @@ func (t *Tracer) export(batch []*tracepb.Span) {
 		Resource: t.resource, ScopeSpans: []*tracepb.ScopeSpans{{Scope: t.scope, Spans: batch}},
 	}}}
 	if err := t.conn.Invoke(ctx, exportMethod, data, &emptypb.Empty{}); err != nil {
-		t.complaints.say(err)
+		t.errors.add(err)
 	}
 }

@@ -1,11 +1,11 @@
-// Package tracing owns the spans that podd sends: one for each call that changes something, below that one for each
-// operation and its stages. They are children of the kubelet's span when the call brings one (W3C traceparent).
+// Package tracing sends spans to an OpenTelemetry collector: one for each call that changes something, with a child for
+// each operation, with a child for each stage. If a call has a traceparent (W3C), its span is a child of the kubelet's.
 //
-// A span says which pod and container it is about, by name and id, and how it ended: nothing of a request's content, and
-// no error's text. Nothing of it exists unless an endpoint is configured. Only the daemon's wiring calls it.
+// Spans contain names and ids of pods and containers and the outcome, but neither requests nor error texts. The package
+// is unused unless an endpoint is configured. Only the daemon's wiring calls it.
 //
-// It speaks OpenTelemetry's protocol with the project's own API and messages, and without its SDK and exporter: what podd
-// has to tell is complete when it is told, and those two cost every daemon a megabyte or more, traced or not.
+// It uses OpenTelemetry's API and protocol messages, but not its SDK and exporter, which cost a daemon 1 MB or more of
+// memory even if tracing is off. podd creates spans only when they are complete, so it needs little of them.
 package tracing
 
 import (
@@ -25,25 +25,25 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Tracer makes spans and sends them in the background.
+// Tracer queues spans and sends them in the background.
 type Tracer struct {
-	// below is how small a random number must be for a trace to be sampled; see begin.
-	below      uint64
-	resource   *resourcepb.Resource
-	scope      *commonpb.InstrumentationScope
-	conn       *grpc.ClientConn
-	complaints *complaints
+	// below is the exclusive upper bound of the random numbers of sampled traces, see newContext.
+	below    uint64
+	resource *resourcepb.Resource
+	scope    *commonpb.InstrumentationScope
+	conn     *grpc.ClientConn
+	errors   *errorLog
 
 	queue chan *tracepb.Span
-	// stop is closed by Shutdown, done when the last span was sent or given up; sending ends with giveUp.
+	// stop is closed by Shutdown, done when send has returned. giveUp cancels sending, the context of exports.
 	stop, done chan struct{}
 	stopOnce   sync.Once
 	sending    context.Context
 	giveUp     context.CancelFunc
 }
 
-// New returns a tracer. It connects when there is something to send: a collector that is away costs spans and nothing else.
-// Whoever has made it must Shutdown.
+// New returns a Tracer. It connects when there are spans to send; without a collector only spans are lost. The caller
+// must call Shutdown.
 func New(cfg Config, version string, log logrus.FieldLogger) (*Tracer, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -54,20 +54,22 @@ func New(cfg Config, version string, log logrus.FieldLogger) (*Tracer, error) {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
 	t := &Tracer{
-		below:      uint64(cfg.SamplingRatePerMillion) * ((1 << 63) / million),
-		resource:   &resourcepb.Resource{Attributes: attributes("service.name", "podd", "service.version", version, "host.name", host)},
-		scope:      &commonpb.InstrumentationScope{Name: "podd", Version: version},
-		conn:       conn,
-		complaints: &complaints{log: log.WithField("endpoint", cfg.Endpoint)},
-		queue:      make(chan *tracepb.Span, maxQueue),
-		stop:       make(chan struct{}), done: make(chan struct{}),
+		below: uint64(cfg.SamplingRatePerMillion) * ((1 << 63) / million),
+		resource: &resourcepb.Resource{
+			Attributes: attributes("service.name", "podd", "service.version", version, "host.name", host),
+		},
+		scope:  &commonpb.InstrumentationScope{Name: "podd", Version: version},
+		conn:   conn,
+		errors: &errorLog{log: log.WithField("endpoint", cfg.Endpoint)},
+		queue:  make(chan *tracepb.Span, maxQueue),
+		stop:   make(chan struct{}), done: make(chan struct{}),
 	}
 	t.sending, t.giveUp = context.WithCancel(context.Background())
 	go t.send()
 	return t, nil
 }
 
-// Shutdown sends what is left, until ctx ends.
+// Shutdown sends the rest of the queue, until ctx ends.
 func (t *Tracer) Shutdown(ctx context.Context) error {
 	t.stopOnce.Do(func() { close(t.stop) })
 	var err error
@@ -81,9 +83,10 @@ func (t *Tracer) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// begin makes the identity of a new span below parent, which may be none. A sampled parent's children are sampled, and
-// of the traces that begin here as many as are configured: by the trace's random id, as OpenTelemetry's libraries do.
-func (t *Tracer) begin(parent trace.SpanContext) trace.SpanContext {
+// newContext returns the ids of a new span below parent, or of a new trace if parent is invalid. A child is sampled
+// if its parent is; a new trace by its random id and the sampling rate, as in OpenTelemetry's TraceIDRatioBased
+// sampler.
+func (t *Tracer) newContext(parent trace.SpanContext) trace.SpanContext {
 	id, flags := parent.TraceID(), parent.TraceFlags()
 	if !parent.IsValid() {
 		binary.BigEndian.PutUint64(id[:8], rand.Uint64())
@@ -95,7 +98,7 @@ func (t *Tracer) begin(parent trace.SpanContext) trace.SpanContext {
 	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: id, SpanID: span, TraceFlags: flags})
 }
 
-// span is what of a span is known once it has ended.
+// span is a finished span.
 type span struct {
 	self, parent trace.SpanContext
 	name         string
@@ -103,15 +106,16 @@ type span struct {
 	began        time.Time
 	took         time.Duration
 	attributes   []*commonpb.KeyValue
-	// failed is how it failed, in a word; "" when it did not.
+	// failed is the reason of a failure, one word; "" for success.
 	failed string
 }
 
-// put queues a span. It never waits: what is too much is dropped, and complained of.
+// put queues a span. It does not block: a span that does not fit is dropped and logged.
 func (t *Tracer) put(s span) {
 	id, trace := s.self.SpanID(), s.self.TraceID()
 	out := &tracepb.Span{
-		TraceId: trace[:], SpanId: id[:], Name: s.name, Kind: s.kind, Attributes: s.attributes, Flags: uint32(s.self.TraceFlags()),
+		TraceId: trace[:], SpanId: id[:], Name: s.name, Kind: s.kind, Attributes: s.attributes,
+		Flags:             uint32(s.self.TraceFlags()),
 		StartTimeUnixNano: uint64(s.began.UnixNano()), EndTimeUnixNano: uint64(s.began.Add(s.took).UnixNano()),
 	}
 	if parent := s.parent.SpanID(); parent.IsValid() {
@@ -123,15 +127,16 @@ func (t *Tracer) put(s span) {
 	select {
 	case t.queue <- out:
 	default:
-		t.complaints.say(errQueueFull)
+		t.errors.add(errQueueFull)
 	}
 }
 
-// attributes makes a list of pairs of strings.
+// attributes returns a list of string attributes, from alternating keys and values.
 func attributes(pairs ...string) []*commonpb.KeyValue {
 	var out []*commonpb.KeyValue
 	for i := 0; i+1 < len(pairs); i += 2 {
-		out = append(out, &commonpb.KeyValue{Key: pairs[i], Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: pairs[i+1]}}})
+		value := &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: pairs[i+1]}}
+		out = append(out, &commonpb.KeyValue{Key: pairs[i], Value: value})
 	}
 	return out
 }

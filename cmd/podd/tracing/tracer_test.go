@@ -328,14 +328,14 @@ func TestNoCollectorIsLoggedAndHarmless(t *testing.T) {
 		t.Fatal(err)
 	}
 	endpoint := l.Addr().String()
-	l.Close() // nobody listens there now
+	l.Close() // no process listens there now
 	tr, out := tracer(t, Config{Endpoint: endpoint, Insecure: true, SamplingRatePerMillion: million})
 	tr.ObserveOperation(t.Context(), runPod())
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	_ = tr.Shutdown(ctx) // it may say the same
-	if n := strings.Count(out.String(), "spans cannot be sent"); n != 1 || !strings.Contains(out.String(), endpoint) {
-		t.Errorf("logged %s", out)
+	_ = tr.Shutdown(ctx) // it may return the same error
+	if n := strings.Count(out.String(), "failed to send spans"); n != 1 || !strings.Contains(out.String(), endpoint) {
+		t.Errorf("%d entries, want 1 with %s:\n%s", n, endpoint, out)
 	}
 }
 
@@ -346,22 +346,23 @@ func TestTLSIsTheDefault(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	_ = tr.Shutdown(ctx)
-	if spans := r.all(t); len(spans) > 0 || !strings.Contains(out.String(), "spans cannot be sent") {
-		t.Errorf("spans %v were sent without TLS, logged %s", spans, out)
+	if spans := r.all(t); len(spans) > 0 || !strings.Contains(out.String(), "failed to send spans") {
+		t.Errorf("%d spans were sent without TLS, want none and a log entry:\n%s", len(spans), out)
 	}
 }
 
-func TestComplaintsAreFew(t *testing.T) {
+func TestErrorsAreLoggedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, out := logrus.New(), &bytes.Buffer{}
 		log.SetOutput(out)
-		c := &complaints{log: log}
+		l := &errorLog{log: log}
 		for range 10 {
-			c.say(errors.New("refused"))
-			time.Sleep(complaintInterval / 8)
+			l.add(errors.New("refused"))
+			time.Sleep(logInterval / 8)
 		}
-		if n := strings.Count(out.String(), "spans cannot be sent"); n != 2 || !strings.Contains(out.String(), "notLogged=7") {
-			t.Errorf("logged %s", out)
+		n := strings.Count(out.String(), "failed to send spans")
+		if n != 2 || !strings.Contains(out.String(), "suppressed=7") {
+			t.Errorf("%d entries, want 2, the second with suppressed=7:\n%s", n, out)
 		}
 	})
 }
@@ -369,10 +370,10 @@ func TestComplaintsAreFew(t *testing.T) {
 func TestCarrier(t *testing.T) {
 	c := carrier(metadata.Pairs("Traceparent", "a", "other", "b"))
 	if c.Get("traceparent") != "a" || c.Get("none") != "" || len(c.Keys()) != 2 {
-		t.Errorf("%v", c)
+		t.Errorf("carrier = %v, want traceparent a and no key none, 2 keys", c)
 	}
 	c.Set("other", "c")
 	if c.Get("other") != "b" {
-		t.Error("an incoming call's metadata was written to")
+		t.Errorf("Get(other) after Set = %q, want b", c.Get("other"))
 	}
 }
