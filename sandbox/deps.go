@@ -83,7 +83,7 @@ type Runtime interface {
 // Finder is a Runtime that can find containers, or parts of them, whose records are lost.
 type Finder interface {
 	// Found lists their ids, and those of all others.
-	Found(ctx context.Context) ([]string, error)
+	List(ctx context.Context) ([]string, error)
 	// Reap is Delete, and ends what Delete does not look for.
-	Reap(ctx context.Context, id string) error
+	Destroy(ctx context.Context, id string) error
 }

@@ -214,7 +214,7 @@ func (e *Engine) foundContainers(ctx context.Context) ([]string, error) {
 	errs := []error{err}
 	for _, rt := range e.Runtimes {
 		if f, ok := rt.(Finder); ok {
-			more, err := f.Found(ctx)
+			more, err := f.List(ctx)
 			ids, errs = append(ids, more...), append(errs, err)
 		}
 	}
@@ -227,7 +227,7 @@ func (e *Engine) freeContainer(ctx context.Context, id string) error {
 	var errs []error
 	for _, name := range e.handlerNames() {
 		if f, ok := e.Runtimes[name].(Finder); ok {
-			errs = append(errs, f.Reap(ctx, id))
+			errs = append(errs, f.Destroy(ctx, id))
 			continue
 		}
 		errs = append(errs, e.Runtimes[name].Delete(ctx, id))

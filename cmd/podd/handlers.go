@@ -22,7 +22,7 @@ func (d *daemon) handlers(ctx context.Context) map[string]sandbox.Runtime {
 	for name, h := range d.cfg.Runtime.Handlers {
 		if h.Type == typeShim {
 			cfg := d.shimConfig(name, h)
-			cfg.Keeper = stdio
+			cfg.Stdio = stdio
 			runtime := shim.New(cfg)
 			d.onClose("handler "+name, runtime.Close)
 			d.background.Go(func() { d.reportHandler(ctx, name, cfg.Path, runtime) })
@@ -30,7 +30,7 @@ func (d *daemon) handlers(ctx context.Context) map[string]sandbox.Runtime {
 			continue
 		}
 		cfg := d.runcConfig(name, h)
-		cfg.StandIn = initProxy
+		cfg.InitProxy = initProxy
 		runtime := runc.New(cfg)
 		d.background.Go(func() { d.reportHandler(ctx, name, cfg.Path, runtime) })
 		handlers[name] = runtime
@@ -116,7 +116,7 @@ func (d *daemon) installInitProxy() string {
 
 // installStdio writes the stdio program of shims to root and returns its path. Without it, shims are not ready.
 func (d *daemon) installStdio() string {
-	path, err := shim.InstallKeeper(filepath.Join(d.cfg.Root, "libexec"))
+	path, err := shim.InstallStdio(filepath.Join(d.cfg.Root, "libexec"))
 	if err != nil {
 		d.log.WithError(err).Warn("failed to install the stdio program of shims: handlers of type shim cannot be used")
 		return ""

@@ -44,7 +44,7 @@ func (r retiredHandler) Delete(ctx context.Context, id string) error {
 
 // check returns an error for a container that exists and has no conmon.
 func (r retiredHandler) check(id string) error {
-	if _, err := os.Lstat(filepath.Join(r.dir, id)); err != nil || r.Made(id) {
+	if _, err := os.Lstat(filepath.Join(r.dir, id)); err != nil || r.HasRecord(id) {
 		return nil
 	}
 	return fmt.Errorf("%w: container %s belongs to handler %q, which is not configured: configure it again to remove it",

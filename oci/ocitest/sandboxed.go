@@ -19,7 +19,7 @@ func Sandboxed(t testing.TB, name string) (m *Machine, podID string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Config.StandIn = path
+	m.Config.InitProxy = path
 	// The runtime would pin one network namespace for all its helper processes, and leave it.
 	// And it allows one container for each root filesystem, unless it writes to it as other runtimes do.
 	m.Config.Options = map[string]string{"gofer-network-namespace": "new", "overlay2": "none"}

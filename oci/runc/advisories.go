@@ -26,7 +26,7 @@ func knownAdvisories() []advisory {
 func advisories(version string) []string {
 	var out []string
 	for _, a := range knownAdvisories() {
-		if atLeast(version, a.prefix, "0") && !a.closed(version) {
+		if atLeast(version, a.prefix, "0") && !a.isFixed(version) {
 			out = append(out, a.name)
 		}
 	}
@@ -34,7 +34,7 @@ func advisories(version string) []string {
 }
 
 // closed tells whether a version is a mended one: at least the last, or at least that of its own minor version.
-func (a advisory) closed(version string) bool {
+func (a advisory) isFixed(version string) bool {
 	if atLeast(version, a.prefix, a.fixed[len(a.fixed)-1]) {
 		return true
 	}

@@ -22,7 +22,7 @@ const outputLimit = 1 << 20
 
 // run executes `<runtime> <global flags> <args>` and returns its stdout. An error carries the runtime's own
 // words and is classified (see failure).
-func (r *Runtime) run(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
+func (r *Runtime) runRuntime(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
 	bin, err := r.lookup(r.cfg.Path)
 	if err != nil {
 		return nil, err
@@ -54,17 +54,17 @@ func runCommand(ctx context.Context, c driver.Command) ([]byte, error) {
 	}
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
-		return nil, fmt.Errorf("%s: %w", verb(c), err)
+		return nil, fmt.Errorf("%s: %w", commandName(c), err)
 	}
 	text := driver.Complaint(stderr)
 	if text == "" {
 		text = exit.Error()
 	}
-	return nil, driver.Failure(verb(c), text)
+	return nil, driver.Failure(commandName(c), text)
 }
 
 // verb names the command in errors: the program and its first argument that is not a flag or a flag's value.
-func verb(c driver.Command) string {
+func commandName(c driver.Command) string {
 	name := c.Path[strings.LastIndexByte(c.Path, '/')+1:]
 	for i := 0; i < len(c.Args); i++ {
 		switch a := c.Args[i]; {

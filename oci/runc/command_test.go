@@ -57,7 +57,7 @@ func TestVerb(t *testing.T) {
 		{[]string{"--version"}, "rt"},
 		{nil, "rt"},
 	} {
-		if got := verb(driver.Command{Path: "/bin/rt", Args: tt.args}); got != tt.want {
+		if got := commandName(driver.Command{Path: "/bin/rt", Args: tt.args}); got != tt.want {
 			t.Errorf("%v: %q", tt.args, got)
 		}
 	}

@@ -28,7 +28,7 @@ type Config struct {
 	Options map[string]string
 	// StandIn is the path of podd's stand-in program (see oci/runc/initproxy), which runtimes with a kernel of their own
 	// need; empty: they cannot be used.
-	StandIn string
+	InitProxy string
 	// CreateTimeout bounds one Create; 0 means one minute.
 	CreateTimeout time.Duration
 }

@@ -22,24 +22,24 @@ func (r *Runtime) Create(ctx context.Context, req oci.CreateRequest) (process.Pr
 	if err != nil {
 		return process.Process{}, err
 	}
-	c, err := r.monitor(b, req)
+	c, err := r.monitorConfig(b, req)
 	if err != nil {
 		return process.Process{}, err
 	}
-	if err := b.Create(r.swapOnceIn(req.Spec)); err != nil {
+	if err := b.Create(r.fixCrunSwapIn(req.Spec)); err != nil {
 		return process.Process{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CreateTimeout)
 	defer cancel()
-	p, err := r.createIn(ctx, b, c, r.sandboxOf(req))
+	p, err := r.createContainer(ctx, b, c, r.sandboxOf(req))
 	if err != nil {
-		return process.Process{}, errors.Join(fmt.Errorf("create container: %w", err), r.abandon(b))
+		return process.Process{}, errors.Join(fmt.Errorf("create container: %w", err), r.undoCreate(b))
 	}
 	return p, nil
 }
 
 // monitor describes the monitor of the container to be created.
-func (r *Runtime) monitor(b bundle, req oci.CreateRequest) (conmon.Container, error) {
+func (r *Runtime) monitorConfig(b bundle, req oci.CreateRequest) (conmon.Container, error) {
 	path, err := r.lookup(r.cfg.Path)
 	if err != nil {
 		return conmon.Container{}, err
@@ -49,9 +49,9 @@ func (r *Runtime) monitor(b bundle, req oci.CreateRequest) (conmon.Container, er
 		return conmon.Container{}, err
 	}
 	runtime := conmon.Runtime{Path: path, Args: r.globalArgs()}
-	if isGuest(req.ID, r.sandboxOf(req)) {
-		runtime.Args = append(runtime.Args, "--log", b.guestLog())
-		runtime = r.standIn(runtime)
+	if isSubcontainer(req.ID, r.sandboxOf(req)) {
+		runtime.Args = append(runtime.Args, "--log", b.subcontainerLog())
+		runtime = r.viaInitProxy(runtime)
 	}
 	c := conmon.Container{
 		Conmon: monitor, Env: driver.Environment(), Runtime: runtime,
@@ -61,11 +61,11 @@ func (r *Runtime) monitor(b bundle, req oci.CreateRequest) (conmon.Container, er
 	return c, c.Validate()
 }
 
-func (r *Runtime) createIn(ctx context.Context, b bundle, c conmon.Container, sandbox string) (process.Process, error) {
+func (r *Runtime) createContainer(ctx context.Context, b bundle, c conmon.Container, sandbox string) (process.Process, error) {
 	pids, err := conmon.Create(ctx, c)
 	var refused *conmon.Failure
 	if errors.As(err, &refused) {
-		return process.Process{}, driver.Failure(verb(driver.Command{Path: c.Runtime.Path, Args: []string{"create"}}), driver.Complaint([]byte(refused.Error())))
+		return process.Process{}, driver.Failure(commandName(driver.Command{Path: c.Runtime.Path, Args: []string{"create"}}), driver.Complaint([]byte(refused.Error())))
 	}
 	if err != nil {
 		return process.Process{}, err
@@ -85,11 +85,11 @@ func (r *Runtime) createIn(ctx context.Context, b bundle, c conmon.Container, sa
 	if err := b.save(rec); err != nil {
 		return process.Process{}, err
 	}
-	return rec.Init, ownLog(rec.Monitor, c.LogPath)
+	return rec.Init, checkLogFile(rec.Monitor, c.LogPath)
 }
 
 // abandon kills the monitor of a creation that failed and all below it: the runtime, hooks, the container.
-func (r *Runtime) abandon(b bundle) error {
+func (r *Runtime) undoCreate(b bundle) error {
 	ctx, cancel := context.WithTimeout(context.Background(), driver.UndoTimeout)
 	defer cancel()
 	m, ok := findMonitor(b)

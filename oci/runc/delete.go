@@ -26,51 +26,51 @@ func (r *Runtime) Delete(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if !b.Exists() && !r.knows(id) {
+	if !b.Exists() && !r.runtimeKnows(id) {
 		return nil
 	}
 	rec, err := b.load()
 	if err != nil {
 		// Never complete, or unreadable: take what can be found out.
-		rec = r.reconstruct(b)
+		rec = r.rebuildRecord(b)
 	}
-	if err := r.destroy(ctx, b, rec); err != nil {
+	if err := r.deleteContainer(ctx, b, rec); err != nil {
 		return fmt.Errorf("delete container %s: %w", id, err)
 	}
 	return nil
 }
 
-func (r *Runtime) destroy(ctx context.Context, b bundle, rec record) error {
+func (r *Runtime) deleteContainer(ctx context.Context, b bundle, rec record) error {
 	ctx, cancel := context.WithTimeout(ctx, process.KillTimeout+commandTimeout)
 	defer cancel()
-	if err := r.endInside(ctx, b, rec); err != nil {
+	if err := r.removeSubcontainer(ctx, b, rec); err != nil {
 		return err
 	}
-	if err := end(ctx, rec); err != nil {
+	if err := killContainer(ctx, rec); err != nil {
 		return err
 	}
 	if rec.Init == (process.Process{}) {
-		rec.Cgroups = r.reconstruct(b).Cgroups // the runtime of a creation makes them one by one, up to the moment it is killed
+		rec.Cgroups = r.rebuildRecord(b).Cgroups // the runtime of a creation makes them one by one, up to the moment it is killed
 	}
 	oom := oomKilled(b, rec) // before its cgroup is gone
 	if err := rec.Cgroups.Kill(ctx); err != nil {
 		return err
 	}
 	var errRuntime error
-	if !rec.guest(b.ID()) { // it is done already
+	if !rec.isSubcontainer(b.ID()) { // it is done already
 		errRuntime = r.runtimeDelete(ctx, b.ID())
 	}
-	if err := settleMonitor(ctx, rec.Monitor); err != nil {
+	if err := waitMonitor(ctx, rec.Monitor); err != nil {
 		return errors.Join(err, errRuntime)
 	}
 	if blind := rec.Init == (process.Process{}) && len(rec.Cgroups) == 0; errRuntime != nil && (blind || ctx.Err() != nil) {
 		return errRuntime
 	}
 	// Every process is gone: a runtime that still refuses has damaged its state, which goes now.
-	exit := exitFile(b)
+	exit := readExitFile(b)
 	exit.OOM = oom
 	r.waiters.Deliver(b.ID(), exit)
-	removeAll(r.stateFiles(b.ID()))
+	removeFiles(r.stateFiles(b.ID()))
 	if err := rec.Cgroups.Remove(); err != nil {
 		return err // the bundle tells the next call where they are
 	}
@@ -87,10 +87,10 @@ func (r *Runtime) stateFiles(id string) []string {
 }
 
 // knows tells whether the runtime has state of the container.
-func (r *Runtime) knows(id string) bool { return len(r.stateFiles(id)) > 0 }
+func (r *Runtime) runtimeKnows(id string) bool { return len(r.stateFiles(id)) > 0 }
 
 // end kills the container's first process, or a creation that was not completed: monitor, runtime, hooks.
-func end(ctx context.Context, rec record) error {
+func killContainer(ctx context.Context, rec record) error {
 	rec.Cgroups.Thaw()
 	if rec.Init != (process.Process{}) {
 		return rec.Init.Kill(ctx)
@@ -107,7 +107,7 @@ func end(ctx context.Context, rec record) error {
 func (r *Runtime) runtimeDelete(ctx context.Context, id string) error {
 	var err error
 	for _, args := range [][]string{{"delete", id}, {"delete", "--force", id}} {
-		_, err = r.run(ctx, nil, args...)
+		_, err = r.runRuntime(ctx, nil, args...)
 		if err == nil || errdefs.IsNotFound(err) || errdefs.IsUnavailable(err) {
 			return nil
 		}
@@ -120,7 +120,7 @@ const monitorGrace = 5 * time.Second
 
 // settleMonitor waits for the monitor to finish after its container has ended, and kills it if it does not:
 // a disk that hangs must not keep the container for ever.
-func settleMonitor(ctx context.Context, m process.Process) error {
+func waitMonitor(ctx context.Context, m process.Process) error {
 	grace, cancel := context.WithTimeout(ctx, monitorGrace)
 	defer cancel()
 	if err := m.Wait(grace); err == nil {
@@ -134,7 +134,7 @@ func settleMonitor(ctx context.Context, m process.Process) error {
 
 // reconstruct finds what it can of a container without a record: its monitor, and the cgroup that its
 // config.json asked for.
-func (r *Runtime) reconstruct(b bundle) record {
+func (r *Runtime) rebuildRecord(b bundle) record {
 	var rec record
 	if m, ok := findMonitor(b); ok {
 		rec.Monitor = m

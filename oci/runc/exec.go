@@ -29,13 +29,13 @@ func (r *Runtime) Exec(ctx context.Context, id string, p *specs.Process, s oci.S
 		return 0, fmt.Errorf("exec: %w", err)
 	}
 	defer e.close()
-	cmd, err := r.launch(ctx, id, p, e.child, false)
+	cmd, err := r.launchCommand(ctx, id, p, e.child, false)
 	if err != nil {
 		return 0, err
 	}
-	e.start(cancel, s)
-	code, err := cmd.wait(ctx)
-	errOutput := e.drain()
+	e.startCopies(cancel, s)
+	code, err := cmd.waitExit(ctx)
+	errOutput := e.drainOutput()
 	switch {
 	case errors.Is(err, errNotStarted) && errOutput == nil:
 		return 0, driver.Failure("exec", driver.Complaint(e.complaint.Bytes()))
@@ -83,7 +83,7 @@ func newExecIO(s oci.Streams) (e *execIO, err error) {
 }
 
 // start begins to copy; the command's ends are the command's alone now.
-func (e *execIO) start(cancel context.CancelCauseFunc, s oci.Streams) {
+func (e *execIO) startCopies(cancel context.CancelCauseFunc, s oci.Streams) {
 	e.closeChild()
 	if s.Stdin != nil {
 		go e.copyInput(s.Stdin)
@@ -100,27 +100,27 @@ func (e *execIO) start(cancel context.CancelCauseFunc, s oci.Streams) {
 // copyInput ends with the client's input, or with the command. Input that breaks off has no end: the command must not
 // take half of an upload for all of it, and is left waiting until the session ends.
 func (e *execIO) copyInput(from io.Reader) {
-	input := &brokenReader{from: from}
+	input := &failureReader{from: from}
 	_, _ = io.Copy(driver.WriteOnly{Writer: e.ours[0]}, input)
-	if !input.broken {
+	if !input.failed {
 		e.ours[0].Close()
 	}
 }
 
 // brokenReader tells a reader that has failed from one that has ended.
-type brokenReader struct {
+type failureReader struct {
 	from   io.Reader
-	broken bool
+	failed bool
 }
 
-func (r *brokenReader) Read(p []byte) (int, error) {
+func (r *failureReader) Read(p []byte) (int, error) {
 	n, err := r.from.Read(p)
-	r.broken = err != nil && !errors.Is(err, io.EOF)
+	r.failed = err != nil && !errors.Is(err, io.EOF)
 	return n, err
 }
 
 // drain copies output until driver.DrainTime is over, and returns the client's error.
-func (e *execIO) drain() error {
+func (e *execIO) drainOutput() error {
 	end := time.Now().Add(driver.DrainTime)
 	for _, f := range e.ours[1:] {
 		_ = f.SetReadDeadline(end)

@@ -11,7 +11,7 @@ import (
 // runtime or the machine supports none: the command is then known by its parents and sessions only (see
 // Process.KillTree).
 func (r *Runtime) newExecGroup(rec record, processFile string) *cgroups.ExecGroup {
-	version := r.answers().features.Version
+	version := r.capabilities().features.Version
 	runc := atLeast(version, "runc version ", "1.1")
 	if !runc && !atLeast(version, "crun version ", "1.8") {
 		return nil

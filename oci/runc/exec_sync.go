@@ -32,14 +32,14 @@ func (r *Runtime) ExecSync(ctx context.Context, req oci.ExecRequest) (oci.ExecRe
 		return oci.ExecResult{}, err
 	}
 	defer out.close()
-	cmd, err := r.launch(ctx, req.ID, req.Process, [3]*os.File{nil, out.stdout.w, out.stderr.w}, req.Timeout > 0)
+	cmd, err := r.launchCommand(ctx, req.ID, req.Process, [3]*os.File{nil, out.stdout.w, out.stderr.w}, req.Timeout > 0)
 	if err != nil {
 		return oci.ExecResult{}, err
 	}
 	out.collect(limit)
-	code, err := cmd.wait(ctx)
+	code, err := cmd.waitExit(ctx)
 	result := oci.ExecResult{Code: code}
-	result.Stdout, result.Stderr = out.drain()
+	result.Stdout, result.Stderr = out.drainOutput()
 	if errors.Is(err, errNotStarted) {
 		// Nothing but the runtime has written: its complaint is not the command's output.
 		return oci.ExecResult{}, driver.Failure("exec", driver.Complaint(result.Stderr))
@@ -89,7 +89,7 @@ func (o *output) collect(limit int64) {
 }
 
 // drain reads until driver.DrainTime is over, and returns what was kept.
-func (o *output) drain() (stdout, stderr []byte) {
+func (o *output) drainOutput() (stdout, stderr []byte) {
 	end := time.Now().Add(driver.DrainTime)
 	_ = o.stdout.r.SetReadDeadline(end)
 	_ = o.stderr.r.SetReadDeadline(end)

@@ -22,7 +22,7 @@ func (r *Runtime) execTerminal(ctx context.Context, cancel context.CancelCauseFu
 	if err != nil {
 		return 0, err
 	}
-	rec, err := execable(b)
+	rec, err := checkRunning(b)
 	if err != nil {
 		return 0, err
 	}
@@ -36,18 +36,18 @@ func (r *Runtime) execTerminal(ctx context.Context, cancel context.CancelCauseFu
 	if err != nil {
 		return 0, fmt.Errorf("exec: %w", err)
 	}
-	cmd := monitored(ctx, s)
-	cmd.killInside = r.killInside(rec, b, inner)
+	cmd := monitoredCommand(ctx, s)
+	cmd.killInSandbox = r.killInSandbox(rec, b, inner)
 	cmd.launcher, _ = process.Identify(s.Process().Pid) // our child, not reaped yet
 	relayed := make(chan error, 1)
 	go func() {
-		err := relay(ctx, s, size, req.streams)
+		err := relayTerminal(ctx, s, size, req.streams)
 		if err != nil {
 			cancel(err) // kills the command
 		}
 		relayed <- err
 	}()
-	code, err := cmd.wait(ctx)
+	code, err := cmd.waitExit(ctx)
 	errRelay := <-relayed // ends with the monitor, or with ctx
 	switch {
 	case errors.Is(err, errNotStarted) && driver.FileExists(inner):
@@ -73,10 +73,10 @@ func (r *Runtime) startTerminal(b bundle, rec record, dir string, p *specs.Proce
 	e := conmon.Exec{Process: files.process, PidFile: files.pid, Terminal: dir}
 	e.Runtime.Args = []string{"--log", runtimeLog(dir)}
 	if rec.Sandbox != "" {
-		e.Opts = []string{"--internal-pid-file=" + files.inner()}
+		e.Opts = []string{"--internal-pid-file=" + files.innerPidFile()}
 	}
 	s, err := r.startExec(b, rec, e)
-	return s, files.inner(), err
+	return s, files.innerPidFile(), err
 }
 
 // runtimeLog is where the runtime complains: crun's words do not come through the monitor when there is a
@@ -84,7 +84,7 @@ func (r *Runtime) startTerminal(b bundle, rec record, dir string, p *specs.Proce
 func runtimeLog(dir string) string { return filepath.Join(dir, "log") }
 
 // relay connects the client to the monitor, lets the command start, and returns when its output has ended.
-func relay(ctx context.Context, s *conmon.Session, z oci.Size, streams oci.Streams) error {
+func relayTerminal(ctx context.Context, s *conmon.Session, z oci.Size, streams oci.Streams) error {
 	conn, err := s.Attach(ctx)
 	if err != nil {
 		return fmt.Errorf("attach: %w", err)

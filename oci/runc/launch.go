@@ -25,14 +25,14 @@ import (
 var errNotStarted = errors.New("command was not started")
 
 // running is a command that was launched in a container. Its wait is called exactly once and frees all.
-type running struct {
+type launchedCommand struct {
 	// launcher is the process that all of the command's processes descend from: runtime or monitor.
 	launcher process.Process
 	// killInside ends the command where the host cannot reach it; nil on the host's kernel.
-	killInside func(context.Context)
+	killInSandbox func(context.Context)
 	// status waits for the command's exit status, release for the launcher to be gone.
-	status  func() (int32, error)
-	release func()
+	exitStatus func() (int32, error)
+	release    func()
 	// group holds the command, if it has one of its own; paths are removed afterwards.
 	group *cgroups.ExecGroup
 	paths []string
@@ -46,12 +46,12 @@ type running struct {
 // copies the output itself and would not return before the child does; so conmon runs `runc exec --detach`
 // and reports the status. That is no slower (the runc process is gone while the command runs) and much
 // smaller.
-func (r *Runtime) launch(ctx context.Context, id string, p *specs.Process, stdio [3]*os.File, penned bool) (*running, error) {
+func (r *Runtime) launchCommand(ctx context.Context, id string, p *specs.Process, stdio [3]*os.File, penned bool) (*launchedCommand, error) {
 	b, err := r.bundle(id)
 	if err != nil {
 		return nil, err
 	}
-	rec, err := execable(b)
+	rec, err := checkRunning(b)
 	if err != nil {
 		return nil, err
 	}
@@ -68,13 +68,13 @@ func (r *Runtime) launch(ctx context.Context, id string, p *specs.Process, stdio
 	switch {
 	case rec.Sandbox != "":
 		how = r.launchInSandbox
-	case r.answers().reaps:
+	case r.capabilities().directExec:
 		how = r.launchDirect
 	}
 	cmd, child, err := how(ctx, b, files, stdio)
 	if err != nil {
 		group.Remove()
-		removeAll(files.all())
+		removeFiles(files.all())
 		return nil, fmt.Errorf("exec: %w", err)
 	}
 	cmd.group, cmd.paths = group, files.all()
@@ -84,7 +84,7 @@ func (r *Runtime) launch(ctx context.Context, id string, p *specs.Process, stdio
 }
 
 // execable says why no command can be run in the container: a runtime's exec verb would hang in a paused one.
-func execable(b bundle) (record, error) {
+func checkRunning(b bundle) (record, error) {
 	rec, err := b.load()
 	switch {
 	case err != nil:
@@ -104,9 +104,9 @@ type execFiles struct {
 }
 
 // inner is where a runtime with a kernel of its own writes the command's pid under that kernel.
-func (f execFiles) inner() string { return f.pid + ".inner" }
+func (f execFiles) innerPidFile() string { return f.pid + ".inner" }
 
-func (f execFiles) all() []string { return []string{f.process, f.pid, f.inner()} }
+func (f execFiles) all() []string { return []string{f.process, f.pid, f.innerPidFile()} }
 
 // writeProcess writes the process description where the runtime can read it.
 func writeProcess(dir string, p *specs.Process) (execFiles, error) {
@@ -127,18 +127,18 @@ func writeProcess(dir string, p *specs.Process) (execFiles, error) {
 	return files, nil
 }
 
-func removeAll(paths []string) {
+func removeFiles(paths []string) {
 	for _, path := range paths {
 		_ = os.RemoveAll(path)
 	}
 }
 
-func (r *Runtime) launchMonitored(ctx context.Context, b bundle, f execFiles, stdio [3]*os.File) (*running, int, error) {
+func (r *Runtime) launchMonitored(ctx context.Context, b bundle, f execFiles, stdio [3]*os.File) (*launchedCommand, int, error) {
 	s, err := r.startExec(b, record{}, conmon.Exec{Process: f.process, PidFile: f.pid, Opts: f.opts, Stdin: stdio[0], Stdout: stdio[1], Stderr: stdio[2]})
 	if err != nil {
 		return nil, 0, err
 	}
-	return monitored(ctx, s), s.Process().Pid, nil
+	return monitoredCommand(ctx, s), s.Process().Pid, nil
 }
 
 // startExec fills in what all sessions of a container have in common.
@@ -148,7 +148,7 @@ func (r *Runtime) startExec(b bundle, rec record, e conmon.Exec) (s *conmon.Sess
 		return nil, err
 	}
 	if rec.Sandbox != "" {
-		e.Runtime = r.standIn(e.Runtime)
+		e.Runtime = r.viaInitProxy(e.Runtime)
 	}
 	if e.Conmon, err = r.lookup(r.cfg.Conmon); err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func (r *Runtime) startExec(b bundle, rec record, e conmon.Exec) (s *conmon.Sess
 }
 
 // monitored is a command under a monitor.
-func monitored(ctx context.Context, s *conmon.Session) *running {
+func monitoredCommand(ctx context.Context, s *conmon.Session) *launchedCommand {
 	ctx = context.WithoutCancel(ctx) // ending it kills the monitor, which ends the reading
 	status := func() (int32, error) {
 		var none *conmon.Failure
@@ -172,10 +172,10 @@ func monitored(ctx context.Context, s *conmon.Session) *running {
 		}
 		return s.Status(ctx)
 	}
-	return &running{status: status, release: func() { _ = s.Close() }}
+	return &launchedCommand{exitStatus: status, release: func() { _ = s.Close() }}
 }
 
-func (r *Runtime) launchDirect(_ context.Context, b bundle, f execFiles, stdio [3]*os.File) (*running, int, error) {
+func (r *Runtime) launchDirect(_ context.Context, b bundle, f execFiles, stdio [3]*os.File) (*launchedCommand, int, error) {
 	path, err := r.lookup(r.cfg.Path)
 	if err != nil {
 		return nil, 0, err
@@ -203,24 +203,24 @@ func (r *Runtime) launchDirect(_ context.Context, b bundle, f execFiles, stdio [
 		}
 		return int32(ws.ExitStatus()), nil
 	}
-	return &running{status: status, release: func() {}}, cmd.Process.Pid, nil
+	return &launchedCommand{exitStatus: status, release: func() {}}, cmd.Process.Pid, nil
 }
 
 // wait returns the command's exit status. When ctx ends first, it kills the command with all its descendants
 // and returns ctx's cause.
-func (c *running) wait(ctx context.Context) (int32, error) {
+func (c *launchedCommand) waitExit(ctx context.Context) (int32, error) {
 	killed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(killed)
-		c.kill()
+		c.killAll()
 	})
-	code, err := c.status()
+	code, err := c.exitStatus()
 	if !stop() {
 		<-killed
 	}
 	c.release()
 	c.group.Remove()
-	removeAll(c.paths)
+	removeFiles(c.paths)
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
@@ -229,12 +229,12 @@ func (c *running) wait(ctx context.Context) (int32, error) {
 
 // kill ends the command's group, the launcher and all that descends from it, and what the launcher has put into the
 // group meanwhile.
-func (c *running) kill() {
+func (c *launchedCommand) killAll() {
 	ctx, cancel := context.WithTimeout(context.Background(), driver.UndoTimeout)
 	defer cancel()
 	c.group.Kill(ctx)
-	if c.killInside != nil {
-		c.killInside(ctx)
+	if c.killInSandbox != nil {
+		c.killInSandbox(ctx)
 	}
 	_ = c.launcher.KillTree(ctx)
 	c.group.Kill(ctx)

@@ -12,5 +12,5 @@ func oomKilled(b bundle, rec record) bool {
 	if kills, ok := rec.Cgroups.OOMKills(); ok {
 		return kills > 0
 	}
-	return conmon.OOM(b.Dir()) || rec.PodOOMs.Increased() && exitFile(b).Code == driver.KilledCode
+	return conmon.OOM(b.Dir()) || rec.PodOOMs.Increased() && readExitFile(b).Code == driver.KilledCode
 }

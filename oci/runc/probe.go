@@ -18,46 +18,48 @@ import (
 )
 
 // answers is what the runtime and the monitor say of themselves.
-type answers struct {
+type capabilities struct {
 	features oci.Features
 	// monitor is the first line of `conmon --version`.
 	monitor string
 	// reaps is true when the runtime's exec verb returns as soon as the command has ended, though a child
 	// of it holds the output open. crun hands its own descriptors to the command; runc copies, and waits.
-	reaps bool
+	directExec bool
 }
 
 // certain is what is known without asking.
-func certain() answers { return answers{features: oci.Features{OCIVersion: driver.FallbackOCIVersion}} }
+func defaultCapabilities() capabilities {
+	return capabilities{features: oci.Features{OCIVersion: driver.FallbackOCIVersion}}
+}
 
 // Ready says why the handler cannot be used: which binary is missing and where it was looked for, or what it
 // answered. It probes when that was never done, and again when the last probe failed some seconds ago, so
 // that installing the missing package is enough.
 func (r *Runtime) Ready() error {
-	_, err := r.probed.Get()
+	_, err := r.probes.Get()
 	return err
 }
 
 // Features is what the handler can do; of a handler that is not ready, only what is certain.
-func (r *Runtime) Features() oci.Features { return r.answers().features }
+func (r *Runtime) Features() oci.Features { return r.capabilities().features }
 
 // MonitorVersion is the first line that conmon says of itself, "" when it cannot be asked.
-func (r *Runtime) MonitorVersion() string { return r.answers().monitor }
+func (r *Runtime) MonitorVersion() string { return r.capabilities().monitor }
 
 // Probe asks the runtime and the monitor for versions and features, and keeps the answers for Ready and
 // Features. The error is what Ready will say.
-func (r *Runtime) Probe(ctx context.Context) error { return r.probed.Ask(ctx) }
+func (r *Runtime) Probe(ctx context.Context) error { return r.probes.Ask(ctx) }
 
 // answers are the last ones, of a handler that is not ready, too.
-func (r *Runtime) answers() answers {
-	a, _ := r.probed.Get() // the error is Ready's
+func (r *Runtime) capabilities() capabilities {
+	a, _ := r.probes.Get() // the error is Ready's
 	return a
 }
 
-func (r *Runtime) probe(ctx context.Context) (answers, error) {
-	a := certain()
-	version, errRuntime := r.version(ctx, r.cfg.Path)
-	monitor, errMonitor := r.version(ctx, r.cfg.Conmon)
+func (r *Runtime) probe(ctx context.Context) (capabilities, error) {
+	a := defaultCapabilities()
+	version, errRuntime := r.queryVersion(ctx, r.cfg.Path)
+	monitor, errMonitor := r.queryVersion(ctx, r.cfg.Conmon)
 	if errMonitor == nil {
 		errMonitor = checkMonitor(monitor)
 	}
@@ -66,14 +68,14 @@ func (r *Runtime) probe(ctx context.Context) (answers, error) {
 		a.features.Advisories = advisories(version)
 		a.features.OwnKernel = ownKernel(version)
 		a.features.HostNetwork = a.features.OwnKernel && r.cfg.Options[oci.NetworkOption] == oci.HostNetworkOption
-		a.reaps = strings.HasPrefix(version, "crun ")
-		r.ask(ctx, &a.features)
+		a.directExec = strings.HasPrefix(version, "crun ")
+		r.queryFeatures(ctx, &a.features)
 	}
-	return a, errors.Join(errRuntime, errMonitor, r.checkStandIn(version))
+	return a, errors.Join(errRuntime, errMonitor, r.checkInitProxy(version))
 }
 
 // version returns the first line of `<name> --version`.
-func (r *Runtime) version(ctx context.Context, name string) (string, error) {
+func (r *Runtime) queryVersion(ctx context.Context, name string) (string, error) {
 	path, err := r.lookup(name)
 	if err != nil {
 		return "", err
@@ -87,8 +89,8 @@ func (r *Runtime) version(ctx context.Context, name string) (string, error) {
 }
 
 // ask fills in what `<runtime> features` says. A runtime without that verb is used as one of OCI 1.0.
-func (r *Runtime) ask(ctx context.Context, f *oci.Features) {
-	out, err := r.run(ctx, nil, "features")
+func (r *Runtime) queryFeatures(ctx context.Context, f *oci.Features) {
+	out, err := r.runRuntime(ctx, nil, "features")
 	if err != nil {
 		// Read-only recursion came to crun with 1.4, the features verb with 1.9.
 		f.RecursiveReadOnly = atLeast(f.Version, "crun version ", "1.4") && driver.KernelRecursiveReadOnly()
@@ -104,7 +106,7 @@ func (r *Runtime) ask(ctx context.Context, f *oci.Features) {
 		return
 	}
 	f.RecursiveReadOnly = slices.Contains(said.MountOptions, "rro") && driver.KernelRecursiveReadOnly()
-	f.UserNamespaces = idmaps(said) && driver.KernelIDMap(r.cfg.RunDir)
+	f.UserNamespaces = supportsIDMap(said) && driver.KernelIDMap(r.cfg.RunDir)
 }
 
 // parseFeatures reads what can be read: unknown fields and an absent or wrong one never make the handler
@@ -116,7 +118,7 @@ func parseFeatures(b []byte) features.Features {
 }
 
 // idmaps tells whether the runtime says that it can map the ids of mounts and create user namespaces.
-func idmaps(f features.Features) bool {
+func supportsIDMap(f features.Features) bool {
 	if f.Linux == nil || f.Linux.MountExtensions == nil || f.Linux.MountExtensions.IDMap == nil {
 		return false
 	}
@@ -125,8 +127,8 @@ func idmaps(f features.Features) bool {
 }
 
 // checkStandIn refuses a runtime with a kernel of its own in a podd that was built without its stand-in.
-func (r *Runtime) checkStandIn(version string) error {
-	if ownKernel(version) && r.cfg.StandIn == "" {
+func (r *Runtime) checkInitProxy(version string) error {
+	if ownKernel(version) && r.cfg.InitProxy == "" {
 		return fmt.Errorf("this podd was built without its stand-in program, which %q needs: build it with make: %w", version, errdefs.ErrUnavailable)
 	}
 	return nil

@@ -39,7 +39,7 @@ func TestAtLeast(t *testing.T) {
 
 func TestParseFeatures(t *testing.T) {
 	yes := `{"ociVersionMax":"1.2.0","mountOptions":["ro","rro"],"linux":{"namespaces":["user"],"mountExtensions":{"idmap":{"enabled":true}}},"newThing":{"a":1}}`
-	if f := parseFeatures([]byte(yes)); f.OCIVersionMax != "1.2.0" || !slices.Contains(f.MountOptions, "rro") || !idmaps(f) {
+	if f := parseFeatures([]byte(yes)); f.OCIVersionMax != "1.2.0" || !slices.Contains(f.MountOptions, "rro") || !supportsIDMap(f) {
 		t.Errorf("%+v", f)
 	}
 	for _, no := range []string{
@@ -47,7 +47,7 @@ func TestParseFeatures(t *testing.T) {
 		`{"linux":{"mountExtensions":{"idmap":{"enabled":false}}}}`,
 		`{"linux":{"namespaces":["pid"],"mountExtensions":{"idmap":{"enabled":true}}}}`,
 	} {
-		if f := parseFeatures([]byte(no)); idmaps(f) {
+		if f := parseFeatures([]byte(no)); supportsIDMap(f) {
 			t.Errorf("%s: idmapped mounts", no)
 		}
 	}
@@ -59,7 +59,7 @@ func TestParseFeatures(t *testing.T) {
 
 func FuzzParseFeatures(f *testing.F) {
 	f.Add([]byte(`{"linux":{"mountExtensions":{"idmap":null}}}`))
-	f.Fuzz(func(t *testing.T, b []byte) { idmaps(parseFeatures(b)) })
+	f.Fuzz(func(t *testing.T, b []byte) { supportsIDMap(parseFeatures(b)) })
 }
 
 // program writes a script that answers --version, and else exits with an error.
@@ -110,7 +110,7 @@ func TestHostNetwork(t *testing.T) {
 		"the host's":           {"runsc version release-20260905.0", map[string]string{"network": "host"}, true},
 		"on the host's kernel": {"runc version 1.5.2", map[string]string{"network": "host"}, false},
 	} {
-		r := New(Config{Name: "h", Path: program(t, dir, "rt", tt.version), Conmon: monitor, Root: dir, RunDir: dir, StandIn: "/x", Options: tt.options})
+		r := New(Config{Name: "h", Path: program(t, dir, "rt", tt.version), Conmon: monitor, Root: dir, RunDir: dir, InitProxy: "/x", Options: tt.options})
 		if f := r.Features(); f.HostNetwork != tt.want {
 			t.Errorf("%s: %+v", name, f)
 		}

@@ -416,10 +416,10 @@ func TestSignalWithoutBundle(t *testing.T) {
 		if !other.Alive() {
 			t.Error("another container was killed")
 		}
-		monitors, err := r.(*runc.Runtime).Found(limit(t))
+		monitors, err := r.(*runc.Runtime).List(limit(t))
 		must(t, "find", err)
 		if slices.Contains(monitors, "lost") {
-			must(t, "reap", r.(*runc.Runtime).Reap(limit(t), "lost"))
+			must(t, "reap", r.(*runc.Runtime).Destroy(limit(t), "lost"))
 		}
 		must(t, "delete", r.Delete(limit(t), "lost"))
 	})

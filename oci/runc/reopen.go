@@ -32,17 +32,17 @@ func (r *Runtime) ReopenLog(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	path, err := logPath(rec.Monitor.Pid)
+	path, err := monitorLogPath(rec.Monitor.Pid)
 	if !rec.Init.Alive() || !rec.Monitor.Alive() {
 		return fmt.Errorf("container %s is not running: %w", id, errdefs.ErrFailedPrecondition)
 	}
 	if err != nil {
 		return err
 	}
-	if path == "" || writesTo(rec.Monitor.Pid, path) {
+	if path == "" || hasOpen(rec.Monitor.Pid, path) {
 		return nil
 	}
-	if err := openable(path); err != nil {
+	if err := prepareLog(path); err != nil {
 		return fmt.Errorf("reopen log of container %s: %w", id, err)
 	}
 	if err := conmon.Reopen(b.Dir()); err != nil {
@@ -50,11 +50,11 @@ func (r *Runtime) ReopenLog(ctx context.Context, id string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, reopenTimeout)
 	defer cancel()
-	err = process.Poll(ctx, func() bool { return writesTo(rec.Monitor.Pid, path) || !rec.Monitor.Alive() })
+	err = process.Poll(ctx, func() bool { return hasOpen(rec.Monitor.Pid, path) || !rec.Monitor.Alive() })
 	if err != nil {
 		return fmt.Errorf("reopen log of container %s: %w", id, err)
 	}
-	if !writesTo(rec.Monitor.Pid, path) {
+	if !hasOpen(rec.Monitor.Pid, path) {
 		return fmt.Errorf("container %s ended meanwhile: %w", id, errdefs.ErrFailedPrecondition)
 	}
 	return nil
@@ -65,7 +65,7 @@ func (r *Runtime) ReopenLog(ctx context.Context, id string) error {
 //
 // What is there already goes: conmon follows symbolic links, and would empty, as root, whatever file a pod that
 // can write to the log directory names with one.
-func openable(path string) error {
+func prepareLog(path string) error {
 	if err := os.Remove(path + ".tmp"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -77,7 +77,7 @@ func openable(path string) error {
 }
 
 // logPath is the log that the monitor was told, by its command line; empty when it discards the output.
-func logPath(monitor int) (string, error) {
+func monitorLogPath(monitor int) (string, error) {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(monitor) + "/cmdline")
 	if err != nil {
 		return "", fmt.Errorf("command line of conmon: %w", err)
@@ -98,15 +98,15 @@ func logPath(monitor int) (string, error) {
 // ownLog refuses a log that the monitor has not opened at path itself: conmon opens it by name and follows symbolic
 // links, so somebody who swaps the file for one after the path was checked would have root write where he wants
 // (CVE-2025-0750). Nothing is written before the container starts.
-func ownLog(monitor process.Process, path string) error {
-	if path == "" || writesTo(monitor.Pid, path) {
+func checkLogFile(monitor process.Process, path string) error {
+	if path == "" || hasOpen(monitor.Pid, path) {
 		return nil
 	}
 	return fmt.Errorf("the monitor has opened another file than %s: %w", path, errdefs.ErrFailedPrecondition)
 }
 
 // writesTo tells whether the process has the file that is now at path open. A symbolic link is not that file.
-func writesTo(pid int, path string) bool {
+func hasOpen(pid int, path string) bool {
 	want, err := os.Lstat(path)
 	if err != nil {
 		return false

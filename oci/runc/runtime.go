@@ -12,7 +12,7 @@ import (
 // anything.
 type Runtime struct {
 	cfg    Config
-	probed *driver.ProbeCache[answers]
+	probes *driver.ProbeCache[capabilities]
 
 	waiters driver.Waiters
 }
@@ -33,7 +33,7 @@ func New(cfg Config) *Runtime {
 		cfg.Root = abs
 	}
 	r := &Runtime{cfg: cfg}
-	r.probed = driver.NewProbeCache(cfg.Name, certain(), r.probe)
+	r.probes = driver.NewProbeCache(cfg.Name, defaultCapabilities(), r.probe)
 	return r
 }
 

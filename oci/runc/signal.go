@@ -26,8 +26,8 @@ func (r *Runtime) Signal(ctx context.Context, id string, sig syscall.Signal) err
 		return err
 	}
 	send := func() error { return rec.Init.Signal(sig) }
-	if rec.guest(id) {
-		send = func() error { return r.signalGuest(ctx, b, rec, sig) }
+	if rec.isSubcontainer(id) {
+		send = func() error { return r.signalSubcontainer(ctx, b, rec, sig) }
 	}
 	if err := send(); err != nil {
 		return fmt.Errorf("container %s: %w", id, err)
@@ -37,14 +37,14 @@ func (r *Runtime) Signal(ctx context.Context, id string, sig syscall.Signal) err
 
 // signalByRuntime reaches a container whose bundle is gone: the runtime's own state tells its process.
 func (r *Runtime) signalByRuntime(ctx context.Context, id string, sig syscall.Signal) error {
-	if !r.knows(id) {
+	if !r.runtimeKnows(id) {
 		return nil
 	}
-	state, err := r.askState(ctx, id)
+	state, err := r.queryState(ctx, id)
 	if err != nil || state.Status == oci.Absent || state.Status == oci.Stopped {
 		return err
 	}
-	if _, err := r.run(ctx, nil, "kill", id, strconv.Itoa(int(sig))); err != nil && !errdefs.IsNotFound(err) {
+	if _, err := r.runRuntime(ctx, nil, "kill", id, strconv.Itoa(int(sig))); err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("container %s: %w", id, err)
 	}
 	return nil

@@ -21,9 +21,9 @@ func (r *Runtime) Start(ctx context.Context, id string) error {
 	if !b.Exists() {
 		return fmt.Errorf("container %s: %w", id, errdefs.ErrNotFound)
 	}
-	start := r.runStart
-	if rec, err := b.load(); err == nil && rec.guest(id) {
-		start = r.startGuest
+	start := r.startContainer
+	if rec, err := b.load(); err == nil && rec.isSubcontainer(id) {
+		start = r.startSubcontainer
 	}
 	if err := start(ctx, b); err != nil {
 		return fmt.Errorf("start container: %w", err)
@@ -35,8 +35,8 @@ func (r *Runtime) Start(ctx context.Context, id string) error {
 
 // runStart has the runtime start the container. One that runs already is started: by a call of a daemon that was killed, which
 // went on beside this one.
-func (r *Runtime) runStart(ctx context.Context, b bundle) error {
-	_, err := r.run(ctx, nil, "start", b.ID())
+func (r *Runtime) startContainer(ctx context.Context, b bundle) error {
+	_, err := r.runRuntime(ctx, nil, "start", b.ID())
 	if err == nil || errors.Is(err, oci.ErrCommand) {
 		return err
 	}

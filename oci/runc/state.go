@@ -23,7 +23,7 @@ func (r *Runtime) State(ctx context.Context, id string) (oci.State, error) {
 	}
 	rec, err := b.load()
 	if errdefs.IsNotFound(err) {
-		return r.askState(ctx, id)
+		return r.queryState(ctx, id)
 	}
 	if err != nil {
 		return oci.State{}, err
@@ -32,14 +32,14 @@ func (r *Runtime) State(ctx context.Context, id string) (oci.State, error) {
 	if !rec.Init.Alive() {
 		return s, nil
 	}
-	if s.Status, err = r.lively(ctx, b, rec); err != nil {
+	if s.Status, err = r.statusOf(ctx, b, rec); err != nil {
 		return oci.State{}, err
 	}
 	return s, nil
 }
 
 // lively is the status of a container whose first process lives.
-func (r *Runtime) lively(ctx context.Context, b bundle, rec record) (oci.Status, error) {
+func (r *Runtime) statusOf(ctx context.Context, b bundle, rec record) (oci.Status, error) {
 	if b.frozen(rec) {
 		return oci.Paused, nil
 	}
@@ -47,7 +47,7 @@ func (r *Runtime) lively(ctx context.Context, b bundle, rec record) (oci.Status,
 		return oci.Running, nil
 	}
 	// No mark: not started, or the daemon died before it could be set.
-	asked, err := r.askState(ctx, b.ID())
+	asked, err := r.queryState(ctx, b.ID())
 	if err != nil {
 		return "", err
 	}
@@ -59,8 +59,8 @@ func (r *Runtime) lively(ctx context.Context, b bundle, rec record) (oci.Status,
 }
 
 // askState runs `<runtime> state`.
-func (r *Runtime) askState(ctx context.Context, id string) (oci.State, error) {
-	out, err := r.run(ctx, nil, "state", id)
+func (r *Runtime) queryState(ctx context.Context, id string) (oci.State, error) {
+	out, err := r.runRuntime(ctx, nil, "state", id)
 	if errdefs.IsNotFound(err) || errors.Is(err, fs.ErrNotExist) {
 		return oci.State{Status: oci.Absent}, nil
 	}
@@ -83,14 +83,14 @@ func (r *Runtime) askState(ctx context.Context, id string) (oci.State, error) {
 }
 
 // ended is the exit status of a container whose monitor and first process are gone.
-func ended(b bundle, rec record) oci.Exit {
-	e := exitFile(b)
+func readExit(b bundle, rec record) oci.Exit {
+	e := readExitFile(b)
 	e.OOM = oomKilled(b, rec)
 	return e
 }
 
 // Made tells whether there is a container of that id whose creation was completed, by whichever handler of this kind.
-func (r *Runtime) Made(id string) bool {
+func (r *Runtime) HasRecord(id string) bool {
 	b, err := r.bundle(id)
 	if err != nil {
 		return false

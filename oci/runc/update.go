@@ -19,14 +19,14 @@ func (r *Runtime) Update(ctx context.Context, id string, res *specs.LinuxResourc
 	if !b.Exists() {
 		return fmt.Errorf("container %s: %w", id, errdefs.ErrNotFound)
 	}
-	if rec, err := b.load(); err == nil && rec.guest(id) {
+	if rec, err := b.load(); err == nil && rec.isSubcontainer(id) {
 		return nil // nothing that could be limited is on the host; the limits of its pod hold for it
 	}
-	data, err := json.Marshal(r.swapOnce(res))
+	data, err := json.Marshal(r.fixCrunSwap(res))
 	if err != nil {
 		return fmt.Errorf("encode resources: %w", err)
 	}
-	if _, err := r.run(ctx, bytes.NewReader(data), "update", "--resources", "-", id); err != nil {
+	if _, err := r.runRuntime(ctx, bytes.NewReader(data), "update", "--resources", "-", id); err != nil {
 		return fmt.Errorf("update container: %w", err)
 	}
 	return nil
@@ -34,15 +34,15 @@ func (r *Runtime) Update(ctx context.Context, id string, res *specs.LinuxResourc
 
 // Pause freezes all processes of the container; pausing a paused one is no error.
 func (r *Runtime) Pause(ctx context.Context, id string) error {
-	return r.freeze(ctx, id, "pause", true)
+	return r.setPaused(ctx, id, "pause", true)
 }
 
 // Resume lets a paused container go on; resuming a running one is no error.
 func (r *Runtime) Resume(ctx context.Context, id string) error {
-	return r.freeze(ctx, id, "resume", false)
+	return r.setPaused(ctx, id, "resume", false)
 }
 
-func (r *Runtime) freeze(ctx context.Context, id, verb string, want bool) error {
+func (r *Runtime) setPaused(ctx context.Context, id, verb string, want bool) error {
 	b, err := r.bundle(id)
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func (r *Runtime) freeze(ctx context.Context, id, verb string, want bool) error 
 	if b.frozen(rec) == want {
 		return nil
 	}
-	if _, err := r.run(ctx, nil, verb, id); err != nil {
+	if _, err := r.runRuntime(ctx, nil, verb, id); err != nil {
 		return fmt.Errorf("%s container: %w", verb, err)
 	}
 	return b.markFrozen(rec, want)

@@ -33,9 +33,9 @@ func (r *Runtime) Usage(ctx context.Context, id string) (used.Usage, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, usageTimeout)
 	defer cancel()
-	out, err := r.run(ctx, nil, "events", "--stats", id)
+	out, err := r.runRuntime(ctx, nil, "events", "--stats", id)
 	if err != nil {
-		if s, serr := r.askState(ctx, id); serr == nil && s.Status != oci.Running {
+		if s, serr := r.queryState(ctx, id); serr == nil && s.Status != oci.Running {
 			err = fmt.Errorf("container %s does not run: %w", id, errdefs.ErrNotFound)
 		}
 		return used.Usage{}, err

@@ -33,7 +33,7 @@ func (r *Runtime) Wait(ctx context.Context, id string) (oci.Exit, error) {
 			return oci.Exit{}, fmt.Errorf("wait for container %s: %w", id, err)
 		}
 	}
-	exit := ended(b, rec)
+	exit := readExit(b, rec)
 	if delivered, ok := w.Exit(); ok && !exit.Known {
 		exit = delivered
 	}
@@ -45,7 +45,7 @@ func (r *Runtime) Wait(ctx context.Context, id string) (oci.Exit, error) {
 }
 
 // exitFile reads the monitor's report; without one the status is unknown and the time is now.
-func exitFile(b bundle) oci.Exit {
+func readExitFile(b bundle) oci.Exit {
 	code, at, err := conmon.ReadExit(b.Dir())
 	switch {
 	case err != nil:

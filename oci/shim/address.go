@@ -40,7 +40,7 @@ func checkSocket(path string) error {
 }
 
 // dial connects to a shim's socket, and checks that a process of ours listens.
-func dial(ctx context.Context, path string) (*net.UnixConn, error) {
+func dialSocket(ctx context.Context, path string) (*net.UnixConn, error) {
 	if err := checkSocket(path); err != nil {
 		return nil, err
 	}

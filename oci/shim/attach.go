@@ -17,7 +17,7 @@ import (
 // when the container's output has ended (nil), the client is gone or too slow, or ctx ends. The container does not
 // notice, but for its stdin: when Stdin ends, a container created with StdinOnce gets its end of input.
 func (r *Runtime) Attach(ctx context.Context, id string, s oci.Streams) error {
-	_, conn, err := r.reach(ctx, id)
+	_, conn, err := r.reachContainer(ctx, id)
 	if err != nil {
 		return err
 	}

@@ -31,14 +31,14 @@ type endpoint struct {
 const answerLimit = 64 << 10
 
 // boot runs the shim's start action in the bundle. It starts the shim that stays, and answers with its address.
-func (r *Runtime) boot(ctx context.Context, b bundle, options *anypb.Any) (endpoint, error) {
+func (r *Runtime) bootShim(ctx context.Context, b bundle, options *anypb.Any) (endpoint, error) {
 	events := b.events()
 	if len(events) > addressLimit {
 		return endpoint{}, fmt.Errorf("the path of socket %s is too long: %w", events, errdefs.ErrFailedPrecondition)
 	}
 	params := &bootstrap.BootstrapParams{
 		InstanceID: b.ID(), Namespace: namespace,
-		ContainerdGrpcAddress: events, ContainerdTtrpcAddress: events, ContainerdBinary: r.cfg.Keeper,
+		ContainerdGrpcAddress: events, ContainerdTtrpcAddress: events, ContainerdBinary: r.cfg.Stdio,
 	}
 	if dir := filepath.Join(r.cfg.Root, "s"); len(dir) <= socketDirLimit {
 		params.SocketDir = &dir
@@ -54,11 +54,11 @@ func (r *Runtime) boot(ctx context.Context, b bundle, options *anypb.Any) (endpo
 	if err := os.WriteFile(b.log(), nil, 0o600); err != nil {
 		return endpoint{}, fmt.Errorf("shim log: %w", err)
 	}
-	out, err := r.act(ctx, b, "start", input)
+	out, err := r.shimAction(ctx, b, "start", input)
 	if err != nil {
 		return endpoint{}, err
 	}
-	e, err := parseAnswer(out)
+	e, err := parseStartAnswer(out)
 	if err != nil {
 		return endpoint{}, fmt.Errorf("shim start: %w", err)
 	}
@@ -69,13 +69,13 @@ func (r *Runtime) boot(ctx context.Context, b bundle, options *anypb.Any) (endpo
 const socketDirLimit = 40
 
 // act runs an action of the shim binary in the bundle, as containerd does, and returns what it prints.
-func (r *Runtime) act(ctx context.Context, b bundle, action string, input []byte) ([]byte, error) {
+func (r *Runtime) shimAction(ctx context.Context, b bundle, action string, input []byte) ([]byte, error) {
 	path, err := r.lookup(r.cfg.Path)
 	if err != nil {
 		return nil, err
 	}
 	events := b.events()
-	args := []string{"-namespace", namespace, "-address", events, "-publish-binary", r.cfg.Keeper, "-id", b.ID()}
+	args := []string{"-namespace", namespace, "-address", events, "-publish-binary", r.cfg.Stdio, "-id", b.ID()}
 	if action != "start" {
 		args = append(args, "-bundle", b.Dir())
 	}
@@ -103,7 +103,7 @@ func runProgram(ctx context.Context, action string, c driver.Command) ([]byte, e
 
 // parseAnswer reads what the start action prints: the BootstrapResult message (containerd 2.3 and later), the same as
 // JSON (2.0 and later), or the bare address of a shim that speaks version 2.
-func parseAnswer(out []byte) (endpoint, error) {
+func parseStartAnswer(out []byte) (endpoint, error) {
 	text := bytes.TrimSpace(out)
 	result := &bootstrap.BootstrapResult{}
 	switch {

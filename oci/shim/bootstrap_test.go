@@ -42,7 +42,7 @@ func TestParseAnswer(t *testing.T) {
 		"protobuf": {encode(t, &bootstrap.BootstrapResult{Version: 3, Address: "unix://" + path, Protocol: "ttrpc"}), 3},
 		"upper":    {encode(t, &bootstrap.BootstrapResult{Version: 2, Address: "unix://" + path, Protocol: "TTRPC"}), 2},
 	} {
-		got, err := parseAnswer([]byte(tt.out))
+		got, err := parseStartAnswer([]byte(tt.out))
 		if err != nil || got != (endpoint{path, tt.version}) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
@@ -64,7 +64,7 @@ func TestParseAnswer(t *testing.T) {
 		"no address":  `{"version":3,"protocol":"ttrpc"}`,
 		"two":         "unix:///run/x\nunix:///run/y\x00",
 	} {
-		if got, err := parseAnswer([]byte(out)); err == nil {
+		if got, err := parseStartAnswer([]byte(out)); err == nil {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -75,7 +75,7 @@ func FuzzParseAnswer(f *testing.F) {
 	f.Add([]byte("unix:///run/x"))
 	f.Add([]byte("\x08\x03\x12\x0dunix:///run/x\x1a\x05ttrpc"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		e, err := parseAnswer(b)
+		e, err := parseStartAnswer(b)
 		if err == nil && (!filepath.IsAbs(e.address) || len(e.address) > addressLimit || e.version < 2 || e.version > 3) {
 			t.Errorf("%q gave %+v", b, e)
 		}
@@ -96,7 +96,7 @@ func TestCheckSocket(t *testing.T) {
 	if err := checkSocket(path); err != nil {
 		t.Errorf("%v", err)
 	}
-	c, err := dial(t.Context(), path)
+	c, err := dialSocket(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestCheckSocket(t *testing.T) {
 	if err := os.Chmod(path, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dial(t.Context(), path); !errdefs.IsFailedPrecondition(err) {
+	if _, err := dialSocket(t.Context(), path); !errdefs.IsFailedPrecondition(err) {
 		t.Errorf("a socket for everybody: %v", err)
 	}
 	if err := removeSocket(path); err != nil {
@@ -174,7 +174,7 @@ func TestExitOf(t *testing.T) {
 		{1, timestamppb.New(time.Now().Add(time.Hour)), 1, true, true},
 		{1, timestamppb.New(time.Time{}), 1, true, true},
 	} {
-		got := exitOf(tt.code, tt.at)
+		got := parseExit(tt.code, tt.at)
 		if got.Code != tt.want || got.Known != tt.known || (time.Since(got.At) < time.Minute) != tt.now {
 			t.Errorf("%d at %v: %+v", tt.code, tt.at, got)
 		}

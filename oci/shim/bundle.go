@@ -43,9 +43,9 @@ type record struct {
 	Protocol int32  `json:"protocol,omitempty"`
 	// Shim, Init and Keeper are processes. Init is the shim itself where it names none that is the container's, as
 	// with a VM.
-	Shim   process.Process `json:"shim"`
-	Init   process.Process `json:"init"`
-	Keeper process.Process `json:"keeper"`
+	Shim  process.Process `json:"shim"`
+	Init  process.Process `json:"init"`
+	Stdio process.Process `json:"keeper"`
 	// Shared is true when Init is the whole pod's, as where its containers run in one process, the sandbox.
 	Shared bool `json:"shared,omitempty"`
 	// Cgroup is the cgroupsPath of a container whose groups are ours to clean up.
@@ -55,7 +55,7 @@ type record struct {
 const recordVersion = 1
 
 // own is the container's first process, none if the host does not see one of it alone.
-func (rec record) own() process.Process {
+func (rec record) ownInit() process.Process {
 	if rec.Shared || rec.Init == rec.Shim {
 		return process.Process{}
 	}
@@ -82,7 +82,7 @@ func (b bundle) load() (record, error) {
 		return record{}, fmt.Errorf("container state: owner: %w", err)
 	}
 	if rec.Boot != process.BootID() {
-		rec.Shim, rec.Init, rec.Keeper = process.Process{}, process.Process{}, process.Process{}
+		rec.Shim, rec.Init, rec.Stdio = process.Process{}, process.Process{}, process.Process{}
 	}
 	return rec, nil
 }
@@ -97,18 +97,18 @@ func (b bundle) created() (record, error) {
 }
 
 // ended is podd-exit.json: how the container ended, once that is known, for the time when the shim is gone.
-type ended struct {
+type exitRecord struct {
 	Code  int32     `json:"code"`
 	At    time.Time `json:"at"`
 	OOM   bool      `json:"oom,omitempty"`
 	Known bool      `json:"known"`
 }
 
-func (b bundle) saveExit(e oci.Exit) error { return driver.WriteRecord(b.exit(), ended(e)) }
+func (b bundle) saveExit(e oci.Exit) error { return driver.WriteRecord(b.exit(), exitRecord(e)) }
 
 // loadExit is false when the end of the container was not observed yet.
 func (b bundle) loadExit() (oci.Exit, bool) {
-	var e ended
+	var e exitRecord
 	if err := driver.ReadRecord(b.exit(), &e); err != nil {
 		return oci.Exit{}, false
 	}

@@ -41,15 +41,15 @@ func (r *Runtime) Create(ctx context.Context, req oci.CreateRequest) (process.Pr
 	if err != nil {
 		return process.Process{}, err
 	}
-	rec, pod := r.place(req)
-	if err := b.Create(annotated(req, rec.Owner)); err != nil {
+	rec, pod := r.chooseShim(req)
+	if err := b.Create(withSandboxAnnotations(req, rec.Owner)); err != nil {
 		return process.Process{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CreateTimeout)
 	defer cancel()
-	p, err := r.createIn(ctx, b, creation{req: req, rec: rec, pod: pod, options: options})
+	p, err := r.createContainer(ctx, b, creation{req: req, rec: rec, pod: pod, options: options})
 	if err != nil {
-		return process.Process{}, errors.Join(fmt.Errorf("create container: %w", err), r.abandon(b, endOf(ctx) != nil))
+		return process.Process{}, errors.Join(fmt.Errorf("create container: %w", err), r.undoCreate(b, contextEnd(ctx) != nil))
 	}
 	return p, nil
 }
@@ -65,7 +65,7 @@ type creation struct {
 
 // place decides which shim serves the container: the pod's if it has one, else one of its own. It returns the pod's first
 // process, too.
-func (r *Runtime) place(req oci.CreateRequest) (rec record, pod process.Process) {
+func (r *Runtime) chooseShim(req oci.CreateRequest) (rec record, pod process.Process) {
 	rec = record{Owner: req.ID, Cgroup: ownCgroup(req.Spec)}
 	if req.PodID == "" || req.PodID == req.ID {
 		return rec, pod
@@ -98,7 +98,7 @@ const (
 
 // annotated is the spec that says whose sandbox the container is in. These two are set here, whatever the spec says:
 // they must agree with which shim is asked.
-func annotated(req oci.CreateRequest, owner string) *specs.Spec {
+func withSandboxAnnotations(req oci.CreateRequest, owner string) *specs.Spec {
 	s := *req.Spec
 	s.Annotations = maps.Clone(s.Annotations)
 	if s.Annotations == nil {
@@ -112,13 +112,13 @@ func annotated(req oci.CreateRequest, owner string) *specs.Spec {
 	return &s
 }
 
-func (r *Runtime) createIn(ctx context.Context, b bundle, c creation) (process.Process, error) {
+func (r *Runtime) createContainer(ctx context.Context, b bundle, c creation) (process.Process, error) {
 	cfg := stdio.Config{LogPath: c.req.LogPath, Terminal: c.req.Terminal, Stdin: c.req.Stdin, StdinOnce: c.req.StdinOnce, Events: c.pod == (process.Process{})}
 	if err := stdio.Prepare(b.Dir(), cfg); err != nil {
 		return process.Process{}, err
 	}
 	var err error
-	if c.rec.Keeper, err = r.startKeeper(ctx, b); err != nil {
+	if c.rec.Stdio, err = r.startStdio(ctx, b); err != nil {
 		return process.Process{}, err
 	}
 	if err := b.save(c.rec); err != nil {
@@ -138,7 +138,7 @@ func (r *Runtime) createIn(ctx context.Context, b bundle, c creation) (process.P
 
 // startShim starts the container's own shim and makes sure of its process.
 func (r *Runtime) startShim(ctx context.Context, b bundle, c *creation) error {
-	e, err := r.boot(ctx, b, c.options)
+	e, err := r.bootShim(ctx, b, c.options)
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (r *Runtime) startShim(ctx context.Context, b bundle, c *creation) error {
 	if err := b.save(c.rec); err != nil {
 		return err
 	}
-	conn, err := r.dial(ctx, e)
+	conn, err := r.dialShim(ctx, e)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (r *Runtime) startShim(ctx context.Context, b bundle, c *creation) error {
 // createTask has the shim create the container and returns its first process, if it names one that can be the
 // container's, else the shim's.
 func (r *Runtime) createTask(ctx context.Context, b bundle, c creation) (process.Process, error) {
-	conn, err := r.connect(ctx, c.rec)
+	conn, err := r.connectShim(ctx, c.rec)
 	if err != nil {
 		return process.Process{}, err
 	}
@@ -173,8 +173,8 @@ func (r *Runtime) createTask(ctx context.Context, b bundle, c creation) (process
 		request.Stdin = b.File(stdio.Stdin)
 	}
 	response := &task.CreateTaskResponse{}
-	if err := conn.callFor(ctx, "Create", request, response); err != nil {
-		return process.Process{}, complaint(err)
+	if err := conn.callUntil(ctx, "Create", request, response); err != nil {
+		return process.Process{}, runtimeError(err)
 	}
 	return ownProcess(response.GetPid(), c.rec.Shim), nil
 }
@@ -191,7 +191,7 @@ func ownProcess(pid uint32, shim process.Process) process.Process {
 
 // complaint classifies the error of a shim by its words, which are those of the runtime below it. Errors of the call
 // itself are left alone.
-func complaint(err error) error {
+func runtimeError(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errdefs.IsUnavailable(err) {
 		return err
 	}
@@ -200,17 +200,17 @@ func complaint(err error) error {
 
 // abandon kills what a creation that failed has started. The container's own shim is not asked first when it was out of
 // time already.
-func (r *Runtime) abandon(b bundle, late bool) error {
+func (r *Runtime) undoCreate(b bundle, late bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), driver.UndoTimeout)
 	defer cancel()
 	rec, err := b.load()
 	if err != nil {
-		return errors.Join(killWorkers(ctx, b), killKeeper(ctx, b, rec))
+		return errors.Join(killBundleProcesses(ctx, b), killStdio(ctx, b, rec))
 	}
 	if late && rec.Owner == b.ID() {
-		if err := errors.Join(rec.Shim.Kill(ctx), killWorkers(ctx, b)); err != nil {
+		if err := errors.Join(rec.Shim.Kill(ctx), killBundleProcesses(ctx, b)); err != nil {
 			return err
 		}
 	}
-	return r.end(ctx, b, rec)
+	return r.endContainer(ctx, b, rec)
 }

@@ -49,9 +49,9 @@ func (r *Runtime) Delete(ctx context.Context, id string) error {
 	defer cancel()
 	rec, err := b.load()
 	if err != nil {
-		rec = b.reconstruct()
+		rec = b.rebuildRecord()
 	}
-	if err := r.end(ctx, b, rec); err != nil {
+	if err := r.endContainer(ctx, b, rec); err != nil {
 		return fmt.Errorf("delete container %s: %w", id, err)
 	}
 	r.removeState(id)
@@ -77,8 +77,8 @@ func (r *Runtime) removeState(id string) {
 }
 
 // end ends everything of the container but its bundle.
-func (r *Runtime) end(ctx context.Context, b bundle, rec record) error {
-	err := r.forgetTask(ctx, b, rec)
+func (r *Runtime) endContainer(ctx context.Context, b bundle, rec record) error {
+	err := r.deleteTask(ctx, b, rec)
 	unstarted := errors.Is(err, errUnstarted)
 	if err != nil {
 		// The shim is gone, hangs or refuses. One that is the pod's hangs for the whole pod.
@@ -89,11 +89,11 @@ func (r *Runtime) end(ctx context.Context, b bundle, rec record) error {
 		}
 		if rec.Address != "" || rec.Version == 0 {
 			// Without a shim there may be nothing to delete either: killing shows whether that matters.
-			_ = r.clean(ctx, b)
+			_ = r.shimDelete(ctx, b)
 		}
 	}
 	if rec.Owner == b.ID() {
-		if err := r.endShim(ctx, b, rec); err != nil {
+		if err := r.stopShim(ctx, b, rec); err != nil {
 			return err
 		}
 	}
@@ -101,12 +101,12 @@ func (r *Runtime) end(ctx context.Context, b bundle, rec record) error {
 		return err
 	}
 	if rec.Init != (process.Process{}) && !unstarted { // else nothing comes through the pipes, not even their end
-		settleKeeper(ctx, b, rec)
+		waitStdio(ctx, b, rec)
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return killKeeper(ctx, b, rec)
+	return killStdio(ctx, b, rec)
 }
 
 // errUnstarted says that the shim does not come to an end with deleting a container that was not started: gVisor's
@@ -114,8 +114,8 @@ func (r *Runtime) end(ctx context.Context, b bundle, rec record) error {
 var errUnstarted = errors.New("the shim does not delete a container that was not started")
 
 // forgetTask kills the container and has the shim forget it.
-func (r *Runtime) forgetTask(ctx context.Context, b bundle, rec record) error {
-	conn, err := r.connect(ctx, rec)
+func (r *Runtime) deleteTask(ctx context.Context, b bundle, rec record) error {
+	conn, err := r.connectShim(ctx, rec)
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (r *Runtime) killTask(ctx context.Context, conn *conn, b bundle) (exit oci.
 		}
 	}
 	err = conn.call(ctx, "Kill", &task.KillRequest{ID: id, Signal: uint32(syscall.SIGKILL), All: true}, empty())
-	if err != nil && !over(err) {
+	if err != nil && !isProcessGone(err) {
 		return exit, false, err
 	}
 	if state.GetStatus() == status.Status_CREATED {
@@ -171,24 +171,24 @@ func (r *Runtime) killTask(ctx context.Context, conn *conn, b bundle) (exit oci.
 	}
 	ctx, cancel := context.WithTimeout(ctx, killTimeout)
 	defer cancel()
-	response, err := conn.end(ctx, id, "")
+	response, err := conn.waitExit(ctx, id, "")
 	if err != nil {
 		return exit, false, err
 	}
-	return exitOf(response.GetExitStatus(), response.GetExitedAt()), false, nil
+	return parseExit(response.GetExitStatus(), response.GetExitedAt()), false, nil
 }
 
 // endShim ends the shim that works in the bundle, kindly and then not.
-func (r *Runtime) endShim(ctx context.Context, b bundle, rec record) error {
-	if conn, err := r.connect(ctx, rec); err == nil {
+func (r *Runtime) stopShim(ctx context.Context, b bundle, rec record) error {
+	if conn, err := r.connectShim(ctx, rec); err == nil {
 		// It may end before it answers.
 		_ = conn.call(ctx, "Shutdown", &task.ShutdownRequest{ID: b.ID(), Now: true}, empty())
 		grace, cancel := context.WithTimeout(ctx, shutdownGrace)
 		_ = rec.Shim.Wait(grace)
 		cancel()
 	}
-	r.hangUp(rec.Address)
-	if err := killWorkers(ctx, b); err != nil {
+	r.disconnectShim(rec.Address)
+	if err := killBundleProcesses(ctx, b); err != nil {
 		return err
 	}
 	if err := rec.Shim.Kill(ctx); err != nil {
@@ -203,8 +203,8 @@ func (r *Runtime) endShim(ctx context.Context, b bundle, rec record) error {
 // reconstruct finds what it can of a container without a record, or with one that cannot be read: what works in the
 // bundle is found anyway, a shim that lives tells by its socket where that is to be removed, and config.json tells the
 // control groups.
-func (b bundle) reconstruct() record {
-	rec := record{Owner: b.ID(), Address: listening(b)}
+func (b bundle) rebuildRecord() record {
+	rec := record{Owner: b.ID(), Address: listeningSocket(b)}
 	var s specs.Spec
 	data, err := os.ReadFile(b.Config())
 	if err == nil && json.Unmarshal(data, &s) == nil {

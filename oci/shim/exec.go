@@ -21,17 +21,17 @@ func (r *Runtime) Exec(ctx context.Context, id string, p *specs.Process, streams
 	if err != nil {
 		return 0, err
 	}
-	defer s.close()
+	defer s.closeFiles()
 	copied := s.copyAll(cancel, streams)
 	size := oci.Size{}
 	if p.Terminal {
 		size = driver.FirstSize(streams.Resize)
 	}
-	if err := s.start(ctx, driver.WithSize(p, size), rec.Shim); err != nil {
+	if err := s.startCommand(ctx, driver.WithSize(p, size), rec.Shim); err != nil {
 		return 0, err
 	}
 	if p.Terminal {
-		defer s.follow(ctx, size, streams.Resize)()
+		defer s.followSizes(ctx, size, streams.Resize)()
 	}
 	if s.stdin != nil {
 		go func() {
@@ -39,8 +39,8 @@ func (r *Runtime) Exec(ctx context.Context, id string, p *specs.Process, streams
 			s.closeInput(ctx)
 		}()
 	}
-	code, err := s.wait(ctx)
-	s.finish()
+	code, err := s.waitExit(ctx)
+	s.limitOutput()
 	if errOutput := copied.Wait(); err == nil {
 		err = errOutput
 	}
@@ -61,15 +61,15 @@ func (s *session) copyAll(cancel context.CancelCauseFunc, streams oci.Streams) *
 }
 
 // follow applies the client's sizes to the terminal, once it is there, until stop is called.
-func (s *session) follow(ctx context.Context, size oci.Size, sizes <-chan oci.Size) (stop func()) {
+func (s *session) followSizes(ctx context.Context, size oci.Size, sizes <-chan oci.Size) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		if size != (oci.Size{}) {
-			s.resize(ctx, size)
+			s.resizeTerminal(ctx, size)
 		}
-		driver.FollowSizes(ctx, sizes, func(z oci.Size) { s.resize(ctx, z) })
+		driver.FollowSizes(ctx, sizes, func(z oci.Size) { s.resizeTerminal(ctx, z) })
 	}()
 	return func() { cancel(); <-done }
 }

@@ -28,16 +28,16 @@ func (r *Runtime) ExecSync(ctx context.Context, req oci.ExecRequest) (oci.ExecRe
 	if err != nil {
 		return oci.ExecResult{}, err
 	}
-	defer s.close()
+	defer s.closeFiles()
 	stdout, stderr := driver.Collect(s.stdout, limit), (*driver.Collector)(nil)
 	if s.stderr != nil {
 		stderr = driver.Collect(s.stderr, limit)
 	}
 	var result oci.ExecResult
-	if err = s.start(ctx, req.Process, rec.Shim); err == nil {
-		result.Code, err = s.wait(ctx)
+	if err = s.startCommand(ctx, req.Process, rec.Shim); err == nil {
+		result.Code, err = s.waitExit(ctx)
 	}
-	s.finish()
+	s.limitOutput()
 	result.Stdout = stdout.Bytes()
 	if stderr != nil {
 		result.Stderr = stderr.Bytes()

@@ -24,12 +24,12 @@ func newMachine(t testing.TB, shimName, runtime string) *machine {
 	t.Helper()
 	m := &machine{Machine: ocitest.Real(t, runtime)}
 	dir := filepath.Dir(m.Config.RunDir)
-	keeper, err := shim.InstallKeeper(filepath.Join(dir, "lib"))
+	keeper, err := shim.InstallStdio(filepath.Join(dir, "lib"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.cfg = shim.Config{
-		Name: "shim", Path: ocitest.Binary(t, shimName), Runtime: ocitest.Binary(t, runtime), Keeper: keeper,
+		Name: "shim", Path: ocitest.Binary(t, shimName), Runtime: ocitest.Binary(t, runtime), Stdio: keeper,
 		Root: filepath.Join(dir, "h"), RunDir: m.Config.RunDir,
 	}
 	m.New = func() ocitest.Runtime { return m.open(t) }

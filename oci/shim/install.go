@@ -13,6 +13,6 @@ import (
 var files embed.FS
 
 // InstallKeeper puts the keeper into dir and returns its path; see program.Install.
-func InstallKeeper(dir string) (string, error) {
+func InstallStdio(dir string) (string, error) {
 	return program.Install(files, filepath.Join(dir, "keeper"), 0o500)
 }

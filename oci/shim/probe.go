@@ -21,21 +21,21 @@ import (
 // Ready says why the handler cannot be used. It probes when that was never done, and again when the last probe failed
 // some seconds ago, so that installing the missing package is enough.
 func (r *Runtime) Ready() error {
-	_, err := r.probed.Get()
+	_, err := r.probes.Get()
 	return err
 }
 
 // Features is what the handler can do; of a handler that is not ready, only what is certain.
 func (r *Runtime) Features() oci.Features {
-	f, _ := r.probed.Get() // the error is Ready's
+	f, _ := r.probes.Get() // the error is Ready's
 	return f
 }
 
 // Probe asks the shim for its version and features, and keeps the answers. The error is what Ready will say.
-func (r *Runtime) Probe(ctx context.Context) error { return r.probed.Ask(ctx) }
+func (r *Runtime) Probe(ctx context.Context) error { return r.probes.Ask(ctx) }
 
 // certain is what is known without asking.
-func (r *Runtime) certain() oci.Features {
+func (r *Runtime) defaultFeatures() oci.Features {
 	flags, _ := r.cfg.Options[runscFlags].(map[string]any) // none but for gVisor's shim
 	return oci.Features{
 		OCIVersion: driver.FallbackOCIVersion, OwnKernel: !r.cfg.HostKernel,
@@ -44,19 +44,19 @@ func (r *Runtime) certain() oci.Features {
 }
 
 func (r *Runtime) probe(ctx context.Context) (f oci.Features, err error) {
-	f = r.certain()
-	if f.Version, err = r.version(ctx); err != nil {
+	f = r.defaultFeatures()
+	if f.Version, err = r.queryVersion(ctx); err != nil {
 		return f, err
 	}
-	if r.cfg.Keeper == "" {
+	if r.cfg.Stdio == "" {
 		return f, fmt.Errorf("handler %s: %w: %w", r.cfg.Name, program.ErrNotBuilt, errdefs.ErrUnavailable)
 	}
-	r.inform(ctx, &f)
+	r.queryFeatures(ctx, &f)
 	return f, nil
 }
 
 // version is the name of the shim and what it says of its version.
-func (r *Runtime) version(ctx context.Context) (string, error) {
+func (r *Runtime) queryVersion(ctx context.Context) (string, error) {
 	path, err := r.lookup(r.cfg.Path)
 	if err != nil {
 		return "", err
@@ -92,7 +92,7 @@ func parseVersion(path string, out []byte) string {
 const versionLimit = 200
 
 // inform fills in what the shim's info action says. A shim without it is used as one of OCI 1.0.
-func (r *Runtime) inform(ctx context.Context, f *oci.Features) {
+func (r *Runtime) queryFeatures(ctx context.Context, f *oci.Features) {
 	path, err := r.lookup(r.cfg.Path)
 	if err != nil {
 		return

@@ -18,7 +18,7 @@ func TestHostNetwork(t *testing.T) {
 		"configuration file": {Config{Options: flags("host"), ConfigPath: "/etc/runsc.toml"}, false},
 		"another shim's":     {Config{Options: map[string]any{"network": "host"}}, false},
 	} {
-		if f := New(tt.cfg).certain(); f.HostNetwork != tt.want {
+		if f := New(tt.cfg).defaultFeatures(); f.HostNetwork != tt.want {
 			t.Errorf("%s: %+v", name, f)
 		}
 	}

@@ -461,7 +461,7 @@ func TestReady(t *testing.T) {
 		"no shim":    func(c *shim.Config) { c.Path = "/no/such/shim" },
 		"bare name":  func(c *shim.Config) { c.Path, c.SearchPath = "containerd-shim-none-v1", []string{"/usr/bin"} },
 		"no runtime": func(c *shim.Config) { c.Runtime = "/no/such/runc" },
-		"no keeper":  func(c *shim.Config) { c.Keeper = "" },
+		"no keeper":  func(c *shim.Config) { c.Stdio = "" },
 		"not a shim": func(c *shim.Config) { c.Path = "/bin/false" },
 	} {
 		m.cfg = good

@@ -29,29 +29,29 @@ type conn struct {
 
 	mu sync.Mutex
 	// ends are the questions under way when processes end, by container and session.
-	ends map[[2]string]*end
+	exits map[[2]string]*exitQuery
 }
 
 // end is the question when a process ends. It is asked once, however many wait for the answer, and not taken back:
 // the answer comes with the end of the process or of the connection.
-type end struct {
+type exitQuery struct {
 	done     chan struct{}
 	response *task.WaitResponse
 	err      error
 }
 
 // end waits for the end of a container, or of a session in it.
-func (c *conn) end(ctx context.Context, id, execID string) (*task.WaitResponse, error) {
+func (c *conn) waitExit(ctx context.Context, id, execID string) (*task.WaitResponse, error) {
 	key := [2]string{id, execID}
 	c.mu.Lock()
-	e := c.ends[key]
+	e := c.exits[key]
 	if e == nil {
-		e = &end{done: make(chan struct{}), response: &task.WaitResponse{}}
-		c.ends[key] = e
+		e = &exitQuery{done: make(chan struct{}), response: &task.WaitResponse{}}
+		c.exits[key] = e
 		go func() {
-			e.err = c.callFor(context.Background(), "Wait", &task.WaitRequest{ID: id, ExecID: execID}, e.response)
+			e.err = c.callUntil(context.Background(), "Wait", &task.WaitRequest{ID: id, ExecID: execID}, e.response)
 			c.mu.Lock()
-			delete(c.ends, key)
+			delete(c.exits, key)
 			c.mu.Unlock()
 			close(e.done)
 		}()
@@ -67,15 +67,15 @@ func (c *conn) end(ctx context.Context, id, execID string) (*task.WaitResponse, 
 
 // connect returns a connection to the shim of the record, the one there is or a new one: after a restart of the daemon
 // the address is all that is needed.
-func (r *Runtime) connect(ctx context.Context, rec record) (*conn, error) {
+func (r *Runtime) connectShim(ctx context.Context, rec record) (*conn, error) {
 	if rec.Address == "" || !rec.Shim.Alive() {
 		return nil, errGone
 	}
-	return r.dial(ctx, endpoint{rec.Address, rec.Protocol})
+	return r.dialShim(ctx, endpoint{rec.Address, rec.Protocol})
 }
 
 // dial connects to an endpoint that may be connected to already.
-func (r *Runtime) dial(ctx context.Context, e endpoint) (*conn, error) {
+func (r *Runtime) dialShim(ctx context.Context, e endpoint) (*conn, error) {
 	r.mu.Lock()
 	c, closed := r.conns[e.address], r.closed
 	r.mu.Unlock()
@@ -87,17 +87,17 @@ func (r *Runtime) dial(ctx context.Context, e endpoint) (*conn, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CallTimeout)
 	defer cancel()
-	socket, err := dial(ctx, e.address)
+	socket, err := dialSocket(ctx, e.address)
 	if err != nil {
 		return nil, err
 	}
-	c = &conn{service: "containerd.task.v" + strconv.Itoa(int(e.version)) + ".Task", timeout: r.cfg.CallTimeout, ends: map[[2]string]*end{}}
-	c.client = ttrpc.NewClient(socket, ttrpc.WithOnClose(func() { r.forget(e.address, c) }))
-	return r.keep(e.address, c)
+	c = &conn{service: "containerd.task.v" + strconv.Itoa(int(e.version)) + ".Task", timeout: r.cfg.CallTimeout, exits: map[[2]string]*exitQuery{}}
+	c.client = ttrpc.NewClient(socket, ttrpc.WithOnClose(func() { r.dropConnection(e.address, c) }))
+	return r.addConnection(e.address, c)
 }
 
 // keep remembers a new connection, unless another call was faster.
-func (r *Runtime) keep(address string, c *conn) (*conn, error) {
+func (r *Runtime) addConnection(address string, c *conn) (*conn, error) {
 	r.mu.Lock()
 	other, closed := r.conns[address], r.closed
 	if other == nil && !closed {
@@ -116,7 +116,7 @@ func (r *Runtime) keep(address string, c *conn) (*conn, error) {
 }
 
 // forget drops a connection that was closed.
-func (r *Runtime) forget(address string, c *conn) {
+func (r *Runtime) dropConnection(address string, c *conn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.conns[address] == c {
@@ -125,7 +125,7 @@ func (r *Runtime) forget(address string, c *conn) {
 }
 
 // hangUp closes the connection to a shim that is no more.
-func (r *Runtime) hangUp(address string) {
+func (r *Runtime) disconnectShim(address string) {
 	r.mu.Lock()
 	c := r.conns[address]
 	delete(r.conns, address)
@@ -143,18 +143,18 @@ const namespaceHeader = "containerd-namespace-ttrpc"
 func (c *conn) call(ctx context.Context, method string, request, response proto.Message) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	return c.callFor(ctx, method, request, response)
+	return c.callUntil(ctx, method, request, response)
 }
 
 // callFor is call without a limit but the context's.
-func (c *conn) callFor(ctx context.Context, method string, request, response proto.Message) error {
+func (c *conn) callUntil(ctx context.Context, method string, request, response proto.Message) error {
 	md := ttrpc.MD{}
 	md.Set(namespaceHeader, namespace)
 	err := c.client.Call(ttrpc.WithMetadata(ctx, md), c.service, method, request, response)
 	if err == nil {
 		return nil
 	}
-	ended := endOf(ctx)
+	ended := contextEnd(ctx)
 	switch {
 	case ended != nil:
 		return fmt.Errorf("shim %s: %w", method, ended)
@@ -166,7 +166,7 @@ func (c *conn) callFor(ctx context.Context, method string, request, response pro
 
 // endOf says why ctx has ended, nil while it has not. The shim is told the deadline and gives up by itself; on a busy machine
 // its answer can be read before the deadline is noticed here.
-func endOf(ctx context.Context) error {
+func contextEnd(ctx context.Context) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func (c *conn) identify(ctx context.Context, b bundle) (process.Process, error) 
 	if err := c.call(ctx, "Connect", &task.ConnectRequest{ID: b.ID()}, response); err != nil {
 		return process.Process{}, err
 	}
-	for _, p := range workers(b) {
+	for _, p := range bundleProcesses(b) {
 		if p.Pid == int(response.GetShimPid()) {
 			return p, nil
 		}

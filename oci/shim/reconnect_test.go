@@ -29,7 +29,7 @@ func TestEndOf(t *testing.T) {
 		"taken back":   {canceled, gone},
 		"both at once": {late{canceled, time.Now()}, gone},
 	} {
-		if err := endOf(tt.ctx); !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
+		if err := contextEnd(tt.ctx); !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

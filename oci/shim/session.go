@@ -34,17 +34,17 @@ type session struct {
 	// ownKernel is true when the command runs under a kernel that is not the host's.
 	ownKernel bool
 	// later runs what needs not be waited for, done removes dir.
-	later func(func())
-	done  func()
+	background func(func())
+	removeDir  func()
 }
 
 // newSession makes the pipes.
 func (r *Runtime) newSession(ctx context.Context, id string, p *specs.Process, stdin bool) (s *session, rec record, err error) {
-	rec, conn, err := r.reach(ctx, id)
+	rec, conn, err := r.reachContainer(ctx, id)
 	if err != nil {
 		return nil, rec, err
 	}
-	if err := r.execable(ctx, rec, id); err != nil {
+	if err := r.checkRunning(ctx, rec, id); err != nil {
 		return nil, rec, err
 	}
 	owner, err := r.bundle(rec.Owner)
@@ -62,18 +62,18 @@ func (r *Runtime) newSession(ctx context.Context, id string, p *specs.Process, s
 	}
 	s = &session{
 		conn: conn, id: id, execID: filepath.Base(dir), dir: dir, ownKernel: !r.cfg.HostKernel,
-		later: r.background, done: func() { r.closeSession(dir) },
+		background: r.runBackground, removeDir: func() { r.closeSession(dir) },
 	}
 	defer func() {
 		if err != nil {
-			s.close()
+			s.closeFiles()
 		}
 	}()
-	if s.stdout, err = s.output(stdio.Stdout); err != nil {
+	if s.stdout, err = s.openOutput(stdio.Stdout); err != nil {
 		return nil, rec, err
 	}
 	if !p.Terminal {
-		if s.stderr, err = s.output(stdio.Stderr); err != nil {
+		if s.stderr, err = s.openOutput(stdio.Stderr); err != nil {
 			return nil, rec, err
 		}
 	}
@@ -86,7 +86,7 @@ func (r *Runtime) newSession(ctx context.Context, id string, p *specs.Process, s
 	return s, rec, err
 }
 
-func (s *session) output(name string) (*fifo.Reader, error) {
+func (s *session) openOutput(name string) (*fifo.Reader, error) {
 	path := filepath.Join(s.dir, name)
 	if err := fifo.Make(path); err != nil {
 		return nil, err
@@ -95,8 +95,8 @@ func (s *session) output(name string) (*fifo.Reader, error) {
 }
 
 // execable says why no command can be run in the container.
-func (r *Runtime) execable(ctx context.Context, rec record, id string) error {
-	status, err := r.ask(ctx, rec, id)
+func (r *Runtime) checkRunning(ctx context.Context, rec record, id string) error {
+	status, err := r.queryStatus(ctx, rec, id)
 	if err == nil && status == oci.Running {
 		return nil
 	}
@@ -110,7 +110,7 @@ func (r *Runtime) execable(ctx context.Context, rec record, id string) error {
 }
 
 // start has the shim run the command.
-func (s *session) start(ctx context.Context, p *specs.Process, shim process.Process) error {
+func (s *session) startCommand(ctx context.Context, p *specs.Process, shim process.Process) error {
 	spec, err := anyProcess(p)
 	if err != nil {
 		return err
@@ -123,44 +123,44 @@ func (s *session) start(ctx context.Context, p *specs.Process, shim process.Proc
 		request.Stdin = filepath.Join(s.dir, stdio.Stdin)
 	}
 	if err := s.conn.call(ctx, "Exec", request, empty()); err != nil {
-		return fmt.Errorf("exec: %w", complaint(err))
+		return fmt.Errorf("exec: %w", runtimeError(err))
 	}
 	response := &task.StartResponse{}
-	err = s.begin(ctx, response)
+	err = s.callStart(ctx, response)
 	if own := ownProcess(response.GetPid(), shim); own != shim {
 		s.process = own
 	}
 	if err != nil {
-		s.kill()
-		s.forget()
-		return fmt.Errorf("exec: %w", complaint(err))
+		s.killCommand()
+		s.deleteCommand()
+		return fmt.Errorf("exec: %w", runtimeError(err))
 	}
 	return nil
 }
 
 // begin is the call that starts the command. The shim is not told that ctx has ended, and its answer is awaited: it would
 // end the runtime in the middle, and what that has started already would go on, unknown to the shim.
-func (s *session) begin(ctx context.Context, response *task.StartResponse) error {
+func (s *session) callStart(ctx context.Context, response *task.StartResponse) error {
 	err := s.conn.call(context.WithoutCancel(ctx), "Start", &task.StartRequest{ID: s.id, ExecID: s.execID}, response)
-	if ended := endOf(ctx); ended != nil {
+	if ended := contextEnd(ctx); ended != nil {
 		return ended
 	}
 	return err
 }
 
 // wait returns the command's exit status. When ctx ends first, it kills the command and returns ctx's cause.
-func (s *session) wait(ctx context.Context) (int32, error) {
-	response, err := s.conn.end(ctx, s.id, s.execID)
+func (s *session) waitExit(ctx context.Context) (int32, error) {
+	response, err := s.conn.waitExit(ctx, s.id, s.execID)
 	if ctx.Err() != nil {
-		s.kill()
-		s.forget()
+		s.killCommand()
+		s.deleteCommand()
 		return 0, context.Cause(ctx)
 	}
-	s.forget()
+	s.deleteCommand()
 	if err != nil {
 		return 0, err
 	}
-	exit := exitOf(response.GetExitStatus(), response.GetExitedAt())
+	exit := parseExit(response.GetExitStatus(), response.GetExitedAt())
 	if !exit.Known {
 		return 0, fmt.Errorf("the shim says exit status %d: %w", response.GetExitStatus(), errdefs.ErrUnknown)
 	}
@@ -168,7 +168,7 @@ func (s *session) wait(ctx context.Context) (int32, error) {
 }
 
 // kill kills the command: by the shim, and with all descendants where they can be seen.
-func (s *session) kill() {
+func (s *session) killCommand() {
 	ctx, cancel := context.WithTimeout(context.Background(), driver.UndoTimeout)
 	defer cancel()
 	request := &task.KillRequest{ID: s.id, ExecID: s.execID, Signal: uint32(syscall.SIGKILL)}
@@ -182,7 +182,7 @@ func (s *session) kill() {
 		_ = s.conn.call(ctx, "Kill", request, empty())
 	}
 	// A shim deletes only what has ended. One that is just starting the command has not killed it, whatever it has said.
-	for pause := firstKillPause; !s.ended(ctx, pause) && ctx.Err() == nil; pause *= 2 {
+	for pause := firstKillPause; !s.exitsWithin(ctx, pause) && ctx.Err() == nil; pause *= 2 {
 		_ = s.conn.call(ctx, "Kill", request, empty())
 	}
 }
@@ -191,22 +191,22 @@ func (s *session) kill() {
 const firstKillPause = 50 * time.Millisecond
 
 // ended tells whether the command ends within that time.
-func (s *session) ended(ctx context.Context, within time.Duration) bool {
+func (s *session) exitsWithin(ctx context.Context, within time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	_, _ = s.conn.end(ctx, s.id, s.execID)
+	_, _ = s.conn.waitExit(ctx, s.id, s.execID)
 	return ctx.Err() == nil // an error of the shim's is an end, too: there is nothing to wait for
 }
 
 // forget has the shim forget the command, some time: it waits for who holds the output open.
-func (s *session) forget() {
-	s.later(func() {
+func (s *session) deleteCommand() {
+	s.background(func() {
 		_ = s.conn.call(context.Background(), "Delete", &task.DeleteRequest{ID: s.id, ExecID: s.execID}, &task.DeleteResponse{})
 	})
 }
 
 // resize sets the size of the command's terminal.
-func (s *session) resize(ctx context.Context, z oci.Size) {
+func (s *session) resizeTerminal(ctx context.Context, z oci.Size) {
 	// One that has ended has no terminal to resize.
 	_ = s.conn.call(ctx, "ResizePty", &task.ResizePtyRequest{ID: s.id, ExecID: s.execID, Width: uint32(z.Width), Height: uint32(z.Height)}, empty())
 }
@@ -218,7 +218,7 @@ func (s *session) closeInput(ctx context.Context) {
 }
 
 // finish gives those who read the output until then to come to the end.
-func (s *session) finish() {
+func (s *session) limitOutput() {
 	end := time.Now().Add(driver.DrainTime)
 	_ = s.stdout.SetReadDeadline(end)
 	if s.stderr != nil {
@@ -226,7 +226,7 @@ func (s *session) finish() {
 	}
 }
 
-func (s *session) close() {
+func (s *session) closeFiles() {
 	for _, f := range []*fifo.Reader{s.stdout, s.stderr} {
 		if f != nil {
 			_ = f.Close()
@@ -235,5 +235,5 @@ func (s *session) close() {
 	if s.stdin != nil {
 		_ = s.stdin.Close() // may be closed already
 	}
-	s.done()
+	s.removeDir()
 }

@@ -37,7 +37,7 @@ func dialShim(t *testing.T, methods map[string]ttrpc.Method) *conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &conn{client: ttrpc.NewClient(socket), service: "task", timeout: time.Minute, ends: map[[2]string]*end{}}
+	c := &conn{client: ttrpc.NewClient(socket), service: "task", timeout: time.Minute, exits: map[[2]string]*exitQuery{}}
 	t.Cleanup(func() { c.client.Close() })
 	return c
 }
@@ -66,7 +66,7 @@ func TestKillIsRepeated(t *testing.T) {
 		},
 	})
 	begin := time.Now()
-	(&session{conn: c, id: "c", execID: "e", ownKernel: true}).kill()
+	(&session{conn: c, id: "c", execID: "e", ownKernel: true}).killCommand()
 	if n := kills.Load(); n != 3 {
 		t.Errorf("killed %d times", n)
 	}
@@ -107,8 +107,8 @@ func TestStartIsNotCutShort(t *testing.T) {
 			return &task.WaitResponse{ExitStatus: 137}, nil
 		},
 	})
-	s := &session{conn: c, id: "c", execID: "e", ownKernel: true, later: func(func()) {}}
-	if err := s.start(over, &specs.Process{}, process.Process{}); !errors.Is(err, context.Canceled) {
+	s := &session{conn: c, id: "c", execID: "e", ownKernel: true, background: func(func()) {}}
+	if err := s.startCommand(over, &specs.Process{}, process.Process{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("start: %v", err)
 	}
 	select {

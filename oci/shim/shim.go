@@ -36,7 +36,7 @@ type Config struct {
 	// RunDir holds one directory per container: <RunDir>/<id>.
 	RunDir string
 	// Keeper is the program that keeps output, see InstallKeeper.
-	Keeper string
+	Stdio string
 	// Runtime is the OCI runtime that the shim runs (runc, runsc), path or bare name; empty leaves it to the shim.
 	Runtime string
 	// ConfigPath is the shim's or VM runtime's own configuration file (Kata's configuration.toml, gVisor's runsc.toml).
@@ -67,11 +67,11 @@ const namespace = "k8s.io"
 // that change the same container must not overlap, but Signal, Delete, State and Wait may overlap anything.
 type Runtime struct {
 	cfg    Config
-	probed *driver.ProbeCache[oci.Features]
+	probes *driver.ProbeCache[oci.Features]
 
 	waiters driver.Waiters
 	// keepers serialises restarts of keepers, by container.
-	keepers driver.KeyedLock
+	stdioLocks driver.KeyedLock
 
 	mu sync.Mutex
 	// conns are the connections to shims, by address.
@@ -97,7 +97,7 @@ func New(cfg Config) *Runtime {
 	cfg.Log = cfg.Log.WithField("handler", cfg.Name)
 	cfg.HostKernel = cfg.HostKernel || strings.HasPrefix(filepath.Base(cfg.Path), "containerd-shim-runc-")
 	// The shim and its runtime work in other directories.
-	for _, path := range []*string{&cfg.RunDir, &cfg.Root, &cfg.ConfigPath, &cfg.Keeper} {
+	for _, path := range []*string{&cfg.RunDir, &cfg.Root, &cfg.ConfigPath, &cfg.Stdio} {
 		if *path == "" {
 			continue
 		}
@@ -106,7 +106,7 @@ func New(cfg Config) *Runtime {
 		}
 	}
 	r := &Runtime{cfg: cfg, conns: map[string]*conn{}, sessions: map[string]bool{}}
-	r.probed = driver.NewProbeCache(cfg.Name, r.certain(), r.probe)
+	r.probes = driver.NewProbeCache(cfg.Name, r.defaultFeatures(), r.probe)
 	return r
 }
 
@@ -125,7 +125,7 @@ func (r *Runtime) Close() error {
 }
 
 // background runs what the caller does not wait for, but Close does. A closed handler runs nothing more.
-func (r *Runtime) background(f func()) {
+func (r *Runtime) runBackground(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.closed {

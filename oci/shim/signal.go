@@ -21,25 +21,25 @@ import (
 // A shim that does not answer to SIGKILL is killed itself, with what is known of the container: its pod is lost then,
 // and only its pod.
 func (r *Runtime) Signal(ctx context.Context, id string, sig syscall.Signal) error {
-	rec, conn, err := r.reach(ctx, id)
+	rec, conn, err := r.reachContainer(ctx, id)
 	switch {
 	case errdefs.IsNotFound(err), errdefs.IsFailedPrecondition(err), errors.Is(err, errGone):
 		return nil
 	case err == nil && sig == 0:
 		return nil
 	case err == nil && sig == syscall.SIGKILL && !r.cfg.HostKernel:
-		err = r.killInside(ctx, conn, rec, id)
+		err = r.killInSandbox(ctx, conn, rec, id)
 	case err == nil:
 		err = conn.call(ctx, "Kill", killRequest(id, sig), empty())
 	case errdefs.IsInvalidArgument(err):
 		return err
 	}
-	if err == nil || over(err) || !rec.Shim.Alive() {
+	if err == nil || isProcessGone(err) || !rec.Shim.Alive() {
 		return nil
 	}
 	if sig == syscall.SIGKILL && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		r.cfg.Log.WithField("container", id).Warn("shim does not answer, killing it")
-		return errors.Join(rec.own().Signal(sig), rec.Shim.Signal(sig))
+		return errors.Join(rec.ownInit().Signal(sig), rec.Shim.Signal(sig))
 	}
 	return fmt.Errorf("container %s: %w", id, err)
 }
@@ -50,8 +50,8 @@ func killRequest(id string, sig syscall.Signal) *task.KillRequest {
 
 // killInside kills a container in a sandbox with a kernel of its own. gVisor's shim never tells the end of one that was not
 // started: that is put on record here.
-func (r *Runtime) killInside(ctx context.Context, conn *conn, rec record, id string) error {
-	before, errAsk := r.ask(ctx, rec, id)
+func (r *Runtime) killInSandbox(ctx context.Context, conn *conn, rec record, id string) error {
+	before, errAsk := r.queryStatus(ctx, rec, id)
 	if errors.Is(errAsk, context.DeadlineExceeded) {
 		return errAsk // it hangs: it would not answer to another question either
 	}
@@ -60,10 +60,10 @@ func (r *Runtime) killInside(ctx context.Context, conn *conn, rec record, id str
 	}
 	grace, cancel := context.WithTimeout(ctx, createdGrace)
 	defer cancel()
-	if _, err := conn.end(grace, id, ""); err == nil || ctx.Err() != nil {
+	if _, err := conn.waitExit(grace, id, ""); err == nil || ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if after, err := r.ask(ctx, rec, id); err == nil && after != oci.Created && after != oci.Stopped {
+	if after, err := r.queryStatus(ctx, rec, id); err == nil && after != oci.Created && after != oci.Stopped {
 		return nil // somebody was faster and has started it; the next SIGKILL meets a process
 	}
 	b, err := r.bundle(id)
@@ -87,7 +87,7 @@ func killedUnstarted() oci.Exit {
 }
 
 // over tells whether a shim says that the process has ended.
-func over(err error) bool {
+func isProcessGone(err error) bool {
 	text := strings.ToLower(err.Error())
 	return errdefs.IsNotFound(err) || strings.Contains(text, "process already finished") || strings.Contains(text, "process not running") ||
 		strings.Contains(text, "no such process") || strings.Contains(text, "container not running")

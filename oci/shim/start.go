@@ -11,20 +11,20 @@ import (
 // Start lets the created container run its command. A command that cannot be run is an oci.ErrCommand, from runtimes
 // that look for it only now.
 func (r *Runtime) Start(ctx context.Context, id string) error {
-	_, conn, err := r.reach(ctx, id)
+	_, conn, err := r.reachContainer(ctx, id)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CreateTimeout)
 	defer cancel()
-	if err := conn.callFor(ctx, "Start", &task.StartRequest{ID: id}, &task.StartResponse{}); err != nil {
-		return fmt.Errorf("start container: %w", complaint(err))
+	if err := conn.callUntil(ctx, "Start", &task.StartRequest{ID: id}, &task.StartResponse{}); err != nil {
+		return fmt.Errorf("start container: %w", runtimeError(err))
 	}
 	return nil
 }
 
 // reach finds the record of a container that was created, and connects to its shim.
-func (r *Runtime) reach(ctx context.Context, id string) (record, *conn, error) {
+func (r *Runtime) reachContainer(ctx context.Context, id string) (record, *conn, error) {
 	b, err := r.bundle(id)
 	if err != nil {
 		return record{}, nil, err
@@ -36,7 +36,7 @@ func (r *Runtime) reach(ctx context.Context, id string) (record, *conn, error) {
 	if _, ended := b.loadExit(); ended {
 		return rec, nil, fmt.Errorf("container %s is not running: %w", id, errdefs.ErrFailedPrecondition)
 	}
-	conn, err := r.connect(ctx, rec)
+	conn, err := r.connectShim(ctx, rec)
 	if err != nil {
 		return rec, nil, fmt.Errorf("container %s: %w", id, err)
 	}

@@ -30,7 +30,7 @@ func (r *Runtime) State(ctx context.Context, id string) (oci.State, error) {
 	if _, ended := b.loadExit(); ended {
 		return s, nil
 	}
-	s.Status, err = r.ask(ctx, rec, id)
+	s.Status, err = r.queryStatus(ctx, rec, id)
 	switch {
 	case errors.Is(err, errGone), errdefs.IsNotFound(err):
 		s.Status = oci.Stopped
@@ -44,8 +44,8 @@ func (r *Runtime) State(ctx context.Context, id string) (oci.State, error) {
 }
 
 // ask asks the shim for the container's status.
-func (r *Runtime) ask(ctx context.Context, rec record, id string) (oci.Status, error) {
-	conn, err := r.connect(ctx, rec)
+func (r *Runtime) queryStatus(ctx context.Context, rec record, id string) (oci.Status, error) {
+	conn, err := r.connectShim(ctx, rec)
 	if err != nil {
 		return "", err
 	}

@@ -14,7 +14,7 @@ import (
 // Update changes the container's resource limits; what is absent in res stays as it is. A VM plugs in processors and
 // memory by this.
 func (r *Runtime) Update(ctx context.Context, id string, res *specs.LinuxResources) error {
-	_, conn, err := r.reach(ctx, id)
+	_, conn, err := r.reachContainer(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -30,20 +30,20 @@ func (r *Runtime) Update(ctx context.Context, id string, res *specs.LinuxResourc
 
 // Pause freezes all processes of the container; pausing a paused one is no error.
 func (r *Runtime) Pause(ctx context.Context, id string) error {
-	return r.freeze(ctx, id, "Pause", &task.PauseRequest{ID: id}, oci.Paused)
+	return r.setPaused(ctx, id, "Pause", &task.PauseRequest{ID: id}, oci.Paused)
 }
 
 // Resume lets a paused container go on; resuming a running one is no error.
 func (r *Runtime) Resume(ctx context.Context, id string) error {
-	return r.freeze(ctx, id, "Resume", &task.ResumeRequest{ID: id}, oci.Running)
+	return r.setPaused(ctx, id, "Resume", &task.ResumeRequest{ID: id}, oci.Running)
 }
 
-func (r *Runtime) freeze(ctx context.Context, id, method string, request proto.Message, want oci.Status) error {
-	rec, conn, err := r.reach(ctx, id)
+func (r *Runtime) setPaused(ctx context.Context, id, method string, request proto.Message, want oci.Status) error {
+	rec, conn, err := r.reachContainer(ctx, id)
 	if err != nil {
 		return err
 	}
-	if have, err := r.ask(ctx, rec, id); err != nil || have == want {
+	if have, err := r.queryStatus(ctx, rec, id); err != nil || have == want {
 		return err
 	}
 	if err := conn.call(ctx, method, request, empty()); err != nil {

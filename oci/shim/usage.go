@@ -20,7 +20,7 @@ import (
 // Usage is what a container in a sandbox with a kernel of its own uses, which no control group of the host tells, as the
 // shim says. errdefs.ErrNotFound when it does not run, errdefs.ErrNotImplemented for a container on the host's kernel.
 func (r *Runtime) Usage(ctx context.Context, id string) (cgroups.Usage, error) {
-	rec, conn, err := r.reach(ctx, id)
+	rec, conn, err := r.reachContainer(ctx, id)
 	switch {
 	case errdefs.IsFailedPrecondition(err):
 		return cgroups.Usage{}, fmt.Errorf("container %s does not run: %w", id, errdefs.ErrNotFound)
@@ -29,7 +29,7 @@ func (r *Runtime) Usage(ctx context.Context, id string) (cgroups.Usage, error) {
 	case r.cfg.HostKernel:
 		return cgroups.Usage{}, fmt.Errorf("usage of a container on the host's kernel: %w", errdefs.ErrNotImplemented)
 	}
-	if status, err := r.ask(ctx, rec, id); err == nil && status != oci.Running {
+	if status, err := r.queryStatus(ctx, rec, id); err == nil && status != oci.Running {
 		return cgroups.Usage{}, fmt.Errorf("container %s is %s: %w", id, status, errdefs.ErrNotFound)
 	}
 	response := &task.StatsResponse{}

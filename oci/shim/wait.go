@@ -34,18 +34,18 @@ func (r *Runtime) Wait(ctx context.Context, id string) (oci.Exit, error) {
 	if exit, ended := b.loadExit(); ended {
 		return exit, nil
 	}
-	exit, err := r.await(ctx, b, rec, w.Delivered())
+	exit, err := r.waitTask(ctx, b, rec, w.Delivered())
 	if errors.Is(err, errGone) {
 		if exit, ended := b.loadExit(); ended { // it was killed before it was started: nothing comes through its pipes
 			return exit, nil
 		}
-		exit, err = r.lost(ctx, b, rec), nil
+		exit, err = r.onShimExit(ctx, b, rec), nil
 	}
 	if err != nil {
 		return oci.Exit{}, fmt.Errorf("wait for container %s: %w", id, err)
 	}
 	// Whoever holds the output open has its time; what it writes later is kept, but not waited for.
-	settleKeeper(ctx, b, rec)
+	waitStdio(ctx, b, rec)
 	if delivered, ok := w.Exit(); ok {
 		exit = delivered
 	}
@@ -59,10 +59,10 @@ const retryPause = 100 * time.Millisecond
 
 // await asks the shim to tell when the container has ended, until it does or has ended itself, or
 // the container was deleted: errGone. (There are shims that never tell the end of a container that was not started.)
-func (r *Runtime) await(ctx context.Context, b bundle, rec record, deleted <-chan struct{}) (oci.Exit, error) {
+func (r *Runtime) waitTask(ctx context.Context, b bundle, rec record, deleted <-chan struct{}) (oci.Exit, error) {
 	minding, stop := context.WithCancel(ctx)
 	defer stop()
-	go r.mind(minding, b)
+	go r.superviseStdio(minding, b)
 	shimEnd, forget := context.WithCancelCause(ctx)
 	defer forget(nil)
 	go func() {
@@ -79,16 +79,16 @@ func (r *Runtime) await(ctx context.Context, b bundle, rec record, deleted <-cha
 	}()
 	for first := true; ; first = false {
 		var response *task.WaitResponse
-		conn, err := r.connect(shimEnd, rec)
+		conn, err := r.connectShim(shimEnd, rec)
 		if err == nil {
 			if first {
-				r.background(func() { r.sweep(minding, b, conn) })
+				r.runBackground(func() { r.sweepCommands(minding, b, conn) })
 			}
-			response, err = conn.end(shimEnd, b.ID(), "")
+			response, err = conn.waitExit(shimEnd, b.ID(), "")
 		}
 		switch {
 		case err == nil:
-			return exitOf(response.GetExitStatus(), response.GetExitedAt()), nil
+			return parseExit(response.GetExitStatus(), response.GetExitedAt()), nil
 		case errdefs.IsNotFound(err), errors.Is(err, errGone):
 			return oci.Exit{}, errGone
 		case ctx.Err() != nil:
@@ -106,7 +106,7 @@ func (r *Runtime) await(ctx context.Context, b bundle, rec record, deleted <-cha
 
 // exitOf checks what a shim says of an end: a status that no process can have is unknown, and a time that cannot be is
 // now.
-func exitOf(code uint32, at *timestamppb.Timestamp) oci.Exit {
+func parseExit(code uint32, at *timestamppb.Timestamp) oci.Exit {
 	e := oci.Exit{Code: driver.UnknownCode, At: time.Now()}
 	if code <= driver.UnknownCode {
 		e.Code, e.Known = int32(code), true
@@ -118,14 +118,14 @@ func exitOf(code uint32, at *timestamppb.Timestamp) oci.Exit {
 }
 
 // lost ends a container whose shim has ended.
-func (r *Runtime) lost(ctx context.Context, b bundle, rec record) oci.Exit {
+func (r *Runtime) onShimExit(ctx context.Context, b bundle, rec record) oci.Exit {
 	exit := oci.Exit{Code: driver.UnknownCode, At: time.Now()}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), driver.ReapTimeout)
 	defer cancel()
 	// What cannot be killed now is killed by Delete, which says so.
 	_ = killContainer(ctx, rec)
 	if b.Exists() {
-		_ = r.clean(ctx, b)
+		_ = r.shimDelete(ctx, b)
 	}
 	return exit
 }
@@ -133,7 +133,7 @@ func (r *Runtime) lost(ctx context.Context, b bundle, rec record) oci.Exit {
 // killContainer kills what is known of a container: its first process and its control groups.
 func killContainer(ctx context.Context, rec record) error {
 	var errs []error
-	if own := rec.own(); own != (process.Process{}) {
+	if own := rec.ownInit(); own != (process.Process{}) {
 		errs = append(errs, own.Kill(ctx))
 	}
 	if rec.Cgroup != "" {

@@ -42,7 +42,7 @@ func Start(ctx context.Context, program, bundle string) (pid int, err error) {
 	switch {
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
-	case err == nil && string(word) != readyWord:
+	case err == nil && string(word) != readyAnswer:
 		err = fmt.Errorf("it says %q", word)
 	}
 	if err != nil {
@@ -72,14 +72,14 @@ func Reopen(ctx context.Context, bundle string) error {
 		return fmt.Errorf("reopen log: %w", context.Cause(ctx))
 	case err != nil:
 		return fmt.Errorf("reopen log: %w", err)
-	case string(buf[:n]) != readyWord:
+	case string(buf[:n]) != readyAnswer:
 		return fmt.Errorf("reopen log: %s", buf[:n])
 	}
 	return nil
 }
 
 // Done tells whether the bundle's keeper has seen the end of the output.
-func Done(bundle string) bool {
+func OutputDone(bundle string) bool {
 	_, err := os.Lstat(filepath.Join(bundle, doneFile))
 	return err == nil
 }

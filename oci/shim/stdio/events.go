@@ -55,7 +55,7 @@ func (e *eventServer) serve() {
 		}
 		go func() {
 			defer conn.Close()
-			_ = e.answer(conn) // a shim that makes no sense is hung up on
+			_ = e.serveConn(conn) // a shim that makes no sense is hung up on
 		}()
 	}
 }
@@ -71,7 +71,7 @@ const (
 )
 
 // answer takes requests until the shim hangs up.
-func (e *eventServer) answer(conn io.ReadWriter) error {
+func (e *eventServer) serveConn(conn io.ReadWriter) error {
 	head := make([]byte, frameHeader)
 	for {
 		if _, err := io.ReadFull(conn, head); err != nil {
@@ -85,7 +85,7 @@ func (e *eventServer) answer(conn io.ReadWriter) error {
 		if _, err := io.ReadFull(conn, message); err != nil {
 			return err
 		}
-		e.take(message)
+		e.handleRequest(message)
 		// An empty message of type Response: done, and nothing to say.
 		binary.BigEndian.PutUint32(head, 0)
 		head[8], head[9] = frameResponse, 0
@@ -97,16 +97,16 @@ func (e *eventServer) answer(conn io.ReadWriter) error {
 
 // take looks for the one event that is of use: Request.payload (3) is a ForwardRequest, whose envelope (1) has an event
 // (4), whose type is 1 and whose value (2) names the container (1).
-func (e *eventServer) take(request []byte) {
-	event := field(field(field(request, 3), 1), 4)
-	if !strings.HasSuffix(string(field(event, 1)), "containerd.events.TaskOOM") {
+func (e *eventServer) handleRequest(request []byte) {
+	event := bytesField(bytesField(bytesField(request, 3), 1), 4)
+	if !strings.HasSuffix(string(bytesField(event, 1)), "containerd.events.TaskOOM") {
 		return
 	}
-	e.mark(string(field(field(event, 2), 1)))
+	e.markOOM(string(bytesField(bytesField(event, 2), 1)))
 }
 
 // field is the last occurrence of a field that holds bytes, nothing if there is none or the message is broken.
-func field(message []byte, number protowire.Number) (value []byte) {
+func bytesField(message []byte, number protowire.Number) (value []byte) {
 	for len(message) > 0 {
 		n, kind, size := protowire.ConsumeTag(message)
 		if size < 0 {
@@ -133,7 +133,7 @@ func field(message []byte, number protowire.Number) (value []byte) {
 const nameLimit = 255
 
 // mark notes the event in the bundle of a container of this pod, and of no other.
-func (e *eventServer) mark(id string) {
+func (e *eventServer) markOOM(id string) {
 	if id == "" || len(id) > nameLimit || id[0] == '.' || strings.ContainsAny(id, "/\x00") {
 		return
 	}

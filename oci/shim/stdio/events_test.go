@@ -149,10 +149,10 @@ func header(length uint32, kind byte) []byte {
 func FuzzField(f *testing.F) {
 	f.Add([]byte{0x1a, 2, 0x0a, 0}, 3)
 	f.Fuzz(func(t *testing.T, message []byte, number int) {
-		if len(field(message, 3)) > len(message) {
+		if len(bytesField(message, 3)) > len(message) {
 			t.Error("more than there was")
 		}
-		(&eventServer{bundle: "/nonexistent/pod"}).take(message)
+		(&eventServer{bundle: "/nonexistent/pod"}).handleRequest(message)
 	})
 }
 
@@ -183,7 +183,7 @@ func TestKeeperWithEvents(t *testing.T) {
 			}
 			w.Close()
 		}
-		for end := time.Now().Add(20 * time.Second); !Done(bundle); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(20 * time.Second); !OutputDone(bundle); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal("no mark of the end of output")
 			}

@@ -81,7 +81,7 @@ func (l *log) write(stream byte, data []byte) {
 }
 
 // finish ends a line that the stream left unfinished.
-func (l *log) finish(stream byte) {
+func (l *log) endLine(stream byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.f == nil || !l.open[stream] {
@@ -130,7 +130,7 @@ func (l *log) flush() {
 func (l *log) reopen() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.f == nil || l.current() {
+	if l.f == nil || l.isCurrent() {
 		return nil
 	}
 	f, err := openFile(l.path)
@@ -143,7 +143,7 @@ func (l *log) reopen() error {
 }
 
 // current tells whether the open file is the one at the path.
-func (l *log) current() bool {
+func (l *log) isCurrent() bool {
 	have, err := l.f.Stat()
 	if err != nil {
 		return false

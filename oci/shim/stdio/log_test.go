@@ -55,7 +55,7 @@ func TestLogLines(t *testing.T) {
 		for _, p := range tt.pieces {
 			l.write(streamStdout, []byte(p))
 		}
-		l.finish(streamStdout)
+		l.endLine(streamStdout)
 		if got := content(t, l.path); got != want {
 			t.Errorf("%s: %q, want %q", tt.name, got, want)
 		}
@@ -66,7 +66,7 @@ func TestLogStreamsApart(t *testing.T) {
 	l := newLog(t)
 	l.write(streamStdout, []byte("out"))
 	l.write(streamStderr, []byte("err\n"))
-	l.finish(streamStderr) // is at the beginning of a line
+	l.endLine(streamStderr) // is at the beginning of a line
 	l.write(streamStdout, []byte("put\n"))
 	got := strings.Split(strings.TrimSpace(content(t, l.path)), "\n")
 	for i, want := range []string{" stdout P out", " stderr F err", " stdout F put"} {
@@ -132,7 +132,7 @@ func TestLogRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.write(streamStdout, []byte("x"))
-	l.finish(streamStdout)
+	l.endLine(streamStdout)
 	if err := errors.Join(l.reopen(), l.close()); err != nil {
 		t.Errorf("no log: %v", err)
 	}
@@ -168,7 +168,7 @@ func FuzzLog(f *testing.F) {
 		at := max(cut, -cut) % len(data)
 		l.write(streamStdout, data[:max(at, 0)])
 		l.write(streamStdout, data[max(at, 0):])
-		l.finish(streamStdout)
+		l.endLine(streamStdout)
 		text := ""
 		for line := range strings.Lines(content(t, l.path)) {
 			f := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 4)

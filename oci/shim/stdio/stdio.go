@@ -118,31 +118,31 @@ func Main(args []string) int {
 		_, _ = fmt.Fprint(ready, err)
 		return exitFailure
 	}
-	_, _ = fmt.Fprint(ready, readyWord)
+	_, _ = fmt.Fprint(ready, readyAnswer)
 	_ = ready.Close()
 	k.run()
 	return 0
 }
 
-const readyWord = "ok"
+const readyAnswer = "ok"
 
 // keeper keeps one container's output.
-type keeper struct {
+type server struct {
 	cfg Config
 	// done is where the mark goes.
-	done  string
-	log   *log
-	out   map[byte]*fifo.Reader
-	stdin *os.File
-	room  *room
-	ctl   *control
+	doneFile string
+	log      *log
+	out      map[byte]*fifo.Reader
+	stdin    *os.File
+	hub      *hub
+	ctl      *control
 	// events is nil where no shim works in the bundle.
 	events *eventServer
 }
 
 // open opens all that is needed. The pipes must be open before the shim opens them.
-func open(bundle string) (_ *keeper, err error) {
-	k := &keeper{done: filepath.Join(bundle, doneFile), out: map[byte]*fifo.Reader{}}
+func open(bundle string) (_ *server, err error) {
+	k := &server{doneFile: filepath.Join(bundle, doneFile), out: map[byte]*fifo.Reader{}}
 	defer func() {
 		if err != nil {
 			k.close()
@@ -164,7 +164,7 @@ func open(bundle string) (_ *keeper, err error) {
 			return nil, fmt.Errorf("keeper: %w", err)
 		}
 	}
-	if k.room, err = openRoom(bundle, &input{f: k.stdin, once: k.cfg.StdinOnce}); err != nil {
+	if k.hub, err = openHub(bundle, &input{f: k.stdin, once: k.cfg.StdinOnce}); err != nil {
 		return nil, err
 	}
 	if k.ctl, err = openControl(bundle, k.log); err != nil {
@@ -177,52 +177,52 @@ func open(bundle string) (_ *keeper, err error) {
 }
 
 // run keeps the output until it has ended.
-func (k *keeper) run() {
-	go k.room.serve()
+func (k *server) run() {
+	go k.hub.serve()
 	go k.ctl.serve()
 	var events sync.WaitGroup
 	if k.events != nil {
 		events.Go(k.events.serve)
 	}
-	k.keepAll()
+	k.copyAll()
 	events.Wait()
 	k.close()
 }
 
 // keepAll keeps the output until it has ended, unless a keeper before this one has seen that.
-func (k *keeper) keepAll() {
-	if _, err := os.Lstat(k.done); err == nil {
+func (k *server) copyAll() {
+	if _, err := os.Lstat(k.doneFile); err == nil {
 		return
 	}
 	var readers sync.WaitGroup
 	for stream, from := range k.out {
-		readers.Go(func() { k.keep(stream, from) })
+		readers.Go(func() { k.copyStream(stream, from) })
 	}
 	readers.Wait()
-	_ = os.WriteFile(k.done, nil, 0o600) // without it, podd starts another keeper, which finds the end too
-	k.room.drain()
+	_ = os.WriteFile(k.doneFile, nil, 0o600) // without it, podd starts another keeper, which finds the end too
+	k.hub.drainClients()
 }
 
 // chunk is how much is read at once, and the longest piece of a line in the log: the kubelet's limit is larger.
 const chunk = 16 << 10
 
 // keep reads one stream to its end.
-func (k *keeper) keep(stream byte, from *fifo.Reader) {
+func (k *server) copyStream(stream byte, from *fifo.Reader) {
 	buf := make([]byte, chunk)
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {
 			k.log.write(stream, buf[:n])
-			k.room.send(stream, buf[:n])
+			k.hub.broadcast(stream, buf[:n])
 		}
 		if err != nil {
-			k.log.finish(stream)
+			k.log.endLine(stream)
 			return
 		}
 	}
 }
 
-func (k *keeper) close() {
+func (k *server) close() {
 	var errs []error
 	for _, f := range k.out {
 		errs = append(errs, f.Close())
@@ -230,8 +230,8 @@ func (k *keeper) close() {
 	if k.stdin != nil {
 		errs = append(errs, k.stdin.Close())
 	}
-	if k.room != nil {
-		errs = append(errs, k.room.close())
+	if k.hub != nil {
+		errs = append(errs, k.hub.close())
 	}
 	if k.ctl != nil {
 		errs = append(errs, k.ctl.close())

@@ -84,14 +84,14 @@ func TestKeepsOutput(t *testing.T) {
 	r := run(t, Config{LogPath: logPath})
 	_, _ = r.stdout.WriteString("out\n")
 	_, _ = r.stderr.WriteString("err\n")
-	if Done(r.bundle) {
+	if OutputDone(r.bundle) {
 		t.Error("the output has not ended yet")
 	}
 	r.end(t)
 	if got := content(t, logPath); !strings.Contains(got, " stdout F out\n") || !strings.Contains(got, " stderr F err\n") {
 		t.Errorf("%q", got)
 	}
-	if !Done(r.bundle) {
+	if !OutputDone(r.bundle) {
 		t.Error("no mark of the end")
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 // Found returns the ids of everything that looks like a container in this handler's run directory: bundles, and
 // monitors that live on without theirs. It looks at every process, so it is for occasions.
-func (r *Runtime) Found(context.Context) ([]string, error) {
+func (r *Runtime) List(context.Context) ([]string, error) {
 	entries, err := os.ReadDir(r.cfg.RunDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list bundles: %w", err)
@@ -26,7 +26,7 @@ func (r *Runtime) Found(context.Context) ([]string, error) {
 	for _, e := range entries {
 		ids = append(ids, e.Name())
 	}
-	monitors, err := r.monitors()
+	monitors, err := r.findMonitors()
 	for id := range monitors {
 		ids = append(ids, id)
 	}
@@ -35,11 +35,11 @@ func (r *Runtime) Found(context.Context) ([]string, error) {
 }
 
 // Reap is Delete, and kills monitors of the container that have lost their bundle, with all that runs below them.
-func (r *Runtime) Reap(ctx context.Context, id string) error {
+func (r *Runtime) Destroy(ctx context.Context, id string) error {
 	if err := r.Delete(ctx, id); err != nil {
 		return err
 	}
-	monitors, err := r.monitors()
+	monitors, err := r.findMonitors()
 	errs := []error{err}
 	for _, m := range monitors[id] {
 		errs = append(errs, m.KillTree(ctx))
@@ -48,7 +48,7 @@ func (r *Runtime) Reap(ctx context.Context, id string) error {
 }
 
 // monitors finds the living monitors of bundles in the run directory, by container.
-func (r *Runtime) monitors() (map[string][]process.Process, error) {
+func (r *Runtime) findMonitors() (map[string][]process.Process, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, fmt.Errorf("look for monitors: %w", err)

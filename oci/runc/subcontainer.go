@@ -32,12 +32,12 @@ import (
 const sandboxAnnotation = "io.kubernetes.cri.sandbox-id"
 
 // insideTimeout bounds a verb that the kernel inside must answer: a sandbox that hangs is killed from outside.
-const insideTimeout = 10 * time.Second
+const sandboxTimeout = 10 * time.Second
 
 // sandboxOf is the container in whose sandbox the new one will run, "" on the host's kernel.
 func (r *Runtime) sandboxOf(req oci.CreateRequest) string {
 	switch {
-	case !r.answers().features.OwnKernel:
+	case !r.capabilities().features.OwnKernel:
 		return ""
 	case req.PodID == "":
 		return req.ID
@@ -46,22 +46,22 @@ func (r *Runtime) sandboxOf(req oci.CreateRequest) string {
 }
 
 // isGuest tells whether a container runs in the sandbox of another.
-func isGuest(id, sandbox string) bool { return sandbox != "" && sandbox != id }
+func isSubcontainer(id, sandbox string) bool { return sandbox != "" && sandbox != id }
 
-func (rec record) guest(id string) bool { return isGuest(id, rec.Sandbox) }
+func (rec record) isSubcontainer(id string) bool { return isSubcontainer(id, rec.Sandbox) }
 
 // standIn is what the monitor calls in place of the runtime.
-func (r *Runtime) standIn(runtime conmon.Runtime) conmon.Runtime {
+func (r *Runtime) viaInitProxy(runtime conmon.Runtime) conmon.Runtime {
 	args := append([]string{runtime.Path}, runtime.Args...)
-	return conmon.Runtime{Path: r.cfg.StandIn, Args: append(args, "--")}
+	return conmon.Runtime{Path: r.cfg.InitProxy, Args: append(args, "--")}
 }
 
 // guestLog is where the runtime complains when it cannot start a guest.
-func (b bundle) guestLog() string { return b.File("runtime.log") }
+func (b bundle) subcontainerLog() string { return b.File("runtime.log") }
 
 // ownCgroups are the cgroup directories that hold the container's processes and nobody else's. A guest's hold none.
 func (r *Runtime) ownCgroups(b bundle, rec record) cgroups.Dirs {
-	if !rec.guest(b.ID()) {
+	if !rec.isSubcontainer(b.ID()) {
 		return cgroups.DirsOf(rec.Init.Pid)
 	}
 	var s specs.Spec
@@ -74,7 +74,7 @@ func (r *Runtime) ownCgroups(b bundle, rec record) cgroups.Dirs {
 
 // startGuest tells the stand-in to have the runtime start the container, and waits for its answer. It goes on when
 // nobody waits any more.
-func (r *Runtime) startGuest(ctx context.Context, b bundle) error {
+func (r *Runtime) startSubcontainer(ctx context.Context, b bundle) error {
 	conn, err := socket.Dial("unix", b.Dir(), "start")
 	if err != nil {
 		return fmt.Errorf("stand-in: %w: %w", err, errdefs.ErrFailedPrecondition)
@@ -89,13 +89,13 @@ func (r *Runtime) startGuest(ctx context.Context, b bundle) error {
 		return fmt.Errorf("stand-in: %w", err)
 	}
 	if code[0] != 0 {
-		return driver.Failure("runsc start", logged(b.guestLog()))
+		return driver.Failure("runsc start", readLogErrors(b.subcontainerLog()))
 	}
 	return nil
 }
 
 // logged returns the error messages of a log in JSON, one object after the other.
-func logged(path string) string {
+func readLogErrors(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
 		return ""
@@ -115,13 +115,13 @@ func logged(path string) string {
 
 // signalGuest has the runtime send a signal. When it cannot, a SIGKILL ends the stand-in: the container's sandbox is gone, or
 // it hangs and will be killed whole. That of a container that was not started waits for nobody but us.
-func (r *Runtime) signalGuest(ctx context.Context, b bundle, rec record, sig syscall.Signal) error {
+func (r *Runtime) signalSubcontainer(ctx context.Context, b bundle, rec record, sig syscall.Signal) error {
 	if !rec.Init.Alive() || sig == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, insideTimeout)
+	ctx, cancel := context.WithTimeout(ctx, sandboxTimeout)
 	defer cancel()
-	_, err := r.run(ctx, nil, "kill", b.ID(), strconv.Itoa(int(sig)))
+	_, err := r.runRuntime(ctx, nil, "kill", b.ID(), strconv.Itoa(int(sig)))
 	switch {
 	case sig == syscall.SIGKILL && (err != nil || !b.isStarted()):
 		return rec.Init.Signal(sig)
@@ -134,19 +134,19 @@ func (r *Runtime) signalGuest(ctx context.Context, b bundle, rec record, sig sys
 }
 
 // endInside ends a guest inside its sandbox, and removes it there. Without a sandbox there is nothing to end.
-func (r *Runtime) endInside(ctx context.Context, b bundle, rec record) error {
-	if !rec.guest(b.ID()) {
+func (r *Runtime) removeSubcontainer(ctx context.Context, b bundle, rec record) error {
+	if !rec.isSubcontainer(b.ID()) {
 		return nil
 	}
-	if !r.sandboxLives(rec) {
+	if !r.sandboxAlive(rec) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, insideTimeout)
+	ctx, cancel := context.WithTimeout(ctx, sandboxTimeout)
 	defer cancel()
 	if b.frozen(rec) {
-		_, _ = r.run(ctx, nil, "resume", b.ID()) // else what is killed would not end
+		_, _ = r.runRuntime(ctx, nil, "resume", b.ID()) // else what is killed would not end
 	}
-	if err := r.runtimeForce(ctx, b.ID()); err != nil && r.sandboxLives(rec) {
+	if err := r.forceDelete(ctx, b.ID()); err != nil && r.sandboxAlive(rec) {
 		return fmt.Errorf("end in its sandbox: %w", err)
 	}
 	if rec.Init == (process.Process{}) {
@@ -162,8 +162,8 @@ func (r *Runtime) endInside(ctx context.Context, b bundle, rec record) error {
 }
 
 // runtimeForce runs `<runtime> delete --force`.
-func (r *Runtime) runtimeForce(ctx context.Context, id string) error {
-	_, err := r.run(ctx, nil, "delete", "--force", id)
+func (r *Runtime) forceDelete(ctx context.Context, id string) error {
+	_, err := r.runRuntime(ctx, nil, "delete", "--force", id)
 	if errdefs.IsNotFound(err) || errdefs.IsUnavailable(err) {
 		return nil
 	}
@@ -171,7 +171,7 @@ func (r *Runtime) runtimeForce(ctx context.Context, id string) error {
 }
 
 // sandboxLives tells whether the process of the guest's sandbox does.
-func (r *Runtime) sandboxLives(rec record) bool {
+func (r *Runtime) sandboxAlive(rec record) bool {
 	host, err := r.bundle(rec.Sandbox)
 	if err != nil {
 		return false
@@ -182,18 +182,18 @@ func (r *Runtime) sandboxLives(rec record) bool {
 
 // launchInSandbox runs the exec verb of a runtime with a kernel of its own, which hands its descriptors over and
 // returns when the command has ended. That command is not on the host: killing it takes the pid that it has inside.
-func (r *Runtime) launchInSandbox(ctx context.Context, b bundle, f execFiles, stdio [3]*os.File) (*running, int, error) {
-	f.opts = append(f.opts, "--internal-pid-file", f.inner())
+func (r *Runtime) launchInSandbox(ctx context.Context, b bundle, f execFiles, stdio [3]*os.File) (*launchedCommand, int, error) {
+	f.opts = append(f.opts, "--internal-pid-file", f.innerPidFile())
 	cmd, child, err := r.launchDirect(ctx, b, f, stdio)
 	if err != nil {
 		return nil, 0, err
 	}
-	cmd.killInside = r.killInside(record{Sandbox: b.ID()}, b, f.inner())
+	cmd.killInSandbox = r.killInSandbox(record{Sandbox: b.ID()}, b, f.innerPidFile())
 	return cmd, child, nil
 }
 
 // killInside returns what kills the command whose inner pid will be in the file, nil for one on the host's kernel.
-func (r *Runtime) killInside(rec record, b bundle, file string) func(context.Context) {
+func (r *Runtime) killInSandbox(rec record, b bundle, file string) func(context.Context) {
 	if rec.Sandbox == "" {
 		return nil
 	}
@@ -204,7 +204,7 @@ func (r *Runtime) killInside(rec record, b bundle, file string) func(context.Con
 		}
 		// Both, and neither needs to succeed: what it has started is in its process group unless it left it.
 		for _, flag := range []string{"--pgid=", "--pid="} {
-			_, _ = r.run(ctx, nil, "kill", flag+strings.TrimSpace(string(pid)), b.ID(), "KILL")
+			_, _ = r.runRuntime(ctx, nil, "kill", flag+strings.TrimSpace(string(pid)), b.ID(), "KILL")
 		}
 	}
 }

@@ -13,17 +13,17 @@ import (
 // for ever, as would the probe after them if the container takes one at a time.
 
 // sweep ends the commands in the container that no session of this daemon is connected to.
-func (r *Runtime) sweep(ctx context.Context, b bundle, conn *conn) {
+func (r *Runtime) sweepCommands(ctx context.Context, b bundle, conn *conn) {
 	dirs, _ := filepath.Glob(b.File(sessionPrefix + "*"))
 	for _, dir := range dirs {
 		info, err := os.Lstat(dir)
-		if err != nil || !info.IsDir() || r.serves(dir) {
+		if err != nil || !info.IsDir() || r.hasSession(dir) {
 			continue
 		}
 		execID := filepath.Base(dir)
 		_ = conn.call(ctx, "Kill", &task.KillRequest{ID: b.ID(), ExecID: execID, Signal: uint32(syscall.SIGKILL)}, empty())
 		// It may have been killed, or ended, before: then this says so.
-		if _, err := conn.end(ctx, b.ID(), execID); err == nil {
+		if _, err := conn.waitExit(ctx, b.ID(), execID); err == nil {
 			_ = conn.call(ctx, "Delete", &task.DeleteRequest{ID: b.ID(), ExecID: execID}, &task.DeleteResponse{})
 		}
 		if ctx.Err() != nil {
@@ -37,7 +37,7 @@ func (r *Runtime) sweep(ctx context.Context, b bundle, conn *conn) {
 const sessionPrefix = "exec-"
 
 // serves tells whether a session of this daemon uses the directory.
-func (r *Runtime) serves(dir string) bool {
+func (r *Runtime) hasSession(dir string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.sessions[dir]

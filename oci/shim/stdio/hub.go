@@ -24,7 +24,7 @@ const (
 )
 
 // room holds the attached clients. None of them can make the container wait: one that falls behind is dropped.
-type room struct {
+type hub struct {
 	listener *net.UnixListener
 	input    *input
 
@@ -46,16 +46,16 @@ func listen(bundle, name string) (*net.UnixListener, error) {
 	return l, nil
 }
 
-func openRoom(bundle string, in *input) (*room, error) {
+func openHub(bundle string, in *input) (*hub, error) {
 	l, err := listen(bundle, Socket)
 	if err != nil {
 		return nil, err
 	}
-	return &room{listener: l, input: in, clients: map[*client]bool{}}, nil
+	return &hub{listener: l, input: in, clients: map[*client]bool{}}, nil
 }
 
 // serve lets clients in until the room is closed.
-func (r *room) serve() {
+func (r *hub) serve() {
 	for {
 		conn, err := r.listener.AcceptUnix()
 		if errors.Is(err, net.ErrClosed) {
@@ -66,20 +66,20 @@ func (r *room) serve() {
 			continue
 		}
 		c := &client{conn: conn, queue: make(chan []byte, backlog)}
-		if !r.enter(c) {
+		if !r.addClient(c) {
 			conn.Close()
 			continue
 		}
 		go func() {
-			c.send()
-			r.leave(c)
+			c.writeQueue()
+			r.removeClient(c)
 			r.writers.Done()
 		}()
-		go r.input.take(conn)
+		go r.input.copyFrom(conn)
 	}
 }
 
-func (r *room) enter(c *client) bool {
+func (r *hub) addClient(c *client) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed || len(r.clients) >= clientLimit {
@@ -90,14 +90,14 @@ func (r *room) enter(c *client) bool {
 	return true
 }
 
-func (r *room) leave(c *client) {
+func (r *hub) removeClient(c *client) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.clients, c)
 }
 
 // send passes output to every client.
-func (r *room) send(stream byte, data []byte) {
+func (r *hub) broadcast(stream byte, data []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for len(data) > 0 && len(r.clients) > 0 {
@@ -117,7 +117,7 @@ func (r *room) send(stream byte, data []byte) {
 }
 
 // drain ends the clients once they have all output.
-func (r *room) drain() {
+func (r *hub) drainClients() {
 	r.mu.Lock()
 	r.closed = true
 	for c := range r.clients {
@@ -129,7 +129,7 @@ func (r *room) drain() {
 	r.writers.Wait()
 }
 
-func (r *room) close() error { return r.listener.Close() }
+func (r *hub) close() error { return r.listener.Close() }
 
 // client is one attached client.
 type client struct {
@@ -138,7 +138,7 @@ type client struct {
 }
 
 // send writes the queue to the client, until the queue ends or the client is gone. The queue is emptied in any case.
-func (c *client) send() {
+func (c *client) writeQueue() {
 	defer c.conn.Close()
 	for message := range c.queue {
 		if _, err := c.conn.Write(message); err != nil {
@@ -159,7 +159,7 @@ type input struct {
 }
 
 // take passes a client's input on, until its end.
-func (i *input) take(conn *net.UnixConn) {
+func (i *input) copyFrom(conn *net.UnixConn) {
 	buf := make([]byte, inputLimit)
 	for {
 		n, err := conn.Read(buf)
@@ -210,11 +210,11 @@ func (c *control) serve() {
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
-		go c.answer(conn)
+		go c.serveConn(conn)
 	}
 }
 
-func (c *control) answer(conn *net.UnixConn) {
+func (c *control) serveConn(conn *net.UnixConn) {
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(drainTime))
 	buf := make([]byte, 64)
@@ -222,7 +222,7 @@ func (c *control) answer(conn *net.UnixConn) {
 	if err != nil || string(buf[:n]) != requestReopen {
 		return
 	}
-	word := readyWord
+	word := readyAnswer
 	if err := c.log.reopen(); err != nil {
 		word = err.Error()
 	}

@@ -16,7 +16,7 @@ import (
 // workers finds the processes whose working directory is the bundle: its shim, and what the shim has just started.
 // That is how a shim is found that no record names, and how one is told from a stranger. Paths are not compared but
 // directories: a container can have a directory of any name.
-func workers(b bundle) (found []process.Process) {
+func bundleProcesses(b bundle) (found []process.Process) {
 	want, err := os.Stat(b.Dir())
 	if err != nil {
 		return nil
@@ -40,8 +40,8 @@ func workers(b bundle) (found []process.Process) {
 
 // listening finds the socket at which a process in the bundle listens, "" when there is none: that is the shim's
 // address, which no record tells.
-func listening(b bundle) string {
-	for _, p := range workers(b) {
+func listeningSocket(b bundle) string {
+	for _, p := range bundleProcesses(b) {
 		table, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/unix", p.Pid))
 		if err != nil {
 			continue // it has just ended
@@ -70,7 +70,7 @@ func socketsOf(pid int) map[string]bool {
 }
 
 // listens is the flag of a listening socket in /proc/net/unix: __SO_ACCEPTCON of the kernel's linux/net.h.
-const listens = 1 << 16
+const listenFlag = 1 << 16
 
 // parseListener reads a line of /proc/net/unix: the inode and path of a socket that listens at a path which could be a
 // shim's address, "" for others. The columns are Num, RefCount, Protocol, Flags, Type, St, Inode and Path.
@@ -80,7 +80,7 @@ func parseListener(line string) (inode, path string) {
 		return "", ""
 	}
 	flags, err := strconv.ParseUint(f[3], 16, 64)
-	if err != nil || flags&listens == 0 {
+	if err != nil || flags&listenFlag == 0 {
 		return "", ""
 	}
 	if path, err = parseAddress("unix://" + f[7]); err != nil {
@@ -90,9 +90,9 @@ func parseListener(line string) (inode, path string) {
 }
 
 // killWorkers kills whatever works in the bundle.
-func killWorkers(ctx context.Context, b bundle) error {
+func killBundleProcesses(ctx context.Context, b bundle) error {
 	var errs []error
-	for _, p := range workers(b) {
+	for _, p := range bundleProcesses(b) {
 		errs = append(errs, p.Kill(ctx))
 	}
 	return errors.Join(errs...)
@@ -100,10 +100,10 @@ func killWorkers(ctx context.Context, b bundle) error {
 
 // clean runs the shim's delete action, which removes what the runtime has of a container without a shim. What it
 // answers of the container's end is not known but made up, and not used.
-func (r *Runtime) clean(ctx context.Context, b bundle) error {
+func (r *Runtime) shimDelete(ctx context.Context, b bundle) error {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CallTimeout)
 	defer cancel()
-	_, err := r.act(ctx, b, "delete", nil)
+	_, err := r.shimAction(ctx, b, "delete", nil)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // the shim is not installed any more, or the bundle is gone
 	}

@@ -13,8 +13,8 @@ import (
 
 // ofVersion is a handler that says so of itself.
 func ofVersion(version string) *Runtime {
-	return &Runtime{probed: driver.NewProbeCache("h", answers{}, func(context.Context) (answers, error) {
-		return answers{features: oci.Features{Version: version}}, nil
+	return &Runtime{probes: driver.NewProbeCache("h", capabilities{}, func(context.Context) (capabilities, error) {
+		return capabilities{features: oci.Features{Version: version}}, nil
 	})}
 }
 
@@ -35,7 +35,7 @@ func TestSwapOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := ofVersion(tt.version)
 			before := tt.in.Memory
-			got := r.swapOnceIn(&specs.Spec{Hostname: "h", Linux: &specs.Linux{CgroupsPath: "p", Resources: &tt.in}})
+			got := r.fixCrunSwapIn(&specs.Spec{Hostname: "h", Linux: &specs.Linux{CgroupsPath: "p", Resources: &tt.in}})
 			limits := got.Linux.Resources
 			if (limits.Memory.Swap != nil) != tt.swap || *limits.Memory.Limit != limit || !reflect.DeepEqual(limits.Unified, tt.in.Unified) {
 				t.Errorf("%+v, %v", limits.Memory, limits.Unified)
@@ -49,7 +49,7 @@ func TestSwapOnce(t *testing.T) {
 		})
 	}
 	r := ofVersion("crun version 1.21")
-	if r.swapOnce(nil) != nil || r.swapOnceIn(nil) != nil || r.swapOnce(&specs.LinuxResources{Unified: named}).Memory != nil {
+	if r.fixCrunSwap(nil) != nil || r.fixCrunSwapIn(nil) != nil || r.fixCrunSwap(&specs.LinuxResources{Unified: named}).Memory != nil {
 		t.Error("no memory limits")
 	}
 }

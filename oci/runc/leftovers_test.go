@@ -21,16 +21,16 @@ func TestMonitorWithoutItsBundleIsFoundAndReaped(t *testing.T) {
 		lost := start(t, r, oci.CreateRequest{ID: "lost", Spec: m.Spec("sleep", "1000")})
 		start(t, r, oci.CreateRequest{ID: "other", Spec: m.Spec("sleep", "1000")})
 		must(t, "remove bundle", os.RemoveAll(filepath.Join(m.Config.RunDir, "lost")))
-		ids, err := r.Found(limit(t))
+		ids, err := r.List(limit(t))
 		must(t, "find", err)
 		if !slices.Equal(ids, []string{"lost", "other"}) {
 			t.Errorf("found %v", ids)
 		}
-		must(t, "reap", r.Reap(limit(t), "lost"))
+		must(t, "reap", r.Destroy(limit(t), "lost"))
 		if err := syscall.Kill(lost.Pid, 0); err == nil {
 			t.Error("its process lives")
 		}
-		ids, err = r.Found(limit(t))
+		ids, err = r.List(limit(t))
 		must(t, "find", err)
 		if !slices.Equal(ids, []string{"other"}) {
 			t.Errorf("found %v after it was reaped", ids)

@@ -17,13 +17,13 @@ import (
 )
 
 // startKeeper starts the process that keeps the container's output.
-func (r *Runtime) startKeeper(ctx context.Context, b bundle) (process.Process, error) {
-	if r.cfg.Keeper == "" {
+func (r *Runtime) startStdio(ctx context.Context, b bundle) (process.Process, error) {
+	if r.cfg.Stdio == "" {
 		return process.Process{}, fmt.Errorf("handler %s has no keeper: %w: %w", r.cfg.Name, program.ErrNotBuilt, errdefs.ErrUnavailable)
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CallTimeout)
 	defer cancel()
-	pid, err := stdio.Start(ctx, r.cfg.Keeper, b.Dir())
+	pid, err := stdio.Start(ctx, r.cfg.Stdio, b.Dir())
 	if err != nil {
 		return process.Process{}, err
 	}
@@ -33,16 +33,16 @@ func (r *Runtime) startKeeper(ctx context.Context, b bundle) (process.Process, e
 // mind starts the container's keeper again when it has died, as by the out-of-memory killer, before the output ended:
 // the container would wait for ever with a full pipe. A keeper that takes events is needed as long as the shim. It
 // returns when ctx ends.
-func (r *Runtime) mind(ctx context.Context, b bundle) {
+func (r *Runtime) superviseStdio(ctx context.Context, b bundle) {
 	for ctx.Err() == nil {
 		rec, err := b.load()
-		if err != nil || rec.Keeper.Wait(ctx) != nil || !rec.Shim.Alive() {
+		if err != nil || rec.Stdio.Wait(ctx) != nil || !rec.Shim.Alive() {
 			return
 		}
-		if stdio.Done(b.Dir()) && rec.Owner != b.ID() {
+		if stdio.OutputDone(b.Dir()) && rec.Owner != b.ID() {
 			return
 		}
-		if err := r.restartKeeper(ctx, b, rec.Keeper); err != nil {
+		if err := r.restartStdio(ctx, b, rec.Stdio); err != nil {
 			if ctx.Err() == nil && b.Exists() {
 				r.cfg.Log.WithError(err).WithField("container", b.ID()).Error("keeper of the container's output died and cannot be started again")
 			}
@@ -52,18 +52,18 @@ func (r *Runtime) mind(ctx context.Context, b bundle) {
 }
 
 // restartKeeper starts a keeper in the place of a dead one, if nobody else has yet.
-func (r *Runtime) restartKeeper(ctx context.Context, b bundle, dead process.Process) error {
-	unlock, err := r.keepers.Lock(ctx, b.ID())
+func (r *Runtime) restartStdio(ctx context.Context, b bundle, dead process.Process) error {
+	unlock, err := r.stdioLocks.Lock(ctx, b.ID())
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	rec, err := b.load()
-	if err != nil || rec.Keeper != dead {
+	if err != nil || rec.Stdio != dead {
 		return err
 	}
 	r.cfg.Log.WithField("container", b.ID()).Warn("keeper of the container's output died, starting another")
-	if rec.Keeper, err = r.startKeeper(ctx, b); err != nil {
+	if rec.Stdio, err = r.startStdio(ctx, b); err != nil {
 		return err
 	}
 	return b.save(rec)
@@ -71,13 +71,13 @@ func (r *Runtime) restartKeeper(ctx context.Context, b bundle, dead process.Proc
 
 // keeperGrace is how long a keeper may take to write the rest of the output, a child of a container that has ended
 // holding it open or a disk being slow.
-const keeperGrace = 5 * time.Second
+const stdioGrace = 5 * time.Second
 
 // settleKeeper waits for the output of a container that has ended to be written, for a while.
-func settleKeeper(ctx context.Context, b bundle, rec record) {
-	ctx, cancel := context.WithTimeout(ctx, keeperGrace)
+func waitStdio(ctx context.Context, b bundle, rec record) {
+	ctx, cancel := context.WithTimeout(ctx, stdioGrace)
 	defer cancel()
-	for pause := time.Millisecond; !stdio.Done(b.Dir()) && keeperOf(b, rec).Alive(); pause = min(2*pause, keeperPause) {
+	for pause := time.Millisecond; !stdio.OutputDone(b.Dir()) && currentStdio(b, rec).Alive(); pause = min(2*pause, stdioPollPause) {
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
@@ -89,20 +89,20 @@ func settleKeeper(ctx context.Context, b bundle, rec record) {
 }
 
 // keeperOf is the container's keeper by now: the one in rec may have died since, and have been replaced.
-func keeperOf(b bundle, rec record) process.Process {
+func currentStdio(b bundle, rec record) process.Process {
 	if now, err := b.load(); err == nil {
-		return now.Keeper
+		return now.Stdio
 	}
-	return rec.Keeper
+	return rec.Stdio
 }
 
 // keeperPause is the longest time between two looks for the end of the output.
-const keeperPause = 50 * time.Millisecond
+const stdioPollPause = 50 * time.Millisecond
 
 // killKeeper kills the container's keeper, the one on record and any other of the bundle: a daemon may have died before
 // it could note one.
-func killKeeper(ctx context.Context, b bundle, rec record) error {
-	errs := []error{rec.Keeper.Kill(ctx)}
+func killStdio(ctx context.Context, b bundle, rec record) error {
+	errs := []error{rec.Stdio.Kill(ctx)}
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, file := range lines {
 		line, err := os.ReadFile(file)
@@ -131,7 +131,7 @@ func (r *Runtime) ReopenLog(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if _, ended := b.loadExit(); ended || !rec.Shim.Alive() || !rec.Keeper.Alive() {
+	if _, ended := b.loadExit(); ended || !rec.Shim.Alive() || !rec.Stdio.Alive() {
 		return fmt.Errorf("container %s is not running: %w", id, errdefs.ErrFailedPrecondition)
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CallTimeout)
