@@ -97,6 +97,15 @@ func (d *Daemon) RemovePods(ctx context.Context, keep ...string) error {
 	return errors.Join(errs...)
 }
 
+// Keep stops the daemon, if it runs, and leaves its directory and pods for inspection.
+func (d *Daemon) Keep() error {
+	var err error
+	if d.Running() {
+		err = d.Stop()
+	}
+	return errors.Join(err, d.conn.Close())
+}
+
 // Close removes the pods, stops the daemon and removes its directory. What podd should have unmounted or ended itself is
 // an error that names it, and is cleared away so that one failing test does not spoil the next.
 func (d *Daemon) Close() error {

@@ -164,6 +164,9 @@ func (d *Daemon) ready(ctx context.Context) error {
 	}
 }
 
+// Command is the command line that starts the daemon.
+func (d *Daemon) Command() string { return d.opts.Binary + " --config " + d.Path("podd.toml") }
+
 // Pid is the running daemon's.
 func (d *Daemon) Pid() int { return d.cmd.Process.Pid }
 

@@ -112,6 +112,15 @@ func closeDaemon(t *testing.T, d *daemon.Daemon) {
 	if t.Failed() {
 		t.Logf("the end of podd's log:\n%s", d.LogTail(60))
 	}
+	if leak.Kept(t) {
+		if err := d.Keep(); err != nil {
+			t.Errorf("stop podd: %v", err)
+		}
+		t.Logf("kept %s, its pods run on; start podd again: %s\nremove everything: %s wipe --config %s --yes; "+
+			"ip link del %s; rm -r %[1]s; find /sys/fs/cgroup -depth -type d -name %s -exec rmdir {} +",
+			d.Dir, d.Command(), poddBinary, d.Path("podd.toml"), d.Bridge, filepath.Base(d.CgroupParent))
+		return
+	}
 	if err := d.Close(); err != nil {
 		t.Errorf("close podd: %v", err)
 	}
@@ -134,6 +143,9 @@ func (k *kubelet) nothingLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		if leak.Kept(t) {
+			return
+		}
 		if !k.Running() {
 			t.Error("podd is not running at the end of the test")
 			return

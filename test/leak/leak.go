@@ -14,6 +14,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -166,6 +167,9 @@ func (s Snapshot) wait(ctx context.Context, o Options, counts func(Difference) b
 	}
 }
 
+// Kept reports whether the test has failed and what it made is to be kept for inspection: PODD_KEEP is set.
+func Kept(t testing.TB) bool { return t.Failed() && os.Getenv("PODD_KEEP") != "" }
+
 // Check takes a snapshot now and compares with it when the test has ended and all cleanups registered later have run.
 // It fails the test for each difference.
 func Check(t testing.TB, o Options) {
@@ -175,6 +179,9 @@ func Check(t testing.TB, o Options) {
 		t.Fatalf("leak check: %v", err)
 	}
 	t.Cleanup(func() {
+		if Kept(t) {
+			return
+		}
 		lines, err := before.Wait(context.WithoutCancel(t.Context()), o)
 		if err != nil {
 			t.Errorf("leak check: %v", err)

@@ -86,7 +86,7 @@ func run(m *testing.M) (code int, err error) {
 		}
 	}()
 	code = m.Run()
-	if code != 0 && os.Getenv("PODD_K8S_KEEP") != "" {
+	if code != 0 && os.Getenv("PODD_KEEP") != "" {
 		return code, fmt.Errorf("kept: KUBECONFIG=%s; remove it with: bin/k8s down %s", c.Kubeconfig(), dir)
 	}
 	if code != 0 {
