@@ -17,9 +17,7 @@ func fullNode(b *testing.B, n int) *machine {
 		id := mustCreate(b, e, mustRunPod(b, e, fmt.Sprint("pod-", i)), "main")
 		mustStart(b, e, id)
 	}
-	h.kill()
-	e.life.end(errClosing)
-	e.work.Wait()
+	kill(e, h)
 	return m
 }
 
@@ -35,9 +33,7 @@ func BenchmarkRecover500(b *testing.B) {
 		if pods, containers := len(e.Pods()), len(e.Containers()); pods != 500 || containers != 500 {
 			b.Fatalf("%d pods and %d containers came back", pods, containers)
 		}
-		h.kill()
-		e.life.end(errClosing)
-		e.work.Wait()
+		kill(e, h)
 		b.StartTimer()
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/podd-project/podd/network"
@@ -14,8 +15,8 @@ import (
 	"github.com/podd-project/podd/sandbox/record"
 )
 
-// livePod is a pod with a running, a created and an exited container.
-func livePod(t *testing.T, m *machine, e *Engine, h *fakeHost) (pod, running string) {
+// livePod is a pod with a running, a created and an exited container. The engine has come to rest.
+func livePod(t *testing.T, m *machine, e *Engine) (pod, running string) {
 	t.Helper()
 	pod = mustRunPod(t, e, "web")
 	running, exited := mustCreate(t, e, pod, "running"), mustCreate(t, e, pod, "exited")
@@ -24,154 +25,188 @@ func livePod(t *testing.T, m *machine, e *Engine, h *fakeHost) (pod, running str
 	mustStart(t, e, exited)
 	m.exit(exited, oci.Exit{Known: true, At: time.Now()})
 	waitExited(t, e, exited)
-	h.quiesce(t)
+	synctest.Wait()
 	return pod, running
 }
 
 func TestCheckFindsNothingWhereAllIsWell(t *testing.T) {
-	m := newMachine(t)
-	e, h := newEngine(t, m)
-	livePod(t, m, e, h)
-	for name, engine := range map[string]*Engine{"the one at work": e, "another": func() *Engine { other, _ := makeEngine(t, m, "boot-1"); return other }()} {
-		found, err := engine.Check(t.Context())
-		must(t, err)
-		if len(found) > 0 {
-			t.Errorf("%s: %+v", name, found)
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		e, _ := newEngine(t, m)
+		livePod(t, m, e)
+		for name, engine := range map[string]*Engine{"the one at work": e, "another": func() *Engine { other, _ := makeEngine(t, m, "boot-1"); return other }()} {
+			found, err := engine.Check(t.Context())
+			must(t, err)
+			if len(found) > 0 {
+				t.Errorf("%s: %+v", name, found)
+			}
 		}
-	}
-	if e.store.podList()[0].Status().State != record.PodReady || m.pidsAlive() != 3 {
-		t.Error("a check changed something")
-	}
+		if e.store.podList()[0].Status().State != record.PodReady || m.pidsAlive() != 3 {
+			t.Error("a check changed something")
+		}
+	})
 }
 
 func TestCheckFinds(t *testing.T) {
-	lock := func(m *machine, f func()) { m.mu.Lock(); defer m.mu.Unlock(); f() }
+	leak := func(what string) Finding { return Finding{Problem: FindingLeak, What: what, ID: "orphan"} }
 	for name, c := range map[string]struct {
 		harm func(t *testing.T, m *machine, pod, container string)
-		want Finding // its ID is "pod", "container" or as it is
+		// dead kills the engine before, which would notice the harm and write a record of it.
+		dead bool
+		want []Finding // an ID is "pod", "container" or as it is
 	}{
 		"a root filesystem too many": {
-			func(_ *testing.T, m *machine, _, _ string) { lock(m, func() { m.rootfs["orphan"] = true }) },
-			Finding{Problem: FindingLeak, What: whatRootfs, ID: "orphan"}},
+			harm: func(t *testing.T, m *machine, _, _ string) { m.makeRootfs(t, "orphan") },
+			want: []Finding{leak(whatRootfs)}},
 		"a root filesystem too few": {
-			func(_ *testing.T, m *machine, _, c string) { lock(m, func() { delete(m.rootfs, c) }) },
-			Finding{Problem: FindingMissing, What: whatRootfs, ID: "container"}},
+			harm: func(t *testing.T, m *machine, _, c string) { must(t, m.images.Release(t.Context(), c)) },
+			want: []Finding{{Problem: FindingMissing, What: whatRootfs, ID: "container"}}},
 		"an attachment too many": {
-			func(_ *testing.T, m *machine, _, _ string) { lock(m, func() { m.attached["orphan"] = true }) },
-			Finding{Problem: FindingLeak, What: whatAttachment, ID: "orphan"}},
+			harm: func(t *testing.T, m *machine, _, _ string) { m.attach(t, "orphan") },
+			want: []Finding{
+				{Problem: FindingLeak, What: whatAddress, ID: "orphan", Detail: "10.88.0.3 fd88::3"},
+				leak(whatAttachment),
+			}},
 		"an attachment too few": {
-			func(_ *testing.T, m *machine, p, _ string) { lock(m, func() { delete(m.attached, p) }) },
-			Finding{Problem: FindingMissing, What: whatAttachment, ID: "pod"}},
+			harm: func(t *testing.T, m *machine, p, _ string) { must(t, m.network.Teardown(t.Context(), p)) },
+			want: []Finding{{Problem: FindingMissing, What: whatAttachment, ID: "pod"}}},
 		"an address too many": {
-			func(_ *testing.T, m *machine, _, _ string) {
-				lock(m, func() { m.leases["orphan"] = []string{"10.0.0.7", "fd00::7"} })
-			},
-			Finding{Problem: FindingLeak, What: whatAddress, ID: "orphan", Detail: "10.0.0.7 fd00::7"}},
+			harm: func(t *testing.T, m *machine, _, _ string) { m.attach(t, "orphan"); m.network.Lose("orphan") },
+			want: []Finding{{Problem: FindingLeak, What: whatAddress, ID: "orphan", Detail: "10.88.0.3 fd88::3"}}},
 		"a network namespace too few": {
-			func(t *testing.T, m *machine, p, _ string) { must(t, os.Remove(filepath.Join(m.dir, "run/netns", p))) },
-			Finding{Problem: FindingMissing, What: whatNetns, ID: "pod"}},
+			harm: func(t *testing.T, m *machine, p, _ string) {
+				must(t, m.namespaces.Unpin(t.Context(), filepath.Join(m.dir, "run/netns", p)))
+			},
+			want: []Finding{{Problem: FindingMissing, What: whatNetns, ID: "pod"}}},
 		"a bundle too many": {
-			func(t *testing.T, m *machine, _, _ string) { must(t, os.MkdirAll(m.bundle("orphan"), 0o700)) },
-			Finding{Problem: FindingLeak, What: whatContainer, ID: "orphan"}},
+			harm: func(t *testing.T, m *machine, _, _ string) { must(t, os.MkdirAll(m.bundle("orphan"), 0o700)) },
+			want: []Finding{leak(whatContainer)}},
 		"a file too few": {
-			func(t *testing.T, m *machine, p, _ string) {
+			harm: func(t *testing.T, m *machine, p, _ string) {
 				must(t, os.Remove(filepath.Join(m.dir, "run/pods", p, hostsFile)))
 			},
-			Finding{Problem: FindingMissing, What: "pod file " + hostsFile, ID: "pod"}},
+			want: []Finding{{Problem: FindingMissing, What: "pod file " + hostsFile, ID: "pod"}}},
 		"a process too few": {
-			func(_ *testing.T, m *machine, _, c string) { lock(m, func() { m.containers[c].status = oci.Stopped }) },
-			Finding{Problem: FindingMissing, What: "process", ID: "container", Detail: "the runtime says stopped"}},
+			harm: func(_ *testing.T, m *machine, _, c string) { m.exit(c, oci.Exit{Known: true, At: time.Now()}) },
+			dead: true,
+			want: []Finding{
+				{Problem: FindingMissing, What: "process", ID: "container", Detail: "the runtime says stopped"},
+			}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := newMachine(t)
-			e, h := newEngine(t, m)
-			pod, id := livePod(t, m, e, h)
-			c.harm(t, m, pod, id)
-			want := c.want
-			switch want.ID {
-			case "pod":
-				want.ID = pod
-			case "container":
-				want.ID = id
-			}
-			found, err := e.Check(t.Context())
-			must(t, err)
-			if !slices.Equal(found, []Finding{want}) {
-				t.Errorf("found %+v, want %+v", found, want)
-			}
-			if want.Address() {
-				must(t, e.FreeAddress(t.Context(), want.ID))
-			}
-			must(t, e.Collect(t.Context()))
-			if found, err = e.Check(t.Context()); err != nil || want.Problem == FindingLeak && len(found) > 0 {
-				t.Errorf("after it was collected: %+v, %v", found, err)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				m := newMachine(t)
+				e, h := newEngine(t, m)
+				pod, id := livePod(t, m, e)
+				if c.dead {
+					kill(e, h)
+					e, _ = makeEngine(t, m, "boot-1")
+				}
+				c.harm(t, m, pod, id)
+				checkFinds(t, e, findingsOf(c.want, pod, id))
+				if c.dead {
+					must(t, e.Recover(t.Context()))
+				}
+				freeFindings(t, e, c.want)
+			})
 		})
 	}
 }
 
-func TestCheckClaimsForRecordsThatCannotBeRead(t *testing.T) {
-	m := newMachine(t)
-	e, h := newEngine(t, m)
-	pod, id := livePod(t, m, e, h)
-	truncate(t, recordsOf(m, pod, id)["pod record"], 3)
-	found, err := e.Check(t.Context())
+// findingsOf replaces the ids "pod" and "container".
+func findingsOf(findings []Finding, pod, container string) []Finding {
+	findings = slices.Clone(findings)
+	for i, f := range findings {
+		switch f.ID {
+		case "pod":
+			findings[i].ID = pod
+		case "container":
+			findings[i].ID = container
+		}
+	}
+	return findings
+}
+
+func checkFinds(t *testing.T, e *Engine, want []Finding) {
+	t.Helper()
+	got, err := e.Check(t.Context())
 	must(t, err)
-	if len(found) != 1 || found[0].Problem != FindingRecord || found[0].ID != pod {
-		t.Errorf("found %+v", found)
+	if !slices.Equal(got, want) {
+		t.Errorf("Check = %+v, want %+v", got, want)
 	}
 }
 
-func TestRemoveAllLeavesNothing(t *testing.T) {
-	m := newMachine(t)
-	e, h := newEngine(t, m)
-	livePod(t, m, e, h)
-	mustRunPod(t, e, "other")
-	m.mu.Lock()
-	m.rootfs["orphan"] = true
-	m.mu.Unlock()
-	e, _ = restart(t, m, e, h)
-	m.mu.Lock()
-	m.rootfs["orphan2"] = true
-	m.mu.Unlock()
-	things, err := e.Inventory(t.Context())
-	must(t, err)
-	count := map[string]int{}
-	for _, thing := range things {
-		count[thing.What]++
+// freeFindings frees what leaked, and checks again.
+func freeFindings(t *testing.T, e *Engine, findings []Finding) {
+	t.Helper()
+	leaks := false
+	for _, f := range findings {
+		leaks = leaks || f.Problem == FindingLeak
+		if f.Address() {
+			must(t, e.FreeAddress(t.Context(), f.ID))
+		}
 	}
-	if count["pod"] != 2 || count["container"] != 3 || count[whatRootfs+" on the machine"] != 4 || count[whatNetns+" on the machine"] != 2 {
-		t.Errorf("inventory %v", count)
-	}
-	must(t, e.Settled(t.Context()))
-	must(t, e.RemoveAll(t.Context()))
 	must(t, e.Collect(t.Context()))
-	noLeaks(t, m)
+	if leaks {
+		checkFinds(t, e, nil)
+	}
+}
+
+func TestCheckClaimsForRecordsThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		e, _ := newEngine(t, m)
+		pod, id := livePod(t, m, e)
+		truncate(t, recordsOf(m, pod, id)["pod record"], 3)
+		found, err := e.Check(t.Context())
+		must(t, err)
+		if len(found) != 1 || found[0].Problem != FindingRecord || found[0].ID != pod {
+			t.Errorf("found %+v", found)
+		}
+	})
+}
+
+func TestRemoveAllLeavesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		e, h := newEngine(t, m)
+		livePod(t, m, e)
+		mustRunPod(t, e, "other")
+		m.makeRootfs(t, "orphan")
+		e, _ = restart(t, m, e, h)
+		m.makeRootfs(t, "orphan2")
+		things, err := e.Inventory(t.Context())
+		must(t, err)
+		count := map[string]int{}
+		for _, thing := range things {
+			count[thing.What]++
+		}
+		if count["pod"] != 2 || count["container"] != 3 || count[whatRootfs+" on the machine"] != 4 || count[whatNetns+" on the machine"] != 2 {
+			t.Errorf("inventory %v", count)
+		}
+		must(t, e.Settled(t.Context()))
+		must(t, e.RemoveAll(t.Context()))
+		must(t, e.Collect(t.Context()))
+		noLeaks(t, m)
+	})
 }
 
 func TestDamagedNetworkRecordKeepsNoPod(t *testing.T) {
 	m := newMachine(t)
 	e, h := newEngine(t, m)
 	pod := mustRunPod(t, e, "web")
-	e.Network = damagedNetwork{h}
+	h.on("teardown", func(_ context.Context, id string) error {
+		if slices.Contains(m.attachments(), id) {
+			return fmt.Errorf("attachment of %s: %w", id, network.ErrDamaged)
+		}
+		return nil
+	})
 	must(t, e.StopPod(t.Context(), pod))
-	if !slices.Contains(h.callNames(), "cni abandon") {
+	if !slices.Contains(h.callNames(), "abandon") {
 		t.Errorf("calls %v", h.callNames())
 	}
-	m.mu.Lock()
-	m.attached["orphan"] = true
-	m.mu.Unlock()
+	m.attach(t, "orphan")
 	must(t, e.Collect(t.Context()))
 	must(t, e.RemovePod(t.Context(), pod))
 	noLeaks(t, m)
-}
-
-// damagedNetwork cannot make sense of its records.
-type damagedNetwork struct{ *fakeHost }
-
-func (d damagedNetwork) Teardown(ctx context.Context, podID string) error {
-	if slices.Contains(d.m.keys(d.m.attached), podID) {
-		return fmt.Errorf("attachment of %s: %w", podID, network.ErrDamaged)
-	}
-	return nil
 }

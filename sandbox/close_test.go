@@ -18,9 +18,6 @@ func TestCloseLetsAStartFinish(t *testing.T) {
 		e, h := newEngine(t, m)
 		id := mustCreate(t, e, mustRunPod(t, e, "web"), "main")
 		release := h.hold("start")
-		h.mu.Lock()
-		h.calls = nil // the infra container was started
-		h.mu.Unlock()
 		started := make(chan error, 1)
 		go func() { started <- e.StartContainer(t.Context(), id) }()
 		h.await("start")
@@ -72,9 +69,7 @@ func TestContainerOfAHandlerThatIsNotConfiguredAnyMoreIsWatchedAndRemoved(t *tes
 	ends, stays := mustCreate(t, e, pod, "ends"), mustCreate(t, e, pod, "stays")
 	mustStart(t, e, ends)
 	mustStart(t, e, stays)
-	h.kill()
-	e.life.end(errClosing)
-	e.work.Wait()
+	kill(e, h)
 
 	e, h = makeEngine(t, m, "boot-1")
 	delete(e.Runtimes, "other")
@@ -83,7 +78,7 @@ func TestContainerOfAHandlerThatIsNotConfiguredAnyMoreIsWatchedAndRemoved(t *tes
 		if made++; handler != "other" {
 			t.Errorf("asked for handler %q", handler)
 		}
-		return &fakeRuntime{fakeHost: h}
+		return m.runtime(h, handler)
 	}
 	must(t, e.Recover(t.Context()))
 	if _, err := e.RunPod(t.Context(), podConfig("new"), "other"); err == nil {
@@ -107,8 +102,9 @@ func TestSoak(t *testing.T) {
 		rounds = 200
 	}
 	m := newMachine(t)
-	for range rounds {
+	for round := range rounds {
 		e, h := newEngine(t, m)
+		h.arm(200+round%100, false, true)
 		ctx, stop := context.WithCancel(t.Context())
 		var callers work
 		callers.Go(func() { e.KeepClean(ctx) })
@@ -117,15 +113,15 @@ func TestSoak(t *testing.T) {
 				for v := 0; ctx.Err() == nil; v++ {
 					l := &podLife{e: e, name: string(rune('a' + i))}
 					for _, verb := range verbs {
-						if err := verb.do(ctx, l); err != nil {
+						if err := verb.do(ctx, l); err != nil { // such as the container of an earlier daemon
+							_ = e.RemovePod(ctx, l.pod)
 							break
 						}
 					}
 				}
 			})
 		}
-		time.Sleep(50 * time.Millisecond)
-		h.kill()
+		<-h.dead
 		stop()
 		e.life.end(errClosing)
 		callers.Wait()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,52 +15,12 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// hold makes calls of one name wait; the function it returns lets them go.
-func (h *fakeHost) hold(name string) (release func()) {
-	gate := make(chan struct{})
-	h.mu.Lock()
-	h.block[name] = gate
-	h.mu.Unlock()
-	return sync.OnceFunc(func() {
-		h.mu.Lock()
-		delete(h.block, name)
-		h.mu.Unlock()
-		close(gate)
-	})
-}
-
-// unhold lets later calls of that name go at once; those that wait already go on waiting.
-func (h *fakeHost) unhold(name string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.block, name)
-}
-
-// await returns once a call of that name is held. A pod's infra container makes calls of the same names as others, so
-// that a call was made tells nothing.
-func (h *fakeHost) await(name string) {
-	for !slices.Contains(h.heldNames(), name) {
-		time.Sleep(time.Millisecond)
-	}
-}
-
-// givesUpAt returns a caller's context that ends once a call of that name is held.
-func (h *fakeHost) givesUpAt(parent context.Context, name string) context.Context {
-	ctx, cancel := context.WithCancel(parent)
-	go func() {
-		defer cancel()
-		for !slices.Contains(h.heldNames(), name) && parent.Err() == nil {
-			time.Sleep(time.Millisecond)
-		}
-	}()
-	return ctx
-}
-
 // TestPodsKeepNothingOfTheCallsThatMadeThem looks whether what a call carries can be collected while its pod and its
 // container live on: gRPC hangs a connection's worth of memory on each.
 func TestPodsKeepNothingOfTheCallsThatMadeThem(t *testing.T) {
 	e, _ := newEngine(t, newMachine(t))
-	e.cfg.CreateTimeout, e.operations.Slow = time.Second, time.Second // a timer that was stopped may stay until its time
+	// A timer that was stopped may stay until its time.
+	e.cfg.CreateTimeout, e.cfg.StartTimeout, e.operations.Slow = time.Second, time.Second, time.Second
 	type carried [4096]byte
 	type key struct{}
 	call := func(do func(ctx context.Context)) weak.Pointer[carried] {
@@ -92,8 +51,8 @@ func TestPodsKeepNothingOfTheCallsThatMadeThem(t *testing.T) {
 func TestRetryByNameJoinsTheCreation(t *testing.T) {
 	m := newMachine(t)
 	e, h := newEngine(t, m)
-	release := h.hold("cni add")
-	_, err := e.RunPod(h.givesUpAt(t.Context(), "cni add"), podConfig("web"), "")
+	release := h.hold("setup")
+	_, err := e.RunPod(h.givesUpAt(t.Context(), "setup"), podConfig("web"), "")
 	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "stage: network") {
 		t.Fatalf("the caller who gave up got %v, want the stage", err)
 	}
@@ -165,16 +124,16 @@ func TestUnheardOfMakesRoomForAnotherConfig(t *testing.T) {
 	for _, finished := range []bool{false, true} {
 		m := newMachine(t)
 		e, h := newEngine(t, m)
-		release := h.hold("cni add")
+		release := h.hold("setup")
 		defer release()
-		if _, err := e.RunPod(h.givesUpAt(t.Context(), "cni add"), podConfig("web"), ""); !errors.Is(err, context.Canceled) {
+		if _, err := e.RunPod(h.givesUpAt(t.Context(), "setup"), podConfig("web"), ""); !errors.Is(err, context.Canceled) {
 			t.Fatalf("got %v", err)
 		}
 		if finished {
 			release()
 			<-e.store.podList()[0].creation.done
 		} else {
-			h.unhold("cni add")
+			h.unhold("setup")
 		}
 		edited := podConfig("web")
 		edited.Annotations = map[string]string{"edited": "meanwhile"}
@@ -208,7 +167,7 @@ func TestUnclaimedIsDiscarded(t *testing.T) {
 	m := newMachine(t)
 	synctest.Test(t, func(t *testing.T) {
 		e, h := newEngine(t, m)
-		release := h.hold("cni add")
+		release := h.hold("setup")
 		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := e.RunPod(impatient, podConfig("web"), ""); !errors.Is(err, context.DeadlineExceeded) {
@@ -230,7 +189,7 @@ func TestCreationTimeoutIsUndone(t *testing.T) {
 	m := newMachine(t)
 	synctest.Test(t, func(t *testing.T) {
 		e, h := newEngine(t, m)
-		release := h.hold("cni add")
+		release := h.hold("setup")
 		defer release()
 		_, err := e.RunPod(t.Context(), podConfig("web"), "")
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "network") {
@@ -243,21 +202,15 @@ func TestCreationTimeoutIsUndone(t *testing.T) {
 func TestStopOvertakesACreation(t *testing.T) {
 	m := newMachine(t)
 	e, h := newEngine(t, m)
-	release := h.hold("cni add")
+	release := h.hold("setup")
 	defer release()
 	failed := make(chan error, 1)
 	go func() {
 		_, err := e.RunPod(t.Context(), podConfig("web"), "")
 		failed <- err
 	}()
-	var id string
-	for id == "" {
-		if pods := e.store.podList(); len(pods) == 1 {
-			id = pods[0].ID
-		}
-		time.Sleep(time.Millisecond)
-	}
-	must(t, e.StopPod(t.Context(), id))
+	h.await("setup")
+	must(t, e.StopPod(t.Context(), e.store.podList()[0].ID))
 	if err := <-failed; !errors.Is(err, errStopping) {
 		t.Fatalf("the creation ended with %v", err)
 	}
@@ -295,9 +248,7 @@ func TestStopPodCancelsContainersBeingCreated(t *testing.T) {
 		_, err := e.CreateContainer(t.Context(), pod, containerConfig("main"))
 		failed <- err
 	}()
-	for len(e.store.containerList(nil)) == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	h.await("rootfs")
 	must(t, e.StopPod(t.Context(), pod))
 	if err := <-failed; !errors.Is(err, errStopping) {
 		t.Fatalf("the creation ended with %v", err)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -18,33 +19,32 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/ocitest"
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
 // newEngine starts an engine on m, as a daemon would, and recovers what an earlier one left there.
-func newEngine(t *testing.T, m *machine) (*Engine, *fakeHost) {
+func newEngine(t *testing.T, m *machine) (*Engine, *faults) {
 	t.Helper()
 	return newEngineAt(t, m, "boot-1")
 }
 
-func newEngineAt(t *testing.T, m *machine, bootID string) (*Engine, *fakeHost) {
+func newEngineAt(t *testing.T, m *machine, bootID string) (*Engine, *faults) {
 	t.Helper()
 	e, h := makeEngine(t, m, bootID)
 	must(t, e.Recover(t.Context()))
 	must(t, e.Settled(t.Context()))
 	must(t, e.Collect(t.Context()))
-	h.mu.Lock()
-	h.calls = nil
-	h.mu.Unlock()
+	h.arm(0, false, false)
 	return e, h
 }
 
 // makeEngine makes an engine that has not recovered yet.
-func makeEngine(t testing.TB, m *machine, bootID string) (*Engine, *fakeHost) {
+func makeEngine(t testing.TB, m *machine, bootID string) (*Engine, *faults) {
 	t.Helper()
-	h := newHost(m)
+	h := newFaults()
 	cfg := DefaultConfig()
 	cfg.Root, cfg.Run, cfg.BootID = filepath.Join(m.dir, "root"), filepath.Join(m.dir, "run"), bootID
 	cfg.PauseRootfs = "/pause"
@@ -52,14 +52,11 @@ func makeEngine(t testing.TB, m *machine, bootID string) (*Engine, *fakeHost) {
 	log.SetOutput(io.Discard)
 	cdi, err := host.NewCDI(nil)
 	must(t, err)
-	e, err := New(cfg, Deps{
-		Namespaces: h, Network: h, Images: h, Runtimes: map[string]Runtime{"runc": &fakeRuntime{fakeHost: h}, "other": &fakeRuntime{fakeHost: h}},
-		Facts: spec.Facts{Capabilities: []string{"CAP_CHOWN"}}, CDI: cdi, Log: log,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e.shm = h
+	deps := m.deps(h)
+	deps.Facts, deps.CDI, deps.Log = spec.Facts{Capabilities: []string{"CAP_CHOWN"}}, cdi, log
+	e, err := New(cfg, deps)
+	must(t, err)
+	e.shm = fakeShm{m, h}
 	t.Cleanup(func() {
 		h.kill()
 		e.life.end(errClosing)
@@ -78,10 +75,11 @@ func podConfig(name string) *cri.PodSandboxConfig {
 	}
 }
 
+// containerConfig is a container that exits with 143 when it gets SIGTERM.
 func containerConfig(name string) *cri.ContainerConfig {
 	return &cri.ContainerConfig{
 		Metadata: &cri.ContainerMetadata{Name: name}, Image: &cri.ImageSpec{Image: "busybox"},
-		Command: []string{"/bin/sleep"}, Args: []string{"1000"},
+		Command: ocitest.Trap(143),
 		Linux: &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{
 			NamespaceOptions: &cri.NamespaceOption{Pid: cri.NamespaceMode_POD},
 		}},
@@ -146,64 +144,151 @@ func waitExited(t *testing.T, e *Engine, id string) record.ContainerStatus {
 	return c.Status()
 }
 
+// podTest is a pod with one container on its way through TestPodLife.
+type podTest struct {
+	m       *machine
+	e       *Engine
+	h       *faults
+	pod, id string
+}
+
+// TestPodLife is one life in the order of a kubelet: each subtest goes on where the one before it ended.
 func TestPodLife(t *testing.T) {
-	m := newMachine(t)
-	e, h := newEngine(t, m)
-	pod := mustRunPod(t, e, "web")
-	p, err := e.Pod(pod[:8])
+	l := &podTest{m: newMachine(t)}
+	l.e, l.h = newEngine(t, l.m)
+	for _, step := range []struct {
+		name string
+		test func(t *testing.T, l *podTest)
+	}{
+		{"RunPod", lifeRunPod},
+		{"CreateContainer", lifeCreateContainer},
+		{"StartContainer", lifeStartContainer},
+		{"Exec", lifeExec},
+		{"Attach", lifeAttach},
+		{"UpdateContainer", lifeUpdateContainer},
+		{"StopContainer", lifeStopContainer},
+		{"RemovePod", lifeRemovePod},
+	} {
+		if !t.Run(step.name, func(t *testing.T) { step.test(t, l) }) {
+			return
+		}
+	}
+}
+
+func lifeRunPod(t *testing.T, l *podTest) {
+	l.pod = mustRunPod(t, l.e, "web")
+	p, err := l.e.Pod(l.pod[:8])
 	must(t, err)
-	if s := p.Status(); s.State != record.PodReady || !slices.Equal(s.IPs, []string{"10.1.2.3", "fd00::3"}) || s.Infra.Pid == 0 {
-		t.Fatalf("pod status %+v", s)
+	if s := p.Status(); s.State != record.PodReady || s.Infra.Pid == 0 {
+		t.Errorf("status = %+v, want ready with an infra container", s)
 	}
-	id := mustCreate(t, e, pod, "main")
-	if s := container(t, e, id); s.State != record.ContainerCreated || s.Process.Pid == 0 || s.User == nil {
-		t.Fatalf("created: %+v", s)
-	}
-	mustStart(t, e, id)
-	if s := container(t, e, id); s.State != record.ContainerRunning || s.StartedAt.IsZero() {
-		t.Fatalf("started: %+v", s)
-	}
-	result, err := e.ExecSync(t.Context(), id, []string{"echo", "hi"}, time.Second)
+	leases, err := l.m.network.Leases()
 	must(t, err)
-	if string(result.Stdout) != "echo hi" {
-		t.Fatalf("exec said %q", result.Stdout)
+	if got, want := p.Status().IPs, leases[l.pod]; len(want) != 2 || !slices.Equal(got, want) {
+		t.Errorf("IPs = %v, want the addresses of both families that the network gave: %v", got, want)
+	}
+	if got, want := l.h.callNames(), []string{"pin", "setup", "sysctl", "shm", "create", "start"}; !slices.Equal(got, want) {
+		t.Errorf("calls = %v, want %v", got, want)
+	}
+}
+
+func lifeCreateContainer(t *testing.T, l *podTest) {
+	l.id = mustCreate(t, l.e, l.pod, "main")
+	if s := container(t, l.e, l.id); s.State != record.ContainerCreated || s.Process.Pid == 0 || s.User == nil {
+		t.Errorf("status = %+v, want created with a process and a user", s)
+	}
+	if got, want := l.e.InUse(fakeImageID), []string{l.id}; !slices.Equal(got, want) {
+		t.Errorf("InUse = %v, want %v", got, want)
+	}
+}
+
+func lifeStartContainer(t *testing.T, l *podTest) {
+	mustStart(t, l.e, l.id)
+	if s := container(t, l.e, l.id); s.State != record.ContainerRunning || s.StartedAt.IsZero() {
+		t.Errorf("status = %+v, want running with a start time", s)
+	}
+}
+
+func lifeExec(t *testing.T, l *podTest) {
+	result, err := l.e.ExecSync(t.Context(), l.id, []string{"echo", "hi"}, time.Second)
+	must(t, err)
+	if got, want := string(result.Stdout), "hi\n"; got != want {
+		t.Errorf("ExecSync wrote %q, want %q", got, want)
 	}
 	var out strings.Builder
-	if code, err := e.Exec(t.Context(), id, []string{"sh", "-c", "x"}, true, oci.Streams{Stdout: &out}); err != nil || code != 3 || out.String() != "sh -c xtrue" {
-		t.Fatalf("streamed exec: %d, %v, %q", code, err, out.String())
+	_, err = l.e.Exec(t.Context(), l.id, []string{"echo", "streamed"}, true, oci.Streams{Stdout: &out})
+	must(t, err)
+	if got, want := out.String(), "streamed\n"; got != want {
+		t.Errorf("Exec wrote %q, want %q", got, want)
 	}
-	out.Reset()
-	must(t, e.Attach(t.Context(), id, oci.Streams{Stdout: &out}))
-	if out.String() != "attached" {
-		t.Fatalf("attach said %q", out.String())
+	if code, err := l.e.Exec(t.Context(), l.id, []string{"sh", "-c", "exit 3"}, false, oci.Streams{}); code != 3 || err != nil {
+		t.Errorf("Exec = %d, %v, want 3, nil", code, err)
 	}
-	must(t, e.ReopenLog(t.Context(), id))
-	must(t, e.UpdateContainer(t.Context(), id, &cri.LinuxContainerResources{CpuShares: 512}))
-	if r := container(t, e, id).Resources; r.GetCpuShares() != 512 {
-		t.Fatalf("resources after update: %v", r)
+	var terminals []bool
+	for _, r := range l.m.runtimes["runc"].Execs() {
+		terminals = append(terminals, r.Process.Terminal)
 	}
-	if got := e.InUse(fakeImageID); !slices.Equal(got, []string{id}) {
-		t.Fatalf("in use by %v", got)
+	if want := []bool{false, true, false}; !slices.Equal(terminals, want) {
+		t.Errorf("terminals of the commands = %v, want %v", terminals, want)
 	}
+}
+
+// lifeAttach attaches to a second container: one that copies its input and ends with it.
+func lifeAttach(t *testing.T, l *podTest) {
+	config := containerConfig("cat")
+	config.Command, config.Stdin, config.StdinOnce = []string{"cat"}, true, true
+	id, err := l.e.CreateContainer(t.Context(), l.pod, config)
+	must(t, err)
+	mustStart(t, l.e, id)
+	var out strings.Builder
+	must(t, l.e.Attach(t.Context(), id, oci.Streams{Stdin: strings.NewReader("attached"), Stdout: &out}))
+	if got, want := out.String(), "attached"; got != want {
+		t.Errorf("Attach wrote %q, want %q", got, want)
+	}
+	if s := waitExited(t, l.e, id); s.ExitCode != 0 || s.Reason != reasonCompleted {
+		t.Errorf("status = %+v, want exited with 0, %s", s, reasonCompleted)
+	}
+	must(t, l.e.RemoveContainer(t.Context(), id))
+}
+
+func lifeUpdateContainer(t *testing.T, l *podTest) {
+	must(t, l.e.ReopenLog(t.Context(), l.id))
+	must(t, l.e.UpdateContainer(t.Context(), l.id, &cri.LinuxContainerResources{CpuShares: 512}))
+	if got := container(t, l.e, l.id).Resources.GetCpuShares(); got != 512 {
+		t.Errorf("CpuShares = %d, want 512", got)
+	}
+	_, r, _ := l.m.runtimes["runc"].Request(l.id)
+	if r == nil || r.CPU == nil || r.CPU.Shares == nil || *r.CPU.Shares != 512 {
+		t.Errorf("the runtime got the resources %+v, want 512 CPU shares", r)
+	}
+	for _, verb := range []string{"reopen", "update"} {
+		if n := l.h.count(verb); n != 1 {
+			t.Errorf("%d calls of %s, want 1", n, verb)
+		}
+	}
+}
+
+func lifeStopContainer(t *testing.T, l *podTest) {
 	for range 2 {
-		must(t, e.StopContainer(t.Context(), id, 10*time.Second))
+		must(t, l.e.StopContainer(t.Context(), l.id, 10*time.Second))
 	}
-	if s := container(t, e, id); s.State != record.ContainerExited || s.ExitCode != 143 || s.Reason != "Error" {
-		t.Fatalf("stopped: %+v", s)
+	if s := container(t, l.e, l.id); s.State != record.ContainerExited || s.ExitCode != 143 || s.Reason != reasonError {
+		t.Errorf("status = %+v, want exited with 143, %s", s, reasonError)
 	}
-	must(t, e.RemoveContainer(t.Context(), id))
+	must(t, l.e.RemoveContainer(t.Context(), l.id))
+}
+
+func lifeRemovePod(t *testing.T, l *podTest) {
+	p, err := l.e.Pod(l.pod)
+	must(t, err)
 	for range 2 {
-		must(t, e.StopPod(t.Context(), pod))
+		must(t, l.e.StopPod(t.Context(), l.pod))
 	}
-	if p.Status().State != record.PodNotReady {
-		t.Fatalf("stopped pod is %s", p.Status().State)
+	if got := p.Status().State; got != record.PodNotReady {
+		t.Errorf("state of the stopped pod = %s, want %s", got, record.PodNotReady)
 	}
-	must(t, e.RemovePod(t.Context(), pod))
-	noLeaks(t, m)
-	want := []string{"pin", "cni add", "sysctl", "shm", "create", "start"}
-	if got := h.callNames()[:6]; !slices.Equal(got, want) {
-		t.Fatalf("calls of RunPod: %v, want %v", got, want)
-	}
+	must(t, l.e.RemovePod(t.Context(), l.pod))
+	noLeaks(t, l.m)
 }
 
 func TestAbsentIDs(t *testing.T) {
@@ -265,7 +350,9 @@ func TestUnknownHandlerListsTheKnown(t *testing.T) {
 func TestHandlerThatIsNotReady(t *testing.T) {
 	m := newMachine(t)
 	e, h := newEngine(t, m)
-	e.Runtimes["broken"] = &fakeRuntime{fakeHost: h, err: fmt.Errorf("no such binary")}
+	broken := m.runtime(h, "vm")
+	broken.Unready = errors.New("no such binary")
+	e.Runtimes["broken"] = broken
 	_, err := e.RunPod(t.Context(), podConfig("web"), "broken")
 	if !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "no such binary") {
 		t.Fatalf("got %v", err)
@@ -278,14 +365,15 @@ func TestHandlerThatIsNotReady(t *testing.T) {
 
 func TestHandlersHaveTheirOwnCNIConfiguration(t *testing.T) {
 	m := newMachine(t)
-	e, h := newEngine(t, m)
+	e, _ := newEngine(t, m)
 	e.cfg.Handlers = map[string]HandlerConfig{"other": {CNIConfDir: "/etc/other/net.d"}}
 	for handler, want := range map[string]string{"": "", "runc": "", "other": "/etc/other/net.d"} {
 		if _, err := e.RunPod(t.Context(), podConfig("on-"+handler), handler); err != nil {
 			t.Fatal(err)
 		}
-		if h.request.ConfDir != want {
-			t.Errorf("handler %q: conf dir %q, want %q", handler, h.request.ConfDir, want)
+		requests := m.network.Requests()
+		if got := requests[len(requests)-1].ConfDir; got != want {
+			t.Errorf("handler %q: CNI configuration directory %q, want %q", handler, got, want)
 		}
 	}
 }
@@ -375,11 +463,12 @@ func TestExitReasons(t *testing.T) {
 func TestCommandThatCannotRunIsAStartError(t *testing.T) {
 	for _, stopFirst := range []bool{false, true} {
 		m := newMachine(t)
-		m.commandError = nil
 		e, _ := newEngine(t, m)
 		pod := mustRunPod(t, e, "web")
-		m.commandError = &oci.CommandError{Code: 127, Text: `exec: "nope": executable file not found`}
-		id := mustCreate(t, e, pod, "main")
+		config := containerConfig("main")
+		config.Command = []string{"nope"}
+		id, err := e.CreateContainer(t.Context(), pod, config)
+		must(t, err)
 		if stopFirst {
 			must(t, e.StopContainer(t.Context(), id, 0))
 		} else if err := e.StartContainer(t.Context(), id); err == nil || !strings.Contains(err.Error(), "nope") {
@@ -394,52 +483,54 @@ func TestCommandThatCannotRunIsAStartError(t *testing.T) {
 }
 
 func TestInfraDeathMakesPodNotReady(t *testing.T) {
-	m := newMachine(t)
-	e, _ := newEngine(t, m)
-	pod := mustRunPod(t, e, "web")
-	m.exit(pod, oci.Exit{Known: true})
-	p, err := e.Pod(pod)
-	must(t, err)
-	for deadline := time.Now().Add(10 * time.Second); p.Status().State != record.PodNotReady; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("pod is ready still")
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		e, _ := newEngine(t, m)
+		pod := mustRunPod(t, e, "web")
+		m.exit(pod, oci.Exit{Known: true})
+		p, err := e.Pod(pod)
+		must(t, err)
+		synctest.Wait()
+		if got := p.Status().State; got != record.PodNotReady {
+			t.Fatalf("state of the pod = %s, want %s", got, record.PodNotReady)
 		}
-	}
-	must(t, e.RemovePod(t.Context(), pod))
-	noLeaks(t, m)
+		must(t, e.RemovePod(t.Context(), pod))
+		noLeaks(t, m)
+	})
 }
 
 func TestEvents(t *testing.T) {
-	m := newMachine(t)
-	e, _ := newEngine(t, m)
-	events := make(chan Event, 100)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- e.Events(ctx, func(ev Event) error { events <- ev; return nil }) }()
-	for e.events.count() == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	pod := mustRunPod(t, e, "web")
-	id := mustCreate(t, e, pod, "main")
-	mustStart(t, e, id)
-	must(t, e.StopContainer(t.Context(), id, 0))
-	must(t, e.RemovePod(t.Context(), pod))
-	want := []Event{
-		{Type: EventCreated, ID: pod}, {Type: EventStarted, ID: pod}, {Type: EventCreated, ID: id}, {Type: EventStarted, ID: id},
-		{Type: EventStopped, ID: id}, {Type: EventStopped, ID: pod}, {Type: EventDeleted, ID: id}, {Type: EventDeleted, ID: pod},
-	}
-	for i, w := range want {
-		if got := <-events; got.Type != w.Type || got.ID != w.ID || got.Pod.ID != pod || got.At.IsZero() {
-			t.Fatalf("event %d: %+v, want %+v", i, got, w)
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		e, _ := newEngine(t, m)
+		events := make(chan Event, 100)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- e.Events(ctx, func(ev Event) error { events <- ev; return nil }) }()
+		synctest.Wait()
+		pod := mustRunPod(t, e, "web")
+		id := mustCreate(t, e, pod, "main")
+		mustStart(t, e, id)
+		must(t, e.StopContainer(t.Context(), id, 0))
+		must(t, e.RemovePod(t.Context(), pod))
+		want := []Event{
+			{Type: EventCreated, ID: pod}, {Type: EventStarted, ID: pod}, {Type: EventCreated, ID: id},
+			{Type: EventStarted, ID: id}, {Type: EventStopped, ID: id}, {Type: EventStopped, ID: pod},
+			{Type: EventDeleted, ID: id}, {Type: EventDeleted, ID: pod},
 		}
-	}
-	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
-	if n := e.events.count(); n != 0 {
-		t.Fatalf("%d subscribers left", n)
-	}
+		for i, w := range want {
+			if got := <-events; got.Type != w.Type || got.ID != w.ID || got.Pod.ID != pod || got.At.IsZero() {
+				t.Fatalf("event %d = %+v, want type %v of %s in pod %s", i, got, w.Type, w.ID, pod)
+			}
+		}
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Fatalf("Events = %v, want %v", err, context.Canceled)
+		}
+		if n := e.events.count(); n != 0 {
+			t.Fatalf("%d subscribers after the end, want 0", n)
+		}
+	})
 }
 
 func TestCreatedComesBeforeStarted(t *testing.T) {
@@ -492,7 +583,7 @@ func TestConcurrentRemovalsDeleteOnce(t *testing.T) {
 	pod := mustRunPod(t, e, "web")
 	id := mustCreate(t, e, pod, "main")
 	events := e.events.subscribe()
-	release, releaseNetwork := h.hold("release"), h.hold("cni del")
+	release, releaseNetwork := h.hold("release"), h.hold("teardown")
 	var removals sync.WaitGroup
 	for range 3 {
 		removals.Go(func() {
@@ -509,7 +600,7 @@ func TestConcurrentRemovalsDeleteOnce(t *testing.T) {
 			}
 		})
 	}
-	h.await("cni del")
+	h.await("teardown")
 	release()
 	releaseNetwork()
 	removals.Wait()

@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -76,28 +77,25 @@ func scenarios() []scenario {
 		}}})
 }
 
-// eachStep runs body for every outside call k of the scenario's verb, failing before and after its effect, until the verb
-// makes no call number k any more. undo, if not 0, is the engine's UndoTimeout.
-func eachStep(t *testing.T, s scenario, undo time.Duration, body func(t *testing.T, m *machine, l *podLife, h *fakeHost) (reached bool)) {
-	for _, after := range []bool{false, true} {
+// eachStep runs body in a synctest bubble for every outside call k of the scenario's verb, failing before and after its
+// effect, until the verb makes no call number k any more. What the pod's earlier life left running has come to rest
+// before, so k means the same call each time.
+func eachStep(t *testing.T, s scenario, crash bool, body func(t *testing.T, m *machine, l *podLife, h *faults) (reached bool)) {
+	for _, late := range []bool{false, true} {
 		for k := 1; ; k++ {
 			reached := true
-			t.Run(fmt.Sprintf("call %d after=%v", k, after), func(t *testing.T) {
-				m := newMachine(t)
-				e, h := makeEngine(t, m, "boot-1")
-				if undo > 0 {
-					e.cfg.UndoTimeout = undo
-				}
-				must(t, e.Recover(t.Context()))
-				l := &podLife{e: e, name: "web"}
-				for _, earlier := range s.earlier {
-					must(t, earlier.do(t.Context(), l))
-				}
-				h.quiesce(t)
-				h.mu.Lock()
-				h.calls, h.failAt, h.after = nil, k, after
-				h.mu.Unlock()
-				reached = body(t, m, l, h)
+			t.Run(fmt.Sprintf("call %d late=%v", k, late), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					m := newMachine(t)
+					e, h := newEngine(t, m)
+					l := &podLife{e: e, name: "web"}
+					for _, earlier := range s.earlier {
+						must(t, earlier.do(t.Context(), l))
+					}
+					synctest.Wait()
+					h.arm(k, late, crash)
+					reached = body(t, m, l, h)
+				})
 			})
 			if t.Failed() || !reached {
 				break
@@ -106,107 +104,57 @@ func eachStep(t *testing.T, s scenario, undo time.Duration, body func(t *testing
 	}
 }
 
-// quiesce waits until the engine makes no more calls by itself, such as deleting an exited container's state.
-func (h *fakeHost) quiesce(t *testing.T) {
-	t.Helper()
-	last := -1
-	for range 1000 {
-		n := len(h.callNames())
-		if n == last {
-			return
-		}
-		last = n
-		time.Sleep(2 * time.Millisecond)
-	}
-	t.Fatal("the engine does not come to rest")
-}
-
 func TestFailAtEveryStep(t *testing.T) {
 	for _, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {
-			eachStep(t, s, 0, func(t *testing.T, m *machine, l *podLife, h *fakeHost) bool {
+			eachStep(t, s, false, func(t *testing.T, m *machine, l *podLife, h *faults) bool {
 				err := s.verb.do(t.Context(), l)
-				h.quiesce(t)
+				synctest.Wait()
 				reached := len(h.callNames()) >= h.failAt
-				h.mu.Lock()
-				h.failAt = 0
-				h.mu.Unlock()
+				h.arm(0, false, false)
 				if err != nil && !errors.Is(err, errInjected) {
-					t.Fatalf("the cause is lost: %v", err)
+					t.Fatalf("%s = %v, want it to wrap %v", s.name, err, errInjected)
 				}
 				removeEverything(t, l.e)
 				noLeaks(t, m)
-				// The name is free: the same pod can be made at once.
-				again, err := l.e.RunPod(t.Context(), podConfig("web"), "")
-				must(t, err)
-				must(t, l.e.RemovePod(t.Context(), again))
-				noLeaks(t, m)
+				makeAgain(t, m, l.e)
 				return reached
 			})
 		})
 	}
 }
 
-// waitForTheDead is how long what lives of a dead engine waits for a goroutine that ended with the daemon.
-const waitForTheDead = time.Second
+// makeAgain makes and removes a pod of the same name: the name is free.
+func makeAgain(t *testing.T, m *machine, e *Engine) {
+	t.Helper()
+	again, err := e.RunPod(t.Context(), podConfig("web"), "")
+	must(t, err)
+	must(t, e.RemovePod(t.Context(), again))
+	noLeaks(t, m)
+}
 
 func TestCrashAtEveryStep(t *testing.T) {
 	for _, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {
-			eachStep(t, s, waitForTheDead, func(t *testing.T, m *machine, l *podLife, h *fakeHost) bool {
-				h.mu.Lock()
-				h.crash = true
-				h.mu.Unlock()
+			eachStep(t, s, true, func(t *testing.T, m *machine, l *podLife, h *faults) bool {
 				crashed := h.runUntilDead(func(ctx context.Context) { s.verb.do(ctx, l) })
-				h.kill()
-				l.e.life.end(errClosing)
-				l.e.work.Wait()
-
-				e, _ := newEngine(t, m)
+				e, _ := restart(t, m, l.e, h)
 				for _, p := range e.Pods() {
 					if s := p.Status().State; s != record.PodReady && s != record.PodNotReady {
-						t.Errorf("pod is %s after the restart", s)
+						t.Errorf("pod is %s after the restart, want %s or %s", s, record.PodReady, record.PodNotReady)
 					}
 				}
 				for _, c := range e.Containers() {
 					if c.Status().State == record.ContainerCreating {
-						t.Error("a half-made container is listed after the restart")
+						t.Errorf("container %s is %s and listed after the restart", c.ID, record.ContainerCreating)
 					}
 				}
 				removeEverything(t, e)
 				noLeaks(t, m)
-				again, err := e.RunPod(t.Context(), podConfig("web"), "")
-				must(t, err)
-				must(t, e.RemovePod(t.Context(), again))
-				noLeaks(t, m)
+				makeAgain(t, m, e)
 				return crashed
 			})
 		})
-	}
-}
-
-// runUntilDead runs f until it returns or the daemon has died in it, and reports whether it died.
-func (h *fakeHost) runUntilDead(f func(context.Context)) bool {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done) // also when the goroutine is ended by the crash
-		f(ctx)
-	}()
-	select {
-	case <-h.dead:
-		cancel()
-		<-done
-		return true
-	case <-done:
-	}
-	cancel()
-	time.Sleep(5 * time.Millisecond) // what the verb left running may crash yet
-	select {
-	case <-h.dead:
-		return true
-	default:
-		return false
 	}
 }
 
@@ -235,68 +183,36 @@ func removeEverything(t *testing.T, e *Engine) {
 func TestFailedUndoLeavesAVisiblePod(t *testing.T) {
 	m := newMachine(t)
 	e, h := newEngine(t, m)
-	h.mu.Lock()
-	h.failAt = 2 // cni add
-	h.mu.Unlock()
-	del := &failing{fakeHost: h}
-	e.Network = del
+	h.fail("setup", "teardown")
 	_, err := e.RunPod(t.Context(), podConfig("web"), "")
 	if !errors.Is(err, errInjected) || !strings.Contains(err.Error(), "undo") {
-		t.Fatalf("got %v", err)
+		t.Fatalf("RunPod = %v, want %v, and of its undo, too", err, errInjected)
 	}
 	pods := e.Pods()
 	if len(pods) != 1 || pods[0].Status().State != record.PodNotReady || pods[0].Status().Reason == "" {
-		t.Fatalf("pods %v", pods)
+		t.Fatalf("pods = %v, want one that is not ready, with a reason", pods)
 	}
 	// Its name does not stand in the way of the next attempt, and the kubelet can finish the undo.
+	h.heal("setup")
 	second := mustRunPod(t, e, "web")
 	if err := e.StopPod(t.Context(), pods[0].ID); !errors.Is(err, errInjected) {
-		t.Fatalf("stop while CNI DEL fails: %v", err)
+		t.Fatalf("StopPod while CNI DEL fails = %v, want %v", err, errInjected)
 	}
-	del.healed = true
+	h.heal("teardown")
 	must(t, e.RemovePod(t.Context(), pods[0].ID))
 	must(t, e.RemovePod(t.Context(), second))
 	noLeaks(t, m)
 }
 
-// failing is a network whose DEL fails until it is healed.
-type failing struct {
-	*fakeHost
-	healed bool
-}
-
-func (f *failing) Teardown(ctx context.Context, podID string) error {
-	if !f.healed {
-		return errInjected
-	}
-	return f.fakeHost.Teardown(ctx, podID)
-}
-
-// failingImages cannot release anything until it is healed.
-type failingImages struct {
-	*fakeHost
-	healed atomic.Bool
-}
-
-func (f *failingImages) Release(ctx context.Context, containerID string) error {
-	if !f.healed.Load() {
-		return errInjected
-	}
-	return f.fakeHost.Release(ctx, containerID)
-}
-
 // failContainerCreation leaves a container behind that could be neither created nor undone.
-func failContainerCreation(t *testing.T, m *machine, e *Engine, pod string) *Container {
+func failContainerCreation(t *testing.T, e *Engine, h *faults, pod string) *Container {
 	t.Helper()
-	m.mu.Lock()
-	m.commandError = errInjected
-	m.mu.Unlock()
-	if _, err := e.CreateContainer(t.Context(), pod, containerConfig("main")); !errors.Is(err, errInjected) || !strings.Contains(err.Error(), "undo") {
-		t.Fatalf("got %v", err)
+	h.fail("create", "release")
+	_, err := e.CreateContainer(t.Context(), pod, containerConfig("main"))
+	if !errors.Is(err, errInjected) || !strings.Contains(err.Error(), "undo") {
+		t.Fatalf("CreateContainer = %v, want %v, and of its undo, too", err, errInjected)
 	}
-	m.mu.Lock()
-	m.commandError = nil
-	m.mu.Unlock()
+	h.heal("create")
 	left := e.Containers()
 	if len(left) != 1 || left[0].Status().State != record.ContainerCreating {
 		t.Fatalf("containers %v, want the one that could not be undone", left)
@@ -307,20 +223,18 @@ func failContainerCreation(t *testing.T, m *machine, e *Engine, pod string) *Con
 func TestFailedUndoLeavesAVisibleContainer(t *testing.T) {
 	m := newMachine(t)
 	e, h := newEngine(t, m)
-	images := &failingImages{fakeHost: h}
-	e.Images = images
 	pod := mustRunPod(t, e, "web")
-	left := failContainerCreation(t, m, e, pod)
+	left := failContainerCreation(t, e, h, pod)
 	// Its name does not stand in the way of the next attempt, and the kubelet can finish the undo.
 	second := mustCreate(t, e, pod, "main")
 	must(t, e.StopContainer(t.Context(), left.ID, 0))
 	if err := e.RemoveContainer(t.Context(), left.ID); !errors.Is(err, errInjected) {
-		t.Fatalf("remove while the release fails: %v", err)
+		t.Fatalf("RemoveContainer while the release fails = %v, want %v", err, errInjected)
 	}
-	images.healed.Store(true)
+	h.heal("release")
 	must(t, e.RemoveContainer(t.Context(), left.ID))
 	if again := mustCreate(t, e, pod, "main"); again != second {
-		t.Fatalf("the removal took the name from %s", second)
+		t.Fatalf("CreateContainer = %s, want %s: the removal took its name", again, second)
 	}
 	must(t, e.RemovePod(t.Context(), pod))
 	noLeaks(t, m)
@@ -329,21 +243,20 @@ func TestFailedUndoLeavesAVisibleContainer(t *testing.T) {
 func TestNamespaceOutlivesFailingCNI(t *testing.T) {
 	m := newMachine(t)
 	e, h := newEngine(t, m)
-	del := &failing{fakeHost: h}
-	e.Network = del
 	pod := mustRunPod(t, e, "web")
+	h.fail("teardown")
 	if err := e.StopPod(t.Context(), pod); !errors.Is(err, errInjected) {
-		t.Fatalf("got %v", err)
+		t.Fatalf("StopPod = %v, want %v", err, errInjected)
 	}
 	p, err := e.Pod(pod)
 	must(t, err)
-	if !m.pins[p.Netns] {
+	if !slices.Contains(m.namespaces.Mounted(), p.Netns) {
 		t.Fatal("the network namespace is gone before CNI let go of it")
 	}
 	if s := p.Status(); s.State != record.PodNotReady || !strings.Contains(s.Reason, "injected") {
-		t.Fatalf("status %+v", s)
+		t.Fatalf("status = %+v, want not ready with the reason %q", s, errInjected)
 	}
-	del.healed = true
+	h.heal("teardown")
 	must(t, e.StopPod(t.Context(), pod))
 	must(t, e.RemovePod(t.Context(), pod))
 	noLeaks(t, m)

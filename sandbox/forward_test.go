@@ -38,7 +38,7 @@ func echoServer(t *testing.T) string {
 
 func TestPortForward(t *testing.T) {
 	m := newMachine(t)
-	m.listener = echoServer(t)
+	m.network.Listener = echoServer(t)
 	e, _ := newEngine(t, m)
 	pod := mustRunPod(t, e, "web")
 	client, server := net.Pipe()
@@ -57,7 +57,7 @@ func TestPortForward(t *testing.T) {
 
 func TestPortForwardEndsWithItsContext(t *testing.T) {
 	m := newMachine(t)
-	m.listener = echoServer(t)
+	m.network.Listener = echoServer(t)
 	e, _ := newEngine(t, m)
 	pod := mustRunPod(t, e, "web")
 	client, server := net.Pipe()

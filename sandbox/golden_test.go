@@ -52,6 +52,7 @@ func goldenPodRecord() (record.Pod, record.PodStatus) {
 
 func goldenContainerRecord() (record.Container, record.ContainerStatus) {
 	config := containerConfig("main")
+	config.Command, config.Args = []string{"/bin/sleep"}, []string{"1000"}
 	config.Envs = []*cri.KeyValue{{Key: "KEY", Value: []byte("not \xff UTF-8")}}
 	config.LogPath = "main/0.log"
 	return record.Container{

@@ -13,7 +13,6 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
@@ -133,20 +132,6 @@ func TestRecordThatTurnsOutDamagedIsCollectedLater(t *testing.T) {
 	})
 }
 
-// slowRuntime does not answer for one container.
-type slowRuntime struct {
-	*fakeRuntime
-	id string
-}
-
-func (r slowRuntime) State(ctx context.Context, id string) (oci.State, error) {
-	if id == r.id {
-		<-ctx.Done()
-		return oci.State{}, context.Cause(ctx)
-	}
-	return r.fakeRuntime.State(ctx, id)
-}
-
 func TestOneThatHangsDelaysNobodysRecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
@@ -156,12 +141,16 @@ func TestOneThatHangsDelaysNobodysRecovery(t *testing.T) {
 			pods = append(pods, mustRunPod(t, e, fmt.Sprint("web-", i)))
 		}
 		stuck := mustCreate(t, e, pods[0], "main")
-		h.kill()
-		e.life.end(errClosing)
-		e.work.Wait()
+		kill(e, h)
 
 		e, h = makeEngine(t, m, "boot-1")
-		e.Runtimes["runc"] = slowRuntime{e.Runtimes["runc"].(*fakeRuntime), stuck}
+		h.on("state", func(ctx context.Context, id string) error {
+			if id != stuck {
+				return nil
+			}
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
 		begin := time.Now()
 		must(t, e.Recover(t.Context()))
 		if took := time.Since(begin); took != settleGrace {
@@ -187,9 +176,7 @@ func TestHalfMadePodThatIsHardToUndoDelaysNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
 		e, h := newEngine(t, m)
-		h.mu.Lock()
-		h.calls, h.failAt, h.crash = nil, 3, true // after CNI ADD
-		h.mu.Unlock()
+		h.arm(3, false, true) // after CNI ADD
 		if !h.runUntilDead(func(ctx context.Context) { e.RunPod(ctx, podConfig("web"), "") }) {
 			t.Fatal("no crash")
 		}
@@ -197,7 +184,7 @@ func TestHalfMadePodThatIsHardToUndoDelaysNobody(t *testing.T) {
 		e.work.Wait()
 
 		e, h = makeEngine(t, m, "boot-1")
-		release := h.hold("cni del")
+		release := h.hold("teardown")
 		begin := time.Now()
 		must(t, e.Recover(t.Context()))
 		if took := time.Since(begin); took > 0 || len(e.Pods()) > 0 {
@@ -256,8 +243,8 @@ func TestCollectionSparesWhatIsBeingMade(t *testing.T) {
 	if n := m.pidsAlive(); n != 40 {
 		t.Errorf("%d processes, want 20 containers and 20 infra containers", n)
 	}
-	if n := len(m.keys(m.attached)); n != 20 {
-		t.Errorf("%d pods are attached", n)
+	if n := len(m.attachments()); n != 20 {
+		t.Errorf("%d pods are attached, want 20", n)
 	}
 	for _, p := range e.Pods() {
 		must(t, e.RemovePod(t.Context(), p.ID))
@@ -269,18 +256,15 @@ func TestGarbageThatCannotBeRemovedIsOwedAndTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
 		e, h := newEngine(t, m)
-		m.mu.Lock()
-		m.rootfs["orphan"], m.rootfs["other"] = true, true
-		m.mu.Unlock()
-		images := &failingImages{fakeHost: h}
-		e.Images = images
+		m.makeRootfs(t, "orphan", "other")
+		h.fail("release")
 		ctx, stop := context.WithCancel(t.Context())
 		go e.KeepClean(ctx)
 		synctest.Wait()
 		if d := e.Owed(); len(d) != 2 || d[0].What != "root filesystem" || d[0].Error == "" {
 			t.Fatalf("owed %+v", d)
 		}
-		images.healed.Store(true)
+		h.heal("release")
 		time.Sleep(collectRetry)
 		synctest.Wait()
 		if d := e.Owed(); len(d) > 0 {
@@ -298,32 +282,23 @@ func TestUndoingDelaysNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
 		e, h := newEngine(t, m)
-		h.hold("cni add")
+		h.hold("setup")
 		const pods = 3 * undoParallel
 		for i := range pods {
 			go func() { e.RunPod(t.Context(), podConfig(fmt.Sprint("web-", i)), "") }()
 		}
 		synctest.Wait()
-		h.kill()
-		e.life.end(errClosing)
-		e.work.Wait()
+		kill(e, h)
 
 		e, h = makeEngine(t, m, "boot-1")
-		release := h.hold("cni del")
+		release := h.hold("teardown")
 		begin := time.Now()
 		must(t, e.Recover(t.Context()))
 		if took := time.Since(begin); took > 0 {
 			t.Errorf("recovery took %v", took)
 		}
 		synctest.Wait()
-		undone := func() (n int) {
-			for _, call := range h.callNames() {
-				if call == "cni del" {
-					n++
-				}
-			}
-			return n
-		}
+		undone := func() int { return h.count("teardown") }
 		if n := undone(); n != undoParallel {
 			t.Errorf("%d pods are being undone at once, want %d", n, undoParallel)
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -27,63 +28,65 @@ func stageNames(o operation.Operation) []string {
 }
 
 func TestOperationsTellTheirStages(t *testing.T) {
-	m := newMachine(t)
-	e, h := newEngine(t, m)
-	var mu sync.Mutex
-	var ended []operation.Operation
-	type key struct{}
-	e.operations.Observe = func(ctx context.Context, o operation.Operation) {
-		mu.Lock()
-		defer mu.Unlock()
-		if ctx.Value(key{}) != "trace" {
-			t.Errorf("%s: the caller's context is lost", o.Verb)
-		}
-		ended = append(ended, o)
-	}
-	l := &podLife{e: e, name: "web"}
-	for _, v := range verbs[:6] { // up to the container's removal
-		must(t, v.do(context.WithValue(t.Context(), key{}, "trace"), l))
-	}
-	h.quiesce(t)
-	p, err := e.Pod(l.pod)
-	must(t, err)
-	for _, c := range []struct {
-		verb   string
-		stages []string
-	}{
-		{operation.RunPod, []string{"record", "namespaces", "network", "files", "infra container"}},
-		{operation.CreateContainer, []string{"record", "image", "log", "rootfs", "volumes", "image volumes", "spec", "create", "verify"}},
-		{operation.StartContainer, []string{"start", "record"}},
-		{operation.ExecSync, []string{"command"}},
-		{operation.StopContainer, []string{"kill"}},
-		{operation.RemoveContainer, []string{"stop", "wait for another operation", "delete container", "release root filesystem", "remove record"}},
-	} {
-		i := slices.IndexFunc(ended, func(o operation.Operation) bool { return o.Verb == c.verb })
-		if i < 0 {
-			t.Errorf("%s was not observed", c.verb)
-			continue
-		}
-		o := ended[i]
-		if !slices.Equal(stageNames(o), c.stages) || !o.Done || o.Error != "" || o.Pod != l.pod || !strings.HasPrefix(o.Name, "default/web") {
-			t.Errorf("%s: %+v", c.verb, o)
-		}
-		var sum operation.Duration
-		for _, s := range o.Stages {
-			if s.After < sum {
-				t.Errorf("%s: stage %s begins at %v, before the one before it ended at %v", c.verb, s.Name, s.After, sum)
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		e, _ := newEngine(t, m)
+		var mu sync.Mutex
+		var ended []operation.Operation
+		type key struct{}
+		e.operations.Observe = func(ctx context.Context, o operation.Operation) {
+			mu.Lock()
+			defer mu.Unlock()
+			if ctx.Value(key{}) != "trace" {
+				t.Errorf("%s: the caller's context is lost", o.Verb)
 			}
-			sum = s.After + s.Took
+			ended = append(ended, o)
 		}
-		if sum > o.Took {
-			t.Errorf("%s: stages take %v, the whole %v", c.verb, sum, o.Took)
+		l := &podLife{e: e, name: "web"}
+		for _, v := range verbs[:6] { // up to the container's removal
+			must(t, v.do(context.WithValue(t.Context(), key{}, "trace"), l))
 		}
-	}
-	if kept := p.Operations(); len(kept) != 1 || kept[0].Verb != operation.RunPod {
-		t.Errorf("kept of the pod: %+v", kept)
-	}
-	if under := e.Operations(); len(under) > 0 {
-		t.Errorf("still under way: %+v", under)
-	}
+		synctest.Wait()
+		p, err := e.Pod(l.pod)
+		must(t, err)
+		for _, c := range []struct {
+			verb   string
+			stages []string
+		}{
+			{operation.RunPod, []string{"record", "namespaces", "network", "files", "infra container"}},
+			{operation.CreateContainer, []string{"record", "image", "log", "rootfs", "volumes", "image volumes", "spec", "create", "verify"}},
+			{operation.StartContainer, []string{"start", "record"}},
+			{operation.ExecSync, []string{"command"}},
+			{operation.StopContainer, []string{"kill"}},
+			{operation.RemoveContainer, []string{"stop", "wait for another operation", "delete container", "release root filesystem", "remove record"}},
+		} {
+			i := slices.IndexFunc(ended, func(o operation.Operation) bool { return o.Verb == c.verb })
+			if i < 0 {
+				t.Errorf("%s was not observed", c.verb)
+				continue
+			}
+			o := ended[i]
+			if !slices.Equal(stageNames(o), c.stages) || !o.Done || o.Error != "" || o.Pod != l.pod || !strings.HasPrefix(o.Name, "default/web") {
+				t.Errorf("%s: %+v", c.verb, o)
+			}
+			var sum operation.Duration
+			for _, s := range o.Stages {
+				if s.After < sum {
+					t.Errorf("%s: stage %s begins at %v, before the one before it ended at %v", c.verb, s.Name, s.After, sum)
+				}
+				sum = s.After + s.Took
+			}
+			if sum > o.Took {
+				t.Errorf("%s: stages take %v, the whole %v", c.verb, sum, o.Took)
+			}
+		}
+		if kept := p.Operations(); len(kept) != 1 || kept[0].Verb != operation.RunPod {
+			t.Errorf("kept of the pod: %+v", kept)
+		}
+		if under := e.Operations(); len(under) > 0 {
+			t.Errorf("still under way: %+v", under)
+		}
+	})
 }
 
 func TestSlowOperationIsListedAndLoggedOnceWithItsStage(t *testing.T) {
@@ -95,7 +98,7 @@ func TestSlowOperationIsListedAndLoggedOnceWithItsStage(t *testing.T) {
 		log.SetOutput(&out)
 		log.SetFormatter(&logrus.JSONFormatter{})
 		e.operations.Log = log
-		release := h.hold("cni add")
+		release := h.hold("setup")
 		done := make(chan error)
 		go func() {
 			_, err := e.RunPod(t.Context(), podConfig("web"), "")
@@ -124,15 +127,14 @@ func TestSlowOperationIsListedAndLoggedOnceWithItsStage(t *testing.T) {
 func TestWhatTheCallerAskedToWaitForIsNotSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
-		m.stubborn = true
-		e, h, id := runningContainer(t, m)
+		e, h, id := stubbornContainer(t, m)
 		var out bytes.Buffer
 		log := logrus.New()
 		log.SetOutput(&out)
 		e.operations.Log = log
 		grace := 10 * e.cfg.SlowOperation
 		release := h.hold("exec")
-		go e.ExecSync(t.Context(), id, []string{"sleep"}, 0)
+		go e.ExecSync(t.Context(), id, []string{"true"}, 0)
 		go e.StopContainer(t.Context(), id, grace)
 		time.Sleep(grace - time.Second)
 		synctest.Wait()
@@ -167,41 +169,44 @@ func TestOperationSurvivesJSON(t *testing.T) {
 }
 
 func TestOwed(t *testing.T) {
-	m := newMachine(t)
-	e, h := newEngine(t, m)
-	if owed := e.Owed(); len(owed) > 0 {
-		t.Errorf("a new engine owes %v", owed)
-	}
-	del := &failing{fakeHost: h}
-	e.Network = del
-	pod := mustRunPod(t, e, "web")
-	if err := e.StopPod(t.Context(), pod); err == nil {
-		t.Fatal("stopped")
-	}
-	if owed := e.Owed(); len(owed) != 1 || owed[0].ID != pod || !strings.Contains(owed[0].Error, "injected") {
-		t.Errorf("owed %+v", owed)
-	}
-	p, err := e.Pod(pod)
-	must(t, err)
-	if last := p.Operations(); len(last) != 2 || last[1].Verb != operation.StopPod || !strings.Contains(last[1].Error, "injected") {
-		t.Errorf("kept %+v", last)
-	}
-	del.healed = true
-	must(t, e.StopPod(t.Context(), pod))
-	if owed := e.Owed(); len(owed) > 0 {
-		t.Errorf("owed %+v after the pod was stopped", owed)
-	}
-	id := mustRunPod(t, e, "other")
-	infra, err := e.Pod(id)
-	must(t, err)
-	m.exit(id, oci.Exit{Code: 1, Known: true, At: time.Now()})
-	for infra.Status().State != record.PodNotReady {
-		time.Sleep(time.Millisecond)
-	}
-	if owed := e.Owed(); len(owed) != 1 || owed[0].ID != id {
-		t.Errorf("owed %+v of a pod that died", owed)
-	}
-	must(t, e.RemovePod(t.Context(), id))
-	must(t, e.RemovePod(t.Context(), pod))
-	noLeaks(t, m)
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		e, h := newEngine(t, m)
+		if owed := e.Owed(); len(owed) > 0 {
+			t.Errorf("a new engine owes %v", owed)
+		}
+		pod := mustRunPod(t, e, "web")
+		h.fail("teardown")
+		time.Sleep(time.Second) // operations are in the order of their time
+		if err := e.StopPod(t.Context(), pod); !errors.Is(err, errInjected) {
+			t.Fatalf("StopPod = %v, want %v", err, errInjected)
+		}
+		if owed := e.Owed(); len(owed) != 1 || owed[0].ID != pod || !strings.Contains(owed[0].Error, "injected") {
+			t.Errorf("owed %+v", owed)
+		}
+		p, err := e.Pod(pod)
+		must(t, err)
+		if last := p.Operations(); len(last) != 2 || last[1].Verb != operation.StopPod || !strings.Contains(last[1].Error, "injected") {
+			t.Errorf("Operations = %+v, want %s and %s, which failed", last, operation.RunPod, operation.StopPod)
+		}
+		h.heal("teardown")
+		must(t, e.StopPod(t.Context(), pod))
+		if owed := e.Owed(); len(owed) > 0 {
+			t.Errorf("owed %+v after the pod was stopped", owed)
+		}
+		id := mustRunPod(t, e, "other")
+		infra, err := e.Pod(id)
+		must(t, err)
+		m.exit(id, oci.Exit{Code: 1, Known: true, At: time.Now()})
+		synctest.Wait()
+		if got := infra.Status().State; got != record.PodNotReady {
+			t.Errorf("state of a pod whose infra container ended = %s, want %s", got, record.PodNotReady)
+		}
+		if owed := e.Owed(); len(owed) != 1 || owed[0].ID != id {
+			t.Errorf("owed %+v of a pod that died", owed)
+		}
+		must(t, e.RemovePod(t.Context(), id))
+		must(t, e.RemovePod(t.Context(), pod))
+		noLeaks(t, m)
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/opencontainers/selinux/go-selinux"
@@ -16,12 +17,17 @@ import (
 	"github.com/podd-project/podd/sandbox/record"
 )
 
-// restart kills the engine of h as kill -9 does and starts another on the same machine.
-func restart(t *testing.T, m *machine, e *Engine, h *fakeHost) (*Engine, *fakeHost) {
-	t.Helper()
+// kill ends the engine of h as kill -9 does.
+func kill(e *Engine, h *faults) {
 	h.kill()
 	e.life.end(errClosing)
 	e.work.Wait()
+}
+
+// restart kills the engine of h and starts another on the same machine.
+func restart(t *testing.T, m *machine, e *Engine, h *faults) (*Engine, *faults) {
+	t.Helper()
+	kill(e, h)
 	return newEngine(t, m)
 }
 
@@ -66,10 +72,11 @@ func TestCommandThatCannotRunIsAStartErrorAfterARestartToo(t *testing.T) {
 	m := newMachine(t)
 	e, h := newEngine(t, m)
 	pod := mustRunPod(t, e, "web")
-	m.commandError = &oci.CommandError{Code: 127, Text: `exec: "nope": executable file not found`}
-	id := mustCreate(t, e, pod, "main")
-	e, h = restart(t, m, e, h)
-	h.quiesce(t)
+	config := containerConfig("main")
+	config.Command = []string{"nope"}
+	id, err := e.CreateContainer(t.Context(), pod, config)
+	must(t, err)
+	e, _ = restart(t, m, e, h)
 	if s := container(t, e, id); s.State != record.ContainerCreated {
 		t.Fatalf("after the restart: %+v", s)
 	}
@@ -107,9 +114,7 @@ func TestExitWhileTheDaemonWasDown(t *testing.T) {
 	pod := mustRunPod(t, e, "web")
 	id := mustCreate(t, e, pod, "main")
 	mustStart(t, e, id)
-	h.kill()
-	e.life.end(errClosing)
-	e.work.Wait()
+	kill(e, h)
 	m.exit(id, oci.Exit{Code: 137, OOM: true, Known: true, At: time.Unix(1700000000, 0)})
 
 	e, _ = newEngine(t, m)
@@ -126,9 +131,7 @@ func TestReboot(t *testing.T) {
 	pod := mustRunPod(t, e, "web")
 	id := mustCreate(t, e, pod, "main")
 	mustStart(t, e, id)
-	h.kill()
-	e.life.end(errClosing)
-	e.work.Wait()
+	kill(e, h)
 	m.reboot(t)
 
 	e, h = newEngineAt(t, m, "boot-2")
@@ -151,10 +154,9 @@ func TestReboot(t *testing.T) {
 func TestRestartWithALeftoverOfTheSameName(t *testing.T) {
 	m := newMachine(t)
 	e, h := newEngine(t, m)
-	e.Images = &failingImages{fakeHost: h}
 	pod := mustRunPod(t, e, "web")
 	for range 4 { // ids are random, so each of the two comes first some time
-		failContainerCreation(t, m, e, pod)
+		failContainerCreation(t, e, h, pod)
 		id := mustCreate(t, e, pod, "main")
 		mustStart(t, e, id)
 		e, h = restart(t, m, e, h)
@@ -165,41 +167,38 @@ func TestRestartWithALeftoverOfTheSameName(t *testing.T) {
 			t.Fatalf("%d containers, want the leftover undone by the restart", n)
 		}
 		must(t, e.RemoveContainer(t.Context(), id))
-		e.Images = &failingImages{fakeHost: h}
 	}
-	e.Images = h
 	must(t, e.RemovePod(t.Context(), pod))
 	noLeaks(t, m)
 }
 
 func TestHalfMadeContainerThatCannotBeUndone(t *testing.T) {
-	m := newMachine(t)
-	e, h := newEngine(t, m)
-	pod := mustRunPod(t, e, "web")
-	h.mu.Lock()
-	h.calls, h.failAt, h.crash = nil, 2, true // once the root filesystem is there
-	h.mu.Unlock()
-	if !h.runUntilDead(func(ctx context.Context) { e.CreateContainer(ctx, pod, containerConfig("main")) }) {
-		t.Fatal("no crash")
-	}
-	e.life.end(errClosing)
-	e.work.Wait()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		e, h := newEngine(t, m)
+		pod := mustRunPod(t, e, "web")
+		h.arm(4, false, true) // the image is resolved twice, the root filesystem is there
+		if !h.runUntilDead(func(ctx context.Context) { e.CreateContainer(ctx, pod, containerConfig("main")) }) {
+			t.Fatal("no crash")
+		}
+		e.life.end(errClosing)
+		e.work.Wait()
 
-	e, h = makeEngine(t, m, "boot-1")
-	images := &failingImages{fakeHost: h}
-	e.Images = images
-	must(t, e.Recover(t.Context()))
-	must(t, e.Settled(t.Context()))
-	left := e.Containers()
-	if len(left) != 1 || left[0].Status().State != record.ContainerCreating {
-		t.Fatalf("containers %v", left)
-	}
-	if id := mustCreate(t, e, pod, "main"); id == left[0].ID {
-		t.Fatal("the kubelet was given a half-made container")
-	}
-	images.healed.Store(true)
-	must(t, e.RemovePod(t.Context(), pod))
-	noLeaks(t, m)
+		e, h = makeEngine(t, m, "boot-1")
+		h.fail("release")
+		must(t, e.Recover(t.Context()))
+		must(t, e.Settled(t.Context()))
+		left := e.Containers()
+		if len(left) != 1 || left[0].Status().State != record.ContainerCreating {
+			t.Fatalf("containers %v", left)
+		}
+		if id := mustCreate(t, e, pod, "main"); id == left[0].ID {
+			t.Fatal("the kubelet was given a half-made container")
+		}
+		h.heal("release")
+		must(t, e.RemovePod(t.Context(), pod))
+		noLeaks(t, m)
+	})
 }
 
 func TestPodOfAHandlerThatIsNotConfiguredAnyMore(t *testing.T) {
@@ -209,9 +208,7 @@ func TestPodOfAHandlerThatIsNotConfiguredAnyMore(t *testing.T) {
 	must(t, err)
 	mustStart(t, e, mustCreate(t, e, pod, "main"))
 	crash := func() {
-		h.kill()
-		e.life.end(errClosing)
-		e.work.Wait()
+		kill(e, h)
 	}
 	crash()
 	e, h = makeEngine(t, m, "boot-1")

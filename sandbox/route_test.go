@@ -8,13 +8,14 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/ocitest"
 )
 
-// ownKernel is a fakeRuntime with a kernel of its own.
-type ownKernel struct{ *fakeRuntime }
+// ownKernel is a handler with a kernel of its own.
+type ownKernel struct{ *ocitest.Fake }
 
 func (r ownKernel) Features() oci.Features {
-	f := r.fakeRuntime.Features()
+	f := r.Fake.Features()
 	f.OwnKernel, f.UserNamespaces = true, false
 	return f
 }
@@ -31,7 +32,7 @@ func mixedEngine(t *testing.T) (*Engine, *machine) {
 	m := newMachine(t)
 	e, h := newEngine(t, m)
 	for _, name := range []string{"vm", "gvisor"} {
-		e.Runtimes[name] = ownKernel{&fakeRuntime{fakeHost: h}}
+		e.Runtimes[name] = ownKernel{m.runtime(h, name)}
 	}
 	return e, m
 }

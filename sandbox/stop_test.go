@@ -3,8 +3,10 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +15,7 @@ import (
 	"github.com/podd-project/podd/sandbox/record"
 )
 
-func runningContainer(t *testing.T, m *machine) (*Engine, *fakeHost, string) {
+func runningContainer(t *testing.T, m *machine) (*Engine, *faults, string) {
 	t.Helper()
 	e, h := newEngine(t, m)
 	id := mustCreate(t, e, mustRunPod(t, e, "web"), "main")
@@ -21,14 +23,46 @@ func runningContainer(t *testing.T, m *machine) (*Engine, *fakeHost, string) {
 	return e, h, id
 }
 
+// stubbornContainer runs and ignores everything but SIGKILL.
+func stubbornContainer(t *testing.T, m *machine) (*Engine, *faults, string) {
+	t.Helper()
+	e, h := newEngine(t, m)
+	config := containerConfig("main")
+	config.Command = []string{"sleep", "100000"}
+	id, err := e.CreateContainer(t.Context(), mustRunPod(t, e, "web"), config)
+	must(t, err)
+	mustStart(t, e, id)
+	return e, h, id
+}
+
+// survive makes the processes of all containers survive SIGKILL, as in an uninterruptible system call.
+func survive(h *faults) {
+	stuck := func(context.Context, string) error {
+		return fmt.Errorf("%w: the process survives SIGKILL", context.DeadlineExceeded)
+	}
+	h.on("signal", stuck)
+	h.on("delete", stuck)
+}
+
 func TestContainerThatCannotBeWaitedForIsNotDead(t *testing.T) {
 	m := newMachine(t)
-	m.waitErrors = 4 // two for the infra container, two for the container, or otherwise
 	synctest.Test(t, func(t *testing.T) {
-		e, _, id := runningContainer(t, m)
+		e, h := newEngine(t, m)
+		var mu sync.Mutex
+		failures := map[string]int{}
+		h.on("wait", func(_ context.Context, id string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if failures[id]++; failures[id] <= 2 {
+				return errInjected
+			}
+			return nil
+		})
+		id := mustCreate(t, e, mustRunPod(t, e, "web"), "main")
+		mustStart(t, e, id)
 		time.Sleep(time.Minute)
 		if s := container(t, e, id); s.State != record.ContainerRunning || m.pidsAlive() != 2 {
-			t.Fatalf("%d processes alive, status %+v", m.pidsAlive(), s)
+			t.Fatalf("%d processes, status %+v, want 2 and %s", m.pidsAlive(), s, record.ContainerRunning)
 		}
 		pod := e.Pods()[0]
 		m.exit(pod.ID, oci.Exit{Known: true})
@@ -43,9 +77,8 @@ func TestContainerThatCannotBeWaitedForIsNotDead(t *testing.T) {
 
 func TestStopKillsAfterTheGracePeriod(t *testing.T) {
 	m := newMachine(t)
-	m.stubborn = true
 	synctest.Test(t, func(t *testing.T) {
-		e, h, id := runningContainer(t, m)
+		e, h, id := stubbornContainer(t, m)
 		begin := time.Now()
 		must(t, e.StopContainer(t.Context(), id, 30*time.Second))
 		if d := time.Since(begin); d != 30*time.Second {
@@ -64,9 +97,8 @@ func TestStopKillsAfterTheGracePeriod(t *testing.T) {
 
 func TestLaterStopOnlyShortens(t *testing.T) {
 	m := newMachine(t)
-	m.stubborn = true
 	synctest.Test(t, func(t *testing.T) {
-		e, _, id := runningContainer(t, m)
+		e, _, id := stubbornContainer(t, m)
 		begin := time.Now()
 		first := make(chan error, 1)
 		go func() { first <- e.StopContainer(t.Context(), id, 300*time.Second) }()
@@ -84,21 +116,19 @@ func TestLaterStopOnlyShortens(t *testing.T) {
 
 func TestStuckContainerIsReportedAndTheNextStopTriesAgain(t *testing.T) {
 	m := newMachine(t)
-	m.immortal = true
 	synctest.Test(t, func(t *testing.T) {
 		e, h, id := runningContainer(t, m)
+		survive(h)
 		for range 2 {
 			err := e.StopContainer(t.Context(), id, 0)
 			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "outlived SIGKILL") {
-				t.Fatalf("got %v", err)
+				t.Fatalf("StopContainer = %v, want %v", err, context.DeadlineExceeded)
 			}
 		}
 		if n := len(h.callNames()); n < 2*int(e.cfg.KillTimeout/killInterval) {
 			t.Fatalf("%d calls: SIGKILL was not repeated", n)
 		}
-		m.mu.Lock()
-		m.immortal = false
-		m.mu.Unlock()
+		h.heal("signal", "delete")
 		must(t, e.StopContainer(t.Context(), id, 0))
 		must(t, e.Close(t.Context()))
 	})
@@ -106,28 +136,29 @@ func TestStuckContainerIsReportedAndTheNextStopTriesAgain(t *testing.T) {
 
 func TestStopThatJoinsAnotherGivesUpWithIt(t *testing.T) {
 	m := newMachine(t)
-	m.immortal = true
 	synctest.Test(t, func(t *testing.T) {
-		e, _, id := runningContainer(t, m)
+		e, h, id := runningContainer(t, m)
+		survive(h)
 		first := make(chan error, 1)
 		go func() { first <- e.StopContainer(t.Context(), id, 0) }()
 		time.Sleep(time.Second)
 		// This caller has all the time in the world, but nobody kills any more once the first stop has given up.
 		if err := e.StopContainer(t.Context(), id, 0); !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("got %v", err)
+			t.Fatalf("StopContainer = %v, want %v", err, context.DeadlineExceeded)
 		}
 		if err := <-first; !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("got %v", err)
+			t.Fatalf("StopContainer = %v, want %v", err, context.DeadlineExceeded)
 		}
+		h.heal("signal", "delete")
 		must(t, e.Close(t.Context()))
 	})
 }
 
 func TestWhatSignalsDoNotEndIsDeleted(t *testing.T) {
 	m := newMachine(t)
-	m.deaf = true // as a paused container is, or one whose monitor hangs
 	synctest.Test(t, func(t *testing.T) {
-		e, _, id := runningContainer(t, m)
+		e, h, id := runningContainer(t, m)
+		h.fail("signal") // as when its monitor hangs
 		must(t, e.StopContainer(t.Context(), id, 0))
 		if s := container(t, e, id); s.State != record.ContainerExited || s.ExitCode != 137 {
 			t.Fatalf("status %+v", s)
@@ -158,12 +189,11 @@ func TestStopOvertakesAStuckStart(t *testing.T) {
 
 func TestStopWaitsNoLongerThanItsCaller(t *testing.T) {
 	m := newMachine(t)
-	m.stubborn = true
-	e, _, id := runningContainer(t, m)
+	e, _, id := stubbornContainer(t, m)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if err := e.StopContainer(ctx, id, time.Hour); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("got %v", err)
+		t.Fatalf("StopContainer = %v, want %v", err, context.DeadlineExceeded)
 	}
 	must(t, e.RemoveContainer(t.Context(), id)) // and a removal does not wait for the hour
 }
@@ -172,6 +202,6 @@ func TestSecondStartIsRefused(t *testing.T) {
 	m := newMachine(t)
 	e, _, id := runningContainer(t, m)
 	if err := e.StartContainer(t.Context(), id); err == nil || !strings.Contains(err.Error(), "running") {
-		t.Fatalf("got %v", err)
+		t.Fatalf("StopContainer = %v, want %v", err, context.DeadlineExceeded)
 	}
 }

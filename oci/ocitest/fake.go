@@ -193,6 +193,8 @@ func (f *Fake) Start(ctx context.Context, id string) error {
 			}
 		}
 		switch {
+		case c.program.lasts == forever: // until a signal
+			return nil
 		case c.program.copies && c.req.Stdin: // until an attached client closes its input
 			return nil
 		case c.program.lasts <= 0:
