@@ -60,7 +60,7 @@ func realEngine(t *testing.T) *sandbox.Engine {
 	return e
 }
 
-// TestLifeOnTheRealEngine takes a pod and a container through their life over gRPC, and looks at them on the way.
+// TestLifeOnTheRealEngine creates, starts, stops and removes a pod and a container over gRPC, with the real engine.
 func TestLifeOnTheRealEngine(t *testing.T) {
 	engine := Adapt(realEngine(t))
 	h := newHarness(t, func(d *Deps) { d.Engine = engine })
@@ -78,15 +78,18 @@ func TestLifeOnTheRealEngine(t *testing.T) {
 	podID := must[*cri.RunPodSandboxResponse](t)(
 		h.runtime.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: pod, RuntimeHandler: "crun"}),
 	).GetPodSandboxId()
-	id := must[*cri.CreateContainerResponse](t)(h.runtime.CreateContainer(t.Context(), &cri.CreateContainerRequest{PodSandboxId: podID[:12], Config: &cri.ContainerConfig{
+	container := &cri.ContainerConfig{
 		Metadata: &cri.ContainerMetadata{Name: "main"}, Image: &cri.ImageSpec{Image: imageID},
 		Command: []string{"sleep", "1000"}, LogPath: "main.log",
-	}})).GetContainerId()
+	}
+	id := must[*cri.CreateContainerResponse](t)(h.runtime.CreateContainer(
+		t.Context(), &cri.CreateContainerRequest{PodSandboxId: podID[:12], Config: container},
+	)).GetContainerId()
 	must[*cri.StartContainerResponse](t)(
 		h.runtime.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: id}),
 	)
 
-	lookAtRunning(t, h, podID, id, filepath.Join(pod.GetLogDirectory(), "main.log"))
+	checkRunning(t, h, podID, id, filepath.Join(pod.GetLogDirectory(), "main.log"))
 
 	must[*cri.StopContainerResponse](t)(h.runtime.StopContainer(t.Context(), &cri.StopContainerRequest{ContainerId: id}))
 	s := must[*cri.ContainerStatusResponse](t)(
@@ -94,7 +97,7 @@ func TestLifeOnTheRealEngine(t *testing.T) {
 	).GetStatus()
 	if s.GetState() != cri.ContainerState_CONTAINER_EXITED || s.GetExitCode() != 137 || s.GetReason() != "Error" ||
 		s.GetFinishedAt() < s.GetStartedAt() {
-		t.Errorf("stopped container: %v", s)
+		t.Errorf("stopped container: status %v, want exited with 137, Error", s)
 	}
 	must[*cri.StopPodSandboxResponse](t)(
 		h.runtime.StopPodSandbox(t.Context(), &cri.StopPodSandboxRequest{PodSandboxId: podID}),
@@ -102,7 +105,7 @@ func TestLifeOnTheRealEngine(t *testing.T) {
 	must[*cri.RemovePodSandboxResponse](t)(
 		h.runtime.RemovePodSandbox(t.Context(), &cri.RemovePodSandboxRequest{PodSandboxId: podID}),
 	)
-	for range 2 { // what is gone can be stopped and removed as often as one likes
+	for range 2 { // stop and remove are idempotent
 		must[*cri.RemoveContainerResponse](t)(
 			h.runtime.RemoveContainer(t.Context(), &cri.RemoveContainerRequest{ContainerId: id}),
 		)
@@ -113,52 +116,52 @@ func TestLifeOnTheRealEngine(t *testing.T) {
 	_, err = h.runtime.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: id})
 	wantCode(t, err, codes.NotFound)
 	if got := engine.ContainersOf(podID); got != nil {
-		t.Errorf("a pod that is gone has containers %v", got)
+		t.Errorf("containers of a removed pod = %v, want none", got)
 	}
 	wantEvents(t, events, podID, id)
 }
 
-func lookAtRunning(t *testing.T, h *harness, podID, id, log string) {
+func checkRunning(t *testing.T, h *harness, podID, id, log string) {
 	t.Helper()
 	p := must[*cri.PodSandboxStatusResponse](t)(
 		h.runtime.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: podID, Verbose: true}),
 	)
 	if p.GetStatus().GetState() != cri.PodSandboxState_SANDBOX_READY || p.GetStatus().GetNetwork().GetIp() == "" ||
 		p.GetStatus().GetRuntimeHandler() != "crun" {
-		t.Errorf("pod %v", p.GetStatus())
+		t.Errorf("pod status %v, want ready, an IP and handler crun", p.GetStatus())
 	}
 	if len(p.GetContainersStatuses()) != 1 || p.GetContainersStatuses()[0].GetId() != id {
-		t.Errorf("containers of the pod: %v", p.GetContainersStatuses())
+		t.Errorf("containers of the pod = %v, want only %s", p.GetContainersStatuses(), id)
 	}
 	s := must[*cri.ContainerStatusResponse](t)(
 		h.runtime.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: id[:12]}),
 	).GetStatus()
 	if s.GetState() != cri.ContainerState_CONTAINER_RUNNING || s.GetLogPath() != log || s.GetImageId() != imageID ||
 		s.GetImage().GetImage() != h.images.images[0].Tags[0] || s.GetStopSignal() != cri.Signal_SIGNAL_SIGINT {
-		t.Errorf("container %v", s)
+		t.Errorf("container status %v, want running, image %s, log %s, SIGINT", s, imageID, log)
 	}
 	if s.GetCreatedAt() == 0 || s.GetStartedAt() < s.GetCreatedAt() || s.GetFinishedAt() != 0 ||
 		s.GetUser().GetLinux() == nil {
-		t.Errorf("times or user of %v", s)
+		t.Errorf("container status %v, want created before started, not finished, and a user", s)
 	}
 	list := must[*cri.ListContainersResponse](t)(h.runtime.ListContainers(
 		t.Context(), &cri.ListContainersRequest{Filter: &cri.ContainerFilter{PodSandboxId: podID}},
 	)).GetContainers()
 	if len(list) != 1 || list[0].GetId() != id || list[0].GetState() != cri.ContainerState_CONTAINER_RUNNING {
-		t.Errorf("containers %v", list)
+		t.Errorf("ListContainers = %v, want %s running", list, id)
 	}
 	pods := must[*cri.ListPodSandboxResponse](t)(h.runtime.ListPodSandbox(
 		t.Context(),
 		&cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{LabelSelector: map[string]string{"a": "b"}}},
 	)).GetItems()
 	if len(pods) != 1 || pods[0].GetId() != podID || pods[0].GetRuntimeHandler() != "crun" {
-		t.Errorf("pods %v", pods)
+		t.Errorf("ListPodSandbox = %v, want %s with handler crun", pods, podID)
 	}
 	_, err := h.image.RemoveImage(t.Context(), &cri.RemoveImageRequest{Image: &cri.ImageSpec{Image: imageID}})
 	wantCode(t, err, codes.FailedPrecondition, id)
 }
 
-// wantEvents reads the events of one life, in order for each of pod and container; stopping twice may be told twice.
+// wantEvents reads all events of a pod and its container and checks their order; stop events may be repeated.
 func wantEvents(t *testing.T, stream interface {
 	Recv() (*cri.ContainerEventResponse, error)
 }, podID, id string) {
@@ -171,17 +174,17 @@ func wantEvents(t *testing.T, stream interface {
 	for !slices.Contains(got[podID], cri.ContainerEventType_CONTAINER_DELETED_EVENT) {
 		e, err := stream.Recv()
 		if err != nil {
-			t.Fatalf("after %v: %v", got, err)
+			t.Fatalf("Recv: %v after events %v, want more", err, got)
 		}
 		if e.GetPodSandboxStatus().GetId() != podID || e.GetPodSandboxStatus().GetMetadata() == nil ||
 			time.Since(time.Unix(0, e.GetCreatedAt())) > time.Hour {
-			t.Errorf("event %v", e)
+			t.Errorf("event %v, want one of pod %s, with metadata, of this hour", e, podID)
 		}
 		got[e.GetContainerId()] = append(got[e.GetContainerId()], e.GetContainerEventType())
 	}
 	for _, one := range []string{podID, id} {
 		if !slices.Equal(slices.Compact(got[one]), life) {
-			t.Errorf("events of %s: %v", one, got[one])
+			t.Errorf("events of %s = %v, want %v", one, got[one], life)
 		}
 	}
 }

@@ -47,7 +47,7 @@ func TestSendBatches(t *testing.T) {
 					ids = append(ids, one.GetId())
 				}
 				if len(batch) > 1 && size > batchBytes {
-					t.Errorf("a message of %d bytes", size)
+					t.Errorf("message of %d items has %d bytes, want at most %d", len(batch), size, batchBytes)
 				}
 				got = append(got, len(batch))
 				return nil
@@ -59,7 +59,7 @@ func TestSendBatches(t *testing.T) {
 	}
 }
 
-// TestSendBatchesDoesNotCollect: what has been sent is made before the rest is asked for.
+// TestSendBatchesDoesNotCollect: a message is sent before the items of the next one are produced.
 func TestSendBatchesDoesNotCollect(t *testing.T) {
 	made, sent := 0, 0
 	err := sendBatches(func(yield func(*cri.PodSandbox) bool) {
@@ -72,16 +72,16 @@ func TestSendBatchesDoesNotCollect(t *testing.T) {
 	}, func(batch []*cri.PodSandbox) error {
 		sent += len(batch)
 		if made-sent > 1 {
-			t.Fatalf("%d made, %d sent", made, sent)
+			t.Fatalf("%d items produced when %d are sent, want at most 1 more", made, sent)
 		}
 		return nil
 	})
 	if err != nil || sent != 100 {
-		t.Errorf("sent %d, %v", sent, err)
+		t.Errorf("sent %d items, %v, want 100", sent, err)
 	}
 }
 
-func TestSendBatchesStopsWithTheClient(t *testing.T) {
+func TestSendBatchesStopsOnError(t *testing.T) {
 	gone := errors.New("client gone")
 	made := 0
 	err := sendBatches(func(yield func(*cri.PodSandbox) bool) {
@@ -93,11 +93,11 @@ func TestSendBatchesStopsWithTheClient(t *testing.T) {
 		}
 	}, func([]*cri.PodSandbox) error { return gone })
 	if !errors.Is(err, gone) || made > 2 {
-		t.Errorf("%v after %d items", err, made)
+		t.Errorf("sendBatches = %v after %d items, want %v after at most 2", err, made, gone)
 	}
 }
 
-// TestStreamsOfMoreThanAMessage lists more than gRPC lets one message carry.
+// TestStreamsOfMoreThanAMessage streams more than fits in one gRPC message.
 func TestStreamsOfMoreThanAMessage(t *testing.T) {
 	h := newHarness(t)
 	h.engine.pods, h.engine.containers = nil, nil
@@ -112,7 +112,7 @@ func TestStreamsOfMoreThanAMessage(t *testing.T) {
 		h.engine.containers = append(h.engine.containers, Container{Record: &c})
 	}
 	if _, err := h.runtime.ListPodSandbox(t.Context(), &cri.ListPodSandboxRequest{}); err == nil {
-		t.Error("the list fits into one message: this test proves nothing")
+		t.Error("ListPodSandbox = no error, want a list too large for one message")
 	}
 	pods, err := h.runtime.StreamPodSandboxes(t.Context(), &cri.StreamPodSandboxesRequest{})
 	if err != nil {
@@ -125,11 +125,13 @@ func TestStreamsOfMoreThanAMessage(t *testing.T) {
 	}
 	gotContainers, _ := receive(t, containers, (*cri.StreamContainersResponse).GetContainers)
 	if len(gotPods) != n || len(gotContainers) != n || messages != n/2 {
-		t.Errorf("%d pods in %d messages, %d containers", len(gotPods), messages, len(gotContainers))
+		t.Errorf("got %d pods in %d messages and %d containers, want %d in %d, and %d",
+			len(gotPods), messages, len(gotContainers), n, n/2, n)
 	}
 	for i := range n {
-		if gotPods[i].GetId() != fmt.Sprintf("%064d", i) || gotContainers[i].GetId() != gotPods[i].GetId() {
-			t.Errorf("item %d is %s and %s", i, gotPods[i].GetId(), gotContainers[i].GetId())
+		want := fmt.Sprintf("%064d", i)
+		if pod, container := gotPods[i].GetId(), gotContainers[i].GetId(); pod != want || container != want {
+			t.Errorf("item %d: pod %s, container %s, want %s", i, pod, container, want)
 		}
 	}
 }

@@ -19,8 +19,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// benchClientEnv makes a client of the test binary: "<target> <method> <pod>". A client is a process of its own, as the
-// kubelet is: neither collects the other's garbage.
+// benchClientEnv makes the test binary a client: "<target> <method> <pod>". The client is a process of its own, like
+// the kubelet, with its own garbage collector.
 const benchClientEnv = "PODD_BENCH_CLIENT"
 
 func TestMain(m *testing.M) {
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// benchClient is the parent's end of the client.
+// benchClient is the parent's handle of the client.
 type benchClient struct {
 	in  io.Writer
 	out *bufio.Scanner
@@ -57,7 +57,7 @@ func startBenchClient(b *testing.B, target, method, pod string) *benchClient {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() {
-		in.Close() // which ends it
+		in.Close() // ends the client
 		if err := cmd.Wait(); err != nil {
 			b.Error(err)
 		}
@@ -65,7 +65,7 @@ func startBenchClient(b *testing.B, target, method, pod string) *benchClient {
 	return &benchClient{in, bufio.NewScanner(out)}
 }
 
-// ask has the client do something, and returns how long that took.
+// ask makes the client run a command and returns how long it took.
 func (c *benchClient) ask(b *testing.B, what string) time.Duration {
 	if _, err := fmt.Fprintln(c.in, what); err != nil {
 		b.Fatal(err)
@@ -80,7 +80,7 @@ func (c *benchClient) ask(b *testing.B, what string) time.Duration {
 	return took
 }
 
-// beBenchClient does what it is asked for, until its input ends.
+// beBenchClient runs the commands on its input until it ends.
 func beBenchClient(what string) error {
 	target, call, _ := strings.Cut(what, " ")
 	method, pod, _ := strings.Cut(call, " ")
@@ -116,7 +116,7 @@ func beBenchClient(what string) error {
 	return nil
 }
 
-// undecoded takes answers and leaves them as they are.
+// undecoded receives responses without decoding them.
 type undecoded struct{}
 
 func (undecoded) Name() string { return "proto" }
@@ -128,7 +128,7 @@ func (undecoded) Marshal(v any) (mem.BufferSlice, error) {
 
 func (undecoded) Unmarshal(mem.BufferSlice, any) error { return nil }
 
-// benchItems counts what is in an answer; a pod's status counts as a whole list.
+// benchItems returns the number of items in a response; a pod's status counts as a full list.
 func benchItems(answer []proto.Message) (n int) {
 	for _, m := range answer {
 		switch m := m.(type) {
@@ -147,7 +147,7 @@ func benchItems(answer []proto.Message) (n int) {
 	return n
 }
 
-// benchCall returns the answer's messages.
+// benchCall returns the messages of the response.
 func benchCall(
 	c cri.RuntimeServiceClient, method, pod string, opts ...grpc.CallOption,
 ) (answer []proto.Message, err error) {
@@ -185,7 +185,7 @@ func benchStream[M proto.Message](s interface{ Recv() (M, error) }, err error) (
 	return answer, err
 }
 
-// decoding is how long it takes to decode the answer, p50.
+// decoding returns the median time to decode the response.
 func decoding(answer []proto.Message) (time.Duration, error) {
 	var took []time.Duration
 	for range 50 {

@@ -14,10 +14,10 @@ import (
 	"github.com/podd-project/podd/sandbox/record"
 )
 
-// maxList is what a list of 1,000 may take, p50, at the client.
+// maxList is the maximum median time of a list of 1,000, at the client.
 const maxList = 10 * time.Millisecond
 
-// benchNode has n pods of one Deployment with a container each, labelled and annotated as the kubelet does it.
+// benchNode has n pods of one Deployment with a container each, with the labels and annotations of the kubelet.
 func benchNode(b *testing.B, n int) *harness {
 	quiet := logrus.New()
 	quiet.SetOutput(io.Discard)
@@ -44,9 +44,9 @@ func podName(i int) string { return fmt.Sprintf("web-frontend-5d89bdfbf9-%05x", 
 
 func podUID(i int) string { return fmt.Sprintf("6f1c2f6e-7c55-4b1e-9b0e-%012x", i) }
 
-// The functions below give what those of the same names do in pkg/kubelet/kuberuntime/labels.go of Kubernetes 1.36, for a
-// pod of a Deployment with one label, whose container has one port and no preStop hook. There is no more: the two
-// annotations of a pod are the kubelet's own, and a container's image has none.
+// The functions below return the same as those of the same names in pkg/kubelet/kuberuntime/labels.go of Kubernetes
+// 1.36, for a pod of a Deployment with one label, whose container has one port and no preStop hook. The pod has no
+// annotations but the kubelet's two, and the image none.
 
 func kubeletPodLabels(i int) map[string]string {
 	return map[string]string{
@@ -80,9 +80,9 @@ func kubeletContainerAnnotations(i int) map[string]string {
 	}
 }
 
-// measure reports how long the client waits for the answer, p50, and fails when it is over maxList, unless it runs for make
-// bench-compare. It also reports how long a client waits that leaves the answer as it came, and how long decoding it takes:
-// podd has no part in that.
+// measure reports the median time until the client has the response, and fails if it is above maxList, unless it runs
+// for make bench-compare. It also reports the time of a client that does not decode the response, and the time that
+// decoding takes, which podd cannot change.
 func measure(b *testing.B, method string) {
 	h := benchNode(b, 1000)
 	c := startBenchClient(b, h.conn.Target(), method, h.engine.pods[500].Record.ID)
@@ -99,7 +99,7 @@ func measure(b *testing.B, method string) {
 	}
 	p50, take, decode := median(took), median(taken), c.ask(b, "decode")
 	for name, d := range map[string]time.Duration{
-		"p50": p50, "best": took[0], // sorted by median; on a busy machine the truest
+		"p50": p50, "best": took[0], // sorted by time; best is the least affected by other load
 		"undecoded": take, "decode": decode,
 	} {
 		b.ReportMetric(float64(d.Microseconds())/1000, name+"-ms")
@@ -107,7 +107,7 @@ func measure(b *testing.B, method string) {
 	if p50 > maxList {
 		judge := b.Errorf
 		if os.Getenv("BENCH_COMPARE") != "" {
-			judge = b.Logf // a benchmark that fails prints no numbers
+			judge = b.Logf // a failed benchmark prints no numbers
 		}
 		judge("p50 is %v, want less than %v; the best is %v; without decoding it is %v (best %v), decoding %v",
 			p50, maxList, took[0], take, taken[0], decode)

@@ -20,7 +20,7 @@ import (
 
 var sampled = created.Add(time.Hour)
 
-// fullUsage has a value of its own in every field.
+// fullUsage has a different value in every field.
 func fullUsage() cgroups.Usage {
 	return cgroups.Usage{
 		At: sampled,
@@ -65,7 +65,7 @@ func fullContainerUsage() usage.Container {
 	}
 }
 
-// withUsage is a node where everything can be measured.
+// withUsage returns a node on which all values are measured.
 func withUsage(t testing.TB) *harness {
 	h := newHarness(t)
 	h.engine.containerUsage = map[string]usage.Container{runningID: fullContainerUsage()}
@@ -90,7 +90,7 @@ func withUsage(t testing.TB) *harness {
 	return h
 }
 
-// wantContainerStats is fullContainerUsage as CRI tells it.
+// wantContainerStats is fullContainerUsage as a CRI message.
 func wantContainerStats() *cri.ContainerStats {
 	at, sent := sampled.UnixNano(), goodContainer()
 	return &cri.ContainerStats{
@@ -131,13 +131,13 @@ func testContainerStats(t *testing.T) {
 	exited := get(exitedID)
 	if exited.GetAttributes().GetId() != exitedID || exited.GetCpu() != nil || exited.GetMemory() != nil ||
 		exited.GetWritableLayer().GetUsedBytes().GetValue() != 1 {
-		t.Errorf("exited: %v", exited)
+		t.Errorf("exited container: %v, want only the usage of the writable layer", exited)
 	}
 	_, err := h.runtime.ContainerStats(t.Context(), &cri.ContainerStatsRequest{ContainerId: "ffff"})
 	wantCode(t, err, codes.NotFound)
 }
 
-// TestStatsOfLess: what the machine does not tell is left out, and nothing else with it.
+// TestStatsOfLess: a value that is not measured is left out, and nothing else.
 func TestStatsOfLess(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(u *usage.Container)
@@ -202,7 +202,7 @@ func testListContainerStats(t *testing.T) {
 	wantCode(t, err, codes.InvalidArgument, "filter.pod_sandbox_id")
 }
 
-// statsFilters lists by every filter: containers that have exited, or cannot be measured, are not in it.
+// statsFilters lists with every filter: exited containers, and those that cannot be measured, are left out.
 func statsFilters(t *testing.T, h *harness, list func(*cri.ContainerStatsFilter) []*cri.ContainerStats) {
 	t.Helper()
 	createdOnly := runningContainer()
@@ -266,7 +266,7 @@ func testStreamContainerStats(t *testing.T) {
 	wantCode(t, err, codes.InvalidArgument, "filter.id")
 }
 
-// TestStreamStatsIsNotBounded: more containers than fit one message.
+// TestStreamStatsIsNotBounded streams more containers than fit in one message.
 func TestStreamStatsIsNotBounded(t *testing.T) {
 	h := crowd(t, 3000)
 	s, err := h.runtime.StreamContainerStats(t.Context(), &cri.StreamContainerStatsRequest{})
@@ -283,7 +283,7 @@ func TestStreamStatsIsNotBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if size := proto.Size(m); size > batchBytes+16384 {
-			t.Errorf("a message of %d bytes", size)
+			t.Errorf("message of %d bytes, want at most %d", size, batchBytes)
 		}
 		n, messages = n+len(m.GetContainerStats()), messages+1
 	}
@@ -292,7 +292,7 @@ func TestStreamStatsIsNotBounded(t *testing.T) {
 	}
 }
 
-// crowd is a node with n pods of one container each, all measured.
+// crowd returns a node with n pods of one container each, all measured.
 func crowd(t testing.TB, n int) *harness {
 	h := withUsage(t)
 	pod := h.engine.podUsage[podID]

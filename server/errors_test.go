@@ -94,21 +94,21 @@ func TestToStatus(t *testing.T) {
 	}
 }
 
-// TestErrorsOfCallersWhoLeft: whatever an interrupted mechanism says, the caller has cancelled.
-func TestErrorsOfCallersWhoLeft(t *testing.T) {
+// TestErrorsOfCanceledCalls: an unknown error of a canceled call is Canceled.
+func TestErrorsOfCanceledCalls(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if got := toStatus(ctx, errors.New("signal: killed")).Code(); got != codes.Canceled {
-		t.Errorf("code %v", got)
+		t.Errorf("code of an unknown error = %v, want Canceled", got)
 	}
 	if got := toStatus(ctx, errdefs.ErrNotFound).Code(); got != codes.NotFound {
-		t.Errorf("code of a known kind %v", got)
+		t.Errorf("code of a known kind = %v, want NotFound", got)
 	}
 }
 
 func TestErrorsFitIntoAHeader(t *testing.T) {
 	got := toStatus(t.Context(), errors.New("plugin said: \xff"+strings.Repeat("ä", 1<<20))).Message()
 	if len(got) > maxMessageText+3 || !utf8.ValidString(got) || !strings.HasPrefix(got, "plugin said: ?ä") {
-		t.Errorf("%d bytes, valid %v: %.40q", len(got), utf8.ValidString(got), got)
+		t.Errorf("message %.40q has %d bytes, valid UTF-8 %v; want valid and bounded", got, len(got), utf8.ValidString(got))
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/podd-project/podd/sandbox/usage"
 )
 
-// recorder notes the calls that reach a fake, and makes chosen ones fail.
+// recorder records the calls of a fake, and makes chosen ones fail.
 type recorder struct {
 	mu    sync.Mutex
 	calls []string
@@ -39,7 +39,7 @@ func (r *recorder) call(name string, args ...any) error {
 	return err
 }
 
-// short prints the arguments that are worth comparing: strings, numbers, durations.
+// short formats the strings, numbers and durations among the arguments.
 func short(args []any) string {
 	var words []string
 	for _, a := range args {
@@ -57,7 +57,7 @@ func (r *recorder) log() []string {
 	return slices.Clone(r.calls)
 }
 
-// fakeEngine holds pods and containers as values and does to them what the calls say, roughly.
+// fakeEngine has pods and containers as values; calls change them in a simplified way.
 type fakeEngine struct {
 	recorder
 	pods       []Pod
@@ -66,17 +66,17 @@ type fakeEngine struct {
 	network    error
 	inUse      map[string][]string
 	exec       oci.ExecResult
-	// config is the last one that RunPod or CreateContainer was given.
+	// The last arguments of RunPod and CreateContainer.
 	podConfig       *cri.PodSandboxConfig
 	containerConfig *cri.ContainerConfig
 	resources       *cri.LinuxContainerResources
-	// What can be measured, by id.
+	// The usage by id.
 	containerUsage map[string]usage.Container
 	podUsage       map[string]usage.Pod
 	writable       map[string]*image.FsUsage
 	disk           image.Filesystem
 	overhead       *cri.LinuxContainerResources
-	// events are what Events has to tell; eventsEnd is what it ends with, after ctx when nil.
+	// Events sends events and returns eventsEnd; if that is nil, it waits for ctx.
 	events    []Event
 	eventsEnd error
 }

@@ -15,8 +15,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// FuzzRequests feeds bytes as a request to an RPC, through everything but the socket. Nothing may panic, and what
-// reaches the engine or the store must be fit for C strings and JSON: no NUL, only UTF-8, in any field.
+// FuzzRequests calls an RPC with bytes as the request, without the socket. Nothing may panic, and what reaches the
+// engine or the store must be valid in C strings and JSON: UTF-8 without NUL, in any field.
 func FuzzRequests(f *testing.F) {
 	seeds := map[string]proto.Message{
 		"RunPodSandbox":    &cri.RunPodSandboxRequest{Config: goodPod(), RuntimeHandler: "crun"},
@@ -68,12 +68,12 @@ func FuzzRequests(f *testing.F) {
 		resp, err := method.Handler(s, context.Background(), decode, nil)
 		if err == nil {
 			if _, err := proto.Marshal(resp.(proto.Message)); err != nil {
-				t.Errorf("%s: answer cannot be sent: %v", method.MethodName, err)
+				t.Errorf("%s: marshal response: %v, want no error", method.MethodName, err)
 			}
 			return
 		}
 		if text := toStatus(context.Background(), err).Message(); !utf8.ValidString(text) {
-			t.Errorf("%s: error is not UTF-8: %q", method.MethodName, text)
+			t.Errorf("%s: error %q, want valid UTF-8", method.MethodName, text)
 		}
 	})
 }
@@ -107,12 +107,12 @@ func fuzzServer(t *testing.T) (*Server, *fakeEngine, *fakeImages) {
 	return s, engine, images
 }
 
-// wantFit looks at every string in what a mechanism was given.
+// wantFit checks every string in an argument of a call.
 func wantFit(t *testing.T, where string, arg any) {
 	t.Helper()
 	text := func(s string) {
 		if strings.IndexByte(s, 0) >= 0 || !utf8.ValidString(s) {
-			t.Errorf("%s got %q", where, s)
+			t.Errorf("%s got %q, want UTF-8 without NUL", where, s)
 		}
 	}
 	switch a := arg.(type) {
@@ -158,14 +158,14 @@ func eachString(m protoreflect.Message, visit func(string)) {
 	})
 }
 
-// TestEveryStringIsChecked puts a NUL into every string of good requests, one at a time. Every string field that
-// the messages have must come up: a field of a newer cri-api that nobody has thought of fails here.
+// TestEveryStringIsChecked puts a NUL into every string of valid requests, one at a time. It fails for a string field,
+// for example of a newer cri-api, that is in none of the requests.
 func TestEveryStringIsChecked(t *testing.T) {
 	spoiled := map[string]bool{}
 	for _, req := range fullRequests() {
 		s, _, _ := fuzzServer(t)
 		if err := dispatch(s, req); err != nil {
-			t.Fatalf("the request is bad before it is spoiled: %v", err)
+			t.Fatalf("%T: %v, want no error without a NUL", req, err)
 		}
 		n := 0
 		eachString(req.ProtoReflect(), func(string) { n++ })
@@ -175,20 +175,20 @@ func TestEveryStringIsChecked(t *testing.T) {
 			spoiled[at] = true
 			s, engine, _ := fuzzServer(t)
 			if err := dispatch(s, bad); err == nil || len(engine.log()) > 0 {
-				t.Errorf("%T: with a NUL in %s: %v, calls %v", req, at, err, engine.log())
+				t.Errorf("%T with a NUL in %s: %v, calls %v; want invalid argument, no call", req, at, err, engine.log())
 			}
 		}
 	}
 	for _, req := range fullRequests() {
 		stringFields(req.ProtoReflect().Descriptor(), func(name string) {
 			if !spoiled[name] {
-				t.Errorf("no request has a string in %s", name)
+				t.Errorf("no request has a string in %s, want one in fullRequests", name)
 			}
 		})
 	}
 }
 
-// fullRequests have something in every string, as far as one request can.
+// fullRequests returns requests with a value in every string field.
 func fullRequests() []proto.Message {
 	pod, byID, byName := goodPod(), goodContainer(), goodContainer()
 	pod.Linux.SecurityContext.SelinuxOptions = &cri.SELinuxOption{User: "u", Role: "r", Type: "t", Level: "l"}
@@ -212,8 +212,8 @@ func fullRequests() []proto.Message {
 	}
 }
 
-// stringFields calls visit for every string and bytes field below d, but those of Windows and of the copy of the
-// pod's configuration that nobody reads.
+// stringFields calls visit for every string and bytes field below d, except those of Windows and of sandbox_config,
+// which is not read.
 func stringFields(d protoreflect.MessageDescriptor, visit func(string)) {
 	fields := d.Fields()
 	for i := range fields.Len() {
@@ -241,7 +241,7 @@ func dispatch(s *Server, req proto.Message) error {
 	return err
 }
 
-// spoil puts a NUL into the nth string of m, in the order of the fields, and says which it was.
+// spoil puts a NUL into the nth string of m, in the order of the fields, and returns its name.
 func spoil(m protoreflect.Message, n int) string {
 	at := ""
 	left := n
@@ -301,7 +301,7 @@ func hit(left *int, fd protoreflect.FieldDescriptor, at *string) bool {
 	return false
 }
 
-// TestNoRequestPanics takes one nested message away at a time from full requests of every type.
+// TestNoRequestPanics removes one nested message at a time from full requests of every type.
 func TestNoRequestPanics(t *testing.T) {
 	byInput := map[protoreflect.FullName]grpc.MethodDesc{}
 	for i, m := range requestTypes(t) {
@@ -340,7 +340,7 @@ func requestTypes(t *testing.T) []protoreflect.MessageType {
 	for _, d := range unaryMethods() {
 		m, ok := byName[d.MethodName+"Request"]
 		if !ok {
-			t.Fatalf("%s has no request", d.MethodName)
+			t.Fatalf("%s: no request type found", d.MethodName)
 		}
 		all = append(all, m)
 	}

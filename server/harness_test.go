@@ -24,7 +24,7 @@ import (
 	"github.com/podd-project/podd/sandbox/record"
 )
 
-// The node that the tests start from: one pod with a running and an exited container, one image.
+// The node of the tests: one pod with a running and an exited container, one image.
 const (
 	podID     = "aaaa0000000000000000000000000000000000000000000000000000000000aa"
 	stoppedID = "aabb0000000000000000000000000000000000000000000000000000000000bb"
@@ -315,7 +315,7 @@ func wantCode(t *testing.T, err error, code codes.Code, parts ...string) {
 	}
 	for _, part := range parts {
 		if !strings.Contains(status.Convert(err).Message(), part) {
-			t.Errorf("message %q does not say %q", status.Convert(err).Message(), part)
+			t.Errorf("message = %q, want %q in it", status.Convert(err).Message(), part)
 		}
 	}
 }

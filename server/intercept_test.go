@@ -54,7 +54,7 @@ func TestOneLineForEachCall(t *testing.T) {
 				&cri.PullImageRequest{Image: &cri.ImageSpec{Image: imageTag}, SandboxConfig: goodPod()},
 			)
 			return err
-		}, []string{"level=info", `image="` + imageTag, "image_id="+ imageID, "namespace=default"}},
+		}, []string{"level=info", `image="` + imageTag, "image_id=" + imageID, "namespace=default"}},
 		{"streams too", func(h *harness) error {
 			s, err := h.runtime.StreamContainers(t.Context(), &cri.StreamContainersRequest{})
 			if err == nil {
@@ -73,16 +73,16 @@ func TestOneLineForEachCall(t *testing.T) {
 	}
 }
 
-// wantLine looks for parts in the one line of the call that has been made: it is written before the answer is sent.
+// wantLine checks that the log has one line, which contains parts. It is written before the response is sent.
 func wantLine(t *testing.T, h *harness, parts ...string) {
 	t.Helper()
 	text := h.log.String()
 	if n := strings.Count(text, "\n"); n != 1 {
-		t.Errorf("%d lines: %s", n, text)
+		t.Errorf("log has %d lines, want 1: %s", n, text)
 	}
 	for _, part := range parts {
 		if !strings.Contains(text, part) {
-			t.Errorf("the line has no %q: %s", part, text)
+			t.Errorf("log = %s, want %q in it", text, part)
 		}
 	}
 }
@@ -111,9 +111,9 @@ func TestLevelsOfFailures(t *testing.T) {
 	}
 }
 
-// TestMutations: every RPC is a change unless its name says that it only looks.
+// TestMutations: every RPC changes the node unless its name says that it reads.
 func TestMutations(t *testing.T) {
-	looks := []string{
+	reads := []string{
 		"Version", "Status", "RuntimeConfig", "ExecSync", "GetContainerEvents", "ImageFsInfo", "PodSandboxStats",
 		"ContainerStats",
 	}
@@ -121,9 +121,9 @@ func TestMutations(t *testing.T) {
 	for _, full := range slices.Concat(unary, streams) {
 		name := bare(full)
 		read := strings.HasPrefix(name, "List") || strings.HasPrefix(name, "Stream") ||
-			strings.HasSuffix(name, "Status") || slices.Contains(looks, name)
+			strings.HasSuffix(name, "Status") || slices.Contains(reads, name)
 		if mutates(name) == read {
-			t.Errorf("%s: mutates is %v", name, mutates(name))
+			t.Errorf("mutates(%s) = %v, want %v", name, mutates(name), !read)
 		}
 	}
 }
@@ -134,12 +134,12 @@ func TestFailureIsLoggedWithCode(t *testing.T) {
 	_, err := h.runtime.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: runningID})
 	wantCode(t, err, codes.FailedPrecondition)
 	if c := <-h.calls; c.Method != "StartContainer" || c.Code != codes.FailedPrecondition || c.Duration <= 0 {
-		t.Errorf("observed %+v", c)
+		t.Errorf("observed call %+v, want StartContainer, FailedPrecondition and its duration", c)
 	}
 	wantLine(t, h, "level=warning", "code=FailedPrecondition", "already running", "container="+runningID)
 }
 
-// TestForeignStatusIsNotPassedOn: a status made by something that a mechanism talks to is not podd's answer.
+// TestForeignStatusIsNotPassedOn: the status of another gRPC service, such as a shim's, is not podd's.
 func TestForeignStatusIsNotPassedOn(t *testing.T) {
 	h := newHarness(t)
 	h.engine.fail["StartContainer"] = fmt.Errorf("shim: %w", status.Error(codes.Unauthenticated, "x"))
@@ -162,11 +162,11 @@ func TestPanic(t *testing.T) {
 			wantCode(t, err, codes.Internal, "internal error", "CreateContainer")
 			text := h.log.String()
 			if strings.Contains(text+err.Error(), secret) {
-				t.Errorf("the secret is in %s%v", text, err)
+				t.Errorf("log %s or error %v contains the secret, want neither", text, err)
 			}
 			for _, part := range []string{"RPC panicked", "intercept_test.go", "level=error", "container_create.go"} {
 				if !strings.Contains(text, part) {
-					t.Errorf("the log has no %q: %s", part, text)
+					t.Errorf("log = %s, want %q in it", text, part)
 				}
 			}
 			h.engine.on = nil
@@ -185,11 +185,11 @@ func TestPanicInAStream(t *testing.T) {
 	_, err = s.Recv()
 	wantCode(t, err, codes.Internal, "StreamPodSandboxes")
 	if text := h.log.String(); !strings.Contains(text, "nil pointer dereference") {
-		t.Errorf("log: %s", text)
+		t.Errorf("log = %s, want a nil pointer dereference", text)
 	}
 }
 
-// TestNoSecretsInTheLog makes calls that carry secrets succeed, fail, be invalid and panic.
+// TestNoSecretsInTheLog makes calls with secrets that succeed, fail, are invalid and panic.
 func TestNoSecretsInTheLog(t *testing.T) {
 	create := func(change func(*cri.ContainerConfig)) func(h *harness) error {
 		return func(h *harness) error {
@@ -254,7 +254,7 @@ func TestNoSecretsInTheLog(t *testing.T) {
 				}
 				for _, bad := range []string{secret, base64.StdEncoding.EncodeToString([]byte("u:" + secret))} {
 					if strings.Contains(text, bad) {
-						t.Errorf("the secret is in: %s", text)
+						t.Errorf("log or error contains the secret, want it in neither: %s", text)
 					}
 				}
 			})
@@ -262,8 +262,8 @@ func TestNoSecretsInTheLog(t *testing.T) {
 	}
 }
 
-// TestRequestFields fills every string of every request with a secret and sees which of them the log would show:
-// ids and names, and a new field only after somebody has thought about it here.
+// TestRequestFields fills every string of every request with a secret and checks which of them are logged: ids and
+// names. A new field must be added to allowed here.
 func TestRequestFields(t *testing.T) {
 	allowed := []string{"container", "handler", "image", "name", "namespace", "pod", "uid"}
 	for _, m := range requests(t) {
@@ -271,24 +271,25 @@ func TestRequestFields(t *testing.T) {
 		fill(req.ProtoReflect(), 0)
 		for field := range requestFields(req) {
 			if !slices.Contains(allowed, field) {
-				t.Errorf("%s logs %s", m.Descriptor().Name(), field)
+				t.Errorf("%s logs %s, want only %v", m.Descriptor().Name(), field, allowed)
 			}
 		}
 	}
 	create := &cri.CreateContainerRequest{PodSandboxId: podID, Config: goodContainer()}
-	if got := slices.Sorted(maps.Keys(requestFields(create))); !slices.Equal(got, []string{"image", "name", "pod"}) {
-		t.Errorf("CreateContainer logs %v", got)
+	want := []string{"image", "name", "pod"}
+	if got := slices.Sorted(maps.Keys(requestFields(create))); !slices.Equal(got, want) {
+		t.Errorf("CreateContainer logs %v, want %v", got, want)
 	}
 }
 
 func TestFieldsAreBounded(t *testing.T) {
 	f := requestFields(&cri.StopContainerRequest{ContainerId: "\xff" + strings.Repeat("x", 1<<20)})
 	if got := f["container"].(string); len(got) > maxField+3 || strings.Contains(got, "\xff") {
-		t.Errorf("%d bytes: %.20q", len(got), got)
+		t.Errorf("field %.20q has %d bytes, want at most %d of valid UTF-8", got, len(got), maxField+3)
 	}
 }
 
-// requests are the types of all requests of cri-api.
+// requests returns the types of all requests of cri-api.
 func requests(t testing.TB) []protoreflect.MessageType {
 	t.Helper()
 	var all []protoreflect.MessageType
@@ -332,12 +333,12 @@ func fill(m protoreflect.Message, depth int) {
 	}
 }
 
-// TestFillFills keeps TestRequestFields honest.
+// TestFillFills checks that fill sets nested fields.
 func TestFillFills(t *testing.T) {
 	r := &cri.CreateContainerRequest{}
 	fill(r.ProtoReflect(), 0)
 	if string(r.GetConfig().GetEnvs()[0].GetValue()) != secret ||
 		r.GetSandboxConfig().GetLabels()["key"] != secret || proto.Size(r) < 1000 {
-		t.Errorf("filled %v", r)
+		t.Errorf("fill: %v, want every field set", r)
 	}
 }

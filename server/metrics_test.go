@@ -21,28 +21,33 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// conformance are the names that critest wants described, after v1.36 (kubernetes-sigs/cri-tools#2017).
-const conformance = `container_blkio_device_usage_total container_cpu_cfs_periods_total container_cpu_cfs_throttled_periods_total
-container_cpu_cfs_throttled_seconds_total container_cpu_system_seconds_total container_cpu_usage_seconds_total container_cpu_user_seconds_total
-container_file_descriptors container_fs_inodes_free container_fs_inodes_total container_fs_limit_bytes container_fs_reads_bytes_total
-container_fs_reads_total container_fs_usage_bytes container_fs_writes_bytes_total container_fs_writes_total container_hugetlb_max_usage_bytes
-container_hugetlb_usage_bytes container_last_seen container_memory_cache container_memory_failcnt container_memory_failures_total
-container_memory_kernel_usage container_memory_mapped_file container_memory_max_usage_bytes container_memory_rss container_memory_swap
-container_memory_usage_bytes container_memory_working_set_bytes container_network_receive_bytes_total container_network_receive_errors_total
-container_network_receive_packets_dropped_total container_network_receive_packets_total container_network_transmit_bytes_total
-container_network_transmit_errors_total container_network_transmit_packets_dropped_total container_network_transmit_packets_total
-container_oom_events_total container_pressure_cpu_stalled_seconds_total container_pressure_cpu_waiting_seconds_total
-container_pressure_io_stalled_seconds_total container_pressure_io_waiting_seconds_total container_pressure_memory_stalled_seconds_total
-container_pressure_memory_waiting_seconds_total container_processes container_sockets container_spec_cpu_period container_spec_cpu_quota
-container_spec_cpu_shares container_spec_memory_limit_bytes container_spec_memory_reservation_limit_bytes container_spec_memory_swap_limit_bytes
+// conformance has the metrics that critest requires, after v1.36 (kubernetes-sigs/cri-tools#2017).
+const conformance = `container_blkio_device_usage_total container_cpu_cfs_periods_total
+container_cpu_cfs_throttled_periods_total container_cpu_cfs_throttled_seconds_total container_cpu_system_seconds_total
+container_cpu_usage_seconds_total container_cpu_user_seconds_total container_file_descriptors container_fs_inodes_free
+container_fs_inodes_total container_fs_limit_bytes container_fs_reads_bytes_total container_fs_reads_total
+container_fs_usage_bytes container_fs_writes_bytes_total container_fs_writes_total container_hugetlb_max_usage_bytes
+container_hugetlb_usage_bytes container_last_seen container_memory_cache container_memory_failcnt
+container_memory_failures_total container_memory_kernel_usage container_memory_mapped_file
+container_memory_max_usage_bytes container_memory_rss container_memory_swap container_memory_usage_bytes
+container_memory_working_set_bytes container_network_receive_bytes_total container_network_receive_errors_total
+container_network_receive_packets_dropped_total container_network_receive_packets_total
+container_network_transmit_bytes_total container_network_transmit_errors_total
+container_network_transmit_packets_dropped_total container_network_transmit_packets_total container_oom_events_total
+container_pressure_cpu_stalled_seconds_total container_pressure_cpu_waiting_seconds_total
+container_pressure_io_stalled_seconds_total container_pressure_io_waiting_seconds_total
+container_pressure_memory_stalled_seconds_total container_pressure_memory_waiting_seconds_total container_processes
+container_sockets container_spec_cpu_period container_spec_cpu_quota container_spec_cpu_shares
+container_spec_memory_limit_bytes container_spec_memory_reservation_limit_bytes container_spec_memory_swap_limit_bytes
 container_start_time_seconds container_threads container_threads_max container_ulimits_soft`
 
-// peers are further names that CRI-O or containerd has.
-const peers = `container_memory_total_active_file_bytes container_memory_total_inactive_file_bytes container_memory_active_anon_bytes
-container_memory_inactive_anon_bytes container_memory_anon_thp_bytes container_memory_shmem_thp_bytes container_memory_file_thp_bytes
-container_fs_sector_reads_total container_fs_sector_writes_total container_fs_reads_merged_total container_fs_writes_merged_total
-container_fs_read_seconds_total container_fs_write_seconds_total container_fs_io_current container_fs_io_time_seconds_total
-container_fs_io_time_weighted_seconds_total`
+// peers has further metrics of CRI-O or containerd.
+const peers = `container_memory_total_active_file_bytes container_memory_total_inactive_file_bytes
+container_memory_active_anon_bytes container_memory_inactive_anon_bytes container_memory_anon_thp_bytes
+container_memory_shmem_thp_bytes container_memory_file_thp_bytes container_fs_sector_reads_total
+container_fs_sector_writes_total container_fs_reads_merged_total container_fs_writes_merged_total
+container_fs_read_seconds_total container_fs_write_seconds_total container_fs_io_current
+container_fs_io_time_seconds_total container_fs_io_time_weighted_seconds_total`
 
 func testListMetricDescriptors(t *testing.T) {
 	h := newHarness(t)
@@ -52,22 +57,22 @@ func testListMetricDescriptors(t *testing.T) {
 	names := map[string]bool{}
 	for _, d := range got {
 		if names[d.GetName()] {
-			t.Errorf("%s is described twice", d.GetName())
+			t.Errorf("second descriptor of %s, want one", d.GetName())
 		}
 		names[d.GetName()] = true
 		if !strings.HasSuffix(d.GetHelp(), ".") ||
 			!slices.Equal(d.GetLabelKeys()[:6], []string{"pod", "namespace", "container", "id", "image", "name"}) {
-			t.Errorf("%v", d)
+			t.Errorf("descriptor %v, want a sentence as help, and the base labels first", d)
 		}
 	}
 	for name := range strings.FieldsSeq(conformance + " " + peers) {
 		if !names[name] {
-			t.Errorf("%s is not described", name)
+			t.Errorf("no descriptor of %s, want one", name)
 		}
 	}
 }
 
-// detailedUsage is a node where everything is known of the running container.
+// detailedUsage returns a node on which all values of the running container are known.
 func detailedUsage(t testing.TB) *harness {
 	h := withUsage(t)
 	details := &usage.Details{
@@ -91,20 +96,20 @@ func detailedUsage(t testing.TB) *harness {
 	return h
 }
 
-// TestMetricsGolden holds every metric of a pod and its container, with its labels and value, to a file for people.
+// TestMetricsGolden compares every metric of a pod and its container, with labels and value, to a text file.
 func TestMetricsGolden(t *testing.T) {
 	h := detailedUsage(t)
 	pods := listMetrics(t, h)
 	if len(pods) != 1 || pods[0].GetPodSandboxId() != podID || len(pods[0].GetContainerMetrics()) != 1 ||
 		pods[0].GetContainerMetrics()[0].GetContainerId() != runningID {
-		t.Fatalf("got %v", pods)
+		t.Fatalf("got %v, want pod %s with container %s", pods, podID, runningID)
 	}
 	var text strings.Builder
 	image := runningContainer().Record.Config.GetImage().GetUserSpecifiedImage()
 	write := func(who string, base []string, ms []*cri.Metric) {
 		for _, m := range ms {
 			if values := m.GetLabelValues(); !slices.Equal(values[:6], base) {
-				t.Errorf("%s of the %s has labels %q", m.GetName(), who, values)
+				t.Errorf("%s of the %s: labels = %q, want %q first", m.GetName(), who, values, base)
 			}
 			val := fmt.Sprint(m.GetValue().GetValue())
 			if m.GetName() == "container_last_seen" {
@@ -129,7 +134,7 @@ func TestMetricsGolden(t *testing.T) {
 	}
 	want, err := os.ReadFile(path)
 	if err != nil || string(want) != text.String() {
-		t.Errorf("%s differs (%v), got\n%s", path, err, text.String())
+		t.Errorf("got:\n%s\nwant the text of %s (%v; run with -update if this is meant)", text.String(), path, err)
 	}
 }
 
@@ -151,32 +156,32 @@ func labelKeys(t *testing.T, h *harness) map[string][]string {
 	return keys
 }
 
-// testListPodSandboxMetrics does what critest does: every metric described has a value, with as many labels.
+// testListPodSandboxMetrics checks, like critest, that every metric has a value with the labels of its descriptor.
 func testListPodSandboxMetrics(t *testing.T) {
 	h := detailedUsage(t)
 	keys, seen := labelKeys(t, h), map[string]bool{}
 	pods := listMetrics(t, h)
 	if len(pods) != 1 {
-		t.Fatalf("%d pods", len(pods))
+		t.Fatalf("%d pods, want 1", len(pods))
 	}
 	for _, m := range slices.Concat(pods[0].GetMetrics(), pods[0].GetContainerMetrics()[0].GetMetrics()) {
 		seen[m.GetName()] = true
 		if len(m.GetLabelValues()) != len(keys[m.GetName()]) {
-			t.Errorf("%s has labels %q, described are %q", m.GetName(), m.GetLabelValues(), keys[m.GetName()])
+			t.Errorf("%s: labels = %q, want values of %q", m.GetName(), m.GetLabelValues(), keys[m.GetName()])
 		}
 		if m.GetValue() == nil || time.Since(time.Unix(0, m.GetTimestamp())) < 0 {
-			t.Errorf("%v", m)
+			t.Errorf("metric %v, want a value and a timestamp in the past", m)
 		}
 	}
 	for name := range keys {
 		if !seen[name] {
-			t.Errorf("%s has no value", name)
+			t.Errorf("no value of %s, want one", name)
 		}
 	}
 }
 
-// TestMetricsOfLess: a pod without a control group of its own has metrics of its network; one of whose containers
-// nothing but the usage is known has those.
+// TestMetricsOfLess: a pod without a cgroup has only metrics of its network; a container without details has only
+// those of its usage.
 func TestMetricsOfLess(t *testing.T) {
 	h := withUsage(t) // without details
 	u := h.engine.podUsage[podID]
@@ -193,16 +198,16 @@ func TestMetricsOfLess(t *testing.T) {
 	}
 	own, container := pods[0].GetMetrics(), pods[0].GetContainerMetrics()[0].GetMetrics()
 	if of(own, "container_network") != 16 || of(own, "container_cpu") != 0 || of(own, "container_memory") != 0 {
-		t.Errorf("pod: %v", own)
+		t.Errorf("metrics of the pod = %v, want 16 of the network and none of CPU and memory", own)
 	}
 	if of(container, "container_cpu") != 8 || of(container, "container_spec") != 0 ||
 		of(container, "container_network") != 0 {
-		t.Errorf("container: %v", container)
+		t.Errorf("metrics of the container = %v, want 8 of CPU, none of spec and network", container)
 	}
 	h.engine.podUsage[podID] = usage.Pod{}
 	if pods := listMetrics(t, h); len(pods) != 1 || len(pods[0].GetMetrics()) != 1 ||
 		len(pods[0].GetContainerMetrics()) != 0 {
-		t.Errorf("nothing is known: %v", pods)
+		t.Errorf("metrics without usage = %v, want one of the pod", pods)
 	}
 }
 
@@ -217,7 +222,7 @@ func testStreamPodSandboxMetrics(t *testing.T) {
 	for _, pods := range [][]*cri.PodSandboxMetrics{got, want} {
 		for _, m := range slices.Concat(pods[0].GetMetrics(), pods[0].GetContainerMetrics()[0].GetMetrics()) {
 			if m.GetName() == "container_last_seen" || m.GetName() == "container_start_time_seconds" {
-				m.Timestamp, m.Value = 0, nil // they are of now
+				m.Timestamp, m.Value = 0, nil // depend on the time of the call
 			}
 		}
 	}
@@ -226,17 +231,17 @@ func testStreamPodSandboxMetrics(t *testing.T) {
 	}
 }
 
-// TestStreamMetricsIsNotBounded: the metrics of many pods are more than one message may be, and none waits for another.
+// TestStreamMetricsIsNotBounded streams the metrics of more pods than fit in one message, without a rate limit.
 func TestStreamMetricsIsNotBounded(t *testing.T) {
 	h := crowd(t, 500)
 	start := time.Now()
 	s, err := h.runtime.StreamPodSandboxMetrics(t.Context(), &cri.StreamPodSandboxMetricsRequest{})
 	n, err := drain(s, err, (*cri.StreamPodSandboxMetricsResponse).GetPodSandboxMetrics)
 	if err != nil || n != 500 {
-		t.Errorf("%d pods, %v", n, err)
+		t.Errorf("got %d pods, %v, want 500", n, err)
 	}
 	if took := time.Since(start); took > 20*time.Second {
-		t.Errorf("500 pods took %v: a rate limit", took)
+		t.Errorf("500 pods took %v, want at most 20s", took)
 	}
 }
 
@@ -259,13 +264,13 @@ func quietCrowd(b *testing.B, n int) *harness {
 	return h
 }
 
-// repeat reports the median time of a call that answers with n items.
+// repeat reports the median time of a call that returns n items.
 func repeat(b *testing.B, n int, call func() (int, error)) {
 	var took []time.Duration
 	for b.Loop() {
 		start := time.Now()
 		if got, err := call(); err != nil || got != n {
-			b.Fatalf("%d items, %v", got, err)
+			b.Fatalf("got %d items, %v, want %d", got, err, n)
 		}
 		took = append(took, time.Since(start))
 	}
@@ -292,7 +297,7 @@ func BenchmarkStreamPodSandboxStats(b *testing.B) {
 	})
 }
 
-// BenchmarkStreamPodSandboxMetrics is of a full node.
+// BenchmarkStreamPodSandboxMetrics measures a full node.
 func BenchmarkStreamPodSandboxMetrics(b *testing.B) {
 	h := quietCrowd(b, 250)
 	repeat(b, 250, func() (int, error) {

@@ -48,7 +48,7 @@ func testPodSandboxStats(t *testing.T) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
 	if stopped := get(stoppedID); stopped.GetAttributes().GetId() != stoppedID || stopped.GetLinux().GetCpu() != nil {
-		t.Errorf("stopped: %v", stopped)
+		t.Errorf("stats of a stopped pod = %v, want its attributes and no usage", stopped)
 	}
 	_, err := h.runtime.PodSandboxStats(t.Context(), &cri.PodSandboxStatsRequest{PodSandboxId: "ffff"})
 	wantCode(t, err, codes.NotFound)
@@ -117,7 +117,7 @@ func testStreamPodSandboxStats(t *testing.T) {
 	wantCode(t, err, codes.InvalidArgument, "filter.id")
 }
 
-// TestPodStatsOfLess: a pod on the node's network, with nothing in it, is still listed.
+// TestPodStatsOfLess: a pod on the host network without containers is listed.
 func TestPodStatsOfLess(t *testing.T) {
 	h := withUsage(t)
 	h.engine.podUsage[podID] = usage.Pod{}
@@ -126,7 +126,7 @@ func TestPodStatsOfLess(t *testing.T) {
 	).GetStats()
 	want := &cri.PodSandboxStats{Attributes: wantPodStats().GetAttributes(), Linux: &cri.LinuxPodSandboxStats{}}
 	if len(got) != 1 || !proto.Equal(got[0], want) {
-		t.Errorf("got %v", got)
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
@@ -143,7 +143,7 @@ func testUpdatePodSandboxResources(t *testing.T) {
 		&cri.UpdatePodSandboxResourcesRequest{PodSandboxId: podID, Overhead: overhead, Resources: resources},
 	), codes.OK)
 	if !proto.Equal(h.engine.overhead, overhead) || !proto.Equal(h.engine.resources, resources) {
-		t.Errorf("the engine got %v and %v", h.engine.overhead, h.engine.resources)
+		t.Errorf("engine got %v and %v, want %v and %v", h.engine.overhead, h.engine.resources, overhead, resources)
 	}
 	for want, fail := range map[codes.Code]error{
 		codes.NotFound:           errdefs.ErrNotFound,

@@ -30,8 +30,11 @@ func testCreateContainer(t *testing.T) {
 	r := must[*cri.CreateContainerResponse](t)(h.runtime.CreateContainer(
 		t.Context(), &cri.CreateContainerRequest{PodSandboxId: podID, Config: cfg, SandboxConfig: goodPod()},
 	))
-	if r.GetContainerId() != "newcontainer" || !proto.Equal(h.engine.containerConfig, cfg) {
-		t.Errorf("id %q, or the engine got another config than was sent", r.GetContainerId())
+	if got := r.GetContainerId(); got != "newcontainer" {
+		t.Errorf("id = %q, want %q", got, "newcontainer")
+	}
+	if got := h.engine.containerConfig; !proto.Equal(got, cfg) {
+		t.Errorf("engine got %v, want %v", got, cfg)
 	}
 	h.engine.fail["CreateContainer"] = fmt.Errorf("image: %w", errdefs.ErrNotFound)
 	_, err := h.runtime.CreateContainer(t.Context(), &cri.CreateContainerRequest{PodSandboxId: podID, Config: cfg})
@@ -43,8 +46,8 @@ func testStartContainer(t *testing.T) {
 	must[*cri.StartContainerResponse](t)(
 		h.runtime.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: runningID}),
 	)
-	if got := h.engine.log(); !slices.Equal(got, []string{"StartContainer " + runningID}) {
-		t.Errorf("calls %q", got)
+	if got, want := h.engine.log(), []string{"StartContainer " + runningID}; !slices.Equal(got, want) {
+		t.Errorf("calls = %q, want %q", got, want)
 	}
 	for want, fail := range map[codes.Code]error{
 		codes.NotFound:           errdefs.ErrNotFound,
@@ -69,8 +72,9 @@ func testStopContainer(t *testing.T) {
 		must[*cri.StopContainerResponse](t)(h.runtime.StopContainer(
 			t.Context(), &cri.StopContainerRequest{ContainerId: runningID, Timeout: timeout},
 		))
-		if got := h.engine.log()[0]; got != fmt.Sprintf("StopContainer %s %v", runningID, want) {
-			t.Errorf("timeout %d: %s", timeout, got)
+		want := fmt.Sprintf("StopContainer %s %v", runningID, want)
+		if got := h.engine.log()[0]; got != want {
+			t.Errorf("timeout %d: call %q, want %q", timeout, got, want)
 		}
 	}
 	_, err := newHarness(t).runtime.StopContainer(
@@ -115,19 +119,19 @@ func testListContainers(t *testing.T) {
 		&cri.ListContainersRequest{Filter: &cri.ContainerFilter{State: &cri.ContainerStateValue{State: -1}}},
 	)
 	wantCode(t, err, codes.InvalidArgument, "filter.state.state")
-	t.Run("one look at the store for each image", func(t *testing.T) {
+	t.Run("each image is resolved once", func(t *testing.T) {
 		h := newHarness(t)
 		must[*cri.ListContainersResponse](t)(h.runtime.ListContainers(t.Context(), &cri.ListContainersRequest{}))
 		if calls := h.images.log(); len(calls) != 1 {
-			t.Errorf("calls %q", calls)
+			t.Errorf("calls of the store = %q, want one", calls)
 		}
 	})
 }
 
-// namedImage is goodContainer's image as status and lists show it: by the name that the user knows.
+// namedImage is goodContainer's image as in status and lists: with the name of the pod's spec.
 func namedImage() *cri.ImageSpec {
 	spec := goodContainer().GetImage()
-	spec.Image, spec.RuntimeHandler = imageTag, "" // of the images in lists none has a handler
+	spec.Image, spec.RuntimeHandler = imageTag, "" // images in lists have no handler
 	return spec
 }
 
@@ -188,14 +192,14 @@ func testContainerStatus(t *testing.T) {
 		_, err := newHarness(t).runtime.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: "ffff"})
 		wantCode(t, err, codes.NotFound)
 	})
-	t.Run("image gone", func(t *testing.T) {
+	t.Run("image removed", func(t *testing.T) {
 		h := newHarness(t)
 		h.images.images = nil
 		r := must[*cri.ContainerStatusResponse](t)(
 			h.runtime.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: runningID}),
 		)
 		if s := r.GetStatus(); s.GetImageRef() != imageID || s.GetImageId() != imageID || s.GetImage().GetImage() != imageID {
-			t.Errorf("image %v, ref %q, id %q", s.GetImage(), s.GetImageRef(), s.GetImageId())
+			t.Errorf("image %v, ref %q, id %q, want %s for all", s.GetImage(), s.GetImageRef(), s.GetImageId(), imageID)
 		}
 	})
 	t.Run("verbose", testContainerStatusVerbose)
@@ -210,7 +214,7 @@ func wantStatus(t *testing.T, id string, want *cri.ContainerStatus) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
 	if len(r.GetInfo()) != 0 {
-		t.Error("info without verbose")
+		t.Errorf("info = %v, want none without verbose", r.GetInfo())
 	}
 }
 
@@ -262,23 +266,23 @@ func testContainerStatusVerbose(t *testing.T) {
 	}
 	if info.Pid != 4711 || info.SandboxID != podID || info.RuntimeSpec.Process.Args[0] != "sh" ||
 		info.Config["workingDir"] != "/srv" {
-		t.Errorf("info %s", text)
+		t.Errorf("info = %s, want pid 4711, pod %s, args and working directory", text, podID)
 	}
-	for _, bad := range []string{secret, base64.StdEncoding.EncodeToString([]byte(secret))} { // JSON has bytes as base64
+	for _, bad := range []string{secret, base64.StdEncoding.EncodeToString([]byte(secret))} { // bytes are base64 in JSON
 		if strings.Contains(text, bad) {
-			t.Errorf("info shows the environment: %s", text)
+			t.Errorf("info = %s, want no environment", text)
 		}
 	}
-	if string(h.engine.containers[0].Record.Config.GetEnvs()[0].GetValue()) != secret {
-		t.Error("the record itself has lost its environment")
+	if got := string(h.engine.containers[0].Record.Config.GetEnvs()[0].GetValue()); got != secret {
+		t.Errorf("environment in the record = %q, want %q", got, secret)
 	}
 	h.server.deps.RuntimeSpec = func(string) (*specs.Spec, error) { return nil, errdefs.ErrNotFound }
 	if text := get(); !strings.Contains(text, "runtimeSpecError") || !strings.Contains(text, "4711") {
-		t.Errorf("info without a spec: %s", text)
+		t.Errorf("info without a spec = %s, want runtimeSpecError and the pid", text)
 	}
 	h.server.deps.RuntimeSpec = nil
 	if text := get(); strings.Contains(text, "runtimeSpec") {
-		t.Errorf("info: %s", text)
+		t.Errorf("info without SpecReader = %s, want no runtimeSpec", text)
 	}
 }
 
@@ -313,7 +317,7 @@ func testUpdateContainerResources(t *testing.T) {
 		t.Context(), &cri.UpdateContainerResourcesRequest{ContainerId: runningID, Linux: r},
 	))
 	if !proto.Equal(h.engine.resources, r) {
-		t.Errorf("the engine got %v", h.engine.resources)
+		t.Errorf("engine got %v, want %v", h.engine.resources, r)
 	}
 	h.engine.fail["UpdateContainer"] = errdefs.ErrNotFound
 	_, err := h.runtime.UpdateContainerResources(
@@ -327,8 +331,8 @@ func testReopenContainerLog(t *testing.T) {
 	must[*cri.ReopenContainerLogResponse](t)(
 		h.runtime.ReopenContainerLog(t.Context(), &cri.ReopenContainerLogRequest{ContainerId: runningID}),
 	)
-	if got := h.engine.log(); !slices.Equal(got, []string{"ReopenLog " + runningID}) {
-		t.Errorf("calls %q", got)
+	if got, want := h.engine.log(), []string{"ReopenLog " + runningID}; !slices.Equal(got, want) {
+		t.Errorf("calls = %q, want %q", got, want)
 	}
 	h.engine.fail["ReopenLog"] = fmt.Errorf("%w: container is exited, not running", errdefs.ErrFailedPrecondition)
 	_, err := h.runtime.ReopenContainerLog(t.Context(), &cri.ReopenContainerLogRequest{ContainerId: exitedID})
@@ -345,11 +349,12 @@ func testExecSync(t *testing.T) {
 			t.Context(), &cri.ExecSyncRequest{ContainerId: runningID, Cmd: []string{"ls", ""}, Timeout: timeout},
 		))
 		if string(r.GetStdout()) != "out" || string(r.GetStderr()) != "err\xff" || r.GetExitCode() != 3 {
-			t.Errorf("got %v", r)
+			t.Errorf("ExecSync = %v, want out, err\xff and 3", r)
 		}
 		calls := h.engine.log()
-		if got := calls[len(calls)-1]; got != "ExecSync "+runningID+" [ls ] "+want {
-			t.Errorf("timeout %d: %s", timeout, got)
+		want := "ExecSync " + runningID + " [ls ] " + want
+		if got := calls[len(calls)-1]; got != want {
+			t.Errorf("timeout %d: call %q, want %q", timeout, got, want)
 		}
 	}
 	h.engine.fail["ExecSync"] = fmt.Errorf("command timed out: %w", context.DeadlineExceeded)
@@ -363,7 +368,7 @@ func testExecSync(t *testing.T) {
 	}
 }
 
-// TestExecSyncOutputFitsTheMessage: a client that accepts 16 MiB gets an answer even when both outputs are that large.
+// TestExecSyncOutputFitsTheMessage: a client that accepts 16 MiB gets a response even if both outputs are that large.
 func TestExecSyncOutputFitsTheMessage(t *testing.T) {
 	const mib = 1 << 20
 	for _, tt := range []struct{ out, err, wantOut, wantErr int }{
@@ -383,10 +388,8 @@ func TestExecSyncOutputFitsTheMessage(t *testing.T) {
 			h.runtime.ExecSync(t.Context(), &cri.ExecSyncRequest{ContainerId: runningID, Cmd: []string{"yes"}}),
 		)
 		if len(r.GetStdout()) != tt.wantOut || len(r.GetStderr()) != tt.wantErr {
-			t.Errorf(
-				"%d and %d bytes became %d and %d, want %d and %d", tt.out, tt.err, len(r.GetStdout()),
-				len(r.GetStderr()), tt.wantOut, tt.wantErr,
-			)
+			t.Errorf("output of %d and %d bytes: got %d and %d, want %d and %d",
+				tt.out, tt.err, len(r.GetStdout()), len(r.GetStderr()), tt.wantOut, tt.wantErr)
 		}
 	}
 }
@@ -395,11 +398,11 @@ func testExec(t *testing.T) {
 	h := newHarness(t)
 	req := &cri.ExecRequest{ContainerId: runningID[:4], Cmd: []string{"sh"}, Tty: true, Stdin: true, Stdout: true}
 	if url := must[*cri.ExecResponse](t)(h.runtime.Exec(t.Context(), req)).GetUrl(); url != "http://exec" {
-		t.Errorf("url %q", url)
+		t.Errorf("url = %q, want %q", url, "http://exec")
 	}
 	req.ContainerId = runningID
 	if !proto.Equal(h.streamer.exec, req) {
-		t.Errorf("streamer got %v", h.streamer.exec)
+		t.Errorf("streamer got %v, want %v", h.streamer.exec, req)
 	}
 	for name, tt := range map[string]struct {
 		req  *cri.ExecRequest
@@ -431,11 +434,11 @@ func testAttach(t *testing.T) {
 	h := newHarness(t)
 	req := &cri.AttachRequest{ContainerId: runningID[:4], Stdin: true, Stdout: true, Stderr: true}
 	if url := must[*cri.AttachResponse](t)(h.runtime.Attach(t.Context(), req)).GetUrl(); url != "http://attach" {
-		t.Errorf("url %q", url)
+		t.Errorf("url = %q, want %q", url, "http://attach")
 	}
 	req.ContainerId = runningID
 	if !proto.Equal(h.streamer.attach, req) {
-		t.Errorf("streamer got %v", h.streamer.attach)
+		t.Errorf("streamer got %v, want %v", h.streamer.attach, req)
 	}
 	for name, tt := range map[string]struct {
 		req  *cri.AttachRequest

@@ -41,7 +41,7 @@ func testListImages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := must[*cri.ListImagesResponse](t)(h.image.ListImages(t.Context(), &cri.ListImagesRequest{Filter: tt.filter}))
 			if len(r.GetImages()) != tt.want {
-				t.Fatalf("got %v", r.GetImages())
+				t.Fatalf("got %v, want %d images", r.GetImages(), tt.want)
 			}
 			if tt.want == 1 && !proto.Equal(r.GetImages()[0], wantImage()) {
 				t.Errorf("got  %v\nwant %v", r.GetImages()[0], wantImage())
@@ -78,7 +78,7 @@ func testStreamImages(t *testing.T) {
 			}
 			got, _ := receive(t, s, (*cri.StreamImagesResponse).GetImages)
 			if len(got) != tt.want || tt.want == 1 && !proto.Equal(got[0], wantImage()) {
-				t.Errorf("got %v", got)
+				t.Errorf("got %v, want %d images such as %v", got, tt.want, wantImage())
 			}
 		})
 	}
@@ -103,20 +103,20 @@ func testImageStatus(t *testing.T) {
 			h.image.ImageStatus(t.Context(), &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: ref}}),
 		)
 		if !proto.Equal(r.GetImage(), wantImage()) || len(r.GetInfo()) != 0 {
-			t.Errorf("%s: %v", ref, r)
+			t.Errorf("status of %s = %v, want %v without info", ref, r, wantImage())
 		}
 	}
 	r := must[*cri.ImageStatusResponse](t)(h.image.ImageStatus(
 		t.Context(), &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: imageTag}, Verbose: true},
 	))
 	if text := r.GetInfo()["info"]; !json.Valid([]byte(text)) || !strings.Contains(text, `"Cmd":["sh"]`) {
-		t.Errorf("info %s", text)
+		t.Errorf("info = %s, want JSON with the command", text)
 	}
 	r = must[*cri.ImageStatusResponse](t)(h.image.ImageStatus(
 		t.Context(), &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: "absent"}, Verbose: true},
 	))
 	if r.GetImage() != nil {
-		t.Errorf("absent image has status %v", r.GetImage())
+		t.Errorf("status of an absent image = %v, want none", r.GetImage())
 	}
 	h.images.fail["Resolve"] = fmt.Errorf("%w: that is no reference", errdefs.ErrInvalidArgument)
 	_, err := h.image.ImageStatus(t.Context(), &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: "A:B:C"}})
@@ -151,7 +151,7 @@ func TestImageUser(t *testing.T) {
 			got = uid.GetValue()
 		}
 		if got != want.uid || name != want.name {
-			t.Errorf("%q: uid %d, name %q", user, got, name)
+			t.Errorf("imageUser(%q) = %d, %q, want %d, %q", user, got, name, want.uid, want.name)
 		}
 	}
 }
@@ -188,7 +188,7 @@ func testPullImage(t *testing.T) {
 	got := h.images.pull
 	if *got.Auth != wantAuth || got.Ref != want.Ref || got.Namespace != want.Namespace ||
 		got.Annotations["flavor"] != "x" {
-		t.Errorf("store got %q for %q with %v", got.Ref, got.Namespace, got.Auth)
+		t.Errorf("store got %+v with %+v, want %+v with %+v", got, got.Auth, want, wantAuth)
 	}
 	t.Run("without credentials", func(t *testing.T) {
 		for _, auth := range []*cri.AuthConfig{nil, {}, {ServerAddress: "only.an.address"}} {
@@ -196,7 +196,7 @@ func testPullImage(t *testing.T) {
 				t.Context(), &cri.PullImageRequest{Image: &cri.ImageSpec{Image: imageTag}, Auth: auth},
 			))
 			if h.images.pull.Auth != nil {
-				t.Errorf("%v became %v", auth, h.images.pull.Auth)
+				t.Errorf("%v: store got %v, want no credentials", auth, h.images.pull.Auth)
 			}
 		}
 	})
@@ -209,7 +209,7 @@ func testPullImage(t *testing.T) {
 	t.Run("errors", testPullErrors)
 }
 
-// testPullErrors: the kubelet finds reasons only as prefixes of errors of code Unknown.
+// testPullErrors: the kubelet recognises reasons only as prefixes of errors of code Unknown.
 func testPullErrors(t *testing.T) {
 	for _, tt := range []struct {
 		fail   error
@@ -289,7 +289,7 @@ func testImageFsInfo(t *testing.T) {
 	wantCode(t, err, codes.Unknown)
 }
 
-// TestImageIdentifiers: the four places of cri-api that must name an image alike.
+// TestImageIdentifiers: four fields of cri-api must have the same id of an image.
 func TestImageIdentifiers(t *testing.T) {
 	h := newHarness(t)
 	pulled := must[*cri.PullImageResponse](t)(
@@ -304,13 +304,15 @@ func TestImageIdentifiers(t *testing.T) {
 	s := must[*cri.ContainerStatusResponse](t)(
 		h.runtime.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: runningID}),
 	).GetStatus()
-	if got := []string{
-		pulled, listed, item.GetImageId(), s.GetImageId(),
-	}; slices.Compact(slices.Clone(got))[0] != imageID ||
-		len(slices.Compact(got)) != 1 {
-		t.Errorf("ids differ: %q", got)
+	for name, got := range map[string]string{
+		"PullImage": pulled, "ListImages": listed, "ListContainers": item.GetImageId(), "ContainerStatus": s.GetImageId(),
+	} {
+		if got != imageID {
+			t.Errorf("id in %s = %q, want %q", name, got, imageID)
+		}
 	}
 	if item.GetImageRef() != s.GetImageRef() || !proto.Equal(item.GetImage(), s.GetImage()) {
-		t.Error("ListContainers and ContainerStatus name the image differently")
+		t.Errorf("ListContainers: image %v, ref %q, want those of ContainerStatus, %v, %q",
+			item.GetImage(), item.GetImageRef(), s.GetImage(), s.GetImageRef())
 	}
 }

@@ -24,20 +24,20 @@ func testRunPodSandbox(t *testing.T) {
 		h.runtime.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: cfg, RuntimeHandler: "crun"}),
 	)
 	if r.GetPodSandboxId() != "newpod" {
-		t.Errorf("id %q", r.GetPodSandboxId())
+		t.Errorf("id = %q, want %q", r.GetPodSandboxId(), "newpod")
 	}
-	if !proto.Equal(h.engine.podConfig, cfg) {
-		t.Error("the engine got another config than was sent")
+	if got := h.engine.podConfig; !proto.Equal(got, cfg) {
+		t.Errorf("engine got %v, want %v", got, cfg)
 	}
-	if got := h.engine.log(); !slices.Equal(got, []string{"RunPod crun"}) {
-		t.Errorf("calls %q", got)
+	if got, want := h.engine.log(), []string{"RunPod crun"}; !slices.Equal(got, want) {
+		t.Errorf("calls = %q, want %q", got, want)
 	}
 	h.engine.fail["RunPod"] = fmt.Errorf("%w: no runtime handler", errdefs.ErrInvalidArgument)
 	_, err := h.runtime.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: cfg})
 	wantCode(t, err, codes.InvalidArgument, "no runtime handler")
 }
 
-// idempotent is a table for the calls that must succeed on what is not there.
+// idempotent tests a call that must succeed for what does not exist.
 func idempotent(t *testing.T, call, known string, do func(h *harness, ctx context.Context, id string) error) {
 	for _, tt := range []struct {
 		name, id string
@@ -45,10 +45,10 @@ func idempotent(t *testing.T, call, known string, do func(h *harness, ctx contex
 		code     codes.Code
 		called   bool
 	}{
-		{"there", known, nil, codes.OK, true},
+		{"existing", known, nil, codes.OK, true},
 		{"by prefix", known[:4], nil, codes.OK, true},
 		{"absent", "0123", nil, codes.OK, false},
-		{"a name that is no id", "3fa85f64-5717-4562-b3fc-2c963f66afa6", nil, codes.OK, false},
+		{"a UUID", "3fa85f64-5717-4562-b3fc-2c963f66afa6", nil, codes.OK, false},
 		{"ambiguous", known[:2], nil, codes.InvalidArgument, false},
 		{"empty", "", nil, codes.InvalidArgument, false},
 		{"with a slash", "../" + known, nil, codes.InvalidArgument, false},
@@ -63,7 +63,7 @@ func idempotent(t *testing.T, call, known string, do func(h *harness, ctx contex
 			wantCode(t, do(h, t.Context(), tt.id), tt.code)
 			calls := strings.Join(h.engine.log(), "|")
 			if called := strings.HasPrefix(calls, call+" "+known); called != tt.called {
-				t.Errorf("calls %q, want it called with the full id: %v", calls, tt.called)
+				t.Errorf("calls = %q, want one of %s with the full id: %v", calls, call, tt.called)
 			}
 		})
 	}
@@ -101,10 +101,11 @@ func testPodSandboxStatus(t *testing.T) {
 			t.Errorf("network %v, want an empty message", r.GetStatus().GetNetwork())
 		}
 		if r.GetStatus().GetState() != cri.PodSandboxState_SANDBOX_NOTREADY {
-			t.Errorf("state %v", r.GetStatus().GetState())
+			t.Errorf("state = %v, want not ready", r.GetStatus().GetState())
 		}
 		if r.GetTimestamp() == 0 || len(r.GetContainersStatuses()) != 0 {
-			t.Errorf("timestamp %d, containers %v", r.GetTimestamp(), r.GetContainersStatuses())
+			t.Errorf("timestamp %d, containers %v, want a timestamp and no containers",
+				r.GetTimestamp(), r.GetContainersStatuses())
 		}
 	})
 	t.Run("without linux config", func(t *testing.T) {
@@ -114,7 +115,7 @@ func testPodSandboxStatus(t *testing.T) {
 			h.runtime.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: podID}),
 		)
 		if r.GetStatus().GetLinux().GetNamespaces().GetOptions() == nil {
-			t.Error("namespace options are missing")
+			t.Error("namespace options = nil, want an empty message")
 		}
 	})
 	t.Run("verbose", func(t *testing.T) {
@@ -130,7 +131,7 @@ func testPodSandboxStatus(t *testing.T) {
 			t.Fatal(err)
 		}
 		if info.Netns != "/run/podd/netns/"+podID || info.Config["hostname"] != "web-0" {
-			t.Errorf("info %v", info)
+			t.Errorf("info = %v, want netns of %s and hostname web-0", info, podID)
 		}
 	})
 	t.Run("absent", func(t *testing.T) {
@@ -146,7 +147,7 @@ func testPodStatusFields(t *testing.T) {
 		h.runtime.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: podID}),
 	)
 	if ts := r.GetTimestamp(); ts < before || ts > time.Now().UnixNano() {
-		t.Errorf("timestamp %d", ts)
+		t.Errorf("timestamp = %d, want one between %d and now", ts, before)
 	}
 	r.Timestamp = 0
 	sent := h.engine.pods[0].Record.Config
@@ -233,7 +234,7 @@ func receive[M, T any](t *testing.T, stream interface{ Recv() (M, error) }, item
 			t.Fatal(err)
 		}
 		if len(items(m)) == 0 {
-			t.Error("a message without an item")
+			t.Error("message has no items, want at least one")
 		}
 		all, messages = append(all, items(m)...), messages+1
 	}
@@ -267,7 +268,8 @@ func testPortForward(t *testing.T) {
 	))
 	if r.GetUrl() != "http://ports" || h.streamer.ports.GetPodSandboxId() != podID ||
 		!slices.Equal(h.streamer.ports.GetPort(), []int32{80, 443}) {
-		t.Errorf("url %q, streamer got %v", r.GetUrl(), h.streamer.ports)
+		t.Errorf("url = %q, streamer got %v, want http://ports, pod %s, ports 80 and 443",
+			r.GetUrl(), h.streamer.ports, podID)
 	}
 	for name, tt := range map[string]struct {
 		req  *cri.PortForwardRequest

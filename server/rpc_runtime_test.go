@@ -53,7 +53,7 @@ func testUpdateRuntimeConfig(t *testing.T) {
 		})
 		wantCode(t, err, tt.code)
 		if got := strings.Join(h.network.log(), ""); got != tt.call {
-			t.Errorf("%q: network was told %q, want %q", tt.cidr, got, tt.call)
+			t.Errorf("%q: call of the network = %q, want %q", tt.cidr, got, tt.call)
 		}
 	}
 }
@@ -63,14 +63,14 @@ func testStatus(t *testing.T) {
 		r := must[*cri.StatusResponse](t)(newHarness(t).runtime.Status(t.Context(), &cri.StatusRequest{}))
 		for _, c := range r.GetStatus().GetConditions() {
 			if !c.GetStatus() || c.GetMessage() != "" {
-				t.Errorf("condition %v", c)
+				t.Errorf("condition %v, want true without a message", c)
 			}
 		}
 		if n := len(r.GetStatus().GetConditions()); n != 2 {
 			t.Errorf("%d conditions, want RuntimeReady and NetworkReady", n)
 		}
 		if len(r.GetInfo()) != 0 {
-			t.Error("info without verbose")
+			t.Errorf("info = %v, want none without verbose", r.GetInfo())
 		}
 	})
 	t.Run("not ready", testStatusNotReady)
@@ -87,7 +87,7 @@ func testStatusNotReady(t *testing.T) {
 	var got []string
 	for _, c := range r.GetStatus().GetConditions() {
 		if c.GetStatus() || c.GetReason() == "" {
-			t.Errorf("condition %v", c)
+			t.Errorf("condition %v, want false with a reason", c)
 		}
 		got = append(got, c.GetType()+": "+c.GetMessage())
 	}
@@ -100,7 +100,7 @@ func testStatusNotReady(t *testing.T) {
 	}
 	for _, rh := range r.GetRuntimeHandlers() {
 		if rh.GetFeatures().GetUserNamespaces() || rh.GetFeatures().GetRecursiveReadOnlyMounts() {
-			t.Errorf("handler %q is not ready but has features", rh.GetName())
+			t.Errorf("handler %q: features %v, want none as it is not ready", rh.GetName(), rh.GetFeatures())
 		}
 	}
 }
@@ -112,7 +112,7 @@ func testStatusHandlers(t *testing.T) {
 		features bool
 	}{{"", true}, {"runc", true}, {"crun", false}}
 	if len(r.GetRuntimeHandlers()) != len(want) {
-		t.Fatalf("handlers %v", r.GetRuntimeHandlers())
+		t.Fatalf("handlers = %v, want %v", r.GetRuntimeHandlers(), want)
 	}
 	for i, rh := range r.GetRuntimeHandlers() {
 		if rh.GetName() != want[i].name || rh.GetFeatures().GetUserNamespaces() != want[i].features ||
@@ -122,7 +122,7 @@ func testStatusHandlers(t *testing.T) {
 	}
 	if f := r.GetFeatures(); !f.GetSupplementalGroupsPolicy() || !f.GetMountOptions() ||
 		!f.GetUserNamespacesHostNetwork() {
-		t.Errorf("features %v", f)
+		t.Errorf("features = %v, want all set", f)
 	}
 }
 
@@ -134,13 +134,13 @@ func testStatusVerbose(t *testing.T) {
 	r := must[*cri.StatusResponse](t)(h.runtime.Status(t.Context(), &cri.StatusRequest{Verbose: true}))
 	for name, text := range r.GetInfo() {
 		if !json.Valid([]byte(text)) {
-			t.Errorf("info %s is not JSON: %s", name, text)
+			t.Errorf("info %s = %s, want JSON", name, text)
 		}
 	}
 	var handlers map[string]struct{ Default, Ready bool }
 	if err := json.Unmarshal([]byte(r.GetInfo()["handlers"]), &handlers); err != nil || !handlers["runc"].Default ||
 		!handlers["crun"].Ready {
-		t.Errorf("handlers %v, %v", handlers, err)
+		t.Errorf("handlers = %v, %v, want runc as default and crun ready", handlers, err)
 	}
 	for name, part := range map[string]string{
 		"handlers": "runc 1.5.2", "cni": "10-podd.conflist", "version": "1.2.3", "broken": "error",
@@ -157,11 +157,11 @@ func TestStatusWithoutDefaultHandler(t *testing.T) {
 	h.engine.handlers = []sandbox.Handler{{Name: "crun"}}
 	r := must[*cri.StatusResponse](t)(h.runtime.Status(t.Context(), &cri.StatusRequest{}))
 	if c := r.GetStatus().GetConditions()[0]; c.GetType() != cri.RuntimeReady || c.GetStatus() {
-		t.Errorf("condition %v", c)
+		t.Errorf("condition %v, want RuntimeReady false", c)
 	}
 }
 
-func TestNewRefusesHalfAServer(t *testing.T) {
+func TestNewChecksConfigAndDeps(t *testing.T) {
 	full := Deps{
 		Engine: newFakeEngine(), Images: newFakeImages(), Network: &fakeNetwork{},
 		Log: newHarness(t).server.deps.Log,
@@ -179,7 +179,7 @@ func TestNewRefusesHalfAServer(t *testing.T) {
 		c, d := Config{Version: "1"}, full
 		spoil(&c, &d)
 		if _, err := New(c, d); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("without %s: %v", name, err)
+			t.Errorf("New without %s = %v, want an error with its name", name, err)
 		}
 	}
 }

@@ -85,7 +85,7 @@ func TestMountValidation(t *testing.T) {
 		"no source":            at(0, func(m mount) { m.HostPath = "" }, "config.mounts[0].host_path"),
 		"relative source":      at(0, func(m mount) { m.HostPath = "x" }, "config.mounts[0].host_path"),
 		"both sources":         at(2, func(m mount) { m.HostPath = "/x" }, "config.mounts[2].host_path"),
-		"sub path of no image": at(0, func(m mount) { m.ImageSubPath = "etc" }, ""), // a kubelet sends it
+		"sub path of no image": at(0, func(m mount) { m.ImageSubPath = "etc" }, ""), // the kubelet sends it
 		"sub path leads away": at(
 			2, func(m mount) { m.ImageSubPath = "a/../../b" }, "config.mounts[2].image_sub_path",
 		),
@@ -286,7 +286,7 @@ func TestPullValidation(t *testing.T) {
 	}
 }
 
-// TestCheckStopsAtTheFirstProblem: one clear sentence is worth more than the last of many.
+// TestCheckStopsAtTheFirstProblem: the error has one problem, the first.
 func TestCheckStopsAtTheFirstProblem(t *testing.T) {
 	c := newCheck()
 	c.at("a").item("b", 3).that(false, "c", "is first")

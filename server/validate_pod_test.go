@@ -14,7 +14,7 @@ func wantProblem(t *testing.T, err error, field string) {
 	t.Helper()
 	if field == "" {
 		if err != nil {
-			t.Errorf("refused: %v", err)
+			t.Errorf("got %v, want no error", err)
 		}
 		return
 	}
@@ -60,7 +60,7 @@ func TestRunPodValidation(t *testing.T) {
 		"large annotations": {func(p pod) {
 			p.Annotations = map[string]string{"a": strings.Repeat("a", 600<<10), "b": strings.Repeat("b", 600<<10)}
 		}, "config.annotations"},
-		"Kubernetes' annotations": {
+		"annotations of 256 KiB": {
 			func(p pod) { p.Annotations = map[string]string{"a": strings.Repeat("a", 256<<10)} }, "",
 		},
 		"cgroup parent leads away": {func(p pod) { p.Linux.CgroupParent = "/kubepods/../.." }, "config.linux.cgroup_parent"},

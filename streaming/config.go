@@ -14,26 +14,26 @@ import (
 // Config is the [streaming] section of podd.toml.
 type Config struct {
 	// Address is the IP address to listen on. The kubelet is on this node, so loopback is enough; any other needs TLS.
-	Address string `toml:"address" comment:"IP address to listen on. Any address but loopback needs TLS."`
+	Address string `toml:"address" comment:"IP address to listen on. The kubelet connects from this node, so loopback is enough; any other address needs TLS."`
 	// Port is the TCP port, 0 for any free one; the URLs contain it.
 	Port int `toml:"port" comment:"TCP port. 0: any free port."`
 	// TLSCertFile and TLSKeyFile are PEM files; with both set, URLs are https. Replaced files are reloaded.
-	TLSCertFile string `toml:"tls_cert_file" comment:"PEM file: certificate chain. Reloaded when replaced."`
-	TLSKeyFile  string `toml:"tls_key_file" comment:"PEM file: key of the certificate."`
+	TLSCertFile string `toml:"tls_cert_file" comment:"PEM file with the certificate chain. If it and tls_key_file are set, URLs are https. Reloaded when replaced."`
+	TLSKeyFile  string `toml:"tls_key_file" comment:"PEM file with the key of the certificate."`
 	// TLSMinVersion is "1.2" or "1.3".
 	TLSMinVersion string `toml:"tls_min_version" comment:"Minimum TLS version: 1.2 or 1.3."`
 	// IdleTimeout ends a session in which no byte moved for this long; 0 disables it. Pings do not count.
 	IdleTimeout time.Duration `toml:"idle_timeout" comment:"End a session that moved no byte for this long. 0: never."`
 	// CreationTimeout is how long a client may take to open the streams it asked for, after the upgrade.
-	CreationTimeout time.Duration `toml:"creation_timeout" comment:"Time limit for a client to open its streams."`
+	CreationTimeout time.Duration `toml:"creation_timeout" comment:"Time limit for a client to open the streams of a new session."`
 	// TokenTTL is how long a URL is valid. It can be used once.
-	TokenTTL time.Duration `toml:"token_ttl" comment:"How long a URL is valid. It works once."`
+	TokenTTL time.Duration `toml:"token_ttl" comment:"How long a URL is valid. It can be used once."`
 	// MaxTokens bounds the URLs that are neither used nor expired.
 	MaxTokens int `toml:"max_tokens" comment:"Maximum number of unused URLs; more are refused."`
 	// MaxSessions bounds the sessions; a client above it gets 503 and may retry with the same URL.
 	MaxSessions int `toml:"max_sessions" comment:"Maximum number of sessions; more get HTTP 503."`
 	// MaxPending bounds the TCP connections that have not become a session; those above it are closed at once.
-	MaxPending int `toml:"max_pending_connections" comment:"Maximum TCP connections without a session."`
+	MaxPending int `toml:"max_pending_connections" comment:"Maximum number of TCP connections without a session; more are closed."`
 	// HeaderTimeout is how long a connection may take for the TLS handshake, and then for a request.
 	HeaderTimeout time.Duration `toml:"header_timeout" comment:"Time limit for the TLS handshake, and for the request."`
 }
