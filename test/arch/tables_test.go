@@ -52,6 +52,38 @@ func TestTablesNameTests(t *testing.T) {
 	}
 }
 
+// promiseReference is `folder.TestName` or `folder.FuzzName` in backquotes.
+var promiseReference = regexp.MustCompile("`(?:([a-z0-9/]+)\\.)?((?:Test|Fuzz)[A-Z]\\w*)`")
+
+// TestPromisesNameTests: each row of test/PROMISES.md names tests that exist.
+func TestPromisesNameTests(t *testing.T) {
+	tests := parseTests(t)
+	text, err := os.ReadFile("../PROMISES.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		if len(cells) != 2 || strings.HasPrefix(line, "|---") || strings.TrimSpace(cells[1]) == "test" {
+			continue
+		}
+		rows++
+		references := promiseReference.FindAllStringSubmatch(cells[1], -1)
+		if len(references) == 0 {
+			t.Errorf("test/PROMISES.md: row %q names no test", cells[0])
+		}
+		for _, r := range references {
+			if err := tests.check(r[1], r[2], ""); err != nil {
+				t.Errorf("test/PROMISES.md: row %q: %s: %v", cells[0], r[0], err)
+			}
+		}
+	}
+	if rows == 0 {
+		t.Error("test/PROMISES.md has no rows of 2 cells, want its table")
+	}
+}
+
 // TestTableOfRPCs: the table has a row for each RPC of cri-api.
 func TestTableOfRPCs(t *testing.T) {
 	text := readPage(t, "README.md")
