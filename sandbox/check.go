@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,26 +11,25 @@ import (
 	"strings"
 
 	"github.com/podd-project/podd/checkpoint"
-	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
 // The kinds of Finding.
 const (
-	// FindingLeak: it is on the machine and in no record.
+	// FindingLeak: a resource on the machine is in no record.
 	FindingLeak = "leak"
-	// FindingMissing: a record says that it is on the machine.
+	// FindingMissing: a recorded resource is not on the machine.
 	FindingMissing = "missing"
 	// FindingRecord: a record cannot be read.
 	FindingRecord = "record"
-	// FindingUnknown: the machine could not be asked.
+	// FindingUnknown: the machine could not be queried.
 	FindingUnknown = "unknown"
 )
 
-// whatAddress is an address that is given to a pod that no record knows. Unlike other garbage it may be that of another
-// container engine on the same network, so it is freed on demand only.
-const whatAddress = "address"
+// kindAddress is an address allocated to a pod without a record. Unlike other garbage it may belong to another container
+// engine on the same network, so it is freed on demand only.
+const kindAddress = "address"
 
 // Finding is one thing in which records and machine disagree.
 type Finding struct {
@@ -41,8 +39,8 @@ type Finding struct {
 	Detail  string `json:"detail,omitempty"`
 }
 
-// census is what the records on disk say.
-type census struct {
+// snapshot is the content of the records on disk.
+type snapshot struct {
 	pods       []*Pod
 	containers map[string][]*Container // by pod
 	claimed    map[string]bool         // ids of pods and containers, readable or not
@@ -50,38 +48,26 @@ type census struct {
 }
 
 // Check compares the records on disk with the machine, and changes nothing. It needs no Recover before it and may run
-// beside everything else: the machine is looked at first, so what is made meanwhile is in the records by then. What is
-// being removed meanwhile is found once, and not twice.
+// concurrently with everything else: the machine is listed first, so whatever is created meanwhile has a record by then.
+// What is removed meanwhile may be found, but not twice.
 func (e *Engine) Check(ctx context.Context) ([]Finding, error) {
-	chores, debts := e.chores(ctx)
-	leases, leaseErr := e.Network.Leases()
-	found, err := e.takeCensus()
+	candidates, pending := e.janitor.candidates(ctx)
+	leases, leaseErr := e.deps.Network.Leases()
+	records, err := e.janitor.loadSnapshot()
 	if err != nil {
 		return nil, err
 	}
-	findings := found.findings
-	for _, d := range debts {
-		findings = append(findings, Finding{Problem: FindingUnknown, What: d.What, Detail: d.Error})
-	}
-	for id, kinds := range chores {
-		for _, kind := range kinds {
-			if !found.claimed[id] {
-				findings = append(findings, Finding{Problem: FindingLeak, What: kind.what, ID: id})
-			}
-		}
+	findings := append(records.findings, records.leaks(candidates, leases)...)
+	for _, p := range pending {
+		findings = append(findings, Finding{Problem: FindingUnknown, What: p.What, Detail: p.Error})
 	}
 	if leaseErr != nil {
-		findings = append(findings, Finding{Problem: FindingUnknown, What: whatAddress, Detail: leaseErr.Error()})
+		findings = append(findings, Finding{Problem: FindingUnknown, What: kindAddress, Detail: leaseErr.Error()})
 	}
-	for id, addresses := range leases {
-		if !found.claimed[id] {
-			findings = append(findings, Finding{Problem: FindingLeak, What: whatAddress, ID: id, Detail: strings.Join(addresses, " ")})
-		}
-	}
-	for _, p := range found.pods {
-		findings = append(findings, e.checkPod(ctx, p, chores[p.ID])...)
-		for _, c := range found.containers[p.ID] {
-			findings = append(findings, e.checkContainer(ctx, c, chores[c.ID])...)
+	for _, p := range records.pods {
+		findings = append(findings, e.janitor.checkPod(ctx, p, candidates[p.ID])...)
+		for _, c := range records.containers[p.ID] {
+			findings = append(findings, e.janitor.checkContainer(ctx, c, candidates[c.ID])...)
 		}
 	}
 	slices.SortFunc(findings, func(a, b Finding) int {
@@ -90,130 +76,156 @@ func (e *Engine) Check(ctx context.Context) ([]Finding, error) {
 	return findings, ctx.Err()
 }
 
-// takeCensus reads all records.
-func (e *Engine) takeCensus() (census, error) {
-	c := census{containers: map[string][]*Container{}, claimed: map[string]bool{}}
-	ids, err := checkpoint.List(e.podsDir())
+// leaks returns the resources and addresses without a record.
+func (s snapshot) leaks(candidates map[string][]resourceKind, leases map[string][]string) []Finding {
+	var findings []Finding
+	for id, kinds := range candidates {
+		for _, kind := range kinds {
+			if !s.claimed[id] {
+				findings = append(findings, Finding{Problem: FindingLeak, What: kind.what, ID: id})
+			}
+		}
+	}
+	for id, addresses := range leases {
+		if !s.claimed[id] {
+			detail := strings.Join(addresses, " ")
+			findings = append(findings, Finding{Problem: FindingLeak, What: kindAddress, ID: id, Detail: detail})
+		}
+	}
+	return findings
+}
+
+// loadSnapshot reads all records.
+func (j *janitor) loadSnapshot() (snapshot, error) {
+	s := snapshot{containers: map[string][]*Container{}, claimed: map[string]bool{}}
+	ids, err := checkpoint.List(j.e.paths.pods())
 	if err != nil {
-		return c, err
+		return s, err
 	}
 	for _, id := range ids {
-		c.claimed[id] = true
-		p, err := e.readPod(id)
+		s.claimed[id] = true
+		dir := filepath.Join(j.e.paths.pods(), id, containersDir)
+		containers, err := checkpoint.List(dir)
 		if err != nil {
-			c.findings = append(c.findings, Finding{Problem: FindingRecord, What: "pod", ID: id, Detail: err.Error()})
-			c.claimAll(filepath.Join(e.podsDir(), id, containersDir))
+			s.unreadable("containers", id, err)
+		}
+		for _, c := range containers {
+			s.claimed[c] = true
+		}
+		p, err := j.e.readPod(id)
+		if err != nil {
+			s.unreadable("pod", id, err)
 			continue
 		}
-		p.life.end(nil) // it is looked at only
-		c.pods = append(c.pods, p)
-		e.countContainers(&c, p)
-	}
-	return c, nil
-}
-
-func (e *Engine) countContainers(c *census, p *Pod) {
-	ids, err := checkpoint.List(filepath.Join(p.dir, containersDir))
-	if err != nil {
-		c.findings = append(c.findings, Finding{Problem: FindingRecord, What: "containers", ID: p.ID, Detail: err.Error()})
-	}
-	for _, id := range ids {
-		c.claimed[id] = true
-		k, err := e.readContainer(p, id)
-		if err != nil {
-			c.findings = append(c.findings, Finding{Problem: FindingRecord, What: "container", ID: id, Detail: err.Error()})
-			continue
+		p.life.end(nil) // it is only read
+		s.pods = append(s.pods, p)
+		for _, id := range containers {
+			c, err := j.e.readContainer(p, id)
+			if err != nil {
+				s.unreadable("container", id, err)
+				continue
+			}
+			c.life.end(nil)
+			s.containers[p.ID] = append(s.containers[p.ID], c)
 		}
-		k.life.end(nil)
-		c.containers[p.ID] = append(c.containers[p.ID], k)
 	}
+	return s, nil
 }
 
-// claimAll claims what has a directory in dir.
-func (c *census) claimAll(dir string) {
-	ids, err := checkpoint.List(dir)
-	if err != nil {
-		c.findings = append(c.findings, Finding{Problem: FindingRecord, What: "containers", ID: filepath.Base(filepath.Dir(dir)), Detail: err.Error()})
-	}
-	for _, id := range ids {
-		c.claimed[id] = true
-	}
+func (s *snapshot) unreadable(what, id string, err error) {
+	s.findings = append(s.findings, Finding{Problem: FindingRecord, What: what, ID: id, Detail: err.Error()})
 }
 
-// missing names those of the kinds wanted that are not among the chores of one id.
-func missing(id string, chores []garbageKind, wanted ...string) []Finding {
+// missing returns the wanted kinds that are not among the resources of one id.
+func missing(id string, found []resourceKind, wanted ...string) []Finding {
 	var findings []Finding
 	for _, what := range wanted {
-		if !slices.ContainsFunc(chores, func(k garbageKind) bool { return k.what == what }) {
+		if !slices.ContainsFunc(found, func(k resourceKind) bool { return k.what == what }) {
 			findings = append(findings, Finding{Problem: FindingMissing, What: what, ID: id})
 		}
 	}
 	return findings
 }
 
-// checkPod says what a ready pod of this boot lacks.
-func (e *Engine) checkPod(ctx context.Context, p *Pod, chores []garbageKind) []Finding {
-	if p.Status().State != record.PodReady || p.BootID != e.cfg.BootID {
+// checkPod returns what is missing of a ready pod of this boot.
+func (j *janitor) checkPod(ctx context.Context, p *Pod, found []resourceKind) []Finding {
+	if p.Status().State != record.PodReady || p.BootID != j.e.cfg.BootID {
 		return nil
 	}
-	wanted := []string{whatPodDir}
+	wanted := []string{kindPodDir}
 	if p.Netns != "" {
-		wanted = append(wanted, whatNetns, whatAttachment)
+		wanted = append(wanted, kindNetns, kindAttachment)
 	}
 	if p.HasInfra() {
-		wanted = append(wanted, whatContainer)
+		wanted = append(wanted, kindContainer)
 	}
-	findings := missing(p.ID, chores, wanted...)
+	findings := missing(p.ID, found, wanted...)
 	for _, name := range []string{resolvConfFile, hostnameFile, hostsFile} {
-		if _, err := os.Stat(e.podFile(p.ID, name)); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(j.e.paths.podFile(p.ID, name)); errors.Is(err, fs.ErrNotExist) {
 			findings = append(findings, Finding{Problem: FindingMissing, What: "pod file " + name, ID: p.ID})
 		}
 	}
 	if p.HasInfra() && len(findings) == 0 {
-		findings = append(findings, e.checkProcess(ctx, p, p.ID)...)
+		findings = append(findings, j.checkProcess(ctx, p, p.ID)...)
 	}
 	return findings
 }
 
-// checkContainer says what a container lacks that was created and has not exited.
-func (e *Engine) checkContainer(ctx context.Context, c *Container, chores []garbageKind) []Finding {
+// checkContainer returns what is missing of a container that was created.
+func (j *janitor) checkContainer(ctx context.Context, c *Container, found []resourceKind) []Finding {
 	switch s := c.Status(); {
-	case s.State == record.ContainerCreating, c.pod.BootID != e.cfg.BootID, c.doomed():
+	case s.State == record.ContainerCreating, c.pod.BootID != j.e.cfg.BootID, c.startFails():
 		return nil
 	case s.State == record.ContainerExited:
-		return missing(c.ID, chores, whatRootfs)
+		return missing(c.ID, found, kindRootfs)
 	}
-	findings := missing(c.ID, chores, whatContainer, whatRootfs)
+	findings := missing(c.ID, found, kindContainer, kindRootfs)
 	if len(findings) > 0 {
 		return findings
 	}
-	return e.checkProcess(ctx, c.pod, c.ID)
+	return j.checkProcess(ctx, c.pod, c.ID)
 }
 
-// checkProcess asks the runtime for a process that should live.
-func (e *Engine) checkProcess(ctx context.Context, p *Pod, id string) []Finding {
-	rt, err := e.runtimeOf(p)
+// checkProcess queries the runtime for a process that should run.
+func (j *janitor) checkProcess(ctx context.Context, p *Pod, id string) []Finding {
+	rt, err := j.e.handlers.of(p)
 	if err != nil {
 		return []Finding{{Problem: FindingUnknown, What: "process", ID: id, Detail: err.Error()}}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, settleDeadline, fmt.Errorf("no answer within %v: %w", settleDeadline, context.DeadlineExceeded))
+	ctx, cancel := withTimeout(ctx, observeTimeout, "no answer within %v")
 	defer cancel()
 	state, err := rt.State(ctx, id)
 	switch {
 	case err != nil:
 		return []Finding{{Problem: FindingUnknown, What: "process", ID: id, Detail: err.Error()}}
 	case state.Status == oci.Absent, state.Status == oci.Stopped:
-		return []Finding{{Problem: FindingMissing, What: "process", ID: id, Detail: "the runtime says " + string(state.Status)}}
+		detail := "the runtime says " + string(state.Status)
+		return []Finding{{Problem: FindingMissing, What: "process", ID: id, Detail: detail}}
 	}
 	return nil
 }
 
-// FreeAddress gives back the addresses of a container id that Check has found to be in no record.
+// FreeAddress frees the addresses of a pod id for which Check found no record.
 func (e *Engine) FreeAddress(ctx context.Context, id string) error {
-	return e.undo(ctx, func(ctx context.Context) error {
-		return e.Network.Abandon(ctx, network.Request{PodID: id, Netns: filepath.Join(e.netnsDir(), id)})
-	})
+	return undo(ctx, e.cfg.UndoTimeout, func(ctx context.Context) error { return e.janitor.abandon(ctx, id) })
 }
 
-// Address tells whether the finding is one for FreeAddress.
-func (f Finding) Address() bool { return f.Problem == FindingLeak && f.What == whatAddress }
+// Address reports whether FreeAddress can repair the finding.
+func (f Finding) Address() bool { return f.Problem == FindingLeak && f.What == kindAddress }
+
+// Remedy describes what a repair does about the finding, "" for nothing.
+func (f Finding) Remedy() string {
+	if f.Problem != FindingLeak {
+		return ""
+	}
+	return map[string]string{
+		kindContainer:  "kill its processes, and delete it by its runtime",
+		kindCgroup:     "kill the processes in it, and remove it",
+		kindMount:      "unmount it",
+		kindRootfs:     "unmount and delete it",
+		kindAttachment: "detach it by the CNI plugins (DEL)",
+		kindNetns:      "unpin it",
+		kindPodDir:     "unmount and delete it",
+		kindAddress:    "free it by the CNI plugins (daemon stopped)",
+	}[f.What]
+}

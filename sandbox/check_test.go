@@ -41,7 +41,7 @@ func TestCheckFindsNothingWhereAllIsWell(t *testing.T) {
 				t.Errorf("%s: %+v", name, found)
 			}
 		}
-		if e.store.podList()[0].Status().State != record.PodReady || m.pidsAlive() != 3 {
+		if e.store.pods.list(nil)[0].Status().State != record.PodReady || m.pidsAlive() != 3 {
 			t.Error("a check changed something")
 		}
 	})
@@ -57,30 +57,30 @@ func TestCheckFinds(t *testing.T) {
 	}{
 		"a root filesystem too many": {
 			harm: func(t *testing.T, m *machine, _, _ string) { m.makeRootfs(t, "orphan") },
-			want: []Finding{leak(whatRootfs)}},
+			want: []Finding{leak(kindRootfs)}},
 		"a root filesystem too few": {
 			harm: func(t *testing.T, m *machine, _, c string) { must(t, m.images.Release(t.Context(), c)) },
-			want: []Finding{{Problem: FindingMissing, What: whatRootfs, ID: "container"}}},
+			want: []Finding{{Problem: FindingMissing, What: kindRootfs, ID: "container"}}},
 		"an attachment too many": {
 			harm: func(t *testing.T, m *machine, _, _ string) { m.attach(t, "orphan") },
 			want: []Finding{
-				{Problem: FindingLeak, What: whatAddress, ID: "orphan", Detail: "10.88.0.3 fd88::3"},
-				leak(whatAttachment),
+				{Problem: FindingLeak, What: kindAddress, ID: "orphan", Detail: "10.88.0.3 fd88::3"},
+				leak(kindAttachment),
 			}},
 		"an attachment too few": {
 			harm: func(t *testing.T, m *machine, p, _ string) { must(t, m.network.Teardown(t.Context(), p)) },
-			want: []Finding{{Problem: FindingMissing, What: whatAttachment, ID: "pod"}}},
+			want: []Finding{{Problem: FindingMissing, What: kindAttachment, ID: "pod"}}},
 		"an address too many": {
 			harm: func(t *testing.T, m *machine, _, _ string) { m.attach(t, "orphan"); m.network.Lose("orphan") },
-			want: []Finding{{Problem: FindingLeak, What: whatAddress, ID: "orphan", Detail: "10.88.0.3 fd88::3"}}},
+			want: []Finding{{Problem: FindingLeak, What: kindAddress, ID: "orphan", Detail: "10.88.0.3 fd88::3"}}},
 		"a network namespace too few": {
 			harm: func(t *testing.T, m *machine, p, _ string) {
 				must(t, m.namespaces.Unpin(t.Context(), filepath.Join(m.dir, "run/netns", p)))
 			},
-			want: []Finding{{Problem: FindingMissing, What: whatNetns, ID: "pod"}}},
+			want: []Finding{{Problem: FindingMissing, What: kindNetns, ID: "pod"}}},
 		"a bundle too many": {
 			harm: func(t *testing.T, m *machine, _, _ string) { must(t, os.MkdirAll(m.bundle("orphan"), 0o700)) },
-			want: []Finding{leak(whatContainer)}},
+			want: []Finding{leak(kindContainer)}},
 		"a file too few": {
 			harm: func(t *testing.T, m *machine, p, _ string) {
 				must(t, os.Remove(filepath.Join(m.dir, "run/pods", p, hostsFile)))
@@ -146,7 +146,7 @@ func freeFindings(t *testing.T, e *Engine, findings []Finding) {
 			must(t, e.FreeAddress(t.Context(), f.ID))
 		}
 	}
-	must(t, e.Collect(t.Context()))
+	must(t, e.GC(t.Context()))
 	if leaks {
 		checkFinds(t, e, nil)
 	}
@@ -181,12 +181,12 @@ func TestRemoveAllLeavesNothing(t *testing.T) {
 		for _, thing := range things {
 			count[thing.What]++
 		}
-		if count["pod"] != 2 || count["container"] != 3 || count[whatRootfs+" on the machine"] != 4 || count[whatNetns+" on the machine"] != 2 {
+		if count["pod"] != 2 || count["container"] != 3 || count[kindRootfs+" on the machine"] != 4 || count[kindNetns+" on the machine"] != 2 {
 			t.Errorf("inventory %v", count)
 		}
-		must(t, e.Settled(t.Context()))
+		must(t, e.WaitRecovered(t.Context()))
 		must(t, e.RemoveAll(t.Context()))
-		must(t, e.Collect(t.Context()))
+		must(t, e.GC(t.Context()))
 		noLeaks(t, m)
 	})
 }
@@ -206,7 +206,7 @@ func TestDamagedNetworkRecordKeepsNoPod(t *testing.T) {
 		t.Errorf("calls %v", h.callNames())
 	}
 	m.attach(t, "orphan")
-	must(t, e.Collect(t.Context()))
+	must(t, e.GC(t.Context()))
 	must(t, e.RemovePod(t.Context(), pod))
 	noLeaks(t, m)
 }

@@ -53,7 +53,7 @@ func TestClosedEngineTurnsWorkAway(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if n := len(e.store.podList()); n != 1 {
+	if n := len(e.store.pods.list(nil)); n != 1 {
 		t.Errorf("%d pods", n)
 	}
 	if m.pidsAlive() != 3 {
@@ -72,9 +72,9 @@ func TestContainerOfAHandlerThatIsNotConfiguredAnyMoreIsWatchedAndRemoved(t *tes
 	kill(e, h)
 
 	e, h = makeEngine(t, m, "boot-1")
-	delete(e.Runtimes, "other")
+	delete(e.handlers.runtimes, "other")
 	made := 0
-	e.former.make = func(handler string) Runtime {
+	e.handlers.newRetired = func(handler string) Runtime {
 		if made++; handler != "other" {
 			t.Errorf("asked for handler %q", handler)
 		}
@@ -107,7 +107,7 @@ func TestSoak(t *testing.T) {
 		h.arm(200+round%100, false, true)
 		ctx, stop := context.WithCancel(t.Context())
 		var callers work
-		callers.Go(func() { e.KeepClean(ctx) })
+		callers.Go(func() { e.RunGC(ctx) })
 		for i := range 8 {
 			callers.Go(func() {
 				for v := 0; ctx.Err() == nil; v++ {

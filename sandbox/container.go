@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sirupsen/logrus"
+
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -16,23 +18,23 @@ type Container struct {
 	pod    *Pod
 	status atomic.Pointer[record.ContainerStatus]
 	dir    string
-	// op is held by start, update and remove; stop takes no slot, it must overtake a start that is stuck.
-	op       slot
+	// slot is held by start, update and remove; stop does not acquire it because it must overtake a stuck start.
+	slot     slot
 	creation creation
 	life     life
 	kill     killer
 	history  operation.History
 	// exited is closed once the status says Exited.
 	exited chan struct{}
-	// post tells subscribers of the container.
+	// post sends an event of the container to the subscribers.
 	post func(EventType)
 
 	mu sync.Mutex // orders status changes and guards start
-	// start is what StartContainer has done so far, for the watcher that writes the exit.
+	// start is the progress of StartContainer, for the watcher that writes the exit.
 	start startAttempt
 }
 
-// startAttempt is what the watcher needs to know of a start: the exit may be seen before the start returns.
+// startAttempt is the start as the watcher needs it: the exit may be observed before the start returns.
 type startAttempt struct {
 	at  time.Time
 	err error
@@ -41,9 +43,9 @@ type startAttempt struct {
 func (e *Engine) newContainer(p *Pod, r record.Container, s record.ContainerStatus) *Container {
 	c := &Container{
 		Container: r, pod: p, dir: filepath.Join(p.dir, containersDir, r.ID),
-		op: newSlot(), creation: newCreation(), life: newLife(p.life), exited: make(chan struct{}),
+		slot: newSlot(), creation: newCreation(), life: newLife(p.life), exited: make(chan struct{}),
 	}
-	c.post = func(t EventType) { e.postContainer(c, t) }
+	c.post = func(t EventType) { e.events.postContainer(c, t) }
 	c.status.Store(&s)
 	if s.State == record.ContainerExited {
 		close(c.exited)
@@ -62,7 +64,7 @@ func (c *Container) advance(to record.ContainerState, change func(*record.Contai
 	return c.update(to, change, true)
 }
 
-// observe is advance for what has happened already; see Pod.observe.
+// observe is advance for what has already happened; see Pod.observe.
 func (c *Container) observe(to record.ContainerState, change func(*record.ContainerStatus)) error {
 	return c.update(to, change, false)
 }
@@ -85,13 +87,13 @@ func (c *Container) update(to record.ContainerState, change func(*record.Contain
 	}
 	c.status.Store(&next)
 	if entered {
-		c.tellLocked()
+		c.postStateLocked()
 	}
 	return err
 }
 
-// tellLocked says that the container has entered its state. Under the lock, so that the events come in order.
-func (c *Container) tellLocked() {
+// postStateLocked sends the event of the new state, under the lock so that the events are in order.
+func (c *Container) postStateLocked() {
 	switch c.Status().State {
 	case record.ContainerRunning:
 		c.post(EventStarted)
@@ -119,9 +121,15 @@ func (c *Container) startAttempt() startAttempt {
 	return c.start
 }
 
-// doomed is true for a created container that has no process, because its command cannot be run. Its status has had
-// the reason since its creation, for the start to tell, by whichever daemon.
-func (c *Container) doomed() bool {
+// startFails reports whether the container was created without a process because its command cannot be run. Its status
+// has the reason since the creation, so that the start fails with it, also after a restart of the daemon.
+func (c *Container) startFails() bool {
 	s := c.Status()
 	return s.State == record.ContainerCreated && s.Reason == reasonStartError
+}
+
+func (c *Container) log() logrus.FieldLogger {
+	return c.pod.log().WithFields(logrus.Fields{
+		"container": c.ID, "container_name": c.Config.GetMetadata().GetName(),
+	})
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
-	"github.com/sirupsen/logrus"
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -28,59 +27,62 @@ func (e *Engine) CreateContainer(ctx context.Context, podID string, config *cri.
 	if err != nil {
 		return "", err
 	}
-	c, made, err := e.beginContainer(ctx, p, config)
+	c, err := e.startContainerCreation(ctx, p, config)
 	if err != nil {
 		return "", err
-	}
-	if made && !e.work.Go(func() {
-		defer p.gate.leave()
-		e.createContainer(ctx, c)
-	}) {
-		p.gate.leave()
-		e.store.removeContainer(c)
-		c.creation.finish(errClosing)
 	}
 	return c.ID, c.creation.await(ctx, "container")
 }
 
-// beginContainer finds the container that config means or registers a new one, for which p's gate is then held:
-// a stop of the pod waits for its creation to end.
-func (e *Engine) beginContainer(ctx context.Context, p *Pod, config *cri.ContainerConfig) (c *Container, made bool, err error) {
+// startContainerCreation finds the container that config requests or starts to create it. The creation holds p's gate: a
+// stop of the pod waits for its end.
+func (e *Engine) startContainerCreation(
+	ctx context.Context, p *Pod, config *cri.ContainerConfig,
+) (_ *Container, err error) {
 	if state := p.Status().State; state != record.PodReady || !p.gate.enter() {
-		return nil, false, fmt.Errorf("%w: pod sandbox %s is %s, no container can be created in it", errdefs.ErrFailedPrecondition, p.ID, state)
+		return nil, fmt.Errorf("%w: pod sandbox %s is %s, no container can be created in it",
+			errdefs.ErrFailedPrecondition, p.ID, state)
 	}
-	defer func() {
-		if !made {
-			p.gate.leave()
-		}
-	}()
-	if ids := e.unread.containersOf(p); len(ids) > 0 { // one of them may be the container that is asked for
-		return nil, false, fmt.Errorf("%w: records of containers of this pod cannot be read, podd tries again: %v", errdefs.ErrUnavailable, ids)
+	c, added, err := e.registerContainer(ctx, p, config)
+	if !added {
+		p.gate.leave()
+		return c, err
+	}
+	if !e.work.Go(func() {
+		defer p.gate.leave()
+		c.creation.run(e, ctx, e.containerConstruction(c))
+	}) {
+		p.gate.leave()
+		e.store.containers.remove(c)
+		c.creation.finish(errClosing)
+	}
+	return c, nil
+}
+
+func (e *Engine) registerContainer(
+	ctx context.Context, p *Pod, config *cri.ContainerConfig,
+) (_ *Container, added bool, err error) {
+	if ids := e.recovery.unread.containersOf(p); len(ids) > 0 { // one of them may be the requested container
+		return nil, false, fmt.Errorf("%w: records of containers of this pod cannot be read, podd tries again: %v",
+			errdefs.ErrUnavailable, ids)
 	}
 	r, err := e.newContainerRecord(ctx, p, config)
 	if err != nil {
 		return nil, false, err
 	}
-	c = e.newContainer(p, r, record.ContainerStatus{State: record.ContainerCreating, Resources: config.GetLinux().GetResources()})
-	for {
-		other := e.store.addContainer(c)
-		if other == nil {
-			return c, true, nil
-		}
-		err := sameContainer(other, c)
-		if err != nil && other.creation.abandoned() { // see beginPod
-			e.containerLog(other).Info("container was asked for again with another configuration, removing the first")
-			if err = e.RemoveContainer(ctx, other.ID); err == nil || errdefs.IsNotFound(err) {
-				continue
-			}
-		}
+	status := record.ContainerStatus{State: record.ContainerCreating, Resources: config.GetLinux().GetResources()}
+	c := e.newContainer(p, r, status)
+	other, added, err := register(e.store.containers, c,
+		func(other *Container) error { return checkSameContainer(other, c) },
+		func(other *Container) error { return e.RemoveContainer(ctx, other.ID) })
+	if !added {
 		c.life.end(nil)
 		c.releaseLabels()
-		return other, false, err
 	}
+	return other, added, err
 }
 
-// releaseLabels gives the container's SELinux level back, if it has one of its own.
+// releaseLabels frees the container's SELinux level, if it has one of its own.
 func (c *Container) releaseLabels() {
 	if c.Labels != c.pod.Labels {
 		host.ReleaseLabels(c.Labels)
@@ -88,7 +90,7 @@ func (c *Container) releaseLabels() {
 }
 
 func (e *Engine) newContainerRecord(ctx context.Context, p *Pod, config *cri.ContainerConfig) (record.Container, error) {
-	img, err := e.Images.Resolve(ctx, config.GetImage().GetImage())
+	img, err := e.deps.Images.Resolve(ctx, config.GetImage().GetImage())
 	if err != nil {
 		return record.Container{}, fmt.Errorf("image %q: %w", config.GetImage().GetImage(), err)
 	}
@@ -105,7 +107,7 @@ func (e *Engine) newContainerRecord(ctx context.Context, p *Pod, config *cri.Con
 	}, nil
 }
 
-// containerLabels are the pod's unless the container asks for others.
+// containerLabels returns the pod's labels unless the container requests others.
 func containerLabels(p *Pod, config *cri.ContainerConfig) (spec.Labels, error) {
 	options := config.GetLinux().GetSecurityContext().GetSelinuxOptions()
 	if options == nil {
@@ -114,47 +116,38 @@ func containerLabels(p *Pod, config *cri.ContainerConfig) (spec.Labels, error) {
 	return host.Labels(options)
 }
 
-func sameContainer(have, want *Container) error {
+// checkSameContainer is checkSamePod for containers.
+func checkSameContainer(have, want *Container) error {
 	state := have.Status().State
-	if proto.Equal(have.Config, want.Config) && (state == record.ContainerCreating || state == record.ContainerCreated) {
+	if proto.Equal(have.Config, want.Config) &&
+		(state == record.ContainerCreating || state == record.ContainerCreated) {
 		return nil
 	}
 	m := want.Config.GetMetadata()
-	return fmt.Errorf("%w: container %s (%s) is %s attempt %d of this pod already, with another configuration or started since: remove it first, or use another attempt",
+	return fmt.Errorf("%w: container %s (%s) is %s attempt %d of this pod already, with another configuration or started "+
+		"since: remove it first, or use another attempt",
 		errdefs.ErrAlreadyExists, have.ID, state, m.GetName(), m.GetAttempt())
 }
 
-// createContainer makes c or leaves nothing of it.
-func (e *Engine) createContainer(caller context.Context, c *Container) {
-	err := e.onContainer(caller, operation.CreateContainer, c, 0, func(ctx context.Context) error {
-		c.creation.follow(ctx)
-		return e.tryContainer(ctx, c)
-	})
-	c.creation.finish(err)
-	if err == nil {
-		e.discardUnclaimedContainer(c)
+func (e *Engine) containerConstruction(c *Container) construction {
+	return construction{
+		what: "container", log: c.log(), life: c.life,
+		operation: func(ctx context.Context, do func(context.Context) error) error {
+			return e.onContainer(ctx, operation.CreateContainer, c, 0, do)
+		},
+		build:   func(ctx context.Context) error { return e.buildContainer(ctx, c) },
+		discard: func(ctx context.Context, cause error) error { return e.discardContainer(ctx, c, cause) },
+		created: func() {
+			e.events.postContainer(c, EventCreated)
+			if !c.startFails() {
+				e.watch(c)
+			}
+		},
+		remove: func(ctx context.Context) error { return e.RemoveContainer(ctx, c.ID) },
 	}
 }
 
-func (e *Engine) tryContainer(caller context.Context, c *Container) error {
-	ctx, cancel := c.life.within(caller)
-	defer cancel(nil)
-	ctx, stop := context.WithTimeoutCause(ctx, e.cfg.CreateTimeout,
-		fmt.Errorf("creation took longer than %v: %w", e.cfg.CreateTimeout, context.DeadlineExceeded))
-	defer stop()
-
-	if err := deadline(ctx, e.buildContainer(ctx, c)); err != nil {
-		return e.discardContainer(caller, c, err)
-	}
-	c.creation.announce()
-	e.postContainer(c, EventCreated) // before anybody can start it
-	if !c.doomed() {
-		e.watch(c)
-	}
-	return nil
-}
-
-// containerBuild is what the steps of a container's creation hand to each other.
+// containerBuild holds the results of the steps of a container's creation.
 type containerBuild struct {
 	image   *image.Image
 	rootfs  string
@@ -162,22 +155,22 @@ type containerBuild struct {
 	logPath string
 	spec    *specs.Spec
 	process oci.Process
-	// doom is why the command cannot be run: then there is no process.
-	doom error
+	// commandErr is why the command cannot be run: then there is no process.
+	commandErr error
 }
 
-// buildContainer is the making of a container. It cleans nothing up: teardownContainer does.
+// buildContainer creates a container. It undoes nothing: teardownContainer does.
 func (e *Engine) buildContainer(ctx context.Context, c *Container) error {
-	rt, err := e.runtime(c.pod.Handler())
+	rt, err := e.handlers.find(c.pod.Handler())
 	if err != nil {
 		return err
 	}
 	var b containerBuild
 	steps := []step{
 		{"record", func() error { return record.Create(c.dir, c.Container, c.Status()) }},
-		{"image", func() (err error) { b.image, err = e.Images.Resolve(ctx, c.ImageID); return err }},
+		{"image", func() (err error) { b.image, err = e.deps.Images.Resolve(ctx, c.ImageID); return err }},
 		{"log", func() (err error) { b.logPath, err = c.prepareLog(); return err }},
-		{"rootfs", func() (err error) { b.rootfs, err = e.Images.Rootfs(ctx, e.rootfsRequest(c)); return err }},
+		{"rootfs", func() (err error) { b.rootfs, err = e.deps.Images.Rootfs(ctx, c.rootfsRequest()); return err }},
 		{"volumes", func() error { return makeVolumes(c, b) }},
 		{"image volumes", func() (err error) { b.volumes, err = e.mountImageVolumes(ctx, c); return err }},
 		{"spec", func() (err error) { b.spec, err = e.containerSpec(ctx, c, rt, b); return err }},
@@ -187,27 +180,27 @@ func (e *Engine) buildContainer(ctx context.Context, c *Container) error {
 	if err := runSteps(ctx, steps); err != nil {
 		return err
 	}
-	user := b.spec.Process.User // a copy: the status lives as long as the container, and is not to keep all of the process
+	user := b.spec.Process.User // a copy: the status lives as long as the container and must not keep the process alive
 	return c.advance(record.ContainerCreated, func(s *record.ContainerStatus) {
 		s.Process, s.User = b.process, &user
-		if b.doom != nil {
-			s.Reason, s.Message = reasonStartError, b.doom.Error()
+		if b.commandErr != nil {
+			s.Reason, s.Message = reasonStartError, b.commandErr.Error()
 		}
 	})
 }
 
-// createProcess has the runtime create c's process. A command that cannot be run is the user's mistake, which
-// Kubernetes shows as a container that failed to start: then c is created without a process, and the start tells.
+// createProcess makes the runtime create c's process. A command that cannot be run is a user error, which Kubernetes
+// shows as a container that failed to start: then c is created without a process, and its start fails.
 func (c *Container) createProcess(ctx context.Context, rt Runtime, b *containerBuild) (err error) {
 	b.process, err = rt.Create(ctx, c.createRequest(b))
 	if errors.Is(err, oci.ErrCommand) {
-		b.doom = err
+		b.commandErr = err
 		return rt.Delete(ctx, c.ID)
 	}
 	return err
 }
 
-// LogPath is the CRI log file, "" when the config names none.
+// LogPath returns the CRI log file, "" when the config names none.
 func (c *Container) LogPath() string {
 	dir, rel := c.pod.Config.GetLogDirectory(), c.Config.GetLogPath()
 	if dir == "" || rel == "" {
@@ -224,7 +217,7 @@ func (c *Container) prepareLog() (string, error) {
 	return host.LogPath(c.pod.Config.GetLogDirectory(), c.Config.GetLogPath())
 }
 
-func (e *Engine) rootfsRequest(c *Container) image.RootfsRequest {
+func (c *Container) rootfsRequest() image.RootfsRequest {
 	uids, gids := userMappings(c.pod.Config)
 	return image.RootfsRequest{ContainerID: c.ID, ImageID: c.ImageID, MountLabel: c.Labels.Mount, UIDs: uids, GIDs: gids}
 }
@@ -242,35 +235,17 @@ func (c *Container) createRequest(b *containerBuild) oci.CreateRequest {
 	}
 }
 
-// discardContainer undoes a failed creation and returns why it failed. When the undo fails too, the container stays,
-// in an unknown state and visible, for the kubelet to remove.
+// discardContainer undoes a failed creation and returns its cause. If the undo fails too, the container stays, in state
+// Unknown and listed, for the kubelet to remove.
 func (e *Engine) discardContainer(ctx context.Context, c *Container, cause error) error {
 	c.life.end(cause)
-	undo := e.undo(ctx, func(ctx context.Context) error { return e.deleteContainer(ctx, c) })
-	if undo == nil {
+	err := undo(ctx, e.cfg.UndoTimeout, func(ctx context.Context) error { return e.deleteContainer(ctx, c) })
+	if err == nil {
 		return cause
 	}
-	e.containerLog(c).WithError(undo).WithField("cause", cause).Error("container could not be created, nor undone: it stays, in an unknown state")
-	e.store.freeContainerName(c)
+	c.log().WithError(err).WithField("cause", cause).
+		Error("failed to create the container and to undo its creation, it stays in an unknown state")
+	e.store.containers.freeName(c)
 	c.creation.claimed.Store(true)
-	return errors.Join(cause, fmt.Errorf("undo: %w", undo))
-}
-
-func (e *Engine) discardUnclaimedContainer(c *Container) {
-	if c.creation.claimed.Load() {
-		return
-	}
-	e.after(e.cfg.UnclaimedTimeout, func() {
-		if !c.creation.abandoned() {
-			return
-		}
-		e.containerLog(c).Warn("nobody asked for the container again, removing it")
-		if err := e.RemoveContainer(e.life.ctx, c.ID); err != nil && !errdefs.IsNotFound(err) {
-			e.containerLog(c).WithError(err).Error("remove unclaimed container")
-		}
-	})
-}
-
-func (e *Engine) containerLog(c *Container) logrus.FieldLogger {
-	return e.podLog(c.pod).WithFields(logrus.Fields{"container": c.ID, "containerName": c.Config.GetMetadata().GetName()})
+	return errors.Join(cause, fmt.Errorf("undo: %w", err))
 }

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -38,7 +39,9 @@ func (e *Engine) ExecSync(ctx context.Context, id string, cmd []string, timeout 
 	var result oci.ExecResult
 	err = e.onContainer(ctx, operation.ExecSync, c, allow, func(ctx context.Context) (err error) {
 		operation.SetStage(ctx, "command")
-		result, err = rt.ExecSync(ctx, oci.ExecRequest{ID: c.ID, Process: process, Timeout: timeout, Limit: execOutputLimit})
+		result, err = rt.ExecSync(ctx, oci.ExecRequest{
+			ID: c.ID, Process: process, Timeout: timeout, Limit: execOutputLimit,
+		})
 		return err
 	})
 	return result, err
@@ -51,24 +54,28 @@ func (e *Engine) running(id string) (*Container, Runtime, error) {
 		return nil, nil, err
 	}
 	if s := c.Status(); s.State != record.ContainerRunning {
-		return nil, nil, fmt.Errorf("%w: container %s is %s, not running", errdefs.ErrFailedPrecondition, c.ID, s.State)
+		return nil, nil, fmt.Errorf("%w: container %s is %s, not running",
+			errdefs.ErrFailedPrecondition, c.ID, s.State)
 	}
-	rt, err := e.runtimeOf(c.pod)
+	rt, err := e.handlers.of(c.pod)
 	return c, rt, err
 }
 
-// execProcess is the container's own process with another command. It is read from the bundle, not kept: a node
-// has many containers and few execs.
+// execProcess returns the container's first process with another command. It is read from the bundle, not kept in
+// memory: a node has many containers and few execs.
 func (e *Engine) execProcess(c *Container, cmd []string, terminal bool) (*specs.Process, error) {
-	data, err := os.ReadFile(filepath.Join(e.bundleDir(c.ID), "config.json"))
+	data, err := os.ReadFile(filepath.Join(e.paths.bundle(c.ID), "config.json"))
 	if err != nil {
 		return nil, fmt.Errorf("read container's spec: %w", err)
 	}
 	var config struct {
 		Process *specs.Process `json:"process"`
 	}
-	if err := json.Unmarshal(data, &config); err != nil || config.Process == nil {
-		return nil, fmt.Errorf("container's spec has no process: %w", err)
+	if err := json.Unmarshal(data, &config); err != nil {
+		return nil, fmt.Errorf("parse container's spec: %w", err)
+	}
+	if config.Process == nil {
+		return nil, errors.New("container's spec has no process")
 	}
 	return spec.ExecProcess(config.Process, cmd, terminal)
 }

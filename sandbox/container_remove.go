@@ -9,8 +9,8 @@ import (
 	"github.com/podd-project/podd/sandbox/operation"
 )
 
-// RemoveContainer kills the container if need be and removes it. When it fails the container is still there and
-// can be removed again. Its log file stays: it belongs to the kubelet.
+// RemoveContainer kills the container if necessary and removes it. If it fails the container still exists and can be
+// removed again. Its log file stays: it belongs to the kubelet.
 func (e *Engine) RemoveContainer(ctx context.Context, id string) error {
 	c, err := e.Container(id)
 	if err != nil {
@@ -26,19 +26,19 @@ func (e *Engine) RemoveContainer(ctx context.Context, id string) error {
 	})
 }
 
-// removeContainer deletes c, which does not run any more, unless somebody else is faster.
+// removeContainer deletes c, which no longer runs, unless another call has done it.
 func (e *Engine) removeContainer(ctx context.Context, c *Container) error {
-	if err := c.op.take(ctx); err != nil {
+	if err := c.slot.acquire(ctx); err != nil {
 		return fmt.Errorf("wait for another operation on the container: %w", err)
 	}
-	defer c.op.release()
+	defer c.slot.release()
 	if _, err := e.Container(c.ID); err != nil {
-		return nil // its labels, too, may be somebody else's by now
+		return nil // another container may have its labels by now
 	}
-	return e.undo(ctx, func(ctx context.Context) error { return e.deleteContainer(ctx, c) })
+	return undo(ctx, e.cfg.UndoTimeout, func(ctx context.Context) error { return e.deleteContainer(ctx, c) })
 }
 
-// deleteContainer tears c down and forgets it. It needs c.op, or that nobody else knows c.
+// deleteContainer tears c down and removes its record. It needs c.slot, or a c that is not listed.
 func (e *Engine) deleteContainer(ctx context.Context, c *Container) error {
 	if err := e.teardownContainer(ctx, c); err != nil {
 		return err
@@ -48,19 +48,19 @@ func (e *Engine) deleteContainer(ctx context.Context, c *Container) error {
 		return err
 	}
 	c.releaseLabels()
-	e.store.removeContainer(c)
-	e.postContainer(c, EventDeleted)
+	e.store.containers.remove(c)
+	e.events.postContainer(c, EventDeleted)
 	return nil
 }
 
-// teardownContainer is the only undo of buildContainer. It needs the record alone and may be repeated.
+// teardownContainer is the only undo of buildContainer. It needs only the record and may be repeated.
 func (e *Engine) teardownContainer(ctx context.Context, c *Container) error {
 	operation.SetStage(ctx, "delete container")
 	if err := e.deleteProcess(ctx, c.pod, c.ID); err != nil {
-		return fmt.Errorf("delete container: %w", err) // its root filesystem may be in use still
+		return fmt.Errorf("delete container: %w", err) // its root filesystem may still be in use
 	}
 	operation.SetStage(ctx, "release root filesystem")
-	if err := e.Images.Release(ctx, c.ID); err != nil {
+	if err := e.deps.Images.Release(ctx, c.ID); err != nil {
 		return fmt.Errorf("release root filesystem: %w", err)
 	}
 	return nil

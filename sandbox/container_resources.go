@@ -21,37 +21,39 @@ import (
 	"github.com/podd-project/podd/sandbox/usage"
 )
 
-// limitContainer does the part of an update that OCI runtimes do not: huge pages, which runc takes for a new container
-// only and sets back with each update, and oom_score_adj, which belongs to processes. It returns asked as the kernel
-// has it now.
-func (e *Engine) limitContainer(c *Container, asked *cri.LinuxContainerResources, oom bool) (*cri.LinuxContainerResources, error) {
-	if e.Cgroups == nil || c.pod.OwnKernel {
+// limitContainer does the part of an update that OCI runtimes do not: huge pages, which runc sets for a new container only
+// and resets with each update, and oom_score_adj, which belongs to processes. It returns asked with the kernel's values.
+func (e *Engine) limitContainer(
+	c *Container, asked *cri.LinuxContainerResources, oom bool,
+) (*cri.LinuxContainerResources, error) {
+	if e.deps.Cgroups == nil || c.pod.OwnKernel {
 		return asked, nil
 	}
-	group, err := e.Cgroups.Of(c.Status().Process.Pid, c.ID)
+	group, err := e.deps.Cgroups.Of(c.Status().Process.Pid, c.ID)
 	if err != nil {
 		return asked, err
 	}
 	defer group.Close()
-	limits, _, err := spec.Resources(&cri.LinuxContainerResources{HugepageLimits: asked.GetHugepageLimits()}, e.Facts)
+	hugepages := &cri.LinuxContainerResources{HugepageLimits: asked.GetHugepageLimits()}
+	limits, _, err := spec.Resources(hugepages, e.deps.Facts)
 	if err == nil {
 		err = group.Update(&specs.LinuxResources{HugepageLimits: limits.HugepageLimits})
 	}
 	if oom {
-		err = errors.Join(err, e.adjustOOM(c, group, asked))
+		err = errors.Join(err, adjustOOM(c, group, asked, e.deps.Facts))
 	}
 	actual, rerr := actualResources(group, asked, c.Status().Process.Pid)
 	return actual, errors.Join(err, rerr)
 }
 
-// adjustOOM gives every process of the container the new oom_score_adj. One that is made meanwhile by a process that
-// has the old one is found by looking again.
-func (e *Engine) adjustOOM(c *Container, group usage.Cgroup, r *cri.LinuxContainerResources) error {
-	value, warnings, err := spec.OOMScoreAdj(r, e.Facts)
+// adjustOOM sets oom_score_adj of every process of the container, repeatedly until there is no new process: one may be
+// forked meanwhile by a process with the old value.
+func adjustOOM(c *Container, group usage.Cgroup, r *cri.LinuxContainerResources, facts spec.Facts) error {
+	value, warnings, err := spec.OOMScoreAdj(r, facts)
 	if err != nil {
 		return err
 	}
-	e.logWarnings(c, warnings)
+	c.logWarnings(warnings)
 	done := map[int]bool{}
 	for before := -1; len(done) > before; {
 		before = len(done)
@@ -72,8 +74,10 @@ func (e *Engine) adjustOOM(c *Container, group usage.Cgroup, r *cri.LinuxContain
 	return nil
 }
 
-// actualResources returns asked with what the kernel has in its place. What the kernel cannot tell stays as asked.
-func actualResources(group usage.Cgroup, asked *cri.LinuxContainerResources, pid int) (*cri.LinuxContainerResources, error) {
+// actualResources returns asked with the kernel's values where those can be read.
+func actualResources(
+	group usage.Cgroup, asked *cri.LinuxContainerResources, pid int,
+) (*cri.LinuxContainerResources, error) {
 	limits, err := group.Limits()
 	if err != nil {
 		return asked, err
@@ -81,7 +85,7 @@ func actualResources(group usage.Cgroup, asked *cri.LinuxContainerResources, pid
 	actual := fromKernel(asked, limits)
 	for key := range actual.GetUnified() {
 		if text, err := group.Unified(key); err == nil && text != "" && !strings.Contains(text, "\n") {
-			actual.Unified[key] = text // a table (io.max) is told as it was asked for
+			actual.Unified[key] = text // a table (io.max) stays as requested
 		}
 	}
 	if adj, err := oomScoreAdj(pid); err == nil {
@@ -90,7 +94,7 @@ func actualResources(group usage.Cgroup, asked *cri.LinuxContainerResources, pid
 	return actual, nil
 }
 
-// fromKernel is asked, corrected by the limits. "No limit" is told as the request told it, 0 or -1.
+// fromKernel returns asked with the values of l. An unlimited value is reported the way it was requested, 0 or -1.
 func fromKernel(asked *cri.LinuxContainerResources, l cgroups.Limits) *cri.LinuxContainerResources {
 	r := proto.CloneOf(asked)
 	if r == nil {
@@ -119,7 +123,7 @@ func fromKernel(asked *cri.LinuxContainerResources, l cgroups.Limits) *cri.Linux
 	return r
 }
 
-// orUnlimited turns a limit of the kernel into one of CRI.
+// orUnlimited converts a limit of the kernel to one of CRI.
 func orUnlimited(asked int64, limit uint64) int64 {
 	switch {
 	case limit <= math.MaxInt64:
@@ -130,8 +134,8 @@ func orUnlimited(asked int64, limit uint64) int64 {
 	return -1
 }
 
-// kernelShares is the weight. On v2 many shares are one weight, and runtimes have converted them in two ways: the
-// shares asked for are told as long as the kernel's weight is theirs.
+// kernelShares returns the CPU shares. On cgroup v2 many shares map to one weight, and runtimes have converted them in two
+// ways: the requested shares are returned as long as one of the two conversions gives the kernel's weight.
 func kernelShares(asked int64, l cgroups.Limits) int64 {
 	weights := []uint64{cgroups.WeightOf(uint64(asked)), cgroups.OldWeightOf(uint64(asked))}
 	switch {
@@ -141,7 +145,7 @@ func kernelShares(asked int64, l cgroups.Limits) int64 {
 	return int64(l.CPUShares)
 }
 
-// setOOMScoreAdj writes a process's oom_score_adj; one that has ended is no error.
+// setOOMScoreAdj writes a process's oom_score_adj; a process that has ended is no error.
 func setOOMScoreAdj(pid, value int) error {
 	err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), strconv.AppendInt(nil, int64(value), 10), 0)
 	if gone(err) {

@@ -29,7 +29,7 @@ func sleeper(t *testing.T) int {
 
 func TestUpdateIsToldAsTheKernelHasIt(t *testing.T) {
 	e, f := measuring(t)
-	e.Facts.HugepageSizes, e.Facts.Hugetlb = []string{"2MB"}, true
+	e.deps.Facts.HugepageSizes, e.deps.Facts.Hugetlb = []string{"2MB"}, true
 	id, g := running(t, e, f, mustRunPod(t, e, "web"), "main")
 	g.procs = []int{sleeper(t), sleeper(t)}
 	g.limits = cgroups.Limits{
@@ -142,7 +142,7 @@ func TestUpdatePod(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, f := measuring(t)
-			e.Facts.Swap, e.Facts.CgroupV2 = true, true
+			e.deps.Facts.Swap, e.deps.Facts.CgroupV2 = true, true
 			pod := runPodIn(t, e, "web", "/mine", "uid")
 			g := f.add("/mine")
 			must(t, e.UpdatePod(pod, tt.overhead, tt.resources))

@@ -17,10 +17,10 @@ import (
 	"github.com/podd-project/podd/sandbox/record"
 )
 
-// cgroupPrefix begins the name of every cgroup that podd makes for a container.
+// cgroupPrefix starts the name of every cgroup that podd creates for a container.
 const cgroupPrefix = "podd"
 
-// containerSpec gathers what config.json depends on from the machine and makes it.
+// containerSpec makes config.json from the request and the facts of the machine.
 func (e *Engine) containerSpec(ctx context.Context, c *Container, rt Runtime, b containerBuild) (*specs.Spec, error) {
 	in, err := e.specInput(c, rt, b)
 	if err != nil {
@@ -37,7 +37,7 @@ func (e *Engine) containerSpec(ctx context.Context, c *Container, rt Runtime, b 
 		return nil, err
 	}
 	if security.GetPrivileged() {
-		if in.Host.Devices, err = host.HostDevices(); err != nil { // now, not at start: devices come and go
+		if in.Host.Devices, err = host.HostDevices(); err != nil { // now, not at the start of podd: devices come and go
 			return nil, err
 		}
 	}
@@ -52,11 +52,11 @@ func (e *Engine) containerSpec(ctx context.Context, c *Container, rt Runtime, b 
 	if err != nil {
 		return nil, err
 	}
-	e.logWarnings(c, warnings)
-	return s, e.injectCDI(s, c)
+	c.logWarnings(warnings)
+	return s, injectCDI(e.deps.CDI, s, c)
 }
 
-// mounts looks at the container's host paths, and relabels those that ask for it.
+// mounts resolves the container's host paths, and relabels those that request it.
 func (e *Engine) mounts(ctx context.Context, c *Container, volumes map[int]string) ([]spec.Mount, error) {
 	mounts, err := e.resolver.Mounts(ctx, c.Config.GetMounts(), volumes)
 	if err != nil {
@@ -73,7 +73,7 @@ func (e *Engine) seccompProfile(p *cri.SecurityProfile, deprecated string) (*sec
 	return host.SeccompProfile(request, e.cfg.SeccompRoot)
 }
 
-// checkAppArmor finds out before the runtime does whether a profile named is loaded.
+// checkAppArmor reports a profile that is not loaded before the runtime does.
 func checkAppArmor(security *cri.LinuxContainerSecurityContext) error {
 	//lint:ignore SA1019 kubelets before 1.27 send only this
 	p, err := spec.AppArmorRequest(security.GetApparmor(), security.GetApparmorProfile())
@@ -83,15 +83,15 @@ func checkAppArmor(security *cri.LinuxContainerSecurityContext) error {
 	return host.CheckAppArmor(p.GetLocalhostRef())
 }
 
-func (e *Engine) injectCDI(s *specs.Spec, c *Container) error {
+func injectCDI(cdi *host.CDI, s *specs.Spec, c *Container) error {
 	devices, err := host.CDIDevices(c.Config)
 	if err != nil || len(devices) == 0 {
 		return err
 	}
-	return e.CDI.Inject(s, devices)
+	return cdi.Inject(s, devices)
 }
 
-// specInput is the part of spec.Input that needs no look at the machine.
+// specInput returns the part of spec.Input that does not depend on the machine.
 func (e *Engine) specInput(c *Container, rt Runtime, b containerBuild) (spec.Input, error) {
 	pid, err := e.pidNamespace(c)
 	if err != nil {
@@ -104,25 +104,18 @@ func (e *Engine) specInput(c *Container, rt Runtime, b containerBuild) (spec.Inp
 	ns := e.podNamespaces(c.pod)
 	ns.PID = pid
 	return spec.Input{
-		ID: c.ID, Sandbox: c.pod.ID, Annotations: e.handlerAnnotations(c.pod), Pod: c.pod.Config, Config: c.Config, Image: b.image.Config, Rootfs: b.rootfs, Labels: c.Labels,
-		Namespaces: ns, Files: e.podFiles(c.pod), CgroupsPath: cgroup, Handler: handlerFacts(rt), Host: e.Facts,
+		ID: c.ID, Sandbox: c.pod.ID, Annotations: e.handlers.annotations(c.pod), Pod: c.pod.Config, Config: c.Config,
+		Image: b.image.Config, Rootfs: b.rootfs, Labels: c.Labels, Namespaces: ns,
+		Files: e.paths.podFiles(c.pod), CgroupsPath: cgroup, Handler: handlerFacts(rt), Host: e.deps.Facts,
 	}, nil
 }
 
 func handlerFacts(rt Runtime) spec.Handler {
 	f := rt.Features()
-	return spec.Handler{OCIVersion: f.OCIVersion, RecursiveReadOnly: f.RecursiveReadOnly, UserNamespaces: f.UserNamespaces, OwnKernel: f.OwnKernel}
-}
-
-func (e *Engine) podFiles(p *Pod) spec.PodFiles {
-	files := spec.PodFiles{
-		ResolvConf: e.podFile(p.ID, resolvConfFile), Hostname: e.podFile(p.ID, hostnameFile),
-		Hosts: e.podFile(p.ID, hostsFile), Shm: e.podFile(p.ID, shmDir),
+	return spec.Handler{
+		OCIVersion: f.OCIVersion, RecursiveReadOnly: f.RecursiveReadOnly, UserNamespaces: f.UserNamespaces,
+		OwnKernel: f.OwnKernel,
 	}
-	if namespaceOptions(p.Config).GetIpc() == cri.NamespaceMode_NODE {
-		files.Shm = "/dev/shm"
-	}
-	return files
 }
 
 // pidNamespace resolves the container's PID namespace: its own, its pod's, the node's, or another container's of
@@ -138,11 +131,11 @@ func (e *Engine) pidNamespace(c *Container) (string, error) {
 		return e.targetNamespace(c, options.GetTargetId())
 	}
 	if c.pod.OwnKernel && sharesPID(c.pod.Config) {
-		return spec.Host, nil // of its kernel: that of the infra container
+		return spec.Host, nil // of the sandbox's kernel: that of the infra container
 	}
 	infra := c.pod.Status().Infra
 	if infra.Pid == 0 {
-		return "", nil // the pod was made without a shared PID namespace
+		return "", nil // the pod was created without a shared PID namespace
 	}
 	return fmt.Sprintf("/proc/%d/ns/pid", infra.Pid), nil
 }
@@ -153,19 +146,23 @@ func (e *Engine) targetNamespace(c *Container, target string) (string, error) {
 		return "", fmt.Errorf("target container: %w", err)
 	}
 	if t.pod != c.pod {
-		return "", fmt.Errorf("%w: target container %s is in another pod sandbox", errdefs.ErrInvalidArgument, t.ID)
+		return "", fmt.Errorf("%w: target container %s is in another pod sandbox",
+			errdefs.ErrInvalidArgument, t.ID)
 	}
 	if c.pod.OwnKernel {
-		return "", fmt.Errorf("%w: containers cannot join each other's PID namespace in the sandbox of runtime handler %q", errdefs.ErrFailedPrecondition, c.pod.Handler())
+		return "", fmt.Errorf("%w: containers cannot join each other's PID namespace in the sandbox of runtime handler %q",
+			errdefs.ErrFailedPrecondition, c.pod.Handler())
 	}
 	s := t.Status()
 	if s.State != record.ContainerRunning {
-		return "", fmt.Errorf("%w: target container %s is %s, not running", errdefs.ErrFailedPrecondition, t.ID, s.State)
+		return "", fmt.Errorf("%w: target container %s is %s, not running",
+			errdefs.ErrFailedPrecondition, t.ID, s.State)
 	}
 	return fmt.Sprintf("/proc/%d/ns/pid", s.Process.Pid), nil
 }
 
-// mountImageVolumes mounts the images that the container has as volumes (KEP-4639), by index of the mount.
+// mountImageVolumes mounts the images that the container uses as volumes (KEP-4639), and returns the paths by index of
+// the mount.
 func (e *Engine) mountImageVolumes(ctx context.Context, c *Container) (map[int]string, error) {
 	uids, gids := userMappings(c.pod.Config)
 	volumes := map[int]string{}
@@ -173,11 +170,14 @@ func (e *Engine) mountImageVolumes(ctx context.Context, c *Container) (map[int]s
 		if m.GetImage().GetImage() == "" {
 			continue
 		}
-		img, err := e.Images.Resolve(ctx, m.GetImage().GetImage())
+		img, err := e.deps.Images.Resolve(ctx, m.GetImage().GetImage())
 		if err != nil {
-			return nil, fmt.Errorf("%w: image %q: %w", crierrors.ErrImageVolumeMountFailed, m.GetImage().GetImage(), err)
+			return nil, fmt.Errorf("%w: image %q: %w",
+				crierrors.ErrImageVolumeMountFailed, m.GetImage().GetImage(), err)
 		}
-		path, err := e.Images.Volume(ctx, image.VolumeRequest{ContainerID: c.ID, Index: i, ImageID: img.ID, MountLabel: c.Labels.Mount, UIDs: uids, GIDs: gids})
+		path, err := e.deps.Images.Volume(ctx, image.VolumeRequest{
+			ContainerID: c.ID, Index: i, ImageID: img.ID, MountLabel: c.Labels.Mount, UIDs: uids, GIDs: gids,
+		})
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", crierrors.ErrImageVolumeMountFailed, err)
 		}
@@ -186,22 +186,23 @@ func (e *Engine) mountImageVolumes(ctx context.Context, c *Container) (map[int]s
 	return volumes, nil
 }
 
-// mountsImage is true when the container has the image as a volume.
+// mountsImage reports whether the container has the image as a volume.
 func (e *Engine) mountsImage(c *Container, imageID string) bool {
 	return slices.ContainsFunc(c.Config.GetMounts(), func(m *cri.Mount) bool {
 		ref := m.GetImage().GetImage()
 		if ref == "" {
 			return false
 		}
-		img, err := e.Images.Resolve(e.life.ctx, ref)
+		img, err := e.deps.Images.Resolve(e.life.ctx, ref)
 		return err == nil && img.ID == imageID
 	})
 }
 
-// infraSpec is config.json of p's infra container.
+// infraSpec returns config.json of p's infra container.
 func (e *Engine) infraSpec(p *Pod, rt Runtime) (*specs.Spec, error) {
 	if e.cfg.PauseRootfs == "" {
-		return nil, fmt.Errorf("%w: this podd was built without its pause program, so no pod can have an infra container, as for a shared PID namespace: build it with make", errdefs.ErrFailedPrecondition)
+		return nil, fmt.Errorf("%w: this podd was built without its pause program, so no pod can have an infra container, "+
+			"as for a shared PID namespace: build it with make", errdefs.ErrFailedPrecondition)
 	}
 	cgroup, err := spec.CgroupsPath(e.cfg.SystemdCgroup, p.Config.GetLinux().GetCgroupParent(), cgroupPrefix, p.ID)
 	if err != nil {
@@ -214,17 +215,18 @@ func (e *Engine) infraSpec(p *Pod, rt Runtime) (*specs.Spec, error) {
 		return nil, err
 	}
 	s, warnings, err := spec.Pause(spec.PauseInput{
-		ID: p.ID, Pod: p.Config, Rootfs: e.cfg.PauseRootfs, Seccomp: profile, Labels: p.Labels, Namespaces: e.podNamespaces(p),
-		CgroupsPath: cgroup, Shm: e.podFiles(p).Shm, Annotations: e.handlerAnnotations(p), Handler: handlerFacts(rt), Host: e.Facts,
+		ID: p.ID, Pod: p.Config, Rootfs: e.cfg.PauseRootfs, Seccomp: profile, Labels: p.Labels,
+		Namespaces: e.podNamespaces(p), CgroupsPath: cgroup, Shm: e.paths.podFiles(p).Shm,
+		Annotations: e.handlers.annotations(p), Handler: handlerFacts(rt), Host: e.deps.Facts,
 	})
 	for _, w := range warnings {
-		e.podLog(p).WithField("warning", w).Debug("infra container differs from its request")
+		p.log().WithField("warning", w).Debug("infra container differs from its request")
 	}
 	return s, err
 }
 
-func (e *Engine) logWarnings(c *Container, warnings []string) {
+func (c *Container) logWarnings(warnings []string) {
 	for _, w := range warnings {
-		e.containerLog(c).WithField("warning", w).Warn("container differs from its request")
+		c.log().WithField("warning", w).Warn("container differs from its request")
 	}
 }

@@ -13,25 +13,27 @@ import (
 	"github.com/podd-project/podd/sandbox/record"
 )
 
-// startErrorCode is the exit code of a container that could not be started, as Docker has it.
+// startErrorCode is the exit code of a container that could not be started, as in Docker.
 const startErrorCode = 128
 
-// StartContainer starts a created container. The start goes on when its caller has given up. A container that
-// cannot be started is exited afterwards, with reason StartError.
+// StartContainer starts a created container. The start continues if its caller gives up. A container that cannot be
+// started is exited afterwards, with reason StartError.
 func (e *Engine) StartContainer(ctx context.Context, id string) error {
 	c, err := e.Container(id)
 	if err != nil {
 		return err
 	}
-	if err := c.op.take(ctx); err != nil {
+	if err := c.slot.acquire(ctx); err != nil {
 		return fmt.Errorf("wait for another operation on the container: %w", err)
 	}
 	done := make(chan error, 1)
 	if !e.work.Go(func() {
-		defer c.op.release()
-		done <- e.onContainer(ctx, operation.StartContainer, c, 0, func(ctx context.Context) error { return e.startContainer(ctx, c) })
+		defer c.slot.release()
+		done <- e.onContainer(ctx, operation.StartContainer, c, 0, func(ctx context.Context) error {
+			return e.startContainer(ctx, c)
+		})
 	}) {
-		c.op.release()
+		c.slot.release()
 		return errClosing
 	}
 	select {
@@ -42,35 +44,36 @@ func (e *Engine) StartContainer(ctx context.Context, id string) error {
 	}
 }
 
-// startContainer needs c.op.
+// startContainer needs c.slot.
 func (e *Engine) startContainer(caller context.Context, c *Container) error {
 	if s := c.Status(); s.State != record.ContainerCreated {
-		return fmt.Errorf("%w: container %s is %s, only a created one can be started", errdefs.ErrFailedPrecondition, c.ID, s.State)
+		return fmt.Errorf("%w: container %s is %s, only a created one can be started",
+			errdefs.ErrFailedPrecondition, c.ID, s.State)
 	}
-	if c.doomed() {
-		return errors.Join(fmt.Errorf("start container: %w: %s", oci.ErrCommand, c.Status().Message), e.publishExit(c, oci.Exit{At: time.Now()}))
+	if c.startFails() {
+		return errors.Join(fmt.Errorf("start container: %w: %s", oci.ErrCommand, c.Status().Message),
+			e.publishExit(c, oci.Exit{At: time.Now()}))
 	}
-	rt, err := e.runtimeOf(c.pod)
+	rt, err := e.handlers.of(c.pod)
 	if err != nil {
 		return err
 	}
-	// A daemon that stops does not cut a start short: the container would have to be killed.
-	ctx, cancel := c.life.withinBut(caller, errClosing)
+	// A daemon that stops does not cancel a start: the container would have to be killed.
+	ctx, cancel := c.life.withinExcept(caller, errClosing)
 	defer cancel(nil)
-	ctx, stop := context.WithTimeoutCause(ctx, e.cfg.StartTimeout,
-		fmt.Errorf("start took longer than %v: %w", e.cfg.StartTimeout, context.DeadlineExceeded))
+	ctx, stop := withTimeout(ctx, e.cfg.StartTimeout, "start took longer than %v")
 	defer stop()
 
 	at := time.Now()
 	c.beginStart(at)
 	operation.SetStage(ctx, "start")
-	if err := deadline(ctx, rt.Start(ctx, c.ID)); err != nil {
+	if err := withCause(ctx, rt.Start(ctx, c.ID)); err != nil {
 		return e.abandonStart(caller, c, err)
 	}
 	operation.SetStage(ctx, "record")
 	err = c.advance(record.ContainerRunning, func(s *record.ContainerStatus) { s.StartedAt = at })
 	if c.Status().State == record.ContainerExited {
-		return nil // it ran, and its exit was seen before this line
+		return nil // it ran, and its exit was recorded before this line
 	}
 	if err != nil {
 		return e.abandonStart(caller, c, err)
@@ -78,10 +81,10 @@ func (e *Engine) startContainer(caller context.Context, c *Container) error {
 	return nil
 }
 
-// abandonStart makes a container that could not be started an exited one.
+// abandonStart stops a container that could not be started, so that it is exited.
 func (e *Engine) abandonStart(ctx context.Context, c *Container, cause error) error {
 	c.failStart(cause)
 	operation.SetStage(ctx, "stop")
-	undo := e.undo(ctx, func(ctx context.Context) error { return e.stopContainer(ctx, c, 0) })
-	return errors.Join(fmt.Errorf("start container: %w", cause), undo)
+	err := undo(ctx, e.cfg.UndoTimeout, func(ctx context.Context) error { return e.stopContainer(ctx, c, 0) })
+	return errors.Join(fmt.Errorf("start container: %w", cause), err)
 }

@@ -17,8 +17,8 @@ import (
 // killInterval is how often SIGKILL is repeated: a process that was forking may have escaped the first one.
 const killInterval = time.Second
 
-// StopContainer sends the stop signal, and SIGKILL once grace has passed. Several calls share one stop, and the
-// shortest grace wins. It takes no slot: it must overtake a start that is stuck. It is idempotent.
+// StopContainer sends the stop signal, and SIGKILL once grace has passed. Several calls share one stop, and the shortest
+// grace wins. It does not acquire the slot because it must overtake a stuck start. It is idempotent.
 func (e *Engine) StopContainer(ctx context.Context, id string, grace time.Duration) error {
 	c, err := e.Container(id)
 	if err != nil {
@@ -27,7 +27,7 @@ func (e *Engine) StopContainer(ctx context.Context, id string, grace time.Durati
 	return e.stopContainer(ctx, c, grace)
 }
 
-// stopContainer returns once the exit of c is recorded. A creation under way is ended first, and undone by itself.
+// stopContainer returns once the exit of c is recorded. It cancels a creation in progress, which undoes itself.
 func (e *Engine) stopContainer(ctx context.Context, c *Container, grace time.Duration) error {
 	c.life.end(fmt.Errorf("container %s is being stopped", c.ID))
 	select {
@@ -36,10 +36,10 @@ func (e *Engine) stopContainer(ctx context.Context, c *Container, grace time.Dur
 		return fmt.Errorf("wait for the creation to be undone: %w", context.Cause(ctx))
 	}
 	switch c.Status().State {
-	case record.ContainerExited, record.ContainerCreating: // ended, or never made
+	case record.ContainerExited, record.ContainerCreating: // ended, or never created
 		return nil
 	case record.ContainerCreated:
-		if c.doomed() {
+		if c.startFails() {
 			return e.publishExit(c, oci.Exit{At: time.Now()})
 		}
 		grace = 0 // its process is the runtime's own, waiting to be started
@@ -62,8 +62,8 @@ func (e *Engine) stopContainer(ctx context.Context, c *Container, grace time.Dur
 	}
 }
 
-// killByDeadline sends the stop signal, waits for the deadline, and then sends SIGKILL until the container is gone
-// or has outlived it for too long. It goes on when the caller, whose context names the operation, has given up.
+// killByDeadline sends the stop signal, waits for the deadline, and then sends SIGKILL until the container has exited or
+// KillTimeout has passed. It continues if the caller, whose context belongs to the operation, gives up.
 func (e *Engine) killByDeadline(caller context.Context, c *Container, s *stop) error {
 	if deadline, _ := c.kill.at(s); time.Until(deadline) > 0 {
 		operation.SetStage(caller, "signal")
@@ -96,10 +96,10 @@ func (e *Engine) killByDeadline(caller context.Context, c *Container, s *stop) e
 	}
 }
 
-// endByRuntime ends what signals do not reach: a paused container, or a monitor that hangs and so never tells that its
-// container has ended. It is the last resort because an exit that is not recorded yet is lost if podd dies meanwhile.
+// endByRuntime deletes a container that signals do not end: a paused one, or one whose monitor hangs and never reports
+// the exit. It is the last resort because an exit that is not recorded yet is lost if podd dies meanwhile.
 func (e *Engine) endByRuntime(c *Container) error {
-	return e.undo(e.life.ctx, func(ctx context.Context) error {
+	return undo(e.life.ctx, e.cfg.UndoTimeout, func(ctx context.Context) error {
 		if err := e.deleteProcess(ctx, c.pod, c.ID); err != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ func (e *Engine) endByRuntime(c *Container) error {
 		case <-e.life.ctx.Done():
 			return context.Cause(e.life.ctx)
 		case <-ctx.Done():
-			return fmt.Errorf("wait for its exit to be noticed: %w", context.Cause(ctx))
+			return fmt.Errorf("wait for its exit to be recorded: %w", context.Cause(ctx))
 		}
 	})
 }
@@ -134,27 +134,27 @@ func (c *Container) waitForDeadline(ctx context.Context, s *stop) bool {
 	}
 }
 
-// signal never fails the stop: the next signal or the exit will tell.
+// signal logs errors and never fails the stop: the next signal or the exit follows.
 func (e *Engine) signal(c *Container, sig syscall.Signal) {
 	select {
 	case <-c.exited:
 		return
 	default:
 	}
-	rt, err := e.runtimeOf(c.pod)
+	rt, err := e.handlers.of(c.pod)
 	if err == nil {
 		ctx, cancel := context.WithTimeout(e.life.ctx, e.cfg.KillTimeout)
 		defer cancel()
 		err = rt.Signal(ctx, c.ID, sig)
 	}
 	if err != nil {
-		e.containerLog(c).WithError(err).WithField("signal", sig).Warn("signal container")
+		c.log().WithError(err).WithField("signal", sig).Warn("failed to signal container")
 	}
 }
 
-// stopContainers ends all containers of p at once.
+// stopContainers stops all containers of p in parallel.
 func (e *Engine) stopContainers(ctx context.Context, p *Pod) error {
-	containers := e.store.containerList(p)
+	containers := e.store.containersOf(p)
 	errs := make(chan error, len(containers))
 	for _, c := range containers {
 		if !e.work.Go(func() { errs <- e.stopContainer(ctx, c, 0) }) {
@@ -168,11 +168,11 @@ func (e *Engine) stopContainers(ctx context.Context, p *Pod) error {
 	return errors.Join(all...)
 }
 
-// describeStuck says what a process that does not die is doing, from /proc.
+// describeStuck describes a process that does not die, from /proc.
 func describeStuck(pid int) string {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return fmt.Sprintf("process %d is gone, its monitor has not noticed", pid)
+		return fmt.Sprintf("process %d is gone, its monitor has not reported the exit", pid)
 	}
 	state := "unknown"
 	for line := range strings.Lines(string(status)) {

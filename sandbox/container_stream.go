@@ -20,8 +20,8 @@ func (e *Engine) Exec(ctx context.Context, id string, cmd []string, terminal boo
 	return rt.Exec(ctx, c.ID, process, s)
 }
 
-// Attach connects a client to the first process of a running container, beside other clients and the log, until the
-// process or ctx ends.
+// Attach connects a client to the first process of a running container, in addition to other clients and the log, until
+// the process or ctx ends.
 func (e *Engine) Attach(ctx context.Context, id string, s oci.Streams) error {
 	c, rt, err := e.running(id)
 	if err != nil {

@@ -14,35 +14,38 @@ import (
 	"github.com/podd-project/podd/sandbox/record"
 )
 
-// UpdateContainer changes the resources of a created or running container. Fields that are zero stay as they are. The
-// status has them afterwards as the kernel has them.
+// UpdateContainer changes the resources of a created or running container. Fields that are zero stay unchanged. The
+// status has the kernel's values afterwards.
 func (e *Engine) UpdateContainer(ctx context.Context, id string, r *cri.LinuxContainerResources) error {
 	c, err := e.Container(id)
 	if err != nil {
 		return err
 	}
-	if err := c.op.take(ctx); err != nil {
+	if err := c.slot.acquire(ctx); err != nil {
 		return fmt.Errorf("wait for another operation on the container: %w", err)
 	}
-	defer c.op.release()
-	return e.onContainer(ctx, operation.UpdateContainer, c, 0, func(ctx context.Context) error { return e.updateContainer(ctx, c, r) })
+	defer c.slot.release()
+	return e.onContainer(ctx, operation.UpdateContainer, c, 0, func(ctx context.Context) error {
+		return e.updateContainer(ctx, c, r)
+	})
 }
 
-// updateContainer needs c.op.
+// updateContainer needs c.slot.
 func (e *Engine) updateContainer(ctx context.Context, c *Container, r *cri.LinuxContainerResources) error {
 	state := c.Status().State
 	if state != record.ContainerCreated && state != record.ContainerRunning {
-		return fmt.Errorf("%w: container %s is %s, its resources cannot be updated", errdefs.ErrFailedPrecondition, c.ID, state)
+		return fmt.Errorf("%w: container %s is %s, its resources cannot be updated",
+			errdefs.ErrFailedPrecondition, c.ID, state)
 	}
-	rt, err := e.runtimeOf(c.pod)
+	rt, err := e.handlers.of(c.pod)
 	if err != nil {
 		return err
 	}
-	resources, warnings, err := spec.Resources(r, e.Facts)
+	resources, warnings, err := spec.Resources(r, e.deps.Facts)
 	if err != nil {
 		return err
 	}
-	e.logWarnings(c, warnings)
+	c.logWarnings(warnings)
 	operation.SetStage(ctx, "update")
 	if err := rt.Update(ctx, c.ID, resources); err != nil {
 		return fmt.Errorf("update container: %w", err)
@@ -50,12 +53,13 @@ func (e *Engine) updateContainer(ctx context.Context, c *Container, r *cri.Linux
 	operation.SetStage(ctx, "read back")
 	actual, err := e.limitContainer(c, mergeResources(c.Status().Resources, r), r.GetOomScoreAdj() != 0)
 	if errdefs.IsNotFound(err) {
-		err = nil // it has ended meanwhile
+		err = nil // it has exited meanwhile
 	}
-	return errors.Join(err, c.observe(c.Status().State, func(s *record.ContainerStatus) { s.Resources = actual }))
+	return errors.Join(err,
+		c.observe(c.Status().State, func(s *record.ContainerStatus) { s.Resources = actual }))
 }
 
-// mergeResources returns old with what r sets.
+// mergeResources returns old with the fields that r sets.
 func mergeResources(old, r *cri.LinuxContainerResources) *cri.LinuxContainerResources {
 	merged := &cri.LinuxContainerResources{}
 	if old != nil {

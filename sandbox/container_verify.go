@@ -10,25 +10,25 @@ import (
 	"github.com/podd-project/podd/oci"
 )
 
-// verify looks again, before anything of c has run, at what runtime and monitor were given by names whose meaning
-// may have changed since they were looked at: a pid, and a path that a pod may be able to write to.
+// verify checks again, before anything of c has run, the names passed to the runtime and the monitor that may refer to
+// something else since they were checked: a pid, and a path that a pod may be able to write to.
 func (e *Engine) verify(ctx context.Context, c *Container, rt Runtime, b containerBuild) error {
-	if b.doom != nil {
+	if b.commandErr != nil {
 		return nil // there is no process
 	}
 	if err := e.verifyPIDNamespace(ctx, c, rt); err != nil {
 		return err
 	}
-	// The monitor has the file open that is at the path; that no link leads there is what is asked here.
+	// The monitor has the log file open; prepareLog fails if its path contains a link.
 	_, err := c.prepareLog()
 	return err
 }
 
-// verifyPIDNamespace asks whether the process whose PID namespace c has joined lives still. If so, its pid was its own
-// all the time. If not, the pid may have been given to a process of the node, and its namespace, the node's, to c.
+// verifyPIDNamespace checks that the process whose PID namespace c has joined still runs: then its pid was not reused. If
+// it has ended, the pid may belong to a process of the node, and c may be in the node's PID namespace.
 func (e *Engine) verifyPIDNamespace(ctx context.Context, c *Container, rt Runtime) error {
 	if c.pod.OwnKernel {
-		return nil // it has joined none by a pid of the host
+		return nil // it joins none by a pid of the host
 	}
 	owner := ""
 	switch options := c.Config.GetLinux().GetSecurityContext().GetNamespaceOptions(); options.GetPid() {
@@ -51,7 +51,8 @@ func (e *Engine) verifyPIDNamespace(ctx context.Context, c *Container, rt Runtim
 		return fmt.Errorf("owner of the PID namespace: %w", err)
 	}
 	if s.Status != oci.Running && s.Status != oci.Paused {
-		return fmt.Errorf("%w: the owner of the PID namespace, %s, has ended meanwhile", errdefs.ErrFailedPrecondition, owner)
+		return fmt.Errorf("%w: the owner of the PID namespace, %s, has ended meanwhile",
+			errdefs.ErrFailedPrecondition, owner)
 	}
 	return nil
 }

@@ -20,30 +20,30 @@ const (
 	reasonUnknown    = "Unknown"
 )
 
-// watch waits for c to end and is the only writer of its exit.
+// watch waits in the background for the exit of c, and is the only writer of it.
 func (e *Engine) watch(c *Container) {
 	e.work.Go(func() {
-		rt, err := e.runtimeOf(c.pod)
+		rt, err := e.handlers.of(c.pod)
 		if err != nil {
-			e.containerLog(c).WithError(err).Error("container cannot be watched")
+			c.log().WithError(err).Error("failed to watch container")
 			return
 		}
-		if exit, ended := e.waitForEnd(e.life.ctx, rt, c.ID); ended {
+		if exit, exited := e.waitExit(e.life.ctx, rt, c.ID); exited {
 			e.exit(c, exit)
 		}
 	})
 }
 
-// waitRetry is how long a wait that failed is let be, twice as long each time, up to waitRest.
+// waitRetry is the delay after a wait that failed; it doubles up to waitMaxRetry.
 const (
-	waitRetry = 5 * time.Second
-	waitRest  = time.Minute
+	waitRetry    = 5 * time.Second
+	waitMaxRetry = time.Minute
 )
 
-// waitForEnd returns how a container ended, or false when ctx ended first. A wait that fails, for lack of file
-// descriptors say, tells nothing of the container: it may well run, so it is waited for again and not taken for dead.
-func (e *Engine) waitForEnd(ctx context.Context, rt Runtime, id string) (exit oci.Exit, ended bool) {
-	for rest := waitRetry; ; rest = min(2*rest, waitRest) {
+// waitExit returns the exit of a container, or false if ctx ended first. A wait that fails, for example for lack of file
+// descriptors, is repeated: the container may still run.
+func (e *Engine) waitExit(ctx context.Context, rt Runtime, id string) (exit oci.Exit, exited bool) {
+	for delay := waitRetry; ; delay = min(2*delay, waitMaxRetry) {
 		exit, err := rt.Wait(ctx, id)
 		switch {
 		case ctx.Err() != nil:
@@ -53,20 +53,32 @@ func (e *Engine) waitForEnd(ctx context.Context, rt Runtime, id string) (exit oc
 		case errdefs.IsNotFound(err):
 			return oci.Exit{Code: 255, At: time.Now()}, true
 		}
-		e.Log.WithError(err).WithField("container", id).Error("wait for container, trying again")
-		sleep(ctx, rest)
+		e.deps.Log.WithError(err).WithField("container", id).Error("failed to wait for container, trying again")
+		sleep(ctx, delay)
 	}
 }
 
-// exit publishes how c ended, and then frees what the runtime still holds of it. The runtime's directory has the
-// exit file, so it goes only once the exit is in the record.
+// exit publishes the exit of c, and then deletes its runtime state. That has the exit file, so it is deleted only once
+// the exit is in the record.
 func (e *Engine) exit(c *Container, x oci.Exit) {
 	if err := e.publishExit(c, x); err != nil {
-		e.containerLog(c).WithError(err).Error("write exit of container, its runtime state is kept")
+		c.log().WithError(err).Error("failed to write the exit of the container, keeping its runtime state")
 		return
 	}
-	if err := e.undo(e.life.ctx, func(ctx context.Context) error { return e.deleteRuntimeState(ctx, c) }); err != nil {
-		e.containerLog(c).WithError(err).Warn("delete runtime state of exited container, removal will try again")
+	e.releaseExited(e.life.ctx, c)
+}
+
+// releaseExited deletes the runtime state of an exited container.
+func (e *Engine) releaseExited(ctx context.Context, c *Container) {
+	err := undo(ctx, e.cfg.UndoTimeout, func(ctx context.Context) error {
+		if err := c.slot.acquire(ctx); err != nil {
+			return fmt.Errorf("wait for another operation on the container: %w", err)
+		}
+		defer c.slot.release()
+		return e.deleteProcess(ctx, c.pod, c.ID)
+	})
+	if err != nil {
+		c.log().WithError(err).Warn("failed to delete runtime state of exited container, removal will try again")
 	}
 }
 
@@ -75,16 +87,8 @@ func (e *Engine) publishExit(c *Container, x oci.Exit) error {
 	err := c.observe(record.ContainerExited, func(s *record.ContainerStatus) { describeExit(s, x, start) })
 	e.usage.DropContainer(c.ID)
 	s := c.Status()
-	e.containerLog(c).WithField("code", s.ExitCode).WithField("reason", s.Reason).Info("container exited")
+	c.log().WithField("code", s.ExitCode).WithField("reason", s.Reason).Info("container exited")
 	return err
-}
-
-func (e *Engine) deleteRuntimeState(ctx context.Context, c *Container) error {
-	if err := c.op.take(ctx); err != nil {
-		return fmt.Errorf("wait for another operation on the container: %w", err)
-	}
-	defer c.op.release()
-	return e.deleteProcess(ctx, c.pod, c.ID)
 }
 
 // describeExit fills in the exited status.
@@ -96,7 +100,7 @@ func describeExit(s *record.ContainerStatus, x oci.Exit, start startAttempt) {
 	switch {
 	case start.err != nil:
 		s.ExitCode, s.Reason, s.Message = startErrorCode, reasonStartError, start.err.Error()
-	case s.Reason == reasonStartError: // doomed
+	case s.Reason == reasonStartError: // see startFails
 		s.ExitCode = startErrorCode
 	case x.OOM:
 		s.Reason = reasonOOMKilled

@@ -35,8 +35,8 @@ func newEngineAt(t *testing.T, m *machine, bootID string) (*Engine, *faults) {
 	t.Helper()
 	e, h := makeEngine(t, m, bootID)
 	must(t, e.Recover(t.Context()))
-	must(t, e.Settled(t.Context()))
-	must(t, e.Collect(t.Context()))
+	must(t, e.WaitRecovered(t.Context()))
+	must(t, e.GC(t.Context()))
 	h.arm(0, false, false)
 	return e, h
 }
@@ -352,7 +352,7 @@ func TestHandlerThatIsNotReady(t *testing.T) {
 	e, h := newEngine(t, m)
 	broken := m.runtime(h, "vm")
 	broken.Unready = errors.New("no such binary")
-	e.Runtimes["broken"] = broken
+	e.handlers.runtimes["broken"] = broken
 	_, err := e.RunPod(t.Context(), podConfig("web"), "broken")
 	if !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "no such binary") {
 		t.Fatalf("got %v", err)

@@ -9,7 +9,7 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// EventType is what happened to a container or to a pod sandbox.
+// EventType is the kind of an Event.
 type EventType int
 
 // The events of the CRI (KEP-3386), for containers and for pod sandboxes.
@@ -20,7 +20,7 @@ const (
 	EventDeleted
 )
 
-// Event says that something happened. It is a hint: the state to act on is the present one, in Pod and Containers.
+// Event reports a change of state. It is a hint: consumers act on the present state, in Pod and Containers.
 type Event struct {
 	Type EventType
 	// ID is the container's, or the pod's own.
@@ -32,8 +32,8 @@ type Event struct {
 // eventBuffer is how far a subscriber may fall behind, in events.
 const eventBuffer = 1024
 
-// bus hands events to subscribers. Posting never waits: a subscriber whose buffer is full is cut off, which it
-// notices, instead of missing events, which it would not.
+// bus sends events to subscribers. Posting never waits: a subscriber whose buffer is full is unsubscribed, which it
+// notices, unlike a missed event.
 type bus struct {
 	mu   sync.Mutex
 	subs map[chan Event]struct{}
@@ -50,6 +50,12 @@ func (b *bus) post(e Event) {
 			close(ch)
 		}
 	}
+}
+
+func (b *bus) postPod(p *Pod, t EventType) { b.post(Event{Type: t, ID: p.ID, Pod: p, At: time.Now()}) }
+
+func (b *bus) postContainer(c *Container, t EventType) {
+	b.post(Event{Type: t, ID: c.ID, Pod: c.pod, At: time.Now()})
 }
 
 func (b *bus) subscribe() chan Event {
@@ -78,7 +84,8 @@ func (e *Engine) Events(ctx context.Context, send func(Event) error) error {
 		select {
 		case event, ok := <-ch:
 			if !ok {
-				return fmt.Errorf("%w: more than %d events are waiting, list and subscribe again", errdefs.ErrResourceExhausted, eventBuffer)
+				return fmt.Errorf("%w: more than %d events are waiting, list and subscribe again",
+					errdefs.ErrResourceExhausted, eventBuffer)
 			}
 			if err := send(event); err != nil {
 				return err
@@ -89,12 +96,4 @@ func (e *Engine) Events(ctx context.Context, send func(Event) error) error {
 			return context.Cause(ctx)
 		}
 	}
-}
-
-func (e *Engine) postContainer(c *Container, t EventType) {
-	e.events.post(Event{Type: t, ID: c.ID, Pod: c.pod, At: time.Now()})
-}
-
-func (e *Engine) postPod(p *Pod, t EventType) {
-	e.events.post(Event{Type: t, ID: p.ID, Pod: p, At: time.Now()})
 }

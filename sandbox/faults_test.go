@@ -175,7 +175,7 @@ func removeEverything(t *testing.T, e *Engine) {
 			t.Fatalf("pod cannot be removed:\n%s", strings.Join(errs, "\n"))
 		}
 	}
-	if left := e.store.podList(); len(left) > 0 {
+	if left := e.store.pods.list(nil); len(left) > 0 {
 		t.Fatalf("%d pods are hidden in the store", len(left))
 	}
 }

@@ -5,15 +5,15 @@ import (
 	"sync"
 )
 
-// gate counts those inside and can be closed for good: then nobody enters, and close waits for those inside.
+// gate counts entrants and can be closed permanently: then enter fails, and close waits until all have left.
 type gate struct {
 	mu     sync.Mutex
 	inside int
 	closed bool
-	empty  chan struct{} // closed when closed and nobody is inside
+	empty  chan struct{} // closed when the gate is closed and inside is 0
 }
 
-// enter reports whether the gate was open; who entered must leave.
+// enter reports whether the gate was open; if so the caller must leave.
 func (g *gate) enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -33,7 +33,7 @@ func (g *gate) leave() {
 	}
 }
 
-// close shuts the gate and waits until nobody is inside. It may be called more than once.
+// close closes the gate and waits until all have left. It may be called more than once.
 func (g *gate) close(ctx context.Context) error {
 	g.mu.Lock()
 	if !g.closed {

@@ -13,16 +13,16 @@ import (
 	"github.com/podd-project/podd/oci/spec"
 )
 
-// HandlerConfig is what the engine must know of a handler, beyond what the handler says of itself.
+// HandlerConfig configures a handler, in addition to what the handler reports itself.
 type HandlerConfig struct {
-	// CNIConfDir is the CNI configuration directory of its pods, "" for the common one.
+	// CNIConfDir is the CNI configuration directory of its pods, "" for the default.
 	CNIConfDir string
-	// Infra says which pods have an infra container: one of InfraAuto, InfraNone, InfraPause.
+	// Infra selects the pods that have an infra container: one of InfraAuto, InfraNone, InfraPause.
 	Infra string
-	// AllowedAnnotations are the pod annotations that are passed to the runtime: names, or beginnings of names with a
-	// * at the end. None by default, for runtimes take annotations for configuration.
+	// AllowedAnnotations are the pod annotations that are passed to the runtime: names, or prefixes that end in *. None
+	// by default, because runtimes treat annotations as configuration.
 	AllowedAnnotations []string
-	// DefaultAnnotations are passed to the runtime with every container; allowed ones of the pod win over them.
+	// DefaultAnnotations are passed to the runtime with every container; allowed ones of the pod override them.
 	DefaultAnnotations map[string]string
 }
 
@@ -56,10 +56,12 @@ func (h HandlerConfig) Validate() error {
 	return nil
 }
 
-// needsInfra tells whether a pod is to have an infra container, and refuses what the handler cannot do.
+// needsInfra reports whether a pod gets an infra container. It returns errdefs.ErrInvalidArgument for a pod that the
+// handler cannot run.
 func (h HandlerConfig) needsInfra(config *cri.PodSandboxConfig, f oci.Features) (bool, error) {
 	if f.OwnKernel && (sharesProcesses(config) || hostNetwork(config) && !f.HostNetwork) {
-		return false, fmt.Errorf("%w: its containers have a kernel of their own, a pod cannot use the network, PID or IPC namespace of the node (gVisor can use the network, with options.%s = %q)",
+		return false, fmt.Errorf("%w: its containers have a kernel of their own, a pod cannot use the network, PID or IPC "+
+			"namespace of the node (gVisor can use the network, with options.%s = %q)",
 			errdefs.ErrInvalidArgument, oci.NetworkOption, oci.HostNetworkOption)
 	}
 	switch h.Infra {
@@ -71,30 +73,29 @@ func (h HandlerConfig) needsInfra(config *cri.PodSandboxConfig, f oci.Features) 
 	return sharesPID(config) || f.OwnKernel, nil
 }
 
-// usesHost is true when the pod shares a namespace with the node.
+// usesHost reports whether the pod shares a namespace with the node.
 func usesHost(config *cri.PodSandboxConfig) bool {
 	return hostNetwork(config) || sharesProcesses(config)
 }
 
-// sharesProcesses is true when the pod shares with the node what only one kernel can share: processes, or what they talk
-// by.
+// sharesProcesses reports whether the pod uses the node's PID or IPC namespace, which needs the node's kernel.
 func sharesProcesses(config *cri.PodSandboxConfig) bool {
 	o := namespaceOptions(config)
 	return o.GetPid() == cri.NamespaceMode_NODE || o.GetIpc() == cri.NamespaceMode_NODE
 }
 
-// handlerAnnotations are the annotations that p's handler gets with p's containers.
-func (e *Engine) handlerAnnotations(p *Pod) map[string]string {
-	h := e.cfg.Handlers[p.Handler()]
-	if len(h.AllowedAnnotations) == 0 && len(h.DefaultAnnotations) == 0 {
+// annotations returns the annotations that p's handler receives with p's containers.
+func (h *handlers) annotations(p *Pod) map[string]string {
+	cfg := h.cfg.Handlers[p.Handler()]
+	if len(cfg.AllowedAnnotations) == 0 && len(cfg.DefaultAnnotations) == 0 {
 		return nil
 	}
-	annotations := maps.Clone(h.DefaultAnnotations)
+	annotations := maps.Clone(cfg.DefaultAnnotations)
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
 	for key, value := range p.Config.GetAnnotations() {
-		if h.allows(key) {
+		if cfg.allows(key) {
 			annotations[key] = value
 		}
 	}

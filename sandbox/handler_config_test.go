@@ -126,7 +126,7 @@ func TestHandlerAnnotations(t *testing.T) {
 			map[string]string{"default": "pod"}},
 	} {
 		e.cfg.Handlers = map[string]HandlerConfig{"runc": tt.h}
-		got := e.handlerAnnotations(&Pod{Pod: record.Pod{Config: config, ResolvedHandler: "runc"}})
+		got := e.handlers.annotations(&Pod{Pod: record.Pod{Config: config, ResolvedHandler: "runc"}})
 		if !maps.Equal(got, tt.want) {
 			t.Errorf("%s: got %v, want %v", name, got, tt.want)
 		}

@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// killer holds the one stop of a container that all its StopContainer calls share. A later call can bring the
-// deadline forward, never put it off.
+// killer holds the one stop of a container that all its StopContainer calls share. A later call can bring the deadline
+// forward, never postpone it.
 type killer struct {
 	mu   sync.Mutex
-	stop *stop // nil while none is under way
+	stop *stop // nil while none is in progress
 }
 
-// stop is one attempt to end a container.
+// stop is one attempt to stop a container.
 type stop struct {
 	deadline time.Time
 	sooner   chan struct{} // closed and replaced when the deadline moves
-	done     chan struct{} // closed when the attempt is over, err set before
+	done     chan struct{} // closed at the end of the attempt, err set before
 	err      error
 }
 
-// request asks for SIGKILL at deadline at the latest. It returns the stop under way, and whether that is a new one,
-// which the caller has to do and to finish.
+// request requests SIGKILL at deadline at the latest. It returns the stop in progress, and whether that is a new one,
+// which the caller must do and finish.
 func (k *killer) request(deadline time.Time) (s *stop, first bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -37,14 +37,14 @@ func (k *killer) request(deadline time.Time) (s *stop, first bool) {
 	return k.stop, false
 }
 
-// at returns the deadline of s and what is closed when it moves.
+// at returns the deadline of s and a channel that is closed when it moves.
 func (k *killer) at(s *stop) (time.Time, <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return s.deadline, s.sooner
 }
 
-// finish tells everybody who waits for s how it went. The next request begins a new stop.
+// finish publishes the result of s to its waiters. The next request starts a new stop.
 func (k *killer) finish(s *stop, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

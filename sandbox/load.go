@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/oci/spec/host"
@@ -12,48 +15,86 @@ import (
 	"github.com/podd-project/podd/sandbox/record"
 )
 
-// loadParallel is how many pods' records are read at once: the work is waiting for the disk.
-const loadParallel = 16
+const (
+	// loadParallel is how many pods' records are read at once: the work is disk-bound.
+	loadParallel = 16
+	// loadRetry is the time between two attempts to read a record.
+	loadRetry = time.Second
+)
 
-// loadPods begins to take over the pods that an earlier daemon left. The channel is closed once every record has been
-// looked at.
-func (e *Engine) loadPods(ids []string) <-chan struct{} {
-	var loads work
-	places := make(chan struct{}, loadParallel)
-	for _, id := range ids {
-		loads.Go(func() {
-			places <- struct{}{}
-			defer func() { <-places }()
-			e.take(filepath.Join(e.podsDir(), id), id, func() error { return e.loadPod(id) })
-		})
-	}
+// loadPods starts to adopt the pods of an earlier daemon. The channel is closed once each record was tried.
+func (r *recovery) loadPods(ids []string) <-chan struct{} {
 	done := make(chan struct{})
-	e.work.Go(func() {
+	r.e.work.Go(func() {
 		defer close(done)
-		loads.Wait()
+		var loads errgroup.Group
+		loads.SetLimit(loadParallel)
+		for _, id := range ids {
+			loads.Go(func() error {
+				r.load(filepath.Join(r.e.paths.pods(), id), id, func() error { return r.loadPod(id) })
+				return nil
+			})
+		}
+		_ = loads.Wait() // they return no errors
 	})
 	return done
 }
 
-// loadable names the records on disk, after removing what crashes left half made or half removed.
-func (e *Engine) loadable() ([]string, error) {
-	if err := os.MkdirAll(e.podsDir(), 0o700); err != nil {
+// listRecords returns the ids of the pods on disk, after removing the leftovers of crashes.
+func (r *recovery) listRecords() ([]string, error) {
+	dir := r.e.paths.pods()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("recover: %w", err)
 	}
-	if err := checkpoint.Sweep(e.podsDir()); err != nil {
-		e.Log.WithError(err).Error("remove leftovers of a crash")
+	if err := checkpoint.Sweep(dir); err != nil {
+		r.e.deps.Log.WithError(err).Error("failed to remove leftovers of a crash")
 	}
-	ids, err := checkpoint.List(e.podsDir())
+	ids, err := checkpoint.List(dir)
 	if err != nil {
 		return nil, fmt.Errorf("recover: %w", err)
 	}
 	return ids, nil
 }
 
-// loadPod takes over one pod and begins to settle it. Until that is done its containers' names and its own stand as
-// they were recorded.
-func (e *Engine) loadPod(id string) error {
-	p, err := e.readPod(id)
+// load calls f to read the record at path and adopt its pod or container. A damaged record is quarantined. After any
+// other error the record may be intact: it is left in place and read again until it is loaded or found damaged, or the
+// engine closes.
+func (r *recovery) load(path, pod string, f func() error) {
+	if r.tryLoad(path, pod, f) {
+		return
+	}
+	r.e.work.Go(func() {
+		for sleep(r.e.life.ctx, loadRetry) {
+			if r.tryLoad(path, pod, f) {
+				r.unread.remove(path)
+				r.e.janitor.wakeUp() // if the record is damaged, its resources are garbage from now on
+				r.e.deps.Log.WithField("record", path).Info("record was read after a retry, or is gone")
+				return
+			}
+		}
+	})
+}
+
+// tryLoad is one attempt of load; false asks for another.
+func (r *recovery) tryLoad(path, pod string, f func() error) bool {
+	err := f()
+	switch {
+	case err == nil:
+		return true
+	case checkpoint.IsPermanent(err):
+		r.e.janitor.quarantine(path, err)
+		return true
+	}
+	if r.unread.add(UnreadRecord{Path: path, Pod: pod, Error: err.Error(), Since: time.Now()}) { // once, not every second
+		r.e.deps.Log.WithError(err).WithField("record", path).
+			Error("failed to read record, leaving its resources in place and trying again")
+	}
+	return false
+}
+
+// loadPod adopts one pod and starts to reconcile it. Until that is done the status and the names are as recorded.
+func (r *recovery) loadPod(id string) error {
+	p, err := r.e.readPod(id)
 	if err != nil {
 		return err
 	}
@@ -63,24 +104,59 @@ func (e *Engine) loadPod(id string) error {
 		return err
 	}
 	if err := checkpoint.Sweep(parent); err != nil {
-		e.podLog(p).WithError(err).Error("remove leftovers of a crash")
+		p.log().WithError(err).Error("failed to remove leftovers of a crash")
 	}
 	if err := host.ReserveLabels(p.Labels); err != nil {
-		e.podLog(p).WithError(err).Warn("another pod may be given the same SELinux level")
+		p.log().WithError(err).Warn("failed to reserve SELinux level, another pod may get the same")
 	}
-	if other := e.store.adoptPod(p); other != nil {
-		e.podLog(p).WithField("other", other.ID).Warn("two pod sandboxes of one name")
+	// One that was never finished has no name: it is discarded, and the kubelet asks for it again meanwhile.
+	state := p.Status().State
+	if other, found := r.e.store.pods.adopt(p, state != record.PodCreating, state == record.PodReady); found {
+		p.log().WithField("other", other.ID).Warn("two pod sandboxes of one name")
 	}
-	if p.Status().State != record.PodCreating {
+	if state != record.PodCreating {
 		p.creation.adopt()
 	}
 	for _, c := range containers {
-		e.take(filepath.Join(parent, c), p.ID, func() error { return e.loadContainer(p, c) })
+		r.load(filepath.Join(parent, c), p.ID, func() error { return r.loadContainer(p, c) })
 	}
-	e.settle(func(ctx context.Context, looked func()) {
-		_ = e.onPod(ctx, operation.Recover, p, func(ctx context.Context) error {
+	r.start(func(ctx context.Context, markObserved func()) {
+		_ = r.e.onPod(ctx, operation.Recover, p, func(ctx context.Context) error {
 			operation.SetStage(ctx, "look")
-			e.settlePod(ctx, p, looked)
+			r.pod(ctx, p, markObserved)
+			return nil
+		})
+	})
+	return nil
+}
+
+// loadContainer is loadPod for one of p's containers, which may have been removed with p since the last attempt.
+func (r *recovery) loadContainer(p *Pod, id string) error {
+	if err := p.slot.acquire(r.e.life.ctx); err != nil {
+		return nil // the next daemon loads it
+	}
+	defer p.slot.release()
+	if _, err := r.e.Pod(p.ID); err != nil {
+		return nil
+	}
+	c, err := r.e.readContainer(p, id)
+	if err != nil {
+		return err
+	}
+	if err := host.ReserveLabels(c.Labels); err != nil {
+		c.log().WithError(err).Warn("failed to reserve SELinux level, another pod may get the same")
+	}
+	named := c.Status().State != record.ContainerCreating
+	if other, found := r.e.store.containers.adopt(c, named, true); found {
+		c.log().WithField("other", other.ID).Warn("two containers of one name")
+	}
+	if named {
+		c.creation.adopt()
+	}
+	_ = c.slot.acquire(context.Background()) // at once: it is new. It blocks start and removal until c is observed.
+	r.start(func(ctx context.Context, markObserved func()) {
+		_ = r.e.onContainer(ctx, operation.Recover, c, 0, func(ctx context.Context) error {
+			r.container(ctx, c, markObserved)
 			return nil
 		})
 	})
@@ -88,43 +164,11 @@ func (e *Engine) loadPod(id string) error {
 }
 
 func (e *Engine) readPod(id string) (*Pod, error) {
-	r, s, err := record.ReadPod(filepath.Join(e.podsDir(), id))
+	r, s, err := record.ReadPod(filepath.Join(e.paths.pods(), id))
 	if err != nil {
 		return nil, err
 	}
 	return e.newPod(r, s), nil
-}
-
-// loadContainer is loadPod for one of p's containers, which may have been removed with p since it was tried last.
-func (e *Engine) loadContainer(p *Pod, id string) error {
-	if err := p.op.take(e.life.ctx); err != nil {
-		return nil // the next daemon loads it
-	}
-	defer p.op.release()
-	if _, err := e.Pod(p.ID); err != nil {
-		return nil
-	}
-	c, err := e.readContainer(p, id)
-	if err != nil {
-		return err
-	}
-	if err := host.ReserveLabels(c.Labels); err != nil {
-		e.containerLog(c).WithError(err).Warn("another pod may be given the same SELinux level")
-	}
-	if other := e.store.adoptContainer(c); other != nil {
-		e.containerLog(c).WithField("other", other.ID).Warn("two containers of one name")
-	}
-	if c.Status().State != record.ContainerCreating {
-		c.creation.adopt()
-	}
-	_ = c.op.take(context.Background()) // at once: it is new. Until it is settled nobody starts or removes it.
-	e.settle(func(ctx context.Context, looked func()) {
-		_ = e.onContainer(ctx, operation.Recover, c, 0, func(ctx context.Context) error {
-			e.settleContainer(ctx, c, looked)
-			return nil
-		})
-	})
-	return nil
 }
 
 func (e *Engine) readContainer(p *Pod, id string) (*Container, error) {

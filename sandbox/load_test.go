@@ -66,7 +66,7 @@ func TestRecordThatCannotBeReadForNowIsLeftAlone(t *testing.T) {
 				show()
 				time.Sleep(2 * loadRetry)
 				synctest.Wait()
-				must(t, e.Collect(t.Context()))
+				must(t, e.GC(t.Context()))
 				if s := container(t, e, id); s.State != record.ContainerRunning {
 					t.Errorf("container %+v", s)
 				}
@@ -115,7 +115,7 @@ func TestRecordThatTurnsOutDamagedIsCollectedLater(t *testing.T) {
 		show := hide(t, record)
 		e, h = restart(t, m, e, h)
 		ctx, stop := context.WithCancel(t.Context())
-		go e.KeepClean(ctx)
+		go e.RunGC(ctx)
 		synctest.Wait()
 		show()
 		truncate(t, record, 10)
@@ -153,14 +153,14 @@ func TestOneThatHangsDelaysNobodysRecovery(t *testing.T) {
 		})
 		begin := time.Now()
 		must(t, e.Recover(t.Context()))
-		if took := time.Since(begin); took != settleGrace {
+		if took := time.Since(begin); took != observeGrace {
 			t.Errorf("recovery took %v", took)
 		}
 		if n := len(e.Pods()); n != 100 {
 			t.Errorf("%d pods", n)
 		}
 		must(t, e.RemovePod(t.Context(), pods[1]))
-		time.Sleep(settleDeadline)
+		time.Sleep(observeTimeout)
 		synctest.Wait()
 		mustStart(t, e, stuck) // it was kept as recorded
 		for _, p := range e.Pods() {
@@ -192,9 +192,9 @@ func TestHalfMadePodThatIsHardToUndoDelaysNobody(t *testing.T) {
 		}
 		pod := mustRunPod(t, e, "web") // the kubelet asks for the same pod again
 		release()
-		must(t, e.Collect(t.Context()))
+		must(t, e.GC(t.Context()))
 		synctest.Wait()
-		if n := len(e.store.podList()); n != 1 {
+		if n := len(e.store.pods.list(nil)); n != 1 {
 			t.Errorf("%d pods, want the new one", n)
 		}
 		must(t, e.RemovePod(t.Context(), pod))
@@ -215,7 +215,7 @@ func TestCollectionSparesWhatIsBeingMade(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				must(t, e.Collect(t.Context()))
+				must(t, e.GC(t.Context()))
 			}
 		}
 	})
@@ -259,15 +259,15 @@ func TestGarbageThatCannotBeRemovedIsOwedAndTriedAgain(t *testing.T) {
 		m.makeRootfs(t, "orphan", "other")
 		h.fail("release")
 		ctx, stop := context.WithCancel(t.Context())
-		go e.KeepClean(ctx)
+		go e.RunGC(ctx)
 		synctest.Wait()
-		if d := e.Owed(); len(d) != 2 || d[0].What != "root filesystem" || d[0].Error == "" {
+		if d := e.PendingCleanups(); len(d) != 2 || d[0].What != "root filesystem" || d[0].Error == "" {
 			t.Fatalf("owed %+v", d)
 		}
 		h.heal("release")
-		time.Sleep(collectRetry)
+		time.Sleep(gcRetry)
 		synctest.Wait()
-		if d := e.Owed(); len(d) > 0 {
+		if d := e.PendingCleanups(); len(d) > 0 {
 			t.Errorf("still owed: %+v", d)
 		}
 		noLeaks(t, m)
@@ -302,14 +302,14 @@ func TestUndoingDelaysNobody(t *testing.T) {
 		if n := undone(); n != undoParallel {
 			t.Errorf("%d pods are being undone at once, want %d", n, undoParallel)
 		}
-		time.Sleep(settleDeadline) // those four hang
+		time.Sleep(observeTimeout) // those four hang
 		synctest.Wait()
 		if n := undone(); n != pods {
 			t.Errorf("%d pods are being undone after a while, want all %d", n, pods)
 		}
 		release()
-		must(t, e.Settled(t.Context()))
-		if n := len(e.store.podList()); n != 0 {
+		must(t, e.WaitRecovered(t.Context()))
+		if n := len(e.store.pods.list(nil)); n != 0 {
 			t.Errorf("%d pods are left", n)
 		}
 		noLeaks(t, m)

@@ -172,7 +172,7 @@ func TestOwed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
 		e, h := newEngine(t, m)
-		if owed := e.Owed(); len(owed) > 0 {
+		if owed := e.PendingCleanups(); len(owed) > 0 {
 			t.Errorf("a new engine owes %v", owed)
 		}
 		pod := mustRunPod(t, e, "web")
@@ -181,7 +181,7 @@ func TestOwed(t *testing.T) {
 		if err := e.StopPod(t.Context(), pod); !errors.Is(err, errInjected) {
 			t.Fatalf("StopPod = %v, want %v", err, errInjected)
 		}
-		if owed := e.Owed(); len(owed) != 1 || owed[0].ID != pod || !strings.Contains(owed[0].Error, "injected") {
+		if owed := e.PendingCleanups(); len(owed) != 1 || owed[0].ID != pod || !strings.Contains(owed[0].Error, "injected") {
 			t.Errorf("owed %+v", owed)
 		}
 		p, err := e.Pod(pod)
@@ -191,7 +191,7 @@ func TestOwed(t *testing.T) {
 		}
 		h.heal("teardown")
 		must(t, e.StopPod(t.Context(), pod))
-		if owed := e.Owed(); len(owed) > 0 {
+		if owed := e.PendingCleanups(); len(owed) > 0 {
 			t.Errorf("owed %+v after the pod was stopped", owed)
 		}
 		id := mustRunPod(t, e, "other")
@@ -202,7 +202,7 @@ func TestOwed(t *testing.T) {
 		if got := infra.Status().State; got != record.PodNotReady {
 			t.Errorf("state of a pod whose infra container ended = %s, want %s", got, record.PodNotReady)
 		}
-		if owed := e.Owed(); len(owed) != 1 || owed[0].ID != id {
+		if owed := e.PendingCleanups(); len(owed) != 1 || owed[0].ID != id {
 			t.Errorf("owed %+v of a pod that died", owed)
 		}
 		must(t, e.RemovePod(t.Context(), id))

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/sirupsen/logrus"
+
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -15,12 +17,14 @@ type Pod struct {
 	status atomic.Pointer[record.PodStatus]
 	// dir is where the pod's record is kept.
 	dir string
-	// life ends when the pod begins to stop: it cancels what is being built in the pod.
+	// logger is the engine's; see log.
+	logger logrus.FieldLogger
+	// life ends when the pod starts to stop: it cancels what is being built in the pod.
 	life life
 	// gate lets containers be created until the pod stops.
 	gate gate
-	// op is held by stop and remove.
-	op slot
+	// slot is held by stop and remove.
+	slot slot
 	// creation is how callers wait for RunPod, and claim its result.
 	creation creation
 	history  operation.History
@@ -29,7 +33,10 @@ type Pod struct {
 }
 
 func (e *Engine) newPod(r record.Pod, s record.PodStatus) *Pod {
-	p := &Pod{Pod: r, dir: filepath.Join(e.podsDir(), r.ID), op: newSlot(), life: newLife(e.life), creation: newCreation()}
+	p := &Pod{
+		Pod: r, dir: filepath.Join(e.paths.pods(), r.ID), logger: e.deps.Log,
+		slot: newSlot(), life: newLife(e.life), creation: newCreation(),
+	}
 	p.status.Store(&s)
 	return p
 }
@@ -37,14 +44,14 @@ func (e *Engine) newPod(r record.Pod, s record.PodStatus) *Pod {
 // Status returns the pod's present status, without waiting.
 func (p *Pod) Status() record.PodStatus { return *p.status.Load() }
 
-// advance moves the pod to state to and lets change fill in the rest. The new status is on disk before anybody
-// sees it; when it cannot be written nothing has changed.
+// advance moves the pod to state to and lets change fill in the rest. The new status is on disk before it is published;
+// when it cannot be written nothing changes.
 func (p *Pod) advance(to record.PodState, change func(*record.PodStatus)) error {
 	return p.update(to, change, true)
 }
 
-// observe is advance for what has happened already whether or not the disk can take it: the status is published
-// in any case, and after a restart it is observed again.
+// observe is advance for what has already happened: the status is published even when it cannot be written, and after a
+// restart it is observed again.
 func (p *Pod) observe(to record.PodState, change func(*record.PodStatus)) error {
 	return p.update(to, change, false)
 }
@@ -66,4 +73,17 @@ func (p *Pod) update(to record.PodState, change func(*record.PodStatus), durable
 	}
 	p.status.Store(&next)
 	return err
+}
+
+// markNotReady observes that the pod is not ready.
+func (p *Pod) markNotReady(reason string) {
+	err := p.observe(record.PodNotReady, func(s *record.PodStatus) { s.Reason = reason })
+	if err != nil {
+		p.log().WithError(err).Error("failed to write pod status")
+	}
+}
+
+func (p *Pod) log() logrus.FieldLogger {
+	m := p.Config.GetMetadata()
+	return p.logger.WithFields(logrus.Fields{"pod": p.ID, "name": m.GetName(), "namespace": m.GetNamespace()})
 }

@@ -31,7 +31,7 @@ func (e *Engine) checkOwnCgroup(p *Pod, g usage.Cgroup) error {
 		return nil
 	}
 	ids := []string{p.ID}
-	for _, c := range e.store.containerList(p) {
+	for _, c := range e.store.containersOf(p) {
 		ids = append(ids, c.ID)
 	}
 	only, err := g.Only(func(child string) bool {

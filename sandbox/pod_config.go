@@ -11,7 +11,7 @@ import (
 	"github.com/podd-project/podd/network"
 )
 
-// What a PodSandboxConfig asks for, in the words of the mechanisms.
+// Conversion of a PodSandboxConfig to the requests of the mechanisms.
 
 func namespaceOptions(c *cri.PodSandboxConfig) *cri.NamespaceOption {
 	return c.GetLinux().GetSecurityContext().GetNamespaceOptions()
@@ -21,7 +21,7 @@ func hostNetwork(c *cri.PodSandboxConfig) bool {
 	return namespaceOptions(c).GetNetwork() == cri.NamespaceMode_NODE
 }
 
-// sharesPID is true when the pod's containers share a PID namespace, which needs a process to hold it.
+// sharesPID reports whether the pod's containers share a PID namespace, which needs a process to hold it.
 func sharesPID(c *cri.PodSandboxConfig) bool {
 	return namespaceOptions(c).GetPid() == cri.NamespaceMode_POD
 }
@@ -43,7 +43,7 @@ func idMappings(in []*cri.IDMapping) []specs.LinuxIDMapping {
 	return out
 }
 
-// podHostname is the name in the pod's UTS namespace.
+// podHostname returns the hostname in the pod's UTS namespace.
 func podHostname(p *Pod) string {
 	if h := p.Config.GetHostname(); h != "" {
 		return h
@@ -51,7 +51,7 @@ func podHostname(p *Pod) string {
 	return p.ID[:12]
 }
 
-// The annotations by which Kubernetes asks for a network's rate limits.
+// The annotations of Kubernetes for rate limits of the network.
 const (
 	ingressAnnotation = "kubernetes.io/ingress-bandwidth"
 	egressAnnotation  = "kubernetes.io/egress-bandwidth"
@@ -73,7 +73,7 @@ func (e *Engine) networkRequest(p *Pod) (network.Request, error) {
 	}, nil
 }
 
-// portMappings keeps the ports that are to be published; the others are only documentation.
+// portMappings returns the ports with a host port; the others are only documentation.
 func portMappings(in []*cri.PortMapping) []network.PortMapping {
 	protocols := map[cri.Protocol]string{cri.Protocol_TCP: "tcp", cri.Protocol_UDP: "udp", cri.Protocol_SCTP: "sctp"}
 	var out []network.PortMapping
@@ -113,12 +113,13 @@ func bitRate(annotations map[string]string, key string) (uint64, error) {
 	}
 	rate, err := parseQuantity(text)
 	if err != nil || rate < minRate || rate > maxRate {
-		return 0, fmt.Errorf("%w: annotation %s: %q is not a bit rate between 1k and 1P", errdefs.ErrInvalidArgument, key, text)
+		return 0, fmt.Errorf("%w: annotation %s: %q is not a bit rate between 1k and 1P",
+			errdefs.ErrInvalidArgument, key, text)
 	}
 	return rate, nil
 }
 
-// hostID returns the node's id for the pod's root user.
+// hostID returns the host id of the pod's root user.
 func hostID(mappings []specs.LinuxIDMapping) uint32 {
 	for _, m := range mappings {
 		if m.ContainerID == 0 {

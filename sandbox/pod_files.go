@@ -2,12 +2,16 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"strings"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/oci/spec"
 )
 
 // The files that a pod's containers share, below <run>/pods/<pod>.
@@ -18,47 +22,72 @@ const (
 	shmDir         = "shm"
 )
 
-// writePodFiles makes resolv.conf, hostname, hosts and the pod's /dev/shm.
+// writePodFiles writes resolv.conf, hostname and hosts, and mounts the pod's /dev/shm.
 func (e *Engine) writePodFiles(ctx context.Context, p *Pod, ips []netip.Addr) error {
-	if err := os.MkdirAll(e.podRunDir(p.ID), 0o700); err != nil {
+	if err := os.MkdirAll(e.paths.podRun(p.ID), 0o700); err != nil {
 		return err
 	}
-	uids, gids := userMappings(p.Config)
-	for name, content := range map[string]func() (string, error){
-		resolvConfFile: func() (string, error) { return resolvConf(p.Config.GetDnsConfig()) },
-		hostnameFile:   func() (string, error) { return hostnameLine(p) },
-		hostsFile:      func() (string, error) { return hosts(p, ips) },
+	for _, f := range []struct {
+		name    string
+		content func() (string, error)
+	}{
+		{resolvConfFile, func() (string, error) { return resolvConf(p.Config.GetDnsConfig()) }},
+		{hostnameFile, func() (string, error) { return hostnameLine(p) }},
+		{hostsFile, func() (string, error) { return hosts(p, ips) }},
 	} {
-		text, err := content()
+		text, err := f.content()
 		if err != nil {
-			return fmt.Errorf("make %s: %w", name, err)
+			return fmt.Errorf("make %s: %w", f.name, err)
 		}
-		// Containers of any user read these; the directory above keeps others on the node out.
-		if err := os.WriteFile(e.podFile(p.ID, name), []byte(text), 0o644); err != nil {
-			return fmt.Errorf("write %s: %w", name, err)
-		}
-		if uids == nil {
-			continue
-		}
-		// Nobody's otherwise, in a user namespace; the pod's root owns the rest of /etc.
-		if err := os.Chown(e.podFile(p.ID, name), int(hostID(uids)), int(hostID(gids))); err != nil {
-			return fmt.Errorf("own %s: %w", name, err)
+		if err := writePodFile(e.paths.podFile(p.ID, f.name), text, p); err != nil {
+			return fmt.Errorf("write %s: %w", f.name, err)
 		}
 	}
 	if namespaceOptions(p.Config).GetIpc() == cri.NamespaceMode_NODE {
 		return nil // containers get the node's /dev/shm
 	}
-	return e.shm.Mount(ctx, e.podFile(p.ID, shmDir), hostID(uids), hostID(gids), p.Labels.Mount)
+	uids, gids := userMappings(p.Config)
+	return e.shm.Mount(ctx, e.paths.podFile(p.ID, shmDir), hostID(uids), hostID(gids), p.Labels.Mount)
 }
 
-// resolvConf is the pod's resolver configuration, the node's when the kubelet sent none.
+// writePodFile writes one file, owned by the pod's root user. Containers of any user read it; the directory above keeps
+// other users of the node out.
+func writePodFile(path, text string, p *Pod) error {
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		return err
+	}
+	uids, gids := userMappings(p.Config)
+	if uids == nil {
+		return nil
+	}
+	return os.Chown(path, int(hostID(uids)), int(hostID(gids)))
+}
+
+// podFiles returns the files that p's containers mount.
+func (p paths) podFiles(pod *Pod) spec.PodFiles {
+	files := spec.PodFiles{
+		ResolvConf: p.podFile(pod.ID, resolvConfFile), Hostname: p.podFile(pod.ID, hostnameFile),
+		Hosts: p.podFile(pod.ID, hostsFile), Shm: p.podFile(pod.ID, shmDir),
+	}
+	if namespaceOptions(pod.Config).GetIpc() == cri.NamespaceMode_NODE {
+		files.Shm = "/dev/shm"
+	}
+	return files
+}
+
+// readHostFile reads a file of the node; a missing one is empty.
+func readHostFile(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return string(text), err
+}
+
+// resolvConf returns the pod's resolver configuration, the node's when the kubelet sent none.
 func resolvConf(dns *cri.DNSConfig) (string, error) {
 	if dns == nil {
-		text, err := os.ReadFile("/etc/resolv.conf")
-		if os.IsNotExist(err) {
-			return "", nil
-		}
-		return string(text), err
+		return readHostFile("/etc/resolv.conf")
 	}
 	var b strings.Builder
 	if s := dns.GetSearches(); len(s) > 0 {
@@ -81,14 +110,10 @@ func hostnameLine(p *Pod) (string, error) {
 	return name + "\n", err
 }
 
-// hosts is /etc/hosts for containers whose kubelet mounts none there.
+// hosts returns /etc/hosts for containers whose kubelet mounts none.
 func hosts(p *Pod, ips []netip.Addr) (string, error) {
 	if hostNetwork(p.Config) {
-		text, err := os.ReadFile("/etc/hosts")
-		if os.IsNotExist(err) {
-			return "", nil
-		}
-		return string(text), err
+		return readHostFile("/etc/hosts")
 	}
 	var b strings.Builder
 	b.WriteString("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n")

@@ -31,7 +31,7 @@ func TestPodFilesBelongToThePodsRoot(t *testing.T) {
 			must(t, err)
 			for _, name := range []string{resolvConfFile, hostnameFile, hostsFile} {
 				var st syscall.Stat_t
-				must(t, syscall.Stat(e.podFile(id, name), &st))
+				must(t, syscall.Stat(e.paths.podFile(id, name), &st))
 				if st.Uid != c.uid || st.Gid != c.gid || st.Mode&0o777 != 0o644 {
 					t.Errorf("%s belongs to %d:%d with mode %o, want %d:%d with 644", name, st.Uid, st.Gid, st.Mode&0o777, c.uid, c.gid)
 				}

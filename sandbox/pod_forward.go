@@ -13,8 +13,8 @@ import (
 	"github.com/podd-project/podd/sandbox/record"
 )
 
-// PortForward copies between stream and a TCP port that something in the pod listens on, at the pod's localhost,
-// until both directions have ended or ctx does. It closes stream.
+// PortForward copies between stream and a TCP port at the pod's localhost until both directions or ctx end. It closes
+// stream.
 func (e *Engine) PortForward(ctx context.Context, id string, port int32, stream io.ReadWriteCloser) error {
 	defer stream.Close()
 	p, err := e.Pod(id)
@@ -22,7 +22,8 @@ func (e *Engine) PortForward(ctx context.Context, id string, port int32, stream 
 		return err
 	}
 	if state := p.Status().State; state != record.PodReady {
-		return fmt.Errorf("%w: pod sandbox %s is %s, no port of it can be forwarded", errdefs.ErrFailedPrecondition, p.ID, state)
+		return fmt.Errorf("%w: pod sandbox %s is %s, no port of it can be forwarded",
+			errdefs.ErrFailedPrecondition, p.ID, state)
 	}
 	if port < 1 || port > 65535 {
 		return fmt.Errorf("%w: %d is not a port", errdefs.ErrInvalidArgument, port)
@@ -40,7 +41,7 @@ func (e *Engine) dial(ctx context.Context, p *Pod, port uint16) (net.Conn, error
 	case p.OwnKernel:
 		return dialPod(ctx, p, port)
 	default:
-		return e.Network.Dial(ctx, p.ID, port)
+		return e.deps.Network.Dial(ctx, p.ID, port)
 	}
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort("localhost", strconv.Itoa(int(port))))
 	if err != nil {
@@ -49,21 +50,23 @@ func (e *Engine) dial(ctx context.Context, p *Pod, port uint16) (net.Conn, error
 	return conn, nil
 }
 
-// dialPod connects to the pod's address: its localhost is within a kernel of its own, which nothing on the host is.
+// dialPod connects to the pod's address: its localhost is inside the sandbox's kernel and not reachable from the host.
 func dialPod(ctx context.Context, p *Pod, port uint16) (net.Conn, error) {
 	ips := p.Status().IPs
 	if len(ips) == 0 {
-		return nil, fmt.Errorf("%w: pod sandbox %s has no address to forward a port to", errdefs.ErrFailedPrecondition, p.ID)
+		return nil, fmt.Errorf("%w: pod sandbox %s has no address to forward a port to",
+			errdefs.ErrFailedPrecondition, p.ID)
 	}
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(ips[0], strconv.Itoa(int(port))))
 	if err != nil {
-		return nil, fmt.Errorf("dial port %d of the pod (in a sandbox with a kernel of its own, only what listens on the pod's address can be reached): %w", port, err)
+		return nil, fmt.Errorf("dial port %d of the pod (in a sandbox with a kernel of its own, only the pod's address "+
+			"can be reached): %w", port, err)
 	}
 	return conn, nil
 }
 
-// splice copies both ways between conn and stream. An end of input in one direction is passed on, and the other
-// direction goes on: HTTP clients half-close.
+// splice copies both ways between conn and stream. EOF in one direction is passed on, and the other direction continues:
+// HTTP clients half-close.
 func splice(ctx context.Context, conn net.Conn, stream io.ReadWriteCloser) error {
 	stop := context.AfterFunc(ctx, func() {
 		conn.Close()
@@ -84,8 +87,8 @@ func splice(ctx context.Context, conn net.Conn, stream io.ReadWriteCloser) error
 	return errors.Join(closed(err), closed(<-in))
 }
 
-// closed drops the error of an end that was closed on purpose. A connection reset by the other side is not: the
-// caller resets its stream too.
+// closed drops the error of a connection that splice closed. A reset by the peer is kept: the caller resets its stream
+// too.
 func closed(err error) error {
 	if errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe) {
 		return nil

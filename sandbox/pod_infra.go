@@ -8,16 +8,16 @@ import (
 	"github.com/podd-project/podd/sandbox/record"
 )
 
-// The infra container is podd's own pause process. A pod has one only when its containers share a PID namespace,
-// for every other namespace is pinned by a mount, or when they share a sandbox with a kernel of its own, which is made
-// for the first container in it. Its id is the pod's.
+// The infra container is podd's pause process. A pod has one only when its containers share a PID namespace, because
+// every other namespace is pinned by a mount, or when they share a sandbox with its own kernel, which is created for the
+// first container in it. Its id is the pod's.
 
 // startInfra starts p's infra container, if it needs one.
 func (e *Engine) startInfra(ctx context.Context, p *Pod) (oci.Process, error) {
 	if !p.HasInfra() {
 		return oci.Process{}, nil
 	}
-	rt, err := e.runtime(p.Handler())
+	rt, err := e.handlers.find(p.Handler())
 	if err != nil {
 		return oci.Process{}, err
 	}
@@ -38,22 +38,20 @@ func (e *Engine) watchInfra(p *Pod) {
 		return
 	}
 	e.work.Go(func() {
-		rt, err := e.runtimeOf(p)
+		rt, err := e.handlers.of(p)
 		if err != nil {
 			return
 		}
-		if _, ended := e.waitForEnd(p.life.ctx, rt, p.ID); !ended || p.Status().State != record.PodReady {
+		if _, exited := e.waitExit(p.life.ctx, rt, p.ID); !exited || p.Status().State != record.PodReady {
 			return // the pod is being stopped, or the engine closed
 		}
-		e.podLog(p).Warn("infra container died, the pod sandbox is not ready any more")
-		if err := p.observe(record.PodNotReady, func(s *record.PodStatus) { s.Reason = "infra container died" }); err != nil {
-			e.podLog(p).WithError(err).Error("write status")
-		}
-		e.postPod(p, EventStopped)
+		p.log().Warn("infra container died, the pod sandbox is no longer ready")
+		p.markNotReady("infra container died")
+		e.events.postPod(p, EventStopped)
 	})
 }
 
-// podNamespaces says where p's containers find their namespaces.
+// podNamespaces returns the paths of the namespaces that p's containers join.
 func (e *Engine) podNamespaces(p *Pod) spec.Namespaces {
 	request := e.pinRequest(p)
 	orHost := func(path string) string {

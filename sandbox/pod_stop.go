@@ -5,31 +5,29 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/sirupsen/logrus"
-
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
-// StopPod kills the pod's containers and gives its network and namespaces back. It is idempotent: what one call
-// could not undo, the next one tries again. A pod that is still being created is not created any further.
+// StopPod kills the pod's containers and frees its network and namespaces. It is idempotent: what one call could not
+// undo, the next one tries again. It cancels a creation in progress.
 func (e *Engine) StopPod(ctx context.Context, id string) error {
 	p, err := e.Pod(id)
 	if err != nil {
 		return err
 	}
-	if err := p.op.take(ctx); err != nil {
+	if err := p.slot.acquire(ctx); err != nil {
 		return fmt.Errorf("wait for another stop of the pod sandbox: %w", err)
 	}
-	defer p.op.release()
+	defer p.slot.release()
 	return e.onPod(ctx, operation.StopPod, p, func(ctx context.Context) error { return e.stopPod(ctx, p) })
 }
 
-// errStopping is why what is being built in a pod that stops is given up.
+// errStopping is the cause with which a stop cancels what is being built in the pod.
 var errStopping = errors.New("the pod sandbox is being stopped")
 
-// stopPod needs p.op.
+// stopPod needs p.slot.
 func (e *Engine) stopPod(ctx context.Context, p *Pod) error {
 	p.life.end(errStopping)
 	operation.SetStage(ctx, "wait for the creation")
@@ -45,26 +43,26 @@ func (e *Engine) stopPod(ctx context.Context, p *Pod) error {
 	if err := p.gate.close(ctx); err != nil {
 		return fmt.Errorf("wait for containers that are being created: %w", err)
 	}
-	news := p.Status().State != record.PodNotReady // a repeated stop is none
+	repeated := p.Status().State == record.PodNotReady
 	if err := p.observe(record.PodStopping, nil); err != nil {
-		e.podLog(p).WithError(err).Warn("write status")
+		p.log().WithError(err).Warn("failed to write pod status")
 	}
-	err := e.undo(ctx, func(ctx context.Context) error { return e.teardownPod(ctx, p) })
+	err := undo(ctx, e.cfg.UndoTimeout, func(ctx context.Context) error { return e.teardownPod(ctx, p) })
 	reason := ""
 	if err != nil {
 		reason = err.Error()
 	}
 	if werr := p.observe(record.PodNotReady, func(s *record.PodStatus) { s.Reason = reason }); werr != nil {
-		e.podLog(p).WithError(werr).Warn("write status")
+		p.log().WithError(werr).Warn("failed to write pod status")
 	}
-	if news {
-		e.postPod(p, EventStopped)
+	if !repeated {
+		e.events.postPod(p, EventStopped)
 	}
 	return err
 }
 
-// teardownPod is the only undo of buildPod. It needs the record alone, may be repeated, and goes on after a
-// failing step, but for those that the failed one still needs.
+// teardownPod is the only undo of buildPod. It needs only the record, may be repeated, and continues after a failed step
+// with the steps that do not depend on it.
 func (e *Engine) teardownPod(ctx context.Context, p *Pod) error {
 	e.usage.DropPod(p.ID)
 	operation.SetStage(ctx, "stop containers")
@@ -72,55 +70,55 @@ func (e *Engine) teardownPod(ctx context.Context, p *Pod) error {
 	operation.SetStage(ctx, "delete infra container")
 	infra := e.deleteInfra(ctx, p)
 	operation.SetStage(ctx, "unmount shm")
-	shm := e.shm.Unmount(ctx, e.podFile(p.ID, shmDir))
+	shm := e.shm.Unmount(ctx, e.paths.podFile(p.ID, shmDir))
 	net := e.detach(ctx, p)
 	if err := errors.Join(containers, infra, shm, net); err != nil {
 		return err
 	}
 	operation.SetStage(ctx, "remove files")
-	return e.removePodRunDir(p.ID)
+	return e.paths.removePodRun(p.ID)
 }
 
-// detach gives the pod's addresses back, then its namespaces. The network namespace is kept until CNI has let go of
-// it: a plugin that finds it can clean up more than one that does not.
+// detach frees the pod's addresses, then its namespaces. The network namespace is kept until CNI has detached it: a
+// plugin that finds it can clean up more.
 func (e *Engine) detach(ctx context.Context, p *Pod) error {
 	operation.SetStage(ctx, "detach from network")
-	err := e.Network.Teardown(ctx, p.ID)
+	err := e.deps.Network.Teardown(ctx, p.ID)
 	if errors.Is(err, network.ErrDamaged) {
 		err = e.abandon(ctx, p, err)
 	}
 	if err != nil {
 		return fmt.Errorf("tear down network: %w", err)
 	}
-	pins := e.pins(p.ID)
+	pins := e.paths.pins(p.ID)
 	paths := []string{pins.ipc, pins.uts, pins.user}
 	if p.Netns != "" {
 		paths = append(paths, p.Netns)
 	}
 	operation.SetStage(ctx, "unpin namespaces")
-	if err := e.Namespaces.Unpin(ctx, paths...); err != nil {
+	if err := e.deps.Namespaces.Unpin(ctx, paths...); err != nil {
 		return fmt.Errorf("unpin namespaces: %w", err)
 	}
 	return nil
 }
 
-// abandon detaches p by its id: the network's own record of it is damaged.
+// abandon detaches p by its id because the network's own record of it is damaged.
 func (e *Engine) abandon(ctx context.Context, p *Pod, cause error) error {
-	e.podLog(p).WithError(cause).Error("the network's record of the pod is damaged, detaching it by its id")
+	p.log().WithError(cause).Error("record of the network is damaged, detaching the pod by its id")
 	request, err := e.networkRequest(p)
 	if err != nil {
 		return errors.Join(cause, err)
 	}
-	return e.Network.Abandon(ctx, request)
+	return e.deps.Network.Abandon(ctx, request)
 }
 
-// freeUnread ends the containers of p whose records cannot be read: their ids are enough.
+// freeUnread deletes the containers of p whose records cannot be read, by their ids.
 func (e *Engine) freeUnread(ctx context.Context, p *Pod) error {
 	var errs []error
-	for _, id := range e.unread.containersOf(p) {
+	for _, id := range e.recovery.unread.containersOf(p) {
 		err := e.deleteProcess(ctx, p, id)
 		if err == nil {
-			err = e.Images.Release(ctx, id)
+			err = e.deps.Images.Release(ctx, id)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("free container %s, whose record cannot be read: %w", id, err))
@@ -137,9 +135,4 @@ func (e *Engine) deleteInfra(ctx context.Context, p *Pod) error {
 		return fmt.Errorf("delete infra container: %w", err)
 	}
 	return nil
-}
-
-func (e *Engine) podLog(p *Pod) logrus.FieldLogger {
-	m := p.Config.GetMetadata()
-	return e.Log.WithFields(logrus.Fields{"pod": p.ID, "name": m.GetName(), "namespace": m.GetNamespace()})
 }

@@ -13,24 +13,25 @@ import (
 	"github.com/podd-project/podd/sandbox/usage"
 )
 
-// UpdatePod changes the limits of the pod's control group to the sum of what its containers may use (resources) and
-// what running them takes (overhead); either may be nil, and a limit that is 0 in resources stays as it is.
+// UpdatePod sets the limits of the pod's cgroup to the sum of its containers' limits (resources) and the cost of running
+// them (overhead); either may be nil, and a limit that is 0 in resources stays unchanged.
 //
-// Errors: errdefs.ErrFailedPrecondition when the pod is not ready, or has no control group of its own.
+// Errors: errdefs.ErrFailedPrecondition when the pod is not ready, or has no cgroup of its own.
 func (e *Engine) UpdatePod(id string, overhead, resources *cri.LinuxContainerResources) error {
 	p, err := e.Pod(id)
 	if err != nil {
 		return err
 	}
 	if state := p.Status().State; state != record.PodReady {
-		return fmt.Errorf("%w: pod sandbox %s is %s, its resources cannot be updated", errdefs.ErrFailedPrecondition, p.ID, state)
+		return fmt.Errorf("%w: pod sandbox %s is %s, its resources cannot be updated",
+			errdefs.ErrFailedPrecondition, p.ID, state)
 	}
-	limits, warnings, err := e.podLimits(overhead, resources)
+	limits, warnings, err := podLimits(overhead, resources, e.deps.Facts)
 	if err != nil {
 		return err
 	}
 	for _, w := range warnings {
-		e.podLog(p).WithField("warning", w).Warn("pod sandbox differs from its request")
+		p.log().WithField("warning", w).Warn("pod sandbox differs from its request")
 	}
 	group, err := e.openPodCgroup(p)
 	if err != nil {
@@ -43,20 +44,22 @@ func (e *Engine) UpdatePod(id string, overhead, resources *cri.LinuxContainerRes
 	return nil
 }
 
-// podLimits leaves swap alone unless it is named: nobody limits it for a whole pod.
-func (e *Engine) podLimits(overhead, resources *cri.LinuxContainerResources) (*specs.LinuxResources, []string, error) {
-	if _, _, err := spec.Resources(overhead, e.Facts); err != nil {
+// podLimits leaves swap unchanged unless the request sets it: it is not limited for a pod by default.
+func podLimits(
+	overhead, resources *cri.LinuxContainerResources, facts spec.Facts,
+) (*specs.LinuxResources, []string, error) {
+	if _, _, err := spec.Resources(overhead, facts); err != nil {
 		return nil, nil, fmt.Errorf("overhead: %w", err)
 	}
 	total := addOverhead(resources, overhead)
-	limits, warnings, err := spec.Resources(total, e.Facts)
+	limits, warnings, err := spec.Resources(total, facts)
 	if err == nil && total.GetMemorySwapLimitInBytes() == 0 {
 		spec.WithoutSwap(limits, total)
 	}
 	return limits, warnings, err
 }
 
-// addOverhead adds to what is limited; what is not limited stays so. Shares are a wish and always add up.
+// addOverhead adds overhead to the limits; unlimited values stay so. Shares are a weight and always added.
 func addOverhead(resources, overhead *cri.LinuxContainerResources) *cri.LinuxContainerResources {
 	total := proto.CloneOf(resources)
 	if total == nil {
@@ -77,15 +80,17 @@ func addOverhead(resources, overhead *cri.LinuxContainerResources) *cri.LinuxCon
 // maxShares is the kernel's highest weight.
 const maxShares = 262144
 
-// openPodCgroup finds the group that the kubelet made for the pod. Close it.
+// openPodCgroup opens the cgroup that the kubelet created for the pod. The caller closes it.
 func (e *Engine) openPodCgroup(p *Pod) (usage.Cgroup, error) {
 	path := e.podCgroupPath(p)
-	if path == "" || e.Cgroups == nil {
-		return nil, fmt.Errorf("%w: pod sandbox %s has no cgroup_parent, there is nothing to limit", errdefs.ErrFailedPrecondition, p.ID)
+	if path == "" || e.deps.Cgroups == nil {
+		return nil, fmt.Errorf("%w: pod sandbox %s has no cgroup_parent, there is nothing to limit",
+			errdefs.ErrFailedPrecondition, p.ID)
 	}
-	group, err := e.Cgroups.At(path)
+	group, err := e.deps.Cgroups.At(path)
 	if errdefs.IsNotFound(err) {
-		return nil, fmt.Errorf("%w: %s, the cgroup_parent of pod sandbox %s, is not there", errdefs.ErrFailedPrecondition, path, p.ID)
+		return nil, fmt.Errorf("%w: %s, the cgroup_parent of pod sandbox %s, does not exist",
+			errdefs.ErrFailedPrecondition, path, p.ID)
 	}
 	if err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 	"github.com/podd-project/podd/checkpoint"
 )
 
-// quarantineList is the names of the damaged records that were moved away, kept in memory: who asks waits for no disk.
+// quarantineList holds the names of the damaged records that were moved away, so that readers do not wait for the disk.
 type quarantineList struct {
 	mu    sync.Mutex // guards names
 	names []string
@@ -22,25 +22,27 @@ func (q *quarantineList) add(names ...string) {
 	q.names = append(q.names, names...)
 }
 
-// Quarantined returns the names, in the quarantine directory, of the records that were found damaged by this daemon and
-// those before it, and which nobody has removed since this one was started.
-func (e *Engine) Quarantined() []string {
-	e.quarantined.mu.Lock()
-	defer e.quarantined.mu.Unlock()
-	return slices.Clone(e.quarantined.names)
+func (q *quarantineList) list() []string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Clone(q.names)
 }
 
-// quarantine keeps a record that is damaged for a person; the garbage collection frees what it stood for.
-func (e *Engine) quarantine(path string, cause error) {
-	to, err := checkpoint.Quarantine(path, e.quarantineDir())
-	log := e.Log.WithError(cause).WithField("record", path)
+// Quarantined returns the names, in the quarantine directory, of the records found damaged by this daemon, and of those
+// that were there when it started.
+func (e *Engine) Quarantined() []string { return e.janitor.quarantined.list() }
+
+// quarantine moves a damaged record away for an administrator; the garbage collection frees its resources.
+func (j *janitor) quarantine(path string, cause error) {
+	to, err := checkpoint.Quarantine(path, j.e.paths.quarantine())
+	log := j.e.deps.Log.WithError(cause).WithField("record", path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return // it was removed meanwhile
 	case err != nil:
-		log.WithField("quarantine", err).Error("record is damaged, and cannot be moved away")
+		log.WithField("quarantine", err).Error("record is damaged, failed to move it to the quarantine")
 		return
 	}
-	log.WithField("kept", to).Error("record is damaged, it was moved away")
-	e.quarantined.add(filepath.Base(to))
+	log.WithField("kept", to).Error("record is damaged, moved it to the quarantine")
+	j.quarantined.add(filepath.Base(to))
 }

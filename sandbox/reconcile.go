@@ -5,18 +5,18 @@ import (
 	"github.com/podd-project/podd/sandbox/record"
 )
 
-// What a restarted daemon does with a record, given what it sees on the machine. Both functions are pure; README.md
+// What a restarted daemon does with a record, given what it observes on the machine. Both functions are pure; README.md
 // has the table in prose.
 
 type podAction string
 
 const (
 	podKeep     podAction = "keep"     // as it is; watch its infra container
-	podDiscard  podAction = "discard"  // tear down and forget
-	podNotReady podAction = "notready" // its processes are gone; the network stays owed until Stop
+	podDiscard  podAction = "discard"  // tear down and remove the record
+	podNotReady podAction = "notready" // its processes are gone; the network stays attached until Stop
 )
 
-// podObservation is what the machine says of a recorded pod.
+// podObservation is what was observed of a recorded pod.
 type podObservation struct {
 	sameBoot bool
 	// alive: the namespaces are pinned and the infra container, if there is one, runs.
@@ -38,15 +38,15 @@ func reconcilePod(recorded record.PodState, seen podObservation) podAction {
 type containerAction string
 
 const (
-	containerDiscard containerAction = "discard" // tear down and forget
-	containerWatch   containerAction = "watch"   // its watcher will see the exit, also one that has happened already
-	containerRan     containerAction = "ran"     // it was started and the record does not say so: running, then watch
-	containerLost    containerAction = "lost"    // exited, nobody knows how
-	containerRelease containerAction = "release" // exited, but the runtime still holds something of it
+	containerDiscard containerAction = "discard" // tear down and remove the record
+	containerWatch   containerAction = "watch"   // the watcher sees the exit, also one in the past
+	containerStarted containerAction = "started" // it was started after the record was written: running, then watch
+	containerLost    containerAction = "lost"    // exited, with an unknown status
+	containerRelease containerAction = "release" // exited, but the runtime still has state of it
 	containerKeep    containerAction = "keep"
 )
 
-// containerObservation is what the machine says of a recorded container.
+// containerObservation is what was observed of a recorded container.
 type containerObservation struct {
 	sameBoot bool
 	status   oci.Status
@@ -63,7 +63,7 @@ func reconcileContainer(recorded record.ContainerState, seen containerObservatio
 	case !seen.sameBoot:
 		return containerLost
 	case recorded == record.ContainerCreated && (seen.status == oci.Running || seen.status == oci.Paused):
-		return containerRan
+		return containerStarted
 	}
 	return containerWatch
 }

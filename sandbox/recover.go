@@ -3,7 +3,6 @@ package sandbox
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"sync"
@@ -15,173 +14,197 @@ import (
 )
 
 const (
-	// settleDeadline bounds the look at one pod or container, which is then kept as recorded, and the reading of the records.
-	settleDeadline = 10 * time.Second
-	// settleGrace is how long the start waits for all to be looked at. A runtime that hangs takes longer, and the engine
-	// serves meanwhile.
-	settleGrace = time.Second
-	// undoParallel is how many pods and containers that were half made are undone at once: it takes all the CPU there is.
+	// observeTimeout bounds the observation of one pod or container, which is then kept as recorded, and the reading of
+	// the records.
+	observeTimeout = 10 * time.Second
+	// observeGrace is how long Recover waits for all observations. The engine serves while slower runtimes are observed.
+	observeGrace = time.Second
+	// undoParallel is how many incomplete pods and containers are undone at once: the work is CPU-bound.
 	undoParallel = 4
 )
 
-// Recover loads the records of an earlier daemon and begins to bring them and the machine into agreement. One bad record,
-// or one pod that cannot be asked, never fails it nor holds it up: the record is set aside, the pod kept as recorded.
-// What was half made is undone afterwards, while the engine serves: nobody waits for that, it has no name and is not listed.
-// What no record claims is left to KeepClean.
+// recovery brings the records of an earlier daemon and the machine into agreement.
+type recovery struct {
+	e *Engine
+	// unread are the records that could not be read yet; loaded is closed once each has been tried.
+	unread unread
+	loaded chan struct{}
+	// observing holds the pods and containers whose state is not known yet, reconciling those that are not reconciled.
+	observing   gate
+	reconciling gate
+	// recovered is closed at the end of Recover; undoSlots bounds the undos at once after that.
+	recovered chan struct{}
+	undoSlots chan struct{}
+}
+
+func newRecovery(e *Engine) recovery {
+	return recovery{
+		e: e, loaded: make(chan struct{}), recovered: make(chan struct{}), undoSlots: make(chan struct{}, undoParallel),
+	}
+}
+
+// Recover loads the records of an earlier daemon and starts to reconcile them with the machine. A damaged record is
+// quarantined, and a pod that cannot be observed is kept as recorded; neither fails or delays Recover. Incomplete pods
+// and containers are undone afterwards, while the engine serves: they have no name and are not listed. Resources
+// without a record are left to RunGC.
 func (e *Engine) Recover(ctx context.Context) error {
-	defer close(e.recovered)
-	ids, err := e.loadable()
+	r := &e.recovery
+	defer close(r.recovered)
+	ids, err := r.listRecords()
 	if err != nil {
 		return err
 	}
-	if kept, err := names(e.quarantineDir()); err == nil {
-		e.quarantined.add(kept...)
+	if kept, err := names(e.paths.quarantine()); err == nil {
+		e.janitor.quarantined.add(kept...)
 	}
-	loaded := e.loadPods(ids)
+	loaded := r.loadPods(ids)
 	e.work.Go(func() {
 		<-loaded
-		close(e.loaded)
+		close(r.loaded)
 	})
-	deadline := time.NewTimer(settleDeadline)
+	deadline := time.NewTimer(observeTimeout)
 	defer deadline.Stop()
 	select {
 	case <-loaded:
 	case <-deadline.C:
-		e.Log.Error("not all records could be read in time, serving without the others until they are")
+		e.deps.Log.Error("failed to read all records in time, serving without the others until they are read")
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	grace, cancel := context.WithTimeout(ctx, settleGrace)
+	grace, cancel := context.WithTimeout(ctx, observeGrace)
 	defer cancel()
-	if err := e.looking.close(grace); err != nil {
-		e.Log.Warn("some pods or containers take longer to be looked at, serving meanwhile")
+	if err := r.observing.close(grace); err != nil {
+		e.deps.Log.Warn("some pods or containers are still being observed, serving meanwhile")
 	}
 	return nil
 }
 
-// settle runs f beside all others of its kind, with a deadline. f calls looked when it knows what there is to do.
-func (e *Engine) settle(f func(ctx context.Context, looked func())) {
-	waited := e.looking.enter() // Recover waits no longer for a record that could be read late
-	counted := e.settling.enter()
-	e.work.Go(func() {
+// WaitRecovered waits until every pod and container that Recover found is reconciled with the machine.
+func (e *Engine) WaitRecovered(ctx context.Context) error { return e.recovery.reconciling.close(ctx) }
+
+// start runs f in the background with a deadline. f calls markObserved when it knows what there is to do.
+func (r *recovery) start(f func(ctx context.Context, markObserved func())) {
+	entered := r.observing.enter() // false for a record that is read after Recover
+	counted := r.reconciling.enter()
+	r.e.work.Go(func() {
 		if counted {
-			defer e.settling.leave()
+			defer r.reconciling.leave()
 		}
-		looked := sync.OnceFunc(func() {
-			if waited {
-				e.looking.leave()
+		markObserved := sync.OnceFunc(func() {
+			if entered {
+				r.observing.leave()
 			}
 		})
-		defer looked()
-		ctx, cancel := context.WithTimeoutCause(e.life.ctx, settleDeadline,
-			fmt.Errorf("no answer within %v: %w", settleDeadline, context.DeadlineExceeded))
+		defer markObserved()
+		ctx, cancel := withTimeout(r.e.life.ctx, observeTimeout, "no answer within %v")
 		defer cancel()
-		f(ctx, looked)
+		f(ctx, markObserved)
 	})
 }
 
-// turn waits until what was half made may be undone, as part of settling it. Who has waited long enough, because the others
-// are stuck, does not wait for them. The error says that the engine is closing: then the next one undoes it.
-func (e *Engine) turn(ctx context.Context) (done func(), err error) {
+// acquireUndo waits for a slot in which an incomplete pod or container is undone. A waiter whose ctx ends proceeds
+// without a slot, because the others are stuck. The error is that the engine is closing: then the next daemon undoes it.
+func (r *recovery) acquireUndo(ctx context.Context) (release func(), err error) {
 	operation.SetStage(ctx, "wait")
 	select {
-	case <-e.recovered:
-	case <-e.life.ctx.Done():
-		return nil, context.Cause(e.life.ctx)
+	case <-r.recovered:
+	case <-r.e.life.ctx.Done():
+		return nil, context.Cause(r.e.life.ctx)
 	}
 	select {
-	case e.turns <- struct{}{}:
-		return func() { <-e.turns }, nil
-	case <-e.life.ctx.Done():
-		return nil, context.Cause(e.life.ctx)
+	case r.undoSlots <- struct{}{}:
+		return func() { <-r.undoSlots }, nil
+	case <-r.e.life.ctx.Done():
+		return nil, context.Cause(r.e.life.ctx)
 	case <-ctx.Done():
 		return func() {}, nil
 	}
 }
 
-// settleContainer does what reconcileContainer says. It is given c.op, and gives it back.
-func (e *Engine) settleContainer(ctx context.Context, c *Container, looked func()) {
-	if c.doomed() {
-		c.op.release()
-		return // there is nothing of it on the machine to look at
+// container does what reconcileContainer decides. The caller has acquired c.slot, which it releases.
+func (r *recovery) container(ctx context.Context, c *Container, markObserved func()) {
+	if c.startFails() {
+		c.slot.release()
+		return // it has nothing on the machine
 	}
 	operation.SetStage(ctx, "look")
-	seen, process := e.lookAtContainer(ctx, c)
+	seen, process := r.observeContainer(ctx, c)
 	action := reconcileContainer(c.Status().State, seen)
-	if action == containerRan {
-		if err := c.observe(record.ContainerRunning, func(s *record.ContainerStatus) { s.Process, s.StartedAt = process, startTime(process) }); err != nil {
-			e.containerLog(c).WithError(err).Error("write status")
+	if action == containerStarted {
+		err := c.observe(record.ContainerRunning, func(s *record.ContainerStatus) {
+			s.Process, s.StartedAt = process, startTime(process)
+		})
+		if err != nil {
+			c.log().WithError(err).Error("failed to write container status")
 		}
 	}
-	c.op.release()
-	looked()
+	c.slot.release()
+	markObserved()
 	switch action {
 	case containerDiscard:
-		done, err := e.turn(ctx)
+		release, err := r.acquireUndo(ctx)
 		if err != nil {
 			c.creation.finish(err)
 			return
 		}
-		defer done()
+		defer release()
 		// It returns the cause given, and logs what it could not undo.
-		c.creation.finish(e.discardContainer(ctx, c, errors.New("podd was stopped while it created the container")))
+		c.creation.finish(r.e.discardContainer(ctx, c, errors.New("podd was stopped while it created the container")))
 	case containerLost:
-		e.exit(c, oci.Exit{Code: 255, At: time.Now()})
-	case containerRan, containerWatch:
-		e.watch(c)
+		r.e.exit(c, oci.Exit{Code: 255, At: time.Now()})
+	case containerStarted, containerWatch:
+		r.e.watch(c)
 	case containerRelease:
-		done, err := e.turn(ctx)
+		release, err := r.acquireUndo(ctx)
 		if err != nil {
 			return
 		}
-		defer done()
-		if err := e.undo(ctx, func(ctx context.Context) error { return e.deleteRuntimeState(ctx, c) }); err != nil {
-			e.containerLog(c).WithError(err).Warn("delete runtime state of exited container, removal will try again")
-		}
+		defer release()
+		r.e.releaseExited(ctx, c)
 	}
 }
 
-// lookAtContainer asks the runtime about c, unless no answer would make a difference.
-func (e *Engine) lookAtContainer(ctx context.Context, c *Container) (containerObservation, oci.Process) {
-	seen := containerObservation{sameBoot: c.pod.BootID == e.cfg.BootID, status: oci.Absent}
-	if s := c.Status().State; !seen.sameBoot || s == record.ContainerCreating || s == record.ContainerRunning {
+// observeContainer queries the runtime for c, unless no answer would make a difference.
+func (r *recovery) observeContainer(ctx context.Context, c *Container) (containerObservation, oci.Process) {
+	seen := containerObservation{sameBoot: c.pod.BootID == r.e.cfg.BootID, status: oci.Absent}
+	s := c.Status().State
+	if !seen.sameBoot || s == record.ContainerCreating || s == record.ContainerRunning {
 		return seen, oci.Process{}
 	}
-	rt, err := e.runtimeOf(c.pod)
-	if err != nil {
-		e.containerLog(c).WithError(err).Warn("container cannot be observed, it is kept as recorded")
-		return seen, oci.Process{}
+	var state oci.State
+	rt, err := r.e.handlers.of(c.pod)
+	if err == nil {
+		state, err = rt.State(ctx, c.ID)
+		seen.status = state.Status
 	}
-	state, err := rt.State(ctx, c.ID)
 	if err != nil {
-		e.containerLog(c).WithError(err).Warn("container cannot be observed, it is kept as recorded")
+		c.log().WithError(err).Warn("failed to observe container, keeping it as recorded")
 	}
-	seen.status = state.Status
 	return seen, state.Process
 }
 
-// settlePod does what reconcilePod says.
-func (e *Engine) settlePod(ctx context.Context, p *Pod, looked func()) {
-	seen := podObservation{sameBoot: p.BootID == e.cfg.BootID}
+// pod does what reconcilePod decides.
+func (r *recovery) pod(ctx context.Context, p *Pod, markObserved func()) {
+	seen := podObservation{sameBoot: p.BootID == r.e.cfg.BootID}
 	if seen.sameBoot {
-		seen.alive = e.podAlive(ctx, p)
+		seen.alive = r.podAlive(ctx, p)
 	}
 	switch reconcilePod(p.Status().State, seen) {
 	case podKeep:
 		if p.Status().State == record.PodReady {
-			e.watchInfra(p)
+			r.e.watchInfra(p)
 		}
 	case podDiscard:
-		looked()
-		done, err := e.turn(ctx)
+		markObserved()
+		release, err := r.acquireUndo(ctx)
 		if err != nil {
 			p.creation.finish(err)
 			return
 		}
-		defer done()
-		err = e.discardPod(ctx, p, errors.New("podd was stopped while it created the pod sandbox"))
-		if _, left := e.Pod(p.ID); left != nil {
-			e.podLog(p).WithError(err).Info("half-made pod sandbox was discarded")
+		defer release()
+		err = r.e.discardPod(ctx, p, errors.New("podd was stopped while it created the pod sandbox"))
+		if _, gone := r.e.Pod(p.ID); gone != nil {
+			p.log().WithError(err).Info("incomplete pod sandbox discarded")
 		}
 		p.creation.finish(err)
 	case podNotReady:
@@ -189,14 +212,13 @@ func (e *Engine) settlePod(ctx context.Context, p *Pod, looked func()) {
 		if !seen.sameBoot {
 			reason = "the node was rebooted"
 		}
-		if err := p.observe(record.PodNotReady, func(s *record.PodStatus) { s.Reason = reason }); err != nil {
-			e.podLog(p).WithError(err).Error("write status")
-		}
+		p.markNotReady(reason)
 	}
 }
 
-// podAlive is true when p's network namespace is still pinned and its infra container, if it has one, runs.
-func (e *Engine) podAlive(ctx context.Context, p *Pod) bool {
+// podAlive reports whether the network namespace of a ready pod is still pinned and its infra container, if it has one,
+// runs.
+func (r *recovery) podAlive(ctx context.Context, p *Pod) bool {
 	if p.Status().State != record.PodReady {
 		return false // it makes no difference
 	}
@@ -206,9 +228,9 @@ func (e *Engine) podAlive(ctx context.Context, p *Pod) bool {
 	if !p.HasInfra() {
 		return true
 	}
-	rt, err := e.runtimeOf(p)
+	rt, err := r.e.handlers.of(p)
 	if err != nil {
-		return true // the handler is not configured any more; nothing says that the pod is dead
+		return true // the handler is no longer configured; nothing shows that the pod is dead
 	}
 	state, err := rt.State(ctx, p.ID)
 	return err != nil || state.Status == oci.Running || state.Status == oci.Created

@@ -187,7 +187,7 @@ func TestHalfMadeContainerThatCannotBeUndone(t *testing.T) {
 		e, h = makeEngine(t, m, "boot-1")
 		h.fail("release")
 		must(t, e.Recover(t.Context()))
-		must(t, e.Settled(t.Context()))
+		must(t, e.WaitRecovered(t.Context()))
 		left := e.Containers()
 		if len(left) != 1 || left[0].Status().State != record.ContainerCreating {
 			t.Fatalf("containers %v", left)
@@ -212,7 +212,7 @@ func TestPodOfAHandlerThatIsNotConfiguredAnyMore(t *testing.T) {
 	}
 	crash()
 	e, h = makeEngine(t, m, "boot-1")
-	delete(e.Runtimes, "other")
+	delete(e.handlers.runtimes, "other")
 	e.cfg.KillTimeout = 10 * time.Millisecond
 	must(t, e.Recover(t.Context()))
 	if err := e.RemovePod(t.Context(), pod); err == nil || m.pidsAlive() != 2 {
@@ -221,7 +221,7 @@ func TestPodOfAHandlerThatIsNotConfiguredAnyMore(t *testing.T) {
 	crash()
 	m.reboot(t)
 	e, h = makeEngine(t, m, "boot-2")
-	delete(e.Runtimes, "other")
+	delete(e.handlers.runtimes, "other")
 	must(t, e.Recover(t.Context()))
 	must(t, e.RemovePod(t.Context(), pod))
 	noLeaks(t, m)
@@ -297,7 +297,7 @@ func TestReconcileContainer(t *testing.T) {
 		{record.ContainerCreating, true, oci.Running, containerDiscard},
 		{record.ContainerCreating, false, oci.Absent, containerDiscard},
 		{record.ContainerCreated, true, oci.Created, containerWatch},
-		{record.ContainerCreated, true, oci.Running, containerRan},
+		{record.ContainerCreated, true, oci.Running, containerStarted},
 		{record.ContainerCreated, true, oci.Stopped, containerWatch},
 		{record.ContainerCreated, true, oci.Absent, containerWatch},
 		{record.ContainerCreated, false, oci.Absent, containerLost},

@@ -10,49 +10,50 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// untrustedAnnotation asks for a handler for workloads that nobody vouches for. As in containerd, such a pod gets no
-// access to the node, whatever its handler.
+// untrustedAnnotation requests a handler for untrusted workloads. As in containerd, such a pod gets no access to the
+// node with any handler.
 const untrustedAnnotation = "io.kubernetes.cri.untrusted-workload"
 
-// route chooses the handler of a pod. What was asked for by a RuntimeClass is what the pod gets. Without one, the
-// node's configuration may choose by annotations of the pod, and by whether it needs the node's own kernel. The
-// answer is "" for the default handler.
-func (e *Engine) route(config *cri.PodSandboxConfig, asked string) (string, error) {
-	if asked != "" {
-		return asked, nil
+// route returns the handler of a pod: the one requested by a RuntimeClass, or else the one that the node's
+// configuration selects by annotations of the pod or because it needs the node's kernel; "" for the default handler.
+func (h *handlers) route(config *cri.PodSandboxConfig, requested string) (string, error) {
+	if requested != "" {
+		return requested, nil
 	}
-	annotation, err := e.routingAnnotation(config.GetAnnotations())
+	annotation, err := h.routingAnnotation(config.GetAnnotations())
 	if err != nil {
 		return "", err
 	}
 	if annotation == untrustedAnnotation && needsHost(config) {
-		return "", fmt.Errorf("%w: a pod with annotation %s cannot be privileged nor use a namespace of the node", errdefs.ErrInvalidArgument, annotation)
+		return "", fmt.Errorf("%w: a pod with annotation %s cannot be privileged nor use a namespace of the node",
+			errdefs.ErrInvalidArgument, annotation)
 	}
 	if annotation != "" {
-		return e.cfg.AnnotationHandlers[annotation], nil
+		return h.cfg.AnnotationHandlers[annotation], nil
 	}
-	if e.cfg.HostAccessHandler == "" || !needsHost(config) {
+	if h.cfg.HostAccessHandler == "" || !needsHost(config) {
 		return "", nil
 	}
-	rt, err := e.runtime("")
+	rt, err := h.find("")
 	if err != nil || !rt.Features().OwnKernel {
 		return "", err
 	}
-	return e.cfg.HostAccessHandler, nil
+	return h.cfg.HostAccessHandler, nil
 }
 
-// routingAnnotation finds the annotation that chooses the pod's handler, "" when there is none. Two that choose
-// different handlers are a mistake.
-func (e *Engine) routingAnnotation(annotations map[string]string) (string, error) {
+// routingAnnotation returns the annotation that selects the pod's handler, "" when there is none. Two that select
+// different handlers are errdefs.ErrInvalidArgument.
+func (h *handlers) routingAnnotation(annotations map[string]string) (string, error) {
 	found := ""
-	for _, key := range slices.Sorted(maps.Keys(e.cfg.AnnotationHandlers)) {
+	for _, key := range slices.Sorted(maps.Keys(h.cfg.AnnotationHandlers)) {
 		if annotations[key] != "true" {
 			continue
 		}
-		if found != "" && e.cfg.AnnotationHandlers[found] != e.cfg.AnnotationHandlers[key] {
-			return "", fmt.Errorf("%w: annotations %s and %s ask for different runtime handlers", errdefs.ErrInvalidArgument, found, key)
+		if found != "" && h.cfg.AnnotationHandlers[found] != h.cfg.AnnotationHandlers[key] {
+			return "", fmt.Errorf("%w: annotations %s and %s ask for different runtime handlers",
+				errdefs.ErrInvalidArgument, found, key)
 		}
-		if found != untrustedAnnotation { // which says more than the others
+		if found != untrustedAnnotation { // it takes precedence
 			found = cmp.Or(found, key)
 		}
 		if key == untrustedAnnotation {
@@ -62,7 +63,7 @@ func (e *Engine) routingAnnotation(annotations map[string]string) (string, error
 	return found, nil
 }
 
-// needsHost is true for a pod that gets at the node itself: one that a sandbox cannot serve, or not as it is meant.
+// needsHost reports whether a pod needs access to the node, which a handler with its own kernel does not give.
 func needsHost(config *cri.PodSandboxConfig) bool {
 	return config.GetLinux().GetSecurityContext().GetPrivileged() || usesHost(config)
 }

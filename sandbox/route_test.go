@@ -32,7 +32,7 @@ func mixedEngine(t *testing.T) (*Engine, *machine) {
 	m := newMachine(t)
 	e, h := newEngine(t, m)
 	for _, name := range []string{"vm", "gvisor"} {
-		e.Runtimes[name] = ownKernel{m.runtime(h, name)}
+		e.handlers.runtimes[name] = ownKernel{m.runtime(h, name)}
 	}
 	return e, m
 }
@@ -93,7 +93,7 @@ func TestRoute(t *testing.T) {
 			if tt.config != nil {
 				tt.config(config)
 			}
-			got, err := e.route(config, tt.asked)
+			got, err := e.handlers.route(config, tt.asked)
 			if tt.mistaken != "" {
 				if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), tt.mistaken) {
 					t.Fatalf("got %q, %v", got, err)

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shmSize is the size of a pod's /dev/shm in bytes, as Docker and every CRI runtime since has it.
+// shmSize is the size of a pod's /dev/shm in bytes, as in Docker and other CRI runtimes.
 const shmSize = 64 << 20
 
-// shmMounter mounts a pod's /dev/shm; an interface so that the engine's tests can make it fail.
+// shmMounter mounts a pod's /dev/shm; an interface for the engine's tests.
 type shmMounter interface {
 	Mount(ctx context.Context, path string, uid, gid uint32, label string) error
 	Unmount(ctx context.Context, path string) error
@@ -21,7 +21,7 @@ type shmMounter interface {
 
 type tmpfs struct{}
 
-// Mount mounts a tmpfs that belongs to uid and gid, the pod's root user.
+// Mount mounts a tmpfs owned by uid and gid, the pod's root user.
 func (tmpfs) Mount(_ context.Context, path string, uid, gid uint32, label string) error {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return fmt.Errorf("mount shm: %w", err)
@@ -36,7 +36,7 @@ func (tmpfs) Mount(_ context.Context, path string, uid, gid uint32, label string
 	return nil
 }
 
-// Unmount undoes Mount as often as it was done; an absent mount is no error.
+// Unmount removes all mounts on path; an absent mount is no error.
 func (tmpfs) Unmount(_ context.Context, path string) error {
 	for {
 		err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)

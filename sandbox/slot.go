@@ -2,14 +2,14 @@ package sandbox
 
 import "context"
 
-// slot admits one operation at a time. Unlike a mutex it may be held across I/O, because waiting for it ends
-// with the waiter's context.
+// slot admits one operation at a time. Unlike a mutex it may be held across I/O, because waiting for it ends with the
+// waiter's context.
 type slot chan struct{}
 
 func newSlot() slot { return make(slot, 1) }
 
-// take waits for the slot or for the end of ctx, whose cause it returns.
-func (s slot) take(ctx context.Context) error {
+// acquire waits for the slot or for the end of ctx, whose cause it returns.
+func (s slot) acquire(ctx context.Context) error {
 	select {
 	case s <- struct{}{}:
 		return nil

@@ -12,7 +12,7 @@ import (
 // clockTicks is USER_HZ, the unit of start times in /proc: 100 per second on every architecture that Go runs on.
 const clockTicks = 100
 
-// startTime is when a process began, by the clock of the wall; now when that cannot be told.
+// startTime returns the wall-clock start time of a process, time.Now() if it is unknown.
 func startTime(p oci.Process) time.Time {
 	stat, err := os.ReadFile("/proc/stat")
 	if err != nil {

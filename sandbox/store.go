@@ -2,26 +2,41 @@ package sandbox
 
 import (
 	"cmp"
+	"crypto/rand"
+	"encoding/hex"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/containerd/errdefs"
-
-	"github.com/podd-project/podd/sandbox/record"
+	"github.com/sirupsen/logrus"
 )
 
-// store is the engine's index of its pods and containers. Its mutex is the innermost one and is held over map
-// access only.
+// store is the engine's index of its pods and containers.
 type store struct {
-	mu         sync.Mutex
-	pods       map[string]*Pod
-	containers map[string]*Container
-	// podNames and containerNames find the object that a repeated create means.
-	podNames       map[podName]*Pod
-	containerNames map[containerName]*Container
+	pods       *table[podName, *Pod]
+	containers *table[containerName, *Container]
+}
+
+func newStore() store {
+	return store{
+		pods:       newTable[podName, *Pod]("pod sandbox"),
+		containers: newTable[containerName, *Container]("container"),
+	}
+}
+
+// containersOf returns the containers of p, oldest first.
+func (s store) containersOf(p *Pod) []*Container {
+	return s.containers.list(func(c *Container) bool { return c.pod == p })
+}
+
+// newID returns a random id of 64 hexadecimal digits.
+func newID() string {
+	var b [32]byte
+	rand.Read(b[:]) // never fails, see crypto/rand
+	return hex.EncodeToString(b[:])
 }
 
 // podName is what makes a pod sandbox unique to the kubelet.
@@ -36,170 +51,135 @@ type containerName struct {
 	attempt   uint32
 }
 
-func newStore() *store {
-	return &store{
-		pods: map[string]*Pod{}, containers: map[string]*Container{},
-		podNames: map[podName]*Pod{}, containerNames: map[containerName]*Container{},
-	}
-}
-
-func (p *Pod) name() podName {
+func (p *Pod) key() (id string, name podName) {
 	m := p.Config.GetMetadata()
-	return podName{m.GetName(), m.GetNamespace(), m.GetUid(), m.GetAttempt()}
+	return p.ID, podName{m.GetName(), m.GetNamespace(), m.GetUid(), m.GetAttempt()}
 }
 
-func (c *Container) name() containerName {
+func (p *Pod) created() time.Time  { return p.CreatedAt }
+func (p *Pod) creating() *creation { return &p.creation }
+
+func (c *Container) key() (id string, name containerName) {
 	m := c.Config.GetMetadata()
-	return containerName{c.PodID, m.GetName(), m.GetAttempt()}
+	return c.ID, containerName{c.PodID, m.GetName(), m.GetAttempt()}
 }
 
-// addPod adds p unless another pod has its name, which it returns.
-func (s *store) addPod(p *Pod) (other *Pod) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if other := s.podNames[p.name()]; other != nil {
-		return other
-	}
-	s.pods[p.ID], s.podNames[p.name()] = p, p
-	return nil
+func (c *Container) created() time.Time  { return c.CreatedAt }
+func (c *Container) creating() *creation { return &c.creation }
+
+// keyed is an object with an id and a name, by which a repeated create finds it.
+type keyed[K comparable] interface {
+	comparable
+	key() (id string, name K)
+	created() time.Time
+	creating() *creation
+	log() logrus.FieldLogger
 }
 
-// addContainer adds c unless another container of the pod has its name, which it returns.
-func (s *store) addContainer(c *Container) (other *Container) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if other := s.containerNames[c.name()]; other != nil {
-		return other
-	}
-	s.containers[c.ID], s.containerNames[c.name()] = c, c
-	return nil
+// table indexes objects by id and by name. Its mutex is the innermost one and is held over map access only.
+type table[K comparable, T keyed[K]] struct {
+	what string
+
+	mu     sync.Mutex // guards both maps
+	byID   map[string]T
+	byName map[K]T
 }
 
-func (s *store) removePod(p *Pod) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.pods, p.ID)
-	if s.podNames[p.name()] == p {
-		delete(s.podNames, p.name())
-	}
+func newTable[K comparable, T keyed[K]](what string) *table[K, T] {
+	return &table[K, T]{what: what, byID: map[string]T{}, byName: map[K]T{}}
 }
 
-// adoptPod adds a pod that an earlier daemon made. Two of one name are legal: the creation of one failed, and so did
-// its undo. The ready one has the name; the other can be found by id. One that was never finished has no name: it is
-// being discarded, and the kubelet asks for it again meanwhile.
-func (s *store) adoptPod(p *Pod) (other *Pod) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.pods[p.ID] = p
-	if p.Status().State == record.PodCreating {
-		return nil
+// add adds o and returns true, or returns the object that has its name.
+func (t *table[K, T]) add(o T) (other T, added bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	id, name := o.key()
+	if other, ok := t.byName[name]; ok {
+		return other, false
 	}
-	other = s.podNames[p.name()]
-	if other == nil || p.Status().State == record.PodReady {
-		s.podNames[p.name()] = p
-	}
-	return other
+	t.byID[id], t.byName[name] = o, o
+	return other, true
 }
 
-// adoptContainer is adoptPod for containers.
-func (s *store) adoptContainer(c *Container) (other *Container) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.containers[c.ID] = c
-	if c.Status().State == record.ContainerCreating {
-		return nil
+// adopt adds an object of an earlier daemon. A named one is also found by its name. It returns another object that has
+// the name, if any, which keeps it unless replace is true. Two of one name are legal: the creation of one failed, and so
+// did its undo.
+func (t *table[K, T]) adopt(o T, named, replace bool) (other T, found bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	id, name := o.key()
+	t.byID[id] = o
+	if !named {
+		return other, false
 	}
-	other = s.containerNames[c.name()]
-	s.containerNames[c.name()] = c
-	return other
+	other, found = t.byName[name]
+	if !found || replace {
+		t.byName[name] = o
+	}
+	return other, found
 }
 
-// freePodName lets another pod have p's name while p is still there: p's creation failed, and so did its undo.
-func (s *store) freePodName(p *Pod) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.podNames[p.name()] == p {
-		delete(s.podNames, p.name())
-	}
+func (t *table[K, T]) remove(o T) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	id, _ := o.key()
+	delete(t.byID, id)
+	t.freeNameLocked(o)
 }
 
-// freeContainerName is freePodName for containers.
-func (s *store) freeContainerName(c *Container) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.containerNames[c.name()] == c {
-		delete(s.containerNames, c.name())
+// freeName lets another object have o's name while o is still there: o's creation failed, and so did its undo.
+func (t *table[K, T]) freeName(o T) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.freeNameLocked(o)
+}
+
+func (t *table[K, T]) freeNameLocked(o T) {
+	if _, name := o.key(); t.byName[name] == o {
+		delete(t.byName, name)
 	}
 }
 
-func (s *store) removeContainer(c *Container) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.containers, c.ID)
-	if s.containerNames[c.name()] == c {
-		delete(s.containerNames, c.name())
-	}
-}
-
-func (s *store) pod(id string) (*Pod, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return byPrefix(s.pods, "pod sandbox", id)
-}
-
-func (s *store) container(id string) (*Container, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return byPrefix(s.containers, "container", id)
-}
-
-// podList returns all pods, oldest first.
-func (s *store) podList() []*Pod {
-	s.mu.Lock()
-	pods := slices.Collect(maps.Values(s.pods))
-	s.mu.Unlock()
-	slices.SortFunc(pods, func(a, b *Pod) int {
-		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
-	})
-	return pods
-}
-
-// containerList returns the containers of pod, or of all pods when pod is nil, oldest first.
-func (s *store) containerList(pod *Pod) []*Container {
-	s.mu.Lock()
-	var cs []*Container
-	for _, c := range s.containers {
-		if pod == nil || c.pod == pod {
-			cs = append(cs, c)
+// list returns the objects that keep accepts, oldest first; nil accepts all.
+func (t *table[K, T]) list(keep func(T) bool) []T {
+	t.mu.Lock()
+	objects := make([]T, 0, len(t.byID))
+	for _, o := range t.byID {
+		if keep == nil || keep(o) {
+			objects = append(objects, o)
 		}
 	}
-	s.mu.Unlock()
-	slices.SortFunc(cs, func(a, b *Container) int {
-		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	t.mu.Unlock()
+	slices.SortFunc(objects, func(a, b T) int {
+		idA, _ := a.key()
+		idB, _ := b.key()
+		return cmp.Or(a.created().Compare(b.created()), cmp.Compare(idA, idB))
 	})
-	return cs
+	return objects
 }
 
-// byPrefix finds the object whose id is id or, if there is only one, begins with it.
-func byPrefix[T any](m map[string]*T, what, id string) (*T, error) {
-	if o := m[id]; o != nil {
+// find returns the object whose id is id or, if there is only one, starts with it.
+func (t *table[K, T]) find(id string) (T, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var none, found T
+	if o, ok := t.byID[id]; ok {
 		return o, nil
 	}
 	if id == "" {
-		return nil, fmt.Errorf("%w: %s id is empty", errdefs.ErrInvalidArgument, what)
+		return none, fmt.Errorf("%w: %s id is empty", errdefs.ErrInvalidArgument, t.what)
 	}
-	var found *T
-	for full, o := range m {
+	for full, o := range t.byID {
 		if !strings.HasPrefix(full, id) {
 			continue
 		}
-		if found != nil {
-			return nil, fmt.Errorf("%w: %s id %q is ambiguous, give more of it", errdefs.ErrInvalidArgument, what, id)
+		if found != none {
+			return none, fmt.Errorf("%w: %s id %q is ambiguous, give more of it", errdefs.ErrInvalidArgument, t.what, id)
 		}
 		found = o
 	}
-	if found == nil {
-		return nil, fmt.Errorf("%s %q: %w", what, id, errdefs.ErrNotFound)
+	if found == none {
+		return none, fmt.Errorf("%s %q: %w", t.what, id, errdefs.ErrNotFound)
 	}
 	return found, nil
 }

@@ -48,15 +48,15 @@ func (e *Engine) Writable(containerID string) *image.FsUsage { return e.usage.Wr
 func (e *Engine) Filesystem() (fs image.Filesystem, device string) { return e.usage.Filesystem() }
 
 func (e *Engine) newCollector() *usage.Collector {
-	return usage.NewCollector(usage.Config{Interval: e.cfg.StatsInterval, Cgroups: e.Cgroups, Disk: e.Disk, Log: e.Log})
+	return usage.NewCollector(usage.Config{Interval: e.cfg.StatsInterval, Cgroups: e.deps.Cgroups, Disk: e.deps.Disk, Log: e.deps.Log})
 }
 
 // usageTargets returns all that is measured in the background.
 func (e *Engine) usageTargets() (containers []usage.ContainerTarget, pods []usage.PodTarget) {
-	for _, c := range e.store.containerList(nil) {
+	for _, c := range e.store.containers.list(nil) {
 		containers = append(containers, e.usageTarget(c))
 	}
-	for _, p := range e.store.podList() {
+	for _, p := range e.store.pods.list(nil) {
 		if p.Status().State == record.PodReady {
 			pods = append(pods, e.podUsageTarget(p, nil))
 		}
@@ -91,7 +91,7 @@ func (e *Engine) podUsageTarget(p *Pod, containers []usage.ContainerTarget) usag
 
 // meter returns the handler of c as a Meter, nil if it is not one.
 func (e *Engine) meter(c *Container) usage.Meter {
-	rt, err := e.runtime(c.pod.Handler())
+	rt, err := e.handlers.find(c.pod.Handler())
 	if err != nil {
 		return nil
 	}

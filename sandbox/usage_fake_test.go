@@ -170,7 +170,7 @@ func measuring(t *testing.T) (*Engine, *fakeCgroups) {
 	t.Helper()
 	e, _ := newEngine(t, newMachine(t))
 	groups := newFakeCgroups()
-	e.Cgroups, e.Disk = groups, fakeDisk{}
+	e.deps.Cgroups, e.deps.Disk = groups, fakeDisk{}
 	e.usage = e.newCollector()
 	return e, groups
 }

@@ -30,14 +30,14 @@ func (r *meteredRuntime) Usage(_ context.Context, id string) (cgroups.Usage, err
 func meteredEngine(t *testing.T) (*Engine, *meteredRuntime) {
 	t.Helper()
 	e, _ := mixedEngine(t)
-	e.Cgroups = newFakeCgroups()
+	e.deps.Cgroups = newFakeCgroups()
 	e.usage = e.newCollector()
-	gvisor, ok := e.Runtimes["gvisor"].(ownKernel)
+	gvisor, ok := e.handlers.runtimes["gvisor"].(ownKernel)
 	if !ok {
 		t.Fatal("no handler with a kernel of its own")
 	}
 	rt := &meteredRuntime{ownKernel: gvisor, engine: e}
-	e.Runtimes["gvisor"] = rt
+	e.handlers.runtimes["gvisor"] = rt
 	return e, rt
 }
 

@@ -285,7 +285,7 @@ func TestCollectForgetsDeadPods(t *testing.T) {
 		m := newMachine(t)
 		e, _ := newEngine(t, m)
 		f := newFakeCgroups()
-		e.Cgroups = f
+		e.deps.Cgroups = f
 		e.usage = e.newCollector()
 		pod := mustRunPod(t, e, "web")
 		f.add(groupOf(pod))

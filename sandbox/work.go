@@ -2,8 +2,8 @@ package sandbox
 
 import "sync"
 
-// work is the engine's goroutines. Unlike a WaitGroup's, its Wait may be called while others still come: they are
-// turned away.
+// work tracks the engine's goroutines. Unlike a WaitGroup's, its Wait may be called concurrently with Go, which then
+// fails.
 type work struct {
 	mu     sync.Mutex // orders Go and Wait
 	closed bool
@@ -20,7 +20,7 @@ func (w *work) Go(f func()) bool {
 	return !w.closed
 }
 
-// Wait turns newcomers away and waits for those who are there.
+// Wait makes Go fail from now on and waits for the goroutines that run.
 func (w *work) Wait() {
 	w.mu.Lock()
 	w.closed = true

@@ -139,7 +139,7 @@ func (n *node) repair(ctx context.Context, before []sandbox.Finding) (findings, 
 	if err := n.engine.Recover(ctx); err != nil {
 		return findings{}, err
 	}
-	errs := []error{n.engine.Settled(ctx), n.engine.Collect(ctx)}
+	errs := []error{n.engine.WaitRecovered(ctx), n.engine.GC(ctx)}
 	for _, f := range before {
 		if f.Address() {
 			errs = append(errs, n.engine.FreeAddress(ctx, f.ID))

@@ -26,7 +26,7 @@ const confirmDelay = time.Second
 // checker finds and repairs differences between the records and the machine.
 type checker interface {
 	Check(ctx context.Context) ([]sandbox.Finding, error)
-	Collect(ctx context.Context) error
+	GC(ctx context.Context) error
 	VerifyImages(ctx context.Context, mark bool) ([]sandbox.Finding, error)
 }
 
@@ -75,7 +75,7 @@ func debugMethod(name string, find findFunc) grpc.MethodDesc {
 // checkTwice returns what two checks found. With repair it collects garbage first.
 func checkTwice(ctx context.Context, c checker, repair bool) ([]sandbox.Finding, error) {
 	if repair {
-		if err := c.Collect(ctx); err != nil {
+		if err := c.GC(ctx); err != nil {
 			return nil, err
 		}
 	}

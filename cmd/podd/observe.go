@@ -129,10 +129,10 @@ func (n metricsNode) Images() int {
 	return len(images)
 }
 
-func (n metricsNode) Pulls() int                        { return len(n.images.Pulls()) }
-func (n metricsNode) Operations() []operation.Operation { return n.engine.Operations() }
-func (n metricsNode) Owed() []sandbox.Debt              { return n.engine.Owed() }
-func (n metricsNode) Unread() []sandbox.UnreadRecord    { return n.engine.Unread() }
-func (n metricsNode) Quarantined() []string             { return n.engine.Quarantined() }
-func (n metricsNode) Handlers() []sandbox.Handler       { return n.engine.Handlers() }
-func (n metricsNode) NetworkReady() error               { return n.engine.NetworkReady() }
+func (n metricsNode) Pulls() int                                { return len(n.images.Pulls()) }
+func (n metricsNode) Operations() []operation.Operation         { return n.engine.Operations() }
+func (n metricsNode) PendingCleanups() []sandbox.PendingCleanup { return n.engine.PendingCleanups() }
+func (n metricsNode) Unread() []sandbox.UnreadRecord            { return n.engine.Unread() }
+func (n metricsNode) Quarantined() []string                     { return n.engine.Quarantined() }
+func (n metricsNode) Handlers() []sandbox.Handler               { return n.engine.Handlers() }
+func (n metricsNode) NetworkReady() error                       { return n.engine.NetworkReady() }

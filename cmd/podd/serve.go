@@ -164,7 +164,7 @@ func (d *daemon) recover(ctx context.Context, n *node) error {
 		"duration": time.Since(start).Round(time.Millisecond).String(),
 	}).Info("recovered pods")
 	d.background.Go(func() { n.preload(ctx, d.log) })
-	d.background.Go(func() { n.engine.KeepClean(ctx) })
+	d.background.Go(func() { n.engine.RunGC(ctx) })
 	return nil
 }
 

@@ -21,14 +21,14 @@ const statusTimeout = 10 * time.Second
 
 // engineStatus is the entry "engine" of the info map in the verbose Status response.
 type engineStatus struct {
-	Operations  []operation.Operation  `json:"operations"`
-	Owed        []sandbox.Debt         `json:"owed"`
-	Unread      []sandbox.UnreadRecord `json:"unread"`
-	Quarantined []string               `json:"quarantined"`
+	Operations  []operation.Operation    `json:"operations"`
+	Pending     []sandbox.PendingCleanup `json:"pending_cleanups"`
+	Unread      []sandbox.UnreadRecord   `json:"unread"`
+	Quarantined []string                 `json:"quarantined"`
 }
 
 func engineInfo(e *sandbox.Engine) engineStatus {
-	return engineStatus{Operations: e.Operations(), Owed: e.Owed(), Unread: e.Unread(), Quarantined: e.Quarantined()}
+	return engineStatus{Operations: e.Operations(), Pending: e.PendingCleanups(), Unread: e.Unread(), Quarantined: e.Quarantined()}
 }
 
 // nodeStatus is the output of `podd status`.
@@ -237,8 +237,8 @@ func (s *nodeStatus) printOperations(w io.Writer) {
 }
 
 func (s *nodeStatus) printDebts(w io.Writer) {
-	fmt.Fprintf(w, "\nOwed: %d\n", len(s.Owed))
-	for _, d := range s.Owed {
+	fmt.Fprintf(w, "\nPending cleanups: %d\n", len(s.Pending))
+	for _, d := range s.Pending {
 		fmt.Fprintf(w, "  %s\t%.13s\t%s\n", d.What, d.ID, d.Error)
 	}
 	if len(s.Unread) > 0 {

@@ -85,7 +85,7 @@ func (w wiping) do(ctx context.Context) error {
 	if err := w.engine.Recover(ctx); err != nil {
 		return err
 	}
-	errs := []error{w.engine.Settled(ctx), w.engine.RemoveAll(ctx), w.engine.Collect(ctx)}
+	errs := []error{w.engine.WaitRecovered(ctx), w.engine.RemoveAll(ctx), w.engine.GC(ctx)}
 	found, err := w.engine.Check(ctx)
 	errs = append(errs, err)
 	for _, f := range found {

@@ -119,7 +119,7 @@ func (d *daemon) engine(ctx context.Context, images *image.Store, pods *network.
 		Network:    pods,
 		Images:     images,
 		Runtimes:   d.handlers(ctx),
-		Former:     d.retiredHandler,
+		Retired:    d.retiredHandler,
 		Facts:      facts,
 		CDI:        cdi,
 		Cgroups:    d.cgroups(),

@@ -52,7 +52,7 @@ type operation struct {
 
 type nodeStatus struct {
 	Operations []operation
-	Owed       []struct{ What, ID string }
+	Pending    []struct{ What, ID string } `json:"pending_cleanups"`
 	Pods       []struct {
 		ID, Name, State string
 		Operations      []operation

@@ -109,7 +109,7 @@ func TestObserved(t *testing.T) {
 	container, _ := k.runIn(r.PodSandboxId, cfg, []string{"sleep", "10000"})
 	body := k.scrape(socket)
 	for _, want := range []string{`podd_pods{state="ready"} 1`, `podd_containers{state="running"} 1`, "podd_images 1", "podd_network_ready 1",
-		`podd_runtime_handler_ready{handler="runc"} 1`, "podd_quarantined_records 0", "podd_owed_cleanups 0"} {
+		`podd_runtime_handler_ready{handler="runc"} 1`, "podd_quarantined_records 0", "podd_pending_cleanups 0"} {
 		if !strings.Contains(body, "\n"+want+"\n") {
 			t.Errorf("while the pod runs there is no line %s", want)
 		}

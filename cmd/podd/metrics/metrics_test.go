@@ -40,7 +40,9 @@ func (node) Pulls() int  { return 1 }
 func (node) Operations() []operation.Operation {
 	return []operation.Operation{{Verb: "StopPodSandbox", Pod: "secretid", Name: "ns/secretname"}}
 }
-func (node) Owed() []sandbox.Debt           { return []sandbox.Debt{{ID: "secretid"}} }
+func (node) PendingCleanups() []sandbox.PendingCleanup {
+	return []sandbox.PendingCleanup{{ID: "secretid"}}
+}
 func (node) Unread() []sandbox.UnreadRecord { return nil }
 func (node) Quarantined() []string          { return []string{"secretid", "other"} }
 func (node) Handlers() []sandbox.Handler {
@@ -125,7 +127,7 @@ func TestScrape(t *testing.T) {
 		`podd_pods{state="ready"} 2`, `podd_pods{state="stopping"} 1`, `podd_pods{state="creating"} 0`, `podd_pods{state="notready"} 0`,
 		`podd_containers{state="running"} 1`, `podd_containers{state="exited"} 0`,
 		`podd_images 3`, `podd_image_pulls_in_progress 1`, `podd_operations_in_progress{operation="StopPodSandbox"} 1`,
-		`podd_owed_cleanups 1`, `podd_unread_records 0`, `podd_quarantined_records 2`,
+		`podd_pending_cleanups 1`, `podd_unread_records 0`, `podd_quarantined_records 2`,
 		`podd_runtime_handler_ready{handler="runc"} 1`, `podd_runtime_handler_ready{handler="kata"} 0`, `podd_network_ready 0`,
 		"process_open_fds", "go_goroutines",
 	} {

@@ -19,7 +19,7 @@ type Node interface {
 	Images() int
 	Pulls() int
 	Operations() []operation.Operation
-	Owed() []sandbox.Debt
+	PendingCleanups() []sandbox.PendingCleanup
 	Unread() []sandbox.UnreadRecord
 	Quarantined() []string
 	Handlers() []sandbox.Handler
@@ -31,10 +31,10 @@ func (m *Metrics) Watch(node Node) { m.registry.MustRegister(newCollector(node))
 
 // collector implements prometheus.Collector with a Node.
 type collector struct {
-	node                                Node
-	pods, containers, images, pulls     *prometheus.Desc
-	underWay, owed, unread, quarantined *prometheus.Desc
-	handlerReady, networkReady          *prometheus.Desc
+	node                                   Node
+	pods, containers, images, pulls        *prometheus.Desc
+	underWay, pending, unread, quarantined *prometheus.Desc
+	handlerReady, networkReady             *prometheus.Desc
 }
 
 func newCollector(node Node) *collector {
@@ -48,7 +48,7 @@ func newCollector(node Node) *collector {
 		images:       desc("podd_images", "Images in the store."),
 		pulls:        desc("podd_image_pulls_in_progress", "Images being pulled."),
 		underWay:     desc("podd_operations_in_progress", "Operations in progress.", "operation"),
-		owed:         desc("podd_owed_cleanups", "Pods and containers, or what was left of them, that could not be freed yet; see podd status."),
+		pending:      desc("podd_pending_cleanups", "Resources that could not be freed yet; see podd status."),
 		unread:       desc("podd_unread_records", "Records that cannot be read; see podd status."),
 		quarantined:  desc("podd_quarantined_records", "Damaged records in the directory quarantine."),
 		handlerReady: desc("podd_runtime_handler_ready", "1 if the runtime handler is ready.", "handler"),
@@ -59,7 +59,7 @@ func newCollector(node Node) *collector {
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.pods, c.containers, c.images, c.pulls, c.underWay, c.owed, c.unread, c.quarantined,
+		c.pods, c.containers, c.images, c.pulls, c.underWay, c.pending, c.unread, c.quarantined,
 		c.handlerReady, c.networkReady,
 	} {
 		out <- d
@@ -88,7 +88,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		verbs = append(verbs, o.Verb)
 	}
 	count(gauge, c.underWay, nil, verbs)
-	gauge(c.owed, float64(len(c.node.Owed())))
+	gauge(c.pending, float64(len(c.node.PendingCleanups())))
 	gauge(c.unread, float64(len(c.node.Unread())))
 	gauge(c.quarantined, float64(len(c.node.Quarantined())))
 	for _, h := range c.node.Handlers() {

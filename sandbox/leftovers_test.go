@@ -54,7 +54,7 @@ func TestStrayCgroupsAndMounts(t *testing.T) {
 	makeCgroups(t, shared)
 	stray := makeCgroups(t, own+"/podd-"+id)
 	spared := slices.Concat(makeCgroups(t, own+"/another"), makeCgroups(t, shared+"/podd-"+strings.Repeat("cd", 32)))
-	mounted := filepath.Join(e.bundleDir(id), "rootfs")
+	mounted := filepath.Join(e.paths.bundle(id), "rootfs")
 	must(t, os.MkdirAll(mounted, 0o700))
 	must(t, unix.Mount("stray", mounted, "tmpfs", 0, "size=4k"))
 	t.Cleanup(func() { _ = host.UnmountBelow(e.cfg.Run) })
@@ -62,8 +62,8 @@ func TestStrayCgroupsAndMounts(t *testing.T) {
 	found, err := e.Check(t.Context())
 	must(t, err)
 	want := []Finding{
-		{Problem: FindingLeak, What: whatCgroup, ID: id}, {Problem: FindingLeak, What: whatContainer, ID: id},
-		{Problem: FindingLeak, What: whatMount, ID: id},
+		{Problem: FindingLeak, What: kindCgroup, ID: id}, {Problem: FindingLeak, What: kindContainer, ID: id},
+		{Problem: FindingLeak, What: kindMount, ID: id},
 	}
 	if !slices.Equal(found, want) {
 		t.Errorf("found %+v, want %+v", found, want)
@@ -73,7 +73,7 @@ func TestStrayCgroupsAndMounts(t *testing.T) {
 			t.Errorf("%+v: it is not said what would be done", f)
 		}
 	}
-	must(t, e.Collect(context.WithoutCancel(t.Context())))
+	must(t, e.GC(context.WithoutCancel(t.Context())))
 	for _, dir := range stray {
 		if _, err := os.Stat(dir); err == nil {
 			t.Errorf("%s is still there", dir)

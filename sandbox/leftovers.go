@@ -1,0 +1,80 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/podd-project/podd/oci/cgroups"
+	"github.com/podd-project/podd/oci/spec/host"
+)
+
+// leftoverMounts lists the ids with mounts in their directories that podd does not make there itself: they block the
+// removal of the directory. No other program uses these directories.
+func (j *janitor) leftoverMounts() ([]string, error) {
+	var ids []string
+	var errs []error
+	for _, parent := range []string{j.e.paths.bundles(), j.e.paths.podRuns()} {
+		paths, err := host.MountsBelow(parent)
+		errs = append(errs, err)
+		for _, p := range paths {
+			id, rest, below := strings.Cut(strings.TrimPrefix(p, parent+"/"), "/")
+			pins := j.e.paths.pins(id)
+			if below && rest != shmDir && p != pins.ipc && p != pins.uts && p != pins.user {
+				ids = append(ids, id)
+			}
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), errors.Join(errs...)
+}
+
+func (j *janitor) freeMounts(_ context.Context, id string) error {
+	return errors.Join(host.UnmountBelow(j.e.paths.bundle(id)), host.UnmountBelow(j.e.paths.podRun(id)))
+}
+
+// containerCgroup matches the name of a container's cgroup, with either cgroup driver.
+var containerCgroup = regexp.MustCompile(`^` + cgroupPrefix + `-([0-9a-f]{64})(\.scope)?$`)
+
+// cgroupsOfPods finds containers' cgroups, by id, in the cgroups that the kubelet has made for recorded pods: those
+// belong to this podd. A cgroup that several pods share may hold containers of another podd and is skipped.
+func (j *janitor) cgroupsOfPods() (map[string]string, error) {
+	records, err := j.loadSnapshot()
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]string{}
+	for _, p := range records.pods {
+		parent := j.e.podCgroupPath(p)
+		if !namedByUID(p, parent) {
+			continue
+		}
+		names, err := cgroups.Children(parent)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			if m := containerCgroup.FindStringSubmatch(name); m != nil {
+				found[m[1]] = path.Join(parent, name)
+			}
+		}
+	}
+	return found, nil
+}
+
+func (j *janitor) leftoverCgroups() ([]string, error) {
+	found, err := j.cgroupsOfPods()
+	return slices.Collect(maps.Keys(found)), err
+}
+
+func (j *janitor) freeCgroup(ctx context.Context, id string) error {
+	found, err := j.cgroupsOfPods()
+	if err != nil || found[id] == "" {
+		return err
+	}
+	return cgroups.DirsAt(found[id]).Destroy(ctx)
+}
