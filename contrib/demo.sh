@@ -1,35 +1,36 @@
 #!/bin/sh
-# Shows podd at work: starts it on private directories, runs a pod with crictl, looks at it, kills the daemon under it, removes
-# it, and checks that nothing is left on the machine. `make demo` builds what it needs first. Needs root.
+# Demonstrates podd: starts it on private directories, runs and inspects a pod with crictl, kills the daemon meanwhile,
+# removes the pod, and checks that nothing is left on the machine. `make demo` builds what it needs first. Needs root.
 set -eu
 cd "$(dirname "$0")/.."
 
-hint='make demo builds everything this needs; run that, as root'
+hint='make demo builds everything that this needs: run that, as root'
 bold= plain=
 [ ! -t 1 ] || { bold='\033[1m' plain='\033[0m'; }
-step() { # step TITLE HINT: say what comes, and what to do if it fails
+step() { # step TITLE HINT: print the title; HINT is printed if the step fails
 	printf "\\n$bold%s$plain\\n" "$1"
 	hint=$2
 }
-run() { # run COMMAND...: show a command and run it
+run() { # run COMMAND...: print a command and run it
 	printf '  $ %s\n' "$*"
 	"$@" | sed -e 's/\x1b\[[0-9;]*[A-Za-z]//g' -e 's/^/    /' # crictl stats clears the screen
 }
 crictl() { bin/crictl --config "$dir/crictl.yaml" "$@"; }
 
-[ "$(id -u)" = 0 ] || { echo "the demo makes namespaces, mounts and cgroups: run it as root" >&2; exit 1; }
+[ "$(id -u)" = 0 ] || { echo "the demo creates namespaces, mounts and cgroups: run it as root" >&2; exit 1; }
 
-# Short, for a unix socket's path has 107 bytes; searchable by all, as containers' root file systems lie below.
+# Short, because the path of a unix socket has at most 107 bytes; searchable by all users, because the root filesystems of
+# containers are below it.
 dir=$(mktemp -d /tmp/podd-demo-XXXXXX)
 chmod 755 "$dir"
 bridge=pd$(printf %s "$dir" | tail -c 6)
 pid=
-# The pod's parent cgroup, which a kubelet would make and remove: a slice under systemd, else a path.
+# The pod's parent cgroup, which a kubelet would create and remove: a slice under systemd, else a path.
 cgroup=$(basename "$dir") parent=/$(basename "$dir")
 [ ! -d /run/systemd/system ] || { cgroup=$(printf %s "$cgroup" | tr -d -).slice parent=$cgroup; }
 remove_cgroup() { find /sys/fs/cgroup -depth -type d -name "$cgroup" -exec rmdir {} +; }
 
-start() { # start podd and wait until it answers
+start() { # start podd and wait until it serves
 	bin/podd --config "$dir/podd.toml" >>"$dir/podd.log" 2>&1 &
 	pid=$!
 	for _ in $(seq 200); do
@@ -40,12 +41,15 @@ start() { # start podd and wait until it answers
 	return 1
 }
 
-end() { # at every exit: take down what is still there; at a failure say what to do
+end() { # at exit: clean up; after a failure print the hint
 	status=$?
 	trap - EXIT
 	if [ $status != 0 ]; then
 		printf "\\n${bold}This step failed.$plain %s\\n" "$hint"
-		[ ! -f "$dir/podd.log" ] || { echo "The end of podd's log:"; tail -n 15 "$dir/podd.log" | cut -c1-300 | sed 's/^/    /'; }
+		[ ! -f "$dir/podd.log" ] || {
+			echo "The end of podd's log:"
+			tail -n 15 "$dir/podd.log" | cut -c1-300 | sed 's/^/    /'
+		}
 		for p in $(crictl pods -q 2>/dev/null); do crictl rmp -f "$p" >/dev/null 2>&1 || true; done
 	fi
 	[ -z "$pid" ] || { kill $pid 2>/dev/null && wait $pid || true; }
@@ -57,19 +61,19 @@ end() { # at every exit: take down what is still there; at a failure say what to
 trap end EXIT
 trap 'exit 130' INT TERM
 
-step "1. Lay out private directories in $dir" "See the message above; is /tmp writable?"
+step "1. Create private directories in $dir" "See the message above. Is /tmp writable?"
 test/host/setup.sh
 bin/leak take "$dir/before.json"
 mkdir -p "$dir/root/preload" "$dir/run" "$dir/net.d" "$dir/logs"
 cat >"$dir/podd.toml" <<END
-# Everything else is podd's embedded default: see podd config default.
+# All other keys have their defaults: see podd config default.
 root = "$dir/root"
 run = "$dir/run"
 
 [runtime]
 search_path = ["$PWD/bin", "/usr/local/bin", "/usr/sbin", "/usr/bin"]
 
-# Else runsc would pin a network namespace for all its helper processes, and leave it.
+# Otherwise runsc pins a network namespace for its helper processes and never removes it.
 [runtime.handlers.gvisor.options]
 gofer-network-namespace = "new"
 
@@ -84,7 +88,8 @@ END
 cat >"$dir/net.d/10-demo.conflist" <<END
 {"cniVersion": "1.0.0", "name": "$bridge", "plugins": [
   {"type": "bridge", "bridge": "$bridge", "isGateway": true, "ipMasq": true,
-   "ipam": {"type": "host-local", "dataDir": "$dir/ips", "ranges": [[{"subnet": "10.222.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
+   "ipam": {"type": "host-local", "dataDir": "$dir/ips", "ranges": [[{"subnet": "10.222.0.0/24"}]],
+            "routes": [{"dst": "0.0.0.0/0"}]}},
   {"type": "portmap", "capabilities": {"portMappings": true}}]}
 END
 cat >"$dir/crictl.yaml" <<END
@@ -94,19 +99,20 @@ timeout: 30
 END
 echo '  podd.toml, a CNI network on 10.222.0.0/24, crictl.yaml'
 
-step '2. Make an image from busybox, without a registry, and put it where podd loads images from' \
-	'The image is made of Debian packages: is a Debian mirror reachable? Try: apt-get update'
+step '2. Build an image from busybox, without a registry, in the directory from which podd loads images' \
+	'The image is built from Debian packages. Is a Debian mirror reachable? Try: apt-get update'
 run bin/testimages export e2e-test-images/busybox:1.29-2 example.com/demo:1 "$dir/root/preload/demo"
 echo "  an OCI layout in $dir/root/preload/demo"
 
-step '3. Start podd' "The log below says why it does not start; bin/podd config check --config $dir/podd.toml checks the configuration."
+step '3. Start podd' \
+	"See the log below. bin/podd config check --config $dir/podd.toml checks the configuration."
 start
 run crictl version
 grep -h 'handler' "$dir/podd.log" | sed -n 's/.*msg="\([^"]*\)" \(.*\)/    log: \1 \2/p' | cut -c1-150 | head -n 4
 for _ in $(seq 200); do [ -z "$(crictl images -q example.com/demo:1)" ] || break; sleep 0.05; done
 run crictl images
 
-step '4. Run a pod' 'crictl info says what is missing; iptables, conmon and runc must be there: make deps tools'
+step '4. Run a pod' 'crictl info shows what is missing. iptables, conmon and runc are needed: make deps tools'
 cat >"$dir/pod.json" <<END
 {"metadata": {"name": "demo", "namespace": "default", "uid": "demo-1"}, "hostname": "demo", "log_directory": "$dir/logs",
  "linux": {"cgroup_parent": "$parent", "security_context": {"namespace_options": {"pid": 1}}}}
@@ -123,17 +129,19 @@ run crictl start "$container"
 run crictl pods
 run crictl ps
 
-step '5. Its log, a command in it, its address' 'See crictl inspect and crictl logs of the container; the bridge plugin needs iptables.'
+step '5. Its log, a command in it, its address' \
+	'See crictl inspect and crictl logs of the container. The bridge plugin needs iptables.'
 for _ in $(seq 100); do grep -qs Hello "$dir/logs/web.log" && break; sleep 0.05; done
 run crictl logs "$container"
 run crictl exec -s "$container" sh -c 'echo I am $(id -un) in $(cat /etc/hostname), with pid $$; ip -4 -o addr show eth0'
 ip=$(crictl inspectp -o go-template --template '{{.status.network.ip}}' "$pod")
 run busybox wget -q -O - "http://$ip/"
 
-step '6. What it uses' 'See podd.log.'
+step '6. Its resource usage' 'See the log below.'
 run crictl stats "$container"
 
-step '7. Kill the daemon without warning, and start it again: the pod does not notice' 'The log below says what podd could not take up again.'
+step '7. Kill the daemon and start it again: the pod keeps running' \
+	'The log below says which pods podd could not take over.'
 kill -9 $pid
 wait $pid 2>/dev/null || true
 sleep 2
@@ -141,11 +149,12 @@ start
 run crictl ps
 run crictl logs --tail 3 "$container"
 
-step '8. Remove the pod' 'The log below says what could not be taken down; podd tries again when asked again: crictl rmp -f'
+step '8. Remove the pod' 'The log below says what could not be removed. crictl rmp -f tries again.'
 run crictl stopp "$pod"
 run crictl rmp "$pod"
 
-step '9. The same pod under each runtime handler, and the kernel that it sees' 'crictl info says which handlers are ready, and why others are not; make tools builds gVisor.'
+step '9. The same pod under each runtime handler, and the kernel that it sees' \
+	'crictl info shows which handlers are ready, and why others are not. make tools builds gVisor.'
 others=
 for handler in $(crictl info | jq -r '.handlers | to_entries[] | select(.value.ready) | .key'); do
 	sed "s/\"demo\"/\"demo-$handler\"/; s/demo-1/demo-$handler/" "$dir/pod.json" >"$dir/pod-$handler.json"
@@ -158,12 +167,14 @@ for handler in $(crictl info | jq -r '.handlers | to_entries[] | select(.value.r
 	others="$others -only $other -only $inside"
 done
 
-step '10. Stop podd, and look for anything that is left' 'That is a bug: please report the lines above.'
+step '10. Stop podd and check that nothing is left' 'This is a bug: please report the lines above.'
 kill $pid
 wait $pid || true
 pid=
-ip link del "$bridge" # the CNI plugin made it for all pods, and leaves it for the next
+ip link del "$bridge" # the CNI plugin creates it for all pods and never removes it
 remove_cgroup
-# The image store, the records' directories and this script's files are the only things that may be there.
-bin/leak diff "$dir/before.json" -only "$dir/" -only "$bridge" -only "$cgroup" -only "$pod" -only "$container" -only 10.222.0. $others
-echo '  nothing: no network namespace, mount, cgroup, process, address or rule'
+# Only resources whose names contain one of these are reported.
+# shellcheck disable=SC2086 # a list of words is meant
+bin/leak diff "$dir/before.json" -only "$dir/" -only "$bridge" -only "$cgroup" -only "$pod" -only "$container" \
+	-only 10.222.0. $others
+echo '  nothing is left: no network namespace, mount, cgroup, process, address or rule'
