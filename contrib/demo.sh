@@ -19,8 +19,8 @@ crictl() { bin/crictl --config "$dir/crictl.yaml" "$@"; }
 
 [ "$(id -u)" = 0 ] || { echo "the demo creates namespaces, mounts and cgroups: run it as root" >&2; exit 1; }
 
-# Short, because the path of a unix socket has at most 107 bytes; searchable by all users, because the root filesystems of
-# containers are below it.
+# Short, because the path of a unix socket has at most 107 bytes; searchable by all users, because the root filesystems
+# of containers are below it.
 dir=$(mktemp -d /tmp/podd-demo-XXXXXX)
 chmod 755 "$dir"
 bridge=pd$(printf %s "$dir" | tail -c 6)

@@ -28,7 +28,9 @@ type engineStatus struct {
 }
 
 func engineInfo(e *sandbox.Engine) engineStatus {
-	return engineStatus{Operations: e.Operations(), Pending: e.PendingCleanups(), Unread: e.Unread(), Quarantined: e.Quarantined()}
+	return engineStatus{
+		Operations: e.Operations(), Pending: e.PendingCleanups(), Unread: e.Unread(), Quarantined: e.Quarantined(),
+	}
 }
 
 // nodeStatus is the output of `podd status`.
