@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenNetDev opens the counters of a pinned network namespace's interfaces: /proc/net/dev as a process in it would
-// see it, see proc_pid_net(5). They can be read from the start again and again, without another look at the
-// namespace, and reading waits for none of the kernel's network locks.
+// OpenNetDev opens /proc/net/dev of a pinned network namespace, the counters of its interfaces (proc_pid_net(5)). The
+// file can be read from its start repeatedly without entering the namespace again, and reading it takes none of the
+// kernel's network locks.
 //
 // The open file keeps the namespace alive: close it when the pod stops.
 func OpenNetDev(netns string) (*os.File, error) {

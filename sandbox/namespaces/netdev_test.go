@@ -26,21 +26,21 @@ func TestOpenNetDev(t *testing.T) {
 		return string(text[:n])
 	}
 	if text := list(); !strings.Contains(text, "lo:") || strings.Count(text, "\n") != 3 {
-		t.Errorf("a new namespace has\n%s", text)
+		t.Errorf("interfaces of a new namespace:\n%s\nwant lo alone", text)
 	}
 	inside(t, r, func() error {
 		return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eth7"}})
 	})
 	if text := list(); !strings.Contains(text, "eth7:") {
-		t.Errorf("a new interface is not in\n%s", text)
+		t.Errorf("interfaces:\n%s\nwant eth7 among them", text)
 	}
 	if own, err := os.ReadFile("/proc/net/dev"); err != nil || strings.Contains(string(own), "eth7:") {
-		t.Errorf("this process is in the namespace now: %s, %v", own, err)
+		t.Errorf("interfaces of this process:\n%s\n%v, want no eth7", own, err)
 	}
 	if err := p.Unpin(t.Context(), r.Net); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := OpenNetDev(r.Net); err == nil {
-		t.Error("a namespace that is not pinned was opened")
+		t.Error("OpenNetDev of a namespace that is not pinned: no error")
 	}
 }

@@ -14,11 +14,11 @@ import (
 // Pinner creates and pins namespaces. Its methods may be called at the same time for different pin files.
 type Pinner struct {
 	holder string
-	userMu sync.Mutex // held while a thread is another user; see asOwner
+	userMu sync.Mutex // held while a thread has another effective user, see asOwner
 }
 
-// New returns a Pinner. holder is the path of a static program that does nothing but wait (podd's pause); it is
-// started, and killed at once, for pods with a user namespace only, and may be empty when there are none.
+// New returns a Pinner. holder is the path of a static program that only waits (podd's pause). It is started, and
+// killed at once, for pods with a user namespace; without such pods it may be empty.
 func New(holder string) *Pinner { return &Pinner{holder: holder} }
 
 // kind is one type of namespace and the pin file it gets.
@@ -28,7 +28,7 @@ type kind struct {
 	path string
 }
 
-// kinds lists the namespaces r asks for, the user namespace first because it owns the others.
+// kinds lists the requested namespaces, the user namespace first because it owns the others.
 func (r Request) kinds() []kind {
 	all := []kind{
 		{"user", unix.CLONE_NEWUSER, r.User},
@@ -52,11 +52,11 @@ func flags(kinds []kind) (f int) {
 	return f
 }
 
-// Pin creates the namespaces of r, pins them, and sets the hostname and the sysctls inside them: all of it, or, with
-// an error, nothing. Pin files that are there already were left by a crash; they are unpinned first. A request for no
-// namespace at all is checked and otherwise does nothing.
+// Pin creates the namespaces of r, pins them, and sets the hostname and the sysctls in them. On error it undoes what it
+// has done. Existing pin files are leftovers of a crash; they are unpinned first. A request without namespaces is only
+// validated.
 //
-// Errors: errdefs.ErrInvalidArgument for a request that can never succeed; nothing has been touched then.
+// Errors: errdefs.ErrInvalidArgument for a request that can never succeed; nothing has been changed then.
 func (p *Pinner) Pin(ctx context.Context, r Request) error {
 	if err := r.Validate(); err != nil {
 		return err
@@ -102,20 +102,20 @@ func (p *Pinner) pin(ctx context.Context, r Request, kinds []kind) error {
 	})
 }
 
-// createPinFile makes the empty file that a namespace is mounted on.
+// createPinFile creates the empty file that a namespace is mounted on.
 func createPinFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fmt.Errorf("make pin directory: %w", err)
+		return fmt.Errorf("create pin directory: %w", err)
 	}
 	// O_EXCL also refuses a symbolic link.
 	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return fmt.Errorf("make pin file: %w", err)
+		return fmt.Errorf("create pin file: %w", err)
 	}
 	return f.Close()
 }
 
-// bindAll mounts the namespaces found in dir, a /proc/.../ns directory, on their pin files.
+// bindAll mounts the namespaces in dir, a /proc/.../ns directory, on their pin files.
 func bindAll(dir string, kinds []kind) error {
 	for _, k := range kinds {
 		if err := unix.Mount(filepath.Join(dir, k.name), k.path, "", unix.MS_BIND, ""); err != nil {

@@ -144,7 +144,7 @@ func TestPinIsAllOrNothing(t *testing.T) {
 	}{
 		{"sysctl of another kernel", func(_ *testing.T, _ *Pinner, r *Request) {
 			r.Sysctls = map[string]string{"net.ipv4.no_such_thing": "1"}
-		}, "this kernel does not have it"},
+		}, "this kernel has no such sysctl"},
 		{"value the kernel refuses", func(_ *testing.T, _ *Pinner, r *Request) {
 			r.Sysctls = map[string]string{"net.ipv4.ip_forward": "many"}
 		}, "refuses the value"},
@@ -162,7 +162,7 @@ func TestPinIsAllOrNothing(t *testing.T) {
 		{"holder not configured", func(_ *testing.T, p *Pinner, r *Request) {
 			p.holder = ""
 			r.User, r.UIDs, r.GIDs = filepath.Join(filepath.Dir(r.Net), "user"), userMap, userMap
-		}, "no holder program"},
+		}, "needs a holder program"},
 		{"sysctl of a user namespace without root", func(_ *testing.T, _ *Pinner, r *Request) {
 			r.User, r.UIDs, r.GIDs = filepath.Join(filepath.Dir(r.Net), "user"), noRoot, noRoot
 			r.Sysctls = map[string]string{"kernel.shmmax": "4096"}
@@ -183,7 +183,7 @@ func TestPinIsAllOrNothing(t *testing.T) {
 }
 
 func TestPinRefusesBadRequestsUntouched(t *testing.T) {
-	long := strings.Repeat("a", 65)
+	long, pin := strings.Repeat("a", 65), filepath.Join(t.TempDir(), "x")
 	tests := []struct {
 		name string
 		r    Request
@@ -192,33 +192,33 @@ func TestPinRefusesBadRequestsUntouched(t *testing.T) {
 		{"dot dot", Request{Net: "/tmp/../etc/passwd"}},
 		{"root", Request{Net: "/"}},
 		{"nul", Request{Net: "/tmp/a\x00b"}},
-		{"one file for two", Request{Net: "/tmp/x", IPC: "/tmp/x"}},
-		{"maps without user", Request{Net: "/tmp/x", UIDs: userMap}},
-		{"user without maps", Request{User: "/tmp/x"}},
-		{"user without gids", Request{User: "/tmp/x", UIDs: userMap}},
-		{"empty map", Request{User: "/tmp/x", UIDs: []specs.LinuxIDMapping{{HostID: 1}}, GIDs: userMap}},
+		{"one file for two", Request{Net: pin, IPC: pin}},
+		{"maps without user", Request{Net: pin, UIDs: userMap}},
+		{"user without maps", Request{User: pin}},
+		{"user without gids", Request{User: pin, UIDs: userMap}},
+		{"empty map", Request{User: pin, UIDs: []specs.LinuxIDMapping{{HostID: 1}}, GIDs: userMap}},
 		{
-			"map overflows", Request{User: "/tmp/x", UIDs: []specs.LinuxIDMapping{{HostID: 4294967295, Size: 2}}, GIDs: userMap},
+			"map overflows", Request{User: pin, UIDs: []specs.LinuxIDMapping{{HostID: 4294967295, Size: 2}}, GIDs: userMap},
 		},
 		{
 			"maps overlap inside",
 			Request{
-				User: "/tmp/x", UIDs: userMap,
+				User: pin, UIDs: userMap,
 				GIDs: append([]specs.LinuxIDMapping{{ContainerID: 10, HostID: 1, Size: 1}}, userMap...),
 			},
 		},
 		{
 			"maps overlap outside",
 			Request{
-				User: "/tmp/x", UIDs: userMap,
+				User: pin, UIDs: userMap,
 				GIDs: append([]specs.LinuxIDMapping{{ContainerID: 70000, HostID: 100001, Size: 1}}, userMap...),
 			},
 		},
-		{"too many maps", Request{User: "/tmp/x", UIDs: make([]specs.LinuxIDMapping, 341), GIDs: userMap}},
-		{"hostname of the node", Request{Net: "/tmp/x", Hostname: "pod"}},
-		{"hostname too long", Request{UTS: "/tmp/x", Hostname: long}},
-		{"hostname with newline", Request{UTS: "/tmp/x", Hostname: "a\nb"}},
-		{"sysctl of the node", Request{Net: "/tmp/x", Sysctls: map[string]string{"kernel.core_pattern": "|/bin/evil"}}},
+		{"too many maps", Request{User: pin, UIDs: make([]specs.LinuxIDMapping, 341), GIDs: userMap}},
+		{"hostname of the node", Request{Net: pin, Hostname: "pod"}},
+		{"hostname too long", Request{UTS: pin, Hostname: long}},
+		{"hostname with newline", Request{UTS: pin, Hostname: "a\nb"}},
+		{"sysctl of the node", Request{Net: pin, Sysctls: map[string]string{"kernel.core_pattern": "|/bin/evil"}}},
 	}
 	p := New("")
 	for _, tt := range tests {
@@ -226,8 +226,8 @@ func TestPinRefusesBadRequestsUntouched(t *testing.T) {
 			if err := p.Pin(t.Context(), tt.r); !errdefs.IsInvalidArgument(err) {
 				t.Errorf("Pin = %v, want an invalid argument", err)
 			}
-			if _, err := os.Lstat("/tmp/x"); err == nil {
-				t.Error("a pin file was made")
+			if _, err := os.Lstat(pin); err == nil {
+				t.Error("Pin of an invalid request created a pin file")
 			}
 		})
 	}
@@ -359,7 +359,7 @@ func TestUnpinIsIdempotentAndCareful(t *testing.T) {
 		t.Errorf("Unpin = %v", err)
 	}
 	if _, err := os.Lstat(r.Net); err == nil {
-		t.Error("pin is still there")
+		t.Error("pin file exists after Unpin")
 	}
 	for range 2 {
 		if err := p.Unpin(t.Context(), r.Net, filepath.Join(dir, "absent", "too")); err != nil {
@@ -463,7 +463,7 @@ func watchNetns(t *testing.T, path string) (wait func()) {
 				return
 			}
 		}
-		t.Error("the network namespace is still alive")
+		t.Error("the network namespace exists after Unpin")
 	}
 }
 
@@ -510,7 +510,7 @@ func TestPinDoesNotChangeTheProcess(t *testing.T) {
 		t.Error(err)
 	}
 	if d, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0); err != nil || d != 1 {
-		t.Errorf("dumpable is %d, %v after setting a sysctl as another user", d, err)
+		t.Errorf("dumpable after a sysctl was set as another user = %d, %v, want 1", d, err)
 	}
 	if err := p.Unpin(t.Context(), r.User, r.Net, r.IPC, r.UTS); err != nil {
 		t.Error(err)
@@ -538,7 +538,7 @@ func TestThreadsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if after := threads(); after > before+20 {
-		t.Errorf("%d threads before, %d after 200 pins", before, after)
+		t.Errorf("%d threads after 200 pins, %d before", after, before)
 	}
 }
 

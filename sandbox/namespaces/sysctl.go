@@ -15,8 +15,8 @@ import (
 // maxValue bounds a sysctl's value, in bytes: the kernel reads one page at most.
 const maxValue = 4095
 
-// ipcSysctl knows the keys of kernel.* that the IPC namespace has a copy of (ipc/ipc_sysctl.c). Together with net.*,
-// fs.mqueue.*, kernel.hostname and kernel.domainname they are all that is namespaced; the rest belongs to the node.
+// ipcSysctl reports whether the IPC namespace has a copy of kernel.<name> (ipc/ipc_sysctl.c). With net.*, fs.mqueue.*,
+// kernel.hostname and kernel.domainname these are all namespaced keys; the others belong to the node.
 func ipcSysctl(name string) bool {
 	switch name {
 	case "shmmax", "shmall", "shmmni", "shm_rmid_forced", "shm_next_id",
@@ -28,7 +28,7 @@ func ipcSysctl(name string) bool {
 
 // sysctl is a checked key.
 type sysctl struct {
-	key   string   // as it was asked for
+	key   string   // as requested
 	parts []string // the path below /proc/sys
 	value string
 }
@@ -49,7 +49,7 @@ func (r Request) sysctls() ([]sysctl, error) {
 		if s.parts, err = splitKey(key); err != nil {
 			return nil, err
 		}
-		if err := r.owns(s); err != nil {
+		if err := r.checkNamespaced(s); err != nil {
 			return nil, err
 		}
 		if err := checkValue(s); err != nil {
@@ -60,12 +60,12 @@ func (r Request) sysctls() ([]sysctl, error) {
 	return out, nil
 }
 
-// splitKey turns a key into its path components. The first separator decides: in net.ipv4.conf.eth0/1.forwarding and
-// in net/ipv4/conf/eth0.1/forwarding the interface is eth0.1 (sysctl.d(5), and what runc does).
+// splitKey returns the path components of a key. The first separator decides: in net.ipv4.conf.eth0/1.forwarding and in
+// net/ipv4/conf/eth0.1/forwarding the interface is eth0.1 (sysctl.d(5), as in runc).
 func splitKey(key string) ([]string, error) {
 	first := strings.IndexAny(key, "./")
 	if first <= 0 {
-		return nil, fmt.Errorf("%w: sysctl %q is not a key like net.ipv4.ip_forward", errdefs.ErrInvalidArgument, key)
+		return nil, invalid("sysctl %q is not a key like net.ipv4.ip_forward", key)
 	}
 	path := key
 	if key[first] == '.' {
@@ -75,7 +75,7 @@ func splitKey(key string) ([]string, error) {
 	for _, p := range parts {
 		if p == "" || p == "." || p == ".." || len(p) > unix.NAME_MAX ||
 			strings.ContainsFunc(p, func(c rune) bool { return c <= ' ' || c >= 0x7f }) {
-			return nil, fmt.Errorf("%w: sysctl %q has the component %q", errdefs.ErrInvalidArgument, key, p)
+			return nil, invalid("sysctl %q has the component %q", key, p)
 		}
 	}
 	return parts, nil
@@ -93,8 +93,8 @@ func swapSeparators(s string) string {
 	}, s)
 }
 
-// owns checks that s is kept per namespace, in one that r creates.
-func (r Request) owns(s sysctl) error {
+// checkNamespaced checks that s is namespaced, in a namespace that r creates.
+func (r Request) checkNamespaced(s sysctl) error {
 	name := strings.Join(s.parts, "/")
 	domain, ipcName := "", strings.TrimPrefix(name, "kernel/")
 	var pin string
@@ -106,30 +106,26 @@ func (r Request) owns(s sysctl) error {
 	case name == "kernel/hostname", name == "kernel/domainname":
 		domain, pin = "UTS", r.UTS
 	default:
-		return fmt.Errorf("%w: sysctl %q is not namespaced: it belongs to the node", errdefs.ErrInvalidArgument, s.key)
+		return invalid("sysctl %q is not namespaced: it belongs to the node", s.key)
 	}
 	if pin == "" {
-		return fmt.Errorf(
-			"%w: sysctl %q: the pod shares the node's %s namespace, so it belongs to the node", errdefs.ErrInvalidArgument,
-			s.key, domain,
-		)
+		return invalid("sysctl %q: the pod shares the node's %s namespace, so it belongs to the node", s.key, domain)
 	}
 	return nil
 }
 
 func checkValue(s sysctl) error {
 	if len(s.value) > maxValue {
-		return fmt.Errorf(
-			"%w: sysctl %q has a value of %d bytes, more than %d", errdefs.ErrInvalidArgument, s.key, len(s.value), maxValue,
-		)
+		return invalid("sysctl %q has a value of %d bytes, more than %d", s.key, len(s.value), maxValue)
 	}
 	if strings.ContainsFunc(s.value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
-		return fmt.Errorf("%w: sysctl %q has a value with control characters", errdefs.ErrInvalidArgument, s.key)
+		return invalid("sysctl %q has a value with control characters", s.key)
 	}
 	return nil
 }
 
-// ofInterface says whether s belongs to one network interface, which may not exist yet: net.ipv4.conf.eth0.forwarding.
+// ofInterface reports whether s belongs to one network interface, which may not exist yet, as
+// net.ipv4.conf.eth0.forwarding does.
 func (s sysctl) ofInterface() bool {
 	if len(s.parts) < 5 || s.parts[0] != "net" || s.parts[2] != "conf" && s.parts[2] != "neigh" {
 		return false
@@ -145,7 +141,7 @@ func (s sysctl) ofIPC() bool {
 	return s.parts[0] == "fs" || s.parts[0] == "kernel" && ipcSysctl(s.parts[1])
 }
 
-// writeSysctls writes the sysctls of r, on a thread that is in its namespaces.
+// writeSysctls writes the sysctls of r. It runs on a thread that is in the namespaces of r.
 func (p *Pinner) writeSysctls(ctx context.Context, r Request) error {
 	all, err := r.sysctls()
 	if err != nil {
@@ -157,21 +153,21 @@ func (p *Pinner) writeSysctls(ctx context.Context, r Request) error {
 		}
 		write := s.write
 		if s.ofIPC() && r.User != "" {
-			// Since Linux 5.19 nobody but the root of the owning user namespace may write these, whatever his capabilities.
+			// Since Linux 5.19 only the root of the owning user namespace may write these, capabilities do not help.
 			write = func() error { return p.asOwner(r.UIDs, s.write) }
 		}
 		if err := write(); err != nil && !(s.ofInterface() && errors.Is(err, unix.ENOENT)) {
-			return fmt.Errorf("set sysctl %s: %w", s.key, explain(err))
+			return fmt.Errorf("set sysctl %s: %w", s.key, sysctlError(err))
 		}
 	}
 	return nil
 }
 
-// explain gives an error of the kernel its kind: an unknown key or a refused value is the caller's mistake.
-func explain(err error) error {
+// sysctlError adds the kind to an error of the kernel: an unknown key or a refused value is the caller's mistake.
+func sysctlError(err error) error {
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		return fmt.Errorf("%w: this kernel does not have it", errdefs.ErrInvalidArgument)
+		return invalid("this kernel has no such sysctl")
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ERANGE):
 		return fmt.Errorf("%w: the kernel refuses the value: %w", errdefs.ErrInvalidArgument, err)
 	}
@@ -193,14 +189,14 @@ func (s sysctl) write() error {
 		return err
 	}
 	defer unix.Close(fd)
-	// One write: the kernel takes the value from the first.
+	// In a single write: the kernel takes the value from the first one.
 	_, err = unix.Write(fd, []byte(s.value+"\n"))
 	return err
 }
 
-// Sysctl writes those of sysctls that name a network interface, in the pinned network namespace netns. It is for
-// after the interface has been created by CNI; Pin has written all the others, which are left out here, so a caller
-// passes the same map to both. An interface that still does not exist is errdefs.ErrInvalidArgument.
+// Sysctl writes those of sysctls that name a network interface, in the pinned network namespace netns. Call it when CNI
+// has created the interfaces, with the same map as Pin, which has written all others. If an interface still does not
+// exist the error is errdefs.ErrInvalidArgument.
 func (p *Pinner) Sysctl(ctx context.Context, netns string, sysctls map[string]string) error {
 	late := Request{Net: netns, Sysctls: map[string]string{}}
 	for key, value := range sysctls {
@@ -227,7 +223,7 @@ func (p *Pinner) Sysctl(ctx context.Context, netns string, sysctls map[string]st
 				return err
 			}
 			if err := s.write(); err != nil {
-				return fmt.Errorf("set sysctl %s: %w", s.key, explain(err))
+				return fmt.Errorf("set sysctl %s: %w", s.key, sysctlError(err))
 			}
 		}
 		return nil

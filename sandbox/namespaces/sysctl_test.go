@@ -87,7 +87,7 @@ func TestCheckSysctlValues(t *testing.T) {
 	} {
 		err := CheckSysctls(Request{Net: "/n", Sysctls: map[string]string{"net.ipv4.ip_forward": value}})
 		if ok != (err == nil) {
-			t.Errorf("value %.20q: %v", value, err)
+			t.Errorf("value %.20q: error %v, want ErrInvalidArgument", value, err)
 		}
 	}
 }
@@ -158,7 +158,7 @@ func TestInterfaceSysctlsWaitForTheInterface(t *testing.T) {
 	}()
 	if err := p.Sysctl(t.Context(), r.Net, r.Sysctls); !errdefs.IsInvalidArgument(err) ||
 		!strings.Contains(err.Error(), "eth0") {
-		t.Errorf("Sysctl of an absent interface = %v", err)
+		t.Errorf("Sysctl of an absent interface: error %v, want ErrInvalidArgument", err)
 	}
 	ns, err := netns.GetFromPath(r.Net)
 	if err != nil {
@@ -218,7 +218,7 @@ func FuzzSysctlKey(f *testing.F) {
 		all, err := r.sysctls()
 		if err != nil {
 			if !errdefs.IsInvalidArgument(err) {
-				t.Errorf("%q: %v is of no kind", key, err)
+				t.Errorf("splitKey(%q): error %v, want ErrInvalidArgument", key, err)
 			}
 			return
 		}

@@ -8,19 +8,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onThread runs f on an operating system thread that no other goroutine ever uses again, so f may leave it in any
-// namespace and with any credentials. f must not start goroutines that rely on them.
+// onThread runs f on an OS thread that no other goroutine uses afterwards, so f may leave it in any namespace and with
+// any credentials. f must not start goroutines that rely on them.
 func onThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
-		// Never unlocked: the runtime ends a thread whose goroutine ends locked to it.
+		// Never unlocked: the Go runtime ends a thread whose goroutine ends while locked to it.
 		runtime.LockOSThread()
 		if unix.Gettid() != os.Getpid() {
 			done <- f()
 			return
 		}
-		// The process's main thread cannot be ended, and /proc/self shows its namespaces as those of the whole
-		// process. Sitting on it makes sure that the next goroutine gets another one.
+		// The main thread cannot be ended, and /proc/self shows its namespaces as those of the whole process. While this
+		// goroutine is locked to it, the next one gets another thread.
 		done <- onThread(f)
 		runtime.UnlockOSThread()
 	}()

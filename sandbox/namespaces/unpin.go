@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxStacked bounds how many mounts are taken off one pin file. Pin never makes more than one.
+// maxStacked bounds how many mounts are removed from one pin file. Pin never makes more than one.
 const maxStacked = 64
 
 // Unpin unmounts and removes pin files; a namespace ends when nothing else uses it. An absent file is no error. All
-// paths are tried, and the errors of those that stay are joined. A file that is not a pin, because it is no empty
-// regular file once it is unmounted, is left alone: errdefs.ErrFailedPrecondition.
+// paths are tried, and the errors are joined. A file that is not an empty regular file once it is unmounted is no pin
+// and is left alone: errdefs.ErrFailedPrecondition.
 //
-// Other mount namespaces may hold copies of the pin, by propagation or because they were made while it existed.
-// Removing the file makes the kernel detach every one of them (Linux 3.18), so they cannot keep the namespace alive.
+// Other mount namespaces may have copies of the pin, by propagation or because they were created while it existed. When
+// the file is removed the kernel detaches all of them (Linux 3.18), so they do not keep the namespace alive.
 func (p *Pinner) Unpin(ctx context.Context, paths ...string) error {
 	var errs []error
 	for _, path := range paths {
@@ -44,13 +44,13 @@ func unpin(path string) error {
 	if err := unmount(path); err != nil {
 		return fmt.Errorf("unmount %s: %w", path, err)
 	}
-	if err := checkPin(path); err != nil { // again: something else may have been under the mount
+	if err := checkPin(path); err != nil { // again: another file may have been under the mount
 		return absentIsNil(err)
 	}
 	return absentIsNil(os.Remove(path))
 }
 
-// checkPin refuses what Pin cannot have made. A mounted namespace looks like an empty file, too.
+// checkPin refuses files that Pin cannot have created. A mounted namespace looks like an empty file, too.
 func checkPin(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -71,7 +71,7 @@ func absentIsNil(err error) error {
 	return err
 }
 
-// unmount takes every namespace mount off path. Anything else that is mounted there is not ours and stays.
+// unmount removes every namespace mount from path. Other mounts there are not podd's and stay.
 func unmount(path string) error {
 	for range maxStacked {
 		var st unix.Statfs_t
@@ -82,7 +82,7 @@ func unmount(path string) error {
 		if err != nil {
 			return err
 		}
-		// Detached, not waited for: somebody may be inside. EINVAL: a mount that another call took off just now.
+		// Detached, because a process may be using it. EINVAL: another call has just unmounted it.
 		err = unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
 			return err
@@ -91,8 +91,8 @@ func unmount(path string) error {
 	return errors.New("too many mounts on one file")
 }
 
-// Pinned lists the pin files in dir, mounted or not, sorted: what a crash may have left is among them. A directory
-// that does not exist has none.
+// Pinned lists the pin files in dir, mounted or not, sorted, including leftovers of a crash. A directory that does not
+// exist has none.
 func (p *Pinner) Pinned(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

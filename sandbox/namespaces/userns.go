@@ -10,19 +10,18 @@ import (
 	"strconv"
 	"syscall"
 
-	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 )
 
-// pinInUserNamespace creates the namespaces with a child process, because a process with several threads, which
-// every Go program is, may not enter a new user namespace itself. The child is gone when it returns.
+// pinInUserNamespace creates the namespaces with a child process, because a process with several threads, as every Go
+// program is, may not enter a new user namespace itself. The child has ended when it returns.
 func (p *Pinner) pinInUserNamespace(ctx context.Context, r Request, kinds []kind) error {
 	if p.holder == "" {
-		return errors.New("no holder program is configured, which a user namespace needs")
+		return errors.New("a user namespace needs a holder program, none is configured")
 	}
-	// The child dies with the thread that started it (Pdeathsig), so a crash of the daemon leaves none behind; hence
-	// a thread of its own, which lives exactly as long as the child is needed.
+	// The kernel kills the child when the thread that started it ends (Pdeathsig), so that a crash of the daemon leaves
+	// none. Therefore it has a thread that lives as long as the child is needed.
 	err := onThread(func() error { return p.pinFromChild(r, kinds) })
 	if err != nil {
 		return err
@@ -43,9 +42,9 @@ func (p *Pinner) pinInUserNamespace(ctx context.Context, r Request, kinds []kind
 func (p *Pinner) pinFromChild(r Request, kinds []kind) (err error) {
 	child := exec.Command(p.holder)
 	child.Dir = "/"
-	child.Env = []string{} // nil would hand over the daemon's
+	child.Env = []string{} // nil means the daemon's
 	child.SysProcAttr = &syscall.SysProcAttr{
-		// One clone for all: the kernel makes the user namespace first and the others belong to it.
+		// In one clone the kernel creates the user namespace first, and it owns the others.
 		Cloneflags:                 uintptr(flags(kinds)),
 		UidMappings:                procMap(r.UIDs),
 		GidMappings:                procMap(r.GIDs),
@@ -59,7 +58,7 @@ func (p *Pinner) pinFromChild(r Request, kinds []kind) (err error) {
 		if kerr := child.Process.Kill(); kerr != nil && !errors.Is(kerr, os.ErrProcessDone) {
 			err = errors.Join(err, kerr)
 		}
-		_ = child.Wait() // reaps; that it was killed is no news
+		_ = child.Wait() // reports only that it was killed
 	}()
 	return bindAll(filepath.Join("/proc", strconv.Itoa(child.Process.Pid), "ns"), kinds)
 }
@@ -72,7 +71,7 @@ func procMap(in []specs.LinuxIDMapping) []syscall.SysProcIDMap {
 	return out
 }
 
-// rootOf returns the user outside that is root inside the namespace.
+// rootOf returns the uid on the host of the namespace's root.
 func rootOf(uids []specs.LinuxIDMapping) (uid uint32, ok bool) {
 	for _, m := range uids {
 		if m.ContainerID == 0 {
@@ -82,15 +81,15 @@ func rootOf(uids []specs.LinuxIDMapping) (uid uint32, ok bool) {
 	return 0, false
 }
 
-// asOwner runs f while the calling thread, which must be one of onThread's, has the root of the user namespace as its
-// effective user, and no effective capability.
+// asOwner runs f with the root of the user namespace as the effective user of the calling thread, which must be one of
+// onThread's, and without effective capabilities.
 func (p *Pinner) asOwner(uids []specs.LinuxIDMapping, f func() error) (err error) {
 	uid, ok := rootOf(uids)
 	if !ok {
-		return fmt.Errorf("%w: the user namespace maps no root, who must own its sysctls", errdefs.ErrInvalidArgument)
+		return invalid("the user namespace maps no root, which must own its sysctls")
 	}
-	// The kernel answers a change of the effective user by forbidding core dumps and ptrace for the whole process, for
-	// good. It is put back below, by one thread at a time, once none is that user any more.
+	// When a thread changes its effective user the kernel disables core dumps and ptrace for the whole process. They are
+	// enabled again below, by one thread at a time, when no thread has that user any more.
 	p.userMu.Lock()
 	defer p.userMu.Unlock()
 	dumpable, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
@@ -109,12 +108,12 @@ func (p *Pinner) asOwner(uids []specs.LinuxIDMapping, f func() error) (err error
 	return f()
 }
 
-// setEffectiveUser changes the effective user of the calling thread only; the real and the saved one stay root, so it
-// can be undone. The raw call on purpose: that of package syscall changes every thread of the process.
+// setEffectiveUser changes the effective user of the calling thread only; the real and the saved user stay root, so it
+// can be undone. It is a raw system call because that of package syscall changes every thread of the process.
 func setEffectiveUser(uid uint32) error {
 	const keep = ^uintptr(0)
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, keep, uintptr(uid), keep); errno != 0 {
-		return fmt.Errorf("become user %d: %w", uid, errno)
+		return fmt.Errorf("set effective user %d: %w", uid, errno)
 	}
 	return nil
 }

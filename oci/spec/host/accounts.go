@@ -14,12 +14,12 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// accountLimit is the size in bytes of the largest passwd or group file that is read: some 50,000 lines, above
-// what anybody keeps in a file instead of a directory service, and read in a few milliseconds. The files are the
-// image author's; without a limit one of them fills the daemon's memory (CVE-2025-4437).
+// accountLimit is the size in bytes of the largest passwd or group file that is read: about 50,000 lines, which takes a
+// few milliseconds; larger sets of users are kept in a directory service. The files come from the image; without a
+// limit they can exhaust the daemon's memory (CVE-2025-4437).
 const accountLimit = 4 << 20
 
-// maxLine bounds a line: a group with very many members.
+// maxLine is the longest line in bytes: a group with very many members.
 const maxLine = 1 << 20
 
 // account is a line of passwd(5); group is one of group(5).
@@ -35,7 +35,7 @@ type group struct {
 	members []string
 }
 
-// findAccount returns the first account that f accepts, as getpwnam(3) does; nil when there is none, or no file.
+// findAccount returns the first account that f accepts, as getpwnam(3) does; nil if there is none, or no file.
 func findAccount(rootfs string, f func(account) bool) (*account, error) {
 	var found *account
 	err := eachLine(rootfs, "/etc/passwd", func(line string) bool {
@@ -55,8 +55,8 @@ func eachGroup(rootfs string, f func(group) bool) error {
 	})
 }
 
-// parseAccount drops a line whose ids are no ids. The parsers in use take them for 0, which is root: a line
-// "app:x:4294967296:0" must not make app root (CVE-2024-40635).
+// parseAccount skips a line with invalid ids. Common parsers read them as 0: with a line "app:x:4294967296:0" app would
+// be root (CVE-2024-40635).
 func parseAccount(line string) (account, bool) {
 	f := strings.Split(line, ":")
 	if len(f) < 4 || f[0] == "" {
@@ -92,8 +92,8 @@ func parseGroup(line string) (group, bool) {
 
 var errNotNumber = errors.New("not a number")
 
-// parseID reads a user or group id. What looks like a number and is not an id is an error of its own: it must never
-// be looked up as a name, or an image names a user "4294967296" and gives it id 0 (CVE-2026-46680).
+// parseID parses a user or group id; errNotNumber means that s may be a name. A number that is not an id is another
+// error: looked up as a name, an image could define a user "4294967296" with id 0 (CVE-2026-46680).
 func parseID(s string) (uint32, error) {
 	if !numeric(s) {
 		return 0, errNotNumber
@@ -105,13 +105,13 @@ func parseID(s string) (uint32, error) {
 	return uint32(id), nil
 }
 
-// numeric is true for digits with or without a sign.
+// numeric reports whether s consists of digits, with or without a sign.
 func numeric(s string) bool {
 	digits := strings.TrimLeft(s, "+-")
 	return digits != "" && strings.Trim(digits, "0123456789") == ""
 }
 
-// eachLine reads a file beneath rootfs line by line until f returns false. An absent file has no lines.
+// eachLine reads a file below rootfs line by line until f returns false. An absent file has no lines.
 func eachLine(rootfs, path string, f func(string) bool) error {
 	file, err := openAccounts(rootfs, path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -121,7 +121,7 @@ func eachLine(rootfs, path string, f func(string) bool) error {
 		return fmt.Errorf("%w: the image's %s cannot be read: %w", errdefs.ErrInvalidArgument, path, err)
 	}
 	defer file.Close()
-	// The limit again: the file may grow while it is read.
+	// Limited again: the file may grow while it is read.
 	lines := bufio.NewScanner(io.LimitReader(file, accountLimit))
 	lines.Buffer(nil, maxLine)
 	for lines.Scan() {
@@ -140,10 +140,10 @@ func eachLine(rootfs, path string, f func(string) bool) error {
 }
 
 func openAccounts(rootfs, path string) (*os.File, error) {
-	found, err := inRoot(rootfs, path)
+	found, err := openInRoot(rootfs, path)
 	if err != nil {
 		return nil, err
 	}
 	defer found.Close()
-	return regular(found, accountLimit)
+	return openRegular(found, accountLimit)
 }

@@ -31,11 +31,11 @@ func LoadAppArmor(ctx context.Context) (string, error) {
 	return DefaultAppArmor, nil
 }
 
-// CheckAppArmor says whether a Localhost profile is loaded: ErrNotFound when it is not. The runtime would find out
-// when the container starts, with less to say.
+// CheckAppArmor checks that a Localhost profile is loaded; ErrNotFound if it is not. The runtime's own error comes
+// later, at the start of the container, and is less clear.
 func CheckAppArmor(name string) error {
 	if !appArmorOn() {
-		return unsupported("the AppArmor profile %q is asked for, AppArmor is off on this machine", name)
+		return unsupported("the AppArmor profile %q is requested, AppArmor is off on this machine", name)
 	}
 	data, err := os.ReadFile(appArmorProfiles)
 	if err != nil {
@@ -57,10 +57,9 @@ func loaded(profiles, name string) bool {
 	return false
 }
 
-// defaultProfile keeps a container's root from what reaches around the namespaces: writing to the kernel's interfaces
-// that are not namespaced, mounting, and tracing what runs under another profile. A deny rule cannot be excepted
-// from, so the trees are named one by one and those that containers may use (/proc/sys/net, /proc/sys/kernel/shm*,
-// /sys/fs/cgroup) are not among them.
+// defaultProfile denies a container's root what namespaces do not isolate: writing to kernel interfaces that are not
+// namespaced, mounting, and tracing processes under other profiles. A deny rule has no exceptions, so the denied trees
+// are listed one by one, without those that containers may use (/proc/sys/net, /proc/sys/kernel/shm*, /sys/fs/cgroup).
 const defaultProfile = `#include <tunables/global>
 
 profile ` + DefaultAppArmor + ` flags=(attach_disconnected,mediate_deleted) {

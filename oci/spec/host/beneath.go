@@ -10,10 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inRoot opens path beneath root as if root were "/": symbolic links and ".." cannot leave it, magic links (those
-// of /proc) are not followed. The descriptor is O_PATH: opening it had no effect on what it names, which may be a
-// device or a FIFO. openat2(2), Linux 5.6.
-func inRoot(root, path string) (*os.File, error) {
+// openInRoot opens path with root as "/": symbolic links and ".." cannot leave it, magic links (those of /proc) are an
+// error. The descriptor is O_PATH, because opening a device or a FIFO may have effects.
+//
+// It needs openat2(2), Linux 5.6, and has no fallback. For this reason pathrs-lite of cyphar/filepath-securejoin is not
+// used: after one failed openat2, with EMFILE for example, v0.7.0 resolves paths itself for the rest of the process's
+// life, and then follows magic links. It cannot refuse symbolic links (LogPath) or report which directories it has
+// created (MakeVolumes), and takes 68 us where this takes 6.
+func openInRoot(root, path string) (*os.File, error) {
 	dir, err := os.OpenFile(root, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, err
@@ -22,8 +26,8 @@ func inRoot(root, path string) (*os.File, error) {
 	return openat2(dir, path, unix.OpenHow{Flags: unix.O_PATH, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
 }
 
-// retries bounds how often a lookup is repeated that somebody's rename disturbed: the kernel answers EAGAIN when
-// it cannot tell whether ".." left the root.
+// retries bounds how often a lookup is repeated. The kernel returns EAGAIN if a concurrent rename or mount may have
+// moved ".." out of the root.
 const retries = 64
 
 func openat2(dir *os.File, path string, how unix.OpenHow) (*os.File, error) {
@@ -43,9 +47,9 @@ func openat2(dir *os.File, path string, how unix.OpenHow) (*os.File, error) {
 	return nil, &fs.PathError{Op: "open", Path: path, Err: unix.EAGAIN}
 }
 
-// regular opens for reading what an O_PATH descriptor names, if it is a regular file of at most limit bytes.
-// The size is checked before the first byte is read: a sparse file of 10 GB takes no longer than an empty one.
-func regular(f *os.File, limit int64) (*os.File, error) {
+// openRegular opens the file of an O_PATH descriptor for reading, if it is a regular file of at most limit bytes. The
+// size is checked before anything is read: a sparse file of 10 GB takes no longer than an empty one.
+func openRegular(f *os.File, limit int64) (*os.File, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
@@ -56,12 +60,12 @@ func regular(f *os.File, limit int64) (*os.File, error) {
 	if info.Size() > limit {
 		return nil, invalid("%s has %d bytes, more than the %d that podd reads", f.Name(), info.Size(), limit)
 	}
-	opened, err := os.Open(descriptor(f))
+	opened, err := os.Open(descriptorPath(f))
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", f.Name(), errors.Unwrap(err))
 	}
 	return opened, nil
 }
 
-// descriptor is a path to what f has open.
-func descriptor(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(f.Fd())) }
+// descriptorPath is a path to the file that f has open.
+func descriptorPath(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(f.Fd())) }

@@ -11,17 +11,17 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 )
 
-// CDI injects devices that vendors describe by the Container Device Interface
-// (https://github.com/cncf-tags/container-device-interface/blob/main/SPEC.md). Safe for concurrent use; nil injects
-// nothing.
+// CDI injects devices of the Container Device Interface
+// (https://github.com/cncf-tags/container-device-interface/blob/main/SPEC.md). Safe for concurrent use. On nil a
+// request for devices is an error.
 type CDI struct {
 	cache *cdi.Cache
 	dirs  []string
 }
 
-// NewCDI reads specifications from dirs, the later ones winning. Absent directories are fine.
+// NewCDI reads specifications from dirs; later ones take precedence. Directories may be absent.
 func NewCDI(dirs []string) (*CDI, error) {
-	// Without the library's own watcher: the directories are read when a container asks for a device.
+	// Without the library's watcher: the directories are read when a container requests a device.
 	cache, err := cdi.NewCache(cdi.WithSpecDirs(dirs...), cdi.WithAutoRefresh(false))
 	if err != nil {
 		return nil, fmt.Errorf("CDI: %w", err)
@@ -29,15 +29,15 @@ func NewCDI(dirs []string) (*CDI, error) {
 	return &CDI{cache: cache, dirs: dirs}, nil
 }
 
-// Inject adds the devices to s, which is unchanged on error: ErrNotFound for a device that no specification has.
+// Inject adds the devices to s, which is unchanged on error. ErrNotFound means that no specification has a device.
 func (c *CDI) Inject(s *specs.Spec, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
 	if c == nil {
-		return unsupported("CDI devices %q are asked for, podd was started without CDI", names)
+		return unsupported("CDI devices %q are requested, podd was started without CDI", names)
 	}
-	// A specification that cannot be read harms its own devices only, and is named below if it was needed.
+	// A specification that cannot be read affects only its own devices; the error below reports it if one is missing.
 	refreshed := c.cache.Refresh()
 	missing, err := c.cache.InjectDevices(s, names...)
 	if len(missing) > 0 {
@@ -54,8 +54,8 @@ func (c *CDI) Inject(s *specs.Spec, names []string) error {
 	return nil
 }
 
-// CDIDevices returns the devices that a container asks for, each once: by the field CDI_devices, and by annotations
-// "cdi.k8s.io/...", which the CDI defines for device plugins of kubelets before 1.28.
+// CDIDevices returns the devices that a container requests, each once: by the field CDI_devices, and by annotations
+// "cdi.k8s.io/...", which CDI defines for device plugins of kubelets before 1.28.
 func CDIDevices(config *cri.ContainerConfig) ([]string, error) {
 	var names []string
 	for _, d := range config.GetCDIDevices() {

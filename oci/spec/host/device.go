@@ -16,11 +16,11 @@ import (
 	"github.com/podd-project/podd/oci/spec"
 )
 
-// HostDevices lists the node's devices as privileged containers get them: fresh at every call, for devices come and
-// go. It leaves out what a container has of its own: terminals, shared memory, message queues.
+// HostDevices returns the node's current devices, for privileged containers, except those that each container has of
+// its own: terminals, shared memory, message queues.
 func HostDevices() ([]spec.Device, error) { return walk("/dev", "/dev", "rwm", own) }
 
-// own are the entries of /dev that belong to each container.
+// own reports whether an entry of /dev is each container's own.
 func own(rel string) bool {
 	switch rel {
 	case "pts", "shm", "mqueue", "fd", "console", "ptmx", ".udev", ".lxc", ".lxd-mounts":
@@ -29,9 +29,9 @@ func own(rel string) bool {
 	return false
 }
 
-// Devices resolves a container's devices. host_path is a device, or a directory of which all devices are meant, or a
-// symbolic link to either; container_path is the same by default. No permissions mean all. An absent path is
-// ErrNotFound, one that is no device ErrInvalidArgument.
+// Devices resolves a container's devices. host_path is a device, or a directory for all devices in it, or a symbolic
+// link to either; container_path is the same by default. No permissions mean all. Errors: ErrNotFound for an absent
+// path, ErrInvalidArgument for one that is no device.
 func Devices(devs []*cri.Device) ([]spec.Device, error) {
 	var out []spec.Device
 	for _, d := range devs {
@@ -76,7 +76,7 @@ func devicesOf(d *cri.Device) ([]spec.Device, error) {
 	return []spec.Device{*found}, nil
 }
 
-// permissions checks the cgroup access: any of r, w and m, once each.
+// permissions checks the cgroup access: any of r, w and m, each at most once.
 func permissions(p string) (string, error) {
 	if p == "" {
 		return "rwm", nil
@@ -89,7 +89,7 @@ func permissions(p string) (string, error) {
 	return p, nil
 }
 
-// walk lists the devices below a directory. What disappears meanwhile is left out.
+// walk lists the devices below a directory. Entries that disappear meanwhile are left out.
 func walk(from, to, access string, skip func(rel string) bool) ([]spec.Device, error) {
 	var out []spec.Device
 	err := filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
@@ -117,7 +117,7 @@ func walk(from, to, access string, skip func(rel string) bool) ([]spec.Device, e
 	return out, err
 }
 
-// device describes the device node at path, which is no symbolic link; nil when it is something else or gone.
+// device describes the device node at path, which is no symbolic link; nil if it is no device or does not exist.
 func device(path, to, access string) (*spec.Device, error) {
 	var st unix.Stat_t
 	err := unix.Lstat(path, &st)

@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LogPath joins a pod's log_directory and a container's log_path, and makes the directories between them. dir is the
-// kubelet's and is trusted; below it nothing may be a symbolic link, for the monitor will open the file as root
-// (CVE-2025-0750). ErrInvalidArgument when the path would leave dir or does not name a file.
+// LogPath joins a pod's log_directory and a container's log_path, and creates the directories between them. dir comes
+// from the kubelet and is trusted; below it no symbolic link is accepted, because the monitor opens the file as root
+// (CVE-2025-0750). Errors: ErrInvalidArgument if the path leaves dir or does not name a file.
 func LogPath(dir, rel string) (string, error) {
 	if !filepath.IsAbs(dir) {
 		return "", invalid("log_directory %q is not an absolute path", dir)
 	}
-	if err := localLog(rel); err != nil {
+	if err := checkLocalLog(rel); err != nil {
 		return "", err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -31,22 +31,21 @@ func LogPath(dir, rel string) (string, error) {
 	parts := strings.Split(filepath.Clean(rel), "/")
 	last := len(parts) - 1
 	for _, part := range parts[:last] {
-		next, err := descend(at, part)
+		next, err := openOrMakeDir(at, part)
 		if err != nil {
 			return "", invalid("log_path %q: %v", rel, err)
 		}
 		at.Close()
 		at = next
 	}
-	if err := logFile(at, parts[last]); err != nil {
+	if err := checkLogFile(at, parts[last]); err != nil {
 		return "", invalid("log_path %q: %v", rel, err)
 	}
 	return filepath.Join(dir, rel), nil
 }
 
-// localLog refuses ".." wherever it stands, also where cleaning would make it harmless: nobody sends that in good
-// faith.
-func localLog(rel string) error {
+// checkLocalLog refuses ".." everywhere, also where the cleaned path would stay in the directory.
+func checkLocalLog(rel string) error {
 	for part := range strings.SplitSeq(rel, "/") {
 		if part == ".." {
 			return invalid("log_path %q leaves the log directory", rel)
@@ -59,8 +58,8 @@ func localLog(rel string) error {
 	return nil
 }
 
-// descend opens the directory name in at, making it if need be; a symbolic link is an error.
-func descend(at *os.File, name string) (*os.File, error) {
+// openOrMakeDir opens the directory name in at, and creates it if it does not exist; a symbolic link is an error.
+func openOrMakeDir(at *os.File, name string) (*os.File, error) {
 	err := unix.Mkdirat(int(at.Fd()), name, 0o755)
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, &fs.PathError{Op: "mkdir", Path: name, Err: err}
@@ -71,8 +70,8 @@ func descend(at *os.File, name string) (*os.File, error) {
 	})
 }
 
-// logFile accepts what is not there yet and a regular file.
-func logFile(at *os.File, name string) error {
+// checkLogFile accepts a regular file or none.
+func checkLogFile(at *os.File, name string) error {
 	var st unix.Stat_t
 	err := unix.Fstatat(int(at.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -82,7 +81,7 @@ func logFile(at *os.File, name string) error {
 		return &fs.PathError{Op: "stat", Path: name, Err: err}
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return errors.New("there is something that is not a regular file")
+		return errors.New("the path exists and is not a regular file")
 	}
 	return nil
 }

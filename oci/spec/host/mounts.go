@@ -21,30 +21,30 @@ import (
 	"github.com/podd-project/podd/oci/spec"
 )
 
-// Resolver looks at the host paths of mounts. A look at a path on a dead network filesystem never returns and cannot
-// be interrupted, so each is given to a goroutine that is left behind when its caller's context ends. The number left
-// behind is bounded: with all places taken, further looks wait for one, as long as their context allows. One path takes
-// one place: while a look at it is left behind, others fail at once, so that a pod that is tried again and again on
-// its dead volume does not take the places of all.
+// Resolver looks up the host paths of mounts. A lookup on a dead network filesystem never returns and cannot be
+// interrupted, so each runs in a goroutine that is abandoned when its caller's context ends. The number of goroutines
+// is bounded: if all slots are in use, further lookups wait for one until their context ends. A path uses at most one
+// slot: while a lookup of it hangs, others fail at once, so that a pod that is retried on its dead volume does not use
+// up the slots of all.
 type Resolver struct {
-	places chan struct{}
+	slots  chan struct{}
 	mu     sync.Mutex
-	hung   map[string]bool // paths at which looks were left behind
+	hung   map[string]bool // paths of abandoned lookups
 	look   func(path string) (real string, isDir bool, err error)
 	mounts func(path string) ([]*mountinfo.Info, error)
 }
 
-// NewResolver returns a resolver that leaves at most stuck goroutines (each with a kernel thread) behind.
+// NewResolver returns a Resolver with at most stuck hanging lookups, each of which occupies a kernel thread.
 func NewResolver(stuck int) *Resolver {
-	return &Resolver{places: make(chan struct{}, stuck), hung: map[string]bool{}, look: look, mounts: mountsAbove}
+	return &Resolver{slots: make(chan struct{}, stuck), hung: map[string]bool{}, look: lookupPath, mounts: mountsAbove}
 }
 
 // Mounts resolves a container's mounts, in order. images holds the paths of mounted image volumes by index.
 //
-// A host path must exist and symbolic links in it are followed, as the CRI says; an image's sub path is resolved
-// beneath the image. Propagation that the source's own mount cannot give is an error. Errors wrap ErrNotFound (the
-// path is not there), ErrInvalidArgument, ErrFailedPrecondition (propagation), the CRI's ErrImageVolumeMountFailed,
-// or the context's cause with the path that did not answer.
+// A host path must exist and symbolic links in it are followed, as the CRI says; an image's sub path is resolved in the
+// image. Propagation that the mount of the source does not support is an error. Errors wrap ErrNotFound (no such path),
+// ErrInvalidArgument, ErrFailedPrecondition (propagation), the CRI's ErrImageVolumeMountFailed, or the context's cause
+// and name the path that hangs.
 func (r *Resolver) Mounts(ctx context.Context, mounts []*cri.Mount, images map[int]string) ([]spec.Mount, error) {
 	return within(ctx, r, func(at func(path string) error) ([]spec.Mount, error) {
 		var out []spec.Mount
@@ -62,8 +62,8 @@ func (r *Resolver) Mounts(ctx context.Context, mounts []*cri.Mount, images map[i
 	})
 }
 
-// Relabel gives the sources of mounts that ask for it the container's SELinux mount label, recursively. It does
-// nothing without a label. Filesystems without labels are left alone.
+// Relabel sets the container's SELinux mount label, recursively, on the sources of mounts that request it. Without a
+// label it does nothing. Filesystems without labels are skipped.
 func (r *Resolver) Relabel(ctx context.Context, mounts []spec.Mount, mountLabel string) error {
 	if mountLabel == "" {
 		return nil
@@ -85,22 +85,22 @@ func (r *Resolver) Relabel(ctx context.Context, mounts []spec.Mount, mountLabel 
 	return err
 }
 
-// within runs f on a goroutine and leaves it behind when ctx ends. f asks at, before it goes on to a path.
+// within runs f on a goroutine, which it abandons when ctx ends. f must call at before it accesses a path.
 func within[T any](ctx context.Context, r *Resolver, f func(at func(path string) error) (T, error)) (T, error) {
 	var none T
 	select {
-	case r.places <- struct{}{}:
+	case r.slots <- struct{}{}:
 	case <-ctx.Done():
-		return none, fmt.Errorf("%d lookups of host paths do not answer: %w", cap(r.places), context.Cause(ctx))
+		return none, fmt.Errorf("%d lookups of host paths hang: %w", cap(r.slots), context.Cause(ctx))
 	}
 	type result struct {
 		value T
 		err   error
 	}
 	l := &lookup{r: r, ctx: ctx}
-	done := make(chan result, 1) // nobody may be left to receive
+	done := make(chan result, 1) // the receiver may have returned
 	go func() {
-		defer func() { <-r.places }()
+		defer func() { <-r.slots }()
 		defer l.end()
 		v, err := f(l.at)
 		done <- result{v, err}
@@ -109,7 +109,7 @@ func within[T any](ctx context.Context, r *Resolver, f func(at func(path string)
 	case r := <-done:
 		return r.value, r.err
 	case <-ctx.Done():
-		return none, fmt.Errorf("the host's %s does not answer: %w", l.leave(), context.Cause(ctx))
+		return none, fmt.Errorf("lookup of %s on the host hangs: %w", l.abandon(), context.Cause(ctx))
 	}
 }
 
@@ -117,12 +117,13 @@ func within[T any](ctx context.Context, r *Resolver, f func(at func(path string)
 type lookup struct {
 	r    *Resolver
 	ctx  context.Context
-	path string // where it is
-	left bool   // behind, at path
-	over bool
+	path string // being accessed
+
+	abandoned, done bool
 }
 
-// at notes that the lookup goes on to path, unless another one hangs there or its caller has gone.
+// at records that the lookup accesses path next. It is an error if another lookup of path hangs or the caller has
+// returned.
 func (l *lookup) at(path string) error {
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
@@ -130,18 +131,18 @@ func (l *lookup) at(path string) error {
 		return context.Cause(l.ctx)
 	}
 	if l.r.hung[path] {
-		return fmt.Errorf("%w: the host's %s has not answered an earlier container yet", errdefs.ErrUnavailable, path)
+		return fmt.Errorf("%w: an earlier lookup of %s on the host still hangs", errdefs.ErrUnavailable, path)
 	}
 	l.path = path
 	return nil
 }
 
-// leave leaves the lookup behind and says where.
-func (l *lookup) leave() string {
+// abandon abandons the lookup and returns the path that it hangs at.
+func (l *lookup) abandon() string {
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
-	if !l.over && l.path != "" {
-		l.left, l.r.hung[l.path] = true, true
+	if !l.done && l.path != "" {
+		l.abandoned, l.r.hung[l.path] = true, true
 	}
 	return cmp.Or(l.path, "path")
 }
@@ -149,8 +150,8 @@ func (l *lookup) leave() string {
 func (l *lookup) end() {
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
-	l.over = true
-	if l.left {
+	l.done = true
+	if l.abandoned {
 		delete(l.r.hung, l.path)
 	}
 }
@@ -175,9 +176,9 @@ func (r *Resolver) resolve(m *cri.Mount, image string) (spec.Mount, error) {
 	return out, r.checkPropagation(m.GetPropagation(), out.Source)
 }
 
-// look follows symbolic links: "If the hostpath is a symbolic link, runtimes should follow the symlink and mount the
-// real destination to container."
-func look(path string) (string, bool, error) {
+// lookupPath follows symbolic links. CRI: "If the hostpath is a symbolic link, runtimes should follow the symlink and
+// mount the real destination to container."
+func lookupPath(path string) (string, bool, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return "", false, err
@@ -189,7 +190,7 @@ func look(path string) (string, bool, error) {
 	return real, info.IsDir(), nil
 }
 
-// imageMount resolves the sub path of an image volume (KEP-4639) beneath the image, which its author filled.
+// imageMount resolves the sub path of an image volume (KEP-4639) in the image, which is hostile.
 func imageMount(m spec.Mount, image string) (spec.Mount, error) {
 	if m.Config.GetHostPath() != "" {
 		return m, invalid("both an image and the host path %q are given", m.Config.GetHostPath())
@@ -203,7 +204,7 @@ func imageMount(m spec.Mount, image string) (spec.Mount, error) {
 	if slices.Contains(strings.Split(sub, "/"), "..") || strings.Contains(sub, "\x00") {
 		return m, invalid("image sub path %q leaves the image", sub)
 	}
-	real, isDir, err := beneath(image, sub)
+	real, isDir, err := realPathIn(image, sub)
 	if errors.Is(err, fs.ErrNotExist) {
 		return m, fmt.Errorf(
 			"%w: %w: the image has no path %q", crierrors.ErrImageVolumeMountFailed, errdefs.ErrNotFound, sub,
@@ -216,8 +217,8 @@ func imageMount(m spec.Mount, image string) (spec.Mount, error) {
 	return m, nil
 }
 
-// beneath returns the real path of sub in root. The image is mounted read-only, so that the path stays what it is.
-func beneath(root, sub string) (string, bool, error) {
+// realPathIn returns the real path of sub in root. The image is mounted read-only, so the result remains valid.
+func realPathIn(root, sub string) (string, bool, error) {
 	top, err := filepath.EvalSymlinks(root)
 	if err != nil {
 		return "", false, err
@@ -225,7 +226,7 @@ func beneath(root, sub string) (string, bool, error) {
 	if sub == "" {
 		sub = "/"
 	}
-	f, err := inRoot(top, sub)
+	f, err := openInRoot(top, sub)
 	if err != nil {
 		return "", false, err
 	}
@@ -234,7 +235,7 @@ func beneath(root, sub string) (string, bool, error) {
 	if err != nil {
 		return "", false, err
 	}
-	real, err := os.Readlink(descriptor(f))
+	real, err := os.Readlink(descriptorPath(f))
 	if err != nil {
 		return "", false, err
 	}
@@ -247,7 +248,8 @@ func beneath(root, sub string) (string, bool, error) {
 	return real, info.IsDir(), nil
 }
 
-// checkPropagation: the kernel would let such a mount be made and then nothing propagate.
+// checkPropagation refuses propagation that the mount of the source does not support: the kernel would accept the mount
+// without propagating anything.
 func (r *Resolver) checkPropagation(p cri.MountPropagation, source string) error {
 	if p == cri.MountPropagation_PROPAGATION_PRIVATE {
 		return nil
@@ -283,7 +285,7 @@ func mountsAbove(path string) ([]*mountinfo.Info, error) {
 	return mountinfo.GetMounts(mountinfo.ParentsFilter(path))
 }
 
-// nearest returns the mount with the longest mount point, the last of equal ones, which is on top.
+// nearest returns the mount with the longest mount point, of several the last, which is on top.
 func nearest(mounts []*mountinfo.Info) *mountinfo.Info {
 	var best *mountinfo.Info
 	for _, m := range mounts {

@@ -143,7 +143,7 @@ func TestSubPathSwapped(t *testing.T) {
 	swapping(t, filepath.Join(root, "models"), filepath.Join(root, "evil"))
 	found := 0
 	for range 3000 {
-		real, _, err := beneath(root, "models/v2")
+		real, _, err := realPathIn(root, "models/v2")
 		if strings.HasPrefix(real, outside) {
 			t.Fatalf("escaped to %s", real)
 		}

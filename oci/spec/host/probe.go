@@ -19,23 +19,23 @@ import (
 	"github.com/podd-project/podd/oci/spec"
 )
 
-// Probe asks what this machine can do, as far as config.json depends on it. Ask once at start: only Devices changes
-// later, see HostDevices. It does not load the default AppArmor profile, see LoadAppArmor.
+// Probe reads what this machine supports, as far as config.json depends on it. Call it once at start: only Devices
+// change later, see HostDevices. It does not load the default AppArmor profile, see LoadAppArmor.
 func Probe() (spec.Facts, error) {
 	f := spec.Facts{Arch: runtime.GOARCH, SELinux: selinux.GetEnabled(), AppArmor: appArmorOn(), Seccomp: seccompOn()}
-	for _, ask := range []struct {
+	for _, part := range []struct {
 		what string
 		do   func(*spec.Facts) error
 	}{
 		{"kernel version", kernel},
 		{"capabilities", capabilities},
-		{"oom_score_adj", oomFloor},
+		{"oom_score_adj", oomScoreAdjMin},
 		{"cgroups", cgroupSupport},
 		{"huge pages", hugepages},
 		{"devices", func(f *spec.Facts) (err error) { f.Devices, err = HostDevices(); return err }},
 	} {
-		if err := ask.do(&f); err != nil {
-			return f, fmt.Errorf("probe %s: %w", ask.what, err)
+		if err := part.do(&f); err != nil {
+			return f, fmt.Errorf("probe %s: %w", part.what, err)
 		}
 	}
 	return f, nil
@@ -54,7 +54,7 @@ func kernel(f *spec.Facts) error {
 	return nil
 }
 
-// capabilities asks for the bounding set: root gains all of it at execve, and nobody more.
+// capabilities reads the bounding set: the most that a process gains at execve.
 func capabilities(f *spec.Facts) error {
 	all, err := capability.ListSupported()
 	if err != nil {
@@ -72,8 +72,8 @@ func capabilities(f *spec.Facts) error {
 	return nil
 }
 
-// oomFloor: without CAP_SYS_RESOURCE oom_score_adj can be raised only, from podd's own (fs/proc/base.c).
-func oomFloor(f *spec.Facts) error {
+// oomScoreAdjMin reads the lowest oom_score_adj that podd may set: without CAP_SYS_RESOURCE its own (fs/proc/base.c).
+func oomScoreAdjMin(f *spec.Facts) error {
 	own, err := capability.NewPid2(0)
 	if err == nil {
 		err = own.Load()
@@ -99,7 +99,7 @@ func cgroupSupport(f *spec.Facts) error {
 	return err
 }
 
-// hugepages lists the sizes by the names that cgroup files use: 64KB, 2MB, 1GB.
+// hugepages lists the sizes in the notation of cgroup files: 64KB, 2MB, 1GB.
 func hugepages(f *spec.Facts) error {
 	dirs, err := os.ReadDir("/sys/kernel/mm/hugepages")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -122,7 +122,7 @@ func hugepages(f *spec.Facts) error {
 	return nil
 }
 
-// pageSize names a size given in KiB as mm/hugetlb_cgroup.c does.
+// pageSize returns the notation for a size in KiB, as in mm/hugetlb_cgroup.c.
 func pageSize(kb uint64) string {
 	switch {
 	case kb >= 1<<20:
@@ -133,7 +133,7 @@ func pageSize(kb uint64) string {
 	return fmt.Sprintf("%dKB", kb)
 }
 
-// seccompOn asks for filters: the kernel looks at the (absent) filter only when it has them.
+// seccompOn requests a filter with a nil pointer: EFAULT means that the kernel supports filters.
 func seccompOn() bool {
 	_, _, errno := unix.RawSyscall(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, 0)
 	return errno == unix.EFAULT

@@ -73,7 +73,7 @@ func bounding(t *testing.T, status []byte) int {
 // TestOOMFloor: the floor can be set, and where podd may not go lower nothing below it can.
 func TestOOMFloor(t *testing.T) {
 	var f spec.Facts
-	if err := oomFloor(&f); err != nil {
+	if err := oomScoreAdjMin(&f); err != nil {
 		t.Fatal(err)
 	}
 	set := func(v int) error {

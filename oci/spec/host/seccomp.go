@@ -21,8 +21,8 @@ import (
 const profileLimit = 1 << 20
 
 // SeccompProfile loads the profile of a Localhost request, and returns nil for every other. The reference is an
-// absolute path, as the kubelet sends it, or one below root. The file is the OCI's JSON or Docker's, which adds
-// conditions to rules. ErrNotFound when it is not there, ErrInvalidArgument when it is not a profile.
+// absolute path, as the kubelet sends it, or one below root. The file is JSON in the OCI's format or in Docker's, which
+// adds conditions to rules. Errors: ErrNotFound if it does not exist, ErrInvalidArgument if it is not a profile.
 func SeccompProfile(p *cri.SecurityProfile, root string) (*seccomp.Seccomp, error) {
 	if p.GetProfileType() != cri.SecurityProfile_Localhost {
 		return nil, nil
@@ -50,7 +50,7 @@ func loadProfile(path string) (*seccomp.Seccomp, error) {
 		return nil, err
 	}
 	defer found.Close()
-	file, err := regular(found, profileLimit)
+	file, err := openRegular(found, profileLimit)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func loadProfile(path string) (*seccomp.Seccomp, error) {
 	return parseProfile(data)
 }
 
-// parseProfile refuses what a runtime would refuse later with less to say, and what it would take for something else.
+// parseProfile refuses profiles that a runtime would refuse later with a less clear error, or misread.
 func parseProfile(data []byte) (*seccomp.Seccomp, error) {
 	var p seccomp.Seccomp
 	if err := json.Unmarshal(data, &p); err != nil {

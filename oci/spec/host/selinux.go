@@ -11,8 +11,8 @@ import (
 	"github.com/podd-project/podd/oci/spec"
 )
 
-// Labels chooses the SELinux labels of a pod or container: those asked for, the policy's for the rest, with a level
-// that no other has unless one is named. Zero when SELinux is off. Give them back with ReleaseLabels.
+// Labels chooses the SELinux labels of a pod or container: the requested parts, the policy's defaults for the others,
+// and a unique level unless one is requested. Zero if SELinux is off. Release them with ReleaseLabels.
 func Labels(o *cri.SELinuxOption) (spec.Labels, error) {
 	if !selinux.GetEnabled() {
 		return spec.Labels{}, nil
@@ -33,8 +33,8 @@ func Labels(o *cri.SELinuxOption) (spec.Labels, error) {
 	return spec.Labels{Process: process, Mount: mount}, nil
 }
 
-// ReserveLabels takes the level of labels that an earlier daemon chose, so that no other pod is given it. The
-// containers of a pod have one level: that it is taken already is no error.
+// ReserveLabels reserves the level of labels that an earlier daemon chose, so that no other pod gets it. A level that
+// is reserved already is no error: the containers of a pod share one.
 func ReserveLabels(l spec.Labels) error {
 	if l.Process == "" {
 		return nil

@@ -14,15 +14,15 @@ import (
 // maxGroups is the kernel's limit on supplementary groups, NGROUPS_MAX.
 const maxGroups = 65536
 
-// LookupUser finds whom a container's process runs as. The security context's run_as_user or run_as_username wins
-// over imageUser, the image's USER: "", name, uid, name:group, uid:gid or a mixture. Names are looked up in
+// LookupUser returns the user of a container's process. The security context's run_as_user or run_as_username takes
+// precedence over imageUser, the image's USER: "", name, uid, name:group, uid:gid or a mixture. Names are looked up in
 // etc/passwd and etc/group of the root filesystem, which are hostile: see accountLimit and parseID.
 //
-// The group is run_as_group, else that of USER if USER was chosen, else the account's, else 0. Groups holds the
-// group itself, those of etc/group that the account is a member of unless the policy is Strict, and
-// supplemental_groups. Errors wrap ErrInvalidArgument.
+// The group is run_as_group, else that of USER if USER was chosen, else the account's, else 0. Groups holds the group
+// itself, the groups in etc/group that the account is a member of unless the policy is Strict, and supplemental_groups.
+// Errors wrap ErrInvalidArgument.
 func LookupUser(rootfs, imageUser string, sc *cri.LinuxContainerSecurityContext) (spec.User, error) {
-	user, grp, err := chosen(imageUser, sc)
+	user, grp, err := requestedUser(imageUser, sc)
 	if err != nil {
 		return spec.User{}, err
 	}
@@ -45,8 +45,8 @@ func LookupUser(rootfs, imageUser string, sc *cri.LinuxContainerSecurityContext)
 	return u, err
 }
 
-// chosen returns user and group as text; the security context's user takes the image's group with it.
-func chosen(imageUser string, sc *cri.LinuxContainerSecurityContext) (user, grp string, err error) {
+// requestedUser returns user and group as text. If the security context names a user the image's group is not used.
+func requestedUser(imageUser string, sc *cri.LinuxContainerSecurityContext) (user, grp string, err error) {
 	uid, name := sc.GetRunAsUser(), sc.GetRunAsUsername()
 	switch {
 	case uid != nil && name != "":
@@ -76,7 +76,7 @@ func lookupAccount(rootfs, user string) (account, error) {
 	if err != nil && !byName {
 		return account{}, fmt.Errorf("user: %w", err)
 	}
-	if err := nameable(user); err != nil {
+	if err := checkName(user); err != nil {
 		return account{}, err
 	}
 	found, err := findAccount(rootfs, func(a account) bool { return byName && a.name == user || !byName && a.uid == uid })
@@ -91,8 +91,8 @@ func lookupAccount(rootfs, user string) (account, error) {
 	return account{uid: uid}, nil
 }
 
-// nameable refuses names that cannot be on a line of passwd: they would be echoed into logs and messages.
-func nameable(name string) error {
+// checkName refuses names that no line of passwd can have: error messages and logs include them.
+func checkName(name string) error {
 	if strings.ContainsAny(name, ":\n\x00") {
 		return invalid("%q is not the name of a user or group", name)
 	}
@@ -107,7 +107,7 @@ func lookupGroup(rootfs, name string) (uint32, error) {
 	if !errors.Is(err, errNotNumber) {
 		return 0, fmt.Errorf("group: %w", err)
 	}
-	if err := nameable(name); err != nil {
+	if err := checkName(name); err != nil {
 		return 0, err
 	}
 	found := false

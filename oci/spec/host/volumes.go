@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MakeVolumes makes the directories that an image declares as VOLUME, in the container's own root filesystem, owned
-// by uid and gid (the container's root as the host sees it). What exists is left as it is.
+// MakeVolumes creates the directories that an image declares as VOLUME in the container's root filesystem, owned by uid
+// and gid (the container's root as seen on the host). Existing directories are not changed.
 //
-// podd makes no anonymous volumes: Kubernetes has volumes of its own and no way to see or delete those. The paths and
-// the root filesystem are the image author's; links in it are followed inside of it only (CVE-2022-23648).
+// podd creates no anonymous volumes: Kubernetes has volumes of its own and could neither see nor delete those. Paths
+// and root filesystem are hostile; symbolic links are followed with the root filesystem as "/" (CVE-2022-23648).
 func MakeVolumes(rootfs string, volumes map[string]struct{}, uid, gid int) error {
 	root, err := os.OpenFile(rootfs, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -29,14 +29,14 @@ func MakeVolumes(rootfs string, volumes map[string]struct{}, uid, gid int) error
 			return invalid("the image declares a volume at %q, which is not an absolute path", v)
 		}
 		if err := mkdirAll(root, filepath.Clean(v), uid, gid); err != nil {
-			return fmt.Errorf("make the image's volume %q: %w", v, err)
+			return fmt.Errorf("create the image's volume %q: %w", v, err)
 		}
 	}
 	return nil
 }
 
-// mkdirAll is os.MkdirAll with root as "/". A name is made in an opened directory, so that a link in it is not
-// followed.
+// mkdirAll is os.MkdirAll with root as "/". Each directory is created and chowned in its opened parent, so that no
+// symbolic link is followed.
 func mkdirAll(root *os.File, path string, uid, gid int) error {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
 	at, err := openat2(root, path, how)
