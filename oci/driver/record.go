@@ -10,21 +10,20 @@ import (
 	"path/filepath"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/podd-project/podd/checkpoint"
 )
 
 // recordLimit bounds what is read of a record: a shim can write to its bundle.
 const recordLimit = 64 << 10
 
-// WriteRecord writes a record into a bundle, whole, by rename; the run directory is a tmpfs, so nothing is synced.
+// WriteRecord replaces a record of a bundle atomically; the run directory is a tmpfs, so nothing is synced.
 func WriteRecord(path string, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", filepath.Base(path), err)
 	}
-	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
-		return fmt.Errorf("write container state: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := checkpoint.WriteFile(path, data, 0o600); err != nil {
 		return fmt.Errorf("write container state: %w", err)
 	}
 	return nil

@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/podd-project/podd/checkpoint"
 )
 
 // ErrNotBuilt is what Install returns, with the program's name, in a podd that was built without it.
@@ -32,26 +34,11 @@ func Install(embedded fs.FS, path string, mode fs.FileMode) (string, error) {
 	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, program) {
 		return path, nil
 	}
-	if err := replace(path, program, mode); err != nil {
+	if err = os.MkdirAll(filepath.Dir(path), 0o755); err == nil {
+		err = checkpoint.WriteFileSync(path, program, mode)
+	}
+	if err != nil {
 		return "", fmt.Errorf("install %s: %w", name, err)
 	}
 	return path, nil
-}
-
-// replace writes the program beside its place and renames it there.
-func replace(path string, program []byte, mode fs.FileMode) error {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	tmp, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name()) // fails after the rename, as it should
-	_, err = tmp.Write(program)
-	if err = errors.Join(err, tmp.Chmod(mode), tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
 }

@@ -15,6 +15,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/podd-project/podd/checkpoint"
 )
 
 // typePrefix begins the type URLs of what is sent as JSON, as containerd registers them.
@@ -138,10 +140,7 @@ func (r *Runtime) writeOptions(values map[string]any) (path string, text []byte,
 	if err := os.MkdirAll(r.cfg.Root, 0o700); err != nil {
 		return "", nil, fmt.Errorf("options: %w", err)
 	}
-	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
-		return "", nil, fmt.Errorf("options: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := checkpoint.WriteFile(path, text, 0o600); err != nil {
 		return "", nil, fmt.Errorf("options: %w", err)
 	}
 	return path, text, nil
