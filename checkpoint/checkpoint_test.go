@@ -102,7 +102,8 @@ func TestWriteToReadOnlyDirectoryKeepsOldRecord(t *testing.T) {
 func TestWriteNew(t *testing.T) {
 	parent := t.TempDir()
 	fill := func(dir string) error {
-		return errors.Join(WriteNew(filepath.Join(dir, "record.json"), 3, pod{Name: "a"}), WriteNew(filepath.Join(dir, "status.json"), 1, pod{Name: "b"}))
+		return errors.Join(WriteNew(filepath.Join(dir, "record.json"), 3, pod{Name: "a"}),
+			WriteNew(filepath.Join(dir, "status.json"), 1, pod{Name: "b"}))
 	}
 	if err := Create(parent, "p1", fill); err != nil {
 		t.Fatal(err)

@@ -54,13 +54,15 @@ func TestBasicAuth(t *testing.T) {
 		"name and password":       {&image.Auth{Username: user, Password: password}, isNil},
 		"base64":                  {&image.Auth{Auth: base64Of(user + ":" + password)}, isNil},
 		"base64 of an old docker": {&image.Auth{Auth: base64Of(user + ":" + password + "\x00\x00")}, isNil},
-		"for this registry":       {&image.Auth{Username: user, Password: password, ServerAddress: "http://" + reg.host + "/v2/"}, isNil},
-		"none":                    {nil, errdefs.IsUnauthorized},
-		"empty":                   {&image.Auth{}, errdefs.IsUnauthorized},
-		"wrong password":          {&image.Auth{Username: user, Password: "guess-to-hide"}, errdefs.IsUnauthorized},
-		"for another registry":    {&image.Auth{Username: user, Password: password, ServerAddress: "registry.test"}, errdefs.IsUnauthorized},
-		"not base64":              {&image.Auth{Auth: "%%%" + password}, errdefs.IsInvalidArgument},
-		"base64 of no pair":       {&image.Auth{Auth: base64Of(password)}, errdefs.IsInvalidArgument},
+		"for this registry": {&image.Auth{Username: user, Password: password,
+			ServerAddress: "http://" + reg.host + "/v2/"}, isNil},
+		"none":           {nil, errdefs.IsUnauthorized},
+		"empty":          {&image.Auth{}, errdefs.IsUnauthorized},
+		"wrong password": {&image.Auth{Username: user, Password: "guess-to-hide"}, errdefs.IsUnauthorized},
+		"for another registry": {&image.Auth{Username: user, Password: password, ServerAddress: "registry.test"},
+			errdefs.IsUnauthorized},
+		"not base64":        {&image.Auth{Auth: "%%%" + password}, errdefs.IsInvalidArgument},
+		"base64 of no pair": {&image.Auth{Auth: base64Of(password)}, errdefs.IsInvalidArgument},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, config(t, reg.host))
@@ -169,7 +171,8 @@ location = "`+mirror.host+`"
 insecure = true
 `)
 			s := open(t, cfg)
-			for _, auth := range []image.Auth{{Username: user, Password: password}, {RegistryToken: bearer}, {IdentityToken: identity}} {
+			for _, auth := range []image.Auth{{Username: user, Password: password}, {RegistryToken: bearer},
+				{IdentityToken: identity}} {
 				_, err := s.Pull(t.Context(), image.PullRequest{Ref: origin.host + "/app:v1", Auth: &auth})
 				if auth.Username != "" && err != nil {
 					t.Error(err)
@@ -257,7 +260,8 @@ func TestNoCredentialsInLogs(t *testing.T) {
 	if !strings.Contains(text, "pulled image") || !strings.Contains(text, "failed to pull image") {
 		t.Fatalf("log lacks the messages about the pulls:\n%s", text)
 	}
-	for _, secret := range []string{password, base64Of(user + ":" + password), identity, bearer, url.QueryEscape(password)} {
+	for _, secret := range []string{password, base64Of(user + ":" + password), identity, bearer,
+		url.QueryEscape(password)} {
 		if i := strings.Index(text, secret); i >= 0 {
 			t.Errorf("log contains a secret: %s", text[max(0, i-100):i+len(secret)])
 		}

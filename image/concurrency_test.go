@@ -79,7 +79,8 @@ func TestOneDownloadForManyCallers(t *testing.T) {
 	}
 	<-arrived
 	eventually(t, "all 20 joined", func() bool { return callers(s) == 20 })
-	if pulls := s.Pulls(); len(pulls) != 1 || pulls[0].Stage != image.StageDownloading || pulls[0].Ref != reg.host+"/app:v1" {
+	if pulls := s.Pulls(); len(pulls) != 1 || pulls[0].Stage != image.StageDownloading ||
+		pulls[0].Ref != reg.host+"/app:v1" {
 		t.Errorf("Pulls = %+v, want one download of %s", pulls, reg.host+"/app:v1")
 	}
 	proceed()
@@ -290,7 +291,8 @@ func TestReadersDoNotWaitForStorage(t *testing.T) {
 	cfg := config(t, reg.host)
 	s := open(t, cfg)
 	img := pull(t, s, reg.host+"/app:v1")
-	for _, path := range []string{"overlay-layers/layers.lock", "overlay-images/images.lock", "overlay-containers/containers.lock", "storage.lock"} {
+	for _, path := range []string{"overlay-layers/layers.lock", "overlay-images/images.lock",
+		"overlay-containers/containers.lock", "storage.lock"} {
 		lock, err := lockfile.GetLockFile(filepath.Join(cfg.Root, path))
 		if err != nil {
 			t.Fatal(err)

@@ -22,18 +22,20 @@ func TestKinds(t *testing.T) {
 		cause error
 		want  error
 	}{
-		"dial":            {&url.Error{Op: "Get", URL: "https://h.test/", Err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}, ErrRegistryUnavailable},
-		"dns":             {&net.DNSError{Name: "h.test", IsNotFound: true}, ErrRegistryUnavailable},
-		"cut off":         {fmt.Errorf("reading: %w", io.ErrUnexpectedEOF), ErrRegistryUnavailable},
-		"busy":            {docker.ErrTooManyRequests, ErrRegistryUnavailable},
-		"500":             {docker.UnexpectedHTTPStatusError{StatusCode: 500}, ErrRegistryUnavailable},
-		"limit":           {errcode.ErrorCodeTooManyRequests.WithMessage("slow down"), ErrRegistryUnavailable},
-		"stalled":         {fmt.Errorf("%w (0 bytes)", errStalled), ErrRegistryUnavailable},
-		"401":             {docker.ErrUnauthorizedForCredentials{Err: errors.New("no")}, errdefs.ErrUnauthenticated},
-		"unauthorized":    {errcode.ErrorCodeUnauthorized.WithMessage("no"), errdefs.ErrUnauthenticated},
-		"denied":          {errcode.ErrorCodeDenied.WithMessage("no"), errdefs.ErrPermissionDenied},
-		"text 404":        {errors.New(`reading manifest: StatusCode: 404, "gone"`), errdefs.ErrNotFound},
-		"blocked":         {errors.New("registry h.test is blocked in /etc/containers/registries.conf"), errdefs.ErrPermissionDenied},
+		"dial": {&url.Error{Op: "Get", URL: "https://h.test/",
+			Err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}, ErrRegistryUnavailable},
+		"dns":          {&net.DNSError{Name: "h.test", IsNotFound: true}, ErrRegistryUnavailable},
+		"cut off":      {fmt.Errorf("reading: %w", io.ErrUnexpectedEOF), ErrRegistryUnavailable},
+		"busy":         {docker.ErrTooManyRequests, ErrRegistryUnavailable},
+		"500":          {docker.UnexpectedHTTPStatusError{StatusCode: 500}, ErrRegistryUnavailable},
+		"limit":        {errcode.ErrorCodeTooManyRequests.WithMessage("slow down"), ErrRegistryUnavailable},
+		"stalled":      {fmt.Errorf("%w (0 bytes)", errStalled), ErrRegistryUnavailable},
+		"401":          {docker.ErrUnauthorizedForCredentials{Err: errors.New("no")}, errdefs.ErrUnauthenticated},
+		"unauthorized": {errcode.ErrorCodeUnauthorized.WithMessage("no"), errdefs.ErrUnauthenticated},
+		"denied":       {errcode.ErrorCodeDenied.WithMessage("no"), errdefs.ErrPermissionDenied},
+		"text 404":     {errors.New(`reading manifest: StatusCode: 404, "gone"`), errdefs.ErrNotFound},
+		"blocked": {errors.New("registry h.test is blocked in /etc/containers/registries.conf"),
+			errdefs.ErrPermissionDenied},
 		"signature":       {signature.PolicyRequirementError("no"), ErrSignatureInvalid},
 		"full":            {fmt.Errorf("writing: %w", syscall.ENOSPC), errdefs.ErrResourceExhausted},
 		"quota":           {fmt.Errorf("writing: %w", syscall.EDQUOT), errdefs.ErrResourceExhausted},
@@ -62,8 +64,10 @@ func TestKinds(t *testing.T) {
 }
 
 func TestScrub(t *testing.T) {
-	auth := &Auth{Username: "someone", Password: "pa55word", IdentityToken: "idtoken", RegistryToken: "regtoken", Auth: "YTpi"}
-	got := scrub(`Get "https://cdn.test/blob?X-Signature=abc&y=1": pa55word idtoken regtoken YTpi someone http://h/x?token=1 end`, auth)
+	auth := &Auth{Username: "someone", Password: "pa55word", IdentityToken: "idtoken", RegistryToken: "regtoken",
+		Auth: "YTpi"}
+	got := scrub(`Get "https://cdn.test/blob?X-Signature=abc&y=1": `+
+		`pa55word idtoken regtoken YTpi someone http://h/x?token=1 end`, auth)
 	for _, secret := range []string{"X-Signature", "pa55word", "idtoken", "regtoken", "YTpi", "token=1"} {
 		if strings.Contains(got, secret) {
 			t.Errorf("scrub = %q, want it without %q", got, secret)
@@ -84,8 +88,10 @@ func TestScrub(t *testing.T) {
 
 func TestRegistryHost(t *testing.T) {
 	for in, want := range map[string]string{
-		"quay.io": "quay.io", "https://quay.io/v2/": "quay.io", "H.test:5000": "h.test:5000", "http://h.test:5000": "h.test:5000",
-		"https://index.docker.io/v1/": "docker.io", "registry-1.docker.io": "docker.io", "docker.io": "docker.io", "http://%": "",
+		"quay.io": "quay.io", "https://quay.io/v2/": "quay.io", "H.test:5000": "h.test:5000",
+		"http://h.test:5000":          "h.test:5000",
+		"https://index.docker.io/v1/": "docker.io", "registry-1.docker.io": "docker.io", "docker.io": "docker.io",
+		"http://%": "",
 	} {
 		if got := registryHost(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)

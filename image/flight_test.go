@@ -87,7 +87,8 @@ func TestFlightsAreKeptApart(t *testing.T) {
 		fs, b := newFlights(ctx, testGrace), &blocked{}
 		seen := map[*flight]bool{}
 		for _, r := range []PullRequest{
-			{Ref: "x"}, {Ref: "y"}, {Ref: "x", Auth: &Auth{Username: "u"}}, {Ref: "x", Auth: &Auth{Username: "u", Password: "p"}},
+			{Ref: "x"}, {Ref: "y"}, {Ref: "x", Auth: &Auth{Username: "u"}},
+			{Ref: "x", Auth: &Auth{Username: "u", Password: "p"}},
 			{Ref: "x", Auth: &Auth{}}, {Ref: "x", Namespace: "elsewhere"}, {Ref: "x", Auth: &Auth{Username: "u"}},
 		} {
 			seen[fs.join(r, b.pull)] = true

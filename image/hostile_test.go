@@ -37,16 +37,24 @@ func TestHostileRegistry(t *testing.T) {
 		answer func(http.ResponseWriter)
 		text   string
 	}{
-		"huge manifest":  {"/manifests/", func(w http.ResponseWriter) { flood(w, manifestType, "{") }, "exceeded maximum"},
-		"huge config":    {config, func(w http.ResponseWriter) { flood(w, "application/json", "{") }, "exceeded maximum"},
-		"other layer":    {blob, func(w http.ResponseWriter) { fmt.Fprint(w, "something else") }, ""},
-		"other config":   {config, func(w http.ResponseWriter) { fmt.Fprint(w, `{"os":"linux","architecture":"amd64"}`) }, ""},
-		"no manifest":    {"/manifests/", func(w http.ResponseWriter) { fmt.Fprint(w, "<html>login</html>") }, ""},
-		"array manifest": {"/manifests/", func(w http.ResponseWriter) { w.Header().Set("Content-Type", manifestType); fmt.Fprint(w, "[]") }, ""},
-		"bad digests":    {"/manifests/", badDigests, ""},
-		"redirect loop":  {blob, func(w http.ResponseWriter) { w.Header().Set("Location", "?"); w.WriteHeader(http.StatusFound) }, ""},
-		"long error":     {"/manifests/", longError, ""},
-		"negative size":  {"/manifests/", negativeSize, ""},
+		"huge manifest": {"/manifests/", func(w http.ResponseWriter) { flood(w, manifestType, "{") }, "exceeded maximum"},
+		"huge config":   {config, func(w http.ResponseWriter) { flood(w, "application/json", "{") }, "exceeded maximum"},
+		"other layer":   {blob, func(w http.ResponseWriter) { fmt.Fprint(w, "something else") }, ""},
+		"other config": {config, func(w http.ResponseWriter) {
+			fmt.Fprint(w, `{"os":"linux","architecture":"amd64"}`)
+		}, ""},
+		"no manifest": {"/manifests/", func(w http.ResponseWriter) { fmt.Fprint(w, "<html>login</html>") }, ""},
+		"array manifest": {"/manifests/", func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", manifestType)
+			fmt.Fprint(w, "[]")
+		}, ""},
+		"bad digests": {"/manifests/", badDigests, ""},
+		"redirect loop": {blob, func(w http.ResponseWriter) {
+			w.Header().Set("Location", "?")
+			w.WriteHeader(http.StatusFound)
+		}, ""},
+		"long error":    {"/manifests/", longError, ""},
+		"negative size": {"/manifests/", negativeSize, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reg := newRegistry(t)
@@ -80,15 +88,18 @@ func settings(t *testing.T, hosts ...string) image.Config { return config(t, hos
 
 func badDigests(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")
-	fmt.Fprint(w, `{"schemaVersion":2,"config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":"sha256:../../x","size":2},
+	fmt.Fprint(w, `{"schemaVersion":2,
+		"config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":"sha256:../../x","size":2},
 		"layers":[{"mediaType":"application/vnd.oci.image.layer.v1.tar","digest":"../../../etc/passwd","size":2}]}`)
 }
 
 func negativeSize(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")
 	zeros := strings.Repeat("0", 64)
-	fmt.Fprintf(w, `{"schemaVersion":2,"config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":"sha256:%s","size":-5},
-		"layers":[{"mediaType":"application/vnd.oci.image.layer.v1.tar","digest":"sha256:%s","size":-9223372036854775808}]}`, zeros, zeros)
+	fmt.Fprintf(w, `{"schemaVersion":2,
+		"config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":"sha256:%s","size":-5},
+		"layers":[{"mediaType":"application/vnd.oci.image.layer.v1.tar","digest":"sha256:%s",
+		"size":-9223372036854775808}]}`, zeros, zeros)
 }
 
 func longError(w http.ResponseWriter) {

@@ -51,7 +51,8 @@ func TestIndexPrefersNames(t *testing.T) {
 	other.digests = []string{"sha256:1", "sha256:2"}
 	for _, entries := range [][]*entry{{asked, other}, {other, asked}} {
 		ix := newIndex(entries)
-		for name, want := range map[string]*entry{"h.test/x@sha256:1": asked, "h.test/x@sha256:2": other, "h.test/x:v1": other} {
+		for name, want := range map[string]*entry{"h.test/x@sha256:1": asked, "h.test/x@sha256:2": other,
+			"h.test/x:v1": other} {
 			if ix.byName[name] != want {
 				t.Errorf("byName[%q] = %v, want %v", name, ix.byName[name], want)
 			}
@@ -61,7 +62,8 @@ func TestIndexPrefersNames(t *testing.T) {
 
 func TestRepository(t *testing.T) {
 	for in, want := range map[string]string{
-		"h.test/x:v1": "h.test/x", "h:5/x": "h:5/x", "h:5/x:v": "h:5/x", "h:5/x@sha256:0": "h:5/x", "h.test/a/b:v": "h.test/a/b",
+		"h.test/x:v1": "h.test/x", "h:5/x": "h:5/x", "h:5/x:v": "h:5/x", "h:5/x@sha256:0": "h:5/x",
+		"h.test/a/b:v": "h.test/a/b",
 	} {
 		if got := repository(in); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)
@@ -126,11 +128,13 @@ func BenchmarkNewIndex1000(b *testing.B) {
 func TestFindIDOrName(t *testing.T) {
 	idOf := func(prefix string) string { return prefix + zeros[len(prefix):] }
 	few, many := testEntry(idOf("cafe1"), 0), testEntry(idOf("feedfeedfeed1"), 0)
-	named := testEntry(idOf("1"), 0, "docker.io/library/cafe:latest", "docker.io/library/feedfeedfeed:latest", "docker.io/library/deadbeefdeadbeef:latest")
+	named := testEntry(idOf("1"), 0, "docker.io/library/cafe:latest", "docker.io/library/feedfeedfeed:latest",
+		"docker.io/library/deadbeefdeadbeef:latest")
 	s := &Store{cfg: Config{RunRoot: t.TempDir()}}
 	s.index.Store(newIndex([]*entry{few, many, named}))
 	for ref, want := range map[string]*entry{
-		"cafe": named, "cafe1": few, "sha256:cafe1": few, "feedfeedfeed": many, "feedfeedfeed:latest": named, "deadbeefdeadbeef": named,
+		"cafe": named, "cafe1": few, "sha256:cafe1": few, "feedfeedfeed": many, "feedfeedfeed:latest": named,
+		"deadbeefdeadbeef": named,
 	} {
 		if got, err := s.find(ref); err != nil || got != want {
 			t.Errorf("%s: %v %v, want %s", ref, got, err, want.ID)

@@ -63,7 +63,8 @@ var diskDir = os.TempDir()
 func fastDir() string {
 	const enough = 512 << 20
 	var st unix.Statfs_t
-	if err := unix.Statfs("/dev/shm", &st); err != nil || st.Type != unix.TMPFS_MAGIC || st.Bavail*uint64(st.Bsize) < enough {
+	if err := unix.Statfs("/dev/shm", &st); err != nil || st.Type != unix.TMPFS_MAGIC ||
+		st.Bavail*uint64(st.Bsize) < enough {
 		return diskDir
 	}
 	return "/dev/shm"

@@ -84,7 +84,8 @@ func checkMerged(t *testing.T, merged string, layers int, writable bool) {
 
 // TestOverlayErrorsLeaveNothingMounted: after a failure of any step.
 func TestOverlayErrorsLeaveNothingMounted(t *testing.T) {
-	ids, err := newIDMap([]specs.LinuxIDMapping{{HostID: 1000, Size: 1000}}, []specs.LinuxIDMapping{{HostID: 1000, Size: 1000}})
+	ids, err := newIDMap([]specs.LinuxIDMapping{{HostID: 1000, Size: 1000}},
+		[]specs.LinuxIDMapping{{HostID: 1000, Size: 1000}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -115,22 +115,27 @@ func TestLoad(t *testing.T) {
 	cfg := config(t)
 	dir := cfg.PreloadDir
 	images := map[string]v1.Image{}
-	for _, n := range []string{"full", "containerd", "tag", "nameless", "archive", "zipped", "docker1", "docker2", "foreign"} {
+	for _, n := range []string{"full", "containerd", "tag", "nameless", "archive", "zipped", "docker1", "docker2",
+		"foreign"} {
 		images[n] = simple(t, n)
 	}
 	writeLayout(t, filepath.Join(dir, "layout"),
 		annotated{img: images["full"], annotations: map[string]string{ociName: "registry.test/full:v1"}},
-		annotated{img: images["containerd"], annotations: map[string]string{ociName: "v2", containerdName: "registry.test/containerd:v2"}},
+		annotated{img: images["containerd"], annotations: map[string]string{ociName: "v2",
+			containerdName: "registry.test/containerd:v2"}},
 		annotated{img: images["tag"], annotations: map[string]string{ociName: "v3"}},
 		annotated{img: images["nameless"]},
 		annotated{img: images["foreign"], platform: &v1.Platform{OS: "linux", Architecture: "s390x"}},
 	)
-	writeLayout(t, filepath.Join(dir, "../a"), annotated{img: images["archive"], annotations: map[string]string{ociName: "registry.test/archive:v1"}})
+	writeLayout(t, filepath.Join(dir, "../a"), annotated{img: images["archive"],
+		annotations: map[string]string{ociName: "registry.test/archive:v1"}})
 	tarDir(t, filepath.Join(dir, "../a"), filepath.Join(dir, "archive.tar"))
-	writeLayout(t, filepath.Join(dir, "../b"), annotated{img: images["zipped"], annotations: map[string]string{ociName: "v7"}})
+	writeLayout(t, filepath.Join(dir, "../b"), annotated{img: images["zipped"],
+		annotations: map[string]string{ociName: "v7"}})
 	tarDir(t, filepath.Join(dir, "../b"), filepath.Join(dir, "zipped.tar.gz"))
 	writeDockerArchive(t, filepath.Join(dir, "docker.tar"), map[string]v1.Image{
-		"registry.test/docker:1": images["docker1"], "registry.test/docker:one": images["docker1"], "registry.test/docker:2": images["docker2"],
+		"registry.test/docker:1": images["docker1"], "registry.test/docker:one": images["docker1"],
+		"registry.test/docker:2": images["docker2"],
 	})
 	s := open(t, cfg)
 	load(t, s)
@@ -138,7 +143,8 @@ func TestLoad(t *testing.T) {
 		"registry.test/full:v1": "full", "registry.test/containerd:v2": "containerd", "localhost/layout:v3": "tag",
 		"registry.test/archive:v1": "archive", "localhost/zipped:v7": "zipped", imageID(t, images["nameless"]): "nameless",
 		"registry.test/full@" + digestOf(t, images["full"]): "full",
-		"registry.test/docker:1":                            "docker1", "registry.test/docker:one": "docker1", "registry.test/docker:2": "docker2",
+		"registry.test/docker:1":                            "docker1", "registry.test/docker:one": "docker1",
+		"registry.test/docker:2": "docker2",
 	} {
 		checkLoaded(t, s, ref, images[n])
 	}
@@ -166,13 +172,15 @@ func TestLoadSkipsBadFiles(t *testing.T) {
 	dir := cfg.PreloadDir
 	good := simple(t, "good")
 	writeDockerArchive(t, filepath.Join(dir, "zz-good.tar"), map[string]v1.Image{"registry.test/good:v1": good})
-	writeDockerArchive(t, filepath.Join(dir, "foreign.tar"), map[string]v1.Image{"registry.test/foreign:v1": craft(t, arch("s390x"), tree{"x": ""})})
+	writeDockerArchive(t, filepath.Join(dir, "foreign.tar"), map[string]v1.Image{"registry.test/foreign:v1": craft(t,
+		arch("s390x"), tree{"x": ""})})
 	writeFile(t, filepath.Join(dir, "text"), "no archive")
 	writeFile(t, filepath.Join(dir, "empty"), "")
 	writeFile(t, filepath.Join(dir, "dir/file"), "no layout")
 	writeFile(t, filepath.Join(dir, "bad-layout/index.json"), "{")
 	writeFile(t, filepath.Join(dir, "gone-blobs/oci-layout"), `{"imageLayoutVersion":"1.0.0"}`)
-	writeFile(t, filepath.Join(dir, "gone-blobs/index.json"), `{"schemaVersion":2,"manifests":[{"mediaType":"application/vnd.oci.image.manifest.v1+json",
+	writeFile(t, filepath.Join(dir, "gone-blobs/index.json"), `{"schemaVersion":2,"manifests":[
+		{"mediaType":"application/vnd.oci.image.manifest.v1+json",
 		"digest":"sha256:`+strings.Repeat("0", 64)+`","size":7,"annotations":{"`+ociName+`":"x.test/y:z"}}]}`)
 	writeFile(t, filepath.Join(dir, ".hidden"), "not looked at")
 	if err := os.Symlink("nowhere", filepath.Join(dir, "link")); err != nil {
@@ -184,7 +192,8 @@ func TestLoadSkipsBadFiles(t *testing.T) {
 	}
 	writeFile(t, filepath.Join(dir, "cut.tar"), string(whole[:len(whole)/2]))
 	// Blobs that lead out of a layout.
-	writeLayout(t, filepath.Join(dir, "escape"), annotated{img: simple(t, "escape"), annotations: map[string]string{ociName: "x.test/escape:v1"}})
+	writeLayout(t, filepath.Join(dir, "escape"), annotated{img: simple(t, "escape"),
+		annotations: map[string]string{ociName: "x.test/escape:v1"}})
 	escapes, err := filepath.Glob(filepath.Join(dir, "escape/blobs/sha256/*"))
 	if err != nil {
 		t.Fatal(err)

@@ -41,7 +41,8 @@ func TestPullByTag(t *testing.T) {
 		t.Errorf("size %d, want %d", got.Size, want)
 	}
 	for _, ref := range []string{
-		reg.host + "/team/app:v1", reg.host + "/team/app@" + digest, reg.host + "/team/app:v9@" + digest, got.ID, "sha256:" + got.ID, got.ID[:10],
+		reg.host + "/team/app:v1", reg.host + "/team/app@" + digest, reg.host + "/team/app:v9@" + digest, got.ID,
+		"sha256:" + got.ID, got.ID[:10],
 	} {
 		if found, err := s.Resolve(t.Context(), ref); err != nil || found != got {
 			t.Errorf("Resolve(%q) = %v, %v, want %v", ref, found, err, got)
@@ -288,7 +289,8 @@ func TestShortNames(t *testing.T) {
 	insecure := "[[registry]]\nlocation = \"" + reg.host + "\"\ninsecure = true\n"
 
 	// No configuration of short names: docker.io.
-	writeFile(t, cfg.RegistriesConf, insecure+"[[registry]]\nprefix = \"docker.io\"\nlocation = \""+reg.host+"\"\ninsecure = true\n")
+	writeFile(t, cfg.RegistriesConf,
+		insecure+"[[registry]]\nprefix = \"docker.io\"\nlocation = \""+reg.host+"\"\ninsecure = true\n")
 	if got := pull(t, s, "hub:v1"); !slices.Equal(got.Tags, []string{"docker.io/library/hub:v1"}) {
 		t.Errorf("tags = %q, want docker.io/library/hub:v1", got.Tags)
 	}
@@ -296,7 +298,8 @@ func TestShortNames(t *testing.T) {
 		t.Error(err)
 	}
 	// An alias, and registries to search; the file is read again without a restart.
-	writeFile(t, cfg.RegistriesConf, "unqualified-search-registries = [\""+reg.host+"\"]\n"+insecure+"[aliases]\nthing = \""+reg.host+"/elsewhere/thing\"\n")
+	writeFile(t, cfg.RegistriesConf, "unqualified-search-registries = [\""+reg.host+"\"]\n"+insecure+
+		"[aliases]\nthing = \""+reg.host+"/elsewhere/thing\"\n")
 	for short, full := range map[string]string{"found:v1": "/found:v1", "thing:v1": "/elsewhere/thing:v1"} {
 		if got := pull(t, s, short); !slices.Equal(got.Tags, []string{reg.host + full}) {
 			t.Errorf("tags of %s = %q, want %q", short, got.Tags, reg.host+full)
@@ -324,7 +327,8 @@ insecure = true
 	s := open(t, cfg)
 	got := pull(t, s, origin.host+"/both:v1")
 	if !slices.Equal(got.Tags, []string{origin.host + "/both:v1"}) || origin.count("GET /v2/both") != 0 {
-		t.Errorf("tags %q, %d requests to the origin, want the origin's tag and no request", got.Tags, origin.count("GET /v2/both"))
+		t.Errorf("tags %q, %d requests to the origin, want the origin's tag and no request", got.Tags,
+			origin.count("GET /v2/both"))
 	}
 	pull(t, s, origin.host+"/only:v1")
 	mirror.server.Close()

@@ -75,11 +75,13 @@ func TestIDPrefix(t *testing.T) {
 }
 
 func FuzzReference(f *testing.F) {
-	for _, s := range []string{"app", "app:v1", "h:5000/a/b@sha256:" + zeros, "a:b@sha256:" + zeros, zeros, "sha256:" + zeros, "", "a b", "\xff"} {
+	for _, s := range []string{"app", "app:v1", "h:5000/a/b@sha256:" + zeros, "a:b@sha256:" + zeros, zeros,
+		"sha256:" + zeros, "", "a b", "\xff"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if hex, full, ok := idPrefix(s); ok && (len(hex) < minPrefix || full != (len(hex) == 64) || strings.Trim(hex, "0123456789abcdef") != "") {
+		if hex, full, ok := idPrefix(s); ok && (len(hex) < minPrefix || full != (len(hex) == 64) ||
+			strings.Trim(hex, "0123456789abcdef") != "") {
 			t.Errorf("idPrefix(%q) = %q, %v, want no id", s, hex, full)
 		}
 		ref, _, err := parseReference(s)

@@ -128,7 +128,8 @@ func layer(t testing.TB, files tree) v1.Layer {
 	}
 	slices.Sort(paths)
 	for _, path := range paths {
-		h := &tar.Header{Name: path, Mode: 0o755, Typeflag: tar.TypeReg, Size: int64(len(files[path])), ModTime: time.Unix(1e9, 0)}
+		h := &tar.Header{Name: path, Mode: 0o755, Typeflag: tar.TypeReg, Size: int64(len(files[path])),
+			ModTime: time.Unix(1e9, 0)}
 		if strings.HasSuffix(path, "/") {
 			h.Typeflag, h.Size = tar.TypeDir, 0
 		} else if target, ok := strings.CutPrefix(files[path], "-> "); ok {
@@ -146,7 +147,9 @@ func layer(t testing.TB, files tree) v1.Layer {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil })
+	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(buf.Bytes())), nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,8 @@ func TestRemoveTakesAllNames(t *testing.T) {
 	reg.push(t, "app:b", img)
 	s := open(t, config(t, reg.host))
 	for name, ref := range map[string]string{
-		"tag": reg.host + "/app:a", "digest": reg.host + "/app@" + digest, "id": imageID(t, img), "short id": imageID(t, img)[:12],
+		"tag": reg.host + "/app:a", "digest": reg.host + "/app@" + digest, "id": imageID(t, img),
+		"short id": imageID(t, img)[:12],
 	} {
 		pull(t, s, reg.host+"/app:a")
 		pull(t, s, reg.host+"/app:b")

@@ -41,7 +41,8 @@ func TestRestart(t *testing.T) {
 	if held, err := s.ContainersWithMounts(t.Context()); err != nil || !slices.Equal(held, []string{"kept", "orphan"}) {
 		t.Errorf("ContainersWithMounts = %v, %v, want [kept orphan]", held, err)
 	}
-	if err := s.Remove(t.Context(), img.ID); !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "kept, orphan") {
+	if err := s.Remove(t.Context(), img.ID); !errdefs.IsFailedPrecondition(err) ||
+		!strings.Contains(err.Error(), "kept, orphan") {
 		t.Errorf("Remove after the restart = %v, want a failed precondition that names the containers", err)
 	}
 	for _, id := range []string{"orphan", "kept"} {
@@ -131,7 +132,8 @@ func TestCrash(t *testing.T) {
 
 	s := open(t, cfg)
 	checkNoFiles(t, filepath.Join(cfg.Root, "tmp"))
-	if fileExists(mounted) || fileExists(filepath.Join(dir, ".del-deleting")) || fileExists(filepath.Join(dir, ".del-other")) {
+	if fileExists(mounted) || fileExists(filepath.Join(dir, ".del-deleting")) ||
+		fileExists(filepath.Join(dir, ".del-other")) {
 		t.Error("an interrupted deletion was not finished")
 	}
 	halves := []string{"bad-record", "empty", "mapped", "no-mount", "no-record"}

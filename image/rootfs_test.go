@@ -49,7 +49,8 @@ func TestVolumeIsReadOnly(t *testing.T) {
 	if err := os.WriteFile(path+"/new", nil, 0o600); err == nil || !strings.Contains(err.Error(), "read-only") {
 		t.Errorf("write to an image volume = %v, want an error for a read-only filesystem", err)
 	}
-	if _, err := s.Volume(t.Context(), image.VolumeRequest{ContainerID: "c", Index: -1, ImageID: img.ID}); !errdefs.IsInvalidArgument(err) {
+	negative := image.VolumeRequest{ContainerID: "c", Index: -1, ImageID: img.ID}
+	if _, err := s.Volume(t.Context(), negative); !errdefs.IsInvalidArgument(err) {
 		t.Errorf("Volume with index -1 = %v, want an invalid argument", err)
 	}
 }
@@ -68,7 +69,8 @@ func TestImageWithoutLayers(t *testing.T) {
 	}
 	checkNoFiles(t, volume)
 	ids := []specs.LinuxIDMapping{{HostID: 100000, Size: 65536}}
-	if _, err := s.Rootfs(t.Context(), image.RootfsRequest{ContainerID: "u", ImageID: img.ID, UIDs: ids, GIDs: ids}); err != nil {
+	shifted := image.RootfsRequest{ContainerID: "u", ImageID: img.ID, UIDs: ids, GIDs: ids}
+	if _, err := s.Rootfs(t.Context(), shifted); err != nil {
 		t.Error(err)
 	}
 }
@@ -105,7 +107,8 @@ func TestUserNamespaceCopiesNothing(t *testing.T) {
 	s := open(t, cfg)
 	img := pull(t, s, reg.host+"/app:v1")
 	before := owners(t, filepath.Join(cfg.Root, "overlay"))
-	uids := []specs.LinuxIDMapping{{ContainerID: 0, HostID: 300000, Size: 1000}, {ContainerID: 1000, HostID: 500000, Size: 1000}}
+	uids := []specs.LinuxIDMapping{{ContainerID: 0, HostID: 300000, Size: 1000},
+		{ContainerID: 1000, HostID: 500000, Size: 1000}}
 	gids := []specs.LinuxIDMapping{{ContainerID: 0, HostID: 400000, Size: 65536}}
 	path, err := s.Rootfs(t.Context(), image.RootfsRequest{ContainerID: "c", ImageID: img.ID, UIDs: uids, GIDs: gids})
 	if err != nil {
@@ -184,7 +187,8 @@ func TestOnlyTheContainerGetsIn(t *testing.T) {
 	if err != nil || len(layers) != 1 {
 		t.Fatalf("layers = %v, %v, want one", layers, err)
 	}
-	for dir, want := range map[string]os.FileMode{".": 0o711, "rootfs": 0o711, "overlay": 0o700, "tmp": 0o700, "cache": 0o700} {
+	for dir, want := range map[string]os.FileMode{".": 0o711, "rootfs": 0o711, "overlay": 0o700, "tmp": 0o700,
+		"cache": 0o700} {
 		if info, err := os.Stat(filepath.Join(cfg.Root, dir)); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: %v %v, want mode %o", dir, info, err, want)
 		}

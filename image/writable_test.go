@@ -55,7 +55,8 @@ func (m *measured) of(id string) int {
 // TestWritableRate: a layer that takes long is measured rarely, and all together take at most a tenth of the time.
 func TestWritableRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, log := fakeWritables(10*time.Second, map[string]diskSize{"small": {1, 1}, "huge": {1 << 40, 1 << 20}}, map[string]time.Duration{"huge": 5 * time.Second})
+		w, log := fakeWritables(10*time.Second, map[string]diskSize{"small": {1, 1}, "huge": {1 << 40, 1 << 20}},
+			map[string]time.Duration{"huge": 5 * time.Second})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go w.run(ctx)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,7 +30,8 @@ func testConfig(t testing.TB) Config {
 	t.Helper()
 	dir := t.TempDir()
 	cfg := DefaultConfig()
-	cfg.StateDir, cfg.ConfDir, cfg.BinDirs = filepath.Join(dir, "state"), filepath.Join(dir, "net.d"), []string{filepath.Join(dir, "bin")}
+	cfg.StateDir, cfg.ConfDir, cfg.BinDirs = filepath.Join(dir, "state"), filepath.Join(dir, "net.d"),
+		[]string{filepath.Join(dir, "bin")}
 	for _, d := range []string{cfg.ConfDir, cfg.BinDirs[0]} {
 		if err := os.Mkdir(d, 0o755); err != nil {
 			t.Fatal(err)
@@ -51,7 +53,8 @@ func write(t testing.TB, path, text string) {
 
 // fakeConf returns a configuration with one plugin "fake".
 func fakeConf(cniVersion, name string) string {
-	return fmt.Sprintf(`{"cniVersion":%q,"name":%q,"plugins":[{"type":"fake","capabilities":{"portMappings":true}}]}`, cniVersion, name)
+	return fmt.Sprintf(`{"cniVersion":%q,"name":%q,"plugins":[{"type":"fake","capabilities":{"portMappings":true}}]}`,
+		cniVersion, name)
 }
 
 // fakeExec replaces the execution of plugins in libcni.
@@ -66,7 +69,8 @@ func (f *fakeExec) FindInPath(plugin string, paths []string) (string, error) {
 }
 
 func (f *fakeExec) ExecPlugin(ctx context.Context, _ string, stdin []byte, environ []string) ([]byte, error) {
-	command := environ[slices.IndexFunc(environ, func(s string) bool { return len(s) > 12 && s[:12] == "CNI_COMMAND=" })][12:]
+	i := slices.IndexFunc(environ, func(s string) bool { return strings.HasPrefix(s, "CNI_COMMAND=") })
+	command := strings.TrimPrefix(environ[i], "CNI_COMMAND=")
 	out, err := f.answer(ctx, command, stdin)
 	if err == nil && command == "ADD" && f.onAdd != nil {
 		err = f.onAdd(stdin, out)
@@ -75,7 +79,9 @@ func (f *fakeExec) ExecPlugin(ctx context.Context, _ string, stdin []byte, envir
 }
 
 // newFakeCNI returns a CNI whose plugins are replaced by answer. It has no background goroutines.
-func newFakeCNI(t testing.TB, cfg Config, answer func(ctx context.Context, command string, stdin []byte) ([]byte, error)) *CNI {
+func newFakeCNI(
+	t testing.TB, cfg Config, answer func(ctx context.Context, command string, stdin []byte) ([]byte, error),
+) *CNI {
 	t.Helper()
 	c, err := newCNI(cfg, quiet())
 	if err != nil {
@@ -186,8 +192,8 @@ func TestCapabilities(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"bandwidth":{"ingressBurst":2147483647,"ingressRate":1000},"cgroupPath":"/kubepods/x","dns":{"searches":["a"]},` +
-		`"portMappings":[{"hostPort":1,"containerPort":2,"protocol":"udp","hostIP":"10.0.0.1"}]}`
+	want := `{"bandwidth":{"ingressBurst":2147483647,"ingressRate":1000},"cgroupPath":"/kubepods/x",` +
+		`"dns":{"searches":["a"]},"portMappings":[{"hostPort":1,"containerPort":2,"protocol":"udp","hostIP":"10.0.0.1"}]}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -19,14 +19,17 @@ func TestLoadConfTakesTheFirstValidFile(t *testing.T) {
 	}{
 		{"nothing", nil, "no CNI configuration in", 0},
 		{"one list", map[string]string{"10-a.conflist": fakeConf("1.0.0", "a")}, "a", 0},
-		{"lexical order", map[string]string{"9-b.conflist": fakeConf("1.0.0", "b"), "10-a.conflist": fakeConf("1.0.0", "a")}, "a", 0},
+		{"lexical order", map[string]string{"9-b.conflist": fakeConf("1.0.0", "b"), "10-a.conflist": fakeConf("1.0.0", "a")},
+			"a", 0},
 		{"single plugin", map[string]string{"10-a.conf": single}, "single", 0},
 		{"json", map[string]string{"10-a.json": single}, "single", 0},
 		{"list in a .conf", map[string]string{"10-a.conf": fakeConf("1.0.0", "a")}, "a", 0},
 		{"single in a .conflist", map[string]string{"10-a.conflist": single}, "single", 0},
-		{"other files", map[string]string{"00-readme.txt": "x", "01.conflist.bak": "x", ".00-being-written.conflist": "x", "10-a.conflist": fakeConf("1.0.0", "a")}, "a", 0},
+		{"other files", map[string]string{"00-readme.txt": "x", "01.conflist.bak": "x", ".00-being-written.conflist": "x",
+			"10-a.conflist": fakeConf("1.0.0", "a")}, "a", 0},
 		{"broken one first", map[string]string{"00-x.conflist": "{", "10-a.conflist": fakeConf("1.0.0", "a")}, "a", 1},
-		{"only broken ones", map[string]string{"00-x.conflist": "{", "10-y.conf": "[]"}, "00-x.conflist: unexpected end of JSON input; 10-y.conf", 2},
+		{"only broken ones", map[string]string{"00-x.conflist": "{", "10-y.conf": "[]"},
+			"00-x.conflist: unexpected end of JSON input; 10-y.conf", 2},
 		{"empty file", map[string]string{"00-x.conflist": ""}, "unexpected end", 1},
 		{"too large", map[string]string{"00-x.conflist": strings.Repeat(" ", maxConf+1)}, "larger than", 1},
 		{"too deep", map[string]string{"00-x.conflist": strings.Repeat("[", 100)}, "nested deeper", 1},
@@ -34,9 +37,14 @@ func TestLoadConfTakesTheFirstValidFile(t *testing.T) {
 		{"no plugins key", map[string]string{"00-x.conflist": `{"cniVersion":"1.0.0","name":"x"}`}, "lists no plugins", 1},
 		{"no name", map[string]string{"00-x.conflist": `{"cniVersion":"1.0.0","plugins":[{"type":"fake"}]}`}, "no name", 1},
 		{"name is a path", map[string]string{"00-x.conflist": fakeConf("1.0.0", "../../etc")}, "invalid characters", 1},
-		{"no type", map[string]string{"00-x.conflist": `{"cniVersion":"1.0.0","name":"x","plugins":[{}]}`}, "missing 'type'", 1},
-		{"plugin is a path", map[string]string{"00-x.conflist": `{"cniVersion":"1.0.0","name":"x","plugins":[{"type":"../../bin/sh"}]}`}, "not a plain file name", 1},
-		{"ipam is a path", map[string]string{"00-x.conflist": `{"cniVersion":"1.0.0","name":"x","plugins":[{"type":"fake","ipam":{"type":"/bin/sh"}}]}`}, "not a plain file name", 1},
+		{"no type", map[string]string{"00-x.conflist": `{"cniVersion":"1.0.0","name":"x","plugins":[{}]}`},
+			"missing 'type'", 1},
+		{"plugin is a path", map[string]string{
+			"00-x.conflist": `{"cniVersion":"1.0.0","name":"x","plugins":[{"type":"../../bin/sh"}]}`,
+		}, "not a plain file name", 1},
+		{"ipam is a path", map[string]string{
+			"00-x.conflist": `{"cniVersion":"1.0.0","name":"x","plugins":[{"type":"fake","ipam":{"type":"/bin/sh"}}]}`,
+		}, "not a plain file name", 1},
 		{"version of the future", map[string]string{"00-x.conflist": fakeConf("9.0.0", "x")}, "newer than", 1},
 		{"version is nonsense", map[string]string{"00-x.conflist": fakeConf("one", "x")}, `cniVersion "one"`, 1},
 		{"null", map[string]string{"00-x.conflist": "null"}, "no name", 1},
@@ -87,7 +95,8 @@ func TestLoadConfPassesOverWhatIsNoFile(t *testing.T) {
 // TestConfGathersPluginFiles: CNI 1.1 allows plugins in files of their own. The record must have them, too.
 func TestConfGathersPluginFiles(t *testing.T) {
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "10.conflist"), `{"cniVersion":"1.1.0","name":"net","disableGC":true,"plugins":[{"type":"one"}]}`)
+	write(t, filepath.Join(dir, "10.conflist"),
+		`{"cniVersion":"1.1.0","name":"net","disableGC":true,"plugins":[{"type":"one"}]}`)
 	if err := os.Mkdir(filepath.Join(dir, "net"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +105,8 @@ func TestConfGathersPluginFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"cniVersion":"1.1.0","name":"net","disableGC":true,"loadOnlyInlinedPlugins":true,"plugins":[{"type":"one"},{"type":"two","x":9007199254740993}]}`
+	want := `{"cniVersion":"1.1.0","name":"net","disableGC":true,"loadOnlyInlinedPlugins":true,` +
+		`"plugins":[{"type":"one"},{"type":"two","x":9007199254740993}]}`
 	if string(list.Bytes) != want {
 		t.Errorf("got  %s\nwant %s", list.Bytes, want)
 	}
@@ -124,7 +134,8 @@ func TestCheckNesting(t *testing.T) {
 
 // FuzzConf: an accepted configuration has a safe name and safe plugins, and does not change when it is parsed again.
 func FuzzConf(f *testing.F) {
-	for _, s := range []string{fakeConf("1.1.0", "a"), `{"name":"x","type":"bridge"}`, `{"name":"x","plugins":[{"type":"a"}],"cniVersions":["1.0.0","2.0.0"]}`, "null", "[]", `{"plugins":null}`} {
+	for _, s := range []string{fakeConf("1.1.0", "a"), `{"name":"x","type":"bridge"}`,
+		`{"name":"x","plugins":[{"type":"a"}],"cniVersions":["1.0.0","2.0.0"]}`, "null", "[]", `{"plugins":null}`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

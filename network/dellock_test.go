@@ -28,7 +28,8 @@ func TestDelLockOutlivesTheDaemon(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 3*delLockPoll)
 	defer cancel()
-	if _, err := c.lockDel(ctx, "pod"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), c.delLockPath("pod")) {
+	if _, err := c.lockDel(ctx, "pod"); !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), c.delLockPath("pod")) {
 		t.Errorf("lockDel while the plugin runs = %v, want a deadline exceeded error with the path", err)
 	}
 	other, err := c.lockDel(t.Context(), "other")
@@ -61,7 +62,8 @@ func TestExecPluginInheritsTheDelLock(t *testing.T) {
 	}
 	defer lock.Close()
 	with := &executor{execOptions: execOptions{delLock: lock}, env: []string{"PATH=/bin:/usr/bin"}}
-	if out, err := with.ExecPlugin(t.Context(), script, nil, nil); err != nil || strings.TrimSpace(string(out)) != lock.Name() {
+	if out, err := with.ExecPlugin(t.Context(), script, nil, nil); err != nil ||
+		strings.TrimSpace(string(out)) != lock.Name() {
 		t.Errorf("the plugin's file 3 = %q, %v, want %s", out, err, lock.Name())
 	}
 	without := &executor{env: []string{"PATH=/bin:/usr/bin"}}

@@ -52,8 +52,10 @@ func TestFindInPath(t *testing.T) {
 }
 
 func TestPluginEnv(t *testing.T) {
-	got := pluginEnv([]string{"PATH=/my/bin", "SECRET=x", "NOTIFY_SOCKET=/run/s", "https_proxy=p", "CNI_ARGS=evil", "EXTRA=1", "odd"}, []string{"EXTRA"})
-	want := []string{"https_proxy=p", "EXTRA=1", "PATH=/my/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	got := pluginEnv([]string{"PATH=/my/bin", "SECRET=x", "NOTIFY_SOCKET=/run/s", "https_proxy=p", "CNI_ARGS=evil",
+		"EXTRA=1", "odd"}, []string{"EXTRA"})
+	want := []string{"https_proxy=p", "EXTRA=1",
+		"PATH=/my/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	if !slices.Equal(got, want) {
 		t.Errorf("pluginEnv = %q, want %q", got, want)
 	}
@@ -70,7 +72,8 @@ func runFailpoint(t *testing.T, ctx context.Context, action string) (out []byte,
 	p.Set("ADD", action)
 	stdin := strings.Replace(p.Conf(""), "{", `{"cniVersion":"1.0.0",`, 1)
 	e := &executor{env: []string{"PATH=/bin"}}
-	out, err = e.ExecPlugin(ctx, filepath.Join(bin, failpoint.Name), []byte(stdin), []string{"CNI_COMMAND=ADD", "CNI_CONTAINERID=pod1", "CNI_ARGS=A=1;B=2", "SECRET=x"})
+	out, err = e.ExecPlugin(ctx, filepath.Join(bin, failpoint.Name), []byte(stdin),
+		[]string{"CNI_COMMAND=ADD", "CNI_CONTAINERID=pod1", "CNI_ARGS=A=1;B=2", "SECRET=x"})
 	return out, p, err
 }
 
@@ -85,7 +88,8 @@ func TestExecPlugin(t *testing.T) {
 		{"no explanation", failpoint.FailPrint, "exit status 1: "},
 		{"garbage", failpoint.FailPrint + "oh\nno \x1b[31m\x00red\xff", "exit status 1: oh no [31mred?"},
 		{"other JSON", failpoint.FailPrint + `{"message":"x"}`, `exit status 1: {"message":"x"}`},
-		{"hostile message", failpoint.FailPrint + `{"code":7,"msg":"bad\nthing \u001b]0;x\u0007","details":"\u2028"}`, "bad thing ]0;x"},
+		{"hostile message", failpoint.FailPrint + `{"code":7,"msg":"bad\nthing \u001b]0;x\u0007","details":"\u2028"}`,
+			"bad thing ]0;x"},
 		{"long message", failpoint.FailPrint + long, "long long"},
 		{"100 MB", failpoint.Flood, "printed more than 1048576 bytes"},
 	}
@@ -95,7 +99,8 @@ func TestExecPlugin(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Fatalf("got %v, want %q", err, tt.want)
 			}
-			if text := err.Error(); len(text) > maxMessage+200 || strings.ContainsFunc(text, func(c rune) bool { return c < ' ' }) {
+			control := func(c rune) bool { return c < ' ' }
+			if text := err.Error(); len(text) > maxMessage+200 || strings.ContainsFunc(text, control) {
 				t.Errorf("error of %d bytes, want one line of at most %d: %.200q", len(text), maxMessage+200, text)
 			}
 		})
@@ -119,8 +124,9 @@ func TestExecPluginSucceeds(t *testing.T) {
 		if len(calls) != 1 || calls[0].Args != "A=1;B=2" || calls[0].ContainerID != "pod1" {
 			t.Fatalf("calls = %+v, want one with the arguments of pod1", calls)
 		}
-		if slices.Sort(calls[0].Env); !slices.Equal(calls[0].Env, []string{"CNI_ARGS", "CNI_COMMAND", "CNI_CONTAINERID", "PATH"}) {
-			t.Errorf("environment of the plugin = %q, want CNI_ARGS, CNI_COMMAND, CNI_CONTAINERID, PATH", calls[0].Env)
+		want := []string{"CNI_ARGS", "CNI_COMMAND", "CNI_CONTAINERID", "PATH"}
+		if slices.Sort(calls[0].Env); !slices.Equal(calls[0].Env, want) {
+			t.Errorf("environment of the plugin = %q, want %q", calls[0].Env, want)
 		}
 	}
 }
@@ -154,7 +160,8 @@ func TestExecPluginIsKilledWithItsChildren(t *testing.T) {
 		}
 		cancel(why)
 	}()
-	_, err := (&executor{}).ExecPlugin(ctx, filepath.Join(bin, failpoint.Name), []byte(p.Conf("")), []string{"CNI_COMMAND=ADD"})
+	_, err := (&executor{}).ExecPlugin(ctx, filepath.Join(bin, failpoint.Name), []byte(p.Conf("")),
+		[]string{"CNI_COMMAND=ADD"})
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "patience is over") {
 		t.Errorf("ExecPlugin = %v, want the deadline's cause", err)
 	}

@@ -65,13 +65,15 @@ func TestHostilePluginsFailThePodOnly(t *testing.T) {
 		{"garbage", failpoint.Print + "hello, world", "not a CNI result"},
 		{"nothing", failpoint.Print, "not a CNI result"},
 		{"100 MB", failpoint.Flood, "printed more than"},
-		{"no addresses", failpoint.Print + `{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","sandbox":"/x"}]}`, "gave the pod no address"},
+		{"no addresses", failpoint.Print + `{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","sandbox":"/x"}]}`,
+			"gave the pod no address"},
 		{"null", failpoint.Print + "null", "gave the pod no address"},
 		{"list", failpoint.Print + "[]", "not a CNI result"},
 		{"null addresses", failpoint.Print + `{"ips":[null]}`, "null among"},
 		{"address is text", failpoint.Print + `{"ips":[{"address":"$(reboot)"}]}`, "invalid CIDR"},
 		{"loopback address", failpoint.Print + `{"ips":[{"address":"127.0.0.1/8"}]}`, "cannot be that of a pod"},
-		{"deep", failpoint.Print + `{"x":` + strings.Repeat("[", 50000) + strings.Repeat("]", 50000) + `}`, "exceeded max depth"},
+		{"deep", failpoint.Print + `{"x":` + strings.Repeat("[", 50000) + strings.Repeat("]", 50000) + `}`,
+			"exceeded max depth"},
 		{"version of the future", failpoint.Print + `{"cniVersion":"9.9.9","ips":[{"address":"10.0.0.2/24"}]}`, "9.9.9"},
 		{"large", failpoint.Print + `{"x":"` + strings.Repeat("a", 300000) + `"}`, "more than"},
 	}
@@ -103,7 +105,8 @@ func TestHangingPluginIsKilledAtTheDeadline(t *testing.T) {
 	p.Set("ADD", failpoint.Hang)
 	p.Set("DEL", failpoint.Hang)
 	began := time.Now()
-	if _, err := c.Setup(t.Context(), request(t, "pod1")); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no answer within 1s") {
+	if _, err := c.Setup(t.Context(), request(t, "pod1")); !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), "no answer within 1s") {
 		t.Errorf("Setup = %v, want a deadline exceeded error", err)
 	}
 	if err := c.Teardown(t.Context(), "pod1"); !errors.Is(err, context.DeadlineExceeded) {
@@ -184,8 +187,10 @@ func TestDelGetsWhatAddGot(t *testing.T) {
 	teardown(t, again, "pod1")
 
 	add, del := p.Calls("ADD")[0], p.Calls("DEL")[0]
-	wantArgs := "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-pod1;K8S_POD_INFRA_CONTAINER_ID=pod1;K8S_POD_UID=uid-pod1"
-	if add.Args != wantArgs || add.IfName != "eth0" || add.ContainerID != "pod1" || add.Netns != r.Netns || add.Path != bin {
+	wantArgs := "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-pod1;" +
+		"K8S_POD_INFRA_CONTAINER_ID=pod1;K8S_POD_UID=uid-pod1"
+	if add.Args != wantArgs || add.IfName != "eth0" || add.ContainerID != "pod1" || add.Netns != r.Netns ||
+		add.Path != bin {
 		t.Errorf("ADD = %+v, want arguments %q of %+v", add, wantArgs, r)
 	}
 	if del.Args != add.Args || del.IfName != add.IfName || del.ContainerID != add.ContainerID || del.Netns != add.Netns {
@@ -203,7 +208,8 @@ func TestDelGetsWhatAddGot(t *testing.T) {
 	}
 	if want := `{"bandwidth":{"egressBurst":2147483647,"egressRate":1000},"cgroupPath":"/kubepods/pod1",` +
 		`"dns":{"servers":["10.0.0.10"],"searches":["svc.local"],"options":["ndots:5"]},` +
-		`"portMappings":[{"hostPort":80,"containerPort":8080,"protocol":"tcp"}]}`; canonical(t, before["runtimeConfig"]) != canonical(t, []byte(want)) {
+		`"portMappings":[{"hostPort":80,"containerPort":8080,"protocol":"tcp"}]}`; canonical(t,
+		before["runtimeConfig"]) != canonical(t, []byte(want)) {
 		t.Errorf("runtimeConfig = %s, want %s", before["runtimeConfig"], want)
 	}
 }
@@ -256,7 +262,8 @@ func TestMissingPlugin(t *testing.T) {
 	if err := os.Rename(filepath.Join(bin, failpoint.Name), filepath.Join(bin, "away")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Setup(t.Context(), request(t, "pod2")); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), `"failpoint" is not in`) {
+	if _, err := c.Setup(t.Context(), request(t, "pod2")); !errdefs.IsUnavailable(err) ||
+		!strings.Contains(err.Error(), `"failpoint" is not in`) {
 		t.Errorf("Setup = %v, want an unavailable error that names the plugin", err)
 	}
 	if err := c.Teardown(t.Context(), "pod1"); err == nil || !strings.Contains(err.Error(), `"failpoint" is not in`) {
@@ -319,7 +326,8 @@ func TestGCTellsPluginsWhatIsValid(t *testing.T) {
 		t.Fatalf("%d calls of GC, want 1", len(gc))
 	}
 	// A pod whose DEL has failed must not be collected.
-	want := `[{"containerID":"keep","ifname":"eth0"},{"containerID":"new","ifname":"eth0"},{"containerID":"broken","ifname":"eth0"}]`
+	want := `[{"containerID":"keep","ifname":"eth0"},{"containerID":"new","ifname":"eth0"},` +
+		`{"containerID":"broken","ifname":"eth0"}]`
 	if got := stdin(t, gc[0]); string(got["cni.dev/valid-attachments"]) != want {
 		t.Errorf("valid attachments = %s, want %s", got["cni.dev/valid-attachments"], want)
 	}

@@ -31,7 +31,8 @@ func goldenRecord(t *testing.T) *record {
 		Ports: []PortMapping{{HostPort: 8080, ContainerPort: 80, Protocol: "tcp", HostIP: "127.0.0.1"}},
 		DNS:   DNS{Servers: []string{"10.0.0.10"}}, Bandwidth: &Bandwidth{Ingress: 1000}, CgroupPath: "/kubepods/pod1",
 	}, list)
-	r.Result = json.RawMessage(`{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","sandbox":"/run/podd/netns/golden"}],"ips":[{"address":"10.1.2.3/16","interface":0}]}`)
+	r.Result = json.RawMessage(`{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","sandbox":"/run/podd/netns/golden"}],` +
+		`"ips":[{"address":"10.1.2.3/16","interface":0}]}`)
 	return r
 }
 
@@ -54,7 +55,8 @@ func TestAttachmentsOfEveryReleaseAreRead(t *testing.T) {
 	}
 	released, err := os.ReadFile(golden)
 	if diff := cmp.Diff(string(released), string(written)); err != nil || diff != "" {
-		t.Errorf("the record is not written as it was released (%v). When an older podd can read it, run the test with -update; if not, raise recordVersion before.\n%s", err, diff)
+		t.Errorf("the record is not written as it was released (%v). If an older podd can read it, "+
+			"run the test with -update; if not, raise recordVersion first.\n%s", err, diff)
 	}
 	releases, err := filepath.Glob("testdata/attachment-v*.json")
 	if err != nil || len(releases) < recordVersion {
@@ -73,7 +75,8 @@ func TestAttachmentsOfEveryReleaseAreRead(t *testing.T) {
 			t.Errorf("readRecord of %s = %v, want no error", release, err)
 			continue
 		}
-		if prefixes := r.prefixes(); len(r.list.Plugins) != 2 || len(r.Args) != 5 || len(r.Capabilities) != 4 || len(prefixes) != 1 || !masquerades(r.list) {
+		if prefixes := r.prefixes(); len(r.list.Plugins) != 2 || len(r.Args) != 5 || len(r.Capabilities) != 4 ||
+			len(prefixes) != 1 || !masquerades(r.list) {
 			t.Errorf("readRecord of %s = %+v, want 2 plugins, 5 arguments, 4 capabilities, 1 address", release, r)
 		}
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-const testTemplate = `{"cniVersion":"1.0.0","name":"net","plugins":[{"type":"fake","ipam":{"type":"host-local","subnet":"{{.PodCIDR}}",
+const testTemplate = `{"cniVersion":"1.0.0","name":"net","plugins":[{"type":"fake",
+"ipam":{"type":"host-local","subnet":"{{.PodCIDR}}",
 "ranges":[{{range $i, $r := .PodCIDRRanges}}{{if $i}},{{end}}[{"subnet":"{{$r}}"}]{{end}}],
 "routes":[{{range $i, $r := .Routes}}{{if $i}},{{end}}{"dst":"{{$r}}"}{{end}}]}}]}`
 
@@ -41,7 +42,8 @@ func TestSetPodCIDRWritesTheTemplate(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := conf(t, c)
-	for _, want := range []string{`"subnet":"10.1.0.0/16"`, `[[{"subnet":"10.1.0.0/16"}],[{"subnet":"fd00:1::/64"}]]`, `[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]`} {
+	for _, want := range []string{`"subnet":"10.1.0.0/16"`, `[[{"subnet":"10.1.0.0/16"}],[{"subnet":"fd00:1::/64"}]]`,
+		`[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("configuration = %s, want it with %s", got, want)
 		}
@@ -95,7 +97,8 @@ func TestSetPodCIDRWithoutATemplate(t *testing.T) {
 
 func TestSetPodCIDRRefuses(t *testing.T) {
 	c := templateCNI(t, testTemplate)
-	for _, cidr := range []string{"x", "10.1.0.0", "10.1.0.0/33", ",", "10.1.0.0/16,", "10.1.0.0/16\"}", "fe80::1%eth0/64"} {
+	for _, cidr := range []string{"x", "10.1.0.0", "10.1.0.0/33", ",", "10.1.0.0/16,", "10.1.0.0/16\"}",
+		"fe80::1%eth0/64"} {
 		if err := c.SetPodCIDR(t.Context(), cidr); !errdefs.IsInvalidArgument(err) {
 			t.Errorf("SetPodCIDR(%q) = %v, want an invalid argument", cidr, err)
 		}
@@ -108,7 +111,8 @@ func TestSetPodCIDRRefuses(t *testing.T) {
 	if err := c.SetPodCIDR(ctx, "10.1.0.0/16"); !errors.Is(err, context.Canceled) {
 		t.Errorf("SetPodCIDR = %v, want context.Canceled", err)
 	}
-	for _, text := range []string{"{{", "{{.Nothing}}", "no JSON", `{"name":"x","plugins":[{"type":"../x"}]}`, `{"name":"x"}`} {
+	for _, text := range []string{"{{", "{{.Nothing}}", "no JSON", `{"name":"x","plugins":[{"type":"../x"}]}`,
+		`{"name":"x"}`} {
 		c := templateCNI(t, text)
 		if err := c.SetPodCIDR(t.Context(), "10.1.0.0/16"); !errdefs.IsFailedPrecondition(err) || conf(t, c) != "" {
 			t.Errorf("template %q: SetPodCIDR = %v, wrote %q, want a failed precondition and nothing", text, err, conf(t, c))

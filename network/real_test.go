@@ -171,7 +171,8 @@ func TestPodAnswersOnItsAddressesPortsAndLocalhost(t *testing.T) {
 	r := request(t, "pod1")
 	r.Ports = []network.PortMapping{{HostPort: 18080, ContainerPort: 8080, Protocol: "tcp"}}
 	result := setup(t, c, r)
-	if len(result.IPs) != 2 || !netip.MustParsePrefix(b.Subnet4).Contains(result.IPs[0]) || !netip.MustParsePrefix(b.Subnet6).Contains(result.IPs[1]) {
+	if len(result.IPs) != 2 || !netip.MustParsePrefix(b.Subnet4).Contains(result.IPs[0]) ||
+		!netip.MustParsePrefix(b.Subnet6).Contains(result.IPs[1]) {
 		t.Errorf("addresses %v, want one of %s and one of %s", result.IPs, b.Subnet4, b.Subnet6)
 	}
 	serve(t, r.Netns, "tcp", ":8080")
@@ -227,10 +228,12 @@ func TestTeardownNeedsNothingButTheRecord(t *testing.T) {
 			r := request(t, "pod1")
 			r.Ports = []network.PortMapping{{HostPort: 18081, ContainerPort: 8080, Protocol: "udp", HostIP: "127.0.0.1"}}
 			setup(t, c, r)
-			if err := errors.Join(c.Close(), vanish(t, r.Netns), os.RemoveAll(b.ConfDir), os.Mkdir(b.ConfDir, 0o755)); err != nil {
+			if err := errors.Join(c.Close(), vanish(t, r.Netns), os.RemoveAll(b.ConfDir),
+				os.Mkdir(b.ConfDir, 0o755)); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(filepath.Join(b.ConfDir, "05.conflist"), []byte(`{"cniVersion":"1.0.0","name":"other","plugins":[{"type":"loopback"}]}`), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(b.ConfDir, "05.conflist"),
+				[]byte(`{"cniVersion":"1.0.0","name":"other","plugins":[{"type":"loopback"}]}`), 0o644); err != nil {
 				t.Fatal(err)
 			}
 			teardown(t, start(t, cfg), "pod1")
@@ -420,7 +423,8 @@ func TestSetupRefusesWhatIsNoPodNamespace(t *testing.T) {
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{own: "node's own", file: "not a network namespace", fifo: "not a network namespace", "/nonexistent": "no such file", "/proc/self/ns/net": "too many levels"} {
+	for path, want := range map[string]string{own: "node's own", file: "not a network namespace",
+		fifo: "not a network namespace", "/nonexistent": "no such file", "/proc/self/ns/net": "too many levels"} {
 		r := network.Request{PodID: "pod1", PodName: "web", PodNamespace: "default", Netns: path}
 		if _, err := c.Setup(t.Context(), r); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: Setup = %v, want %q", path, err, want)

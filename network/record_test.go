@@ -44,7 +44,8 @@ func TestRecordReadsBack(t *testing.T) {
 		}
 		return plain
 	})
-	if diff := cmp.Diff(want, got, sameJSON, cmp.FilterPath(isCapabilities, viaJSON), cmpopts.IgnoreUnexported(record{})); diff != "" {
+	if diff := cmp.Diff(want, got, sameJSON, cmp.FilterPath(isCapabilities, viaJSON),
+		cmpopts.IgnoreUnexported(record{})); diff != "" {
 		t.Error(diff)
 	}
 	if got.list.Name != "net" || len(got.list.Plugins) != 1 {
@@ -69,7 +70,10 @@ func TestBadRecordsAreNamedAndKept(t *testing.T) {
 		"empty":     func(_ *CNI, path string) error { return os.WriteFile(path, nil, 0o600) },
 		"rubbish":   func(_ *CNI, path string) error { return os.WriteFile(path, []byte("\x00\xff{"), 0o600) },
 		"directory": func(_ *CNI, path string) error { return os.Mkdir(path, 0o700) },
-		"newer":     func(_ *CNI, path string) error { return checkpoint.Write(path, recordVersion+1, testRecord(t, "pod1")) },
+		"newer": func(_ *CNI, path string) error {
+			return checkpoint.Write(path, recordVersion+1,
+				testRecord(t, "pod1"))
+		},
 	}
 	for name, spoil := range hostile {
 		files[name] = func(c *CNI, path string) error {
@@ -146,7 +150,8 @@ func FuzzRecord(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(good)
-	for _, s := range []string{`{}`, `null`, `{"podID":"pod1","netns":"/x","conf":{"name":"n","plugins":[{"type":"a"}]}}`, `{"podID":"pod1","netns":"/x","conf":{"name":"n","type":"a"},"args":[["a","b"],["c"]],"result":null}`} {
+	for _, s := range []string{`{}`, `null`, `{"podID":"pod1","netns":"/x","conf":{"name":"n","plugins":[{"type":"a"}]}}`,
+		`{"podID":"pod1","netns":"/x","conf":{"name":"n","type":"a"},"args":[["a","b"],["c"]],"result":null}`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {

@@ -21,21 +21,29 @@ func TestParseResult(t *testing.T) {
 		{"one address", `{` + eth0 + `,"ips":[{"address":"10.0.0.2/24","interface":1}]}`, "cni", "10.0.0.2", false},
 		{"no interface given", `{"ips":[{"address":"10.0.0.2/24"}]}`, "cni", "10.0.0.2", false},
 		{"two families", `{"ips":[{"address":"fd00::2/64"},{"address":"10.0.0.2/24"}]}`, "cni", "fd00::2 10.0.0.2", false},
-		{"ipv4 first", `{"ips":[{"address":"fd00::2/64"},{"address":"10.0.0.2/24"},{"address":"10.0.0.3/24"}]}`, "ipv4", "10.0.0.2 10.0.0.3 fd00::2", false},
+		{"ipv4 first", `{"ips":[{"address":"fd00::2/64"},{"address":"10.0.0.2/24"},{"address":"10.0.0.3/24"}]}`, "ipv4",
+			"10.0.0.2 10.0.0.3 fd00::2", false},
 		{"ipv6 first", `{"ips":[{"address":"10.0.0.2/24"},{"address":"fd00::2/64"}]}`, "ipv6", "fd00::2 10.0.0.2", false},
 		{"twice", `{"ips":[{"address":"10.0.0.2/24"},{"address":"10.0.0.2/16"}]}`, "cni", "10.0.0.2", false},
 		{"mapped", `{"ips":[{"address":"::ffff:10.0.0.2/120"}]}`, "cni", "10.0.0.2", false},
-		{"other interface too", `{` + eth0 + `,"ips":[{"address":"10.1.0.2/24","interface":2},{"address":"10.0.0.2/24","interface":1}]}`, "cni", "10.0.0.2", false},
-		{"CNI 0.2", `{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.2/24"},"ip6":{"ip":"fd00::2/64"}}`, "cni", "10.0.0.2 fd00::2", false},
+		{"other interface too", `{` + eth0 +
+			`,"ips":[{"address":"10.1.0.2/24","interface":2},{"address":"10.0.0.2/24","interface":1}]}`, "cni", "10.0.0.2",
+			false},
+		{"CNI 0.2", `{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.2/24"},"ip6":{"ip":"fd00::2/64"}}`, "cni", "10.0.0.2 fd00::2",
+			false},
 		{"unknown fields", `{"ips":[{"address":"10.0.0.2/24","more":[]}],"more":{}}`, "cni", "10.0.0.2", false},
 
 		{"empty", ``, "cni", "not a CNI result", true},
 		{"null", `null`, "cni", "no address", true},
 		{"no ips", `{` + eth0 + `}`, "cni", "no address", true},
-		{"only of the node's end", `{` + eth0 + `,"ips":[{"address":"10.0.0.1/24","interface":0}]}`, "cni", "no address", true},
-		{"interface out of range", `{` + eth0 + `,"ips":[{"address":"10.0.0.2/24","interface":3}]}`, "cni", "interface 3 of 3", true},
-		{"negative interface", `{` + eth0 + `,"ips":[{"address":"10.0.0.2/24","interface":-1}]}`, "cni", "interface -1", true},
-		{"huge interface", `{"ips":[{"address":"10.0.0.2/24","interface":99999999999999999999}]}`, "cni", "not a CNI result", true},
+		{"only of the node's end", `{` + eth0 + `,"ips":[{"address":"10.0.0.1/24","interface":0}]}`, "cni", "no address",
+			true},
+		{"interface out of range", `{` + eth0 + `,"ips":[{"address":"10.0.0.2/24","interface":3}]}`, "cni",
+			"interface 3 of 3", true},
+		{"negative interface", `{` + eth0 + `,"ips":[{"address":"10.0.0.2/24","interface":-1}]}`, "cni", "interface -1",
+			true},
+		{"huge interface", `{"ips":[{"address":"10.0.0.2/24","interface":99999999999999999999}]}`, "cni", "not a CNI result",
+			true},
 		{"null address", `{"ips":[null]}`, "cni", "null", true},
 		{"null interface", `{"interfaces":[null],"ips":[{"address":"10.0.0.2/24","interface":0}]}`, "cni", "null", true},
 		{"null route", `{"routes":[null],"ips":[{"address":"10.0.0.2/24"}]}`, "cni", "null", true},
@@ -70,8 +78,10 @@ func TestParseResult(t *testing.T) {
 func TestNormalize(t *testing.T) {
 	for _, tt := range []struct{ text, version, want string }{
 		{`{"ips":[{"address":"10.0.0.2/24"}]}`, "1.0.0", `{"cniVersion":"1.0.0","ips":[{"address":"10.0.0.2/24"}]}`},
-		{`{"cniVersion":"","ips":[{"address":"10.0.0.2/24"}]}`, "1.1.0", `{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.2/24"}]}`},
-		{`{"cniVersion":"0.4.0","ips":[{"version":"4","address":"10.0.0.2/24"}]}`, "1.0.0", `{"cniVersion":"1.0.0","ips":[{"address":"10.0.0.2/24"}]}`},
+		{`{"cniVersion":"","ips":[{"address":"10.0.0.2/24"}]}`, "1.1.0",
+			`{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.2/24"}]}`},
+		{`{"cniVersion":"0.4.0","ips":[{"version":"4","address":"10.0.0.2/24"}]}`, "1.0.0",
+			`{"cniVersion":"1.0.0","ips":[{"address":"10.0.0.2/24"}]}`},
 		{`{}`, "1.0.0", `{"cniVersion":"1.0.0"}`},
 		{`null`, "1.0.0", `{"cniVersion":"1.0.0"}`},
 		{`{"ip4":{"ip":"10.0.0.2/24"}}`, "", `{"cniVersion":"0.1.0","ip4":{"ip":"10.0.0.2/24"},"dns":{}}`},
@@ -80,7 +90,8 @@ func TestNormalize(t *testing.T) {
 			t.Errorf("%s as %q: got %s, %v, want %s", tt.text, tt.version, got, err, tt.want)
 		}
 	}
-	for _, text := range []string{``, `[]`, `"x"`, `{"cniVersion":"7.0.0"}`, `{"ips":[null]}`, `{"ips":[{"address":"x"}]}`} {
+	for _, text := range []string{``, `[]`, `"x"`, `{"cniVersion":"7.0.0"}`, `{"ips":[null]}`,
+		`{"ips":[{"address":"x"}]}`} {
 		if got, err := normalize([]byte(text), "1.0.0"); err == nil {
 			t.Errorf("normalize(%s) = %s, want an error", text, got)
 		}
@@ -91,9 +102,12 @@ func TestNormalize(t *testing.T) {
 // addresses, and recorded ones can be read back and torn down.
 func FuzzResult(f *testing.F) {
 	for _, s := range []string{
-		`{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","sandbox":"/n"}],"ips":[{"address":"10.0.0.2/24","interface":0}]}`,
-		`{"cniVersion":"0.4.0","ips":[{"version":"4","address":"10.0.0.2/24"}],"routes":[{"dst":"0.0.0.0/0"}],"dns":{"nameservers":["1.1.1.1"]}}`,
-		`{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.2/24"},"ip6":null}`, `{"ips":[null],"interfaces":[null],"routes":[null]}`, `null`, `[]`, ``, `{"cniVersion":1}`,
+		`{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","sandbox":"/n"}],` +
+			`"ips":[{"address":"10.0.0.2/24","interface":0}]}`,
+		`{"cniVersion":"0.4.0","ips":[{"version":"4","address":"10.0.0.2/24"}],"routes":[{"dst":"0.0.0.0/0"}],` +
+			`"dns":{"nameservers":["1.1.1.1"]}}`,
+		`{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.2/24"},"ip6":null}`, `{"ips":[null],"interfaces":[null],"routes":[null]}`,
+		`null`, `[]`, ``, `{"cniVersion":1}`,
 	} {
 		for _, v := range []string{"0.2.0", "0.4.0", "1.0.0", "1.1.0"} {
 			f.Add(v, []byte(s))

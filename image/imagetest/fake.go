@@ -20,7 +20,7 @@ import (
 )
 
 // Fake keeps images in memory, and makes root filesystems that are plain directories below dir. They outlive the engine
-// that uses them, as mounts outlive the daemon: a restarted engine is given a Reopen of it.
+// that uses them, as mounts outlive the daemon: a restarted engine gets a Reopen of it.
 type Fake struct {
 	// Before, if set, is called at the start of resolve, rootfs, volume and release, with that word and the container's id
 	// ("" for resolve); After when the call has succeeded. An error replaces the call's own result, so Before fails a call
@@ -46,7 +46,8 @@ func NewFake(dir string) *Fake {
 	return &Fake{fakeState: &fakeState{dir: dir, files: map[string]map[string]string{}, held: map[string]bool{}}}
 }
 
-// Reopen returns a Fake with the same images and root filesystems and without hooks, as a restarted daemon opens the store.
+// Reopen returns a Fake with the same images and root filesystems and without hooks, as a restarted daemon opens the
+// store.
 func (f *Fake) Reopen() *Fake { return &Fake{fakeState: f.fakeState} }
 
 // hooked runs one verb between the hooks, with the lock held.
@@ -86,7 +87,7 @@ func (f *Fake) ContainersWithMounts(context.Context) ([]string, error) {
 	return slices.Sorted(maps.Keys(f.held)), nil
 }
 
-// Resolve is image.Store.Resolve.
+// Resolve is like image.Store.Resolve.
 func (f *Fake) Resolve(ctx context.Context, ref string) (img *image.Image, err error) {
 	err = f.hooked(ctx, "resolve", "", func() (err error) {
 		img, err = f.resolveLocked(ref)
@@ -136,7 +137,7 @@ func named(img *image.Image, ref string) bool {
 	return slices.Contains(img.Tags, repo+":"+tag)
 }
 
-// Rootfs is image.Store.Rootfs.
+// Rootfs is like image.Store.Rootfs.
 func (f *Fake) Rootfs(ctx context.Context, r image.RootfsRequest) (path string, err error) {
 	err = f.hooked(ctx, "rootfs", r.ContainerID, func() (err error) {
 		path, err = f.mount(r.ContainerID, "root", r.ImageID, owner(r.UIDs))
@@ -145,7 +146,7 @@ func (f *Fake) Rootfs(ctx context.Context, r image.RootfsRequest) (path string, 
 	return path, err
 }
 
-// Volume is image.Store.Volume; the directory is not read-only.
+// Volume is like image.Store.Volume; the directory is not read-only.
 func (f *Fake) Volume(ctx context.Context, r image.VolumeRequest) (path string, err error) {
 	err = f.hooked(ctx, "volume", r.ContainerID, func() (err error) {
 		path, err = f.mount(r.ContainerID, "volume-"+strconv.Itoa(r.Index), r.ImageID, owner(r.UIDs))
@@ -154,7 +155,7 @@ func (f *Fake) Volume(ctx context.Context, r image.VolumeRequest) (path string, 
 	return path, err
 }
 
-// Release is image.Store.Release.
+// Release is like image.Store.Release.
 func (f *Fake) Release(ctx context.Context, container string) error {
 	return f.hooked(ctx, "release", container, func() error {
 		if !validID(container) {
@@ -196,7 +197,7 @@ func write(path, content string) error {
 	return os.WriteFile(path, []byte(content), 0o755)
 }
 
-// chownAll gives a tree to uid, as a user namespace would show it; not without privileges.
+// chownAll changes the owner of a tree to uid, as a user namespace would show it; it does nothing without privileges.
 func chownAll(dir string, uid int) error {
 	if uid == 0 {
 		return nil

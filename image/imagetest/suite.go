@@ -22,7 +22,7 @@ import (
 	"github.com/podd-project/podd/image"
 )
 
-// Images is what the suite tests: the engine's view of image.Store, and what is left behind.
+// Images is the interface under test: the engine's view of image.Store, and its leftovers.
 type Images interface {
 	Resolve(ctx context.Context, ref string) (*image.Image, error)
 	Rootfs(ctx context.Context, r image.RootfsRequest) (string, error)
@@ -31,7 +31,7 @@ type Images interface {
 	ContainersWithMounts(ctx context.Context) ([]string, error)
 }
 
-// Ref and Digest are the names of the image that the suite finds in what it tests: nothing else may be in there.
+// Ref and Digest are the names of the only image in the store under test.
 const (
 	Ref  = "registry.test/suite/hello:v1"
 	Repo = "registry.test/suite/hello"
@@ -43,7 +43,7 @@ var (
 	env   = []string{"PATH=/bin", "GREETING=hello"}
 )
 
-// Files returns what is in the root of the suite's image: path to content.
+// Files returns the files in the root of the suite's image: path to content.
 func Files() map[string]string {
 	out := map[string]string{}
 	maps.Copy(out, files)
@@ -55,8 +55,8 @@ func Config() v1.ImageConfig {
 	return v1.ImageConfig{Env: slices.Clone(env), Entrypoint: []string{"/bin/hello"}, User: "root"}
 }
 
-// Suite runs the tests that every Images must pass. Open returns one that holds the image Ref made of Files and
-// Config, and nothing else; it is asked once per test.
+// Suite runs the tests that every Images must pass. Open returns one that has only the image Ref, with Files and
+// Config; it is called once per test.
 func Suite(t *testing.T, open func(t *testing.T) Images) {
 	for _, c := range []struct {
 		name string
@@ -91,7 +91,8 @@ func testResolve(t *testing.T, images Images) {
 	if !slices.Equal(img.Config.Env, env) {
 		t.Errorf("env %q, want %q", img.Config.Env, env)
 	}
-	for _, ref := range []string{img.ID, "sha256:" + img.ID, img.ID[:12], img.ID[:4], "sha256:" + img.ID[:12], img.Digests[0]} {
+	for _, ref := range []string{img.ID, "sha256:" + img.ID, img.ID[:12], img.ID[:4], "sha256:" + img.ID[:12],
+		img.Digests[0]} {
 		if got := resolve(t, images, ref); got.ID != img.ID {
 			t.Errorf("Resolve(%q) is image %s, want %s", ref, got.ID, img.ID)
 		}
@@ -203,7 +204,7 @@ func testVolume(t *testing.T, images Images) {
 	release(t, images, "vol")
 	checkHeld(t, images)
 
-	// A volume needs no root filesystem beside it.
+	// A volume does not need a root filesystem.
 	if _, err := images.Volume(t.Context(), image.VolumeRequest{ContainerID: "alone", ImageID: Ref}); err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +225,8 @@ func testRelease(t *testing.T, images Images) {
 
 func testBadRequests(t *testing.T, images Images) {
 	for _, id := range []string{"", "..", "a/b", "../x", ".hidden", strings.Repeat("x", 65)} {
-		if _, err := images.Rootfs(t.Context(), image.RootfsRequest{ContainerID: id, ImageID: Ref}); !errdefs.IsInvalidArgument(err) {
+		if _, err := images.Rootfs(t.Context(), image.RootfsRequest{ContainerID: id,
+			ImageID: Ref}); !errdefs.IsInvalidArgument(err) {
 			t.Errorf("Rootfs of container %q: %v, want invalid argument", id, err)
 		}
 		if err := images.Release(t.Context(), id); !errdefs.IsInvalidArgument(err) {
@@ -232,10 +234,12 @@ func testBadRequests(t *testing.T, images Images) {
 		}
 	}
 	missing := strings.Repeat("0", 64)
-	if _, err := images.Rootfs(t.Context(), image.RootfsRequest{ContainerID: "x", ImageID: missing}); !errdefs.IsNotFound(err) {
+	if _, err := images.Rootfs(t.Context(), image.RootfsRequest{ContainerID: "x",
+		ImageID: missing}); !errdefs.IsNotFound(err) {
 		t.Errorf("Rootfs of a missing image: %v, want not found", err)
 	}
-	if _, err := images.Volume(t.Context(), image.VolumeRequest{ContainerID: "x", ImageID: missing}); !errdefs.IsNotFound(err) {
+	if _, err := images.Volume(t.Context(), image.VolumeRequest{ContainerID: "x",
+		ImageID: missing}); !errdefs.IsNotFound(err) {
 		t.Errorf("Volume of a missing image: %v, want not found", err)
 	}
 	checkHeld(t, images)

@@ -12,11 +12,11 @@ import (
 	"github.com/podd-project/podd/network"
 )
 
-// Bridge is a configuration directory for real plugins, with a bridge, address ranges and state of its own. The
-// bridge is deleted when the test is over, and the node checked for leaks then.
+// Bridge is a configuration directory for real plugins, with its own bridge, address ranges and state. At the end of
+// the test the bridge is deleted and the node is checked for leaks.
 type Bridge struct {
 	t testing.TB
-	// Name is the network's and the bridge's.
+	// Name is the name of the network and of the bridge.
 	Name string
 	// ConfDir holds the configuration, DataDir host-local's addresses.
 	ConfDir, DataDir string
@@ -24,7 +24,7 @@ type Bridge struct {
 	Subnet4, Subnet6, Gateway4 string
 }
 
-// NewBridge makes the directory; more is what else stands in the list of plugins, behind the bridge.
+// NewBridge makes the directory; more are the plugins after the bridge.
 func NewBridge(t testing.TB, cniVersion string, more ...string) *Bridge {
 	t.Helper()
 	NeedNode(t)
@@ -41,11 +41,12 @@ func NewBridge(t testing.TB, cniVersion string, more ...string) *Bridge {
 	return b
 }
 
-// Write writes a configuration of the bridge and more plugins behind it.
+// Write writes a configuration of the bridge and more plugins after it.
 func (b *Bridge) Write(file, cniVersion string, more ...string) {
 	b.t.Helper()
 	plugins := fmt.Sprintf(`{"type":"bridge","bridge":%q,"isGateway":true,"ipMasq":true,"hairpinMode":true,
-"ipam":{"type":"host-local","dataDir":%q,"ranges":[[{"subnet":%q}],[{"subnet":%q}]],"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]}}`,
+"ipam":{"type":"host-local","dataDir":%q,"ranges":[[{"subnet":%q}],[{"subnet":%q}]],
+"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]}}`,
 		b.Name, b.DataDir, b.Subnet4, b.Subnet6)
 	for _, p := range more {
 		plugins += "," + p
@@ -56,7 +57,7 @@ func (b *Bridge) Write(file, cniVersion string, more ...string) {
 	}
 }
 
-// Config is a configuration of package network for the bridge. Its state directory is checked for leaks, too.
+// Config returns a configuration of package network for the bridge. Its state directory is checked for leaks, too.
 func (b *Bridge) Config() network.Config {
 	b.t.Helper()
 	cfg := network.DefaultConfig()
@@ -66,7 +67,7 @@ func (b *Bridge) Config() network.Config {
 	return cfg
 }
 
-// delete removes the bridge, which plugins leave behind.
+// delete removes the bridge, which plugins do not delete.
 func (b *Bridge) delete() {
 	link, err := netlink.LinkByName(b.Name)
 	if err != nil {

@@ -1,9 +1,9 @@
 // Package networktest has what tests of and around package network need: Suite, which checks how a pod network behaves;
-// Fake, a pod network in memory that passes Suite, on which the tests of sandbox and server/adapt_test.go run the engine;
-// and the means to run the real one, with real CNI plugins, in a network namespace that takes everything with it when the
-// test process ends.
+// Fake, a pod network in memory that passes Suite, on which the tests of sandbox and server/adapt_test.go run the
+// engine; and the means to run the real one, with real CNI plugins, in a network namespace that disappears with the
+// test process.
 //
-// It owns nothing but what the tests that use it make. Only tests may import it.
+// Only tests may import it.
 package networktest
 
 import (
@@ -92,7 +92,7 @@ func (f *Fake) hooked(ctx context.Context, verb, id string, act func() error) er
 	return f.After(ctx, verb, id)
 }
 
-// Setup gives the pod the next addresses of 10.88.0.0/16 and fd88::/64.
+// Setup allocates the next addresses of 10.88.0.0/16 and fd88::/64 for the pod.
 func (f *Fake) Setup(ctx context.Context, r network.Request) (result network.Result, err error) {
 	if err := r.Validate(); err != nil {
 		return network.Result{}, err
@@ -130,7 +130,7 @@ func (f *Fake) attach(r network.Request) (network.Result, error) {
 	return next, nil
 }
 
-// Teardown gives the pod's addresses back.
+// Teardown releases the pod's addresses.
 func (f *Fake) Teardown(ctx context.Context, podID string) error {
 	if podID == "" {
 		return fmt.Errorf("%w: no pod id", errdefs.ErrInvalidArgument)
@@ -143,8 +143,8 @@ func (f *Fake) Teardown(ctx context.Context, podID string) error {
 	})
 }
 
-// detach frees what an attachment holds; the lock is held. Without an attachment it finds no lease either, like the real
-// Teardown without its record.
+// detach releases what an attachment holds; the lock is held. Without an attachment it does not release the lease
+// either, like the real Teardown without its record.
 func (f *Fake) detach(podID string) {
 	if f.attached[podID] {
 		delete(f.leases, podID)
@@ -166,7 +166,7 @@ func (f *Fake) Abandon(ctx context.Context, r network.Request) error {
 	})
 }
 
-// Lose forgets a pod's attachment and keeps its lease, as when the record is deleted from the disk.
+// Lose drops a pod's attachment but keeps its lease, as if the record were deleted from the disk.
 func (f *Fake) Lose(podID string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -194,7 +194,7 @@ func (f *Fake) Attachments() ([]string, error) {
 	return slices.Sorted(maps.Keys(f.attached)), nil
 }
 
-// Leases returns the addresses that are given away, by pod.
+// Leases returns the allocated addresses, by pod.
 func (f *Fake) Leases() (map[string][]string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -214,7 +214,7 @@ func (f *Fake) Requests() []network.Request {
 	return slices.Clone(f.requests)
 }
 
-// GC detaches every pod that is not among the living.
+// GC detaches every pod that living does not return.
 func (f *Fake) GC(ctx context.Context, living func() []string) error {
 	return f.hooked(ctx, "gc", "", func() error {
 		keep := living()
@@ -245,7 +245,7 @@ func (f *Fake) Dial(ctx context.Context, podID string, _ uint16) (conn net.Conn,
 	return conn, err
 }
 
-// SetPodCIDR remembers cidr; PodCIDR returns it.
+// SetPodCIDR stores cidr; PodCIDR returns it.
 func (f *Fake) SetPodCIDR(_ context.Context, cidr string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -60,7 +60,8 @@ func TestHookFailsBeforeAndAfterTheEffect(t *testing.T) {
 func TestFakeNotReady(t *testing.T) {
 	f := NewFake()
 	f.SetReady(errdefs.ErrUnavailable)
-	if _, err := f.Setup(t.Context(), fakeRequest(t, "pod1")); !errdefs.IsUnavailable(err) || !errdefs.IsUnavailable(f.Ready()) {
+	if _, err := f.Setup(t.Context(), fakeRequest(t, "pod1")); !errdefs.IsUnavailable(err) ||
+		!errdefs.IsUnavailable(f.Ready()) {
 		t.Errorf("Setup = %v, Ready = %v, want both unavailable", err, f.Ready())
 	}
 	if len(f.Requests()) != 0 {

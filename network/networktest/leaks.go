@@ -13,8 +13,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// CheckNode fails the test if, when it is over, the node has links, firewall rules or namespace mounts that it has not
-// now. Chains that plugins make once for all pods, and the rules that lead into them, are not counted.
+// CheckNode fails the test if at its end the node has links, firewall rules or namespace mounts that it does not have
+// now. Chains that plugins make once for all pods, and the rules that jump to them, are ignored.
 func CheckNode(t testing.TB) {
 	t.Helper()
 	NeedNode(t)
@@ -30,7 +30,7 @@ func CheckNode(t testing.TB) {
 	})
 }
 
-// CheckFiles fails the test if, when it is over, a plugin or podd keeps files about pods below dir.
+// CheckFiles fails the test if at its end there are files of plugins or podd about pods below dir.
 func CheckFiles(t testing.TB, dir string) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -71,16 +71,18 @@ func rules(t testing.TB, command string) []string {
 	}
 	var rules []string
 	for line := range strings.Lines(string(out)) {
-		// A rule that only leads into one of the shared chains stays, as the chain does.
-		if strings.HasPrefix(line, "-A") && !strings.Contains(line, "-j CNI-HOSTPORT-") && !strings.Contains(line, "-j CNI-FORWARD") &&
-			!strings.Contains(line, "-A CNI-HOSTPORT-SETMARK") && !strings.Contains(line, "-A CNI-HOSTPORT-MASQ") && !strings.Contains(line, "-j CNI-ADMIN") {
+		// A rule that only jumps to a shared chain stays, as the chain does.
+		if strings.HasPrefix(line, "-A") && !strings.Contains(line, "-j CNI-HOSTPORT-") &&
+			!strings.Contains(line, "-j CNI-FORWARD") &&
+			!strings.Contains(line, "-A CNI-HOSTPORT-SETMARK") && !strings.Contains(line, "-A CNI-HOSTPORT-MASQ") &&
+			!strings.Contains(line, "-j CNI-ADMIN") {
 			rules = append(rules, fmt.Sprintf("%s %s", command, strings.TrimSpace(line)))
 		}
 	}
 	return rules
 }
 
-// files lists what plugins and podd keep about pods below dir.
+// files returns the files of plugins and podd about pods below dir.
 func files(t testing.TB, dir string) []string {
 	t.Helper()
 	var found []string
@@ -88,7 +90,7 @@ func files(t testing.TB, dir string) []string {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		// host-local keeps a lock and a note of the address it gave last.
+		// host-local keeps a lock and the last address that it allocated.
 		if name := d.Name(); name != "lock" && !strings.HasPrefix(name, "last_reserved_ip") {
 			found = append(found, path)
 		}

@@ -15,12 +15,12 @@ import (
 	"github.com/podd-project/podd/network/networktest/failpoint"
 )
 
-// nodeVariable marks the process that runs in a network namespace of its own.
+// nodeVariable is set in the process that runs in its own network namespace.
 const nodeVariable = "PODD_TEST_NODE"
 
-// Main runs a package's tests, called by its TestMain; the result is for os.Exit. Run by root, the tests get a network
-// and a mount namespace of their own to be a node in: bridges, firewall rules and forwarding do not touch the machine,
-// and whatever a test leaves goes with the process. The test binary also serves as the failpoint plugin.
+// Main runs a package's tests; TestMain calls it and passes the result to os.Exit. Run by root, the tests get a network
+// and a mount namespace of their own: bridges, firewall rules and forwarding do not affect the machine, and disappear
+// with the process. The test binary is also the failpoint plugin.
 func Main(m *testing.M) int {
 	failpoint.Run()
 	if os.Geteuid() != 0 || os.Getenv(nodeVariable) != "" {
@@ -45,7 +45,7 @@ func Main(m *testing.M) int {
 	return 0
 }
 
-// NeedNode skips a test that needs Main's namespaces when there are none, because the user is not root.
+// NeedNode skips a test that needs the namespaces of Main if there are none because the user is not root.
 func NeedNode(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -71,7 +71,8 @@ func Plugins(t testing.TB) string {
 	return dir
 }
 
-// repository finds the root of the source tree above the working directory, which is the tested package's.
+// repository returns the root of the source tree, found from the working directory, which is that of the tested
+// package.
 func repository(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -88,7 +89,7 @@ func repository(t testing.TB) string {
 	return ""
 }
 
-// NewNetns makes a network namespace, pinned on a file that is gone after the test.
+// NewNetns makes a network namespace, pinned on a file that is deleted after the test.
 func NewNetns(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "netns")

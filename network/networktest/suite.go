@@ -136,11 +136,13 @@ func badRequests(t *testing.T, e Env) {
 		"port 65536":           port(network.PortMapping{HostPort: 65536, ContainerPort: 80, Protocol: "tcp"}),
 		"container port":       port(network.PortMapping{HostPort: 80, ContainerPort: -1, Protocol: "tcp"}),
 		"protocol":             port(network.PortMapping{HostPort: 80, ContainerPort: 80, Protocol: "TCP -j ACCEPT"}),
-		"host ip":              port(network.PortMapping{HostPort: 80, ContainerPort: 80, Protocol: "tcp", HostIP: "0.0.0.0/0"}),
-		"host ip with zone":    port(network.PortMapping{HostPort: 80, ContainerPort: 80, Protocol: "tcp", HostIP: "fe80::1%eth0"}),
-		"DNS server":           func(r *network.Request) { r.DNS.Servers = []string{"dns.example"} },
-		"DNS search":           func(r *network.Request) { r.DNS.Searches = []string{"a b"} },
-		"cgroup":               func(r *network.Request) { r.CgroupPath = "/a\n/b" },
+		"host ip": port(network.PortMapping{HostPort: 80, ContainerPort: 80, Protocol: "tcp",
+			HostIP: "0.0.0.0/0"}),
+		"host ip with zone": port(network.PortMapping{HostPort: 80, ContainerPort: 80, Protocol: "tcp",
+			HostIP: "fe80::1%eth0"}),
+		"DNS server": func(r *network.Request) { r.DNS.Servers = []string{"dns.example"} },
+		"DNS search": func(r *network.Request) { r.DNS.Searches = []string{"a b"} },
+		"cgroup":     func(r *network.Request) { r.CgroupPath = "/a\n/b" },
 	} {
 		r := good
 		spoil(&r)

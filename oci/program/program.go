@@ -1,5 +1,5 @@
-// Package program installs the small programs that podd carries in itself: see oci/pause, oci/runc/initproxy and oci/shim, which
-// embed them and are its only callers. It writes one file and knows of nothing else.
+// Package program installs the small programs that are embedded in podd. Its callers are the packages that embed them:
+// oci/pause, oci/runc/initproxy and oci/shim.
 package program
 
 import (
@@ -16,9 +16,9 @@ import (
 // ErrNotBuilt is what Install returns, with the program's name, in a podd that was built without it.
 var ErrNotBuilt = errors.New("podd was built without it: run make embedded")
 
-// Install writes the program bin/<last element of path> of the embedded files to path, executable for whom mode says, and
-// returns the absolute path. It makes the directory with 0755. The same version is left alone; another one is replaced
-// by rename, for a running program cannot be written to, and processes of the old one are not disturbed.
+// Install writes the program bin/<last element of path> of the embedded files to path with this mode, and returns the
+// absolute path. It creates the directory with mode 0755. A file with the same content is left alone; another version
+// is replaced by rename, because a running program cannot be written to and must not change.
 func Install(embedded fs.FS, path string, mode fs.FileMode) (string, error) {
 	name := filepath.Base(path)
 	program, err := fs.ReadFile(embedded, "bin/"+name)

@@ -1,8 +1,8 @@
-// Package failpoint is a CNI plugin for tests that does what it is told: succeed, fail, hang, or print anything. It
-// keeps a diary of its calls.
+// Package failpoint is a CNI plugin for tests that does what the test sets: succeed, fail, hang, or print anything. It
+// records its calls.
 //
-// It owns the files of the directory given to Install. A test binary becomes the plugin itself, by a link to it under
-// the plugin's name: call Run first thing in TestMain. Nothing but tests may use it.
+// It owns the files of the directory given to Install. A test binary becomes the plugin through a link to it under the
+// plugin's name: call Run first in TestMain. Only tests may use it.
 package failpoint
 
 import (
@@ -25,7 +25,7 @@ import (
 // Name is the plugin's type in a CNI configuration.
 const Name = "failpoint"
 
-// What the plugin can be told to do, by Set.
+// Actions of the plugin, for Set.
 const (
 	Succeed     = ""
 	Fail        = "fail"         // answer with an error as CNI wants it
@@ -38,15 +38,15 @@ const (
 	FailPrint   = "failprint:"   // print what follows, and exit with failure
 )
 
-// Address is what the plugin gives a pod that has none yet from a plugin before it.
+// Address is what the plugin gives a pod that has no address from a previous plugin.
 const Address = "192.0.2.7/24"
 
-// Call is one line of the diary.
+// Call is one recorded call.
 type Call struct {
 	Command, ContainerID, Netns, IfName, Args, Path string
-	// Env are the names of the environment's variables.
+	// Env are the names of the environment variables.
 	Env []string
-	// Stdin is the configuration the plugin was given.
+	// Stdin is the configuration passed to the plugin.
 	Stdin json.RawMessage
 	// Pid is the plugin's process, and its process group.
 	Pid int
@@ -71,12 +71,12 @@ func Install(t testing.TB, binDir string) *Plugin {
 	return &Plugin{t: t, dir: t.TempDir()}
 }
 
-// Conf is the plugin's entry in a configuration's list of plugins. extra holds further fields of JSON.
+// Conf returns the plugin's entry for a configuration's list of plugins. extra has further JSON fields.
 func (p *Plugin) Conf(extra string) string {
 	return fmt.Sprintf(`{"type":%q,"dir":%q%s}`, Name, p.dir, extra)
 }
 
-// Set tells the plugin what to do at command (ADD, DEL, STATUS, GC, CHECK) from now on.
+// Set sets the plugin's action at command (ADD, DEL, STATUS, GC, CHECK) from now on.
 func (p *Plugin) Set(command, action string) {
 	p.t.Helper()
 	if err := os.WriteFile(filepath.Join(p.dir, command), []byte(action), 0o600); err != nil {
@@ -84,7 +84,7 @@ func (p *Plugin) Set(command, action string) {
 	}
 }
 
-// Calls returns the diary so far, of one command or, for "", of all.
+// Calls returns the calls so far, of one command or, for "", of all.
 func (p *Plugin) Calls(command string) []Call {
 	p.t.Helper()
 	f, err := os.Open(filepath.Join(p.dir, "diary"))
@@ -110,7 +110,7 @@ func (p *Plugin) Calls(command string) []Call {
 	return calls
 }
 
-// Run makes the process the plugin, and does not return, if it was started as that.
+// Run runs the plugin and does not return, if the process was started as the plugin.
 func Run() {
 	if os.Getenv("FAILPOINT_CHILD") != "" {
 		ignoreSignals()
@@ -127,7 +127,7 @@ func Run() {
 	exit(0)
 }
 
-// conf is what the plugin reads of its configuration.
+// conf is the part of the configuration that the plugin reads.
 type conf struct {
 	CNIVersion string          `json:"cniVersion"`
 	Dir        string          `json:"dir"`
@@ -157,7 +157,8 @@ func run() error {
 func writeDiary(dir string, stdin []byte) error {
 	call := Call{
 		Command: os.Getenv("CNI_COMMAND"), ContainerID: os.Getenv("CNI_CONTAINERID"), Netns: os.Getenv("CNI_NETNS"),
-		IfName: os.Getenv("CNI_IFNAME"), Args: os.Getenv("CNI_ARGS"), Path: os.Getenv("CNI_PATH"), Stdin: stdin, Pid: os.Getpid(),
+		IfName: os.Getenv("CNI_IFNAME"), Args: os.Getenv("CNI_ARGS"), Path: os.Getenv("CNI_PATH"), Stdin: stdin,
+		Pid: os.Getpid(),
 	}
 	for _, pair := range os.Environ() {
 		name, _, _ := strings.Cut(pair, "=")
@@ -214,7 +215,7 @@ func act(c conf, command, action string) error {
 	return nil
 }
 
-// answer prints the result of the plugin before, or one of our own.
+// answer prints the result of the previous plugin, or its own.
 func answer(c conf) {
 	if c.PrevResult != nil {
 		os.Stdout.Write(c.PrevResult)
@@ -224,8 +225,8 @@ func answer(c conf) {
 		c.CNIVersion, os.Getenv("CNI_NETNS"), Address)
 }
 
-// exit ends the process without what the runtime does in a test binary at the end: the race detector waits a second,
-// coverage complains on stderr.
+// exit ends the process without the exit hooks of a test binary: the race detector waits a second, coverage prints to
+// stderr.
 func exit(code int) { syscall.Exit(code) }
 
 func flood(w io.Writer) error {
@@ -238,7 +239,7 @@ func flood(w io.Writer) error {
 	return nil
 }
 
-// child starts a process that keeps our output open for an hour, in our process group.
+// child starts a process in the same process group that keeps the output open for an hour.
 func child() error {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = []string{"FAILPOINT_CHILD=1"}
