@@ -23,7 +23,7 @@ func (r *meteredRuntime) Usage(_ context.Context, id string) (cgroups.Usage, err
 	if c, err := r.engine.Container(id); err != nil || c.Status().State != record.ContainerRunning {
 		return cgroups.Usage{}, errors.Join(err, errdefs.ErrFailedPrecondition)
 	}
-	return cgroups.Told(cgroups.Figures{Total: 7}), nil
+	return cgroups.FromSandbox(cgroups.SandboxStats{Total: 7}), nil
 }
 
 // meteredEngine is an engine whose gVisor tells what its containers use.

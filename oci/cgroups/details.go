@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Details returns what is read seldom. Errors are as of Read.
+// Details returns what is not read often. Errors are as of Read.
 func (g *Group) Details() (Details, error) {
 	if err := g.begin(); err != nil {
 		return Details{}, err
@@ -36,7 +36,7 @@ func (g *Group) Details() (Details, error) {
 	return d, nil
 }
 
-// value reads one number, absent when there is no such file.
+// value reads one number; it returns absent if there is no such file.
 func (p place) value(name string, absent uint64) (uint64, error) {
 	if p.dir == "" {
 		return absent, nil
@@ -48,7 +48,7 @@ func (p place) value(name string, absent uint64) (uint64, error) {
 	return number(text), nil
 }
 
-// text reads one file, "" when it is not there.
+// text reads one file; it returns "" if there is no such file.
 func (p place) text(name string) (string, error) {
 	if p.dir == "" {
 		return "", nil
@@ -60,9 +60,9 @@ func (p place) text(name string) (string, error) {
 func (g *Group) memoryEvents() (MemoryEvents, error) {
 	var e MemoryEvents
 	p := g.places["memory"]
-	names := choose(
-		p.v2, [...]string{"memory.peak", "memory.events"}, [...]string{"memory.max_usage_in_bytes", "memory.oom_control"},
-	)
+	names := choose(p.v2,
+		[...]string{"memory.peak", "memory.events"},
+		[...]string{"memory.max_usage_in_bytes", "memory.oom_control"})
 	peak, err := p.value(names[0], 0)
 	if err != nil {
 		return e, err
@@ -130,7 +130,7 @@ func (d *IO) setOperations(operation string, n uint64) {
 	}
 }
 
-// ioDevices is by "major:minor".
+// ioDevices has the I/O of devices by "major:minor".
 type ioDevices map[string]*IO
 
 func (d ioDevices) device(id string) *IO {
@@ -144,7 +144,7 @@ func (d ioDevices) device(id string) *IO {
 	return d[id]
 }
 
-// v1 reads lines as "8:0 Read 4096".
+// v1 parses lines such as "8:0 Read 4096".
 func (d ioDevices) v1(text string, set func(*IO, string, uint64)) {
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
@@ -157,7 +157,7 @@ func (d ioDevices) v1(text string, set func(*IO, string, uint64)) {
 	}
 }
 
-// v2 reads lines as "8:0 rbytes=4096 wbytes=0 rios=1 wios=0 dbytes=0 dios=0".
+// v2 parses lines such as "8:0 rbytes=4096 wbytes=0 rios=1 wios=0 dbytes=0 dios=0".
 func (d ioDevices) v2(text string) {
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
@@ -187,7 +187,7 @@ func (d *IO) set(key string, n uint64) {
 	}
 }
 
-// named lists the devices in the order of their numbers.
+// named returns the devices with their names, in the order of their numbers.
 func (t *Tree) named(devices ioDevices) []IO {
 	var out []IO
 	for _, d := range devices {
@@ -203,8 +203,8 @@ func (t *Tree) named(devices ioDevices) []IO {
 	return out
 }
 
-// Device returns the name of a block device below /dev, e.g. "sda1", or "block/8:16" when the kernel has no name for
-// it any more; "" for the numbers of filesystems without a device.
+// Device returns the name of a block device below /dev, e.g. "sda1", "block/8:16" if the kernel has no name for it any
+// more, or "" for major number 0, filesystems without a device.
 func (t *Tree) Device(major, minor uint64) string {
 	if major == 0 {
 		return ""
@@ -241,12 +241,12 @@ func (g *Group) hugepages() ([]Hugepages, error) {
 	return out, nil
 }
 
-// pageSizes finds the sizes by the names of the files. They are the same in all groups, and as long as the kernel runs.
+// pageSizes returns the sizes in the names of the files. They are the same in all groups until the machine reboots.
 func (p place) pageSizes(suffix string) []string {
 	if sizes, ok := p.tree.sizes.Load().([]string); ok {
 		return sizes
 	}
-	files, _ := filepath.Glob(filepath.Join(p.dir, "hugetlb.*"+suffix)) // the pattern is good
+	files, _ := filepath.Glob(filepath.Join(p.dir, "hugetlb.*"+suffix)) // the pattern is well-formed
 	var sizes []string
 	for _, f := range files {
 		size := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(f), "hugetlb."), suffix)
@@ -286,7 +286,7 @@ func (p place) hugepage(size string, names [3]string) (Hugepages, error) {
 	return h, err
 }
 
-// Processes returns the ids of all processes in the group and below it.
+// Processes returns the ids of all processes in the group and below.
 func (g *Group) Processes() ([]int, error) {
 	if err := g.begin(); err != nil {
 		return nil, err
@@ -296,7 +296,7 @@ func (g *Group) Processes() ([]int, error) {
 }
 
 func (g *Group) processes() ([]int, error) {
-	dir := g.home().dir
+	dir := g.processPlace().dir
 	w := processWalk{tree: g.tree, groups: maxGroups}
 	err := w.group(dir, 0)
 	if err == nil && len(w.pids) == 0 && !isDir(dir) {
@@ -308,22 +308,22 @@ func (g *Group) processes() ([]int, error) {
 	return w.pids, nil
 }
 
-// The bounds of what is below a group: a container may make groups as it likes.
+// The bounds of the tree below a group: a container may create any number of groups.
 const (
 	maxDepth  = 64
 	maxGroups = 4096
 )
 
-// processWalk collects processes. It passes over groups that go while it looks at them.
+// processWalk collects processes. It skips groups that are removed meanwhile.
 type processWalk struct {
 	tree   *Tree
-	groups int // that may still be looked at
+	groups int // left until the bound
 	pids   []int
 }
 
 func (w *processWalk) group(dir string, depth int) error {
 	if w.groups--; w.groups < 0 || depth > maxDepth {
-		return fmt.Errorf("%w: more groups below than are looked at", errdefs.ErrResourceExhausted)
+		return fmt.Errorf("%w: too many groups below", errdefs.ErrResourceExhausted)
 	}
 	text, err := w.tree.readFile(dir + "/cgroup.procs")
 	if err != nil && !errdefs.IsNotFound(err) {
@@ -348,8 +348,8 @@ func (w *processWalk) group(dir string, depth int) error {
 	return nil
 }
 
-// home is where the group's processes are looked up: any hierarchy has them.
-func (g *Group) home() place {
+// processPlace returns the group in a hierarchy in which its processes can be listed. All of them list the same.
+func (g *Group) processPlace() place {
 	for _, controller := range controllers() {
 		if p, ok := g.places[controller]; ok {
 			return p

@@ -10,18 +10,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bufferSize holds any file that is read often; the kernel writes a file of a cgroup whole or not at all.
+// bufferSize in bytes fits every file that is read often.
 const bufferSize = 8 << 10
 
-// file is one file of a group. Not a *os.File: that would put cgroup files, which can be polled, into the runtime's
-// poller and be woken by each notification.
+// file is one file of a group. It is not an *os.File: cgroup files can be polled, so that the Go runtime would add them
+// to its poller and wake up at each notification.
 type file struct {
 	path string
-	// fd is kept open for the next reading; -1 when too many are.
+	// fd stays open for the next read; -1 if too many files are open.
 	fd int
 }
 
-// openFile returns nil when there is no such file: the kernel, or this group, has not got it.
+// openFile returns nil if the kernel or this group does not have the file.
 func (t *Tree) openFile(path string) *file {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -44,7 +44,7 @@ func (t *Tree) closeFile(f *file) {
 	t.spare.Add(1)
 }
 
-// read hands the file's text to parse. A file that is nil, or that the kernel does not serve, has no text.
+// read passes the file's text to parse. It does nothing for nil and for a file that the kernel does not support.
 func (t *Tree) read(f *file, parse func(text []byte)) error {
 	if f == nil {
 		return nil
@@ -64,7 +64,7 @@ func (t *Tree) read(f *file, parse func(text []byte)) error {
 	defer t.buffers.Put(buffer)
 	n, err := pread(fd, buffer)
 	switch {
-	case errors.Is(err, unix.EOPNOTSUPP): // pressure files on a kernel that runs without PSI
+	case errors.Is(err, unix.EOPNOTSUPP): // pressure files of a kernel with PSI disabled
 		return nil
 	case err != nil:
 		return fmt.Errorf("read cgroup: %s: %w", f.path, notFound(err))
@@ -73,7 +73,7 @@ func (t *Tree) read(f *file, parse func(text []byte)) error {
 	return nil
 }
 
-// pread reads all of a file, with one call when it fits.
+// pread reads the whole file, with one call if it fits the buffer.
 func pread(fd int, buffer *[]byte) (int, error) {
 	for {
 		n, err := unix.Pread(fd, *buffer, 0)
@@ -89,7 +89,7 @@ func pread(fd int, buffer *[]byte) (int, error) {
 	}
 }
 
-// readFile is for files that are read seldom; a file that is not there is empty.
+// readFile reads a file that is not kept open. A file that does not exist is empty.
 func (t *Tree) readFile(path string) (text []byte, err error) {
 	err = t.read(&file{path: path, fd: -1}, func(b []byte) { text = bytes.Clone(b) })
 	if errors.Is(err, fs.ErrNotExist) {
@@ -98,8 +98,8 @@ func (t *Tree) readFile(path string) (text []byte, err error) {
 	return text, err
 }
 
-// notFound marks the errors by which the kernel says that a group or process is gone: ENODEV for a file that was
-// open when its group was removed, ESRCH for a file of an ended process.
+// notFound adds ErrNotFound to the errors that mean that a group or process is gone: ENODEV for a file that was open
+// when its group was removed, ESRCH for a file of an ended process.
 func notFound(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("%w: %w", errdefs.ErrNotFound, err)
@@ -107,8 +107,8 @@ func notFound(err error) error {
 	return err
 }
 
-// number parses a decimal number and takes "max" for Unlimited, as well as what v1 says instead: the highest
-// multiple of a page below 2^63.
+// number parses a decimal number. It returns Unlimited for "max" and for v1's value of no limit, the highest multiple
+// of the page size below 2^63.
 func number(text []byte) uint64 {
 	text = bytes.TrimSpace(text)
 	if string(text) == "max" {
@@ -127,10 +127,10 @@ func number(text []byte) uint64 {
 	return n
 }
 
-// unlimitedV1 is far above any memory and below what the kernel says for "no limit" with any size of pages.
+// unlimitedV1 is above the memory of any machine and below v1's value of no limit for every page size.
 const unlimitedV1 = 1 << 62
 
-// pairs calls each for the lines "key number" of a flat keyed file.
+// pairs calls each for every line "key number" of a flat keyed file.
 func pairs(text []byte, each func(key []byte, value uint64)) {
 	for len(text) > 0 {
 		line, rest, _ := bytes.Cut(text, []byte("\n"))

@@ -8,23 +8,23 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// Group is one control group. It may be used by many goroutines; Close it when it is not needed any more.
+// Group is one cgroup. It is safe for concurrent use and must be closed.
 type Group struct {
 	tree *Tree
 	path string
-	// places has the controllers that the group has, by their names in v1.
+	// places are the group's directories by controller, with the names of v1.
 	places map[string]place
-	// unified is the group in the v2 hierarchy, zero when it has none.
+	// unified is the group in the v2 hierarchy, zero if it is not there.
 	unified place
 	// files are what Read reads.
 	files []reading
 
 	mu     sync.Mutex
-	users  int // readings under way
+	users  int // reads in progress
 	closed bool
 }
 
-// reading is a file that stays open, and what it says.
+// reading is an open file and its parser.
 type reading struct {
 	file  *file
 	parse func(text []byte, u *Usage)
@@ -33,8 +33,8 @@ type reading struct {
 // Path is the group's path in the hierarchy, as in /proc/<pid>/cgroup.
 func (g *Group) Path() string { return g.path }
 
-// open opens what Read reads. A file that is not there is left out for good: controllers are enabled before a
-// container is put into its group.
+// open opens the files for Read. Files that do not exist are never looked for again: controllers are enabled before a
+// container is moved into its group.
 func (g *Group) open() {
 	for _, p := range []struct {
 		place
@@ -57,7 +57,7 @@ func (g *Group) open() {
 	}
 }
 
-// fileParser is a file's name and its meaning.
+// fileParser is a file's name and the parser of its text.
 type fileParser struct {
 	name  string
 	parse func(text []byte, u *Usage)
@@ -70,8 +70,7 @@ func choose[T any](second bool, v2, v1 T) T {
 	return v1
 }
 
-// Read returns what the group uses now. It waits for nothing but the kernel. Errors: errdefs.ErrNotFound when the
-// group is gone, or was closed.
+// Read returns the current usage. Errors: errdefs.ErrNotFound if the group is gone or closed.
 func (g *Group) Read() (Usage, error) {
 	if err := g.begin(); err != nil {
 		return Usage{}, err
@@ -83,12 +82,12 @@ func (g *Group) Read() (Usage, error) {
 			return Usage{}, err
 		}
 	}
-	u.settle()
+	u.finish()
 	return u, nil
 }
 
-// settle computes what follows from other figures.
-func (u *Usage) settle() {
+// finish computes the values that are derived from others.
+func (u *Usage) finish() {
 	m := u.Memory
 	if m == nil {
 		return
@@ -122,7 +121,7 @@ func (g *Group) end() {
 	g.release()
 }
 
-// Close lets the group's files go, once the last reading has ended. It does not wait.
+// Close closes the group's files when the last read in progress has ended. It does not wait.
 func (g *Group) Close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -141,7 +140,7 @@ func (g *Group) release() {
 	g.files = nil
 }
 
-// cpu and its siblings make the part that a file fills in.
+// cpu, memory, swap and pids return the part of the usage that a file belongs to, created at first use.
 func (u *Usage) cpu() *CPU {
 	if u.CPU == nil {
 		u.CPU = &CPU{}

@@ -9,9 +9,9 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// Limits is what a group itself is limited to; the groups above it may have lower ones.
+// Limits are those of a group itself; the groups above it may have lower ones.
 type Limits struct {
-	// CPUShares is the weight as v1 has it, from 2 to 262144. On v2 it is worked out of CPUWeight, which is 0 on v1.
+	// CPUShares is the weight of v1, from 2 to 262144. On v2 it is converted from CPUWeight, which is 0 on v1.
 	CPUShares, CPUWeight uint64
 	// CPUQuota is the CPU time in each CPUPeriod, both in microseconds, -1 for no limit.
 	CPUQuota  int64
@@ -26,7 +26,7 @@ type Limits struct {
 	Hugepages map[string]uint64
 }
 
-// Limits returns what the group is limited to now. Errors are as of Read.
+// Limits returns the group's current limits. Errors are as of Read.
 func (g *Group) Limits() (Limits, error) {
 	if err := g.begin(); err != nil {
 		return Limits{}, err
@@ -57,7 +57,7 @@ func (g *Group) limits() (Limits, error) {
 	return l, err
 }
 
-// Unified returns the text of one of the group's files on v2, "" when it has not got it.
+// Unified returns the text of one of the group's files on v2, "" if it does not have the file.
 func (g *Group) Unified(name string) (string, error) {
 	if err := g.begin(); err != nil {
 		return "", err
@@ -136,7 +136,7 @@ func (g *Group) memoryLimits(l *Limits) error {
 	return nil
 }
 
-// sum is Unlimited when one of both is.
+// sum is Unlimited if a or b is.
 func sum(a, b uint64) uint64 {
 	if a == Unlimited || b == Unlimited {
 		return Unlimited
@@ -144,14 +144,14 @@ func sum(a, b uint64) uint64 {
 	return a + b
 }
 
-// The bounds of both forms of a CPU weight.
+// The ranges of v1's shares and v2's weight.
 const (
 	minShares, maxShares = 2, 262144
 	minWeight, maxWeight = 1, 10000
 )
 
-// WeightOf returns the v2 weight for v1 shares as OCI runtimes convert them since 2025 (opencontainers/cgroups#20): a
-// curve through 2 -> 1, 1024 -> 100 and 262144 -> 10000.
+// WeightOf returns the v2 weight for v1 shares by the conversion of OCI runtimes since 2025
+// (opencontainers/cgroups#20): a curve through 2 -> 1, 1024 -> 100 and 262144 -> 10000.
 func WeightOf(shares uint64) uint64 {
 	switch {
 	case shares <= minShares:
@@ -163,13 +163,13 @@ func WeightOf(shares uint64) uint64 {
 	return uint64(math.Ceil(math.Pow(10, (l*l+125*l)/612-7.0/34)))
 }
 
-// OldWeightOf is the straight line that runtimes converted by before.
+// OldWeightOf returns the v2 weight by the linear conversion that runtimes used before.
 func OldWeightOf(shares uint64) uint64 {
 	shares = min(max(shares, minShares), maxShares)
 	return minWeight + (shares-minShares)*(maxWeight-minWeight)/(maxShares-minShares)
 }
 
-// SharesOf is the way back from WeightOf: the least shares that have this weight; 0 for 0.
+// SharesOf is the inverse of WeightOf: the least shares with this weight; 0 for 0.
 func SharesOf(weight uint64) uint64 {
 	if weight == 0 {
 		return 0

@@ -40,7 +40,7 @@ func FuzzParse(f *testing.F) {
 				file.parse(text, &u)
 			}
 		}
-		u.settle()
+		u.finish()
 		if u.Memory.WorkingSet > u.Memory.Usage {
 			t.Errorf("working set %d of %d", u.Memory.WorkingSet, u.Memory.Usage)
 		}

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// SlicePath returns the cgroup of a systemd slice: each dash in its name is a step down the tree
-// (systemd.slice(5)), so that "a-b.slice" is /a.slice/a-b.slice. A path is taken for its last part.
+// SlicePath returns the cgroup of a systemd slice: each dash in its name separates levels of the tree
+// (systemd.slice(5)), so that "a-b.slice" is /a.slice/a-b.slice. Of a path the last part counts.
 func SlicePath(slice string) string {
 	stem := strings.TrimSuffix(path.Base(slice), ".slice")
 	if stem == "-" || stem == "" {
@@ -27,10 +27,10 @@ func SlicePath(slice string) string {
 	return group
 }
 
-// Only is true when own is true of every group right below, and no process is in the group itself: then what the
-// group uses is theirs.
+// Only reports whether own is true for every group directly below, and no process is in the group itself: then the
+// group's usage is theirs.
 func (g *Group) Only(own func(child string) bool) (bool, error) {
-	dir := g.home().dir
+	dir := g.processPlace().dir
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return false, fmt.Errorf("groups below %s: %w", g.path, notFound(err))

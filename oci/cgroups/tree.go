@@ -15,25 +15,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxKept is the most files that a Tree holds open, whatever the process may open.
+// maxKept is the most files that a Tree keeps open, whatever the process's limit.
 const maxKept = 1 << 14
 
 // Tree is the machine's cgroups: one or more mounted hierarchies.
 type Tree struct {
 	mounts hierarchies
-	// proc is /proc, sys is /sys; tests have their own.
+	// proc is /proc, sys is /sys, except in tests.
 	proc, sys string
-	// spare is how many files may still be kept open; the others are opened for each reading.
+	// spare is how many more files may be kept open; others are opened for each read.
 	spare atomic.Int64
-	// devices remembers the names of block devices.
+	// devices caches the names of block devices.
 	devices sync.Map
-	// sizes are the sizes of huge pages, once they are known: nil or a []string.
+	// sizes caches the sizes of huge pages: nil or a []string.
 	sizes atomic.Value
-	// buffers are of bufferSize at least.
+	// buffers have bufferSize bytes or more.
 	buffers sync.Pool
 }
 
-// Find looks up where the hierarchies are mounted.
+// Find finds the mounted hierarchies.
 func Find() (*Tree, error) {
 	h, err := mounted()
 	if err != nil {
@@ -53,15 +53,15 @@ func Find() (*Tree, error) {
 
 func newTree(h hierarchies) *Tree { return &Tree{mounts: h, proc: "/proc", sys: "/sys"} }
 
-// controllers are those whose files are read, by their names in v1.
+// controllers returns the controllers whose files are read, by their names in v1.
 func controllers() []string {
 	return []string{"memory", "cpu", "cpuacct", "cpuset", "pids", "blkio", "hugetlb"}
 }
 
-// Of returns the group that the process is in. The path is cut after the part that contains name, so that a
-// container whose processes moved into groups of their own (an init system does) is found as a whole.
+// Of returns the group of a process. The path is cut after the part that contains name, so that the group is that of
+// the container even if the process has moved into a group below it, as an init system does.
 //
-// Errors: errdefs.ErrNotFound when there is no such process, or name is in none of its groups.
+// Errors: errdefs.ErrNotFound if there is no such process, or name is in none of its groups.
 func (t *Tree) Of(pid int, name string) (*Group, error) {
 	groups, err := membership(filepath.Join(t.proc, strconv.Itoa(pid)))
 	if err != nil {
@@ -76,7 +76,7 @@ func (t *Tree) At(group string) (*Group, error) {
 	return t.group(func(string) string { return group })
 }
 
-// cut returns the path up to the part that contains name, "" when there is none.
+// cut returns the path up to the part that contains name, "" if there is none.
 func cut(group, name string) string {
 	i := strings.Index(group, name)
 	if i < 0 || name == "" {

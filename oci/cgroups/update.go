@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Update changes the limits that r names and leaves the others alone. What systemd manages it may change back. The
-// first write that fails ends it.
+// Update changes the limits that r names and no others. systemd may reset the limits of its units. Update stops at the
+// first write that fails.
 //
-// Errors: errdefs.ErrNotFound when the group is gone, ErrFailedPrecondition when it has not got the controller or
-// uses more than it may be limited to, ErrInvalidArgument when the kernel refuses a value.
+// Errors: errdefs.ErrNotFound if the group is gone, ErrFailedPrecondition if it does not have the controller or its
+// usage is above the new limit, ErrInvalidArgument if the kernel refuses a value.
 func (g *Group) Update(r *specs.LinuxResources) error {
 	if err := g.begin(); err != nil {
 		return err
@@ -70,7 +70,7 @@ func (p place) setCPUV1(r *specs.LinuxCPU) error {
 	if r.Period == nil {
 		return quota()
 	}
-	// The kernel looks at quota and period together after each write: whichever of both orders it takes.
+	// The kernel checks quota and period together at each write: one of both orders is valid.
 	if err := p.write("cpu.cfs_period_us", decimal(*r.Period)); err == nil {
 		return quota()
 	} else if r.Quota == nil {
@@ -123,7 +123,7 @@ func (g *Group) setMemory(r *specs.LinuxResources) error {
 	if err != nil {
 		return err
 	}
-	if m.Limit != nil && m.Swap != nil && unsigned(*m.Limit) > both { // memory may never be above memory+swap
+	if m.Limit != nil && m.Swap != nil && unsigned(*m.Limit) > both { // memory+swap must not be below memory at any time
 		writes[0], writes[1] = writes[1], writes[0]
 	}
 	for _, write := range writes {
@@ -162,7 +162,7 @@ func (p place) writeLimitV1(name string, value *int64) error {
 	return p.write(name, decimal(*value))
 }
 
-// setHugepages limits the use of pages and, where the kernel has it, their reservation by mmap(2), as runtimes do.
+// setHugepages limits the use of pages and, if the kernel supports it, their reservation by mmap(2), as runtimes do.
 func (g *Group) setHugepages(r *specs.LinuxResources) error {
 	p := g.places["hugetlb"]
 	name := choose(p.v2, ".max", ".limit_in_bytes")
@@ -197,10 +197,10 @@ func (g *Group) setUnified(r *specs.LinuxResources) error {
 	return nil
 }
 
-// write never creates: a file that is not there is a controller that is not there.
+// write never creates a file: one that does not exist means that the group does not have the controller.
 func (p place) write(name, value string) error {
 	if p.dir == "" {
-		return fmt.Errorf("%w: %s: the group has not got this controller", errdefs.ErrFailedPrecondition, name)
+		return fmt.Errorf("%w: %s: the group does not have this controller", errdefs.ErrFailedPrecondition, name)
 	}
 	f, err := os.OpenFile(filepath.Join(p.dir, name), os.O_WRONLY|os.O_TRUNC, 0)
 	if err == nil {
@@ -211,11 +211,11 @@ func (p place) write(name, value string) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, fs.ErrNotExist) && isDir(p.dir):
-		return fmt.Errorf("%w: the group has not got this controller: %w", errdefs.ErrFailedPrecondition, err)
+		return fmt.Errorf("%w: the group does not have this controller: %w", errdefs.ErrFailedPrecondition, err)
 	case errors.Is(err, unix.EBUSY):
-		return fmt.Errorf("%w: more is in use than %q: %w", errdefs.ErrFailedPrecondition, value, err)
+		return fmt.Errorf("%w: usage is above %q: %w", errdefs.ErrFailedPrecondition, value, err)
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ERANGE):
-		return fmt.Errorf("%w: the kernel does not take %q: %w", errdefs.ErrInvalidArgument, value, err)
+		return fmt.Errorf("%w: the kernel refuses %q: %w", errdefs.ErrInvalidArgument, value, err)
 	}
 	return notFound(err)
 }
@@ -227,7 +227,7 @@ func decimal[T int64 | uint64](n T) string {
 	return strconv.FormatUint(uint64(n), 10)
 }
 
-// limit writes a limit as v2 wants it.
+// limit formats a limit for v2.
 func limit(n int64) string {
 	if n < 0 {
 		return "max"
@@ -235,7 +235,7 @@ func limit(n int64) string {
 	return decimal(n)
 }
 
-// unsigned takes a negative number for Unlimited.
+// unsigned returns Unlimited for a negative number.
 func unsigned(n int64) uint64 {
 	if n < 0 {
 		return Unlimited

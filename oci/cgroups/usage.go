@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// Unlimited stands for "no limit".
+// Unlimited means "no limit".
 const Unlimited = math.MaxUint64
 
-// Usage is what a group with all groups below it uses at one moment. What the kernel does not tell is nil.
+// Usage is the usage of a group with all groups below it. Parts that the kernel does not report are nil.
 type Usage struct {
 	At     time.Time
 	CPU    *CPU
 	Memory *Memory
 	Swap   *Swap
 	Pids   *Pids
-	// CPUPressure, MemoryPressure and IOPressure are the group's PSI. On a mixed machine it is there when the
-	// runtime has put the container into a group of the v2 hierarchy, too.
+	// CPUPressure, MemoryPressure and IOPressure are the group's PSI. On a hybrid machine they are set if the runtime
+	// has created a group in the v2 hierarchy, too.
 	CPUPressure, MemoryPressure, IOPressure *Pressure
 }
 
-// CPU is time spent since the group was made.
+// CPU is CPU time since the group was created.
 type CPU struct {
 	Total, User, System time.Duration
 	// Periods is how many periods of the bandwidth limit have passed, Throttled in how many of them the group was
@@ -34,30 +34,30 @@ type CPU struct {
 
 // Memory is in bytes.
 type Memory struct {
-	// Usage is all that is charged to the group, WorkingSet without the file cache that was not used lately.
+	// Usage is all memory charged to the group, WorkingSet is Usage without inactive file cache.
 	Usage, WorkingSet uint64
-	// Limit is Unlimited when only the groups above it limit it.
+	// Limit is Unlimited if only the groups above have a limit.
 	Limit uint64
 	// RSS is anonymous memory, Cache is memory of files, including shared memory.
 	RSS, Cache, MappedFile                       uint64
 	ActiveAnon, InactiveAnon                     uint64
 	ActiveFile, InactiveFile                     uint64
 	AnonHugepages, ShmemHugepages, FileHugepages uint64
-	PageFaults, MajorFaults                      uint64 // since the group was made; PageFaults has the major ones in it
-	LocalPageFaults, LocalMajorFaults            uint64 // those of processes in the group itself
+	PageFaults, MajorFaults                      uint64 // since the group was created; PageFaults includes the major ones
+	LocalPageFaults, LocalMajorFaults            uint64 // of processes in the group itself
 	Kernel                                       uint64
 	swap                                         uint64
 	hasSwap                                      bool
 }
 
-// Swap is in bytes. Limit is what may be swapped out, Unlimited when nothing limits it.
+// Swap is in bytes. Limit is the most that may be swapped out, or Unlimited.
 type Swap struct{ Usage, Limit uint64 }
 
 // Pids counts tasks, which are threads.
 type Pids struct{ Current, Limit uint64 }
 
-// Pressure is pressure stall information, see Documentation/accounting/psi.rst: Some is time in which some task
-// waited, Full in which all did.
+// Pressure is pressure stall information, see Documentation/accounting/psi.rst of the kernel: Some is the time in which
+// at least one task waited, Full the time in which all did.
 type Pressure struct{ Some, Full Stall }
 
 // Stall has averages in percent over 10, 60 and 300 seconds.
@@ -66,7 +66,7 @@ type Stall struct {
 	Total                time.Duration
 }
 
-// Details is what is read seldom: it needs files that are not kept open.
+// Details is what is not read often: its files are not kept open.
 type Details struct {
 	At     time.Time
 	Events MemoryEvents
@@ -74,30 +74,30 @@ type Details struct {
 	// Hugepages has an entry for each size, in no order.
 	Hugepages []Hugepages
 	Limits    Limits
-	// Processes are the ids of all processes in the group and below it.
+	// Processes are the ids of all processes in the group and below.
 	Processes []int
 }
 
-// MemoryEvents tells what has happened to the group. Peak is the highest usage in bytes, 0 where the kernel does not
-// keep it; Failures is how often usage hit the limit; OOMKills how many processes were killed for memory.
+// MemoryEvents are events of the group. Peak is the highest usage in bytes, 0 if the kernel does not record it;
+// Failures is how often usage hit the limit; OOMKills is how many processes were killed for memory.
 type MemoryEvents struct{ Peak, Failures, OOMKills uint64 }
 
-// IO is what was done to one block device.
+// IO counts the operations on one block device.
 type IO struct {
 	Major, Minor uint64
-	// Name is the device's, e.g. "sda", "" when it has none.
+	// Name is the name of the device, e.g. "sda", "" if it has none.
 	Name                  string
 	ReadBytes, WriteBytes uint64
 	Reads, Writes         uint64
 }
 
-// Hugepages is the use of pages of one size, e.g. "2MB", in bytes. Peak is 0 where the kernel does not keep it.
+// Hugepages is the usage of pages of one size, e.g. "2MB", in bytes. Peak is 0 if the kernel does not record it.
 type Hugepages struct {
 	Size                         string
 	Usage, Peak, Limit, Failures uint64
 }
 
-// Add adds what another group uses.
+// Add adds the usage of another group.
 func (c *CPU) Add(o CPU) {
 	c.Total += o.Total
 	c.User += o.User
@@ -109,7 +109,7 @@ func (c *CPU) Add(o CPU) {
 	c.BurstTime += o.BurstTime
 }
 
-// Add adds what another group uses. The limit stays.
+// Add adds the usage of another group, without the limit.
 func (m *Memory) Add(o Memory) {
 	for to, n := range map[*uint64]uint64{
 		&m.Usage: o.Usage, &m.WorkingSet: o.WorkingSet, &m.RSS: o.RSS, &m.Cache: o.Cache, &m.MappedFile: o.MappedFile,

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What the files of cgroup v1 mean: Documentation/admin-guide/cgroup-v1/{memory,cpuacct,pids}.rst and
+// The files of cgroup v1: Documentation/admin-guide/cgroup-v1/{memory,cpuacct,pids}.rst and
 // Documentation/scheduler/sched-bwc.rst of the kernel.
 
 func cpuFilesV1() []fileParser {
@@ -49,7 +49,7 @@ func memoryFilesV1() []fileParser {
 	}
 }
 
-// memoryStatV1 takes the totals, which count the groups below, too.
+// memoryStatV1 reads the totals, which include the groups below.
 func memoryStatV1(text []byte, u *Usage) {
 	m := u.memory()
 	pairs(text, func(key []byte, n uint64) {
@@ -88,7 +88,7 @@ func (m *Memory) localFault(key []byte, n uint64) {
 	}
 }
 
-// activity is what v1 and v2 have the same names for.
+// activity sets the values that have the same names in v1 and v2.
 func (m *Memory) activity(name []byte, n uint64) {
 	switch string(name) {
 	case "active_anon":

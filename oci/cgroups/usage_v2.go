@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What the files of cgroup v2 mean: Documentation/admin-guide/cgroup-v2.rst of the kernel.
+// The files of cgroup v2: Documentation/admin-guide/cgroup-v2.rst of the kernel.
 
 func cpuFilesV2() []fileParser {
 	return []fileParser{{"cpu.stat", func(text []byte, u *Usage) {
@@ -68,7 +68,7 @@ func memoryStatV2(text []byte, u *Usage) {
 		case "slab":
 			slab = n
 		case "pgfault":
-			m.PageFaults, m.LocalPageFaults = n, n // v2 does not tell them apart
+			m.PageFaults, m.LocalPageFaults = n, n // v2 has only one counter
 		case "pgmajfault":
 			m.MajorFaults, m.LocalMajorFaults = n, n
 		default:
@@ -88,7 +88,7 @@ func pressureFiles() []fileParser {
 	}
 }
 
-// pressure reads "some avg10=0.00 avg60=0.00 avg300=0.00 total=0" and the like for "full".
+// pressure parses lines such as "some avg10=0.00 avg60=0.00 avg300=0.00 total=0", the other being "full".
 func pressure(text []byte) *Pressure {
 	p := &Pressure{}
 	for line := range bytes.Lines(text) {
@@ -121,7 +121,7 @@ func stall(text []byte) Stall {
 	return s
 }
 
-// percent parses "12.34" without the allocation that strconv needs a string for.
+// percent parses "12.34". Unlike strconv it needs no string and so no allocation.
 func percent(text []byte) float64 {
 	whole, hundredths, _ := bytes.Cut(text, []byte("."))
 	return float64(number(whole)*100+number(hundredths)) / 100

@@ -9,27 +9,27 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/podd-project/podd/oci"
-	used "github.com/podd-project/podd/oci/cgroups"
+	"github.com/podd-project/podd/oci/cgroups"
 )
 
 // usageTimeout bounds one measurement.
 const usageTimeout = 5 * time.Second
 
-// Usage is what a container in a sandbox with a kernel of its own uses, which no control group of the host tells.
+// Usage is what a container in a sandbox with a kernel of its own uses, which no cgroup of the host accounts for.
 // errdefs.ErrNotFound when it does not run, errdefs.ErrNotImplemented for a container on the host's kernel.
-func (r *Runtime) Usage(ctx context.Context, id string) (used.Usage, error) {
+func (r *Runtime) Usage(ctx context.Context, id string) (cgroups.Usage, error) {
 	b, err := r.bundle(id)
 	if err != nil {
-		return used.Usage{}, err
+		return cgroups.Usage{}, err
 	}
 	rec, err := b.load()
 	switch {
 	case err != nil:
-		return used.Usage{}, err
+		return cgroups.Usage{}, err
 	case rec.Sandbox == "":
-		return used.Usage{}, fmt.Errorf("usage of a container on the host's kernel: %w", errdefs.ErrNotImplemented)
+		return cgroups.Usage{}, fmt.Errorf("usage of a container on the host's kernel: %w", errdefs.ErrNotImplemented)
 	case !rec.Init.Alive() || !b.isStarted() || b.frozen(rec):
-		return used.Usage{}, fmt.Errorf("container %s does not run: %w", id, errdefs.ErrNotFound)
+		return cgroups.Usage{}, fmt.Errorf("container %s does not run: %w", id, errdefs.ErrNotFound)
 	}
 	ctx, cancel := context.WithTimeout(ctx, usageTimeout)
 	defer cancel()
@@ -38,13 +38,13 @@ func (r *Runtime) Usage(ctx context.Context, id string) (used.Usage, error) {
 		if s, serr := r.queryState(ctx, id); serr == nil && s.Status != oci.Running {
 			err = fmt.Errorf("container %s does not run: %w", id, errdefs.ErrNotFound)
 		}
-		return used.Usage{}, err
+		return cgroups.Usage{}, err
 	}
 	return parseUsage(out)
 }
 
 // parseUsage reads what `runsc events --stats` prints, which is runc's format with the figures that gVisor has.
-func parseUsage(out []byte) (used.Usage, error) {
+func parseUsage(out []byte) (cgroups.Usage, error) {
 	var said struct {
 		Data struct {
 			CPU struct {
@@ -58,12 +58,12 @@ func parseUsage(out []byte) (used.Usage, error) {
 		}
 	}
 	if err := json.Unmarshal(out, &said); err != nil {
-		return used.Usage{}, fmt.Errorf("parse usage: %w", err)
+		return cgroups.Usage{}, fmt.Errorf("parse usage: %w", err)
 	}
 	cpu, memory := said.Data.CPU.Usage, said.Data.Memory
-	return used.Told(used.Figures{
+	return cgroups.FromSandbox(cgroups.SandboxStats{
 		Total: cpu.Total, User: cpu.User, System: cpu.Kernel,
-		// What was used lately is not told: as if no file had been.
+		// runsc does not report active file pages: count all cache as idle.
 		Memory: memory.Usage.Usage, Cache: memory.Cache, Idle: memory.Cache, Pids: said.Data.Pids.Current,
 	}), nil
 }

@@ -49,7 +49,7 @@ func parseUsage(stats *anypb.Any) (cgroups.Usage, error) {
 			return cgroups.Usage{}, fmt.Errorf("parse usage: %w", err)
 		}
 		cpu, memory := m.GetCPU().GetUsage(), m.GetMemory()
-		return cgroups.Told(cgroups.Figures{
+		return cgroups.FromSandbox(cgroups.SandboxStats{
 			Total: cpu.GetTotal(), User: cpu.GetUser(), System: cpu.GetKernel(),
 			Memory: memory.GetUsage().GetUsage(), Cache: memory.GetCache(), Idle: memory.GetTotalInactiveFile(),
 			Pids: m.GetPids().GetCurrent(),
@@ -60,7 +60,7 @@ func parseUsage(stats *anypb.Any) (cgroups.Usage, error) {
 			return cgroups.Usage{}, fmt.Errorf("parse usage: %w", err)
 		}
 		cpu, memory := m.GetCPU(), m.GetMemory()
-		return cgroups.Told(cgroups.Figures{
+		return cgroups.FromSandbox(cgroups.SandboxStats{
 			Total: micros(cpu.GetUsageUsec()), User: micros(cpu.GetUserUsec()), System: micros(cpu.GetSystemUsec()),
 			Memory: memory.GetUsage(), Cache: memory.GetFile(), Idle: memory.GetInactiveFile(),
 			Pids: m.GetPids().GetCurrent(),

@@ -19,7 +19,7 @@ func (m *fakeMeter) Usage(context.Context, string) (cgroups.Usage, error) {
 	if total < 0 {
 		return cgroups.Usage{}, errdefs.ErrUnavailable
 	}
-	return cgroups.Told(cgroups.Figures{Total: uint64(total)}), nil
+	return cgroups.FromSandbox(cgroups.SandboxStats{Total: uint64(total)}), nil
 }
 
 // TestRuntimeReaderTimeNeverDecreases: a decrease is dropped and later increases count, also after a failed call.
