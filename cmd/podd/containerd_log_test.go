@@ -8,7 +8,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-func TestContainerdIsOurLog(t *testing.T) {
+func TestContainerdLogsToOurLogger(t *testing.T) {
 	var out bytes.Buffer
 	ours := logrus.New()
 	ours.SetOutput(&out)
@@ -17,22 +17,31 @@ func TestContainerdIsOurLog(t *testing.T) {
 	defer func(l *log.Entry) { log.L = l }(log.L)
 	routeContainerd(ours)
 	for _, tt := range []struct {
-		say  func(*log.Entry)
+		log  func(*log.Entry)
 		want map[string]string
 	}{
-		{func(l *log.Entry) { l.WithField("stream", 7).Error(lateResponse) }, map[string]string{"level": "debug", "message": lateResponse}},
-		{func(l *log.Entry) { l.WithField("cgroup", "/x").Error("cannot be read") }, map[string]string{"level": "error", "message": "cannot be read", "cgroup": "/x"}},
-		{func(l *log.Entry) { l.Warn("odd") }, map[string]string{"level": "warning", "message": "odd", "msg": "containerd library"}},
+		{
+			func(l *log.Entry) { l.WithField("stream", 7).Error(lateResponse) },
+			map[string]string{"level": "debug", "message": lateResponse},
+		},
+		{
+			func(l *log.Entry) { l.WithField("cgroup", "/x").Error("cannot be read") },
+			map[string]string{"level": "error", "message": "cannot be read", "cgroup": "/x"},
+		},
+		{
+			func(l *log.Entry) { l.Warn("odd") },
+			map[string]string{"level": "warning", "message": "odd", "msg": "containerd library"},
+		},
 		{func(l *log.Entry) { l.Trace("too much") }, nil},
 	} {
 		out.Reset()
-		tt.say(log.G(t.Context()))
+		tt.log(log.G(t.Context()))
 		wantLogged(t, &out, tt.want)
 	}
 	ours.SetLevel(logrus.InfoLevel)
 	out.Reset()
 	log.G(t.Context()).Error(lateResponse)
 	if out.Len() > 0 {
-		t.Errorf("said %s", out.String())
+		t.Errorf("logged %q at level info, want nothing", out.String())
 	}
 }

@@ -19,10 +19,10 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// patience bounds every wait for a daemon, which shares the machine with other tests.
+// patience bounds every wait for a daemon. It is long because the machine is shared with other tests.
 const patience = time.Minute
 
-// site is where a daemon under test lives: directories of its own, and a service manager's end.
+// site has the directories of a daemon under test, and the socket of its service manager.
 type site struct {
 	dir    string
 	notify *net.UnixConn
@@ -43,7 +43,7 @@ func newSite(t *testing.T) *site {
 func (s *site) path(name string) string { return filepath.Join(s.dir, name) }
 func (s *site) socket() string          { return s.path("run/podd.sock") }
 
-// checkLeaks fails the test for mounts that a daemon left, and removes everything.
+// checkLeaks fails the test for mounts that a daemon left behind, and removes everything.
 func (s *site) checkLeaks(t *testing.T) {
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(s.dir))
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *site) checkLeaks(t *testing.T) {
 	}
 }
 
-// command is podd with the site's directories and the environment of a service manager.
+// command returns podd with the site's directories and the environment of a service manager.
 func (s *site) command(args ...string) *exec.Cmd {
 	all := append([]string{
 		"--config", s.path("podd.toml"), "--root", s.path("root"), "--run", s.path("run"), "--log-format", "json",
@@ -71,13 +71,13 @@ func (s *site) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// fail runs a daemon that does not come to serving, and returns its exit status and what it printed.
+// fail runs a daemon that must exit by itself, and returns its exit status and output.
 func (s *site) fail(t *testing.T, args ...string) (code int, output string) {
 	t.Helper()
 	out, err := s.command(args...).CombinedOutput()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
-		t.Fatalf("got %v, want an exit status\n%s", err, out)
+		t.Fatalf("podd ended with %v, want an exit status\n%s", err, out)
 	}
 	return exit.ExitCode(), string(out)
 }
@@ -90,7 +90,7 @@ func (s *site) config(t *testing.T, text string) {
 	}
 }
 
-// running is a daemon that has said READY.
+// running is a daemon that has sent READY=1.
 type running struct {
 	*exec.Cmd
 	site   *site
@@ -98,7 +98,7 @@ type running struct {
 	exited chan struct{} // closed; ProcessState is set then
 }
 
-// start runs a daemon until the test's end and waits until it is ready.
+// start runs a daemon until the end of the test and waits until it is ready.
 func (s *site) start(t *testing.T, env []string, args ...string) *running {
 	t.Helper()
 	if _, err := os.Stat(s.path("podd.toml")); err != nil {
@@ -111,7 +111,7 @@ func (s *site) start(t *testing.T, env []string, args ...string) *running {
 		t.Fatal(err)
 	}
 	go func() {
-		r.Wait() // the outcome is in ProcessState
+		r.Wait() // sets ProcessState
 		close(r.exited)
 	}()
 	t.Cleanup(func() {
@@ -124,7 +124,7 @@ func (s *site) start(t *testing.T, env []string, args ...string) *running {
 	return r
 }
 
-// stop ends the daemon as a service manager does, if it still runs, and returns its exit status.
+// stop stops the daemon with SIGTERM, if it still runs, and returns its exit status.
 func (r *running) stop(t *testing.T) int {
 	t.Helper()
 	select {
@@ -143,7 +143,7 @@ func (r *running) await(t *testing.T) {
 	case <-time.After(patience):
 		r.Process.Signal(syscall.SIGABRT) // prints the goroutines
 		<-r.exited
-		t.Fatalf("the daemon did not end:\n%s", r.log)
+		t.Fatalf("the daemon did not exit within %v:\n%s", patience, r.log)
 	}
 }
 
@@ -154,7 +154,7 @@ func (r *running) signal(t *testing.T, sig os.Signal) {
 	}
 }
 
-// expectNotify waits for a message to the service manager with the line want in it.
+// expectNotify waits for a message to the service manager that has the line want.
 func (r *running) expectNotify(t *testing.T, want string) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -169,13 +169,13 @@ func (r *running) expectNotify(t *testing.T, want string) {
 		}
 		select {
 		case <-r.exited:
-			if err != nil { // nothing is left to be read
-				t.Fatalf("ended before it said %s:\n%s", want, r.log)
+			if err != nil { // no message is left
+				t.Fatalf("the daemon exited before it sent %s:\n%s", want, r.log)
 			}
 		default:
 		}
 	}
-	t.Fatalf("%s was not said:\n%s", want, r.log)
+	t.Fatalf("the daemon did not send %s within %v:\n%s", want, patience, r.log)
 }
 
 // dial connects to the daemon's socket.
@@ -212,10 +212,10 @@ func (tr *transcript) String() string {
 	return tr.buf.String()
 }
 
-// expect waits until text was logged.
+// expect waits until text is logged.
 func (tr *transcript) expect(t *testing.T, text string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, errors.New("it was not logged"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, errors.New("not logged"))
 	defer cancel()
 	for {
 		tr.mu.Lock()
@@ -230,7 +230,7 @@ func (tr *transcript) expect(t *testing.T, text string) {
 		select {
 		case <-news:
 		case <-ctx.Done():
-			t.Fatalf("%q: %v:\n%s", text, context.Cause(ctx), tr)
+			t.Fatalf("wait for %q: %v:\n%s", text, context.Cause(ctx), tr)
 		}
 	}
 }

@@ -10,25 +10,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDescriptorsAreNotHandedOn starts the daemon with a file open, and looks what the kernel does with it when the
-// daemon starts a program.
-func TestDescriptorsAreNotHandedOn(t *testing.T) {
+// TestDescriptorsAreNotInherited starts the daemon with an open file that is not close-on-exec, and checks that a
+// program that the daemon starts does not have it.
+func TestDescriptorsAreNotInherited(t *testing.T) {
 	s := newSite(t)
 	secret, err := os.Create(s.path("secret"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer secret.Close()
-	// The daemon asks a CNI plugin for its version; this one tells what it was given.
+	// The daemon runs a CNI plugin for its version. This one writes its open files to a file.
 	bin := s.path("cni")
 	if err := os.Mkdir(bin, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	script := "#!/bin/sh\nls -l /proc/self/fd >" + s.path("seen.new") + " && mv " + s.path("seen.new") + " " + s.path("seen") + "\n"
+	script := "#!/bin/sh\nls -l /proc/self/fd >" + s.path("seen.new") +
+		" && mv " + s.path("seen.new") + " " + s.path("seen") + "\n"
 	if err := os.WriteFile(filepath.Join(bin, "bridge"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// Of this process, which is the daemon's parent: not closed on exec.
+	// F_DUPFD clears close-on-exec, so the daemon inherits it.
 	fd, err := unix.FcntlInt(secret.Fd(), unix.F_DUPFD, 100)
 	if err != nil {
 		t.Fatal(err)
@@ -40,9 +41,9 @@ func TestDescriptorsAreNotHandedOn(t *testing.T) {
 		seen, _ = os.ReadFile(s.path("seen"))
 	}
 	if len(seen) == 0 {
-		t.Fatal("no plugin was started")
+		t.Fatal("the daemon ran no plugin")
 	}
 	if strings.Contains(string(seen), s.path("secret")) {
-		t.Errorf("a plugin got descriptor %d of the daemon's parent:\n%s", fd, seen)
+		t.Errorf("a plugin inherited descriptor %d:\n%s", fd, seen)
 	}
 }

@@ -17,18 +17,17 @@ func TestSecureDir(t *testing.T) {
 		err     string
 		warns   bool
 	}{
-		"is made":              {prepare: func(*testing.T, string) {}, mode: 0o700},
-		"is searchable":        {prepare: func(*testing.T, string) {}, mode: 0o711},
-		"is right":             {prepare: mkdir(0o700), mode: 0o700},
-		"is open":              {prepare: mkdir(0o755), mode: 0o700, warns: true},
-		"is writable":          {prepare: mkdir(0o733), mode: 0o711, warns: true},
-		"is too closed":        {prepare: mkdir(0o700), mode: 0o711},
-		"belongs to another":   {prepare: owned(1234), mode: 0o700, err: "is owned by uid 1234"},
-		"is a file":            {prepare: file, mode: 0o700, err: "is not a directory"},
-		"is a link to nowhere": {prepare: link("nowhere"), mode: 0o700, err: "no such file"},
-		"is a link to our own": {prepare: link("real"), mode: 0o700},
-		"is a link to a strange": {prepare: func(t *testing.T, p string) { owned(1234)(t, filepath.Join(filepath.Dir(p), "x")); link("x")(t, p) },
-			mode: 0o700, err: "is owned by uid 1234"},
+		"absent":                  {prepare: func(*testing.T, string) {}, mode: 0o700},
+		"absent, searchable":      {prepare: func(*testing.T, string) {}, mode: 0o711},
+		"right mode":              {prepare: mkdir(0o700), mode: 0o700},
+		"readable by others":      {prepare: mkdir(0o755), mode: 0o700, warns: true},
+		"writable by others":      {prepare: mkdir(0o733), mode: 0o711, warns: true},
+		"too restricted":          {prepare: mkdir(0o700), mode: 0o711},
+		"other owner":             {prepare: owned(1234), mode: 0o700, err: "is owned by uid 1234"},
+		"file":                    {prepare: file, mode: 0o700, err: "is not a directory"},
+		"broken link":             {prepare: link("nowhere"), mode: 0o700, err: "no such file"},
+		"link to own directory":   {prepare: link("real"), mode: 0o700},
+		"link to other directory": {prepare: linkToOwned(1234), mode: 0o700, err: "is owned by uid 1234"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -40,7 +39,7 @@ func TestSecureDir(t *testing.T) {
 			got, err := secureDir(path, c.mode, log)
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) {
-					t.Errorf("got %v, want %s", err, c.err)
+					t.Errorf("secureDir() = %v, want an error with %q", err, c.err)
 				}
 				return
 			}
@@ -49,26 +48,26 @@ func TestSecureDir(t *testing.T) {
 			}
 			want, err := filepath.EvalSymlinks(path)
 			if err != nil || got != want {
-				t.Errorf("got %s, want %s, %v", got, want, err)
+				t.Errorf("secureDir() = %s, want %s (%v)", got, want, err)
 			}
 			if info, err := os.Stat(path); err != nil || info.Mode().Perm() != c.mode {
-				t.Errorf("mode %v, want %v, %v", info.Mode().Perm(), c.mode, err)
+				t.Errorf("mode = %v, want %v (%v)", info.Mode().Perm(), c.mode, err)
 			}
 			if warned := len(hook.Entries) > 0; warned != c.warns {
-				t.Errorf("warned: %v, want %v", warned, c.warns)
+				t.Errorf("warned = %v, want %v", warned, c.warns)
 			}
 		})
 	}
 }
 
-func TestSecureDirMakesParents(t *testing.T) {
+func TestSecureDirCreatesParents(t *testing.T) {
 	log, _ := test.NewNullLogger()
 	path := filepath.Join(t.TempDir(), "a/b/c")
 	if _, err := secureDir(path, 0o700, log); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(filepath.Dir(path)); err != nil || info.Mode().Perm() != 0o755 {
-		t.Errorf("parent: %v, %v", info, err)
+		t.Errorf("parent directory = %v, %v, want mode 0755", info, err)
 	}
 }
 
@@ -78,7 +77,7 @@ func mkdir(mode fs.FileMode) func(*testing.T, string) {
 		if err := os.Mkdir(path, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chmod(path, mode); err != nil { // whatever the umask is
+		if err := os.Chmod(path, mode); err != nil { // regardless of the umask
 			t.Fatal(err)
 		}
 	}
@@ -92,6 +91,14 @@ func owned(uid int) func(*testing.T, string) {
 		if err := os.Chown(path, uid, -1); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+func linkToOwned(uid int) func(*testing.T, string) {
+	return func(t *testing.T, path string) {
+		t.Helper()
+		owned(uid)(t, filepath.Join(filepath.Dir(path), "x"))
+		link("x")(t, path)
 	}
 }
 
@@ -114,6 +121,6 @@ func link(to string) func(*testing.T, string) {
 func requireRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("needs root: makes a directory of another user, or runs the daemon")
+		t.Skip("needs root: creates a directory of another user, or runs the daemon")
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// slowHealth answers Check when it is told to.
+// slowHealth answers Check when release is closed.
 type slowHealth struct {
 	*health.Server
 	entered, release chan struct{}
@@ -28,12 +28,12 @@ func (s slowHealth) Check(context.Context, *healthpb.HealthCheckRequest) (*healt
 	return &healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_SERVING}, nil
 }
 
-// drainable is a server with a stream open and a unary call under way.
+// drainable is a server with an open stream and a unary call in progress.
 type drainable struct {
 	srv   *grpc.Server
 	calls *inflight
 	slow  slowHealth
-	// answer is the unary call's outcome, watch the stream's.
+	// answer receives the error of the unary call, watch that of the stream.
 	answer, watch chan error
 }
 
@@ -70,7 +70,7 @@ func newDrainable(t *testing.T) *drainable {
 	return d
 }
 
-// TestDrainWaitsForCallsNotForStreams: the call under way is answered, the open stream does not hold it up.
+// TestDrainWaitsForCallsNotForStreams: the call in progress is answered, the open stream is closed.
 func TestDrainWaitsForCallsNotForStreams(t *testing.T) {
 	log, hook := test.NewNullLogger()
 	d := newDrainable(t)
@@ -78,34 +78,34 @@ func TestDrainWaitsForCallsNotForStreams(t *testing.T) {
 	go func() { drain(d.srv, d.calls, time.Hour, log); close(drained) }()
 	select {
 	case <-drained:
-		t.Fatal("drained with a call under way")
-	case <-time.After(50 * time.Millisecond): // nothing to wait for: it must not happen
+		t.Fatal("drain returned with a call in progress")
+	case <-time.After(50 * time.Millisecond): // no event to wait for: it must not happen
 	}
 	close(d.slow.release)
 	if err := <-d.answer; err != nil {
-		t.Errorf("the call under way got %v", err)
+		t.Errorf("the call in progress got %v, want nil", err)
 	}
 	<-drained
 	if err := <-d.watch; err == nil {
-		t.Error("the stream is still open")
+		t.Error("the stream ended without an error, want one")
 	}
-	if len(hook.Entries) > 0 {
-		t.Errorf("logged %v", hook.Entries)
+	if n := len(hook.Entries); n > 0 {
+		t.Errorf("%d log entries, want none", n)
 	}
 }
 
 func TestDrainIsBounded(t *testing.T) {
 	log, hook := test.NewNullLogger()
 	d := newDrainable(t)
-	go func() { // gRPC waits for the handler after it has cut the client off
+	go func() { // gRPC waits for the handler after it has canceled the call
 		<-d.watch
 		close(d.slow.release)
 	}()
 	drain(d.srv, d.calls, time.Millisecond, log)
 	if err := <-d.answer; status.Code(err) != codes.Unavailable {
-		t.Errorf("the call that was cut off got %v", err)
+		t.Errorf("the canceled call got %v, want Unavailable", err)
 	}
-	if len(hook.Entries) != 1 {
-		t.Errorf("logged %v", hook.Entries)
+	if n := len(hook.Entries); n != 1 {
+		t.Errorf("%d log entries, want 1", n)
 	}
 }

@@ -29,20 +29,20 @@ func TestSelfCheck(t *testing.T) {
 	}
 	defer done()
 	if err := check(t.Context()); err == nil || !strings.Contains(err.Error(), "NOT_SERVING") {
-		t.Errorf("before it serves: %v", err)
+		t.Errorf("check before serving = %v, want NOT_SERVING", err)
 	}
 	setHealth(health, healthpb.HealthCheckResponse_SERVING)
 	if err := check(t.Context()); err != nil {
-		t.Errorf("while it serves: %v", err)
+		t.Errorf("check while serving = %v, want nil", err)
 	}
 	health.Shutdown()
 	if err := check(t.Context()); err == nil {
-		t.Error("healthy after the shutdown")
+		t.Error("check after the shutdown succeeded, want an error")
 	}
 }
 
-// TestSelfCheckOfADaemonThatDoesNotAnswer: the socket is there, nobody accepts.
-func TestSelfCheckOfADaemonThatDoesNotAnswer(t *testing.T) {
+// TestSelfCheckOfAHangingDaemon: the socket exists, but no connection is accepted.
+func TestSelfCheckOfAHangingDaemon(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
 	if err != nil {
@@ -55,11 +55,11 @@ func TestSelfCheckOfADaemonThatDoesNotAnswer(t *testing.T) {
 	}
 	defer done()
 	if err := checkWithin(t.Context(), 50*time.Millisecond, check); err == nil {
-		t.Error("it counts as healthy")
+		t.Error("check of a hanging daemon succeeded, want an error")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := checkWithin(ctx, time.Hour, check); err == nil || errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("cancelled: got %v", err)
+		t.Errorf("canceled check = %v, want an error other than DeadlineExceeded", err)
 	}
 }

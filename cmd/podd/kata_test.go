@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestKataDropIn: what contrib/kata tells operators to drop in is a configuration of a shim handler.
+// TestKataDropIn: contrib/kata/podd.toml is a valid configuration of a shim handler.
 func TestKataDropIn(t *testing.T) {
 	text, err := os.ReadFile("../../contrib/kata/podd.toml")
 	if err != nil {
@@ -17,6 +17,6 @@ func TestKataDropIn(t *testing.T) {
 	}
 	h, ok := l.Config.Runtime.Handlers["kata"]
 	if !ok || h.Type != typeShim || h.ConfigPath == "" || len(h.AllowedAnnotations) != 2 {
-		t.Errorf("%+v", h)
+		t.Errorf("handler kata = %+v, want type shim with a config_path and 2 annotations", h)
 	}
 }

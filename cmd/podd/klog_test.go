@@ -10,24 +10,24 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// wantLogged wants a line in JSON with these fields, or nothing.
+// wantLogged checks that out is a JSON line with these fields, or empty if fields is nil.
 func wantLogged(t *testing.T, out *bytes.Buffer, fields map[string]string) {
 	t.Helper()
 	got := map[string]any{}
 	if err := json.Unmarshal(out.Bytes(), &got); err != nil && fields != nil {
-		t.Errorf("%q: %v", out.String(), err)
+		t.Errorf("logged %q, want JSON: %v", out.String(), err)
 	}
 	if fields == nil && out.Len() > 0 {
-		t.Errorf("said %s, want nothing", out.String())
+		t.Errorf("logged %q, want nothing", out.String())
 	}
 	for key, want := range fields {
 		if got[key] != want {
-			t.Errorf("%s is %v, want %q", key, got[key], want)
+			t.Errorf("%s = %v, want %q", key, got[key], want)
 		}
 	}
 }
 
-func TestKlogIsOurLog(t *testing.T) {
+func TestKlogLogsToOurLogger(t *testing.T) {
 	var out bytes.Buffer
 	log := logrus.New()
 	log.SetOutput(&out)
@@ -39,8 +39,14 @@ func TestKlogIsOurLog(t *testing.T) {
 		say  func()
 		want map[string]string
 	}{
-		{func() { klog.Warningf("Stream rejected: %v", "x") }, map[string]string{"level": "debug", "message": "Stream rejected: x"}},
-		{func() { klog.ErrorS(errors.New("boom"), "it broke", "n", 1) }, map[string]string{"level": "warning", "message": "it broke", "err": "boom", "n": "1"}},
+		{
+			func() { klog.Warningf("Stream rejected: %v", "x") },
+			map[string]string{"level": "debug", "message": "Stream rejected: x"},
+		},
+		{
+			func() { klog.ErrorS(errors.New("boom"), "it broke", "n", 1) },
+			map[string]string{"level": "warning", "message": "it broke", "err": "boom", "n": "1"},
+		},
 		{func() { klog.V(3).Info("too much") }, nil},
 	} {
 		out.Reset()
@@ -51,6 +57,6 @@ func TestKlogIsOurLog(t *testing.T) {
 	out.Reset()
 	klog.Info("not at this level")
 	if out.Len() > 0 {
-		t.Errorf("said %s", out.String())
+		t.Errorf("logged %q at level info, want nothing", out.String())
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/sirupsen/logrus/hooks/test"
 )
 
-// notifySocket is a service manager's end.
+// notifySocket returns the socket of a service manager.
 func notifySocket(t *testing.T, name string) *net.UnixConn {
 	t.Helper()
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
@@ -52,7 +52,7 @@ func TestNotify(t *testing.T) {
 			log, hook := test.NewNullLogger()
 			n.send(log, "READY=1\nSTATUS=x")
 			if got := receive(t, conn); got != "READY=1\nSTATUS=x" || len(hook.Entries) > 0 {
-				t.Errorf("got %q, logged %v", got, hook.Entries)
+				t.Errorf("message = %q with %d log entries, want READY=1 and STATUS=x with none", got, len(hook.Entries))
 			}
 		})
 	}
@@ -74,16 +74,18 @@ func TestNotifierEnvironment(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			vars := map[string]string{"NOTIFY_SOCKET": "/n", "WATCHDOG_USEC": c.usec, "WATCHDOG_PID": c.pid, "LISTEN_FDS": "1"}
+			vars := map[string]string{
+				"NOTIFY_SOCKET": "/n", "WATCHDOG_USEC": c.usec, "WATCHDOG_PID": c.pid, "LISTEN_FDS": "1",
+			}
 			for k, v := range vars {
 				t.Setenv(k, v)
 			}
 			if got := newNotifier(); got.interval != c.want || got.socket != "/n" {
-				t.Errorf("got %+v, want interval %v", got, c.want)
+				t.Errorf("newNotifier() = %+v, want interval %v", got, c.want)
 			}
 			for k := range vars {
 				if v, ok := os.LookupEnv(k); ok {
-					t.Errorf("%s=%s is left for containers to find", k, v)
+					t.Errorf("%s=%s is still in the environment", k, v)
 				}
 			}
 		})
@@ -94,16 +96,16 @@ func TestNotifyFailureIsOnlyLogged(t *testing.T) {
 	log, hook := test.NewNullLogger()
 	notifier{socket: filepath.Join(t.TempDir(), "none")}.send(log, "READY=1")
 	if len(hook.Entries) != 1 || hook.LastEntry().Level != logrus.WarnLevel {
-		t.Errorf("logged %v", hook.Entries)
+		t.Errorf("%d log entries, want 1 warning", len(hook.Entries))
 	}
 	hook.Reset()
 	notifier{}.send(log, "READY=1")
 	if len(hook.Entries) != 0 {
-		t.Errorf("without a service manager: logged %v", hook.Entries)
+		t.Errorf("%d log entries without a service manager, want none", len(hook.Entries))
 	}
 }
 
-// TestWatchdog: fed at twice the rate while healthy, not fed while not, fed again afterwards.
+// TestWatchdog: notifications are sent at twice the rate, except while the check fails.
 func TestWatchdog(t *testing.T) {
 	conn := notifySocket(t, filepath.Join(t.TempDir(), "n"))
 	synctest.Test(t, func(t *testing.T) {
@@ -127,10 +129,10 @@ func TestWatchdog(t *testing.T) {
 		}
 		n.watchdog(ctx, log, check)
 		if checks != 5 {
-			t.Errorf("%d checks", checks)
+			t.Errorf("%d checks, want 5", checks)
 		}
 		if took := time.Since(start); took < 20*time.Second || took > 30*time.Second {
-			t.Errorf("5 checks took %v", took)
+			t.Errorf("5 checks took %v, want 20s to 30s", took)
 		}
 		if len(hook.Entries) != 2 {
 			t.Errorf("logged %d failures, want 2", len(hook.Entries))
@@ -138,21 +140,21 @@ func TestWatchdog(t *testing.T) {
 	})
 	for range 3 { // checks 1, 4 and 5
 		if got := receive(t, conn); got != "WATCHDOG=1" {
-			t.Errorf("got %q", got)
+			t.Errorf("message = %q, want WATCHDOG=1", got)
 		}
 	}
 	if err := conn.SetReadDeadline(time.Now().Add(-time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := conn.Read(make([]byte, 10)); err == nil {
-		t.Errorf("%d bytes more", n)
+		t.Errorf("another message of %d bytes, want none", n)
 	}
 }
 
 func TestWatchdogIsOffWithoutAnInterval(t *testing.T) {
 	log, _ := test.NewNullLogger()
 	notifier{}.watchdog(t.Context(), log, func(context.Context) error {
-		t.Error("checked")
+		t.Error("check was called without an interval")
 		return nil
 	}) // returns
 }

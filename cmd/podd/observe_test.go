@@ -17,7 +17,7 @@ import (
 	"github.com/podd-project/podd/sandbox/operation"
 )
 
-func TestNobodyObservesUnlessAsked(t *testing.T) {
+func TestNoObserversByDefault(t *testing.T) {
 	log, _ := test.NewNullLogger()
 	d := &daemon{cfg: defaultConfig(), log: log}
 	o, err := d.newObservers()
@@ -25,7 +25,7 @@ func TestNobodyObservesUnlessAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	if o.operation() != nil || o.call() != nil || o.grpcOptions() != nil || len(d.closers) > 0 {
-		t.Errorf("observers %+v", o)
+		t.Errorf("observers = %+v with %d closers, want none", o, len(d.closers))
 	}
 }
 
@@ -48,7 +48,7 @@ func TestObservers(t *testing.T) {
 		}
 		o.operation()(t.Context(), operation.Operation{Verb: "X"})
 		if (o.call() != nil) != c.call || len(o.grpcOptions()) != c.options || len(d.closers) != c.closers {
-			t.Errorf("%+v: observers %+v", c, o)
+			t.Errorf("observers = %+v with %d closers, want %+v", o, len(d.closers), c)
 		}
 		if err := d.close(); err != nil {
 			t.Error(err)
@@ -62,7 +62,7 @@ func TestMetricsEndpoint(t *testing.T) {
 	d := s.start(t, nil, "--set", "metrics.address=unix://"+s.path("m/metrics.sock"))
 	for name, want := range map[string]fs.FileMode{"m": fs.ModeDir | 0o700, "m/metrics.sock": fs.ModeSocket | 0o660} {
 		if info, err := os.Lstat(s.path(name)); err != nil || info.Mode() != want {
-			t.Errorf("%s: got %v, %v, want %v", name, info, err, want)
+			t.Errorf("%s = %v, %v, want mode %v", name, info, err, want)
 		}
 	}
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -78,27 +78,29 @@ func TestMetricsEndpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`podd_build_info{version="v1.2.3-test"} 1`, `podd_pods{state="ready"} 0`, "podd_images 0", "podd_network_ready 0"} {
+	for _, want := range []string{
+		`podd_build_info{version="v1.2.3-test"} 1`, `podd_pods{state="ready"} 0`, "podd_images 0", "podd_network_ready 0",
+	} {
 		if !strings.Contains(string(body), "\n"+want+"\n") {
 			t.Errorf("no line %s in\n%s", want, body)
 		}
 	}
 	if code := d.stop(t); code != 0 {
-		t.Errorf("exit status %d", code)
+		t.Errorf("exit status = %d, want 0", code)
 	}
 	if _, err := os.Lstat(s.path("m/metrics.sock")); !os.IsNotExist(err) {
-		t.Errorf("the socket is still there: %v", err)
+		t.Errorf("Lstat(socket) = %v, want not exist", err)
 	}
 }
 
-// TestMetricsThatCannotBeServedKeepNoPodFromRunning: somebody else has the port.
-func TestMetricsThatCannotBeServedKeepNoPodFromRunning(t *testing.T) {
+// TestDaemonRunsWithoutMetrics: another process listens on the port.
+func TestDaemonRunsWithoutMetrics(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
 	s := newSite(t)
-	d := s.start(t, nil, "--set", "metrics.address="+l.Addr().String()) // it says READY
+	d := s.start(t, nil, "--set", "metrics.address="+l.Addr().String()) // waits for READY=1
 	d.log.expect(t, "failed to serve metrics")
 }

@@ -32,28 +32,28 @@ func TestServeAndStop(t *testing.T) {
 		"root/layout":   0o600,
 	} {
 		if info, err := os.Lstat(s.path(name)); err != nil || info.Mode() != want {
-			t.Errorf("%s: got %v, %v, want %v", name, info, err, want)
+			t.Errorf("%s = %v, %v, want mode %v", name, info, err, want)
 		}
 	}
 	conn := d.dial(t)
 	v, err := cri.NewRuntimeServiceClient(conn).Version(t.Context(), &cri.VersionRequest{})
 	if err != nil || v.GetRuntimeName() != "podd" || v.GetRuntimeVersion() != "1.2.3-test" {
-		t.Errorf("got %v, %v", v, err)
+		t.Errorf("Version() = %v, %v, want podd 1.2.3-test", v, err)
 	}
 	for _, service := range []string{"", "runtime.v1.RuntimeService", "runtime.v1.ImageService"} {
 		resp, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{Service: service})
 		if err != nil || resp.GetStatus() != healthpb.HealthCheckResponse_SERVING {
-			t.Errorf("health of %q: got %v, %v", service, resp, err)
+			t.Errorf("health of %q = %v, %v, want SERVING", service, resp, err)
 		}
 	}
 	d.signal(t, syscall.SIGTERM)
 	d.expectNotify(t, "STOPPING=1")
 	d.await(t)
 	if code := d.ProcessState.ExitCode(); code != 0 {
-		t.Errorf("exit status %d", code)
+		t.Errorf("exit status = %d, want 0", code)
 	}
 	if _, err := os.Lstat(s.socket()); !os.IsNotExist(err) {
-		t.Errorf("the socket is still there: %v", err)
+		t.Errorf("Lstat(socket) = %v, want not exist", err)
 	}
 }
 
@@ -73,16 +73,16 @@ func TestSecondDaemonNamesTheFirst(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if code, out := s.fail(t, c.args...); code != exitFailure || !strings.Contains(out, c.want) {
-				t.Errorf("exit status %d, want %s in\n%s", code, c.want, out)
+				t.Errorf("exit status = %d, want %d; want %q in\n%s", code, exitFailure, c.want, out)
 			}
 		})
 	}
 	if _, err := cri.NewRuntimeServiceClient(d.dial(t)).Version(t.Context(), &cri.VersionRequest{}); err != nil {
-		t.Errorf("the first daemon no longer answers: %v", err)
+		t.Errorf("Version() of the first daemon: %v", err)
 	}
 }
 
-// TestStopDoesNotWaitForWatchers: a client that watches for ever is cut off, not waited for.
+// TestStopDoesNotWaitForWatchers: the stream of a client that watches indefinitely is closed.
 func TestStopDoesNotWaitForWatchers(t *testing.T) {
 	d := newSite(t).start(t, nil)
 	watch, err := healthpb.NewHealthClient(d.dial(t)).Watch(t.Context(), &healthpb.HealthCheckRequest{})
@@ -94,12 +94,12 @@ func TestStopDoesNotWaitForWatchers(t *testing.T) {
 	}
 	start := time.Now()
 	if code := d.stop(t); code != 0 {
-		t.Errorf("exit status %d", code)
+		t.Errorf("exit status = %d, want 0", code)
 	}
 	if took := time.Since(start); took >= drainTimeout {
-		t.Errorf("the stop took %v", took)
+		t.Errorf("the stop took %v, want less than %v", took, drainTimeout)
 	}
-	for err == nil { // the last word is that nothing is served any more
+	for err == nil { // the last message is NOT_SERVING
 		_, err = watch.Recv()
 	}
 	if strings.Contains(d.log.String(), "calls did not finish in time") {
@@ -107,25 +107,25 @@ func TestStopDoesNotWaitForWatchers(t *testing.T) {
 	}
 }
 
-// TestRestart: a daemon that was killed leaves its socket and its locks' files; the next takes over.
+// TestRestart: a daemon replaces the socket and takes the locks of one that was killed.
 func TestRestart(t *testing.T) {
 	s := newSite(t)
 	first := s.start(t, nil)
 	first.signal(t, syscall.SIGKILL)
 	first.await(t)
 	if _, err := os.Lstat(s.socket()); err != nil {
-		t.Fatalf("expected a stale socket: %v", err)
+		t.Fatalf("Lstat(socket) = %v, want a stale socket", err)
 	}
 	second := s.start(t, nil)
 	if _, err := cri.NewRuntimeServiceClient(second.dial(t)).Version(t.Context(), &cri.VersionRequest{}); err != nil {
 		t.Error(err)
 	}
 	if code := second.stop(t); code != 0 {
-		t.Errorf("exit status %d", code)
+		t.Errorf("exit status = %d, want 0", code)
 	}
 }
 
-// TestMissingBinaries: without any runtime the daemon serves, and says what is missing.
+// TestMissingBinaries: without any runtime the daemon serves, and reports what is missing.
 func TestMissingBinaries(t *testing.T) {
 	s := newSite(t)
 	s.config(t, "[runtime]\nsearch_path = [\"/nonexistent\"]\n[runtime.handlers.kata]\npath = \"/nonexistent/kata\"\n")
@@ -139,13 +139,15 @@ func TestMissingBinaries(t *testing.T) {
 	reasons := map[string]string{}
 	for _, c := range resp.GetStatus().GetConditions() {
 		if c.GetStatus() {
-			t.Errorf("%s is true", c.GetType())
+			t.Errorf("condition %s = true, want false", c.GetType())
 		}
 		reasons[c.GetType()] = c.GetMessage()
 	}
-	for condition, want := range map[string]string{cri.RuntimeReady: "no runc in /nonexistent", cri.NetworkReady: s.path("net.d")} {
+	for condition, want := range map[string]string{
+		cri.RuntimeReady: "no runc in /nonexistent", cri.NetworkReady: s.path("net.d"),
+	} {
 		if !strings.Contains(reasons[condition], want) {
-			t.Errorf("%s: got %q, want %q", condition, reasons[condition], want)
+			t.Errorf("message of %s = %q, want %q in it", condition, reasons[condition], want)
 		}
 	}
 	for _, handler := range []string{"runc", "crun", "kata"} {
@@ -170,25 +172,25 @@ func TestSignalsThatDoNotStop(t *testing.T) {
 	}
 }
 
-func TestWatchdogIsFed(t *testing.T) {
+func TestWatchdogIsNotified(t *testing.T) {
 	d := newSite(t).start(t, []string{"WATCHDOG_USEC=200000"})
 	for range 3 {
 		d.expectNotify(t, "WATCHDOG=1")
 	}
 }
 
-// TestLooseDirectoryIsClosed and says so.
-func TestLooseDirectoryIsClosed(t *testing.T) {
+// TestOpenDirectoryIsRestricted: the daemon restricts the mode of its run directory, with a warning.
+func TestOpenDirectoryIsRestricted(t *testing.T) {
 	s := newSite(t)
 	mkdir(0o777)(t, s.path("run"))
 	d := s.start(t, nil)
 	d.log.expect(t, "directory was accessible to others")
 	if info, err := os.Stat(s.path("run")); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("got %v, %v", info, err)
+		t.Errorf("run directory = %v, %v, want mode 0700", info, err)
 	}
 }
 
-func TestLayoutSaysWhoWroteIt(t *testing.T) {
+func TestLayoutNamesItsWriter(t *testing.T) {
 	s := newSite(t)
 	s.start(t, nil).stop(t)
 	data, err := os.ReadFile(s.path("root/layout"))
@@ -196,18 +198,19 @@ func TestLayoutSaysWhoWroteIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(data), "v1.2.3-test") {
-		t.Errorf("the layout does not say who wrote it: %s", data)
+		t.Errorf("layout = %s, want v1.2.3-test in it", data)
 	}
 }
 
 func TestExitStatusOfAWrongConfiguration(t *testing.T) {
 	s := newSite(t)
 	s.config(t, "[log]\nlevle = \"info\"\n")
-	if code, out := s.fail(t); code != exitConfig || !strings.Contains(out, s.path("podd.toml")+`:2: unknown key "log.levle"`) {
-		t.Errorf("exit status %d\n%s", code, out)
+	want := s.path("podd.toml") + `:2: unknown key "log.levle"`
+	if code, out := s.fail(t); code != exitConfig || !strings.Contains(out, want) {
+		t.Errorf("exit status = %d, want %d; want %q in\n%s", code, exitConfig, want, out)
 	}
 	if _, err := os.Stat(s.path("root")); !os.IsNotExist(err) {
-		t.Errorf("a daemon with a wrong configuration made its state directory: %v", err)
+		t.Errorf("Stat(root) = %v, want not exist", err)
 	}
 }
 
@@ -218,7 +221,7 @@ func TestVersionOfTheBinary(t *testing.T) {
 	}
 	want := `^podd     v1\.2\.3-test\ncommit   abc\ngo       go1\.\d+\S* linux/\w+\ncri-api  v0\.\d+\.\d+\n$`
 	if !regexp.MustCompile(want).Match(out) {
-		t.Errorf("%s does not match\n%s", want, out)
+		t.Errorf("version = %s, want a match of\n%s", out, want)
 	}
 }
 
@@ -230,11 +233,12 @@ func TestServiceUnit(t *testing.T) {
 	}
 	unit := string(data)
 	for _, want := range []string{
-		"Type=notify", "Delegate=yes", "KillMode=process", "OOMScoreAdjust=-999", "TasksMax=infinity", "WatchdogSec=", "LimitNOFILE=",
+		"Type=notify", "Delegate=yes", "KillMode=process", "OOMScoreAdjust=-999", "TasksMax=infinity",
+		"WatchdogSec=", "LimitNOFILE=",
 		fmt.Sprintf("RestartPreventExitStatus=%d", exitConfig),
 	} {
 		if !strings.Contains(unit, "\n"+want) {
-			t.Errorf("%s is missing", want)
+			t.Errorf("the unit has no %s", want)
 		}
 	}
 	var stop int
@@ -242,7 +246,7 @@ func TestServiceUnit(t *testing.T) {
 		fmt.Sscan(m[1], &stop)
 	}
 	if limit := (drainTimeout + closeTimeout).Seconds(); float64(stop) <= limit {
-		t.Errorf("TimeoutStopSec %d is not longer than the %v s that podd may take", stop, limit)
+		t.Errorf("TimeoutStopSec = %d, want more than the %v s that podd may take", stop, limit)
 	}
 }
 
@@ -252,7 +256,7 @@ func TestCrictlConfigNamesTheDefaultSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := "runtime-endpoint: unix://" + defaultConfig().Listen; !strings.Contains(string(data), want) {
-		t.Errorf("%s is missing", want)
+		t.Errorf("crictl.yaml has no %s", want)
 	}
 }
 
@@ -262,13 +266,13 @@ func TestSemver(t *testing.T) {
 		"dev": "0.0.0-dev", "4354b7a": "0.0.0-4354b7a", "": "0.0.0", "a b": "0.0.0-a-b", "v1.2": "0.0.0-v1.2",
 	} {
 		if got := semver(in); got != want {
-			t.Errorf("%q: got %q, want %q", in, got, want)
+			t.Errorf("semver(%q) = %q, want %q", in, got, want)
 		}
 	}
 }
 
-// TestStopWhileStarting: a daemon that is told to stop before it serves goes quietly.
-func TestStopWhileStarting(t *testing.T) {
+// TestStopDuringStart: a daemon that is stopped before it serves returns no error.
+func TestStopDuringStart(t *testing.T) {
 	requireRoot(t)
 	log, hook := test.NewNullLogger()
 	c := stateConfig(t)
@@ -277,16 +281,16 @@ func TestStopWhileStarting(t *testing.T) {
 	cancel(errStopped)
 	d := &daemon{cfg: c, log: log}
 	if err := d.run(ctx); err != nil {
-		t.Errorf("got %v", err)
+		t.Errorf("run() = %v, want nil", err)
 	}
 	if e := hook.LastEntry(); e == nil || e.Message != "stopped during the start" {
-		t.Errorf("logged %v", hook.AllEntries())
+		t.Errorf("last log entry = %+v, want stopped during the start", e)
 	}
 	if _, err := os.Lstat(c.Listen); !os.IsNotExist(err) {
-		t.Errorf("it listened: %v", err)
+		t.Errorf("Lstat(socket) = %v, want not exist", err)
 	}
 	if st, err := openState(c, log); err != nil {
-		t.Errorf("it did not let its state go: %v", err)
+		t.Errorf("openState() = %v, want nil: the lock must be released", err)
 	} else if err := st.close(); err != nil {
 		t.Error(err)
 	}

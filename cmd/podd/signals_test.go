@@ -25,10 +25,10 @@ func TestSignals(t *testing.T) {
 	s.handle(ctx, syscall.SIGPIPE, cancel)
 	s.handle(ctx, syscall.SIGUSR1, cancel)
 	if ctx.Err() != nil || len(exits) > 0 {
-		t.Fatal("stopped by a signal that must not stop it")
+		t.Fatal("stopped by SIGHUP, SIGPIPE or SIGUSR1")
 	}
 	if e := hook.LastEntry(); !strings.Contains(e.Data["stacks"].(string), "TestSignals") {
-		t.Errorf("no stacks in the log: %v", e)
+		t.Errorf("last log entry = %v, want stacks", e)
 	}
 	dir = t.TempDir()
 	s.handle(ctx, syscall.SIGUSR1, cancel)
@@ -36,27 +36,27 @@ func TestSignals(t *testing.T) {
 
 	s.handle(ctx, syscall.SIGTERM, cancel)
 	if !errors.Is(context.Cause(ctx), errStopped) || len(exits) > 0 {
-		t.Errorf("SIGTERM: %v", context.Cause(ctx))
+		t.Errorf("cause after SIGTERM = %v, want errStopped", context.Cause(ctx))
 	}
 	s.handle(ctx, syscall.SIGINT, cancel)
 	if code := <-exits; code != 128+int(syscall.SIGINT) {
-		t.Errorf("the second signal exits with %d", code)
+		t.Errorf("exit status of the second signal = %d, want %d", code, 128+int(syscall.SIGINT))
 	}
 }
 
-// checkDump looks for one file of stacks that only root can read.
+// checkDump checks that dir has one goroutine dump, with mode 0600.
 func checkDump(t *testing.T, dir string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "goroutines-*.txt"))
 	if err != nil || len(files) != 1 {
-		t.Fatalf("got %v, %v, want one dump", files, err)
+		t.Fatalf("dumps = %v, %v, want one", files, err)
 	}
 	info, err := os.Stat(files[0])
 	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("mode %v, %v", info.Mode(), err)
+		t.Errorf("mode = %v, want 0600 (%v)", info.Mode(), err)
 	}
 	if data, err := os.ReadFile(files[0]); err != nil || !bytes.Contains(data, []byte("goroutine ")) {
-		t.Errorf("got %q, %v", data, err)
+		t.Errorf("dump = %q, %v, want goroutines", data, err)
 	}
 }
 
@@ -70,7 +70,7 @@ func TestSignalsAreWatched(t *testing.T) {
 	}
 	<-ctx.Done()
 	if !errors.Is(context.Cause(ctx), errStopped) {
-		t.Errorf("ended by %v", context.Cause(ctx))
+		t.Errorf("cause = %v, want errStopped", context.Cause(ctx))
 	}
 }
 
@@ -85,11 +85,12 @@ func TestLogging(t *testing.T) {
 		}
 		log.Info("quiet")
 		log.WithField("n", 1).Warn("hello")
-		if got := out.String(); !strings.Contains(got, want) || strings.Contains(got, "quiet") || strings.Count(got, "\n") != 1 {
-			t.Errorf("%s: got %q", format, got)
+		got := out.String()
+		if !strings.Contains(got, want) || strings.Contains(got, "quiet") || strings.Count(got, "\n") != 1 {
+			t.Errorf("%s: logged %q, want one line with %s", format, got, want)
 		}
 	}
 	if _, err := setUpLogging(LogConfig{Level: "x", Format: "text"}, &out); err == nil {
-		t.Error("a bad level was accepted")
+		t.Error("setUpLogging() with level x succeeded, want an error")
 	}
 }

@@ -24,10 +24,10 @@ func TestSocketModeAndRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	if info, err := os.Lstat(path); err != nil || info.Mode() != fs.ModeSocket|socketMode {
-		t.Errorf("got %v, %v, want a socket of mode %o", info.Mode(), err, socketMode)
+		t.Errorf("mode = %v, want a socket with %o (%v)", info.Mode(), socketMode, err)
 	}
 	if info, err := os.Stat(filepath.Dir(path)); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("directory: got %v, %v, want 0700", info.Mode(), err)
+		t.Errorf("mode of the directory = %v, want 0700 (%v)", info.Mode(), err)
 	}
 	connect(t, s, path)
 	if err := s.Close(); err != nil {
@@ -35,7 +35,7 @@ func TestSocketModeAndRemoval(t *testing.T) {
 	}
 	left, err := os.ReadDir(filepath.Dir(path))
 	if err != nil || len(left) != 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+		t.Errorf("files left = %v, %v, want none", left, err)
 	}
 }
 
@@ -56,7 +56,7 @@ func connect(t *testing.T, s *socket, path string) {
 
 func TestSocketReplacesAStaleOne(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "podd.sock")
-	for _, leftover := range []string{path, path + ".new"} { // a daemon killed while serving, and one while starting
+	for _, leftover := range []string{path, path + ".new"} { // of a daemon killed while serving, and during its start
 		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: leftover, Net: "unix"})
 		if err != nil {
 			t.Fatal(err)
@@ -91,11 +91,11 @@ func TestSocketRefusals(t *testing.T) {
 		dir:                        "is not a socket",
 	} {
 		if _, err := listen(t, path); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v, want %s", path, err, want)
+			t.Errorf("listenUnix(%s) = %v, want an error with %q", path, err, want)
 		}
 	}
 	if _, err := os.Stat(plain); err != nil {
-		t.Errorf("a file was removed: %v", err)
+		t.Errorf("Stat(plain) = %v, want the file", err)
 	}
 }
 
@@ -126,6 +126,6 @@ func TestSocketCloseLeavesASuccessorAlone(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(path); err != nil {
-		t.Errorf("the successor is gone: %v", err)
+		t.Errorf("Stat(path) = %v, want the successor", err)
 	}
 }

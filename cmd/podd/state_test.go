@@ -12,7 +12,7 @@ import (
 	"github.com/podd-project/podd/checkpoint"
 )
 
-// stateConfig is a configuration with new directories.
+// stateConfig returns a configuration with new directories.
 func stateConfig(t *testing.T) Config {
 	t.Helper()
 	dir := t.TempDir()
@@ -34,10 +34,10 @@ func TestOpenStateLocksBothDirectories(t *testing.T) {
 	} {
 		_, err := openState(c, log)
 		if want := fmt.Sprintf("is held by process %d (", os.Getpid()); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v, want %s", name, err, want)
+			t.Errorf("%s: openState() = %v, want an error with %q", name, err, want)
 		}
 	}
-	// A failed try holds nothing: the other directories are free.
+	// A failed attempt holds no lock: the other directories are free.
 	free, err := openState(other, log)
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestOpenStateLocksBothDirectories(t *testing.T) {
 	}
 	again, err := openState(first, log)
 	if err != nil {
-		t.Fatalf("after close: %v", err)
+		t.Fatalf("openState() after close = %v, want nil", err)
 	}
 	if err := again.close(); err != nil {
 		t.Error(err)
@@ -65,10 +65,10 @@ func TestOpenStateRefusesANewerLayout(t *testing.T) {
 	if err := checkpoint.CheckLayout(filepath.Join(c.Root, "layout"), stateFormat+1, "podd 99.0"); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the first refusal must have let the locks go
+	for range 2 { // the first failure must release the locks
 		_, err := openState(c, log)
 		if err == nil || !strings.Contains(err.Error(), "podd 99.0") {
-			t.Fatalf("got %v, want who wrote the state", err)
+			t.Fatalf("openState() = %v, want an error with podd 99.0", err)
 		}
 	}
 }

@@ -12,18 +12,33 @@ import (
 
 func ms(n float64) operation.Duration { return operation.Duration(n * float64(time.Millisecond)) }
 
-// TestWaterfall is what a person sees of a pod's start. Every mark begins where the one before it ended, give or take a
-// column, and is as long as the stage; the shortest has a mark too.
+// marks returns a bar with n marks after a number of spaces.
+func marks(after, n int) string {
+	return strings.Repeat(" ", after) + strings.Repeat("#", n) + strings.Repeat(" ", waterfallWidth-after-n)
+}
+
+// TestWaterfall compares the output for a pod's start. Every bar begins where the one before it ends, within a
+// column, and is as long as its stage; the shortest stage has a bar of one column.
 func TestWaterfall(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	s := nodeStatus{
 		Version: "v1", Conditions: []condition{{Type: "RuntimeReady", Ready: true}},
-		Pods: []podStatus{{ID: "0123456789abcdef", Name: "default/web-0", State: "ready", Operations: []operation.Operation{{
-			Verb: "RunPodSandbox", Began: began, Took: ms(40), Stages: []operation.Stage{
-				{Name: "record", After: ms(0.1), Took: ms(1.9)}, {Name: "namespaces", After: ms(2), Took: ms(2)},
-				{Name: "network", After: ms(4), Took: ms(35)}, {Name: "files", After: ms(39), Took: ms(0.02)}, {Name: "infra container", After: ms(39.5)}}}},
-			Containers: []containerStatus{{ID: "fedcba9876543210", Name: "main", State: "created", Operations: []operation.Operation{{
-				Verb: "StartContainer", Began: began, Took: ms(1000), Error: "no such file", Stages: []operation.Stage{{Name: "start", Took: ms(500)}}}}}},
+		Pods: []podStatus{{
+			ID: "0123456789abcdef", Name: "default/web-0", State: "ready",
+			Operations: []operation.Operation{{
+				Verb: "RunPodSandbox", Began: began, Took: ms(40), Stages: []operation.Stage{
+					{Name: "record", After: ms(0.1), Took: ms(1.9)}, {Name: "namespaces", After: ms(2), Took: ms(2)},
+					{Name: "network", After: ms(4), Took: ms(35)}, {Name: "files", After: ms(39), Took: ms(0.02)},
+					{Name: "infra container", After: ms(39.5)},
+				},
+			}},
+			Containers: []containerStatus{{
+				ID: "fedcba9876543210", Name: "main", State: "created",
+				Operations: []operation.Operation{{
+					Verb: "StartContainer", Began: began, Took: ms(1000), Error: "no such file",
+					Stages: []operation.Stage{{Name: "start", Took: ms(500)}},
+				}},
+			}},
 		}},
 	}
 	var out strings.Builder
@@ -36,15 +51,15 @@ func TestWaterfall(t *testing.T) {
 		whole operation.Duration
 		want  string
 	}{
-		{operation.Stage{Took: ms(40)}, ms(40), strings.Repeat("#", 40)},
-		{operation.Stage{After: ms(10), Took: ms(10)}, ms(40), strings.Repeat(" ", 10) + strings.Repeat("#", 10) + strings.Repeat(" ", 20)},
-		{operation.Stage{After: ms(40)}, ms(40), strings.Repeat(" ", 39) + "#"},
-		{operation.Stage{}, ms(40), "#" + strings.Repeat(" ", 39)},
-		{operation.Stage{After: ms(30), Took: ms(30)}, ms(40), strings.Repeat(" ", 30) + strings.Repeat("#", 10)}, // longer than the whole: still a line
-		{operation.Stage{}, 0, strings.Repeat(" ", 40)},
+		{operation.Stage{Took: ms(40)}, ms(40), marks(0, 40)},
+		{operation.Stage{After: ms(10), Took: ms(10)}, ms(40), marks(10, 10)},
+		{operation.Stage{After: ms(40)}, ms(40), marks(39, 1)},
+		{operation.Stage{}, ms(40), marks(0, 1)},
+		{operation.Stage{After: ms(30), Took: ms(30)}, ms(40), marks(30, 10)}, // ends after the operation
+		{operation.Stage{}, 0, marks(0, 0)},
 	} {
 		if d := cmp.Diff(c.want, bar(c.stage, c.whole)); d != "" {
-			t.Errorf("%+v of %v, -want +got:\n%s", c.stage, c.whole, d)
+			t.Errorf("bar(%+v, %v), -want +got:\n%s", c.stage, c.whole, d)
 		}
 	}
 }

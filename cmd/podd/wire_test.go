@@ -20,23 +20,23 @@ func TestSpecReader(t *testing.T) {
 		}
 	}
 	if spec, err := read("good"); err != nil || spec.Version != "1.0.2" {
-		t.Errorf("got %v, %v", spec, err)
+		t.Errorf("read(good) = %v, %v, want version 1.0.2", spec, err)
 	}
 	if _, err := read("bad"); err == nil || errdefs.IsNotFound(err) {
-		t.Errorf("a broken config.json: %v", err)
+		t.Errorf("read(bad) = %v, want an error other than not found", err)
 	}
 	if _, err := read("gone"); !errdefs.IsNotFound(err) {
-		t.Errorf("no config.json: %v", err)
+		t.Errorf("read(gone) = %v, want not found", err)
 	}
 }
 
 func TestCgroupDriver(t *testing.T) {
 	if !useSystemdCgroup("systemd") || useSystemdCgroup("cgroupfs") {
-		t.Error("what is configured is not what is used")
+		t.Error("useSystemdCgroup() is not the configured driver")
 	}
 	_, err := os.Stat("/run/systemd/system")
 	if got, booted := useSystemdCgroup("auto"), err == nil; got != booted {
-		t.Errorf("auto is systemd: %v, systemd runs the machine: %v", got, booted)
+		t.Errorf("useSystemdCgroup(auto) = %v, want %v", got, booted)
 	}
 }
 
@@ -49,20 +49,21 @@ func TestPluginVersion(t *testing.T) {
 		}
 		return path
 	}
-	// The script answers as the CNI project's plugins do when started without CNI_COMMAND, and fails with it.
+	// The script prints what the CNI project's plugins print without CNI_COMMAND, and fails with it.
 	t.Setenv("CNI_COMMAND", "ADD")
-	bridge := write("bridge", "#!/bin/sh\n[ -z \"$CNI_COMMAND\" ] || exit 1\necho 'CNI bridge plugin v1.9.1' >&2\necho 'CNI protocol versions supported: 1.0.0' >&2\n")
+	bridge := write("bridge", "#!/bin/sh\n[ -z \"$CNI_COMMAND\" ] || exit 1\n"+
+		"echo 'CNI bridge plugin v1.9.1' >&2\necho 'CNI protocol versions supported: 1.0.0' >&2\n")
 	if v, err := pluginVersion(t.Context(), bridge); err != nil || v != "v1.9.1" {
-		t.Errorf("got %q, %v", v, err)
+		t.Errorf("pluginVersion(bridge) = %q, %v, want v1.9.1", v, err)
 	}
 	if v, err := pluginVersion(t.Context(), write("silent", "#!/bin/sh\n")); err != nil || v != "unknown" {
-		t.Errorf("got %q, %v", v, err)
+		t.Errorf("pluginVersion(silent) = %q, %v, want unknown", v, err)
 	}
 	if _, err := pluginVersion(t.Context(), write("broken", "#!/bin/sh\nexit 3\n")); err == nil {
-		t.Error("a failing plugin has a version")
+		t.Error("pluginVersion() of a failing plugin succeeded, want an error")
 	}
 	if _, err := pluginVersion(t.Context(), filepath.Join(dir, "none")); err == nil {
-		t.Error("an absent plugin has a version")
+		t.Error("pluginVersion() of an absent plugin succeeded, want an error")
 	}
 }
 
@@ -73,9 +74,11 @@ func TestLocate(t *testing.T) {
 		t.Fatal(err)
 	}
 	dirs := []string{first, second}
-	for name, want := range map[string]string{"runc": filepath.Join(second, "runc"), "crun": "crun", "/usr/bin/x": "/usr/bin/x"} {
+	for name, want := range map[string]string{
+		"runc": filepath.Join(second, "runc"), "crun": "crun", "/usr/bin/x": "/usr/bin/x",
+	} {
 		if got := locate(name, dirs); got != want {
-			t.Errorf("%s: got %s, want %s", name, got, want)
+			t.Errorf("locate(%s) = %s, want %s", name, got, want)
 		}
 	}
 }
