@@ -25,7 +25,8 @@ type layer struct {
 // Calls go down, values come back, events go out. The first layer whose path fits a package counts.
 var layers = []layer{
 	{"cmd/config", nil, "the error of one configuration key, which every package with a Config returns: a leaf"},
-	{"checkpoint", nil, "records must be readable by a program that does not know pods; it also writes files atomically for all"},
+	{"checkpoint", nil, "records must be readable by a program that does not know pods; it also writes files " +
+		"atomically for all"},
 	{"oci/cgroups", []string{"oci/process"},
 		"cgroups are read, limited, killed and removed by path or process; drivers and engine know what runs in them"},
 	{"oci/process", nil, "a process is known by pid and start time, whatever it runs"},
@@ -37,8 +38,10 @@ var layers = []layer{
 	{"oci/program", []string{"checkpoint"}, "it writes an embedded program to its path; the owner knows which one"},
 	{"oci/pause", []string{"oci/program"}, "an embedded program and where it goes"},
 	{"oci/runc/initproxy", []string{"oci/program"}, "an embedded program and where it goes"},
-	{"oci/spec", nil, "config.json is a pure function of the request, the image and the host's facts, which golden tests rely on"},
-	{"oci/driver", []string{"oci", "oci/process", "checkpoint"}, "what drivers share; it holds no container and knows no runtime"},
+	{"oci/spec", nil, "config.json is a pure function of the request, the image and the host's facts, which golden " +
+		"tests rely on"},
+	{"oci/driver", []string{"oci", "oci/process", "checkpoint"}, "what drivers share; it holds no container and knows " +
+		"no runtime"},
 	{"oci/runc", []string{"oci", "oci/process", "oci/cgroups", "oci/driver", "oci/driver/socket", "oci/runc/conmon"},
 		"the driver of OCI runtimes: by container id and bundle; it knows no pod, image or network, and no other driver"},
 	{"oci/shim/stdio", []string{"oci/shim/fifo", "oci/driver/socket"},
@@ -47,10 +50,13 @@ var layers = []layer{
 	{"oci/shim", []string{"oci", "oci/process", "oci/cgroups", "oci/driver", "oci/program", "oci/runc/conmon",
 		"oci/shim/stdio", "oci/shim/fifo", "checkpoint"},
 		"the driver of containerd shims: no other driver but conmon's protocol, by which clients attach to its containers"},
-	{"oci/ocitest", []string{"oci", "oci/runc", "oci/runc/initproxy"}, "the runtimes' test suite sees what the engine sees, and sets up the OCI runtimes"},
+	{"oci/ocitest", []string{"oci", "oci/runc", "oci/runc/initproxy"}, "the runtimes' test suite sees what the engine " +
+		"sees, and sets up the OCI runtimes"},
 	{"oci", []string{"oci/process"}, "the contract: requests, answers and errors; it does nothing itself"},
-	{"image", []string{"image", "checkpoint", "cmd/config"}, "images are pulled and mounted by name and container id, for the engine and for the CRI server alike"},
-	{"network", []string{"network", "checkpoint", "cmd/config"}, "attachments are made and undone by pod id, even when nothing else is left of the pod"},
+	{"image", []string{"image", "checkpoint", "cmd/config"}, "images are pulled and mounted by name and container id, " +
+		"for the engine and for the CRI server alike"},
+	{"network", []string{"network", "checkpoint", "cmd/config"}, "attachments are made and undone by pod id, even when " +
+		"nothing else is left of the pod"},
 	{"streaming", []string{"streaming", "cmd/config"}, "it serves streams for a Backend that it declares itself"},
 	{"sandbox/namespaces", nil, "namespaces are pinned by path; the engine decides which pod they belong to"},
 	{"sandbox/operation", nil, "metrics, tracing and the server read operations without importing the engine"},
@@ -76,12 +82,16 @@ var restricted = []struct {
 	users  []string
 	why    string
 }{
-	{"google.golang.org/grpc", []string{"server", "cmd"}, "gRPC is how podd is called, not how it works: the engine's errors and types are its own"},
-	{"k8s.io/cri-api", []string{"server", "sandbox", "oci/spec", "streaming", "cmd"}, "mechanisms do not speak CRI, so that they can be used and tested without it"},
-	{"go.podman.io/", []string{"image", "cmd"}, "the image library's types stay behind the image package; main only lets it re-execute podd to unpack layers"},
+	{"google.golang.org/grpc", []string{"server", "cmd"}, "gRPC is how podd is called, not how it works: the engine's " +
+		"errors and types are its own"},
+	{"k8s.io/cri-api", []string{"server", "sandbox", "oci/spec", "streaming", "cmd"},
+		"mechanisms do not speak CRI, so that they can be used and tested without it"},
+	{"go.podman.io/", []string{"image", "cmd"}, "the image library's types stay behind the image package; main only " +
+		"lets it re-execute podd to unpack layers"},
 	{"github.com/containernetworking/", []string{"network"}, "CNI stays behind the network package"},
 	{"github.com/spf13/cobra", []string{"cmd"}, "the command line is the command's"},
-	{"github.com/prometheus/", []string{"cmd/podd/metrics"}, "who counts is the operator's choice: the engine and the server tell what happened, in their own words"},
+	{"github.com/prometheus/", []string{"cmd/podd/metrics"}, "who counts is the operator's choice: the engine and the " +
+		"server tell what happened, in their own words"},
 	{"go.opentelemetry.io/", []string{"cmd/podd/tracing"}, "as with metrics"},
 }
 
@@ -95,7 +105,8 @@ type pkg struct {
 // packages lists the module's packages.
 func packages(t *testing.T) []pkg {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Name,Dir,Doc,Imports,GoFiles", "-tags", "containers_image_openpgp", "./...")
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Name,Dir,Doc,Imports,GoFiles", "-tags",
+		"containers_image_openpgp", "./...")
 	cmd.Dir = "../.."
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -171,7 +182,8 @@ func TestLibrariesStayWhereTheyBelong(t *testing.T) {
 		}
 		for _, r := range restricted {
 			for _, imp := range p.Imports {
-				if strings.HasPrefix(imp, r.prefix) && !slices.ContainsFunc(r.users, func(u string) bool { return inside(name, u) }) {
+				if strings.HasPrefix(imp, r.prefix) &&
+					!slices.ContainsFunc(r.users, func(u string) bool { return inside(name, u) }) {
 					t.Errorf("%s imports %s, which only %s may: %s.", name, imp, strings.Join(r.users, ", "), r.why)
 				}
 			}
@@ -200,13 +212,17 @@ func TestTheTableItself(t *testing.T) {
 		want      bool
 	}{
 		{"sandbox", "oci", true}, {"sandbox", "oci/runc/conmon", false}, {"oci", "sandbox", false},
-		{"oci/runc", "oci/runc/conmon", true}, {"oci/runc", "oci/shim", false}, {"oci/shim", "oci/runc", false}, {"oci/shim/stdio", "oci/runc", false},
+		{"oci/runc", "oci/runc/conmon", true}, {"oci/runc", "oci/shim", false}, {"oci/shim", "oci/runc", false},
+		{"oci/shim/stdio", "oci/runc", false},
 		{"oci/shim", "oci/driver", true}, {"oci/runc", "oci/driver", true}, {"oci/driver", "oci/runc", false},
 		{"sandbox", "oci/driver", false}, {"sandbox", "oci/runc", false}, {"oci", "oci/runc", false},
-		{"oci/spec/host", "oci/spec", true}, {"oci/spec", "oci/spec/host", false}, {"sandbox", "sandbox/namespaces", true}, {"sandbox/namespaces", "sandbox", false},
+		{"oci/spec/host", "oci/spec", true}, {"oci/spec", "oci/spec/host", false}, {"sandbox", "sandbox/namespaces", true},
+		{"sandbox/namespaces", "sandbox", false},
 		{"sandbox/operation", "sandbox", false}, {"sandbox", "sandbox/usage", true},
-		{"oci/runc", "oci/spec", false}, {"network", "checkpoint", true}, {"image", "network", false}, {"server", "network", false},
-		{"cmd/podd", "cmd/podd/tomlconfig", true}, {"test/integration", "test/daemon", true}, {"test/daemon", "sandbox", false},
+		{"oci/runc", "oci/spec", false}, {"network", "checkpoint", true}, {"image", "network", false},
+		{"server", "network", false},
+		{"cmd/podd", "cmd/podd/tomlconfig", true}, {"test/integration", "test/daemon", true},
+		{"test/daemon", "sandbox", false},
 		{"image/imagetest", "image", true}, {"sandbox", "image/imagetest", false}, {"oci/ocitest", "oci", true},
 	}
 	for _, c := range cases {

@@ -77,10 +77,12 @@ func TestFunctionsAreShort(t *testing.T) {
 	for _, f := range all {
 		lengths = append(lengths, f.lines)
 		if f.lines > maxLines {
-			t.Errorf("%s: %s has %d lines, %d may be: one function does one thing at one level", f.pos, f.name, f.lines, maxLines)
+			t.Errorf("%s: %s has %d lines, %d may be: one function does one thing at one level", f.pos, f.name, f.lines,
+				maxLines)
 		}
 		if f.parameters > maxParameters {
-			t.Errorf("%s: %s has %d parameters, %d may be: give them a struct with names", f.pos, f.name, f.parameters, maxParameters)
+			t.Errorf("%s: %s has %d parameters, %d may be: give them a struct with names", f.pos, f.name, f.parameters,
+				maxParameters)
 		}
 	}
 	slices.Sort(lengths)
@@ -107,7 +109,8 @@ func TestEveryTopFolderHasAReadme(t *testing.T) {
 			continue
 		}
 		if info, err := os.Stat(filepath.Join("../..", e.Name(), "README.md")); err != nil || info.Size() < 200 {
-			t.Errorf("%s/README.md: %v: say what the folder is, how it works and what it keeps on disk, in one screen", e.Name(), err)
+			t.Errorf("%s/README.md: %v: say what the folder is, how it works and what it keeps on disk, in one screen", e.Name(),
+				err)
 		}
 	}
 }
@@ -152,7 +155,8 @@ func TestSize(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if strings.HasSuffix(f, "_test.go") || inside(strings.TrimPrefix(p.ImportPath, module), "test") || strings.HasSuffix(p.Name, "test") {
+			if strings.HasSuffix(f, "_test.go") || inside(strings.TrimPrefix(p.ImportPath, module), "test") ||
+				strings.HasSuffix(p.Name, "test") {
 				tests += n
 			} else {
 				code += n

@@ -50,14 +50,16 @@ Root = "%[1]s/run/crun"
 
 func startContainerd(ctx context.Context, h peerHost) (*server, error) {
 	s, p, err := newPeer("containerd", "cri.sock", func(dir string) error {
-		config := fmt.Sprintf(containerdConfig, dir, filepath.Join(h.tools, "cni"), h.cni, h.runtimePath("runc"), h.runtimePath("crun"))
+		config := fmt.Sprintf(containerdConfig, dir, filepath.Join(h.tools, "cni"), h.cni, h.runtimePath("runc"),
+			h.runtimePath("crun"))
 		if err := os.WriteFile(filepath.Join(dir, "config.toml"), []byte(config), 0o644); err != nil {
 			return err
 		}
 		if err := os.MkdirAll(filepath.Join(dir, "certs.d", "_default"), 0o755); err != nil {
 			return err
 		}
-		hosts := fmt.Sprintf("server = \"http://%[1]s\"\n[host.\"http://%[1]s\"]\ncapabilities = [\"pull\", \"resolve\"]\n", h.registry.Addr)
+		hosts := fmt.Sprintf("server = \"http://%[1]s\"\n[host.\"http://%[1]s\"]\ncapabilities = [\"pull\", \"resolve\"]\n",
+			h.registry.Addr)
 		return os.WriteFile(filepath.Join(dir, "certs.d", "_default", "hosts.toml"), []byte(hosts), 0o644)
 	})
 	if err != nil {

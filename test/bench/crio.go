@@ -68,12 +68,14 @@ func startCRIO(ctx context.Context, h peerHost) (*server, error) {
 		if registries, _, err = h.registry.WriteConf(dir); err != nil {
 			return err
 		}
-		config := fmt.Sprintf(crioConfig, dir, filepath.Join(h.tools, "cni"), h.cni, h.runtimePath("runc"), h.runtimePath("crun"), h.bin, conmon)
+		config := fmt.Sprintf(crioConfig, dir, filepath.Join(h.tools, "cni"), h.cni, h.runtimePath("runc"),
+			h.runtimePath("crun"), h.bin, conmon)
 		return os.WriteFile(filepath.Join(dir, "crio.conf"), []byte(config), 0o644)
 	})
 	if err != nil {
 		return s, err
 	}
-	p.binary, p.args = filepath.Join(h.bin, "crio"), []string{"--config", filepath.Join(p.dir, "crio.conf"), "--config-dir", "", "--registries-conf", registries}
+	p.binary, p.args = filepath.Join(h.bin, "crio"), []string{"--config", filepath.Join(p.dir, "crio.conf"),
+		"--config-dir", "", "--registries-conf", registries}
 	return s, p.Start(ctx)
 }

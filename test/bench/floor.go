@@ -19,7 +19,8 @@ import (
 	"github.com/podd-project/podd/test/daemon"
 )
 
-// floor makes pods by hand: the fewest steps that give the same pod, with podd's own binaries and podd's own config.json.
+// floor makes pods by hand: the fewest steps that give the same pod, with podd's own binaries and podd's own
+// config.json.
 type floor struct {
 	podd          *daemon.Daemon
 	dir, bin      string
@@ -61,8 +62,8 @@ func newFloor(repo string, d *daemon.Daemon) (*floor, error) {
 
 func (f *floor) close() error { return errors.Join(unmountBelow(f.dir), os.RemoveAll(f.dir)) }
 
-// copyFrom takes over the files and config.json of a container of podd, which must run for as long as the floor is measured:
-// its pod's files are mounted into the floor's containers too.
+// copyFrom takes over the files and config.json of a container of podd, which must run for as long as the floor is
+// measured: its pod's files are mounted into the floor's containers too.
 func (f *floor) copyFrom(handler, container string) error {
 	f.handler, f.path = handler, peerHost{tools: f.bin}.runtimePath(handler)
 	data, err := os.ReadFile(f.podd.Path("run", "containers", container, "config.json"))
@@ -119,7 +120,8 @@ func (f *floor) down(ctx context.Context, p floorPod, t *timer) error {
 // run is one call of the OCI runtime. It prints nothing unless it fails, and then to its log.
 func (f *floor) run(args ...string) error {
 	log := filepath.Join(f.dir, runName, "runtime.log")
-	cmd := exec.Command(f.path, append([]string{"--root", filepath.Join(f.dir, runName, f.handler), "--log", log}, args...)...)
+	cmd := exec.Command(f.path, append([]string{"--root", filepath.Join(f.dir, runName, f.handler), "--log", log},
+		args...)...)
 	if err := cmd.Run(); err != nil {
 		text, _ := os.ReadFile(log)
 		return fmt.Errorf("%s %s: %w: %s", f.handler, args[0], err, text)
@@ -185,7 +187,8 @@ func (p *floorPod) inRun(name string) string { return filepath.Join(p.run, name)
 func (p *floorPod) onDisk(name string) string { return filepath.Join(p.disk, name) }
 
 // pinned are the namespaces that containers of one pod share, and what the kernel calls them.
-var pinned = map[specs.LinuxNamespaceType]string{specs.NetworkNamespace: "net", specs.IPCNamespace: "ipc", specs.UTSNamespace: "uts"}
+var pinned = map[specs.LinuxNamespaceType]string{specs.NetworkNamespace: "net", specs.IPCNamespace: "ipc",
+	specs.UTSNamespace: "uts"}
 
 func pinName(t specs.LinuxNamespaceType) string { return pinned[t] }
 
@@ -210,7 +213,8 @@ func (p *floorPod) unshareAndPin() error {
 		if err := os.WriteFile(p.inRun(name), nil, 0o644); err != nil {
 			return err
 		}
-		if err := unix.Mount(fmt.Sprintf("/proc/self/task/%d/ns/%s", unix.Gettid(), name), p.inRun(name), "", unix.MS_BIND, ""); err != nil {
+		if err := unix.Mount(fmt.Sprintf("/proc/self/task/%d/ns/%s", unix.Gettid(), name), p.inRun(name), "", unix.MS_BIND,
+			""); err != nil {
 			return fmt.Errorf("pin namespace %s: %w", name, err)
 		}
 	}

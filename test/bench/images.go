@@ -63,7 +63,8 @@ func (s *imageSource) addManyLayers() error {
 	if err := errors.Join(os.Remove(index), os.WriteFile(index, data, 0o644)); err != nil { // no longer a link
 		return err
 	}
-	return layout.Path(s.dir).AppendImage(image, layout.WithAnnotations(map[string]string{refNameInIndex: "many-layers:1"}))
+	return layout.Path(s.dir).AppendImage(image,
+		layout.WithAnnotations(map[string]string{refNameInIndex: "many-layers:1"}))
 }
 
 func (s *imageSource) close() error {

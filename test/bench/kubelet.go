@@ -35,7 +35,8 @@ func newKubelet(socket, cgroupParent, dir string) (*kubelet, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &kubelet{conn: conn, runtime: cri.NewRuntimeServiceClient(conn), images: cri.NewImageServiceClient(conn), cgroupParent: cgroupParent, dir: dir}
+	k := &kubelet{conn: conn, runtime: cri.NewRuntimeServiceClient(conn), images: cri.NewImageServiceClient(conn),
+		cgroupParent: cgroupParent, dir: dir}
 	for _, name := range []string{"etc-hosts", "termination-log"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
 			return nil, err
@@ -54,12 +55,16 @@ func (k *kubelet) podConfig() *cri.PodSandboxConfig {
 	n := k.made.Add(1)
 	name := fmt.Sprintf("web-%06d", n)
 	return &cri.PodSandboxConfig{
-		Metadata:     &cri.PodSandboxMetadata{Name: name, Namespace: "bench", Uid: fmt.Sprintf("6f1c2f6e-7c55-4b1e-9b0e-%012d", n)},
+		Metadata: &cri.PodSandboxMetadata{Name: name, Namespace: "bench",
+			Uid: fmt.Sprintf("6f1c2f6e-7c55-4b1e-9b0e-%012d", n)},
 		Hostname:     name,
 		LogDirectory: filepath.Join(k.dir, "logs", name),
-		DnsConfig:    &cri.DNSConfig{Servers: []string{"10.96.0.10"}, Searches: []string{"bench.svc.cluster.local", "svc.cluster.local"}, Options: []string{"ndots:5"}},
-		Labels:       map[string]string{"io.kubernetes.pod.name": name, "io.kubernetes.pod.namespace": "bench", "pod-template-hash": "5d89bdfbf9"},
-		Annotations:  map[string]string{"kubernetes.io/config.seen": "2026-01-01T00:00:00.000000000Z", "kubernetes.io/config.source": "api"},
+		DnsConfig: &cri.DNSConfig{Servers: []string{"10.96.0.10"}, Searches: []string{"bench.svc.cluster.local",
+			"svc.cluster.local"}, Options: []string{"ndots:5"}},
+		Labels: map[string]string{"io.kubernetes.pod.name": name, "io.kubernetes.pod.namespace": "bench",
+			"pod-template-hash": "5d89bdfbf9"},
+		Annotations: map[string]string{"kubernetes.io/config.seen": "2026-01-01T00:00:00.000000000Z",
+			"kubernetes.io/config.source": "api"},
 		Linux: &cri.LinuxPodSandboxConfig{
 			CgroupParent:    k.cgroupParent,
 			SecurityContext: &cri.LinuxSandboxSecurityContext{NamespaceOptions: podNamespaces(), Seccomp: runtimeDefault()},
@@ -68,7 +73,8 @@ func (k *kubelet) podConfig() *cri.PodSandboxConfig {
 }
 
 func podNamespaces() *cri.NamespaceOption {
-	return &cri.NamespaceOption{Network: cri.NamespaceMode_POD, Ipc: cri.NamespaceMode_POD, Pid: cri.NamespaceMode_CONTAINER}
+	return &cri.NamespaceOption{Network: cri.NamespaceMode_POD, Ipc: cri.NamespaceMode_POD,
+		Pid: cri.NamespaceMode_CONTAINER}
 }
 
 func runtimeDefault() *cri.SecurityProfile {
@@ -78,10 +84,11 @@ func runtimeDefault() *cri.SecurityProfile {
 // containerConfig is a container with requests and limits, seccomp and the kubelet's mounts.
 func (k *kubelet) containerConfig(name string) *cri.ContainerConfig {
 	return &cri.ContainerConfig{
-		Metadata:    &cri.ContainerMetadata{Name: name},
-		Image:       &cri.ImageSpec{Image: busybox, UserSpecifiedImage: busybox},
-		Command:     []string{"sleep", "1000000"},
-		Envs:        []*cri.KeyValue{{Key: "KUBERNETES_SERVICE_HOST", Value: []byte("10.96.0.1")}, {Key: "KUBERNETES_SERVICE_PORT", Value: []byte("443")}},
+		Metadata: &cri.ContainerMetadata{Name: name},
+		Image:    &cri.ImageSpec{Image: busybox, UserSpecifiedImage: busybox},
+		Command:  []string{"sleep", "1000000"},
+		Envs: []*cri.KeyValue{{Key: "KUBERNETES_SERVICE_HOST", Value: []byte("10.96.0.1")},
+			{Key: "KUBERNETES_SERVICE_PORT", Value: []byte("443")}},
 		Labels:      map[string]string{"io.kubernetes.container.name": name, "io.kubernetes.pod.namespace": "bench"},
 		Annotations: map[string]string{"io.kubernetes.container.hash": "a1b2c3", "io.kubernetes.container.restartCount": "0"},
 		LogPath:     name + "_0.log",
@@ -90,10 +97,13 @@ func (k *kubelet) containerConfig(name string) *cri.ContainerConfig {
 			{HostPath: filepath.Join(k.dir, "termination-log"), ContainerPath: "/dev/termination-log"},
 		},
 		Linux: &cri.LinuxContainerConfig{
-			Resources: &cri.LinuxContainerResources{CpuPeriod: 100000, CpuQuota: 50000, CpuShares: 102, MemoryLimitInBytes: 128 << 20, OomScoreAdj: 990},
+			Resources: &cri.LinuxContainerResources{CpuPeriod: 100000, CpuQuota: 50000, CpuShares: 102,
+				MemoryLimitInBytes: 128 << 20, OomScoreAdj: 990},
 			SecurityContext: &cri.LinuxContainerSecurityContext{
 				NamespaceOptions: podNamespaces(), Seccomp: runtimeDefault(), NoNewPrivs: true,
-				MaskedPaths:   []string{"/proc/asound", "/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware", "/sys/devices/virtual/powercap"},
+				MaskedPaths: []string{"/proc/asound", "/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
+					"/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware",
+					"/sys/devices/virtual/powercap"},
 				ReadonlyPaths: []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"},
 			},
 		},
@@ -122,7 +132,8 @@ func (k *kubelet) up(ctx context.Context, handler string, t *timer) (criPod, err
 			return err
 		}},
 		{"CreateContainer", func() error {
-			r, err := k.runtime.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: p.pod, Config: k.containerConfig("main"), SandboxConfig: config})
+			r, err := k.runtime.CreateContainer(ctx,
+				&cri.CreateContainerRequest{PodSandboxId: p.pod, Config: k.containerConfig("main"), SandboxConfig: config})
 			p.container = r.GetContainerId()
 			return err
 		}},
@@ -138,7 +149,8 @@ func (k *kubelet) up(ctx context.Context, handler string, t *timer) (criPod, err
 func (k *kubelet) add(ctx context.Context, p criPod, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	r, err := k.runtime.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: p.pod, Config: k.containerConfig(name), SandboxConfig: p.config})
+	r, err := k.runtime.CreateContainer(ctx,
+		&cri.CreateContainerRequest{PodSandboxId: p.pod, Config: k.containerConfig(name), SandboxConfig: p.config})
 	if err != nil {
 		return err
 	}
@@ -180,11 +192,13 @@ func (k *kubelet) down(ctx context.Context, p criPod, t *timer) error {
 	})
 }
 
-// removeFurther stops and removes the containers that add has made in the pod, as a kubelet does before it stops the pod.
+// removeFurther stops and removes the containers that add has made in the pod, as a kubelet does before it stops the
+// pod.
 func (k *kubelet) removeFurther(ctx context.Context, p criPod) error {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	list, err := k.runtime.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{PodSandboxId: p.pod}})
+	list, err := k.runtime.ListContainers(ctx,
+		&cri.ListContainersRequest{Filter: &cri.ContainerFilter{PodSandboxId: p.pod}})
 	if err != nil {
 		return fmt.Errorf("ListContainers: %w", err)
 	}

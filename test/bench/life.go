@@ -16,8 +16,8 @@ const (
 )
 
 // settled is how long a container runs before a command in it is measured as a probe: much longer than the kernel stays
-// quick to move processes into cgroups after it has done so (milliseconds instead of a grace period of RCU, and what made
-// a container has just moved some).
+// quick to move processes into cgroups after it has done so (milliseconds instead of a grace period of RCU, and what
+// made a container has just moved some).
 const settled = 200 * time.Millisecond
 
 // warmUp is how many lives are lived before any is counted.
@@ -60,8 +60,8 @@ func (b *bench) life(ctx context.Context, handler string) (err error) {
 	return nil
 }
 
-// able returns the servers that can run the handler at all, and says who cannot: an old crun refuses the OCI version that
-// some write.
+// able returns the servers that can run the handler at all, and says who cannot: an old crun refuses the OCI version
+// that some write.
 func (b *bench) able(ctx context.Context, handler string) []*server {
 	var able []*server
 	for _, s := range b.servers {
@@ -116,7 +116,8 @@ func (s *server) live(ctx context.Context, handler string, into *samples) error 
 	return nil
 }
 
-// measureExec runs a command in a new container at once, and then as a probe is run: in one that has been there for a while.
+// measureExec runs a command in a new container at once, and then as a probe is run: in one that has been there for a
+// while.
 func measureExec(into *samples, exec func() error) error {
 	for _, e := range []struct {
 		name  string

@@ -42,11 +42,13 @@ var measurements = []struct {
 func main() {
 	p := plan{}
 	handlers := flag.String("handlers", "runc,crun", "runtime handlers")
-	sizes := flag.String("sizes", "20,200,1000", "numbers of containers that lists, statistics and memory are measured with")
+	sizes := flag.String("sizes", "20,200,1000", "numbers of containers that lists, statistics and memory are measured "+
+		"with")
 	only := flag.String("only", "", "which measurements: life, churn, sizes, restart, pull; empty: all")
 	flag.IntVar(&p.rounds, "rounds", 30, "how often each pod life is measured")
 	flag.IntVar(&p.callers, "callers", 8, "concurrent callers of the churn")
-	flag.StringVar(&p.peers, "peers", "", "directory of containerd and CRI-O, as peers/build.sh prints it; empty: without them")
+	flag.StringVar(&p.peers, "peers", "", "directory of containerd and CRI-O, as peers/build.sh prints it; empty: "+
+		"without them")
 	flag.Parse()
 	p.handlers, p.only = strings.Split(*handlers, ","), strings.FieldsFunc(*only, func(r rune) bool { return r == ',' })
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)

@@ -21,12 +21,14 @@ func (b *bench) pull(ctx context.Context, handler string) error {
 				return fmt.Errorf("%s: %w", s.name, err)
 			}
 			byServer[i].add("pull", time.Since(start))
-			if _, err := s.kubelet.images.RemoveImage(ctx, &cri.RemoveImageRequest{Image: &cri.ImageSpec{Image: manyLayers}}); err != nil {
+			if _, err := s.kubelet.images.RemoveImage(ctx,
+				&cri.RemoveImageRequest{Image: &cri.ImageSpec{Image: manyLayers}}); err != nil {
 				return fmt.Errorf("%s: %w", s.name, err)
 			}
 		}
 	}
-	fmt.Printf("Pull of an image of %d layers of %d KiB from loopback, p50 of 5:\n\n| | ms |\n|---|---:|\n", layers, bytesPerLayer>>10)
+	fmt.Printf("Pull of an image of %d layers of %d KiB from loopback, p50 of 5:\n\n| | ms |\n|---|---:|\n", layers,
+		bytesPerLayer>>10)
 	for i, s := range b.servers {
 		fmt.Printf("| %s | %s |\n", s.name, ms(byServer[i].quantile("pull", 0.5)))
 	}

@@ -51,7 +51,8 @@ func load() string {
 
 // printLife shows the steps by hand and then everybody's calls with the ratio of the sums to the floor.
 func printLife(handler string, rounds int, byHand *samples, servers []*server, byServer []samples) {
-	fmt.Printf("### One pod with one container, %s, p50 (p99) in ms of %d rounds\n\n| by hand | ms |\n|---|---:|\n", handler, rounds)
+	fmt.Printf("### One pod with one container, %s, p50 (p99) in ms of %d rounds\n\n| by hand | ms |\n|---|---:|\n",
+		handler, rounds)
 	for _, n := range byHand.names {
 		fmt.Printf("| %s | %s (%s) |\n", n, ms(byHand.quantile(n, 0.5)), ms(byHand.quantile(n, 0.99)))
 	}
@@ -66,7 +67,8 @@ func printLife(handler string, rounds int, byHand *samples, servers []*server, b
 	for _, n := range byServer[0].names {
 		fmt.Printf("| %s |", n)
 		for i := range servers {
-			fmt.Printf(" %s (%s) | %s |", ms(byServer[i].quantile(n, 0.5)), ms(byServer[i].quantile(n, 0.99)), ratio(&byServer[i], byHand, n))
+			fmt.Printf(" %s (%s) | %s |", ms(byServer[i].quantile(n, 0.5)), ms(byServer[i].quantile(n, 0.99)),
+				ratio(&byServer[i], byHand, n))
 		}
 		fmt.Println()
 	}
@@ -108,7 +110,8 @@ func (r *churnResult) add(name string, rate, cpuByPod float64) {
 }
 
 func (r *churnResult) print() {
-	fmt.Printf("### %d pods up and down by %d callers, %s\n\n| | pods/s | x floor | daemon CPU ms/pod |\n|---|---:|---:|---:|\n", r.pods, r.callers, r.handler)
+	fmt.Printf("### %d pods up and down by %d callers, %s\n\n| | pods/s | x floor | daemon CPU ms/pod "+
+		"|\n|---|---:|---:|---:|\n", r.pods, r.callers, r.handler)
 	for _, row := range r.rows {
 		fmt.Printf("| %s | %.1f | %.2f | %.1f |\n", row.name, row.rate, row.rate/r.rows[0].rate, row.cpuByPod*1000)
 	}
@@ -116,7 +119,9 @@ func (r *churnResult) print() {
 }
 
 func printIdle(name, handler string, u usage) {
-	fmt.Printf("### %s with %s: lists, p50 (p99) in ms of %d (statistics: %d), and memory\n\nIdle after the measurements before: daemon %s MB, other processes %s MB (PSS).\n\n", name, handler, listRounds, statsRounds, mb(u.daemon), mb(u.others))
+	fmt.Printf("### %s with %s: lists, p50 (p99) in ms of %d (statistics: %d), and memory\n\nIdle after the "+
+		"measurements before: daemon %s MB, other processes %s MB (PSS).\n\n", name, handler, listRounds, statsRounds,
+		mb(u.daemon), mb(u.others))
 }
 
 // printSize shows n containers; what memory they cost by pod only where each has a pod of its own.

@@ -10,8 +10,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// restart measures how long after its start a server lists all its pods as ready, with the largest of the sizes but at most
-// a hundred pods.
+// restart measures how long after its start a server lists all its pods as ready, with the largest of the sizes but at
+// most a hundred pods.
 func (b *bench) restart(ctx context.Context, handler string) error {
 	n := min(100, slices.Max(b.sizes))
 	for _, s := range b.able(ctx, handler) {
@@ -38,7 +38,8 @@ func (b *bench) restartWith(ctx context.Context, s *server, handler string, n in
 			return err
 		}
 		ready := cri.PodSandboxState_SANDBOX_READY
-		l, err := s.kubelet.runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{State: &cri.PodSandboxStateValue{State: ready}}})
+		l, err := s.kubelet.runtime.ListPodSandbox(ctx,
+			&cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{State: &cri.PodSandboxStateValue{State: ready}}})
 		if err != nil || len(l.Items) != n {
 			return fmt.Errorf("%d of %d pods are ready after a restart: %w", len(l.GetItems()), n, err)
 		}
@@ -47,6 +48,7 @@ func (b *bench) restartWith(ctx context.Context, s *server, handler string, n in
 	if s == b.servers[0] {
 		b.judgeRestart(handler, n, took.quantile("restart", 0.5))
 	}
-	fmt.Printf("Restart of %s with %d pods of %s: %s ms (p50 of 5)\n\n", s.name, n, handler, ms(took.quantile("restart", 0.5)))
+	fmt.Printf("Restart of %s with %d pods of %s: %s ms (p50 of 5)\n\n", s.name, n, handler,
+		ms(took.quantile("restart", 0.5)))
 	return nil
 }

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runName is the directory that stands for /run: a tmpfs, as on every node. On ext4 nearly half of podd's processor time in
-// the churn was the making of files and directories (RESULTS.md), which no node would see.
+// runName is the directory that stands for /run: a tmpfs, as on every node. On ext4 nearly half of podd's processor
+// time in the churn was the making of files and directories (RESULTS.md), which no node would see.
 const runName = "run"
 
 // mountRun makes that directory in dir.

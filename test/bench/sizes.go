@@ -18,23 +18,23 @@ const (
 	statsRounds = 10
 )
 
-// listPause is between two rounds: a kubelet does not ask without a pause either. It asks for statistics every ten seconds,
-// so the pause before each of those is longer than a server keeps what it has measured.
+// listPause is between two rounds: a kubelet does not ask without a pause either. It asks for statistics every ten
+// seconds, so the pause before each of those is longer than a server keeps what it has measured.
 const (
 	listPause  = 50 * time.Millisecond
 	statsPause = 1200 * time.Millisecond
 )
 
-// maxPods is how many pods there are; containers above that are further ones of the same pods, and are the first handler's:
-// who they are listed for does not matter.
+// maxPods is how many pods there are; containers above that are further ones of the same pods, and are the first
+// handler's: who they are listed for does not matter.
 const maxPods = 200
 
 // restTime is how long a server is only looked at before its memory counts as that of one at rest: it may have had a
 // thousand containers just before, and Go collects what garbage there is after two minutes.
 const restTime = 130 * time.Second
 
-// sizesAndMemory measures, with growing numbers of containers, what a kubelet asks for all the time, and what pods of one
-// container cost in memory.
+// sizesAndMemory measures, with growing numbers of containers, what a kubelet asks for all the time, and what pods of
+// one container cost in memory.
 func (b *bench) sizesAndMemory(ctx context.Context, handler string) error {
 	servers := b.able(ctx, handler)
 	if err := rest(ctx, servers); err != nil {

@@ -52,7 +52,8 @@ func (b *bench) judge(t target) { b.targets = append(b.targets, t) }
 func (b *bench) judgeLife(handler string, byHand, podd *samples) {
 	for _, name := range []string{podUp, podDown, execOne} {
 		if of := byHand.quantile(name, 0.5); of > 0 {
-			b.judge(target{what: name + ", " + handler, measured: float64(podd.quantile(name, 0.5)) / float64(of), limit: maxLifeRatio, unit: "x floor"})
+			b.judge(target{what: name + ", " + handler, measured: float64(podd.quantile(name, 0.5)) / float64(of),
+				limit: maxLifeRatio, unit: "x floor"})
 		}
 	}
 	b.judgeTails(", "+handler, podd)
@@ -79,11 +80,13 @@ func (b *bench) judgeTails(where string, s *samples) {
 func (b *bench) judgeLists(handler string, containers int, took *samples) {
 	switch containers {
 	case statsOf:
-		b.judge(target{what: fmt.Sprintf("ListContainerStats of %d, %s", statsOf, handler), measured: milliseconds(took.quantile("ListContainerStats", 0.5)), limit: maxStats, unit: "ms"})
+		b.judge(target{what: fmt.Sprintf("ListContainerStats of %d, %s", statsOf, handler),
+			measured: milliseconds(took.quantile("ListContainerStats", 0.5)), limit: maxStats, unit: "ms"})
 		b.judgeTails(fmt.Sprintf(" of %d, %s", statsOf, handler), took)
 	case listsOf:
 		for _, list := range []string{"ListPodSandbox", "ListContainers"} {
-			b.judge(target{what: fmt.Sprintf("%s with %d containers, %s", list, listsOf, handler), measured: milliseconds(took.quantile(list, 0.5)), limit: maxList, unit: "ms"})
+			b.judge(target{what: fmt.Sprintf("%s with %d containers, %s", list, listsOf, handler),
+				measured: milliseconds(took.quantile(list, 0.5)), limit: maxList, unit: "ms"})
 		}
 	}
 }
@@ -91,26 +94,30 @@ func (b *bench) judgeLists(handler string, containers int, took *samples) {
 // judgeMemory is called for pods of one container.
 func (b *bench) judgeMemory(handler string, pods int, used, idle usage) {
 	grown := float64(used.daemon) - float64(idle.daemon) + float64(used.others) - float64(idle.others)
-	b.judge(target{what: fmt.Sprintf("PSS for each of %d pods, %s", pods, handler), measured: grown / float64(pods) / megabyte, limit: maxPod, unit: "MB"})
+	b.judge(target{what: fmt.Sprintf("PSS for each of %d pods, %s", pods, handler),
+		measured: grown / float64(pods) / megabyte, limit: maxPod, unit: "MB"})
 }
 
 // judgeIdle is called before the first pods of the sizes.
 func (b *bench) judgeIdle(handler string, u usage) {
-	b.judge(target{what: "daemon idle after that, " + handler, measured: float64(u.daemon) / megabyte, limit: maxIdle, unit: "MB"})
+	b.judge(target{what: "daemon idle after that, " + handler, measured: float64(u.daemon) / megabyte, limit: maxIdle,
+		unit: "MB"})
 }
 
 // judgeChurn compares podd with the first row, which is the floor.
 func (b *bench) judgeChurn(handler string, r churnResult) {
 	for _, row := range r.rows {
 		if row.name == "podd" {
-			b.judge(target{what: "churn, " + handler, measured: row.rate / r.rows[0].rate, limit: minChurnRatio, least: true, unit: "x floor"})
+			b.judge(target{what: "churn, " + handler, measured: row.rate / r.rows[0].rate, limit: minChurnRatio, least: true,
+				unit: "x floor"})
 		}
 	}
 }
 
 func (b *bench) judgeRestart(handler string, pods int, took time.Duration) {
 	if pods == restartPods {
-		b.judge(target{what: fmt.Sprintf("restart with %d pods, %s", pods, handler), measured: took.Seconds(), limit: maxRestart, unit: "s"})
+		b.judge(target{what: fmt.Sprintf("restart with %d pods, %s", pods, handler), measured: took.Seconds(),
+			limit: maxRestart, unit: "s"})
 	}
 }
 
@@ -142,7 +149,8 @@ func writeTargets(w io.Writer, targets []target) {
 
 // unmeasured are the kinds of targets that are not among those measured, by how their names begin.
 func unmeasured(targets []target) (missing []string) {
-	for _, kind := range []string{podUp, podDown, execOne, "churn", "ListContainerStats", "ListPodSandbox", "ListContainers with", "daemon idle", "PSS for each", "restart", "p99"} {
+	for _, kind := range []string{podUp, podDown, execOne, "churn", "ListContainerStats", "ListPodSandbox",
+		"ListContainers with", "daemon idle", "PSS for each", "restart", "p99"} {
 		found := false
 		for _, t := range targets {
 			found = found || strings.HasPrefix(t.what, kind)

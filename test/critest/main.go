@@ -1,12 +1,13 @@
-// Command critest runs the CRI validation suite of Kubernetes (sigs.k8s.io/cri-tools) against a private podd and the test
-// registry, once for each runtime handler, and then looks at what is left on the machine.
+// Command critest runs the CRI validation suite of Kubernetes (sigs.k8s.io/cri-tools) against a private podd and the
+// test registry, once for each runtime handler, and then looks at what is left on the machine.
 //
 //	go run ./test/critest [-handlers runc,crun] [-rounds N] [-focus REGEXP] [-seed N] [-out DIR] [-- critest flags]
 //
 // A round is all specs in random order, and then the streaming specs once more over WebSocket: critest speaks SPDY
 // unless told otherwise.
 //
-// The specs in skip.txt are left out, and those in skip-gvisor.txt with gVisor's handlers; the files say why. Log and JUnit report of each run are in DIR (bin/critest.d).
+// The specs in skip.txt are left out, and those in skip-gvisor.txt with gVisor's handlers; the files say why. Log and
+// JUnit report of each run are in DIR (bin/critest.d).
 package main
 
 import (
@@ -115,7 +116,8 @@ func (s *suite) handler(ctx context.Context, handler string) error {
 	for _, p := range s.passes(handler) {
 		begin := time.Now()
 		failed := s.critest(ctx, d, p)
-		fmt.Printf("critest with %s: %s in %v, log in %s\n", p.name, verdict(failed), time.Since(begin).Round(time.Second), s.log(p.name))
+		fmt.Printf("critest with %s: %s in %v, log in %s\n", p.name, verdict(failed), time.Since(begin).Round(time.Second),
+			s.log(p.name))
 		errs = append(errs, failed)
 	}
 	errs = append(errs, keep(d.LogFile(), filepath.Join(s.out, handler+".podd.log")))
@@ -165,7 +167,8 @@ func (s *suite) log(pass string) string { return filepath.Join(s.out, pass+".log
 // critest runs the suite and prints its summary; the whole output goes to the log.
 func (s *suite) critest(ctx context.Context, d *daemon.Daemon, p pass) error {
 	conf := d.Path("crictl.yaml")
-	if err := os.WriteFile(conf, []byte("runtime-endpoint: unix://"+d.Socket+"\nimage-endpoint: unix://"+d.Socket+"\n"), 0o644); err != nil {
+	if err := os.WriteFile(conf, []byte("runtime-endpoint: unix://"+d.Socket+"\nimage-endpoint: unix://"+d.Socket+"\n"),
+		0o644); err != nil {
 		return err
 	}
 	log, err := os.Create(s.log(p.name))

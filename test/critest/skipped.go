@@ -16,9 +16,13 @@ var reasons = []struct {
 }{
 	{"AppArmor is disabled on this host", func(string) bool { return !appArmor() }},
 	// crun before 1.9 cannot say that it has them; Debian 12 has 1.8.1. gVisor maps no ids.
-	{"no runtime handler found which supports user namespaces", func(handler string) bool { return handler == "crun" || strings.HasPrefix(handler, "gvisor") }},
+	{"no runtime handler found which supports user namespaces", func(handler string) bool {
+		return handler == "crun" ||
+			strings.HasPrefix(handler, "gvisor")
+	}},
 	// runsc has no such mount option.
-	{"runtime does not implement recursive readonly mounts", func(handler string) bool { return strings.HasPrefix(handler, "gvisor") }},
+	{"runtime does not implement recursive readonly mounts",
+		func(handler string) bool { return strings.HasPrefix(handler, "gvisor") }},
 }
 
 func appArmor() bool {

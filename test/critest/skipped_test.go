@@ -12,8 +12,10 @@ const junit = `<?xml version="1.0" encoding="UTF-8"?>
   <testsuite name="CRI validation" package="/x" tests="4" skipped="3">
     <properties><property name="SuiteSucceeded" value="true"></property></properties>
     <testcase name="[It] runs" classname="CRI validation" status="passed" time="0.1"></testcase>
-    <testcase name="[It] not chosen" classname="CRI validation" status="skipped" time="0"><skipped message="skipped"></skipped></testcase>
-    <testcase name="[It] %[1]s" classname="CRI validation" status="skipped" time="0"><skipped message="skipped - %[2]s"></skipped></testcase>
+    <testcase name="[It] not chosen" classname="CRI validation" status="skipped" time="0">
+<skipped message="skipped"></skipped></testcase>
+    <testcase name="[It] %[1]s" classname="CRI validation" status="skipped" time="0">
+<skipped message="skipped - %[2]s"></skipped></testcase>
   </testsuite>
 </testsuites>`
 

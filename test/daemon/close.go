@@ -37,7 +37,8 @@ func (d *Daemon) Alarms() []string {
 	var found []string
 	lines := strings.Split(string(data), "\n")
 	for i, l := range lines {
-		if strings.Contains(l, "WARNING: DATA RACE") || strings.HasPrefix(l, "panic:") || strings.HasPrefix(l, "fatal error:") ||
+		if strings.Contains(l, "WARNING: DATA RACE") || strings.HasPrefix(l, "panic:") ||
+			strings.HasPrefix(l, "fatal error:") ||
 			strings.Contains(l, "panic=") {
 			found = append(found, strings.Join(lines[i:min(len(lines), i+40)], "\n"))
 		}
@@ -50,10 +51,12 @@ func (d *Daemon) Leak() leak.Options {
 	match := append([]string{d.Dir, d.Bridge, filepath.Base(d.CgroupParent)}, d.chains()...)
 	return leak.Options{Match: match, Wait: 10 * time.Second,
 		Files: []string{
-			d.Path("root", "pods", "*"), d.Path("root", "network", "*.json"), d.Path("root", "network", "libcni", "*", "*"), d.Path("root", "quarantine", "*"),
+			d.Path("root", "pods", "*"), d.Path("root", "network", "*.json"), d.Path("root", "network", "libcni", "*", "*"),
+			d.Path("root", "quarantine", "*"),
 			d.Path("root", "storage", "overlay-containers", "*"), d.Path("root", "storage", "rootfs", "*"),
 			d.Path("run", "containers", "*"), d.Path("run", "pods", "*"), d.Path("run", "netns", "*"),
-			d.Path("run", "runtimes", "*", strings.Repeat("[0-9a-f]", 64)+"*"), d.Path("run", "runtimes", "*", "state", "*", "*"),
+			d.Path("run", "runtimes", "*", strings.Repeat("[0-9a-f]", 64)+"*"), d.Path("run", "runtimes", "*", "state", "*",
+				"*"),
 			d.Path("ips", "*", "[0-9a-f]*[.:]*"),
 		}}
 }
@@ -106,8 +109,8 @@ func (d *Daemon) Keep() error {
 	return errors.Join(err, d.conn.Close())
 }
 
-// Close removes the pods, stops the daemon and removes its directory. What podd should have unmounted or ended itself is
-// an error that names it, and is cleared away so that one failing test does not spoil the next.
+// Close removes the pods, stops the daemon and removes its directory. What podd should have unmounted or ended itself
+// is an error that names it, and is cleared away so that one failing test does not spoil the next.
 func (d *Daemon) Close() error {
 	var errs []error
 	if d.Running() {
@@ -138,7 +141,8 @@ func (d *Daemon) endProcesses() error {
 	return errors.Join(errs...)
 }
 
-// unmount takes down what is still mounted below the directory, innermost first. Nothing should be but what layOut has mounted.
+// unmount takes down what is still mounted below the directory, innermost first. Nothing should be but what layOut has
+// mounted.
 func (d *Daemon) unmount() error {
 	list, err := mountinfo.GetMounts(mountinfo.PrefixFilter(d.Dir))
 	if err != nil {

@@ -126,8 +126,9 @@ func (d *Daemon) Start(ctx context.Context, args ...string) error {
 	defer log.Close()
 	cmd := exec.Command(d.opts.Binary, append([]string{"--config", filepath.Join(d.Dir, "podd.toml")}, args...)...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Env = append(os.Environ(), "GORACE=halt_on_error=0 atexit_sleep_ms=0") // a nap of a second in each child that unpacks a layer
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}                      // a ^C at the test must not reach it
+	// a nap of a second in each child that unpacks a layer
+	cmd.Env = append(os.Environ(), "GORACE=halt_on_error=0 atexit_sleep_ms=0")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a ^C at the test must not reach it
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start podd: %w", err)
 	}

@@ -110,7 +110,8 @@ func (g Gates) daemonIs(pid int) error {
 
 // Arm forgets the diary and has the daemon killed at the nth call of that name from now on.
 func (g Gates) Arm(call string, nth int, p Point) error {
-	return errors.Join(g.Forget(), os.WriteFile(filepath.Join(g.dir, "armed"), fmt.Appendf(nil, "%s %d %s\n", call, nth, p), 0o644))
+	return errors.Join(g.Forget(),
+		os.WriteFile(filepath.Join(g.dir, "armed"), fmt.Appendf(nil, "%s %d %s\n", call, nth, p), 0o644))
 }
 
 // Disarm takes Arm back; fired tells whether the daemon was killed since.

@@ -106,7 +106,8 @@ func (d *Daemon) writeSet() error {
 
 // writeCNI writes a conf list for a bridge and subnets that nobody else uses.
 func (d *Daemon) writeCNI() error {
-	suffix := strings.TrimPrefix(filepath.Base(d.Dir), "podd-t-") // random digits, of which an interface name has room for ten
+	// random digits, of which an interface name has room for ten
+	suffix := strings.TrimPrefix(filepath.Base(d.Dir), "podd-t-")
 	d.Bridge = "pt" + suffix[:min(len(suffix), 10)]
 	v4, v6, err := freeSubnets()
 	if err != nil {

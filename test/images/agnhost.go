@@ -16,9 +16,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// AddAgnhost serves, besides the others, stand-ins for the images that only Kubernetes' own node tests use: agnhost, what
-// is made of busybox, and busybox with an nmeter, which Debian leaves out. dir holds agnhost, localhost.crt and localhost.key, which are built with those tests. They are not
-// part of the layout, for agnhost is 60 MB and nothing else wants it.
+// AddAgnhost serves, besides the others, stand-ins for the images that only Kubernetes' own node tests use: agnhost,
+// what is made of busybox, and busybox with an nmeter, which Debian leaves out. dir holds agnhost, localhost.crt and
+// localhost.key, which are built with those tests. They are not part of the layout, for agnhost is 60 MB and nothing
+// else wants it.
 func (r *Registry) AddAgnhost(path layout.Path, dir string) error {
 	busybox, err := imageOf(path, e2e+"busybox:1.36.1-1")
 	if err != nil {
@@ -47,7 +48,8 @@ func (r *Registry) AddAgnhost(path layout.Path, dir string) error {
 		layers []v1.Layer
 		names  []string
 	}{
-		{v1.Config{Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}}, []v1.Layer{l}, []string{"agnhost:2.63.0", "agnhost:2.55"}},
+		{v1.Config{Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}}, []v1.Layer{l},
+			[]string{"agnhost:2.63.0", "agnhost:2.55"}},
 		{v1.Config{Cmd: []string{"id"}, User: "1234"}, nil, []string{"nonroot:1.5"}},
 		{shell, nil, []string{"glibc-dns-testing:2.0.0"}},
 		{shell, []v1.Layer{more}, []string{"busybox:1.29-2", "busybox:1.36.1-1", "busybox:1.37.0-1"}},
@@ -118,8 +120,10 @@ func agnhost(dir string, pause v1.Image) (tree, error) {
 	t.file("bin/curl", 0o755, []byte(curl))
 	t.file("bin/nmeter", 0o755, []byte(nmeter))
 	t.file("bin/bash", 0o755, []byte("#!/bin/sh\nexec /bin/sh \"$@\"\n")) // the scripts are for any shell
-	t.text("etc/passwd", "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/home:/bin/false\nuser-defined-in-image:x:1000:1000::/home/u:/bin/sh\n")
-	t.text("etc/group", "root:x:0:\nnogroup:x:65534:\nuser-defined-in-image:x:1000:\ngroup-defined-in-image:x:50000:user-defined-in-image\n")
+	t.text("etc/passwd", "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/home:/bin/false\n"+
+		"user-defined-in-image:x:1000:1000::/home/u:/bin/sh\n")
+	t.text("etc/group", "root:x:0:\nnogroup:x:65534:\nuser-defined-in-image:x:1000:\n"+
+		"group-defined-in-image:x:50000:user-defined-in-image\n")
 	return t, fakeRegistry(t, pause)
 }
 

@@ -67,7 +67,8 @@ const (
 
 var shell = v1.Config{Cmd: []string{"sh"}}
 
-// critest adds what critest v1.36.0 pulls, but for the servers (pkg/framework/util.go, pkg/validate/consts.go, images/).
+// critest adds what critest v1.36.0 pulls, but for the servers (pkg/framework/util.go, pkg/validate/consts.go,
+// images/).
 func (c *catalog) critest() {
 	c.plain(shell, e2e+"busybox:1.29-2", e2e+"busybox:1.36.1-1", e2e+"busybox:1.37.0-1",
 		"library/busybox:latest", "docker/library/busybox:1", "docker/library/busybox:1-glibc",

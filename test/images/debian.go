@@ -94,7 +94,8 @@ func (d *debian) find(name string, dirs ...string) (string, error) {
 		}
 		return d.follow(found[0])
 	}
-	return "", fmt.Errorf("no %s in %s of the packages %s: %w", name, strings.Join(dirs, " "), strings.Join(packages, " "), os.ErrNotExist)
+	return "", fmt.Errorf("no %s in %s of the packages %s: %w", name, strings.Join(dirs, " "), strings.Join(packages, " "),
+		os.ErrNotExist)
 }
 
 // follow resolves symbolic links; an absolute target means below the tree's root.

@@ -16,12 +16,15 @@ func (c *catalog) hostile() {
 	c.plain(v1.Config{User: "1000:nosuchgroup", Cmd: []string{"id"}}, "hostile/unknown-group:latest")
 	c.plain(v1.Config{User: "4294967296", Cmd: []string{"id"}}, "hostile/big-uid:latest")
 	c.plain(v1.Config{User: "-1", Cmd: []string{"id"}}, "hostile/negative-uid:latest")
-	c.plain(v1.Config{Cmd: []string{"sh"}, Env: []string{"PATH=/bin", "NOEQUALS", "=noname", "LINES=a\nb"}}, "hostile/env:latest")
+	c.plain(v1.Config{Cmd: []string{"sh"}, Env: []string{"PATH=/bin", "NOEQUALS", "=noname", "LINES=a\nb"}},
+		"hostile/env:latest")
 	c.plain(v1.Config{Cmd: []string{"sh"}, WorkingDir: "../../../tmp"}, "hostile/relative-workdir:latest")
 	c.plain(v1.Config{Cmd: []string{"sh"}, StopSignal: "SIGNOSUCH"}, "hostile/stopsignal:latest")
-	c.plain(v1.Config{Cmd: []string{"sleep", "1000"}, Volumes: map[string]struct{}{"../../escape": {}, "/../../escape": {}}},
+	c.plain(v1.Config{Cmd: []string{"sleep", "1000"}, Volumes: map[string]struct{}{"../../escape": {},
+		"/../../escape": {}}},
 		"hostile/volumes:latest")
-	c.plain(v1.Config{Cmd: []string{"sh"}, Labels: map[string]string{"big": strings.Repeat("x", 1<<20)}}, "hostile/labels:latest")
+	c.plain(v1.Config{Cmd: []string{"sh"}, Labels: map[string]string{"big": strings.Repeat("x", 1<<20)}},
+		"hostile/labels:latest")
 
 	// a user name to look up, and a passwd that must not be read: too long, not a file, elsewhere
 	byName := v1.Config{User: "somebody", Cmd: []string{"id"}}
@@ -40,7 +43,8 @@ func (c *catalog) hostile() {
 	away.symlink("var/log", "/../../../../../tmp")
 	c.over(v1.Config{Cmd: []string{"sh"}, WorkingDir: "/var/log/made-by-workdir"}, away, "hostile/workdir-link:latest")
 
-	c.raw("hostile/dotdot:latest", entry{Header: named("../../../../../../tmp/podd-escape", tar.TypeReg), data: []byte("escaped")})
+	c.raw("hostile/dotdot:latest", entry{Header: named("../../../../../../tmp/podd-escape", tar.TypeReg),
+		data: []byte("escaped")})
 	link := named("door", tar.TypeSymlink)
 	link.Linkname = "/tmp"
 	c.raw("hostile/through-link:latest", entry{Header: link},

@@ -27,7 +27,8 @@ var critestNames = []string{
 	"e2e-test-images/busybox:1.29-2", "e2e-test-images/nginx:1.14-2", "e2e-test-images/httpd:2.4.39-4",
 	"e2e-test-images/nonewprivs:1.3", "pause:3.9", "k8s-staging-cri-tools/hostnet-nginx-" + runtime.GOARCH + ":latest",
 	"k8s-staging-cri-tools/test-image-user-uid:latest", "k8s-staging-cri-tools/test-image-user-username:latest",
-	"k8s-staging-cri-tools/test-image-user-uid-group:latest", "k8s-staging-cri-tools/test-image-user-username-group:latest",
+	"k8s-staging-cri-tools/test-image-user-uid-group:latest",
+	"k8s-staging-cri-tools/test-image-user-username-group:latest",
 	"k8s-staging-cri-tools/test-image-predefined-group:latest", "k8s-staging-cri-tools/test-image-latest:latest",
 	"k8s-staging-cri-tools/test-image-tag:test", "k8s-staging-cri-tools/test-image-tag:all",
 	"k8s-staging-cri-tools/test-image-1:latest", "k8s-staging-cri-tools/test-image-2:latest",
@@ -200,7 +201,8 @@ func TestBusyboxIsWhatCritestNeeds(t *testing.T) {
 			t.Errorf("%s: %q, %v, want %q", c.command, out, err, c.want)
 		}
 	}
-	for _, tool := range []string{"/bin/top", "/bin/netstat", "/bin/ping", "/bin/hostname", "/bin/ipcs", "/bin/pgrep", "/bin/pidof"} {
+	for _, tool := range []string{"/bin/top", "/bin/netstat", "/bin/ping", "/bin/hostname", "/bin/ipcs", "/bin/pgrep",
+		"/bin/pidof"} {
 		if _, err := os.Stat(root + tool); err != nil {
 			t.Errorf("no %s: %v", tool, err)
 		}
@@ -258,7 +260,8 @@ func reference(t *testing.T, r *Registry, image string) name.Reference {
 // pull fetches every layer, as a runtime does.
 func pull(ctx context.Context, ref name.Reference, opts ...remote.Option) error {
 	img, err := remote.Image(ref, append(opts, remote.WithContext(ctx),
-		remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}), remote.WithRetryBackoff(remote.Backoff{Steps: 1}))...)
+		remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}),
+		remote.WithRetryBackoff(remote.Backoff{Steps: 1}))...)
 	if err != nil {
 		return err
 	}

@@ -52,8 +52,8 @@ type Registry struct {
 	requests []string
 }
 
-// Listen serves the layout's images on addr ("127.0.0.1:0" for any port), and for those who sign in on two more ports of
-// the same host, until Close.
+// Listen serves the layout's images on addr ("127.0.0.1:0" for any port), and for those who sign in on two more ports
+// of the same host, until Close.
 func Listen(path layout.Path, addr string) (*Registry, error) {
 	quiet := log.New(io.Discard, "", 0)
 	r := &Registry{

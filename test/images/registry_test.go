@@ -58,7 +58,8 @@ func TestRegistryServesAndMisbehaves(t *testing.T) {
 func TestTheTokenIsWanted(t *testing.T) {
 	r := Serve(t)
 	for header, want := range map[string]int{"Bearer " + Token: 200, "Bearer guess": 401, "": 401} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.TokenAddr+"/v2/pause/manifests/3.10", nil)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.TokenAddr+"/v2/pause/manifests/3.10",
+			nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +92,8 @@ func TestStalledWaitsForRelease(t *testing.T) {
 
 func TestEveryNameGoesToTheTestRegistry(t *testing.T) {
 	dir := t.TempDir()
-	conf, policy, err := (&Registry{Addr: "127.0.0.1:5555", AuthAddr: "127.0.0.1:5556", TokenAddr: "127.0.0.1:5557"}).WriteConf(dir)
+	conf, policy, err := (&Registry{Addr: "127.0.0.1:5555", AuthAddr: "127.0.0.1:5556",
+		TokenAddr: "127.0.0.1:5557"}).WriteConf(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,8 +25,8 @@ while [ ! -e /dev/shm/stop ]; do
 done
 echo $n $worst >/dev/shm/result`
 
-// TestDaemonAway kills the daemon and lets ten seconds go by before the next one starts. A container logs 20,000 lines a
-// second all the while, the kubelet rotates the log every second, one container exits and one is killed for memory.
+// TestDaemonAway kills the daemon and lets ten seconds go by before the next one starts. A container logs 20,000 lines
+// a second all the while, the kubelet rotates the log every second, one container exits and one is killed for memory.
 func TestDaemonAway(t *testing.T) {
 	t.Parallel()
 	k := start(t)
@@ -56,7 +56,8 @@ func TestDaemonAway(t *testing.T) {
 	r.reopen()
 	r.every(time.Second, 2*time.Second)
 
-	for id, want := range map[string]*cri.ContainerStatus{exits: {ExitCode: 7, Reason: "Error"}, greedy: {ExitCode: 137, Reason: "OOMKilled"}} {
+	for id, want := range map[string]*cri.ContainerStatus{exits: {ExitCode: 7, Reason: "Error"},
+		greedy: {ExitCode: 137, Reason: "OOMKilled"}} {
 		s := k.exited(id)
 		if s.ExitCode != want.ExitCode || s.Reason != want.Reason {
 			t.Errorf("ended while nobody looked: code %d, %s, want %d, %s", s.ExitCode, s.Reason, want.ExitCode, want.Reason)
@@ -75,7 +76,8 @@ func TestDaemonAway(t *testing.T) {
 	_, err = fmt.Sscan(string(result), &total, &worst)
 	k.ok("parse what the writer says", err)
 	pieces := r.complete(total)
-	t.Logf("%d lines in %d files, %d of them came in pieces; while the daemon was away %.0f lines a second; the writer was held up %d ms at the longest",
+	t.Logf("%d lines in %d files, %d of them came in pieces; while the daemon was away %.0f lines a second; the writer "+
+		"was held up %d ms at the longest",
 		total, len(r.files), pieces, float64(written)/away.Seconds(), worst*10)
 	if time.Duration(worst)*10*time.Millisecond > away/2 {
 		t.Errorf("the writer was held up for %d ms", worst*10)
@@ -85,9 +87,9 @@ func TestDaemonAway(t *testing.T) {
 	}
 }
 
-// rotation rotates a container's log as the kubelet does: it renames the file and asks for a new one; when that fails it
-// renames the file back and tries again the next time. So nothing is rotated while the daemon is away: the monitor, which
-// has the file open, cannot be asked for another one.
+// rotation rotates a container's log as the kubelet does: it renames the file and asks for a new one; when that fails
+// it renames the file back and tries again the next time. So nothing is rotated while the daemon is away: the monitor,
+// which has the file open, cannot be asked for another one.
 type rotation struct {
 	k         *kubelet
 	container string

@@ -40,10 +40,12 @@ func badPods(k *kubelet) {
 		codes                []codes.Code
 		mod                  func(*cri.PodSandboxConfig)
 	}{
-		{"unknown handler", "nosuch", "nosuch", []codes.Code{codes.InvalidArgument, codes.NotFound, codes.FailedPrecondition}, nil},
+		{"unknown handler", "nosuch", "nosuch", []codes.Code{codes.InvalidArgument, codes.NotFound, codes.FailedPrecondition},
+			nil},
 		{"no metadata", "", "metadata", invalid, func(c *cri.PodSandboxConfig) { c.Metadata = nil }},
 		{"no name", "", "name", invalid, func(c *cri.PodSandboxConfig) { c.Metadata.Name = "" }},
-		{"sysctl that is not there", "", "net.ipv4.no_such", []codes.Code{codes.InvalidArgument, codes.Unknown, codes.NotFound},
+		{"sysctl that is not there", "", "net.ipv4.no_such", []codes.Code{codes.InvalidArgument, codes.Unknown,
+			codes.NotFound},
 			func(c *cri.PodSandboxConfig) { c.Linux.Sysctls = map[string]string{"net.ipv4.no_such": "1"} }},
 		{"sysctl of the whole machine", "", "vm.swappiness", invalid,
 			func(c *cri.PodSandboxConfig) { c.Linux.Sysctls = map[string]string{"vm.swappiness": "1"} }},
@@ -55,30 +57,35 @@ func badPods(k *kubelet) {
 			c.Linux.SecurityContext.NamespaceOptions.Network = cri.NamespaceMode_NODE
 			c.Linux.Sysctls = map[string]string{"net.core.somaxconn": "1"}
 		}},
-		{"two pods on one host port", "", "", []codes.Code{codes.InvalidArgument, codes.AlreadyExists}, func(c *cri.PodSandboxConfig) {
-			c.PortMappings = []*cri.PortMapping{{HostPort: 30001, ContainerPort: 1}, {HostPort: 30001, ContainerPort: 2}}
-		}},
+		{"two pods on one host port", "", "", []codes.Code{codes.InvalidArgument, codes.AlreadyExists},
+			func(c *cri.PodSandboxConfig) {
+				c.PortMappings = []*cri.PortMapping{{HostPort: 30001, ContainerPort: 1}, {HostPort: 30001, ContainerPort: 2}}
+			}},
 		{"port out of range", "", "port", invalid, func(c *cri.PodSandboxConfig) {
 			c.PortMappings = []*cri.PortMapping{{HostPort: 70000, ContainerPort: 1}}
 		}},
 		{"host IP that is none", "", "", invalid, func(c *cri.PodSandboxConfig) {
 			c.PortMappings = []*cri.PortMapping{{HostPort: 30001, ContainerPort: 1, HostIp: "not an address"}}
 		}},
-		{"hostname too long", "", "hostname", invalid, func(c *cri.PodSandboxConfig) { c.Hostname = strings.Repeat("h", 65) }},
+		{"hostname too long", "", "hostname", invalid,
+			func(c *cri.PodSandboxConfig) { c.Hostname = strings.Repeat("h", 65) }},
 		{"hostname with a new line", "", "hostname", invalid, func(c *cri.PodSandboxConfig) { c.Hostname = "a\nb" }},
 		{"DNS server that smuggles a line", "", "dns", invalid, func(c *cri.PodSandboxConfig) {
 			c.DnsConfig = &cri.DNSConfig{Servers: []string{"192.0.2.1\nnameserver 192.0.2.2"}}
 		}},
-		{"cgroup parent that climbs", "", "cgroup", invalid, func(c *cri.PodSandboxConfig) { c.Linux.CgroupParent = "/../../escape" }},
+		{"cgroup parent that climbs", "", "cgroup", invalid,
+			func(c *cri.PodSandboxConfig) { c.Linux.CgroupParent = "/../../escape" }},
 		{"log directory that is relative", "", "log", invalid, func(c *cri.PodSandboxConfig) { c.LogDirectory = "logs" }},
 		{"a target as the pod's pid mode", "", "", invalid, podPid(cri.NamespaceMode_TARGET)},
 		{"overlapping id mappings", "", "", invalid, func(c *cri.PodSandboxConfig) {
 			m := []*cri.IDMapping{{HostId: 100000, Length: 10}, {HostId: 200000, ContainerId: 5, Length: 10}}
-			c.Linux.SecurityContext.NamespaceOptions.UsernsOptions = &cri.UserNamespace{Mode: cri.NamespaceMode_POD, Uids: m, Gids: m}
+			c.Linux.SecurityContext.NamespaceOptions.UsernsOptions = &cri.UserNamespace{Mode: cri.NamespaceMode_POD, Uids: m,
+				Gids: m}
 		}},
 		{"id mapping of length nought", "", "", invalid, func(c *cri.PodSandboxConfig) {
 			m := []*cri.IDMapping{{HostId: 100000}}
-			c.Linux.SecurityContext.NamespaceOptions.UsernsOptions = &cri.UserNamespace{Mode: cri.NamespaceMode_POD, Uids: m, Gids: m}
+			c.Linux.SecurityContext.NamespaceOptions.UsernsOptions = &cri.UserNamespace{Mode: cri.NamespaceMode_POD, Uids: m,
+				Gids: m}
 		}},
 	} {
 		cfg := k.podConfig()
@@ -112,14 +119,17 @@ func badContainers(k *kubelet) {
 		codes       []codes.Code
 		mod         func(*cri.ContainerConfig)
 	}{
-		{"image that is not there", "no/such", []codes.Code{codes.NotFound}, func(c *cri.ContainerConfig) { c.Image.Image = "registry.k8s.io/no/such:image" }},
+		{"image that is not there", "no/such", []codes.Code{codes.NotFound},
+			func(c *cri.ContainerConfig) { c.Image.Image = "registry.k8s.io/no/such:image" }},
 		{"malformed image", "", invalid, func(c *cri.ContainerConfig) { c.Image.Image = "A B" }},
 		{"no image", "image", invalid, func(c *cri.ContainerConfig) { c.Image = nil }},
 		{"no metadata", "metadata", invalid, func(c *cri.ContainerConfig) { c.Metadata = nil }},
-		{"host path that is not there", "/no/such/path", notFound, mount(&cri.Mount{HostPath: "/no/such/path", ContainerPath: "/x"})},
+		{"host path that is not there", "/no/such/path", notFound,
+			mount(&cri.Mount{HostPath: "/no/such/path", ContainerPath: "/x"})},
 		{"mount on the root", "", invalid, mount(&cri.Mount{HostPath: k.Dir, ContainerPath: "/"})},
 		{"mount without a place", "container_path", invalid, mount(&cri.Mount{HostPath: k.Dir})},
-		{"recursive read-only but writable", "", append(invalid, codes.Unknown), mount(&cri.Mount{HostPath: k.Dir, ContainerPath: "/x", RecursiveReadOnly: true})},
+		{"recursive read-only but writable", "", append(invalid, codes.Unknown),
+			mount(&cri.Mount{HostPath: k.Dir, ContainerPath: "/x", RecursiveReadOnly: true})},
 		{"mount with an unknown option", "nosuchoption", append(invalid, codes.Unknown),
 			mount(&cri.Mount{HostPath: k.Dir, ContainerPath: "/x", MountOptions: []string{"nosuchoption"}})},
 		{"device that is not there", "/dev/nosuch", notFound, func(c *cri.ContainerConfig) {
@@ -131,24 +141,32 @@ func badContainers(k *kubelet) {
 		{"seccomp profile that is not there", "nosuch.json", notFound, secure(func(s *cri.LinuxContainerSecurityContext) {
 			s.Seccomp = &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost, LocalhostRef: k.Path("nosuch.json")}
 		})},
-		{"seccomp profile that makes no sense", "SCMP_ACT_NOSUCH", append(invalid, codes.Unknown), secure(func(s *cri.LinuxContainerSecurityContext) {
-			s.Seccomp = &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost, LocalhostRef: profile}
-		})},
-		{"AppArmor profile that is not loaded", "apparmor", append(notFound, codes.Unknown), secure(func(s *cri.LinuxContainerSecurityContext) {
-			s.Apparmor = &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost, LocalhostRef: "nosuch"}
-		})},
+		{"seccomp profile that makes no sense", "SCMP_ACT_NOSUCH", append(invalid, codes.Unknown),
+			secure(func(s *cri.LinuxContainerSecurityContext) {
+				s.Seccomp = &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost, LocalhostRef: profile}
+			})},
+		{"AppArmor profile that is not loaded", "apparmor", append(notFound, codes.Unknown),
+			secure(func(s *cri.LinuxContainerSecurityContext) {
+				s.Apparmor = &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost, LocalhostRef: "nosuch"}
+			})},
 		{"unknown capability", "NOSUCH", invalid, secure(func(s *cri.LinuxContainerSecurityContext) {
 			s.Capabilities = &cri.Capability{AddCapabilities: []string{"NOSUCH"}}
 		})},
-		{"group without a user", "", invalid, secure(func(s *cri.LinuxContainerSecurityContext) { s.RunAsGroup = &cri.Int64Value{Value: 1} })},
-		{"user below nought", "", invalid, secure(func(s *cri.LinuxContainerSecurityContext) { s.RunAsUser = &cri.Int64Value{Value: -1} })},
-		{"user of 33 bits", "", invalid, secure(func(s *cri.LinuxContainerSecurityContext) { s.RunAsUser = &cri.Int64Value{Value: 1 << 32} })},
-		{"user name that is not there", "nosuchuser", notFound, secure(func(s *cri.LinuxContainerSecurityContext) { s.RunAsUsername = "nosuchuser" })},
+		{"group without a user", "", invalid,
+			secure(func(s *cri.LinuxContainerSecurityContext) { s.RunAsGroup = &cri.Int64Value{Value: 1} })},
+		{"user below nought", "", invalid,
+			secure(func(s *cri.LinuxContainerSecurityContext) { s.RunAsUser = &cri.Int64Value{Value: -1} })},
+		{"user of 33 bits", "", invalid,
+			secure(func(s *cri.LinuxContainerSecurityContext) { s.RunAsUser = &cri.Int64Value{Value: 1 << 32} })},
+		{"user name that is not there", "nosuchuser", notFound,
+			secure(func(s *cri.LinuxContainerSecurityContext) { s.RunAsUsername = "nosuchuser" })},
 		{"CDI device that is not there", "vendor.test", notFound, func(c *cri.ContainerConfig) {
 			c.CDIDevices = []*cri.CDIDevice{{Name: "vendor.test/device=none"}}
 		}},
-		{"memory limit below nought", "", append(invalid, codes.Unknown), func(c *cri.ContainerConfig) { c.Linux.Resources.MemoryLimitInBytes = -5 }},
-		{"cpuset of the moon", "", append(invalid, codes.Unknown), func(c *cri.ContainerConfig) { c.Linux.Resources.CpusetCpus = "4000-4001" }},
+		{"memory limit below nought", "", append(invalid, codes.Unknown),
+			func(c *cri.ContainerConfig) { c.Linux.Resources.MemoryLimitInBytes = -5 }},
+		{"cpuset of the moon", "", append(invalid, codes.Unknown),
+			func(c *cri.ContainerConfig) { c.Linux.Resources.CpusetCpus = "4000-4001" }},
 	} {
 		cfg := k.containerConfig([]string{"true"})
 		c.mod(cfg)
@@ -187,15 +205,18 @@ func badCommands(k *kubelet) {
 		cfg := k.containerConfig(c.command)
 		id, err := k.tryCreate(pod, cfg, podCfg)
 		if err != nil {
-			k.refused("create: "+c.name, err, c.words, codes.InvalidArgument, codes.Unknown, codes.FailedPrecondition, codes.NotFound, codes.PermissionDenied)
+			k.refused("create: "+c.name, err, c.words, codes.InvalidArgument, codes.Unknown, codes.FailedPrecondition,
+				codes.NotFound, codes.PermissionDenied)
 			continue
 		}
 		_, err = k.Runtime.StartContainer(k.ctx(), &cri.StartContainerRequest{ContainerId: id})
-		k.refused("start: "+c.name, err, c.words, codes.InvalidArgument, codes.Unknown, codes.FailedPrecondition, codes.NotFound, codes.PermissionDenied)
+		k.refused("start: "+c.name, err, c.words, codes.InvalidArgument, codes.Unknown, codes.FailedPrecondition,
+			codes.NotFound, codes.PermissionDenied)
 		st := k.container(id)
 		if st.State != cri.ContainerState_CONTAINER_EXITED || st.ExitCode != c.exit || st.Reason != "StartError" ||
 			!strings.Contains(strings.ToLower(st.Message), c.words) || st.FinishedAt == 0 {
-			k.Errorf("%s: state %v, exit code %d, reason %q, message %q, finished %d; want exited, %d, StartError", c.name, st.State,
+			k.Errorf("%s: state %v, exit code %d, reason %q, message %q, finished %d; want exited, %d, StartError", c.name,
+				st.State,
 				st.ExitCode, st.Reason, st.Message, st.FinishedAt, c.exit)
 		}
 		k.removeContainer(id)
@@ -207,7 +228,8 @@ func badImages(k *kubelet) {
 	outside := "/tmp/podd-escape"
 	pod, podCfg := k.pod()
 	for _, c := range []struct{ image, words string }{
-		{"no-command", "command"}, {"unknown-user", "nosuchuser"}, {"unknown-group", "nosuchgroup"}, {"big-uid", "4294967296"},
+		{"no-command", "command"}, {"unknown-user", "nosuchuser"}, {"unknown-group", "nosuchgroup"},
+		{"big-uid", "4294967296"},
 		{"negative-uid", ""}, {"passwd-huge", ""}, {"passwd-fifo", ""}, {"passwd-device", ""}, {"passwd-link", "passwd"},
 		{"volumes", ""}, {"relative-workdir", ""}, {"workdir-link", ""}, {"env", ""}, {"stopsignal", ""}, {"labels", ""},
 		{"dotdot", ""}, {"through-link", ""}, {"hardlink", ""},
@@ -256,9 +278,11 @@ func badImageVolumes(k *kubelet) {
 	const image = "docker.io/podd/data:latest"
 	k.have(image)
 	pod, podCfg := k.pod()
-	for _, sub := range []string{"../../etc", "data/up", "data/up/etc", "data/etc", "data/etc/passwd", "no/such", "/etc/../../.."} {
+	for _, sub := range []string{"../../etc", "data/up", "data/up/etc", "data/etc", "data/etc/passwd", "no/such",
+		"/etc/../../.."} {
 		cfg := k.containerConfig([]string{"cat", "/v/shadow"}, func(c *cri.ContainerConfig) {
-			c.Mounts = []*cri.Mount{{ContainerPath: "/v", Image: &cri.ImageSpec{Image: image}, ImageSubPath: sub, Readonly: true}}
+			c.Mounts = []*cri.Mount{{ContainerPath: "/v", Image: &cri.ImageSpec{Image: image}, ImageSubPath: sub,
+				Readonly: true}}
 		})
 		id, err := k.tryCreate(pod, cfg, podCfg)
 		if err == nil {
@@ -324,7 +348,8 @@ func badIDs(k *kubelet) {
 			return err
 		},
 		"UpdateContainerResources": func(id string) error {
-			_, err := k.Runtime.UpdateContainerResources(ctx, &cri.UpdateContainerResourcesRequest{ContainerId: id, Linux: &cri.LinuxContainerResources{CpuShares: 2}})
+			_, err := k.Runtime.UpdateContainerResources(ctx, &cri.UpdateContainerResourcesRequest{ContainerId: id,
+				Linux: &cri.LinuxContainerResources{CpuShares: 2}})
 			return err
 		},
 	}
@@ -352,7 +377,8 @@ func badEnvironment(k *kubelet) {
 		return func(c *cri.ContainerConfig) { c.Envs = []*cri.KeyValue{{Key: key, Value: []byte(value)}} }
 	}
 	for _, c := range []struct{ name, key, value string }{
-		{"no name", "", "x"}, {"name with =", "A=B", "x"}, {"name with NUL", "A\x00B", "x"}, {"value with NUL", "A", "x\x00y"},
+		{"no name", "", "x"}, {"name with =", "A=B", "x"}, {"name with NUL", "A\x00B", "x"},
+		{"value with NUL", "A", "x\x00y"},
 	} {
 		_, err := k.tryCreate(pod, k.containerConfig([]string{"true"}, env(c.key, c.value)), podCfg)
 		k.refused("environment: "+c.name, err, "env", codes.InvalidArgument)
@@ -378,7 +404,8 @@ func TestBadNetwork(t *testing.T) {
 		k.ok("write a plugin", os.WriteFile(filepath.Join(bin, "trouble"), []byte("#!/bin/sh\n"+script), 0o755))
 	}
 	conf := k.Path("net.d", "00-trouble.conflist")
-	k.ok("write a conf list", os.WriteFile(conf, []byte(`{"cniVersion": "1.0.0", "name": "trouble", "plugins": [{"type": "trouble"}]}`), 0o644))
+	k.ok("write a conf list", os.WriteFile(conf,
+		[]byte(`{"cniVersion": "1.0.0", "name": "trouble", "plugins": [{"type": "trouble"}]}`), 0o644))
 	real, err := os.ReadFile(k.Path("podd.toml"))
 	k.ok("read podd.toml", err)
 	changed := strings.Replace(string(real), `bin_dirs = [`, `bin_dirs = ["`+k.Path("plugins")+`", `, 1)
@@ -388,7 +415,8 @@ func TestBadNetwork(t *testing.T) {
 
 	answer := `cat >/dev/null; case $CNI_COMMAND in ADD) `
 	for _, c := range []struct{ name, script, words string }{
-		{"fails", answer + `echo '{"cniVersion":"1.0.0","code":11,"msg":"no address is left"}'; exit 1;; esac`, "no address is left"},
+		{"fails", answer + `echo '{"cniVersion":"1.0.0","code":11,"msg":"no address is left"}'; exit 1;; esac`,
+			"no address is left"},
 		{"fails without a word", answer + `exit 3;; esac`, "trouble"},
 		{"answers nonsense", answer + `echo 'this is not JSON';; esac`, ""},
 		{"answers without end", answer + `yes;; esac`, ""},
@@ -405,7 +433,8 @@ func TestBadNetwork(t *testing.T) {
 			if took := time.Since(begin); took > 20*time.Second {
 				t.Errorf("took %v", took)
 			}
-			k.refused(c.name, err, c.words, codes.Unknown, codes.DeadlineExceeded, codes.Unavailable, codes.Internal, codes.FailedPrecondition,
+			k.refused(c.name, err, c.words, codes.Unknown, codes.DeadlineExceeded, codes.Unavailable, codes.Internal,
+				codes.FailedPrecondition,
 				codes.ResourceExhausted, codes.InvalidArgument)
 			if pods := k.pods(nil); len(pods) > 0 {
 				t.Errorf("the pod is listed: %v", pods)

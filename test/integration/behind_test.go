@@ -27,7 +27,8 @@ var damages = []struct {
 		return errors.Join(syscall.Kill(s.Monitor.Pid, syscall.SIGKILL), syscall.Kill(s.Init.Pid, syscall.SIGKILL))
 	}},
 	{"runtime state removed", func(l *life) error {
-		return removeThere(l.k.Path("run", "runtimes", "runc", l.containerID), l.k.Path("run", "runtimes", "crun", l.containerID))
+		return removeThere(l.k.Path("run", "runtimes", "runc", l.containerID), l.k.Path("run", "runtimes", "crun",
+			l.containerID))
 	}},
 	{"bundle removed", func(l *life) error { return removeThere(l.k.Path("run", "containers", l.containerID)) }},
 	{"network namespace removed", func(l *life) error {
@@ -42,7 +43,10 @@ var damages = []struct {
 		unmountBelow(l.k, dir)
 		return removeThere(dir)
 	}},
-	{"network record truncated", func(l *life) error { return os.Truncate(l.k.Path("root", "network", l.podID+".json"), 100) }},
+	{"network record truncated", func(l *life) error {
+		return os.Truncate(l.k.Path("root", "network", l.podID+".json"),
+			100)
+	}},
 	{"files of the pod removed", func(l *life) error {
 		dir := l.k.Path("run", "pods", l.podID)
 		unmountBelow(l.k, dir)
@@ -69,7 +73,8 @@ func TestBehindItsBack(t *testing.T) {
 	for _, handler := range []string{"runc", "crun"} {
 		t.Run(handler, func(t *testing.T) {
 			t.Parallel()
-			k := startWith(t, daemon.Options{Handler: handler, Set: []string{fmt.Sprintf("runtime.kill_timeout=%q", killTimeout)}})
+			k := startWith(t, daemon.Options{Handler: handler,
+				Set: []string{fmt.Sprintf("runtime.kill_timeout=%q", killTimeout)}})
 			some := damages
 			if handler != "runc" {
 				some = damages[:4] // the rest is no runtime's business

@@ -69,7 +69,8 @@ func TestStatusCommand(t *testing.T) {
 	pod, container := k.sleeper()
 	var s nodeStatus
 	k.poddJSON(&s, 0, "status", "--pod", pod[:12])
-	if len(s.Pods) != 1 || s.Pods[0].ID != pod || s.Pods[0].State != "ready" || len(s.Pods[0].Containers) != 1 || s.Pods[0].Containers[0].ID != container {
+	if len(s.Pods) != 1 || s.Pods[0].ID != pod || s.Pods[0].State != "ready" || len(s.Pods[0].Containers) != 1 ||
+		s.Pods[0].Containers[0].ID != container {
 		t.Fatalf("status %+v", s)
 	}
 	stages := func(ops []operation, verb string) (names []string) {
@@ -100,7 +101,8 @@ func TestStatusCommand(t *testing.T) {
 	k.eventually("the stuck pod is told of", func() bool {
 		s = nodeStatus{}
 		k.poddJSON(&s, 0, "status")
-		return len(s.Operations) == 1 && s.Operations[0].Verb == "RunPodSandbox" && slices.Equal(stages(s.Operations, "RunPodSandbox"), []string{"record", "namespaces", "network"})
+		return len(s.Operations) == 1 && s.Operations[0].Verb == "RunPodSandbox" &&
+			slices.Equal(stages(s.Operations, "RunPodSandbox"), []string{"record", "namespaces", "network"})
 	})
 	stuck := time.Now()
 	k.eventually("the stuck pod is logged", func() bool {
@@ -123,12 +125,14 @@ func TestStatusCommand(t *testing.T) {
 	if !strings.Contains(text, "infra container") || !strings.Contains(text, "|#") {
 		t.Errorf("no waterfall:\n%s", text)
 	}
-	if _, errs, code := k.podd("status", "--listen", k.Path("nobody.sock")); code != 1 || !strings.Contains(errs, "nobody.sock") {
+	if _, errs, code := k.podd("status", "--listen", k.Path("nobody.sock")); code != 1 ||
+		!strings.Contains(errs, "nobody.sock") {
 		t.Errorf("without a daemon: %d, %s", code, errs)
 	}
 }
 
-// waterfallIsTrue wants the stages of o to follow each other, to be most of it, and one to have taken as long as the test knows.
+// waterfallIsTrue wants the stages of o to follow each other, to be most of it, and one to have taken as long as the
+// test knows.
 func (k *kubelet) waterfallIsTrue(o operation, stage string, least time.Duration) {
 	k.Helper()
 	duration := func(text string) time.Duration {
@@ -186,7 +190,8 @@ func TestCheckAndWipeCommands(t *testing.T) {
 	k.ok("give an address away", os.WriteFile(address, []byte(nobody+"\r\neth0"), 0o600))
 	var f findings
 	k.poddJSON(&f, 1, "check")
-	want := []string{"leak address", "leak address", "leak container", "leak network attachment", "leak network namespace", "leak pod directory", "leak root filesystem"}
+	want := []string{"leak address", "leak address", "leak container", "leak network attachment", "leak network namespace",
+		"leak pod directory", "leak root filesystem"}
 	if got := f.kinds(); !slices.Equal(got, want) {
 		t.Errorf("found %v, want %v", got, want)
 	}
@@ -224,7 +229,8 @@ func TestCheckAndWipeCommands(t *testing.T) {
 	}
 	k.ok("stop podd", k.Stop())
 	out, errs, code := k.podd("wipe", "--images")
-	if code != 1 || !strings.Contains(errs, "--yes") || !strings.Contains(out, "pod "+pod) || !strings.Contains(out, "container "+container) || !strings.Contains(out, "image ") {
+	if code != 1 || !strings.Contains(errs, "--yes") || !strings.Contains(out, "pod "+pod) ||
+		!strings.Contains(out, "container "+container) || !strings.Contains(out, "image ") {
 		t.Errorf("wipe without --yes: %d, %s\n%s", code, errs, out)
 	}
 	agree("after nothing was wiped")

@@ -80,7 +80,8 @@ func containerLife(k *kubelet) {
 	k.refused("start a running container", err, "", codes.FailedPrecondition)
 	k.stopContainer(id, 0)
 	k.stopContainer(id, 0)
-	if st = k.container(id); st.State != cri.ContainerState_CONTAINER_EXITED || st.ExitCode != 137 || st.FinishedAt < st.StartedAt {
+	if st = k.container(id); st.State != cri.ContainerState_CONTAINER_EXITED || st.ExitCode != 137 ||
+		st.FinishedAt < st.StartedAt {
 		k.Errorf("stopped: %v", st)
 	}
 	k.removeContainer(id)
@@ -106,10 +107,12 @@ func containerEnds(k *kubelet) {
 		{"by its own signal", []string{"sh", "-c", "sh -c 'kill -SEGV $$'; exit $?"}, 0, 139, "Error"},
 		{"for memory", []string{"sh", "-c", "x=x; while true; do x=$x$x$x$x; done"}, 32 << 20, 137, "OOMKilled"},
 	} {
-		id, _ := k.runIn(pod, podCfg, c.command, func(cfg *cri.ContainerConfig) { cfg.Linux.Resources.MemoryLimitInBytes = c.limit })
+		id, _ := k.runIn(pod, podCfg, c.command,
+			func(cfg *cri.ContainerConfig) { cfg.Linux.Resources.MemoryLimitInBytes = c.limit })
 		st := k.exited(id)
 		if st.ExitCode != c.exit || st.Reason != c.reason {
-			k.Errorf("a container that ends %s: exit code %d, reason %q (%s), want %d, %q", c.name, st.ExitCode, st.Reason, st.Message, c.exit, c.reason)
+			k.Errorf("a container that ends %s: exit code %d, reason %q (%s), want %d, %q", c.name, st.ExitCode, st.Reason,
+				st.Message, c.exit, c.reason)
 		}
 		if st.StartedAt == 0 || st.FinishedAt < st.StartedAt {
 			k.Errorf("a container that ends %s: started %d, finished %d", c.name, st.StartedAt, st.FinishedAt)
@@ -131,12 +134,14 @@ func containerStops(k *kubelet) {
 	k.waitLog(podCfg, cfg, "ready")
 	begin := time.Now()
 	k.stopContainer(deaf, 1)
-	if st, took := k.container(deaf), time.Since(begin); st.ExitCode != 137 || took < time.Second || took > 10*time.Second {
+	if st, took := k.container(deaf), time.Since(begin); st.ExitCode != 137 || took < time.Second ||
+		took > 10*time.Second {
 		k.Errorf("exit code %d after %v, want 137 after a second", st.ExitCode, took)
 	}
 
 	k.have("docker.io/podd/stopsignal:latest")
-	own, cfg := k.runIn(pod, podCfg, nil, func(c *cri.ContainerConfig) { c.Image = &cri.ImageSpec{Image: "docker.io/podd/stopsignal:latest"} })
+	own, cfg := k.runIn(pod, podCfg, nil,
+		func(c *cri.ContainerConfig) { c.Image = &cri.ImageSpec{Image: "docker.io/podd/stopsignal:latest"} })
 	k.waitLog(podCfg, cfg, "ready")
 	k.stopContainer(own, 30)
 	if st := k.container(own); st.ExitCode != 7 || !strings.Contains(k.logText(podCfg, cfg), "got USR1") {
@@ -290,7 +295,8 @@ func containerMounts(k *kubelet) {
 		{HostPath: dir, ContainerPath: "/ro", Readonly: true, Propagation: cri.MountPropagation_PROPAGATION_PRIVATE},
 		{HostPath: filepath.Join(dir, "file"), ContainerPath: "/one/file", Readonly: true},
 		{ContainerPath: "/image", Image: &cri.ImageSpec{Image: "docker.io/podd/data:latest"}, Readonly: true},
-		{ContainerPath: "/part", Image: &cri.ImageSpec{Image: "docker.io/podd/data:latest"}, ImageSubPath: "data/a", Readonly: true},
+		{ContainerPath: "/part", Image: &cri.ImageSpec{Image: "docker.io/podd/data:latest"}, ImageSubPath: "data/a",
+			Readonly: true},
 	}
 	pod, podCfg := k.pod()
 	id, _ := k.runIn(pod, podCfg, []string{"sleep", "1000"}, func(c *cri.ContainerConfig) { c.Mounts = mounts })
@@ -340,23 +346,27 @@ func containerProcess(k *kubelet) {
 		{"one added", status("CapEff"), "0000000000001000\n", secure(func(s *cri.LinuxContainerSecurityContext) {
 			s.Capabilities = &cri.Capability{DropCapabilities: []string{"ALL"}, AddCapabilities: []string{"NET_ADMIN"}}
 		})},
-		{"no_new_privs", status("NoNewPrivs"), "1\n", secure(func(s *cri.LinuxContainerSecurityContext) { s.NoNewPrivs = true })},
+		{"no_new_privs", status("NoNewPrivs"), "1\n",
+			secure(func(s *cri.LinuxContainerSecurityContext) { s.NoNewPrivs = true })},
 		{"seccomp of the runtime", status("Seccomp"), "2\n", secure(func(s *cri.LinuxContainerSecurityContext) {
 			s.Seccomp = &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}
 		})},
 		{"seccomp unconfined", status("Seccomp"), "0\n", secure(func(s *cri.LinuxContainerSecurityContext) {
 			s.Seccomp = &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Unconfined}
 		})},
-		{"user", "id -u; id -g", "1000\n0\n", secure(func(s *cri.LinuxContainerSecurityContext) { s.RunAsUser = &cri.Int64Value{Value: 1000} })},
+		{"user", "id -u; id -g", "1000\n0\n",
+			secure(func(s *cri.LinuxContainerSecurityContext) { s.RunAsUser = &cri.Int64Value{Value: 1000} })},
 		{"read-only root", "touch /x 2>&1 | grep -o 'Read-only file system'", "Read-only file system\n",
 			secure(func(s *cri.LinuxContainerSecurityContext) { s.ReadonlyRootfs = true })},
-		{"masked path", "wc -c </etc/group; ls -A /var/log | wc -l", "0\n0\n", secure(func(s *cri.LinuxContainerSecurityContext) {
-			s.MaskedPaths = []string{"/etc/group", "/var/log", "/no/such/path"}
-		})},
+		{"masked path", "wc -c </etc/group; ls -A /var/log | wc -l", "0\n0\n",
+			secure(func(s *cri.LinuxContainerSecurityContext) {
+				s.MaskedPaths = []string{"/etc/group", "/var/log", "/no/such/path"}
+			})},
 		{"read-only path", "echo 1 2>/dev/null >/proc/sys/kernel/domainname || echo refused", "refused\n",
 			secure(func(s *cri.LinuxContainerSecurityContext) { s.ReadonlyPaths = []string{"/proc/sys"} })},
 		{"no stdin", "cat; echo end", "end\n", nil},
-		{"oom_score_adj", "cat /proc/self/oom_score_adj", "500\n", func(c *cri.ContainerConfig) { c.Linux.Resources.OomScoreAdj = 500 }},
+		{"oom_score_adj", "cat /proc/self/oom_score_adj", "500\n",
+			func(c *cri.ContainerConfig) { c.Linux.Resources.OomScoreAdj = 500 }},
 		{"device", "ls -l /dev/mine | cut -c1", "c\n", func(c *cri.ContainerConfig) {
 			c.Devices = []*cri.Device{{HostPath: "/dev/null", ContainerPath: "/dev/mine", Permissions: "rw"}}
 		}},
@@ -380,7 +390,8 @@ func containerProcess(k *kubelet) {
 func containerResources(k *kubelet) {
 	pod, podCfg := k.pod()
 	id, _ := k.runIn(pod, podCfg, []string{"sleep", "1000"}, func(c *cri.ContainerConfig) {
-		c.Linux.Resources = &cri.LinuxContainerResources{CpuPeriod: 100000, CpuQuota: 50000, CpuShares: 512, MemoryLimitInBytes: 64 << 20}
+		c.Linux.Resources = &cri.LinuxContainerResources{CpuPeriod: 100000, CpuQuota: 50000, CpuShares: 512,
+			MemoryLimitInBytes: 64 << 20}
 	})
 	r := k.container(id).GetResources().GetLinux()
 	if r.GetCpuQuota() != 50000 || r.GetCpuPeriod() != 100000 || r.GetMemoryLimitInBytes() != 64<<20 {
@@ -401,7 +412,8 @@ func containerResources(k *kubelet) {
 // memoryLimit reads the container's limit where the kernel keeps it, on cgroup v1 or v2.
 func (k *kubelet) memoryLimit(id string) string {
 	k.Helper()
-	for _, pattern := range []string{"/sys/fs/cgroup/memory/*%s*/memory.limit_in_bytes", "/sys/fs/cgroup/*%s*/memory.max"} {
+	for _, pattern := range []string{"/sys/fs/cgroup/memory/*%s*/memory.limit_in_bytes",
+		"/sys/fs/cgroup/*%s*/memory.max"} {
 		base := strings.TrimPrefix(k.CgroupParent, "/")
 		found, err := filepath.Glob(fmt.Sprintf(strings.Replace(pattern, "*%s*", base+"/*%s*", 1), id))
 		if err == nil && len(found) == 1 {

@@ -90,7 +90,8 @@ func (k *kubelet) wantChains(pod string) {
 
 // outlives is true for calls that go on when the daemon is dead: they meet the next one.
 func outlives(call string) bool {
-	return slices.Contains([]string{"conmon-create", "runc-create", "crun-create", "runc-start", "crun-start", "conmon-exec", "crun-exec", "runc-delete", "crun-delete", "bridge-DEL"}, call)
+	return slices.Contains([]string{"conmon-create", "runc-create", "crun-create", "runc-start", "crun-start",
+		"conmon-exec", "crun-exec", "runc-delete", "crun-delete", "bridge-DEL"}, call)
 }
 
 // happens kills the daemon at c and looks at what the next one makes of it.

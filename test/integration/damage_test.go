@@ -9,8 +9,9 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// TestDamagedLayer: the machine loses power, and a layer of an image has lost a file. The next daemon finds out and lists
-// the image no more; its container runs on; other images stay; and who pulls it again gets the layer and nothing else.
+// TestDamagedLayer: the machine loses power, and a layer of an image has lost a file. The next daemon finds out and
+// lists the image no more; its container runs on; other images stay; and who pulls it again gets the layer and nothing
+// else.
 func TestDamagedLayer(t *testing.T) {
 	t.Parallel()
 	k := start(t)
@@ -45,7 +46,8 @@ func TestDamagedLayer(t *testing.T) {
 	k.exec(container, "true")
 	var f findings
 	k.poddJSON(&f, 1, "check", "--images")
-	if len(f.Found) != 1 || f.Found[0].What != "image layer" || !strings.Contains(f.Found[0].Detail, "etc/nginx/nginx.conf") {
+	if len(f.Found) != 1 || f.Found[0].What != "image layer" || !strings.Contains(f.Found[0].Detail,
+		"etc/nginx/nginx.conf") {
 		t.Errorf("check found %+v", f)
 	}
 	k.pull(nginx)

@@ -47,7 +47,8 @@ func TestStuckDependencies(t *testing.T) {
 		fmt.Sprintf("runtime.undo_timeout=%q", d), `runtime.kill_timeout="5s"`, `image.pull_progress_timeout="15s"`,
 	}})
 	k.have(busybox)
-	cases := []*stuck{k.stuckAdd(), k.stuckDel(), k.stuckMonitor(), k.stuckStart(), k.stuckDelete(), k.deadVolume(), k.trickle(), k.uninterruptible()}
+	cases := []*stuck{k.stuckAdd(), k.stuckDel(), k.stuckMonitor(), k.stuckStart(), k.stuckDelete(), k.deadVolume(),
+		k.trickle(), k.uninterruptible()}
 
 	before := k.pace()
 	var calls sync.WaitGroup
@@ -62,7 +63,8 @@ func TestStuckDependencies(t *testing.T) {
 		k.eventually(held+" is held up", func() bool { return k.Gates.Holds(held) })
 	}
 	during := k.pace()
-	t.Logf("answers of List, Status and the like, the slowest of a hundred: %v before, %v while eight things are stuck", before.answer, during.answer)
+	t.Logf("answers of List, Status and the like, the slowest of a hundred: %v before, %v while eight things are stuck",
+		before.answer, during.answer)
 	t.Logf("the life of another pod: %v before, %v while eight things are stuck", before.life, during.life)
 	if during.answer > 10*before.answer+2*time.Second {
 		t.Errorf("answers take %v, %v before anything was stuck", during.answer, before.answer)
@@ -87,7 +89,8 @@ func (k *kubelet) with(t *testing.T) *kubelet {
 func (s *stuck) clears(k *kubelet) {
 	k.Logf("after %v: %v", s.took.Round(time.Millisecond), s.err)
 	for _, words := range s.words {
-		k.refused(s.name, s.err, words, codes.DeadlineExceeded, codes.Unknown) // unknown: what the kubelet has its own words for
+		// unknown: what the kubelet has its own words for
+		k.refused(s.name, s.err, words, codes.DeadlineExceeded, codes.Unknown)
 	}
 	if s.took > s.within+stuckFor {
 		k.Errorf("it took %v to tell", s.took)
@@ -168,7 +171,8 @@ func (k *kubelet) stuckStart() *stuck {
 	l := k.newLife()
 	l.upTo(2)
 	k.ok("hold", k.Gates.Hold("runc-start", l.containerID))
-	return &stuck{name: "start", call: func() error { return l.start(k.ctx()) }, words: []string{"start", "longer than"}, within: stuckFor,
+	return &stuck{name: "start", call: func() error { return l.start(k.ctx()) }, words: []string{"start", "longer than"},
+		within:  stuckFor,
 		release: func() error { return k.Gates.Release("runc-start") },
 		again: func() error {
 			l.container.Metadata.Attempt++

@@ -17,8 +17,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// TestReadOnlyDisk: what has to be written is refused, what runs goes on and can be stopped, a daemon that starts serves,
-// and all is well once the disk can be written to again.
+// TestReadOnlyDisk: what has to be written is refused, what runs goes on and can be stopped, a daemon that starts
+// serves, and all is well once the disk can be written to again.
 func TestReadOnlyDisk(t *testing.T) {
 	t.Parallel()
 	k := start(t)
@@ -48,12 +48,14 @@ func TestReadOnlyDisk(t *testing.T) {
 			l.upTo(3)
 			writable := k.readOnly(c.dirs...)
 			for what, try := range c.tries {
-				k.refused(what, try(l), "read-only file system", codes.Internal, codes.FailedPrecondition, codes.Unavailable, codes.Unknown)
+				k.refused(what, try(l), "read-only file system", codes.Internal, codes.FailedPrecondition, codes.Unavailable,
+					codes.Unknown)
 			}
 			k.ok("exec", l.exec(k.ctx()))
 			k.ok("kill podd", k.Kill9())
 			err := k.Start(k.ctx())
-			if c.name == "images" { // without them nothing could be run: podd says what is wrong, and tries again when it is started again
+			// without them nothing could be run: podd says what is wrong, and tries again when it is started again
+			if c.name == "images" {
 				if err == nil || !strings.Contains(err.Error(), k.Path("root", "storage")+": read-only file system") {
 					k.Fatalf("start with a read-only image store: %v", err)
 				}
@@ -109,7 +111,8 @@ func TestFullLogDisk(t *testing.T) {
 	k.ok("mount a small disk", unix.Mount("podd-test", cfg.LogDirectory, "tmpfs", 0, "size=256k"))
 	t.Cleanup(func() { k.ok("unmount it", unix.Unmount(cfg.LogDirectory, unix.MNT_DETACH)) })
 	shm := k.shm(pod)
-	id, ctr := k.runIn(pod, cfg, []string{"sh", "-c", "seq 100000; echo >/dev/shm/full; while [ ! -e /dev/shm/free ]; do sleep 0.05; done; echo the end"})
+	id, ctr := k.runIn(pod, cfg, []string{"sh", "-c", "seq 100000; echo >/dev/shm/full; while [ ! -e /dev/shm/free ]; " +
+		"do sleep 0.05; done; echo the end"})
 	k.eventually("the container has printed all that does not fit", func() bool {
 		_, err := os.Stat(shm + "/full")
 		return err == nil
@@ -160,7 +163,8 @@ func TestPowerLoss(t *testing.T) {
 		disk.mount()
 		k.ok("start podd", k.Start(k.ctx()))
 		there := k.image(image) != nil
-		t.Logf("power lost %v into a pull of %v, which had answered %v: the image is there: %v", after.Round(time.Millisecond), took.Round(time.Millisecond), answer, there)
+		t.Logf("power lost %v into a pull of %v, which had answered %v: the image is there: %v",
+			after.Round(time.Millisecond), took.Round(time.Millisecond), answer, there)
 		if answer == nil && !there {
 			t.Error("the pull had succeeded, and the image is gone")
 		}
@@ -186,7 +190,8 @@ func TestPowerLoss(t *testing.T) {
 func (k *kubelet) content(image string) string {
 	k.Helper()
 	pod, cfg := k.pod()
-	out, code := k.outputIn(pod, cfg, "find / -xdev -type f -size +0 | grep -v -e ^/etc/host -e ^/etc/resolv | sort | xargs sha256sum | sha256sum", func(c *cri.ContainerConfig) {
+	out, code := k.outputIn(pod, cfg, "find / -xdev -type f -size +0 | grep -v -e ^/etc/host -e ^/etc/resolv | sort | "+
+		"xargs sha256sum | sha256sum", func(c *cri.ContainerConfig) {
 		c.Image = &cri.ImageSpec{Image: image}
 	})
 	if code != 0 {

@@ -160,7 +160,8 @@ func (k *kubelet) nothingLeft(t *testing.T) {
 		for _, l := range lines {
 			// the bridge is the CNI plugin's and stays, with its addresses; the cgroup parent is the kubelet's;
 			// a handler of type shim keeps the socket that its shims send events to
-			if !strings.Contains(l, "link     "+k.Bridge) && !strings.HasSuffix(l, filepath.Base(k.CgroupParent)) && !strings.HasSuffix(l, "/events.sock") {
+			if !strings.Contains(l, "link     "+k.Bridge) && !strings.HasSuffix(l, filepath.Base(k.CgroupParent)) &&
+				!strings.HasSuffix(l, "/events.sock") {
 				t.Errorf("leak with podd running: %s", l)
 			}
 		}
@@ -216,7 +217,10 @@ func (k *kubelet) podConfig(mods ...func(*cri.PodSandboxConfig)) *cri.PodSandbox
 		LogDirectory: k.Path("logs", name),
 		Labels:       map[string]string{"app": name},
 		Annotations:  map[string]string{"podd.test/name": name},
-		Linux:        &cri.LinuxPodSandboxConfig{CgroupParent: k.CgroupParent, SecurityContext: &cri.LinuxSandboxSecurityContext{NamespaceOptions: &cri.NamespaceOption{Pid: cri.NamespaceMode_CONTAINER}}},
+		Linux: &cri.LinuxPodSandboxConfig{CgroupParent: k.CgroupParent,
+			SecurityContext: &cri.LinuxSandboxSecurityContext{
+				NamespaceOptions: &cri.NamespaceOption{Pid: cri.NamespaceMode_CONTAINER},
+			}},
 	}
 	for _, m := range mods {
 		m(cfg)
@@ -276,8 +280,10 @@ func (k *kubelet) containerConfig(command []string, mods ...func(*cri.ContainerC
 		Command:  command,
 		LogPath:  fmt.Sprintf("ctr-%d.log", n),
 		Linux: &cri.LinuxContainerConfig{
-			Resources:       &cri.LinuxContainerResources{},
-			SecurityContext: &cri.LinuxContainerSecurityContext{NamespaceOptions: &cri.NamespaceOption{Pid: cri.NamespaceMode_CONTAINER}},
+			Resources: &cri.LinuxContainerResources{},
+			SecurityContext: &cri.LinuxContainerSecurityContext{
+				NamespaceOptions: &cri.NamespaceOption{Pid: cri.NamespaceMode_CONTAINER},
+			},
 		},
 	}
 	for _, m := range mods {
@@ -289,7 +295,8 @@ func (k *kubelet) containerConfig(command []string, mods ...func(*cri.ContainerC
 func (k *kubelet) tryCreate(pod string, cfg *cri.ContainerConfig, podCfg *cri.PodSandboxConfig) (string, error) {
 	k.Helper()
 	k.have(busybox)
-	r, err := k.Runtime.CreateContainer(k.ctx(), &cri.CreateContainerRequest{PodSandboxId: pod, Config: cfg, SandboxConfig: podCfg})
+	r, err := k.Runtime.CreateContainer(k.ctx(), &cri.CreateContainerRequest{PodSandboxId: pod, Config: cfg,
+		SandboxConfig: podCfg})
 	return r.GetContainerId(), err
 }
 
@@ -307,7 +314,8 @@ func (k *kubelet) startContainer(id string) {
 }
 
 // runIn creates and starts a container and returns its id and config.
-func (k *kubelet) runIn(pod string, podCfg *cri.PodSandboxConfig, command []string, mods ...func(*cri.ContainerConfig)) (string, *cri.ContainerConfig) {
+func (k *kubelet) runIn(pod string, podCfg *cri.PodSandboxConfig, command []string,
+	mods ...func(*cri.ContainerConfig)) (string, *cri.ContainerConfig) {
 	k.Helper()
 	cfg := k.containerConfig(command, mods...)
 	id := k.create(pod, cfg, podCfg)
@@ -330,7 +338,8 @@ func (k *kubelet) output(command string, mods ...func(*cri.ContainerConfig)) (st
 	return k.outputIn(pod, podCfg, command, mods...)
 }
 
-func (k *kubelet) outputIn(pod string, podCfg *cri.PodSandboxConfig, command string, mods ...func(*cri.ContainerConfig)) (stdout string, exit int32) {
+func (k *kubelet) outputIn(pod string, podCfg *cri.PodSandboxConfig, command string,
+	mods ...func(*cri.ContainerConfig)) (stdout string, exit int32) {
 	k.Helper()
 	id, cfg := k.runIn(pod, podCfg, []string{"sh", "-c", command}, mods...)
 	st := k.exited(id)
@@ -376,7 +385,8 @@ func (k *kubelet) containers(f *cri.ContainerFilter) []*cri.Container {
 // exec runs a shell command in a container and wants it to succeed.
 func (k *kubelet) exec(id, command string) string {
 	k.Helper()
-	r, err := k.Runtime.ExecSync(k.ctx(), &cri.ExecSyncRequest{ContainerId: id, Cmd: []string{"sh", "-c", command}, Timeout: 30})
+	r, err := k.Runtime.ExecSync(k.ctx(), &cri.ExecSyncRequest{ContainerId: id, Cmd: []string{"sh", "-c", command},
+		Timeout: 30})
 	k.ok("ExecSync "+command, err)
 	if r.ExitCode != 0 {
 		k.Fatalf("ExecSync %s: exit code %d: %s%s", command, r.ExitCode, r.Stdout, r.Stderr)

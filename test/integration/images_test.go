@@ -47,14 +47,16 @@ func imageNames(k *kubelet) {
 		k.Fatalf("pulled %s, found %v", ref, img)
 	}
 	k.pull("busybox") // docker.io/library/busybox:latest, the same image
-	names := []string{img.Id, img.Id[:12], "sha256:" + img.Id, "busybox", "busybox:latest", "docker.io/library/busybox:latest"}
+	names := []string{img.Id, img.Id[:12], "sha256:" + img.Id, "busybox", "busybox:latest",
+		"docker.io/library/busybox:latest"}
 	img = k.image(img.Id)
 	names = append(append(names, img.RepoTags...), img.RepoDigests...)
 	for _, name := range names {
 		if got := k.image(name); got.GetId() != img.Id {
 			k.Errorf("image status of %s: %v, want %s", name, got, img.Id)
 		}
-		list, err := k.Images.ListImages(k.ctx(), &cri.ListImagesRequest{Filter: &cri.ImageFilter{Image: &cri.ImageSpec{Image: name}}})
+		list, err := k.Images.ListImages(k.ctx(),
+			&cri.ListImagesRequest{Filter: &cri.ImageFilter{Image: &cri.ImageSpec{Image: name}}})
 		k.ok("ListImages", err)
 		if len(list.Images) != 1 || list.Images[0].Id != img.Id {
 			k.Errorf("images listed by %s: %v", name, list.Images)
@@ -65,12 +67,14 @@ func imageNames(k *kubelet) {
 			k.Errorf("tags %q lack %s", img.RepoTags, want)
 		}
 	}
-	for _, none := range []string{"feedfeedfeed", "registry.k8s.io/no/such:image", "busybox@sha256:" + strings.Repeat("0", 64)} {
+	for _, none := range []string{"feedfeedfeed", "registry.k8s.io/no/such:image",
+		"busybox@sha256:" + strings.Repeat("0", 64)} {
 		if got := k.image(none); got != nil {
 			k.Errorf("image status of %s: %v", none, got)
 		}
 	}
-	full, err := k.Images.ImageStatus(k.ctx(), &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: img.Id}, Verbose: true})
+	full, err := k.Images.ImageStatus(k.ctx(), &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: img.Id},
+		Verbose: true})
 	k.ok("verbose ImageStatus", err)
 	if len(full.Info) == 0 {
 		k.Error("a verbose image status without info")
@@ -95,7 +99,8 @@ func imageByDigest(k *kubelet) {
 		k.Errorf("pulled %s by digest: %v", id, img)
 	}
 	pod, podCfg := k.pod()
-	out, _ := k.outputIn(pod, podCfg, "cat /test", func(c *cri.ContainerConfig) { c.Image = &cri.ImageSpec{Image: digests[0]} })
+	out, _ := k.outputIn(pod, podCfg, "cat /test",
+		func(c *cri.ContainerConfig) { c.Image = &cri.ImageSpec{Image: digests[0]} })
 	if out != "test-image-digest:latest" {
 		k.Errorf("the image's file says %q", out)
 	}
@@ -117,7 +122,8 @@ func imageLayers(k *kubelet) {
 	const name = "docker.io/podd/layered:latest"
 	k.pull(name)
 	pod, podCfg := k.pod()
-	out, _ := k.outputIn(pod, podCfg, "cat /replaced; ls /gone /opaque; ls /blob | wc -l; cat /linked-too; stat -c %h /linked",
+	out, _ := k.outputIn(pod, podCfg, "cat /replaced; ls /gone /opaque; ls /blob | wc -l; cat /linked-too; stat -c %h "+
+		"/linked",
 		func(c *cri.ContainerConfig) { c.Image = &cri.ImageSpec{Image: name} })
 	want := "layer 23\n/gone:\n23\n\n/opaque:\n23\n24\nlinked\n2\n"
 	if out != want {
@@ -132,7 +138,8 @@ func imageRemoval(k *kubelet) {
 	k.pull(name)
 	id := k.image(name).Id
 	pod, podCfg := k.pod()
-	ctr := k.create(pod, k.containerConfig([]string{"sleep", "1000"}, func(c *cri.ContainerConfig) { c.Image = &cri.ImageSpec{Image: name} }), podCfg)
+	ctr := k.create(pod, k.containerConfig([]string{"sleep", "1000"},
+		func(c *cri.ContainerConfig) { c.Image = &cri.ImageSpec{Image: name} }), podCfg)
 	_, err := k.Images.RemoveImage(k.ctx(), &cri.RemoveImageRequest{Image: &cri.ImageSpec{Image: name}})
 	k.refused("remove an image in use", err, ctr[:12], codes.FailedPrecondition)
 	k.startContainer(ctr) // which still has its root file system
@@ -162,7 +169,8 @@ func imageCredentials(k *kubelet) {
 		{"base64", basicHost + image, basic, false},
 		{"registry token", tokenHost + image, &cri.AuthConfig{RegistryToken: images.Token}, false},
 		{"a wrong token", tokenHost + image, &cri.AuthConfig{RegistryToken: "no"}, true},
-		{"another server's", basicHost + image, &cri.AuthConfig{Username: images.User, Password: images.Password, ServerAddress: "elsewhere.test"}, true},
+		{"another server's", basicHost + image, &cri.AuthConfig{Username: images.User, Password: images.Password,
+			ServerAddress: "elsewhere.test"}, true},
 	} {
 		_, err := k.tryPull(c.image, c.auth)
 		if (err != nil) != c.fails {
@@ -279,8 +287,11 @@ func imageSpace(k *kubelet) {
 
 func imagePlatforms(k *kubelet) {
 	k.pull("docker.io/podd/multiarch:latest")
-	if out, _ := k.output("echo runs", func(c *cri.ContainerConfig) { c.Image = &cri.ImageSpec{Image: "docker.io/podd/multiarch:latest"} }); out != "runs\n" {
-		k.Errorf("the image from the list printed %q", out)
+	out, _ := k.output("echo runs", func(c *cri.ContainerConfig) {
+		c.Image = &cri.ImageSpec{Image: "docker.io/podd/multiarch:latest"}
+	})
+	if out != "runs\n" {
+		k.Errorf("the image from the list printed %q, want %q", out, "runs\n")
 	}
 	for _, image := range []string{"docker.io/podd/foreign:latest", "docker.io/podd/foreign-list:latest"} {
 		_, err := k.tryPull(image, nil)

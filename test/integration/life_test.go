@@ -61,7 +61,8 @@ func (l *life) run(ctx context.Context) error {
 }
 
 func (l *life) create(ctx context.Context) error {
-	r, err := l.k.Runtime.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: l.podID, Config: l.container, SandboxConfig: l.pod})
+	r, err := l.k.Runtime.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: l.podID, Config: l.container,
+		SandboxConfig: l.pod})
 	if err != nil {
 		return err
 	}
@@ -75,7 +76,8 @@ func (l *life) start(ctx context.Context) error {
 }
 
 func (l *life) exec(ctx context.Context) error {
-	r, err := l.k.Runtime.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: l.containerID, Cmd: []string{"echo", "alive"}, Timeout: 60})
+	r, err := l.k.Runtime.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: l.containerID, Cmd: []string{"echo", "alive"},
+		Timeout: 60})
 	if err == nil && (r.ExitCode != 0 || string(r.Stdout) != "alive\n") {
 		return fmt.Errorf("exit code %d, output %q", r.ExitCode, r.Stdout)
 	}

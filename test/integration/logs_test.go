@@ -55,7 +55,8 @@ func logFormat(k *kubelet) {
 func logPartial(k *kubelet) {
 	const length = 100_000
 	pod, podCfg := k.pod()
-	id, cfg := k.runIn(pod, podCfg, []string{"sh", "-c", fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x; echo; printf unfinished", length)})
+	id, cfg := k.runIn(pod, podCfg, []string{"sh", "-c", fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x; echo; printf "+
+		"unfinished", length)})
 	k.exited(id)
 	lines := k.logLines(podCfg, cfg)
 	long := 0
@@ -104,7 +105,8 @@ func logRotation(k *kubelet) {
 
 func logWithoutDaemon(k *kubelet) {
 	pod, podCfg := k.pod()
-	id, cfg := k.runIn(pod, podCfg, []string{"sh", "-c", "n=0; while [ $n -lt 150 ]; do n=$((n+1)); echo $n; sleep 0.02; done"})
+	id, cfg := k.runIn(pod, podCfg, []string{"sh", "-c", "n=0; while [ $n -lt 150 ]; do n=$((n+1)); echo $n; sleep " +
+		"0.02; done"})
 	k.waitLog(podCfg, cfg, "3\n")
 	k.ok("kill podd", k.Kill9())
 	time.Sleep(500 * time.Millisecond) // lines that nobody but the monitor can write
@@ -125,7 +127,8 @@ func logWithoutDaemon(k *kubelet) {
 
 func logTerminal(k *kubelet) {
 	pod, podCfg := k.pod()
-	id, cfg := k.runIn(pod, podCfg, []string{"sh", "-c", "tty; echo err >&2"}, func(c *cri.ContainerConfig) { c.Tty = true })
+	id, cfg := k.runIn(pod, podCfg, []string{"sh", "-c", "tty; echo err >&2"},
+		func(c *cri.ContainerConfig) { c.Tty = true })
 	k.exited(id)
 	if text := k.logText(podCfg, cfg); !strings.Contains(text, "/dev/") || !strings.Contains(text, "err") {
 		k.Errorf("the log of a container with a terminal: %q", text)
@@ -137,8 +140,10 @@ func logPaths(k *kubelet) {
 	outside := k.Path("outside")
 	k.ok("make a directory beside the logs", os.MkdirAll(outside, 0o755))
 	k.ok("link to it", os.Symlink(outside, filepath.Join(podCfg.LogDirectory, "link")))
-	k.ok("link to a file in it", os.Symlink(filepath.Join(outside, "file"), filepath.Join(podCfg.LogDirectory, "link.log")))
-	for _, path := range []string{"../outside/a.log", "x/../../outside/a.log", "link/a.log", "link.log", outside + "/a.log", "..", "."} {
+	k.ok("link to a file in it", os.Symlink(filepath.Join(outside, "file"), filepath.Join(podCfg.LogDirectory,
+		"link.log")))
+	for _, path := range []string{"../outside/a.log", "x/../../outside/a.log", "link/a.log", "link.log",
+		outside + "/a.log", "..", "."} {
 		cfg := k.containerConfig([]string{"echo", "escaped"})
 		cfg.LogPath = path
 		id, err := k.tryCreate(pod, cfg, podCfg)
@@ -153,7 +158,8 @@ func logPaths(k *kubelet) {
 		}
 		k.refused("log path "+path, err, "log", codes.InvalidArgument)
 	}
-	id, cfg := k.runIn(pod, podCfg, []string{"echo", "inside"}, func(c *cri.ContainerConfig) { c.LogPath = "some/dir/0.log" })
+	id, cfg := k.runIn(pod, podCfg, []string{"echo", "inside"},
+		func(c *cri.ContainerConfig) { c.LogPath = "some/dir/0.log" })
 	k.exited(id)
 	if got := k.logText(podCfg, cfg); got != "inside\n" {
 		k.Errorf("a log in a directory below: %q", got)

@@ -94,7 +94,8 @@ func TestMixed(t *testing.T) {
 		})
 		_, err := k.Runtime.RunPodSandbox(k.ctx(), &cri.RunPodSandboxRequest{Config: cfg, RuntimeHandler: "gvisor"})
 		k.refused("RunPodSandbox", err, "kernel of their own", codes.InvalidArgument)
-		_, err = k.Runtime.RunPodSandbox(k.ctx(), &cri.RunPodSandboxRequest{Config: k.podConfig(), RuntimeHandler: "unheard-of"})
+		_, err = k.Runtime.RunPodSandbox(k.ctx(),
+			&cri.RunPodSandboxRequest{Config: k.podConfig(), RuntimeHandler: "unheard-of"})
 		k.refused("RunPodSandbox", err, "[runc crun gvisor", codes.InvalidArgument, codes.NotFound)
 	})
 }
@@ -123,7 +124,8 @@ func (k *kubelet) mixedPod(handler string, mods ...func(*cri.PodSandboxConfig)) 
 	if st.GetRuntimeHandler() != handler {
 		k.Errorf("runtime handler %q, want %q", st.GetRuntimeHandler(), handler)
 	}
-	serve := fmt.Sprintf("echo I am %s >/tmp/index.html; httpd -p 80 -h /tmp; echo serving; echo to err >&2; exec sleep 10000", handler)
+	serve := fmt.Sprintf("echo I am %s >/tmp/index.html; httpd -p 80 -h /tmp; echo serving; echo to err >&2; exec "+
+		"sleep 10000", handler)
 	p.web, p.webCfg = k.runIn(p.id, p.cfg, []string{"sh", "-c", serve}, func(c *cri.ContainerConfig) {
 		c.Linux.SecurityContext.Capabilities = &cri.Capability{AddCapabilities: []string{"NET_RAW"}} // ping
 		c.Linux.SecurityContext.NamespaceOptions = p.cfg.Linux.SecurityContext.NamespaceOptions
@@ -134,7 +136,8 @@ func (k *kubelet) mixedPod(handler string, mods ...func(*cri.PodSandboxConfig)) 
 	})
 	k.waitLog(p.cfg, p.webCfg, "serving\n")
 	k.eventually("the web server answers", func() bool {
-		r, err := k.Runtime.ExecSync(k.ctx(), &cri.ExecSyncRequest{ContainerId: p.web, Cmd: []string{"wget", "-q", "-O", "-", "http://127.0.0.1/"}, Timeout: 30})
+		r, err := k.Runtime.ExecSync(k.ctx(),
+			&cri.ExecSyncRequest{ContainerId: p.web, Cmd: []string{"wget", "-q", "-O", "-", "http://127.0.0.1/"}, Timeout: 30})
 		return err == nil && r.ExitCode == 0
 	})
 	return p
@@ -158,12 +161,14 @@ func mixedShare(k *kubelet, p *mixedPod) {
 }
 
 func mixedExec(k *kubelet, p *mixedPod) {
-	r, err := k.Runtime.ExecSync(k.ctx(), &cri.ExecSyncRequest{ContainerId: p.web, Cmd: []string{"sh", "-c", "echo out; echo err >&2; exit 3"}, Timeout: 30})
+	r, err := k.Runtime.ExecSync(k.ctx(),
+		&cri.ExecSyncRequest{ContainerId: p.web, Cmd: []string{"sh", "-c", "echo out; echo err >&2; exit 3"}, Timeout: 30})
 	k.ok("ExecSync", err)
 	if string(r.Stdout) != "out\n" || string(r.Stderr) != "err\n" || r.ExitCode != 3 {
 		k.Errorf("got %q, %q, %d", r.Stdout, r.Stderr, r.ExitCode)
 	}
-	_, err = k.Runtime.ExecSync(k.ctx(), &cri.ExecSyncRequest{ContainerId: p.web, Cmd: []string{"sh", "-c", "sleep 4322 & exec sleep 4321"}, Timeout: 1})
+	_, err = k.Runtime.ExecSync(k.ctx(),
+		&cri.ExecSyncRequest{ContainerId: p.web, Cmd: []string{"sh", "-c", "sleep 4322 & exec sleep 4321"}, Timeout: 1})
 	k.refused("ExecSync that takes too long", err, "", codes.DeadlineExceeded)
 	k.eventually("what took too long is gone", func() bool {
 		left := k.exec(p.web, "ps -o args")
@@ -173,7 +178,8 @@ func mixedExec(k *kubelet, p *mixedPod) {
 	// A command with a terminal that ends while runsc looks whether it has started is a failure to it: see oci/README.md.
 	const command = "read x; echo got $x; test -t 0 && echo terminal; sleep 0.5"
 	for _, tty := range []bool{false, true} {
-		e, err := k.Runtime.Exec(k.ctx(), &cri.ExecRequest{ContainerId: p.web, Cmd: []string{"sh", "-c", command}, Stdin: true, Stdout: true, Stderr: !tty, Tty: tty})
+		e, err := k.Runtime.Exec(k.ctx(), &cri.ExecRequest{ContainerId: p.web, Cmd: []string{"sh", "-c", command},
+			Stdin: true, Stdout: true, Stderr: !tty, Tty: tty})
 		k.ok("Exec", err)
 		out, err := k.stream(e.Url, "hello\n", tty)
 		k.ok("exec session", err)
@@ -285,8 +291,8 @@ func mixedStats(k *kubelet, p *mixedPod) {
 		return s.GetCpu().GetUsageCoreNanoSeconds().GetValue(), s.GetMemory().GetWorkingSetBytes().GetValue()
 	}
 	before, _ := used()
-	// Again and again: runsc divides what the sandbox has used by what each container has had of it so far, so that the figure of
-	// one falls when another one works.
+	// Again and again: runsc divides what the sandbox has used by what each container has had of it so far, so that the
+	// figure of one falls when another one works.
 	k.eventually("the work shows", func() bool {
 		k.exec(p.web, "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done")
 		cpu, memory := used()
@@ -305,9 +311,11 @@ func mixedStats(k *kubelet, p *mixedPod) {
 
 // mixedStop: one container ends by its signal, the other goes on.
 func mixedStop(k *kubelet, p *mixedPod) {
-	trap, _ := k.runIn(p.id, p.cfg, []string{"sh", "-c", "trap 'exit 5' TERM; echo ready >/tmp/ready; while true; do sleep 0.1; done"})
+	trap, _ := k.runIn(p.id, p.cfg, []string{"sh", "-c", "trap 'exit 5' TERM; echo ready >/tmp/ready; while true; do " +
+		"sleep 0.1; done"})
 	k.eventually("trap is set", func() bool {
-		r, err := k.Runtime.ExecSync(k.ctx(), &cri.ExecSyncRequest{ContainerId: trap, Cmd: []string{"cat", "/tmp/ready"}, Timeout: 30})
+		r, err := k.Runtime.ExecSync(k.ctx(), &cri.ExecSyncRequest{ContainerId: trap, Cmd: []string{"cat", "/tmp/ready"},
+			Timeout: 30})
 		return err == nil && r.ExitCode == 0
 	})
 	k.stopContainer(trap, 30)
@@ -341,7 +349,8 @@ func TestMixedRestart(t *testing.T) {
 	for _, h := range mixed {
 		p := pods[h.handler]
 		away[h.handler], _ = k.runIn(p.id, p.cfg, []string{"sh", "-c", "wget -q -O - " + bell.url + h.handler + "; exit 8"})
-		later[h.handler], _ = k.runIn(p.id, p.cfg, []string{"sh", "-c", "while [ ! -e /tmp/end ]; do sleep 0.1; done; exit 9"})
+		later[h.handler], _ = k.runIn(p.id, p.cfg,
+			[]string{"sh", "-c", "while [ ! -e /tmp/end ]; do sleep 0.1; done; exit 9"})
 		started[h.handler] = k.container(p.web).StartedAt
 	}
 	for range mixed {
@@ -367,7 +376,8 @@ func TestMixedRestart(t *testing.T) {
 				}
 				k.removeContainer(id) // mixedStats counts the others
 			}
-			for _, test := range []func(*kubelet, *mixedPod){mixedShare, mixedExec, mixedAttach, mixedLogs, mixedForward, mixedStats, mixedStop} {
+			for _, test := range []func(*kubelet, *mixedPod){mixedShare, mixedExec, mixedAttach, mixedLogs, mixedForward,
+				mixedStats, mixedStop} {
 				test(k, p)
 			}
 		})
@@ -418,7 +428,8 @@ func TestSandboxKilled(t *testing.T) {
 				c.Linux.SecurityContext.NamespaceOptions.Pid = cri.NamespaceMode_POD
 			})
 			k.ok("kill the infra container", syscall.Kill(k.infraPid(p.id), syscall.SIGKILL))
-			k.eventually("pod is not ready", func() bool { return k.podStatus(p.id).State == cri.PodSandboxState_SANDBOX_NOTREADY })
+			k.eventually("pod is not ready",
+				func() bool { return k.podStatus(p.id).State == cri.PodSandboxState_SANDBOX_NOTREADY })
 			for _, c := range []string{p.web, p.cat} {
 				if st := k.exited(c); st.ExitCode < 128 { // gVisor's shim says 128
 					t.Errorf("exit code %d, want that of a killed one", st.ExitCode)
@@ -434,7 +445,8 @@ func TestSandboxKilled(t *testing.T) {
 // addresses, serves at the node's localhost, and ports are forwarded to that.
 func TestGVisorHostNetwork(t *testing.T) {
 	t.Parallel()
-	k := start(t, `runtime.handlers.gvisor.options.network = "host"`, `runtime.handlers.gvisor-shim.options.network = "host"`)
+	k := start(t, `runtime.handlers.gvisor.options.network = "host"`,
+		`runtime.handlers.gvisor-shim.options.network = "host"`)
 	for _, handler := range []string{"gvisor", "gvisor-shim"} {
 		t.Run(handler, func(t *testing.T) {
 			k := k.sub(t)
@@ -453,7 +465,8 @@ func TestGVisorHostNetwork(t *testing.T) {
 				c.Linux.SecurityContext.NamespaceOptions.Network = cri.NamespaceMode_NODE
 			}
 			port := k.freePort()
-			c, _ := k.runIn(pod, cfg, []string{"sh", "-c", fmt.Sprintf("echo I am in %s >/tmp/index.html; exec httpd -f -p 127.0.0.1:%d -h /tmp", handler, port)}, onNode)
+			c, _ := k.runIn(pod, cfg, []string{"sh", "-c", fmt.Sprintf("echo I am in %s >/tmp/index.html; exec httpd -f -p "+
+				"127.0.0.1:%d -h /tmp", handler, port)}, onNode)
 			if dmesg := k.exec(c, "dmesg"); !strings.Contains(dmesg, "gVisor") {
 				t.Errorf("dmesg %.200q", dmesg)
 			}

@@ -78,11 +78,14 @@ func pidTarget(k *kubelet) {
 	_, err := k.tryCreate(pod, k.containerConfig([]string{"true"}, aim(stranger)), cfg)
 	k.refused("a target in another pod", err, "", codes.InvalidArgument, codes.FailedPrecondition, codes.NotFound)
 	_, err = k.tryCreate(pod, k.containerConfig([]string{"true"}, aim("feedfeed")), cfg)
-	k.refused("a target that is not there", err, "feedfeed", codes.NotFound, codes.InvalidArgument, codes.FailedPrecondition)
+	k.refused("a target that is not there", err, "feedfeed", codes.NotFound, codes.InvalidArgument,
+		codes.FailedPrecondition)
 }
 
 func ipcNode(k *kubelet) {
-	pod, cfg := k.pod(func(c *cri.PodSandboxConfig) { c.Linux.SecurityContext.NamespaceOptions.Ipc = cri.NamespaceMode_NODE })
+	pod, cfg := k.pod(func(c *cri.PodSandboxConfig) {
+		c.Linux.SecurityContext.NamespaceOptions.Ipc = cri.NamespaceMode_NODE
+	})
 	ctr, _ := k.runIn(pod, cfg, []string{"sleep", "1000"}, func(c *cri.ContainerConfig) {
 		c.Linux.SecurityContext.NamespaceOptions.Ipc = cri.NamespaceMode_NODE
 	})
@@ -107,8 +110,9 @@ func userNamespace(k *kubelet) {
 	if got := strings.Join(strings.Fields(k.exec(ctr, "cat /proc/self/uid_map")), " "); got != "0 100000 65536" {
 		k.Errorf("uid_map %q", got)
 	}
-	if got := k.exec(ctr, "id -u; stat -c %u /bin/busybox; touch /volume/file /in-root; stat -c %u /volume/file /in-root"); got != "0\n0\n0\n0\n" {
-		k.Errorf("owners inside: %q", got)
+	owners := k.exec(ctr, "id -u; stat -c %u /bin/busybox; touch /volume/file /in-root; stat -c %u /volume/file /in-root")
+	if want := "0\n0\n0\n0\n"; owners != want {
+		k.Errorf("owners inside: %q, want %q", owners, want)
 	}
 	if got := strings.TrimSpace(k.exec(ctr, "cat /sys/class/net/eth0/operstate")); got != "up" {
 		k.Errorf("the network is %q", got)
@@ -123,7 +127,8 @@ func userNamespaceHostNetwork(k *kubelet) {
 		UsernsOptions: &cri.UserNamespace{Mode: cri.NamespaceMode_POD, Uids: mapping, Gids: mapping},
 	}
 	pod, cfg := k.pod(func(c *cri.PodSandboxConfig) { c.Linux.SecurityContext.NamespaceOptions = options })
-	ctr, _ := k.runIn(pod, cfg, []string{"sleep", "1000"}, func(c *cri.ContainerConfig) { c.Linux.SecurityContext.NamespaceOptions = options })
+	ctr, _ := k.runIn(pod, cfg, []string{"sleep", "1000"},
+		func(c *cri.ContainerConfig) { c.Linux.SecurityContext.NamespaceOptions = options })
 	if got := strings.Join(strings.Fields(k.exec(ctr, "cat /proc/self/uid_map")), " "); got != "0 165536 65536" {
 		k.Errorf("uid_map %q", got)
 	}

@@ -96,10 +96,12 @@ func TestMissingRuntime(t *testing.T) {
 		t.Errorf("conditions %v do not say what is missing", s.Status.Conditions)
 	}
 	_, err = k.Runtime.RunPodSandbox(k.ctx(), &cri.RunPodSandboxRequest{Config: k.podConfig(), RuntimeHandler: "ghost"})
-	k.refused("a pod for a handler whose runtime is missing", err, "/no/such/runtime", codes.Unavailable, codes.FailedPrecondition, codes.NotFound)
+	k.refused("a pod for a handler whose runtime is missing", err, "/no/such/runtime", codes.Unavailable,
+		codes.FailedPrecondition, codes.NotFound)
 	k.pod()
 
-	k.ok("restart with another default", os.WriteFile(k.Path("podd.toml.d", "60.toml"), []byte(`runtime.default_handler = "ghost"`+"\n"), 0o644))
+	k.ok("restart with another default",
+		os.WriteFile(k.Path("podd.toml.d", "60.toml"), []byte(`runtime.default_handler = "ghost"`+"\n"), 0o644))
 	k.ok("restart", k.Restart(k.ctx(), k.Stop))
 	s, err = k.Runtime.Status(k.ctx(), &cri.StatusRequest{})
 	k.ok("Status", err)
@@ -119,14 +121,16 @@ func TestPreload(t *testing.T) {
 	k.ok("find the images", err)
 	dir := k.Path("root", "preload")
 	k.ok("make the preload directory", os.MkdirAll(dir, 0o755))
-	k.ok("put an image there", images.Export(path, "e2e-test-images/busybox:1.29-2", "example.com/air-gapped:1", filepath.Join(dir, "busybox")))
+	k.ok("put an image there", images.Export(path, "e2e-test-images/busybox:1.29-2", "example.com/air-gapped:1",
+		filepath.Join(dir, "busybox")))
 	k.ok("and nonsense", os.WriteFile(filepath.Join(dir, "nonsense.tar"), []byte("not an archive"), 0o644))
 	k.ok("start podd", k.Start(k.ctx()))
 	k.eventually("the image is loaded", func() bool { return k.image("example.com/air-gapped:1") != nil })
 	if img := k.image("example.com/air-gapped:1"); !img.Pinned {
 		t.Errorf("the image is not pinned: %v", img)
 	}
-	out, _ := k.output("echo from the air-gapped image", func(c *cri.ContainerConfig) { c.Image = &cri.ImageSpec{Image: "example.com/air-gapped:1"} })
+	out, _ := k.output("echo from the air-gapped image",
+		func(c *cri.ContainerConfig) { c.Image = &cri.ImageSpec{Image: "example.com/air-gapped:1"} })
 	if out != "from the air-gapped image\n" {
 		t.Errorf("it printed %q", out)
 	}

@@ -28,7 +28,8 @@ type spans struct {
 }
 
 // Export implements the collector.
-func (s *spans) Export(_ context.Context, r *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
+func (s *spans) Export(_ context.Context,
+	r *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, rs := range r.GetResourceSpans() {
@@ -96,7 +97,8 @@ func TestObserved(t *testing.T) {
 	t.Parallel()
 	sent, dir := collect(t)
 	socket := dir + "/metrics.sock"
-	k := start(t, `metrics.address = "unix://`+socket+`"`, `tracing.endpoint = "unix://`+dir+`/otlp"`, "tracing.sampling_rate_per_million = 0")
+	k := start(t, `metrics.address = "unix://`+socket+`"`, `tracing.endpoint = "unix://`+dir+`/otlp"`,
+		"tracing.sampling_rate_per_million = 0")
 	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o660 {
 		t.Errorf("the socket of the metrics is %v, %v", info, err)
 	}
@@ -108,7 +110,8 @@ func TestObserved(t *testing.T) {
 	k.ok("RunPodSandbox", err)
 	container, _ := k.runIn(r.PodSandboxId, cfg, []string{"sleep", "10000"})
 	body := k.scrape(socket)
-	for _, want := range []string{`podd_pods{state="ready"} 1`, `podd_containers{state="running"} 1`, "podd_images 1", "podd_network_ready 1",
+	for _, want := range []string{`podd_pods{state="ready"} 1`, `podd_containers{state="running"} 1`, "podd_images 1",
+		"podd_network_ready 1",
 		`podd_runtime_handler_ready{handler="runc"} 1`, "podd_quarantined_records 0", "podd_pending_cleanups 0"} {
 		if !strings.Contains(body, "\n"+want+"\n") {
 			t.Errorf("while the pod runs there is no line %s", want)
@@ -128,7 +131,8 @@ func TestObserved(t *testing.T) {
 		"RemovePodSandbox": {"remove record"},
 	} {
 		for _, s := range stages {
-			if want := `podd_operation_stage_duration_seconds_count{handler="runc",operation="` + verb + `",outcome="ok",stage="` + s + `"} 1`; !strings.Contains(body, want) {
+			if want := `podd_operation_stage_duration_seconds_count{handler="runc",operation="` + verb +
+				`",outcome="ok",stage="` + s + `"} 1`; !strings.Contains(body, want) {
 				t.Errorf("no line %s", want)
 			}
 		}
@@ -161,13 +165,15 @@ func (k *kubelet) traceIsWhole(sent *spans, trace string) {
 	if len(calls) != 1 || len(pods) != 1 {
 		k.Fatalf("%d spans of the call and %d of the operation", len(calls), len(pods))
 	}
-	if hex.EncodeToString(calls[0].GetParentSpanId()) != "00f067aa0ba902b7" || !slices.Equal(pods[0].GetParentSpanId(), calls[0].GetSpanId()) {
+	if hex.EncodeToString(calls[0].GetParentSpanId()) != "00f067aa0ba902b7" ||
+		!slices.Equal(pods[0].GetParentSpanId(), calls[0].GetSpanId()) {
 		k.Errorf("the call %v or the operation %v has another parent", calls[0], pods[0])
 	}
 	for _, stage := range []string{"record", "namespaces", "network", "files", "infra container"} {
 		found := sent.find(trace, "podd.RunPodSandbox/"+stage)
 		if len(found) != 1 || !slices.Equal(found[0].GetParentSpanId(), pods[0].GetSpanId()) ||
-			found[0].GetStartTimeUnixNano() < pods[0].GetStartTimeUnixNano() || found[0].GetEndTimeUnixNano() > pods[0].GetEndTimeUnixNano() {
+			found[0].GetStartTimeUnixNano() < pods[0].GetStartTimeUnixNano() ||
+			found[0].GetEndTimeUnixNano() > pods[0].GetEndTimeUnixNano() {
 			k.Errorf("stage %s: %v, want one span within %v", stage, found, pods[0])
 		}
 	}

@@ -157,14 +157,16 @@ func sameSet(a, b []string) bool {
 func podFiles(k *kubelet) {
 	pod, cfg := k.pod(func(c *cri.PodSandboxConfig) {
 		c.Hostname = "some-host"
-		c.DnsConfig = &cri.DNSConfig{Servers: []string{"192.0.2.53", "2001:db8::53"}, Searches: []string{"a.example", "b.example"}, Options: []string{"ndots:5"}}
+		c.DnsConfig = &cri.DNSConfig{Servers: []string{"192.0.2.53", "2001:db8::53"},
+			Searches: []string{"a.example", "b.example"}, Options: []string{"ndots:5"}}
 	})
 	ctr, _ := k.runIn(pod, cfg, []string{"sleep", "1000"})
 	if got := k.exec(ctr, "hostname; cat /etc/hostname"); got != "some-host\nsome-host\n" {
 		k.Errorf("hostname %q", got)
 	}
 	resolv := k.exec(ctr, "cat /etc/resolv.conf")
-	for _, want := range []string{"nameserver 192.0.2.53", "nameserver 2001:db8::53", "search a.example b.example", "options ndots:5"} {
+	for _, want := range []string{"nameserver 192.0.2.53", "nameserver 2001:db8::53", "search a.example b.example",
+		"options ndots:5"} {
 		if !strings.Contains(resolv, want+"\n") {
 			k.Errorf("resolv.conf lacks %q:\n%s", want, resolv)
 		}
@@ -179,10 +181,12 @@ func podFiles(k *kubelet) {
 
 func podSysctls(k *kubelet) {
 	pod, cfg := k.pod(func(c *cri.PodSandboxConfig) {
-		c.Linux.Sysctls = map[string]string{"net.ipv4.ip_local_port_range": "40000\t50000", "kernel.shm_rmid_forced": "1", "net/core/somaxconn": "99"}
+		c.Linux.Sysctls = map[string]string{"net.ipv4.ip_local_port_range": "40000\t50000", "kernel.shm_rmid_forced": "1",
+			"net/core/somaxconn": "99"}
 	})
 	ctr, _ := k.runIn(pod, cfg, []string{"sleep", "1000"})
-	got := k.exec(ctr, "cat /proc/sys/net/ipv4/ip_local_port_range /proc/sys/kernel/shm_rmid_forced /proc/sys/net/core/somaxconn")
+	got := k.exec(ctr, "cat /proc/sys/net/ipv4/ip_local_port_range /proc/sys/kernel/shm_rmid_forced "+
+		"/proc/sys/net/core/somaxconn")
 	if got != "40000\t50000\n1\n99\n" {
 		k.Errorf("sysctls %q", got)
 	}
@@ -232,7 +236,8 @@ func podHostPort(k *kubelet) {
 		c.PortMappings = []*cri.PortMapping{{ContainerPort: 80, HostPort: int32(port)}, {ContainerPort: 81}}
 	})
 	k.runIn(pod, cfg, nil, func(c *cri.ContainerConfig) { c.Image = &cri.ImageSpec{Image: nginx} })
-	for _, url := range []string{fmt.Sprintf("http://127.0.0.1:%d/", port), "http://" + k.podStatus(pod).Network.Ip + "/"} {
+	for _, url := range []string{fmt.Sprintf("http://127.0.0.1:%d/", port), "http://" + k.podStatus(pod).Network.Ip +
+		"/"} {
 		k.eventually("nginx at "+url, func() bool {
 			resp, err := http.Get(url)
 			if err != nil {
@@ -252,7 +257,8 @@ func podsReach(k *kubelet) {
 	_, client := k.sleeper()
 	url := "http://" + k.podStatus(server).Network.Ip + "/"
 	k.eventually("one pod fetches "+url+" of the other", func() bool {
-		r, err := k.Runtime.ExecSync(k.ctx(), &cri.ExecSyncRequest{ContainerId: client, Cmd: []string{"wget", "-q", "-O", "-", url}, Timeout: 10})
+		r, err := k.Runtime.ExecSync(k.ctx(),
+			&cri.ExecSyncRequest{ContainerId: client, Cmd: []string{"wget", "-q", "-O", "-", url}, Timeout: 10})
 		return err == nil && strings.Contains(string(r.Stdout), "Welcome to nginx")
 	})
 }

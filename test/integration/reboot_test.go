@@ -95,6 +95,7 @@ func otherBoot(k *kubelet) {
 		if other == string(body) {
 			k.Fatalf("record %s does not tell its boot:\n%s", file, body)
 		}
-		k.ok("write a record", os.WriteFile(file, fmt.Appendf(nil, "{\"v\":1,\"sha256\":\"%x\"}\n%s", sha256.Sum256([]byte(other)), other), 0o600))
+		k.ok("write a record", os.WriteFile(file,
+			fmt.Appendf(nil, "{\"v\":1,\"sha256\":\"%x\"}\n%s", sha256.Sum256([]byte(other)), other), 0o600))
 	}
 }

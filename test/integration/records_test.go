@@ -16,7 +16,10 @@ var spoils = []struct {
 	{"truncated", func(data []byte) []byte { return data[:len(data)*2/3] }},
 	{"a flipped bit", func(data []byte) []byte { data[len(data)/2] ^= 1; return data }},
 	{"zeros, as after a power loss", func(data []byte) []byte { return make([]byte, len(data)) }},
-	{"of a newer version", func(data []byte) []byte { return bytes.Replace(data, []byte(`{"v":1,`), []byte(`{"v":99,`), 1) }},
+	{"of a newer version", func(data []byte) []byte {
+		return bytes.Replace(data, []byte(`{"v":1,`), []byte(`{"v":99,`),
+			1)
+	}},
 	{"huge", func([]byte) []byte { return bytes.Repeat([]byte("x"), 9<<20) }},
 }
 

@@ -10,8 +10,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// runcShim configures a handler with the shim of runc, whose containers are on the node's kernel. The pods have an infra
-// container, and so one shim each.
+// runcShim configures a handler with the shim of runc, whose containers are on the node's kernel. The pods have an
+// infra container, and so one shim each.
 func runcShim() []string {
 	return []string{
 		`runtime.handlers.runc-shim.type = "shim"`, `runtime.handlers.runc-shim.path = "containerd-shim-runc-v2"`,
@@ -19,8 +19,8 @@ func runcShim() []string {
 	}
 }
 
-// TestShimKilled kills the shim of one pod. That pod is not ready, its containers have ended, nobody knows how, and it can
-// be stopped, removed and made again; other pods of the same handler do not notice.
+// TestShimKilled kills the shim of one pod. That pod is not ready, its containers have ended, nobody knows how, and it
+// can be stopped, removed and made again; other pods of the same handler do not notice.
 func TestShimKilled(t *testing.T) {
 	t.Parallel()
 	k := start(t, runcShim()...)
@@ -38,7 +38,8 @@ func TestShimKilled(t *testing.T) {
 			} {
 				t.Run(name, func(t *testing.T) { shimKilled(k.in(t), handler, kill) })
 			}
-			if st := k.podStatus(other.id); st.State != cri.PodSandboxState_SANDBOX_READY || st.GetNetwork().GetIp() != other.ip {
+			if st := k.podStatus(other.id); st.State != cri.PodSandboxState_SANDBOX_READY ||
+				st.GetNetwork().GetIp() != other.ip {
 				t.Errorf("the other pod is %s at %s", st.State, st.GetNetwork().GetIp())
 			}
 			for _, test := range []func(*kubelet, *mixedPod){mixedShare, mixedLogs, mixedStop} {
@@ -52,7 +53,8 @@ func shimKilled(k *kubelet, handler string, kill func(*mixedPod)) {
 	k.Helper()
 	p := k.mixedPod(handler)
 	kill(p)
-	k.eventually("pod is not ready", func() bool { return k.podStatus(p.id).State == cri.PodSandboxState_SANDBOX_NOTREADY })
+	k.eventually("pod is not ready",
+		func() bool { return k.podStatus(p.id).State == cri.PodSandboxState_SANDBOX_NOTREADY })
 	for _, c := range []string{p.web, p.cat} {
 		if st := k.exited(c); st.ExitCode != 255 {
 			k.Errorf("exit code %d, want 255: nobody knows it", st.ExitCode)

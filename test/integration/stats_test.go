@@ -40,7 +40,8 @@ func TestStats(t *testing.T) {
 }
 
 // worker is a container that uses everything: a CPU, memory, its root filesystem and the network.
-const worker = `dd if=/dev/zero of=/written bs=1M count=3 2>/dev/null; head -c 8000000 /dev/zero | tr '\0' x >/dev/shm/memory
+const worker = `dd if=/dev/zero of=/written bs=1M count=3 2>/dev/null
+head -c 8000000 /dev/zero | tr '\0' x >/dev/shm/memory
 ping -c 2 "$(ip route | sed -n 's/^default via \([^ ]*\).*/\1/p')" >/dev/null; while :; do :; done`
 
 func limited(c *cri.ContainerConfig) {
@@ -80,7 +81,8 @@ func containerStats(k *kubelet) {
 	pod, cfg := k.pod()
 	id, ctrCfg := k.runIn(pod, cfg, []string{"sh", "-c", worker}, limited)
 	first := k.stats(id)
-	if first.GetCpu().GetTimestamp() == 0 || first.GetMemory().GetTimestamp() == 0 || first.GetWritableLayer().GetTimestamp() == 0 {
+	if first.GetCpu().GetTimestamp() == 0 || first.GetMemory().GetTimestamp() == 0 ||
+		first.GetWritableLayer().GetTimestamp() == 0 {
 		k.Errorf("right after the start: %v", first)
 	}
 	var s *cri.ContainerStats
@@ -96,7 +98,8 @@ func containerStats(k *kubelet) {
 		k.Errorf("half a core became %d", rate)
 	}
 	m := s.GetMemory()
-	if ws := m.GetWorkingSetBytes().GetValue(); ws == 0 || ws > m.GetUsageBytes().GetValue() || m.GetAvailableBytes().GetValue() != 128<<20-ws {
+	if ws := m.GetWorkingSetBytes().GetValue(); ws == 0 || ws > m.GetUsageBytes().GetValue() ||
+		m.GetAvailableBytes().GetValue() != 128<<20-ws {
 		k.Errorf("memory %v", m)
 	}
 	if m.GetPageFaults().GetValue() == 0 || m.GetRssBytes().GetValue() == 0 || m.GetMajorPageFaults() == nil {
@@ -105,12 +108,14 @@ func containerStats(k *kubelet) {
 	if sw := s.GetSwap(); sw != nil && sw.GetSwapAvailableBytes().GetValue() > 32<<20 {
 		k.Errorf("swap %v", sw)
 	}
-	if _, err := os.Stat("/proc/pressure/io"); err == nil && (s.GetIo().GetPsi() == nil || s.GetCpu().GetPsi().GetSome().GetTotal() == 0 || m.GetPsi() == nil) {
+	if _, err := os.Stat("/proc/pressure/io"); err == nil &&
+		(s.GetIo().GetPsi() == nil || s.GetCpu().GetPsi().GetSome().GetTotal() == 0 || m.GetPsi() == nil) {
 		k.Errorf("a container that is throttled has no pressure: %v", s)
 	}
 	k.eventually("the writable layer was measured", func() bool {
 		w := k.stats(id).GetWritableLayer()
-		return w.GetUsedBytes().GetValue() >= 3<<20 && w.GetUsedBytes().GetValue() < 4<<20 && w.GetInodesUsed().GetValue() >= 2 &&
+		return w.GetUsedBytes().GetValue() >= 3<<20 && w.GetUsedBytes().GetValue() < 4<<20 &&
+			w.GetInodesUsed().GetValue() >= 2 &&
 			strings.HasPrefix(w.GetFsId().GetMountpoint(), k.Dir)
 	})
 	k.stopContainer(id, 0)
@@ -118,7 +123,8 @@ func containerStats(k *kubelet) {
 	if gone.GetCpu() != nil || gone.GetWritableLayer().GetUsedBytes().GetValue() < 3<<20 {
 		k.Errorf("exited: %v", gone)
 	}
-	list, err := k.Runtime.ListContainerStats(k.ctx(), &cri.ListContainerStatsRequest{Filter: &cri.ContainerStatsFilter{Id: id}})
+	list, err := k.Runtime.ListContainerStats(k.ctx(),
+		&cri.ListContainerStatsRequest{Filter: &cri.ContainerStatsFilter{Id: id}})
 	if k.ok("ListContainerStats", err); len(list.GetStats()) != 0 {
 		k.Errorf("an exited container is listed: %v", list)
 	}
@@ -138,34 +144,40 @@ func podStats(k *kubelet) {
 	var s *cri.LinuxPodSandboxStats
 	k.eventually("the pod has used something of everything", func() bool {
 		s = get()
-		return s.GetNetwork().GetDefaultInterface().GetTxBytes().GetValue() > 100 && s.GetCpu().GetUsageNanoCores().GetValue() > 1e7 &&
+		return s.GetNetwork().GetDefaultInterface().GetTxBytes().GetValue() > 100 &&
+			s.GetCpu().GetUsageNanoCores().GetValue() > 1e7 &&
 			s.GetProcess().GetProcessCount().GetValue() > 0 // the sample may be of a moment before the container was there
 	})
-	if i := s.GetNetwork().GetDefaultInterface(); i.GetName() != "eth0" || i.GetRxBytes().GetValue() == 0 || i.GetTxErrors() == nil {
+	if i := s.GetNetwork().GetDefaultInterface(); i.GetName() != "eth0" || i.GetRxBytes().GetValue() == 0 ||
+		i.GetTxErrors() == nil {
 		k.Errorf("network %v", s.GetNetwork())
 	}
 	if len(s.GetNetwork().GetInterfaces()) != 0 {
 		k.Errorf("interfaces beside eth0: %v", s.GetNetwork().GetInterfaces())
 	}
-	if s.GetProcess().GetProcessCount().GetValue() == 0 || s.GetMemory().GetUsageBytes().GetValue() == 0 || s.GetCpu().GetUsageCoreNanoSeconds().GetValue() == 0 {
+	if s.GetProcess().GetProcessCount().GetValue() == 0 || s.GetMemory().GetUsageBytes().GetValue() == 0 ||
+		s.GetCpu().GetUsageCoreNanoSeconds().GetValue() == 0 {
 		k.Errorf("got %v", s)
 	}
 	if len(s.GetContainers()) != 1 || s.GetContainers()[0].GetAttributes().GetId() != id {
 		k.Errorf("containers %v", s.GetContainers())
 	}
-	if own, of := s.GetCpu().GetUsageCoreNanoSeconds().GetValue(), s.GetContainers()[0].GetCpu().GetUsageCoreNanoSeconds().GetValue(); own < of/2 {
+	if own, of := s.GetCpu().GetUsageCoreNanoSeconds().GetValue(),
+		s.GetContainers()[0].GetCpu().GetUsageCoreNanoSeconds().GetValue(); own < of/2 {
 		k.Errorf("the pod used %d, its container %d", own, of)
 	}
 	host, _ := k.pod(func(c *cri.PodSandboxConfig) {
 		c.Linux.SecurityContext.NamespaceOptions.Network = cri.NamespaceMode_NODE
 	})
-	list, err := k.Runtime.ListPodSandboxStats(k.ctx(), &cri.ListPodSandboxStatsRequest{Filter: &cri.PodSandboxStatsFilter{Id: host}})
+	list, err := k.Runtime.ListPodSandboxStats(k.ctx(),
+		&cri.ListPodSandboxStatsRequest{Filter: &cri.PodSandboxStatsFilter{Id: host}})
 	if k.ok("ListPodSandboxStats", err); len(list.GetStats()) != 1 || list.GetStats()[0].GetLinux().GetNetwork() != nil {
 		k.Errorf("on the node's network: %v", list)
 	}
 	k.stopPod(pod)
 	list, err = k.Runtime.ListPodSandboxStats(k.ctx(), &cri.ListPodSandboxStatsRequest{})
-	if k.ok("ListPodSandboxStats", err); slices.ContainsFunc(list.GetStats(), func(s *cri.PodSandboxStats) bool { return s.GetAttributes().GetId() == pod }) {
+	if k.ok("ListPodSandboxStats", err); slices.ContainsFunc(list.GetStats(),
+		func(s *cri.PodSandboxStats) bool { return s.GetAttributes().GetId() == pod }) {
 		k.Error("a stopped pod is listed")
 	}
 }
@@ -179,7 +191,8 @@ func podMetrics(k *kubelet) {
 	k.ok("ListMetricDescriptors", err)
 	list, err := k.Runtime.ListPodSandboxMetrics(k.ctx(), &cri.ListPodSandboxMetricsRequest{})
 	k.ok("ListPodSandboxMetrics", err)
-	if len(list.GetPodMetrics()) != 1 || list.GetPodMetrics()[0].GetPodSandboxId() != pod || len(list.GetPodMetrics()[0].GetContainerMetrics()) != 1 {
+	if len(list.GetPodMetrics()) != 1 || list.GetPodMetrics()[0].GetPodSandboxId() != pod ||
+		len(list.GetPodMetrics()[0].GetContainerMetrics()) != 1 {
 		k.Fatalf("metrics of %v", list.GetPodMetrics())
 	}
 	of := list.GetPodMetrics()[0]
@@ -203,11 +216,13 @@ func podMetrics(k *kubelet) {
 	}
 	name := ctrCfg.GetMetadata().GetName()
 	for metric, want := range map[string]uint64{
-		"container_spec_cpu_quota": 50000, "container_spec_cpu_period": 100000, "container_spec_memory_limit_bytes": 128 << 20,
-		"container_processes": 1, "container_threads": 1, "container_oom_events_total": 0,
+		"container_spec_cpu_quota": 50000, "container_spec_cpu_period": 100000,
+		"container_spec_memory_limit_bytes": 128 << 20,
+		"container_processes":               1, "container_threads": 1, "container_oom_events_total": 0,
 	} {
 		m := byName[metric][0]
-		if labels := []string{cfg.GetMetadata().GetName(), "test", name, id, busybox, id}; !slices.Equal(m.GetLabelValues()[:6], labels) {
+		if labels := []string{cfg.GetMetadata().GetName(), "test", name, id, busybox,
+			id}; !slices.Equal(m.GetLabelValues()[:6], labels) {
 			k.Errorf("%s: labels %q, want %q", metric, m.GetLabelValues(), labels)
 		}
 		if m.GetValue().GetValue() != want {
@@ -219,12 +234,15 @@ func podMetrics(k *kubelet) {
 func updateIsReported(k *kubelet) {
 	pod, cfg := k.pod()
 	id, _ := k.runIn(pod, cfg, []string{"sh", "-c", "sleep 1000 & sleep 1000"}, limited)
-	_, err := k.Runtime.UpdateContainerResources(k.ctx(), &cri.UpdateContainerResourcesRequest{ContainerId: id, Linux: &cri.LinuxContainerResources{
-		CpuShares: 1024, CpuQuota: 30000, CpuPeriod: 100000, MemoryLimitInBytes: 64<<20 + 5, MemorySwapLimitInBytes: 64<<20 + 5, OomScoreAdj: 345, CpusetCpus: "0",
-	}})
+	_, err := k.Runtime.UpdateContainerResources(k.ctx(), &cri.UpdateContainerResourcesRequest{ContainerId: id,
+		Linux: &cri.LinuxContainerResources{
+			CpuShares: 1024, CpuQuota: 30000, CpuPeriod: 100000, MemoryLimitInBytes: 64<<20 + 5,
+			MemorySwapLimitInBytes: 64<<20 + 5, OomScoreAdj: 345, CpusetCpus: "0",
+		}})
 	k.ok("UpdateContainerResources", err)
 	r := k.container(id).GetResources().GetLinux()
-	if r.GetCpuShares() != 1024 || r.GetCpuQuota() != 30000 || r.GetCpuPeriod() != 100000 || r.GetCpusetCpus() != "0" || r.GetOomScoreAdj() != 345 {
+	if r.GetCpuShares() != 1024 || r.GetCpuQuota() != 30000 || r.GetCpuPeriod() != 100000 || r.GetCpusetCpus() != "0" ||
+		r.GetOomScoreAdj() != 345 {
 		k.Errorf("reported %v", r)
 	}
 	if r.GetMemoryLimitInBytes() != 64<<20 { // the kernel rounds to pages
@@ -247,7 +265,8 @@ func updatePod(k *kubelet) {
 	pod, cfg := k.pod()
 	k.runIn(pod, cfg, []string{"sleep", "1000"})
 	update := func(id string, overhead, resources *cri.LinuxContainerResources) error {
-		_, err := k.Runtime.UpdatePodSandboxResources(k.ctx(), &cri.UpdatePodSandboxResourcesRequest{PodSandboxId: id, Overhead: overhead, Resources: resources})
+		_, err := k.Runtime.UpdatePodSandboxResources(k.ctx(), &cri.UpdatePodSandboxResourcesRequest{PodSandboxId: id,
+			Overhead: overhead, Resources: resources})
 		return err
 	}
 	k.ok("UpdatePodSandboxResources", update(pod, &cri.LinuxContainerResources{MemoryLimitInBytes: 1 << 20},
@@ -260,9 +279,11 @@ func updatePod(k *kubelet) {
 	}
 	other, otherCfg := k.pod()
 	k.runIn(other, otherCfg, []string{"sleep", "1000"})
-	k.refused("update of a pod that shares its cgroup_parent", update(pod, nil, &cri.LinuxContainerResources{CpuShares: 100}), "holds more", codes.FailedPrecondition)
+	k.refused("update of a pod that shares its cgroup_parent",
+		update(pod, nil, &cri.LinuxContainerResources{CpuShares: 100}), "holds more", codes.FailedPrecondition)
 	bare, _ := k.pod(func(c *cri.PodSandboxConfig) { c.Linux.CgroupParent = "" })
-	k.refused("update of a pod without a cgroup_parent", update(bare, nil, &cri.LinuxContainerResources{CpuShares: 100}), "cgroup_parent", codes.FailedPrecondition)
+	k.refused("update of a pod without a cgroup_parent", update(bare, nil, &cri.LinuxContainerResources{CpuShares: 100}),
+		"cgroup_parent", codes.FailedPrecondition)
 	k.refused("update of no pod", update("ffff", nil, &cri.LinuxContainerResources{CpuShares: 100}), "", codes.NotFound)
 }
 

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -89,7 +90,8 @@ func TestStatus(t *testing.T) {
 		}
 	})
 	t.Run("socket and directories", func(t *testing.T) {
-		for path, want := range map[string]os.FileMode{k.Socket: 0o660, k.Path("root", "pods"): 0o700, k.Path("root", "network"): 0o700} {
+		for path, want := range map[string]os.FileMode{k.Socket: 0o660, k.Path("root", "pods"): 0o700,
+			k.Path("root", "network"): 0o700} {
 			info, err := os.Stat(path)
 			k.ok("look at "+path, err)
 			if got := info.Mode().Perm(); got != want {
@@ -111,11 +113,14 @@ func TestStatus(t *testing.T) {
 func TestPodCIDR(t *testing.T) {
 	t.Parallel()
 	k := start(t)
-	k.ok("write a template", os.WriteFile(k.Path("template"), []byte(`{"cniVersion": "1.0.0", "name": "podd", "plugins": [{"type": "bridge",
-		"bridge": "`+k.Bridge+`", "isGateway": true, "ipam": {"type": "host-local", "dataDir": "`+k.Path("ips")+`", "subnet": "{{.PodCIDR}}"}}]}`), 0o644))
+	template := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "podd", "plugins": [
+		{"type": "bridge", "bridge": %q, "isGateway": true,
+		 "ipam": {"type": "host-local", "dataDir": %q, "subnet": "{{.PodCIDR}}"}}]}`, k.Bridge, k.Path("ips"))
+	k.ok("write a template", os.WriteFile(k.Path("template"), []byte(template), 0o644))
 	k.ok("remove the conf list", os.Remove(k.Path("net.d", "10-test.conflist")))
 	k.ok("make a drop-in directory", os.MkdirAll(k.Path("podd.toml.d"), 0o755))
-	k.ok("write a drop-in", os.WriteFile(k.Path("podd.toml.d", "90.toml"), []byte(`network.conf_template = "`+k.Path("template")+`"`+"\n"), 0o644))
+	k.ok("write a drop-in", os.WriteFile(k.Path("podd.toml.d", "90.toml"),
+		[]byte(`network.conf_template = "`+k.Path("template")+`"`+"\n"), 0o644))
 	k.ok("restart", k.Restart(k.ctx(), k.Stop))
 	ready := func() *cri.RuntimeCondition {
 		s, err := k.Runtime.Status(k.ctx(), &cri.StatusRequest{})

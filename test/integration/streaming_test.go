@@ -76,7 +76,8 @@ func (k *kubelet) executor(i int, at string) remotecommand.Executor {
 
 func (k *kubelet) execURL(id string, tty bool, cmd ...string) string {
 	k.Helper()
-	r, err := k.Runtime.Exec(k.ctx(), &cri.ExecRequest{ContainerId: id, Cmd: cmd, Stdin: true, Stdout: true, Stderr: !tty, Tty: tty})
+	r, err := k.Runtime.Exec(k.ctx(), &cri.ExecRequest{ContainerId: id, Cmd: cmd, Stdin: true, Stdout: true, Stderr: !tty,
+		Tty: tty})
 	if err != nil {
 		k.Errorf("Exec: %v", err)
 	}
@@ -116,7 +117,8 @@ func streamExec(k *kubelet) {
 		if err != nil || copied.Load() != 4<<20 {
 			k.Errorf("%s: %d bytes came back, %v", name, copied.Load(), err)
 		}
-		if err = k.streamTo(i, k.execURL(id, false, "no-such-command"), remotecommand.StreamOptions{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard}); err == nil {
+		if err = k.streamTo(i, k.execURL(id, false, "no-such-command"),
+			remotecommand.StreamOptions{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard}); err == nil {
 			k.Errorf("%s: a command that is not there: no error", name)
 		}
 	}
@@ -177,7 +179,8 @@ func streamTerminal(k *kubelet) {
 		done := make(chan error, 1)
 		at := k.execURL(id, true, "sh")
 		go func() {
-			done <- k.streamTo(i, at, remotecommand.StreamOptions{Stdin: in, Stdout: &screen, Tty: true, TerminalSizeQueue: terminal})
+			done <- k.streamTo(i, at, remotecommand.StreamOptions{Stdin: in, Stdout: &screen, Tty: true,
+				TerminalSizeQueue: terminal})
 		}()
 		k.typeUntil(user, "stty size\n", &screen, "30 100")
 		terminal.next <- remotecommand.TerminalSize{Width: 132, Height: 43}
@@ -229,7 +232,8 @@ func streamVanish(k *kubelet) {
 func (k *kubelet) echoes() (pod, id string) {
 	k.Helper()
 	pod, cfg := k.pod()
-	id, _ = k.runIn(pod, cfg, []string{"sh", "-c", "nc -ll -p 80 -e cat & while read -r x; do echo \"got $x\"; done; wait"},
+	id, _ = k.runIn(pod, cfg, []string{"sh", "-c",
+		"nc -ll -p 80 -e cat & while read -r x; do echo \"got $x\"; done; wait"},
 		func(c *cri.ContainerConfig) { c.Stdin = true })
 	k.eventually("the pod listens", func() bool { return k.exec(id, "grep -c ' 0A ' /proc/net/tcp; true") != "0" })
 	return pod, id
@@ -371,10 +375,12 @@ func streamMany(k *kubelet, sessions int) {
 	run(sessions)
 	now := k.atRest()
 	if now.files > before.files || now.goroutines > before.goroutines {
-		k.Errorf("the daemon holds %d descriptors and %d goroutines, %d and %d before:\n%s", now.files, now.goroutines, before.files, before.goroutines, now.dump)
+		k.Errorf("the daemon holds %d descriptors and %d goroutines, %d and %d before:\n%s", now.files, now.goroutines,
+			before.files, before.goroutines, now.dump)
 	}
 	// A connection's child of nc ends some time after the connection.
-	k.eventually("there are as many processes in the container as at the start", func() bool { return k.exec(id, "ps | wc -l") == processes })
+	k.eventually("there are as many processes in the container as at the start",
+		func() bool { return k.exec(id, "ps | wc -l") == processes })
 }
 
 func (k *kubelet) execCycle(i int, id string) error {
@@ -399,7 +405,8 @@ func (k *kubelet) attachCycle(i int, id string) error {
 	defer user.Close()
 	heard := &listener{want: fmt.Sprintf("got me%d\n", i), heard: leave}
 	go func() { _, _ = fmt.Fprintf(user, "me%d\n", i) }()
-	err = k.executor(i, r.GetUrl()).StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: in, Stdout: heard, Stderr: io.Discard})
+	err = k.executor(i, r.GetUrl()).StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: in, Stdout: heard,
+		Stderr: io.Discard})
 	if !heard.done.Load() {
 		return fmt.Errorf("attach: no answer: %w", err)
 	}

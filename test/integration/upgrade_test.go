@@ -16,8 +16,8 @@ import (
 // upgradeFrom is how many commits back the old daemon is, where there is so much history.
 const upgradeFrom = 30
 
-// TestUpgrade has a daemon of some time ago make pods, and this one take them over, and give them back again: within one
-// format of the records a downgrade works too.
+// TestUpgrade has a daemon of some time ago make pods, and this one take them over, and give them back again: within
+// one format of the records a downgrade works too.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	for _, handler := range soak([]string{"runc"}, []string{"runc", "crun"}) {
@@ -34,13 +34,14 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// buildOld builds podd as it was some commits ago: the oldest tried that builds and takes this test's configuration. In a
-// clone without history it builds the last commit, and says so.
+// buildOld builds podd as it was some commits ago: the oldest tried that builds and takes this test's configuration. In
+// a clone without history it builds the last commit, and says so.
 func buildOld(k *kubelet) string {
 	k.Helper()
 	repo, err := daemon.Repository()
 	k.ok("find the repository", err)
-	commits := strings.Fields(output(k, repo, "git -c safe.directory='*' rev-list --first-parent --max-count "+itoa(upgradeFrom+1)+" HEAD"))
+	commits := strings.Fields(output(k, repo,
+		"git -c safe.directory='*' rev-list --first-parent --max-count "+itoa(upgradeFrom+1)+" HEAD"))
 	if len(commits) == 1 {
 		k.Logf("this clone has no history: the old daemon is the last commit")
 	}
@@ -50,7 +51,8 @@ func buildOld(k *kubelet) string {
 			err = exec.Command(binary, "--config", k.Path("podd.toml"), "config", "dump").Run()
 		}
 		if err == nil {
-			k.Logf("the old daemon is that of %d commits ago: %s", back, output(k, repo, "git -c safe.directory='*' log -1 --format='%h %s' "+commits[back]))
+			k.Logf("the old daemon is that of %d commits ago: %s", back, output(k, repo, "git -c safe.directory='*' log -1 "+
+				"--format='%h %s' "+commits[back]))
 			return binary
 		}
 		if back == 0 {
@@ -67,7 +69,8 @@ func buildCommit(k *kubelet, repo, commit string) (string, error) {
 	output(k, repo, "git -c safe.directory='*' archive "+commit+" | tar -x -C "+src)
 	output(k, repo, "for dir in oci/*/bin; do mkdir -p "+src+"/$dir; cp $dir/* "+src+"/$dir/; done") // what it carries
 	binary := filepath.Join(src, "podd-old")
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", "containers_image_openpgp", "-ldflags", "-X main.version=v0.0.0-old", "-o", binary, "./cmd/podd")
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", "containers_image_openpgp", "-ldflags",
+		"-X main.version=v0.0.0-old", "-o", binary, "./cmd/podd")
 	build.Dir, build.Env = src, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", commit, err, out)

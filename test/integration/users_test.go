@@ -26,8 +26,10 @@ func TestUsers(t *testing.T) {
 		groups      []int64
 	}{
 		{"nothing said", busybox, nil, 0, 0, []int64{0}},
-		{"uid", busybox, func(s *cri.LinuxContainerSecurityContext) { s.RunAsUser = &cri.Int64Value{Value: 33} }, 33, 33, []int64{33}},
-		{"uid that is nobody's", busybox, func(s *cri.LinuxContainerSecurityContext) { s.RunAsUser = &cri.Int64Value{Value: 4242} }, 4242, 0, []int64{0}},
+		{"uid", busybox, func(s *cri.LinuxContainerSecurityContext) { s.RunAsUser = &cri.Int64Value{Value: 33} }, 33, 33,
+			[]int64{33}},
+		{"uid that is nobody's", busybox,
+			func(s *cri.LinuxContainerSecurityContext) { s.RunAsUser = &cri.Int64Value{Value: 4242} }, 4242, 0, []int64{0}},
 		{"uid and gid", busybox, func(s *cri.LinuxContainerSecurityContext) {
 			s.RunAsUser, s.RunAsGroup = &cri.Int64Value{Value: 4242}, &cri.Int64Value{Value: 2424}
 		}, 4242, 2424, []int64{2424}},

@@ -1,8 +1,8 @@
 // Package main is a whole Kubernetes in one program: it runs as the component whose name it is called by.
 //
-// One program instead of seven is one link instead of seven, and a quarter of the disk: the components share nine tenths of
-// their code. Each of them is made by its own constructor, exactly as in its own main package; nothing else is added or left out.
-// Only the tests of podd build it.
+// One program instead of seven is one link instead of seven, and a quarter of the disk: the components share nine
+// tenths of their code. Each of them is made by its own constructor, exactly as in its own main package; nothing else
+// is added or left out. Only the tests of podd build it.
 package main
 
 import (
@@ -33,7 +33,8 @@ import (
 // component runs one program of Kubernetes to its end and returns its exit code.
 type component func() int
 
-// components are constructed only when called: making two of them in one process would register flags and features twice.
+// components are constructed only when called: making two of them in one process would register flags and features
+// twice.
 func components() map[string]component {
 	command := func(make func() *cobra.Command) component {
 		return func() int { return cli.Run(make()) }
@@ -69,7 +70,8 @@ func main() {
 			names = append(names, name)
 		}
 		sort.Strings(names)
-		fmt.Fprintf(os.Stderr, "call me by the name of a component, or with it as the first word: %s\n", strings.Join(names, " "))
+		fmt.Fprintf(os.Stderr, "call me by the name of a component, or with it as the first word: %s\n",
+			strings.Join(names, " "))
 		os.Exit(2)
 	}
 	os.Exit(run())

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StartBare starts what Kubernetes' own node tests expect of a machine: an image registry, and one host with a podd that has
-// a network for pods. The kubelet and the API server they bring themselves. agnhost is the directory with the program that
-// most of their images are made of.
+// StartBare starts what Kubernetes' own node tests expect of a machine: an image registry, and one host with a podd
+// that has a network for pods. The kubelet and the API server they bring themselves. agnhost is the directory with the
+// program that most of their images are made of.
 func StartBare(ctx context.Context, o Options, agnhost string) (*Cluster, error) {
 	if len(o.Nodes) != 1 {
 		return nil, fmt.Errorf("%d nodes, want one", len(o.Nodes))
@@ -41,16 +41,17 @@ func StartBare(ctx context.Context, o Options, agnhost string) (*Cluster, error)
 
 // giveNetwork writes the configuration that podd would make of the pod CIDR, which nobody assigns here.
 func (n *Node) giveNetwork() error {
-	return os.WriteFile(n.Path("net.d", "10-pods.conflist"), fmt.Appendf(nil, `{"cniVersion": "1.0.0", "name": "pods", "plugins": [
+	list := fmt.Appendf(nil, `{"cniVersion": "1.0.0", "name": "pods", "plugins": [
 	{"type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": true,
 	 "ipam": {"type": "host-local", "ranges": [[{"subnet": %q}]], "routes": [{"dst": "0.0.0.0/0"}]}},
 	{"type": "portmap", "capabilities": {"portMappings": true}}]}
-`, n.PodCIDR), 0o644)
+`, n.PodCIDR)
+	return os.WriteFile(n.Path("net.d", "10-pods.conflist"), list, 0o644)
 }
 
-// imitateMachine sees to what the node tests take for granted. The kubelet's directory, whose path they have built in, is on a disk
-// whose mounts can be given to a user namespace, which the host's /var/lib, an overlay, cannot. And there is no systemd,
-// which they take a program's presence for.
+// imitateMachine sees to what the node tests take for granted. The kubelet's directory, whose path they have built in,
+// is on a disk whose mounts can be given to a user namespace, which the host's /var/lib, an overlay, cannot. And there
+// is no systemd, which they take a program's presence for.
 func (n *Node) imitateMachine() error {
 	return n.do(func() error {
 		if err := os.MkdirAll("/var/lib/kubelet", 0o755); err != nil {
@@ -64,8 +65,8 @@ func (n *Node) imitateMachine() error {
 	})
 }
 
-// Exec runs a program on the host, in a directory, until it ends or the context does, which it is told with its children by
-// SIGTERM; what it prints goes to out.
+// Exec runs a program on the host, in a directory, until it ends or the context does, which it is told with its
+// children by SIGTERM; what it prints goes to out.
 func (h *Host) Exec(ctx context.Context, out io.Writer, dir, program string, args ...string) error {
 	return h.do(func() error {
 		cmd := exec.CommandContext(ctx, program, args...)

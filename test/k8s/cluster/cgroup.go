@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// hierarchies are the mounted control group hierarchies. In the hybrid layout the v2 one, which has no controllers then, is last.
+// hierarchies are the mounted control group hierarchies. In the hybrid layout the v2 one, which has no controllers
+// then, is last.
 func hierarchies() (paths []string, unified bool, err error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {

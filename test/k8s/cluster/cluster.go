@@ -1,10 +1,11 @@
-// Package cluster runs a whole Kubernetes on one machine, with nodes on podd: etcd, the API server, the controllers and the
-// scheduler on one host, and a podd and a kubelet on each of some others. A host is a network namespace and a mount namespace;
-// the hosts are joined by a bridge. Nothing of it is seen on the machine but one network link, the processes, a cgroup for each node
-// and one directory; Close takes all of that away, also in another process than the one that called Start.
+// Package cluster runs a whole Kubernetes on one machine, with nodes on podd: etcd, the API server, the controllers and
+// the scheduler on one host, and a podd and a kubelet on each of some others. A host is a network namespace and a mount
+// namespace; the hosts are joined by a bridge. Nothing of it is seen on the machine but one network link, the
+// processes, a cgroup for each node and one directory; Close takes all of that away, also in another process than the
+// one that called Start.
 //
-// It never touches a podd or a kubelet that it has not started: a kubelet kills every pod of its runtime that it does not
-// know, so a node's podd is only its kubelet's.
+// It never touches a podd or a kubelet that it has not started: a kubelet kills every pod of its runtime that it does
+// not know, so a node's podd is only its kubelet's.
 package cluster
 
 import (
@@ -42,7 +43,8 @@ type Cluster struct {
 	Nodes   []*Node `json:"nodes"`
 	// Processes are those of the control plane.
 	Processes []Process `json:"processes"`
-	// AuthRegistry is the host:port of the registry that wants credentials; everything else is served as the usual registries.
+	// AuthRegistry is the host:port of the registry that wants credentials; everything else is served as the usual
+	// registries.
 	AuthRegistry string `json:"authRegistry"`
 
 	// agnhost is given to the registry.
@@ -55,8 +57,8 @@ type Cluster struct {
 // stateFile is what Open reads, in the cluster's directory.
 const stateFile = "cluster.json"
 
-// Start makes a cluster and returns when all nodes are ready. After an error nothing of it is left, except its logs if they
-// say more.
+// Start makes a cluster and returns when all nodes are ready. After an error nothing of it is left, except its logs if
+// they say more.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	c, err := layOut(o)
 	if err != nil {
@@ -169,8 +171,8 @@ func (c *Cluster) contrib(elem ...string) string {
 // program is the path of one of Kubernetes' programs.
 func (c *Cluster) program(name string) string { return filepath.Join(c.Bin, "kube", name) }
 
-// Close removes the pods through podd, ends everything and removes the directory. What was still there and should not have
-// been is an error that names it.
+// Close removes the pods through podd, ends everything and removes the directory. What was still there and should not
+// have been is an error that names it.
 func (c *Cluster) Close() error {
 	var errs []error
 	for _, n := range c.Nodes {

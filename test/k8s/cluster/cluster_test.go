@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// The hosts and what is not Kubernetes: namespaces, network, registry and podd, also through a reboot; and nothing is left.
+// The hosts and what is not Kubernetes: namespaces, network, registry and podd, also through a reboot; and nothing is
+// left.
 func TestHosts(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("needs root")

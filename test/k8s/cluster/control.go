@@ -20,7 +20,8 @@ func (c *Cluster) issueAll() error {
 	if err != nil {
 		return fmt.Errorf("make the certificates: %w", err)
 	}
-	names := []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
+	names := []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
+		"kubernetes.default.svc.cluster.local"}
 	ids := []identity{
 		{file: "apiserver", user: "kube-apiserver", dns: names,
 			ips: []net.IP{net.IPv4(127, 0, 0, 1), net.ParseIP(c.Net.firstService()), net.ParseIP(c.Control.Addr)}},
@@ -57,7 +58,8 @@ func (c *Cluster) startAPI() error {
 		program{"etcd", []string{"--data-dir=" + c.path("etcd"), "--unsafe-no-fsync", "--log-level=warn"}},
 		program{"kube-apiserver", []string{
 			"--etcd-servers=http://127.0.0.1:2379", "--bind-address=" + c.Control.Addr, "--advertise-address=" + c.Control.Addr,
-			"--tls-cert-file=" + pki("apiserver.crt"), "--tls-private-key-file=" + pki("apiserver.key"), "--client-ca-file=" + pki("ca.crt"),
+			"--tls-cert-file=" + pki("apiserver.crt"), "--tls-private-key-file=" + pki("apiserver.key"),
+			"--client-ca-file=" + pki("ca.crt"),
 			"--kubelet-client-certificate=" + pki("to-kubelet.crt"), "--kubelet-client-key=" + pki("to-kubelet.key"),
 			"--kubelet-certificate-authority=" + pki("ca.crt"), "--kubelet-preferred-address-types=InternalIP",
 			"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
@@ -66,7 +68,8 @@ func (c *Cluster) startAPI() error {
 			"--service-cluster-ip-range=" + c.Net.services()}})
 }
 
-// startControllers starts the controllers and the scheduler, which end when the API server has not made their roles yet.
+// startControllers starts the controllers and the scheduler, which end when the API server has not made their roles
+// yet.
 func (c *Cluster) startControllers() error {
 	client := func(name string) []string {
 		k := c.path("pki", name+".kubeconfig")

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Host stands for a machine: a network namespace and a mount namespace, which one sleeping process holds. Whatever a host's
-// programs mount and whatever packet filter rules they make is gone with the host's last process.
+// Host stands for a machine: a network namespace and a mount namespace, which one sleeping process holds. Whatever a
+// host's programs mount and whatever packet filter rules they make is gone with the host's last process.
 type Host struct {
 	Name   string  `json:"name"`
 	Addr   string  `json:"addr"`
@@ -41,9 +41,9 @@ func (h *Host) boot() error {
 	return h.do(h.furnish)
 }
 
-// furnish makes the inside what a machine's root is: mounts are shared between its namespaces (as systemd makes them, and as
-// the kubelet's volumes need it), and what is written to /var/lib and /var/log goes to the host's own disk: the kubelet and the
-// CNI plugins have paths there that cannot be configured.
+// furnish makes the inside what a machine's root is: mounts are shared between its namespaces (as systemd makes them,
+// and as the kubelet's volumes need it), and what is written to /var/lib and /var/log goes to the host's own disk: the
+// kubelet and the CNI plugins have paths there that cannot be configured.
 func (h *Host) furnish() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		return fmt.Errorf("share the mounts: %w", err)

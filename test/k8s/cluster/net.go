@@ -63,8 +63,8 @@ func routed(routes []netlink.Route, subnet *net.IPNet) bool {
 	return false
 }
 
-// bridge is the name of the cluster's switch. It is on the control plane's host, so that no packet filter of the machine sees
-// what passes through it.
+// bridge is the name of the cluster's switch. It is on the control plane's host, so that no packet filter of the
+// machine sees what passes through it.
 const bridge = "cluster"
 
 // wireControl makes the switch, and the machine's own cable into it.
@@ -74,7 +74,8 @@ func (c *Cluster) wireControl() error {
 		if err := control.LinkAdd(sw); err != nil {
 			return fmt.Errorf("make the bridge: %w", err)
 		}
-		cable := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: c.Net.Link}, PeerName: "machine", PeerNamespace: netlink.NsFd(int(fd))}
+		cable := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: c.Net.Link}, PeerName: "machine",
+			PeerNamespace: netlink.NsFd(int(fd))}
 		if err := netlink.LinkAdd(cable); err != nil {
 			return fmt.Errorf("make %s: %w", c.Net.Link, err)
 		}
@@ -92,7 +93,8 @@ func (c *Cluster) wireControl() error {
 func (c *Cluster) wireNode(n *Node) error {
 	return c.Control.netlink(func(control *netlink.Handle, _ netns.NsHandle) error {
 		return n.Host.netlink(func(node *netlink.Handle, fd netns.NsHandle) error {
-			cable := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: n.Name}, PeerName: "eth0", PeerNamespace: netlink.NsFd(int(fd))}
+			cable := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: n.Name}, PeerName: "eth0",
+				PeerNamespace: netlink.NsFd(int(fd))}
 			if err := control.LinkAdd(cable); err != nil {
 				return fmt.Errorf("connect %s: %w", n.Name, err)
 			}

@@ -88,7 +88,8 @@ func (n *Node) newBootID() error {
 	}
 	const file = "/proc/sys/kernel/random/boot_id"
 	own := n.Path("boot_id")
-	if err := os.WriteFile(own, fmt.Appendf(nil, "%08x-0000-4000-8000-%012x\n", n.Boots, n.Holder.Pid), 0o444); err != nil {
+	if err := os.WriteFile(own, fmt.Appendf(nil, "%08x-0000-4000-8000-%012x\n", n.Boots, n.Holder.Pid),
+		0o444); err != nil {
 		return err
 	}
 	return n.do(func() error { return syscall.Mount(own, file, "", syscall.MS_BIND, "") })
@@ -101,9 +102,11 @@ func (n *Node) layOut() error {
 		}
 	}
 	return errors.Join(
-		os.WriteFile(n.Path("resolv.conf"), []byte("nameserver 127.0.0.1\n"), 0o644), // nobody is there: no test leaves the machine
+		// nobody is there: no test leaves the machine
+		os.WriteFile(n.Path("resolv.conf"), []byte("nameserver 127.0.0.1\n"), 0o644),
 		os.WriteFile(n.Path("podd.toml"), []byte(n.poddConfig()), 0o644),
-		os.WriteFile(n.Path("crictl.yaml"), fmt.Appendf(nil, "runtime-endpoint: unix://%[1]s\nimage-endpoint: unix://%[1]s\ntimeout: 120\n", n.Socket()), 0o644),
+		os.WriteFile(n.Path("crictl.yaml"), fmt.Appendf(nil, "runtime-endpoint: unix://%[1]s\nimage-endpoint: "+
+			"unix://%[1]s\ntimeout: 120\n", n.Socket()), 0o644),
 		n.Configure(n.Options.Kubelet))
 }
 
@@ -130,13 +133,14 @@ bin_dirs = [%q]
 registries_conf = %q
 registries_conf_dir = %q
 policy = %q
-%s`, n.Path("root"), n.Path("run"), n.c.Bin, n.Path("kubelet", "seccomp"), n.Path("net.d"), n.c.contrib("kubernetes", "podd-cni.template"),
+%s`, n.Path("root"), n.Path("run"), n.c.Bin, n.Path("kubelet", "seccomp"), n.Path("net.d"),
+		n.c.contrib("kubernetes", "podd-cni.template"),
 		filepath.Join(n.c.Bin, "cni"), n.c.path("images", "registries.conf"), n.c.path("images", "registries.conf.d"),
 		n.c.path("images", "policy.json"), n.Options.Podd)
 }
 
-// Configure writes the kubelet's configuration: what a node of a test needs, and on top the keys given. The kubelet reads
-// it when it is started.
+// Configure writes the kubelet's configuration: what a node of a test needs, and on top the keys given. The kubelet
+// reads it when it is started.
 func (n *Node) Configure(more map[string]any) error {
 	pki := func(file string) string { return n.c.path("pki", file) }
 	type object = map[string]any
@@ -153,10 +157,12 @@ func (n *Node) Configure(more map[string]any) error {
 		"fileCheckFrequency":       "1s",
 		"address":                  n.Addr,
 		"tlsCertFile":              pki(n.Name + ".crt"), "tlsPrivateKeyFile": pki(n.Name + ".key"),
-		"authentication": object{"anonymous": object{"enabled": false}, "webhook": object{"enabled": true}, "x509": object{"clientCAFile": pki("ca.crt")}},
-		"authorization":  object{"mode": "Webhook"},
+		"authentication": object{"anonymous": object{"enabled": false}, "webhook": object{"enabled": true},
+			"x509": object{"clientCAFile": pki("ca.crt")}},
+		"authorization": object{"mode": "Webhook"},
 		// The machine's disk is not the test's: only what a test sets evicts or collects.
-		"evictionHard":                object{"memory.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%", "imagefs.inodesFree": "0%"},
+		"evictionHard": object{"memory.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%",
+			"imagefs.available": "0%", "imagefs.inodesFree": "0%"},
 		"imageGCHighThresholdPercent": 100, "imageGCLowThresholdPercent": 99,
 		"serializeImagePulls": false,
 		"registryPullQPS":     0, "eventRecordQPS": 0,
@@ -209,8 +215,8 @@ func (n *Node) Crictl(args ...string) (string, error) {
 	return n.Run(filepath.Join(n.c.Bin, "crictl"), append([]string{"--config", n.Path("crictl.yaml")}, args...)...)
 }
 
-// Reboot does what a power cut and a start do: every process is gone, with the mounts, the network and what is in /run; the
-// disks stay. podd and the kubelet are started again.
+// Reboot does what a power cut and a start do: every process is gone, with the mounts, the network and what is in /run;
+// the disks stay. podd and the kubelet are started again.
 func (n *Node) Reboot(ctx context.Context) error {
 	if err := errors.Join(n.Host.off([]string{n.Cgroup()}), removeCgroup(n.Cgroup())); err != nil {
 		return fmt.Errorf("cut %s's power: %w", n.Name, err)
@@ -247,8 +253,8 @@ func (c *Cluster) admit(ctx context.Context, n *Node) error {
 	return c.route(n)
 }
 
-// Empty takes the node's pods down: the kubelet first, which would start them again, and then they go through podd. What
-// podd still has then is an error.
+// Empty takes the node's pods down: the kubelet first, which would start them again, and then they go through podd.
+// What podd still has then is an error.
 func (n *Node) Empty() error {
 	errs := []error{n.StopKubelet()}
 	if !n.Podd.Alive() {
@@ -264,7 +270,8 @@ func (n *Node) Empty() error {
 
 // left lists what no podd may leave once all pods are removed.
 func (n *Node) left() (left []string) {
-	for _, pattern := range []string{"root/pods/*", "root/network/*.json", "root/quarantine/*", "root/storage/overlay-containers/" + strings.Repeat("?", 64),
+	for _, pattern := range []string{"root/pods/*", "root/network/*.json", "root/quarantine/*",
+		"root/storage/overlay-containers/" + strings.Repeat("?", 64),
 		"run/containers/*", "run/pods/*", "run/netns/*"} {
 		found, err := filepath.Glob(n.Path(pattern))
 		if err != nil {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Process is one that the cluster has started, known by its pid and its start time, so that a pid that was given away again
-// is not mistaken for it.
+// Process is one that the cluster has started, known by its pid and its start time, so that a pid that was given away
+// again is not mistaken for it.
 type Process struct {
 	Name  string `json:"name"`
 	Pid   int    `json:"pid"`
@@ -65,7 +65,8 @@ func (p Process) Alive() bool {
 	return err == nil && start == p.Start && state != "Z"
 }
 
-// end sends the signal and waits for the process to go; one that does not within the limit is killed, which is an error.
+// end sends the signal and waits for the process to go; one that does not within the limit is killed, which is an
+// error.
 func (p Process) end(sig syscall.Signal, limit time.Duration) error {
 	if !p.Alive() {
 		return nil
@@ -77,7 +78,8 @@ func (p Process) end(sig syscall.Signal, limit time.Duration) error {
 		if time.Now().Before(deadline) {
 			continue
 		}
-		return errors.Join(fmt.Errorf("%s does not end %v after %v", p.Name, limit, sig), syscall.Kill(p.Pid, syscall.SIGKILL))
+		return errors.Join(fmt.Errorf("%s does not end %v after %v", p.Name, limit, sig),
+			syscall.Kill(p.Pid, syscall.SIGKILL))
 	}
 	return nil
 }

@@ -56,5 +56,6 @@ containers:
 	k.same("limit of the pod", k.cgroupFile(p, "hugetlb/hugetlb.2MB.limit_in_bytes", "hugetlb.2MB.max"), "4194304")
 	id := container(p, "c").ContainerID
 	id = id[strings.LastIndex(id, "/")+1:]
-	k.same("limit of the container", k.cgroupFile(p, "hugetlb/*"+id+"*/hugetlb.2MB.limit_in_bytes", "*"+id+"*/hugetlb.2MB.max"), "4194304")
+	k.same("limit of the container", k.cgroupFile(p, "hugetlb/*"+id+"*/hugetlb.2MB.limit_in_bytes",
+		"*"+id+"*/hugetlb.2MB.max"), "4194304")
 }

@@ -61,9 +61,11 @@ containers: [{name: c, image: NGINX, ports: [{containerPort: 80, hostPort: 8123}
 	k.contains("hosts", k.sh("own", "cat /etc/hosts"), "10.9.8.7\talias.test", p.Status.PodIP)
 	k.contains("resolv.conf", k.sh("own", "cat /etc/resolv.conf"), "more.test", "ndots:3", k.ns+".svc.cluster.local")
 
-	host := k.run("host", "hostNetwork: true\ndnsPolicy: Default\ncontainers: [{name: c, image: BUSYBOX, command: [sleep, '10000']}]")
+	host := k.run("host", "hostNetwork: true\ndnsPolicy: Default\ncontainers: [{name: c, image: BUSYBOX, command: "+
+		"[sleep, '10000']}]")
 	k.same("the address of a pod in the host's network", host.Status.PodIP, c.Node(k.node).Addr)
-	k.contains("what it sees", k.sh("host", "ip -o addr; wget -q -O - http://"+p.Status.PodIP), c.Node(k.node).Addr, "cni0", "nginx")
+	k.contains("what it sees", k.sh("host", "ip -o addr; wget -q -O - http://"+p.Status.PodIP), c.Node(k.node).Addr,
+		"cni0", "nginx")
 }
 
 // What a security context asks for is what the process has.
@@ -171,7 +173,8 @@ func (k *scene) handlers() map[string]*corev1.NodeRuntimeHandlerFeatures {
 // class makes a RuntimeClass, whose name is the scenario's: they are not in namespaces.
 func (k *scene) class(handler, more string) {
 	k.Helper()
-	k.create(fmt.Sprintf("apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: %s-class}\nhandler: %s\n%s\n", k.ns, handler, more))
+	k.create(fmt.Sprintf("apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: %s-class}\nhandler: %s\n%s\n",
+		k.ns, handler, more))
 }
 
 func TestImages(t *testing.T) {
@@ -204,8 +207,10 @@ func TestImages(t *testing.T) {
 		k.pod("without", "containers: [{name: c, image: 'AUTH/podd/config:latest', command: [sleep, '10000']}]")
 		k.event("without", "Failed", "credentials")
 		k.until("without", "backs off", waiting("ImagePullBackOff"))
-		k.kubectl("create", "secret", "docker-registry", "pull", "--docker-server="+c.AuthRegistry, "--docker-username=podd", "--docker-password=open sesame")
-		k.run("with", "imagePullSecrets: [{name: pull}]\ncontainers: [{name: c, image: 'AUTH/podd/config:latest', command: [sleep, '10000']}]")
+		k.kubectl("create", "secret", "docker-registry", "pull", "--docker-server="+c.AuthRegistry, "--docker-username=podd",
+			"--docker-password=open sesame")
+		k.run("with", "imagePullSecrets: [{name: pull}]\ncontainers: [{name: c, image: 'AUTH/podd/config:latest', "+
+			"command: [sleep, '10000']}]")
 		k.same("environment of the image", k.sh("with", "echo $GREETING"), "hello")
 	})
 }
@@ -216,9 +221,9 @@ func TestStats(t *testing.T) {
 	k.checkStats(false)
 }
 
-// checkStats runs a pod that uses 20 MiB of memory and some CPU, and looks for it in what the kubelet tells. Without the gate
-// PodAndContainerStatsFromCRI the kubelet asks cAdvisor for the pods' network and processes and for its page of metrics, and cAdvisor knows
-// the containers of containerd and CRI-O only.
+// checkStats runs a pod that uses 20 MiB of memory and some CPU, and looks for it in what the kubelet tells. Without
+// the gate PodAndContainerStatsFromCRI the kubelet asks cAdvisor for the pods' network and processes and for its page
+// of metrics, and cAdvisor knows the containers of containerd and CRI-O only.
 func (k *scene) checkStats(fromCRI bool) {
 	k.Helper()
 	k.run("p", `
@@ -248,7 +253,8 @@ containers: [{name: c, image: BUSYBOX, command: [sh, -c, "dd if=/dev/zero of=/m/
 				return err
 			}
 			for line := range strings.Lines(text) {
-				if strings.HasPrefix(line, "container_cpu_usage_seconds_total{") && strings.Contains(line, `namespace="`+k.ns+`"`) && strings.Contains(line, `container="c"`) {
+				if strings.HasPrefix(line, "container_cpu_usage_seconds_total{") &&
+					strings.Contains(line, `namespace="`+k.ns+`"`) && strings.Contains(line, `container="c"`) {
 					return nil
 				}
 			}

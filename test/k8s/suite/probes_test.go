@@ -94,7 +94,10 @@ func TestKilledProcess(t *testing.T) {
 	before := k.run("p", `containers: [{name: c, image: BUSYBOX, command: [sh, -c, "trap 'exit 5' USR1; touch /armed; while true; do sleep 0.1; done"]}]`)
 	k.sh("p", "while ! [ -e /armed ]; do sleep 0.1; done")
 	_, _ = k.tryKubectl("", "exec", "p", "--", "kill", "-USR1", "1") // it may die itself, with its PID namespace
-	p := k.until("p", "was restarted", func(p *corev1.Pod) bool { return container(p, "c").RestartCount == 1 && isReady(p) })
+	p := k.until("p", "was restarted", func(p *corev1.Pod) bool {
+		return container(p, "c").RestartCount == 1 &&
+			isReady(p)
+	})
 	k.same("exit code", container(p, "c").LastTerminationState.Terminated.ExitCode, int32(5))
 	k.same("the pod's address", p.Status.PodIP, before.Status.PodIP)
 }

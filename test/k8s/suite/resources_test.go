@@ -19,7 +19,8 @@ func (k *scene) cgroupFile(p *corev1.Pod, v1, v2 string) string {
 	controller, file, _ := strings.Cut(v1, "/")
 	for _, at := range [][2]string{{controller, file}, {"", v2}} {
 		for _, qos := range []string{"", "burstable", "besteffort"} {
-			pattern := filepath.Join("/sys/fs/cgroup", at[0], c.Node(k.node).Cgroup(), "kubepods", qos, "pod"+string(p.UID), at[1])
+			pattern := filepath.Join("/sys/fs/cgroup", at[0], c.Node(k.node).Cgroup(), "kubepods", qos, "pod"+string(p.UID),
+				at[1])
 			found, err := filepath.Glob(pattern)
 			k.ok("look for "+pattern, err)
 			if len(found) == 1 {
@@ -33,8 +34,8 @@ func (k *scene) cgroupFile(p *corev1.Pod, v1, v2 string) string {
 	return ""
 }
 
-// The three classes of service are cgroups with the limits asked for. That they are where cgroupfs has them shows that the
-// kubelet, whose configuration says systemd, has asked podd.
+// The three classes of service are cgroups with the limits asked for. That they are where cgroupfs has them shows that
+// the kubelet, whose configuration says systemd, has asked podd.
 func TestQualityOfService(t *testing.T) {
 	k := parallel(t)
 	sleep := "containers: [{name: c, image: BUSYBOX, command: [sleep, '10000']"
@@ -123,7 +124,8 @@ containers:
 func (k *scene) resize(name, request, cpu, memory string) {
 	k.Helper()
 	k.kubectl("patch", "pod", name, "--subresource=resize", "-p", fmt.Sprintf(
-		`{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":%q},"limits":{"cpu":%q,"memory":%q}}}]}}`, request, cpu, memory))
+		`{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":%q},"limits":{"cpu":%q,"memory":%q}}}]}}`, request,
+		cpu, memory))
 }
 
 func (k *scene) resized(name, cpu, memory string) *corev1.Pod {
@@ -140,7 +142,8 @@ func (k *scene) resized(name, cpu, memory string) *corev1.Pod {
 	})
 }
 
-// A pod that writes more than its ephemeral storage allows is evicted: podd has told how much is in its root file system.
+// A pod that writes more than its ephemeral storage allows is evicted: podd has told how much is in its root file
+// system.
 func TestEphemeralStorage(t *testing.T) {
 	k := parallel(t)
 	k.pod("p", `

@@ -51,7 +51,8 @@ func parallel(t *testing.T) *scene {
 func begin(t *testing.T, node string) *scene {
 	t.Helper()
 	k := &scene{T: t, node: node, ns: fmt.Sprintf("s%d", scenes.Add(1))}
-	_, err := c.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: k.ns}}, metav1.CreateOptions{})
+	_, err := c.Client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: k.ns}}, metav1.CreateOptions{})
 	k.ok("make a namespace", err)
 	k.eventually("the namespace has its service account and CA", func(ctx context.Context) error {
 		if _, err := c.Client.CoreV1().ServiceAccounts(k.ns).Get(ctx, "default", metav1.GetOptions{}); err != nil {
@@ -156,7 +157,8 @@ func (k *scene) poll(ctx context.Context, what string, f func(context.Context) e
 
 // fill replaces the words that manifests use for what is not the same everywhere.
 func (k *scene) fill(manifest string) string {
-	return strings.NewReplacer("BUSYBOX", busybox, "NGINX", nginx, "NODE", k.node, "AUTH", c.AuthRegistry).Replace(manifest)
+	return strings.NewReplacer("BUSYBOX", busybox, "NGINX", nginx, "NODE", k.node, "AUTH",
+		c.AuthRegistry).Replace(manifest)
 }
 
 // pod makes a pod of the spec, in YAML, on the scenario's node.
@@ -270,7 +272,8 @@ func (k *scene) ended(name string, phase corev1.PodPhase) *corev1.Pod {
 
 // container returns the status of a container, of any sort, or nil.
 func container(p *corev1.Pod, name string) *corev1.ContainerStatus {
-	for _, list := range [][]corev1.ContainerStatus{p.Status.ContainerStatuses, p.Status.InitContainerStatuses, p.Status.EphemeralContainerStatuses} {
+	for _, list := range [][]corev1.ContainerStatus{p.Status.ContainerStatuses, p.Status.InitContainerStatuses,
+		p.Status.EphemeralContainerStatuses} {
 		for i := range list {
 			if list[i].Name == name {
 				return &list[i]

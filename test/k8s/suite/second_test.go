@@ -15,8 +15,8 @@ import (
 	"github.com/podd-project/podd/test/k8s/cluster"
 )
 
-// What needs two nodes, or a node with other settings, or disturbs one: on node2, one after the other. The scenarios of node1
-// go on meanwhile.
+// What needs two nodes, or a node with other settings, or disturbs one: on node2, one after the other. The scenarios of
+// node1 go on meanwhile.
 func TestSecondNode(t *testing.T) {
 	t.Parallel()
 	for _, s := range []struct {
@@ -47,7 +47,10 @@ func (k *scene) quickDeath() {
 	k.run("p", `containers: [{name: c, image: BUSYBOX, command: [sh, -c, "trap 'exit 9' USR1; touch /armed; while true; do sleep 0.1; done"]}]`)
 	k.sh("p", "while ! [ -e /armed ]; do sleep 0.1; done")
 	_, _ = k.tryKubectl("", "exec", "p", "--", "kill", "-USR1", "1") // it may die itself, with its PID namespace
-	p := k.until("p", "was restarted", func(p *corev1.Pod) bool { return container(p, "c").RestartCount == 1 && isReady(p) })
+	p := k.until("p", "was restarted", func(p *corev1.Pod) bool {
+		return container(p, "c").RestartCount == 1 &&
+			isReady(p)
+	})
 	k.same("exit code", container(p, "c").LastTerminationState.Terminated.ExitCode, int32(9))
 	var metrics string
 	k.ok("metrics", k.fromKubelet(k.Context(), "metrics", &metrics))
@@ -175,7 +178,8 @@ func (k *scene) poddKilled() {
 
 func (k *scene) bothRestart() {
 	k.survives(func() {
-		k.ok("restart both", errors.Join(k.n().StopKubelet(), k.n().KillPodd(), k.n().StartPodd(k.Context()), k.n().StartKubelet()))
+		k.ok("restart both", errors.Join(k.n().StopKubelet(), k.n().KillPodd(), k.n().StartPodd(k.Context()),
+			k.n().StartKubelet()))
 	})
 }
 
@@ -202,16 +206,19 @@ containers: [{name: c, image: BUSYBOX, command: [sh, -c, "while ! [ -e /v/end-no
 // staticPod: the kubelet runs what lies in its directory.
 func (k *scene) staticPod() {
 	n := c.Node(k.node)
-	manifest := k.fill("apiVersion: v1\nkind: Pod\nmetadata: {name: static, namespace: " + k.ns + "}\nspec:\n  terminationGracePeriodSeconds: 1\n  containers: [{name: c, image: BUSYBOX, command: [sleep, '10000']}]\n")
+	manifest := k.fill("apiVersion: v1\nkind: Pod\nmetadata: {name: static, namespace: " + k.ns +
+		"}\nspec:\n  terminationGracePeriodSeconds: 1\n  containers: [{name: c, image: BUSYBOX, command: [sleep, '10000']}]\n")
 	k.ok("write the manifest", os.WriteFile(n.Path("manifests", "static.yaml"), []byte(manifest), 0o644))
 	k.ready("static-" + k.node)
 	k.ok("remove the manifest", os.Remove(n.Path("manifests", "static.yaml")))
 	k.gone("static-" + k.node)
 }
 
-// reboot: after a power cut the pods come up again, with new containers and networks, and nothing of the old ones stays.
+// reboot: after a power cut the pods come up again, with new containers and networks, and nothing of the old ones
+// stays.
 func (k *scene) reboot() {
-	spec := "volumes: [{name: v, emptyDir: {}}]\n" + `containers: [{name: c, image: BUSYBOX, command: [sh, -c, "echo x >> /v/runs; exec sleep 10000"], volumeMounts: [{name: v, mountPath: /v}]}]`
+	spec := "volumes: [{name: v, emptyDir: {}}]\n" +
+		`containers: [{name: c, image: BUSYBOX, command: [sh, -c, "echo x >> /v/runs; exec sleep 10000"], volumeMounts: [{name: v, mountPath: /v}]}]`
 	before := k.run("p", spec)
 	k.run("q", spec)
 	k.ok("reboot", c.Node(k.node).Reboot(k.Context()))
@@ -225,8 +232,8 @@ func (k *scene) reboot() {
 	}
 }
 
-// diskPressure: when its disk is too full the kubelet removes images, of which one that nobody uses goes and one that is
-// pinned stays, and evicts pods; when there is room again the node takes new ones.
+// diskPressure: when its disk is too full the kubelet removes images, of which one that nobody uses goes and one that
+// is pinned stays, and evicts pods; when there is room again the node takes new ones.
 func (k *scene) diskPressure() {
 	const unused = "registry.k8s.io/podd/workdir:latest"
 	for name, image := range map[string]string{"unused": unused, "pinned": nginx} {
@@ -276,7 +283,8 @@ spec:
 	if on := k.nodes("app=work"); on[node1] == 0 || on[node2] == 0 {
 		k.Errorf("the pods are not on both nodes: %v", on)
 	}
-	k.kubectl("drain", k.node, "--ignore-daemonsets", "--force", "--delete-emptydir-data", "--timeout=120s", "--pod-selector=app=work")
+	k.kubectl("drain", k.node, "--ignore-daemonsets", "--force", "--delete-emptydir-data", "--timeout=120s",
+		"--pod-selector=app=work")
 	k.rolledOut("work", 1)
 	k.same("pods on the other node", k.nodes("app=work")[node1], 4)
 	k.kubectl("uncordon", k.node)

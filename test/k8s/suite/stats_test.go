@@ -37,7 +37,8 @@ func (p podStats) check(fromCRI bool) error {
 		return *v
 	}
 	switch {
-	case s.CPU == nil || at(s.CPU.UsageCoreNanoSeconds) == 0 || at(s.CPU.UsageNanoCores) < 50e6 || at(s.CPU.UsageNanoCores) > 400e6:
+	case s.CPU == nil || at(s.CPU.UsageCoreNanoSeconds) == 0 || at(s.CPU.UsageNanoCores) < 50e6 ||
+		at(s.CPU.UsageNanoCores) > 400e6:
 		return fmt.Errorf("cpu of the container, which uses a fifth of one: %s", text(s.CPU))
 	case s.Memory == nil || at(s.Memory.WorkingSetBytes) < 20<<20 || at(s.Memory.WorkingSetBytes) > 60<<20:
 		return fmt.Errorf("memory of the container, which uses 20 MiB: %s", text(s.Memory))

@@ -40,8 +40,8 @@ func (f *followed) String() string {
 	return f.data.String()
 }
 
-// follow begins to follow a pod's log, which begun says has something in it already: then that is waited for. The function that
-// it returns waits for the log's end and returns all of it.
+// follow begins to follow a pod's log, which begun says has something in it already: then that is waited for. The
+// function that it returns waits for the log's end and returns all of it.
 func (k *scene) follow(pod string, begun bool, args ...string) func() string {
 	k.Helper()
 	cmd := k.command(context.Background(), append([]string{"logs", "-f", pod}, args...)...)
@@ -75,7 +75,8 @@ func (k *scene) follow(pod string, begun bool, args ...string) func() string {
 func (k *scene) noSandbox(pod string) {
 	k.Helper()
 	k.eventually("podd has ended "+pod, func(context.Context) error {
-		out, err := c.Node(k.node).Crictl("pods", "-q", "--state", "Ready", "--namespace", "^"+k.ns+"$", "--name", "^"+pod+"$")
+		out, err := c.Node(k.node).Crictl("pods", "-q", "--state", "Ready", "--namespace", "^"+k.ns+"$", "--name",
+			"^"+pod+"$")
 		if err == nil && strings.TrimSpace(out) != "" {
 			err = fmt.Errorf("it has %q", out)
 		}
@@ -173,7 +174,8 @@ func (k *scene) with(env []string, input string, args ...string) (out, errs stri
 
 func (k *scene) exec(env []string) {
 	k.Helper()
-	out, errs, err := k.with(env, "hello", "exec", "-i", "p", "-c", "web", "--", "sh", "-c", "cat; echo problem >&2; exit 7")
+	out, errs, err := k.with(env, "hello", "exec", "-i", "p", "-c", "web", "--", "sh", "-c",
+		"cat; echo problem >&2; exit 7")
 	k.same("stdout", out, "hello")
 	k.contains("stderr", errs, "problem")
 	var exit *exec.ExitError
@@ -186,14 +188,16 @@ func (k *scene) exec(env []string) {
 		k.Errorf("1 MiB through cat: %d bytes came back, %v", len(out), err)
 	}
 	// script gives kubectl the terminal that -t wants
-	line := strings.Join(k.command(context.Background(), "exec", "-it", "p", "-c", "web", "--", "sh", "-c", "'test -t 0 && test -t 1 && stty size'").Args, " ")
+	line := strings.Join(k.command(context.Background(), "exec", "-it", "p", "-c", "web", "--", "sh", "-c",
+		"'test -t 0 && test -t 1 && stty size'").Args, " ")
 	cmd := exec.Command("script", "-qec", "stty rows 33 cols 101; "+line, "/dev/null")
 	cmd.Env = append(append(os.Environ(), "HOME="+k.TempDir()), env...)
 	data, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(data), "33 101") {
 		k.Errorf("exec with a terminal: %v: %q", err, data)
 	}
-	if _, errs, err := k.with(env, "", "exec", "p", "-c", "web", "--", "no-such-program"); err == nil || !strings.Contains(errs, "no-such-program") {
+	if _, errs, err := k.with(env, "", "exec", "p", "-c", "web", "--", "no-such-program"); err == nil ||
+		!strings.Contains(errs, "no-such-program") {
 		k.Errorf("exec of nothing: %v: %s", err, errs)
 	}
 }
@@ -243,7 +247,8 @@ func (k *scene) copy(env []string) {
 	back, err := os.ReadFile(filepath.Join(dir, "back"))
 	k.ok("read", err)
 	sum := sha256.Sum256(data)
-	k.contains("the sum in the pod", k.kubectl("exec", "p", "-c", "web", "--", "sha256sum", "/tmp/file"), hex.EncodeToString(sum[:]))
+	k.contains("the sum in the pod", k.kubectl("exec", "p", "-c", "web", "--", "sha256sum", "/tmp/file"),
+		hex.EncodeToString(sum[:]))
 	k.same("copied there and back unchanged", bytes.Equal(back, data), true)
 }
 

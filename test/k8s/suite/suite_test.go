@@ -1,8 +1,8 @@
-// Package suite looks at podd from where its users are: through Kubernetes. A real control plane and two real kubelets are
-// started, each with a podd of its own, and scenarios are played with client-go and kubectl.
+// Package suite looks at podd from where its users are: through Kubernetes. A real control plane and two real kubelets
+// are started, each with a podd of its own, and scenarios are played with client-go and kubectl.
 //
-// Scenarios of node1 run at the same time. node2 has feature gates, a static CPU manager and everything that disturbs a node:
-// its scenarios come one after the other, in TestSecondNode.
+// Scenarios of node1 run at the same time. node2 has feature gates, a static CPU manager and everything that disturbs a
+// node: its scenarios come one after the other, in TestSecondNode.
 package suite
 
 import (
@@ -96,7 +96,8 @@ func run(m *testing.M) (code int, err error) {
 	if code == 0 { // a scenario that has failed may have left its pods
 		errs = append(errs, leftOnNodes(bin))
 	}
-	errs = append(errs, c.Close(), quiet(bin+"/leak", "diff", before, "-wait", "20s", "-only", dir, "-only", c.Net.Link, "-only", filepath.Base(dir)))
+	errs = append(errs, c.Close(), quiet(bin+"/leak", "diff", before, "-wait", "20s", "-only", dir, "-only", c.Net.Link,
+		"-only", filepath.Base(dir)))
 	return code, errors.Join(errs...)
 }
 
@@ -172,7 +173,8 @@ func saveLogs(dir string) {
 func quiet(name string, args ...string) error {
 	out, err := exec.Command(name, args...).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("%s: %w\n%s", strings.Join(append([]string{filepath.Base(name)}, args...), " "), err, bytes.TrimSpace(out))
+		return fmt.Errorf("%s: %w\n%s", strings.Join(append([]string{filepath.Base(name)}, args...), " "), err,
+			bytes.TrimSpace(out))
 	}
 	return nil
 }

@@ -139,7 +139,8 @@ containers:
 			t.Errorf("uid_map of %s: %v", name, fields)
 		}
 		maps[fields[1]] = true
-		k.same("in "+name, k.sh(name, "id -u; touch /v/f && stat -c %u /v/f; echo $(cat /cm/key); touch /etc/x && hostname"), "0\n0\nvalue\n"+name)
+		k.same("in "+name, k.sh(name, "id -u; touch /v/f && stat -c %u /v/f; echo $(cat /cm/key); touch /etc/x && hostname"),
+			"0\n0\nvalue\n"+name)
 	}
 	k.same("different ranges", len(maps), 2)
 }

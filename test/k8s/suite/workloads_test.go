@@ -35,7 +35,8 @@ spec:
 	k.rolledOut("web", 1)
 	first := k.names("app=web")
 	patch := `{"spec":{"template":{"spec":{"containers":[{"name":"web","env":[{"name":"GENERATION","value":"2"}]}]}}}}`
-	_, err := c.Client.AppsV1().Deployments(k.ns).Patch(k.Context(), "web", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := c.Client.AppsV1().Deployments(k.ns).Patch(k.Context(), "web", types.StrategicMergePatchType, []byte(patch),
+		metav1.PatchOptions{})
 	k.ok("update", err)
 	k.rolledOut("web", 2)
 	k.eventually("the old pods are gone", func(context.Context) error {
@@ -61,7 +62,8 @@ func (k *scene) rolledOut(name string, generation int64) {
 			return err
 		}
 		s := d.Status
-		if s.ObservedGeneration < generation || s.UpdatedReplicas != *d.Spec.Replicas || s.AvailableReplicas != *d.Spec.Replicas || s.Replicas != *d.Spec.Replicas {
+		if s.ObservedGeneration < generation || s.UpdatedReplicas != *d.Spec.Replicas ||
+			s.AvailableReplicas != *d.Spec.Replicas || s.Replicas != *d.Spec.Replicas {
 			return fmt.Errorf("updated %d, available %d, all %d", s.UpdatedReplicas, s.AvailableReplicas, s.Replicas)
 		}
 		return nil

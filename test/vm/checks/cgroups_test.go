@@ -112,7 +112,8 @@ func TestExecTimeoutKillsTheTree(t *testing.T) {
 	if took := time.Since(start); took > 30*time.Second {
 		t.Errorf("it took %v", took)
 	}
-	k.eventually("the command's whole tree has ended", func() bool { return !strings.Contains(k.exec(id, "ps -o args"), "sleep 2000") })
+	k.eventually("the command's whole tree has ended",
+		func() bool { return !strings.Contains(k.exec(id, "ps -o args"), "sleep 2000") })
 	if st := k.status(id); st.State != cri.ContainerState_CONTAINER_RUNNING {
 		t.Errorf("the container is %v", st.State)
 	}
@@ -127,7 +128,8 @@ func TestExecTimeoutKillsTheTree(t *testing.T) {
 func TestStopEndsEveryProcess(t *testing.T) {
 	k := newKubelet(t)
 	k.runPod()
-	id := k.start("trap '' TERM; (setsid sleep 30001 &); setsid sh -c 'trap \"\" TERM; sleep 30002' & while :; do sleep 1; done")
+	id := k.start("trap '' TERM; (setsid sleep 30001 &); setsid sh -c 'trap \"\" TERM; sleep 30002' & while :; do " +
+		"sleep 1; done")
 	dir := k.cgroup(id)
 	_, err := k.runtime.StopContainer(t.Context(), &cri.StopContainerRequest{ContainerId: id, Timeout: 1})
 	k.ok("StopContainer", err)

@@ -171,7 +171,8 @@ func (k *kubelet) eventually(what string, f func() bool) {
 // log is what the container has written, frames included.
 func (k *kubelet) log() string { return read(k, filepath.Join(k.pod.LogDirectory, "ctr.log")) }
 
-// pid is the container's first process, as the host sees it: the oldest in its cgroup, or where crun has it, in one below.
+// pid is the container's first process, as the host sees it: the oldest in its cgroup, or where crun has it, in one
+// below.
 func (k *kubelet) pid(id string) string {
 	k.Helper()
 	for _, dir := range []string{k.cgroup(id), k.cgroup(id) + "/container"} {

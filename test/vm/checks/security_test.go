@@ -20,7 +20,8 @@ func TestAppArmorProfile(t *testing.T) {
 		name, want string
 		mods       []func(*cri.ContainerConfig)
 	}{
-		{"runtime default", "podd-default (enforce)", []func(*cri.ContainerConfig){appArmor(cri.SecurityProfile_RuntimeDefault)}},
+		{"runtime default", "podd-default (enforce)",
+			[]func(*cri.ContainerConfig){appArmor(cri.SecurityProfile_RuntimeDefault)}},
 		{"unconfined", "unconfined", []func(*cri.ContainerConfig){appArmor(cri.SecurityProfile_Unconfined)}},
 		{"nothing said", "podd-default (enforce)", nil},
 	} {

@@ -10,7 +10,8 @@ import (
 )
 
 // worker uses a CPU, memory and the root filesystem.
-const worker = `dd if=/dev/zero of=/written bs=1M count=2 2>/dev/null; sync; head -c 4000000 /dev/zero | tr '\0' x >/dev/shm/memory; while :; do :; done`
+const worker = `dd if=/dev/zero of=/written bs=1M count=2 2>/dev/null; sync
+head -c 4000000 /dev/zero | tr '\0' x >/dev/shm/memory; while :; do :; done`
 
 func podStats(k *kubelet) *cri.LinuxPodSandboxStats {
 	k.Helper()
@@ -35,24 +36,28 @@ func TestStatsAreComplete(t *testing.T) {
 			c.GetWritableLayer().GetUsedBytes().GetValue() >= 2<<20 && c.GetCpu().GetPsi().GetSome().GetTotal() > 0
 	})
 	m := c.GetMemory()
-	if m.GetAvailableBytes().GetValue() != 64<<20-m.GetWorkingSetBytes().GetValue() || m.GetRssBytes().GetValue() == 0 || m.GetPageFaults().GetValue() == 0 {
+	if m.GetAvailableBytes().GetValue() != 64<<20-m.GetWorkingSetBytes().GetValue() || m.GetRssBytes().GetValue() == 0 ||
+		m.GetPageFaults().GetValue() == 0 {
 		t.Errorf("memory %v", m)
 	}
 	if m.GetPsi().GetFull() == nil || c.GetIo().GetPsi().GetSome() == nil || c.GetIo().GetTimestamp() == 0 {
 		t.Errorf("pressure of memory %v, of I/O %v", m.GetPsi(), c.GetIo())
 	}
-	if _, err := os.Stat(k.cgroup(id) + "/memory.swap.max"); err == nil && c.GetSwap().GetSwapAvailableBytes().GetValue() > 16<<20 {
+	if _, err := os.Stat(k.cgroup(id) + "/memory.swap.max"); err == nil &&
+		c.GetSwap().GetSwapAvailableBytes().GetValue() > 16<<20 {
 		t.Errorf("swap %v", c.GetSwap())
 	}
 	// the pod's own slice, not the sum of its containers': a sum has no pressure
 	p := podStats(k)
-	if p.GetCpu().GetPsi() == nil || p.GetMemory().GetPsi() == nil || p.GetIo().GetPsi() == nil || p.GetProcess().GetProcessCount().GetValue() == 0 {
+	if p.GetCpu().GetPsi() == nil || p.GetMemory().GetPsi() == nil || p.GetIo().GetPsi() == nil ||
+		p.GetProcess().GetProcessCount().GetValue() == 0 {
 		t.Errorf("pod %v", p)
 	}
 	if p.GetCpu().GetUsageCoreNanoSeconds().GetValue() < c.GetCpu().GetUsageCoreNanoSeconds().GetValue() {
 		t.Errorf("the pod has used %v, its container %v", p.GetCpu(), c.GetCpu())
 	}
-	if p.GetNetwork().GetDefaultInterface().GetName() != "eth0" || len(p.GetNetwork().GetInterfaces()) != 0 || len(p.GetContainers()) != 1 {
+	if p.GetNetwork().GetDefaultInterface().GetName() != "eth0" || len(p.GetNetwork().GetInterfaces()) != 0 ||
+		len(p.GetContainers()) != 1 {
 		t.Errorf("network %v, containers %v", p.GetNetwork(), p.GetContainers())
 	}
 }
@@ -62,7 +67,8 @@ func TestStatsAreComplete(t *testing.T) {
 func TestMetricsAreComplete(t *testing.T) {
 	k := newKubelet(t)
 	k.runPod()
-	k.start("sleep 10000", resources(&cri.LinuxContainerResources{CpuPeriod: 100_000, CpuQuota: 20_000, MemoryLimitInBytes: 64 << 20}))
+	k.start("sleep 10000", resources(&cri.LinuxContainerResources{CpuPeriod: 100_000, CpuQuota: 20_000,
+		MemoryLimitInBytes: 64 << 20}))
 	list, err := k.runtime.ListPodSandboxMetrics(t.Context(), &cri.ListPodSandboxMetricsRequest{})
 	k.ok("ListPodSandboxMetrics", err)
 	of := list.GetPodMetrics()[0]
@@ -85,10 +91,12 @@ func TestPodIsResized(t *testing.T) {
 	k.runPod()
 	k.start("sleep 10000")
 	_, err := k.runtime.UpdatePodSandboxResources(t.Context(), &cri.UpdatePodSandboxResourcesRequest{PodSandboxId: k.podID,
-		Overhead:  &cri.LinuxContainerResources{MemoryLimitInBytes: 1 << 20},
-		Resources: &cri.LinuxContainerResources{CpuShares: 1024, CpuQuota: 60_000, CpuPeriod: 100_000, MemoryLimitInBytes: 100 << 20}})
+		Overhead: &cri.LinuxContainerResources{MemoryLimitInBytes: 1 << 20},
+		Resources: &cri.LinuxContainerResources{CpuShares: 1024, CpuQuota: 60_000, CpuPeriod: 100_000,
+			MemoryLimitInBytes: 100 << 20}})
 	k.ok("UpdatePodSandboxResources", err)
-	for file, want := range map[string]string{"memory.max": strconv.Itoa(101 << 20), "cpu.max": "60000 100000", "cpu.weight": "100"} {
+	for file, want := range map[string]string{"memory.max": strconv.Itoa(101 << 20), "cpu.max": "60000 100000",
+		"cpu.weight": "100"} {
 		if got := read(t, "/sys/fs/cgroup"+podPath+"/"+file); got != want {
 			t.Errorf("%s is %q, want %q", file, got, want)
 		}
@@ -101,10 +109,12 @@ func TestUpdateIsReported(t *testing.T) {
 	k.runPod()
 	id := k.start("sleep 10000")
 	_, err := k.runtime.UpdateContainerResources(t.Context(), &cri.UpdateContainerResourcesRequest{ContainerId: id,
-		Linux: &cri.LinuxContainerResources{CpuShares: 512, CpuQuota: 40_000, CpuPeriod: 100_000, MemoryLimitInBytes: 96<<20 + 1, OomScoreAdj: -321}})
+		Linux: &cri.LinuxContainerResources{CpuShares: 512, CpuQuota: 40_000, CpuPeriod: 100_000,
+			MemoryLimitInBytes: 96<<20 + 1, OomScoreAdj: -321}})
 	k.ok("UpdateContainerResources", err)
 	r := k.status(id).GetResources().GetLinux()
-	if r.GetCpuShares() != 512 || r.GetCpuQuota() != 40_000 || r.GetMemoryLimitInBytes() != 96<<20 || r.GetOomScoreAdj() != -321 {
+	if r.GetCpuShares() != 512 || r.GetCpuQuota() != 40_000 || r.GetMemoryLimitInBytes() != 96<<20 ||
+		r.GetOomScoreAdj() != -321 {
 		t.Errorf("reported %v; cpu.weight is %s", r, k.limit(id, "cpu.weight"))
 	}
 	if got := read(t, "/proc/"+k.pid(id)+"/oom_score_adj"); got != "-321" {

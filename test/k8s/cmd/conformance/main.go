@@ -1,9 +1,11 @@
-// Command conformance runs Kubernetes' own node tests on podd, with a kubelet and an API server that they bring themselves.
+// Command conformance runs Kubernetes' own node tests on podd, with a kubelet and an API server that they bring
+// themselves.
 //
 //	conformance [-focus RE] [-skip RE] [-procs N] [-report FILE] BIN TESTS
 //
 // BIN is the repository's bin/, TESTS the directory with e2e_node.test, ginkgo and agnhost that build.sh has built. The
-// machine needs nothing else, and keeps nothing but the report: one line for each spec, and the messages of those that failed.
+// machine needs nothing else, and keeps nothing but the report: one line for each spec, and the messages of those that
+// failed.
 package main
 
 import (
@@ -56,7 +58,9 @@ func run(ctx context.Context, o options) error {
 	if err := os.Chmod(dir, 0o755); err != nil { // containers in a user namespace must get through
 		return err
 	}
-	c, err := cluster.StartBare(ctx, cluster.Options{Dir: dir, Bin: o.bin, Nodes: []cluster.NodeOptions{{Name: "node1", Kubelet: kubelet, Podd: handler}}}, o.tests)
+	c, err := cluster.StartBare(ctx,
+		cluster.Options{Dir: dir, Bin: o.bin, Nodes: []cluster.NodeOptions{{Name: "node1", Kubelet: kubelet, Podd: handler}}},
+		o.tests)
 	if err != nil {
 		return err
 	}
@@ -66,7 +70,8 @@ func run(ctx context.Context, o options) error {
 	}
 	if err != nil {
 		to := filepath.Join(os.TempDir(), "podd-k8s-failed")
-		err = errors.Join(err, os.RemoveAll(to), os.CopyFS(to, os.DirFS(filepath.Join(dir, "log"))), fmt.Errorf("the logs are kept in %s", to))
+		err = errors.Join(err, os.RemoveAll(to), os.CopyFS(to, os.DirFS(filepath.Join(dir, "log"))),
+			fmt.Errorf("the logs are kept in %s", to))
 	}
 	return errors.Join(err, c.Close())
 }
@@ -81,7 +86,8 @@ const gates = "PodAndContainerStatsFromCRI=true"
 var kubelet = map[string]any{
 	"address": "0.0.0.0", "tlsCertFile": "", "tlsPrivateKeyFile": "", "podLogsDir": "", "podPidsLimit": -1,
 	"containerLogMaxSize": "10Mi", "containerLogMaxFiles": 5, "containerLogMonitorInterval": "10s",
-	"volumeStatsAggPeriod": "10s", "clusterDomain": "", "authentication": map[string]any{"webhook": map[string]any{"enabled": false}},
+	"volumeStatsAggPeriod": "10s", "clusterDomain": "",
+	"authentication": map[string]any{"webhook": map[string]any{"enabled": false}},
 }
 
 // play runs the specs and returns what became of them. That some have failed is no error.
@@ -101,7 +107,8 @@ func play(ctx context.Context, c *cluster.Cluster, o options) ([]spec, error) {
 	failed := n.Exec(ctx, io.MultiWriter(out, &progress{}), work, filepath.Join(o.tests, "ginkgo"),
 		"--procs="+fmt.Sprint(o.procs), "--focus="+o.focus, "--skip="+o.skip, "--no-color", "--timeout=2h",
 		"--json-report=report.json", "--output-dir="+work, filepath.Join(o.tests, "e2e_node.test"), "--",
-		"--feature-gates="+gates, "--node-name="+n.Name, "--k8s-bin-dir="+filepath.Join(o.bin, "kube"), "--prepull-images=false",
+		"--feature-gates="+gates, "--node-name="+n.Name, "--k8s-bin-dir="+filepath.Join(o.bin, "kube"),
+		"--prepull-images=false",
 		"--container-runtime-endpoint=unix://"+n.Socket(), "--container-runtime-process-name=podd",
 		"--kubelet-config-file="+n.Path("kubelet.json"), "--report-dir="+filepath.Join(c.Dir, "log"),
 		// not the defaults, which would move every process of the machine into a cgroup of theirs
