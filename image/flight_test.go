@@ -30,7 +30,7 @@ func TestFlightGrace(t *testing.T) {
 		defer cancel(nil)
 		fs, b := newFlights(ctx, testGrace), &blocked{}
 		f := fs.join(PullRequest{Ref: "x"}, b.pull)
-		time.Sleep(10 * testGrace) // somebody waits: it may take as long as it likes
+		time.Sleep(10 * testGrace) // a caller waits: there is no time limit
 		fs.leave(f)
 		time.Sleep(testGrace - time.Second)
 		if again := fs.join(PullRequest{Ref: "x"}, b.pull); again != f {

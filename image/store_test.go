@@ -82,7 +82,7 @@ func TestChangedFromOutside(t *testing.T) {
 	before := s.index.Load()
 	listed("h.test/b:v1")
 	if s.index.Load() != before {
-		t.Error("the index was made anew though nothing had changed")
+		t.Error("the index was rebuilt although nothing had changed")
 	}
 	if _, err := s.storage.DeleteImage(id, true); err != nil {
 		t.Fatal(err)

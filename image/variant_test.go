@@ -50,7 +50,7 @@ func TestPullOfVariant(t *testing.T) {
 		{"nothing asked", "ml:v1", nil, plain},
 		{"the annotated one", "ml:v1", map[string]string{flavorKey: "cuda", "any": "thing"}, cuda},
 		{"a pod's other annotations choose nothing", "ml:v1", map[string]string{"other": "x"}, plain},
-		{"a flavor that nobody has", "ml:v1", map[string]string{flavorKey: "none"}, plain},
+		{"an unknown flavor", "ml:v1", map[string]string{flavorKey: "none"}, plain},
 		{"a flavor of another platform", "ml:v1", map[string]string{flavorKey: "rocm"}, plain},
 		{"by digest of the list", "ml@" + digest, map[string]string{flavorKey: "cuda"}, cuda},
 		{"no list", "single:v1", map[string]string{flavorKey: "cuda"}, plain},

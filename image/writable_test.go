@@ -99,7 +99,7 @@ func TestWritableIdle(t *testing.T) {
 		w.get("c")
 		synctest.Wait()
 		if log.of("c") != n+1 {
-			t.Error("not measured when somebody asked again")
+			t.Error("no measurement after a new request, want one")
 		}
 	})
 }

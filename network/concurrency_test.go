@@ -16,7 +16,7 @@ func TestSlotsKeepOnePodApartOnly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		other, err := s.acquire(t.Context(), "b") // would block for ever if it were one lock
+		other, err := s.acquire(t.Context(), "b") // would block indefinitely if it were one lock
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +92,7 @@ func TestGateGivesAttachmentsTheRightOfWay(t *testing.T) {
 		}
 		select {
 		case <-entered:
-			t.Error("attached beside a collection that has not stopped yet")
+			t.Error("attached during a collection that has not stopped yet")
 		default:
 		}
 		end()

@@ -83,8 +83,8 @@ func TestExecPlugin(t *testing.T) {
 		name, action string
 		want         string // part of the error
 	}{
-		{"error as CNI wants it", failpoint.Fail, "CNI plugin failpoint: failpoint: told to fail; ADD"},
-		{"crash", failpoint.Crash, "exit status 2: failpoint: told to crash"},
+		{"error as CNI wants it", failpoint.Fail, "CNI plugin failpoint: failpoint: set to fail; ADD"},
+		{"crash", failpoint.Crash, "exit status 2: failpoint: set to crash"},
 		{"no explanation", failpoint.FailPrint, "exit status 1: "},
 		{"garbage", failpoint.FailPrint + "oh\nno \x1b[31m\x00red\xff", "exit status 1: oh no [31mred?"},
 		{"other JSON", failpoint.FailPrint + `{"message":"x"}`, `exit status 1: {"message":"x"}`},

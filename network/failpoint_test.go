@@ -21,14 +21,15 @@ import (
 	"github.com/podd-project/podd/network/networktest/failpoint"
 )
 
-// told is a network whose only plugin is failpoint.
-type told struct {
+// failNet is a network whose only plugin is failpoint.
+type failNet struct {
 	*network.CNI
 	cfg network.Config
 }
 
 // startFailpoint starts a network with only the failpoint plugin; change may edit its configuration.
-func startFailpoint(t testing.TB, bin string, p *failpoint.Plugin, version string, change func(*network.Config)) told {
+func startFailpoint(t testing.TB, bin string, p *failpoint.Plugin, version string,
+	change func(*network.Config)) failNet {
 	t.Helper()
 	networktest.NeedNode(t)
 	cfg := network.DefaultConfig()
@@ -42,11 +43,11 @@ func startFailpoint(t testing.TB, bin string, p *failpoint.Plugin, version strin
 		t.Fatal(err)
 	}
 	networktest.CheckFiles(t, cfg.StateDir)
-	return told{start(t, cfg), cfg}
+	return failNet{start(t, cfg), cfg}
 }
 
 // breakState makes the state directory unwritable, even for root.
-func (c told) breakState(t *testing.T) {
+func (c failNet) breakState(t *testing.T) {
 	t.Helper()
 	if err := os.Remove(c.cfg.StateDir); err != nil {
 		t.Fatal(err)
@@ -60,8 +61,8 @@ func installFailpoint(t testing.TB) (bin string, p *failpoint.Plugin) {
 
 func TestHostilePluginsFailThePodOnly(t *testing.T) {
 	tests := []struct{ name, action, want string }{
-		{"error", failpoint.Fail, "told to fail"},
-		{"crash", failpoint.Crash, "exit status 2: failpoint: told to crash"},
+		{"error", failpoint.Fail, "set to fail"},
+		{"crash", failpoint.Crash, "exit status 2: failpoint: set to crash"},
 		{"garbage", failpoint.Print + "hello, world", "not a CNI result"},
 		{"nothing", failpoint.Print, "not a CNI result"},
 		{"100 MB", failpoint.Flood, "printed more than"},

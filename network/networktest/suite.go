@@ -39,7 +39,7 @@ func Suite(t *testing.T, newEnv func(t *testing.T) Env) {
 		"bad requests leave nothing":     badRequests,
 		"a cancelled call can be undone": cancelled,
 		"many pods at once":              manyPods,
-		"collect what nobody claims":     collect,
+		"collect what is not in use":     collect,
 		"no network namespace":           noNetns,
 		"leases of an attached pod":      leases,
 		"abandon what is not attached":   abandonUnknown,

@@ -188,10 +188,10 @@ func act(c conf, command, action string) error {
 	}
 	switch action {
 	case Fail:
-		fmt.Printf(`{"cniVersion":%q,"code":11,"msg":"failpoint: told to fail","details":%q}`, c.CNIVersion, command)
+		fmt.Printf(`{"cniVersion":%q,"code":11,"msg":"failpoint: set to fail","details":%q}`, c.CNIVersion, command)
 		exit(1)
 	case Crash:
-		return errors.New("failpoint: told to crash")
+		return errors.New("failpoint: set to crash")
 	case Hang:
 		if err := child(); err != nil {
 			return err
