@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// tree writes files, by name, below a new directory and returns the path of podd.toml in it.
+// tree writes files to a new directory and returns the path of podd.toml in it.
 func tree(t testing.TB, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -50,16 +50,19 @@ func load(t testing.TB, args ...string) (*loaded, error) {
 	return opts.load()
 }
 
-func TestLayersOfConfiguration(t *testing.T) {
+func TestConfigFilesAndFlagsAreMerged(t *testing.T) {
 	file := tree(t, map[string]string{
-		"podd.toml":               "root = \"/srv/podd\"\n[log]\nlevel = \"debug\"\nformat = \"json\"\n[runtime]\nsearch_path = [\"/a\", \"/b\"]\n",
-		"podd.toml.d/20-b.toml":   "[log]\nlevel = \"error\"\n[runtime.handlers.kata]\npath = \"/opt/kata\"\n",
-		"podd.toml.d/10-a.toml":   "[log]\nlevel = \"trace\"\n[runtime]\nsearch_path = [\"/c\"]\n[runtime.handlers.kata]\nroot = \"/run/kata\"\n",
+		"podd.toml": "root = \"/srv/podd\"\n[log]\nlevel = \"debug\"\nformat = \"json\"\n" +
+			"[runtime]\nsearch_path = [\"/a\", \"/b\"]\n",
+		"podd.toml.d/20-b.toml": "[log]\nlevel = \"error\"\n[runtime.handlers.kata]\npath = \"/opt/kata\"\n",
+		"podd.toml.d/10-a.toml": "[log]\nlevel = \"trace\"\n[runtime]\nsearch_path = [\"/c\"]\n" +
+			"[runtime.handlers.kata]\nroot = \"/run/kata\"\n",
 		"podd.toml.d/30.toml.bak": "nonsense",
 		"podd.toml.d/.30.toml":    "nonsense",
 		"podd.toml.d/README":      "nonsense",
 	})
-	l, err := load(t, "--config", file, "--run", "/run/x", "--set", "runtime.start_timeout=7s", "--set", `runtime.handlers.runc.path=/usr/bin/runc`)
+	l, err := load(t, "--config", file, "--run", "/run/x", "--set", "runtime.start_timeout=7s",
+		"--set", "runtime.handlers.runc.path=/usr/bin/runc")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,14 +96,19 @@ func TestLayersOfConfiguration(t *testing.T) {
 			t.Errorf("origin of %s: got %q, want %q", key, got, origin)
 		}
 	}
-	if d := cmp.Diff([]string{file, filepath.Join(dir, "podd.toml.d/10-a.toml"), filepath.Join(dir, "podd.toml.d/20-b.toml")}, l.files); d != "" {
+	files := []string{file, filepath.Join(dir, "podd.toml.d/10-a.toml"), filepath.Join(dir, "podd.toml.d/20-b.toml")}
+	if d := cmp.Diff(files, l.files); d != "" {
 		t.Errorf("files: -want +got:\n%s", d)
 	}
 }
 
 func TestFlagsOverrideFiles(t *testing.T) {
-	file := tree(t, map[string]string{"podd.toml": "root = \"/f/root\"\nrun = \"/f/run\"\nlisten = \"/f/l.sock\"\nlog = {level = \"error\", format = \"json\"}\n"})
-	l, err := load(t, "--config", file, "--root", "/o/root", "--run", "/o/run", "--listen", "/o/l.sock", "--log-level", "debug", "--log-format", "text")
+	file := tree(t, map[string]string{
+		"podd.toml": "root = \"/f/root\"\nrun = \"/f/run\"\nlisten = \"/f/l.sock\"\n" +
+			"log = {level = \"error\", format = \"json\"}\n",
+	})
+	l, err := load(t, "--config", file, "--root", "/o/root", "--run", "/o/run", "--listen", "/o/l.sock",
+		"--log-level", "debug", "--log-format", "text")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +127,7 @@ func TestNoFileIsTheDefaults(t *testing.T) {
 		t.Errorf("files %v, -want +got:\n%s", l.files, d)
 	}
 	if err := l.readFiles(filepath.Join(t.TempDir(), "none.toml"), true); err == nil {
-		t.Error("a file that was asked for and is missing went unnoticed")
+		t.Error("readFiles() of a required file that is missing succeeded, want an error")
 	}
 }
 
@@ -131,54 +139,105 @@ func TestDefaultsAreValid(t *testing.T) {
 	}
 }
 
-// TestMistakesInConfiguration runs the command line: each mistake must end with EX_CONFIG and a message that
-// says where it is.
+// TestMistakesInConfiguration runs the command line: each error must have status EX_CONFIG and name its place.
 func TestMistakesInConfiguration(t *testing.T) {
 	cases := map[string]struct {
 		file, dropIn string
 		args         []string
 		want         string
 	}{
-		"unknown key":         {file: "\n[runtime]\nconmn = \"x\"", want: `podd.toml:3: unknown key "runtime.conmn", the nearest known key is "runtime.conmon"`},
-		"unknown in drop-in":  {dropIn: "[log]\n\nlevle = \"x\"", want: `podd.toml.d/50.toml:3: unknown key "log.levle", the nearest known key is "log.level"`},
-		"unknown for handler": {file: "[runtime.handlers.runc]\nroots = \"/x\"", want: `podd.toml:2: unknown key "runtime.handlers.runc.roots", the nearest known key is "runtime.handlers.runc.root"`},
-		"renamed key":         {file: "[runtime]\nhost_access_runtime = \"runc\"", want: `podd.toml:2: key "runtime.host_access_runtime" was renamed to "runtime.host_access_handler"`},
-		"set renamed key":     {args: []string{"--set", "runtime.host_access_runtime=runc"}, want: `flag --set: key "runtime.host_access_runtime" was renamed to "runtime.host_access_handler"`},
-		"syntax":              {file: "root = \"/a\"\n[log", want: "podd.toml:2:"},
-		"relative root":       {file: "root = \"var/lib\"", want: `podd.toml:1): "var/lib" is relative, want an absolute path`},
-		"empty run":           {file: "run = \"\"", want: `run (`},
-		"unclean path":        {file: "root = \"/var/../etc/podd\"", want: `is not a clean path, want "/etc/podd"`},
-		"root directory":      {file: "root = \"/\"", want: "must not be the root directory"},
-		"control character":   {file: "root = \"/a\\nb\"", want: "contains a control character"},
-		"relative listen":     {args: []string{"--listen", "podd.sock"}, want: `listen (flag --listen): "podd.sock" is relative`},
-		"url for listen":      {args: []string{"--listen", "unix:///run/podd.sock"}, want: `is relative, want an absolute path`},
-		"long listen":         {args: []string{"--listen", "/" + strings.Repeat("x", 107)}, want: "longer than the 107 bytes"},
-		"run in root":         {file: "root = \"/a\"\nrun = \"/a/run\"", want: "must not contain each other"},
-		"root in run":         {file: "root = \"/a/root\"\nrun = \"/a\"", want: "must not contain each other"},
-		"same":                {file: "root = \"/a\"\nrun = \"/a\"", want: "must not contain each other"},
-		"log level":           {args: []string{"--log-level", "loud"}, want: `"loud" is none of`},
-		"log format":          {args: []string{"--log-format", "xml"}, want: `"xml" is neither text nor json`},
-		"cgroup driver":       {file: "runtime.cgroup_driver = \"cgrupfs\"", want: `runtime.cgroup_driver (`},
-		"no default handler":  {file: "runtime.default_handler = \"kata\"", want: `there is no handler "kata"`},
-		"handler name":        {file: "[runtime.handlers.\"../x\"]", want: `"../x" is not a DNS label`},
-		"handler path":        {file: "[runtime.handlers.a]\npath = \"bin/a\"", want: `runtime.handlers.a.path (`},
-		"search path":         {file: "runtime.search_path = [\"bin\"]", want: `"bin" is relative`},
-		"conmon":              {file: "runtime.conmon = \"..\"", want: `".." is relative`},
-		"timeout":             {file: "runtime.start_timeout = \"0s\"", want: "runtime.start_timeout ("},
-		"open metrics":        {file: "[metrics]\naddress = \"0.0.0.0:9478\"", want: `podd.toml:2): other machines can reach 0.0.0.0`},
-		"metrics socket":      {file: "run = \"/run/x\"\n[metrics]\naddress = \"unix:///run/x/podd.sock\"", want: `"/run/x/podd.sock" is the socket of the CRI service`},
-		"tracing endpoint":    {args: []string{"--set", "tracing.endpoint=http://a:1"}, want: `tracing.endpoint (flag --set): "http://a:1" is neither`},
-		"tracing rate":        {args: []string{"--set", "tracing.sampling_rate_per_million=2000000"}, want: "tracing.sampling_rate_per_million ("},
-		"streaming address":   {file: "[streaming]\naddress = \"localhost\"", want: `streaming.address (`},
-		"infra":               {file: "[runtime.handlers.a]\ninfra = \"some\"", want: `podd.toml:2): "some" is none of`},
-		"plugin directory":    {file: "[network]\n\nbin_dirs = [\"bin\"]", want: "network.bin_dirs ("},
-		"plugin directories":  {file: "[network]\n\nbin_dirs = []", want: "podd.toml:3): is empty, want at least one directory"},
-		"image policy":        {file: "[image]\npolicy = \"p.json\"", want: "podd.toml:2): \"p.json\" is not an absolute path"},
-		"number for timeout":  {file: "runtime.start_timeout = 60", want: `podd.toml:1: runtime.start_timeout: want a duration`},
-		"set without =":       {args: []string{"--set", "root"}, want: `"root" is not of the form section.key=value`},
-		"set unknown":         {args: []string{"--set", "rot=/x"}, want: `flag --set: unknown key "rot", the nearest known key is "root"`},
-		"unknown flag":        {args: []string{"--rot", "/x"}, want: "unknown flag: --rot"},
-		"argument":            {args: []string{"now"}, want: `unknown command "now"`},
+		"unknown key": {
+			file: "\n[runtime]\nconmn = \"x\"",
+			want: `podd.toml:3: unknown key "runtime.conmn", the nearest known key is "runtime.conmon"`,
+		},
+		"unknown in drop-in": {
+			dropIn: "[log]\n\nlevle = \"x\"",
+			want:   `podd.toml.d/50.toml:3: unknown key "log.levle", the nearest known key is "log.level"`,
+		},
+		"unknown for handler": {
+			file: "[runtime.handlers.runc]\nroots = \"/x\"",
+			want: `podd.toml:2: unknown key "runtime.handlers.runc.roots", ` +
+				`the nearest known key is "runtime.handlers.runc.root"`,
+		},
+		"renamed key": {
+			file: "[runtime]\nhost_access_runtime = \"runc\"",
+			want: `podd.toml:2: key "runtime.host_access_runtime" was renamed to "runtime.host_access_handler"`,
+		},
+		"set renamed key": {
+			args: []string{"--set", "runtime.host_access_runtime=runc"},
+			want: `flag --set: key "runtime.host_access_runtime" was renamed to "runtime.host_access_handler"`,
+		},
+		"syntax": {file: "root = \"/a\"\n[log", want: "podd.toml:2:"},
+		"relative root": {
+			file: "root = \"var/lib\"",
+			want: `podd.toml:1): "var/lib" is relative, want an absolute path`,
+		},
+		"empty run":         {file: "run = \"\"", want: `run (`},
+		"unclean path":      {file: "root = \"/var/../etc/podd\"", want: `is not a clean path, want "/etc/podd"`},
+		"root directory":    {file: "root = \"/\"", want: "must not be the root directory"},
+		"control character": {file: "root = \"/a\\nb\"", want: "contains a control character"},
+		"relative listen": {
+			args: []string{"--listen", "podd.sock"},
+			want: `listen (flag --listen): "podd.sock" is relative`,
+		},
+		"url for listen": {
+			args: []string{"--listen", "unix:///run/podd.sock"},
+			want: `is relative, want an absolute path`,
+		},
+		"long listen": {
+			args: []string{"--listen", "/" + strings.Repeat("x", 107)},
+			want: "longer than the 107 bytes",
+		},
+		"run in root":        {file: "root = \"/a\"\nrun = \"/a/run\"", want: "must not contain each other"},
+		"root in run":        {file: "root = \"/a/root\"\nrun = \"/a\"", want: "must not contain each other"},
+		"same":               {file: "root = \"/a\"\nrun = \"/a\"", want: "must not contain each other"},
+		"log level":          {args: []string{"--log-level", "loud"}, want: `"loud" is none of`},
+		"log format":         {args: []string{"--log-format", "xml"}, want: `"xml" is neither text nor json`},
+		"cgroup driver":      {file: "runtime.cgroup_driver = \"cgrupfs\"", want: `runtime.cgroup_driver (`},
+		"no default handler": {file: "runtime.default_handler = \"kata\"", want: `there is no handler "kata"`},
+		"handler name":       {file: "[runtime.handlers.\"../x\"]", want: `"../x" is not a DNS label`},
+		"handler path":       {file: "[runtime.handlers.a]\npath = \"bin/a\"", want: `runtime.handlers.a.path (`},
+		"search path":        {file: "runtime.search_path = [\"bin\"]", want: `"bin" is relative`},
+		"conmon":             {file: "runtime.conmon = \"..\"", want: `".." is relative`},
+		"timeout":            {file: "runtime.start_timeout = \"0s\"", want: "runtime.start_timeout ("},
+		"open metrics": {
+			file: "[metrics]\naddress = \"0.0.0.0:9478\"",
+			want: `podd.toml:2): other machines can reach 0.0.0.0`,
+		},
+		"metrics socket": {
+			file: "run = \"/run/x\"\n[metrics]\naddress = \"unix:///run/x/podd.sock\"",
+			want: `"/run/x/podd.sock" is the socket of the CRI service`,
+		},
+		"tracing endpoint": {
+			args: []string{"--set", "tracing.endpoint=http://a:1"},
+			want: `tracing.endpoint (flag --set): "http://a:1" is neither`,
+		},
+		"tracing rate": {
+			args: []string{"--set", "tracing.sampling_rate_per_million=2000000"},
+			want: "tracing.sampling_rate_per_million (",
+		},
+		"streaming address": {file: "[streaming]\naddress = \"localhost\"", want: `streaming.address (`},
+		"infra":             {file: "[runtime.handlers.a]\ninfra = \"some\"", want: `podd.toml:2): "some" is none of`},
+		"plugin directory":  {file: "[network]\n\nbin_dirs = [\"bin\"]", want: "network.bin_dirs ("},
+		"plugin directories": {
+			file: "[network]\n\nbin_dirs = []",
+			want: "podd.toml:3): is empty, want at least one directory",
+		},
+		"image policy": {
+			file: "[image]\npolicy = \"p.json\"",
+			want: "podd.toml:2): \"p.json\" is not an absolute path",
+		},
+		"number for timeout": {
+			file: "runtime.start_timeout = 60",
+			want: `podd.toml:1: runtime.start_timeout: want a duration`,
+		},
+		"set without =": {args: []string{"--set", "root"}, want: `"root" is not of the form section.key=value`},
+		"set unknown": {
+			args: []string{"--set", "rot=/x"},
+			want: `flag --set: unknown key "rot", the nearest known key is "root"`,
+		},
+		"unknown flag": {args: []string{"--rot", "/x"}, want: "unknown flag: --rot"},
+		"argument":     {args: []string{"now"}, want: `unknown command "now"`},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -208,8 +267,9 @@ func TestConfigFileIsChecked(t *testing.T) {
 		dir:           "is not a regular file",
 		dir + "/none": "no such file",
 	} {
-		if _, errs, code := command("config", "check", "--config", path); code != exitConfig || !strings.Contains(errs, want) {
-			t.Errorf("%s: exit %d, %s, want %s", path, code, errs, want)
+		_, errs, code := command("config", "check", "--config", path)
+		if code != exitConfig || !strings.Contains(errs, want) {
+			t.Errorf("%s: exit status = %d, stderr %q, want %d and %q", path, code, errs, exitConfig, want)
 		}
 	}
 }
@@ -219,7 +279,7 @@ func TestConfigCheckNamesTheFiles(t *testing.T) {
 	out, _, code := command("config", "check", "--config", file)
 	want := "read " + file + "\nread " + file + ".d/a.toml\nthe configuration is valid\n"
 	if code != 0 || out != want {
-		t.Errorf("exit %d, got %q, want %q", code, out, want)
+		t.Errorf("exit status = %d, want 0; stdout = %q, want %q", code, out, want)
 	}
 }
 
@@ -230,7 +290,7 @@ func TestConfigDump(t *testing.T) {
 	})
 	out, errs, code := command("config", "dump", "--config", file, "--run", "/run/other")
 	if code != 0 || errs != "" {
-		t.Fatalf("exit %d, %s", code, errs)
+		t.Fatalf("exit status = %d, want 0; stderr %q, want none", code, errs)
 	}
 	golden(t, "testdata/dump.toml", strings.ReplaceAll(out, filepath.Dir(file), "/etc/podd"))
 
@@ -252,7 +312,7 @@ func TestConfigDump(t *testing.T) {
 func TestDefaultConfigIsUpToDate(t *testing.T) {
 	out, errs, code := command("config", "default")
 	if code != 0 || errs != "" {
-		t.Fatalf("exit %d, %s", code, errs)
+		t.Fatalf("exit status = %d, want 0; stderr %q, want none", code, errs)
 	}
 	golden(t, "../../contrib/podd.toml", out)
 }
@@ -281,7 +341,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	lines := strings.Split(out, "\n")
 	for i, line := range lines {
 		if regexp.MustCompile(`^#[a-z_]+ = `).MatchString(line) && !strings.HasPrefix(lines[i-1], "# ") {
-			t.Errorf("%s has no comment", line)
+			t.Errorf("%s has no comment, want one above it", line)
 		}
 	}
 }
@@ -289,11 +349,13 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 func TestVersion(t *testing.T) {
 	out, errs, code := command("version")
 	if code != 0 || errs != "" {
-		t.Fatalf("exit %d, %s", code, errs)
+		t.Fatalf("exit status = %d, want 0; stderr %q, want none", code, errs)
 	}
-	for _, want := range []string{`(?m)^podd     dev$`, `(?m)^commit   \S+$`, `(?m)^go       go1\.\d+`, `(?m)^cri-api  v0\.\d+\.\d+$`} {
+	for _, want := range []string{
+		`(?m)^podd     dev$`, `(?m)^commit   \S+$`, `(?m)^go       go1\.\d+`, `(?m)^cri-api  v0\.\d+\.\d+$`,
+	} {
 		if !regexp.MustCompile(want).MatchString(out) {
-			t.Errorf("%s does not match\n%s", want, out)
+			t.Errorf("version = %s, want a match of %s", out, want)
 		}
 	}
 }
