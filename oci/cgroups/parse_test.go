@@ -13,7 +13,7 @@ func TestNumber(t *testing.T) {
 		"4611686018427387904": 1 << 62, "": 0, "-1": 0, "12a": 0,
 	} {
 		if got := number([]byte(in)); got != want {
-			t.Errorf("%q: got %d, want %d", in, got, want)
+			t.Errorf("number(%q) = %d, want %d", in, got, want)
 		}
 	}
 }
@@ -22,11 +22,11 @@ func TestPressure(t *testing.T) {
 	p := pressure([]byte("some avg10=1.05 avg60=100.00 avg300=0.99 total=12\nnonsense\nfull avg10=x total=\n"))
 	want := Pressure{Some: Stall{1.05, 100, 0.99, 12 * time.Microsecond}}
 	if *p != want {
-		t.Errorf("got %+v", *p)
+		t.Errorf("pressure = %+v, want %+v", *p, want)
 	}
 }
 
-// FuzzParse: the kernel's files are no danger, but a parser that panics takes the daemon down.
+// FuzzParse: the kernel's files are trusted, but a parser that panics ends the daemon.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"))
 	f.Add([]byte("8:0 rbytes=1 wios=x\n7:0\nTotal 5\n8:0 Read 4\n"))
@@ -42,10 +42,10 @@ func FuzzParse(f *testing.F) {
 		}
 		u.finish()
 		if u.Memory.WorkingSet > u.Memory.Usage {
-			t.Errorf("working set %d of %d", u.Memory.WorkingSet, u.Memory.Usage)
+			t.Errorf("WorkingSet = %d, want at most Usage, %d", u.Memory.WorkingSet, u.Memory.Usage)
 		}
 		if p := u.CPUPressure.Some.Avg10; math.IsNaN(p) || p < 0 {
-			t.Errorf("average %v", p)
+			t.Errorf("Avg10 = %v, want 0 or more", p)
 		}
 		devices := ioDevices{}
 		devices.v2(string(text))

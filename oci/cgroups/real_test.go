@@ -101,30 +101,31 @@ func TestReal(t *testing.T) {
 		for deadline := time.Now().Add(20 * time.Second); second.CPU.Total < first.CPU.Total+10*time.Millisecond ||
 			second.Memory.RSS < 4_000_000 || second.Pids.Current != 1; {
 			if time.Now().After(deadline) {
-				t.Fatalf("no progress: %+v, %+v, %+v", second.CPU, second.Memory, second.Pids)
+				t.Fatalf("after 20 s: %+v, %+v, %+v, want 10 ms of CPU time more, 4 MB and 1 task",
+					second.CPU, second.Memory, second.Pids)
 			}
 			time.Sleep(5 * time.Millisecond)
 			second, err = g.Read()
 			must(t, err)
 		}
 		if m := second.Memory; m == nil || m.Usage == 0 || m.PageFaults == 0 || m.WorkingSet > m.Usage {
-			t.Errorf("memory %+v", m)
+			t.Errorf("Memory = %+v, want usage and page faults, and a working set of at most the usage", m)
 		}
 		if isDir("/proc/pressure") && tree.mounts[unified].dir != "" && second.CPUPressure == nil {
-			t.Error("no pressure")
+			t.Error("CPUPressure = nil, want it on this machine")
 		}
 		checkRealLimits(t, g)
 		d, err := g.Details()
 		must(t, err)
 		if len(d.Processes) != 1 || d.Processes[0] != pid {
-			t.Errorf("processes %v, want %d", d.Processes, pid)
+			t.Errorf("Processes = %v, want [%d]", d.Processes, pid)
 		}
 	})
 	if n := openFiles(t); n != before {
-		t.Errorf("%d files are open, %d were", n, before)
+		t.Errorf("%d files are open, want %d as before", n, before)
 	}
 	if now := tree.spare.Load(); now != spare {
-		t.Errorf("%d files may be kept, %d might", now, spare)
+		t.Errorf("%d files may be kept open, want %d", now, spare)
 	}
 }
 
@@ -137,14 +138,14 @@ func checkRealLimits(t *testing.T, g *Group) {
 	l, err := g.Limits()
 	must(t, err)
 	if g.places["cpu"].v2 && (l.CPUWeight != 59 || l.CPUShares == 0) || !g.places["cpu"].v2 && l.CPUShares != 512 {
-		t.Errorf("shares %d, weight %d", l.CPUShares, l.CPUWeight)
+		t.Errorf("CPUShares = %d, CPUWeight = %d, want 512 shares on v1, weight 59 on v2", l.CPUShares, l.CPUWeight)
 	}
 	if l.CPUQuota != 90000 || l.CPUPeriod != 100000 || l.Memory != 64<<20 {
-		t.Errorf("limits %+v", l)
+		t.Errorf("Limits = %+v, want CPUQuota 90000, CPUPeriod 100000, Memory %d", l, 64<<20)
 	}
 	err = g.Update(&specs.LinuxResources{CPU: &specs.LinuxCPU{Cpus: "4000"}})
 	if !errdefs.IsInvalidArgument(err) {
-		t.Errorf("a CPU that is not there: %v", err)
+		t.Errorf("Update to a CPU that does not exist: error %v, want ErrInvalidArgument", err)
 	}
 }
 
@@ -168,17 +169,17 @@ func TestRealGroupGoes(t *testing.T) {
 	})
 	for name, g := range map[string]*Group{"kept": kept, "reopened": reopened} {
 		if _, err := g.Read(); !errdefs.IsNotFound(err) {
-			t.Errorf("%s: read %v", name, err)
+			t.Errorf("%s: Read: error %v, want ErrNotFound", name, err)
 		}
 		if _, err := g.Processes(); !errdefs.IsNotFound(err) {
-			t.Errorf("%s: processes %v", name, err)
+			t.Errorf("%s: Processes: error %v, want ErrNotFound", name, err)
 		}
 		if err := g.Update(&specs.LinuxResources{CPU: &specs.LinuxCPU{Shares: new(uint64(2))}}); !errdefs.IsNotFound(err) {
-			t.Errorf("%s: update %v", name, err)
+			t.Errorf("%s: Update: error %v, want ErrNotFound", name, err)
 		}
 		g.Close()
 		if _, err := g.Read(); !errdefs.IsNotFound(err) {
-			t.Errorf("%s: read after close %v", name, err)
+			t.Errorf("%s: Read after Close: error %v, want ErrNotFound", name, err)
 		}
 	}
 }
@@ -200,7 +201,7 @@ func TestCloseWhileReading(t *testing.T) {
 						return
 					}
 					if err != nil || u.CPU.Total != 1234567890 {
-						t.Errorf("read %+v, %v", u.CPU, err)
+						t.Errorf("Read = CPU %+v, %v, want Total 1234567890", u.CPU, err)
 						return
 					}
 				}
@@ -212,10 +213,10 @@ func TestCloseWhileReading(t *testing.T) {
 		wg.Wait()
 	}
 	if n := openFiles(t); n != before {
-		t.Errorf("%d files are open, %d were", n, before)
+		t.Errorf("%d files are open, want %d as before", n, before)
 	}
 	if spare := tree.spare.Load(); spare != 1000 {
-		t.Errorf("%d files may be kept, want 1000", spare)
+		t.Errorf("%d files may be kept open, want 1000", spare)
 	}
 }
 
@@ -227,7 +228,7 @@ func TestFewFilesAreKept(t *testing.T) {
 		g, err := tree.At(group)
 		g = open(t, g, err)
 		if u, err := g.Read(); err != nil || u.CPU.Total != 1234567890 || u.Pids.Current != 5 {
-			t.Fatalf("read %+v, %v", u, err)
+			t.Fatalf("Read = %+v, %v, want CPU.Total 1234567890 and Pids.Current 5", u, err)
 		}
 	}
 	if n := openFiles(t); n != before+3 {

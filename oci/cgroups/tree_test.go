@@ -101,7 +101,7 @@ func TestGolden(t *testing.T) {
 			e.Details, err = g.Details()
 			must(t, err)
 			if time.Since(e.Usage.At) > time.Minute || time.Since(e.Details.At) > time.Minute {
-				t.Errorf("read at %v and %v", e.Usage.At, e.Details.At)
+				t.Errorf("At = %v and %v, want now", e.Usage.At, e.Details.At)
 			}
 			e.Usage.At, e.Details.At = time.Time{}, time.Time{}
 			golden(t, "testdata/"+name+".json", e)
@@ -119,7 +119,7 @@ func golden(t *testing.T, path string, value any) {
 	want, err := os.ReadFile(path)
 	must(t, err)
 	if strings.TrimSpace(string(want)) != string(got) {
-		t.Errorf("%s differs, got\n%s", path, got)
+		t.Errorf("got\n%s\nwant %s (run with -update if this is meant):\n%s", got, path, want)
 	}
 }
 
@@ -143,11 +143,11 @@ func TestCut(t *testing.T) {
 		"":                                   "",
 	} {
 		if got := cut(in, "4f2c"); got != want {
-			t.Errorf("%s: got %q, want %q", in, got, want)
+			t.Errorf("cut(%q) = %q, want %q", in, got, want)
 		}
 	}
 	if got := cut("/a", ""); got != "" {
-		t.Errorf("no name: %q", got)
+		t.Errorf("cut without a name = %q, want \"\"", got)
 	}
 }
 
@@ -156,12 +156,12 @@ func TestProcessesBelowCount(t *testing.T) {
 	g, err := withProc(t, treeV2(testdata(t, "v2")), "0::"+group+"/init.scope\n").Of(4711, "4f2c")
 	g = open(t, g, err)
 	if g.Path() != group {
-		t.Fatalf("path %s", g.Path())
+		t.Fatalf("Path = %s, want %s", g.Path(), group)
 	}
 	pids, err := g.Processes()
 	must(t, err)
 	if fmt.Sprint(pids) != "[4711 4712 4713]" {
-		t.Errorf("processes %v", pids)
+		t.Errorf("Processes = %v, want [4711 4712 4713]", pids)
 	}
 }
 
@@ -174,7 +174,7 @@ func TestAbsent(t *testing.T) {
 		"path":        func() (*Group, error) { return tree.At("/not/there") },
 	} {
 		if g, err := find(); !errdefs.IsNotFound(err) {
-			t.Errorf("%s: %v, %v", name, g, err)
+			t.Errorf("%s: group %v, error %v, want ErrNotFound", name, g, err)
 		}
 	}
 }
@@ -191,7 +191,7 @@ func TestManyGroupsBelow(t *testing.T) {
 		g, err := treeV2(dir).At(name)
 		g = open(t, g, err)
 		if pids, err := g.Processes(); !errdefs.IsResourceExhausted(err) {
-			t.Errorf("%s: %d processes, %v", name, len(pids), err)
+			t.Errorf("%s: %d processes, error %v, want ErrResourceExhausted", name, len(pids), err)
 		}
 	}
 }
@@ -201,15 +201,15 @@ func TestUnified(t *testing.T) {
 	g = open(t, g, err)
 	for name, want := range map[string]string{"memory.max": "67108864", "memory.absent": ""} {
 		if got, err := g.Unified(name); err != nil || got != want {
-			t.Errorf("%s: %q, %v", name, got, err)
+			t.Errorf("Unified(%s) = %q, %v, want %q", name, got, err, want)
 		}
 	}
 	if _, err := g.Unified("../memory.max"); !errdefs.IsInvalidArgument(err) {
-		t.Errorf("outside: %v", err)
+		t.Errorf("Unified of a path: error %v, want ErrInvalidArgument", err)
 	}
 	g, err = treeV1(testdata(t, "v1")).At(group)
 	g = open(t, g, err)
 	if got, err := g.Unified("memory.max"); err != nil || got != "" {
-		t.Errorf("v1: %q, %v", got, err)
+		t.Errorf("Unified on v1 = %q, %v, want \"\"", got, err)
 	}
 }

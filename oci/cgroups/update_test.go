@@ -121,7 +121,7 @@ func TestUpdate(t *testing.T) {
 				err = g.Update(&tt.r)
 				if version == "v1" && tt.r.Unified != nil {
 					if !errdefs.IsFailedPrecondition(err) {
-						t.Errorf("v1: %v", err)
+						t.Errorf("Update of v2 files on v1: error %v, want ErrFailedPrecondition", err)
 					}
 					continue
 				}
@@ -139,20 +139,20 @@ func TestUpdateErrors(t *testing.T) {
 	g = open(t, g, err)
 	limit := specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: new(int64(1))}}
 	if err := g.Update(&limit); !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "memory.max") {
-		t.Errorf("no controller: %v", err)
+		t.Errorf("Update without the controller: error %v, want ErrFailedPrecondition for memory.max", err)
 	}
 	for _, key := range []string{"../x", "a/b", ""} {
 		if err := g.Update(&specs.LinuxResources{Unified: map[string]string{key: "1"}}); err == nil {
-			t.Errorf("file %q was written", key)
+			t.Errorf("Update of the file %q: no error", key)
 		}
 	}
 	must(t, os.RemoveAll(g.places["memory"].dir))
 	if err := g.Update(&limit); !errdefs.IsNotFound(err) {
-		t.Errorf("group is gone: %v", err)
+		t.Errorf("Update of a removed group: error %v, want ErrNotFound", err)
 	}
 	g.Close()
 	if err := g.Update(&limit); !errdefs.IsNotFound(err) {
-		t.Errorf("closed: %v", err)
+		t.Errorf("Update of a closed group: error %v, want ErrNotFound", err)
 	}
 }
 
@@ -162,16 +162,16 @@ func TestShares(t *testing.T) {
 		262144: {10000, 10000}, 1 << 30: {10000, 10000},
 	} {
 		if got := [2]uint64{WeightOf(shares), OldWeightOf(shares)}; got != want {
-			t.Errorf("%d shares: %d, want %d", shares, got, want)
+			t.Errorf("weights of %d shares = %d, want %d", shares, got, want)
 		}
 	}
 	for weight := uint64(1); weight <= maxWeight; weight++ {
 		if back := WeightOf(SharesOf(weight)); back != weight {
-			t.Fatalf("weight %d became %d", weight, back)
+			t.Fatalf("WeightOf(SharesOf(%d)) = %d, want the same", weight, back)
 		}
 	}
 	if SharesOf(0) != 0 {
-		t.Error("no weight has shares")
+		t.Errorf("SharesOf(0) = %d, want 0", SharesOf(0))
 	}
 }
 
@@ -184,7 +184,7 @@ func TestSlicePath(t *testing.T) {
 		"/kubepods.slice/kubepods-burstable.slice/kubepods-pod1.slice": "/kubepods.slice/kubepods-pod1.slice",
 	} {
 		if got := SlicePath(in); got != want {
-			t.Errorf("%s: got %s, want %s", in, got, want)
+			t.Errorf("SlicePath(%s) = %s, want %s", in, got, want)
 		}
 	}
 }
@@ -202,7 +202,7 @@ func TestOnly(t *testing.T) {
 	}{{pod, container, true}, {pod, "podd-other", false}, {main, "init.scope", false}} {
 		got, err := tt.g.Only(func(child string) bool { return child == tt.own })
 		if must(t, err); got != tt.want {
-			t.Errorf("%s with %s: %v", tt.g.Path(), tt.own, got)
+			t.Errorf("Only of %s with %s = %v, want %v", tt.g.Path(), tt.own, got, tt.want)
 		}
 	}
 }
