@@ -27,7 +27,7 @@ func TestCDI(t *testing.T) {
 	s := newSpec()
 	if err := c.Inject(s, []string{"vendor.com/gpu=one"}); !errors.Is(err, errdefs.ErrNotFound) ||
 		!strings.Contains(err.Error(), dir) {
-		t.Errorf("a device of no vendor: %v", err)
+		t.Errorf("Inject of an unknown device: error %v, want ErrNotFound", err)
 	}
 	write(t, filepath.Join(dir, "broken.json"), "{")
 	write(t, filepath.Join(dir, "vendor.json"), cdiSpec) // found without a restart
@@ -36,19 +36,19 @@ func TestCDI(t *testing.T) {
 	}
 	if !slices.Contains(s.Process.Env, "GPU=one") || len(s.Linux.Devices) != 1 || s.Linux.Devices[0].Major != 1 ||
 		len(s.Mounts) != 1 {
-		t.Errorf("%+v", s)
+		t.Errorf("spec after Inject = %+v, want the device, its mount and its variable", s)
 	}
 	if len(s.Linux.Resources.Devices) != 1 || s.Linux.Resources.Devices[0].Access != "rw" {
-		t.Errorf("no rule for the device: %+v", s.Linux.Resources)
+		t.Errorf("resources after Inject = %+v, want a rule for the device", s.Linux.Resources)
 	}
 	s = newSpec()
 	err = c.Inject(s, []string{"vendor.com/gpu=one", "vendor.com/gpu=two"})
 	if !errors.Is(err, errdefs.ErrNotFound) || !strings.Contains(err.Error(), "gpu=two") ||
 		!strings.Contains(err.Error(), "broken.json") {
-		t.Errorf("one of two: %v", err)
+		t.Errorf("Inject of a known and an unknown device: error %v, want ErrNotFound", err)
 	}
 	if len(s.Process.Env)+len(s.Linux.Devices)+len(s.Mounts) > 0 {
-		t.Errorf("half of the devices were injected: %+v", s)
+		t.Errorf("spec after a failed Inject = %+v, want it unchanged", s)
 	}
 }
 
@@ -74,6 +74,6 @@ func TestCDIDevices(t *testing.T) {
 	}
 	_, err = CDIDevices(&cri.ContainerConfig{Annotations: map[string]string{"cdi.k8s.io/plugin": "no device"}})
 	if !errors.Is(err, errdefs.ErrInvalidArgument) {
-		t.Errorf("bad annotation: %v", err)
+		t.Errorf("CDIDevices of a malformed annotation: error %v, want ErrInvalidArgument", err)
 	}
 }

@@ -84,7 +84,7 @@ func TestDevices(t *testing.T) {
 	} {
 		got, err := Devices([]*cri.Device{c.d})
 		if diff := cmp.Diff(c.want, got); err != nil || diff != "" {
-			t.Errorf("%s: %v %s", name, err, diff)
+			t.Errorf("%s: Devices: error %v, difference (-want +got):\n%s", name, err, diff)
 		}
 	}
 	for name, c := range map[string]struct {
@@ -127,11 +127,11 @@ func TestHostDevices(t *testing.T) {
 	}
 	before := paths()
 	if !slices.Contains(before, "/dev/null") {
-		t.Errorf("no /dev/null in %q", before)
+		t.Errorf("HostDevices = %q, want /dev/null among them", before)
 	}
 	for _, p := range before {
 		if strings.HasPrefix(p, "/dev/pts/") || strings.HasPrefix(p, "/dev/shm/") || p == "/dev/console" || p == "/dev/ptmx" {
-			t.Errorf("%s belongs to each container", p)
+			t.Errorf("HostDevices has %s, which each container has of its own", p)
 		}
 	}
 	fresh := "/dev/podd-test-null"
@@ -140,6 +140,6 @@ func TestHostDevices(t *testing.T) {
 	}
 	t.Cleanup(func() { os.Remove(fresh) })
 	if !slices.Contains(paths(), fresh) {
-		t.Error("a new device was not found")
+		t.Error("HostDevices lacks a new device")
 	}
 }

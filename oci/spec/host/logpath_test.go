@@ -20,16 +20,16 @@ func TestLogPath(t *testing.T) {
 		for range 2 { // the directories are there the second time
 			got, err := LogPath(dir, rel)
 			if err != nil || got != want {
-				t.Errorf("%q: %q, %v", rel, got, err)
+				t.Errorf("LogPath(%q) = %q, %v, want %q", rel, got, err, want)
 			}
 			if info, err := os.Stat(filepath.Dir(want)); err != nil || !info.IsDir() {
-				t.Errorf("%q: %v", rel, err)
+				t.Errorf("directory of %q: %v", rel, err)
 			}
 		}
 	}
 	write(t, filepath.Join(dir, "there.log"), "line")
 	if _, err := LogPath(dir, "there.log"); err != nil {
-		t.Errorf("a log that exists: %v", err)
+		t.Errorf("LogPath of a log that exists: %v", err)
 	}
 }
 
@@ -55,14 +55,14 @@ func TestLogPathErrors(t *testing.T) {
 	} {
 		got, err := LogPath(dir, rel)
 		if !errors.Is(err, errdefs.ErrInvalidArgument) {
-			t.Errorf("%q: %q, %v", rel, got, err)
+			t.Errorf("LogPath(%q) = %q, %v, want ErrInvalidArgument", rel, got, err)
 		}
 	}
 	if _, err := LogPath("relative", "x.log"); !errors.Is(err, errdefs.ErrInvalidArgument) {
-		t.Errorf("relative directory: %v", err)
+		t.Errorf("LogPath in a relative directory: error %v, want ErrInvalidArgument", err)
 	}
 	if left, _ := os.ReadDir(outside); len(left) > 0 {
-		t.Errorf("%q was made outside", left)
+		t.Errorf("created outside of the log directory: %q", left)
 	}
 }
 
@@ -82,14 +82,14 @@ func TestLogPathSwapped(t *testing.T) {
 		}
 	}
 	if made == 0 {
-		t.Error("it never worked: the race proves nothing")
+		t.Error("LogPath never succeeded, want it to at times: the race proves nothing")
 	}
 	if left, _ := os.ReadDir(outside); len(left) > 0 {
-		t.Errorf("%q was made outside of the log directory", left)
+		t.Errorf("created outside of the log directory: %q", left)
 	}
 }
 
-// FuzzLogPath: what is accepted is below the directory, and nothing is made beside it.
+// FuzzLogPath: accepted paths are below the directory, and nothing is created outside of it.
 func FuzzLogPath(f *testing.F) {
 	for _, rel := range []string{"web/0.log", "../x", "a/../../b", "/etc/passwd", "a//b/", "..."} {
 		f.Add(rel)
@@ -99,10 +99,10 @@ func FuzzLogPath(f *testing.F) {
 	f.Fuzz(func(t *testing.T, rel string) {
 		got, err := LogPath(dir, rel)
 		if err == nil && (!strings.HasPrefix(got, dir+"/") || strings.Contains(got, "/../") || filepath.Clean(got) != got) {
-			t.Errorf("%q became %q", rel, got)
+			t.Errorf("LogPath(%q) = %q, want a clean path below %s", rel, got, dir)
 		}
-		if beside, _ := os.ReadDir(top); len(beside) > 1 {
-			t.Errorf("%q made something outside of the log directory", rel)
+		if entries, _ := os.ReadDir(top); len(entries) > 1 {
+			t.Errorf("LogPath(%q) created something outside of the log directory", rel)
 		}
 		_ = os.RemoveAll(dir)
 	})

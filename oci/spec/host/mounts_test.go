@@ -42,7 +42,7 @@ func TestMounts(t *testing.T) {
 	}
 	for i := range want {
 		if got[i] != want[i] {
-			t.Errorf("%d: %+v, want %+v", i, got[i], want[i])
+			t.Errorf("mount %d = %+v, want %+v", i, got[i], want[i])
 		}
 	}
 }
@@ -97,7 +97,7 @@ func TestImageMounts(t *testing.T) {
 			t.Context(), []*cri.Mount{{Image: &cri.ImageSpec{Image: "i"}, ImageSubPath: sub}}, map[int]string{0: root},
 		)
 		if err != nil || got[0].Source != want || got[0].IsDir != !strings.HasSuffix(sub, "weights") {
-			t.Errorf("%q: %+v, %v", sub, got, err)
+			t.Errorf("Mounts of sub path %q = %+v, %v, want source %s", sub, got, err, want)
 		}
 	}
 	for sub, kind := range map[string]error{
@@ -110,26 +110,26 @@ func TestImageMounts(t *testing.T) {
 			t.Context(), []*cri.Mount{{Image: &cri.ImageSpec{Image: "i"}, ImageSubPath: sub}}, map[int]string{0: root},
 		)
 		if !errors.Is(err, kind) {
-			t.Errorf("%q: %v", sub, err)
+			t.Errorf("Mounts of sub path %q: error %v, want %v", sub, err, kind)
 		}
 		if errors.Is(kind, errdefs.ErrNotFound) && !errors.Is(err, crierrors.ErrImageVolumeMountFailed) {
-			t.Errorf("%q: the kubelet would not know the reason of %v", sub, err)
+			t.Errorf("Mounts of sub path %q: error %v, want ErrImageVolumeMountFailed too", sub, err)
 		}
 	}
 	both := &cri.Mount{Image: &cri.ImageSpec{Image: "i"}, HostPath: "/etc"}
 	if _, err := NewResolver(1).Mounts(
 		t.Context(), []*cri.Mount{both}, map[int]string{0: root},
 	); !errors.Is(err, errdefs.ErrInvalidArgument) {
-		t.Errorf("image and host path: %v", err)
+		t.Errorf("Mounts of an image and a host path: error %v, want ErrInvalidArgument", err)
 	}
 	if _, err := NewResolver(1).Mounts(
 		t.Context(), []*cri.Mount{{Image: &cri.ImageSpec{Image: "i"}}}, nil,
 	); !errors.Is(err, crierrors.ErrImageVolumeMountFailed) {
-		t.Errorf("image that is not mounted: %v", err)
+		t.Errorf("Mounts of an image that is not mounted: error %v, want ErrImageVolumeMountFailed", err)
 	}
 }
 
-// TestSubPathSwapped races the lookup with somebody who exchanges a directory for a link out of the image.
+// TestSubPathSwapped races the lookup with a process that exchanges a directory for a link out of the image.
 func TestSubPathSwapped(t *testing.T) {
 	outside, root := t.TempDir(), t.TempDir()
 	for _, dir := range []string{outside, filepath.Join(root, "models")} {
@@ -145,14 +145,14 @@ func TestSubPathSwapped(t *testing.T) {
 	for range 3000 {
 		real, _, err := realPathIn(root, "models/v2")
 		if strings.HasPrefix(real, outside) {
-			t.Fatalf("escaped to %s", real)
+			t.Fatalf("realPathIn = %s, want a path in the image", real)
 		}
 		if err == nil {
 			found++
 		}
 	}
 	if found == 0 {
-		t.Error("nothing was ever found: the race proves nothing")
+		t.Error("realPathIn never succeeded, want it to at times: the race proves nothing")
 	}
 }
 
@@ -177,22 +177,22 @@ func TestHangingPath(t *testing.T) {
 			begin := time.Now()
 			err := resolve(path, time.Minute)
 			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), path) {
-				t.Errorf("error %v does not name the path", err)
+				t.Errorf("error %v, want one that names the path", err)
 			}
 			if took := time.Since(begin); took != time.Minute {
-				t.Errorf("the answer came after %v", took)
+				t.Errorf("Mounts returned after %v", took)
 			}
 			if path == "/dead/too" {
 				break
 			}
-			// Tried again and again, as a kubelet does, it takes no second place, and nobody waits.
+			// Retried, as a kubelet does, it uses no second slot, and no caller waits.
 			for range 3 {
 				if err := resolve(path, time.Minute); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), path) {
-					t.Errorf("tried again: %v", err)
+					t.Errorf("Mounts of the dead volume again: error %v", err)
 				}
 			}
 			if err := resolve("/also-fine", time.Second); err != nil {
-				t.Errorf("another pod, beside one with a dead volume: %v", err)
+				t.Errorf("Mounts of another pod while a volume is dead: %v", err)
 			}
 		}
 		// Both places are taken: a third caller must not add a goroutine, and hears why it waited.
@@ -203,7 +203,7 @@ func TestHangingPath(t *testing.T) {
 		close(back)
 		synctest.Wait()
 		if err := errors.Join(resolve("/also-fine", time.Second), resolve("/dead/nfs", time.Second)); err != nil {
-			t.Errorf("after the filesystem came back: %v", err)
+			t.Errorf("Mounts after the filesystem came back: %v", err)
 		}
 	})
 }
@@ -241,7 +241,7 @@ func TestCheckPropagation(t *testing.T) {
 		case c.says == "" && err != nil, c.says != "" && !errors.Is(err, errdefs.ErrFailedPrecondition):
 			t.Errorf("%s: %v", name, err)
 		case c.says != "" && !(strings.Contains(err.Error(), c.says) && strings.Contains(err.Error(), "/srv")):
-			t.Errorf("%s: %v does not say %q", name, err, c.says)
+			t.Errorf("%s: checkPropagation: error %v, want one with %q", name, err, c.says)
 		}
 	}
 }

@@ -42,11 +42,11 @@ func TestProbe(t *testing.T) {
 		t.Errorf("kernel %+v, release %s", f.Kernel, release)
 	}
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); (err == nil) != f.CgroupV2 {
-		t.Errorf("cgroup v2 %v, %v", f.CgroupV2, err)
+		t.Errorf("CgroupV2 = %v, stat of cgroup.controllers: %v", f.CgroupV2, err)
 	}
 	for _, size := range f.HugepageSizes {
 		if !strings.HasSuffix(size, "B") {
-			t.Errorf("size %q", size)
+			t.Errorf("huge page size = %q, want one such as 2MB", size)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func bounding(t *testing.T, status []byte) int {
 			return n
 		}
 	}
-	t.Fatal("no CapBnd")
+	t.Fatal("/proc/self/status has no CapBnd")
 	return 0
 }
 
@@ -81,17 +81,17 @@ func TestOOMFloor(t *testing.T) {
 		return exec.Command("sh", "-c", "echo "+strconv.Itoa(v)+" > /proc/self/oom_score_adj").Run()
 	}
 	if err := set(f.OOMScoreAdjMin); err != nil {
-		t.Errorf("the floor %d cannot be set: %v", f.OOMScoreAdjMin, err)
+		t.Errorf("OOMScoreAdjMin = %d, setting it: %v", f.OOMScoreAdjMin, err)
 	}
 	if f.OOMScoreAdjMin > -1000 && set(f.OOMScoreAdjMin-1) == nil {
-		t.Errorf("%d is below the floor and can be set", f.OOMScoreAdjMin-1)
+		t.Errorf("oom_score_adj %d can be set, want OOMScoreAdjMin to be the lowest", f.OOMScoreAdjMin-1)
 	}
 }
 
 func TestPageSize(t *testing.T) {
 	for kb, want := range map[uint64]string{64: "64KB", 2048: "2MB", 32768: "32MB", 1 << 20: "1GB", 16 << 20: "16GB"} {
 		if got := pageSize(kb); got != want {
-			t.Errorf("%d kB: %s, want %s", kb, got, want)
+			t.Errorf("pageSize(%d) = %s, want %s", kb, got, want)
 		}
 	}
 }
@@ -103,7 +103,7 @@ func TestAppArmorLoaded(t *testing.T) {
 		"": false,
 	} {
 		if loaded(list, name) != want {
-			t.Errorf("%q: %v", name, !want)
+			t.Errorf("loaded(%q) = %v, want %v", name, !want, want)
 		}
 	}
 }
@@ -129,9 +129,9 @@ func TestSecurityModulesOff(t *testing.T) {
 func TestLabelOptions(t *testing.T) {
 	got := labelOptions(&cri.SELinuxOption{User: "u", Role: "r", Type: "t", Level: "s0:c1,c2"})
 	if want := []string{"user:u", "role:r", "type:t", "level:s0:c1,c2"}; !slices.Equal(got, want) {
-		t.Errorf("%q", got)
+		t.Errorf("labelOptions = %q, want %q", got, want)
 	}
 	if got := labelOptions(nil); got != nil {
-		t.Errorf("%q", got)
+		t.Errorf("labelOptions(nil) = %q, want nil", got)
 	}
 }

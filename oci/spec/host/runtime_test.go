@@ -285,7 +285,7 @@ func giveTo(t *testing.T, root string, id int) {
 	}
 }
 
-// TestRunUserNamespace: root inside is nobody outside; /sys, /proc and the rest can be mounted by it.
+// TestRunUserNamespace: root in the namespace is an unprivileged user outside, and can mount /sys, /proc and the rest.
 func TestRunUserNamespace(t *testing.T) {
 	each(t, func(t *testing.T, m *machine) {
 		giveTo(t, m.Rootfs, 100_000)

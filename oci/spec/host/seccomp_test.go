@@ -38,16 +38,16 @@ func TestSeccompProfile(t *testing.T) {
 	for _, path := range []string{"profiles/oci.json", filepath.Join(root, "profiles/oci.json")} {
 		p, err := SeccompProfile(ref(path), root)
 		if err != nil || p.DefaultAction != specs.ActAllow || len(p.Syscalls) != 1 || p.Syscalls[0].Names[1] != "fchmodat" {
-			t.Errorf("%s: %+v, %v", path, p, err)
+			t.Errorf("SeccompProfile(%s) = %+v, %v, want the OCI profile", path, p, err)
 		}
 	}
 	p, err := SeccompProfile(ref("docker.json"), root)
 	if err != nil || len(p.ArchMap) != 1 || p.Syscalls[1].Includes.Caps[0] != "CAP_SYS_ADMIN" || *p.DefaultErrnoRet != 1 {
-		t.Errorf("docker's format: %+v, %v", p, err)
+		t.Errorf("SeccompProfile in Docker's format = %+v, %v, want its conditions too", p, err)
 	}
 	for _, other := range []*cri.SecurityProfile{nil, {}, {ProfileType: cri.SecurityProfile_Unconfined}} {
 		if p, err := SeccompProfile(other, root); p != nil || err != nil {
-			t.Errorf("%v: %v %v", other, p, err)
+			t.Errorf("SeccompProfile(%v) = %v, %v, want nil", other, p, err)
 		}
 	}
 }
@@ -68,7 +68,7 @@ func TestSeccompProfileErrors(t *testing.T) {
 		"none": errdefs.ErrNotFound, "dir": inv, "fifo": inv, "sparse": inv, "../x": inv, "a/../../x": inv, "": inv,
 	} {
 		if _, err := SeccompProfile(ref(path), root); !errors.Is(err, kind) {
-			t.Errorf("%q: %v", path, err)
+			t.Errorf("SeccompProfile(%q): error %v, want %v", path, err, kind)
 		}
 	}
 	allow := func(rest string) string { return `{"defaultAction":"SCMP_ACT_ALLOW",` + rest + "}" }
@@ -87,7 +87,7 @@ func TestSeccompProfileErrors(t *testing.T) {
 		write(t, filepath.Join(root, "p.json"), content)
 		_, err := SeccompProfile(ref("p.json"), root)
 		if !errors.Is(err, inv) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "p.json") {
-			t.Errorf("%s: %v does not say %q", content, err, says)
+			t.Errorf("profile %s: error %v, want one with %q", content, err, says)
 		}
 	}
 }
@@ -102,7 +102,7 @@ func FuzzSeccompProfile(f *testing.F) {
 		p, err := parseProfile(data)
 		if err != nil {
 			if !errors.Is(err, errdefs.ErrInvalidArgument) {
-				t.Errorf("kind of %v", err)
+				t.Errorf("error %v, want ErrInvalidArgument", err)
 			}
 			return
 		}
@@ -120,7 +120,7 @@ func FuzzSeccompProfile(f *testing.F) {
 		}
 		for _, rule := range s.Linux.Seccomp.Syscalls {
 			if len(rule.Names) == 0 {
-				t.Error("a rule without system calls")
+				t.Error("a rule of the spec has no system calls")
 			}
 		}
 	})

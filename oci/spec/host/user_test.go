@@ -75,7 +75,7 @@ func TestLookupUser(t *testing.T) {
 		sc    *sc
 		want  spec.User
 	}{
-		"nobody said": {"", nil, spec.User{Groups: []uint32{0, 10}, Home: "/root"}},
+		"none requested": {"", nil, spec.User{Groups: []uint32{0, 10}, Home: "/root"}},
 		"image name": {
 			"app", nil, spec.User{UID: 1000, GID: 1000, Groups: []uint32{1000, 50000}, Home: "/home/app"},
 		},
@@ -206,7 +206,7 @@ func TestLookupUserWithoutFiles(t *testing.T) {
 		t.Error(diff, err)
 	}
 	if _, err := LookupUser(root, "app", nil); !errors.Is(err, errdefs.ErrInvalidArgument) {
-		t.Errorf("a name without a passwd: %v", err)
+		t.Errorf("LookupUser of a name without passwd: error %v, want ErrInvalidArgument", err)
 	}
 }
 
@@ -250,19 +250,19 @@ func TestHostileAccounts(t *testing.T) {
 			begin := time.Now()
 			got, err := LookupUser(root, "app", nil)
 			if c.fail != (err != nil) || got.UID != c.uid {
-				t.Errorf("%+v, %v", got, err)
+				t.Errorf("LookupUser = %+v, %v, want uid %d, an error: %v", got, err, c.uid, c.fail)
 			}
 			if err != nil && !errors.Is(err, errdefs.ErrInvalidArgument) {
-				t.Errorf("kind of %v", err)
+				t.Errorf("error %v, want ErrInvalidArgument", err)
 			}
 			if took := time.Since(begin); took > 30*time.Second {
-				t.Errorf("it took %v", took)
+				t.Errorf("LookupUser took %v, want less than 30 s", took)
 			}
 		})
 	}
 }
 
-// TestAccountsSwapped races a lookup with somebody who exchanges etc for a link to the host's /etc.
+// TestAccountsSwapped races a lookup with a process that exchanges etc for a link to the host's /etc.
 func TestAccountsSwapped(t *testing.T) {
 	outside := t.TempDir()
 	write(t, filepath.Join(outside, "passwd"), "app:x:666:666:the host's:/:/\n")
@@ -276,14 +276,14 @@ func TestAccountsSwapped(t *testing.T) {
 	for range 3000 {
 		got, err := LookupUser(root, "app", nil)
 		if got.UID == 666 {
-			t.Fatal("the host's file was read")
+			t.Fatal("LookupUser = uid 666, that of the host's file")
 		}
 		if err == nil && got.UID == 42 {
 			inside++
 		}
 	}
 	if inside == 0 {
-		t.Error("the image's own file was never read: the race proves nothing")
+		t.Error("LookupUser never read the image's file, want it to at times: the race proves nothing")
 	}
 }
 
@@ -314,7 +314,7 @@ func TestManyMembers(t *testing.T) {
 	root := image(t, "app:x:1:1::/:/\n", "all:x:70:"+strings.Join(members, ",")+",app\nlast:x:71:app")
 	got, err := LookupUser(root, "app", nil)
 	if err != nil || !slices.Equal(got.Groups, []uint32{1, 70, 71}) {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("LookupUser = %+v, %v, want groups [1 70 71]", got, err)
 	}
 }
 
@@ -334,7 +334,7 @@ func FuzzLookupUser(f *testing.F) {
 		)
 		if err != nil {
 			if !errors.Is(err, errdefs.ErrInvalidArgument) {
-				t.Errorf("kind of %v", err)
+				t.Errorf("error %v, want ErrInvalidArgument", err)
 			}
 			return
 		}
@@ -344,14 +344,14 @@ func FuzzLookupUser(f *testing.F) {
 		}
 		if numeric(wanted) && fmt.Sprint(u.UID) != strings.TrimLeft(wanted, "0") &&
 			(u.UID != 0 || strings.Trim(wanted, "0") != "") {
-			t.Errorf("the number %q became %d", wanted, u.UID)
+			t.Errorf("uid of %q = %d, want the number", wanted, u.UID)
 		}
 		if !slices.Contains(u.Groups, u.GID) || u.UID == math.MaxUint32 || slices.Contains(u.Groups, math.MaxUint32) {
-			t.Errorf("%+v", u)
+			t.Errorf("user = %+v, want its group among the groups, and no id 2^32-1", u)
 		}
 		slices.Sort(u.Groups)
 		if len(slices.Compact(slices.Clone(u.Groups))) != len(u.Groups) {
-			t.Errorf("groups twice: %v", u.Groups)
+			t.Errorf("groups = %v, want each once", u.Groups)
 		}
 	})
 }

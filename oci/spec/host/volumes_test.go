@@ -42,34 +42,34 @@ func TestMakeVolumes(t *testing.T) {
 	for _, p := range []string{"data", "a", "a/b", "a/b/c", "run/db", "x"} {
 		info, err := os.Lstat(filepath.Join(root, p))
 		if err != nil || !info.IsDir() || info.Mode().Perm() != 0o755 {
-			t.Errorf("%s: %v %v", p, info, err)
+			t.Errorf("volume %s: %v, %v, want a directory of mode 0755", p, info, err)
 			continue
 		}
 		if st := info.Sys().(*syscall.Stat_t); int(st.Uid) != uid || int(st.Gid) != gid {
-			t.Errorf("%s belongs to %d:%d", p, st.Uid, st.Gid)
+			t.Errorf("owner of %s = %d:%d, want %d:%d", p, st.Uid, st.Gid, uid, gid)
 		}
 	}
 	if info, _ := os.Lstat(filepath.Join(root, "there")); info.Mode().Perm() != 0o700 {
-		t.Error("a directory that existed was changed")
+		t.Errorf("mode of an existing directory = %v, want 0700 as before", info.Mode().Perm())
 	}
 	// CVE-2022-23648: a volume below a link out of the image.
 	for _, bad := range []string{"/out/x", "/up/x", "relative", "/a\x00b"} {
 		if err := MakeVolumes(root, set(bad), uid, gid); err == nil && (bad == "relative" || bad == "/a\x00b") {
-			t.Errorf("%q: no error", bad)
+			t.Errorf("MakeVolumes(%q): no error", bad)
 		} else if (bad == "relative" || bad == "/a\x00b") && !errors.Is(err, errdefs.ErrInvalidArgument) {
-			t.Errorf("%q: %v", bad, err)
+			t.Errorf("MakeVolumes(%q): error %v, want ErrInvalidArgument", bad, err)
 		}
 	}
 	write(t, filepath.Join(root, "file"), "")
 	if err := MakeVolumes(root, set("/file/x"), uid, gid); err == nil {
-		t.Error("a volume below a file was made")
+		t.Error("MakeVolumes below a file: no error")
 	}
 	if left, _ := os.ReadDir(outside); len(left) > 0 {
-		t.Errorf("%q was made outside of the image", left)
+		t.Errorf("created outside of the image: %q", left)
 	}
 }
 
-// TestMakeVolumesSwapped races with somebody who exchanges a directory for a link.
+// TestMakeVolumesSwapped races with a process that exchanges a directory for a link.
 func TestMakeVolumesSwapped(t *testing.T) {
 	root, outside := t.TempDir(), t.TempDir()
 	if err := errors.Join(
@@ -89,9 +89,9 @@ func TestMakeVolumesSwapped(t *testing.T) {
 		}
 	}
 	if made == 0 {
-		t.Error("it never worked: the race proves nothing")
+		t.Error("MakeVolumes never succeeded, want it to at times: the race proves nothing")
 	}
 	if left, _ := os.ReadDir(outside); len(left) > 0 {
-		t.Errorf("%q was made outside of the image", left)
+		t.Errorf("created outside of the image: %q", left)
 	}
 }
