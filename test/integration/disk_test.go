@@ -242,11 +242,13 @@ func (d *disk) mount() {
 func (d *disk) powerLoss() {
 	d.k.Helper()
 	const ext4Shutdown, noLogFlush = 0x8004587d, 2 // EXT4_IOC_SHUTDOWN, EXT4_GOING_FLAGS_NOLOGFLUSH
+	// First the process, then the disk: with the power gone, no process sees the I/O errors of a dead disk, on which
+	// the storage library panics.
+	d.k.ok("kill podd", d.k.Kill9())
 	f, err := os.Open(d.root)
 	d.k.ok("open the disk", err)
 	err = unix.IoctlSetPointerInt(int(f.Fd()), ext4Shutdown, noLogFlush)
 	d.k.ok("cut the power", errors.Join(err, f.Close()))
-	d.k.ok("kill podd", d.k.Kill9())
 	d.k.eventually("nobody uses the disk", func() bool {
 		err := unix.Unmount(d.root, 0)
 		return err == nil || !strings.Contains(fmt.Sprint(err), "busy")
