@@ -38,7 +38,7 @@ func TestCheckFindsNothingWhereAllIsWell(t *testing.T) {
 			found, err := engine.Check(t.Context())
 			must(t, err)
 			if len(found) > 0 {
-				t.Errorf("%s: %+v", name, found)
+				t.Errorf("%s: Check = %+v, want nothing", name, found)
 			}
 		}
 		if e.store.pods.list(nil)[0].Status().State != record.PodReady || m.pidsAlive() != 3 {
@@ -161,7 +161,7 @@ func TestCheckClaimsForRecordsThatCannotBeRead(t *testing.T) {
 		found, err := e.Check(t.Context())
 		must(t, err)
 		if len(found) != 1 || found[0].Problem != FindingRecord || found[0].ID != pod {
-			t.Errorf("found %+v", found)
+			t.Errorf("Check = %+v, want one unreadable record of %s", found, pod)
 		}
 	})
 }
@@ -182,7 +182,7 @@ func TestRemoveAllLeavesNothing(t *testing.T) {
 			count[thing.What]++
 		}
 		if count["pod"] != 2 || count["container"] != 3 || count[kindRootfs+" on the machine"] != 4 || count[kindNetns+" on the machine"] != 2 {
-			t.Errorf("inventory %v", count)
+			t.Errorf("Inventory has %v, want 2 pods, 3 containers, 4 root filesystems and 2 network namespaces", count)
 		}
 		must(t, e.WaitRecovered(t.Context()))
 		must(t, e.RemoveAll(t.Context()))
@@ -203,7 +203,7 @@ func TestDamagedNetworkRecordKeepsNoPod(t *testing.T) {
 	})
 	must(t, e.StopPod(t.Context(), pod))
 	if !slices.Contains(h.callNames(), "abandon") {
-		t.Errorf("calls %v", h.callNames())
+		t.Errorf("calls = %v, want abandon among them", h.callNames())
 	}
 	m.attach(t, "orphan")
 	must(t, e.GC(t.Context()))

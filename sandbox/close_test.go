@@ -50,11 +50,11 @@ func TestClosedEngineTurnsWorkAway(t *testing.T) {
 		"StopContainer": e.StopContainer(ctx, running, 0),
 	} {
 		if !errors.Is(err, errClosing) {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s = %v, want %v", what, err, errClosing)
 		}
 	}
 	if n := len(e.store.pods.list(nil)); n != 1 {
-		t.Errorf("%d pods", n)
+		t.Errorf("%d pods, want 1", n)
 	}
 	if m.pidsAlive() != 3 {
 		t.Errorf("%d processes live", m.pidsAlive())
@@ -86,7 +86,7 @@ func TestContainerOfAHandlerThatIsNotConfiguredAnyMoreIsWatchedAndRemoved(t *tes
 	}
 	m.exit(ends, oci.Exit{Code: 7, Known: true, At: time.Now()})
 	if s := waitExited(t, e, ends); s.ExitCode != 7 {
-		t.Errorf("%+v", s)
+		t.Errorf("status = %+v, want exit code 7", s)
 	}
 	must(t, e.RemovePod(t.Context(), pod))
 	noLeaks(t, m)
@@ -104,6 +104,7 @@ func TestSoak(t *testing.T) {
 	m := newMachine(t)
 	for round := range rounds {
 		e, h := newEngine(t, m)
+		e.cfg.UndoTimeout = time.Second // for what waits for a goroutine that died
 		h.arm(200+round%100, false, true)
 		ctx, stop := context.WithCancel(t.Context())
 		var callers work
@@ -113,8 +114,8 @@ func TestSoak(t *testing.T) {
 				for v := 0; ctx.Err() == nil; v++ {
 					l := &podLife{e: e, name: string(rune('a' + i))}
 					for _, verb := range verbs {
-						if err := verb.do(ctx, l); err != nil { // such as the container of an earlier daemon
-							_ = e.RemovePod(ctx, l.pod)
+						if err := verb.do(ctx, l); err != nil {
+							removeNamed(ctx, e, l.name) // what an earlier daemon left stands in the way
 							break
 						}
 					}
@@ -130,4 +131,13 @@ func TestSoak(t *testing.T) {
 	e, _ := newEngine(t, m)
 	removeEverything(t, e)
 	noLeaks(t, m)
+}
+
+// removeNamed removes the pods of that name, as a kubelet does that wants another.
+func removeNamed(ctx context.Context, e *Engine, name string) {
+	for _, p := range e.Pods() {
+		if p.Config.GetMetadata().GetName() == name {
+			_ = e.RemovePod(ctx, p.ID)
+		}
+	}
 }

@@ -81,7 +81,7 @@ func TestUpdateOfAContainerThatEnds(t *testing.T) {
 	g.gone = true
 	must(t, e.UpdateContainer(t.Context(), id, &cri.LinuxContainerResources{CpuShares: 512, OomScoreAdj: 5}))
 	if got := container(t, e, id).Resources.GetCpuShares(); got != 512 {
-		t.Errorf("shares %d", got)
+		t.Errorf("CpuShares = %d, want 512", got)
 	}
 	g.gone, g.err = false, errInjected
 	if err := e.UpdateContainer(t.Context(), id, &cri.LinuxContainerResources{CpuShares: 256}); err == nil {
@@ -147,7 +147,7 @@ func TestUpdatePod(t *testing.T) {
 			g := f.add("/mine")
 			must(t, e.UpdatePod(pod, tt.overhead, tt.resources))
 			if len(g.updates) != 1 || !same(g.updates[0], &tt.want) {
-				t.Errorf("got %+v", g.updates[0])
+				t.Errorf("the group got %+v, want %+v", g.updates, tt.want)
 			}
 			if n := f.openGroups(); n != 0 {
 				t.Errorf("%d groups are open", n)
@@ -167,25 +167,25 @@ func TestUpdatePodRefuses(t *testing.T) {
 		"no cgroup_parent": mustRunPod(t, e, "a"), "a shared one": runPodIn(t, e, "b", "/all", "uid"), "one that is not there": runPodIn(t, e, "c", "/gone", "uid"),
 	} {
 		if err := e.UpdatePod(pod, nil, limits); !errdefs.IsFailedPrecondition(err) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: UpdatePod = %v, want a failed precondition", name, err)
 		}
 	}
 	stopped := runPodIn(t, e, "d", "/mine", "uid")
 	f.add("/mine")
 	must(t, e.StopPod(t.Context(), stopped))
 	if err := e.UpdatePod(stopped, nil, limits); !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "notready") {
-		t.Errorf("stopped: %v", err)
+		t.Errorf("UpdatePod of a stopped pod = %v, want a failed precondition", err)
 	}
 	if err := e.UpdatePod("absent", nil, limits); !errdefs.IsNotFound(err) {
-		t.Errorf("absent: %v", err)
+		t.Errorf("UpdatePod of no pod = %v, want not found", err)
 	}
 	ready := runPodIn(t, e, "e", "/mine", "uid")
 	for _, bad := range []*cri.LinuxContainerResources{{CpuShares: -1}, {MemoryLimitInBytes: -2}} {
 		if err := e.UpdatePod(ready, nil, bad); !errdefs.IsInvalidArgument(err) {
-			t.Errorf("resources %v: %v", bad, err)
+			t.Errorf("UpdatePod(%v) = %v, want an invalid argument", bad, err)
 		}
 		if err := e.UpdatePod(ready, bad, limits); !errdefs.IsInvalidArgument(err) {
-			t.Errorf("overhead %v: %v", bad, err)
+			t.Errorf("UpdatePod with the overhead %v = %v, want an invalid argument", bad, err)
 		}
 	}
 	if n := f.openGroups(); n != 0 {

@@ -80,11 +80,11 @@ func TestRetryByNameJoinsTheCreation(t *testing.T) {
 		}
 	}
 	if n := len(e.Pods()); n != 1 {
-		t.Fatalf("%d pods", n)
+		t.Fatalf("%d pods, want 1", n)
 	}
 	// A ready pod answers the same request with its id, and refuses another one by the same name.
 	if id := mustRunPod(t, e, "web"); id != first {
-		t.Fatalf("got %s", id)
+		t.Fatalf("RunPod = %s, want the pod there is, %s", id, first)
 	}
 	other := podConfig("web")
 	other.Hostname = "different"
@@ -101,7 +101,7 @@ func TestRetryByNameJoinsTheContainersCreation(t *testing.T) {
 	pod := mustRunPod(t, e, "web")
 	release := h.hold("rootfs")
 	if _, err := e.CreateContainer(h.givesUpAt(t.Context(), "rootfs"), pod, containerConfig("main")); !errors.Is(err, context.Canceled) {
-		t.Fatalf("got %v", err)
+		t.Fatalf("CreateContainer = %v, want %v", err, context.Canceled)
 	}
 	if n := len(e.Containers()); n != 0 {
 		t.Fatalf("%d containers are listed that nobody has heard of", n)
@@ -127,7 +127,7 @@ func TestUnheardOfMakesRoomForAnotherConfig(t *testing.T) {
 		release := h.hold("setup")
 		defer release()
 		if _, err := e.RunPod(h.givesUpAt(t.Context(), "setup"), podConfig("web"), ""); !errors.Is(err, context.Canceled) {
-			t.Fatalf("got %v", err)
+			t.Fatalf("RunPod = %v, want %v", err, context.Canceled)
 		}
 		if finished {
 			release()
@@ -143,7 +143,7 @@ func TestUnheardOfMakesRoomForAnotherConfig(t *testing.T) {
 		release = h.hold("rootfs")
 		defer release()
 		if _, err := e.CreateContainer(h.givesUpAt(t.Context(), "rootfs"), pod, containerConfig("main")); !errors.Is(err, context.Canceled) {
-			t.Fatalf("got %v", err)
+			t.Fatalf("CreateContainer = %v, want %v", err, context.Canceled)
 		}
 		if finished {
 			release()
@@ -156,7 +156,7 @@ func TestUnheardOfMakesRoomForAnotherConfig(t *testing.T) {
 		id, err := e.CreateContainer(t.Context(), pod, config)
 		must(t, err)
 		if left := e.store.containers.list(nil); len(left) != 1 || left[0].ID != id {
-			t.Fatalf("containers %v", left)
+			t.Fatalf("containers = %v, want %s alone", left, id)
 		}
 		must(t, e.RemovePod(t.Context(), pod))
 		noLeaks(t, m)
@@ -171,7 +171,7 @@ func TestUnclaimedIsDiscarded(t *testing.T) {
 		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := e.RunPod(impatient, podConfig("web"), ""); !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("got %v", err)
+			t.Fatalf("RunPod = %v, want %v", err, context.DeadlineExceeded)
 		}
 		release()
 		synctest.Wait()

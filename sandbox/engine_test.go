@@ -305,16 +305,16 @@ func TestAbsentIDs(t *testing.T) {
 		}
 	}
 	if _, err := e.CreateContainer(ctx, "nope", containerConfig("a")); !errdefs.IsNotFound(err) {
-		t.Errorf("CreateContainer: %v", err)
+		t.Errorf("CreateContainer = %v, want not found", err)
 	}
 	if _, err := e.Exec(ctx, "nope", []string{"a"}, false, oci.Streams{}); !errdefs.IsNotFound(err) {
-		t.Errorf("Exec: %v", err)
+		t.Errorf("Exec = %v, want not found", err)
 	}
 	if err := e.Attach(ctx, "nope", oci.Streams{}); !errdefs.IsNotFound(err) {
-		t.Errorf("Attach: %v", err)
+		t.Errorf("Attach = %v, want not found", err)
 	}
 	if _, err := e.ExecSync(ctx, "nope", []string{"a"}, 0); !errdefs.IsNotFound(err) {
-		t.Errorf("ExecSync: %v", err)
+		t.Errorf("ExecSync = %v, want not found", err)
 	}
 }
 
@@ -342,7 +342,7 @@ func TestUnknownHandlerListsTheKnown(t *testing.T) {
 	e, _ := newEngine(t, m)
 	_, err := e.RunPod(t.Context(), podConfig("web"), "gvisor")
 	if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "runc") || !strings.Contains(err.Error(), "other") {
-		t.Fatalf("got %v", err)
+		t.Fatalf("RunPod = %v, want an invalid argument and the known handlers", err)
 	}
 	noLeaks(t, m)
 }
@@ -355,11 +355,11 @@ func TestHandlerThatIsNotReady(t *testing.T) {
 	e.handlers.runtimes["broken"] = broken
 	_, err := e.RunPod(t.Context(), podConfig("web"), "broken")
 	if !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "no such binary") {
-		t.Fatalf("got %v", err)
+		t.Fatalf("RunPod = %v, want unavailable and the cause", err)
 	}
 	noLeaks(t, m)
 	if hs := e.Handlers(); len(hs) != 3 || hs[0].Name != "runc" || !hs[0].Default || hs[1].Name != "broken" || hs[1].Err == nil {
-		t.Fatalf("handlers %+v", hs)
+		t.Fatalf("Handlers = %+v, want 3: runc, the default, first, then broken with its error", hs)
 	}
 }
 
@@ -454,7 +454,7 @@ func TestExitReasons(t *testing.T) {
 			mustStart(t, e, id)
 			m.exit(id, c.exit)
 			if s := waitExited(t, e, id); s.ExitCode != c.code || s.Reason != c.want {
-				t.Fatalf("got %d %s", s.ExitCode, s.Reason)
+				t.Fatalf("exit = %d, %s, want %d, %s", s.ExitCode, s.Reason, c.code, c.want)
 			}
 		})
 	}
@@ -472,10 +472,10 @@ func TestCommandThatCannotRunIsAStartError(t *testing.T) {
 		if stopFirst {
 			must(t, e.StopContainer(t.Context(), id, 0))
 		} else if err := e.StartContainer(t.Context(), id); err == nil || !strings.Contains(err.Error(), "nope") {
-			t.Fatalf("start: %v", err)
+			t.Fatalf("StartContainer = %v, want an error that names the command", err)
 		}
 		if s := waitExited(t, e, id); s.ExitCode != 128 || s.Reason != "StartError" || !strings.Contains(s.Message, "nope") {
-			t.Fatalf("status %+v", s)
+			t.Fatalf("status = %+v, want 128, %s, a message that names the command", s, reasonStartError)
 		}
 		must(t, e.RemovePod(t.Context(), pod))
 		noLeaks(t, m)

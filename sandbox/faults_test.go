@@ -115,12 +115,35 @@ func TestFailAtEveryStep(t *testing.T) {
 				if err != nil && !errors.Is(err, errInjected) {
 					t.Fatalf("%s = %v, want it to wrap %v", s.name, err, errInjected)
 				}
+				nothingHalfMade(t, l.e)
 				removeEverything(t, l.e)
 				noLeaks(t, m)
 				makeAgain(t, m, l.e)
 				return reached
 			})
 		})
+	}
+}
+
+// nothingHalfMade: a creation that failed is undone by itself, and what is on the machine is in a record.
+func nothingHalfMade(t *testing.T, e *Engine) {
+	t.Helper()
+	for _, p := range e.store.pods.list(nil) {
+		if s := p.Status().State; s == record.PodCreating {
+			t.Errorf("pod %s is %s, want it undone", p.ID, s)
+		}
+	}
+	for _, c := range e.store.containers.list(nil) {
+		if s := c.Status().State; s == record.ContainerCreating {
+			t.Errorf("container %s is %s, want it undone", c.ID, s)
+		}
+	}
+	findings, err := e.Check(t.Context())
+	must(t, err)
+	for _, f := range findings {
+		if f.Problem == FindingLeak {
+			t.Errorf("Check found %+v, want no leak", f)
+		}
 	}
 }
 
@@ -144,11 +167,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 						t.Errorf("pod is %s after the restart, want %s or %s", s, record.PodReady, record.PodNotReady)
 					}
 				}
-				for _, c := range e.Containers() {
-					if c.Status().State == record.ContainerCreating {
-						t.Errorf("container %s is %s and listed after the restart", c.ID, record.ContainerCreating)
-					}
-				}
+				nothingHalfMade(t, e)
 				removeEverything(t, e)
 				noLeaks(t, m)
 				makeAgain(t, m, e)

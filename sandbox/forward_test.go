@@ -47,7 +47,7 @@ func TestPortForward(t *testing.T) {
 	io.WriteString(client, "hi\n")
 	answer := bufio.NewReader(client)
 	if line, err := answer.ReadString('\n'); err != nil || line != "echo hi\n" {
-		t.Fatalf("got %q, %v", line, err)
+		t.Fatalf("read %q, %v, want %q", line, err, "echo hi\n")
 	}
 	client.Close()
 	if err := <-ended; err != nil {

@@ -51,7 +51,7 @@ func TestNeedsInfra(t *testing.T) {
 		config.Linux.SecurityContext.NamespaceOptions.Pid = tt.pid
 		got, err := HandlerConfig{Infra: tt.infra}.needsInfra(config, oci.Features{OwnKernel: tt.ownKernel})
 		if err != nil || got != tt.want {
-			t.Errorf("%+v: got %v, %v", tt, got, err)
+			t.Errorf("%+v: needsInfra = %v, %v, want %v", tt, got, err, tt.want)
 		}
 	}
 }
@@ -64,7 +64,7 @@ func TestOwnKernelSharesNoNamespaceWithTheNode(t *testing.T) {
 		config := podConfig("web")
 		config.Linux.SecurityContext.NamespaceOptions = o
 		if _, err := e.RunPod(t.Context(), config, "gvisor"); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "gvisor") {
-			t.Errorf("%s: got %v", name, err)
+			t.Errorf("%s: RunPod = %v, want an invalid argument that names gvisor", name, err)
 		}
 		noLeaks(t, m)
 	}

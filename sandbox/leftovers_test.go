@@ -85,6 +85,6 @@ func TestStrayCgroupsAndMounts(t *testing.T) {
 		}
 	}
 	if left, err := host.MountsBelow(e.cfg.Run); err != nil || len(left) > 0 {
-		t.Errorf("mounted: %v %v", left, err)
+		t.Errorf("MountsBelow = %v, %v, want none", left, err)
 	}
 }

@@ -55,20 +55,20 @@ func TestRecordThatCannotBeReadForNowIsLeftAlone(t *testing.T) {
 					t.Fatal("a pod was killed because its record could not be read")
 				}
 				if _, err := e.Container(id); !errdefs.IsUnavailable(err) && !errdefs.IsNotFound(err) {
-					t.Errorf("container: %v", err)
+					t.Errorf("Container = %v, want unavailable or not found", err)
 				}
 				if _, err := e.CreateContainer(t.Context(), pod, containerConfig("main")); !errdefs.IsUnavailable(err) {
 					t.Errorf("another container of that name: %v", err)
 				}
 				if u := e.Unread(); len(u) != 1 || u[0].Pod != pod || !strings.Contains(u[0].Error, "symbolic links") {
-					t.Errorf("told %+v", u)
+					t.Errorf("Unread = %+v, want the record of %s", u, pod)
 				}
 				show()
 				time.Sleep(2 * loadRetry)
 				synctest.Wait()
 				must(t, e.GC(t.Context()))
 				if s := container(t, e, id); s.State != record.ContainerRunning {
-					t.Errorf("container %+v", s)
+					t.Errorf("container = %+v, want %s", s, record.ContainerRunning)
 				}
 				if u := e.Unread(); len(u) > 0 {
 					t.Errorf("still told: %+v", u)
@@ -98,7 +98,7 @@ func TestPodWithAnUnreadableContainerCanBeRemoved(t *testing.T) {
 		must(t, e.RemovePod(t.Context(), pod))
 		time.Sleep(2 * loadRetry) // the record is looked for once more, and is nobody's loss
 		if u := e.Unread(); len(u) > 0 {
-			t.Errorf("told %+v", u)
+			t.Errorf("Unread = %+v, want none", u)
 		}
 		noLeaks(t, m)
 		h.kill()
@@ -122,7 +122,7 @@ func TestRecordThatTurnsOutDamagedIsCollectedLater(t *testing.T) {
 		time.Sleep(2 * loadRetry)
 		synctest.Wait()
 		if q := e.Quarantined(); len(q) != 1 || !strings.HasPrefix(q[0], pod) {
-			t.Errorf("quarantine %v", q)
+			t.Errorf("Quarantined = %v, want one of %s", q, pod)
 		}
 		must(t, os.RemoveAll(filepath.Join(m.dir, "root/quarantine")))
 		noLeaks(t, m)
@@ -157,7 +157,7 @@ func TestOneThatHangsDelaysNobodysRecovery(t *testing.T) {
 			t.Errorf("recovery took %v", took)
 		}
 		if n := len(e.Pods()); n != 100 {
-			t.Errorf("%d pods", n)
+			t.Errorf("%d pods, want 100", n)
 		}
 		must(t, e.RemovePod(t.Context(), pods[1]))
 		time.Sleep(observeTimeout)
@@ -262,7 +262,7 @@ func TestGarbageThatCannotBeRemovedIsOwedAndTriedAgain(t *testing.T) {
 		go e.RunGC(ctx)
 		synctest.Wait()
 		if d := e.PendingCleanups(); len(d) != 2 || d[0].What != "root filesystem" || d[0].Error == "" {
-			t.Fatalf("owed %+v", d)
+			t.Fatalf("PendingCleanups = %+v, want 2 root filesystems, with errors", d)
 		}
 		h.heal("release")
 		time.Sleep(gcRetry)

@@ -67,7 +67,7 @@ func TestOperationsTellTheirStages(t *testing.T) {
 			}
 			o := ended[i]
 			if !slices.Equal(stageNames(o), c.stages) || !o.Done || o.Error != "" || o.Pod != l.pod || !strings.HasPrefix(o.Name, "default/web") {
-				t.Errorf("%s: %+v", c.verb, o)
+				t.Errorf("%s was observed as %+v, want it done, without an error, with the stages %q", c.verb, o, c.stages)
 			}
 			var sum operation.Duration
 			for _, s := range o.Stages {
@@ -112,10 +112,10 @@ func TestSlowOperationIsListedAndLoggedOnceWithItsStage(t *testing.T) {
 		}
 		var line struct{ Msg, Verb, Stage, Pod, Age string }
 		if err := json.Unmarshal(out.Bytes(), &line); err != nil { // two lines are no JSON
-			t.Fatalf("%v: %s", err, out.String())
+			t.Fatalf("log is no single line of JSON: %v: %s, want one", err, out.String())
 		}
 		if line.Msg != "slow operation" || line.Verb != operation.RunPod || line.Stage != "network" || line.Pod != under[0].Pod || line.Age != e.cfg.SlowOperation.String() {
-			t.Errorf("logged %+v", line)
+			t.Errorf("logged %+v, want the slow operation %+v", line, under[0])
 		}
 		release()
 		must(t, <-done)
@@ -145,10 +145,10 @@ func TestWhatTheCallerAskedToWaitForIsNotSlow(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if s := container(t, e, id); s.State != record.ContainerExited {
-			t.Errorf("%+v", s)
+			t.Errorf("status = %+v, want %s", s, record.ContainerExited)
 		}
 		if out.Len() > 0 {
-			t.Errorf("logged %s", out.String())
+			t.Errorf("logged %s, want nothing", out.String())
 		}
 		release()
 		h.kill()
@@ -182,7 +182,7 @@ func TestOwed(t *testing.T) {
 			t.Fatalf("StopPod = %v, want %v", err, errInjected)
 		}
 		if owed := e.PendingCleanups(); len(owed) != 1 || owed[0].ID != pod || !strings.Contains(owed[0].Error, "injected") {
-			t.Errorf("owed %+v", owed)
+			t.Errorf("PendingCleanups = %+v, want the failed teardown of %s", owed, pod)
 		}
 		p, err := e.Pod(pod)
 		must(t, err)

@@ -41,15 +41,15 @@ func TestRestartKeepsRunningPods(t *testing.T) {
 
 	e, h = restart(t, m, e, h)
 	if calls := h.callNames(); len(calls) > 0 {
-		t.Fatalf("calls %v", calls)
+		t.Fatalf("calls of a restart = %v, want none", calls)
 	}
 	p, err := e.Pod(pod)
 	must(t, err)
 	if s := p.Status(); s.State != record.PodReady || len(s.IPs) != 2 {
-		t.Fatalf("pod %+v", s)
+		t.Fatalf("pod = %+v, want %s with 2 addresses", s, record.PodReady)
 	}
 	if p.Config.GetHostname() != "web" {
-		t.Fatalf("config %v", p.Config)
+		t.Fatalf("hostname in config %v, want web", p.Config)
 	}
 	after := container(t, e, id)
 	if after.State != record.ContainerRunning || !after.StartedAt.Equal(before.StartedAt) || after.Process != before.Process || after.User == nil {
@@ -62,7 +62,7 @@ func TestRestartKeepsRunningPods(t *testing.T) {
 	mustStart(t, e, created)
 	m.exit(id, oci.Exit{Code: 7, Known: true, At: time.Now()})
 	if s := waitExited(t, e, id); s.ExitCode != 7 {
-		t.Fatalf("%+v", s)
+		t.Fatalf("status = %+v, want exit code 7", s)
 	}
 	must(t, e.RemovePod(t.Context(), pod))
 	noLeaks(t, m)
@@ -81,10 +81,10 @@ func TestCommandThatCannotRunIsAStartErrorAfterARestartToo(t *testing.T) {
 		t.Fatalf("after the restart: %+v", s)
 	}
 	if err := e.StartContainer(t.Context(), id); !errors.Is(err, oci.ErrCommand) || !strings.Contains(err.Error(), "nope") {
-		t.Fatalf("start: %v", err)
+		t.Fatalf("StartContainer = %v, want %v that names the command", err, oci.ErrCommand)
 	}
 	if s := container(t, e, id); s.ExitCode != 128 || s.Reason != reasonStartError || !strings.Contains(s.Message, "nope") {
-		t.Fatalf("status %+v", s)
+		t.Fatalf("status = %+v, want 128, %s, a message that names the command", s, reasonStartError)
 	}
 	must(t, e.RemovePod(t.Context(), pod))
 	noLeaks(t, m)
@@ -119,7 +119,7 @@ func TestExitWhileTheDaemonWasDown(t *testing.T) {
 
 	e, _ = newEngine(t, m)
 	if s := waitExited(t, e, id); s.ExitCode != 137 || s.Reason != "OOMKilled" || s.FinishedAt.Unix() != 1700000000 {
-		t.Fatalf("%+v", s)
+		t.Fatalf("status = %+v, want 137, %s at 1700000000", s, reasonOOMKilled)
 	}
 	must(t, e.RemovePod(t.Context(), pod))
 	noLeaks(t, m)
@@ -138,10 +138,10 @@ func TestReboot(t *testing.T) {
 	p, err := e.Pod(pod)
 	must(t, err)
 	if s := p.Status(); s.State != record.PodNotReady || !strings.Contains(s.Reason, "reboot") {
-		t.Fatalf("pod %+v", s)
+		t.Fatalf("pod = %+v, want %s after a reboot", s, record.PodNotReady)
 	}
 	if s := waitExited(t, e, id); s.ExitCode != 255 || s.Reason != "Unknown" {
-		t.Fatalf("container %+v", s)
+		t.Fatalf("container = %+v, want 255, %s", s, reasonUnknown)
 	}
 	must(t, e.RemovePod(t.Context(), pod))
 	noLeaks(t, m) // the attachment too: CNI DEL was run although its namespace is gone
@@ -190,7 +190,7 @@ func TestHalfMadeContainerThatCannotBeUndone(t *testing.T) {
 		must(t, e.WaitRecovered(t.Context()))
 		left := e.Containers()
 		if len(left) != 1 || left[0].Status().State != record.ContainerCreating {
-			t.Fatalf("containers %v", left)
+			t.Fatalf("containers = %v, want one that is %s", left, record.ContainerCreating)
 		}
 		if id := mustCreate(t, e, pod, "main"); id == left[0].ID {
 			t.Fatal("the kubelet was given a half-made container")
@@ -328,7 +328,7 @@ func TestTransitions(t *testing.T) {
 		{record.ContainerExited, record.ContainerExited, true},
 	} {
 		if err := c.from.CheckTransition(c.to); (err == nil) != c.ok {
-			t.Errorf("%s -> %s: %v", c.from, c.to, err)
+			t.Errorf("CheckTransition(%s -> %s) = %v, want it allowed: %v", c.from, c.to, err, c.ok)
 		}
 	}
 	for _, c := range []struct {
@@ -339,7 +339,7 @@ func TestTransitions(t *testing.T) {
 		{record.PodStopping, record.PodReady, false}, {record.PodStopping, record.PodNotReady, true},
 	} {
 		if err := c.from.CheckTransition(c.to); (err == nil) != c.ok {
-			t.Errorf("%s -> %s: %v", c.from, c.to, err)
+			t.Errorf("CheckTransition(%s -> %s) = %v, want it allowed: %v", c.from, c.to, err, c.ok)
 		}
 	}
 }

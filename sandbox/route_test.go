@@ -96,7 +96,7 @@ func TestRoute(t *testing.T) {
 			got, err := e.handlers.route(config, tt.asked)
 			if tt.mistaken != "" {
 				if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), tt.mistaken) {
-					t.Fatalf("got %q, %v", got, err)
+					t.Fatalf("route = %q, %v, want an invalid argument with %q", got, err, tt.mistaken)
 				}
 				return
 			}

@@ -86,7 +86,7 @@ func TestStopKillsAfterTheGracePeriod(t *testing.T) {
 		}
 		signals := slices.DeleteFunc(h.callNames(), func(c string) bool { return !strings.HasPrefix(c, "signal") })
 		if !slices.Equal(signals, []string{"signal terminated", "signal killed"}) {
-			t.Fatalf("signals %v", signals)
+			t.Fatalf("signals = %v, want SIGTERM and SIGKILL", signals)
 		}
 		if s := container(t, e, id); s.ExitCode != 137 {
 			t.Fatalf("exit code %d", s.ExitCode)
@@ -161,7 +161,7 @@ func TestWhatSignalsDoNotEndIsDeleted(t *testing.T) {
 		h.fail("signal") // as when its monitor hangs
 		must(t, e.StopContainer(t.Context(), id, 0))
 		if s := container(t, e, id); s.State != record.ContainerExited || s.ExitCode != 137 {
-			t.Fatalf("status %+v", s)
+			t.Fatalf("status = %+v, want %s with 137", s, record.ContainerExited)
 		}
 		must(t, e.RemovePod(t.Context(), e.Pods()[0].ID))
 		noLeaks(t, m)
@@ -183,7 +183,7 @@ func TestStopOvertakesAStuckStart(t *testing.T) {
 		t.Fatal("the start of a stopped container succeeded")
 	}
 	if s := waitExited(t, e, id); s.Reason != reasonStartError && s.Reason != reasonError {
-		t.Fatalf("status %+v", s)
+		t.Fatalf("status = %+v, want %s or %s", s, reasonStartError, reasonError)
 	}
 }
 

@@ -68,7 +68,7 @@ func attached(t *testing.T, e Env, want ...string) {
 func detach(t *testing.T, e Env, id string) {
 	t.Helper()
 	if err := e.Network.Teardown(context.WithoutCancel(t.Context()), id); err != nil {
-		t.Errorf("detach %s: %v", id, err)
+		t.Errorf("Teardown of %s = %v, want nil", id, err)
 	}
 }
 
@@ -208,7 +208,7 @@ func collect(t *testing.T, e Env) {
 	}
 	for range 2 {
 		if err := e.Network.GC(t.Context(), func() []string { return []string{"keep", "never-seen"} }); err != nil {
-			t.Errorf("GC: %v", err)
+			t.Errorf("GC = %v, want nil", err)
 		}
 		attached(t, e, "keep")
 	}

@@ -29,11 +29,11 @@ func TestFakeInBubble(t *testing.T) {
 		}
 		exit, err := f.Wait(ctx, "a")
 		if err != nil || exit.Code != 0 || time.Since(begin) != time.Hour || !exit.At.Equal(time.Now()) {
-			t.Errorf("exit %+v, %v, after %s", exit, err, time.Since(begin))
+			t.Errorf("Wait = %+v, %v after %s, want code 0 after %s", exit, err, time.Since(begin), time.Hour)
 		}
 		_, err = f.ExecSync(ctx, oci.ExecRequest{ID: "a", Process: FakeSpec("true").Process})
 		if err == nil {
-			t.Error("exec in an ended container")
+			t.Error("ExecSync in an ended container = nil, want an error")
 		}
 	})
 }
@@ -50,7 +50,7 @@ func TestFakeExecTimeout(t *testing.T) {
 		begin := time.Now()
 		_, err := f.ExecSync(ctx, oci.ExecRequest{ID: "a", Process: FakeSpec("sleep", "10").Process, Timeout: time.Second})
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != time.Second {
-			t.Errorf("%v after %s", err, time.Since(begin))
+			t.Errorf("ExecSync = %v after %s, want %v after %s", err, time.Since(begin), context.DeadlineExceeded, time.Second)
 		}
 	})
 }
@@ -71,15 +71,15 @@ func TestFakeHooks(t *testing.T) {
 
 	at = "before create a"
 	if _, err := f.Create(ctx, oci.CreateRequest{ID: "a", Spec: FakeSpec("true")}); !errors.Is(err, boom) || len(f.IDs()) != 0 {
-		t.Errorf("failed before: %v, left %v", err, f.IDs())
+		t.Errorf("Create failed before = %v, IDs = %v, want %v and none", err, f.IDs(), boom)
 	}
 	at = "after create a"
 	if _, err := f.Create(ctx, oci.CreateRequest{ID: "a", Spec: FakeSpec("true")}); !errors.Is(err, boom) || len(f.IDs()) != 1 {
-		t.Errorf("failed after: %v, left %v", err, f.IDs())
+		t.Errorf("Create failed after = %v, IDs = %v, want %v and one", err, f.IDs(), boom)
 	}
 	at = ""
 	if err := f.Delete(ctx, "a"); err != nil || len(f.IDs()) != 0 {
-		t.Errorf("delete: %v, left %v", err, f.IDs())
+		t.Errorf("Delete = %v, IDs = %v, want nil and none", err, f.IDs())
 	}
 	if want := []string{"create a", "delete a"}; !reflect.DeepEqual(f.Calls(), want) {
 		t.Errorf("calls %q, want %q", f.Calls(), want)
@@ -96,12 +96,12 @@ func TestFakeExit(t *testing.T) {
 	f.Exit("a", oci.Exit{Code: 1}) // only the first counts
 	f.Exit("unknown", want)
 	if got, err := f.Wait(ctx, "a"); err != nil || got != want {
-		t.Errorf("exit %+v, %v", got, err)
+		t.Errorf("Wait = %+v, %v, want %+v", got, err, want)
 	}
 	if err := f.Signal(ctx, "a", syscall.SIGKILL); err != nil {
 		t.Error(err)
 	}
 	if req, _, ok := f.Request("a"); !ok || req.ID != "a" {
-		t.Errorf("request %+v, %v", req, ok)
+		t.Errorf("Request = %+v, %v, want that of container a", req, ok)
 	}
 }

@@ -109,7 +109,7 @@ func testReady(t *testing.T, h *Harness) {
 	r := h.New()
 	must(t, "ready", r.Ready())
 	if f := r.Features(); f.Version == "" || !strings.HasPrefix(f.OCIVersion, "1.") {
-		t.Errorf("features %+v", f)
+		t.Errorf("Features = %+v, want a version and an OCI version 1.x", f)
 	}
 }
 
@@ -118,14 +118,14 @@ func testLife(t *testing.T, h *Harness) {
 	wantState(t, r, "life", oci.Absent)
 	p := create(t, r, oci.CreateRequest{ID: "life", Spec: h.Spec("sleep", "1000")})
 	if p.Pid <= 0 || p.Start == 0 {
-		t.Errorf("process %+v", p)
+		t.Errorf("Create = %+v, want a pid and a start time", p)
 	}
 	if s := wantState(t, r, "life", oci.Created); s.Process != p {
-		t.Errorf("state has process %+v, create gave %+v", s.Process, p)
+		t.Errorf("State has process %+v, want that of Create, %+v", s.Process, p)
 	}
 	must(t, "start", r.Start(ctx, "life"))
 	if s := wantState(t, r, "life", oci.Running); s.Process != p {
-		t.Errorf("state has process %+v, create gave %+v", s.Process, p)
+		t.Errorf("State has process %+v, want that of Create, %+v", s.Process, p)
 	}
 	before := time.Now()
 	must(t, "kill", r.Signal(ctx, "life", syscall.SIGKILL))
@@ -135,7 +135,7 @@ func testLife(t *testing.T, h *Harness) {
 		t.Errorf("exit %+v, want 137, known", exit)
 	}
 	if exit.At.Before(before.Add(-time.Second)) || exit.At.After(time.Now().Add(time.Second)) {
-		t.Errorf("ended at %s, killed at %s", exit.At, before)
+		t.Errorf("exit at %s, want the time of the kill, %s", exit.At, before)
 	}
 	wantState(t, r, "life", oci.Stopped)
 	must(t, "delete", r.Delete(ctx, "life"))
@@ -225,7 +225,7 @@ func testStopSignal(t *testing.T, h *Harness) {
 			t.Errorf("exit %+v, want 42", exit)
 		}
 	case <-ctx.Done():
-		t.Fatal("the signal did not end it")
+		t.Fatal("the container runs still, want SIGTERM to end it")
 	}
 }
 
@@ -237,7 +237,7 @@ func testKillCreated(t *testing.T, h *Harness) {
 	exit, err := r.Wait(ctx, "created")
 	must(t, "wait", err)
 	if exit.Code == 0 {
-		t.Errorf("exit %+v", exit)
+		t.Errorf("exit = %+v, want a code other than 0", exit)
 	}
 	must(t, "delete", r.Delete(ctx, "created"))
 	wantState(t, r, "created", oci.Absent)
@@ -295,7 +295,7 @@ func testCreateTwice(t *testing.T, h *Harness) {
 	run(t, h, r, "twice", "sleep", "1000")
 	_, err := r.Create(ctx, oci.CreateRequest{ID: "twice", Spec: h.Spec("true")})
 	if !errdefs.IsAlreadyExists(err) {
-		t.Errorf("second create: %v", err)
+		t.Errorf("second Create = %v, want already exists", err)
 	}
 	wantState(t, r, "twice", oci.Running)
 }
@@ -331,7 +331,7 @@ func testBadID(t *testing.T, h *Harness) {
 			"pause": r.Pause(ctx, id), "resume": r.Resume(ctx, id),
 		} {
 			if !errdefs.IsInvalidArgument(err) {
-				t.Errorf("%s %q: %v", verb, id, err)
+				t.Errorf("%s of id %q = %v, want an invalid argument", verb, id, err)
 			}
 		}
 	}
@@ -347,7 +347,7 @@ func testUnknown(t *testing.T, h *Harness) {
 		"pause": r.Pause(ctx, "unknown"), "resume": r.Resume(ctx, "unknown"),
 	} {
 		if !errdefs.IsNotFound(err) {
-			t.Errorf("%s: %v", verb, err)
+			t.Errorf("%s of an unknown container = %v, want not found", verb, err)
 		}
 	}
 }
@@ -358,7 +358,7 @@ func testWaitContext(t *testing.T, h *Harness) {
 	ctx, cancel := context.WithTimeout(limit(t), 20*time.Millisecond)
 	defer cancel()
 	if _, err := r.Wait(ctx, "endless"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("wait: %v", err)
+		t.Errorf("Wait = %v, want %v", err, context.DeadlineExceeded)
 	}
 	wantState(t, r, "endless", oci.Running)
 }
@@ -376,7 +376,7 @@ func testRestart(t *testing.T, h *Harness) {
 	second := h.New()
 	wantState(t, second, "created", oci.Created)
 	if s := wantState(t, second, "running", oci.Running); s.Process != p {
-		t.Errorf("process %+v, was %+v", s.Process, p)
+		t.Errorf("process after the restart = %+v, want %+v", s.Process, p)
 	}
 	wantState(t, second, "ended", oci.Stopped)
 	must(t, "start", second.Start(ctx, "created"))
@@ -406,7 +406,7 @@ func testPause(t *testing.T, h *Harness) {
 	}
 	_, err := r.ExecSync(ctx, oci.ExecRequest{ID: "frozen", Process: process(h, "true")})
 	if !errdefs.IsFailedPrecondition(err) {
-		t.Errorf("exec in a paused container: %v", err)
+		t.Errorf("ExecSync in a paused container = %v, want a failed precondition", err)
 	}
 	for range 2 {
 		must(t, "resume", r.Resume(ctx, "frozen"))

@@ -33,13 +33,14 @@ func testExec(t *testing.T, h *Harness) {
 		got, err := r.ExecSync(ctx, oci.ExecRequest{ID: "exec", Process: process(h, tt.args...)})
 		must(t, "exec", err)
 		if string(got.Stdout) != tt.stdout || len(got.Stderr) > 0 || got.Code != tt.code {
-			t.Errorf("%v: %d, %q, %q", tt.args, got.Code, got.Stdout, got.Stderr)
+			t.Errorf("ExecSync(%v) = %d, stdout %q, stderr %q; want %d, %q and none",
+				tt.args, got.Code, got.Stdout, got.Stderr, tt.code, tt.stdout)
 		}
 	}
 	got, err := r.ExecSync(ctx, oci.ExecRequest{ID: "exec", Process: process(h, "echo", "hello"), Limit: 3})
 	must(t, "exec", err)
 	if string(got.Stdout) != "hel" {
-		t.Errorf("capped at 3 bytes: %q", got.Stdout)
+		t.Errorf("ExecSync with a limit of 3 bytes wrote %q, want %q", got.Stdout, "hel")
 	}
 }
 
@@ -49,15 +50,15 @@ func testExecTimeout(t *testing.T, h *Harness) {
 	begin := time.Now()
 	_, err := r.ExecSync(ctx, oci.ExecRequest{ID: "slow", Process: process(h, "sleep", "1000"), Timeout: 300 * time.Millisecond})
 	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("exec: %v", err)
+		t.Errorf("ExecSync = %v, want %v", err, context.DeadlineExceeded)
 	}
 	if took := time.Since(begin); took > 10*time.Second {
-		t.Errorf("took %s", took)
+		t.Errorf("ExecSync took %s, want about 300ms", took)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	cancel(errors.New("enough"))
 	if _, err := r.ExecSync(ctx, oci.ExecRequest{ID: "slow", Process: process(h, "sleep", "1000")}); err == nil {
-		t.Error("exec with an ended context succeeded")
+		t.Error("ExecSync with an ended context = nil, want an error")
 	}
 	wantState(t, r, "slow", oci.Running)
 }
@@ -68,13 +69,13 @@ func testExecRefused(t *testing.T, h *Harness) {
 	_, err := r.ExecSync(ctx, oci.ExecRequest{ID: "refuse", Process: process(h, "no-such-command")})
 	var c *oci.CommandError
 	if !errors.As(err, &c) || c.Code != 127 {
-		t.Errorf("missing command: %v", err)
+		t.Errorf("ExecSync of a missing command = %v, want a CommandError with code 127", err)
 	}
 	must(t, "kill", r.Signal(ctx, "refuse", syscall.SIGKILL))
 	_, err = r.Wait(ctx, "refuse")
 	must(t, "wait", err)
 	_, err = r.ExecSync(ctx, oci.ExecRequest{ID: "refuse", Process: process(h, "true")})
 	if !errdefs.IsFailedPrecondition(err) {
-		t.Errorf("exec in an ended container: %v", err)
+		t.Errorf("ExecSync in an ended container = %v, want a failed precondition", err)
 	}
 }

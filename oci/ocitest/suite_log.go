@@ -26,7 +26,7 @@ func testLog(t *testing.T, h *Harness) {
 	must(t, "read log", err)
 	m := logLine.FindSubmatch(b)
 	if m == nil || string(m[1]) != "stdout" || string(m[2]) != "F" || string(m[3]) != "hello world" {
-		t.Errorf("log %q", b)
+		t.Errorf("log = %q, want one full line %q of stdout", b, "hello world")
 	}
 }
 

@@ -32,7 +32,8 @@ func testExecStreams(t *testing.T, h *Harness) {
 		code, err := r.Exec(ctx, "streams", process(h, tt.args...), oci.Streams{Stdin: tt.stdin, Stdout: &stdout, Stderr: &stderr})
 		must(t, "exec", err)
 		if stdout.String() != tt.stdout || stderr.Len() > 0 || code != tt.code {
-			t.Errorf("%v: %d, %q, %q", tt.args, code, stdout.String(), stderr.String())
+			t.Errorf("Exec(%v) = %d, stdout %q, stderr %q; want %d, %q and none",
+				tt.args, code, stdout.String(), stderr.String(), tt.code, tt.stdout)
 		}
 	}
 	_, err := r.Exec(ctx, "streams", process(h, "sleep", "0"), oci.Streams{}) // nobody listens
@@ -48,7 +49,7 @@ func testExecStreams(t *testing.T, h *Harness) {
 	}()
 	_, err = r.Exec(ctx, "streams", process(h, "cat"), oci.Streams{Stdin: in, Stdout: io.Discard})
 	if !errors.Is(err, gone) {
-		t.Errorf("exec of a client that is gone: %v", err)
+		t.Errorf("Exec of a client that is gone = %v, want %v", err, gone)
 	}
 	wantState(t, r, "streams", oci.Running)
 }
@@ -59,19 +60,19 @@ func testExecStreamsRefused(t *testing.T, h *Harness) {
 	_, err := r.Exec(ctx, "refuse", process(h, "no-such-command"), oci.Streams{})
 	var c *oci.CommandError
 	if !errors.As(err, &c) || c.Code != 127 {
-		t.Errorf("missing command: %v", err)
+		t.Errorf("Exec of a missing command = %v, want a CommandError with code 127", err)
 	}
 	must(t, "kill", r.Signal(ctx, "refuse", syscall.SIGKILL))
 	_, err = r.Wait(ctx, "refuse")
 	must(t, "wait", err)
 	if _, err = r.Exec(ctx, "refuse", process(h, "true"), oci.Streams{}); !errdefs.IsFailedPrecondition(err) {
-		t.Errorf("exec in an ended container: %v", err)
+		t.Errorf("Exec in an ended container = %v, want a failed precondition", err)
 	}
 	if err = r.Attach(ctx, "refuse", oci.Streams{}); !errdefs.IsFailedPrecondition(err) {
-		t.Errorf("attach to an ended container: %v", err)
+		t.Errorf("Attach to an ended container = %v, want a failed precondition", err)
 	}
 	if err = r.Attach(ctx, "none", oci.Streams{}); !errdefs.IsNotFound(err) {
-		t.Errorf("attach to no container: %v", err)
+		t.Errorf("Attach to no container = %v, want not found", err)
 	}
 }
 
@@ -83,7 +84,7 @@ func testAttach(t *testing.T, h *Harness) {
 	ended, cancel := context.WithCancelCause(ctx)
 	cancel(gone)
 	if err := r.Attach(ended, "attach", oci.Streams{}); !errors.Is(err, gone) {
-		t.Errorf("attach of a client that is gone: %v", err)
+		t.Errorf("Attach of a client that is gone = %v, want %v", err, gone)
 	}
 	wantState(t, r, "attach", oci.Running)
 	attached := make(chan error, 1)
@@ -91,7 +92,7 @@ func testAttach(t *testing.T, h *Harness) {
 	// It is attached, or finds the container ended: both end the call, the first without an error.
 	must(t, "kill", r.Signal(ctx, "attach", syscall.SIGKILL))
 	if err := <-attached; err != nil && !errdefs.IsFailedPrecondition(err) {
-		t.Errorf("attach until the end: %v", err)
+		t.Errorf("Attach until the end = %v, want nil or a failed precondition", err)
 	}
 }
 
