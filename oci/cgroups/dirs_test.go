@@ -1,6 +1,7 @@
 package cgroups
 
 import (
+	"encoding/json"
 	"maps"
 	"os"
 	"path/filepath"
@@ -85,6 +86,19 @@ func TestOOMKills(t *testing.T) {
 	} {
 		if got, ok := tt.d.OOMKills(); got != tt.want || ok != tt.ok {
 			t.Errorf("%s: OOMKills = %d, %v, want %d, %v", name, got, ok, tt.want, tt.ok)
+		}
+	}
+}
+
+// TestJSON: drivers write both types to their records, which earlier and later versions of podd read.
+func TestJSON(t *testing.T) {
+	for want, v := range map[string]any{
+		`{"":"/a","pids":"/b"}`:    Dirs{unified: "/a", "pids": "/b"},
+		`{"cgroup":"/p","lost":3}`: OOMBaseline{Cgroup: "/p", Lost: 3},
+		`{}`:                       OOMBaseline{},
+	} {
+		if got, err := json.Marshal(v); err != nil || string(got) != want {
+			t.Errorf("JSON of %#v = %s, %v, want %s", v, got, err, want)
 		}
 	}
 }

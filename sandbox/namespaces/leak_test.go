@@ -72,8 +72,8 @@ func checkLeaks(t testing.TB, before state) {
 	}
 }
 
-// mounts lists the namespace mounts that process pid sees of this test, as "<root> <mountpoint>": other tests run
-// beside this one.
+// mounts lists the namespace mounts that process pid sees of this test, as "<root> <mountpoint>": other tests may
+// run at the same time.
 func mounts(t testing.TB, pid string) []string {
 	t.Helper()
 	data, err := os.ReadFile("/proc/" + pid + "/mountinfo")
