@@ -168,82 +168,99 @@ func (f findings) kinds() (whats []string) {
 	return whats
 }
 
+// TestCheckAndWipeCommands lets things leak under a stopped and a running daemon, has them repaired, and wipes the node.
 func TestCheckAndWipeCommands(t *testing.T) {
 	t.Parallel()
 	k := start(t)
 	pod, container := k.sleeper()
 	lost, lostContainer := k.sleeper()
-	agree := func(when string) {
-		t.Helper()
-		if out, errs, code := k.podd("check"); code != 0 {
-			t.Fatalf("check %s: %d\n%s%s", when, code, out, errs)
-		}
-	}
-	agree("of a daemon at work")
+	k.checkFindsNothing("of a running daemon")
 	k.ok("stop podd", k.Stop())
-	agree("of a stopped daemon")
+	k.checkFindsNothing("of a stopped daemon")
+	k.repairStopped(lost, lostContainer)
 
-	// A pod loses its record, and an address is given to nobody.
+	k.ok("start podd", k.Start(k.ctx()))
+	k.exec(container, "true") // the other pod is not affected
+	k.checkFindsNothing("of the next daemon")
+	k.repairRunning()
+	k.wipeAll(pod, container)
+}
+
+// checkFindsNothing fails the test if the records and the machine differ.
+func (k *kubelet) checkFindsNothing(when string) {
+	k.Helper()
+	if out, errs, code := k.podd("check"); code != 0 {
+		k.Fatalf("check %s: exit status = %d, want 0\n%s%s", when, code, out, errs)
+	}
+}
+
+// repairStopped removes the record of pod lost, and reserves an address for a pod that does not exist.
+func (k *kubelet) repairStopped(lost, lostContainer string) {
+	k.Helper()
 	k.ok("remove a record", os.RemoveAll(k.Path("root", "pods", lost)))
-	nobody := strings.Repeat("ab", 32)
+	unknown := strings.Repeat("ab", 32)
 	address := k.freeAddress()
-	k.ok("give an address away", os.WriteFile(address, []byte(nobody+"\r\neth0"), 0o600))
+	k.ok("reserve an address", os.WriteFile(address, []byte(unknown+"\r\neth0"), 0o600))
 	var f findings
 	k.poddJSON(&f, 1, "check")
-	want := []string{"leak address", "leak address", "leak container", "leak network attachment", "leak network namespace",
-		"leak pod directory", "leak root filesystem"}
+	want := []string{
+		"leak address", "leak address", "leak container", "leak network attachment", "leak network namespace",
+		"leak pod directory", "leak root filesystem",
+	}
 	if got := f.kinds(); !slices.Equal(got, want) {
-		t.Errorf("found %v, want %v", got, want)
+		k.Errorf("check found %v, want %v", got, want)
 	}
 	for _, one := range f.Found {
-		if one.ID != lost && one.ID != lostContainer && one.ID != nobody {
-			t.Errorf("found %+v, which is nobody's leak", one)
+		if one.ID != lost && one.ID != lostContainer && one.ID != unknown {
+			k.Errorf("check found %+v, want only ids %s, %s and %s", one, lost, lostContainer, unknown)
 		}
 	}
 	f = findings{}
 	k.poddJSON(&f, 0, "check", "--repair")
 	if len(f.Found) > 0 || len(f.Repaired) != len(want) {
-		t.Errorf("repair: %+v", f)
+		k.Errorf("repair: %+v, want %d repaired and nothing found", f, len(want))
 	}
 	if _, err := os.Stat(address); err == nil {
-		t.Errorf("%s is still given away", address)
+		k.Errorf("%s is still reserved", address)
 	}
-	agree("after the repair")
+	k.checkFindsNothing("after the repair")
+}
 
-	// The other pod has not noticed anything.
-	k.ok("start podd", k.Start(k.ctx()))
-	k.exec(container, "true")
-	agree("of the next daemon")
-
-	// A running daemon frees what leaks meanwhile when it is told to.
-	k.ok("make a stray bundle", os.Mkdir(k.Path("run", "containers", nobody), 0o700))
-	f = findings{}
+// repairRunning creates a bundle without a record, which a running daemon must find and remove.
+func (k *kubelet) repairRunning() {
+	k.Helper()
+	k.ok("create a bundle", os.Mkdir(k.Path("run", "containers", strings.Repeat("ab", 32)), 0o700))
+	var f findings
 	k.poddJSON(&f, 1, "check")
-	if got := f.kinds(); !slices.Equal(got, []string{"leak container"}) {
-		t.Errorf("found %v", got)
+	if got, want := f.kinds(), []string{"leak container"}; !slices.Equal(got, want) {
+		k.Errorf("check found %v, want %v", got, want)
 	}
 	k.poddJSON(&f, 0, "check", "--repair")
+}
 
+// wipeAll wipes the node, and checks that podd then has neither pods nor images.
+func (k *kubelet) wipeAll(pod, container string) {
+	k.Helper()
 	if _, errs, code := k.podd("wipe", "--yes"); code != 1 || !strings.Contains(errs, "stop it first") {
-		t.Errorf("wipe of a daemon at work: %d, %s", code, errs)
+		k.Errorf("wipe with a running daemon: exit status = %d, stderr %q, want 1 and \"stop it first\"", code, errs)
 	}
 	k.ok("stop podd", k.Stop())
 	out, errs, code := k.podd("wipe", "--images")
 	if code != 1 || !strings.Contains(errs, "--yes") || !strings.Contains(out, "pod "+pod) ||
 		!strings.Contains(out, "container "+container) || !strings.Contains(out, "image ") {
-		t.Errorf("wipe without --yes: %d, %s\n%s", code, errs, out)
+		k.Errorf("wipe without --yes: exit status = %d, want 1; stderr %q\n%s", code, errs, out)
 	}
-	agree("after nothing was wiped")
+	k.checkFindsNothing("after a wipe without --yes")
 	if out, errs, code := k.podd("wipe", "--images", "--yes"); code != 0 {
-		t.Errorf("wipe: %d\n%s%s", code, out, errs)
+		k.Errorf("wipe: exit status = %d, want 0\n%s%s", code, out, errs)
 	}
-	agree("after the wipe")
+	k.checkFindsNothing("after the wipe")
 	k.ok("start podd", k.Start(k.ctx()))
 	if left := k.pods(nil); len(left) > 0 {
-		t.Errorf("pods %v", left)
+		k.Errorf("%d pods are left, want none: %v", len(left), left)
 	}
 	if r, err := k.Images.ListImages(k.ctx(), &cri.ListImagesRequest{}); err != nil || len(r.Images) > 0 {
-		t.Errorf("images %v, %v", r, err)
+		k.Errorf("ListImages() = %v, %v, want none", r, err)
 	}
 }
 
