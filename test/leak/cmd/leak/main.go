@@ -36,7 +36,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) < 2 {
-		return errors.New("usage: leak take FILE | leak diff FILE [-wait DURATION] [-all] [-only TEXT]... [-ignore TEXT]...")
+		return errors.New("usage: leak take FILE | leak diff FILE [-only TEXT]... [-ignore TEXT]... [-all] [-wait DURATION]")
 	}
 	var o leak.Options
 	flags := flag.NewFlagSet("leak", flag.ContinueOnError)
