@@ -19,6 +19,12 @@ const (
 	maxParameters = 5
 )
 
+// Limits of the engine, which every verb of a pod's life would otherwise end up in. Lower them when it shrinks.
+const (
+	maxEngineMethods = 115
+	maxSandboxLines  = 5700
+)
+
 // function is one function of the module.
 type function struct {
 	name       string
@@ -175,4 +181,62 @@ func countLines(path string) (int, error) {
 		return 0, fmt.Errorf("count lines: %w", err)
 	}
 	return strings.Count(string(data), "\n"), nil
+}
+
+// TestEngineStaysSmall limits the methods of sandbox.Engine and the lines of its package, without tests and
+// subpackages.
+func TestEngineStaysSmall(t *testing.T) {
+	sandbox, methods, lines := sandboxDir(t), 0, 0
+	for _, path := range sources(t) {
+		if filepath.Dir(path) != sandbox {
+			continue
+		}
+		n, err := countLines(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines += n
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, decl := range file.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok && receiver(f) == "Engine" {
+				methods++
+			}
+		}
+	}
+	t.Logf("sandbox.Engine has %d methods, its package %d lines", methods, lines)
+	if methods == 0 || methods > maxEngineMethods {
+		t.Errorf("sandbox.Engine has %d methods, want 1 to %d: move a part of it to a type of its own", methods,
+			maxEngineMethods)
+	}
+	if lines > maxSandboxLines {
+		t.Errorf("package sandbox has %d lines, want at most %d: move a part of it to a package below", lines,
+			maxSandboxLines)
+	}
+}
+
+func sandboxDir(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("../../sandbox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// receiver returns the name of the method's type, or "" for a function.
+func receiver(f *ast.FuncDecl) string {
+	if f.Recv == nil {
+		return ""
+	}
+	typ := f.Recv.List[0].Type
+	if star, ok := typ.(*ast.StarExpr); ok {
+		typ = star.X
+	}
+	if name, ok := typ.(*ast.Ident); ok {
+		return name.Name
+	}
+	return ""
 }

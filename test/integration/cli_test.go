@@ -168,7 +168,8 @@ func (f findings) kinds() (whats []string) {
 	return whats
 }
 
-// TestCheckAndWipeCommands lets things leak under a stopped and a running daemon, has them repaired, and wipes the node.
+// TestCheckAndWipeCommands lets things leak under a stopped and a running daemon, has them repaired, and wipes the
+// node.
 func TestCheckAndWipeCommands(t *testing.T) {
 	t.Parallel()
 	k := start(t)
