@@ -16,12 +16,13 @@ for file in $(grep -rlE '^func Fuzz' --include='*_test.go' .); do
 		esac
 		found="$found $name"
 		echo "== $name $time"
-		CGO_ENABLED=0 go test -tags containers_image_openpgp -run '^$' -fuzz "^$target\$" -fuzztime "$time" "./$(dirname "$file")" </dev/null
+		CGO_ENABLED=0 go test -tags containers_image_openpgp -run '^$' -fuzz "^$target\$" -fuzztime "$time" \
+			"./$(dirname "$file")" </dev/null
 	done
 done
 for name in "$@"; do
 	case " $found " in
 	*" $name "*) ;;
-	*) echo "fuzz: there is no target $name" >&2; exit 1 ;;
+	*) echo "fuzz: no target $name" >&2; exit 1 ;;
 	esac
 done

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the Debian packages that podd, its build and its tests need, and only those that are missing.
-# Touches nothing (and reaches no network) when everything is there. Needs root to install.
+# Does nothing, without network access, if all are installed. Needs root to install.
 set -eu
 
 # What for:
@@ -18,7 +18,7 @@ done
 [ -n "$missing" ] || exit 0
 
 if ! command -v apt-get >/dev/null; then
-	echo "install-deps: these Debian packages are needed and this is not Debian; install their like by hand:$missing" >&2
+	echo "install-deps: these Debian packages are needed and this is not Debian; install the equivalents:$missing" >&2
 	exit 1
 fi
 if [ "$(id -u)" != 0 ]; then
