@@ -1,8 +1,10 @@
-// Package oci is the contract between the sandbox engine and the handlers that run containers: requests, answers and
-// errors. It does no work; package oci/runc drives OCI runtimes under conmon, package oci/shim containerd's shims.
+// Package oci is the contract between the sandbox engine and the drivers that run containers: requests, answers and
+// errors. It does no work. Package oci/runc drives OCI runtimes under conmon, package oci/shim drives containerd shims.
 package oci
 
 import (
+	"context"
+	"syscall"
 	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -10,10 +12,39 @@ import (
 	"github.com/podd-project/podd/oci/process"
 )
 
-// CreateRequest describes the container whose bundle is written and started up to the "created" state.
+// Runtime is one runtime handler. All methods but Create, Start, ExecSync and Exec are idempotent, need nothing but the
+// id, and work for containers that an earlier daemon created.
+type Runtime interface {
+	// Ready returns why the handler cannot be used, or nil.
+	Ready() error
+	Features() Features
+	// Create writes the bundle and creates the container, which then waits for Start. The caller must call Delete after
+	// any error but errdefs.ErrAlreadyExists and errdefs.ErrInvalidArgument.
+	Create(ctx context.Context, r CreateRequest) (Process, error)
+	Start(ctx context.Context, id string) error
+	// Signal sends to the container's first process. A container that is gone is not an error.
+	Signal(ctx context.Context, id string, sig syscall.Signal) error
+	// Delete kills what is left of the container and removes the runtime's state, the monitor and the bundle.
+	Delete(ctx context.Context, id string) error
+	// State returns Absent for an unknown container.
+	State(ctx context.Context, id string) (State, error)
+	// Wait returns when the container has exited and its output is written.
+	Wait(ctx context.Context, id string) (Exit, error)
+	ExecSync(ctx context.Context, r ExecRequest) (ExecResult, error)
+	// Exec connects a client to a command in the container and returns the command's exit code.
+	Exec(ctx context.Context, id string, p *specs.Process, s Streams) (int32, error)
+	// Attach connects a client to the container's first process, until that or ctx ends.
+	Attach(ctx context.Context, id string, s Streams) error
+	// Update changes resource limits. Absent ones stay as they are.
+	Update(ctx context.Context, id string, r *specs.LinuxResources) error
+	// ReopenLog continues the log in a new file after the kubelet has moved the old one away.
+	ReopenLog(ctx context.Context, id string) error
+}
+
+// CreateRequest describes a container to create.
 type CreateRequest struct {
 	ID string
-	// PodID is the pod sandbox that the container belongs to; for the pod's infra container it is ID itself.
+	// PodID is the id of the container's pod. That of the pod's infra container is ID itself.
 	PodID string
 	// Spec becomes config.json.
 	Spec *specs.Spec
@@ -23,23 +54,23 @@ type CreateRequest struct {
 	Terminal, Stdin, StdinOnce bool
 }
 
-// Process identifies a process beyond the reuse of its pid.
+// Process identifies a process by pid and start time.
 type Process = process.Process
 
-// Status is what an OCI runtime says of a container.
+// Status is the status of a container in the OCI runtime specification.
 type Status string
 
-// The states of the OCI runtime specification, and Absent for a container the runtime does not know.
+// The statuses of a container. Absent, which is not in the specification, is that of a container unknown to the
+// runtime.
 const (
-	Absent   Status = "absent"
-	Creating Status = "creating"
-	Created  Status = "created"
-	Running  Status = "running"
-	Paused   Status = "paused"
-	Stopped  Status = "stopped"
+	Absent  Status = "absent"
+	Created Status = "created"
+	Running Status = "running"
+	Paused  Status = "paused"
+	Stopped Status = "stopped"
 )
 
-// State is the answer of State.
+// State is the status of a container and its first process.
 type State struct {
 	Status  Status
 	Process Process
@@ -47,17 +78,17 @@ type State struct {
 
 // Exit is how a container ended.
 type Exit struct {
-	// Code is the exit status, 128+n after signal n, 255 when nobody could tell.
+	// Code is the exit status, 128+n after signal n, 255 if unknown.
 	Code int32
-	// At is when it ended, as well as is known.
+	// At is the time of the exit, or the best estimate.
 	At time.Time
-	// OOM is true when the kernel killed a process of the container for memory.
+	// OOM is true if the kernel killed a process of the container for lack of memory.
 	OOM bool
-	// Known is false when neither the monitor nor the kernel left an exit status.
+	// Known is false if no exit status was recorded.
 	Known bool
 }
 
-// ExecRequest runs one command in a running container and collects its output (CRI ExecSync).
+// ExecRequest is a command to run in a running container, whose output is collected (CRI ExecSync).
 type ExecRequest struct {
 	ID      string
 	Process *specs.Process
@@ -67,37 +98,36 @@ type ExecRequest struct {
 	Limit int64
 }
 
-// ExecResult is what the command printed and how it ended.
+// ExecResult is the output and the exit code of a command.
 type ExecResult struct {
 	Stdout, Stderr []byte
 	Code           int32
 }
 
-// Features is what the handler can do, by asking the runtime (`<runtime> features`).
+// Features is what a handler supports.
 type Features struct {
 	// Version is the first line of `<runtime> --version`.
 	Version string
-	// OCIVersion is the newest runtime-spec version to write into config.json: the runtime's own maximum,
-	// "1.0.2" when it cannot say.
+	// OCIVersion is the newest version of the runtime specification that config.json may have, "1.0.2" if the runtime
+	// does not report one.
 	OCIVersion string
-	// RecursiveReadOnly is true when the "rro" mount option works, on this kernel with this runtime.
+	// RecursiveReadOnly is true if the mount option "rro" works with this kernel and runtime.
 	RecursiveReadOnly bool
-	// OwnKernel is true when the containers of a pod share a kernel that is not the host's (gVisor, a VM): its localhost
-	// and its processes cannot be reached from the host, and the pod needs an infra container to hold the sandbox.
+	// OwnKernel is true if the containers of a pod share a kernel that is not the host's (gVisor, a VM): their processes
+	// and localhost cannot be reached from the host, and an infra container holds the sandbox.
 	OwnKernel bool
-	// HostNetwork is true when that kernel hands network calls to the host's, so that a pod may use the node's network.
+	// HostNetwork is true if that kernel passes network calls to the host's, so that a pod may use the node's network.
 	HostNetwork bool
-	// UserNamespaces is true when containers can be run in a user namespace with idmapped mounts.
+	// UserNamespaces is true if containers can run in a user namespace with idmapped mounts.
 	UserNamespaces bool
-	// MountOptions are the mount options that the runtime knows; nil when it cannot say.
+	// MountOptions are the mount options that the runtime knows; nil if it does not report them.
 	MountOptions []string
-	// Advisories are security advisories whose fix is newer than the runtime's version. A distribution may have the
-	// fix under an old version.
+	// Advisories are security advisories fixed in a newer version of the runtime. A distribution may have backported
+	// the fix.
 	Advisories []string
 }
 
-// NetworkOption is gVisor's option for who handles the network calls of containers, HostNetworkOption its value for the
-// host's kernel, in place of the sandbox's own network stack.
+// NetworkOption is gVisor's option for the network stack of a sandbox. HostNetworkOption is its value for the host's.
 const (
 	NetworkOption     = "network"
 	HostNetworkOption = "host"

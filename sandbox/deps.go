@@ -3,9 +3,6 @@ package sandbox
 import (
 	"context"
 	"net"
-	"syscall"
-
-	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/network"
@@ -57,33 +54,13 @@ type Images interface {
 	ContainersWithMounts(ctx context.Context) ([]string, error)
 }
 
-// Runtime is one handler: an OCI runtime and its monitor.
-type Runtime interface {
-	// Ready says why the handler cannot be used, or nil.
-	Ready() error
-	Features() oci.Features
-	Create(ctx context.Context, r oci.CreateRequest) (oci.Process, error)
-	Start(ctx context.Context, id string) error
-	// Signal sends to the container's first process; a container that is gone is no error.
-	Signal(ctx context.Context, id string, sig syscall.Signal) error
-	// Delete kills what is left, and removes the runtime's state, the monitor and the bundle.
-	Delete(ctx context.Context, id string) error
-	State(ctx context.Context, id string) (oci.State, error)
-	// Wait returns when the container has ended and its output is written.
-	Wait(ctx context.Context, id string) (oci.Exit, error)
-	ExecSync(ctx context.Context, r oci.ExecRequest) (oci.ExecResult, error)
-	// Exec and Attach connect a client to a command in the container, or to its first process, until that or ctx ends.
-	Exec(ctx context.Context, id string, p *specs.Process, s oci.Streams) (int32, error)
-	Attach(ctx context.Context, id string, s oci.Streams) error
-	Update(ctx context.Context, id string, r *specs.LinuxResources) error
-	// ReopenLog makes the monitor reopen the log file, after the kubelet moved it away.
-	ReopenLog(ctx context.Context, id string) error
-}
+// Runtime is one runtime handler.
+type Runtime = oci.Runtime
 
 // Finder is a Runtime that can find containers, or parts of them, whose records are lost.
 type Finder interface {
-	// Found lists their ids, and those of all others.
+	// List returns the ids of all containers.
 	List(ctx context.Context) ([]string, error)
-	// Reap is Delete, and ends what Delete does not look for.
+	// Destroy is Delete, and also ends what Delete does not look for.
 	Destroy(ctx context.Context, id string) error
 }

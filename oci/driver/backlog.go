@@ -7,14 +7,14 @@ import (
 	"sync"
 )
 
-// backlogLimit is how far a client may be behind the output of a container that it is attached to.
+// backlogLimit is how far an attached client may fall behind the output, in bytes.
 const backlogLimit = 4 << 20
 
 // ErrSlowClient ends the session of a client that does not read: the container must not wait for it.
 var ErrSlowClient = errors.New("client does not keep up with the output")
 
-// backlog passes pieces of output on to a client in a goroutine of its own, so that a slow client holds up
-// nobody. Unbounded in pieces, bounded in bytes.
+// backlog passes output to a client in a goroutine of its own, so that a slow client does not block the container. It
+// is bounded in bytes, not in pieces.
 type backlog struct {
 	mu     sync.Mutex
 	pieces []piece
@@ -46,7 +46,7 @@ func (b *backlog) add(to io.Writer, data []byte) error {
 	return nil
 }
 
-// finish says that nothing more is added.
+// finish reports that nothing more is added.
 func (b *backlog) finish() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -61,7 +61,7 @@ func (b *backlog) signal() {
 	}
 }
 
-// next waits for a piece; ok is false at the end.
+// next waits for a piece. ok is false after the last one.
 func (b *backlog) next(ctx context.Context) (p piece, ok bool) {
 	for {
 		b.mu.Lock()

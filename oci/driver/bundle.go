@@ -16,7 +16,8 @@ import (
 // Bundle is the directory of one container, <run directory>/<id>.
 type Bundle string
 
-// NewBundle names the container's bundle. The id becomes a path and an argument of other programs, so it is checked here.
+// NewBundle names the container's bundle. The id becomes a path and an argument of other programs, so it is checked
+// here.
 func NewBundle(runDir, id string) (Bundle, error) {
 	if err := CheckID(id); err != nil {
 		return "", err

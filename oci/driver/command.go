@@ -35,8 +35,9 @@ const (
 // ErrUnkillable is the error of a program that does not exit after SIGKILL.
 var ErrUnkillable = errors.New("process survives SIGKILL")
 
-// Run runs the program in a process group of its own, and kills the group when ctx ends. It returns ctx's cause then, with
-// ErrUnkillable if the program does not die; else the error of exec.Cmd.Run. Stdout and stderr are returned in any case.
+// Run runs the program in a process group of its own, and kills the group when ctx ends. It returns ctx's cause then,
+// with ErrUnkillable if the program does not die; else the error of exec.Cmd.Run. Stdout and stderr are returned in
+// any case.
 func (c Command) Run(ctx context.Context) (stdout, stderr []byte, err error) {
 	cmd := exec.CommandContext(ctx, c.Path, c.Args...)
 	out, complaint := NewCapped(c.Limit), NewCapped(c.Limit)
@@ -57,8 +58,8 @@ func (c Command) Run(ctx context.Context) (stdout, stderr []byte, err error) {
 	return out.Bytes(), complaint.Bytes(), err
 }
 
-// runKillable is cmd.Run, except that it does not wait for a program that is stuck in the kernel and survives SIGKILL: a
-// goroutine reaps that one.
+// runKillable is cmd.Run, except that it does not wait for a program that is stuck in the kernel and survives SIGKILL:
+// a goroutine reaps that one.
 func runKillable(ctx context.Context, cmd *exec.Cmd) error {
 	done := make(chan error, 1)
 	go func() { done <- cmd.Run() }()
@@ -77,8 +78,8 @@ func runKillable(ctx context.Context, cmd *exec.Cmd) error {
 	}
 }
 
-// Environment is the part of the daemon's environment that runtimes, shims and monitors get: where programs, the time zone
-// and the system bus are. The rest may hold credentials, and hooks inherit it.
+// Environment is the part of the daemon's environment that runtimes, shims and monitors get: where programs, the time
+// zone and the system bus are. The rest may hold credentials, and hooks inherit it.
 func Environment() []string {
 	var env []string
 	for _, key := range []string{"PATH", "TZ", "XDG_RUNTIME_DIR", "DBUS_SYSTEM_BUS_ADDRESS"} {

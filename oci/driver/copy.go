@@ -22,8 +22,8 @@ const (
 	pipeRest = 1 << 20
 )
 
-// CopyOutput copies to the end of the output, or to the deadline that was set on it and then what is already in the pipe.
-// It returns the error of w only: an error of from is the end of the output.
+// CopyOutput copies to the end of the output, or to the deadline that was set on it and then what is already in the
+// pipe. It returns the error of w only: an error of from is the end of the output.
 func CopyOutput(w io.Writer, from Output) error {
 	buf := make([]byte, copyBuffer)
 	for {

@@ -1,6 +1,6 @@
-// Package driver holds what the drivers of containers (oci/runc, oci/shim) are made of: running programs with a deadline,
-// bundles and their records, the waiters of one container, output and terminals of clients, errors of runtimes, and probes
-// of what a runtime and the kernel support.
+// Package driver holds what the drivers of containers (oci/runc, oci/shim) are made of: running programs with a
+// deadline, bundles and their records, the waiters of one container, output and terminals of clients, errors of
+// runtimes, and probes of what a runtime and the kernel support.
 //
 // It holds no container and makes no decision about one. Only drivers import it.
 package driver
@@ -20,6 +20,8 @@ const (
 )
 
 const (
+	// DefaultCreateTimeout bounds one Create unless the handler's configuration does.
+	DefaultCreateTimeout = time.Minute
 	// ReapTimeout bounds the killing of what an exited container left behind.
 	ReapTimeout = 10 * time.Second
 	// UndoTimeout bounds the killing of what a failed call started.
@@ -31,5 +33,5 @@ const (
 	clientTime = 30 * time.Second
 )
 
-// DefaultExecLimit is the cap on each output of ExecSync when the request sets none, in bytes.
-const DefaultExecLimit = 16 << 20
+// defaultExecLimit is the cap on each output of ExecSync when the request sets none, in bytes.
+const defaultExecLimit = 16 << 20

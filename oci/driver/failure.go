@@ -11,7 +11,8 @@ import (
 	"github.com/podd-project/podd/oci"
 )
 
-// failure makes the error of a runtime that failed at act with this complaint.
+// Failure returns the error of a runtime that failed at act with that text: an oci.ErrCommand if it is about the
+// container's command, an errdefs kind for the texts that callers act on.
 func Failure(act, text string) error {
 	if text == "" {
 		text = "the runtime ended without a message"
@@ -19,14 +20,14 @@ func Failure(act, text string) error {
 	if code := commandCode(text); code != 0 {
 		return fmt.Errorf("%s: %w", act, &oci.CommandError{Code: code, Text: text})
 	}
-	if kind := kindOf(text); kind != nil {
+	if kind := errorKind(text); kind != nil {
 		return fmt.Errorf("%s: %s: %w", act, text, kind)
 	}
 	return fmt.Errorf("%s: %s", act, text)
 }
 
-// commandCode finds in a complaint of runc, crun, youki or runsc that it is about the container's command: the exit
-// code a shell would give, else 0. Only the text tells; the exit status is the same for every failure.
+// commandCode returns the exit code that a shell would give for an error of runc, crun, youki or runsc about the
+// container's command, else 0. Only the text distinguishes it: the exit status is the same for every failure.
 func commandCode(text string) int32 {
 	t := strings.ToLower(text)
 	runc := strings.Contains(t, `exec: "`)
@@ -46,11 +47,11 @@ func commandCode(text string) int32 {
 	return 0
 }
 
-// kindOf maps the complaints that callers act upon.
-func kindOf(text string) error {
+// errorKind returns the errdefs kind of the texts that callers act on.
+func errorKind(text string) error {
 	t := strings.ToLower(text)
 	switch {
-	case absent(t):
+	case reportsAbsent(t):
 		return errdefs.ErrNotFound
 	case strings.Contains(t, "already exists"):
 		return errdefs.ErrAlreadyExists
@@ -60,21 +61,21 @@ func kindOf(text string) error {
 	return nil
 }
 
-// absent tells whether a runtime says, in lower case, that it knows no such container.
-func absent(t string) bool {
+// reportsAbsent reports whether a text, in lower case, says that the container is unknown.
+func reportsAbsent(t string) bool {
 	return strings.Contains(t, "container does not exist") || // runc
 		strings.Contains(t, "/status`: no such file or directory") || // crun
 		strings.Contains(t, "does not exist") && strings.Contains(t, "container") || // runsc, youki
-		unknownInside.MatchString(t)
+		unknownInSandbox.MatchString(t)
 }
 
-// unknownInside is what runsc says when its sandbox does not know the container, in lower case.
-var unknownInside = regexp.MustCompile(`container "[^"]*" not found$`)
+// unknownInSandbox is the lower-case text of a runsc whose sandbox does not know the container.
+var unknownInSandbox = regexp.MustCompile(`container "[^"]*" not found$`)
 
-// message finds the messages in logrus' text format, which runc writes to stderr.
+// message matches messages in logrus' text format, which runc writes to stderr.
 var message = regexp.MustCompile(`level=(?:error|fatal) msg=("(?:[^"\\]|\\.)*"|\S+)`)
 
-// complaint reduces a runtime's stderr to its error messages; what has no known form is given whole.
+// Complaint reduces a runtime's stderr to its error messages. Text in another format is returned whole.
 func Complaint(stderr []byte) string {
 	var parts []string
 	for _, m := range message.FindAllSubmatch(stderr, -1) {

@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelRecursiveReadOnly tells whether the kernel has mount_setattr(2) (Linux 5.12), on which recursive
-// read-only mounts rest. The call is made with arguments that it must refuse.
+// KernelRecursiveReadOnly reports whether the kernel has mount_setattr(2) (Linux 5.12), which recursive read-only
+// mounts need. The arguments of the call are invalid.
 func KernelRecursiveReadOnly() bool {
 	err := unix.MountSetattr(-1, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
 	return !errors.Is(err, unix.ENOSYS)
 }
 
-// kernelIDMap tells whether containers can be run in user namespaces with idmapped mounts of the filesystem
-// of dir: it maps the ids of a detached copy of a mount, which nobody else sees.
+// KernelIDMap reports whether containers can run in user namespaces with idmapped mounts of the filesystem of dir: it
+// maps the ids of a detached copy of a mount, which no other process sees.
 func KernelIDMap(dir string) bool {
 	userns, err := newUserNamespace()
 	if err != nil {
@@ -38,13 +38,13 @@ func KernelIDMap(dir string) bool {
 	return unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attr) == nil
 }
 
-// newUserNamespace opens a fresh user namespace. Its process is a copy of this program that is stopped by
-// ptrace before its first instruction and killed.
+// newUserNamespace opens a new user namespace. Its process is a copy of this program, stopped by ptrace before its
+// first instruction and killed.
 func newUserNamespace() (*os.File, error) {
 	cmd := exec.Command("/proc/self/exe")
 	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 65536, Size: 65536}}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids, Ptrace: true, Pdeathsig: syscall.SIGKILL}
-	// The tracer is a thread: it must be the same from the fork to the kill.
+	// The tracer is a thread: it must be the same from fork to kill.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {

@@ -6,7 +6,22 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/podd-project/podd/oci"
 )
+
+// ExecLimits applies the timeout and the cap on the output of a request.
+func ExecLimits(ctx context.Context, r oci.ExecRequest) (limited context.Context, cancel context.CancelFunc, limit int64) {
+	limit = r.Limit
+	if limit <= 0 {
+		limit = defaultExecLimit
+	}
+	if r.Timeout <= 0 {
+		return ctx, func() {}, limit
+	}
+	limited, cancel = context.WithTimeout(ctx, r.Timeout)
+	return limited, cancel, limit
+}
 
 // Collector reads an output to its end in one goroutine, and keeps the first bytes.
 type Collector struct {

@@ -1,6 +1,3 @@
-// Package probe keeps what a handler's programs have said of themselves. It decides when they are asked again and how
-// long somebody waits for the answer; what is asked is the business of the handlers, packages oci and oci/shim, which
-// are its only callers.
 package driver
 
 import (
@@ -13,65 +10,65 @@ import (
 )
 
 const (
-	// Timeout bounds one question that nobody else bounds.
+	// ProbeTimeout bounds a probe that ProbeCache.Get starts.
 	ProbeTimeout = 10 * time.Second
-	// grace is how long a question may outlive its context: a killed program takes its time.
+	// probeGrace is how long a probe may outlive its context: killing a program takes time.
 	probeGrace = 3 * time.Second
-	// again is how long a bad answer is believed.
+	// probeRetry is how long a failed probe is cached.
 	probeRetry = 5 * time.Second
-	// patience is how long the successor of a bad answer, which takes milliseconds, is waited for.
+	// probePatience is how long Get waits for the probe that follows a failed one, which normally takes milliseconds.
 	probePatience = 500 * time.Millisecond
 )
 
-// Cache is the last answer to a question, of type T, and the error that came with it. Safe for concurrent use.
+// ProbeCache caches what a handler supports, of type T, and the error of the probe. It is safe for concurrent use.
 type ProbeCache[T any] struct {
-	name    string
-	certain T
-	ask     func(context.Context) (T, error)
+	name     string
+	defaults T
+	probe    func(context.Context) (T, error)
 
 	mu   sync.Mutex
 	last probeResult[T]
-	// asking is closed when the question under way has been answered; nil when there is none.
-	asking chan struct{}
+	// running is closed when the probe under way is done; nil if there is none.
+	running chan struct{}
 }
 
-// answer is what was said, and when; at is zero when nothing was.
+// probeResult is the result of a probe; at is zero if there was none.
 type probeResult[T any] struct {
-	said T
-	err  error
-	at   time.Time
+	value T
+	err   error
+	at    time.Time
 }
 
-// New returns the cache for the handler of that name. It asks nothing yet. Certain is what is known of a handler that has
-// not answered. What ask returns with an error is kept, too.
-func NewProbeCache[T any](name string, certain T, ask func(context.Context) (T, error)) *ProbeCache[T] {
-	return &ProbeCache[T]{name: name, certain: certain, ask: ask}
+// NewProbeCache returns the cache of the handler of that name. It starts no probe. defaults is returned before the
+// first probe. What probe returns with an error is cached, too.
+func NewProbeCache[T any](name string, defaults T, probe func(context.Context) (T, error)) *ProbeCache[T] {
+	return &ProbeCache[T]{name: name, defaults: defaults, probe: probe}
 }
 
-// Ask asks, and keeps the answer for Get.
-func (c *ProbeCache[T]) Ask(ctx context.Context) error {
-	a := c.answer(ctx)
+// Probe probes, and caches the result for Get.
+func (c *ProbeCache[T]) Probe(ctx context.Context) error {
+	result := c.runProbe(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.last = a
-	return a.err
+	c.last = result
+	return result.err
 }
 
-// Get is the last answer, or a new one when there is none or it was bad, some seconds ago: installing what is missing is
-// enough. Of a bad one, the new answer is waited for a moment only: a program that hangs must not hold up whoever asks
-// how the node is. The error is errdefs.ErrUnavailable while there is no answer.
+// Get returns the last result. It probes first if there is none, or if the last one failed some time ago, so that
+// installing what was missing is enough. It waits for the latter for probePatience only: a program that hangs must not
+// delay reports of the node's status. The error is errdefs.ErrUnavailable before the first result.
 func (c *ProbeCache[T]) Get() (T, error) {
 	c.mu.Lock()
-	last, asking := c.last, c.asking
-	if asking == nil && (last.at.IsZero() || last.err != nil && time.Since(last.at) > probeRetry) {
-		asking = make(chan struct{})
-		c.asking = asking
-		go c.anew(asking)
+	last, running := c.last, c.running
+	if running == nil && (last.at.IsZero() || last.err != nil && time.Since(last.at) > probeRetry) {
+		running = make(chan struct{})
+		c.running = running
+		go c.probeAgain(running)
 	}
 	c.mu.Unlock()
 	known := !last.at.IsZero()
-	if asking == nil || known && last.err == nil {
-		return last.said, last.err
+	if running == nil || known && last.err == nil {
+		return last.value, last.err
 	}
 	limit := ProbeTimeout + probeGrace
 	if known {
@@ -80,29 +77,29 @@ func (c *ProbeCache[T]) Get() (T, error) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
-	case <-asking:
+	case <-running:
 	case <-timer.C:
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.last.at.IsZero() {
-		return c.certain, fmt.Errorf("handler %s has not answered yet: %w", c.name, errdefs.ErrUnavailable)
+		return c.defaults, fmt.Errorf("handler %s was not probed yet: %w", c.name, errdefs.ErrUnavailable)
 	}
-	return c.last.said, c.last.err
+	return c.last.value, c.last.err
 }
 
-// anew asks and closes done.
-func (c *ProbeCache[T]) anew(done chan struct{}) {
+// probeAgain probes and closes done.
+func (c *ProbeCache[T]) probeAgain(done chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), ProbeTimeout)
 	defer cancel()
-	a := c.answer(ctx)
+	result := c.runProbe(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.last, c.asking = a, nil
+	c.last, c.running = result, nil
 	close(done)
 }
 
-func (c *ProbeCache[T]) answer(ctx context.Context) probeResult[T] {
-	said, err := c.ask(ctx)
-	return probeResult[T]{said, err, time.Now()}
+func (c *ProbeCache[T]) runProbe(ctx context.Context) probeResult[T] {
+	value, err := c.probe(ctx)
+	return probeResult[T]{value, err, time.Now()}
 }

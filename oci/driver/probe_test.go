@@ -33,10 +33,10 @@ func says(s string, err error) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) { return s, err }
 }
 
-func want(t *testing.T, c *ProbeCache[string], said string, err error) {
+func want(t *testing.T, c *ProbeCache[string], value string, err error) {
 	t.Helper()
-	if got, gotErr := c.Get(); got != said || !errors.Is(gotErr, err) {
-		t.Errorf("got %q, %v, want %q, %v", got, gotErr, said, err)
+	if got, gotErr := c.Get(); got != value || !errors.Is(gotErr, err) {
+		t.Errorf("got %q, %v, want %q, %v", got, gotErr, value, err)
 	}
 }
 
@@ -51,7 +51,7 @@ func TestAGoodAnswerIsKept(t *testing.T) {
 			t.Errorf("asked %d times", n)
 		}
 		p.say = says("2.0", nil)
-		if err := c.Ask(t.Context()); err != nil {
+		if err := c.Probe(t.Context()); err != nil {
 			t.Error(err)
 		}
 		want(t, c, "2.0", nil)
@@ -97,7 +97,7 @@ func TestAHangingProgram(t *testing.T) {
 	})
 }
 
-// TestUnkillable: what is certain is told of a program that does not even die in time.
+// TestUnkillable: the defaults are returned for a program that does not exit in time.
 func TestUnkillable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

@@ -12,12 +12,38 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/podd-project/podd/checkpoint"
+	"github.com/podd-project/podd/oci/process"
 )
 
-// recordLimit bounds what is read of a record: a shim can write to its bundle.
-const recordLimit = 64 << 10
+const (
+	// recordLimit bounds what is read of a record: a shim can write to its bundle.
+	recordLimit = 64 << 10
+	// recordVersion is the newest version of records that is understood.
+	recordVersion = 1
+)
 
-// WriteRecord replaces a record of a bundle atomically; the run directory is a tmpfs, so nothing is synced.
+// Header is the first part of a container's record, from which a later daemon reaches the container.
+type Header struct {
+	Version int `json:"v"`
+	// Boot is the kernel's boot id: after another boot no process of the record exists.
+	Boot string `json:"boot"`
+}
+
+// NewHeader returns the header of a record that is written now.
+func NewHeader() Header { return Header{Version: recordVersion, Boot: process.BootID()} }
+
+// ThisBoot reports whether the record was written since the last boot.
+func (h Header) ThisBoot() bool { return h.Boot == process.BootID() }
+
+// CheckVersion refuses a record of a newer daemon: errdefs.ErrFailedPrecondition.
+func (h Header) CheckVersion() error {
+	if h.Version > recordVersion {
+		return fmt.Errorf("container state of version %d: %w", h.Version, errdefs.ErrFailedPrecondition)
+	}
+	return nil
+}
+
+// WriteRecord writes a record into a bundle atomically. Nothing is synced: the run directory is a tmpfs.
 func WriteRecord(path string, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -29,7 +55,7 @@ func WriteRecord(path string, v any) error {
 	return nil
 }
 
-// ReadRecord reads a record of a bundle; errdefs.ErrNotFound when there is none.
+// ReadRecord reads a record of a bundle. errdefs.ErrNotFound if there is none.
 func ReadRecord(path string, v any) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -6,8 +6,8 @@ import (
 	"github.com/podd-project/podd/oci"
 )
 
-// Waiters are the calls of Wait under way, by container. Delete removes what they would read the exit status from, so it
-// delivers the status to them first. The zero value is ready for use, by several goroutines at a time.
+// Waiters are the calls of Wait under way, by container. Delete removes what they would read the exit status from, so
+// it delivers the status to them first. The zero value is ready for use, by several goroutines at a time.
 type Waiters struct {
 	mu   sync.Mutex
 	byID map[string]*Waiter

@@ -7,7 +7,6 @@ package ocitest
 
 import (
 	"context"
-	"syscall"
 	"testing"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -15,21 +14,9 @@ import (
 	"github.com/podd-project/podd/oci"
 )
 
-// Runtime is what the engine uses of a handler (sandbox.Runtime), and Pause and Resume.
+// Runtime is a handler that can also freeze containers.
 type Runtime interface {
-	Ready() error
-	Features() oci.Features
-	Create(ctx context.Context, r oci.CreateRequest) (oci.Process, error)
-	Start(ctx context.Context, id string) error
-	Signal(ctx context.Context, id string, sig syscall.Signal) error
-	Delete(ctx context.Context, id string) error
-	State(ctx context.Context, id string) (oci.State, error)
-	Wait(ctx context.Context, id string) (oci.Exit, error)
-	ExecSync(ctx context.Context, r oci.ExecRequest) (oci.ExecResult, error)
-	Exec(ctx context.Context, id string, p *specs.Process, s oci.Streams) (int32, error)
-	Attach(ctx context.Context, id string, s oci.Streams) error
-	Update(ctx context.Context, id string, r *specs.LinuxResources) error
-	ReopenLog(ctx context.Context, id string) error
+	oci.Runtime
 	Pause(ctx context.Context, id string) error
 	Resume(ctx context.Context, id string) error
 }

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waitReadable parks the goroutine in the runtime's poller until f, which must be non-blocking, is readable
-// or ctx ends.
+// waitReadable parks the goroutine in the runtime's poller until f, which must be non-blocking, is readable or ctx
+// ends.
 func waitReadable(ctx context.Context, f *os.File) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -38,17 +38,17 @@ func waitReadable(ctx context.Context, f *os.File) error {
 	return nil
 }
 
-// interruptReads makes reads of f fail with os.ErrDeadlineExceeded once ctx ends. The caller calls the
-// result when it has stopped reading.
+// interruptReads makes reads of f fail with os.ErrDeadlineExceeded when ctx ends. The caller calls stop when it has
+// stopped reading.
 func interruptReads(ctx context.Context, f *os.File) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
-		// An f that cannot take a deadline, or is closed, has no reader to wake.
+		// A file without deadlines, or a closed one, has no reader to interrupt.
 		_ = f.SetReadDeadline(time.Unix(1, 0))
 	})
 }
 
-// poll calls done with growing pauses until it is true or ctx ends. For facts that the kernel gives no event
-// for, such as a cgroup v1 running empty.
+// Poll calls done with increasing pauses until it is true or ctx ends. It is for what the kernel reports no event for,
+// such as an empty cgroup of v1.
 func Poll(ctx context.Context, done func() bool) error {
 	pause := time.Millisecond
 	timer := time.NewTimer(pause)

@@ -1,5 +1,5 @@
-// Package process identifies processes by pid and start time, waits for them by pidfd, and kills them one by one or with
-// all their descendants. It knows nothing of containers; the drivers below oci are its callers.
+// Package process identifies processes by pid and start time, waits for them by pidfd, and kills them one by one or
+// with all their descendants. It knows nothing of containers. Drivers, cgroups and the daemon import it.
 package process
 
 import (
@@ -14,14 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process identifies a process beyond the reuse of its pid: by pid and start time (field 22 of
-// /proc/<pid>/stat, in clock ticks since boot).
+// Process identifies a process by pid and start time (field 22 of /proc/<pid>/stat, in clock ticks since boot), so
+// that a process that reuses the pid is not mistaken for it.
 type Process struct {
 	Pid   int    `json:"pid"`
 	Start uint64 `json:"start"`
 }
 
-// stat is the part of /proc/<pid>/stat that identifies a process and places it in its family.
+// stat is what is used of /proc/<pid>/stat.
 type stat struct {
 	Process
 	parent, session int
@@ -29,8 +29,8 @@ type stat struct {
 	name            string
 }
 
-// readStat reads /proc/<pid>/stat. The command name may hold any byte, so fields are counted from the last
-// closing parenthesis.
+// readStat reads /proc/<pid>/stat. The command name may contain any byte, so fields are counted from the last closing
+// parenthesis.
 func readStat(pid int) (stat, error) {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -58,7 +58,7 @@ func parseStat(pid int, b []byte) (stat, error) {
 	return s, errors.Join(errs[:]...)
 }
 
-// identify returns the process that has the pid now.
+// Identify returns the process that has the pid now.
 func Identify(pid int) (Process, error) {
 	s, err := readStat(pid)
 	if err != nil {
@@ -67,7 +67,7 @@ func Identify(pid int) (Process, error) {
 	return s.Process, nil
 }
 
-// alive tells whether this very process still runs; a zombie does not.
+// Alive reports whether the process is running. A zombie is not.
 func (p Process) Alive() bool {
 	if p.Pid <= 0 {
 		return false
@@ -76,21 +76,21 @@ func (p Process) Alive() bool {
 	return err == nil && s.Start == p.Start && s.state != 'Z' && s.state != 'X'
 }
 
-// exists tells whether the pid is still, or once more, this process, be it a zombie.
+// exists reports whether the pid belongs to the process, which may be a zombie.
 func (p Process) exists() bool {
 	s, err := readStat(p.Pid)
 	return err == nil && s.Start == p.Start
 }
 
-// open returns a pidfd of the process, os.ErrProcessDone when it is gone. The start time is compared after
-// the pidfd exists, so a reused pid is never mistaken for the process.
+// open returns a pidfd of the process, os.ErrProcessDone if it is gone. The start time is compared after the pidfd
+// exists, so a process that reuses the pid is not mistaken for it.
 func (p Process) open() (*os.File, error) {
 	if p.Pid <= 0 {
 		return nil, os.ErrProcessDone
 	}
 	fd, err := unix.PidfdOpen(p.Pid, 0)
 	if errors.Is(err, unix.ESRCH) || err != nil && !p.exists() {
-		// Linux before 6.15 says EINVAL of a process that is gone while others are in its session or group.
+		// Linux before 6.15 returns EINVAL for a process that is gone while its session or group has other members.
 		return nil, os.ErrProcessDone
 	}
 	if err != nil {
@@ -108,7 +108,7 @@ func (p Process) open() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "pidfd:"+strconv.Itoa(p.Pid)), nil
 }
 
-// signal sends to the process; one that is gone is no error.
+// Signal sends to the process. A process that is gone is not an error.
 func (p Process) Signal(sig syscall.Signal) error {
 	f, err := p.open()
 	if errors.Is(err, os.ErrProcessDone) {
@@ -130,7 +130,7 @@ func (p Process) Signal(sig syscall.Signal) error {
 	return nil
 }
 
-// wait returns when the process has ended, at once when it is gone already.
+// Wait returns when the process has exited.
 func (p Process) Wait(ctx context.Context) error {
 	f, err := p.open()
 	if errors.Is(err, os.ErrProcessDone) {

@@ -196,7 +196,7 @@ func TestFamily(t *testing.T) {
 	add(22, 500, 22) // child of nobody known
 
 	root := all[10].Process
-	leader := family{known: map[Process]bool{root: true}, sessions: map[int]bool{}}
+	leader := descendants{known: map[Process]bool{root: true}, sessions: map[int]bool{}}
 	leader.grow(all)
 	for pid, want := range map[int]bool{1: false, 10: true, 11: true, 12: true, 13: true, 14: true, 15: true, 16: true, 17: true, 20: false, 21: false, 22: false} {
 		if got := leader.known[all[pid].Process]; got != want {
@@ -204,7 +204,7 @@ func TestFamily(t *testing.T) {
 		}
 	}
 	// The same tree, had the root been born into session 10: its mates there are strangers.
-	member := family{known: map[Process]bool{root: true}, sessions: map[int]bool{}, foreign: 10}
+	member := descendants{known: map[Process]bool{root: true}, sessions: map[int]bool{}, rootSession: 10}
 	member.grow(all)
 	for pid, want := range map[int]bool{11: true, 12: true, 13: true, 15: true, 16: true, 17: false, 20: false} {
 		if got := member.known[all[pid].Process]; got != want {
@@ -219,7 +219,7 @@ func TestKillTree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := newFamily(root)
+	f := newDescendants(root)
 	for len(f.known) < 7 { // the shells, setsid and the sleeps
 		time.Sleep(time.Millisecond)
 		f.grow(processes())

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// processes reads the stat of every process of the machine.
+// processes reads the stat of all processes of the machine.
 func processes() map[int]stat {
 	d, err := os.Open("/proc")
 	if err != nil {
@@ -29,27 +29,27 @@ func processes() map[int]stat {
 	return all
 }
 
-// family is a growing set of processes and of the sessions that they made.
-type family struct {
+// descendants is a growing set of processes and of the sessions that they created.
+type descendants struct {
 	known    map[Process]bool
 	sessions map[int]bool
-	// foreign is the session that the root was born into, 0 if it leads its own. Everything below the root is
-	// in that one, or in a session that was made below and holds nobody else.
-	foreign int
+	// rootSession is the session that the root inherited, 0 if it leads its own. All descendants of the root are in that
+	// session, or in one that was created below and has no other members.
+	rootSession int
 }
 
-// newFamily begins with one process.
-func newFamily(root Process) family {
-	f := family{known: map[Process]bool{root: true}, sessions: map[int]bool{}}
+// newDescendants returns the set with one process.
+func newDescendants(root Process) descendants {
+	f := descendants{known: map[Process]bool{root: true}, sessions: map[int]bool{}}
 	if s, err := readStat(root.Pid); err == nil && s.session != root.Pid {
-		f.foreign = s.session
+		f.rootSession = s.session
 	}
 	return f
 }
 
-// grow adds every process of all that descends from a known one or shares its session: a daemon that forked
-// twice has lost its parent but not its session, which may have lost its leader.
-func (f family) grow(all map[int]stat) {
+// grow adds every process that descends from a known one or shares its session: a daemon that forked twice has lost
+// its parent but not its session, whose leader may be gone.
+func (f descendants) grow(all map[int]stat) {
 	for grew := true; grew; {
 		grew = false
 		for _, s := range all {
@@ -57,7 +57,7 @@ func (f family) grow(all map[int]stat) {
 				continue
 			}
 			f.known[s.Process] = true
-			if s.session != f.foreign && s.session > 1 {
+			if s.session != f.rootSession && s.session > 1 {
 				f.sessions[s.session] = true
 			}
 			grew = true
@@ -65,27 +65,26 @@ func (f family) grow(all map[int]stat) {
 	}
 }
 
-// rootGrace is how long the root of a tree may take to end by itself once everything below it is dead.
+// rootGrace is how long the root of a tree may take to exit after all its descendants are dead.
 const rootGrace = 500 * time.Millisecond
 
-// KillTree kills all descendants of the process, and the process too unless it then ends by itself, and
-// returns when they are gone or ctx ends. It looks again until nothing new is found, because a fork may have
-// been missed.
+// KillTree kills all descendants of the process, then the process unless it exits by itself, and returns when they are
+// gone or ctx ends. It repeats until no new descendant is found, because a fork may have been missed.
 //
-// The root dies last because it is a runtime or a monitor, which reaps its children. Orphans would go to the
-// machine's init, and a dead process that init is slow to reap holds up the end of its whole PID namespace.
+// The root is killed last because it is a runtime or a monitor, which reaps its children. Orphans would be reparented
+// to the machine's init, and a dead process that init is slow to reap delays the end of its whole PID namespace.
 func (p Process) KillTree(ctx context.Context) error {
 	if p.Pid <= 1 {
-		return nil // nobody's: it would be the parent of all that have none
+		return nil // it is the parent of all orphans
 	}
-	f := newFamily(p)
+	f := newDescendants(p)
 	var alone time.Time
 	return Poll(ctx, func() bool {
 		all := processes()
 		f.grow(all)
 		left := false
 		for member := range f.known {
-			if member != p && living(all, member) {
+			if member != p && isRunning(all, member) {
 				left = true
 				_ = member.Signal(syscall.SIGKILL)
 			}
@@ -93,7 +92,7 @@ func (p Process) KillTree(ctx context.Context) error {
 		switch {
 		case left:
 			return false
-		case !living(all, p):
+		case !isRunning(all, p):
 			return true
 		case alone.IsZero():
 			alone = time.Now()
@@ -104,13 +103,13 @@ func (p Process) KillTree(ctx context.Context) error {
 	})
 }
 
-// living tells whether the process is in the snapshot, and no zombie.
-func living(all map[int]stat, p Process) bool {
+// isRunning reports whether the process is in the snapshot and not a zombie.
+func isRunning(all map[int]stat, p Process) bool {
 	s, there := all[p.Pid]
 	return there && s.Start == p.Start && s.state != 'Z' && s.state != 'X'
 }
 
-// DescendsFrom tells whether the process was born below another one, or adopted by it.
+// DescendsFrom reports whether the process is a descendant of another one, by birth or adoption.
 func (p Process) DescendsFrom(ancestor Process) bool {
 	all := processes()
 	if all[p.Pid].Process != p || all[ancestor.Pid].Process != ancestor {

@@ -13,7 +13,7 @@ import (
 	"github.com/podd-project/podd/checkpoint"
 )
 
-// ErrNotBuilt is what Install returns, with the program's name, in a podd that was built without it.
+// ErrNotBuilt is the error of a podd that was built without the program.
 var ErrNotBuilt = errors.New("podd was built without it: run make embedded")
 
 // Install writes the program bin/<last element of path> of the embedded files to path with this mode, and returns the

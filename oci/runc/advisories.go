@@ -2,16 +2,16 @@ package runc
 
 import "strings"
 
-// advisory is a way out of the container that a runtime had, and where it was closed.
+// advisory is a way to escape from a container that a runtime had.
 type advisory struct {
 	name, prefix string
-	// fixed are the first versions without it, oldest first: of each minor version that was mended, and the first
-	// that never had it.
+	// fixed are the first versions with the fix, in ascending order: one of each minor version that got a fix, and the
+	// first minor version that never had the bug.
 	fixed []string
 }
 
-// knownAdvisories are those that a container's image, mounts or command can use. crun's are not among them: it was
-// not affected by the same ones, and its own (CVE-2025-24965) is about krun, which podd has no handler for.
+// knownAdvisories are those that a container's image, mounts or command can use. crun was not affected by them, and
+// its own (CVE-2025-24965) is about krun, for which podd has no handler.
 func knownAdvisories() []advisory {
 	return []advisory{
 		{"CVE-2019-5736", "runc version ", []string{"1.0.0"}},
@@ -21,8 +21,8 @@ func knownAdvisories() []advisory {
 	}
 }
 
-// advisories names the holes that a runtime of this version has, as far as the version tells: a distribution may have
-// closed them without changing it. So the handler is used all the same, and its operator told.
+// advisories returns the advisories for a runtime of this version. A distribution may have fixed them without changing
+// the version, so the handler is used, and they are only reported.
 func advisories(version string) []string {
 	var out []string
 	for _, a := range knownAdvisories() {
@@ -33,14 +33,15 @@ func advisories(version string) []string {
 	return out
 }
 
-// closed tells whether a version is a mended one: at least the last, or at least that of its own minor version.
+// isFixed reports whether a version has the fix: it is at least the last one in fixed, or at least that of its minor
+// version.
 func (a advisory) isFixed(version string) bool {
 	if atLeast(version, a.prefix, a.fixed[len(a.fixed)-1]) {
 		return true
 	}
-	have := numbers(strings.TrimPrefix(version, a.prefix))
+	have := versionNumbers(strings.TrimPrefix(version, a.prefix))
 	for _, fixed := range a.fixed {
-		n := numbers(fixed)
+		n := versionNumbers(fixed)
 		if have[0] == n[0] && have[1] == n[1] && have[2] >= n[2] {
 			return true
 		}

@@ -11,10 +11,9 @@ import (
 	"github.com/podd-project/podd/oci/runc/conmon"
 )
 
-// Attach connects a client to the main process of a running container, beside other clients and the log, and
-// returns when the container's output has ended (nil), the client is gone or too slow, or ctx ends. The
-// container does not notice, but for its stdin: when Stdin ends, a container created with StdinOnce gets its
-// end of input.
+// Attach connects a client to the first process of a running container, in addition to other clients and the log. It
+// returns when the container's output has ended (nil), the client is gone or too slow, or ctx ends. The container is
+// affected only through its stdin: when Stdin ends, a container created with StdinOnce gets its end of input.
 func (r *Runtime) Attach(ctx context.Context, id string, s oci.Streams) error {
 	b, err := r.bundle(id)
 	if err != nil {

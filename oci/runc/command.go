@@ -14,14 +14,14 @@ import (
 	"github.com/podd-project/podd/oci/driver"
 )
 
-// commandTimeout bounds one short verb of the runtime when the caller's context has no nearer deadline.
+// commandTimeout bounds one short command of the runtime.
 const commandTimeout = time.Minute
 
-// outputLimit caps what is kept of a runtime's answer or complaint.
+// outputLimit caps what is kept of a runtime's output, in bytes.
 const outputLimit = 1 << 20
 
-// run executes `<runtime> <global flags> <args>` and returns its stdout. An error carries the runtime's own
-// words and is classified (see failure).
+// runRuntime runs `<runtime> <global flags> <args>` and returns its stdout. An error carries the runtime's message and
+// is classified by driver.Failure.
 func (r *Runtime) runRuntime(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
 	bin, err := r.lookup(r.cfg.Path)
 	if err != nil {
@@ -30,7 +30,7 @@ func (r *Runtime) runRuntime(ctx context.Context, stdin io.Reader, args ...strin
 	return runCommand(ctx, driver.Command{Path: bin, Args: append(r.globalArgs(), args...), Stdin: stdin})
 }
 
-// globalArgs are the flags that stand before the runtime's verb.
+// globalArgs are the flags before the runtime's command.
 func (r *Runtime) globalArgs() []string {
 	args := []string{"--root", r.cfg.Root}
 	if r.cfg.SystemdCgroup {
@@ -63,7 +63,7 @@ func runCommand(ctx context.Context, c driver.Command) ([]byte, error) {
 	return nil, driver.Failure(commandName(c), text)
 }
 
-// verb names the command in errors: the program and its first argument that is not a flag or a flag's value.
+// commandName names the command in errors: the program and its first argument that is not a flag or a flag's value.
 func commandName(c driver.Command) string {
 	name := c.Path[strings.LastIndexByte(c.Path, '/')+1:]
 	for i := 0; i < len(c.Args); i++ {

@@ -11,12 +11,12 @@ import (
 	"github.com/podd-project/podd/oci/runc/conmon"
 )
 
-// Create writes the bundle and starts the monitor, which makes the runtime create the container. It returns
-// the container's first process, which waits for Start.
+// Create writes the bundle and starts the monitor, which has the runtime create the container. It returns the
+// container's first process, which waits for Start.
 //
-// When it fails, or ctx or CreateTimeout ends it, every process that it started has been killed; the bundle
-// and the runtime's state remain for Delete, which the caller owes for any outcome but ErrAlreadyExists and
-// ErrInvalidArgument. A command that cannot be run is an ErrCommand.
+// On failure, or when ctx or CreateTimeout ends, every process that it started has been killed. The bundle and the
+// runtime's state remain: the caller must call Delete after any error but errdefs.ErrAlreadyExists and
+// errdefs.ErrInvalidArgument. A command that cannot be run is an oci.ErrCommand.
 func (r *Runtime) Create(ctx context.Context, req oci.CreateRequest) (process.Process, error) {
 	b, err := r.bundle(req.ID)
 	if err != nil {
@@ -38,7 +38,7 @@ func (r *Runtime) Create(ctx context.Context, req oci.CreateRequest) (process.Pr
 	return p, nil
 }
 
-// monitor describes the monitor of the container to be created.
+// monitorConfig returns how conmon is called for the container.
 func (r *Runtime) monitorConfig(b bundle, req oci.CreateRequest) (conmon.Container, error) {
 	path, err := r.lookup(r.cfg.Path)
 	if err != nil {
@@ -74,7 +74,7 @@ func (r *Runtime) createContainer(ctx context.Context, b bundle, c conmon.Contai
 	if rec.Monitor, err = process.Identify(pids.Monitor); err != nil {
 		return process.Process{}, fmt.Errorf("conmon: %w", err)
 	}
-	// The monitor lives and is the parent: the pid cannot have been reused, even if the process has died.
+	// The monitor is alive and the parent: the pid cannot have been reused, even if the process has died.
 	if rec.Init, err = process.Identify(pids.Init); err != nil {
 		return process.Process{}, err
 	}
@@ -88,7 +88,7 @@ func (r *Runtime) createContainer(ctx context.Context, b bundle, c conmon.Contai
 	return rec.Init, checkLogFile(rec.Monitor, c.LogPath)
 }
 
-// abandon kills the monitor of a creation that failed and all below it: the runtime, hooks, the container.
+// undoCreate kills the monitor of a failed creation and all its descendants: the runtime, hooks, the container.
 func (r *Runtime) undoCreate(b bundle) error {
 	ctx, cancel := context.WithTimeout(context.Background(), driver.UndoTimeout)
 	defer cancel()
@@ -97,19 +97,19 @@ func (r *Runtime) undoCreate(b bundle) error {
 		return nil
 	}
 	if err := m.KillTree(ctx); err != nil {
-		return fmt.Errorf("kill creation: %w", err)
+		return fmt.Errorf("kill processes of the creation: %w", err)
 	}
 	return nil
 }
 
-// findMonitor finds the bundle's living monitor by its pid file and proves it by its command line. For
-// bundles without a record.
+// findMonitor returns the bundle's monitor, if it is alive: by its pid file, verified by its command line. It is used
+// for bundles without a record.
 func findMonitor(b bundle) (process.Process, bool) {
 	pid, err := conmon.MonitorPid(b.Dir())
 	if err != nil {
 		return process.Process{}, false
 	}
-	// Identified first: a pid reused in between would have another start time when it is acted upon.
+	// The process is identified first: if the pid is reused in between, the start time differs from then on.
 	p, err := process.Identify(pid)
 	return p, err == nil && conmon.Watches(pid, b.Dir())
 }

@@ -6,9 +6,9 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// swapOnce returns limits as this runtime understands them. crun with the systemd driver takes memory.swap, the sum of
-// memory and swap, for the value of memory.swap.max, and looks at the latter only without the former (seen with 1.21). So
-// where both are there, which then agree, it gets the latter alone.
+// fixCrunSwap returns limits that crun understands. With the systemd driver, crun 1.21 writes memory.swap, the sum of
+// memory and swap, to memory.swap.max, and uses unified["memory.swap.max"] only without it. Where both are set they
+// agree, so the former is dropped.
 func (r *Runtime) fixCrunSwap(limits *specs.LinuxResources) *specs.LinuxResources {
 	if limits == nil || limits.Memory == nil || !strings.HasPrefix(r.Features().Version, "crun ") {
 		return limits
@@ -22,7 +22,7 @@ func (r *Runtime) fixCrunSwap(limits *specs.LinuxResources) *specs.LinuxResource
 	return &changed
 }
 
-// swapOnceIn is swapOnce for a container to be created.
+// fixCrunSwapIn is fixCrunSwap for a container to create.
 func (r *Runtime) fixCrunSwapIn(spec *specs.Spec) *specs.Spec {
 	if spec == nil || spec.Linux == nil {
 		return spec

@@ -17,10 +17,9 @@ import (
 	"github.com/podd-project/podd/oci/process"
 )
 
-// Delete kills what is left of the container, removes it from the runtime, waits for the monitor, and
-// removes cgroup and bundle. It can be repeated, needs neither the runtime's state nor the monitor nor a
-// complete bundle, and is no error for a container that does not exist. When it fails, whatever could not be
-// removed is still there for the next call.
+// Delete kills what is left of the container, removes it from the runtime, waits for the monitor, and removes cgroup
+// and bundle. It is idempotent, and needs neither the runtime's state nor the monitor nor a complete bundle. After a
+// failure, what could not be removed is still there for the next call.
 func (r *Runtime) Delete(ctx context.Context, id string) error {
 	b, err := r.bundle(id)
 	if err != nil {
@@ -31,7 +30,7 @@ func (r *Runtime) Delete(ctx context.Context, id string) error {
 	}
 	rec, err := b.load()
 	if err != nil {
-		// Never complete, or unreadable: take what can be found out.
+		// Never created completely, or damaged.
 		rec = r.rebuildRecord(b)
 	}
 	if err := r.deleteContainer(ctx, b, rec); err != nil {
@@ -66,7 +65,7 @@ func (r *Runtime) deleteContainer(ctx context.Context, b bundle, rec record) err
 	if blind := rec.Init == (process.Process{}) && len(rec.Cgroups) == 0; errRuntime != nil && (blind || ctx.Err() != nil) {
 		return errRuntime
 	}
-	// Every process is gone: a runtime that still refuses has damaged its state, which goes now.
+	// Every process is gone. A runtime that still fails has damaged state, which is removed here.
 	exit := readExitFile(b)
 	exit.OOM = oom
 	r.waiters.Deliver(b.ID(), exit)
@@ -77,7 +76,7 @@ func (r *Runtime) deleteContainer(ctx context.Context, b bundle, rec record) err
 	return os.RemoveAll(b.Dir())
 }
 
-// stateFiles are where the runtime keeps the container's state: a directory of runc and crun, files of runsc.
+// stateFiles are the files of the runtime's state of the container: a directory of runc and crun, files of runsc.
 func (r *Runtime) stateFiles(id string) []string {
 	files, _ := filepath.Glob(filepath.Join(r.cfg.Root, id+"_sandbox:*")) // the id has no special characters
 	if dir := filepath.Join(r.cfg.Root, id); driver.FileExists(dir) {
@@ -86,10 +85,10 @@ func (r *Runtime) stateFiles(id string) []string {
 	return files
 }
 
-// knows tells whether the runtime has state of the container.
+// runtimeKnows reports whether the runtime has state of the container.
 func (r *Runtime) runtimeKnows(id string) bool { return len(r.stateFiles(id)) > 0 }
 
-// end kills the container's first process, or a creation that was not completed: monitor, runtime, hooks.
+// killContainer kills the container's first process, or an incomplete creation: monitor, runtime, hooks.
 func killContainer(ctx context.Context, rec record) error {
 	rec.Cgroups.Thaw()
 	if rec.Init != (process.Process{}) {
@@ -101,9 +100,8 @@ func killContainer(ctx context.Context, rec record) error {
 	return rec.Monitor.KillTree(ctx)
 }
 
-// runtimeDelete runs `<runtime> delete`, and with --force only if that is refused: everything that is known
-// is dead by now, and runc's --force sleeps 100 ms regardless. A container that the runtime does not know, or
-// a runtime that is not installed any more, is no error.
+// runtimeDelete runs `<runtime> delete`, then with --force if that fails: all known processes are dead by now, and
+// runc's --force always sleeps 100 ms. An unknown container or a runtime that is no longer installed is not an error.
 func (r *Runtime) runtimeDelete(ctx context.Context, id string) error {
 	var err error
 	for _, args := range [][]string{{"delete", id}, {"delete", "--force", id}} {
@@ -115,11 +113,11 @@ func (r *Runtime) runtimeDelete(ctx context.Context, id string) error {
 	return err
 }
 
-// monitorGrace is how long a monitor may take to write the rest of the output and the exit status.
+// monitorGrace is how long a monitor may take to write the remaining output and the exit status.
 const monitorGrace = 5 * time.Second
 
-// settleMonitor waits for the monitor to finish after its container has ended, and kills it if it does not:
-// a disk that hangs must not keep the container for ever.
+// waitMonitor waits until the monitor exits after its container has, and kills it after monitorGrace: a disk that
+// hangs must not block the removal of the container.
 func waitMonitor(ctx context.Context, m process.Process) error {
 	grace, cancel := context.WithTimeout(ctx, monitorGrace)
 	defer cancel()
@@ -132,8 +130,8 @@ func waitMonitor(ctx context.Context, m process.Process) error {
 	return m.Kill(ctx)
 }
 
-// reconstruct finds what it can of a container without a record: its monitor, and the cgroup that its
-// config.json asked for.
+// rebuildRecord returns what can be found of a container without a record: its monitor, and the cgroup in its
+// config.json.
 func (r *Runtime) rebuildRecord(b bundle) record {
 	var rec record
 	if m, ok := findMonitor(b); ok {

@@ -14,10 +14,9 @@ import (
 	"github.com/podd-project/podd/oci/driver"
 )
 
-// Exec runs one command in a running container, connected to a client, and returns its exit status when it
-// has ended and its output is written. p.Terminal says whether it gets a terminal. When ctx ends first, as it
-// should when the client is gone, the command and all its descendants are killed. Errors are those of
-// ExecSync.
+// Exec runs a command in a running container, connected to a client, and returns its exit code when it has exited and
+// its output is written. p.Terminal gives it a terminal. When ctx ends first, as it should when the client is gone,
+// the command and all its descendants are killed. Errors are those of ExecSync.
 func (r *Runtime) Exec(ctx context.Context, id string, p *specs.Process, s oci.Streams) (int32, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -47,16 +46,16 @@ func (r *Runtime) Exec(ctx context.Context, id string, p *specs.Process, s oci.S
 	return code, nil
 }
 
-// execRequest is what a client wants.
+// execRequest is one call of Exec.
 type execRequest struct {
 	id      string
 	process *specs.Process
 	streams oci.Streams
 }
 
-// execIO are the descriptors between a command and its client.
+// execIO holds the pipes between a command and its client.
 type execIO struct {
-	// child are the command's ends, ours the other ends: stdin, stdout, stderr.
+	// child are the command's ends of stdin, stdout and stderr, ours the other ends.
 	child, ours [3]*os.File
 	copies      *driver.Copies
 	complaint   *driver.Capped
@@ -82,7 +81,7 @@ func newExecIO(s oci.Streams) (e *execIO, err error) {
 	return e, nil
 }
 
-// start begins to copy; the command's ends are the command's alone now.
+// startCopies starts to copy. The command must have been started: its ends are closed here.
 func (e *execIO) startCopies(cancel context.CancelCauseFunc, s oci.Streams) {
 	e.closeChild()
 	if s.Stdin != nil {
@@ -97,8 +96,8 @@ func (e *execIO) startCopies(cancel context.CancelCauseFunc, s oci.Streams) {
 	e.copies.Start(stderr, e.ours[2])
 }
 
-// copyInput ends with the client's input, or with the command. Input that breaks off has no end: the command must not
-// take half of an upload for all of it, and is left waiting until the session ends.
+// copyInput copies the client's input to the command until it ends or the command exits. Input that fails is not
+// ended: the command must not take half an upload for all of it, and waits until the session ends.
 func (e *execIO) copyInput(from io.Reader) {
 	input := &failureReader{from: from}
 	_, _ = io.Copy(driver.WriteOnly{Writer: e.ours[0]}, input)
@@ -107,7 +106,7 @@ func (e *execIO) copyInput(from io.Reader) {
 	}
 }
 
-// brokenReader tells a reader that has failed from one that has ended.
+// failureReader records whether a reader has failed instead of reaching its end.
 type failureReader struct {
 	from   io.Reader
 	failed bool
@@ -119,7 +118,7 @@ func (r *failureReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// drain copies output until driver.DrainTime is over, and returns the client's error.
+// drainOutput copies output until driver.DrainTime is over, and returns the client's error.
 func (e *execIO) drainOutput() error {
 	end := time.Now().Add(driver.DrainTime)
 	for _, f := range e.ours[1:] {

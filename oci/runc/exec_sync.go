@@ -11,22 +11,15 @@ import (
 	"github.com/podd-project/podd/oci/driver"
 )
 
-// ExecSync runs one command in a running container and returns its output and exit status. It returns when
-// the command has ended, even if a child of it holds the output open.
+// ExecSync runs a command in a running container and returns its output and exit code. It returns when the command has
+// exited, even if a child of it holds the output open.
 //
-// After req.Timeout, or when ctx ends, the command and all its descendants are killed, what was printed is
-// returned, and the error wraps context.DeadlineExceeded or ctx's cause. A command that cannot be run is an
-// ErrCommand; a container that does not run or is paused gives errdefs.ErrFailedPrecondition.
+// After req.Timeout, or when ctx ends, the command and all its descendants are killed, the output so far is returned,
+// and the error wraps context.DeadlineExceeded or ctx's cause. A command that cannot be run is an oci.ErrCommand. A
+// container that is paused or not running gives errdefs.ErrFailedPrecondition.
 func (r *Runtime) ExecSync(ctx context.Context, req oci.ExecRequest) (oci.ExecResult, error) {
-	if req.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, req.Timeout)
-		defer cancel()
-	}
-	limit := req.Limit
-	if limit <= 0 {
-		limit = driver.DefaultExecLimit
-	}
+	ctx, cancel, limit := driver.ExecLimits(ctx, req)
+	defer cancel()
 	out, err := newOutput()
 	if err != nil {
 		return oci.ExecResult{}, err
@@ -41,7 +34,7 @@ func (r *Runtime) ExecSync(ctx context.Context, req oci.ExecRequest) (oci.ExecRe
 	result := oci.ExecResult{Code: code}
 	result.Stdout, result.Stderr = out.drainOutput()
 	if errors.Is(err, errNotStarted) {
-		// Nothing but the runtime has written: its complaint is not the command's output.
+		// Only the runtime has written: this is its message, not the command's output.
 		return oci.ExecResult{}, driver.Failure("exec", driver.Complaint(result.Stderr))
 	}
 	if err != nil {
@@ -50,7 +43,7 @@ func (r *Runtime) ExecSync(ctx context.Context, req oci.ExecRequest) (oci.ExecRe
 	return result, nil
 }
 
-// output collects what a command prints.
+// output collects the output of a command.
 type output struct{ stdout, stderr *pipe }
 
 // pipe is a pipe that a command writes to.
@@ -88,7 +81,7 @@ func (o *output) collect(limit int64) {
 	}
 }
 
-// drain reads until driver.DrainTime is over, and returns what was kept.
+// drainOutput reads until driver.DrainTime is over, and returns what was kept.
 func (o *output) drainOutput() (stdout, stderr []byte) {
 	end := time.Now().Add(driver.DrainTime)
 	_ = o.stdout.r.SetReadDeadline(end)

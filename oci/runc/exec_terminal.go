@@ -15,8 +15,8 @@ import (
 	"github.com/podd-project/podd/oci/runc/conmon"
 )
 
-// execTerminal runs a command with a terminal, under a monitor that holds the terminal: the same for every
-// runtime, and a client is attached to it as to a container.
+// execTerminal runs a command with a terminal, which a monitor holds: this works the same with every runtime, and a
+// client attaches to it as to a container.
 func (r *Runtime) execTerminal(ctx context.Context, cancel context.CancelCauseFunc, req execRequest) (int32, error) {
 	b, err := r.bundle(req.id)
 	if err != nil {
@@ -51,7 +51,7 @@ func (r *Runtime) execTerminal(ctx context.Context, cancel context.CancelCauseFu
 	errRelay := <-relayed // ends with the monitor, or with ctx
 	switch {
 	case errors.Is(err, errNotStarted) && driver.FileExists(inner):
-		return 0, errors.New("exec: the command ended before the runtime had noticed its start: its exit status is lost")
+		return 0, errors.New("exec: the command exited before the runtime noticed its start: its exit status is lost")
 	case errors.Is(err, errNotStarted):
 		text, _ := os.ReadFile(runtimeLog(dir))
 		return 0, driver.Failure("exec", driver.Complaint(text))
@@ -63,8 +63,8 @@ func (r *Runtime) execTerminal(ctx context.Context, cancel context.CancelCauseFu
 	return code, nil
 }
 
-// startTerminal starts the monitor of a session with all its files in dir, and returns the file of the command's pid
-// under a kernel of its own too.
+// startTerminal starts the monitor of a session with all its files in dir. It returns the file of the command's pid in
+// its own kernel, too.
 func (r *Runtime) startTerminal(b bundle, rec record, dir string, p *specs.Process) (*conmon.Session, string, error) {
 	files, err := writeProcess(dir, p)
 	if err != nil {
@@ -79,11 +79,10 @@ func (r *Runtime) startTerminal(b bundle, rec record, dir string, p *specs.Proce
 	return s, files.innerPidFile(), err
 }
 
-// runtimeLog is where the runtime complains: crun's words do not come through the monitor when there is a
-// terminal.
+// runtimeLog is the runtime's log: with a terminal, crun's messages do not pass through the monitor.
 func runtimeLog(dir string) string { return filepath.Join(dir, "log") }
 
-// relay connects the client to the monitor, lets the command start, and returns when its output has ended.
+// relayTerminal connects the client to the monitor, lets the command start, and returns when its output has ended.
 func relayTerminal(ctx context.Context, s *conmon.Session, z oci.Size, streams oci.Streams) error {
 	conn, err := s.Attach(ctx)
 	if err != nil {
@@ -91,8 +90,8 @@ func relayTerminal(ctx context.Context, s *conmon.Session, z oci.Size, streams o
 	}
 	resize := func(z oci.Size) { _ = conmon.Resize(s.Dir(), z.Width, z.Height) }
 	if z != (oci.Size{}) {
-		// crun 1.8 ignores the size in the process description. The monitor applies this one when the terminal
-		// comes, a moment before the command starts.
+		// crun 1.8 ignores the size in the process description. The monitor applies this one when it gets the terminal,
+		// shortly before the command starts.
 		resize(z)
 	}
 	return driver.Relay{Conn: conn, Streams: streams, Resize: resize, KeepStdin: true, Ready: s.Begin}.Run(ctx)

@@ -21,32 +21,32 @@ import (
 	"github.com/podd-project/podd/oci/runc/conmon"
 )
 
-// errNotStarted means that the runtime did not start the command; why is on the command's stderr.
+// errNotStarted means that the runtime did not start the command. The reason is on the command's stderr.
 var errNotStarted = errors.New("command was not started")
 
-// running is a command that was launched in a container. Its wait is called exactly once and frees all.
+// launchedCommand is a command that was launched in a container. waitExit must be called exactly once, and frees
+// everything.
 type launchedCommand struct {
-	// launcher is the process that all of the command's processes descend from: runtime or monitor.
+	// launcher is the ancestor of all the command's processes: runtime or monitor.
 	launcher process.Process
-	// killInside ends the command where the host cannot reach it; nil on the host's kernel.
+	// killInSandbox kills the command where the host cannot reach it; nil on the host's kernel.
 	killInSandbox func(context.Context)
-	// status waits for the command's exit status, release for the launcher to be gone.
+	// exitStatus waits for the command's exit status, release for the launcher's end.
 	exitStatus func() (int32, error)
 	release    func()
-	// group holds the command, if it has one of its own; paths are removed afterwards.
+	// group holds the command, if it has a cgroup of its own. paths are removed afterwards.
 	group *cgroups.ExecGroup
 	paths []string
 }
 
-// launch runs the command with the given stdin, stdout and stderr, which stay the caller's to close; penned in a
-// cgroup of its own if there can be one.
+// launchCommand runs the command with the given stdin, stdout and stderr, which the caller closes; isolated in a
+// cgroup of its own if the runtime and the machine support that.
 //
-// There are two ways, for the sake of commands that leave a child behind. crun's exec verb hands its
-// descriptors to the command and returns the exit status as soon as there is one: it is run directly. runc's
-// copies the output itself and would not return before the child does; so conmon runs `runc exec --detach`
-// and reports the status. That is no slower (the runc process is gone while the command runs) and much
-// smaller.
-func (r *Runtime) launchCommand(ctx context.Context, id string, p *specs.Process, stdio [3]*os.File, penned bool) (*launchedCommand, error) {
+// There are two ways, because of commands that leave a child behind. crun's exec passes its descriptors to the command
+// and returns the exit status when the command exits: it is run directly. runc's copies the output itself and would
+// not return before the child closes it, so conmon runs `runc exec --detach` and reports the status. That is as fast
+// and needs less memory, because runc is gone while the command runs.
+func (r *Runtime) launchCommand(ctx context.Context, id string, p *specs.Process, stdio [3]*os.File, isolated bool) (*launchedCommand, error) {
 	b, err := r.bundle(id)
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (r *Runtime) launchCommand(ctx context.Context, id string, p *specs.Process
 		return nil, err
 	}
 	var group *cgroups.ExecGroup
-	if penned && rec.Sandbox == "" {
+	if isolated && rec.Sandbox == "" {
 		group = r.newExecGroup(rec, files.process)
 		files.opts = execGroupOpts(group)
 	}
@@ -78,12 +78,12 @@ func (r *Runtime) launchCommand(ctx context.Context, id string, p *specs.Process
 		return nil, fmt.Errorf("exec: %w", err)
 	}
 	cmd.group, cmd.paths = group, files.all()
-	// Nobody has reaped our child yet, so its pid is its own, and this cannot fail.
+	// Our child has not been reaped, so its pid is valid, and this cannot fail.
 	cmd.launcher, _ = process.Identify(child)
 	return cmd, nil
 }
 
-// execable says why no command can be run in the container: a runtime's exec verb would hang in a paused one.
+// checkRunning returns why no command can be run in the container: a runtime's exec would hang in a paused one.
 func checkRunning(b bundle) (record, error) {
 	rec, err := b.load()
 	switch {
@@ -97,13 +97,13 @@ func checkRunning(b bundle) (record, error) {
 	return rec, nil
 }
 
-// execFiles are the files of one exec in the bundle, and what else the runtime's verb is told.
+// execFiles are the files of one exec in the bundle, and further options of the runtime's exec.
 type execFiles struct {
 	process, pid string
 	opts         []string
 }
 
-// inner is where a runtime with a kernel of its own writes the command's pid under that kernel.
+// innerPidFile is where a runtime with its own kernel writes the command's pid in that kernel.
 func (f execFiles) innerPidFile() string { return f.pid + ".inner" }
 
 func (f execFiles) all() []string { return []string{f.process, f.pid, f.innerPidFile()} }
@@ -141,7 +141,7 @@ func (r *Runtime) launchMonitored(ctx context.Context, b bundle, f execFiles, st
 	return monitoredCommand(ctx, s), s.Process().Pid, nil
 }
 
-// startExec fills in what all sessions of a container have in common.
+// startExec starts a session. It fills in what all sessions of a container have in common.
 func (r *Runtime) startExec(b bundle, rec record, e conmon.Exec) (s *conmon.Session, err error) {
 	e.ID, e.Bundle, e.Env, e.Runtime.Args = b.ID(), b.Dir(), driver.Environment(), append(r.globalArgs(), e.Runtime.Args...)
 	if e.Runtime.Path, err = r.lookup(r.cfg.Path); err != nil {
@@ -156,7 +156,7 @@ func (r *Runtime) startExec(b bundle, rec record, e conmon.Exec) (s *conmon.Sess
 	return conmon.StartExec(e)
 }
 
-// monitored is a command under a monitor.
+// monitoredCommand returns the command of a session.
 func monitoredCommand(ctx context.Context, s *conmon.Session) *launchedCommand {
 	ctx = context.WithoutCancel(ctx) // ending it kills the monitor, which ends the reading
 	status := func() (int32, error) {
@@ -187,7 +187,7 @@ func (r *Runtime) launchDirect(_ context.Context, b bundle, f execFiles, stdio [
 		cmd.Stdin = stdio[0]
 	}
 	cmd.Stdout, cmd.Stderr = stdio[1], stdio[2]
-	// A group, not a session: the kernel's autogroups make the first run of a new session wait on a busy machine.
+	// A group, not a session: the kernel's autogroups delay the first run of a new session on a busy machine.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, 0, err
@@ -206,8 +206,8 @@ func (r *Runtime) launchDirect(_ context.Context, b bundle, f execFiles, stdio [
 	return &launchedCommand{exitStatus: status, release: func() {}}, cmd.Process.Pid, nil
 }
 
-// wait returns the command's exit status. When ctx ends first, it kills the command with all its descendants
-// and returns ctx's cause.
+// waitExit returns the command's exit code. When ctx ends first, it kills the command with all its descendants and
+// returns ctx's cause.
 func (c *launchedCommand) waitExit(ctx context.Context) (int32, error) {
 	killed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -227,8 +227,8 @@ func (c *launchedCommand) waitExit(ctx context.Context) (int32, error) {
 	return code, err
 }
 
-// kill ends the command's group, the launcher and all that descends from it, and what the launcher has put into the
-// group meanwhile.
+// killAll kills the command's cgroup, the launcher and its descendants, and then what the launcher has put into the
+// cgroup meanwhile.
 func (c *launchedCommand) killAll() {
 	ctx, cancel := context.WithTimeout(context.Background(), driver.UndoTimeout)
 	defer cancel()

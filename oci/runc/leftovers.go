@@ -15,8 +15,8 @@ import (
 	"github.com/podd-project/podd/oci/runc/conmon"
 )
 
-// Found returns the ids of everything that looks like a container in this handler's run directory: bundles, and
-// monitors that live on without theirs. It looks at every process, so it is for occasions.
+// List returns the ids of everything that looks like a container in this handler's run directory: bundles, and
+// monitors whose bundles are gone. It reads every process of the machine.
 func (r *Runtime) List(context.Context) ([]string, error) {
 	entries, err := os.ReadDir(r.cfg.RunDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -34,7 +34,7 @@ func (r *Runtime) List(context.Context) ([]string, error) {
 	return slices.Compact(ids), err
 }
 
-// Reap is Delete, and kills monitors of the container that have lost their bundle, with all that runs below them.
+// Destroy is Delete, and also kills monitors of the container whose bundle is gone, with their descendants.
 func (r *Runtime) Destroy(ctx context.Context, id string) error {
 	if err := r.Delete(ctx, id); err != nil {
 		return err
@@ -47,11 +47,11 @@ func (r *Runtime) Destroy(ctx context.Context, id string) error {
 	return errors.Join(errs...)
 }
 
-// monitors finds the living monitors of bundles in the run directory, by container.
+// findMonitors returns the running monitors of bundles in the run directory, by container.
 func (r *Runtime) findMonitors() (map[string][]process.Process, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		return nil, fmt.Errorf("look for monitors: %w", err)
+		return nil, fmt.Errorf("find monitors: %w", err)
 	}
 	found := map[string][]process.Process{}
 	for _, e := range entries {

@@ -17,40 +17,40 @@ import (
 	"github.com/podd-project/podd/oci/runc/conmon"
 )
 
-// answers is what the runtime and the monitor say of themselves.
+// capabilities is what the runtime and the monitor support.
 type capabilities struct {
 	features oci.Features
 	// monitor is the first line of `conmon --version`.
 	monitor string
-	// reaps is true when the runtime's exec verb returns as soon as the command has ended, though a child
-	// of it holds the output open. crun hands its own descriptors to the command; runc copies, and waits.
+	// directExec is true if the runtime's exec returns as soon as the command has exited, even if a child of it holds the
+	// output open. crun passes its descriptors to the command; runc copies, and waits.
 	directExec bool
 }
 
-// certain is what is known without asking.
+// defaultCapabilities are those of a runtime that was not probed.
 func defaultCapabilities() capabilities {
 	return capabilities{features: oci.Features{OCIVersion: driver.FallbackOCIVersion}}
 }
 
-// Ready says why the handler cannot be used: which binary is missing and where it was looked for, or what it
-// answered. It probes when that was never done, and again when the last probe failed some seconds ago, so
-// that installing the missing package is enough.
+// Ready returns why the handler cannot be used: which binary is missing and where it was searched, or what it printed.
+// It probes if that has not been done, and again some seconds after a failed probe, so that installing the missing
+// package is enough.
 func (r *Runtime) Ready() error {
 	_, err := r.probes.Get()
 	return err
 }
 
-// Features is what the handler can do; of a handler that is not ready, only what is certain.
+// Features returns what the handler supports; the minimum if it is not ready.
 func (r *Runtime) Features() oci.Features { return r.capabilities().features }
 
-// MonitorVersion is the first line that conmon says of itself, "" when it cannot be asked.
+// MonitorVersion is the first line of `conmon --version`, "" if it cannot be run.
 func (r *Runtime) MonitorVersion() string { return r.capabilities().monitor }
 
-// Probe asks the runtime and the monitor for versions and features, and keeps the answers for Ready and
-// Features. The error is what Ready will say.
-func (r *Runtime) Probe(ctx context.Context) error { return r.probes.Ask(ctx) }
+// Probe queries the runtime and the monitor for versions and features, and caches the result for Ready and Features.
+// It returns what Ready then returns.
+func (r *Runtime) Probe(ctx context.Context) error { return r.probes.Probe(ctx) }
 
-// answers are the last ones, of a handler that is not ready, too.
+// capabilities returns the last ones, also those of a handler that is not ready.
 func (r *Runtime) capabilities() capabilities {
 	a, _ := r.probes.Get() // the error is Ready's
 	return a
@@ -74,7 +74,7 @@ func (r *Runtime) probe(ctx context.Context) (capabilities, error) {
 	return a, errors.Join(errRuntime, errMonitor, r.checkInitProxy(version))
 }
 
-// version returns the first line of `<name> --version`.
+// queryVersion returns the first line of `<name> --version`.
 func (r *Runtime) queryVersion(ctx context.Context, name string) (string, error) {
 	path, err := r.lookup(name)
 	if err != nil {
@@ -88,11 +88,11 @@ func (r *Runtime) queryVersion(ctx context.Context, name string) (string, error)
 	return strings.TrimSpace(line), nil
 }
 
-// ask fills in what `<runtime> features` says. A runtime without that verb is used as one of OCI 1.0.
+// queryFeatures fills in the result of `<runtime> features`. A runtime without that command is used as one of OCI 1.0.
 func (r *Runtime) queryFeatures(ctx context.Context, f *oci.Features) {
 	out, err := r.runRuntime(ctx, nil, "features")
 	if err != nil {
-		// Read-only recursion came to crun with 1.4, the features verb with 1.9.
+		// crun has recursive read-only mounts since 1.4, the features command since 1.9.
 		f.RecursiveReadOnly = atLeast(f.Version, "crun version ", "1.4") && driver.KernelRecursiveReadOnly()
 		return
 	}
@@ -109,15 +109,14 @@ func (r *Runtime) queryFeatures(ctx context.Context, f *oci.Features) {
 	f.UserNamespaces = supportsIDMap(said) && driver.KernelIDMap(r.cfg.RunDir)
 }
 
-// parseFeatures reads what can be read: unknown fields and an absent or wrong one never make the handler
-// useless.
+// parseFeatures is lenient: unknown fields and wrong values do not make the handler unusable.
 func parseFeatures(b []byte) features.Features {
 	var f features.Features
 	_ = json.Unmarshal(b, &f)
 	return f
 }
 
-// idmaps tells whether the runtime says that it can map the ids of mounts and create user namespaces.
+// supportsIDMap reports whether the runtime supports idmapped mounts and user namespaces.
 func supportsIDMap(f features.Features) bool {
 	if f.Linux == nil || f.Linux.MountExtensions == nil || f.Linux.MountExtensions.IDMap == nil {
 		return false
@@ -126,18 +125,18 @@ func supportsIDMap(f features.Features) bool {
 	return enabled != nil && *enabled && (f.Linux.Namespaces == nil || slices.Contains(f.Linux.Namespaces, "user"))
 }
 
-// checkStandIn refuses a runtime with a kernel of its own in a podd that was built without its stand-in.
+// checkInitProxy refuses a runtime with its own kernel in a podd that was built without the init proxy.
 func (r *Runtime) checkInitProxy(version string) error {
 	if ownKernel(version) && r.cfg.InitProxy == "" {
-		return fmt.Errorf("this podd was built without its stand-in program, which %q needs: build it with make: %w", version, errdefs.ErrUnavailable)
+		return fmt.Errorf("podd was built without the init proxy, which %q needs: run make embedded: %w", version, errdefs.ErrUnavailable)
 	}
 	return nil
 }
 
-// ownKernel tells from its version whether a runtime runs containers under a kernel of its own: gVisor's does.
+// ownKernel reports whether a runtime of this version runs containers in its own kernel, as gVisor's does.
 func ownKernel(version string) bool { return strings.HasPrefix(version, "runsc ") }
 
-// checkMonitor refuses a conmon that lacks flags used here.
+// checkMonitor refuses a conmon that lacks flags that podd uses.
 func checkMonitor(version string) error {
 	if !atLeast(version, "conmon version ", conmon.MinVersion) {
 		return fmt.Errorf("%q is too old, conmon %s is needed: %w", version, conmon.MinVersion, errdefs.ErrUnavailable)
@@ -145,13 +144,13 @@ func checkMonitor(version string) error {
 	return nil
 }
 
-// atLeast compares "<prefix>1.2.3-whatever" with a version, by its numbers.
+// atLeast reports whether "<prefix>1.2.3-suffix" is at least a version, by its numbers.
 func atLeast(version, prefix, least string) bool {
 	rest, ok := strings.CutPrefix(version, prefix)
 	if !ok {
 		return false
 	}
-	have, want := numbers(rest), numbers(least)
+	have, want := versionNumbers(rest), versionNumbers(least)
 	for i := range want {
 		if have[i] != want[i] {
 			return have[i] > want[i]
@@ -161,7 +160,7 @@ func atLeast(version, prefix, least string) bool {
 }
 
 // numbers are the leading numbers of a version, zeros where there are none.
-func numbers(version string) (n [3]int) {
+func versionNumbers(version string) (n [3]int) {
 	for i, part := range strings.SplitN(version, ".", 3) {
 		end := strings.IndexFunc(part, func(c rune) bool { return c < '0' || c > '9' })
 		if end < 0 {

@@ -17,11 +17,11 @@ import (
 	"github.com/podd-project/podd/oci/runc/conmon"
 )
 
-// reopenTimeout bounds the monitor's answer; it syncs the old file first, which a slow disk can draw out.
+// reopenTimeout bounds the monitor's answer. It syncs the old file first, which may take long on a slow disk.
 const reopenTimeout = 10 * time.Second
 
-// ReopenLog makes the monitor continue in a new log file, after the old one was moved away, and returns when
-// it does. A log that was not moved is left alone: conmon would replace it. A container that has ended gives
+// ReopenLog has the monitor continue in a new log file after the old one was moved away, and returns when it does. A
+// log that was not moved is left alone: conmon would replace it. A container that has exited gives
 // errdefs.ErrFailedPrecondition and no new file.
 func (r *Runtime) ReopenLog(ctx context.Context, id string) error {
 	b, err := r.bundle(id)
@@ -60,11 +60,11 @@ func (r *Runtime) ReopenLog(ctx context.Context, id string) error {
 	return nil
 }
 
-// openable creates the file that the monitor is about to open, and rename to path. conmon ends when it
-// cannot open it, and the container would lose its monitor for a missing directory or a full disk.
+// prepareLog creates the file that the monitor opens next and renames to path. conmon exits if it cannot open it, and
+// the container would lose its monitor to a missing directory or a full disk.
 //
-// What is there already goes: conmon follows symbolic links, and would empty, as root, whatever file a pod that
-// can write to the log directory names with one.
+// An existing file is removed: conmon follows symbolic links, and would truncate, as root, any file that a pod with
+// write access to the log directory links to.
 func prepareLog(path string) error {
 	if err := os.Remove(path + ".tmp"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -76,7 +76,7 @@ func prepareLog(path string) error {
 	return f.Close()
 }
 
-// logPath is the log that the monitor was told, by its command line; empty when it discards the output.
+// monitorLogPath returns the monitor's log, from its command line; empty if it discards the output.
 func monitorLogPath(monitor int) (string, error) {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(monitor) + "/cmdline")
 	if err != nil {
@@ -95,9 +95,9 @@ func monitorLogPath(monitor int) (string, error) {
 	return "", errors.New("conmon was started without a log path")
 }
 
-// ownLog refuses a log that the monitor has not opened at path itself: conmon opens it by name and follows symbolic
-// links, so somebody who swaps the file for one after the path was checked would have root write where he wants
-// (CVE-2025-0750). Nothing is written before the container starts.
+// checkLogFile refuses a log that the monitor has not opened at path itself. conmon follows symbolic links: a file
+// that is replaced with a link after the path was checked would have root write anywhere (CVE-2025-0750). Nothing is
+// written before the container starts.
 func checkLogFile(monitor process.Process, path string) error {
 	if path == "" || hasOpen(monitor.Pid, path) {
 		return nil
@@ -105,7 +105,7 @@ func checkLogFile(monitor process.Process, path string) error {
 	return fmt.Errorf("the monitor has opened another file than %s: %w", path, errdefs.ErrFailedPrecondition)
 }
 
-// writesTo tells whether the process has the file that is now at path open. A symbolic link is not that file.
+// hasOpen reports whether the process has the file at path open. A symbolic link is not that file.
 func hasOpen(pid int, path string) bool {
 	want, err := os.Lstat(path)
 	if err != nil {

@@ -6,10 +6,9 @@ import (
 	"github.com/podd-project/podd/oci/driver"
 )
 
-// Runtime drives the containers of one handler. It holds no container: everything is in the bundles, so a
-// new Runtime with the same configuration continues where a dead daemon's left off. Safe for concurrent use;
-// two verbs that change the same container must not overlap, but Signal, Delete, State and Wait may overlap
-// anything.
+// Runtime drives the containers of one handler. All state is in the bundles, so a new Runtime with the same
+// configuration continues after a crash. It is safe for concurrent use. Two calls that change the same container must
+// not overlap, but Signal, Delete, State and Wait may overlap any call.
 type Runtime struct {
 	cfg    Config
 	probes *driver.ProbeCache[capabilities]
@@ -17,15 +16,15 @@ type Runtime struct {
 	waiters driver.Waiters
 }
 
-// New returns the handler. It runs nothing and never fails: Ready says whether the handler can be used.
+// New returns the handler. It runs nothing and never fails: Ready reports whether the handler can be used.
 func New(cfg Config) *Runtime {
 	if cfg.CreateTimeout <= 0 {
-		cfg.CreateTimeout = commandTimeout
+		cfg.CreateTimeout = driver.DefaultCreateTimeout
 	}
 	if cfg.Conmon == "" {
 		cfg.Conmon = "conmon"
 	}
-	// conmon and the runtime work in other directories.
+	// conmon and the runtime run in other directories.
 	if abs, err := filepath.Abs(cfg.RunDir); err == nil {
 		cfg.RunDir = abs
 	}

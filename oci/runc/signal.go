@@ -11,8 +11,8 @@ import (
 	"github.com/podd-project/podd/oci"
 )
 
-// Signal sends to the container's first process. One that is gone, or was never created, is no error. The
-// process is identified by pid and start time and reached by pidfd, so no stranger is ever hit.
+// Signal sends to the container's first process. A process that is gone, or was never created, is not an error. The
+// process is identified by pid and start time and reached by pidfd, so no other process is hit.
 func (r *Runtime) Signal(ctx context.Context, id string, sig syscall.Signal) error {
 	b, err := r.bundle(id)
 	if err != nil {
@@ -35,7 +35,7 @@ func (r *Runtime) Signal(ctx context.Context, id string, sig syscall.Signal) err
 	return nil
 }
 
-// signalByRuntime reaches a container whose bundle is gone: the runtime's own state tells its process.
+// signalByRuntime reaches a container whose bundle is gone, by the runtime's state.
 func (r *Runtime) signalByRuntime(ctx context.Context, id string, sig syscall.Signal) error {
 	if !r.runtimeKnows(id) {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/podd-project/podd/oci"
 )
 
-// Start lets the created container run its command. A command that cannot be run is an ErrCommand, from
-// runtimes that look for it only now.
+// Start lets the created container run its command. A command that cannot be run is an oci.ErrCommand, from runtimes
+// that check it only now.
 func (r *Runtime) Start(ctx context.Context, id string) error {
 	b, err := r.bundle(id)
 	if err != nil {
@@ -28,13 +28,13 @@ func (r *Runtime) Start(ctx context.Context, id string) error {
 	if err := start(ctx, b); err != nil {
 		return fmt.Errorf("start container: %w", err)
 	}
-	// Without the mark State asks the runtime; the container runs all the same.
+	// Without the mark, State queries the runtime. The container runs anyway.
 	_ = os.WriteFile(b.started(), nil, 0o600)
 	return nil
 }
 
-// runStart has the runtime start the container. One that runs already is started: by a call of a daemon that was killed, which
-// went on beside this one.
+// startContainer has the runtime start the container. It may be running already: the runtime that a killed daemon
+// called may have continued.
 func (r *Runtime) startContainer(ctx context.Context, b bundle) error {
 	_, err := r.runRuntime(ctx, nil, "start", b.ID())
 	if err == nil || errors.Is(err, oci.ErrCommand) {

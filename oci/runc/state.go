@@ -14,8 +14,8 @@ import (
 	"github.com/podd-project/podd/oci/process"
 )
 
-// State tells what the container is doing now. It is asked of the kernel and of the files in the bundle; the
-// runtime itself is run only when those do not tell. A container that nobody knows is Absent, not an error.
+// State returns the container's status, from the kernel and the files in the bundle. The runtime is run only if those
+// are not sufficient. An unknown container is Absent, which is not an error.
 func (r *Runtime) State(ctx context.Context, id string) (oci.State, error) {
 	b, err := r.bundle(id)
 	if err != nil {
@@ -38,7 +38,7 @@ func (r *Runtime) State(ctx context.Context, id string) (oci.State, error) {
 	return s, nil
 }
 
-// lively is the status of a container whose first process lives.
+// statusOf returns the status of a container whose first process is alive.
 func (r *Runtime) statusOf(ctx context.Context, b bundle, rec record) (oci.Status, error) {
 	if b.frozen(rec) {
 		return oci.Paused, nil
@@ -46,19 +46,19 @@ func (r *Runtime) statusOf(ctx context.Context, b bundle, rec record) (oci.Statu
 	if _, err := os.Stat(b.started()); err == nil {
 		return oci.Running, nil
 	}
-	// No mark: not started, or the daemon died before it could be set.
+	// No mark: not started, or the daemon died before it wrote the mark.
 	asked, err := r.queryState(ctx, b.ID())
 	if err != nil {
 		return "", err
 	}
 	if asked.Status == oci.Absent {
-		// The runtime has lost its state. The process lives, and nobody saw it started.
+		// The runtime has lost its state. The process is alive, and no start was recorded.
 		return oci.Created, nil
 	}
 	return asked.Status, nil
 }
 
-// askState runs `<runtime> state`.
+// queryState runs `<runtime> state`.
 func (r *Runtime) queryState(ctx context.Context, id string) (oci.State, error) {
 	out, err := r.runRuntime(ctx, nil, "state", id)
 	if errdefs.IsNotFound(err) || errors.Is(err, fs.ErrNotExist) {
@@ -76,20 +76,20 @@ func (r *Runtime) queryState(ctx context.Context, id string) (oci.State, error) 
 	}
 	s := oci.State{Status: said.Status}
 	if said.Pid > 0 && said.Status != oci.Stopped {
-		// Gone between the two questions: then the pid is of no use either.
+		// If it has exited since, the pid is of no use either.
 		s.Process, _ = process.Identify(said.Pid)
 	}
 	return s, nil
 }
 
-// ended is the exit status of a container whose monitor and first process are gone.
+// readExit returns the exit status of a container whose monitor and first process are gone.
 func readExit(b bundle, rec record) oci.Exit {
 	e := readExitFile(b)
 	e.OOM = oomKilled(b, rec)
 	return e
 }
 
-// Made tells whether there is a container of that id whose creation was completed, by whichever handler of this kind.
+// HasRecord reports whether the container was created completely by a handler of this type.
 func (r *Runtime) HasRecord(id string) bool {
 	b, err := r.bundle(id)
 	if err != nil {

@@ -23,18 +23,17 @@ import (
 	"github.com/podd-project/podd/oci/runc/conmon"
 )
 
-// Runtimes with a kernel of their own (gVisor's runsc) put all containers of a pod into one sandbox, which is the
-// process of the pod's infra container. The other containers are guests in it: none of their processes is on the
-// host, so the monitor watches a stand-in (see oci/runc/initproxy), signals go by way of the runtime, and the control
-// groups of a guest hold nothing.
+// Runtimes with their own kernel (gVisor's runsc) run all containers of a pod in one sandbox, which is the process of
+// the pod's infra container. The others are subcontainers: they have no process on the host, so the monitor watches an
+// init proxy (see oci/runc/initproxy), signals are sent by the runtime, and their cgroups are empty.
 
-// sandboxAnnotation names the container whose sandbox a container of such a runtime runs in.
+// sandboxAnnotation names the container whose sandbox the container runs in.
 const sandboxAnnotation = "io.kubernetes.cri.sandbox-id"
 
-// insideTimeout bounds a verb that the kernel inside must answer: a sandbox that hangs is killed from outside.
+// sandboxTimeout bounds a command that the sandbox must answer. A sandbox that hangs is killed from outside.
 const sandboxTimeout = 10 * time.Second
 
-// sandboxOf is the container in whose sandbox the new one will run, "" on the host's kernel.
+// sandboxOf returns the container whose sandbox the new one will run in, "" on the host's kernel.
 func (r *Runtime) sandboxOf(req oci.CreateRequest) string {
 	switch {
 	case !r.capabilities().features.OwnKernel:
@@ -45,21 +44,21 @@ func (r *Runtime) sandboxOf(req oci.CreateRequest) string {
 	return req.PodID
 }
 
-// isGuest tells whether a container runs in the sandbox of another.
+// isSubcontainer reports whether a container runs in the sandbox of another.
 func isSubcontainer(id, sandbox string) bool { return sandbox != "" && sandbox != id }
 
 func (rec record) isSubcontainer(id string) bool { return isSubcontainer(id, rec.Sandbox) }
 
-// standIn is what the monitor calls in place of the runtime.
+// viaInitProxy is what the monitor calls instead of the runtime.
 func (r *Runtime) viaInitProxy(runtime conmon.Runtime) conmon.Runtime {
 	args := append([]string{runtime.Path}, runtime.Args...)
 	return conmon.Runtime{Path: r.cfg.InitProxy, Args: append(args, "--")}
 }
 
-// guestLog is where the runtime complains when it cannot start a guest.
+// subcontainerLog is the runtime's log, which has the reason if a subcontainer cannot be started.
 func (b bundle) subcontainerLog() string { return b.File("runtime.log") }
 
-// ownCgroups are the cgroup directories that hold the container's processes and nobody else's. A guest's hold none.
+// ownCgroups are the cgroup directories that hold only the container's processes. Those of a subcontainer hold none.
 func (r *Runtime) ownCgroups(b bundle, rec record) cgroups.Dirs {
 	if !rec.isSubcontainer(b.ID()) {
 		return cgroups.DirsOf(rec.Init.Pid)
@@ -72,12 +71,11 @@ func (r *Runtime) ownCgroups(b bundle, rec record) cgroups.Dirs {
 	return cgroups.DirsAt(s.Linux.CgroupsPath)
 }
 
-// startGuest tells the stand-in to have the runtime start the container, and waits for its answer. It goes on when
-// nobody waits any more.
+// startSubcontainer has the init proxy start the container, and waits for its answer. The start continues if ctx ends.
 func (r *Runtime) startSubcontainer(ctx context.Context, b bundle) error {
 	conn, err := socket.Dial("unix", b.Dir(), "start")
 	if err != nil {
-		return fmt.Errorf("stand-in: %w: %w", err, errdefs.ErrFailedPrecondition)
+		return fmt.Errorf("init proxy: %w: %w", err, errdefs.ErrFailedPrecondition)
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
@@ -86,7 +84,7 @@ func (r *Runtime) startSubcontainer(ctx context.Context, b bundle) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return fmt.Errorf("stand-in: %w", err)
+		return fmt.Errorf("init proxy: %w", err)
 	}
 	if code[0] != 0 {
 		return driver.Failure("runsc start", readLogErrors(b.subcontainerLog()))
@@ -94,7 +92,7 @@ func (r *Runtime) startSubcontainer(ctx context.Context, b bundle) error {
 	return nil
 }
 
-// logged returns the error messages of a log in JSON, one object after the other.
+// readLogErrors returns the error messages of a log of JSON objects.
 func readLogErrors(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -113,8 +111,9 @@ func readLogErrors(path string) string {
 	}
 }
 
-// signalGuest has the runtime send a signal. When it cannot, a SIGKILL ends the stand-in: the container's sandbox is gone, or
-// it hangs and will be killed whole. That of a container that was not started waits for nobody but us.
+// signalSubcontainer has the runtime send a signal. If it cannot, SIGKILL ends the init proxy: the sandbox is gone, or
+// it hangs and will be killed as a whole. The init proxy of a container that was not started is killed, too: nothing
+// else ends it.
 func (r *Runtime) signalSubcontainer(ctx context.Context, b bundle, rec record, sig syscall.Signal) error {
 	if !rec.Init.Alive() || sig == 0 {
 		return nil
@@ -133,7 +132,8 @@ func (r *Runtime) signalSubcontainer(ctx context.Context, b bundle, rec record, 
 	return fmt.Errorf("signal %d: %w", int(sig), err)
 }
 
-// endInside ends a guest inside its sandbox, and removes it there. Without a sandbox there is nothing to end.
+// removeSubcontainer kills a subcontainer in its sandbox and removes it there. Without a sandbox there is nothing to
+// do.
 func (r *Runtime) removeSubcontainer(ctx context.Context, b bundle, rec record) error {
 	if !rec.isSubcontainer(b.ID()) {
 		return nil
@@ -147,12 +147,12 @@ func (r *Runtime) removeSubcontainer(ctx context.Context, b bundle, rec record) 
 		_, _ = r.runRuntime(ctx, nil, "resume", b.ID()) // else what is killed would not end
 	}
 	if err := r.forceDelete(ctx, b.ID()); err != nil && r.sandboxAlive(rec) {
-		return fmt.Errorf("end in its sandbox: %w", err)
+		return fmt.Errorf("remove from its sandbox: %w", err)
 	}
 	if rec.Init == (process.Process{}) {
 		return nil
 	}
-	// The stand-in ends by itself now, with the container's exit status, unless it never waited for it.
+	// The init proxy exits with the container's exit status, unless it was not waiting for it.
 	grace, stop := context.WithTimeout(ctx, monitorGrace)
 	defer stop()
 	if b.isStarted() {
@@ -161,7 +161,7 @@ func (r *Runtime) removeSubcontainer(ctx context.Context, b bundle, rec record) 
 	return nil
 }
 
-// runtimeForce runs `<runtime> delete --force`.
+// forceDelete runs `<runtime> delete --force`.
 func (r *Runtime) forceDelete(ctx context.Context, id string) error {
 	_, err := r.runRuntime(ctx, nil, "delete", "--force", id)
 	if errdefs.IsNotFound(err) || errdefs.IsUnavailable(err) {
@@ -170,7 +170,7 @@ func (r *Runtime) forceDelete(ctx context.Context, id string) error {
 	return err
 }
 
-// sandboxLives tells whether the process of the guest's sandbox does.
+// sandboxAlive reports whether the process of the subcontainer's sandbox is alive.
 func (r *Runtime) sandboxAlive(rec record) bool {
 	host, err := r.bundle(rec.Sandbox)
 	if err != nil {
@@ -180,8 +180,8 @@ func (r *Runtime) sandboxAlive(rec record) bool {
 	return err == nil && sandbox.Init.Alive()
 }
 
-// launchInSandbox runs the exec verb of a runtime with a kernel of its own, which hands its descriptors over and
-// returns when the command has ended. That command is not on the host: killing it takes the pid that it has inside.
+// launchInSandbox runs the exec of a runtime with its own kernel, which passes its descriptors on and returns when the
+// command has exited. The command is not on the host: it is killed by its pid in the sandbox.
 func (r *Runtime) launchInSandbox(ctx context.Context, b bundle, f execFiles, stdio [3]*os.File) (*launchedCommand, int, error) {
 	f.opts = append(f.opts, "--internal-pid-file", f.innerPidFile())
 	cmd, child, err := r.launchDirect(ctx, b, f, stdio)
@@ -192,7 +192,7 @@ func (r *Runtime) launchInSandbox(ctx context.Context, b bundle, f execFiles, st
 	return cmd, child, nil
 }
 
-// killInside returns what kills the command whose inner pid will be in the file, nil for one on the host's kernel.
+// killInSandbox returns the function that kills the command with the pid in the file, nil on the host's kernel.
 func (r *Runtime) killInSandbox(rec record, b bundle, file string) func(context.Context) {
 	if rec.Sandbox == "" {
 		return nil
@@ -202,17 +202,17 @@ func (r *Runtime) killInSandbox(rec record, b bundle, file string) func(context.
 		if err != nil {
 			return // not started
 		}
-		// Both, and neither needs to succeed: what it has started is in its process group unless it left it.
+		// Both may fail. What the command has started is in its process group unless it left it.
 		for _, flag := range []string{"--pgid=", "--pid="} {
 			_, _ = r.runRuntime(ctx, nil, "kill", flag+strings.TrimSpace(string(pid)), b.ID(), "KILL")
 		}
 	}
 }
 
-// paused is a mark, for containers that are not frozen by a control group.
+// paused marks containers that are not frozen by a cgroup.
 func (b bundle) paused() string { return b.File("paused") }
 
-// frozen tells whether the container is paused.
+// frozen reports whether the container is paused.
 func (b bundle) frozen(rec record) bool {
 	if rec.Sandbox == "" {
 		return rec.Cgroups.Frozen()
@@ -220,7 +220,7 @@ func (b bundle) frozen(rec record) bool {
 	return driver.FileExists(b.paused())
 }
 
-// markFrozen remembers what the kernel does not tell.
+// markFrozen writes or removes the mark of a container that is not frozen by a cgroup.
 func (b bundle) markFrozen(rec record, on bool) error {
 	if rec.Sandbox == "" {
 		return nil

@@ -10,7 +10,8 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// Update changes the container's resource limits; what is absent in res stays as it is. It has no effect on a guest.
+// Update changes the container's resource limits. Limits absent in res stay as they are. It has no effect on a
+// subcontainer.
 func (r *Runtime) Update(ctx context.Context, id string, res *specs.LinuxResources) error {
 	b, err := r.bundle(id)
 	if err != nil {
@@ -32,12 +33,12 @@ func (r *Runtime) Update(ctx context.Context, id string, res *specs.LinuxResourc
 	return nil
 }
 
-// Pause freezes all processes of the container; pausing a paused one is no error.
+// Pause freezes all processes of the container. Pausing a paused container is not an error.
 func (r *Runtime) Pause(ctx context.Context, id string) error {
 	return r.setPaused(ctx, id, "pause", true)
 }
 
-// Resume lets a paused container go on; resuming a running one is no error.
+// Resume thaws a paused container. Resuming a running container is not an error.
 func (r *Runtime) Resume(ctx context.Context, id string) error {
 	return r.setPaused(ctx, id, "resume", false)
 }

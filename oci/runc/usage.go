@@ -15,8 +15,8 @@ import (
 // usageTimeout bounds one measurement.
 const usageTimeout = 5 * time.Second
 
-// Usage is what a container in a sandbox with a kernel of its own uses, which no cgroup of the host accounts for.
-// errdefs.ErrNotFound when it does not run, errdefs.ErrNotImplemented for a container on the host's kernel.
+// Usage returns the resource usage of a container in a sandbox with its own kernel, which no cgroup of the host shows.
+// The error is errdefs.ErrNotFound if it is not running, errdefs.ErrNotImplemented on the host's kernel.
 func (r *Runtime) Usage(ctx context.Context, id string) (cgroups.Usage, error) {
 	b, err := r.bundle(id)
 	if err != nil {
@@ -29,21 +29,21 @@ func (r *Runtime) Usage(ctx context.Context, id string) (cgroups.Usage, error) {
 	case rec.Sandbox == "":
 		return cgroups.Usage{}, fmt.Errorf("usage of a container on the host's kernel: %w", errdefs.ErrNotImplemented)
 	case !rec.Init.Alive() || !b.isStarted() || b.frozen(rec):
-		return cgroups.Usage{}, fmt.Errorf("container %s does not run: %w", id, errdefs.ErrNotFound)
+		return cgroups.Usage{}, fmt.Errorf("container %s is not running: %w", id, errdefs.ErrNotFound)
 	}
 	ctx, cancel := context.WithTimeout(ctx, usageTimeout)
 	defer cancel()
 	out, err := r.runRuntime(ctx, nil, "events", "--stats", id)
 	if err != nil {
 		if s, serr := r.queryState(ctx, id); serr == nil && s.Status != oci.Running {
-			err = fmt.Errorf("container %s does not run: %w", id, errdefs.ErrNotFound)
+			err = fmt.Errorf("container %s is not running: %w", id, errdefs.ErrNotFound)
 		}
 		return cgroups.Usage{}, err
 	}
 	return parseUsage(out)
 }
 
-// parseUsage reads what `runsc events --stats` prints, which is runc's format with the figures that gVisor has.
+// parseUsage parses the output of `runsc events --stats`: runc's format, with the values that gVisor has.
 func parseUsage(out []byte) (cgroups.Usage, error) {
 	var said struct {
 		Data struct {

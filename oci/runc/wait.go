@@ -11,11 +11,11 @@ import (
 	"github.com/podd-project/podd/oci/runc/conmon"
 )
 
-// Wait returns when the container has ended and its output is written, by whichever daemon it was started.
-// It needs no thread: the goroutine is parked until the monitor ends. A monitor that was killed does not end
-// the wait; the container's first process does, and the exit status is then unknown.
+// Wait returns when the container has exited and its output is written, also for a container that an earlier daemon
+// started. It needs no thread: the goroutine is parked until the monitor exits. If the monitor was killed, it returns
+// when the container's first process exits, and the exit status is unknown.
 //
-// Processes that the container leaves behind in a shared PID namespace are killed: they are part of it.
+// Processes that the container leaves behind in a shared PID namespace are killed: they belong to it.
 // errdefs.ErrNotFound for a container that was never created completely.
 func (r *Runtime) Wait(ctx context.Context, id string) (oci.Exit, error) {
 	b, err := r.bundle(id)
@@ -39,12 +39,12 @@ func (r *Runtime) Wait(ctx context.Context, id string) (oci.Exit, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), driver.ReapTimeout)
 	defer cancel()
-	// What cannot be killed now is killed by Delete, which says so.
+	// What cannot be killed now is killed by Delete, which returns the error.
 	_ = rec.Cgroups.Kill(ctx)
 	return exit, nil
 }
 
-// exitFile reads the monitor's report; without one the status is unknown and the time is now.
+// readExitFile reads the monitor's exit file. Without one the status is unknown and the time is now.
 func readExitFile(b bundle) oci.Exit {
 	code, at, err := conmon.ReadExit(b.Dir())
 	switch {

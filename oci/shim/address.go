@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// addressLimit is the longest path of a socket.
+// addressLimit is the longest path of a socket, in bytes.
 const addressLimit = 107
 
-// parseAddress checks a shim's address: unix:// and an absolute path. An abstract socket could be anybody's, and other
-// transports are for shims on other machines.
+// parseAddress checks a shim's address: unix:// and an absolute path. An abstract socket could be any process's, and
+// other transports are for shims on other machines.
 func parseAddress(address string) (string, error) {
 	path, ok := strings.CutPrefix(address, "unix://")
 	if !ok || !filepath.IsAbs(path) || filepath.Clean(path) != path || len(path) > addressLimit || strings.ContainsRune(path, 0) {
@@ -26,7 +26,7 @@ func parseAddress(address string) (string, error) {
 	return path, nil
 }
 
-// checkSocket says why the file is not a socket that only root can have made and can use.
+// checkSocket refuses a file that is not a socket which only root can have made and can use.
 func checkSocket(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -34,12 +34,12 @@ func checkSocket(path string) error {
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if info.Mode()&os.ModeSocket == 0 || !ok || int(st.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("shim socket %s (%s) is not ours alone: %w", path, info.Mode(), errdefs.ErrFailedPrecondition)
+		return fmt.Errorf("shim socket %s (%s) is accessible to other users: %w", path, info.Mode(), errdefs.ErrFailedPrecondition)
 	}
 	return nil
 }
 
-// dial connects to a shim's socket, and checks that a process of ours listens.
+// dialSocket connects to a shim's socket, and verifies that the listener runs as our user.
 func dialSocket(ctx context.Context, path string) (*net.UnixConn, error) {
 	if err := checkSocket(path); err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func dialSocket(ctx context.Context, path string) (*net.UnixConn, error) {
 		}
 	}
 	if err == nil && int(peer.Uid) != os.Geteuid() {
-		err = fmt.Errorf("it is user %d's: %w", peer.Uid, errdefs.ErrFailedPrecondition)
+		err = fmt.Errorf("the socket belongs to user %d: %w", peer.Uid, errdefs.ErrFailedPrecondition)
 	}
 	if err != nil {
 		conn.Close()
@@ -69,7 +69,7 @@ func dialSocket(ctx context.Context, path string) (*net.UnixConn, error) {
 	return conn, nil
 }
 
-// removeSocket removes a dead shim's socket.
+// removeSocket removes the socket of a dead shim.
 func removeSocket(path string) error {
 	if path == "" || checkSocket(path) != nil {
 		return nil

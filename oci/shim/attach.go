@@ -13,9 +13,9 @@ import (
 	"github.com/podd-project/podd/oci/shim/stdio"
 )
 
-// Attach connects a client to the main process of a running container, beside other clients and the log, and returns
-// when the container's output has ended (nil), the client is gone or too slow, or ctx ends. The container does not
-// notice, but for its stdin: when Stdin ends, a container created with StdinOnce gets its end of input.
+// Attach connects a client to the first process of a running container, in addition to other clients and the log. It
+// returns when the container's output has ended (nil), the client is gone or too slow, or ctx ends. The container is
+// affected only through its stdin: when Stdin ends, a container created with StdinOnce gets its end of input.
 func (r *Runtime) Attach(ctx context.Context, id string, s oci.Streams) error {
 	_, conn, err := r.reachContainer(ctx, id)
 	if err != nil {
@@ -34,12 +34,12 @@ func (r *Runtime) Attach(ctx context.Context, id string, s oci.Streams) error {
 		return fmt.Errorf("container %s: %w", id, err)
 	}
 	resize := func(z oci.Size) {
-		// A container that has ended has no terminal to resize.
+		// An exited container has no terminal to resize.
 		_ = conn.call(ctx, "ResizePty", &task.ResizePtyRequest{ID: id, Width: uint32(z.Width), Height: uint32(z.Height)}, empty())
 	}
 	ended := func() {
 		if cfg.Stdin && cfg.StdinOnce {
-			// The keeper closes its end of the pipe, the shim the one that it has of its own.
+			// The stdio process closes its end of the pipe, the shim its own.
 			_ = conn.call(ctx, "CloseIO", &task.CloseIORequest{ID: id, Stdin: true}, empty())
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/podd-project/podd/oci/driver"
 )
 
-// endpoint is where a shim listens, and how it is spoken to.
+// endpoint is a shim's socket and protocol.
 type endpoint struct {
 	// address is a socket's absolute path.
 	address string
@@ -27,10 +27,10 @@ type endpoint struct {
 	version int32
 }
 
-// answerLimit caps what is kept of what a shim binary prints.
+// answerLimit caps what is kept of the output of a shim binary, in bytes.
 const answerLimit = 64 << 10
 
-// boot runs the shim's start action in the bundle. It starts the shim that stays, and answers with its address.
+// bootShim runs the shim's start action in the bundle, which starts the shim, and returns the shim's address.
 func (r *Runtime) bootShim(ctx context.Context, b bundle, options *anypb.Any) (endpoint, error) {
 	events := b.events()
 	if len(events) > addressLimit {
@@ -50,7 +50,7 @@ func (r *Runtime) bootShim(ctx context.Context, b bundle, options *anypb.Any) (e
 	if err != nil {
 		return endpoint{}, fmt.Errorf("encode bootstrap parameters: %w", err)
 	}
-	// The shim opens its log as a named pipe and would wait for a reader. A plain file does as well, and needs none.
+	// The shim opens its log as a named pipe and would wait for a reader. A plain file needs none.
 	if err := os.WriteFile(b.log(), nil, 0o600); err != nil {
 		return endpoint{}, fmt.Errorf("shim log: %w", err)
 	}
@@ -65,10 +65,10 @@ func (r *Runtime) bootShim(ctx context.Context, b bundle, options *anypb.Any) (e
 	return e, nil
 }
 
-// socketDirLimit leaves room for the name of a socket, 64 digits, in its address, 106 bytes.
+// socketDirLimit leaves room for a socket's name of 64 digits in an address of 106 bytes.
 const socketDirLimit = 40
 
-// act runs an action of the shim binary in the bundle, as containerd does, and returns what it prints.
+// shimAction runs an action of the shim binary in the bundle, as containerd does, and returns its output.
 func (r *Runtime) shimAction(ctx context.Context, b bundle, action string, input []byte) ([]byte, error) {
 	path, err := r.lookup(r.cfg.Path)
 	if err != nil {
@@ -86,7 +86,8 @@ func (r *Runtime) shimAction(ctx context.Context, b bundle, action string, input
 	})
 }
 
-// runProgram runs the shim binary and returns what it prints. The error of a failure names the action and carries the output.
+// runProgram runs the shim binary and returns its stdout. The error of a failure names the action and carries the
+// output.
 func runProgram(ctx context.Context, action string, c driver.Command) ([]byte, error) {
 	c.Limit = answerLimit
 	stdout, stderr, err := c.Run(ctx)
@@ -101,8 +102,8 @@ func runProgram(ctx context.Context, action string, c driver.Command) ([]byte, e
 	return nil, fmt.Errorf("%s: %w: %s", action, err, text)
 }
 
-// parseAnswer reads what the start action prints: the BootstrapResult message (containerd 2.3 and later), the same as
-// JSON (2.0 and later), or the bare address of a shim that speaks version 2.
+// parseStartAnswer parses the output of the start action: the BootstrapResult message (containerd 2.3 and later), the
+// same as JSON (2.0 and later), or the bare address of a shim with protocol version 2.
 func parseStartAnswer(out []byte) (endpoint, error) {
 	text := bytes.TrimSpace(out)
 	result := &bootstrap.BootstrapResult{}
@@ -124,10 +125,10 @@ func parseStartAnswer(out []byte) (endpoint, error) {
 		}
 	}
 	if result.Version != 2 && result.Version != 3 {
-		return endpoint{}, fmt.Errorf("it speaks version %d, we speak 2 and 3: %w", result.Version, errdefs.ErrNotImplemented)
+		return endpoint{}, fmt.Errorf("the shim's protocol version is %d, want 2 or 3: %w", result.Version, errdefs.ErrNotImplemented)
 	}
 	if !strings.EqualFold(result.Protocol, "ttrpc") {
-		return endpoint{}, fmt.Errorf("it speaks %.20q, we speak ttrpc: %w", result.Protocol, errdefs.ErrNotImplemented)
+		return endpoint{}, fmt.Errorf("the shim's protocol is %.20q, want ttrpc: %w", result.Protocol, errdefs.ErrNotImplemented)
 	}
 	path, err := parseAddress(result.Address)
 	return endpoint{address: path, version: result.Version}, err

@@ -13,6 +13,7 @@ import (
 
 	bootstrap "github.com/containerd/containerd/api/runtime/bootstrap/v1"
 	"github.com/containerd/errdefs"
+	"github.com/sirupsen/logrus"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -230,14 +231,15 @@ func TestRunProgram(t *testing.T) {
 	}
 }
 
-// TestUnkillableShim: a call that runs the shim binary does not wait for one that survives SIGKILL, stuck in the kernel.
+// TestUnkillableShim: a call that runs the shim binary does not wait for one that survives SIGKILL, stuck in the
+// kernel.
 func TestUnkillableShim(t *testing.T) {
 	u := ocitest.NewUnkillable(t)
 	binary := filepath.Join(t.TempDir(), "containerd-shim-stuck-v1")
 	if err := os.WriteFile(binary, []byte("#!/bin/sh\n"+u.Script+"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	r := New(Config{Name: "stuck", Path: binary})
+	r := New(Config{Name: "stuck", Path: binary, Log: logrus.New()})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {

@@ -18,12 +18,12 @@ import (
 	"github.com/podd-project/podd/oci/shim/stdio"
 )
 
-// Create writes the bundle, starts the keeper of the output and, for a pod's first container, the shim, and has the shim
+// Create writes the bundle, starts the stdio process and, for a pod's first container, the shim, and has the shim
 // create the container, which then waits for Start. The root filesystem is mounted already: the shim gets no mounts.
 //
-// When it fails, or ctx or CreateTimeout ends it, every process that it started has been killed; the bundle and the
-// runtime's state remain for Delete, which the caller owes for any outcome but ErrAlreadyExists and
-// ErrInvalidArgument. A command that cannot be run is an oci.ErrCommand.
+// On failure, or when ctx or CreateTimeout ends, every process that it started has been killed. The bundle and the
+// runtime's state remain: the caller must call Delete after any error but errdefs.ErrAlreadyExists and
+// errdefs.ErrInvalidArgument. A command that cannot be run is an oci.ErrCommand.
 func (r *Runtime) Create(ctx context.Context, req oci.CreateRequest) (process.Process, error) {
 	b, err := r.bundle(req.ID)
 	if err != nil {
@@ -54,17 +54,17 @@ func (r *Runtime) Create(ctx context.Context, req oci.CreateRequest) (process.Pr
 	return p, nil
 }
 
-// creation is a container that is being made.
+// creation is a container that is being created.
 type creation struct {
 	req oci.CreateRequest
 	rec record
-	// pod is the first process of the pod whose shim serves the container, none if the container has a shim of its own.
+	// pod is the first process of the pod whose shim serves the container, none if the container has its own shim.
 	pod     process.Process
 	options *anypb.Any
 }
 
-// place decides which shim serves the container: the pod's if it has one, else one of its own. It returns the pod's first
-// process, too.
+// chooseShim returns a record with the shim that serves the container: the pod's if it has one, else its own. It also
+// returns the pod's first process.
 func (r *Runtime) chooseShim(req oci.CreateRequest) (rec record, pod process.Process) {
 	rec = record{Owner: req.ID, Cgroup: ownCgroup(req.Spec)}
 	if req.PodID == "" || req.PodID == req.ID {
@@ -82,7 +82,7 @@ func (r *Runtime) chooseShim(req oci.CreateRequest) (rec record, pod process.Pro
 	return rec, infra.Init
 }
 
-// ownCgroup is the container's cgroupsPath if its groups are ours to clean up: systemd removes its scopes by itself.
+// ownCgroup is the container's cgroupsPath if podd removes its cgroups: systemd removes its scopes itself.
 func ownCgroup(s *specs.Spec) string {
 	if s.Linux == nil || !strings.HasPrefix(s.Linux.CgroupsPath, "/") {
 		return ""
@@ -90,14 +90,14 @@ func ownCgroup(s *specs.Spec) string {
 	return s.Linux.CgroupsPath
 }
 
-// The annotations by which runtimes tell the container that holds a pod's sandbox from those that go into it.
+// The annotations by which runtimes distinguish the container that holds a pod's sandbox from those that run in it.
 const (
 	annotationType    = "io.kubernetes.cri.container-type"
 	annotationSandbox = "io.kubernetes.cri.sandbox-id"
 )
 
-// annotated is the spec that says whose sandbox the container is in. These two are set here, whatever the spec says:
-// they must agree with which shim is asked.
+// withSandboxAnnotations returns the spec with the sandbox of the container. The annotations of the spec are
+// overwritten: they must agree with the shim that is called.
 func withSandboxAnnotations(req oci.CreateRequest, owner string) *specs.Spec {
 	s := *req.Spec
 	s.Annotations = maps.Clone(s.Annotations)
@@ -136,7 +136,7 @@ func (r *Runtime) createContainer(ctx context.Context, b bundle, c creation) (pr
 	return c.rec.Init, b.save(c.rec)
 }
 
-// startShim starts the container's own shim and makes sure of its process.
+// startShim starts the container's own shim and verifies its process.
 func (r *Runtime) startShim(ctx context.Context, b bundle, c *creation) error {
 	e, err := r.bootShim(ctx, b, c.options)
 	if err != nil {
@@ -156,8 +156,8 @@ func (r *Runtime) startShim(ctx context.Context, b bundle, c *creation) error {
 	return b.save(c.rec)
 }
 
-// createTask has the shim create the container and returns its first process, if it names one that can be the
-// container's, else the shim's.
+// createTask has the shim create the container and returns its first process: the one that the shim reports if it is
+// plausible, else the shim.
 func (r *Runtime) createTask(ctx context.Context, b bundle, c creation) (process.Process, error) {
 	conn, err := r.connectShim(ctx, c.rec)
 	if err != nil {
@@ -179,8 +179,8 @@ func (r *Runtime) createTask(ctx context.Context, b bundle, c creation) (process
 	return ownProcess(response.GetPid(), c.rec.Shim), nil
 }
 
-// ownProcess is the process of that pid if it descends from the shim. A shim is not believed that names another's: the
-// pid is used to find namespaces and is killed in the end.
+// ownProcess is the process of that pid if it descends from the shim, else the shim: the pid is used to find
+// namespaces and is killed in the end, so it must not be another process.
 func ownProcess(pid uint32, shim process.Process) process.Process {
 	p, err := process.Identify(int(pid))
 	if pid <= 1 || err != nil || !p.DescendsFrom(shim) {
@@ -189,8 +189,8 @@ func ownProcess(pid uint32, shim process.Process) process.Process {
 	return p
 }
 
-// complaint classifies the error of a shim by its words, which are those of the runtime below it. Errors of the call
-// itself are left alone.
+// runtimeError classifies the error of a shim by its text, which is that of the runtime below it. Errors of the call
+// itself are returned as they are.
 func runtimeError(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errdefs.IsUnavailable(err) {
 		return err
@@ -198,8 +198,8 @@ func runtimeError(err error) error {
 	return driver.Failure("shim", driver.Complaint([]byte(err.Error())))
 }
 
-// abandon kills what a creation that failed has started. The container's own shim is not asked first when it was out of
-// time already.
+// undoCreate kills what a failed creation has started. The container's own shim is killed without being called first
+// if it was out of time already.
 func (r *Runtime) undoCreate(b bundle, late bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), driver.UndoTimeout)
 	defer cancel()

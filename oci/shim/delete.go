@@ -23,9 +23,9 @@ import (
 func empty() *emptypb.Empty { return &emptypb.Empty{} }
 
 const (
-	// killTimeout bounds how long a killed container may take to go.
+	// killTimeout bounds how long a killed container may take to exit.
 	killTimeout = 10 * time.Second
-	// shutdownGrace is how long a shim may take to end when it is asked to.
+	// shutdownGrace is how long a shim may take to exit when asked to.
 	shutdownGrace = 3 * time.Second
 	// createdGrace is how long a shim may take to delete a container that was not started.
 	createdGrace = time.Second
@@ -33,10 +33,9 @@ const (
 	deleteTimeout = time.Minute
 )
 
-// Delete kills what is left of the container, has the shim forget it, ends the shim if it is the container's own, and
-// removes the keeper, control groups and bundle. It can be repeated, needs neither the shim nor a complete bundle, and
-// is no error for a container that does not exist. When it fails, whatever could not be removed is still there for
-// the next call.
+// Delete kills what is left of the container, has the shim delete it, stops the shim if it is the container's own, and
+// removes the stdio process, cgroups and bundle. It is idempotent and needs neither the shim nor a complete bundle.
+// After a failure, what could not be removed is still there for the next call.
 func (r *Runtime) Delete(ctx context.Context, id string) error {
 	b, err := r.bundle(id)
 	if err != nil {
@@ -67,8 +66,8 @@ func (r *Runtime) Delete(ctx context.Context, id string) error {
 	return nil
 }
 
-// removeState removes what gVisor's runtime leaves of the state of a container whose sandbox was gone before it was deleted.
-// What cannot be removed is in nobody's way.
+// removeState removes the state that gVisor's runtime leaves of a container whose sandbox was gone before the
+// container was deleted. Errors are ignored: such state does no harm.
 func (r *Runtime) removeState(id string) {
 	files, _ := filepath.Glob(filepath.Join(r.runtimeRoot(), namespace, id+"_sandbox:*")) // an id has no special characters
 	for _, file := range files {
@@ -76,19 +75,19 @@ func (r *Runtime) removeState(id string) {
 	}
 }
 
-// end ends everything of the container but its bundle.
+// endContainer kills and removes everything of the container but its bundle.
 func (r *Runtime) endContainer(ctx context.Context, b bundle, rec record) error {
 	err := r.deleteTask(ctx, b, rec)
 	unstarted := errors.Is(err, errUnstarted)
 	if err != nil {
-		// The shim is gone, hangs or refuses. One that is the pod's hangs for the whole pod.
+		// The shim is gone, hangs or fails. A pod's shim that hangs does so for the whole pod.
 		if errors.Is(err, context.DeadlineExceeded) && !unstarted || rec.Owner == b.ID() {
 			if err := rec.Shim.Kill(ctx); err != nil {
 				return err
 			}
 		}
 		if rec.Address != "" || rec.Version == 0 {
-			// Without a shim there may be nothing to delete either: killing shows whether that matters.
+			// Without a shim there may be nothing to delete. Whether that matters shows when the processes are killed.
 			_ = r.shimDelete(ctx, b)
 		}
 	}
@@ -109,11 +108,11 @@ func (r *Runtime) endContainer(ctx context.Context, b bundle, rec record) error 
 	return killStdio(ctx, b, rec)
 }
 
-// errUnstarted says that the shim does not come to an end with deleting a container that was not started: gVisor's
-// waits for the end of its output, which no process holds.
+// errUnstarted means that the shim does not finish deleting a container that was not started: gVisor's waits for the
+// end of its output, which no process holds.
 var errUnstarted = errors.New("the shim does not delete a container that was not started")
 
-// forgetTask kills the container and has the shim forget it.
+// deleteTask kills the container and has the shim delete it.
 func (r *Runtime) deleteTask(ctx context.Context, b bundle, rec record) error {
 	conn, err := r.connectShim(ctx, rec)
 	if err != nil {
@@ -146,8 +145,8 @@ func (r *Runtime) deleteTask(ctx context.Context, b bundle, rec record) error {
 	return err
 }
 
-// killTask kills the container and waits for its end; one that was created only ends when it is deleted.
-// errdefs.ErrNotFound when the shim does not know it.
+// killTask kills the container and waits for its exit. One that was not started exits only when it is deleted.
+// errdefs.ErrNotFound if the shim does not know it.
 func (r *Runtime) killTask(ctx context.Context, conn *conn, b bundle) (exit oci.Exit, created bool, err error) {
 	id := b.ID()
 	if _, err := os.Lstat(b.unstarted()); err == nil { // it was killed before; nothing can be said of its end
@@ -178,10 +177,10 @@ func (r *Runtime) killTask(ctx context.Context, conn *conn, b bundle) (exit oci.
 	return parseExit(response.GetExitStatus(), response.GetExitedAt()), false, nil
 }
 
-// endShim ends the shim that works in the bundle, kindly and then not.
+// stopShim asks the shim that runs in the bundle to exit, then kills it.
 func (r *Runtime) stopShim(ctx context.Context, b bundle, rec record) error {
 	if conn, err := r.connectShim(ctx, rec); err == nil {
-		// It may end before it answers.
+		// It may exit before it answers.
 		_ = conn.call(ctx, "Shutdown", &task.ShutdownRequest{ID: b.ID(), Now: true}, empty())
 		grace, cancel := context.WithTimeout(ctx, shutdownGrace)
 		_ = rec.Shim.Wait(grace)
@@ -200,9 +199,8 @@ func (r *Runtime) stopShim(ctx context.Context, b bundle, rec record) error {
 	return removeSocket(rec.Address)
 }
 
-// reconstruct finds what it can of a container without a record, or with one that cannot be read: what works in the
-// bundle is found anyway, a shim that lives tells by its socket where that is to be removed, and config.json tells the
-// control groups.
+// rebuildRecord returns what can be found of a container without a readable record: the address of a shim that is
+// alive, and the cgroup in config.json. Processes in the bundle are found without a record.
 func (b bundle) rebuildRecord() record {
 	rec := record{Owner: b.ID(), Address: listeningSocket(b)}
 	var s specs.Spec

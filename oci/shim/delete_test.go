@@ -4,12 +4,16 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/sirupsen/logrus"
 )
 
 // TestStateOfADeadSandbox: what the runtime has left of a container goes with it, what it has of others stays.
 func TestStateOfADeadSandbox(t *testing.T) {
 	dir := t.TempDir()
-	r := New(Config{Root: dir, RunDir: filepath.Join(dir, "run"), Path: filepath.Join(dir, "containerd-shim-none-v1")})
+	r := New(Config{
+		Root: dir, RunDir: filepath.Join(dir, "run"), Path: filepath.Join(dir, "containerd-shim-none-v1"), Log: logrus.New(),
+	})
 	state := filepath.Join(dir, "state", "k8s.io")
 	for _, d := range []string{state, filepath.Join(dir, "run", "c")} {
 		if err := os.MkdirAll(d, 0o700); err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/podd-project/podd/oci/driver"
 )
 
-// Exec runs one command in a running container, connected to a client, and returns its exit status when it has ended and
-// its output is written. p.Terminal says whether it gets a terminal. When ctx ends first, as it should when the client
-// is gone, the command is killed, as by ExecSync. Errors are those of ExecSync.
+// Exec runs a command in a running container, connected to a client, and returns its exit code when it has exited and
+// its output is written. p.Terminal gives it a terminal. When ctx ends first, as it should when the client is gone,
+// the command is killed, as by ExecSync. Errors are those of ExecSync.
 func (r *Runtime) Exec(ctx context.Context, id string, p *specs.Process, streams oci.Streams) (int32, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -60,7 +60,7 @@ func (s *session) copyAll(cancel context.CancelCauseFunc, streams oci.Streams) *
 	return copies
 }
 
-// follow applies the client's sizes to the terminal, once it is there, until stop is called.
+// followSizes applies the client's sizes to the terminal, once it exists, until stop is called.
 func (s *session) followSizes(ctx context.Context, size oci.Size, sizes <-chan oci.Size) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})

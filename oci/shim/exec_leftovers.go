@@ -9,10 +9,10 @@ import (
 	task "github.com/containerd/containerd/api/runtime/task/v2"
 )
 
-// A daemon that dies leaves the commands that it was running: nobody reads what they print, and they would wait for that
-// for ever, as would the probe after them if the container takes one at a time.
+// A daemon that dies leaves the commands that it was running. No process reads their output, so they would block
+// forever, as would the next probe if the container takes one at a time.
 
-// sweep ends the commands in the container that no session of this daemon is connected to.
+// sweepCommands kills the commands in the container that no session of this daemon is connected to.
 func (r *Runtime) sweepCommands(ctx context.Context, b bundle, conn *conn) {
 	dirs, _ := filepath.Glob(b.File(sessionPrefix + "*"))
 	for _, dir := range dirs {
@@ -22,7 +22,7 @@ func (r *Runtime) sweepCommands(ctx context.Context, b bundle, conn *conn) {
 		}
 		execID := filepath.Base(dir)
 		_ = conn.call(ctx, "Kill", &task.KillRequest{ID: b.ID(), ExecID: execID, Signal: uint32(syscall.SIGKILL)}, empty())
-		// It may have been killed, or ended, before: then this says so.
+		// It may have been killed, or have exited, before: then this returns at once.
 		if _, err := conn.waitExit(ctx, b.ID(), execID); err == nil {
 			_ = conn.call(ctx, "Delete", &task.DeleteRequest{ID: b.ID(), ExecID: execID}, &task.DeleteResponse{})
 		}
@@ -33,17 +33,18 @@ func (r *Runtime) sweepCommands(ctx context.Context, b bundle, conn *conn) {
 	}
 }
 
-// sessionPrefix begins the names of the directories of sessions.
+// sessionPrefix is the prefix of the names of sessions' directories.
 const sessionPrefix = "exec-"
 
-// serves tells whether a session of this daemon uses the directory.
+// hasSession reports whether a session of this daemon uses the directory.
 func (r *Runtime) hasSession(dir string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.sessions[dir]
 }
 
-// openSession makes a directory for a session. It is noted before anybody can take it for a dead daemon's.
+// openSession creates a directory for a session. It is registered under the lock, so that sweepCommands does not take
+// it for a dead daemon's.
 func (r *Runtime) openSession(b bundle) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,16 +62,16 @@ func (r *Runtime) closeSession(dir string) {
 	delete(r.sessions, dir)
 }
 
-// logLimit is how large a shim's log may become in the run directory, which is memory.
+// logLimit is the largest size of a shim's log in the run directory, which is in memory.
 const logLimit = 1 << 20
 
-// trimLog empties a shim's log that has become too large.
+// trimLog truncates a shim's log that has become too large.
 func trimLog(b bundle) {
 	info, err := os.Lstat(b.log())
 	if err != nil || !info.Mode().IsRegular() {
 		return
 	}
-	// Blocks, not size: the shim goes on writing where it was, and leaves a hole.
+	// Blocks, not size: the shim continues to write at its old offset, and leaves a hole.
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Blocks*512 > logLimit {
 		_ = os.Truncate(b.log(), 0)
 	}

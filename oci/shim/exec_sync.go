@@ -8,22 +8,16 @@ import (
 	"github.com/podd-project/podd/oci/driver"
 )
 
-// ExecSync runs one command in a running container and returns its output and exit status. It returns when the command
-// has ended, even if a child of it holds the output open.
+// ExecSync runs a command in a running container and returns its output and exit code. It returns when the command has
+// exited, even if a child of it holds the output open.
 //
-// After req.Timeout, or when ctx ends, the command is killed (with all descendants, where the sandbox shows them to the
-// host), what was printed is returned, and the error wraps context.DeadlineExceeded or ctx's cause. A command that
-// cannot be run is an oci.ErrCommand; a container that does not run or is paused gives errdefs.ErrFailedPrecondition.
+// After req.Timeout, or when ctx ends, the command is killed (with all descendants, where the sandbox shows them to
+// the host), the output so far is returned, and the error wraps context.DeadlineExceeded or ctx's cause. A command
+// that cannot be run is an oci.ErrCommand. A container that is paused or not running gives
+// errdefs.ErrFailedPrecondition.
 func (r *Runtime) ExecSync(ctx context.Context, req oci.ExecRequest) (oci.ExecResult, error) {
-	if req.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, req.Timeout)
-		defer cancel()
-	}
-	limit := req.Limit
-	if limit <= 0 {
-		limit = driver.DefaultExecLimit
-	}
+	ctx, cancel, limit := driver.ExecLimits(ctx, req)
+	defer cancel()
 	s, rec, err := r.newSession(ctx, req.ID, req.Process, false)
 	if err != nil {
 		return oci.ExecResult{}, err

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"github.com/sirupsen/logrus"
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/ocitest"
@@ -30,7 +31,7 @@ func newMachine(t testing.TB, shimName, runtime string) *machine {
 	}
 	m.cfg = shim.Config{
 		Name: "shim", Path: ocitest.Binary(t, shimName), Runtime: ocitest.Binary(t, runtime), Stdio: keeper,
-		Root: filepath.Join(dir, "h"), RunDir: m.Config.RunDir,
+		Root: filepath.Join(dir, "h"), RunDir: m.Config.RunDir, Log: logrus.New(),
 	}
 	m.New = func() ocitest.Runtime { return m.open(t) }
 	return m

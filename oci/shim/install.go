@@ -12,7 +12,8 @@ import (
 //go:embed all:bin
 var files embed.FS
 
-// InstallKeeper puts the keeper into dir and returns its path; see program.Install.
+// InstallStdio writes the stdio program into dir, under the name that earlier versions look for, and returns its path;
+// see program.Install.
 func InstallStdio(dir string) (string, error) {
 	return program.Install(files, filepath.Join(dir, "keeper"), 0o500)
 }

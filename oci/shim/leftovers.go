@@ -13,9 +13,9 @@ import (
 	"github.com/podd-project/podd/oci/process"
 )
 
-// workers finds the processes whose working directory is the bundle: its shim, and what the shim has just started.
-// That is how a shim is found that no record names, and how one is told from a stranger. Paths are not compared but
-// directories: a container can have a directory of any name.
+// bundleProcesses returns the processes whose working directory is the bundle: its shim, and what the shim has just
+// started. This finds a shim without a record, and verifies one. The directories are compared, not their paths: a
+// container can have a directory with the same path.
 func bundleProcesses(b bundle) (found []process.Process) {
 	want, err := os.Stat(b.Dir())
 	if err != nil {
@@ -38,8 +38,8 @@ func bundleProcesses(b bundle) (found []process.Process) {
 	return found
 }
 
-// listening finds the socket at which a process in the bundle listens, "" when there is none: that is the shim's
-// address, which no record tells.
+// listeningSocket returns the socket at which a process in the bundle listens, "" if there is none: the address of a
+// shim without a record.
 func listeningSocket(b bundle) string {
 	for _, p := range bundleProcesses(b) {
 		table, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/unix", p.Pid))
@@ -56,7 +56,7 @@ func listeningSocket(b bundle) string {
 	return ""
 }
 
-// socketsOf are the inodes of the sockets that a process has open.
+// socketsOf returns the inodes of the sockets that a process has open.
 func socketsOf(pid int) map[string]bool {
 	inodes := map[string]bool{}
 	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
@@ -69,11 +69,11 @@ func socketsOf(pid int) map[string]bool {
 	return inodes
 }
 
-// listens is the flag of a listening socket in /proc/net/unix: __SO_ACCEPTCON of the kernel's linux/net.h.
+// listenFlag is the flag of a listening socket in /proc/net/unix: __SO_ACCEPTCON of the kernel's linux/net.h.
 const listenFlag = 1 << 16
 
-// parseListener reads a line of /proc/net/unix: the inode and path of a socket that listens at a path which could be a
-// shim's address, "" for others. The columns are Num, RefCount, Protocol, Flags, Type, St, Inode and Path.
+// parseListener parses a line of /proc/net/unix. It returns the inode and the path of a listening socket whose path
+// could be a shim's address, "" for others. The columns are Num, RefCount, Protocol, Flags, Type, St, Inode and Path.
 func parseListener(line string) (inode, path string) {
 	f := strings.Fields(line)
 	if len(f) != 8 {
@@ -89,7 +89,7 @@ func parseListener(line string) (inode, path string) {
 	return f[6], path
 }
 
-// killWorkers kills whatever works in the bundle.
+// killBundleProcesses kills the processes that run in the bundle.
 func killBundleProcesses(ctx context.Context, b bundle) error {
 	var errs []error
 	for _, p := range bundleProcesses(b) {
@@ -98,8 +98,8 @@ func killBundleProcesses(ctx context.Context, b bundle) error {
 	return errors.Join(errs...)
 }
 
-// clean runs the shim's delete action, which removes what the runtime has of a container without a shim. What it
-// answers of the container's end is not known but made up, and not used.
+// shimDelete runs the shim's delete action, which removes what the runtime has of a container without a shim. The exit
+// status that it prints is made up, and not used.
 func (r *Runtime) shimDelete(ctx context.Context, b bundle) error {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CallTimeout)
 	defer cancel()

@@ -19,7 +19,7 @@ import (
 	"github.com/podd-project/podd/checkpoint"
 )
 
-// typePrefix begins the type URLs of what is sent as JSON, as containerd registers them.
+// typePrefix is the prefix of the type URLs of JSON values, as containerd registers them.
 const typePrefix = "types.containerd.io/opencontainers/runtime-spec/1/"
 
 // anyJSON packs a part of an OCI specification.
@@ -44,8 +44,8 @@ func anyMessage(m proto.Message) (*anypb.Any, error) {
 	return &anypb.Any{TypeUrl: string(m.ProtoReflect().Descriptor().FullName()), Value: data}, nil
 }
 
-// options are what the shim is told with Create: runc's shim has a message of its own, all others get the path of a
-// file, and those that can read it its text.
+// options are sent to the shim with Create. runc's shim has a message of its own; all others get the path of a file,
+// and its text for those that can read it.
 func (r *Runtime) options() (*anypb.Any, error) {
 	runtime := ""
 	if r.cfg.Runtime != "" {
@@ -88,9 +88,9 @@ func (r *Runtime) runtimeRoot() string { return filepath.Join(r.cfg.Root, "state
 // runscFlags is the option of gVisor's shim that holds the flags of runsc.
 const runscFlags = "runsc_config"
 
-// runscOptions are the options that gVisor's shim gets unless the configuration says otherwise.
+// runscOptions are the options of gVisor's shim, with defaults for those that the configuration does not set.
 func (r *Runtime) runscOptions(runtime string) map[string]any {
-	// Without it, runsc pins one network namespace for all its helper processes below root, for ever.
+	// Without it, runsc pins one network namespace for all its helper processes below root, forever.
 	flags := map[string]any{"gofer-network-namespace": "new"}
 	if r.cfg.SystemdCgroup {
 		flags["systemd-cgroup"] = "true"
@@ -108,7 +108,7 @@ func (r *Runtime) runscOptions(runtime string) map[string]any {
 func (r *Runtime) runcOptions(runtime string) (*anypb.Any, error) {
 	o := &options.Options{}
 	if len(r.cfg.Options) > 0 {
-		// Their names in containerd's configuration are those of the message's JSON, the first letter aside.
+		// In containerd's configuration they have the names of the message's JSON fields, with an upper-case first letter.
 		values := map[string]any{}
 		for k, v := range r.cfg.Options {
 			values[strings.ToLower(k[:min(len(k), 1)])+k[min(len(k), 1):]] = v
@@ -128,7 +128,7 @@ func (r *Runtime) runcOptions(runtime string) (*anypb.Any, error) {
 	return anyMessage(o)
 }
 
-// writeOptions writes the options where a shim that wants a file finds them.
+// writeOptions writes the options to a file, for shims that read one.
 func (r *Runtime) writeOptions(values map[string]any) (path string, text []byte, err error) {
 	if text, err = toml.Marshal(values); err != nil {
 		return "", nil, fmt.Errorf("options: %w", err)

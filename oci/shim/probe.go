@@ -18,23 +18,23 @@ import (
 	"github.com/podd-project/podd/oci/program"
 )
 
-// Ready says why the handler cannot be used. It probes when that was never done, and again when the last probe failed
-// some seconds ago, so that installing the missing package is enough.
+// Ready returns why the handler cannot be used. It probes if that has not been done, and again some seconds after a
+// failed probe, so that installing the missing package is enough.
 func (r *Runtime) Ready() error {
 	_, err := r.probes.Get()
 	return err
 }
 
-// Features is what the handler can do; of a handler that is not ready, only what is certain.
+// Features returns what the handler supports; the minimum if it is not ready.
 func (r *Runtime) Features() oci.Features {
 	f, _ := r.probes.Get() // the error is Ready's
 	return f
 }
 
-// Probe asks the shim for its version and features, and keeps the answers. The error is what Ready will say.
-func (r *Runtime) Probe(ctx context.Context) error { return r.probes.Ask(ctx) }
+// Probe queries the shim for its version and features, and caches the result. It returns what Ready then returns.
+func (r *Runtime) Probe(ctx context.Context) error { return r.probes.Probe(ctx) }
 
-// certain is what is known without asking.
+// defaultFeatures are those of a shim that was not probed.
 func (r *Runtime) defaultFeatures() oci.Features {
 	flags, _ := r.cfg.Options[runscFlags].(map[string]any) // none but for gVisor's shim
 	return oci.Features{
@@ -55,7 +55,7 @@ func (r *Runtime) probe(ctx context.Context) (f oci.Features, err error) {
 	return f, nil
 }
 
-// version is the name of the shim and what it says of its version.
+// queryVersion returns the name of the shim and its version.
 func (r *Runtime) queryVersion(ctx context.Context) (string, error) {
 	path, err := r.lookup(r.cfg.Path)
 	if err != nil {
@@ -73,7 +73,7 @@ func (r *Runtime) queryVersion(ctx context.Context) (string, error) {
 	return parseVersion(path, out), nil
 }
 
-// parseVersion reads "<name>:\n  Version: <v>\n...", or what a shim of another making prints first.
+// parseVersion parses "<name>:\n  Version: <v>\n...", or returns the first line of what another shim prints.
 func parseVersion(path string, out []byte) string {
 	name, apiVersion := shimName(path)
 	for line := range strings.Lines(string(out)) {
@@ -88,10 +88,10 @@ func parseVersion(path string, out []byte) string {
 	return line[:min(len(line), versionLimit)]
 }
 
-// versionLimit bounds what is shown of a version.
+// versionLimit is the longest version that is reported.
 const versionLimit = 200
 
-// inform fills in what the shim's info action says. A shim without it is used as one of OCI 1.0.
+// queryFeatures fills in the result of the shim's info action. A shim without it is used as one of OCI 1.0.
 func (r *Runtime) queryFeatures(ctx context.Context, f *oci.Features) {
 	path, err := r.lookup(r.cfg.Path)
 	if err != nil {

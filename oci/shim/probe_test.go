@@ -1,6 +1,10 @@
 package shim
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/sirupsen/logrus"
+)
 
 // TestHostNetwork: only gVisor's option of that name and value opens the node's network to pods. What a configuration
 // file says is not known.
@@ -18,6 +22,7 @@ func TestHostNetwork(t *testing.T) {
 		"configuration file": {Config{Options: flags("host"), ConfigPath: "/etc/runsc.toml"}, false},
 		"another shim's":     {Config{Options: map[string]any{"network": "host"}}, false},
 	} {
+		tt.cfg.Log = logrus.New()
 		if f := New(tt.cfg).defaultFeatures(); f.HostNetwork != tt.want {
 			t.Errorf("%s: %+v", name, f)
 		}

@@ -515,8 +515,8 @@ func TestGVisorKernel(t *testing.T) {
 	}
 }
 
-// TestGVisorExecTimeout: a command that takes too long is gone from the sandbox, not only its shadow on the host, even if
-// its time is over while the shim is starting it.
+// TestGVisorExecTimeout: a command that takes too long is gone from the sandbox, not only its shadow on the host, even
+// if its time is over while the shim is starting it.
 func TestGVisorExecTimeout(t *testing.T) {
 	m := gvisorMachine(t)
 	r, ctx := m.open(t), limit(t)

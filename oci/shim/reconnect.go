@@ -18,8 +18,8 @@ import (
 	"github.com/podd-project/podd/oci/process"
 )
 
-// errGone says that a shim has ended: nothing more can be asked of it.
-var errGone = fmt.Errorf("the pod's shim has ended: %w", errdefs.ErrUnavailable)
+// errGone is the error of calls to a shim that has exited.
+var errGone = fmt.Errorf("the pod's shim has exited: %w", errdefs.ErrUnavailable)
 
 // conn is a connection to a shim.
 type conn struct {
@@ -28,19 +28,19 @@ type conn struct {
 	timeout time.Duration
 
 	mu sync.Mutex
-	// ends are the questions under way when processes end, by container and session.
+	// exits are the Wait calls under way, by container and session.
 	exits map[[2]string]*exitQuery
 }
 
-// end is the question when a process ends. It is asked once, however many wait for the answer, and not taken back:
-// the answer comes with the end of the process or of the connection.
+// exitQuery is one Wait call of the task API, shared by all its waiters. It is not cancelled: it returns with the exit
+// of the process or the end of the connection.
 type exitQuery struct {
 	done     chan struct{}
 	response *task.WaitResponse
 	err      error
 }
 
-// end waits for the end of a container, or of a session in it.
+// waitExit waits for the exit of a container, or of a session in it.
 func (c *conn) waitExit(ctx context.Context, id, execID string) (*task.WaitResponse, error) {
 	key := [2]string{id, execID}
 	c.mu.Lock()
@@ -65,8 +65,8 @@ func (c *conn) waitExit(ctx context.Context, id, execID string) (*task.WaitRespo
 	}
 }
 
-// connect returns a connection to the shim of the record, the one there is or a new one: after a restart of the daemon
-// the address is all that is needed.
+// connectShim returns a connection to the shim of the record, the existing one or a new one: after a restart of the
+// daemon the address is sufficient.
 func (r *Runtime) connectShim(ctx context.Context, rec record) (*conn, error) {
 	if rec.Address == "" || !rec.Shim.Alive() {
 		return nil, errGone
@@ -74,7 +74,7 @@ func (r *Runtime) connectShim(ctx context.Context, rec record) (*conn, error) {
 	return r.dialShim(ctx, endpoint{rec.Address, rec.Protocol})
 }
 
-// dial connects to an endpoint that may be connected to already.
+// dialShim connects to an endpoint, unless a connection exists.
 func (r *Runtime) dialShim(ctx context.Context, e endpoint) (*conn, error) {
 	r.mu.Lock()
 	c, closed := r.conns[e.address], r.closed
@@ -96,7 +96,7 @@ func (r *Runtime) dialShim(ctx context.Context, e endpoint) (*conn, error) {
 	return r.addConnection(e.address, c)
 }
 
-// keep remembers a new connection, unless another call was faster.
+// addConnection registers a new connection, unless another call was faster.
 func (r *Runtime) addConnection(address string, c *conn) (*conn, error) {
 	r.mu.Lock()
 	other, closed := r.conns[address], r.closed
@@ -115,7 +115,7 @@ func (r *Runtime) addConnection(address string, c *conn) (*conn, error) {
 	return c, nil
 }
 
-// forget drops a connection that was closed.
+// dropConnection removes a connection that was closed.
 func (r *Runtime) dropConnection(address string, c *conn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,7 +124,7 @@ func (r *Runtime) dropConnection(address string, c *conn) {
 	}
 }
 
-// hangUp closes the connection to a shim that is no more.
+// disconnectShim closes the connection to a shim that has exited.
 func (r *Runtime) disconnectShim(address string) {
 	r.mu.Lock()
 	c := r.conns[address]
@@ -138,15 +138,15 @@ func (r *Runtime) disconnectShim(address string) {
 // namespaceHeader carries the namespace of a call.
 const namespaceHeader = "containerd-namespace-ttrpc"
 
-// call asks the shim and waits for its answer for CallTimeout. The versions 2 and 3 of the task API have the same
-// messages under another name.
+// call calls the shim, with CallTimeout. Versions 2 and 3 of the task API have the same messages with another service
+// name.
 func (c *conn) call(ctx context.Context, method string, request, response proto.Message) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	return c.callUntil(ctx, method, request, response)
 }
 
-// callFor is call without a limit but the context's.
+// callUntil is call without a timeout but ctx's.
 func (c *conn) callUntil(ctx context.Context, method string, request, response proto.Message) error {
 	md := ttrpc.MD{}
 	md.Set(namespaceHeader, namespace)
@@ -164,8 +164,8 @@ func (c *conn) callUntil(ctx context.Context, method string, request, response p
 	return fmt.Errorf("shim %s: %w", method, errgrpc.ToNative(err))
 }
 
-// endOf says why ctx has ended, nil while it has not. The shim is told the deadline and gives up by itself; on a busy machine
-// its answer can be read before the deadline is noticed here.
+// contextEnd returns why ctx has ended, nil if it has not. The shim gets the deadline and gives up itself: on a busy
+// machine its answer may arrive before the deadline is noticed here.
 func contextEnd(ctx context.Context) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -176,7 +176,7 @@ func contextEnd(ctx context.Context) error {
 	return nil
 }
 
-// identify asks a shim for its process and believes it only if that works in the bundle.
+// identify asks a shim for its process, which must run in the bundle.
 func (c *conn) identify(ctx context.Context, b bundle) (process.Process, error) {
 	response := &task.ConnectResponse{}
 	if err := c.call(ctx, "Connect", &task.ConnectRequest{ID: b.ID()}, response); err != nil {
@@ -187,5 +187,5 @@ func (c *conn) identify(ctx context.Context, b bundle) (process.Process, error) 
 			return p, nil
 		}
 	}
-	return process.Process{}, fmt.Errorf("the shim says that it is process %d, which does not work in %s: %w", response.GetShimPid(), b, errdefs.ErrFailedPrecondition)
+	return process.Process{}, fmt.Errorf("the shim reports process %d as its own, which does not run in %s: %w", response.GetShimPid(), b, errdefs.ErrFailedPrecondition)
 }

@@ -19,26 +19,26 @@ import (
 	"github.com/podd-project/podd/oci/shim/stdio"
 )
 
-// session is a command that runs in a container, connected by pipes in a directory of the bundle. Its output is of
-// use to the one who asked only, so the daemon reads it itself.
+// session is a command that runs in a container, connected by pipes in a directory of the bundle. Only the caller uses
+// its output, so the daemon reads it itself.
 type session struct {
 	conn   *conn
 	id     string
 	execID string
 	dir    string
-	// stdout and stderr are read; there is no stderr with a terminal. stdin is nil when the command has none.
+	// There is no stderr with a terminal, and no stdin if the command has none.
 	stdout, stderr *fifo.Reader
 	stdin          *os.File
-	// process is the command if it can be seen from here.
+	// process is the command's, if the host shows it.
 	process process.Process
-	// ownKernel is true when the command runs under a kernel that is not the host's.
+	// ownKernel is true if the command does not run in the host's kernel.
 	ownKernel bool
-	// later runs what needs not be waited for, done removes dir.
+	// background runs what no caller waits for, removeDir removes dir.
 	background func(func())
 	removeDir  func()
 }
 
-// newSession makes the pipes.
+// newSession creates the pipes.
 func (r *Runtime) newSession(ctx context.Context, id string, p *specs.Process, stdin bool) (s *session, rec record, err error) {
 	rec, conn, err := r.reachContainer(ctx, id)
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *session) openOutput(name string) (*fifo.Reader, error) {
 	return fifo.Open(path)
 }
 
-// execable says why no command can be run in the container.
+// checkRunning returns why no command can be run in the container.
 func (r *Runtime) checkRunning(ctx context.Context, rec record, id string) error {
 	status, err := r.queryStatus(ctx, rec, id)
 	if err == nil && status == oci.Running {
@@ -109,7 +109,7 @@ func (r *Runtime) checkRunning(ctx context.Context, rec record, id string) error
 	return fmt.Errorf("container %s is %s, not running: %w", id, status, errdefs.ErrFailedPrecondition)
 }
 
-// start has the shim run the command.
+// startCommand has the shim run the command.
 func (s *session) startCommand(ctx context.Context, p *specs.Process, shim process.Process) error {
 	spec, err := anyProcess(p)
 	if err != nil {
@@ -138,8 +138,8 @@ func (s *session) startCommand(ctx context.Context, p *specs.Process, shim proce
 	return nil
 }
 
-// begin is the call that starts the command. The shim is not told that ctx has ended, and its answer is awaited: it would
-// end the runtime in the middle, and what that has started already would go on, unknown to the shim.
+// callStart is the call that starts the command. It does not end with ctx: the shim would kill the runtime in the
+// middle, and what that had started would continue, unknown to the shim.
 func (s *session) callStart(ctx context.Context, response *task.StartResponse) error {
 	err := s.conn.call(context.WithoutCancel(ctx), "Start", &task.StartRequest{ID: s.id, ExecID: s.execID}, response)
 	if ended := contextEnd(ctx); ended != nil {
@@ -148,7 +148,7 @@ func (s *session) callStart(ctx context.Context, response *task.StartResponse) e
 	return err
 }
 
-// wait returns the command's exit status. When ctx ends first, it kills the command and returns ctx's cause.
+// waitExit returns the command's exit code. When ctx ends first, it kills the command and returns ctx's cause.
 func (s *session) waitExit(ctx context.Context) (int32, error) {
 	response, err := s.conn.waitExit(ctx, s.id, s.execID)
 	if ctx.Err() != nil {
@@ -162,12 +162,12 @@ func (s *session) waitExit(ctx context.Context) (int32, error) {
 	}
 	exit := parseExit(response.GetExitStatus(), response.GetExitedAt())
 	if !exit.Known {
-		return 0, fmt.Errorf("the shim says exit status %d: %w", response.GetExitStatus(), errdefs.ErrUnknown)
+		return 0, fmt.Errorf("the shim reports exit status %d: %w", response.GetExitStatus(), errdefs.ErrUnknown)
 	}
 	return exit.Code, nil
 }
 
-// kill kills the command: by the shim, and with all descendants where they can be seen.
+// killCommand kills the command by the shim, and with all descendants where the host shows them.
 func (s *session) killCommand() {
 	ctx, cancel := context.WithTimeout(context.Background(), driver.UndoTimeout)
 	defer cancel()
@@ -181,16 +181,16 @@ func (s *session) killCommand() {
 	if !s.ownKernel {
 		_ = s.conn.call(ctx, "Kill", request, empty())
 	}
-	// A shim deletes only what has ended. One that is just starting the command has not killed it, whatever it has said.
+	// A shim deletes only what has exited. While it starts a command, it reports a kill that had no effect.
 	for pause := firstKillPause; !s.exitsWithin(ctx, pause) && ctx.Err() == nil; pause *= 2 {
 		_ = s.conn.call(ctx, "Kill", request, empty())
 	}
 }
 
-// firstKillPause is how long a killed command may take to end before it is killed again, each time twice as long.
+// firstKillPause is how long a killed command may take to exit before it is killed again; it doubles each time.
 const firstKillPause = 50 * time.Millisecond
 
-// ended tells whether the command ends within that time.
+// exitsWithin reports whether the command exits within that time.
 func (s *session) exitsWithin(ctx context.Context, within time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -198,26 +198,26 @@ func (s *session) exitsWithin(ctx context.Context, within time.Duration) bool {
 	return ctx.Err() == nil // an error of the shim's is an end, too: there is nothing to wait for
 }
 
-// forget has the shim forget the command, some time: it waits for who holds the output open.
+// deleteCommand has the shim delete the command in the background: the call waits for all that hold the output open.
 func (s *session) deleteCommand() {
 	s.background(func() {
 		_ = s.conn.call(context.Background(), "Delete", &task.DeleteRequest{ID: s.id, ExecID: s.execID}, &task.DeleteResponse{})
 	})
 }
 
-// resize sets the size of the command's terminal.
+// resizeTerminal sets the size of the command's terminal.
 func (s *session) resizeTerminal(ctx context.Context, z oci.Size) {
-	// One that has ended has no terminal to resize.
+	// An exited command has no terminal.
 	_ = s.conn.call(ctx, "ResizePty", &task.ResizePtyRequest{ID: s.id, ExecID: s.execID, Width: uint32(z.Width), Height: uint32(z.Height)}, empty())
 }
 
-// closeInput tells the command that its input has ended: both our end of the pipe and the shim's are closed.
+// closeInput ends the command's input: both our end of the pipe and the shim's are closed.
 func (s *session) closeInput(ctx context.Context) {
 	_ = s.stdin.Close()
 	_ = s.conn.call(ctx, "CloseIO", &task.CloseIORequest{ID: s.id, ExecID: s.execID, Stdin: true}, empty())
 }
 
-// finish gives those who read the output until then to come to the end.
+// limitOutput ends the reading of output after driver.DrainTime.
 func (s *session) limitOutput() {
 	end := time.Now().Add(driver.DrainTime)
 	_ = s.stdout.SetReadDeadline(end)

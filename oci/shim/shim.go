@@ -1,14 +1,13 @@
-// Package shim drives containers by way of containerd shims (runtime v2): programs that hold a sandbox of their own
-// kind, such as gVisor's kernel or a virtual machine, and are spoken to over ttrpc. It does for handlers of type "shim"
-// what package oci does, with conmon and a runtime binary, for those of type "oci"; the engine sees no difference.
+// Package shim drives containers through containerd shims (runtime v2): programs that run a pod in a sandbox of their
+// kind, such as gVisor's kernel or a virtual machine, with a ttrpc API. It implements oci.Runtime for handlers of type
+// "shim", as package runc does for those of type "oci".
 //
-// One shim serves one pod: the container whose PodID is its own id starts it, the others join. Output is kept by a small
-// process per container (package keeper), so that neither it nor the shim needs podd to be running. All state is in
-// the bundles, <RunDir>/<id>: a new Runtime goes on where a dead daemon's left off. A shim that dies or hangs harms
-// its pod only: every call has a deadline, and Delete needs no shim.
+// One shim serves one pod: the container whose PodID is its own id starts it, the others join. A small process per
+// container (package stdio) holds its output, so that neither it nor the shim needs podd to be running. All state is
+// in the bundles, <RunDir>/<id>: a new Runtime continues after a crash. A shim that dies or hangs harms its pod only:
+// every call has a deadline, and Delete needs no shim.
 //
-// The package knows no image, network or CRI. It shares package oci's types, because a handler is a handler. The
-// sandbox engine is its only caller.
+// The package knows no image, network or CRI. The sandbox engine calls it through oci.Runtime.
 package shim
 
 import (
@@ -35,7 +34,7 @@ type Config struct {
 	Root string
 	// RunDir holds one directory per container: <RunDir>/<id>.
 	RunDir string
-	// Keeper is the program that keeps output, see InstallKeeper.
+	// Stdio is the path of the stdio program, see InstallStdio.
 	Stdio string
 	// Runtime is the OCI runtime that the shim runs (runc, runsc), path or bare name; empty leaves it to the shim.
 	Runtime string
@@ -46,31 +45,28 @@ type Config struct {
 	Options map[string]any
 	// SystemdCgroup chooses the systemd cgroup driver.
 	SystemdCgroup bool
-	// HostKernel says that containers of this handler run on the host's kernel, which is known of
-	// containerd-shim-runc-*.
+	// HostKernel is true if containers of this handler run in the host's kernel. That of containerd-shim-runc-* is known.
 	HostKernel bool
 	// CreateTimeout bounds one Create; 0 means one minute. CallTimeout bounds every other call; 0 means 10 seconds.
 	CreateTimeout, CallTimeout time.Duration
-	// Log is told what nobody is there to be told, such as a keeper that had to be started again.
+	// Log receives errors of background work, such as a stdio process that had to be restarted. It must be set.
 	Log logrus.FieldLogger
 }
 
-const (
-	defaultCreateTimeout = time.Minute
-	defaultCallTimeout   = 10 * time.Second
-)
+// defaultCallTimeout is Config.CallTimeout unless set.
+const defaultCallTimeout = 10 * time.Second
 
-// namespace is what shims call a group of containers. It is the one that the shims of Kubernetes pods know.
+// namespace is the containerd namespace of all containers: the one that shims know from Kubernetes.
 const namespace = "k8s.io"
 
-// Runtime drives the containers of one handler. It holds connections but no state. Safe for concurrent use; two verbs
-// that change the same container must not overlap, but Signal, Delete, State and Wait may overlap anything.
+// Runtime drives the containers of one handler. It holds connections but no state. It is safe for concurrent use. Two
+// calls that change the same container must not overlap, but Signal, Delete, State and Wait may overlap any call.
 type Runtime struct {
 	cfg    Config
 	probes *driver.ProbeCache[oci.Features]
 
 	waiters driver.Waiters
-	// keepers serialises restarts of keepers, by container.
+	// stdioLocks serialises restarts of stdio processes, by container.
 	stdioLocks driver.KeyedLock
 
 	mu sync.Mutex
@@ -79,24 +75,21 @@ type Runtime struct {
 	// sessions are the directories of the commands that this daemon is connected to.
 	sessions map[string]bool
 	closed   bool
-	// work is what goes on after the call that began it.
+	// work is background work.
 	work sync.WaitGroup
 }
 
-// New returns the handler. It runs nothing and never fails: Ready says whether the handler can be used.
+// New returns the handler. It runs nothing and never fails: Ready reports whether the handler can be used.
 func New(cfg Config) *Runtime {
 	if cfg.CreateTimeout <= 0 {
-		cfg.CreateTimeout = defaultCreateTimeout
+		cfg.CreateTimeout = driver.DefaultCreateTimeout
 	}
 	if cfg.CallTimeout <= 0 {
 		cfg.CallTimeout = defaultCallTimeout
 	}
-	if cfg.Log == nil {
-		cfg.Log = logrus.StandardLogger()
-	}
 	cfg.Log = cfg.Log.WithField("handler", cfg.Name)
 	cfg.HostKernel = cfg.HostKernel || strings.HasPrefix(filepath.Base(cfg.Path), "containerd-shim-runc-")
-	// The shim and its runtime work in other directories.
+	// The shim and its runtime run in other directories.
 	for _, path := range []*string{&cfg.RunDir, &cfg.Root, &cfg.ConfigPath, &cfg.Stdio} {
 		if *path == "" {
 			continue
@@ -110,7 +103,7 @@ func New(cfg Config) *Runtime {
 	return r
 }
 
-// Close closes the connections to shims. Containers go on; calls of Wait return.
+// Close closes the connections to shims. Containers keep running; calls of Wait return.
 func (r *Runtime) Close() error {
 	r.mu.Lock()
 	r.closed = true
@@ -124,7 +117,7 @@ func (r *Runtime) Close() error {
 	return nil
 }
 
-// background runs what the caller does not wait for, but Close does. A closed handler runs nothing more.
+// runBackground runs f without waiting. Close waits for it, and a closed handler runs nothing more.
 func (r *Runtime) runBackground(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,7 +130,7 @@ func (r *Runtime) lookup(name string) (string, error) {
 	return driver.LookPath(r.cfg.Name, name, r.cfg.SearchPath)
 }
 
-// bundle names the container's directory, or refuses the id.
+// bundle returns the container's bundle. The error is that of driver.NewBundle.
 func (r *Runtime) bundle(id string) (bundle, error) {
 	b, err := driver.NewBundle(r.cfg.RunDir, id)
 	return bundle{b}, err

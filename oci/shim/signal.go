@@ -16,10 +16,10 @@ import (
 	"github.com/podd-project/podd/oci/driver"
 )
 
-// Signal sends to the container's first process. One that is gone, or was never created, is no error.
+// Signal sends to the container's first process. A process that is gone, or was never created, is not an error.
 //
-// A shim that does not answer to SIGKILL is killed itself, with what is known of the container: its pod is lost then,
-// and only its pod.
+// A shim that does not answer to SIGKILL is killed itself, with the container's processes that are known: its pod is
+// lost, and only its pod.
 func (r *Runtime) Signal(ctx context.Context, id string, sig syscall.Signal) error {
 	rec, conn, err := r.reachContainer(ctx, id)
 	switch {
@@ -38,7 +38,7 @@ func (r *Runtime) Signal(ctx context.Context, id string, sig syscall.Signal) err
 		return nil
 	}
 	if sig == syscall.SIGKILL && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		r.cfg.Log.WithField("container", id).Warn("shim does not answer, killing it")
+		r.cfg.Log.WithField("container", id).Warn("shim does not answer to SIGKILL of a container, killing the shim")
 		return errors.Join(rec.ownInit().Signal(sig), rec.Shim.Signal(sig))
 	}
 	return fmt.Errorf("container %s: %w", id, err)
@@ -48,8 +48,8 @@ func killRequest(id string, sig syscall.Signal) *task.KillRequest {
 	return &task.KillRequest{ID: id, Signal: uint32(sig)}
 }
 
-// killInside kills a container in a sandbox with a kernel of its own. gVisor's shim never tells the end of one that was not
-// started: that is put on record here.
+// killInSandbox kills a container in a sandbox with its own kernel. gVisor's shim never reports the exit of one that
+// was not started: it is recorded here.
 func (r *Runtime) killInSandbox(ctx context.Context, conn *conn, rec record, id string) error {
 	before, errAsk := r.queryStatus(ctx, rec, id)
 	if errors.Is(errAsk, context.DeadlineExceeded) {
@@ -71,7 +71,7 @@ func (r *Runtime) killInSandbox(ctx context.Context, conn *conn, rec record, id 
 		return err
 	}
 	if err := os.WriteFile(b.unstarted(), nil, 0o600); err != nil {
-		return fmt.Errorf("record the end of a container that was not started: %w", err)
+		return fmt.Errorf("record the exit of a container that was not started: %w", err)
 	}
 	exit := killedUnstarted()
 	if err := b.saveExit(exit); err != nil {
@@ -86,7 +86,7 @@ func killedUnstarted() oci.Exit {
 	return oci.Exit{Code: driver.KilledCode, At: time.Now(), Known: true}
 }
 
-// over tells whether a shim says that the process has ended.
+// isProcessGone reports whether a shim's error means that the process has exited.
 func isProcessGone(err error) bool {
 	text := strings.ToLower(err.Error())
 	return errdefs.IsNotFound(err) || strings.Contains(text, "process already finished") || strings.Contains(text, "process not running") ||

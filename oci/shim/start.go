@@ -9,7 +9,7 @@ import (
 )
 
 // Start lets the created container run its command. A command that cannot be run is an oci.ErrCommand, from runtimes
-// that look for it only now.
+// that check it only now.
 func (r *Runtime) Start(ctx context.Context, id string) error {
 	_, conn, err := r.reachContainer(ctx, id)
 	if err != nil {
@@ -23,7 +23,7 @@ func (r *Runtime) Start(ctx context.Context, id string) error {
 	return nil
 }
 
-// reach finds the record of a container that was created, and connects to its shim.
+// reachContainer returns the record of a running container, and a connection to its shim.
 func (r *Runtime) reachContainer(ctx context.Context, id string) (record, *conn, error) {
 	b, err := r.bundle(id)
 	if err != nil {

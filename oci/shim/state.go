@@ -12,8 +12,8 @@ import (
 	"github.com/podd-project/podd/oci"
 )
 
-// State tells what the container is doing now, by asking the shim. A container that nobody knows is Absent, one whose
-// shim has ended is Stopped; neither is an error.
+// State returns the container's status, by calling the shim. An unknown container is Absent, one whose shim has exited
+// is Stopped; neither is an error.
 func (r *Runtime) State(ctx context.Context, id string) (oci.State, error) {
 	b, err := r.bundle(id)
 	if err != nil {
@@ -43,7 +43,7 @@ func (r *Runtime) State(ctx context.Context, id string) (oci.State, error) {
 	return s, nil
 }
 
-// ask asks the shim for the container's status.
+// queryStatus calls the shim for the container's status.
 func (r *Runtime) queryStatus(ctx context.Context, rec record, id string) (oci.Status, error) {
 	conn, err := r.connectShim(ctx, rec)
 	if err != nil {
@@ -63,5 +63,5 @@ func (r *Runtime) queryStatus(ctx context.Context, rec record, id string) (oci.S
 	case status.Status_STOPPED:
 		return oci.Stopped, nil
 	}
-	return "", fmt.Errorf("the shim says status %d: %w", response.GetStatus(), errdefs.ErrUnknown)
+	return "", fmt.Errorf("the shim reports status %d: %w", response.GetStatus(), errdefs.ErrUnknown)
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/podd-project/podd/oci/shim/stdio"
 )
 
-// startKeeper starts the process that keeps the container's output.
+// startStdio starts the process that holds the container's output.
 func (r *Runtime) startStdio(ctx context.Context, b bundle) (process.Process, error) {
 	if r.cfg.Stdio == "" {
-		return process.Process{}, fmt.Errorf("handler %s has no keeper: %w: %w", r.cfg.Name, program.ErrNotBuilt, errdefs.ErrUnavailable)
+		return process.Process{}, fmt.Errorf("handler %s: no stdio program: %w: %w", r.cfg.Name, program.ErrNotBuilt, errdefs.ErrUnavailable)
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CallTimeout)
 	defer cancel()
@@ -30,9 +30,9 @@ func (r *Runtime) startStdio(ctx context.Context, b bundle) (process.Process, er
 	return process.Identify(pid)
 }
 
-// mind starts the container's keeper again when it has died, as by the out-of-memory killer, before the output ended:
-// the container would wait for ever with a full pipe. A keeper that takes events is needed as long as the shim. It
-// returns when ctx ends.
+// superviseStdio restarts the container's stdio process when it dies before the output has ended, for example by the
+// OOM killer: the container would block on a full pipe. A stdio process that receives events is needed as long as the
+// shim runs. It returns when ctx ends.
 func (r *Runtime) superviseStdio(ctx context.Context, b bundle) {
 	for ctx.Err() == nil {
 		rec, err := b.load()
@@ -44,14 +44,14 @@ func (r *Runtime) superviseStdio(ctx context.Context, b bundle) {
 		}
 		if err := r.restartStdio(ctx, b, rec.Stdio); err != nil {
 			if ctx.Err() == nil && b.Exists() {
-				r.cfg.Log.WithError(err).WithField("container", b.ID()).Error("keeper of the container's output died and cannot be started again")
+				r.cfg.Log.WithError(err).WithField("container", b.ID()).Error("failed to restart the stdio process of a container: its output is lost")
 			}
 			return
 		}
 	}
 }
 
-// restartKeeper starts a keeper in the place of a dead one, if nobody else has yet.
+// restartStdio starts a stdio process in place of a dead one, unless another call has.
 func (r *Runtime) restartStdio(ctx context.Context, b bundle, dead process.Process) error {
 	unlock, err := r.stdioLocks.Lock(ctx, b.ID())
 	if err != nil {
@@ -62,18 +62,18 @@ func (r *Runtime) restartStdio(ctx context.Context, b bundle, dead process.Proce
 	if err != nil || rec.Stdio != dead {
 		return err
 	}
-	r.cfg.Log.WithField("container", b.ID()).Warn("keeper of the container's output died, starting another")
+	r.cfg.Log.WithField("container", b.ID()).Warn("stdio process of a container died, restarting it")
 	if rec.Stdio, err = r.startStdio(ctx, b); err != nil {
 		return err
 	}
 	return b.save(rec)
 }
 
-// keeperGrace is how long a keeper may take to write the rest of the output, a child of a container that has ended
-// holding it open or a disk being slow.
+// stdioGrace is how long a stdio process may take to write the remaining output: a child of the exited container may
+// hold it open, or a disk may be slow.
 const stdioGrace = 5 * time.Second
 
-// settleKeeper waits for the output of a container that has ended to be written, for a while.
+// waitStdio waits until the output of an exited container is written, for up to stdioGrace.
 func waitStdio(ctx context.Context, b bundle, rec record) {
 	ctx, cancel := context.WithTimeout(ctx, stdioGrace)
 	defer cancel()
@@ -88,7 +88,7 @@ func waitStdio(ctx context.Context, b bundle, rec record) {
 	}
 }
 
-// keeperOf is the container's keeper by now: the one in rec may have died since, and have been replaced.
+// currentStdio is the container's stdio process: the one in rec may have died and been replaced.
 func currentStdio(b bundle, rec record) process.Process {
 	if now, err := b.load(); err == nil {
 		return now.Stdio
@@ -96,11 +96,11 @@ func currentStdio(b bundle, rec record) process.Process {
 	return rec.Stdio
 }
 
-// keeperPause is the longest time between two looks for the end of the output.
+// stdioPollPause is the longest interval of polling for the end of the output.
 const stdioPollPause = 50 * time.Millisecond
 
-// killKeeper kills the container's keeper, the one on record and any other of the bundle: a daemon may have died before
-// it could note one.
+// killStdio kills the container's stdio process, the recorded one and any other of the bundle: a daemon may have died
+// before it recorded one. The program is found by its name on disk.
 func killStdio(ctx context.Context, b bundle, rec record) error {
 	errs := []error{rec.Stdio.Kill(ctx)}
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -120,8 +120,9 @@ func killStdio(ctx context.Context, b bundle, rec record) error {
 	return errors.Join(errs...)
 }
 
-// ReopenLog makes the keeper continue in a new log file, after the old one was moved away, and returns when it does. A
-// log that was not moved is left alone. A container that has ended gives errdefs.ErrFailedPrecondition and no new file.
+// ReopenLog has the stdio process continue in a new log file after the old one was moved away, and returns when it
+// does. A log that was not moved is left alone. A container that has exited gives errdefs.ErrFailedPrecondition and no
+// new file.
 func (r *Runtime) ReopenLog(ctx context.Context, id string) error {
 	b, err := r.bundle(id)
 	if err != nil {

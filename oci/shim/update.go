@@ -11,8 +11,8 @@ import (
 	"github.com/podd-project/podd/oci"
 )
 
-// Update changes the container's resource limits; what is absent in res stays as it is. A VM plugs in processors and
-// memory by this.
+// Update changes the container's resource limits. Limits absent in res stay as they are. A VM gets CPUs and memory
+// plugged in.
 func (r *Runtime) Update(ctx context.Context, id string, res *specs.LinuxResources) error {
 	_, conn, err := r.reachContainer(ctx, id)
 	if err != nil {
@@ -28,12 +28,12 @@ func (r *Runtime) Update(ctx context.Context, id string, res *specs.LinuxResourc
 	return nil
 }
 
-// Pause freezes all processes of the container; pausing a paused one is no error.
+// Pause freezes all processes of the container. Pausing a paused container is not an error.
 func (r *Runtime) Pause(ctx context.Context, id string) error {
 	return r.setPaused(ctx, id, "Pause", &task.PauseRequest{ID: id}, oci.Paused)
 }
 
-// Resume lets a paused container go on; resuming a running one is no error.
+// Resume thaws a paused container. Resuming a running container is not an error.
 func (r *Runtime) Resume(ctx context.Context, id string) error {
 	return r.setPaused(ctx, id, "Resume", &task.ResumeRequest{ID: id}, oci.Running)
 }

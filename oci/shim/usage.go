@@ -17,13 +17,13 @@ import (
 	"github.com/podd-project/podd/oci/cgroups"
 )
 
-// Usage is what a container in a sandbox with a kernel of its own uses, which no control group of the host tells, as the
-// shim says. errdefs.ErrNotFound when it does not run, errdefs.ErrNotImplemented for a container on the host's kernel.
+// Usage returns the resource usage of a container in a sandbox with its own kernel, which no cgroup of the host shows.
+// The error is errdefs.ErrNotFound if it is not running, errdefs.ErrNotImplemented on the host's kernel.
 func (r *Runtime) Usage(ctx context.Context, id string) (cgroups.Usage, error) {
 	rec, conn, err := r.reachContainer(ctx, id)
 	switch {
 	case errdefs.IsFailedPrecondition(err):
-		return cgroups.Usage{}, fmt.Errorf("container %s does not run: %w", id, errdefs.ErrNotFound)
+		return cgroups.Usage{}, fmt.Errorf("container %s is not running: %w", id, errdefs.ErrNotFound)
 	case err != nil:
 		return cgroups.Usage{}, err
 	case r.cfg.HostKernel:
@@ -39,7 +39,7 @@ func (r *Runtime) Usage(ctx context.Context, id string) (cgroups.Usage, error) {
 	return parseUsage(response.GetStats())
 }
 
-// parseUsage reads the metrics of a shim, which have the form of those of control groups, of version 1 or 2.
+// parseUsage parses the metrics of a shim, which have the form of those of cgroups, v1 or v2.
 func parseUsage(stats *anypb.Any) (cgroups.Usage, error) {
 	url := stats.GetTypeUrl()
 	switch {
@@ -66,8 +66,8 @@ func parseUsage(stats *anypb.Any) (cgroups.Usage, error) {
 			Pids: m.GetPids().GetCurrent(),
 		}), nil
 	}
-	return cgroups.Usage{}, fmt.Errorf("the shim tells usage as %.80q: %w", url, errdefs.ErrNotImplemented)
+	return cgroups.Usage{}, fmt.Errorf("unknown type of shim metrics %.80q: %w", url, errdefs.ErrNotImplemented)
 }
 
-// micros is a number of microseconds in nanoseconds.
+// micros converts microseconds to nanoseconds.
 func micros(n uint64) uint64 { return min(n, math.MaxUint64/1000) * 1000 }

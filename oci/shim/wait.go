@@ -17,9 +17,9 @@ import (
 	"github.com/podd-project/podd/oci/process"
 )
 
-// Wait returns when the container has ended and its output is written, by whichever daemon it was started. When the
-// shim ends first, what is left of the container is killed, and the exit status is unknown. errdefs.ErrNotFound for a
-// container that was never created completely.
+// Wait returns when the container has exited and its output is written, also for a container that an earlier daemon
+// started. If the shim exits first, what is left of the container is killed, and the exit status is unknown.
+// errdefs.ErrNotFound for a container that was never created completely.
 func (r *Runtime) Wait(ctx context.Context, id string) (oci.Exit, error) {
 	b, err := r.bundle(id)
 	if err != nil {
@@ -44,7 +44,7 @@ func (r *Runtime) Wait(ctx context.Context, id string) (oci.Exit, error) {
 	if err != nil {
 		return oci.Exit{}, fmt.Errorf("wait for container %s: %w", id, err)
 	}
-	// Whoever holds the output open has its time; what it writes later is kept, but not waited for.
+	// A process that holds the output open has had its time. What it writes later is kept, but not waited for.
 	waitStdio(ctx, b, rec)
 	if delivered, ok := w.Exit(); ok {
 		exit = delivered
@@ -54,11 +54,11 @@ func (r *Runtime) Wait(ctx context.Context, id string) (oci.Exit, error) {
 	return exit, nil
 }
 
-// retryPause is how long a shim is left alone that has broken the connection and lives.
+// retryPause is the delay before the next call to a shim that is alive but has closed the connection.
 const retryPause = 100 * time.Millisecond
 
-// await asks the shim to tell when the container has ended, until it does or has ended itself, or
-// the container was deleted: errGone. (There are shims that never tell the end of a container that was not started.)
+// waitTask waits with the task API's Wait until the container has exited. The error is errGone if the shim exits or
+// the container is deleted first. (Some shims never report the exit of a container that was not started.)
 func (r *Runtime) waitTask(ctx context.Context, b bundle, rec record, deleted <-chan struct{}) (oci.Exit, error) {
 	minding, stop := context.WithCancel(ctx)
 	defer stop()
@@ -104,8 +104,7 @@ func (r *Runtime) waitTask(ctx context.Context, b bundle, rec record, deleted <-
 	}
 }
 
-// exitOf checks what a shim says of an end: a status that no process can have is unknown, and a time that cannot be is
-// now.
+// parseExit checks an exit that a shim reports: an impossible status is unknown, and an impossible time is now.
 func parseExit(code uint32, at *timestamppb.Timestamp) oci.Exit {
 	e := oci.Exit{Code: driver.UnknownCode, At: time.Now()}
 	if code <= driver.UnknownCode {
@@ -117,12 +116,12 @@ func parseExit(code uint32, at *timestamppb.Timestamp) oci.Exit {
 	return e
 }
 
-// lost ends a container whose shim has ended.
+// onShimExit kills and removes a container whose shim has exited.
 func (r *Runtime) onShimExit(ctx context.Context, b bundle, rec record) oci.Exit {
 	exit := oci.Exit{Code: driver.UnknownCode, At: time.Now()}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), driver.ReapTimeout)
 	defer cancel()
-	// What cannot be killed now is killed by Delete, which says so.
+	// What cannot be killed now is killed by Delete, which returns the error.
 	_ = killContainer(ctx, rec)
 	if b.Exists() {
 		_ = r.shimDelete(ctx, b)
@@ -130,7 +129,7 @@ func (r *Runtime) onShimExit(ctx context.Context, b bundle, rec record) oci.Exit
 	return exit
 }
 
-// killContainer kills what is known of a container: its first process and its control groups.
+// killContainer kills what is known of a container: its first process and its cgroups.
 func killContainer(ctx context.Context, rec record) error {
 	var errs []error
 	if own := rec.ownInit(); own != (process.Process{}) {
@@ -142,8 +141,8 @@ func killContainer(ctx context.Context, rec record) error {
 	return errors.Join(errs...)
 }
 
-// oomKilled tells whether the kernel killed a process of the container for memory: by the shim's event, or the counter
-// of the control group, if it has one.
+// oomKilled reports whether the kernel killed a process of the container for lack of memory: by the shim's event, or
+// by the counter of the cgroup, if it has one.
 func oomKilled(b bundle, rec record) bool {
 	if _, err := os.Lstat(b.oom()); err == nil {
 		return true

@@ -20,17 +20,17 @@ const (
 // packetLimit is larger than any packet of conmon, which reads 8 KiB of output at a time.
 const packetLimit = 64 << 10
 
-// stdinLimit is what conmon takes in one packet; the rest of a longer one would be lost.
+// stdinLimit is what conmon reads of one packet; the rest of a longer one would be lost.
 const stdinLimit = 8 << 10
 
-// Conn is one client of a container's attach socket. conmon writes to all clients in turn and waits for
-// each: one that does not read blocks the container.
+// Conn is a client of a container's attach socket. conmon writes to all clients in turn and waits for each: one that
+// does not read blocks the container.
 type Conn struct {
 	unix *net.UnixConn
 	buf  [packetLimit]byte
 }
 
-// Attach connects to the monitor of the bundle. errdefs.ErrFailedPrecondition when none listens.
+// Attach connects to the monitor of the bundle. errdefs.ErrFailedPrecondition if none listens.
 func Attach(bundle string) (*Conn, error) {
 	c, err := socket.Dial("unixpacket", bundle, "attach")
 	if err != nil {
@@ -39,21 +39,21 @@ func Attach(bundle string) (*Conn, error) {
 	return &Conn{unix: c}, nil
 }
 
-// Close ends the session; a Read under way returns.
+// Close ends the session. A Receive under way returns.
 func (c *Conn) Close() error { return c.unix.Close() }
 
-// CloseStdin says that no more input follows. conmon then closes the container's stdin, unless it was told to
-// leave it open.
+// CloseStdin reports the end of the input. conmon then closes the container's stdin, unless it was started to keep it
+// open.
 func (c *Conn) CloseStdin() error { return c.unix.CloseWrite() }
 
-// Receive returns the next piece of output, which is valid until the next call, and whether it is of stderr. The error is
-// io.EOF once the monitor has ended.
+// Receive returns the next piece of output, which is valid until the next call, and whether it is of stderr. The error
+// is io.EOF once the monitor has ended.
 func (c *Conn) Receive() (data []byte, stderr bool, err error) {
 	for reset := false; ; {
 		n, err := c.unix.Read(c.buf[:])
 		if errors.Is(err, syscall.ECONNRESET) && !reset {
-			// The monitor has ended without having accepted us, or read all our input. The kernel says so once, and before
-			// it gives what is left of the output.
+			// The monitor exited without having accepted the connection or read all input. The kernel returns this error once,
+			// before the remaining output.
 			reset = true
 			continue
 		}

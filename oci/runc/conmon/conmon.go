@@ -1,13 +1,12 @@
-// Package conmon starts conmon, the monitor of one container or of one exec session, and speaks to it.
+// Package conmon starts conmon, the monitor of one container or of one exec session, and talks to it.
 //
-// conmon (2.1.6 or later) is a small C program that calls the OCI runtime, stays as the parent of the
-// container's first process, owns its output (the CRI log file, the attach socket), and leaves its exit
-// status in a file. It forks away from the daemon into a session of its own, so containers and their logs
-// outlive any daemon.
+// conmon (2.1.6 or later) is a small C program that calls the OCI runtime, is the parent of the container's first
+// process, holds its output (the CRI log file, the attach socket), and writes its exit status to a file. It forks into
+// a session of its own, so containers and their logs outlive the daemon.
 //
-// All it leaves stands in the bundle: conmon.pid, pidfile, exit, oom, attach, ctl, winsz. The package knows
-// of no container but through its bundle's path; it keeps nothing in memory and never kills. Only package oci
-// may call it.
+// Its files are in the bundle: conmon.pid, pidfile, exit, oom, attach, ctl, winsz. The package knows a container by
+// its bundle's path only, keeps nothing in memory and never kills. Only package runc and, for attach, package shim
+// call it.
 package conmon
 
 import (
@@ -30,7 +29,7 @@ type Runtime struct {
 	Args []string
 }
 
-// Container is what the monitor of a container must know.
+// Container describes a container to its monitor.
 type Container struct {
 	// Conmon is the path of conmon.
 	Conmon string
@@ -46,9 +45,9 @@ type Container struct {
 	Terminal, Stdin, StdinOnce bool
 }
 
-// Failure is an error that the monitor passes on from the runtime.
+// Failure is an error that the monitor reports from the runtime.
 type Failure struct {
-	// Text is the runtime's stderr; empty when it died without a word.
+	// Text is the runtime's stderr; empty if it exited without a message.
 	Text string
 }
 
@@ -59,7 +58,7 @@ func (f *Failure) Error() string {
 	return f.Text
 }
 
-// ErrLogPath is returned for a log path that conmon cannot be told.
+// ErrLogPath is the error of a log path that cannot be passed to conmon.
 var ErrLogPath = errors.New("log path with a colon")
 
 // args are conmon's arguments for creating the container.
@@ -74,7 +73,7 @@ func (c Container) args() ([]string, error) {
 		"--container-pidfile", filepath.Join(c.Bundle, "pidfile"),
 		"--conmon-pidfile", MonitorPidFile(c.Bundle),
 		"--log-path", log,
-		// The kernel has the lines already; an fsync at exit would only hold the exit status back.
+		// The kernel has the lines already. An fsync at exit would only delay the exit status.
 		"--no-sync-log",
 	}
 	if c.Terminal {
@@ -92,13 +91,13 @@ func (c Container) args() ([]string, error) {
 func (r Runtime) flags() []string {
 	flags := []string{"--runtime", r.Path}
 	for _, a := range r.Args {
-		// One word: glib would take a value that begins with a dash for a flag of conmon.
+		// One argument: glib would take a value that begins with a dash for a flag of conmon.
 		flags = append(flags, "--runtime-arg="+a)
 	}
 	return flags
 }
 
-// logDriver is conmon's --log-path. conmon cuts its value at every colon, silently, and would log elsewhere.
+// logDriver is conmon's --log-path. conmon cuts its value at each colon without an error, and would log elsewhere.
 func logDriver(path string) (string, error) {
 	switch {
 	case path == "":
@@ -109,7 +108,7 @@ func logDriver(path string) (string, error) {
 	return "k8s-file:" + path, nil
 }
 
-// Validate says what conmon could not be told.
+// Validate returns the error of a container that cannot be described to conmon.
 func (c Container) Validate() error {
 	_, err := c.args()
 	return err

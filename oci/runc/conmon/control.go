@@ -19,19 +19,19 @@ const (
 // maxSide is the largest terminal side that conmon accepts.
 const maxSide = 1000
 
-// Reopen asks the monitor to open its log file anew. conmon creates <log>.tmp and renames it over the log, so
-// a log that nobody moved away is lost: callers check. errdefs.ErrFailedPrecondition when no monitor listens.
+// Reopen has the monitor open its log file again. conmon creates <log>.tmp and renames it to the log, so a log that
+// was not moved away is lost: callers check. errdefs.ErrFailedPrecondition if no monitor listens.
 func Reopen(bundle string) error {
 	return control(bundle, reopenMessage, 0, 0)
 }
 
-// Resize sets the size of the container's terminal, in characters; sizes are clamped to conmon's limit.
+// Resize sets the size of the container's terminal, in characters, up to conmon's limit.
 func Resize(bundle string, width, height uint16) error {
 	return control(bundle, resizeMessage, min(int(height), maxSide), min(int(width), maxSide))
 }
 
 func control(bundle string, kind, height, width int) error {
-	// Without a reader, opening for non-blocking writing fails with ENXIO instead of blocking for ever.
+	// Without a reader, opening for non-blocking writing fails with ENXIO instead of blocking.
 	f, err := os.OpenFile(filepath.Join(bundle, "ctl"), os.O_WRONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if errors.Is(err, syscall.ENXIO) || errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("no monitor listens: %w", errdefs.ErrFailedPrecondition)
@@ -40,7 +40,7 @@ func control(bundle string, kind, height, width int) error {
 		return fmt.Errorf("control monitor: %w", err)
 	}
 	defer f.Close()
-	// One write below PIPE_BUF is atomic: messages of several callers do not mix.
+	// One write below PIPE_BUF is atomic: concurrent messages do not mix.
 	if _, err := fmt.Fprintf(f, "%d %d %d\n", kind, height, width); err != nil {
 		return fmt.Errorf("control monitor: %w", err)
 	}

@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// Created are the processes of a container that Create has made.
+// Created are the processes of a new container.
 type Created struct {
 	// Init is the pid of the container's first process, Monitor that of conmon.
 	Init, Monitor int
 }
 
-// Create starts a monitor, which calls `<runtime> create`, and returns when the container is created. A
-// refusal of the runtime is a *Failure with its words. When ctx ends first, its cause is returned and the
-// monitor is left as it is: the caller finds it with MonitorPid.
+// Create starts a monitor, which calls `<runtime> create`, and returns when the container is created. An error of the
+// runtime is a *Failure with its message. When ctx ends first, its cause is returned and the monitor keeps running:
+// the caller finds it with MonitorPid.
 func Create(ctx context.Context, c Container) (Created, error) {
 	args, err := c.args()
 	if err != nil {
@@ -110,7 +110,7 @@ func start(path string, args, env []string, o options) (*monitor, error) {
 	return m, nil
 }
 
-// failure is the error of a conmon that ended badly before it forked.
+// failure is the error of a conmon that failed before it forked.
 func (m *monitor) failure(err error) error {
 	if text := bytes.TrimSpace(m.stderr.Bytes()); len(text) > 0 {
 		return fmt.Errorf("conmon: %s", bytes.ToValidUTF8(text, []byte("?")))
@@ -122,8 +122,8 @@ func (m *monitor) failure(err error) error {
 	return fmt.Errorf("conmon: %w", err)
 }
 
-// socketDir returns dir if the name of conmon's terminal socket in it fits into a socket address of 108
-// bytes; conmon would cut the name off without a word.
+// socketDir returns dir if the path of conmon's terminal socket in it fits into a socket address of 108 bytes; conmon
+// would truncate it without an error.
 func socketDir(dir string) string {
 	if len(dir)+len("/conmon-term.XXXXXX") < 108 {
 		return dir

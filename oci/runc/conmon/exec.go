@@ -20,27 +20,26 @@ type Exec struct {
 	Process, PidFile string
 	// Opts are further options of the runtime's exec verb.
 	Opts []string
-	// Stdin, Stdout and Stderr become the command's own: conmon does not touch them. A nil Stdin is
-	// /dev/null. They stay the caller's to close.
+	// Stdin, Stdout and Stderr become the command's own: conmon does not use them. A nil Stdin is /dev/null. The caller
+	// closes them.
 	Stdin, Stdout, Stderr *os.File
-	// Terminal is a directory for the monitor's sockets if the command gets a terminal, which is then reached
-	// by Session.Attach instead of the three files.
+	// Terminal is a directory for the monitor's sockets if the command gets a terminal, which is then reached by
+	// Session.Attach instead of the files.
 	Terminal string
 }
 
-// Session is a command that is being run. Of its methods, Pid must be called before Status, each once.
+// Session is a running command. Pid must be called before Status, each once.
 type Session struct {
 	m        *monitor
 	terminal string
-	// attach is the pipe on which conmon says that its socket is there, begin the one on which it is told to
-	// go on. With a terminal only.
+	// attach is the pipe on which conmon reports that its socket exists, begin the one on which it waits before the
+	// command starts. With a terminal only.
 	attach *syncPipe
 	begin  *os.File
 }
 
-// StartExec starts the monitor, which calls `<runtime> exec --detach`. The monitor remains a child of the
-// daemon: the session is over when the daemon is. With a terminal the command waits for Attach and Begin, so
-// that nothing of its output is lost.
+// StartExec starts the monitor, which calls `<runtime> exec --detach`. The monitor is a child of the daemon: the
+// session ends with it. With a terminal the command waits for Attach and Begin, so that none of its output is lost.
 func StartExec(e Exec) (*Session, error) {
 	args := []string{
 		"--exec", "--sync", "--api-version", "1",
@@ -111,14 +110,14 @@ func (s *Session) closePipes() {
 	}
 }
 
-// Process is the monitor's process; its descendants are all that the session runs.
+// Process is the monitor's process. The session's processes are its descendants.
 func (s *Session) Process() *os.Process { return s.m.cmd.Process }
 
 // Dir is the directory of the monitor's sockets, for Resize; empty without a terminal.
 func (s *Session) Dir() string { return s.terminal }
 
-// Pid waits until the command runs. It is a *Failure, without text, when the runtime could not start it: the
-// runtime's words went to Stderr.
+// Pid waits until the command runs. The error is a *Failure without text if the runtime could not start it: the
+// runtime's message went to Stderr.
 func (s *Session) Pid(ctx context.Context) (int, error) {
 	a, err := s.m.sync.read(ctx)
 	if err != nil {
@@ -137,7 +136,7 @@ func (s *Session) Status(ctx context.Context) (int32, error) {
 		return 0, err
 	}
 	if a.value < 0 {
-		return 0, fmt.Errorf("conmon could not tell the exit status: %s", a.Message)
+		return 0, fmt.Errorf("conmon does not know the exit status: %s", a.Message)
 	}
 	return int32(a.value), nil
 }
@@ -146,7 +145,7 @@ func (s *Session) Status(ctx context.Context) (int32, error) {
 func (s *Session) Close() error {
 	s.m.sync.Close()
 	s.closePipes()
-	// Its exit status repeats the command's: of no interest.
+	// Its exit status repeats the command's.
 	_ = s.m.cmd.Wait()
 	return nil
 }

@@ -14,8 +14,8 @@ import (
 // MonitorPidFile is where conmon's pid is written.
 func MonitorPidFile(bundle string) string { return filepath.Join(bundle, "conmon.pid") }
 
-// MonitorPid reads the pid of the bundle's monitor; fs.ErrNotExist when none was ever started. The pid alone
-// proves nothing: see Watches.
+// MonitorPid reads the pid of the bundle's monitor; fs.ErrNotExist if none was started. The pid may have been reused:
+// see Watches.
 func MonitorPid(bundle string) (int, error) {
 	pid, err := readInt(MonitorPidFile(bundle))
 	if err != nil {
@@ -24,10 +24,10 @@ func MonitorPid(bundle string) (int, error) {
 	return int(pid), nil
 }
 
-// Watches tells whether the process is a monitor that was started for the bundle, by its command line.
+// Watches reports whether the process is a monitor of the bundle, by its command line.
 func Watches(pid int, bundle string) bool { return bundle != "" && BundleOf(pid) == bundle }
 
-// BundleOf returns the bundle that the process was started for, if it is a monitor; "" otherwise.
+// BundleOf returns the bundle of a monitor's process, "" if it is none.
 func BundleOf(pid int) string {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
 	if err != nil {
@@ -42,8 +42,8 @@ func BundleOf(pid int) string {
 	return ""
 }
 
-// ReadExit reads the exit status that the monitor left and when; fs.ErrNotExist while there is none. A
-// negative status means that conmon itself could not tell.
+// ReadExit reads the exit status that the monitor wrote, and when; fs.ErrNotExist if there is none. A negative status
+// means that it is unknown to conmon.
 func ReadExit(bundle string) (status int32, at time.Time, err error) {
 	path := filepath.Join(bundle, "exit")
 	info, err := os.Stat(path)
@@ -57,7 +57,7 @@ func ReadExit(bundle string) (status int32, at time.Time, err error) {
 	return n, info.ModTime(), nil
 }
 
-// OOM tells whether the monitor saw the kernel run out of memory for the container.
+// OOM reports whether the monitor saw an out-of-memory event of the container.
 func OOM(bundle string) bool {
 	_, err := os.Stat(filepath.Join(bundle, "oom"))
 	return err == nil

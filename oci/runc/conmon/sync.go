@@ -20,8 +20,8 @@ type syncPipe struct {
 	buf  *bufio.Reader
 }
 
-// answer is one report. conmon calls the value "pid" with API version 0 and "data" with 1: the pid, or a
-// negative number and a message when the runtime failed; for an exec session then the exit status.
+// answer is one report. The value is called "pid" with API version 0 and "data" with 1: the pid, or a negative number
+// and a message if the runtime failed; for an exec session then the exit status.
 type answer struct {
 	Pid     *int   `json:"pid"`
 	Data    *int   `json:"data"`
@@ -35,7 +35,7 @@ func newSyncPipe(f *os.File) *syncPipe {
 
 func (s *syncPipe) Close() error { return s.file.Close() }
 
-// read waits for the next report: a *Failure without text when conmon ended without one.
+// read waits for the next report: a *Failure without text if conmon exited without one.
 func (s *syncPipe) read(ctx context.Context) (answer, error) {
 	stop := context.AfterFunc(ctx, func() { _ = s.file.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()

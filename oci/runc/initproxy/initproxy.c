@@ -1,19 +1,19 @@
 //go:build ignore
 
 /*
- * Stands in for a container that has no process of its own on the host, because it runs inside a sandbox with a
- * kernel of its own (gVisor), so that a monitor like conmon can watch it like any other.
+ * The init proxy of a container that has no process of its own on the host, because it runs inside a sandbox with its
+ * own kernel (gVisor). A monitor like conmon watches the init proxy as it would the container's first process.
  *
- * The monitor calls it in place of the runtime:   standin RUNTIME [GLOBAL FLAG...] -- VERB [ARGUMENT...]
+ * The monitor calls it instead of the runtime:   initproxy RUNTIME [GLOBAL FLAG...] -- COMMAND [ARGUMENT...]
  *
- * create: has the runtime create the container, and leaves a child behind whose pid it writes to the file that the
- *   monitor named. The child holds the container's stdin, stdout and stderr. It waits for somebody to connect to the
- *   socket "start" in the bundle, then has the runtime start the container with those, answers with one byte (0, or
- *   the runtime's exit status), waits for the container with the runtime's verb wait, and ends with its exit status.
- * exec: becomes the runtime, without conmon's flag --tty, which runsc does not know and does not need.
- * All other verbs: becomes the runtime.
+ * create: has the runtime create the container, forks a child, and writes the child's pid to the file that the monitor
+ *   named. The child holds the container's stdin, stdout and stderr. It waits for a connection to the socket "start" in
+ *   the bundle, has the runtime start the container with those streams, answers with one byte (0, or the runtime's exit
+ *   status), waits for the container with the runtime's command wait, and exits with its exit status.
+ * exec: executes the runtime without conmon's flag --tty, which runsc does not know and does not need.
+ * All other commands: executes the runtime.
  *
- * It ends with 137, as of SIGKILL, when the sandbox is gone before the container has ended.
+ * It exits with 137, as after SIGKILL, if the sandbox is gone before the container has exited.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -31,29 +31,29 @@
 
 enum { KILLED = 137, BROKEN = 128 };
 
-/* The words before "--", with room for more after them. */
+/* The arguments before "--", with room for more after them. */
 static char **global;
 static int globals;
 
-static int complain(const char *what)
+static int log_errno(const char *what)
 {
-	fprintf(stderr, "standin: %s: %s\n", what, strerror(errno));
+	fprintf(stderr, "initproxy: %s: %s\n", what, strerror(errno));
 	return BROKEN;
 }
 
-/* become replaces this process by the runtime with that verb; words ends with NULL. */
-static void become(char **words)
+/* exec_runtime executes the runtime with these arguments, which end with NULL. */
+static void exec_runtime(char **args)
 {
 	int n = globals;
 
-	while (*words)
-		global[n++] = *words++;
+	while (*args)
+		global[n++] = *args++;
 	global[n] = NULL;
 	execv(global[0], global);
-	_exit(complain(global[0]));
+	_exit(log_errno(global[0]));
 }
 
-/* status waits for a child and tells its exit status as a shell would. */
+/* status waits for a child and returns its exit status as a shell would. */
 static int status(pid_t pid)
 {
 	int ws;
@@ -65,7 +65,7 @@ static int status(pid_t pid)
 }
 
 /* spawn runs the runtime. in, out and err become its descriptors 0 to 2, unless they are negative. */
-static pid_t spawn(char **words, int in, int out, int err)
+static pid_t spawn(char **args, int in, int out, int err)
 {
 	int fd[3] = { in, out, err };
 	pid_t parent = getpid(), pid = fork();
@@ -81,16 +81,16 @@ static pid_t spawn(char **words, int in, int out, int err)
 		_exit(KILLED);
 	for (int i = 0; i < 3; i++)
 		if (fd[i] >= 0 && dup2(fd[i], i) < 0)
-			_exit(complain("dup2"));
-	become(words);
+			_exit(log_errno("dup2"));
+	exec_runtime(args);
 	return -1;
 }
 
-/* await has the runtime wait for the container. Its answer is {"id":"...","exitStatus":N}. */
-static int await(char *id, int null)
+/* wait_container has the runtime wait for the container. Its answer is {"id":"...","exitStatus":N}. */
+static int wait_container(char *id, int null)
 {
 	char answer[4096], *n;
-	char *words[] = { "wait", id, NULL };
+	char *args[] = { "wait", id, NULL };
 	size_t len = 0;
 	ssize_t got;
 	pid_t pid;
@@ -98,7 +98,7 @@ static int await(char *id, int null)
 
 	if (pipe2(p, O_CLOEXEC) < 0)
 		return BROKEN;
-	pid = spawn(words, null, p[1], null);
+	pid = spawn(args, null, p[1], null);
 	close(p[1]);
 	if (pid < 0)
 		return BROKEN;
@@ -116,10 +116,10 @@ static int await(char *id, int null)
 	return atoi(n + strlen("\"exitStatus\":"));
 }
 
-/* stay is the life of the child. */
-static int stay(char *id, int sock, int terminal)
+/* monitor_container is what the child does. */
+static int monitor_container(char *id, int sock, int terminal)
 {
-	char *words[] = { "start", id, NULL };
+	char *args[] = { "start", id, NULL };
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC), conn, code;
 	unsigned char byte;
 	pid_t pid;
@@ -128,26 +128,26 @@ static int stay(char *id, int sock, int terminal)
 		if (errno != EINTR && errno != ECONNABORTED)
 			return BROKEN;
 	close(sock);
-	pid = terminal ? spawn(words, null, null, null) : spawn(words, -1, -1, -1);
+	pid = terminal ? spawn(args, null, null, null) : spawn(args, -1, -1, -1);
 	code = pid < 0 ? BROKEN : status(pid);
-	/* The sandbox holds the container's streams now: they must end when it closes them. */
+	/* The sandbox holds the container's streams now: only then do they end when it closes them. */
 	for (int i = 0; i < 3; i++)
 		dup2(null, i);
 	byte = (unsigned char)code;
 	while (write(conn, &byte, 1) < 0 && errno == EINTR)
 		;
 	close(conn);
-	return code ? BROKEN : await(id, null);
+	return code ? BROKEN : wait_container(id, null);
 }
 
-/* drop takes a word out of the list. */
-static void drop(char **words, const char *word)
+/* remove_arg removes an argument from the list. */
+static void remove_arg(char **args, const char *word)
 {
-	char **to = words;
+	char **to = args;
 
-	for (; *words; words++)
-		if (strcmp(*words, word))
-			*to++ = *words;
+	for (; *args; args++)
+		if (strcmp(*args, word))
+			*to++ = *args;
 	*to = NULL;
 }
 
@@ -158,11 +158,11 @@ static int write_pid(const char *path, pid_t pid)
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 
 	if (fd < 0 || write(fd, text, n) != n || close(fd) < 0)
-		return complain(path);
+		return log_errno(path);
 	return 0;
 }
 
-/* listen_in makes the socket "start" in the bundle, by a relative name: those are not cut off at 107 bytes. */
+/* listen_in makes the socket "start" in the bundle, by a relative path, which is never too long. */
 static int listen_in(const char *bundle)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX, .sun_path = "start" };
@@ -177,49 +177,49 @@ static int listen_in(const char *bundle)
 	return fd;
 }
 
-static int create(char **words, int n)
+static int create(char **args, int n)
 {
 	char *pidfile = NULL, *bundle = ".";
 	int terminal = 0, kept = 0, sock, code;
-	char **args = calloc(n + 1, sizeof *args);
+	char **runtime_args = calloc(n + 1, sizeof *runtime_args);
 	sigset_t all;
 	pid_t pid;
 
-	if (!args)
+	if (!runtime_args)
 		return BROKEN;
 	for (int i = 0; i < n; i++) {
-		if (!strcmp(words[i], "--pid-file") && i + 1 < n) {
-			pidfile = words[++i];
+		if (!strcmp(args[i], "--pid-file") && i + 1 < n) {
+			pidfile = args[++i];
 			continue;
 		}
-		if (!strcmp(words[i], "--bundle") && i + 1 < n)
-			bundle = words[i + 1];
-		if (!strcmp(words[i], "--console-socket"))
+		if (!strcmp(args[i], "--bundle") && i + 1 < n)
+			bundle = args[i + 1];
+		if (!strcmp(args[i], "--console-socket"))
 			terminal = 1;
-		args[kept++] = words[i];
+		runtime_args[kept++] = args[i];
 	}
 	if (!pidfile)
-		return fprintf(stderr, "standin: create without --pid-file\n"), BROKEN;
-	pid = spawn(args, -1, -1, -1);
+		return fprintf(stderr, "initproxy: create without --pid-file\n"), BROKEN;
+	pid = spawn(runtime_args, -1, -1, -1);
 	if (pid < 0)
-		return complain("fork");
+		return log_errno("fork");
 	if ((code = status(pid)) != 0)
 		return code;
 	if ((sock = listen_in(bundle)) < 0)
-		return complain("socket in the bundle");
-	/* What is meant for the container comes by way of the runtime; only SIGKILL is for the child. */
+		return log_errno("socket in the bundle");
+	/* The runtime sends signals to the container; the child takes only SIGKILL. */
 	sigfillset(&all);
 	sigdelset(&all, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &all, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	pid = fork();
 	if (pid < 0)
-		return complain("fork");
+		return log_errno("fork");
 	if (pid == 0) {
-		if (terminal) /* the terminal has gone to the monitor; what is here is for complaints */
+		if (terminal) /* the monitor has the terminal; these are for error messages */
 			for (int i = 0, null = open("/dev/null", O_RDWR); i < 3; i++)
 				dup2(null, i);
-		_exit(stay(words[n - 1], sock, terminal));
+		_exit(monitor_container(args[n - 1], sock, terminal));
 	}
 	return write_pid(pidfile, pid);
 }
@@ -231,7 +231,7 @@ int main(int argc, char **argv)
 	while (split < argc && strcmp(argv[split], "--"))
 		split++;
 	if (split < 2 || split + 1 >= argc) {
-		fprintf(stderr, "usage: standin RUNTIME [GLOBAL FLAG...] -- VERB [ARGUMENT...]\n");
+		fprintf(stderr, "usage: initproxy RUNTIME [GLOBAL FLAG...] -- COMMAND [ARGUMENT...]\n");
 		return BROKEN;
 	}
 	globals = split - 1;
@@ -239,12 +239,12 @@ int main(int argc, char **argv)
 	if (!global)
 		return BROKEN;
 	memcpy(global, argv + 1, globals * sizeof *global);
-	char **words = argv + split + 1;
+	char **args = argv + split + 1;
 	int n = argc - split - 1;
 
-	if (!strcmp(words[0], "create"))
-		return create(words, n);
-	if (!strcmp(words[0], "exec"))
-		drop(words, "--tty");
-	become(words);
+	if (!strcmp(args[0], "create"))
+		return create(args, n);
+	if (!strcmp(args[0], "exec"))
+		remove_arg(args, "--tty");
+	exec_runtime(args);
 }

@@ -1,7 +1,7 @@
-// Package standin carries podd's stand-in program, the process that a monitor watches in place of a container that
-// has none on the host because it runs under a kernel of its own (see standin.c), and installs it.
+// Package initproxy carries the init proxy and installs it. conmon watches the init proxy instead of a container that
+// has no process on the host because it runs in its own kernel (see initproxy.c).
 //
-// It writes one file and knows of nothing else. The sandbox engine's wiring calls it once at start.
+// The package writes one file and knows nothing else. The daemon calls it once at start.
 package initproxy
 
 import (
@@ -11,12 +11,13 @@ import (
 	"github.com/podd-project/podd/oci/program"
 )
 
-// files holds bin/standin if it was built; bin always holds a README, so that podd builds without a C compiler.
+// files holds bin/standin if it was built. bin always holds a README, so that podd builds without a C compiler.
 //
 //go:embed all:bin
 var files embed.FS
 
-// Install writes the program into dir and returns its absolute path; see program.Install.
+// Install writes the program into dir, under the name of earlier versions, and returns its absolute path; see
+// program.Install.
 func Install(dir string) (string, error) {
 	return program.Install(files, filepath.Join(dir, "standin"), 0o555)
 }

@@ -1,7 +1,7 @@
-// Package fifo reads and writes named pipes whose other end is a shim: it may come late, never, or again.
+// Package fifo reads and writes named pipes whose other end is a shim, which may open it late, never, or again.
 //
-// A Reader waits for its first writer without a thread and sees the end when the last writer has gone. The package
-// knows of no container. The shim client and the keeper use it.
+// A Reader waits for its first writer without a thread and sees the end when the last writer is gone. The package
+// knows no container. Packages shim and stdio use it.
 package fifo
 
 import (
@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Make makes a named pipe for root only.
+// Make creates a named pipe for root only.
 func Make(path string) error {
 	if err := unix.Mkfifo(path, 0o600); err != nil {
 		return fmt.Errorf("make fifo %s: %w", path, err)
@@ -26,7 +26,7 @@ func Make(path string) error {
 // Reader is the reading end of a named pipe.
 type Reader struct{ f *os.File }
 
-// Open opens the pipe for reading, at once, whether there is a writer or not.
+// Open opens the pipe for reading without waiting for a writer.
 func Open(path string) (*Reader, error) {
 	f, err := open(path, os.O_RDONLY)
 	if err != nil {
@@ -35,13 +35,13 @@ func Open(path string) (*Reader, error) {
 	return &Reader{f}, nil
 }
 
-// Write opens the pipe for writing, at once, whether there is a reader or not. The file counts as a reader too, so
-// what is written stays in the pipe until somebody comes.
+// Write opens the pipe for writing without waiting for a reader. The file is a reader too, so what is written stays in
+// the pipe until it is read.
 func Write(path string) (*os.File, error) { return open(path, os.O_RDWR) }
 
-// open refuses what is no pipe: a device or a file in its place would not end, or not wait.
+// open refuses a file that is not a pipe: reads of a device or a regular file would not wait, or not end.
 func open(path string, flag int) (*os.File, error) {
-	// Non-blocking: opening does not wait for the other end, and reads and writes wait in the poller.
+	// Non-blocking: opening does not wait for the other end, and reads and writes wait in the runtime's poller.
 	f, err := os.OpenFile(path, flag|syscall.O_NONBLOCK|syscall.O_CLOEXEC|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, err
@@ -57,8 +57,8 @@ func open(path string, flag int) (*os.File, error) {
 	return f, nil
 }
 
-// Read waits for data or the end. It is io.EOF when there was a writer and none is left; before the first one came,
-// it waits. A read deadline ends the wait with os.ErrDeadlineExceeded.
+// Read waits for data or the end: io.EOF if there was a writer and none is left. Before the first writer it waits. A
+// read deadline ends the wait with os.ErrDeadlineExceeded.
 func (r *Reader) Read(p []byte) (int, error) {
 	raw, err := r.f.SyscallConn()
 	if err != nil {
@@ -66,9 +66,9 @@ func (r *Reader) Read(p []byte) (int, error) {
 	}
 	n, errRead := 0, error(nil)
 	err = raw.Read(func(fd uintptr) bool {
-		// poll(2) tells apart what read(2) does not: a pipe that never had a writer gives 0 bytes, too.
+		// poll(2) distinguishes what read(2) does not: a pipe that never had a writer gives 0 bytes, too.
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		// EINTR: there was nothing when a signal came, as the Go runtime sends them to itself.
+		// EINTR: there was nothing when a signal came. The Go runtime sends signals to itself.
 		if ready, err := unix.Poll(fds, 0); ready == 0 || errors.Is(err, unix.EINTR) {
 			return false
 		}

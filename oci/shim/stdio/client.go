@@ -16,15 +16,15 @@ import (
 	"github.com/podd-project/podd/oci/driver/socket"
 )
 
-// answerLimit bounds what is read of a keeper's answer.
+// answerLimit bounds what is read of an answer, in bytes.
 const answerLimit = 4 << 10
 
-// Start starts the program for a bundle that Prepare has prepared, and returns its pid once it is ready. The process
-// is in a session of its own and outlives this one; a goroutine reaps it if it ends before.
+// Start starts the program for a bundle that Prepare has prepared, and returns its pid when it is ready. The process
+// has its own session and outlives the caller; a goroutine reaps it if it exits before.
 func Start(ctx context.Context, program, bundle string) (pid int, err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
-		return 0, fmt.Errorf("start keeper: %w", err)
+		return 0, fmt.Errorf("start stdio process: %w", err)
 	}
 	defer r.Close()
 	cmd := exec.Command(program, bundle)
@@ -33,7 +33,7 @@ func Start(ctx context.Context, program, bundle string) (pid int, err error) {
 	err = cmd.Start()
 	w.Close()
 	if err != nil {
-		return 0, fmt.Errorf("start keeper: %w", err)
+		return 0, fmt.Errorf("start stdio process: %w", err)
 	}
 	go func() { _ = cmd.Wait() }()
 	stop := context.AfterFunc(ctx, func() { _ = r.SetReadDeadline(time.Unix(1, 0)) })
@@ -43,17 +43,17 @@ func Start(ctx context.Context, program, bundle string) (pid int, err error) {
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	case err == nil && string(word) != readyAnswer:
-		err = fmt.Errorf("it says %q", word)
+		err = fmt.Errorf("it reports %q", word)
 	}
 	if err != nil {
 		_ = cmd.Process.Kill() // by handle: os knows whether it was reaped
-		return 0, fmt.Errorf("start keeper: %w", err)
+		return 0, fmt.Errorf("start stdio process: %w", err)
 	}
 	return cmd.Process.Pid, nil
 }
 
-// Reopen has the bundle's keeper go on in a new log file if the log was moved away, and returns when it does.
-// errdefs.ErrFailedPrecondition when there is no keeper.
+// Reopen has the bundle's process continue in a new log file if the log was moved away, and returns when it does.
+// errdefs.ErrFailedPrecondition if there is no process.
 func Reopen(ctx context.Context, bundle string) error {
 	conn, err := socket.Dial("unixpacket", bundle, Control)
 	if err != nil {
@@ -78,7 +78,7 @@ func Reopen(ctx context.Context, bundle string) error {
 	return nil
 }
 
-// Done tells whether the bundle's keeper has seen the end of the output.
+// OutputDone reports whether the bundle's process has seen the end of the output.
 func OutputDone(bundle string) bool {
 	_, err := os.Lstat(filepath.Join(bundle, doneFile))
 	return err == nil

@@ -15,16 +15,17 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Events is the socket in a bundle to which the pod's shim posts events. They are taken here because podd may be down,
-// and gVisor's shim ends, with its pod, when it cannot post one. Shims connect by the whole path, of which the kernel
-// takes 107 bytes: a short name leaves more of them to the directories.
+// Events is the socket in a bundle to which the pod's shim posts events. They are received here because podd may be
+// down, and gVisor's shim exits, with its pod, when it cannot post one. Shims connect by the whole path, which may
+// have 107 bytes: a short name leaves more of them to the directories.
 const Events = "ev"
 
-// OOMMark is the file that is made in the bundle of a container of which the kernel killed a process for memory.
+// OOMMark is the file that is created in the bundle of a container when the kernel has killed a process of it for lack
+// of memory.
 const OOMMark = "podd-oom"
 
-// eventServer answers the only call that shims make, Forward of containerd's events service, by ttrpc. The library
-// would make the program three times as large.
+// eventServer serves the only call that shims make, Forward of containerd's events service, by ttrpc. The library
+// would triple the size of the program.
 type eventServer struct {
 	listener *net.UnixListener
 	bundle   string
@@ -33,11 +34,11 @@ type eventServer struct {
 func openEvents(bundle string) (*eventServer, error) {
 	path := filepath.Join(bundle, Events)
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("keeper: %w", err)
+		return nil, fmt.Errorf("stdio: %w", err)
 	}
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
-		return nil, fmt.Errorf("keeper: %w", err)
+		return nil, fmt.Errorf("stdio: %w", err)
 	}
 	l.SetUnlinkOnClose(false)
 	return &eventServer{listener: l, bundle: bundle}, nil
@@ -55,7 +56,7 @@ func (e *eventServer) serve() {
 		}
 		go func() {
 			defer conn.Close()
-			_ = e.serveConn(conn) // a shim that makes no sense is hung up on
+			_ = e.serveConn(conn) // the connection of a shim that violates the protocol is closed
 		}()
 	}
 }
@@ -70,7 +71,7 @@ const (
 	frameResponse = 2
 )
 
-// answer takes requests until the shim hangs up.
+// serveConn serves requests until the shim closes the connection.
 func (e *eventServer) serveConn(conn io.ReadWriter) error {
 	head := make([]byte, frameHeader)
 	for {
@@ -86,7 +87,7 @@ func (e *eventServer) serveConn(conn io.ReadWriter) error {
 			return err
 		}
 		e.handleRequest(message)
-		// An empty message of type Response: done, and nothing to say.
+		// An empty message of type Response means success.
 		binary.BigEndian.PutUint32(head, 0)
 		head[8], head[9] = frameResponse, 0
 		if _, err := conn.Write(head); err != nil {
@@ -95,8 +96,8 @@ func (e *eventServer) serveConn(conn io.ReadWriter) error {
 	}
 }
 
-// take looks for the one event that is of use: Request.payload (3) is a ForwardRequest, whose envelope (1) has an event
-// (4), whose type is 1 and whose value (2) names the container (1).
+// handleRequest looks for the one event that is used: Request.payload (3) is a ForwardRequest, whose envelope (1) has
+// an event (4), whose type is 1 and whose value (2) names the container (1).
 func (e *eventServer) handleRequest(request []byte) {
 	event := bytesField(bytesField(bytesField(request, 3), 1), 4)
 	if !strings.HasSuffix(string(bytesField(event, 1)), "containerd.events.TaskOOM") {
@@ -105,7 +106,7 @@ func (e *eventServer) handleRequest(request []byte) {
 	e.markOOM(string(bytesField(bytesField(event, 2), 1)))
 }
 
-// field is the last occurrence of a field that holds bytes, nothing if there is none or the message is broken.
+// bytesField is the last occurrence of a bytes field, nil if there is none or the message is malformed.
 func bytesField(message []byte, number protowire.Number) (value []byte) {
 	for len(message) > 0 {
 		n, kind, size := protowire.ConsumeTag(message)
@@ -129,10 +130,10 @@ func bytesField(message []byte, number protowire.Number) (value []byte) {
 	return value
 }
 
-// nameLimit is the longest name of a file.
+// nameLimit is the longest name of a file, in bytes.
 const nameLimit = 255
 
-// mark notes the event in the bundle of a container of this pod, and of no other.
+// markOOM records the event in the bundle of a container of this pod, and of no other.
 func (e *eventServer) markOOM(id string) {
 	if id == "" || len(id) > nameLimit || id[0] == '.' || strings.ContainsAny(id, "/\x00") {
 		return
@@ -143,8 +144,8 @@ func (e *eventServer) markOOM(id string) {
 	if err != nil || json.Unmarshal(data, &record) != nil || record.Owner != filepath.Base(e.bundle) {
 		return
 	}
-	_ = os.WriteFile(filepath.Join(dir, OOMMark), nil, 0o600) // the counter of the control group tells, too
+	_ = os.WriteFile(filepath.Join(dir, OOMMark), nil, 0o600) // if it fails, the cgroup's counter has it, too
 }
 
-// RecordFile is package shim's record of a container, of which the keeper reads whose the shim is.
+// RecordFile is package shim's record of a container. It is read for the owner of the container's shim.
 const RecordFile = "podd.json"

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// clientLimit bounds the clients of one container, backlog the output that each may be behind, in packets.
+	// clientLimit is the number of clients of one container, backlog the output that each may be behind, in packets.
 	clientLimit = 64
 	backlog     = 256
-	// packet is the longest piece of output in one packet, inputLimit that of input.
+	// packet is the longest output in one packet, inputLimit the longest input, in bytes.
 	packet     = 8 << 10
 	inputLimit = 64 << 10
 	// drainTime is how long clients may take for the last output.
 	drainTime = 5 * time.Second
 )
 
-// room holds the attached clients. None of them can make the container wait: one that falls behind is dropped.
+// hub broadcasts output to the attached clients. No client delays the container: one that falls behind is dropped.
 type hub struct {
 	listener *net.UnixListener
 	input    *input
@@ -37,11 +37,11 @@ type hub struct {
 // listen makes a SEQPACKET socket in the bundle, in place of one that a dead process left.
 func listen(bundle, name string) (*net.UnixListener, error) {
 	if err := os.Remove(filepath.Join(bundle, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("keeper: %w", err)
+		return nil, fmt.Errorf("stdio: %w", err)
 	}
 	l, err := socket.Listen("unixpacket", bundle, name)
 	if err != nil {
-		return nil, fmt.Errorf("keeper: %w", err)
+		return nil, fmt.Errorf("stdio: %w", err)
 	}
 	return l, nil
 }
@@ -54,7 +54,7 @@ func openHub(bundle string, in *input) (*hub, error) {
 	return &hub{listener: l, input: in, clients: map[*client]bool{}}, nil
 }
 
-// serve lets clients in until the room is closed.
+// serve accepts clients until the hub is closed.
 func (r *hub) serve() {
 	for {
 		conn, err := r.listener.AcceptUnix()
@@ -96,7 +96,7 @@ func (r *hub) removeClient(c *client) {
 	delete(r.clients, c)
 }
 
-// send passes output to every client.
+// broadcast passes output to every client.
 func (r *hub) broadcast(stream byte, data []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -116,7 +116,7 @@ func (r *hub) broadcast(stream byte, data []byte) {
 	}
 }
 
-// drain ends the clients once they have all output.
+// drainClients ends the clients after they have all output.
 func (r *hub) drainClients() {
 	r.mu.Lock()
 	r.closed = true
@@ -137,7 +137,7 @@ type client struct {
 	queue chan []byte
 }
 
-// send writes the queue to the client, until the queue ends or the client is gone. The queue is emptied in any case.
+// writeQueue writes the queue to the client, until the queue ends. It is emptied even if the client is gone.
 func (c *client) writeQueue() {
 	defer c.conn.Close()
 	for message := range c.queue {
@@ -149,16 +149,16 @@ func (c *client) writeQueue() {
 
 // input is the container's stdin.
 type input struct {
-	// f is nil when it has none.
+	// f is nil if it has none.
 	f *os.File
-	// once: the end of the first client's input is the end of the container's.
+	// once: when the first client's input ends, the container's does.
 	once bool
 
 	mu     sync.Mutex
 	closed bool
 }
 
-// take passes a client's input on, until its end.
+// copyFrom passes a client's input on, until its end.
 func (i *input) copyFrom(conn *net.UnixConn) {
 	buf := make([]byte, inputLimit)
 	for {
@@ -183,13 +183,13 @@ func (i *input) copyFrom(conn *net.UnixConn) {
 	}
 }
 
-// control answers requests about the log.
+// control serves requests to reopen the log.
 type control struct {
 	listener *net.UnixListener
 	log      *log
 }
 
-// requestReopen asks for a new log file. The answer is readyWord or why not.
+// requestReopen is the request for a new log file. The answer is readyAnswer or an error.
 const requestReopen = "reopen"
 
 func openControl(bundle string, l *log) (*control, error) {

@@ -10,22 +10,22 @@ import (
 	"time"
 )
 
-// The streams, as conmon numbers them on the attach socket.
+// The streams, as numbered by conmon on the attach socket.
 const (
 	firstStream  byte = 2
 	streamStdout byte = 2
 	streamStderr byte = 3
 )
 
-// log writes the CRI log: "<time> <stream> <F|P> <text>\n", F for a line that is whole and P for a part of one.
-// A log that cannot be written, as when the disk is full, loses lines: the container must not wait.
+// log writes the CRI log: "<time> <stream> <F|P> <text>\n", F for a full line and P for a part of one. If the log
+// cannot be written, as when the disk is full, lines are lost: the container must not wait.
 type log struct {
 	path string
 
 	mu sync.Mutex
-	// f is nil when output is discarded.
+	// f is nil if output is discarded.
 	f *os.File
-	// open tells of each stream whether its last piece ended without a newline.
+	// open is true for a stream whose last piece ended without a newline.
 	open map[byte]bool
 	buf  bytes.Buffer
 	now  func() time.Time
@@ -45,7 +45,7 @@ func openLog(path string) (*log, error) {
 }
 
 // openFile opens the log. It follows no symbolic link: a pod may be able to write to the directory, and would have
-// root append to any file that it names (CVE-2025-0750).
+// root append to any file (CVE-2025-0750).
 func openFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
@@ -62,8 +62,8 @@ func openFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// write logs a piece of a stream's output. An unfinished line is written at once, as a part: whoever follows the
-// log sees a prompt, and nothing is lost with the keeper.
+// write logs a piece of a stream's output. An unfinished line is written at once, as a part: readers of the log see a
+// prompt, and nothing is lost with the process.
 func (l *log) write(stream byte, data []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +80,7 @@ func (l *log) write(stream byte, data []byte) {
 	l.flush()
 }
 
-// finish ends a line that the stream left unfinished.
+// endLine ends a line that the stream left unfinished.
 func (l *log) endLine(stream byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,7 +92,7 @@ func (l *log) endLine(stream byte) {
 	l.flush()
 }
 
-// timeFormat is RFC 3339 with all nine digits, as the kubelet parses it.
+// timeFormat is RFC 3339 with nine digits, as the kubelet parses it.
 const timeFormat = "2006-01-02T15:04:05.000000000Z07:00"
 
 func (l *log) header(stream byte) string {
@@ -114,7 +114,8 @@ func (l *log) line(head string, whole bool, text []byte) {
 	l.buf.WriteByte('\n')
 }
 
-// flush writes the lines with one call. A piece that did not fit is taken back, so that the next line is one.
+// flush writes the lines with one call. A piece that was written partly is truncated away, so that the next line is
+// complete.
 func (l *log) flush() {
 	defer l.buf.Reset()
 	n, err := l.f.Write(l.buf.Bytes())
@@ -126,7 +127,7 @@ func (l *log) flush() {
 	}
 }
 
-// reopen goes on in a new file if the log was moved away.
+// reopen continues in a new file if the log was moved away.
 func (l *log) reopen() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,7 +143,7 @@ func (l *log) reopen() error {
 	return old.Close()
 }
 
-// current tells whether the open file is the one at the path.
+// isCurrent reports whether the open file is the one at the path.
 func (l *log) isCurrent() bool {
 	have, err := l.f.Stat()
 	if err != nil {

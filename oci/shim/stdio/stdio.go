@@ -1,13 +1,14 @@
-// Package keeper is the process that keeps the output of one container of a shim, whether podd runs or not.
+// Package stdio is the process that holds the stdin, stdout and stderr of one container of a shim, whether podd runs
+// or not.
 //
-// A shim writes a container's output into named pipes. The keeper reads them, writes the CRI log (and begins a new
-// file when the log was moved away), passes the output on to attached clients and their input to the container. It
-// ends when the output has ended. For a container whose shim is its own, it also takes the shim's events, and goes on until it is killed.
-// It owns the sockets and the pipes in the container's bundle and nothing else: it never kills.
+// A shim writes a container's output into named pipes. The process reads them, writes the CRI log (and continues in a
+// new file when the log was moved away), passes the output to attached clients and their input to the container. It
+// exits when the output has ended. For a container with its own shim it also receives the shim's events, until it is
+// killed. It owns the sockets and the pipes in the container's bundle and nothing else. It never kills.
 //
-// Clients speak conmon's protocol (SEQPACKET: a byte for the stream, then output; the other way, input), so package
-// conmon is the client. The program is built by `make embedded`, carried by podd and installed by package shim, which
-// starts it.
+// Clients use conmon's protocol (SEQPACKET: a byte for the stream, then output; in the other direction, input), so
+// package conmon is the client. The program is built by `make embedded`, carried by podd, and installed and started by
+// package shim.
 package stdio
 
 import (
@@ -25,24 +26,24 @@ import (
 	"github.com/podd-project/podd/oci/shim/fifo"
 )
 
-// The files of a bundle that a keeper and its clients use.
+// The files of a bundle that the process and its clients use.
 const (
 	configFile = "podd-keeper.json"
-	// doneFile is a mark: the output has ended and is written.
+	// doneFile marks that the output has ended and is written.
 	doneFile = "podd-output-done"
 	// Socket is where clients attach, Control where the log is reopened.
 	Socket  = "attach"
 	Control = "ctl"
 )
 
-// The names of the pipes, in the bundle.
+// The names of the pipes in the bundle.
 const (
 	Stdin  = "podd-stdin"
 	Stdout = "podd-stdout"
 	Stderr = "podd-stderr"
 )
 
-// Config says what is kept.
+// Config describes one container's streams.
 type Config struct {
 	// LogPath is the CRI log, appended to; empty discards the output.
 	LogPath string `json:"log,omitempty"`
@@ -51,7 +52,7 @@ type Config struct {
 	// Stdin and StdinOnce are the CRI fields of the same names.
 	Stdin     bool `json:"stdin,omitempty"`
 	StdinOnce bool `json:"stdinOnce,omitempty"`
-	// Events: the bundle's shim posts events here. Such a keeper goes on after the output, until it is killed.
+	// Events: the bundle's shim posts events here. The process then runs until it is killed.
 	Events bool `json:"events,omitempty"`
 }
 
@@ -63,14 +64,14 @@ func (c Config) outputs() []string {
 	return []string{Stdout, Stderr}
 }
 
-// Prepare writes what a keeper of the bundle needs, and makes the pipes.
+// Prepare writes the configuration of a bundle's process, and creates the pipes.
 func Prepare(bundle string, c Config) error {
 	data, err := json.Marshal(c)
 	if err != nil {
-		return fmt.Errorf("keeper: %w", err)
+		return fmt.Errorf("stdio: %w", err)
 	}
 	if err := os.WriteFile(filepath.Join(bundle, configFile), data, 0o600); err != nil {
-		return fmt.Errorf("keeper: %w", err)
+		return fmt.Errorf("stdio: %w", err)
 	}
 	pipes := c.outputs()
 	if c.Stdin {
@@ -84,34 +85,34 @@ func Prepare(bundle string, c Config) error {
 	return nil
 }
 
-// Load reads the configuration of a bundle's keeper.
+// Load reads the configuration of a bundle's process.
 func Load(bundle string) (Config, error) {
 	data, err := os.ReadFile(filepath.Join(bundle, configFile))
 	if err != nil {
-		return Config{}, fmt.Errorf("keeper: %w", err)
+		return Config{}, fmt.Errorf("stdio: %w", err)
 	}
 	var c Config
 	if err := json.Unmarshal(data, &c); err != nil {
-		return Config{}, fmt.Errorf("keeper: %w", err)
+		return Config{}, fmt.Errorf("stdio: %w", err)
 	}
 	return c, nil
 }
 
-// exitFailure is the exit status of a keeper that could not begin, or not read on.
+// exitFailure is the exit status of a process that could not start.
 const exitFailure = 1
 
-// Main is the program: `keeper <bundle>`. It writes "ok" or the reason why not to descriptor 3 and goes on until the
-// output has ended.
+// Main is the program: `keeper <bundle>`. It writes "ok" or an error to descriptor 3 and runs until the output has
+// ended.
 func Main(args []string) int {
 	ready := os.NewFile(3, "ready")
 	if len(args) != 2 {
 		fmt.Fprintf(os.Stderr, "usage: %s BUNDLE (podd starts it)\n", args[0])
 		return exitFailure
 	}
-	// It mostly waits: one processor, and a small heap, for there is one keeper per container.
+	// There is one process per container, and it mostly waits: one CPU and a small heap.
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(20)
-	// A signal to podd's group, or a client that is gone, must not end it.
+	// A signal to podd's process group, or a client that is gone, must not end it.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	k, err := open(args[1])
 	if err != nil {
@@ -126,21 +127,21 @@ func Main(args []string) int {
 
 const readyAnswer = "ok"
 
-// keeper keeps one container's output.
+// server holds one container's streams.
 type server struct {
 	cfg Config
-	// done is where the mark goes.
+	// doneFile is the path of the mark.
 	doneFile string
 	log      *log
 	out      map[byte]*fifo.Reader
 	stdin    *os.File
 	hub      *hub
 	ctl      *control
-	// events is nil where no shim works in the bundle.
+	// events is nil if no shim runs in the bundle.
 	events *eventServer
 }
 
-// open opens all that is needed. The pipes must be open before the shim opens them.
+// open opens everything. The pipes must be open before the shim opens them.
 func open(bundle string) (_ *server, err error) {
 	k := &server{doneFile: filepath.Join(bundle, doneFile), out: map[byte]*fifo.Reader{}}
 	defer func() {
@@ -156,12 +157,12 @@ func open(bundle string) (_ *server, err error) {
 	}
 	for i, name := range k.cfg.outputs() {
 		if k.out[firstStream+byte(i)], err = fifo.Open(filepath.Join(bundle, name)); err != nil {
-			return nil, fmt.Errorf("keeper: %w", err)
+			return nil, fmt.Errorf("stdio: %w", err)
 		}
 	}
 	if k.cfg.Stdin {
 		if k.stdin, err = fifo.Write(filepath.Join(bundle, Stdin)); err != nil {
-			return nil, fmt.Errorf("keeper: %w", err)
+			return nil, fmt.Errorf("stdio: %w", err)
 		}
 	}
 	if k.hub, err = openHub(bundle, &input{f: k.stdin, once: k.cfg.StdinOnce}); err != nil {
@@ -176,7 +177,7 @@ func open(bundle string) (_ *server, err error) {
 	return k, err
 }
 
-// run keeps the output until it has ended.
+// run serves until the output has ended, or forever with events.
 func (k *server) run() {
 	go k.hub.serve()
 	go k.ctl.serve()
@@ -189,7 +190,7 @@ func (k *server) run() {
 	k.close()
 }
 
-// keepAll keeps the output until it has ended, unless a keeper before this one has seen that.
+// copyAll copies the output until it has ended, unless an earlier process has done so.
 func (k *server) copyAll() {
 	if _, err := os.Lstat(k.doneFile); err == nil {
 		return
@@ -199,14 +200,14 @@ func (k *server) copyAll() {
 		readers.Go(func() { k.copyStream(stream, from) })
 	}
 	readers.Wait()
-	_ = os.WriteFile(k.doneFile, nil, 0o600) // without it, podd starts another keeper, which finds the end too
+	_ = os.WriteFile(k.doneFile, nil, 0o600) // without it, podd starts another process, which finds the end too
 	k.hub.drainClients()
 }
 
-// chunk is how much is read at once, and the longest piece of a line in the log: the kubelet's limit is larger.
+// chunk is how much is read at once, and the longest piece of a line in the log: less than the kubelet's limit.
 const chunk = 16 << 10
 
-// keep reads one stream to its end.
+// copyStream copies one stream to its end.
 func (k *server) copyStream(stream byte, from *fifo.Reader) {
 	buf := make([]byte, chunk)
 	for {
@@ -242,5 +243,5 @@ func (k *server) close() {
 	if k.log != nil {
 		errs = append(errs, k.log.close())
 	}
-	_ = errors.Join(errs...) // nobody is left to be told
+	_ = errors.Join(errs...) // the process exits
 }

@@ -1,5 +1,5 @@
-// Command keeper keeps the output of one container of a shim: see package keeper. It is small, so that each
-// container can have one.
+// Command keeper holds the output of one container of a shim: see package stdio. It is small, because each container
+// has one.
 package main
 
 import (
