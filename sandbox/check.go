@@ -27,8 +27,8 @@ const (
 	FindingUnknown = "unknown"
 )
 
-// kindAddress is an address allocated to a pod without a record. Unlike other garbage it may belong to another container
-// engine on the same network, so it is freed on demand only.
+// kindAddress is an address allocated to a pod without a record. Unlike other garbage it may belong to another
+// container engine on the same network, so it is freed on demand only.
 const kindAddress = "address"
 
 // Finding is one thing in which records and machine disagree.
@@ -48,8 +48,8 @@ type snapshot struct {
 }
 
 // Check compares the records on disk with the machine, and changes nothing. It needs no Recover before it and may run
-// concurrently with everything else: the machine is listed first, so whatever is created meanwhile has a record by then.
-// What is removed meanwhile may be found, but not twice.
+// concurrently with everything else: the machine is listed first, so whatever is created meanwhile has a record by
+// then. What is removed meanwhile may be found, but not twice.
 func (e *Engine) Check(ctx context.Context) ([]Finding, error) {
 	candidates, pending := e.janitor.candidates(ctx)
 	leases, leaseErr := e.deps.Network.Leases()

@@ -16,6 +16,7 @@ import (
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
+	"github.com/podd-project/podd/sandbox/convert"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -34,8 +35,8 @@ func (e *Engine) CreateContainer(ctx context.Context, podID string, config *cri.
 	return c.ID, c.creation.await(ctx, "container")
 }
 
-// startContainerCreation finds the container that config requests or starts to create it. The creation holds p's gate: a
-// stop of the pod waits for its end.
+// startContainerCreation finds the container that config requests or starts to create it. The creation holds p's gate:
+// a stop of the pod waits for its end.
 func (e *Engine) startContainerCreation(
 	ctx context.Context, p *Pod, config *cri.ContainerConfig,
 ) (_ *Container, err error) {
@@ -89,12 +90,16 @@ func (c *Container) releaseLabels() {
 	}
 }
 
-func (e *Engine) newContainerRecord(ctx context.Context, p *Pod, config *cri.ContainerConfig) (record.Container, error) {
+func (e *Engine) newContainerRecord(
+	ctx context.Context,
+	p *Pod,
+	config *cri.ContainerConfig,
+) (record.Container, error) {
 	img, err := e.deps.Images.Resolve(ctx, config.GetImage().GetImage())
 	if err != nil {
 		return record.Container{}, fmt.Errorf("image %q: %w", config.GetImage().GetImage(), err)
 	}
-	signal, err := stopSignal(config.GetStopSignal(), img.Config.StopSignal)
+	signal, err := convert.StopSignal(config.GetStopSignal(), img.Config.StopSignal)
 	if err != nil {
 		return record.Container{}, err
 	}
@@ -218,14 +223,14 @@ func (c *Container) prepareLog() (string, error) {
 }
 
 func (c *Container) rootfsRequest() image.RootfsRequest {
-	uids, gids := userMappings(c.pod.Config)
+	uids, gids := convert.UserMappings(c.pod.Config)
 	return image.RootfsRequest{ContainerID: c.ID, ImageID: c.ImageID, MountLabel: c.Labels.Mount, UIDs: uids, GIDs: gids}
 }
 
 // makeVolumes makes the directories that the image declares as VOLUME.
 func makeVolumes(c *Container, b containerBuild) error {
-	uids, gids := userMappings(c.pod.Config)
-	return host.MakeVolumes(b.rootfs, b.image.Config.Volumes, int(hostID(uids)), int(hostID(gids)))
+	uids, gids := convert.UserMappings(c.pod.Config)
+	return host.MakeVolumes(b.rootfs, b.image.Config.Volumes, int(convert.HostID(uids)), int(convert.HostID(gids)))
 }
 
 func (c *Container) createRequest(b *containerBuild) oci.CreateRequest {

@@ -4,25 +4,23 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 
-	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/spec"
+	"github.com/podd-project/podd/sandbox/convert"
 	"github.com/podd-project/podd/sandbox/usage"
 )
 
-// limitContainer does the part of an update that OCI runtimes do not: huge pages, which runc sets for a new container only
-// and resets with each update, and oom_score_adj, which belongs to processes. It returns asked with the kernel's values.
+// limitContainer does the part of an update that OCI runtimes do not: huge pages, which runc sets for a new container
+// only and resets with each update, and oom_score_adj, which belongs to processes. It returns asked with the kernel's
+// values.
 func (e *Engine) limitContainer(
 	c *Container, asked *cri.LinuxContainerResources, oom bool,
 ) (*cri.LinuxContainerResources, error) {
@@ -82,7 +80,7 @@ func actualResources(
 	if err != nil {
 		return asked, err
 	}
-	actual := fromKernel(asked, limits)
+	actual := convert.FromKernel(asked, limits)
 	for key := range actual.GetUnified() {
 		if text, err := group.Unified(key); err == nil && text != "" && !strings.Contains(text, "\n") {
 			actual.Unified[key] = text // a table (io.max) stays as requested
@@ -92,57 +90,6 @@ func actualResources(
 		actual.OomScoreAdj = adj
 	}
 	return actual, nil
-}
-
-// fromKernel returns asked with the values of l. An unlimited value is reported the way it was requested, 0 or -1.
-func fromKernel(asked *cri.LinuxContainerResources, l cgroups.Limits) *cri.LinuxContainerResources {
-	r := proto.CloneOf(asked)
-	if r == nil {
-		r = &cri.LinuxContainerResources{}
-	}
-	r.CpuShares = kernelShares(r.CpuShares, l)
-	if l.CPUPeriod != 0 {
-		r.CpuPeriod = int64(l.CPUPeriod)
-		r.CpuQuota = orUnlimited(r.CpuQuota, uint64(max(l.CPUQuota, -1)))
-	}
-	r.MemoryLimitInBytes = orUnlimited(r.MemoryLimitInBytes, l.Memory)
-	if l.MemorySwap != 0 {
-		r.MemorySwapLimitInBytes = orUnlimited(r.MemorySwapLimitInBytes, l.MemorySwap)
-	}
-	if l.CPUs != "" {
-		r.CpusetCpus = l.CPUs
-	}
-	if l.Mems != "" {
-		r.CpusetMems = l.Mems
-	}
-	for _, h := range r.GetHugepageLimits() {
-		if n, ok := l.Hugepages[h.GetPageSize()]; ok {
-			h.Limit = n
-		}
-	}
-	return r
-}
-
-// orUnlimited converts a limit of the kernel to one of CRI.
-func orUnlimited(asked int64, limit uint64) int64 {
-	switch {
-	case limit <= math.MaxInt64:
-		return int64(limit)
-	case asked <= 0:
-		return asked
-	}
-	return -1
-}
-
-// kernelShares returns the CPU shares. On cgroup v2 many shares map to one weight, and runtimes have converted them in two
-// ways: the requested shares are returned as long as one of the two conversions gives the kernel's weight.
-func kernelShares(asked int64, l cgroups.Limits) int64 {
-	weights := []uint64{cgroups.WeightOf(uint64(asked)), cgroups.OldWeightOf(uint64(asked))}
-	switch {
-	case l.CPUShares == 0, l.CPUWeight != 0 && asked != 0 && slices.Contains(weights, l.CPUWeight):
-		return asked
-	}
-	return int64(l.CPUShares)
 }
 
 // setOOMScoreAdj writes a process's oom_score_adj; a process that has ended is no error.

@@ -92,35 +92,6 @@ func TestUpdateOfAContainerThatEnds(t *testing.T) {
 	}
 }
 
-func TestFromKernel(t *testing.T) {
-	unlimited := cgroups.Limits{CPUQuota: -1, CPUPeriod: 100000, Memory: cgroups.Unlimited, MemorySwap: cgroups.Unlimited}
-	for name, tt := range map[string]struct {
-		asked  *cri.LinuxContainerResources
-		kernel cgroups.Limits
-		want   *cri.LinuxContainerResources
-	}{
-		"nothing":                  {nil, cgroups.Limits{CPUQuota: -1, Memory: cgroups.Unlimited}, &cri.LinuxContainerResources{}},
-		"no limit, not asked for":  {nil, unlimited, &cri.LinuxContainerResources{CpuPeriod: 100000}},
-		"no limit, asked for":      {&cri.LinuxContainerResources{CpuQuota: -1, MemoryLimitInBytes: -1, MemorySwapLimitInBytes: -1}, unlimited, &cri.LinuxContainerResources{CpuQuota: -1, CpuPeriod: 100000, MemoryLimitInBytes: -1, MemorySwapLimitInBytes: -1}},
-		"limit that was taken off": {&cri.LinuxContainerResources{CpuQuota: 5000, MemoryLimitInBytes: 4096}, unlimited, &cri.LinuxContainerResources{CpuQuota: -1, CpuPeriod: 100000, MemoryLimitInBytes: -1}},
-		"rounded to a page":        {&cri.LinuxContainerResources{MemoryLimitInBytes: 5000}, cgroups.Limits{CPUQuota: -1, Memory: 4096}, &cri.LinuxContainerResources{MemoryLimitInBytes: 4096}},
-		"shares on v1":             {&cri.LinuxContainerResources{CpuShares: 512}, cgroups.Limits{CPUShares: 513, Memory: cgroups.Unlimited}, &cri.LinuxContainerResources{CpuShares: 513}},
-		"weight of new runtimes":   {&cri.LinuxContainerResources{CpuShares: 512}, cgroups.Limits{CPUShares: 511, CPUWeight: 59, Memory: cgroups.Unlimited}, &cri.LinuxContainerResources{CpuShares: 512}},
-		"weight of old runtimes":   {&cri.LinuxContainerResources{CpuShares: 512}, cgroups.Limits{CPUShares: 130, CPUWeight: 20, Memory: cgroups.Unlimited}, &cri.LinuxContainerResources{CpuShares: 512}},
-		"weight of somebody else":  {&cri.LinuxContainerResources{CpuShares: 512}, cgroups.Limits{CPUShares: 1024, CPUWeight: 100, Memory: cgroups.Unlimited}, &cri.LinuxContainerResources{CpuShares: 1024}},
-		"other page size":          {&cri.LinuxContainerResources{HugepageLimits: []*cri.HugepageLimit{{PageSize: "1GB", Limit: 1}}}, cgroups.Limits{Memory: cgroups.Unlimited}, &cri.LinuxContainerResources{HugepageLimits: []*cri.HugepageLimit{{PageSize: "1GB", Limit: 1}}}},
-		"unified stays":            {&cri.LinuxContainerResources{Unified: map[string]string{"memory.high": "5"}}, cgroups.Limits{Memory: cgroups.Unlimited}, &cri.LinuxContainerResources{Unified: map[string]string{"memory.high": "5"}}},
-	} {
-		asked := proto.CloneOf(tt.asked)
-		if got := fromKernel(tt.asked, tt.kernel); !proto.Equal(got, tt.want) {
-			t.Errorf("%s: got %v, want %v", name, got, tt.want)
-		}
-		if !proto.Equal(asked, tt.asked) {
-			t.Errorf("%s: the request was changed", name)
-		}
-	}
-}
-
 func TestUpdatePod(t *testing.T) {
 	type resources = cri.LinuxContainerResources
 	for name, tt := range map[string]struct {

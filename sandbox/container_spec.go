@@ -14,6 +14,7 @@ import (
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
+	"github.com/podd-project/podd/sandbox/convert"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
@@ -42,7 +43,8 @@ func (e *Engine) containerSpec(ctx context.Context, c *Container, rt Runtime, b 
 		}
 	}
 	//lint:ignore SA1019 kubelets before 1.27 send only this
-	if in.Seccomp, err = e.seccompProfile(security.GetSeccomp(), security.GetSeccompProfilePath()); err != nil {
+	in.Seccomp, err = seccompProfile(e.cfg.SeccompRoot, security.GetSeccomp(), security.GetSeccompProfilePath())
+	if err != nil {
 		return nil, err
 	}
 	if err := checkAppArmor(security); err != nil {
@@ -65,12 +67,12 @@ func (e *Engine) mounts(ctx context.Context, c *Container, volumes map[int]strin
 	return mounts, e.resolver.Relabel(ctx, mounts, c.Labels.Mount)
 }
 
-func (e *Engine) seccompProfile(p *cri.SecurityProfile, deprecated string) (*seccomp.Seccomp, error) {
+func seccompProfile(root string, p *cri.SecurityProfile, deprecated string) (*seccomp.Seccomp, error) {
 	request, err := spec.SeccompRequest(p, deprecated)
 	if err != nil {
 		return nil, err
 	}
-	return host.SeccompProfile(request, e.cfg.SeccompRoot)
+	return host.SeccompProfile(request, root)
 }
 
 // checkAppArmor reports a profile that is not loaded before the runtime does.
@@ -101,7 +103,7 @@ func (e *Engine) specInput(c *Container, rt Runtime, b containerBuild) (spec.Inp
 	if err != nil {
 		return spec.Input{}, err
 	}
-	ns := e.podNamespaces(c.pod)
+	ns := podNamespaces(e.pinRequest(c.pod))
 	ns.PID = pid
 	return spec.Input{
 		ID: c.ID, Sandbox: c.pod.ID, Annotations: e.handlers.annotations(c.pod), Pod: c.pod.Config, Config: c.Config,
@@ -130,7 +132,7 @@ func (e *Engine) pidNamespace(c *Container) (string, error) {
 	case cri.NamespaceMode_TARGET:
 		return e.targetNamespace(c, options.GetTargetId())
 	}
-	if c.pod.OwnKernel && sharesPID(c.pod.Config) {
+	if c.pod.OwnKernel && convert.SharesPID(c.pod.Config) {
 		return spec.Host, nil // of the sandbox's kernel: that of the infra container
 	}
 	infra := c.pod.Status().Infra
@@ -164,7 +166,7 @@ func (e *Engine) targetNamespace(c *Container, target string) (string, error) {
 // mountImageVolumes mounts the images that the container uses as volumes (KEP-4639), and returns the paths by index of
 // the mount.
 func (e *Engine) mountImageVolumes(ctx context.Context, c *Container) (map[int]string, error) {
-	uids, gids := userMappings(c.pod.Config)
+	uids, gids := convert.UserMappings(c.pod.Config)
 	volumes := map[int]string{}
 	for i, m := range c.Config.GetMounts() {
 		if m.GetImage().GetImage() == "" {
@@ -210,13 +212,13 @@ func (e *Engine) infraSpec(p *Pod, rt Runtime) (*specs.Spec, error) {
 	}
 	security := p.Config.GetLinux().GetSecurityContext()
 	//lint:ignore SA1019 kubelets before 1.27 send only this
-	profile, err := e.seccompProfile(security.GetSeccomp(), security.GetSeccompProfilePath())
+	profile, err := seccompProfile(e.cfg.SeccompRoot, security.GetSeccomp(), security.GetSeccompProfilePath())
 	if err != nil {
 		return nil, err
 	}
 	s, warnings, err := spec.Pause(spec.PauseInput{
 		ID: p.ID, Pod: p.Config, Rootfs: e.cfg.PauseRootfs, Seccomp: profile, Labels: p.Labels,
-		Namespaces: e.podNamespaces(p), CgroupsPath: cgroup, Shm: e.paths.podFiles(p).Shm,
+		Namespaces: podNamespaces(e.pinRequest(p)), CgroupsPath: cgroup, Shm: e.paths.podFiles(p).Shm,
 		Annotations: e.handlers.annotations(p), Handler: handlerFacts(rt), Host: e.deps.Facts,
 	})
 	for _, w := range warnings {

@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/convert"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -17,8 +16,8 @@ import (
 // killInterval is how often SIGKILL is repeated: a process that was forking may have escaped the first one.
 const killInterval = time.Second
 
-// StopContainer sends the stop signal, and SIGKILL once grace has passed. Several calls share one stop, and the shortest
-// grace wins. It does not acquire the slot because it must overtake a stuck start. It is idempotent.
+// StopContainer sends the stop signal, and SIGKILL once grace has passed. Several calls share one stop, and the
+// shortest grace wins. It does not acquire the slot because it must overtake a stuck start. It is idempotent.
 func (e *Engine) StopContainer(ctx context.Context, id string, grace time.Duration) error {
 	c, err := e.Container(id)
 	if err != nil {
@@ -62,12 +61,12 @@ func (e *Engine) stopContainer(ctx context.Context, c *Container, grace time.Dur
 	}
 }
 
-// killByDeadline sends the stop signal, waits for the deadline, and then sends SIGKILL until the container has exited or
-// KillTimeout has passed. It continues if the caller, whose context belongs to the operation, gives up.
+// killByDeadline sends the stop signal, waits for the deadline, and then sends SIGKILL until the container has exited
+// or KillTimeout has passed. It continues if the caller, whose context belongs to the operation, gives up.
 func (e *Engine) killByDeadline(caller context.Context, c *Container, s *stop) error {
 	if deadline, _ := c.kill.at(s); time.Until(deadline) > 0 {
 		operation.SetStage(caller, "signal")
-		e.signal(c, signalNumber(c.StopSignal))
+		e.signal(c, convert.SignalNumber(c.StopSignal))
 		operation.SetStage(caller, "grace period")
 	}
 	if !c.waitForDeadline(e.life.ctx, s) {
@@ -87,7 +86,7 @@ func (e *Engine) killByDeadline(caller context.Context, c *Container, s *stop) e
 			operation.SetStage(caller, "delete by the runtime")
 			if err := e.endByRuntime(c); err != nil {
 				return fmt.Errorf("%w: container %s outlived SIGKILL by %v: %s: %w",
-					context.DeadlineExceeded, c.ID, e.cfg.KillTimeout, describeStuck(c.Status().Process.Pid), err)
+					context.DeadlineExceeded, c.ID, e.cfg.KillTimeout, c.Status().Process.DescribeStuck(), err)
 			}
 			return nil
 		case <-e.life.ctx.Done():
@@ -166,20 +165,4 @@ func (e *Engine) stopContainers(ctx context.Context, p *Pod) error {
 		all = append(all, <-errs)
 	}
 	return errors.Join(all...)
-}
-
-// describeStuck describes a process that does not die, from /proc.
-func describeStuck(pid int) string {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return fmt.Sprintf("process %d is gone, its monitor has not reported the exit", pid)
-	}
-	state := "unknown"
-	for line := range strings.Lines(string(status)) {
-		if s, ok := strings.CutPrefix(line, "State:"); ok {
-			state = strings.TrimSpace(s)
-		}
-	}
-	wchan, _ := os.ReadFile(fmt.Sprintf("/proc/%d/wchan", pid))
-	return fmt.Sprintf("process %d is in state %s, waiting in %q", pid, state, wchan)
 }

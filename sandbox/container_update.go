@@ -6,10 +6,10 @@ import (
 	"fmt"
 
 	"github.com/containerd/errdefs"
-	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/oci/spec"
+	"github.com/podd-project/podd/sandbox/convert"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -51,24 +51,10 @@ func (e *Engine) updateContainer(ctx context.Context, c *Container, r *cri.Linux
 		return fmt.Errorf("update container: %w", err)
 	}
 	operation.SetStage(ctx, "read back")
-	actual, err := e.limitContainer(c, mergeResources(c.Status().Resources, r), r.GetOomScoreAdj() != 0)
+	actual, err := e.limitContainer(c, convert.MergeResources(c.Status().Resources, r), r.GetOomScoreAdj() != 0)
 	if errdefs.IsNotFound(err) {
 		err = nil // it has exited meanwhile
 	}
 	return errors.Join(err,
 		c.observe(c.Status().State, func(s *record.ContainerStatus) { s.Resources = actual }))
-}
-
-// mergeResources returns old with the fields that r sets.
-func mergeResources(old, r *cri.LinuxContainerResources) *cri.LinuxContainerResources {
-	merged := &cri.LinuxContainerResources{}
-	if old != nil {
-		merged = proto.Clone(old).(*cri.LinuxContainerResources)
-	}
-	limits := r.GetHugepageLimits()
-	if limits != nil {
-		merged.HugepageLimits = nil // a list would be appended to, not replaced
-	}
-	proto.Merge(merged, r)
-	return merged
 }

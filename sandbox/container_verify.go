@@ -24,8 +24,8 @@ func (e *Engine) verify(ctx context.Context, c *Container, rt Runtime, b contain
 	return err
 }
 
-// verifyPIDNamespace checks that the process whose PID namespace c has joined still runs: then its pid was not reused. If
-// it has ended, the pid may belong to a process of the node, and c may be in the node's PID namespace.
+// verifyPIDNamespace checks that the process whose PID namespace c has joined still runs: then its pid was not reused.
+// If it has ended, the pid may belong to a process of the node, and c may be in the node's PID namespace.
 func (e *Engine) verifyPIDNamespace(ctx context.Context, c *Container, rt Runtime) error {
 	if c.pod.OwnKernel {
 		return nil // it joins none by a pid of the host

@@ -40,8 +40,8 @@ const (
 	waitMaxRetry = time.Minute
 )
 
-// waitExit returns the exit of a container, or false if ctx ended first. A wait that fails, for example for lack of file
-// descriptors, is repeated: the container may still run.
+// waitExit returns the exit of a container, or false if ctx ended first. A wait that fails, for example for lack of
+// file descriptors, is repeated: the container may still run.
 func (e *Engine) waitExit(ctx context.Context, rt Runtime, id string) (exit oci.Exit, exited bool) {
 	for delay := waitRetry; ; delay = min(2*delay, waitMaxRetry) {
 		exit, err := rt.Wait(ctx, id)

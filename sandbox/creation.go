@@ -43,9 +43,9 @@ type construction struct {
 
 func newCreation() creation { return creation{done: make(chan struct{})} }
 
-// register adds o to t and returns true, or returns the object that has its name, with the error of same. If that object
-// differs and is unclaimed, because the kubelet changed the config before the answer, no caller can remove it: register
-// does, and adds o.
+// register adds o to t and returns true, or returns the object that has its name, with the error of same. If that
+// object differs and is unclaimed, because the kubelet changed the config before the answer, no caller can remove it:
+// register does, and adds o.
 func register[K comparable, T keyed[K]](t *table[K, T], o T, same, remove func(other T) error) (T, bool, error) {
 	for {
 		other, added := t.add(o)
@@ -154,8 +154,8 @@ func (c *creation) result(ctx context.Context, what string) error {
 	return c.err
 }
 
-// abandoned reports whether no caller has received the id or waits for it. The caller must then remove the object: it is
-// claimed now, so that later callers see an object that is being removed.
+// abandoned reports whether no caller has received the id or waits for it. The caller must then remove the object: it
+// is claimed now, so that later callers see an object that is being removed.
 func (c *creation) abandoned() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

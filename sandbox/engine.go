@@ -134,8 +134,8 @@ func claimed(cs []*Container) []*Container {
 	return out
 }
 
-// Pod finds a pod by id or unique prefix: errdefs.ErrNotFound, ErrInvalidArgument when ambiguous, or ErrUnavailable when
-// there is a record of it that cannot be read at present.
+// Pod finds a pod by id or unique prefix: errdefs.ErrNotFound, ErrInvalidArgument when ambiguous, or ErrUnavailable
+// when there is a record of it that cannot be read at present.
 func (e *Engine) Pod(id string) (*Pod, error) {
 	p, err := e.store.pods.find(id)
 	return p, e.recovery.unread.explain(id, err)

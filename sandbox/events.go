@@ -75,8 +75,8 @@ func (b *bus) unsubscribe(ch chan Event) {
 	delete(b.subs, ch)
 }
 
-// Events calls send for every event from now on, in order, until ctx ends or send fails. A subscriber that falls too far
-// behind gets errdefs.ErrResourceExhausted and has to list again.
+// Events calls send for every event from now on, in order, until ctx ends or send fails. A subscriber that falls too
+// far behind gets errdefs.ErrResourceExhausted and has to list again.
 func (e *Engine) Events(ctx context.Context, send func(Event) error) error {
 	ch := e.events.subscribe()
 	defer e.events.unsubscribe(ch)

@@ -11,6 +11,7 @@ import (
 	"github.com/podd-project/podd/cmd/config"
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/spec"
+	"github.com/podd-project/podd/sandbox/convert"
 )
 
 // HandlerConfig configures a handler, in addition to what the handler reports itself.
@@ -59,7 +60,7 @@ func (h HandlerConfig) Validate() error {
 // needsInfra reports whether a pod gets an infra container. It returns errdefs.ErrInvalidArgument for a pod that the
 // handler cannot run.
 func (h HandlerConfig) needsInfra(config *cri.PodSandboxConfig, f oci.Features) (bool, error) {
-	if f.OwnKernel && (sharesProcesses(config) || hostNetwork(config) && !f.HostNetwork) {
+	if f.OwnKernel && (convert.SharesProcesses(config) || convert.HostNetwork(config) && !f.HostNetwork) {
 		return false, fmt.Errorf("%w: its containers have a kernel of their own, a pod cannot use the network, PID or IPC "+
 			"namespace of the node (gVisor can use the network, with options.%s = %q)",
 			errdefs.ErrInvalidArgument, oci.NetworkOption, oci.HostNetworkOption)
@@ -68,20 +69,9 @@ func (h HandlerConfig) needsInfra(config *cri.PodSandboxConfig, f oci.Features) 
 	case InfraPause:
 		return true, nil
 	case InfraNone:
-		return sharesPID(config), nil
+		return convert.SharesPID(config), nil
 	}
-	return sharesPID(config) || f.OwnKernel, nil
-}
-
-// usesHost reports whether the pod shares a namespace with the node.
-func usesHost(config *cri.PodSandboxConfig) bool {
-	return hostNetwork(config) || sharesProcesses(config)
-}
-
-// sharesProcesses reports whether the pod uses the node's PID or IPC namespace, which needs the node's kernel.
-func sharesProcesses(config *cri.PodSandboxConfig) bool {
-	o := namespaceOptions(config)
-	return o.GetPid() == cri.NamespaceMode_NODE || o.GetIpc() == cri.NamespaceMode_NODE
+	return convert.SharesPID(config) || f.OwnKernel, nil
 }
 
 // annotations returns the annotations that p's handler receives with p's containers.

@@ -12,6 +12,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/oci/spec"
+	"github.com/podd-project/podd/sandbox/convert"
 )
 
 // The files that a pod's containers share, below <run>/pods/<pod>.
@@ -43,11 +44,11 @@ func (e *Engine) writePodFiles(ctx context.Context, p *Pod, ips []netip.Addr) er
 			return fmt.Errorf("write %s: %w", f.name, err)
 		}
 	}
-	if namespaceOptions(p.Config).GetIpc() == cri.NamespaceMode_NODE {
+	if convert.NamespaceOptions(p.Config).GetIpc() == cri.NamespaceMode_NODE {
 		return nil // containers get the node's /dev/shm
 	}
-	uids, gids := userMappings(p.Config)
-	return e.shm.Mount(ctx, e.paths.podFile(p.ID, shmDir), hostID(uids), hostID(gids), p.Labels.Mount)
+	uids, gids := convert.UserMappings(p.Config)
+	return e.shm.Mount(ctx, e.paths.podFile(p.ID, shmDir), convert.HostID(uids), convert.HostID(gids), p.Labels.Mount)
 }
 
 // writePodFile writes one file, owned by the pod's root user. Containers of any user read it; the directory above keeps
@@ -56,11 +57,11 @@ func writePodFile(path, text string, p *Pod) error {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		return err
 	}
-	uids, gids := userMappings(p.Config)
+	uids, gids := convert.UserMappings(p.Config)
 	if uids == nil {
 		return nil
 	}
-	return os.Chown(path, int(hostID(uids)), int(hostID(gids)))
+	return os.Chown(path, int(convert.HostID(uids)), int(convert.HostID(gids)))
 }
 
 // podFiles returns the files that p's containers mount.
@@ -69,7 +70,7 @@ func (p paths) podFiles(pod *Pod) spec.PodFiles {
 		ResolvConf: p.podFile(pod.ID, resolvConfFile), Hostname: p.podFile(pod.ID, hostnameFile),
 		Hosts: p.podFile(pod.ID, hostsFile), Shm: p.podFile(pod.ID, shmDir),
 	}
-	if namespaceOptions(pod.Config).GetIpc() == cri.NamespaceMode_NODE {
+	if convert.NamespaceOptions(pod.Config).GetIpc() == cri.NamespaceMode_NODE {
 		files.Shm = "/dev/shm"
 	}
 	return files
@@ -103,7 +104,7 @@ func resolvConf(dns *cri.DNSConfig) (string, error) {
 }
 
 func hostnameLine(p *Pod) (string, error) {
-	if !hostNetwork(p.Config) {
+	if !convert.HostNetwork(p.Config) {
 		return podHostname(p) + "\n", nil
 	}
 	name, err := os.Hostname() // a pod on the host network has the node's UTS namespace
@@ -112,7 +113,7 @@ func hostnameLine(p *Pod) (string, error) {
 
 // hosts returns /etc/hosts for containers whose kubelet mounts none.
 func hosts(p *Pod, ips []netip.Addr) (string, error) {
-	if hostNetwork(p.Config) {
+	if convert.HostNetwork(p.Config) {
 		return readHostFile("/etc/hosts")
 	}
 	var b strings.Builder
@@ -121,4 +122,12 @@ func hosts(p *Pod, ips []netip.Addr) (string, error) {
 		fmt.Fprintf(&b, "%s\t%s\n", ip, podHostname(p))
 	}
 	return b.String(), nil
+}
+
+// podHostname returns the hostname in the pod's UTS namespace.
+func podHostname(p *Pod) string {
+	if h := p.Config.GetHostname(); h != "" {
+		return h
+	}
+	return p.ID[:12]
 }

@@ -65,8 +65,8 @@ func dialPod(ctx context.Context, p *Pod, port uint16) (net.Conn, error) {
 	return conn, nil
 }
 
-// splice copies both ways between conn and stream. EOF in one direction is passed on, and the other direction continues:
-// HTTP clients half-close.
+// splice copies both ways between conn and stream. EOF in one direction is passed on, and the other direction
+// continues: HTTP clients half-close.
 func splice(ctx context.Context, conn net.Conn, stream io.ReadWriteCloser) error {
 	stop := context.AfterFunc(ctx, func() {
 		conn.Close()

@@ -5,12 +5,13 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/spec"
+	"github.com/podd-project/podd/sandbox/namespaces"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
 // The infra container is podd's pause process. A pod has one only when its containers share a PID namespace, because
-// every other namespace is pinned by a mount, or when they share a sandbox with its own kernel, which is created for the
-// first container in it. Its id is the pod's.
+// every other namespace is pinned by a mount, or when they share a sandbox with its own kernel, which is created for
+// the first container in it. Its id is the pod's.
 
 // startInfra starts p's infra container, if it needs one.
 func (e *Engine) startInfra(ctx context.Context, p *Pod) (oci.Process, error) {
@@ -51,9 +52,8 @@ func (e *Engine) watchInfra(p *Pod) {
 	})
 }
 
-// podNamespaces returns the paths of the namespaces that p's containers join.
-func (e *Engine) podNamespaces(p *Pod) spec.Namespaces {
-	request := e.pinRequest(p)
+// podNamespaces returns the paths of the namespaces that a pod's containers join.
+func podNamespaces(pinned namespaces.Request) spec.Namespaces {
 	orHost := func(path string) string {
 		if path == "" {
 			return spec.Host
@@ -61,7 +61,7 @@ func (e *Engine) podNamespaces(p *Pod) spec.Namespaces {
 		return path
 	}
 	return spec.Namespaces{
-		Net: orHost(request.Net), IPC: orHost(request.IPC), UTS: orHost(request.UTS),
-		User: orHost(request.User), UIDs: request.UIDs, GIDs: request.GIDs,
+		Net: orHost(pinned.Net), IPC: orHost(pinned.IPC), UTS: orHost(pinned.UTS),
+		User: orHost(pinned.User), UIDs: pinned.UIDs, GIDs: pinned.GIDs,
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/podd-project/podd/sandbox/operation"
 )
 
-// RemovePod stops the pod if necessary, and removes its containers and then its record. If it fails the pod still exists
-// and can be removed again.
+// RemovePod stops the pod if necessary, and removes its containers and then its record. If it fails the pod still
+// exists and can be removed again.
 func (e *Engine) RemovePod(ctx context.Context, id string) error {
 	p, err := e.Pod(id)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/spec/host"
+	"github.com/podd-project/podd/sandbox/convert"
 	"github.com/podd-project/podd/sandbox/namespaces"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
@@ -79,7 +80,7 @@ func (e *Engine) newPodRecord(config *cri.PodSandboxConfig, handler string, feat
 		ID: newID(), CreatedAt: time.Now(), Config: config, RequestedHandler: handler, ResolvedHandler: resolved,
 		Labels: labels, BootID: e.cfg.BootID, Infra: infra, OwnKernel: features.OwnKernel,
 	}
-	if !hostNetwork(config) {
+	if !convert.HostNetwork(config) {
 		r.Netns = filepath.Join(e.paths.netns(), r.ID)
 	}
 	return r, nil
@@ -93,9 +94,16 @@ func checkSamePod(have, want *Pod) error {
 		return nil
 	}
 	m := want.Config.GetMetadata()
-	return fmt.Errorf("%w: pod sandbox %s (%s) is %s/%s attempt %d already, with another configuration or no longer ready: "+
-		"remove it first, or use another attempt",
-		errdefs.ErrAlreadyExists, have.ID, state, m.GetNamespace(), m.GetName(), m.GetAttempt())
+	return fmt.Errorf(
+		"%w: pod sandbox %s (%s) is %s/%s attempt %d already, with another configuration or no longer ready: "+
+			"remove it first, or use another attempt",
+		errdefs.ErrAlreadyExists,
+		have.ID,
+		state,
+		m.GetNamespace(),
+		m.GetName(),
+		m.GetAttempt(),
+	)
 }
 
 func (e *Engine) podConstruction(p *Pod) construction {
@@ -139,15 +147,15 @@ func (e *Engine) buildPod(ctx context.Context, p *Pod) error {
 
 // pinRequest lists the namespaces that p needs: its own but for those that it shares with the node.
 func (e *Engine) pinRequest(p *Pod) namespaces.Request {
-	pins, opts := e.paths.pins(p.ID), namespaceOptions(p.Config)
+	pins, opts := e.paths.pins(p.ID), convert.NamespaceOptions(p.Config)
 	r := namespaces.Request{Net: p.Netns, Sysctls: p.Config.GetLinux().GetSysctls()}
 	if opts.GetIpc() != cri.NamespaceMode_NODE {
 		r.IPC = pins.ipc
 	}
-	if !hostNetwork(p.Config) {
+	if !convert.HostNetwork(p.Config) {
 		r.UTS, r.Hostname = pins.uts, podHostname(p)
 	}
-	if uids, gids := userMappings(p.Config); uids != nil {
+	if uids, gids := convert.UserMappings(p.Config); uids != nil {
 		r.User, r.UIDs, r.GIDs = pins.user, uids, gids
 	}
 	return r
@@ -168,8 +176,24 @@ func (e *Engine) attach(ctx context.Context, p *Pod) (network.Result, error) {
 	return result, e.deps.Namespaces.Sysctl(ctx, p.Netns, p.Config.GetLinux().GetSysctls())
 }
 
-// discardPod undoes a failed creation and returns its cause. If the undo fails too, the pod stays, not ready and listed,
-// for the kubelet to stop and remove.
+func (e *Engine) networkRequest(p *Pod) (network.Request, error) {
+	m, dns := p.Config.GetMetadata(), p.Config.GetDnsConfig()
+	bandwidth, err := convert.Bandwidth(p.Config.GetAnnotations())
+	if err != nil {
+		return network.Request{}, err
+	}
+	return network.Request{
+		PodID: p.ID, PodName: m.GetName(), PodNamespace: m.GetNamespace(), PodUID: m.GetUid(),
+		Netns: p.Netns, Ports: convert.PortMappings(p.Config.GetPortMappings()),
+		DNS:        network.DNS{Servers: dns.GetServers(), Searches: dns.GetSearches(), Options: dns.GetOptions()},
+		Bandwidth:  bandwidth,
+		ConfDir:    e.cfg.Handlers[cmp.Or(p.Handler(), e.cfg.DefaultHandler)].CNIConfDir,
+		CgroupPath: p.Config.GetLinux().GetCgroupParent(),
+	}, nil
+}
+
+// discardPod undoes a failed creation and returns its cause. If the undo fails too, the pod stays, not ready and
+// listed, for the kubelet to stop and remove.
 func (e *Engine) discardPod(ctx context.Context, p *Pod, cause error) error {
 	p.life.end(cause)
 	err := undo(ctx, e.cfg.UndoTimeout, func(ctx context.Context) error { return e.deletePod(ctx, p) })

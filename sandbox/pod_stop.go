@@ -61,8 +61,8 @@ func (e *Engine) stopPod(ctx context.Context, p *Pod) error {
 	return err
 }
 
-// teardownPod is the only undo of buildPod. It needs only the record, may be repeated, and continues after a failed step
-// with the steps that do not depend on it.
+// teardownPod is the only undo of buildPod. It needs only the record, may be repeated, and continues after a failed
+// step with the steps that do not depend on it.
 func (e *Engine) teardownPod(ctx context.Context, p *Pod) error {
 	e.usage.DropPod(p.ID)
 	operation.SetStage(ctx, "stop containers")

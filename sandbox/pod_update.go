@@ -5,16 +5,16 @@ import (
 
 	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
-	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/oci/spec"
+	"github.com/podd-project/podd/sandbox/convert"
 	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/sandbox/usage"
 )
 
-// UpdatePod sets the limits of the pod's cgroup to the sum of its containers' limits (resources) and the cost of running
-// them (overhead); either may be nil, and a limit that is 0 in resources stays unchanged.
+// UpdatePod sets the limits of the pod's cgroup to the sum of its containers' limits (resources) and the cost of
+// running them (overhead); either may be nil, and a limit that is 0 in resources stays unchanged.
 //
 // Errors: errdefs.ErrFailedPrecondition when the pod is not ready, or has no cgroup of its own.
 func (e *Engine) UpdatePod(id string, overhead, resources *cri.LinuxContainerResources) error {
@@ -51,34 +51,13 @@ func podLimits(
 	if _, _, err := spec.Resources(overhead, facts); err != nil {
 		return nil, nil, fmt.Errorf("overhead: %w", err)
 	}
-	total := addOverhead(resources, overhead)
+	total := convert.AddOverhead(resources, overhead)
 	limits, warnings, err := spec.Resources(total, facts)
 	if err == nil && total.GetMemorySwapLimitInBytes() == 0 {
 		spec.WithoutSwap(limits, total)
 	}
 	return limits, warnings, err
 }
-
-// addOverhead adds overhead to the limits; unlimited values stay so. Shares are a weight and always added.
-func addOverhead(resources, overhead *cri.LinuxContainerResources) *cri.LinuxContainerResources {
-	total := proto.CloneOf(resources)
-	if total == nil {
-		total = &cri.LinuxContainerResources{}
-	}
-	if total.CpuShares > 0 {
-		total.CpuShares = min(total.CpuShares+max(0, overhead.GetCpuShares()), maxShares)
-	}
-	if total.CpuQuota > 0 && total.CpuPeriod > 0 && overhead.GetCpuQuota() > 0 && overhead.GetCpuPeriod() > 0 {
-		total.CpuQuota += overhead.GetCpuQuota() * total.CpuPeriod / overhead.GetCpuPeriod()
-	}
-	if total.MemoryLimitInBytes > 0 {
-		total.MemoryLimitInBytes += max(0, overhead.GetMemoryLimitInBytes())
-	}
-	return total
-}
-
-// maxShares is the kernel's highest weight.
-const maxShares = 262144
 
 // openPodCgroup opens the cgroup that the kubelet created for the pod. The caller closes it.
 func (e *Engine) openPodCgroup(p *Pod) (usage.Cgroup, error) {

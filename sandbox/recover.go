@@ -103,7 +103,8 @@ func (r *recovery) start(f func(ctx context.Context, markObserved func())) {
 }
 
 // acquireUndo waits for a slot in which an incomplete pod or container is undone. A waiter whose ctx ends proceeds
-// without a slot, because the others are stuck. The error is that the engine is closing: then the next daemon undoes it.
+// without a slot, because the others are stuck. The error is that the engine is closing: then the next daemon undoes
+// it.
 func (r *recovery) acquireUndo(ctx context.Context) (release func(), err error) {
 	operation.SetStage(ctx, "wait")
 	select {
@@ -132,7 +133,7 @@ func (r *recovery) container(ctx context.Context, c *Container, markObserved fun
 	action := reconcileContainer(c.Status().State, seen)
 	if action == containerStarted {
 		err := c.observe(record.ContainerRunning, func(s *record.ContainerStatus) {
-			s.Process, s.StartedAt = process, startTime(process)
+			s.Process, s.StartedAt = process, process.StartTime()
 		})
 		if err != nil {
 			c.log().WithError(err).Error("failed to write container status")

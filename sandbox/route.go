@@ -8,6 +8,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/sandbox/convert"
 )
 
 // untrustedAnnotation requests a handler for untrusted workloads. As in containerd, such a pod gets no access to the
@@ -24,14 +26,14 @@ func (h *handlers) route(config *cri.PodSandboxConfig, requested string) (string
 	if err != nil {
 		return "", err
 	}
-	if annotation == untrustedAnnotation && needsHost(config) {
+	if annotation == untrustedAnnotation && convert.NeedsHost(config) {
 		return "", fmt.Errorf("%w: a pod with annotation %s cannot be privileged nor use a namespace of the node",
 			errdefs.ErrInvalidArgument, annotation)
 	}
 	if annotation != "" {
 		return h.cfg.AnnotationHandlers[annotation], nil
 	}
-	if h.cfg.HostAccessHandler == "" || !needsHost(config) {
+	if h.cfg.HostAccessHandler == "" || !convert.NeedsHost(config) {
 		return "", nil
 	}
 	rt, err := h.find("")
@@ -61,9 +63,4 @@ func (h *handlers) routingAnnotation(annotations map[string]string) (string, err
 		}
 	}
 	return found, nil
-}
-
-// needsHost reports whether a pod needs access to the node, which a handler with its own kernel does not give.
-func needsHost(config *cri.PodSandboxConfig) bool {
-	return config.GetLinux().GetSecurityContext().GetPrivileged() || usesHost(config)
 }

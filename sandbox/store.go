@@ -102,8 +102,8 @@ func (t *table[K, T]) add(o T) (other T, added bool) {
 }
 
 // adopt adds an object of an earlier daemon. A named one is also found by its name. It returns another object that has
-// the name, if any, which keeps it unless replace is true. Two of one name are legal: the creation of one failed, and so
-// did its undo.
+// the name, if any, which keeps it unless replace is true. Two of one name are legal: the creation of one failed, and
+// so did its undo.
 func (t *table[K, T]) adopt(o T, named, replace bool) (other T, found bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

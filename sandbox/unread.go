@@ -12,8 +12,8 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// UnreadRecord is a record that cannot be read at present, for example for lack of file descriptors or because of an I/O
-// error. The resources of its pod or container are left in place meanwhile.
+// UnreadRecord is a record that cannot be read at present, for example for lack of file descriptors or because of an
+// I/O error. The resources of its pod or container are left in place meanwhile.
 type UnreadRecord struct {
 	Path  string    `json:"path"`
 	Error string    `json:"error"`

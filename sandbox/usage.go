@@ -48,7 +48,9 @@ func (e *Engine) Writable(containerID string) *image.FsUsage { return e.usage.Wr
 func (e *Engine) Filesystem() (fs image.Filesystem, device string) { return e.usage.Filesystem() }
 
 func (e *Engine) newCollector() *usage.Collector {
-	return usage.NewCollector(usage.Config{Interval: e.cfg.StatsInterval, Cgroups: e.deps.Cgroups, Disk: e.deps.Disk, Log: e.deps.Log})
+	return usage.NewCollector(
+		usage.Config{Interval: e.cfg.StatsInterval, Cgroups: e.deps.Cgroups, Disk: e.deps.Disk, Log: e.deps.Log},
+	)
 }
 
 // usageTargets returns all that is measured in the background.

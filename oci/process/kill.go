@@ -19,14 +19,17 @@ func (p Process) Kill(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, KillTimeout)
 	defer cancel()
 	if err := p.Wait(ctx); err != nil {
-		return fmt.Errorf("%s: %w", describeStuck(p), err)
+		return fmt.Errorf("%s: %w", p.DescribeStuck(), err)
 	}
 	return nil
 }
 
-// describeStuck describes a process that survives SIGKILL.
-func describeStuck(p Process) string {
-	s, _ := readStat(p.Pid)
+// DescribeStuck describes a process that SIGKILL does not end, from /proc.
+func (p Process) DescribeStuck() string {
+	s, err := readStat(p.Pid)
+	if err != nil || s.Start != p.Start {
+		return fmt.Sprintf("process %d is gone, but its exit was not reported", p.Pid)
+	}
 	wchan, _ := os.ReadFile(fmt.Sprintf("/proc/%d/wchan", p.Pid))
 	return fmt.Sprintf("process %d (%s) survives SIGKILL in state %c, kernel function %q", p.Pid, s.name, s.state, wchan)
 }

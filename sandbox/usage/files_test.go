@@ -12,7 +12,8 @@ func TestOpenFiles(t *testing.T) {
 	defer r.Close()
 	defer w.Close()
 	o := openFiles(os.Getpid(), []int{os.Getpid(), 1 << 30})
-	if o.Files == nil || *o.Files < 5 || o.Sockets == nil || *o.Sockets > *o.Files || o.MaxOpenFiles == nil || *o.MaxOpenFiles == 0 {
+	if o.Files == nil || *o.Files < 5 || o.Sockets == nil || *o.Sockets > *o.Files || o.MaxOpenFiles == nil ||
+		*o.MaxOpenFiles == 0 {
 		t.Errorf("got %+v", o)
 	}
 	if o := openFiles(0, nil); o.MaxOpenFiles != nil || *o.Files != 0 || *o.Sockets != 0 {

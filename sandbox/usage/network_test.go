@@ -21,7 +21,17 @@ broken: 1 2 3
 func TestNetworkUsage(t *testing.T) {
 	var u Network
 	u.parse([]byte(netDev))
-	want := Interface{Name: "eth0", RxBytes: 101, RxPackets: 102, RxErrors: 103, RxDropped: 104, TxBytes: 201, TxPackets: 202, TxErrors: 203, TxDropped: 204}
+	want := Interface{
+		Name:      "eth0",
+		RxBytes:   101,
+		RxPackets: 102,
+		RxErrors:  103,
+		RxDropped: 104,
+		TxBytes:   201,
+		TxPackets: 202,
+		TxErrors:  203,
+		TxDropped: 204,
+	}
 	if u.Default == nil || *u.Default != want {
 		t.Errorf("default %+v", u.Default)
 	}

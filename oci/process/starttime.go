@@ -1,19 +1,17 @@
-package sandbox
+package process
 
 import (
 	"os"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/podd-project/podd/oci"
 )
 
 // clockTicks is USER_HZ, the unit of start times in /proc: 100 per second on every architecture that Go runs on.
 const clockTicks = 100
 
-// startTime returns the wall-clock start time of a process, time.Now() if it is unknown.
-func startTime(p oci.Process) time.Time {
+// StartTime returns the wall-clock start time of the process, time.Now() if it is unknown.
+func (p Process) StartTime() time.Time {
 	stat, err := os.ReadFile("/proc/stat")
 	if err != nil {
 		return time.Now()
