@@ -8,11 +8,11 @@ import (
 	"github.com/podd-project/podd/cmd/config"
 )
 
-// Config is what the engine needs to know of its node.
+// Config configures the engine of a node.
 type Config struct {
-	// Root keeps the records (<root>/pods), across reboots. An absolute path.
+	// Root is the directory of the records (<root>/pods), which survive reboots. An absolute path.
 	Root string `toml:"-"`
-	// Run keeps what is gone after a reboot: <run>/pods, <run>/netns, <run>/containers.
+	// Run is the directory of what a reboot removes: <run>/pods, <run>/netns, <run>/containers.
 	Run string `toml:"-"`
 	// BootID is the kernel's boot id: a record with another one has no live processes.
 	BootID string `toml:"-"`
@@ -20,31 +20,31 @@ type Config struct {
 	PauseRootfs string `toml:"-"`
 	// SystemdCgroup is true for the systemd cgroup driver, false for cgroupfs.
 	SystemdCgroup bool `toml:"-"`
-	// Handlers are what the engine must know of the handlers that differ from the zero HandlerConfig.
+	// Handlers configures the handlers that differ from the zero HandlerConfig.
 	Handlers map[string]HandlerConfig `toml:"-"`
-	// DefaultHandler names the runtime handler of pods that ask for none.
+	// DefaultHandler is the runtime handler of pods that request none.
 	DefaultHandler string `toml:"default_handler" comment:"Runtime handler of pods without a RuntimeClass."`
-	// HostAccessHandler is the handler of pods that ask for none and need the node's own kernel.
+	// HostAccessHandler is the handler of pods that request none and need the node's kernel.
 	HostAccessHandler string `toml:"host_access_handler" comment:"Runtime handler of pods without a RuntimeClass that are privileged or use a namespace of the node, if default_handler has a kernel of its own (gVisor, a VM). Empty: such pods are refused."`
-	// AnnotationHandlers are the handlers of pods that ask for none but have one of these annotations.
+	// AnnotationHandlers are the handlers of pods that request none and have one of these annotations.
 	AnnotationHandlers map[string]string `toml:"annotation_handlers" comment:"Runtime handlers of pods without a RuntimeClass, by the name of an annotation that the pod sets to \"true\". Used with other runtimes: io.kubernetes.cri.untrusted-workload, runtime.frakti.alpha.kubernetes.io/OSContainer and runtime.frakti.alpha.kubernetes.io/Unikernel."`
-	// SeccompRoot is where relative Localhost seccomp profiles are looked up.
+	// SeccompRoot is the directory of relative Localhost seccomp profiles.
 	SeccompRoot string `toml:"seccomp_profile_root" comment:"Directory of Localhost seccomp profiles with a relative path."`
-	// CDIDirs hold the Container Device Interface specifications.
+	// CDIDirs are the directories of Container Device Interface specifications.
 	CDIDirs []string `toml:"cdi_spec_dirs" comment:"Directories of CDI device specifications. Later directories override earlier ones."`
-	// CreateTimeout bounds the making of a pod or container, detached from its caller.
+	// CreateTimeout bounds the creation of a pod or container, which is detached from its caller.
 	CreateTimeout time.Duration `toml:"create_timeout" comment:"Limit for creating a pod or container. It continues if the caller gives up."`
 	// StartTimeout bounds one start of a container.
 	StartTimeout time.Duration `toml:"start_timeout" comment:"Limit for the runtime to start a created container."`
 	// UndoTimeout bounds one teardown.
 	UndoTimeout time.Duration `toml:"undo_timeout" comment:"Limit for one attempt to tear down a pod or container."`
-	// KillTimeout is how long a container may outlive SIGKILL before StopContainer gives up.
+	// KillTimeout is how long a container may outlive SIGKILL before StopContainer fails.
 	KillTimeout time.Duration `toml:"kill_timeout" comment:"How long a container may outlive SIGKILL before StopContainer fails."`
-	// UnclaimedTimeout is how long a pod or container is kept that no caller has heard of.
+	// UnclaimedTimeout is how long a pod or container is kept whose id no caller has received.
 	UnclaimedTimeout time.Duration `toml:"unclaimed_timeout" comment:"How long a created pod or container is kept for a caller that gave up and may retry."`
-	// SlowOperation is the age at which an operation under way is logged, with the stage that it is in.
+	// SlowOperation is the age at which an operation in progress is logged, with its stage.
 	SlowOperation time.Duration `toml:"slow_operation" comment:"Operations on a pod or container that take longer are logged once, with the current stage. Time that the caller asked to wait is not counted."`
-	// StatsInterval is the time between two measurements of what containers use, when nobody asks.
+	// StatsInterval is the time between two background measurements of resource usage.
 	StatsInterval time.Duration `toml:"stats_interval" comment:"Interval of resource usage measurements of each container, used to calculate rates. Requests for statistics measure in addition."`
 }
 

@@ -10,13 +10,13 @@ import (
 	"github.com/podd-project/podd/sandbox/namespaces"
 )
 
-// The engine's view of the mechanisms below it. Each is addressed by id; everything on the way down is
-// idempotent and needs nothing but the id, so that teardown can be repeated after a crash at any line.
+// The engine's view of the mechanisms below it. Each is addressed by id. Every undo is idempotent and needs only the id,
+// so that teardown can be repeated after a crash at any line.
 
 // Namespaces pins and unpins a pod's namespaces.
 type Namespaces interface {
 	Pin(ctx context.Context, r namespaces.Request) error
-	// Sysctl writes those sysctls that name a network interface, which exists once CNI has made it.
+	// Sysctl writes the sysctls that name a network interface, which exists only after CNI has created it.
 	Sysctl(ctx context.Context, netns string, sysctls map[string]string) error
 	// Unpin unmounts and removes pin files; absent ones are not an error.
 	Unpin(ctx context.Context, paths ...string) error
@@ -32,19 +32,19 @@ type Network interface {
 	Dial(ctx context.Context, podID string, port uint16) (net.Conn, error)
 	// Abandon detaches a pod whose record is damaged (network.ErrDamaged of Teardown) or lost.
 	Abandon(ctx context.Context, r network.Request) error
-	// Leases are the addresses that are given away, as far as that can be told, by pod.
+	// Leases returns the allocated addresses by pod, as far as the plugins expose them.
 	Leases() (map[string][]string, error)
-	// Attachments names the pods that are attached, or may be.
+	// Attachments returns the ids of the pods that are attached, or may be.
 	Attachments() ([]string, error)
-	// GC detaches every pod that is not among the living, and has the plugins drop what they hold for others (CNI 1.1).
-	// The living are asked for once no pod is being attached. errdefs.ErrUnavailable when one is.
-	GC(ctx context.Context, living func() []string) error
+	// GC detaches every pod that is not among the valid ones, and makes the plugins free what they hold for others (CNI
+	// 1.1). valid is called once no pod is being attached; errdefs.ErrUnavailable when one is.
+	GC(ctx context.Context, valid func() []string) error
 	Ready() error
 }
 
 // Images finds images and mounts them.
 type Images interface {
-	// Resolve finds a stored image by any name or id; errdefs.ErrNotFound when it is not there.
+	// Resolve finds a stored image by any name or id; errdefs.ErrNotFound when it does not exist.
 	Resolve(ctx context.Context, ref string) (*image.Image, error)
 	Rootfs(ctx context.Context, r image.RootfsRequest) (path string, err error)
 	Volume(ctx context.Context, r image.VolumeRequest) (path string, err error)
