@@ -2,7 +2,9 @@ package shim
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -74,7 +76,7 @@ func removeSocket(path string) error {
 	if path == "" || checkSocket(path) != nil {
 		return nil
 	}
-	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove shim socket: %w", err)
 	}
 	return nil
