@@ -10,11 +10,11 @@ import (
 	"unicode/utf8"
 )
 
-const netDev = `Inter-|   Receive                                                |  Transmit
- face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
-    lo:    1000      10    0    0    0     0          0         0     1000      10    0    0    0     0       0          0
+const netDev = `Inter-| Receive | Transmit
+ face |bytes packets errs drop fifo frame compressed multicast|bytes packets errs drop fifo colls carrier compressed
+    lo: 1000 10 0 0 0 0 0 0 1000 10 0 0 0 0 0 0
   net1: 18446744073709551615 1 2 3 0 0 0 0 4 5 6 7 0 0 0 0
-  eth0:     101     102  103  104    0     0          0         0      201     202  203  204    0     0       0          0
+  eth0: 101 102 103 104 0 0 0 0 201 202 203 204 0 0 0 0
 broken: 1 2 3
 `
 
