@@ -1,5 +1,5 @@
-// Package arch holds the rules of the architecture, as tests that read the source: who may import whom, that every
-// package says what it is for, how long a function may be. A rule that breaks says why it exists.
+// Package arch has the rules of the architecture, as tests that read the source: which package may import which, that
+// every package has a comment, how long a function may be. The failure of a rule says why the rule exists.
 package arch
 
 import (
@@ -15,41 +15,41 @@ import (
 
 const module = "github.com/podd-project/podd/"
 
-// layer says what a package (with those below it) may import of the module, and why.
+// layer is what a package and its subpackages may import from the module, and why.
 type layer struct {
 	path    string
 	imports []string
 	why     string
 }
 
-// Calls go down, values come back, events go out. The first layer whose path fits a package counts.
+// Callers import what they call, never the reverse. The first layer whose path matches a package applies.
 var layers = []layer{
 	{"cmd/config", nil, "the error of one configuration key, which every package with a Config returns: a leaf"},
 	{"checkpoint", nil, "records must be readable by a program that does not know pods; it also writes files " +
 		"atomically for all"},
 	{"oci/cgroups", []string{"oci/process"},
-		"cgroups are read, limited, killed and removed by path or process; drivers and engine know what runs in them"},
-	{"oci/process", nil, "a process is known by pid and start time, whatever it runs"},
+		"cgroups are read, limited, killed and removed by path or process, whatever runs in them"},
+	{"oci/process", nil, "a process is identified by pid and start time, whatever it runs"},
 	{"oci/driver/socket", nil, "a Unix socket by a path of any length, for the drivers and their small programs"},
 	{"oci/runc/conmon", []string{"oci/driver/socket"},
 		"the monitor's protocol is a mechanism of its own, tested against the real conmon alone"},
 	{"oci/spec/host", []string{"oci/spec", "oci/cgroups"},
-		"it asks the machine for what oci/spec, being pure, must be given"},
+		"it reads from the machine what oci/spec takes as input, because oci/spec is pure"},
 	{"oci/program", []string{"checkpoint"}, "it writes an embedded program to its path; the owner knows which one"},
 	{"oci/pause", []string{"oci/program"}, "an embedded program and where it goes"},
 	{"oci/runc/initproxy", []string{"oci/program"}, "an embedded program and where it goes"},
 	{"oci/spec", nil, "config.json is a pure function of the request, the image and the host's facts, which golden " +
 		"tests rely on"},
-	{"oci/driver", []string{"oci", "oci/process", "checkpoint"}, "what drivers share; it holds no container and knows " +
-		"no runtime"},
+	{"oci/driver", []string{"oci", "oci/process", "checkpoint"}, "what drivers share; it keeps no container and " +
+		"depends on no runtime"},
 	{"oci/runc", []string{"oci", "oci/process", "oci/cgroups", "oci/driver", "oci/driver/socket", "oci/runc/conmon"},
-		"the driver of OCI runtimes: by container id and bundle; it knows no pod, image or network, and no other driver"},
+		"the driver of OCI runtimes: by container id and bundle, without pods, images, networks or other drivers"},
 	{"oci/shim/stdio", []string{"oci/shim/fifo", "oci/driver/socket"},
-		"the process that holds one container's output: small, for each container has one"},
+		"the process that holds one container's output: small, because each container has one"},
 	{"oci/shim/fifo", nil, "named pipes, whatever they carry"},
 	{"oci/shim", []string{"oci", "oci/process", "oci/cgroups", "oci/driver", "oci/program", "oci/runc/conmon",
 		"oci/shim/stdio", "oci/shim/fifo", "checkpoint"},
-		"the driver of containerd shims: no other driver but conmon's protocol, by which clients attach to its containers"},
+		"the driver of containerd shims: of other drivers only conmon's protocol, by which clients attach to containers"},
 	{"oci/ocitest", []string{"oci", "oci/runc", "oci/runc/initproxy"}, "the runtimes' test suite sees what the engine " +
 		"sees, and sets up the OCI runtimes"},
 	{"oci", []string{"oci/process"}, "the contract: requests, answers and errors; it does nothing itself"},
@@ -70,34 +70,34 @@ var layers = []layer{
 		"oci", "oci/spec", "oci/spec/host", "oci/cgroups", "image", "network", "checkpoint", "cmd/config"},
 		"the engine puts the mechanisms together; nothing below it calls up"},
 	{"server", []string{"sandbox", "sandbox/operation", "sandbox/record", "sandbox/usage",
-		"image", "oci", "oci/spec", "oci/cgroups", "streaming"}, "validate, call, convert: the CRI's words end here"},
+		"image", "oci", "oci/spec", "oci/cgroups", "streaming"}, "validate, call, convert: the only package that serves CRI"},
 	{"cmd", []string{"cmd", "server", "sandbox", "sandbox/operation", "sandbox/record", "sandbox/usage",
 		"sandbox/namespaces", "oci", "oci/runc", "oci/runc/conmon", "oci/runc/initproxy", "oci/shim", "oci/spec",
 		"oci/spec/host", "oci/pause", "oci/program", "oci/process", "oci/cgroups", "image",
-		"network", "streaming", "checkpoint", "cmd/config"}, "wiring; imported by nobody"},
-	{"test", []string{"test"}, "tests of the whole look at it from outside, as a kubelet does"},
+		"network", "streaming", "checkpoint", "cmd/config"}, "wiring; nothing imports it"},
+	{"test", []string{"test"}, "tests of the whole use it from outside, as a kubelet does"},
 }
 
-// restricted are foreign packages that only some of ours may use.
+// restricted are packages of other modules that only some of ours may import.
 var restricted = []struct {
 	prefix string
 	users  []string
 	why    string
 }{
-	{"google.golang.org/grpc", []string{"server", "cmd"}, "gRPC is how podd is called, not how it works: the engine's " +
-		"errors and types are its own"},
+	{"google.golang.org/grpc", []string{"server", "cmd"}, "gRPC is how podd is called, not how it works: the engine " +
+		"has its own errors and types"},
 	{"k8s.io/cri-api", []string{"server", "sandbox", "oci/spec", "streaming", "cmd"},
-		"mechanisms do not speak CRI, so that they can be used and tested without it"},
+		"mechanisms do not depend on CRI, so that they can be used and tested without it"},
 	{"go.podman.io/", []string{"image", "cmd"}, "the image library's types stay behind the image package; main only " +
 		"lets it re-execute podd to unpack layers"},
 	{"github.com/containernetworking/", []string{"network"}, "CNI stays behind the network package"},
 	{"github.com/spf13/cobra", []string{"cmd"}, "the command line is the command's"},
-	{"github.com/prometheus/", []string{"cmd/podd/metrics"}, "who counts is the operator's choice: the engine and the " +
-		"server tell what happened, in their own words"},
+	{"github.com/prometheus/", []string{"cmd/podd/metrics"}, "metrics are optional: the engine and the " +
+		"server report operations by their own types"},
 	{"go.opentelemetry.io/", []string{"cmd/podd/tracing"}, "as with metrics"},
 }
 
-// pkg is what `go list` says of one package.
+// pkg is one package in the output of `go list`.
 type pkg struct {
 	ImportPath, Name, Dir, Doc string
 	Imports                    []string
@@ -130,7 +130,7 @@ func packages(t *testing.T) []pkg {
 	}
 }
 
-// inside is true when a package is path or below it.
+// inside reports whether a package is path or below it.
 func inside(pkg, path string) bool { return pkg == path || strings.HasPrefix(pkg, path+"/") }
 
 func layerOf(name string) (layer, bool) {
@@ -146,23 +146,24 @@ func TestImportsGoDown(t *testing.T) {
 		name := strings.TrimPrefix(p.ImportPath, module)
 		l, ok := layerOf(name)
 		if !ok {
-			t.Errorf("%s is in no layer: add it to the table in test/arch with what it may import, and why", name)
+			t.Errorf("%s: in no layer, want an entry in the table of test/arch with what it may import, and why", name)
 			continue
 		}
 		for _, imp := range p.Imports {
 			short, ours := strings.CutPrefix(imp, module)
 			if ours && !mayImport(l, name, short) {
-				t.Errorf("%s imports %s.\n\t%s may import %s: %s.", name, short, l.path, listed(l.imports), l.why)
+				t.Errorf("%s imports %s, want only what its layer may import\n\t%s may import %s: %s", name, short,
+					l.path, listed(l.imports), l.why)
 			}
 		}
 	}
 }
 
-// mayImport is true for what the layer lists. "image" alone does not mean image/imagetest, unless the importer is below
-// the same layer.
+// mayImport reports whether the layer lists imp. "image" alone does not include image/imagetest, unless the importer is
+// below the same layer.
 func mayImport(l layer, from, imp string) bool {
 	if inside(imp, l.path) && inside(from, l.path) && from != l.path {
-		return true // packages below one path know each other
+		return true // packages below one path may import each other
 	}
 	return slices.ContainsFunc(l.imports, func(allowed string) bool {
 		return imp == allowed || allowed == l.path && inside(imp, allowed)
@@ -171,7 +172,7 @@ func mayImport(l layer, from, imp string) bool {
 
 func listed(names []string) string {
 	if len(names) == 0 {
-		return "nothing of ours"
+		return "no package of the module"
 	}
 	return strings.Join(names, ", ")
 }
@@ -180,30 +181,31 @@ func TestLibrariesStayWhereTheyBelong(t *testing.T) {
 	for _, p := range packages(t) {
 		name := strings.TrimPrefix(p.ImportPath, module)
 		if inside(name, "test") || strings.HasSuffix(name, "test") {
-			continue // tests play every part
+			continue // tests may import any library
 		}
 		for _, r := range restricted {
 			for _, imp := range p.Imports {
 				if strings.HasPrefix(imp, r.prefix) &&
 					!slices.ContainsFunc(r.users, func(u string) bool { return inside(name, u) }) {
-					t.Errorf("%s imports %s, which only %s may: %s.", name, imp, strings.Join(r.users, ", "), r.why)
+					t.Errorf("%s imports %s, want it imported by %s only: %s", name, imp, strings.Join(r.users, ", "), r.why)
 				}
 			}
 		}
 	}
 }
 
-// Names that say nothing attract everything.
+// Package names that do not say what belongs into the package.
 var vague = []string{"util", "utils", "common", "helpers", "types", "manager", "misc", "lib", "pkg", "base", "shared"}
 
 func TestEveryPackageSaysWhatItIsFor(t *testing.T) {
 	for _, p := range packages(t) {
 		name := strings.TrimPrefix(p.ImportPath, module)
 		if len(strings.Fields(p.Doc)) < 5 {
-			t.Errorf("%s has no package comment: say what it owns, what it never does and who may call it", name)
+			t.Errorf("%s: no package comment, want one: what it owns, what it never does, which packages may call it",
+				name)
 		}
 		if slices.Contains(vague, p.Name) {
-			t.Errorf("%s: a package named %s says nothing about what belongs into it", name, p.Name)
+			t.Errorf("%s: package name = %s, want a name that says what belongs into it", name, p.Name)
 		}
 	}
 }
@@ -230,7 +232,7 @@ func TestTheTableItself(t *testing.T) {
 	for _, c := range cases {
 		l, ok := layerOf(c.from)
 		if !ok || mayImport(l, c.from, c.imp) != c.want {
-			t.Errorf("%s may import %s: %v, want %v", c.from, c.imp, !c.want, c.want)
+			t.Errorf("mayImport(%s, %s) = %v, want %v", c.from, c.imp, !c.want, c.want)
 		}
 	}
 }

@@ -12,14 +12,14 @@ import (
 	"testing"
 )
 
-// What a function may be: short enough to be read at once, with few enough parameters to be called right.
+// Limits of functions: short enough to read at once, few enough parameters not to be mixed up.
 const (
 	maxLines      = 80
 	maxLinesNine  = 35 // of nine functions in ten
 	maxParameters = 5
 )
 
-// Limits of the engine, which every verb of a pod's life would otherwise end up in. Lower them when it shrinks.
+// Limits of the engine, so that new code goes into packages of its own. Lower them when it shrinks.
 const (
 	maxEngineMethods = 115
 	maxSandboxLines  = 5700
@@ -59,7 +59,7 @@ func functions(t *testing.T) []function {
 	return all
 }
 
-// sources lists the Go files that make up podd.
+// sources lists the Go files of podd, without tests and test/.
 func sources(t *testing.T) []string {
 	t.Helper()
 	var files []string
@@ -77,30 +77,31 @@ func sources(t *testing.T) []string {
 func TestFunctionsAreShort(t *testing.T) {
 	all := functions(t)
 	if len(all) < 100 {
-		t.Fatalf("only %d functions found", len(all))
+		t.Fatalf("parsed %d functions, want at least 100", len(all))
 	}
 	var lengths []int
 	for _, f := range all {
 		lengths = append(lengths, f.lines)
 		if f.lines > maxLines {
-			t.Errorf("%s: %s has %d lines, %d may be: one function does one thing at one level", f.pos, f.name, f.lines,
+			t.Errorf("%s: %s has %d lines, want at most %d", f.pos, f.name, f.lines,
 				maxLines)
 		}
 		if f.parameters > maxParameters {
-			t.Errorf("%s: %s has %d parameters, %d may be: give them a struct with names", f.pos, f.name, f.parameters,
+			t.Errorf("%s: %s has %d parameters, want at most %d: pass a struct", f.pos, f.name, f.parameters,
 				maxParameters)
 		}
 	}
 	slices.Sort(lengths)
 	if p90 := lengths[len(lengths)*9/10]; p90 > maxLinesNine {
-		t.Errorf("nine functions in ten have up to %d lines, %d may be", p90, maxLinesNine)
+		t.Errorf("lines of functions, 90th percentile = %d, want at most %d", p90, maxLinesNine)
 	}
 }
 
 func TestNothingRunsByItself(t *testing.T) {
 	for _, f := range functions(t) {
 		if f.name == "init" && f.parameters == 0 {
-			t.Errorf("%s: init() runs for whoever imports the package, in an order that nobody sees: call it from main", f.pos)
+			t.Errorf("%s: init(), want none: it runs for every importer, in an order that is hard to see; call it from "+
+				"main", f.pos)
 		}
 	}
 }
@@ -115,13 +116,13 @@ func TestEveryTopFolderHasAReadme(t *testing.T) {
 			continue
 		}
 		if info, err := os.Stat(filepath.Join("../..", e.Name(), "README.md")); err != nil || info.Size() < 200 {
-			t.Errorf("%s/README.md: %v: say what the folder is, how it works and what it keeps on disk, in one screen", e.Name(),
-				err)
+			t.Errorf("%s/README.md: %v, want a page of 200 bytes or more: what the folder is, how it works, what it "+
+				"keeps on disk", e.Name(), err)
 		}
 	}
 }
 
-// The top level is what a newcomer sees first, so nothing is added to it in passing.
+// The top level is what a newcomer sees first: additions must be deliberate.
 var topLevel = strings.Fields("cmd server oci sandbox image network streaming checkpoint contrib test " +
 	"go.mod go.sum Makefile README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md LICENSE bin")
 
@@ -138,12 +139,12 @@ func TestTheTopLevelIsAsPlanned(t *testing.T) {
 	}
 	for _, n := range names {
 		if !slices.Contains(topLevel, n) {
-			t.Errorf("%s at the top level: put it below a folder, or say in test/arch why it must be there", n)
+			t.Errorf("top level has %s, want it in a folder, or in the list of test/arch", n)
 		}
 	}
 	for _, n := range topLevel {
 		if n != "bin" && !slices.Contains(names, n) {
-			t.Errorf("no %s at the top level", n)
+			t.Errorf("top level lacks %s, want it there", n)
 		}
 	}
 }

@@ -39,7 +39,7 @@ func (f testFiles) check(folder, test, subtests string) error {
 	}
 	for name := range strings.SplitSeq(strings.Trim(subtests, "/"), "/") {
 		if name != "" && !f.hasSubtest(found[0], test, name) {
-			return fmt.Errorf("no subtest %q", name)
+			return fmt.Errorf("no subtest %q, want it in %s", name, test)
 		}
 	}
 	return nil

@@ -71,7 +71,7 @@ func TestPromisesNameTests(t *testing.T) {
 		rows++
 		references := promiseReference.FindAllStringSubmatch(cells[1], -1)
 		if len(references) == 0 {
-			t.Errorf("test/PROMISES.md: row %q names no test", cells[0])
+			t.Errorf("test/PROMISES.md: row %q: no test, want `folder.Test`", cells[0])
 		}
 		for _, r := range references {
 			if err := tests.check(r[1], r[2], ""); err != nil {
@@ -91,7 +91,7 @@ func TestTableOfRPCs(t *testing.T) {
 	for _, d := range [][]string{methods(cri.RuntimeService_ServiceDesc), methods(cri.ImageService_ServiceDesc)} {
 		for _, name := range d {
 			if !strings.Contains(text, "\n| "+name+" | ") {
-				t.Errorf("server/README.md has no row for %s", name)
+				t.Errorf("server/README.md: no row for %s, want one for each RPC", name)
 			}
 			rows++
 		}

@@ -28,7 +28,7 @@ func (d *Daemon) LogTail(lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// Alarms returns the lines of the log that no test may cause: data races and panics.
+// Alarms returns the data races and panics in the log, which fail every test.
 func (d *Daemon) Alarms() []string {
 	data, err := os.ReadFile(d.LogFile())
 	if err != nil {
@@ -46,7 +46,7 @@ func (d *Daemon) Alarms() []string {
 	return found
 }
 
-// Leak is where to look for what this daemon may leave on the machine.
+// Leak returns the options that select what this daemon may leave on the machine.
 func (d *Daemon) Leak() leak.Options {
 	match := append([]string{d.Dir, d.Bridge, filepath.Base(d.CgroupParent)}, d.chains()...)
 	return leak.Options{Match: match, Wait: 10 * time.Second,
@@ -64,11 +64,11 @@ func (d *Daemon) Leak() leak.Options {
 // podID finds the ids of pods in podd's log.
 var podID = regexp.MustCompile(`\bpod=([0-9a-f]{64})\b`)
 
-// chains are the packet filter chains of all pods that the log tells of.
+// chains returns the packet filter chains of all pods in the log.
 func (d *Daemon) chains() []string {
 	data, err := os.ReadFile(d.LogFile())
 	if err != nil {
-		return nil // it was never started
+		return nil // the daemon was never started
 	}
 	seen := map[string]bool{}
 	var names []string
@@ -81,7 +81,7 @@ func (d *Daemon) chains() []string {
 	return names
 }
 
-// RemovePods stops and removes every pod but those to keep, as a kubelet would that is told to.
+// RemovePods stops and removes all pods except those in keep.
 func (d *Daemon) RemovePods(ctx context.Context, keep ...string) error {
 	list, err := d.Runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
 	if err != nil {
@@ -109,8 +109,8 @@ func (d *Daemon) Keep() error {
 	return errors.Join(err, d.conn.Close())
 }
 
-// Close removes the pods, stops the daemon and removes its directory. What podd should have unmounted or ended itself
-// is an error that names it, and is cleared away so that one failing test does not spoil the next.
+// Close removes the pods, stops the daemon and removes its directory. Mounts, processes and cgroups that podd should
+// have removed itself are errors; Close removes them, so that a failing test does not affect the next.
 func (d *Daemon) Close() error {
 	var errs []error
 	if d.Running() {
@@ -119,13 +119,13 @@ func (d *Daemon) Close() error {
 		cancel()
 		errs = append(errs, d.Stop())
 	}
-	errs = append(errs, d.conn.Close(), d.removeBridge(), d.endProcesses(), d.unmount(), d.removeCgroups())
+	errs = append(errs, d.conn.Close(), d.removeBridge(), d.killProcesses(), d.unmount(), d.removeCgroups())
 	return errors.Join(append(errs, os.RemoveAll(d.Dir))...)
 }
 
-// endProcesses kills what still runs for this daemon: conmon, whose command line has our directory, and containers,
+// killProcesses kills the daemon's remaining processes: conmon, whose command line has our directory, and containers,
 // which are in our cgroup.
-func (d *Daemon) endProcesses() error {
+func (d *Daemon) killProcesses() error {
 	s, err := leak.Take(leak.Options{Match: []string{d.Dir + "/", d.CgroupParent + "/"}})
 	if err != nil {
 		return err
@@ -136,13 +136,13 @@ func (d *Daemon) endProcesses() error {
 		if _, err := fmt.Sscanf(key, "%d@", &pid); err != nil || pid == os.Getpid() {
 			continue
 		}
-		errs = append(errs, fmt.Errorf("still running: %s", what), unix.Kill(pid, unix.SIGKILL))
+		errs = append(errs, fmt.Errorf("process still running: %s, want none", what), unix.Kill(pid, unix.SIGKILL))
 	}
 	return errors.Join(errs...)
 }
 
-// unmount takes down what is still mounted below the directory, innermost first. Nothing should be but what layOut has
-// mounted.
+// unmount unmounts what is still mounted below the directory, innermost first. Any mount but that of layOut is an
+// error.
 func (d *Daemon) unmount() error {
 	list, err := mountinfo.GetMounts(mountinfo.PrefixFilter(d.Dir))
 	if err != nil {
@@ -152,15 +152,15 @@ func (d *Daemon) unmount() error {
 	var errs []error
 	for _, m := range list {
 		if !d.opts.RunOnTmpfs || m.Mountpoint != d.Path("run") {
-			errs = append(errs, fmt.Errorf("still mounted: %s (%s)", m.Mountpoint, m.FSType))
+			errs = append(errs, fmt.Errorf("still mounted: %s (%s), want no mount", m.Mountpoint, m.FSType))
 		}
 		errs = append(errs, unix.Unmount(m.Mountpoint, unix.MNT_DETACH))
 	}
 	return errors.Join(errs...)
 }
 
-// removeCgroups removes the parent cgroup of the tests' pods, which is theirs to remove as it is the kubelet's. What is
-// still in it is an error, and goes too.
+// removeCgroups removes the parent cgroup of the tests' pods, which on a node the kubelet removes. cgroups still in it
+// are errors and are removed too.
 func (d *Daemon) removeCgroups() error {
 	list, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
 	if err != nil {
@@ -172,7 +172,7 @@ func (d *Daemon) removeCgroups() error {
 		left, err := filepath.Glob(filepath.Join(parent, "*podd-*"))
 		errs = append(errs, err)
 		for _, dir := range left {
-			errs = append(errs, fmt.Errorf("still there: %s", dir), os.Remove(dir))
+			errs = append(errs, fmt.Errorf("cgroup still there: %s, want none", dir), os.Remove(dir))
 		}
 		if err := os.Remove(parent); !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, err)

@@ -1,9 +1,9 @@
 // Package daemon starts a real podd on private directories, with a network of its own and the test registry, for the
-// integration tests and for critest. It plays the service manager (start, stop, kill -9) and what an installer would
-// lay out (configuration, CNI conf list, registries.conf); the tests play the kubelet, through the socket.
+// integration tests and for critest. It does what the service manager does (start, stop, kill -9) and what an installer
+// does (configuration, CNI conf list, registries.conf); the tests call the CRI socket as the kubelet does.
 //
-// Everything it makes lies below one directory and is removed by Close, which also looks at what podd has left of it.
-// It is imported by tests and commands below test/ only.
+// Everything it makes is below one directory. Close removes it and reports what podd should have removed.
+// Only tests and commands below test/ import it.
 package daemon
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/podd-project/podd/test/images"
 )
 
-// Options say what is special about a daemon.
+// Options configure a daemon.
 type Options struct {
 	// Binary is podd; empty means <repo>/bin/podd.
 	Binary string
@@ -34,21 +34,21 @@ type Options struct {
 	Set []string
 	// Registry serves the images.
 	Registry *images.Registry
-	// Gated puts Daemon.Gates before every program that the daemon runs.
+	// Gated runs every program of the daemon through Daemon.Gates.
 	Gated bool
-	// RunOnTmpfs puts what is gone after a reboot into memory, as /run is on a node.
+	// RunOnTmpfs mounts a tmpfs on the run directory, as /run is on a node.
 	RunOnTmpfs bool
 }
 
-// Daemon is a podd, running or not.
+// Daemon is one podd, running or stopped.
 type Daemon struct {
-	// Dir holds everything; Socket is where it listens.
+	// Dir has all files of the daemon; Socket is its CRI socket.
 	Dir, Socket string
 	// Bridge is the pods' network interface on the host.
 	Bridge string
-	// CgroupParent is below which the tests put their pods.
+	// CgroupParent is the parent cgroup of the tests' pods.
 	CgroupParent string
-	// Gates stand before the programs that the daemon runs, with Options.Gated.
+	// Gates intercept the programs that the daemon runs, with Options.Gated.
 	Gates Gates
 
 	Runtime cri.RuntimeServiceClient
@@ -58,10 +58,10 @@ type Daemon struct {
 	repo string
 	conn *grpc.ClientConn
 	cmd  *exec.Cmd
-	done chan error // the daemon's end
+	done chan error // receives the daemon's exit, then is closed
 }
 
-// New lays out the directories and the configuration. It starts nothing.
+// New creates the directories and the configuration. It starts nothing.
 func New(o Options) (*Daemon, error) {
 	repo, err := Repository()
 	if err != nil {
@@ -73,7 +73,7 @@ func New(o Options) (*Daemon, error) {
 	if o.Handler == "" {
 		o.Handler = "runc"
 	}
-	// A short path: a socket's may have 107 bytes. Searchable by all: containers in a user namespace must get through.
+	// A short path: a socket's may have 107 bytes. Mode 0755: containers in a user namespace must be able to search it.
 	dir, err := os.MkdirTemp("/tmp", "podd-t-")
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func New(o Options) (*Daemon, error) {
 	return d, nil
 }
 
-// cgroupParent is the name's cgroup as the kubelet would write it: a slice under systemd, else a path.
+// cgroupParent returns the cgroup of this name as the kubelet writes it: a slice under systemd, else a path.
 func cgroupParent(name string) string {
 	if _, err := os.Stat("/run/systemd/system"); err == nil {
 		return strings.ReplaceAll(name, "-", "") + ".slice" // a dash would mean a slice within a slice
@@ -114,10 +114,10 @@ func Repository() (string, error) {
 	return "", fmt.Errorf("not inside a Go module: %w", os.ErrNotExist)
 }
 
-// LogFile is where the daemon's log goes, of all its runs.
+// LogFile is the path of the daemon's log, to which all its runs append.
 func (d *Daemon) LogFile() string { return filepath.Join(d.Dir, "podd.log") }
 
-// Start runs the daemon and returns when it answers. args go to podd.
+// Start runs the daemon and returns when it answers on its socket. args are appended to podd's command line.
 func (d *Daemon) Start(ctx context.Context, args ...string) error {
 	log, err := os.OpenFile(d.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -126,7 +126,7 @@ func (d *Daemon) Start(ctx context.Context, args ...string) error {
 	defer log.Close()
 	cmd := exec.Command(d.opts.Binary, append([]string{"--config", filepath.Join(d.Dir, "podd.toml")}, args...)...)
 	cmd.Stdout, cmd.Stderr = log, log
-	// a nap of a second in each child that unpacks a layer
+	// the race detector would sleep for a second at the exit of each child that unpacks a layer
 	cmd.Env = append(os.Environ(), "GORACE=halt_on_error=0 atexit_sleep_ms=0")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a ^C at the test must not reach it
 	if err := cmd.Start(); err != nil {
@@ -136,14 +136,14 @@ func (d *Daemon) Start(ctx context.Context, args ...string) error {
 	go func() { done <- cmd.Wait(); close(done) }()
 	d.cmd, d.done = cmd, done
 	if d.opts.Gated {
-		if err := d.Gates.daemonIs(cmd.Process.Pid); err != nil {
+		if err := d.Gates.setDaemon(cmd.Process.Pid); err != nil {
 			return err
 		}
 	}
 	return d.ready(ctx)
 }
 
-// ready waits until the daemon answers; it says why when it ends instead.
+// ready waits until the daemon answers. If the daemon exits or does not answer, the error has the end of its log.
 func (d *Daemon) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -156,22 +156,22 @@ func (d *Daemon) ready(ctx context.Context) error {
 		}
 		select {
 		case end := <-d.done:
-			return fmt.Errorf("podd ended instead of serving: %w\n%s", errors.Join(end), d.LogTail(20))
+			return fmt.Errorf("podd exited before it answered: %w\n%s", errors.Join(end), d.LogTail(20))
 		case <-ctx.Done():
 			return fmt.Errorf("podd does not answer: %w\n%s", err, d.LogTail(20))
 		case <-time.After(5 * time.Millisecond):
-			d.conn.ResetConnectBackoff() // or the client waits a second before it looks for the new daemon
+			d.conn.ResetConnectBackoff() // else the client waits a second before it connects again
 		}
 	}
 }
 
-// Command is the command line that starts the daemon.
+// Command returns the command line that starts the daemon.
 func (d *Daemon) Command() string { return d.opts.Binary + " --config " + d.Path("podd.toml") }
 
-// Pid is the running daemon's.
+// Pid returns the process id of the running daemon.
 func (d *Daemon) Pid() int { return d.cmd.Process.Pid }
 
-// Running is true between Start and the daemon's end.
+// Running reports whether the daemon has been started and has not exited.
 func (d *Daemon) Running() bool {
 	if d.cmd == nil {
 		return false
@@ -184,10 +184,10 @@ func (d *Daemon) Running() bool {
 	}
 }
 
-// Stop asks the daemon to stop, and waits. Pods stay.
+// Stop sends SIGTERM and waits for the exit. Pods keep running.
 func (d *Daemon) Stop() error { return d.end(syscall.SIGTERM) }
 
-// Kill9 kills it without warning, and waits.
+// Kill9 sends SIGKILL and waits for the exit.
 func (d *Daemon) Kill9() error {
 	if err := d.end(syscall.SIGKILL); err != nil && !isKilled(err) {
 		return err
@@ -204,7 +204,7 @@ func isKilled(err error) bool {
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
-// end sends the signal and waits for the daemon to go.
+// end sends the signal and waits for the daemon's exit.
 func (d *Daemon) end(sig syscall.Signal) error {
 	if !d.Running() {
 		return errors.New("podd is not running\n" + d.LogTail(20))
@@ -216,11 +216,11 @@ func (d *Daemon) end(sig syscall.Signal) error {
 	case err := <-d.done:
 		return err
 	case <-time.After(time.Minute):
-		return errors.Join(fmt.Errorf("podd does not end a minute after %v\n%s", sig, d.LogTail(20)), d.cmd.Process.Kill())
+		return errors.Join(fmt.Errorf("podd still runs a minute after %v\n%s", sig, d.LogTail(20)), d.cmd.Process.Kill())
 	}
 }
 
-// Restart stops the daemon by the given end (Stop or Kill9) and starts it again.
+// Restart calls end (Stop or Kill9) and starts the daemon again.
 func (d *Daemon) Restart(ctx context.Context, end func() error) error {
 	if err := end(); err != nil {
 		return err
@@ -228,5 +228,5 @@ func (d *Daemon) Restart(ctx context.Context, end func() error) error {
 	return d.Start(ctx)
 }
 
-// Use makes the next start one of another binary.
+// Use sets the binary of the next Start.
 func (d *Daemon) Use(binary string) { d.opts.Binary = binary }

@@ -12,25 +12,25 @@ import (
 	"strings"
 )
 
-// Point is where in a call of another program the daemon is killed.
+// Point is the moment in a program's run at which the daemon is killed.
 type Point string
 
 const (
-	// Before the program has begun. It goes on nevertheless, unless it dies with the daemon.
+	// Before kills the daemon before the program starts. The program runs nevertheless, unless it dies with the daemon.
 	Before Point = "before"
-	// After the program has ended and the daemon has not heard of it.
+	// After kills the daemon when the program has exited, before the daemon sees its exit.
 	After Point = "after"
-	// Late is before the program has begun, which it does a second later: when the next daemon is at work already.
+	// Late is Before with a delay: the program starts a second later, when the next daemon already runs.
 	Late Point = "late"
 )
 
-// Gates stand before every program that the daemon runs: conmon, the OCI runtimes and the CNI plugins. They let calls
-// pass and keep a diary of them, kill the daemon at a call, or hold calls up. A call's name is the program's and the
-// verb's: "conmon-create", "runc-start", "bridge-ADD".
+// Gates are scripts that the daemon runs instead of conmon, the OCI runtimes and the CNI plugins. A gate records the
+// call in a diary and executes the program, or kills the daemon at the call, or blocks the call. A call is named by
+// program and verb: "conmon-create", "runc-start", "bridge-ADD".
 type Gates struct{ dir string }
 
-// gate is the script that is installed under the name of the program. %[1]q is the directory of the gates, %[2]q the
-// program, %[3]q its name.
+// gate is the script installed under the name of the program. %[1]q is the directory of the gates, %[2]q the program,
+// %[3]q its name.
 const gate = `#!/bin/sh
 gates=%[1]q program=%[2]q name=%[3]q
 verb=$CNI_COMMAND
@@ -71,10 +71,10 @@ fi
 exec "$program" "$@"
 `
 
-// bin is the directory of the gates' scripts, which takes the place of the programs' own.
+// bin returns the directory of the gates' scripts, which replaces that of the programs.
 func (g Gates) bin() string { return filepath.Join(g.dir, "bin") }
 
-// newGates puts a gate before every program that is installed. cni are the names of the CNI plugins.
+// newGates writes a gate for conmon, each OCI runtime and each CNI plugin. bin is where the programs are.
 func newGates(dir, bin string) (Gates, error) {
 	g := Gates{dir}
 	if err := errors.Join(os.MkdirAll(g.bin(), 0o755), os.MkdirAll(filepath.Join(dir, "held"), 0o755)); err != nil {
@@ -103,18 +103,18 @@ func newGates(dir, bin string) (Gates, error) {
 	return g, nil
 }
 
-// daemonIs tells the gates whom to kill.
-func (g Gates) daemonIs(pid int) error {
+// setDaemon sets the process that the gates kill.
+func (g Gates) setDaemon(pid int) error {
 	return os.WriteFile(filepath.Join(g.dir, "pid"), []byte(strconv.Itoa(pid)), 0o644)
 }
 
-// Arm forgets the diary and has the daemon killed at the nth call of that name from now on.
+// Arm empties the diary and makes the nth call of that name from now on kill the daemon.
 func (g Gates) Arm(call string, nth int, p Point) error {
 	return errors.Join(g.Forget(),
 		os.WriteFile(filepath.Join(g.dir, "armed"), fmt.Appendf(nil, "%s %d %s\n", call, nth, p), 0o644))
 }
 
-// Disarm takes Arm back; fired tells whether the daemon was killed since.
+// Disarm undoes Arm; fired reports whether the daemon has been killed since.
 func (g Gates) Disarm() (fired bool, err error) {
 	err = os.Remove(filepath.Join(g.dir, "armed"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -124,19 +124,19 @@ func (g Gates) Disarm() (fired bool, err error) {
 	return false, err
 }
 
-// Hold holds up the calls of that name whose arguments (or CNI_ARGS) hold the words, until Release or until the caller
-// kills them.
+// Hold blocks the calls of that name whose arguments or CNI_ARGS contain words, until Release or until the caller kills
+// them.
 func (g Gates) Hold(call, words string) error {
 	return os.WriteFile(filepath.Join(g.dir, "held", call), []byte(words+"\n"), 0o644)
 }
 
-// Holds is true once a call is being held up.
+// Holds reports whether a call of that name has been blocked since Hold.
 func (g Gates) Holds(call string) bool {
 	_, err := os.Stat(filepath.Join(g.dir, "waits-"+call))
 	return err == nil
 }
 
-// Release lets the calls go on.
+// Release unblocks the calls.
 func (g Gates) Release(call string) error {
 	return errors.Join(os.Remove(filepath.Join(g.dir, "held", call)), os.Remove(filepath.Join(g.dir, "waits-"+call)))
 }
@@ -150,7 +150,7 @@ func (g Gates) Forget() error {
 	return err
 }
 
-// Diary returns the names of the calls since it was emptied, oldest first, but those that only ask something.
+// Diary returns the names of the calls since it was emptied, oldest first, without those that change nothing.
 func (g Gates) Diary() ([]string, error) {
 	data, err := os.ReadFile(filepath.Join(g.dir, "diary"))
 	if errors.Is(err, fs.ErrNotExist) {

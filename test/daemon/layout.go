@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// layOut writes what an installer would.
+// layOut creates the directories and files that an installer creates.
 func (d *Daemon) layOut() error {
 	for _, dir := range []string{"root", "run", "net.d", "ips", "logs"} {
 		if err := os.Mkdir(filepath.Join(d.Dir, dir), 0o755); err != nil {
@@ -52,9 +52,9 @@ seccomp_profile_root = %q
 cdi_spec_dirs = [%q]
 
 [runtime.handlers.gvisor.options]
-# Else runsc would pin one for all its helper processes, and leave it.
+# By default runsc pins one for all its helper processes and never removes it.
 gofer-network-namespace = "new"
-# What gVisor has and leaves off, for ping, seccomp profiles of pods, and setuid binaries.
+# Off by default in gVisor; needed for ping, seccomp profiles of pods, and setuid binaries.
 net-raw = "true"
 oci-seccomp = "true"
 allow-suid = "true"
@@ -97,16 +97,16 @@ func (d *Daemon) writeSet() error {
 	for _, s := range d.opts.Set {
 		key, value, ok := strings.Cut(s, "=")
 		if !ok {
-			return fmt.Errorf("option %q is not key=value", s)
+			return fmt.Errorf("option %q, want key=value", s)
 		}
 		fmt.Fprintf(&b, "%s = %s\n", strings.TrimSpace(key), strings.TrimSpace(value))
 	}
 	return os.WriteFile(d.Path("podd.toml.d", "50-test.toml"), []byte(b.String()), 0o644)
 }
 
-// writeCNI writes a conf list for a bridge and subnets that nobody else uses.
+// writeCNI writes a conf list with a bridge and subnets that nothing else on the machine uses.
 func (d *Daemon) writeCNI() error {
-	// random digits, of which an interface name has room for ten
+	// the random digits of the directory's name; an interface name has space for ten
 	suffix := strings.TrimPrefix(filepath.Base(d.Dir), "podd-t-")
 	d.Bridge = "pt" + suffix[:min(len(suffix), 10)]
 	v4, v6, err := freeSubnets()
@@ -135,7 +135,7 @@ func (d *Daemon) writeCNI() error {
 	return errors.Join(err, os.WriteFile(d.Path("net.d", "10-test.conflist"), data, 0o644))
 }
 
-// subnets is host-local's "ranges".
+// subnets returns the "ranges" of host-local's configuration.
 func subnets(cidrs ...string) [][]map[string]string {
 	var ranges [][]map[string]string
 	for _, c := range cidrs {

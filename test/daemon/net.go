@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// freeSubnets picks a private IPv4 subnet that no interface of the host is in, and an IPv6 one where the host has IPv6.
+// freeSubnets returns a private IPv4 subnet that no interface of the host is in, and an IPv6 one if the host has IPv6.
 func freeSubnets() (v4, v6 string, err error) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
@@ -35,7 +35,7 @@ func freeSubnets() (v4, v6 string, err error) {
 	return "", "", errors.New("no free subnet in 10.64.0.0/10")
 }
 
-// taken is true when an interface has an address in the subnet, or a subnet that holds it.
+// taken reports whether an interface has an address in the subnet, or a subnet that contains it.
 func taken(subnet *net.IPNet, addrs []net.Addr) bool {
 	for _, a := range addrs {
 		if n, ok := a.(*net.IPNet); ok && (subnet.Contains(n.IP) || n.Contains(subnet.IP)) {
@@ -45,7 +45,7 @@ func taken(subnet *net.IPNet, addrs []net.Addr) bool {
 	return false
 }
 
-// removeBridge deletes the bridge, which the CNI plugin makes and never deletes.
+// removeBridge deletes the bridge, which the CNI plugin creates and never deletes.
 func (d *Daemon) removeBridge() error {
 	link, err := netlink.LinkByName(d.Bridge)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {

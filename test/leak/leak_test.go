@@ -204,12 +204,12 @@ COMMIT
 	}
 	for _, w := range want {
 		if _, ok := found[w]; !ok {
-			t.Errorf("rule not listed: %s", w)
+			t.Errorf("rules lack %s, want it listed", w)
 		}
 		delete(found, w)
 	}
 	for rule := range found {
-		t.Errorf("rule listed, though it is no container's: %s", rule)
+		t.Errorf("rules have %s, want it ignored: it belongs to no container", rule)
 	}
 }
 

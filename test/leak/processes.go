@@ -83,7 +83,7 @@ func readProcess(dir string, self map[string]string) (process, error) {
 	tail, ok := afterLast(string(stat), ")")
 	fields := strings.Fields(tail)
 	if !ok || len(fields) < 20 {
-		return process{}, fmt.Errorf("%s/stat: cannot read %q", dir, stat)
+		return process{}, fmt.Errorf("%s/stat: %q, want a name in parentheses and 20 fields", dir, stat)
 	}
 	if fields[0] == "Z" || fields[0] == "X" {
 		return process{}, os.ErrProcessDone // dead, not yet reaped
