@@ -44,7 +44,7 @@ PURE     := checkpoint cmd/podd/metrics cmd/podd/tomlconfig cmd/podd/tracing oci
 EMBEDDED := oci/pause/bin/pause oci/runc/initproxy/bin/standin oci/shim/bin/keeper
 
 .DEFAULT_GOAL := help
-.PHONY: help env deps tools embedded pause images build clean
+.PHONY: help env deps tools embedded images build clean
 .PHONY: check vet lint pure unit integration critest critest-gvisor test soak fuzz test-vm vm-shell
 .PHONY: bench bench-peers bench-compare demo k8s k8s-up k8s-down test-k8s conformance
 
@@ -64,7 +64,7 @@ tools: deps ## build the pinned runc, gVisor, CNI plugins, crictl, critest and c
 	@contrib/tools/gvisor/build.sh
 	@contrib/shims/build.sh
 
-embedded: $(EMBEDDED) ## build what podd embeds: the infra container, gVisor's stand-in, the keeper of shims' output
+embedded: $(EMBEDDED) ## build what podd embeds: the infra container, gVisor's init proxy, the shims' stdio program
 oci/pause/bin/pause: oci/pause/pause.c
 oci/runc/initproxy/bin/standin: oci/runc/initproxy/initproxy.c
 oci/pause/bin/pause oci/runc/initproxy/bin/standin:
