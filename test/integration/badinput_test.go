@@ -13,7 +13,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Bad input gets a clear error and leaves nothing behind: every subtest ends with a leak check.
+// TestBadInput: bad input is refused with an error that names it. Every subtest ends with a leak check.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	k := start(t)
@@ -44,14 +44,14 @@ func badPods(k *kubelet) {
 			nil},
 		{"no metadata", "", "metadata", invalid, func(c *cri.PodSandboxConfig) { c.Metadata = nil }},
 		{"no name", "", "name", invalid, func(c *cri.PodSandboxConfig) { c.Metadata.Name = "" }},
-		{"sysctl that is not there", "", "net.ipv4.no_such", []codes.Code{codes.InvalidArgument, codes.Unknown,
+		{"sysctl that does not exist", "", "net.ipv4.no_such", []codes.Code{codes.InvalidArgument, codes.Unknown,
 			codes.NotFound},
 			func(c *cri.PodSandboxConfig) { c.Linux.Sysctls = map[string]string{"net.ipv4.no_such": "1"} }},
-		{"sysctl of the whole machine", "", "vm.swappiness", invalid,
+		{"sysctl without a namespace", "", "vm.swappiness", invalid,
 			func(c *cri.PodSandboxConfig) { c.Linux.Sysctls = map[string]string{"vm.swappiness": "1"} }},
 		{"sysctl with a bad value", "", "somaxconn", []codes.Code{codes.InvalidArgument, codes.Unknown},
 			func(c *cri.PodSandboxConfig) { c.Linux.Sysctls = map[string]string{"net.core.somaxconn": "many"} }},
-		{"sysctl that climbs", "", "sysctl", invalid,
+		{"sysctl with ..", "", "sysctl", invalid,
 			func(c *cri.PodSandboxConfig) { c.Linux.Sysctls = map[string]string{"net/../vm/swappiness": "1"} }},
 		{"network sysctl on the host's network", "", "net.core.somaxconn", invalid, func(c *cri.PodSandboxConfig) {
 			c.Linux.SecurityContext.NamespaceOptions.Network = cri.NamespaceMode_NODE
@@ -64,25 +64,25 @@ func badPods(k *kubelet) {
 		{"port out of range", "", "port", invalid, func(c *cri.PodSandboxConfig) {
 			c.PortMappings = []*cri.PortMapping{{HostPort: 70000, ContainerPort: 1}}
 		}},
-		{"host IP that is none", "", "", invalid, func(c *cri.PodSandboxConfig) {
+		{"malformed host IP", "", "", invalid, func(c *cri.PodSandboxConfig) {
 			c.PortMappings = []*cri.PortMapping{{HostPort: 30001, ContainerPort: 1, HostIp: "not an address"}}
 		}},
 		{"hostname too long", "", "hostname", invalid,
 			func(c *cri.PodSandboxConfig) { c.Hostname = strings.Repeat("h", 65) }},
 		{"hostname with a new line", "", "hostname", invalid, func(c *cri.PodSandboxConfig) { c.Hostname = "a\nb" }},
-		{"DNS server that smuggles a line", "", "dns", invalid, func(c *cri.PodSandboxConfig) {
+		{"DNS server with a new line", "", "dns", invalid, func(c *cri.PodSandboxConfig) {
 			c.DnsConfig = &cri.DNSConfig{Servers: []string{"192.0.2.1\nnameserver 192.0.2.2"}}
 		}},
-		{"cgroup parent that climbs", "", "cgroup", invalid,
+		{"cgroup parent with ..", "", "cgroup", invalid,
 			func(c *cri.PodSandboxConfig) { c.Linux.CgroupParent = "/../../escape" }},
-		{"log directory that is relative", "", "log", invalid, func(c *cri.PodSandboxConfig) { c.LogDirectory = "logs" }},
-		{"a target as the pod's pid mode", "", "", invalid, podPid(cri.NamespaceMode_TARGET)},
+		{"relative log directory", "", "log", invalid, func(c *cri.PodSandboxConfig) { c.LogDirectory = "logs" }},
+		{"TARGET as the pod's pid mode", "", "", invalid, podPid(cri.NamespaceMode_TARGET)},
 		{"overlapping id mappings", "", "", invalid, func(c *cri.PodSandboxConfig) {
 			m := []*cri.IDMapping{{HostId: 100000, Length: 10}, {HostId: 200000, ContainerId: 5, Length: 10}}
 			c.Linux.SecurityContext.NamespaceOptions.UsernsOptions = &cri.UserNamespace{Mode: cri.NamespaceMode_POD, Uids: m,
 				Gids: m}
 		}},
-		{"id mapping of length nought", "", "", invalid, func(c *cri.PodSandboxConfig) {
+		{"id mapping of length 0", "", "", invalid, func(c *cri.PodSandboxConfig) {
 			m := []*cri.IDMapping{{HostId: 100000}}
 			c.Linux.SecurityContext.NamespaceOptions.UsernsOptions = &cri.UserNamespace{Mode: cri.NamespaceMode_POD, Uids: m,
 				Gids: m}
@@ -96,9 +96,9 @@ func badPods(k *kubelet) {
 		k.refused(c.name, err, c.words, c.codes...)
 	}
 	_, err := k.Runtime.RunPodSandbox(k.ctx(), &cri.RunPodSandboxRequest{})
-	k.refused("a request without anything", err, "", codes.InvalidArgument)
+	k.refused("an empty request", err, "", codes.InvalidArgument)
 	if pods := k.pods(nil); len(pods) > 0 {
-		k.Errorf("pods that were refused are listed: %v", pods)
+		k.Errorf("pods after refused requests = %v, want none", pods)
 	}
 }
 
@@ -119,29 +119,29 @@ func badContainers(k *kubelet) {
 		codes       []codes.Code
 		mod         func(*cri.ContainerConfig)
 	}{
-		{"image that is not there", "no/such", []codes.Code{codes.NotFound},
+		{"image that does not exist", "no/such", []codes.Code{codes.NotFound},
 			func(c *cri.ContainerConfig) { c.Image.Image = "registry.k8s.io/no/such:image" }},
 		{"malformed image", "", invalid, func(c *cri.ContainerConfig) { c.Image.Image = "A B" }},
 		{"no image", "image", invalid, func(c *cri.ContainerConfig) { c.Image = nil }},
 		{"no metadata", "metadata", invalid, func(c *cri.ContainerConfig) { c.Metadata = nil }},
-		{"host path that is not there", "/no/such/path", notFound,
+		{"host path that does not exist", "/no/such/path", notFound,
 			mount(&cri.Mount{HostPath: "/no/such/path", ContainerPath: "/x"})},
-		{"mount on the root", "", invalid, mount(&cri.Mount{HostPath: k.Dir, ContainerPath: "/"})},
-		{"mount without a place", "container_path", invalid, mount(&cri.Mount{HostPath: k.Dir})},
+		{"mount on /", "", invalid, mount(&cri.Mount{HostPath: k.Dir, ContainerPath: "/"})},
+		{"mount without container_path", "container_path", invalid, mount(&cri.Mount{HostPath: k.Dir})},
 		{"recursive read-only but writable", "", append(invalid, codes.Unknown),
 			mount(&cri.Mount{HostPath: k.Dir, ContainerPath: "/x", RecursiveReadOnly: true})},
 		{"mount with an unknown option", "nosuchoption", append(invalid, codes.Unknown),
 			mount(&cri.Mount{HostPath: k.Dir, ContainerPath: "/x", MountOptions: []string{"nosuchoption"}})},
-		{"device that is not there", "/dev/nosuch", notFound, func(c *cri.ContainerConfig) {
+		{"device that does not exist", "/dev/nosuch", notFound, func(c *cri.ContainerConfig) {
 			c.Devices = []*cri.Device{{HostPath: "/dev/nosuch", ContainerPath: "/dev/x", Permissions: "rwm"}}
 		}},
-		{"device with strange permissions", "", invalid, func(c *cri.ContainerConfig) {
+		{"device with unknown permissions", "", invalid, func(c *cri.ContainerConfig) {
 			c.Devices = []*cri.Device{{HostPath: "/dev/null", ContainerPath: "/dev/x", Permissions: "xyz"}}
 		}},
-		{"seccomp profile that is not there", "nosuch.json", notFound, secure(func(s *cri.LinuxContainerSecurityContext) {
+		{"seccomp profile that does not exist", "nosuch.json", notFound, secure(func(s *cri.LinuxContainerSecurityContext) {
 			s.Seccomp = &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost, LocalhostRef: k.Path("nosuch.json")}
 		})},
-		{"seccomp profile that makes no sense", "SCMP_ACT_NOSUCH", append(invalid, codes.Unknown),
+		{"seccomp profile with an unknown action", "SCMP_ACT_NOSUCH", append(invalid, codes.Unknown),
 			secure(func(s *cri.LinuxContainerSecurityContext) {
 				s.Seccomp = &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost, LocalhostRef: profile}
 			})},
@@ -154,41 +154,41 @@ func badContainers(k *kubelet) {
 		})},
 		{"group without a user", "", invalid,
 			secure(func(s *cri.LinuxContainerSecurityContext) { s.RunAsGroup = &cri.Int64Value{Value: 1} })},
-		{"user below nought", "", invalid,
+		{"negative user", "", invalid,
 			secure(func(s *cri.LinuxContainerSecurityContext) { s.RunAsUser = &cri.Int64Value{Value: -1} })},
 		{"user of 33 bits", "", invalid,
 			secure(func(s *cri.LinuxContainerSecurityContext) { s.RunAsUser = &cri.Int64Value{Value: 1 << 32} })},
-		{"user name that is not there", "nosuchuser", notFound,
+		{"user name that does not exist", "nosuchuser", notFound,
 			secure(func(s *cri.LinuxContainerSecurityContext) { s.RunAsUsername = "nosuchuser" })},
-		{"CDI device that is not there", "vendor.test", notFound, func(c *cri.ContainerConfig) {
+		{"CDI device that does not exist", "vendor.test", notFound, func(c *cri.ContainerConfig) {
 			c.CDIDevices = []*cri.CDIDevice{{Name: "vendor.test/device=none"}}
 		}},
-		{"memory limit below nought", "", append(invalid, codes.Unknown),
+		{"negative memory limit", "", append(invalid, codes.Unknown),
 			func(c *cri.ContainerConfig) { c.Linux.Resources.MemoryLimitInBytes = -5 }},
-		{"cpuset of the moon", "", append(invalid, codes.Unknown),
+		{"cpuset with absent CPUs", "", append(invalid, codes.Unknown),
 			func(c *cri.ContainerConfig) { c.Linux.Resources.CpusetCpus = "4000-4001" }},
 	} {
 		cfg := k.containerConfig([]string{"true"})
 		c.mod(cfg)
 		id, err := k.tryCreate(pod, cfg, podCfg)
-		if err == nil { // some of it only the kernel can know, at the start
+		if err == nil { // some of it only the kernel refuses, at the start
 			_, err = k.Runtime.StartContainer(k.ctx(), &cri.StartContainerRequest{ContainerId: id})
 			k.removeContainer(id)
 		}
 		k.refused(c.name, err, c.words, c.codes...)
 		if left := k.containers(nil); len(left) > 0 {
-			k.Errorf("%s: a refused container is listed: %v", c.name, left)
+			k.Errorf("%s: containers after a refused request = %v, want none", c.name, left)
 		}
 	}
 	_, err := k.tryCreate("feedfeedfeed", k.containerConfig([]string{"true"}), podCfg)
-	k.refused("a pod that is not there", err, "feedfeed", codes.NotFound)
+	k.refused("a pod that does not exist", err, "feedfeed", codes.NotFound)
 	k.stopPod(pod)
 	_, err = k.tryCreate(pod, k.containerConfig([]string{"true"}), podCfg)
 	k.refused("a stopped pod", err, pod[:12], codes.FailedPrecondition)
 }
 
-// badCommands: what cannot be started is an error of StartContainer (or CreateContainer, where the runtime looks so
-// early), and a started container says so in its status.
+// badCommands: a command that cannot be run is an error of StartContainer, or of CreateContainer if the runtime checks
+// it there. After StartContainer the container's status has the error.
 func badCommands(k *kubelet) {
 	pod, podCfg := k.pod()
 	for _, c := range []struct {
@@ -215,15 +215,14 @@ func badCommands(k *kubelet) {
 		st := k.container(id)
 		if st.State != cri.ContainerState_CONTAINER_EXITED || st.ExitCode != c.exit || st.Reason != "StartError" ||
 			!strings.Contains(strings.ToLower(st.Message), c.words) || st.FinishedAt == 0 {
-			k.Errorf("%s: state %v, exit code %d, reason %q, message %q, finished %d; want exited, %d, StartError", c.name,
-				st.State,
-				st.ExitCode, st.Reason, st.Message, st.FinishedAt, c.exit)
+			k.Errorf("%s: status = %v, want EXITED, exit code %d, reason StartError, message with %q, finished_at set",
+				c.name, st, c.exit, c.words)
 		}
 		k.removeContainer(id)
 	}
 }
 
-// badImages runs what hostile images ask for.
+// badImages pulls and runs hostile images, and checks that none of them affects the host.
 func badImages(k *kubelet) {
 	outside := "/tmp/podd-escape"
 	pod, podCfg := k.pod()
@@ -241,14 +240,14 @@ func badImages(k *kubelet) {
 			_, err = k.hostileContainer(pod, podCfg, image)
 		}
 		if took := time.Since(begin); took > 30*time.Second {
-			k.Errorf("%s took %v", c.image, took)
+			k.Errorf("%s took %v, want at most 30s", c.image, took)
 		}
 		if c.words != "" {
 			k.refused(c.image, err, c.words, codes.InvalidArgument, codes.NotFound, codes.FailedPrecondition, codes.Unknown)
 		}
 		for _, path := range []string{outside, "/tmp/made-by-workdir", "/escape", "/etc/shadow.podd"} {
 			if _, err := os.Lstat(path); err == nil {
-				k.Errorf("%s made %s on the host", c.image, path)
+				k.Errorf("%s created %s on the host, want nothing created", c.image, path)
 				k.ok("remove it", os.RemoveAll(path))
 			}
 		}
@@ -256,12 +255,12 @@ func badImages(k *kubelet) {
 	}
 	for _, image := range []string{"passwd-fifo", "passwd-device", "passwd-huge", "passwd-link"} {
 		if got := k.image("docker.io/hostile/" + image + ":latest"); got != nil {
-			k.Errorf("%s is still there: %v", image, got)
+			k.Errorf("ImageStatus(%s) after removal = %v, want none", image, got)
 		}
 	}
 }
 
-// hostileContainer creates, starts and removes a container with nothing but what the image says.
+// hostileContainer creates, starts and removes a container with the image's defaults.
 func (k *kubelet) hostileContainer(pod string, podCfg *cri.PodSandboxConfig, image string) (string, error) {
 	cfg := k.containerConfig(nil, func(c *cri.ContainerConfig) { c.Image = &cri.ImageSpec{Image: image} })
 	id, err := k.tryCreate(pod, cfg, podCfg)
@@ -286,10 +285,10 @@ func badImageVolumes(k *kubelet) {
 		})
 		id, err := k.tryCreate(pod, cfg, podCfg)
 		if err == nil {
-			// a link may be followed inside the image; it must never show the host
+			// a symlink may be followed inside the image, never to the host
 			k.startContainer(id)
 			if st := k.exited(id); st.ExitCode == 0 {
-				k.Errorf("sub path %q shows a shadow file: %s", sub, k.logText(podCfg, cfg))
+				k.Errorf("sub path %q: cat /v/shadow: exit code = 0, want another: %s", sub, k.logText(podCfg, cfg))
 			}
 			k.removeContainer(id)
 		}
@@ -297,14 +296,14 @@ func badImageVolumes(k *kubelet) {
 	_, err := k.tryCreate(pod, k.containerConfig([]string{"true"}, func(c *cri.ContainerConfig) {
 		c.Mounts = []*cri.Mount{{ContainerPath: "/v", Image: &cri.ImageSpec{Image: "registry.k8s.io/no/such:image"}}}
 	}), podCfg)
-	k.refused("an image volume of an image that is not there", err, "no/such", codes.NotFound, codes.Unknown)
+	k.refused("an image volume of an image that does not exist", err, "no/such", codes.NotFound, codes.Unknown)
 	_, err = k.tryCreate(pod, k.containerConfig([]string{"true"}, func(c *cri.ContainerConfig) {
 		c.Mounts = []*cri.Mount{{ContainerPath: "/v", HostPath: k.Dir, Image: &cri.ImageSpec{Image: image}}}
 	}), podCfg)
 	k.refused("a mount of an image and a path", err, "", codes.InvalidArgument)
 }
 
-// badIDs: every RPC with an id that is not there, and with what is none.
+// badIDs calls every RPC with an absent id and with malformed ids.
 func badIDs(k *kubelet) {
 	ctx := k.ctx()
 	const absent = "feedfeedfeedfeed"
@@ -355,7 +354,7 @@ func badIDs(k *kubelet) {
 	}
 	for name, call := range idempotent {
 		if err := call(absent); err != nil {
-			k.Errorf("%s of an absent id: %v, want none", name, err)
+			k.Errorf("%s of an absent id: error = %v, want nil", name, err)
 		}
 		k.refused(name+" without an id", call(""), "", codes.InvalidArgument)
 	}
@@ -383,18 +382,18 @@ func badEnvironment(k *kubelet) {
 		_, err := k.tryCreate(pod, k.containerConfig([]string{"true"}, env(c.key, c.value)), podCfg)
 		k.refused("environment: "+c.name, err, "env", codes.InvalidArgument)
 	}
-	// CRI v0.37 made the value bytes, but a runtime reads it from JSON, which cannot carry them unchanged
+	// since CRI v0.37 the value is bytes, but the runtime reads it from JSON, which can represent only UTF-8
 	_, err := k.tryCreate(pod, k.containerConfig([]string{"true"}, env("A", "not UTF-8: \xff")), podCfg)
 	k.refused("environment: not UTF-8", err, "utf-8", codes.InvalidArgument)
 	for _, value := range []string{"line one\nline two", strings.Repeat("long ", 10000), " = ", "", "ü"} {
 		out, _ := k.outputIn(pod, podCfg, `printf %s "$VALUE" | md5sum | cut -c1-32`, env("VALUE", value))
 		if want := fmt.Sprintf("%x\n", md5.Sum([]byte(value))); out != want {
-			k.Errorf("a value of %d bytes does not arrive as it was sent", len(value))
+			k.Errorf("md5 of a value of %d bytes = %q, want %q", len(value), out, want)
 		}
 	}
 }
 
-// CNI that fails or hangs harms the pod that asks, for a bounded time, and nothing is left of it.
+// TestBadNetwork: when CNI ADD fails or hangs, RunPodSandbox fails after a bounded time and leaves nothing behind.
 func TestBadNetwork(t *testing.T) {
 	t.Parallel()
 	k := start(t, `network.add_timeout="2s"`, `network.del_timeout="2s"`)
@@ -431,13 +430,13 @@ func TestBadNetwork(t *testing.T) {
 			begin := time.Now()
 			_, err := k.Runtime.RunPodSandbox(k.ctx(), &cri.RunPodSandboxRequest{Config: k.podConfig()})
 			if took := time.Since(begin); took > 20*time.Second {
-				t.Errorf("took %v", took)
+				t.Errorf("RunPodSandbox took %v, want at most 20s", took)
 			}
 			k.refused(c.name, err, c.words, codes.Unknown, codes.DeadlineExceeded, codes.Unavailable, codes.Internal,
 				codes.FailedPrecondition,
 				codes.ResourceExhausted, codes.InvalidArgument)
 			if pods := k.pods(nil); len(pods) > 0 {
-				t.Errorf("the pod is listed: %v", pods)
+				t.Errorf("pods after a failed RunPodSandbox = %v, want none", pods)
 			}
 		})
 	}
@@ -450,7 +449,7 @@ func TestBadNetwork(t *testing.T) {
 	t.Run("and then it works again", func(t *testing.T) {
 		k := k.sub(t)
 		k.ok("remove the conf list", os.Remove(conf))
-		k.eventually("a pod runs", func() bool {
+		k.eventually("RunPodSandbox succeeds", func() bool {
 			_, err := k.Runtime.RunPodSandbox(k.ctx(), &cri.RunPodSandboxRequest{Config: k.podConfig()})
 			return err == nil
 		})

@@ -15,7 +15,7 @@ import (
 	"github.com/podd-project/podd/test/daemon"
 )
 
-// Both runtimes: what the spec generator and the monitor do must hold for each.
+// TestContainers runs with both OCI runtimes, because the spec and the monitor must work with each.
 func TestContainers(t *testing.T) {
 	t.Parallel()
 	for _, handler := range []string{"runc", "crun"} {
@@ -52,29 +52,30 @@ func containerLife(k *kubelet) {
 	id := k.create(pod, cfg, podCfg)
 	st := k.container(id)
 	if st.State != cri.ContainerState_CONTAINER_CREATED || st.CreatedAt == 0 || st.StartedAt != 0 || st.FinishedAt != 0 {
-		k.Errorf("created: %v", st)
+		k.Errorf("status after CreateContainer = %v, want CREATED with created_at alone set", st)
 	}
 	if _, err := os.Stat(filepath.Join(podCfg.LogDirectory, cfg.LogPath)); err != nil {
-		k.Errorf("no log file yet: %v", err)
+		k.Errorf("log file after CreateContainer: %v, want it to exist", err)
 	}
 	k.startContainer(id)
 	st = k.container(id)
 	if st.State != cri.ContainerState_CONTAINER_RUNNING || st.StartedAt < st.CreatedAt || st.FinishedAt != 0 {
-		k.Errorf("started: %v", st)
+		k.Errorf("status after StartContainer = %v, want RUNNING with started_at >= created_at", st)
 	}
 	if st.Metadata.String() != cfg.Metadata.String() || !maps.Equal(st.Labels, odd) || !maps.Equal(st.Annotations, odd) {
-		k.Errorf("metadata, labels or annotations have changed: %v", st)
+		k.Errorf("status = %v, want metadata %v, labels and annotations %q", st, cfg.Metadata, odd)
 	}
 	if want := filepath.Join(podCfg.LogDirectory, cfg.LogPath); st.LogPath != want {
-		k.Errorf("log path %q, want %q", st.LogPath, want)
+		k.Errorf("log path = %q, want %q", st.LogPath, want)
 	}
 	image := k.image(busybox)
 	listed := k.containers(&cri.ContainerFilter{Id: id})
 	if len(listed) != 1 || listed[0].ImageId != image.Id || st.ImageId != image.Id || listed[0].ImageRef != st.ImageRef {
-		k.Errorf("the image is %s, in the status %s (%s), in the list %v", image.Id, st.ImageId, st.ImageRef, listed)
+		k.Errorf("image id = %s in the status, list = %v, want id %s and ref %s in both", st.ImageId, listed, image.Id,
+			st.ImageRef)
 	}
 	if listed[0].PodSandboxId != pod || listed[0].CreatedAt != st.CreatedAt || !maps.Equal(listed[0].Labels, odd) {
-		k.Errorf("listed as %v", listed[0])
+		k.Errorf("listed = %v, want pod %s, created_at %d and labels %q", listed[0], pod, st.CreatedAt, odd)
 	}
 	_, err := k.Runtime.StartContainer(k.ctx(), &cri.StartContainerRequest{ContainerId: id})
 	k.refused("start a running container", err, "", codes.FailedPrecondition)
@@ -82,7 +83,7 @@ func containerLife(k *kubelet) {
 	k.stopContainer(id, 0)
 	if st = k.container(id); st.State != cri.ContainerState_CONTAINER_EXITED || st.ExitCode != 137 ||
 		st.FinishedAt < st.StartedAt {
-		k.Errorf("stopped: %v", st)
+		k.Errorf("status after StopContainer = %v, want EXITED with exit code 137 and finished_at >= started_at", st)
 	}
 	k.removeContainer(id)
 	k.removeContainer(id)
@@ -90,7 +91,7 @@ func containerLife(k *kubelet) {
 	_, err = k.Runtime.ContainerStatus(k.ctx(), &cri.ContainerStatusRequest{ContainerId: id})
 	k.refused("status of a removed container", err, id[:12], codes.NotFound)
 	running, _ := k.runIn(pod, podCfg, []string{"sleep", "1000"})
-	k.removeContainer(running) // CRI: forcibly
+	k.removeContainer(running) // CRI: a running container is removed forcibly
 }
 
 func containerEnds(k *kubelet) {
@@ -111,11 +112,12 @@ func containerEnds(k *kubelet) {
 			func(cfg *cri.ContainerConfig) { cfg.Linux.Resources.MemoryLimitInBytes = c.limit })
 		st := k.exited(id)
 		if st.ExitCode != c.exit || st.Reason != c.reason {
-			k.Errorf("a container that ends %s: exit code %d, reason %q (%s), want %d, %q", c.name, st.ExitCode, st.Reason,
-				st.Message, c.exit, c.reason)
+			k.Errorf("a container that ends %s: exit code = %d, reason = %q (%s), want %d, %q", c.name, st.ExitCode,
+				st.Reason, st.Message, c.exit, c.reason)
 		}
 		if st.StartedAt == 0 || st.FinishedAt < st.StartedAt {
-			k.Errorf("a container that ends %s: started %d, finished %d", c.name, st.StartedAt, st.FinishedAt)
+			k.Errorf("a container that ends %s: started_at = %d, finished_at = %d, want 0 < started_at <= finished_at",
+				c.name, st.StartedAt, st.FinishedAt)
 		}
 	}
 }
@@ -127,7 +129,7 @@ func containerStops(k *kubelet) {
 	k.waitLog(podCfg, cfg, "ready")
 	k.stopContainer(polite, 30)
 	if st := k.container(polite); st.ExitCode != 3 {
-		k.Errorf("exit code %d, want the 3 of its handler of SIGTERM", st.ExitCode)
+		k.Errorf("exit code = %d, want 3, that of its SIGTERM handler", st.ExitCode)
 	}
 
 	deaf, cfg := k.runIn(pod, podCfg, []string{"sh", "-c", "trap '' TERM; echo ready; while true; do sleep 0.05; done"})
@@ -136,7 +138,7 @@ func containerStops(k *kubelet) {
 	k.stopContainer(deaf, 1)
 	if st, took := k.container(deaf), time.Since(begin); st.ExitCode != 137 || took < time.Second ||
 		took > 10*time.Second {
-		k.Errorf("exit code %d after %v, want 137 after a second", st.ExitCode, took)
+		k.Errorf("exit code = %d after %v, want 137 after 1s to 10s", st.ExitCode, took)
 	}
 
 	k.have("docker.io/podd/stopsignal:latest")
@@ -145,7 +147,8 @@ func containerStops(k *kubelet) {
 	k.waitLog(podCfg, cfg, "ready")
 	k.stopContainer(own, 30)
 	if st := k.container(own); st.ExitCode != 7 || !strings.Contains(k.logText(podCfg, cfg), "got USR1") {
-		k.Errorf("the image's stop signal: exit code %d, want the 7 of its handler of SIGUSR1", st.ExitCode)
+		k.Errorf("the image's stop signal: exit code = %d, log %q, want 7 and \"got USR1\"", st.ExitCode,
+			k.logText(podCfg, cfg))
 	}
 
 	// a later stop with a shorter grace overtakes the first
@@ -161,7 +164,7 @@ func containerStops(k *kubelet) {
 	case err := <-first:
 		k.ok("the first StopContainer", err)
 	case <-time.After(20 * time.Second):
-		k.Error("the stop with the long grace still waits for a dead container")
+		k.Error("StopContainer with a grace period of 600s: no answer after 20s, want one when the container has exited")
 	}
 }
 
@@ -179,39 +182,40 @@ func containerExec(k *kubelet) {
 	r, err := run(10, "sh", "-c", "echo out; echo err >&2; exit 5")
 	k.ok("ExecSync", err)
 	if string(r.Stdout) != "out\n" || string(r.Stderr) != "err\n" || r.ExitCode != 5 {
-		k.Errorf("got %q, %q, %d", r.Stdout, r.Stderr, r.ExitCode)
+		k.Errorf("ExecSync: stdout = %q, stderr = %q, exit code = %d, want \"out\\n\", \"err\\n\", 5", r.Stdout, r.Stderr,
+			r.ExitCode)
 	}
 	r, err = run(10, "sh", "-c", "kill -TERM $$")
-	k.ok("ExecSync of what kills itself", err)
+	k.ok("ExecSync of a command that kills itself", err)
 	if r.ExitCode != 143 {
-		k.Errorf("exit code %d, want 128+15", r.ExitCode)
+		k.Errorf("ExecSync of a command that kills itself: exit code = %d, want 143", r.ExitCode)
 	}
 	r, err = run(30, "sh", "-c", "head -c 3000000 /dev/zero")
-	k.ok("ExecSync with much output", err)
+	k.ok("ExecSync with 3 MB of output", err)
 	if len(r.Stdout) != 3000000 {
-		k.Errorf("%d bytes of output, want 3000000", len(r.Stdout))
+		k.Errorf("ExecSync: output has %d bytes, want 3000000", len(r.Stdout))
 	}
 
 	begin := time.Now()
 	_, err = run(1, "sh", "-c", "sleep 4321 & sleep 4321")
-	k.refused("ExecSync that takes too long", err, "", codes.DeadlineExceeded)
+	k.refused("ExecSync past its timeout", err, "", codes.DeadlineExceeded)
 	if took := time.Since(begin); took > 10*time.Second {
-		k.Errorf("a timeout of one second took %v", took)
+		k.Errorf("ExecSync with a timeout of 1s took %v, want at most 10s", took)
 	}
-	// a dead one whose parent, the container's own sleep, does not ask after it has no command line
+	// a zombie, which its parent, the container's sleep, never reaps, has no command line
 	if left := k.exec(id, "grep -l '432[1]' /proc/[0-9]*/cmdline 2>/dev/null; true"); left != "" {
-		k.Errorf("after the timeout processes are left: %s\n%s", left, k.exec(id, "ps"))
+		k.Errorf("processes after the timeout: %s, want none\n%s", left, k.exec(id, "ps"))
 	}
 
 	begin = time.Now()
 	r, err = run(60, "sh", "-c", "echo done; sleep 30 >/dev/null 2>&1 &")
-	k.ok("ExecSync that leaves a child behind", err)
+	k.ok("ExecSync whose child keeps running", err)
 	if took := time.Since(begin); took > 10*time.Second || string(r.Stdout) != "done\n" {
-		k.Errorf("took %v, output %q", took, r.Stdout)
+		k.Errorf("ExecSync whose child keeps running took %v, output = %q, want at most 10s, \"done\\n\"", took, r.Stdout)
 	}
 	_, err = run(10, "no-such-command")
 	if err == nil {
-		k.Error("a command that is not there: no error")
+		k.Error("ExecSync of a command that does not exist: error = nil, want one")
 	}
 }
 
@@ -233,18 +237,18 @@ func containerImageConfig(k *kubelet) {
 		id, cfg := k.runIn(pod, podCfg, c.command, is, func(cfg *cri.ContainerConfig) { cfg.Args = c.args })
 		k.exited(id)
 		if got := k.logText(podCfg, cfg); got != c.want {
-			k.Errorf("%s given: printed %q, want %q", c.name, got, c.want)
+			k.Errorf("command or args given: %s: output = %q, want %q", c.name, got, c.want)
 		}
 	}
 	out, _ := k.outputIn(pod, podCfg, "echo $GREETING-$EMPTY-$MORE; pwd", is, func(c *cri.ContainerConfig) {
 		c.Envs = []*cri.KeyValue{{Key: "GREETING", Value: []byte("bye")}, {Key: "MORE", Value: []byte("a=b c")}}
 	})
 	if out != "bye--a=b c\n/var/log\n" {
-		k.Errorf("environment and working directory: %q", out)
+		k.Errorf("environment and working directory = %q, want %q", out, "bye--a=b c\n/var/log\n")
 	}
 	out, _ = k.outputIn(pod, podCfg, "pwd", is, func(c *cri.ContainerConfig) { c.WorkingDir = "/tmp/new/dir" })
 	if out != "/tmp/new/dir\n" {
-		k.Errorf("working directory %q, want one that is made", out)
+		k.Errorf("working directory that the image lacks = %q, want %q", out, "/tmp/new/dir\n")
 	}
 }
 
@@ -280,7 +284,7 @@ func containerFilters(k *kubelet) {
 			got = append(got, c.Id)
 		}
 		if !sameSet(got, f.want) {
-			k.Errorf("filter by %s: %v, want %v", f.name, got, f.want)
+			k.Errorf("ListContainers by %s = %v, want %v", f.name, got, f.want)
 		}
 	}
 }
@@ -308,7 +312,7 @@ func containerMounts(k *kubelet) {
 		{"touch /image/x 2>&1 | grep -o 'Read-only file system'", "Read-only file system\n"},
 	} {
 		if got := k.exec(id, c.command); got != c.want {
-			k.Errorf("%s: %q, want %q", c.command, got, c.want)
+			k.Errorf("%s: output = %q, want %q", c.command, got, c.want)
 		}
 	}
 	got := k.container(id).Mounts
@@ -316,15 +320,15 @@ func containerMounts(k *kubelet) {
 		k.Fatalf("status has %d mounts, want %d: %v", len(got), len(mounts), got)
 	}
 	for i := range mounts {
-		if mounts[i].Image != nil { // which image it was is podd's to tell
+		if mounts[i].Image != nil { // podd adds the image's digest
 			ref := got[i].GetImage().GetImageRef()
 			if !strings.HasPrefix(ref, "docker.io/podd/data@sha256:") {
-				k.Errorf("mount %d is of image %q, want its digest", i, ref)
+				k.Errorf("mount %d: image_ref = %q, want docker.io/podd/data@sha256:...", i, ref)
 			}
 			mounts[i].Image.ImageRef = ref
 		}
 		if got[i].String() != mounts[i].String() {
-			k.Errorf("mount %d: %v, want %v", i, got[i], mounts[i])
+			k.Errorf("mount %d = %v, want %v", i, got[i], mounts[i])
 		}
 	}
 }
@@ -376,14 +380,14 @@ func containerProcess(k *kubelet) {
 			mods = append(mods, c.mod)
 		}
 		if got, _ := k.outputIn(pod, podCfg, c.command, mods...); got != c.want {
-			k.Errorf("%s: %q, want %q", c.name, got, c.want)
+			k.Errorf("%s: output = %q, want %q", c.name, got, c.want)
 		}
 	}
 	privileged, cfg := k.pod(func(c *cri.PodSandboxConfig) { c.Linux.SecurityContext.Privileged = true })
 	out, code := k.outputIn(privileged, cfg, "mount -t tmpfs x /tmp && echo mounted; "+status("Seccomp"),
 		secure(func(s *cri.LinuxContainerSecurityContext) { s.Privileged = true }))
 	if out != "mounted\n0\n" || code != 0 {
-		k.Errorf("privileged: %q, %d", out, code)
+		k.Errorf("privileged: output = %q, exit code = %d, want %q, 0", out, code, "mounted\n0\n")
 	}
 }
 
@@ -395,21 +399,21 @@ func containerResources(k *kubelet) {
 	})
 	r := k.container(id).GetResources().GetLinux()
 	if r.GetCpuQuota() != 50000 || r.GetCpuPeriod() != 100000 || r.GetMemoryLimitInBytes() != 64<<20 {
-		k.Errorf("resources in the status: %v", r)
+		k.Errorf("resources in the status = %v, want quota 50000, period 100000, memory limit %d", r, 64<<20)
 	}
 	_, err := k.Runtime.UpdateContainerResources(k.ctx(), &cri.UpdateContainerResourcesRequest{ContainerId: id,
 		Linux: &cri.LinuxContainerResources{CpuPeriod: 100000, CpuQuota: 25000, MemoryLimitInBytes: 128 << 20}})
 	k.ok("UpdateContainerResources", err)
 	if got := k.memoryLimit(id); got != fmt.Sprint(128<<20) {
-		k.Errorf("the kernel's memory limit is %s after the update", got)
+		k.Errorf("the kernel's memory limit after the update = %s, want %d", got, 128<<20)
 	}
 	r = k.container(id).GetResources().GetLinux()
 	if r.GetCpuQuota() != 25000 || r.GetMemoryLimitInBytes() != 128<<20 {
-		k.Errorf("resources in the status after the update: %v", r)
+		k.Errorf("resources in the status after the update = %v, want quota 25000, memory limit %d", r, 128<<20)
 	}
 }
 
-// memoryLimit reads the container's limit where the kernel keeps it, on cgroup v1 or v2.
+// memoryLimit reads the container's limit from its cgroup, v1 or v2.
 func (k *kubelet) memoryLimit(id string) string {
 	k.Helper()
 	for _, pattern := range []string{"/sys/fs/cgroup/memory/*%s*/memory.limit_in_bytes",
@@ -422,7 +426,7 @@ func (k *kubelet) memoryLimit(id string) string {
 			return strings.TrimSpace(string(data))
 		}
 	}
-	k.Fatalf("no cgroup of container %s below %s", id, k.CgroupParent)
+	k.Fatalf("no cgroup of container %s below %s, want one with a memory limit", id, k.CgroupParent)
 	return ""
 }
 
@@ -431,7 +435,7 @@ func containerNames(k *kubelet) {
 	cfg := k.containerConfig([]string{"sleep", "1000"})
 	id := k.create(pod, cfg, podCfg)
 	if again := k.create(pod, cfg, podCfg); again != id {
-		k.Errorf("the same request gave container %s and then %s", id, again)
+		k.Errorf("CreateContainer with the same request = %s, want %s", again, id)
 	}
 	other := k.containerConfig([]string{"sleep", "2000"})
 	other.Metadata = cfg.Metadata
@@ -439,6 +443,6 @@ func containerNames(k *kubelet) {
 	k.refused("the name of a container with another configuration", err, "", codes.AlreadyExists)
 	k.removeContainer(id)
 	if again := k.create(pod, other, podCfg); again == id {
-		k.Error("a new container has the id of the removed one")
+		k.Errorf("CreateContainer after removal = %s, want a new id", again)
 	}
 }

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
-// run builds the daemon and sets the host up, once for all tests.
+// run builds the daemon and prepares the host, then runs the tests.
 func run(m *testing.M) int {
 	if os.Geteuid() != 0 {
 		fmt.Fprintln(os.Stderr, "the integration tests run containers and need root")
@@ -50,18 +50,18 @@ func run(m *testing.M) int {
 		poddBinary = filepath.Join(repo, "bin", "podd-race")
 		build := exec.Command("go", "build", "-race", "-tags", "containers_image_openpgp exclude_graphdriver_btrfs",
 			"-ldflags", "-X main.version=v0.0.0-test", "-o", poddBinary, "./cmd/podd")
-		if !quietly(repo, build) {
+		if !runStep(repo, build) {
 			return 1
 		}
 	}
-	if !quietly(repo, exec.Command("test/host/setup.sh")) {
+	if !runStep(repo, exec.Command("test/host/setup.sh")) {
 		return 1
 	}
 	return m.Run()
 }
 
-// quietly runs a step and shows what it printed when it fails.
-func quietly(dir string, cmd *exec.Cmd) bool {
+// runStep runs the command in dir and reports whether it succeeded. It prints the command's output if not.
+func runStep(dir string, cmd *exec.Cmd) bool {
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -70,18 +70,18 @@ func quietly(dir string, cmd *exec.Cmd) bool {
 	return err == nil
 }
 
-// kubelet plays the kubelet of one test: it knows the daemon and fails the test for every call that fails.
+// kubelet calls the daemon as a kubelet does and fails the test for every call that fails, except try methods.
 type kubelet struct {
 	testing.TB
 	*daemon.Daemon
 	registry *images.Registry
 	names    *atomic.Int64
-	// keep are pods that the end of a subtest leaves alone.
+	// keep are the ids of pods that the end of a subtest does not remove.
 	keep []string
 }
 
-// start runs a podd for the test. When the test ends its pods are removed, and podd must have left nothing: first
-// while it runs, and then, stopped, on the machine.
+// start runs a podd for the test, with configuration keys as in Options.Set. When the test ends its pods are removed,
+// and a leak check runs twice: while podd runs, and after it has been stopped.
 func start(t *testing.T, set ...string) *kubelet {
 	t.Helper()
 	return startWith(t, daemon.Options{Set: set})
@@ -100,23 +100,23 @@ func startWith(t *testing.T, o daemon.Options) *kubelet {
 		t.Fatal(err)
 	}
 	k := &kubelet{TB: t, Daemon: d, registry: o.Registry, names: &atomic.Int64{}}
-	k.nothingLeft(t)
+	k.checkLeaks(t)
 	return k
 }
 
-// closeDaemon stops the daemon, and shows its log when the test has failed.
+// closeDaemon stops the daemon. It logs the end of the daemon's log if the test has failed.
 func closeDaemon(t *testing.T, d *daemon.Daemon) {
 	for _, a := range d.Alarms() {
-		t.Errorf("in the daemon's log:\n%s", a)
+		t.Errorf("daemon's log has a data race or panic, want none:\n%s", a)
 	}
 	if t.Failed() {
-		t.Logf("the end of podd's log:\n%s", d.LogTail(60))
+		t.Logf("end of podd's log:\n%s", d.LogTail(60))
 	}
 	if leak.Kept(t) {
 		if err := d.Keep(); err != nil {
 			t.Errorf("stop podd: %v", err)
 		}
-		t.Logf("kept %s, its pods run on; start podd again: %s\nremove everything: %s wipe --config %s --yes; "+
+		t.Logf("kept %s, its pods keep running; start podd again: %s\nremove everything: %s wipe --config %s --yes; "+
 			"ip link del %s; rm -r %[1]s; find /sys/fs/cgroup -depth -type d -name %s -exec rmdir {} +",
 			d.Dir, d.Command(), poddBinary, d.Path("podd.toml"), d.Bridge, filepath.Base(d.CgroupParent))
 		return
@@ -126,17 +126,17 @@ func closeDaemon(t *testing.T, d *daemon.Daemon) {
 	}
 }
 
-// sub returns the kubelet of a subtest, at whose end its pods must be gone without a trace.
+// sub returns the kubelet of a subtest, at whose end its pods are removed and a leak check runs.
 func (k *kubelet) sub(t *testing.T) *kubelet {
 	t.Helper()
 	s := *k
 	s.TB = t
-	s.nothingLeft(t)
+	s.checkLeaks(t)
 	return &s
 }
 
-// nothingLeft removes all pods at the test's end and compares with now.
-func (k *kubelet) nothingLeft(t *testing.T) {
+// checkLeaks takes a snapshot now; at the test's end it removes all pods and fails the test for what is new since.
+func (k *kubelet) checkLeaks(t *testing.T) {
 	t.Helper()
 	before, err := leak.Take(k.Leak())
 	if err != nil {
@@ -147,7 +147,7 @@ func (k *kubelet) nothingLeft(t *testing.T) {
 			return
 		}
 		if !k.Running() {
-			t.Error("podd is not running at the end of the test")
+			t.Error("podd is not running at the end of the test, want it running")
 			return
 		}
 		if err := k.RemovePods(context.Background(), k.keep...); err != nil {
@@ -158,8 +158,8 @@ func (k *kubelet) nothingLeft(t *testing.T) {
 			t.Errorf("leak check: %v", err)
 		}
 		for _, l := range lines {
-			// the bridge is the CNI plugin's and stays, with its addresses; the cgroup parent is the kubelet's;
-			// a handler of type shim keeps the socket that its shims send events to
+			// The CNI plugin never removes the bridge and its addresses, the kubelet removes the cgroup parent, and a
+			// handler of type shim keeps the socket that its shims send events to.
 			if !strings.Contains(l, "link     "+k.Bridge) && !strings.HasSuffix(l, filepath.Base(k.CgroupParent)) &&
 				!strings.HasSuffix(l, "/events.sock") {
 				t.Errorf("leak with podd running: %s", l)
@@ -168,7 +168,7 @@ func (k *kubelet) nothingLeft(t *testing.T) {
 	})
 }
 
-// ok fails the test for an error.
+// ok fails the test if err is not nil.
 func (k *kubelet) ok(what string, err error) {
 	k.Helper()
 	if err != nil {
@@ -176,11 +176,11 @@ func (k *kubelet) ok(what string, err error) {
 	}
 }
 
-// refused fails the test unless err has one of the codes and its message the words.
+// refused fails the test unless err has one of the codes and its message contains words, ignoring case.
 func (k *kubelet) refused(what string, err error, words string, want ...codes.Code) {
 	k.Helper()
 	if err == nil {
-		k.Errorf("%s: no error, want %v with %q", what, want, words)
+		k.Errorf("%s: error = nil, want %v with %q", what, want, words)
 		return
 	}
 	got := status.Code(err)
@@ -189,10 +189,10 @@ func (k *kubelet) refused(what string, err error, words string, want ...codes.Co
 			return
 		}
 	}
-	k.Errorf("%s: %v, want %v with %q", what, err, want, words)
+	k.Errorf("%s: error = %v, want %v with %q", what, err, want, words)
 }
 
-// eventually waits until f is true.
+// eventually waits until f returns true, a minute at most.
 func (k *kubelet) eventually(what string, f func() bool) {
 	k.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -200,14 +200,14 @@ func (k *kubelet) eventually(what string, f func() bool) {
 			return
 		}
 	}
-	k.Fatalf("after a minute still not: %s", what)
+	k.Fatalf("not after a minute, want: %s", what)
 }
 
 func (k *kubelet) ctx() context.Context { return k.Context() }
 
 // --- pods
 
-// podConfig is a pod as a kubelet would describe it, with a name of its own.
+// podConfig returns the configuration of a pod with a unique name.
 func (k *kubelet) podConfig(mods ...func(*cri.PodSandboxConfig)) *cri.PodSandboxConfig {
 	n := k.names.Add(1)
 	name := fmt.Sprintf("pod-%d", n)
@@ -228,7 +228,7 @@ func (k *kubelet) podConfig(mods ...func(*cri.PodSandboxConfig)) *cri.PodSandbox
 	return cfg
 }
 
-// pod runs a pod.
+// pod runs a pod with the default handler.
 func (k *kubelet) pod(mods ...func(*cri.PodSandboxConfig)) (string, *cri.PodSandboxConfig) {
 	k.Helper()
 	cfg := k.podConfig(mods...)
@@ -271,7 +271,7 @@ func (k *kubelet) pods(f *cri.PodSandboxFilter) []*cri.PodSandbox {
 
 // --- containers
 
-// containerConfig is a container that runs the command in busybox.
+// containerConfig returns the configuration of a container that runs the command in busybox.
 func (k *kubelet) containerConfig(command []string, mods ...func(*cri.ContainerConfig)) *cri.ContainerConfig {
 	n := k.names.Add(1)
 	cfg := &cri.ContainerConfig{
@@ -323,7 +323,7 @@ func (k *kubelet) runIn(pod string, podCfg *cri.PodSandboxConfig, command []stri
 	return id, cfg
 }
 
-// sleeper runs a pod with one container that does nothing.
+// sleeper runs a pod with one container that sleeps.
 func (k *kubelet) sleeper(mods ...func(*cri.ContainerConfig)) (pod, container string) {
 	k.Helper()
 	pod, cfg := k.pod()
@@ -331,7 +331,7 @@ func (k *kubelet) sleeper(mods ...func(*cri.ContainerConfig)) (pod, container st
 	return pod, container
 }
 
-// output runs a command in a container of a pod of its own, to its end, and returns its log without the frame.
+// output runs a shell command in a container of a new pod, waits for its exit, and returns the content of its log.
 func (k *kubelet) output(command string, mods ...func(*cri.ContainerConfig)) (stdout string, exit int32) {
 	k.Helper()
 	pod, podCfg := k.pod()
@@ -353,7 +353,7 @@ func (k *kubelet) container(id string) *cri.ContainerStatus {
 	return r.Status
 }
 
-// exited waits for the container's end.
+// exited waits until the container has exited.
 func (k *kubelet) exited(id string) (st *cri.ContainerStatus) {
 	k.Helper()
 	k.eventually("container exited", func() bool {
@@ -382,21 +382,21 @@ func (k *kubelet) containers(f *cri.ContainerFilter) []*cri.Container {
 	return r.Containers
 }
 
-// exec runs a shell command in a container and wants it to succeed.
+// exec runs a shell command in a container and fails the test unless its exit code is 0.
 func (k *kubelet) exec(id, command string) string {
 	k.Helper()
 	r, err := k.Runtime.ExecSync(k.ctx(), &cri.ExecSyncRequest{ContainerId: id, Cmd: []string{"sh", "-c", command},
 		Timeout: 30})
 	k.ok("ExecSync "+command, err)
 	if r.ExitCode != 0 {
-		k.Fatalf("ExecSync %s: exit code %d: %s%s", command, r.ExitCode, r.Stdout, r.Stderr)
+		k.Fatalf("ExecSync %s: exit code = %d, want 0: %s%s", command, r.ExitCode, r.Stdout, r.Stderr)
 	}
 	return string(r.Stdout)
 }
 
 // --- images
 
-// have pulls the image unless it is there.
+// have pulls the image unless it is in the store.
 func (k *kubelet) have(image string) {
 	k.Helper()
 	r, err := k.Images.ImageStatus(k.ctx(), &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: image}})
@@ -443,18 +443,18 @@ func (k *kubelet) logLines(podCfg *cri.PodSandboxConfig, cfg *cri.ContainerConfi
 	var lines []logLine
 	for l := range bytes.Lines(data) {
 		if !bytes.HasSuffix(l, []byte("\n")) {
-			break // it is being written: a write that spans two pages can be seen half done
+			break // it is being written: a reader can see the first part of a write that spans two pages
 		}
 		f := strings.SplitN(strings.TrimSuffix(string(l), "\n"), " ", 4)
 		if len(f) != 4 {
-			k.Fatalf("not a line of the CRI log format: %q", l)
+			k.Fatalf("line %q, want the CRI log format of 4 fields", l)
 		}
 		lines = append(lines, logLine{f[0], f[1], f[2], f[3]})
 	}
 	return lines
 }
 
-// logText is what a container printed, stdout and stderr as they came.
+// logText returns what the container printed, stdout and stderr in the order of the log.
 func (k *kubelet) logText(podCfg *cri.PodSandboxConfig, cfg *cri.ContainerConfig) string {
 	k.Helper()
 	var b strings.Builder

@@ -40,15 +40,15 @@ func pidPod(k *kubelet) {
 	a, _ := k.runIn(pod, cfg, []string{"sleep", "1111"}, pid(cri.NamespaceMode_POD))
 	b, _ := k.runIn(pod, cfg, []string{"sleep", "2222"}, pid(cri.NamespaceMode_POD))
 	if ps := k.exec(b, "ps -o args"); !strings.Contains(ps, "sleep 1111") || !strings.Contains(ps, "sleep 2222") {
-		k.Errorf("one container does not see the other's process:\n%s", ps)
+		k.Errorf("processes in the second container, want those of both:\n%s", ps)
 	}
 	if first := k.exec(a, "cat /proc/1/cmdline"); !strings.Contains(first, "pause") {
-		k.Errorf("process 1 is %q, want podd's pause", first)
+		k.Errorf("process 1 = %q, want podd's pause", first)
 	}
-	// stopping one leaves the other and the namespace alone
+	// stopping one affects neither the other nor the namespace
 	k.stopContainer(a, 0)
 	if ps := k.exec(b, "ps -o args"); strings.Contains(ps, "sleep 1111") {
-		k.Errorf("the stopped container's process is still there:\n%s", ps)
+		k.Errorf("processes after the first container's stop, want \"sleep 1111\" gone:\n%s", ps)
 	}
 }
 
@@ -58,7 +58,7 @@ func pidNode(k *kubelet) {
 	ours, err := os.Readlink("/proc/self/ns/pid")
 	k.ok("our pid namespace", err)
 	if got := strings.TrimSpace(k.exec(ctr, "readlink /proc/self/ns/pid")); got != ours {
-		k.Errorf("pid namespace %s, want the host's, %s", got, ours)
+		k.Errorf("pid namespace = %s, want the host's, %s", got, ours)
 	}
 }
 
@@ -72,13 +72,13 @@ func pidTarget(k *kubelet) {
 	}
 	debugger, _ := k.runIn(pod, cfg, []string{"sleep", "1000"}, aim(target))
 	if ps := k.exec(debugger, "ps -o args"); !strings.Contains(ps, "sleep 3333") {
-		k.Errorf("the target's process is not seen:\n%s", ps)
+		k.Errorf("processes in the debug container, want the target's \"sleep 3333\":\n%s", ps)
 	}
-	_, stranger := k.sleeper()
-	_, err := k.tryCreate(pod, k.containerConfig([]string{"true"}, aim(stranger)), cfg)
+	_, other := k.sleeper()
+	_, err := k.tryCreate(pod, k.containerConfig([]string{"true"}, aim(other)), cfg)
 	k.refused("a target in another pod", err, "", codes.InvalidArgument, codes.FailedPrecondition, codes.NotFound)
 	_, err = k.tryCreate(pod, k.containerConfig([]string{"true"}, aim("feedfeed")), cfg)
-	k.refused("a target that is not there", err, "feedfeed", codes.NotFound, codes.InvalidArgument,
+	k.refused("a target that does not exist", err, "feedfeed", codes.NotFound, codes.InvalidArgument,
 		codes.FailedPrecondition)
 }
 
@@ -92,7 +92,7 @@ func ipcNode(k *kubelet) {
 	ours, err := os.Readlink("/proc/self/ns/ipc")
 	k.ok("our ipc namespace", err)
 	if got := strings.TrimSpace(k.exec(ctr, "readlink /proc/self/ns/ipc")); got != ours {
-		k.Errorf("ipc namespace %s, want the host's, %s", got, ours)
+		k.Errorf("ipc namespace = %s, want the host's, %s", got, ours)
 	}
 }
 
@@ -108,18 +108,18 @@ func userNamespace(k *kubelet) {
 		c.Mounts = []*cri.Mount{{HostPath: volume, ContainerPath: "/volume", UidMappings: mapping, GidMappings: mapping}}
 	})
 	if got := strings.Join(strings.Fields(k.exec(ctr, "cat /proc/self/uid_map")), " "); got != "0 100000 65536" {
-		k.Errorf("uid_map %q", got)
+		k.Errorf("uid_map = %q, want %q", got, "0 100000 65536")
 	}
 	owners := k.exec(ctr, "id -u; stat -c %u /bin/busybox; touch /volume/file /in-root; stat -c %u /volume/file /in-root")
 	if want := "0\n0\n0\n0\n"; owners != want {
-		k.Errorf("owners inside: %q, want %q", owners, want)
+		k.Errorf("uid and owners in the container = %q, want %q", owners, want)
 	}
 	if got := strings.TrimSpace(k.exec(ctr, "cat /sys/class/net/eth0/operstate")); got != "up" {
-		k.Errorf("the network is %q", got)
+		k.Errorf("operstate of eth0 = %q, want up", got)
 	}
 }
 
-// userNamespaceHostNetwork is what RuntimeFeatures.user_namespaces_host_network promises.
+// userNamespaceHostNetwork tests what RuntimeFeatures.user_namespaces_host_network reports.
 func userNamespaceHostNetwork(k *kubelet) {
 	mapping := []*cri.IDMapping{{HostId: 165536, ContainerId: 0, Length: 65536}}
 	options := &cri.NamespaceOption{
@@ -130,14 +130,14 @@ func userNamespaceHostNetwork(k *kubelet) {
 	ctr, _ := k.runIn(pod, cfg, []string{"sleep", "1000"},
 		func(c *cri.ContainerConfig) { c.Linux.SecurityContext.NamespaceOptions = options })
 	if got := strings.Join(strings.Fields(k.exec(ctr, "cat /proc/self/uid_map")), " "); got != "0 165536 65536" {
-		k.Errorf("uid_map %q", got)
+		k.Errorf("uid_map = %q, want %q", got, "0 165536 65536")
 	}
 	ours, err := os.Readlink("/proc/self/ns/net")
 	k.ok("our network namespace", err)
 	if got := strings.TrimSpace(k.exec(ctr, "readlink /proc/self/ns/net")); got != ours {
-		k.Errorf("network namespace %s, want the host's, %s", got, ours)
+		k.Errorf("network namespace = %s, want the host's, %s", got, ours)
 	}
 	if got := k.exec(ctr, "id -u; ls /sys/class/net | grep -c ^lo"); got != "0\n1\n" {
-		k.Errorf("root, and the host's network in /sys: %q", got)
+		k.Errorf("uid, and number of lo in /sys = %q, want %q", got, "0\n1\n")
 	}
 }

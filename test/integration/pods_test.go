@@ -49,27 +49,27 @@ func podAnswers(k *kubelet) {
 	before := time.Now()
 	st := k.podStatus(id)
 	if st.Id != id || st.State != cri.PodSandboxState_SANDBOX_READY || st.Metadata.String() != cfg.Metadata.String() {
-		k.Errorf("status %v, want id %s, ready, metadata %v", st, id, cfg.Metadata)
+		k.Errorf("status = %v, want id %s, ready, metadata %v", st, id, cfg.Metadata)
 	}
 	if !maps.Equal(st.Labels, odd) || !maps.Equal(st.Annotations, odd) {
-		k.Errorf("labels %q and annotations %q, want %q for both", st.Labels, st.Annotations, odd)
+		k.Errorf("labels = %q, annotations = %q, want %q for both", st.Labels, st.Annotations, odd)
 	}
 	if age := before.Sub(time.Unix(0, st.CreatedAt)); age < 0 || age > time.Minute {
-		k.Errorf("created %v ago", age)
+		k.Errorf("created %v ago, want 0 to 1m", age)
 	}
 	if st.Network.GetIp() == "" {
-		k.Error("no IP")
+		k.Error("IP = \"\", want an address")
 	}
 	if st.Linux.GetNamespaces().GetOptions().GetPid() != cri.NamespaceMode_CONTAINER {
-		k.Errorf("namespace options %v, want pid CONTAINER", st.Linux)
+		k.Errorf("namespace options = %v, want pid CONTAINER", st.Linux)
 	}
 	named := k.podConfig()
 	if st := k.podStatus(k.runPod(named, "crun")); st.RuntimeHandler != "crun" {
-		k.Errorf("runtime handler %q, want crun", st.RuntimeHandler)
+		k.Errorf("runtime handler = %q, want crun", st.RuntimeHandler)
 	}
 	for _, p := range k.pods(nil) {
 		if p.Id == id && (!maps.Equal(p.Annotations, odd) || p.State != cri.PodSandboxState_SANDBOX_READY) {
-			k.Errorf("listed as %v", p)
+			k.Errorf("listed = %v, want it ready with annotations %q", p, odd)
 		}
 	}
 }
@@ -78,7 +78,7 @@ func podRetry(k *kubelet) {
 	cfg := k.podConfig()
 	first := k.runPod(cfg, "")
 	if again := k.runPod(cfg, ""); again != first {
-		k.Errorf("the same request gave pod %s and then pod %s", first, again)
+		k.Errorf("RunPodSandbox with the same request = %s, want %s", again, first)
 	}
 	other := k.podConfig()
 	other.Metadata = cfg.Metadata
@@ -91,7 +91,7 @@ func podIdempotent(k *kubelet) {
 	id, _ := k.pod()
 	k.stopPod(id)
 	if st := k.podStatus(id); st.State != cri.PodSandboxState_SANDBOX_NOTREADY {
-		k.Errorf("a stopped pod is %v", st.State)
+		k.Errorf("state of a stopped pod = %v, want SANDBOX_NOTREADY", st.State)
 	}
 	k.stopPod(id)
 	k.removePod(id)
@@ -101,9 +101,9 @@ func podIdempotent(k *kubelet) {
 	k.refused("status of a removed pod", err, id[:12], codes.NotFound)
 
 	running, _ := k.sleeper()
-	k.removePod(running) // stops what runs
+	k.removePod(running) // stops its containers
 	if left := k.containers(nil); len(left) > 0 {
-		k.Errorf("containers of a removed pod: %v", left)
+		k.Errorf("containers of a removed pod = %v, want none", left)
 	}
 }
 
@@ -133,7 +133,7 @@ func podFilters(k *kubelet) {
 			got = append(got, p.Id)
 		}
 		if !sameSet(got, c.want) {
-			k.Errorf("filter by %s: %v, want %v", c.name, got, c.want)
+			k.Errorf("ListPodSandbox by %s = %v, want %v", c.name, got, c.want)
 		}
 	}
 }
@@ -162,19 +162,19 @@ func podFiles(k *kubelet) {
 	})
 	ctr, _ := k.runIn(pod, cfg, []string{"sleep", "1000"})
 	if got := k.exec(ctr, "hostname; cat /etc/hostname"); got != "some-host\nsome-host\n" {
-		k.Errorf("hostname %q", got)
+		k.Errorf("hostname and /etc/hostname = %q, want %q", got, "some-host\nsome-host\n")
 	}
 	resolv := k.exec(ctr, "cat /etc/resolv.conf")
 	for _, want := range []string{"nameserver 192.0.2.53", "nameserver 2001:db8::53", "search a.example b.example",
 		"options ndots:5"} {
 		if !strings.Contains(resolv, want+"\n") {
-			k.Errorf("resolv.conf lacks %q:\n%s", want, resolv)
+			k.Errorf("resolv.conf lacks %q, want it in:\n%s", want, resolv)
 		}
 	}
 	hosts := k.exec(ctr, "cat /etc/hosts")
 	for _, want := range []string{"localhost", k.podStatus(pod).Network.Ip, "some-host"} {
 		if !strings.Contains(hosts, want) {
-			k.Errorf("hosts lacks %q:\n%s", want, hosts)
+			k.Errorf("hosts lacks %q, want it in:\n%s", want, hosts)
 		}
 	}
 }
@@ -187,8 +187,8 @@ func podSysctls(k *kubelet) {
 	ctr, _ := k.runIn(pod, cfg, []string{"sleep", "1000"})
 	got := k.exec(ctr, "cat /proc/sys/net/ipv4/ip_local_port_range /proc/sys/kernel/shm_rmid_forced "+
 		"/proc/sys/net/core/somaxconn")
-	if got != "40000\t50000\n1\n99\n" {
-		k.Errorf("sysctls %q", got)
+	if want := "40000\t50000\n1\n99\n"; got != want {
+		k.Errorf("sysctls = %q, want %q", got, want)
 	}
 }
 
@@ -198,7 +198,7 @@ func podShm(k *kubelet) {
 	b, _ := k.runIn(pod, cfg, []string{"sleep", "1000"})
 	k.exec(a, "echo shared >/dev/shm/file")
 	if got := k.exec(b, "cat /dev/shm/file"); got != "shared\n" {
-		k.Errorf("the other container reads %q", got)
+		k.Errorf("/dev/shm/file in the other container = %q, want %q", got, "shared\n")
 	}
 }
 
@@ -214,15 +214,15 @@ func podHostNetwork(k *kubelet) {
 	ours, err := os.Readlink("/proc/self/ns/net")
 	k.ok("our network namespace", err)
 	if got := strings.TrimSpace(k.exec(ctr, "readlink /proc/self/ns/net")); got != ours {
-		k.Errorf("network namespace %s, want the host's, %s", got, ours)
+		k.Errorf("network namespace = %s, want the host's, %s", got, ours)
 	}
 	name, err := os.Hostname()
 	k.ok("our hostname", err)
 	if got := strings.TrimSpace(k.exec(ctr, "hostname")); got != name {
-		k.Errorf("hostname %q, want the host's, %q", got, name)
+		k.Errorf("hostname = %q, want the host's, %q", got, name)
 	}
 	if ip := k.podStatus(pod).Network.GetIp(); ip != "" {
-		k.Errorf("a pod on the host's network has the address %q of its own", ip)
+		k.Errorf("IP of a pod on the host's network = %q, want none", ip)
 	}
 }
 
@@ -276,11 +276,11 @@ func podAddresses(k *kubelet) {
 		ip, err := netip.ParseAddr(a)
 		k.ok("parse the pod's address", err)
 		if !strings.Contains(inside, ip.String()+"/") {
-			k.Errorf("%s is not an address of eth0:\n%s", a, inside)
+			k.Errorf("eth0 lacks the address %s, want it in:\n%s", a, inside)
 		}
 	}
 	if lo := k.exec(ctr, "ip addr show dev lo"); !strings.Contains(lo, "127.0.0.1/8") || !strings.Contains(lo, "UP") {
-		k.Errorf("loopback is not up:\n%s", lo)
+		k.Errorf("lo = %s, want it up with 127.0.0.1/8", lo)
 	}
 }
 
@@ -292,7 +292,7 @@ func podsAtOnce(k *kubelet) {
 		go func() {
 			r, err := k.Runtime.RunPodSandbox(k.ctx(), &cri.RunPodSandboxRequest{Config: cfg})
 			if err != nil {
-				k.Error(err)
+				k.Errorf("RunPodSandbox: %v", err)
 			}
 			ids <- r.GetPodSandboxId()
 		}()
@@ -305,7 +305,7 @@ func podsAtOnce(k *kubelet) {
 		}
 		ip := k.podStatus(id).Network.Ip
 		if other, taken := addrs[ip]; taken {
-			k.Errorf("pods %s and %s both have the address %s", id, other, ip)
+			k.Errorf("pods %s and %s both have the address %s, want one of its own for each", id, other, ip)
 		}
 		addrs[ip] = id
 	}

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// spoils are what may become of a record's bytes.
-var spoils = []struct {
-	name  string
-	spoil func(data []byte) []byte
+// corruptions are ways in which a record's bytes may be damaged.
+var corruptions = []struct {
+	name    string
+	corrupt func(data []byte) []byte
 }{
 	{"empty", func([]byte) []byte { return nil }},
 	{"truncated", func(data []byte) []byte { return data[:len(data)*2/3] }},
@@ -23,20 +23,21 @@ var spoils = []struct {
 	{"huge", func([]byte) []byte { return bytes.Repeat([]byte("x"), 9<<20) }},
 }
 
-// TestDamagedRecords spoils records of all kinds in all ways, while the daemon is not there. The next one starts, harms
-// nobody else, keeps the damaged records for a person, and frees what they stood for; the same pods can be made again.
+// TestDamagedRecords damages records of all kinds in all ways while no daemon runs. The next daemon starts, leaves
+// other pods alone, quarantines the damaged records, and removes the resources of their pods and containers; the same
+// pods can be made again.
 func TestDamagedRecords(t *testing.T) {
 	t.Parallel()
 	k := start(t)
 	good := k.newBystander()
 	var lives []*life
-	for range 4 * len(spoils) {
+	for range 4 * len(corruptions) {
 		l := k.newLife()
 		l.upTo(3)
 		lives = append(lives, l)
 	}
 	k.ok("kill podd", k.Kill9())
-	for i, s := range spoils {
+	for i, c := range corruptions {
 		for j, file := range []func(*life) string{
 			func(l *life) string { return k.Path("root", "pods", l.podID, "record.json") },
 			func(l *life) string { return k.Path("root", "pods", l.podID, "status.json") },
@@ -50,12 +51,12 @@ func TestDamagedRecords(t *testing.T) {
 			path := file(lives[4*i+j])
 			data, err := os.ReadFile(path)
 			k.ok("read a record", err)
-			k.ok("spoil it: "+s.name, os.WriteFile(path, s.spoil(data), 0o600))
+			k.ok("damage it: "+c.name, os.WriteFile(path, c.corrupt(data), 0o600))
 		}
 	}
 	k.ok("start podd", k.Start(k.ctx()))
 	good.unharmed(k)
-	k.eventually("all damaged records are set aside", func() bool {
+	k.eventually("all damaged records are quarantined", func() bool {
 		kept, err := os.ReadDir(k.Path("root", "quarantine"))
 		return err == nil && len(kept) == len(lives)
 	})
@@ -67,14 +68,14 @@ func TestDamagedRecords(t *testing.T) {
 		listed[c.Id] = true
 	}
 	for n, l := range lives {
-		what := fmt.Sprintf("%s, file %d", spoils[n/4].name, n%4)
+		what := fmt.Sprintf("%s, file %d", corruptions[n/4].name, n%4)
 		if podLives := n%4 >= 2; listed[l.podID] != podLives {
-			t.Errorf("%s: is the pod listed: %v", what, listed[l.podID])
+			t.Errorf("%s: pod listed = %v, want %v", what, listed[l.podID], podLives)
 		}
 		if listed[l.containerID] {
-			t.Errorf("%s: the container is listed", what)
+			t.Errorf("%s: container listed = true, want false", what)
 		}
-		k.eventually(what+": what it stood for is gone", func() bool {
+		k.eventually(what+": the container's bundle and root filesystem are gone", func() bool {
 			_, err := os.Stat(k.Path("run", "containers", l.containerID))
 			_, rootfs := os.Stat(k.Path("root", "storage", "rootfs", l.containerID))
 			return os.IsNotExist(err) && os.IsNotExist(rootfs)

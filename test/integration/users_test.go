@@ -8,8 +8,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Who a container's process is, as the image, the request and the pod's groups say together; and that the status says
-// the same as the kernel.
+// TestUsers checks the uid, gid and groups of a container's process for combinations of image, request and supplemental
+// groups, in the kernel and in the status.
 func TestUsers(t *testing.T) {
 	t.Parallel()
 	k := start(t).sub(t)
@@ -56,18 +56,18 @@ func TestUsers(t *testing.T) {
 			})
 			want := ids(c.uid) + ids(c.gid) + ids(c.groups...)
 			if got := k.exec(id, "id -u; id -g; id -G"); !sameGroups(got, want) {
-				t.Errorf("id says %q, want %q", got, want)
+				t.Errorf("output of id = %q, want %q", got, want)
 			}
 			user := k.container(id).GetUser().GetLinux()
 			if user.GetUid() != c.uid || user.GetGid() != c.gid || !sameNumbers(user.GetSupplementalGroups(), c.groups) {
-				t.Errorf("the status says %v, want %d:%d %v", user, c.uid, c.gid, c.groups)
+				t.Errorf("user in the status = %v, want %d:%d %v", user, c.uid, c.gid, c.groups)
 			}
 			k.removeContainer(id)
 		})
 	}
 }
 
-// ids is a line of numbers, as id prints them.
+// ids returns a line of numbers as id prints it.
 func ids(list ...int64) string {
 	line := ""
 	for i, n := range list {
@@ -79,7 +79,7 @@ func ids(list ...int64) string {
 	return line + "\n"
 }
 
-// sameGroups compares two outputs of id -u, -g, -G; groups have no order.
+// sameGroups compares two outputs of id -u, -g, -G, ignoring the order of groups.
 func sameGroups(a, b string) bool {
 	la, lb := strings.Split(a, "\n"), strings.Split(b, "\n")
 	if len(la) != len(lb) || len(la) < 3 {
