@@ -12,24 +12,26 @@ import (
 
 // TestCommandCode holds what runtimes really print, and what must not be taken for the user's mistake.
 func TestCommandCode(t *testing.T) {
+	const execFailed = "runc create failed: unable to start container process: error during container init: exec: "
 	for text, want := range map[string]int32{
-		`runc create failed: unable to start container process: error during container init: exec: "nosuch": executable file not found in $PATH`:       127,
-		`runc create failed: unable to start container process: error during container init: exec: "/nosuch": stat /nosuch: no such file or directory`: 127,
-		`runc create failed: unable to start container process: error during container init: exec: "/bin/plain": permission denied`:                    126,
-		`runc create failed: unable to start container process: error during container init: exec: "/tmp": is a directory`:                             126,
-		`exec failed: unable to start container process: exec: "nosuch": executable file not found in $PATH`:                                           127,
-		"executable file `nosuch` not found in $PATH: No such file or directory":                                                                       127,
-		"open executable: Permission denied":                       126,
-		"open executable: Operation not permitted":                 126,
-		"executable 'nosuch' for container 'c' not found in $PATH": 127,
-		"exec container process `/bin/x`: Exec format error":       126,
-		`runc create failed: error mounting "/no/such" to rootfs at "/x": mount src=/no/such, dst=/x: no such file or directory`: 0,
-		`runc create failed: unable to apply cgroup configuration: mkdir /sys/fs/cgroup/x: permission denied`:                    0,
-		"error stat'ing file `/no/such`: No such file or directory":                                                              0,
+		execFailed + `"nosuch": executable file not found in $PATH`:                                          127,
+		execFailed + `"/nosuch": stat /nosuch: no such file or directory`:                                    127,
+		execFailed + `"/bin/plain": permission denied`:                                                       126,
+		execFailed + `"/tmp": is a directory`:                                                                126,
+		`exec failed: unable to start container process: exec: "nosuch": executable file not found in $PATH`: 127,
+		"executable file `nosuch` not found in $PATH: No such file or directory":                             127,
+		"open executable: Permission denied":                                                                 126,
+		"open executable: Operation not permitted":                                                           126,
+		"executable 'nosuch' for container 'c' not found in $PATH":                                           127,
+		"exec container process `/bin/x`: Exec format error":                                                 126,
+		`runc create failed: error mounting "/no/such" to rootfs at "/x": mount ` +
+			`src=/no/such, dst=/x: no such file or directory`: 0,
+		`runc create failed: unable to apply cgroup configuration: mkdir /sys/fs/cgroup/x: permission denied`: 0,
+		"error stat'ing file `/no/such`: No such file or directory":                                           0,
 		"": 0,
 	} {
 		if got := commandCode(text); got != want {
-			t.Errorf("%s: %d, want %d", text, got, want)
+			t.Errorf("commandCode(%q) = %d, want %d", text, got, want)
 		}
 	}
 }
@@ -37,8 +39,9 @@ func TestCommandCode(t *testing.T) {
 func TestFailureKinds(t *testing.T) {
 	for text, is := range map[string]func(error) bool{
 		"container does not exist": errdefs.IsNotFound,
-		"error opening file `/run/crun/c/status`: No such file or directory":                                                    errdefs.IsNotFound,
-		`destroying container: stopping container: destroying container "c": destroying container "c": container "c" not found`: errdefs.IsNotFound,
+		"error opening file `/run/crun/c/status`: No such file or directory": errdefs.IsNotFound,
+		`destroying container: stopping container: destroying container "c": ` +
+			`destroying container "c": container "c" not found`: errdefs.IsNotFound,
 		`container "c" not found in time`:                 func(err error) bool { return !errdefs.IsNotFound(err) },
 		"container with given ID already exists":          errdefs.IsAlreadyExists,
 		"cannot exec in a stopped container":              errdefs.IsFailedPrecondition,

@@ -14,7 +14,8 @@ import (
 // KernelRecursiveReadOnly reports whether the kernel has mount_setattr(2) (Linux 5.12), which recursive read-only
 // mounts need. The arguments of the call are invalid.
 func KernelRecursiveReadOnly() bool {
-	err := unix.MountSetattr(-1, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+	err := unix.MountSetattr(-1, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE,
+		&unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
 	return !errors.Is(err, unix.ENOSYS)
 }
 
@@ -43,7 +44,9 @@ func KernelIDMap(dir string) bool {
 func newUserNamespace() (*os.File, error) {
 	cmd := exec.Command("/proc/self/exe")
 	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 65536, Size: 65536}}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids, Ptrace: true, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids, Ptrace: true, Pdeathsig: syscall.SIGKILL,
+	}
 	// The tracer is a thread: it must be the same from fork to kill.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

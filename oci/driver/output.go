@@ -11,7 +11,9 @@ import (
 )
 
 // ExecLimits applies the timeout and the cap on the output of a request.
-func ExecLimits(ctx context.Context, r oci.ExecRequest) (limited context.Context, cancel context.CancelFunc, limit int64) {
+func ExecLimits(ctx context.Context, r oci.ExecRequest) (
+	limited context.Context, cancel context.CancelFunc, limit int64,
+) {
 	limit = r.Limit
 	if limit <= 0 {
 		limit = defaultExecLimit

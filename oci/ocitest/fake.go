@@ -155,7 +155,9 @@ func (f *Fake) Create(ctx context.Context, req oci.CreateRequest) (oci.Process, 
 		}
 		f.pid++
 		p = oci.Process{Pid: f.pid, Start: uint64(f.pid)}
-		f.containers[req.ID] = &fakeContainer{req: req, process: p, status: oci.Created, program: prog, done: make(chan struct{})}
+		f.containers[req.ID] = &fakeContainer{
+			req: req, process: p, status: oci.Created, program: prog, done: make(chan struct{}),
+		}
 		return nil
 	})
 	return p, err

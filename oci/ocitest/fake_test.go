@@ -70,11 +70,13 @@ func TestFakeHooks(t *testing.T) {
 	f.Before, f.After = hook("before"), hook("after")
 
 	at = "before create a"
-	if _, err := f.Create(ctx, oci.CreateRequest{ID: "a", Spec: FakeSpec("true")}); !errors.Is(err, boom) || len(f.IDs()) != 0 {
+	_, err := f.Create(ctx, oci.CreateRequest{ID: "a", Spec: FakeSpec("true")})
+	if !errors.Is(err, boom) || len(f.IDs()) != 0 {
 		t.Errorf("Create failed before = %v, IDs = %v, want %v and none", err, f.IDs(), boom)
 	}
 	at = "after create a"
-	if _, err := f.Create(ctx, oci.CreateRequest{ID: "a", Spec: FakeSpec("true")}); !errors.Is(err, boom) || len(f.IDs()) != 1 {
+	_, err = f.Create(ctx, oci.CreateRequest{ID: "a", Spec: FakeSpec("true")})
+	if !errors.Is(err, boom) || len(f.IDs()) != 1 {
 		t.Errorf("Create failed after = %v, IDs = %v, want %v and one", err, f.IDs(), boom)
 	}
 	at = ""

@@ -89,7 +89,8 @@ func (l *leaks) processes() (found []string) {
 		cmdline, _ := os.ReadFile(filepath.Join(d, "cmdline"))
 		root, _ := os.Readlink(filepath.Join(d, "root"))
 		cgroup, _ := os.ReadFile(filepath.Join(d, "cgroup"))
-		if bytes.Contains(cmdline, []byte(l.dir)) || strings.HasPrefix(root, l.dir) || bytes.Contains(cgroup, []byte(l.cgroup)) {
+		if bytes.Contains(cmdline, []byte(l.dir)) || strings.HasPrefix(root, l.dir) ||
+			bytes.Contains(cgroup, []byte(l.cgroup)) {
 			found = append(found, filepath.Base(d)+": "+string(bytes.ReplaceAll(cmdline, []byte{0}, []byte{' '})))
 		}
 	}

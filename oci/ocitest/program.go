@@ -69,7 +69,8 @@ func parse(args []string) (program, error) {
 			return program{output: "ready\n", lasts: forever, trap: syscall.SIGTERM, trapped: number(m[1])}, nil
 		}
 	}
-	return program{}, &oci.CommandError{Code: 127, Text: fmt.Sprintf("exec: %q: executable file not found in $PATH", args[0])}
+	text := fmt.Sprintf("exec: %q: executable file not found in $PATH", args[0])
+	return program{}, &oci.CommandError{Code: 127, Text: text}
 }
 
 func number(s string) int32 {

@@ -78,7 +78,8 @@ func shortDir(t testing.TB) string {
 }
 
 // applets are the commands in the root filesystem.
-var applets = []string{"sh", "sleep", "true", "false", "echo", "cat", "ls", "ps", "kill", "yes", "head", "dd", "tail", "setsid", "seq", "stty", "wc", "grep", "readlink", "tr", "rm", "mkdir", "id", "env", "cut"}
+var applets = []string{"sh", "sleep", "true", "false", "echo", "cat", "ls", "ps", "kill", "yes", "head", "dd", "tail",
+	"setsid", "seq", "stty", "wc", "grep", "readlink", "tr", "rm", "mkdir", "id", "env", "cut"}
 
 // buildRootfs makes a root filesystem of Debian's busybox-static.
 func buildRootfs(t testing.TB, dir string) {
@@ -116,11 +117,16 @@ func (m *Machine) spec(args []string) *specs.Spec {
 		Mounts: []specs.Mount{
 			{Destination: "/proc", Type: "proc", Source: "proc"},
 			{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "mode=755", "size=65536k"}},
-			{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"}},
+			{
+				Destination: "/dev/pts", Type: "devpts", Source: "devpts",
+				Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"},
+			},
 		},
 		Linux: &specs.Linux{
 			CgroupsPath: filepath.Join(m.Cgroup, unique()),
-			Namespaces:  []specs.LinuxNamespace{{Type: specs.MountNamespace}, {Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace}},
+			Namespaces: []specs.LinuxNamespace{
+				{Type: specs.MountNamespace}, {Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace},
+			},
 		},
 	}
 }

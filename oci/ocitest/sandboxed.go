@@ -29,7 +29,8 @@ func Sandboxed(t testing.TB, name string) (m *Machine, podID string) {
 			t.Errorf("delete infra container: %v", err)
 		}
 	})
-	if _, err := infra.Create(t.Context(), oci.CreateRequest{ID: infra.pod, Spec: m.spec([]string{"sleep", "100000"})}); err != nil {
+	request := oci.CreateRequest{ID: infra.pod, Spec: m.spec([]string{"sleep", "100000"})}
+	if _, err := infra.Create(t.Context(), request); err != nil {
 		t.Fatalf("create infra container: %v", err)
 	}
 	if err := infra.Start(t.Context(), infra.pod); err != nil {
@@ -49,7 +50,9 @@ func (g guests) Create(ctx context.Context, r oci.CreateRequest) (oci.Process, e
 	r.PodID = g.pod
 	if r.Spec != nil {
 		s := *r.Spec
-		s.Annotations = map[string]string{"io.kubernetes.cri.container-type": "container", "io.kubernetes.cri.sandbox-id": g.pod}
+		s.Annotations = map[string]string{
+			"io.kubernetes.cri.container-type": "container", "io.kubernetes.cri.sandbox-id": g.pod,
+		}
 		if r.ID == g.pod {
 			s.Annotations["io.kubernetes.cri.container-type"] = "sandbox"
 		}

@@ -48,7 +48,9 @@ func testExecTimeout(t *testing.T, h *Harness) {
 	r, ctx := h.New(), limit(t)
 	run(t, h, r, "slow", "sleep", "1000")
 	begin := time.Now()
-	_, err := r.ExecSync(ctx, oci.ExecRequest{ID: "slow", Process: process(h, "sleep", "1000"), Timeout: 300 * time.Millisecond})
+	_, err := r.ExecSync(ctx, oci.ExecRequest{
+		ID: "slow", Process: process(h, "sleep", "1000"), Timeout: 300 * time.Millisecond,
+	})
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("ExecSync = %v, want %v", err, context.DeadlineExceeded)
 	}

@@ -13,7 +13,9 @@ import (
 )
 
 // logLine is one line of a CRI log: time, stream, tag (F full, P partial), text.
-var logLine = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d) (stdout|stderr) (F|P) (.*)\n$`)
+var logLine = regexp.MustCompile(
+	`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d) (stdout|stderr) (F|P) (.*)\n$`,
+)
 
 func testLog(t *testing.T, h *Harness) {
 	r, ctx := h.New(), limit(t)

@@ -29,7 +29,8 @@ func testExecStreams(t *testing.T, h *Harness) {
 		{[]string{"sh", "-c", "exit 7"}, nil, "", 7},
 	} {
 		var stdout, stderr bytes.Buffer
-		code, err := r.Exec(ctx, "streams", process(h, tt.args...), oci.Streams{Stdin: tt.stdin, Stdout: &stdout, Stderr: &stderr})
+		streams := oci.Streams{Stdin: tt.stdin, Stdout: &stdout, Stderr: &stderr}
+		code, err := r.Exec(ctx, "streams", process(h, tt.args...), streams)
 		must(t, "exec", err)
 		if stdout.String() != tt.stdout || stderr.Len() > 0 || code != tt.code {
 			t.Errorf("Exec(%v) = %d, stdout %q, stderr %q; want %d, %q and none",

@@ -20,9 +20,18 @@ func TestParseStat(t *testing.T) {
 		want stat
 		ok   bool
 	}{
-		"plain":       {"42 (sleep)" + rest, stat{Process: Process{42, 987654}, parent: 1, session: 3, state: 'S', name: "sleep"}, true},
-		"parentheses": {"42 (a) R 9 (b)" + rest, stat{Process: Process{42, 987654}, parent: 1, session: 3, state: 'S', name: "a) R 9 (b"}, true},
-		"newline":     {"42 (a\nb)" + rest, stat{Process: Process{42, 987654}, parent: 1, session: 3, state: 'S', name: "a\nb"}, true},
+		"plain": {
+			"42 (sleep)" + rest,
+			stat{Process: Process{42, 987654}, parent: 1, session: 3, state: 'S', name: "sleep"}, true,
+		},
+		"parentheses": {
+			"42 (a) R 9 (b)" + rest,
+			stat{Process: Process{42, 987654}, parent: 1, session: 3, state: 'S', name: "a) R 9 (b"}, true,
+		},
+		"newline": {
+			"42 (a\nb)" + rest,
+			stat{Process: Process{42, 987654}, parent: 1, session: 3, state: 'S', name: "a\nb"}, true,
+		},
 		"empty":       {"", stat{}, false},
 		"no end":      {"42 (sleep S 1", stat{}, false},
 		"reversed":    {")(", stat{}, false},
@@ -198,7 +207,10 @@ func TestFamily(t *testing.T) {
 	root := all[10].Process
 	leader := descendants{known: map[Process]bool{root: true}, sessions: map[int]bool{}}
 	leader.grow(all)
-	for pid, want := range map[int]bool{1: false, 10: true, 11: true, 12: true, 13: true, 14: true, 15: true, 16: true, 17: true, 20: false, 21: false, 22: false} {
+	for pid, want := range map[int]bool{
+		1: false, 10: true, 11: true, 12: true, 13: true, 14: true, 15: true, 16: true, 17: true,
+		20: false, 21: false, 22: false,
+	} {
 		if got := leader.known[all[pid].Process]; got != want {
 			t.Errorf("process %d: %v, want %v", pid, got, want)
 		}
@@ -214,7 +226,8 @@ func TestFamily(t *testing.T) {
 }
 
 func TestKillTree(t *testing.T) {
-	cmd := sleeper(t, "trap '' TERM; (sleep 1000 &); sleep 1001 & setsid sh -c '(sleep 1002 &); sleep 1003; :' & sleep 1004; :", true)
+	cmd := sleeper(t, "trap '' TERM; (sleep 1000 &); sleep 1001 & "+
+		"setsid sh -c '(sleep 1002 &); sleep 1003; :' & sleep 1004; :", true)
 	root, err := Identify(cmd.Process.Pid)
 	if err != nil {
 		t.Fatal(err)

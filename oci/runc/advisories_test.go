@@ -7,8 +7,9 @@ import (
 
 func TestAdvisories(t *testing.T) {
 	for version, want := range map[string]string{
-		"runc version 1.0.0":         "CVE-2024-21626; CVE-2025-31133, CVE-2025-52565, CVE-2025-52881",
-		"runc version 0.1.1":         "CVE-2019-5736; CVE-2021-30465; CVE-2024-21626; CVE-2025-31133, CVE-2025-52565, CVE-2025-52881",
+		"runc version 1.0.0": "CVE-2024-21626; CVE-2025-31133, CVE-2025-52565, CVE-2025-52881",
+		"runc version 0.1.1": "CVE-2019-5736; CVE-2021-30465; CVE-2024-21626; CVE-2025-31133, CVE-2025-52565, " +
+			"CVE-2025-52881",
 		"runc version 1.1.5+ds1":     "CVE-2024-21626; CVE-2025-31133, CVE-2025-52565, CVE-2025-52881",
 		"runc version 1.1.12":        "CVE-2025-31133, CVE-2025-52565, CVE-2025-52881",
 		"runc version 1.2.7":         "CVE-2025-31133, CVE-2025-52565, CVE-2025-52881",
@@ -33,7 +34,10 @@ func TestAdvisories(t *testing.T) {
 // TestAdvisoriesAreShown: an operator sees them, and the handler can be used.
 func TestAdvisoriesAreShown(t *testing.T) {
 	dir := t.TempDir()
-	r := New(Config{Name: "old", Path: program(t, dir, "rt", "runc version 1.1.11"), Conmon: program(t, dir, "conmon", "conmon version 2.1.7"), Root: dir, RunDir: dir})
+	r := New(Config{
+		Name: "old", Path: program(t, dir, "rt", "runc version 1.1.11"),
+		Conmon: program(t, dir, "conmon", "conmon version 2.1.7"), Root: dir, RunDir: dir,
+	})
 	if err := r.Probe(t.Context()); err != nil {
 		t.Fatal(err)
 	}

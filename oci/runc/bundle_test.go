@@ -18,7 +18,10 @@ func TestRecord(t *testing.T) {
 	if _, err := b.load(); !errdefs.IsNotFound(err) {
 		t.Errorf("no record: %v", err)
 	}
-	want := record{Init: process.Process{Pid: 10, Start: 20}, Monitor: process.Process{Pid: 11, Start: 21}, Cgroups: cgroups.Dirs{"": "/a", "pids": "/b"}}
+	want := record{
+		Init: process.Process{Pid: 10, Start: 20}, Monitor: process.Process{Pid: 11, Start: 21},
+		Cgroups: cgroups.Dirs{"": "/a", "pids": "/b"},
+	}
 	if err := b.save(want); err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +48,10 @@ func TestRecordOfOthers(t *testing.T) {
 		}
 		write(t, b.record(), string(data))
 	}
-	put(map[string]any{"v": 1, "boot": "another boot", "init": process.Process{Pid: 1, Start: 2}, "monitor": process.Process{Pid: 3, Start: 4}, "cgroups": cgroups.Dirs{"pids": "/x"}, "new": 1})
+	put(map[string]any{
+		"v": 1, "boot": "another boot", "init": process.Process{Pid: 1, Start: 2},
+		"monitor": process.Process{Pid: 3, Start: 4}, "cgroups": cgroups.Dirs{"pids": "/x"}, "new": 1,
+	})
 	rec, err := b.load()
 	if err != nil || rec.Init != (process.Process{}) || rec.Monitor != (process.Process{}) || rec.Cgroups["pids"] != "/x" {
 		t.Errorf("another boot: %+v, %v", rec, err)

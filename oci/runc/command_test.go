@@ -33,7 +33,8 @@ func TestRunCommand(t *testing.T) {
 // TestRunCommandDoesNotHang: a grandchild that holds the pipes, and one that outlives its deadline.
 func TestRunCommandDoesNotHang(t *testing.T) {
 	begin := time.Now()
-	out, err := runCommand(t.Context(), driver.Command{Path: "/bin/sh", Args: []string{"-c", "echo out; sleep 3 & exit 0"}})
+	out, err := runCommand(t.Context(),
+		driver.Command{Path: "/bin/sh", Args: []string{"-c", "echo out; sleep 3 & exit 0"}})
 	if err != nil || string(out) != "out\n" {
 		t.Errorf("%q, %v", out, err)
 	}

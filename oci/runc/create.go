@@ -61,11 +61,14 @@ func (r *Runtime) monitorConfig(b bundle, req oci.CreateRequest) (conmon.Contain
 	return c, c.Validate()
 }
 
-func (r *Runtime) createContainer(ctx context.Context, b bundle, c conmon.Container, sandbox string) (process.Process, error) {
+func (r *Runtime) createContainer(
+	ctx context.Context, b bundle, c conmon.Container, sandbox string,
+) (process.Process, error) {
 	pids, err := conmon.Create(ctx, c)
 	var refused *conmon.Failure
 	if errors.As(err, &refused) {
-		return process.Process{}, driver.Failure(commandName(driver.Command{Path: c.Runtime.Path, Args: []string{"create"}}), driver.Complaint([]byte(refused.Error())))
+		name := commandName(driver.Command{Path: c.Runtime.Path, Args: []string{"create"}})
+		return process.Process{}, driver.Failure(name, driver.Complaint([]byte(refused.Error())))
 	}
 	if err != nil {
 		return process.Process{}, err

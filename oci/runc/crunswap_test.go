@@ -20,24 +20,27 @@ func ofVersion(version string) *Runtime {
 
 func TestSwapOnce(t *testing.T) {
 	limit, sum := int64(1<<20), int64(1<<20)
+	memory := func() *specs.LinuxMemory { return &specs.LinuxMemory{Limit: &limit, Swap: &sum} }
 	named := map[string]string{"memory.swap.max": "0", "memory.high": "max"}
+	other := map[string]string{"memory.high": "max"}
 	for name, tt := range map[string]struct {
 		version string
 		in      specs.LinuxResources
 		swap    bool
 	}{
-		"runc on v2":      {"runc version 1.5.2", specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: &limit, Swap: &sum}, Unified: named}, true},
-		"crun on v2":      {"crun version 1.21", specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: &limit, Swap: &sum}, Unified: named}, false},
-		"crun on v1":      {"crun version 1.21", specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: &limit, Swap: &sum}}, true},
-		"crun, others":    {"crun version 1.21", specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: &limit, Swap: &sum}, Unified: map[string]string{"memory.high": "max"}}, true},
-		"unknown runtime": {"", specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: &limit, Swap: &sum}, Unified: named}, true},
+		"runc on v2":      {"runc version 1.5.2", specs.LinuxResources{Memory: memory(), Unified: named}, true},
+		"crun on v2":      {"crun version 1.21", specs.LinuxResources{Memory: memory(), Unified: named}, false},
+		"crun on v1":      {"crun version 1.21", specs.LinuxResources{Memory: memory()}, true},
+		"crun, others":    {"crun version 1.21", specs.LinuxResources{Memory: memory(), Unified: other}, true},
+		"unknown runtime": {"", specs.LinuxResources{Memory: memory(), Unified: named}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := ofVersion(tt.version)
 			before := tt.in.Memory
 			got := r.fixCrunSwapIn(&specs.Spec{Hostname: "h", Linux: &specs.Linux{CgroupsPath: "p", Resources: &tt.in}})
 			limits := got.Linux.Resources
-			if (limits.Memory.Swap != nil) != tt.swap || *limits.Memory.Limit != limit || !reflect.DeepEqual(limits.Unified, tt.in.Unified) {
+			if (limits.Memory.Swap != nil) != tt.swap || *limits.Memory.Limit != limit ||
+				!reflect.DeepEqual(limits.Unified, tt.in.Unified) {
 				t.Errorf("%+v, %v", limits.Memory, limits.Unified)
 			}
 			if got.Hostname != "h" || got.Linux.CgroupsPath != "p" {
@@ -49,7 +52,8 @@ func TestSwapOnce(t *testing.T) {
 		})
 	}
 	r := ofVersion("crun version 1.21")
-	if r.fixCrunSwap(nil) != nil || r.fixCrunSwapIn(nil) != nil || r.fixCrunSwap(&specs.LinuxResources{Unified: named}).Memory != nil {
+	if r.fixCrunSwap(nil) != nil || r.fixCrunSwapIn(nil) != nil ||
+		r.fixCrunSwap(&specs.LinuxResources{Unified: named}).Memory != nil {
 		t.Error("no memory limits")
 	}
 }

@@ -52,7 +52,8 @@ func obey(text string) error {
 	r := runc.New(o.Config)
 	ctx, cancel := contextWithLimit()
 	defer cancel()
-	if _, err := r.Create(ctx, oci.CreateRequest{ID: o.Request.ID, Spec: o.Request.Spec, LogPath: o.Request.LogPath}); err != nil {
+	request := oci.CreateRequest{ID: o.Request.ID, Spec: o.Request.Spec, LogPath: o.Request.LogPath}
+	if _, err := r.Create(ctx, request); err != nil {
 		return err
 	}
 	return r.Start(ctx, o.Request.ID)

@@ -49,7 +49,8 @@ func (r *Runtime) deleteContainer(ctx context.Context, b bundle, rec record) err
 		return err
 	}
 	if rec.Init == (process.Process{}) {
-		rec.Cgroups = r.rebuildRecord(b).Cgroups // the runtime of a creation makes them one by one, up to the moment it is killed
+		// The runtime of an interrupted creation creates its cgroups one by one, until it is killed.
+		rec.Cgroups = r.rebuildRecord(b).Cgroups
 	}
 	oom := oomKilled(b, rec) // before its cgroup is gone
 	if err := rec.Cgroups.Kill(ctx); err != nil {
@@ -62,7 +63,8 @@ func (r *Runtime) deleteContainer(ctx context.Context, b bundle, rec record) err
 	if err := waitMonitor(ctx, rec.Monitor); err != nil {
 		return errors.Join(err, errRuntime)
 	}
-	if blind := rec.Init == (process.Process{}) && len(rec.Cgroups) == 0; errRuntime != nil && (blind || ctx.Err() != nil) {
+	blind := rec.Init == (process.Process{}) && len(rec.Cgroups) == 0
+	if errRuntime != nil && (blind || ctx.Err() != nil) {
 		return errRuntime
 	}
 	// Every process is gone. A runtime that still fails has damaged state, which is removed here.

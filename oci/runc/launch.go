@@ -46,7 +46,9 @@ type launchedCommand struct {
 // and returns the exit status when the command exits: it is run directly. runc's copies the output itself and would
 // not return before the child closes it, so conmon runs `runc exec --detach` and reports the status. That is as fast
 // and needs less memory, because runc is gone while the command runs.
-func (r *Runtime) launchCommand(ctx context.Context, id string, p *specs.Process, stdio [3]*os.File, isolated bool) (*launchedCommand, error) {
+func (r *Runtime) launchCommand(
+	ctx context.Context, id string, p *specs.Process, stdio [3]*os.File, isolated bool,
+) (*launchedCommand, error) {
 	b, err := r.bundle(id)
 	if err != nil {
 		return nil, err
@@ -133,8 +135,12 @@ func removeFiles(paths []string) {
 	}
 }
 
-func (r *Runtime) launchMonitored(ctx context.Context, b bundle, f execFiles, stdio [3]*os.File) (*launchedCommand, int, error) {
-	s, err := r.startExec(b, record{}, conmon.Exec{Process: f.process, PidFile: f.pid, Opts: f.opts, Stdin: stdio[0], Stdout: stdio[1], Stderr: stdio[2]})
+func (r *Runtime) launchMonitored(
+	ctx context.Context, b bundle, f execFiles, stdio [3]*os.File,
+) (*launchedCommand, int, error) {
+	s, err := r.startExec(b, record{}, conmon.Exec{
+		Process: f.process, PidFile: f.pid, Opts: f.opts, Stdin: stdio[0], Stdout: stdio[1], Stderr: stdio[2],
+	})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -143,7 +149,8 @@ func (r *Runtime) launchMonitored(ctx context.Context, b bundle, f execFiles, st
 
 // startExec starts a session. It fills in what all sessions of a container have in common.
 func (r *Runtime) startExec(b bundle, rec record, e conmon.Exec) (s *conmon.Session, err error) {
-	e.ID, e.Bundle, e.Env, e.Runtime.Args = b.ID(), b.Dir(), driver.Environment(), append(r.globalArgs(), e.Runtime.Args...)
+	e.ID, e.Bundle, e.Env = b.ID(), b.Dir(), driver.Environment()
+	e.Runtime.Args = append(r.globalArgs(), e.Runtime.Args...)
 	if e.Runtime.Path, err = r.lookup(r.cfg.Path); err != nil {
 		return nil, err
 	}
@@ -175,12 +182,15 @@ func monitoredCommand(ctx context.Context, s *conmon.Session) *launchedCommand {
 	return &launchedCommand{exitStatus: status, release: func() { _ = s.Close() }}
 }
 
-func (r *Runtime) launchDirect(_ context.Context, b bundle, f execFiles, stdio [3]*os.File) (*launchedCommand, int, error) {
+func (r *Runtime) launchDirect(
+	_ context.Context, b bundle, f execFiles, stdio [3]*os.File,
+) (*launchedCommand, int, error) {
 	path, err := r.lookup(r.cfg.Path)
 	if err != nil {
 		return nil, 0, err
 	}
-	args := slices.Concat(r.globalArgs(), []string{"exec", "--process", f.process, "--pid-file", f.pid}, f.opts, []string{b.ID()})
+	command := []string{"exec", "--process", f.process, "--pid-file", f.pid}
+	args := slices.Concat(r.globalArgs(), command, f.opts, []string{b.ID()})
 	cmd := exec.Command(path, args...)
 	cmd.Env, cmd.Dir = driver.Environment(), b.Dir()
 	if stdio[0] != nil {

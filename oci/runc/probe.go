@@ -128,7 +128,8 @@ func supportsIDMap(f features.Features) bool {
 // checkInitProxy refuses a runtime with its own kernel in a podd that was built without the init proxy.
 func (r *Runtime) checkInitProxy(version string) error {
 	if ownKernel(version) && r.cfg.InitProxy == "" {
-		return fmt.Errorf("podd was built without the init proxy, which %q needs: run make embedded: %w", version, errdefs.ErrUnavailable)
+		return fmt.Errorf("podd was built without the init proxy, which %q needs: run make embedded: %w", version,
+			errdefs.ErrUnavailable)
 	}
 	return nil
 }

@@ -38,8 +38,10 @@ func TestAtLeast(t *testing.T) {
 }
 
 func TestParseFeatures(t *testing.T) {
-	yes := `{"ociVersionMax":"1.2.0","mountOptions":["ro","rro"],"linux":{"namespaces":["user"],"mountExtensions":{"idmap":{"enabled":true}}},"newThing":{"a":1}}`
-	if f := parseFeatures([]byte(yes)); f.OCIVersionMax != "1.2.0" || !slices.Contains(f.MountOptions, "rro") || !supportsIDMap(f) {
+	yes := `{"ociVersionMax":"1.2.0","mountOptions":["ro","rro"],` +
+		`"linux":{"namespaces":["user"],"mountExtensions":{"idmap":{"enabled":true}}},"newThing":{"a":1}}`
+	if f := parseFeatures([]byte(yes)); f.OCIVersionMax != "1.2.0" || !slices.Contains(f.MountOptions, "rro") ||
+		!supportsIDMap(f) {
 		t.Errorf("%+v", f)
 	}
 	for _, no := range []string{
@@ -66,7 +68,8 @@ func FuzzParseFeatures(f *testing.F) {
 func program(t *testing.T, dir, name, version string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	text := "#!/bin/sh\n[ \"$1\" = --version ] && { echo '" + version + "'; echo more; exit 0; }\necho unknown command >&2; exit 1\n"
+	text := "#!/bin/sh\n[ \"$1\" = --version ] && { echo '" + version + "'; echo more; exit 0; }\n" +
+		"echo unknown command >&2; exit 1\n"
 	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +93,8 @@ func TestInstalledLater(t *testing.T) {
 		if err := r.Ready(); err != nil {
 			t.Fatalf("ready: %v", err)
 		}
-		if f := r.Features(); f.Version != "rt version 1.0" || f.OCIVersion != driver.FallbackOCIVersion || f.RecursiveReadOnly || f.UserNamespaces {
+		if f := r.Features(); f.Version != "rt version 1.0" || f.OCIVersion != driver.FallbackOCIVersion ||
+			f.RecursiveReadOnly || f.UserNamespaces {
 			t.Errorf("features of a runtime that cannot say: %+v", f)
 		}
 	})
@@ -110,7 +114,10 @@ func TestHostNetwork(t *testing.T) {
 		"the host's":           {"runsc version release-20260905.0", map[string]string{"network": "host"}, true},
 		"on the host's kernel": {"runc version 1.5.2", map[string]string{"network": "host"}, false},
 	} {
-		r := New(Config{Name: "h", Path: program(t, dir, "rt", tt.version), Conmon: monitor, Root: dir, RunDir: dir, InitProxy: "/x", Options: tt.options})
+		r := New(Config{
+			Name: "h", Path: program(t, dir, "rt", tt.version), Conmon: monitor, Root: dir, RunDir: dir,
+			InitProxy: "/x", Options: tt.options,
+		})
 		if f := r.Features(); f.HostNetwork != tt.want {
 			t.Errorf("%s: %+v", name, f)
 		}
@@ -119,7 +126,10 @@ func TestHostNetwork(t *testing.T) {
 
 func TestOldMonitor(t *testing.T) {
 	dir := t.TempDir()
-	r := New(Config{Name: "old", Path: program(t, dir, "rt", "rt 1"), Conmon: program(t, dir, "conmon", "conmon version 2.0.30"), Root: dir, RunDir: dir})
+	r := New(Config{
+		Name: "old", Path: program(t, dir, "rt", "rt 1"),
+		Conmon: program(t, dir, "conmon", "conmon version 2.0.30"), Root: dir, RunDir: dir,
+	})
 	err := r.Probe(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "2.0.30") || !strings.Contains(err.Error(), "2.1.6") {
 		t.Errorf("probe: %v", err)
@@ -136,7 +146,9 @@ func TestLookup(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := New(Config{Name: "h", SearchPath: []string{"relative", dir}})
-	for name, want := range map[string]string{"rt": path, path: path, "plain": "", filepath.Join(dir, "plain"): "", dir: "", "": "", "sh": ""} {
+	for name, want := range map[string]string{
+		"rt": path, path: path, "plain": "", filepath.Join(dir, "plain"): "", dir: "", "": "", "sh": "",
+	} {
 		got, err := r.lookup(name)
 		if got != want || (err == nil) != (want != "") {
 			t.Errorf("lookup %q: %q, %v", name, got, err)

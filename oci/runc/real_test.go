@@ -122,7 +122,8 @@ func TestExecTimeoutKillsTree(t *testing.T) {
 			ready + "sleep 1001",
 			"sleep 1001 & sleep 1002 & " + ready + "sleep 1003",
 			// sessions of their own: known by their parents, until these are gone
-			"setsid sleep 1001 & setsid sh -c 'sleep 1002 & sleep 1003' & until [ $(ps -o args | grep -c '^sleep 100') = 4 ]; do :; done; " + ready + "wait",
+			"setsid sleep 1001 & setsid sh -c 'sleep 1002 & sleep 1003' & " +
+				"until [ $(ps -o args | grep -c '^sleep 100') = 4 ]; do :; done; " + ready + "wait",
 			"(sleep 1001 &) ; " + ready + "sleep 1002", // an orphan of the same session
 			"trap '' TERM INT HUP; " + ready + "while :; do sleep 0.1; done",
 		} {
@@ -134,7 +135,9 @@ func TestExecTimeoutKillsTree(t *testing.T) {
 				t.Errorf("%s: processes %v, want only the container's first", script, left)
 			}
 		}
-		_, err := r.ExecSync(limit(t), oci.ExecRequest{ID: "c", Process: m.Spec("sleep", "1001").Process, Timeout: 300 * time.Millisecond})
+		_, err := r.ExecSync(limit(t), oci.ExecRequest{
+			ID: "c", Process: m.Spec("sleep", "1001").Process, Timeout: 300 * time.Millisecond,
+		})
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("after the timeout: %v", err)
 		}
@@ -143,7 +146,8 @@ func TestExecTimeoutKillsTree(t *testing.T) {
 
 // daemonScript leaves the command's session and its family: forked twice, with a session of its own. It tells when it
 // has.
-const daemonScript = "(setsid sh -c 'echo away; exec sleep 2001' &); while ! ps -o args | grep -q '^sleep 2001'; do :; done; "
+const daemonScript = "(setsid sh -c 'echo away; exec sleep 2001' &); " +
+	"while ! ps -o args | grep -q '^sleep 2001'; do :; done; "
 
 func TestExecTimeoutKillsDaemons(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
@@ -170,7 +174,9 @@ func TestExecLeavesDaemonsAlone(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
 		r, s := m.New(), m.Spec("sleep", "1000")
 		start(t, r, oci.CreateRequest{ID: "c", Spec: s})
-		got, err := r.ExecSync(limit(t), oci.ExecRequest{ID: "c", Process: m.Spec(sh(daemonScript + "exit 3")...).Process, Timeout: time.Minute})
+		got, err := r.ExecSync(limit(t), oci.ExecRequest{
+			ID: "c", Process: m.Spec(sh(daemonScript + "exit 3")...).Process, Timeout: time.Minute,
+		})
 		must(t, "exec", err)
 		if got.Code != 3 || string(got.Stdout) != "away\n" {
 			t.Errorf("%d, %q, %q", got.Code, got.Stdout, got.Stderr)
@@ -203,7 +209,8 @@ func TestExecReturnsThoughChildHoldsOutput(t *testing.T) {
 		r := m.New()
 		start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec("sleep", "1000")})
 		begin := time.Now()
-		got, err := r.ExecSync(limit(t), oci.ExecRequest{ID: "c", Process: m.Spec(sh("echo out; echo err >&2; sleep 1000 & exit 7")...).Process})
+		command := m.Spec(sh("echo out; echo err >&2; sleep 1000 & exit 7")...).Process
+		got, err := r.ExecSync(limit(t), oci.ExecRequest{ID: "c", Process: command})
 		must(t, "exec", err)
 		if got.Code != 7 || string(got.Stdout) != "out\n" || string(got.Stderr) != "err\n" {
 			t.Errorf("%d, %q, %q", got.Code, got.Stdout, got.Stderr)
@@ -218,13 +225,15 @@ func TestExecOutputCap(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
 		r := m.New()
 		start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec("sleep", "1000")})
-		got, err := r.ExecSync(limit(t), oci.ExecRequest{ID: "c", Process: m.Spec(sh("yes | head -c 40000000; yes err | head -c 20000000 >&2; exit 5")...).Process})
+		command := m.Spec(sh("yes | head -c 40000000; yes err | head -c 20000000 >&2; exit 5")...).Process
+		got, err := r.ExecSync(limit(t), oci.ExecRequest{ID: "c", Process: command})
 		must(t, "exec", err)
 		if got.Code != 5 || len(got.Stdout) != 16<<20 || len(got.Stderr) != 16<<20 {
 			t.Errorf("%d, %d and %d bytes", got.Code, len(got.Stdout), len(got.Stderr))
 		}
 		// An endless one keeps the cap.
-		got = execUntil(t, m, r, oci.ExecRequest{ID: "c", Process: m.Spec(sh("yes | head -c 5000; true >/tmp/ready; yes")...).Process, Limit: 1000})
+		command = m.Spec(sh("yes | head -c 5000; true >/tmp/ready; yes")...).Process
+		got = execUntil(t, m, r, oci.ExecRequest{ID: "c", Process: command, Limit: 1000})
 		if len(got.Stdout) != 1000 {
 			t.Errorf("%d bytes", len(got.Stdout))
 		}
@@ -469,7 +478,8 @@ func TestDeleteIncomplete(t *testing.T) {
 func wrapper(t *testing.T, m *ocitest.Machine, verb, script string) {
 	t.Helper()
 	path := filepath.Join(m.LogDir, "runtime")
-	text := fmt.Sprintf("#!/bin/sh\nfor a; do [ \"$a\" = %s ] && { %s; }; done\nexec %s \"$@\"\n", verb, script, m.Config.Path)
+	text := fmt.Sprintf("#!/bin/sh\nfor a; do [ \"$a\" = %s ] && { %s; }; done\nexec %s \"$@\"\n", verb, script,
+		m.Config.Path)
 	must(t, "write wrapper", os.WriteFile(path, []byte(text), 0o755))
 	m.Config.Path = path
 }
@@ -515,7 +525,9 @@ func TestCreateHangsAfterwards(t *testing.T) {
 func TestRuntimeComplaint(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
 		r, s := m.New(), m.Spec("true")
-		s.Mounts = append(s.Mounts, specs.Mount{Destination: "/x", Source: "/no/such/source", Type: "bind", Options: []string{"bind"}})
+		s.Mounts = append(s.Mounts, specs.Mount{
+			Destination: "/x", Source: "/no/such/source", Type: "bind", Options: []string{"bind"},
+		})
 		_, err := r.Create(limit(t), oci.CreateRequest{ID: "c", Spec: s})
 		if err == nil || !strings.Contains(err.Error(), "/no/such/source") || errors.Is(err, oci.ErrCommand) {
 			t.Errorf("create: %v", err)
@@ -555,7 +567,8 @@ func TestOOM(t *testing.T) {
 			s.Linux.Resources = &specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: &size, Swap: &size}}
 			return s
 		}
-		start(t, r, oci.CreateRequest{ID: "oom", Spec: limited("dd", "if=/dev/zero", "of=/proc/self/fd/2", "bs=64M", "count=1")})
+		spec := limited("dd", "if=/dev/zero", "of=/proc/self/fd/2", "bs=64M", "count=1")
+		start(t, r, oci.CreateRequest{ID: "oom", Spec: spec})
 		exit, err := r.Wait(limit(t), "oom")
 		if err != nil || exit.Code != 137 || !exit.OOM {
 			t.Errorf("exit %+v, %v", exit, err)
@@ -600,11 +613,15 @@ func TestLongDirectories(t *testing.T) {
 func TestBadLogPath(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
 		r := m.New()
-		_, err := r.Create(limit(t), oci.CreateRequest{ID: "c", Spec: m.Spec("true"), LogPath: filepath.Join(m.LogDir, "a:b.log")})
+		_, err := r.Create(limit(t), oci.CreateRequest{
+			ID: "c", Spec: m.Spec("true"), LogPath: filepath.Join(m.LogDir, "a:b.log"),
+		})
 		if !errdefs.IsInvalidArgument(err) {
 			t.Errorf("log path with a colon: %v", err)
 		}
-		_, err = r.Create(limit(t), oci.CreateRequest{ID: "d", Spec: m.Spec("true"), LogPath: filepath.Join(m.LogDir, "no/such/dir.log")})
+		_, err = r.Create(limit(t), oci.CreateRequest{
+			ID: "d", Spec: m.Spec("true"), LogPath: filepath.Join(m.LogDir, "no/such/dir.log"),
+		})
 		if err == nil || !strings.Contains(err.Error(), "log file") {
 			t.Errorf("log in a missing directory: %v", err)
 		}
@@ -657,7 +674,8 @@ func TestCreateIsNotLedAway(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
 		path, secret := filepath.Join(m.LogDir, "0.log"), filepath.Join(m.LogDir, "secret")
 		must(t, "write", os.WriteFile(secret, []byte("secret"), 0o600))
-		script := fmt.Sprintf("#!/bin/sh\n[ \"$1\" = --version ] || ln -s %s %s\nexec %s \"$@\"\n", secret, path, m.Config.Conmon)
+		script := fmt.Sprintf("#!/bin/sh\n[ \"$1\" = --version ] || ln -s %s %s\nexec %s \"$@\"\n", secret, path,
+			m.Config.Conmon)
 		m.Config.Conmon = filepath.Join(t.TempDir(), "conmon")
 		must(t, "write", os.WriteFile(m.Config.Conmon, []byte(script), 0o755))
 		r := m.New()
@@ -680,7 +698,8 @@ func TestCreateIsNotLedAway(t *testing.T) {
 func TestRotation(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
 		r, path := m.New(), filepath.Join(m.LogDir, "0.log")
-		start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec(sh("for i in 1 2 3 4 5 6 7 8 9 10; do seq $((i*20000-19999)) $((i*20000)); sleep 0.02; done")...), LogPath: path})
+		start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec(sh("for i in 1 2 3 4 5 6 7 8 9 10; do " +
+			"seq $((i*20000-19999)) $((i*20000)); sleep 0.02; done")...), LogPath: path})
 		var files []string
 		for i := range 20 {
 			old := fmt.Sprintf("%s.%d", path, i)
@@ -784,7 +803,10 @@ func TestUpdateTakesEffect(t *testing.T) {
 }
 
 func TestNotReady(t *testing.T) {
-	r := runc.New(runc.Config{Name: "gone", Path: "no-such-runtime", Conmon: "no-such-conmon", SearchPath: []string{"/opt/x", "/opt/y"}, RunDir: t.TempDir(), Root: t.TempDir()})
+	r := runc.New(runc.Config{
+		Name: "gone", Path: "no-such-runtime", Conmon: "no-such-conmon",
+		SearchPath: []string{"/opt/x", "/opt/y"}, RunDir: t.TempDir(), Root: t.TempDir(),
+	})
 	err := r.Ready()
 	for _, want := range []string{"handler gone", "no-such-runtime", "no-such-conmon", "/opt/x, /opt/y"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -794,7 +816,8 @@ func TestNotReady(t *testing.T) {
 	if !errdefs.IsUnavailable(err) {
 		t.Errorf("ready: %v", err)
 	}
-	if _, err := r.Create(limit(t), oci.CreateRequest{ID: "c", Spec: ocitest.FakeSpec("true")}); !errdefs.IsUnavailable(err) {
+	_, err = r.Create(limit(t), oci.CreateRequest{ID: "c", Spec: ocitest.FakeSpec("true")})
+	if !errdefs.IsUnavailable(err) {
 		t.Errorf("create: %v", err)
 	}
 	must(t, "delete", r.Delete(limit(t), "c"))
@@ -823,7 +846,9 @@ func TestRecursiveReadOnly(t *testing.T) {
 		must(t, "mount", syscall.Mount("tmpfs", filepath.Join(dir, "inner"), "tmpfs", 0, ""))
 		t.Cleanup(func() { must(t, "unmount", syscall.Unmount(filepath.Join(dir, "inner"), 0)) })
 		s := m.Spec(sh("echo x > /mnt/inner/file && exit 1; exit 0")...)
-		s.Mounts = append(s.Mounts, specs.Mount{Destination: "/mnt", Source: dir, Type: "bind", Options: []string{"rbind", "rro"}})
+		s.Mounts = append(s.Mounts, specs.Mount{
+			Destination: "/mnt", Source: dir, Type: "bind", Options: []string{"rbind", "rro"},
+		})
 		start(t, r, oci.CreateRequest{ID: "c", Spec: s})
 		exit, err := r.Wait(limit(t), "c")
 		if err != nil || exit.Code != 0 {
@@ -847,12 +872,16 @@ func TestUserNamespaces(t *testing.T) {
 			must(t, "open directory", os.Chmod(dir, 0o755))
 		}
 		source := filepath.Join(m.LogDir, "volume")
-		must(t, "write", errors.Join(os.Mkdir(filepath.Join(m.Rootfs, "volume"), 0o755), os.Mkdir(source, 0o755), os.WriteFile(filepath.Join(source, "file"), nil, 0o644), os.Chmod(m.LogDir, 0o755)))
+		must(t, "write", errors.Join(os.Mkdir(filepath.Join(m.Rootfs, "volume"), 0o755), os.Mkdir(source, 0o755),
+			os.WriteFile(filepath.Join(source, "file"), nil, 0o644), os.Chmod(m.LogDir, 0o755)))
 		s := m.Spec(sh("ls -ln /bin/sh /volume/file | tr -s ' ' | cut -d' ' -f3")...)
 		ids := []specs.LinuxIDMapping{{ContainerID: 0, HostID: 1 << 20, Size: 1 << 16}}
 		s.Linux.Namespaces = append(s.Linux.Namespaces, specs.LinuxNamespace{Type: specs.UserNamespace})
 		s.Linux.UIDMappings, s.Linux.GIDMappings = ids, ids
-		s.Mounts = append(s.Mounts, specs.Mount{Destination: "/volume", Source: source, Type: "bind", Options: []string{"bind"}, UIDMappings: ids, GIDMappings: ids})
+		s.Mounts = append(s.Mounts, specs.Mount{
+			Destination: "/volume", Source: source, Type: "bind", Options: []string{"bind"},
+			UIDMappings: ids, GIDMappings: ids,
+		})
 		start(t, r, oci.CreateRequest{ID: "c", Spec: s, LogPath: path})
 		exit, err := r.Wait(limit(t), "c")
 		if got := fmt.Sprint(lines(t, path)); err != nil || exit.Code != 0 || got != "[65534 0]" {

@@ -69,7 +69,8 @@ func TestExecLargeInputAndOutput(t *testing.T) {
 func TestExecTerminal(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
 		r := running(t, m)
-		p := m.Spec(sh("until stty size | grep 80; do sleep 0.01; done; read x; echo got $x; until stty size | grep 100; do sleep 0.01; done; exit 5")...).Process
+		p := m.Spec(sh("until stty size | grep 80; do sleep 0.01; done; read x; echo got $x; " +
+			"until stty size | grep 100; do sleep 0.01; done; exit 5")...).Process
 		p.Terminal = true
 		in, client := io.Pipe()
 		defer client.Close()
@@ -150,7 +151,10 @@ func (broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 func TestAttach(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
 		r, path := runc.New(m.Config), filepath.Join(m.LogDir, "0.log")
-		start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec(sh("while read x; do echo out $x; echo err $x >&2; done; exit 8")...), LogPath: path, Stdin: true, StdinOnce: true})
+		start(t, r, oci.CreateRequest{
+			ID: "c", Spec: m.Spec(sh("while read x; do echo out $x; echo err $x >&2; done; exit 8")...),
+			LogPath: path, Stdin: true, StdinOnce: true,
+		})
 		var outs, errs [2]ocitest.Output
 		in, client := io.Pipe()
 		defer client.Close()

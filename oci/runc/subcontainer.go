@@ -182,7 +182,9 @@ func (r *Runtime) sandboxAlive(rec record) bool {
 
 // launchInSandbox runs the exec of a runtime with its own kernel, which passes its descriptors on and returns when the
 // command has exited. The command is not on the host: it is killed by its pid in the sandbox.
-func (r *Runtime) launchInSandbox(ctx context.Context, b bundle, f execFiles, stdio [3]*os.File) (*launchedCommand, int, error) {
+func (r *Runtime) launchInSandbox(
+	ctx context.Context, b bundle, f execFiles, stdio [3]*os.File,
+) (*launchedCommand, int, error) {
 	f.opts = append(f.opts, "--internal-pid-file", f.innerPidFile())
 	cmd, child, err := r.launchDirect(ctx, b, f, stdio)
 	if err != nil {

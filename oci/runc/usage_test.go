@@ -13,7 +13,8 @@ import (
 )
 
 // said is what runsc prints for a container that runs `sleep`, shortened.
-const said = `{"type":"stats","id":"c","data":{"cpu":{"usage":{"kernel":1000000000,"user":2000000000,"total":3000000000}},` +
+const said = `{"type":"stats","id":"c","data":{` +
+	`"cpu":{"usage":{"kernel":1000000000,"user":2000000000,"total":3000000000}},` +
 	`"memory":{"cache":300,"usage":{"limit":0,"usage":1000},"swap":{}},"pids":{"current":2},"network_interfaces":[]}}`
 
 func TestParseUsage(t *testing.T) {
@@ -28,7 +29,9 @@ func TestParseUsage(t *testing.T) {
 	if u, err := parseUsage([]byte(`{"data":{}}`)); err != nil || u.CPU.Total != 0 || u.Memory.Usage != 0 {
 		t.Errorf("nothing told: %+v, %v", u, err)
 	}
-	for _, bad := range []string{"", "{", `{"data":{"cpu":{"usage":{"total":-1}}}}`, `{"data":{"memory":{"usage":{"usage":"much"}}}}`} {
+	for _, bad := range []string{
+		"", "{", `{"data":{"cpu":{"usage":{"total":-1}}}}`, `{"data":{"memory":{"usage":{"usage":"much"}}}}`,
+	} {
 		if u, err := parseUsage([]byte(bad)); err == nil {
 			t.Errorf("%s gave %+v", bad, u)
 		}
@@ -58,14 +61,17 @@ func TestUsage(t *testing.T) {
 		want         func(error) bool
 		words        string
 	}{
-		"running":         {rec: &running, marks: []string{"started"}, stats: said},
-		"no record":       {want: errdefs.IsNotFound},
-		"host's kernel":   {rec: &record{Init: self}, marks: []string{"started"}, stats: said, want: errdefs.IsNotImplemented},
-		"not started":     {rec: &running, stats: said, want: errdefs.IsNotFound},
-		"paused":          {rec: &running, marks: []string{"started", "paused"}, stats: said, want: errdefs.IsNotFound},
-		"ended":           {rec: &record{Sandbox: "pod"}, marks: []string{"started"}, stats: said, want: errdefs.IsNotFound},
-		"ends just now":   {rec: &running, marks: []string{"started"}, state: `{"id":"c","status":"stopped","pid":0}`, want: errdefs.IsNotFound},
-		"does not say":    {rec: &running, marks: []string{"started"}, state: `{"id":"c","status":"running","pid":1}`, words: "runsc"},
+		"running":   {rec: &running, marks: []string{"started"}, stats: said},
+		"no record": {want: errdefs.IsNotFound},
+		"host's kernel": {rec: &record{Init: self}, marks: []string{"started"}, stats: said,
+			want: errdefs.IsNotImplemented},
+		"not started": {rec: &running, stats: said, want: errdefs.IsNotFound},
+		"paused":      {rec: &running, marks: []string{"started", "paused"}, stats: said, want: errdefs.IsNotFound},
+		"ended":       {rec: &record{Sandbox: "pod"}, marks: []string{"started"}, stats: said, want: errdefs.IsNotFound},
+		"ends just now": {rec: &running, marks: []string{"started"}, state: `{"id":"c","status":"stopped","pid":0}`,
+			want: errdefs.IsNotFound},
+		"does not say": {rec: &running, marks: []string{"started"}, state: `{"id":"c","status":"running","pid":1}`,
+			words: "runsc"},
 		"says nonsense":   {rec: &running, marks: []string{"started"}, stats: "sleep", words: "parse usage"},
 		"says it of none": {rec: &running, marks: []string{"started"}, words: "runsc"},
 	} {

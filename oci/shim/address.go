@@ -22,7 +22,8 @@ const addressLimit = 107
 // other transports are for shims on other machines.
 func parseAddress(address string) (string, error) {
 	path, ok := strings.CutPrefix(address, "unix://")
-	if !ok || !filepath.IsAbs(path) || filepath.Clean(path) != path || len(path) > addressLimit || strings.ContainsRune(path, 0) {
+	if !ok || !filepath.IsAbs(path) || filepath.Clean(path) != path || len(path) > addressLimit ||
+		strings.ContainsRune(path, 0) {
 		return "", fmt.Errorf("shim address %.160q: %w", address, errdefs.ErrInvalidArgument)
 	}
 	return path, nil
@@ -36,7 +37,8 @@ func checkSocket(path string) error {
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if info.Mode()&os.ModeSocket == 0 || !ok || int(st.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("shim socket %s (%s) is accessible to other users: %w", path, info.Mode(), errdefs.ErrFailedPrecondition)
+		return fmt.Errorf("shim socket %s (%s) is accessible to other users: %w", path, info.Mode(),
+			errdefs.ErrFailedPrecondition)
 	}
 	return nil
 }
@@ -56,7 +58,9 @@ func dialSocket(ctx context.Context, path string) (*net.UnixConn, error) {
 	var peer *unix.Ucred
 	if err == nil {
 		var errPeer error
-		err = raw.Control(func(fd uintptr) { peer, errPeer = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+		err = raw.Control(func(fd uintptr) {
+			peer, errPeer = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+		})
 		if err == nil {
 			err = errPeer
 		}

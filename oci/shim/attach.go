@@ -35,7 +35,8 @@ func (r *Runtime) Attach(ctx context.Context, id string, s oci.Streams) error {
 	}
 	resize := func(z oci.Size) {
 		// An exited container has no terminal to resize.
-		_ = conn.call(ctx, "ResizePty", &task.ResizePtyRequest{ID: id, Width: uint32(z.Width), Height: uint32(z.Height)}, empty())
+		request := &task.ResizePtyRequest{ID: id, Width: uint32(z.Width), Height: uint32(z.Height)}
+		_ = conn.call(ctx, "ResizePty", request, empty())
 	}
 	ended := func() {
 		if cfg.Stdin && cfg.StdinOnce {

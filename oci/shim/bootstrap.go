@@ -125,10 +125,12 @@ func parseStartAnswer(out []byte) (endpoint, error) {
 		}
 	}
 	if result.Version != 2 && result.Version != 3 {
-		return endpoint{}, fmt.Errorf("the shim's protocol version is %d, want 2 or 3: %w", result.Version, errdefs.ErrNotImplemented)
+		return endpoint{}, fmt.Errorf("the shim's protocol version is %d, want 2 or 3: %w", result.Version,
+			errdefs.ErrNotImplemented)
 	}
 	if !strings.EqualFold(result.Protocol, "ttrpc") {
-		return endpoint{}, fmt.Errorf("the shim's protocol is %.20q, want ttrpc: %w", result.Protocol, errdefs.ErrNotImplemented)
+		return endpoint{}, fmt.Errorf("the shim's protocol is %.20q, want ttrpc: %w", result.Protocol,
+			errdefs.ErrNotImplemented)
 	}
 	path, err := parseAddress(result.Address)
 	return endpoint{address: path, version: result.Version}, err

@@ -201,7 +201,9 @@ func TestRecord(t *testing.T) {
 			t.Errorf("%q: %+v", bad, rec)
 		}
 	}
-	old, _ := json.Marshal(map[string]any{"v": 1, "boot": "another", "owner": "c", "init": map[string]any{"pid": 1, "start": 1}})
+	old, _ := json.Marshal(map[string]any{
+		"v": 1, "boot": "another", "owner": "c", "init": map[string]any{"pid": 1, "start": 1},
+	})
 	if err := os.WriteFile(b.record(), old, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +228,8 @@ func TestRunProgram(t *testing.T) {
 	if took := time.Since(begin); !errors.Is(err, context.DeadlineExceeded) || took > 10*time.Second {
 		t.Errorf("runProgram returned %v after %s, want %v in 50ms", err, took, context.DeadlineExceeded)
 	}
-	if _, err := runProgram(ctx, "fail", script("echo why >&2; exit 3")); err == nil || !strings.Contains(err.Error(), "why") {
+	_, err = runProgram(ctx, "fail", script("echo why >&2; exit 3"))
+	if err == nil || !strings.Contains(err.Error(), "why") {
 		t.Errorf("runProgram: %v, want an error with the text %q", err, "why")
 	}
 }

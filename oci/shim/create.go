@@ -49,7 +49,8 @@ func (r *Runtime) Create(ctx context.Context, req oci.CreateRequest) (process.Pr
 	defer cancel()
 	p, err := r.createContainer(ctx, b, creation{req: req, rec: rec, pod: pod, options: options})
 	if err != nil {
-		return process.Process{}, errors.Join(fmt.Errorf("create container: %w", err), r.undoCreate(b, contextEnd(ctx) != nil))
+		return process.Process{}, errors.Join(fmt.Errorf("create container: %w", err),
+			r.undoCreate(b, contextEnd(ctx) != nil))
 	}
 	return p, nil
 }
@@ -113,7 +114,10 @@ func withSandboxAnnotations(req oci.CreateRequest, owner string) *specs.Spec {
 }
 
 func (r *Runtime) createContainer(ctx context.Context, b bundle, c creation) (process.Process, error) {
-	cfg := stdio.Config{LogPath: c.req.LogPath, Terminal: c.req.Terminal, Stdin: c.req.Stdin, StdinOnce: c.req.StdinOnce, Events: c.pod == (process.Process{})}
+	cfg := stdio.Config{
+		LogPath: c.req.LogPath, Terminal: c.req.Terminal, Stdin: c.req.Stdin, StdinOnce: c.req.StdinOnce,
+		Events: c.pod == (process.Process{}),
+	}
 	if err := stdio.Prepare(b.Dir(), cfg); err != nil {
 		return process.Process{}, err
 	}

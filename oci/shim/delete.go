@@ -69,7 +69,8 @@ func (r *Runtime) Delete(ctx context.Context, id string) error {
 // removeState removes the state that gVisor's runtime leaves of a container whose sandbox was gone before the
 // container was deleted. Errors are ignored: such state does no harm.
 func (r *Runtime) removeState(id string) {
-	files, _ := filepath.Glob(filepath.Join(r.runtimeRoot(), namespace, id+"_sandbox:*")) // an id has no special characters
+	// An id has no special characters.
+	files, _ := filepath.Glob(filepath.Join(r.runtimeRoot(), namespace, id+"_sandbox:*"))
 	for _, file := range files {
 		_ = os.Remove(file)
 	}

@@ -20,7 +20,9 @@ func TestStateOfADeadSandbox(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"c_sandbox:pod.state", "c_sandbox:pod.lock", "c2_sandbox:pod.state", "pod_sandbox:pod.state"} {
+	for _, name := range []string{
+		"c_sandbox:pod.state", "c_sandbox:pod.lock", "c2_sandbox:pod.state", "pod_sandbox:pod.state",
+	} {
 		if err := os.WriteFile(filepath.Join(state, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -29,7 +31,8 @@ func TestStateOfADeadSandbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	left, err := filepath.Glob(filepath.Join(state, "*"))
-	if err != nil || len(left) != 2 || filepath.Base(left[0]) != "c2_sandbox:pod.state" || filepath.Base(left[1]) != "pod_sandbox:pod.state" {
+	if err != nil || len(left) != 2 || filepath.Base(left[0]) != "c2_sandbox:pod.state" ||
+		filepath.Base(left[1]) != "pod_sandbox:pod.state" {
 		t.Errorf("left: %v, %v", left, err)
 	}
 }

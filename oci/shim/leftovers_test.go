@@ -4,7 +4,9 @@ import "testing"
 
 func TestParseListener(t *testing.T) {
 	for line, want := range map[string][2]string{
-		"ffff888103a5e800: 00000002 00000000 00010000 0001 01 71234 /run/containerd/s/c909\n": {"71234", "/run/containerd/s/c909"},
+		"ffff888103a5e800: 00000002 00000000 00010000 0001 01 71234 /run/containerd/s/c909\n": {
+			"71234", "/run/containerd/s/c909",
+		},
 		"0000000000000000: 00000003 00000000 00000000 0001 03 71235 /run/containerd/s/c909\n": {}, // a connection to it
 		"0000000000000000: 00000002 00000000 00010000 0001 01 71236 @abstract\n":              {},
 		"0000000000000000: 00000002 00000000 00010000 0001 01 71237 relative\n":               {},

@@ -59,7 +59,9 @@ func (r *Runtime) options() (*anypb.Any, error) {
 	if name == "runc" {
 		return r.runcOptions(runtime)
 	}
-	o := &runtimeoptions.Options{TypeUrl: "io.containerd." + name + "." + version + ".options", ConfigPath: r.cfg.ConfigPath}
+	o := &runtimeoptions.Options{
+		TypeUrl: "io.containerd." + name + "." + version + ".options", ConfigPath: r.cfg.ConfigPath,
+	}
 	if o.ConfigPath == "" {
 		values := map[string]any{}
 		if name == "runsc" {

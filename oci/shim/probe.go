@@ -66,7 +66,8 @@ func (r *Runtime) queryVersion(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
-	out, err := runProgram(ctx, "shim version", driver.Command{Path: path, Args: []string{"-v"}, Env: driver.Environment()})
+	out, err := runProgram(ctx, "shim version",
+		driver.Command{Path: path, Args: []string{"-v"}, Env: driver.Environment()})
 	if err != nil {
 		return "", fmt.Errorf("handler %s: %w: %w", r.cfg.Name, err, errdefs.ErrUnavailable)
 	}

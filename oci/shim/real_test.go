@@ -90,7 +90,10 @@ func (m *machine) processes(t testing.TB, id string) (rec struct {
 func pod(t testing.TB, m *machine, r *shim.Runtime) (app oci.CreateRequest) {
 	t.Helper()
 	start(t, r, oci.CreateRequest{ID: "pod", PodID: "pod", Spec: m.Spec("sleep", "1000")})
-	app = oci.CreateRequest{ID: "app", PodID: "pod", Spec: m.Spec(sh("echo up; exec sleep 1000")...), LogPath: filepath.Join(m.LogDir, "app.log")}
+	app = oci.CreateRequest{
+		ID: "app", PodID: "pod", Spec: m.Spec(sh("echo up; exec sleep 1000")...),
+		LogPath: filepath.Join(m.LogDir, "app.log"),
+	}
 	start(t, r, app)
 	until(t, "app is up", func() bool { return strings.Contains(readLog(app.LogPath), "up") })
 	return app
@@ -112,7 +115,8 @@ func TestPodSharesShim(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(m.cfg.RunDir, "app", "config.json"))
 	must(t, "config.json", err)
 	must(t, "config.json", json.Unmarshal(b, &spec))
-	if a := spec.Annotations; a["io.kubernetes.cri.container-type"] != "container" || a["io.kubernetes.cri.sandbox-id"] != "pod" {
+	if a := spec.Annotations; a["io.kubernetes.cri.container-type"] != "container" ||
+		a["io.kubernetes.cri.sandbox-id"] != "pod" {
 		t.Errorf("annotations %v", a)
 	}
 	must(t, "delete app", r.Delete(limit(t), "app"))
@@ -136,7 +140,8 @@ func TestDaemonDies(t *testing.T) {
 	first, ctx := m.open(t), limit(t)
 	go_ := filepath.Join(m.Rootfs, "tmp", "go")
 	path := filepath.Join(m.LogDir, "0.log")
-	start(t, first, oci.CreateRequest{ID: "c", LogPath: path, Spec: m.Spec(sh("echo before; while ! [ -e /tmp/go ]; do sleep 0.02; done; seq 1 20000; exit 7")...)})
+	start(t, first, oci.CreateRequest{ID: "c", LogPath: path, Spec: m.Spec(sh("echo before; " +
+		"while ! [ -e /tmp/go ]; do sleep 0.02; done; seq 1 20000; exit 7")...)})
 	until(t, "it runs", func() bool { return strings.Contains(readLog(path), "before") })
 	must(t, "close", first.Close())
 	must(t, "go", os.WriteFile(go_, nil, 0o600))
@@ -186,7 +191,8 @@ func TestShimKilled(t *testing.T) {
 		}
 	}
 	must(t, "signal to what is gone", r.Signal(ctx, "app", syscall.SIGKILL))
-	if _, err := r.ExecSync(ctx, oci.ExecRequest{ID: "app", Process: m.Spec("true").Process}); !errdefs.IsFailedPrecondition(err) {
+	_, err := r.ExecSync(ctx, oci.ExecRequest{ID: "app", Process: m.Spec("true").Process})
+	if !errdefs.IsFailedPrecondition(err) {
 		t.Errorf("exec: %v", err)
 	}
 	must(t, "delete", r.Delete(ctx, "app"))
@@ -217,7 +223,8 @@ func TestShimHangs(t *testing.T) {
 	if s, err := r.State(ctx, "app"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("state %+v, %v", s, err)
 	}
-	if _, err := r.ExecSync(ctx, oci.ExecRequest{ID: "app", Process: m.Spec("true").Process}); !errors.Is(err, context.DeadlineExceeded) {
+	_, err := r.ExecSync(ctx, oci.ExecRequest{ID: "app", Process: m.Spec("true").Process})
+	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("exec: %v", err)
 	}
 	must(t, "delete", r.Delete(ctx, "app"))
@@ -254,7 +261,8 @@ func TestKeeperKilled(t *testing.T) {
 	m := runcMachine(t)
 	r, ctx := m.open(t), limit(t)
 	path := filepath.Join(m.LogDir, "0.log")
-	start(t, r, oci.CreateRequest{ID: "c", LogPath: path, Spec: m.Spec(sh("echo one; while ! [ -e /tmp/go ]; do sleep 0.02; done; seq 1 1000; echo end")...)})
+	start(t, r, oci.CreateRequest{ID: "c", LogPath: path, Spec: m.Spec(sh("echo one; " +
+		"while ! [ -e /tmp/go ]; do sleep 0.02; done; seq 1 1000; echo end")...)})
 	exited := make(chan oci.Exit, 1)
 	go func() {
 		exit, _ := r.Wait(ctx, "c")
@@ -345,7 +353,8 @@ func TestAnotherShimsAddress(t *testing.T) {
 	liar := *m
 	liar.cfg.Path = filepath.Join(filepath.Dir(m.cfg.RunDir), "containerd-shim-liar-v2")
 	liar.cfg.Root = filepath.Join(filepath.Dir(m.cfg.RunDir), "l")
-	must(t, "write", os.WriteFile(liar.cfg.Path, fmt.Appendf(nil, "#!/bin/sh\necho unix://%s\n", m.processes(t, "victim").Address), 0o755))
+	must(t, "write", os.WriteFile(liar.cfg.Path,
+		fmt.Appendf(nil, "#!/bin/sh\necho unix://%s\n", m.processes(t, "victim").Address), 0o755))
 	l := liar.open(t)
 	if _, err := l.Create(limit(t), oci.CreateRequest{ID: "c", Spec: m.Spec("true")}); err == nil {
 		t.Error("created")
@@ -423,7 +432,8 @@ func TestExecStreams(t *testing.T) {
 	// A client that goes away ends the command.
 	short, cancel := context.WithCancel(ctx)
 	ready := &notifier{found: cancel}
-	if _, err := r.Exec(short, "c", m.Spec(sh("echo go; sleep 1000")...).Process, oci.Streams{Stdout: ready}); !errors.Is(err, context.Canceled) {
+	_, err = r.Exec(short, "c", m.Spec(sh("echo go; sleep 1000")...).Process, oci.Streams{Stdout: ready})
+	if !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 	until(t, "nothing is left of the commands", func() bool {
@@ -445,7 +455,8 @@ func TestExecSyncReturnsThoughChildHoldsOutput(t *testing.T) {
 	r := m.open(t)
 	start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec("sleep", "1000")})
 	begin := time.Now()
-	got, err := r.ExecSync(limit(t), oci.ExecRequest{ID: "c", Process: m.Spec(sh("echo out; echo err >&2; sleep 1000 & exit 7")...).Process})
+	command := m.Spec(sh("echo out; echo err >&2; sleep 1000 & exit 7")...).Process
+	got, err := r.ExecSync(limit(t), oci.ExecRequest{ID: "c", Process: command})
 	if err != nil || got.Code != 7 || string(got.Stdout) != "out\n" || string(got.Stderr) != "err\n" {
 		t.Errorf("%d, %q, %q, %v", got.Code, got.Stdout, got.Stderr, err)
 	}
@@ -475,7 +486,8 @@ func TestReady(t *testing.T) {
 		}
 	}
 	m.cfg = good
-	if f := m.open(t).Features(); f.OwnKernel || f.HostNetwork || f.OCIVersion < "1.2" || len(f.MountOptions) == 0 || !strings.Contains(f.Version, "containerd-shim-runc-v2") {
+	if f := m.open(t).Features(); f.OwnKernel || f.HostNetwork || f.OCIVersion < "1.2" || len(f.MountOptions) == 0 ||
+		!strings.Contains(f.Version, "containerd-shim-runc-v2") {
 		t.Errorf("%+v", f)
 	}
 }
@@ -521,7 +533,9 @@ func TestGVisorExecTimeout(t *testing.T) {
 	m := gvisorMachine(t)
 	r, ctx := m.open(t), limit(t)
 	pod(t, m, r)
-	for _, timeout := range []time.Duration{time.Second, 100 * time.Millisecond, 50 * time.Millisecond, 20 * time.Millisecond, time.Millisecond} {
+	for _, timeout := range []time.Duration{
+		time.Second, 100 * time.Millisecond, 50 * time.Millisecond, 20 * time.Millisecond, time.Millisecond,
+	} {
 		begin := time.Now()
 		_, err := r.ExecSync(ctx, oci.ExecRequest{ID: "app", Process: m.Spec("sleep", "4321").Process, Timeout: timeout})
 		if !errors.Is(err, context.DeadlineExceeded) {
@@ -543,13 +557,17 @@ func TestGVisorDaemonDies(t *testing.T) {
 	m, first, app := gvisorPod(t)
 	ctx := limit(t)
 	path := filepath.Join(m.LogDir, "ticks.log")
-	start(t, first, oci.CreateRequest{ID: "ticks", PodID: "pod", LogPath: path, Spec: m.Spec(sh("trap 'exit 6' TERM; while :; do echo tick; sleep 0.05; done")...)})
+	start(t, first, oci.CreateRequest{
+		ID: "ticks", PodID: "pod", LogPath: path,
+		Spec: m.Spec(sh("trap 'exit 6' TERM; while :; do echo tick; sleep 0.05; done")...),
+	})
 	until(t, "it ticks", func() bool { return strings.Contains(readLog(path), "tick") })
 	must(t, "close", first.Close())
 	before := strings.Count(readLog(path), "tick")
 	until(t, "it goes on", func() bool { return strings.Count(readLog(path), "tick") > before+3 })
 	second := m.open(t)
-	if got, err := second.ExecSync(ctx, oci.ExecRequest{ID: app.ID, Process: m.Spec("echo", "hello").Process}); err != nil || string(got.Stdout) != "hello\n" {
+	got, err := second.ExecSync(ctx, oci.ExecRequest{ID: app.ID, Process: m.Spec("echo", "hello").Process})
+	if err != nil || string(got.Stdout) != "hello\n" {
 		t.Errorf("exec: %q, %v", got.Stdout, err)
 	}
 	must(t, "stop", second.Signal(ctx, "ticks", syscall.SIGTERM))

@@ -91,7 +91,10 @@ func (r *Runtime) dialShim(ctx context.Context, e endpoint) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c = &conn{service: "containerd.task.v" + strconv.Itoa(int(e.version)) + ".Task", timeout: r.cfg.CallTimeout, exits: map[[2]string]*exitQuery{}}
+	c = &conn{
+		service: "containerd.task.v" + strconv.Itoa(int(e.version)) + ".Task", timeout: r.cfg.CallTimeout,
+		exits: map[[2]string]*exitQuery{},
+	}
 	c.client = ttrpc.NewClient(socket, ttrpc.WithOnClose(func() { r.dropConnection(e.address, c) }))
 	return r.addConnection(e.address, c)
 }
@@ -187,5 +190,6 @@ func (c *conn) identify(ctx context.Context, b bundle) (process.Process, error) 
 			return p, nil
 		}
 	}
-	return process.Process{}, fmt.Errorf("the shim reports process %d as its own, which does not run in %s: %w", response.GetShimPid(), b, errdefs.ErrFailedPrecondition)
+	return process.Process{}, fmt.Errorf("the shim reports process %d as its own, which does not run in %s: %w",
+		response.GetShimPid(), b, errdefs.ErrFailedPrecondition)
 }

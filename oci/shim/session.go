@@ -39,7 +39,9 @@ type session struct {
 }
 
 // newSession creates the pipes.
-func (r *Runtime) newSession(ctx context.Context, id string, p *specs.Process, stdin bool) (s *session, rec record, err error) {
+func (r *Runtime) newSession(
+	ctx context.Context, id string, p *specs.Process, stdin bool,
+) (s *session, rec record, err error) {
 	rec, conn, err := r.reachContainer(ctx, id)
 	if err != nil {
 		return nil, rec, err
@@ -115,7 +117,9 @@ func (s *session) startCommand(ctx context.Context, p *specs.Process, shim proce
 	if err != nil {
 		return err
 	}
-	request := &task.ExecProcessRequest{ID: s.id, ExecID: s.execID, Terminal: p.Terminal, Stdout: filepath.Join(s.dir, stdio.Stdout), Spec: spec}
+	request := &task.ExecProcessRequest{
+		ID: s.id, ExecID: s.execID, Terminal: p.Terminal, Stdout: filepath.Join(s.dir, stdio.Stdout), Spec: spec,
+	}
 	if s.stderr != nil {
 		request.Stderr = filepath.Join(s.dir, stdio.Stderr)
 	}
@@ -201,14 +205,18 @@ func (s *session) exitsWithin(ctx context.Context, within time.Duration) bool {
 // deleteCommand has the shim delete the command in the background: the call waits for all that hold the output open.
 func (s *session) deleteCommand() {
 	s.background(func() {
-		_ = s.conn.call(context.Background(), "Delete", &task.DeleteRequest{ID: s.id, ExecID: s.execID}, &task.DeleteResponse{})
+		request := &task.DeleteRequest{ID: s.id, ExecID: s.execID}
+		_ = s.conn.call(context.Background(), "Delete", request, &task.DeleteResponse{})
 	})
 }
 
 // resizeTerminal sets the size of the command's terminal.
 func (s *session) resizeTerminal(ctx context.Context, z oci.Size) {
 	// An exited command has no terminal.
-	_ = s.conn.call(ctx, "ResizePty", &task.ResizePtyRequest{ID: s.id, ExecID: s.execID, Width: uint32(z.Width), Height: uint32(z.Height)}, empty())
+	request := &task.ResizePtyRequest{
+		ID: s.id, ExecID: s.execID, Width: uint32(z.Width), Height: uint32(z.Height),
+	}
+	_ = s.conn.call(ctx, "ResizePty", request, empty())
 }
 
 // closeInput ends the command's input: both our end of the pipe and the shim's are closed.

@@ -55,7 +55,8 @@ func (r *Runtime) killInSandbox(ctx context.Context, conn *conn, rec record, id 
 	if errors.Is(errAsk, context.DeadlineExceeded) {
 		return errAsk // it hangs: it would not answer to another question either
 	}
-	if err := conn.call(ctx, "Kill", killRequest(id, syscall.SIGKILL), empty()); err != nil || errAsk != nil || before != oci.Created {
+	err := conn.call(ctx, "Kill", killRequest(id, syscall.SIGKILL), empty())
+	if err != nil || errAsk != nil || before != oci.Created {
 		return err
 	}
 	grace, cancel := context.WithTimeout(ctx, createdGrace)
@@ -89,6 +90,7 @@ func killedUnstarted() oci.Exit {
 // isProcessGone reports whether a shim's error means that the process has exited.
 func isProcessGone(err error) bool {
 	text := strings.ToLower(err.Error())
-	return errdefs.IsNotFound(err) || strings.Contains(text, "process already finished") || strings.Contains(text, "process not running") ||
-		strings.Contains(text, "no such process") || strings.Contains(text, "container not running")
+	return errdefs.IsNotFound(err) || strings.Contains(text, "process already finished") ||
+		strings.Contains(text, "process not running") || strings.Contains(text, "no such process") ||
+		strings.Contains(text, "container not running")
 }

@@ -19,7 +19,8 @@ import (
 // startStdio starts the process that holds the container's output.
 func (r *Runtime) startStdio(ctx context.Context, b bundle) (process.Process, error) {
 	if r.cfg.Stdio == "" {
-		return process.Process{}, fmt.Errorf("handler %s: no stdio program: %w: %w", r.cfg.Name, program.ErrNotBuilt, errdefs.ErrUnavailable)
+		return process.Process{}, fmt.Errorf("handler %s: no stdio program: %w: %w", r.cfg.Name, program.ErrNotBuilt,
+			errdefs.ErrUnavailable)
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CallTimeout)
 	defer cancel()
@@ -44,7 +45,8 @@ func (r *Runtime) superviseStdio(ctx context.Context, b bundle) {
 		}
 		if err := r.restartStdio(ctx, b, rec.Stdio); err != nil {
 			if ctx.Err() == nil && b.Exists() {
-				r.cfg.Log.WithError(err).WithField("container", b.ID()).Error("failed to restart the stdio process of a container: its output is lost")
+				r.cfg.Log.WithError(err).WithField("container", b.ID()).Error(
+					"failed to restart the stdio process of a container: its output is lost")
 			}
 			return
 		}
@@ -77,7 +79,8 @@ const stdioGrace = 5 * time.Second
 func waitStdio(ctx context.Context, b bundle, rec record) {
 	ctx, cancel := context.WithTimeout(ctx, stdioGrace)
 	defer cancel()
-	for pause := time.Millisecond; !stdio.OutputDone(b.Dir()) && currentStdio(b, rec).Alive(); pause = min(2*pause, stdioPollPause) {
+	pause := time.Millisecond
+	for ; !stdio.OutputDone(b.Dir()) && currentStdio(b, rec).Alive(); pause = min(2*pause, stdioPollPause) {
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:

@@ -17,7 +17,10 @@ import (
 )
 
 func TestArgs(t *testing.T) {
-	base := Container{ID: "c", Bundle: "/b", LogPath: "/log/0.log", Runtime: Runtime{Path: "/bin/rt", Args: []string{"--root", "/r", "--systemd-cgroup"}}}
+	base := Container{
+		ID: "c", Bundle: "/b", LogPath: "/log/0.log",
+		Runtime: Runtime{Path: "/bin/rt", Args: []string{"--root", "/r", "--systemd-cgroup"}},
+	}
 	has := func(c Container, want ...string) bool {
 		args, err := c.args()
 		if err != nil {
@@ -204,7 +207,10 @@ func TestWatches(t *testing.T) {
 		pid    int
 		bundle string
 		want   bool
-	}{{pid, "/run/x", true}, {pid, "/run/", false}, {pid, "/run/x2", false}, {pid, "", false}, {os.Getpid(), "/run/x", false}, {1 << 29, "/run/x", false}} {
+	}{
+		{pid, "/run/x", true}, {pid, "/run/", false}, {pid, "/run/x2", false}, {pid, "", false},
+		{os.Getpid(), "/run/x", false}, {1 << 29, "/run/x", false},
+	} {
 		if got := Watches(c.pid, c.bundle); got != c.want {
 			t.Errorf("process %d (%d is the monitor) and bundle %q: %v", c.pid, pid, c.bundle, got)
 		}
@@ -212,7 +218,11 @@ func TestWatches(t *testing.T) {
 }
 
 func TestSocketDir(t *testing.T) {
-	for dir, want := range map[string]bool{"/run/podd/containers/" + strings.Repeat("a", 64): true, "/" + strings.Repeat("a", 100): false, "": false} {
+	for dir, want := range map[string]bool{
+		"/run/podd/containers/" + strings.Repeat("a", 64): true,
+		"/" + strings.Repeat("a", 100):                    false,
+		"":                                                false,
+	} {
 		if got := socketDir(dir) != ""; got != want {
 			t.Errorf("%d characters: %v", len(dir), got)
 		}
@@ -235,7 +245,8 @@ func TestConmonRefuses(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	entries, err := os.ReadDir(dir)
-	if err != nil || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), "conmon-term") }) {
+	isSocketDir := func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), "conmon-term") }
+	if err != nil || slices.ContainsFunc(entries, isSocketDir) {
 		t.Errorf("%v, %v", entries, err)
 	}
 }

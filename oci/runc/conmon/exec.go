@@ -50,7 +50,8 @@ func StartExec(e Exec) (*Session, error) {
 		args = append(args, "--runtime-opt="+o) // one word, as in Runtime.flags
 	}
 	if e.Terminal != "" {
-		return startTerminal(e, append(args, "--terminal", "--exec-attach", "--bundle", e.Terminal, "--full-attach", "--log-path", "none"))
+		return startTerminal(e, append(args,
+			"--terminal", "--exec-attach", "--bundle", e.Terminal, "--full-attach", "--log-path", "none"))
 	}
 	// The command writes straight into the given descriptors.
 	args = append(append(args, "--log-path", "passthrough"), e.Runtime.flags()...)

@@ -34,7 +34,10 @@ type stage struct{ program, script, root, bundle string }
 func newStage(t *testing.T) stage {
 	t.Helper()
 	dir := t.TempDir()
-	s := stage{script: filepath.Join(dir, "runtime"), root: filepath.Join(dir, "root"), bundle: filepath.Join(dir, strings.Repeat("b", 120))}
+	s := stage{
+		script: filepath.Join(dir, "runtime"), root: filepath.Join(dir, "root"),
+		bundle: filepath.Join(dir, strings.Repeat("b", 120)),
+	}
 	for _, d := range []string{s.root, s.bundle} {
 		if err := os.Mkdir(d, 0o700); err != nil {
 			t.Fatal(err)
@@ -70,7 +73,8 @@ func (s stage) create(t *testing.T) (pid int, output *os.File) {
 	defer w.Close()
 	t.Cleanup(func() { r.Close() })
 	pidFile := filepath.Join(s.bundle, "pidfile")
-	cmd := exec.Command(s.program, s.script, "--root="+s.root, "--", "create", "--bundle", s.bundle, "--pid-file", pidFile, "the-id")
+	cmd := exec.Command(s.program, s.script, "--root="+s.root, "--", "create",
+		"--bundle", s.bundle, "--pid-file", pidFile, "the-id")
 	cmd.Stdout, cmd.Stderr = w, w
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
@@ -176,7 +180,8 @@ func TestStartFails(t *testing.T) {
 func TestCreateFails(t *testing.T) {
 	s := newStage(t)
 	s.write(t, "refuse", "")
-	out, err := exec.Command(s.program, s.script, "--root="+s.root, "--", "create", "--bundle", s.bundle, "--pid-file", "x", "the-id").CombinedOutput()
+	out, err := exec.Command(s.program, s.script, "--root="+s.root, "--", "create",
+		"--bundle", s.bundle, "--pid-file", "x", "the-id").CombinedOutput()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 3 || string(out) != "no such image\n" {
 		t.Errorf("got %v, %q", err, out)
@@ -185,7 +190,8 @@ func TestCreateFails(t *testing.T) {
 
 func TestOtherVerbs(t *testing.T) {
 	s := newStage(t)
-	if out, err := exec.Command(s.program, s.script, "--root="+s.root, "--", "exec", "--tty", "--detach", "the-id").CombinedOutput(); err != nil {
+	cmd := exec.Command(s.program, s.script, "--root="+s.root, "--", "exec", "--tty", "--detach", "the-id")
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if calls, _ := os.ReadFile(filepath.Join(s.root, "calls")); string(calls) != "exec --detach the-id\n" {

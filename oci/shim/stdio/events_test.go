@@ -105,7 +105,9 @@ func TestEvents(t *testing.T) {
 			t.Errorf("%s is marked", id)
 		}
 	}
-	for url, id := range map[string]string{"containerd.events.TaskOOM": "app", "type.googleapis.com/containerd.events.TaskOOM": "pod"} {
+	for url, id := range map[string]string{
+		"containerd.events.TaskOOM": "app", "type.googleapis.com/containerd.events.TaskOOM": "pod",
+	} {
 		if _, err := shim.Forward(t.Context(), envelope(t, url, &events.TaskOOM{ContainerID: id})); err != nil {
 			t.Fatal(err)
 		}

@@ -94,7 +94,8 @@ func TestLogReopen(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.write(streamStdout, []byte("four\n"))
-	if old, now := content(t, l.path+".1"), content(t, l.path); strings.Count(old, "\n") != 3 || !strings.HasSuffix(now, "F four\n") || strings.Count(now, "\n") != 1 {
+	if old, now := content(t, l.path+".1"), content(t, l.path); strings.Count(old, "\n") != 3 ||
+		!strings.HasSuffix(now, "F four\n") || strings.Count(now, "\n") != 1 {
 		t.Errorf("%q, %q", old, now)
 	}
 }

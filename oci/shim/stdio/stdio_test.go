@@ -236,7 +236,8 @@ func TestReopenSaysWhyNot(t *testing.T) {
 	if err := errors.Join(os.Remove(logPath), os.Mkdir(logPath, 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	if err := Reopen(t.Context(), r.bundle); err == nil || errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), logPath) {
+	if err := Reopen(t.Context(), r.bundle); err == nil || errdefs.IsFailedPrecondition(err) ||
+		!strings.Contains(err.Error(), logPath) {
 		t.Errorf("%v", err)
 	}
 }
