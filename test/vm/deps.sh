@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs the Debian packages that building the virtual machine needs on this one, and only those that are missing.
+# Installs, on the machine that builds the virtual machine, the Debian packages that are missing for that.
 set -eu
 missing=
 for p in mmdebstrap debian-archive-keyring e2fsprogs xz-utils; do

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes the disk that a run of the virtual machine gets: podd and the programs it is tested with, as built in bin/, the
-# test images, podd's systemd unit, and what to do (see guest/run.sh).
+# Makes the payload disk of one run: podd and the programs that it is tested with, from bin/, the test images, podd's
+# systemd unit, the scripts in guest/, and the settings of the run (env).
 #
 #	payload.sh IMAGE MODE
 set -eu
@@ -20,8 +20,9 @@ bin/testimages build >/dev/null
 cp -r "${PODD_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podd}"/images/[0-9a-f]*/ "$dir/cache/images/"
 cp contrib/systemd/podd.service contrib/crictl.yaml "$dir/"
 cp "$here"/guest/* "$dir/"
-# critest wants one regular expression of what to leave out. The list is the one that test/critest has.
-sed -e 's/#.*//; s/[[:space:]]*$//; /^$/d' -e 's/[][\.*^$+?(){}|]/\\&/g' test/critest/skip.txt | paste -sd'|' >"$dir/skip"
+# critest takes the specs to skip as one regular expression.
+sed -e 's/#.*//; s/[[:space:]]*$//; /^$/d' -e 's/[][\.*^$+?(){}|]/\\&/g' test/critest/skip.txt |
+	paste -sd'|' >"$dir/skip"
 cat >"$dir/env" <<END
 mode='$mode'
 handler='${VM_HANDLER:-runc}'

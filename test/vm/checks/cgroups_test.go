@@ -22,21 +22,21 @@ func TestContainerIsAScopeInThePodsSlice(t *testing.T) {
 	id := k.start("sleep 10000")
 	scope := filepath.Base(k.cgroup(id)) // fails unless it is in the slice
 	if got := show(t, scope, "Slice"); got != podSlice {
-		t.Errorf("systemd has the scope in %q, want %q", got, podSlice)
+		t.Errorf("Slice of %s = %q, want %q", scope, got, podSlice)
 	}
 	if got := show(t, scope, "ActiveState"); got != "active" {
-		t.Errorf("the scope is %s", got)
+		t.Errorf("ActiveState of %s = %q, want active", scope, got)
 	}
 	if got := k.exec(id, "cat /proc/1/cgroup"); got != "0::/" {
-		t.Errorf("the container sees its cgroup as %q, want a cgroup namespace of its own", got)
+		t.Errorf("/proc/1/cgroup in the container = %q, want 0::/ (a cgroup namespace of its own)", got)
 	}
 	if got := k.exec(id, "cat /proc/self/cgroup"); !strings.HasPrefix(got, "0::/podd-exec-") {
-		t.Errorf("a command that can time out is in %q, want a cgroup of its own in the container's", got)
+		t.Errorf("cgroup of a command with a timeout = %q, want 0::/podd-exec-*, below the container's", got)
 	}
-	// what a container does must not be charged to the daemon, nor end with it
+	// A container's usage must not be charged to the daemon, and systemd must not kill it with the daemon.
 	for pid := range strings.FieldsSeq(read(t, k.cgroup(id)+"/cgroup.procs")) {
 		if got := cgroupOf(t, pid); strings.HasPrefix(got, "/system.slice") {
-			t.Errorf("process %s is in %s", pid, got)
+			t.Errorf("cgroup of the container's process %s = %s, want none below /system.slice", pid, got)
 		}
 	}
 }
@@ -59,13 +59,13 @@ func TestLimitsAreInTheKernelAndInSystemd(t *testing.T) {
 	want := map[string]string{"cpu.max": "25000 100000", "memory.max": "100663296", "pids.max": "99", "cpuset.cpus": "0"}
 	k.limits(id, want)
 
-	// systemd writes what it believes at every reload: a limit that only the kernel knows would be lost
+	// At a reload systemd writes the limits of its units again: one that it does not know would be lost.
 	systemctl(t, "daemon-reload")
 	k.limits(id, want)
 	if got := show(t, filepath.Base(k.cgroup(id)), "MemoryMax"); got != "100663296" {
-		t.Errorf("systemd has MemoryMax=%s", got)
+		t.Errorf("MemoryMax = %s, want 100663296", got)
 	}
-	// and it would take away the devices that the container was given
+	// A reload must not revoke access to devices either.
 	k.exec(id, "echo x >/dev/null && head -c 1 /dev/urandom >/dev/zero")
 }
 
@@ -73,7 +73,7 @@ func (k *kubelet) limits(id string, want map[string]string) {
 	k.Helper()
 	for file, v := range want {
 		if got := k.limit(id, file); got != v {
-			k.Errorf("%s is %q, want %q", file, got, v)
+			k.Errorf("%s = %q, want %q", file, got, v)
 		}
 	}
 }
@@ -95,7 +95,7 @@ func TestSingleProcessOOMKillSparesTheContainer(t *testing.T) {
 		resources(&cri.LinuxContainerResources{MemoryLimitInBytes: 32 << 20, MemorySwapLimitInBytes: 32 << 20}))
 	k.eventually("the child was killed", func() bool { return strings.Contains(k.log(), "status 137") })
 	if st := k.status(id); st.State != cri.ContainerState_CONTAINER_RUNNING {
-		t.Errorf("the container is %v, want it running: memory.oom.group was not asked for", st.State)
+		t.Errorf("state after the OOM kill of a child = %v, want CONTAINER_RUNNING: memory.oom.group is not set", st.State)
 	}
 }
 
@@ -107,18 +107,18 @@ func TestExecTimeoutKillsTheTree(t *testing.T) {
 	_, err := k.runtime.ExecSync(t.Context(), &cri.ExecSyncRequest{ContainerId: id, Timeout: 3, Cmd: []string{"sh", "-c",
 		"sleep 20001 & setsid sleep 20002 & (setsid sh -c 'sleep 20003 & sleep 20004' &) ; sleep 20005"}})
 	if err == nil || !strings.Contains(err.Error(), "DeadlineExceeded") {
-		t.Errorf("after the timeout: %v, want DeadlineExceeded", err)
+		t.Errorf("ExecSync with a timeout = %v, want DeadlineExceeded", err)
 	}
 	if took := time.Since(start); took > 30*time.Second {
-		t.Errorf("it took %v", took)
+		t.Errorf("ExecSync with a timeout of 3s took %v, want at most 30s", took)
 	}
-	k.eventually("the command's whole tree has ended",
+	k.eventually("all processes of the command have ended",
 		func() bool { return !strings.Contains(k.exec(id, "ps -o args"), "sleep 2000") })
 	if st := k.status(id); st.State != cri.ContainerState_CONTAINER_RUNNING {
-		t.Errorf("the container is %v", st.State)
+		t.Errorf("state after the exec's timeout = %v, want CONTAINER_RUNNING", st.State)
 	}
 	for _, below := range []string{"/podd-exec-*", "/*/podd-exec-*"} { // crun's containers are in a cgroup below the scope
-		k.eventually("no cgroup of a command is left", func() bool {
+		k.eventually("the command's cgroup is removed", func() bool {
 			kids, _ := filepath.Glob(k.cgroup(id) + below)
 			return len(kids) == 0
 		})
@@ -134,9 +134,9 @@ func TestStopEndsEveryProcess(t *testing.T) {
 	_, err := k.runtime.StopContainer(t.Context(), &cri.StopContainerRequest{ContainerId: id, Timeout: 1})
 	k.ok("StopContainer", err)
 	if st := k.exited(id); st.ExitCode != 137 {
-		t.Errorf("exit code %d", st.ExitCode)
+		t.Errorf("exit code = %d, want 137", st.ExitCode)
 	}
-	k.eventually("the scope is gone", func() bool {
+	k.eventually("the scope is removed", func() bool {
 		_, err := os.Stat(dir)
 		return errors.Is(err, unix.ENOENT)
 	})

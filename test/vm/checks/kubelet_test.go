@@ -20,13 +20,13 @@ import (
 
 const (
 	socket = "unix:///run/podd/podd.sock"
-	// daemon is how the leak check sees podd itself, which some tests have started anew.
+	// daemon is podd itself in the leak check's lines; some tests restart it.
 	daemon  = ": /usr/local/bin/podd serve"
 	busybox = "registry.k8s.io/e2e-test-images/busybox:1.29-2"
 )
 
-// kubelet plays the kubelet of one test. At the test's end its pod and the pod's slice are removed, as a kubelet does,
-// and the machine must be as it was.
+// kubelet acts as the kubelet of one test. At the test's end it removes the pod and the pod's slice, as a kubelet does,
+// and the machine must be as before.
 type kubelet struct {
 	testing.TB
 	runtime cri.RuntimeServiceClient
@@ -82,7 +82,7 @@ func (k *kubelet) runPod(mods ...func(*cri.PodSandboxConfig)) {
 	k.podID = r.PodSandboxId
 }
 
-// removePod ends the test's pod, and its slice, which is the kubelet's to remove.
+// removePod removes the test's pod, and its slice, which a kubelet removes.
 func (k *kubelet) removePod() {
 	if k.podID == "" {
 		return
@@ -96,7 +96,7 @@ func (k *kubelet) removePod() {
 		k.Errorf("RemovePodSandbox: %v", err)
 	}
 	if left, _ := filepath.Glob("/sys/fs/cgroup" + podPath + "/*/cgroup.procs"); len(left) != 0 {
-		k.Errorf("left in the pod's slice: %v", left)
+		k.Errorf("cgroups left in the pod's slice: %v, want none", left)
 	}
 	systemctl(k, "stop", "kubepods.slice")
 }
@@ -135,17 +135,17 @@ func (k *kubelet) status(id string) *cri.ContainerStatus {
 	return r.Status
 }
 
-// exited waits for the container's end.
+// exited waits until the container has exited.
 func (k *kubelet) exited(id string) (st *cri.ContainerStatus) {
 	k.Helper()
-	k.eventually("the container has ended", func() bool {
+	k.eventually("the container has exited", func() bool {
 		st = k.status(id)
 		return st.State == cri.ContainerState_CONTAINER_EXITED
 	})
 	return st
 }
 
-// exec runs a shell command in a container and wants it to succeed.
+// exec runs a shell command in a container, fails the test if that fails, and returns its output.
 func (k *kubelet) exec(id, command string) string {
 	k.Helper()
 	r, err := k.runtime.ExecSync(k.Context(),
@@ -157,7 +157,7 @@ func (k *kubelet) exec(id, command string) string {
 	return strings.TrimSpace(string(r.Stdout))
 }
 
-// eventually waits until f is true.
+// eventually waits until f returns true, a minute at most.
 func (k *kubelet) eventually(what string, f func() bool) {
 	k.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
@@ -165,14 +165,14 @@ func (k *kubelet) eventually(what string, f func() bool) {
 			return
 		}
 	}
-	k.Fatalf("after a minute still not: %s", what)
+	k.Fatalf("not within a minute: %s", what)
 }
 
-// log is what the container has written, frames included.
+// log returns the container's log file.
 func (k *kubelet) log() string { return read(k, filepath.Join(k.pod.LogDirectory, "ctr.log")) }
 
-// pid is the container's first process, as the host sees it: the oldest in its cgroup, or where crun has it, in one
-// below.
+// pid returns the host's pid of the container's first process: the first in its cgroup or, for crun, in the cgroup
+// "container" below.
 func (k *kubelet) pid(id string) string {
 	k.Helper()
 	for _, dir := range []string{k.cgroup(id), k.cgroup(id) + "/container"} {
@@ -180,11 +180,11 @@ func (k *kubelet) pid(id string) string {
 			return strings.Fields(string(procs))[0]
 		}
 	}
-	k.Fatal("no process in the container's cgroup")
+	k.Fatal("no process in the container's cgroup, want one")
 	return ""
 }
 
-// cgroup is the directory of the container's cgroup, which must be the only one in the pod's slice with its id.
+// cgroup returns the directory of the container's cgroup, which must be the only one in the pod's slice with its id.
 func (k *kubelet) cgroup(id string) string {
 	k.Helper()
 	dirs, err := filepath.Glob("/sys/fs/cgroup" + podPath + "/*" + id + "*.scope")
@@ -232,7 +232,7 @@ func show(t testing.TB, unit, property string) string {
 	return systemctl(t, "show", "--value", "-p", property, unit)
 }
 
-// number reads a file with one number in it.
+// number parses a decimal number.
 func number(t testing.TB, text string) int {
 	t.Helper()
 	n, err := strconv.Atoi(text)

@@ -7,7 +7,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Both ways in which systemd ends podd: asked to, and after a crash.
+// TestPodsOutliveTheDaemon restarts podd by systemctl and by a crash, after which systemd starts it again.
 func TestPodsOutliveTheDaemon(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -37,35 +37,36 @@ func outlives(t *testing.T, restart func(*kubelet)) {
 	restart(k)
 
 	if now := show(t, "podd", "MainPID"); now == podd || now == "0" {
-		t.Fatalf("podd's process is %s as before", now)
+		t.Fatalf("MainPID after the restart = %s, was %s, want a new process", now, podd)
 	}
 	after := k.status(id)
 	if after.State != cri.ContainerState_CONTAINER_RUNNING || after.StartedAt != before.StartedAt {
-		t.Errorf("the container is %v since %d, was running since %d", after.State, after.StartedAt, before.StartedAt)
+		t.Errorf("after the restart: %v, started at %d, want CONTAINER_RUNNING, %d", after.State, after.StartedAt,
+			before.StartedAt)
 	}
 	if k.pid(id) != pid || k.cgroup(id) != cgroup {
-		t.Errorf("process %s in %s, was %s in %s", k.pid(id), k.cgroup(id), pid, cgroup)
+		t.Errorf("after the restart: process %s in %s, want %s in %s", k.pid(id), k.cgroup(id), pid, cgroup)
 	}
 	size := len(k.log())
 	k.eventually("the container still writes", func() bool { return len(k.log()) > size })
 	k.noLineLost()
 	if got := k.exec(id, "echo in; cat /sys/class/net/eth0/operstate"); got != "in\nup" {
-		t.Errorf("exec says %q", got)
+		t.Errorf("exec after the restart = %q, want \"in\\nup\"", got)
 	}
 	_, err := k.runtime.StopContainer(t.Context(), &cri.StopContainerRequest{ContainerId: id, Timeout: 1})
 	k.ok("StopContainer", err)
 	if st := k.exited(id); st.ExitCode != 137 {
-		t.Errorf("exit code %d, want 137", st.ExitCode)
+		t.Errorf("exit code = %d, want 137", st.ExitCode)
 	}
 }
 
-// noLineLost looks whether the numbers in the log follow each other.
+// noLineLost checks that the numbers in the log are consecutive.
 func (k *kubelet) noLineLost() {
 	k.Helper()
 	want := 0
 	for line := range strings.Lines(k.log()) {
 		if want++; strings.HasSuffix(line, "\n") && number(k, line[strings.LastIndex(line, " ")+1:len(line)-1]) != want {
-			k.Fatalf("line %d of the log is %q", want, line)
+			k.Fatalf("line %d of the log = %q, want number %d", want, line, want)
 		}
 	}
 }

@@ -23,15 +23,15 @@ func TestAppArmorProfile(t *testing.T) {
 		{"runtime default", "podd-default (enforce)",
 			[]func(*cri.ContainerConfig){appArmor(cri.SecurityProfile_RuntimeDefault)}},
 		{"unconfined", "unconfined", []func(*cri.ContainerConfig){appArmor(cri.SecurityProfile_Unconfined)}},
-		{"nothing said", "podd-default (enforce)", nil},
+		{"unset", "podd-default (enforce)", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			id := k.start("sleep 10000", append(c.mods, named(c.name))...)
 			if got := k.exec(id, "cat /proc/1/attr/current"); got != c.want {
-				t.Errorf("the container's profile is %q, want %q", got, c.want)
+				t.Errorf("the container's profile = %q, want %q", got, c.want)
 			}
 			if got := k.exec(id, "cat /proc/self/attr/current"); got != c.want {
-				t.Errorf("an exec's profile is %q, want %q", got, c.want)
+				t.Errorf("an exec's profile = %q, want %q", got, c.want)
 			}
 		})
 	}
@@ -55,13 +55,13 @@ func TestUserNamespace(t *testing.T) {
 			UidMappings: userns.Uids, GidMappings: userns.Gids}}
 	})
 	if got := strings.Join(strings.Fields(k.exec(id, "cat /proc/self/uid_map")), " "); got != "0 1000000 65536" {
-		t.Errorf("uid_map %q", got)
+		t.Errorf("uid_map = %q, want %q", got, "0 1000000 65536")
 	}
 	if got := k.exec(id, "id -u; stat -c %u /bin/sh /etc/hosts /data"); got != "0\n0\n0\n0" {
-		t.Errorf("uids inside of the process and of files are %q, want 0", got)
+		t.Errorf("in the container, uids of the process and of files = %q, want 0", got)
 	}
 	if got := read(t, "/proc/"+k.pid(id)+"/status"); !strings.Contains(got, "\nUid:\t1000000\t1000000") {
-		t.Errorf("on the host the process is not user 1000000:\n%s", got)
+		t.Errorf("uid of the process on the host: want 1000000, got\n%s", got)
 	}
 	k.exec(id, "touch /data/file /etc/file && rm /etc/file")
 }

@@ -20,7 +20,7 @@ func podStats(k *kubelet) *cri.LinuxPodSandboxStats {
 	return r.GetStats().GetLinux()
 }
 
-// TestStatsAreComplete: on cgroup v2 the kernel tells everything that CRI has a field for.
+// TestStatsAreComplete: cgroup v2 has a value for every field of CRI's statistics, and podd reports it.
 func TestStatsAreComplete(t *testing.T) {
 	k := newKubelet(t)
 	k.runPod()
@@ -28,7 +28,7 @@ func TestStatsAreComplete(t *testing.T) {
 		CpuPeriod: 100_000, CpuQuota: 50_000, MemoryLimitInBytes: 64 << 20, MemorySwapLimitInBytes: 80 << 20,
 	}))
 	var c *cri.ContainerStats
-	k.eventually("the container has used something", func() bool {
+	k.eventually("the statistics show CPU, memory, disk and pressure", func() bool {
 		r, err := k.runtime.ContainerStats(t.Context(), &cri.ContainerStatsRequest{ContainerId: id})
 		k.ok("ContainerStats", err)
 		c = r.GetStats()
@@ -38,32 +38,32 @@ func TestStatsAreComplete(t *testing.T) {
 	m := c.GetMemory()
 	if m.GetAvailableBytes().GetValue() != 64<<20-m.GetWorkingSetBytes().GetValue() || m.GetRssBytes().GetValue() == 0 ||
 		m.GetPageFaults().GetValue() == 0 {
-		t.Errorf("memory %v", m)
+		t.Errorf("memory = %v, want available = limit - working set, and RSS and page faults", m)
 	}
 	if m.GetPsi().GetFull() == nil || c.GetIo().GetPsi().GetSome() == nil || c.GetIo().GetTimestamp() == 0 {
-		t.Errorf("pressure of memory %v, of I/O %v", m.GetPsi(), c.GetIo())
+		t.Errorf("pressure of memory = %v, of I/O = %v, want both", m.GetPsi(), c.GetIo())
 	}
 	if _, err := os.Stat(k.cgroup(id) + "/memory.swap.max"); err == nil &&
 		c.GetSwap().GetSwapAvailableBytes().GetValue() > 16<<20 {
-		t.Errorf("swap %v", c.GetSwap())
+		t.Errorf("swap = %v, want at most 16 MiB available", c.GetSwap())
 	}
-	// the pod's own slice, not the sum of its containers': a sum has no pressure
+	// The pod's values come from its slice. A sum of its containers' would have no pressure.
 	p := podStats(k)
 	if p.GetCpu().GetPsi() == nil || p.GetMemory().GetPsi() == nil || p.GetIo().GetPsi() == nil ||
 		p.GetProcess().GetProcessCount().GetValue() == 0 {
-		t.Errorf("pod %v", p)
+		t.Errorf("pod statistics = %v, want pressure of CPU, memory and I/O, and a process count", p)
 	}
 	if p.GetCpu().GetUsageCoreNanoSeconds().GetValue() < c.GetCpu().GetUsageCoreNanoSeconds().GetValue() {
-		t.Errorf("the pod has used %v, its container %v", p.GetCpu(), c.GetCpu())
+		t.Errorf("CPU of the pod = %v, want at least the container's, %v", p.GetCpu(), c.GetCpu())
 	}
 	if p.GetNetwork().GetDefaultInterface().GetName() != "eth0" || len(p.GetNetwork().GetInterfaces()) != 0 ||
 		len(p.GetContainers()) != 1 {
-		t.Errorf("network %v, containers %v", p.GetNetwork(), p.GetContainers())
+		t.Errorf("network = %v, containers = %v, want eth0 alone and one container", p.GetNetwork(), p.GetContainers())
 	}
 }
 
-// TestMetricsAreComplete does what critest does after v1.36: each metric described has a value, the pod's and the
-// container's labels as many as described.
+// TestMetricsAreComplete checks what critest checks after v1.36: each metric described has a value, with as many labels
+// as described.
 func TestMetricsAreComplete(t *testing.T) {
 	k := newKubelet(t)
 	k.runPod()
@@ -80,12 +80,13 @@ func TestMetricsAreComplete(t *testing.T) {
 	k.ok("ListMetricDescriptors", err)
 	for _, d := range descriptors.GetDescriptors() {
 		if labels[d.GetName()] != len(d.GetLabelKeys()) {
-			t.Errorf("%s has %d labels, described are %q", d.GetName(), labels[d.GetName()], d.GetLabelKeys())
+			t.Errorf("%s has %d labels, want %d: %q", d.GetName(), labels[d.GetName()], len(d.GetLabelKeys()),
+				d.GetLabelKeys())
 		}
 	}
 }
 
-// TestPodIsResized: the kernel has the new limits in the pod's slice.
+// TestPodIsResized: the pod's slice has the new limits, the overhead added.
 func TestPodIsResized(t *testing.T) {
 	k := newKubelet(t)
 	k.runPod()
@@ -98,12 +99,12 @@ func TestPodIsResized(t *testing.T) {
 	for file, want := range map[string]string{"memory.max": strconv.Itoa(101 << 20), "cpu.max": "60000 100000",
 		"cpu.weight": "100"} {
 		if got := read(t, "/sys/fs/cgroup"+podPath+"/"+file); got != want {
-			t.Errorf("%s is %q, want %q", file, got, want)
+			t.Errorf("%s = %q, want %q", file, got, want)
 		}
 	}
 }
 
-// TestUpdateIsReported: what the status says is what the kernel has, in CRI's units.
+// TestUpdateIsReported: the status has the kernel's values, in CRI's units.
 func TestUpdateIsReported(t *testing.T) {
 	k := newKubelet(t)
 	k.runPod()
@@ -115,9 +116,10 @@ func TestUpdateIsReported(t *testing.T) {
 	r := k.status(id).GetResources().GetLinux()
 	if r.GetCpuShares() != 512 || r.GetCpuQuota() != 40_000 || r.GetMemoryLimitInBytes() != 96<<20 ||
 		r.GetOomScoreAdj() != -321 {
-		t.Errorf("reported %v; cpu.weight is %s", r, k.limit(id, "cpu.weight"))
+		t.Errorf("status = %v, want the values of the update, memory in whole pages; cpu.weight = %s", r,
+			k.limit(id, "cpu.weight"))
 	}
 	if got := read(t, "/proc/"+k.pid(id)+"/oom_score_adj"); got != "-321" {
-		t.Errorf("oom_score_adj is %s", got)
+		t.Errorf("oom_score_adj = %s, want -321", got)
 	}
 }

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Runs in the virtual machine, from the payload disk, on its serial console: installs podd as a user would, runs what
-# was asked for, and writes what came of it to the results disk. Lines that begin with "vm: " are shown outside.
+# Runs in the virtual machine, from the payload disk, on the serial console: installs podd as a user would, runs the
+# tests of the requested mode, and writes the results to the results disk. test/vm/run.sh prints lines that begin with
+# "vm: ".
 set -u
 . /payload/env
 results=/run/results
@@ -8,7 +9,7 @@ mkdir -p $results
 failed=
 say() { echo "vm: [$(cut -d. -f1 /proc/uptime)s] $*"; }
 
-# The payload is where the files are; the paths are those of an installation.
+# The files stay on the payload disk, linked to the paths of an installation.
 install_podd() {
 	ln -sf /payload/bin/{podd,runc,crictl} /usr/local/bin/
 	mkdir -p /opt/cni /etc/cni/net.d /etc/podd/podd.toml.d /usr/local/lib/systemd/system
@@ -27,10 +28,11 @@ network() {
 	ip route add default via 10.0.2.2
 }
 
-# The registry's mirror configuration goes where podd looks for it.
+# Starts the test registry and waits for its configuration files, which it writes where podd reads them.
 registry() {
 	mkdir -p /etc/containers
-	systemd-run -q --unit=testimages -E PODD_CACHE=/payload/cache /payload/bin/testimages serve 127.0.0.1:5000 /etc/containers
+	systemd-run -q --unit=testimages -E PODD_CACHE=/payload/cache \
+		/payload/bin/testimages serve 127.0.0.1:5000 /etc/containers
 	for _ in $(seq 100); do
 		[ ! -f /etc/containers/policy.json ] || return 0
 		sleep 0.1
@@ -38,7 +40,7 @@ registry() {
 	return 1
 }
 
-# must NAME COMMAND...: a step without which the others make no sense.
+# must NAME COMMAND...: a step that the others need; if it fails, the run ends.
 must() {
 	local name=$1
 	shift
@@ -46,7 +48,7 @@ must() {
 	"$@" || { say "FAILED: $name"; failed=1; finish; }
 }
 
-# check NAME COMMAND...: a test; the others go on.
+# check NAME COMMAND...: a test; if it fails, the others still run.
 check() {
 	local name=$1 start=$SECONDS
 	shift
@@ -58,7 +60,7 @@ check() {
 	fi
 }
 
-# podd asks conmon and runc for their versions when it has started, and until they have answered the node is not ready.
+# After its start podd runs conmon and runc to learn their versions. Until then the node is not ready.
 ready() {
 	for _ in $(seq 60); do
 		crictl info | tr -d ' \n' | grep -q '"status":true,"type":"RuntimeReady"' && return
@@ -68,7 +70,7 @@ ready() {
 	return 1
 }
 
-# What every machine with podd has once the first pod ran, so that it does not count as left over.
+# Runs one pod before the leak check's snapshot: podd and the CNI plugins keep what they make for the first pod.
 warm_up() {
 	local pod
 	printf '{"metadata":{"name":"warm","namespace":"vm","uid":"warm"},"linux":{}}' >/run/warm.json
@@ -76,18 +78,20 @@ warm_up() {
 }
 
 checks() {
-	/payload/bin/checks -test.v -test.run "$run" -test.timeout 15m 2>&1 | tee $results/checks.log | sed -u -n 's/^ *--- /vm:   /p'
+	/payload/bin/checks -test.v -test.run "$run" -test.timeout 15m 2>&1 | tee $results/checks.log |
+		sed -u -n 's/^ *--- /vm:   /p'
 	local status=${PIPESTATUS[0]}
 	[ "$status" = 0 ] || grep -v '^=== ' $results/checks.log
 	return "$status"
 }
 
 critest() {
-	# It loads its AppArmor profiles by sudo, and is root here.
+	# critest runs apparmor_parser with sudo, which is not installed. It is root here.
 	printf '#!/bin/sh\nexec "$@"\n' >/usr/local/bin/sudo
 	chmod +x /usr/local/bin/sudo
 	local args=(--runtime-endpoint unix:///run/podd/podd.sock --image-endpoint unix:///run/podd/podd.sock
-		--ginkgo.no-color --ginkgo.focus "$focus" --ginkgo.timeout 60m --ginkgo.poll-progress-after 3m --ginkgo.junit-report $results/critest.xml)
+		--ginkgo.no-color --ginkgo.focus "$focus" --ginkgo.timeout 60m --ginkgo.poll-progress-after 3m
+		--ginkgo.junit-report $results/critest.xml)
 	[ ! -s /payload/skip ] || args+=(--ginkgo.skip "$(cat /payload/skip)")
 	[ -z "$seed" ] || args+=(--ginkgo.seed "$seed")
 	/payload/bin/critest "${args[@]}" >$results/critest.log 2>&1 &
@@ -100,22 +104,24 @@ critest() {
 	sed -n '/^Summarizing /,$p' $results/critest.log
 	grep -E '^(Ran |SUCCESS!|FAIL!)' $results/critest.log | sed 's/^/vm:   /'
 	grep -E '^  \[(FAIL|PANICKED|TIMEDOUT|INTERRUPTED)\]' $results/critest.log | sed 's/^/vm: /'
-	# This machine has all that critest asks for: what it leaves out by itself is a failure.
+	# This machine has everything that critest's specs need: a spec that skips itself is a failure.
 	if grep -o 'message="skipped - [^"]*' $results/critest.xml | sort | uniq -c | sed 's/^/vm:   /' | grep .; then
 		return 1
 	fi
 	return $status
 }
 
-# What podd and its pods left on the machine: it must be as it was.
+# Compares the machine with the snapshot. With -all every difference is a failure: nothing else runs here.
 leaks() {
-	# The slice that critest names, and leaves; a kubelet removes what it makes. podd was started anew by a test.
+	# critest does not remove the slice that it names as the pods' parent; a kubelet removes its own. podd's process is
+	# ignored, because tests restart it.
 	systemctl stop test.slice 2>/dev/null
-	/payload/bin/leak diff /run/before.json -ignore ': /usr/local/bin/podd serve' -wait 15s | tee $results/leaks.log | sed 's/^/vm:   /'
+	/payload/bin/leak diff /run/before.json -all -ignore ': /usr/local/bin/podd serve' -wait 15s |
+		tee $results/leaks.log | sed 's/^/vm:   /'
 	return "${PIPESTATUS[0]}"
 }
 
-# What systemd holds against podd: units that failed, restarts that nobody asked for.
+# Fails if a unit failed, or if podd's journal has a panic, a data race or a watchdog timeout.
 journal() {
 	local bad
 	bad=$(systemctl list-units --failed --plain --no-legend
@@ -135,7 +141,9 @@ finish() {
 	exit 0
 }
 
-say "Linux $(uname -r), systemd $(systemctl --version | awk 'NR == 1 { print $2 }'), $(stat -fc %T /sys/fs/cgroup), AppArmor $(cat /sys/module/apparmor/parameters/enabled)"
+systemd=$(systemctl --version | awk 'NR == 1 { print $2 }')
+apparmor=$(cat /sys/module/apparmor/parameters/enabled)
+say "Linux $(uname -r), systemd $systemd, $(stat -fc %T /sys/fs/cgroup), AppArmor $apparmor"
 must "network" network
 must "install podd" install_podd
 must "test registry" registry
@@ -149,6 +157,6 @@ fi
 /payload/bin/leak take /run/before.json
 case $mode in all | checks) check "podd's own checks" checks ;; esac
 case $mode in all | critest) check "critest with $handler" critest ;; esac
-check "nothing left over" leaks
-check "nothing in the journal" journal
+check "leak check" leaks
+check "no failed units, no panics in the journal" journal
 finish
