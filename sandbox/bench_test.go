@@ -21,8 +21,8 @@ func fullNode(b *testing.B, n int) *machine {
 	return m
 }
 
-// BenchmarkRecover500 is the start of a daemon on a node of 500 pods up to where it may serve: records are real files, the
-// outside answers at once.
+// BenchmarkRecover500 is the start of a daemon on a node of 500 pods up to where it may serve: records are real files,
+// the outside answers at once.
 func BenchmarkRecover500(b *testing.B) {
 	m := fullNode(b, 500)
 	b.ReportAllocs()

@@ -34,7 +34,8 @@ func TestCheckFindsNothingWhereAllIsWell(t *testing.T) {
 		m := newMachine(t)
 		e, _ := newEngine(t, m)
 		livePod(t, m, e)
-		for name, engine := range map[string]*Engine{"the one at work": e, "another": func() *Engine { other, _ := makeEngine(t, m, "boot-1"); return other }()} {
+		other, _ := makeEngine(t, m, "boot-1")
+		for name, engine := range map[string]*Engine{"the one at work": e, "another": other} {
 			found, err := engine.Check(t.Context())
 			must(t, err)
 			if len(found) > 0 {
@@ -181,7 +182,8 @@ func TestRemoveAllLeavesNothing(t *testing.T) {
 		for _, thing := range things {
 			count[thing.What]++
 		}
-		if count["pod"] != 2 || count["container"] != 3 || count[kindRootfs+" on the machine"] != 4 || count[kindNetns+" on the machine"] != 2 {
+		if count["pod"] != 2 || count["container"] != 3 || count[kindRootfs+" on the machine"] != 4 ||
+			count[kindNetns+" on the machine"] != 2 {
 			t.Errorf("Inventory has %v, want 2 pods, 3 containers, 4 root filesystems and 2 network namespaces", count)
 		}
 		must(t, e.WaitRecovered(t.Context()))

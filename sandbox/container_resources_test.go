@@ -33,8 +33,8 @@ func TestUpdateIsToldAsTheKernelHasIt(t *testing.T) {
 	id, g := running(t, e, f, mustRunPod(t, e, "web"), "main")
 	g.procs = []int{sleeper(t), sleeper(t)}
 	g.limits = cgroups.Limits{
-		CPUShares: 511, CPUWeight: 59, CPUQuota: 20000, CPUPeriod: 100000, CPUs: "0-1", Memory: 99 << 20, MemorySwap: 99 << 20,
-		Hugepages: map[string]uint64{"2MB": 2 << 20},
+		CPUShares: 511, CPUWeight: 59, CPUQuota: 20000, CPUPeriod: 100000, CPUs: "0-1",
+		Memory: 99 << 20, MemorySwap: 99 << 20, Hugepages: map[string]uint64{"2MB": 2 << 20},
 	}
 	must(t, e.UpdateContainer(t.Context(), id, &cri.LinuxContainerResources{
 		CpuShares: 512, MemoryLimitInBytes: 99<<20 + 5, OomScoreAdj: 321,
@@ -42,7 +42,8 @@ func TestUpdateIsToldAsTheKernelHasIt(t *testing.T) {
 	}))
 	got := container(t, e, id).Resources
 	want := &cri.LinuxContainerResources{
-		CpuShares: 512, CpuQuota: 20000, CpuPeriod: 100000, CpusetCpus: "0-1", MemoryLimitInBytes: 99 << 20, MemorySwapLimitInBytes: 99 << 20,
+		CpuShares: 512, CpuQuota: 20000, CpuPeriod: 100000, CpusetCpus: "0-1",
+		MemoryLimitInBytes: 99 << 20, MemorySwapLimitInBytes: 99 << 20,
 		HugepageLimits: []*cri.HugepageLimit{{PageSize: "2MB", Limit: 2 << 20}}, OomScoreAdj: got.GetOomScoreAdj(),
 	}
 	if !proto.Equal(got, want) {
@@ -87,7 +88,8 @@ func TestUpdateOfAContainerThatEnds(t *testing.T) {
 	if err := e.UpdateContainer(t.Context(), id, &cri.LinuxContainerResources{CpuShares: 256}); err == nil {
 		t.Error("an update that failed was told to have worked")
 	}
-	if err := e.UpdateContainer(t.Context(), id, &cri.LinuxContainerResources{OomScoreAdj: 1001}); !errdefs.IsInvalidArgument(err) {
+	outOfRange := &cri.LinuxContainerResources{OomScoreAdj: 1001}
+	if err := e.UpdateContainer(t.Context(), id, outOfRange); !errdefs.IsInvalidArgument(err) {
 		t.Errorf("oom_score_adj out of range: %v", err)
 	}
 }
@@ -98,18 +100,25 @@ func TestUpdatePod(t *testing.T) {
 		overhead, resources *resources
 		want                specs.LinuxResources
 	}{
-		"limits": {nil, &resources{CpuShares: 512, CpuQuota: 20000, CpuPeriod: 100000, MemoryLimitInBytes: 1 << 20}, specs.LinuxResources{
-			CPU: &specs.LinuxCPU{Shares: new(uint64(512)), Quota: new(int64(20000)), Period: new(uint64(100000))}, Memory: &specs.LinuxMemory{Limit: new(int64(1 << 20))}}},
+		"limits": {nil, &resources{CpuShares: 512, CpuQuota: 20000, CpuPeriod: 100000, MemoryLimitInBytes: 1 << 20},
+			specs.LinuxResources{
+				CPU:    &specs.LinuxCPU{Shares: new(uint64(512)), Quota: new(int64(20000)), Period: new(uint64(100000))},
+				Memory: &specs.LinuxMemory{Limit: new(int64(1 << 20))}}},
 		"overhead is added": {&resources{CpuShares: 100, CpuQuota: 5000, CpuPeriod: 50000, MemoryLimitInBytes: 4096},
 			&resources{CpuShares: 512, CpuQuota: 20000, CpuPeriod: 100000, MemoryLimitInBytes: 8192}, specs.LinuxResources{
-				CPU: &specs.LinuxCPU{Shares: new(uint64(612)), Quota: new(int64(30000)), Period: new(uint64(100000))}, Memory: &specs.LinuxMemory{Limit: new(int64(12288))}}},
-		"no limit stays none": {&resources{CpuQuota: 5000, CpuPeriod: 50000, MemoryLimitInBytes: 4096}, &resources{CpuQuota: -1, MemoryLimitInBytes: -1}, specs.LinuxResources{
-			CPU: &specs.LinuxCPU{Quota: new(int64(-1))}, Memory: &specs.LinuxMemory{Limit: new(int64(-1))}}},
+				CPU:    &specs.LinuxCPU{Shares: new(uint64(612)), Quota: new(int64(30000)), Period: new(uint64(100000))},
+				Memory: &specs.LinuxMemory{Limit: new(int64(12288))}}},
+		"no limit stays none": {&resources{CpuQuota: 5000, CpuPeriod: 50000, MemoryLimitInBytes: 4096},
+			&resources{CpuQuota: -1, MemoryLimitInBytes: -1}, specs.LinuxResources{
+				CPU: &specs.LinuxCPU{Quota: new(int64(-1))}, Memory: &specs.LinuxMemory{Limit: new(int64(-1))}}},
 		"overhead alone": {&resources{CpuShares: 100, MemoryLimitInBytes: 4096}, nil, specs.LinuxResources{}},
-		"swap when it is named": {nil, &resources{MemoryLimitInBytes: 4096, MemorySwapLimitInBytes: 8192}, specs.LinuxResources{
-			Memory: &specs.LinuxMemory{Limit: new(int64(4096)), Swap: new(int64(8192))}, Unified: map[string]string{"memory.swap.max": "4096"}}},
-		"swap when its file is named": {nil, &resources{MemoryLimitInBytes: 4096, Unified: map[string]string{"memory.swap.max": "5"}}, specs.LinuxResources{
-			Memory: &specs.LinuxMemory{Limit: new(int64(4096))}, Unified: map[string]string{"memory.swap.max": "5"}}},
+		"swap when it is named": {nil, &resources{MemoryLimitInBytes: 4096, MemorySwapLimitInBytes: 8192},
+			specs.LinuxResources{
+				Memory:  &specs.LinuxMemory{Limit: new(int64(4096)), Swap: new(int64(8192))},
+				Unified: map[string]string{"memory.swap.max": "4096"}}},
+		"swap when its file is named": {nil,
+			&resources{MemoryLimitInBytes: 4096, Unified: map[string]string{"memory.swap.max": "5"}}, specs.LinuxResources{
+				Memory: &specs.LinuxMemory{Limit: new(int64(4096))}, Unified: map[string]string{"memory.swap.max": "5"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, f := measuring(t)
@@ -135,7 +144,8 @@ func TestUpdatePodRefuses(t *testing.T) {
 	shared := f.add("/all")
 	shared.children = []string{"somebody"}
 	for name, pod := range map[string]string{
-		"no cgroup_parent": mustRunPod(t, e, "a"), "a shared one": runPodIn(t, e, "b", "/all", "uid"), "one that is not there": runPodIn(t, e, "c", "/gone", "uid"),
+		"no cgroup_parent": mustRunPod(t, e, "a"), "a shared one": runPodIn(t, e, "b", "/all", "uid"),
+		"one that is not there": runPodIn(t, e, "c", "/gone", "uid"),
 	} {
 		if err := e.UpdatePod(pod, nil, limits); !errdefs.IsFailedPrecondition(err) {
 			t.Errorf("%s: UpdatePod = %v, want a failed precondition", name, err)
@@ -144,7 +154,8 @@ func TestUpdatePodRefuses(t *testing.T) {
 	stopped := runPodIn(t, e, "d", "/mine", "uid")
 	f.add("/mine")
 	must(t, e.StopPod(t.Context(), stopped))
-	if err := e.UpdatePod(stopped, nil, limits); !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "notready") {
+	err := e.UpdatePod(stopped, nil, limits)
+	if !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "notready") {
 		t.Errorf("UpdatePod of a stopped pod = %v, want a failed precondition", err)
 	}
 	if err := e.UpdatePod("absent", nil, limits); !errdefs.IsNotFound(err) {
@@ -162,7 +173,8 @@ func TestUpdatePodRefuses(t *testing.T) {
 	if n := f.openGroups(); n != 0 {
 		t.Errorf("%d groups are open", n)
 	}
-	if slices.ContainsFunc([]*fakeGroup{shared, f.groups["/mine"]}, func(g *fakeGroup) bool { return len(g.updates) > 0 }) {
+	written := func(g *fakeGroup) bool { return len(g.updates) > 0 }
+	if slices.ContainsFunc([]*fakeGroup{shared, f.groups["/mine"]}, written) {
 		t.Error("something was written")
 	}
 }

@@ -22,7 +22,9 @@ func TestCreateVerifiesWhatNamesMean(t *testing.T) {
 		"infra container dies, its pid is free": {cri.NamespaceMode_POD, func(_ *testing.T, m *machine, pod, _, _ string) {
 			m.exit(pod, oci.Exit{Known: true})
 		}},
-		"target container dies, its pid is free": {cri.NamespaceMode_TARGET, func(_ *testing.T, m *machine, _, target, _ string) {
+		"target container dies, its pid is free": {cri.NamespaceMode_TARGET, func(
+			_ *testing.T, m *machine, _, target, _ string,
+		) {
 			m.exit(target, oci.Exit{Known: true})
 		}},
 		"log directory becomes a link": {cri.NamespaceMode_CONTAINER, func(t *testing.T, _ *machine, _, _, logs string) {

@@ -33,9 +33,12 @@ func TestPodsKeepNothingOfTheCallsThatMadeThem(t *testing.T) {
 	var pod, c string
 	var err error
 	calls := map[string]weak.Pointer[carried]{
-		"RunPodSandbox":   call(func(ctx context.Context) { pod, err = e.RunPod(ctx, podConfig("web"), ""); must(t, err) }),
-		"CreateContainer": call(func(ctx context.Context) { c, err = e.CreateContainer(ctx, pod, containerConfig("app")); must(t, err) }),
-		"StartContainer":  call(func(ctx context.Context) { must(t, e.StartContainer(ctx, c)) }),
+		"RunPodSandbox": call(func(ctx context.Context) { pod, err = e.RunPod(ctx, podConfig("web"), ""); must(t, err) }),
+		"CreateContainer": call(func(ctx context.Context) {
+			c, err = e.CreateContainer(ctx, pod, containerConfig("app"))
+			must(t, err)
+		}),
+		"StartContainer": call(func(ctx context.Context) { must(t, e.StartContainer(ctx, c)) }),
 	}
 	for name, value := range calls {
 		for deadline := time.Now().Add(10 * time.Second); value.Value() != nil; runtime.GC() {
@@ -100,7 +103,8 @@ func TestRetryByNameJoinsTheContainersCreation(t *testing.T) {
 	e, h := newEngine(t, m)
 	pod := mustRunPod(t, e, "web")
 	release := h.hold("rootfs")
-	if _, err := e.CreateContainer(h.givesUpAt(t.Context(), "rootfs"), pod, containerConfig("main")); !errors.Is(err, context.Canceled) {
+	_, err := e.CreateContainer(h.givesUpAt(t.Context(), "rootfs"), pod, containerConfig("main"))
+	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("CreateContainer = %v, want %v", err, context.Canceled)
 	}
 	if n := len(e.Containers()); n != 0 {
@@ -142,7 +146,8 @@ func TestUnheardOfMakesRoomForAnotherConfig(t *testing.T) {
 
 		release = h.hold("rootfs")
 		defer release()
-		if _, err := e.CreateContainer(h.givesUpAt(t.Context(), "rootfs"), pod, containerConfig("main")); !errors.Is(err, context.Canceled) {
+		_, err = e.CreateContainer(h.givesUpAt(t.Context(), "rootfs"), pod, containerConfig("main"))
+		if !errors.Is(err, context.Canceled) {
 			t.Fatalf("CreateContainer = %v, want %v", err, context.Canceled)
 		}
 		if finished {

@@ -10,8 +10,8 @@ import (
 	"github.com/podd-project/podd/sandbox/namespaces"
 )
 
-// The engine's view of the mechanisms below it. Each is addressed by id. Every undo is idempotent and needs only the id,
-// so that teardown can be repeated after a crash at any line.
+// The engine's view of the mechanisms below it. Each is addressed by id. Every undo is idempotent and needs only the
+// id, so that teardown can be repeated after a crash at any line.
 
 // Namespaces pins and unpins a pod's namespaces.
 type Namespaces interface {

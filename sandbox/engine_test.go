@@ -187,7 +187,8 @@ func lifeRunPod(t *testing.T, l *podTest) {
 	if got, want := p.Status().IPs, leases[l.pod]; len(want) != 2 || !slices.Equal(got, want) {
 		t.Errorf("IPs = %v, want the addresses of both families that the network gave: %v", got, want)
 	}
-	if got, want := l.h.callNames(), []string{"pin", "setup", "sysctl", "shm", "create", "start"}; !slices.Equal(got, want) {
+	want := []string{"pin", "setup", "sysctl", "shm", "create", "start"}
+	if got := l.h.callNames(); !slices.Equal(got, want) {
 		t.Errorf("calls = %v, want %v", got, want)
 	}
 }
@@ -221,7 +222,8 @@ func lifeExec(t *testing.T, l *podTest) {
 	if got, want := out.String(), "streamed\n"; got != want {
 		t.Errorf("Exec wrote %q, want %q", got, want)
 	}
-	if code, err := l.e.Exec(t.Context(), l.id, []string{"sh", "-c", "exit 3"}, false, oci.Streams{}); code != 3 || err != nil {
+	code, err := l.e.Exec(t.Context(), l.id, []string{"sh", "-c", "exit 3"}, false, oci.Streams{})
+	if code != 3 || err != nil {
 		t.Errorf("Exec = %d, %v, want 3, nil", code, err)
 	}
 	var terminals []bool
@@ -341,7 +343,8 @@ func TestUnknownHandlerListsTheKnown(t *testing.T) {
 	m := newMachine(t)
 	e, _ := newEngine(t, m)
 	_, err := e.RunPod(t.Context(), podConfig("web"), "gvisor")
-	if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "runc") || !strings.Contains(err.Error(), "other") {
+	if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "runc") ||
+		!strings.Contains(err.Error(), "other") {
 		t.Fatalf("RunPod = %v, want an invalid argument and the known handlers", err)
 	}
 	noLeaks(t, m)
@@ -358,7 +361,8 @@ func TestHandlerThatIsNotReady(t *testing.T) {
 		t.Fatalf("RunPod = %v, want unavailable and the cause", err)
 	}
 	noLeaks(t, m)
-	if hs := e.Handlers(); len(hs) != 3 || hs[0].Name != "runc" || !hs[0].Default || hs[1].Name != "broken" || hs[1].Err == nil {
+	if hs := e.Handlers(); len(hs) != 3 || hs[0].Name != "runc" || !hs[0].Default || hs[1].Name != "broken" ||
+		hs[1].Err == nil {
 		t.Fatalf("Handlers = %+v, want 3: runc, the default, first, then broken with its error", hs)
 	}
 }

@@ -80,7 +80,10 @@ func scenarios() []scenario {
 // eachStep runs body in a synctest bubble for every outside call k of the scenario's verb, failing before and after its
 // effect, until the verb makes no call number k any more. What the pod's earlier life left running has come to rest
 // before, so k means the same call each time.
-func eachStep(t *testing.T, s scenario, crash bool, body func(t *testing.T, m *machine, l *podLife, h *faults) (reached bool)) {
+func eachStep(
+	t *testing.T, s scenario, crash bool,
+	body func(t *testing.T, m *machine, l *podLife, h *faults) (reached bool),
+) {
 	for _, late := range []bool{false, true} {
 		for k := 1; ; k++ {
 			reached := true

@@ -37,13 +37,17 @@ func goldenPodRecord() (record.Pod, record.PodStatus) {
 	config.LogDirectory = "/var/log/pods/web"
 	config.Labels = map[string]string{"app": "web"}
 	config.Annotations = map[string]string{"note": "a \"quoted\" text, ü"}
-	config.DnsConfig = &cri.DNSConfig{Servers: []string{"10.0.0.10"}, Searches: []string{"svc.cluster.local"}, Options: []string{"ndots:5"}}
+	config.DnsConfig = &cri.DNSConfig{
+		Servers: []string{"10.0.0.10"}, Searches: []string{"svc.cluster.local"}, Options: []string{"ndots:5"},
+	}
 	config.PortMappings = []*cri.PortMapping{{Protocol: cri.Protocol_UDP, ContainerPort: 53, HostPort: 5353}}
 	config.Linux.CgroupParent = "/kubepods/burstable/pod1"
 	config.Linux.Sysctls = map[string]string{"net.ipv4.ip_forward": "1"}
 	return record.Pod{
 			ID: goldenPod, CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 678, time.UTC), Config: config, RequestedHandler: "other",
-			Netns: "/run/podd/netns/" + goldenPod, Labels: spec.Labels{Process: "system_u:system_r:container_t:s0:c1,c2", Mount: "system_u:object_r:container_file_t:s0:c1,c2"},
+			Netns: "/run/podd/netns/" + goldenPod, Labels: spec.Labels{
+				Process: "system_u:system_r:container_t:s0:c1,c2", Mount: "system_u:object_r:container_file_t:s0:c1,c2",
+			},
 			BootID: "0e7ac198-9acd-4c0c-b4b4-761974bf71d7",
 		}, record.PodStatus{
 			State: record.PodReady, IPs: []string{"10.1.2.3", "fd00::3"}, Infra: oci.Process{Pid: 1234, Start: 5678}, Reason: "",
@@ -59,8 +63,10 @@ func goldenContainerRecord() (record.Container, record.ContainerStatus) {
 			ID: goldenContainer, PodID: goldenPod, CreatedAt: time.Date(2026, 1, 2, 3, 4, 6, 0, time.UTC), Config: config,
 			ImageID: fakeImageID, StopSignal: "SIGTERM",
 		}, record.ContainerStatus{
-			State: record.ContainerExited, Process: oci.Process{Pid: 2345, Start: 6789}, StartedAt: time.Date(2026, 1, 2, 3, 4, 7, 0, time.UTC),
-			FinishedAt: time.Date(2026, 1, 2, 4, 0, 0, 0, time.UTC), ExitCode: 137, Reason: reasonOOMKilled, Message: "out of memory",
+			State: record.ContainerExited, Process: oci.Process{Pid: 2345, Start: 6789},
+			StartedAt:  time.Date(2026, 1, 2, 3, 4, 7, 0, time.UTC),
+			FinishedAt: time.Date(2026, 1, 2, 4, 0, 0, 0, time.UTC),
+			ExitCode:   137, Reason: reasonOOMKilled, Message: "out of memory",
 			Resources: &cri.LinuxContainerResources{MemoryLimitInBytes: 64 << 20, CpuQuota: 20000},
 			User:      &specs.User{UID: 1000, GID: 1000, AdditionalGids: []uint32{10, 20}},
 		}
@@ -102,7 +108,8 @@ func TestFormatIsAsReleased(t *testing.T) {
 		released, err := os.ReadFile(filepath.Join(goldenFormat(), rel))
 		must(t, err)
 		if steady(now) != steady(released) {
-			t.Errorf("%s is not written as it was released. When an older podd can read it (a field more), run the test with -update; "+
+			t.Errorf("%s is not written as it was released. "+
+				"When an older podd can read it (a field more), run the test with -update; "+
 				"if not, raise record.Version or record.StatusVersion before.\n%s", rel, cmp.Diff(string(released), string(now)))
 		}
 		return nil

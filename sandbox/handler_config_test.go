@@ -18,12 +18,17 @@ func TestHandlerConfigValidate(t *testing.T) {
 		h          HandlerConfig
 	}{
 		{"nothing", "", HandlerConfig{}},
-		{"everything", "", HandlerConfig{Infra: InfraPause, AllowedAnnotations: []string{"io.katacontainers.*", "dev.gvisor.spec.rootfs"}, DefaultAnnotations: map[string]string{"a": "b"}}},
+		{"everything", "", HandlerConfig{
+			Infra:              InfraPause,
+			AllowedAnnotations: []string{"io.katacontainers.*", "dev.gvisor.spec.rootfs"},
+			DefaultAnnotations: map[string]string{"a": "b"},
+		}},
 		{"infra", "infra", HandlerConfig{Infra: "sometimes"}},
 		{"all annotations", "allowed_annotations", HandlerConfig{AllowedAnnotations: []string{"*"}}},
 		{"star in the middle", "allowed_annotations", HandlerConfig{AllowedAnnotations: []string{"io.*.x"}}},
 		{"reserved", "podd sets it", HandlerConfig{AllowedAnnotations: []string{"io.kubernetes.cri.*"}}},
-		{"reserved default", "podd sets it", HandlerConfig{DefaultAnnotations: map[string]string{"io.kubernetes.cri.sandbox-id": "x"}}},
+		{"reserved default", "podd sets it",
+			HandlerConfig{DefaultAnnotations: map[string]string{"io.kubernetes.cri.sandbox-id": "x"}}},
 	} {
 		err := tt.h.Validate()
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
@@ -58,30 +63,37 @@ func TestNeedsInfra(t *testing.T) {
 
 func TestOwnKernelSharesNoNamespaceWithTheNode(t *testing.T) {
 	for name, o := range map[string]*cri.NamespaceOption{
-		"network": {Network: cri.NamespaceMode_NODE}, "pid": {Pid: cri.NamespaceMode_NODE}, "ipc": {Ipc: cri.NamespaceMode_NODE},
+		"network": {Network: cri.NamespaceMode_NODE},
+		"pid":     {Pid: cri.NamespaceMode_NODE},
+		"ipc":     {Ipc: cri.NamespaceMode_NODE},
 	} {
 		e, m := mixedEngine(t)
 		config := podConfig("web")
 		config.Linux.SecurityContext.NamespaceOptions = o
-		if _, err := e.RunPod(t.Context(), config, "gvisor"); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "gvisor") {
+		if _, err := e.RunPod(t.Context(), config, "gvisor"); !errdefs.IsInvalidArgument(err) ||
+			!strings.Contains(err.Error(), "gvisor") {
 			t.Errorf("%s: RunPod = %v, want an invalid argument that names gvisor", name, err)
 		}
 		noLeaks(t, m)
 	}
 }
 
-// TestOwnKernelOnTheNodesNetwork: where the sandbox hands network calls to the host, a pod may use the node's network, but
-// still nothing else of the node.
+// TestOwnKernelOnTheNodesNetwork: where the sandbox hands network calls to the host, a pod may use the node's network,
+// but still nothing else of the node.
 func TestOwnKernelOnTheNodesNetwork(t *testing.T) {
 	f := oci.Features{OwnKernel: true, HostNetwork: true}
 	for name, tt := range map[string]struct {
 		o       *cri.NamespaceOption
 		refused bool
 	}{
-		"pod's network":              {&cri.NamespaceOption{}, false},
-		"node's network":             {&cri.NamespaceOption{Network: cri.NamespaceMode_NODE}, false},
-		"node's network and PIDs":    {&cri.NamespaceOption{Network: cri.NamespaceMode_NODE, Pid: cri.NamespaceMode_NODE}, true},
-		"node's network and IPC":     {&cri.NamespaceOption{Network: cri.NamespaceMode_NODE, Ipc: cri.NamespaceMode_NODE}, true},
+		"pod's network":  {&cri.NamespaceOption{}, false},
+		"node's network": {&cri.NamespaceOption{Network: cri.NamespaceMode_NODE}, false},
+		"node's network and PIDs": {
+			&cri.NamespaceOption{Network: cri.NamespaceMode_NODE, Pid: cri.NamespaceMode_NODE}, true,
+		},
+		"node's network and IPC": {
+			&cri.NamespaceOption{Network: cri.NamespaceMode_NODE, Ipc: cri.NamespaceMode_NODE}, true,
+		},
 		"pod's network, node's PIDs": {&cri.NamespaceOption{Pid: cri.NamespaceMode_NODE}, true},
 	} {
 		config := podConfig("web")
@@ -114,16 +126,24 @@ func TestOwnKernelPod(t *testing.T) {
 func TestHandlerAnnotations(t *testing.T) {
 	e, _ := mixedEngine(t)
 	config := podConfig("web")
-	config.Annotations = map[string]string{"io.katacontainers.x": "1", "io.other": "2", "exact": "3", "exactly": "4", "default": "pod"}
+	config.Annotations = map[string]string{
+		"io.katacontainers.x": "1", "io.other": "2", "exact": "3", "exactly": "4", "default": "pod",
+	}
 	for name, tt := range map[string]struct {
 		h    HandlerConfig
 		want map[string]string
 	}{
 		"none by default": {HandlerConfig{}, nil},
-		"allowed":         {HandlerConfig{AllowedAnnotations: []string{"io.katacontainers.*", "exact"}}, map[string]string{"io.katacontainers.x": "1", "exact": "3"}},
-		"default":         {HandlerConfig{DefaultAnnotations: map[string]string{"default": "node"}}, map[string]string{"default": "node"}},
-		"both": {HandlerConfig{DefaultAnnotations: map[string]string{"default": "node"}, AllowedAnnotations: []string{"default"}},
-			map[string]string{"default": "pod"}},
+		"allowed": {HandlerConfig{AllowedAnnotations: []string{"io.katacontainers.*", "exact"}},
+			map[string]string{"io.katacontainers.x": "1", "exact": "3"}},
+		"default": {HandlerConfig{DefaultAnnotations: map[string]string{"default": "node"}},
+			map[string]string{"default": "node"}},
+		"both": {
+			HandlerConfig{
+				DefaultAnnotations: map[string]string{"default": "node"}, AllowedAnnotations: []string{"default"},
+			},
+			map[string]string{"default": "pod"},
+		},
 	} {
 		e.cfg.Handlers = map[string]HandlerConfig{"runc": tt.h}
 		got := e.handlers.annotations(&Pod{Pod: record.Pod{Config: config, ResolvedHandler: "runc"}})

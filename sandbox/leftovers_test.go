@@ -33,8 +33,8 @@ func makeCgroups(t *testing.T, path string) []string {
 	return dirs
 }
 
-// TestStrayCgroupsAndMounts: what containers without a record have left is found and freed: cgroups in the cgroup of a pod on
-// record, and mounts in podd's own directories. What may be somebody else's is left alone.
+// TestStrayCgroupsAndMounts: what containers without a record have left is found and freed: cgroups in the cgroup of a
+// pod on record, and mounts in podd's own directories. What may be somebody else's is left alone.
 func TestStrayCgroupsAndMounts(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("cgroups and mounts need root")

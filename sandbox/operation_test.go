@@ -54,11 +54,15 @@ func TestOperationsTellTheirStages(t *testing.T) {
 			stages []string
 		}{
 			{operation.RunPod, []string{"record", "namespaces", "network", "files", "infra container"}},
-			{operation.CreateContainer, []string{"record", "image", "log", "rootfs", "volumes", "image volumes", "spec", "create", "verify"}},
+			{operation.CreateContainer, []string{
+				"record", "image", "log", "rootfs", "volumes", "image volumes", "spec", "create", "verify",
+			}},
 			{operation.StartContainer, []string{"start", "record"}},
 			{operation.ExecSync, []string{"command"}},
 			{operation.StopContainer, []string{"kill"}},
-			{operation.RemoveContainer, []string{"stop", "wait for another operation", "delete container", "release root filesystem", "remove record"}},
+			{operation.RemoveContainer, []string{
+				"stop", "wait for another operation", "delete container", "release root filesystem", "remove record",
+			}},
 		} {
 			i := slices.IndexFunc(ended, func(o operation.Operation) bool { return o.Verb == c.verb })
 			if i < 0 {
@@ -66,7 +70,8 @@ func TestOperationsTellTheirStages(t *testing.T) {
 				continue
 			}
 			o := ended[i]
-			if !slices.Equal(stageNames(o), c.stages) || !o.Done || o.Error != "" || o.Pod != l.pod || !strings.HasPrefix(o.Name, "default/web") {
+			if !slices.Equal(stageNames(o), c.stages) || !o.Done || o.Error != "" || o.Pod != l.pod ||
+				!strings.HasPrefix(o.Name, "default/web") {
 				t.Errorf("%s was observed as %+v, want it done, without an error, with the stages %q", c.verb, o, c.stages)
 			}
 			var sum operation.Duration
@@ -107,14 +112,16 @@ func TestSlowOperationIsListedAndLoggedOnceWithItsStage(t *testing.T) {
 		time.Sleep(4 * e.cfg.SlowOperation)
 		synctest.Wait()
 		under := e.Operations()
-		if len(under) != 1 || under[0].Stage() != "network" || time.Duration(under[0].Took) != 4*e.cfg.SlowOperation || under[0].Done {
+		if len(under) != 1 || under[0].Stage() != "network" || time.Duration(under[0].Took) != 4*e.cfg.SlowOperation ||
+			under[0].Done {
 			t.Errorf("under way: %+v", under)
 		}
 		var line struct{ Msg, Verb, Stage, Pod, Age string }
 		if err := json.Unmarshal(out.Bytes(), &line); err != nil { // two lines are no JSON
 			t.Fatalf("log is no single line of JSON: %v: %s, want one", err, out.String())
 		}
-		if line.Msg != "slow operation" || line.Verb != operation.RunPod || line.Stage != "network" || line.Pod != under[0].Pod || line.Age != e.cfg.SlowOperation.String() {
+		if line.Msg != "slow operation" || line.Verb != operation.RunPod || line.Stage != "network" ||
+			line.Pod != under[0].Pod || line.Age != e.cfg.SlowOperation.String() {
 			t.Errorf("logged %+v, want the slow operation %+v", line, under[0])
 		}
 		release()
@@ -157,8 +164,13 @@ func TestWhatTheCallerAskedToWaitForIsNotSlow(t *testing.T) {
 }
 
 func TestOperationSurvivesJSON(t *testing.T) {
-	want := operation.Operation{Verb: operation.RunPod, Pod: "p", Name: "n/p", Began: time.Unix(1700000000, 0).UTC(), Took: operation.Duration(1500 * time.Millisecond),
-		Stages: []operation.Stage{{Name: "network", After: operation.Duration(time.Millisecond), Took: operation.Duration(20 * time.Microsecond)}}, Done: true}
+	want := operation.Operation{
+		Verb: operation.RunPod, Pod: "p", Name: "n/p", Began: time.Unix(1700000000, 0).UTC(),
+		Took: operation.Duration(1500 * time.Millisecond), Done: true,
+		Stages: []operation.Stage{{
+			Name: "network", After: operation.Duration(time.Millisecond), Took: operation.Duration(20 * time.Microsecond),
+		}},
+	}
 	data, err := json.Marshal(want)
 	must(t, err)
 	var got operation.Operation
@@ -186,7 +198,8 @@ func TestOwed(t *testing.T) {
 		}
 		p, err := e.Pod(pod)
 		must(t, err)
-		if last := p.Operations(); len(last) != 2 || last[1].Verb != operation.StopPod || !strings.Contains(last[1].Error, "injected") {
+		if last := p.Operations(); len(last) != 2 || last[1].Verb != operation.StopPod ||
+			!strings.Contains(last[1].Error, "injected") {
 			t.Errorf("Operations = %+v, want %s and %s, which failed", last, operation.RunPod, operation.StopPod)
 		}
 		h.heal("teardown")

@@ -21,7 +21,8 @@ func TestPodFilesBelongToThePodsRoot(t *testing.T) {
 		{"no user namespace", nil, 0, 0},
 		{"the node's", &cri.UserNamespace{Mode: cri.NamespaceMode_NODE}, 0, 0},
 		{"the pod's own", &cri.UserNamespace{Mode: cri.NamespaceMode_POD,
-			Uids: []*cri.IDMapping{{HostId: 100_000, Length: 65_536}}, Gids: []*cri.IDMapping{{HostId: 200_000, Length: 65_536}}}, 100_000, 200_000},
+			Uids: []*cri.IDMapping{{HostId: 100_000, Length: 65_536}},
+			Gids: []*cri.IDMapping{{HostId: 200_000, Length: 65_536}}}, 100_000, 200_000},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e, _ := newEngine(t, newMachine(t))
@@ -33,7 +34,8 @@ func TestPodFilesBelongToThePodsRoot(t *testing.T) {
 				var st syscall.Stat_t
 				must(t, syscall.Stat(e.paths.podFile(id, name), &st))
 				if st.Uid != c.uid || st.Gid != c.gid || st.Mode&0o777 != 0o644 {
-					t.Errorf("%s belongs to %d:%d with mode %o, want %d:%d with 644", name, st.Uid, st.Gid, st.Mode&0o777, c.uid, c.gid)
+					t.Errorf("%s belongs to %d:%d with mode %o, want %d:%d with 644",
+						name, st.Uid, st.Gid, st.Mode&0o777, c.uid, c.gid)
 				}
 			}
 		})

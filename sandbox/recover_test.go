@@ -52,7 +52,8 @@ func TestRestartKeepsRunningPods(t *testing.T) {
 		t.Fatalf("hostname in config %v, want web", p.Config)
 	}
 	after := container(t, e, id)
-	if after.State != record.ContainerRunning || !after.StartedAt.Equal(before.StartedAt) || after.Process != before.Process || after.User == nil {
+	if after.State != record.ContainerRunning || !after.StartedAt.Equal(before.StartedAt) ||
+		after.Process != before.Process || after.User == nil {
 		t.Fatalf("before %+v, after %+v", before, after)
 	}
 	// The kubelet asks for the same pod again: it is the same.
@@ -80,10 +81,12 @@ func TestCommandThatCannotRunIsAStartErrorAfterARestartToo(t *testing.T) {
 	if s := container(t, e, id); s.State != record.ContainerCreated {
 		t.Fatalf("after the restart: %+v", s)
 	}
-	if err := e.StartContainer(t.Context(), id); !errors.Is(err, oci.ErrCommand) || !strings.Contains(err.Error(), "nope") {
+	if err := e.StartContainer(t.Context(), id); !errors.Is(err, oci.ErrCommand) ||
+		!strings.Contains(err.Error(), "nope") {
 		t.Fatalf("StartContainer = %v, want %v that names the command", err, oci.ErrCommand)
 	}
-	if s := container(t, e, id); s.ExitCode != 128 || s.Reason != reasonStartError || !strings.Contains(s.Message, "nope") {
+	if s := container(t, e, id); s.ExitCode != 128 || s.Reason != reasonStartError ||
+		!strings.Contains(s.Message, "nope") {
 		t.Fatalf("status = %+v, want 128, %s, a message that names the command", s, reasonStartError)
 	}
 	must(t, e.RemovePod(t.Context(), pod))
@@ -275,9 +278,12 @@ func TestReconcilePod(t *testing.T) {
 		seen     podObservation
 		want     podAction
 	}{
-		{record.PodCreating, alive, podDiscard}, {record.PodCreating, dead, podDiscard}, {record.PodCreating, other, podDiscard},
+		{record.PodCreating, alive, podDiscard},
+		{record.PodCreating, dead, podDiscard},
+		{record.PodCreating, other, podDiscard},
 		{record.PodReady, alive, podKeep}, {record.PodReady, dead, podNotReady}, {record.PodReady, other, podNotReady},
-		{record.PodStopping, alive, podNotReady}, {record.PodStopping, dead, podNotReady}, {record.PodStopping, other, podNotReady},
+		{record.PodStopping, alive, podNotReady}, {record.PodStopping, dead, podNotReady},
+		{record.PodStopping, other, podNotReady},
 		{record.PodNotReady, alive, podKeep}, {record.PodNotReady, dead, podKeep}, {record.PodNotReady, other, podKeep},
 	} {
 		if got := reconcilePod(c.recorded, c.seen); got != c.want {
@@ -335,7 +341,8 @@ func TestTransitions(t *testing.T) {
 		from, to record.PodState
 		ok       bool
 	}{
-		{record.PodCreating, record.PodReady, true}, {record.PodReady, record.PodCreating, false}, {record.PodNotReady, record.PodReady, false},
+		{record.PodCreating, record.PodReady, true}, {record.PodReady, record.PodCreating, false},
+		{record.PodNotReady, record.PodReady, false},
 		{record.PodStopping, record.PodReady, false}, {record.PodStopping, record.PodNotReady, true},
 	} {
 		if err := c.from.CheckTransition(c.to); (err == nil) != c.ok {

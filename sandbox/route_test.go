@@ -62,8 +62,10 @@ func TestRoute(t *testing.T) {
 		mistaken string // words of the error
 	}{
 		{name: "default", byDef: "runc"},
-		{name: "asked for", byDef: "gvisor", host: "runc", mapped: true, config: with(unikernel), asked: "other", want: "other"},
-		{name: "asked for by a privileged pod", byDef: "gvisor", host: "runc", config: privileged, asked: "gvisor", want: "gvisor"},
+		{name: "asked for", byDef: "gvisor", host: "runc", mapped: true, config: with(unikernel), asked: "other",
+			want: "other"},
+		{name: "asked for by a privileged pod", byDef: "gvisor", host: "runc", config: privileged, asked: "gvisor",
+			want: "gvisor"},
 		{name: "privileged", byDef: "gvisor", host: "runc", config: privileged, want: "runc"},
 		{name: "namespace of the node", byDef: "gvisor", host: "runc", config: hostPID, want: "runc"},
 		{name: "not opted in", byDef: "gvisor", config: privileged},
@@ -71,10 +73,11 @@ func TestRoute(t *testing.T) {
 		{name: "default has the node's kernel", byDef: "other", host: "runc", config: privileged},
 		{name: "untrusted", byDef: "runc", mapped: true, config: with(untrustedAnnotation), want: "gvisor"},
 		{name: "untrusted, not opted in", byDef: "runc", config: with(untrustedAnnotation)},
-		{name: "untrusted and privileged", byDef: "runc", mapped: true, mistaken: "untrusted", config: func(c *cri.PodSandboxConfig) {
-			with(untrustedAnnotation)(c)
-			privileged(c)
-		}},
+		{name: "untrusted and privileged", byDef: "runc", mapped: true, mistaken: "untrusted",
+			config: func(c *cri.PodSandboxConfig) {
+				with(untrustedAnnotation)(c)
+				privileged(c)
+			}},
 		{name: "OS container", byDef: "gvisor", mapped: true, config: with(osContainer), want: "runc"},
 		{name: "unikernel", byDef: "runc", mapped: true, config: with(unikernel), want: "vm"},
 		{name: "annotation that is not true", byDef: "runc", mapped: true, config: func(c *cri.PodSandboxConfig) {

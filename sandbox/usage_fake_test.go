@@ -122,8 +122,9 @@ func (g *openGroup) Read() (cgroups.Usage, error) {
 	}
 	now := time.Now()
 	return cgroups.Usage{
-		At: now, CPU: &cgroups.CPU{Total: now.Sub(g.born)}, Memory: &cgroups.Memory{Usage: 100, WorkingSet: 80, RSS: 60, Limit: 1000, PageFaults: 5},
-		Swap: &cgroups.Swap{Usage: 7, Limit: 9}, Pids: &cgroups.Pids{Current: 2, Limit: 50},
+		At: now, CPU: &cgroups.CPU{Total: now.Sub(g.born)},
+		Memory: &cgroups.Memory{Usage: 100, WorkingSet: 80, RSS: 60, Limit: 1000, PageFaults: 5},
+		Swap:   &cgroups.Swap{Usage: 7, Limit: 9}, Pids: &cgroups.Pids{Current: 2, Limit: 50},
 		CPUPressure: &cgroups.Pressure{Some: cgroups.Stall{Avg10: 1}},
 	}, nil
 }

@@ -41,7 +41,8 @@ func meteredEngine(t *testing.T) (*Engine, *meteredRuntime) {
 	return e, rt
 }
 
-// TestMeteredOnceStarted: that somebody asked about a container before its start does not keep it from being measured after.
+// TestMeteredOnceStarted: that somebody asked about a container before its start does not keep it from being measured
+// after.
 func TestMeteredOnceStarted(t *testing.T) {
 	e, _ := meteredEngine(t)
 	pod, err := e.RunPod(t.Context(), podConfig("web"), "gvisor")

@@ -34,13 +34,16 @@ func TestPodUsage(t *testing.T) {
 		children      string // ID and POD stand for the ids
 		own           bool
 	}{
-		"no parent":                {},
-		"kubelet, cgroupfs":        {parent: "/kubepods/burstable/pod" + uid, group: "/kubepods/burstable/pod" + uid, children: "podd-ID crio-abc", own: true},
-		"kubelet, systemd":         {parent: "/kubepods.slice/kubepods-pod7e9d1fb8_0c7a_4b7e_9d55_0123456789ab.slice", group: "/kubepods.slice/kubepods-pod7e9d1fb8_0c7a_4b7e_9d55_0123456789ab.slice", systemd: true, own: true},
+		"no parent": {},
+		"kubelet, cgroupfs": {parent: "/kubepods/burstable/pod" + uid, group: "/kubepods/burstable/pod" + uid,
+			children: "podd-ID crio-abc", own: true},
+		"kubelet, systemd": {parent: "/kubepods.slice/kubepods-pod7e9d1fb8_0c7a_4b7e_9d55_0123456789ab.slice",
+			group: "/kubepods.slice/kubepods-pod7e9d1fb8_0c7a_4b7e_9d55_0123456789ab.slice", systemd: true, own: true},
 		"its own by what is in it": {parent: "/mine", group: "/mine", children: "podd-ID podd-POD", own: true},
 		"shared":                   {parent: "/all", group: "/all", children: "podd-ID podd-other"},
-		"system.slice":             {parent: "system.slice", group: "/system.slice", systemd: true, children: "sshd.service podd-ID.scope"},
-		"not there":                {parent: "/gone"},
+		"system.slice": {parent: "system.slice", group: "/system.slice", systemd: true,
+			children: "sshd.service podd-ID.scope"},
+		"not there": {parent: "/gone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, f := measuring(t)

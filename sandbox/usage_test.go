@@ -31,7 +31,8 @@ func TestContainerUsage(t *testing.T) {
 		t.Fatalf("measured %v, want %v", slices.Sorted(maps.Keys(got)), want)
 	}
 	u := got[run]
-	if u.Path != groupOf(run) || u.Usage.Memory.RSS != 60 || u.Writable.Bytes != 4096 || u.Details != nil || u.NanoCores == nil {
+	if u.Path != groupOf(run) || u.Usage.Memory.RSS != 60 || u.Writable.Bytes != 4096 || u.Details != nil ||
+		u.NanoCores == nil {
 		t.Errorf("got %+v", u)
 	}
 	if e.Writable(exited) == nil {
