@@ -74,15 +74,8 @@ func TestStuckDependencies(t *testing.T) {
 	}
 	calls.Wait()
 	for _, s := range cases {
-		t.Run(s.name, func(t *testing.T) { s.clears(k.with(t)) })
+		t.Run(s.name, func(t *testing.T) { s.clears(k.withT(t)) })
 	}
-}
-
-// with is k reporting to a subtest that is not one of pods of its own.
-func (k *kubelet) with(t *testing.T) *kubelet {
-	s := *k
-	s.TB = t
-	return &s
 }
 
 // clears looks at what the stuck call was told, and does it again when what was stuck is not any more.

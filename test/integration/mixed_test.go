@@ -26,13 +26,13 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// mixed are the handlers of one node, and whether each has a kernel of its own.
+// mixed are the handlers of one node, and whether the pods of each have a kernel of their own.
 var mixed = []struct {
 	handler   string
 	ownKernel bool
 }{{"runc", false}, {"crun", false}, {"gvisor", true}, {"gvisor-shim", true}}
 
-// TestMixed runs pods of all handlers on one node and one network, and looks at each from outside as kubectl does.
+// TestMixed runs pods of all handlers on one node and one network, and tests each as kubectl uses it.
 func TestMixed(t *testing.T) {
 	t.Parallel()
 	k := start(t)
@@ -41,7 +41,7 @@ func TestMixed(t *testing.T) {
 		pods[h.handler] = k.mixedPod(h.handler)
 	}
 	t.Run("kernel", func(t *testing.T) {
-		k := k.in(t)
+		k := k.withT(t)
 		host, err := os.ReadFile("/proc/sys/kernel/osrelease")
 		if err != nil {
 			t.Fatal(err)
@@ -49,21 +49,21 @@ func TestMixed(t *testing.T) {
 		for _, h := range mixed {
 			release := strings.TrimSpace(k.exec(pods[h.handler].web, "uname -r"))
 			if own := release != strings.TrimSpace(string(host)); own != h.ownKernel {
-				t.Errorf("%s: kernel %s, the host's is %s", h.handler, release, host)
+				t.Errorf("%s: kernel = %s, host's = %s, own kernel = %v, want %v", h.handler, release, host, own, h.ownKernel)
 			}
 			if dmesg := k.exec(pods[h.handler].web, "dmesg || true"); h.ownKernel != strings.Contains(dmesg, "gVisor") {
-				t.Errorf("%s: dmesg %.200q", h.handler, dmesg)
+				t.Errorf("%s: dmesg = %.200q, want gVisor in it: %v", h.handler, dmesg, h.ownKernel)
 			}
 		}
 	})
 	t.Run("network", func(t *testing.T) {
-		k := k.in(t)
+		k := k.withT(t)
 		for from, p := range pods {
 			for to, q := range pods {
-				if got := k.exec(p.web, "wget -q -O - http://"+q.ip+"/"); got != "I am "+to+"\n" {
-					t.Errorf("from %s to %s: %q", from, to, got)
+				if got, want := k.exec(p.web, "wget -q -O - http://"+q.ip+"/"), "I am "+to+"\n"; got != want {
+					t.Errorf("response from %s to %s = %q, want %q", to, from, got, want)
 				}
-				if from != to { // busybox's ping does not see itself in gVisor
+				if from != to { // in gVisor busybox's ping gets no reply from its own address
 					k.exec(p.web, "ping -c 1 -W 10 "+q.ip)
 				}
 			}
@@ -83,12 +83,12 @@ func TestMixed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, h := range mixed {
-				t.Run(h.handler, func(t *testing.T) { c.test(k.in(t), pods[h.handler]) })
+				t.Run(h.handler, func(t *testing.T) { c.test(k.withT(t), pods[h.handler]) })
 			}
 		})
 	}
 	t.Run("namespace of the node", func(t *testing.T) {
-		k := k.in(t)
+		k := k.withT(t)
 		cfg := k.podConfig(func(c *cri.PodSandboxConfig) {
 			c.Linux.SecurityContext.NamespaceOptions.Network = cri.NamespaceMode_NODE
 		})
@@ -100,14 +100,14 @@ func TestMixed(t *testing.T) {
 	})
 }
 
-// in returns the kubelet for a subtest that works with the pods of its parent.
-func (k *kubelet) in(t *testing.T) *kubelet {
+// withT returns the kubelet for a subtest that uses the pods of its parent.
+func (k *kubelet) withT(t *testing.T) *kubelet {
 	sub := *k
 	sub.TB = t
 	return &sub
 }
 
-// mixedPod is a pod with a web server and a container that reads its stdin.
+// mixedPod is a pod with two containers: web is a web server, cat copies its stdin to its stdout.
 type mixedPod struct {
 	handler, id, ip string
 	cfg             *cri.PodSandboxConfig
@@ -122,7 +122,7 @@ func (k *kubelet) mixedPod(handler string, mods ...func(*cri.PodSandboxConfig)) 
 	st := k.podStatus(p.id)
 	p.ip = st.GetNetwork().GetIp()
 	if st.GetRuntimeHandler() != handler {
-		k.Errorf("runtime handler %q, want %q", st.GetRuntimeHandler(), handler)
+		k.Errorf("runtime handler = %q, want %q", st.GetRuntimeHandler(), handler)
 	}
 	serve := fmt.Sprintf("echo I am %s >/tmp/index.html; httpd -p 80 -h /tmp; echo serving; echo to err >&2; exec "+
 		"sleep 10000", handler)
@@ -143,20 +143,20 @@ func (k *kubelet) mixedPod(handler string, mods ...func(*cri.PodSandboxConfig)) 
 	return p
 }
 
-// mixedShare: the containers of a pod share its network, name and shared memory, not their processes.
+// mixedShare: the containers of a pod share its network, hostname and /dev/shm, but not their processes.
 func mixedShare(k *kubelet, p *mixedPod) {
 	if got := k.exec(p.cat, "hostname"); got != p.cfg.Hostname+"\n" {
-		k.Errorf("hostname %q", got)
+		k.Errorf("hostname = %q, want %q", got, p.cfg.Hostname+"\n")
 	}
 	if got := k.exec(p.cat, "wget -q -O - http://127.0.0.1/"); !strings.HasPrefix(got, "I am ") {
-		k.Errorf("the other container's server says %q", got)
+		k.Errorf("response of the other container's server = %q, want \"I am ...\"", got)
 	}
 	k.exec(p.web, "echo shared >/dev/shm/x")
 	if got := k.exec(p.cat, "cat /dev/shm/x"); got != "shared\n" {
-		k.Errorf("shared memory has %q", got)
+		k.Errorf("/dev/shm/x = %q, want %q", got, "shared\n")
 	}
 	if got := k.exec(p.cat, "ps -o args"); strings.Contains(got, "sleep 10000") {
-		k.Errorf("sees the other container's processes: %s", got)
+		k.Errorf("processes = %s, want none of the other container", got)
 	}
 }
 
@@ -165,17 +165,18 @@ func mixedExec(k *kubelet, p *mixedPod) {
 		&cri.ExecSyncRequest{ContainerId: p.web, Cmd: []string{"sh", "-c", "echo out; echo err >&2; exit 3"}, Timeout: 30})
 	k.ok("ExecSync", err)
 	if string(r.Stdout) != "out\n" || string(r.Stderr) != "err\n" || r.ExitCode != 3 {
-		k.Errorf("got %q, %q, %d", r.Stdout, r.Stderr, r.ExitCode)
+		k.Errorf("ExecSync: stdout = %q, stderr = %q, exit code = %d, want \"out\\n\", \"err\\n\", 3", r.Stdout, r.Stderr,
+			r.ExitCode)
 	}
 	_, err = k.Runtime.ExecSync(k.ctx(),
 		&cri.ExecSyncRequest{ContainerId: p.web, Cmd: []string{"sh", "-c", "sleep 4322 & exec sleep 4321"}, Timeout: 1})
-	k.refused("ExecSync that takes too long", err, "", codes.DeadlineExceeded)
-	k.eventually("what took too long is gone", func() bool {
+	k.refused("ExecSync past its timeout", err, "", codes.DeadlineExceeded)
+	k.eventually("the processes of the timed out command are gone", func() bool {
 		left := k.exec(p.web, "ps -o args")
-		// gVisor's shim kills one process, and tells nobody which it is inside: see oci/shim/README.md.
+		// gVisor's shim kills one process and does not report its pid in the sandbox: see oci/shim/README.md.
 		return !strings.Contains(left, "sleep 4321") && (p.handler == "gvisor-shim" || !strings.Contains(left, "sleep 4322"))
 	})
-	// A command with a terminal that ends while runsc looks whether it has started is a failure to it: see oci/README.md.
+	// runsc fails if a command with a terminal exits before runsc has checked that it started: see oci/README.md.
 	const command = "read x; echo got $x; test -t 0 && echo terminal; sleep 0.5"
 	for _, tty := range []bool{false, true} {
 		e, err := k.Runtime.Exec(k.ctx(), &cri.ExecRequest{ContainerId: p.web, Cmd: []string{"sh", "-c", command},
@@ -184,12 +185,12 @@ func mixedExec(k *kubelet, p *mixedPod) {
 		out, err := k.stream(e.Url, "hello\n", tty)
 		k.ok("exec session", err)
 		if isTTY := strings.Contains(out, "terminal"); !strings.Contains(out, "got hello") || isTTY != tty {
-			k.Errorf("tty %v: output %q", tty, out)
+			k.Errorf("exec with tty %v: output = %q, want \"got hello\", and \"terminal\" only with a tty", tty, out)
 		}
 	}
 }
 
-// stream is a client of exec and attach: it gives input, and returns the output once the session has ended.
+// stream runs one session of exec or attach: it sends input, and returns the output when the session has ended.
 func (k *kubelet) stream(address, input string, tty bool) (string, error) {
 	k.Helper()
 	u, err := url.Parse(address)
@@ -210,7 +211,7 @@ func (k *kubelet) stream(address, input string, tty bool) (string, error) {
 	return out.String() + errs.String(), err
 }
 
-// mixedAttach: what a client types into the first process comes back from it.
+// mixedAttach: an attached client reads back what it writes to the stdin of cat.
 func mixedAttach(k *kubelet, p *mixedPod) {
 	a, err := k.Runtime.Attach(k.ctx(), &cri.AttachRequest{ContainerId: p.cat, Stdin: true, Stdout: true, Stderr: true})
 	k.ok("Attach", err)
@@ -230,32 +231,32 @@ func mixedAttach(k *kubelet, p *mixedPod) {
 	want := "typed into " + p.id + "\n"
 	got := make([]byte, len(want))
 	if _, err := io.ReadFull(seen, got); err != nil || string(got) != want {
-		k.Errorf("got %q, %v", got, err)
+		k.Errorf("read from the attached container: %q, %v, want %q", got, err, want)
 	}
 }
 
 func mixedLogs(k *kubelet, p *mixedPod) {
 	got := k.logText(p.cfg, p.webCfg)
 	if !strings.Contains(got, "serving\n") || !strings.Contains(got, "to err\n") {
-		k.Errorf("log %q", got)
+		k.Errorf("log = %q, want \"serving\\n\" and \"to err\\n\" in it", got)
 	}
 	path := filepath.Join(p.cfg.LogDirectory, p.webCfg.LogPath)
 	k.ok("rotate", os.Rename(path, path+".1"))
 	_, err := k.Runtime.ReopenContainerLog(k.ctx(), &cri.ReopenContainerLogRequest{ContainerId: p.web})
 	k.ok("ReopenContainerLog", err)
 	if _, err := os.Stat(path); err != nil {
-		k.Errorf("after rotation: %v", err)
+		k.Errorf("log file after rotation: %v, want it to exist", err)
 	}
 }
 
 func mixedForward(k *kubelet, p *mixedPod) {
-	if body := k.forwarded(p.id, 80); !strings.HasPrefix(body, "I am ") {
-		k.Errorf("got %q", body)
+	if body := k.getForwarded(p.id, 80); !strings.HasPrefix(body, "I am ") {
+		k.Errorf("response over the forwarded port = %q, want \"I am ...\"", body)
 	}
 }
 
-// forwarded is what a web server answers at a pod's port that is forwarded.
-func (k *kubelet) forwarded(pod string, port int32) string {
+// getForwarded forwards the pod's port and returns the response to an HTTP GET over it.
+func (k *kubelet) getForwarded(pod string, port int32) string {
 	k.Helper()
 	f, err := k.Runtime.PortForward(k.ctx(), &cri.PortForwardRequest{PodSandboxId: pod, Port: []int32{port}})
 	k.ok("PortForward", err)
@@ -272,7 +273,7 @@ func (k *kubelet) forwarded(pod string, port int32) string {
 	select {
 	case <-ready:
 	case <-time.After(time.Minute):
-		k.Fatal("port forwarding does not begin")
+		k.Fatal("port forwarding not ready after a minute, want it ready")
 	}
 	ports, err := forward.GetPorts()
 	k.ok("ports", err)
@@ -284,16 +285,16 @@ func (k *kubelet) forwarded(pod string, port int32) string {
 	return string(body)
 }
 
-// mixedStats: what a container does shows in its figures and in its pod's.
+// mixedStats: CPU and memory usage are reported for a container and for its pod.
 func mixedStats(k *kubelet, p *mixedPod) {
 	used := func() (cpu, memory uint64) {
 		s := k.stats(p.web)
 		return s.GetCpu().GetUsageCoreNanoSeconds().GetValue(), s.GetMemory().GetWorkingSetBytes().GetValue()
 	}
 	before, _ := used()
-	// Again and again: runsc divides what the sandbox has used by what each container has had of it so far, so that the
-	// figure of one falls when another one works.
-	k.eventually("the work shows", func() bool {
+	// Repeated, because runsc divides the sandbox's usage among the containers by their shares so far: the usage of one
+	// falls when another one works.
+	k.eventually("CPU usage has grown by 10ms and memory usage is not 0", func() bool {
 		k.exec(p.web, "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done")
 		cpu, memory := used()
 		return cpu > before+uint64(10*time.Millisecond) && memory > 0
@@ -302,14 +303,14 @@ func mixedStats(k *kubelet, p *mixedPod) {
 	k.ok("PodSandboxStats", err)
 	linux := r.GetStats().GetLinux()
 	if n := len(linux.GetContainers()); n != 2 {
-		k.Errorf("%d containers in the pod's stats", n)
+		k.Errorf("containers in the pod's stats = %d, want 2", n)
 	}
 	if linux.GetCpu().GetUsageCoreNanoSeconds().GetValue() == 0 || linux.GetMemory().GetUsageBytes().GetValue() == 0 {
-		k.Errorf("pod's usage: %+v, %+v", linux.GetCpu(), linux.GetMemory())
+		k.Errorf("pod's usage = %+v, %+v, want CPU and memory above 0", linux.GetCpu(), linux.GetMemory())
 	}
 }
 
-// mixedStop: one container ends by its signal, the other goes on.
+// mixedStop: containers exit by their SIGTERM handler, by themselves or by SIGKILL; the others keep running.
 func mixedStop(k *kubelet, p *mixedPod) {
 	trap, _ := k.runIn(p.id, p.cfg, []string{"sh", "-c", "trap 'exit 5' TERM; echo ready >/tmp/ready; while true; do " +
 		"sleep 0.1; done"})
@@ -320,17 +321,17 @@ func mixedStop(k *kubelet, p *mixedPod) {
 	})
 	k.stopContainer(trap, 30)
 	if st := k.container(trap); st.ExitCode != 5 {
-		k.Errorf("exit code %d, want 5", st.ExitCode)
+		k.Errorf("exit code after SIGTERM = %d, want 5", st.ExitCode)
 	}
 	k.removeContainer(trap)
 	ended, _ := k.runIn(p.id, p.cfg, []string{"sh", "-c", "exit 7"})
 	if st := k.exited(ended); st.ExitCode != 7 || st.Reason != "Error" {
-		k.Errorf("exit code %d, reason %s", st.ExitCode, st.Reason)
+		k.Errorf("exit code = %d, reason = %s, want 7, Error", st.ExitCode, st.Reason)
 	}
 	stubborn, _ := k.runIn(p.id, p.cfg, []string{"sleep", "10000"})
 	k.stopContainer(stubborn, 0)
 	if st := k.container(stubborn); st.ExitCode != 137 {
-		k.Errorf("exit code %d, want 137", st.ExitCode)
+		k.Errorf("exit code after SIGKILL = %d, want 137", st.ExitCode)
 	}
 	k.exec(p.web, "true")
 }
@@ -343,36 +344,36 @@ func TestMixedRestart(t *testing.T) {
 	for _, h := range mixed {
 		pods[h.handler] = k.mixedPod(h.handler)
 	}
-	bell := k.doorbell()
-	// Two containers of each, one of which ends while there is no podd.
+	gate := k.httpGate()
+	// Two containers of each handler: one exits while no podd runs, the other afterwards.
 	away, later, started := map[string]string{}, map[string]string{}, map[string]int64{}
 	for _, h := range mixed {
 		p := pods[h.handler]
-		away[h.handler], _ = k.runIn(p.id, p.cfg, []string{"sh", "-c", "wget -q -O - " + bell.url + h.handler + "; exit 8"})
+		away[h.handler], _ = k.runIn(p.id, p.cfg, []string{"sh", "-c", "wget -q -O - " + gate.url + h.handler + "; exit 8"})
 		later[h.handler], _ = k.runIn(p.id, p.cfg,
 			[]string{"sh", "-c", "while [ ! -e /tmp/end ]; do sleep 0.1; done; exit 9"})
 		started[h.handler] = k.container(p.web).StartedAt
 	}
 	for range mixed {
-		<-bell.rung
+		<-gate.arrived
 	}
 	k.ok("kill", k.Kill9())
-	close(bell.answer) // nobody sees this end but the monitor, or the shim
+	close(gate.open) // only the monitor, or the shim, sees this exit
 	k.ok("start", k.Start(k.ctx()))
 	for _, h := range mixed {
 		t.Run(h.handler, func(t *testing.T) {
-			k := k.in(t)
+			k := k.withT(t)
 			p := pods[h.handler]
 			if st := k.podStatus(p.id); st.State != cri.PodSandboxState_SANDBOX_READY || st.GetNetwork().GetIp() != p.ip {
-				t.Errorf("pod is %s at %s, was at %s", st.State, st.GetNetwork().GetIp(), p.ip)
+				t.Errorf("pod = %s with IP %s, want ready with %s", st.State, st.GetNetwork().GetIp(), p.ip)
 			}
 			if st := k.container(p.web); st.State != cri.ContainerState_CONTAINER_RUNNING || st.StartedAt != started[h.handler] {
-				t.Errorf("container is %s, started at %d, before at %d", st.State, st.StartedAt, started[h.handler])
+				t.Errorf("container = %s, started at %d, want running since %d", st.State, st.StartedAt, started[h.handler])
 			}
 			k.exec(later[h.handler], "touch /tmp/end")
 			for id, want := range map[string]int32{away[h.handler]: 8, later[h.handler]: 9} {
 				if st := k.exited(id); st.ExitCode != want {
-					t.Errorf("exit code %d, want %d", st.ExitCode, want)
+					t.Errorf("exit code of container %s = %d, want %d", id, st.ExitCode, want)
 				}
 				k.removeContainer(id) // mixedStats counts the others
 			}
@@ -384,14 +385,14 @@ func TestMixedRestart(t *testing.T) {
 	}
 }
 
-// doorbell is a server on the node that pods ring at, and that answers all of them at once.
-type doorbell struct {
-	url          string
-	rung, answer chan struct{}
+// httpGate is an HTTP server on the node. A request is reported on arrived and answered when open is closed.
+type httpGate struct {
+	url           string
+	arrived, open chan struct{}
 }
 
-// doorbell starts one at the pods' gateway. It takes as many rings as there are handlers.
-func (k *kubelet) doorbell() doorbell {
+// httpGate starts one at the pods' gateway, for one request of each handler.
+func (k *kubelet) httpGate() httpGate {
 	k.Helper()
 	bridge, err := net.InterfaceByName(k.Bridge)
 	k.ok("the pods' bridge", err)
@@ -399,25 +400,25 @@ func (k *kubelet) doorbell() doorbell {
 	k.ok("the pods' bridge", err)
 	i := slices.IndexFunc(addrs, func(a net.Addr) bool { ip, ok := a.(*net.IPNet); return ok && ip.IP.To4() != nil })
 	if i < 0 {
-		k.Fatalf("the pods' bridge has no IPv4 address: %v", addrs)
+		k.Fatalf("addresses of the pods' bridge = %v, want an IPv4 address", addrs)
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort(addrs[i].(*net.IPNet).IP.String(), "0"))
 	k.ok("listen", err)
-	b := doorbell{"http://" + l.Addr().String() + "/", make(chan struct{}, len(mixed)), make(chan struct{})}
+	g := httpGate{"http://" + l.Addr().String() + "/", make(chan struct{}, len(mixed)), make(chan struct{})}
 	server := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		b.rung <- struct{}{}
+		g.arrived <- struct{}{}
 		select {
-		case <-b.answer:
+		case <-g.open:
 		case <-r.Context().Done():
 		}
 	})}
 	go server.Serve(l)
 	k.Cleanup(func() { server.Close() })
-	return b
+	return g
 }
 
-// TestSandboxKilled: a pod whose sandbox dies, or whose infra container with the first process of its PID namespace, is
-// not ready, its containers have ended, and it can be removed.
+// TestSandboxKilled kills a pod's sandbox process, or its infra container, which has the first process of the pod's PID
+// namespace. The pod is then not ready, its containers have exited, and it can be removed.
 func TestSandboxKilled(t *testing.T) {
 	t.Parallel()
 	k := start(t, runcShim()...)
@@ -431,8 +432,8 @@ func TestSandboxKilled(t *testing.T) {
 			k.eventually("pod is not ready",
 				func() bool { return k.podStatus(p.id).State == cri.PodSandboxState_SANDBOX_NOTREADY })
 			for _, c := range []string{p.web, p.cat} {
-				if st := k.exited(c); st.ExitCode < 128 { // gVisor's shim says 128
-					t.Errorf("exit code %d, want that of a killed one", st.ExitCode)
+				if st := k.exited(c); st.ExitCode < 128 { // gVisor's shim reports 128
+					t.Errorf("exit code = %d, want 128 or more, as of a killed process", st.ExitCode)
 				}
 			}
 			k.stopPod(p.id)
@@ -441,8 +442,8 @@ func TestSandboxKilled(t *testing.T) {
 	}
 }
 
-// TestGVisorHostNetwork: with runsc's option for it, a pod in a sandbox uses the node's network: it sees the node's
-// addresses, serves at the node's localhost, and ports are forwarded to that.
+// TestGVisorHostNetwork: with runsc's option network=host, a pod in a sandbox uses the node's network: it has the
+// node's addresses, serves at the node's localhost, and ports are forwarded to that.
 func TestGVisorHostNetwork(t *testing.T) {
 	t.Parallel()
 	k := start(t, `runtime.handlers.gvisor.options.network = "host"`,
@@ -450,12 +451,12 @@ func TestGVisorHostNetwork(t *testing.T) {
 	for _, handler := range []string{"gvisor", "gvisor-shim"} {
 		t.Run(handler, func(t *testing.T) {
 			k := k.sub(t)
-			// One on the pods' network first: the CNI plugin makes the bridge with it.
+			// A pod on the pods' network first, so that the CNI plugin creates the bridge.
 			podCfg := k.podConfig()
 			own := k.runPod(podCfg, handler)
 			out, code := k.outputIn(own, podCfg, "ip -o -4 addr show eth0")
 			if ip := k.podStatus(own).GetNetwork().GetIp(); code != 0 || ip == "" || !strings.Contains(out, ip+"/") {
-				t.Errorf("a pod with a network of its own: %s is not in %q", ip, out)
+				t.Errorf("pod with a network of its own: IP = %s, exit code = %d, want 0 and the IP in %q", ip, code, out)
 			}
 			cfg := k.podConfig(func(c *cri.PodSandboxConfig) {
 				c.Linux.SecurityContext.NamespaceOptions.Network = cri.NamespaceMode_NODE
@@ -468,10 +469,10 @@ func TestGVisorHostNetwork(t *testing.T) {
 			c, _ := k.runIn(pod, cfg, []string{"sh", "-c", fmt.Sprintf("echo I am in %s >/tmp/index.html; exec httpd -f -p "+
 				"127.0.0.1:%d -h /tmp", handler, port)}, onNode)
 			if dmesg := k.exec(c, "dmesg"); !strings.Contains(dmesg, "gVisor") {
-				t.Errorf("dmesg %.200q", dmesg)
+				t.Errorf("dmesg = %.200q, want gVisor in it", dmesg)
 			}
 			if links := k.exec(c, "ip -o link"); !strings.Contains(links, k.Bridge+":") {
-				t.Errorf("the node's bridge is not among %s", links)
+				t.Errorf("links = %s, want the node's bridge %s among them", links, k.Bridge)
 			}
 			want := "I am in " + handler + "\n"
 			k.eventually("it serves at the node's localhost", func() bool {
@@ -483,14 +484,14 @@ func TestGVisorHostNetwork(t *testing.T) {
 				body, err := io.ReadAll(r.Body)
 				return err == nil && string(body) == want
 			})
-			if body := k.forwarded(pod, int32(port)); body != want {
-				t.Errorf("forwarded: %q", body)
+			if body := k.getForwarded(pod, int32(port)); body != want {
+				t.Errorf("response over the forwarded port = %q, want %q", body, want)
 			}
 		})
 	}
 }
 
-// freePort is a port of the node's localhost that nobody listens at.
+// freePort returns a port of the node's localhost on which nothing listens.
 func (k *kubelet) freePort() int {
 	k.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -499,14 +500,14 @@ func (k *kubelet) freePort() int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// infraPid is the process of the pod's infra container, which is its sandbox.
+// infraPid returns the pid of the pod's infra container, or of its sandbox.
 func (k *kubelet) infraPid(pod string) int {
 	k.Helper()
 	r, err := k.Runtime.PodSandboxStatus(k.ctx(), &cri.PodSandboxStatusRequest{PodSandboxId: pod, Verbose: true})
 	k.ok("PodSandboxStatus", err)
 	var info struct{ Pid int }
 	if err := json.Unmarshal([]byte(r.Info["info"]), &info); err != nil || info.Pid <= 1 {
-		k.Fatalf("pid in %q: %v", r.Info, err)
+		k.Fatalf("pid in info %q: %v, %d, want more than 1", r.Info, err, info.Pid)
 	}
 	return info.Pid
 }

@@ -36,7 +36,7 @@ func TestShimKilled(t *testing.T) {
 					k.ok("start podd", k.Start(k.ctx()))
 				},
 			} {
-				t.Run(name, func(t *testing.T) { shimKilled(k.in(t), handler, kill) })
+				t.Run(name, func(t *testing.T) { shimKilled(k.withT(t), handler, kill) })
 			}
 			if st := k.podStatus(other.id); st.State != cri.PodSandboxState_SANDBOX_READY ||
 				st.GetNetwork().GetIp() != other.ip {

@@ -28,12 +28,12 @@ import (
 	"github.com/podd-project/podd/test/daemon"
 )
 
-// Exec, attach and port-forward as kubectl does them, by the libraries it uses, into real containers.
+// TestStreaming runs exec, attach and port-forward into real containers, by the libraries that kubectl uses.
 func TestStreaming(t *testing.T) {
 	t.Parallel()
 	for handler, sessions := range map[string]int{"runc": 1000, "crun": 200} {
 		t.Run(handler, func(t *testing.T) {
-			// usage is measured from files that stay open: not meanwhile
+			// Usage is measured through files that stay open, which would change the number of descriptors.
 			k := startWith(t, daemon.Options{Handler: handler, Set: []string{`runtime.stats_interval="1h"`}})
 			for _, c := range []struct {
 				name string
@@ -51,10 +51,10 @@ func TestStreaming(t *testing.T) {
 	}
 }
 
-// streamLimit is how long one session may take on a busy machine.
+// streamLimit is the timeout of one session, long enough for a busy machine.
 const streamLimit = time.Minute
 
-// executor is client-go's, over SPDY or WebSocket.
+// executor returns client-go's executor for the URL, over WebSocket if i is even, else over SPDY.
 func (k *kubelet) executor(i int, at string) remotecommand.Executor {
 	k.Helper()
 	cfg := &rest.Config{}
@@ -84,7 +84,7 @@ func (k *kubelet) execURL(id string, tty bool, cmd ...string) string {
 	return r.GetUrl()
 }
 
-// streamTo runs one session to its end.
+// streamTo runs one session at the URL and returns when it has ended.
 func (k *kubelet) streamTo(i int, at string, o remotecommand.StreamOptions) error {
 	ctx, cancel := context.WithTimeout(k.ctx(), streamLimit)
 	defer cancel()
@@ -109,17 +109,18 @@ func streamExec(k *kubelet) {
 		err := k.streamTo(i, k.execURL(id, false, "sh", "-c", "cat; echo err >&2; exit 9"),
 			remotecommand.StreamOptions{Stdin: strings.NewReader("all of it"), Stdout: &stdout, Stderr: &stderr})
 		if exitCode(err) != 9 || stdout.String() != "all of it" || stderr.String() != "err\n" {
-			k.Errorf("%s: %v, %q, %q", name, err, stdout.String(), stderr.String())
+			k.Errorf("%s: exec: %v, stdout = %q, stderr = %q, want exit code 9, \"all of it\", \"err\\n\"", name, err,
+				stdout.String(), stderr.String())
 		}
 		var copied counter
 		err = k.streamTo(i, k.execURL(id, false, "cat"),
 			remotecommand.StreamOptions{Stdin: io.LimitReader(zeros{}, 4<<20), Stdout: &copied, Stderr: io.Discard})
 		if err != nil || copied.Load() != 4<<20 {
-			k.Errorf("%s: %d bytes came back, %v", name, copied.Load(), err)
+			k.Errorf("%s: exec cat: %d bytes, %v, want %d", name, copied.Load(), err, 4<<20)
 		}
 		if err = k.streamTo(i, k.execURL(id, false, "no-such-command"),
 			remotecommand.StreamOptions{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard}); err == nil {
-			k.Errorf("%s: a command that is not there: no error", name)
+			k.Errorf("%s: a command that does not exist: error = nil, want one", name)
 		}
 	}
 }
@@ -135,13 +136,13 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// sizes is a terminal that changes its size once it is asked the second time.
-type sizes struct {
+// sizeQueue returns 100x30 first, then the sizes sent on next.
+type sizeQueue struct {
 	asked int
 	next  chan remotecommand.TerminalSize
 }
 
-func (s *sizes) Next() *remotecommand.TerminalSize {
+func (s *sizeQueue) Next() *remotecommand.TerminalSize {
 	if s.asked++; s.asked == 1 {
 		return &remotecommand.TerminalSize{Width: 100, Height: 30}
 	}
@@ -152,84 +153,84 @@ func (s *sizes) Next() *remotecommand.TerminalSize {
 	return &z
 }
 
-// watched is a client's screen.
-type watched struct {
+// screen has what a session has written to the client so far.
+type screen struct {
 	mu   sync.Mutex
 	text strings.Builder
 }
 
-func (w *watched) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.text.Write(p)
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
 }
 
-func (w *watched) shows(text string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return strings.Contains(w.text.String(), text)
+func (s *screen) shows(text string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Contains(s.text.String(), text)
 }
 
 func streamTerminal(k *kubelet) {
 	_, id := k.sleeper()
 	for i := range 2 {
 		in, user := io.Pipe()
-		var screen watched
-		terminal := &sizes{next: make(chan remotecommand.TerminalSize, 1)}
+		var out screen
+		terminal := &sizeQueue{next: make(chan remotecommand.TerminalSize, 1)}
 		done := make(chan error, 1)
 		at := k.execURL(id, true, "sh")
 		go func() {
-			done <- k.streamTo(i, at, remotecommand.StreamOptions{Stdin: in, Stdout: &screen, Tty: true,
+			done <- k.streamTo(i, at, remotecommand.StreamOptions{Stdin: in, Stdout: &out, Tty: true,
 				TerminalSizeQueue: terminal})
 		}()
-		k.typeUntil(user, "stty size\n", &screen, "30 100")
+		k.typeUntil(user, "stty size\n", &out, "30 100")
 		terminal.next <- remotecommand.TerminalSize{Width: 132, Height: 43}
-		k.typeUntil(user, "stty size\n", &screen, "43 132")
+		k.typeUntil(user, "stty size\n", &out, "43 132")
 		_, _ = io.WriteString(user, "exit 4\n")
 		if err := <-done; exitCode(err) != 4 {
-			k.Errorf("the shell ended with %v, want 4", err)
+			k.Errorf("end of the shell: %v, want exit code 4", err)
 		}
 		user.Close()
 		close(terminal.next)
 	}
 }
 
-// typeUntil types until the screen shows the text: the terminal may not be there at once, nor a new size.
-func (k *kubelet) typeUntil(user io.Writer, line string, screen *watched, text string) {
+// typeUntil types the line until the output has the text, because the terminal and a new size take effect later.
+func (k *kubelet) typeUntil(user io.Writer, line string, out *screen, text string) {
 	k.Helper()
 	k.eventually("the terminal shows "+text, func() bool {
 		_, _ = io.WriteString(user, line)
-		return screen.shows(text)
+		return out.shows(text)
 	})
 }
 
-// streamVanish pulls the plug on sessions whose commands would run for hours: nothing of them may stay.
+// streamVanish disconnects the client of sessions whose commands run for hours: their processes must be killed.
 func streamVanish(k *kubelet) {
 	_, id := k.sleeper()
 	for i := range 4 {
-		ctx, unplug := context.WithCancel(k.ctx())
-		var screen watched
+		ctx, disconnect := context.WithCancel(k.ctx())
+		var out screen
 		in, user := io.Pipe()
 		done := make(chan error, 1)
 		tty := i >= 2
 		e := k.executor(i, k.execURL(id, tty, "sh", "-c", "sleep 5432 & (sleep 5432 &) ; echo ready; sleep 5432"))
-		o := remotecommand.StreamOptions{Stdin: in, Stdout: &screen, Tty: tty}
+		o := remotecommand.StreamOptions{Stdin: in, Stdout: &out, Tty: tty}
 		if !tty {
 			o.Stderr = io.Discard
 		}
 		go func() { done <- e.StreamWithContext(ctx, o) }()
-		k.eventually("the command runs", func() bool { return screen.shows("ready") })
-		unplug()
+		k.eventually("the command runs", func() bool { return out.shows("ready") })
+		disconnect()
 		<-done
 		user.Close()
-		k.eventually("the command has ended", func() bool {
+		k.eventually("the command's processes are gone", func() bool {
 			return k.exec(id, "grep -l '543[2]' /proc/[0-9]*/cmdline 2>/dev/null; true") == ""
 		})
 	}
 }
 
-// echoes is a container that answers on port 80, and what it is told on stdin on stdout.
-func (k *kubelet) echoes() (pod, id string) {
+// echoPod runs a container that echoes on port 80, and answers lines of its stdin on its stdout.
+func (k *kubelet) echoPod() (pod, id string) {
 	k.Helper()
 	pod, cfg := k.pod()
 	id, _ = k.runIn(pod, cfg, []string{"sh", "-c",
@@ -239,7 +240,7 @@ func (k *kubelet) echoes() (pod, id string) {
 	return pod, id
 }
 
-// spdyDialer is a kubelet's way to a runtime; client-go's own needs an API server in between.
+// spdyDialer connects to the runtime as a kubelet does; client-go's dialer needs an API server.
 type spdyDialer struct{ at string }
 
 func (d spdyDialer) Dial(protocols ...string) (httpstream.Connection, string, error) {
@@ -262,7 +263,7 @@ func (d spdyDialer) Dial(protocols ...string) (httpstream.Connection, string, er
 	return conn, resp.Header.Get(httpstream.HeaderProtocolVersion), err
 }
 
-// forward forwards a local port to port 80 of the pod while use runs.
+// forward forwards a local port to port 80 of the pod while use runs, over WebSocket if i is even, else over SPDY.
 func (k *kubelet) forward(i int, pod string, use func(address string) error) error {
 	r, err := k.Runtime.PortForward(k.ctx(), &cri.PortForwardRequest{PodSandboxId: pod})
 	if err != nil {
@@ -288,7 +289,7 @@ func (k *kubelet) forward(i int, pod string, use func(address string) error) err
 	select {
 	case <-ready:
 	case err := <-done:
-		return fmt.Errorf("forwarder ended: %w", err)
+		return fmt.Errorf("ForwardPorts returned before it was ready: %w", err)
 	}
 	ports, err := f.GetPorts()
 	if err == nil {
@@ -298,8 +299,8 @@ func (k *kubelet) forward(i int, pod string, use func(address string) error) err
 	return errors.Join(err, <-done)
 }
 
-// echoed sends the text and wants it back.
-func echoed(address, text string) error {
+// checkEcho sends the text and returns an error unless the same text comes back.
+func checkEcho(address, text string) error {
 	conn, err := net.DialTimeout("tcp", address, streamLimit)
 	if err != nil {
 		return err
@@ -316,39 +317,39 @@ func echoed(address, text string) error {
 		return err
 	}
 	if string(back) != text {
-		return fmt.Errorf("%.40q came back as %.40q", text, back)
+		return fmt.Errorf("echo = %.40q, want %.40q", back, text)
 	}
 	return nil
 }
 
 func streamForward(k *kubelet) {
-	pod, _ := k.echoes()
+	pod, _ := k.echoPod()
 	for i := range 2 {
 		k.ok("forward", k.forward(i, pod, func(address string) error {
 			var all sync.WaitGroup
-			for n := range 8 { // at a time, one of them long, one that ends early
+			for n := range 8 { // at once, with texts of different lengths
 				all.Go(func() {
 					text := strings.Repeat(fmt.Sprintf("connection %d ", n), 1+n*n*n*100)
-					if err := echoed(address, text); err != nil {
+					if err := checkEcho(address, text); err != nil {
 						k.Errorf("connection %d: %v", n, err)
 					}
 				})
 			}
 			all.Wait()
-			return echoed(address, "and one more")
+			return checkEcho(address, "and one more")
 		}))
 	}
 }
 
-// streamMany runs many sessions, six at a time, of all kinds and over both transports, and then wants the daemon to
-// hold no more than after the first few.
+// streamMany runs many sessions, six at a time, of all kinds and over both transports. Afterwards the daemon must have
+// no more descriptors and goroutines than after the first 30.
 func streamMany(k *kubelet, sessions int) {
-	pod, id := k.echoes()
+	pod, id := k.echoPod()
 	kinds := []func(i int) error{
 		func(i int) error { return k.execCycle(i, id) },
 		func(i int) error { return k.attachCycle(i, id) },
 		func(i int) error {
-			return k.forward(i, pod, func(address string) error { return echoed(address, fmt.Sprint("hello ", i)) })
+			return k.forward(i, pod, func(address string) error { return checkEcho(address, fmt.Sprint("hello ", i)) })
 		},
 	}
 	run := func(n int) {
@@ -371,14 +372,14 @@ func streamMany(k *kubelet, sessions int) {
 	}
 	processes := k.exec(id, "ps | wc -l")
 	run(30)
-	before := k.atRest()
+	before := k.usageAtRest()
 	run(sessions)
-	now := k.atRest()
+	now := k.usageAtRest()
 	if now.files > before.files || now.goroutines > before.goroutines {
-		k.Errorf("the daemon holds %d descriptors and %d goroutines, %d and %d before:\n%s", now.files, now.goroutines,
-			before.files, before.goroutines, now.dump)
+		k.Errorf("daemon has %d descriptors and %d goroutines, want at most %d and %d, as before:\n%s", now.files,
+			now.goroutines, before.files, before.goroutines, now.dump)
 	}
-	// A connection's child of nc ends some time after the connection.
+	// nc's child for a connection exits some time after the connection is closed.
 	k.eventually("there are as many processes in the container as at the start",
 		func() bool { return k.exec(id, "ps | wc -l") == processes })
 }
@@ -388,12 +389,13 @@ func (k *kubelet) execCycle(i int, id string) error {
 	err := k.streamTo(i, k.execURL(id, false, "sh", "-c", "cat; exit 7"),
 		remotecommand.StreamOptions{Stdin: strings.NewReader("hello"), Stdout: &stdout, Stderr: io.Discard})
 	if exitCode(err) != 7 || stdout.String() != "hello" {
-		return fmt.Errorf("exec: %w, %q", err, stdout.String())
+		return fmt.Errorf("exec: %w, stdout = %q, want exit code 7, \"hello\"", err, stdout.String())
 	}
 	return nil
 }
 
-// attachCycle says something to the container, hears the answer among those to others, and leaves.
+// attachCycle attaches, writes a line, reads until its answer arrives, and disconnects. The output also has the answers
+// to other sessions.
 func (k *kubelet) attachCycle(i int, id string) error {
 	r, err := k.Runtime.Attach(k.ctx(), &cri.AttachRequest{ContainerId: id, Stdin: true, Stdout: true, Stderr: true})
 	if err != nil {
@@ -403,61 +405,62 @@ func (k *kubelet) attachCycle(i int, id string) error {
 	defer leave()
 	in, user := io.Pipe()
 	defer user.Close()
-	heard := &listener{want: fmt.Sprintf("got me%d\n", i), heard: leave}
+	answer := &matchWriter{want: fmt.Sprintf("got me%d\n", i), found: leave}
 	go func() { _, _ = fmt.Fprintf(user, "me%d\n", i) }()
-	err = k.executor(i, r.GetUrl()).StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: in, Stdout: heard,
+	err = k.executor(i, r.GetUrl()).StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: in, Stdout: answer,
 		Stderr: io.Discard})
-	if !heard.done.Load() {
-		return fmt.Errorf("attach: no answer: %w", err)
+	if !answer.done.Load() {
+		return fmt.Errorf("attach: no answer %q: %w", answer.want, err)
 	}
 	return nil
 }
 
-// listener calls heard when it has heard what it wants.
-type listener struct {
+// matchWriter calls found when want has been written to it.
+type matchWriter struct {
 	want  string
-	heard func()
+	found func()
 	done  atomic.Bool
 	text  strings.Builder
 }
 
-func (l *listener) Write(p []byte) (int, error) {
-	l.text.Write(p)
-	if strings.Contains(l.text.String(), l.want) {
-		l.done.Store(true)
-		l.heard()
+func (m *matchWriter) Write(p []byte) (int, error) {
+	m.text.Write(p)
+	if strings.Contains(m.text.String(), m.want) {
+		m.done.Store(true)
+		m.found()
 	}
 	return len(p), nil
 }
 
-// holding is what the daemon has open.
-type holding struct {
+// daemonUsage is the number of descriptors and goroutines of the daemon, with a dump of the goroutines.
+type daemonUsage struct {
 	files, goroutines int
 	dump              string
 }
 
-// atRest is what the daemon holds once that has not changed for a while: sessions linger until their clients hang up.
-func (k *kubelet) atRest() (h holding) {
+// usageAtRest returns the daemon's usage when it has not changed in 20 readings: a session ends only when its client
+// closes the connection.
+func (k *kubelet) usageAtRest() (u daemonUsage) {
 	k.Helper()
 	same := 0
 	k.eventually("the daemon is at rest", func() bool {
-		last := h
-		if h = k.holds(); h.files == last.files && h.goroutines == last.goroutines {
+		last := u
+		if u = k.usage(); u.files == last.files && u.goroutines == last.goroutines {
 			same++
 		} else {
 			same = 0
 		}
 		return same == 20
 	})
-	return h
+	return u
 }
 
-// holds asks the daemon for its goroutines, by the signal that is for that.
-func (k *kubelet) holds() (h holding) {
+// usage counts the daemon's descriptors, and makes it dump its goroutines by SIGUSR1.
+func (k *kubelet) usage() (u daemonUsage) {
 	k.Helper()
 	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", k.Pid()))
 	k.ok("descriptors", err)
-	h.files = len(fds)
+	u.files = len(fds)
 	dumps := k.Path("run", "goroutines-*.txt")
 	old, err := filepath.Glob(dumps)
 	k.ok("goroutine dumps", err)
@@ -470,9 +473,9 @@ func (k *kubelet) holds() (h holding) {
 		}
 		text, err := os.ReadFile(now[len(now)-1]) // named by time
 		k.ok("goroutine dump", err)
-		h.dump = string(text)
-		h.goroutines = strings.Count("\n"+h.dump, "\ngoroutine ")
-		return h.goroutines > 0
+		u.dump = string(text)
+		u.goroutines = strings.Count("\n"+u.dump, "\ngoroutine ")
+		return u.goroutines > 0
 	})
-	return h
+	return u
 }
