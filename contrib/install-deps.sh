@@ -4,7 +4,7 @@
 set -eu
 
 # What for:
-#   run     conmon crun iptables            the monitor, a second OCI runtime, what the CNI plugins portmap and bridge call
+#   run     conmon crun iptables            the monitor, a second OCI runtime, used by CNI plugins portmap and bridge
 #   build   gcc libc6-dev pkg-config libseccomp-dev git     runc needs cgo and libseccomp; pause is a static C program
 #   test    busybox-static iproute2 procps jq               network probes, demo output
 packages='conmon crun iptables gcc libc6-dev pkg-config libseccomp-dev git

@@ -1,8 +1,9 @@
 #!/bin/sh
-# Builds the containerd shim pinned in go.mod beside this file into <repo>/bin: containerd-shim-runc-v2. It is a test
-# component: podd's client of shims is tested with it.
+# Builds the containerd shim pinned in the go.mod next to this file into <repo>/bin: containerd-shim-runc-v2. Only tests
+# use it: those of podd's driver for shims.
 #
-# The binary is kept in $PODD_CACHE (default ${XDG_CACHE_HOME:-~/.cache}/podd), keyed by all that goes into it.
+# The binary is cached in $PODD_CACHE (default ${XDG_CACHE_HOME:-~/.cache}/podd). The key is a hash of everything that
+# goes into it.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 bin=$(cd "$here/../.." && pwd)/bin
@@ -17,13 +18,15 @@ if [ ! -d "$out" ]; then
 	trap 'rm -rf "$new"' EXIT
 	mkdir -p "$new"
 	echo "building $name (a minute once; later runs copy it from $out)"
-	CGO_ENABLED=0 go build -mod=readonly -trimpath -ldflags '-s -w' -o "$new/$name" github.com/containerd/containerd/v2/cmd/$name
-	mv -T "$new" "$out" 2>/dev/null || [ -d "$out" ] # somebody else may have been faster
-	# keep this one and the one before, for whoever works on two branches
-	find "$cache/shims" -mindepth 1 -maxdepth 1 -type d -printf '%T@ %p\n' | sort -rn | tail -n +3 | cut -d' ' -f2- | xargs -r rm -rf
+	CGO_ENABLED=0 go build -mod=readonly -trimpath -ldflags '-s -w' -o "$new/$name" \
+		github.com/containerd/containerd/v2/cmd/$name
+	mv -T "$new" "$out" 2>/dev/null || [ -d "$out" ] # another process may have built it meanwhile
+	# Keep this build and the previous one, for work on two branches.
+	find "$cache/shims" -mindepth 1 -maxdepth 1 -type d -printf '%T@ %p\n' | sort -rn | tail -n +3 |
+		cut -d' ' -f2- | xargs -r rm -rf
 fi
 mkdir -p "$bin"
-# A copy and a rename, never a write into a binary that somebody may be running.
+# Copy and rename: a binary that is being executed cannot be written to.
 cmp -s "$out/$name" "$bin/$name" && exit 0
 cp "$out/$name" "$bin/$name.new"
 mv "$bin/$name.new" "$bin/$name"

@@ -3,8 +3,8 @@
 #   runc  cni/{bridge,host-local,loopback,portmap,bandwidth,firewall,tuning}  crictl  critest
 # The linters are pinned there too; "make lint" runs them with "go tool".
 #
-# Binaries are cached in $PODD_CACHE (default ${XDG_CACHE_HOME:-~/.cache}/podd). The key is a hash of everything that goes
-# into them, so that a fresh clone of the same commit copies them instead of compiling.
+# Binaries are cached in $PODD_CACHE (default ${XDG_CACHE_HOME:-~/.cache}/podd). The key is a hash of everything that
+# goes into them, so that a fresh clone of the same commit copies them instead of compiling.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 bin=$(cd "$here/../.." && pwd)/bin

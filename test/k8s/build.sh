@@ -1,7 +1,9 @@
 #!/bin/sh
-# Builds Kubernetes and etcd, all components as one program, into <repo>/bin/kube, with a link for each component; and bin/k8s.
+# Builds Kubernetes and etcd, all components as one program, into <repo>/bin/kube, with a link for each component; and
+# <repo>/bin/k8s.
 #
-# The program is kept in $PODD_CACHE (default ${XDG_CACHE_HOME:-~/.cache}/podd), keyed by everything that goes into it.
+# The program is cached in $PODD_CACHE (default ${XDG_CACHE_HOME:-~/.cache}/podd). The key is a hash of everything that
+# goes into it.
 set -eu
 cd "$(dirname "$0")"
 bin=$(cd ../.. && pwd)/bin
@@ -17,19 +19,24 @@ if [ ! -x "$out/kube" ]; then
 	trap 'rm -rf "$new"' EXIT
 	mkdir -p "$new"
 	echo "building Kubernetes $version (ten minutes once; later runs copy it from $out)"
-	# Without the version the kubelet takes itself for 0.0.0 and shows metrics that are hidden in this one.
-	minor=${version#v1.} minor=${minor%%.*}
-	x="-X k8s.io/component-base/version.gitVersion=$version -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=$minor"
-	go build -mod=readonly -trimpath -ldflags "-s -w $x -X k8s.io/client-go/pkg/version.gitVersion=$version" -o "$new/kube" ./allinone
+	# Without these flags the components report version 0.0.0 and show metrics that this version hides.
+	minor=${version#v1.} minor=${minor%%.*} package=k8s.io/component-base/version
+	x="-X $package.gitVersion=$version -X $package.gitMajor=1 -X $package.gitMinor=$minor"
+	x="$x -X k8s.io/client-go/pkg/version.gitVersion=$version"
+	go build -mod=readonly -trimpath -ldflags "-s -w $x" -o "$new/kube" ./allinone
 	rm -rf "$out"
 	mv "$new" "$out"
-	# keep this one and the one before, for whoever works on two branches
-	find "$cache/k8s" -mindepth 1 -maxdepth 1 -type d -printf '%T@ %p\n' | sort -rn | tail -n +3 | cut -d' ' -f2- | xargs -r rm -rf
+	# Keep this build and the previous one, for work on two branches.
+	find "$cache/k8s" -mindepth 1 -maxdepth 1 -type d -printf '%T@ %p\n' | sort -rn | tail -n +3 |
+		cut -d' ' -f2- | xargs -r rm -rf
 fi
 
 mkdir -p "$bin/kube"
-# A copy and a rename, never a write into a binary that somebody may be running.
-cmp -s "$out/kube" "$bin/kube/kube" || { cp "$out/kube" "$bin/kube/kube.new"; mv "$bin/kube/kube.new" "$bin/kube/kube"; }
+# Copy and rename: a binary that is being executed cannot be written to.
+if ! cmp -s "$out/kube" "$bin/kube/kube"; then
+	cp "$out/kube" "$bin/kube/kube.new"
+	mv "$bin/kube/kube.new" "$bin/kube/kube"
+fi
 for component in etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl; do
 	ln -sf kube "$bin/kube/$component"
 done

@@ -1,12 +1,12 @@
 #!/bin/sh
 # Builds the virtual machine from Debian packages, unless the cache has it, and prints its directory:
 #
-#	vmlinuz   the kernel                 root.img  the root file system
-#	qemu/     QEMU, unpacked, of the same Debian: what works there does not depend on what this machine has
+#	vmlinuz   the kernel                 root.img  the root filesystem
+#	qemu/     QEMU of the same Debian, unpacked, so that the host's QEMU does not matter
 #
-# The only thing of podd's in there is a unit that starts what the payload disk brings (see payload.sh), so a change of
-# podd never needs a new one. Needs root, for the chroot. The packages come from the mirror that this machine's own apt
-# uses. VM_SUITE is the Debian to run (default trixie).
+# Of podd it has only a unit that runs run.sh of the payload disk (see payload.sh): a change of podd does not need a new
+# machine. Needs root, for the chroot. The packages come from the mirror that this machine's apt uses. VM_SUITE is the
+# Debian release (default trixie).
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 cache=${PODD_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podd}/vm
@@ -16,13 +16,15 @@ say() { echo "vm: $*" >&2; }
 out=$cache/$suite-$(cat "$here/rootfs.sh" "$here"/rootfs/* | sha256sum | cut -c1-16)
 [ ! -f "$out/root.img" ] || { echo "$out"; exit 0; }
 
-mirror=$(apt-get indextargets --format '$(LABEL) $(REPO_URI)' 'Created-By: Packages' | awk '$1 == "Debian" { print $2; exit }')
+mirror=$(apt-get indextargets --format '$(LABEL) $(REPO_URI)' 'Created-By: Packages' |
+	awk '$1 == "Debian" { print $2; exit }')
 [ -n "$mirror" ] || { say "apt on this machine knows no Debian mirror: see sources.list(5)"; exit 1; }
 
-# What podd and critest need, and what makes a machine boot. Everything that Debian would add is left out.
+# What podd, critest and the boot need. Recommended packages are left out.
 packages='systemd systemd-sysv dbus udev kmod apparmor iproute2 iptables nftables conmon crun procps util-linux
 	busybox-static ca-certificates'
-# Of the kernel's drivers only these are kept: systemd-udevd loads what it finds, and emulated it is slow to do so.
+# Only these of the kernel's drivers are kept: systemd-udevd loads every one it has a device for, which is slow under
+# emulation.
 drivers='kernel/fs kernel/net kernel/crypto kernel/lib kernel/security kernel/drivers/block kernel/drivers/net
 	kernel/drivers/virtio kernel/drivers/nvme kernel/drivers/char'
 
@@ -31,12 +33,13 @@ trap 'rm -rf "$new"' EXIT
 tree=$new/tree
 mkdir -p "$new/deb"
 
-# debian DIR PACKAGES OPTION...: a Debian in a directory.
+# debian DIR PACKAGES OPTION...: install Debian with the packages in a directory.
 debian() {
 	to=$1 include=$2
 	shift 2
 	# shellcheck disable=SC2086,SC2046 # a list of words is meant
-	mmdebstrap --quiet --include="$(echo $include | tr ' ' ,)" --components=main --aptopt='APT::Install-Recommends "false"' \
+	mmdebstrap --quiet --include="$(echo $include | tr ' ' ,)" --components=main \
+		--aptopt='APT::Install-Recommends "false"' \
 		--dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
 		--dpkgopt='path-exclude=/usr/share/locale/*' "$@" "$suite" "$to" "$mirror" >&2
 }
@@ -44,7 +47,8 @@ debian() {
 say "building a Debian $suite (a few minutes once; later runs take it from $out)"
 
 # shellcheck disable=SC2016 # the hook's variables are its own
-debian "$tree" "$packages" --variant=minbase --customize-hook='cd '"$new/deb"' && export APT_CONFIG=$MMDEBSTRAP_APT_CONFIG &&
+debian "$tree" "$packages" --variant=minbase --customize-hook='cd '"$new/deb"' &&
+	export APT_CONFIG=$MMDEBSTRAP_APT_CONFIG &&
 	image=$(apt-cache depends linux-image-cloud-amd64 | sed -n "s/.*Depends: \(linux-image-[0-9].*\)/\1/p") &&
 	apt-get -qq download "$image"'
 
@@ -64,10 +68,10 @@ for d in $drivers; do
 	mkdir -p "$to/$(dirname "$d")"
 	cp -a "$modules/$d" "$to/$d"
 done
-find "$to" -name '*.ko.xz' -exec xz -d {} + # in the emulated machine it would take seconds per module
+find "$to" -name '*.ko.xz' -exec xz -d {} + # takes seconds for each module under emulation
 chroot "$tree" depmod "$(basename "$modules")"
 
-# Nothing that costs time at boot and that no pod needs.
+# Units that make the boot longer and that no pod needs.
 for unit in apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service \
 	fstrim.timer logrotate.timer systemd-tmpfiles-clean.timer systemd-timesyncd.service systemd-networkd.service \
 	systemd-resolved.service systemd-random-seed.service systemd-update-utmp.service systemd-logind.service getty.target \
@@ -78,7 +82,7 @@ for unit in apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub
 	dev-hugepages.mount run-lock.mount tmp.mount modprobe@.service; do
 	ln -sf /dev/null "$tree/etc/systemd/system/$unit"
 done
-# Profiles of desktop programs, which take 14 s to compile in there. podd loads its own.
+# Profiles of desktop programs, which take 14 s to compile under emulation. podd loads its own.
 find "$tree/etc/apparmor.d" -maxdepth 1 -type f -delete
 mkdir -p "$tree/etc/systemd/journald.conf.d" "$tree/payload"
 cp "$here/rootfs/podd-vm.service" "$tree/etc/systemd/system/"
@@ -96,5 +100,5 @@ mke2fs -q -t ext4 -O ^has_journal -L root -d "$tree" "$new/root.img" 6G >&2
 rm -rf "$tree" "$new/deb" "$new/kernel"
 rm -rf "$out"
 mv "$new" "$out"
-find "$cache" -mindepth 1 -maxdepth 1 -name "$suite-*" ! -path "$out" -exec rm -rf {} + # what an older recipe made
+find "$cache" -mindepth 1 -maxdepth 1 -name "$suite-*" ! -path "$out" -exec rm -rf {} + # made by older recipes
 echo "$out"

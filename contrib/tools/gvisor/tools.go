@@ -1,7 +1,7 @@
 //go:build tools
 
-// Package gvisor pins gVisor's runtime and its containerd shim. They are a module of their own because gVisor's
-// dependencies would hold back those of the other tools.
+// Package gvisor pins gVisor's runtime and its containerd shim. They have a module of their own, because gVisor's
+// requirements would determine the versions of the other tools' dependencies.
 package gvisor
 
 import (

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Builds the runtimes that podd is measured beside, as pinned in the modules beside this file, into the directory whose
-# name it prints:  containerd  containerd-shim-runc-v2  crio  pinns
-# It is kept in $PODD_CACHE (default ${XDG_CACHE_HOME:-~/.cache}/podd), keyed by everything that goes into it.
+# Builds the runtimes that podd is compared with, pinned in the modules below, and prints their directory:
+#   containerd  containerd-shim-runc-v2  crio  pinns
+# It is in $PODD_CACHE (default ${XDG_CACHE_HOME:-~/.cache}/podd); its name is a hash of everything that goes into it.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 cache=${PODD_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podd}
@@ -19,13 +19,15 @@ mkdir -p "$new"
 cd "$here/containerd"
 for p in containerd containerd-shim-runc-v2; do
 	echo "  build $p" >&2
-	CGO_ENABLED=0 go build -trimpath -tags no_btrfs -ldflags '-s -w' -o "$new/$p" github.com/containerd/containerd/v2/cmd/$p
+	CGO_ENABLED=0 go build -trimpath -tags no_btrfs -ldflags '-s -w' -o "$new/$p" \
+		github.com/containerd/containerd/v2/cmd/$p
 done
 
-# Where CAP_SYS_RESOURCE is missing no process may be given a lower oom_score_adj than its parent's, and no pod of CRI-O
-# starts. Zero is the least that makes it run there, and costs it nothing.
+# Without CAP_SYS_RESOURCE a process cannot get a lower oom_score_adj than its parent's, and no pod of CRI-O starts. The
+# lowest value that works there is 0. It does not change what is measured.
 cd "$here/crio"
-src=$(go mod download -json github.com/cri-o/cri-o@"$(go list -m -f '{{.Version}}' github.com/cri-o/cri-o)" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+cri=github.com/cri-o/cri-o
+src=$(go mod download -json "$cri@$(go list -m -f '{{.Version}}' $cri)" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
 mkdir "$new/module"
 cp go.mod go.sum "$new/module/"
 cp -r "$src" "$new/cri-o"

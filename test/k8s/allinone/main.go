@@ -1,8 +1,7 @@
-// Package main is a whole Kubernetes in one program: it runs as the component whose name it is called by.
+// Package main is all of Kubernetes in one program, which runs the component that it is called as.
 //
-// One program instead of seven is one link instead of seven, and a quarter of the disk: the components share nine
-// tenths of their code. Each of them is made by its own constructor, exactly as in its own main package; nothing else
-// is added or left out. Only the tests of podd build it.
+// One program instead of six takes one link step and a quarter of the disk, because the components share nine tenths of
+// their code. Each component is created by its own constructor, as in its own main package. Only podd's tests use it.
 package main
 
 import (
@@ -30,11 +29,11 @@ import (
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
-// component runs one program of Kubernetes to its end and returns its exit code.
+// component runs one program of Kubernetes and returns its exit code.
 type component func() int
 
-// components are constructed only when called: making two of them in one process would register flags and features
-// twice.
+// components returns the components by name. Each is constructed only when it is called: constructing two in one
+// process would register flags and features twice.
 func components() map[string]component {
 	command := func(make func() *cobra.Command) component {
 		return func() int { return cli.Run(make()) }
@@ -50,9 +49,9 @@ func components() map[string]component {
 }
 
 func kubectl() int {
-	_, _ = logs.GlogSetter(cmd.GetLogVerbosity(os.Args)) // before the command is made, which already logs
+	_, _ = logs.GlogSetter(cmd.GetLogVerbosity(os.Args)) // first, because the constructor logs
 	if err := cli.RunNoErrOutput(cmd.NewDefaultKubectlCommand()); err != nil {
-		util.CheckErr(err) // prints it as kubectl does and exits
+		util.CheckErr(err) // prints the error as kubectl does, and exits
 	}
 	return 0
 }
@@ -70,7 +69,7 @@ func main() {
 			names = append(names, name)
 		}
 		sort.Strings(names)
-		fmt.Fprintf(os.Stderr, "call me by the name of a component, or with it as the first word: %s\n",
+		fmt.Fprintf(os.Stderr, "usage: call this program as a component, or with its name as first argument: %s\n",
 			strings.Join(names, " "))
 		os.Exit(2)
 	}

@@ -1,10 +1,9 @@
 //go:build tools
 
-// Package conformance names what build.sh builds, so that go.mod has what that needs. It is a module of its own because
-// the tests need modules that a cluster does not, and the program that a cluster is would be built anew with every
-// change.
+// Package conformance pins what build.sh builds. It has a module of its own, because the tests need modules that the
+// cluster does not, and each change of go.mod would mean building the cluster's program again.
 //
-// go mod tidy takes away what only the tests of the test package need; this brings it back:
+// go mod tidy removes what only the tests of package e2e_node need. This adds it again:
 // go get -t k8s.io/kubernetes/test/e2e_node k8s.io/kubernetes/test/images/agnhost github.com/onsi/ginkgo/v2/ginkgo
 package conformance
 
