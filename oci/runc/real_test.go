@@ -75,7 +75,8 @@ func members(t *testing.T, s *specs.Spec) []string {
 	return nil
 }
 
-// A daemon is killed while its start goes on, and before it has noted that: the next one starts what runs.
+// TestStartOfWhatRuns: a daemon was killed after the runtime started the container and before it recorded that. The
+// next daemon starts the running container.
 func TestStartOfWhatRuns(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
 		start(t, m.New(), oci.CreateRequest{ID: "c", Spec: m.Spec("sleep", "1000")})
@@ -83,7 +84,7 @@ func TestStartOfWhatRuns(t *testing.T) {
 		r := m.New()
 		must(t, "start again", r.Start(limit(t), "c"))
 		if s, err := r.State(limit(t), "c"); err != nil || s.Status != oci.Running {
-			t.Errorf("state %v, %v", s, err)
+			t.Errorf("state = %+v, %v, want %s", s, err, oci.Running)
 		}
 	})
 }
@@ -108,7 +109,7 @@ func execUntil(t *testing.T, m *ocitest.Machine, r ocitest.Runtime, req oci.Exec
 	got, err := r.ExecSync(ctx, req)
 	cancel(nil)
 	if !errors.Is(err, errEnough) {
-		t.Errorf("%v: %v", req.Process.Args, err)
+		t.Errorf("exec of %q = %v, want %v", req.Process.Args, err, errEnough)
 	}
 	return got
 }
@@ -129,7 +130,7 @@ func TestExecTimeoutKillsTree(t *testing.T) {
 		} {
 			got := execUntil(t, m, r, oci.ExecRequest{ID: "c", Process: m.Spec(sh("echo started; " + script)...).Process})
 			if string(got.Stdout) != "started\n" {
-				t.Errorf("%s: output before the end: %q", script, got.Stdout)
+				t.Errorf("%s: output before the end = %q, want %q", script, got.Stdout, "started\n")
 			}
 			if left := members(t, s); len(left) != 1 {
 				t.Errorf("%s: processes %v, want only the container's first", script, left)
@@ -139,13 +140,13 @@ func TestExecTimeoutKillsTree(t *testing.T) {
 			ID: "c", Process: m.Spec("sleep", "1001").Process, Timeout: 300 * time.Millisecond,
 		})
 		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("after the timeout: %v", err)
+			t.Errorf("exec that times out = %v, want %v", err, context.DeadlineExceeded)
 		}
 	})
 }
 
-// daemonScript leaves the command's session and its family: forked twice, with a session of its own. It tells when it
-// has.
+// daemonScript starts a daemon: forked twice, in a session of its own. It prints "away" and waits until the daemon
+// runs.
 const daemonScript = "(setsid sh -c 'echo away; exec sleep 2001' &); " +
 	"while ! ps -o args | grep -q '^sleep 2001'; do :; done; "
 
@@ -179,10 +180,10 @@ func TestExecLeavesDaemonsAlone(t *testing.T) {
 		})
 		must(t, "exec", err)
 		if got.Code != 3 || string(got.Stdout) != "away\n" {
-			t.Errorf("%d, %q, %q", got.Code, got.Stdout, got.Stderr)
+			t.Errorf("exec = %d, %q, %q, want 3, %q", got.Code, got.Stdout, got.Stderr, "away\n")
 		}
 		if left := members(t, s); len(left) != 2 {
-			t.Errorf("processes %v, want the container's first and the one left behind", left)
+			t.Errorf("processes = %v, want 2: the container's first and the one left behind", left)
 		}
 		wantNoGroups(t, s)
 	})
@@ -193,12 +194,12 @@ func wantNoGroups(t *testing.T, s *specs.Spec) {
 	t.Helper()
 	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
 		if below, _ := filepath.Glob(filepath.Join(root, s.Linux.CgroupsPath, "*", "cgroup.procs")); len(below) > 0 {
-			t.Errorf("cgroups left in the container's: %v", below)
+			t.Errorf("cgroups below the container's = %v, want none", below)
 		}
 	}
 }
 
-// pureV2 tells whether the machine has the unified hierarchy only.
+// pureV2 reports whether the machine has the unified hierarchy only.
 func pureV2() bool {
 	_, err := os.Stat("/sys/fs/cgroup/cgroup.controllers")
 	return err == nil
@@ -213,10 +214,10 @@ func TestExecReturnsThoughChildHoldsOutput(t *testing.T) {
 		got, err := r.ExecSync(limit(t), oci.ExecRequest{ID: "c", Process: command})
 		must(t, "exec", err)
 		if got.Code != 7 || string(got.Stdout) != "out\n" || string(got.Stderr) != "err\n" {
-			t.Errorf("%d, %q, %q", got.Code, got.Stdout, got.Stderr)
+			t.Errorf("exec = %d, %q, %q, want 7, %q, %q", got.Code, got.Stdout, got.Stderr, "out\n", "err\n")
 		}
 		if took := time.Since(begin); took > 30*time.Second {
-			t.Errorf("took %s", took)
+			t.Errorf("exec took %s, want at most 30s", took)
 		}
 	})
 }
@@ -229,13 +230,14 @@ func TestExecOutputCap(t *testing.T) {
 		got, err := r.ExecSync(limit(t), oci.ExecRequest{ID: "c", Process: command})
 		must(t, "exec", err)
 		if got.Code != 5 || len(got.Stdout) != 16<<20 || len(got.Stderr) != 16<<20 {
-			t.Errorf("%d, %d and %d bytes", got.Code, len(got.Stdout), len(got.Stderr))
+			t.Errorf("exec = %d, %d and %d bytes, want 5, %d and %[4]d bytes",
+				got.Code, len(got.Stdout), len(got.Stderr), 16<<20)
 		}
 		// An endless one keeps the cap.
 		command = m.Spec(sh("yes | head -c 5000; true >/tmp/ready; yes")...).Process
 		got = execUntil(t, m, r, oci.ExecRequest{ID: "c", Process: command, Limit: 1000})
 		if len(got.Stdout) != 1000 {
-			t.Errorf("%d bytes", len(got.Stdout))
+			t.Errorf("endless output: %d bytes, want 1000", len(got.Stdout))
 		}
 	})
 }
@@ -279,20 +281,20 @@ func TestExecLeavesNothing(t *testing.T) {
 			must(t, "exec with a terminal", err)
 		}
 		if n := descriptors(t); n > before {
-			t.Errorf("%d descriptors, %d before", n, before)
+			t.Errorf("%d descriptors, want at most the %d from before", n, before)
 		}
-		for range 100 { // the last copies end by themselves
+		for range 100 { // the last copies return by themselves
 			if runtime.NumGoroutine() <= goroutines {
 				break
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
 		if n := runtime.NumGoroutine(); n > goroutines {
-			t.Errorf("%d goroutines, %d before", n, goroutines)
+			t.Errorf("%d goroutines, want at most the %d from before", n, goroutines)
 		}
 		left, err := filepath.Glob(filepath.Join(m.Config.RunDir, "c", "exec*"))
 		if err != nil || len(left) > 0 {
-			t.Errorf("files left: %v, %v", left, err)
+			t.Errorf("files of execs = %v, %v, want none", left, err)
 		}
 	})
 }
@@ -312,13 +314,13 @@ func TestNoDescriptorLeaks(t *testing.T) {
 		got, err := r.ExecSync(limit(t), oci.ExecRequest{ID: "c", Process: m.Spec("ls", "/proc/self/fd").Process})
 		must(t, "exec", err)
 		if want := "0\n1\n2\n3\n"; string(got.Stdout) != want {
-			t.Errorf("descriptors of an exec: %q", got.Stdout)
+			t.Errorf("descriptors of an exec = %q, want %q", got.Stdout, want)
 		}
 		for len(lines(t, path)) < 4 {
 			time.Sleep(5 * time.Millisecond)
 		}
-		if got := fmt.Sprint(lines(t, path)); got != "[0 1 2 3]" {
-			t.Errorf("descriptors of a container: %s", got)
+		if got, want := fmt.Sprint(lines(t, path)), "[0 1 2 3]"; got != want {
+			t.Errorf("descriptors of a container = %s, want %s", got, want)
 		}
 	})
 }
@@ -333,7 +335,7 @@ func lines(t *testing.T, paths ...string) (texts []string) {
 		for record := range strings.Lines(string(b)) {
 			f := strings.SplitN(strings.TrimSuffix(record, "\n"), " ", 4)
 			if len(f) != 4 {
-				t.Fatalf("record %q", record)
+				t.Fatalf("log record %q has %d fields, want 4", record, len(f))
 			}
 			partial[f[1]] += f[3]
 			if f[2] == "F" {
@@ -361,20 +363,20 @@ func TestMonitorKilled(t *testing.T) {
 		killMonitor(t, m, "c")
 		select {
 		case a := <-answers:
-			t.Fatalf("wait ended with the monitor: %+v, %v", a.exit, a.err)
+			t.Fatalf("Wait returned %+v, %v after the death of the monitor, want it to wait", a.exit, a.err)
 		case <-time.After(200 * time.Millisecond):
 		}
 		s, err := r.State(limit(t), "c")
 		if err != nil || s.Status != oci.Running {
-			t.Errorf("without monitor: %+v, %v", s, err)
+			t.Errorf("state without a monitor = %+v, %v, want %s", s, err, oci.Running)
 		}
 		must(t, "kill", r.Signal(limit(t), "c", syscall.SIGKILL))
 		a := <-answers
 		if a.err != nil || a.exit.Known || a.exit.Code != 255 {
-			t.Errorf("exit %+v, %v; want 255, unknown", a.exit, a.err)
+			t.Errorf("exit = %+v, %v, want code 255, not known", a.exit, a.err)
 		}
 		if err := r.ReopenLog(limit(t), "c"); !errdefs.IsFailedPrecondition(err) {
-			t.Errorf("reopen without monitor: %v", err)
+			t.Errorf("reopen without a monitor = %v, want a failed precondition", err)
 		}
 	})
 }
@@ -400,18 +402,18 @@ func TestRuntimeStateRemoved(t *testing.T) {
 		must(t, "remove", os.RemoveAll(m.Config.Root))
 		s, err := r.State(limit(t), "a")
 		if err != nil || s.Status != oci.Running {
-			t.Errorf("state %+v, %v", s, err)
+			t.Errorf("state = %+v, %v, want %s", s, err, oci.Running)
 		}
 		must(t, "delete a running one", r.Delete(limit(t), "a"))
 		must(t, "kill", r.Signal(limit(t), "b", syscall.SIGKILL))
 		exit, err := r.Wait(limit(t), "b")
 		if err != nil || exit.Code != 137 || !exit.Known {
-			t.Errorf("exit %+v, %v", exit, err)
+			t.Errorf("exit = %+v, %v, want code 137, known", exit, err)
 		}
 	})
 }
 
-// TestSignalWithoutBundle: a container whose bundle was removed is reached all the same, and nobody else is.
+// TestSignalWithoutBundle: a signal reaches a container whose bundle was removed, and no other container.
 func TestSignalWithoutBundle(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
 		r := m.New()
@@ -421,7 +423,7 @@ func TestSignalWithoutBundle(t *testing.T) {
 		must(t, "kill", r.Signal(limit(t), "lost", syscall.SIGKILL))
 		must(t, "wait", lost.Wait(limit(t)))
 		must(t, "kill what is dead", r.Signal(limit(t), "lost", syscall.SIGKILL))
-		must(t, "kill what never was", r.Signal(limit(t), "nobody", syscall.SIGKILL))
+		must(t, "kill what never was", r.Signal(limit(t), "absent", syscall.SIGKILL))
 		if !other.Alive() {
 			t.Error("another container was killed")
 		}
@@ -462,11 +464,11 @@ func TestDeleteIncomplete(t *testing.T) {
 			must(t, id, damage(id))
 			for range 2 {
 				if err := r.Delete(limit(t), id); err != nil {
-					t.Errorf("%s: %v", id, err)
+					t.Errorf("delete %s: %v", id, err)
 				}
 			}
 			if s, err := r.State(limit(t), id); err != nil || s.Status != oci.Absent {
-				t.Errorf("%s: %+v, %v", id, s, err)
+				t.Errorf("%s: state = %+v, %v, want %s", id, s, err, oci.Absent)
 			}
 		}
 		must(t, "mkdir", os.MkdirAll(bundle("empty", ""), 0o700))
@@ -474,7 +476,7 @@ func TestDeleteIncomplete(t *testing.T) {
 	})
 }
 
-// wrapper writes a runtime that runs the script when the verb comes, and is the real one else.
+// wrapper writes a runtime that runs the script first if it is called with the verb, and then executes the real one.
 func wrapper(t *testing.T, m *ocitest.Machine, verb, script string) {
 	t.Helper()
 	path := filepath.Join(m.LogDir, "runtime")
@@ -492,16 +494,16 @@ func TestCreateHangs(t *testing.T) {
 		begin := time.Now()
 		_, err := r.Create(limit(t), oci.CreateRequest{ID: "c", Spec: m.Spec("true")})
 		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("create: %v", err)
+			t.Errorf("create = %v, want %v", err, context.DeadlineExceeded)
 		}
 		gone := errors.New("caller is gone")
 		ctx, cancel := context.WithCancelCause(limit(t))
 		time.AfterFunc(100*time.Millisecond, func() { cancel(gone) })
 		if _, err := r.Create(ctx, oci.CreateRequest{ID: "d", Spec: m.Spec("true")}); !errors.Is(err, gone) {
-			t.Errorf("cancelled create: %v", err)
+			t.Errorf("cancelled create = %v, want %v", err, gone)
 		}
 		if took := time.Since(begin); took > 30*time.Second {
-			t.Errorf("took %s", took)
+			t.Errorf("both creations took %s, want at most 30s", took)
 		}
 		must(t, "delete", r.Delete(limit(t), "c"))
 		must(t, "delete", r.Delete(limit(t), "d"))
@@ -516,7 +518,7 @@ func TestCreateHangsAfterwards(t *testing.T) {
 		r, s := m.New(), m.Spec("true")
 		_, err := r.Create(limit(t), oci.CreateRequest{ID: "c", Spec: s})
 		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("create: %v", err)
+			t.Errorf("create = %v, want %v", err, context.DeadlineExceeded)
 		}
 		must(t, "delete", r.Delete(limit(t), "c"))
 	})
@@ -530,7 +532,7 @@ func TestRuntimeComplaint(t *testing.T) {
 		})
 		_, err := r.Create(limit(t), oci.CreateRequest{ID: "c", Spec: s})
 		if err == nil || !strings.Contains(err.Error(), "/no/such/source") || errors.Is(err, oci.ErrCommand) {
-			t.Errorf("create: %v", err)
+			t.Errorf("create = %v, want an error that names /no/such/source and is not %v", err, oci.ErrCommand)
 		}
 		must(t, "delete", r.Delete(limit(t), "c"))
 	})
@@ -545,13 +547,13 @@ func TestLeftoversInSharedPIDNamespace(t *testing.T) {
 		start(t, r, oci.CreateRequest{ID: "c", Spec: s})
 		exit, err := r.Wait(limit(t), "c")
 		if err != nil || exit.Code != 3 {
-			t.Errorf("exit %+v, %v", exit, err)
+			t.Errorf("exit = %+v, %v, want code 3", exit, err)
 		}
 		if left := members(t, s); len(left) != 0 {
-			t.Errorf("processes %v outlive their container", left)
+			t.Errorf("processes %v outlive their container, want none", left)
 		}
 		if st, err := r.State(limit(t), "infra"); err != nil || st.Status != oci.Running {
-			t.Errorf("infra %+v, %v", st, err)
+			t.Errorf("state of the infra container = %+v, %v, want %s", st, err, oci.Running)
 		}
 		s = m.Spec(sh("sleep 1001 & sleep 1002")...)
 		s.Linux.Namespaces[1].Path = fmt.Sprintf("/proc/%d/ns/pid", infra.Pid)
@@ -571,12 +573,12 @@ func TestOOM(t *testing.T) {
 		start(t, r, oci.CreateRequest{ID: "oom", Spec: spec})
 		exit, err := r.Wait(limit(t), "oom")
 		if err != nil || exit.Code != 137 || !exit.OOM {
-			t.Errorf("exit %+v, %v", exit, err)
+			t.Errorf("exit = %+v, %v, want code 137, OOM", exit, err)
 		}
 		start(t, r, oci.CreateRequest{ID: "fine", Spec: limited("true")})
 		exit, err = r.Wait(limit(t), "fine")
 		if err != nil || exit.Code != 0 || exit.OOM {
-			t.Errorf("exit %+v, %v", exit, err)
+			t.Errorf("exit = %+v, %v, want code 0, no OOM", exit, err)
 		}
 	})
 }
@@ -588,10 +590,10 @@ func TestTerminal(t *testing.T) {
 		start(t, r, oci.CreateRequest{ID: "c", Spec: s, LogPath: path, Terminal: true})
 		exit, err := r.Wait(limit(t), "c")
 		if err != nil || exit.Code != 4 {
-			t.Errorf("exit %+v, %v", exit, err)
+			t.Errorf("exit = %+v, %v, want code 4", exit, err)
 		}
 		if got := lines(t, path); len(got) != 2 || strings.TrimSpace(got[1]) != "yes" {
-			t.Errorf("log %q", got)
+			t.Errorf("log = %q, want 2 lines that end with %q", got, "yes")
 		}
 	})
 }
@@ -605,7 +607,7 @@ func TestLongDirectories(t *testing.T) {
 		start(t, r, oci.CreateRequest{ID: strings.Repeat("c", 64), Spec: s, Terminal: true})
 		exit, err := r.Wait(limit(t), strings.Repeat("c", 64))
 		if err != nil || exit.Code != 5 {
-			t.Errorf("exit %+v, %v", exit, err)
+			t.Errorf("exit = %+v, %v, want code 5", exit, err)
 		}
 	})
 }
@@ -617,20 +619,19 @@ func TestBadLogPath(t *testing.T) {
 			ID: "c", Spec: m.Spec("true"), LogPath: filepath.Join(m.LogDir, "a:b.log"),
 		})
 		if !errdefs.IsInvalidArgument(err) {
-			t.Errorf("log path with a colon: %v", err)
+			t.Errorf("create with a colon in the log path = %v, want an invalid argument", err)
 		}
 		_, err = r.Create(limit(t), oci.CreateRequest{
 			ID: "d", Spec: m.Spec("true"), LogPath: filepath.Join(m.LogDir, "no/such/dir.log"),
 		})
 		if err == nil || !strings.Contains(err.Error(), "log file") {
-			t.Errorf("log in a missing directory: %v", err)
+			t.Errorf("create with a log in a missing directory = %v, want an error that names the log file", err)
 		}
 		must(t, "delete", r.Delete(limit(t), "d"))
 	})
 }
 
-// TestReopenNeedsDirectory moves the whole log directory away: conmon would end, and take the container's
-// output with it.
+// TestReopenNeedsDirectory moves the whole log directory away: conmon would exit, and the container's output be lost.
 func TestReopenNeedsDirectory(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
 		r, dir := m.New(), filepath.Join(m.LogDir, "pod")
@@ -638,16 +639,16 @@ func TestReopenNeedsDirectory(t *testing.T) {
 		start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec("sleep", "1000"), LogPath: filepath.Join(dir, "0.log")})
 		must(t, "rename", os.Rename(dir, dir+".old"))
 		if err := r.ReopenLog(limit(t), "c"); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("reopen: %v", err)
+			t.Errorf("reopen = %v, want %v", err, os.ErrNotExist)
 		}
 		must(t, "rename", os.Rename(dir+".old", dir))
 		must(t, "reopen", r.ReopenLog(limit(t), "c"))
 	})
 }
 
-// TestReopenIsNotLedAway puts symbolic links where conmon will make the new log: a pod that can write to the log
-// directory must not choose a file of the node that conmon, as root, empties and writes to.
-func TestReopenIsNotLedAway(t *testing.T) {
+// TestReopenFollowsNoSymlink puts symbolic links where conmon creates the new log: a pod that can write to the log
+// directory must not choose a file of the node that conmon, as root, truncates and writes to.
+func TestReopenFollowsNoSymlink(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
 		r, path, secret := m.New(), filepath.Join(m.LogDir, "0.log"), filepath.Join(m.LogDir, "secret")
 		must(t, "write", os.WriteFile(secret, []byte("secret"), 0o600))
@@ -657,20 +658,20 @@ func TestReopenIsNotLedAway(t *testing.T) {
 			must(t, "link", os.Symlink(secret, link))
 			must(t, "reopen", r.ReopenLog(limit(t), "c"))
 			if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
-				t.Errorf("%s led away: the log is %v, %v", filepath.Base(link), info, err)
+				t.Errorf("link at %s: the log is %v, %v, want a regular file", filepath.Base(link), info, err)
 			}
 			for len(lines(t, path)) == 0 {
 				time.Sleep(5 * time.Millisecond)
 			}
 			if got, err := os.ReadFile(secret); string(got) != "secret" {
-				t.Fatalf("%s led away: the file that it names is %q, %v", filepath.Base(link), got, err)
+				t.Fatalf("link at %s: its target contains %q, %v, want %q", filepath.Base(link), got, err, "secret")
 			}
 		}
 	})
 }
 
-// TestCreateIsNotLedAway puts a symbolic link at the log's path between the check of the path and conmon's open.
-func TestCreateIsNotLedAway(t *testing.T) {
+// TestCreateFollowsNoSymlink puts a symbolic link at the log's path between the check of the path and conmon's open.
+func TestCreateFollowsNoSymlink(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
 		path, secret := filepath.Join(m.LogDir, "0.log"), filepath.Join(m.LogDir, "secret")
 		must(t, "write", os.WriteFile(secret, []byte("secret"), 0o600))
@@ -681,20 +682,20 @@ func TestCreateIsNotLedAway(t *testing.T) {
 		r := m.New()
 		_, err := r.Create(limit(t), oci.CreateRequest{ID: "c", Spec: m.Spec("echo", "written"), LogPath: path})
 		if err == nil {
-			t.Error("created with a log that is another file")
+			t.Error("create with a link at the log's path succeeded, want an error")
 			must(t, "start", r.Start(limit(t), "c"))
 			_, err = r.Wait(limit(t), "c")
 			must(t, "wait", err)
 		}
 		must(t, "delete", r.Delete(limit(t), "c"))
 		if got, err := os.ReadFile(secret); string(got) != "secret" {
-			t.Errorf("a file that a link names: %q, %v", got, err)
+			t.Errorf("the link's target contains %q, %v, want %q", got, err, "secret")
 		}
 	})
 }
 
-// TestRotation moves the log away again and again under a container that prints as fast as it can: every line
-// is in exactly one of the files, in order.
+// TestRotation rotates the log of a container that prints as fast as it can: every line is in exactly one of the files,
+// in order.
 func TestRotation(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
 		r, path := m.New(), filepath.Join(m.LogDir, "0.log")
@@ -719,11 +720,11 @@ func TestRotation(t *testing.T) {
 		all := lines(t, files...)
 		for i, line := range all {
 			if line != fmt.Sprint(i+1) {
-				t.Fatalf("line %d is %q", i+1, line)
+				t.Fatalf("line %d = %q, want \"%[1]d\"", i+1, line)
 			}
 		}
 		if len(all) != 200000 {
-			t.Errorf("%d lines in %d files", len(all), len(files))
+			t.Errorf("%d lines in %d files, want 200000 lines", len(all), len(files))
 		}
 		t.Logf("%d files", len(files))
 	})
@@ -745,7 +746,7 @@ func TestParallel(t *testing.T) {
 					}
 					exit, err := r.Wait(ctx, id)
 					if err != nil || exit.Code != int32(i) {
-						return fmt.Errorf("exit %+v: %w", exit, err)
+						return fmt.Errorf("exit = %+v, want code %d: %w", exit, i, err)
 					}
 					return nil
 				}()
@@ -769,7 +770,7 @@ func TestWaitTakesNoThreads(t *testing.T) {
 		}
 		time.Sleep(200 * time.Millisecond)
 		if after := threads(t); after > before+20 {
-			t.Errorf("%d threads with 200 waiters, %d without", after, before)
+			t.Errorf("%d threads with 200 waiters, want at most 20 more than %d", after, before)
 		}
 		must(t, "kill", r.Signal(limit(t), "c", syscall.SIGKILL))
 		wg.Wait()
@@ -793,12 +794,12 @@ func TestUpdateTakesEffect(t *testing.T) {
 			b, err := os.ReadFile(filepath.Join(root, s.Linux.CgroupsPath, "pids.max"))
 			if err == nil {
 				if strings.TrimSpace(string(b)) != "55" {
-					t.Errorf("pids.max is %q", b)
+					t.Errorf("pids.max = %q, want 55", b)
 				}
 				return
 			}
 		}
-		t.Error("no pids.max")
+		t.Error("pids.max not found, want 55")
 	})
 }
 
@@ -810,15 +811,15 @@ func TestNotReady(t *testing.T) {
 	err := r.Ready()
 	for _, want := range []string{"handler gone", "no-such-runtime", "no-such-conmon", "/opt/x, /opt/y"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("ready: %v, want %q in it", err, want)
+			t.Errorf("ready = %v, want %q in it", err, want)
 		}
 	}
 	if !errdefs.IsUnavailable(err) {
-		t.Errorf("ready: %v", err)
+		t.Errorf("ready = %v, want an unavailable error", err)
 	}
 	_, err = r.Create(limit(t), oci.CreateRequest{ID: "c", Spec: ocitest.FakeSpec("true")})
 	if !errdefs.IsUnavailable(err) {
-		t.Errorf("create: %v", err)
+		t.Errorf("create = %v, want an unavailable error", err)
 	}
 	must(t, "delete", r.Delete(limit(t), "c"))
 }
@@ -830,7 +831,7 @@ func TestFeatures(t *testing.T) {
 		f := r.Features()
 		t.Logf("%s, %s: %+v", r.MonitorVersion(), m.Config.Name, f)
 		if !strings.HasPrefix(f.Version, m.Config.Name+" version ") || !f.RecursiveReadOnly {
-			t.Errorf("%+v", f)
+			t.Errorf("features = %+v, want version %s and recursive read-only", f, m.Config.Name)
 		}
 		s := m.Spec("true")
 		s.Version = f.OCIVersion
@@ -852,19 +853,18 @@ func TestRecursiveReadOnly(t *testing.T) {
 		start(t, r, oci.CreateRequest{ID: "c", Spec: s})
 		exit, err := r.Wait(limit(t), "c")
 		if err != nil || exit.Code != 0 {
-			t.Errorf("exit %+v, %v", exit, err)
+			t.Errorf("exit = %+v, %v, want code 0", exit, err)
 		}
 	})
 }
 
-// TestUserNamespaces proves the feature bit: in a user namespace, an idmapped mount shows root's file as
-// root's.
+// TestUserNamespaces proves the feature bit: in a user namespace, an idmapped mount shows root's file as root's.
 func TestUserNamespaces(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
 		r, path := m.New(), filepath.Join(m.LogDir, "0.log")
 		if !r.Features().UserNamespaces {
 			if m.Config.Name == "runc" {
-				t.Fatal("runc can, and says that it cannot")
+				t.Fatal("Features().UserNamespaces = false with runc, want true")
 			}
 			return // nothing is promised: crun before 1.9
 		}
@@ -885,7 +885,7 @@ func TestUserNamespaces(t *testing.T) {
 		start(t, r, oci.CreateRequest{ID: "c", Spec: s, LogPath: path})
 		exit, err := r.Wait(limit(t), "c")
 		if got := fmt.Sprint(lines(t, path)); err != nil || exit.Code != 0 || got != "[65534 0]" {
-			t.Errorf("owners of an unmapped and a mapped file: %s; exit %+v, %v", got, exit, err)
+			t.Errorf("owners of an unmapped and a mapped file = %s, exit = %+v, %v, want [65534 0], code 0", got, exit, err)
 		}
 	})
 }

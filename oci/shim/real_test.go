@@ -43,7 +43,7 @@ func until(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%s: it never was", what)
+			t.Fatalf("%s: not after 20s", what)
 		}
 	}
 }
@@ -71,13 +71,13 @@ func readLog(path string) string {
 	return string(b)
 }
 
-// processes reads who is on record in a container's bundle.
+// processes reads the record in a container's bundle.
 func (m *machine) processes(t testing.TB, id string) (rec struct {
 	Owner   string
 	Address string
 	Shim    process.Process
 	Init    process.Process
-	Keeper  process.Process
+	Stdio   process.Process `json:"keeper"`
 }) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(m.cfg.RunDir, id, "podd.json"))
@@ -105,11 +105,11 @@ func TestPodSharesShim(t *testing.T) {
 	r := m.open(t)
 	pod(t, m, r)
 	infra, app := m.processes(t, "pod"), m.processes(t, "app")
-	if app.Shim != infra.Shim || app.Owner != "pod" || app.Init == infra.Init || app.Keeper == infra.Keeper {
-		t.Errorf("infra %+v, app %+v", infra, app)
+	if app.Shim != infra.Shim || app.Owner != "pod" || app.Init == infra.Init || app.Stdio == infra.Stdio {
+		t.Errorf("infra = %+v, app = %+v, want one shim, owner pod, and two init and stdio processes", infra, app)
 	}
 	if !app.Init.DescendsFrom(app.Shim) {
-		t.Error("the container is not the shim's")
+		t.Errorf("init process %+v does not descend from the shim %+v", app.Init, app.Shim)
 	}
 	var spec specs.Spec
 	b, err := os.ReadFile(filepath.Join(m.cfg.RunDir, "app", "config.json"))
@@ -117,20 +117,20 @@ func TestPodSharesShim(t *testing.T) {
 	must(t, "config.json", json.Unmarshal(b, &spec))
 	if a := spec.Annotations; a["io.kubernetes.cri.container-type"] != "container" ||
 		a["io.kubernetes.cri.sandbox-id"] != "pod" {
-		t.Errorf("annotations %v", a)
+		t.Errorf("annotations = %v, want those of a container in sandbox pod", a)
 	}
 	must(t, "delete app", r.Delete(limit(t), "app"))
 	s, err := r.State(limit(t), "pod")
 	must(t, "state", err)
 	if s.Status != oci.Running {
-		t.Errorf("infra container is %s after the deletion of another", s.Status)
+		t.Errorf("infra container is %s after the deletion of another, want %s", s.Status, oci.Running)
 	}
 	must(t, "delete pod", r.Delete(limit(t), "pod"))
 	if infra.Shim.Alive() {
 		t.Error("the shim outlives its pod")
 	}
 	if _, err := os.Lstat(infra.Address); err == nil {
-		t.Error("the shim's socket is left")
+		t.Errorf("the shim's socket %s is left", infra.Address)
 	}
 }
 
@@ -151,10 +151,10 @@ func TestDaemonDies(t *testing.T) {
 	exit, err := second.Wait(ctx, "c")
 	must(t, "wait", err)
 	if exit.Code != 7 || !exit.Known {
-		t.Errorf("exit %+v", exit)
+		t.Errorf("exit = %+v, want code 7, known", exit)
 	}
 	if n := strings.Count(readLog(path), " F "); n != 20001 {
-		t.Errorf("%d lines in the log", n)
+		t.Errorf("%d lines in the log, want 20001", n)
 	}
 	must(t, "delete", second.Delete(ctx, "c"))
 }
@@ -179,7 +179,7 @@ func TestShimKilled(t *testing.T) {
 	must(t, "kill the shim", app.Shim.Kill(ctx))
 	for range 2 {
 		if exit := <-exits; exit.Code != 255 || exit.Known {
-			t.Errorf("exit %+v", exit)
+			t.Errorf("exit = %+v, want code 255, not known", exit)
 		}
 	}
 	if app.Init.Alive() {
@@ -193,7 +193,7 @@ func TestShimKilled(t *testing.T) {
 	must(t, "signal to what is gone", r.Signal(ctx, "app", syscall.SIGKILL))
 	_, err := r.ExecSync(ctx, oci.ExecRequest{ID: "app", Process: m.Spec("true").Process})
 	if !errdefs.IsFailedPrecondition(err) {
-		t.Errorf("exec: %v", err)
+		t.Errorf("exec = %v, want a failed precondition", err)
 	}
 	must(t, "delete", r.Delete(ctx, "app"))
 	must(t, "delete", r.Delete(ctx, "pod"))
@@ -221,20 +221,20 @@ func TestShimHangs(t *testing.T) {
 	m.cfg.CallTimeout = time.Second
 	r = m.open(t)
 	if s, err := r.State(ctx, "app"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("state %+v, %v", s, err)
+		t.Errorf("state = %+v, %v, want %v", s, err, context.DeadlineExceeded)
 	}
 	_, err := r.ExecSync(ctx, oci.ExecRequest{ID: "app", Process: m.Spec("true").Process})
 	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("exec: %v", err)
+		t.Errorf("exec = %v, want %v", err, context.DeadlineExceeded)
 	}
 	must(t, "delete", r.Delete(ctx, "app"))
 	must(t, "delete", r.Delete(ctx, "pod"))
-	if app.Shim.Alive() || app.Init.Alive() {
-		t.Error("they live")
+	if shimRuns, initRuns := app.Shim.Alive(), app.Init.Alive(); shimRuns || initRuns {
+		t.Errorf("shim runs: %v, container runs: %v, want neither", shimRuns, initRuns)
 	}
 }
 
-// TestKillWithHungShim: SIGKILL gets through, and whoever waits is told.
+// TestKillWithHungShim: SIGKILL kills the container, and Wait returns.
 func TestKillWithHungShim(t *testing.T) {
 	m := runcMachine(t)
 	r, ctx := m.open(t), limit(t)
@@ -244,20 +244,20 @@ func TestKillWithHungShim(t *testing.T) {
 	m.cfg.CallTimeout = time.Second
 	r = m.open(t)
 	if err := r.Signal(ctx, "c", syscall.SIGTERM); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("SIGTERM: %v", err)
+		t.Errorf("SIGTERM = %v, want %v", err, context.DeadlineExceeded)
 	}
 	must(t, "SIGKILL", r.Signal(ctx, "c", syscall.SIGKILL))
 	exit, err := r.Wait(ctx, "c")
 	if err != nil || exit.Known || exit.Code != 255 {
-		t.Errorf("%+v, %v", exit, err)
+		t.Errorf("exit = %+v, %v, want code 255, not known", exit, err)
 	}
 	if c.Init.Alive() {
-		t.Error("the container lives")
+		t.Error("the container still runs after SIGKILL")
 	}
 }
 
-// TestKeeperKilled: output goes on under another keeper, which is waited for as the first would be.
-func TestKeeperKilled(t *testing.T) {
+// TestStdioProcessKilled: another stdio process copies the rest of the output, and Wait waits for that one too.
+func TestStdioProcessKilled(t *testing.T) {
 	m := runcMachine(t)
 	r, ctx := m.open(t), limit(t)
 	path := filepath.Join(m.LogDir, "0.log")
@@ -269,20 +269,21 @@ func TestKeeperKilled(t *testing.T) {
 		exited <- exit
 	}()
 	until(t, "it runs", func() bool { return strings.Contains(readLog(path), "one") })
-	first := m.processes(t, "c").Keeper
-	must(t, "kill the keeper", first.Kill(ctx))
-	until(t, "there is another", func() bool { return m.processes(t, "c").Keeper != first })
+	first := m.processes(t, "c").Stdio
+	must(t, "kill the stdio process", first.Kill(ctx))
+	until(t, "there is another", func() bool { return m.processes(t, "c").Stdio != first })
 	// The second one is slow: the container ends before its output is written.
 	now := m.processes(t, "c")
-	freeze(t, now.Keeper)
+	freeze(t, now.Stdio)
 	must(t, "go", os.WriteFile(filepath.Join(m.Rootfs, "tmp", "go"), nil, 0o600))
 	until(t, "the container has ended", func() bool { return !now.Init.Alive() })
-	time.AfterFunc(300*time.Millisecond, func() { _ = now.Keeper.Signal(syscall.SIGCONT) })
+	time.AfterFunc(300*time.Millisecond, func() { _ = now.Stdio.Signal(syscall.SIGCONT) })
 	if exit := <-exited; exit.Code != 0 || !exit.Known {
-		t.Errorf("exit %+v", exit)
+		t.Errorf("exit = %+v, want code 0, known", exit)
 	}
 	if got := readLog(path); !strings.HasSuffix(got, " stdout F end\n") || strings.Count(got, " F ") != 1002 {
-		t.Errorf("%d lines, end %q", strings.Count(got, " F "), got[max(len(got)-100, 0):])
+		t.Errorf("%d lines that end with %q, want 1002 that end with %q",
+			strings.Count(got, " F "), got[max(len(got)-100, 0):], " stdout F end\n")
 	}
 }
 
@@ -294,14 +295,16 @@ func TestDeleteWithoutRecord(t *testing.T) {
 	c := m.processes(t, "c")
 	must(t, "remove", os.Remove(filepath.Join(m.cfg.RunDir, "c", "podd.json")))
 	if s, err := r.State(ctx, "c"); err != nil || s.Status != oci.Absent {
-		t.Errorf("%+v, %v", s, err)
+		t.Errorf("state = %+v, %v, want %s", s, err, oci.Absent)
 	}
 	must(t, "delete", m.open(t).Delete(ctx, "c"))
-	if c.Shim.Alive() || c.Init.Alive() || c.Keeper.Alive() {
-		t.Error("something lives")
+	shimRuns, initRuns, stdioRuns := c.Shim.Alive(), c.Init.Alive(), c.Stdio.Alive()
+	if shimRuns || initRuns || stdioRuns {
+		t.Errorf("shim runs: %v, container runs: %v, stdio process runs: %v, want none",
+			shimRuns, initRuns, stdioRuns)
 	}
 	if _, err := os.Lstat(c.Address); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the shim's socket: %v", err)
+		t.Errorf("lstat of the shim's socket = %v, want %v", err, fs.ErrNotExist)
 	}
 }
 
@@ -315,7 +318,7 @@ func TestCreateTimeout(t *testing.T) {
 	r, ctx := m.open(t), limit(t)
 	_, err := r.Create(ctx, oci.CreateRequest{ID: "c", Spec: m.Spec("true")})
 	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("create: %v", err)
+		t.Errorf("create = %v, want %v", err, context.DeadlineExceeded)
 	}
 	must(t, "delete", r.Delete(ctx, "c"))
 }
@@ -327,7 +330,7 @@ func TestLyingShims(t *testing.T) {
 		"words":      "echo cannot start",
 		"failing":    "echo no such thing >&2; exit 1",
 		"abstract":   "echo unix://@/x",
-		"nobody":     "echo unix:///tmp/no/such/socket",
+		"no server":  "echo unix:///tmp/no/such/socket",
 		"file":       "echo unix:///etc/passwd",
 		"flood":      "head -c 10000000 /dev/zero",
 		"grandchild": "sleep 1000 & echo unix:///tmp/no/such/socket",
@@ -338,7 +341,7 @@ func TestLyingShims(t *testing.T) {
 			must(t, "write", os.WriteFile(m.cfg.Path, []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 			r := m.open(t)
 			if p, err := r.Create(limit(t), oci.CreateRequest{ID: "c", Spec: m.Spec("true")}); err == nil {
-				t.Errorf("created %+v", p)
+				t.Errorf("create = %+v, want an error", p)
 			}
 			must(t, "delete", r.Delete(limit(t), "c"))
 		})
@@ -356,12 +359,12 @@ func TestAnotherShimsAddress(t *testing.T) {
 	must(t, "write", os.WriteFile(liar.cfg.Path,
 		fmt.Appendf(nil, "#!/bin/sh\necho unix://%s\n", m.processes(t, "victim").Address), 0o755))
 	l := liar.open(t)
-	if _, err := l.Create(limit(t), oci.CreateRequest{ID: "c", Spec: m.Spec("true")}); err == nil {
-		t.Error("created")
+	if p, err := l.Create(limit(t), oci.CreateRequest{ID: "c", Spec: m.Spec("true")}); err == nil {
+		t.Errorf("create with the address of another pod's shim = %+v, want an error", p)
 	}
 	must(t, "delete", l.Delete(limit(t), "c"))
 	if s, err := r.State(limit(t), "victim"); err != nil || s.Status != oci.Running {
-		t.Errorf("the other pod's container is %s, %v", s.Status, err)
+		t.Errorf("the other pod's container is %s, %v, want %s", s.Status, err, oci.Running)
 	}
 }
 
@@ -379,13 +382,13 @@ func TestAttach(t *testing.T) {
 	must(t, "end of input", typed.Close())
 	must(t, "attach", <-attached)
 	if stderr.String() != "bye\n" {
-		t.Errorf("stderr %q", stderr.String())
+		t.Errorf("stderr = %q, want %q", stderr.String(), "bye\n")
 	}
 	if exit, err := r.Wait(ctx, "c"); err != nil || exit.Code != 4 {
-		t.Errorf("%+v, %v", exit, err)
+		t.Errorf("exit = %+v, %v, want code 4", exit, err)
 	}
 	if err := r.Attach(ctx, "c", oci.Streams{}); !errdefs.IsFailedPrecondition(err) {
-		t.Errorf("attach to an ended container: %v", err)
+		t.Errorf("attach to an exited container = %v, want a failed precondition", err)
 	}
 }
 
@@ -406,7 +409,7 @@ func TestTerminal(t *testing.T) {
 	must(t, "type", err)
 	must(t, "attach", <-attached)
 	if got := out.String(); !strings.Contains(got, "got word") {
-		t.Errorf("%q", got)
+		t.Errorf("output = %q, want it to contain %q", got, "got word")
 	}
 }
 
@@ -418,7 +421,8 @@ func TestExecStreams(t *testing.T) {
 	code, err := r.Exec(ctx, "c", m.Spec(sh("cat; echo err >&2; exit 9")...).Process,
 		oci.Streams{Stdin: strings.NewReader(strings.Repeat("data\n", 50000)), Stdout: &stdout, Stderr: &stderr})
 	if err != nil || code != 9 || len(stdout.String()) != 250000 || stderr.String() != "err\n" {
-		t.Errorf("%d, %v, %d bytes, %q", code, err, len(stdout.String()), stderr.String())
+		t.Errorf("exec = %d, %v, %d bytes, %q, want 9, nil, 250000 bytes, %q",
+			code, err, len(stdout.String()), stderr.String(), "err\n")
 	}
 	p := m.Spec(sh("stty size")...).Process
 	p.Terminal = true
@@ -427,14 +431,14 @@ func TestExecStreams(t *testing.T) {
 	var screen ocitest.Output
 	code, err = r.Exec(ctx, "c", p, oci.Streams{Stdout: &screen, Resize: sizes})
 	if err != nil || code != 0 || screen.String() != "37 101\r\n" {
-		t.Errorf("%d, %v, %q", code, err, screen.String())
+		t.Errorf("exec with a terminal = %d, %v, %q, want 0, nil, %q", code, err, screen.String(), "37 101\r\n")
 	}
 	// A client that goes away ends the command.
 	short, cancel := context.WithCancel(ctx)
 	ready := &notifier{found: cancel}
 	_, err = r.Exec(short, "c", m.Spec(sh("echo go; sleep 1000")...).Process, oci.Streams{Stdout: ready})
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
+		t.Errorf("exec of a client that disconnected = %v, want %v", err, context.Canceled)
 	}
 	until(t, "nothing is left of the commands", func() bool {
 		left, err := filepath.Glob(filepath.Join(m.cfg.RunDir, "c", "*exec-*"))
@@ -458,10 +462,11 @@ func TestExecSyncReturnsThoughChildHoldsOutput(t *testing.T) {
 	command := m.Spec(sh("echo out; echo err >&2; sleep 1000 & exit 7")...).Process
 	got, err := r.ExecSync(limit(t), oci.ExecRequest{ID: "c", Process: command})
 	if err != nil || got.Code != 7 || string(got.Stdout) != "out\n" || string(got.Stderr) != "err\n" {
-		t.Errorf("%d, %q, %q, %v", got.Code, got.Stdout, got.Stderr, err)
+		t.Errorf("exec = %d, %q, %q, %v, want 7, %q, %q, nil",
+			got.Code, got.Stdout, got.Stderr, err, "out\n", "err\n")
 	}
 	if took := time.Since(begin); took > 10*time.Second {
-		t.Errorf("took %s", took)
+		t.Errorf("exec took %s, want at most 10s", took)
 	}
 }
 
@@ -472,23 +477,23 @@ func TestReady(t *testing.T) {
 		"no shim":    func(c *shim.Config) { c.Path = "/no/such/shim" },
 		"bare name":  func(c *shim.Config) { c.Path, c.SearchPath = "containerd-shim-none-v1", []string{"/usr/bin"} },
 		"no runtime": func(c *shim.Config) { c.Runtime = "/no/such/runc" },
-		"no keeper":  func(c *shim.Config) { c.Stdio = "" },
+		"no stdio":   func(c *shim.Config) { c.Stdio = "" },
 		"not a shim": func(c *shim.Config) { c.Path = "/bin/false" },
 	} {
 		m.cfg = good
 		change(&m.cfg)
 		r := m.open(t)
 		if err := r.Ready(); !errdefs.IsUnavailable(err) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: Ready = %v, want an unavailable error", name, err)
 		}
 		if f := r.Features(); f.OCIVersion != "1.0.2" {
-			t.Errorf("%s: %+v", name, f)
+			t.Errorf("%s: features = %+v, want OCI version 1.0.2", name, f)
 		}
 	}
 	m.cfg = good
 	if f := m.open(t).Features(); f.OwnKernel || f.HostNetwork || f.OCIVersion < "1.2" || len(f.MountOptions) == 0 ||
 		!strings.Contains(f.Version, "containerd-shim-runc-v2") {
-		t.Errorf("%+v", f)
+		t.Errorf("features = %+v, want those of containerd-shim-runc-v2 with runc", f)
 	}
 }
 
@@ -505,25 +510,25 @@ func TestGVisorKernel(t *testing.T) {
 	for _, id := range []string{"pod", "app"} {
 		got, err := r.ExecSync(limit(t), oci.ExecRequest{ID: id, Process: m.Spec(sh("dmesg")...).Process})
 		if err != nil || !strings.Contains(string(got.Stdout), "Starting gVisor") {
-			t.Errorf("%s: %q, %q, %v", id, got.Stdout, got.Stderr, err)
+			t.Errorf("%s: dmesg = %q, %q, %v, want %q in it", id, got.Stdout, got.Stderr, err, "Starting gVisor")
 		}
 	}
 	infra, app := m.processes(t, "pod"), m.processes(t, "app")
 	if app.Init != infra.Init || app.Init == app.Shim {
-		t.Errorf("infra %+v, app %+v", infra, app)
+		t.Errorf("infra = %+v, app = %+v, want one init process, other than the shim", infra, app)
 	}
 	if f := r.Features(); !f.OwnKernel || f.RecursiveReadOnly || f.UserNamespaces {
-		t.Errorf("%+v", f)
+		t.Errorf("features = %+v, want only OwnKernel of the kernel's", f)
 	}
 	if u, err := r.Usage(limit(t), "app"); err != nil || u.Memory.Usage == 0 || u.Pids.Current == 0 {
-		t.Errorf("usage %+v, %v", u, err)
+		t.Errorf("usage = %+v, %v, want memory and pids above 0", u, err)
 	}
 	must(t, "delete app", r.Delete(limit(t), "app"))
 	if _, err := r.Usage(limit(t), "app"); !errdefs.IsNotFound(err) {
-		t.Errorf("usage of what is gone: %v", err)
+		t.Errorf("usage of a deleted container = %v, want not found", err)
 	}
 	if !infra.Init.Alive() {
-		t.Error("the sandbox ended with one of its containers")
+		t.Error("the sandbox exited with one of its containers")
 	}
 }
 
@@ -539,15 +544,15 @@ func TestGVisorExecTimeout(t *testing.T) {
 		begin := time.Now()
 		_, err := r.ExecSync(ctx, oci.ExecRequest{ID: "app", Process: m.Spec("sleep", "4321").Process, Timeout: timeout})
 		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("exec: %v", err)
+			t.Errorf("exec with a timeout of %s = %v, want %v", timeout, err, context.DeadlineExceeded)
 		}
 		if took := time.Since(begin); took > 8*time.Second {
-			t.Errorf("with a timeout of %s it took %s", timeout, took)
+			t.Errorf("exec with a timeout of %s took %s, want at most 8s", timeout, took)
 		}
 		got, err := r.ExecSync(ctx, oci.ExecRequest{ID: "app", Process: m.Spec("ps", "-o", "args").Process})
 		must(t, "ps", err)
 		if !strings.Contains(string(got.Stdout), "sleep 1000") || strings.Contains(string(got.Stdout), "4321") {
-			t.Errorf("after a timeout of %s there is\n%s", timeout, got.Stdout)
+			t.Errorf("after a timeout of %s these run, want sleep 1000 and not sleep 4321:\n%s", timeout, got.Stdout)
 		}
 	}
 }
@@ -568,11 +573,11 @@ func TestGVisorDaemonDies(t *testing.T) {
 	second := m.open(t)
 	got, err := second.ExecSync(ctx, oci.ExecRequest{ID: app.ID, Process: m.Spec("echo", "hello").Process})
 	if err != nil || string(got.Stdout) != "hello\n" {
-		t.Errorf("exec: %q, %v", got.Stdout, err)
+		t.Errorf("exec = %q, %v, want %q", got.Stdout, err, "hello\n")
 	}
 	must(t, "stop", second.Signal(ctx, "ticks", syscall.SIGTERM))
 	if exit, err := second.Wait(ctx, "ticks"); err != nil || exit.Code != 6 || !exit.Known {
-		t.Errorf("%+v, %v", exit, err)
+		t.Errorf("exit = %+v, %v, want code 6, known", exit, err)
 	}
 	for _, id := range []string{"ticks", "app", "pod"} {
 		must(t, "delete "+id, second.Delete(ctx, id))
@@ -597,7 +602,7 @@ func TestGVisorSandboxKilled(t *testing.T) {
 	must(t, "kill the sandbox", sandbox.Init.Kill(ctx))
 	for range 2 {
 		if exit := <-exits; exit.Code == 0 {
-			t.Errorf("exit %+v", exit)
+			t.Errorf("exit = %+v, want a code other than 0", exit)
 		}
 	}
 	must(t, "delete app", r.Delete(ctx, "app"))
@@ -607,7 +612,7 @@ func TestGVisorSandboxKilled(t *testing.T) {
 	}
 }
 
-// TestDaemonDiesDuringExec: the next daemon that watches the container ends the command that nobody listens to.
+// TestDaemonDiesDuringExec: the next daemon that watches the container ends the command, which has no caller any more.
 func TestDaemonDiesDuringExec(t *testing.T) {
 	m := runcMachine(t)
 	first, ctx := m.open(t), limit(t)
@@ -626,12 +631,12 @@ func TestDaemonDiesDuringExec(t *testing.T) {
 	// A daemon that dies removes nothing; this one has to be kept from it.
 	pipes, err := filepath.Glob(filepath.Join(m.cfg.RunDir, "c", "exec-*", "podd-stdout"))
 	if err != nil || len(pipes) != 1 {
-		t.Fatalf("%v, %v", pipes, err)
+		t.Fatalf("pipes of execs = %v, %v, want one", pipes, err)
 	}
 	dir := filepath.Dir(pipes[0])
 	must(t, "close", first.Close())
 	if err := <-asked; err == nil {
-		t.Error("a closed handler's exec succeeded")
+		t.Error("exec of a closed handler succeeded, want an error")
 	}
 	must(t, "restore", os.MkdirAll(dir, 0o700))
 
