@@ -150,7 +150,10 @@ func freeFindings(t *testing.T, e *Engine, findings []Finding) {
 	must(t, e.GC(t.Context()))
 	if leaks {
 		checkFinds(t, e, nil)
+		return
 	}
+	_, err := e.Check(t.Context())
+	must(t, err)
 }
 
 func TestCheckClaimsForRecordsThatCannotBeRead(t *testing.T) {

@@ -72,12 +72,16 @@ func (p *probe[T]) stuck() bool {
 
 // measure takes a new sample, or waits for the measurement in progress.
 func (p *probe[T]) measure(ctx context.Context, want Want) {
-	if p.stuck() || p.busy.Acquire(ctx, 1) != nil {
+	if p.stuck() {
 		return
 	}
-	p.sample(want)
-	p.busy.Release(1)
-	if p.closed.Load() { // by close during the measurement
+	if p.busy.Acquire(ctx, 1) == nil {
+		p.sample(want)
+		p.busy.Release(1)
+	}
+	// Closed during a measurement. An Acquire that fails may have held the semaphore for a moment, during which the end of
+	// that measurement could not close the gauge.
+	if p.closed.Load() {
 		p.close()
 	}
 }
