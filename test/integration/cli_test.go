@@ -18,7 +18,7 @@ import (
 	"github.com/podd-project/podd/test/daemon"
 )
 
-// podd runs the command line beside the daemon, with its configuration.
+// podd runs podd's command line with the daemon's configuration.
 func (k *kubelet) podd(args ...string) (stdout, stderr string, code int) {
 	k.Helper()
 	cmd := exec.Command(poddBinary, append([]string{"--config", k.Path("podd.toml")}, args...)...)
@@ -33,12 +33,12 @@ func (k *kubelet) podd(args ...string) (stdout, stderr string, code int) {
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// poddJSON is podd for a command that must end with this exit status and print JSON.
+// poddJSON runs podd with -o json and decodes the output. It fails the test unless the exit status is code.
 func (k *kubelet) poddJSON(to any, code int, args ...string) {
 	k.Helper()
 	out, errs, got := k.podd(append(args, "-o", "json")...)
 	if got != code {
-		k.Fatalf("podd %v: exit status %d, want %d\n%s%s", args, got, code, out, errs)
+		k.Fatalf("podd %v: exit status = %d, want %d\n%s%s", args, got, code, out, errs)
 	}
 	if err := json.Unmarshal([]byte(out), to); err != nil {
 		k.Fatalf("podd %v: %v\n%s", args, err, out)
@@ -71,7 +71,7 @@ func TestStatusCommand(t *testing.T) {
 	k.poddJSON(&s, 0, "status", "--pod", pod[:12])
 	if len(s.Pods) != 1 || s.Pods[0].ID != pod || s.Pods[0].State != "ready" || len(s.Pods[0].Containers) != 1 ||
 		s.Pods[0].Containers[0].ID != container {
-		t.Fatalf("status %+v", s)
+		t.Fatalf("status = %+v, want pod %s, ready, with container %s", s, pod, container)
 	}
 	stages := func(ops []operation, verb string) (names []string) {
 		for _, o := range ops {
@@ -84,12 +84,12 @@ func TestStatusCommand(t *testing.T) {
 		return names
 	}
 	if got := stages(s.Pods[0].Operations, "RunPodSandbox"); !slices.Contains(got, "network") {
-		t.Errorf("the pod's stages are %v", got)
+		t.Errorf("stages of RunPodSandbox = %v, want network among them", got)
 	}
 	if got := stages(s.Pods[0].Containers[0].Operations, "CreateContainer"); !slices.Contains(got, "rootfs") {
-		t.Errorf("the container's stages are %v", got)
+		t.Errorf("stages of CreateContainer = %v, want rootfs among them", got)
 	}
-	// Another pod is stuck in CNI ADD: it is told, with its stage, and logged.
+	// Another pod hangs in CNI ADD: the status has it with its stage, and it is logged.
 	k.ok("hold CNI", k.Gates.Hold("bridge-ADD", "K8S_POD_NAME="))
 	cfg := k.podConfig()
 	k.ok("make the pod's log directory", os.MkdirAll(cfg.LogDirectory, 0o755))
@@ -98,20 +98,20 @@ func TestStatusCommand(t *testing.T) {
 		_, err := k.Runtime.RunPodSandbox(k.ctx(), &cri.RunPodSandboxRequest{Config: cfg})
 		made <- err
 	}()
-	k.eventually("the stuck pod is told of", func() bool {
+	k.eventually("the status has the hanging operation", func() bool {
 		s = nodeStatus{}
 		k.poddJSON(&s, 0, "status")
 		return len(s.Operations) == 1 && s.Operations[0].Verb == "RunPodSandbox" &&
 			slices.Equal(stages(s.Operations, "RunPodSandbox"), []string{"record", "namespaces", "network"})
 	})
 	stuck := time.Now()
-	k.eventually("the stuck pod is logged", func() bool {
+	k.eventually("the hanging operation is logged", func() bool {
 		log := k.LogTail(200)
 		return strings.Contains(log, "slow operation") && strings.Contains(log, "stage=network")
 	})
 	text, _, _ := k.podd("status")
 	if !strings.Contains(text, "Operations in progress: 1") || !strings.Contains(text, cfg.Metadata.Name) {
-		t.Errorf("status says\n%s", text)
+		t.Errorf("status, want one operation in progress, of pod %s:\n%s", cfg.Metadata.Name, text)
 	}
 	held := time.Since(stuck)
 	k.ok("release CNI", k.Gates.Release("bridge-ADD"))
@@ -119,41 +119,41 @@ func TestStatusCommand(t *testing.T) {
 	s = nodeStatus{}
 	k.poddJSON(&s, 0, "status", "--pod", k.pods(&cri.PodSandboxFilter{LabelSelector: cfg.Labels})[0].Id)
 	for _, o := range s.Pods[0].Operations {
-		k.waterfallIsTrue(o, "network", held)
+		k.checkStages(o, "network", held)
 	}
 	text, _, _ = k.podd("status", "--pod", pod)
 	if !strings.Contains(text, "infra container") || !strings.Contains(text, "|#") {
-		t.Errorf("no waterfall:\n%s", text)
+		t.Errorf("status --pod, want a chart of the stages:\n%s", text)
 	}
-	if _, errs, code := k.podd("status", "--listen", k.Path("nobody.sock")); code != 1 ||
-		!strings.Contains(errs, "nobody.sock") {
-		t.Errorf("without a daemon: %d, %s", code, errs)
+	if _, errs, code := k.podd("status", "--listen", k.Path("absent.sock")); code != 1 ||
+		!strings.Contains(errs, "absent.sock") {
+		t.Errorf("status without a daemon: exit status = %d, stderr %q, want 1 and \"absent.sock\"", code, errs)
 	}
 }
 
-// waterfallIsTrue wants the stages of o to follow each other, to be most of it, and one to have taken as long as the
-// test knows.
-func (k *kubelet) waterfallIsTrue(o operation, stage string, least time.Duration) {
+// checkStages fails the test unless the stages of o follow each other, take at least half of its time, and the given
+// stage took at least the given time.
+func (k *kubelet) checkStages(o operation, stage string, least time.Duration) {
 	k.Helper()
 	duration := func(text string) time.Duration {
 		d, err := time.ParseDuration(text)
-		k.ok("read a duration", err)
+		k.ok("parse a duration", err)
 		return d
 	}
-	const rounded = 20 * time.Microsecond // two numbers to 10 each
+	const rounded = 20 * time.Microsecond // two durations, each rounded to 10
 	var end, sum time.Duration
 	for _, s := range o.Stages {
 		after, took := duration(s.After), duration(s.Took)
 		if after < end-rounded {
-			k.Errorf("%s begins at %v, before the stage before it ended at %v", s.Name, after, end)
+			k.Errorf("start of stage %s = %v, want at or after %v, the end of the previous stage", s.Name, after, end)
 		}
 		if s.Name == stage && took < least {
-			k.Errorf("%s took %v, and was held for %v", s.Name, took, least)
+			k.Errorf("duration of stage %s = %v, want at least %v", s.Name, took, least)
 		}
 		end, sum = after+took, sum+took
 	}
 	if whole := duration(o.Took); end > whole+rounded || sum < whole/2 {
-		k.Errorf("the stages end at %v and take %v, of %v: %+v", end, sum, whole, o)
+		k.Errorf("stages end at %v and take %v, want at most %v and at least half of that: %+v", end, sum, whole, o)
 	}
 }
 
@@ -168,8 +168,8 @@ func (f findings) kinds() (whats []string) {
 	return whats
 }
 
-// TestCheckAndWipeCommands lets things leak under a stopped and a running daemon, has them repaired, and wipes the
-// node.
+// TestCheckAndWipeCommands makes resources leak under a stopped and a running daemon, runs check --repair, and wipes
+// the node.
 func TestCheckAndWipeCommands(t *testing.T) {
 	t.Parallel()
 	k := start(t)
@@ -222,7 +222,7 @@ func (k *kubelet) repairStopped(lost, lostContainer string) {
 		k.Errorf("repair: %+v, want %d repaired and nothing found", f, len(want))
 	}
 	if _, err := os.Stat(address); err == nil {
-		k.Errorf("%s is still reserved", address)
+		k.Errorf("%s exists after the repair, want it removed", address)
 	}
 	k.checkFindsNothing("after the repair")
 }
@@ -265,12 +265,12 @@ func (k *kubelet) wipeAll(pod, container string) {
 	}
 }
 
-// freeAddress is host-local's file of an address that no pod has.
+// freeAddress returns host-local's file for an address that no pod has.
 func (k *kubelet) freeAddress() string {
 	k.Helper()
 	taken, err := filepath.Glob(k.Path("ips", "*", "10.*.*.*"))
 	if err != nil || len(taken) == 0 {
-		k.Fatalf("no address is given away: %v", err)
+		k.Fatalf("allocated addresses = %v, %v, want at least one", taken, err)
 	}
 	dir, base := filepath.Split(taken[0])
 	for i := 200; i < 250; i++ {
@@ -279,6 +279,6 @@ func (k *kubelet) freeAddress() string {
 			return path
 		}
 	}
-	k.Fatal("no address is free")
+	k.Fatalf("allocated addresses = %v, want a free one in .200 to .249", taken)
 	return ""
 }

@@ -44,7 +44,7 @@ func imageNames(k *kubelet) {
 	ref := k.pull("registry.k8s.io/e2e-test-images/busybox:1.36.1-1")
 	img := k.image("registry.k8s.io/e2e-test-images/busybox:1.36.1-1")
 	if img.GetId() == "" || img.Id != ref || img.Size == 0 {
-		k.Fatalf("pulled %s, found %v", ref, img)
+		k.Fatalf("ImageStatus = %v, want id %s and a size", img, ref)
 	}
 	k.pull("busybox") // docker.io/library/busybox:latest, the same image
 	names := []string{img.Id, img.Id[:12], "sha256:" + img.Id, "busybox", "busybox:latest",
@@ -53,31 +53,31 @@ func imageNames(k *kubelet) {
 	names = append(append(names, img.RepoTags...), img.RepoDigests...)
 	for _, name := range names {
 		if got := k.image(name); got.GetId() != img.Id {
-			k.Errorf("image status of %s: %v, want %s", name, got, img.Id)
+			k.Errorf("ImageStatus(%s) = %v, want id %s", name, got, img.Id)
 		}
 		list, err := k.Images.ListImages(k.ctx(),
 			&cri.ListImagesRequest{Filter: &cri.ImageFilter{Image: &cri.ImageSpec{Image: name}}})
 		k.ok("ListImages", err)
 		if len(list.Images) != 1 || list.Images[0].Id != img.Id {
-			k.Errorf("images listed by %s: %v", name, list.Images)
+			k.Errorf("ListImages by %s = %v, want only %s", name, list.Images, img.Id)
 		}
 	}
 	for _, want := range []string{"registry.k8s.io/e2e-test-images/busybox:1.36.1-1", "docker.io/library/busybox:latest"} {
 		if !slices.Contains(img.RepoTags, want) {
-			k.Errorf("tags %q lack %s", img.RepoTags, want)
+			k.Errorf("tags = %q, want %s among them", img.RepoTags, want)
 		}
 	}
 	for _, none := range []string{"feedfeedfeed", "registry.k8s.io/no/such:image",
 		"busybox@sha256:" + strings.Repeat("0", 64)} {
 		if got := k.image(none); got != nil {
-			k.Errorf("image status of %s: %v", none, got)
+			k.Errorf("ImageStatus(%s) = %v, want none", none, got)
 		}
 	}
 	full, err := k.Images.ImageStatus(k.ctx(), &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: img.Id},
 		Verbose: true})
 	k.ok("verbose ImageStatus", err)
 	if len(full.Info) == 0 {
-		k.Error("a verbose image status without info")
+		k.Error("info of a verbose ImageStatus is empty, want some")
 	}
 }
 
@@ -86,35 +86,35 @@ func imageByDigest(k *kubelet) {
 	k.pull(name + ":latest")
 	digests := k.image(name + ":latest").RepoDigests
 	if len(digests) != 1 || !strings.HasPrefix(digests[0], name+"@sha256:") {
-		k.Fatalf("digests %q", digests)
+		k.Fatalf("digests = %q, want one of %s@sha256:", digests, name)
 	}
 	k.removeImage(digests[0])
 	if left := k.image(name + ":latest"); left != nil {
-		k.Fatalf("removed by digest, still there: %v", left)
+		k.Fatalf("ImageStatus after removal by digest = %v, want none", left)
 	}
-	// what critest's own spec looks at, which names a digest that cannot be rebuilt
+	// as a spec of critest does, which cannot be run here: it names a digest that cannot be rebuilt
 	id := k.pull(digests[0])
 	img := k.image(digests[0])
 	if img.GetId() != id || len(img.RepoTags) != 0 || !slices.Equal(img.RepoDigests, digests) {
-		k.Errorf("pulled %s by digest: %v", id, img)
+		k.Errorf("image pulled by digest = %v, want id %s, no tags, digests %q", img, id, digests)
 	}
 	pod, podCfg := k.pod()
 	out, _ := k.outputIn(pod, podCfg, "cat /test",
 		func(c *cri.ContainerConfig) { c.Image = &cri.ImageSpec{Image: digests[0]} })
 	if out != "test-image-digest:latest" {
-		k.Errorf("the image's file says %q", out)
+		k.Errorf("/test = %q, want %q", out, "test-image-digest:latest")
 	}
 	k.removePod(pod)
 	k.removeImage(id)
 	digest := digests[0][strings.Index(digests[0], "@"):]
 	if id2 := k.pull(name + ":latest" + digest); id2 != id {
-		k.Errorf("name:tag@digest gave image %s, want %s", id2, id)
+		k.Errorf("PullImage of name:tag@digest = %s, want %s", id2, id)
 	}
 	_, err := k.tryPull(name+"@sha256:"+strings.Repeat("0", 64), nil)
-	k.refused("a digest that is not there", err, "", codes.NotFound)
+	k.refused("a digest that does not exist", err, "", codes.NotFound)
 	_, err = k.tryPull("registry.k8s.io/lying/e2e-test-images/busybox"+digest, nil)
 	if err == nil {
-		k.Error("the registry answered with another manifest than that of the digest, and podd took it")
+		k.Error("PullImage from a registry that answers with another manifest: error = nil, want one")
 	}
 }
 
@@ -127,7 +127,7 @@ func imageLayers(k *kubelet) {
 		func(c *cri.ContainerConfig) { c.Image = &cri.ImageSpec{Image: name} })
 	want := "layer 23\n/gone:\n23\n\n/opaque:\n23\n24\nlinked\n2\n"
 	if out != want {
-		k.Errorf("the layers give\n%s\nwant\n%s", out, want)
+		k.Errorf("files of the layers = %q, want %q", out, want)
 	}
 	k.removePod(pod)
 	k.removeImage(name)
@@ -142,13 +142,13 @@ func imageRemoval(k *kubelet) {
 		func(c *cri.ContainerConfig) { c.Image = &cri.ImageSpec{Image: name} }), podCfg)
 	_, err := k.Images.RemoveImage(k.ctx(), &cri.RemoveImageRequest{Image: &cri.ImageSpec{Image: name}})
 	k.refused("remove an image in use", err, ctr[:12], codes.FailedPrecondition)
-	k.startContainer(ctr) // which still has its root file system
+	k.startContainer(ctr) // its root filesystem is still there
 	k.removePod(pod)
 	k.removeImage(name)
 	k.removeImage(name)
 	k.removeImage(id)
 	if img := k.image(id); img != nil {
-		k.Errorf("removed, and still there: %v", img)
+		k.Errorf("ImageStatus after removal = %v, want none", img)
 	}
 }
 
@@ -174,16 +174,16 @@ func imageCredentials(k *kubelet) {
 	} {
 		_, err := k.tryPull(c.image, c.auth)
 		if (err != nil) != c.fails {
-			k.Errorf("credentials: %s: %v, want a failure: %v", c.name, err, c.fails)
+			k.Errorf("PullImage with credentials %q: error = %v, want an error: %v", c.name, err, c.fails)
 		}
 		if err != nil && strings.Contains(err.Error(), "guess") {
-			k.Errorf("the error shows the password: %v", err)
+			k.Errorf("error = %v, want it without the password", err)
 		}
 		k.removeImage(c.image)
 	}
 	log, err := exec.Command("grep", "-cE", "a wrong guess|"+images.Password+"|"+basic.Auth, k.LogFile()).Output()
 	if err == nil {
-		k.Errorf("podd's log has credentials in %s lines", strings.TrimSpace(string(log)))
+		k.Errorf("lines with credentials in podd's log = %s, want 0", strings.TrimSpace(string(log)))
 	}
 }
 
@@ -194,7 +194,7 @@ func imageManyCallers(k *kubelet) {
 	for range 10 {
 		wg.Go(func() {
 			if _, err := k.tryPull(image, nil); err != nil {
-				k.Error(err)
+				k.Errorf("PullImage: %v", err)
 			}
 		})
 	}
@@ -206,11 +206,11 @@ func imageManyCallers(k *kubelet) {
 		}
 	}
 	if len(seen) < 3 {
-		k.Errorf("requests %v: want a manifest, a config and a layer", seen)
+		k.Errorf("requests = %v, want a manifest, a config and a layer", seen)
 	}
 	for r, n := range seen {
-		if n > 2 { // one pull may look at the manifest and the config before it fetches everything
-			k.Errorf("ten pulls at once: %s %d times", r, n)
+		if n > 2 { // one pull may read the manifest and the config before it fetches everything
+			k.Errorf("ten pulls at once: %s %d times, want at most 2", r, n)
 		}
 	}
 	k.removeImage(image)
@@ -237,9 +237,9 @@ func imageCallerLeaves(k *kubelet) {
 	leave()
 	k.refused("a pull whose caller leaves", <-left, "", codes.Canceled)
 	before := len(k.registry.Requests())
-	k.pull(image) // joins what went on
+	k.pull(image) // joins the pull, which went on
 	if again := requests(before, "manifests"); len(again) > 0 {
-		k.Errorf("the second pull began anew: %v", again)
+		k.Errorf("manifest requests of the second pull = %v, want none", again)
 	}
 	k.removeImage(image)
 }
@@ -252,12 +252,12 @@ func imageCallerStaysAway(k *kubelet) {
 	k.refused("a stalled pull", err, "", codes.DeadlineExceeded)
 	time.Sleep(4 * time.Second) // longer than pull_grace
 	if k.image(image) != nil {
-		k.Error("the image is there although its registry stalls")
+		k.Error("ImageStatus of an image whose registry stalls has an image, want none")
 	}
 	temp, err := filepath.Glob(k.Path("root", "storage", "tmp", "*"))
-	k.ok("look for files of the pull", err)
+	k.ok("list the files of the pull", err)
 	if len(temp) > 0 {
-		k.Errorf("the given up pull has left %v", temp)
+		k.Errorf("files of the cancelled pull = %v, want none", temp)
 	}
 }
 
@@ -267,13 +267,13 @@ func imageSpace(k *kubelet) {
 		r, err := k.Images.ImageFsInfo(k.ctx(), &cri.ImageFsInfoRequest{})
 		k.ok("ImageFsInfo", err)
 		if len(r.ImageFilesystems) != 1 {
-			k.Fatalf("image file systems: %v", r.ImageFilesystems)
+			k.Fatalf("image filesystems = %v, want one", r.ImageFilesystems)
 		}
 		return r.ImageFilesystems[0]
 	}
 	before := used()
 	if before.FsId.GetMountpoint() == "" || before.Timestamp == 0 || before.InodesUsed.GetValue() == 0 {
-		k.Errorf("image file system %v", before)
+		k.Errorf("image filesystem = %v, want mountpoint, timestamp and inodes", before)
 	}
 	k.pull(image)
 	k.eventually("the usage has grown by the 24 MiB of the image", func() bool {
@@ -291,14 +291,14 @@ func imagePlatforms(k *kubelet) {
 		c.Image = &cri.ImageSpec{Image: "docker.io/podd/multiarch:latest"}
 	})
 	if out != "runs\n" {
-		k.Errorf("the image from the list printed %q, want %q", out, "runs\n")
+		k.Errorf("output of the image from the list = %q, want %q", out, "runs\n")
 	}
 	for _, image := range []string{"docker.io/podd/foreign:latest", "docker.io/podd/foreign-list:latest"} {
 		_, err := k.tryPull(image, nil)
 		if err == nil {
-			k.Errorf("%s, made for another architecture, was pulled", image)
+			k.Errorf("PullImage(%s), of another architecture: error = nil, want one", image)
 		} else if !strings.Contains(err.Error(), "linux") {
-			k.Errorf("%s: %v, want the platform in the message", image, err)
+			k.Errorf("PullImage(%s): error = %v, want the platform in the message", image, err)
 		}
 	}
 }
@@ -323,14 +323,14 @@ func imageRegistries(k *kubelet) {
 	} {
 		_, err := k.tryPull(c.image, nil)
 		if err == nil {
-			k.Errorf("%q was pulled", c.image)
+			k.Errorf("PullImage(%q): error = nil, want one", c.image)
 			continue
 		}
 		if c.code != 0 {
 			k.refused("pull "+c.image, err, "", c.code)
 		}
 		if strings.HasPrefix(c.image, "registry.") && c.code != codes.InvalidArgument && k.image(c.image) != nil {
-			k.Errorf("%q is in the store", c.image)
+			k.Errorf("ImageStatus(%q) after a failed pull has an image, want none", c.image)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/podd-project/podd/test/daemon"
 )
 
-// What containers and pods use, by what the kernel says of real ones.
+// TestStats checks the usage of real containers and pods against what they did.
 func TestStats(t *testing.T) {
 	t.Parallel()
 	for _, handler := range []string{"runc", "crun"} {
@@ -39,7 +39,7 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// worker is a container that uses everything: a CPU, memory, its root filesystem and the network.
+// worker is a script that uses a CPU, memory, its root filesystem and the network.
 const worker = `dd if=/dev/zero of=/written bs=1M count=3 2>/dev/null
 head -c 8000000 /dev/zero | tr '\0' x >/dev/shm/memory
 ping -c 2 "$(ip route | sed -n 's/^default via \([^ ]*\).*/\1/p')" >/dev/null; while :; do :; done`
@@ -57,8 +57,8 @@ func (k *kubelet) stats(id string) *cri.ContainerStats {
 	return r.Stats
 }
 
-// cgroupFile reads the first of the files that a container's group has, or without one the pods' parent group: those of
-// v1 by controller, "memory/memory.limit_in_bytes", those of v2 without.
+// cgroupFile reads the first of the files that exists in the container's cgroup, or, without a container, in the pods'
+// parent. The names of v1 start with the controller, "memory/memory.limit_in_bytes", those of v2 do not.
 func (k *kubelet) cgroupFile(container string, names ...string) string {
 	k.Helper()
 	group := k.CgroupParent
@@ -73,7 +73,7 @@ func (k *kubelet) cgroupFile(container string, names ...string) string {
 			}
 		}
 	}
-	k.Fatalf("cgroup %s has none of %v", group, names)
+	k.Fatalf("cgroup %s has none of %v, want one", group, names)
 	return ""
 }
 
@@ -83,34 +83,34 @@ func containerStats(k *kubelet) {
 	first := k.stats(id)
 	if first.GetCpu().GetTimestamp() == 0 || first.GetMemory().GetTimestamp() == 0 ||
 		first.GetWritableLayer().GetTimestamp() == 0 {
-		k.Errorf("right after the start: %v", first)
+		k.Errorf("stats right after the start = %v, want timestamps for cpu, memory and writable layer", first)
 	}
 	var s *cri.ContainerStats
-	k.eventually("the container has used something of everything", func() bool {
+	k.eventually("the container has used CPU and memory", func() bool {
 		s = k.stats(id)
 		return s.GetCpu().GetUsageCoreNanoSeconds().GetValue() > 2e8 && s.GetCpu().GetUsageNanoCores().GetValue() > 1e7 &&
 			s.GetMemory().GetUsageBytes().GetValue() > 7_000_000
 	})
 	if a := s.GetAttributes(); a.GetId() != id || a.GetMetadata().GetName() != ctrCfg.GetMetadata().GetName() {
-		k.Errorf("attributes %v", a)
+		k.Errorf("attributes = %v, want id %s, name %s", a, id, ctrCfg.GetMetadata().GetName())
 	}
 	if rate := s.GetCpu().GetUsageNanoCores().GetValue(); rate > 8e8 {
-		k.Errorf("half a core became %d", rate)
+		k.Errorf("usage with a quota of half a core = %d nanocores, want at most 800000000", rate)
 	}
 	m := s.GetMemory()
 	if ws := m.GetWorkingSetBytes().GetValue(); ws == 0 || ws > m.GetUsageBytes().GetValue() ||
 		m.GetAvailableBytes().GetValue() != 128<<20-ws {
-		k.Errorf("memory %v", m)
+		k.Errorf("memory = %v, want 0 < working set <= usage, and %d available", m, 128<<20-ws)
 	}
 	if m.GetPageFaults().GetValue() == 0 || m.GetRssBytes().GetValue() == 0 || m.GetMajorPageFaults() == nil {
-		k.Errorf("memory %v", m)
+		k.Errorf("memory = %v, want page faults and rss above 0, and major page faults", m)
 	}
 	if sw := s.GetSwap(); sw != nil && sw.GetSwapAvailableBytes().GetValue() > 32<<20 {
-		k.Errorf("swap %v", sw)
+		k.Errorf("swap = %v, want at most %d available", sw, 32<<20)
 	}
 	if _, err := os.Stat("/proc/pressure/io"); err == nil &&
 		(s.GetIo().GetPsi() == nil || s.GetCpu().GetPsi().GetSome().GetTotal() == 0 || m.GetPsi() == nil) {
-		k.Errorf("a container that is throttled has no pressure: %v", s)
+		k.Errorf("stats of a throttled container = %v, want pressure of io, cpu (above 0) and memory", s)
 	}
 	k.eventually("the writable layer was measured", func() bool {
 		w := k.stats(id).GetWritableLayer()
@@ -121,16 +121,16 @@ func containerStats(k *kubelet) {
 	k.stopContainer(id, 0)
 	gone := k.stats(id)
 	if gone.GetCpu() != nil || gone.GetWritableLayer().GetUsedBytes().GetValue() < 3<<20 {
-		k.Errorf("exited: %v", gone)
+		k.Errorf("stats after the exit = %v, want no cpu, and a writable layer of 3 MiB or more", gone)
 	}
 	list, err := k.Runtime.ListContainerStats(k.ctx(),
 		&cri.ListContainerStatsRequest{Filter: &cri.ContainerStatsFilter{Id: id}})
 	if k.ok("ListContainerStats", err); len(list.GetStats()) != 0 {
-		k.Errorf("an exited container is listed: %v", list)
+		k.Errorf("ListContainerStats of an exited container = %v, want none", list)
 	}
 	k.removeContainer(id)
 	_, err = k.Runtime.ContainerStats(k.ctx(), &cri.ContainerStatsRequest{ContainerId: id})
-	k.refused("stats of a container that was removed", err, "", codes.NotFound)
+	k.refused("stats of a removed container", err, "", codes.NotFound)
 }
 
 func podStats(k *kubelet) {
@@ -142,29 +142,29 @@ func podStats(k *kubelet) {
 		return r.GetStats().GetLinux()
 	}
 	var s *cri.LinuxPodSandboxStats
-	k.eventually("the pod has used something of everything", func() bool {
+	k.eventually("the pod has used CPU and network and has processes", func() bool {
 		s = get()
 		return s.GetNetwork().GetDefaultInterface().GetTxBytes().GetValue() > 100 &&
 			s.GetCpu().GetUsageNanoCores().GetValue() > 1e7 &&
-			s.GetProcess().GetProcessCount().GetValue() > 0 // the sample may be of a moment before the container was there
+			s.GetProcess().GetProcessCount().GetValue() > 0 // the sample may be older than the container
 	})
 	if i := s.GetNetwork().GetDefaultInterface(); i.GetName() != "eth0" || i.GetRxBytes().GetValue() == 0 ||
 		i.GetTxErrors() == nil {
-		k.Errorf("network %v", s.GetNetwork())
+		k.Errorf("network = %v, want eth0 with bytes received and errors", s.GetNetwork())
 	}
 	if len(s.GetNetwork().GetInterfaces()) != 0 {
-		k.Errorf("interfaces beside eth0: %v", s.GetNetwork().GetInterfaces())
+		k.Errorf("interfaces other than eth0 = %v, want none", s.GetNetwork().GetInterfaces())
 	}
 	if s.GetProcess().GetProcessCount().GetValue() == 0 || s.GetMemory().GetUsageBytes().GetValue() == 0 ||
 		s.GetCpu().GetUsageCoreNanoSeconds().GetValue() == 0 {
-		k.Errorf("got %v", s)
+		k.Errorf("pod stats = %v, want processes, memory and cpu above 0", s)
 	}
 	if len(s.GetContainers()) != 1 || s.GetContainers()[0].GetAttributes().GetId() != id {
-		k.Errorf("containers %v", s.GetContainers())
+		k.Errorf("containers = %v, want only %s", s.GetContainers(), id)
 	}
 	if own, of := s.GetCpu().GetUsageCoreNanoSeconds().GetValue(),
 		s.GetContainers()[0].GetCpu().GetUsageCoreNanoSeconds().GetValue(); own < of/2 {
-		k.Errorf("the pod used %d, its container %d", own, of)
+		k.Errorf("CPU usage of the pod = %d, of its container = %d, want the pod's at least half of that", own, of)
 	}
 	host, _ := k.pod(func(c *cri.PodSandboxConfig) {
 		c.Linux.SecurityContext.NamespaceOptions.Network = cri.NamespaceMode_NODE
@@ -172,17 +172,18 @@ func podStats(k *kubelet) {
 	list, err := k.Runtime.ListPodSandboxStats(k.ctx(),
 		&cri.ListPodSandboxStatsRequest{Filter: &cri.PodSandboxStatsFilter{Id: host}})
 	if k.ok("ListPodSandboxStats", err); len(list.GetStats()) != 1 || list.GetStats()[0].GetLinux().GetNetwork() != nil {
-		k.Errorf("on the node's network: %v", list)
+		k.Errorf("stats of a pod on the node's network = %v, want one without network", list)
 	}
 	k.stopPod(pod)
 	list, err = k.Runtime.ListPodSandboxStats(k.ctx(), &cri.ListPodSandboxStatsRequest{})
 	if k.ok("ListPodSandboxStats", err); slices.ContainsFunc(list.GetStats(),
 		func(s *cri.PodSandboxStats) bool { return s.GetAttributes().GetId() == pod }) {
-		k.Error("a stopped pod is listed")
+		k.Errorf("ListPodSandboxStats = %v, want it without the stopped pod %s", list, pod)
 	}
 }
 
-// podMetrics asks right after the start, as critest does: every metric described has a value with as many labels.
+// podMetrics reads the metrics right after the start, as critest does: every described metric has a value, with as many
+// labels as its description.
 func podMetrics(k *kubelet) {
 	pod, cfg := k.pod()
 	id, ctrCfg := k.runIn(pod, cfg, []string{"sleep", "1000"}, limited)
@@ -193,7 +194,7 @@ func podMetrics(k *kubelet) {
 	k.ok("ListPodSandboxMetrics", err)
 	if len(list.GetPodMetrics()) != 1 || list.GetPodMetrics()[0].GetPodSandboxId() != pod ||
 		len(list.GetPodMetrics()[0].GetContainerMetrics()) != 1 {
-		k.Fatalf("metrics of %v", list.GetPodMetrics())
+		k.Fatalf("pod metrics = %v, want those of pod %s with one container", list.GetPodMetrics(), pod)
 	}
 	of := list.GetPodMetrics()[0]
 	byName := map[string][]*cri.Metric{}
@@ -206,11 +207,11 @@ func podMetrics(k *kubelet) {
 			if _, err := os.Stat("/proc/pressure"); err != nil && strings.Contains(d.GetName(), "pressure") {
 				continue
 			}
-			k.Errorf("%s has no value", d.GetName())
+			k.Errorf("%s has no value, want one", d.GetName())
 		}
 		for _, m := range ms {
 			if len(m.GetLabelValues()) != len(d.GetLabelKeys()) {
-				k.Errorf("%s: labels %q for %q", d.GetName(), m.GetLabelValues(), d.GetLabelKeys())
+				k.Errorf("%s: label values = %q, want one for each of %q", d.GetName(), m.GetLabelValues(), d.GetLabelKeys())
 			}
 		}
 	}
@@ -223,10 +224,10 @@ func podMetrics(k *kubelet) {
 		m := byName[metric][0]
 		if labels := []string{cfg.GetMetadata().GetName(), "test", name, id, busybox,
 			id}; !slices.Equal(m.GetLabelValues()[:6], labels) {
-			k.Errorf("%s: labels %q, want %q", metric, m.GetLabelValues(), labels)
+			k.Errorf("%s: labels = %q, want %q first", metric, m.GetLabelValues(), labels)
 		}
 		if m.GetValue().GetValue() != want {
-			k.Errorf("%s is %d, want %d", metric, m.GetValue().GetValue(), want)
+			k.Errorf("%s = %d, want %d", metric, m.GetValue().GetValue(), want)
 		}
 	}
 }
@@ -243,21 +244,21 @@ func updateIsReported(k *kubelet) {
 	r := k.container(id).GetResources().GetLinux()
 	if r.GetCpuShares() != 1024 || r.GetCpuQuota() != 30000 || r.GetCpuPeriod() != 100000 || r.GetCpusetCpus() != "0" ||
 		r.GetOomScoreAdj() != 345 {
-		k.Errorf("reported %v", r)
+		k.Errorf("reported = %v, want shares 1024, quota 30000, period 100000, cpuset 0, oom_score_adj 345", r)
 	}
 	if r.GetMemoryLimitInBytes() != 64<<20 { // the kernel rounds to pages
-		k.Errorf("memory limit %d", r.GetMemoryLimitInBytes())
+		k.Errorf("reported memory limit = %d, want %d", r.GetMemoryLimitInBytes(), 64<<20)
 	}
 	if got := k.cgroupFile(id, "memory/memory.limit_in_bytes", "memory.max"); got != strconv.Itoa(64<<20) {
-		k.Errorf("the kernel's limit is %s", got)
+		k.Errorf("memory limit of the cgroup = %s, want %d", got, 64<<20)
 	}
 	for pid := range strings.FieldsSeq(k.cgroupFile(id, "memory/cgroup.procs", "cgroup.procs")) {
 		if adj, err := os.ReadFile("/proc/" + pid + "/oom_score_adj"); err != nil || strings.TrimSpace(string(adj)) != "345" {
-			k.Errorf("oom_score_adj of process %s: %q, %v", pid, adj, err)
+			k.Errorf("oom_score_adj of process %s = %q, %v, want 345", pid, adj, err)
 		}
 	}
 	if got := k.exec(id, "cat /proc/1/oom_score_adj"); strings.TrimSpace(got) != "345" {
-		k.Errorf("oom_score_adj inside: %s", got)
+		k.Errorf("oom_score_adj read in the container = %s, want 345", got)
 	}
 }
 
@@ -272,10 +273,10 @@ func updatePod(k *kubelet) {
 	k.ok("UpdatePodSandboxResources", update(pod, &cri.LinuxContainerResources{MemoryLimitInBytes: 1 << 20},
 		&cri.LinuxContainerResources{CpuQuota: 70000, CpuPeriod: 100000, MemoryLimitInBytes: 200 << 20}))
 	if got := k.cgroupFile("", "memory/memory.limit_in_bytes", "memory.max"); got != strconv.Itoa(201<<20) {
-		k.Errorf("the pod's memory limit is %s", got)
+		k.Errorf("memory limit of the pod's cgroup = %s, want %d", got, 201<<20)
 	}
 	if got := k.cgroupFile("", "cpu/cpu.cfs_quota_us", "cpu.max"); strings.Fields(got)[0] != "70000" {
-		k.Errorf("the pod's quota is %s", got)
+		k.Errorf("CPU quota of the pod's cgroup = %s, want 70000", got)
 	}
 	other, otherCfg := k.pod()
 	k.runIn(other, otherCfg, []string{"sleep", "1000"})
@@ -284,11 +285,12 @@ func updatePod(k *kubelet) {
 	bare, _ := k.pod(func(c *cri.PodSandboxConfig) { c.Linux.CgroupParent = "" })
 	k.refused("update of a pod without a cgroup_parent", update(bare, nil, &cri.LinuxContainerResources{CpuShares: 100}),
 		"cgroup_parent", codes.FailedPrecondition)
-	k.refused("update of no pod", update("ffff", nil, &cri.LinuxContainerResources{CpuShares: 100}), "", codes.NotFound)
+	k.refused("update of a pod that does not exist", update("ffff", nil, &cri.LinuxContainerResources{CpuShares: 100}),
+		"", codes.NotFound)
 }
 
-// statsLeaveNothing: pods that were measured come and go, and podd holds no more files than before. The times of lists
-// are for people to read: this podd is built with the race detector.
+// statsLeaveNothing: after the removal of pods whose usage was measured, podd has no more open files than before. The
+// durations of the calls are only logged, because this podd is built with the race detector.
 func statsLeaveNothing(k *kubelet) {
 	files := func() int {
 		entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", k.Pid()))
@@ -302,7 +304,7 @@ func statsLeaveNothing(k *kubelet) {
 		n, err := call()
 		took[name] = append(took[name], time.Since(start))
 		if k.ok(name, err); n != 20 {
-			k.Errorf("%s: %d are listed", name, n)
+			k.Errorf("%s: %d items, want 20", name, n)
 		}
 	}
 	before := files()
@@ -328,7 +330,8 @@ func statsLeaveNothing(k *kubelet) {
 		slices.Sort(times)
 		k.Logf("%s of 20 pods takes %v (median)", name, times[2])
 	}
-	k.Logf("%d files are open, %d were without pods", files(), before)
+	k.Logf("%d files are open, %d without pods", files(), before)
 	k.ok("remove the pods", k.RemovePods(k.ctx()))
-	k.eventually("podd has closed what it had open", func() bool { return files() <= before+5 }) // connections to it
+	// 5 more for connections
+	k.eventually("podd has closed the files of the pods", func() bool { return files() <= before+5 })
 }
