@@ -12,9 +12,9 @@ import (
 	"github.com/podd-project/podd/test/leak"
 )
 
-// TestCrashAtEveryCall kills the daemon with SIGKILL before and after every call that it makes of another program
-// (conmon, the runtime, each CNI plugin) in the life of a pod, and starts it again. Then what ran runs on with the same
-// address, what was half made is gone or can be removed, the kubelet's retry succeeds, and nothing is left.
+// TestCrashAtEveryCall kills the daemon with SIGKILL before and after every call of another program (conmon, the
+// runtime, each CNI plugin) in the life of a pod, and starts it again. Running containers then keep running with the
+// same address, incomplete ones are gone or can be removed, the kubelet's retry succeeds, and nothing is left.
 func TestCrashAtEveryCall(t *testing.T) {
 	t.Parallel()
 	for _, handler := range []string{"runc", "crun"} {
@@ -26,12 +26,12 @@ func TestCrashAtEveryCall(t *testing.T) {
 			t.Cleanup(func() { k.keep = nil }) // before all pods are removed
 			for _, c := range crashes(k) {
 				if handler != "runc" && (strings.HasSuffix(c.call, "-ADD") || strings.HasSuffix(c.call, "-DEL")) {
-					continue // the CNI plugins do not know which runtime it is
+					continue // CNI calls do not depend on the runtime
 				}
 				t.Run(fmt.Sprintf("%s %s %s %d", verbs[c.verb].name, c.point, c.call, c.nth), func(t *testing.T) {
 					k := k.sub(t)
-					c.happens(k)
-					b.unharmed(k)
+					c.run(k)
+					b.checkUnaffected(k)
 				})
 			}
 		})
@@ -46,7 +46,7 @@ type crash struct {
 	point daemon.Point
 }
 
-// crashes lives a life and lists what there is to be killed at.
+// crashes runs one life and returns a crash for each call that the gates recorded.
 func crashes(k *kubelet) []crash {
 	k.Helper()
 	var list []crash
@@ -63,66 +63,66 @@ func crashes(k *kubelet) []crash {
 		for _, call := range calls {
 			seen[call]++
 			for _, p := range []daemon.Point{daemon.Before, daemon.After, daemon.Late} {
-				if p != daemon.Late || outlives(call) {
+				if p != daemon.Late || outlivesDaemon(call) {
 					list = append(list, crash{i, call, seen[call], p})
 				}
 			}
 		}
 	}
 	if len(list) < 20 {
-		k.Fatalf("a life makes only these calls: %v", list)
+		k.Fatalf("crashes = %v, want at least 20", list)
 	}
 	return list
 }
 
-// wantChains makes sure that the leak check would see a chain of the pod that is left.
+// wantChains fails the test unless the leak check sees the chains of the pod.
 func (k *kubelet) wantChains(pod string) {
 	k.Helper()
 	s, err := leak.Take(leak.Options{Match: leak.Chains(k.Bridge, pod)})
-	k.ok("look at the packet filter", err)
+	k.ok("list the packet filter rules", err)
 	for key := range s["rule"] {
 		if strings.Contains(key, " :CNI-DN-") {
 			return
 		}
 	}
-	k.Fatalf("no chain of the pod's host port among %v", s["rule"])
+	k.Fatalf("rules of the pod = %v, want the chain of its host port", s["rule"])
 }
 
-// outlives is true for calls that go on when the daemon is dead: they meet the next one.
-func outlives(call string) bool {
+// outlivesDaemon reports whether the called program keeps running after the daemon's death, next to the next daemon.
+func outlivesDaemon(call string) bool {
 	return slices.Contains([]string{"conmon-create", "runc-create", "crun-create", "runc-start", "crun-start",
 		"conmon-exec", "crun-exec", "runc-delete", "crun-delete", "bridge-DEL"}, call)
 }
 
-// happens kills the daemon at c and looks at what the next one makes of it.
-func (c crash) happens(k *kubelet) {
+// run kills the daemon at c, starts the next one and checks the life's pod.
+func (c crash) run(k *kubelet) {
 	l := k.newLife()
 	l.upTo(c.verb)
 	k.ok("arm", k.Gates.Arm(c.call, c.nth, c.point))
-	_ = verbs[c.verb].do(l, k.ctx()) // an error, or an answer while something goes on beside it
+	_ = verbs[c.verb].do(l, k.ctx()) // may succeed: some programs run after the response
 	k.eventually("the daemon is dead", func() bool { return !k.Running() })
 	if fired, err := k.Gates.Disarm(); err != nil || !fired {
-		k.Fatalf("the daemon was not killed by the gate: %v", err)
+		k.Fatalf("Disarm() = %v, %v, want the daemon killed by the gate", fired, err)
 	}
 	k.ok("start podd", k.Start(k.ctx()))
-	l.afterwards(c)
+	l.resume(c)
 }
 
-// afterwards is what a kubelet does after the crash: it looks, asks again for what it has no answer to, and goes on.
-func (l *life) afterwards(c crash) {
+// resume checks the pod after the crash and goes on as a kubelet does: it repeats the call, then makes the others.
+func (l *life) resume(c crash) {
 	k, name := l.k, verbs[c.verb].name
 	state := l.listed()
 	if l.podID != "" && !strings.HasSuffix(name, "PodSandbox") && state != cri.PodSandboxState_SANDBOX_READY {
-		k.Fatalf("the pod is %v after a crash in %s, want ready", state, name)
+		k.Fatalf("pod state after a crash in %s = %v, want SANDBOX_READY", name, state)
 	}
 	if l.podID != "" && state == cri.PodSandboxState_SANDBOX_READY && l.ip != k.podStatus(l.podID).Network.GetIp() {
-		k.Errorf("the pod has address %s, before the crash %s", k.podStatus(l.podID).Network.GetIp(), l.ip)
+		k.Errorf("pod IP after the crash = %s, want %s", k.podStatus(l.podID).Network.GetIp(), l.ip)
 	}
 	switch name {
 	case "CreateContainer":
 		for _, ctr := range k.containers(nil) {
 			if ctr.PodSandboxId == l.podID && ctr.State != cri.ContainerState_CONTAINER_CREATED {
-				k.Errorf("a half-made container is listed: %v", ctr)
+				k.Errorf("listed container = %v, want it CREATED or not listed", ctr)
 			}
 		}
 	case "StartContainer":
@@ -131,7 +131,7 @@ func (l *life) afterwards(c crash) {
 		}
 	case "ExecSync":
 		if s := k.container(l.containerID).State; s != cri.ContainerState_CONTAINER_RUNNING {
-			k.Errorf("the container is %v after a crash in exec", s)
+			k.Errorf("container state after a crash in exec = %v, want CONTAINER_RUNNING", s)
 		}
 	}
 	for _, v := range verbs[c.verb:] {
@@ -139,7 +139,7 @@ func (l *life) afterwards(c crash) {
 	}
 }
 
-// listed is the state of the life's pod in the list; NotReady if it is not there.
+// listed returns the state of the life's pod in the list, or NOTREADY if it is not listed.
 func (l *life) listed() cri.PodSandboxState {
 	for _, p := range l.k.pods(nil) {
 		if p.Metadata.Uid == l.pod.Metadata.Uid {
@@ -149,15 +149,15 @@ func (l *life) listed() cri.PodSandboxState {
 	return cri.PodSandboxState_SANDBOX_NOTREADY
 }
 
-// recreate goes on with a container whose start was cut short: it runs, or has ended and is made anew, as the kubelet
-// does with the next attempt.
+// recreate continues the life if the container's start was interrupted: it reports false if the container is CREATED,
+// else it makes the remaining calls.
 func (l *life) recreate() (done bool) {
 	k := l.k
 	switch s := k.container(l.containerID); s.State {
 	case cri.ContainerState_CONTAINER_CREATED:
 		return false
 	case cri.ContainerState_CONTAINER_EXITED:
-		k.Errorf("the container is %v: %d %s %s", s.State, s.ExitCode, s.Reason, s.Message)
+		k.Errorf("container after a crash in StartContainer = %v, want it CREATED or RUNNING", s)
 	}
 	for _, v := range verbs[3:] {
 		k.ok(v.name+" after the crash", v.do(l, k.ctx()))
@@ -177,13 +177,13 @@ func (k *kubelet) newBystander() bystander {
 	return bystander{pod, container, k.podStatus(pod).Network.GetIp(), k.container(container).StartedAt}
 }
 
-// unharmed wants the pod to be ready with its address, and the container to have run all the time.
-func (b bystander) unharmed(k *kubelet) {
+// checkUnaffected fails the test unless the pod is ready with its address, and the container has run all the time.
+func (b bystander) checkUnaffected(k *kubelet) {
 	k.Helper()
 	if s := k.podStatus(b.pod); s.State != cri.PodSandboxState_SANDBOX_READY || s.Network.GetIp() != b.ip {
-		k.Errorf("another pod is %v with address %s, was ready with %s", s.State, s.Network.GetIp(), b.ip)
+		k.Errorf("another pod = %v with IP %s, want SANDBOX_READY with %s", s.State, s.Network.GetIp(), b.ip)
 	}
 	if s := k.container(b.container); s.State != cri.ContainerState_CONTAINER_RUNNING || s.StartedAt != b.started {
-		k.Errorf("a container of another pod is %v", s)
+		k.Errorf("container of another pod = %v, want RUNNING since %d", s, b.started)
 	}
 }

@@ -17,27 +17,27 @@ import (
 	"github.com/podd-project/podd/test/daemon"
 )
 
-// stuckFor is the deadline of everything that gets stuck. What is not stuck must be done long before.
+// stuckFor is the deadline of the calls that hang. Others must return long before.
 const stuckFor = 20 * time.Second
 
-// stuck is a call that waits for something that does not answer.
+// stuck is a call that waits for something that hangs.
 type stuck struct {
 	name string
 	call func() error
-	// words must be in the error: the stage, and what was waited for.
+	// words must be in the error: the stage, and what hangs.
 	words []string
-	// within is how long the call may take, deadlines of several stages together.
+	// within is the sum of the deadlines of the call's stages.
 	within time.Duration
-	// release brings what was waited for back; then again must succeed.
+	// release ends the hang; then again must succeed.
 	release, again func() error
 
 	err  error
 	took time.Duration
 }
 
-// TestStuckDependencies has a CNI plugin, the runtime, the monitor, a volume and a registry hang, and a container sleep
-// uninterruptibly, all at once. Whoever waits for one of them is told so at the deadline and with the stage, and gets
-// what he wanted once it is back. Nobody else notices.
+// TestStuckDependencies makes a CNI plugin, the runtime, the monitor, a volume and a registry hang, and a container
+// sleep uninterruptibly, all at once. Each call that waits for one of them fails at its deadline with the stage in the
+// error, and succeeds when the hang has ended. Other calls are not delayed.
 func TestStuckDependencies(t *testing.T) {
 	t.Parallel()
 	d := stuckFor.String()
@@ -50,7 +50,7 @@ func TestStuckDependencies(t *testing.T) {
 	cases := []*stuck{k.stuckAdd(), k.stuckDel(), k.stuckMonitor(), k.stuckStart(), k.stuckDelete(), k.deadVolume(),
 		k.trickle(), k.uninterruptible()}
 
-	before := k.pace()
+	before := k.latency()
 	var calls sync.WaitGroup
 	for _, s := range cases {
 		calls.Go(func() {
@@ -60,46 +60,48 @@ func TestStuckDependencies(t *testing.T) {
 		})
 	}
 	for _, held := range []string{"bridge-ADD", "bridge-DEL", "conmon-create", "runc-start", "runc-delete"} {
-		k.eventually(held+" is held up", func() bool { return k.Gates.Holds(held) })
+		k.eventually(held+" hangs", func() bool { return k.Gates.Holds(held) })
 	}
-	during := k.pace()
-	t.Logf("answers of List, Status and the like, the slowest of a hundred: %v before, %v while eight things are stuck",
-		before.answer, during.answer)
-	t.Logf("the life of another pod: %v before, %v while eight things are stuck", before.life, during.life)
-	if during.answer > 10*before.answer+2*time.Second {
-		t.Errorf("answers take %v, %v before anything was stuck", during.answer, before.answer)
+	during := k.latency()
+	t.Logf("99th percentile of List and Status calls: %v before, %v while eight calls hang", before.call, during.call)
+	t.Logf("life of another pod: %v before, %v while eight calls hang", before.life, during.life)
+	if limit := 10*before.call + 2*time.Second; during.call > limit {
+		t.Errorf("99th percentile of List and Status calls while others hang = %v, want at most %v", during.call, limit)
 	}
-	if during.life > 4*before.life+10*time.Second {
-		t.Errorf("the life of another pod takes %v, %v before anything was stuck", during.life, before.life)
+	if limit := 4*before.life + 10*time.Second; during.life > limit {
+		t.Errorf("life of another pod while others hang = %v, want at most %v", during.life, limit)
 	}
 	calls.Wait()
 	for _, s := range cases {
-		t.Run(s.name, func(t *testing.T) { s.clears(k.withT(t)) })
+		t.Run(s.name, func(t *testing.T) { s.checkAndRetry(k.withT(t)) })
 	}
 }
 
-// clears looks at what the stuck call was told, and does it again when what was stuck is not any more.
-func (s *stuck) clears(k *kubelet) {
+// checkAndRetry checks the error and the duration of the call, ends the hang, and repeats the call.
+func (s *stuck) checkAndRetry(k *kubelet) {
 	k.Logf("after %v: %v", s.took.Round(time.Millisecond), s.err)
 	for _, words := range s.words {
-		// unknown: what the kubelet has its own words for
+		// Unknown is for errors that the kubelet reports by its own texts
 		k.refused(s.name, s.err, words, codes.DeadlineExceeded, codes.Unknown)
 	}
 	if s.took > s.within+stuckFor {
-		k.Errorf("it took %v to tell", s.took)
+		k.Errorf("%s took %v, want at most %v", s.name, s.took, s.within+stuckFor)
 	}
-	k.ok("bring it back", s.release())
-	k.ok("the same again", s.again())
+	k.ok("end the hang", s.release())
+	k.ok("repeat the call", s.again())
 }
 
-// pace is how fast the daemon is for those who have nothing to do with what is stuck.
-type pace struct{ answer, life time.Duration }
+// latency is how long calls take that do not depend on what hangs.
+type latency struct {
+	call time.Duration // 99th percentile of List and Status
+	life time.Duration // all calls of one pod's life
+}
 
-func (k *kubelet) pace() (p pace) {
+func (k *kubelet) latency() (p latency) {
 	k.Helper()
-	var answers []time.Duration
+	var calls []time.Duration
 	for range 25 {
-		for _, ask := range []func(context.Context) error{
+		for _, call := range []func(context.Context) error{
 			func(ctx context.Context) error {
 				_, err := k.Runtime.Status(ctx, &cri.StatusRequest{Verbose: true})
 				return err
@@ -118,12 +120,12 @@ func (k *kubelet) pace() (p pace) {
 			},
 		} {
 			begin := time.Now()
-			k.ok("ask", ask(k.ctx()))
-			answers = append(answers, time.Since(begin))
+			k.ok("List or Status", call(k.ctx()))
+			calls = append(calls, time.Since(begin))
 		}
 	}
-	slices.Sort(answers)
-	p.answer = answers[len(answers)-2] // the 99th of a hundred
+	slices.Sort(calls)
+	p.call = calls[len(calls)-2] // the 99th of 100
 	begin := time.Now()
 	k.newLife().upTo(len(verbs))
 	p.life = time.Since(begin)
@@ -149,7 +151,7 @@ func (k *kubelet) stuckDel() *stuck {
 		release: func() error { return k.Gates.Release("bridge-DEL") }, again: call}
 }
 
-// stuckMonitor is a container whose monitor hangs before it has called the runtime.
+// stuckMonitor is a container whose monitor hangs before it calls the runtime.
 func (k *kubelet) stuckMonitor() *stuck {
 	l := k.newLife()
 	l.upTo(1)
@@ -159,7 +161,7 @@ func (k *kubelet) stuckMonitor() *stuck {
 		release: func() error { return k.Gates.Release("conmon-create") }, again: call}
 }
 
-// stuckStart is a container that the runtime does not start. The kubelet makes another one then.
+// stuckStart is a container that the runtime does not start. The retry creates another one, as the kubelet does.
 func (k *kubelet) stuckStart() *stuck {
 	l := k.newLife()
 	l.upTo(2)
@@ -181,12 +183,12 @@ func (k *kubelet) stuckDelete() *stuck {
 	l := k.newLife()
 	l.upTo(3)
 	k.ok("hold", k.Gates.Hold("runc-delete", l.containerID))
-	call := func() error { return l.end(k.ctx()) }
+	call := func() error { return l.stopAndRemove(k.ctx()) }
 	return &stuck{name: "delete", call: call, words: []string{"delete"}, within: 3 * stuckFor,
 		release: func() error { return k.Gates.Release("runc-delete") }, again: call}
 }
 
-// deadVolume is a container with a volume that answers nothing.
+// deadVolume is a container with a volume that answers no request.
 func (k *kubelet) deadVolume() *stuck {
 	l := k.newLife()
 	l.upTo(1)
@@ -195,10 +197,10 @@ func (k *kubelet) deadVolume() *stuck {
 	l.container.Mounts = []*cri.Mount{{HostPath: dir, ContainerPath: "/data"}}
 	call := func() error { return l.create(k.ctx()) }
 	return &stuck{name: "volume", call: call, words: []string{"volumes/dead"}, within: stuckFor,
-		release: func() error { volume.end(); return nil }, again: call}
+		release: func() error { volume.disconnect(); return nil }, again: call}
 }
 
-// trickle is an image whose registry sends next to nothing.
+// trickle is an image whose registry sends a few bytes a second.
 func (k *kubelet) trickle() *stuck {
 	const image = "registry.k8s.io/trickle/podd/layered:latest"
 	call := func() error { _, err := k.tryPull(image, nil); return err }
@@ -206,7 +208,7 @@ func (k *kubelet) trickle() *stuck {
 		release: func() error { k.registry.Release(); return nil }, again: call}
 }
 
-// uninterruptible is a container with a process that no signal ends.
+// uninterruptible is a container with a process in uninterruptible sleep, which no signal ends.
 func (k *kubelet) uninterruptible() *stuck {
 	l := k.newLife()
 	volume := mountFUSE(k, k.Path("volumes", "sleepy"), false)
@@ -218,7 +220,7 @@ func (k *kubelet) uninterruptible() *stuck {
 		wchan, err := os.ReadFile(filepath.Join("/proc", itoa(pid), "wchan"))
 		return err == nil && strings.Contains(string(wchan), "request_wait_answer")
 	})
-	call := func() error { return l.end(k.ctx()) }
+	call := func() error { return l.stopAndRemove(k.ctx()) }
 	return &stuck{name: "uninterruptible sleep", call: call, words: []string{"request_wait_answer"}, within: stuckFor,
-		release: func() error { volume.end(); return nil }, again: call}
+		release: func() error { volume.disconnect(); return nil }, again: call}
 }

@@ -17,8 +17,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// TestReadOnlyDisk: what has to be written is refused, what runs goes on and can be stopped, a daemon that starts
-// serves, and all is well once the disk can be written to again.
+// TestReadOnlyDisk: on a read-only disk calls that have to write fail, running containers keep running and can be
+// stopped, and the daemon can be started. Everything works when the disk is writable again.
 func TestReadOnlyDisk(t *testing.T) {
 	t.Parallel()
 	k := start(t)
@@ -29,13 +29,13 @@ func TestReadOnlyDisk(t *testing.T) {
 	}{
 		{"records", []string{k.Path("root", "pods"), k.Path("root", "network")}, map[string]func(l *life) error{
 			"RunPodSandbox":   func(l *life) error { return l.k.newLife().run(l.k.ctx()) },
-			"CreateContainer": func(l *life) error { return l.another() },
+			"CreateContainer": func(l *life) error { return l.createAnother() },
 		}},
 		{"logs", []string{k.Path("logs")}, map[string]func(l *life) error{
-			"CreateContainer": func(l *life) error { return l.another() },
+			"CreateContainer": func(l *life) error { return l.createAnother() },
 		}},
 		{"images", []string{k.Path("root", "storage")}, map[string]func(l *life) error{
-			"CreateContainer": func(l *life) error { return l.another() },
+			"CreateContainer": func(l *life) error { return l.createAnother() },
 			"PullImage": func(l *life) error {
 				_, err := l.k.tryPull("docker.io/podd/native:latest", nil)
 				return err
@@ -54,17 +54,17 @@ func TestReadOnlyDisk(t *testing.T) {
 			k.ok("exec", l.exec(k.ctx()))
 			k.ok("kill podd", k.Kill9())
 			err := k.Start(k.ctx())
-			// without them nothing could be run: podd says what is wrong, and tries again when it is started again
+			// Without an image store podd exits with the error, and tries again at the next start.
 			if c.name == "images" {
 				if err == nil || !strings.Contains(err.Error(), k.Path("root", "storage")+": read-only file system") {
-					k.Fatalf("start with a read-only image store: %v", err)
+					k.Fatalf("start with a read-only image store: error = %v, want its path and \"read-only file system\"", err)
 				}
 				writable()
 				err = k.Start(k.ctx())
 			}
 			k.ok("start podd", err)
 			if s := k.podStatus(l.podID); s.State != cri.PodSandboxState_SANDBOX_READY {
-				k.Errorf("the pod is %v after a restart", s.State)
+				k.Errorf("pod state after a restart = %v, want SANDBOX_READY", s.State)
 			}
 			k.ok("exec after a restart", l.exec(k.ctx()))
 			k.stopContainer(l.containerID, 0)
@@ -77,8 +77,8 @@ func TestReadOnlyDisk(t *testing.T) {
 	}
 }
 
-// another makes one more container in the pod.
-func (l *life) another() error {
+// createAnother creates one more container in the pod.
+func (l *life) createAnother() error {
 	_, err := l.k.tryCreate(l.podID, l.k.containerConfig([]string{"true"}), l.pod)
 	return err
 }
@@ -103,7 +103,7 @@ func (k *kubelet) readOnly(dirs ...string) (writable func()) {
 	return writable
 }
 
-// TestFullLogDisk: a container goes on when its log cannot be written to, and logs again when it can.
+// TestFullLogDisk: a container keeps running while its log disk is full, and its output is logged again afterwards.
 func TestFullLogDisk(t *testing.T) {
 	t.Parallel()
 	k := start(t)
@@ -113,7 +113,7 @@ func TestFullLogDisk(t *testing.T) {
 	shm := k.shm(pod)
 	id, ctr := k.runIn(pod, cfg, []string{"sh", "-c", "seq 100000; echo >/dev/shm/full; while [ ! -e /dev/shm/free ]; " +
 		"do sleep 0.05; done; echo the end"})
-	k.eventually("the container has printed all that does not fit", func() bool {
+	k.eventually("the container has printed more than the disk can hold", func() bool {
 		_, err := os.Stat(shm + "/full")
 		return err == nil
 	})
@@ -121,17 +121,17 @@ func TestFullLogDisk(t *testing.T) {
 	if err != nil {
 		t.Logf("another container on the full log disk: %v", err)
 	}
-	k.ok("make room", os.Truncate(filepath.Join(cfg.LogDirectory, ctr.LogPath), 0))
+	k.ok("truncate the log", os.Truncate(filepath.Join(cfg.LogDirectory, ctr.LogPath), 0))
 	writeFile(t, shm+"/free", "")
 	if s := k.exited(id); s.ExitCode != 0 {
-		t.Errorf("the container: %v", s)
+		t.Errorf("exit code = %d, want 0: %v", s.ExitCode, s)
 	}
 	k.waitLog(cfg, ctr, "the end\n")
 }
 
-// TestPowerLoss cuts the power of the disk at moments of a pull: what was not on it is gone, as the file system's own
-// test suite does it. Afterwards every image that is listed has the content that it should have, one that had been
-// pulled before is still there, and the others can be pulled.
+// TestPowerLoss simulates a power loss at random moments of a pull: unwritten data is lost, by the ioctl that the
+// filesystem's own test suite uses. Afterwards every listed image has its full content, an image pulled before is still
+// there, and the others can be pulled.
 func TestPowerLoss(t *testing.T) {
 	t.Parallel()
 	k := start(t)
@@ -152,7 +152,7 @@ func TestPowerLoss(t *testing.T) {
 		}()
 		var answer error
 		after := time.Duration(rng.Int64N(int64(took)))
-		if round == 0 { // just when the pull has succeeded
+		if round == 0 { // right after the pull has succeeded
 			answer, after = <-pulled, took
 			pulled <- answer
 		} else {
@@ -163,17 +163,17 @@ func TestPowerLoss(t *testing.T) {
 		disk.mount()
 		k.ok("start podd", k.Start(k.ctx()))
 		there := k.image(image) != nil
-		t.Logf("power lost %v into a pull of %v, which had answered %v: the image is there: %v",
+		t.Logf("power lost %v after the start of a pull of %v, which returned %v: image listed: %v",
 			after.Round(time.Millisecond), took.Round(time.Millisecond), answer, there)
 		if answer == nil && !there {
-			t.Error("the pull had succeeded, and the image is gone")
+			t.Error("image of a successful pull: listed = false, want true")
 		}
 		if k.image(busybox) == nil {
-			t.Error("an image from before is gone")
+			t.Error("image pulled before: listed = false, want true")
 		}
 		for name, content := range want {
 			if k.image(name) != nil && k.content(name) != content {
-				t.Errorf("image %s is listed and has another content", name)
+				t.Errorf("listed image %s: other content, want that of the first pull", name)
 			}
 		}
 		if there {
@@ -181,12 +181,12 @@ func TestPowerLoss(t *testing.T) {
 		}
 	}
 	k.pull(image)
-	if k.content(image) != want[image] { // what the power cuts have left in the store does no harm
-		t.Error("pulled again, the image has another content")
+	if k.content(image) != want[image] { // leftovers in the store must not affect a new pull
+		t.Errorf("image %s pulled again: other content, want that of the first pull", image)
 	}
 }
 
-// content is a digest of all files of an image, from a container of it.
+// content returns a digest of all files of an image, computed in a container.
 func (k *kubelet) content(image string) string {
 	k.Helper()
 	pod, cfg := k.pod()
@@ -195,30 +195,30 @@ func (k *kubelet) content(image string) string {
 		c.Image = &cri.ImageSpec{Image: image}
 	})
 	if code != 0 {
-		k.Errorf("read image %s: exit code %d: %s", image, code, out)
+		k.Errorf("read image %s: exit code = %d, want 0: %s", image, code, out)
 	}
 	k.removePod(pod)
 	return out
 }
 
-// disk is a file system of its own below podd's root.
+// disk is an ext4 filesystem in a file, mounted on podd's root.
 type disk struct {
 	k          *kubelet
 	file, root string
 }
 
-// newDisk puts podd's root on one. At the test's end podd has its old root again.
+// newDisk makes one and restarts podd on it. At the test's end podd has its old root again.
 func (k *kubelet) newDisk() *disk {
 	k.Helper()
 	d := &disk{k: k, file: k.Path("disk"), root: k.Path("root")}
 	f, err := os.Create(d.file)
 	k.ok("make the disk", errors.Join(err, f.Truncate(512<<20), f.Close()))
-	k.ok("make a file system", shell("mkfs.ext4 -q -m 0 "+d.file))
+	k.ok("make a filesystem", shell("mkfs.ext4 -q -m 0 "+d.file))
 	k.ok("stop podd", k.Stop())
 	unmountBelow(k, d.root)
 	if out, err := exec.Command("mount", "-o", "loop", d.file, d.root).CombinedOutput(); err != nil {
 		k.ok("start podd", k.Start(k.ctx()))
-		k.Skipf("no loop devices here, so there is no disk whose power could be cut: %v: %s", err, out)
+		k.Skipf("no loop devices, which the simulated power loss needs: %v: %s", err, out)
 	}
 	k.Cleanup(func() { // runs before the daemon is closed
 		if k.Running() {
@@ -228,7 +228,7 @@ func (k *kubelet) newDisk() *disk {
 		unmountBelow(k, d.root)
 		k.ok("start podd", k.Start(context.Background()))
 	})
-	k.ok("search it", os.Chmod(d.root, 0o711))
+	k.ok("make it searchable", os.Chmod(d.root, 0o711))
 	k.ok("start podd", k.Start(k.ctx()))
 	return d
 }
@@ -238,18 +238,17 @@ func (d *disk) mount() {
 	d.k.ok("mount the disk", shell("mount -o loop "+d.file+" "+d.root))
 }
 
-// powerLoss makes the disk forget what was not written, and kills podd.
+// powerLoss kills podd and discards what is not on the disk yet.
 func (d *disk) powerLoss() {
 	d.k.Helper()
 	const ext4Shutdown, noLogFlush = 0x8004587d, 2 // EXT4_IOC_SHUTDOWN, EXT4_GOING_FLAGS_NOLOGFLUSH
-	// First the process, then the disk: with the power gone, no process sees the I/O errors of a dead disk, on which
-	// the storage library panics.
+	// podd is killed first: after a real power loss no process sees I/O errors, on which the storage library panics.
 	d.k.ok("kill podd", d.k.Kill9())
 	f, err := os.Open(d.root)
 	d.k.ok("open the disk", err)
 	err = unix.IoctlSetPointerInt(int(f.Fd()), ext4Shutdown, noLogFlush)
-	d.k.ok("cut the power", errors.Join(err, f.Close()))
-	d.k.eventually("nobody uses the disk", func() bool {
+	d.k.ok("shut the filesystem down", errors.Join(err, f.Close()))
+	d.k.eventually("the disk is not in use", func() bool {
 		err := unix.Unmount(d.root, 0)
 		return err == nil || !strings.Contains(fmt.Sprint(err), "busy")
 	})

@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fuse is a volume of a server that answers too little: it tells that there is a directory with a file in it, and says
-// nothing more. Whoever reads the file sleeps uninterruptibly: not even SIGKILL ends that.
+// fuse is a FUSE volume whose server answers requests for a directory with a file in it, but no reads. A process that
+// reads the file sleeps uninterruptibly, even after SIGKILL.
 type fuse struct {
 	dir  string
 	fd   int
-	dead bool // then it does not even tell what there is
+	dead bool // answer only the initial request
 	done chan struct{}
 }
 
@@ -27,12 +27,12 @@ const (
 	fuseInit    = 26
 )
 
-// mountFUSE mounts the volume at dir. It goes when the test ends, if not before.
+// mountFUSE mounts the volume at dir and unmounts it at the test's end.
 func mountFUSE(t testing.TB, dir string, dead bool) *fuse {
 	t.Helper()
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
-		t.Skipf("this kernel has no FUSE, so no process can be made to sleep uninterruptibly: %v", err)
+		t.Skipf("no FUSE in this kernel, which the uninterruptible sleep needs: %v", err)
 	}
 	f := &fuse{dir: dir, fd: fd, dead: dead, done: make(chan struct{})}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -44,19 +44,19 @@ func mountFUSE(t testing.TB, dir string, dead bool) *fuse {
 		t.Fatalf("mount FUSE: %v", err)
 	}
 	go f.serve()
-	t.Cleanup(f.end)
+	t.Cleanup(f.disconnect)
 	return f
 }
 
-// end breaks the connection, so that everybody who waits for an answer gets an error, and unmounts.
-func (f *fuse) end() {
-	if err := unix.Unmount(f.dir, unix.MNT_FORCE); err != nil { // busy, but the connection is broken
+// disconnect closes the connection, so that pending requests fail, and unmounts the volume.
+func (f *fuse) disconnect() {
+	if err := unix.Unmount(f.dir, unix.MNT_FORCE); err != nil { // busy, but the connection is closed
 		_ = unix.Unmount(f.dir, unix.MNT_DETACH)
 	}
 	<-f.done
 }
 
-// serve answers until the connection is broken.
+// serve answers requests until the connection is closed.
 func (f *fuse) serve() {
 	defer close(f.done)
 	defer unix.Close(f.fd)
@@ -81,7 +81,7 @@ func (f *fuse) serve() {
 	}
 }
 
-// answer is the body of the answer, nil for none at all.
+// answer returns the body of the answer, or nil for no answer.
 func (f *fuse) answer(opcode uint32, node uint64) []byte {
 	le := binary.NativeEndian
 	switch {
@@ -104,7 +104,7 @@ func (f *fuse) answer(opcode uint32, node uint64) []byte {
 	return nil
 }
 
-// attr is struct fuse_attr of the root, node 1, or of the file, node 2.
+// attr returns struct fuse_attr of the root, node 1, or of the file, node 2.
 func attr(node uint64) []byte {
 	b := make([]byte, 88)
 	binary.NativeEndian.PutUint64(b, node)

@@ -8,16 +8,16 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// life is one pod with one container from its making to its end, in the calls that a kubelet makes.
+// life is one pod with one container, from creation to removal, in the calls of a kubelet.
 type life struct {
 	k         *kubelet
 	pod       *cri.PodSandboxConfig
 	container *cri.ContainerConfig
-	// podID, ip and containerID are what the daemon has answered so far.
+	// podID, ip and containerID are from the daemon's responses, empty before the call.
 	podID, ip, containerID string
 }
 
-// verbs are the calls of a life in their order.
+// verbs are the calls of a life, in order.
 var verbs = []struct {
 	name string
 	do   func(*life, context.Context) error
@@ -26,12 +26,13 @@ var verbs = []struct {
 	{"CreateContainer", (*life).create},
 	{"StartContainer", (*life).start},
 	{"ExecSync", (*life).exec},
-	{"StopContainer+RemoveContainer", (*life).end}, // in one: what the stop began goes on beside its answer
+	// in one, because work of the stop goes on after its response
+	{"StopContainer+RemoveContainer", (*life).stopAndRemove},
 	{"StopPodSandbox", (*life).stopPod},
 	{"RemovePodSandbox", (*life).removePod},
 }
 
-// newLife describes a pod whose host port gives every CNI plugin something to do.
+// newLife returns a pod that has not been run. It has a host port, so that every CNI plugin is called.
 func (k *kubelet) newLife() *life {
 	k.Helper()
 	k.have(busybox)
@@ -41,7 +42,7 @@ func (k *kubelet) newLife() *life {
 	return l
 }
 
-// upTo does the verbs before the nth.
+// upTo calls the verbs before the nth.
 func (l *life) upTo(n int) {
 	l.k.Helper()
 	for _, v := range verbs[:n] {
@@ -79,12 +80,12 @@ func (l *life) exec(ctx context.Context) error {
 	r, err := l.k.Runtime.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: l.containerID, Cmd: []string{"echo", "alive"},
 		Timeout: 60})
 	if err == nil && (r.ExitCode != 0 || string(r.Stdout) != "alive\n") {
-		return fmt.Errorf("exit code %d, output %q", r.ExitCode, r.Stdout)
+		return fmt.Errorf("exit code = %d, stdout = %q, want 0, \"alive\\n\"", r.ExitCode, r.Stdout)
 	}
 	return err
 }
 
-func (l *life) end(ctx context.Context) error {
+func (l *life) stopAndRemove(ctx context.Context) error {
 	if _, err := l.k.Runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: l.containerID}); err != nil {
 		return err
 	}

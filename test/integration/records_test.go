@@ -55,7 +55,7 @@ func TestDamagedRecords(t *testing.T) {
 		}
 	}
 	k.ok("start podd", k.Start(k.ctx()))
-	good.unharmed(k)
+	good.checkUnaffected(k)
 	k.eventually("all damaged records are quarantined", func() bool {
 		kept, err := os.ReadDir(k.Path("root", "quarantine"))
 		return err == nil && len(kept) == len(lives)
