@@ -64,7 +64,7 @@ tools: deps ## build the pinned runc, gVisor, CNI plugins, crictl, critest and c
 	@contrib/tools/gvisor/build.sh
 	@contrib/shims/build.sh
 
-embedded: $(EMBEDDED) ## build what podd embeds: the infra container, gVisor's init proxy, the shims' stdio program
+embedded: $(EMBEDDED) ## build what podd embeds: pause, the init proxy (gVisor), the stdio program (shims)
 oci/pause/bin/pause: oci/pause/pause.c
 oci/runc/initproxy/bin/standin: oci/runc/initproxy/initproxy.c
 oci/pause/bin/pause oci/runc/initproxy/bin/standin:

@@ -20,7 +20,7 @@ type backlog struct {
 	pieces []piece
 	size   int
 	closed bool
-	more   chan struct{} // has room for one: something has changed
+	more   chan struct{} // buffers one signal that something has changed
 }
 
 type piece struct {

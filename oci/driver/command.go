@@ -92,7 +92,7 @@ func Environment() []string {
 
 // Capped is a writer that keeps the first bytes written to it and drops the rest.
 type Capped struct {
-	buf   bytes.Buffer // not embedded: its ReadFrom knows no limit
+	buf   bytes.Buffer // not embedded: its ReadFrom has no limit
 	limit int64
 }
 

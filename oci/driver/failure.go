@@ -61,7 +61,7 @@ func errorKind(text string) error {
 	return nil
 }
 
-// reportsAbsent reports whether a text, in lower case, says that the container is unknown.
+// reportsAbsent reports whether a text, in lower case, reports that there is no such container.
 func reportsAbsent(t string) bool {
 	return strings.Contains(t, "container does not exist") || // runc
 		strings.Contains(t, "/status`: no such file or directory") || // crun

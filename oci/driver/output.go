@@ -54,7 +54,7 @@ type Copies struct {
 	done    chan error
 }
 
-// NewCopies returns an empty set with room for stdout and stderr. cancel ends the session when the client is gone.
+// NewCopies returns an empty set with capacity for stdout and stderr. cancel ends the session when the client is gone.
 func NewCopies(cancel context.CancelCauseFunc) *Copies {
 	return &Copies{cancel: cancel, done: make(chan error, 2)}
 }

@@ -13,15 +13,15 @@ import (
 
 var errMissing = errors.New("it is not installed")
 
-// program is what is asked, and how often it was.
+// program is a fake of the program to probe. It counts its runs.
 type program struct {
-	asked atomic.Int64
-	say   func(context.Context) (string, error)
+	runs  atomic.Int64
+	probe func(context.Context) (string, error)
 }
 
-func (p *program) ask(ctx context.Context) (string, error) {
-	p.asked.Add(1)
-	return p.say(ctx)
+func (p *program) run(ctx context.Context) (string, error) {
+	p.runs.Add(1)
+	return p.probe(ctx)
 }
 
 func (p *program) hang(ctx context.Context) (string, error) {
@@ -29,7 +29,7 @@ func (p *program) hang(ctx context.Context) (string, error) {
 	return "", context.Cause(ctx)
 }
 
-func says(s string, err error) func(context.Context) (string, error) {
+func returns(s string, err error) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) { return s, err }
 }
 
@@ -40,17 +40,17 @@ func want(t *testing.T, c *ProbeCache[string], value string, err error) {
 	}
 }
 
-func TestAGoodAnswerIsKept(t *testing.T) {
+func TestProbeResultIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &program{say: says("1.0", nil)}
-		c := NewProbeCache("h", "", p.ask)
+		p := &program{probe: returns("1.0", nil)}
+		c := NewProbeCache("h", "", p.run)
 		want(t, c, "1.0", nil)
 		time.Sleep(24 * time.Hour)
 		want(t, c, "1.0", nil)
-		if n := p.asked.Load(); n != 1 {
-			t.Errorf("asked %d times", n)
+		if n := p.runs.Load(); n != 1 {
+			t.Errorf("the program ran %d times, want once", n)
 		}
-		p.say = says("2.0", nil)
+		p.probe = returns("2.0", nil)
 		if err := c.Probe(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -58,39 +58,39 @@ func TestAGoodAnswerIsKept(t *testing.T) {
 	})
 }
 
-// TestABadAnswerIsAskedAgain: some seconds later, not at once, and what came with the error is kept.
-func TestABadAnswerIsAskedAgain(t *testing.T) {
+// TestFailedProbeIsRepeated: some seconds later, not at once, and the value returned with the error is kept.
+func TestFailedProbeIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &program{say: says("half", errMissing)}
-		c := NewProbeCache("h", "", p.ask)
+		p := &program{probe: returns("half", errMissing)}
+		c := NewProbeCache("h", "", p.run)
 		want(t, c, "half", errMissing)
-		p.say = says("whole", nil)
+		p.probe = returns("whole", nil)
 		want(t, c, "half", errMissing)
 		time.Sleep(probeRetry + 1)
 		want(t, c, "whole", nil)
-		if n := p.asked.Load(); n != 2 {
-			t.Errorf("asked %d times", n)
+		if n := p.runs.Load(); n != 2 {
+			t.Errorf("the program ran %d times, want twice", n)
 		}
 	})
 }
 
-// TestAHangingProgram holds up nobody for long: after a bad answer for a moment, before any for its time.
-func TestAHangingProgram(t *testing.T) {
+// TestHangingProgram: Get waits for probePatience after a failed probe.
+func TestHangingProgram(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &program{say: says("", errMissing)}
-		c := NewProbeCache("h", "", p.ask)
+		p := &program{probe: returns("", errMissing)}
+		c := NewProbeCache("h", "", p.run)
 		want(t, c, "", errMissing)
-		p.say = p.hang
+		p.probe = p.hang
 		time.Sleep(probeRetry + 1)
 		begin := time.Now()
 		for range 3 {
 			want(t, c, "", errMissing)
 		}
 		if took := time.Since(begin); took != 3*probePatience {
-			t.Errorf("took %s", took)
+			t.Errorf("3 calls of Get took %s, want %s", took, 3*probePatience)
 		}
-		if n := p.asked.Load(); n != 2 {
-			t.Errorf("asked %d times", n)
+		if n := p.runs.Load(); n != 2 {
+			t.Errorf("the program ran %d times, want twice", n)
 		}
 		time.Sleep(ProbeTimeout)
 		want(t, c, "", context.DeadlineExceeded)
@@ -108,7 +108,7 @@ func TestUnkillable(t *testing.T) {
 		begin := time.Now()
 		want(t, c, "certain", errdefs.ErrUnavailable)
 		if took := time.Since(begin); took != ProbeTimeout+probeGrace {
-			t.Errorf("took %s", took)
+			t.Errorf("Get took %s, want %s", took, ProbeTimeout+probeGrace)
 		}
 		close(release)
 		synctest.Wait()
@@ -116,20 +116,20 @@ func TestUnkillable(t *testing.T) {
 	})
 }
 
-// TestManyAskAtOnce: the program is asked once.
-func TestManyAskAtOnce(t *testing.T) {
+// TestConcurrentProbes: concurrent calls of Get run the program once.
+func TestConcurrentProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		p := &program{say: func(context.Context) (string, error) { <-release; return "1.0", nil }}
-		c := NewProbeCache("h", "", p.ask)
+		p := &program{probe: func(context.Context) (string, error) { <-release; return "1.0", nil }}
+		c := NewProbeCache("h", "", p.run)
 		for range 10 {
 			go want(t, c, "1.0", nil)
 		}
 		synctest.Wait()
 		close(release)
 		synctest.Wait()
-		if n := p.asked.Load(); n != 1 {
-			t.Errorf("asked %d times", n)
+		if n := p.runs.Load(); n != 1 {
+			t.Errorf("the program ran %d times, want once", n)
 		}
 	})
 }

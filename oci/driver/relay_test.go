@@ -16,7 +16,7 @@ import (
 func TestBacklog(t *testing.T) {
 	b, out := newBacklog(), &bytes.Buffer{}
 	data := []byte("one")
-	if err := errors.Join(b.add(out, data), b.add(nil, []byte("nobody")), b.add(out, []byte(" two"))); err != nil {
+	if err := errors.Join(b.add(out, data), b.add(nil, []byte("dropped")), b.add(out, []byte(" two"))); err != nil {
 		t.Fatal(err)
 	}
 	data[0] = 'X' // a copy was taken

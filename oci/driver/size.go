@@ -9,7 +9,7 @@ import (
 	"github.com/podd-project/podd/oci"
 )
 
-// firstSizeTime is how long FirstSize waits: a program that asks for the size once asks at its start.
+// firstSizeTime is how long FirstSize waits: a program that reads the size only once reads it at its start.
 const firstSizeTime = 50 * time.Millisecond
 
 // FirstSize returns the client's first terminal size if it comes in time, else the zero size.

@@ -112,8 +112,7 @@ func (f *Fake) copyInput(ctx context.Context, c *fakeContainer, s oci.Streams) e
 	return nil
 }
 
-// runProgram runs a command for an exec. Like the real one it does not wait for input that nobody sends once ctx
-// has ended.
+// runProgram runs a command for an exec. Like the real one it stops waiting for input once ctx has ended.
 func runProgram(ctx context.Context, process *specs.Process, s oci.Streams) (int32, error) {
 	p, err := parse(process.Args)
 	if err != nil {

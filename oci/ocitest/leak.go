@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// leaks knows what was there before a test.
+// leaks holds what was there before a test.
 type leaks struct {
 	t               testing.TB
 	dir, cgroup     string

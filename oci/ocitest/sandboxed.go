@@ -23,7 +23,7 @@ func Sandboxed(t testing.TB, name string) (m *Machine, podID string) {
 	// The runtime would pin one network namespace for all its helper processes, and leave it.
 	// And it allows one container for each root filesystem, unless it writes to it as other runtimes do.
 	m.Config.Options = map[string]string{"gofer-network-namespace": "new", "overlay2": "none"}
-	infra := guests{runc.New(m.Config), "infra-" + unique()}
+	infra := podRuntime{runc.New(m.Config), "infra-" + unique()}
 	t.Cleanup(func() {
 		if err := infra.Delete(context.Background(), infra.pod); err != nil {
 			t.Errorf("delete infra container: %v", err)
@@ -36,17 +36,17 @@ func Sandboxed(t testing.TB, name string) (m *Machine, podID string) {
 	if err := infra.Start(t.Context(), infra.pod); err != nil {
 		t.Fatalf("start infra container: %v", err)
 	}
-	m.New = func() Runtime { return guests{runc.New(m.Config), infra.pod} }
+	m.New = func() Runtime { return podRuntime{runc.New(m.Config), infra.pod} }
 	return m, infra.pod
 }
 
-// guests puts every container into the pod, as the engine's requests and specs do.
-type guests struct {
+// podRuntime puts every container into the pod, as the engine's requests and specs do.
+type podRuntime struct {
 	*runc.Runtime
 	pod string
 }
 
-func (g guests) Create(ctx context.Context, r oci.CreateRequest) (oci.Process, error) {
+func (g podRuntime) Create(ctx context.Context, r oci.CreateRequest) (oci.Process, error) {
 	r.PodID = g.pod
 	if r.Spec != nil {
 		s := *r.Spec
@@ -61,4 +61,4 @@ func (g guests) Create(ctx context.Context, r oci.CreateRequest) (oci.Process, e
 	return g.Runtime.Create(ctx, r)
 }
 
-var _ Runtime = guests{}
+var _ Runtime = podRuntime{}

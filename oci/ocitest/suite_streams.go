@@ -37,7 +37,7 @@ func testExecStreams(t *testing.T, h *Harness) {
 				tt.args, code, stdout.String(), stderr.String(), tt.code, tt.stdout)
 		}
 	}
-	_, err := r.Exec(ctx, "streams", process(h, "sleep", "0"), oci.Streams{}) // nobody listens
+	_, err := r.Exec(ctx, "streams", process(h, "sleep", "0"), oci.Streams{}) // without a reader
 	must(t, "exec without streams", err)
 
 	gone := errors.New("client is gone")

@@ -1,5 +1,5 @@
 // Package process identifies processes by pid and start time, waits for them by pidfd, and kills them one by one or
-// with all their descendants. It knows nothing of containers. Drivers, cgroups and the daemon import it.
+// with all their descendants. It is independent of containers. Drivers, cgroups and the daemon import it.
 package process
 
 import (

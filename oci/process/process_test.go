@@ -123,8 +123,8 @@ func TestNoProcess(t *testing.T) {
 	}
 }
 
-// TestSessionWithoutLeader: a process that is gone has left its pid to its session. pidfd_open knows that pid, and has
-// different errors for it on different kernels.
+// TestSessionWithoutLeader: a process has exited, and its pid is still the id of its session. For such a pid,
+// pidfd_open fails with different errors on different kernels.
 func TestSessionWithoutLeader(t *testing.T) {
 	out, in, err := os.Pipe()
 	if err != nil {
@@ -202,7 +202,7 @@ func TestFamily(t *testing.T) {
 	add(17, 1, 10)   // orphan of the root's session
 	add(20, 1, 20)   // stranger
 	add(21, 20, 21)  // stranger's child
-	add(22, 500, 22) // child of nobody known
+	add(22, 500, 22) // child of an unknown process
 
 	root := all[10].Process
 	leader := descendants{known: map[Process]bool{root: true}, sessions: map[int]bool{}}

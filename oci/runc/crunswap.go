@@ -8,7 +8,7 @@ import (
 
 // fixCrunSwap returns limits that crun understands. With the systemd driver, crun 1.21 writes memory.swap, the sum of
 // memory and swap, to memory.swap.max, and uses unified["memory.swap.max"] only without it. Where both are set they
-// agree, so the former is dropped.
+// agree, so memory.swap is dropped.
 func (r *Runtime) fixCrunSwap(limits *specs.LinuxResources) *specs.LinuxResources {
 	if limits == nil || limits.Memory == nil || !strings.HasPrefix(r.Features().Version, "crun ") {
 		return limits

@@ -11,7 +11,7 @@ import (
 	"github.com/podd-project/podd/oci/driver"
 )
 
-// ofVersion is a handler that says so of itself.
+// ofVersion returns a handler whose runtime reports the version.
 func ofVersion(version string) *Runtime {
 	return &Runtime{probes: driver.NewProbeCache("h", capabilities{}, func(context.Context) (capabilities, error) {
 		return capabilities{features: oci.Features{Version: version}}, nil

@@ -17,7 +17,7 @@ import (
 	"github.com/podd-project/podd/oci/runc"
 )
 
-// order is what the test tells its other self to do.
+// order is the test's request to the process that plays the daemon.
 type order struct {
 	Config  runc.Config
 	Request request

@@ -73,7 +73,7 @@ func (r *Runtime) deleteContainer(ctx context.Context, b bundle, rec record) err
 	r.waiters.Deliver(b.ID(), exit)
 	removeFiles(r.stateFiles(b.ID()))
 	if err := rec.Cgroups.Remove(); err != nil {
-		return err // the bundle tells the next call where they are
+		return err // the next call finds the cgroups by the bundle
 	}
 	return os.RemoveAll(b.Dir())
 }

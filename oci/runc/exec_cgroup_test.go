@@ -22,12 +22,12 @@ func TestNewExecGroup(t *testing.T) {
 			"--cgroup=freezer:podd-exec-7"},
 		"runc on hybrid": {"runc version 1.5.2", cgroups.Dirs{"freezer": v1, "": v2}, v1 + "/podd-exec-7",
 			"--cgroup=freezer:podd-exec-7"},
-		"crun on v1": {"crun version 1.20", cgroups.Dirs{"freezer": v1}, "", ""},
-		"no freezer": {"runc version 1.5.2", cgroups.Dirs{"memory": v1}, "", ""},
-		"old runc":   {"runc version 1.0.3", cgroups.Dirs{"": v2}, "", ""},
-		"another":    {"runsc version release-20260905.0", cgroups.Dirs{"": v2}, "", ""},
-		"no cgroup":  {"runc version 1.5.2", nil, "", ""},
-		"no room":    {"runc version 1.5.2", cgroups.Dirs{"": v2 + "/gone"}, "", ""},
+		"crun on v1":  {"crun version 1.20", cgroups.Dirs{"freezer": v1}, "", ""},
+		"no freezer":  {"runc version 1.5.2", cgroups.Dirs{"memory": v1}, "", ""},
+		"old runc":    {"runc version 1.0.3", cgroups.Dirs{"": v2}, "", ""},
+		"another":     {"runsc version release-20260905.0", cgroups.Dirs{"": v2}, "", ""},
+		"no cgroup":   {"runc version 1.5.2", nil, "", ""},
+		"cgroup gone": {"runc version 1.5.2", cgroups.Dirs{"": v2 + "/gone"}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := ofVersion(tt.version).newExecGroup(record{Cgroups: tt.own}, "/run/podd/containers/c/exec-7.json")

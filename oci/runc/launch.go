@@ -203,7 +203,7 @@ func (r *Runtime) launchDirect(
 		return nil, 0, err
 	}
 	status := func() (int32, error) {
-		_ = cmd.Wait() // the state says it all: the descriptors are files, nothing is copied
+		_ = cmd.Wait() // its error is in the state: the descriptors are files, nothing is copied
 		if _, err := os.Stat(f.pid); err != nil {
 			return 0, errNotStarted
 		}

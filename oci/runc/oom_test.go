@@ -11,7 +11,7 @@ import (
 	"github.com/podd-project/podd/oci/driver"
 )
 
-// TestOOMKillOfACgroupThatIsGone: systemd has removed the container's cgroup, the pod's tells.
+// TestOOMKillOfACgroupThatIsGone: systemd has removed the container's cgroup; the pod's counter is used.
 func TestOOMKillOfACgroupThatIsGone(t *testing.T) {
 	for name, below := range map[string]string{"runc": "cri-podd-4711.scope", "crun": "crun-4711.scope/container"} {
 		t.Run(name, func(t *testing.T) {

@@ -101,7 +101,7 @@ func (r *Runtime) queryFeatures(ctx context.Context, f *oci.Features) {
 		f.OCIVersion = said.OCIVersionMax
 	}
 	f.MountOptions = said.MountOptions
-	if f.OwnKernel { // what it says of mounts is true; what this kernel can do does not matter
+	if f.OwnKernel { // its mount options are right as reported; this kernel's abilities do not matter
 		f.RecursiveReadOnly = slices.Contains(said.MountOptions, "rro")
 		return
 	}

@@ -65,7 +65,7 @@ func (r *Runtime) queryState(ctx context.Context, id string) (oci.State, error) 
 		return oci.State{Status: oci.Absent}, nil
 	}
 	if err != nil {
-		return oci.State{}, fmt.Errorf("ask container state: %w", err)
+		return oci.State{}, fmt.Errorf("query container state: %w", err)
 	}
 	var said struct {
 		Status oci.Status `json:"status"`

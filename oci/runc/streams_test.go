@@ -58,7 +58,7 @@ func TestExecLargeInputAndOutput(t *testing.T) {
 		if err != nil || code != 0 || out.String() != string(data) {
 			t.Errorf("%d, %v, %d bytes of %d", code, err, len(out.String()), len(data))
 		}
-		// Input that nobody reads.
+		// Input that the command does not read.
 		code, err = r.Exec(limit(t), "c", m.Spec("true").Process, oci.Streams{Stdin: bytes.NewReader(data)})
 		if err != nil || code != 0 {
 			t.Errorf("%d, %v", code, err)

@@ -12,13 +12,13 @@ import (
 	"github.com/podd-project/podd/oci/process"
 )
 
-// said is what runsc prints for a container that runs `sleep`, shortened.
-const said = `{"type":"stats","id":"c","data":{` +
+// statsOutput is what runsc prints for a container that runs `sleep`, shortened.
+const statsOutput = `{"type":"stats","id":"c","data":{` +
 	`"cpu":{"usage":{"kernel":1000000000,"user":2000000000,"total":3000000000}},` +
 	`"memory":{"cache":300,"usage":{"limit":0,"usage":1000},"swap":{}},"pids":{"current":2},"network_interfaces":[]}}`
 
 func TestParseUsage(t *testing.T) {
-	u, err := parseUsage([]byte(said))
+	u, err := parseUsage([]byte(statsOutput))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestParseUsage(t *testing.T) {
 		t.Errorf("%+v, %+v, %+v", u.CPU, u.Memory, u.Pids)
 	}
 	if u, err := parseUsage([]byte(`{"data":{}}`)); err != nil || u.CPU.Total != 0 || u.Memory.Usage != 0 {
-		t.Errorf("nothing told: %+v, %v", u, err)
+		t.Errorf("no data: usage = %+v, %v, want zeros", u, err)
 	}
 	for _, bad := range []string{
 		"", "{", `{"data":{"cpu":{"usage":{"total":-1}}}}`, `{"data":{"memory":{"usage":{"usage":"much"}}}}`,
@@ -38,7 +38,7 @@ func TestParseUsage(t *testing.T) {
 	}
 }
 
-// usageRuntime plays a runtime with a kernel of its own: it says what the files beside it say.
+// usageRuntime plays a runtime with a kernel of its own: it prints the files next to it.
 const usageRuntime = `#!/bin/sh
 case "$*" in
 *" events --stats c") cat "${0%/*}/stats" ;;
@@ -55,25 +55,26 @@ func TestUsage(t *testing.T) {
 	running := record{Init: self, Sandbox: "pod"}
 	for name, tt := range map[string]struct {
 		rec *record
-		// marks are files in the bundle, stats and state what the runtime says, "" if it fails.
+		// marks are files in the bundle, stats and state the runtime's output, "" if it fails.
 		marks        []string
 		stats, state string
 		want         func(error) bool
 		words        string
 	}{
-		"running":   {rec: &running, marks: []string{"started"}, stats: said},
+		"running":   {rec: &running, marks: []string{"started"}, stats: statsOutput},
 		"no record": {want: errdefs.IsNotFound},
-		"host's kernel": {rec: &record{Init: self}, marks: []string{"started"}, stats: said,
+		"host's kernel": {rec: &record{Init: self}, marks: []string{"started"}, stats: statsOutput,
 			want: errdefs.IsNotImplemented},
-		"not started": {rec: &running, stats: said, want: errdefs.IsNotFound},
-		"paused":      {rec: &running, marks: []string{"started", "paused"}, stats: said, want: errdefs.IsNotFound},
-		"ended":       {rec: &record{Sandbox: "pod"}, marks: []string{"started"}, stats: said, want: errdefs.IsNotFound},
-		"ends just now": {rec: &running, marks: []string{"started"}, state: `{"id":"c","status":"stopped","pid":0}`,
+		"not started": {rec: &running, stats: statsOutput, want: errdefs.IsNotFound},
+		"paused":      {rec: &running, marks: []string{"started", "paused"}, stats: statsOutput, want: errdefs.IsNotFound},
+		"ended": {rec: &record{Sandbox: "pod"}, marks: []string{"started"}, stats: statsOutput,
 			want: errdefs.IsNotFound},
-		"does not say": {rec: &running, marks: []string{"started"}, state: `{"id":"c","status":"running","pid":1}`,
+		"exits meanwhile": {rec: &running, marks: []string{"started"}, state: `{"id":"c","status":"stopped","pid":0}`,
+			want: errdefs.IsNotFound},
+		"no stats": {rec: &running, marks: []string{"started"}, state: `{"id":"c","status":"running","pid":1}`,
 			words: "runsc"},
-		"says nonsense":   {rec: &running, marks: []string{"started"}, stats: "sleep", words: "parse usage"},
-		"says it of none": {rec: &running, marks: []string{"started"}, words: "runsc"},
+		"invalid stats": {rec: &running, marks: []string{"started"}, stats: "sleep", words: "parse usage"},
+		"no output":     {rec: &running, marks: []string{"started"}, words: "runsc"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

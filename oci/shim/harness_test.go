@@ -25,12 +25,12 @@ func newMachine(t testing.TB, shimName, runtime string) *machine {
 	t.Helper()
 	m := &machine{Machine: ocitest.Real(t, runtime)}
 	dir := filepath.Dir(m.Config.RunDir)
-	keeper, err := shim.InstallStdio(filepath.Join(dir, "lib"))
+	stdioProgram, err := shim.InstallStdio(filepath.Join(dir, "lib"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.cfg = shim.Config{
-		Name: "shim", Path: ocitest.Binary(t, shimName), Runtime: ocitest.Binary(t, runtime), Stdio: keeper,
+		Name: "shim", Path: ocitest.Binary(t, shimName), Runtime: ocitest.Binary(t, runtime), Stdio: stdioProgram,
 		Root: filepath.Join(dir, "h"), RunDir: m.Config.RunDir, Log: logrus.New(),
 	}
 	m.New = func() ocitest.Runtime { return m.open(t) }
@@ -71,20 +71,20 @@ func gvisorMachine(t testing.TB) *machine {
 // inPod makes the handler put all containers into one pod, which it starts.
 func (m *machine) inPod(t testing.TB) *machine {
 	start(t, m.open(t), oci.CreateRequest{ID: "infra", PodID: "infra", Spec: m.Spec("sleep", "100000")})
-	m.New = func() ocitest.Runtime { return guests{m.open(t)} }
+	m.New = func() ocitest.Runtime { return podRuntime{m.open(t)} }
 	return m
 }
 
-// guests puts every container into the pod.
-type guests struct{ *shim.Runtime }
+// podRuntime puts every container into the pod.
+type podRuntime struct{ *shim.Runtime }
 
-func (g guests) Create(ctx context.Context, r oci.CreateRequest) (process.Process, error) {
+func (p podRuntime) Create(ctx context.Context, r oci.CreateRequest) (process.Process, error) {
 	r.PodID = "infra"
-	return g.Runtime.Create(ctx, r)
+	return p.Runtime.Create(ctx, r)
 }
 
 // TestGVisorShim runs the suite on containers that share one sandbox, as in a pod. The first container of a sandbox
-// is always the infra container: when it ends, the shim may not be told its exit status.
+// is always the infra container: when it ends, the shim may not learn its exit status.
 func TestGVisorShim(t *testing.T) {
 	ocitest.Suite(t, func(t *testing.T) *ocitest.Harness { return &gvisorMachine(t).inPod(t).Harness })
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// TestHostNetwork: only gVisor's option of that name and value opens the node's network to pods. What a configuration
-// file says is not known.
+// TestHostNetwork: only gVisor's option of that name and value opens the node's network to pods. A configuration
+// file is not read.
 func TestHostNetwork(t *testing.T) {
 	flags := func(network string) map[string]any {
 		return map[string]any{"runsc_config": map[string]any{"network": network}}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// late is a context whose deadline nobody has noticed yet.
+// late is a context whose deadline has passed and whose Err is still nil.
 type late struct {
 	context.Context
 	deadline time.Time

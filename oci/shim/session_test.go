@@ -42,7 +42,7 @@ func dialShim(t *testing.T, methods map[string]ttrpc.Method) *conn {
 	return c
 }
 
-// TestKillIsRepeated: a shim that is just starting a command says that it has killed it, and has not.
+// TestKillIsRepeated: a shim that is just starting a command reports that it has killed it, but has not.
 func TestKillIsRepeated(t *testing.T) {
 	var kills atomic.Int64
 	ended := make(chan struct{})

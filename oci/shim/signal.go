@@ -51,12 +51,12 @@ func killRequest(id string, sig syscall.Signal) *task.KillRequest {
 // killInSandbox kills a container in a sandbox with its own kernel. gVisor's shim never reports the exit of one that
 // was not started: it is recorded here.
 func (r *Runtime) killInSandbox(ctx context.Context, conn *conn, rec record, id string) error {
-	before, errAsk := r.queryStatus(ctx, rec, id)
-	if errors.Is(errAsk, context.DeadlineExceeded) {
-		return errAsk // it hangs: it would not answer to another question either
+	before, errQuery := r.queryStatus(ctx, rec, id)
+	if errors.Is(errQuery, context.DeadlineExceeded) {
+		return errQuery // the shim hangs: another call would time out too
 	}
 	err := conn.call(ctx, "Kill", killRequest(id, syscall.SIGKILL), empty())
-	if err != nil || errAsk != nil || before != oci.Created {
+	if err != nil || errQuery != nil || before != oci.Created {
 		return err
 	}
 	grace, cancel := context.WithTimeout(ctx, createdGrace)
@@ -65,7 +65,7 @@ func (r *Runtime) killInSandbox(ctx context.Context, conn *conn, rec record, id 
 		return context.Cause(ctx)
 	}
 	if after, err := r.queryStatus(ctx, rec, id); err == nil && after != oci.Created && after != oci.Stopped {
-		return nil // somebody was faster and has started it; the next SIGKILL meets a process
+		return nil // another call has started it meanwhile; the next SIGKILL reaches a process
 	}
 	b, err := r.bundle(id)
 	if err != nil {

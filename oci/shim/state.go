@@ -38,7 +38,7 @@ func (r *Runtime) State(ctx context.Context, id string) (oci.State, error) {
 		if !rec.Shim.Alive() { // it ended while it was asked
 			return oci.State{Process: rec.Init, Status: oci.Stopped}, nil
 		}
-		return oci.State{}, fmt.Errorf("ask container state: %w", err)
+		return oci.State{}, fmt.Errorf("query container state: %w", err)
 	}
 	return s, nil
 }

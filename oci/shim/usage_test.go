@@ -44,7 +44,7 @@ func TestParseUsage(t *testing.T) {
 			t.Errorf("%s: %+v, %+v, %+v", url, u.CPU, u.Memory, u.Pids)
 		}
 	}
-	// More files than memory, as gVisor might say: nothing goes below zero.
+	// More files than memory, as gVisor may report: nothing goes below zero.
 	u, err := parseUsage(packed(t, "io.containerd.cgroups.v2.Metrics",
 		&v2.Metrics{Memory: &v2.MemoryStat{Usage: 10, File: 20, InactiveFile: 30}}))
 	if err != nil || u.Memory.WorkingSet != 0 || u.Memory.RSS != 0 {

@@ -1,5 +1,5 @@
 // Package socket opens Unix sockets by paths of any length. The kernel takes 107 bytes of a socket's path, so the
-// directory is named by a descriptor, /proc/self/fd/N. It knows nothing of containers.
+// directory is named by a descriptor, /proc/self/fd/N. It is independent of containers.
 package socket
 
 import (

@@ -40,7 +40,7 @@ func TestMonitorEnds(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			if _, err := c.Write([]byte("nobody reads this")); err != nil {
+			if _, err := c.Write([]byte("not read")); err != nil {
 				t.Fatal(err)
 			}
 			tt.serve(t, l)

@@ -31,7 +31,7 @@
 
 enum { KILLED = 137, BROKEN = 128 };
 
-/* The arguments before "--", with room for more after them. */
+/* The arguments before "--", with space for more after them. */
 static char **global;
 static int globals;
 

@@ -1,7 +1,7 @@
 // Package initproxy carries the init proxy and installs it. conmon watches the init proxy instead of a container that
 // has no process on the host because it runs in its own kernel (see initproxy.c).
 //
-// The package writes one file and knows nothing else. The daemon calls it once at start.
+// The package only writes one file. The daemon calls it once at start.
 package initproxy
 
 import (

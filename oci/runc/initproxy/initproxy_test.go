@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runtimeScript plays a runtime: it notes how it is called, and does what the files in its root say.
+// runtimeScript plays a runtime: it records its arguments, and the files in its root control it.
 const runtimeScript = `#!/bin/sh
 root=${1#--root=}
 shift
@@ -28,7 +28,7 @@ wait) while [ ! -e $root/ended ]; do sleep 0.01; done; cat $root/ended; [ -s $ro
 esac
 `
 
-// stage is a stand-in with a fake runtime.
+// stage is an init proxy with a fake runtime.
 type stage struct{ program, script, root, bundle string }
 
 func newStage(t *testing.T) stage {
@@ -63,7 +63,7 @@ func (s stage) write(t *testing.T, name, content string) {
 	}
 }
 
-// create does what conmon does, as the stand-in's subreaper, and returns the stand-in and its output.
+// create does what conmon does, as the init proxy's subreaper, and returns the init proxy and its output.
 func (s stage) create(t *testing.T) (pid int, output *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -90,7 +90,7 @@ func (s stage) create(t *testing.T) (pid int, output *os.File) {
 	return pid, r
 }
 
-// start connects to the stand-in and returns its answer.
+// start connects to the init proxy and returns its answer.
 func (s stage) start(t *testing.T) byte {
 	t.Helper()
 	dir, err := os.Open(s.bundle)
@@ -110,7 +110,7 @@ func (s stage) start(t *testing.T) byte {
 	return answer[0]
 }
 
-// end waits for the stand-in, which was handed to this process.
+// end waits for the init proxy, which was reparented to this process.
 func end(t *testing.T, pid int) int {
 	t.Helper()
 	var ws syscall.WaitStatus
@@ -123,7 +123,7 @@ func end(t *testing.T, pid int) int {
 			return ws.ExitStatus()
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("the stand-in does not end")
+			t.Fatal("the init proxy has not exited in time")
 		}
 	}
 }
@@ -139,7 +139,7 @@ func TestLife(t *testing.T) {
 	if code := s.start(t); code != 0 {
 		t.Fatalf("start answers %d", code)
 	}
-	text, err := io.ReadAll(output) // to its end: the stand-in has let go of it, though it lives
+	text, err := io.ReadAll(output) // to its end: the init proxy has closed it, and still runs
 	if err != nil || string(text) != "out of the container\nerr of the container\n" {
 		t.Errorf("output %q, %v", text, err)
 	}

@@ -35,8 +35,8 @@ func openReader(t *testing.T, path string) *Reader {
 	return r
 }
 
-// TestSignalIsNoEnd: the Go runtime interrupts its own threads all the time, and a poll that a signal interrupts says
-// nothing of the pipe.
+// TestSignalIsNoEnd: the Go runtime interrupts its own threads all the time, and a poll that a signal interrupts
+// reports nothing about the pipe.
 func TestSignalIsNoEnd(t *testing.T) {
 	r := openReader(t, newFifo(t))
 	runtime.LockOSThread()

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// eventful is a running keeper that takes events, in a directory of bundles.
+// eventful starts a server of events in a bundle and returns the bundle's directory.
 func eventful(t *testing.T) (bundle string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ev") // short enough for a socket's address
@@ -117,7 +117,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestEventsNonsense: whoever sends what is no request is hung up on, and others are not disturbed.
+// TestEventsNonsense: a connection that sends anything but a request is closed, and others stay open.
 func TestEventsNonsense(t *testing.T) {
 	bundle := eventful(t)
 	for name, frame := range map[string][]byte{
@@ -158,8 +158,9 @@ func FuzzField(f *testing.F) {
 	})
 }
 
-// TestKeeperWithEvents goes on after the output, and one in its place does not wait for output that has ended.
-func TestKeeperWithEvents(t *testing.T) {
+// TestServerWithEvents: a server that takes events runs on after the end of the output, and one that is started again
+// does not wait for output that has ended.
+func TestServerWithEvents(t *testing.T) {
 	bundle := filepath.Dir(eventful(t)) // only for a short path
 	bundle = filepath.Join(bundle, "own")
 	if err := os.Mkdir(bundle, 0o700); err != nil {

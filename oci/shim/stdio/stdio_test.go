@@ -16,7 +16,7 @@ import (
 	"github.com/podd-project/podd/oci/runc/conmon"
 )
 
-// running is a keeper that runs in this process, and the shim's ends of its pipes.
+// running is a stdio server in this process, with the shim's ends of its pipes.
 type running struct {
 	bundle string
 	done   chan struct{}
@@ -55,7 +55,7 @@ func (r *running) pipe(t *testing.T, name string) *os.File {
 	return f
 }
 
-// end closes the output and waits for the keeper.
+// end closes the output and waits for the server.
 func (r *running) end(t *testing.T) {
 	t.Helper()
 	r.stdout.Close()
@@ -65,7 +65,7 @@ func (r *running) end(t *testing.T) {
 	select {
 	case <-r.done:
 	case <-time.After(20 * time.Second):
-		t.Fatal("the keeper does not end with the output")
+		t.Fatal("the server still runs 20s after the end of the output")
 	}
 }
 
@@ -99,7 +99,7 @@ func TestKeepsOutput(t *testing.T) {
 func TestClients(t *testing.T) {
 	r := run(t, Config{})
 	first, second := attach(t, r), attach(t, r)
-	var got [2]struct{ stdout, stderr bytes.Buffer } // the order of what two streams say is not promised
+	var got [2]struct{ stdout, stderr bytes.Buffer } // the order between two streams is undefined
 	var readers sync.WaitGroup
 	ready := make(chan struct{}, 2)
 	for i, c := range []*conmon.Conn{first, second} {
@@ -223,7 +223,7 @@ func TestReopenBySocket(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	if err := Reopen(t.Context(), r.bundle); !errdefs.IsFailedPrecondition(err) {
-		t.Errorf("without a keeper: %v", err)
+		t.Errorf("without a server: %v", err)
 	}
 	if err := Reopen(t.Context(), filepath.Join(r.bundle, "absent")); !errdefs.IsFailedPrecondition(err) {
 		t.Errorf("without a bundle: %v", err)
