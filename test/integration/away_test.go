@@ -12,8 +12,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// flood prints numbers, a thousand every twentieth of a second, until it is told to stop. Then it tells how many those
-// were, and how long printing a thousand has taken at the longest, in hundredths of a second.
+// flood prints numbers, 1000 every 50 ms, until the file stop exists. Then it writes to the file result how many, and
+// the longest time that 1000 took, in units of 10 ms.
 const flood = `n=0; worst=0
 while [ ! -e /dev/shm/stop ]; do
 	read a x </proc/uptime
@@ -25,8 +25,8 @@ while [ ! -e /dev/shm/stop ]; do
 done
 echo $n $worst >/dev/shm/result`
 
-// TestDaemonAway kills the daemon and lets ten seconds go by before the next one starts. A container logs 20,000 lines
-// a second all the while, the kubelet rotates the log every second, one container exits and one is killed for memory.
+// TestDaemonAway kills the daemon and starts the next one after 10 s. Meanwhile a container logs 20,000 lines a second,
+// the kubelet rotates the log every second, one container exits and one is OOM-killed.
 func TestDaemonAway(t *testing.T) {
 	t.Parallel()
 	k := start(t)
@@ -60,47 +60,48 @@ func TestDaemonAway(t *testing.T) {
 		greedy: {ExitCode: 137, Reason: "OOMKilled"}} {
 		s := k.exited(id)
 		if s.ExitCode != want.ExitCode || s.Reason != want.Reason {
-			t.Errorf("ended while nobody looked: code %d, %s, want %d, %s", s.ExitCode, s.Reason, want.ExitCode, want.Reason)
+			t.Errorf("exit while no daemon ran: exit code = %d, reason = %s, want %d, %s", s.ExitCode, s.Reason,
+				want.ExitCode, want.Reason)
 		}
 		if at := time.Unix(0, s.FinishedAt); at.Before(gone.Add(-time.Second)) || at.After(back.Add(-away/2)) {
-			t.Errorf("it ended at %v, the daemon was away from %v to %v and the end was soon after", at, gone, back)
+			t.Errorf("finished_at = %v, want it soon after %v, when the daemon was killed; the next one started at %v", at,
+				gone, back)
 		}
 	}
 	k.ok("stop the writer", os.WriteFile(shm+"/stop", nil, 0o644))
 	if s := k.exited(writer); s.ExitCode != 0 {
-		t.Errorf("the writer: %v", s)
+		t.Errorf("status of the writer = %v, want exit code 0", s)
 	}
 	result, err := os.ReadFile(shm + "/result")
-	k.ok("read what the writer says", err)
+	k.ok("read the writer's result", err)
 	var total, worst int
 	_, err = fmt.Sscan(string(result), &total, &worst)
-	k.ok("parse what the writer says", err)
-	pieces := r.complete(total)
-	t.Logf("%d lines in %d files, %d of them came in pieces; while the daemon was away %.0f lines a second; the writer "+
-		"was held up %d ms at the longest",
-		total, len(r.files), pieces, float64(written)/away.Seconds(), worst*10)
+	k.ok("parse the writer's result", err)
+	partial := r.checkComplete(total)
+	t.Logf("%d lines in %d files, %d partial; %.0f lines a second without a daemon; longest pause of the writer %d ms",
+		total, len(r.files), partial, float64(written)/away.Seconds(), worst*10)
 	if time.Duration(worst)*10*time.Millisecond > away/2 {
-		t.Errorf("the writer was held up for %d ms", worst*10)
+		t.Errorf("longest pause of the writer = %d ms, want at most %v", worst*10, away/2)
 	}
 	if float64(written) < 1000*away.Seconds() {
-		t.Errorf("only %d lines were written while the daemon was away", written)
+		t.Errorf("lines written without a daemon = %d, want at least %.0f", written, 1000*away.Seconds())
 	}
 }
 
-// rotation rotates a container's log as the kubelet does: it renames the file and asks for a new one; when that fails
-// it renames the file back and tries again the next time. So nothing is rotated while the daemon is away: the monitor,
-// which has the file open, cannot be asked for another one.
+// rotation rotates a container's log as the kubelet does: it renames the file and calls ReopenContainerLog; if the call
+// fails it renames the file back and tries again the next time. So no log is rotated while no daemon runs: the monitor
+// has the file open, and only the daemon can make it open a new one.
 type rotation struct {
 	k         *kubelet
 	container string
 	path      string
-	// files are those that were moved away, oldest first.
+	// files are the rotated files, oldest first.
 	files []string
-	// keepRotated is a kubelet that dies before it has renamed the file back.
+	// keepRotated does not rename the file back, like a kubelet that dies before it can.
 	keepRotated bool
 }
 
-// every rotates again and again for a while.
+// every rotates the log at the interval for a time.
 func (r *rotation) every(interval, during time.Duration) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -131,7 +132,7 @@ func (r *rotation) reopen() {
 	r.k.ok("ReopenContainerLog", err)
 }
 
-// lines counts what is in the files so far.
+// lines returns the number of lines in all files.
 func (r *rotation) lines() (n int) {
 	r.k.Helper()
 	for _, f := range append([]string{r.path}, r.files...) {
@@ -142,9 +143,9 @@ func (r *rotation) lines() (n int) {
 	return n
 }
 
-// complete wants the numbers from 1 to total, each in a line of its own, in order, and returns how many came in pieces,
-// as they may: the format has a tag for them.
-func (r *rotation) complete(total int) (pieces int) {
+// checkComplete fails the test unless the log has the numbers from 1 to total in order, each in a line of its own. It
+// returns the number of partial entries, which the log format allows.
+func (r *rotation) checkComplete(total int) (partial int) {
 	r.k.Helper()
 	want, text := 1, ""
 	for _, f := range append(r.files, r.path) {
@@ -153,23 +154,23 @@ func (r *rotation) complete(total int) (pieces int) {
 		for line := range strings.Lines(string(data)) {
 			f := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 4)
 			if len(f) != 4 || f[1] != "stdout" {
-				r.k.Fatalf("not a line of the log format: %q", line)
+				r.k.Fatalf("log line = %q, want 4 fields, the second stdout", line)
 			}
 			if _, err := time.Parse(time.RFC3339Nano, f[0]); err != nil {
 				r.k.Fatalf("time of line %q: %v", line, err)
 			}
 			if text += f[3]; f[2] == "P" {
-				pieces++
+				partial++
 				continue
 			}
 			if text != strconv.Itoa(want) {
-				r.k.Fatalf("where %d should be, the log has %q", want, text)
+				r.k.Fatalf("log entry = %q, want %d", text, want)
 			}
 			want, text = want+1, ""
 		}
 	}
 	if want != total+1 || text != "" {
-		r.k.Errorf("the log ends with %d and %q, the writer with %d", want-1, text, total)
+		r.k.Errorf("log ends with %d and partial %q, want %d and none", want-1, text, total)
 	}
-	return pieces
+	return partial
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/podd-project/podd/test/daemon"
 )
 
-// damages are what may be done to a running pod behind the daemon's back.
+// damages are resources of a running pod that the test removes without the daemon.
 var damages = []struct {
 	name string
 	do   func(l *life) error
@@ -27,13 +27,13 @@ var damages = []struct {
 		return errors.Join(syscall.Kill(s.Monitor.Pid, syscall.SIGKILL), syscall.Kill(s.Init.Pid, syscall.SIGKILL))
 	}},
 	{"runtime state removed", func(l *life) error {
-		return removeThere(l.k.Path("run", "runtimes", "runc", l.containerID), l.k.Path("run", "runtimes", "crun",
+		return removeExisting(l.k.Path("run", "runtimes", "runc", l.containerID), l.k.Path("run", "runtimes", "crun",
 			l.containerID))
 	}},
-	{"bundle removed", func(l *life) error { return removeThere(l.k.Path("run", "containers", l.containerID)) }},
+	{"bundle removed", func(l *life) error { return removeExisting(l.k.Path("run", "containers", l.containerID)) }},
 	{"network namespace removed", func(l *life) error {
 		path := l.k.Path("run", "netns", l.podID)
-		return errors.Join(unix.Unmount(path, unix.MNT_DETACH), removeThere(path))
+		return errors.Join(unix.Unmount(path, unix.MNT_DETACH), removeExisting(path))
 	}},
 	{"root file system unmounted", func(l *life) error {
 		return unix.Unmount(l.k.Path("root", "storage", "rootfs", l.containerID, "root", "merged"), unix.MNT_DETACH)
@@ -41,7 +41,7 @@ var damages = []struct {
 	{"root file system removed", func(l *life) error {
 		dir := l.k.Path("root", "storage", "rootfs", l.containerID)
 		unmountBelow(l.k, dir)
-		return removeThere(dir)
+		return removeExisting(dir)
 	}},
 	{"network record truncated", func(l *life) error {
 		return os.Truncate(l.k.Path("root", "network", l.podID+".json"),
@@ -50,12 +50,12 @@ var damages = []struct {
 	{"files of the pod removed", func(l *life) error {
 		dir := l.k.Path("run", "pods", l.podID)
 		unmountBelow(l.k, dir)
-		return removeThere(dir)
+		return removeExisting(dir)
 	}},
 }
 
-// removeThere removes the paths of which at least one must be there.
-func removeThere(paths ...string) error {
+// removeExisting removes the paths, at least one of which must exist.
+func removeExisting(paths ...string) error {
 	err := fs.ErrNotExist
 	for _, p := range paths {
 		if _, e := os.Lstat(p); e == nil {
@@ -65,8 +65,8 @@ func removeThere(paths ...string) error {
 	return err
 }
 
-// TestBehindItsBack takes things away that podd has made. The pod can then be stopped and removed, whether the daemon
-// has been there all the time or was killed meanwhile, and nothing is left.
+// TestBehindItsBack removes resources that podd has made. The pod can then be stopped and removed, whether the daemon
+// ran all the time or was killed meanwhile, and nothing is left.
 func TestBehindItsBack(t *testing.T) {
 	t.Parallel()
 	const killTimeout = 40 * time.Second // more than all of it takes on a slow machine
@@ -77,7 +77,7 @@ func TestBehindItsBack(t *testing.T) {
 				Set: []string{fmt.Sprintf("runtime.kill_timeout=%q", killTimeout)}})
 			some := damages
 			if handler != "runc" {
-				some = damages[:4] // the rest is no runtime's business
+				some = damages[:4] // the others do not depend on the runtime
 			}
 			for _, d := range some {
 				for _, restart := range []bool{false, true} {
@@ -101,9 +101,9 @@ func TestBehindItsBack(t *testing.T) {
 							k.ok(v.name, v.do(l, k.ctx()))
 						}
 						if took := time.Since(began); took > killTimeout {
-							t.Errorf("stopping and removing took %v: signals did not reach the container", took)
+							t.Errorf("stop and removal took %v, want at most %v: signals did not reach the container", took, killTimeout)
 						}
-						k.newLife().upTo(1) // another pod can have the name's port, and addresses
+						k.newLife().upTo(1) // another pod can use the host port and the addresses
 					})
 				}
 			}

@@ -9,9 +9,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// TestDamagedLayer: the machine loses power, and a layer of an image has lost a file. The next daemon finds out and
-// lists the image no more; its container runs on; other images stay; and who pulls it again gets the layer and nothing
-// else.
+// TestDamagedLayer truncates a file in a layer of an image and simulates a reboot. The next daemon detects it and does
+// not list the image; its container keeps running; other images remain; and a new pull fetches only that layer.
 func TestDamagedLayer(t *testing.T) {
 	t.Parallel()
 	k := start(t)
@@ -23,36 +22,36 @@ func TestDamagedLayer(t *testing.T) {
 	damaged := k.Path("root", "storage", "overlay", "*", "diff", "etc", "nginx", "nginx.conf")
 	files, err := filepath.Glob(damaged)
 	if err != nil || len(files) != 1 {
-		t.Fatalf("%s: %v %v", damaged, files, err)
+		t.Fatalf("%s: %v, %v, want one file", damaged, files, err)
 	}
-	k.ok("empty it", os.Truncate(files[0], 0))
+	k.ok("truncate it", os.Truncate(files[0], 0))
 	state := k.Path("root", "storage", "integrity.json")
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	k.ok("read the boot id", err)
 	data, err := os.ReadFile(state)
-	k.ok("read what the image store knows", err)
+	k.ok("read the state of the image store", err)
 	other := strings.Replace(string(data), strings.TrimSpace(string(boot)), "11111111-2222-3333-4444-555555555555", 1)
 	if other == string(data) {
-		t.Fatalf("%s does not tell the boot: %s", state, data)
+		t.Fatalf("%s lacks the boot id, want it in: %s", state, data)
 	}
-	k.ok("make it another boot", os.WriteFile(state, []byte(other), 0o600))
+	k.ok("write another boot id", os.WriteFile(state, []byte(other), 0o600))
 	asked := len(k.registry.Requests())
 
 	k.ok("start podd", k.Start(k.ctx()))
-	k.eventually("the image with the damage is not listed", func() bool { return k.image(nginx) == nil })
+	k.eventually("the damaged image is not listed", func() bool { return k.image(nginx) == nil })
 	if k.image(busybox) == nil {
-		t.Error("an image without damage is gone")
+		t.Error("undamaged image: listed = false, want true")
 	}
 	k.exec(container, "true")
 	var f findings
 	k.poddJSON(&f, 1, "check", "--images")
 	if len(f.Found) != 1 || f.Found[0].What != "image layer" || !strings.Contains(f.Found[0].Detail,
 		"etc/nginx/nginx.conf") {
-		t.Errorf("check found %+v", f)
+		t.Errorf("check found %+v, want one image layer, with etc/nginx/nginx.conf", f)
 	}
 	k.pull(nginx)
 	if got := k.content(nginx); got != want {
-		t.Error("pulled again, the image has another content")
+		t.Errorf("content of the image pulled again = %q, want %q", got, want)
 	}
 	k.exec(container, "true")
 	blobs := map[string]bool{}
@@ -61,11 +60,11 @@ func TestDamagedLayer(t *testing.T) {
 			blobs[r] = true
 		}
 		if !strings.Contains(r, "nginx") && strings.Contains(r, "/manifests/") {
-			t.Errorf("another image was asked for: %s", r)
+			t.Errorf("registry request = %s, want only requests for nginx", r)
 		}
 	}
 	if len(blobs) == 0 || len(blobs) > 2 { // the layer, and perhaps the image's configuration
-		t.Errorf("fetched %v", blobs)
+		t.Errorf("fetched blobs = %v, want 1 or 2", blobs)
 	}
 	f = findings{}
 	k.poddJSON(&f, 0, "check", "--images")

@@ -16,7 +16,7 @@ import (
 
 func itoa(n int) string { return fmt.Sprint(n) }
 
-// killContainer kills every process that belongs to the container, its monitor included, as a power cut would.
+// killContainer kills every process of the container and its monitor, and removes its cgroups, as a reboot does.
 func killContainer(k *kubelet, id string) error {
 	s, err := leak.Take(leak.Options{Match: []string{id}})
 	if err != nil {
@@ -34,7 +34,7 @@ func killContainer(k *kubelet, id string) error {
 		killed++
 	}
 	if killed < 2 {
-		return fmt.Errorf("only %d processes of container %s found: %v", killed, id, s["process"])
+		return fmt.Errorf("processes of container %s = %v, want at least 2", id, s["process"])
 	}
 	k.eventually("the container's processes are gone", func() bool {
 		s, err := leak.Take(leak.Options{Match: []string{id}})
@@ -43,7 +43,7 @@ func killContainer(k *kubelet, id string) error {
 	return removeCgroups(k, id)
 }
 
-// removeCgroups removes the container's cgroups, which no reboot leaves.
+// removeCgroups removes the container's cgroups.
 func removeCgroups(k *kubelet, id string) error {
 	list, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
 	if err != nil {
@@ -63,7 +63,7 @@ func removeCgroups(k *kubelet, id string) error {
 	return nil
 }
 
-// unmountBelow takes everything below dir down, innermost first.
+// unmountBelow unmounts everything below dir, innermost first.
 func unmountBelow(k *kubelet, dir string) {
 	k.Helper()
 	list, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
@@ -74,7 +74,7 @@ func unmountBelow(k *kubelet, dir string) {
 	}
 }
 
-// dropRules removes the packet filter rules and chains of the pod, which no reboot leaves either.
+// dropRules removes the packet filter rules and chains of the pod.
 func dropRules(k *kubelet, pod string) error {
 	s, err := leak.Take(leak.Options{Match: append(leak.Chains(k.Bridge, pod), pod)})
 	if err != nil {

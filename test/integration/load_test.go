@@ -11,8 +11,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// TestLoad has twenty callers make a hundred pods and kills the daemon in the middle. The next one serves soon, the
-// callers ask again and get all their pods, and everything can be removed without a trace.
+// TestLoad runs 100 pods from 20 callers and kills the daemon when half of them are started. The next daemon serves
+// soon, the callers repeat their requests and get all pods, and everything can be removed without leaks.
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	k := start(t)
@@ -34,7 +34,7 @@ func TestLoad(t *testing.T) {
 	var count atomic.Int64
 	killed := make(chan error, 1)
 	begin := time.Now()
-	_ = callers(20, lives, func(n int, l *life) error { // most of them get an error
+	_ = forEachLife(20, lives, func(n int, l *life) error { // most of them get an error
 		if count.Add(1) == int64(len(lives)/2) {
 			killed <- k.Kill9()
 		}
@@ -42,48 +42,48 @@ func TestLoad(t *testing.T) {
 	})
 	k.ok("kill podd", <-killed)
 	halfway := time.Since(begin)
-	k.serves("with half of the pods made")
+	k.startInTime("with half of the pods made")
 	listed := len(k.pods(nil))
 
 	begin = time.Now()
-	k.ok("ask again for all", callers(20, lives, made))
+	k.ok("repeat all requests", forEachLife(20, lives, made))
 	t.Logf("killed after %v with %d pods; then all of %d pods, a fifth of them with a container, in %v",
 		halfway.Round(time.Millisecond), listed, len(lives), time.Since(begin).Round(time.Millisecond))
 	k.ok("kill podd", k.Kill9())
-	k.serves("with all pods made")
+	k.startInTime("with all pods made")
 
 	addresses := map[string]bool{}
 	for _, p := range k.pods(nil) {
 		if p.State != cri.PodSandboxState_SANDBOX_READY {
-			t.Errorf("pod %s is %v", p.Id, p.State)
+			t.Errorf("state of pod %s = %v, want SANDBOX_READY", p.Id, p.State)
 		}
 		addresses[k.podStatus(p.Id).Network.GetIp()] = true
 	}
 	if n := len(k.pods(nil)); n != len(lives) || len(addresses) != n {
-		t.Errorf("%d pods with %d addresses, want %d", n, len(addresses), len(lives))
+		t.Errorf("%d pods with %d addresses, want %d of both", n, len(addresses), len(lives))
 	}
 	begin = time.Now()
-	k.ok("remove all", callers(20, lives, func(_ int, l *life) error {
+	k.ok("remove all", forEachLife(20, lives, func(_ int, l *life) error {
 		return errors.Join(l.stopPod(k.ctx()), l.removePod(k.ctx()))
 	}))
 	t.Logf("all removed in %v", time.Since(begin).Round(time.Millisecond))
 }
 
-// serves starts the daemon and tells how long it took to serve. The bound is for a busy machine and the race detector;
-// without either it is far below two seconds.
-func (k *kubelet) serves(when string) {
+// startInTime starts the daemon and logs how long it took until it served. The limit is for a busy machine and the race
+// detector; without either it takes less than 2 s.
+func (k *kubelet) startInTime(when string) {
 	k.Helper()
 	begin := time.Now()
 	k.ok("start podd", k.Start(k.ctx()))
 	took := time.Since(begin)
 	k.Logf("serving %v after the start, %s", took.Round(time.Millisecond), when)
 	if took > 30*time.Second {
-		k.Errorf("it took %v to serve %s", took, when)
+		k.Errorf("start %s took %v, want at most 30s", when, took)
 	}
 }
 
-// callers has n goroutines do f for all lives, and returns the errors.
-func callers(n int, lives []*life, f func(int, *life) error) error {
+// forEachLife calls f for all lives from n goroutines, and returns the errors.
+func forEachLife(n int, lives []*life, f func(int, *life) error) error {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var errs []error

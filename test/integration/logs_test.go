@@ -41,14 +41,14 @@ func logFormat(k *kubelet) {
 	for _, l := range k.logLines(podCfg, cfg) {
 		at, err := time.Parse(time.RFC3339Nano, l.time)
 		if err != nil || at.Before(begin.Add(-time.Second)) || at.After(time.Now().Add(time.Second)) {
-			k.Errorf("time %q of a line: %v", l.time, err)
+			k.Errorf("time of a line = %q, %v, want RFC 3339 and within a second of the run", l.time, err)
 		}
 		got = append(got, l.stream+" "+l.tag+" "+l.text)
 	}
 	slices.Sort(got) // the two streams have no order between them
 	want := []string{"stderr F to err", "stdout F ", "stdout F   two  spaces ", "stdout F to out"}
 	if !slices.Equal(got, want) {
-		k.Errorf("got %q, want %q", got, want)
+		k.Errorf("log lines = %q, want %q", got, want)
 	}
 }
 
@@ -64,13 +64,13 @@ func logPartial(k *kubelet) {
 		long += strings.Count(l.text, "x")
 	}
 	if long != length {
-		k.Errorf("%d of %d bytes of the long line are in the log", long, length)
+		k.Errorf("bytes of the long line in the log = %d, want %d", long, length)
 	}
 	if len(lines) < 3 || lines[0].tag != "P" {
-		k.Errorf("a line of %d bytes came in one piece, tagged %q", length, lines[0].tag)
+		k.Errorf("line of %d bytes: %d entries, first tag = %q, want 3 or more, P", length, len(lines), lines[0].tag)
 	}
 	if last := lines[len(lines)-1]; last.text != "unfinished" {
-		k.Errorf("the last line is %q (%s), want the one without its end", last.text, last.tag)
+		k.Errorf("last line = %q (%s), want \"unfinished\"", last.text, last.tag)
 	}
 }
 
@@ -91,12 +91,12 @@ func logRotation(k *kubelet) {
 	var numbers []int
 	for _, l := range append(k.logLines(podCfg, moved), k.logLines(podCfg, cfg)...) {
 		n, err := strconv.Atoi(l.text)
-		k.ok("read a line", err)
+		k.ok("parse a line", err)
 		numbers = append(numbers, n)
 	}
 	for i, n := range numbers {
 		if n != i+1 {
-			k.Fatalf("line %d says %d: something was lost or written twice: %v", i+1, n, numbers)
+			k.Fatalf("line %d = %d, want %d, no line lost or written twice: %v", i+1, n, i+1, numbers)
 		}
 	}
 	_, err = k.Runtime.ReopenContainerLog(k.ctx(), &cri.ReopenContainerLogRequest{ContainerId: id})
@@ -109,19 +109,19 @@ func logWithoutDaemon(k *kubelet) {
 		"0.02; done"})
 	k.waitLog(podCfg, cfg, "3\n")
 	k.ok("kill podd", k.Kill9())
-	time.Sleep(500 * time.Millisecond) // lines that nobody but the monitor can write
+	time.Sleep(500 * time.Millisecond) // for lines that the monitor writes while no daemon runs
 	k.ok("start podd", k.Start(k.ctx()))
 	if st := k.exited(id); st.ExitCode != 0 {
-		k.Errorf("exit code %d", st.ExitCode)
+		k.Errorf("exit code = %d, want 0", st.ExitCode)
 	}
 	lines := k.logLines(podCfg, cfg)
 	for i, l := range lines {
 		if l.text != strconv.Itoa(i+1) {
-			k.Fatalf("line %d says %q", i+1, l.text)
+			k.Fatalf("line %d = %q, want %d", i+1, l.text, i+1)
 		}
 	}
 	if len(lines) != 150 {
-		k.Errorf("%d lines, want 150", len(lines))
+		k.Errorf("log has %d lines, want 150", len(lines))
 	}
 }
 
@@ -131,14 +131,14 @@ func logTerminal(k *kubelet) {
 		func(c *cri.ContainerConfig) { c.Tty = true })
 	k.exited(id)
 	if text := k.logText(podCfg, cfg); !strings.Contains(text, "/dev/") || !strings.Contains(text, "err") {
-		k.Errorf("the log of a container with a terminal: %q", text)
+		k.Errorf("log of a container with a terminal = %q, want /dev/... and \"err\" in it", text)
 	}
 }
 
 func logPaths(k *kubelet) {
 	pod, podCfg := k.pod()
 	outside := k.Path("outside")
-	k.ok("make a directory beside the logs", os.MkdirAll(outside, 0o755))
+	k.ok("make a directory next to the logs", os.MkdirAll(outside, 0o755))
 	k.ok("link to it", os.Symlink(outside, filepath.Join(podCfg.LogDirectory, "link")))
 	k.ok("link to a file in it", os.Symlink(filepath.Join(outside, "file"), filepath.Join(podCfg.LogDirectory,
 		"link.log")))
@@ -154,7 +154,7 @@ func logPaths(k *kubelet) {
 			k.exited(id)
 		}
 		if left, err := os.ReadDir(outside); err != nil || len(left) > 0 {
-			k.Fatalf("log path %q wrote outside the log directory: %v, %v", path, left, err)
+			k.Fatalf("files outside the log directory with log path %q = %v, %v, want none", path, left, err)
 		}
 		k.refused("log path "+path, err, "log", codes.InvalidArgument)
 	}
@@ -162,6 +162,6 @@ func logPaths(k *kubelet) {
 		func(c *cri.ContainerConfig) { c.LogPath = "some/dir/0.log" })
 	k.exited(id)
 	if got := k.logText(podCfg, cfg); got != "inside\n" {
-		k.Errorf("a log in a directory below: %q", got)
+		k.Errorf("log in a subdirectory = %q, want %q", got, "inside\n")
 	}
 }

@@ -14,9 +14,8 @@ import (
 	"github.com/podd-project/podd/test/images"
 )
 
-// What can be wrong with a node.
-
-// A full disk refuses what needs space, leaves nothing half done, and podd goes on when there is space again.
+// TestFullDisk: on a full disk calls that need space fail and leave nothing behind, and podd works again when there is
+// space.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	k := start(t)
@@ -39,7 +38,7 @@ func TestFullDisk(t *testing.T) {
 	_, err := k.tryPull("docker.io/podd/layered:latest", nil)
 	k.refused("an image larger than the disk", err, "no space", codes.ResourceExhausted)
 	if img := k.image("docker.io/podd/layered:latest"); img != nil {
-		t.Errorf("half an image: %v", img)
+		t.Errorf("ImageStatus after a failed pull = %v, want none", img)
 	}
 	filler := filepath.Join(root, "filler")
 	fill(k, filler)
@@ -47,13 +46,13 @@ func TestFullDisk(t *testing.T) {
 	k.refused("a pod on a full disk", err, "no space", codes.ResourceExhausted)
 	_, err = k.tryCreate(pod, k.containerConfig([]string{"true"}), podCfg)
 	k.refused("a container on a full disk", err, "no space", codes.ResourceExhausted)
-	k.exec(ctr, "true") // what runs goes on
+	k.exec(ctr, "true") // containers keep running
 	if n := len(k.pods(nil)); n != 1 {
-		t.Errorf("%d pods are listed, want the one from before", n)
+		t.Errorf("listed pods = %d, want 1, created before", n)
 	}
 	other, _ := k.container(ctr), k.podStatus(pod)
 	if other.State != cri.ContainerState_CONTAINER_RUNNING {
-		t.Errorf("the container is %v", other.State)
+		t.Errorf("container state = %v, want CONTAINER_RUNNING", other.State)
 	}
 	k.ok("free the disk", os.Remove(filler))
 	k.removePod(pod)
@@ -73,27 +72,27 @@ func fill(k *kubelet, path string) {
 		}
 	}
 	if !strings.Contains(err.Error(), "no space") {
-		k.Fatalf("fill the disk: %v", err)
+		k.Fatalf("fill the disk: error = %v, want \"no space\"", err)
 	}
 }
 
-// A handler whose runtime is not there is not ready, says so, and harms no other.
+// TestMissingRuntime: a handler whose binary does not exist is reported as not ready, and does not affect others.
 func TestMissingRuntime(t *testing.T) {
 	t.Parallel()
 	k := start(t, `runtime.handlers.ghost.path="/no/such/runtime"`)
 	s, err := k.Runtime.Status(k.ctx(), &cri.StatusRequest{})
 	k.ok("Status", err)
-	said := ""
+	message := ""
 	for _, c := range s.Status.Conditions {
 		if c.Type == cri.RuntimeReady && !c.Status {
-			t.Errorf("the default handler is not ready: %v", c)
+			t.Errorf("condition of the default handler = %v, want ready", c)
 		}
 		if strings.Contains(c.Type, "ghost") && !c.Status {
-			said = c.Message
+			message = c.Message
 		}
 	}
-	if !strings.Contains(said, "/no/such/runtime") {
-		t.Errorf("conditions %v do not say what is missing", s.Status.Conditions)
+	if !strings.Contains(message, "/no/such/runtime") {
+		t.Errorf("conditions = %v, want one of ghost that names /no/such/runtime", s.Status.Conditions)
 	}
 	_, err = k.Runtime.RunPodSandbox(k.ctx(), &cri.RunPodSandboxRequest{Config: k.podConfig(), RuntimeHandler: "ghost"})
 	k.refused("a pod for a handler whose runtime is missing", err, "/no/such/runtime", codes.Unavailable,
@@ -107,12 +106,12 @@ func TestMissingRuntime(t *testing.T) {
 	k.ok("Status", err)
 	for _, c := range s.Status.Conditions {
 		if c.Type == cri.RuntimeReady && (c.Status || !strings.Contains(c.Message, "/no/such/runtime")) {
-			t.Errorf("with a default handler that is missing the runtime is %v", c)
+			t.Errorf("RuntimeReady with a missing default handler = %v, want false, naming /no/such/runtime", c)
 		}
 	}
 }
 
-// Images in the preload directory are there without a registry, pinned.
+// TestPreload: images in the preload directory are loaded without a registry, and pinned.
 func TestPreload(t *testing.T) {
 	t.Parallel()
 	k := start(t)
@@ -123,20 +122,21 @@ func TestPreload(t *testing.T) {
 	k.ok("make the preload directory", os.MkdirAll(dir, 0o755))
 	k.ok("put an image there", images.Export(path, "e2e-test-images/busybox:1.29-2", "example.com/air-gapped:1",
 		filepath.Join(dir, "busybox")))
-	k.ok("and nonsense", os.WriteFile(filepath.Join(dir, "nonsense.tar"), []byte("not an archive"), 0o644))
+	k.ok("write a file that is not an archive",
+		os.WriteFile(filepath.Join(dir, "nonsense.tar"), []byte("not an archive"), 0o644))
 	k.ok("start podd", k.Start(k.ctx()))
 	k.eventually("the image is loaded", func() bool { return k.image("example.com/air-gapped:1") != nil })
 	if img := k.image("example.com/air-gapped:1"); !img.Pinned {
-		t.Errorf("the image is not pinned: %v", img)
+		t.Errorf("preloaded image = %v, want it pinned", img)
 	}
 	out, _ := k.output("echo from the air-gapped image",
 		func(c *cri.ContainerConfig) { c.Image = &cri.ImageSpec{Image: "example.com/air-gapped:1"} })
 	if out != "from the air-gapped image\n" {
-		t.Errorf("it printed %q", out)
+		t.Errorf("output = %q, want %q", out, "from the air-gapped image\n")
 	}
 	for _, r := range k.registry.Requests() {
 		if strings.Contains(r, "air-gapped") {
-			t.Errorf("the registry was asked: %s", r)
+			t.Errorf("registry request = %s, want none for the preloaded image", r)
 		}
 	}
 }

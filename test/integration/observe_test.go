@@ -20,14 +20,14 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// spans collects what podd sends to a collector.
+// spans is an OTLP collector that keeps the spans that podd exports.
 type spans struct {
 	collector.UnimplementedTraceServiceServer
 	mu  sync.Mutex // guards all
 	all []*tracepb.Span
 }
 
-// Export implements the collector.
+// Export implements TraceServiceServer.
 func (s *spans) Export(_ context.Context,
 	r *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
 	s.mu.Lock()
@@ -40,7 +40,7 @@ func (s *spans) Export(_ context.Context,
 	return &collector.ExportTraceServiceResponse{}, nil
 }
 
-// find returns the spans of a name in a trace.
+// find returns the spans with the name in the trace.
 func (s *spans) find(trace, name string) (found []*tracepb.Span) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +74,7 @@ func collect(t *testing.T) (s *spans, dir string) {
 	return s, dir
 }
 
-// scrape gets the metrics as Prometheus would.
+// scrape gets the metrics by HTTP over the socket, as Prometheus does.
 func (k *kubelet) scrape(socket string) string {
 	k.Helper()
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -87,12 +87,12 @@ func (k *kubelet) scrape(socket string) string {
 	body, err := io.ReadAll(resp.Body)
 	k.ok("scrape", err)
 	if resp.StatusCode != http.StatusOK {
-		k.Fatalf("scrape: %s\n%s", resp.Status, body)
+		k.Fatalf("scrape: status = %s, want 200\n%s", resp.Status, body)
 	}
 	return string(body)
 }
 
-// TestObserved has a pod live and looks at what the operator's tools are told of it.
+// TestObserved checks the metrics and the trace of one pod's life.
 func TestObserved(t *testing.T) {
 	t.Parallel()
 	sent, dir := collect(t)
@@ -100,7 +100,7 @@ func TestObserved(t *testing.T) {
 	k := start(t, `metrics.address = "unix://`+socket+`"`, `tracing.endpoint = "unix://`+dir+`/otlp"`,
 		"tracing.sampling_rate_per_million = 0")
 	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o660 {
-		t.Errorf("the socket of the metrics is %v, %v", info, err)
+		t.Errorf("socket of the metrics = %v, %v, want mode 0660", info, err)
 	}
 	const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
 	cfg := k.podConfig()
@@ -114,7 +114,7 @@ func TestObserved(t *testing.T) {
 		"podd_network_ready 1",
 		`podd_runtime_handler_ready{handler="runc"} 1`, "podd_quarantined_records 0", "podd_pending_cleanups 0"} {
 		if !strings.Contains(body, "\n"+want+"\n") {
-			t.Errorf("while the pod runs there is no line %s", want)
+			t.Errorf("metrics while the pod runs: no line %s, want it", want)
 		}
 	}
 	_, err = k.Runtime.StopContainer(k.ctx(), &cri.StopContainerRequest{ContainerId: container})
@@ -133,51 +133,52 @@ func TestObserved(t *testing.T) {
 		for _, s := range stages {
 			if want := `podd_operation_stage_duration_seconds_count{handler="runc",operation="` + verb +
 				`",outcome="ok",stage="` + s + `"} 1`; !strings.Contains(body, want) {
-				t.Errorf("no line %s", want)
+				t.Errorf("metrics after the removal: no line %s, want it", want)
 			}
 		}
 		if want := `podd_rpc_duration_seconds_count{code="OK",method="` + verb + `"} 1`; !strings.Contains(body, want) {
-			t.Errorf("no line %s", want)
+			t.Errorf("metrics after the removal: no line %s, want it", want)
 		}
 	}
 	for _, id := range []string{r.PodSandboxId, container, cfg.Metadata.Name, cfg.Metadata.Uid} {
 		if strings.Contains(body, id) {
-			t.Errorf("%q is among the metrics", id)
+			t.Errorf("metrics contain %q, want no ids or names of pods", id)
 		}
 	}
 	problems, err := promlint.New(strings.NewReader(body)).Lint()
 	k.ok("lint", err)
 	for _, p := range problems {
-		t.Errorf("%s: %s", p.Metric, p.Text)
+		t.Errorf("promlint: %s: %s, want no problem", p.Metric, p.Text)
 	}
 	if t.Failed() {
 		t.Log(body)
 	}
 	k.ok("stop", k.Stop()) // which sends the last spans
-	k.traceIsWhole(sent, trace)
+	k.checkTrace(sent, trace)
 	k.ok("start", k.Start(k.ctx()))
 }
 
-// traceIsWhole looks for the spans of the one call that came with a trace.
-func (k *kubelet) traceIsWhole(sent *spans, trace string) {
+// checkTrace fails the test unless the spans are those of the one call with a sampled trace.
+func (k *kubelet) checkTrace(sent *spans, trace string) {
 	k.Helper()
 	calls, pods := sent.find(trace, "runtime.v1.RuntimeService/RunPodSandbox"), sent.find(trace, "podd.RunPodSandbox")
 	if len(calls) != 1 || len(pods) != 1 {
-		k.Fatalf("%d spans of the call and %d of the operation", len(calls), len(pods))
+		k.Fatalf("%d spans of the call and %d of the operation, want 1 of each", len(calls), len(pods))
 	}
 	if hex.EncodeToString(calls[0].GetParentSpanId()) != "00f067aa0ba902b7" ||
 		!slices.Equal(pods[0].GetParentSpanId(), calls[0].GetSpanId()) {
-		k.Errorf("the call %v or the operation %v has another parent", calls[0], pods[0])
+		k.Errorf("call = %v, operation = %v, want the call's parent 00f067aa0ba902b7 and the operation's parent the call",
+			calls[0], pods[0])
 	}
 	for _, stage := range []string{"record", "namespaces", "network", "files", "infra container"} {
 		found := sent.find(trace, "podd.RunPodSandbox/"+stage)
 		if len(found) != 1 || !slices.Equal(found[0].GetParentSpanId(), pods[0].GetSpanId()) ||
 			found[0].GetStartTimeUnixNano() < pods[0].GetStartTimeUnixNano() ||
 			found[0].GetEndTimeUnixNano() > pods[0].GetEndTimeUnixNano() {
-			k.Errorf("stage %s: %v, want one span within %v", stage, found, pods[0])
+			k.Errorf("stage %s = %v, want one span within %v", stage, found, pods[0])
 		}
 	}
 	if others := len(sent.all) - 7; others != 0 {
-		k.Errorf("%d spans that nobody asked for", others)
+		k.Errorf("spans = %d, want 7", len(sent.all))
 	}
 }

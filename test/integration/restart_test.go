@@ -13,7 +13,7 @@ import (
 	"github.com/podd-project/podd/test/daemon"
 )
 
-// ends are the ways for the daemon to end.
+// ends are the ways to end the daemon.
 var ends = []struct {
 	name string
 	end  func(*kubelet) func() error
@@ -29,14 +29,14 @@ func TestRestart(t *testing.T) {
 		for _, e := range ends {
 			t.Run(handler+"/"+e.name, func(t *testing.T) {
 				k := k.sub(t)
-				survive(k, e.end(k))
+				checkRestart(k, e.end(k))
 			})
 		}
 	}
 }
 
-// survive restarts the daemon under pods in every state, and compares what it says before and after.
-func survive(k *kubelet, end func() error) {
+// checkRestart restarts the daemon with pods in every state, and compares lists and statuses before and after.
+func checkRestart(k *kubelet, end func() error) {
 	pod, podCfg := k.pod()
 	shared, sharedCfg := k.pod(podPid(cri.NamespaceMode_POD))
 	running, _ := k.runIn(pod, podCfg, []string{"sleep", "1000"})
@@ -48,48 +48,49 @@ func survive(k *kubelet, end func() error) {
 	stopped, _ := k.pod()
 	k.stopPod(stopped)
 
-	before := k.everything()
+	before := k.snapshot()
 	k.ok("end the daemon", end())
-	// /dev/shm of the pod is on the host, where we can write to it without the daemon
+	// /dev/shm of the pod is on the host, so it can be written to without the daemon
 	k.ok("let one container end", os.WriteFile(k.shm(pod)+"/go", nil, 0o644))
 	time.Sleep(300 * time.Millisecond)
 	k.ok("start the daemon", k.Start(k.ctx()))
 
 	if st := k.exited(ends); st.ExitCode != 11 || st.FinishedAt == 0 || st.Reason != "Error" {
-		k.Errorf("the container that ended meanwhile: %v", st)
+		k.Errorf("container that exited while no daemon ran = %v, want exit code 11, reason Error, finished_at set", st)
 	}
-	after := k.everything()
+	after := k.snapshot()
 	delete(before, ends)
 	delete(after, ends)
 	for id, was := range before {
 		if after[id] != was {
-			k.Errorf("before and after the restart:\n%s\n%s", was, after[id])
+			k.Errorf("after the restart = %s, want %s", after[id], was)
 		}
 	}
 	for id, is := range after {
 		if before[id] == "" {
-			k.Errorf("new after the restart: %s", is)
+			k.Errorf("after the restart = %s, want it not listed, as before", is)
 		}
 	}
 	for _, id := range []string{running, together} {
 		if out := k.exec(id, "echo alive; ip -4 -o addr show dev eth0 | wc -l"); out != "alive\n1\n" {
-			k.Errorf("exec after the restart: %q", out)
+			k.Errorf("output of exec after the restart = %q, want %q", out, "alive\n1\n")
 		}
 	}
 	k.startContainer(created)
 	if st := k.container(created); st.State != cri.ContainerState_CONTAINER_RUNNING {
-		k.Errorf("a container created before the restart is %v after its start", st.State)
+		k.Errorf("state of a container created before the restart and started after it = %v, want CONTAINER_RUNNING",
+			st.State)
 	}
 	k.stopContainer(running, 0)
 	if st := k.container(running); st.ExitCode != 137 {
-		k.Errorf("stopped after the restart: %v", st)
+		k.Errorf("container stopped after the restart = %v, want exit code 137", st)
 	}
 	if extra := k.create(pod, k.containerConfig([]string{"true"}), podCfg); extra == "" {
-		k.Error("no new container in the old pod")
+		k.Error("CreateContainer in a pod of before the restart: id = \"\", want one")
 	}
 }
 
-// shm finds the pod's shared memory on the host.
+// shm returns the path of the pod's shared memory on the host.
 func (k *kubelet) shm(pod string) string {
 	k.Helper()
 	path := k.Path("run", "pods", pod, "shm")
@@ -99,8 +100,8 @@ func (k *kubelet) shm(pod string) string {
 	return path
 }
 
-// everything is what the daemon says of all pods and containers, by id.
-func (k *kubelet) everything() map[string]string {
+// snapshot returns the list entry and status of every pod and container, by id.
+func (k *kubelet) snapshot() map[string]string {
 	k.Helper()
 	all := map[string]string{}
 	for _, p := range k.pods(nil) {
@@ -112,9 +113,8 @@ func (k *kubelet) everything() map[string]string {
 	return all
 }
 
-// TestKilledAtWork kills the daemon at random moments of a pod's making and taking down, which are not only those of
-// TestCrashAtEveryCall. What is listed afterwards can be removed, what is not listed has left nothing, and the same
-// request can be made again.
+// TestKilledAtWork kills the daemon at random moments of a pod's life, also between the calls of TestCrashAtEveryCall.
+// Afterwards listed pods can be removed, others have left nothing, and the same request succeeds.
 func TestKilledAtWork(t *testing.T) {
 	t.Parallel()
 	k := start(t)
@@ -129,7 +129,7 @@ func TestKilledAtWork(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				k.lifeOf(ctx, cfg)
+				k.repeatLife(ctx, cfg)
 			}()
 			time.Sleep(time.Duration(rng.IntN(1500)) * time.Millisecond)
 			k.ok("kill podd", k.Kill9())
@@ -148,8 +148,8 @@ func TestKilledAtWork(t *testing.T) {
 	}
 }
 
-// lifeOf makes a pod and takes it down again, until something goes wrong.
-func (k *kubelet) lifeOf(ctx context.Context, cfg *cri.PodSandboxConfig) {
+// repeatLife runs and removes a pod again and again until a call fails.
+func (k *kubelet) repeatLife(ctx context.Context, cfg *cri.PodSandboxConfig) {
 	for {
 		p, err := k.Runtime.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: cfg})
 		if err != nil {

@@ -10,8 +10,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// runcShim configures a handler with the shim of runc, whose containers are on the node's kernel. The pods have an
-// infra container, and so one shim each.
+// runcShim returns the configuration of a handler with runc's shim, whose containers use the node's kernel. Each pod
+// has an infra container, and so one shim.
 func runcShim() []string {
 	return []string{
 		`runtime.handlers.runc-shim.type = "shim"`, `runtime.handlers.runc-shim.path = "containerd-shim-runc-v2"`,
@@ -19,8 +19,8 @@ func runcShim() []string {
 	}
 }
 
-// TestShimKilled kills the shim of one pod. That pod is not ready, its containers have ended, nobody knows how, and it
-// can be stopped, removed and made again; other pods of the same handler do not notice.
+// TestShimKilled kills the shim of one pod. That pod is then not ready, its containers have exited with an unknown exit
+// code, and it can be stopped, removed and created again; other pods of the same handler are not affected.
 func TestShimKilled(t *testing.T) {
 	t.Parallel()
 	k := start(t, runcShim()...)
@@ -40,7 +40,7 @@ func TestShimKilled(t *testing.T) {
 			}
 			if st := k.podStatus(other.id); st.State != cri.PodSandboxState_SANDBOX_READY ||
 				st.GetNetwork().GetIp() != other.ip {
-				t.Errorf("the other pod is %s at %s", st.State, st.GetNetwork().GetIp())
+				t.Errorf("other pod = %s with IP %s, want ready with %s", st.State, st.GetNetwork().GetIp(), other.ip)
 			}
 			for _, test := range []func(*kubelet, *mixedPod){mixedShare, mixedLogs, mixedStop} {
 				test(k, other)
@@ -57,12 +57,12 @@ func shimKilled(k *kubelet, handler string, kill func(*mixedPod)) {
 		func() bool { return k.podStatus(p.id).State == cri.PodSandboxState_SANDBOX_NOTREADY })
 	for _, c := range []string{p.web, p.cat} {
 		if st := k.exited(c); st.ExitCode != 255 {
-			k.Errorf("exit code %d, want 255: nobody knows it", st.ExitCode)
+			k.Errorf("exit code = %d, want 255, for unknown", st.ExitCode)
 		}
 	}
 	_, err := k.Runtime.ExecSync(k.ctx(), &cri.ExecSyncRequest{ContainerId: p.web, Cmd: []string{"true"}, Timeout: 10})
 	if err == nil {
-		k.Error("a command was run in a container that has ended")
+		k.Error("ExecSync in an exited container: error = nil, want one")
 	}
 	k.stopPod(p.id)
 	k.removePod(p.id)
@@ -81,7 +81,7 @@ func (k *kubelet) killShim(pod string) {
 	k.ok("read the record of the shim", json.Unmarshal(data, &record))
 	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", record.Shim.Pid))
 	if err != nil || string(comm) != "containerd-shim\n" {
-		k.Fatalf("process %d is %q, %v", record.Shim.Pid, comm, err)
+		k.Fatalf("comm of process %d = %q, %v, want %q", record.Shim.Pid, comm, err, "containerd-shim\n")
 	}
 	k.ok("kill the shim", syscall.Kill(record.Shim.Pid, syscall.SIGKILL))
 }

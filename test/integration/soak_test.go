@@ -2,10 +2,10 @@ package integration
 
 import "os"
 
-// soaking is true for the long variants of the tests: make soak.
+// soaking reports whether to run the long variants of the tests, as `make soak` does.
 func soaking() bool { return os.Getenv("SOAK") != "" }
 
-// soak chooses between the short and the long variant.
+// soak returns long in a soak run, else short.
 func soak[T any](short, long T) T {
 	if soaking() {
 		return long

@@ -22,7 +22,7 @@ func TestStatus(t *testing.T) {
 		v, err := k.Runtime.Version(t.Context(), &cri.VersionRequest{})
 		k.ok("Version", err)
 		if v.RuntimeName != "podd" || v.RuntimeApiVersion != "v1" || v.RuntimeVersion == "" || v.Version == "" {
-			t.Errorf("version %v", v)
+			t.Errorf("Version() = %v, want podd, v1, and versions", v)
 		}
 	})
 	t.Run("status", func(t *testing.T) {
@@ -44,22 +44,22 @@ func TestStatus(t *testing.T) {
 		}
 		for _, want := range []string{"", "runc", "crun"} {
 			if names[want] == nil {
-				t.Errorf("handlers %v lack %q", s.RuntimeHandlers, want)
+				t.Errorf("handlers = %v, want %q among them", s.RuntimeHandlers, want)
 			}
 		}
 		if !names["runc"].GetRecursiveReadOnlyMounts() || !names["runc"].GetUserNamespaces() {
-			t.Errorf("runc can %v, want recursive read-only mounts and user namespaces", names["runc"])
+			t.Errorf("features of runc = %v, want recursive read-only mounts and user namespaces", names["runc"])
 		}
 		if !s.Features.GetSupplementalGroupsPolicy() {
-			t.Error("no supplemental groups policy")
+			t.Errorf("features = %v, want supplemental groups policy", s.Features)
 		}
 		for section, text := range s.Info {
 			if !json.Valid([]byte(text)) {
-				t.Errorf("info %s is not JSON: %s", section, text)
+				t.Errorf("info %s = %s, want JSON", section, text)
 			}
 		}
 		if len(s.Info) == 0 {
-			t.Error("a verbose status without info")
+			t.Error("info of a verbose Status is empty, want some")
 		}
 	})
 	t.Run("cgroup driver", func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestStatus(t *testing.T) {
 			want = cri.CgroupDriver_SYSTEMD
 		}
 		if c.GetLinux().GetCgroupDriver() != want {
-			t.Errorf("cgroup driver %v, want %v", c.GetLinux().GetCgroupDriver(), want)
+			t.Errorf("cgroup driver = %v, want %v", c.GetLinux().GetCgroupDriver(), want)
 		}
 	})
 	t.Run("pod CIDR without a template", func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestStatus(t *testing.T) {
 		for _, service := range []string{"", "runtime.v1.RuntimeService", "runtime.v1.ImageService"} {
 			r, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{Service: service})
 			if err != nil || r.Status != healthpb.HealthCheckResponse_SERVING {
-				t.Errorf("health of %q: %v, %v", service, r, err)
+				t.Errorf("health of %q = %v, %v, want SERVING", service, r, err)
 			}
 		}
 	})
@@ -93,19 +93,19 @@ func TestStatus(t *testing.T) {
 		for path, want := range map[string]os.FileMode{k.Socket: 0o660, k.Path("root", "pods"): 0o700,
 			k.Path("root", "network"): 0o700} {
 			info, err := os.Stat(path)
-			k.ok("look at "+path, err)
+			k.ok("stat "+path, err)
 			if got := info.Mode().Perm(); got != want {
-				t.Errorf("%s has mode %o, want %o", path, got, want)
+				t.Errorf("mode of %s = %o, want %o", path, got, want)
 			}
 		}
 	})
 	t.Run("a second daemon", func(t *testing.T) {
 		out, err := exec.Command(poddBinary, "--config", k.Path("podd.toml")).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), itoa(k.Pid())) {
-			t.Errorf("a second podd on the same directories: %v, want a refusal that names process %d:\n%s", err, k.Pid(), out)
+			t.Errorf("a second podd on the same directories: %v, want a failure that names process %d:\n%s", err, k.Pid(), out)
 		}
 		if _, err := k.Runtime.Version(t.Context(), &cri.VersionRequest{}); err != nil {
-			t.Errorf("the first one no longer answers: %v", err)
+			t.Errorf("Version() of the first podd: %v, want an answer", err)
 		}
 	})
 }
@@ -133,7 +133,7 @@ func TestPodCIDR(t *testing.T) {
 		return nil
 	}
 	if c := ready(); c.GetStatus() || c.GetMessage() == "" {
-		t.Errorf("without a CNI configuration the network is %v", c)
+		t.Errorf("NetworkReady without a CNI configuration = %v, want false with a message", c)
 	}
 	_, err := k.Runtime.UpdateRuntimeConfig(t.Context(), &cri.UpdateRuntimeConfigRequest{
 		RuntimeConfig: &cri.RuntimeConfig{NetworkConfig: &cri.NetworkConfig{PodCidr: "10.251.7.0/24"}}})
@@ -142,6 +142,6 @@ func TestPodCIDR(t *testing.T) {
 	begin := time.Now()
 	pod, _ := k.pod()
 	if ip := k.podStatus(pod).Network.GetIp(); !strings.HasPrefix(ip, "10.251.7.") {
-		t.Errorf("the pod's address is %s, want one of the kubelet's pod CIDR (%v)", ip, time.Since(begin))
+		t.Errorf("pod IP = %s after %v, want one in 10.251.7.0/24", ip, time.Since(begin))
 	}
 }

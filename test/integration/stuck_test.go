@@ -10,7 +10,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// What does not end by signals must not keep its pod for ever.
+// TestStuckContainers: a container that signals do not end can be stopped and removed nevertheless.
 func TestStuckContainers(t *testing.T) {
 	t.Parallel()
 	k := start(t, `runtime.kill_timeout="2s"`)
@@ -28,23 +28,23 @@ func TestStuckContainers(t *testing.T) {
 			}
 		},
 	}
-	for name, hinder := range obstacles {
+	for name, obstruct := range obstacles {
 		t.Run(name, func(t *testing.T) {
 			k := k.sub(t)
 			pod, container := k.sleeper()
-			hinder(t, stateOf(t, k, container))
+			obstruct(t, stateOf(t, k, container))
 			begin := time.Now()
 			k.stopContainer(container, 0)
 			t.Logf("stopped after %v", time.Since(begin))
 			if st := k.container(container); st.State != cri.ContainerState_CONTAINER_EXITED {
-				t.Errorf("after the stop: %v", st)
+				t.Errorf("status after the stop = %v, want CONTAINER_EXITED", st)
 			}
 			k.removePod(pod)
 		})
 	}
 }
 
-// containerState is what oci keeps of a container in its bundle.
+// containerState has the fields of a container's state.json that the tests use.
 type containerState struct {
 	Monitor, Init struct{ Pid int }
 	Cgroups       map[string]string
