@@ -1,7 +1,10 @@
 package integration
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,16 +16,16 @@ import (
 	"github.com/podd-project/podd/test/daemon"
 )
 
-// upgradeFrom is how many commits back the old daemon is, where there is so much history.
+// upgradeFrom is how many commits back the old daemon is, if the history is that long. UPGRADE_FROM names another commit.
 const upgradeFrom = 30
 
 // TestUpgrade has a daemon of some time ago make pods, and this one take them over, and give them back again: within
 // one format of the records a downgrade works too.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
-	for _, handler := range soak([]string{"runc"}, []string{"runc", "crun"}) {
+	for _, handler := range soak([]string{"runc", "runc-shim"}, []string{"runc", "crun", "runc-shim"}) {
 		t.Run(handler, func(t *testing.T) {
-			k := startWith(t, daemon.Options{Handler: handler})
+			k := startWith(t, daemon.Options{Handler: handler, Set: runcShim()})
 			old := buildOld(k)
 			k.have(busybox)
 			for _, way := range []struct{ name, from, to string }{{"up", old, poddBinary}, {"down", poddBinary, old}} {
@@ -34,14 +37,20 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// buildOld builds podd as it was some commits ago: the oldest tried that builds and takes this test's configuration. In
-// a clone without history it builds the last commit, and says so.
+// buildOld builds podd of UPGRADE_FROM, or as it was some commits ago: the oldest tried that builds and takes this test's
+// configuration. In a clone without history it builds the last commit, and logs that.
 func buildOld(k *kubelet) string {
 	k.Helper()
 	repo, err := daemon.Repository()
 	k.ok("find the repository", err)
-	commits := strings.Fields(output(k, repo,
-		"git -c safe.directory='*' rev-list --first-parent --max-count "+itoa(upgradeFrom+1)+" HEAD"))
+	from := os.Getenv("UPGRADE_FROM")
+	if from != "" {
+		binary, err := buildCommit(k, repo, from)
+		k.ok("build the daemon of UPGRADE_FROM", err)
+		return binary
+	}
+	history := "git -c safe.directory='*' rev-list --first-parent --max-count " + itoa(upgradeFrom+1) + " HEAD"
+	commits := strings.Fields(output(k, repo, history))
 	if len(commits) == 1 {
 		k.Logf("this clone has no history: the old daemon is the last commit")
 	}
@@ -51,8 +60,8 @@ func buildOld(k *kubelet) string {
 			err = exec.Command(binary, "--config", k.Path("podd.toml"), "config", "dump").Run()
 		}
 		if err == nil {
-			k.Logf("the old daemon is that of %d commits ago: %s", back, output(k, repo, "git -c safe.directory='*' log -1 "+
-				"--format='%h %s' "+commits[back]))
+			subject := output(k, repo, "git -c safe.directory='*' log -1 --format='%h %s' "+commits[back])
+			k.Logf("the old daemon is that of %d commits ago: %s", back, subject)
 			return binary
 		}
 		if back == 0 {
@@ -67,7 +76,7 @@ func buildCommit(k *kubelet, repo, commit string) (string, error) {
 	k.Helper()
 	src := k.TempDir()
 	output(k, repo, "git -c safe.directory='*' archive "+commit+" | tar -x -C "+src)
-	output(k, repo, "for dir in oci/*/bin; do mkdir -p "+src+"/$dir; cp $dir/* "+src+"/$dir/; done") // what it carries
+	output(k, src, "make -s embedded 2>/dev/null || make -s pause") // the programs that it embeds; pause is the old name
 	binary := filepath.Join(src, "podd-old")
 	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", "containers_image_openpgp", "-ldflags",
 		"-X main.version=v0.0.0-old", "-o", binary, "./cmd/podd")
@@ -103,7 +112,7 @@ func takeOver(k *kubelet, from, to string) {
 	ended, _ := k.runIn(l.podID, l.pod, []string{"sh", "-c", "exit 9"})
 	k.exited(ended)
 	while, _ := k.runIn(l.podID, l.pod, []string{"sh", "-c", "while [ ! -e /dev/shm/go ]; do sleep 0.05; done; exit 11"})
-	pid := stateOf(k, k, l.containerID).Init.Pid
+	pid := initPid(k, l.containerID)
 
 	k.ok("kill the first daemon", k.Kill9())
 	writeFile(k, k.shm(l.podID)+"/go", "")
@@ -116,7 +125,7 @@ func takeOver(k *kubelet, from, to string) {
 		}
 		k.ok("exec", l.exec(k.ctx()))
 	}
-	if now := stateOf(k, k, l.containerID).Init.Pid; now != pid {
+	if now := initPid(k, l.containerID); now != pid {
 		k.Errorf("the container is process %d, was %d", now, pid)
 	}
 	if s := k.container(ended); s.ExitCode != 9 {
@@ -129,4 +138,16 @@ func takeOver(k *kubelet, from, to string) {
 	for _, v := range verbs[4:] {
 		k.ok(v.name, v.do(l, k.ctx()))
 	}
+}
+
+// initPid returns the pid in the container's record: state.json of the runc driver, podd.json of the shim driver.
+func initPid(k *kubelet, id string) int {
+	k.Helper()
+	var record containerState
+	data, err := os.ReadFile(k.Path("run", "containers", id, "podd.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return stateOf(k, k, id).Init.Pid
+	}
+	k.ok("read the record of the shim driver", errors.Join(err, json.Unmarshal(data, &record)))
+	return record.Init.Pid
 }
