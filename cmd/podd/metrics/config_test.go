@@ -37,7 +37,8 @@ func TestAddresses(t *testing.T) {
 		{"/run/podd/metrics.sock", false, "neither unix:///path nor"},
 	} {
 		err := Config{Address: c.address, AllowRemote: c.remote}.Validate()
-		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "address: ")) {
+		failed := err != nil && strings.Contains(err.Error(), c.want) && strings.HasPrefix(err.Error(), "address: ")
+		if c.want == "" && err != nil || c.want != "" && !failed {
 			t.Errorf("%q: got %v, want %q", c.address, err, c.want)
 		}
 	}

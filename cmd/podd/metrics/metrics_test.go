@@ -55,11 +55,14 @@ func seen() *Metrics {
 	m := New("v1")
 	m.Watch(node{})
 	m.ObserveOperation(context.Background(), operation.Operation{
-		Verb: "RunPodSandbox", Pod: "secretid", Name: "ns/secretname", UID: "secretuid", Handler: "runc", Outcome: operation.OutcomeOK, Took: operation.Duration(30 * time.Millisecond),
-		Stages: []operation.Stage{{Name: "record", Took: operation.Duration(time.Millisecond)}, {Name: "network", Took: operation.Duration(25 * time.Millisecond)}},
+		Verb: "RunPodSandbox", Pod: "secretid", Name: "ns/secretname", UID: "secretuid", Handler: "runc",
+		Outcome: operation.OutcomeOK, Took: operation.Duration(30 * time.Millisecond),
+		Stages: []operation.Stage{{Name: "record", Took: operation.Duration(time.Millisecond)},
+			{Name: "network", Took: operation.Duration(25 * time.Millisecond)}},
 	})
 	m.ObserveOperation(context.Background(), operation.Operation{
-		Verb: "RunPodSandbox", Handler: "runc", Outcome: operation.OutcomeTimeout, Error: "secrettext", Took: operation.Duration(2 * time.Minute),
+		Verb: "RunPodSandbox", Handler: "runc", Outcome: operation.OutcomeTimeout, Error: "secrettext",
+		Took:   operation.Duration(2 * time.Minute),
 		Stages: []operation.Stage{{Name: "network", Took: operation.Duration(2 * time.Minute)}},
 	})
 	m.ObserveCall(server.Call{Method: "RunPodSandbox", Code: codes.DeadlineExceeded, Duration: 2 * time.Minute})
@@ -114,21 +117,26 @@ func TestScrape(t *testing.T) {
 	if status != http.StatusOK {
 		t.Fatalf("%d: %s", status, body)
 	}
+	const stage = `podd_operation_stage_duration_seconds`
+	const succeeded, timedOut = `handler="runc",operation="RunPodSandbox",outcome="ok"`,
+		`handler="runc",operation="RunPodSandbox",outcome="timeout"`
 	for _, want := range []string{
 		`podd_build_info{version="v1"} 1`,
-		`podd_operation_duration_seconds_count{handler="runc",operation="RunPodSandbox",outcome="ok"} 1`,
-		`podd_operation_duration_seconds_count{handler="runc",operation="RunPodSandbox",outcome="timeout"} 1`,
-		`podd_operation_stage_duration_seconds_sum{handler="runc",operation="RunPodSandbox",outcome="ok",stage="network"} 0.025`,
-		`podd_operation_stage_duration_seconds_bucket{handler="runc",operation="RunPodSandbox",outcome="ok",stage="record",le="0.001"} 1`,
-		`podd_operation_stage_duration_seconds_bucket{handler="runc",operation="RunPodSandbox",outcome="ok",stage="network",le="0.016"} 0`,
-		`podd_operation_stage_duration_seconds_bucket{handler="runc",operation="RunPodSandbox",outcome="ok",stage="network",le="0.032"} 1`,
-		`podd_operation_stage_duration_seconds_bucket{handler="runc",operation="RunPodSandbox",outcome="timeout",stage="network",le="60"} 0`,
+		`podd_operation_duration_seconds_count{` + succeeded + `} 1`,
+		`podd_operation_duration_seconds_count{` + timedOut + `} 1`,
+		stage + `_sum{` + succeeded + `,stage="network"} 0.025`,
+		stage + `_bucket{` + succeeded + `,stage="record",le="0.001"} 1`,
+		stage + `_bucket{` + succeeded + `,stage="network",le="0.016"} 0`,
+		stage + `_bucket{` + succeeded + `,stage="network",le="0.032"} 1`,
+		stage + `_bucket{` + timedOut + `,stage="network",le="60"} 0`,
 		`podd_rpc_duration_seconds_count{code="DeadlineExceeded",method="RunPodSandbox"} 1`,
-		`podd_pods{state="ready"} 2`, `podd_pods{state="stopping"} 1`, `podd_pods{state="creating"} 0`, `podd_pods{state="notready"} 0`,
+		`podd_pods{state="ready"} 2`, `podd_pods{state="stopping"} 1`,
+		`podd_pods{state="creating"} 0`, `podd_pods{state="notready"} 0`,
 		`podd_containers{state="running"} 1`, `podd_containers{state="exited"} 0`,
 		`podd_images 3`, `podd_image_pulls_in_progress 1`, `podd_operations_in_progress{operation="StopPodSandbox"} 1`,
 		`podd_pending_cleanups 1`, `podd_unread_records 0`, `podd_quarantined_records 2`,
-		`podd_runtime_handler_ready{handler="runc"} 1`, `podd_runtime_handler_ready{handler="kata"} 0`, `podd_network_ready 0`,
+		`podd_runtime_handler_ready{handler="runc"} 1`, `podd_runtime_handler_ready{handler="kata"} 0`,
+		`podd_network_ready 0`,
 		"process_open_fds", "go_goroutines",
 	} {
 		if !strings.Contains(body, "\n"+want) {
@@ -209,7 +217,8 @@ func TestManyAtOnce(t *testing.T) {
 	}
 	g.Wait()
 	_, body := get(t, c, Path)
-	if want := `podd_operation_duration_seconds_count{handler="",operation="Verb3",outcome="ok"} 20`; !strings.Contains(body, want) {
+	want := `podd_operation_duration_seconds_count{handler="",operation="Verb3",outcome="ok"} 20`
+	if !strings.Contains(body, want) {
 		t.Errorf("no line %s", want)
 	}
 }

@@ -34,7 +34,8 @@ func TestDistance(t *testing.T) {
 		a, b string
 		want int
 	}{
-		{"", "", 0}, {"abc", "abc", 0}, {"abc", "", 3}, {"", "abc", 3}, {"abc", "abd", 1}, {"abc", "ac", 1}, {"abc", "abxc", 1},
+		{"", "", 0}, {"abc", "abc", 0}, {"abc", "", 3}, {"", "abc", 3}, {"abc", "abd", 1}, {"abc", "ac", 1},
+		{"abc", "abxc", 1},
 		{"levle", "level", 2}, {"ROOT", "root", 0}, {"kitten", "sitting", 3},
 	} {
 		if got := distance(c.a, c.b); got != c.want {

@@ -108,24 +108,28 @@ func TestMergeDoesNotTouchTheDefaultsMapOfOthers(t *testing.T) {
 
 func TestMistakes(t *testing.T) {
 	cases := map[string]struct{ doc, want string }{
-		"unknown at the top":     {"\n\nrot = \"/a\"", `f:3: unknown key "rot", the nearest known key is "root"`},
-		"unknown in a table":     {"[log]\nlevle = \"a\"", `f:2: unknown key "log.levle", the nearest known key is "log.level"`},
-		"known elsewhere":        {"level = \"a\"", `f:1: unknown key "level", the nearest known key is "log.level"`},
-		"unknown table":          {"root = \"/\"\n[logs]\nx = 1", `f:2: unknown key "logs", the nearest known key is "log"`},
-		"unknown below a map":    {"[handlers.kata]\npth = \"a\"", `f:2: unknown key "handlers.kata.pth", the nearest known key is "handlers.kata.path"`},
-		"unknown inline":         {"\nhandlers = {\"k.1\" = {pth = \"a\"}}", `f:2: unknown key "handlers.\"k.1\".pth", the nearest known key is "handlers.\"k.1\".path"`},
-		"wrong case":             {"Root = \"/a\"", `f:1: unknown key "Root", the nearest known key is "root"`},
-		"hidden field":           {"Hidden = \"x\"", `f:1: unknown key "Hidden"`},
-		"array of tables":        {"[[log]]\nlevel = \"x\"", "f:1: log is a table, not an array"},
-		"text for a table":       {"log = \"x\"", `f:1: log is a table, not the string "x"`},
-		"table for a text":       {"[root]\na = 1", "f:1: root: want a string in quotes, not a table"},
-		"number for a text":      {"root = 5", "f:1: root: want a string in quotes, not 5"},
-		"text for a number":      {"count = \"5\"", `f:1: count: want a whole number, not the string "5"`},
-		"text for a float":       {"ratio = \"5\"", `f:1: ratio: want a number, not the string "5"`},
-		"too large":              {"count = 128", "f:1: count: 128 is out of range"},
-		"negative":               {"size = -1", "f:1: size: -1 is out of range"},
-		"not a bool":             {"inline = 1", "f:1: inline: want true or false, not 1"},
-		"number for a duration":  {"handlers.runc.wait = 5", `f:1: handlers.runc.wait: want a duration such as "90s" or "2m", not 5`},
+		"unknown at the top": {"\n\nrot = \"/a\"", `f:3: unknown key "rot", the nearest known key is "root"`},
+		"unknown in a table": {"[log]\nlevle = \"a\"",
+			`f:2: unknown key "log.levle", the nearest known key is "log.level"`},
+		"known elsewhere": {"level = \"a\"", `f:1: unknown key "level", the nearest known key is "log.level"`},
+		"unknown table":   {"root = \"/\"\n[logs]\nx = 1", `f:2: unknown key "logs", the nearest known key is "log"`},
+		"unknown below a map": {"[handlers.kata]\npth = \"a\"",
+			`f:2: unknown key "handlers.kata.pth", the nearest known key is "handlers.kata.path"`},
+		"unknown inline": {"\nhandlers = {\"k.1\" = {pth = \"a\"}}",
+			`f:2: unknown key "handlers.\"k.1\".pth", the nearest known key is "handlers.\"k.1\".path"`},
+		"wrong case":        {"Root = \"/a\"", `f:1: unknown key "Root", the nearest known key is "root"`},
+		"hidden field":      {"Hidden = \"x\"", `f:1: unknown key "Hidden"`},
+		"array of tables":   {"[[log]]\nlevel = \"x\"", "f:1: log is a table, not an array"},
+		"text for a table":  {"log = \"x\"", `f:1: log is a table, not the string "x"`},
+		"table for a text":  {"[root]\na = 1", "f:1: root: want a string in quotes, not a table"},
+		"number for a text": {"root = 5", "f:1: root: want a string in quotes, not 5"},
+		"text for a number": {"count = \"5\"", `f:1: count: want a whole number, not the string "5"`},
+		"text for a float":  {"ratio = \"5\"", `f:1: ratio: want a number, not the string "5"`},
+		"too large":         {"count = 128", "f:1: count: 128 is out of range"},
+		"negative":          {"size = -1", "f:1: size: -1 is out of range"},
+		"not a bool":        {"inline = 1", "f:1: inline: want true or false, not 1"},
+		"number for a duration": {"handlers.runc.wait = 5",
+			`f:1: handlers.runc.wait: want a duration such as "90s" or "2m", not 5`},
 		"bad duration":           {"handlers.runc.wait = \"5\"", `want a duration such as "90s" or "2m", not "5"`},
 		"negative duration":      {"handlers.runc.wait = \"-5s\"", `"-5s" is negative`},
 		"text for an array":      {"log.tags = \"x\"", `f:1: log.tags: want an array such as ["a", "b"], not the string "x"`},
@@ -174,7 +178,8 @@ func TestMergeNameIsNotAFormat(t *testing.T) {
 }
 
 func TestOrigins(t *testing.T) {
-	_, s := merged(t, "root = \"/a\"\n[log]\nlevel = \"x\"", "[log]\n\nlevel = \"y\"\n[handlers.kata]\npath = \"/k\"\n[env]\n\"a.b\" = \"c\"")
+	_, s := merged(t, "root = \"/a\"\n[log]\nlevel = \"x\"",
+		"[log]\n\nlevel = \"y\"\n[handlers.kata]\npath = \"/k\"\n[env]\n\"a.b\" = \"c\"")
 	if err := s.Assign("flag --count", "count", "7"); err != nil {
 		t.Fatal(err)
 	}
@@ -201,10 +206,11 @@ func TestAssign(t *testing.T) {
 		"number":             {"count", "5", func(c *config) { c.Count = 5 }},
 		"bool":               {"inline", "true", func(c *config) { c.Inline = true }},
 		"array":              {"log.tags", `["x"]`, func(c *config) { c.Log.Tags = []string{"x"} }},
-		"duration":           {"handlers.runc.wait", "90s", func(c *config) { c.Handlers["runc"] = handler{"runc", 90 * time.Second} }},
-		"new entry":          {"handlers.kata.path", "/k", func(c *config) { c.Handlers["kata"] = handler{Path: "/k"} }},
-		"quoted name":        {`env."a.b"`, "x", func(c *config) { c.Env = map[string]string{"a.b": "x"} }},
-		"line break":         {"root", "a\nb", func(c *config) { c.Root = "a\nb" }},
+		"duration": {"handlers.runc.wait", "90s",
+			func(c *config) { c.Handlers["runc"] = handler{"runc", 90 * time.Second} }},
+		"new entry":   {"handlers.kata.path", "/k", func(c *config) { c.Handlers["kata"] = handler{Path: "/k"} }},
+		"quoted name": {`env."a.b"`, "x", func(c *config) { c.Env = map[string]string{"a.b": "x"} }},
+		"line break":  {"root", "a\nb", func(c *config) { c.Root = "a\nb" }},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -247,7 +253,8 @@ func TestAssignMistakes(t *testing.T) {
 }
 
 func TestDumpGolden(t *testing.T) {
-	_, s := merged(t, "root = \"/a\"\n[handlers.\"k.1\"]\nwait = \"1h\"", "[env]\nA = \"\\u0001\\\\ \\\"x\\\"\"\n[log]\ntags = []")
+	_, s := merged(t, "root = \"/a\"\n[handlers.\"k.1\"]\nwait = \"1h\"",
+		"[env]\nA = \"\\u0001\\\\ \\\"x\\\"\"\n[log]\ntags = []")
 	golden(t, "testdata/dump.toml", s.Dump)
 }
 
@@ -280,7 +287,8 @@ func golden(t *testing.T, path string, write func(io.Writer) error) {
 }
 
 func TestDumpIsTheConfig(t *testing.T) {
-	want, s := merged(t, "root = \"/a\\u007f\\tb\"\nratio = 1e300\n[handlers.\"k.1\"]\nwait = \"90m\"\n[handlers.empty]\n[env]\n\"\" = \"x\"")
+	want, s := merged(t, "root = \"/a\\u007f\\tb\"\nratio = 1e300\n"+
+		"[handlers.\"k.1\"]\nwait = \"90m\"\n[handlers.empty]\n[env]\n\"\" = \"x\"")
 	var out bytes.Buffer
 	if err := s.Dump(&out); err != nil {
 		t.Fatal(err)
@@ -295,7 +303,8 @@ func TestValues(t *testing.T) {
 	_, s := merged(t, "root = \"/a\"\n[env]\n\"a.b\" = \"c\"")
 	want := map[string]any{
 		"root": "/a", "count": int8(1), "size": uint(0), "ratio": 0.5, "inline": false,
-		"log.level": "info", "log.tags": []string{"a", "b"}, "handlers.runc.path": "runc", "handlers.runc.wait": "1m", `env."a.b"`: "c",
+		"log.level": "info", "log.tags": []string{"a", "b"}, "handlers.runc.path": "runc", "handlers.runc.wait": "1m",
+		`env."a.b"`: "c",
 	}
 	if d := cmp.Diff(want, s.Values()); d != "" {
 		t.Errorf("-want +got:\n%s", d)

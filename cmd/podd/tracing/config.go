@@ -39,7 +39,8 @@ func (c Config) Validate() error {
 		errs = append(errs, config.Errorf("endpoint", "%w", err))
 	}
 	if c.SamplingRatePerMillion < 0 || c.SamplingRatePerMillion > million {
-		errs = append(errs, config.Errorf("sampling_rate_per_million", "%d is not between 0 and %d", c.SamplingRatePerMillion, million))
+		errs = append(errs, config.Errorf("sampling_rate_per_million", "%d is not between 0 and %d",
+			c.SamplingRatePerMillion, million))
 	}
 	return errors.Join(errs...)
 }

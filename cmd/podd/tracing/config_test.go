@@ -13,7 +13,8 @@ func TestConfig(t *testing.T) {
 	}{
 		{"", 0, ""}, {"", million, ""}, {"127.0.0.1:4317", 1, ""}, {"collector.example:4317", 1, ""}, {"[::1]:4317", 1, ""},
 		{"unix:///run/otel.sock", 1, ""},
-		{"127.0.0.1", 1, "endpoint: "}, {":4317", 1, "endpoint: "}, {"host:", 1, "endpoint: "}, {"http://host:4317", 1, "endpoint: "},
+		{"127.0.0.1", 1, "endpoint: "}, {":4317", 1, "endpoint: "}, {"host:", 1, "endpoint: "},
+		{"http://host:4317", 1, "endpoint: "},
 		{"host:4317/v1/traces", 1, "endpoint: "}, {"unix://otel.sock", 1, "endpoint: "},
 		{"host:4317", -1, "sampling_rate_per_million: "}, {"", million + 1, "sampling_rate_per_million: "},
 	} {

@@ -39,7 +39,8 @@ type receiver struct {
 }
 
 // Export implements the collector's one method.
-func (r *receiver) Export(ctx context.Context, req *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
+func (r *receiver) Export(ctx context.Context, req *collector.ExportTraceServiceRequest) (
+	*collector.ExportTraceServiceResponse, error) {
 	if r.answer != nil {
 		if err := r.answer(ctx); err != nil {
 			return nil, err
@@ -48,7 +49,8 @@ func (r *receiver) Export(ctx context.Context, req *collector.ExportTraceService
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.spans = append(r.spans, req.GetResourceSpans()...)
-	return &collector.ExportTraceServiceResponse{PartialSuccess: &collector.ExportTracePartialSuccess{RejectedSpans: 1, ErrorMessage: "full"}}, nil
+	partial := &collector.ExportTracePartialSuccess{RejectedSpans: 1, ErrorMessage: "full"}
+	return &collector.ExportTraceServiceResponse{PartialSuccess: partial}, nil
 }
 
 // all returns the spans by name; a name must be there once.
@@ -110,7 +112,8 @@ var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func runPod() operation.Operation {
 	return operation.Operation{
-		Verb: "RunPodSandbox", Pod: "0123abcd", Name: "default/web-0", UID: "6f1c2f6e", Handler: "runc", Began: began, Took: operation.Duration(30 * time.Millisecond),
+		Verb: "RunPodSandbox", Pod: "0123abcd", Name: "default/web-0", UID: "6f1c2f6e", Handler: "runc",
+		Began: began, Took: operation.Duration(30 * time.Millisecond),
 		Stages: []operation.Stage{{Name: "record", After: 0, Took: operation.Duration(time.Millisecond)},
 			{Name: "network", After: operation.Duration(2 * time.Millisecond), Took: operation.Duration(25 * time.Millisecond)}},
 		Done: true, Outcome: operation.OutcomeOK,
@@ -142,7 +145,8 @@ func TestOperationAndItsStagesAreSpans(t *testing.T) {
 	tr, out := tracer(t, Config{Endpoint: listen(t, r), Insecure: true, SamplingRatePerMillion: million})
 	tr.ObserveOperation(t.Context(), runPod())
 	failed := runPod()
-	failed.Verb, failed.Container, failed.Name, failed.Error, failed.Outcome = "CreateContainer", "c0ffee", "default/web-0/main", "secret", operation.OutcomeTimeout
+	failed.Verb, failed.Container, failed.Name = "CreateContainer", "c0ffee", "default/web-0/main"
+	failed.Error, failed.Outcome = "secret", operation.OutcomeTimeout
 	failed.Stages = failed.Stages[:1]
 	tr.ObserveOperation(t.Context(), failed)
 	flush(t, tr)
@@ -160,16 +164,19 @@ func TestOperationAndItsStagesAreSpans(t *testing.T) {
 	if len(pod.GetParentSpanId()) > 0 || bytes.Equal(create.GetTraceId(), pod.GetTraceId()) {
 		t.Error("operations of different callers are one trace")
 	}
-	want := map[string]string{"k8s.namespace.name": "default", "k8s.pod.name": "web-0", "k8s.pod.uid": "6f1c2f6e", "podd.sandbox.id": "0123abcd",
-		"podd.handler": "runc", "podd.outcome": "ok"}
+	want := map[string]string{"k8s.namespace.name": "default", "k8s.pod.name": "web-0", "k8s.pod.uid": "6f1c2f6e",
+		"podd.sandbox.id": "0123abcd", "podd.handler": "runc", "podd.outcome": "ok"}
 	if d := cmp.Diff(want, text(pod)); d != "" {
 		t.Errorf("attributes, -want +got:\n%s", d)
 	}
-	if got := text(create); got["k8s.container.name"] != "main" || got["container.id"] != "c0ffee" || got["k8s.pod.name"] != "web-0" {
-		t.Errorf("attributes %v", got)
+	if got := text(create); got["k8s.container.name"] != "main" || got["container.id"] != "c0ffee" ||
+		got["k8s.pod.name"] != "web-0" {
+		t.Errorf("attributes = %v, want container main, id c0ffee, of pod web-0", got)
 	}
-	if pod.GetStatus().GetCode() != tracepb.Status_STATUS_CODE_UNSET || create.GetStatus().GetCode() != tracepb.Status_STATUS_CODE_ERROR {
-		t.Errorf("status %v and %v", pod.GetStatus(), create.GetStatus())
+	if pod.GetStatus().GetCode() != tracepb.Status_STATUS_CODE_UNSET ||
+		create.GetStatus().GetCode() != tracepb.Status_STATUS_CODE_ERROR {
+		t.Errorf("status of the pod's span = %v, of the container's = %v, want unset and error", pod.GetStatus(),
+			create.GetStatus())
 	}
 	for _, rs := range r.spans {
 		if name := attributesText(rs.GetResource().GetAttributes())["service.name"]; name != "podd" {
@@ -190,7 +197,8 @@ type runtimeService struct {
 	tracer *Tracer
 }
 
-func (s runtimeService) RunPodSandbox(ctx context.Context, r *cri.RunPodSandboxRequest) (*cri.RunPodSandboxResponse, error) {
+func (s runtimeService) RunPodSandbox(ctx context.Context, r *cri.RunPodSandboxRequest) (
+	*cri.RunPodSandboxResponse, error) {
 	s.tracer.ObserveOperation(context.WithoutCancel(ctx), runPod()) // as a creation, which goes on without its caller
 	if r.GetRuntimeHandler() != "" {
 		return nil, status.Error(codes.InvalidArgument, "secret")
@@ -239,8 +247,10 @@ func TestCallsAreBelowTheKubeletsSpan(t *testing.T) {
 	if _, err := k.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{}); err != nil {
 		t.Error(err)
 	}
-	for _, not := range []string{"", "00-" + traceID + "-" + parentID + "-00", "nonsense", "00-" + strings.Repeat("0", 32) + "-" + parentID + "-01"} {
-		if _, err := k.RunPodSandbox(metadata.AppendToOutgoingContext(t.Context(), "traceparent", not), &cri.RunPodSandboxRequest{}); err != nil {
+	for _, not := range []string{"", "00-" + traceID + "-" + parentID + "-00", "nonsense",
+		"00-" + strings.Repeat("0", 32) + "-" + parentID + "-01"} {
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", not)
+		if _, err := k.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -256,8 +266,9 @@ func TestCallsAreBelowTheKubeletsSpan(t *testing.T) {
 	if !bytes.Equal(pod.GetParentSpanId(), call.GetSpanId()) || call.GetKind() != tracepb.Span_SPAN_KIND_SERVER {
 		t.Errorf("operation %v is not below call %v", pod, call)
 	}
-	if s := call.GetStatus(); s.GetCode() != tracepb.Status_STATUS_CODE_ERROR || s.GetMessage() != codes.InvalidArgument.String() {
-		t.Errorf("status %v", s)
+	if s := call.GetStatus(); s.GetCode() != tracepb.Status_STATUS_CODE_ERROR ||
+		s.GetMessage() != codes.InvalidArgument.String() {
+		t.Errorf("status = %v, want error %v", s, codes.InvalidArgument)
 	}
 }
 
