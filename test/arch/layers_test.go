@@ -25,7 +25,7 @@ type layer struct {
 // Callers import what they call, never the reverse. The first layer whose path matches a package applies.
 var layers = []layer{
 	{"cmd/config", nil, "the error of one configuration key, which every package with a Config returns: a leaf"},
-	{"checkpoint", nil, "records must be readable by a program that does not know pods; it also writes files " +
+	{"checkpoint", nil, "records must be readable without the packages of pods; it also writes files " +
 		"atomically for all"},
 	{"oci/cgroups", []string{"oci/process"},
 		"cgroups are read, limited, killed and removed by path or process, whatever runs in them"},
@@ -35,7 +35,7 @@ var layers = []layer{
 		"the monitor's protocol is a mechanism of its own, tested against the real conmon alone"},
 	{"oci/spec/host", []string{"oci/spec", "oci/cgroups"},
 		"it reads from the machine what oci/spec takes as input, because oci/spec is pure"},
-	{"oci/program", []string{"checkpoint"}, "it writes an embedded program to its path; the owner knows which one"},
+	{"oci/program", []string{"checkpoint"}, "it writes an embedded program to the path that the owner passes"},
 	{"oci/pause", []string{"oci/program"}, "an embedded program and where it goes"},
 	{"oci/runc/initproxy", []string{"oci/program"}, "an embedded program and where it goes"},
 	{"oci/spec", nil, "config.json is a pure function of the request, the image and the host's facts, which golden " +
@@ -50,13 +50,13 @@ var layers = []layer{
 	{"oci/shim", []string{"oci", "oci/process", "oci/cgroups", "oci/driver", "oci/program", "oci/runc/conmon",
 		"oci/shim/stdio", "oci/shim/fifo", "checkpoint"},
 		"the driver of containerd shims: of other drivers only conmon's protocol, by which clients attach to containers"},
-	{"oci/ocitest", []string{"oci", "oci/runc", "oci/runc/initproxy"}, "the runtimes' test suite sees what the engine " +
-		"sees, and sets up the OCI runtimes"},
+	{"oci/ocitest", []string{"oci", "oci/runc", "oci/runc/initproxy"}, "the runtimes' test suite uses the contract like " +
+		"the engine and sets up the OCI runtimes"},
 	{"oci", []string{"oci/process"}, "the contract: requests, answers and errors; it does nothing itself"},
 	{"image", []string{"image", "checkpoint", "cmd/config"}, "images are pulled and mounted by name and container id, " +
 		"for the engine and for the CRI server alike"},
-	{"network", []string{"network", "checkpoint", "cmd/config"}, "attachments are made and undone by pod id, even when " +
-		"nothing else is left of the pod"},
+	{"network", []string{"network", "checkpoint", "cmd/config"}, "attachments are made and undone by pod id, even if " +
+		"no other record of the pod exists"},
 	{"streaming", []string{"streaming", "cmd/config"}, "it serves streams for a Backend that it declares itself"},
 	{"sandbox/namespaces", nil, "namespaces are pinned by path; the engine decides which pod they belong to"},
 	{"sandbox/convert", []string{"oci/cgroups", "network"},
@@ -68,7 +68,7 @@ var layers = []layer{
 		"usage is measured for targets that the engine passes in; the server converts the results"},
 	{"sandbox", []string{"sandbox/convert", "sandbox/namespaces", "sandbox/operation", "sandbox/record", "sandbox/usage",
 		"oci", "oci/spec", "oci/spec/host", "oci/cgroups", "image", "network", "checkpoint", "cmd/config"},
-		"the engine puts the mechanisms together; nothing below it calls up"},
+		"the engine calls the mechanisms; no package below imports it"},
 	{"server", []string{"sandbox", "sandbox/operation", "sandbox/record", "sandbox/usage",
 		"image", "oci", "oci/spec", "oci/cgroups", "streaming"}, "validate, call, convert: the only package that serves CRI"},
 	{"cmd", []string{"cmd", "server", "sandbox", "sandbox/operation", "sandbox/record", "sandbox/usage",
@@ -91,7 +91,7 @@ var restricted = []struct {
 	{"go.podman.io/", []string{"image", "cmd"}, "the image library's types stay behind the image package; main only " +
 		"lets it re-execute podd to unpack layers"},
 	{"github.com/containernetworking/", []string{"network"}, "CNI stays behind the network package"},
-	{"github.com/spf13/cobra", []string{"cmd"}, "the command line is the command's"},
+	{"github.com/spf13/cobra", []string{"cmd"}, "only commands parse a command line"},
 	{"github.com/prometheus/", []string{"cmd/podd/metrics"}, "metrics are optional: the engine and the " +
 		"server report operations by their own types"},
 	{"go.opentelemetry.io/", []string{"cmd/podd/tracing"}, "as with metrics"},
@@ -194,7 +194,7 @@ func TestLibrariesStayWhereTheyBelong(t *testing.T) {
 	}
 }
 
-// Package names that do not say what belongs into the package.
+// Package names that fit any content.
 var vague = []string{"util", "utils", "common", "helpers", "types", "manager", "misc", "lib", "pkg", "base", "shared"}
 
 func TestEveryPackageSaysWhatItIsFor(t *testing.T) {

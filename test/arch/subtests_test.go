@@ -100,7 +100,8 @@ func parseTests(t *testing.T) testFiles {
 	return files
 }
 
-// parseTest collects what may name a subtest: arguments of Run, keys and names in tables, and lists of strings.
+// parseTest collects the literals that may name a subtest: arguments of Run, keys and names in tables, lists of
+// strings.
 func parseTest(fn *ast.FuncDecl) testFunc {
 	f := testFunc{subtests: map[string]bool{}}
 	add := func(e ast.Expr) {

@@ -165,7 +165,7 @@ func (l *life) recreate() (done bool) {
 	return true
 }
 
-// bystander is a pod that no crash of the daemon may harm.
+// bystander is a running pod that must not be affected by crashes of the daemon.
 type bystander struct {
 	pod, container, ip string
 	started            int64

@@ -91,7 +91,7 @@ func (s *stuck) checkAndRetry(k *kubelet) {
 	k.ok("repeat the call", s.again())
 }
 
-// latency is how long calls take that do not depend on what hangs.
+// latency has the durations of calls that do not depend on the hanging ones.
 type latency struct {
 	call time.Duration // 99th percentile of List and Status
 	life time.Duration // all calls of one pod's life

@@ -70,7 +70,7 @@ func runStep(dir string, cmd *exec.Cmd) bool {
 	return err == nil
 }
 
-// kubelet calls the daemon as a kubelet does and fails the test for every call that fails, except try methods.
+// kubelet calls the daemon as a kubelet does. Its methods fail the test if the call fails, except those named try.
 type kubelet struct {
 	testing.TB
 	*daemon.Daemon

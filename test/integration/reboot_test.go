@@ -63,7 +63,8 @@ func TestAfterReboot(t *testing.T) {
 	}
 }
 
-// simulateReboot removes what a reboot of the machine removes.
+// simulateReboot kills the containers, removes mounts, packet filter rules, the bridge and the run directory, and makes
+// the records those of another boot.
 func simulateReboot(k *kubelet, pod string, containers ...string) {
 	k.Helper()
 	for _, c := range containers {

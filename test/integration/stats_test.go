@@ -16,7 +16,7 @@ import (
 	"github.com/podd-project/podd/test/daemon"
 )
 
-// TestStats checks the usage of real containers and pods against what they did.
+// TestStats checks the reported usage of real containers and pods.
 func TestStats(t *testing.T) {
 	t.Parallel()
 	for _, handler := range []string{"runc", "crun"} {

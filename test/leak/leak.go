@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// Options say where to look.
+// Options select the things to compare.
 type Options struct {
 	// Match limits the check to things whose key or detail contains one of these: a directory, a bridge, a cgroup
 	// parent. Empty means the whole machine.
@@ -34,7 +34,7 @@ type Options struct {
 	Wait time.Duration
 }
 
-// Snapshot is what was there at one time: by kind, by key, a detail that helps to find the thing.
+// Snapshot has the things that existed at one time: by kind and key, a detail that helps to find the thing.
 type Snapshot map[string]map[string]string
 
 // kinds are the kinds of things, each listed by one function.
@@ -85,7 +85,7 @@ func (o Options) matches(key, detail string) bool {
 	return len(o.Match) == 0 || slices.ContainsFunc(o.Match, mentions)
 }
 
-// notOurs are the kinds of which a missing one is a leak too: podd has removed what another program made.
+// notOurs are the kinds of which a missing thing is reported too: podd may have removed what another program made.
 var notOurs = []string{"mount", "link", "rule"}
 
 // Compare returns everything that is new since s, and what is missing of the kinds in notOurs.
@@ -167,7 +167,7 @@ func (s Snapshot) wait(ctx context.Context, o Options, counts func(Difference) b
 	}
 }
 
-// Kept reports whether the test has failed and what it made is to be kept for inspection: PODD_KEEP is set.
+// Kept reports whether to keep for inspection what the test made: the test has failed and PODD_KEEP is set.
 func Kept(t testing.TB) bool { return t.Failed() && os.Getenv("PODD_KEEP") != "" }
 
 // Check takes a snapshot now and compares with it when the test has ended and all cleanups registered later have run.

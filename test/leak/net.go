@@ -39,7 +39,7 @@ func links(Options) (map[string]string, error) {
 	return found, nil
 }
 
-// standing matches what the CNI plugins make once and never remove: their top-level chains and the jumps to them.
+// standing matches the rules that the CNI plugins make once and never remove: their top-level chains and jumps to them.
 var standing = regexp.MustCompile(`^(:|-A \S+ .*-j )?CNI-(HOSTPORT-\S+|FORWARD|ADMIN|ISOLATION\S*)\b` +
 	`|^-A (CNI-HOSTPORT-SETMARK|CNI-HOSTPORT-MASQ|CNI-FORWARD .*CNI-ADMIN)`)
 

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// process is what identifies a process and its owner.
+// process has the fields that identify a process and its owner.
 type process struct {
 	pid          int
 	start        string // field 22 of /proc/<pid>/stat: pid and start identify a process

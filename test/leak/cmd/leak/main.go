@@ -74,8 +74,8 @@ func take(file string) error {
 	return os.WriteFile(file, data, 0o644)
 }
 
-// diff fails for each difference if the caller has selected what to look at, or wants all; else for what podd's tests
-// made, and only reports what something else made or removed meanwhile.
+// diff fails for each difference if -only or -all is given. Otherwise it fails only for things that podd's tests made,
+// and reports what other programs made or removed meanwhile.
 func diff(file string, o leak.Options, all bool) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
