@@ -16,7 +16,8 @@ import (
 	"github.com/podd-project/podd/test/daemon"
 )
 
-// upgradeFrom is how many commits back the old daemon is, if the history is that long. UPGRADE_FROM names another commit.
+// upgradeFrom is how many commits back the old daemon is, if the history is that long. UPGRADE_FROM names another
+// commit.
 const upgradeFrom = 30
 
 // TestUpgrade has a daemon of some time ago make pods, and this one take them over, and give them back again: within
@@ -37,8 +38,8 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// buildOld builds podd of UPGRADE_FROM, or as it was some commits ago: the oldest tried that builds and takes this test's
-// configuration. In a clone without history it builds the last commit, and logs that.
+// buildOld builds podd of UPGRADE_FROM, or as it was some commits ago: the oldest tried that builds and takes this
+// test's configuration. In a clone without history it builds the last commit, and logs that.
 func buildOld(k *kubelet) string {
 	k.Helper()
 	repo, err := daemon.Repository()

@@ -11,11 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// hugePages is where the kernel keeps how many pages of 2 MiB are set aside.
+// hugePages is the kernel's file with the number of reserved pages of 2 MiB.
 const hugePages = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
 
-// hugepages: a pod gets the huge pages that it asks for, and its cgroup no more than those. The machine sets some aside
-// for as long as that takes; the kubelet counts them when it starts.
+// hugepages: a pod gets the huge pages that it requests, and its cgroup is limited to them. The test reserves some on
+// the machine; the kubelet counts them when it starts.
 func (k *scene) hugepages() {
 	before, err := os.ReadFile(hugePages)
 	if errors.Is(err, os.ErrNotExist) {
@@ -28,10 +28,10 @@ func (k *scene) hugepages() {
 	restart := func() error { return errors.Join(n.StopKubelet(), n.StartKubelet()) }
 	k.Cleanup(func() {
 		if err := errors.Join(os.WriteFile(hugePages, before, 0o644), restart()); err != nil {
-			k.Errorf("give the huge pages back: %v", err)
+			k.Errorf("restore the number of huge pages: %v", err)
 		}
 	})
-	k.ok("set huge pages aside", os.WriteFile(hugePages, []byte(strconv.Itoa(had+8)), 0o644))
+	k.ok("reserve huge pages", os.WriteFile(hugePages, []byte(strconv.Itoa(had+8)), 0o644))
 	k.ok("restart the kubelet", restart())
 	k.eventually("the node has huge pages", func(ctx context.Context) error {
 		node, err := c.Client.CoreV1().Nodes().Get(ctx, k.node, metav1.GetOptions{})

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// token returns whose a token is.
+// token returns the user that a token authenticates.
 func (k *scene) token(token string) string {
 	k.Helper()
 	r, err := c.Client.AuthenticationV1().TokenReviews().Create(k.Context(), &authv1.TokenReview{
@@ -45,7 +45,7 @@ func (k *scene) fetch(url string) string {
 	return page
 }
 
-// A pod's own address and a port of its host lead to it; a pod in the host's network has the host's address.
+// A pod is reached at its own address and at a port of its host; a pod in the host's network has the host's address.
 func TestNetwork(t *testing.T) {
 	k := parallel(t)
 	p := k.run("own", `
@@ -64,21 +64,23 @@ containers: [{name: c, image: NGINX, ports: [{containerPort: 80, hostPort: 8123}
 	host := k.run("host", "hostNetwork: true\ndnsPolicy: Default\ncontainers: [{name: c, image: BUSYBOX, command: "+
 		"[sleep, '10000']}]")
 	k.same("the address of a pod in the host's network", host.Status.PodIP, c.Node(k.node).Addr)
-	k.contains("what it sees", k.sh("host", "ip -o addr; wget -q -O - http://"+p.Status.PodIP), c.Node(k.node).Addr,
+	k.contains("network of that pod", k.sh("host", "ip -o addr; wget -q -O - http://"+p.Status.PodIP), c.Node(k.node).Addr,
 		"cni0", "nginx")
 }
 
-// What a security context asks for is what the process has.
+// A process has what its security context says.
 func TestSecurityContext(t *testing.T) {
 	k := parallel(t)
 	k.run("p", `
-securityContext: {runAsUser: 1001, runAsGroup: 2002, supplementalGroups: [3003], seccompProfile: {type: RuntimeDefault}, sysctls: [{name: net.ipv4.ip_unprivileged_port_start, value: "80"}]}
+securityContext: {runAsUser: 1001, runAsGroup: 2002, supplementalGroups: [3003],
+  seccompProfile: {type: RuntimeDefault}, sysctls: [{name: net.ipv4.ip_unprivileged_port_start, value: "80"}]}
 containers:
 - name: plain
   image: BUSYBOX
   command: [sleep, "10000"]
   securityContext: {readOnlyRootFilesystem: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
-- {name: root, image: BUSYBOX, command: [sleep, "10000"], securityContext: {runAsUser: 0, capabilities: {add: [NET_ADMIN], drop: [CHOWN]}}}
+- {name: root, image: BUSYBOX, command: [sleep, "10000"],
+   securityContext: {runAsUser: 0, capabilities: {add: [NET_ADMIN], drop: [CHOWN]}}}
 - {name: privileged, image: BUSYBOX, command: [sleep, "10000"], securityContext: {runAsUser: 0, privileged: true}}
 `)
 	k.same("ids", k.sh("p", "id -u; id -g; id -G"), "1001\n2002\n2002 3003")
@@ -95,11 +97,11 @@ containers:
 	k.contains("a privileged container's status", in("privileged", "cat /proc/self/status"), "Seccomp:\t0")
 	p := k.get("p")
 	if u := container(p, "plain").User; u == nil || u.Linux == nil || u.Linux.UID != 1001 || u.Linux.GID != 2002 {
-		t.Errorf("the status says the user is %+v", u)
+		t.Errorf("user in the status = %+v, want uid 1001, gid 2002", u)
 	}
 }
 
-// RuntimeClasses choose the runtime; one that nobody has is told as an event, and the pod waits.
+// RuntimeClasses select the handler. For an unknown handler the pod gets an event and stays pending.
 func TestRuntimeClass(t *testing.T) {
 	for _, handler := range []string{"runc", "crun"} {
 		t.Run(handler, func(t *testing.T) {
@@ -138,14 +140,15 @@ containers: [{name: c, image: BUSYBOX, command: [sleep, "10000"], resources: {li
 			k.same("overhead of "+class, len(p.Spec.Overhead) > 0, class == "gvisor")
 		}
 	})
-	t.Run("told", func(t *testing.T) {
+	t.Run("node status", func(t *testing.T) {
 		k := parallel(t)
 		for _, name := range []string{"", "runc", "crun"} {
 			f := k.handlers()[name]
 			if f == nil || f.RecursiveReadOnlyMounts == nil || !*f.RecursiveReadOnlyMounts || f.UserNamespaces == nil {
-				t.Errorf("the node says of handler %q: %+v", name, f)
+				t.Errorf("features of handler %q in the node's status = %+v, want recursive read-only mounts, and whether "+
+					"it has user namespaces", name, f)
 			} else if !*f.UserNamespaces && name != "crun" { // Debian 12's crun cannot map the volumes of such a pod
-				t.Errorf("handler %q has no user namespaces", name)
+				t.Errorf("handler %q has no user namespaces, want them", name)
 			}
 		}
 	})
@@ -158,7 +161,7 @@ containers: [{name: c, image: BUSYBOX, command: [sleep, "10000"], resources: {li
 	})
 }
 
-// handlers are those that the node tells of, with what they can do.
+// handlers returns the handlers in the node's status, with their features.
 func (k *scene) handlers() map[string]*corev1.NodeRuntimeHandlerFeatures {
 	k.Helper()
 	n, err := c.Client.CoreV1().Nodes().Get(k.Context(), k.node, metav1.GetOptions{})
@@ -170,7 +173,7 @@ func (k *scene) handlers() map[string]*corev1.NodeRuntimeHandlerFeatures {
 	return features
 }
 
-// class makes a RuntimeClass, whose name is the scenario's: they are not in namespaces.
+// class creates a RuntimeClass, named by the scenario's namespace, because RuntimeClasses are not in namespaces.
 func (k *scene) class(handler, more string) {
 	k.Helper()
 	k.create(fmt.Sprintf("apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: %s-class}\nhandler: %s\n%s\n",
@@ -215,20 +218,26 @@ func TestImages(t *testing.T) {
 	})
 }
 
-// What the kubelet reports of a node, its pods and their containers is true enough to act on.
+// The kubelet's statistics of a node, its pods and their containers are plausible.
 func TestStats(t *testing.T) {
 	k := parallel(t)
 	k.checkStats(false)
 }
 
-// checkStats runs a pod that uses 20 MiB of memory and some CPU, and looks for it in what the kubelet tells. Without
-// the gate PodAndContainerStatsFromCRI the kubelet asks cAdvisor for the pods' network and processes and for its page
-// of metrics, and cAdvisor knows the containers of containerd and CRI-O only.
+// checkStats runs a pod that uses 20 MiB of memory and some CPU, and checks the kubelet's statistics of it. Without the
+// gate PodAndContainerStatsFromCRI the kubelet takes the pods' network and processes and its page of metrics from
+// cAdvisor, which only knows the containers of containerd and CRI-O.
 func (k *scene) checkStats(fromCRI bool) {
 	k.Helper()
 	k.run("p", `
 volumes: [{name: m, emptyDir: {medium: Memory}}]
-containers: [{name: c, image: BUSYBOX, command: [sh, -c, "dd if=/dev/zero of=/m/f bs=1M count=20; dd if=/dev/zero of=/big bs=1M count=5; while true; do :; done"], volumeMounts: [{name: m, mountPath: /m}], resources: {limits: {cpu: 200m}}}]
+containers:
+- name: c
+  image: BUSYBOX
+  command: [sh, -c, "dd if=/dev/zero of=/m/f bs=1M count=20; dd if=/dev/zero of=/big bs=1M count=5;
+    while true; do :; done"]
+  volumeMounts: [{name: m, mountPath: /m}]
+  resources: {limits: {cpu: 200m}}
 `)
 	k.eventually("the summary has the pod", func(ctx context.Context) error {
 		var s summary
@@ -240,7 +249,7 @@ containers: [{name: c, image: BUSYBOX, command: [sh, -c, "dd if=/dev/zero of=/m/
 				return p.check(fromCRI)
 			}
 		}
-		return fmt.Errorf("it is not among %d pods", len(s.Pods))
+		return fmt.Errorf("the pod is not among the %d pods of the summary", len(s.Pods))
 	})
 	pages := []string{"metrics/resource"}
 	if fromCRI {
@@ -258,7 +267,7 @@ containers: [{name: c, image: BUSYBOX, command: [sh, -c, "dd if=/dev/zero of=/m/
 					return nil
 				}
 			}
-			return fmt.Errorf("no container_cpu_usage_seconds_total of it")
+			return fmt.Errorf("no container_cpu_usage_seconds_total of the container")
 		})
 	}
 }

@@ -8,15 +8,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A container whose liveness or startup probe fails is ended and started again; the reason is told.
+// A container whose liveness or startup probe fails is killed and started again, with events that give the reason.
 func TestFailingProbes(t *testing.T) {
-	server := `{name: c, image: BUSYBOX, command: [sh, -c, "mkdir /www; echo ok > /www/ok; httpd -p 8080 -h /www; sleep 10000"], `
+	server := `{name: c, image: BUSYBOX, ` +
+		`command: [sh, -c, "mkdir /www; echo ok > /www/ok; httpd -p 8080 -h /www; sleep 10000"], `
+	often := `periodSeconds: 1, failureThreshold: 2}}`
 	for name, probe := range map[string]string{
-		"liveness exec":      `livenessProbe: {exec: {command: [sh, -c, "echo sick; exit 1"]}, periodSeconds: 1, failureThreshold: 2}}`,
-		"liveness http":      `livenessProbe: {httpGet: {path: /missing, port: 8080}, periodSeconds: 1, failureThreshold: 2}}`,
-		"liveness tcp":       `livenessProbe: {tcpSocket: {port: 9}, periodSeconds: 1, failureThreshold: 2}}`,
-		"liveness exec hang": `livenessProbe: {exec: {command: [sleep, "100"]}, timeoutSeconds: 1, periodSeconds: 1, failureThreshold: 2}}`,
-		"startup http":       `startupProbe: {httpGet: {path: /missing, port: 8080}, periodSeconds: 1, failureThreshold: 2}}`,
+		"liveness exec":      `livenessProbe: {exec: {command: [sh, -c, "echo sick; exit 1"]}, ` + often,
+		"liveness http":      `livenessProbe: {httpGet: {path: /missing, port: 8080}, ` + often,
+		"liveness tcp":       `livenessProbe: {tcpSocket: {port: 9}, ` + often,
+		"liveness exec hang": `livenessProbe: {exec: {command: [sleep, "100"]}, timeoutSeconds: 1, ` + often,
+		"startup http":       `startupProbe: {httpGet: {path: /missing, port: 8080}, ` + often,
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := parallel(t)
@@ -28,13 +30,13 @@ func TestFailingProbes(t *testing.T) {
 			k.event("p", "Unhealthy", "")
 			k.event("p", "Killing", "")
 			if last := container(p, "c").LastTerminationState.Terminated; last == nil || last.ExitCode != 137 {
-				t.Errorf("the last state: %+v, want exit code 137", last)
+				t.Errorf("last state = %+v, want exit code 137", last)
 			}
 		})
 	}
 }
 
-// Probes that succeed leave a container alone, and readiness comes and goes with what the probe says.
+// A container whose probes succeed is not restarted. Readiness follows its probe.
 func TestPassingProbes(t *testing.T) {
 	k := parallel(t)
 	k.run("p", `
@@ -53,10 +55,15 @@ containers:
 	k.same("restarts", container(p, "c").RestartCount, int32(0))
 }
 
-// A container that keeps failing is started again ever later, and says how it ended.
+// A container that keeps failing is restarted with growing back-off; its status has the exit code and the message.
 func TestCrashLoop(t *testing.T) {
 	k := parallel(t)
-	k.pod("p", `containers: [{name: c, image: BUSYBOX, command: [sh, -c, "echo last words > /dev/termination-log; echo in the log; exit 3"]}]`)
+	k.pod("p", `
+containers:
+- name: c
+  image: BUSYBOX
+  command: [sh, -c, "echo last words > /dev/termination-log; echo in the log; exit 3"]
+`)
 	p := k.until("p", "backs off", func(p *corev1.Pod) bool {
 		s := container(p, "c")
 		return s != nil && s.RestartCount >= 2 && s.State.Waiting != nil && s.State.Waiting.Reason == "CrashLoopBackOff"
@@ -65,17 +72,17 @@ func TestCrashLoop(t *testing.T) {
 	k.same("exit code", last.ExitCode, int32(3))
 	k.same("reason", last.Reason, "Error")
 	k.same("termination message", last.Message, "last words\n")
-	// The kubelet removes the one before when the next one ends, and says for a moment that there is no such log.
-	k.eventually("the log of the one before is read", func(context.Context) error {
+	// The kubelet removes the previous container when the next one exits, and for a moment finds no such log.
+	k.eventually("the log of the previous container is read", func(context.Context) error {
 		out, err := k.tryKubectl("", "logs", "p", "--previous")
 		if err == nil && out != "in the log\n" {
-			err = fmt.Errorf("it is %q", out)
+			err = fmt.Errorf("log = %q, want %q", out, "in the log\n")
 		}
 		return err
 	})
 }
 
-// A container that uses more memory than it may is killed, and the reason is told.
+// A container that exceeds its memory limit is killed; its status has the reason.
 func TestOutOfMemory(t *testing.T) {
 	k := parallel(t)
 	k.pod("p", `
@@ -88,21 +95,25 @@ containers: [{name: c, image: BUSYBOX, command: [sh, -c, "tail /dev/zero"], reso
 	k.same("exit code", end.ExitCode, int32(137))
 }
 
-// A process that dies by a signal makes its container restart, in the same pod with the same address.
+// A container whose process is ended by a signal is restarted, in the same pod with the same address.
 func TestKilledProcess(t *testing.T) {
 	k := parallel(t)
-	before := k.run("p", `containers: [{name: c, image: BUSYBOX, command: [sh, -c, "trap 'exit 5' USR1; touch /armed; while true; do sleep 0.1; done"]}]`)
+	before := k.run("p", `
+containers:
+- name: c
+  image: BUSYBOX
+  command: [sh, -c, "trap 'exit 5' USR1; touch /armed; while true; do sleep 0.1; done"]
+`)
 	k.sh("p", "while ! [ -e /armed ]; do sleep 0.1; done")
-	_, _ = k.tryKubectl("", "exec", "p", "--", "kill", "-USR1", "1") // it may die itself, with its PID namespace
+	_, _ = k.tryKubectl("", "exec", "p", "--", "kill", "-USR1", "1") // the kernel may kill it with its PID namespace
 	p := k.until("p", "was restarted", func(p *corev1.Pod) bool {
-		return container(p, "c").RestartCount == 1 &&
-			isReady(p)
+		return container(p, "c").RestartCount == 1 && isReady(p)
 	})
 	k.same("exit code", container(p, "c").LastTerminationState.Terminated.ExitCode, int32(5))
 	k.same("the pod's address", p.Status.PodIP, before.Status.PodIP)
 }
 
-// What preStop and the process do when a pod is deleted is waited for, up to the grace period.
+// When a pod is deleted, preStop and the process have until the end of the grace period.
 func TestGracefulDeletion(t *testing.T) {
 	k := parallel(t)
 	k.run("p", `
@@ -117,10 +128,10 @@ containers:
 `)
 	follow := k.follow("p", true)
 	k.remove("p")
-	k.same("the log to the end", follow(), "poststart\nprestop\ngot TERM\ndone\n")
+	k.same("the log", follow(), "poststart\nprestop\ngot TERM\ndone\n")
 }
 
-// A pod that ignores SIGTERM is killed when its grace is over, and one that is deleted by force at once.
+// A pod that ignores SIGTERM is killed after its grace period, and at once if it is deleted by force.
 func TestForcedDeletion(t *testing.T) {
 	k := parallel(t)
 	spec := `

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// cgroupFile reads a file of the pod's cgroup, which is found by the pod's UID; v1 (controller/file) and v2 name files
-// differently, and both may be patterns.
+// cgroupFile reads a file of the pod's cgroup, which it finds by the pod's UID. v1 is controller/file on cgroup v1, v2
+// the file on cgroup v2; both may be patterns.
 func (k *scene) cgroupFile(p *corev1.Pod, v1, v2 string) string {
 	k.Helper()
 	controller, file, _ := strings.Cut(v1, "/")
@@ -30,12 +30,12 @@ func (k *scene) cgroupFile(p *corev1.Pod, v1, v2 string) string {
 			}
 		}
 	}
-	k.Errorf("no file %s or %s in a cgroup of pod %s", v1, v2, p.Name)
+	k.Errorf("no file %s or %s in a cgroup of pod %s, want one", v1, v2, p.Name)
 	return ""
 }
 
-// The three classes of service are cgroups with the limits asked for. That they are where cgroupfs has them shows that
-// the kubelet, whose configuration says systemd, has asked podd.
+// The cgroups of the three QoS classes have the limits of their pods. Their names are those of cgroupfs, although the
+// kubelet's configuration says systemd: the kubelet has asked podd for the cgroup driver.
 func TestQualityOfService(t *testing.T) {
 	k := parallel(t)
 	sleep := "containers: [{name: c, image: BUSYBOX, command: [sleep, '10000']"
@@ -50,12 +50,12 @@ func TestQualityOfService(t *testing.T) {
 	k.same("processes of the pod", k.cgroupFile(e, "pids/pids.max", "pids.max"), "500")
 	for name, want := range map[string]string{"guaranteed": "-997", "besteffort": "1000"} {
 		if got := k.sh(name, "cat /proc/1/oom_score_adj"); got != want && os.Getenv("container") == "" && lowersOOM() {
-			t.Errorf("oom_score_adj of %s: %s, want %s", name, got, want)
+			t.Errorf("oom_score_adj of %s = %s, want %s", name, got, want)
 		}
 	}
 }
 
-// lowersOOM is true where root may make a process less likely to be killed: it has CAP_SYS_RESOURCE.
+// lowersOOM reports whether oom_score_adj can be lowered, which needs CAP_SYS_RESOURCE.
 func lowersOOM() bool {
 	data, err := os.ReadFile("/proc/self/status")
 	var caps uint64
@@ -67,19 +67,24 @@ func lowersOOM() bool {
 	return err == nil && caps&(1<<24) != 0
 }
 
-// A pod cannot make more processes than the node allows.
+// A pod cannot have more processes than the node allows.
 func TestProcessLimit(t *testing.T) {
 	k := parallel(t)
-	k.run("p", `containers: [{name: c, image: BUSYBOX, command: [sh, -c, "i=0; while [ $i -lt 600 ]; do sleep 10000 & i=$((i+1)); done; sleep 10000"]}]`)
+	k.run("p", `
+containers:
+- name: c
+  image: BUSYBOX
+  command: [sh, -c, "i=0; while [ $i -lt 600 ]; do sleep 10000 & i=$((i+1)); done; sleep 10000"]
+`)
 	k.eventually("the limit is reached", func(context.Context) error {
 		if out := k.logs("p"); !strings.Contains(out, "can't fork") {
-			return fmt.Errorf("the log: %s", out)
+			return fmt.Errorf("log = %q, want one with %q", out, "can't fork")
 		}
 		return nil
 	})
 }
 
-// Resources change while the container runs; what Kubernetes then reports is what is in force.
+// The resources of a running container are changed. Its status and its cgroup then have the new values.
 func TestResize(t *testing.T) {
 	k := parallel(t)
 	p := k.run("p", `
@@ -97,7 +102,7 @@ containers:
 	k.contains("cpu of the pod", k.cgroupFile(p, "cpu/cpu.cfs_quota_us", "cpu.max"), "20000")
 	k.same("memory of the pod", k.cgroupFile(p, "memory/memory.limit_in_bytes", "memory.max"), "100663296")
 	if a := container(after, "c").AllocatedResources; a.Cpu().Cmp(resource.MustParse("100m")) != 0 {
-		t.Errorf("allocated: %v", a)
+		t.Errorf("allocated resources = %v, want 100m CPU", a)
 	}
 	text := k.kubectl("get", "pod", "p", "-o", "yaml")
 	k.contains("the pod", text, "cpu: 200m", "memory: 96Mi")
@@ -105,7 +110,7 @@ containers:
 	k.resized("p", "100m", "64Mi")
 }
 
-// A resize that wants the container restarted restarts that one.
+// A resize with the policy RestartContainer restarts the container.
 func TestResizeWithRestart(t *testing.T) {
 	k := parallel(t)
 	k.run("p", `
@@ -142,12 +147,15 @@ func (k *scene) resized(name, cpu, memory string) *corev1.Pod {
 	})
 }
 
-// A pod that writes more than its ephemeral storage allows is evicted: podd has told how much is in its root file
-// system.
+// A pod that exceeds its limit of ephemeral storage is evicted, by podd's statistics of its root filesystem.
 func TestEphemeralStorage(t *testing.T) {
 	k := parallel(t)
 	k.pod("p", `
-containers: [{name: c, image: BUSYBOX, command: [sh, -c, "dd if=/dev/urandom of=/big bs=1M count=8; sleep 10000"], resources: {limits: {ephemeral-storage: 4Mi}}}]
+containers:
+- name: c
+  image: BUSYBOX
+  command: [sh, -c, "dd if=/dev/urandom of=/big bs=1M count=8; sleep 10000"]
+  resources: {limits: {ephemeral-storage: 4Mi}}
 `)
 	p := k.until("p", "was evicted", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
 	k.same("reason", p.Status.Reason, "Evicted")

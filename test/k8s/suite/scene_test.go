@@ -29,10 +29,10 @@ const (
 	nginx   = "registry.k8s.io/e2e-test-images/nginx:1.27-0"
 )
 
-// limit is how long anything may take that a healthy machine does in a second or two, on one that is not.
+// limit is the longest wait for anything, much longer than it takes, for slow and busy machines.
 const limit = 3 * time.Minute
 
-// scene is one scenario: a namespace of its own, in which its pods are gone at the end.
+// scene is one scenario, with a namespace of its own; its pods are removed at its end.
 type scene struct {
 	*testing.T
 	ns, node string
@@ -40,14 +40,14 @@ type scene struct {
 
 var scenes atomic.Int64
 
-// parallel begins a scenario on node1 that minds its own business.
+// parallel starts a scenario on node1 that runs along with others.
 func parallel(t *testing.T) *scene {
 	t.Helper()
 	t.Parallel()
 	return begin(t, node1)
 }
 
-// begin makes the namespace, and sees to it that the pods in it are gone when the test ends.
+// begin creates the namespace, and removes it and its pods at the end of the test.
 func begin(t *testing.T, node string) *scene {
 	t.Helper()
 	k := &scene{T: t, node: node, ns: fmt.Sprintf("s%d", scenes.Add(1))}
@@ -75,17 +75,17 @@ func (k *scene) end() {
 	if err := namespaces.Delete(ctx, k.ns, metav1.DeleteOptions{}); err != nil {
 		k.Errorf("delete the namespace: %v", err)
 	}
-	// The namespace itself goes some seconds later, and nobody needs to wait for that.
-	k.poll(ctx, "its pods are gone", func(ctx context.Context) error {
+	// The namespace itself is removed some seconds later; no need to wait for that.
+	k.poll(ctx, "the pods of the namespace are removed", func(ctx context.Context) error {
 		list, err := c.Client.CoreV1().Pods(k.ns).List(ctx, metav1.ListOptions{})
 		if err == nil && len(list.Items) > 0 {
-			err = fmt.Errorf("%d are left", len(list.Items))
+			err = fmt.Errorf("%d pods are left, want none", len(list.Items))
 		}
 		return err
 	})
 }
 
-// report says what the API server knows of a scenario that has failed.
+// report logs the pods and events of a scenario that failed.
 func (k *scene) report() {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -113,21 +113,21 @@ func (k *scene) ok(what string, err error) {
 func (k *scene) same(what string, got, want any) {
 	k.Helper()
 	if got != want {
-		k.Errorf("%s: %v, want %v", what, got, want)
+		k.Errorf("%s = %v, want %v", what, got, want)
 	}
 }
 
-// contains fails the test when a text is not in the other, but goes on.
+// contains fails the test when one of wants is not in text, but goes on.
 func (k *scene) contains(what, text string, wants ...string) {
 	k.Helper()
 	for _, want := range wants {
 		if !strings.Contains(text, want) {
-			k.Errorf("%s has no %q:\n%s", what, want, text)
+			k.Errorf("%s: want a text with %q, got\n%s", what, want, text)
 		}
 	}
 }
 
-// eventually calls f until it returns nil; the test fails when it does not in time.
+// eventually calls f until it returns nil. The test fails if that takes longer than limit.
 func (k *scene) eventually(what string, f func(context.Context) error) {
 	k.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -146,7 +146,7 @@ func (k *scene) poll(ctx context.Context, what string, f func(context.Context) e
 		}
 		select {
 		case <-ctx.Done():
-			k.Errorf("not in time: %s: %v", what, err)
+			k.Errorf("not within %v: %s: %v", limit, what, err)
 			return false
 		case <-time.After(100 * time.Millisecond):
 		}
@@ -155,13 +155,13 @@ func (k *scene) poll(ctx context.Context, what string, f func(context.Context) e
 
 // --- objects
 
-// fill replaces the words that manifests use for what is not the same everywhere.
+// fill replaces the placeholders of manifests: BUSYBOX, NGINX, NODE and AUTH.
 func (k *scene) fill(manifest string) string {
 	return strings.NewReplacer("BUSYBOX", busybox, "NGINX", nginx, "NODE", k.node, "AUTH",
 		c.AuthRegistry).Replace(manifest)
 }
 
-// pod makes a pod of the spec, in YAML, on the scenario's node.
+// pod creates a pod from the spec, in YAML, on the scenario's node.
 func (k *scene) pod(name, spec string, mods ...func(*corev1.Pod)) *corev1.Pod {
 	k.Helper()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}}}
@@ -181,14 +181,14 @@ func (k *scene) pod(name, spec string, mods ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-// run makes a pod and waits until all its containers run and are ready.
+// run creates a pod and waits until all its containers run and are ready.
 func (k *scene) run(name, spec string, mods ...func(*corev1.Pod)) *corev1.Pod {
 	k.Helper()
 	k.pod(name, spec, mods...)
 	return k.ready(name)
 }
 
-// create makes any objects of a manifest of several documents.
+// create creates the objects of a manifest of several documents.
 func (k *scene) create(manifest string) {
 	k.Helper()
 	for doc := range strings.SplitSeq(k.fill(manifest), "\n---\n") {
@@ -227,7 +227,7 @@ func (k *scene) get(name string) *corev1.Pod {
 	return p
 }
 
-// until waits for the pod to be as cond wants it.
+// until waits until cond is true for the pod.
 func (k *scene) until(name, what string, cond func(*corev1.Pod) bool) *corev1.Pod {
 	k.Helper()
 	var last *corev1.Pod
@@ -237,7 +237,7 @@ func (k *scene) until(name, what string, cond func(*corev1.Pod) bool) *corev1.Po
 			return err
 		}
 		if last = p; !cond(p) {
-			return fmt.Errorf("it is %s", p.Status.Phase)
+			return fmt.Errorf("its phase is %s", p.Status.Phase)
 		}
 		return nil
 	})
@@ -258,19 +258,19 @@ func isReady(p *corev1.Pod) bool {
 	return false
 }
 
-// ended waits for the pod to have come to its end, in the phase.
+// ended waits until the pod has ended, and checks its phase.
 func (k *scene) ended(name string, phase corev1.PodPhase) *corev1.Pod {
 	k.Helper()
 	p := k.until(name, "has ended", func(p *corev1.Pod) bool {
 		return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 	})
 	if p.Status.Phase != phase {
-		k.Fatalf("pod %s: %s, want %s; its log: %s", name, p.Status.Phase, phase, k.logs(name))
+		k.Fatalf("phase of pod %s = %s, want %s; its log: %s", name, p.Status.Phase, phase, k.logs(name))
 	}
 	return p
 }
 
-// container returns the status of a container, of any sort, or nil.
+// container returns the status of a container of any kind, or nil.
 func container(p *corev1.Pod, name string) *corev1.ContainerStatus {
 	for _, list := range [][]corev1.ContainerStatus{p.Status.ContainerStatuses, p.Status.InitContainerStatuses,
 		p.Status.EphemeralContainerStatuses} {
@@ -283,7 +283,7 @@ func container(p *corev1.Pod, name string) *corev1.ContainerStatus {
 	return nil
 }
 
-// event waits for an event of the pod with the reason whose message has the words.
+// event waits for an event of the pod with the reason and the words in its message.
 func (k *scene) event(pod, reason, words string) {
 	k.Helper()
 	k.eventually(fmt.Sprintf("event %s of pod %s with %q", reason, pod, words), func(ctx context.Context) error {
@@ -298,11 +298,11 @@ func (k *scene) event(pod, reason, words string) {
 			}
 			seen = append(seen, e.Reason+": "+e.Message)
 		}
-		return fmt.Errorf("only %q", seen)
+		return fmt.Errorf("events = %q", seen)
 	})
 }
 
-// remove deletes the pod as its owner asks, and waits until it is gone.
+// remove deletes the pod with its own grace period, and waits until it is gone.
 func (k *scene) remove(name string) {
 	k.Helper()
 	k.ok("delete "+name, c.Client.CoreV1().Pods(k.ns).Delete(k.Context(), name, metav1.DeleteOptions{}))
@@ -316,13 +316,13 @@ func (k *scene) gone(name string) {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("still there: %v", err)
+		return fmt.Errorf("it still exists: %v", err)
 	})
 }
 
 // --- kubectl
 
-// kubectl is a command of kubectl in the scenario's namespace.
+// command returns a command of kubectl in the scenario's namespace.
 func (k *scene) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, c.Kubectl(), append([]string{"--kubeconfig", c.Kubeconfig(), "-n", k.ns}, args...)...)
 	cmd.WaitDelay = 5 * time.Second
@@ -330,7 +330,7 @@ func (k *scene) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// kubectl runs it and returns what it printed.
+// kubectl runs kubectl and returns its output.
 func (k *scene) kubectl(args ...string) string {
 	k.Helper()
 	out, err := k.tryKubectl("", args...)
@@ -340,7 +340,7 @@ func (k *scene) kubectl(args ...string) string {
 	return out
 }
 
-// tryKubectl runs it with an input and perhaps an error.
+// tryKubectl runs kubectl with an input and returns its output and its error.
 func (k *scene) tryKubectl(input string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -353,7 +353,7 @@ func (k *scene) tryKubectl(input string, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// sh runs a line of shell in the pod's first container and returns what it printed, without the newline at the end.
+// sh runs a shell command in the pod's first container and returns its output without trailing newlines.
 func (k *scene) sh(pod, line string) string {
 	k.Helper()
 	return strings.TrimRight(k.kubectl("exec", pod, "--", "sh", "-c", line), "\n")

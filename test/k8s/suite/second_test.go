@@ -15,8 +15,8 @@ import (
 	"github.com/podd-project/podd/test/k8s/cluster"
 )
 
-// What needs two nodes, or a node with other settings, or disturbs one: on node2, one after the other. The scenarios of
-// node1 go on meanwhile.
+// TestSecondNode runs, one after the other on node2, the scenarios that need two nodes or other settings, or that
+// disturb a node. The scenarios on node1 run at the same time.
 func TestSecondNode(t *testing.T) {
 	t.Parallel()
 	for _, s := range []struct {
@@ -33,7 +33,7 @@ func TestSecondNode(t *testing.T) {
 		{"podd is restarted", (*scene).poddRestart},
 		{"podd is killed", (*scene).poddKilled},
 		{"both are restarted", (*scene).bothRestart},
-		{"a pod ends while podd is away", (*scene).endsUnseen},
+		{"a pod ends while podd is stopped", (*scene).endsUnseen},
 		{"the node is rebooted", (*scene).reboot},
 		{"disk pressure", (*scene).diskPressure},
 		{"the node is drained", (*scene).drain},
@@ -42,14 +42,18 @@ func TestSecondNode(t *testing.T) {
 	}
 }
 
-// quickDeath: an exit is seen through podd's events, and the container is started again.
+// quickDeath: the kubelet learns of an exit by podd's events, and restarts the container.
 func (k *scene) quickDeath() {
-	k.run("p", `containers: [{name: c, image: BUSYBOX, command: [sh, -c, "trap 'exit 9' USR1; touch /armed; while true; do sleep 0.1; done"]}]`)
+	k.run("p", `
+containers:
+- name: c
+  image: BUSYBOX
+  command: [sh, -c, "trap 'exit 9' USR1; touch /armed; while true; do sleep 0.1; done"]
+`)
 	k.sh("p", "while ! [ -e /armed ]; do sleep 0.1; done")
-	_, _ = k.tryKubectl("", "exec", "p", "--", "kill", "-USR1", "1") // it may die itself, with its PID namespace
+	_, _ = k.tryKubectl("", "exec", "p", "--", "kill", "-USR1", "1") // the kernel may kill it with its PID namespace
 	p := k.until("p", "was restarted", func(p *corev1.Pod) bool {
-		return container(p, "c").RestartCount == 1 &&
-			isReady(p)
+		return container(p, "c").RestartCount == 1 && isReady(p)
 	})
 	k.same("exit code", container(p, "c").LastTerminationState.Terminated.ExitCode, int32(9))
 	var metrics string
@@ -59,21 +63,25 @@ func (k *scene) quickDeath() {
 			return
 		}
 	}
-	k.Error("the kubelet does not get events from podd: no kubelet_evented_pleg_connection_success_count")
+	k.Error("the kubelet gets no events from podd: kubelet_evented_pleg_connection_success_count is 0 or absent")
 }
 
-// exclusiveCore: with the static policy, a guaranteed pod that wants one CPU gets one for itself.
+// exclusiveCore: with the static policy, a guaranteed pod with one CPU gets one of its own.
 func (k *scene) exclusiveCore() {
-	k.run("p", `containers: [{name: c, image: BUSYBOX, command: [sleep, "10000"], resources: {limits: {cpu: 1, memory: 32Mi}}}]`)
+	k.run("p", `
+containers:
+- {name: c, image: BUSYBOX, command: [sleep, "10000"], resources: {limits: {cpu: 1, memory: 32Mi}}}
+`)
 	k.run("shared", `containers: [{name: c, image: BUSYBOX, command: [sleep, "10000"]}]`)
 	cpus := func(pod string) string {
 		return strings.TrimSpace(strings.TrimPrefix(k.sh(pod, "grep Cpus_allowed_list /proc/1/status"), "Cpus_allowed_list:"))
 	}
 	own := cpus("p")
 	if own == "0" || strings.ContainsAny(own, "-,") {
-		k.Errorf("the exclusive CPUs are %q, want one that is not the reserved 0", own)
+		k.Errorf("exclusive CPUs = %q, want one CPU, not the reserved 0", own)
 	}
-	k.eventually("the others have lost it", func(context.Context) error { // the kubelet takes it away every few seconds
+	// The kubelet updates the CPUs of the other containers every few seconds.
+	k.eventually("the other containers do not run on that CPU", func(context.Context) error {
 		if got := cpus("shared"); got == own || strings.HasSuffix(got, "-"+own) {
 			return fmt.Errorf("the other pod may run on %s", got)
 		}
@@ -87,11 +95,11 @@ func (k *scene) traffic() {
 	here := k.run("here", "containers: [{name: c, image: NGINX}]")
 	k.contains("from here to there", k.sh("here", "wget -q -O - http://"+there.Status.PodIP), "nginx")
 	k.contains("from there to here", k.sh("there", "wget -q -O - http://"+here.Status.PodIP), "nginx")
-	k.contains("whom the server saw", k.logs("there"), here.Status.PodIP)
+	k.contains("the client's address in the server's log", k.logs("there"), here.Status.PodIP)
 	k.contains("from the host", k.fetch("http://"+here.Status.PodIP+"/"), "nginx")
 }
 
-// identity is what a pod must keep through a restart of the daemons.
+// identity is what must not change when the daemons restart.
 type identity struct{ ip, container, start, restarts string }
 
 func identify(p *corev1.Pod) (ids []identity) {
@@ -105,7 +113,7 @@ func identify(p *corev1.Pod) (ids []identity) {
 	return ids
 }
 
-// counters are pods that have every reason to be restarted if anything went wrong, and count aloud.
+// counter is a pod that logs consecutive numbers, and whose probes notice interruptions.
 const counter = `
 containers:
 - name: count
@@ -116,8 +124,8 @@ containers:
 - {name: other, image: BUSYBOX, command: [sleep, "100000"]}
 `
 
-// survives runs pods, lets something happen, and wants them to be as they were, without a gap in their logs.
-func (k *scene) survives(happening func()) {
+// survives runs pods, calls disturb, and checks that the pods are the same as before, without a gap in their logs.
+func (k *scene) survives(disturb func()) {
 	k.Helper()
 	before := map[string][]identity{}
 	for _, name := range []string{"a", "b", "c"} {
@@ -131,7 +139,7 @@ func (k *scene) survives(happening func()) {
 	for name := range before {
 		before[name] = identify(k.ready(name))
 	}
-	happening()
+	disturb()
 	k.eventually("the node is ready and new pods run", func(ctx context.Context) error {
 		n, err := c.Client.CoreV1().Nodes().Get(ctx, k.node, metav1.GetOptions{})
 		if err != nil {
@@ -148,16 +156,16 @@ func (k *scene) survives(happening func()) {
 	for name, ids := range before {
 		p := k.ready(name)
 		if now := identify(p); fmt.Sprint(now) != fmt.Sprint(ids) {
-			k.Errorf("pod %s was %v and is %v", name, ids, now)
+			k.Errorf("pod %s = %v, want %v as before", name, now, ids)
 		}
 		k.same("exec in "+name, k.sh(name, "echo works"), "works")
 		for i, line := range strings.Split(strings.TrimSpace(k.logs(name)), "\n") {
 			if line != fmt.Sprint(i+1) {
-				k.Errorf("line %d of %s's log is %q", i+1, name, line)
+				k.Errorf("line %d of %s's log = %q, want %d", i+1, name, line, i+1)
 				break
 			}
 		}
-		k.contains("its address still leads to "+name, k.fetch("http://"+p.Status.PodIP+"/hostname"), name)
+		k.contains("the page at the address of "+name, k.fetch("http://"+p.Status.PodIP+"/hostname"), name)
 	}
 }
 
@@ -183,17 +191,22 @@ func (k *scene) bothRestart() {
 	})
 }
 
-// endsUnseen: a container that ends while nobody looks is seen to have ended, with its exit code.
+// endsUnseen: podd reports the exit code of a container that exited while podd was stopped.
 func (k *scene) endsUnseen() {
 	n := k.n()
 	before := k.run("p", "restartPolicy: Never\nvolumes: [{name: v, hostPath: {path: "+n.Path()+`}}]
-containers: [{name: c, image: BUSYBOX, command: [sh, -c, "while ! [ -e /v/end-now ]; do sleep 0.1; done; echo bye; exit 6"], volumeMounts: [{name: v, mountPath: /v}]}]`)
+containers:
+- name: c
+  image: BUSYBOX
+  command: [sh, -c, "while ! [ -e /v/end-now ]; do sleep 0.1; done; echo bye; exit 6"]
+  volumeMounts: [{name: v, mountPath: /v}]
+`)
 	k.ok("kill podd", n.KillPodd())
-	k.ok("let it end", os.WriteFile(n.Path("end-now"), nil, 0o644))
-	k.eventually("its last word is in the log", func(context.Context) error {
+	k.ok("let the container exit", os.WriteFile(n.Path("end-now"), nil, 0o644))
+	k.eventually("its last line is in the log", func(context.Context) error {
 		data, err := os.ReadFile(n.Path("pods", fmt.Sprintf("%s_p_%s", k.ns, before.UID), "c", "0.log"))
 		if err == nil && !strings.Contains(string(data), "bye") {
-			err = fmt.Errorf("the log: %q", data)
+			err = fmt.Errorf("log = %q, want one with bye", data)
 		}
 		return err
 	})
@@ -203,22 +216,28 @@ containers: [{name: c, image: BUSYBOX, command: [sh, -c, "while ! [ -e /v/end-no
 	k.same("log", k.logs("p"), "bye\n")
 }
 
-// staticPod: the kubelet runs what lies in its directory.
+// staticPod: the kubelet runs the pods of its manifest directory.
 func (k *scene) staticPod() {
 	n := c.Node(k.node)
 	manifest := k.fill("apiVersion: v1\nkind: Pod\nmetadata: {name: static, namespace: " + k.ns +
-		"}\nspec:\n  terminationGracePeriodSeconds: 1\n  containers: [{name: c, image: BUSYBOX, command: [sleep, '10000']}]\n")
+		"}\nspec:\n  terminationGracePeriodSeconds: 1\n" +
+		"  containers: [{name: c, image: BUSYBOX, command: [sleep, '10000']}]\n")
 	k.ok("write the manifest", os.WriteFile(n.Path("manifests", "static.yaml"), []byte(manifest), 0o644))
 	k.ready("static-" + k.node)
 	k.ok("remove the manifest", os.Remove(n.Path("manifests", "static.yaml")))
 	k.gone("static-" + k.node)
 }
 
-// reboot: after a power cut the pods come up again, with new containers and networks, and nothing of the old ones
-// stays.
+// reboot: after a power cut the pods run again, with new containers and networks, and the old ones are removed.
 func (k *scene) reboot() {
-	spec := "volumes: [{name: v, emptyDir: {}}]\n" +
-		`containers: [{name: c, image: BUSYBOX, command: [sh, -c, "echo x >> /v/runs; exec sleep 10000"], volumeMounts: [{name: v, mountPath: /v}]}]`
+	spec := `
+volumes: [{name: v, emptyDir: {}}]
+containers:
+- name: c
+  image: BUSYBOX
+  command: [sh, -c, "echo x >> /v/runs; exec sleep 10000"]
+  volumeMounts: [{name: v, mountPath: /v}]
+`
 	before := k.run("p", spec)
 	k.run("q", spec)
 	k.ok("reboot", c.Node(k.node).Reboot(k.Context()))
@@ -227,13 +246,13 @@ func (k *scene) reboot() {
 			s := container(p, "c")
 			return isReady(p) && s.RestartCount == 1 && s.ContainerID != container(before, "c").ContainerID
 		})
-		k.same("what is on the disk of "+name, k.sh(name, "cat /v/runs"), "x\nx")
-		k.contains("its address is its own", k.sh(name, "hostname -i"), p.Status.PodIP)
+		k.same("the file on the volume of "+name, k.sh(name, "cat /v/runs"), "x\nx")
+		k.contains("the address in "+name, k.sh(name, "hostname -i"), p.Status.PodIP)
 	}
 }
 
-// diskPressure: when its disk is too full the kubelet removes images, of which one that nobody uses goes and one that
-// is pinned stays, and evicts pods; when there is room again the node takes new ones.
+// diskPressure: when its disk is too full, the kubelet removes an unused image, but not a pinned one, and evicts pods.
+// When the disk has space again, the node accepts new pods.
 func (k *scene) diskPressure() {
 	const unused = "registry.k8s.io/podd/workdir:latest"
 	for name, image := range map[string]string{"unused": unused, "pinned": nginx} {
@@ -246,7 +265,7 @@ func (k *scene) diskPressure() {
 	full := map[string]any{"imageMinimumGCAge": "1s", "evictionPressureTransitionPeriod": "1s",
 		"evictionHard": map[string]string{"nodefs.available": "99%", "imagefs.available": "99%"}}
 	maps.Copy(full, n.Options.Kubelet)
-	k.ok("call the disk full", errors.Join(n.StopKubelet(), n.Configure(full), n.StartKubelet()))
+	k.ok("set thresholds that the disk exceeds", errors.Join(n.StopKubelet(), n.Configure(full), n.StartKubelet()))
 	p := k.until("victim", "was evicted", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
 	k.same("reason", p.Status.Reason, "Evicted")
 	k.eventually("the unused image is gone", func(context.Context) error {
@@ -259,11 +278,11 @@ func (k *scene) diskPressure() {
 	out, err := n.Crictl("images")
 	k.ok("crictl images", err)
 	k.contains("the images", out, "e2e-test-images/nginx")
-	k.ok("as before", errors.Join(n.StopKubelet(), n.Configure(n.Options.Kubelet), n.StartKubelet()))
+	k.ok("restore the thresholds", errors.Join(n.StopKubelet(), n.Configure(n.Options.Kubelet), n.StartKubelet()))
 	k.run("new", "containers: [{name: c, image: BUSYBOX, command: [sleep, '10000']}]")
 }
 
-// drain: the pods of a node that is drained are made anew on the other.
+// drain: the pods of a drained node are created again on the other.
 func (k *scene) drain() {
 	k.create(`
 apiVersion: apps/v1
@@ -276,12 +295,16 @@ spec:
     metadata: {labels: {app: work}}
     spec:
       terminationGracePeriodSeconds: 1
-      topologySpreadConstraints: [{maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {app: work}}}]
+      topologySpreadConstraints:
+      - maxSkew: 1
+        topologyKey: kubernetes.io/hostname
+        whenUnsatisfiable: ScheduleAnyway
+        labelSelector: {matchLabels: {app: work}}
       containers: [{name: c, image: BUSYBOX, command: [sleep, "10000"]}]
 `)
 	k.rolledOut("work", 1)
 	if on := k.nodes("app=work"); on[node1] == 0 || on[node2] == 0 {
-		k.Errorf("the pods are not on both nodes: %v", on)
+		k.Errorf("pods by node = %v, want some on both", on)
 	}
 	k.kubectl("drain", k.node, "--ignore-daemonsets", "--force", "--delete-emptydir-data", "--timeout=120s",
 		"--pod-selector=app=work")

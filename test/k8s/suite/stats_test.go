@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// summary is what we read of the kubelet's /stats/summary.
+// summary is the part of the kubelet's /stats/summary that the test reads.
 type summary struct {
 	Pods []podStats `json:"pods"`
 }
@@ -27,7 +27,7 @@ type podStats struct {
 	}
 }
 
-// check says what is missing or not plausible for the pod of checkStats.
+// check returns an error that names the first value that is missing or not plausible for the pod of checkStats.
 func (p podStats) check(fromCRI bool) error {
 	s := p.Containers[0]
 	at := func(v *uint64) uint64 {
@@ -39,19 +39,19 @@ func (p podStats) check(fromCRI bool) error {
 	switch {
 	case s.CPU == nil || at(s.CPU.UsageCoreNanoSeconds) == 0 || at(s.CPU.UsageNanoCores) < 50e6 ||
 		at(s.CPU.UsageNanoCores) > 400e6:
-		return fmt.Errorf("cpu of the container, which uses a fifth of one: %s", text(s.CPU))
+		return fmt.Errorf("CPU of the container = %s, want about 0.2", text(s.CPU))
 	case s.Memory == nil || at(s.Memory.WorkingSetBytes) < 20<<20 || at(s.Memory.WorkingSetBytes) > 60<<20:
-		return fmt.Errorf("memory of the container, which uses 20 MiB: %s", text(s.Memory))
+		return fmt.Errorf("memory of the container = %s, want about 20 MiB", text(s.Memory))
 	case s.Rootfs == nil || at(s.Rootfs.UsedBytes) < 5<<20:
-		return fmt.Errorf("root file system of the container, which has written 5 MiB: %s", text(s.Rootfs))
+		return fmt.Errorf("root filesystem of the container = %s, want at least 5 MiB", text(s.Rootfs))
 	case fromCRI && (p.Network == nil || p.Network.RxBytes == nil):
-		return fmt.Errorf("network of the pod: %s", text(p.Network))
+		return fmt.Errorf("network of the pod = %s, want bytes received", text(p.Network))
 	case p.CPU == nil || at(p.CPU.UsageCoreNanoSeconds) < at(s.CPU.UsageCoreNanoSeconds)/2:
-		return fmt.Errorf("cpu of the pod: %s", text(p.CPU))
+		return fmt.Errorf("CPU of the pod = %s, want at least half of the container's, %s", text(p.CPU), text(s.CPU))
 	case p.Memory == nil || at(p.Memory.WorkingSetBytes) < 20<<20:
-		return fmt.Errorf("memory of the pod: %s", text(p.Memory))
+		return fmt.Errorf("memory of the pod = %s, want at least 20 MiB", text(p.Memory))
 	case fromCRI && (p.Processes == nil || at(p.Processes.ProcessCount) == 0):
-		return fmt.Errorf("processes of the pod: %s", text(p.Processes))
+		return fmt.Errorf("processes of the pod = %s, want some", text(p.Processes))
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// followed is what a command prints, to be looked at while it does.
+// followed is a buffer for the output of a command, which can be read while the command runs.
 type followed struct {
 	mu   sync.Mutex
 	data bytes.Buffer
@@ -40,45 +40,45 @@ func (f *followed) String() string {
 	return f.data.String()
 }
 
-// follow begins to follow a pod's log, which begun says has something in it already: then that is waited for. The
-// function that it returns waits for the log's end and returns all of it.
-func (k *scene) follow(pod string, begun bool, args ...string) func() string {
+// follow starts to follow a pod's log. With wait it returns when it has the first output. The function returned waits
+// for the end of the log and returns all of it.
+func (k *scene) follow(pod string, wait bool, args ...string) func() string {
 	k.Helper()
 	cmd := k.command(context.Background(), append([]string{"logs", "-f", pod}, args...)...)
 	var out, errs followed
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	k.ok("follow", cmd.Start())
-	if begun {
-		k.eventually("the log is followed", func(context.Context) error {
+	if wait {
+		k.eventually("kubectl prints the log", func(context.Context) error {
 			if out.String() == "" {
-				return fmt.Errorf("nothing yet: %s", errs.String())
+				return fmt.Errorf("no output yet, stderr %q", errs.String())
 			}
 			return nil
 		})
 	}
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
-	k.Cleanup(func() { _ = cmd.Process.Kill() }) // an error means that it has ended
+	k.Cleanup(func() { _ = cmd.Process.Kill() }) // fails if it has ended
 	return func() string {
 		k.Helper()
 		select {
 		case err := <-done:
 			k.ok("kubectl logs -f: "+errs.String(), err)
 		case <-time.After(limit):
-			k.Fatalf("kubectl logs -f does not end; it has printed %d bytes", len(out.String()))
+			k.Fatalf("kubectl logs -f has printed %d bytes and still runs after %v", len(out.String()), limit)
 		}
 		return out.String()
 	}
 }
 
-// noSandbox waits until podd has no running pod of that name.
+// noSandbox waits until podd has no ready sandbox of that pod.
 func (k *scene) noSandbox(pod string) {
 	k.Helper()
-	k.eventually("podd has ended "+pod, func(context.Context) error {
+	k.eventually("podd has stopped "+pod, func(context.Context) error {
 		out, err := c.Node(k.node).Crictl("pods", "-q", "--state", "Ready", "--namespace", "^"+k.ns+"$", "--name",
 			"^"+pod+"$")
 		if err == nil && strings.TrimSpace(out) != "" {
-			err = fmt.Errorf("it has %q", out)
+			err = fmt.Errorf("ready sandboxes: %q, want none", out)
 		}
 		return err
 	})
@@ -88,9 +88,13 @@ func TestLogs(t *testing.T) {
 	k := parallel(t)
 	k.run("p", `
 restartPolicy: Never
-containers: [{name: c, image: BUSYBOX, command: [sh, -c, "for i in 1 2 3; do echo out $i; done; while ! [ -e /go ]; do sleep 0.1; done; printf unfinished; sleep 1; echo ' line'; echo last; echo err >&2"]}]
+containers:
+- name: c
+  image: BUSYBOX
+  command: [sh, -c, "for i in 1 2 3; do echo out $i; done; while ! [ -e /go ]; do sleep 0.1; done;
+    printf unfinished; sleep 1; echo ' line'; echo last; echo err >&2"]
 `)
-	k.eventually("the first lines are there", func(context.Context) error {
+	k.eventually("the log has the first lines", func(context.Context) error {
 		if out := k.logs("p"); !strings.Contains(out, "out 3\n") {
 			return errors.New(out)
 		}
@@ -99,7 +103,7 @@ containers: [{name: c, image: BUSYBOX, command: [sh, -c, "for i in 1 2 3; do ech
 	k.same("with --tail", k.logs("p", "--tail=1"), "out 3\n")
 	stamp, _, _ := strings.Cut(k.logs("p", "--timestamps", "--tail=1"), " ")
 	if _, err := time.Parse(time.RFC3339Nano, stamp); err != nil {
-		t.Errorf("with --timestamps: %v", err)
+		t.Errorf("logs --timestamps: first word = %q, want an RFC 3339 timestamp: %v", stamp, err)
 	}
 	follow := k.follow("p", true, "--since=1h")
 	k.sh("p", "touch /go")
@@ -109,12 +113,18 @@ containers: [{name: c, image: BUSYBOX, command: [sh, -c, "for i in 1 2 3; do ech
 	k.same("bytes of the log afterwards", len(k.logs("p")), len(out))
 }
 
-// The kubelet rotates a log that has grown; who follows it loses no line.
+// The kubelet rotates a log that has grown; kubectl logs -f loses no line.
 func TestLogRotation(t *testing.T) {
 	k := parallel(t)
 	p := k.run("p", `
 restartPolicy: Never
-containers: [{name: c, image: BUSYBOX, command: [sh, -c, "touch /more; mkfifo /gate; read go < /gate; i=0; while [ -e /more ]; do i=$((i+1)); echo line $i of a log that is written slowly enough to be followed but fast enough to be rotated now and then while somebody reads it; [ $((i % 500)) = 0 ] && sleep 0.2; done; echo end $i"]}]
+containers:
+- name: c
+  image: BUSYBOX
+  command: [sh, -c, "touch /more; mkfifo /gate; read go < /gate; i=0; while [ -e /more ]; do i=$((i+1));
+    echo line $i of a log that is written slowly enough to be followed
+    but fast enough to be rotated now and then while somebody reads it;
+    [ $((i % 500)) = 0 ] && sleep 0.2; done; echo end $i"]
 `)
 	follow := k.follow("p", false)
 	k.sh("p", "while ! [ -p /gate ]; do sleep 0.1; done; echo go > /gate")
@@ -122,7 +132,7 @@ containers: [{name: c, image: BUSYBOX, command: [sh, -c, "touch /more; mkfifo /g
 	k.eventually("the log was rotated twice", func(context.Context) error {
 		list, err := filepath.Glob(filepath.Join(dir, "0.log*"))
 		if err == nil && len(list) < 3 {
-			err = fmt.Errorf("there are %v", list)
+			err = fmt.Errorf("log files = %v, want at least 3", list)
 		}
 		return err
 	})
@@ -131,13 +141,13 @@ containers: [{name: c, image: BUSYBOX, command: [sh, -c, "touch /more; mkfifo /g
 	lines := strings.Split(strings.TrimSuffix(follow(), "\n"), "\n")
 	for i, l := range lines[:len(lines)-1] {
 		if !strings.HasPrefix(l, fmt.Sprintf("line %d of", i+1)) {
-			t.Fatalf("line %d is %q, after %q", i+1, l, lines[max(0, i-1)])
+			t.Fatalf("line %d = %q, want number %d; the line before it = %q", i+1, l, i+1, lines[max(0, i-1)])
 		}
 	}
 	k.same("the last line", lines[len(lines)-1], fmt.Sprintf("end %d", len(lines)-1))
 }
 
-// protocols are kubectl's two ways to stream, with the environment that makes it use them.
+// protocols are kubectl's streaming protocols, with the environment variables that select them.
 var protocols = map[string][]string{
 	"websocket": {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS=true", "KUBECTL_PORT_FORWARD_WEBSOCKETS=true"},
 	"spdy":      {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS=false", "KUBECTL_PORT_FORWARD_WEBSOCKETS=false"},
@@ -160,7 +170,7 @@ containers:
 	}
 }
 
-// with runs kubectl with more environment and an input.
+// with runs kubectl with more environment variables and an input.
 func (k *scene) with(env []string, input string, args ...string) (out, errs string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -180,29 +190,29 @@ func (k *scene) exec(env []string) {
 	k.contains("stderr", errs, "problem")
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 7 {
-		k.Errorf("exec: %v, want exit code 7", err)
+		k.Errorf("exec = %v, want exit code 7", err)
 	}
 	big := strings.Repeat("0123456789abcdef", 1<<16) // 1 MiB each way
 	out, _, err = k.with(env, big, "exec", "-i", "p", "-c", "web", "--", "cat")
 	if err != nil || out != big {
-		k.Errorf("1 MiB through cat: %d bytes came back, %v", len(out), err)
+		k.Errorf("1 MiB through cat: got %d bytes, %v, want the input back", len(out), err)
 	}
-	// script gives kubectl the terminal that -t wants
+	// script(1) gives kubectl the terminal that -t needs.
 	line := strings.Join(k.command(context.Background(), "exec", "-it", "p", "-c", "web", "--", "sh", "-c",
 		"'test -t 0 && test -t 1 && stty size'").Args, " ")
 	cmd := exec.Command("script", "-qec", "stty rows 33 cols 101; "+line, "/dev/null")
 	cmd.Env = append(append(os.Environ(), "HOME="+k.TempDir()), env...)
 	data, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(data), "33 101") {
-		k.Errorf("exec with a terminal: %v: %q", err, data)
+		k.Errorf("exec with a terminal = %q, %v, want size 33 101", data, err)
 	}
 	if _, errs, err := k.with(env, "", "exec", "p", "-c", "web", "--", "no-such-program"); err == nil ||
 		!strings.Contains(errs, "no-such-program") {
-		k.Errorf("exec of nothing: %v: %s", err, errs)
+		k.Errorf("exec of a missing program = %v, %q, want an error that names it", err, errs)
 	}
 }
 
-// attach sends lines to the process and sees its answers.
+// attach sends lines to the process and checks its answers.
 func (k *scene) attach(env []string) {
 	k.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -219,15 +229,15 @@ func (k *scene) attach(env []string) {
 		_, err = io.WriteString(in, word+"\n")
 		k.ok("write", err)
 		if !answers.Scan() || answers.Text() != "got "+word {
-			k.Errorf("attach: the answer to %s is %q, %v", word, answers.Text(), answers.Err())
+			k.Errorf("attach: answer to %s = %q, %v, want %q", word, answers.Text(), answers.Err(), "got "+word)
 		}
 	}
-	cancel() // it would go on as long as the container does
+	cancel() // kubectl would run until the container exits
 	_ = cmd.Wait()
 	k.contains("the log", k.logs("p", "-c", "cat"), "got one\ngot two\n")
 }
 
-// copy takes three megabytes there and back.
+// copy copies 3 MiB to the pod and back.
 func (k *scene) copy(env []string) {
 	k.Helper()
 	dir := k.TempDir()
@@ -249,10 +259,10 @@ func (k *scene) copy(env []string) {
 	sum := sha256.Sum256(data)
 	k.contains("the sum in the pod", k.kubectl("exec", "p", "-c", "web", "--", "sha256sum", "/tmp/file"),
 		hex.EncodeToString(sum[:]))
-	k.same("copied there and back unchanged", bytes.Equal(back, data), true)
+	k.same("the file is unchanged", bytes.Equal(back, data), true)
 }
 
-// forward fetches a page through kubectl port-forward, several times and after a connection that was refused.
+// forward fetches a page through kubectl port-forward several times, then connects to a port without a listener.
 func (k *scene) forward(env []string) {
 	k.Helper()
 	cmd := k.command(context.Background(), "port-forward", "p", ":80", ":9")
@@ -278,6 +288,6 @@ func (k *scene) forward(env []string) {
 		k.contains("the page", string(page), "nginx")
 	}
 	if res, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/", ports[9])); err == nil {
-		k.Errorf("nobody listens on port 9, and yet: %v", res.Status)
+		k.Errorf("GET from port 9, which has no listener = %v, want an error", res.Status)
 	}
 }

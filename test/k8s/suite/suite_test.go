@@ -1,8 +1,8 @@
-// Package suite looks at podd from where its users are: through Kubernetes. A real control plane and two real kubelets
-// are started, each with a podd of its own, and scenarios are played with client-go and kubectl.
+// Package suite tests podd through Kubernetes. It starts a control plane and two kubelets, each with a podd of its own,
+// and runs scenarios with client-go and kubectl.
 //
-// Scenarios of node1 run at the same time. node2 has feature gates, a static CPU manager and everything that disturbs a
-// node: its scenarios come one after the other, in TestSecondNode.
+// The scenarios on node1 run in parallel. node2 has feature gates and a static CPU manager; its scenarios, among them
+// those that disturb a node, run one after the other in TestSecondNode.
 package suite
 
 import (
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	code, err := run(m)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		fmt.Fprintln(os.Stderr, "suite failed:", err)
 		code = 1
 	}
 	os.Exit(code)
@@ -55,7 +55,7 @@ func run(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	if err := os.Chmod(dir, 0o755); err != nil { // containers in a user namespace must get through
+	if err := os.Chmod(dir, 0o755); err != nil { // containers in a user namespace must be able to enter it
 		return 1, err
 	}
 	before := filepath.Join(filepath.Dir(dir), filepath.Base(dir)+".before.json")
@@ -79,7 +79,7 @@ func run(m *testing.M) (code int, err error) {
 			return 1, errors.Join(err, c.Close())
 		}
 	}
-	go func() { // a ^C: the tests do not end by themselves
+	go func() { // on ^C the tests do not end by themselves
 		if <-ctx.Done(); c != nil {
 			_ = c.Close()
 			os.Exit(1)
@@ -93,7 +93,7 @@ func run(m *testing.M) (code int, err error) {
 		saveLogs(dir)
 	}
 	var errs []error
-	if code == 0 { // a scenario that has failed may have left its pods
+	if code == 0 { // a scenario that failed may have left its pods
 		errs = append(errs, leftOnNodes(bin))
 	}
 	errs = append(errs, c.Close(), quiet(bin+"/leak", "diff", before, "-wait", "20s", "-only", dir, "-only", c.Net.Link,
@@ -101,10 +101,11 @@ func run(m *testing.M) (code int, err error) {
 	return code, errors.Join(errs...)
 }
 
-// manifests is what podd brings for those who join a cluster.
+// manifests is the directory of podd's files for Kubernetes.
 const manifests = "../../../contrib/kubernetes/"
 
-// options are the two nodes. The second one's kubelet has the configuration that users are told to use, and some more.
+// options returns the options of the two nodes. The kubelet of node2 has the configuration that podd recommends, with
+// additions.
 func options(dir, bin string) (cluster.Options, error) {
 	data, err := os.ReadFile(manifests + "kubelet.yaml")
 	if err != nil {
@@ -116,9 +117,9 @@ func options(dir, bin string) (cluster.Options, error) {
 	}
 	gates, ok := kubelet["featureGates"].(map[string]any)
 	if !ok || kubelet["containerRuntimeEndpoint"] != "unix:///run/podd/podd.sock" {
-		return cluster.Options{}, fmt.Errorf("kubelet.yaml has neither gates nor podd's socket: %v", kubelet)
+		return cluster.Options{}, fmt.Errorf("kubelet.yaml lacks featureGates or podd's socket: %v", kubelet)
 	}
-	delete(kubelet, "containerRuntimeEndpoint") // a podd of the tests has a socket of its own
+	delete(kubelet, "containerRuntimeEndpoint") // the podd of a test has another socket
 	gates["EventedPLEG"] = true
 	kubelet["cpuManagerPolicy"], kubelet["reservedSystemCPUs"] = "static", "0"
 	return cluster.Options{Dir: dir, Bin: bin, Nodes: []cluster.NodeOptions{
@@ -127,8 +128,8 @@ func options(dir, bin string) (cluster.Options, error) {
 	}}, nil
 }
 
-// leftOnNodes looks for what the pods have left in the nodes' namespaces: mounts, links, packet filter rules, cgroups,
-// addresses. All pods were deleted by then, but for the dead sandboxes that a kubelet keeps for a while.
+// leftOnNodes returns an error for what the pods left in the nodes' namespaces: mounts, links, packet filter rules,
+// cgroups, addresses. All pods are deleted by then, except stopped sandboxes that a kubelet keeps for a while.
 func leftOnNodes(bin string) error {
 	var errs []error
 	for _, n := range c.Nodes {
@@ -148,8 +149,8 @@ func leftOnNodes(bin string) error {
 	return errors.Join(errs...)
 }
 
-// standing is true for what is new and no pod's: the CNI plugin's bridge, gVisor's empty network namespace for all its
-// gofers, a podd that was started again, and the boot id of a node that was.
+// standing reports whether a line is about something new that belongs to no pod: the CNI plugin's bridge, gVisor's
+// empty network namespace for all its gofers, a podd that was restarted, and the boot id of a node that was rebooted.
 func standing(line string) bool {
 	for _, own := range []string{" cni0", "/run/runtimes/gvisor/null-netns ", "/bin/podd --config", "/random/boot_id"} {
 		if strings.Contains(line, own) {
@@ -159,17 +160,17 @@ func standing(line string) bool {
 	return false
 }
 
-// saveLogs keeps what explains a failure.
+// saveLogs copies the components' logs, to find the cause of a failure.
 func saveLogs(dir string) {
 	to := filepath.Join(os.TempDir(), "podd-k8s-failed")
 	if err := errors.Join(os.RemoveAll(to), os.CopyFS(to, os.DirFS(filepath.Join(dir, "log")))); err != nil {
-		fmt.Fprintln(os.Stderr, "keep the logs:", err)
+		fmt.Fprintln(os.Stderr, "failed to copy the logs:", err)
 		return
 	}
-	fmt.Println("the logs of all components are kept in", to)
+	fmt.Println("the logs of all components are in", to)
 }
 
-// quiet runs a command that prints only what is wrong.
+// quiet runs a command; its output is in the error if it fails.
 func quiet(name string, args ...string) error {
 	out, err := exec.Command(name, args...).CombinedOutput()
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Every sort of volume that needs no driver is where it should be, with what should be in it.
+// Every kind of volume that needs no driver is mounted, with its content.
 func TestVolumes(t *testing.T) {
 	k := parallel(t)
 	k.create(`
@@ -35,7 +35,10 @@ volumes:
     sources:
     - {serviceAccountToken: {path: token, audience: tests, expirationSeconds: 600}}
     - {configMap: {name: cm, items: [{key: other, path: sub/other}]}}
-    - {downwardAPI: {items: [{path: labels, fieldRef: {fieldPath: metadata.labels}}, {path: limit, resourceFieldRef: {containerName: c, resource: limits.memory}}]}}
+    - downwardAPI:
+        items:
+        - {path: labels, fieldRef: {fieldPath: metadata.labels}}
+        - {path: limit, resourceFieldRef: {containerName: c, resource: limits.memory}}
 containers:
 - name: c
   image: BUSYBOX
@@ -85,22 +88,25 @@ containers:
 	}
 	for _, m := range container(p, "c").VolumeMounts {
 		if m.Name == "host" && (m.RecursiveReadOnly == nil || *m.RecursiveReadOnly != corev1.RecursiveReadOnlyEnabled) {
-			t.Errorf("the status says of the host's volume: %+v", m)
+			t.Errorf("host volume in the status = %+v, want recursive read-only", m)
 		}
 	}
 	if review := k.token(k.sh("p", "cat /all/token")); review != "system:serviceaccount:"+k.ns+":default" {
-		t.Errorf("the projected token is %q's", review)
+		t.Errorf("user of the projected token = %q, want the service account default of %s", review, k.ns)
 	}
 }
 
-// A mount that is made in a container with bidirectional propagation is seen on the host and in other containers.
+// A mount made in a container with bidirectional propagation appears in a container with HostToContainer, and not in
+// one without.
 func TestPropagation(t *testing.T) {
 	k := parallel(t)
 	k.run("p", `
 volumes: [{name: v, emptyDir: {}}]
 containers:
-- {name: maker, image: BUSYBOX, command: [sleep, "10000"], securityContext: {privileged: true}, volumeMounts: [{name: v, mountPath: /v, mountPropagation: Bidirectional}]}
-- {name: seer, image: BUSYBOX, command: [sleep, "10000"], volumeMounts: [{name: v, mountPath: /v, mountPropagation: HostToContainer}]}
+- {name: maker, image: BUSYBOX, command: [sleep, "10000"], securityContext: {privileged: true},
+   volumeMounts: [{name: v, mountPath: /v, mountPropagation: Bidirectional}]}
+- {name: seer, image: BUSYBOX, command: [sleep, "10000"],
+   volumeMounts: [{name: v, mountPath: /v, mountPropagation: HostToContainer}]}
 - {name: blind, image: BUSYBOX, command: [sleep, "10000"], volumeMounts: [{name: v, mountPath: /v}]}
 `)
 	k.sh("p", "mkdir /v/m && mount -t tmpfs none /v/m && echo new > /v/m/f")
@@ -112,11 +118,11 @@ containers:
 		}
 		return out
 	}
-	k.same("what the container with propagation sees", in("seer"), "new\n")
-	k.same("what the container without sees", in("blind"), "")
+	k.same("the file in the container with propagation", in("seer"), "new\n")
+	k.same("the file in the container without", in("blind"), "")
 }
 
-// A pod in a user namespace is root inside and nobody in particular outside; its volumes are its own all the same.
+// Root in a pod with a user namespace has no privileged uid outside, and owns the pod's volumes.
 func TestUserNamespace(t *testing.T) {
 	k := parallel(t)
 	k.create("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cm}\ndata: {key: value}\n")
@@ -136,7 +142,7 @@ containers:
 	for _, name := range []string{"a", "b"} {
 		fields := strings.Fields(k.sh(name, "cat /proc/self/uid_map"))
 		if len(fields) != 3 || fields[0] != "0" || fields[1] == "0" || fields[2] != "65536" {
-			t.Errorf("uid_map of %s: %v", name, fields)
+			t.Errorf("uid_map of %s = %v, want 0, another uid, 65536", name, fields)
 		}
 		maps[fields[1]] = true
 		k.same("in "+name, k.sh(name, "id -u; touch /v/f && stat -c %u /v/f; echo $(cat /cm/key); touch /etc/x && hostname"),

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A Deployment of web servers becomes ready, and is updated pod by pod.
+// A Deployment of web servers becomes ready; an update replaces its pods.
 func TestDeployment(t *testing.T) {
 	k := parallel(t)
 	k.create(`
@@ -43,7 +43,7 @@ spec:
 		now := k.names("app=web")
 		for _, n := range first {
 			if strings.Contains(strings.Join(now, " "), n) {
-				return fmt.Errorf("pods %v", now)
+				return fmt.Errorf("pods = %v, want none of %v", now, first)
 			}
 		}
 		return nil
@@ -53,7 +53,7 @@ spec:
 	}
 }
 
-// rolledOut waits until every replica of that generation is available and no other is.
+// rolledOut waits until all replicas are of that generation and available.
 func (k *scene) rolledOut(name string, generation int64) {
 	k.Helper()
 	k.eventually("deployment "+name+" is rolled out", func(ctx context.Context) error {
@@ -113,7 +113,7 @@ spec:
 	}
 }
 
-// Init containers run one after the other; a sidecar runs before the containers and ends after them.
+// Init containers run one after the other; a sidecar starts before the containers and exits after them.
 func TestInitAndSidecar(t *testing.T) {
 	k := parallel(t)
 	k.pod("p", `
@@ -125,24 +125,25 @@ initContainers:
 - name: side
   image: BUSYBOX
   restartPolicy: Always
-  command: [sh, -c, "trap 'echo told to end; exit 0' TERM; sleep 1; touch /v/started; while true; do sleep 0.1; done"]
+  command: [sh, -c, "trap 'echo SIGTERM; exit 0' TERM; sleep 1; touch /v/started; while true; do sleep 0.1; done"]
   startupProbe: {exec: {command: [test, -e, /v/started]}, periodSeconds: 1, timeoutSeconds: 30, failureThreshold: 60}
   volumeMounts: [{name: v, mountPath: /v}]
-- {name: two, image: BUSYBOX, command: [sh, -c, "test -e /v/started && echo two >> /v/f"], volumeMounts: [{name: v, mountPath: /v}]}
+- {name: two, image: BUSYBOX, command: [sh, -c, "test -e /v/started && echo two >> /v/f"],
+   volumeMounts: [{name: v, mountPath: /v}]}
 containers:
 - {name: main, image: BUSYBOX, command: [sh, -c, "cat /v/f"], volumeMounts: [{name: v, mountPath: /v}]}
 `)
 	p := k.ended("p", corev1.PodSucceeded)
-	k.same("what the init containers wrote", k.logs("p", "-c", "main"), "one\ntwo\n")
-	k.same("the sidecar's log", k.logs("p", "-c", "side"), "told to end\n")
+	k.same("the file of the init containers", k.logs("p", "-c", "main"), "one\ntwo\n")
+	k.same("the sidecar's log", k.logs("p", "-c", "side"), "SIGTERM\n")
 	side, main := container(p, "side").State.Terminated, container(p, "main").State.Terminated
 	if side == nil || main == nil || side.FinishedAt.Before(&main.FinishedAt) {
-		t.Errorf("the sidecar ended at %+v, before the main container at %+v", side, main)
+		t.Errorf("the sidecar ended at %+v, want after the main container, %+v", side, main)
 	}
 	k.same("restarts of the sidecar", container(p, "side").RestartCount, int32(0))
 }
 
-// All containers of a pod see each other's processes, and the first process is no container's.
+// With shareProcessNamespace the containers see each other's processes, and process 1 is not a container's.
 func TestSharedProcesses(t *testing.T) {
 	k := parallel(t)
 	k.run("p", `
@@ -154,14 +155,18 @@ containers:
 	all := k.sh("p", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
 	k.contains("the processes", all, "sleep 12345", "sleep 54321")
 	if strings.HasPrefix(k.sh("p", "cat /proc/1/cmdline"), "sleep") {
-		t.Error("process 1 is a container's")
+		t.Error("process 1 is a container's, want the pod's")
 	}
 }
 
 // An ephemeral container joins the process namespace of the container that is debugged.
 func TestDebug(t *testing.T) {
 	k := parallel(t)
-	k.run("p", `containers: [{name: app, image: BUSYBOX, command: [sleep, "12345"]}, {name: other, image: BUSYBOX, command: [sleep, "54321"]}]`)
+	k.run("p", `
+containers:
+- {name: app, image: BUSYBOX, command: [sleep, "12345"]}
+- {name: other, image: BUSYBOX, command: [sleep, "54321"]}
+`)
 	k.kubectl("debug", "p", "--image="+busybox, "--target=app", "--container=dbg", "--profile=general", "--",
 		"sh", "-c", "tr '\\0' ' ' < /proc/1/cmdline; ls /proc | grep -c '^[0-9]'")
 	p := k.until("p", "has debugged", func(p *corev1.Pod) bool {
@@ -170,14 +175,14 @@ func TestDebug(t *testing.T) {
 	})
 	k.same("exit code", container(p, "dbg").State.Terminated.ExitCode, int32(0))
 	out := k.logs("p", "-c", "dbg")
-	k.contains("what it saw", out, "sleep 12345")
+	k.contains("processes in the debug container", out, "sleep 12345")
 	if strings.Contains(out, "54321") {
-		t.Error("it sees the processes of the container that it was not meant for")
+		t.Error("the debug container sees the processes of a container other than its target")
 	}
 	k.same("restarts of the app", container(p, "app").RestartCount, int32(0))
 }
 
-// Sixty pods made at once all run, with an address each.
+// 60 pods created at once all run, each with its own address.
 func TestManyPods(t *testing.T) {
 	k := parallel(t)
 	const n = 60
@@ -188,7 +193,7 @@ func TestManyPods(t *testing.T) {
 	for i := range n {
 		p := k.ready(fmt.Sprintf("p%d", i))
 		if other, ok := seen[p.Status.PodIP]; ok || p.Status.PodIP == "" {
-			t.Errorf("%s has the address %q of %s", p.Name, p.Status.PodIP, other)
+			t.Errorf("address of %s = %q, want one of its own; %s has the same", p.Name, p.Status.PodIP, other)
 		}
 		seen[p.Status.PodIP] = p.Name
 		k.same("restarts of "+p.Name, p.Status.ContainerStatuses[0].RestartCount, int32(0))
@@ -198,7 +203,7 @@ func TestManyPods(t *testing.T) {
 	k.eventually("all are gone", func(ctx context.Context) error {
 		list, err := c.Client.CoreV1().Pods(k.ns).List(ctx, metav1.ListOptions{})
 		if err == nil && len(list.Items) > 0 {
-			err = fmt.Errorf("%d are left", len(list.Items))
+			err = fmt.Errorf("%d pods are left, want none", len(list.Items))
 		}
 		return err
 	})
