@@ -26,7 +26,7 @@ func TestAdvisories(t *testing.T) {
 		"":                           "",
 	} {
 		if got := strings.Join(advisories(version), "; "); got != want {
-			t.Errorf("%s: %q, want %q", version, got, want)
+			t.Errorf("advisories(%q) = %q, want %q", version, got, want)
 		}
 	}
 }
@@ -42,6 +42,6 @@ func TestAdvisoriesAreShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := r.Features().Advisories; len(got) != 2 || got[0] != "CVE-2024-21626" {
-		t.Errorf("%q", got)
+		t.Errorf("advisories = %q, want 2, the first CVE-2024-21626", got)
 	}
 }

@@ -16,7 +16,7 @@ import (
 func TestRecord(t *testing.T) {
 	b := bundle{driver.Bundle(t.TempDir())}
 	if _, err := b.load(); !errdefs.IsNotFound(err) {
-		t.Errorf("no record: %v", err)
+		t.Errorf("load without a record = %v, want not found", err)
 	}
 	want := record{
 		Init: process.Process{Pid: 10, Start: 20}, Monitor: process.Process{Pid: 11, Start: 21},
@@ -28,14 +28,14 @@ func TestRecord(t *testing.T) {
 	got, err := b.load()
 	want.Header = driver.NewHeader()
 	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v, %v; want %+v", got, err, want)
+		t.Errorf("load = %+v, %v, want %+v", got, err, want)
 	}
 	entries, _ := os.ReadDir(b.Dir())
 	if len(entries) != 1 {
-		t.Errorf("%d files", len(entries))
+		t.Errorf("%d files in the bundle, want 1", len(entries))
 	}
 	if info, err := os.Stat(b.record()); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", info, err)
+		t.Errorf("record = %v, %v, want mode 0600", info, err)
 	}
 }
 
@@ -54,15 +54,15 @@ func TestRecordOfOthers(t *testing.T) {
 	})
 	rec, err := b.load()
 	if err != nil || rec.Init != (process.Process{}) || rec.Monitor != (process.Process{}) || rec.Cgroups["pids"] != "/x" {
-		t.Errorf("another boot: %+v, %v", rec, err)
+		t.Errorf("record of another boot = %+v, %v, want its cgroups and no processes", rec, err)
 	}
 	put(map[string]any{"v": 99})
 	if _, err := b.load(); !errdefs.IsFailedPrecondition(err) {
-		t.Errorf("newer version: %v", err)
+		t.Errorf("load of a newer version = %v, want a failed precondition", err)
 	}
 	write(t, b.record(), "")
 	if _, err := b.load(); err == nil || errdefs.IsNotFound(err) {
-		t.Errorf("empty record: %v", err)
+		t.Errorf("load of an empty record = %v, want an error other than not found", err)
 	}
 }
 

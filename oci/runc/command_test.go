@@ -15,18 +15,18 @@ func TestRunCommand(t *testing.T) {
 	script := func(s string) driver.Command { return driver.Command{Path: "/bin/sh", Args: []string{"-c", s}} }
 	out, err := runCommand(t.Context(), driver.Command{Path: "/bin/cat", Stdin: strings.NewReader("in")})
 	if err != nil || string(out) != "in" {
-		t.Errorf("%q, %v", out, err)
+		t.Errorf("output = %q, %v, want %q", out, err, "in")
 	}
 	_, err = runCommand(t.Context(), script("echo out; echo 'level=error msg=\"no\"' >&2; exit 3"))
 	if err == nil || err.Error() != "sh -c: no" && !strings.HasSuffix(err.Error(), ": no") {
-		t.Errorf("%v", err)
+		t.Errorf("error = %v, want one that ends with %q", err, ": no")
 	}
 	_, err = runCommand(t.Context(), script("exit 3"))
 	if err == nil || !strings.Contains(err.Error(), "exit status 3") {
-		t.Errorf("silent: %v", err)
+		t.Errorf("error of a silent command = %v, want exit status 3 in it", err)
 	}
 	if _, err = runCommand(t.Context(), driver.Command{Path: "/no/such"}); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("missing: %v", err)
+		t.Errorf("error of a missing command = %v, want %v", err, os.ErrNotExist)
 	}
 }
 
@@ -36,16 +36,16 @@ func TestRunCommandDoesNotHang(t *testing.T) {
 	out, err := runCommand(t.Context(),
 		driver.Command{Path: "/bin/sh", Args: []string{"-c", "echo out; sleep 3 & exit 0"}})
 	if err != nil || string(out) != "out\n" {
-		t.Errorf("%q, %v", out, err)
+		t.Errorf("output = %q, %v, want %q", out, err, "out\n")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err = runCommand(ctx, driver.Command{Path: "/bin/sh", Args: []string{"-c", "sleep 30 & sleep 31"}})
 	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%v", err)
+		t.Errorf("error = %v, want %v", err, context.DeadlineExceeded)
 	}
 	if took := time.Since(begin); took > 10*time.Second {
-		t.Errorf("took %s", took)
+		t.Errorf("both commands took %s, want at most 10s", took)
 	}
 }
 
@@ -59,7 +59,7 @@ func TestVerb(t *testing.T) {
 		{nil, "rt"},
 	} {
 		if got := commandName(driver.Command{Path: "/bin/rt", Args: tt.args}); got != tt.want {
-			t.Errorf("%v: %q", tt.args, got)
+			t.Errorf("commandName of %q = %q, want %q", tt.args, got, tt.want)
 		}
 	}
 }

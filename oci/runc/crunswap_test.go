@@ -41,19 +41,20 @@ func TestSwapOnce(t *testing.T) {
 			limits := got.Linux.Resources
 			if (limits.Memory.Swap != nil) != tt.swap || *limits.Memory.Limit != limit ||
 				!reflect.DeepEqual(limits.Unified, tt.in.Unified) {
-				t.Errorf("%+v, %v", limits.Memory, limits.Unified)
+				t.Errorf("memory = %+v, unified = %v, want swap: %v, limit %d, unified %v",
+					limits.Memory, limits.Unified, tt.swap, limit, tt.in.Unified)
 			}
 			if got.Hostname != "h" || got.Linux.CgroupsPath != "p" {
-				t.Errorf("%+v", got)
+				t.Errorf("spec = %+v, want the other fields unchanged", got)
 			}
 			if tt.in.Memory != before || before.Swap == nil {
-				t.Error("the request was changed")
+				t.Errorf("memory of the request = %+v, want it unchanged", tt.in.Memory)
 			}
 		})
 	}
 	r := ofVersion("crun version 1.21")
 	if r.fixCrunSwap(nil) != nil || r.fixCrunSwapIn(nil) != nil ||
 		r.fixCrunSwap(&specs.LinuxResources{Unified: named}).Memory != nil {
-		t.Error("no memory limits")
+		t.Error("limits without memory: fixCrunSwap added some, want none")
 	}
 }

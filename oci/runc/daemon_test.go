@@ -74,14 +74,14 @@ func TestDaemonKilled(t *testing.T) {
 		before := len(lines(t, path))
 		exit, err := m.New().Wait(limit(t), "c")
 		if err != nil || exit.Code != 6 || !exit.Known {
-			t.Errorf("exit %+v, %v", exit, err)
+			t.Errorf("exit = %+v, %v, want code 6, known", exit, err)
 		}
 		got := lines(t, path)
 		if len(got) != count || got[count-1] != fmt.Sprintf("line %d", count) {
-			t.Errorf("%d lines of %d", len(got), count)
+			t.Errorf("%d lines in the log, want %d", len(got), count)
 		}
 		if before >= count {
-			t.Error("the container had ended before the daemon was killed: nothing was shown")
+			t.Errorf("%d lines before the daemon was killed, want fewer than %d", before, count)
 		}
 	})
 }
@@ -102,6 +102,6 @@ func killDaemon(t *testing.T, order string) {
 	must(t, "kill", syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL))
 	_ = cmd.Wait() // reports the kill
 	if string(answer[:n]) != "started\n" {
-		t.Fatalf("daemon: %s", answer[:n])
+		t.Fatalf("the daemon printed %q, want %q", answer[:n], "started\n")
 	}
 }

@@ -16,7 +16,7 @@ func TestMonitorWithoutItsBundleIsFoundAndReaped(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
 		r, ok := m.New().(*runc.Runtime)
 		if !ok {
-			t.Fatalf("%T", m.New())
+			t.Fatalf("New returned a %T, want a *runc.Runtime", m.New())
 		}
 		lost := start(t, r, oci.CreateRequest{ID: "lost", Spec: m.Spec("sleep", "1000")})
 		start(t, r, oci.CreateRequest{ID: "other", Spec: m.Spec("sleep", "1000")})
@@ -24,19 +24,19 @@ func TestMonitorWithoutItsBundleIsFoundAndReaped(t *testing.T) {
 		ids, err := r.List(limit(t))
 		must(t, "find", err)
 		if !slices.Equal(ids, []string{"lost", "other"}) {
-			t.Errorf("found %v", ids)
+			t.Errorf("List = %q, want lost and other", ids)
 		}
 		must(t, "reap", r.Destroy(limit(t), "lost"))
 		if err := syscall.Kill(lost.Pid, 0); err == nil {
-			t.Error("its process lives")
+			t.Errorf("process %d still runs after Destroy", lost.Pid)
 		}
 		ids, err = r.List(limit(t))
 		must(t, "find", err)
 		if !slices.Equal(ids, []string{"other"}) {
-			t.Errorf("found %v after it was reaped", ids)
+			t.Errorf("List after Destroy = %q, want other", ids)
 		}
 		if s, err := r.State(limit(t), "other"); err != nil || s.Status != oci.Running {
-			t.Errorf("the other: %+v, %v", s, err)
+			t.Errorf("state of other = %+v, %v, want %s", s, err, oci.Running)
 		}
 	})
 }

@@ -31,13 +31,13 @@ func TestOOMKillOfACgroupThatIsGone(t *testing.T) {
 			count(below, "0")
 			rec := record{Cgroups: own, PodOOMs: own.OOMBaseline("4711")}
 			if want := (cgroups.OOMBaseline{Cgroup: pod, Lost: 3}); rec.PodOOMs != want {
-				t.Fatalf("%+v, want %+v", rec.PodOOMs, want)
+				t.Fatalf("OOMBaseline = %+v, want %+v", rec.PodOOMs, want)
 			}
 			check := func(when string, code int32, want bool) {
 				t.Helper()
 				write(t, bundleDir.File("exit"), strconv.Itoa(int(code)))
 				if got := oomKilled(bundleDir, rec); got != want {
-					t.Errorf("%s, exit code %d: %v", when, code, got)
+					t.Errorf("%s: oomKilled with exit code %d = %v, want %v", when, code, got, want)
 				}
 			}
 			count("", "6")
@@ -56,6 +56,6 @@ func TestOOMKillOfACgroupThatIsGone(t *testing.T) {
 		})
 	}
 	if got := (cgroups.Dirs{"memory": "/no/such", "": "/no/such"}).OOMBaseline("4711"); got != (cgroups.OOMBaseline{}) {
-		t.Errorf("cgroup v1: %+v", got)
+		t.Errorf("OOMBaseline of cgroup v1 = %+v, want none", got)
 	}
 }

@@ -32,7 +32,7 @@ func TestAtLeast(t *testing.T) {
 		{"", "2.1.6", false},
 	} {
 		if got := atLeast(tt.version, "conmon version ", tt.least); got != tt.want {
-			t.Errorf("%q at least %s: %v", tt.version, tt.least, got)
+			t.Errorf("atLeast(%q, %s) = %v, want %v", tt.version, tt.least, got, tt.want)
 		}
 	}
 }
@@ -42,7 +42,7 @@ func TestParseFeatures(t *testing.T) {
 		`"linux":{"namespaces":["user"],"mountExtensions":{"idmap":{"enabled":true}}},"newThing":{"a":1}}`
 	if f := parseFeatures([]byte(yes)); f.OCIVersionMax != "1.2.0" || !slices.Contains(f.MountOptions, "rro") ||
 		!supportsIDMap(f) {
-		t.Errorf("%+v", f)
+		t.Errorf("features = %+v, want 1.2.0, rro and idmapped mounts", f)
 	}
 	for _, no := range []string{
 		"", "nonsense", "{}", `{"linux":{}}`, `{"linux":{"mountExtensions":{"idmap":{}}}}`,
@@ -50,12 +50,12 @@ func TestParseFeatures(t *testing.T) {
 		`{"linux":{"namespaces":["pid"],"mountExtensions":{"idmap":{"enabled":true}}}}`,
 	} {
 		if f := parseFeatures([]byte(no)); supportsIDMap(f) {
-			t.Errorf("%s: idmapped mounts", no)
+			t.Errorf("%s: idmapped mounts are supported, want not", no)
 		}
 	}
 	// One field of a wrong type spoils nothing before it.
 	if f := parseFeatures([]byte(`{"ociVersionMax":"1.1.0","mountOptions":7}`)); f.OCIVersionMax != "1.1.0" {
-		t.Errorf("%+v", f)
+		t.Errorf("features = %+v, want version 1.1.0", f)
 	}
 }
 
@@ -82,12 +82,12 @@ func TestInstalledLater(t *testing.T) {
 		dir := t.TempDir()
 		r := New(Config{Name: "late", Path: "rt", SearchPath: []string{"/no/such", dir}, Root: dir, RunDir: dir})
 		if err := r.Ready(); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), dir) {
-			t.Fatalf("ready: %v", err)
+			t.Fatalf("ready = %v, want an unavailable error that names %s", err, dir)
 		}
 		program(t, dir, "rt", "rt version 1.0")
 		program(t, dir, "conmon", "conmon version 2.1.7")
 		if err := r.Ready(); err == nil {
-			t.Error("probed again at once")
+			t.Error("Ready probed again at once, want the kept error")
 		}
 		time.Sleep(driver.ProbeTimeout)
 		if err := r.Ready(); err != nil {
@@ -95,7 +95,7 @@ func TestInstalledLater(t *testing.T) {
 		}
 		if f := r.Features(); f.Version != "rt version 1.0" || f.OCIVersion != driver.FallbackOCIVersion ||
 			f.RecursiveReadOnly || f.UserNamespaces {
-			t.Errorf("features of a runtime that cannot say: %+v", f)
+			t.Errorf("features of a runtime without the features command = %+v, want the defaults", f)
 		}
 	})
 }
@@ -119,7 +119,7 @@ func TestHostNetwork(t *testing.T) {
 			InitProxy: "/x", Options: tt.options,
 		})
 		if f := r.Features(); f.HostNetwork != tt.want {
-			t.Errorf("%s: %+v", name, f)
+			t.Errorf("%s: HostNetwork = %v, want %v", name, f.HostNetwork, tt.want)
 		}
 	}
 }
@@ -132,10 +132,10 @@ func TestOldMonitor(t *testing.T) {
 	})
 	err := r.Probe(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "2.0.30") || !strings.Contains(err.Error(), "2.1.6") {
-		t.Errorf("probe: %v", err)
+		t.Errorf("probe = %v, want an error that names 2.0.30 and 2.1.6", err)
 	}
 	if got := r.Ready(); !errors.Is(got, err) {
-		t.Errorf("ready: %v", got)
+		t.Errorf("ready = %v, want %v", got, err)
 	}
 }
 
@@ -151,7 +151,7 @@ func TestLookup(t *testing.T) {
 	} {
 		got, err := r.lookup(name)
 		if got != want || (err == nil) != (want != "") {
-			t.Errorf("lookup %q: %q, %v", name, got, err)
+			t.Errorf("lookup(%q) = %q, %v, want %q", name, got, err, want)
 		}
 	}
 }
@@ -162,6 +162,7 @@ func TestKernelProbes(t *testing.T) {
 	}
 	// Linux 6.3 and later, which the tests need anyway, can do both.
 	if !driver.KernelRecursiveReadOnly() || !driver.KernelIDMap(t.TempDir()) {
-		t.Errorf("recursive read-only %v, idmap %v", driver.KernelRecursiveReadOnly(), driver.KernelIDMap(t.TempDir()))
+		t.Errorf("recursive read-only: %v, idmap: %v, want both",
+			driver.KernelRecursiveReadOnly(), driver.KernelIDMap(t.TempDir()))
 	}
 }

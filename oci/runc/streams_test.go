@@ -32,20 +32,21 @@ func TestExecStreams(t *testing.T) {
 		code, err := r.Exec(limit(t), "c", m.Spec(sh("cat; echo err >&2; exit 9")...).Process,
 			oci.Streams{Stdin: strings.NewReader("to be copied"), Stdout: &out, Stderr: &errs})
 		if err != nil || code != 9 || out.String() != "to be copied" || errs.String() != "err\n" {
-			t.Errorf("%d, %v, %q, %q", code, err, out.String(), errs.String())
+			t.Errorf("exec = %d, %v, %q, %q, want 9, nil, %q, %q",
+				code, err, out.String(), errs.String(), "to be copied", "err\n")
 		}
 		code, err = r.Exec(limit(t), "c", m.Spec("cat").Process, oci.Streams{})
 		if err != nil || code != 0 {
-			t.Errorf("without streams: %d, %v", code, err)
+			t.Errorf("exec without streams = %d, %v, want 0, nil", code, err)
 		}
 		_, err = r.Exec(limit(t), "c", m.Spec("nosuch").Process, oci.Streams{Stdout: &out})
 		if !errors.Is(err, oci.ErrCommand) {
-			t.Errorf("missing command: %v", err)
+			t.Errorf("exec of a missing command = %v, want %v", err, oci.ErrCommand)
 		}
 		begin := time.Now()
 		code, err = r.Exec(limit(t), "c", m.Spec(sh("sleep 1000 & exit 3")...).Process, oci.Streams{Stdout: &out})
 		if err != nil || code != 3 || time.Since(begin) > 30*time.Second {
-			t.Errorf("with a child left behind: %d, %v, %s", code, err, time.Since(begin))
+			t.Errorf("exec with a child left behind = %d, %v after %s, want 3, nil within 30s", code, err, time.Since(begin))
 		}
 	})
 }
@@ -56,12 +57,12 @@ func TestExecLargeInputAndOutput(t *testing.T) {
 		var out ocitest.Output
 		code, err := r.Exec(limit(t), "c", m.Spec("cat").Process, oci.Streams{Stdin: bytes.NewReader(data), Stdout: &out})
 		if err != nil || code != 0 || out.String() != string(data) {
-			t.Errorf("%d, %v, %d bytes of %d", code, err, len(out.String()), len(data))
+			t.Errorf("exec = %d, %v, %d bytes, want 0, nil and the %d bytes of input", code, err, len(out.String()), len(data))
 		}
 		// Input that the command does not read.
 		code, err = r.Exec(limit(t), "c", m.Spec("true").Process, oci.Streams{Stdin: bytes.NewReader(data)})
 		if err != nil || code != 0 {
-			t.Errorf("%d, %v", code, err)
+			t.Errorf("exec with unread input = %d, %v, want 0, nil", code, err)
 		}
 	})
 }
@@ -91,10 +92,10 @@ func TestExecTerminal(t *testing.T) {
 		_, _ = io.WriteString(client, "hello\n")
 		a := <-done
 		if a.err != nil || a.code != 5 {
-			t.Errorf("%d, %v", a.code, a.err)
+			t.Errorf("exec = %d, %v, want 5, nil", a.code, a.err)
 		}
 		if got := out.String(); !strings.Contains(got, "got hello\r\n") || !strings.Contains(got, "50 100") {
-			t.Errorf("output %q", got)
+			t.Errorf("output = %q, want the input and the new size in it", got)
 		}
 	})
 }
@@ -106,7 +107,7 @@ func TestExecTerminalFails(t *testing.T) {
 		p.Terminal = true
 		_, err := r.Exec(limit(t), "c", p, oci.Streams{})
 		if !errors.Is(err, oci.ErrCommand) {
-			t.Errorf("%v", err)
+			t.Errorf("exec = %v, want %v", err, oci.ErrCommand)
 		}
 	})
 }
@@ -130,15 +131,15 @@ func TestExecClientVanishes(t *testing.T) {
 			out.WaitFor(t, "up")
 			cancel(gone)
 			if err := <-done; !errors.Is(err, gone) {
-				t.Errorf("%v", err)
+				t.Errorf("exec of a client that disconnected = %v, want %v", err, gone)
 			}
 			// One whose connection breaks, as seen by writing.
 			_, err := r.Exec(limit(t), "c", p, oci.Streams{Stdout: broken{}})
 			if !errors.Is(err, io.ErrClosedPipe) {
-				t.Errorf("%v", err)
+				t.Errorf("exec with a broken connection = %v, want %v", err, io.ErrClosedPipe)
 			}
 			if left := members(t, s); len(left) != 1 {
-				t.Errorf("processes %v", left)
+				t.Errorf("processes = %v, want only the container's first", left)
 			}
 		}
 	})
@@ -179,13 +180,13 @@ func TestAttach(t *testing.T) {
 		}
 		exit, err := r.Wait(limit(t), "c")
 		if err != nil || exit.Code != 8 {
-			t.Errorf("exit %+v, %v", exit, err)
+			t.Errorf("exit = %+v, %v, want code 8", exit, err)
 		}
 		if got := strings.Join(lines(t, path), "\n"); !strings.Contains(got, "out hello") {
-			t.Errorf("log %q", got)
+			t.Errorf("log = %q, want %q in it", got, "out hello")
 		}
 		if err := r.Attach(limit(t), "c", oci.Streams{}); !errdefs.IsFailedPrecondition(err) {
-			t.Errorf("attach to an ended container: %v", err)
+			t.Errorf("attach to an exited container = %v, want a failed precondition", err)
 		}
 	})
 }
@@ -214,7 +215,7 @@ func TestAttachTerminal(t *testing.T) {
 	})
 }
 
-// TestSlowAttach: a client that does not read is thrown out, and the container goes on.
+// TestSlowAttach: a client that does not read is disconnected, and the container goes on.
 func TestSlowAttach(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
 		r := runc.New(m.Config)
@@ -223,11 +224,11 @@ func TestSlowAttach(t *testing.T) {
 		t.Cleanup(func() { close(stuck) })
 		err := r.Attach(limit(t), "c", oci.Streams{Stdout: stuckWriter(stuck)})
 		if err == nil || !strings.Contains(err.Error(), "keep up") {
-			t.Errorf("attach: %v", err)
+			t.Errorf("attach of a slow client = %v, want an error with %q", err, "keep up")
 		}
 		exit, err := r.Wait(limit(t), "c")
 		if err != nil || exit.Code != 4 {
-			t.Errorf("exit %+v, %v", exit, err)
+			t.Errorf("exit = %+v, %v, want code 4", exit, err)
 		}
 	})
 }
@@ -246,14 +247,14 @@ func TestAttachContext(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(limit(t))
 		time.AfterFunc(50*time.Millisecond, func() { cancel(gone) })
 		if err := r.Attach(ctx, "c", oci.Streams{Stdout: io.Discard}); !errors.Is(err, gone) {
-			t.Errorf("attach: %v", err)
+			t.Errorf("attach = %v, want %v", err, gone)
 		}
 		if s, err := r.State(limit(t), "c"); err != nil || s.Status != oci.Running {
-			t.Errorf("state %+v, %v", s, err)
+			t.Errorf("state = %+v, %v, want %s", s, err, oci.Running)
 		}
 		killMonitor(t, m, "c")
 		if err := r.Attach(limit(t), "c", oci.Streams{}); !errdefs.IsFailedPrecondition(err) {
-			t.Errorf("attach without monitor: %v", err)
+			t.Errorf("attach without a monitor = %v, want a failed precondition", err)
 		}
 	})
 }

@@ -24,7 +24,7 @@ func TestParseUsage(t *testing.T) {
 	}
 	if u.CPU.Total != 3*time.Second || u.CPU.User != 2*time.Second || u.CPU.System != time.Second || u.Pids.Current != 2 ||
 		u.Memory.Usage != 1000 || u.Memory.Cache != 300 || u.Memory.RSS != 700 || u.Memory.WorkingSet != 700 {
-		t.Errorf("%+v, %+v, %+v", u.CPU, u.Memory, u.Pids)
+		t.Errorf("usage = %+v, %+v, %+v, want that of statsOutput", u.CPU, u.Memory, u.Pids)
 	}
 	if u, err := parseUsage([]byte(`{"data":{}}`)); err != nil || u.CPU.Total != 0 || u.Memory.Usage != 0 {
 		t.Errorf("no data: usage = %+v, %v, want zeros", u, err)
@@ -33,7 +33,7 @@ func TestParseUsage(t *testing.T) {
 		"", "{", `{"data":{"cpu":{"usage":{"total":-1}}}}`, `{"data":{"memory":{"usage":{"usage":"much"}}}}`,
 	} {
 		if u, err := parseUsage([]byte(bad)); err == nil {
-			t.Errorf("%s gave %+v", bad, u)
+			t.Errorf("parseUsage(%s) = %+v, want an error", bad, u)
 		}
 	}
 }
@@ -107,10 +107,10 @@ func TestUsage(t *testing.T) {
 			switch {
 			case tt.want == nil && tt.words == "":
 				if err != nil || u.Memory.Usage != 1000 {
-					t.Errorf("%+v, %v", u, err)
+					t.Errorf("Usage = %+v, %v, want memory usage 1000", u, err)
 				}
 			case err == nil, tt.want != nil && !tt.want(err), !strings.Contains(err.Error(), tt.words):
-				t.Errorf("got %+v, %v", u, err)
+				t.Errorf("Usage = %+v, %v, want an error of the wanted kind with %q", u, err, tt.words)
 			}
 		})
 	}

@@ -34,32 +34,32 @@ func TestArgs(t *testing.T) {
 		{"--runtime", "/bin/rt", "--runtime-arg=--root", "--runtime-arg=/r", "--runtime-arg=--systemd-cgroup"},
 	} {
 		if !has(base, want...) {
-			t.Errorf("no %v", want)
+			t.Errorf("arguments lack %q", want)
 		}
 	}
 	for _, no := range []string{"--terminal", "--stdin", "--leave-stdin-open"} {
 		if has(base, no) {
-			t.Errorf("%s was not asked for", no)
+			t.Errorf("arguments contain %s, want them not to", no)
 		}
 	}
 	tty := base
 	tty.Terminal, tty.Stdin = true, true
 	if !has(tty, "--terminal") || !has(tty, "--stdin", "--leave-stdin-open") {
-		t.Error("terminal or stdin is missing")
+		t.Error("arguments lack --terminal, --stdin or --leave-stdin-open")
 	}
 	tty.StdinOnce = true
 	if !has(tty, "--stdin") || has(tty, "--leave-stdin-open") {
-		t.Error("stdin stays open after its first client")
+		t.Error("arguments with StdinOnce: want --stdin and no --leave-stdin-open")
 	}
 	silent := base
 	silent.LogPath = ""
 	if !has(silent, "--log-path", "none") {
-		t.Error("no log was asked for")
+		t.Error("arguments without a log path lack --log-path none")
 	}
 	bad := base
 	bad.LogPath = "/log/a:b"
 	if err := bad.Validate(); !errors.Is(err, ErrLogPath) || !errdefs.IsInvalidArgument(err) {
-		t.Errorf("log path with a colon: %v", err)
+		t.Errorf("Validate of a log path with a colon = %v, want %v", err, ErrLogPath)
 	}
 }
 
@@ -73,12 +73,12 @@ func TestParseAnswer(t *testing.T) {
 	} {
 		got, err := parseAnswer([]byte(line))
 		if err != nil || got.value != want.value || got.Message != want.Message {
-			t.Errorf("%s: %+v, %v", line, got, err)
+			t.Errorf("parseAnswer(%s) = %+v, %v, want %+v", line, got, err, want)
 		}
 	}
 	for _, line := range []string{"", "{}", `{"pid": "x"}`, `{"message": "x"}`, "[]", "null", `{"pid": 1`} {
 		if got, err := parseAnswer([]byte(line)); err == nil {
-			t.Errorf("%s: %+v", line, got)
+			t.Errorf("parseAnswer(%s) = %+v, want an error", line, got)
 		}
 	}
 }
@@ -101,33 +101,33 @@ func TestSyncPipe(t *testing.T) {
 	_, _ = w.WriteString("{\"data\": 1}\n{\"data\": 2}\n")
 	for want := 1; want <= 2; want++ {
 		if a, err := s.read(t.Context()); err != nil || a.value != want {
-			t.Errorf("%+v, %v", a, err)
+			t.Errorf("read = %+v, %v, want %d", a, err, want)
 		}
 	}
 	w.Close()
 	var f *Failure
 	if _, err := s.read(t.Context()); !errors.As(err, &f) || f.Text != "" {
-		t.Errorf("end: %v", err)
+		t.Errorf("read at the end = %v, want a Failure without text", err)
 	}
 
 	s, w = pipe()
 	go func() { _, _ = w.WriteString(strings.Repeat("x", answerLimit+1)) }() // more than the pipe holds
 	if _, err := s.read(t.Context()); err == nil {
-		t.Error("an endless line was taken")
+		t.Error("read of a line over the limit succeeded, want an error")
 	}
 
 	s, _ = pipe()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if _, err := s.read(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("silence: %v", err)
+		t.Errorf("read without an answer = %v, want %v", err, context.DeadlineExceeded)
 	}
 }
 
 func TestReadExit(t *testing.T) {
 	dir := t.TempDir()
 	if _, _, err := ReadExit(dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no exit file: %v", err)
+		t.Errorf("ReadExit without a file = %v, want %v", err, fs.ErrNotExist)
 	}
 	path := filepath.Join(dir, "exit")
 	at := time.Unix(1_700_000_000, 0)
@@ -137,7 +137,7 @@ func TestReadExit(t *testing.T) {
 		}
 		code, when, err := ReadExit(dir)
 		if err != nil || code != want || !when.Equal(at) {
-			t.Errorf("%q: %d, %s, %v", text, code, when, err)
+			t.Errorf("ReadExit of %q = %d, %s, %v, want %d, %s", text, code, when, err, want, at)
 		}
 	}
 	for _, text := range []string{"", "x", "99999999999"} {
@@ -145,7 +145,7 @@ func TestReadExit(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, _, err := ReadExit(dir); err == nil {
-			t.Errorf("%q was taken for a status", text)
+			t.Errorf("ReadExit of %q succeeded, want an error", text)
 		}
 	}
 }
@@ -153,13 +153,13 @@ func TestReadExit(t *testing.T) {
 func TestOOM(t *testing.T) {
 	dir := t.TempDir()
 	if OOM(dir) {
-		t.Error("without a mark")
+		t.Error("OOM without the file = true, want false")
 	}
 	if err := os.WriteFile(filepath.Join(dir, "oom"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if !OOM(dir) {
-		t.Error("with a mark")
+		t.Error("OOM with the file = false, want true")
 	}
 }
 
@@ -186,7 +186,7 @@ func TestControl(t *testing.T) {
 	buf := make([]byte, 100)
 	n, err := f.Read(buf)
 	if want := "2 0 0\n1 24 80\n1 1000 1000\n"; err != nil || string(buf[:n]) != want {
-		t.Errorf("%q, %v; want %q", buf[:n], err, want)
+		t.Errorf("commands = %q, %v, want %q", buf[:n], err, want)
 	}
 }
 
@@ -212,7 +212,7 @@ func TestWatches(t *testing.T) {
 		{os.Getpid(), "/run/x", false}, {1 << 29, "/run/x", false},
 	} {
 		if got := Watches(c.pid, c.bundle); got != c.want {
-			t.Errorf("process %d (%d is the monitor) and bundle %q: %v", c.pid, pid, c.bundle, got)
+			t.Errorf("Watches(%d, %q) = %v, want %v (%d is the monitor)", c.pid, c.bundle, got, c.want, pid)
 		}
 	}
 }
@@ -224,12 +224,12 @@ func TestSocketDir(t *testing.T) {
 		"":                                                false,
 	} {
 		if got := socketDir(dir) != ""; got != want {
-			t.Errorf("%d characters: %v", len(dir), got)
+			t.Errorf("socketDir of %d characters found: %v, want %v", len(dir), got, want)
 		}
 	}
 }
 
-// TestConmonRefuses shows that conmon's own complaints, made before it leaves us, are passed on.
+// TestConmonRefuses: the errors that conmon reports before it forks are returned.
 func TestConmonRefuses(t *testing.T) {
 	path, err := exec.LookPath("conmon")
 	if err != nil {
@@ -238,15 +238,15 @@ func TestConmonRefuses(t *testing.T) {
 	dir := t.TempDir()
 	c := Container{Conmon: path, ID: "c", Bundle: dir, Runtime: Runtime{Path: "/no/such/runtime"}}
 	if _, err := Create(t.Context(), c); err == nil || !strings.Contains(err.Error(), "/no/such/runtime") {
-		t.Errorf("%v", err)
+		t.Errorf("Create = %v, want an error that names /no/such/runtime", err)
 	}
 	c.Conmon = "/no/such/conmon"
 	if _, err := Create(t.Context(), c); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("%v", err)
+		t.Errorf("Create without conmon = %v, want %v", err, fs.ErrNotExist)
 	}
 	entries, err := os.ReadDir(dir)
 	isSocketDir := func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), "conmon-term") }
 	if err != nil || slices.ContainsFunc(entries, isSocketDir) {
-		t.Errorf("%v, %v", entries, err)
+		t.Errorf("files = %v, %v, want no conmon-term directory", entries, err)
 	}
 }

@@ -105,7 +105,7 @@ func (s stage) start(t *testing.T) byte {
 	defer conn.Close()
 	answer, err := io.ReadAll(conn)
 	if err != nil || len(answer) != 1 {
-		t.Fatalf("answer %v, %v", answer, err)
+		t.Fatalf("answer = %v, %v, want one byte", answer, err)
 	}
 	return answer[0]
 }
@@ -137,11 +137,11 @@ func TestLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	if code := s.start(t); code != 0 {
-		t.Fatalf("start answers %d", code)
+		t.Fatalf("start = %d, want 0", code)
 	}
 	text, err := io.ReadAll(output) // to its end: the init proxy has closed it, and still runs
 	if err != nil || string(text) != "out of the container\nerr of the container\n" {
-		t.Errorf("output %q, %v", text, err)
+		t.Errorf("output = %q, %v, want the lines of the container", text, err)
 	}
 	s.write(t, "ended", `{"id":"the-id","exitStatus":42}`)
 	if code := end(t, pid); code != 42 {
@@ -170,7 +170,7 @@ func TestStartFails(t *testing.T) {
 	pid, _ := s.create(t)
 	s.write(t, "broken", "")
 	if code := s.start(t); code != 4 {
-		t.Errorf("start answers %d, want 4", code)
+		t.Errorf("start = %d, want 4", code)
 	}
 	if code := end(t, pid); code != 128 {
 		t.Errorf("exit status %d, want 128", code)
@@ -184,7 +184,7 @@ func TestCreateFails(t *testing.T) {
 		"--bundle", s.bundle, "--pid-file", "x", "the-id").CombinedOutput()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 3 || string(out) != "no such image\n" {
-		t.Errorf("got %v, %q", err, out)
+		t.Errorf("create = %v, %q, want exit status 3, %q", err, out, "no such image\n")
 	}
 }
 
@@ -195,11 +195,11 @@ func TestOtherVerbs(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if calls, _ := os.ReadFile(filepath.Join(s.root, "calls")); string(calls) != "exec --detach the-id\n" {
-		t.Errorf("calls %q", calls)
+		t.Errorf("calls = %q, want %q", calls, "exec --detach the-id\n")
 	}
 	for _, args := range [][]string{nil, {s.script}, {s.script, "--"}, {"--", "create"}} {
 		if err := exec.Command(s.program, args...).Run(); err == nil {
-			t.Errorf("%q is no error", args)
+			t.Errorf("arguments %q were accepted, want an error", args)
 		}
 	}
 }
