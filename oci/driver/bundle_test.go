@@ -16,7 +16,7 @@ func TestBundleIsPrivate(t *testing.T) {
 	}
 	for path, want := range map[string]os.FileMode{b.Dir(): 0o700, b.Config(): 0o600, filepath.Dir(b.Dir()): 0o700} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
-			t.Errorf("%s: %v, %v", path, info.Mode(), err)
+			t.Errorf("%s: mode = %v, %v, want %v", path, info.Mode(), err, want)
 		}
 	}
 	if err := b.Create(&specs.Spec{}); !errdefs.IsAlreadyExists(err) {

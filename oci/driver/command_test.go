@@ -11,7 +11,7 @@ func TestEnvironmentIsSmall(t *testing.T) {
 	t.Setenv("TZ", "UTC")
 	env := strings.Join(Environment(), "\n")
 	if strings.Contains(env, "secret") || !strings.Contains(env, "TZ=UTC") || !strings.Contains(env, "PATH=") {
-		t.Errorf("%s", env)
+		t.Errorf("environment = %q, want TZ and PATH without the secret", env)
 	}
 }
 
@@ -19,10 +19,10 @@ func TestCapped(t *testing.T) {
 	c := NewCapped(5)
 	for _, s := range []string{"abc", "def", "ghi"} {
 		if n, err := c.Write([]byte(s)); n != 3 || err != nil {
-			t.Errorf("%d, %v", n, err)
+			t.Errorf("Write = %d, %v, want 3, nil", n, err)
 		}
 	}
 	if got := string(c.Bytes()); got != "abcde" {
-		t.Errorf("%q", got)
+		t.Errorf("bytes = %q, want %q", got, "abcde")
 	}
 }

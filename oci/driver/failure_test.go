@@ -51,7 +51,7 @@ func TestFailureKinds(t *testing.T) {
 		"": func(err error) bool { return strings.Contains(err.Error(), "without a message") },
 	} {
 		if err := Failure("runc create", text); !is(err) || !strings.HasPrefix(err.Error(), "runc create: ") {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("Failure of %q = %v, want an error of another kind", text, err)
 		}
 	}
 }

@@ -22,7 +22,7 @@ func TestBacklog(t *testing.T) {
 	data[0] = 'X' // a copy was taken
 	b.finish()
 	if err := b.drain(t.Context()); err != nil || out.String() != "one two" {
-		t.Errorf("%q, %v", out, err)
+		t.Errorf("drain = %q, %v, want %q", out, err, "one two")
 	}
 }
 
@@ -32,14 +32,14 @@ func TestBacklogLimit(t *testing.T) {
 	for i := range 5 {
 		err := b.add(io.Discard, chunk)
 		if (i < 4) != (err == nil) || err != nil && !errors.Is(err, ErrSlowClient) {
-			t.Errorf("chunk %d: %v", i, err)
+			t.Errorf("add of chunk %d of 5 = %v, want %v for the last only", i+1, err, ErrSlowClient)
 		}
 	}
 	if _, ok := b.next(t.Context()); !ok {
-		t.Error("nothing there")
+		t.Error("next returned nothing, want a chunk")
 	}
 	if err := b.add(io.Discard, chunk); err != nil {
-		t.Errorf("after one was taken: %v", err)
+		t.Errorf("add after one was taken = %v, want nil", err)
 	}
 }
 
@@ -49,7 +49,7 @@ func TestBacklogContext(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Hour, func() { cancel(gone) })
 		if err := b.drain(ctx); !errors.Is(err, gone) {
-			t.Errorf("%v", err)
+			t.Errorf("drain = %v, want %v", err, gone)
 		}
 	})
 }
@@ -57,20 +57,20 @@ func TestBacklogContext(t *testing.T) {
 func TestFirstSize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		if z := FirstSize(nil); z != (oci.Size{}) {
-			t.Errorf("%+v", z)
+			t.Errorf("FirstSize(nil) = %+v, want zero", z)
 		}
 		sizes := make(chan oci.Size, 1)
 		begin := time.Now()
 		if z := FirstSize(sizes); z != (oci.Size{}) || time.Since(begin) != firstSizeTime {
-			t.Errorf("%+v after %s", z, time.Since(begin))
+			t.Errorf("FirstSize = %+v after %s, want zero after %s", z, time.Since(begin), firstSizeTime)
 		}
 		sizes <- oci.Size{Width: 1, Height: 2}
 		if z := FirstSize(sizes); z != (oci.Size{Width: 1, Height: 2}) {
-			t.Errorf("%+v", z)
+			t.Errorf("FirstSize = %+v, want width 1, height 2", z)
 		}
 		close(sizes)
 		if z := FirstSize(sizes); z != (oci.Size{}) {
-			t.Errorf("closed: %+v", z)
+			t.Errorf("FirstSize of a closed channel = %+v, want zero", z)
 		}
 	})
 }
@@ -92,12 +92,12 @@ func TestCopyPipeAfterDeadline(t *testing.T) {
 	}
 	var out bytes.Buffer
 	if err := CopyOutput(&out, r); err != nil || !bytes.Equal(out.Bytes(), want) {
-		t.Errorf("%d bytes, %v", out.Len(), err)
+		t.Errorf("CopyOutput = %d bytes, %v, want %d, nil", out.Len(), err, len(want))
 	}
 	closed, broken := io.Pipe()
 	closed.Close()
 	_, _ = w.Write(want)
 	if err := CopyOutput(broken, r); !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("%v", err)
+		t.Errorf("CopyOutput to a closed pipe = %v, want %v", err, io.ErrClosedPipe)
 	}
 }

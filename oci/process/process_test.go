@@ -40,7 +40,7 @@ func TestParseStat(t *testing.T) {
 	} {
 		got, err := parseStat(42, []byte(tt.text))
 		if (err == nil) != tt.ok || tt.ok && got != tt.want {
-			t.Errorf("%s: %+v, %v", name, got, err)
+			t.Errorf("%s: parseStat = %+v, %v, want %+v, valid: %v", name, got, err, tt.want, tt.ok)
 		}
 	}
 }
@@ -57,16 +57,16 @@ func sleeper(t *testing.T, script string, session bool) *exec.Cmd {
 	return cmd
 }
 
-// TestReusedPid: a process with another start time is a stranger.
+// TestReusedPid: a process with another start time is another process.
 func TestReusedPid(t *testing.T) {
 	cmd := sleeper(t, "sleep 1000", false)
 	p, err := Identify(cmd.Process.Pid)
 	if err != nil || !p.Alive() {
-		t.Fatalf("%+v, %v", p, err)
+		t.Fatalf("Identify = %+v, %v, want a live process", p, err)
 	}
 	stranger := Process{p.Pid, p.Start + 1}
 	if stranger.Alive() {
-		t.Error("a stranger is alive")
+		t.Error("Alive with another start time = true, want false")
 	}
 	if err := stranger.Signal(syscall.SIGKILL); err != nil {
 		t.Errorf("signal: %v", err)
@@ -76,7 +76,7 @@ func TestReusedPid(t *testing.T) {
 	}
 	time.Sleep(20 * time.Millisecond)
 	if !p.Alive() {
-		t.Error("a stranger was killed")
+		t.Error("a signal to another start time killed the process, want no effect")
 	}
 	if err := p.Signal(syscall.SIGKILL); err != nil {
 		t.Errorf("signal: %v", err)
@@ -85,7 +85,7 @@ func TestReusedPid(t *testing.T) {
 		t.Errorf("wait: %v", err)
 	}
 	if p.Alive() { // a zombie now: its parent has not waited
-		t.Error("alive after SIGKILL")
+		t.Error("Alive after SIGKILL = true, want false")
 	}
 }
 
@@ -98,19 +98,19 @@ func TestWaitHonoursContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(boom)
 	if err := p.Wait(ctx); !errors.Is(err, boom) {
-		t.Errorf("ended context: %v", err)
+		t.Errorf("Wait with an ended context = %v, want %v", err, boom)
 	}
 	ctx, stop := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer stop()
 	if err := p.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("deadline: %v", err)
+		t.Errorf("Wait = %v, want %v", err, context.DeadlineExceeded)
 	}
 }
 
 func TestNoProcess(t *testing.T) {
 	var none Process
 	if none.Alive() {
-		t.Error("no process is alive")
+		t.Error("Alive of the zero Process = true, want false")
 	}
 	if err := none.Signal(syscall.SIGKILL); err != nil {
 		t.Errorf("signal: %v", err)
@@ -242,11 +242,11 @@ func TestKillTree(t *testing.T) {
 	}
 	for p := range f.known {
 		if p.Alive() {
-			t.Errorf("process %d lives", p.Pid)
+			t.Errorf("process %d still runs after KillTree", p.Pid)
 		}
 	}
 	if !alive(os.Getpid()) {
-		t.Error("the test is dead")
+		t.Error("Alive of the test's own process = false, want true")
 	}
 }
 

@@ -18,17 +18,17 @@ func TestInstall(t *testing.T) {
 	for _, version := range []string{"one", "one", "two"} {
 		got, err := Install(embedded(version), path, 0o555)
 		if err != nil || got != path {
-			t.Fatalf("Install: %q, %v", got, err)
+			t.Fatalf("Install = %q, %v, want %q", got, err, path)
 		}
 		if data, err := os.ReadFile(path); err != nil || string(data) != version {
 			t.Errorf("installed %q, %v, want %q", data, err, version)
 		}
 		if info, err := os.Stat(path); err != nil || info.Mode() != 0o555 {
-			t.Errorf("mode %v, %v", info, err)
+			t.Errorf("installed file = %v, %v, want mode 0555", info, err)
 		}
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
-		t.Errorf("in the directory: %v, %v", entries, err)
+		t.Errorf("files = %v, %v, want 1", entries, err)
 	}
 }
 
@@ -55,6 +55,6 @@ func TestInstallErrors(t *testing.T) {
 		t.Errorf("not built: %v", err)
 	}
 	if _, err := Install(embedded("x"), "/proc/no/such/tool", 0o555); err == nil {
-		t.Error("installed into /proc")
+		t.Error("Install into /proc succeeded, want an error")
 	}
 }

@@ -45,7 +45,7 @@ func TestParseAnswer(t *testing.T) {
 	} {
 		got, err := parseStartAnswer([]byte(tt.out))
 		if err != nil || got != (endpoint{path, tt.version}) {
-			t.Errorf("%s: %+v, %v", name, got, err)
+			t.Errorf("%s: parseStartAnswer = %+v, %v, want %s, version %d", name, got, err, path, tt.version)
 		}
 	}
 	for name, out := range map[string]string{
@@ -66,7 +66,7 @@ func TestParseAnswer(t *testing.T) {
 		"two":         "unix:///run/x\nunix:///run/y\x00",
 	} {
 		if got, err := parseStartAnswer([]byte(out)); err == nil {
-			t.Errorf("%s: %+v", name, got)
+			t.Errorf("%s: parseStartAnswer = %+v, want an error", name, got)
 		}
 	}
 }
@@ -78,7 +78,7 @@ func FuzzParseAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e, err := parseStartAnswer(b)
 		if err == nil && (!filepath.IsAbs(e.address) || len(e.address) > addressLimit || e.version < 2 || e.version > 3) {
-			t.Errorf("%q gave %+v", b, e)
+			t.Errorf("parseStartAnswer(%q) = %+v, want an absolute address and version 2 or 3", b, e)
 		}
 	})
 }
@@ -95,7 +95,7 @@ func TestCheckSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := checkSocket(path); err != nil {
-		t.Errorf("%v", err)
+		t.Errorf("checkSocket = %v, want nil", err)
 	}
 	c, err := dialSocket(t.Context(), path)
 	if err != nil {
@@ -106,13 +106,13 @@ func TestCheckSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := dialSocket(t.Context(), path); !errdefs.IsFailedPrecondition(err) {
-		t.Errorf("a socket for everybody: %v", err)
+		t.Errorf("dial of a socket with mode 0666 = %v, want a failed precondition", err)
 	}
 	if err := removeSocket(path); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(path); err != nil {
-		t.Error("a socket that is not ours alone was removed")
+		t.Errorf("a socket with mode 0666 was removed: %v, want it kept", err)
 	}
 	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
 	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Symlink(path, link)); err != nil {
@@ -120,14 +120,14 @@ func TestCheckSocket(t *testing.T) {
 	}
 	for _, p := range []string{file, link, dir, filepath.Join(dir, "absent"), ""} {
 		if err := checkSocket(p); err == nil {
-			t.Errorf("%q passes for a socket", p)
+			t.Errorf("checkSocket(%q) = nil, want an error", p)
 		}
 		if err := removeSocket(p); err != nil {
-			t.Errorf("remove %q: %v", p, err)
+			t.Errorf("removeSocket(%q) = %v, want nil", p, err)
 		}
 	}
 	if _, err := os.Lstat(file); err != nil {
-		t.Error("a file was removed for a socket")
+		t.Errorf("removeSocket removed a regular file: %v, want it kept", err)
 	}
 }
 
@@ -137,7 +137,7 @@ func TestShimName(t *testing.T) {
 		"containerd-shim-kata-qemu-v2": {"kata-qemu", "v2"}, "/opt/own": {"unknown", "v1"}, "containerd-shim-x": {"x", "v1"},
 	} {
 		if name, version := shimName(path); name != want[0] || version != want[1] {
-			t.Errorf("%s: %s, %s", path, name, version)
+			t.Errorf("shimName(%q) = %s, %s, want %s, %s", path, name, version, want[0], want[1])
 		}
 	}
 }
@@ -150,11 +150,11 @@ func TestParseVersion(t *testing.T) {
 		"\xff\n":                                                       "?",
 	} {
 		if got := parseVersion("/bin/containerd-shim-runc-v2", []byte(out)); got != want {
-			t.Errorf("%q: %q, want %q", out, got, want)
+			t.Errorf("parseVersion(%q) = %q, want %q", out, got, want)
 		}
 	}
 	if got := parseVersion("x", []byte(strings.Repeat("v", 9999))); len(got) != versionLimit {
-		t.Errorf("%d bytes", len(got))
+		t.Errorf("parseVersion of 9999 bytes returned %d, want %d", len(got), versionLimit)
 	}
 }
 
@@ -177,7 +177,7 @@ func TestExitOf(t *testing.T) {
 	} {
 		got := parseExit(tt.code, tt.at)
 		if got.Code != tt.want || got.Known != tt.known || (time.Since(got.At) < time.Minute) != tt.now {
-			t.Errorf("%d at %v: %+v", tt.code, tt.at, got)
+			t.Errorf("parseExit(%d, %v) = %+v, want code %d, known: %v, now: %v", tt.code, tt.at, got, tt.want, tt.known, tt.now)
 		}
 	}
 }
@@ -185,20 +185,20 @@ func TestExitOf(t *testing.T) {
 func TestRecord(t *testing.T) {
 	b := bundle{driver.Bundle(t.TempDir())}
 	if _, err := b.load(); !errdefs.IsNotFound(err) {
-		t.Errorf("no record: %v", err)
+		t.Errorf("load without a record = %v, want not found", err)
 	}
 	if err := b.save(record{Owner: "c"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.created(); !errdefs.IsNotFound(err) {
-		t.Errorf("half made: %v", err)
+		t.Errorf("created of an unfinished creation = %v, want not found", err)
 	}
 	for _, bad := range []string{"", "{", "[]", `{"v":99,"owner":"c"}`, `{"v":1,"owner":"../x"}`, `{"v":1}`} {
 		if err := os.WriteFile(b.record(), []byte(bad), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if rec, err := b.load(); err == nil {
-			t.Errorf("%q: %+v", bad, rec)
+			t.Errorf("load of %q = %+v, want an error", bad, rec)
 		}
 	}
 	old, _ := json.Marshal(map[string]any{
@@ -209,7 +209,7 @@ func TestRecord(t *testing.T) {
 	}
 	rec, err := b.created()
 	if err != nil || rec.Init.Pid != 0 {
-		t.Errorf("another boot: %+v, %v", rec, err)
+		t.Errorf("record of another boot = %+v, %v, want no init process", rec, err)
 	}
 }
 

@@ -33,6 +33,6 @@ func TestStateOfADeadSandbox(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(state, "*"))
 	if err != nil || len(left) != 2 || filepath.Base(left[0]) != "c2_sandbox:pod.state" ||
 		filepath.Base(left[1]) != "pod_sandbox:pod.state" {
-		t.Errorf("left: %v, %v", left, err)
+		t.Errorf("files = %q, %v, want those of c2 and pod", left, err)
 	}
 }

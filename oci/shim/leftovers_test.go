@@ -16,7 +16,7 @@ func TestParseListener(t *testing.T) {
 		"": {},
 	} {
 		if inode, path := parseListener(line); inode != want[0] || path != want[1] {
-			t.Errorf("%q: %q, %q", line, inode, path)
+			t.Errorf("parseListener(%q) = %q, %q, want %q", line, inode, path, want)
 		}
 	}
 }

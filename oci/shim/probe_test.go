@@ -24,7 +24,7 @@ func TestHostNetwork(t *testing.T) {
 	} {
 		tt.cfg.Log = logrus.New()
 		if f := New(tt.cfg).defaultFeatures(); f.HostNetwork != tt.want {
-			t.Errorf("%s: %+v", name, f)
+			t.Errorf("%s: HostNetwork = %v, want %v", name, f.HostNetwork, tt.want)
 		}
 	}
 }

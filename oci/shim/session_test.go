@@ -50,7 +50,7 @@ func TestKillIsRepeated(t *testing.T) {
 		"Kill": func(_ context.Context, unmarshal func(any) error) (any, error) {
 			var r task.KillRequest
 			if err := unmarshal(&r); err != nil || r.ID != "c" || r.ExecID != "e" || r.Signal != 9 {
-				t.Errorf("%v, %v", &r, err)
+				t.Errorf("kill request = %v, %v, want signal 9 for e in c", &r, err)
 			}
 			if kills.Add(1) == 3 {
 				close(ended)
@@ -68,10 +68,10 @@ func TestKillIsRepeated(t *testing.T) {
 	begin := time.Now()
 	(&session{conn: c, id: "c", execID: "e", ownKernel: true}).killCommand()
 	if n := kills.Load(); n != 3 {
-		t.Errorf("killed %d times", n)
+		t.Errorf("%d kill requests, want 3", n)
 	}
 	if took := time.Since(begin); took >= driver.UndoTimeout {
-		t.Errorf("took %s", took)
+		t.Errorf("killCommand took %s, want less than %s", took, driver.UndoTimeout)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestStartIsNotCutShort(t *testing.T) {
 			select {
 			case <-time.After(200 * time.Millisecond):
 			case <-ctx.Done():
-				t.Error("the start was cut short")
+				t.Error("the context of Start ended before the shim answered")
 			}
 			close(started)
 			return &task.StartResponse{}, nil
@@ -98,7 +98,7 @@ func TestStartIsNotCutShort(t *testing.T) {
 			case <-started:
 				end()
 			default:
-				t.Error("killed before it was started")
+				t.Error("Kill came before the end of Start, want it after")
 			}
 			return empty(), nil
 		},
@@ -109,11 +109,11 @@ func TestStartIsNotCutShort(t *testing.T) {
 	})
 	s := &session{conn: c, id: "c", execID: "e", ownKernel: true, background: func(func()) {}}
 	if err := s.startCommand(over, &specs.Process{}, process.Process{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("start: %v", err)
+		t.Errorf("startCommand = %v, want %v", err, context.Canceled)
 	}
 	select {
 	case <-ended:
 	default:
-		t.Error("the command was not killed")
+		t.Error("the command was not killed, want a kill request")
 	}
 }

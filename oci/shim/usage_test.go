@@ -41,24 +41,24 @@ func TestParseUsage(t *testing.T) {
 		if u.CPU.Total != 3*time.Second || u.CPU.User != 2*time.Second || u.CPU.System != time.Second ||
 			u.Pids.Current != 7 || u.Memory.Usage != 1000 || u.Memory.WorkingSet != 900 ||
 			u.Memory.RSS != 700 || u.Memory.Cache != 300 {
-			t.Errorf("%s: %+v, %+v, %+v", url, u.CPU, u.Memory, u.Pids)
+			t.Errorf("%s: usage = %+v, %+v, %+v, want the values of the metrics", url, u.CPU, u.Memory, u.Pids)
 		}
 	}
 	// More files than memory, as gVisor may report: nothing goes below zero.
 	u, err := parseUsage(packed(t, "io.containerd.cgroups.v2.Metrics",
 		&v2.Metrics{Memory: &v2.MemoryStat{Usage: 10, File: 20, InactiveFile: 30}}))
 	if err != nil || u.Memory.WorkingSet != 0 || u.Memory.RSS != 0 {
-		t.Errorf("%+v, %v", u.Memory, err)
+		t.Errorf("memory = %+v, %v, want working set and RSS 0", u.Memory, err)
 	}
 	for _, bad := range []*anypb.Any{
 		nil, {}, {TypeUrl: "other"}, {TypeUrl: "io.containerd.cgroups.v1.Metrics", Value: []byte{0xff}},
 		{TypeUrl: "io.containerd.cgroups.v2.Metrics", Value: []byte{1}},
 	} {
 		if u, err := parseUsage(bad); err == nil {
-			t.Errorf("%v gave %+v", bad, u)
+			t.Errorf("parseUsage(%v) = %+v, want an error", bad, u)
 		}
 	}
 	if _, err := parseUsage(nil); !errdefs.IsNotImplemented(err) {
-		t.Errorf("%v", err)
+		t.Errorf("parseUsage(nil) = %v, want not implemented", err)
 	}
 }

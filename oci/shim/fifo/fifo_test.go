@@ -89,10 +89,10 @@ func TestReaderWaitsForFirstWriter(t *testing.T) {
 		w.Close()
 	}()
 	if n, err := r.Read(buf); err != nil || string(buf[:n]) != "hello" {
-		t.Errorf("%q, %v", buf[:n], err)
+		t.Errorf("read = %q, %v, want %q", buf[:n], err, "hello")
 	}
 	if _, err := r.Read(buf); !errors.Is(err, io.EOF) {
-		t.Errorf("after the last writer: %v", err)
+		t.Errorf("read after the last writer = %v, want %v", err, io.EOF)
 	}
 }
 
@@ -111,11 +111,11 @@ func TestReaderSurvivesOneOfTwoWriters(t *testing.T) {
 	go func() { _, _ = second.WriteString("x") }()
 	buf := make([]byte, 10)
 	if n, err := r.Read(buf); err != nil || n != 1 {
-		t.Errorf("%d, %v", n, err)
+		t.Errorf("read = %d, %v, want 1, nil", n, err)
 	}
 	second.Close()
 	if _, err := r.Read(buf); !errors.Is(err, io.EOF) {
-		t.Errorf("%v", err)
+		t.Errorf("read after both writers = %v, want %v", err, io.EOF)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestCloseEndsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-done; err == nil || errors.Is(err, io.EOF) {
-		t.Errorf("%v", err)
+		t.Errorf("read of a closed reader = %v, want an error other than %v", err, io.EOF)
 	}
 }
 

@@ -102,7 +102,7 @@ func TestEvents(t *testing.T) {
 	}
 	for _, id := range []string{"pod", "app", "other"} {
 		if marked(id) {
-			t.Errorf("%s is marked", id)
+			t.Errorf("%s has the out-of-memory mark, want none", id)
 		}
 	}
 	for url, id := range map[string]string{
@@ -112,7 +112,7 @@ func TestEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !marked(id) {
-			t.Errorf("%s is not marked", id)
+			t.Errorf("%s has no out-of-memory mark, want one", id)
 		}
 	}
 }
@@ -132,7 +132,7 @@ func TestEventsNonsense(t *testing.T) {
 		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
 		_, _ = conn.Write(frame)
 		if n, err := conn.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
-			t.Errorf("%s: %d bytes, %v", name, n, err)
+			t.Errorf("%s: read = %d bytes, %v, want a closed connection", name, n, err)
 		}
 		conn.Close()
 	}
@@ -152,7 +152,7 @@ func FuzzField(f *testing.F) {
 	f.Add([]byte{0x1a, 2, 0x0a, 0}, 3)
 	f.Fuzz(func(t *testing.T, message []byte, number int) {
 		if len(bytesField(message, 3)) > len(message) {
-			t.Error("more than there was")
+			t.Errorf("bytesField returned more than the %d bytes of the message", len(message))
 		}
 		(&eventServer{bundle: "/nonexistent/pod"}).handleRequest(message)
 	})
@@ -188,7 +188,7 @@ func TestServerWithEvents(t *testing.T) {
 		}
 		for end := time.Now().Add(20 * time.Second); !OutputDone(bundle); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatal("no mark of the end of output")
+				t.Fatal("OutputDone = false after 20s, want true")
 			}
 		}
 		if _, err := publisher(t, bundle).Forward(t.Context(), &eventservice.ForwardRequest{}); err != nil {

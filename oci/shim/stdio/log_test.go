@@ -84,7 +84,7 @@ func TestLogReopen(t *testing.T) {
 	}
 	l.write(streamStdout, []byte("two\n"))
 	if n := strings.Count(content(t, l.path), "\n"); n != 2 {
-		t.Errorf("a log that was not moved was replaced: %d lines", n)
+		t.Errorf("log that was not moved: %d lines after reopen, want 2", n)
 	}
 	if err := os.Rename(l.path, l.path+".1"); err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestLogReopen(t *testing.T) {
 	l.write(streamStdout, []byte("four\n"))
 	if old, now := content(t, l.path+".1"), content(t, l.path); strings.Count(old, "\n") != 3 ||
 		!strings.HasSuffix(now, "F four\n") || strings.Count(now, "\n") != 1 {
-		t.Errorf("%q, %q", old, now)
+		t.Errorf("old log = %q, new log = %q, want 3 lines and the line four", old, now)
 	}
 }
 
@@ -108,11 +108,12 @@ func TestLogReopenRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := l.reopen(); err == nil {
-		t.Error("a symbolic link was followed")
+		t.Error("reopen with a symbolic link succeeded, want an error")
 	}
 	l.write(streamStdout, []byte("kept\n"))
 	if _, err := os.Stat(target); err == nil || !strings.Contains(content(t, l.path+".1"), "kept") {
-		t.Errorf("%v", err)
+		t.Errorf("stat of the link's target = %v, old log = %q, want no target and %q in the log",
+			err, content(t, l.path+".1"), "kept")
 	}
 }
 
@@ -125,7 +126,7 @@ func TestLogRefuses(t *testing.T) {
 	for _, path := range []string{link, dir, "/dev/null", filepath.Join(dir, "no", "such")} {
 		if l, err := openLog(path); err == nil {
 			_ = l.close()
-			t.Errorf("%s was opened", path)
+			t.Errorf("openLog(%s) succeeded, want an error", path)
 		}
 	}
 	l, err := openLog("")
@@ -135,7 +136,7 @@ func TestLogRefuses(t *testing.T) {
 	l.write(streamStdout, []byte("x"))
 	l.endLine(streamStdout)
 	if err := errors.Join(l.reopen(), l.close()); err != nil {
-		t.Errorf("no log: %v", err)
+		t.Errorf("reopen and close without a log = %v, want nil", err)
 	}
 }
 
@@ -155,7 +156,7 @@ func TestLogFullDisk(t *testing.T) {
 	l.write(streamStdout, []byte("after\n"))
 	got := content(t, l.path)
 	if strings.Contains(got, "lost") || !strings.HasSuffix(got, "F after\n") || strings.Count(got, "\n") != 2 {
-		t.Errorf("%q", got)
+		t.Errorf("log = %q, want the lines before and after", got)
 	}
 }
 
@@ -174,7 +175,7 @@ func FuzzLog(f *testing.F) {
 		for line := range strings.Lines(content(t, l.path)) {
 			f := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 4)
 			if len(f) != 4 || f[1] != "stdout" || f[2] != "F" && f[2] != "P" {
-				t.Fatalf("line %q", line)
+				t.Fatalf("line = %q, want time, stdout, F or P and text", line)
 			}
 			text += f[3]
 			if f[2] == "F" {

@@ -85,14 +85,14 @@ func TestKeepsOutput(t *testing.T) {
 	_, _ = r.stdout.WriteString("out\n")
 	_, _ = r.stderr.WriteString("err\n")
 	if OutputDone(r.bundle) {
-		t.Error("the output has not ended yet")
+		t.Error("OutputDone before the end of the output = true, want false")
 	}
 	r.end(t)
 	if got := content(t, logPath); !strings.Contains(got, " stdout F out\n") || !strings.Contains(got, " stderr F err\n") {
-		t.Errorf("%q", got)
+		t.Errorf("log = %q, want the lines out and err", got)
 	}
 	if !OutputDone(r.bundle) {
-		t.Error("no mark of the end")
+		t.Error("OutputDone after the end of the output = false, want true")
 	}
 }
 
@@ -142,7 +142,7 @@ func TestClients(t *testing.T) {
 	for i := range got {
 		stdout, stderr := strings.TrimLeft(got[i].stdout.String(), "."), got[i].stderr.String()
 		if stdout != big || stderr != "end" {
-			t.Errorf("client %d got %d bytes of output, want %d, and %q", i, len(stdout), len(big), stderr)
+			t.Errorf("client %d got %d bytes of stdout and %q, want %d and %q", i, len(stdout), stderr, len(big), "end")
 		}
 	}
 }
@@ -163,11 +163,11 @@ func TestSlowClient(t *testing.T) {
 	select {
 	case <-written:
 	case <-time.After(30 * time.Second):
-		t.Fatal("the container waits for a client")
+		t.Fatal("the output was not read within 30s, want no wait for a client")
 	}
 	r.end(t)
 	if n := strings.Count(content(t, logPath), " stdout F "); n != 2000 {
-		t.Errorf("%d lines in the log", n)
+		t.Errorf("%d lines in the log, want 2000", n)
 	}
 	_ = slow.Close()
 }
@@ -185,14 +185,14 @@ func TestStdin(t *testing.T) {
 		}
 		buf := make([]byte, 5)
 		if _, err := io.ReadFull(in, buf); err != nil || string(buf) != "hello" {
-			t.Errorf("%q, %v", buf, err)
+			t.Errorf("stdin = %q, %v, want %q", buf, err, "hello")
 		}
 		if err := c.CloseStdin(); err != nil {
 			t.Fatal(err)
 		}
 		if once {
 			if _, err := in.Read(buf); !errors.Is(err, io.EOF) {
-				t.Errorf("after the client's end: %v", err)
+				t.Errorf("stdin after the client's end = %v, want %v", err, io.EOF)
 			}
 		} else {
 			again := attach(t, r)
@@ -200,7 +200,7 @@ func TestStdin(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := io.ReadFull(in, buf); err != nil || string(buf) != "again" {
-				t.Errorf("%q, %v", buf, err)
+				t.Errorf("stdin = %q, %v, want %q", buf, err, "again")
 			}
 		}
 		in.Close()
@@ -220,17 +220,17 @@ func TestReopenBySocket(t *testing.T) {
 	_, _ = r.stdout.WriteString("new\n")
 	r.end(t)
 	if got := content(t, logPath); !strings.HasSuffix(got, "F new\n") {
-		t.Errorf("%q", got)
+		t.Errorf("log = %q, want it to end with %q", got, "F new\n")
 	}
 	if err := Reopen(t.Context(), r.bundle); !errdefs.IsFailedPrecondition(err) {
-		t.Errorf("without a server: %v", err)
+		t.Errorf("Reopen without a server = %v, want a failed precondition", err)
 	}
 	if err := Reopen(t.Context(), filepath.Join(r.bundle, "absent")); !errdefs.IsFailedPrecondition(err) {
-		t.Errorf("without a bundle: %v", err)
+		t.Errorf("Reopen without a bundle = %v, want a failed precondition", err)
 	}
 }
 
-func TestReopenSaysWhyNot(t *testing.T) {
+func TestReopenReportsTheLog(t *testing.T) {
 	logPath := filepath.Join(t.TempDir(), "0.log")
 	r := run(t, Config{LogPath: logPath, Terminal: true})
 	if err := errors.Join(os.Remove(logPath), os.Mkdir(logPath, 0o700)); err != nil {
@@ -238,28 +238,28 @@ func TestReopenSaysWhyNot(t *testing.T) {
 	}
 	if err := Reopen(t.Context(), r.bundle); err == nil || errdefs.IsFailedPrecondition(err) ||
 		!strings.Contains(err.Error(), logPath) {
-		t.Errorf("%v", err)
+		t.Errorf("Reopen = %v, want an error that names %s", err, logPath)
 	}
 }
 
 func TestOpenRefuses(t *testing.T) {
 	bundle := t.TempDir()
 	if _, err := open(bundle); err == nil {
-		t.Error("without a configuration")
+		t.Error("open without a configuration succeeded, want an error")
 	}
 	if err := Prepare(bundle, Config{LogPath: filepath.Join(bundle, "no", "log")}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := open(bundle); err == nil {
-		t.Error("with a log that cannot be made")
+		t.Error("open with a log that cannot be created succeeded, want an error")
 	}
 	if err := Prepare(bundle, Config{}); err == nil {
-		t.Error("twice")
+		t.Error("second Prepare succeeded, want an error")
 	}
 	if err := os.WriteFile(filepath.Join(bundle, configFile), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := open(bundle); err == nil {
-		t.Error("with a broken configuration")
+		t.Error("open with a damaged configuration succeeded, want an error")
 	}
 }
