@@ -81,7 +81,7 @@ func goldenFormat() string {
 func writeGolden(t *testing.T, dir string) {
 	t.Helper()
 	e, _ := makeEngine(t, newMachine(t), "boot-1")
-	e.cfg.Root = dir
+	e.paths.root = dir
 	pr, ps := goldenPodRecord()
 	p := e.newPod(pr, ps)
 	must(t, record.Create(p.dir, p.Pod, p.Status()))
@@ -97,10 +97,12 @@ func TestFormatIsAsReleased(t *testing.T) {
 	}
 	dir := t.TempDir()
 	writeGolden(t, dir)
+	files := 0
 	must(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
+		files++
 		rel, err := filepath.Rel(dir, path)
 		must(t, err)
 		now, err := os.ReadFile(path)
@@ -114,6 +116,9 @@ func TestFormatIsAsReleased(t *testing.T) {
 		}
 		return nil
 	}))
+	if files != 4 {
+		t.Errorf("compared %d files, want 4: a record and a status of the pod and of the container", files)
+	}
 }
 
 // steady is a record without its header, whose sum follows from the rest, and without the spaces that protojson adds at
