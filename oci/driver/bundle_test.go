@@ -20,6 +20,6 @@ func TestBundleIsPrivate(t *testing.T) {
 		}
 	}
 	if err := b.Create(&specs.Spec{}); !errdefs.IsAlreadyExists(err) {
-		t.Errorf("again: %v", err)
+		t.Errorf("second Create = %v, want already exists", err)
 	}
 }

@@ -46,7 +46,7 @@ func testReopenLog(t *testing.T, h *Harness) {
 	after, err := os.Stat(path)
 	must(t, "log", err)
 	if !os.SameFile(before, after) {
-		t.Error("a log that was not moved was replaced")
+		t.Error("reopen replaced a log that was not moved, want the same file")
 	}
 
 	must(t, "kill", r.Signal(ctx, "rot", syscall.SIGKILL))
@@ -54,10 +54,10 @@ func testReopenLog(t *testing.T, h *Harness) {
 	must(t, "wait", err)
 	must(t, "move", os.Rename(path, path+".older"))
 	if err := r.ReopenLog(ctx, "rot"); !errdefs.IsFailedPrecondition(err) {
-		t.Errorf("reopen after the end: %v", err)
+		t.Errorf("reopen after the exit = %v, want a failed precondition", err)
 	}
 	if _, err := os.Stat(path); err == nil {
-		t.Error("a failed reopen left a new file")
+		t.Error("a failed reopen left a new file, want none")
 	}
 
 	create(t, r, oci.CreateRequest{ID: "nolog", Spec: h.Spec("sleep", "1000")})

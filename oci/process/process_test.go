@@ -64,25 +64,25 @@ func TestReusedPid(t *testing.T) {
 	if err != nil || !p.Alive() {
 		t.Fatalf("Identify = %+v, %v, want a live process", p, err)
 	}
-	stranger := Process{p.Pid, p.Start + 1}
-	if stranger.Alive() {
+	reused := Process{p.Pid, p.Start + 1}
+	if reused.Alive() {
 		t.Error("Alive with another start time = true, want false")
 	}
-	if err := stranger.Signal(syscall.SIGKILL); err != nil {
-		t.Errorf("signal: %v", err)
+	if err := reused.Signal(syscall.SIGKILL); err != nil {
+		t.Errorf("Signal = %v, want nil", err)
 	}
-	if err := stranger.Wait(context.Background()); err != nil {
-		t.Errorf("wait: %v", err)
+	if err := reused.Wait(context.Background()); err != nil {
+		t.Errorf("Wait = %v, want nil", err)
 	}
 	time.Sleep(20 * time.Millisecond)
 	if !p.Alive() {
 		t.Error("a signal to another start time killed the process, want no effect")
 	}
 	if err := p.Signal(syscall.SIGKILL); err != nil {
-		t.Errorf("signal: %v", err)
+		t.Errorf("Signal = %v, want nil", err)
 	}
 	if err := p.Wait(context.Background()); err != nil {
-		t.Errorf("wait: %v", err)
+		t.Errorf("Wait = %v, want nil", err)
 	}
 	if p.Alive() { // a zombie now: its parent has not waited
 		t.Error("Alive after SIGKILL = true, want false")
@@ -113,13 +113,13 @@ func TestNoProcess(t *testing.T) {
 		t.Error("Alive of the zero Process = true, want false")
 	}
 	if err := none.Signal(syscall.SIGKILL); err != nil {
-		t.Errorf("signal: %v", err)
+		t.Errorf("Signal = %v, want nil", err)
 	}
 	if err := none.KillTree(context.Background()); err != nil { // kills everything, if it is wrong
-		t.Errorf("kill tree: %v", err)
+		t.Errorf("KillTree = %v, want nil", err)
 	}
 	if err := (Process{Pid: 1, Start: 1}).KillTree(context.Background()); err != nil {
-		t.Errorf("kill tree: %v", err)
+		t.Errorf("KillTree = %v, want nil", err)
 	}
 }
 
@@ -179,10 +179,10 @@ func wantGone(t *testing.T, p Process) {
 		t.Errorf("open: %v, want %v", err, os.ErrProcessDone)
 	}
 	if err := p.Signal(syscall.SIGKILL); err != nil {
-		t.Errorf("signal: %v", err)
+		t.Errorf("Signal = %v, want nil", err)
 	}
 	if err := p.Wait(t.Context()); err != nil {
-		t.Errorf("wait: %v", err)
+		t.Errorf("Wait = %v, want nil", err)
 	}
 }
 
@@ -200,8 +200,8 @@ func TestFamily(t *testing.T) {
 	add(15, 1, 99)   // orphan of a session whose leader is gone
 	add(16, 10, 99)  // by which it is known
 	add(17, 1, 10)   // orphan of the root's session
-	add(20, 1, 20)   // stranger
-	add(21, 20, 21)  // stranger's child
+	add(20, 1, 20)   // unrelated
+	add(21, 20, 21)  // its child
 	add(22, 500, 22) // child of an unknown process
 
 	root := all[10].Process

@@ -46,13 +46,13 @@ func TestInstallLeavesTheSameAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if after, err := os.Stat(path); err != nil || !os.SameFile(before, after) {
-		t.Errorf("replaced by itself: %v", err)
+		t.Errorf("the same version was written again (%v), want the same file", err)
 	}
 }
 
 func TestInstallErrors(t *testing.T) {
 	if _, err := Install(fstest.MapFS{}, filepath.Join(t.TempDir(), "tool"), 0o555); !errors.Is(err, ErrNotBuilt) {
-		t.Errorf("not built: %v", err)
+		t.Errorf("Install of a program that was not built = %v, want %v", err, ErrNotBuilt)
 	}
 	if _, err := Install(embedded("x"), "/proc/no/such/tool", 0o555); err == nil {
 		t.Error("Install into /proc succeeded, want an error")

@@ -114,7 +114,7 @@ func BenchmarkBareExec(b *testing.B) {
 	}
 }
 
-// BenchmarkState is asked for every container when the daemon starts.
+// BenchmarkState measures a call that the daemon makes for every container when it starts.
 func BenchmarkState(b *testing.B) {
 	m := ocitest.Real(b, "runc")
 	r := m.New()

@@ -46,7 +46,7 @@ func TestNewExecGroup(t *testing.T) {
 			}
 			g.Remove()
 			if left, _ := filepath.Glob(filepath.Dir(tt.dir) + "/*"); len(left) > 0 {
-				t.Errorf("left: %v", left)
+				t.Errorf("cgroups = %v, want none left", left)
 			}
 		})
 	}

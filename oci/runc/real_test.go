@@ -425,7 +425,7 @@ func TestSignalWithoutBundle(t *testing.T) {
 		must(t, "kill what is dead", r.Signal(limit(t), "lost", syscall.SIGKILL))
 		must(t, "kill what never was", r.Signal(limit(t), "absent", syscall.SIGKILL))
 		if !other.Alive() {
-			t.Error("another container was killed")
+			t.Errorf("process %d of another container was killed, want it to run", other.Pid)
 		}
 		monitors, err := r.(*runc.Runtime).List(limit(t))
 		must(t, "find", err)

@@ -116,6 +116,6 @@ func TestUsage(t *testing.T) {
 	}
 	r := New(Config{Name: "h", RunDir: t.TempDir()})
 	if _, err := r.Usage(t.Context(), "../c"); !errdefs.IsInvalidArgument(err) {
-		t.Errorf("bad id: %v", err)
+		t.Errorf("Usage of an invalid id = %v, want an invalid argument", err)
 	}
 }

@@ -323,8 +323,8 @@ func TestCreateTimeout(t *testing.T) {
 	must(t, "delete", r.Delete(ctx, "c"))
 }
 
-// TestLyingShims: answers that no shim of ours would give are refused, and nothing is left.
-func TestLyingShims(t *testing.T) {
+// TestInvalidStartAnswers: invalid answers of a shim to start are refused, and nothing is left.
+func TestInvalidStartAnswers(t *testing.T) {
 	for name, script := range map[string]string{
 		"silent":     "exit 0",
 		"words":      "echo cannot start",
@@ -337,7 +337,7 @@ func TestLyingShims(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := runcMachine(t)
-			m.cfg.Path = filepath.Join(filepath.Dir(m.cfg.RunDir), "containerd-shim-liar-v2")
+			m.cfg.Path = filepath.Join(filepath.Dir(m.cfg.RunDir), "containerd-shim-fake-v2")
 			must(t, "write", os.WriteFile(m.cfg.Path, []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 			r := m.open(t)
 			if p, err := r.Create(limit(t), oci.CreateRequest{ID: "c", Spec: m.Spec("true")}); err == nil {
@@ -353,12 +353,12 @@ func TestAnotherShimsAddress(t *testing.T) {
 	m := runcMachine(t)
 	r := m.open(t)
 	start(t, r, oci.CreateRequest{ID: "victim", Spec: m.Spec("sleep", "1000")})
-	liar := *m
-	liar.cfg.Path = filepath.Join(filepath.Dir(m.cfg.RunDir), "containerd-shim-liar-v2")
-	liar.cfg.Root = filepath.Join(filepath.Dir(m.cfg.RunDir), "l")
-	must(t, "write", os.WriteFile(liar.cfg.Path,
+	fake := *m
+	fake.cfg.Path = filepath.Join(filepath.Dir(m.cfg.RunDir), "containerd-shim-fake-v2")
+	fake.cfg.Root = filepath.Join(filepath.Dir(m.cfg.RunDir), "l")
+	must(t, "write", os.WriteFile(fake.cfg.Path,
 		fmt.Appendf(nil, "#!/bin/sh\necho unix://%s\n", m.processes(t, "victim").Address), 0o755))
-	l := liar.open(t)
+	l := fake.open(t)
 	if p, err := l.Create(limit(t), oci.CreateRequest{ID: "c", Spec: m.Spec("true")}); err == nil {
 		t.Errorf("create with the address of another pod's shim = %+v, want an error", p)
 	}

@@ -25,12 +25,12 @@ func TestEndOf(t *testing.T) {
 	}{
 		"no limit":     {t.Context(), nil},
 		"in time":      {late{t.Context(), time.Now().Add(time.Hour)}, nil},
-		"not noticed":  {late{t.Context(), time.Now()}, context.DeadlineExceeded},
-		"taken back":   {canceled, gone},
+		"Err is nil":   {late{t.Context(), time.Now()}, context.DeadlineExceeded},
+		"canceled":     {canceled, gone},
 		"both at once": {late{canceled, time.Now()}, gone},
 	} {
 		if err := contextEnd(tt.ctx); !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: contextEnd = %v, want %v", name, err, tt.want)
 		}
 	}
 }

@@ -35,7 +35,7 @@ func (r *Runtime) State(ctx context.Context, id string) (oci.State, error) {
 	case errors.Is(err, errGone), errdefs.IsNotFound(err):
 		s.Status = oci.Stopped
 	case err != nil:
-		if !rec.Shim.Alive() { // it ended while it was asked
+		if !rec.Shim.Alive() { // it exited during the call
 			return oci.State{Process: rec.Init, Status: oci.Stopped}, nil
 		}
 		return oci.State{}, fmt.Errorf("query container state: %w", err)

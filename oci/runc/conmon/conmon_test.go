@@ -166,14 +166,14 @@ func TestOOM(t *testing.T) {
 func TestControl(t *testing.T) {
 	dir := t.TempDir()
 	if err := Reopen(dir); !errdefs.IsFailedPrecondition(err) {
-		t.Errorf("no fifo: %v", err)
+		t.Errorf("Reopen without a fifo = %v, want a failed precondition", err)
 	}
 	path := filepath.Join(dir, "ctl")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := Reopen(dir); !errdefs.IsFailedPrecondition(err) { // and does not block
-		t.Errorf("no reader: %v", err)
+		t.Errorf("Reopen without a reader = %v, want a failed precondition", err)
 	}
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

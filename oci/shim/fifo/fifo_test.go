@@ -61,7 +61,7 @@ func TestSignalIsNoEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := r.Read(buf); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Fatalf("read without a writer: %v", err)
+			t.Fatalf("read without a writer = %v, want %v", err, os.ErrDeadlineExceeded)
 		}
 	}
 }
@@ -74,7 +74,7 @@ func TestReaderWaitsForFirstWriter(t *testing.T) {
 	}
 	buf := make([]byte, 10)
 	if _, err := r.Read(buf); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatalf("read without a writer: %v", err)
+		t.Fatalf("read without a writer = %v, want %v", err, os.ErrDeadlineExceeded)
 	}
 	if err := r.SetReadDeadline(time.Time{}); err != nil {
 		t.Fatal(err)
