@@ -42,6 +42,8 @@ PURE     := checkpoint cmd/podd/metrics cmd/podd/tomlconfig cmd/podd/tracing oci
 
 # Programs embedded into podd.
 EMBEDDED := oci/pause/bin/pause oci/runc/initproxy/bin/standin oci/shim/bin/keeper
+# The packages of which oci/shim/bin/keeper is built.
+STDIO    := oci/shim/stdio/main oci/shim/stdio oci/shim/fifo oci/driver/socket
 
 .DEFAULT_GOAL := help
 .PHONY: help env deps tools embedded images build clean
@@ -70,7 +72,7 @@ oci/runc/initproxy/bin/standin: oci/runc/initproxy/initproxy.c
 oci/pause/bin/pause oci/runc/initproxy/bin/standin:
 	@mkdir -p $(@D)
 	gcc -Os -static -s -Wall -Wextra -o $@ $<
-oci/shim/bin/keeper: $(wildcard oci/shim/stdio/*.go oci/shim/stdio/main/*.go oci/shim/fifo/*.go) go.mod
+oci/shim/bin/keeper: $(wildcard $(addsuffix /*.go,$(STDIO))) go.mod
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-s -w' -o $@ ./oci/shim/stdio/main
 
 images: deps ## build the test images into the cache
