@@ -37,7 +37,7 @@ func WithSize(p *specs.Process, z oci.Size) *specs.Process {
 	return &copied
 }
 
-// FollowSizes applies the client's sizes until they or ctx end.
+// FollowSizes applies the client's sizes until they or ctx end. The zero size is skipped.
 func FollowSizes(ctx context.Context, sizes <-chan oci.Size, apply func(oci.Size)) {
 	for {
 		select {
@@ -45,7 +45,9 @@ func FollowSizes(ctx context.Context, sizes <-chan oci.Size, apply func(oci.Size
 			if !ok {
 				return
 			}
-			apply(z)
+			if z != (oci.Size{}) {
+				apply(z)
+			}
 		case <-ctx.Done():
 			return
 		}

@@ -160,7 +160,7 @@ func atLeast(version, prefix, least string) bool {
 	return true
 }
 
-// numbers are the leading numbers of a version, zeros where there are none.
+// versionNumbers are the leading numbers of a version, zeros where there are none.
 func versionNumbers(version string) (n [3]int) {
 	for i, part := range strings.SplitN(version, ".", 3) {
 		end := strings.IndexFunc(part, func(c rune) bool { return c < '0' || c > '9' })

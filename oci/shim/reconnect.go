@@ -191,5 +191,5 @@ func (c *conn) identify(ctx context.Context, b bundle) (process.Process, error) 
 		}
 	}
 	return process.Process{}, fmt.Errorf("the shim reports process %d as its own, which does not run in %s: %w",
-		response.GetShimPid(), b, errdefs.ErrFailedPrecondition)
+		response.GetShimPid(), b.Dir(), errdefs.ErrFailedPrecondition)
 }

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"net"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	task "github.com/containerd/containerd/api/runtime/task/v2"
+	"github.com/containerd/errdefs"
 	"github.com/containerd/ttrpc"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
@@ -40,6 +42,18 @@ func dialShim(t *testing.T, methods map[string]ttrpc.Method) *conn {
 	c := &conn{client: ttrpc.NewClient(socket), service: "task", timeout: time.Minute, exits: map[[2]string]*exitQuery{}}
 	t.Cleanup(func() { c.client.Close() })
 	return c
+}
+
+// TestIdentifyRefusesForeignProcess: a shim's process must run in the bundle, which the error names.
+func TestIdentifyRefusesForeignProcess(t *testing.T) {
+	c := dialShim(t, map[string]ttrpc.Method{
+		"Connect": func(context.Context, func(any) error) (any, error) { return &task.ConnectResponse{ShimPid: 1}, nil },
+	})
+	b := bundle{driver.Bundle(t.TempDir())}
+	p, err := c.identify(t.Context(), b)
+	if !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "does not run in "+b.Dir()+":") {
+		t.Errorf("identify = %v, %v, want a failed precondition that names %s", p, err, b.Dir())
+	}
 }
 
 // TestKillIsRepeated: a shim that is just starting a command reports that it has killed it, but has not.
