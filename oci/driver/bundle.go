@@ -75,22 +75,6 @@ func (b Bundle) Create(s *specs.Spec) error {
 	return nil
 }
 
-// ReadConfig reads config.json. Its Linux section is never nil.
-func (b Bundle) ReadConfig() (*specs.Spec, error) {
-	data, err := os.ReadFile(b.Config())
-	if err != nil {
-		return nil, fmt.Errorf("read config.json: %w", err)
-	}
-	s := &specs.Spec{}
-	if err := json.Unmarshal(data, s); err != nil {
-		return nil, fmt.Errorf("read config.json: %w", err)
-	}
-	if s.Linux == nil {
-		s.Linux = &specs.Linux{}
-	}
-	return s, nil
-}
-
 // FileExists reports whether there is a file, of any kind, at the path.
 func FileExists(path string) bool {
 	_, err := os.Lstat(path)
