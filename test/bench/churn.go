@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// churn measures pods per second with many callers, each of whom brings pods up and down again, in turns of everybody.
+// churn measures pods per second with concurrent callers, each of which brings pods up and down, first by hand and then
+// with each runtime.
 func (b *bench) churn(ctx context.Context, handler string) (err error) {
 	podd := b.servers[0]
 	reference, err := podd.kubelet.up(ctx, handler, &timer{})
@@ -42,7 +43,7 @@ func (b *bench) churn(ctx context.Context, handler string) (err error) {
 	return nil
 }
 
-// many has the callers do one thing n times in all, and returns how many a second.
+// many calls one n times in all, with concurrent callers, and returns the rate.
 func (b *bench) many(ctx context.Context, n int, one func(context.Context) error) (perSecond float64, err error) {
 	var next atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)

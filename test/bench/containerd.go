@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// containerdConfig has what a package's configuration has, private places, and restrict_oom_score_adj for machines
+// containerdConfig is a package's configuration with private paths, and with restrict_oom_score_adj for machines
 // without CAP_SYS_RESOURCE. The parameters are directory, plugins, network configuration, runc, crun.
 const containerdConfig = `version = 3
 root = "%[1]s/root"

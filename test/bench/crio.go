@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// crioConfig has private places and the cgroup driver of the others. The parameters are directory, plugins, network
+// crioConfig has private paths and the others' cgroup driver. The parameters are directory, plugins, network
 // configuration, runc, crun, directory of pinns, conmon.
 const crioConfig = `[crio]
 root = "%[1]s/storage"

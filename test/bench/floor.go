@@ -32,7 +32,7 @@ type floor struct {
 	made          atomic.Int64
 }
 
-// floorPod is a pod by hand: its namespaces and bundle in memory, its files on disk.
+// floorPod is a pod by hand: its namespaces and bundle on tmpfs, its files on disk.
 type floorPod struct {
 	id, run, disk string
 	pidfd         int
@@ -40,8 +40,11 @@ type floorPod struct {
 
 func newFloor(repo string, d *daemon.Daemon) (*floor, error) {
 	files, err := libcni.ConfFiles(d.Path("net.d"), []string{".conflist"})
-	if err != nil || len(files) == 0 {
-		return nil, fmt.Errorf("no network configuration list in %s: %w", d.Path("net.d"), err)
+	if err != nil {
+		return nil, err
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("no network configuration list in %s", d.Path("net.d"))
 	}
 	list, err := libcni.ConfListFromFile(files[0])
 	if err != nil {
@@ -62,8 +65,8 @@ func newFloor(repo string, d *daemon.Daemon) (*floor, error) {
 
 func (f *floor) close() error { return errors.Join(unmountBelow(f.dir), os.RemoveAll(f.dir)) }
 
-// copyFrom takes over the files and config.json of a container of podd, which must run for as long as the floor is
-// measured: its pod's files are mounted into the floor's containers too.
+// copyFrom copies the files and config.json of a container of podd, which must run while the floor is measured: its
+// pod's files are also mounted into the floor's containers.
 func (f *floor) copyFrom(handler, container string) error {
 	f.handler, f.path = handler, peerHost{tools: f.bin}.runtimePath(handler)
 	data, err := os.ReadFile(f.podd.Path("run", "containers", container, "config.json"))
@@ -117,7 +120,7 @@ func (f *floor) down(ctx context.Context, p floorPod, t *timer) error {
 	})
 }
 
-// run is one call of the OCI runtime. It prints nothing unless it fails, and then to its log.
+// run runs the OCI runtime once. If that fails, the error has the runtime's log.
 func (f *floor) run(args ...string) error {
 	log := filepath.Join(f.dir, runName, "runtime.log")
 	cmd := exec.Command(f.path, append([]string{"--root", filepath.Join(f.dir, runName, f.handler), "--log", log},
@@ -153,7 +156,7 @@ func (f *floor) create(p *floorPod) error {
 	return err
 }
 
-// kill ends the container and waits for it.
+// kill kills the container and waits for its exit.
 func (f *floor) kill(p floorPod) error {
 	defer unix.Close(p.pidfd)
 	if err := f.run("kill", p.id, "KILL"); err != nil {
@@ -167,7 +170,7 @@ func (f *floor) kill(p floorPod) error {
 	}
 }
 
-// configure is the reference's config.json with the places of this pod.
+// configure returns the reference's config.json with the paths of this pod.
 func (p *floorPod) configure(reference *specs.Spec) *specs.Spec {
 	s, linux := *reference, *reference.Linux
 	s.Root = &specs.Root{Path: p.onDisk("rootfs")}
@@ -186,20 +189,20 @@ func (p *floorPod) inRun(name string) string { return filepath.Join(p.run, name)
 
 func (p *floorPod) onDisk(name string) string { return filepath.Join(p.disk, name) }
 
-// pinned are the namespaces that containers of one pod share, and what the kernel calls them.
+// pinned are the namespaces that containers of one pod share, with their names in /proc.
 var pinned = map[specs.LinuxNamespaceType]string{specs.NetworkNamespace: "net", specs.IPCNamespace: "ipc",
 	specs.UTSNamespace: "uts"}
 
 func pinName(t specs.LinuxNamespaceType) string { return pinned[t] }
 
-// pinNamespaces makes new namespaces on a thread that ends with them, and mounts them on files.
+// pinNamespaces creates namespaces on a thread of their own, which then ends, and mounts them on files.
 func (p *floorPod) pinNamespaces() error {
 	if err := errors.Join(os.Mkdir(p.run, 0o755), os.Mkdir(p.disk, 0o755)); err != nil {
 		return err
 	}
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlock: the thread is spoilt
+		runtime.LockOSThread() // never unlocked: the thread must not run other goroutines
 		done <- p.unshareAndPin()
 	}()
 	return <-done

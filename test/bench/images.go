@@ -13,7 +13,7 @@ import (
 	"github.com/podd-project/podd/test/images"
 )
 
-// The image whose pull is measured: as many layers as a big application's, of bytes that do not compress.
+// The image whose pull is measured: as many layers as a large application has, of incompressible bytes.
 const (
 	manyLayers     = "registry.test/many-layers:1"
 	layers         = 40
@@ -37,7 +37,7 @@ func serveImages(ctx context.Context) (*imageSource, error) {
 		return nil, err
 	}
 	s := &imageSource{dir: dir}
-	// links: nothing is written to again, and index.json is replaced
+	// Hard links: no file is written to again, except index.json, which is replaced.
 	if err := exec.CommandContext(ctx, "cp", "-al", string(built)+"/.", dir).Run(); err != nil {
 		return nil, errors.Join(err, s.close())
 	}

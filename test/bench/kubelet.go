@@ -16,16 +16,16 @@ import (
 
 const busybox = "registry.k8s.io/e2e-test-images/busybox:1.29-2"
 
-// callLimit is how long one call may take before the run is given up.
+// callLimit is the timeout of one call. When it expires the run fails.
 const callLimit = 2 * time.Minute
 
-// kubelet plays the kubelet of one server: it asks for what a kubelet asks for, in its order.
+// kubelet acts as the kubelet of one server: it sends the requests of a kubelet, in its order.
 type kubelet struct {
 	conn         *grpc.ClientConn
 	runtime      cri.RuntimeServiceClient
 	images       cri.ImageServiceClient
 	cgroupParent string
-	dir          string // of logs and of what is mounted into containers
+	dir          string // for logs and for the files that are mounted into containers
 	made         atomic.Int64
 }
 
@@ -163,12 +163,12 @@ func (k *kubelet) exec(ctx context.Context, p criPod) error {
 	defer cancel()
 	r, err := k.runtime.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: p.container, Cmd: []string{"true"}, Timeout: 60})
 	if err == nil && r.ExitCode != 0 {
-		err = fmt.Errorf("true ends with %d: %s", r.ExitCode, r.Stderr)
+		err = fmt.Errorf("exit code of true = %d, want 0: %s", r.ExitCode, r.Stderr)
 	}
 	return err
 }
 
-// down ends the pod without grace, so that what is measured is the runtime's work.
+// down stops and removes the pod without grace period, so that only the runtime's work is measured.
 func (k *kubelet) down(ctx context.Context, p criPod, t *timer) error {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
@@ -192,7 +192,7 @@ func (k *kubelet) down(ctx context.Context, p criPod, t *timer) error {
 	})
 }
 
-// removeFurther stops and removes the containers that add has made in the pod, as a kubelet does before it stops the
+// removeFurther stops and removes the containers that add created in the pod, as a kubelet does before it stops the
 // pod.
 func (k *kubelet) removeFurther(ctx context.Context, p criPod) error {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
@@ -216,7 +216,7 @@ func (k *kubelet) removeFurther(ctx context.Context, p criPod) error {
 	return nil
 }
 
-// removeAll takes down what is left of an interrupted run.
+// removeAll stops and removes the pods that an interrupted run left.
 func (k *kubelet) removeAll(ctx context.Context) error {
 	list, err := k.runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
 	if err != nil {
@@ -231,7 +231,7 @@ func (k *kubelet) removeAll(ctx context.Context) error {
 		}
 	}
 	if len(failed) > 0 {
-		return fmt.Errorf("pods stay: %s", strings.Join(failed, "; "))
+		return fmt.Errorf("remove pods: %s", strings.Join(failed, "; "))
 	}
 	return nil
 }

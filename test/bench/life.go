@@ -15,16 +15,16 @@ const (
 	execOne = "ExecSync true"
 )
 
-// settled is how long a container runs before a command in it is measured as a probe: much longer than the kernel stays
-// quick to move processes into cgroups after it has done so (milliseconds instead of a grace period of RCU, and what
-// made a container has just moved some).
+// settled is how long a container runs before a command in it is measured as a probe. After a process was moved into a
+// cgroup, as at the start of a container, the next moves are fast for some milliseconds: they do not wait for a grace
+// period of RCU. settled is much longer than that.
 const settled = 200 * time.Millisecond
 
-// warmUp is how many lives are lived before any is counted.
+// warmUp is the number of rounds before those that count.
 const warmUp = 3
 
-// life measures pods one after the other: in each round everybody makes one, so that a slow minute of the machine is
-// everybody's.
+// life measures pods one after the other. In each round the floor and every runtime make one, so that a slow minute of
+// the machine affects all of them.
 func (b *bench) life(ctx context.Context, handler string) (err error) {
 	podd := b.servers[0]
 	reference, err := podd.kubelet.up(ctx, handler, &timer{})
@@ -60,15 +60,15 @@ func (b *bench) life(ctx context.Context, handler string) (err error) {
 	return nil
 }
 
-// able returns the servers that can run the handler at all, and says who cannot: an old crun refuses the OCI version
-// that some write.
+// able returns the servers that can run a pod of the handler, and prints which cannot: an old crun refuses the OCI
+// version that some of them write.
 func (b *bench) able(ctx context.Context, handler string) []*server {
 	var able []*server
 	for _, s := range b.servers {
 		if err := s.live(ctx, handler, &samples{}); err != nil {
 			fmt.Printf("%s cannot run %s here: %v\n\n", s.name, handler, err)
 			if err := s.kubelet.removeAll(ctx); err != nil && s.name != "podd" {
-				fmt.Printf("%s: %v\n\n", s.name, err)
+				fmt.Printf("%s: failed to remove pods: %v\n\n", s.name, err)
 			}
 			continue
 		}
@@ -116,8 +116,8 @@ func (s *server) live(ctx context.Context, handler string, into *samples) error 
 	return nil
 }
 
-// measureExec runs a command in a new container at once, and then as a probe is run: in one that has been there for a
-// while.
+// measureExec runs a command in a container right after its start, and again when it has run for a while, as for a
+// probe.
 func measureExec(into *samples, exec func() error) error {
 	for _, e := range []struct {
 		name  string

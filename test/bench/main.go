@@ -18,7 +18,7 @@ import (
 	"github.com/podd-project/podd/test/daemon"
 )
 
-// plan is what to measure.
+// plan says what to measure.
 type plan struct {
 	handlers        []string
 	sizes           []int
@@ -27,7 +27,7 @@ type plan struct {
 	only            []string
 }
 
-// measurements in the order in which they run. Each brings its pods up and takes them down again.
+// measurements are in the order in which they run. Each removes its pods at its end.
 var measurements = []struct {
 	name string
 	run  func(*bench, context.Context, string) error
@@ -42,13 +42,11 @@ var measurements = []struct {
 func main() {
 	p := plan{}
 	handlers := flag.String("handlers", "runc,crun", "runtime handlers")
-	sizes := flag.String("sizes", "20,200,1000", "numbers of containers that lists, statistics and memory are measured "+
-		"with")
-	only := flag.String("only", "", "which measurements: life, churn, sizes, restart, pull; empty: all")
-	flag.IntVar(&p.rounds, "rounds", 30, "how often each pod life is measured")
-	flag.IntVar(&p.callers, "callers", 8, "concurrent callers of the churn")
-	flag.StringVar(&p.peers, "peers", "", "directory of containerd and CRI-O, as peers/build.sh prints it; empty: "+
-		"without them")
+	sizes := flag.String("sizes", "20,200,1000", "numbers of containers for lists, statistics and memory")
+	only := flag.String("only", "", "measurements: life, churn, sizes, restart, pull; empty: all")
+	flag.IntVar(&p.rounds, "rounds", 30, "rounds of life")
+	flag.IntVar(&p.callers, "callers", 8, "concurrent callers of churn")
+	flag.StringVar(&p.peers, "peers", "", "directory of containerd and CRI-O, from peers/build.sh; empty: without them")
 	flag.Parse()
 	p.handlers, p.only = strings.Split(*handlers, ","), strings.FieldsFunc(*only, func(r rune) bool { return r == ',' })
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
@@ -74,7 +72,7 @@ func (p *plan) parseSizes(list string) error {
 	return nil
 }
 
-// bench is one run: the servers under measurement, all started.
+// bench is one run, with all servers started.
 type bench struct {
 	plan
 	servers []*server
@@ -112,7 +110,7 @@ func run(ctx context.Context, p plan) (err error) {
 	return nil
 }
 
-// start brings up the registry, podd, the peers and the floor, and has every server pull the image.
+// start starts the registry, podd, the peers and the floor, and pulls the image on every server.
 func (b *bench) start(ctx context.Context, repo string) (err error) {
 	if b.images, err = serveImages(ctx); err != nil {
 		return err

@@ -12,17 +12,18 @@ import (
 	"strings"
 )
 
-// usage is the proportional set size of a server, in bytes: shared pages count by the share.
+// usage is the proportional set size (PSS) of a server, in bytes.
 type usage struct {
 	daemon uint64
-	// others is every other process of the server but the workload itself: monitors, shims, pause processes.
+	// others is all other processes of the server except the workload: monitors, shims, pause processes.
 	others uint64
 }
 
-// workload is the program in the containers, which is not the runtime's to account for.
+// workload is the program in the containers. Its memory is not counted.
 const workload = "sleep"
 
-// memory adds up the processes whose command line or cgroup mentions the server's directory.
+// memory returns the memory of the daemon, and of the processes with the server's directory in their command line or
+// cgroup.
 func (s *server) memory() (usage, error) {
 	var u usage
 	daemon := strconv.Itoa(s.process.Pid())
@@ -55,7 +56,7 @@ func (s *server) owns(proc string) bool {
 	if err != nil || strings.TrimSpace(string(comm)) == workload {
 		return false
 	}
-	command, _ := os.ReadFile(proc + "/cmdline") // gone: empty, not ours
+	command, _ := os.ReadFile(proc + "/cmdline") // empty if the process has ended
 	cgroup, _ := os.ReadFile(proc + "/cgroup")
 	return bytes.Contains(command, []byte(s.mark+"/")) || bytes.Contains(cgroup, []byte(s.kubelet.cgroupParent+"/"))
 }
@@ -78,7 +79,7 @@ func pss(proc string) (uint64, error) {
 // clockTick is USER_HZ, which is 100 on every Linux.
 const clockTick = 100
 
-// cpuSeconds is what a process itself has used so far; 0 when it cannot be read.
+// cpuSeconds returns the CPU time of a process without its children; 0 if it cannot be read.
 func cpuSeconds(pid int) float64 {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

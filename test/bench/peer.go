@@ -18,7 +18,7 @@ import (
 	"github.com/podd-project/podd/test/images"
 )
 
-// peerHost is what all peers get: the same OCI runtimes, plugins, network configuration and images as podd.
+// peerHost is what all peers use: the same OCI runtimes, plugins, network configuration and images as podd.
 type peerHost struct {
 	bin, tools, cni string
 	registry        *images.Registry
@@ -31,7 +31,7 @@ func (h peerHost) runtimePath(name string) string {
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return name // the peer will say that it is missing
+		return name // the peer reports that it is missing
 	}
 	return path
 }
@@ -41,7 +41,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// peer is the process of another runtime, on a private directory.
+// peer is the process of another runtime, with a private directory.
 type peer struct {
 	dir, binary string
 	args, env   []string
@@ -49,7 +49,7 @@ type peer struct {
 	cmd         *exec.Cmd
 }
 
-// newPeer makes the directory and lets configure write into it what the peer wants to know.
+// newPeer creates the peer's directory and calls configure, which writes its configuration there.
 func newPeer(name, socket string, configure func(dir string) error) (*server, *peer, error) {
 	dir, err := os.MkdirTemp("/tmp", "bench-"+name+"-")
 	if err != nil {
@@ -64,7 +64,7 @@ func newPeer(name, socket string, configure func(dir string) error) (*server, *p
 	return s, p, errors.Join(mountRun(dir), configure(dir))
 }
 
-// Start runs the peer and returns when it answers.
+// Start starts the peer and waits until it answers.
 func (p *peer) Start(ctx context.Context, args ...string) error {
 	log, err := os.OpenFile(filepath.Join(p.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -93,7 +93,7 @@ func (p *peer) logTail() string {
 	return strings.Join(lines[max(0, len(lines)-20):], "\n")
 }
 
-// Stop ends the peer; its pods stay.
+// Stop stops the peer; its pods keep running.
 func (p *peer) Stop() error {
 	if err := p.cmd.Process.Signal(unix.SIGTERM); err != nil {
 		return err
@@ -101,16 +101,16 @@ func (p *peer) Stop() error {
 	hang := time.AfterFunc(time.Minute, func() { _ = p.cmd.Process.Kill() })
 	defer hang.Stop()
 	var exit *exec.ExitError
-	if err := p.cmd.Wait(); err != nil && !errors.As(err, &exit) { // each has its own idea of the code
+	if err := p.cmd.Wait(); err != nil && !errors.As(err, &exit) { // the exit code after SIGTERM differs between peers
 		return err
 	}
 	return nil
 }
 
-// Pid is the daemon's.
+// Pid returns the daemon's pid.
 func (p *peer) Pid() int { return p.cmd.Process.Pid }
 
-// remove stops the peer and deletes what it leaves: its mounts, its cgroup and its directory.
+// remove stops the peer and removes its mounts, its cgroup and its directory.
 func (p *peer) remove() error {
 	var errs []error
 	if p.cmd != nil && p.cmd.ProcessState == nil {

@@ -8,7 +8,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// pull measures the pull of an image of many layers from loopback. The handler does not matter: the first one does.
+// pull measures the pull of an image of many layers from loopback, once, because it does not depend on the handler.
 func (b *bench) pull(ctx context.Context, handler string) error {
 	if handler != b.handlers[0] {
 		return nil

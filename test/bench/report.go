@@ -15,7 +15,7 @@ func ms(d time.Duration) string { return fmt.Sprintf("%.1f", float64(d.Microseco
 
 func mb(n uint64) string { return fmt.Sprintf("%.2f", float64(n)/(1<<20)) }
 
-// printMachine names what the numbers depend on.
+// printMachine prints what the numbers depend on.
 func printMachine(p plan) {
 	var u unix.Utsname
 	kernel := "?"
@@ -49,7 +49,7 @@ func load() string {
 	return one
 }
 
-// printLife shows the steps by hand and then everybody's calls with the ratio of the sums to the floor.
+// printLife prints the steps by hand, and the calls of each server with the ratios to the floor.
 func printLife(handler string, rounds int, byHand *samples, servers []*server, byServer []samples) {
 	fmt.Printf("### One pod with one container, %s, p50 (p99) in ms of %d rounds\n\n| by hand | ms |\n|---|---:|\n",
 		handler, rounds)
@@ -75,7 +75,7 @@ func printLife(handler string, rounds int, byHand *samples, servers []*server, b
 	fmt.Println()
 }
 
-// printStages shows where the time of podd's creations went.
+// printStages prints the durations of the stages of podd's creations.
 func printStages(s *samples) {
 	fmt.Print("| podd's stages | ms |\n|---|---:|\n")
 	for _, n := range s.names {
@@ -84,7 +84,7 @@ func printStages(s *samples) {
 	fmt.Println()
 }
 
-// ratio compares medians; empty where the floor has no such step.
+// ratio returns the ratio of the medians; empty if the floor has no such step.
 func ratio(s, floor *samples, name string) string {
 	of := floor.quantile(name, 0.5)
 	if of == 0 {
@@ -124,7 +124,7 @@ func printIdle(name, handler string, u usage) {
 		mb(u.daemon), mb(u.others))
 }
 
-// printSize shows n containers; what memory they cost by pod only where each has a pod of its own.
+// printSize prints the results of one size; memory for each pod only if each container has a pod of its own.
 func printSize(name string, at size, pods int, took *samples, used usage) {
 	n := at.containers
 	fmt.Printf("| %s, %d containers in %d pods | |\n|---|---:|\n", name, n, pods)

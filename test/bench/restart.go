@@ -10,8 +10,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// restart measures how long after its start a server lists all its pods as ready, with the largest of the sizes but at
-// most a hundred pods.
+// restart measures the time from the start of a server until it lists all its pods as ready, with as many pods as the
+// largest size, 100 at most.
 func (b *bench) restart(ctx context.Context, handler string) error {
 	n := min(100, slices.Max(b.sizes))
 	for _, s := range b.able(ctx, handler) {
@@ -40,8 +40,11 @@ func (b *bench) restartWith(ctx context.Context, s *server, handler string, n in
 		ready := cri.PodSandboxState_SANDBOX_READY
 		l, err := s.kubelet.runtime.ListPodSandbox(ctx,
 			&cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{State: &cri.PodSandboxStateValue{State: ready}}})
-		if err != nil || len(l.Items) != n {
-			return fmt.Errorf("%d of %d pods are ready after a restart: %w", len(l.GetItems()), n, err)
+		if err != nil {
+			return fmt.Errorf("list pods after a restart: %w", err)
+		}
+		if len(l.Items) != n {
+			return fmt.Errorf("ready pods after a restart = %d, want %d", len(l.Items), n)
 		}
 		took.add("restart", time.Since(start))
 	}

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runName is the directory that stands for /run: a tmpfs, as on every node. On ext4 nearly half of podd's processor
-// time in the churn was the making of files and directories (RESULTS.md), which no node would see.
+// runName is the directory used as /run: a tmpfs, as on every node. On ext4 nearly half of podd's CPU time in the churn
+// was the creation of files and directories (RESULTS.md), which does not happen on a node.
 const runName = "run"
 
-// mountRun makes that directory in dir.
+// mountRun creates and mounts that directory in dir.
 func mountRun(dir string) error {
 	path := filepath.Join(dir, runName)
 	if err := os.Mkdir(path, 0o755); err != nil {
@@ -27,7 +27,7 @@ func mountRun(dir string) error {
 	return nil
 }
 
-// unmountBelow takes down all that is mounted below dir.
+// unmountBelow unmounts everything below dir.
 func unmountBelow(dir string) error {
 	list, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
 	errs := []error{err}

@@ -12,15 +12,15 @@ import (
 	"github.com/podd-project/podd/test/images"
 )
 
-// server is a CRI runtime under measurement, which keeps its pods over a restart.
+// server is a CRI runtime that is measured. Its pods survive a restart.
 type server struct {
 	name    string
 	kubelet *kubelet
 	process process
-	// mark is what the command lines or cgroups of everything that belongs to it mention.
+	// mark is a directory that all its processes have in their command line or cgroup.
 	mark    string
 	cleanup func() error
-	// stages, if set, takes how long the stages of creations are; podd tells them.
+	// stages, if not nil, collects the durations of the stages of creations, which podd reports.
 	stages *samples
 }
 
@@ -38,7 +38,7 @@ func (s *server) close() error {
 	return errors.Join(s.kubelet.removeAll(ctx), s.kubelet.conn.Close(), s.cleanup())
 }
 
-// answers waits until the server does, which is how long a kubelet would have to wait.
+// answers waits until the server answers, which a kubelet would wait for too.
 func (k *kubelet) answers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -58,7 +58,7 @@ func (k *kubelet) answers(ctx context.Context) error {
 	}
 }
 
-// startPodd runs podd as it is released, with the defaults but for the places.
+// startPodd starts podd with the default configuration except for the paths.
 func startPodd(ctx context.Context, registry *images.Registry) (*server, *daemon.Daemon, error) {
 	d, err := daemon.New(daemon.Options{Registry: registry, Set: []string{`log.level="info"`}, RunOnTmpfs: true})
 	if err != nil {

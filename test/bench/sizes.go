@@ -12,29 +12,29 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// listRounds is how often each list is asked for, statsRounds how often each list of statistics.
+// listRounds is the number of requests for each list, statsRounds for each list of statistics.
 const (
 	listRounds  = 30
 	statsRounds = 10
 )
 
-// listPause is between two rounds: a kubelet does not ask without a pause either. It asks for statistics every ten
-// seconds, so the pause before each of those is longer than a server keeps what it has measured.
+// listPause is the pause between two rounds. A kubelet requests statistics every ten seconds; statsPause is longer than
+// a server uses a sample again.
 const (
 	listPause  = 50 * time.Millisecond
 	statsPause = 1200 * time.Millisecond
 )
 
-// maxPods is how many pods there are; containers above that are further ones of the same pods, and are the first
-// handler's: who they are listed for does not matter.
+// maxPods is the largest number of pods. More containers than that are added to these pods, and only with the first
+// handler, because lists do not depend on the handler.
 const maxPods = 200
 
-// restTime is how long a server is only looked at before its memory counts as that of one at rest: it may have had a
-// thousand containers just before, and Go collects what garbage there is after two minutes.
+// restTime is how long a server only answers lists before its memory is measured as that at rest. It may have had 1,000
+// containers just before, and Go runs a garbage collection at least every two minutes.
 const restTime = 130 * time.Second
 
-// sizesAndMemory measures, with growing numbers of containers, what a kubelet asks for all the time, and what pods of
-// one container cost in memory.
+// sizesAndMemory measures, with growing numbers of containers, the requests that a kubelet repeats, and the memory for
+// pods of one container.
 func (b *bench) sizesAndMemory(ctx context.Context, handler string) error {
 	servers := b.able(ctx, handler)
 	if err := rest(ctx, servers); err != nil {
@@ -48,7 +48,7 @@ func (b *bench) sizesAndMemory(ctx context.Context, handler string) error {
 	return nil
 }
 
-// rest asks the servers for their pods and containers once a second, as a kubelet does, and for nothing else.
+// rest lists pods and containers of the servers once a second, as a kubelet does.
 func rest(ctx context.Context, servers []*server) error {
 	for end := time.Now().Add(restTime); time.Now().Before(end); time.Sleep(time.Second) {
 		for _, s := range servers {
@@ -94,7 +94,7 @@ func (b *bench) sizesOf(ctx context.Context, s *server, handler string) (err err
 	return nil
 }
 
-// size is how many containers there are, and what the server was when there were none.
+// size is the number of containers, and the server's memory when there were none.
 type size struct {
 	containers int
 	idle       usage
@@ -131,7 +131,7 @@ func (b *bench) fill(ctx context.Context, s *server, pods []criPod, n int) error
 	return err
 }
 
-// upMany brings n pods up, by all callers.
+// upMany creates n pods, with all callers.
 func (b *bench) upMany(ctx context.Context, s *server, handler string, n int) ([]criPod, error) {
 	var mu sync.Mutex
 	var pods []criPod
@@ -160,13 +160,13 @@ func (b *bench) downAll(ctx context.Context, s *server, pods []criPod) error {
 	return err
 }
 
-// looking is one call of a kubelet that only looks; it returns how many items it got, of how many that there are.
+// looking is a read-only call of a kubelet. It returns the number of items and the number expected.
 type looking struct {
 	name string
 	call func(round int) (got, want int, err error)
 }
 
-// lists measures the calls of a kubelet that only looks, at n containers in the pods.
+// lists measures the read-only calls of a kubelet, with n containers in the pods.
 func (s *server) lists(ctx context.Context, n int, pods []criPod) (*samples, error) {
 	r, took := s.kubelet.runtime, &samples{}
 	often := []looking{
@@ -224,7 +224,7 @@ func (l looking) measure(took *samples, round int) error {
 		return fmt.Errorf("%s: %w", l.name, err)
 	}
 	if got != want {
-		return fmt.Errorf("%s: %d of %d", l.name, got, want)
+		return fmt.Errorf("%s: %d items, want %d", l.name, got, want)
 	}
 	return nil
 }

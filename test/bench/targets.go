@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What podd is to reach. Times and ratios are medians within one run.
+// The targets. Times and ratios are medians within one run.
 const (
 	maxLifeRatio  = 1.15 // of the floor: pod-up, pod-down, and ExecSync of the runtime's own exec
 	minChurnRatio = 0.9  // of the floor's pods per second
@@ -28,16 +28,16 @@ const (
 	megabyte = float64(1 << 20)
 )
 
-// target is one thing to reach, and what was measured.
+// target is a limit and the value measured.
 type target struct {
 	what string
-	// measured is to be at most limit, or at least when least.
+	// measured must be at most limit, or at least limit if least is set.
 	measured, limit float64
 	least           bool
 	unit            string
 }
 
-// short is by how much of the limit it falls short; 0 or less when it holds.
+// short returns by how much the target is missed, as a fraction of the limit; 0 or less if it is met.
 func (t target) short() float64 {
 	if t.least {
 		return (t.limit - t.measured) / t.limit
@@ -45,10 +45,10 @@ func (t target) short() float64 {
 	return (t.measured - t.limit) / t.limit
 }
 
-// judge adds a target that was measured.
+// judge adds a target with the value measured.
 func (b *bench) judge(t target) { b.targets = append(b.targets, t) }
 
-// judgeLife wants podd near the floor and its calls even.
+// judgeLife compares the life of a pod with the floor, and the p99 of each call with its p50.
 func (b *bench) judgeLife(handler string, byHand, podd *samples) {
 	for _, name := range []string{podUp, podDown, execOne} {
 		if of := byHand.quantile(name, 0.5); of > 0 {
@@ -59,12 +59,12 @@ func (b *bench) judgeLife(handler string, byHand, podd *samples) {
 	b.judgeTails(", "+handler, podd)
 }
 
-// judgeTails names the call whose p99 is furthest above its p50.
+// judgeTails adds a target for the call with the largest ratio of p99 to p50.
 func (b *bench) judgeTails(where string, s *samples) {
 	worst, ratio := "", 0.0
 	for _, name := range s.names {
 		p50 := s.quantile(name, 0.5)
-		if strings.Contains(name, ": ") || p50 == 0 { // a stage is no call
+		if strings.Contains(name, ": ") || p50 == 0 { // a stage, not a call
 			continue
 		}
 		if r := float64(s.quantile(name, 0.99)) / float64(p50); r > ratio {
@@ -76,7 +76,7 @@ func (b *bench) judgeTails(where string, s *samples) {
 	}
 }
 
-// judgeLists looks at lists where there is a target for that number of containers.
+// judgeLists judges the lists of those numbers of containers that have a target.
 func (b *bench) judgeLists(handler string, containers int, took *samples) {
 	switch containers {
 	case statsOf:
@@ -91,20 +91,20 @@ func (b *bench) judgeLists(handler string, containers int, took *samples) {
 	}
 }
 
-// judgeMemory is called for pods of one container.
+// judgeMemory judges the memory of pods with one container each.
 func (b *bench) judgeMemory(handler string, pods int, used, idle usage) {
 	grown := float64(used.daemon) - float64(idle.daemon) + float64(used.others) - float64(idle.others)
 	b.judge(target{what: fmt.Sprintf("PSS for each of %d pods, %s", pods, handler),
 		measured: grown / float64(pods) / megabyte, limit: maxPod, unit: "MB"})
 }
 
-// judgeIdle is called before the first pods of the sizes.
+// judgeIdle judges the daemon's memory before the first pods of the sizes.
 func (b *bench) judgeIdle(handler string, u usage) {
 	b.judge(target{what: "daemon idle after that, " + handler, measured: float64(u.daemon) / megabyte, limit: maxIdle,
 		unit: "MB"})
 }
 
-// judgeChurn compares podd with the first row, which is the floor.
+// judgeChurn compares podd with the floor, which is the first row.
 func (b *bench) judgeChurn(handler string, r churnResult) {
 	for _, row := range r.rows {
 		if row.name == "podd" {
@@ -123,31 +123,31 @@ func (b *bench) judgeRestart(handler string, pods int, took time.Duration) {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// printTargets ends the report. What has a target and was not measured is said, too.
+// printTargets prints the end of the report, with the targets that were not measured.
 func (b *bench) printTargets() { writeTargets(os.Stdout, b.targets) }
 
 func writeTargets(w io.Writer, targets []target) {
-	fmt.Fprint(w, "### Beside the targets\n\n| target | limit | measured | |\n|---|---:|---:|---|\n")
+	fmt.Fprint(w, "### Targets\n\n| target | limit | measured | |\n|---|---:|---:|---|\n")
 	failed := 0
 	for _, t := range targets {
-		verdict, sign := "holds", "<="
+		verdict, sign := "met", "<="
 		if t.least {
 			sign = ">="
 		}
 		if s := t.short(); s > 0 {
 			failed++
-			verdict = fmt.Sprintf("**falls short by %.0f %%**", s*percent)
+			verdict = fmt.Sprintf("**missed by %.0f %%**", s*percent)
 		}
 		fmt.Fprintf(w, "| %s | %s %.2f %s | %.2f | %s |\n", t.what, sign, t.limit, t.unit, t.measured, verdict)
 	}
-	fmt.Fprintf(w, "\n%d of %d targets hold.", len(targets)-failed, len(targets))
+	fmt.Fprintf(w, "\n%d of %d targets are met.", len(targets)-failed, len(targets))
 	if missing := unmeasured(targets); len(missing) > 0 {
 		fmt.Fprintf(w, " Not measured in this run: %s.", strings.Join(missing, ", "))
 	}
 	fmt.Fprint(w, "\n\n")
 }
 
-// unmeasured are the kinds of targets that are not among those measured, by how their names begin.
+// unmeasured returns the kinds of targets that were not measured, as prefixes of their names.
 func unmeasured(targets []target) (missing []string) {
 	for _, kind := range []string{podUp, podDown, execOne, "churn", "ListContainerStats", "ListPodSandbox",
 		"ListContainers with", "daemon idle", "PSS for each", "restart", "p99"} {

@@ -11,23 +11,23 @@ func TestTargets(t *testing.T) {
 		target target
 		want   string
 	}{
-		{target{what: "a", measured: 1.15, limit: 1.15, unit: "x floor"}, "| a | <= 1.15 x floor | 1.15 | holds |"},
-		{target{what: "b", measured: 1.38, limit: 1.15, unit: "x floor"}, "| b | <= 1.15 x floor | 1.38 | **falls short " +
+		{target{what: "a", measured: 1.15, limit: 1.15, unit: "x floor"}, "| a | <= 1.15 x floor | 1.15 | met |"},
+		{target{what: "b", measured: 1.38, limit: 1.15, unit: "x floor"}, "| b | <= 1.15 x floor | 1.38 | **missed " +
 			"by 20 %** |"},
 		{target{what: "c", measured: 0.81, limit: 0.9, least: true, unit: "x floor"},
-			"| c | >= 0.90 x floor | 0.81 | **falls short by 10 %** |"},
-		{target{what: "d", measured: 2, limit: 0.9, least: true, unit: "x floor"}, "| d | >= 0.90 x floor | 2.00 | holds |"},
-		{target{what: "e", measured: -0.1, limit: 0.4, unit: "MB"}, "| e | <= 0.40 MB | -0.10 | holds |"},
+			"| c | >= 0.90 x floor | 0.81 | **missed by 10 %** |"},
+		{target{what: "d", measured: 2, limit: 0.9, least: true, unit: "x floor"}, "| d | >= 0.90 x floor | 2.00 | met |"},
+		{target{what: "e", measured: -0.1, limit: 0.4, unit: "MB"}, "| e | <= 0.40 MB | -0.10 | met |"},
 	} {
 		var out strings.Builder
 		writeTargets(&out, []target{c.target})
 		if !strings.Contains(out.String(), "\n"+c.want+"\n") {
-			t.Errorf("no line %s in\n%s", c.want, out.String())
+			t.Errorf("want line %s, got\n%s", c.want, out.String())
 		}
 	}
 }
 
-// TestEveryTargetIsJudged plays a run in which everything takes 10 ms, but for one call that once took 40.
+// TestEveryTargetIsJudged simulates a run in which everything takes 10 ms, except one call that once took 40 ms.
 func TestEveryTargetIsJudged(t *testing.T) {
 	b := &bench{}
 	even := &samples{}
@@ -37,7 +37,7 @@ func TestEveryTargetIsJudged(t *testing.T) {
 	var out strings.Builder
 	writeTargets(&out, b.targets)
 	if !strings.Contains(out.String(), "Not measured in this run: pod-up, pod-down, ExecSync true, churn") {
-		t.Errorf("an empty run says\n%s", out.String())
+		t.Errorf("report of an empty run: want all targets as not measured, got\n%s", out.String())
 	}
 	s := &samples{}
 	for _, name := range []string{podUp, podDown, execOne, "StopContainer", "StopContainer: kill", "ListContainerStats",
@@ -64,22 +64,22 @@ func TestEveryTargetIsJudged(t *testing.T) {
 	b.judgeRestart("runc", restartPods, 900*time.Millisecond)
 	b.judgeRestart("runc", 20, time.Hour) // is no target
 	if missing := unmeasured(b.targets); len(missing) > 0 {
-		t.Errorf("not judged: %v", missing)
+		t.Errorf("targets not judged: %v, want none", missing)
 	}
 	out.Reset()
 	writeTargets(&out, b.targets)
 	for _, want := range []string{
-		"| pod-up, runc | <= 1.15 x floor | 1.00 | holds |", "| churn, runc | >= 0.90 x floor | 0.95 | holds |",
-		"| p99 of every call, worst StopContainer, runc | <= 3.00 x p50 | 4.00 | **falls short by 33 %** |",
-		"| ListContainerStats of 20, runc | <= 3.00 ms | 10.00 | **falls short by 233 %** |",
-		"| ListContainers with 1000 containers, runc | <= 10.00 ms | 10.00 | holds |",
-		"| PSS for each of 200 pods, runc | <= 0.40 MB | 0.40 | holds |", "| daemon idle after that, runc | <= 45.00 MB | " +
-			"44.00 | holds |",
-		"| restart with 100 pods, runc | <= 1.00 s | 0.90 | holds |", "| p99 of every call, worst ListContainerStats of " +
-			"20, runc | <= 3.00 x p50 | 1.00 | holds |", "10 of 12 targets hold.",
+		"| pod-up, runc | <= 1.15 x floor | 1.00 | met |", "| churn, runc | >= 0.90 x floor | 0.95 | met |",
+		"| p99 of every call, worst StopContainer, runc | <= 3.00 x p50 | 4.00 | **missed by 33 %** |",
+		"| ListContainerStats of 20, runc | <= 3.00 ms | 10.00 | **missed by 233 %** |",
+		"| ListContainers with 1000 containers, runc | <= 10.00 ms | 10.00 | met |",
+		"| PSS for each of 200 pods, runc | <= 0.40 MB | 0.40 | met |", "| daemon idle after that, runc | <= 45.00 MB | " +
+			"44.00 | met |",
+		"| restart with 100 pods, runc | <= 1.00 s | 0.90 | met |", "| p99 of every call, worst ListContainerStats of " +
+			"20, runc | <= 3.00 x p50 | 1.00 | met |", "10 of 12 targets are met.",
 	} {
 		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %s in\n%s", want, out.String())
+			t.Errorf("want %s, got\n%s", want, out.String())
 		}
 	}
 }

@@ -12,14 +12,14 @@ type step struct {
 	do   func() error
 }
 
-// timer collects how long the steps of one life take.
+// timer collects the durations of the steps of one life.
 type timer struct {
 	names []string
 	took  map[string]time.Duration
 	total time.Duration
 }
 
-// run does the steps in order, and stops at the first that fails.
+// run runs the steps in order, and stops at the first that fails.
 func (t *timer) run(steps []step) error {
 	if t.took == nil {
 		t.took = map[string]time.Duration{}
@@ -36,7 +36,7 @@ func (t *timer) run(steps []step) error {
 	return nil
 }
 
-// samples are durations by what was measured, in the order in which that came first.
+// samples are durations by name, with the names in the order of their first sample.
 type samples struct {
 	names []string
 	took  map[string][]time.Duration
