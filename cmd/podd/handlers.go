@@ -12,6 +12,15 @@ import (
 	"github.com/podd-project/podd/oci/runc/initproxy"
 	"github.com/podd-project/podd/oci/shim"
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/usage"
+)
+
+// The engine looks for these with a type assertion: without them it would neither find containers whose records are lost
+// nor measure those under a kernel of their own.
+var (
+	_ sandbox.Finder = (*runc.Runtime)(nil)
+	_ usage.Meter    = (*runc.Runtime)(nil)
+	_ usage.Meter    = (*shim.Runtime)(nil)
 )
 
 // handlers returns the runtime handlers. One that cannot be used reports it in Status; it may become usable later, when
