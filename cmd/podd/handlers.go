@@ -15,8 +15,8 @@ import (
 	"github.com/podd-project/podd/sandbox/usage"
 )
 
-// The engine looks for these with a type assertion: without them it would neither find containers whose records are lost
-// nor measure those under a kernel of their own.
+// The engine looks for these with a type assertion: without them it would neither find containers whose records are
+// lost nor measure those under a kernel of their own.
 var (
 	_ sandbox.Finder = (*runc.Runtime)(nil)
 	_ usage.Meter    = (*runc.Runtime)(nil)
