@@ -14,8 +14,8 @@ import (
 )
 
 // StartBare starts what Kubernetes' own node tests expect of a machine: an image registry, and one host with a podd
-// that has a network for pods. The kubelet and the API server they bring themselves. agnhost is the directory with the
-// program that most of their images are made of.
+// that has a network for pods. The tests start their own kubelet and API server. agnhost is the directory with the
+// program that most of their images contain.
 func StartBare(ctx context.Context, o Options, agnhost string) (*Cluster, error) {
 	if len(o.Nodes) != 1 {
 		return nil, fmt.Errorf("%d nodes, want one", len(o.Nodes))
@@ -39,7 +39,8 @@ func StartBare(ctx context.Context, o Options, agnhost string) (*Cluster, error)
 	return c, nil
 }
 
-// giveNetwork writes the configuration that podd would make of the pod CIDR, which nobody assigns here.
+// giveNetwork writes a CNI configuration. Without a controller manager no pod CIDR is assigned, from which podd would
+// write it.
 func (n *Node) giveNetwork() error {
 	list := fmt.Appendf(nil, `{"cniVersion": "1.0.0", "name": "pods", "plugins": [
 	{"type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": true,
@@ -49,9 +50,9 @@ func (n *Node) giveNetwork() error {
 	return os.WriteFile(n.Path("net.d", "10-pods.conflist"), list, 0o644)
 }
 
-// imitateMachine sees to what the node tests take for granted. The kubelet's directory, whose path they have built in,
-// is on a disk whose mounts can be given to a user namespace, which the host's /var/lib, an overlay, cannot. And there
-// is no systemd, which they take a program's presence for.
+// imitateMachine prepares the host for assumptions of the node tests. The kubelet's directory, whose path is built in,
+// must be on a filesystem that supports idmapped mounts, which the overlay on the host's /var/lib does not. systemd-run
+// is hidden, because the tests use systemd if that program exists.
 func (n *Node) imitateMachine() error {
 	return n.do(func() error {
 		if err := os.MkdirAll("/var/lib/kubelet", 0o755); err != nil {
@@ -65,13 +66,13 @@ func (n *Node) imitateMachine() error {
 	})
 }
 
-// Exec runs a program on the host, in a directory, until it ends or the context does, which it is told with its
-// children by SIGTERM; what it prints goes to out.
+// Exec runs a program on the host, in a directory, with its output in out. When the context ends, the program's process
+// group gets SIGTERM.
 func (h *Host) Exec(ctx context.Context, out io.Writer, dir, program string, args ...string) error {
 	return h.do(func() error {
 		cmd := exec.CommandContext(ctx, program, args...)
 		cmd.Stdout, cmd.Stderr, cmd.Dir = out, out, dir
-		// A group of its own, as a terminal's ^C would end it: the program does not tell its children.
+		// A process group of its own, because the program does not forward SIGTERM to its children.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 		cmd.WaitDelay = 3 * time.Minute

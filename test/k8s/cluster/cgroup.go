@@ -11,8 +11,7 @@ import (
 	"strings"
 )
 
-// hierarchies are the mounted control group hierarchies. In the hybrid layout the v2 one, which has no controllers
-// then, is last.
+// hierarchies returns the mounted cgroup hierarchies. In the hybrid layout v2, which has no controllers there, is last.
 func hierarchies() (paths []string, unified bool, err error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -39,12 +38,12 @@ func hierarchies() (paths []string, unified bool, err error) {
 	slices.Sort(paths)
 	paths = slices.Compact(paths)
 	if v2 != "" {
-		paths = append(paths, v2) // a kubelet makes its cgroups there too
+		paths = append(paths, v2) // the kubelet creates its cgroups there too
 	}
 	return paths, false, nil
 }
 
-// makeCgroup makes the cgroup that is a kubelet's root, with all controllers usable in it.
+// makeCgroup creates the cgroup that is a kubelet's root, with all controllers enabled.
 func makeCgroup(name string) error {
 	paths, unified, err := hierarchies()
 	if err != nil {
@@ -55,7 +54,7 @@ func makeCgroup(name string) error {
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // v1: a new cpuset is empty, and nothing can run in it
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // v1: no process can run in a new, empty cpuset
 			data, err := os.ReadFile(filepath.Join(h, file))
 			if unified || errors.Is(err, fs.ErrNotExist) {
 				continue
@@ -73,7 +72,7 @@ func makeCgroup(name string) error {
 	return nil
 }
 
-// delegate lets the children of parent and of dir use every controller (v2).
+// delegate enables all controllers for the children of parent and of dir (v2).
 func delegate(parent, dir string) error {
 	all, err := os.ReadFile(filepath.Join(parent, "cgroup.controllers"))
 	if err != nil {
@@ -89,7 +88,7 @@ func delegate(parent, dir string) error {
 	return nil
 }
 
-// removeCgroup removes the cgroup and all below it, which must be empty.
+// removeCgroup removes the cgroup and all below it, which must have no processes.
 func removeCgroup(name string) error {
 	paths, _, err := hierarchies()
 	if err != nil {
@@ -118,7 +117,7 @@ func removeCgroup(name string) error {
 	return errors.Join(errs...)
 }
 
-// inCgroup is true for a process (a directory of /proc) in one of the cgroups or below.
+// inCgroup reports whether a process (a directory of /proc) is in one of the cgroups or below.
 func inCgroup(proc string, names []string) bool {
 	data, err := os.ReadFile(filepath.Join(proc, "cgroup"))
 	if err != nil {

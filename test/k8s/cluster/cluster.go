@@ -1,11 +1,10 @@
-// Package cluster runs a whole Kubernetes on one machine, with nodes on podd: etcd, the API server, the controllers and
-// the scheduler on one host, and a podd and a kubelet on each of some others. A host is a network namespace and a mount
-// namespace; the hosts are joined by a bridge. Nothing of it is seen on the machine but one network link, the
-// processes, a cgroup for each node and one directory; Close takes all of that away, also in another process than the
-// one that called Start.
+// Package cluster runs Kubernetes on one machine: etcd, the API server, the controller manager and the scheduler on one
+// host, and a podd and a kubelet on each node. A host is a network namespace and a mount namespace; a bridge connects
+// the hosts. The machine itself has one network link, the processes, a cgroup for each node and one directory. Close
+// removes all of that, also from another process than the one that called Start.
 //
-// It never touches a podd or a kubelet that it has not started: a kubelet kills every pod of its runtime that it does
-// not know, so a node's podd is only its kubelet's.
+// It never uses a podd or a kubelet that it has not started: a kubelet kills all pods of its runtime that it does not
+// know.
 package cluster
 
 import (
@@ -26,15 +25,16 @@ import (
 
 // Options say what to start.
 type Options struct {
-	// Dir is the cluster's directory, which must not exist or be empty; short, for the sake of sockets.
+	// Dir is the cluster's directory, which must not exist or be empty. Its path must be short, because those of unix
+	// sockets are limited to 107 bytes.
 	Dir string
-	// Bin is where the built programs are: podd, testimages, crictl, runc, cni/ and kube/.
+	// Bin is the directory of the programs: podd, testimages, crictl, runc, cni/ and kube/.
 	Bin string
-	// Nodes are its nodes, at most 99.
+	// Nodes are the nodes, at most 99.
 	Nodes []NodeOptions
 }
 
-// Cluster is one that was started.
+// Cluster is a running cluster.
 type Cluster struct {
 	Dir     string  `json:"dir"`
 	Bin     string  `json:"bin"`
@@ -43,22 +43,21 @@ type Cluster struct {
 	Nodes   []*Node `json:"nodes"`
 	// Processes are those of the control plane.
 	Processes []Process `json:"processes"`
-	// AuthRegistry is the host:port of the registry that wants credentials; everything else is served as the usual
-	// registries.
+	// AuthRegistry is the host:port of the registry that requires credentials. The other registry is the mirror of the
+	// public ones.
 	AuthRegistry string `json:"authRegistry"`
 
-	// agnhost is given to the registry.
+	// agnhost is passed to the registry, see StartBare.
 	agnhost string
 
 	Client kubernetes.Interface `json:"-"`
 	REST   *rest.Config         `json:"-"`
 }
 
-// stateFile is what Open reads, in the cluster's directory.
+// stateFile is the file in the cluster's directory that Open reads.
 const stateFile = "cluster.json"
 
-// Start makes a cluster and returns when all nodes are ready. After an error nothing of it is left, except its logs if
-// they say more.
+// Start starts a cluster and returns when all nodes are ready. After an error only its directory with the logs is left.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	c, err := layOut(o)
 	if err != nil {
@@ -72,7 +71,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 
 func layOut(o Options) (*Cluster, error) {
 	if left, err := os.ReadDir(o.Dir); err == nil && len(left) > 0 {
-		return nil, fmt.Errorf("%s is not empty: is a cluster up already? %w", o.Dir, fs.ErrExist)
+		return nil, fmt.Errorf("%s is not empty, a cluster may be running there: %w", o.Dir, fs.ErrExist)
 	}
 	for _, sub := range []string{"", "log", "images"} {
 		if err := os.MkdirAll(filepath.Join(o.Dir, sub), 0o755); err != nil {
@@ -113,7 +112,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	return c.save()
 }
 
-// save writes what Open needs.
+// save writes the state file.
 func (c *Cluster) save() error {
 	data, err := json.MarshalIndent(c, "", "\t")
 	if err != nil {
@@ -126,7 +125,7 @@ func (c *Cluster) save() error {
 	return os.Rename(tmp, c.path(stateFile))
 }
 
-// Open finds a cluster that another process has started. An error that is fs.ErrNotExist means that there is none.
+// Open returns a cluster that another process has started. The error is fs.ErrNotExist if there is none.
 func Open(dir string) (*Cluster, error) {
 	data, err := os.ReadFile(filepath.Join(dir, stateFile))
 	if err != nil {
@@ -143,7 +142,7 @@ func Open(dir string) (*Cluster, error) {
 	return c, c.newClient()
 }
 
-// Kubeconfig is the file for the cluster's administrator.
+// Kubeconfig returns the path of the administrator's kubeconfig.
 func (c *Cluster) Kubeconfig() string { return c.path("pki", "admin.kubeconfig") }
 
 // Node returns the node of that name, which must exist.
@@ -156,23 +155,23 @@ func (c *Cluster) Node(name string) *Node {
 	panic("no node " + name)
 }
 
-// Kubectl is the program.
+// Kubectl returns the path of kubectl.
 func (c *Cluster) Kubectl() string { return c.program("kubectl") }
 
 func (c *Cluster) path(elem ...string) string {
 	return filepath.Join(append([]string{c.Dir}, elem...)...)
 }
 
-// contrib is a file that podd is delivered with: what users are given is what is tested.
+// contrib returns the path of a file of the repository's contrib directory.
 func (c *Cluster) contrib(elem ...string) string {
 	return filepath.Join(append([]string{c.Bin, "..", "contrib"}, elem...)...)
 }
 
-// program is the path of one of Kubernetes' programs.
+// program returns the path of one of Kubernetes' programs.
 func (c *Cluster) program(name string) string { return filepath.Join(c.Bin, "kube", name) }
 
-// Close removes the pods through podd, ends everything and removes the directory. What was still there and should not
-// have been is an error that names it.
+// Close removes the pods through podd, stops all processes and removes the directory. What podd left is an error that
+// names it.
 func (c *Cluster) Close() error {
 	var errs []error
 	for _, n := range c.Nodes {
@@ -181,7 +180,7 @@ func (c *Cluster) Close() error {
 	return errors.Join(append(errs, c.stop(), os.RemoveAll(c.Dir))...)
 }
 
-// stop ends everything and leaves the directory.
+// stop stops all processes and leaves the directory.
 func (c *Cluster) stop() error {
 	var errs []error
 	for _, n := range c.Nodes {
@@ -193,7 +192,8 @@ func (c *Cluster) stop() error {
 	if c.Control.Holder.Pid != 0 {
 		errs = append(errs, c.Control.off(nil))
 	}
-	if link, err := netlink.LinkByName(c.Net.Link); err == nil { // it goes with the other end's namespace, some time later
+	// The kernel would remove the link some time after the other end's namespace.
+	if link, err := netlink.LinkByName(c.Net.Link); err == nil {
 		if err := netlink.LinkDel(link); err != nil && !errors.Is(err, syscall.ENODEV) {
 			errs = append(errs, err)
 		}

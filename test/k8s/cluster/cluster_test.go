@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// The hosts and what is not Kubernetes: namespaces, network, registry and podd, also through a reboot; and nothing is
-// left.
+// TestHosts tests what is not Kubernetes: namespaces, network, registry and podd, also after a reboot, and that nothing
+// is left.
 func TestHosts(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("needs root")
@@ -53,9 +53,9 @@ func TestHosts(t *testing.T) {
 		t.Fatalf("pull: %v %s", err, out)
 	}
 	for _, addr := range []string{n2.Addr, c.Control.Addr, c.Net.host(machineHost)} {
-		// nobody listens, and only a host that is there says so
+		// No process listens there: a host that is reached refuses the connection.
 		if err := n1.do(func() error { return dial(addr + ":1") }); !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("from %s to %s: %v", n1.Addr, addr, err)
+			t.Errorf("connect from %s to %s = %v, want ECONNREFUSED", n1.Addr, addr, err)
 		}
 	}
 	boot := func() string {
@@ -71,7 +71,8 @@ func TestHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n1.Podd.Alive() || n1.Holder.Alive() || !n2.Podd.Alive() {
-		t.Fatal("the wrong host was cut off")
+		t.Fatalf("after off: podd and holder of n1 alive = %v, %v, podd of n2 = %v; want false, false, true",
+			n1.Podd.Alive(), n1.Holder.Alive(), n2.Podd.Alive())
 	}
 	if err := c.unplug(n1); err != nil {
 		t.Fatal(err)
@@ -83,10 +84,10 @@ func TestHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if after := boot(); after == before {
-		t.Errorf("the boot id is still %s", after)
+		t.Errorf("boot id after a reboot = %s, want another than before", after)
 	}
 	if out, err := n1.Crictl("images"); err != nil || !strings.Contains(out, "busybox") {
-		t.Errorf("images after a reboot: %v %s", err, out)
+		t.Errorf("images after a reboot = %s, %v, want busybox among them", out, err)
 	}
 }
 

@@ -14,11 +14,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// issueAll makes every certificate and kubeconfig.
+// issueAll creates all certificates and kubeconfigs.
 func (c *Cluster) issueAll() error {
 	ca, err := newAuthority(c.path("pki"))
 	if err != nil {
-		return fmt.Errorf("make the certificates: %w", err)
+		return fmt.Errorf("create the certificates: %w", err)
 	}
 	names := []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
 		"kubernetes.default.svc.cluster.local"}
@@ -45,7 +45,7 @@ func (c *Cluster) issueAll() error {
 	return nil
 }
 
-// program is one of the control plane, with its flags.
+// program is a program of the control plane, with its flags.
 type program struct {
 	name string
 	args []string
@@ -68,8 +68,8 @@ func (c *Cluster) startAPI() error {
 			"--service-cluster-ip-range=" + c.Net.services()}})
 }
 
-// startControllers starts the controllers and the scheduler, which end when the API server has not made their roles
-// yet.
+// startControllers starts the controller manager and the scheduler. They exit if the API server has not created their
+// roles yet.
 func (c *Cluster) startControllers() error {
 	client := func(name string) []string {
 		k := c.path("pki", name+".kubeconfig")
@@ -114,13 +114,13 @@ func (c *Cluster) startRegistry(ctx context.Context) error {
 			fmt.Sscanf(line, "credentials wanted on %s", &c.AuthRegistry)
 		}
 		if !strings.Contains(string(data), "serving on") || c.AuthRegistry == "" {
-			return fmt.Errorf("it says %q", data)
+			return fmt.Errorf("it is not ready, its output is %q", data)
 		}
 		return nil
 	})
 }
 
-// connect makes the client and waits until the API server is ready and the controllers have made what every pod needs.
+// connect creates the client and waits until the API server is ready.
 func (c *Cluster) connect(ctx context.Context) error {
 	if err := c.newClient(); err != nil {
 		return err
@@ -136,7 +136,7 @@ func (c *Cluster) newClient() error {
 	if err != nil {
 		return err
 	}
-	config.QPS = -1 // no limit of our own
+	config.QPS = -1 // no limit in the client
 	c.REST = config
 	c.Client, err = kubernetes.NewForConfig(rest.CopyConfig(config))
 	return err
@@ -155,7 +155,7 @@ func (c *Cluster) wait(ctx context.Context, what string, f func(context.Context)
 		}
 		for _, p := range c.Processes {
 			if !p.Alive() {
-				return fmt.Errorf("%s has ended, see %s", p.Name, c.path("log", p.Name+".log"))
+				return fmt.Errorf("%s has exited, see %s", p.Name, c.path("log", p.Name+".log"))
 			}
 		}
 		select {

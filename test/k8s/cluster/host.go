@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Host stands for a machine: a network namespace and a mount namespace, which one sleeping process holds. Whatever a
-// host's programs mount and whatever packet filter rules they make is gone with the host's last process.
+// Host represents a machine: a network namespace and a mount namespace, held by a sleeping process. The mounts and
+// packet filter rules of a host disappear with its last process.
 type Host struct {
 	Name   string  `json:"name"`
 	Addr   string  `json:"addr"`
@@ -24,13 +24,13 @@ type Host struct {
 	dir string // the cluster's
 }
 
-// boot makes the namespaces.
+// boot creates the namespaces.
 func (h *Host) boot() error {
 	cmd := exec.Command("sleep", "infinity")
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Unshareflags: unix.CLONE_NEWNS | unix.CLONE_NEWNET}
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("make the namespaces of %s: %w", h.Name, err)
+		return fmt.Errorf("create the namespaces of %s: %w", h.Name, err)
 	}
 	go func() { _ = cmd.Wait() }()
 	start, _, err := stat(cmd.Process.Pid)
@@ -41,9 +41,9 @@ func (h *Host) boot() error {
 	return h.do(h.furnish)
 }
 
-// furnish makes the inside what a machine's root is: mounts are shared between its namespaces (as systemd makes them,
-// and as the kubelet's volumes need it), and what is written to /var/lib and /var/log goes to the host's own disk: the
-// kubelet and the CNI plugins have paths there that cannot be configured.
+// furnish prepares the mount namespace. Mounts are shared, as systemd makes them and as the kubelet's volumes need it.
+// /var/lib and /var/log are overlays with the host's own upper directories, because the kubelet and the CNI plugins
+// have paths there that cannot be configured.
 func (h *Host) furnish() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		return fmt.Errorf("share the mounts: %w", err)
@@ -61,12 +61,12 @@ func (h *Host) furnish() error {
 	return nil
 }
 
-// ns is the path of one of the host's namespaces.
+// ns returns the path of one of the host's namespaces.
 func (h *Host) ns(kind string) string {
 	return filepath.Join("/proc", strconv.Itoa(h.Holder.Pid), "ns", kind)
 }
 
-// do runs f on the host: on a thread that has entered its namespaces, and that is thrown away afterwards.
+// do runs f on the host: on a thread in its namespaces, which ends afterwards.
 func (h *Host) do(f func() error) error {
 	result := make(chan error, 1)
 	go func() {
@@ -75,8 +75,8 @@ func (h *Host) do(f func() error) error {
 			result <- h.enter(f)
 			return
 		}
-		// This is the process's first thread, which cannot end, and whose namespaces /proc shows as the process's: it
-		// sits still, and with that another is taken.
+		// This is the main thread, which cannot end, and whose namespaces /proc shows as the process's. It stays locked
+		// while another thread runs f.
 		result <- h.do(f)
 		runtime.UnlockOSThread()
 	}()
@@ -85,7 +85,7 @@ func (h *Host) do(f func() error) error {
 
 // enter moves the calling thread into the host's namespaces and calls f.
 func (h *Host) enter(f func() error) error {
-	if err := unix.Unshare(unix.CLONE_FS); err != nil { // or the mount namespace could not be entered
+	if err := unix.Unshare(unix.CLONE_FS); err != nil { // required by setns into a mount namespace
 		return fmt.Errorf("unshare: %w", err)
 	}
 	for _, n := range []struct {
@@ -113,7 +113,7 @@ func (h *Host) start(name, program string, args ...string) (p Process, err error
 	return p, err
 }
 
-// Run runs a program on the host to its end and returns what it printed.
+// Run runs a program on the host and returns its output.
 func (h *Host) Run(program string, args ...string) (out string, err error) {
 	err = h.do(func() error {
 		data, err := exec.Command(program, args...).CombinedOutput()
@@ -126,11 +126,11 @@ func (h *Host) Run(program string, args ...string) (out string, err error) {
 	return out, err
 }
 
-// off ends every process of the host at once, as a power cut does.
+// off kills all processes of the host at once, as a power cut does.
 func (h *Host) off(cgroups []string) error {
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		pids, err := h.processes(cgroups)
-		if err != nil || len(pids) == 0 && !h.Holder.Alive() { // one that is ending has no namespaces any more
+		if err != nil || len(pids) == 0 && !h.Holder.Alive() { // a process that is exiting has no namespaces
 			return err
 		}
 		if time.Now().After(deadline) {
@@ -144,8 +144,8 @@ func (h *Host) off(cgroups []string) error {
 	}
 }
 
-// namespaces returns the host's namespaces as /proc shows them; none when its holder is gone. That they are not the
-// machine's own is made sure of, for whatever is in them is going to be killed.
+// namespaces returns the host's namespaces as in /proc; none if its holder has ended. It fails if they are the
+// machine's own, because the caller kills all processes in them.
 func (h *Host) namespaces() (map[string]bool, error) {
 	own := map[string]bool{}
 	for _, kind := range []string{"mnt", "net"} {
@@ -163,7 +163,7 @@ func (h *Host) namespaces() (map[string]bool, error) {
 	return own, nil
 }
 
-// processes lists what runs on the host: what is in its mount or network namespace, and what is in its pods' cgroups.
+// processes lists the processes in the host's mount or network namespace and in its pods' cgroups.
 func (h *Host) processes(cgroups []string) ([]int, error) {
 	own, err := h.namespaces()
 	if err != nil {
@@ -173,7 +173,7 @@ func (h *Host) processes(cgroups []string) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	var last, found []int // the holder goes last: without it the others could not be recognised
+	var last, found []int // the holder is killed last: without it the namespaces are unknown
 	for _, dir := range list {
 		pid, err := strconv.Atoi(filepath.Base(dir))
 		if err != nil {

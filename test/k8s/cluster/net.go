@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// network is the addresses of one cluster: a /16 that the machine does not use, 10.N.0.0.
+// network has the addresses of one cluster: a /16 that the machine does not use, 10.N.0.0.
 //
 //	10.N.0.0/24     the hosts: .1 the control plane, .11 and up the nodes, .254 the machine itself
 //	10.N.64.0/20    services
@@ -32,14 +32,14 @@ func (n network) firstService() string { return n.Prefix + ".64.1" }
 func (n network) dns() string          { return n.Prefix + ".64.10" }
 func (n network) pods() string         { return n.Prefix + ".128.0/17" }
 
-// freeNetwork picks a /16 that no interface and no route of the machine is in.
+// freeNetwork returns a /16 that overlaps with no route of the machine.
 func freeNetwork() (network, error) {
 	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
 	if err != nil {
 		return network{}, fmt.Errorf("list routes: %w", err)
 	}
 	for range 1000 {
-		n := 129 + rand.IntN(120) // below, and rarely above, is what people and the other tests of podd use
+		n := 129 + rand.IntN(120) // other networks and other tests of podd mostly use numbers below 129
 		_, subnet, err := net.ParseCIDR(fmt.Sprintf("10.%d.0.0/16", n))
 		if err != nil {
 			return network{}, err
@@ -63,21 +63,21 @@ func routed(routes []netlink.Route, subnet *net.IPNet) bool {
 	return false
 }
 
-// bridge is the name of the cluster's switch. It is on the control plane's host, so that no packet filter of the
-// machine sees what passes through it.
+// bridge is the name of the bridge that connects the hosts. It is on the control plane's host, so that the machine's
+// packet filter rules do not apply to its traffic.
 const bridge = "cluster"
 
-// wireControl makes the switch, and the machine's own cable into it.
+// wireControl creates the bridge, and the machine's link to it.
 func (c *Cluster) wireControl() error {
 	return c.Control.netlink(func(control *netlink.Handle, fd netns.NsHandle) error {
 		sw := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: bridge}}
 		if err := control.LinkAdd(sw); err != nil {
-			return fmt.Errorf("make the bridge: %w", err)
+			return fmt.Errorf("create the bridge: %w", err)
 		}
 		cable := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: c.Net.Link}, PeerName: "machine",
 			PeerNamespace: netlink.NsFd(int(fd))}
 		if err := netlink.LinkAdd(cable); err != nil {
-			return fmt.Errorf("make %s: %w", c.Net.Link, err)
+			return fmt.Errorf("create %s: %w", c.Net.Link, err)
 		}
 		machine, err := netlink.NewHandle()
 		if err != nil {
@@ -89,7 +89,7 @@ func (c *Cluster) wireControl() error {
 	})
 }
 
-// wireNode connects a node's host to the switch.
+// wireNode connects a node's host to the bridge.
 func (c *Cluster) wireNode(n *Node) error {
 	return c.Control.netlink(func(control *netlink.Handle, _ netns.NsHandle) error {
 		return n.Host.netlink(func(node *netlink.Handle, fd netns.NsHandle) error {
@@ -110,7 +110,7 @@ func (c *Cluster) wireNode(n *Node) error {
 	})
 }
 
-// route leads everybody to the pods of a node, as the route controller of a cloud does.
+// route adds routes to the pods of a node on the machine and on all other hosts, as a cloud's route controller does.
 func (c *Cluster) route(n *Node) error {
 	_, pods, err := net.ParseCIDR(n.PodCIDR)
 	if err != nil {
@@ -148,7 +148,7 @@ func (h *Host) netlink(f func(*netlink.Handle, netns.NsHandle) error) error {
 	return f(handle, fd)
 }
 
-// up brings a link up, with an address if there is one.
+// up sets a link up, with an address unless it is empty.
 func up(h *netlink.Handle, name, addr string) error {
 	link, err := h.LinkByName(name)
 	if err != nil {
@@ -166,7 +166,7 @@ func up(h *netlink.Handle, name, addr string) error {
 	return h.LinkSetUp(link)
 }
 
-// plug puts a link into the switch and brings it up.
+// plug attaches a link to the bridge and sets it up.
 func plug(h *netlink.Handle, name string) error {
 	link, err := h.LinkByName(name)
 	if err != nil {
@@ -179,7 +179,8 @@ func plug(h *netlink.Handle, name string) error {
 	return errors.Join(h.LinkSetMaster(link, sw), h.LinkSetUp(link))
 }
 
-// unplug removes the control plane's end of a node's cable, which goes with the node's namespace, some time later.
+// unplug removes the control plane's end of a node's link, which the kernel would remove some time after the node's
+// namespace.
 func (c *Cluster) unplug(n *Node) error {
 	return c.Control.netlink(func(h *netlink.Handle, _ netns.NsHandle) error {
 		link, err := h.LinkByName(n.Name)
@@ -193,7 +194,7 @@ func (c *Cluster) unplug(n *Node) error {
 	})
 }
 
-// routeAll leads everybody to everybody's pods.
+// routeAll adds the routes to the pods of all nodes.
 func (c *Cluster) routeAll() error {
 	var errs []error
 	for _, n := range c.Nodes {

@@ -16,12 +16,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NodeOptions say what is special about a node.
+// NodeOptions are the settings of a node that differ from the defaults.
 type NodeOptions struct {
 	Name string
-	// Kubelet are further keys of its KubeletConfiguration.
+	// Kubelet has further keys of the KubeletConfiguration.
 	Kubelet map[string]any
-	// Podd is more of its configuration, in TOML.
+	// Podd is added to podd's configuration, in TOML.
 	Podd string
 }
 
@@ -31,9 +31,9 @@ type Node struct {
 	Options NodeOptions `json:"options"`
 	Podd    Process     `json:"podd"`
 	Kubelet Process     `json:"kubelet"`
-	// PodCIDR is what the controller manager has given the node for its pods.
+	// PodCIDR is the range that the controller manager has assigned to the node.
 	PodCIDR string `json:"podCIDR"`
-	// Boots counts how often the host was booted.
+	// Boots is how often the host was booted.
 	Boots int `json:"boots"`
 
 	c *Cluster
@@ -43,18 +43,18 @@ func (c *Cluster) newNode(o NodeOptions, addr string) *Node {
 	return &Node{Host: Host{Name: o.Name, Addr: addr, dir: c.Dir}, Options: o, c: c}
 }
 
-// Path is a path below the node's directory.
+// Path returns a path below the node's directory.
 func (n *Node) Path(elem ...string) string {
 	return filepath.Join(append([]string{n.c.Dir, n.Name}, elem...)...)
 }
 
-// Socket is where the node's podd listens.
+// Socket returns the path of podd's socket.
 func (n *Node) Socket() string { return n.Path("run", "podd.sock") }
 
-// Cgroup is the root of the kubelet's cgroups.
+// Cgroup returns the root of the kubelet's cgroups.
 func (n *Node) Cgroup() string { return "/" + filepath.Base(n.c.Dir) + "-" + n.Name }
 
-// startNode lays a node out and starts its programs.
+// startNode creates a node's directories and starts its programs.
 func (c *Cluster) startNode(ctx context.Context, n *Node) error {
 	if err := n.layOut(); err != nil {
 		return fmt.Errorf("lay out %s: %w", n.Name, err)
@@ -68,7 +68,7 @@ func (c *Cluster) startNode(ctx context.Context, n *Node) error {
 	return c.save()
 }
 
-// bootNode makes the node's host and connects it.
+// bootNode creates the node's host and connects it.
 func (c *Cluster) bootNode(n *Node) error {
 	n.Boots++
 	for _, step := range []func() error{
@@ -81,7 +81,7 @@ func (c *Cluster) bootNode(n *Node) error {
 	return nil
 }
 
-// newBootID gives a host that is booted again another boot id than the machine's, which is how a reboot is known.
+// newBootID gives a host that is booted again another boot id, by which podd detects a reboot.
 func (n *Node) newBootID() error {
 	if n.Boots == 1 {
 		return nil
@@ -102,7 +102,7 @@ func (n *Node) layOut() error {
 		}
 	}
 	return errors.Join(
-		// nobody is there: no test leaves the machine
+		// No DNS server listens there: the tests use no other machine.
 		os.WriteFile(n.Path("resolv.conf"), []byte("nameserver 127.0.0.1\n"), 0o644),
 		os.WriteFile(n.Path("podd.toml"), []byte(n.poddConfig()), 0o644),
 		os.WriteFile(n.Path("crictl.yaml"), fmt.Appendf(nil, "runtime-endpoint: unix://%[1]s\nimage-endpoint: "+
@@ -110,8 +110,8 @@ func (n *Node) layOut() error {
 		n.Configure(n.Options.Kubelet))
 }
 
-// poddConfig says what is different on this node; everything else is podd's default. That the cgroup driver is set here
-// and contradicts the kubelet's configuration shows that the kubelet asks for it.
+// poddConfig returns podd's configuration: the defaults except for paths and the cgroup driver. The driver differs from
+// the one in the kubelet's configuration, so that pods only start if the kubelet asks podd for it.
 func (n *Node) poddConfig() string {
 	return fmt.Sprintf(`root = %q
 run = %q
@@ -139,19 +139,19 @@ policy = %q
 		n.c.path("images", "policy.json"), n.Options.Podd)
 }
 
-// Configure writes the kubelet's configuration: what a node of a test needs, and on top the keys given. The kubelet
-// reads it when it is started.
+// Configure writes the kubelet's configuration: what a test's node needs, with the keys of more, which take precedence.
+// The kubelet reads it at its start.
 func (n *Node) Configure(more map[string]any) error {
 	pki := func(file string) string { return n.c.path("pki", file) }
 	type object = map[string]any
 	config := object{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
 		"containerRuntimeEndpoint": "unix://" + n.Socket(),
-		"cgroupDriver":             "systemd", // not true: see poddConfig
+		"cgroupDriver":             "systemd", // differs from podd's: see poddConfig
 		"cgroupRoot":               n.Cgroup(),
-		"failCgroupV1":             false, // a kubelet of today refuses it otherwise
+		"failCgroupV1":             false, // by default the kubelet does not run on cgroup v1
 		"failSwapOn":               false,
-		"oomScoreAdj":              0, // it may not be lowered in every container that tests run in
+		"oomScoreAdj":              0, // lowering it needs CAP_SYS_RESOURCE
 		"podLogsDir":               n.Path("pods"),
 		"staticPodPath":            n.Path("manifests"),
 		"fileCheckFrequency":       "1s",
@@ -160,7 +160,7 @@ func (n *Node) Configure(more map[string]any) error {
 		"authentication": object{"anonymous": object{"enabled": false}, "webhook": object{"enabled": true},
 			"x509": object{"clientCAFile": pki("ca.crt")}},
 		"authorization": object{"mode": "Webhook"},
-		// The machine's disk is not the test's: only what a test sets evicts or collects.
+		// Only a test's own settings may cause evictions and garbage collection, not the machine's disk.
 		"evictionHard": object{"memory.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%",
 			"imagefs.available": "0%", "imagefs.inodesFree": "0%"},
 		"imageGCHighThresholdPercent": 100, "imageGCLowThresholdPercent": 99,
@@ -186,17 +186,17 @@ func (n *Node) StartPodd(ctx context.Context) (err error) {
 	}
 	return errors.Join(n.c.save(), n.c.wait(ctx, n.Name+"'s podd", func(context.Context) error {
 		if !n.Podd.Alive() {
-			return errors.New("it has ended")
+			return errors.New("it has exited")
 		}
 		_, err := n.Crictl("version")
 		return err
 	}))
 }
 
-// StopPodd asks podd to stop; pods stay.
+// StopPodd stops podd; pods keep running.
 func (n *Node) StopPodd() error { return n.Podd.end(syscall.SIGTERM, time.Minute) }
 
-// KillPodd kills podd without warning.
+// KillPodd kills podd with SIGKILL.
 func (n *Node) KillPodd() error { return n.Podd.end(syscall.SIGKILL, time.Minute) }
 
 // StartKubelet starts the node's kubelet and does not wait for it.
@@ -207,7 +207,7 @@ func (n *Node) StartKubelet() (err error) {
 	return errors.Join(err, n.c.save())
 }
 
-// StopKubelet asks the kubelet to stop; pods stay.
+// StopKubelet stops the kubelet; pods keep running.
 func (n *Node) StopKubelet() error { return n.Kubelet.end(syscall.SIGTERM, time.Minute) }
 
 // Crictl runs crictl on the node.
@@ -215,8 +215,8 @@ func (n *Node) Crictl(args ...string) (string, error) {
 	return n.Run(filepath.Join(n.c.Bin, "crictl"), append([]string{"--config", n.Path("crictl.yaml")}, args...)...)
 }
 
-// Reboot does what a power cut and a start do: every process is gone, with the mounts, the network and what is in /run;
-// the disks stay. podd and the kubelet are started again.
+// Reboot simulates a power cut and a start: all processes are killed, mounts, network and the files in /run are lost,
+// the disks stay. Then podd and the kubelet start again.
 func (n *Node) Reboot(ctx context.Context) error {
 	if err := errors.Join(n.Host.off([]string{n.Cgroup()}), removeCgroup(n.Cgroup())); err != nil {
 		return fmt.Errorf("cut %s's power: %w", n.Name, err)
@@ -230,7 +230,7 @@ func (n *Node) Reboot(ctx context.Context) error {
 	return errors.Join(n.StartPodd(ctx), n.StartKubelet())
 }
 
-// admit waits until the node is ready, with a range for its pods that podd has made a network of.
+// admit waits until the node is ready, with a pod CIDR for which podd has configured a network.
 func (c *Cluster) admit(ctx context.Context, n *Node) error {
 	if err := c.wait(ctx, "node "+n.Name, func(ctx context.Context) error {
 		node, err := c.Client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
@@ -253,8 +253,8 @@ func (c *Cluster) admit(ctx context.Context, n *Node) error {
 	return c.route(n)
 }
 
-// Empty takes the node's pods down: the kubelet first, which would start them again, and then they go through podd.
-// What podd still has then is an error.
+// Empty stops the kubelet, which would start the pods again, and removes all pods through podd. What podd leaves is an
+// error.
 func (n *Node) Empty() error {
 	errs := []error{n.StopKubelet()}
 	if !n.Podd.Alive() {
@@ -263,12 +263,12 @@ func (n *Node) Empty() error {
 	_, err := n.Crictl("rmp", "--all", "--force")
 	errs = append(errs, err)
 	if left := n.left(); len(left) > 0 {
-		errs = append(errs, fmt.Errorf("podd has left on %s: %s", n.Name, strings.Join(left, ", ")))
+		errs = append(errs, fmt.Errorf("files left by podd on %s: %s", n.Name, strings.Join(left, ", ")))
 	}
 	return errors.Join(errs...)
 }
 
-// left lists what no podd may leave once all pods are removed.
+// left lists files that podd must not leave when all pods are removed.
 func (n *Node) left() (left []string) {
 	for _, pattern := range []string{"root/pods/*", "root/network/*.json", "root/quarantine/*",
 		"root/storage/overlay-containers/" + strings.Repeat("?", 64),

@@ -26,7 +26,7 @@ type authority struct {
 	cert *x509.Certificate
 }
 
-// newAuthority makes the cluster's CA and the key pair that service account tokens are signed with.
+// newAuthority creates the cluster's CA and the key pair that signs service account tokens.
 func newAuthority(dir string) (*authority, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (a *authority) serviceAccounts() error {
 	return errors.Join(a.writeKey("sa.key", key), a.write("sa.pub", "PUBLIC KEY", public))
 }
 
-// certificate is what all certificates have in common.
+// certificate returns a template with what all certificates have in common.
 func certificate(subject pkix.Name) *x509.Certificate {
 	return &x509.Certificate{
 		SerialNumber: new(big.Int).SetInt64(time.Now().UnixNano()), Subject: subject,
@@ -74,7 +74,8 @@ func certificate(subject pkix.Name) *x509.Certificate {
 	}
 }
 
-// identity is one that the API server knows: its user name and groups are the subject's common name and organizations.
+// identity is a client or server of the API server's PKI. The subject's common name is the user name, its organization
+// the group.
 type identity struct {
 	file, user, group string
 	dns               []string
@@ -116,7 +117,7 @@ func (a *authority) write(file, kind string, der []byte) error {
 	return os.WriteFile(filepath.Join(a.dir, file), b.Bytes(), 0o600)
 }
 
-// kubeconfig writes <file>.kubeconfig for an identity that was issued. The certificates are named, not embedded.
+// kubeconfig writes <file>.kubeconfig for an identity. It has the paths of the certificates, not their content.
 func (a *authority) kubeconfig(file, server string) error {
 	at := func(name string) string { return filepath.Join(a.dir, name) }
 	type object = map[string]any

@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// Process is one that the cluster has started, known by its pid and its start time, so that a pid that was given away
-// again is not mistaken for it.
+// Process is a process of the cluster, identified by its pid and its start time, so that a reused pid is not taken for
+// it.
 type Process struct {
 	Name  string `json:"name"`
 	Pid   int    `json:"pid"`
-	Start string `json:"start"` // clock ticks since boot, as /proc has it
+	Start string `json:"start"` // clock ticks since boot, as in /proc/PID/stat
 }
 
 // launch starts a program with its output appended to log/<name>.log. It runs in its own session, so that it outlives
@@ -38,17 +38,17 @@ func launch(dir, name, program string, args ...string) (Process, error) {
 	if err != nil {
 		return Process{}, fmt.Errorf("start %s: %w", name, err)
 	}
-	go func() { _ = cmd.Wait() }() // only so that it does not stay a zombie; its log says how it ended
+	go func() { _ = cmd.Wait() }() // reaps it; its log has the cause of its exit
 	return Process{Name: name, Pid: cmd.Process.Pid, Start: start}, nil
 }
 
-// stat returns when the process was started and its state (R, S, Z...).
+// stat returns the start time of a process and its state (R, S, Z...).
 func stat(pid int) (start, state string, err error) {
 	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
 		return "", "", err
 	}
-	_, rest, _ := strings.Cut(string(data), ") ") // the name in parentheses may hold anything
+	_, rest, _ := strings.Cut(string(data), ") ") // the name in parentheses may have any characters
 	fields := strings.Fields(rest)
 	if len(fields) < 20 {
 		return "", "", fmt.Errorf("stat of %d: %q", pid, data)
@@ -56,7 +56,7 @@ func stat(pid int) (start, state string, err error) {
 	return fields[19], fields[0], nil
 }
 
-// Alive is true while the process runs.
+// Alive reports whether the process runs.
 func (p Process) Alive() bool {
 	if p.Pid == 0 {
 		return false
@@ -65,7 +65,7 @@ func (p Process) Alive() bool {
 	return err == nil && start == p.Start && state != "Z"
 }
 
-// end sends the signal and waits for the process to go; one that does not within the limit is killed, which is an
+// end sends the signal and waits until the process has ended. After the limit it kills the process and returns an
 // error.
 func (p Process) end(sig syscall.Signal, limit time.Duration) error {
 	if !p.Alive() {

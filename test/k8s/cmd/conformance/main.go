@@ -1,11 +1,9 @@
-// Command conformance runs Kubernetes' own node tests on podd, with a kubelet and an API server that they bring
-// themselves.
+// Command conformance runs Kubernetes' own node tests on podd. The tests start their own kubelet and API server.
 //
 //	conformance [-focus RE] [-skip RE] [-procs N] [-report FILE] BIN TESTS
 //
-// BIN is the repository's bin/, TESTS the directory with e2e_node.test, ginkgo and agnhost that build.sh has built. The
-// machine needs nothing else, and keeps nothing but the report: one line for each spec, and the messages of those that
-// failed.
+// BIN is the repository's bin/, TESTS the directory of build.sh with e2e_node.test, ginkgo and agnhost. The report has
+// one line for each spec, and the messages of those that failed.
 package main
 
 import (
@@ -33,10 +31,10 @@ type options struct {
 
 func main() {
 	o := options{}
-	flag.StringVar(&o.focus, "focus", `\[NodeConformance\]`, "the specs to run, a regular expression")
-	flag.StringVar(&o.skip, "skip", `\[Flaky\]|\[Slow\]|\[Serial\]`, "the specs to leave out")
-	flag.StringVar(&o.report, "report", "", "where the report goes; standard output if empty")
-	flag.IntVar(&o.procs, "procs", 4, "how many specs run at the same time")
+	flag.StringVar(&o.focus, "focus", `\[NodeConformance\]`, "specs to run, a regular expression")
+	flag.StringVar(&o.skip, "skip", `\[Flaky\]|\[Slow\]|\[Serial\]`, "specs to skip, a regular expression")
+	flag.StringVar(&o.report, "report", "", "file for the report; empty: standard output")
+	flag.IntVar(&o.procs, "procs", 4, "number of specs that run in parallel")
 	flag.Parse()
 	o.bin, o.tests = flag.Arg(0), flag.Arg(1)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
@@ -55,7 +53,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	if err := os.Chmod(dir, 0o755); err != nil { // containers in a user namespace must get through
+	if err := os.Chmod(dir, 0o755); err != nil { // containers in a user namespace must be able to enter it
 		return err
 	}
 	c, err := cluster.StartBare(ctx,
@@ -66,23 +64,23 @@ func run(ctx context.Context, o options) error {
 	}
 	specs, err := play(ctx, c, o)
 	if err == nil {
-		err = tell(specs, o.report)
+		err = writeReport(specs, o.report)
 	}
 	if err != nil {
 		to := filepath.Join(os.TempDir(), "podd-k8s-failed")
 		err = errors.Join(err, os.RemoveAll(to), os.CopyFS(to, os.DirFS(filepath.Join(dir, "log"))),
-			fmt.Errorf("the logs are kept in %s", to))
+			fmt.Errorf("the logs are in %s", to))
 	}
 	return errors.Join(err, c.Close())
 }
 
-// handler is what the node tests call a runtime that is configured beforehand.
+// handler is the handler that the node tests expect to be configured.
 const handler = "\n[runtime.handlers.test-handler]\npath = \"runc\"\n"
 
-// gates are those that podd's users are told to open (contrib/kubernetes/kubelet.yaml).
+// gates are the feature gates that podd recommends (contrib/kubernetes/kubelet.yaml).
 const gates = "PodAndContainerStatsFromCRI=true"
 
-// kubelet are the keys that the node tests want as Kubernetes has them, or set themselves.
+// kubelet has the keys for which the node tests expect the defaults of Kubernetes, or which they set themselves.
 var kubelet = map[string]any{
 	"address": "0.0.0.0", "tlsCertFile": "", "tlsPrivateKeyFile": "", "podLogsDir": "", "podPidsLimit": -1,
 	"containerLogMaxSize": "10Mi", "containerLogMaxFiles": 5, "containerLogMonitorInterval": "10s",
@@ -90,7 +88,7 @@ var kubelet = map[string]any{
 	"authentication": map[string]any{"webhook": map[string]any{"enabled": false}},
 }
 
-// play runs the specs and returns what became of them. That some have failed is no error.
+// play runs the specs and returns their results. A failed spec is not an error.
 func play(ctx context.Context, c *cluster.Cluster, o options) ([]spec, error) {
 	n := c.Nodes[0]
 	work := n.Path("tests")
@@ -111,7 +109,7 @@ func play(ctx context.Context, c *cluster.Cluster, o options) ([]spec, error) {
 		"--prepull-images=false",
 		"--container-runtime-endpoint=unix://"+n.Socket(), "--container-runtime-process-name=podd",
 		"--kubelet-config-file="+n.Path("kubelet.json"), "--report-dir="+filepath.Join(c.Dir, "log"),
-		// not the defaults, which would move every process of the machine into a cgroup of theirs
+		// Empty, because the defaults would move all processes of the machine into another cgroup.
 		"--kubelet-flags=--kubelet-cgroups= --system-cgroups= --runtime-cgroups= --node-ip="+n.Addr)
 	data, err := os.ReadFile(filepath.Join(work, "report.json"))
 	if err != nil {
@@ -120,7 +118,7 @@ func play(ctx context.Context, c *cluster.Cluster, o options) ([]spec, error) {
 	return read(data)
 }
 
-// spec is one test of the report that was run.
+// spec is a spec of the report that was run.
 type spec struct {
 	ContainerHierarchyTexts []string
 	LeafNodeText            string
@@ -140,7 +138,7 @@ func read(data []byte) ([]spec, error) {
 		SpecialSuiteFailureReasons []string
 	}
 	if err := json.Unmarshal(data, &suites); err != nil {
-		return nil, fmt.Errorf("the report: %w", err)
+		return nil, fmt.Errorf("parse the report: %w", err)
 	}
 	var ran []spec
 	for _, s := range suites {
@@ -153,14 +151,14 @@ func read(data []byte) ([]spec, error) {
 		}
 	}
 	if len(ran) == 0 {
-		return nil, fmt.Errorf("no spec was run: %v", suites)
+		return nil, fmt.Errorf("no spec ran: %v", suites)
 	}
 	slices.SortFunc(ran, func(a, b spec) int { return strings.Compare(a.name(), b.name()) })
 	return ran, nil
 }
 
-// tell writes the report.
-func tell(specs []spec, file string) error {
+// writeReport writes the report.
+func writeReport(specs []spec, file string) error {
 	var b strings.Builder
 	counts := map[string]int{}
 	for _, s := range specs {
@@ -175,6 +173,6 @@ func tell(specs []spec, file string) error {
 		fmt.Print(b.String())
 		return nil
 	}
-	fmt.Printf("%d specs: %v; all of them are in %s\n", len(specs), counts, file)
+	fmt.Printf("%d specs: %v; the report is in %s\n", len(specs), counts, file)
 	return os.WriteFile(file, []byte(b.String()), 0o644)
 }

@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// progress prints, of all that the tests write, which specs have failed and how many were run.
+// progress is a writer for the tests' output that prints the names of failed specs and the number of specs run.
 type progress struct {
 	rest []byte
-	// named is true when the next line is the name of a spec that has failed.
+	// named is set if the next line is the name of a failed spec.
 	named bool
 }
 

@@ -1,7 +1,7 @@
-// Command k8s brings a Kubernetes cluster up, with its nodes on podd, and takes it down again.
+// Command k8s starts and removes a Kubernetes cluster with nodes on podd.
 //
-//	k8s up DIR BIN [NODES]   start it below DIR with the programs in BIN (one node unless said otherwise)
-//	k8s down DIR             stop it and remove everything; no cluster is no error
+//	k8s up DIR BIN [NODES]   start a cluster below DIR with the programs in BIN (default: one node)
+//	k8s down DIR             stop and remove it; succeeds if there is none
 package main
 
 import (
@@ -33,7 +33,7 @@ func run(ctx context.Context, args []string) error {
 		if len(args) == 4 {
 			var err error
 			if nodes, err = strconv.Atoi(args[3]); err != nil || nodes < 1 || nodes > 9 {
-				return fmt.Errorf("%q is no number of nodes from 1 to 9", args[3])
+				return fmt.Errorf("number of nodes is %q, must be 1 to 9", args[3])
 			}
 		}
 		return up(ctx, args[1], args[2], nodes)
@@ -52,7 +52,7 @@ func up(ctx context.Context, dir, bin string, nodes int) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("A cluster of %d is up. Its logs are in %s/log. To use it:\n\n", nodes, dir)
+	fmt.Printf("A cluster with %d nodes is running. Its logs are in %s/log. To use it:\n\n", nodes, dir)
 	fmt.Printf("  export KUBECONFIG=%s\n  %s get nodes -o wide\n\n", c.Kubeconfig(), c.Kubectl())
 	for _, n := range c.Nodes {
 		fmt.Printf("On %s:  nsenter -t %d -n -m %s/crictl -c %s/crictl.yaml pods\n", n.Name, n.Holder.Pid, bin, n.Path())
@@ -64,7 +64,7 @@ func up(ctx context.Context, dir, bin string, nodes int) error {
 func down(dir string) error {
 	c, err := cluster.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		fmt.Println("No cluster is up in", dir)
+		fmt.Println("No cluster is running in", dir)
 		return nil
 	}
 	if err != nil {
