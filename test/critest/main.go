@@ -1,13 +1,12 @@
 // Command critest runs the CRI validation suite of Kubernetes (sigs.k8s.io/cri-tools) against a private podd and the
-// test registry, once for each runtime handler, and then looks at what is left on the machine.
+// test registry, once for each runtime handler, and then checks for leaks on the machine.
 //
 //	go run ./test/critest [-handlers runc,crun] [-rounds N] [-focus REGEXP] [-seed N] [-out DIR] [-- critest flags]
 //
-// A round is all specs in random order, and then the streaming specs once more over WebSocket: critest speaks SPDY
-// unless told otherwise.
+// A round is all specs in random order, and then the streaming specs again over WebSocket; critest's default is SPDY.
 //
-// The specs in skip.txt are left out, and those in skip-gvisor.txt with gVisor's handlers; the files say why. Log and
-// JUnit report of each run are in DIR (bin/critest.d).
+// The specs in skip.txt are skipped, and those in skip-gvisor.txt with gVisor's handlers; the files have the reasons.
+// Log and JUnit report of each run are in DIR (default bin/critest.d).
 package main
 
 import (
@@ -37,7 +36,7 @@ var skipFile string
 //go:embed skip-gvisor.txt
 var skipGVisor string
 
-// skips are the specs to leave out with a handler.
+// skips returns the names of the specs to skip with a handler, in the form of skip.txt.
 func skips(handler string) string {
 	if strings.HasPrefix(handler, "gvisor") {
 		return skipFile + "\n" + skipGVisor
@@ -55,9 +54,9 @@ type suite struct {
 
 func main() {
 	handlers := flag.String("handlers", "runc,crun", "runtime handlers, each tested in a run of its own")
-	rounds := flag.Int("rounds", 1, "how often, each time in another order")
-	focus := flag.String("focus", "", "which specs, a regular expression; empty: all")
-	seed := flag.Int("seed", 0, "order of the specs; 0: another one every time")
+	rounds := flag.Int("rounds", 1, "number of rounds, each in another order")
+	focus := flag.String("focus", "", "specs to run, a regular expression; empty: all")
+	seed := flag.Int("seed", 0, "seed for the order of the specs; 0: random")
 	out := flag.String("out", "bin/critest.d", "directory for logs and reports")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -187,18 +186,18 @@ func (s *suite) critest(ctx context.Context, d *daemon.Daemon, p pass) error {
 	cmd.Stderr = cmd.Stdout
 	err = cmd.Run()
 	fmt.Print(summary(out.String()))
-	return errors.Join(err, s.tellLeftOut(p))
+	return errors.Join(err, s.reportSkipped(p))
 }
 
-// tellLeftOut prints why critest has left out specs by itself.
-func (s *suite) tellLeftOut(p pass) error {
+// reportSkipped prints the reasons for which critest itself skipped specs.
+func (s *suite) reportSkipped(p pass) error {
 	data, err := os.ReadFile(s.report(p.name))
 	if err != nil {
 		return err
 	}
-	count, err := leftOut(data, p.handler)
+	count, err := skippedByReason(data, p.handler)
 	for reason, n := range count {
-		fmt.Printf("%d specs left out: %s\n", n, reason)
+		fmt.Printf("%d specs skipped: %s\n", n, reason)
 	}
 	return errors.Join(err, checkSkips(data, skips(p.handler)))
 }
@@ -210,8 +209,8 @@ func (s *suite) order() []string {
 	return []string{"--ginkgo.seed", fmt.Sprint(s.seed)}
 }
 
-// skipRegexp makes one regular expression of the skip file: a spec's name to the end, or part of it, per line, and the
-// reason after a #.
+// skipRegexp returns a regular expression for the specs of a skip file. Each line has a spec's name or part of it, and
+// the reason after a #.
 func skipRegexp(file string) string {
 	names := skipNames(file)
 	for i := range names {
@@ -230,7 +229,7 @@ func skipNames(file string) (names []string) {
 	return names
 }
 
-// summary is the end of critest's output: the failures, if any, and the count.
+// summary returns the end of critest's output: the failures, if any, and the count.
 func summary(out string) string {
 	if i := strings.Index(out, "Summarizing "); i >= 0 {
 		return out[i:]
@@ -244,7 +243,7 @@ func summary(out string) string {
 	return out[max(0, len(out)-4000):]
 }
 
-// keep copies the daemon's log out of the directory that is about to go.
+// keep copies the daemon's log, whose directory is removed.
 func keep(from, to string) error {
 	data, err := os.ReadFile(from)
 	if err != nil {

@@ -12,7 +12,7 @@ func TestSkipRegexp(t *testing.T) {
 		"suite a [x] spec [Conformance]": true, "other.spec": true, "otherXspec": false, "a x spec": false, "why": false,
 	} {
 		if re.MatchString(name) != want {
-			t.Errorf("%q is skipped: %v, want %v", name, !want, want)
+			t.Errorf("%q is skipped = %v, want %v", name, !want, want)
 		}
 	}
 }
@@ -21,16 +21,16 @@ func TestEverySkippedSpecHasAReason(t *testing.T) {
 	for line := range strings.Lines(skips("gvisor")) {
 		name, reason, _ := strings.Cut(line, "#")
 		if strings.TrimSpace(name) != "" && len(strings.TrimSpace(reason)) < 20 {
-			t.Errorf("no reason in %q", line)
+			t.Errorf("line %q: reason has less than 20 characters", line)
 		}
 	}
 	for _, handler := range []string{"runc", "gvisor-shim"} {
 		if re := skipRegexp(skips(handler)); strings.HasPrefix(re, "|") || strings.Contains(re, "||") {
-			t.Error("an empty alternative would skip everything")
+			t.Errorf("skipRegexp for %s has an empty alternative, which would skip everything", handler)
 		}
 	}
 	if skips("runc") == skips("gvisor-shim") {
-		t.Error("the same specs for runc and for gVisor")
+		t.Error("skips are the same for runc and gvisor-shim, want those of skip-gvisor.txt for the latter")
 	}
 }
 
@@ -38,11 +38,11 @@ func TestSummary(t *testing.T) {
 	out := "noise\n\nRan 3 of 120 Specs in 1.0 seconds\nSUCCESS! -- 3 Passed | 0 Failed | 0 Pending | 117 Skipped\nPASS\n"
 	want := "Ran 3 of 120 Specs in 1.0 seconds\nSUCCESS! -- 3 Passed | 0 Failed | 0 Pending | 117 Skipped\n"
 	if got := summary(out); got != want {
-		t.Errorf("got %q, want %q", got, want)
+		t.Errorf("summary = %q, want %q", got, want)
 	}
 	out = "noise\nSummarizing 1 Failure:\n  [FAIL] x\n\nRan 3 of 4 Specs\nFAIL! -- 2 Passed | 1 Failed\n"
 	if got := summary(out); !strings.HasPrefix(got, "Summarizing 1 Failure") {
-		t.Errorf("the failures are not in %q", got)
+		t.Errorf("summary = %q, want it to start with the failures", got)
 	}
 }
 
@@ -53,9 +53,9 @@ func TestPasses(t *testing.T) {
 		names = append(names, p.name)
 	}
 	if got := strings.Join(names, " "); got != "crun-1 crun-1-websocket crun-2 crun-2-websocket" {
-		t.Errorf("passes %s", got)
+		t.Errorf("passes = %s, want two rounds of crun, each with and without WebSocket", got)
 	}
 	if some := (&suite{rounds: 1, focus: "Image"}).passes("runc"); len(some) != 1 || some[0].focus != "Image" {
-		t.Errorf("with a focus: %+v", some)
+		t.Errorf("passes with a focus = %+v, want one, with that focus", some)
 	}
 }

@@ -8,17 +8,16 @@ import (
 	"strings"
 )
 
-// reasons are those for which critest may leave out a spec by itself, and where they hold. All others would make a run
-// pass that has not tested what it should.
+// reasons are the reasons for which critest may skip a spec by itself, and the handlers for which they are accepted.
+// With any other reason a run would pass without testing what it should.
 var reasons = []struct {
 	text  string
 	holds func(handler string) bool
 }{
 	{"AppArmor is disabled on this host", func(string) bool { return !appArmor() }},
-	// crun before 1.9 cannot say that it has them; Debian 12 has 1.8.1. gVisor maps no ids.
+	// crun before 1.9 does not report user namespaces; Debian 12 has 1.8.1. gVisor does not map ids.
 	{"no runtime handler found which supports user namespaces", func(handler string) bool {
-		return handler == "crun" ||
-			strings.HasPrefix(handler, "gvisor")
+		return handler == "crun" || strings.HasPrefix(handler, "gvisor")
 	}},
 	// runsc has no such mount option.
 	{"runtime does not implement recursive readonly mounts",
@@ -30,7 +29,7 @@ func appArmor() bool {
 	return err == nil && strings.HasPrefix(string(enabled), "Y")
 }
 
-// report is what is of interest in ginkgo's JUnit report.
+// report is the part of ginkgo's JUnit report that is read here.
 type report struct {
 	Cases []struct {
 		Name    string `xml:"name,attr"`
@@ -40,9 +39,9 @@ type report struct {
 	} `xml:"testsuite>testcase"`
 }
 
-// leftOut counts the specs that critest itself has left out, by reason. A reason that does not hold for the handler is
-// an error. Specs that were not chosen have none.
-func leftOut(junit []byte, handler string) (map[string]int, error) {
+// skippedByReason counts the specs that critest itself skipped, by reason. A reason that is not accepted for the
+// handler is an error. Specs that were not selected have no reason.
+func skippedByReason(junit []byte, handler string) (map[string]int, error) {
 	var r report
 	if err := xml.Unmarshal(junit, &r); err != nil {
 		return nil, fmt.Errorf("read report: %w", err)
@@ -57,14 +56,14 @@ func leftOut(junit []byte, handler string) (map[string]int, error) {
 			continue
 		}
 		if !known(reason, handler) {
-			return nil, fmt.Errorf("left out %s: %s", c.Name, reason)
+			return nil, fmt.Errorf("critest skipped %s: %s", c.Name, reason)
 		}
 		count[reason]++
 	}
 	return count, nil
 }
 
-// checkSkips wants every name in a skip file to fit a spec: else it is a mistake, or critest has it no more.
+// checkSkips returns an error for each name in a skip file that matches no spec of critest.
 func checkSkips(junit []byte, file string) error {
 	var r report
 	if err := xml.Unmarshal(junit, &r); err != nil {
@@ -77,7 +76,7 @@ func checkSkips(junit []byte, file string) error {
 			fits = fits || strings.Contains(c.Name, name)
 		}
 		if !fits {
-			errs = append(errs, fmt.Errorf("critest has no spec %q, which is to be left out", name))
+			errs = append(errs, fmt.Errorf("critest has no spec %q, which a skip file names", name))
 		}
 	}
 	return errors.Join(errs...)

@@ -19,7 +19,7 @@ const junit = `<?xml version="1.0" encoding="UTF-8"?>
   </testsuite>
 </testsuites>`
 
-func TestLeftOut(t *testing.T) {
+func TestSkippedByReason(t *testing.T) {
 	const userns = "no runtime handler found which supports user namespaces"
 	for _, tt := range []struct {
 		reason, handler string
@@ -30,13 +30,13 @@ func TestLeftOut(t *testing.T) {
 		{userns, "gvisor-shim", map[string]int{userns: 1}},
 		{"the moon is full", "crun", nil},
 	} {
-		got, err := leftOut(fmt.Appendf(nil, junit, "a spec", tt.reason), tt.handler)
+		got, err := skippedByReason(fmt.Appendf(nil, junit, "a spec", tt.reason), tt.handler)
 		if !maps.Equal(got, tt.want) || (err == nil) != (tt.want != nil) {
-			t.Errorf("%s with %s: %v, %v", tt.reason, tt.handler, got, err)
+			t.Errorf("%s with %s = %v, %v, want %v", tt.reason, tt.handler, got, err, tt.want)
 		}
 	}
-	if _, err := leftOut([]byte("no report"), "runc"); err == nil {
-		t.Error("what is no report was read")
+	if _, err := skippedByReason([]byte("no report"), "runc"); err == nil {
+		t.Error("skippedByReason of invalid XML = nil, want an error")
 	}
 }
 
@@ -46,6 +46,6 @@ func TestSkipsFitSpecs(t *testing.T) {
 		t.Error(err)
 	}
 	if err := checkSkips(data, "no such spec # because"); err == nil {
-		t.Error("a name that fits no spec was taken")
+		t.Error("checkSkips with a name that matches no spec = nil, want an error")
 	}
 }
