@@ -16,10 +16,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// AddAgnhost serves, besides the others, stand-ins for the images that only Kubernetes' own node tests use: agnhost,
-// what is made of busybox, and busybox with an nmeter, which Debian leaves out. dir holds agnhost, localhost.crt and
-// localhost.key, which are built with those tests. They are not part of the layout, for agnhost is 60 MB and nothing
-// else wants it.
+// AddAgnhost adds replacements for the images that only Kubernetes' own node tests use: agnhost, images made of busybox,
+// and busybox with nmeter, which Debian's does not have. dir has agnhost, localhost.crt and localhost.key, which are
+// built with those tests. They are not part of the layout, because agnhost has 60 MB and nothing else uses it.
 func (r *Registry) AddAgnhost(path layout.Path, dir string) error {
 	busybox, err := imageOf(path, e2e+"busybox:1.36.1-1")
 	if err != nil {
@@ -69,7 +68,7 @@ func (r *Registry) AddAgnhost(path layout.Path, dir string) error {
 	return nil
 }
 
-// push enters an image under names below e2e-test-images/.
+// push adds an image with names below e2e-test-images/.
 func (r *Registry) push(img v1.Image, names ...string) error {
 	for _, n := range names {
 		ref, err := name.ParseReference(r.Addr+"/"+e2e+n, name.Insecure)
@@ -99,13 +98,13 @@ func imageOf(path layout.Path, name string) (v1.Image, error) {
 	return found[0], nil
 }
 
-// nmeter prints the time with its fraction of a second, the only thing that the node tests want of it.
+// nmeter prints the time with its fraction of a second, which is all that the node tests use it for.
 const nmeter = "#!/bin/sh\necho | ts '%H:%M:%.S' | cut -d ' ' -f 1\n"
 
-// curl is what the node tests' hooks call; they want the page and nothing else.
+// curl replaces the curl of the node tests' hooks, which only print a page.
 const curl = "#!/bin/sh\nfor url; do :; done\nexec wget -q -O - --no-check-certificate \"$url\"\n"
 
-// agnhost is what the image's Dockerfile lays over a small distribution.
+// agnhost returns the files that the image's Dockerfile adds to a small distribution.
 func agnhost(dir string, pause v1.Image) (tree, error) {
 	t := tree{}
 	for file, mode := range map[string]int64{"agnhost": 0o755, "localhost.crt": 0o644, "localhost.key": 0o644} {
@@ -119,7 +118,7 @@ func agnhost(dir string, pause v1.Image) (tree, error) {
 	t.dir("uploads", 0o777)
 	t.file("bin/curl", 0o755, []byte(curl))
 	t.file("bin/nmeter", 0o755, []byte(nmeter))
-	t.file("bin/bash", 0o755, []byte("#!/bin/sh\nexec /bin/sh \"$@\"\n")) // the scripts are for any shell
+	t.file("bin/bash", 0o755, []byte("#!/bin/sh\nexec /bin/sh \"$@\"\n")) // the scripts run in any POSIX shell
 	t.text("etc/passwd", "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/home:/bin/false\n"+
 		"user-defined-in-image:x:1000:1000::/home/u:/bin/sh\n")
 	t.text("etc/group", "root:x:0:\nnogroup:x:65534:\nuser-defined-in-image:x:1000:\n"+

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// hosts are the registries that the tests' image names begin with.
+// hosts are the registries in the tests' image names.
 var hosts = []string{"registry.k8s.io", "k8s.gcr.io", "gcr.io", "docker.io", "public.ecr.aws", "registry.test"}
 
-// WriteConf writes a registries.conf that sends every pull from the usual registries to this one, as a mirror and, so
-// that no test ever leaves the machine, in place of the registry itself; and a policy.json that accepts everything.
-// The registries that want credentials go by their own addresses: credentials for one host are not sent to a mirror.
-// It returns the files' paths.
+// WriteConf writes a registries.conf that redirects pulls from the public registries to this one, as a mirror and also
+// as the location of the registry itself, so that no test uses the network; and a policy.json that accepts all images.
+// The registries that require credentials have no mirror, because a client does not send credentials for one host to
+// another. It returns the files' paths.
 func (r *Registry) WriteConf(dir string) (registriesConf, policy string, err error) {
 	var b strings.Builder
 	b.WriteString("unqualified-search-registries = [\"docker.io\"]\n\n")

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// splitTag parts repository:tag.
+// splitTag splits repository:tag.
 func splitTag(name string) (repo, tag string, ok bool) {
 	i := strings.LastIndexByte(name, ':')
 	if i < 0 {
@@ -17,7 +17,7 @@ func splitTag(name string) (repo, tag string, ok bool) {
 	return name[:i], name[i+1:], true
 }
 
-// serve notes the request, takes the fault's prefix off the path and lets the fault answer.
+// serve records the request, removes the prefix of a fault from the path, and answers with that fault.
 func (r *Registry) serve(w http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()
 	r.requests = append(r.requests, req.Method+" "+req.URL.Path)
@@ -35,7 +35,7 @@ func (r *Registry) serve(w http.ResponseWriter, req *http.Request) {
 	answer(w, clean)
 }
 
-// fault returns how the repositories below the prefix are served; nil: as usual.
+// fault returns the handler for repositories with the prefix; nil if the prefix is not a fault.
 func (r *Registry) fault(prefix string) http.HandlerFunc {
 	switch prefix {
 	case "slow":
@@ -87,7 +87,7 @@ func denied(w http.ResponseWriter) {
 	_, _ = io.WriteString(w, `{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}`)
 }
 
-// blobsBy sends the content of layers and configs through send, and everything else as usual.
+// blobsBy passes the content of layers and configs to send, and serves everything else without faults.
 func (r *Registry) blobsBy(send func(http.ResponseWriter, *http.Request, []byte)) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		if req.Method != http.MethodGet || !strings.Contains(req.URL.Path, "/blobs/") {
@@ -104,7 +104,7 @@ func (r *Registry) blobsBy(send func(http.ResponseWriter, *http.Request, []byte)
 	}
 }
 
-// manifestsBy answers for every manifest with write.
+// manifestsBy answers requests for manifests with write.
 func (r *Registry) manifestsBy(write func(http.ResponseWriter)) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		if !strings.Contains(req.URL.Path, "/manifests/") {
@@ -116,7 +116,7 @@ func (r *Registry) manifestsBy(write func(http.ResponseWriter)) http.HandlerFunc
 	}
 }
 
-// lie answers with the manifest of another image, whatever was asked for.
+// lie answers all requests for manifests with that of another image.
 func (r *Registry) lie(w http.ResponseWriter, req *http.Request) {
 	if strings.Contains(req.URL.Path, "/manifests/") {
 		req.URL.Path = "/v2/pause/manifests/3.10"
@@ -139,7 +139,7 @@ func (r *Registry) slow(w http.ResponseWriter, req *http.Request, data []byte) {
 	}
 }
 
-// trickle sends ten bytes at a time, and the rest when it is told to.
+// trickle sends ten bytes every 100 ms, and the rest after Release.
 func (r *Registry) trickle(w http.ResponseWriter, req *http.Request, data []byte) {
 	for len(data) > 0 {
 		piece := min(10, len(data))
@@ -158,7 +158,7 @@ func (r *Registry) trickle(w http.ResponseWriter, req *http.Request, data []byte
 	}
 }
 
-// stall sends one half, and the other one when it is told to.
+// stall sends one half, and the other half after Release.
 func (r *Registry) stall(w http.ResponseWriter, req *http.Request, data []byte) {
 	if _, err := w.Write(data[:len(data)/2]); err != nil {
 		return
@@ -166,7 +166,7 @@ func (r *Registry) stall(w http.ResponseWriter, req *http.Request, data []byte) 
 	flush(w)
 	select {
 	case <-r.release:
-		_, _ = w.Write(data[len(data)/2:]) // the client may have left
+		_, _ = w.Write(data[len(data)/2:]) // fails if the client has disconnected
 	case <-req.Context().Done():
 	}
 }
@@ -178,7 +178,7 @@ func corrupt(w http.ResponseWriter, _ *http.Request, data []byte) {
 	_, _ = w.Write(data)
 }
 
-// truncate breaks the connection after one half; the header has promised the whole.
+// truncate closes the connection after one half of the announced length.
 func truncate(w http.ResponseWriter, _ *http.Request, data []byte) {
 	_, _ = w.Write(data[:len(data)/2])
 	panic(http.ErrAbortHandler)

@@ -22,7 +22,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// What critest v1.36.0 names in pkg/framework and pkg/validate.
+// critestNames are the images that critest v1.36.0 names in pkg/framework and pkg/validate.
 var critestNames = []string{
 	"e2e-test-images/busybox:1.29-2", "e2e-test-images/nginx:1.14-2", "e2e-test-images/httpd:2.4.39-4",
 	"e2e-test-images/nonewprivs:1.3", "pause:3.9", "k8s-staging-cri-tools/hostnet-nginx-" + runtime.GOARCH + ":latest",
@@ -47,7 +47,7 @@ func TestEveryImageOfCritestIsThere(t *testing.T) {
 	}
 	for _, want := range critestNames {
 		if !slices.Contains(names, want) {
-			t.Errorf("no image %s", want)
+			t.Errorf("the layout has no image %s, want one", want)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func TestTheSameSourcesGiveTheSameDigests(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := &catalog{parts: parts}
-	again.critest() // the others are made the same way and take long
+	again.critest() // the others are built in the same way and take long
 	if again.err != nil {
 		t.Fatal(again.err)
 	}
@@ -77,7 +77,7 @@ func TestTheSameSourcesGiveTheSameDigests(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want[it.names[0]] != d.String() {
-			t.Errorf("%s: digest %s, then %s", it.names[0], want[it.names[0]], d)
+			t.Errorf("digest of %s = %s, want %s as in the first build", it.names[0], d, want[it.names[0]])
 		}
 	}
 	if want["pause:3.9"] == want["pause:3.10"] {
@@ -115,10 +115,10 @@ func TestExport(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := digests(t, out); len(got) != 1 || got["example.com/demo:1"] == "" {
-		t.Errorf("exported %v, want example.com/demo:1 alone", got)
+		t.Errorf("exported images = %v, want only example.com/demo:1", got)
 	}
 	if err := Export(path, "no/such:image", "x:1", filepath.Join(t.TempDir(), "x")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("export of an unknown image: %v, want ErrNotExist", err)
+		t.Errorf("export of an unknown image = %v, want ErrNotExist", err)
 	}
 }
 
@@ -176,7 +176,7 @@ func inRoot(t *testing.T, root string, command ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
 	cmd.Path = command[0]
-	cmd.Err = nil // the path is looked at inside the root
+	cmd.Err = nil // the path is resolved inside the root
 	cmd.Dir = "/"
 	cmd.Env = env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root}
@@ -198,7 +198,7 @@ func TestBusyboxIsWhatCritestNeeds(t *testing.T) {
 	} {
 		out, err := inRoot(t, root, "/bin/sh", "-c", c.command)
 		if err != nil || out != c.want {
-			t.Errorf("%s: %q, %v, want %q", c.command, out, err, c.want)
+			t.Errorf("%s = %q, %v, want %q", c.command, out, err, c.want)
 		}
 	}
 	for _, tool := range []string{"/bin/top", "/bin/netstat", "/bin/ping", "/bin/hostname", "/bin/ipcs", "/bin/pgrep",
@@ -208,12 +208,12 @@ func TestBusyboxIsWhatCritestNeeds(t *testing.T) {
 		}
 	}
 
-	// a shell that runs applets by itself would not notice that ls is masked
+	// A shell that runs applets itself would not notice that ls is masked.
 	if err := os.Remove(root + "/bin/ls"); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := inRoot(t, root, "/bin/sh", "-c", "ls"); err == nil || !strings.Contains(out, "not found") {
-		t.Errorf("sh runs ls although there is none: %q, %v", out, err)
+		t.Errorf("ls without /bin/ls = %q, %v, want not found", out, err)
 	}
 }
 
@@ -234,10 +234,10 @@ func TestTheServersRun(t *testing.T) {
 	}
 	root = extract(t, r, "e2e-test-images/nonewprivs:1.3")
 	if info, err := os.Stat(root + "/nonewprivs"); err != nil || info.Mode()&os.ModeSetuid == 0 {
-		t.Errorf("nonewprivs is not setuid: %v, %v", info, err)
+		t.Errorf("nonewprivs: %v, %v, want it setuid", info, err)
 	}
 	if out, err := inRoot(t, root, "/nonewprivs"); err != nil || out != "Effective uid: 0\n" {
-		t.Errorf("nonewprivs: %q, %v", out, err)
+		t.Errorf("output of nonewprivs = %q, %v, want effective uid 0", out, err)
 	}
 }
 
@@ -257,7 +257,7 @@ func reference(t *testing.T, r *Registry, image string) name.Reference {
 	return ref
 }
 
-// pull fetches every layer, as a runtime does.
+// pull downloads all layers, as a runtime does.
 func pull(ctx context.Context, ref name.Reference, opts ...remote.Option) error {
 	img, err := remote.Image(ref, append(opts, remote.WithContext(ctx),
 		remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}),

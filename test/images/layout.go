@@ -21,16 +21,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sources are the files that decide what is in the images, which are built anew when one of them changes.
+// sources are the files that determine the content of the images. When one changes, the images are built again.
 //
 //go:embed catalog.go debian.go elf.go hostile.go own.go recipes.go tree.go progs
 var sources embed.FS
 
-// refName is where an OCI layout keeps the name of an image.
+// refName is the annotation with an image's name in an OCI layout.
 const refName = "org.opencontainers.image.ref.name"
 
-// Build returns the OCI layout with every image, building it when the cache does not have it. Callers in other
-// processes wait for each other.
+// Build returns the OCI layout with all images, and builds it unless the cache has it. Concurrent callers, also in
+// other processes, wait for each other.
 func Build(ctx context.Context) (layout.Path, error) {
 	cache, err := CacheDir()
 	if err != nil {
@@ -53,7 +53,7 @@ func Build(ctx context.Context) (layout.Path, error) {
 		return "", err
 	}
 	defer unlock()
-	if built(dir) { // by whom we waited for
+	if built(dir) { // by the previous holder of the lock
 		return layout.FromPath(dir)
 	}
 	if err := build(ctx, filepath.Join(cache, "debs"), home, dir); err != nil {
@@ -67,7 +67,7 @@ func built(dir string) bool {
 	return err == nil
 }
 
-// build makes the layout in a scratch directory and moves it to dir when it is whole; older ones go.
+// build creates the layout in a scratch directory, moves it to dir when it is complete, and removes older layouts.
 func build(ctx context.Context, debs, home, dir string) error {
 	scratch, err := os.MkdirTemp(home, "new-")
 	if err != nil {
@@ -119,7 +119,7 @@ func (it item) write(path layout.Path) error {
 	return nil
 }
 
-// replace moves the new layout into place and removes those of other keys, which nobody will ask for again.
+// replace moves the new layout to dir and removes those with other keys.
 func replace(from, home, dir string) error {
 	old, err := os.ReadDir(home)
 	if err != nil {
@@ -138,7 +138,7 @@ func replace(from, home, dir string) error {
 	return nil
 }
 
-// sourceKey tells builds of different sources and architectures apart.
+// sourceKey returns a hash of the sources and the architecture.
 func sourceKey() (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, runtime.GOARCH)
@@ -191,8 +191,8 @@ func descriptors(path layout.Path) ([]v1.Descriptor, error) {
 	return m.Manifests, nil
 }
 
-// Export writes one image as an OCI layout of its own into dir, which is created; ref is the name it gets there, the
-// one that a runtime which loads the directory shows. Use it to fill a directory of preloaded images.
+// Export writes one image as an OCI layout into dir, which it creates. ref is the image's name there, which a runtime
+// that loads the directory shows. It is for directories of preloaded images.
 func Export(path layout.Path, name, ref, dir string) error {
 	index, err := path.ImageIndex()
 	if err != nil {

@@ -20,27 +20,28 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Credentials: the registry at AuthAddr wants User and Password, the one at TokenAddr wants Token as a registry token.
+// Credentials: the registry at AuthAddr requires User and Password, the one at TokenAddr requires Token as a registry
+// token.
 const (
 	User     = "podd"
 	Password = "open sesame"
 	Token    = "podd-registry-token"
 )
 
-// Registry serves the test images over plain HTTP. Every image has its true name (e2e-test-images/busybox:1.29-2), and
-// under a prefix it has a fault, to see what the runtime makes of it:
+// Registry serves the test images over plain HTTP. Each image has its real name (e2e-test-images/busybox:1.29-2), and
+// with one of these prefixes a fault:
 //
 //	slow/<name>       a layer takes about two seconds
-//	stalled/<name>    a layer stops in the middle, until Release or the client leaves
-//	trickle/<name>    a layer comes at 100 bytes per second, until Release or the client leaves
-//	corrupt/<name>    the bytes of a layer are not those of its digest
-//	truncated/<name>  the connection breaks in the middle of a layer
+//	stalled/<name>    a layer stops in the middle, until Release or until the client disconnects
+//	trickle/<name>    a layer comes at 100 bytes per second, until Release or until the client disconnects
+//	corrupt/<name>    a layer does not match its digest
+//	truncated/<name>  the connection is closed in the middle of a layer
 //	malformed/<name>  the manifest is not JSON
 //	broken/<name>     every answer is an internal server error
-//	lying/<name>      the manifest is another image's than the digest that was asked for
+//	lying/<name>      the manifest is another image's than the one requested
 type Registry struct {
-	// Addr is host:port of the registry that is open to all; the others want credentials for the same images. They are
-	// other hosts and not other repositories, because a client learns from the host's root how to sign in.
+	// Addr is host:port of the registry without authentication; the others require credentials for the same images.
+	// They are other hosts, not other repositories, because a client requests the authentication method of a host.
 	Addr, AuthAddr, TokenAddr string
 
 	servers []*http.Server
@@ -52,8 +53,8 @@ type Registry struct {
 	requests []string
 }
 
-// Listen serves the layout's images on addr ("127.0.0.1:0" for any port), and for those who sign in on two more ports
-// of the same host, until Close.
+// Listen serves the layout's images on addr ("127.0.0.1:0" for any port), and with authentication on two more ports of
+// the same host, until Close.
 func Listen(path layout.Path, addr string) (*Registry, error) {
 	quiet := log.New(io.Discard, "", 0)
 	r := &Registry{
@@ -87,7 +88,7 @@ func Listen(path layout.Path, addr string) (*Registry, error) {
 	return r, nil
 }
 
-// Close stops serving and breaks what is under way.
+// Close stops serving and aborts requests in progress.
 func (r *Registry) Close() error {
 	r.Release()
 	var errs []error
@@ -97,17 +98,17 @@ func (r *Registry) Close() error {
 	return errors.Join(errs...)
 }
 
-// Release lets the layers below stalled/ go on, now and from now on.
+// Release ends the faults stalled/ and trickle/, for present and later requests.
 func (r *Registry) Release() { r.once.Do(func() { close(r.release) }) }
 
-// Requests returns what was asked so far, as "GET /v2/...", oldest first.
+// Requests returns all requests so far, as "GET /v2/...", oldest first.
 func (r *Registry) Requests() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]string(nil), r.requests...)
 }
 
-// load enters the manifests; the blobs are served from the layout itself.
+// load adds the manifests; blobs are served from the layout.
 func (r *Registry) load(path layout.Path) error {
 	list, err := descriptors(path)
 	if err != nil {
@@ -144,7 +145,7 @@ func (r *Registry) loadOne(path layout.Path, d v1.Descriptor, repo, tag string) 
 	return r.put(repo, tag, d.MediaType, raw)
 }
 
-// put enters one manifest, by the front door but without the network.
+// put adds one manifest with the handler's own PUT, without the network.
 func (r *Registry) put(repo, tag string, media types.MediaType, raw []byte) error {
 	req, err := http.NewRequest(http.MethodPut, "/v2/"+repo+"/manifests/"+tag, bytes.NewReader(raw))
 	if err != nil {
@@ -159,7 +160,7 @@ func (r *Registry) put(repo, tag string, media types.MediaType, raw []byte) erro
 	return nil
 }
 
-// blobs serves the layout's blobs, read-only, and keeps what is pushed in memory.
+// blobs serves the layout's blobs read-only, and keeps pushed blobs in memory.
 type blobs struct {
 	dir    string
 	pushed registry.BlobHandler
@@ -190,7 +191,7 @@ func (b *blobs) Put(ctx context.Context, repo string, h v1.Hash, rc io.ReadClose
 	return b.pushed.(registry.BlobPutHandler).Put(ctx, repo, h, rc)
 }
 
-// recorder is the http.ResponseWriter of an answer that stays in this process.
+// recorder is an http.ResponseWriter that stores the response.
 type recorder struct {
 	header http.Header
 	code   int

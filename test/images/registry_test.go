@@ -50,7 +50,7 @@ func TestRegistryServesAndMisbehaves(t *testing.T) {
 			t.Errorf("%s: %v", c.image, err)
 		}
 		if c.fails != "" && (err == nil || !strings.Contains(err.Error(), c.fails)) {
-			t.Errorf("%s: %v, want an error with %q", c.image, err, c.fails)
+			t.Errorf("pull of %s = %v, want an error with %q", c.image, err, c.fails)
 		}
 	}
 }
@@ -79,14 +79,14 @@ func TestStalledWaitsForRelease(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if err := pull(ctx, reference(t, r, "stalled/"+small)); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a stalled pull: %v, want it to last until the deadline", err)
+		t.Errorf("stalled pull = %v, want DeadlineExceeded", err)
 	}
 	r.Release()
 	if err := pull(t.Context(), reference(t, r, "stalled/"+small)); err != nil {
-		t.Errorf("after Release: %v", err)
+		t.Errorf("pull after Release = %v, want success", err)
 	}
 	if !strings.Contains(strings.Join(r.Requests(), "\n"), "GET /v2/stalled/pause/manifests/3.10") {
-		t.Errorf("requests %q miss the manifest", r.Requests())
+		t.Errorf("requests = %q, want one for the manifest", r.Requests())
 	}
 }
 
@@ -105,12 +105,13 @@ func TestEveryNameGoesToTheTestRegistry(t *testing.T) {
 		"docker.io/library/busybox", "public.ecr.aws/docker/library/busybox", "127.0.0.1:5555/podd/config"} {
 		reg, err := sysregistriesv2.FindRegistry(sys, image)
 		if err != nil || reg == nil {
-			t.Errorf("%s: registry %v, %v", image, reg, err)
+			t.Errorf("registry of %s = %v, %v, want one", image, reg, err)
 			continue
 		}
 		for _, e := range append(reg.Mirrors, reg.Endpoint) {
 			if e.Location != "127.0.0.1:5555" || !e.Insecure {
-				t.Errorf("%s would be fetched from %s (insecure %v)", image, e.Location, e.Insecure)
+				t.Errorf("%s is pulled from %s (insecure %v), want 127.0.0.1:5555 (insecure true)", image, e.Location,
+					e.Insecure)
 			}
 		}
 	}

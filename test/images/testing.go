@@ -2,7 +2,7 @@ package images
 
 import "testing"
 
-// Serve builds the images if need be and serves them on a free port of loopback until the test ends.
+// Serve builds the images if necessary and serves them on a free port of loopback until the test ends.
 func Serve(t testing.TB) *Registry {
 	t.Helper()
 	path, err := Build(t.Context())

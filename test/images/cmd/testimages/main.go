@@ -1,11 +1,12 @@
 // Command testimages builds the test images, and serves or exports them.
 //
-//	testimages build                          build them (or find them in the cache) and list their names
-//	testimages serve ADDR CONFDIR [AGNHOST]   serve them on ADDR; registries.conf and policy.json go to CONFDIR; prints
-//	                                          "credentials wanted on ADDR" for the port that does, and "serving on ADDR"
-//	                                          when ready, and runs until it is told to stop; AGNHOST is a directory with
-//	                                          that program, for the images of Kubernetes' node tests
+//	testimages build                          build them, unless the cache has them, and list their names
+//	testimages serve ADDR CONFDIR [AGNHOST]   serve them on ADDR until SIGTERM or SIGINT
 //	testimages export NAME REF DIR            write one image as an OCI layout
+//
+// serve writes registries.conf and policy.json to CONFDIR. When it is ready it prints "credentials wanted on ADDR", the
+// address that requires authentication, and "serving on ADDR"; test/k8s/cluster parses these lines. AGNHOST is a
+// directory with the program agnhost, for the images of Kubernetes' node tests.
 //
 // It is for scripts (contrib/demo.sh, test/critest); tests use the package.
 package main
