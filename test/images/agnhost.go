@@ -18,7 +18,8 @@ import (
 
 // AddAgnhost adds replacements for the images that only Kubernetes' own node tests use: agnhost, images made of
 // busybox, and busybox with nmeter, which Debian's does not have. dir has agnhost, localhost.crt and localhost.key,
-// which are built with those tests. They are not part of the layout, because agnhost has 60 MB and nothing else uses it.
+// which are built with those tests. They are not part of the layout, because agnhost has 60 MB and no other test uses
+// it.
 func (r *Registry) AddAgnhost(path layout.Path, dir string) error {
 	busybox, err := imageOf(path, e2e+"busybox:1.36.1-1")
 	if err != nil {
