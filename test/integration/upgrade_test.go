@@ -18,7 +18,7 @@ import (
 
 // upgradeFrom is how many commits back the old daemon is, if the history is that long. UPGRADE_FROM names another
 // commit.
-const upgradeFrom = 30
+const upgradeFrom = 100
 
 // TestUpgrade has a daemon of some time ago make pods, and this one take them over, and give them back again: within
 // one format of the records a downgrade works too.
@@ -112,7 +112,8 @@ func takeOver(k *kubelet, from, to string) {
 	created := k.create(l.podID, k.containerConfig([]string{"sleep", "1000"}), l.pod)
 	ended, _ := k.runIn(l.podID, l.pod, []string{"sh", "-c", "exit 9"})
 	k.exited(ended)
-	while, _ := k.runIn(l.podID, l.pod, []string{"sh", "-c", "while [ ! -e /dev/shm/go ]; do sleep 0.05; done; exit 11"})
+	wait := "while [ ! -e /dev/shm/go ]; do sleep 0.05; done; exit 11"
+	while, _ := k.runIn(l.podID, l.pod, []string{"sh", "-c", wait})
 	pid := initPid(k, l.containerID)
 
 	k.ok("kill the first daemon", k.Kill9())
@@ -122,18 +123,18 @@ func takeOver(k *kubelet, from, to string) {
 
 	for _, l := range []*life{l, shared} {
 		if s := k.podStatus(l.podID); s.State != cri.PodSandboxState_SANDBOX_READY || s.Network.GetIp() != l.ip {
-			k.Errorf("the pod is %v with address %s, was ready with %s", s.State, s.Network.GetIp(), l.ip)
+			k.Errorf("pod is %v with address %s, want SANDBOX_READY with %s", s.State, s.Network.GetIp(), l.ip)
 		}
 		k.ok("exec", l.exec(k.ctx()))
 	}
 	if now := initPid(k, l.containerID); now != pid {
-		k.Errorf("the container is process %d, was %d", now, pid)
+		k.Errorf("pid of the container = %d, want %d", now, pid)
 	}
 	if s := k.container(ended); s.ExitCode != 9 {
-		k.Errorf("the container that ended before: %v", s)
+		k.Errorf("exit code of the container that ended before = %d, want 9: %v", s.ExitCode, s)
 	}
 	if s := k.exited(while); s.ExitCode != 11 {
-		k.Errorf("the container that ended meanwhile: %v", s)
+		k.Errorf("exit code of the container that ended between the daemons = %d, want 11: %v", s.ExitCode, s)
 	}
 	k.startContainer(created)
 	for _, v := range verbs[4:] {
