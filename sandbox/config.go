@@ -32,6 +32,8 @@ type Config struct {
 	SeccompRoot string `toml:"seccomp_profile_root" comment:"Directory of Localhost seccomp profiles with a relative path."`
 	// CDIDirs are the directories of Container Device Interface specifications.
 	CDIDirs []string `toml:"cdi_spec_dirs" comment:"Directories of CDI device specifications. Later directories override earlier ones."`
+	// CreateMissingHostPaths makes directories of host paths that do not exist.
+	CreateMissingHostPaths bool `toml:"create_missing_host_paths" comment:"Create the host path of a mount as a directory (0755, root) if it does not exist, as hostPath volumes without a type expect. false: refuse the container."`
 	// CreateTimeout bounds the creation of a pod or container, which is detached from its caller.
 	CreateTimeout time.Duration `toml:"create_timeout" comment:"Limit for creating a pod or container. It continues if the caller gives up."`
 	// StartTimeout bounds one start of a container.
@@ -51,9 +53,11 @@ type Config struct {
 // DefaultConfig returns the values for everything that has a sensible one.
 func DefaultConfig() Config {
 	return Config{
-		DefaultHandler:   "runc",
-		SeccompRoot:      "/var/lib/kubelet/seccomp",
-		CDIDirs:          []string{"/etc/cdi", "/var/run/cdi"},
+		DefaultHandler:         "runc",
+		SeccompRoot:            "/var/lib/kubelet/seccomp",
+		CDIDirs:                []string{"/etc/cdi", "/var/run/cdi"},
+		CreateMissingHostPaths: true,
+
 		CreateTimeout:    4 * time.Minute,
 		StartTimeout:     time.Minute,
 		UndoTimeout:      2 * time.Minute,

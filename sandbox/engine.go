@@ -73,7 +73,7 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	e := &Engine{
 		cfg: cfg, deps: deps, paths: paths{root: cfg.Root, run: cfg.Run}, store: newStore(), shm: tmpfs{},
-		resolver: host.NewResolver(stuckLooks), life: life{ctx: ctx, end: cancel},
+		resolver: host.NewResolver(stuckLooks, cfg.CreateMissingHostPaths), life: life{ctx: ctx, end: cancel},
 		operations: operation.Tracker{Slow: cfg.SlowOperation, Log: deps.Log, Observe: deps.Observe},
 	}
 	e.handlers = handlers{cfg: &e.cfg, runtimes: deps.Runtimes, newRetired: deps.Retired}

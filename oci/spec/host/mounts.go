@@ -30,19 +30,24 @@ type Resolver struct {
 	slots  chan struct{}
 	mu     sync.Mutex
 	hung   map[string]bool // paths of abandoned lookups
+	create bool
 	look   func(path string) (real string, isDir bool, err error)
 	mounts func(path string) ([]*mountinfo.Info, error)
 }
 
-// NewResolver returns a Resolver with at most stuck hanging lookups, each of which occupies a kernel thread.
-func NewResolver(stuck int) *Resolver {
-	return &Resolver{slots: make(chan struct{}, stuck), hung: map[string]bool{}, look: lookupPath, mounts: mountsAbove}
+// NewResolver returns a Resolver with at most stuck hanging lookups, each of which occupies a kernel thread. If create
+// is set, missing host paths are created as directories.
+func NewResolver(stuck int, create bool) *Resolver {
+	return &Resolver{
+		slots: make(chan struct{}, stuck), hung: map[string]bool{}, create: create, look: lookupPath, mounts: mountsAbove,
+	}
 }
 
 // Mounts resolves a container's mounts, in order. images holds the paths of mounted image volumes by index.
 //
-// A host path must exist and symbolic links in it are followed, as the CRI says; an image's sub path is resolved in the
-// image. Propagation that the mount of the source does not support is an error. Errors wrap ErrNotFound (no such path),
+// Symbolic links in a host path are followed, as the CRI says. A missing one is created as a directory, and stays, or is
+// an error, see NewResolver. An image's sub path is resolved in the image. Propagation that the mount of the source does
+// not support is an error. Errors wrap ErrNotFound (no such path, or it cannot be created),
 // ErrInvalidArgument, ErrFailedPrecondition (propagation), the CRI's ErrImageVolumeMountFailed, or the context's cause
 // and name the path that hangs.
 func (r *Resolver) Mounts(ctx context.Context, mounts []*cri.Mount, images map[int]string) ([]spec.Mount, error) {
@@ -167,10 +172,15 @@ func (r *Resolver) resolve(m *cri.Mount, image string) (spec.Mount, error) {
 	}
 	var err error
 	out.Source, out.IsDir, err = r.look(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && r.create:
+		out.IsDir = true
+		if out.Source, err = makeHostDir(path); err != nil {
+			return out, err
+		}
+	case errors.Is(err, fs.ErrNotExist):
 		return out, fmt.Errorf("%w: host path %q does not exist", errdefs.ErrNotFound, path)
-	}
-	if err != nil {
+	case err != nil:
 		return out, fmt.Errorf("host path: %w", err)
 	}
 	return out, r.checkPropagation(m.GetPropagation(), out.Source)

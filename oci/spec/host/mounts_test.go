@@ -32,7 +32,7 @@ func TestMounts(t *testing.T) {
 		{ContainerPath: "/c", HostPath: filepath.Join(dir, "link/file")},
 		{ContainerPath: "/d", HostPath: "/dev/null"},
 	}
-	got, err := NewResolver(1).Mounts(t.Context(), ms, nil)
+	got, err := NewResolver(1, false).Mounts(t.Context(), ms, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestMountErrors(t *testing.T) {
 		"NUL":           {"/etc\x00", errdefs.ErrInvalidArgument},
 		"name too long": {"/" + strings.Repeat("x", 300), nil},
 	} {
-		_, err := NewResolver(1).Mounts(t.Context(), []*cri.Mount{{ContainerPath: "/to", HostPath: c.path}}, nil)
+		_, err := NewResolver(1, false).Mounts(t.Context(), []*cri.Mount{{ContainerPath: "/to", HostPath: c.path}}, nil)
 		if err == nil || c.kind != nil && !errors.Is(err, c.kind) || !strings.Contains(err.Error(), `"/to"`) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -93,7 +93,7 @@ func TestImageMounts(t *testing.T) {
 		"": root, "/": root, ".": root, "models": root + "/models", "/models/v2": root + "/models/v2",
 		"abs/v2": root + "/models/v2", "models/v2/weights": root + "/models/v2/weights",
 	} {
-		got, err := NewResolver(1).Mounts(
+		got, err := NewResolver(1, false).Mounts(
 			t.Context(), []*cri.Mount{{Image: &cri.ImageSpec{Image: "i"}, ImageSubPath: sub}}, map[int]string{0: root},
 		)
 		if err != nil || got[0].Source != want || got[0].IsDir != !strings.HasSuffix(sub, "weights") {
@@ -106,7 +106,7 @@ func TestImageMounts(t *testing.T) {
 		"../x": errdefs.ErrInvalidArgument, "models/../../x": errdefs.ErrInvalidArgument,
 		"a\x00b": errdefs.ErrInvalidArgument,
 	} {
-		_, err := NewResolver(1).Mounts(
+		_, err := NewResolver(1, false).Mounts(
 			t.Context(), []*cri.Mount{{Image: &cri.ImageSpec{Image: "i"}, ImageSubPath: sub}}, map[int]string{0: root},
 		)
 		if !errors.Is(err, kind) {
@@ -117,12 +117,12 @@ func TestImageMounts(t *testing.T) {
 		}
 	}
 	both := &cri.Mount{Image: &cri.ImageSpec{Image: "i"}, HostPath: "/etc"}
-	if _, err := NewResolver(1).Mounts(
+	if _, err := NewResolver(1, false).Mounts(
 		t.Context(), []*cri.Mount{both}, map[int]string{0: root},
 	); !errors.Is(err, errdefs.ErrInvalidArgument) {
 		t.Errorf("Mounts of an image and a host path: error %v, want ErrInvalidArgument", err)
 	}
-	if _, err := NewResolver(1).Mounts(
+	if _, err := NewResolver(1, false).Mounts(
 		t.Context(), []*cri.Mount{{Image: &cri.ImageSpec{Image: "i"}}}, nil,
 	); !errors.Is(err, crierrors.ErrImageVolumeMountFailed) {
 		t.Errorf("Mounts of an image that is not mounted: error %v, want ErrImageVolumeMountFailed", err)
@@ -160,7 +160,7 @@ func TestSubPathSwapped(t *testing.T) {
 func TestHangingPath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		back := make(chan struct{}) // the filesystem's server comes back
-		r := NewResolver(2)
+		r := NewResolver(2, false)
 		r.look = func(path string) (string, bool, error) {
 			if strings.HasPrefix(path, "/dead") {
 				<-back
@@ -229,7 +229,7 @@ func TestCheckPropagation(t *testing.T) {
 		"both of slave":       {"master:5", bidirectional, "not shared"},
 		"both of private":     {"", bidirectional, "not shared"},
 	} {
-		r := NewResolver(1)
+		r := NewResolver(1, false)
 		r.mounts = func(string) ([]*mountinfo.Info, error) {
 			return []*mountinfo.Info{
 				{Mountpoint: "/", Optional: "shared:1"}, {Mountpoint: "/srv", Optional: "shared:2"},
@@ -261,7 +261,7 @@ func TestPropagationOfRealMounts(t *testing.T) {
 		}
 	})
 	resolve := func(p cri.MountPropagation) error {
-		_, err := NewResolver(1).Mounts(t.Context(), []*cri.Mount{{HostPath: dir, Propagation: p}}, nil)
+		_, err := NewResolver(1, false).Mounts(t.Context(), []*cri.Mount{{HostPath: dir, Propagation: p}}, nil)
 		return err
 	}
 	for _, c := range []struct {
@@ -301,7 +301,7 @@ func mustMount(t *testing.T, dir string, flags uintptr) {
 
 // TestRelabelOff: without SELinux there is no label, and nothing is touched.
 func TestRelabelOff(t *testing.T) {
-	r := NewResolver(1)
+	r := NewResolver(1, false)
 	m := []spec.Mount{{Config: &cri.Mount{SelinuxRelabel: true}, Source: "/nonexistent"}}
 	if err := r.Relabel(t.Context(), m, ""); err != nil {
 		t.Error(err)

@@ -70,7 +70,7 @@ func (m *machine) input(
 	if in.User, err = host.LookupUser(m.Rootfs, "", sc); err != nil {
 		m.t.Fatal(err)
 	}
-	if in.Mounts, err = host.NewResolver(1).Mounts(m.t.Context(), config.GetMounts(), nil); err != nil {
+	if in.Mounts, err = host.NewResolver(1, false).Mounts(m.t.Context(), config.GetMounts(), nil); err != nil {
 		m.t.Fatal(err)
 	}
 	if in.Devices, err = host.Devices(config.GetDevices()); err != nil {
