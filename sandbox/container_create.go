@@ -28,6 +28,9 @@ func (e *Engine) CreateContainer(ctx context.Context, podID string, config *cri.
 	if err != nil {
 		return "", err
 	}
+	if err := e.handlers.checkPrivileged(p, config); err != nil {
+		return "", err
+	}
 	c, err := e.startContainerCreation(ctx, p, config)
 	if err != nil {
 		return "", err

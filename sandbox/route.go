@@ -43,6 +43,18 @@ func (h *handlers) route(config *cri.PodSandboxConfig, requested string) (string
 	return h.cfg.HostAccessHandler, nil
 }
 
+// checkPrivileged refuses a privileged container in a pod that the annotation for untrusted workloads has routed. The
+// pod may have been created unprivileged: an ephemeral container can be added later.
+func (h *handlers) checkPrivileged(p *Pod, config *cri.ContainerConfig) error {
+	handler, routed := h.cfg.AnnotationHandlers[untrustedAnnotation]
+	if !config.GetLinux().GetSecurityContext().GetPrivileged() || !routed || p.RequestedHandler != handler ||
+		p.Config.GetAnnotations()[untrustedAnnotation] != "true" {
+		return nil
+	}
+	return fmt.Errorf("%w: a container of a pod with annotation %s cannot be privileged",
+		errdefs.ErrInvalidArgument, untrustedAnnotation)
+}
+
 // routingAnnotation returns the annotation that selects the pod's handler, "" when there is none. Two that select
 // different handlers are errdefs.ErrInvalidArgument.
 func (h *handlers) routingAnnotation(annotations map[string]string) (string, error) {

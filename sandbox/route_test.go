@@ -110,6 +110,34 @@ func TestRoute(t *testing.T) {
 	}
 }
 
+// TestPrivilegedInUntrustedPod: an ephemeral container cannot circumvent what the annotation demands of its pod.
+func TestPrivilegedInUntrustedPod(t *testing.T) {
+	for name, tt := range map[string]struct {
+		annotations map[string]string
+		privileged  bool
+		refused     bool
+	}{
+		"privileged, untrusted":   {map[string]string{untrustedAnnotation: "true"}, true, true},
+		"unprivileged, untrusted": {map[string]string{untrustedAnnotation: "true"}, false, false},
+		"privileged":              {nil, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, _ := mixedEngine(t)
+			e.cfg.AnnotationHandlers = map[string]string{untrustedAnnotation: "gvisor"}
+			config := podConfig("web")
+			config.Annotations = tt.annotations
+			pod, err := e.RunPod(t.Context(), config, "")
+			must(t, err)
+			c := containerConfig("debugger")
+			c.Linux.SecurityContext.Privileged = tt.privileged
+			_, err = e.CreateContainer(t.Context(), pod, c)
+			if errdefs.IsInvalidArgument(err) != tt.refused || !tt.refused && err != nil {
+				t.Errorf("CreateContainer = %v, want an invalid argument: %v", err, tt.refused)
+			}
+		})
+	}
+}
+
 func TestPodKeepsItsRuntimeWhenTheDefaultChanges(t *testing.T) {
 	e, _ := mixedEngine(t)
 	id, err := e.RunPod(t.Context(), podConfig("web"), "")

@@ -7,11 +7,19 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// checkCreateContainer ignores sandbox_config: it is a copy of that of RunPodSandbox, and podd uses the pod's record.
+// checkCreateContainer ignores sandbox_config but for privileged: podd uses the pod's record. The kubelet computes
+// privileged for each request: it is set for an ephemeral container (kubectl debug --profile=sysadmin) in a pod that
+// was created without.
 func checkCreateContainer(r *cri.CreateContainerRequest) error {
 	c := newCheck()
 	c.id("pod_sandbox_id", r.GetPodSandboxId())
 	c.containerConfig("config", r.GetConfig())
+	// LinuxSandboxSecurityContext.privileged: "If a privileged container is to be executed within it, this MUST be true."
+	c.that(
+		!r.GetConfig().GetLinux().GetSecurityContext().GetPrivileged() ||
+			r.GetSandboxConfig().GetLinux().GetSecurityContext().GetPrivileged(),
+		"sandbox_config.linux.security_context.privileged", "must be set for a privileged container",
+	)
 	return c.err()
 }
 

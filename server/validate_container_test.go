@@ -22,6 +22,37 @@ func runContainerCases(t *testing.T, cases map[string]containerCase) {
 	}
 }
 
+// TestPrivilegedBySandboxConfig: the request's sandbox_config decides, as the kubelet sends it at present.
+func TestPrivilegedBySandboxConfig(t *testing.T) {
+	pod := func(privileged bool) *cri.PodSandboxConfig {
+		return &cri.PodSandboxConfig{
+			Linux: &cri.LinuxPodSandboxConfig{
+				SecurityContext: &cri.LinuxSandboxSecurityContext{Privileged: privileged},
+			},
+		}
+	}
+	const field = "sandbox_config.linux.security_context.privileged"
+	for name, tt := range map[string]struct {
+		privileged bool
+		pod        *cri.PodSandboxConfig
+		field      string
+	}{
+		"both":                 {true, pod(true), ""},
+		"only the container":   {true, pod(false), field},
+		"no sandbox_config":    {true, nil, field},
+		"only the pod":         {false, pod(true), ""},
+		"neither, no pod":      {false, nil, ""},
+		"neither, pod without": {false, pod(false), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := goodContainer()
+			cfg.Linux.SecurityContext.Privileged = tt.privileged
+			r := &cri.CreateContainerRequest{PodSandboxId: podID, Config: cfg, SandboxConfig: tt.pod}
+			wantProblem(t, checkCreateContainer(r), tt.field)
+		})
+	}
+}
+
 func TestCreateContainerValidation(t *testing.T) {
 	type ctr = *cri.ContainerConfig
 	runContainerCases(t, map[string]containerCase{

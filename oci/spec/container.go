@@ -73,10 +73,6 @@ func newBuilder(in Input) (*builder, error) {
 			Linux:   &specs.Linux{},
 		},
 	}
-	// LinuxSandboxSecurityContext.privileged: "If a privileged container is to be executed within it, this MUST be true."
-	if b.privileged && !in.Pod.GetLinux().GetSecurityContext().GetPrivileged() {
-		return nil, invalid("a privileged container needs a pod that was created as privileged")
-	}
 	return b, nil
 }
 

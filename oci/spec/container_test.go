@@ -79,7 +79,6 @@ func TestContainerErrors(t *testing.T) {
 		"windows": {
 			changed(func(in *Input) { in.Config.Windows = &cri.WindowsContainerConfig{} }), inv, "Windows",
 		},
-		"privileged": {with(&cri.LinuxContainerSecurityContext{Privileged: true}), inv, "privileged"},
 		"no command": {changed(func(in *Input) { in.Image.Entrypoint, in.Image.Cmd = nil, nil }), inv, "command"},
 		"empty entrypoint": {
 			changed(func(in *Input) { in.Image.Entrypoint, in.Image.Cmd = []string{""}, nil }), inv, "command",

@@ -17,6 +17,7 @@ func TestWorkloads(t *testing.T) {
 		test func(*kubelet)
 	}{
 		{"missing host path", missingHostPath},
+		{"privileged container of an unprivileged pod", privilegedDebugger},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(k.sub(t)) })
 	}
@@ -30,7 +31,8 @@ func hostMount(path string) func(*cri.ContainerConfig) {
 
 func missingHostPath(k *kubelet) {
 	path := k.Path("run/flannel")
-	if out, exit := k.output("touch /volume/subnet.env && stat -c '%u %a' /volume", hostMount(path)); exit != 0 || out != "0 755\n" {
+	out, exit := k.output("touch /volume/subnet.env && stat -c '%u %a' /volume", hostMount(path))
+	if exit != 0 || out != "0 755\n" {
 		k.Errorf("exit code = %d, output = %q, want 0, owner 0 and mode 755", exit, out)
 	}
 	if _, err := os.Stat(path + "/subnet.env"); err != nil {
@@ -55,5 +57,27 @@ func TestMissingHostPathIsRefused(t *testing.T) {
 	k.refused("a host path that does not exist", err, path, codes.NotFound)
 	if _, err := os.Lstat(path); err == nil {
 		k.Errorf("%s was created", path)
+	}
+}
+
+// privilegedDebugger is kubectl debug --profile=sysadmin: by then the kubelet's sandbox_config says privileged.
+func privilegedDebugger(k *kubelet) {
+	privileged := func(c *cri.ContainerConfig) { c.Linux.SecurityContext.Privileged = true }
+	const look = "mount -t tmpfs x /tmp && sed -n 's/^Seccomp:\t//p' /proc/self/status; " +
+		"ls /dev/kmsg; grep -c ' /sys rw' /proc/self/mountinfo"
+	pod, podCfg := k.pod()
+	app, _ := k.runIn(pod, podCfg, []string{"sleep", "10000"})
+	_, err := k.tryCreate(pod, k.containerConfig([]string{"true"}, privileged), podCfg)
+	k.refused("privileged, but sandbox_config is not", err, "sandbox_config.linux.security_context.privileged",
+		codes.InvalidArgument)
+	podCfg.Linux.SecurityContext.Privileged = true
+	out, exit := k.outputIn(pod, podCfg, look, privileged, func(c *cri.ContainerConfig) {
+		c.Linux.SecurityContext.NamespaceOptions = &cri.NamespaceOption{Pid: cri.NamespaceMode_TARGET, TargetId: app}
+	})
+	if want := "0\n/dev/kmsg\n1\n"; exit != 0 || out != want {
+		k.Errorf("exit code = %d, output = %q, want 0, %q", exit, out, want)
+	}
+	if got := k.exec(app, "sed -n 's/^CapEff:\t//p' /proc/self/status"); got != "00000000a80425fb\n" {
+		k.Errorf("capabilities of the other container = %q, want the default", got)
 	}
 }

@@ -45,11 +45,11 @@ func NewResolver(stuck int, create bool) *Resolver {
 
 // Mounts resolves a container's mounts, in order. images holds the paths of mounted image volumes by index.
 //
-// Symbolic links in a host path are followed, as the CRI says. A missing one is created as a directory, and stays, or is
-// an error, see NewResolver. An image's sub path is resolved in the image. Propagation that the mount of the source does
-// not support is an error. Errors wrap ErrNotFound (no such path, or it cannot be created),
-// ErrInvalidArgument, ErrFailedPrecondition (propagation), the CRI's ErrImageVolumeMountFailed, or the context's cause
-// and name the path that hangs.
+// Symbolic links in a host path are followed, as the CRI says. A missing one is created as a directory, and stays, or
+// is an error, see NewResolver. An image's sub path is resolved in the image. Propagation that the mount of the source
+// does not support is an error. Errors wrap ErrNotFound (no such path, or it cannot be created), ErrInvalidArgument,
+// ErrFailedPrecondition (propagation), the CRI's ErrImageVolumeMountFailed, or the context's cause and name the path
+// that hangs.
 func (r *Resolver) Mounts(ctx context.Context, mounts []*cri.Mount, images map[int]string) ([]spec.Mount, error) {
 	return within(ctx, r, func(at func(path string) error) ([]spec.Mount, error) {
 		var out []spec.Mount
