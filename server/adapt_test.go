@@ -23,13 +23,13 @@ import (
 	"github.com/podd-project/podd/sandbox/namespaces/namespacestest"
 )
 
-// realEngine is the real engine on fake mechanisms.
-func realEngine(t *testing.T) *sandbox.Engine {
+// realEngine is the real engine on fake mechanisms. Its image has the stop signal.
+func realEngine(t *testing.T, stopSignal string) *sandbox.Engine {
 	t.Helper()
 	dir := t.TempDir()
 	images := imagetest.NewFake(t.TempDir())
 	images.Add(
-		image.Image{ID: imageID, Tags: []string{imageTag}, Config: imagespec.ImageConfig{StopSignal: "SIGINT"}},
+		image.Image{ID: imageID, Tags: []string{imageTag}, Config: imagespec.ImageConfig{StopSignal: stopSignal}},
 		map[string]string{"etc/passwd": "root:x:0:0::/:/bin/sh\n"},
 	)
 	log := logrus.New()
@@ -62,7 +62,7 @@ func realEngine(t *testing.T) *sandbox.Engine {
 
 // TestLifeOnTheRealEngine creates, starts, stops and removes a pod and a container over gRPC, with the real engine.
 func TestLifeOnTheRealEngine(t *testing.T) {
-	engine := Adapt(realEngine(t))
+	engine := Adapt(realEngine(t, "SIGINT"))
 	h := newHarness(t, func(d *Deps) { d.Engine = engine })
 	events, err := h.runtime.GetContainerEvents(t.Context(), &cri.GetEventsRequest{})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/image"
+	"github.com/podd-project/podd/sandbox/convert"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
@@ -73,7 +74,7 @@ func containerStatus(c Container, images imageFinder) *cri.ContainerStatus {
 		LogPath:     c.LogPath,
 		Resources:   containerResources(c),
 		User:        containerUser(c),
-		StopSignal:  cri.Signal(cri.Signal_value["SIGNAL_"+c.Record.StopSignal]),
+		StopSignal:  convert.CRISignal(c.Record.StopSignal),
 	}
 }
 

@@ -178,7 +178,7 @@ func runningContainer() Container {
 func exitedContainer() Container {
 	c := runningContainer()
 	r := *c.Record
-	r.ID, r.StopSignal = exitedID, "SIGRTMINPLUS3"
+	r.ID, r.StopSignal = exitedID, "SIGRTMIN+3"
 	cfg := goodContainer()
 	cfg.Labels = map[string]string{"app": "other"}
 	r.Config = cfg

@@ -40,6 +40,30 @@ func StopSignal(config cri.Signal, image string) (string, error) {
 	return name, nil
 }
 
+// CRISignal returns the CRI's value for a name of StopSignal, 0 if the CRI has none. The CRI names each real-time
+// signal once, by the nearer end of the range.
+func CRISignal(name string) cri.Signal {
+	if value, ok := cri.Signal_value["SIGNAL_"+name]; ok {
+		return cri.Signal(value)
+	}
+	number := SignalNumber(name)
+	switch n := int(number); {
+	case n == 0:
+		return 0
+	case n == sigRTMin:
+		name = "SIGRTMIN"
+	case n == sigRTMax:
+		name = "SIGRTMAX"
+	case n > sigRTMin && n <= sigRTMin+15:
+		name = fmt.Sprintf("SIGRTMINPLUS%d", n-sigRTMin)
+	case n > sigRTMin:
+		name = fmt.Sprintf("SIGRTMAXMINUS%d", sigRTMax-n)
+	default:
+		name = unix.SignalName(number)
+	}
+	return cri.Signal(cri.Signal_value["SIGNAL_"+name])
+}
+
 // imageSignal normalises a Dockerfile's STOPSIGNAL: a number, or a name with or without SIG.
 func imageSignal(s string) string {
 	if n, err := strconv.Atoi(s); err == nil {

@@ -57,6 +57,9 @@ func TestEverySignal(t *testing.T) {
 			t.Errorf("StopSignal(%s): %v", name, err)
 			continue
 		}
+		if back := CRISignal(got); back != cri.Signal(value) && value != 0 {
+			t.Errorf("CRISignal(%q) = %v, want %s", got, back, name)
+		}
 		if want := unix.SignalNum(got); want != 0 && SignalNumber(got) != want {
 			t.Errorf("SignalNumber(%q) = %d, want %d", got, SignalNumber(got), want)
 		}

@@ -53,6 +53,6 @@ type Container struct {
 	ImageID string
 	// Labels are the SELinux labels of the container: its own, or its pod's.
 	Labels spec.Labels
-	// StopSignal is the signal that StopContainer sends, a CRI Signal name without its prefix, e.g. "SIGTERM".
+	// StopSignal is the name of the signal that StopContainer sends: "SIGTERM", "SIGRTMIN+3", "SIGRTMAX-3".
 	StopSignal string
 }

@@ -69,7 +69,7 @@ var layers = []layer{
 	{"sandbox", []string{"sandbox/convert", "sandbox/namespaces", "sandbox/operation", "sandbox/record", "sandbox/usage",
 		"oci", "oci/spec", "oci/spec/host", "oci/cgroups", "image", "network", "checkpoint", "cmd/config"},
 		"the engine calls the mechanisms; no package below imports it"},
-	{"server", []string{"sandbox", "sandbox/operation", "sandbox/record", "sandbox/usage",
+	{"server", []string{"sandbox", "sandbox/convert", "sandbox/operation", "sandbox/record", "sandbox/usage",
 		"image", "oci", "oci/spec", "oci/cgroups", "streaming"}, "validate, call, convert: the only package that serves CRI"},
 	{"cmd", []string{"cmd", "server", "sandbox", "sandbox/operation", "sandbox/record", "sandbox/usage",
 		"sandbox/namespaces", "oci", "oci/runc", "oci/runc/conmon", "oci/runc/initproxy", "oci/shim", "oci/spec",

@@ -18,6 +18,7 @@ func TestWorkloads(t *testing.T) {
 	}{
 		{"missing host path", missingHostPath},
 		{"privileged container of an unprivileged pod", privilegedDebugger},
+		{"real-time stop signal", realTimeSignal},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(k.sub(t)) })
 	}
@@ -79,5 +80,19 @@ func privilegedDebugger(k *kubelet) {
 	}
 	if got := k.exec(app, "sed -n 's/^CapEff:\t//p' /proc/self/status"); got != "00000000a80425fb\n" {
 		k.Errorf("capabilities of the other container = %q, want the default", got)
+	}
+}
+
+func realTimeSignal(k *kubelet) {
+	pod, podCfg := k.pod()
+	id, cfg := k.runIn(pod, podCfg, []string{"sh", "-c", "trap 'exit 7' 37; echo ready; while :; do sleep 0.05; done"},
+		func(c *cri.ContainerConfig) { c.StopSignal = cri.Signal_SIGNAL_SIGRTMINPLUS3 })
+	k.waitLog(podCfg, cfg, "ready")
+	if got := k.container(id).StopSignal; got != cri.Signal_SIGNAL_SIGRTMINPLUS3 {
+		k.Errorf("stop signal in the status = %v, want SIGNAL_SIGRTMINPLUS3", got)
+	}
+	k.stopContainer(id, 30)
+	if st := k.container(id); st.ExitCode != 7 {
+		k.Errorf("exit code = %d, want the 7 of the handler of SIGRTMIN+3", st.ExitCode)
 	}
 }
