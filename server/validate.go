@@ -22,8 +22,12 @@ const (
 	maxLabels    = 1 << 20 // keys and values together; Kubernetes allows 256 KiB of annotations
 	maxItems     = 4096
 	maxHostname  = 64 // HOST_NAME_MAX
-	maxSecret    = 64 << 10
-	maxText      = 1 << 20
+	// An environment: twice what execve(2) takes for arguments and environment, a quarter of the usual stack limit of
+	// 8 MiB. The record of a container with this environment is below checkpoint.MaxSize.
+	maxEnv    = 4 << 20
+	envCost   = 64 // for each variable, besides its name and value
+	maxSecret = 64 << 10
+	maxText   = 1 << 20
 )
 
 // check records the first problem of a request, with the field's name. The message never contains the value, as it is

@@ -2,6 +2,7 @@ package server
 
 import (
 	"math"
+	"strconv"
 	"strings"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -92,9 +93,21 @@ func (c check) process(cfg *cri.ContainerConfig) {
 	if dir := cfg.GetWorkingDir(); dir != "" {
 		c.absolute("working_dir", dir)
 	}
-	c.count("envs", len(cfg.GetEnvs()))
-	for i, e := range cfg.GetEnvs() {
-		c := c.item("envs", i)
+	c.environment("envs", cfg.GetEnvs())
+}
+
+// environment is bounded by bytes, not by entries: Kubernetes sets 7 or more variables for each service in a namespace.
+func (c check) environment(field string, envs []*cri.KeyValue) {
+	total := 0
+	for _, e := range envs {
+		total += envCost + len(e.GetKey()) + len(e.GetValue())
+	}
+	c.that(total <= maxEnv, field, "must not have more than "+strconv.Itoa(maxEnv)+" bytes in total")
+	for i, e := range envs {
+		if c.err() != nil {
+			return
+		}
+		c := c.item(field, i)
 		c.that(e.GetKey() != "", "key", "must not be empty")
 		c.that(!strings.Contains(e.GetKey(), "="), "key", "must not contain =")
 		c.line("key", e.GetKey(), maxPath)

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -10,6 +12,15 @@ import (
 type containerCase struct {
 	change func(*cri.ContainerConfig)
 	field  string
+}
+
+// manyEnvs returns n variables with names and values of size bytes together.
+func manyEnvs(n, size int) (envs []*cri.KeyValue) {
+	for i := range n {
+		key := fmt.Sprintf("V%04d", i)
+		envs = append(envs, &cri.KeyValue{Key: key, Value: bytes.Repeat([]byte("x"), max(size-len(key), 0))})
+	}
+	return envs
 }
 
 func runContainerCases(t *testing.T, cases map[string]containerCase) {
@@ -78,6 +89,10 @@ func TestCreateContainerValidation(t *testing.T) {
 		"newline in an env value":   {func(c ctr) { c.Envs[1].Value = []byte("a\nb") }, ""},
 		"NUL in an env value":       {func(c ctr) { c.Envs[1].Value = []byte("a\x00b") }, "config.envs[1].value"},
 		"bad UTF-8 in an env value": {func(c ctr) { c.Envs[1].Value = []byte("a\xffb") }, "config.envs[1].value"},
+		"5,000 envs":                {func(c ctr) { c.Envs = manyEnvs(5000, 60) }, ""},
+		"envs of 4 MiB":             {func(c ctr) { c.Envs = manyEnvs(32, 128<<10-64) }, ""},
+		"envs above 4 MiB":          {func(c ctr) { c.Envs = manyEnvs(32, 128<<10-63) }, "config.envs"},
+		"70,000 envs":               {func(c ctr) { c.Envs = manyEnvs(70_000, 5) }, "config.envs"},
 		"null env":                  {func(c ctr) { c.Envs[0] = nil }, "config.envs[0].key"},
 		"empty env value":           {func(c ctr) { c.Envs[0].Value = nil }, ""},
 		"absolute log path":         {func(c ctr) { c.LogPath = "/etc/passwd" }, "config.log_path"},

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -19,6 +20,7 @@ func TestWorkloads(t *testing.T) {
 		{"missing host path", missingHostPath},
 		{"privileged container of an unprivileged pod", privilegedDebugger},
 		{"real-time stop signal", realTimeSignal},
+		{"service links of 600 services", serviceLinks},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(k.sub(t)) })
 	}
@@ -94,5 +96,26 @@ func realTimeSignal(k *kubelet) {
 	k.stopContainer(id, 30)
 	if st := k.container(id); st.ExitCode != 7 {
 		k.Errorf("exit code = %d, want the 7 of the handler of SIGRTMIN+3", st.ExitCode)
+	}
+}
+
+// serviceLinks has the variables that the kubelet sets for a namespace with 600 services of a named port.
+func serviceLinks(k *kubelet) {
+	const services = 625
+	const command = "env | grep -c ^A_SERVICE_NAME_; echo $A_SERVICE_NAME_600_PORT_80_TCP_ADDR"
+	out, exit := k.output(command, func(c *cri.ContainerConfig) {
+		for i := range services {
+			host, name := fmt.Sprintf("10.96.%d.%d", i/256, i%256), fmt.Sprintf("A_SERVICE_NAME_%d", i)
+			for key, value := range map[string]string{
+				"SERVICE_HOST": host, "SERVICE_PORT": "80", "SERVICE_PORT_HTTP": "80", "PORT": "tcp://" + host + ":80",
+				"PORT_80_TCP": "tcp://" + host + ":80", "PORT_80_TCP_PROTO": "tcp", "PORT_80_TCP_PORT": "80",
+				"PORT_80_TCP_ADDR": host,
+			} {
+				c.Envs = append(c.Envs, &cri.KeyValue{Key: name + "_" + key, Value: []byte(value)})
+			}
+		}
+	})
+	if want := fmt.Sprintf("%d\n10.96.2.88\n", 8*services); exit != 0 || out != want {
+		k.Errorf("exit code = %d, output = %q, want 0, %q", exit, out, want)
 	}
 }
