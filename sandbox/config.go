@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/podd-project/podd/cmd/config"
+	"github.com/podd-project/podd/sandbox/namespaces"
 )
 
 // Config configures the engine of a node.
@@ -34,6 +35,8 @@ type Config struct {
 	CDIDirs []string `toml:"cdi_spec_dirs" comment:"Directories of CDI device specifications. Later directories override earlier ones."`
 	// CreateMissingHostPaths makes directories of host paths that do not exist.
 	CreateMissingHostPaths bool `toml:"create_missing_host_paths" comment:"Create the host path of a mount as a directory (0755, root) if it does not exist, as hostPath volumes without a type expect. false: refuse the container."`
+	// DefaultSysctls are set in the namespaces of each pod, unless the pod sets them.
+	DefaultSysctls map[string]string `toml:"default_sysctls" comment:"Sysctls of pods that do not set them, in the namespaces that a pod does not share with the node. The defaults let processes without privileges send ICMP echo requests and listen on ports below 1024. Empty value: the kernel's default."`
 	// CreateTimeout bounds the creation of a pod or container, which is detached from its caller.
 	CreateTimeout time.Duration `toml:"create_timeout" comment:"Limit for creating a pod or container. It continues if the caller gives up."`
 	// StartTimeout bounds one start of a container.
@@ -57,6 +60,9 @@ func DefaultConfig() Config {
 		SeccompRoot:            "/var/lib/kubelet/seccomp",
 		CDIDirs:                []string{"/etc/cdi", "/var/run/cdi"},
 		CreateMissingHostPaths: true,
+		DefaultSysctls: map[string]string{
+			"net.ipv4.ip_unprivileged_port_start": "0", "net.ipv4.ping_group_range": "0 2147483647",
+		},
 
 		CreateTimeout:    4 * time.Minute,
 		StartTimeout:     time.Minute,
@@ -92,6 +98,9 @@ func (c Config) Validate() error {
 	}
 	if c.DefaultHandler == "" {
 		errs = append(errs, config.Errorf("default_handler", "is empty, want the name of a runtime handler"))
+	}
+	if err := namespaces.CheckDefaultSysctls(c.DefaultSysctls); err != nil {
+		errs = append(errs, config.Errorf("default_sysctls", "%w", err))
 	}
 	return errors.Join(errs...)
 }

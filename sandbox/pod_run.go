@@ -145,7 +145,8 @@ func (e *Engine) buildPod(ctx context.Context, p *Pod) error {
 	})
 }
 
-// pinRequest lists the namespaces that p needs: its own but for those that it shares with the node.
+// pinRequest lists the namespaces that p needs, its own but for those that it shares with the node, and the sysctls in
+// them.
 func (e *Engine) pinRequest(p *Pod) namespaces.Request {
 	pins, opts := e.paths.pins(p.ID), convert.NamespaceOptions(p.Config)
 	r := namespaces.Request{Net: p.Netns, Sysctls: p.Config.GetLinux().GetSysctls()}
@@ -158,7 +159,7 @@ func (e *Engine) pinRequest(p *Pod) namespaces.Request {
 	if uids, gids := convert.UserMappings(p.Config); uids != nil {
 		r.User, r.UIDs, r.GIDs = pins.user, uids, gids
 	}
-	return r
+	return r.WithDefaultSysctls(e.cfg.DefaultSysctls)
 }
 
 func (e *Engine) attach(ctx context.Context, p *Pod) (network.Result, error) {
@@ -173,7 +174,7 @@ func (e *Engine) attach(ctx context.Context, p *Pod) (network.Result, error) {
 	if err != nil {
 		return network.Result{}, err
 	}
-	return result, e.deps.Namespaces.Sysctl(ctx, p.Netns, p.Config.GetLinux().GetSysctls())
+	return result, e.deps.Namespaces.Sysctl(ctx, p.Netns, e.pinRequest(p).Sysctls)
 }
 
 func (e *Engine) networkRequest(p *Pod) (network.Request, error) {

@@ -172,9 +172,12 @@ func TestMistakesInConfiguration(t *testing.T) {
 			file: "root = \"var/lib\"",
 			want: `podd.toml:1): "var/lib" is relative, want an absolute path`,
 		},
-		"empty run":         {file: "run = \"\"", want: `run (`},
-		"unclean path":      {file: "root = \"/var/../etc/podd\"", want: `is not a clean path, want "/etc/podd"`},
-		"root directory":    {file: "root = \"/\"", want: "must not be the root directory"},
+		"empty run":      {file: "run = \"\"", want: `run (`},
+		"unclean path":   {file: "root = \"/var/../etc/podd\"", want: `is not a clean path, want "/etc/podd"`},
+		"root directory": {file: "root = \"/\"", want: "must not be the root directory"},
+		"sysctl of the node": {
+			file: "[runtime.default_sysctls]\n\"vm.swappiness\" = \"1\"", want: `sysctl "vm.swappiness" is not namespaced`,
+		},
 		"control character": {file: "root = \"/a\\nb\"", want: "contains a control character"},
 		"relative listen": {
 			args: []string{"--listen", "podd.sock"},

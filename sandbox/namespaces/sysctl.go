@@ -151,6 +151,11 @@ func (p *Pinner) writeSysctls(ctx context.Context, r Request) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		if r.User != "" {
+			if s, err = s.mapPingGroups(r.GIDs); err != nil {
+				return err
+			}
+		}
 		write := s.write
 		if s.ofIPC() && r.User != "" {
 			// Since Linux 5.19 only the root of the owning user namespace may write these, capabilities do not help.

@@ -21,6 +21,8 @@ func TestWorkloads(t *testing.T) {
 		{"privileged container of an unprivileged pod", privilegedDebugger},
 		{"real-time stop signal", realTimeSignal},
 		{"service links of 600 services", serviceLinks},
+		{"default sysctls", defaultSysctls},
+		{"default sysctls in a user namespace", defaultSysctlsUserNamespace},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(k.sub(t)) })
 	}
@@ -117,5 +119,48 @@ func serviceLinks(k *kubelet) {
 	})
 	if want := fmt.Sprintf("%d\n10.96.2.88\n", 8*services); exit != 0 || out != want {
 		k.Errorf("exit code = %d, output = %q, want 0, %q", exit, out, want)
+	}
+}
+
+const readSysctls = "cd /proc/sys/net/ipv4; cat ip_unprivileged_port_start ping_group_range"
+
+func defaultSysctls(k *kubelet) {
+	user := func(c *cri.ContainerConfig) { c.Linux.SecurityContext.RunAsUser = &cri.Int64Value{Value: 1000} }
+	out, exit := k.output(readSysctls+"; nc -l -p 80 & sleep 0.5; netstat -ltn | grep -c ':80 '", user)
+	if want := "0\n0\t2147483647\n1\n"; exit != 0 || out != want {
+		k.Errorf("exit code = %d, output = %q, want 0, %q", exit, out, want)
+	}
+	pod, podCfg := k.pod(func(c *cri.PodSandboxConfig) {
+		c.Linux.Sysctls = map[string]string{"net/ipv4/ip_unprivileged_port_start": "80"}
+	})
+	if out, _ := k.outputIn(pod, podCfg, readSysctls); out != "80\n0\t2147483647\n" {
+		k.Errorf("sysctls = %q, want the pod's own, 80, and the default group range", out)
+	}
+	before, err := os.ReadFile("/proc/sys/net/ipv4/ping_group_range")
+	k.ok("read the node's sysctl", err)
+	k.pod(func(c *cri.PodSandboxConfig) {
+		c.Linux.SecurityContext.NamespaceOptions.Network = cri.NamespaceMode_NODE
+	})
+	if after, _ := os.ReadFile("/proc/sys/net/ipv4/ping_group_range"); string(after) != string(before) {
+		k.Errorf("the node's ping_group_range = %q, want %q as before", after, before)
+	}
+}
+
+func defaultSysctlsUserNamespace(k *kubelet) {
+	mapping := []*cri.IDMapping{{HostId: 100000, ContainerId: 0, Length: 65536}}
+	options := &cri.NamespaceOption{
+		Pid:           cri.NamespaceMode_CONTAINER,
+		UsernsOptions: &cri.UserNamespace{Mode: cri.NamespaceMode_POD, Uids: mapping, Gids: mapping},
+	}
+	for _, own := range []map[string]string{nil, {"net.ipv4.ping_group_range": "0 2147483647"}} {
+		pod, podCfg := k.pod(func(c *cri.PodSandboxConfig) {
+			c.Linux.SecurityContext.NamespaceOptions, c.Linux.Sysctls = options, own
+		})
+		out, _ := k.outputIn(pod, podCfg, readSysctls, func(c *cri.ContainerConfig) {
+			c.Linux.SecurityContext.NamespaceOptions = options
+		})
+		if out != "0\n0\t65535\n" {
+			k.Errorf("sysctls of a pod with %v = %q, want 0 and the mapped groups", own, out)
+		}
 	}
 }
