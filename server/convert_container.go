@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -145,8 +146,51 @@ func (s *Server) containerInfo(c Container) map[string]any {
 		info["runtimeSpecError"] = err.Error()
 		return info
 	}
-	info["runtimeSpec"] = withoutEnv(spec)
+	spec = withoutEnv(spec)
+	updateSpec(spec, c.Status.Resources)
+	info["runtimeSpec"] = spec
 	return info
+}
+
+// updateSpec sets the resources in force, which the runtime's config.json does not have after an update. Fields that
+// are zero stay as they are.
+func updateSpec(s *specs.Spec, r *cri.LinuxContainerResources) {
+	if r == nil || s.Linux == nil {
+		return
+	}
+	linux := *s.Linux
+	resources := orNew(linux.Resources)
+	cpu, memory := orNew(resources.CPU), orNew(resources.Memory)
+	setPositive(&cpu.Shares, uint64(max(r.GetCpuShares(), 0)))
+	setPositive(&cpu.Period, uint64(max(r.GetCpuPeriod(), 0)))
+	setPositive(&cpu.Quota, r.GetCpuQuota())
+	cpu.Cpus, cpu.Mems = cmp.Or(r.GetCpusetCpus(), cpu.Cpus), cmp.Or(r.GetCpusetMems(), cpu.Mems)
+	setPositive(&memory.Limit, r.GetMemoryLimitInBytes())
+	setPositive(&memory.Swap, r.GetMemorySwapLimitInBytes())
+	if *cpu != (specs.LinuxCPU{}) {
+		resources.CPU = cpu
+	}
+	if *memory != (specs.LinuxMemory{}) {
+		resources.Memory = memory
+	}
+	linux.Resources = resources
+	s.Linux = &linux
+}
+
+// orNew returns a copy of what p points to, or a new zero value.
+func orNew[T any](p *T) *T {
+	var v T
+	if p != nil {
+		v = *p
+	}
+	return &v
+}
+
+// setPositive makes *to point to v if v is positive.
+func setPositive[T int64 | uint64](to **T, v T) {
+	if v > 0 {
+		*to = &v
+	}
 }
 
 func withoutEnv(spec *specs.Spec) *specs.Spec {

@@ -209,7 +209,10 @@ func fakeSpec() *specs.Spec {
 	return &specs.Spec{
 		Version: "1.0.2",
 		Process: &specs.Process{Args: []string{"sh"}, Env: []string{"PASSWORD=" + secret}},
-		Hooks:   &specs.Hooks{Poststop: []specs.Hook{{Path: "/hook", Env: []string{"TOKEN=" + secret}}}},
+		Linux: &specs.Linux{Resources: &specs.LinuxResources{
+			CPU: &specs.LinuxCPU{Shares: new(uint64(2)), Quota: new(int64(1000))},
+		}},
+		Hooks: &specs.Hooks{Poststop: []specs.Hook{{Path: "/hook", Env: []string{"TOKEN=" + secret}}}},
 	}
 }
 

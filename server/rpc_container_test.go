@@ -274,6 +274,9 @@ func testContainerStatusVerbose(t *testing.T) {
 	if got := string(h.engine.containers[0].Record.Config.GetEnvs()[0].GetValue()); got != secret {
 		t.Errorf("environment in the record = %q, want %q", got, secret)
 	}
+	if cpu := info.RuntimeSpec.Linux.Resources.CPU; *cpu.Shares != 512 || *cpu.Quota != 1000 {
+		t.Errorf("CPU in runtimeSpec = %+v, want the shares of the status, 512, and the quota of config.json, 1000", cpu)
+	}
 	h.server.deps.RuntimeSpec = func(string) (*specs.Spec, error) { return nil, errdefs.ErrNotFound }
 	if text := get(); !strings.Contains(text, "runtimeSpecError") || !strings.Contains(text, "4711") {
 		t.Errorf("info without a spec = %s, want runtimeSpecError and the pid", text)

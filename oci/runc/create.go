@@ -31,7 +31,11 @@ func (r *Runtime) Create(ctx context.Context, req oci.CreateRequest) (process.Pr
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CreateTimeout)
 	defer cancel()
-	p, err := r.createContainer(ctx, b, c, r.sandboxOf(req))
+	sandbox := r.sandboxOf(req)
+	p, err := r.createContainer(ctx, b, c, sandbox)
+	if err == nil && sandbox == "" && !req.Terminal {
+		err = chownInitPipes(p, req.Spec.Process)
+	}
 	if err != nil {
 		return process.Process{}, errors.Join(fmt.Errorf("create container: %w", err), r.undoCreate(b))
 	}

@@ -57,6 +57,11 @@ func (r *Runtime) launchCommand(
 	if err != nil {
 		return nil, err
 	}
+	if rec.Sandbox == "" {
+		if err := chownExecPipes(rec.Init, p, stdio); err != nil {
+			return nil, fmt.Errorf("exec: %w", err)
+		}
+	}
 	files, err := writeProcess(b.Dir(), p)
 	if err != nil {
 		return nil, err

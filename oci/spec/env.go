@@ -1,6 +1,9 @@
 package spec
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 const (
 	defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -29,14 +32,12 @@ func (b *builder) env() error {
 	return nil
 }
 
+// hostname returns the name in the pod's UTS namespace. A pod on the node's network has the node's.
 func (b *builder) hostname() string {
-	if name := b.in.Pod.GetHostname(); name != "" {
-		return name
-	}
 	if b.in.Namespaces.UTS == Host {
-		return b.in.Host.Hostname
+		return cmp.Or(b.in.Host.Hostname, b.in.Pod.GetHostname())
 	}
-	return ""
+	return b.in.Pod.GetHostname()
 }
 
 // imageEnv skips malformed entries: the runtime would refuse the container, and the pod's author cannot fix the image.

@@ -388,3 +388,30 @@ func TestPauseWithoutSeccomp(t *testing.T) {
 		t.Errorf("Pause = %+v, %v, want no seccomp profile and no error", s, err)
 	}
 }
+
+// TestHostname: HOSTNAME is the name in the pod's UTS namespace.
+func TestHostname(t *testing.T) {
+	for name, c := range map[string]struct{ uts, pod, node, want string }{
+		"pod":                   {"/uts", "web-0", "node-1", "web-0"},
+		"pod without a name":    {"/uts", "", "node-1", ""},
+		"node":                  {Host, "", "node-1", "node-1"},
+		"node, another request": {Host, "web-0", "node-1", "node-1"},
+		"node of unknown name":  {Host, "web-0", "", "web-0"},
+	} {
+		in := base()
+		in.Namespaces.UTS, in.Pod.Hostname, in.Host.Hostname = c.uts, c.pod, c.node
+		s, _, err := Container(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, kv := range s.Process.Env {
+			if value, ok := strings.CutPrefix(kv, "HOSTNAME="); ok {
+				got = value
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: HOSTNAME = %q, want %q", name, got, c.want)
+		}
+	}
+}

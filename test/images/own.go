@@ -25,8 +25,8 @@ func (c *catalog) own() {
 		WorkingDir: "/var/log", Labels: map[string]string{"org.opencontainers.image.title": "config"},
 	}, "podd/config:latest")
 	c.plain(v1.Config{Cmd: []string{"sh"}, WorkingDir: "/not/there/yet"}, "podd/workdir:latest")
-	c.plain(v1.Config{Cmd: []string{"sleep", "1000"}, Volumes: map[string]struct{}{"/data": {}, "/etc/extra": {}}},
-		"podd/volumes:latest")
+	c.plain(v1.Config{Cmd: []string{"sleep", "1000"},
+		Volumes: map[string]struct{}{"/data": {}, "/etc/extra": {}, "C:/relative": {}}}, "podd/volumes:latest")
 	c.plain(v1.Config{
 		Cmd:        []string{"sh", "-c", `trap 'echo got USR1; exit 7' USR1; echo ready; while true; do sleep 0.1; done`},
 		StopSignal: "SIGUSR1",

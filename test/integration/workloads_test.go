@@ -1,10 +1,13 @@
 package integration
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
+	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"google.golang.org/grpc/codes"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -23,6 +26,10 @@ func TestWorkloads(t *testing.T) {
 		{"service links of 600 services", serviceLinks},
 		{"default sysctls", defaultSysctls},
 		{"default sysctls in a user namespace", defaultSysctlsUserNamespace},
+		{"output in a user namespace", userNamespaceOutput},
+		{"host name on the node's network", hostNetworkName},
+		{"relative volume of an image", relativeVolume},
+		{"runtime spec after an update", specAfterUpdate},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(k.sub(t)) })
 	}
@@ -162,5 +169,75 @@ func defaultSysctlsUserNamespace(k *kubelet) {
 		if out != "0\n0\t65535\n" {
 			k.Errorf("sysctls of a pod with %v = %q, want 0 and the mapped groups", own, out)
 		}
+	}
+}
+
+// userNamespaceOutput: /dev/stdout and /dev/stderr can be opened, as nginx does for its logs, at start and by exec.
+func userNamespaceOutput(k *kubelet) {
+	mapping := []*cri.IDMapping{{HostId: 100000, ContainerId: 0, Length: 65536}}
+	options := &cri.NamespaceOption{
+		Pid:           cri.NamespaceMode_CONTAINER,
+		UsernsOptions: &cri.UserNamespace{Mode: cri.NamespaceMode_POD, Uids: mapping, Gids: mapping},
+	}
+	pod, podCfg := k.pod(func(c *cri.PodSandboxConfig) { c.Linux.SecurityContext.NamespaceOptions = options })
+	const command = "echo out >/dev/stdout; echo err >/dev/stderr"
+	for _, uid := range []int64{0, 1000} {
+		user := func(c *cri.ContainerConfig) {
+			c.Linux.SecurityContext.NamespaceOptions = options
+			c.Linux.SecurityContext.RunAsUser = &cri.Int64Value{Value: uid}
+		}
+		id, cfg := k.runIn(pod, podCfg, []string{"sh", "-c", command + "; sleep 10000"}, user)
+		k.waitLog(podCfg, cfg, "err")
+		if got := k.logText(podCfg, cfg); got != "out\nerr\n" {
+			k.Errorf("user %d: log = %q, want out and err", uid, got)
+		}
+		r, err := k.Runtime.ExecSync(k.ctx(), &cri.ExecSyncRequest{
+			ContainerId: id, Cmd: []string{"sh", "-c", command}, Timeout: 30,
+		})
+		k.ok("ExecSync", err)
+		if string(r.Stdout) != "out\n" || string(r.Stderr) != "err\n" || r.ExitCode != 0 {
+			k.Errorf("user %d: ExecSync = %q, %q, %d, want out, err, 0", uid, r.Stdout, r.Stderr, r.ExitCode)
+		}
+	}
+}
+
+func hostNetworkName(k *kubelet) {
+	pod, podCfg := k.pod(func(c *cri.PodSandboxConfig) {
+		c.Linux.SecurityContext.NamespaceOptions.Network = cri.NamespaceMode_NODE
+	})
+	node, err := os.Hostname()
+	k.ok("the node's name", err)
+	out, _ := k.outputIn(pod, podCfg, "echo $HOSTNAME; hostname; cat /etc/hostname", func(c *cri.ContainerConfig) {
+		c.Linux.SecurityContext.NamespaceOptions.Network = cri.NamespaceMode_NODE
+	})
+	if want := strings.Repeat(node+"\n", 3); out != want {
+		k.Errorf("HOSTNAME, hostname and /etc/hostname = %q, want %q", out, want)
+	}
+}
+
+func relativeVolume(k *kubelet) {
+	const image = "docker.io/podd/volumes:latest"
+	k.have(image)
+	out, exit := k.output("touch /C:/relative/file && ls /C:/relative", func(c *cri.ContainerConfig) {
+		c.Image = &cri.ImageSpec{Image: image}
+	})
+	if exit != 0 || out != "file\n" {
+		k.Errorf("exit code = %d, output = %q, want 0 and the file in the volume", exit, out)
+	}
+}
+
+func specAfterUpdate(k *kubelet) {
+	_, id := k.sleeper(func(c *cri.ContainerConfig) { c.Linux.Resources.MemoryLimitInBytes = 64 << 20 })
+	_, err := k.Runtime.UpdateContainerResources(k.ctx(), &cri.UpdateContainerResourcesRequest{ContainerId: id,
+		Linux: &cri.LinuxContainerResources{CpuPeriod: 100000, CpuQuota: 25000, MemoryLimitInBytes: 128 << 20}})
+	k.ok("UpdateContainerResources", err)
+	r, err := k.Runtime.ContainerStatus(k.ctx(), &cri.ContainerStatusRequest{ContainerId: id, Verbose: true})
+	k.ok("ContainerStatus", err)
+	var info struct{ RuntimeSpec specs.Spec }
+	k.ok("read the verbose status", json.Unmarshal([]byte(r.Info["info"]), &info))
+	resources := info.RuntimeSpec.Linux.Resources
+	if *resources.Memory.Limit != 128<<20 || *resources.CPU.Quota != 25000 {
+		k.Errorf("resources in runtimeSpec: memory limit %d, CPU quota %d, want %d, 25000",
+			*resources.Memory.Limit, *resources.CPU.Quota, 128<<20)
 	}
 }

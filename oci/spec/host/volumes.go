@@ -17,7 +17,8 @@ import (
 // and gid (the container's root as seen on the host). Existing directories are not changed.
 //
 // podd creates no anonymous volumes: Kubernetes has volumes of its own and could neither see nor delete those. Paths
-// and root filesystem are hostile; symbolic links are followed with the root filesystem as "/" (CVE-2022-23648).
+// and root filesystem are hostile; symbolic links are followed with the root filesystem as "/" (CVE-2022-23648). A
+// relative path is below "/".
 func MakeVolumes(rootfs string, volumes map[string]struct{}, uid, gid int) error {
 	root, err := os.OpenFile(rootfs, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -25,10 +26,10 @@ func MakeVolumes(rootfs string, volumes map[string]struct{}, uid, gid int) error
 	}
 	defer root.Close()
 	for _, v := range slices.Sorted(maps.Keys(volumes)) {
-		if !filepath.IsAbs(v) || strings.Contains(v, "\x00") {
-			return invalid("the image declares a volume at %q, which is not an absolute path", v)
+		if strings.Contains(v, "\x00") {
+			return invalid("the image declares a volume at %q, which contains a NUL byte", v)
 		}
-		if err := mkdirAll(root, filepath.Clean(v), uid, gid); err != nil {
+		if err := mkdirAll(root, filepath.Join("/", v), uid, gid); err != nil {
 			return fmt.Errorf("create the image's volume %q: %w", v, err)
 		}
 	}

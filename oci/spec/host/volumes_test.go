@@ -36,10 +36,11 @@ func TestMakeVolumes(t *testing.T) {
 	if uid == 0 {
 		uid, gid = 4000, 4001
 	}
-	if err := MakeVolumes(root, set("/data", "/a/b/c", "/var/run/db", "/there", "/../../x", "/"), uid, gid); err != nil {
+	volumes := set("/data", "/a/b/c", "/var/run/db", "/there", "/../../x", "/", "C:/odd", "../y", "")
+	if err := MakeVolumes(root, volumes, uid, gid); err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range []string{"data", "a", "a/b", "a/b/c", "run/db", "x"} {
+	for _, p := range []string{"data", "a", "a/b", "a/b/c", "run/db", "x", "C:", "C:/odd", "y"} {
 		info, err := os.Lstat(filepath.Join(root, p))
 		if err != nil || !info.IsDir() || info.Mode().Perm() != 0o755 {
 			t.Errorf("volume %s: %v, %v, want a directory of mode 0755", p, info, err)
@@ -53,12 +54,11 @@ func TestMakeVolumes(t *testing.T) {
 		t.Errorf("mode of an existing directory = %v, want 0700 as before", info.Mode().Perm())
 	}
 	// CVE-2022-23648: a volume below a link out of the image.
-	for _, bad := range []string{"/out/x", "/up/x", "relative", "/a\x00b"} {
-		if err := MakeVolumes(root, set(bad), uid, gid); err == nil && (bad == "relative" || bad == "/a\x00b") {
-			t.Errorf("MakeVolumes(%q): no error", bad)
-		} else if (bad == "relative" || bad == "/a\x00b") && !errors.Is(err, errdefs.ErrInvalidArgument) {
-			t.Errorf("MakeVolumes(%q): error %v, want ErrInvalidArgument", bad, err)
-		}
+	for _, path := range []string{"/out/x", "/up/x", "out/x"} {
+		_ = MakeVolumes(root, set(path), uid, gid) // they are made below root, or not at all
+	}
+	if err := MakeVolumes(root, set("/a\x00b"), uid, gid); !errors.Is(err, errdefs.ErrInvalidArgument) {
+		t.Errorf("volume with a NUL byte: %v, want an invalid argument", err)
 	}
 	write(t, filepath.Join(root, "file"), "")
 	if err := MakeVolumes(root, set("/file/x"), uid, gid); err == nil {
