@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -37,7 +38,8 @@ func (e *Engine) containerSpec(ctx context.Context, c *Container, rt Runtime, b 
 	if in.Devices, err = host.Devices(c.Config.GetDevices()); err != nil {
 		return nil, err
 	}
-	if security.GetPrivileged() {
+	in.NoHostDevices = !e.cfg.Handlers[cmp.Or(c.pod.Handler(), e.cfg.DefaultHandler)].hostDevices(rt.Features())
+	if security.GetPrivileged() && !in.NoHostDevices {
 		if in.Host.Devices, err = host.HostDevices(); err != nil { // now, not at the start of podd: devices come and go
 			return nil, err
 		}

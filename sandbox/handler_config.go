@@ -3,6 +3,7 @@ package sandbox
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -20,6 +21,9 @@ type HandlerConfig struct {
 	CNIConfDir string
 	// Infra selects the pods that have an infra container: one of InfraAuto, InfraNone, InfraPause.
 	Infra string
+	// PrivilegedWithoutHostDevices is "true" if privileged containers do not get the node's devices, "false" if they do,
+	// and "" or "auto" for "true" if the handler has a kernel of its own, which does not have these devices.
+	PrivilegedWithoutHostDevices string
 	// AllowedAnnotations are the pod annotations that are passed to the runtime: names, or prefixes that end in *. None
 	// by default, because runtimes treat annotations as configuration.
 	AllowedAnnotations []string
@@ -34,12 +38,21 @@ const (
 	InfraPause = "pause" // all
 )
 
+// hostDevices reports whether privileged containers get the node's devices.
+func (h HandlerConfig) hostDevices(f oci.Features) bool {
+	without := h.PrivilegedWithoutHostDevices
+	return without == "false" || without != "true" && !f.OwnKernel
+}
+
 // Validate reports what is wrong.
 func (h HandlerConfig) Validate() error {
 	switch h.Infra {
 	case "", InfraAuto, InfraNone, InfraPause:
 	default:
 		return config.Errorf("infra", "%q is none of auto, none, pause", h.Infra)
+	}
+	if v := h.PrivilegedWithoutHostDevices; !slices.Contains([]string{"", "auto", "true", "false"}, v) {
+		return config.Errorf("privileged_without_host_devices", "%q is none of auto, true, false", v)
 	}
 	for _, pattern := range h.AllowedAnnotations {
 		if name := strings.TrimSuffix(pattern, "*"); name == "" || strings.Contains(name, "*") {

@@ -61,6 +61,25 @@ func TestNeedsInfra(t *testing.T) {
 	}
 }
 
+func TestPrivilegedWithoutHostDevices(t *testing.T) {
+	for _, tt := range []struct {
+		value     string
+		ownKernel bool
+		devices   bool
+	}{
+		{"", false, true}, {"", true, false}, {"auto", false, true}, {"auto", true, false},
+		{"true", false, false}, {"true", true, false}, {"false", false, true}, {"false", true, true},
+	} {
+		h := HandlerConfig{PrivilegedWithoutHostDevices: tt.value}
+		if err := h.Validate(); err != nil {
+			t.Errorf("%q: Validate = %v, want nil", tt.value, err)
+		}
+		if got := h.hostDevices(oci.Features{OwnKernel: tt.ownKernel}); got != tt.devices {
+			t.Errorf("%q, own kernel %v: hostDevices = %v, want %v", tt.value, tt.ownKernel, got, tt.devices)
+		}
+	}
+}
+
 func TestOwnKernelSharesNoNamespaceWithTheNode(t *testing.T) {
 	for name, o := range map[string]*cri.NamespaceOption{
 		"network": {Network: cri.NamespaceMode_NODE},

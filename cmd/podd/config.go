@@ -48,6 +48,8 @@ type HandlerTable struct {
 	CNIConfDir string `toml:"cni_conf_dir" comment:"Directory of CNI configurations for pods of this handler. Empty: network.conf_dir."`
 	Infra      string `toml:"infra" comment:"Which pods get an infra container, which runs podd's own pause process. auto: pods that share a PID namespace, and all pods if the runtime has a kernel of its own. pause: all pods. none: only pods that share a PID namespace. Empty: auto."`
 
+	PrivilegedWithoutHostDevices string `toml:"privileged_without_host_devices" comment:"Whether privileged containers do without the devices of the node: auto (if the runtime has a kernel of its own), true or false. Empty: auto."`
+
 	Options            map[string]string `toml:"options" comment:"Global flags of the runtime, by name: platform = \"systrap\" is --platform=systrap. For shims other than gVisor's: the shim's options, named as in containerd's configuration."`
 	AllowedAnnotations []string          `toml:"allowed_annotations" comment:"Pod annotations that are passed to the runtime: names, or prefixes followed by *. Annotations can change the configuration of a runtime: allow only those that any pod may set."`
 	DefaultAnnotations map[string]string `toml:"default_annotations" comment:"Annotations that are passed to the runtime with every container. Allowed annotations of the pod override them."`
@@ -113,7 +115,7 @@ func (c *Config) place(root, run string) {
 // engine returns the part of the table that the engine uses.
 func (h HandlerTable) engine() sandbox.HandlerConfig {
 	return sandbox.HandlerConfig{
-		CNIConfDir: h.CNIConfDir, Infra: h.Infra,
+		CNIConfDir: h.CNIConfDir, Infra: h.Infra, PrivilegedWithoutHostDevices: h.PrivilegedWithoutHostDevices,
 		AllowedAnnotations: h.AllowedAnnotations, DefaultAnnotations: h.DefaultAnnotations,
 	}
 }

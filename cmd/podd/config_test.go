@@ -220,8 +220,11 @@ func TestMistakesInConfiguration(t *testing.T) {
 			want: "tracing.sampling_rate_per_million (",
 		},
 		"streaming address": {file: "[streaming]\naddress = \"localhost\"", want: `streaming.address (`},
-		"infra":             {file: "[runtime.handlers.a]\ninfra = \"some\"", want: `podd.toml:2): "some" is none of`},
-		"plugin directory":  {file: "[network]\n\nbin_dirs = [\"bin\"]", want: "network.bin_dirs ("},
+		"host devices": {
+			file: "[runtime.handlers.a]\nprivileged_without_host_devices = \"no\"", want: `podd.toml:2): "no" is none of`,
+		},
+		"infra":            {file: "[runtime.handlers.a]\ninfra = \"some\"", want: `podd.toml:2): "some" is none of`},
+		"plugin directory": {file: "[network]\n\nbin_dirs = [\"bin\"]", want: "network.bin_dirs ("},
 		"plugin directories": {
 			file: "[network]\n\nbin_dirs = []",
 			want: "podd.toml:3): is empty, want at least one directory",

@@ -24,7 +24,7 @@ func (b *builder) devices() error {
 // allDevices returns the requested devices and, for a privileged container, those of the node at other paths.
 func (b *builder) allDevices() []Device {
 	var list []Device
-	if b.privileged {
+	if b.privileged && !b.in.NoHostDevices {
 		list = slices.Clone(b.in.Host.Devices)
 	}
 	for _, d := range b.in.Devices {
@@ -35,9 +35,10 @@ func (b *builder) allDevices() []Device {
 	return list
 }
 
-// deviceRules returns the rules of the device cgroup: only the listed devices, or all for a privileged container.
+// deviceRules returns the rules of the device cgroup: only the listed devices, or all for a privileged container. In a
+// kernel of its own these are that kernel's devices.
 func (b *builder) deviceRules() []specs.LinuxDeviceCgroup {
-	if b.privileged {
+	if b.privileged && (!b.in.NoHostDevices || b.in.Handler.OwnKernel) {
 		return []specs.LinuxDeviceCgroup{{Allow: true, Access: "rwm"}}
 	}
 	rules := []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}}

@@ -415,3 +415,29 @@ func TestHostname(t *testing.T) {
 		}
 	}
 }
+
+func TestPrivilegedWithoutHostDevices(t *testing.T) {
+	for name, c := range map[string]struct{ without, ownKernel, node, all bool }{
+		"host devices":           {false, false, true, true},
+		"without":                {true, false, false, false},
+		"without, in own kernel": {true, true, false, true},
+	} {
+		in := with(&cri.LinuxContainerSecurityContext{Privileged: true})
+		in.NoHostDevices, in.Handler.OwnKernel = c.without, c.ownKernel
+		in.Host.Devices = []Device{{Node: specs.LinuxDevice{Path: "/dev/sda", Type: "b", Major: 8}, Access: "rwm"}}
+		in.Devices = []Device{{Node: specs.LinuxDevice{Path: "/dev/mine", Type: "c", Major: 9}, Access: "r"}}
+		s, _, err := Container(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		has := func(path string) bool {
+			return slices.ContainsFunc(s.Linux.Devices, func(d specs.LinuxDevice) bool { return d.Path == path })
+		}
+		if has("/dev/sda") != c.node || !has("/dev/mine") {
+			t.Errorf("%s: devices = %v, want /dev/mine, and /dev/sda: %v", name, s.Linux.Devices, c.node)
+		}
+		if rule := s.Linux.Resources.Devices[0]; rule.Allow != c.all {
+			t.Errorf("%s: first rule = %+v, want to allow all devices: %v", name, rule, c.all)
+		}
+	}
+}

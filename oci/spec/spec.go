@@ -23,8 +23,10 @@ type Input struct {
 	User   User
 	// Mounts are Config.Mounts in the same order, resolved: sources are checked, image volumes mounted.
 	Mounts []Mount
-	// Devices are the device nodes to create and allow. A privileged container gets those of the host as well.
-	Devices []Device
+	// Devices are the device nodes to create and allow. A privileged container gets those of the host as well, and may
+	// use all devices, unless NoHostDevices is set.
+	Devices       []Device
+	NoHostDevices bool
 	// Seccomp is the loaded profile of a Localhost request (see SeccompRequest), nil otherwise. It has Docker's format:
 	// the OCI's, with conditions on its rules.
 	Seccomp *seccomp.Seccomp

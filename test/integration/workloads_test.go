@@ -241,3 +241,17 @@ func specAfterUpdate(k *kubelet) {
 			*resources.Memory.Limit, *resources.CPU.Quota, 128<<20)
 	}
 }
+
+func TestPrivilegedWithoutHostDevices(t *testing.T) {
+	t.Parallel()
+	k := start(t, `runtime.handlers.runc.privileged_without_host_devices="true"`)
+	pod, podCfg := k.pod(func(c *cri.PodSandboxConfig) { c.Linux.SecurityContext.Privileged = true })
+	const command = "ls /dev/kmsg 2>/dev/null; " +
+		"mknod /kmsg c 1 11 && head -c 1 /kmsg 2>&1 | grep -o 'not permitted'; mount -t tmpfs x /tmp && echo mounted"
+	out, exit := k.outputIn(pod, podCfg, command, func(c *cri.ContainerConfig) {
+		c.Linux.SecurityContext.Privileged = true
+	})
+	if want := "not permitted\nmounted\n"; exit != 0 || out != want {
+		k.Errorf("exit code = %d, output = %q, want 0, %q", exit, out, want)
+	}
+}
