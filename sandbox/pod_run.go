@@ -129,7 +129,9 @@ func (e *Engine) buildPod(ctx context.Context, p *Pod) error {
 	var infra oci.Process
 	steps := []step{
 		{"record", func() error { return record.Create(p.dir, p.Pod, p.Status()) }},
-		{"namespaces", func() error { return e.deps.Namespaces.Pin(ctx, e.pinRequest(p)) }},
+		{"namespaces", func() error {
+			return e.deps.Namespaces.Pin(ctx, e.pinRequest(p).WithDefaultSysctls(e.cfg.DefaultSysctls))
+		}},
 		{"network", func() (err error) { result, err = e.attach(ctx, p); return err }},
 		{"files", func() error { return e.writePodFiles(ctx, p, result.IPs) }},
 		{"infra container", func() (err error) { infra, err = e.startInfra(ctx, p); return err }},
@@ -145,8 +147,7 @@ func (e *Engine) buildPod(ctx context.Context, p *Pod) error {
 	})
 }
 
-// pinRequest lists the namespaces that p needs, its own but for those that it shares with the node, and the sysctls in
-// them.
+// pinRequest lists the namespaces that p needs, its own but for those that it shares with the node, and p's sysctls.
 func (e *Engine) pinRequest(p *Pod) namespaces.Request {
 	pins, opts := e.paths.pins(p.ID), convert.NamespaceOptions(p.Config)
 	r := namespaces.Request{Net: p.Netns, Sysctls: p.Config.GetLinux().GetSysctls()}
@@ -159,7 +160,7 @@ func (e *Engine) pinRequest(p *Pod) namespaces.Request {
 	if uids, gids := convert.UserMappings(p.Config); uids != nil {
 		r.User, r.UIDs, r.GIDs = pins.user, uids, gids
 	}
-	return r.WithDefaultSysctls(e.cfg.DefaultSysctls)
+	return r
 }
 
 func (e *Engine) attach(ctx context.Context, p *Pod) (network.Result, error) {
@@ -174,7 +175,8 @@ func (e *Engine) attach(ctx context.Context, p *Pod) (network.Result, error) {
 	if err != nil {
 		return network.Result{}, err
 	}
-	return result, e.deps.Namespaces.Sysctl(ctx, p.Netns, e.pinRequest(p).Sysctls)
+	pins := e.pinRequest(p).WithDefaultSysctls(e.cfg.DefaultSysctls)
+	return result, e.deps.Namespaces.Sysctl(ctx, p.Netns, pins.Sysctls)
 }
 
 func (e *Engine) networkRequest(p *Pod) (network.Request, error) {
