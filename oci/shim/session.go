@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -31,6 +32,8 @@ type session struct {
 	stdin          *os.File
 	// process is the command's, if the host shows it.
 	process process.Process
+	// first are the first processes of the container and of its pod, which the session never kills.
+	first []process.Process
 	// ownKernel is true if the command does not run in the host's kernel.
 	ownKernel bool
 	// background runs what no caller waits for, removeDir removes dir.
@@ -64,7 +67,7 @@ func (r *Runtime) newSession(
 	}
 	s = &session{
 		conn: conn, id: id, execID: filepath.Base(dir), dir: dir, ownKernel: !r.cfg.HostKernel,
-		background: r.runBackground, removeDir: func() { r.closeSession(dir) },
+		first: r.firstProcesses(rec), background: r.runBackground, removeDir: func() { r.closeSession(dir) },
 	}
 	defer func() {
 		if err != nil {
@@ -131,15 +134,34 @@ func (s *session) startCommand(ctx context.Context, p *specs.Process, shim proce
 	}
 	response := &task.StartResponse{}
 	err = s.callStart(ctx, response)
-	if own := ownProcess(response.GetPid(), shim); own != shim {
-		s.process = own
-	}
+	s.noteProcess(response.GetPid(), shim)
 	if err != nil {
 		s.killCommand()
 		s.deleteCommand()
 		return fmt.Errorf("exec: %w", runtimeError(err))
 	}
 	return nil
+}
+
+// firstProcesses returns the first processes of a container and of its pod.
+func (r *Runtime) firstProcesses(rec record) []process.Process {
+	first := []process.Process{rec.Init}
+	if owner, err := r.bundle(rec.Owner); err == nil {
+		if pod, err := owner.load(); err == nil {
+			first = append(first, pod.Init)
+		}
+	}
+	return first
+}
+
+// noteProcess keeps the command's process, which the shim reports, if it may be killed: not one that stands for more
+// than the command. The shim of a virtual machine reports the hypervisor's pid for every command.
+func (s *session) noteProcess(pid uint32, shim process.Process) {
+	own := ownProcess(pid, shim)
+	if s.ownKernel || own == shim || slices.Contains(s.first, own) {
+		return
+	}
+	s.process = own
 }
 
 // callStart is the call that starts the command. It does not end with ctx: the shim would kill the runtime in the
@@ -171,20 +193,15 @@ func (s *session) waitExit(ctx context.Context) (int32, error) {
 	return exit.Code, nil
 }
 
-// killCommand kills the command by the shim, and with all descendants where the host shows them.
+// killCommand kills the command with all descendants where the host shows them, else by the shim alone.
 func (s *session) killCommand() {
 	ctx, cancel := context.WithTimeout(context.Background(), driver.UndoTimeout)
 	defer cancel()
 	request := &task.KillRequest{ID: s.id, ExecID: s.execID, Signal: uint32(syscall.SIGKILL)}
-	if s.ownKernel { // what is on the host only stands for the command, and the shim would take its end for the command's
-		_ = s.conn.call(ctx, "Kill", request, empty())
-	}
 	if s.process != (process.Process{}) {
 		_ = s.process.KillTree(ctx)
 	}
-	if !s.ownKernel {
-		_ = s.conn.call(ctx, "Kill", request, empty())
-	}
+	_ = s.conn.call(ctx, "Kill", request, empty())
 	// A shim deletes only what has exited. While it starts a command, it reports a kill that had no effect.
 	for pause := firstKillPause; !s.exitsWithin(ctx, pause) && ctx.Err() == nil; pause *= 2 {
 		_ = s.conn.call(ctx, "Kill", request, empty())

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -130,4 +132,79 @@ func TestStartIsNotCutShort(t *testing.T) {
 	default:
 		t.Error("the command was not killed, want a kill request")
 	}
+}
+
+// TestCommandOfSandboxIsKilledByShim: shims of virtual machines report the hypervisor's pid for a command, as Kata's
+// does. A command whose time is over is killed by the shim; the hypervisor, with the pod in it, continues. The same
+// holds for the first processes of the pod and of the container in the host's kernel.
+func TestCommandOfSandboxIsKilledByShim(t *testing.T) {
+	for name, c := range map[string]struct {
+		ownKernel bool
+		// first is true if the session knows the process as a first one.
+		first bool
+		dies  bool
+	}{
+		"in a kernel of its own":                  {ownKernel: true},
+		"first process of pod or container":       {first: true},
+		"a process of the command, host's kernel": {dies: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reported := startChild(t)
+			over, timeUp := context.WithCancel(t.Context())
+			s := killedSession(t, uint32(reported.Pid), timeUp)
+			s.ownKernel = c.ownKernel
+			if c.first {
+				s.first = []process.Process{{}, reported}
+			}
+			self, err := process.Identify(os.Getpid())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.startCommand(over, &specs.Process{}, self); !errors.Is(err, context.Canceled) {
+				t.Errorf("startCommand = %v, want %v", err, context.Canceled)
+			}
+			if lives := reported.Alive(); lives == c.dies {
+				t.Errorf("the process that the shim reports lives: %v, want %v", lives, !c.dies)
+			}
+		})
+	}
+}
+
+// startChild starts a process that does nothing, until the end of the test.
+func startChild(t *testing.T) process.Process {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Wait() })
+	p, err := process.Identify(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// killedSession is a session whose shim calls started and reports that pid when it has started the command, and kills
+// the command when asked to.
+func killedSession(t *testing.T, pid uint32, started func()) *session {
+	t.Helper()
+	ended := make(chan struct{})
+	end := sync.OnceFunc(func() { close(ended) })
+	c := dialShim(t, map[string]ttrpc.Method{
+		"Exec": func(context.Context, func(any) error) (any, error) { return empty(), nil },
+		"Start": func(context.Context, func(any) error) (any, error) {
+			started()
+			return &task.StartResponse{Pid: pid}, nil
+		},
+		"Kill": func(context.Context, func(any) error) (any, error) { end(); return empty(), nil },
+		"Wait": func(ctx context.Context, _ func(any) error) (any, error) {
+			select {
+			case <-ended:
+			case <-ctx.Done():
+			}
+			return &task.WaitResponse{ExitStatus: 137}, nil
+		},
+	})
+	return &session{conn: c, id: "c", execID: "e", background: func(func()) {}}
 }
