@@ -218,9 +218,10 @@ func (e *Engine) infraSpec(p *Pod, rt Runtime) (*specs.Spec, error) {
 	if err != nil {
 		return nil, err
 	}
+	pins := e.pinRequest(p).WithDefaultSysctls(e.cfg.DefaultSysctls)
 	s, warnings, err := spec.Pause(spec.PauseInput{
 		ID: p.ID, Pod: p.Config, Rootfs: e.cfg.PauseRootfs, Seccomp: profile, Labels: p.Labels,
-		Namespaces: podNamespaces(e.pinRequest(p)), CgroupsPath: cgroup, Shm: e.paths.podFiles(p).Shm,
+		Namespaces: podNamespaces(pins), CgroupsPath: cgroup, Shm: e.paths.podFiles(p).Shm, Sysctls: pins.Sysctls,
 		Annotations: e.handlers.annotations(p), Handler: handlerFacts(rt), Host: e.deps.Facts,
 	})
 	for _, w := range warnings {

@@ -24,7 +24,7 @@ type golden struct {
 	Config, Pod json.RawMessage
 	// Input holds the other fields of Input.
 	Input json.RawMessage
-	// Pause makes an infra container of Pod.
+	// Pause makes an infra container of Pod, with the sysctls of Pod.
 	Pause bool
 }
 
@@ -85,7 +85,8 @@ func (in goldenInput) make() (*specs.Spec, []string, error) {
 	}
 	return Pause(PauseInput{
 		ID: in.ID, Pod: in.Pod, Rootfs: in.Rootfs, Seccomp: in.Seccomp, Labels: in.Labels, Namespaces: in.Namespaces,
-		CgroupsPath: in.CgroupsPath, Shm: in.Files.Shm, Annotations: in.Annotations, Handler: in.Handler, Host: in.Host,
+		CgroupsPath: in.CgroupsPath, Shm: in.Files.Shm, Sysctls: in.Pod.GetLinux().GetSysctls(),
+		Annotations: in.Annotations, Handler: in.Handler, Host: in.Host,
 	})
 }
 

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"maps"
 	"math"
 	"slices"
 
@@ -24,6 +25,9 @@ type PauseInput struct {
 	CgroupsPath string
 	// Shm is the pod's shared memory on the host. Containers in a sandbox can only share what its infra container has.
 	Shm string
+	// Sysctls are those of the pod, defaults included. They are for the runtime if it brings a kernel of its own; else
+	// the pod's namespaces, which exist already, have them.
+	Sysctls map[string]string
 	// Annotations are as of Input.
 	Annotations map[string]string
 	Handler     Handler
@@ -72,6 +76,12 @@ func Pause(in PauseInput) (*specs.Spec, []string, error) {
 		{"masked paths", (*builder).maskedPaths},
 		{"resources", (*builder).resources},
 		{"cgroup", (*builder).cgroup},
+		{"sysctls", func(b *builder) error {
+			if in.Handler.OwnKernel {
+				b.spec.Linux.Sysctl = maps.Clone(in.Sysctls)
+			}
+			return nil
+		}},
 		{"annotations", func(b *builder) error { return b.annotate("infra") }},
 	})
 }
