@@ -37,7 +37,7 @@ SOAKED   := Crash|Killed|DaemonAway|Behind|StuckDependencies|AfterReboot|ReadOnl
 PKG      ?= $$($(GO) list -tags "$(TAGS)" ./... | grep -v -e /test/integration -e /test/vm)
 # Packages of "make check": those whose tests change nothing on the machine and need neither root nor other programs.
 PURE     := checkpoint cmd/podd/metrics cmd/podd/tomlconfig cmd/podd/tracing oci/shim/fifo oci/shim/stdio/... oci/spec \
-            sandbox sandbox/convert sandbox/operation sandbox/record sandbox/usage server streaming/... test/arch \
+            sandbox sandbox/convert sandbox/event sandbox/operation sandbox/record sandbox/usage server streaming/... test/arch \
             test/bench test/critest
 
 # Programs embedded into podd.

@@ -3,15 +3,14 @@ package sandbox
 import (
 	"cmp"
 	"context"
-	"errors"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/files"
+	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
@@ -98,13 +97,13 @@ func (s snapshot) leaks(candidates map[string][]resourceKind, leases map[string]
 // loadSnapshot reads all records.
 func (j *janitor) loadSnapshot() (snapshot, error) {
 	s := snapshot{containers: map[string][]*Container{}, claimed: map[string]bool{}}
-	ids, err := checkpoint.List(j.e.paths.pods())
+	ids, err := checkpoint.List(j.e.paths.Pods())
 	if err != nil {
 		return s, err
 	}
 	for _, id := range ids {
 		s.claimed[id] = true
-		dir := filepath.Join(j.e.paths.pods(), id, containersDir)
+		dir := filepath.Join(j.e.paths.Pods(), id, layout.Containers)
 		containers, err := checkpoint.List(dir)
 		if err != nil {
 			s.unreadable("containers", id, err)
@@ -160,10 +159,8 @@ func (j *janitor) checkPod(ctx context.Context, p *Pod, found []resourceKind) []
 		wanted = append(wanted, kindContainer)
 	}
 	findings := missing(p.ID, found, wanted...)
-	for _, name := range []string{resolvConfFile, hostnameFile, hostsFile} {
-		if _, err := os.Stat(j.e.paths.podFile(p.ID, name)); errors.Is(err, fs.ErrNotExist) {
-			findings = append(findings, Finding{Problem: FindingMissing, What: "pod file " + name, ID: p.ID})
-		}
+	for _, name := range files.Missing(j.e.paths.PodRun(p.ID)) {
+		findings = append(findings, Finding{Problem: FindingMissing, What: "pod file " + name, ID: p.ID})
 	}
 	if p.HasInfra() && len(findings) == 0 {
 		findings = append(findings, j.checkProcess(ctx, p, p.ID)...)

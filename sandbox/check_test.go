@@ -42,7 +42,7 @@ func TestCheckFindsNothingWhereAllIsWell(t *testing.T) {
 				t.Errorf("%s: Check = %+v, want nothing", name, found)
 			}
 		}
-		if e.store.pods.list(nil)[0].Status().State != record.PodReady || m.pidsAlive() != 3 {
+		if e.store.pods.List(nil)[0].Status().State != record.PodReady || m.pidsAlive() != 3 {
 			t.Error("a check changed something")
 		}
 	})
@@ -84,9 +84,9 @@ func TestCheckFinds(t *testing.T) {
 			want: []Finding{leak(kindContainer)}},
 		"a file too few": {
 			harm: func(t *testing.T, m *machine, p, _ string) {
-				must(t, os.Remove(filepath.Join(m.dir, "run/pods", p, hostsFile)))
+				must(t, os.Remove(filepath.Join(m.dir, "run/pods", p, "hosts")))
 			},
-			want: []Finding{{Problem: FindingMissing, What: "pod file " + hostsFile, ID: "pod"}}},
+			want: []Finding{{Problem: FindingMissing, What: "pod file " + "hosts", ID: "pod"}}},
 		"a process too few": {
 			harm: func(_ *testing.T, m *machine, _, c string) { m.exit(c, oci.Exit{Known: true, At: time.Now()}) },
 			dead: true,

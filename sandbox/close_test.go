@@ -53,7 +53,7 @@ func TestClosedEngineTurnsWorkAway(t *testing.T) {
 			t.Errorf("%s = %v, want %v", what, err, errClosing)
 		}
 	}
-	if n := len(e.store.pods.list(nil)); n != 1 {
+	if n := len(e.store.pods.List(nil)); n != 1 {
 		t.Errorf("%d pods, want 1", n)
 	}
 	if m.pidsAlive() != 3 {

@@ -8,6 +8,9 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/podd-project/podd/sandbox/admission"
+	"github.com/podd-project/podd/sandbox/event"
+	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -19,7 +22,7 @@ type Container struct {
 	status atomic.Pointer[record.ContainerStatus]
 	dir    string
 	// slot is held by start, update and remove; stop does not acquire it because it must overtake a stuck start.
-	slot     slot
+	slot     admission.Slot
 	creation creation
 	life     life
 	kill     killer
@@ -27,7 +30,7 @@ type Container struct {
 	// exited is closed once the status says Exited.
 	exited chan struct{}
 	// post sends an event of the container to the subscribers.
-	post func(EventType)
+	post func(event.Type)
 
 	mu sync.Mutex // orders status changes and guards start
 	// start is the progress of StartContainer, for the watcher that writes the exit.
@@ -42,10 +45,10 @@ type startAttempt struct {
 
 func (e *Engine) newContainer(p *Pod, r record.Container, s record.ContainerStatus) *Container {
 	c := &Container{
-		Container: r, pod: p, dir: filepath.Join(p.dir, containersDir, r.ID),
-		slot: newSlot(), creation: newCreation(), life: newLife(p.life), exited: make(chan struct{}),
+		Container: r, pod: p, dir: filepath.Join(p.dir, layout.Containers, r.ID),
+		slot: admission.NewSlot(), creation: newCreation(), life: newLife(p.life), exited: make(chan struct{}),
 	}
-	c.post = func(t EventType) { e.events.postContainer(c, t) }
+	c.post = func(t event.Type) { e.events.Post(t, c.ID, c.pod) }
 	c.status.Store(&s)
 	if s.State == record.ContainerExited {
 		close(c.exited)
@@ -96,9 +99,9 @@ func (c *Container) update(to record.ContainerState, change func(*record.Contain
 func (c *Container) postStateLocked() {
 	switch c.Status().State {
 	case record.ContainerRunning:
-		c.post(EventStarted)
+		c.post(event.Started)
 	case record.ContainerExited:
-		c.post(EventStopped)
+		c.post(event.Stopped)
 		close(c.exited)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox/convert"
+	"github.com/podd-project/podd/sandbox/event"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -43,21 +44,21 @@ func (e *Engine) CreateContainer(ctx context.Context, podID string, config *cri.
 func (e *Engine) startContainerCreation(
 	ctx context.Context, p *Pod, config *cri.ContainerConfig,
 ) (_ *Container, err error) {
-	if state := p.Status().State; state != record.PodReady || !p.gate.enter() {
+	if state := p.Status().State; state != record.PodReady || !p.gate.Enter() {
 		return nil, fmt.Errorf("%w: pod sandbox %s is %s, no container can be created in it",
 			errdefs.ErrFailedPrecondition, p.ID, state)
 	}
 	c, added, err := e.registerContainer(ctx, p, config)
 	if !added {
-		p.gate.leave()
+		p.gate.Leave()
 		return c, err
 	}
 	if !e.work.Go(func() {
-		defer p.gate.leave()
+		defer p.gate.Leave()
 		c.creation.run(e, ctx, e.containerConstruction(c))
 	}) {
-		p.gate.leave()
-		e.store.containers.remove(c)
+		p.gate.Leave()
+		e.store.containers.Remove(c)
 		c.creation.finish(errClosing)
 	}
 	return c, nil
@@ -146,7 +147,7 @@ func (e *Engine) containerConstruction(c *Container) construction {
 		build:   func(ctx context.Context) error { return e.buildContainer(ctx, c) },
 		discard: func(ctx context.Context, cause error) error { return e.discardContainer(ctx, c, cause) },
 		created: func() {
-			e.events.postContainer(c, EventCreated)
+			c.post(event.Created)
 			if !c.startFails() {
 				e.watch(c)
 			}
@@ -253,7 +254,7 @@ func (e *Engine) discardContainer(ctx context.Context, c *Container, cause error
 	}
 	c.log().WithError(err).WithField("cause", cause).
 		Error("failed to create the container and to undo its creation, it stays in an unknown state")
-	e.store.containers.freeName(c)
+	e.store.containers.FreeName(c)
 	c.creation.claimed.Store(true)
 	return errors.Join(cause, fmt.Errorf("undo: %w", err))
 }

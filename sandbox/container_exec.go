@@ -64,7 +64,7 @@ func (e *Engine) running(id string) (*Container, Runtime, error) {
 // execProcess returns the container's first process with another command. It is read from the bundle, not kept in
 // memory: a node has many containers and few execs.
 func (e *Engine) execProcess(c *Container, cmd []string, terminal bool) (*specs.Process, error) {
-	data, err := os.ReadFile(filepath.Join(e.paths.bundle(c.ID), "config.json"))
+	data, err := os.ReadFile(filepath.Join(e.paths.Bundle(c.ID), "config.json"))
 	if err != nil {
 		return nil, fmt.Errorf("read container's spec: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/podd-project/podd/checkpoint"
+	"github.com/podd-project/podd/sandbox/event"
 	"github.com/podd-project/podd/sandbox/operation"
 )
 
@@ -28,10 +29,10 @@ func (e *Engine) RemoveContainer(ctx context.Context, id string) error {
 
 // removeContainer deletes c, which no longer runs, unless another call has done it.
 func (e *Engine) removeContainer(ctx context.Context, c *Container) error {
-	if err := c.slot.acquire(ctx); err != nil {
+	if err := c.slot.Acquire(ctx); err != nil {
 		return fmt.Errorf("wait for another operation on the container: %w", err)
 	}
-	defer c.slot.release()
+	defer c.slot.Release()
 	if _, err := e.Container(c.ID); err != nil {
 		return nil // another container may have its labels by now
 	}
@@ -48,8 +49,8 @@ func (e *Engine) deleteContainer(ctx context.Context, c *Container) error {
 		return err
 	}
 	c.releaseLabels()
-	e.store.containers.remove(c)
-	e.events.postContainer(c, EventDeleted)
+	e.store.containers.Remove(c)
+	c.post(event.Deleted)
 	return nil
 }
 

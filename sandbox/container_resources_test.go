@@ -1,7 +1,9 @@
 package sandbox
 
 import (
+	"fmt"
 	"maps"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/oci/cgroups"
+	"github.com/podd-project/podd/sandbox/resources"
 )
 
 // sleeper is a real process whose oom_score_adj may be changed.
@@ -50,8 +53,8 @@ func TestUpdateIsToldAsTheKernelHasIt(t *testing.T) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
 	for _, pid := range g.procs {
-		if adj, err := oomScoreAdj(pid); err != nil || adj != 321 {
-			t.Errorf("oom_score_adj of a process: %d, %v", adj, err)
+		if adj, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid)); err != nil || string(adj) != "321\n" {
+			t.Errorf("oom_score_adj of a process = %q, %v, want 321", adj, err)
 		}
 	}
 	if len(g.updates) != 1 || len(g.updates[0].HugepageLimits) != 1 || g.updates[0].CPU != nil {
@@ -68,7 +71,7 @@ func TestUnifiedIsToldAsTheKernelHasIt(t *testing.T) {
 	g, err := f.At("/a")
 	must(t, err)
 	asked := map[string]string{"memory.high": "5000", "io.max": "8:0 rbps=1", "gone.max": "7"}
-	got, err := actualResources(g, &cri.LinuxContainerResources{Unified: asked}, sleeper(t))
+	got, err := resources.Actual(g, &cri.LinuxContainerResources{Unified: asked}, sleeper(t))
 	must(t, err)
 	want := map[string]string{"memory.high": "4096", "io.max": "8:0 rbps=1", "gone.max": "7"}
 	if !maps.Equal(got.GetUnified(), want) || asked["memory.high"] != "5000" {

@@ -16,6 +16,7 @@ import (
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox/convert"
+	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
@@ -110,7 +111,8 @@ func (e *Engine) specInput(c *Container, rt Runtime, b containerBuild) (spec.Inp
 	return spec.Input{
 		ID: c.ID, Sandbox: c.pod.ID, Annotations: e.handlers.annotations(c.pod), Pod: c.pod.Config, Config: c.Config,
 		Image: b.image.Config, Rootfs: b.rootfs, Labels: c.Labels, Namespaces: ns,
-		Files: e.paths.podFiles(c.pod), CgroupsPath: cgroup, Handler: handlerFacts(rt), Host: e.deps.Facts,
+		Files: files.Paths(e.paths.PodRun(c.pod.ID), c.pod.Config), CgroupsPath: cgroup, Handler: handlerFacts(rt),
+		Host: e.deps.Facts,
 	}, nil
 }
 
@@ -221,7 +223,8 @@ func (e *Engine) infraSpec(p *Pod, rt Runtime) (*specs.Spec, error) {
 	pins := e.pinRequest(p).WithDefaultSysctls(e.cfg.DefaultSysctls)
 	s, warnings, err := spec.Pause(spec.PauseInput{
 		ID: p.ID, Pod: p.Config, Rootfs: e.cfg.PauseRootfs, Seccomp: profile, Labels: p.Labels,
-		Namespaces: podNamespaces(pins), CgroupsPath: cgroup, Shm: e.paths.podFiles(p).Shm, Sysctls: pins.Sysctls,
+		Namespaces: podNamespaces(pins), CgroupsPath: cgroup, Sysctls: pins.Sysctls,
+		Shm: files.Paths(e.paths.PodRun(p.ID), p.Config).Shm,
 		Annotations: e.handlers.annotations(p), Handler: handlerFacts(rt), Host: e.deps.Facts,
 	})
 	for _, w := range warnings {

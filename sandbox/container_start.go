@@ -23,17 +23,17 @@ func (e *Engine) StartContainer(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if err := c.slot.acquire(ctx); err != nil {
+	if err := c.slot.Acquire(ctx); err != nil {
 		return fmt.Errorf("wait for another operation on the container: %w", err)
 	}
 	done := make(chan error, 1)
 	if !e.work.Go(func() {
-		defer c.slot.release()
+		defer c.slot.Release()
 		done <- e.onContainer(ctx, operation.StartContainer, c, 0, func(ctx context.Context) error {
 			return e.startContainer(ctx, c)
 		})
 	}) {
-		c.slot.release()
+		c.slot.Release()
 		return errClosing
 	}
 	select {

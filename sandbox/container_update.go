@@ -12,6 +12,7 @@ import (
 	"github.com/podd-project/podd/sandbox/convert"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
+	"github.com/podd-project/podd/sandbox/resources"
 )
 
 // UpdateContainer changes the resources of a created or running container. Fields that are zero stay unchanged. The
@@ -21,10 +22,10 @@ func (e *Engine) UpdateContainer(ctx context.Context, id string, r *cri.LinuxCon
 	if err != nil {
 		return err
 	}
-	if err := c.slot.acquire(ctx); err != nil {
+	if err := c.slot.Acquire(ctx); err != nil {
 		return fmt.Errorf("wait for another operation on the container: %w", err)
 	}
-	defer c.slot.release()
+	defer c.slot.Release()
 	return e.onContainer(ctx, operation.UpdateContainer, c, 0, func(ctx context.Context) error {
 		return e.updateContainer(ctx, c, r)
 	})
@@ -51,10 +52,29 @@ func (e *Engine) updateContainer(ctx context.Context, c *Container, r *cri.Linux
 		return fmt.Errorf("update container: %w", err)
 	}
 	operation.SetStage(ctx, "read back")
-	actual, err := e.limitContainer(c, convert.MergeResources(c.Status().Resources, r), r.GetOomScoreAdj() != 0)
+	actual, err := limitContainer(e.deps, c, convert.MergeResources(c.Status().Resources, r), r.GetOomScoreAdj() != 0)
 	if errdefs.IsNotFound(err) {
 		err = nil // it has exited meanwhile
 	}
 	return errors.Join(err,
 		c.observe(c.Status().State, func(s *record.ContainerStatus) { s.Resources = actual }))
+}
+
+// limitContainer does the part of an update that OCI runtimes do not, and returns asked with the kernel's values.
+func limitContainer(
+	deps Deps, c *Container, asked *cri.LinuxContainerResources, oom bool,
+) (*cri.LinuxContainerResources, error) {
+	if deps.Cgroups == nil || c.pod.OwnKernel {
+		return asked, nil
+	}
+	pid := c.Status().Process.Pid
+	group, err := deps.Cgroups.Of(pid, c.ID)
+	if err != nil {
+		return asked, err
+	}
+	defer group.Close()
+	warnings, err := resources.Limit(group, asked, deps.Facts, oom)
+	c.logWarnings(warnings)
+	actual, rerr := resources.Actual(group, asked, pid)
+	return actual, errors.Join(err, rerr)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+	"github.com/sirupsen/logrus"
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox/record"
@@ -28,7 +29,7 @@ func (e *Engine) watch(c *Container) {
 			c.log().WithError(err).Error("failed to watch container")
 			return
 		}
-		if exit, exited := e.waitExit(e.life.ctx, rt, c.ID); exited {
+		if exit, exited := waitExit(e.life.ctx, rt, c.ID, c.log()); exited {
 			e.exit(c, exit)
 		}
 	})
@@ -42,7 +43,9 @@ const (
 
 // waitExit returns the exit of a container, or false if ctx ended first. A wait that fails, for example for lack of
 // file descriptors, is repeated: the container may still run.
-func (e *Engine) waitExit(ctx context.Context, rt Runtime, id string) (exit oci.Exit, exited bool) {
+func waitExit(
+	ctx context.Context, rt Runtime, id string, log logrus.FieldLogger,
+) (exit oci.Exit, exited bool) {
 	for delay := waitRetry; ; delay = min(2*delay, waitMaxRetry) {
 		exit, err := rt.Wait(ctx, id)
 		switch {
@@ -53,7 +56,7 @@ func (e *Engine) waitExit(ctx context.Context, rt Runtime, id string) (exit oci.
 		case errdefs.IsNotFound(err):
 			return oci.Exit{Code: 255, At: time.Now()}, true
 		}
-		e.deps.Log.WithError(err).WithField("container", id).Error("failed to wait for container, trying again")
+		log.WithError(err).Error("failed to wait for container, trying again")
 		sleep(ctx, delay)
 	}
 }
@@ -71,10 +74,10 @@ func (e *Engine) exit(c *Container, x oci.Exit) {
 // releaseExited deletes the runtime state of an exited container.
 func (e *Engine) releaseExited(ctx context.Context, c *Container) {
 	err := undo(ctx, e.cfg.UndoTimeout, func(ctx context.Context) error {
-		if err := c.slot.acquire(ctx); err != nil {
+		if err := c.slot.Acquire(ctx); err != nil {
 			return fmt.Errorf("wait for another operation on the container: %w", err)
 		}
-		defer c.slot.release()
+		defer c.slot.Release()
 		return e.deleteProcess(ctx, c.pod, c.ID)
 	})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/sirupsen/logrus"
 
+	"github.com/podd-project/podd/sandbox/index"
 	"github.com/podd-project/podd/sandbox/operation"
 )
 
@@ -43,12 +44,21 @@ type construction struct {
 
 func newCreation() creation { return creation{done: make(chan struct{})} }
 
+// createdObject is a pod or container.
+type createdObject interface {
+	comparable
+	creating() *creation
+	log() logrus.FieldLogger
+}
+
 // register adds o to t and returns true, or returns the object that has its name, with the error of same. If that
 // object differs and is unclaimed, because the kubelet changed the config before the answer, no caller can remove it:
 // register does, and adds o.
-func register[K comparable, T keyed[K]](t *table[K, T], o T, same, remove func(other T) error) (T, bool, error) {
+func register[K comparable, T createdObject](
+	t *index.Table[K, T], o T, same, remove func(other T) error,
+) (T, bool, error) {
 	for {
-		other, added := t.add(o)
+		other, added := t.Add(o)
 		if added {
 			return o, true, nil
 		}

@@ -135,7 +135,7 @@ func TestUnheardOfMakesRoomForAnotherConfig(t *testing.T) {
 		}
 		if finished {
 			release()
-			<-e.store.pods.list(nil)[0].creation.done
+			<-e.store.pods.List(nil)[0].creation.done
 		} else {
 			h.unhold("setup")
 		}
@@ -152,7 +152,7 @@ func TestUnheardOfMakesRoomForAnotherConfig(t *testing.T) {
 		}
 		if finished {
 			release()
-			<-e.store.containers.list(nil)[0].creation.done
+			<-e.store.containers.List(nil)[0].creation.done
 		} else {
 			h.unhold("rootfs")
 		}
@@ -160,7 +160,7 @@ func TestUnheardOfMakesRoomForAnotherConfig(t *testing.T) {
 		config.Annotations = edited.Annotations
 		id, err := e.CreateContainer(t.Context(), pod, config)
 		must(t, err)
-		if left := e.store.containers.list(nil); len(left) != 1 || left[0].ID != id {
+		if left := e.store.containers.List(nil); len(left) != 1 || left[0].ID != id {
 			t.Fatalf("containers = %v, want %s alone", left, id)
 		}
 		must(t, e.RemovePod(t.Context(), pod))
@@ -180,7 +180,7 @@ func TestUnclaimedIsDiscarded(t *testing.T) {
 		}
 		release()
 		synctest.Wait()
-		if n := len(e.store.pods.list(nil)); n != 1 {
+		if n := len(e.store.pods.List(nil)); n != 1 {
 			t.Fatalf("%d pods wait for their caller, want 1", n)
 		}
 		time.Sleep(e.cfg.UnclaimedTimeout + time.Second)
@@ -215,7 +215,7 @@ func TestStopOvertakesACreation(t *testing.T) {
 		failed <- err
 	}()
 	h.await("setup")
-	must(t, e.StopPod(t.Context(), e.store.pods.list(nil)[0].ID))
+	must(t, e.StopPod(t.Context(), e.store.pods.List(nil)[0].ID))
 	if err := <-failed; !errors.Is(err, errStopping) {
 		t.Fatalf("the creation ended with %v", err)
 	}
@@ -234,7 +234,7 @@ func TestRemoveOvertakesAContainersCreation(t *testing.T) {
 		failed <- err
 	}()
 	h.await("rootfs")
-	must(t, e.RemoveContainer(t.Context(), e.store.containers.list(nil)[0].ID))
+	must(t, e.RemoveContainer(t.Context(), e.store.containers.List(nil)[0].ID))
 	if err := <-failed; err == nil {
 		t.Fatal("a removed container was created")
 	}

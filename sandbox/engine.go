@@ -11,6 +11,9 @@ import (
 	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
+	"github.com/podd-project/podd/sandbox/event"
+	"github.com/podd-project/podd/sandbox/files"
+	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/usage"
 )
@@ -41,12 +44,12 @@ type Deps struct {
 type Engine struct {
 	cfg        Config
 	deps       Deps
-	paths      paths
+	paths      layout.Layout
 	handlers   handlers
 	store      store
-	shm        shmMounter
+	mounter    files.Mounter
 	resolver   *host.Resolver
-	events     bus
+	events     event.Bus[*Pod]
 	usage      *usage.Collector
 	operations operation.Tracker
 	// life ends with Close; work is everything that runs until then.
@@ -72,14 +75,15 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	e := &Engine{
-		cfg: cfg, deps: deps, paths: paths{root: cfg.Root, run: cfg.Run}, store: newStore(), shm: tmpfs{},
+		cfg: cfg, deps: deps, paths: layout.Layout{Root: cfg.Root, Run: cfg.Run}, store: newStore(),
+		mounter:  files.Tmpfs{},
 		resolver: host.NewResolver(stuckLooks, cfg.CreateMissingHostPaths), life: life{ctx: ctx, end: cancel},
 		operations: operation.Tracker{Slow: cfg.SlowOperation, Log: deps.Log, Observe: deps.Observe},
 	}
 	e.handlers = handlers{cfg: &e.cfg, runtimes: deps.Runtimes, newRetired: deps.Retired}
 	e.recovery = newRecovery(e)
 	e.janitor = newJanitor(e)
-	e.usage = e.newCollector()
+	e.usage = newCollector(cfg, deps)
 	if deps.Cgroups != nil {
 		e.work.Go(func() { e.usage.Run(ctx, e.usageTargets) })
 	}
@@ -108,7 +112,7 @@ func (e *Engine) Close(ctx context.Context) error {
 
 // Pods returns the pods whose ids a caller has received, oldest first.
 func (e *Engine) Pods() []*Pod {
-	pods := e.store.pods.list(nil)
+	pods := e.store.pods.List(nil)
 	claimed := pods[:0]
 	for _, p := range pods {
 		if p.creation.claimed.Load() {
@@ -119,7 +123,7 @@ func (e *Engine) Pods() []*Pod {
 }
 
 // Containers returns the containers whose ids a caller has received, oldest first.
-func (e *Engine) Containers() []*Container { return claimed(e.store.containers.list(nil)) }
+func (e *Engine) Containers() []*Container { return claimed(e.store.containers.List(nil)) }
 
 // ContainersOf returns the containers of one pod, oldest first; see Containers.
 func (e *Engine) ContainersOf(p *Pod) []*Container { return claimed(e.store.containersOf(p)) }
@@ -137,23 +141,32 @@ func claimed(cs []*Container) []*Container {
 // Pod finds a pod by id or unique prefix: errdefs.ErrNotFound, ErrInvalidArgument when ambiguous, or ErrUnavailable
 // when there is a record of it that cannot be read at present.
 func (e *Engine) Pod(id string) (*Pod, error) {
-	p, err := e.store.pods.find(id)
+	p, err := e.store.pods.Find(id)
 	return p, e.recovery.unread.explain(id, err)
 }
 
 // Container finds a container by id or unique prefix; see Pod.
 func (e *Engine) Container(id string) (*Container, error) {
-	c, err := e.store.containers.find(id)
+	c, err := e.store.containers.Find(id)
 	return c, e.recovery.unread.explain(id, err)
 }
 
 // NetworkReady returns why pods cannot be attached to the network, or nil. It answers from memory.
 func (e *Engine) NetworkReady() error { return e.deps.Network.Ready() }
 
+// Event is an event of a pod or container; see event.Event.
+type Event = event.Event[*Pod]
+
+// Events calls send for every event from now on, in order, until ctx ends or send fails. A subscriber that falls too
+// far behind gets errdefs.ErrResourceExhausted and has to list again.
+func (e *Engine) Events(ctx context.Context, send func(Event) error) error {
+	return e.events.Send(ctx, e.life.ctx, send)
+}
+
 // InUse returns the ids of the containers that were created from the image or mount it as a volume.
 func (e *Engine) InUse(imageID string) []string {
 	var ids []string
-	for _, c := range e.store.containers.list(nil) {
+	for _, c := range e.store.containers.List(nil) {
 		if c.ImageID == imageID || e.mountsImage(c, imageID) {
 			ids = append(ids, c.ID)
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/podd-project/podd/oci/ocitest"
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
+	"github.com/podd-project/podd/sandbox/event"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
@@ -56,7 +57,7 @@ func makeEngine(t testing.TB, m *machine, bootID string) (*Engine, *faults) {
 	deps.Facts, deps.CDI, deps.Log = spec.Facts{Capabilities: []string{"CAP_CHOWN"}}, cdi, log
 	e, err := New(cfg, deps)
 	must(t, err)
-	e.shm = fakeShm{m, h}
+	e.mounter = fakeShm{m, h}
 	t.Cleanup(func() {
 		h.kill()
 		e.life.end(errClosing)
@@ -518,9 +519,9 @@ func TestEvents(t *testing.T) {
 		must(t, e.StopContainer(t.Context(), id, 0))
 		must(t, e.RemovePod(t.Context(), pod))
 		want := []Event{
-			{Type: EventCreated, ID: pod}, {Type: EventStarted, ID: pod}, {Type: EventCreated, ID: id},
-			{Type: EventStarted, ID: id}, {Type: EventStopped, ID: id}, {Type: EventStopped, ID: pod},
-			{Type: EventDeleted, ID: id}, {Type: EventDeleted, ID: pod},
+			{Type: event.Created, ID: pod}, {Type: event.Started, ID: pod}, {Type: event.Created, ID: id},
+			{Type: event.Started, ID: id}, {Type: event.Stopped, ID: id}, {Type: event.Stopped, ID: pod},
+			{Type: event.Deleted, ID: id}, {Type: event.Deleted, ID: pod},
 		}
 		for i, w := range want {
 			if got := <-events; got.Type != w.Type || got.ID != w.ID || got.Pod.ID != pod || got.At.IsZero() {
@@ -531,7 +532,7 @@ func TestEvents(t *testing.T) {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Fatalf("Events = %v, want %v", err, context.Canceled)
 		}
-		if n := e.events.count(); n != 0 {
+		if n := e.events.Subscribers(); n != 0 {
 			t.Fatalf("%d subscribers after the end, want 0", n)
 		}
 	})
@@ -541,7 +542,7 @@ func TestCreatedComesBeforeStarted(t *testing.T) {
 	m := newMachine(t)
 	e, _ := newEngine(t, m)
 	var listed []bool
-	events := e.events.subscribe()
+	events, _ := e.events.Subscribe()
 	pod := mustRunPod(t, e, "web")
 	for range 2 {
 		event := <-events
@@ -564,7 +565,7 @@ func TestEventsOfShortLivedContainersComeInOrder(t *testing.T) {
 	m := newMachine(t)
 	e, _ := newEngine(t, m)
 	pod := mustRunPod(t, e, "web")
-	events := e.events.subscribe()
+	events, _ := e.events.Subscribe()
 	for i := range 50 {
 		config := containerConfig("main")
 		config.Metadata.Attempt = uint32(i)
@@ -573,7 +574,7 @@ func TestEventsOfShortLivedContainersComeInOrder(t *testing.T) {
 		mustStart(t, e, id)
 		m.exit(id, oci.Exit{Known: true})
 		must(t, e.RemoveContainer(t.Context(), id))
-		for _, want := range []EventType{EventCreated, EventStarted, EventStopped, EventDeleted} {
+		for _, want := range []event.Type{event.Created, event.Started, event.Stopped, event.Deleted} {
 			if got := <-events; got.Type != want || got.ID != id {
 				t.Fatalf("container %d: got event %d, want %d", i, got.Type, want)
 			}
@@ -586,7 +587,7 @@ func TestConcurrentRemovalsDeleteOnce(t *testing.T) {
 	e, h := newEngine(t, m)
 	pod := mustRunPod(t, e, "web")
 	id := mustCreate(t, e, pod, "main")
-	events := e.events.subscribe()
+	events, _ := e.events.Subscribe()
 	release, releaseNetwork := h.hold("release"), h.hold("teardown")
 	var removals sync.WaitGroup
 	for range 3 {
@@ -610,36 +611,14 @@ func TestConcurrentRemovalsDeleteOnce(t *testing.T) {
 	removals.Wait()
 	deleted := map[string]int{}
 	for len(events) > 0 {
-		if event := <-events; event.Type == EventDeleted {
-			deleted[event.ID]++
+		if got := <-events; got.Type == event.Deleted {
+			deleted[got.ID]++
 		}
 	}
 	if want := map[string]int{id: 1, pod: 1}; !maps.Equal(deleted, want) {
 		t.Fatalf("deletions %v, want %v", deleted, want)
 	}
 	noLeaks(t, m)
-}
-
-func TestSlowSubscriberIsCutOffAndBlocksNobody(t *testing.T) {
-	var b bus
-	slow, fast := b.subscribe(), b.subscribe()
-	for range eventBuffer + 1 {
-		b.post(Event{})
-		<-fast
-	}
-	n := 0
-	for range slow { // ends because the channel was closed
-		n++
-	}
-	if n != eventBuffer || b.count() != 1 {
-		t.Fatalf("%d events before the cut, %d subscribers left", n, b.count())
-	}
-}
-
-func (b *bus) count() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.subs)
 }
 
 func TestCloseLeavesPodsRunning(t *testing.T) {

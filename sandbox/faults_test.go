@@ -131,12 +131,12 @@ func TestFailAtEveryStep(t *testing.T) {
 // nothingHalfMade: a creation that failed is undone by itself, and what is on the machine is in a record.
 func nothingHalfMade(t *testing.T, e *Engine) {
 	t.Helper()
-	for _, p := range e.store.pods.list(nil) {
+	for _, p := range e.store.pods.List(nil) {
 		if s := p.Status().State; s == record.PodCreating {
 			t.Errorf("pod %s is %s, want it undone", p.ID, s)
 		}
 	}
-	for _, c := range e.store.containers.list(nil) {
+	for _, c := range e.store.containers.List(nil) {
 		if s := c.Status().State; s == record.ContainerCreating {
 			t.Errorf("container %s is %s, want it undone", c.ID, s)
 		}
@@ -197,7 +197,7 @@ func removeEverything(t *testing.T, e *Engine) {
 			t.Fatalf("pod cannot be removed:\n%s", strings.Join(errs, "\n"))
 		}
 	}
-	if left := e.store.pods.list(nil); len(left) > 0 {
+	if left := e.store.pods.List(nil); len(left) > 0 {
 		t.Fatalf("%d pods are hidden in the store", len(left))
 	}
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/network"
+	"github.com/podd-project/podd/sandbox/files"
+	"github.com/podd-project/podd/sandbox/layout"
 )
 
 const (
@@ -125,7 +127,7 @@ func (j *janitor) candidates(ctx context.Context) (map[string][]resourceKind, []
 func (j *janitor) unclaimed(candidates map[string][]resourceKind) map[string][]resourceKind {
 	for _, u := range j.e.recovery.unread.list() {
 		delete(candidates, u.id())
-		containers, err := checkpoint.List(filepath.Join(u.Path, containersDir))
+		containers, err := checkpoint.List(filepath.Join(u.Path, layout.Containers))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -133,10 +135,10 @@ func (j *janitor) unclaimed(candidates map[string][]resourceKind) map[string][]r
 			delete(candidates, id)
 		}
 	}
-	for _, p := range j.e.store.pods.list(nil) {
+	for _, p := range j.e.store.pods.List(nil) {
 		delete(candidates, p.ID)
 	}
-	for _, c := range j.e.store.containers.list(nil) {
+	for _, c := range j.e.store.containers.List(nil) {
 		delete(candidates, c.ID)
 	}
 	return candidates
@@ -165,7 +167,7 @@ func (j *janitor) collectNetworks(ctx context.Context) error {
 		for _, u := range j.e.recovery.unread.list() {
 			valid = append(valid, u.Pod)
 		}
-		for _, p := range j.e.store.pods.list(nil) {
+		for _, p := range j.e.store.pods.List(nil) {
 			valid = append(valid, p.ID)
 		}
 		return valid
@@ -201,13 +203,13 @@ func (j *janitor) resourceKinds(ctx context.Context) []resourceKind {
 		{kindRootfs, func() ([]string, error) { return deps.Images.ContainersWithMounts(ctx) }, deps.Images.Release},
 		{kindAttachment, deps.Network.Attachments, j.freeAttachment},
 		{kindNetns, j.pinnedNetns, j.freeNetns},
-		{kindPodDir, func() ([]string, error) { return names(paths.podRuns()) }, j.freePodDir},
+		{kindPodDir, func() ([]string, error) { return layout.Names(paths.PodRuns()) }, j.freePodDir},
 	}
 }
 
 // listContainers lists the bundles, and the containers without one that the handlers find.
 func (j *janitor) listContainers(ctx context.Context) ([]string, error) {
-	ids, err := names(j.e.paths.bundles())
+	ids, err := layout.Names(j.e.paths.Bundles())
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
@@ -245,11 +247,11 @@ func (j *janitor) freeAttachment(ctx context.Context, id string) error {
 
 // abandon detaches a pod whose record of the network is damaged or lost.
 func (j *janitor) abandon(ctx context.Context, id string) error {
-	return j.e.deps.Network.Abandon(ctx, network.Request{PodID: id, Netns: filepath.Join(j.e.paths.netns(), id)})
+	return j.e.deps.Network.Abandon(ctx, network.Request{PodID: id, Netns: filepath.Join(j.e.paths.Netns(), id)})
 }
 
 func (j *janitor) pinnedNetns() ([]string, error) {
-	paths, err := j.e.deps.Namespaces.Pinned(j.e.paths.netns())
+	paths, err := j.e.deps.Namespaces.Pinned(j.e.paths.Netns())
 	for i, path := range paths {
 		paths[i] = filepath.Base(path)
 	}
@@ -257,13 +259,13 @@ func (j *janitor) pinnedNetns() ([]string, error) {
 }
 
 func (j *janitor) freeNetns(ctx context.Context, id string) error {
-	return j.e.deps.Namespaces.Unpin(ctx, filepath.Join(j.e.paths.netns(), id))
+	return j.e.deps.Namespaces.Unpin(ctx, filepath.Join(j.e.paths.Netns(), id))
 }
 
 func (j *janitor) freePodDir(ctx context.Context, id string) error {
-	pins := j.e.paths.pins(id)
+	pins := j.e.paths.Pins(id)
 	return errors.Join(
-		j.e.deps.Namespaces.Unpin(ctx, pins.ipc, pins.uts, pins.user),
-		j.e.shm.Unmount(ctx, j.e.paths.podFile(id, shmDir)),
-		j.e.paths.removePodRun(id))
+		j.e.deps.Namespaces.Unpin(ctx, pins.IPC, pins.UTS, pins.User),
+		files.Unmount(ctx, j.e.mounter, j.e.paths.PodRun(id)),
+		files.Remove(j.e.paths.PodRun(id)))
 }

@@ -81,7 +81,7 @@ func goldenFormat() string {
 func writeGolden(t *testing.T, dir string) {
 	t.Helper()
 	e, _ := makeEngine(t, newMachine(t), "boot-1")
-	e.paths.root = dir
+	e.paths.Root = dir
 	pr, ps := goldenPodRecord()
 	p := e.newPod(pr, ps)
 	must(t, record.Create(p.dir, p.Pod, p.Status()))

@@ -86,7 +86,7 @@ func (e *Engine) deleteProcess(ctx context.Context, p *Pod, id string) error {
 	if err == nil {
 		return rt.Delete(ctx, id)
 	}
-	if _, lerr := os.Lstat(e.paths.bundle(id)); errors.Is(lerr, fs.ErrNotExist) {
+	if _, lerr := os.Lstat(e.paths.Bundle(id)); errors.Is(lerr, fs.ErrNotExist) {
 		return nil
 	}
 	return err

@@ -48,7 +48,7 @@ func (e *Engine) Inventory(ctx context.Context) ([]InventoryItem, error) {
 
 // RemoveAll removes all pods in parallel.
 func (e *Engine) RemoveAll(ctx context.Context) error {
-	pods := e.store.pods.list(nil)
+	pods := e.store.pods.List(nil)
 	errs := make([]error, len(pods))
 	var all sync.WaitGroup
 	for i, p := range pods {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/spec/host"
+	"github.com/podd-project/podd/sandbox/files"
 )
 
 // leftoverMounts lists the ids with mounts in their directories that podd does not make there itself: they block the
@@ -18,13 +19,13 @@ import (
 func (j *janitor) leftoverMounts() ([]string, error) {
 	var ids []string
 	var errs []error
-	for _, parent := range []string{j.e.paths.bundles(), j.e.paths.podRuns()} {
+	for _, parent := range []string{j.e.paths.Bundles(), j.e.paths.PodRuns()} {
 		paths, err := host.MountsBelow(parent)
 		errs = append(errs, err)
 		for _, p := range paths {
 			id, rest, below := strings.Cut(strings.TrimPrefix(p, parent+"/"), "/")
-			pins := j.e.paths.pins(id)
-			if below && rest != shmDir && p != pins.ipc && p != pins.uts && p != pins.user {
+			pins := j.e.paths.Pins(id)
+			if below && !files.IsMount(rest) && p != pins.IPC && p != pins.UTS && p != pins.User {
 				ids = append(ids, id)
 			}
 		}
@@ -34,7 +35,7 @@ func (j *janitor) leftoverMounts() ([]string, error) {
 }
 
 func (j *janitor) freeMounts(_ context.Context, id string) error {
-	return errors.Join(host.UnmountBelow(j.e.paths.bundle(id)), host.UnmountBelow(j.e.paths.podRun(id)))
+	return errors.Join(host.UnmountBelow(j.e.paths.Bundle(id)), host.UnmountBelow(j.e.paths.PodRun(id)))
 }
 
 // containerCgroup matches the name of a container's cgroup, with either cgroup driver.
@@ -49,7 +50,7 @@ func (j *janitor) cgroupsOfPods() (map[string]string, error) {
 	}
 	found := map[string]string{}
 	for _, p := range records.pods {
-		parent := j.e.podCgroupPath(p)
+		parent := j.e.cfg.podCgroup(p)
 		if !namedByUID(p, parent) {
 			continue
 		}

@@ -54,7 +54,7 @@ func TestStrayCgroupsAndMounts(t *testing.T) {
 	makeCgroups(t, shared)
 	stray := makeCgroups(t, own+"/podd-"+id)
 	spared := slices.Concat(makeCgroups(t, own+"/another"), makeCgroups(t, shared+"/podd-"+strings.Repeat("cd", 32)))
-	mounted := filepath.Join(e.paths.bundle(id), "rootfs")
+	mounted := filepath.Join(e.paths.Bundle(id), "rootfs")
 	must(t, os.MkdirAll(mounted, 0o700))
 	must(t, unix.Mount("stray", mounted, "tmpfs", 0, "size=4k"))
 	t.Cleanup(func() { _ = host.UnmountBelow(e.cfg.Run) })

@@ -11,6 +11,7 @@ import (
 
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/oci/spec/host"
+	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -31,7 +32,7 @@ func (r *recovery) loadPods(ids []string) <-chan struct{} {
 		loads.SetLimit(loadParallel)
 		for _, id := range ids {
 			loads.Go(func() error {
-				r.load(filepath.Join(r.e.paths.pods(), id), id, func() error { return r.loadPod(id) })
+				r.load(filepath.Join(r.e.paths.Pods(), id), id, func() error { return r.loadPod(id) })
 				return nil
 			})
 		}
@@ -42,7 +43,7 @@ func (r *recovery) loadPods(ids []string) <-chan struct{} {
 
 // listRecords returns the ids of the pods on disk, after removing the leftovers of crashes.
 func (r *recovery) listRecords() ([]string, error) {
-	dir := r.e.paths.pods()
+	dir := r.e.paths.Pods()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("recover: %w", err)
 	}
@@ -98,7 +99,7 @@ func (r *recovery) loadPod(id string) error {
 	if err != nil {
 		return err
 	}
-	parent := filepath.Join(p.dir, containersDir)
+	parent := filepath.Join(p.dir, layout.Containers)
 	containers, err := checkpoint.List(parent)
 	if err != nil {
 		return err
@@ -111,7 +112,7 @@ func (r *recovery) loadPod(id string) error {
 	}
 	// One that was never finished has no name: it is discarded, and the kubelet asks for it again meanwhile.
 	state := p.Status().State
-	if other, found := r.e.store.pods.adopt(p, state != record.PodCreating, state == record.PodReady); found {
+	if other, found := r.e.store.pods.Adopt(p, state != record.PodCreating, state == record.PodReady); found {
 		p.log().WithField("other", other.ID).Warn("two pod sandboxes of one name")
 	}
 	if state != record.PodCreating {
@@ -132,10 +133,10 @@ func (r *recovery) loadPod(id string) error {
 
 // loadContainer is loadPod for one of p's containers, which may have been removed with p since the last attempt.
 func (r *recovery) loadContainer(p *Pod, id string) error {
-	if err := p.slot.acquire(r.e.life.ctx); err != nil {
+	if err := p.slot.Acquire(r.e.life.ctx); err != nil {
 		return nil // the next daemon loads it
 	}
-	defer p.slot.release()
+	defer p.slot.Release()
 	if _, err := r.e.Pod(p.ID); err != nil {
 		return nil
 	}
@@ -147,13 +148,13 @@ func (r *recovery) loadContainer(p *Pod, id string) error {
 		c.log().WithError(err).Warn("failed to reserve SELinux level, another pod may get the same")
 	}
 	named := c.Status().State != record.ContainerCreating
-	if other, found := r.e.store.containers.adopt(c, named, true); found {
+	if other, found := r.e.store.containers.Adopt(c, named, true); found {
 		c.log().WithField("other", other.ID).Warn("two containers of one name")
 	}
 	if named {
 		c.creation.adopt()
 	}
-	_ = c.slot.acquire(context.Background()) // at once: it is new. It blocks start and removal until c is observed.
+	_ = c.slot.Acquire(context.Background()) // at once: it is new. It blocks start and removal until c is observed.
 	r.start(func(ctx context.Context, markObserved func()) {
 		_ = r.e.onContainer(ctx, operation.Recover, c, 0, func(ctx context.Context) error {
 			r.container(ctx, c, markObserved)
@@ -164,7 +165,7 @@ func (r *recovery) loadContainer(p *Pod, id string) error {
 }
 
 func (e *Engine) readPod(id string) (*Pod, error) {
-	r, s, err := record.ReadPod(filepath.Join(e.paths.pods(), id))
+	r, s, err := record.ReadPod(filepath.Join(e.paths.Pods(), id))
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +173,7 @@ func (e *Engine) readPod(id string) (*Pod, error) {
 }
 
 func (e *Engine) readContainer(p *Pod, id string) (*Container, error) {
-	r, s, err := record.ReadContainer(filepath.Join(p.dir, containersDir, id), p.ID)
+	r, s, err := record.ReadContainer(filepath.Join(p.dir, layout.Containers, id), p.ID)
 	if err != nil {
 		return nil, err
 	}

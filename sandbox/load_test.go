@@ -13,6 +13,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
@@ -34,9 +35,9 @@ func recordsOf(m *machine, pod, container string) map[string]string {
 	return map[string]string{
 		"pod record":       filepath.Join(dir, record.File),
 		"pod status":       filepath.Join(dir, record.StatusFile),
-		"containers":       filepath.Join(dir, containersDir),
-		"container record": filepath.Join(dir, containersDir, container, record.File),
-		"container status": filepath.Join(dir, containersDir, container, record.StatusFile),
+		"containers":       filepath.Join(dir, layout.Containers),
+		"container record": filepath.Join(dir, layout.Containers, container, record.File),
+		"container status": filepath.Join(dir, layout.Containers, container, record.StatusFile),
 	}
 }
 
@@ -194,7 +195,7 @@ func TestHalfMadePodThatIsHardToUndoDelaysNobody(t *testing.T) {
 		release()
 		must(t, e.GC(t.Context()))
 		synctest.Wait()
-		if n := len(e.store.pods.list(nil)); n != 1 {
+		if n := len(e.store.pods.List(nil)); n != 1 {
 			t.Errorf("%d pods, want the new one", n)
 		}
 		must(t, e.RemovePod(t.Context(), pod))
@@ -309,7 +310,7 @@ func TestUndoingDelaysNobody(t *testing.T) {
 		}
 		release()
 		must(t, e.WaitRecovered(t.Context()))
-		if n := len(e.store.pods.list(nil)); n != 0 {
+		if n := len(e.store.pods.List(nil)); n != 0 {
 			t.Errorf("%d pods are left", n)
 		}
 		noLeaks(t, m)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/podd-project/podd/sandbox/admission"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -22,9 +23,9 @@ type Pod struct {
 	// life ends when the pod starts to stop: it cancels what is being built in the pod.
 	life life
 	// gate lets containers be created until the pod stops.
-	gate gate
+	gate admission.Gate
 	// slot is held by stop and remove.
-	slot slot
+	slot admission.Slot
 	// creation is how callers wait for RunPod, and claim its result.
 	creation creation
 	history  operation.History
@@ -34,8 +35,8 @@ type Pod struct {
 
 func (e *Engine) newPod(r record.Pod, s record.PodStatus) *Pod {
 	p := &Pod{
-		Pod: r, dir: filepath.Join(e.paths.pods(), r.ID), logger: e.deps.Log,
-		slot: newSlot(), life: newLife(e.life), creation: newCreation(),
+		Pod: r, dir: filepath.Join(e.paths.Pods(), r.ID), logger: e.deps.Log,
+		slot: admission.NewSlot(), life: newLife(e.life), creation: newCreation(),
 	}
 	p.status.Store(&s)
 	return p

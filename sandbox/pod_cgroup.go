@@ -11,13 +11,13 @@ import (
 	"github.com/podd-project/podd/sandbox/usage"
 )
 
-// podCgroupPath returns the cgroup_parent of the kubelet's request as a path, "" when there is none.
-func (e *Engine) podCgroupPath(p *Pod) string {
+// podCgroup returns the cgroup_parent of the kubelet's request for p as a path, "" when there is none.
+func (c Config) podCgroup(p *Pod) string {
 	parent := p.Config.GetLinux().GetCgroupParent()
 	switch {
 	case parent == "":
 		return ""
-	case e.cfg.SystemdCgroup:
+	case c.SystemdCgroup:
 		return cgroups.SlicePath(parent)
 	}
 	return path.Join("/", parent)
@@ -27,7 +27,7 @@ func (e *Engine) podCgroupPath(p *Pod) string {
 // critest put all pods into one, such as system.slice. The kubelet creates one for each pod and names it by the pod's
 // uid; any other is the pod's own as long as nothing else is in it.
 func (e *Engine) checkOwnCgroup(p *Pod, g usage.Cgroup) error {
-	if namedByUID(p, e.podCgroupPath(p)) {
+	if namedByUID(p, e.cfg.podCgroup(p)) {
 		return nil
 	}
 	ids := []string{p.ID}

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/sandbox/files"
 )
 
 // In a user namespace the files that podd mounts into /etc belong to the pod's root, not to nobody.
@@ -30,12 +32,13 @@ func TestPodFilesBelongToThePodsRoot(t *testing.T) {
 			cfg.Linux.SecurityContext.NamespaceOptions.UsernsOptions = c.userns
 			id, err := e.RunPod(t.Context(), cfg, "")
 			must(t, err)
-			for _, name := range []string{resolvConfFile, hostnameFile, hostsFile} {
+			paths := files.Paths(e.paths.PodRun(id), cfg)
+			for _, path := range []string{paths.ResolvConf, paths.Hostname, paths.Hosts} {
 				var st syscall.Stat_t
-				must(t, syscall.Stat(e.paths.podFile(id, name), &st))
+				must(t, syscall.Stat(path, &st))
 				if st.Uid != c.uid || st.Gid != c.gid || st.Mode&0o777 != 0o644 {
 					t.Errorf("%s belongs to %d:%d with mode %o, want %d:%d with 644",
-						name, st.Uid, st.Gid, st.Mode&0o777, c.uid, c.gid)
+						path, st.Uid, st.Gid, st.Mode&0o777, c.uid, c.gid)
 				}
 			}
 		})

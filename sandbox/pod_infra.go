@@ -5,6 +5,7 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/spec"
+	"github.com/podd-project/podd/sandbox/event"
 	"github.com/podd-project/podd/sandbox/namespaces"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -43,12 +44,12 @@ func (e *Engine) watchInfra(p *Pod) {
 		if err != nil {
 			return
 		}
-		if _, exited := e.waitExit(p.life.ctx, rt, p.ID); !exited || p.Status().State != record.PodReady {
+		if _, exited := waitExit(p.life.ctx, rt, p.ID, p.log()); !exited || p.Status().State != record.PodReady {
 			return // the pod is being stopped, or the engine closed
 		}
 		p.log().Warn("infra container died, the pod sandbox is no longer ready")
 		p.markNotReady("infra container died")
-		e.events.postPod(p, EventStopped)
+		e.events.Post(event.Stopped, p.ID, p)
 	})
 }
 

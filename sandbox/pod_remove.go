@@ -7,6 +7,7 @@ import (
 
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/oci/spec/host"
+	"github.com/podd-project/podd/sandbox/event"
 	"github.com/podd-project/podd/sandbox/operation"
 )
 
@@ -17,10 +18,10 @@ func (e *Engine) RemovePod(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if err := p.slot.acquire(ctx); err != nil {
+	if err := p.slot.Acquire(ctx); err != nil {
 		return fmt.Errorf("wait for another stop of the pod sandbox: %w", err)
 	}
-	defer p.slot.release()
+	defer p.slot.Release()
 	return e.onPod(ctx, operation.RemovePod, p, func(ctx context.Context) error {
 		if err := e.stopPod(ctx, p); err != nil {
 			return fmt.Errorf("stop pod sandbox: %w", err)
@@ -45,12 +46,12 @@ func (e *Engine) deletePod(ctx context.Context, p *Pod) error {
 		return err
 	}
 	operation.SetStage(ctx, "remove record")
-	if err := checkpoint.Remove(e.paths.pods(), p.ID); err != nil {
+	if err := checkpoint.Remove(e.paths.Pods(), p.ID); err != nil {
 		return err
 	}
 	e.recovery.unread.removePod(p)
 	host.ReleaseLabels(p.Labels)
-	e.store.pods.remove(p)
-	e.events.postPod(p, EventDeleted)
+	e.store.pods.Remove(p)
+	e.events.Post(event.Deleted, p.ID, p)
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"time"
 
@@ -16,6 +17,8 @@ import (
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox/convert"
+	"github.com/podd-project/podd/sandbox/event"
+	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/namespaces"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
@@ -60,7 +63,7 @@ func (e *Engine) startPodCreation(ctx context.Context, r record.Pod) (*Pod, erro
 		return other, err
 	}
 	if !e.work.Go(func() { p.creation.run(e, ctx, e.podConstruction(p)) }) {
-		e.store.pods.remove(p)
+		e.store.pods.Remove(p)
 		p.creation.finish(errClosing)
 	}
 	return p, nil
@@ -81,7 +84,7 @@ func (e *Engine) newPodRecord(config *cri.PodSandboxConfig, handler string, feat
 		Labels: labels, BootID: e.cfg.BootID, Infra: infra, OwnKernel: features.OwnKernel,
 	}
 	if !convert.HostNetwork(config) {
-		r.Netns = filepath.Join(e.paths.netns(), r.ID)
+		r.Netns = filepath.Join(e.paths.Netns(), r.ID)
 	}
 	return r, nil
 }
@@ -115,8 +118,8 @@ func (e *Engine) podConstruction(p *Pod) construction {
 		build:   func(ctx context.Context) error { return e.buildPod(ctx, p) },
 		discard: func(ctx context.Context, cause error) error { return e.discardPod(ctx, p, cause) },
 		created: func() {
-			e.events.postPod(p, EventCreated)
-			e.events.postPod(p, EventStarted)
+			e.events.Post(event.Created, p.ID, p)
+			e.events.Post(event.Started, p.ID, p)
 			e.watchInfra(p)
 		},
 		remove: func(ctx context.Context) error { return e.RemovePod(ctx, p.ID) },
@@ -133,7 +136,7 @@ func (e *Engine) buildPod(ctx context.Context, p *Pod) error {
 			return e.deps.Namespaces.Pin(ctx, e.pinRequest(p).WithDefaultSysctls(e.cfg.DefaultSysctls))
 		}},
 		{"network", func() (err error) { result, err = e.attach(ctx, p); return err }},
-		{"files", func() error { return e.writePodFiles(ctx, p, result.IPs) }},
+		{"files", func() error { return files.Write(ctx, e.mounter, p.filesRequest(e.paths.PodRun(p.ID), result.IPs)) }},
 		{"infra container", func() (err error) { infra, err = e.startInfra(ctx, p); return err }},
 	}
 	if err := runSteps(ctx, steps); err != nil {
@@ -147,18 +150,26 @@ func (e *Engine) buildPod(ctx context.Context, p *Pod) error {
 	})
 }
 
+// filesRequest is what the files of p are made from, in dir.
+func (p *Pod) filesRequest(dir string, ips []netip.Addr) files.Request {
+	return files.Request{Dir: dir, Config: p.Config, Hostname: p.hostname(), IPs: ips, MountLabel: p.Labels.Mount}
+}
+
+// hostname returns the hostname in the pod's UTS namespace.
+func (p *Pod) hostname() string { return cmp.Or(p.Config.GetHostname(), p.ID[:12]) }
+
 // pinRequest lists the namespaces that p needs, its own but for those that it shares with the node, and p's sysctls.
 func (e *Engine) pinRequest(p *Pod) namespaces.Request {
-	pins, opts := e.paths.pins(p.ID), convert.NamespaceOptions(p.Config)
+	pins, opts := e.paths.Pins(p.ID), convert.NamespaceOptions(p.Config)
 	r := namespaces.Request{Net: p.Netns, Sysctls: p.Config.GetLinux().GetSysctls()}
 	if opts.GetIpc() != cri.NamespaceMode_NODE {
-		r.IPC = pins.ipc
+		r.IPC = pins.IPC
 	}
 	if !convert.HostNetwork(p.Config) {
-		r.UTS, r.Hostname = pins.uts, podHostname(p)
+		r.UTS, r.Hostname = pins.UTS, p.hostname()
 	}
 	if uids, gids := convert.UserMappings(p.Config); uids != nil {
-		r.User, r.UIDs, r.GIDs = pins.user, uids, gids
+		r.User, r.UIDs, r.GIDs = pins.User, uids, gids
 	}
 	return r
 }
@@ -205,7 +216,7 @@ func (e *Engine) discardPod(ctx context.Context, p *Pod, cause error) error {
 	}
 	p.log().WithError(err).WithField("cause", cause).
 		Error("failed to create the pod sandbox and to undo its creation, it stays not ready")
-	e.store.pods.freeName(p)
+	e.store.pods.FreeName(p)
 	p.creation.claimed.Store(true)
 	p.markNotReady(cause.Error())
 	return errors.Join(cause, fmt.Errorf("undo: %w", err))

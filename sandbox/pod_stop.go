@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/podd-project/podd/network"
+	"github.com/podd-project/podd/sandbox/event"
+	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -17,10 +19,10 @@ func (e *Engine) StopPod(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if err := p.slot.acquire(ctx); err != nil {
+	if err := p.slot.Acquire(ctx); err != nil {
 		return fmt.Errorf("wait for another stop of the pod sandbox: %w", err)
 	}
-	defer p.slot.release()
+	defer p.slot.Release()
 	return e.onPod(ctx, operation.StopPod, p, func(ctx context.Context) error { return e.stopPod(ctx, p) })
 }
 
@@ -40,7 +42,7 @@ func (e *Engine) stopPod(ctx context.Context, p *Pod) error {
 		return nil // its creation was undone, nothing is left
 	}
 	operation.SetStage(ctx, "wait for containers being created")
-	if err := p.gate.close(ctx); err != nil {
+	if err := p.gate.Close(ctx); err != nil {
 		return fmt.Errorf("wait for containers that are being created: %w", err)
 	}
 	repeated := p.Status().State == record.PodNotReady
@@ -56,7 +58,7 @@ func (e *Engine) stopPod(ctx context.Context, p *Pod) error {
 		p.log().WithError(werr).Warn("failed to write pod status")
 	}
 	if !repeated {
-		e.events.postPod(p, EventStopped)
+		e.events.Post(event.Stopped, p.ID, p)
 	}
 	return err
 }
@@ -70,13 +72,13 @@ func (e *Engine) teardownPod(ctx context.Context, p *Pod) error {
 	operation.SetStage(ctx, "delete infra container")
 	infra := e.deleteInfra(ctx, p)
 	operation.SetStage(ctx, "unmount shm")
-	shm := e.shm.Unmount(ctx, e.paths.podFile(p.ID, shmDir))
+	shm := files.Unmount(ctx, e.mounter, e.paths.PodRun(p.ID))
 	net := e.detach(ctx, p)
 	if err := errors.Join(containers, infra, shm, net); err != nil {
 		return err
 	}
 	operation.SetStage(ctx, "remove files")
-	return e.paths.removePodRun(p.ID)
+	return files.Remove(e.paths.PodRun(p.ID))
 }
 
 // detach frees the pod's addresses, then its namespaces. The network namespace is kept until CNI has detached it: a
@@ -90,8 +92,8 @@ func (e *Engine) detach(ctx context.Context, p *Pod) error {
 	if err != nil {
 		return fmt.Errorf("tear down network: %w", err)
 	}
-	pins := e.paths.pins(p.ID)
-	paths := []string{pins.ipc, pins.uts, pins.user}
+	pins := e.paths.Pins(p.ID)
+	paths := []string{pins.IPC, pins.UTS, pins.User}
 	if p.Netns != "" {
 		paths = append(paths, p.Netns)
 	}

@@ -34,7 +34,7 @@ func (e *Engine) Quarantined() []string { return e.janitor.quarantined.list() }
 
 // quarantine moves a damaged record away for an administrator; the garbage collection frees its resources.
 func (j *janitor) quarantine(path string, cause error) {
-	to, err := checkpoint.Quarantine(path, j.e.paths.quarantine())
+	to, err := checkpoint.Quarantine(path, j.e.paths.Quarantine())
 	log := j.e.deps.Log.WithError(cause).WithField("record", path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

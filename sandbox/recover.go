@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/admission"
+	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -30,8 +32,8 @@ type recovery struct {
 	unread unread
 	loaded chan struct{}
 	// observing holds the pods and containers whose state is not known yet, reconciling those that are not reconciled.
-	observing   gate
-	reconciling gate
+	observing   admission.Gate
+	reconciling admission.Gate
 	// recovered is closed at the end of Recover; undoSlots bounds the undos at once after that.
 	recovered chan struct{}
 	undoSlots chan struct{}
@@ -54,7 +56,7 @@ func (e *Engine) Recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if kept, err := names(e.paths.quarantine()); err == nil {
+	if kept, err := layout.Names(e.paths.Quarantine()); err == nil {
 		e.janitor.quarantined.add(kept...)
 	}
 	loaded := r.loadPods(ids)
@@ -73,26 +75,26 @@ func (e *Engine) Recover(ctx context.Context) error {
 	}
 	grace, cancel := context.WithTimeout(ctx, observeGrace)
 	defer cancel()
-	if err := r.observing.close(grace); err != nil {
+	if err := r.observing.Close(grace); err != nil {
 		e.deps.Log.Warn("some pods or containers are still being observed, serving meanwhile")
 	}
 	return nil
 }
 
 // WaitRecovered waits until every pod and container that Recover found is reconciled with the machine.
-func (e *Engine) WaitRecovered(ctx context.Context) error { return e.recovery.reconciling.close(ctx) }
+func (e *Engine) WaitRecovered(ctx context.Context) error { return e.recovery.reconciling.Close(ctx) }
 
 // start runs f in the background with a deadline. f calls markObserved when it knows what there is to do.
 func (r *recovery) start(f func(ctx context.Context, markObserved func())) {
-	entered := r.observing.enter() // false for a record that is read after Recover
-	counted := r.reconciling.enter()
+	entered := r.observing.Enter() // false for a record that is read after Recover
+	counted := r.reconciling.Enter()
 	r.e.work.Go(func() {
 		if counted {
-			defer r.reconciling.leave()
+			defer r.reconciling.Leave()
 		}
 		markObserved := sync.OnceFunc(func() {
 			if entered {
-				r.observing.leave()
+				r.observing.Leave()
 			}
 		})
 		defer markObserved()
@@ -125,7 +127,7 @@ func (r *recovery) acquireUndo(ctx context.Context) (release func(), err error) 
 // container does what reconcileContainer decides. The caller has acquired c.slot, which it releases.
 func (r *recovery) container(ctx context.Context, c *Container, markObserved func()) {
 	if c.startFails() {
-		c.slot.release()
+		c.slot.Release()
 		return // it has nothing on the machine
 	}
 	operation.SetStage(ctx, "look")
@@ -139,7 +141,7 @@ func (r *recovery) container(ctx context.Context, c *Container, markObserved fun
 			c.log().WithError(err).Error("failed to write container status")
 		}
 	}
-	c.slot.release()
+	c.slot.Release()
 	markObserved()
 	switch action {
 	case containerDiscard:

@@ -47,18 +47,18 @@ func (e *Engine) Writable(containerID string) *image.FsUsage { return e.usage.Wr
 // has none.
 func (e *Engine) Filesystem() (fs image.Filesystem, device string) { return e.usage.Filesystem() }
 
-func (e *Engine) newCollector() *usage.Collector {
+func newCollector(cfg Config, deps Deps) *usage.Collector {
 	return usage.NewCollector(
-		usage.Config{Interval: e.cfg.StatsInterval, Cgroups: e.deps.Cgroups, Disk: e.deps.Disk, Log: e.deps.Log},
+		usage.Config{Interval: cfg.StatsInterval, Cgroups: deps.Cgroups, Disk: deps.Disk, Log: deps.Log},
 	)
 }
 
 // usageTargets returns all that is measured in the background.
 func (e *Engine) usageTargets() (containers []usage.ContainerTarget, pods []usage.PodTarget) {
-	for _, c := range e.store.containers.list(nil) {
+	for _, c := range e.store.containers.List(nil) {
 		containers = append(containers, e.usageTarget(c))
 	}
-	for _, p := range e.store.pods.list(nil) {
+	for _, p := range e.store.pods.List(nil) {
 		if p.Status().State == record.PodReady {
 			pods = append(pods, e.podUsageTarget(p, nil))
 		}
@@ -69,7 +69,7 @@ func (e *Engine) usageTargets() (containers []usage.ContainerTarget, pods []usag
 func (e *Engine) usageTarget(c *Container) usage.ContainerTarget {
 	t := usage.ContainerTarget{ID: c.ID, Created: c.CreatedAt, PID: c.pid, OwnKernel: c.pod.OwnKernel}
 	if t.OwnKernel {
-		t.Meter = e.meter(c)
+		t.Meter = e.handlers.meter(c)
 	}
 	return t
 }
@@ -86,14 +86,14 @@ func (e *Engine) podUsageTarget(p *Pod, containers []usage.ContainerTarget) usag
 	return usage.PodTarget{
 		ID: p.ID, Created: p.CreatedAt, Ready: func() bool { return p.Status().State == record.PodReady },
 		InfraPID: p.Status().Infra.Pid, Netns: p.Netns, OwnKernel: p.OwnKernel, Containers: containers,
-		Cgroup:      e.podCgroupPath(p),
+		Cgroup:      e.cfg.podCgroup(p),
 		CheckCgroup: func(g usage.Cgroup) error { return e.checkOwnCgroup(p, g) },
 	}
 }
 
 // meter returns the handler of c as a Meter, nil if it is not one.
-func (e *Engine) meter(c *Container) usage.Meter {
-	rt, err := e.handlers.find(c.pod.Handler())
+func (h *handlers) meter(c *Container) usage.Meter {
+	rt, err := h.find(c.pod.Handler())
 	if err != nil {
 		return nil
 	}

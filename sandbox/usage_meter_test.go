@@ -31,7 +31,7 @@ func meteredEngine(t *testing.T) (*Engine, *meteredRuntime) {
 	t.Helper()
 	e, _ := mixedEngine(t)
 	e.deps.Cgroups = newFakeCgroups()
-	e.usage = e.newCollector()
+	e.usage = newCollector(e.cfg, e.deps)
 	gvisor, ok := e.handlers.runtimes["gvisor"].(ownKernel)
 	if !ok {
 		t.Fatal("no handler with a kernel of its own")

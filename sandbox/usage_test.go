@@ -287,7 +287,7 @@ func TestCollectForgetsDeadPods(t *testing.T) {
 		e, _ := newEngine(t, m)
 		f := newFakeCgroups()
 		e.deps.Cgroups = f
-		e.usage = e.newCollector()
+		e.usage = newCollector(e.cfg, e.deps)
 		pod := mustRunPod(t, e, "web")
 		f.add(groupOf(pod))
 		e.PodUsage(t.Context(), []string{pod}, usage.Want{})

@@ -6,7 +6,7 @@ import (
 	"google.golang.org/grpc"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/event"
 )
 
 // GetContainerEvents sends the events of containers and pods from now on, until the client disconnects. The stream of a
@@ -30,13 +30,13 @@ func (s *Server) event(ctx context.Context, e Event) *cri.ContainerEventResponse
 	}
 }
 
-func eventType(t sandbox.EventType) cri.ContainerEventType {
+func eventType(t event.Type) cri.ContainerEventType {
 	switch t {
-	case sandbox.EventStarted:
+	case event.Started:
 		return cri.ContainerEventType_CONTAINER_STARTED_EVENT
-	case sandbox.EventStopped:
+	case event.Stopped:
 		return cri.ContainerEventType_CONTAINER_STOPPED_EVENT
-	case sandbox.EventDeleted:
+	case event.Deleted:
 		return cri.ContainerEventType_CONTAINER_DELETED_EVENT
 	default:
 		return cri.ContainerEventType_CONTAINER_CREATED_EVENT

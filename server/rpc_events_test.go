@@ -11,15 +11,15 @@ import (
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/event"
 )
 
 func testGetContainerEvents(t *testing.T) {
-	for typ, want := range map[sandbox.EventType]cri.ContainerEventType{
-		sandbox.EventCreated: cri.ContainerEventType_CONTAINER_CREATED_EVENT,
-		sandbox.EventStarted: cri.ContainerEventType_CONTAINER_STARTED_EVENT,
-		sandbox.EventStopped: cri.ContainerEventType_CONTAINER_STOPPED_EVENT,
-		sandbox.EventDeleted: cri.ContainerEventType_CONTAINER_DELETED_EVENT,
+	for typ, want := range map[event.Type]cri.ContainerEventType{
+		event.Created: cri.ContainerEventType_CONTAINER_CREATED_EVENT,
+		event.Started: cri.ContainerEventType_CONTAINER_STARTED_EVENT,
+		event.Stopped: cri.ContainerEventType_CONTAINER_STOPPED_EVENT,
+		event.Deleted: cri.ContainerEventType_CONTAINER_DELETED_EVENT,
 	} {
 		h := newHarness(t)
 		pod := h.engine.pods[0]

@@ -21,8 +21,8 @@ const (
 
 // Limits of the engine, so that new code goes into packages of its own. Lower them when it shrinks.
 const (
-	maxEngineMethods = 110
-	maxSandboxLines  = 5300
+	maxEngineMethods = 107
+	maxSandboxLines  = 4900
 )
 
 // function is one function of the module.

@@ -1,4 +1,4 @@
-package sandbox
+package files
 
 import (
 	"context"
@@ -13,16 +13,20 @@ import (
 // shmSize is the size of a pod's /dev/shm in bytes, as in Docker and other CRI runtimes.
 const shmSize = 64 << 20
 
-// shmMounter mounts a pod's /dev/shm; an interface for the engine's tests.
-type shmMounter interface {
+// Mounter mounts a pod's filesystems; an interface for the engine's tests.
+type Mounter interface {
+	// Mount mounts a new filesystem on path, which it makes if need be, owned by uid and gid. label is its SELinux
+	// context, "" for none.
 	Mount(ctx context.Context, path string, uid, gid uint32, label string) error
+	// Unmount removes all mounts on path; an absent mount is no error.
 	Unmount(ctx context.Context, path string) error
 }
 
-type tmpfs struct{}
+// Tmpfs is the Mounter of a node.
+type Tmpfs struct{}
 
-// Mount mounts a tmpfs owned by uid and gid, the pod's root user.
-func (tmpfs) Mount(_ context.Context, path string, uid, gid uint32, label string) error {
+// Mount mounts a tmpfs; see Mounter.
+func (Tmpfs) Mount(_ context.Context, path string, uid, gid uint32, label string) error {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return fmt.Errorf("mount shm: %w", err)
 	}
@@ -36,8 +40,8 @@ func (tmpfs) Mount(_ context.Context, path string, uid, gid uint32, label string
 	return nil
 }
 
-// Unmount removes all mounts on path; an absent mount is no error.
-func (tmpfs) Unmount(_ context.Context, path string) error {
+// Unmount unmounts lazily; see Mounter.
+func (Tmpfs) Unmount(_ context.Context, path string) error {
 	for {
 		err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 		switch {

@@ -1,4 +1,6 @@
-package sandbox
+// Package resources sets and reads limits of a running container that OCI runtimes leave alone. It knows cgroups and
+// processes, no container. The engine calls it.
+package resources
 
 import (
 	"errors"
@@ -18,40 +20,30 @@ import (
 	"github.com/podd-project/podd/sandbox/usage"
 )
 
-// limitContainer does the part of an update that OCI runtimes do not: huge pages, which runc sets for a new container
-// only and resets with each update, and oom_score_adj, which belongs to processes. It returns asked with the kernel's
-// values.
-func (e *Engine) limitContainer(
-	c *Container, asked *cri.LinuxContainerResources, oom bool,
-) (*cri.LinuxContainerResources, error) {
-	if e.deps.Cgroups == nil || c.pod.OwnKernel {
-		return asked, nil
-	}
-	group, err := e.deps.Cgroups.Of(c.Status().Process.Pid, c.ID)
-	if err != nil {
-		return asked, err
-	}
-	defer group.Close()
+// Limit does the part of an update of asked that OCI runtimes do not: huge pages, which runc sets for a new container
+// only and resets with each update, and, if oom is true, oom_score_adj, which belongs to processes. The warnings say
+// what of asked the machine cannot do.
+func Limit(
+	group usage.Cgroup, asked *cri.LinuxContainerResources, facts spec.Facts, oom bool,
+) (warnings []string, err error) {
 	hugepages := &cri.LinuxContainerResources{HugepageLimits: asked.GetHugepageLimits()}
-	limits, _, err := spec.Resources(hugepages, e.deps.Facts)
+	limits, _, err := spec.Resources(hugepages, facts)
 	if err == nil {
 		err = group.Update(&specs.LinuxResources{HugepageLimits: limits.HugepageLimits})
 	}
-	if oom {
-		err = errors.Join(err, adjustOOM(c, group, asked, e.deps.Facts))
+	if !oom {
+		return nil, err
 	}
-	actual, rerr := actualResources(group, asked, c.Status().Process.Pid)
-	return actual, errors.Join(err, rerr)
+	value, warnings, oomErr := spec.OOMScoreAdj(asked, facts)
+	if oomErr == nil {
+		oomErr = adjustOOM(group, value)
+	}
+	return warnings, errors.Join(err, oomErr)
 }
 
 // adjustOOM sets oom_score_adj of every process of the container, repeatedly until there is no new process: one may be
 // forked meanwhile by a process with the old value.
-func adjustOOM(c *Container, group usage.Cgroup, r *cri.LinuxContainerResources, facts spec.Facts) error {
-	value, warnings, err := spec.OOMScoreAdj(r, facts)
-	if err != nil {
-		return err
-	}
-	c.logWarnings(warnings)
+func adjustOOM(group usage.Cgroup, value int) error {
 	done := map[int]bool{}
 	for before := -1; len(done) > before; {
 		before = len(done)
@@ -72,8 +64,8 @@ func adjustOOM(c *Container, group usage.Cgroup, r *cri.LinuxContainerResources,
 	return nil
 }
 
-// actualResources returns asked with the kernel's values where those can be read.
-func actualResources(
+// Actual returns asked with the kernel's values where those can be read. pid is a process of the container.
+func Actual(
 	group usage.Cgroup, asked *cri.LinuxContainerResources, pid int,
 ) (*cri.LinuxContainerResources, error) {
 	limits, err := group.Limits()
