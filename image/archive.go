@@ -270,7 +270,7 @@ func (s *Store) loadImage(
 	}
 	opened := &openedReference{ImageReference: from, source: source}
 	defer opened.close()
-	if err := checkPlatform(ctx, sys, source); err != nil {
+	if err := checkSource(ctx, sys, source); err != nil {
 		return "", fmt.Errorf("image %s: %w", what, err)
 	}
 	policy, err := signature.NewPolicyContext(&signature.Policy{

@@ -66,7 +66,7 @@ func (s *Store) transfer(ctx context.Context, job transferJob, p *progress) (*Im
 	}
 	opened := &openedReference{ImageReference: remote, source: source}
 	defer opened.close()
-	if err := checkPlatform(ctx, job.sys, source); err != nil {
+	if err := checkSource(ctx, job.sys, source); err != nil {
 		return nil, err
 	}
 	top, _, err := source.GetManifest(ctx, nil)

@@ -9,7 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containerd/errdefs"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"github.com/podd-project/podd/image"
 )
@@ -156,5 +159,27 @@ func TestHostileConfig(t *testing.T) {
 	reg.push(t, "diff:v1", wrongDiff)
 	if _, err := s.Pull(t.Context(), image.PullRequest{Ref: reg.host + "/diff:v1"}); err == nil {
 		t.Error("an image whose layers are not those of its config was stored")
+	}
+}
+
+// TestConfigOverLimits: an image whose configuration is too large is refused before a layer is fetched, or when it is
+// known which image of a list was chosen; nothing of it stays.
+func TestConfigOverLimits(t *testing.T) {
+	reg := newRegistry(t)
+	large := craft(t, func(c *v1.ConfigFile) { c.Config.User = strings.Repeat("u", 1<<20) }, tree{"x": ""})
+	reg.push(t, "single:v1", large)
+	reg.push(t, "list:v1", mutate.AppendManifests(empty.Index, mutate.IndexAddendum{
+		Add: large, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}},
+	}))
+	s := open(t, config(t, reg.host))
+	for _, ref := range []string{"/single:v1", "/list:v1"} {
+		_, err := s.Pull(t.Context(), image.PullRequest{Ref: reg.host + ref})
+		if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "the user has 1048576 bytes") {
+			t.Errorf("pull %s: %v, want an invalid argument that names the bytes of the user", ref, err)
+		}
+		checkEmpty(t, s)
+	}
+	if n := reg.count("GET /v2/single/blobs/" + layerDigest(t, large, 0)); n > 0 {
+		t.Errorf("the layer of a refused image was fetched %d times, want 0", n)
 	}
 }

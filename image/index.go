@@ -50,6 +50,8 @@ type entry struct {
 	sizes  []uint64
 	// names and digests are as storage has them, to detect changes.
 	names, digests []string
+	// refused is why no container can be made of the image; nil if one can.
+	refused error
 }
 
 // newIndex indexes entries; if two have the same name the later wins.

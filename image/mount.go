@@ -33,6 +33,9 @@ func (s *Store) mount(ctx context.Context, r mountRequest) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if e.refused != nil {
+		return "", fmt.Errorf("image %s: %w", r.image, e.refused)
+	}
 	if err := s.discard(r); err != nil { // from before a crash
 		return "", fmt.Errorf("delete the old one: %w", err)
 	}

@@ -17,9 +17,9 @@ import (
 	"go.podman.io/storage"
 )
 
-// checkPlatform fails for an image that this node cannot run, before any layer is fetched. Of a list of images only the
+// checkSource fails for an image that this node cannot run, before any layer is fetched. Of a list of images only the
 // list is read here; checkStored checks the one that was chosen.
-func checkPlatform(ctx context.Context, sys *types.SystemContext, source types.ImageSource) error {
+func checkSource(ctx context.Context, sys *types.SystemContext, source types.ImageSource) error {
 	blob, mime, err := source.GetManifest(ctx, nil)
 	if err != nil {
 		return err
@@ -39,7 +39,10 @@ func checkPlatform(ctx context.Context, sys *types.SystemContext, source types.I
 		}
 		return fmt.Errorf("read config: %w", err)
 	}
-	return checkRunnable(config.Platform)
+	if err := checkRunnable(config.Platform); err != nil {
+		return err
+	}
+	return checkConfig(&config.Config)
 }
 
 // checkList fails if a list has no image for this node.
@@ -75,7 +78,8 @@ func listPlatforms(blob []byte) []string {
 	return out
 }
 
-// checkStored fails for a stored image of another platform: a list can be wrong about its images.
+// checkStored fails for a stored image that no container can be made of: its configuration exceeds the limits, or it is
+// for another platform, as a list can be wrong about its images.
 func (s *Store) checkStored(id string) error {
 	blob, err := s.blob(id, storage.ImageDigestBigDataKey)
 	if err != nil {
@@ -89,7 +93,10 @@ func (s *Store) checkStored(id string) error {
 	if err != nil {
 		return err
 	}
-	return checkRunnable(config.Platform)
+	if err := checkRunnable(config.Platform); err != nil {
+		return err
+	}
+	return checkConfig(&config.Config)
 }
 
 // checkRunnable fails if an image of platform p does not run here. An image without a platform passes.

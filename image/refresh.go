@@ -16,9 +16,6 @@ import (
 	"go.podman.io/storage"
 )
 
-// maxBlob bounds the manifests and configs that are read back, in bytes; a pull has the same limit.
-const maxBlob = 4 << 20
-
 // refreshInterval is the interval of checks whether another program changed the store.
 const refreshInterval = 10 * time.Second
 
@@ -107,11 +104,15 @@ func (s *Store) load(img *storage.Image, layers layerMap) (*entry, error) {
 	}
 	e := &entry{
 		Image: &Image{
-			ID: img.ID, Config: config.Config, Annotations: annotations(man),
+			ID: img.ID, Config: config.Config, Annotations: boundedAnnotations(annotations(man)),
 			Created: img.Created, Pinned: s.pinned(img),
 		},
 		names:   slices.Clone(img.Names),
 		digests: digests(img),
+	}
+	if e.refused = checkConfig(&config.Config); e.refused != nil { // pulled before there was a limit
+		s.log.WithError(e.refused).WithField("image", img.ID).Warn("image cannot be used, only be listed and removed")
+		e.Config = v1.ImageConfig{}
 	}
 	if config.Created != nil {
 		e.Created = *config.Created

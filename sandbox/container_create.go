@@ -180,7 +180,7 @@ func (e *Engine) buildContainer(ctx context.Context, c *Container) error {
 		{"image", func() (err error) { b.image, err = e.deps.Images.Resolve(ctx, c.ImageID); return err }},
 		{"log", func() (err error) { b.logPath, err = c.prepareLog(); return err }},
 		{"rootfs", func() (err error) { b.rootfs, err = e.deps.Images.Rootfs(ctx, c.rootfsRequest()); return err }},
-		{"volumes", func() error { return makeVolumes(c, b) }},
+		{"volumes", func() error { return makeVolumes(ctx, c, b) }},
 		{"image volumes", func() (err error) { b.volumes, err = e.mountImageVolumes(ctx, c); return err }},
 		{"spec", func() (err error) { b.spec, err = e.containerSpec(ctx, c, rt, b); return err }},
 		{"create", func() error { return c.createProcess(ctx, rt, &b) }},
@@ -232,9 +232,10 @@ func (c *Container) rootfsRequest() image.RootfsRequest {
 }
 
 // makeVolumes makes the directories that the image declares as VOLUME.
-func makeVolumes(c *Container, b containerBuild) error {
+func makeVolumes(ctx context.Context, c *Container, b containerBuild) error {
 	uids, gids := convert.UserMappings(c.pod.Config)
-	return host.MakeVolumes(b.rootfs, b.image.Config.Volumes, int(convert.HostID(uids)), int(convert.HostID(gids)))
+	uid, gid := int(convert.HostID(uids)), int(convert.HostID(gids))
+	return host.MakeVolumes(ctx, b.rootfs, b.image.Config.Volumes, uid, gid)
 }
 
 func (c *Container) createRequest(b *containerBuild) oci.CreateRequest {

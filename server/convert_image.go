@@ -13,6 +13,23 @@ import (
 	"github.com/podd-project/podd/sandbox/record"
 )
 
+// maxListedAnnotations bounds the annotations of an image in a list, in bytes. A list of 1,000 images must fit into one
+// message (16 MiB); the status of one image has all annotations.
+const maxListedAnnotations = 4 << 10
+
+// listedImage is imageItem for a list: without annotations if they are large.
+func listedImage(img *image.Image) *cri.Image {
+	item := imageItem(img)
+	bytes := 0
+	for key, value := range img.Annotations {
+		bytes += len(key) + len(value)
+	}
+	if bytes > maxListedAnnotations {
+		item.Spec.Annotations = nil
+	}
+	return item
+}
+
 func imageItem(img *image.Image) *cri.Image {
 	uid, username := imageUser(img.Config.User)
 	return &cri.Image{

@@ -20,7 +20,7 @@ func (s *Server) ListImages(ctx context.Context, r *cri.ListImagesRequest) (*cri
 	}
 	resp := &cri.ListImagesResponse{}
 	for _, img := range images {
-		resp.Images = append(resp.Images, imageItem(img))
+		resp.Images = append(resp.Images, listedImage(img))
 	}
 	return resp, nil
 }

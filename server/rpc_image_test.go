@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/containerd/errdefs"
+	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -287,6 +288,31 @@ func testImageFsInfo(t *testing.T) {
 	h.images.fail["Usage"] = errors.New("x")
 	_, err := h.image.ImageFsInfo(t.Context(), &cri.ImageFsInfoRequest{})
 	wantCode(t, err, codes.Unknown)
+}
+
+// TestListOfLargeImages: 1,000 images with the most that the store keeps of each fit into one message.
+func TestListOfLargeImages(t *testing.T) {
+	h := newHarness(t)
+	h.images.images = nil
+	for i := range 1000 {
+		name := fmt.Sprintf("example.com/%s-%d", strings.Repeat("n", 230), i)
+		h.images.images = append(h.images.images, &image.Image{
+			ID: fmt.Sprintf("%064x", i), Tags: []string{name + ":" + strings.Repeat("t", 128)},
+			Digests:     []string{name + "@sha256:" + strings.Repeat("d", 64)},
+			Config:      imagespec.ImageConfig{User: strings.Repeat("u", 256)},
+			Annotations: map[string]string{"a": strings.Repeat("a", 64<<10-1)},
+		})
+	}
+	listed := must[*cri.ListImagesResponse](t)(h.image.ListImages(t.Context(), &cri.ListImagesRequest{})).GetImages()
+	if len(listed) != 1000 || len(listed[0].GetSpec().GetAnnotations()) != 0 {
+		t.Errorf("ListImages: %d images, the first with %d annotations, want 1000 and none",
+			len(listed), len(listed[0].GetSpec().GetAnnotations()))
+	}
+	one := must[*cri.ImageStatusResponse](t)(
+		h.image.ImageStatus(t.Context(), &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: h.images.images[0].ID}}))
+	if got := one.GetImage().GetSpec().GetAnnotations(); len(got) != 1 {
+		t.Errorf("ImageStatus: %d annotations, want 1", len(got))
+	}
 }
 
 // TestImageIdentifiers: four fields of cri-api must have the same id of an image.

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,14 +19,18 @@ import (
 //
 // podd creates no anonymous volumes: Kubernetes has volumes of its own and could neither see nor delete those. Paths
 // and root filesystem are hostile; symbolic links are followed with the root filesystem as "/" (CVE-2022-23648). A
-// relative path is below "/".
-func MakeVolumes(rootfs string, volumes map[string]struct{}, uid, gid int) error {
+// relative path is below "/". The image store bounds the number of volumes and their depth; what was made when ctx ends
+// is removed with the root filesystem.
+func MakeVolumes(ctx context.Context, rootfs string, volumes map[string]struct{}, uid, gid int) error {
 	root, err := os.OpenFile(rootfs, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
 	for _, v := range slices.Sorted(maps.Keys(volumes)) {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		if strings.Contains(v, "\x00") {
 			return invalid("the image declares a volume at %q, which contains a NUL byte", v)
 		}

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -37,7 +38,7 @@ func TestMakeVolumes(t *testing.T) {
 		uid, gid = 4000, 4001
 	}
 	volumes := set("/data", "/a/b/c", "/var/run/db", "/there", "/../../x", "/", "C:/odd", "../y", "")
-	if err := MakeVolumes(root, volumes, uid, gid); err != nil {
+	if err := MakeVolumes(t.Context(), root, volumes, uid, gid); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range []string{"data", "a", "a/b", "a/b/c", "run/db", "x", "C:", "C:/odd", "y"} {
@@ -55,17 +56,31 @@ func TestMakeVolumes(t *testing.T) {
 	}
 	// CVE-2022-23648: a volume below a link out of the image.
 	for _, path := range []string{"/out/x", "/up/x", "out/x"} {
-		_ = MakeVolumes(root, set(path), uid, gid) // they are made below root, or not at all
+		_ = MakeVolumes(t.Context(), root, set(path), uid, gid) // they are made below root, or not at all
 	}
-	if err := MakeVolumes(root, set("/a\x00b"), uid, gid); !errors.Is(err, errdefs.ErrInvalidArgument) {
+	if err := MakeVolumes(t.Context(), root, set("/a\x00b"), uid, gid); !errors.Is(err, errdefs.ErrInvalidArgument) {
 		t.Errorf("volume with a NUL byte: %v, want an invalid argument", err)
 	}
 	write(t, filepath.Join(root, "file"), "")
-	if err := MakeVolumes(root, set("/file/x"), uid, gid); err == nil {
+	if err := MakeVolumes(t.Context(), root, set("/file/x"), uid, gid); err == nil {
 		t.Error("MakeVolumes below a file: no error")
 	}
 	if left, _ := os.ReadDir(outside); len(left) > 0 {
 		t.Errorf("created outside of the image: %q", left)
+	}
+}
+
+// TestMakeVolumesCancelled: a creation that is cancelled makes no more volumes.
+func TestMakeVolumesCancelled(t *testing.T) {
+	root := t.TempDir()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("the caller has gone")
+	cancel(cause)
+	if err := MakeVolumes(ctx, root, set("/a", "/b"), os.Getuid(), os.Getgid()); !errors.Is(err, cause) {
+		t.Errorf("MakeVolumes after the cancellation: %v, want %v", err, cause)
+	}
+	if left, _ := os.ReadDir(root); len(left) > 0 {
+		t.Errorf("made after the cancellation: %v, want nothing", left)
 	}
 }
 
@@ -80,7 +95,7 @@ func TestMakeVolumesSwapped(t *testing.T) {
 	swapping(t, filepath.Join(root, "data"), filepath.Join(root, "evil"))
 	made := 0
 	for range 2000 {
-		if MakeVolumes(root, set("/data/a/b"), os.Getuid(), os.Getgid()) == nil {
+		if MakeVolumes(t.Context(), root, set("/data/a/b"), os.Getuid(), os.Getgid()) == nil {
 			made++
 		}
 		if r, err := os.OpenRoot(root); err == nil { // os.RemoveAll would follow the link
