@@ -36,8 +36,9 @@ SOAKED   := Crash|Killed|DaemonAway|Behind|StuckDependencies|AfterReboot|ReadOnl
 # Packages of "make unit". Those that need a built daemon have a target of their own.
 PKG      ?= $$($(GO) list -tags "$(TAGS)" ./... | grep -v -e /test/integration -e /test/vm)
 # Packages of "make check": those whose tests change nothing on the machine and need neither root nor other programs.
-PURE     := checkpoint cmd/podd/metrics cmd/podd/tomlconfig cmd/podd/tracing oci/shim/fifo oci/shim/stdio/... oci/spec \
-            sandbox sandbox/convert sandbox/event sandbox/operation sandbox/record sandbox/usage server streaming/... test/arch \
+PURE     := checkpoint cmd/budget cmd/podd/metrics cmd/podd/tomlconfig cmd/podd/tracing oci/shim/fifo oci/shim/stdio/... \
+            oci/spec sandbox sandbox/convert sandbox/event sandbox/forward sandbox/operation sandbox/record sandbox/usage \
+            server streaming/... test/arch \
             test/bench test/critest
 
 # Programs embedded into podd.

@@ -9,6 +9,7 @@ import (
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/podd-project/podd/cmd/budget"
 	"github.com/podd-project/podd/oci/process"
 )
 
@@ -96,12 +97,17 @@ type ExecRequest struct {
 	Timeout time.Duration
 	// Limit caps stdout and stderr, in bytes each; the rest is read and dropped.
 	Limit int64
+	// Memory pays for the output beyond the first budget.ExecOutputFree bytes of each stream; nil does not limit it. The
+	// caller releases it when it has dropped the result.
+	Memory *budget.Grant
 }
 
 // ExecResult is the output and the exit code of a command.
 type ExecResult struct {
 	Stdout, Stderr []byte
 	Code           int32
+	// Short is true if less than Limit was kept because the budget of ExecRequest.Memory was used up.
+	Short bool
 }
 
 // Features is what a handler supports.

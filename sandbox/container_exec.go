@@ -22,7 +22,7 @@ import (
 const execOutputLimit = 16 << 20
 
 // ExecSync runs cmd in a running container. When timeout, if not 0, has passed, the command's process tree is killed
-// and the error is context.DeadlineExceeded.
+// and the error is context.DeadlineExceeded. The result counts against the budget until ctx ends.
 func (e *Engine) ExecSync(ctx context.Context, id string, cmd []string, timeout time.Duration) (oci.ExecResult, error) {
 	c, rt, err := e.running(id)
 	if err != nil {
@@ -36,11 +36,13 @@ func (e *Engine) ExecSync(ctx context.Context, id string, cmd []string, timeout 
 	if timeout == 0 {
 		allow = operation.Unlimited
 	}
+	memory := e.deps.Budgets.ExecOutput.Open(c.pod.ID)
+	context.AfterFunc(ctx, memory.Release) // when the reply has been sent
 	var result oci.ExecResult
 	err = e.onContainer(ctx, operation.ExecSync, c, allow, func(ctx context.Context) (err error) {
 		operation.SetStage(ctx, "command")
 		result, err = rt.ExecSync(ctx, oci.ExecRequest{
-			ID: c.ID, Process: process, Timeout: timeout, Limit: execOutputLimit,
+			ID: c.ID, Process: process, Timeout: timeout, Limit: execOutputLimit, Memory: memory,
 		})
 		return err
 	})

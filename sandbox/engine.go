@@ -7,6 +7,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/sirupsen/logrus"
 
+	"github.com/podd-project/podd/cmd/budget"
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/spec"
@@ -34,6 +35,8 @@ type Deps struct {
 	// Cgroups and Disk are the sources of resource usage; without them nothing is measured.
 	Cgroups usage.Cgroups
 	Disk    usage.Disk
+	// Budgets bound what calls cost.
+	Budgets *budget.Table
 	Log     logrus.FieldLogger
 	// Observe, if set, is called with each operation that has ended and the context of the call that started it. The
 	// operation waits for it, so it must not block.

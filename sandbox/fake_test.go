@@ -12,6 +12,7 @@ import (
 
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/podd-project/podd/cmd/budget"
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/image/imagetest"
 	"github.com/podd-project/podd/network"
@@ -143,6 +144,7 @@ func (m *machine) deps(h *faults) Deps {
 	network.Before, network.After = h.before, h.after
 	images.Before, images.After = h.before, h.after
 	return Deps{
+		Budgets:    budget.New(),
 		Namespaces: namespaces, Network: network, Images: images,
 		Runtimes: map[string]Runtime{"runc": m.runtime(h, "runc"), "other": m.runtime(h, "other")},
 	}

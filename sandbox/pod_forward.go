@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/podd-project/podd/sandbox/forward"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
@@ -28,11 +28,13 @@ func (e *Engine) PortForward(ctx context.Context, id string, port int32, stream 
 	if port < 1 || port > 65535 {
 		return fmt.Errorf("%w: %d is not a port", errdefs.ErrInvalidArgument, port)
 	}
-	conn, err := e.dial(ctx, p, uint16(port))
+	conn, err := forward.Connect(ctx, e.deps.Budgets.Dials, p.ID, func(ctx context.Context) (net.Conn, error) {
+		return e.dial(ctx, p, uint16(port))
+	})
 	if err != nil {
 		return err
 	}
-	return splice(ctx, conn, stream)
+	return forward.Copy(ctx, conn, stream)
 }
 
 func (e *Engine) dial(ctx context.Context, p *Pod, port uint16) (net.Conn, error) {
@@ -63,35 +65,4 @@ func dialPod(ctx context.Context, p *Pod, port uint16) (net.Conn, error) {
 			"can be reached): %w", port, err)
 	}
 	return conn, nil
-}
-
-// splice copies both ways between conn and stream. EOF in one direction is passed on, and the other direction
-// continues: HTTP clients half-close.
-func splice(ctx context.Context, conn net.Conn, stream io.ReadWriteCloser) error {
-	stop := context.AfterFunc(ctx, func() {
-		conn.Close()
-		stream.Close()
-	})
-	defer stop()
-	defer conn.Close()
-	in := make(chan error, 1)
-	go func() {
-		_, err := io.Copy(conn, stream)
-		if tcp, ok := conn.(*net.TCPConn); ok {
-			tcp.CloseWrite()
-		}
-		in <- err
-	}()
-	_, err := io.Copy(stream, conn)
-	stream.Close()
-	return errors.Join(closed(err), closed(<-in))
-}
-
-// closed drops the error of a connection that splice closed. A reset by the peer is kept: the caller resets its stream
-// too.
-func closed(err error) error {
-	if errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe) {
-		return nil
-	}
-	return err
 }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/podd-project/podd/cmd/budget"
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/image/imagetest"
 	"github.com/podd-project/podd/network/networktest"
@@ -42,6 +43,7 @@ func realEngine(t *testing.T, stopSignal string) *sandbox.Engine {
 	cfg.Root, cfg.Run, cfg.BootID = filepath.Join(dir, "root"), filepath.Join(dir, "run"), "boot"
 	bundles := filepath.Join(cfg.Run, "containers")
 	e, err := sandbox.New(cfg, sandbox.Deps{
+		Budgets:    budget.New(),
 		Namespaces: namespacestest.NewFake(), Network: networktest.NewFake(), Images: images,
 		Runtimes: map[string]sandbox.Runtime{"runc": ocitest.NewFake(bundles), "crun": ocitest.NewFake(bundles)},
 		Facts:    spec.Facts{Arch: "amd64"}, CDI: cdi, Log: log,

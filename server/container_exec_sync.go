@@ -17,8 +17,15 @@ func (s *Server) ExecSync(ctx context.Context, r *cri.ExecSyncRequest) (*cri.Exe
 		return nil, err
 	}
 	stdout, stderr := fitMessage(result.Stdout, result.Stderr)
+	if result.Short {
+		stderr = append(stderr, shortOutput...)
+	}
 	return &cri.ExecSyncResponse{Stdout: stdout, Stderr: stderr, ExitCode: result.Code}, nil
 }
+
+// shortOutput is added to stderr: the CRI has no field for it.
+const shortOutput = "\npodd: this output is incomplete: the commands that run now print more than the budget " +
+	"\"output of ExecSync\" allows, see `podd status`\n"
 
 // fitMessage truncates the two outputs so that both fit into one message: the CRI limits each of them, and the message,
 // to 16 MiB. Each gets half of the message, and what the other leaves of its half.

@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/podd-project/podd/cmd/budget"
 )
 
 // drainTimeout is how long calls may take to finish when the daemon stops. closeTimeout is how long the engine then has
@@ -66,6 +68,8 @@ type daemon struct {
 
 	// observers are set by build. Commands that do not serve have none.
 	observers observers
+	// budgets are made with the mechanisms that enforce them.
+	budgets *budget.Table
 
 	// openDir is the run directory, once it is locked.
 	openDir atomic.Pointer[string]

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/podd-project/podd/cmd/budget"
 	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/sandbox/operation"
 )
@@ -25,11 +26,13 @@ type engineStatus struct {
 	Pending     []sandbox.PendingCleanup `json:"pending_cleanups"`
 	Unread      []sandbox.UnreadRecord   `json:"unread"`
 	Quarantined []string                 `json:"quarantined"`
+	Budgets     []budget.Usage           `json:"budgets"`
 }
 
-func engineInfo(e *sandbox.Engine) engineStatus {
+func engineInfo(e *sandbox.Engine, budgets *budget.Table) engineStatus {
 	return engineStatus{
 		Operations: e.Operations(), Pending: e.PendingCleanups(), Unread: e.Unread(), Quarantined: e.Quarantined(),
+		Budgets: budgets.Usages(),
 	}
 }
 
@@ -212,6 +215,7 @@ func (s *nodeStatus) print(w io.Writer, detailed bool) error {
 	}
 	s.printOperations(out)
 	s.printDebts(out)
+	s.printBudgets(out)
 	fmt.Fprintf(out, "\nPods: %d\n", len(s.Pods))
 	for _, p := range s.Pods {
 		fmt.Fprintf(out, "  %.13s\t%s\t%s\t%d containers\n", p.ID, p.Name, p.State, len(p.Containers))
@@ -254,6 +258,21 @@ func (s *nodeStatus) printDebts(w io.Writer) {
 		for _, q := range s.Quarantined {
 			fmt.Fprintf(w, "  %s\n", q)
 		}
+	}
+}
+
+// printBudgets prints what is in use and what was refused. All amounts are in the budget's unit.
+func (s *nodeStatus) printBudgets(w io.Writer) {
+	if len(s.Budgets) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "\nBudgets:\tin use\thighest\tlimit\tper owner\trefused")
+	for _, b := range s.Budgets {
+		owner := ""
+		if b.PerOwner > 0 {
+			owner = fmt.Sprintf("%d per %s", b.PerOwner, b.Owner)
+		}
+		fmt.Fprintf(w, "  %s\t%d\t%d\t%d %s\t%s\t%d\n", b.Name, b.InUse, b.Highest, b.Limit, b.Unit, owner, b.Refused)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/podd-project/podd/cmd/budget"
 	"github.com/podd-project/podd/sandbox/operation"
 )
 
@@ -23,6 +24,10 @@ func TestWaterfall(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	s := nodeStatus{
 		Version: "v1", Conditions: []condition{{Type: "RuntimeReady", Ready: true}},
+		engineStatus: engineStatus{Budgets: []budget.Usage{
+			{Name: "output", Unit: "bytes", Limit: 100, PerOwner: 50, Owner: "pod", InUse: 7, Highest: 90, Refused: 3},
+			{Name: "connections", Unit: "connections", Limit: 5},
+		}},
 		Pods: []podStatus{{
 			ID: "0123456789abcdef", Name: "default/web-0", State: "ready",
 			Operations: []operation.Operation{{

@@ -13,6 +13,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/sirupsen/logrus"
 
+	"github.com/podd-project/podd/cmd/budget"
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/oci/cgroups"
@@ -61,6 +62,7 @@ func (d *daemon) mechanisms(ctx context.Context) (*node, error) {
 		return nil, errors.New("the kernel's boot id cannot be read: is /proc mounted?")
 	}
 	d.cfg.Image.BootID, d.cfg.Runtime.BootID = boot, boot
+	d.budgets = budget.New()
 	images, err := image.New(d.cfg.Image, d.log)
 	if err != nil {
 		return nil, err
@@ -94,7 +96,7 @@ func (d *daemon) server(n *node, streams server.Streamer) (*server.Server, error
 			Info: map[string]func() any{
 				"config": func() any { return d.values },
 				"pulls":  func() any { return n.images.Pulls() },
-				"engine": func() any { return engineInfo(n.engine) },
+				"engine": func() any { return engineInfo(n.engine, d.budgets) },
 			},
 		},
 	)
@@ -124,6 +126,7 @@ func (d *daemon) engine(ctx context.Context, images *image.Store, pods *network.
 		CDI:        cdi,
 		Cgroups:    d.cgroups(),
 		Disk:       images,
+		Budgets:    d.budgets,
 		Log:        d.log,
 		Observe:    d.observers.operation(),
 	})

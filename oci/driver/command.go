@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -89,20 +88,3 @@ func Environment() []string {
 	}
 	return env
 }
-
-// Capped is a writer that keeps the first bytes written to it and drops the rest.
-type Capped struct {
-	buf   bytes.Buffer // not embedded: its ReadFrom has no limit
-	limit int64
-}
-
-// NewCapped returns a writer that keeps limit bytes.
-func NewCapped(limit int64) *Capped { return &Capped{limit: limit} }
-
-func (c *Capped) Write(p []byte) (int, error) {
-	c.buf.Write(p[:min(int64(len(p)), max(c.limit-int64(c.buf.Len()), 0))])
-	return len(p), nil
-}
-
-// Bytes are the bytes kept.
-func (c *Capped) Bytes() []byte { return c.buf.Bytes() }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/podd-project/podd/cmd/budget"
 	"github.com/podd-project/podd/oci"
 )
 
@@ -31,9 +32,9 @@ type Collector struct {
 	done chan struct{}
 }
 
-// Collect starts to read.
-func Collect(from Output, limit int64) *Collector {
-	c := &Collector{kept: NewCapped(limit), done: make(chan struct{})}
+// Collect starts to read. It keeps up to limit bytes, as far as memory, if not nil, pays for them.
+func Collect(from Output, limit int64, memory *budget.Grant) *Collector {
+	c := &Collector{kept: newPaid(limit, memory), done: make(chan struct{})}
 	go func() {
 		defer close(c.done)
 		_ = CopyOutput(c.kept, from) // writes to memory do not fail
@@ -45,6 +46,12 @@ func Collect(from Output, limit int64) *Collector {
 func (c *Collector) Bytes() []byte {
 	<-c.done
 	return c.kept.Bytes()
+}
+
+// Short waits for the end of the output and returns whether memory did not suffice.
+func (c *Collector) Short() bool {
+	<-c.done
+	return c.kept.short
 }
 
 // Copies are the copies of a command's output to its client that are under way.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/podd-project/podd/cmd/budget"
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/driver"
 )
@@ -29,10 +30,11 @@ func (r *Runtime) ExecSync(ctx context.Context, req oci.ExecRequest) (oci.ExecRe
 	if err != nil {
 		return oci.ExecResult{}, err
 	}
-	out.collect(limit)
+	out.collect(limit, req.Memory)
 	code, err := cmd.waitExit(ctx)
 	result := oci.ExecResult{Code: code}
 	result.Stdout, result.Stderr = out.drainOutput()
+	result.Short = out.stdout.collector.Short() || out.stderr.collector.Short()
 	if errors.Is(err, errNotStarted) {
 		// Only the runtime has written: this is its message, not the command's output.
 		return oci.ExecResult{}, driver.Failure("exec", driver.Complaint(result.Stderr))
@@ -74,10 +76,10 @@ func newPipe() (*pipe, error) {
 }
 
 // collect starts to read. The command must have been started: its ends are closed here.
-func (o *output) collect(limit int64) {
+func (o *output) collect(limit int64, memory *budget.Grant) {
 	for _, p := range []*pipe{o.stdout, o.stderr} {
 		p.w.Close()
-		p.collector = driver.Collect(p.r, limit)
+		p.collector = driver.Collect(p.r, limit, memory)
 	}
 }
 

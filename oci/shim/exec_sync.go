@@ -23,18 +23,18 @@ func (r *Runtime) ExecSync(ctx context.Context, req oci.ExecRequest) (oci.ExecRe
 		return oci.ExecResult{}, err
 	}
 	defer s.closeFiles()
-	stdout, stderr := driver.Collect(s.stdout, limit), (*driver.Collector)(nil)
+	stdout, stderr := driver.Collect(s.stdout, limit, req.Memory), (*driver.Collector)(nil)
 	if s.stderr != nil {
-		stderr = driver.Collect(s.stderr, limit)
+		stderr = driver.Collect(s.stderr, limit, req.Memory)
 	}
 	var result oci.ExecResult
 	if err = s.startCommand(ctx, req.Process, rec.Shim); err == nil {
 		result.Code, err = s.waitExit(ctx)
 	}
 	s.limitOutput()
-	result.Stdout = stdout.Bytes()
+	result.Stdout, result.Short = stdout.Bytes(), stdout.Short()
 	if stderr != nil {
-		result.Stderr = stderr.Bytes()
+		result.Stderr, result.Short = stderr.Bytes(), result.Short || stderr.Short()
 	}
 	if err != nil {
 		return result, fmt.Errorf("exec: %w", err)

@@ -25,6 +25,7 @@ type layer struct {
 // Callers import what they call, never the reverse. The first layer whose path matches a package applies.
 var layers = []layer{
 	{"cmd/config", nil, "the error of one configuration key, which every package with a Config returns: a leaf"},
+	{"cmd/budget", nil, "what users may cost podd: a leaf, passed to the packages that enforce it"},
 	{"checkpoint", nil, "records must be readable without the packages of pods; it also writes files " +
 		"atomically for all"},
 	{"oci/cgroups", []string{"oci/process"},
@@ -40,9 +41,10 @@ var layers = []layer{
 	{"oci/runc/initproxy", []string{"oci/program"}, "an embedded program and where it goes"},
 	{"oci/spec", nil, "config.json is a pure function of the request, the image and the host's facts, which golden " +
 		"tests rely on"},
-	{"oci/driver", []string{"oci", "oci/process", "checkpoint"}, "what drivers share; it keeps no container and " +
-		"depends on no runtime"},
-	{"oci/runc", []string{"oci", "oci/process", "oci/cgroups", "oci/driver", "oci/driver/socket", "oci/runc/conmon"},
+	{"oci/driver", []string{"oci", "oci/process", "checkpoint", "cmd/budget"},
+		"what drivers share; it keeps no container and depends on no runtime"},
+	{"oci/runc", []string{"oci", "oci/process", "oci/cgroups", "oci/driver", "oci/driver/socket", "oci/runc/conmon",
+		"cmd/budget"},
 		"the driver of OCI runtimes: by container id and bundle, without pods, images, networks or other drivers"},
 	{"oci/shim/stdio", []string{"oci/shim/fifo", "oci/driver/socket"},
 		"the process that holds one container's output: small, because each container has one"},
@@ -52,15 +54,17 @@ var layers = []layer{
 		"the driver of containerd shims: of other drivers only conmon's protocol, by which clients attach to containers"},
 	{"oci/ocitest", []string{"oci", "oci/runc", "oci/runc/initproxy"}, "the runtimes' test suite uses the contract like " +
 		"the engine and sets up the OCI runtimes"},
-	{"oci", []string{"oci/process"}, "the contract: requests, answers and errors; it does nothing itself"},
-	{"image", []string{"image", "checkpoint", "cmd/config"}, "images are pulled and mounted by name and container id, " +
-		"for the engine and for the CRI server alike"},
-	{"network", []string{"network", "checkpoint", "cmd/config"}, "attachments are made and undone by pod id, even if " +
-		"no other record of the pod exists"},
-	{"streaming", []string{"streaming", "cmd/config"}, "it serves streams for a Backend that it declares itself"},
+	{"oci", []string{"oci/process", "cmd/budget"}, "the contract: requests, answers and errors; it does nothing itself"},
+	{"image", []string{"image", "checkpoint", "cmd/config", "cmd/budget"},
+		"images are pulled and mounted by name and container id, for the engine and for the CRI server alike"},
+	{"network", []string{"network", "checkpoint", "cmd/config", "cmd/budget"},
+		"attachments are made and undone by pod id, even if no other record of the pod exists"},
+	{"streaming", []string{"streaming", "cmd/config", "cmd/budget"},
+		"it serves streams for a Backend that it declares itself"},
 	{"sandbox/namespaces", nil, "namespaces are pinned by path; the engine decides which pod they belong to"},
 	{"sandbox/convert", []string{"oci/cgroups", "network"},
 		"CRI messages are converted by pure functions, which are tested without an engine"},
+	{"sandbox/forward", []string{"cmd/budget"}, "connections to pods are bounded and copied, whatever the engine dials"},
 	{"sandbox/operation", nil, "metrics, tracing and the server read operations without importing the engine"},
 	{"sandbox/record", []string{"oci", "oci/spec", "checkpoint"},
 		"records are read and written by the engine; what is on disk does not depend on how pods are run"},
@@ -74,9 +78,10 @@ var layers = []layer{
 	{"sandbox/admission", nil, "work is admitted, whatever it is"},
 	{"sandbox/resources", []string{"sandbox/convert", "sandbox/usage", "oci/spec"},
 		"limits are set and read by cgroup and process; the engine knows whose they are"},
-	{"sandbox", []string{"sandbox/admission", "sandbox/convert", "sandbox/event", "sandbox/files", "sandbox/index",
-		"sandbox/layout", "sandbox/namespaces", "sandbox/operation", "sandbox/record", "sandbox/resources", "sandbox/usage",
-		"oci", "oci/spec", "oci/spec/host", "oci/cgroups", "image", "network", "checkpoint", "cmd/config"},
+	{"sandbox", []string{"sandbox/admission", "sandbox/convert", "sandbox/event", "sandbox/files",
+		"sandbox/forward", "sandbox/index", "sandbox/layout", "sandbox/namespaces", "sandbox/operation", "sandbox/record",
+		"sandbox/resources", "sandbox/usage", "oci", "oci/spec", "oci/spec/host", "oci/cgroups", "image", "network",
+		"checkpoint", "cmd/config", "cmd/budget"},
 		"the engine calls the mechanisms; no package below imports it"},
 	{"server", []string{"sandbox", "sandbox/convert", "sandbox/event", "sandbox/operation", "sandbox/record",
 		"sandbox/usage", "image", "oci", "oci/spec", "oci/cgroups", "streaming"},
@@ -84,7 +89,7 @@ var layers = []layer{
 	{"cmd", []string{"cmd", "server", "sandbox", "sandbox/operation", "sandbox/record", "sandbox/usage",
 		"sandbox/namespaces", "oci", "oci/runc", "oci/runc/conmon", "oci/runc/initproxy", "oci/shim", "oci/spec",
 		"oci/spec/host", "oci/pause", "oci/program", "oci/process", "oci/cgroups", "image",
-		"network", "streaming", "checkpoint", "cmd/config"}, "wiring; nothing imports it"},
+		"network", "streaming", "checkpoint", "cmd/config", "cmd/budget"}, "wiring; nothing imports it"},
 	{"test", []string{"test"}, "tests of the whole use it from outside, as a kubelet does"},
 }
 

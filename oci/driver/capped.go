@@ -1,0 +1,54 @@
+package driver
+
+import (
+	"bytes"
+
+	"github.com/podd-project/podd/cmd/budget"
+)
+
+// Capped is a writer that keeps the first bytes written to it and drops the rest.
+type Capped struct {
+	buf   bytes.Buffer // not embedded: its ReadFrom has no limit
+	limit int64
+
+	// memory pays for bytes beyond paid; nil if nobody has to.
+	memory *budget.Grant
+	paid   int64
+	short  bool
+}
+
+// memoryPiece is how much is added to a grant at once.
+const memoryPiece = 64 << 10
+
+// NewCapped returns a writer that keeps limit bytes.
+func NewCapped(limit int64) *Capped { return &Capped{limit: limit} }
+
+// newPaid returns a writer that keeps limit bytes, or as many as memory allows.
+func newPaid(limit int64, memory *budget.Grant) *Capped {
+	return &Capped{limit: limit, memory: memory, paid: budget.ExecOutputFree}
+}
+
+func (c *Capped) Write(p []byte) (int, error) {
+	have := int64(c.buf.Len())
+	keep := min(int64(len(p)), max(c.limit-have, 0))
+	if c.memory != nil {
+		c.pay(have + keep)
+		keep = min(keep, c.paid-have)
+	}
+	c.buf.Write(p[:keep])
+	return len(p), nil
+}
+
+// pay makes paid at least want, unless the budget is used up. It is not asked again then: the output must be a prefix.
+func (c *Capped) pay(want int64) {
+	for c.paid < want && !c.short {
+		if err := c.memory.Grow(memoryPiece); err != nil {
+			c.short = true
+			return
+		}
+		c.paid += memoryPiece
+	}
+}
+
+// Bytes are the bytes kept.
+func (c *Capped) Bytes() []byte { return c.buf.Bytes() }

@@ -1,0 +1,72 @@
+// Package forward connects a client of port-forward to a port of a pod, and copies in both directions. It bounds the
+// connections that are being established: a server that does not accept makes each of them wait. Which pod and which
+// address are the engine's decisions.
+package forward
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/podd-project/podd/cmd/budget"
+)
+
+// dialTimeout bounds the time until a connection is established, with the wait for its turn. The kernel alone would try
+// for two minutes.
+const dialTimeout = 10 * time.Second
+
+// errDialTimeout is the cause of a connection that took longer.
+var errDialTimeout = fmt.Errorf("no connection after %s, is the server in the pod overloaded?: %w",
+	dialTimeout, context.DeadlineExceeded)
+
+// Connect calls dial when it is the pod's turn. Its context ends after dialTimeout.
+func Connect(
+	ctx context.Context, turns *budget.Pool, podID string, dial func(context.Context) (net.Conn, error),
+) (net.Conn, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, dialTimeout, errDialTimeout)
+	defer cancel()
+	turn, err := turns.Wait(ctx, podID, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer turn.Release()
+	conn, err := dial(ctx)
+	if err != nil && ctx.Err() != nil {
+		return nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
+	return conn, err
+}
+
+// Copy copies both ways between conn and stream and closes both. EOF in one direction is passed on, and the other
+// direction continues: HTTP clients half-close. It returns when both directions have ended, or ctx.
+func Copy(ctx context.Context, conn net.Conn, stream io.ReadWriteCloser) error {
+	stop := context.AfterFunc(ctx, func() {
+		conn.Close()
+		stream.Close()
+	})
+	defer stop()
+	defer conn.Close()
+	in := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(conn, stream)
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			tcp.CloseWrite()
+		}
+		in <- err
+	}()
+	_, err := io.Copy(stream, conn)
+	stream.Close()
+	return errors.Join(closed(err), closed(<-in))
+}
+
+// closed drops the error of a connection that Copy closed. A reset by the peer is kept: the caller resets its stream
+// too.
+func closed(err error) error {
+	if errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe) {
+		return nil
+	}
+	return err
+}
