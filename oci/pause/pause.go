@@ -19,7 +19,8 @@ import (
 var files embed.FS
 
 // Install makes dir a root filesystem that holds the program as /pause, and returns dir's absolute path; see
-// program.Install. Mount points that a runtime needs in a read-only root are made too.
+// program.Install. Mount points that a runtime needs in a read-only root are made too. Everyone can read all of it:
+// runc opens the mount points as the root of a user namespace, gVisor loads the program as the container's user.
 func Install(dir string) (rootfs string, err error) {
 	path, err := program.Install(files, filepath.Join(dir, "pause"), 0o555)
 	if err != nil {

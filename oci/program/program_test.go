@@ -32,6 +32,26 @@ func TestInstall(t *testing.T) {
 	}
 }
 
+// TestInstallChangesModes: the modes of an older podd's files are changed, also if the content is the same.
+func TestInstallChangesModes(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "libexec")
+	path := filepath.Join(dir, "tool")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("one"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Install(embedded("one"), path, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]os.FileMode{dir: 0o700, path: 0o500} {
+		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != want {
+			t.Errorf("mode of %s = %v, %v, want %v", name, info, err, want)
+		}
+	}
+}
+
 // The same version is not written again: it may be running, and the disk may be read-only.
 func TestInstallLeavesTheSameAlone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tool")

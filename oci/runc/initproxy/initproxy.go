@@ -19,5 +19,5 @@ var files embed.FS
 // Install writes the program into dir, under the name of earlier versions, and returns its absolute path; see
 // program.Install.
 func Install(dir string) (string, error) {
-	return program.Install(files, filepath.Join(dir, "standin"), 0o555)
+	return program.Install(files, filepath.Join(dir, "standin"), 0o500)
 }
