@@ -231,10 +231,13 @@ func (c *Container) rootfsRequest() image.RootfsRequest {
 	return image.RootfsRequest{ContainerID: c.ID, ImageID: c.ImageID, MountLabel: c.Labels.Mount, UIDs: uids, GIDs: gids}
 }
 
-// makeVolumes makes the directories that the image declares as VOLUME.
+// makeVolumes makes the directories for podd's own mounts, and those that the image declares as VOLUME.
 func makeVolumes(ctx context.Context, c *Container, b containerBuild) error {
 	uids, gids := convert.UserMappings(c.pod.Config)
 	uid, gid := int(convert.HostID(uids)), int(convert.HostID(gids))
+	if err := host.MakeMountPoints(b.rootfs, uid, gid); err != nil {
+		return err
+	}
 	return host.MakeVolumes(ctx, b.rootfs, b.image.Config.Volumes, uid, gid)
 }
 

@@ -43,6 +43,8 @@ func (c *catalog) hostile() {
 	away.symlink("var/log", "/../../../../../tmp")
 	c.over(v1.Config{Cmd: []string{"sh"}, WorkingDir: "/var/log/made-by-workdir"}, away, "hostile/workdir-link:latest")
 
+	c.mountPoints()
+
 	c.raw("hostile/dotdot:latest", entry{Header: named("../../../../../../tmp/podd-escape", tar.TypeReg),
 		data: []byte("escaped")})
 	link := named("door", tar.TypeSymlink)
@@ -52,6 +54,30 @@ func (c *catalog) hostile() {
 	hard := named("shadow", tar.TypeLink)
 	hard.Linkname = "../../../../../../etc/shadow"
 	c.raw("hostile/hardlink:latest", entry{Header: hard})
+}
+
+// Elsewhere is the directory that links of hostile/dev-link and its like lead to. It exists in those images too.
+const Elsewhere = "/tmp/podd-elsewhere"
+
+// mountPoints adds images in which a directory that every container has a mount on is a link or a file.
+func (c *catalog) mountPoints() {
+	shell := v1.Config{Cmd: []string{"sh"}}
+	for _, dir := range []string{"dev", "proc", "sys", "etc"} {
+		t := tree{}
+		t.dir(Elsewhere[1:], 0o755)
+		t.symlink(dir, Elsewhere)
+		c.over(shell, t, "hostile/"+dir+"-link:latest")
+	}
+	file := tree{}
+	for _, dir := range []string{"dev", "proc", "sys"} {
+		file.text(dir, "not a directory")
+	}
+	c.over(shell, file, "hostile/dev-file:latest")
+	files := tree{}
+	for _, name := range []string{"hostname", "hosts", "resolv.conf"} {
+		files.symlink("etc/"+name, Elsewhere+"/"+name)
+	}
+	c.over(shell, files, "hostile/etc-files:latest")
 }
 
 // raw adds busybox under a layer whose entries are written as they stand.

@@ -60,12 +60,5 @@ func mkdirAll(root *os.File, path string, uid, gid int) error {
 		return err
 	}
 	defer parent.Close()
-	name := filepath.Base(path)
-	if err := unix.Mkdirat(int(parent.Fd()), name, 0o755); err != nil {
-		return &fs.PathError{Op: "mkdir", Path: path, Err: err} // EEXIST: a dangling link
-	}
-	if err := unix.Fchownat(int(parent.Fd()), name, uid, gid, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return &fs.PathError{Op: "chown", Path: path, Err: err}
-	}
-	return nil
+	return makeDirAt(parent, filepath.Base(path), path, uid, gid) // EEXIST: a dangling link
 }
