@@ -14,6 +14,8 @@ import (
 type Config struct {
 	// StateDir holds the attachment records. An absolute path; it is created.
 	StateDir string `toml:"-"`
+	// NetnsDir is the directory in which the engine pins the pods' network namespaces.
+	NetnsDir string `toml:"netns_dir" comment:"Directory of the pods' network namespaces, as CNI plugins get it in CNI_NETNS. Tools look in /var/run/netns, spelled so (ip netns, Multus, Istio). podd's files in it are podd-<pod id>; others are not touched. Unless set: netns in the directory run if that is not /run/podd."`
 	// ConfDir is the CNI configuration directory. It need not exist yet.
 	ConfDir string `toml:"conf_dir" comment:"Directory of CNI configurations, watched for changes. The first valid .conf, .conflist or .json file by name is used."`
 	// BinDirs are searched for plugins, in order. PATH is not searched.
@@ -35,6 +37,7 @@ type Config struct {
 // DefaultConfig returns the default values.
 func DefaultConfig() Config {
 	return Config{
+		NetnsDir:       "/var/run/netns",
 		ConfDir:        "/etc/cni/net.d",
 		BinDirs:        []string{"/opt/cni/bin", "/usr/lib/cni"},
 		IPPreference:   "cni",
@@ -49,6 +52,10 @@ func DefaultConfig() Config {
 // Validate returns every error in the configuration.
 func (c Config) Validate() error {
 	var errs []error
+	if !filepath.IsAbs(c.NetnsDir) || filepath.Clean(c.NetnsDir) != c.NetnsDir || c.NetnsDir == "/" ||
+		strings.ContainsRune(c.NetnsDir, 0) {
+		errs = append(errs, config.Errorf("netns_dir", "%q is not a clean absolute path", c.NetnsDir))
+	}
 	for _, p := range []struct{ key, path string }{
 		{"state directory", c.StateDir}, {"conf_dir", c.ConfDir}, {"conf_template", c.ConfTemplate},
 	} {

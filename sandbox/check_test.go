@@ -76,7 +76,7 @@ func TestCheckFinds(t *testing.T) {
 			want: []Finding{{Problem: FindingLeak, What: kindAddress, ID: "orphan", Detail: "10.88.0.3 fd88::3"}}},
 		"a network namespace too few": {
 			harm: func(t *testing.T, m *machine, p, _ string) {
-				must(t, m.namespaces.Unpin(t.Context(), filepath.Join(m.dir, "run/netns", p)))
+				must(t, m.namespaces.Unpin(t.Context(), filepath.Join(m.netnsDir, "podd-"+p)))
 			},
 			want: []Finding{{Problem: FindingMissing, What: kindNetns, ID: "pod"}}},
 		"a bundle too many": {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/podd-project/podd/cmd/config"
+	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/sandbox/namespaces"
 )
 
@@ -15,6 +16,8 @@ type Config struct {
 	Root string `toml:"-"`
 	// Run is the directory of what a reboot removes: <run>/pods, <run>/netns, <run>/containers.
 	Run string `toml:"-"`
+	// NetnsDir is the directory of pinned network namespaces. Empty: <run>/netns, which no other program uses.
+	NetnsDir string `toml:"-"`
 	// BootID is the kernel's boot id: a record with another one has no live processes.
 	BootID string `toml:"-"`
 	// PauseRootfs is the root filesystem of infra containers, see oci/pause.
@@ -37,6 +40,8 @@ type Config struct {
 	CreateMissingHostPaths bool `toml:"create_missing_host_paths" comment:"Create the host path of a mount as a directory (0755, root) if it does not exist, as hostPath volumes without a type expect. false: refuse the container."`
 	// DefaultSysctls are set in the namespaces of each pod, unless the pod sets them.
 	DefaultSysctls map[string]string `toml:"default_sysctls" comment:"Sysctls of pods that do not set them, in the namespaces that a pod does not share with the node. The defaults let processes without privileges send ICMP echo requests and listen on ports below 1024. Empty value: the kernel's default."`
+	// CgroupPrefix starts the names of the cgroups of containers.
+	CgroupPrefix string `toml:"cgroup_prefix" comment:"Start of the names of the containers' cgroups: PREFIX-<id>, PREFIX-<id>.scope under systemd. Monitoring and security tools take cgroups for containers if they know the prefix; crio is the only one that the kubelet's cAdvisor and Falco know with both cgroup drivers. Existing containers keep theirs."`
 	// CreateTimeout bounds the creation of a pod or container, which is detached from its caller.
 	CreateTimeout time.Duration `toml:"create_timeout" comment:"Limit for creating a pod or container. It continues if the caller gives up."`
 	// StartTimeout bounds one start of a container.
@@ -64,6 +69,7 @@ func DefaultConfig() Config {
 			"net.ipv4.ip_unprivileged_port_start": "0", "net.ipv4.ping_group_range": "0 2147483647",
 		},
 
+		CgroupPrefix:     "crio",
 		CreateTimeout:    4 * time.Minute,
 		StartTimeout:     time.Minute,
 		UndoTimeout:      2 * time.Minute,
@@ -98,6 +104,9 @@ func (c Config) Validate() error {
 	}
 	if c.DefaultHandler == "" {
 		errs = append(errs, config.Errorf("default_handler", "is empty, want the name of a runtime handler"))
+	}
+	if err := spec.CheckCgroupPrefix(c.CgroupPrefix); err != nil {
+		errs = append(errs, config.Errorf("cgroup_prefix", "%w", err))
 	}
 	if err := namespaces.CheckDefaultSysctls(c.DefaultSysctls); err != nil {
 		errs = append(errs, config.Errorf("default_sysctls", "%w", err))

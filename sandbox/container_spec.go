@@ -20,9 +20,6 @@ import (
 	"github.com/podd-project/podd/sandbox/record"
 )
 
-// cgroupPrefix starts the name of every cgroup that podd creates for a container.
-const cgroupPrefix = "podd"
-
 // containerSpec makes config.json from the request and the facts of the machine.
 func (e *Engine) containerSpec(ctx context.Context, c *Container, rt Runtime, b containerBuild) (*specs.Spec, error) {
 	in, err := e.specInput(c, rt, b)
@@ -102,7 +99,7 @@ func (e *Engine) specInput(c *Container, rt Runtime, b containerBuild) (spec.Inp
 	if err != nil {
 		return spec.Input{}, err
 	}
-	cgroup, err := spec.CgroupsPath(e.cfg.SystemdCgroup, c.pod.Config.GetLinux().GetCgroupParent(), cgroupPrefix, c.ID)
+	cgroup, err := e.cgroupsPath(c.pod, c.ID)
 	if err != nil {
 		return spec.Input{}, err
 	}
@@ -210,7 +207,7 @@ func (e *Engine) infraSpec(p *Pod, rt Runtime) (*specs.Spec, error) {
 		return nil, fmt.Errorf("%w: this podd was built without its pause program, so no pod can have an infra container, "+
 			"as for a shared PID namespace: build it with make", errdefs.ErrFailedPrecondition)
 	}
-	cgroup, err := spec.CgroupsPath(e.cfg.SystemdCgroup, p.Config.GetLinux().GetCgroupParent(), cgroupPrefix, p.ID)
+	cgroup, err := e.cgroupsPath(p, p.ID)
 	if err != nil {
 		return nil, err
 	}

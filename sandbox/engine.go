@@ -78,7 +78,7 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	e := &Engine{
-		cfg: cfg, deps: deps, paths: layout.Layout{Root: cfg.Root, Run: cfg.Run}, store: newStore(),
+		cfg: cfg, deps: deps, paths: layout.Layout{Root: cfg.Root, Run: cfg.Run, NetnsDir: cfg.NetnsDir}, store: newStore(),
 		mounter:  files.Tmpfs{},
 		resolver: host.NewResolver(stuckLooks, cfg.CreateMissingHostPaths), life: life{ctx: ctx, end: cancel},
 		operations: operation.Tracker{Slow: cfg.SlowOperation, Log: deps.Log, Observe: deps.Observe},
@@ -108,7 +108,7 @@ func (e *Engine) Close(ctx context.Context) error {
 		return fmt.Errorf("close engine: work is still in progress: %w", context.Cause(ctx))
 	}
 	if !e.cfg.SystemdCgroup { // systemd removes its slices itself
-		return cgroups.RemoveEmpty("/" + cgroupPrefix)
+		return cgroups.RemoveEmpty("/" + spec.DefaultCgroup)
 	}
 	return nil
 }

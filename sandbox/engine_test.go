@@ -48,7 +48,7 @@ func makeEngine(t testing.TB, m *machine, bootID string) (*Engine, *faults) {
 	h := newFaults()
 	cfg := DefaultConfig()
 	cfg.Root, cfg.Run, cfg.BootID = filepath.Join(m.dir, "root"), filepath.Join(m.dir, "run"), bootID
-	cfg.PauseRootfs = "/pause"
+	cfg.PauseRootfs, cfg.NetnsDir = "/pause", m.netnsDir
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	cdi, err := host.NewCDI(nil)

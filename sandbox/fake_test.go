@@ -26,6 +26,7 @@ import (
 // engines that drive it.
 type machine struct {
 	dir        string
+	netnsDir   string // the directory of network namespaces, as if other programs used it
 	namespaces *namespacestest.Fake
 	network    *networktest.Fake
 	images     *imagetest.Fake
@@ -42,6 +43,7 @@ func newMachine(t testing.TB) *machine {
 		dir: t.TempDir(), namespaces: namespacestest.NewFake(), network: networktest.NewFake(),
 		runtimes: map[string]*ocitest.Fake{}, shm: map[string]bool{},
 	}
+	m.netnsDir = filepath.Join(m.dir, "netns")
 	m.images = imagetest.NewFake(filepath.Join(m.dir, "rootfs"))
 	m.images.Add(image.Image{
 		ID: fakeImageID, Tags: []string{"docker.io/library/busybox:latest"},
@@ -75,7 +77,8 @@ func (m *machine) leaks() []string {
 	add("shm", slices.Collect(maps.Keys(m.shm))...)
 	m.mu.Unlock()
 	for _, pattern := range []string{
-		"root/pods/*", "root/pods/.*", "run/pods/*", "run/containers/*", "run/netns/*", "root/quarantine/*", "rootfs/*",
+		"root/pods/*", "root/pods/.*", "run/pods/*", "run/containers/*", "run/netns/*", "netns/*", "root/quarantine/*",
+		"rootfs/*",
 	} {
 		files, _ := filepath.Glob(filepath.Join(m.dir, pattern))
 		add("file", files...)

@@ -1,11 +1,14 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +19,7 @@ import (
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/layout"
+	"github.com/podd-project/podd/sandbox/namespaces"
 )
 
 const (
@@ -247,19 +251,50 @@ func (j *janitor) freeAttachment(ctx context.Context, id string) error {
 
 // abandon detaches a pod whose record of the network is damaged or lost.
 func (j *janitor) abandon(ctx context.Context, id string) error {
-	return j.e.deps.Network.Abandon(ctx, network.Request{PodID: id, Netns: filepath.Join(j.e.paths.Netns(), id)})
+	pins, err := j.netnsPins()
+	if err != nil {
+		return err
+	}
+	return j.e.deps.Network.Abandon(ctx, network.Request{PodID: id, Netns: cmp.Or(pins[id], j.e.paths.Netns(id))})
 }
 
 func (j *janitor) pinnedNetns() ([]string, error) {
-	paths, err := j.e.deps.Namespaces.Pinned(j.e.paths.Netns())
-	for i, path := range paths {
-		paths[i] = filepath.Base(path)
-	}
-	return paths, err
+	pins, err := j.netnsPins()
+	return slices.Collect(maps.Keys(pins)), err
 }
 
 func (j *janitor) freeNetns(ctx context.Context, id string) error {
-	return j.e.deps.Namespaces.Unpin(ctx, filepath.Join(j.e.paths.Netns(), id))
+	pins, err := j.netnsPins()
+	if err != nil || pins[id] == "" {
+		return err
+	}
+	return j.e.deps.Namespaces.Unpin(ctx, pins[id])
+}
+
+// netnsPins returns the pin files of network namespaces by pod: those in podd's own directory, and those elsewhere that
+// a pod's directory claims. Other programs and other podds have files there too.
+func (j *janitor) netnsPins() (map[string]string, error) {
+	pins := map[string]string{}
+	own, err := j.e.deps.Namespaces.Pinned(j.e.paths.OwnNetns())
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range own {
+		if id := filepath.Base(path); !strings.HasPrefix(id, layout.NetnsPrefix) {
+			pins[id] = path
+		}
+	}
+	ids, err := layout.Names(j.e.paths.PodRuns())
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	for _, id := range ids {
+		pin := namespaces.Claimed(j.e.paths.ClaimLink(id))
+		if filepath.Base(pin) == layout.NetnsPrefix+id {
+			pins[id] = pin
+		}
+	}
+	return pins, err
 }
 
 func (j *janitor) freePodDir(ctx context.Context, id string) error {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/podd-project/podd/oci/cgroups"
+	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox/files"
 )
@@ -38,8 +39,19 @@ func (j *janitor) freeMounts(_ context.Context, id string) error {
 	return errors.Join(host.UnmountBelow(j.e.paths.Bundle(id)), host.UnmountBelow(j.e.paths.PodRun(id)))
 }
 
-// containerCgroup matches the name of a container's cgroup, with either cgroup driver.
-var containerCgroup = regexp.MustCompile(`^` + cgroupPrefix + `-([0-9a-f]{64})(\.scope)?$`)
+// containerID returns the id in the name of a container's cgroup with either cgroup driver, "" for another cgroup. All
+// containers had the prefix podd before cgroup_prefix could be configured.
+func (j *janitor) containerID(cgroup string) string {
+	for _, prefix := range []string{j.e.cfg.CgroupPrefix, DefaultConfig().CgroupPrefix, spec.DefaultCgroup} {
+		id, ok := strings.CutPrefix(strings.TrimSuffix(cgroup, ".scope"), prefix+"-")
+		if ok && containerID.MatchString(id) && (prefix == spec.DefaultCgroup || !host.OtherRuntimeHas(id)) {
+			return id
+		}
+	}
+	return ""
+}
+
+var containerID = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // cgroupsOfPods finds containers' cgroups, by id, in the cgroups that the kubelet has made for recorded pods: those
 // belong to this podd. A cgroup that several pods share may hold containers of another podd and is skipped.
@@ -59,8 +71,8 @@ func (j *janitor) cgroupsOfPods() (map[string]string, error) {
 			return nil, err
 		}
 		for _, name := range names {
-			if m := containerCgroup.FindStringSubmatch(name); m != nil {
-				found[m[1]] = path.Join(parent, name)
+			if id := j.containerID(name); id != "" {
+				found[id] = path.Join(parent, name)
 			}
 		}
 	}

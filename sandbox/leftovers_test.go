@@ -49,10 +49,10 @@ func TestStrayCgroupsAndMounts(t *testing.T) {
 		_, err := e.RunPod(t.Context(), cfg, "")
 		must(t, err)
 	}
-	id := strings.Repeat("ab", 32)
+	id, newer := strings.Repeat("ab", 32), strings.Repeat("ef", 32)
 	makeCgroups(t, own)
 	makeCgroups(t, shared)
-	stray := makeCgroups(t, own+"/podd-"+id)
+	stray := slices.Concat(makeCgroups(t, own+"/podd-"+id), makeCgroups(t, own+"/crio-"+newer))
 	spared := slices.Concat(makeCgroups(t, own+"/another"), makeCgroups(t, shared+"/podd-"+strings.Repeat("cd", 32)))
 	mounted := filepath.Join(e.paths.Bundle(id), "rootfs")
 	must(t, os.MkdirAll(mounted, 0o700))
@@ -62,7 +62,8 @@ func TestStrayCgroupsAndMounts(t *testing.T) {
 	found, err := e.Check(t.Context())
 	must(t, err)
 	want := []Finding{
-		{Problem: FindingLeak, What: kindCgroup, ID: id}, {Problem: FindingLeak, What: kindContainer, ID: id},
+		{Problem: FindingLeak, What: kindCgroup, ID: id}, {Problem: FindingLeak, What: kindCgroup, ID: newer},
+		{Problem: FindingLeak, What: kindContainer, ID: id},
 		{Problem: FindingLeak, What: kindMount, ID: id},
 	}
 	if !slices.Equal(found, want) {

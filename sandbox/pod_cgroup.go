@@ -8,6 +8,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/podd-project/podd/oci/cgroups"
+	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/sandbox/usage"
 )
 
@@ -21,6 +22,11 @@ func (c Config) podCgroup(p *Pod) string {
 		return cgroups.SlicePath(parent)
 	}
 	return path.Join("/", parent)
+}
+
+// cgroupsPath returns the OCI cgroupsPath of a new container of p, or of its infra container.
+func (e *Engine) cgroupsPath(p *Pod, id string) (string, error) {
+	return spec.CgroupsPath(e.cfg.SystemdCgroup, p.Config.GetLinux().GetCgroupParent(), e.cfg.CgroupPrefix, id)
 }
 
 // checkOwnCgroup returns errdefs.ErrFailedPrecondition for a cgroup_parent that is not the pod's alone: crictl and

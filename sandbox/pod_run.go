@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"path/filepath"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -84,7 +83,7 @@ func (e *Engine) newPodRecord(config *cri.PodSandboxConfig, handler string, feat
 		Labels: labels, BootID: e.cfg.BootID, Infra: infra, OwnKernel: features.OwnKernel,
 	}
 	if !convert.HostNetwork(config) {
-		r.Netns = filepath.Join(e.paths.Netns(), r.ID)
+		r.Netns = e.paths.Netns(r.ID)
 	}
 	return r, nil
 }
@@ -161,7 +160,9 @@ func (p *Pod) hostname() string { return cmp.Or(p.Config.GetHostname(), p.ID[:12
 // pinRequest lists the namespaces that p needs, its own but for those that it shares with the node, and p's sysctls.
 func (e *Engine) pinRequest(p *Pod) namespaces.Request {
 	pins, opts := e.paths.Pins(p.ID), convert.NamespaceOptions(p.Config)
-	r := namespaces.Request{Net: p.Netns, Sysctls: p.Config.GetLinux().GetSysctls()}
+	r := namespaces.Request{
+		Net: p.Netns, Claim: e.paths.NetnsClaim(p.ID, p.Netns), Sysctls: p.Config.GetLinux().GetSysctls(),
+	}
 	if opts.GetIpc() != cri.NamespaceMode_NODE {
 		r.IPC = pins.IPC
 	}

@@ -101,11 +101,18 @@ func (c *Config) complete(set *tomlconfig.Set) {
 	if set.Origin("image.preload_dir") == tomlconfig.Default {
 		c.Image.PreloadDir = filepath.Join(c.Root, "preload")
 	}
+	if set.Origin("network.netns_dir") == tomlconfig.Default && c.Run != defaultConfig().Run {
+		c.Network.NetnsDir = filepath.Join(c.Run, "netns")
+	}
 	c.place(c.Root, c.Run)
 }
 
-// place sets the packages' state directories, below root and run.
+// place sets the packages' state directories, below root and run. It may be called again with these directories without
+// symbolic links.
 func (c *Config) place(root, run string) {
+	if c.Network.NetnsDir == filepath.Join(c.Run, "netns") {
+		c.Network.NetnsDir = filepath.Join(run, "netns")
+	}
 	c.Root, c.Run = root, run
 	c.Runtime.Root, c.Runtime.Run = root, run
 	c.Network.StateDir = filepath.Join(root, "network")

@@ -148,7 +148,7 @@ func (d *daemon) detect(cfg *sandbox.Config) error {
 	if cfg.PauseRootfs, err = d.installPause(); err != nil {
 		return err
 	}
-	cfg.Handlers = d.handlerConfigs()
+	cfg.Handlers, cfg.NetnsDir = d.handlerConfigs(), d.cfg.Network.NetnsDir
 	cfg.SystemdCgroup = useSystemdCgroup(d.cfg.Runtime.CgroupDriver)
 	d.log.WithFields(logrus.Fields{"systemd": cfg.SystemdCgroup, "configured": d.cfg.Runtime.CgroupDriver}).
 		Info("cgroup driver selected")

@@ -5,11 +5,14 @@ import (
 	"strings"
 )
 
+// DefaultCgroup is the parent of containers whose pod has none: /podd, or podd.slice.
+const DefaultCgroup = "podd"
+
 // CgroupsPath returns the OCI cgroupsPath of a container below a pod's cgroup_parent: for cgroupfs the path
 // <parent>/<prefix>-<id>, for systemd "<slice>:<prefix>:<id>".
 //
 // The kubelet sends cgroup_parent as a path for both drivers. For systemd its last part is the slice; the name of the
-// slice implies its parents. An empty parent means /<prefix> or <prefix>.slice. Errors wrap ErrInvalidArgument.
+// slice implies its parents. An empty parent means DefaultCgroup. Errors wrap ErrInvalidArgument.
 func CgroupsPath(systemd bool, parent, prefix, id string) (string, error) {
 	for _, part := range []string{prefix, id} {
 		if !unitName(part) {
@@ -17,20 +20,31 @@ func CgroupsPath(systemd bool, parent, prefix, id string) (string, error) {
 		}
 	}
 	if systemd {
-		slice, err := sliceOf(parent, prefix)
+		slice, err := sliceOf(parent)
 		if err != nil {
 			return "", err
 		}
 		return slice + ":" + prefix + ":" + id, nil
 	}
 	if parent == "" {
-		parent = prefix
+		parent = DefaultCgroup
 	}
 	if err := checkCgroup(parent); err != nil {
 		return "", err
 	}
 	return path.Join("/", parent, prefix+"-"+id), nil
 }
+
+// CheckCgroupPrefix returns an error for a prefix that cannot start the names of cgroups with both cgroup drivers.
+func CheckCgroupPrefix(prefix string) error {
+	if !unitName(prefix) || len(prefix) > maxCgroupPrefix {
+		return invalid("%.80q is not 1 to %d letters, digits, dashes, dots and underscores", prefix, maxCgroupPrefix)
+	}
+	return nil
+}
+
+// maxCgroupPrefix bounds a prefix, in bytes. With an id and ".scope" it is far below the kernel's limit for names.
+const maxCgroupPrefix = 32
 
 // unitName reports whether s is safe as a file name and at the end of a systemd scope's name.
 func unitName(s string) bool { return plain(s, "-_.") && strings.IndexAny(s, "-_.") != 0 }
@@ -60,9 +74,9 @@ func checkCgroup(parent string) error {
 
 // sliceOf returns the name of the slice at the end of a path. A dash separates levels of the tree (systemd.slice(5)),
 // so it cannot be first, last or doubled; "-.slice" is the root.
-func sliceOf(parent, prefix string) (string, error) {
+func sliceOf(parent string) (string, error) {
 	if parent == "" {
-		return prefix + ".slice", nil
+		return DefaultCgroup + ".slice", nil
 	}
 	if err := checkCgroup(parent); err != nil {
 		return "", err

@@ -62,20 +62,20 @@ func TestCgroupsPath(t *testing.T) {
 		parent, id, want string
 		err              bool
 	}{
-		"cgroupfs":          {parent: "/kubepods/burstable/pod1", id: "c1", want: "/kubepods/burstable/pod1/podd-c1"},
-		"cgroupfs default":  {id: "c1", want: "/podd/podd-c1"},
-		"cgroupfs relative": {parent: "kubepods", id: "c1", want: "/kubepods/podd-c1"},
-		"cgroupfs slice":    {parent: "/a.slice/", id: "c1", want: "/a.slice/podd-c1"},
+		"cgroupfs":          {parent: "/kubepods/burstable/pod1", id: "c1", want: "/kubepods/burstable/pod1/crio-c1"},
+		"cgroupfs default":  {id: "c1", want: "/podd/crio-c1"},
+		"cgroupfs relative": {parent: "kubepods", id: "c1", want: "/kubepods/crio-c1"},
+		"cgroupfs slice":    {parent: "/a.slice/", id: "c1", want: "/a.slice/crio-c1"},
 		"cgroupfs up":       {parent: "/a/../b", id: "c1", err: true},
 		"cgroupfs dot":      {parent: "/a/./b", id: "c1", err: true},
 		"cgroupfs NUL":      {parent: "/a\x00", id: "c1", err: true},
 		"cgroupfs newline":  {parent: "/a\n", id: "c1", err: true},
 		"systemd path": {
-			systemd: true, parent: "/kubepods.slice/kubepods-pod1.slice", id: "c1", want: "kubepods-pod1.slice:podd:c1",
+			systemd: true, parent: "/kubepods.slice/kubepods-pod1.slice", id: "c1", want: "kubepods-pod1.slice:crio:c1",
 		},
-		"systemd slice":       {systemd: true, parent: "user-1000.slice", id: "c1", want: "user-1000.slice:podd:c1"},
-		"systemd default":     {systemd: true, id: "c1", want: "podd.slice:podd:c1"},
-		"systemd root":        {systemd: true, parent: "-.slice", id: "c1", want: "-.slice:podd:c1"},
+		"systemd slice":       {systemd: true, parent: "user-1000.slice", id: "c1", want: "user-1000.slice:crio:c1"},
+		"systemd default":     {systemd: true, id: "c1", want: "podd.slice:crio:c1"},
+		"systemd root":        {systemd: true, parent: "-.slice", id: "c1", want: "-.slice:crio:c1"},
 		"systemd no slice":    {systemd: true, parent: "/kubepods/pod1", id: "c1", err: true},
 		"systemd empty":       {systemd: true, parent: ".slice", id: "c1", err: true},
 		"systemd dashes":      {systemd: true, parent: "a--b.slice", id: "c1", err: true},
@@ -89,7 +89,7 @@ func TestCgroupsPath(t *testing.T) {
 		"id with colon":       {systemd: true, parent: "a.slice", id: "a:b", err: true},
 		"id begins with dash": {parent: "/a", id: "-x", err: true},
 	} {
-		got, err := CgroupsPath(c.systemd, c.parent, "podd", c.id)
+		got, err := CgroupsPath(c.systemd, c.parent, "crio", c.id)
 		if got != c.want || (err != nil) != c.err || err != nil && !errors.Is(err, errdefs.ErrInvalidArgument) {
 			t.Errorf("%s: CgroupsPath = %q, %v, want %q", name, got, err, c.want)
 		}

@@ -16,6 +16,8 @@ type Layout struct {
 	Root string
 	// Run is the directory of what a reboot removes.
 	Run string
+	// NetnsDir is the directory of pinned network namespaces, which other programs use, too. Empty: OwnNetns.
+	NetnsDir string
 }
 
 // Pods is the directory of the records.
@@ -24,8 +26,35 @@ func (l Layout) Pods() string { return filepath.Join(l.Root, "pods") }
 // Quarantine is where damaged records are moved to.
 func (l Layout) Quarantine() string { return filepath.Join(l.Root, "quarantine") }
 
-// Netns is the directory of the pinned network namespaces, which are named by pod.
-func (l Layout) Netns() string { return filepath.Join(l.Run, "netns") }
+// OwnNetns is the directory of network namespaces, named by pod, that no other program uses. Every podd pinned them
+// there before NetnsDir could be configured.
+func (l Layout) OwnNetns() string { return filepath.Join(l.Run, "netns") }
+
+// NetnsPrefix starts the names of podd's files in NetnsDir.
+const NetnsPrefix = "podd-"
+
+// sharesNetns reports whether new pods' network namespaces are where other programs have theirs.
+func (l Layout) sharesNetns() bool { return l.NetnsDir != "" && l.NetnsDir != l.OwnNetns() }
+
+// Netns is where the network namespace of a new pod is pinned; that of an existing pod is in its record.
+func (l Layout) Netns(pod string) string {
+	if l.sharesNetns() {
+		return filepath.Join(l.NetnsDir, NetnsPrefix+pod)
+	}
+	return filepath.Join(l.OwnNetns(), pod)
+}
+
+// NetnsClaim is the claim (see namespaces.Request) of a pod whose network namespace is pinned at netns: "" if it needs
+// none, because it has no such namespace or it is in OwnNetns.
+func (l Layout) NetnsClaim(pod, netns string) string {
+	if netns == "" || filepath.Dir(netns) == l.OwnNetns() {
+		return ""
+	}
+	return l.ClaimLink(pod)
+}
+
+// ClaimLink is the path of a pod's claim.
+func (l Layout) ClaimLink(pod string) string { return filepath.Join(l.PodRun(pod), "net") }
 
 // PodRuns is the directory of the directories that PodRun returns.
 func (l Layout) PodRuns() string { return filepath.Join(l.Run, "pods") }

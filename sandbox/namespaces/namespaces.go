@@ -16,6 +16,10 @@ type Request struct {
 	// Net, IPC, UTS and User are absolute paths of the pin files. Leftovers of a crash are removed first. Their
 	// directory is created (0700) and stays.
 	Net, IPC, UTS, User string
+	// Claim is set if Net is in a directory that other programs use, too: the absolute path of a symbolic link to Net,
+	// in a directory of the caller's own. The link is what tells the caller's pin files from others'; Pin makes it first,
+	// and the caller removes it after Unpin. Net's directory is then created 0755, and made a shared mount.
+	Claim string
 	// UIDs and GIDs map the user namespace; they are required with User and refused without it. The other
 	// namespaces are then created in the user namespace, which owns them.
 	UIDs, GIDs []specs.LinuxIDMapping

@@ -80,6 +80,11 @@ func (p *Pinner) Pin(ctx context.Context, r Request) error {
 
 // pin is Pin without the undo.
 func (p *Pinner) pin(ctx context.Context, r Request, kinds []kind) error {
+	if r.Claim != "" {
+		if err := errors.Join(r.WriteClaim(), shareDir(ctx, filepath.Dir(r.Net))); err != nil {
+			return err
+		}
+	}
 	for _, k := range kinds {
 		if err := createPinFile(k.path); err != nil {
 			return err

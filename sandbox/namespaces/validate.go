@@ -38,7 +38,13 @@ func (r Request) checkPaths() error {
 		}
 		seen[k.path] = k.name
 	}
-	return nil
+	if r.Claim == "" {
+		return nil
+	}
+	if r.Net == "" {
+		return invalid("claim %q without a network namespace", r.Claim)
+	}
+	return checkPath(r.Claim)
 }
 
 func checkPath(path string) error {

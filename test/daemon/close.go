@@ -48,7 +48,7 @@ func (d *Daemon) Alarms() []string {
 
 // Leak returns the options that select what this daemon may leave on the machine.
 func (d *Daemon) Leak() leak.Options {
-	match := append([]string{d.Dir, d.Bridge, filepath.Base(d.CgroupParent)}, d.chains()...)
+	match := append([]string{d.Dir, d.Bridge, filepath.Base(d.CgroupParent)}, d.pods()...)
 	return leak.Options{Match: match, Wait: 10 * time.Second,
 		Files: []string{
 			d.Path("root", "pods", "*"), d.Path("root", "network", "*.json"), d.Path("root", "network", "libcni", "*", "*"),
@@ -64,8 +64,9 @@ func (d *Daemon) Leak() leak.Options {
 // podID finds the ids of pods in podd's log.
 var podID = regexp.MustCompile(`\bpod=([0-9a-f]{64})\b`)
 
-// chains returns the packet filter chains of all pods in the log.
-func (d *Daemon) chains() []string {
+// pods returns what the pods in the log may leave outside of the directory: packet filter chains, and a network
+// namespace if network.netns_dir is set.
+func (d *Daemon) pods() []string {
 	data, err := os.ReadFile(d.LogFile())
 	if err != nil {
 		return nil // the daemon was never started
@@ -75,7 +76,7 @@ func (d *Daemon) chains() []string {
 	for _, m := range podID.FindAllSubmatch(data, -1) {
 		if pod := string(m[1]); !seen[pod] {
 			seen[pod] = true
-			names = append(names, leak.Chains(d.Bridge, pod)...)
+			names = append(append(names, "/netns/podd-"+pod), leak.Chains(d.Bridge, pod)...)
 		}
 	}
 	return names
@@ -169,7 +170,7 @@ func (d *Daemon) removeCgroups() error {
 	var errs []error
 	for _, h := range list {
 		parent := filepath.Join(h.Mountpoint, d.CgroupParent)
-		left, err := filepath.Glob(filepath.Join(parent, "*podd-*"))
+		left, err := filepath.Glob(filepath.Join(parent, "*-"+strings.Repeat("[0-9a-f]", 64)+"*"))
 		errs = append(errs, err)
 		for _, dir := range left {
 			errs = append(errs, fmt.Errorf("cgroup still there: %s, want none", dir), os.Remove(dir))

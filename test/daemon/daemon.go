@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -57,6 +58,7 @@ type Daemon struct {
 	opts Options
 	repo string
 	conn *grpc.ClientConn
+	args []string // of Use
 	cmd  *exec.Cmd
 	done chan error // receives the daemon's exit, then is closed
 }
@@ -124,7 +126,8 @@ func (d *Daemon) Start(ctx context.Context, args ...string) error {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command(d.opts.Binary, append([]string{"--config", filepath.Join(d.Dir, "podd.toml")}, args...)...)
+	args = slices.Concat([]string{"--config", filepath.Join(d.Dir, "podd.toml")}, d.args, args)
+	cmd := exec.Command(d.opts.Binary, args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	// the race detector would sleep for a second at the exit of each child that unpacks a layer
 	cmd.Env = append(os.Environ(), "GORACE=halt_on_error=0 atexit_sleep_ms=0")
@@ -228,5 +231,5 @@ func (d *Daemon) Restart(ctx context.Context, end func() error) error {
 	return d.Start(ctx)
 }
 
-// Use sets the binary of the next Start.
-func (d *Daemon) Use(binary string) { d.opts.Binary = binary }
+// Use sets the binary of the next Start, and arguments for each Start until the next Use.
+func (d *Daemon) Use(binary string, args ...string) { d.opts.Binary, d.args = binary, args }

@@ -63,7 +63,7 @@ func (k *kubelet) cgroupFile(container string, names ...string) string {
 	k.Helper()
 	group := k.CgroupParent
 	if container != "" {
-		group = filepath.Join(group, "podd-"+container)
+		group = filepath.Join(group, "crio-"+container)
 	}
 	for _, name := range names {
 		controller, file := filepath.Split(name)

@@ -29,9 +29,11 @@ func TestUpgrade(t *testing.T) {
 			k := startWith(t, daemon.Options{Handler: handler, Set: runcShim()})
 			old := buildOld(k)
 			k.have(busybox)
-			for _, way := range []struct{ name, from, to string }{{"up", old, poddBinary}, {"down", poddBinary, old}} {
-				t.Run(way.name, func(t *testing.T) { takeOver(k.sub(t), way.from, way.to) })
-			}
+			// The new daemon pins network namespaces where the old one may never have.
+			now := daemonCommand{poddBinary, []string{"--set", "network.netns_dir=/var/run/netns"}}
+			before := daemonCommand{old, nil}
+			t.Run("up", func(t *testing.T) { takeOver(k.sub(t), before, now) })
+			t.Run("down", func(t *testing.T) { takeOver(k.sub(t), now, before) })
 			k.Use(poddBinary)
 			k.ok("go on with this daemon", k.Restart(k.ctx(), k.Stop))
 		})
@@ -100,9 +102,15 @@ func output(k *kubelet, dir, command string) string {
 	return strings.TrimSpace(string(out))
 }
 
+// daemonCommand is a daemon's program and its arguments.
+type daemonCommand struct {
+	binary string
+	args   []string
+}
+
 // takeOver has one daemon make pods in every state and another one go on with them.
-func takeOver(k *kubelet, from, to string) {
-	k.Use(from)
+func takeOver(k *kubelet, from, to daemonCommand) {
+	k.Use(from.binary, from.args...)
 	k.ok("start the first daemon", k.Restart(k.ctx(), k.Stop))
 	l, shared := k.newLife(), k.newLife()
 	shared.pod.Linux.SecurityContext.NamespaceOptions.Pid = cri.NamespaceMode_POD
@@ -118,7 +126,7 @@ func takeOver(k *kubelet, from, to string) {
 
 	k.ok("kill the first daemon", k.Kill9())
 	writeFile(k, k.shm(l.podID)+"/go", "")
-	k.Use(to)
+	k.Use(to.binary, to.args...)
 	k.ok("start the second daemon", k.Start(k.ctx()))
 
 	for _, l := range []*life{l, shared} {

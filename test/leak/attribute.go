@@ -17,7 +17,7 @@ var testNames = []*regexp.Regexp{
 	// cgroup parents of the tests' pods, under cgroupfs and under systemd.
 	regexp.MustCompile(`/podd-(t|k8s|h|test)-|\bpoddt[0-9]+\.slice\b`),
 	// cgroups of containers whose pod names no parent.
-	regexp.MustCompile(`/(podd|podd\.slice)/podd-[0-9a-f]{64}\b`),
+	regexp.MustCompile(`/(podd|podd\.slice)/(podd|crio)-[0-9a-f]{64}\b`),
 	// Bridges and CNI networks of package daemon and of networktest; the link to a cluster of test/k8s.
 	regexp.MustCompile(`\bpt([0-9]{5,10}|[0-9a-f]{8})\b|\bpk[0-9]{3}-[0-9a-f]{4}\b`),
 	// Mount sources and abstract sockets.

@@ -21,6 +21,7 @@ func TestNamesOfTests(t *testing.T) {
 		"/sys/fs/cgroup/memory/podd-t-12/podd-" + id:                        true,
 		"/sys/fs/cgroup/poddt3378794520.slice":                              true,
 		"/sys/fs/cgroup/memory/podd/podd-" + id:                             true,
+		"/sys/fs/cgroup/podd/crio-" + id:                                    true,
 		"/sys/fs/cgroup/podd-test-oci12":                                    true,
 		"veth of pt3378794520":                                              true,
 		"pk129-0a3f":                                                        true,

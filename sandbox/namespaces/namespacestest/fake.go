@@ -71,6 +71,11 @@ func (f *Fake) Pin(ctx context.Context, r namespaces.Request) error {
 		if err := f.unpin(paths); err != nil {
 			return err
 		}
+		if r.Claim != "" {
+			if err := r.WriteClaim(); err != nil {
+				return err
+			}
+		}
 		for _, path := range paths {
 			if err := createPinFile(path); err != nil {
 				return errors.Join(err, f.unpin(paths))
