@@ -1,8 +1,11 @@
 package spec
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // The annotations of config.json, for people and tools that read bundles. Runtimes read annotations as configuration.
@@ -18,8 +21,8 @@ const (
 
 func (b *builder) annotations() error { return b.annotate("container") }
 
-// The annotations by which a runtime assigns containers to a sandbox. containerd defined them; gVisor and Kata read
-// them.
+// The annotations that containerd defined. Runtimes with a kernel of their own assign containers to a sandbox by them
+// (gVisor, Kata); tools that find containers by their config.json read whose they are (Inspektor Gadget).
 const (
 	criType         = "io.kubernetes.cri.container-type" // "sandbox" or "container"
 	criSandbox      = "io.kubernetes.cri.sandbox-id"
@@ -27,6 +30,8 @@ const (
 	criPodName      = "io.kubernetes.cri.sandbox-name"
 	criPodNamespace = "io.kubernetes.cri.sandbox-namespace"
 	criPodUID       = "io.kubernetes.cri.sandbox-uid"
+	criImage        = "io.kubernetes.cri.image-name"
+	criPodLogs      = "io.kubernetes.cri.sandbox-log-directory"
 	// The limits of all containers of the pod together, for runtimes that size a virtual machine by them.
 	criCPUPeriod = "io.kubernetes.cri.sandbox-cpu-period"
 	criCPUQuota  = "io.kubernetes.cri.sandbox-cpu-quota"
@@ -55,6 +60,11 @@ func (b *builder) addSandboxSize(list map[string]string) {
 	}
 }
 
+// imageName returns the image as the user named it; kubelets before 1.29 send only its id.
+func imageName(image *cri.ImageSpec) string {
+	return cmp.Or(image.GetUserSpecifiedImage(), image.GetImage())
+}
+
 func (b *builder) annotate(kind string) error {
 	pod := b.in.Pod.GetMetadata()
 	list := map[string]string{
@@ -63,15 +73,19 @@ func (b *builder) annotate(kind string) error {
 		annotationPodName:      pod.GetName(),
 		annotationPodNamespace: pod.GetNamespace(),
 		annotationPodUID:       pod.GetUid(),
+		criType:                "container",
+		criSandbox:             b.in.Sandbox,
+		criContainer:           b.in.Config.GetMetadata().GetName(),
+		criPodName:             pod.GetName(),
+		criPodNamespace:        pod.GetNamespace(),
+		criPodUID:              pod.GetUid(),
+		criImage:               imageName(b.in.Config.GetImage()),
 	}
-	if b.in.Handler.OwnKernel {
-		list[criType], list[criSandbox] = "container", b.in.Sandbox
-		if kind == "infra" {
-			list[criType] = "sandbox"
+	if kind == "infra" {
+		list[criType], list[criPodLogs] = "sandbox", b.in.Pod.GetLogDirectory()
+		if b.in.Handler.OwnKernel {
 			b.addSandboxSize(list)
 		}
-		list[criContainer] = b.in.Config.GetMetadata().GetName()
-		list[criPodName], list[criPodNamespace], list[criPodUID] = pod.GetName(), pod.GetNamespace(), pod.GetUid()
 	}
 	for key, value := range b.in.Annotations {
 		if !ReservedAnnotation(key) {
