@@ -35,8 +35,11 @@ SOAKED   := Crash|Killed|DaemonAway|Behind|StuckDependencies|AfterReboot|ReadOnl
 
 # Packages of "make unit". Those that need a built daemon have a target of their own.
 PKG      ?= $$($(GO) list -tags "$(TAGS)" ./... | grep -v -e /test/integration -e /test/vm)
+# The Go vulnerability database: a URL, also file:// of a directory with its records.
+VULNDB   ?= https://vuln.go.dev
+
 # Packages of "make check": those whose tests change nothing on the machine and need neither root nor other programs.
-PURE     := checkpoint cmd/budget cmd/podd/metrics cmd/podd/tomlconfig cmd/podd/tracing oci/shim/fifo oci/shim/stdio/... \
+PURE     := checkpoint contrib/advisories cmd/budget cmd/podd/metrics cmd/podd/tomlconfig cmd/podd/tracing oci/shim/fifo oci/shim/stdio/... \
             oci/spec sandbox sandbox/convert sandbox/event sandbox/forward sandbox/operation sandbox/record sandbox/usage \
             server streaming/... test/arch \
             test/bench test/critest
@@ -48,7 +51,7 @@ STDIO    := oci/shim/stdio/main oci/shim/stdio oci/shim/fifo oci/driver/socket
 
 .DEFAULT_GOAL := help
 .PHONY: help env deps tools embedded images build clean
-.PHONY: check vet lint pure unit integration critest critest-gvisor test soak fuzz test-vm vm-shell
+.PHONY: check vet lint vulncheck advisories pure unit integration critest critest-gvisor test soak fuzz test-vm vm-shell
 .PHONY: bench bench-peers bench-compare demo k8s k8s-up k8s-down test-k8s conformance
 
 help: ## list the targets
@@ -95,6 +98,12 @@ lint: ## staticcheck, go-errorlint, unparam, misspell, and the modernizers of go
 	$(LINTER) unparam ./...
 	@git ls-files | grep -vE '(^|/)(go\.sum|testdata/.*)$$' | xargs $(LINTER) misspell -error -i levle
 	CGO_ENABLED=0 $(GO) fix -diff -tags "$(TAGS)" $(FIXES) ./...
+
+vulncheck: ## look for known vulnerabilities in what podd calls, with the online database or that of VULNDB
+	$(LINTER) govulncheck -db $(VULNDB) ./...
+
+advisories: ## make the lists of advisories in the repository anew from CHECKOUT, a clone of golang.org/x/vulndb
+	CGO_ENABLED=0 $(GO) run ./contrib/advisories -vulndb $(CHECKOUT) -date $$(git -C $(CHECKOUT) log -1 --format=%cs)
 
 pure:
 	CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" $(addprefix ./,$(PURE))

@@ -131,6 +131,8 @@ type Features struct {
 	// Advisories are security advisories fixed in a newer version of the runtime. A distribution may have backported
 	// the fix.
 	Advisories []string
+	// AdvisoriesDate is the day of the list of advisories that podd has, as 2006-01-02; "" if it has none for the driver.
+	AdvisoriesDate string
 }
 
 // NetworkOption is gVisor's option for the network stack of a sandbox. HostNetworkOption is its value for the host's.

@@ -45,7 +45,7 @@ func (d *daemon) reportHandler(ctx context.Context, name, path string, r prober)
 	}).Info("runtime handler is ready")
 	if len(f.Advisories) > 0 {
 		log.WithFields(logrus.Fields{"version": f.Version, "advisories": f.Advisories}).
-			Warn("runtime has known container escapes: upgrade it, unless its distribution backported the fixes")
+			Warn("runtime has known vulnerabilities: upgrade it, unless its distribution backported the fixes")
 	}
 }
 
