@@ -9,7 +9,6 @@ import (
 
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/oci"
-	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -159,7 +158,7 @@ func (j *janitor) checkPod(ctx context.Context, p *Pod, found []resourceKind) []
 		wanted = append(wanted, kindContainer)
 	}
 	findings := missing(p.ID, found, wanted...)
-	for _, name := range files.Missing(j.e.paths.PodRun(p.ID)) {
+	for _, name := range j.e.files.Missing(p.ID) {
 		findings = append(findings, Finding{Problem: FindingMissing, What: "pod file " + name, ID: p.ID})
 	}
 	if p.HasInfra() && len(findings) == 0 {

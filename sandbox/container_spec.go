@@ -16,7 +16,6 @@ import (
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox/convert"
-	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
@@ -108,7 +107,7 @@ func (e *Engine) specInput(c *Container, rt Runtime, b containerBuild) (spec.Inp
 	return spec.Input{
 		ID: c.ID, Sandbox: c.pod.ID, Annotations: e.handlers.annotations(c.pod), Pod: c.pod.Config, Config: c.Config,
 		Image: b.image.Config, Rootfs: b.rootfs, Labels: c.Labels, Namespaces: ns,
-		Files: files.Paths(e.paths.PodRun(c.pod.ID), c.pod.Config), CgroupsPath: cgroup, Handler: handlerFacts(rt),
+		Files: e.files.Paths(c.pod.ID, c.pod.Config), CgroupsPath: cgroup, Handler: handlerFacts(rt),
 		Host: e.deps.Facts,
 	}, nil
 }
@@ -221,7 +220,7 @@ func (e *Engine) infraSpec(p *Pod, rt Runtime) (*specs.Spec, error) {
 	s, warnings, err := spec.Pause(spec.PauseInput{
 		ID: p.ID, Pod: p.Config, Rootfs: e.cfg.PauseRootfs, Seccomp: profile, Labels: p.Labels,
 		Namespaces: podNamespaces(pins), CgroupsPath: cgroup, Sysctls: pins.Sysctls,
-		Shm:         files.Paths(e.paths.PodRun(p.ID), p.Config).Shm,
+		Shm:         e.files.Paths(p.ID, p.Config).Shm,
 		Annotations: e.handlers.annotations(p), Handler: handlerFacts(rt), Host: e.deps.Facts,
 	})
 	for _, w := range warnings {

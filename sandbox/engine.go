@@ -24,6 +24,8 @@ type Deps struct {
 	Namespaces Namespaces
 	Network    Network
 	Images     Images
+	// Mounter mounts the pods' filesystems, see files.Kernel.
+	Mounter files.Mounter
 	// Runtimes are the handlers by name.
 	Runtimes map[string]Runtime
 	// Retired, if set, makes a runtime that watches, kills and deletes the containers of a handler that is no longer
@@ -50,7 +52,7 @@ type Engine struct {
 	paths      layout.Layout
 	handlers   handlers
 	store      store
-	mounter    files.Mounter
+	files      files.Files
 	resolver   *host.Resolver
 	events     event.Bus[*Pod]
 	usage      *usage.Collector
@@ -77,9 +79,9 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 		return nil, fmt.Errorf("default_handler: %q is not among the configured handlers", cfg.DefaultHandler)
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
+	paths := layout.Layout{Root: cfg.Root, Run: cfg.Run, NetnsDir: cfg.NetnsDir}
 	e := &Engine{
-		cfg: cfg, deps: deps, paths: layout.Layout{Root: cfg.Root, Run: cfg.Run, NetnsDir: cfg.NetnsDir}, store: newStore(),
-		mounter:  files.Tmpfs{},
+		cfg: cfg, deps: deps, paths: paths, store: newStore(), files: files.Files{Layout: paths, Mounter: deps.Mounter},
 		resolver: host.NewResolver(stuckLooks, cfg.CreateMissingHostPaths), life: life{ctx: ctx, end: cancel},
 		operations: operation.Tracker{Slow: cfg.SlowOperation, Log: deps.Log, Observe: deps.Observe},
 	}

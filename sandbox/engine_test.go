@@ -57,7 +57,6 @@ func makeEngine(t testing.TB, m *machine, bootID string) (*Engine, *faults) {
 	deps.Facts, deps.CDI, deps.Log = spec.Facts{Capabilities: []string{"CAP_CHOWN"}}, cdi, log
 	e, err := New(cfg, deps)
 	must(t, err)
-	e.mounter = fakeShm{m, h}
 	t.Cleanup(func() {
 		h.kill()
 		e.life.end(errClosing)
@@ -188,7 +187,7 @@ func lifeRunPod(t *testing.T, l *podTest) {
 	if got, want := p.Status().IPs, leases[l.pod]; len(want) != 2 || !slices.Equal(got, want) {
 		t.Errorf("IPs = %v, want the addresses of both families that the network gave: %v", got, want)
 	}
-	want := []string{"pin", "setup", "sysctl", "shm", "create", "start"}
+	want := []string{"pin", "setup", "sysctl", "mount etc", "mount shm", "create", "start"}
 	if got := l.h.callNames(); !slices.Equal(got, want) {
 		t.Errorf("calls = %v, want %v", got, want)
 	}
@@ -392,7 +391,7 @@ func TestHostNetworkPodWithoutSharedPID(t *testing.T) {
 	}
 	id, err := e.RunPod(t.Context(), config, "")
 	must(t, err)
-	if got := h.callNames(); !slices.Equal(got, []string{"pin"}) {
+	if got := h.callNames(); !slices.Equal(got, []string{"pin", "mount etc"}) {
 		t.Fatalf("calls %v: a host network pod needs no network, no shm and no process", got)
 	}
 	must(t, e.RemovePod(t.Context(), id))

@@ -19,6 +19,7 @@ import (
 	"github.com/podd-project/podd/network/networktest"
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/ocitest"
+	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/namespaces/namespacestest"
 )
 
@@ -32,8 +33,8 @@ type machine struct {
 	images     *imagetest.Fake
 	runtimes   map[string]*ocitest.Fake // by handler
 
-	mu  sync.Mutex
-	shm map[string]bool
+	mu     sync.Mutex
+	mounts map[string]bool
 }
 
 const fakeImageID = "1111111111111111111111111111111111111111111111111111111111111111"
@@ -41,7 +42,7 @@ const fakeImageID = "11111111111111111111111111111111111111111111111111111111111
 func newMachine(t testing.TB) *machine {
 	m := &machine{
 		dir: t.TempDir(), namespaces: namespacestest.NewFake(), network: networktest.NewFake(),
-		runtimes: map[string]*ocitest.Fake{}, shm: map[string]bool{},
+		runtimes: map[string]*ocitest.Fake{}, mounts: map[string]bool{},
 	}
 	m.netnsDir = filepath.Join(m.dir, "netns")
 	m.images = imagetest.NewFake(filepath.Join(m.dir, "rootfs"))
@@ -74,11 +75,11 @@ func (m *machine) leaks() []string {
 		add(handler+" container", f.IDs()...)
 	}
 	m.mu.Lock()
-	add("shm", slices.Collect(maps.Keys(m.shm))...)
+	add("mount", slices.Collect(maps.Keys(m.mounts))...)
 	m.mu.Unlock()
 	for _, pattern := range []string{
-		"root/pods/*", "root/pods/.*", "run/pods/*", "run/containers/*", "run/netns/*", "netns/*", "root/quarantine/*",
-		"rootfs/*",
+		"root/pods/*", "root/pods/.*", "run/pods/*", "run/etc/*", "run/containers/*", "run/netns/*", "netns/*",
+		"root/quarantine/*", "rootfs/*",
 	} {
 		files, _ := filepath.Glob(filepath.Join(m.dir, pattern))
 		add("file", files...)
@@ -135,7 +136,7 @@ func (m *machine) reboot(t *testing.T) {
 	}
 	m.namespaces.Reboot()
 	m.mu.Lock()
-	clear(m.shm)
+	clear(m.mounts)
 	m.mu.Unlock()
 	must(t, os.RemoveAll(filepath.Join(m.dir, "run")))
 }
@@ -148,7 +149,7 @@ func (m *machine) deps(h *faults) Deps {
 	images.Before, images.After = h.before, h.after
 	return Deps{
 		Budgets:    budget.New(),
-		Namespaces: namespaces, Network: network, Images: images,
+		Namespaces: namespaces, Network: network, Images: images, Mounter: fakeMounter{m, h},
 		Runtimes: map[string]Runtime{"runc": m.runtime(h, "runc"), "other": m.runtime(h, "other")},
 	}
 }
@@ -160,21 +161,21 @@ func (m *machine) runtime(h *faults, handler string) *ocitest.Fake {
 	return f
 }
 
-// fakeShm is the only mechanism without a suite: tmpfs has two system calls.
-type fakeShm struct {
+// fakeMounter is the only mechanism without a suite: tmpfs has two system calls.
+type fakeMounter struct {
 	m *machine
 	h *faults
 }
 
-func (s fakeShm) Mount(ctx context.Context, path string, _, _ uint32, _ string) error {
-	return s.call(ctx, "shm", path, func() error { s.m.shm[path] = true; return os.MkdirAll(path, 0o700) })
+func (s fakeMounter) Mount(ctx context.Context, path string, fs files.Tmpfs) error {
+	return s.call(ctx, "mount "+fs.Name, path, func() error { s.m.mounts[path] = true; return os.MkdirAll(path, 0o700) })
 }
 
-func (s fakeShm) Unmount(ctx context.Context, path string) error {
-	return s.call(ctx, "unshm", path, func() error { delete(s.m.shm, path); return nil })
+func (s fakeMounter) Unmount(ctx context.Context, path string) error {
+	return s.call(ctx, "unmount", path, func() error { delete(s.m.mounts, path); return nil })
 }
 
-func (s fakeShm) call(ctx context.Context, verb, path string, act func() error) error {
+func (s fakeMounter) call(ctx context.Context, verb, path string, act func() error) error {
 	if err := s.h.before(ctx, verb, path); err != nil {
 		return err
 	}

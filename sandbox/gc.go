@@ -17,7 +17,6 @@ import (
 
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/network"
-	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/namespaces"
 )
@@ -199,7 +198,7 @@ type resourceKind struct {
 // resourceKinds returns the kinds in the order in which they can be freed: processes, then what they use; addresses
 // before the namespace that the plugins clean up in.
 func (j *janitor) resourceKinds(ctx context.Context) []resourceKind {
-	deps, paths := &j.e.deps, j.e.paths
+	deps := &j.e.deps
 	return []resourceKind{
 		{kindMount, j.leftoverMounts, j.freeMounts}, // they block the removal of the container's directories
 		{kindContainer, func() ([]string, error) { return j.listContainers(ctx) }, j.freeContainer},
@@ -207,7 +206,7 @@ func (j *janitor) resourceKinds(ctx context.Context) []resourceKind {
 		{kindRootfs, func() ([]string, error) { return deps.Images.ContainersWithMounts(ctx) }, deps.Images.Release},
 		{kindAttachment, deps.Network.Attachments, j.freeAttachment},
 		{kindNetns, j.pinnedNetns, j.freeNetns},
-		{kindPodDir, func() ([]string, error) { return layout.Names(paths.PodRuns()) }, j.freePodDir},
+		{kindPodDir, j.e.files.Pods, j.freePodDir},
 	}
 }
 
@@ -301,6 +300,6 @@ func (j *janitor) freePodDir(ctx context.Context, id string) error {
 	pins := j.e.paths.Pins(id)
 	return errors.Join(
 		j.e.deps.Namespaces.Unpin(ctx, pins.IPC, pins.UTS, pins.User),
-		files.Unmount(ctx, j.e.mounter, j.e.paths.PodRun(id)),
-		files.Remove(j.e.paths.PodRun(id)))
+		j.e.files.Unmount(ctx, id),
+		j.e.files.Remove(id))
 }

@@ -20,7 +20,7 @@ import (
 func (j *janitor) leftoverMounts() ([]string, error) {
 	var ids []string
 	var errs []error
-	for _, parent := range []string{j.e.paths.Bundles(), j.e.paths.PodRuns()} {
+	for _, parent := range []string{j.e.paths.Bundles(), j.e.paths.PodRuns(), j.e.paths.PodEtcs()} {
 		paths, err := host.MountsBelow(parent)
 		errs = append(errs, err)
 		for _, p := range paths {
@@ -36,7 +36,8 @@ func (j *janitor) leftoverMounts() ([]string, error) {
 }
 
 func (j *janitor) freeMounts(_ context.Context, id string) error {
-	return errors.Join(host.UnmountBelow(j.e.paths.Bundle(id)), host.UnmountBelow(j.e.paths.PodRun(id)))
+	return errors.Join(host.UnmountBelow(j.e.paths.Bundle(id)), host.UnmountBelow(j.e.paths.PodRun(id)),
+		host.UnmountBelow(j.e.paths.PodEtc(id)))
 }
 
 // containerID returns the id in the name of a container's cgroup with either cgroup driver, "" for another cgroup. All

@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
-
-	"github.com/podd-project/podd/sandbox/files"
 )
 
 // In a user namespace the files that podd mounts into /etc belong to the pod's root, not to nobody.
@@ -32,7 +30,7 @@ func TestPodFilesBelongToThePodsRoot(t *testing.T) {
 			cfg.Linux.SecurityContext.NamespaceOptions.UsernsOptions = c.userns
 			id, err := e.RunPod(t.Context(), cfg, "")
 			must(t, err)
-			paths := files.Paths(e.paths.PodRun(id), cfg)
+			paths := e.files.Paths(id, cfg)
 			for _, path := range []string{paths.ResolvConf, paths.Hostname, paths.Hosts} {
 				var st syscall.Stat_t
 				must(t, syscall.Stat(path, &st))

@@ -135,7 +135,7 @@ func (e *Engine) buildPod(ctx context.Context, p *Pod) error {
 			return e.deps.Namespaces.Pin(ctx, e.pinRequest(p).WithDefaultSysctls(e.cfg.DefaultSysctls))
 		}},
 		{"network", func() (err error) { result, err = e.attach(ctx, p); return err }},
-		{"files", func() error { return files.Write(ctx, e.mounter, p.filesRequest(e.paths.PodRun(p.ID), result.IPs)) }},
+		{"files", func() error { return e.files.Write(ctx, p.ID, p.filesRequest(result.IPs)) }},
 		{"infra container", func() (err error) { infra, err = e.startInfra(ctx, p); return err }},
 	}
 	if err := runSteps(ctx, steps); err != nil {
@@ -149,9 +149,9 @@ func (e *Engine) buildPod(ctx context.Context, p *Pod) error {
 	})
 }
 
-// filesRequest is what the files of p are made from, in dir.
-func (p *Pod) filesRequest(dir string, ips []netip.Addr) files.Request {
-	return files.Request{Dir: dir, Config: p.Config, Hostname: p.hostname(), IPs: ips, MountLabel: p.Labels.Mount}
+// filesRequest is what the files of p are made from.
+func (p *Pod) filesRequest(ips []netip.Addr) files.Request {
+	return files.Request{Config: p.Config, Hostname: p.hostname(), IPs: ips, MountLabel: p.Labels.Mount}
 }
 
 // hostname returns the hostname in the pod's UTS namespace.

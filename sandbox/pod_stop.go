@@ -7,7 +7,6 @@ import (
 
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/sandbox/event"
-	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -71,14 +70,14 @@ func (e *Engine) teardownPod(ctx context.Context, p *Pod) error {
 	containers := errors.Join(e.stopContainers(ctx, p), e.freeUnread(ctx, p))
 	operation.SetStage(ctx, "delete infra container")
 	infra := e.deleteInfra(ctx, p)
-	operation.SetStage(ctx, "unmount shm")
-	shm := files.Unmount(ctx, e.mounter, e.paths.PodRun(p.ID))
+	operation.SetStage(ctx, "unmount files")
+	files := e.files.Unmount(ctx, p.ID)
 	net := e.detach(ctx, p)
-	if err := errors.Join(containers, infra, shm, net); err != nil {
+	if err := errors.Join(containers, infra, files, net); err != nil {
 		return err
 	}
 	operation.SetStage(ctx, "remove files")
-	return files.Remove(e.paths.PodRun(p.ID))
+	return e.files.Remove(p.ID)
 }
 
 // detach frees the pod's addresses, then its namespaces. The network namespace is kept until CNI has detached it: a

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/namespaces/namespacestest"
 )
 
@@ -44,7 +46,7 @@ func realEngine(t *testing.T, stopSignal string) *sandbox.Engine {
 	bundles := filepath.Join(cfg.Run, "containers")
 	e, err := sandbox.New(cfg, sandbox.Deps{
 		Budgets:    budget.New(),
-		Namespaces: namespacestest.NewFake(), Network: networktest.NewFake(), Images: images,
+		Namespaces: namespacestest.NewFake(), Network: networktest.NewFake(), Images: images, Mounter: directories{},
 		Runtimes: map[string]sandbox.Runtime{"runc": ocitest.NewFake(bundles), "crun": ocitest.NewFake(bundles)},
 		Facts:    spec.Facts{Arch: "amd64"}, CDI: cdi, Log: log,
 	})
@@ -61,6 +63,14 @@ func realEngine(t *testing.T, stopSignal string) *sandbox.Engine {
 	})
 	return e
 }
+
+// directories is a files.Mounter that needs no root: it mounts nothing.
+type directories struct{}
+
+func (directories) Mount(_ context.Context, path string, _ files.Tmpfs) error {
+	return os.MkdirAll(path, 0o700)
+}
+func (directories) Unmount(context.Context, string) error { return nil }
 
 // TestLifeOnTheRealEngine creates, starts, stops and removes a pod and a container over gRPC, with the real engine.
 func TestLifeOnTheRealEngine(t *testing.T) {

@@ -23,6 +23,7 @@ import (
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/namespaces"
 	"github.com/podd-project/podd/sandbox/usage"
 	"github.com/podd-project/podd/server"
@@ -120,6 +121,7 @@ func (d *daemon) engine(ctx context.Context, images *image.Store, pods *network.
 		Namespaces: namespaces.New(pauseProgram),
 		Network:    pods,
 		Images:     images,
+		Mounter:    files.Kernel{},
 		Runtimes:   d.handlers(ctx),
 		Retired:    d.retiredHandler,
 		Facts:      facts,

@@ -89,9 +89,9 @@ func (b *builder) mqueue() specs.Mount {
 
 // podFiles are writable like the rest of /etc: read-only if the root filesystem is.
 func (b *builder) podFiles() []specs.Mount {
-	var options, list = []string(nil), []specs.Mount(nil)
+	var options, list = quiet(), []specs.Mount(nil)
 	if b.sc.GetReadonlyRootfs() {
-		options = []string{"ro"}
+		options = append(options, "ro")
 	}
 	for _, f := range []struct{ to, from string }{
 		{"/etc/hostname", b.in.Files.Hostname},

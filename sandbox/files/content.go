@@ -10,6 +10,26 @@ import (
 	"github.com/podd-project/podd/sandbox/convert"
 )
 
+// content is the first content of a file.
+type content struct{ name, text string }
+
+func (r Request) contents() ([]content, error) {
+	var contents []content
+	for _, f := range []struct {
+		name string
+		text func() (string, error)
+	}{
+		{resolvConf, r.resolvConf}, {hostname, r.hostnameLine}, {hosts, r.hosts},
+	} {
+		text, err := f.text()
+		if err != nil {
+			return nil, fmt.Errorf("make %s: %w", f.name, err)
+		}
+		contents = append(contents, content{f.name, text})
+	}
+	return contents, nil
+}
+
 // resolvConf returns the pod's resolver configuration, the node's when the kubelet sent none.
 func (r Request) resolvConf() (string, error) {
 	dns := r.Config.GetDnsConfig()

@@ -1,18 +1,25 @@
 // Package files makes the files that the containers of a pod share: resolv.conf, hostname and hosts in /etc, and
-// /dev/shm. It knows no record: the engine says in which directory, and for which config.
+// /dev/shm. It knows no record: the engine says for which config.
+//
+// The files in /etc are on a tmpfs of the pod's own because containers may write to them: on the node's /run they could
+// fill it for all pods. It is not below the pod's directory, which has links to the files: an older podd finds them
+// there, and can remove the directory.
 package files
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/sandbox/convert"
+	"github.com/podd-project/podd/sandbox/layout"
 )
 
 // The names in a pod's directory.
@@ -23,44 +30,64 @@ const (
 	shm        = "shm"
 )
 
+// etcSize is how much containers can add to the files in /etc, in bytes. It is enough for any resolver configuration.
+const etcSize = 1 << 20
+
+// Files are the files of the pods of a node.
+type Files struct {
+	Layout  layout.Layout
+	Mounter Mounter
+}
+
 // Request is what a pod's files are made from.
 type Request struct {
-	// Dir is the pod's directory, which Write makes if need be: only root may enter it.
-	Dir    string
 	Config *cri.PodSandboxConfig
 	// Hostname is the pod's, unless it uses the node's network.
 	Hostname string
 	// IPs are the pod's addresses.
 	IPs []netip.Addr
-	// MountLabel is the SELinux context of /dev/shm, "" for none.
+	// MountLabel is the SELinux context of the files, "" for none.
 	MountLabel string
 }
 
-// Write writes resolv.conf, hostname and hosts, and mounts the pod's /dev/shm.
-func Write(ctx context.Context, mounter Mounter, r Request) error {
-	if err := os.MkdirAll(r.Dir, 0o700); err != nil {
+// Write writes the files of a new pod and mounts what they are on. Unmount and Remove undo it, however far it got.
+func (f Files) Write(ctx context.Context, pod string, r Request) error {
+	if err := os.MkdirAll(f.Layout.PodRun(pod), 0o700); err != nil {
 		return err
 	}
-	uids, gids := convert.UserMappings(r.Config)
-	uid, gid := convert.HostID(uids), convert.HostID(gids)
-	for _, f := range []struct {
-		name    string
-		content func() (string, error)
-	}{
-		{resolvConf, r.resolvConf}, {hostname, r.hostnameLine}, {hosts, r.hosts},
-	} {
-		text, err := f.content()
-		if err != nil {
-			return fmt.Errorf("make %s: %w", f.name, err)
-		}
-		if err := writeFile(filepath.Join(r.Dir, f.name), text, int(uid), int(gid)); err != nil {
-			return fmt.Errorf("write %s: %w", f.name, err)
-		}
+	if err := f.writeEtc(ctx, pod, r); err != nil {
+		return err
 	}
 	if usesNodeShm(r.Config) {
 		return nil
 	}
-	return mounter.Mount(ctx, filepath.Join(r.Dir, shm), uid, gid, r.MountLabel)
+	return f.Mounter.Mount(ctx, f.shm(pod), r.tmpfs("shm", shmSize, 0o1777))
+}
+
+func (f Files) writeEtc(ctx context.Context, pod string, r Request) error {
+	contents, err := r.contents()
+	if err != nil {
+		return err
+	}
+	size := etcSize
+	for _, c := range contents {
+		size += len(c.text)
+	}
+	dir := f.Layout.PodEtc(pod)
+	if err := f.Mounter.Mount(ctx, dir, r.tmpfs("etc", size, 0o700)); err != nil {
+		return err
+	}
+	uid, gid := r.owner()
+	for _, c := range contents {
+		path := filepath.Join(dir, c.name)
+		if err := writeFile(path, c.text, int(uid), int(gid)); err != nil {
+			return fmt.Errorf("write %s: %w", c.name, err)
+		}
+		if err := os.Symlink(path, filepath.Join(f.Layout.PodRun(pod), c.name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // writeFile writes one file, owned by the pod's root user. Containers of any user read it; the directory above keeps
@@ -75,11 +102,21 @@ func writeFile(path, text string, uid, gid int) error {
 	return os.Chown(path, uid, gid)
 }
 
-// Paths returns the files in dir that the containers of a pod mount.
-func Paths(dir string, config *cri.PodSandboxConfig) spec.PodFiles {
+// owner returns the host ids of the pod's root user.
+func (r Request) owner() (uid, gid uint32) {
+	uids, gids := convert.UserMappings(r.Config)
+	return convert.HostID(uids), convert.HostID(gids)
+}
+
+func (r Request) tmpfs(name string, size int, mode uint32) Tmpfs {
+	uid, gid := r.owner()
+	return Tmpfs{Name: name, Size: size, Mode: mode, UID: uid, GID: gid, Label: r.MountLabel}
+}
+
+// Paths returns the files that the containers of a pod mount.
+func (f Files) Paths(pod string, config *cri.PodSandboxConfig) spec.PodFiles {
 	paths := spec.PodFiles{
-		ResolvConf: filepath.Join(dir, resolvConf), Hostname: filepath.Join(dir, hostname),
-		Hosts: filepath.Join(dir, hosts), Shm: filepath.Join(dir, shm),
+		ResolvConf: f.etc(pod, resolvConf), Hostname: f.etc(pod, hostname), Hosts: f.etc(pod, hosts), Shm: f.shm(pod),
 	}
 	if usesNodeShm(config) {
 		paths.Shm = "/dev/shm"
@@ -87,15 +124,26 @@ func Paths(dir string, config *cri.PodSandboxConfig) spec.PodFiles {
 	return paths
 }
 
+// etc returns the path of a file in /etc of a pod: in the pod's directory if an older podd has made it.
+func (f Files) etc(pod, name string) string {
+	path := filepath.Join(f.Layout.PodRun(pod), name)
+	if to, err := os.Readlink(path); err == nil {
+		return to
+	}
+	return path
+}
+
+func (f Files) shm(pod string) string { return filepath.Join(f.Layout.PodRun(pod), shm) }
+
 func usesNodeShm(config *cri.PodSandboxConfig) bool {
 	return convert.NamespaceOptions(config).GetIpc() == cri.NamespaceMode_NODE
 }
 
-// Missing returns the names of the files that a pod should have in dir and has not.
-func Missing(dir string) []string {
+// Missing returns the names of the files that a pod should have and has not.
+func (f Files) Missing(pod string) []string {
 	var missing []string
 	for _, name := range []string{resolvConf, hostname, hosts} {
-		if _, err := os.Stat(filepath.Join(dir, name)); os.IsNotExist(err) {
+		if _, err := os.Stat(f.etc(pod, name)); os.IsNotExist(err) {
 			missing = append(missing, name)
 		}
 	}
@@ -105,14 +153,28 @@ func Missing(dir string) []string {
 // IsMount reports whether Write mounts a filesystem at this name in a pod's directory.
 func IsMount(name string) bool { return name == shm }
 
-// Unmount unmounts what Write has mounted. It may be repeated.
-func Unmount(ctx context.Context, mounter Mounter, dir string) error {
-	return mounter.Unmount(ctx, filepath.Join(dir, shm))
+// Pods lists the pods that have files.
+func (f Files) Pods() ([]string, error) {
+	var pods []string
+	for _, dir := range []string{f.Layout.PodRuns(), f.Layout.PodEtcs()} {
+		names, err := layout.Names(dir)
+		if err != nil && !os.IsNotExist(err) {
+			return nil, err
+		}
+		pods = append(pods, names...)
+	}
+	slices.Sort(pods)
+	return slices.Compact(pods), nil
 }
 
-// Remove removes dir, which holds only plain files once everything in it is unmounted.
-func Remove(dir string) error {
-	if err := os.RemoveAll(dir); err != nil {
+// Unmount unmounts what Write has mounted. It may be repeated.
+func (f Files) Unmount(ctx context.Context, pod string) error {
+	return errors.Join(f.Mounter.Unmount(ctx, f.shm(pod)), f.Mounter.Unmount(ctx, f.Layout.PodEtc(pod)))
+}
+
+// Remove removes the directories, which hold only plain files once everything in them is unmounted. It may be repeated.
+func (f Files) Remove(pod string) error {
+	if err := errors.Join(os.RemoveAll(f.Layout.PodEtc(pod)), os.RemoveAll(f.Layout.PodRun(pod))); err != nil {
 		return fmt.Errorf("remove pod files: %w", err)
 	}
 	return nil

@@ -62,6 +62,12 @@ func (l Layout) PodRuns() string { return filepath.Join(l.Run, "pods") }
 // PodRun is the directory of a pod's files and pins.
 func (l Layout) PodRun(pod string) string { return filepath.Join(l.PodRuns(), pod) }
 
+// PodEtcs is the directory of the directories that PodEtc returns.
+func (l Layout) PodEtcs() string { return filepath.Join(l.Run, "etc") }
+
+// PodEtc is the directory of a pod's files that its containers see in /etc.
+func (l Layout) PodEtc(pod string) string { return filepath.Join(l.PodEtcs(), pod) }
+
 // Bundles is the directory of the directories that Bundle returns.
 func (l Layout) Bundles() string { return filepath.Join(l.Run, "containers") }
 

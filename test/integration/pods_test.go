@@ -8,7 +8,10 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -28,6 +31,7 @@ func TestPods(t *testing.T) {
 		{"stop and remove can be repeated", podIdempotent},
 		{"filters", podFilters},
 		{"files for DNS, hosts and hostname", podFiles},
+		{"files of a pod have a limit", podFilesLimit},
 		{"sysctls", podSysctls},
 		{"shared memory", podShm},
 		{"host network", podHostNetwork},
@@ -177,6 +181,52 @@ func podFiles(k *kubelet) {
 			k.Errorf("hosts lacks %q, want it in:\n%s", want, hosts)
 		}
 	}
+}
+
+// podFilesLimit: what a container writes to the files that podd mounts into /etc takes no space of the node's /run, has
+// a limit, and counts as its memory (the class of CVE-2020-8557).
+func podFilesLimit(k *kubelet) {
+	pod, cfg := k.pod()
+	ctr, _ := k.runIn(pod, cfg, []string{"sleep", "1000"})
+	for _, file := range []string{"hostname", "hosts", "resolv.conf"} {
+		dd := "dd if=/dev/zero of=/etc/" + file + " bs=64k count=64 2>&1 || true"
+		if got := k.exec(ctr, dd); !strings.Contains(got, "No space left on device") {
+			k.Errorf("4 MiB in /etc/%s: %q, want no space left", file, got)
+		}
+		options := k.exec(ctr, "grep ' /etc/"+file+" ' /proc/mounts")
+		for _, want := range []string{"nosuid", "nodev", "noexec"} {
+			if !strings.Contains(options, want) {
+				k.Errorf("mount of /etc/%s = %q, want it %s", file, options, want)
+			}
+		}
+		if device(k, k.Path("run", "pods", pod, file)) == device(k, k.Path("run")) {
+			k.Errorf("/etc/%s is in the filesystem of %s, want one of its own", file, k.Path("run"))
+		}
+		stat := k.cgroupFile(ctr, "memory/memory.stat", "memory.stat")
+		_, shmem, _ := strings.Cut(stat, "\nshmem ")
+		shmem, _, _ = strings.Cut(shmem, "\n")
+		if n, err := strconv.Atoi(shmem); err != nil || n < 900<<10 {
+			k.Errorf("shmem of the container = %q, want 900 KiB or more in:\n%s", shmem, stat)
+		}
+		k.exec(ctr, ": >/etc/"+file) // frees the space
+	}
+	if got := k.exec(ctr, "echo nameserver 192.0.2.1 >/etc/resolv.conf; cat /etc/resolv.conf"); got !=
+		"nameserver 192.0.2.1\n" {
+		k.Errorf("/etc/resolv.conf after a change = %q, want the change", got)
+	}
+	k.removePod(pod)
+	left, err := filepath.Glob(k.Path("run", "*", pod))
+	if k.ok("list what is left", err); len(left) > 0 {
+		k.Errorf("left after removal: %v, want nothing", left)
+	}
+}
+
+// device returns the number of the filesystem that path is on.
+func device(k *kubelet, path string) uint64 {
+	k.Helper()
+	var st syscall.Stat_t
+	k.ok("stat "+path, syscall.Stat(path, &st))
+	return st.Dev
 }
 
 func podSysctls(k *kubelet) {

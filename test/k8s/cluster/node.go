@@ -272,7 +272,7 @@ func (n *Node) Empty() error {
 func (n *Node) left() (left []string) {
 	for _, pattern := range []string{"root/pods/*", "root/network/*.json", "root/quarantine/*",
 		"root/storage/overlay-containers/" + strings.Repeat("?", 64),
-		"run/containers/*", "run/pods/*", "run/netns/*"} {
+		"run/containers/*", "run/pods/*", "run/etc/*", "run/netns/*"} {
 		found, err := filepath.Glob(n.Path(pattern))
 		if err != nil {
 			return append(left, err.Error())

@@ -1,0 +1,148 @@
+package files
+
+import (
+	"bytes"
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/moby/sys/mountinfo"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/sandbox/layout"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newFiles needs root. Nothing may be mounted at the end.
+func newFiles(t *testing.T) Files {
+	if os.Geteuid() != 0 {
+		t.Skip("mounts need root")
+	}
+	dir := t.TempDir()
+	t.Cleanup(func() {
+		left, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
+		if err != nil || len(left) > 0 {
+			t.Errorf("mounts at the end = %v, %v, want none", left, err)
+		}
+	})
+	return Files{Layout: layout.Layout{Root: dir + "/root", Run: dir + "/run"}, Mounter: Kernel{}}
+}
+
+func remove(t *testing.T, f Files, pod string) {
+	t.Helper()
+	must(t, f.Unmount(t.Context(), pod))
+	must(t, f.Remove(pod))
+}
+
+func TestFiles(t *testing.T) {
+	f := newFiles(t)
+	config := &cri.PodSandboxConfig{DnsConfig: &cri.DNSConfig{
+		Servers: []string{"192.0.2.53"}, Searches: []string{"a.example", "b.example"}, Options: []string{"ndots:5"},
+	}}
+	must(t, f.Write(t.Context(), "p", Request{
+		Config: config, Hostname: "web", IPs: []netip.Addr{netip.MustParseAddr("192.0.2.7")},
+	}))
+	defer remove(t, f, "p")
+	paths := f.Paths("p", config)
+	for path, want := range map[string]string{
+		paths.ResolvConf: "search a.example b.example\nnameserver 192.0.2.53\noptions ndots:5\n",
+		paths.Hostname:   "web\n",
+		paths.Hosts: "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n" +
+			"192.0.2.7\tweb\n",
+	} {
+		if got, err := os.ReadFile(path); err != nil || string(got) != want {
+			t.Errorf("%s = %q, %v, want %q", path, got, err, want)
+		}
+		link := filepath.Join(f.Layout.PodRun("p"), filepath.Base(path)) // where an older podd looks for it
+		if got, err := os.ReadFile(link); err != nil || string(got) != want {
+			t.Errorf("%s = %q, %v, want %q", link, got, err, want)
+		}
+	}
+	if missing := f.Missing("p"); missing != nil {
+		t.Errorf("Missing = %q, want none", missing)
+	}
+	must(t, os.Remove(paths.Hosts))
+	if missing := f.Missing("p"); !slices.Equal(missing, []string{"hosts"}) {
+		t.Errorf("Missing = %q, want hosts", missing)
+	}
+}
+
+func TestSizes(t *testing.T) {
+	f := newFiles(t)
+	big := &cri.DNSConfig{Searches: []string{strings.Repeat("x", 3<<20)}} // more than the limit: nothing is cut off
+	config := &cri.PodSandboxConfig{DnsConfig: big}
+	must(t, f.Write(t.Context(), "p", Request{Config: config, Hostname: "web"}))
+	defer remove(t, f, "p")
+	paths := f.Paths("p", config)
+	for path, limit := range map[string]int{paths.Hostname: etcSize, filepath.Join(paths.Shm, "x"): shmSize} {
+		err := os.WriteFile(path, bytes.Repeat([]byte("x"), limit+64<<10), 0o600)
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("write of more than %d bytes to %s: %v, want ENOSPC", limit, path, err)
+		}
+	}
+	for _, dir := range []string{filepath.Dir(paths.Hostname), paths.Shm} {
+		var st syscall.Statfs_t
+		must(t, syscall.Statfs(dir, &st))
+		const want = syscall.MS_NOSUID | syscall.MS_NODEV | syscall.MS_NOEXEC
+		if st.Flags&want != want {
+			t.Errorf("flags of %s = %#x, want nosuid, nodev and noexec", dir, st.Flags)
+		}
+	}
+}
+
+// Pods of an older podd have the files themselves in their directory.
+func TestFilesOfAnOlderPodd(t *testing.T) {
+	f := newFiles(t)
+	dir := f.Layout.PodRun("p")
+	must(t, os.MkdirAll(dir, 0o700))
+	for _, name := range []string{resolvConf, hostname, hosts} {
+		must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
+	}
+	must(t, f.Mounter.Mount(t.Context(), filepath.Join(dir, shm), Tmpfs{Name: "shm", Size: shmSize}))
+	if got := f.Paths("p", nil); got.Hosts != filepath.Join(dir, hosts) {
+		t.Errorf("Hosts = %s, want it in %s", got.Hosts, dir)
+	}
+	if missing := f.Missing("p"); missing != nil {
+		t.Errorf("Missing = %q, want none", missing)
+	}
+	pods, err := f.Pods()
+	if must(t, err); !slices.Equal(pods, []string{"p"}) {
+		t.Errorf("Pods = %q, want p", pods)
+	}
+	remove(t, f, "p")
+	if pods, err := f.Pods(); err != nil || len(pods) > 0 {
+		t.Errorf("Pods after removal = %q, %v, want none", pods, err)
+	}
+}
+
+// Remove and Unmount undo any part of Write, and may be repeated.
+func TestRemoveAfterAnyPart(t *testing.T) {
+	f := newFiles(t)
+	etc := f.Layout.PodEtc("p")
+	for _, make := range []func(){
+		func() {},
+		func() { must(t, os.MkdirAll(etc, 0o700)) },
+		func() { must(t, f.Mounter.Mount(t.Context(), etc, Tmpfs{Name: "etc", Size: etcSize})) },
+		func() { must(t, f.Write(t.Context(), "p", Request{Config: &cri.PodSandboxConfig{}, Hostname: "web"})) },
+	} {
+		make()
+		remove(t, f, "p")
+		remove(t, f, "p")
+		for _, dir := range []string{etc, f.Layout.PodRun("p")} {
+			if _, err := os.Lstat(dir); !os.IsNotExist(err) {
+				t.Errorf("%s after removal: %v, want it gone", dir, err)
+			}
+		}
+	}
+}
