@@ -47,6 +47,8 @@ type CreateRequest struct {
 	ID string
 	// PodID is the id of the container's pod. That of the pod's infra container is ID itself.
 	PodID string
+	// Name is the container's name in its pod, for tools that read the monitor's command line.
+	Name string
 	// Spec becomes config.json.
 	Spec *specs.Spec
 	// LogPath is the CRI log file; empty discards output.

@@ -243,7 +243,7 @@ func makeVolumes(ctx context.Context, c *Container, b containerBuild) error {
 
 func (c *Container) createRequest(b *containerBuild) oci.CreateRequest {
 	return oci.CreateRequest{
-		ID: c.ID, PodID: c.pod.ID, Spec: b.spec, LogPath: b.logPath,
+		ID: c.ID, PodID: c.pod.ID, Name: c.Config.GetMetadata().GetName(), Spec: b.spec, LogPath: b.logPath,
 		Terminal: c.Config.GetTty(), Stdin: c.Config.GetStdin(), StdinOnce: c.Config.GetStdinOnce(),
 	}
 }

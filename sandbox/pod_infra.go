@@ -27,7 +27,7 @@ func (e *Engine) startInfra(ctx context.Context, p *Pod) (oci.Process, error) {
 	if err != nil {
 		return oci.Process{}, err
 	}
-	process, err := rt.Create(ctx, oci.CreateRequest{ID: p.ID, PodID: p.ID, Spec: config})
+	process, err := rt.Create(ctx, oci.CreateRequest{ID: p.ID, PodID: p.ID, Name: infraName, Spec: config})
 	if err != nil {
 		return oci.Process{}, err
 	}
@@ -52,6 +52,9 @@ func (e *Engine) watchInfra(p *Pod) {
 		e.events.Post(event.Stopped, p.ID, p)
 	})
 }
+
+// infraName is the name that tools know infra containers by.
+const infraName = "POD"
 
 // podNamespaces returns the paths of the namespaces that a pod's containers join.
 func podNamespaces(pinned namespaces.Request) spec.Namespaces {

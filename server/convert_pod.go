@@ -69,10 +69,11 @@ func podNetwork(ips []string) *cri.PodSandboxNetworkStatus {
 	return n
 }
 
-// podInfo is the verbose part of a pod's status. A pod's config has no field for secrets.
-func podInfo(p Pod) map[string]any {
-	return map[string]any{
-		"pid":            p.Status.Infra.Pid,
+// podInfo is the verbose part of a pod's status. A pod's config has no field for secrets. Tools enter the pod by the
+// pid, or by the namespaces in runtimeSpec.
+func (s *Server) podInfo(p Pod, containers []Container) map[string]any {
+	info := map[string]any{
+		"pid":            podPid(p, containers),
 		"state":          p.Status.State,
 		"reason":         p.Status.Reason,
 		"netns":          p.Record.Netns,
@@ -81,6 +82,30 @@ func podInfo(p Pod) map[string]any {
 		"config":         message(p.Record.Config),
 		"operations":     operations(p.Operations),
 	}
+	if s.deps.PodSpec == nil {
+		return info
+	}
+	spec, err := s.deps.PodSpec(p.Record)
+	if err != nil {
+		info["runtimeSpecError"] = err.Error()
+		return info
+	}
+	info["runtimeSpec"] = withoutEnv(spec)
+	return info
+}
+
+// podPid returns a process in the pod's namespaces: the infra container's, else that of a running container; 0 if there
+// is none.
+func podPid(p Pod, containers []Container) int {
+	if p.Status.Infra.Pid != 0 {
+		return p.Status.Infra.Pid
+	}
+	for _, c := range containers {
+		if c.Status.State == record.ContainerRunning {
+			return c.Status.Process.Pid
+		}
+	}
+	return 0
 }
 
 // operations returns the recent operations of a pod or container; list may be nil.

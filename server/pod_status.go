@@ -21,13 +21,14 @@ func (s *Server) PodSandboxStatus(
 	if err != nil {
 		return nil, err
 	}
+	containers := s.deps.Engine.ContainersOf(p.Record.ID)
 	resp := &cri.PodSandboxStatusResponse{
 		Status:             podStatus(p),
-		ContainersStatuses: s.statuses(ctx, s.deps.Engine.ContainersOf(p.Record.ID)),
+		ContainersStatuses: s.statuses(ctx, containers),
 		Timestamp:          now.UnixNano(),
 	}
 	if r.GetVerbose() {
-		resp.Info, err = verbose(podInfo(p))
+		resp.Info, err = verbose(s.podInfo(p, containers))
 	}
 	return resp, err
 }

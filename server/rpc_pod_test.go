@@ -12,9 +12,12 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 func testRunPodSandbox(t *testing.T) {
@@ -120,18 +123,27 @@ func testPodSandboxStatus(t *testing.T) {
 	})
 	t.Run("verbose", func(t *testing.T) {
 		h := newHarness(t)
+		h.server.deps.PodSpec = func(*record.Pod) (*specs.Spec, error) { return fakeSpec(), nil }
 		r := must[*cri.PodSandboxStatusResponse](t)(h.runtime.PodSandboxStatus(
 			t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: podID, Verbose: true},
 		))
 		var info struct {
-			Netns  string
-			Config map[string]any
+			Netns       string
+			Config      map[string]any
+			Pid         int
+			RuntimeSpec *specs.Spec
 		}
 		if err := json.Unmarshal([]byte(r.GetInfo()["info"]), &info); err != nil {
 			t.Fatal(err)
 		}
 		if info.Netns != "/run/podd/netns/"+podID || info.Config["hostname"] != "web-0" {
 			t.Errorf("info = %v, want netns of %s and hostname web-0", info, podID)
+		}
+		if info.Pid != 4711 { // the pod has no infra container
+			t.Errorf("pid = %d, want that of the running container", info.Pid)
+		}
+		if s := info.RuntimeSpec; s == nil || s.Process.Env != nil {
+			t.Errorf("runtimeSpec = %+v, want it without the environment", s)
 		}
 	})
 	t.Run("absent", func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -39,6 +40,8 @@ type Deps struct {
 	Streamer Streamer
 	// RuntimeSpec reads a container's config.json for verbose responses; nil leaves it out.
 	RuntimeSpec SpecReader
+	// PodSpec reads or makes a pod's config.json for verbose responses; nil leaves it out.
+	PodSpec func(*record.Pod) (*specs.Spec, error)
 	// Info adds sections to the verbose Status, by name. The values are marshalled as JSON and must have no secrets.
 	Info map[string]func() any
 	// Observe is called with every finished call, for metrics. It must not block, and may be nil.

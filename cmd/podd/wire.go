@@ -24,6 +24,7 @@ import (
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/sandbox/files"
+	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/namespaces"
 	"github.com/podd-project/podd/sandbox/usage"
 	"github.com/podd-project/podd/server"
@@ -89,15 +90,18 @@ func (d *daemon) mechanisms(ctx context.Context) (*node, error) {
 
 // server creates the CRI server.
 func (d *daemon) server(n *node, streams server.Streamer) (*server.Server, error) {
+	read := specReader(d.containersDir())
 	return server.New(
 		server.Config{Version: semver(version), SystemdCgroup: d.cfg.Runtime.SystemdCgroup},
 		server.Deps{
 			Engine: server.Adapt(n.engine), Images: n.images, Network: n.pods, Streamer: streams, Log: d.log,
-			Observe: d.observers.call(), RuntimeSpec: specReader(d.containersDir()),
+			Observe: d.observers.call(), RuntimeSpec: read,
+			PodSpec: podSpecReader(read, layout.Layout{Run: d.cfg.Run}),
 			Info: map[string]func() any{
-				"config": func() any { return d.values },
-				"pulls":  func() any { return n.images.Pulls() },
-				"engine": func() any { return engineInfo(n.engine, d.budgets) },
+				"config":    func() any { return d.values },
+				"cniconfig": func() any { return n.pods.Info() },
+				"pulls":     func() any { return n.images.Pulls() },
+				"engine":    func() any { return engineInfo(n.engine, d.budgets) },
 			},
 		},
 	)

@@ -59,7 +59,7 @@ func (r *Runtime) monitorConfig(b bundle, req oci.CreateRequest) (conmon.Contain
 	}
 	c := conmon.Container{
 		Conmon: monitor, Env: driver.Environment(), Runtime: runtime,
-		ID: req.ID, Bundle: b.Dir(), LogPath: req.LogPath,
+		ID: req.ID, Name: req.Name, Bundle: b.Dir(), LogPath: req.LogPath,
 		Terminal: req.Terminal, Stdin: req.Stdin, StdinOnce: req.StdinOnce,
 	}
 	return c, c.Validate()

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -37,6 +38,9 @@ type Container struct {
 	Env     []string
 	Runtime Runtime
 	ID      string
+	// Name is the container's name, which tools read from conmon's command line (Inspektor Gadget); conmon itself uses it
+	// in no log that podd asks for.
+	Name string
 	// Bundle is the container's directory, with config.json; the monitor's files go there too.
 	Bundle string
 	// LogPath is the CRI log, appended to; empty discards the output.
@@ -76,6 +80,9 @@ func (c Container) args() ([]string, error) {
 		// The kernel has the lines already. An fsync at exit would only delay the exit status.
 		"--no-sync-log",
 	}
+	if plainName.MatchString(c.Name) {
+		args = append(args, "--name", c.Name)
+	}
 	if c.Terminal {
 		args = append(args, "--terminal")
 	}
@@ -87,6 +94,9 @@ func (c Container) args() ([]string, error) {
 	}
 	return append(args, c.Runtime.flags()...), nil
 }
+
+// plainName matches what glib cannot take for a flag. Kubernetes' names of containers are DNS labels.
+var plainName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,252}$`)
 
 func (r Runtime) flags() []string {
 	flags := []string{"--runtime", r.Path}

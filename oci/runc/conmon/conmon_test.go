@@ -18,7 +18,7 @@ import (
 
 func TestArgs(t *testing.T) {
 	base := Container{
-		ID: "c", Bundle: "/b", LogPath: "/log/0.log",
+		ID: "c", Name: "web", Bundle: "/b", LogPath: "/log/0.log",
 		Runtime: Runtime{Path: "/bin/rt", Args: []string{"--root", "/r", "--systemd-cgroup"}},
 	}
 	has := func(c Container, want ...string) bool {
@@ -29,7 +29,7 @@ func TestArgs(t *testing.T) {
 		return strings.Contains("\x00"+strings.Join(args, "\x00")+"\x00", "\x00"+strings.Join(want, "\x00")+"\x00")
 	}
 	for _, want := range [][]string{
-		{"--cid", "c"}, {"--cuuid", "c"}, {"--bundle", "/b"}, {"--persist-dir", "/b"}, {"--full-attach"},
+		{"--cid", "c"}, {"--name", "web"}, {"--cuuid", "c"}, {"--bundle", "/b"}, {"--persist-dir", "/b"}, {"--full-attach"},
 		{"--log-path", "k8s-file:/log/0.log"}, {"--container-pidfile", "/b/pidfile"}, {"--conmon-pidfile", "/b/conmon.pid"},
 		{"--runtime", "/bin/rt", "--runtime-arg=--root", "--runtime-arg=/r", "--runtime-arg=--systemd-cgroup"},
 	} {
@@ -40,6 +40,12 @@ func TestArgs(t *testing.T) {
 	for _, no := range []string{"--terminal", "--stdin", "--leave-stdin-open"} {
 		if has(base, no) {
 			t.Errorf("arguments contain %s, want them not to", no)
+		}
+	}
+	for _, name := range []string{"", "-h", "--help", "a b", "a\nb", "../x"} {
+		odd := base
+		if odd.Name = name; has(odd, "--name") {
+			t.Errorf("arguments for a container named %q contain --name", name)
 		}
 	}
 	tty := base
