@@ -3,6 +3,7 @@ package main
 import (
 	"path/filepath"
 
+	"github.com/podd-project/podd/cmd/podd/cadvisor"
 	"github.com/podd-project/podd/cmd/podd/metrics"
 	"github.com/podd-project/podd/cmd/podd/tomlconfig"
 	"github.com/podd-project/podd/cmd/podd/tracing"
@@ -25,6 +26,7 @@ type Config struct {
 
 	Streaming streaming.Config `toml:"streaming" comment:"The HTTP server for exec, attach and port-forward. Clients reach it through the kubelet."`
 	Metrics   metrics.Config   `toml:"metrics" comment:"podd's own metrics, for Prometheus. The CRI's metrics of pods are served through the kubelet."`
+	Cadvisor  cadvisor.Config  `toml:"cadvisor" comment:"Names for the containers in the metrics of the kubelet's cAdvisor."`
 	Tracing   tracing.Config   `toml:"tracing" comment:"OpenTelemetry spans of the calls that podd serves."`
 }
 

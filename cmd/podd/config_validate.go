@@ -61,9 +61,13 @@ func (c *Config) validate(origin func(key string) string) error {
 	p.addSection("image", c.Image.Validate())
 	p.addSection("streaming", c.Streaming.Validate())
 	p.addSection("metrics", c.Metrics.Validate())
+	p.addSection("cadvisor", c.Cadvisor.Validate())
 	p.addSection("tracing", c.Tracing.Validate())
 	if path := c.Metrics.SocketPath(); path != "" && path == c.Listen {
 		p.add("metrics.address", "%q is the socket of the CRI service", path)
+	}
+	if path := c.Cadvisor.Socket; path != "" && (path == c.Listen || path == c.Metrics.SocketPath()) {
+		p.add("cadvisor.socket", "%q is the socket of another service of podd", path)
 	}
 	return errors.Join(p.errs...)
 }

@@ -137,7 +137,11 @@ func (d *daemon) installStdio() string {
 func (d *daemon) handlerConfigs() map[string]sandbox.HandlerConfig {
 	configs := map[string]sandbox.HandlerConfig{}
 	for name, h := range d.cfg.Runtime.Handlers {
-		configs[name] = h.engine()
+		cfg := h.engine()
+		if d.cfg.Cadvisor.Enabled() && (cfg.Infra == "" || cfg.Infra == sandbox.InfraAuto) {
+			cfg.Infra = sandbox.InfraPause // its row in cAdvisor's metrics has the pod's network
+		}
+		configs[name] = cfg
 	}
 	return configs
 }

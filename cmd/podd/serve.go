@@ -191,6 +191,7 @@ func (d *daemon) serve(ctx context.Context, n *node) error {
 	d.onClose("connection of the watchdog", closeCheck)
 
 	d.serveMetrics(ctx, n)
+	d.serveCadvisor(ctx, n)
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(sock) }()
 	setHealth(health, healthpb.HealthCheckResponse_SERVING)
