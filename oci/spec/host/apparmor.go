@@ -59,7 +59,8 @@ func loaded(profiles, name string) bool {
 
 // defaultProfile denies a container's root what namespaces do not isolate: writing to kernel interfaces that are not
 // namespaced, mounting, and tracing processes under other profiles. A deny rule has no exceptions, so the denied trees
-// are listed one by one, without those that containers may use (/proc/sys/net, /proc/sys/kernel/shm*, /sys/fs/cgroup).
+// are listed one by one, without those that containers may use (/proc/sys/net, /proc/sys/kernel/shm*,
+// /proc/sys/fs/mqueue, /sys/fs/cgroup).
 const defaultProfile = `#include <tunables/global>
 
 profile ` + DefaultAppArmor + ` flags=(attach_disconnected,mediate_deleted) {
@@ -77,11 +78,12 @@ profile ` + DefaultAppArmor + ` flags=(attach_disconnected,mediate_deleted) {
   signal (send,receive) peer=` + DefaultAppArmor + `,
   ptrace (trace,read,tracedby,readby) peer=` + DefaultAppArmor + `,
 
+  deny @{PROC}/* w,
   deny @{PROC}/{kcore,kmem,mem,sysrq-trigger} rwklx,
   deny @{PROC}/{acpi,asound,bus,driver,fs,irq,scsi}/** wklx,
   deny @{PROC}/sys/{abi,crypto,debug,dev,sunrpc,user,vm}/** wklx,
-  deny @{PROC}/sys/kernel/{core_pattern,core_pipe_limit,modprobe,hotplug,poweroff_cmd,usermodehelper/**} wklx,
-  deny @{PROC}/sys/fs/{binfmt_misc/**,suid_dumpable,protected_*} wklx,
+  deny @{PROC}/sys/kernel/{[^s],s[^h],sh[^m]}** wklx,
+  deny @{PROC}/sys/fs/{[^m],m[^q]}** wklx,
 
   deny /sys/{block,bus,class,dev,devices,hypervisor,kernel,module,power}/** wklx,
   deny /sys/fs/{bpf,btrfs,erofs,ext4,f2fs,fuse,pstore,resctrl,selinux,smackfs,xfs}/** wklx,

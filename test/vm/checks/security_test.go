@@ -37,6 +37,26 @@ func TestAppArmorProfile(t *testing.T) {
 	}
 }
 
+// TestAppArmorDenies: what the default profile denies where no path is masked or read-only.
+func TestAppArmorDenies(t *testing.T) {
+	k := newKubelet(t)
+	k.runPod()
+	id := k.start("sleep 10000", func(c *cri.ContainerConfig) {
+		c.Linux.SecurityContext.MaskedPaths = []string{"/proc/kcore"} // otherwise podd makes /proc/sys read-only
+	})
+	for file, want := range map[string]string{
+		"kernel/core_pattern": "denied", "kernel/sysrq": "denied", "kernel/threads-max": "denied", "kernel/sem": "denied",
+		"kernel/modprobe": "denied", "fs/suid_dumpable": "denied", "vm/swappiness": "denied",
+		"kernel/shmmni": "allowed", "net/ipv4/ip_default_ttl": "allowed",
+	} {
+		file = "/proc/sys/" + file
+		write := "v=$(cat " + file + "); (echo \"$v\" >" + file + ") 2>/dev/null && echo allowed || echo denied"
+		if got := k.exec(id, write); got != want {
+			t.Errorf("a write to %s is %s, want it %s", file, got, want)
+		}
+	}
+}
+
 func named(name string) func(*cri.ContainerConfig) {
 	return func(c *cri.ContainerConfig) { c.Metadata.Name = strings.ReplaceAll(name, " ", "-") }
 }
