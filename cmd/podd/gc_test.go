@@ -62,3 +62,22 @@ func TestGOGCFromTheEnvironmentIsKept(t *testing.T) {
 		}
 	}
 }
+
+func TestMemoryLimit(t *testing.T) {
+	gc, memory := gcNow(), debug.SetMemoryLimit(-1)
+	t.Cleanup(func() {
+		debug.SetGCPercent(gc)
+		debug.SetMemoryLimit(memory)
+	})
+	for _, c := range []struct {
+		env  string
+		want int64
+	}{{"", memoryLimit}, {"77MiB", 77 << 20}} {
+		debug.SetMemoryLimit(77 << 20) // the Go runtime reads the variable at start
+		t.Setenv("GOMEMLIMIT", c.env)
+		newGCTuner()
+		if got := debug.SetMemoryLimit(-1); got != c.want {
+			t.Errorf("GOMEMLIMIT=%s: limit = %d, want %d", c.env, got, c.want)
+		}
+	}
+}
