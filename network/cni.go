@@ -11,6 +11,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/sirupsen/logrus"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/podd-project/podd/checkpoint"
 )
@@ -18,13 +19,15 @@ import (
 // CNI attaches pods to the node's CNI network. Its methods may be called concurrently; calls for one pod wait for each
 // other, calls for different pods never do.
 type CNI struct {
-	cfg    Config
-	log    logrus.FieldLogger
-	env    []string
-	pods   slots
-	gate   gate
-	health *health
-	cidr   atomic.Pointer[string]
+	cfg  Config
+	log  logrus.FieldLogger
+	env  []string
+	pods slots
+	gate gate
+	// entering bounds the threads of Dial in pods' namespaces.
+	entering *semaphore.Weighted
+	health   *health
+	cidr     atomic.Pointer[string]
 
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -54,7 +57,10 @@ func newCNI(cfg Config, log logrus.FieldLogger) (*CNI, error) {
 	if err := checkpoint.Sweep(cfg.StateDir); err != nil {
 		return nil, fmt.Errorf("network state: %w", err)
 	}
-	c := &CNI{cfg: cfg, log: log, env: pluginEnv(os.Environ(), cfg.PluginEnv), stop: func() {}}
+	c := &CNI{
+		cfg: cfg, log: log, env: pluginEnv(os.Environ(), cfg.PluginEnv), stop: func() {},
+		entering: semaphore.NewWeighted(dialThreads),
+	}
 	c.newExec = func(o execOptions) invoke.Exec {
 		return &executor{env: c.env, execOptions: o}
 	}

@@ -6,13 +6,25 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"strconv"
+	"net/netip"
+	"os"
+	"time"
 
 	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
 )
+
+// dialThreads bounds the threads that create sockets in pods' namespaces at the same time.
+const dialThreads = 32
+
+// localhost are the addresses that Dial tries, in this order.
+var localhost = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
 
 // Dial connects to a TCP port of the pod's localhost, IPv4 first, then IPv6. Port forwarding uses it for servers that
 // listen only there. A pod without an attachment, such as one on the node's network, is errdefs.ErrNotFound.
+//
+// Only the creation of the socket needs a thread in the pod's namespace. A server that does not accept delays a
+// goroutine, until ctx ends.
 func (c *CNI) Dial(ctx context.Context, podID string, port uint16) (net.Conn, error) {
 	if err := checkPodID(podID); err != nil {
 		return nil, err
@@ -24,29 +36,81 @@ func (c *CNI) Dial(ctx context.Context, podID string, port uint16) (net.Conn, er
 	if err != nil {
 		return nil, err
 	}
-	var conn net.Conn
-	err = inNetns(r.Netns, func() (err error) {
-		conn, err = dialLocalhost(ctx, port)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("dial port %d of pod %s: %w", port, podID, err)
+	var errs []error
+	for _, addr := range localhost {
+		conn, err := c.dialIn(ctx, r.Netns, netip.AddrPortFrom(addr, port))
+		if err == nil {
+			return conn, nil
+		}
+		if errs = append(errs, err); ctx.Err() != nil {
+			break
+		}
 	}
-	return conn, nil
+	return nil, fmt.Errorf("dial port %d of pod %s: %w", port, podID, errors.Join(errs...))
 }
 
-// dialLocalhost must run on a thread in the pod's namespace: given a single literal address, net creates the socket in
-// the calling goroutine.
-func dialLocalhost(ctx context.Context, port uint16) (net.Conn, error) {
-	var dialer net.Dialer
-	service := strconv.Itoa(int(port))
-	conn, err4 := dialer.DialContext(ctx, "tcp4", net.JoinHostPort("127.0.0.1", service))
-	if err4 == nil {
-		return conn, nil
+// dialIn connects to the address in a network namespace.
+func (c *CNI) dialIn(ctx context.Context, netns string, to netip.AddrPort) (net.Conn, error) {
+	socket, err := c.socketIn(ctx, netns, to.Addr())
+	if err != nil {
+		return nil, err
 	}
-	conn, err6 := dialer.DialContext(ctx, "tcp6", net.JoinHostPort("::1", service))
-	if err6 == nil {
-		return conn, nil
+	defer socket.Close()
+	if err := connect(ctx, socket, sockaddr(to)); err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", to, err)
 	}
-	return nil, errors.Join(err4, err6)
+	return net.FileConn(socket) // a duplicate, of Go's own type
+}
+
+// socketIn creates a TCP socket in a network namespace. It needs a thread, and waits if too many are in use.
+func (c *CNI) socketIn(ctx context.Context, netns string, addr netip.Addr) (*os.File, error) {
+	if err := c.entering.Acquire(ctx, 1); err != nil {
+		return nil, fmt.Errorf("wait for a thread: %w", context.Cause(ctx))
+	}
+	defer c.entering.Release(1)
+	family := unix.AF_INET
+	if addr.Is6() {
+		family = unix.AF_INET6
+	}
+	fd := -1
+	err := inNetns(netns, func() (err error) {
+		fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
+		return os.NewSyscallError("socket", err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "socket"), nil // non-blocking: Go's poller waits for it
+}
+
+// connect connects a non-blocking socket. It waits in Go's poller, without a thread.
+func connect(ctx context.Context, socket *os.File, to unix.Sockaddr) error {
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = socket.SetWriteDeadline(time.Unix(1, 0)) })
+	defer stop()
+	var result error
+	err = raw.Write(func(fd uintptr) (done bool) {
+		// Further calls return the state of the first one: EALREADY, EISCONN, or why it failed.
+		result = unix.Connect(int(fd), to)
+		return !errors.Is(result, unix.EINPROGRESS) && !errors.Is(result, unix.EALREADY) && !errors.Is(result, unix.EINTR)
+	})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return err
+	case errors.Is(result, unix.EISCONN):
+		return nil
+	}
+	return os.NewSyscallError("connect", result)
+}
+
+func sockaddr(to netip.AddrPort) unix.Sockaddr {
+	if to.Addr().Is4() {
+		return &unix.SockaddrInet4{Addr: to.Addr().As4(), Port: int(to.Port())}
+	}
+	return &unix.SockaddrInet6{Addr: to.Addr().As16(), Port: int(to.Port())}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/podd-project/podd/cmd/budget"
 	"github.com/podd-project/podd/cmd/config"
 )
 
@@ -32,8 +33,11 @@ type Config struct {
 	MaxTokens int `toml:"max_tokens" comment:"Maximum number of unused URLs; more are refused."`
 	// MaxSessions bounds the sessions; a client above it gets 503 and may retry with the same URL.
 	MaxSessions int `toml:"max_sessions" comment:"Maximum number of sessions; more get HTTP 503."`
-	// MaxPending bounds the TCP connections that have not become a session; those above it are closed at once.
-	MaxPending int `toml:"max_pending_connections" comment:"Maximum number of TCP connections without a session; more are closed."`
+	// MaxSessionsPerPod is how many of them one pod may have.
+	MaxSessionsPerPod int `toml:"max_sessions_per_pod" comment:"Maximum number of sessions of one pod; more get HTTP 503."`
+	// MaxPending bounds the TCP connections that have not become a session; a new one replaces the oldest one of the user
+	// with most of them.
+	MaxPending int `toml:"max_pending_connections" comment:"Maximum number of TCP connections without a session. A new one replaces the oldest one of the user who has most of them."`
 	// HeaderTimeout is how long a connection may take for the TLS handshake, and then for a request.
 	HeaderTimeout time.Duration `toml:"header_timeout" comment:"Time limit for the TLS handshake, and for the request."`
 }
@@ -41,15 +45,16 @@ type Config struct {
 // DefaultConfig serves loopback without TLS.
 func DefaultConfig() Config {
 	return Config{
-		Address:         "127.0.0.1",
-		TLSMinVersion:   "1.2",
-		IdleTimeout:     4 * time.Hour,
-		CreationTimeout: 15 * time.Second,
-		TokenTTL:        time.Minute,
-		MaxTokens:       1000,
-		MaxSessions:     1024,
-		MaxPending:      256,
-		HeaderTimeout:   10 * time.Second,
+		Address:           "127.0.0.1",
+		TLSMinVersion:     "1.2",
+		IdleTimeout:       4 * time.Hour,
+		CreationTimeout:   15 * time.Second,
+		TokenTTL:          time.Minute,
+		MaxTokens:         1000,
+		MaxSessions:       budget.DefaultSessions,
+		MaxSessionsPerPod: budget.DefaultSessionsPerPod,
+		MaxPending:        budget.DefaultPendingConnections,
+		HeaderTimeout:     10 * time.Second,
 	}
 }
 
@@ -89,7 +94,10 @@ func (c *Config) Validate() error {
 	for _, n := range []struct {
 		key string
 		n   int
-	}{{"max_tokens", c.MaxTokens}, {"max_sessions", c.MaxSessions}, {"max_pending_connections", c.MaxPending}} {
+	}{
+		{"max_tokens", c.MaxTokens}, {"max_sessions", c.MaxSessions}, {"max_sessions_per_pod", c.MaxSessionsPerPod},
+		{"max_pending_connections", c.MaxPending},
+	} {
 		if n.n <= 0 {
 			bad(n.key, "%d is not positive", n.n)
 		}

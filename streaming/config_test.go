@@ -53,7 +53,7 @@ func TestConfigValidate(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: Validate = %v, want %q", c.name, err, c.want)
 		}
-		s, err := New(cfg, backend{}, discardLog())
+		s, err := New(cfg, budgetsFor(cfg), backend{}, discardLog())
 		if err == nil {
 			s.Close(t.Context())
 		}

@@ -25,7 +25,8 @@ func (s *Server) routes() http.Handler {
 // serve runs the session of one request. The token is redeemed last, so that a refused request does not consume it.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, kind string) {
 	token := r.PathValue("token")
-	if !s.tickets.valid(token) {
+	request, ok := s.tickets.peek(token)
+	if !ok {
 		http.NotFound(w, r)
 		return
 	}
@@ -33,21 +34,22 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, kind string) {
 		http.Error(w, "this URL needs an HTTP/1.1 upgrade to SPDY/3.1 or WebSocket", http.StatusBadRequest)
 		return
 	}
-	if !s.acquireSession() {
+	grant, err := s.acquireSession(s.podOf(request))
+	if err != nil {
 		w.Header().Set("Retry-After", "1")
-		http.Error(w, "too many streaming sessions (streaming.max_sessions), retry later", http.StatusServiceUnavailable)
+		http.Error(w, "retry later (streaming.max_sessions, streaming.max_sessions_per_pod): "+err.Error(),
+			http.StatusServiceUnavailable)
 		return
 	}
-	defer s.releaseSession()
-	request, ok := s.tickets.redeem(token)
-	if !ok || kindOf(request) != kind {
+	defer s.releaseSession(grant)
+	if request, ok = s.tickets.redeem(token); !ok || kindOf(request) != kind {
 		http.NotFound(w, r)
 		return
 	}
 	sess := newSession(s.ctx, s.cfg.IdleTimeout, s.timing)
 	defer sess.close()
 	start := time.Now()
-	err := s.dispatch(sess, &upgrade{ResponseWriter: w, sess: sess}, r, request)
+	err = s.dispatch(sess, &upgrade{ResponseWriter: w, sess: sess}, r, request)
 	log := s.log.WithFields(targetFields(request)).WithFields(logrus.Fields{
 		"session": kind, "duration": time.Since(start).String(),
 	})
@@ -82,6 +84,17 @@ func kindOf(request proto.Message) string {
 		return "attach"
 	}
 	return "portforward"
+}
+
+// podOf returns the pod whose budget the session uses.
+func (s *Server) podOf(request proto.Message) string {
+	switch req := request.(type) {
+	case interface{ GetContainerId() string }:
+		return s.backend.PodOf(req.GetContainerId())
+	case interface{ GetPodSandboxId() string }:
+		return req.GetPodSandboxId()
+	}
+	return ""
 }
 
 // targetFields returns the log field with the id of the container or pod.

@@ -24,6 +24,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
+
+	"github.com/podd-project/podd/cmd/budget"
 )
 
 // patience is how long a test waits for what must happen.
@@ -37,6 +39,12 @@ type backend struct {
 	exec    func(ctx context.Context, id string, cmd []string, s Streams) (int, error)
 	attach  func(ctx context.Context, id string, s Streams) error
 	forward func(ctx context.Context, pod string, port int32, stream io.ReadWriteCloser) error
+}
+
+// PodOf: containers are named pod/container.
+func (b backend) PodOf(id string) string {
+	pod, _, _ := strings.Cut(id, "/")
+	return pod
 }
 
 func (b backend) Exec(ctx context.Context, id string, cmd []string, s Streams) (int, error) {
@@ -68,6 +76,13 @@ func start(t *testing.T, b Backend, edit ...func(*Config)) running {
 	return startLogging(t, b, discardLog(), edit...)
 }
 
+// budgetsFor returns the table that podd makes for the configuration.
+func budgetsFor(cfg Config) *budget.Table {
+	return budget.NewSized(budget.Sizes{
+		Sessions: cfg.MaxSessions, SessionsPerPod: cfg.MaxSessionsPerPod, PendingConnections: cfg.MaxPending,
+	})
+}
+
 // startLogging is start with a logger.
 func startLogging(t *testing.T, b Backend, log logrus.FieldLogger, edit ...func(*Config)) running {
 	t.Helper()
@@ -76,7 +91,7 @@ func startLogging(t *testing.T, b Backend, log logrus.FieldLogger, edit ...func(
 	for _, e := range edit {
 		e(&cfg)
 	}
-	s, err := New(cfg, b, log)
+	s, err := New(cfg, budgetsFor(cfg), b, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +130,7 @@ func (r running) noSession() {
 	eventually(r.t, "no session is left", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return r.sessions == 0
+		return r.budgets.Sessions.Usage().InUse == 0
 	})
 }
 

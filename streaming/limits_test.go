@@ -7,14 +7,19 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/gorilla/websocket"
+	"golang.org/x/sys/unix"
 	"k8s.io/client-go/util/exec"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/cmd/budget"
 )
 
 // TestSessionLimit: a session above the limit gets 503, and its URL works once another session has ended.
@@ -41,32 +46,177 @@ func TestSessionLimit(t *testing.T) {
 	recv(t, "the third session", started)
 }
 
-// TestPendingLimit: connections without a request are bounded, and do not count as sessions.
+// TestSessionLimitPerPod: a pod cannot use the sessions of others, in whatever container they run.
+func TestSessionLimitPerPod(t *testing.T) {
+	b, started, _ := held()
+	r := start(t, b, func(c *Config) { c.MaxSessionsPerPod = 2 })
+	exec := func(id string) string {
+		return r.url(r.Exec(&cri.ExecRequest{ContainerId: id, Cmd: []string{"x"}, Stdin: true, Stdout: true}))
+	}
+	for _, id := range []string{"p1/a", "p1/b"} {
+		dialWebSocket(t, exec(id), "v5.channel.k8s.io")
+		recv(t, "a session", started)
+	}
+	forward := r.url(r.PortForward(&cri.PortForwardRequest{PodSandboxId: "p1"}))
+	for _, refused := range []string{exec("p1/a"), forward} {
+		if got := status(t, refused, upgradeSPDYHeaders); got != http.StatusServiceUnavailable {
+			t.Errorf("third session of the pod: status %d, want 503", got)
+		}
+	}
+	dialWebSocket(t, exec("p2/a"), "v5.channel.k8s.io")
+	recv(t, "a session of another pod", started)
+}
+
+// TestPendingLimit: connections without a request are bounded, and do not count as sessions. A new one replaces the
+// oldest one.
 func TestPendingLimit(t *testing.T) {
 	b, started, _ := held()
 	r := start(t, b, func(c *Config) { c.MaxPending, c.HeaderTimeout = 3, time.Hour })
 	ws := dialWebSocket(t, r.execURL(), "v5.channel.k8s.io")
 	recv(t, "the session", started)
+	inUse := func() int64 { return r.budgets.PendingConnections.Usage().InUse }
 	var open []net.Conn
-	for range 3 {
+	for i := range 3 {
 		open = append(open, dialRaw(t, r))
+		eventually(t, "it is counted", func() bool { return inUse() == int64(i+1) })
 	}
-	eventually(t, "all three are counted", func() bool { return r.pending.Load() == 3 })
-	fourth := dialRaw(t, r)
-	fourth.SetReadDeadline(time.Now().Add(patience))
-	if _, err := fourth.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("read from the fourth connection: %v, want EOF", err)
+	if got := status(t, "http://"+r.Addr().String()+"/exec/x", upgradeSPDYHeaders); got != 404 {
+		t.Errorf("request with three idle connections: status %d, want 404", got)
 	}
-	fourth.Close()
+	open[0].SetReadDeadline(time.Now().Add(patience))
+	if _, err := open[0].Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("read from the oldest connection: %v, want EOF", err)
+	}
 	for _, c := range open {
 		c.Close()
 	}
-	eventually(t, "all connections are released", func() bool { return r.pending.Load() == 0 })
-	if got := status(t, "http://"+r.Addr().String()+"/exec/x", upgradeSPDYHeaders); got != 404 {
-		t.Errorf("request afterwards: status %d, want 404", got)
-	}
+	eventually(t, "all connections are released", func() bool { return inUse() == 0 })
 	if err := ws.WriteControl(websocket.PingMessage, nil, noDeadline); err != nil {
 		t.Errorf("ping in the open session: %v, want no error", err)
+	}
+}
+
+// TestIdleConnections: a user who opens connections all the time, three times as many as are allowed, does not keep
+// others from running commands: not another user, and not the same one.
+func TestIdleConnections(t *testing.T) {
+	for name, uid := range map[string]int{"another user": 65534, "the same user": os.Getuid()} {
+		t.Run(name, func(t *testing.T) {
+			if os.Getuid() != 0 && uid != os.Getuid() {
+				t.Skip("needs root, to open connections as another user")
+			}
+			r := start(t, pod(), func(c *Config) { c.MaxPending = 100 })
+			flood(t, r, uid, 300)
+			eventually(t, "connections are refused", func() bool { return r.budgets.PendingConnections.Usage().Refused > 300 })
+			for range 50 {
+				if got := status(t, "http://"+r.Addr().String()+"/exec/x", upgradeSPDYHeaders); got != 404 {
+					t.Fatalf("status %d, want 404", got)
+				}
+			}
+			if most := r.budgets.PendingConnections.Usage().Highest; most > 100 {
+				t.Errorf("connections = %d, want at most 100", most)
+			}
+		})
+	}
+}
+
+// flood keeps n idle connections open as the user until the test ends: the oldest ones are closed and opened again.
+func flood(t *testing.T, r running, uid, n int) {
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() { close(stop); <-stopped })
+	go func() {
+		defer close(stopped)
+		runtime.LockOSThread() // not unlocked: the thread has the uid of the user, and ends with the goroutine
+		_, _ = unix.SetfsuidRetUid(uid)
+		conns := make([]net.Conn, n)
+		defer func() {
+			for _, c := range conns {
+				if c != nil {
+					c.Close()
+				}
+			}
+		}()
+		for i := 0; ; i = (i + 1) % n {
+			select {
+			case <-stop:
+				return
+			case <-time.After(200 * time.Microsecond):
+			}
+			if conns[i] != nil {
+				conns[i].Close()
+			}
+			conns[i], _ = net.Dial("tcp", r.Addr().String())
+		}
+	}()
+}
+
+// TestVictim: the oldest connection of the user with most of them is replaced.
+func TestVictim(t *testing.T) {
+	p := newPendingConns(budget.NewSized(budget.Sizes{PendingConnections: 4}).PendingConnections)
+	conns := map[string]net.Conn{}
+	add := func(name, user string) net.Conn {
+		conns[name], _ = net.Pipe()
+		return p.add(conns[name], user)
+	}
+	for _, c := range []struct{ name, user, replaces string }{
+		{"root 1", "uid 0", ""}, {"nobody 1", "uid 65534", ""}, {"nobody 2", "uid 65534", ""}, {"root 2", "uid 0", ""},
+		{"nobody 3", "uid 65534", "root 1"}, // as many as root: the oldest of both
+		{"nobody 4", "uid 65534", "nobody 1"}, {"root 3", "uid 0", "nobody 2"}, {"root 4", "uid 0", "root 2"},
+	} {
+		if got := add(c.name, c.user); got != conns[c.replaces] {
+			t.Errorf("%s replaces another connection than %q", c.name, c.replaces)
+		}
+	}
+	for _, c := range conns {
+		p.remove(c)
+	}
+	if u := p.budget.Usage(); u.InUse != 0 || len(p.byUser) != 0 {
+		t.Errorf("%d in use, users %v, want none", u.InUse, p.byUser)
+	}
+}
+
+// TestUserOf: the uid is found over both families; of another machine, it is the address.
+func TestUserOf(t *testing.T) {
+	for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		client, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		server, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer server.Close()
+		if got, want := userOf(server), fmt.Sprintf("uid %d", os.Getuid()); got != want {
+			t.Errorf("%s: user = %q, want %q", address, got, want)
+		}
+	}
+	gone := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 9}
+	if uid, err := socketOwner(gone, gone); err == nil {
+		t.Errorf("a socket that does not exist: uid %d, want an error", uid)
+	}
+}
+
+func BenchmarkUserOf(b *testing.B) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer client.Close()
+	for b.Loop() {
+		if _, err := socketOwner(client.LocalAddr().(*net.TCPAddr), client.RemoteAddr().(*net.TCPAddr)); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 
@@ -212,7 +362,7 @@ func TestCloseEndsSessions(t *testing.T) {
 			if _, err := r.Exec(&cri.ExecRequest{Stdout: true}); !errors.Is(err, errdefs.ErrUnavailable) {
 				t.Errorf("Exec on a closed server: %v, want unavailable", err)
 			}
-			if r.tickets.valid(unused[strings.LastIndex(unused, "/")+1:]) {
+			if valid(r.tickets, unused[strings.LastIndex(unused, "/")+1:]) {
 				t.Error("a closed server keeps tokens")
 			}
 		})
@@ -244,7 +394,7 @@ func TestCloseWaits(t *testing.T) {
 }
 
 func TestServeEndsWithItsContext(t *testing.T) {
-	s, err := New(DefaultConfig(), backend{}, discardLog())
+	s, err := New(DefaultConfig(), budget.New(), backend{}, discardLog())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,20 +413,20 @@ func TestServeEndsWithItsContext(t *testing.T) {
 // TestCloseWithoutServe: Close releases the port, and a later Serve returns.
 func TestCloseWithoutServe(t *testing.T) {
 	leftovers := watchLeaks(t)
-	s, err := New(DefaultConfig(), backend{}, discardLog())
+	s, err := New(DefaultConfig(), budget.New(), backend{}, discardLog())
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg := DefaultConfig()
 	cfg.Port = s.Addr().(*net.TCPAddr).Port
-	_, err = New(cfg, backend{}, discardLog())
+	_, err = New(cfg, budgetsFor(cfg), backend{}, discardLog())
 	if err == nil || !strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("second server on one port: %v, want address already in use", err)
 	}
 	if err := s.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	again, err := New(cfg, backend{}, discardLog())
+	again, err := New(cfg, budgetsFor(cfg), backend{}, discardLog())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,10 +16,9 @@ import (
 	wire "k8s.io/cri-streaming/pkg/streaming/portforward"
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/wsstream"
-)
 
-// maxForwards bounds the connections of one port-forward session, complete or not.
-const maxForwards = 1024
+	"github.com/podd-project/podd/cmd/budget"
+)
 
 // portForward serves a session in any of its three protocols: SPDY, SPDY within WebSocket, and WebSocket channels.
 func (s *Server) portForward(sess *session, w http.ResponseWriter, r *http.Request, req *cri.PortForwardRequest) error {
@@ -69,7 +68,6 @@ type forwards struct {
 
 	mu         sync.Mutex
 	incomplete map[string]*forward // by request id; one stream of two is open
-	active     int
 	closed     bool
 }
 
@@ -79,6 +77,7 @@ type forward struct {
 	data, err httpstream.Stream
 	replied   []<-chan struct{}
 	expiry    *time.Timer
+	grant     *budget.Grant
 }
 
 func newForwards(s *Server, sess *session, pod string) *forwards {
@@ -98,6 +97,7 @@ func (f *forwards) serve(conn httpstream.Connection) error {
 	f.mu.Unlock()
 	for _, fw := range incomplete {
 		fw.expiry.Stop()
+		fw.grant.Release()
 		fw.reset()
 	}
 	_ = conn.Close()
@@ -121,11 +121,11 @@ func (f *forwards) accept(stream httpstream.Stream, replied <-chan struct{}) err
 	}
 	fw := f.incomplete[id]
 	if fw == nil {
-		if f.active >= maxForwards {
-			return fmt.Errorf("session has %d connections, the maximum", maxForwards)
+		grant, err := f.server.budgets.Forwards.Try(f.pod, 1)
+		if err != nil {
+			return err
 		}
-		f.active++
-		fw = &forward{port: port}
+		fw = &forward{port: port, grant: grant}
 		fw.expiry = time.AfterFunc(f.server.cfg.CreationTimeout, func() { f.expire(id, fw) })
 		f.incomplete[id] = fw
 	}
@@ -176,10 +176,10 @@ func (f *forwards) expire(id string, fw *forward) {
 	incomplete := f.incomplete[id] == fw
 	if incomplete {
 		delete(f.incomplete, id)
-		f.active--
 	}
 	f.mu.Unlock()
 	if incomplete {
+		fw.grant.Release()
 		<-f.opened
 		fw.reset()
 		f.conn.RemoveStreams(fw.streams()...)
@@ -231,9 +231,7 @@ func (f *forwards) release(fw *forward) {
 	}
 	fw.reset() // sends nothing for streams that are closed already
 	f.conn.RemoveStreams(fw.streams()...)
-	f.mu.Lock()
-	f.active--
-	f.mu.Unlock()
+	fw.grant.Release()
 }
 
 func (fw *forward) streams() (present []httpstream.Stream) {

@@ -257,26 +257,29 @@ func TestForwardRefusedStreams(t *testing.T) {
 	}
 }
 
-// TestForwardLimit: the connections of a session are bounded; one that ends frees its place.
+// TestForwardLimit: the connections of a pod are bounded; one that ends frees its place.
 func TestForwardLimit(t *testing.T) {
+	const perPod = 512
 	r := start(t, pod())
 	c, _ := dialSPDY(t, r.forwardURL(), "portforward.k8s.io")
 	half := func(kind string, i int) error {
 		_, err := c.CreateStream(http.Header{"Streamtype": {kind}, "Port": {"82"}, "Requestid": {fmt.Sprint(i)}})
 		return err
 	}
-	for i := range maxForwards {
+	for i := range perPod {
 		if err := half("error", i); err != nil {
 			t.Fatalf("connection %d: %v", i, err)
 		}
 	}
-	if err := half("error", maxForwards); err == nil {
-		t.Errorf("connection %d was accepted, want at most %d", maxForwards+1, maxForwards)
+	if err := half("error", perPod); err == nil {
+		t.Errorf("connection %d was accepted, want at most %d", perPod+1, perPod)
 	}
 	if err := half("data", 0); err != nil { // completes a connection, which then fails and ends
 		t.Error(err)
 	}
-	eventually(t, "another connection is accepted", func() bool { return half("error", maxForwards+1) == nil })
+	eventually(t, "another connection is accepted", func() bool { return half("error", perPod+1) == nil })
+	c.Close()
+	eventually(t, "nothing is in use", func() bool { return r.budgets.Forwards.Usage().InUse == 0 })
 }
 
 // TestForwardExpiry: a connection whose second stream is not opened in time is reset, and its request id is free again.

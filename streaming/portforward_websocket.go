@@ -99,7 +99,7 @@ func (s *Server) forwardChannels(
 	for _, p := range ports {
 		go func() {
 			defer func() { done <- struct{}{} }()
-			err := s.forwardConn(sess.ctx, req.GetPodSandboxId(), p.port, p)
+			err := s.forwardChannel(sess, req.GetPodSandboxId(), p)
 			if err != nil && !isPeerClosed(err) && sess.ctx.Err() == nil {
 				fmt.Fprintf(p.status, "error forwarding port %d: %s", p.port, truncate(err.Error()))
 			}
@@ -112,6 +112,16 @@ func (s *Server) forwardChannels(
 	early := sess.err()
 	sess.finish(c.close)
 	return early
+}
+
+// forwardChannel connects one port to the pod.
+func (s *Server) forwardChannel(sess *session, pod string, p *channelForward) error {
+	grant, err := s.budgets.Forwards.Try(pod, 1)
+	if err != nil {
+		return err
+	}
+	defer grant.Release()
+	return s.forwardConn(sess.ctx, pod, p.port, p)
 }
 
 // channelForward is one port as passed to the backend.

@@ -156,7 +156,7 @@ func TestPlainRequests(t *testing.T) {
 func TestTokenExpiresAtTheServer(t *testing.T) {
 	r := start(t, backend{}, func(c *Config) { c.TokenTTL = time.Millisecond })
 	u := r.execURL()
-	eventually(t, "the token has expired", func() bool { return !r.tickets.valid(u[strings.LastIndex(u, "/")+1:]) })
+	eventually(t, "the token has expired", func() bool { return !valid(r.tickets, u[strings.LastIndex(u, "/")+1:]) })
 	if got := status(t, u, upgradeSPDYHeaders); got != 404 {
 		t.Errorf("expired token: status %d, want 404", got)
 	}

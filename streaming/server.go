@@ -12,10 +12,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/containerd/errdefs"
 	"github.com/sirupsen/logrus"
+
+	"github.com/podd-project/podd/cmd/budget"
 )
 
 // errClosing is the cause of a session's end when the server closes.
@@ -35,23 +36,24 @@ type Server struct {
 	// ctx is the parent of all sessions; canceling it closes the server.
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	pending atomic.Int64
+	budgets *budget.Table
+	pending *pendingConns
 
-	mu       sync.Mutex
-	sessions int
-	closed   bool
-	running  sync.WaitGroup
+	mu      sync.Mutex
+	closed  bool
+	running sync.WaitGroup
 }
 
 // New listens on the configured address, so that URLs can be issued at once; they are served once Serve runs. The
 // caller must call Close.
-func New(cfg Config, backend Backend, log logrus.FieldLogger) (*Server, error) {
+func New(cfg Config, budgets *budget.Table, backend Backend, log logrus.FieldLogger) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("streaming server: %w: %w", err, errdefs.ErrInvalidArgument)
 	}
 	s := &Server{
 		cfg: cfg, backend: backend, log: log,
 		timing: realTime, tickets: newTickets(cfg.TokenTTL, cfg.MaxTokens),
+		budgets: budgets, pending: newPendingConns(budgets.PendingConnections),
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.http = &http.Server{
@@ -60,7 +62,7 @@ func New(cfg Config, backend Backend, log logrus.FieldLogger) (*Server, error) {
 		ReadHeaderTimeout: cfg.HeaderTimeout, ReadTimeout: cfg.HeaderTimeout, WriteTimeout: cfg.HeaderTimeout,
 		IdleTimeout:    cfg.HeaderTimeout,
 		MaxHeaderBytes: 64 << 10,
-		ConnState:      s.trackConn,
+		ConnState:      s.pending.track,
 		BaseContext:    func(net.Listener) context.Context { return s.ctx },
 		ErrorLog:       stdlog.New(logWriter{log}, "", 0),
 	}
@@ -142,35 +144,24 @@ func (s *Server) shutdown() {
 	s.listener.Close() // s.http knows the listener only once Serve runs
 }
 
-// acquireSession counts a new session. It returns false when there are too many or the server is closing.
-func (s *Server) acquireSession() bool {
+// acquireSession admits a session of the pod. It returns a *budget.RefusedError when there are too many, errClosing
+// when the server is closing.
+func (s *Server) acquireSession(podID string) (*budget.Grant, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.sessions >= s.cfg.MaxSessions {
-		return false
+	if s.closed {
+		return nil, errClosing
 	}
-	s.sessions++
-	s.running.Add(1)
-	return true
+	grant, err := s.budgets.Sessions.Try(podID, 1)
+	if err == nil {
+		s.running.Add(1)
+	}
+	return grant, err
 }
 
-func (s *Server) releaseSession() {
-	s.mu.Lock()
-	s.sessions--
-	s.mu.Unlock()
+func (s *Server) releaseSession(grant *budget.Grant) {
+	grant.Release()
 	s.running.Done()
-}
-
-// trackConn is http.Server.ConnState. It bounds the connections without a session, which need no token.
-func (s *Server) trackConn(c net.Conn, state http.ConnState) {
-	switch state {
-	case http.StateNew:
-		if s.pending.Add(1) > int64(s.cfg.MaxPending) {
-			c.Close()
-		}
-	case http.StateHijacked, http.StateClosed:
-		s.pending.Add(-1)
-	}
 }
 
 // logWriter logs the messages of net/http (failed TLS handshakes, panics of handlers).

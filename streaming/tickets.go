@@ -52,11 +52,15 @@ func (t *tickets) issue(request proto.Message) (string, error) {
 	return token, nil
 }
 
-// valid reports whether the token can be redeemed now.
-func (t *tickets) valid(token string) bool {
+// peek returns the token's request and keeps it; false if the token is unknown, used or expired.
+func (t *tickets) peek(token string) (proto.Message, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.waiting[token] != nil
+	found := t.waiting[token]
+	if found == nil {
+		return nil, false
+	}
+	return found.request, true
 }
 
 // redeem removes and returns the token's request; false if the token is unknown, used or expired.

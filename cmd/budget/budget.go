@@ -57,7 +57,8 @@ func (l *Limit) Check(what string, n int64) error {
 	return nil
 }
 
-func (l *Limit) usage() Usage {
+// Usage returns the limit, the largest object that was allowed and how many were refused.
+func (l *Limit) Usage() Usage {
 	return Usage{Name: l.name, Unit: l.unit, Limit: l.limit, Highest: l.highest.Load(), Refused: l.refused.Load()}
 }
 

@@ -169,7 +169,8 @@ func (g *Grant) leaveShare(n int64) {
 	}
 }
 
-func (p *Pool) usage() Usage {
+// Usage returns the limits and what is in use.
+func (p *Pool) Usage() Usage {
 	u := p.size
 	u.InUse, u.Highest, u.Refused = p.inUse.Load(), p.highest.Load(), p.refused.Load()
 	return u

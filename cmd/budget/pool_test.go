@@ -47,7 +47,7 @@ func TestTry(t *testing.T) {
 		t.Errorf("after a release: %v, want no error", err)
 	}
 	b.Release()
-	if u := p.usage(); u.InUse != 0 || len(p.owners) != 0 {
+	if u := p.Usage(); u.InUse != 0 || len(p.owners) != 0 {
 		t.Errorf("after all releases: %d in use, %d owners, want none", u.InUse, len(p.owners))
 	}
 }
@@ -93,7 +93,7 @@ func TestWait(t *testing.T) {
 			}
 		}
 		again.Release()
-		if u := p.usage(); u.InUse != 0 || len(p.owners) != 0 {
+		if u := p.Usage(); u.InUse != 0 || len(p.owners) != 0 {
 			t.Errorf("afterwards: %d in use, %d owners, want none", u.InUse, len(p.owners))
 		}
 	})
@@ -105,7 +105,7 @@ func TestGrowAfterRelease(t *testing.T) {
 	g := p.Open("a")
 	g.Release()
 	_ = g.Grow(1)
-	if u := p.usage(); u.InUse != 0 {
+	if u := p.Usage(); u.InUse != 0 {
 		t.Errorf("in use = %d, want 0", u.InUse)
 	}
 }
@@ -126,7 +126,7 @@ func TestConcurrentGrants(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if u := p.usage(); u.InUse != 0 || u.Highest > 10 || u.Highest == 0 || len(p.owners) != 0 {
+	if u := p.Usage(); u.InUse != 0 || u.Highest > 10 || u.Highest == 0 || len(p.owners) != 0 {
 		t.Errorf("usage = %+v, %d owners; want 0 in use, highest from 1 to 10, no owners", u, len(p.owners))
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 // streaming starts the server of exec, attach and port-forward sessions.
 func (d *daemon) streaming(ctx context.Context, engine *sandbox.Engine) (*streaming.Server, error) {
-	srv, err := streaming.New(d.cfg.Streaming, sessions{engine}, d.log)
+	srv, err := streaming.New(d.cfg.Streaming, d.budgets, sessions{engine}, d.log)
 	if err != nil {
 		return nil, err
 	}
@@ -30,6 +30,14 @@ func (d *daemon) streaming(ctx context.Context, engine *sandbox.Engine) (*stream
 
 // sessions implements streaming.Backend with the engine.
 type sessions struct{ engine *sandbox.Engine }
+
+func (s sessions) PodOf(containerID string) string {
+	c, err := s.engine.Container(containerID)
+	if err != nil {
+		return ""
+	}
+	return c.Pod().ID
+}
 
 func (s sessions) Exec(ctx context.Context, containerID string, cmd []string, io streaming.Streams) (int, error) {
 	code, err := s.engine.Exec(ctx, containerID, cmd, io.TTY, streams(ctx, io))

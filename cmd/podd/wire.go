@@ -64,7 +64,10 @@ func (d *daemon) mechanisms(ctx context.Context) (*node, error) {
 		return nil, errors.New("the kernel's boot id cannot be read: is /proc mounted?")
 	}
 	d.cfg.Image.BootID, d.cfg.Runtime.BootID = boot, boot
-	d.budgets = budget.New()
+	d.budgets = budget.NewSized(budget.Sizes{
+		Sessions: d.cfg.Streaming.MaxSessions, SessionsPerPod: d.cfg.Streaming.MaxSessionsPerPod,
+		PendingConnections: d.cfg.Streaming.MaxPending,
+	})
 	images, err := image.New(d.cfg.Image, d.log)
 	if err != nil {
 		return nil, err
