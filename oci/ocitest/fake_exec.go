@@ -141,8 +141,10 @@ func printed(ctx context.Context, p program, s oci.Streams) error {
 	}
 	copied := make(chan error, 1)
 	go func() {
-		_, err := io.Copy(s.Stdout, s.Stdin)
-		copied <- err
+		if _, err := io.Copy(s.Stdout, s.Stdin); err != nil {
+			return // broken input has no end: the command waits until ctx ends
+		}
+		copied <- nil
 	}()
 	select {
 	case err := <-copied:

@@ -45,6 +45,7 @@ func Suite(t *testing.T, newHarness NewHarness) {
 		{"ExecTimeout", testExecTimeout},
 		{"ExecRefused", testExecRefused},
 		{"ExecStreams", testExecStreams},
+		{"ExecBrokenInput", testExecBrokenInput},
 		{"ExecStreamsRefused", testExecStreamsRefused},
 		{"Attach", testAttach},
 		{"AttachInput", testAttachInput},

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/iotest"
+	"time"
 
 	"github.com/containerd/errdefs"
 
@@ -53,6 +55,22 @@ func testExecStreams(t *testing.T, h *Harness) {
 		t.Errorf("Exec of a client that is gone = %v, want %v", err, gone)
 	}
 	wantState(t, r, "streams", oci.Running)
+}
+
+// testExecBrokenInput: input that fails is no end of input. The command waits for more, until its session ends.
+func testExecBrokenInput(t *testing.T, h *Harness) {
+	r, ctx := h.New(), limit(t)
+	run(t, h, r, "broken", "sleep", "1000")
+	gone := errors.New("client is gone")
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	input := io.MultiReader(strings.NewReader("half of it"), iotest.ErrReader(errors.New("connection reset")))
+	timer := time.AfterFunc(time.Second, func() { cancel(gone) }) // a command that sees an end has exited by then
+	defer timer.Stop()
+	code, err := r.Exec(ctx, "broken", process(h, "cat"), oci.Streams{Stdin: input, Stdout: io.Discard})
+	if !errors.Is(err, gone) {
+		t.Errorf("Exec with broken input = %d, %v, want %v", code, err, gone)
+	}
 }
 
 func testExecStreamsRefused(t *testing.T, h *Harness) {

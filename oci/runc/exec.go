@@ -96,26 +96,11 @@ func (e *execIO) startCopies(cancel context.CancelCauseFunc, s oci.Streams) {
 	e.copies.Start(stderr, e.ours[2])
 }
 
-// copyInput copies the client's input to the command until it ends or the command exits. Input that fails is not
-// ended: the command must not take half an upload for all of it, and waits until the session ends.
+// copyInput copies the client's input and ends that of the command.
 func (e *execIO) copyInput(from io.Reader) {
-	input := &failureReader{from: from}
-	_, _ = io.Copy(driver.WriteOnly{Writer: e.ours[0]}, input)
-	if !input.failed {
+	if driver.CopyInput(e.ours[0], from) {
 		e.ours[0].Close()
 	}
-}
-
-// failureReader records whether a reader has failed instead of reaching its end.
-type failureReader struct {
-	from   io.Reader
-	failed bool
-}
-
-func (r *failureReader) Read(p []byte) (int, error) {
-	n, err := r.from.Read(p)
-	r.failed = err != nil && !errors.Is(err, io.EOF)
-	return n, err
 }
 
 // drainOutput copies output until driver.DrainTime is over, and returns the client's error.

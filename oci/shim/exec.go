@@ -3,7 +3,6 @@ package shim
 import (
 	"context"
 	"fmt"
-	"io"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
@@ -35,8 +34,9 @@ func (r *Runtime) Exec(ctx context.Context, id string, p *specs.Process, streams
 	}
 	if s.stdin != nil {
 		go func() {
-			_, _ = io.Copy(driver.WriteOnly{Writer: s.stdin}, streams.Stdin)
-			s.closeInput(ctx)
+			if driver.CopyInput(s.stdin, streams.Stdin) {
+				s.closeInput(ctx)
+			}
 		}()
 	}
 	code, err := s.waitExit(ctx)
