@@ -116,7 +116,6 @@ func findMonitor(b bundle) (process.Process, bool) {
 	if err != nil {
 		return process.Process{}, false
 	}
-	// The process is identified first: if the pid is reused in between, the start time differs from then on.
-	p, err := process.Identify(pid)
-	return p, err == nil && conmon.Watches(pid, b.Dir())
+	p, ok := process.FindLocal(pid)
+	return p.Process, ok && conmon.Watches(pid, b.Dir())
 }

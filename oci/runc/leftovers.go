@@ -8,7 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
+	"sync"
+	"time"
 
 	"github.com/podd-project/podd/oci/driver"
 	"github.com/podd-project/podd/oci/process"
@@ -26,7 +27,7 @@ func (r *Runtime) List(context.Context) ([]string, error) {
 	for _, e := range entries {
 		ids = append(ids, e.Name())
 	}
-	monitors, err := r.findMonitors()
+	monitors, err := r.scanMonitors(0)
 	for id := range monitors {
 		ids = append(ids, id)
 	}
@@ -39,7 +40,7 @@ func (r *Runtime) Destroy(ctx context.Context, id string) error {
 	if err := r.Delete(ctx, id); err != nil {
 		return err
 	}
-	monitors, err := r.findMonitors()
+	monitors, err := r.scanMonitors(scanAge)
 	errs := []error{err}
 	for _, m := range monitors[id] {
 		errs = append(errs, m.KillTree(ctx))
@@ -47,25 +48,56 @@ func (r *Runtime) Destroy(ctx context.Context, id string) error {
 	return errors.Join(errs...)
 }
 
-// findMonitors returns the running monitors of bundles in the run directory, by container.
-func (r *Runtime) findMonitors() (map[string][]process.Process, error) {
-	entries, err := os.ReadDir("/proc")
+// monitorScan is the last scan for monitors.
+type monitorScan struct {
+	mu    sync.Mutex
+	at    time.Time
+	found map[string][]process.Process
+}
+
+// scanAge is how old a scan may be for Destroy: podd destroys all leftovers one by one, and a scan for each would take
+// time that grows with the square of their number. Processes are identified by their start time, so an old scan cannot
+// name a wrong one.
+const scanAge = time.Second
+
+// scanMonitors returns the running monitors of bundles in the run directory, by container. It uses the last scan unless
+// that is older than maxAge.
+//
+// A command line is believed only of conmon's own program, run by root. A podd in another mount namespace has a run
+// directory of its own at the same path, and its own monitors.
+func (r *Runtime) scanMonitors(maxAge time.Duration) (map[string][]process.Process, error) {
+	r.scan.mu.Lock()
+	defer r.scan.mu.Unlock()
+	if r.scan.found != nil && time.Since(r.scan.at) < maxAge {
+		return r.scan.found, nil
+	}
+	began := time.Now()
+	locals, err := process.Locals()
 	if err != nil {
 		return nil, fmt.Errorf("find monitors: %w", err)
 	}
-	found := map[string][]process.Process{}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
+	program, found := r.monitorProgram(), map[string][]process.Process{}
+	for _, p := range locals {
+		if !p.SharesMounts || p.Program != program && filepath.Base(p.Program) != "conmon" {
 			continue
 		}
-		p, err := process.Identify(pid) // before its command line is read: see findMonitor
-		if err != nil {
-			continue
-		}
-		if b := conmon.BundleOf(pid); filepath.Dir(b) == r.cfg.RunDir && driver.CheckID(filepath.Base(b)) == nil {
-			found[filepath.Base(b)] = append(found[filepath.Base(b)], p)
+		if b := conmon.BundleOf(p.Pid); filepath.Dir(b) == r.cfg.RunDir && driver.CheckID(filepath.Base(b)) == nil {
+			found[filepath.Base(b)] = append(found[filepath.Base(b)], p.Process)
 		}
 	}
+	r.scan.at, r.scan.found = began, found
 	return found, nil
+}
+
+// monitorProgram returns the path of conmon's executable, "" if it is not installed.
+func (r *Runtime) monitorProgram() string {
+	path, err := r.lookup(r.cfg.Conmon)
+	if err != nil {
+		return ""
+	}
+	target, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return ""
+	}
+	return target
 }

@@ -14,6 +14,7 @@ type Runtime struct {
 	probes *driver.ProbeCache[capabilities]
 
 	waiters driver.Waiters
+	scan    monitorScan
 }
 
 // New returns the handler. It runs nothing and never fails: Ready reports whether the handler can be used.

@@ -27,7 +27,8 @@ func MonitorPid(bundle string) (int, error) {
 // Watches reports whether the process is a monitor of the bundle, by its command line.
 func Watches(pid int, bundle string) bool { return bundle != "" && BundleOf(pid) == bundle }
 
-// BundleOf returns the bundle of a monitor's process, "" if it is none.
+// BundleOf returns the bundle of a monitor's process, "" if it is none. Any process can have the command line of a
+// monitor, and can make this call hang: the caller must know whose process it is.
 func BundleOf(pid int) string {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
 	if err != nil {
