@@ -119,3 +119,32 @@ func readPage(t *testing.T, name string) string {
 	}
 	return string(text)
 }
+
+// TestVulnerabilitiesNameTests: each row of test/VULNERABILITIES.md names tests that exist.
+func TestVulnerabilitiesNameTests(t *testing.T) {
+	tests := parseTests(t)
+	text, err := os.ReadFile("../VULNERABILITIES.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		if len(cells) != 4 || strings.HasPrefix(line, "|---") || strings.TrimSpace(cells[3]) == "test" {
+			continue
+		}
+		rows++
+		references := testReference.FindAllStringSubmatch(cells[3], -1)
+		if len(references) == 0 || len(references) != strings.Count(cells[3], "`")/2 {
+			t.Errorf("test/VULNERABILITIES.md: row %q: proved by %q, want `folder.Test/subtest` only", cells[0], cells[3])
+		}
+		for _, r := range references {
+			if err := tests.check(r[1], r[2], r[3]); err != nil {
+				t.Errorf("test/VULNERABILITIES.md: row %q: %s: %v", cells[0], r[0], err)
+			}
+		}
+	}
+	if rows < 20 {
+		t.Errorf("test/VULNERABILITIES.md has %d rows of 4 cells, want its table", rows)
+	}
+}

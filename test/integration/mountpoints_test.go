@@ -17,6 +17,7 @@ import (
 func TestMountPoints(t *testing.T) {
 	t.Parallel()
 	k := start(t)
+	k.ok("remove what a killed test left", os.RemoveAll(images.Elsewhere))
 	k.ok("make the directory that the links name", os.Mkdir(images.Elsewhere, 0o755))
 	t.Cleanup(func() { os.RemoveAll(images.Elsewhere) })
 	mapping := []*cri.IDMapping{{HostId: 100000, Length: 65536}}
