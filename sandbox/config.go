@@ -7,6 +7,7 @@ import (
 
 	"github.com/podd-project/podd/cmd/config"
 	"github.com/podd-project/podd/oci/spec"
+	"github.com/podd-project/podd/sandbox/defaults"
 	"github.com/podd-project/podd/sandbox/namespaces"
 )
 
@@ -42,6 +43,7 @@ type Config struct {
 	DefaultSysctls map[string]string `toml:"default_sysctls" comment:"Sysctls of pods that do not set them, in the namespaces that a pod does not share with the node. The defaults let processes without privileges send ICMP echo requests and listen on ports below 1024. Empty value: the kernel's default."`
 	// CgroupPrefix starts the names of the cgroups of containers.
 	CgroupPrefix string `toml:"cgroup_prefix" comment:"Start of the names of the containers' cgroups: PREFIX-<id>, PREFIX-<id>.scope under systemd. Monitoring and security tools take cgroups for containers if they know the prefix; crio is the only one that the kubelet's cAdvisor and Falco know with both cgroup drivers. Existing containers keep theirs."`
+	defaults.Config
 	// CreateTimeout bounds the creation of a pod or container, which is detached from its caller.
 	CreateTimeout time.Duration `toml:"create_timeout" comment:"Limit for creating a pod or container. It continues if the caller gives up."`
 	// StartTimeout bounds one start of a container.
@@ -68,6 +70,7 @@ func DefaultConfig() Config {
 		DefaultSysctls: map[string]string{
 			"net.ipv4.ip_unprivileged_port_start": "0", "net.ipv4.ping_group_range": "0 2147483647",
 		},
+		Config: defaults.Default(),
 
 		CgroupPrefix:     "crio",
 		CreateTimeout:    4 * time.Minute,
@@ -111,5 +114,5 @@ func (c Config) Validate() error {
 	if err := namespaces.CheckDefaultSysctls(c.DefaultSysctls); err != nil {
 		errs = append(errs, config.Errorf("default_sysctls", "%w", err))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.Config.Validate())...)
 }

@@ -180,7 +180,7 @@ func (e *Engine) buildContainer(ctx context.Context, c *Container) error {
 		{"image", func() (err error) { b.image, err = e.deps.Images.Resolve(ctx, c.ImageID); return err }},
 		{"log", func() (err error) { b.logPath, err = c.prepareLog(); return err }},
 		{"rootfs", func() (err error) { b.rootfs, err = e.deps.Images.Rootfs(ctx, c.rootfsRequest()); return err }},
-		{"volumes", func() error { return makeVolumes(ctx, c, b) }},
+		{"volumes", func() error { return e.prepareRootfs(ctx, c, b) }},
 		{"image volumes", func() (err error) { b.volumes, err = e.mountImageVolumes(ctx, c); return err }},
 		{"spec", func() (err error) { b.spec, err = e.containerSpec(ctx, c, rt, b); return err }},
 		{"create", func() error { return c.createProcess(ctx, rt, &b) }},
@@ -231,14 +231,18 @@ func (c *Container) rootfsRequest() image.RootfsRequest {
 	return image.RootfsRequest{ContainerID: c.ID, ImageID: c.ImageID, MountLabel: c.Labels.Mount, UIDs: uids, GIDs: gids}
 }
 
-// makeVolumes makes the directories for podd's own mounts, and those that the image declares as VOLUME.
-func makeVolumes(ctx context.Context, c *Container, b containerBuild) error {
+// prepareRootfs makes the directories for podd's own mounts and those that the image declares as VOLUME, and sets the
+// time zone.
+func (e *Engine) prepareRootfs(ctx context.Context, c *Container, b containerBuild) error {
 	uids, gids := convert.UserMappings(c.pod.Config)
 	uid, gid := int(convert.HostID(uids)), int(convert.HostID(gids))
 	if err := host.MakeMountPoints(b.rootfs, uid, gid); err != nil {
 		return err
 	}
-	return host.MakeVolumes(ctx, b.rootfs, b.image.Config.Volumes, uid, gid)
+	if err := host.MakeVolumes(ctx, b.rootfs, b.image.Config.Volumes, uid, gid); err != nil {
+		return err
+	}
+	return host.SetTimezone(b.rootfs, e.cfg.Timezone, uid, gid)
 }
 
 func (c *Container) createRequest(b *containerBuild) oci.CreateRequest {

@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -35,7 +34,7 @@ func (e *Engine) containerSpec(ctx context.Context, c *Container, rt Runtime, b 
 	if in.Devices, err = host.Devices(c.Config.GetDevices()); err != nil {
 		return nil, err
 	}
-	in.NoHostDevices = !e.cfg.Handlers[cmp.Or(c.pod.Handler(), e.cfg.DefaultHandler)].hostDevices(rt.Features())
+	in.NoHostDevices = !e.handlers.config(c.pod).hostDevices(rt.Features())
 	if security.GetPrivileged() && !in.NoHostDevices {
 		if in.Host.Devices, err = host.HostDevices(); err != nil { // now, not at the start of podd: devices come and go
 			return nil, err
@@ -54,7 +53,10 @@ func (e *Engine) containerSpec(ctx context.Context, c *Container, rt Runtime, b 
 		return nil, err
 	}
 	c.logWarnings(warnings)
-	return s, injectCDI(e.deps.CDI, s, c)
+	if err := injectCDI(e.deps.CDI, s, c); err != nil {
+		return nil, err
+	}
+	return s, host.InjectHooks(s, e.cfg.HooksDirs, c.pod.Config, c.Config)
 }
 
 // mounts resolves the container's host paths, and relabels those that request it.
@@ -104,11 +106,15 @@ func (e *Engine) specInput(c *Container, rt Runtime, b containerBuild) (spec.Inp
 	}
 	ns := podNamespaces(e.pinRequest(c.pod))
 	ns.PID = pid
+	defaults, err := e.cfg.Spec(e.handlers.config(c.pod).Base)
+	if err != nil {
+		return spec.Input{}, err
+	}
 	return spec.Input{
 		ID: c.ID, Sandbox: c.pod.ID, Annotations: e.handlers.annotations(c.pod), Pod: c.pod.Config, Config: c.Config,
 		Image: b.image.Config, Rootfs: b.rootfs, Labels: c.Labels, Namespaces: ns,
 		Files: e.files.Paths(c.pod.ID, c.pod.Config), CgroupsPath: cgroup, Handler: handlerFacts(rt),
-		Host: e.deps.Facts,
+		Host: e.deps.Facts, Defaults: defaults,
 	}, nil
 }
 
@@ -216,11 +222,15 @@ func (e *Engine) infraSpec(p *Pod, rt Runtime) (*specs.Spec, error) {
 	if err != nil {
 		return nil, err
 	}
+	defaults, err := e.cfg.Spec(e.handlers.config(p).Base)
+	if err != nil {
+		return nil, err
+	}
 	pins := e.pinRequest(p).WithDefaultSysctls(e.cfg.DefaultSysctls)
 	s, warnings, err := spec.Pause(spec.PauseInput{
 		ID: p.ID, Pod: p.Config, Rootfs: e.cfg.PauseRootfs, Seccomp: profile, Labels: p.Labels,
 		Namespaces: podNamespaces(pins), CgroupsPath: cgroup, Sysctls: pins.Sysctls,
-		Shm:         e.files.Paths(p.ID, p.Config).Shm,
+		Shm: e.files.Paths(p.ID, p.Config).Shm, Rlimits: defaults.Rlimits,
 		Annotations: e.handlers.annotations(p), Handler: handlerFacts(rt), Host: e.deps.Facts,
 	})
 	for _, w := range warnings {

@@ -81,7 +81,8 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	paths := layout.Layout{Root: cfg.Root, Run: cfg.Run, NetnsDir: cfg.NetnsDir}
 	e := &Engine{
-		cfg: cfg, deps: deps, paths: paths, store: newStore(), files: files.Files{Layout: paths, Mounter: deps.Mounter},
+		cfg: cfg, deps: deps, paths: paths, store: newStore(),
+		files:    files.Files{Layout: paths, Mounter: deps.Mounter, ShmSize: cfg.ShmSize},
 		resolver: host.NewResolver(stuckLooks, cfg.CreateMissingHostPaths), life: life{ctx: ctx, end: cancel},
 		operations: operation.Tracker{Slow: cfg.SlowOperation, Log: deps.Log, Observe: deps.Observe},
 	}

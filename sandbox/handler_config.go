@@ -1,12 +1,14 @@
 package sandbox
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/cmd/config"
@@ -24,6 +26,8 @@ type HandlerConfig struct {
 	// PrivilegedWithoutHostDevices is "true" if privileged containers do not get the node's devices, "false" if they do,
 	// and "" or "auto" for "true" if the handler has a kernel of its own, which does not have these devices.
 	PrivilegedWithoutHostDevices string
+	// Base has defaults of its containers, see spec.Defaults; nil for none.
+	Base *specs.Spec
 	// AllowedAnnotations are the pod annotations that are passed to the runtime: names, or prefixes that end in *. None
 	// by default, because runtimes treat annotations as configuration.
 	AllowedAnnotations []string
@@ -87,9 +91,14 @@ func (h HandlerConfig) needsInfra(config *cri.PodSandboxConfig, f oci.Features) 
 	return convert.SharesPID(config) || f.OwnKernel, nil
 }
 
+// config returns the configuration of p's handler.
+func (h *handlers) config(p *Pod) HandlerConfig {
+	return h.cfg.Handlers[cmp.Or(p.Handler(), h.cfg.DefaultHandler)]
+}
+
 // annotations returns the annotations that p's handler receives with p's containers.
 func (h *handlers) annotations(p *Pod) map[string]string {
-	cfg := h.cfg.Handlers[p.Handler()]
+	cfg := h.config(p)
 	if len(cfg.AllowedAnnotations) == 0 && len(cfg.DefaultAnnotations) == 0 {
 		return nil
 	}

@@ -202,7 +202,7 @@ func (e *Engine) networkRequest(p *Pod) (network.Request, error) {
 		Netns: p.Netns, Ports: convert.PortMappings(p.Config.GetPortMappings()),
 		DNS:        network.DNS{Servers: dns.GetServers(), Searches: dns.GetSearches(), Options: dns.GetOptions()},
 		Bandwidth:  bandwidth,
-		ConfDir:    e.cfg.Handlers[cmp.Or(p.Handler(), e.cfg.DefaultHandler)].CNIConfDir,
+		ConfDir:    e.handlers.config(p).CNIConfDir,
 		CgroupPath: p.Config.GetLinux().GetCgroupParent(),
 	}, nil
 }

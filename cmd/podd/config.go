@@ -3,12 +3,14 @@ package main
 import (
 	"path/filepath"
 
+	"github.com/podd-project/podd/cmd/config"
 	"github.com/podd-project/podd/cmd/podd/cadvisor"
 	"github.com/podd-project/podd/cmd/podd/metrics"
 	"github.com/podd-project/podd/cmd/podd/tomlconfig"
 	"github.com/podd-project/podd/cmd/podd/tracing"
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/network"
+	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/streaming"
 )
@@ -51,6 +53,8 @@ type HandlerTable struct {
 	Infra      string `toml:"infra" comment:"Which pods get an infra container, which runs podd's own pause process. auto: pods that share a PID namespace, and all pods if the runtime has a kernel of its own. pause: all pods. none: only pods that share a PID namespace. Empty: auto."`
 
 	PrivilegedWithoutHostDevices string `toml:"privileged_without_host_devices" comment:"Whether privileged containers do without the devices of the node: auto (if the runtime has a kernel of its own), true or false. Empty: auto."`
+
+	BaseRuntimeSpec string `toml:"base_runtime_spec" comment:"File with defaults of the handler's containers, in the format of config.json (containerd's key of that name). Used of it: process.env, process.rlimits, process.capabilities.bounding, process.user.umask, root.readonly, mounts, hooks and linux.resources.pids, .blockIO and .rdma. They take precedence over the keys of [runtime]; image and CRI take precedence over them. podd sets everything else, and refuses a file with other settings that would be lost, such as a seccomp profile."`
 
 	Options            map[string]string `toml:"options" comment:"Global flags of the runtime, by name: platform = \"systrap\" is --platform=systrap. For shims other than gVisor's: the shim's options, named as in containerd's configuration."`
 	AllowedAnnotations []string          `toml:"allowed_annotations" comment:"Pod annotations that are passed to the runtime: names, or prefixes followed by *. Annotations can change the configuration of a runtime: allow only those that any pod may set."`
@@ -121,10 +125,14 @@ func (c *Config) place(root, run string) {
 	c.Image.Root, c.Image.RunRoot = filepath.Join(root, "storage"), filepath.Join(run, "storage")
 }
 
-// engine returns the part of the table that the engine uses.
-func (h HandlerTable) engine() sandbox.HandlerConfig {
+// engine returns the part of the table that the engine uses. It reads base_runtime_spec.
+func (h HandlerTable) engine() (sandbox.HandlerConfig, error) {
+	base, err := host.ReadBaseSpec(h.BaseRuntimeSpec)
+	if err != nil {
+		err = config.Errorf("base_runtime_spec", "%w", err)
+	}
 	return sandbox.HandlerConfig{
 		CNIConfDir: h.CNIConfDir, Infra: h.Infra, PrivilegedWithoutHostDevices: h.PrivilegedWithoutHostDevices,
-		AllowedAnnotations: h.AllowedAnnotations, DefaultAnnotations: h.DefaultAnnotations,
-	}
+		Base: base, AllowedAnnotations: h.AllowedAnnotations, DefaultAnnotations: h.DefaultAnnotations,
+	}, err
 }

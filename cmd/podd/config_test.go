@@ -179,6 +179,27 @@ func TestMistakesInConfiguration(t *testing.T) {
 		"sysctl of the node": {
 			file: "[runtime.default_sysctls]\n\"vm.swappiness\" = \"1\"", want: `sysctl "vm.swappiness" is not namespaced`,
 		},
+		"ulimit": {
+			file: "[runtime.default_ulimits]\nnofile = \"many\"", want: `nofile: "many" is neither a number`,
+		},
+		"unknown ulimit": {file: "[runtime.default_ulimits]\nfiles = \"1\"", want: `"RLIMIT_FILES" is not a resource limit`},
+		"ulimit above hard": {
+			file: "[runtime.default_ulimits]\ncore = \"2:1\"", want: `the soft limit 2 of RLIMIT_CORE is above the hard limit 1`,
+		},
+		"default capability": {
+			file: "[runtime]\ndefault_capabilities = [\"NET_RAV\"]", want: `podd.toml:2): invalid argument: "NET_RAV"`,
+		},
+		"all capabilities":  {file: "runtime.default_capabilities = [\"ALL\"]", want: `name those that containers get`},
+		"default variable":  {file: "[runtime]\ndefault_env = [\"A\"]", want: `runtime.default_env (`},
+		"pids limit":        {file: "runtime.pids_limit = 0", want: "0 is neither positive nor -1"},
+		"shm size":          {file: "runtime.shm_size = 64", want: "64 is less than 4096 bytes"},
+		"time zone":         {file: "runtime.timezone = \"Europe/Atlantis\"", want: `time zone "Europe/Atlantis"`},
+		"time zone outside": {file: "runtime.timezone = \"../../etc/passwd\"", want: `is not the name of a time zone`},
+		"hooks directory":   {file: "runtime.hooks_dirs = [\"hooks.d\"]", want: `"hooks.d" is not an absolute path`},
+		"no base spec": {
+			file: "[runtime.handlers.runc]\nbase_runtime_spec = \"/none/base.json\"",
+			want: "podd.toml:2): open /none/base.json: no such file",
+		},
 		"control character": {file: "root = \"/a\\nb\"", want: "contains a control character"},
 		"relative listen": {
 			args: []string{"--listen", "podd.sock"},

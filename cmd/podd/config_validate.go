@@ -135,8 +135,11 @@ func (h HandlerTable) validate(key, name string, p *problems) {
 			p.add(key+".options", "%q is reserved: podd sets it", option)
 		}
 	}
-	p.addSection(key, h.engine().Validate())
-	for _, dir := range []struct{ key, path string }{{".root", h.Root}, {".cni_conf_dir", h.CNIConfDir}} {
+	engine, err := h.engine()
+	p.addSection(key, errors.Join(err, engine.Validate()))
+	for _, dir := range []struct{ key, path string }{
+		{".root", h.Root}, {".cni_conf_dir", h.CNIConfDir}, {".base_runtime_spec", h.BaseRuntimeSpec},
+	} {
 		if dir.path == "" {
 			continue
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -134,16 +135,19 @@ func (d *daemon) installStdio() string {
 }
 
 // handlerConfigs returns the configuration of the handlers that the engine uses.
-func (d *daemon) handlerConfigs() map[string]sandbox.HandlerConfig {
+func (d *daemon) handlerConfigs() (map[string]sandbox.HandlerConfig, error) {
 	configs := map[string]sandbox.HandlerConfig{}
 	for name, h := range d.cfg.Runtime.Handlers {
-		cfg := h.engine()
+		cfg, err := h.engine()
+		if err != nil {
+			return nil, fmt.Errorf("handler %s: %w", name, err)
+		}
 		if d.cfg.Cadvisor.Enabled() && (cfg.Infra == "" || cfg.Infra == sandbox.InfraAuto) {
 			cfg.Infra = sandbox.InfraPause // its row in cAdvisor's metrics has the pod's network
 		}
 		configs[name] = cfg
 	}
-	return configs
+	return configs, nil
 }
 
 // useSystemdCgroup resolves the cgroup driver. auto means systemd if it is process 1, see sd_booted(3).

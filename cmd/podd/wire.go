@@ -157,7 +157,10 @@ func (d *daemon) detect(cfg *sandbox.Config) error {
 	if cfg.PauseRootfs, err = d.installPause(); err != nil {
 		return err
 	}
-	cfg.Handlers, cfg.NetnsDir = d.handlerConfigs(), d.cfg.Network.NetnsDir
+	if cfg.Handlers, err = d.handlerConfigs(); err != nil {
+		return err
+	}
+	cfg.NetnsDir = d.cfg.Network.NetnsDir
 	cfg.SystemdCgroup = useSystemdCgroup(d.cfg.Runtime.CgroupDriver)
 	d.log.WithFields(logrus.Fields{"systemd": cfg.SystemdCgroup, "configured": d.cfg.Runtime.CgroupDriver}).
 		Info("cgroup driver selected")

@@ -8,9 +8,9 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// defaultCapabilities returns the capabilities of a container that requests none: Docker's original set, which every
-// runtime has kept.
-func defaultCapabilities() []string {
+// DefaultCapabilities returns the capabilities of a container that requests none, unless the node's configuration has
+// others: Docker's original set, which every runtime has kept.
+func DefaultCapabilities() []string {
 	return []string{
 		"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_SETGID", "CAP_SETUID",
 		"CAP_SETPCAP", "CAP_NET_BIND_SERVICE", "CAP_NET_RAW", "CAP_SYS_CHROOT", "CAP_MKNOD", "CAP_AUDIT_WRITE", "CAP_SETFCAP",
@@ -67,7 +67,7 @@ func (b *builder) wanted(known []string) (want, ambient map[string]bool, err err
 		add = append(add, all)
 	}
 	if !slices.Contains(drop, all) {
-		put(want, defaultCapabilities(), true)
+		put(want, b.in.Defaults.Capabilities, true)
 		put(want, expand(add, known), true)
 		put(ambient, expand(raise, known), true)
 	}

@@ -33,6 +33,7 @@ func Container(in Input) (*specs.Spec, []string, error) {
 		{"masked paths", (*builder).maskedPaths},
 		{"devices", (*builder).devices},
 		{"resources", (*builder).resources},
+		{"node's defaults", (*builder).defaults},
 		{"cgroup", (*builder).cgroup},
 		{"annotations", (*builder).annotations},
 	})

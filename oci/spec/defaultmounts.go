@@ -90,7 +90,7 @@ func (b *builder) mqueue() specs.Mount {
 // podFiles are writable like the rest of /etc: read-only if the root filesystem is.
 func (b *builder) podFiles() []specs.Mount {
 	var options, list = quiet(), []specs.Mount(nil)
-	if b.sc.GetReadonlyRootfs() {
+	if b.readOnlyRoot() {
 		options = append(options, "ro")
 	}
 	for _, f := range []struct{ to, from string }{

@@ -15,10 +15,24 @@ func (b *builder) devices() error {
 			return err
 		}
 	}
+	if b.userns() && b.in.Defaults.DeviceOwnership && len(b.in.Devices) > 0 {
+		b.warn("devices are the node's in a user namespace and keep their owner")
+	}
 	for _, d := range b.allDevices() {
+		if b.userns() && d.Source != "" && d.Source != d.Node.Path {
+			b.bindDevice(d) // a runtime would look for the node at the container's path
+			continue
+		}
 		b.spec.Linux.Devices = append(b.spec.Linux.Devices, d.Node)
 	}
 	return nil
+}
+
+// bindDevice mounts the host's node, which keeps its owner and mode.
+func (b *builder) bindDevice(d Device) {
+	b.spec.Mounts = append(b.spec.Mounts, specs.Mount{
+		Destination: d.Node.Path, Type: "bind", Source: d.Source, Options: []string{"bind", "rprivate", "nosuid", "noexec"},
+	})
 }
 
 // allDevices returns the requested devices and, for a privileged container, those of the node at other paths.
@@ -27,7 +41,7 @@ func (b *builder) allDevices() []Device {
 	if b.privileged && !b.in.NoHostDevices {
 		list = slices.Clone(b.in.Host.Devices)
 	}
-	for _, d := range b.in.Devices {
+	for _, d := range b.owned(b.in.Devices) {
 		d.Node.Path = path.Clean(d.Node.Path)
 		list = slices.DeleteFunc(list, func(other Device) bool { return other.Node.Path == d.Node.Path })
 		list = append(list, d)

@@ -10,10 +10,13 @@ const (
 	defaultTerm = "TERM=xterm"
 )
 
-// env merges podd's defaults, the image's variables and the container's; later ones win.
+// env merges podd's defaults, the node's, the image's variables and the container's; later ones win.
 func (b *builder) env() error {
 	e := environ{at: map[string]int{}}
 	e.set(defaultPath)
+	for _, kv := range b.in.Defaults.Env {
+		e.set(kv)
+	}
 	if b.in.Config.GetTty() {
 		e.set(defaultTerm)
 	}

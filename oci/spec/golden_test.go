@@ -176,6 +176,7 @@ func base() Input {
 			Hosts: "/run/podd/pods/p/hosts", Shm: "/run/podd/pods/p/shm",
 		},
 		CgroupsPath: "/kubepods/pod1/podd-c1",
+		Defaults:    Defaults{Capabilities: DefaultCapabilities()},
 		Handler:     Handler{OCIVersion: "1.2.1", RecursiveReadOnly: true, UserNamespaces: true},
 		Host: Facts{
 			Capabilities: knownCapabilities(), OOMScoreAdjMin: -1000, CgroupV2: true, Hugetlb: true, Swap: true,

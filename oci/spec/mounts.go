@@ -34,6 +34,7 @@ func (b *builder) mounts() error {
 	}
 	list := slices.DeleteFunc(b.defaultMounts(), func(m specs.Mount) bool { return replaced(m.Destination, taken) })
 	list = append(list, asked...)
+	list = append(list, b.nodeMounts(list)...)
 	slices.SortStableFunc(
 		list, func(x, y specs.Mount) int { return cmp.Compare(depth(x.Destination), depth(y.Destination)) },
 	)

@@ -28,6 +28,8 @@ type PauseInput struct {
 	// Sysctls are those of the pod, defaults included. They are for the runtime if it brings a kernel of its own; else
 	// the pod's namespaces, which exist already, have them.
 	Sysctls map[string]string
+	// Rlimits are as of Defaults.
+	Rlimits []specs.POSIXRlimit
 	// Annotations are as of Input.
 	Annotations map[string]string
 	Handler     Handler
@@ -58,7 +60,7 @@ func Pause(in PauseInput) (*specs.Spec, []string, error) {
 		ID: in.ID, Sandbox: in.ID, Annotations: in.Annotations, Pod: in.Pod,
 		Config: pauseConfig(sandbox, in.Handler, in.Host), Rootfs: in.Rootfs, User: user, Seccomp: in.Seccomp,
 		Labels: in.Labels, Namespaces: ns, Files: PodFiles{Shm: in.Shm}, CgroupsPath: in.CgroupsPath, Handler: in.Handler,
-		Host: in.Host,
+		Host: in.Host, Defaults: Defaults{Rlimits: in.Rlimits},
 	})
 	if err != nil {
 		return nil, nil, err
@@ -75,6 +77,7 @@ func Pause(in PauseInput) (*specs.Spec, []string, error) {
 		{"mounts", (*builder).pauseMounts},
 		{"masked paths", (*builder).maskedPaths},
 		{"resources", (*builder).resources},
+		{"node's defaults", (*builder).defaults},
 		{"cgroup", (*builder).cgroup},
 		{"sysctls", func(b *builder) error {
 			if in.Handler.OwnKernel {

@@ -42,6 +42,8 @@ type Input struct {
 	Annotations map[string]string
 	// CgroupsPath is the OCI cgroupsPath in the form the cgroup driver wants.
 	CgroupsPath string
+	// Defaults are the node's, with those of the handler.
+	Defaults Defaults
 	// Handler and Host are the capabilities of the runtime and of the machine.
 	Handler Handler
 	Host    Facts
@@ -75,6 +77,9 @@ type Mount struct {
 type Device struct {
 	Node   specs.LinuxDevice
 	Access string // cgroup access: any of r, w, m
+	// Source is the path of the node on the host. Only a root user of the host can make device nodes: in a user namespace
+	// they are bind mounts of the host's.
+	Source string
 }
 
 // Namespaces has for each namespace the path to join, "host" for the node's, or "" for a new private one.
@@ -107,6 +112,8 @@ type Facts struct {
 	Capabilities []string
 	// OOMScoreAdjMin is the lowest oom_score_adj that the daemon may set.
 	OOMScoreAdjMin int
+	// RlimitMax are the highest hard limits that podd may set, by name (RLIMIT_...); no entry means any.
+	RlimitMax map[string]uint64
 	// CgroupV2 is true on a pure cgroup v2 machine.
 	CgroupV2 bool
 	// Hugetlb, Swap: the controllers (v1) or files (v2) exist.

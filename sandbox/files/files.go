@@ -37,6 +37,8 @@ const etcSize = 1 << 20
 type Files struct {
 	Layout  layout.Layout
 	Mounter Mounter
+	// ShmSize is the size of a pod's /dev/shm in bytes.
+	ShmSize int
 }
 
 // Request is what a pod's files are made from.
@@ -61,7 +63,7 @@ func (f Files) Write(ctx context.Context, pod string, r Request) error {
 	if usesNodeShm(r.Config) {
 		return nil
 	}
-	return f.Mounter.Mount(ctx, f.shm(pod), r.tmpfs("shm", shmSize, 0o1777))
+	return f.Mounter.Mount(ctx, f.shm(pod), r.tmpfs("shm", f.ShmSize, 0o1777))
 }
 
 func (f Files) writeEtc(ctx context.Context, pod string, r Request) error {

@@ -17,6 +17,9 @@ import (
 	"github.com/podd-project/podd/sandbox/layout"
 )
 
+// shmSize is the default in bytes.
+const shmSize = 64 << 20
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -36,7 +39,7 @@ func newFiles(t *testing.T) Files {
 			t.Errorf("mounts at the end = %v, %v, want none", left, err)
 		}
 	})
-	return Files{Layout: layout.Layout{Root: dir + "/root", Run: dir + "/run"}, Mounter: Kernel{}}
+	return Files{Layout: layout.Layout{Root: dir + "/root", Run: dir + "/run"}, Mounter: Kernel{}, ShmSize: shmSize}
 }
 
 func remove(t *testing.T, f Files, pod string) {

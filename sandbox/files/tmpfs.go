@@ -10,9 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shmSize is the size of a pod's /dev/shm in bytes, as in Docker and other CRI runtimes.
-const shmSize = 64 << 20
-
 // Tmpfs is a filesystem in memory.
 type Tmpfs struct {
 	// Name is its source in the table of mounts.

@@ -66,6 +66,8 @@ var layers = []layer{
 	{"sandbox/namespaces", nil, "namespaces are pinned by path; the engine decides which pod they belong to"},
 	{"sandbox/convert", []string{"oci/cgroups", "network"},
 		"CRI messages are converted by pure functions, which are tested without an engine"},
+	{"sandbox/defaults", []string{"oci/spec", "oci/spec/host", "cmd/config"},
+		"configuration keys are converted to the input of oci/spec, which is tested without an engine"},
 	{"sandbox/forward", []string{"cmd/budget"}, "connections to pods are bounded and copied, whatever the engine dials"},
 	{"sandbox/operation", nil, "metrics, tracing and the server read operations without importing the engine"},
 	{"sandbox/record", []string{"oci", "oci/spec", "checkpoint"},
@@ -80,7 +82,7 @@ var layers = []layer{
 	{"sandbox/admission", nil, "work is admitted, whatever it is"},
 	{"sandbox/resources", []string{"sandbox/convert", "sandbox/usage", "oci/spec"},
 		"limits are set and read by cgroup and process; the engine knows whose they are"},
-	{"sandbox", []string{"sandbox/admission", "sandbox/convert", "sandbox/event", "sandbox/files",
+	{"sandbox", []string{"sandbox/admission", "sandbox/convert", "sandbox/defaults", "sandbox/event", "sandbox/files",
 		"sandbox/forward", "sandbox/index", "sandbox/layout", "sandbox/namespaces", "sandbox/operation", "sandbox/record",
 		"sandbox/resources", "sandbox/usage", "oci", "oci/spec", "oci/spec/host", "oci/cgroups", "image", "network",
 		"checkpoint", "cmd/config", "cmd/budget"},
@@ -106,8 +108,10 @@ var restricted = []struct {
 		"has its own errors and types"},
 	{"k8s.io/cri-api", []string{"server", "sandbox", "oci/spec", "streaming", "cmd"},
 		"mechanisms do not depend on CRI, so that they can be used and tested without it"},
-	{"go.podman.io/", []string{"image", "cmd"}, "the image library's types stay behind the image package; main only " +
-		"lets it re-execute podd to unpack layers"},
+	{"go.podman.io/common/", []string{"oci/spec/host"}, "hook directories change a config.json, no more"},
+	{"go.podman.io/image/", []string{"image"}, "as with storage"},
+	{"go.podman.io/storage/", []string{"image", "cmd"}, "the image library's types stay behind the image " +
+		"package; main only lets it re-execute podd to unpack layers"},
 	{"github.com/containernetworking/", []string{"network"}, "CNI stays behind the network package"},
 	{"github.com/spf13/cobra", []string{"cmd"}, "only commands parse a command line"},
 	{"github.com/prometheus/", []string{"cmd/podd/metrics"}, "metrics are optional: the engine and the " +

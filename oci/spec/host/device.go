@@ -131,7 +131,7 @@ func device(path, to, access string) (*spec.Device, error) {
 	if kind == "" {
 		return nil, nil
 	}
-	return &spec.Device{Access: access, Node: specs.LinuxDevice{
+	return &spec.Device{Access: access, Source: path, Node: specs.LinuxDevice{
 		Path: to, Type: kind, Major: int64(unix.Major(st.Rdev)), Minor: int64(unix.Minor(st.Rdev)),
 		FileMode: new(fs.FileMode(st.Mode & 0o777)), UID: new(st.Uid), GID: new(st.Gid),
 	}}, nil

@@ -18,8 +18,8 @@ import (
 	"github.com/podd-project/podd/oci/spec"
 )
 
-func null(path, access string) spec.Device {
-	return spec.Device{Access: access, Node: specs.LinuxDevice{
+func null(source, path, access string) spec.Device {
+	return spec.Device{Access: access, Source: source, Node: specs.LinuxDevice{
 		Path: path, Type: "c", Major: 1, Minor: 3, FileMode: new(fs.FileMode(0o640)), UID: new(uint32(0)),
 		GID: new(uint32(7)),
 	}}
@@ -65,21 +65,27 @@ func TestDevices(t *testing.T) {
 	}{
 		"device": {
 			&cri.Device{HostPath: dir + "/null", ContainerPath: "/dev/x", Permissions: "rw"},
-			[]spec.Device{null("/dev/x", "rw")},
+			[]spec.Device{null(dir+"/null", "/dev/x", "rw")},
 		},
-		"same path": {&cri.Device{HostPath: dir + "/null", Permissions: "m"}, []spec.Device{null(dir+"/null", "m")}},
+		"same path": {
+			&cri.Device{HostPath: dir + "/null", Permissions: "m"},
+			[]spec.Device{null(dir+"/null", dir+"/null", "m")},
+		},
 		"no permissions": {
-			&cri.Device{HostPath: dir + "/null", ContainerPath: "/dev/x"}, []spec.Device{null("/dev/x", "rwm")},
+			&cri.Device{HostPath: dir + "/null", ContainerPath: "/dev/x"},
+			[]spec.Device{null(dir+"/null", "/dev/x", "rwm")},
 		},
 		"link": {
-			&cri.Device{HostPath: dir + "/link", ContainerPath: "/dev/x"}, []spec.Device{null("/dev/x", "rwm")},
+			&cri.Device{HostPath: dir + "/link", ContainerPath: "/dev/x"},
+			[]spec.Device{null(dir+"/null", "/dev/x", "rwm")},
 		},
 		"directory": {
 			&cri.Device{HostPath: dir, ContainerPath: "/dev/d"},
-			[]spec.Device{null("/dev/d/null", "rwm"), null("/dev/d/sub/null", "rwm")},
+			[]spec.Device{null(dir+"/null", "/dev/d/null", "rwm"), null(dir+"/sub/null", "/dev/d/sub/null", "rwm")},
 		},
 		"linked dir": {
-			&cri.Device{HostPath: dir + "/sublink", ContainerPath: "/dev/d"}, []spec.Device{null("/dev/d/null", "rwm")},
+			&cri.Device{HostPath: dir + "/sublink", ContainerPath: "/dev/d"},
+			[]spec.Device{null(dir+"/sub/null", "/dev/d/null", "rwm")},
 		},
 	} {
 		got, err := Devices([]*cri.Device{c.d})

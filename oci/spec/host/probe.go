@@ -30,6 +30,7 @@ func Probe() (spec.Facts, error) {
 		{"kernel version", kernel},
 		{"capabilities", capabilities},
 		{"oom_score_adj", oomScoreAdjMin},
+		{"resource limits", rlimitMax},
 		{"cgroups", cgroupSupport},
 		{"huge pages", hugepages},
 		{"devices", func(f *spec.Facts) (err error) { f.Devices, err = HostDevices(); return err }},
@@ -74,16 +75,9 @@ func capabilities(f *spec.Facts) error {
 
 // oomScoreAdjMin reads the lowest oom_score_adj that podd may set: without CAP_SYS_RESOURCE its own (fs/proc/base.c).
 func oomScoreAdjMin(f *spec.Facts) error {
-	own, err := capability.NewPid2(0)
-	if err == nil {
-		err = own.Load()
-	}
-	if err != nil {
-		return err
-	}
-	if own.Get(capability.EFFECTIVE, capability.CAP_SYS_RESOURCE) {
+	if mayRaise, err := holdsSysResource(); mayRaise || err != nil {
 		f.OOMScoreAdjMin = -1000
-		return nil
+		return err
 	}
 	data, err := os.ReadFile("/proc/self/oom_score_adj")
 	if err != nil {
@@ -91,6 +85,46 @@ func oomScoreAdjMin(f *spec.Facts) error {
 	}
 	f.OOMScoreAdjMin, err = strconv.Atoi(strings.TrimSpace(string(data)))
 	return err
+}
+
+// holdsSysResource reports whether podd may raise limits above its own.
+func holdsSysResource() (bool, error) {
+	own, err := capability.NewPid2(0)
+	if err == nil {
+		err = own.Load()
+	}
+	return err == nil && own.Get(capability.EFFECTIVE, capability.CAP_SYS_RESOURCE), err
+}
+
+// rlimitMax reads the hard limits that podd may set: without CAP_SYS_RESOURCE its own, and never more open files than
+// fs.nr_open (kernel/sys.c).
+func rlimitMax(f *spec.Facts) error {
+	f.RlimitMax = map[string]uint64{}
+	data, err := os.ReadFile("/proc/sys/fs/nr_open")
+	if err != nil {
+		return err
+	}
+	if f.RlimitMax["RLIMIT_NOFILE"], err = strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64); err != nil {
+		return err
+	}
+	if mayRaise, err := holdsSysResource(); mayRaise || err != nil {
+		return err
+	}
+	for name, resource := range map[string]int{
+		"RLIMIT_AS": unix.RLIMIT_AS, "RLIMIT_CORE": unix.RLIMIT_CORE, "RLIMIT_CPU": unix.RLIMIT_CPU,
+		"RLIMIT_DATA": unix.RLIMIT_DATA, "RLIMIT_FSIZE": unix.RLIMIT_FSIZE, "RLIMIT_LOCKS": unix.RLIMIT_LOCKS,
+		"RLIMIT_MEMLOCK": unix.RLIMIT_MEMLOCK, "RLIMIT_MSGQUEUE": unix.RLIMIT_MSGQUEUE, "RLIMIT_NICE": unix.RLIMIT_NICE,
+		"RLIMIT_NOFILE": unix.RLIMIT_NOFILE, "RLIMIT_NPROC": unix.RLIMIT_NPROC, "RLIMIT_RSS": unix.RLIMIT_RSS,
+		"RLIMIT_RTPRIO": unix.RLIMIT_RTPRIO, "RLIMIT_RTTIME": unix.RLIMIT_RTTIME,
+		"RLIMIT_SIGPENDING": unix.RLIMIT_SIGPENDING, "RLIMIT_STACK": unix.RLIMIT_STACK,
+	} {
+		var own unix.Rlimit
+		if err := unix.Getrlimit(resource, &own); err != nil {
+			return fmt.Errorf("getrlimit %s: %w", name, err)
+		}
+		f.RlimitMax[name] = own.Max
+	}
+	return nil
 }
 
 func cgroupSupport(f *spec.Facts) error {

@@ -1,0 +1,58 @@
+package host
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/containerd/errdefs"
+)
+
+// TestSetTimezone: the file is written into the root filesystem, whatever the image has there.
+func TestSetTimezone(t *testing.T) {
+	want, err := ReadTimezone("Asia/Kathmandu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	outside := t.TempDir()
+	for name, prepare := range map[string]func(root string) error{
+		"empty image": func(string) error { return nil },
+		"link to the image's database": func(root string) error {
+			return errors.Join(os.MkdirAll(root+"/etc", 0o755), os.MkdirAll(root+"/usr/share/zoneinfo", 0o755),
+				os.WriteFile(root+"/usr/share/zoneinfo/UTC", []byte("utc"), 0o644),
+				os.Symlink("/usr/share/zoneinfo/UTC", root+"/etc/localtime"))
+		},
+		"link out of the image": func(root string) error {
+			return errors.Join(os.MkdirAll(root+"/etc", 0o755), os.Symlink(outside+"/file", root+"/etc/localtime"))
+		},
+		"etc is a link out of the image": func(root string) error { return os.Symlink("../../../"+outside, root+"/etc") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			err := prepare(root)
+			if err == nil {
+				err = SetTimezone(root, "Asia/Kathmandu", os.Getuid(), os.Getgid())
+			}
+			left, _ := os.ReadDir(outside)
+			if name == "etc is a link out of the image" { // the target does not exist in the image
+				if err == nil || len(left) > 0 {
+					t.Errorf("error = %v, outside = %v; want an error and nothing written", err, left)
+				}
+				return
+			}
+			got, readErr := os.ReadFile(filepath.Join(root, "etc/localtime"))
+			if err != nil || readErr != nil || string(got) != string(want) || len(left) > 0 {
+				t.Errorf("SetTimezone() = %v, file = %q, %v, outside = %v; want the zone", err, got, readErr, left)
+			}
+			if utc, err := os.ReadFile(root + "/usr/share/zoneinfo/UTC"); err == nil && string(utc) != "utc" {
+				t.Errorf("the image's UTC = %q, want it unchanged", utc)
+			}
+		})
+	}
+	for _, name := range []string{"../../../etc/passwd", "/etc/passwd", "zone.tab"} {
+		if _, err := ReadTimezone(name); !errors.Is(err, errdefs.ErrInvalidArgument) {
+			t.Errorf("ReadTimezone(%q) = %v, want ErrInvalidArgument", name, err)
+		}
+	}
+}

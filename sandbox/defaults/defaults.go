@@ -1,0 +1,134 @@
+// Package defaults has the configuration keys for what no field of the CRI sets: resource limits of processes, the
+// default capabilities, variables, time zone and others. It converts them to the input of oci/spec.
+//
+// It keeps nothing and starts nothing. The engine is its only caller.
+package defaults
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/podd-project/podd/cmd/config"
+	"github.com/podd-project/podd/oci/spec"
+	"github.com/podd-project/podd/oci/spec/host"
+)
+
+// Config is the part of the engine's configuration that sets what no field of the CRI sets.
+type Config struct {
+	// Ulimits are the resource limits of processes by name, as "soft:hard" or one number for both.
+	Ulimits map[string]string `toml:"default_ulimits" comment:"Resource limits of the processes of containers, by the name that ulimit has for them: core, cpu, data, fsize, locks, memlock, msgqueue, nice, nofile, nproc, rss, rtprio, rttime, sigpending, stack, as. A value is a number (bytes, files, processes), \"unlimited\", or \"soft:hard\". Limits that are not listed, or empty, are podd's own. Without CAP_SYS_RESOURCE podd cannot set more than its own hard limits, and sets those."`
+	// Capabilities are those of containers that add and drop none.
+	Capabilities []string `toml:"default_capabilities" comment:"Capabilities of containers, to which each adds and from which it drops. Fewer make images fail that expect them."`
+	// Env are NAME=value.
+	Env []string `toml:"default_env" comment:"Environment variables of all containers, each NAME=value. Images and containers override them."`
+	// PidsLimit is the maximal number of tasks of a container, -1 for no limit.
+	PidsLimit int64 `toml:"pids_limit" comment:"Maximum number of processes and threads of a container. -1: no limit, the kubelet's podPidsLimit bounds the pod."`
+	// ShmSize is in bytes.
+	ShmSize int `toml:"shm_size" comment:"Size of a pod's /dev/shm in bytes."`
+	// Timezone is "", Local or a name of the IANA.
+	Timezone string `toml:"timezone" comment:"Time zone of containers: written to /etc/localtime of their root filesystem. Local: the node's. Otherwise a name of the IANA database, such as Europe/Berlin, which the node must have in /usr/share/zoneinfo. Empty: the image's."`
+	// ReadOnly makes all root filesystems read-only.
+	ReadOnly bool `toml:"read_only" comment:"Make the root filesystem of every container read-only. /run, /tmp and /var/tmp are a tmpfs then, which has the image's files."`
+	// HooksDirs are directories of hooks in the format of containers/common.
+	HooksDirs []string `toml:"hooks_dirs" comment:"Directories of OCI hooks (oci-hooks(5)), read when a container is created. Later directories override files of the same name. The programs run as root on the node. Used by others: /usr/share/containers/oci/hooks.d, /etc/containers/oci/hooks.d."`
+	// DeviceOwnershipFromSecurityContext gives devices to the container's user and group.
+	DeviceOwnershipFromSecurityContext bool `toml:"device_ownership_from_security_context" comment:"Give the devices that a container requests to its runAsUser and runAsGroup, unless these are 0. KubeVirt needs it. In a user namespace devices are the node's own and keep their owner."`
+}
+
+// minShmSize is one page, the least that tmpfs keeps.
+const minShmSize = 4096
+
+// Default returns the defaults. The limits are those of a service of systemd, which containers have under containerd 2
+// and CRI-O, whose units set no limit of open files; but a container writes no core files unless it raises its limit.
+func Default() Config {
+	return Config{
+		Ulimits:      map[string]string{"core": "0:unlimited", "nofile": "1024:524288", "nproc": "unlimited"},
+		Capabilities: spec.DefaultCapabilities(),
+		PidsLimit:    -1,
+		ShmSize:      64 << 20, // as in Docker and other CRI runtimes
+	}
+}
+
+// Validate returns all problems, joined.
+func (c Config) Validate() error {
+	var errs []error
+	for _, k := range []struct {
+		key   string
+		check func() error
+	}{
+		{"default_ulimits", func() error { _, err := rlimits(c.Ulimits); return err }},
+		{"default_capabilities", func() error { _, err := spec.Capabilities(c.Capabilities); return err }},
+		{"default_env", func() error { return spec.CheckEnv(c.Env) }},
+		{"timezone", func() error { _, err := host.ReadTimezone(c.Timezone); return err }},
+	} {
+		if err := k.check(); err != nil {
+			errs = append(errs, config.Errorf(k.key, "%w", err))
+		}
+	}
+	if c.PidsLimit == 0 || c.PidsLimit < -1 {
+		errs = append(errs, config.Errorf("pids_limit", "%d is neither positive nor -1, no limit", c.PidsLimit))
+	}
+	if c.ShmSize < minShmSize {
+		errs = append(errs, config.Errorf("shm_size", "%d is less than %d bytes", c.ShmSize, minShmSize))
+	}
+	for _, dir := range c.HooksDirs {
+		if !filepath.IsAbs(dir) {
+			errs = append(errs, config.Errorf("hooks_dirs", "%q is not an absolute path", dir))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Spec returns the defaults of containers whose handler has the base_runtime_spec base, nil for none. Both must be
+// valid.
+func (c Config) Spec(base *specs.Spec) (spec.Defaults, error) {
+	limits, err := rlimits(c.Ulimits)
+	if err != nil {
+		return spec.Defaults{}, err
+	}
+	d := spec.Defaults{
+		Rlimits: limits, Capabilities: c.Capabilities, Env: c.Env, PidsLimit: c.PidsLimit, ReadOnly: c.ReadOnly,
+		DeviceOwnership: c.DeviceOwnershipFromSecurityContext,
+	}.WithBase(base)
+	d.Capabilities, err = spec.Capabilities(d.Capabilities)
+	return d, err
+}
+
+// rlimits converts the limits, in the order of their names.
+func rlimits(ulimits map[string]string) ([]specs.POSIXRlimit, error) {
+	var out []specs.POSIXRlimit
+	for _, name := range slices.Sorted(maps.Keys(ulimits)) {
+		value := ulimits[name]
+		if value == "" {
+			continue
+		}
+		first, second, both := strings.Cut(value, ":")
+		if !both {
+			second = first
+		}
+		soft, softErr := limit(first)
+		hard, hardErr := limit(second)
+		if softErr != nil || hardErr != nil {
+			return nil, fmt.Errorf("%s: %q is neither a number, \"unlimited\" nor soft:hard", name, value)
+		}
+		out = append(out, specs.POSIXRlimit{Type: "RLIMIT_" + strings.ToUpper(name), Soft: soft, Hard: hard})
+	}
+	return out, spec.CheckRlimits(out)
+}
+
+// unlimited is RLIM_INFINITY.
+const unlimited = 1<<64 - 1
+
+func limit(s string) (uint64, error) {
+	if s == "unlimited" || s == "-1" {
+		return unlimited, nil
+	}
+	return strconv.ParseUint(s, 10, 64)
+}
