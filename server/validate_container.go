@@ -168,7 +168,9 @@ func (c check) devices(field string, ds []*cri.Device) {
 	for i, d := range ds {
 		c := c.item(field, i)
 		c.absolute("host_path", d.GetHostPath())
-		c.absolute("container_path", d.GetContainerPath())
+		if d.GetContainerPath() != "" { // else it is the host's
+			c.absolute("container_path", d.GetContainerPath())
+		}
 		c.that(
 			consistsOf(d.GetPermissions(), "rwm") && len(d.GetPermissions()) <= 3, "permissions",
 			"must consist of r, w and m",

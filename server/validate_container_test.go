@@ -106,6 +106,7 @@ func TestCreateContainerValidation(t *testing.T) {
 		"no linux":                  {func(c ctr) { c.Linux = nil }, ""},
 		"no security context":       {func(c ctr) { c.Linux.SecurityContext = nil }, ""},
 		"NUL in an annotation":      {func(c ctr) { c.Annotations["a"] = "\x00" }, "config.annotations"},
+		"device at the host's path": {func(c ctr) { c.Devices[0].ContainerPath = "" }, ""},
 		"empty CDI device":          {func(c ctr) { c.CDIDevices[0].Name = "" }, "config.CDI_devices[0].name"},
 		"no device path":            {func(c ctr) { c.Devices[0].HostPath = "" }, "config.devices[0].host_path"},
 		"relative device": {
