@@ -10,6 +10,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/podd-project/podd/cmd/budget"
+	"github.com/podd-project/podd/oci/logfile"
 	"github.com/podd-project/podd/oci/process"
 )
 
@@ -51,8 +52,8 @@ type CreateRequest struct {
 	Name string
 	// Spec becomes config.json.
 	Spec *specs.Spec
-	// LogPath is the CRI log file; empty discards output.
-	LogPath string
+	// Log is the CRI log; the zero value discards output.
+	Log logfile.Log
 	// Terminal, Stdin and StdinOnce are the CRI fields tty, stdin and stdin_once.
 	Terminal, Stdin, StdinOnce bool
 }

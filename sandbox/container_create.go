@@ -14,6 +14,7 @@ import (
 
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/logfile"
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox/convert"
@@ -161,7 +162,7 @@ type containerBuild struct {
 	image   *image.Image
 	rootfs  string
 	volumes map[int]string // image volumes by index of the mount
-	logPath string
+	log     logfile.Log
 	spec    *specs.Spec
 	process oci.Process
 	// commandErr is why the command cannot be run: then there is no process.
@@ -178,13 +179,13 @@ func (e *Engine) buildContainer(ctx context.Context, c *Container) error {
 	steps := []step{
 		{"record", func() error { return record.Create(c.dir, c.Container, c.Status()) }},
 		{"image", func() (err error) { b.image, err = e.deps.Images.Resolve(ctx, c.ImageID); return err }},
-		{"log", func() (err error) { b.logPath, err = c.prepareLog(); return err }},
+		{"log", func() (err error) { b.log, err = c.prepareLog(); return err }},
 		{"rootfs", func() (err error) { b.rootfs, err = e.deps.Images.Rootfs(ctx, c.rootfsRequest()); return err }},
 		{"volumes", func() error { return e.prepareRootfs(ctx, c, b) }},
 		{"image volumes", func() (err error) { b.volumes, err = e.mountImageVolumes(ctx, c); return err }},
 		{"spec", func() (err error) { b.spec, err = e.containerSpec(ctx, c, rt, b); return err }},
 		{"create", func() error { return c.createProcess(ctx, rt, &b) }},
-		{"verify", func() error { return e.verify(ctx, c, rt, b) }},
+		{"verify", func() error { return e.verifyPIDNamespace(ctx, c, rt, b) }},
 	}
 	if err := runSteps(ctx, steps); err != nil {
 		return err
@@ -218,12 +219,22 @@ func (c *Container) LogPath() string {
 	return filepath.Join(dir, rel)
 }
 
-// prepareLog makes the log's directories, refusing a path that leaves the pod's log directory (CVE-2025-0750).
-func (c *Container) prepareLog() (string, error) {
+// prepareLog makes the log's directories in the pod's noted log directory (CVE-2025-0750).
+func (c *Container) prepareLog() (logfile.Log, error) {
 	if c.LogPath() == "" {
-		return "", nil
+		return logfile.Log{}, nil
 	}
-	return host.LogPath(c.pod.Config.GetLogDirectory(), c.Config.GetLogPath())
+	if c.pod.Status().LogDir == (logfile.Dir{}) { // the pod was created by an earlier podd
+		dir, err := c.pod.noteLogDir()
+		if err == nil {
+			err = c.pod.advance(record.PodReady, func(s *record.PodStatus) { s.LogDir = dir })
+		}
+		if err != nil {
+			return logfile.Log{}, err
+		}
+	}
+	log := logfile.Log{Dir: c.pod.Status().LogDir, Name: c.Config.GetLogPath()}
+	return log, log.Prepare()
 }
 
 func (c *Container) rootfsRequest() image.RootfsRequest {
@@ -247,7 +258,7 @@ func (e *Engine) prepareRootfs(ctx context.Context, c *Container, b containerBui
 
 func (c *Container) createRequest(b *containerBuild) oci.CreateRequest {
 	return oci.CreateRequest{
-		ID: c.ID, PodID: c.pod.ID, Name: c.Config.GetMetadata().GetName(), Spec: b.spec, LogPath: b.logPath,
+		ID: c.ID, PodID: c.pod.ID, Name: c.Config.GetMetadata().GetName(), Spec: b.spec, Log: b.log,
 		Terminal: c.Config.GetTty(), Stdin: c.Config.GetStdin(), StdinOnce: c.Config.GetStdinOnce(),
 	}
 }

@@ -10,25 +10,12 @@ import (
 	"github.com/podd-project/podd/oci"
 )
 
-// verify checks again, before anything of c has run, the names passed to the runtime and the monitor that may refer to
-// something else since they were checked: a pid, and a path that a pod may be able to write to.
-func (e *Engine) verify(ctx context.Context, c *Container, rt Runtime, b containerBuild) error {
-	if b.commandErr != nil {
-		return nil // there is no process
-	}
-	if err := e.verifyPIDNamespace(ctx, c, rt); err != nil {
-		return err
-	}
-	// The monitor has the log file open; prepareLog fails if its path contains a link.
-	_, err := c.prepareLog()
-	return err
-}
-
-// verifyPIDNamespace checks that the process whose PID namespace c has joined still runs: then its pid was not reused.
-// If it has ended, the pid may belong to a process of the node, and c may be in the node's PID namespace.
-func (e *Engine) verifyPIDNamespace(ctx context.Context, c *Container, rt Runtime) error {
-	if c.pod.OwnKernel {
-		return nil // it joins none by a pid of the host
+// verifyPIDNamespace checks, before anything of c has run, that the process whose PID namespace c has joined still
+// runs: then its pid was not reused. If it has ended, the pid may belong to a process of the node, and c may be in the
+// node's PID namespace.
+func (e *Engine) verifyPIDNamespace(ctx context.Context, c *Container, rt Runtime, b containerBuild) error {
+	if b.commandErr != nil || c.pod.OwnKernel {
+		return nil // there is no process, or it joins none by a pid of the host
 	}
 	owner := ""
 	switch options := c.Config.GetLinux().GetSecurityContext().GetNamespaceOptions(); options.GetPid() {

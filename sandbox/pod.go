@@ -7,6 +7,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/podd-project/podd/oci/logfile"
 	"github.com/podd-project/podd/sandbox/admission"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
@@ -74,6 +75,14 @@ func (p *Pod) update(to record.PodState, change func(*record.PodStatus), durable
 	}
 	p.status.Store(&next)
 	return err
+}
+
+// noteLogDir returns what identifies the pod's log directory from now on, zero if it has none.
+func (p *Pod) noteLogDir() (logfile.Dir, error) {
+	if p.Config.GetLogDirectory() == "" {
+		return logfile.Dir{}, nil
+	}
+	return logfile.NoteDir(p.Config.GetLogDirectory())
 }
 
 // markNotReady observes that the pod is not ready.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/logfile"
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox/convert"
 	"github.com/podd-project/podd/sandbox/event"
@@ -129,20 +130,26 @@ func (e *Engine) podConstruction(p *Pod) construction {
 func (e *Engine) buildPod(ctx context.Context, p *Pod) error {
 	var result network.Result
 	var infra oci.Process
+	var logs logfile.Dir
 	steps := []step{
 		{"record", func() error { return record.Create(p.dir, p.Pod, p.Status()) }},
 		{"namespaces", func() error {
 			return e.deps.Namespaces.Pin(ctx, e.pinRequest(p).WithDefaultSysctls(e.cfg.DefaultSysctls))
 		}},
 		{"network", func() (err error) { result, err = e.attach(ctx, p); return err }},
-		{"files", func() error { return e.files.Write(ctx, p.ID, p.filesRequest(result.IPs)) }},
+		{"files", func() (err error) {
+			if logs, err = p.noteLogDir(); err != nil {
+				return err
+			}
+			return e.files.Write(ctx, p.ID, p.filesRequest(result.IPs))
+		}},
 		{"infra container", func() (err error) { infra, err = e.startInfra(ctx, p); return err }},
 	}
 	if err := runSteps(ctx, steps); err != nil {
 		return err
 	}
 	return p.advance(record.PodReady, func(s *record.PodStatus) {
-		s.Infra = infra
+		s.Infra, s.LogDir = infra, logs
 		for _, ip := range result.IPs {
 			s.IPs = append(s.IPs, ip.String())
 		}

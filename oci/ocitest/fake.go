@@ -18,6 +18,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/logfile"
 )
 
 // Fake is a handler in memory. Its containers outlive the engine that drives it, as real ones outlive the daemon: a
@@ -148,8 +149,8 @@ func (f *Fake) Create(ctx context.Context, req oci.CreateRequest) (oci.Process, 
 		if err != nil {
 			return fmt.Errorf("create container: %w", err)
 		}
-		if req.LogPath != "" {
-			if err := appendFile(req.LogPath, ""); err != nil {
+		if req.Log != (logfile.Log{}) {
+			if err := appendLog(req.Log, ""); err != nil {
 				return err
 			}
 		}
@@ -188,9 +189,9 @@ func (f *Fake) Start(ctx context.Context, id string) error {
 			return fmt.Errorf("container %s is %s: %w", id, c.status, errdefs.ErrFailedPrecondition)
 		}
 		c.status = oci.Running
-		if c.program.output != "" && c.req.LogPath != "" {
+		if c.program.output != "" && c.req.Log != (logfile.Log{}) {
 			line := time.Now().UTC().Format("2006-01-02T15:04:05.000000000Z07:00") + " stdout F " + c.program.output
-			if err := appendFile(c.req.LogPath, line); err != nil {
+			if err := appendLog(c.req.Log, line); err != nil {
 				return err
 			}
 		}
@@ -287,10 +288,10 @@ func (f *Fake) ReopenLog(ctx context.Context, id string) error {
 		switch {
 		case c.status == oci.Stopped:
 			return fmt.Errorf("container %s is not running: %w", id, errdefs.ErrFailedPrecondition)
-		case c.req.LogPath == "":
+		case c.req.Log == (logfile.Log{}):
 			return nil
 		}
-		return appendFile(c.req.LogPath, "")
+		return appendLog(c.req.Log, "")
 	})
 }
 
@@ -392,8 +393,8 @@ func (f *Fake) Request(id string) (req oci.CreateRequest, res *specs.LinuxResour
 	return c.req, c.res, true
 }
 
-func appendFile(path, text string) error {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+func appendLog(log logfile.Log, text string) error {
+	file, err := log.Open()
 	if err != nil {
 		return err
 	}

@@ -2,10 +2,13 @@ package ocitest
 
 import (
 	"bytes"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/podd-project/podd/oci/logfile"
 )
 
 // outputTime is how long WaitFor waits.
@@ -39,4 +42,13 @@ func (o *Output) WaitFor(t testing.TB, want string) {
 			t.Fatalf("no %q in %q", want, o.String())
 		}
 	}
+}
+
+// LogAt returns the log at the path, in a directory that is noted now.
+func LogAt(path string) logfile.Log {
+	dir, err := logfile.NoteDir(filepath.Dir(path))
+	if err != nil {
+		panic(err)
+	}
+	return logfile.Log{Dir: dir, Name: filepath.Base(path)}
 }

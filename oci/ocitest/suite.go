@@ -205,7 +205,7 @@ func testSignal(t *testing.T, h *Harness) {
 func testStopSignal(t *testing.T, h *Harness) {
 	r, ctx := h.New(), limit(t)
 	path := filepath.Join(h.LogDir, "trap.log")
-	create(t, r, oci.CreateRequest{ID: "stop", Spec: h.Spec(Trap(42)...), LogPath: path})
+	create(t, r, oci.CreateRequest{ID: "stop", Spec: h.Spec(Trap(42)...), Log: LogAt(path)})
 	must(t, "start", r.Start(ctx, "stop"))
 	exited := make(chan oci.Exit, 1)
 	go func() {

@@ -20,7 +20,7 @@ var logLine = regexp.MustCompile(
 func testLog(t *testing.T, h *Harness) {
 	r, ctx := h.New(), limit(t)
 	path := filepath.Join(h.LogDir, "0.log")
-	create(t, r, oci.CreateRequest{ID: "log", Spec: h.Spec("echo", "hello", "world"), LogPath: path})
+	create(t, r, oci.CreateRequest{ID: "log", Spec: h.Spec("echo", "hello", "world"), Log: LogAt(path)})
 	must(t, "start", r.Start(ctx, "log"))
 	_, err := r.Wait(ctx, "log")
 	must(t, "wait", err)
@@ -35,7 +35,7 @@ func testLog(t *testing.T, h *Harness) {
 func testReopenLog(t *testing.T, h *Harness) {
 	r, ctx := h.New(), limit(t)
 	path := filepath.Join(h.LogDir, "1.log")
-	create(t, r, oci.CreateRequest{ID: "rot", Spec: h.Spec("sleep", "1000"), LogPath: path})
+	create(t, r, oci.CreateRequest{ID: "rot", Spec: h.Spec("sleep", "1000"), Log: LogAt(path)})
 	must(t, "start", r.Start(ctx, "rot"))
 	must(t, "move", os.Rename(path, path+".old"))
 	must(t, "reopen", r.ReopenLog(ctx, "rot"))

@@ -23,9 +23,10 @@ func BenchmarkLife(b *testing.B) {
 			m := ocitest.Real(b, name)
 			r, ctx := runc.New(m.Config), context.Background()
 			must(b, "probe", r.Probe(ctx))
+			log := ocitest.LogAt(filepath.Join(m.LogDir, "0.log"))
 			for i := range b.N {
 				id := fmt.Sprintf("c%d", i)
-				_, err := r.Create(ctx, oci.CreateRequest{ID: id, Spec: m.Spec("true"), LogPath: filepath.Join(m.LogDir, "0.log")})
+				_, err := r.Create(ctx, oci.CreateRequest{ID: id, Spec: m.Spec("true"), Log: log})
 				must(b, "create", err)
 				must(b, "start", r.Start(ctx, id))
 				_, err = r.Wait(ctx, id)

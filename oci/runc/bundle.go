@@ -3,6 +3,7 @@ package runc
 import (
 	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/driver"
+	"github.com/podd-project/podd/oci/logfile"
 	"github.com/podd-project/podd/oci/process"
 )
 
@@ -20,6 +21,9 @@ type record struct {
 	// Init is the container's first process, Monitor its conmon.
 	Init    process.Process `json:"init"`
 	Monitor process.Process `json:"monitor"`
+	// Log is the container's log. It is zero if there is none, and in records of an earlier podd, whose monitors have the
+	// log's own path.
+	Log logfile.Log `json:"log,omitzero"`
 	// Sandbox is the container whose sandbox, with its own kernel, this one runs in. It may be itself, and is empty for
 	// containers on the host's kernel. See subcontainer.go.
 	Sandbox string `json:"sandbox,omitempty"`

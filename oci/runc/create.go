@@ -7,6 +7,7 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/driver"
+	"github.com/podd-project/podd/oci/logfile"
 	"github.com/podd-project/podd/oci/process"
 	"github.com/podd-project/podd/oci/runc/conmon"
 )
@@ -31,9 +32,9 @@ func (r *Runtime) Create(ctx context.Context, req oci.CreateRequest) (process.Pr
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CreateTimeout)
 	defer cancel()
-	sandbox := r.sandboxOf(req)
-	p, err := r.createContainer(ctx, b, c, sandbox)
-	if err == nil && sandbox == "" && !req.Terminal {
+	rec := record{Sandbox: r.sandboxOf(req), Log: req.Log}
+	p, err := r.createContainer(ctx, b, c, rec)
+	if err == nil && rec.Sandbox == "" && !req.Terminal {
 		err = chownInitPipes(p, req.Spec.Process)
 	}
 	if err != nil {
@@ -59,15 +60,23 @@ func (r *Runtime) monitorConfig(b bundle, req oci.CreateRequest) (conmon.Contain
 	}
 	c := conmon.Container{
 		Conmon: monitor, Env: driver.Environment(), Runtime: runtime,
-		ID: req.ID, Name: req.Name, Bundle: b.Dir(), LogPath: req.LogPath,
+		ID: req.ID, Name: req.Name, Bundle: b.Dir(),
 		Terminal: req.Terminal, Stdin: req.Stdin, StdinOnce: req.StdinOnce,
 	}
 	return c, c.Validate()
 }
 
 func (r *Runtime) createContainer(
-	ctx context.Context, b bundle, c conmon.Container, sandbox string,
+	ctx context.Context, b bundle, c conmon.Container, rec record,
 ) (process.Process, error) {
+	if rec.Log != (logfile.Log{}) {
+		log, err := rec.Log.Open()
+		if err != nil {
+			return process.Process{}, err
+		}
+		defer log.Close()
+		c.Log = log
+	}
 	pids, err := conmon.Create(ctx, c)
 	var refused *conmon.Failure
 	if errors.As(err, &refused) {
@@ -77,7 +86,6 @@ func (r *Runtime) createContainer(
 	if err != nil {
 		return process.Process{}, err
 	}
-	rec := record{Sandbox: sandbox}
 	if rec.Monitor, err = process.Identify(pids.Monitor); err != nil {
 		return process.Process{}, fmt.Errorf("conmon: %w", err)
 	}
@@ -92,7 +100,7 @@ func (r *Runtime) createContainer(
 	if err := b.save(rec); err != nil {
 		return process.Process{}, err
 	}
-	return rec.Init, checkLogFile(rec.Monitor, c.LogPath)
+	return rec.Init, nil
 }
 
 // undoCreate kills the monitor of a failed creation and all its descendants: the runtime, hooks, the container.

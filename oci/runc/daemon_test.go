@@ -52,7 +52,7 @@ func obey(text string) error {
 	r := runc.New(o.Config)
 	ctx, cancel := contextWithLimit()
 	defer cancel()
-	request := oci.CreateRequest{ID: o.Request.ID, Spec: o.Request.Spec, LogPath: o.Request.LogPath}
+	request := oci.CreateRequest{ID: o.Request.ID, Spec: o.Request.Spec, Log: ocitest.LogAt(o.Request.LogPath)}
 	if _, err := r.Create(ctx, request); err != nil {
 		return err
 	}

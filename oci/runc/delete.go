@@ -15,6 +15,7 @@ import (
 	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/driver"
 	"github.com/podd-project/podd/oci/process"
+	"github.com/podd-project/podd/oci/runc/conmon"
 )
 
 // Delete kills what is left of the container, removes it from the runtime, waits for the monitor, and removes cgroup
@@ -74,6 +75,19 @@ func (r *Runtime) deleteContainer(ctx context.Context, b bundle, rec record) err
 	removeFiles(r.stateFiles(b.ID()))
 	if err := rec.Cgroups.Remove(); err != nil {
 		return err // the next call finds the cgroups by the bundle
+	}
+	return r.removeBundle(ctx, b)
+}
+
+// removeBundle removes the container's directory. An interrupted ReopenLog may have left a mount in it.
+func (r *Runtime) removeBundle(ctx context.Context, b bundle) error {
+	unlock, err := r.logs.Lock(ctx, b.ID())
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := conmon.ReleaseLog(b.Dir()); err != nil {
+		return err
 	}
 	return os.RemoveAll(b.Dir())
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -23,6 +24,7 @@ import (
 	"github.com/podd-project/podd/oci/ocitest"
 	"github.com/podd-project/podd/oci/process"
 	"github.com/podd-project/podd/oci/runc"
+	"github.com/podd-project/podd/oci/runc/conmon"
 )
 
 // each runs the test with every real runtime.
@@ -310,7 +312,7 @@ func descriptors(t *testing.T) int {
 func TestNoDescriptorLeaks(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
 		r, path := m.New(), filepath.Join(m.LogDir, "fds.log")
-		start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec(sh("ls /proc/self/fd; sleep 1000")...), LogPath: path})
+		start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec(sh("ls /proc/self/fd; sleep 1000")...), Log: ocitest.LogAt(path)})
 		got, err := r.ExecSync(limit(t), oci.ExecRequest{ID: "c", Process: m.Spec("ls", "/proc/self/fd").Process})
 		must(t, "exec", err)
 		if want := "0\n1\n2\n3\n"; string(got.Stdout) != want {
@@ -587,7 +589,7 @@ func TestTerminal(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
 		r, path, s := m.New(), filepath.Join(m.LogDir, "tty.log"), m.Spec(sh("stty size && echo yes; exit 4")...)
 		s.Process.Terminal = true
-		start(t, r, oci.CreateRequest{ID: "c", Spec: s, LogPath: path, Terminal: true})
+		start(t, r, oci.CreateRequest{ID: "c", Spec: s, Log: ocitest.LogAt(path), Terminal: true})
 		exit, err := r.Wait(limit(t), "c")
 		if err != nil || exit.Code != 4 {
 			t.Errorf("exit = %+v, %v, want code 4", exit, err)
@@ -614,20 +616,25 @@ func TestLongDirectories(t *testing.T) {
 
 func TestBadLogPath(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
-		r := m.New()
-		_, err := r.Create(limit(t), oci.CreateRequest{
-			ID: "c", Spec: m.Spec("true"), LogPath: filepath.Join(m.LogDir, "a:b.log"),
-		})
-		if !errdefs.IsInvalidArgument(err) {
-			t.Errorf("create with a colon in the log path = %v, want an invalid argument", err)
+		r, log := m.New(), ocitest.LogAt(filepath.Join(m.LogDir, "a:b.log"))
+		start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec("echo", "colon"), Log: log})
+		_, err := r.Wait(limit(t), "c")
+		must(t, "wait", err)
+		if got := lines(t, log.Path()); len(got) != 1 || got[0] != "colon" {
+			t.Errorf("lines of a log with a colon in its path = %q, want %q", got, "colon")
 		}
-		_, err = r.Create(limit(t), oci.CreateRequest{
-			ID: "d", Spec: m.Spec("true"), LogPath: filepath.Join(m.LogDir, "no/such/dir.log"),
-		})
-		if err == nil || !strings.Contains(err.Error(), "log file") {
-			t.Errorf("create with a log in a missing directory = %v, want an error that names the log file", err)
+		log.Name = "no/such/dir.log"
+		_, err = r.Create(limit(t), oci.CreateRequest{ID: "d", Spec: m.Spec("true"), Log: log})
+		if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), log.Path()) {
+			t.Errorf("create with a log in a missing directory = %v, want an error that names %s", err, log.Path())
 		}
 		must(t, "delete", r.Delete(limit(t), "d"))
+		log.Name, log.Dir.Inode = "0.log", log.Dir.Inode+1
+		_, err = r.Create(limit(t), oci.CreateRequest{ID: "e", Spec: m.Spec("true"), Log: log})
+		if !errdefs.IsFailedPrecondition(err) {
+			t.Errorf("create with a log in another directory than the noted one = %v, want a failed precondition", err)
+		}
+		must(t, "delete", r.Delete(limit(t), "e"))
 	})
 }
 
@@ -636,7 +643,8 @@ func TestReopenNeedsDirectory(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
 		r, dir := m.New(), filepath.Join(m.LogDir, "pod")
 		must(t, "mkdir", os.Mkdir(dir, 0o700))
-		start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec("sleep", "1000"), LogPath: filepath.Join(dir, "0.log")})
+		log := ocitest.LogAt(filepath.Join(dir, "0.log"))
+		start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec("sleep", "1000"), Log: log})
 		must(t, "rename", os.Rename(dir, dir+".old"))
 		if err := r.ReopenLog(limit(t), "c"); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("reopen = %v, want %v", err, os.ErrNotExist)
@@ -646,50 +654,213 @@ func TestReopenNeedsDirectory(t *testing.T) {
 	})
 }
 
-// TestReopenFollowsNoSymlink puts symbolic links where conmon creates the new log: a pod that can write to the log
-// directory must not choose a file of the node that conmon, as root, truncates and writes to.
+// TestReopenFollowsNoSymlink puts symbolic links at the new log, and where conmon would open it by its own naming: a
+// container that can write to the log directory must not choose a file of the node that conmon writes to.
 func TestReopenFollowsNoSymlink(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
 		r, path, secret := m.New(), filepath.Join(m.LogDir, "0.log"), filepath.Join(m.LogDir, "secret")
 		must(t, "write", os.WriteFile(secret, []byte("secret"), 0o600))
-		start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec(sh("while :; do echo x; sleep 0.01; done")...), LogPath: path})
-		for _, link := range []string{path + ".tmp", path} {
-			must(t, "rename", os.Rename(path, path+".old"))
-			must(t, "link", os.Symlink(secret, link))
-			must(t, "reopen", r.ReopenLog(limit(t), "c"))
-			if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
-				t.Errorf("link at %s: the log is %v, %v, want a regular file", filepath.Base(link), info, err)
-			}
-			for len(lines(t, path)) == 0 {
-				time.Sleep(5 * time.Millisecond)
-			}
-			if got, err := os.ReadFile(secret); string(got) != "secret" {
-				t.Fatalf("link at %s: its target contains %q, %v, want %q", filepath.Base(link), got, err, "secret")
-			}
+		log := ocitest.LogAt(path)
+		start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec(sh("while :; do echo x; sleep 0.01; done")...), Log: log})
+		must(t, "rename", os.Rename(path, path+".old"))
+		must(t, "link", os.Symlink(secret, path))
+		if err := r.ReopenLog(limit(t), "c"); !errdefs.IsFailedPrecondition(err) {
+			t.Errorf("reopen with a link at the log = %v, want a failed precondition", err)
+		}
+		must(t, "remove", os.Remove(path))
+		must(t, "link", os.Symlink(secret, path+".tmp"))
+		must(t, "reopen", r.ReopenLog(limit(t), "c"))
+		for len(lines(t, path)) == 0 {
+			time.Sleep(5 * time.Millisecond)
+		}
+		if got, err := os.ReadFile(secret); string(got) != "secret" {
+			t.Fatalf("the links' target contains %q, %v, want %q", got, err, "secret")
 		}
 	})
 }
 
-// TestCreateFollowsNoSymlink puts a symbolic link at the log's path between the check of the path and conmon's open.
+// TestCreateFollowsNoSymlink puts a symbolic link at the log's path between podd's open and conmon's.
 func TestCreateFollowsNoSymlink(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
 		path, secret := filepath.Join(m.LogDir, "0.log"), filepath.Join(m.LogDir, "secret")
 		must(t, "write", os.WriteFile(secret, []byte("secret"), 0o600))
-		script := fmt.Sprintf("#!/bin/sh\n[ \"$1\" = --version ] || ln -s %s %s\nexec %s \"$@\"\n", secret, path,
+		script := fmt.Sprintf("#!/bin/sh\n[ \"$1\" = --version ] || ln -sf %s %s\nexec %s \"$@\"\n", secret, path,
 			m.Config.Conmon)
 		m.Config.Conmon = filepath.Join(t.TempDir(), "conmon")
 		must(t, "write", os.WriteFile(m.Config.Conmon, []byte(script), 0o755))
 		r := m.New()
-		_, err := r.Create(limit(t), oci.CreateRequest{ID: "c", Spec: m.Spec("echo", "written"), LogPath: path})
-		if err == nil {
-			t.Error("create with a link at the log's path succeeded, want an error")
-			must(t, "start", r.Start(limit(t), "c"))
-			_, err = r.Wait(limit(t), "c")
-			must(t, "wait", err)
+		start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec("echo", "written"), Log: ocitest.LogAt(path)})
+		_, err := r.Wait(limit(t), "c")
+		must(t, "wait", err)
+		if target, err := os.Readlink(path); target != secret {
+			t.Fatalf("link at the log = %q, %v, want %q", target, err, secret)
 		}
-		must(t, "delete", r.Delete(limit(t), "c"))
 		if got, err := os.ReadFile(secret); string(got) != "secret" {
 			t.Errorf("the link's target contains %q, %v, want %q", got, err, "secret")
+		}
+	})
+}
+
+// TestReopenInterrupted ends the daemon between the steps of ReopenLog: the container stays as it is, and the next
+// ReopenLog, by a new daemon, works.
+func TestReopenInterrupted(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		path, bundle := filepath.Join(m.LogDir, "0.log"), filepath.Join(m.Config.RunDir, "c")
+		log := ocitest.LogAt(path)
+		r := m.New()
+		start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec(sh("while :; do echo x; sleep 0.01; done")...), Log: log})
+		for round := range 3 {
+			must(t, "rename", os.Rename(path, path+".old"))
+			f, err := log.Open()
+			must(t, "open", err)
+			must(t, "tell conmon", conmon.Reopen(bundle, f))
+			if round > 0 { // conmon is told again, before or after it has opened the log
+				must(t, "tell conmon again", conmon.ReopenByPath(bundle))
+			}
+			f.Close()
+			must(t, "reopen", m.New().ReopenLog(limit(t), "c"))
+			begin := len(lines(t, path))
+			for end := time.Now().Add(20 * time.Second); len(lines(t, path)) == begin; time.Sleep(5 * time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatalf("round %d: no lines in the log within 20s", round)
+				}
+			}
+		}
+		must(t, "rename", os.Rename(path, path+".old"))
+		f, err := log.Open()
+		must(t, "open", err)
+		must(t, "tell conmon", conmon.Reopen(bundle, f)) // its mount is left to Delete
+		f.Close()
+		must(t, "delete", r.Delete(limit(t), "c"))
+	})
+}
+
+// TestReopenStuckMonitor: a conmon that does not answer in time, for example because a disk is slow, goes on with the
+// old log when it can, which the kubelet has moved back by then.
+func TestReopenStuckMonitor(t *testing.T) {
+	m := ocitest.Real(t, "runc")
+	r, path := m.New(), filepath.Join(m.LogDir, "0.log")
+	start(t, r, oci.CreateRequest{
+		ID: "c", Spec: m.Spec(sh("while :; do echo x; sleep 0.01; done")...), Log: ocitest.LogAt(path),
+	})
+	pid, err := conmon.MonitorPid(filepath.Join(m.Config.RunDir, "c"))
+	must(t, "pid of conmon", err)
+	must(t, "stop conmon", syscall.Kill(pid, syscall.SIGSTOP))
+	must(t, "rename", os.Rename(path, path+".old"))
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := r.ReopenLog(ctx, "c"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("reopen with a stuck conmon = %v, want %v", err, context.DeadlineExceeded)
+	}
+	must(t, "rename", os.Rename(path+".old", path))
+	before := len(lines(t, path))
+	must(t, "continue conmon", syscall.Kill(pid, syscall.SIGCONT))
+	for end := time.Now().Add(20 * time.Second); len(lines(t, path)) < before+10; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d lines in the log after 20s, want %d and more", len(lines(t, path)), before+10)
+		}
+	}
+	must(t, "rename", os.Rename(path, path+".old"))
+	must(t, "reopen", r.ReopenLog(limit(t), "c"))
+}
+
+// oldContainer starts a container as an earlier podd did: its conmon has the log's own path, and its record no log.
+func oldContainer(t *testing.T, m *ocitest.Machine, path string) (monitor process.Process) {
+	t.Helper()
+	wrapper := filepath.Join(t.TempDir(), "conmon")
+	must(t, "write", os.WriteFile(wrapper, fmt.Appendf(nil, `#!/bin/bash
+for a in "$@"; do shift; [ "$last" = --log-path ] && a=k8s-file:%s; set -- "$@" "$a"; last=$a; done
+exec %s "$@"
+`, path, m.Config.Conmon), 0o755))
+	m.Config.Conmon = wrapper
+	r, bundle := m.New(), filepath.Join(m.Config.RunDir, "c")
+	start(t, r, oci.CreateRequest{
+		ID: "c", Spec: m.Spec(sh("while :; do echo x; sleep 0.01; done")...), Log: ocitest.LogAt(path),
+	})
+	record, err := os.ReadFile(filepath.Join(bundle, "state.json"))
+	must(t, "read record", err)
+	old := regexp.MustCompile(`"log":\{"dir":\{[^}]*\},[^}]*\},`).ReplaceAll(record, nil)
+	if len(old) == len(record) {
+		t.Fatalf("record = %s, want a log in it", record)
+	}
+	must(t, "write record", os.WriteFile(filepath.Join(bundle, "state.json"), old, 0o600))
+	pid, err := conmon.MonitorPid(bundle)
+	must(t, "pid of conmon", err)
+	monitor, err = process.Identify(pid)
+	must(t, "conmon", err)
+	return monitor
+}
+
+// TestReopenOldContainer: the log of a container of an earlier podd is rotated, unless something looks wrong.
+func TestReopenOldContainer(t *testing.T) {
+	m := ocitest.Real(t, "runc")
+	dir, secret := filepath.Join(m.LogDir, "web"), filepath.Join(m.LogDir, "secret")
+	path := filepath.Join(dir, "0.log")
+	must(t, "mkdir", os.Mkdir(dir, 0o755))
+	must(t, "write", os.WriteFile(secret, []byte("secret"), 0o600))
+	monitor, r := oldContainer(t, m, path), m.New()
+	rotate := func() error {
+		must(t, "rename", os.Rename(path, path+".old"))
+		return r.ReopenLog(limit(t), "c")
+	}
+	must(t, "link", os.Symlink(secret, path+".tmp"))
+	must(t, "reopen", rotate())
+	must(t, "reopen a log that was not moved", r.ReopenLog(limit(t), "c"))
+	for len(lines(t, path)) == 0 {
+		time.Sleep(5 * time.Millisecond)
+	}
+
+	must(t, "move the directory", errors.Join(os.Rename(dir, dir+".away"), os.Mkdir(dir, 0o755)))
+	if err := r.ReopenLog(limit(t), "c"); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("reopen in another directory = %v, want a failed precondition", err)
+	}
+	must(t, "link", errors.Join(os.Remove(dir), os.Symlink(dir+".away", dir)))
+	if err := r.ReopenLog(limit(t), "c"); err == nil {
+		t.Error("reopen through a link succeeded, want an error")
+	}
+	must(t, "restore", errors.Join(os.Remove(dir), os.Rename(dir+".away", dir)))
+
+	// Between podd's check and conmon's open.
+	must(t, "stop conmon", syscall.Kill(monitor.Pid, syscall.SIGSTOP))
+	reopened := make(chan error, 1)
+	go func() { reopened <- rotate() }()
+	for _, err := os.Lstat(path + ".tmp"); err != nil; _, err = os.Lstat(path + ".tmp") {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(50 * time.Millisecond)
+	other := filepath.Join(m.LogDir, "other")
+	must(t, "link", errors.Join(os.Remove(path+".tmp"), os.Symlink(other, path+".tmp")))
+	must(t, "continue conmon", syscall.Kill(monitor.Pid, syscall.SIGCONT))
+	if err := <-reopened; err == nil || !strings.Contains(err.Error(), "another file") {
+		t.Errorf("reopen with a link in the window = %v, want an error about another file", err)
+	}
+	if monitor.Alive() {
+		t.Error("conmon writes to another file and runs, want it killed")
+	}
+	if got, err := os.ReadFile(secret); string(got) != "secret" {
+		t.Errorf("a file outside contains %q, %v, want %q", got, err, "secret")
+	}
+}
+
+// TestReopenWithoutMonitor: a container whose conmon has died has no log any more, and ReopenLog says so.
+func TestReopenWithoutMonitor(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		r, path := m.New(), filepath.Join(m.LogDir, "0.log")
+		start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec("sleep", "1000"), Log: ocitest.LogAt(path)})
+		pid, err := conmon.MonitorPid(filepath.Join(m.Config.RunDir, "c"))
+		must(t, "pid of conmon", err)
+		must(t, "kill conmon", syscall.Kill(pid, syscall.SIGKILL))
+		monitor, err := process.Identify(pid)
+		if err == nil {
+			must(t, "wait for conmon", monitor.Wait(limit(t)))
+		}
+		must(t, "rename", os.Rename(path, path+".old"))
+		err = r.ReopenLog(limit(t), "c")
+		if !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "conmon") {
+			t.Errorf("reopen = %v, want a failed precondition that names conmon", err)
+		}
+		if _, err := os.Lstat(path); err == nil {
+			t.Error("a failed reopen left a new file, want none")
 		}
 	})
 }
@@ -700,7 +871,7 @@ func TestRotation(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
 		r, path := m.New(), filepath.Join(m.LogDir, "0.log")
 		start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec(sh("for i in 1 2 3 4 5 6 7 8 9 10; do " +
-			"seq $((i*20000-19999)) $((i*20000)); sleep 0.02; done")...), LogPath: path})
+			"seq $((i*20000-19999)) $((i*20000)); sleep 0.02; done")...), Log: ocitest.LogAt(path)})
 		var files []string
 		for i := range 20 {
 			old := fmt.Sprintf("%s.%d", path, i)
@@ -882,7 +1053,7 @@ func TestUserNamespaces(t *testing.T) {
 			Destination: "/volume", Source: source, Type: "bind", Options: []string{"bind"},
 			UIDMappings: ids, GIDMappings: ids,
 		})
-		start(t, r, oci.CreateRequest{ID: "c", Spec: s, LogPath: path})
+		start(t, r, oci.CreateRequest{ID: "c", Spec: s, Log: ocitest.LogAt(path)})
 		exit, err := r.Wait(limit(t), "c")
 		if got := fmt.Sprint(lines(t, path)); err != nil || exit.Code != 0 || got != "[65534 0]" {
 			t.Errorf("owners of an unmapped and a mapped file = %s, exit = %+v, %v, want [65534 0], code 0", got, exit, err)

@@ -15,6 +15,8 @@ type Runtime struct {
 
 	waiters driver.Waiters
 	scan    monitorScan
+	// logs are held while a container's log is reopened, and while its bundle is removed.
+	logs driver.KeyedLock
 }
 
 // New returns the handler. It runs nothing and never fails: Ready reports whether the handler can be used.

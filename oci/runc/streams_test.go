@@ -154,7 +154,7 @@ func TestAttach(t *testing.T) {
 		r, path := runc.New(m.Config), filepath.Join(m.LogDir, "0.log")
 		start(t, r, oci.CreateRequest{
 			ID: "c", Spec: m.Spec(sh("while read x; do echo out $x; echo err $x >&2; done; exit 8")...),
-			LogPath: path, Stdin: true, StdinOnce: true,
+			Log: ocitest.LogAt(path), Stdin: true, StdinOnce: true,
 		})
 		var outs, errs [2]ocitest.Output
 		in, client := io.Pipe()

@@ -115,7 +115,7 @@ func withSandboxAnnotations(req oci.CreateRequest, owner string) *specs.Spec {
 
 func (r *Runtime) createContainer(ctx context.Context, b bundle, c creation) (process.Process, error) {
 	cfg := stdio.Config{
-		LogPath: c.req.LogPath, Terminal: c.req.Terminal, Stdin: c.req.Stdin, StdinOnce: c.req.StdinOnce,
+		Log: c.req.Log, Terminal: c.req.Terminal, Stdin: c.req.Stdin, StdinOnce: c.req.StdinOnce,
 		Events: c.pod == (process.Process{}),
 	}
 	if err := stdio.Prepare(b.Dir(), cfg); err != nil {

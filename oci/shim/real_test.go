@@ -22,6 +22,7 @@ import (
 	"github.com/podd-project/podd/oci/ocitest"
 	"github.com/podd-project/podd/oci/process"
 	"github.com/podd-project/podd/oci/shim"
+	"github.com/podd-project/podd/oci/shim/stdio"
 )
 
 func must(t testing.TB, what string, err error) {
@@ -92,10 +93,10 @@ func pod(t testing.TB, m *machine, r *shim.Runtime) (app oci.CreateRequest) {
 	start(t, r, oci.CreateRequest{ID: "pod", PodID: "pod", Spec: m.Spec("sleep", "1000")})
 	app = oci.CreateRequest{
 		ID: "app", PodID: "pod", Spec: m.Spec(sh("echo up; exec sleep 1000")...),
-		LogPath: filepath.Join(m.LogDir, "app.log"),
+		Log: ocitest.LogAt(filepath.Join(m.LogDir, "app.log")),
 	}
 	start(t, r, app)
-	until(t, "app is up", func() bool { return strings.Contains(readLog(app.LogPath), "up") })
+	until(t, "app is up", func() bool { return strings.Contains(readLog(app.Log.Path()), "up") })
 	return app
 }
 
@@ -140,7 +141,7 @@ func TestDaemonDies(t *testing.T) {
 	first, ctx := m.open(t), limit(t)
 	go_ := filepath.Join(m.Rootfs, "tmp", "go")
 	path := filepath.Join(m.LogDir, "0.log")
-	start(t, first, oci.CreateRequest{ID: "c", LogPath: path, Spec: m.Spec(sh("echo before; " +
+	start(t, first, oci.CreateRequest{ID: "c", Log: ocitest.LogAt(path), Spec: m.Spec(sh("echo before; " +
 		"while ! [ -e /tmp/go ]; do sleep 0.02; done; seq 1 20000; exit 7")...)})
 	until(t, "it runs", func() bool { return strings.Contains(readLog(path), "before") })
 	must(t, "close", first.Close())
@@ -261,7 +262,7 @@ func TestStdioProcessKilled(t *testing.T) {
 	m := runcMachine(t)
 	r, ctx := m.open(t), limit(t)
 	path := filepath.Join(m.LogDir, "0.log")
-	start(t, r, oci.CreateRequest{ID: "c", LogPath: path, Spec: m.Spec(sh("echo one; " +
+	start(t, r, oci.CreateRequest{ID: "c", Log: ocitest.LogAt(path), Spec: m.Spec(sh("echo one; " +
 		"while ! [ -e /tmp/go ]; do sleep 0.02; done; seq 1 1000; echo end")...)})
 	exited := make(chan oci.Exit, 1)
 	go func() {
@@ -285,6 +286,41 @@ func TestStdioProcessKilled(t *testing.T) {
 		t.Errorf("%d lines that end with %q, want 1002 that end with %q",
 			strings.Count(got, " F "), got[max(len(got)-100, 0):], " stdout F end\n")
 	}
+}
+
+// TestReopenOldStdio: the stdio process of an earlier podd, which follows symbolic links in the directories of the log,
+// is replaced before the log is reopened, and no output is lost.
+func TestReopenOldStdio(t *testing.T) {
+	m := runcMachine(t)
+	r, ctx := m.open(t), limit(t)
+	path := filepath.Join(m.LogDir, "0.log")
+	start(t, r, oci.CreateRequest{ID: "c", Log: ocitest.LogAt(path), Spec: m.Spec(sh("echo before; " +
+		"while ! [ -e /tmp/go ]; do sleep 0.02; done; echo after; exec sleep 1000")...)})
+	until(t, "it runs", func() bool { return strings.Contains(readLog(path), "before") })
+	old, err := json.Marshal(stdio.Config{LogPath: path, Events: true})
+	must(t, "encode", err)
+	must(t, "write", os.WriteFile(filepath.Join(m.cfg.RunDir, "c", stdio.ConfigFile), old, 0o600))
+	first := m.processes(t, "c").Stdio
+
+	away := path + ".away"
+	must(t, "plant", errors.Join(os.Rename(path, path+".old"), os.Symlink(away, path)))
+	if err := r.ReopenLog(ctx, "c"); !errdefs.IsFailedPrecondition(err) || !first.Alive() {
+		t.Errorf("reopen with a link at the log = %v, want a failed precondition and the process kept", err)
+	}
+	must(t, "remove", os.Remove(path))
+	must(t, "reopen", r.ReopenLog(ctx, "c"))
+	if first.Alive() {
+		t.Error("the stdio process of an earlier podd runs, want it replaced")
+	}
+	must(t, "go", os.WriteFile(filepath.Join(m.Rootfs, "tmp", "go"), nil, 0o600))
+	until(t, "output in the new log", func() bool { return strings.Contains(readLog(path), "after") })
+	second := m.processes(t, "c").Stdio
+	must(t, "move", os.Rename(path, path+".older"))
+	must(t, "reopen", r.ReopenLog(ctx, "c"))
+	if now := m.processes(t, "c").Stdio; now != second || !now.Alive() {
+		t.Errorf("stdio process = %v, want %v kept", now, second)
+	}
+	must(t, "delete", r.Delete(ctx, "c"))
 }
 
 // TestDeleteWithoutRecord: a daemon that died while it made the container has left a shim that nothing names.
@@ -563,7 +599,7 @@ func TestGVisorDaemonDies(t *testing.T) {
 	ctx := limit(t)
 	path := filepath.Join(m.LogDir, "ticks.log")
 	start(t, first, oci.CreateRequest{
-		ID: "ticks", PodID: "pod", LogPath: path,
+		ID: "ticks", PodID: "pod", Log: ocitest.LogAt(path),
 		Spec: m.Spec(sh("trap 'exit 6' TERM; while :; do echo tick; sleep 0.05; done")...),
 	})
 	until(t, "it ticks", func() bool { return strings.Contains(readLog(path), "tick") })

@@ -11,6 +11,8 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/podd-project/podd/oci/driver"
+	"github.com/podd-project/podd/oci/logfile"
 	"github.com/podd-project/podd/oci/process"
 	"github.com/podd-project/podd/oci/program"
 	"github.com/podd-project/podd/oci/shim/stdio"
@@ -65,6 +67,9 @@ func (r *Runtime) restartStdio(ctx context.Context, b bundle, dead process.Proce
 		return err
 	}
 	r.cfg.Log.WithField("container", b.ID()).Warn("stdio process of a container died, restarting it")
+	if err = upgradeStdio(b); err != nil {
+		return err
+	}
 	if rec.Stdio, err = r.startStdio(ctx, b); err != nil {
 		return err
 	}
@@ -140,8 +145,59 @@ func (r *Runtime) ReopenLog(ctx context.Context, id string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CallTimeout)
 	defer cancel()
-	if err := stdio.Reopen(ctx, b.Dir()); err != nil {
-		return fmt.Errorf("container %s: %w", id, err)
+	if err := r.reopenLog(ctx, b, rec); err != nil {
+		return fmt.Errorf("reopen log of container %s: %w", id, err)
 	}
 	return nil
+}
+
+func (r *Runtime) reopenLog(ctx context.Context, b bundle, rec record) error {
+	cfg, err := stdio.Load(b.Dir())
+	if err != nil {
+		return err
+	}
+	switch {
+	case cfg.LogPath != "":
+		return r.replaceStdio(ctx, b, rec.Stdio)
+	case cfg.Log == (logfile.Log{}):
+		return nil
+	}
+	f, err := cfg.Log.Open() // for the error: the process opens it for itself
+	if err != nil {
+		return err
+	}
+	f.Close()
+	return stdio.Reopen(ctx, b.Dir())
+}
+
+// replaceStdio starts a stdio process of this podd, which opens the log anew, in place of one of an earlier podd, which
+// follows symbolic links in the log's directories. The output waits in the pipes meanwhile; attached clients are
+// disconnected.
+func (r *Runtime) replaceStdio(ctx context.Context, b bundle, old process.Process) error {
+	if err := upgradeStdio(b); err != nil {
+		return err
+	}
+	if err := old.Kill(ctx); err != nil {
+		return err
+	}
+	return r.restartStdio(ctx, b, old)
+}
+
+// upgradeStdio rewrites a configuration of an earlier podd. The log's directory is noted now.
+func upgradeStdio(b bundle) error {
+	cfg, err := stdio.Load(b.Dir())
+	if err != nil || cfg.LogPath == "" {
+		return err
+	}
+	dir, err := logfile.NoteDir(filepath.Dir(cfg.LogPath))
+	if err != nil {
+		return err
+	}
+	cfg.Log, cfg.LogPath = logfile.Log{Dir: dir, Name: filepath.Base(cfg.LogPath)}, ""
+	f, err := cfg.Log.Open() // before the old process is killed
+	if err != nil {
+		return err
+	}
+	f.Close()
+	return driver.WriteRecord(b.File(stdio.ConfigFile), cfg)
 }

@@ -12,7 +12,7 @@ import (
 func elsewhere() map[protoreflect.FullName]string {
 	return map[protoreflect.FullName]string{
 		"runtime.v1.ContainerConfig.image":       "the engine resolves it to Input.Image and Input.Rootfs",
-		"runtime.v1.ContainerConfig.log_path":    "the monitor's, see host.LogPath",
+		"runtime.v1.ContainerConfig.log_path":    "the monitor's, see package logfile",
 		"runtime.v1.ContainerConfig.stdin_once":  "the monitor's",
 		"runtime.v1.ContainerConfig.stop_signal": "the engine's",
 		"runtime.v1.ContainerConfig.windows":     "refused, see TestContainerErrors",

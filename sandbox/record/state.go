@@ -10,6 +10,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/logfile"
 )
 
 // PodState is the state of a pod.
@@ -46,6 +47,9 @@ type PodStatus struct {
 	IPs []string `json:"ips,omitempty"`
 	// Infra is the process of the infra container, for pods that have one.
 	Infra oci.Process `json:"infra,omitzero"`
+	// LogDir is the log_directory as it was when the pod was created. It is zero if there is none, and in records of an
+	// earlier podd until the next container is created.
+	LogDir logfile.Dir `json:"logDir,omitzero"`
 	// Reason says why the pod is not ready, for people.
 	Reason string `json:"reason,omitempty"`
 }

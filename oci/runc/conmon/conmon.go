@@ -12,6 +12,7 @@ package conmon
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -43,8 +44,8 @@ type Container struct {
 	Name string
 	// Bundle is the container's directory, with config.json; the monitor's files go there too.
 	Bundle string
-	// LogPath is the CRI log, appended to; empty discards the output.
-	LogPath string
+	// Log is the CRI log, opened by the caller; nil discards the output.
+	Log *os.File
 	// Terminal, Stdin and StdinOnce are the CRI fields of the same names.
 	Terminal, Stdin, StdinOnce bool
 }
@@ -62,12 +63,12 @@ func (f *Failure) Error() string {
 	return f.Text
 }
 
-// ErrLogPath is the error of a log path that cannot be passed to conmon.
-var ErrLogPath = errors.New("log path with a colon")
+// ErrLogPath is the error of a bundle whose path cannot be passed to conmon.
+var ErrLogPath = errors.New("run directory with a colon")
 
 // args are conmon's arguments for creating the container.
 func (c Container) args() ([]string, error) {
-	log, err := logDriver(c.LogPath)
+	log, err := c.logDriver()
 	if err != nil {
 		return nil, err
 	}
@@ -107,15 +108,16 @@ func (r Runtime) flags() []string {
 	return flags
 }
 
-// logDriver is conmon's --log-path. conmon cuts its value at each colon without an error, and would log elsewhere.
-func logDriver(path string) (string, error) {
-	switch {
-	case path == "":
-		return "none", nil
-	case strings.Contains(path, ":"):
-		return "", fmt.Errorf("%w: %q: %w", ErrLogPath, path, errdefs.ErrInvalidArgument)
+// logDriver is conmon's --log-path: conmon takes a path without the name of a driver for a file in the format of CRI.
+// It cuts the value at each colon without an error, and would log elsewhere.
+func (c Container) logDriver() (string, error) {
+	if strings.Contains(c.Bundle, ":") {
+		return "", fmt.Errorf("%w: %q: %w", ErrLogPath, c.Bundle, errdefs.ErrInvalidArgument)
 	}
-	return "k8s-file:" + path, nil
+	if c.Log == nil {
+		return "none", nil
+	}
+	return filepath.Join(c.Bundle, logName), nil
 }
 
 // Validate returns the error of a container that cannot be described to conmon.

@@ -18,7 +18,7 @@ import (
 
 func TestArgs(t *testing.T) {
 	base := Container{
-		ID: "c", Name: "web", Bundle: "/b", LogPath: "/log/0.log",
+		ID: "c", Name: "web", Bundle: "/b", Log: os.Stderr,
 		Runtime: Runtime{Path: "/bin/rt", Args: []string{"--root", "/r", "--systemd-cgroup"}},
 	}
 	has := func(c Container, want ...string) bool {
@@ -30,7 +30,7 @@ func TestArgs(t *testing.T) {
 	}
 	for _, want := range [][]string{
 		{"--cid", "c"}, {"--name", "web"}, {"--cuuid", "c"}, {"--bundle", "/b"}, {"--persist-dir", "/b"}, {"--full-attach"},
-		{"--log-path", "k8s-file:/log/0.log"}, {"--container-pidfile", "/b/pidfile"}, {"--conmon-pidfile", "/b/conmon.pid"},
+		{"--log-path", "/b/log"}, {"--container-pidfile", "/b/pidfile"}, {"--conmon-pidfile", "/b/conmon.pid"},
 		{"--runtime", "/bin/rt", "--runtime-arg=--root", "--runtime-arg=/r", "--runtime-arg=--systemd-cgroup"},
 	} {
 		if !has(base, want...) {
@@ -58,14 +58,14 @@ func TestArgs(t *testing.T) {
 		t.Error("arguments with StdinOnce: want --stdin and no --leave-stdin-open")
 	}
 	silent := base
-	silent.LogPath = ""
+	silent.Log = nil
 	if !has(silent, "--log-path", "none") {
-		t.Error("arguments without a log path lack --log-path none")
+		t.Error("arguments without a log lack --log-path none")
 	}
 	bad := base
-	bad.LogPath = "/log/a:b"
+	bad.Bundle = "/run/a:b"
 	if err := bad.Validate(); !errors.Is(err, ErrLogPath) || !errdefs.IsInvalidArgument(err) {
-		t.Errorf("Validate of a log path with a colon = %v, want %v", err, ErrLogPath)
+		t.Errorf("Validate of a bundle with a colon = %v, want %v", err, ErrLogPath)
 	}
 }
 
@@ -171,14 +171,14 @@ func TestOOM(t *testing.T) {
 
 func TestControl(t *testing.T) {
 	dir := t.TempDir()
-	if err := Reopen(dir); !errdefs.IsFailedPrecondition(err) {
+	if err := ReopenByPath(dir); !errdefs.IsFailedPrecondition(err) {
 		t.Errorf("Reopen without a fifo = %v, want a failed precondition", err)
 	}
 	path := filepath.Join(dir, "ctl")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := Reopen(dir); !errdefs.IsFailedPrecondition(err) { // and does not block
+	if err := ReopenByPath(dir); !errdefs.IsFailedPrecondition(err) { // and does not block
 		t.Errorf("Reopen without a reader = %v, want a failed precondition", err)
 	}
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -186,13 +186,27 @@ func TestControl(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := errors.Join(Reopen(dir), Resize(dir, 80, 24), Resize(dir, 5000, 65535)); err != nil {
+	if err := errors.Join(ReopenByPath(dir), Resize(dir, 80, 24), Resize(dir, 5000, 65535)); err != nil {
 		t.Fatal(err)
 	}
 	buf := make([]byte, 100)
 	n, err := f.Read(buf)
-	if want := "2 0 0\n1 24 80\n1 1000 1000\n"; err != nil || string(buf[:n]) != want {
+	want := "2 0 0\n1 24 80\n1 1000 1000\n"
+	if err != nil || string(buf[:n]) != want {
 		t.Errorf("commands = %q, %v, want %q", buf[:n], err, want)
+	}
+	if err := errors.Join(ReopenByPath(dir), Resize(dir, 80, 24), ReopenByPath(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(takeBack(dir, reopenMessage), takeBack(t.TempDir(), reopenMessage)); err != nil {
+		t.Fatal(err)
+	}
+	n, err = f.Read(buf)
+	if want := "1 24 80\n"; err != nil || string(buf[:n]) != want {
+		t.Errorf("commands after those to reopen were taken back = %q, %v, want %q", buf[:n], err, want)
+	}
+	if err := takeBack(dir, reopenMessage); err != nil { // and does not block
+		t.Errorf("takeBack of nothing: %v, want nil", err)
 	}
 }
 

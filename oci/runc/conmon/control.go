@@ -1,6 +1,7 @@
 package conmon
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
 )
 
 // Messages of conmon's control FIFO: "<kind> <height> <width>\n".
@@ -19,15 +21,43 @@ const (
 // maxSide is the largest terminal side that conmon accepts.
 const maxSide = 1000
 
-// Reopen has the monitor open its log file again. conmon creates <log>.tmp and renames it to the log, so a log that
-// was not moved away is lost: callers check. errdefs.ErrFailedPrecondition if no monitor listens.
-func Reopen(bundle string) error {
-	return control(bundle, reopenMessage, 0, 0)
-}
+// ReopenByPath has the monitor of an earlier podd, which has the log's own path, open its log again: it creates
+// <log>.tmp and renames it to the log. errdefs.ErrFailedPrecondition if no monitor listens.
+func ReopenByPath(bundle string) error { return control(bundle, reopenMessage, 0, 0) }
 
 // Resize sets the size of the container's terminal, in characters, up to conmon's limit.
 func Resize(bundle string, width, height uint16) error {
 	return control(bundle, resizeMessage, min(int(height), maxSide), min(int(width), maxSide))
+}
+
+// takeBack removes the messages of a kind that the monitor has not read yet.
+func takeBack(bundle string, kind int) error {
+	fd, err := unix.Open(filepath.Join(bundle, "ctl"), unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("control monitor: %w", err)
+	}
+	defer unix.Close(fd)
+	buf := make([]byte, 64<<10) // what a pipe holds
+	n, err := unix.Read(fd, buf)
+	if errors.Is(err, unix.EAGAIN) || n == 0 {
+		return nil // it has read all
+	}
+	if err != nil {
+		return fmt.Errorf("control monitor: %w", err)
+	}
+	var others []byte
+	for line := range bytes.Lines(buf[:n]) {
+		if !bytes.HasPrefix(line, fmt.Appendf(nil, "%d ", kind)) {
+			others = append(others, line...)
+		}
+	}
+	if len(others) > 0 {
+		_, err = unix.Write(fd, others)
+	}
+	return err
 }
 
 func control(bundle string, kind, height, width int) error {

@@ -25,13 +25,15 @@ func Create(ctx context.Context, c Container) (Created, error) {
 	if err != nil {
 		return Created{}, err
 	}
+	if err := linkFirst(c.Bundle, c.Log); err != nil {
+		return Created{}, err
+	}
 	m, err := start(c.Conmon, args, c.Env, options{dir: c.Bundle, tmp: c.Bundle})
 	if err != nil {
 		return Created{}, err
 	}
 	defer m.sync.Close()
-	// conmon forks: what we started is gone as soon as the monitor's pid is written. Before that it opens the
-	// log file, which can hang.
+	// conmon forks: what we started is gone as soon as the monitor's pid is written. Before that it opens the log.
 	stop := context.AfterFunc(ctx, func() { _ = m.cmd.Process.Kill() })
 	err = m.cmd.Wait()
 	stop()

@@ -2,12 +2,12 @@ package stdio
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"os"
 	"sync"
-	"syscall"
 	"time"
+
+	"github.com/podd-project/podd/oci/logfile"
 )
 
 // The streams, as numbered by conmon on the attach socket.
@@ -20,7 +20,7 @@ const (
 // log writes the CRI log: "<time> <stream> <F|P> <text>\n", F for a full line and P for a part of one. If the log
 // cannot be written, as when the disk is full, lines are lost: the container must not wait.
 type log struct {
-	path string
+	file logfile.Log
 
 	mu sync.Mutex
 	// f is nil if output is discarded.
@@ -31,36 +31,12 @@ type log struct {
 	now  func() time.Time
 }
 
-func openLog(path string) (*log, error) {
-	l := &log{path: path, open: map[byte]bool{}, now: time.Now}
-	if path == "" {
-		return l, nil
+func openLog(file logfile.Log) (l *log, err error) {
+	l = &log{file: file, open: map[byte]bool{}, now: time.Now}
+	if file != (logfile.Log{}) {
+		l.f, err = file.Open()
 	}
-	f, err := openFile(path)
-	if err != nil {
-		return nil, err
-	}
-	l.f = f
-	return l, nil
-}
-
-// openFile opens the log. It follows no symbolic link: a pod may be able to write to the directory, and would have
-// root append to any file (CVE-2025-0750).
-func openFile(path string) (*os.File, error) {
-	const flags = os.O_WRONLY | os.O_APPEND | os.O_CREATE | syscall.O_NOFOLLOW | syscall.O_CLOEXEC | syscall.O_NONBLOCK
-	f, err := os.OpenFile(path, flags, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open log: %w", err)
-	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("open log: %s is no regular file", path)
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
+	return l, err
 }
 
 // write logs a piece of a stream's output. An unfinished line is written at once, as a part: readers of the log see a
@@ -132,26 +108,16 @@ func (l *log) flush() {
 func (l *log) reopen() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.f == nil || l.isCurrent() {
+	if l.f == nil {
 		return nil
 	}
-	f, err := openFile(l.path)
+	f, err := l.file.Open()
 	if err != nil {
 		return err
 	}
 	old := l.f
-	l.f = f
+	l.f = f // also if it is the same file
 	return old.Close()
-}
-
-// isCurrent reports whether the open file is the one at the path.
-func (l *log) isCurrent() bool {
-	have, err := l.f.Stat()
-	if err != nil {
-		return false
-	}
-	want, err := os.Lstat(l.path)
-	return err == nil && os.SameFile(have, want)
 }
 
 func (l *log) close() error {

@@ -7,13 +7,25 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/podd-project/podd/oci/logfile"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 5, time.UTC)
 
+// logAt returns the log at the path, in a directory that is noted now.
+func logAt(t *testing.T, path string) logfile.Log {
+	t.Helper()
+	dir, err := logfile.NoteDir(filepath.Dir(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return logfile.Log{Dir: dir, Name: filepath.Base(path)}
+}
+
 func newLog(t *testing.T) *log {
 	t.Helper()
-	l, err := openLog(filepath.Join(t.TempDir(), "0.log"))
+	l, err := openLog(logAt(t, filepath.Join(t.TempDir(), "0.log")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +68,7 @@ func TestLogLines(t *testing.T) {
 			l.write(streamStdout, []byte(p))
 		}
 		l.endLine(streamStdout)
-		if got := content(t, l.path); got != want {
+		if got := content(t, l.file.Path()); got != want {
 			t.Errorf("%s: %q, want %q", tt.name, got, want)
 		}
 	}
@@ -68,7 +80,7 @@ func TestLogStreamsApart(t *testing.T) {
 	l.write(streamStderr, []byte("err\n"))
 	l.endLine(streamStderr) // is at the beginning of a line
 	l.write(streamStdout, []byte("put\n"))
-	got := strings.Split(strings.TrimSpace(content(t, l.path)), "\n")
+	got := strings.Split(strings.TrimSpace(content(t, l.file.Path())), "\n")
 	for i, want := range []string{" stdout P out", " stderr F err", " stdout F put"} {
 		if i >= len(got) || !strings.HasSuffix(got[i], want) {
 			t.Errorf("line %d of %q, want %q", i, got, want)
@@ -83,10 +95,10 @@ func TestLogReopen(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.write(streamStdout, []byte("two\n"))
-	if n := strings.Count(content(t, l.path), "\n"); n != 2 {
+	if n := strings.Count(content(t, l.file.Path()), "\n"); n != 2 {
 		t.Errorf("log that was not moved: %d lines after reopen, want 2", n)
 	}
-	if err := os.Rename(l.path, l.path+".1"); err != nil {
+	if err := os.Rename(l.file.Path(), l.file.Path()+".1"); err != nil {
 		t.Fatal(err)
 	}
 	l.write(streamStdout, []byte("three\n"))
@@ -94,7 +106,7 @@ func TestLogReopen(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.write(streamStdout, []byte("four\n"))
-	if old, now := content(t, l.path+".1"), content(t, l.path); strings.Count(old, "\n") != 3 ||
+	if old, now := content(t, l.file.Path()+".1"), content(t, l.file.Path()); strings.Count(old, "\n") != 3 ||
 		!strings.HasSuffix(now, "F four\n") || strings.Count(now, "\n") != 1 {
 		t.Errorf("old log = %q, new log = %q, want 3 lines and the line four", old, now)
 	}
@@ -104,32 +116,33 @@ func TestLogReopen(t *testing.T) {
 func TestLogReopenRefused(t *testing.T) {
 	l := newLog(t)
 	target := filepath.Join(t.TempDir(), "victim")
-	if err := errors.Join(os.Rename(l.path, l.path+".1"), os.Symlink(target, l.path)); err != nil {
+	if err := errors.Join(os.Rename(l.file.Path(), l.file.Path()+".1"), os.Symlink(target, l.file.Path())); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.reopen(); err == nil {
 		t.Error("reopen with a symbolic link succeeded, want an error")
 	}
 	l.write(streamStdout, []byte("kept\n"))
-	if _, err := os.Stat(target); err == nil || !strings.Contains(content(t, l.path+".1"), "kept") {
+	if _, err := os.Stat(target); err == nil || !strings.Contains(content(t, l.file.Path()+".1"), "kept") {
 		t.Errorf("stat of the link's target = %v, old log = %q, want no target and %q in the log",
-			err, content(t, l.path+".1"), "kept")
+			err, content(t, l.file.Path()+".1"), "kept")
 	}
 }
 
 func TestLogRefuses(t *testing.T) {
 	dir := t.TempDir()
-	link := filepath.Join(dir, "link")
-	if err := os.Symlink("/dev/null", link); err != nil {
+	if err := os.Symlink("/dev/null", filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{link, dir, "/dev/null", filepath.Join(dir, "no", "such")} {
-		if l, err := openLog(path); err == nil {
+	file := logAt(t, filepath.Join(dir, "0.log"))
+	for _, name := range []string{"link", ".", "no/such", ""} {
+		file.Name = name
+		if l, err := openLog(file); err == nil {
 			_ = l.close()
-			t.Errorf("openLog(%s) succeeded, want an error", path)
+			t.Errorf("openLog(%q) succeeded, want an error", name)
 		}
 	}
-	l, err := openLog("")
+	l, err := openLog(logfile.Log{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +167,7 @@ func TestLogFullDisk(t *testing.T) {
 	full.Close()
 	l.f = limited
 	l.write(streamStdout, []byte("after\n"))
-	got := content(t, l.path)
+	got := content(t, l.file.Path())
 	if strings.Contains(got, "lost") || !strings.HasSuffix(got, "F after\n") || strings.Count(got, "\n") != 2 {
 		t.Errorf("log = %q, want the lines before and after", got)
 	}
@@ -172,7 +185,7 @@ func FuzzLog(f *testing.F) {
 		l.write(streamStdout, data[max(at, 0):])
 		l.endLine(streamStdout)
 		text := ""
-		for line := range strings.Lines(content(t, l.path)) {
+		for line := range strings.Lines(content(t, l.file.Path())) {
 			f := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 4)
 			if len(f) != 4 || f[1] != "stdout" || f[2] != "F" && f[2] != "P" {
 				t.Fatalf("line = %q, want time, stdout, F or P and text", line)

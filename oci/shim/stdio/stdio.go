@@ -23,12 +23,14 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/podd-project/podd/oci/logfile"
 	"github.com/podd-project/podd/oci/shim/fifo"
 )
 
 // The files of a bundle that the process and its clients use.
 const (
-	configFile = "podd-keeper.json"
+	// ConfigFile is the process's configuration, a Config.
+	ConfigFile = "podd-keeper.json"
 	// doneFile marks that the output has ended and is written.
 	doneFile = "podd-output-done"
 	// Socket is where clients attach, Control where the log is reopened.
@@ -45,7 +47,10 @@ const (
 
 // Config describes one container's streams.
 type Config struct {
-	// LogPath is the CRI log, appended to; empty discards the output.
+	// Log is the CRI log; the zero value discards the output.
+	Log logfile.Log `json:"logFile,omitzero"`
+	// LogPath is the log in the configuration that an earlier podd wrote, instead of Log. This program refuses it: package
+	// shim replaces it.
 	LogPath string `json:"log,omitempty"`
 	// Terminal: all output comes on stdout.
 	Terminal bool `json:"terminal,omitempty"`
@@ -70,7 +75,7 @@ func Prepare(bundle string, c Config) error {
 	if err != nil {
 		return fmt.Errorf("stdio: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(bundle, configFile), data, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(bundle, ConfigFile), data, 0o600); err != nil {
 		return fmt.Errorf("stdio: %w", err)
 	}
 	pipes := c.outputs()
@@ -87,7 +92,7 @@ func Prepare(bundle string, c Config) error {
 
 // Load reads the configuration of a bundle's process.
 func Load(bundle string) (Config, error) {
-	data, err := os.ReadFile(filepath.Join(bundle, configFile))
+	data, err := os.ReadFile(filepath.Join(bundle, ConfigFile))
 	if err != nil {
 		return Config{}, fmt.Errorf("stdio: %w", err)
 	}
@@ -152,7 +157,10 @@ func open(bundle string) (_ *server, err error) {
 	if k.cfg, err = Load(bundle); err != nil {
 		return nil, err
 	}
-	if k.log, err = openLog(k.cfg.LogPath); err != nil {
+	if k.cfg.LogPath != "" {
+		return nil, errors.New("stdio: the configuration is that of an earlier podd")
+	}
+	if k.log, err = openLog(k.cfg.Log); err != nil {
 		return nil, err
 	}
 	for i, name := range k.cfg.outputs() {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/podd-project/podd/oci/logfile"
 	"github.com/podd-project/podd/oci/runc/conmon"
 )
 
@@ -81,7 +82,7 @@ func attach(t *testing.T, r *running) *conmon.Conn {
 
 func TestKeepsOutput(t *testing.T) {
 	logPath := filepath.Join(t.TempDir(), "0.log")
-	r := run(t, Config{LogPath: logPath})
+	r := run(t, Config{Log: logAt(t, logPath)})
 	_, _ = r.stdout.WriteString("out\n")
 	_, _ = r.stderr.WriteString("err\n")
 	if OutputDone(r.bundle) {
@@ -150,7 +151,7 @@ func TestClients(t *testing.T) {
 // TestSlowClient: a client that does not read is dropped, and the container does not wait.
 func TestSlowClient(t *testing.T) {
 	logPath := filepath.Join(t.TempDir(), "0.log")
-	r := run(t, Config{LogPath: logPath})
+	r := run(t, Config{Log: logAt(t, logPath)})
 	slow := attach(t, r)
 	line := strings.Repeat("x", 8191) + "\n"
 	written := make(chan struct{})
@@ -210,7 +211,7 @@ func TestStdin(t *testing.T) {
 
 func TestReopenBySocket(t *testing.T) {
 	logPath := filepath.Join(t.TempDir(), "0.log")
-	r := run(t, Config{LogPath: logPath, Terminal: true})
+	r := run(t, Config{Log: logAt(t, logPath), Terminal: true})
 	if err := os.Rename(logPath, logPath+".1"); err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +233,7 @@ func TestReopenBySocket(t *testing.T) {
 
 func TestReopenReportsTheLog(t *testing.T) {
 	logPath := filepath.Join(t.TempDir(), "0.log")
-	r := run(t, Config{LogPath: logPath, Terminal: true})
+	r := run(t, Config{Log: logAt(t, logPath), Terminal: true})
 	if err := errors.Join(os.Remove(logPath), os.Mkdir(logPath, 0o700)); err != nil {
 		t.Fatal(err)
 	}
@@ -247,16 +248,22 @@ func TestOpenRefuses(t *testing.T) {
 	if _, err := open(bundle); err == nil {
 		t.Error("open without a configuration succeeded, want an error")
 	}
-	if err := Prepare(bundle, Config{LogPath: filepath.Join(bundle, "no", "log")}); err != nil {
+	if err := Prepare(bundle, Config{Log: logfile.Log{Dir: logAt(t, bundle+"/log").Dir, Name: "no/log"}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := open(bundle); err == nil {
 		t.Error("open with a log that cannot be created succeeded, want an error")
 	}
+	if err := os.WriteFile(filepath.Join(bundle, ConfigFile), []byte(`{"log":"/a/log"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(bundle); err == nil {
+		t.Error("open with the configuration of an earlier podd succeeded, want an error")
+	}
 	if err := Prepare(bundle, Config{}); err == nil {
 		t.Error("second Prepare succeeded, want an error")
 	}
-	if err := os.WriteFile(filepath.Join(bundle, configFile), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(bundle, ConfigFile), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := open(bundle); err == nil {

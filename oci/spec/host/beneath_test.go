@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/oci/openat"
 )
 
 // TestOpenInRootWithoutFallback: a lookup that failed for lack of descriptors must not make later ones less strict.
@@ -22,7 +24,7 @@ func TestOpenInRootWithoutFallback(t *testing.T) {
 	defer dir.Close()
 	in := unix.OpenHow{Flags: unix.O_PATH, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
 	noDescriptors(t, func() {
-		if _, err := openat2(dir, "etc", in); !errors.Is(err, unix.EMFILE) {
+		if _, err := openat.Open(dir, "etc", in); !errors.Is(err, unix.EMFILE) {
 			t.Errorf("openat2 without descriptors: error %v, want %v", err, unix.EMFILE)
 		}
 	})

@@ -11,6 +11,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/oci/openat"
 )
 
 // makeHostDir creates the missing directories of a host path, with mode 0755 and owned by root, and returns its real
@@ -29,14 +31,14 @@ func makeHostDir(path string) (string, error) {
 	}
 	defer func() { at.Close() }()
 	for _, name := range missing {
-		next, err := openOrMakeDir(at, name)
+		next, err := openat.MakeDir(at, name)
 		if err != nil {
 			return "", createError(path, err)
 		}
 		at.Close()
 		at = next
 	}
-	real, err := os.Readlink(descriptorPath(at))
+	real, err := os.Readlink(openat.Path(at))
 	if err != nil {
 		return "", createError(path, err)
 	}
@@ -53,7 +55,7 @@ func openParent(path string) (*os.File, []string, error) {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
 	var missing []string
 	for ; ; path = filepath.Dir(path) {
-		at, err := openat2(root, path, how)
+		at, err := openat.Open(root, path, how)
 		if err == nil {
 			slices.Reverse(missing)
 			return at, missing, nil

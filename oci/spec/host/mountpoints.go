@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/oci/openat"
 )
 
 // mountPoints are the directories in the root of every root filesystem on which spec.Container mounts a filesystem.
@@ -32,7 +34,7 @@ func MakeMountPoints(rootfs string, uid, gid int) error {
 }
 
 func makeMountPoint(root *os.File, name string, uid, gid int) error {
-	f, err := openat2(root, name, unix.OpenHow{
+	f, err := openat.Open(root, name, unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_DIRECTORY, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
 	})
 	switch {

@@ -18,6 +18,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	crierrors "k8s.io/cri-api/pkg/errors"
 
+	"github.com/podd-project/podd/oci/openat"
 	"github.com/podd-project/podd/oci/spec"
 )
 
@@ -245,7 +246,7 @@ func realPathIn(root, sub string) (string, bool, error) {
 	if err != nil {
 		return "", false, err
 	}
-	real, err := os.Readlink(descriptorPath(f))
+	real, err := os.Readlink(openat.Path(f))
 	if err != nil {
 		return "", false, err
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/oci/openat"
 )
 
 // MakeVolumes creates the directories that an image declares as VOLUME in the container's root filesystem, owned by uid
@@ -45,7 +47,7 @@ func MakeVolumes(ctx context.Context, rootfs string, volumes map[string]struct{}
 // symbolic link is followed.
 func mkdirAll(root *os.File, path string, uid, gid int) error {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
-	at, err := openat2(root, path, how)
+	at, err := openat.Open(root, path, how)
 	if err == nil {
 		return at.Close()
 	}
@@ -55,7 +57,7 @@ func mkdirAll(root *os.File, path string, uid, gid int) error {
 	if err := mkdirAll(root, filepath.Dir(path), uid, gid); err != nil {
 		return err
 	}
-	parent, err := openat2(root, filepath.Dir(path), how)
+	parent, err := openat.Open(root, filepath.Dir(path), how)
 	if err != nil {
 		return err
 	}
