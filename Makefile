@@ -52,7 +52,7 @@ STDIO    := oci/shim/stdio/main oci/shim/stdio oci/shim/fifo oci/driver/socket
 
 .DEFAULT_GOAL := help
 .PHONY: help env deps tools embedded images build clean
-.PHONY: check vet lint vulncheck advisories pure unit integration critest critest-gvisor test soak fuzz test-vm vm-shell
+.PHONY: check vet lint vulncheck advisories pure unit integration critest critest-gvisor test soak fuzz fuzz-long test-vm vm-shell
 .PHONY: bench bench-peers bench-compare demo k8s k8s-up k8s-down test-k8s conformance
 
 help: ## list the targets
@@ -177,6 +177,9 @@ soak: tools images embedded ## the long variants of the reliability tests, ROUND
 
 demo: tools images build ## run a pod on a private podd, inspect it, remove it (root)
 	@contrib/demo.sh
+
+fuzz-long: ## run each fuzz target for FUZZTIME (default 10m): hours
+	@contrib/fuzz.sh $(or $(FUZZTIME),10m)
 
 fuzz: ## run each fuzz target for FUZZTIME (default 20s)
 	@contrib/fuzz.sh $(or $(FUZZTIME),20s)
