@@ -279,13 +279,17 @@ func (s *Store) loadImage(
 	if err != nil {
 		return "", err
 	}
-	job := copyJob{sys: sys, policy: policy, from: opened, progress: newProgress(what)}
+	p := newProgress(what)
+	job := copyJob{sys: sys, policy: policy, from: opened, progress: p}
 	if len(names) > 0 {
 		job.ref = names[0]
 	} else if job.id, err = configID(ctx, sys, source); err != nil {
 		return "", fmt.Errorf("image %s: %w", what, err)
 	}
 	stored, err := s.copy(ctx, job)
+	if err == nil {
+		err = s.repair(ctx, job, stored, p)
+	}
 	if err != nil {
 		return "", fmt.Errorf("image %s: %w", what, err)
 	}

@@ -29,9 +29,8 @@ type Config struct {
 	// Policy is containers-policy.json(5): the signatures that an image needs. Without the file every image is
 	// accepted.
 	Policy string `toml:"policy" comment:"Which signatures images need: containers-policy.json(5). Read at every pull. Without the file every image is accepted."`
-	// AuthFile is containers-auth.json(5): credentials for pulls without any. Empty: the library's default files
-	// (/run/containers/0/auth.json, ~/.config/containers/auth.json, ~/.docker/config.json).
-	AuthFile string `toml:"auth_file" comment:"Credentials for pulls whose request has none: containers-auth.json(5). Empty: the default locations of that manual page."`
+	// AuthFile is containers-auth.json(5): credentials for pulls without any. Empty: none.
+	AuthFile string `toml:"auth_file" comment:"Credentials for pulls whose request has none: containers-auth.json(5). Empty: none; files in the home directory of root are not used."`
 	// Pinned are globs of image names that the kubelet must not garbage-collect; * matches any characters, slashes
 	// included. A glob without a tag matches every tag.
 	Pinned []string `toml:"pinned_images" comment:"Images that the kubelet must not garbage-collect, by name; * matches any characters, a name without a tag matches every tag."`
@@ -49,11 +48,19 @@ type Config struct {
 	PullGrace time.Duration `toml:"pull_grace" comment:"How long a pull continues after its last caller has gone. A restarted kubelet joins it."`
 	// MaxParallelDownloads is how many layers one pull fetches in parallel.
 	MaxParallelDownloads int `toml:"max_parallel_downloads" comment:"How many layers one pull downloads at a time."`
+	// MaxImageBytes and MaxImageFiles bound the layers of an image, unpacked: bytes of content, and files.
+	MaxImageBytes int64 `toml:"max_image_bytes" comment:"Largest image, unpacked, in bytes. A pull of a larger one fails."`
+	MaxImageFiles int64 `toml:"max_image_files" comment:"Most files of an image, in all of its layers. A pull of one with more fails."`
+	// PullMemory bounds the memory of the process that does a pull, in bytes.
+	PullMemory int64 `toml:"pull_memory" comment:"Most memory of the process that a pull runs in, in bytes. A pull that needs more fails. An image compressed with zstd --long needs 128 MiB for each layer in download."`
 	// SyncLayers syncs a layer's files before the layer is recorded.
 	SyncLayers bool `toml:"sync_layers" comment:"Sync a layer's files to disk before recording the layer, so that a power failure leaves no empty files in images."`
 	// VolatileRootfs turns fsync in containers' root filesystems into a no-op: they do not survive a reboot anyway.
 	VolatileRootfs bool `toml:"volatile_rootfs" comment:"Ignore fsync in the root filesystem of containers (not in volumes). No container outlives a reboot."`
 }
+
+// minPullMemory is enough for layers with common windows.
+const minPullMemory = 256 << 20
 
 // DefaultConfig returns the default values; the caller sets Root and RunRoot.
 func DefaultConfig() Config {
@@ -66,6 +73,9 @@ func DefaultConfig() Config {
 		PullMinRate:          1024,
 		PullGrace:            2 * time.Minute,
 		MaxParallelDownloads: 6,
+		MaxImageBytes:        64 << 30,
+		MaxImageFiles:        4_000_000,
+		PullMemory:           1 << 30,
 		SyncLayers:           true,
 		VolatileRootfs:       true,
 	}
@@ -113,6 +123,15 @@ func (c Config) validateNumbers() []error {
 	}
 	if c.MaxParallelDownloads < 1 || c.MaxParallelDownloads > 64 {
 		errs = append(errs, config.Errorf("max_parallel_downloads", "%d is not within 1 to 64", c.MaxParallelDownloads))
+	}
+	if c.MaxImageBytes < 1 {
+		errs = append(errs, config.Errorf("max_image_bytes", "%d is less than 1", c.MaxImageBytes))
+	}
+	if c.MaxImageFiles < 1 {
+		errs = append(errs, config.Errorf("max_image_files", "%d is less than 1", c.MaxImageFiles))
+	}
+	if c.PullMemory < minPullMemory {
+		errs = append(errs, config.Errorf("pull_memory", "%d is less than %d", c.PullMemory, minPullMemory))
 	}
 	for _, key := range c.VariantAnnotations {
 		if key == "" {

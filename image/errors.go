@@ -56,12 +56,19 @@ func (e *pullError) Unwrap() []error {
 
 // newPullError classifies the cause of a failed pull and removes credentials from its text.
 func newPullError(ref string, auth *Auth, cause error) error {
-	kind := kindOf(cause)
-	text := cause.Error()
-	if kind != nil && !errors.Is(cause, kind) {
-		text = kindText(kind) + ": " + text
+	classified := classify(cause)
+	return &pullError{
+		text: fmt.Sprintf("pull %s: %s", ref, scrub(classified.Error(), auth)), kind: kindOf(cause), cause: cause,
 	}
-	return &pullError{text: fmt.Sprintf("pull %s: %s", ref, scrub(text, auth)), kind: kind, cause: cause}
+}
+
+// classify adds its kind to an error that has none.
+func classify(cause error) error {
+	kind := kindOf(cause)
+	if kind == nil || errors.Is(cause, kind) {
+		return cause
+	}
+	return &pullError{text: kindText(kind) + ": " + cause.Error(), kind: kind, cause: cause}
 }
 
 // kindText returns the text that a kind has in front of the cause.
@@ -86,7 +93,7 @@ func kindOf(err error) error {
 		return ErrRegistryUnavailable
 	case errors.Is(err, errAbandoned), errors.Is(err, errClosing), errors.Is(err, context.Canceled):
 		return errdefs.ErrAborted
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), strings.Contains(err.Error(), tooLargeText):
 		return errdefs.ErrResourceExhausted
 	case isSignature(err):
 		return ErrSignatureInvalid
@@ -102,7 +109,8 @@ func kindOf(err error) error {
 
 func isErrdef(err error) bool {
 	return errdefs.IsInvalidArgument(err) || errdefs.IsNotFound(err) || errdefs.IsFailedPrecondition(err) ||
-		errdefs.IsUnavailable(err) || errdefs.IsPermissionDenied(err) || errdefs.IsUnauthorized(err)
+		errdefs.IsUnavailable(err) || errdefs.IsPermissionDenied(err) || errdefs.IsUnauthorized(err) ||
+		errdefs.IsResourceExhausted(err) || errdefs.IsAborted(err)
 }
 
 func isSignature(err error) bool {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"go.podman.io/image/v5/copy"
 	"go.podman.io/image/v5/docker"
 	"go.podman.io/image/v5/docker/reference"
@@ -37,13 +38,78 @@ func (s *Store) fetch(ctx context.Context, ref reference.Named, r PullRequest, p
 	defer cancel(nil)
 	wg.Go(func() { stallWatch{s.cfg.PullProgressTimeout, s.cfg.PullMinRate}.run(ctx, p, cancel) })
 
-	img, err := s.transfer(ctx, transferJob{sys, ref, r.Annotations}, p)
+	img, err := s.fetchConfined(ctx, sys, ref, r, p)
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errStalled) {
 		// The library's error is "context canceled", which would look like the caller's cancellation.
 		return nil, fmt.Errorf("%w (less than %d bytes in %v)", errStalled,
 			stallWatch{s.cfg.PullProgressTimeout, s.cfg.PullMinRate}.enough(), s.cfg.PullProgressTimeout)
 	}
 	return img, err
+}
+
+// fetchConfined has a process of its own copy ref into storage, and makes the image visible.
+func (s *Store) fetchConfined(
+	ctx context.Context, sys *types.SystemContext, ref reference.Named, r PullRequest, p *progress,
+) (*Image, error) {
+	remote, err := docker.NewReference(ref)
+	if err != nil {
+		return nil, err
+	}
+	result, err := s.pullInChild(ctx, pullJob{Ref: ref.String(), Auth: r.Auth, Annotations: r.Annotations}, p)
+	if errdefs.IsResourceExhausted(err) {
+		err = errors.Join(err, s.removeUnusedLayers())
+	}
+	if err != nil {
+		return nil, err
+	}
+	canonical, err := reference.WithDigest(reference.TrimNamed(ref), result.Digest)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := s.storage.Image(result.ID)
+	if err != nil {
+		return nil, fmt.Errorf("look up the pulled image: %w", err)
+	}
+	if err := s.repair(ctx, copyJob{sys: sys, from: remote}, stored, p); err != nil {
+		return nil, err
+	}
+	return s.register(stored, ref, canonical)
+}
+
+// removeUnusedLayers deletes layers that no image has, as a failed pull leaves them for the next attempt, unless
+// another pull is in progress, which may be about to use them.
+func (s *Store) removeUnusedLayers() error {
+	for len(s.Pulls()) <= 1 {
+		layers, err := s.storage.Layers()
+		if err != nil {
+			return fmt.Errorf("list layers: %w", err)
+		}
+		images, err := s.storage.Images()
+		if err != nil {
+			return fmt.Errorf("list images: %w", err)
+		}
+		used := map[string]bool{}
+		for _, l := range layers {
+			used[l.Parent] = true
+		}
+		for _, img := range images {
+			used[img.TopLayer] = true
+		}
+		removed := false
+		for _, l := range layers {
+			if used[l.ID] {
+				continue
+			}
+			if err := s.storage.DeleteLayer(l.ID); err != nil {
+				return fmt.Errorf("delete layer %s: %w", l.ID, err)
+			}
+			removed = true
+		}
+		if !removed { // their parents are unused now
+			break
+		}
+	}
+	return nil
 }
 
 // transferJob is a reference to pull, and the variant to select if it names a list.
@@ -53,48 +119,46 @@ type transferJob struct {
 	variant map[string]string
 }
 
-// transfer copies job.ref into storage. The manifest is fetched once: the image that passed the platform check is the
-// image that is copied, even if the tag moves meanwhile.
-func (s *Store) transfer(ctx context.Context, job transferJob, p *progress) (*Image, error) {
+// transfer copies job.ref into storage, in a pull's process. The manifest is fetched once: the image that passed the
+// platform check is the image that is copied, even if the tag moves meanwhile.
+func (s *Store) transfer(ctx context.Context, job transferJob, out *reporter) (pulled, error) {
 	remote, err := docker.NewReference(job.ref)
 	if err != nil {
-		return nil, err
+		return pulled{}, err
 	}
 	source, err := remote.NewImageSource(ctx, job.sys)
 	if err != nil {
-		return nil, err
+		return pulled{}, err
 	}
 	opened := &openedReference{ImageReference: remote, source: source}
 	defer opened.close()
 	if err := checkSource(ctx, job.sys, source); err != nil {
-		return nil, err
+		return pulled{}, err
 	}
 	top, _, err := source.GetManifest(ctx, nil)
 	if err != nil {
-		return nil, err
+		return pulled{}, err
 	}
 	digest, err := manifest.Digest(top)
 	if err != nil {
-		return nil, err
-	}
-	canonical, err := reference.WithDigest(reference.TrimNamed(job.ref), digest)
-	if err != nil {
-		return nil, err
+		return pulled{}, err
 	}
 	name, err := opened.selectVariant(ctx, job)
 	if err != nil {
-		return nil, err
+		return pulled{}, err
 	}
-	p.setStage(StageDownloading)
+	if err := out.send(pullReport{Kind: reportStage}); err != nil {
+		return pulled{}, err
+	}
 	policy, err := s.policyContext()
 	if err != nil {
-		return nil, err
+		return pulled{}, err
 	}
-	stored, err := s.copy(ctx, copyJob{sys: job.sys, policy: policy, from: opened, ref: name, progress: p})
+	stored, err := s.copy(ctx, copyJob{sys: job.sys, policy: policy, from: opened, ref: name, progress: out})
 	if err != nil {
-		return nil, err
+		return pulled{}, err
 	}
-	return s.register(stored, job.ref, canonical)
+	return pulled{ID: stored.ID, Digest: digest}, nil
 }
 
 // openedReference is a reference whose source is already open.
@@ -150,7 +214,12 @@ type copyJob struct {
 	// ref is the name to store it under; without one, id is its id.
 	ref      reference.Named
 	id       string
-	progress *progress
+	progress progressSink
+}
+
+// progressSink takes the library's reports of a transfer: a pull's process sends them on, the daemon collects them.
+type progressSink interface {
+	note(types.ProgressProperties)
 }
 
 // copy runs containers/image's copy into storage.
@@ -179,14 +248,11 @@ func (s *Store) copy(ctx context.Context, job copyJob) (*storage.Image, error) {
 		return nil, err
 	}
 	_, img, err := containersstorage.ResolveReference(resolved)
-	if err != nil {
-		return nil, err
-	}
-	return img, s.repair(ctx, job, img)
+	return img, err
 }
 
 // drain forwards reports until done is closed.
-func drain(reports <-chan types.ProgressProperties, done <-chan struct{}, p *progress) {
+func drain(reports <-chan types.ProgressProperties, done <-chan struct{}, p progressSink) {
 	for {
 		select {
 		case r := <-reports:

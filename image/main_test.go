@@ -8,16 +8,17 @@ import (
 	"testing"
 
 	"github.com/sirupsen/logrus"
-	"go.podman.io/storage/pkg/reexec"
 	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/image"
 )
 
 // TestMain allows storage to re-execute the test binary, and fails if a test left something mounted.
 func TestMain(m *testing.M) {
-	if reexec.Init() {
+	if image.Init() {
 		return
 	}
-	logrus.SetLevel(logrus.ErrorLevel)
+	logrus.SetLevel(logrus.WarnLevel)
 	dir, err := os.MkdirTemp(fastDir(), tempPrefix())
 	if err == nil {
 		// The race detector makes every process sleep for a second at exit, also the one that unpacks a layer.

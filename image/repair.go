@@ -27,7 +27,7 @@ import (
 const retiredPrefix = "damaged-"
 
 // repair fetches the corrupt layers of a copied image again: the copy has skipped them because they exist.
-func (s *Store) repair(ctx context.Context, job copyJob, img *storage.Image) error {
+func (s *Store) repair(ctx context.Context, job copyJob, img *storage.Image, p *progress) error {
 	corrupt := s.integrity.corruptLayers()
 	if len(corrupt) == 0 {
 		return nil
@@ -62,7 +62,7 @@ func (s *Store) repair(ctx context.Context, job copyJob, img *storage.Image) err
 		if _, ok := corrupt[id]; !ok {
 			continue
 		}
-		if err := s.repairLayer(ctx, source, id, blobs[i], job.progress); err != nil {
+		if err := s.repairLayer(ctx, source, id, blobs[i], p); err != nil {
 			return fmt.Errorf("fetch corrupt layer %s again: %w", id, err)
 		}
 	}

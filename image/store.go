@@ -31,6 +31,8 @@ type Store struct {
 	cfg     Config
 	log     *logrus.Entry
 	storage storage.Store
+	// temp replaces tempDir in a pull's process.
+	temp string
 
 	index      atomic.Pointer[index]
 	stamp      atomic.Pointer[stamp]
@@ -50,11 +52,12 @@ type Store struct {
 	wg     sync.WaitGroup
 }
 
-// storesMu guards the process-wide table of open stores in containers/storage, which its Free does not lock.
+// storesMu guards the process-wide table of open stores in containers/storage, which its Free does not lock against the
+// opening of others.
 var storesMu sync.Mutex
 
-// New opens or creates the store. The program's main must have called reexec.Init of go.podman.io/storage/pkg/reexec
-// and returned if that returned true: layers are unpacked in a child process.
+// New opens or creates the store. The program's main must have called Init and returned if that returned true: pulls
+// and the unpacking of layers run in child processes.
 func New(cfg Config, log logrus.FieldLogger) (*Store, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("image store: %w: %w", err, errdefs.ErrInvalidArgument)
@@ -133,6 +136,9 @@ func prepare(cfg Config) error {
 		{filepath.Join(cfg.Root, rootfsDir), 0o711},
 		{filepath.Join(cfg.Root, cacheDir), 0o700},
 		{filepath.Join(cfg.Root, "overlay"), 0o700},
+		// A pull's process may change only what exists when it starts.
+		{filepath.Join(cfg.Root, "overlay-images"), 0o700},
+		{filepath.Join(cfg.Root, "overlay-layers"), 0o700},
 	} {
 		if err := os.MkdirAll(dir.path, dir.mode); err != nil {
 			return err
@@ -157,6 +163,8 @@ func prepare(cfg Config) error {
 // open opens containers/storage. Its own mount over overlay/ is disabled (skip_mount_home): nothing but root
 // filesystems may stay mounted when podd exits.
 func open(cfg Config) (storage.Store, error) {
+	storesMu.Lock()
+	defer storesMu.Unlock()
 	options := []string{"overlay.skip_mount_home=true"}
 	if cfg.SyncLayers {
 		options = append(options, "overlay.sync=filesystem")

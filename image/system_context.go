@@ -13,20 +13,29 @@ import (
 )
 
 // systemContext configures containers/image. Left at the library's defaults are only the directories that a node's
-// administrator knows: certificates, signature look-aside, credentials.
+// administrator knows: certificates and signature look-aside. Credentials of root's home, which are for a person, are
+// not used for pods: the kubelet sends those of the pod, and auth_file has those of the node.
 func (s *Store) systemContext() *types.SystemContext {
 	return &types.SystemContext{
 		SystemRegistriesConfPath:    orEmpty(s.cfg.RegistriesConf),
 		SystemRegistriesConfDirPath: s.orMissing(s.cfg.RegistriesConfDir),
 		UserShortNameAliasConfPath:  s.orMissing(""),
-		AuthFilePath:                s.cfg.AuthFile,
+		AuthFilePath:                s.orMissing(s.cfg.AuthFile),
 		BlobInfoCacheDir:            filepath.Join(s.cfg.Root, cacheDir),
-		BigFilesTemporaryDir:        filepath.Join(s.cfg.Root, tempDir),
+		BigFilesTemporaryDir:        s.tempDir(),
 		OSChoice:                    runtime.GOOS,
 		ArchitectureChoice:          runtime.GOARCH,
 		DockerRegistryUserAgent:     "podd",
 		DockerLogMirrorChoice:       false,
 	}
+}
+
+// tempDir is where layers are fetched to.
+func (s *Store) tempDir() string {
+	if s.temp != "" {
+		return s.temp
+	}
+	return filepath.Join(s.cfg.Root, tempDir)
 }
 
 // orEmpty returns path, or an empty file if that does not exist: the library requires a named file to exist.

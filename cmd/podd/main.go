@@ -8,15 +8,15 @@ package main
 import (
 	"os"
 
-	"go.podman.io/storage/pkg/reexec"
+	"github.com/podd-project/podd/image"
 )
 
 // version and commit are set by the linker (-X main.version=... -X main.commit=...).
 var version, commit = "dev", ""
 
 func main() {
-	// containers/storage runs this binary to unpack layers inside a chroot. Such a process must not parse flags.
-	if reexec.Init() {
+	// The image store runs this binary to pull images and unpack layers. Such a process must not parse flags.
+	if image.Init() {
 		return
 	}
 	os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))

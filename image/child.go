@@ -1,0 +1,179 @@
+package image
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/opencontainers/go-digest"
+	"go.podman.io/storage/pkg/reexec"
+)
+
+const (
+	// childPatience is how long a pull's process has to clean up after it was told to stop, before it is killed.
+	childPatience = 10 * time.Second
+	// maxChildMessage bounds one message of the process, maxChildOutput what is kept of its stderr; both in bytes.
+	maxChildMessage = 64 << 10
+	maxChildOutput  = 8 << 10
+)
+
+// pulled is what a pull's process has stored.
+type pulled struct {
+	// ID is the image's id, Digest that of the manifest (or list) that was requested.
+	ID     string
+	Digest digest.Digest
+}
+
+// pullInChild runs the transfer in a confined process: what the registry sends is parsed, decompressed and unpacked
+// there. It ends when ctx or this process does.
+func (s *Store) pullInChild(ctx context.Context, job pullJob, p *progress) (pulled, error) {
+	dir, err := os.MkdirTemp(filepath.Join(s.cfg.Root, tempDir), "pull-")
+	if err != nil {
+		return pulled{}, err
+	}
+	defer os.RemoveAll(dir)
+	job.Config, job.Dir = s.cfg, dir
+	type answer struct {
+		pulled
+		err error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		// The kernel kills the process when the thread that started it ends (PR_SET_PDEATHSIG).
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		result, err := s.runChild(ctx, job, p)
+		done <- answer{result, err}
+	}()
+	a := <-done
+	return a.pulled, a.err
+}
+
+// runChild starts the process, passes the job, and reads its reports.
+func (s *Store) runChild(ctx context.Context, job pullJob, p *progress) (pulled, error) {
+	cmd := reexec.Command(confineCommand, strconv.Itoa(os.Getpid()))
+	cmd.Env = childEnv(job)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a signal for the daemon's group is not for it
+	output := &tail{most: maxChildOutput}
+	cmd.Stderr = output
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return pulled{}, err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return pulled{}, errors.Join(err, stdin.Close())
+	}
+	if err := cmd.Start(); err != nil {
+		return pulled{}, fmt.Errorf("start the process of the pull: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { stopChild(cmd.Process, stdin) })
+	defer stop()
+	sendErr := json.NewEncoder(stdin).Encode(job)
+	last, readErr := readReports(stdout, p)
+	if readErr != nil { // it would wait for somebody to read
+		_ = cmd.Process.Kill()
+	}
+	waitErr := cmd.Wait() // closes the pipes
+	switch {
+	case last.Kind == reportDone && waitErr == nil:
+		return last.Result, nil
+	case ctx.Err() != nil:
+		return pulled{}, context.Cause(ctx)
+	case last.Kind == reportFailed:
+		return pulled{}, last.failure()
+	}
+	s.log.WithField("image", job.Ref).WithField("output", output.String()).Warn("the process of a pull has died")
+	return pulled{}, errors.Join(childDeath(s.cfg, waitErr, output.String()), sendErr, readErr)
+}
+
+// stopChild tells the process to stop, by the end of its input, and kills it if it does not.
+func stopChild(child *os.Process, stdin io.Closer) {
+	_ = stdin.Close()                                          // fails if the process has ended
+	time.AfterFunc(childPatience, func() { _ = child.Kill() }) // likewise
+}
+
+// childDeath explains why a pull's process died without an answer.
+func childDeath(cfg Config, waited error, output string) error {
+	// Where an allocation that the kernel refuses ends the Go runtime in other words, it is no panic.
+	const crashed = 2
+	var exit *exec.ExitError
+	exited := errors.As(waited, &exit)
+	if strings.Contains(output, memoryText) ||
+		exited && exit.ExitCode() == crashed && !strings.Contains(output, "panic: ") {
+		return fmt.Errorf("unpacking the image takes more memory than pull_memory allows (%d bytes): %w",
+			cfg.PullMemory, errdefs.ErrResourceExhausted)
+	}
+	if exited {
+		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+			return fmt.Errorf("the process of the pull was killed by signal %v: %w", status.Signal(),
+				errdefs.ErrResourceExhausted)
+		}
+	}
+	return fmt.Errorf("the process of the pull ended without an answer (%w)", orExited(waited))
+}
+
+func orExited(err error) error {
+	if err == nil {
+		return errors.New("exit status 0")
+	}
+	return err
+}
+
+// keptEnv are the variables of the daemon that a pull uses: proxies, certificates, the time zone of messages. Without
+// PATH the library decompresses itself instead of running programs.
+var keptEnv = []string{
+	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy",
+	"SSL_CERT_FILE", "SSL_CERT_DIR", "TZ", "GODEBUG", "GORACE",
+}
+
+func childEnv(job pullJob) []string {
+	env := []string{
+		"TMPDIR=" + job.Dir, pullDirEnv + "=" + job.Dir,
+		// The garbage collector works harder above this; the hard limit is the process's.
+		"GOMEMLIMIT=" + strconv.FormatInt(job.Config.PullMemory/4*3, 10),
+		maxBytesEnv + "=" + strconv.FormatInt(job.Config.MaxImageBytes, 10),
+		maxFilesEnv + "=" + strconv.FormatInt(job.Config.MaxImageFiles, 10),
+		maxMemoryEnv + "=" + strconv.FormatInt(job.Config.PullMemory, 10),
+		rootEnv + "=" + job.Config.Root, runRootEnv + "=" + job.Config.RunRoot,
+		readableEnv + "=" + strings.Join(readablePaths(job.Config), "\n"),
+	}
+	for _, v := range os.Environ() {
+		if name, _, _ := strings.Cut(v, "="); slices.Contains(keptEnv, name) {
+			env = append(env, v)
+		}
+	}
+	return env
+}
+
+// readablePaths returns the files that a configuration names, for the process to read.
+func readablePaths(c Config) []string {
+	return slices.DeleteFunc([]string{c.RegistriesConf, c.RegistriesConfDir, c.Policy, c.AuthFile},
+		func(path string) bool { return path == "" || strings.Contains(path, "\n") })
+}
+
+// tail is a writer that keeps the first bytes.
+type tail struct {
+	most int
+	text []byte
+}
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.text = append(t.text, b[:min(len(b), t.most-len(t.text))]...)
+	return len(b), nil
+}
+
+func (t *tail) String() string { return strings.ToValidUTF8(string(t.text), "?") }

@@ -1,0 +1,214 @@
+package image
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/metrics"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/moby/sys/capability"
+	"github.com/sirupsen/logrus"
+	"go.podman.io/image/v5/docker/reference"
+	"go.podman.io/storage/pkg/reexec"
+
+	"github.com/podd-project/podd/image/confine"
+)
+
+// Names under which this program runs itself for a pull.
+const (
+	confineCommand = "podd-confine-pull" // restricts itself and becomes pullCommand
+	pullCommand    = "podd-pull"
+	// unpackPrefix begins the names of containers/storage's processes, which pullCommand starts for each layer.
+	unpackPrefix = "storage-"
+)
+
+// Variables of these processes.
+const (
+	rootEnv      = "PODD_IMAGE_ROOT"
+	runRootEnv   = "PODD_IMAGE_RUN_ROOT"
+	readableEnv  = "PODD_READABLE"   // separated by newlines
+	pullDirEnv   = "PODD_PULL_DIR"   // pullJob.Dir
+	maxBytesEnv  = "PODD_MAX_BYTES"  // Config.MaxImageBytes
+	maxFilesEnv  = "PODD_MAX_FILES"  // Config.MaxImageFiles
+	maxMemoryEnv = "PODD_MAX_MEMORY" // Config.PullMemory
+)
+
+// Limits of a pull's process beside those of Config.
+const (
+	maxPullCPU       = 2 * 60 * 60 // seconds
+	maxPullOpenFiles = 4096
+	minFileSize      = 1 << 30 // for the library's own files, bytes
+)
+
+// Init must be the first call in the main function of a program that opens a Store, which must end if it returns true:
+// pulls and the unpacking of layers run in processes of the same program.
+func Init() bool {
+	if strings.HasPrefix(os.Args[0], unpackPrefix) {
+		if err := limitUnpacking(); err != nil {
+			fail(err)
+		}
+	}
+	reexec.Register(confineCommand, func() { fail(runConfined()) })
+	reexec.Register(pullCommand, func() { os.Exit(runPull(os.Stdin, os.Stdout)) })
+	return reexec.Init()
+}
+
+// fail ends a process that Init runs.
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+// runConfined restricts the process, before it has read any input, and runs pullCommand in it.
+func runConfined() error {
+	parent, err := strconv.Atoi(os.Args[1])
+	if err != nil {
+		return err
+	}
+	// The daemon's unit protects the daemon from the kernel's OOM killer; its pulls are not worth that.
+	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0); err != nil {
+		return err
+	}
+	root := os.Getenv(rootEnv)
+	write, err := writable(root)
+	if err != nil {
+		return err
+	}
+	policy := confine.Policy{
+		Memory: hardMemory(envInt(maxMemoryEnv)), FileSize: max(envInt(maxBytesEnv), minFileSize), CPU: maxPullCPU,
+		OpenFiles: maxPullOpenFiles,
+		Read: append([]string{
+			"/etc", "/usr", "/lib", "/lib64", "/opt", "/var/lib/ca-certificates", "/run/containers",
+			"/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager", "/proc", "/sys/kernel/mm",
+		}, strings.Split(os.Getenv(readableEnv), "\n")...),
+		Write: append(write, os.Getenv(runRootEnv), "/dev/null"),
+		Capabilities: []capability.Cap{
+			capability.CAP_CHOWN, capability.CAP_DAC_OVERRIDE, capability.CAP_FOWNER, capability.CAP_FSETID,
+			capability.CAP_MKNOD, capability.CAP_SETFCAP, capability.CAP_SYS_CHROOT,
+			capability.CAP_SYS_ADMIN, // for trusted.overlay attributes; the filter of system calls denies the rest
+		},
+	}
+	return policy.Exec(parent, []string{pullCommand}, os.Environ())
+}
+
+// writable returns what a pull changes below the store's root: everything but the root filesystems of containers and
+// podd's own files.
+func writable(root string) ([]string, error) {
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, e := range entries {
+		switch e.Name() {
+		case rootfsDir, tempDir, integrityFile, preloadedFile:
+		default:
+			out = append(out, filepath.Join(root, e.Name()))
+		}
+	}
+	return append(out, os.Getenv(pullDirEnv)), nil
+}
+
+// envInt returns 0, which means no limit, for a variable that is not set.
+func envInt(name string) uint64 {
+	n, _ := strconv.ParseUint(os.Getenv(name), 10, 64)
+	return n
+}
+
+// runPull does the job on stdin and returns the exit status.
+func runPull(stdin io.Reader, stdout io.Writer) int {
+	logrus.SetOutput(os.Stderr)
+	logrus.SetLevel(logrus.ErrorLevel)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go watchMemory(envInt(maxMemoryEnv))
+	input := json.NewDecoder(stdin)
+	var job pullJob
+	if err := input.Decode(&job); err != nil {
+		fail(fmt.Errorf("read the job: %w", err))
+	}
+	go func() { // the daemon sends nothing else: it closes the pipe, or dies
+		_, _ = io.Copy(io.Discard, io.MultiReader(input.Buffered(), stdin))
+		cancel()
+	}()
+	out := newReporter(stdout)
+	result, err := doPull(ctx, job, out)
+	last := pullReport{Kind: reportDone, Result: result}
+	if err != nil {
+		last = failedReport(err)
+	}
+	if err := out.send(last); err != nil {
+		fail(err)
+	}
+	return 0
+}
+
+// doPull opens the store's directory beside the daemon and copies the image into it.
+func doPull(ctx context.Context, job pullJob, out *reporter) (pulled, error) {
+	opened, err := open(job.Config)
+	if err != nil {
+		return pulled{}, fmt.Errorf("open image store: %w", err)
+	}
+	named, err := reference.ParseNamed(job.Ref)
+	if err != nil {
+		return pulled{}, err
+	}
+	s := &Store{cfg: job.Config, log: logrus.NewEntry(logrus.StandardLogger()), storage: opened, temp: job.Dir}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	done := make(chan struct{})
+	defer close(done)
+	wg.Go(func() {
+		ticker := time.NewTicker(reportInterval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-ticker.C:
+				_ = out.flush() // the last report fails too
+			}
+		}
+	})
+	sys := s.systemContext()
+	if err := errors.Join(job.Auth.apply(sys, named), trustLoopback(sys, named)); err != nil {
+		return pulled{}, err
+	}
+	return s.transfer(ctx, transferJob{sys, named, job.Annotations}, out)
+}
+
+// watchMemory ends the process with a clear message if it has more memory than most. The limit of the kernel is higher:
+// it ends the process too, but with a dump of all goroutines.
+func watchMemory(most uint64) {
+	const interval = 20 * time.Millisecond
+	samples := []metrics.Sample{
+		{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"},
+		{Name: "/memory/classes/heap/free:bytes"},
+	}
+	for range time.Tick(interval) {
+		metrics.Read(samples)
+		used := samples[0].Value.Uint64() - samples[1].Value.Uint64() - samples[2].Value.Uint64()
+		if most > 0 && used > most {
+			fail(errors.New(memoryText))
+		}
+	}
+}
+
+// memoryText is what a process says that has too much memory.
+const memoryText = "the pull needs more memory than it may"
+
+// hardMemory is the kernel's limit for a soft one: the Go runtime maps memory in pieces of 64 MiB.
+func hardMemory(soft uint64) uint64 {
+	if raceDetector || soft == 0 {
+		return 0
+	}
+	return soft + 256<<20
+}

@@ -1,0 +1,133 @@
+// Package confine restricts a process for good, so that hostile input which it parses can hurt little else: resource
+// limits, capabilities, the file tree (Landlock) and system calls (seccomp).
+//
+// It knows nothing of images. Only the image package calls it, in processes that the daemon starts to pull an image.
+package confine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+
+	"github.com/landlock-lsm/go-landlock/landlock"
+	"github.com/moby/sys/capability"
+	"golang.org/x/sys/unix"
+)
+
+// Policy is what a confined process may do. What it does not name stays forbidden.
+type Policy struct {
+	// Memory bounds the writable private memory in bytes (RLIMIT_DATA). Zero: unlimited, as the race detector demands.
+	Memory uint64
+	// FileSize bounds each file in bytes (RLIMIT_FSIZE).
+	FileSize uint64
+	// CPU bounds the processor time in seconds (RLIMIT_CPU).
+	CPU uint64
+	// OpenFiles bounds the file descriptors (RLIMIT_NOFILE).
+	OpenFiles uint64
+	// Read are files and directories that may be read and executed, Write those that may also be changed. Missing ones
+	// are skipped. Kernels without Landlock (before Linux 5.13, or disabled) do not enforce this.
+	Read, Write []string
+	// Capabilities are all that the process and its children can have.
+	Capabilities []capability.Cap
+}
+
+// Exec restricts the calling process and replaces it by this program with the arguments args and the environment env.
+// It returns on failure only. Every thread of the new program is restricted, and so is every child of it.
+//
+// It is killed when parent, the pid of its parent, ends (PR_SET_PDEATHSIG: with the thread that started it).
+func (p Policy) Exec(parent int, args, env []string) error {
+	runtime.LockOSThread() // credentials and filters are a thread's; exec keeps those of the calling one
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return fmt.Errorf("set the signal for the parent's death: %w", err)
+	}
+	if os.Getppid() != parent {
+		return errors.New("the parent has ended already")
+	}
+	for _, restrict := range []func() error{p.restrictFiles, p.dropCapabilities, p.limitResources, p.filterSystemCalls} {
+		if err := restrict(); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("execute itself: %w", unix.Exec("/proc/self/exe", args, env))
+}
+
+// restrictFiles restricts paths, signals and abstract sockets, as far as the kernel's version of Landlock can. The
+// network stays open, for registries.
+func (p Policy) restrictFiles() error {
+	read, write := present(p.Read), present(p.Write)
+	rules := landlock.V9
+	rules.HandledAccessNet = 0
+	// One call: a second one, even without paths, would forbid renames to another directory.
+	err := rules.BestEffort().Restrict(
+		landlock.RODirs(read.dirs...), landlock.ROFiles(append(read.files, "/proc/self/exe")...),
+		landlock.RWDirs(write.dirs...).WithRefer(), landlock.RWFiles(write.files...),
+	)
+	if err != nil {
+		return fmt.Errorf("restrict files: %w", err)
+	}
+	return nil
+}
+
+// sorted are existing paths by kind: Landlock has other rights for directories than for files.
+type sorted struct{ dirs, files []string }
+
+func present(paths []string) sorted {
+	var s sorted
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		switch {
+		case err != nil: // missing, or not reachable either way
+		case info.IsDir():
+			s.dirs = append(s.dirs, path)
+		default:
+			s.files = append(s.files, path)
+		}
+	}
+	return s
+}
+
+func (p Policy) dropCapabilities() error {
+	const all = capability.CAPS | capability.BOUNDS | capability.AMBS
+	self, err := capability.NewPid2(0)
+	if err != nil {
+		return fmt.Errorf("read capabilities: %w", err)
+	}
+	self.Clear(all)
+	self.Set(capability.EFFECTIVE|capability.PERMITTED|capability.BOUNDING, p.Capabilities...)
+	if err := self.Apply(all); err != nil {
+		return fmt.Errorf("drop capabilities: %w", err)
+	}
+	return nil
+}
+
+func (p Policy) limitResources() error {
+	for _, l := range []struct {
+		name     string
+		resource int
+		value    uint64
+	}{
+		{"memory", unix.RLIMIT_DATA, p.Memory},
+		{"file size", unix.RLIMIT_FSIZE, p.FileSize},
+		{"processor time", unix.RLIMIT_CPU, p.CPU},
+		{"open files", unix.RLIMIT_NOFILE, p.OpenFiles},
+	} {
+		if l.value == 0 {
+			continue
+		}
+		var old unix.Rlimit
+		if err := unix.Getrlimit(l.resource, &old); err != nil {
+			return fmt.Errorf("read limit of %s: %w", l.name, err)
+		}
+		value := min(l.value, old.Max)
+		if err := syscall.Setrlimit(l.resource, &syscall.Rlimit{Cur: value, Max: value}); err != nil {
+			return fmt.Errorf("limit %s: %w", l.name, err)
+		}
+	}
+	core := syscall.Rlimit{} // memory may hold a registry's password
+	if err := syscall.Setrlimit(unix.RLIMIT_CORE, &core); err != nil {
+		return fmt.Errorf("disable core dumps: %w", err)
+	}
+	return nil
+}

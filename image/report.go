@@ -1,0 +1,166 @@
+package image
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/opencontainers/go-digest"
+	"go.podman.io/image/v5/types"
+)
+
+// pullJob is what a pull's process does: JSON on its stdin. The end of its stdin means that it must stop. It may hold
+// credentials.
+type pullJob struct {
+	Config Config
+	// Ref is a full name, with a tag or a digest.
+	Ref         string
+	Auth        *Auth             `json:",omitempty"`
+	Annotations map[string]string `json:",omitempty"`
+	// Dir is for temporary files; the daemon removes it.
+	Dir string
+}
+
+// Kinds of reports.
+const (
+	reportStage  = "stage"
+	reportBlob   = "blob"
+	reportDone   = "done"
+	reportFailed = "failed"
+)
+
+// pullReport is one line on the stdout of a pull's process. The daemon does not trust it: what a registry sends may
+// have taken the process over.
+type pullReport struct {
+	Kind string
+	// Stage is a stage of PullProgress.
+	Stage string `json:",omitempty"`
+	// Event and the rest are types.ProgressProperties of a blob.
+	Event        types.ProgressEvent `json:",omitempty"`
+	Digest       digest.Digest       `json:",omitempty"`
+	Size         int64               `json:",omitempty"`
+	Offset       uint64              `json:",omitempty"`
+	OffsetUpdate uint64              `json:",omitempty"`
+	// Result is set if Kind is reportDone.
+	Result pulled
+	// Error and ErrorKind (an index of errorKinds, from 1) are set if Kind is reportFailed.
+	Error     string `json:",omitempty"`
+	ErrorKind int    `json:",omitempty"`
+}
+
+// errorKinds are what errors.Is finds in a failed pull; both sides are the same program.
+func errorKinds() []error {
+	return []error{
+		ErrRegistryUnavailable, ErrSignatureInvalid, errdefs.ErrInvalidArgument, errdefs.ErrNotFound,
+		errdefs.ErrUnauthenticated, errdefs.ErrPermissionDenied, errdefs.ErrFailedPrecondition,
+		errdefs.ErrResourceExhausted, errdefs.ErrUnavailable, errdefs.ErrAborted,
+	}
+}
+
+// failedReport describes err, classified here, where its type is known.
+func failedReport(err error) pullReport {
+	classified := classify(err)
+	r := pullReport{Kind: reportFailed, Error: scrub(classified.Error(), nil)}
+	for i, kind := range errorKinds() {
+		if errors.Is(classified, kind) {
+			r.ErrorKind = i + 1
+			break
+		}
+	}
+	return r
+}
+
+// failure returns the error that failedReport described.
+func (r pullReport) failure() error {
+	text := scrub(r.Error, nil)
+	kinds := errorKinds()
+	if r.ErrorKind < 1 || r.ErrorKind > len(kinds) {
+		return errors.New(text)
+	}
+	return &pullError{text: text, kind: kinds[r.ErrorKind-1], cause: errors.New(text)}
+}
+
+// readReports forwards reports to p until the end of r and returns the last one, or an error if one is no report.
+func readReports(r io.Reader, p *progress) (last pullReport, err error) {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, 0, 4<<10), maxChildMessage)
+	for lines.Scan() {
+		var next pullReport
+		if err := json.Unmarshal(lines.Bytes(), &next); err != nil {
+			return pullReport{}, fmt.Errorf("read a report of the pull's process: %w", err)
+		}
+		last = next
+		switch last.Kind {
+		case reportStage:
+			p.setStage(StageDownloading)
+		case reportBlob:
+			p.note(types.ProgressProperties{
+				Event: last.Event, Artifact: types.BlobInfo{Digest: last.Digest, Size: last.Size},
+				Offset: last.Offset, OffsetUpdate: last.OffsetUpdate,
+			})
+		}
+	}
+	return last, lines.Err()
+}
+
+// reportInterval is the time between reports of one blob's progress.
+const reportInterval = 100 * time.Millisecond
+
+// reporter writes reports. Progress of one blob is sent at most once per reportInterval, by calls of flush.
+type reporter struct {
+	mu      sync.Mutex
+	out     *json.Encoder
+	pending map[digest.Digest]pullReport
+	order   []digest.Digest
+}
+
+func newReporter(w io.Writer) *reporter {
+	return &reporter{out: json.NewEncoder(w), pending: map[digest.Digest]pullReport{}}
+}
+
+// send writes r after everything that is pending.
+func (w *reporter) send(r pullReport) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.flushLocked(); err != nil {
+		return err
+	}
+	return w.out.Encode(r)
+}
+
+// note records the progress of a blob: the library reports every read.
+func (w *reporter) note(p types.ProgressProperties) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := p.Artifact.Digest
+	old, ok := w.pending[key]
+	if !ok {
+		w.order = append(w.order, key)
+	}
+	w.pending[key] = pullReport{
+		Kind: reportBlob, Event: p.Event, Digest: key, Size: p.Artifact.Size, Offset: p.Offset,
+		OffsetUpdate: old.OffsetUpdate + p.OffsetUpdate,
+	}
+}
+
+func (w *reporter) flush() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.flushLocked()
+}
+
+func (w *reporter) flushLocked() error {
+	for _, key := range w.order {
+		if err := w.out.Encode(w.pending[key]); err != nil {
+			return err
+		}
+	}
+	clear(w.pending)
+	w.order = w.order[:0]
+	return nil
+}
