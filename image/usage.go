@@ -116,44 +116,13 @@ func (u *usage) publish(ix *index, total diskSize) {
 	u.images.Store(&FsUsage{Mountpoint: u.s.cfg.Root, Bytes: total.bytes, Inodes: total.inodes, At: time.Now()})
 }
 
-// walk adds up a directory tree: allocated blocks, and files with several names once. Files that vanish meanwhile are
-// not counted. It does not leave the tree, even while a container replaces directories by links.
+// walk adds up a directory tree (see walker).
 func (u *usage) walk(ctx context.Context, root string) diskSize {
-	dir, err := os.OpenRoot(root)
-	if err != nil {
-		if ignoreGone(err) != nil {
-			u.s.log.WithError(err).WithField("path", root).Warn("failed to measure disk usage")
-		}
-		return diskSize{}
-	}
-	defer dir.Close()
-	var total diskSize
-	seen := map[uint64]bool{}
-	err = fs.WalkDir(dir.FS(), ".", func(_ string, d fs.DirEntry, err error) error {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			return ignoreGone(err)
-		}
-		info, err := d.Info()
-		if err != nil {
-			return ignoreGone(err)
-		}
-		st, ok := info.Sys().(*syscall.Stat_t)
-		if !ok || seen[st.Ino] {
-			return nil
-		}
-		if st.Nlink > 1 && !d.IsDir() {
-			seen[st.Ino] = true
-		}
-		total = total.plus(diskSize{bytes: uint64(st.Blocks) * 512, inodes: 1})
-		return nil
-	})
-	if err != nil && ctx.Err() == nil {
+	w := walker{seen: map[uint64]bool{}}
+	if err := w.walk(ctx, root); ignoreGone(err) != nil && ctx.Err() == nil {
 		u.s.log.WithError(err).WithField("path", root).Warn("failed to measure disk usage")
 	}
-	return total
+	return w.total
 }
 
 func ignoreGone(err error) error {

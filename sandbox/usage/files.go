@@ -6,6 +6,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -13,6 +15,8 @@ const (
 	maxLooks = 10_000
 	// maxCountedProcesses bounds how many processes' files are counted.
 	maxCountedProcesses = 2_000
+	// fileBatch is how many names of open files are in memory at a time.
+	fileBatch = 1000
 )
 
 // OpenFiles is what the processes of a cgroup have open.
@@ -51,16 +55,36 @@ func countFiles(dir string, looks int) (files, sockets uint64) {
 		return 0, 0
 	}
 	defer d.Close()
-	names, _ := d.Readdirnames(-1)
-	for _, name := range names {
-		if looks--; looks < 0 {
-			break
+	known := knownFiles(d)
+	for {
+		names, err := d.Readdirnames(fileBatch)
+		for _, name := range names {
+			if looks--; looks < 0 {
+				break
+			}
+			if to, err := os.Readlink(dir + "/" + name); err == nil && strings.HasPrefix(to, "socket:") {
+				sockets++
+			}
 		}
-		if to, err := os.Readlink(dir + "/" + name); err == nil && strings.HasPrefix(to, "socket:") {
-			sockets++
+		files += uint64(len(names))
+		if err != nil { // io.EOF, or the process has ended
+			return files, sockets
+		}
+		if looks < 0 && known > 0 {
+			return known, sockets
 		}
 	}
-	return uint64(len(names)), sockets
+}
+
+// knownFiles returns the size of /proc/<pid>/fd, which is the number of open files since Linux 6.2; 0 before, and for
+// other directories.
+func knownFiles(d *os.File) uint64 {
+	var fs unix.Statfs_t
+	info, err := d.Stat()
+	if err != nil || unix.Fstatfs(int(d.Fd()), &fs) != nil || fs.Type != unix.PROC_SUPER_MAGIC {
+		return 0
+	}
+	return uint64(info.Size())
 }
 
 // maxOpenFiles reads "Max open files  1024  524288  files" of /proc/<pid>/limits. It returns nil for
