@@ -53,7 +53,7 @@ STDIO    := oci/shim/stdio/main oci/shim/stdio oci/shim/fifo oci/driver/socket
 .DEFAULT_GOAL := help
 .PHONY: help env deps tools embedded images build clean
 .PHONY: check vet lint vulncheck advisories pure unit integration critest critest-gvisor test soak fuzz fuzz-long test-vm vm-shell
-.PHONY: bench bench-peers bench-compare demo k8s k8s-up k8s-down test-k8s conformance
+.PHONY: bench bench-peers bench-compare demo k8s k8s-up k8s-down test-k8s test-tools conformance
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -155,13 +155,17 @@ conformance: tools images build k8s ## Kubernetes' node tests; FOCUS and SKIP se
 test: check tools images embedded ## everything, "make check" first; then look for what it left behind (root)
 	@test/host/setup.sh
 	@bin/leak take bin/before.json
-	@$(MAKE) unit integration
+	@$(MAKE) unit integration test-tools
 	@contrib/fuzz.sh 3s $(FUZZED)
 	@$(MAKE) critest ROUNDS=1
 	@$(MAKE) critest ROUNDS=1 HANDLERS=gvisor-shim
 	@$(MAKE) critest ROUNDS=1 HANDLERS=gvisor FOCUS='$(GVISOR)'
 	@bin/leak diff bin/before.json -wait 10s
 	@echo "All passed, and nothing of podd is left on the machine."
+
+test-tools: tools images build ## have the code of other tools find the containers of a running podd (root)
+	@test/host/setup.sh
+	cd test/tools && CGO_ENABLED=0 $(GO) vet -tags "$(TAGS)" ./... && CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" -count=1 ./...
 
 bench: tools images build ## measure podd against a pod made by hand; BENCH has flags (root; see test/bench/README.md)
 	@CGO_ENABLED=0 $(GO) run -tags "$(TAGS)" ./test/bench $(BENCH)

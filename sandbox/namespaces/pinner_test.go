@@ -571,11 +571,16 @@ func BenchmarkPin(b *testing.B) {
 		of   func(all Request) Request
 	}{
 		{"net", func(all Request) Request { return Request{Net: all.Net} }},
+		{"net, claimed", func(all Request) Request {
+			return Request{Net: all.Net, Claim: filepath.Join(filepath.Dir(all.Net), "claim", "net")}
+		}},
 		{"ipc+uts", func(all Request) Request { return Request{IPC: all.IPC, UTS: all.UTS, Hostname: all.Hostname} }},
 		{"all", func(all Request) Request { return all }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			p, r := newPinner(b), c.of(allPins(b.TempDir()))
+			dir := b.TempDir()
+			b.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) }) // of the claimed pin's directory
+			p, r := newPinner(b), c.of(allPins(dir))
 			var paths []string
 			for _, k := range r.kinds() {
 				paths = append(paths, k.path)
