@@ -117,7 +117,6 @@ func (r *Runtime) queryFeatures(ctx context.Context, f *oci.Features) {
 		f.OCIVersion = v
 	}
 	f.MountOptions = said.MountOptions
-	if r.cfg.HostKernel {
-		f.RecursiveReadOnly = slices.Contains(said.MountOptions, "rro") && driver.KernelRecursiveReadOnly()
-	}
+	// Where a virtual machine gets a mount by the host, this kernel makes it read-only, too.
+	f.RecursiveReadOnly = slices.Contains(said.MountOptions, "rro") && driver.KernelRecursiveReadOnly()
 }
