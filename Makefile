@@ -14,6 +14,7 @@ CHECKS   := all,-ST1000,-ST1003,-ST1020,-ST1021,-ST1022
 FIXES    := -stringsbuilder=false
 # The linters, pinned in contrib/tools/go.mod; Go caches the built programs.
 LINTER   := env CGO_ENABLED=0 GOFLAGS="-tags=$(TAGS)" $(GO) tool -modfile=contrib/tools/go.mod
+VMLINTER := env CGO_ENABLED=0 $(GO) tool -modfile=$(CURDIR)/contrib/tools/go.mod
 
 # The runtime handlers that "make critest" tests.
 HANDLERS ?= runc,crun
@@ -26,8 +27,9 @@ SHELL    := /bin/sh
 .SHELLFLAGS := -euc
 MAKEFLAGS += --no-print-directory
 
-# Fuzz targets of "make test": parsers of input from disk, from CNI plugins and from the kubelet.
-FUZZED   := checkpoint.FuzzDecode network.FuzzRecord network.FuzzResult server.FuzzRequests
+# Fuzz targets of "make test": parsers of input from disk, CNI plugins, the kubelet and virtual machines.
+FUZZED   := checkpoint.FuzzDecode network.FuzzRecord network.FuzzResult server.FuzzRequests oci/vm/wire.FuzzPaced \
+            oci/vm/wire.FuzzSession
 
 # Tests with a long variant, or that find more the longer they run ("make soak").
 SOAKED   := Crash|Killed|DaemonAway|Behind|StuckDependencies|AfterReboot|ReadOnlyDisk|PowerLoss|Damaged|Upgrade|Load|\
@@ -50,6 +52,9 @@ EMBEDDED := oci/pause/bin/pause oci/runc/initproxy/bin/standin oci/shim/bin/keep
 # The packages of which oci/shim/bin/keeper is built.
 STDIO    := oci/shim/stdio/main oci/shim/stdio oci/shim/fifo oci/driver/socket
 
+# The module of virtual machines, which podd's own does not need.
+VM       := oci/vm
+
 .DEFAULT_GOAL := help
 .PHONY: help env deps tools embedded images build clean
 .PHONY: check vet lint vulncheck advisories pure unit integration critest critest-gvisor test soak fuzz fuzz-long test-vm vm-shell
@@ -70,6 +75,14 @@ tools: deps ## build the pinned runc, gVisor, CNI plugins, crictl, critest and c
 	@contrib/tools/build.sh
 	@contrib/tools/gvisor/build.sh
 	@contrib/shims/build.sh
+
+.PHONY: vm
+vm: deps ## build the shim of virtual machines, and a guest image for User-Mode Linux, into bin/
+	@$(VM)/build.sh
+
+.PHONY: vm-qemu
+vm-qemu: deps ## the same, and an image for QEMU; installs QEMU if it is missing (root)
+	@$(VM)/build.sh qemu
 
 embedded: $(EMBEDDED) ## build what podd embeds: pause, the init proxy (gVisor), the stdio program (shims)
 oci/pause/bin/pause: oci/pause/pause.c
@@ -92,6 +105,7 @@ check: vet lint pure ## the fast checks: vet, lint, and the tests that need no r
 vet: ## gofmt and go vet
 	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "not gofmt'd:"; echo "$$out"; exit 1; }
 	CGO_ENABLED=0 $(GO) vet -tags "$(TAGS)" ./...
+	cd $(VM) && CGO_ENABLED=0 $(GO) vet ./...
 
 lint: ## staticcheck, go-errorlint, unparam, misspell, and the modernizers of go fix
 	$(LINTER) staticcheck -checks "$(CHECKS)" ./...
@@ -99,6 +113,8 @@ lint: ## staticcheck, go-errorlint, unparam, misspell, and the modernizers of go
 	$(LINTER) unparam ./...
 	@git ls-files | grep -vE '(^|/)(go\.sum|testdata/.*)$$' | xargs $(LINTER) misspell -error -i levle
 	CGO_ENABLED=0 $(GO) fix -diff -tags "$(TAGS)" $(FIXES) ./...
+	cd $(VM) && $(VMLINTER) staticcheck -checks "$(CHECKS)" ./... && $(VMLINTER) go-errorlint ./... && \
+		$(VMLINTER) unparam ./... && CGO_ENABLED=0 $(GO) fix -diff $(FIXES) ./...
 
 vulncheck: ## look for known vulnerabilities in what podd calls, with the online database or that of VULNDB
 	$(LINTER) govulncheck -db $(VULNDB) ./...
@@ -108,13 +124,16 @@ advisories: ## make the lists of advisories in the repository anew from CHECKOUT
 
 pure:
 	CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" $(addprefix ./,$(PURE))
+	cd $(VM) && CGO_ENABLED=0 $(GO) test ./guest ./image ./shim ./vmm ./wire
 
-unit: tools images embedded ## unit tests with the race detector; PKG=./oci/... and RUN=TestName select (root)
+unit: tools vm images embedded ## unit tests with the race detector; PKG=./oci/... and RUN=TestName select (root)
 	$(GO) test $(RACE) -timeout 20m $(if $(RUN),-run '$(RUN)') $(PKG)
+	cd $(VM) && $(GO) test -race -timeout 5m $(if $(RUN),-run '$(RUN)') ./...
 
-integration: tools images embedded ## drive a real daemon through its socket, look for leaks; RUN selects (root)
+integration: tools vm images embedded ## drive a real daemon through its socket, look for leaks; RUN selects (root)
 	$(GO) test $(RACE) -count=1 -parallel 4 -timeout 40m $(if $(RUN),-run '$(RUN)') ./test/integration/...
 
+critest: $(if $(findstring vm-qemu,$(HANDLERS)),vm-qemu,$(if $(findstring vm,$(HANDLERS)),vm))
 critest: tools images build ## the CRI validation suite with HANDLERS, ROUNDS times (default 3); FOCUS selects (root)
 	@CGO_ENABLED=0 $(GO) run ./test/critest -handlers $(HANDLERS) -rounds $(or $(ROUNDS),3) -focus '$(FOCUS)'
 
@@ -159,6 +178,7 @@ test: check tools images embedded ## everything, "make check" first; then look f
 	@contrib/fuzz.sh 3s $(FUZZED)
 	@$(MAKE) critest ROUNDS=1
 	@$(MAKE) critest ROUNDS=1 HANDLERS=gvisor-shim
+	@$(MAKE) critest ROUNDS=1 HANDLERS=vm
 	@$(MAKE) critest ROUNDS=1 HANDLERS=gvisor FOCUS='$(GVISOR)'
 	@bin/leak diff bin/before.json -wait 10s
 	@echo "All passed, and nothing of podd is left on the machine."
@@ -176,10 +196,10 @@ bench-peers: tools images build ## the same against containerd and CRI-O, which 
 bench-compare: embedded ## compare the Go benchmarks with those of commit REF, with benchstat
 	@test/bench/compare.sh "$(REF)"
 
-soak: tools images embedded ## the long variants of the reliability tests, ROUNDS times (default 1; root)
+soak: tools vm images embedded ## the long variants of the reliability tests, ROUNDS times (default 1; root)
 	SOAK=1 $(GO) test $(RACE) -count=$(or $(ROUNDS),1) -timeout 12h -v -run '^Test($(subst | ,|,$(SOAKED)))' ./test/integration/
 
-demo: tools images build ## run a pod on a private podd, inspect it, remove it (root)
+demo: tools vm images build ## run a pod on a private podd, inspect it, remove it (root)
 	@contrib/demo.sh
 
 fuzz-long: ## run each fuzz target for FUZZTIME (default 10m): hours

@@ -81,6 +81,11 @@ gofer-network-namespace = "new"
 type = "shim"
 path = "containerd-shim-runsc-v1"
 
+[runtime.handlers.vm]
+type = "shim"
+path = "containerd-shim-podvm-v1"
+options = {driver = "uml", images = "$PWD/bin/vm"}
+
 [network]
 conf_dir = "$dir/net.d"
 bin_dirs = ["$PWD/bin/cni"]

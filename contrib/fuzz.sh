@@ -1,5 +1,5 @@
 #!/bin/sh
-# fuzz.sh [TIME [TARGET]...]: runs the native fuzz targets of the module for the given time each, all or those named
+# fuzz.sh [TIME [TARGET]...]: runs the native fuzz targets of all modules for the given time each, all or those named
 # (go test -fuzz takes one target of one package).
 set -eu
 cd "$(dirname "$0")/.."
@@ -16,8 +16,9 @@ for file in $(grep -rlE '^func Fuzz' --include='*_test.go' .); do
 		esac
 		found="$found $name"
 		echo "== $name $time"
-		CGO_ENABLED=0 go test -tags containers_image_openpgp -run '^$' -fuzz "^$target\$" -fuzztime "$time" \
-			"./$(dirname "$file")" </dev/null
+		# In its directory, which may belong to another module.
+		(cd "$(dirname "$file")" && CGO_ENABLED=0 go test -tags containers_image_openpgp -run '^$' -fuzz "^$target\$" \
+			-fuzztime "$time" . </dev/null)
 	done
 done
 for name in "$@"; do

@@ -2,11 +2,15 @@ package shim_test
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/ocitest"
@@ -21,16 +25,16 @@ type machine struct {
 }
 
 // newMachine makes a handler with the shim and the runtime of these names, in directories of its own.
-func newMachine(t testing.TB, shimName, runtime string) *machine {
+func newMachine(t testing.TB, shimName, runtimeName string) *machine {
 	t.Helper()
-	m := &machine{Machine: ocitest.Real(t, runtime)}
+	m := &machine{Machine: ocitest.Real(t, runtimeName)}
 	dir := filepath.Dir(m.Config.RunDir)
 	stdioProgram, err := shim.InstallStdio(filepath.Join(dir, "lib"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.cfg = shim.Config{
-		Name: "shim", Path: ocitest.Binary(t, shimName), Runtime: ocitest.Binary(t, runtime), Stdio: stdioProgram,
+		Name: "shim", Path: ocitest.Binary(t, shimName), Runtime: ocitest.Binary(t, runtimeName), Stdio: stdioProgram,
 		Root: filepath.Join(dir, "h"), RunDir: m.Config.RunDir, Log: logrus.New(),
 	}
 	m.New = func() ocitest.Runtime { return m.open(t) }
@@ -87,4 +91,52 @@ func (p podRuntime) Create(ctx context.Context, r oci.CreateRequest) (process.Pr
 // is always the infra container: when it ends, the shim may not learn its exit status.
 func TestGVisorShim(t *testing.T) {
 	ocitest.Suite(t, func(t *testing.T) *ocitest.Harness { return &gvisorMachine(t).inPod(t).Harness })
+}
+
+// vmMachine is a handler whose pods run in virtual machines, of User-Mode Linux.
+func vmMachine(t testing.TB) *machine {
+	m := newMachine(t, "containerd-shim-podvm-v1", "runc")
+	m.cfg.Runtime = ""
+	images := filepath.Join(filepath.Dir(ocitest.Binary(t, "containerd-shim-podvm-v1")), "vm")
+	m.cfg.Options = map[string]any{"driver": "uml", "images": images}
+	netns := networkNamespace(t)
+	plain := m.Spec
+	m.Spec = func(args ...string) *specs.Spec {
+		s := plain(args...)
+		s.Linux.Namespaces = append(s.Linux.Namespaces, specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: netns})
+		return s
+	}
+	return m
+}
+
+// networkNamespace returns the path of a new one, which the test's end removes.
+func networkNamespace(t testing.TB) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "net")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	made := make(chan error)
+	go func() { // the thread ends with the goroutine
+		runtime.LockOSThread()
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		if err == nil {
+			err = unix.Mount(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()), path, "", unix.MS_BIND, "")
+		}
+		made <- err
+	}()
+	if err := <-made; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(path, 0); err != nil {
+			t.Errorf("unmount %s: %v", path, err)
+		}
+	})
+	return path
+}
+
+// TestVMShim runs the suite on containers that share one virtual machine, as in a pod.
+func TestVMShim(t *testing.T) {
+	ocitest.Suite(t, func(t *testing.T) *ocitest.Harness { return &vmMachine(t).inPod(t).Harness })
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -28,6 +29,15 @@ var layers = []layer{
 	{"cmd/budget", nil, "what users may cost podd: a leaf, passed to the packages that enforce it"},
 	{"checkpoint", nil, "records must be readable without the packages of pods; it also writes files " +
 		"atomically for all"},
+	{"oci/vm/wire", nil, "what the host and a guest say to each other, whoever runs there"},
+	{"oci/vm/guest/env", nil, "names by which the host and the agent agree"},
+	{"oci/vm/guest", []string{"oci/vm/guest/env", "oci/vm/wire"}, "the agent of a guest knows nothing of the host"},
+	{"oci/vm/image", nil, "it builds files, whatever boots them"},
+	{"oci/vm/jail", nil, "a view of the host, whatever runs in it"},
+	{"oci/vm/vmm", []string{"oci/vm/guest/env"}, "it starts a machine, without containers, networks and files"},
+	{"oci/vm/shim", []string{"oci/vm/guest/env", "oci/vm/image", "oci/vm/jail", "oci/vm/vmm", "oci/vm/wire"},
+		"the shim of a pod's machine; it is called by containerd's protocol, so it imports nothing of podd"},
+	{"oci/vm/cmd", []string{"oci/vm/guest", "oci/vm/image", "oci/vm/shim", "oci/vm/vmm"}, "wiring"},
 	{"oci/cgroups", []string{"oci/process"},
 		"cgroups are read, limited, killed and removed by path or process, whatever runs in them"},
 	{"oci/process", nil, "a process is identified by pid and start time, whatever it runs"},
@@ -129,19 +139,29 @@ type pkg struct {
 	GoFiles                    []string
 }
 
-// packages lists the module's packages.
-func packages(t *testing.T) []pkg {
+// modules are the directories of the modules that hold code of the product.
+var modules = []string{".", "oci/vm"}
+
+// packages lists the packages of the modules.
+func packages(t *testing.T) (list []pkg) {
+	t.Helper()
+	for _, dir := range modules {
+		list = append(list, packagesOf(t, dir)...)
+	}
+	return list
+}
+
+func packagesOf(t *testing.T, dir string) (list []pkg) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Name,Dir,Doc,Imports,GoFiles", "-tags",
 		"containers_image_openpgp", "./...")
-	cmd.Dir = "../.."
+	cmd.Dir = filepath.Join("../..", dir)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("go list: %v: %s", err, stderr.String())
 	}
-	var list []pkg
 	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p pkg
 		if err := dec.Decode(&p); errors.Is(err, io.EOF) {

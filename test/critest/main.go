@@ -5,7 +5,8 @@
 //
 // A round is all specs in random order, and then the streaming specs again over WebSocket; critest's default is SPDY.
 //
-// The specs in skip.txt are skipped, and those in skip-gvisor.txt with gVisor's handlers; the files have the reasons.
+// The specs in skip.txt are skipped, those in skip-gvisor.txt with gVisor's handlers, and those in skip-vm.txt with
+// that of virtual machines; the files have the reasons.
 // Log and JUnit report of each run are in DIR (default bin/critest.d).
 package main
 
@@ -36,10 +37,16 @@ var skipFile string
 //go:embed skip-gvisor.txt
 var skipGVisor string
 
+//go:embed skip-vm.txt
+var skipVM string
+
 // skips returns the names of the specs to skip with a handler, in the form of skip.txt.
 func skips(handler string) string {
 	if strings.HasPrefix(handler, "gvisor") {
 		return skipFile + "\n" + skipGVisor
+	}
+	if strings.HasPrefix(handler, "vm") {
+		return skipFile + "\n" + skipVM
 	}
 	return skipFile
 }

@@ -18,19 +18,21 @@ func TestSkipRegexp(t *testing.T) {
 }
 
 func TestEverySkippedSpecHasAReason(t *testing.T) {
-	for line := range strings.Lines(skips("gvisor")) {
+	for line := range strings.Lines(skips("gvisor") + "\n" + skips("vm")) {
 		name, reason, _ := strings.Cut(line, "#")
 		if strings.TrimSpace(name) != "" && len(strings.TrimSpace(reason)) < 20 {
 			t.Errorf("line %q: reason has less than 20 characters", line)
 		}
 	}
-	for _, handler := range []string{"runc", "gvisor-shim"} {
+	for _, handler := range []string{"runc", "gvisor-shim", "vm"} {
 		if re := skipRegexp(skips(handler)); strings.HasPrefix(re, "|") || strings.Contains(re, "||") {
 			t.Errorf("skipRegexp for %s has an empty alternative, which would skip everything", handler)
 		}
 	}
-	if skips("runc") == skips("gvisor-shim") {
-		t.Error("skips are the same for runc and gvisor-shim, want those of skip-gvisor.txt for the latter")
+	for _, handler := range []string{"gvisor-shim", "vm"} {
+		if skips("runc") == skips(handler) {
+			t.Errorf("skips are the same for runc and %s, want those of its file for the latter", handler)
+		}
 	}
 }
 

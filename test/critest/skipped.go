@@ -15,9 +15,10 @@ var reasons = []struct {
 	holds func(handler string) bool
 }{
 	{"AppArmor is disabled on this host", func(string) bool { return !appArmor() }},
-	// crun before 1.9 does not report user namespaces; Debian 12 has 1.8.1. gVisor does not map ids.
+	// crun before 1.9 does not report user namespaces; Debian 12 has 1.8.1. gVisor does not map ids. A virtual machine's
+	// users are not the node's.
 	{"no runtime handler found which supports user namespaces", func(handler string) bool {
-		return handler == "crun" || strings.HasPrefix(handler, "gvisor")
+		return handler == "crun" || strings.HasPrefix(handler, "gvisor") || strings.HasPrefix(handler, "vm")
 	}},
 	// runsc has no such mount option.
 	{"runtime does not implement recursive readonly mounts",

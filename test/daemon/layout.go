@@ -64,6 +64,16 @@ type = "shim"
 path = "containerd-shim-runsc-v1"
 options = {net-raw = "true", oci-seccomp = "true", allow-suid = "true"}
 
+[runtime.handlers.vm]
+type = "shim"
+path = "containerd-shim-podvm-v1"
+options = {driver = "uml", images = %[7]q}
+
+[runtime.handlers.vm-qemu]
+type = "shim"
+path = "containerd-shim-podvm-v1"
+options = {driver = "qemu", accelerator = "tcg", images = %[7]q}
+
 [network]
 conf_dir = %q
 bin_dirs = [%q]
@@ -72,8 +82,8 @@ bin_dirs = [%q]
 registries_conf = %q
 registries_conf_dir = %q
 policy = %q
-`, d.Path("root"), d.Path("run"), d.opts.Handler, programs, d.Path("seccomp"), d.Path("cdi"), d.Path("net.d"),
-		plugins, registries, d.Path("registries.conf.d"), policy)
+`, d.Path("root"), d.Path("run"), d.opts.Handler, programs, d.Path("seccomp"), d.Path("cdi"),
+		filepath.Join(bin, "vm"), d.Path("net.d"), plugins, registries, d.Path("registries.conf.d"), policy)
 	if err := os.WriteFile(d.Path("podd.toml"), []byte(conf), 0o644); err != nil {
 		return err
 	}

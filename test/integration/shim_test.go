@@ -24,7 +24,7 @@ func runcShim() []string {
 func TestShimKilled(t *testing.T) {
 	t.Parallel()
 	k := start(t, runcShim()...)
-	for _, handler := range []string{"runc-shim", "gvisor-shim"} {
+	for _, handler := range []string{"runc-shim", "gvisor-shim", "vm"} {
 		t.Run(handler, func(t *testing.T) {
 			k := k.sub(t)
 			other := k.mixedPod(handler)

@@ -1,0 +1,146 @@
+// Package jail is the view of the host that a pod's virtual machine monitor has: the pod's network namespace, and a
+// mount namespace of its own, whose root has only the monitor's programs and the directory that the guest gets. It has
+// no path to the host's other files. The kernel removes the mounts with the last process in it, so that nothing is left
+// when the shim and the monitor are killed.
+package jail
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Paths in the jail.
+const (
+	// Shared is what the guest gets: a directory for each container.
+	Shared = "/shared"
+	// Memory is a tmpfs for the guest's memory, Temp for sockets and the like.
+	Memory = "/dev/shm"
+	Temp   = "/tmp"
+	// Work is the working directory of the programs, by which the caller of a shim finds them: the pod's bundle.
+	Work = "/bundle"
+)
+
+// Config describes a jail.
+type Config struct {
+	// Netns is the path of the pod's network namespace.
+	Netns string
+	// Bundle is mounted at Work. Files are paths on the host by paths in the jail. All are read-only.
+	Bundle string
+	Files  map[string]string
+	// Capabilities are kept by the programs, besides those for files of many users.
+	Capabilities []uintptr
+	// Memory is the size of the tmpfs for the guest's memory, in MiB.
+	Memory int
+}
+
+// Jail is a thread that lives in the namespaces. It must be closed.
+type Jail struct {
+	work   chan func()
+	mounts map[string][]string // of each container; only on the thread
+	close  sync.Once
+}
+
+// New makes a jail.
+func New(c Config) (*Jail, error) {
+	trees, err := openTrees(c)
+	if err != nil {
+		return nil, err
+	}
+	defer trees.close()
+	j := &Jail{work: make(chan func()), mounts: map[string][]string{}}
+	ready := make(chan error)
+	go onOwnThread(func() {
+		err := enter(c, trees)
+		ready <- err
+		if err != nil {
+			return
+		}
+		for f := range j.work {
+			f()
+		}
+	})
+	return j, <-ready
+}
+
+// onOwnThread runs f on a thread that ends with it. It is never the main thread, which does not end, and whose
+// namespaces /proc/self shows.
+func onOwnThread(f func()) {
+	runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+	if unix.Gettid() != os.Getpid() {
+		f()
+		return
+	}
+	started := make(chan struct{})
+	go onOwnThread(func() { close(started); f() }) // not on the main thread, which is locked here
+	<-started
+	runtime.UnlockOSThread()
+}
+
+// Do runs f on the thread, where paths and network are those of the jail.
+func (j *Jail) Do(f func() error) error {
+	done := make(chan error, 1)
+	j.work <- func() { done <- f() }
+	return <-done
+}
+
+// Start starts a program in the jail. Its parent is the thread: with Pdeathsig it ends at the latest with the jail.
+func (j *Jail) Start(cmd *exec.Cmd) error { return j.Do(cmd.Start) }
+
+// Close ends the thread. The mounts vanish with the last program. It can be called again.
+func (j *Jail) Close() { j.close.Do(func() { close(j.work) }) }
+
+// enter takes the calling thread into new namespaces.
+func enter(c Config, t trees) error {
+	netns, err := os.Open(c.Netns)
+	if err != nil {
+		return fmt.Errorf("network namespace: %w", err)
+	}
+	defer netns.Close()
+	if err := unix.Setns(int(netns.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("enter network namespace %s: %w", c.Netns, err)
+	}
+	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("new mount namespace: %w", err)
+	}
+	if err := buildRoot(c, t); err != nil {
+		return fmt.Errorf("root directory of the virtual machine monitor: %w", err)
+	}
+	// Programs inherit it: one without privileges could not enter it.
+	if err := unix.Chdir(Work); err != nil {
+		return err
+	}
+	return limitCapabilities(c.Capabilities)
+}
+
+// fileCapabilities are the capabilities that programs in the jail keep: the files of the guest belong to many users.
+func fileCapabilities() []uintptr {
+	return []uintptr{
+		unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_FOWNER, unix.CAP_FSETID,
+		unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_SETFCAP,
+	}
+}
+
+// limitCapabilities limits those of the programs that the thread starts, not its own. more are kept, too.
+func limitCapabilities(more []uintptr) error {
+	kept := append(fileCapabilities(), more...)
+	for c := range uintptr(64) {
+		if slices.Contains(kept, c) {
+			continue
+		}
+		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
+		if errors.Is(err, unix.EINVAL) {
+			return nil // the kernel has no more
+		}
+		if err != nil {
+			return fmt.Errorf("drop capability %d: %w", c, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,202 @@
+package jail
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+)
+
+// newJail makes a jail in this process' network namespace. Needs root.
+func newJail(t *testing.T) *Jail {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	j, err := New(Config{
+		Netns: "/proc/self/ns/net", Bundle: t.TempDir(), Memory: 1,
+		Files: map[string]string{"/busybox": "/bin/busybox"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(j.Close)
+	return j
+}
+
+// run returns the output of a shell in the jail.
+func run(t *testing.T, j *Jail, script string) string {
+	t.Helper()
+	cmd := exec.Command("/busybox", "sh", "-c", script)
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := j.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // the output has the error
+	return out.String()
+}
+
+// TestJailShowsNothingElse: a program in the jail sees its own files, and none of the host.
+func TestJailShowsNothingElse(t *testing.T) {
+	j := newJail(t)
+	if got, want := run(t, j, "/busybox ls /"), "bundle\nbusybox\ndev\nproc\nshared\ntmp\n"; got != want {
+		t.Errorf("the root has %q, want %q", got, want)
+	}
+	if got := run(t, j, "/busybox cat /proc/self/mounts"); strings.Contains(got, " /old") ||
+		strings.Count(got, "podd-vm") != 4 {
+		t.Errorf("mounts = %q, want four of the jail's own", got)
+	}
+	for _, write := range []string{"echo >/bundle/x", "echo >/busybox", "echo >/proc/sys/kernel/hostname"} {
+		if got := run(t, j, write); !strings.Contains(got, "Read-only file system") {
+			t.Errorf("%s: %q, want a read-only file system", write, got)
+		}
+	}
+}
+
+// TestJailLimitsCapabilities: programs keep the capabilities for files, and cannot make devices or mounts.
+func TestJailLimitsCapabilities(t *testing.T) {
+	j := newJail(t)
+	got := run(t, j, "/busybox grep CapEff /proc/self/status")
+	if want := "CapEff:\t00000000800000df\n"; got != want {
+		t.Errorf("capabilities = %q, want %q", got, want)
+	}
+	if got := run(t, j, "/busybox mknod /tmp/d b 8 0"); !strings.Contains(got, "not permitted") {
+		t.Errorf("mknod: %q, want that it is not permitted", got)
+	}
+}
+
+// TestShare: a container's sources appear while the jail is in use, follow the host, and are read-only as asked for.
+func TestShare(t *testing.T) {
+	j := newJail(t)
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "f"), "one")
+	if err := j.AddContainer("c", []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	for number, s := range []Source{
+		{Path: dir}, {Path: dir, ReadOnly: true}, {Path: filepath.Join(dir, "f")},
+	} {
+		if _, err := j.Share("c", number, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := run(t, j, "cd /shared/c; /busybox cat config.json 0/f 1/f 2"), "{}oneoneone"; got != want {
+		t.Errorf("content = %q, want %q", got, want)
+	}
+	if got := run(t, j, "echo two >/shared/c/1/f"); !strings.Contains(got, "Read-only file system") {
+		t.Errorf("write to a read-only source: %q", got)
+	}
+	run(t, j, "echo two >/shared/c/0/f")
+	if data, _ := os.ReadFile(filepath.Join(dir, "f")); string(data) != "two\n" {
+		t.Errorf("the host has %q, want what the jail wrote", data)
+	}
+	if err := j.RemoveContainer("c"); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t, j, "/busybox ls /shared"); got != "" {
+		t.Errorf("left: %q", got)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "f")); err != nil {
+		t.Errorf("the host's file: %v", err)
+	}
+}
+
+// TestReadOnlySourceKeepsMountsBelow: read-only concerns the mount itself, and with RecursiveReadOnly those below.
+func TestReadOnlySourceKeepsMountsBelow(t *testing.T) {
+	j := newJail(t)
+	dir := t.TempDir()
+	below := filepath.Join(dir, "below")
+	if err := os.Mkdir(below, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("test", below, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(below, unix.MNT_DETACH) })
+	if err := j.AddContainer("c", nil); err != nil {
+		t.Fatal(err)
+	}
+	for number, s := range []Source{{Path: dir, ReadOnly: true}, {Path: dir, RecursiveReadOnly: true}} {
+		if _, err := j.Share("c", number, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := run(t, j, "echo x >/shared/c/0/below/x"); got != "" {
+		t.Errorf("write below a read-only source: %q, want success", got)
+	}
+	if got := run(t, j, "echo x >/shared/c/1/below/y"); !strings.Contains(got, "Read-only file system") {
+		t.Errorf("write below a recursively read-only source: %q", got)
+	}
+	if err := j.RemoveContainer("c"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(below, "x")); err != nil {
+		t.Errorf("the mount on the host: %v, want it with the file", err)
+	}
+}
+
+// TestShareRefuses: what a machine cannot have is refused by name, and a guest's link is not followed.
+func TestShareRefuses(t *testing.T) {
+	j := newJail(t)
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.AddContainer("c", nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{fifo, "/dev/null"} {
+		_, err := j.Share("c", 0, Source{Path: path})
+		if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), path) {
+			t.Errorf("Share(%s) = %v, want an invalid argument that names it", path, err)
+		}
+	}
+	run(t, j, "/busybox mkdir /shared/other; /busybox ln -s /shared/other /shared/linked; /busybox ln -s /tmp /shared/c/5")
+	if err := j.AddContainer("linked", nil); err == nil {
+		t.Error("AddContainer on a link of the guest = nil, want an error")
+	}
+	if _, err := j.Share("linked", 0, Source{Path: t.TempDir()}); !errors.Is(err, unix.ELOOP) {
+		t.Errorf("Share through a link = %v, want %v", err, unix.ELOOP)
+	}
+	if _, err := j.Share("c", 5, Source{Path: t.TempDir()}); !errors.Is(err, unix.EEXIST) {
+		t.Errorf("Share on a link = %v, want %v", err, unix.EEXIST)
+	}
+}
+
+// TestNothingOutlivesTheJail: the host never sees the mounts, and programs end with the jail.
+func TestNothingOutlivesTheJail(t *testing.T) {
+	j := newJail(t)
+	dir := t.TempDir()
+	if err := j.AddContainer("c", nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := j.Share("c", 0, Source{Path: dir}); err != nil {
+		t.Fatal(err)
+	}
+	if mounts, err := os.ReadFile("/proc/self/mounts"); err != nil || strings.Contains(string(mounts), "podd-vm") {
+		t.Errorf("the host has mounts of the jail, %v:\n%s", err, mounts)
+	}
+	cmd := exec.Command("/busybox", "sleep", "1000")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := j.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	j.Close()
+	if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("the program = %v, want it killed", err)
+	}
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,168 @@
+package jail
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// trees are detached mounts of the host, by their paths in the jail.
+type trees map[string]int
+
+func (t trees) close() {
+	for _, fd := range t {
+		_ = unix.Close(fd)
+	}
+}
+
+// openTrees clones the mounts that the jail gets, where the host's paths are still known.
+func openTrees(c Config) (trees, error) {
+	t := trees{}
+	binds := map[string]string{Work: c.Bundle, "/proc": "/proc"}
+	maps.Copy(binds, c.Files)
+	for target, source := range binds {
+		fd, err := cloneTree(source, unix.MOUNT_ATTR_RDONLY)
+		if err != nil {
+			t.close()
+			return nil, err
+		}
+		t[target] = fd
+	}
+	return t, nil
+}
+
+// cloneTree returns a detached copy of the mounts at and below a path. Nothing that happens to it reaches the host's
+// mounts. The attributes are set on the top mount.
+func cloneTree(path string, attributes uint64) (int, error) {
+	fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+	if err != nil {
+		return -1, fmt.Errorf("open mount tree %s: %w", path, err)
+	}
+	err = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &unix.MountAttr{Propagation: unix.MS_SLAVE})
+	if err == nil && attributes != 0 {
+		err = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: attributes})
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return -1, fmt.Errorf("mount attributes of %s: %w", path, err)
+	}
+	return fd, nil
+}
+
+// attachTree mounts a detached tree on an open directory or file.
+func attachTree(tree, target int) error {
+	return unix.MoveMount(tree, "", target, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+}
+
+const (
+	// base is where the new root is built; any directory will do, it is covered only here.
+	base = "/tmp"
+	// sharedOptions bound what a guest can write beside its containers' directories.
+	sharedOptions = "mode=755,size=16m,nr_inodes=16k"
+)
+
+// buildRoot makes a new root directory and leaves the old one.
+func buildRoot(c Config, t trees) error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	for _, m := range []struct{ path, options string }{
+		{"", "mode=755,size=1m"},
+		{Memory, fmt.Sprintf("mode=755,size=%dm", c.Memory+16)},
+		{Temp, "mode=700,size=1m"},
+		{Shared, sharedOptions},
+	} {
+		if err := os.MkdirAll(base+m.path, 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount("podd-vm", base+m.path, "tmpfs", unix.MS_NOSUID, m.options); err != nil {
+			return err
+		}
+	}
+	if err := makeDevices(base + "/dev"); err != nil {
+		return err
+	}
+	for target, tree := range t {
+		if err := attachAt(tree, base+target); err != nil {
+			return fmt.Errorf("%s: %w", target, err)
+		}
+	}
+	return errors.Join(linkLibraries(), changeRoot())
+}
+
+// linkLibraries makes the links of a merged /usr, if the jail has the host's.
+func linkLibraries() error {
+	if _, err := os.Lstat(base + "/usr"); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var errs []error
+	for _, name := range []string{"lib", "lib64"} {
+		errs = append(errs, os.Symlink("usr/"+name, filepath.Join(base, name)))
+	}
+	return errors.Join(errs...)
+}
+
+// makeDevices makes those that a monitor opens.
+func makeDevices(dir string) error {
+	for _, d := range []struct {
+		name         string
+		major, minor uint32
+	}{
+		{"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8}, {"urandom", 1, 9}, {"net/tun", 10, 200},
+	} {
+		path := filepath.Join(dir, d.name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(d.major, d.minor))); err != nil {
+			return fmt.Errorf("device %s: %w", d.name, err)
+		}
+	}
+	return nil
+}
+
+// attachAt makes the mount point, a directory or a file as the tree is, and mounts the tree.
+func attachAt(tree int, path string) error {
+	isDir, err := isDirectory(tree)
+	if err != nil {
+		return err
+	}
+	if isDir {
+		err = os.MkdirAll(path, 0o755)
+	} else if err = os.MkdirAll(filepath.Dir(path), 0o755); err == nil {
+		err = os.WriteFile(path, nil, 0o644)
+	}
+	if err != nil {
+		return err
+	}
+	target, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(target)
+	return attachTree(tree, target)
+}
+
+func isDirectory(fd int) (bool, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return false, err
+	}
+	return st.Mode&unix.S_IFMT == unix.S_IFDIR, nil
+}
+
+func changeRoot() error {
+	const old = "/old"
+	if err := os.Mkdir(base+old, 0o700); err != nil {
+		return err
+	}
+	if err := unix.PivotRoot(base, base+old); err != nil {
+		return fmt.Errorf("change the root: %w", err)
+	}
+	return errors.Join(unix.Chdir("/"), unix.Unmount(old, unix.MNT_DETACH), os.Remove(old))
+}

@@ -1,0 +1,192 @@
+package shim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	task "github.com/containerd/containerd/api/runtime/task/v3"
+	"github.com/containerd/log"
+	"github.com/containerd/ttrpc"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/oci/vm/image"
+	"github.com/podd-project/podd/oci/vm/jail"
+	"github.com/podd-project/podd/oci/vm/vmm"
+	"github.com/podd-project/podd/oci/vm/wire"
+)
+
+// bootTimeout is how long a machine may take until its agent answers, on a slow machine without KVM.
+const bootTimeout = 90 * time.Second
+
+// consoleLines are the lines of the console in the error of a machine that does not start.
+const consoleLines = 12
+
+type bootRequest struct {
+	id, bundle string
+	spec       *specs.Spec
+	options    Options
+}
+
+// boot starts the machine of a pod and sets it up. After an error nothing of it is left.
+func (s *Service) boot(ctx context.Context, r bootRequest) (_ *pod, err error) {
+	p := &pod{id: r.id, containers: map[string]bool{}, pipes: map[processKey][]string{}}
+	defer func() {
+		if err != nil {
+			p.end(0)
+		}
+	}()
+	if err := joinCgroup(r.spec.Linux.CgroupsPath); err != nil {
+		return nil, err
+	}
+	netns, err := networkNamespace(r.spec)
+	if err != nil {
+		return nil, err
+	}
+	files, err := imageFiles(r.options)
+	if err != nil {
+		return nil, err
+	}
+	memory := r.options.size(sandboxMemory(r.spec))
+	config := jail.Config{Netns: netns, Bundle: r.bundle, Files: files, Memory: memory}
+	kvm := r.options.useKVM()
+	if r.options.Driver == vmm.QEMU {
+		config.Capabilities = qemuCapabilities()
+		if !kvm {
+			log.G(ctx).Warn("the pod's virtual machine is emulated: without KVM it is slow, and no wall against hostile code")
+		}
+	}
+	p.jail, err = jail.New(config)
+	if err != nil {
+		return nil, err
+	}
+	network, err := connectNetwork(p.jail, r.options.Driver == vmm.QEMU)
+	if err != nil {
+		return nil, fmt.Errorf("network: %w", err)
+	}
+	p.machine, err = vmm.Start(p.jail, r.options.Driver, vmm.Config{
+		Kernel: "/" + image.KernelFile, Initrd: "/" + image.InitrdFile, Shared: jail.Shared, Temp: jail.Temp,
+		MemoryDir: jail.Memory, Memory: memory, CPUs: 1, KVM: kvm, NICs: network.nics,
+	})
+	if err != nil {
+		return nil, err
+	}
+	setup := wire.Pod{
+		Hostname: r.spec.Hostname, Sysctls: r.spec.Linux.Sysctl, Interfaces: network.interfaces, Routes: network.routes,
+	}
+	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
+	defer cancel()
+	if err := p.connect(ctx, setup); err != nil {
+		return nil, fmt.Errorf("%w; the end of its console:\n%s", err, p.machine.Console.Lines(consoleLines))
+	}
+	go s.watchEvents(p)
+	return p, nil
+}
+
+// qemuCapabilities are those that virtiofsd needs in addition. QEMU has none.
+func qemuCapabilities() []uintptr {
+	return []uintptr{unix.CAP_MKNOD, unix.CAP_SETPCAP, unix.CAP_SYS_CHROOT, unix.CAP_SYS_ADMIN}
+}
+
+// networkNamespace returns the path of the pod's.
+func networkNamespace(spec *specs.Spec) (string, error) {
+	for _, n := range spec.Linux.Namespaces {
+		if n.Type == specs.NetworkNamespace && n.Path != "" {
+			return n.Path, nil
+		}
+	}
+	return "", invalid("the pod has no network namespace: a virtual machine cannot use the host's network")
+}
+
+// imageFiles are the files of the guest image, by their paths in the jail.
+func imageFiles(o Options) (map[string]string, error) {
+	dir := filepath.Join(o.Images, o.Driver)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("no guest image for driver %s: %w (build one with podd-vm-image)", o.Driver, err)
+	}
+	files := map[string]string{}
+	if o.Driver == vmm.QEMU { // QEMU, virtiofsd and their libraries
+		files["/usr"] = "/usr"
+		if o.useKVM() {
+			files["/dev/kvm"] = "/dev/kvm"
+		}
+	}
+	for _, e := range entries {
+		files["/"+e.Name()] = filepath.Join(dir, e.Name())
+	}
+	for _, name := range []string{image.KernelFile, image.InitrdFile} {
+		if files["/"+name] == "" {
+			return nil, fmt.Errorf("no file %s in %s: build the image with podd-vm-image", name, dir)
+		}
+	}
+	return files, nil
+}
+
+// annotationMemory is the memory limit of the pod in bytes.
+const annotationMemory = "io.kubernetes.cri.sandbox-memory"
+
+func sandboxMemory(spec *specs.Spec) int64 {
+	n, err := strconv.ParseInt(spec.Annotations[annotationMemory], 10, 64)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}
+
+// connect waits for the agent and has it set up the machine.
+func (p *pod) connect(ctx context.Context, setup wire.Pod) error {
+	line := p.machine.Line
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := line.SetReadDeadline(deadline); err != nil {
+			return err
+		}
+	}
+	stop := context.AfterFunc(ctx, func() { _ = line.Close() })
+	defer stop()
+	if err := wire.ReadHello(line); err != nil {
+		if p.machine.HasEnded() {
+			err = errors.New("it has ended")
+		}
+		return err
+	}
+	if err := line.SetReadDeadline(noDeadline); err != nil {
+		return err
+	}
+	var carrier io.ReadWriteCloser = line
+	if p.machine.Paced {
+		carrier = wire.NewPaced(line)
+	}
+	var err error
+	if p.session, err = wire.Host(carrier, logWriter{}); err != nil {
+		return err
+	}
+	tasks, err := p.open(wire.Header{Kind: wire.Task})
+	if err != nil {
+		return err
+	}
+	p.tasks = task.NewTTRPCTaskClient(ttrpc.NewClient(tasks))
+	c, err := p.open(wire.Header{Kind: wire.Setup})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := wire.WriteBody(c, setup); err != nil {
+		return err
+	}
+	return readResult(ctx, c)
+}
+
+// logWriter is the log of the session.
+type logWriter struct{}
+
+func (logWriter) Write(b []byte) (int, error) {
+	log.L.WithField("session", string(b[:min(len(b), 200)])).Debug("session with the guest")
+	return len(b), nil
+}

@@ -1,0 +1,49 @@
+package shim
+
+import (
+	"context"
+	"net"
+	"time"
+
+	eventsapi "github.com/containerd/containerd/api/events"
+	"github.com/containerd/containerd/v2/core/runtime"
+	"github.com/containerd/log"
+
+	"github.com/podd-project/podd/oci/vm/wire"
+)
+
+// headerTimeout is how long the guest may take to say what a stream of its own is for.
+const headerTimeout = 10 * time.Second
+
+// watchEvents takes the streams that the guest opens, one at a time, until the session ends.
+func (s *Service) watchEvents(p *pod) {
+	for {
+		c, err := p.session.Accept()
+		if err != nil {
+			return
+		}
+		s.takeEvent(p, c)
+	}
+}
+
+// takeEvent publishes the event of an out-of-memory kill, if the container exists.
+func (s *Service) takeEvent(p *pod, c net.Conn) {
+	defer c.Close()
+	_ = c.SetReadDeadline(time.Now().Add(headerTimeout))
+	var h wire.Header
+	if err := wire.ReadLine(c, &h); err != nil || h.Kind != wire.Event || !p.has(h.ID) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, headerTimeout)
+	defer cancel()
+	err := s.publisher.Publish(ctx, runtime.TaskOOMEventTopic, &eventsapi.TaskOOM{ContainerID: h.ID})
+	if err != nil {
+		log.L.WithError(err).Warn("failed to publish an out-of-memory kill")
+	}
+}
+
+func (p *pod) has(id string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.containers[id]
+}

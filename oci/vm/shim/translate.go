@@ -1,0 +1,138 @@
+package shim
+
+import (
+	"fmt"
+	"slices"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/podd-project/podd/oci/vm/jail"
+)
+
+// translated is a container's specification for the guest.
+type translated struct {
+	spec *specs.Spec
+	// sources are the files of the host that the guest gets, by their number in the container's directory.
+	sources []jail.Source
+}
+
+// translate turns the specification of a container for the host into one for the guest: the machine is the pod, so its
+// namespaces but those of processes and mounts are the pod's. What a virtual machine cannot give is refused by name.
+// infraPid is that of the infra container in the guest, 0 for itself.
+func translate(id string, host *specs.Spec, infraPid uint32) (translated, error) {
+	t := translated{spec: clone(host)}
+	s := t.spec
+	if err := refuse(s); err != nil {
+		return t, err
+	}
+	s.Version = "1.0.2" // every runtime takes it
+	s.Hostname, s.Domainname, s.Hooks = "", "", nil
+	s.Annotations = nil
+	s.Process.ApparmorProfile, s.Process.SelinuxLabel = "", ""
+	l := s.Linux
+	l.MountLabel, l.Sysctl, l.IntelRdt = "", nil, nil
+	l.CgroupsPath = "/pod/" + id
+	l.Namespaces = guestNamespaces(l.Namespaces, infraPid)
+	t.translateResources()
+	s.Root.Path = t.share(id, jail.Source{Path: s.Root.Path})
+	for i := range s.Mounts {
+		if err := t.translateMount(id, &s.Mounts[i]); err != nil {
+			return t, err
+		}
+	}
+	return t, nil
+}
+
+// clone copies what translate changes.
+func clone(s *specs.Spec) *specs.Spec {
+	c := *s
+	process, linux, root := *s.Process, *s.Linux, *s.Root
+	c.Process, c.Linux, c.Root, c.Mounts = &process, &linux, &root, slices.Clone(s.Mounts)
+	return &c
+}
+
+// refuse returns an error for what no virtual machine can give.
+func refuse(s *specs.Spec) error {
+	l := s.Linux
+	if len(l.Devices) > 0 {
+		return invalid("device %s: a virtual machine does not have the devices of the host", l.Devices[0].Path)
+	}
+	if len(l.UIDMappings) > 0 || len(l.GIDMappings) > 0 {
+		return invalid("a user namespace: not supported in a virtual machine")
+	}
+	for _, n := range l.Namespaces {
+		switch {
+		case n.Type == specs.UserNamespace:
+			return invalid("a user namespace: not supported in a virtual machine")
+		case n.Type == specs.PIDNamespace && n.Path != "":
+			return invalid("PID namespace %s: a virtual machine does not share it with the host", n.Path)
+		}
+	}
+	return nil
+}
+
+// guestNamespaces are those of the container in the guest. Without a PID namespace of its own it is in that of the
+// infra container.
+func guestNamespaces(host []specs.LinuxNamespace, infraPid uint32) []specs.LinuxNamespace {
+	pid := specs.LinuxNamespace{Type: specs.PIDNamespace}
+	own := slices.ContainsFunc(host, func(n specs.LinuxNamespace) bool { return n.Type == specs.PIDNamespace })
+	if !own && infraPid != 0 {
+		pid.Path = fmt.Sprintf("/proc/%d/ns/pid", infraPid)
+	}
+	guest := []specs.LinuxNamespace{pid, {Type: specs.MountNamespace}}
+	if slices.ContainsFunc(host, func(n specs.LinuxNamespace) bool { return n.Type == specs.CgroupNamespace }) {
+		guest = append(guest, specs.LinuxNamespace{Type: specs.CgroupNamespace})
+	}
+	return guest
+}
+
+// translateResources leaves out what belongs to the host: its processors, memory nodes and huge pages.
+func (t *translated) translateResources() {
+	if t.spec.Linux.Resources == nil {
+		return
+	}
+	r := *t.spec.Linux.Resources
+	t.spec.Linux.Resources = guestResources(&r)
+}
+
+// guestResources changes r.
+func guestResources(r *specs.LinuxResources) *specs.LinuxResources {
+	r.HugepageLimits = nil
+	if r.CPU != nil {
+		cpu := *r.CPU
+		cpu.Cpus, cpu.Mems = "", ""
+		r.CPU = &cpu
+	}
+	return r
+}
+
+// share adds a source and returns its path in the guest.
+func (t *translated) share(id string, s jail.Source) string {
+	t.sources = append(t.sources, s)
+	return fmt.Sprintf("%s/%d", jail.Container(id), len(t.sources)-1)
+}
+
+// translateMount gives the guest the source of a bind mount.
+func (t *translated) translateMount(id string, m *specs.Mount) error {
+	if m.Type != "bind" && !slices.Contains(m.Options, "bind") && !slices.Contains(m.Options, "rbind") {
+		return nil
+	}
+	if m.Destination == "/dev/shm" { // the guest has its own, for all containers of the pod
+		m.Source = "/dev/shm"
+		return nil
+	}
+	if slices.Contains(m.Options, "rshared") || slices.Contains(m.Options, "shared") {
+		return invalid("mount %s: Bidirectional propagation: mounts in a virtual machine do not reach the host",
+			m.Destination)
+	}
+	if len(m.UIDMappings) > 0 || len(m.GIDMappings) > 0 {
+		return invalid("mount %s: id mappings: not supported in a virtual machine", m.Destination)
+	}
+	s := jail.Source{
+		Path: m.Source, ReadOnly: slices.Contains(m.Options, "ro"), RecursiveReadOnly: slices.Contains(m.Options, "rro"),
+	}
+	m.Source = t.share(id, s)
+	// The host makes it read-only, without the mounts below it as on the host; the guest sees no mounts below it.
+	m.Options = slices.DeleteFunc(slices.Clone(m.Options), func(o string) bool { return o == "ro" || o == "rro" })
+	return nil
+}

@@ -1,0 +1,114 @@
+package shim
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/podd-project/podd/oci/vm/jail"
+)
+
+func hostSpec() *specs.Spec {
+	return &specs.Spec{
+		Version: "1.2.0", Hostname: "web-0", Annotations: map[string]string{"a": "b"},
+		Process: &specs.Process{Args: []string{"sh"}, ApparmorProfile: "p", SelinuxLabel: "l"},
+		Root:    &specs.Root{Path: "/var/lib/rootfs", Readonly: true},
+		Mounts: []specs.Mount{
+			{Destination: "/proc", Type: "proc", Source: "proc"},
+			{Destination: "/dev/shm", Type: "bind", Source: "/run/pod/shm", Options: []string{"rbind"}},
+			{Destination: "/data", Type: "bind", Source: "/host/data", Options: []string{"rbind", "rprivate", "ro"}},
+			{Destination: "/all", Source: "/host/all", Options: []string{"rbind", "rro"}},
+		},
+		Hooks: &specs.Hooks{},
+		Linux: &specs.Linux{
+			CgroupsPath: "/kubepods/pod1/c", MountLabel: "m", Sysctl: map[string]string{"net.x": "1"},
+			Namespaces: []specs.LinuxNamespace{
+				{Type: specs.PIDNamespace}, {Type: specs.NetworkNamespace, Path: "/n"}, {Type: specs.IPCNamespace, Path: "/i"},
+				{Type: specs.UTSNamespace, Path: "/u"}, {Type: specs.MountNamespace}, {Type: specs.CgroupNamespace},
+			},
+			Resources: &specs.LinuxResources{
+				CPU:            &specs.LinuxCPU{Cpus: "0-1", Mems: "0", Quota: new(int64(50000))},
+				HugepageLimits: []specs.LinuxHugepageLimit{{Pagesize: "2MB"}},
+			},
+		},
+	}
+}
+
+func TestTranslate(t *testing.T) {
+	host := hostSpec()
+	got, err := translate("c", host, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := got.spec
+	if s.Hostname != "" || s.Hooks != nil || s.Linux.Sysctl != nil || s.Linux.MountLabel != "" ||
+		s.Process.ApparmorProfile != "" || s.Process.SelinuxLabel != "" || s.Annotations != nil {
+		t.Errorf("the guest's specification has what belongs to the host: %+v", s)
+	}
+	if s.Linux.CgroupsPath != "/pod/c" || s.Root.Path != "/shared/c/0" || !s.Root.Readonly {
+		t.Errorf("cgroup %q, root %+v, want /pod/c and /shared/c/0, read-only", s.Linux.CgroupsPath, s.Root)
+	}
+	wantNamespaces := []specs.LinuxNamespace{
+		{Type: specs.PIDNamespace}, {Type: specs.MountNamespace}, {Type: specs.CgroupNamespace},
+	}
+	if !slices.Equal(s.Linux.Namespaces, wantNamespaces) {
+		t.Errorf("namespaces = %v, want %v", s.Linux.Namespaces, wantNamespaces)
+	}
+	if r := s.Linux.Resources; r.CPU.Cpus != "" || r.CPU.Mems != "" || *r.CPU.Quota != 50000 || r.HugepageLimits != nil {
+		t.Errorf("resources = %+v, %+v, want the quota only", r, r.CPU)
+	}
+	wantSources := []jail.Source{
+		{Path: "/var/lib/rootfs"}, {Path: "/host/data", ReadOnly: true}, {Path: "/host/all", RecursiveReadOnly: true},
+	}
+	if !slices.Equal(got.sources, wantSources) {
+		t.Errorf("sources = %+v, want %+v", got.sources, wantSources)
+	}
+	for i, want := range []string{"proc", "/dev/shm", "/shared/c/1", "/shared/c/2"} {
+		if m := s.Mounts[i]; m.Source != want || slices.Contains(m.Options, "ro") {
+			t.Errorf("mount %s = %s %v, want source %s", m.Destination, m.Source, m.Options, want)
+		}
+	}
+	if host.Linux.CgroupsPath == s.Linux.CgroupsPath || host.Mounts[2].Source != "/host/data" ||
+		host.Linux.Resources.CPU.Cpus == "" {
+		t.Error("translate has changed the host's specification")
+	}
+}
+
+// TestTranslateJoinsTheInfraContainer: a container without a PID namespace is in that of the infra container.
+func TestTranslateJoinsTheInfraContainer(t *testing.T) {
+	host := hostSpec()
+	host.Linux.Namespaces = slices.DeleteFunc(host.Linux.Namespaces, func(n specs.LinuxNamespace) bool {
+		return n.Type == specs.PIDNamespace
+	})
+	got, err := translate("c", host, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := specs.LinuxNamespace{Type: specs.PIDNamespace, Path: "/proc/7/ns/pid"}
+	if first := got.spec.Linux.Namespaces[0]; first != want {
+		t.Errorf("PID namespace = %+v, want %+v", first, want)
+	}
+}
+
+// TestTranslateRefuses: what no virtual machine can give is refused, and the error names it.
+func TestTranslateRefuses(t *testing.T) {
+	for want, change := range map[string]func(*specs.Spec){
+		"device /dev/sda": func(s *specs.Spec) { s.Linux.Devices = []specs.LinuxDevice{{Path: "/dev/sda"}} },
+		"/proc/9/ns/pid":  func(s *specs.Spec) { s.Linux.Namespaces[0].Path = "/proc/9/ns/pid" },
+		"user namespace":  func(s *specs.Spec) { s.Linux.UIDMappings = []specs.LinuxIDMapping{{Size: 1}} },
+		"mount /data: Bidirectional": func(s *specs.Spec) {
+			s.Mounts[2].Options = []string{"rbind", "rshared"}
+		},
+		"mount /data: id mappings": func(s *specs.Spec) { s.Mounts[2].UIDMappings = []specs.LinuxIDMapping{{Size: 1}} },
+	} {
+		s := hostSpec()
+		change(s)
+		_, err := translate("c", s, 0)
+		if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("translate = %v, want an invalid argument with %q", err, want)
+		}
+	}
+}

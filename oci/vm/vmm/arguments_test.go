@@ -1,0 +1,58 @@
+package vmm
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func testConfig() Config {
+	return Config{
+		Kernel: "/kernel", Initrd: "/initrd", Shared: "/shared", Temp: "/tmp", MemoryDir: "/dev/shm", Memory: 300, CPUs: 1,
+		NICs: []NIC{{Tap: "tap0", MAC: "02:00:00:00:00:01"}, {Tap: "tap1", MAC: "02:00:00:00:00:02"}},
+	}
+}
+
+func TestUMLArguments(t *testing.T) {
+	got := umlArguments(testConfig())
+	for _, want := range []string{
+		"mem=300M", "initrd=/initrd", "ssl0=fd:3", "PODD_SHARE=hostfs:/shared",
+		"vec0:transport=tap,ifname=tap0,mac=02:00:00:00:00:01", "vec1:transport=tap,ifname=tap1,mac=02:00:00:00:00:02",
+	} {
+		if !slices.Contains(got, want) {
+			t.Errorf("arguments = %q, want %q in them", got, want)
+		}
+	}
+}
+
+// TestQEMUArguments: QEMU is confined, gets its files by descriptor, and emulates only without KVM.
+func TestQEMUArguments(t *testing.T) {
+	c := testConfig()
+	for _, kvm := range []bool{true, false} {
+		c.KVM = kvm
+		got := strings.Join(qemuArguments(c, qemuFiles{share: 3, line: 4, taps: []int{5, 6}}), " ")
+		for _, want := range []string{
+			"-sandbox on,", "-nodefaults", "-m 300M", "socket,id=fs0,fd=3", "socket,id=agent,fd=4", "tap,id=n0,fd=5",
+			"tap,id=n1,fd=6", "mac=02:00:00:00:00:02", "-append console=ttyS0",
+		} {
+			if !strings.Contains(got, want) {
+				t.Errorf("arguments = %q, want %q in them", got, want)
+			}
+		}
+		if strings.Contains(got, "-accel kvm -cpu host") != kvm || strings.Contains(got, "-accel tcg") == kvm {
+			t.Errorf("with KVM %v: arguments = %q", kvm, got)
+		}
+	}
+}
+
+func TestVirtiofsd(t *testing.T) {
+	for file, want := range map[string]string{
+		"/usr/libexec/virtiofsd":  "--shared-dir=/shared",
+		"/usr/lib/qemu/virtiofsd": "source=/shared,cache=auto,sandbox=chroot,announce_submounts,xattr",
+	} {
+		got := virtiofsd(func(f string) bool { return f == file }, "/shared")
+		if got[0] != file || !slices.Contains(got, want) || !slices.Contains(got, "--fd=3") {
+			t.Errorf("virtiofsd = %q, want %s with %s", got, file, want)
+		}
+	}
+}

@@ -1,0 +1,145 @@
+// Package vmm starts the virtual machine monitor of a pod, by one of its drivers. It knows neither containers nor
+// networks: the caller has made the taps, and the directories that the monitor sees (package jail).
+package vmm
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The drivers.
+const (
+	// UML is User-Mode Linux: a Linux kernel that is a process of the host. It needs no hardware support. It gives a pod
+	// a kernel of its own; it is no wall against hostile code.
+	UML = "uml"
+	// QEMU is qemu-system, with KVM or, without it, slow emulation.
+	QEMU = "qemu"
+)
+
+// DefaultImages is where guest images are, in a directory for each driver.
+const DefaultImages = "/var/lib/podd/vm"
+
+// Config describes a machine. Paths are those that the monitor sees.
+type Config struct {
+	// Kernel and Initrd are files.
+	Kernel, Initrd string
+	// Shared is the directory that the guest gets.
+	Shared string
+	// Temp is a directory for sockets and the like, Memory for the guest's memory (a tmpfs).
+	Temp, MemoryDir string
+	// Memory is the size of the guest's memory in MiB, CPUs the number of its processors.
+	Memory, CPUs int
+	// KVM is true if the processor's virtualization is to be used; only QEMU can.
+	KVM bool
+	// NICs are its network interfaces.
+	NICs []NIC
+}
+
+// NIC is a network interface: the guest's end of a tap. File is the tap, opened, for QEMU, which closes it.
+type NIC struct {
+	Tap, MAC string
+	File     *os.File
+}
+
+// Starter starts programs where the monitor belongs. Do runs f where paths are those of the monitor.
+type Starter interface {
+	Start(cmd *exec.Cmd) error
+	Do(f func() error) error
+}
+
+// Machine is a running virtual machine.
+type Machine struct {
+	// Line is the connection to the agent. Paced is true if it cannot take much at a time.
+	Line  net.Conn
+	Paced bool
+	// Console has the end of what the guest's kernel and agent print.
+	Console *Tail
+
+	monitor *exec.Cmd
+	helpers []*exec.Cmd
+	ended   chan struct{}
+}
+
+// Start starts a machine with a driver. It does not wait for the guest.
+func Start(s Starter, driver string, c Config) (*Machine, error) {
+	switch driver {
+	case UML:
+		return startUML(s, c)
+	case QEMU:
+		return startQEMU(s, c)
+	}
+	return nil, fmt.Errorf("driver %q: want %s or %s", driver, UML, QEMU)
+}
+
+// run starts the monitor, and ends its helpers after it.
+func (m *Machine) run(s Starter) error {
+	m.ended = make(chan struct{})
+	if err := s.Start(m.monitor); err != nil {
+		return fmt.Errorf("start %s: %w", m.monitor.Path, err)
+	}
+	go func() {
+		defer close(m.ended)
+		_ = m.monitor.Wait()
+		m.killHelpers()
+		_ = m.Line.Close()
+	}()
+	return nil
+}
+
+// killHelpers kills the programs beside the monitor.
+func (m *Machine) killHelpers() {
+	for _, h := range m.helpers {
+		_ = h.Process.Kill()
+		_ = h.Wait()
+	}
+}
+
+// Pid is the monitor's.
+func (m *Machine) Pid() int { return m.monitor.Process.Pid }
+
+// Ended is closed when the machine and all its processes have ended.
+func (m *Machine) Ended() <-chan struct{} { return m.ended }
+
+// HasEnded reports whether the machine has ended.
+func (m *Machine) HasEnded() bool {
+	select {
+	case <-m.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// Stop waits until the machine has ended by itself, at most for grace, then kills it.
+func (m *Machine) Stop(grace time.Duration) {
+	select {
+	case <-m.ended:
+	case <-time.After(grace):
+		_ = m.monitor.Process.Kill()
+		<-m.ended
+	}
+}
+
+// socketPair returns two connected sockets: a connection, and a file for a child.
+func socketPair() (net.Conn, *os.File, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	ours, theirs := os.NewFile(uintptr(pair[0]), "line"), os.NewFile(uintptr(pair[1]), "line of the machine")
+	defer ours.Close()
+	c, err := net.FileConn(ours)
+	if err != nil {
+		return nil, nil, errors.Join(err, theirs.Close())
+	}
+	return c, theirs, nil
+}
+
+var _ io.Writer = (*Tail)(nil)
