@@ -10,32 +10,44 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/podd-project/podd/oci/process"
 )
 
 // bundleProcesses returns the processes whose working directory is the bundle: its shim, and what the shim has just
-// started. This finds a shim without a record, and verifies one. The directories are compared, not their paths: a
-// container can have a directory with the same path.
+// started. This finds a shim without a record, and verifies one.
+//
+// The file system of a process can belong to a server that hangs, so it is not touched before the path is right, and
+// then without asking a server. The directories are compared, not only their paths: a container can have a directory
+// with the same path.
 func bundleProcesses(b bundle) (found []process.Process) {
-	want, err := os.Stat(b.Dir())
+	path, err := filepath.EvalSymlinks(b.Dir())
 	if err != nil {
 		return nil
 	}
-	cwds, _ := filepath.Glob("/proc/[0-9]*/cwd")
-	for _, cwd := range cwds {
-		have, err := os.Stat(cwd)
-		if err != nil || !os.SameFile(have, want) {
+	want, err := cachedStat(path)
+	if err != nil {
+		return nil
+	}
+	locals, _ := process.Locals() // none without /proc
+	for _, p := range locals {
+		if p.Dir != path {
 			continue
 		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(cwd)))
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		if p, err := process.Identify(pid); err == nil {
-			found = append(found, p)
+		have, err := cachedStat(fmt.Sprintf("/proc/%d/cwd", p.Pid))
+		if err == nil && have.Ino == want.Ino && have.Dev_major == want.Dev_major && have.Dev_minor == want.Dev_minor {
+			found = append(found, p.Process)
 		}
 	}
 	return found
+}
+
+// cachedStat returns the device and the inode of a file, as far as the kernel knows them: a file system does not ask
+// its server.
+func cachedStat(path string) (s unix.Statx_t, err error) {
+	err = unix.Statx(unix.AT_FDCWD, path, unix.AT_STATX_DONT_SYNC, unix.STATX_INO, &s)
+	return s, err
 }
 
 // listeningSocket returns the socket at which a process in the bundle listens, "" if there is none: the address of a

@@ -1,6 +1,55 @@
 package shim
 
-import "testing"
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/podd-project/podd/oci/driver"
+	"github.com/podd-project/podd/oci/process"
+	"github.com/podd-project/podd/test/fuse"
+)
+
+// TestDeadFileSystem: the processes of a bundle are found while others are in directories whose server does not answer.
+// Those of other users are not of the bundle, in whatever directory they are.
+func TestDeadFileSystem(t *testing.T) {
+	b := bundle{driver.Bundle(t.TempDir())}
+	if err := os.Chmod(filepath.Dir(b.Dir()), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	volume := filepath.Join(t.TempDir(), "volume")
+	server := fuse.Mount(t, volume)
+	nobody := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	sleepIn(t, volume, nil)
+	sleepIn(t, b.Dir(), nobody)
+	own := sleepIn(t, b.Dir(), nil)
+	server.Die()
+	found := make(chan []process.Process, 1)
+	go func() { found <- bundleProcesses(b) }()
+	select {
+	case got := <-found:
+		if len(got) != 1 || got[0].Pid != own {
+			t.Errorf("bundleProcesses = %v, want process %d", got, own)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("bundleProcesses has not returned after 5s")
+	}
+}
+
+// sleepIn runs a process with that working directory until the test ends.
+func sleepIn(t *testing.T, dir string, attr *syscall.SysProcAttr) int {
+	t.Helper()
+	cmd := exec.Command("sleep", "1000")
+	cmd.Dir, cmd.SysProcAttr = dir, attr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return cmd.Process.Pid
+}
 
 func TestParseListener(t *testing.T) {
 	for line, want := range map[string][2]string{

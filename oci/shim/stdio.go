@@ -110,18 +110,14 @@ const stdioPollPause = 50 * time.Millisecond
 // killStdio kills the container's stdio process, the recorded one and any other of the bundle: a daemon may have died
 // before it recorded one. The program is found by its name on disk.
 func killStdio(ctx context.Context, b bundle, rec record) error {
-	errs := []error{rec.Stdio.Kill(ctx)}
-	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	for _, file := range lines {
-		line, err := os.ReadFile(file)
-		if err != nil || !strings.HasSuffix(string(line), "/keeper\x00"+b.Dir()+"\x00") {
+	locals, err := process.Locals()
+	errs := []error{rec.Stdio.Kill(ctx), err}
+	for _, p := range locals {
+		if filepath.Base(p.Program) != "keeper" {
 			continue
 		}
-		var pid int
-		if _, err := fmt.Sscanf(file, "/proc/%d/cmdline", &pid); err != nil {
-			continue
-		}
-		if p, err := process.Identify(pid); err == nil {
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.Pid))
+		if err == nil && strings.HasSuffix(string(line), "/keeper\x00"+b.Dir()+"\x00") {
 			errs = append(errs, p.Kill(ctx))
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/test/daemon"
+	"github.com/podd-project/podd/test/fuse"
 )
 
 // stuckFor is the deadline of the calls that hang. Others must return long before.
@@ -193,11 +194,12 @@ func (k *kubelet) deadVolume() *stuck {
 	l := k.newLife()
 	l.upTo(1)
 	dir := k.Path("volumes", "dead")
-	volume := mountFUSE(k, dir, true)
+	volume := fuse.Mount(k, dir)
+	volume.Die()
 	l.container.Mounts = []*cri.Mount{{HostPath: dir, ContainerPath: "/data"}}
 	call := func() error { return l.create(k.ctx()) }
 	return &stuck{name: "volume", call: call, words: []string{"volumes/dead"}, within: stuckFor,
-		release: func() error { volume.disconnect(); return nil }, again: call}
+		release: func() error { volume.Disconnect(); return nil }, again: call}
 }
 
 // trickle is an image whose registry sends a few bytes a second.
@@ -211,8 +213,9 @@ func (k *kubelet) trickle() *stuck {
 // uninterruptible is a container with a process in uninterruptible sleep, which no signal ends.
 func (k *kubelet) uninterruptible() *stuck {
 	l := k.newLife()
-	volume := mountFUSE(k, k.Path("volumes", "sleepy"), false)
-	l.container.Mounts = []*cri.Mount{{HostPath: volume.dir, ContainerPath: "/data"}}
+	dir := k.Path("volumes", "sleepy")
+	volume := fuse.Mount(k, dir)
+	l.container.Mounts = []*cri.Mount{{HostPath: dir, ContainerPath: "/data"}}
 	l.container.Command = []string{"cat", "/data/file"}
 	l.upTo(3)
 	pid := stateOf(k, k, l.containerID).Init.Pid
@@ -222,5 +225,5 @@ func (k *kubelet) uninterruptible() *stuck {
 	})
 	call := func() error { return l.stopAndRemove(k.ctx()) }
 	return &stuck{name: "uninterruptible sleep", call: call, words: []string{"request_wait_answer"}, within: stuckFor,
-		release: func() error { volume.disconnect(); return nil }, again: call}
+		release: func() error { volume.Disconnect(); return nil }, again: call}
 }

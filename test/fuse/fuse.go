@@ -1,21 +1,23 @@
-package integration
+// Package fuse mounts FUSE volumes whose server hangs, for tests of what podd does with dead volumes.
+package fuse
 
 import (
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
 )
 
-// fuse is a FUSE volume whose server answers requests for a directory with a file in it, but no reads. A process that
+// Volume is a FUSE volume whose server answers requests for a directory with a file in it, but no reads. A process that
 // reads the file sleeps uninterruptibly, even after SIGKILL.
-type fuse struct {
+type Volume struct {
 	dir  string
 	fd   int
-	dead bool // answer only the initial request
+	dead atomic.Bool // answer only the initial request
 	done chan struct{}
 }
 
@@ -25,16 +27,17 @@ const (
 	fuseGetattr = 3
 	fuseOpen    = 14
 	fuseInit    = 26
+	fuseAccess  = 34
 )
 
-// mountFUSE mounts the volume at dir and unmounts it at the test's end.
-func mountFUSE(t testing.TB, dir string, dead bool) *fuse {
+// Mount mounts the volume at dir and unmounts it at the test's end. The test is skipped if the kernel has no FUSE.
+func Mount(t testing.TB, dir string) *Volume {
 	t.Helper()
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Skipf("no FUSE in this kernel, which the uninterruptible sleep needs: %v", err)
 	}
-	f := &fuse{dir: dir, fd: fd, dead: dead, done: make(chan struct{})}
+	f := &Volume{dir: dir, fd: fd, done: make(chan struct{})}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -44,20 +47,23 @@ func mountFUSE(t testing.TB, dir string, dead bool) *fuse {
 		t.Fatalf("mount FUSE: %v", err)
 	}
 	go f.serve()
-	t.Cleanup(f.disconnect)
+	t.Cleanup(f.Disconnect)
 	return f
 }
 
-// disconnect closes the connection, so that pending requests fail, and unmounts the volume.
-func (f *fuse) disconnect() {
+// Disconnect closes the connection, so that pending requests fail, and unmounts the volume.
+func (f *Volume) Disconnect() {
 	if err := unix.Unmount(f.dir, unix.MNT_FORCE); err != nil { // busy, but the connection is closed
 		_ = unix.Unmount(f.dir, unix.MNT_DETACH)
 	}
 	<-f.done
 }
 
+// Die makes the server answer nothing any more.
+func (f *Volume) Die() { f.dead.Store(true) }
+
 // serve answers requests until the connection is closed.
-func (f *fuse) serve() {
+func (f *Volume) serve() {
 	defer close(f.done)
 	defer unix.Close(f.fd)
 	buf := make([]byte, 1<<17)
@@ -82,7 +88,7 @@ func (f *fuse) serve() {
 }
 
 // answer returns the body of the answer, or nil for no answer.
-func (f *fuse) answer(opcode uint32, node uint64) []byte {
+func (f *Volume) answer(opcode uint32, node uint64) []byte {
 	le := binary.NativeEndian
 	switch {
 	case opcode == fuseInit: // struct fuse_init_out: version 7.31, 4 KiB writes
@@ -90,14 +96,16 @@ func (f *fuse) answer(opcode uint32, node uint64) []byte {
 		b = append(b, make([]byte, 56)...)
 		le.PutUint32(b[20:], 4096)
 		return b
-	case f.dead:
+	case f.dead.Load():
 		return nil
-	case opcode == fuseGetattr: // struct fuse_attr_out, valid for a minute
-		return append(le.AppendUint64(nil, 60), append(make([]byte, 8), attr(node)...)...)
+	case opcode == fuseGetattr: // struct fuse_attr_out, not valid after the request
+		return append(make([]byte, 16), attr(node)...)
 	case opcode == fuseLookup: // struct fuse_entry_out
 		b := le.AppendUint64(le.AppendUint64(nil, 2), 0)
 		b = le.AppendUint64(le.AppendUint64(b, 60), 60)
 		return append(append(b, make([]byte, 8)...), attr(2)...)
+	case opcode == fuseAccess: // no body
+		return []byte{}
 	case opcode == fuseOpen: // struct fuse_open_out
 		return make([]byte, 16)
 	}
