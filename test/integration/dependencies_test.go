@@ -156,7 +156,7 @@ func (k *kubelet) stuckDel() *stuck {
 func (k *kubelet) stuckMonitor() *stuck {
 	l := k.newLife()
 	l.upTo(1)
-	k.ok("hold", k.Gates.Hold("conmon-create", l.container.LogPath))
+	k.ok("hold", k.Gates.Hold("conmon-create", "--name "+l.container.Metadata.Name+" --"))
 	call := func() error { return l.create(k.ctx()) }
 	return &stuck{name: "create", call: call, words: []string{"create", "longer than"}, within: stuckFor,
 		release: func() error { return k.Gates.Release("conmon-create") }, again: call}
