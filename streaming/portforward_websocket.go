@@ -21,7 +21,7 @@ func (s *Server) forwardTunnel(sess *session, w http.ResponseWriter, r *http.Req
 	}
 	answerPings(sess, ws)
 	f := newForwards(s, sess, pod)
-	conn, err := spdy.NewServerConnection(&tunnel{conn: sess.conn, ws: ws}, f.accept)
+	conn, err := spdy.NewServerConnection(&tunnel{conn: sess.conn, ws: ws}, replyStreams(f.accept))
 	if err != nil {
 		return fmt.Errorf("start SPDY within WebSocket: %w", err)
 	}

@@ -50,7 +50,7 @@ func sendHeartbeat(stream httpstream.Stream) {
 func upgradeSPDY(
 	sess *session, w http.ResponseWriter, r *http.Request, accept httpstream.NewStreamHandler,
 ) (httpstream.Connection, error) {
-	conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, accept)
+	conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, replyStreams(accept))
 	if conn == nil {
 		return nil, errors.New("upgrade to SPDY/3.1 failed")
 	}
@@ -157,6 +157,8 @@ func (c *collector) remote(sess *session, conn httpstream.Connection, structured
 	}
 	if stdin := c.got[wire.StreamTypeStdin]; stdin != nil {
 		rem.streams.Stdin = &spdyReader{stream: stdin, sess: sess, closed: conn.CloseChan()}
+		// SPDY may be unable to notice the end of the connection: it reads nothing while a worker has unread data.
+		context.AfterFunc(sess.ctx, func() { _ = stdin.Reset() })
 	}
 	rem.streams.Stdout, rem.streams.Stderr = writer(wire.StreamTypeStdout), writer(wire.StreamTypeStderr)
 	if resize := c.got[wire.StreamTypeResize]; resize != nil {
@@ -176,10 +178,12 @@ func (r *spdyReader) Read(p []byte) (int, error) {
 	n, err := r.stream.Read(p)
 	r.sess.touch()
 	if errors.Is(err, io.EOF) {
-		// SPDY returns EOF for a closed stream and for a lost connection.
+		// SPDY returns EOF for a closed stream, a lost connection and a reset.
 		select {
 		case <-r.closed:
 			return n, errGone
+		case <-r.sess.ctx.Done():
+			return n, context.Cause(r.sess.ctx)
 		default:
 		}
 	}
@@ -209,8 +213,8 @@ func (w *spdyWriter) Write(p []byte) (n int, err error) {
 
 // finished reports whether this side has closed the stream or the client has reset it. SPDY itself would still send.
 func finished(stream httpstream.Stream) bool {
-	f, ok := stream.(interface{ IsFinished() bool })
-	return ok && f.IsFinished()
+	s, ok := stream.(spdyStream)
+	return ok && s.IsFinished()
 }
 
 // Close ends the stream; a second call does nothing.
