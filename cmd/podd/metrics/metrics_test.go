@@ -7,16 +7,19 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/sirupsen/logrus"
+	logtest "github.com/sirupsen/logrus/hooks/test"
 	"google.golang.org/grpc/codes"
 
 	"github.com/podd-project/podd/sandbox"
@@ -232,5 +235,25 @@ func BenchmarkObserveOperation(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		m.ObserveOperation(context.Background(), o)
+	}
+}
+
+// brokenClient is the response of a scraper that has disconnected.
+type brokenClient struct{ http.ResponseWriter }
+
+func (brokenClient) Write([]byte) (int, error) { return 0, syscall.EPIPE }
+
+// TestScrapeBreaksOff: a scraper that disconnects costs one line of the log, not one for each metric family.
+func TestScrapeBreaksOff(t *testing.T) {
+	log, lines := logtest.NewNullLogger()
+	request := httptest.NewRequest(http.MethodGet, Path, nil)
+	seen().handler(log).ServeHTTP(brokenClient{httptest.NewRecorder()}, request)
+	if n := len(lines.AllEntries()); n != 1 {
+		t.Fatalf("%d lines were logged, want 1: %v", n, lines.AllEntries())
+	}
+	line := lines.LastEntry()
+	err, _ := line.Data[logrus.ErrorKey].(error)
+	if line.Message != "failed to send metrics" || !errors.Is(err, syscall.EPIPE) {
+		t.Errorf("logged %q with error %v, want \"failed to send metrics\" with %v", line.Message, err, syscall.EPIPE)
 	}
 }
