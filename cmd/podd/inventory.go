@@ -23,13 +23,16 @@ type prober interface {
 	Features() oci.Features
 }
 
-// reportHandler logs the versions and features of a handler, or why it is not ready.
+// reportHandler logs the versions and features of a handler, or why it is not ready. It logs nothing if ctx ends first:
+// podd, or a command beside a stopped podd, has ended before the probe.
 func (d *daemon) reportHandler(ctx context.Context, name, path string, r prober) {
-	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
+	probing, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
 	log := d.log.WithFields(logrus.Fields{"handler": name, "default": name == d.cfg.Runtime.DefaultHandler})
-	if err := r.Probe(ctx); err != nil {
-		log.WithError(err).Warn("runtime handler is not ready")
+	if err := r.Probe(probing); err != nil {
+		if ctx.Err() == nil {
+			log.WithError(err).Warn("runtime handler is not ready")
+		}
 		return
 	}
 	f := r.Features()
