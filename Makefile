@@ -50,7 +50,7 @@ PURE     := checkpoint contrib/advisories cmd/budget cmd/podd/cadvisor cmd/podd/
 # Programs embedded into podd.
 EMBEDDED := oci/pause/bin/pause oci/runc/initproxy/bin/standin oci/shim/bin/keeper
 # The packages of which oci/shim/bin/keeper is built.
-STDIO    := oci/shim/stdio/main oci/shim/stdio oci/shim/fifo oci/driver/socket
+STDIO    := oci/shim/stdio/main oci/shim/stdio oci/shim/fifo oci/driver/socket oci/logfile oci/openat
 
 # The module of virtual machines, which podd's own does not need.
 VM       := oci/vm

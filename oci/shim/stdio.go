@@ -67,9 +67,14 @@ func (r *Runtime) restartStdio(ctx context.Context, b bundle, dead process.Proce
 		return err
 	}
 	r.cfg.Log.WithField("container", b.ID()).Warn("stdio process of a container died, restarting it")
-	if err = upgradeStdio(b); err != nil {
+	if err := upgradeStdio(b); err != nil {
 		return err
 	}
+	return r.recordStdio(ctx, b, rec)
+}
+
+// recordStdio starts a stdio process and records it. The caller has the lock of the container's stdio process.
+func (r *Runtime) recordStdio(ctx context.Context, b bundle, rec record) (err error) {
 	if rec.Stdio, err = r.startStdio(ctx, b); err != nil {
 		return err
 	}
@@ -170,13 +175,23 @@ func (r *Runtime) reopenLog(ctx context.Context, b bundle, rec record) error {
 // follows symbolic links in the log's directories. The output waits in the pipes meanwhile; attached clients are
 // disconnected.
 func (r *Runtime) replaceStdio(ctx context.Context, b bundle, old process.Process) error {
+	unlock, err := r.stdioLocks.Lock(ctx, b.ID())
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	rec, err := b.load()
+	if err != nil || rec.Stdio != old {
+		return err // it died, and another call has started the next
+	}
 	if err := upgradeStdio(b); err != nil {
 		return err
 	}
+	r.cfg.Log.WithField("container", b.ID()).Info("replacing the stdio process of an earlier podd")
 	if err := old.Kill(ctx); err != nil {
 		return err
 	}
-	return r.restartStdio(ctx, b, old)
+	return r.recordStdio(ctx, b, rec)
 }
 
 // upgradeStdio rewrites a configuration of an earlier podd. The log's directory is noted now.
