@@ -16,7 +16,7 @@ import (
 
 func TestLogs(t *testing.T) {
 	t.Parallel()
-	k := start(t)
+	k := start(t, runcShim()...)
 	for _, c := range []struct {
 		name string
 		test func(*kubelet)
@@ -25,6 +25,7 @@ func TestLogs(t *testing.T) {
 		{"long and unfinished lines", logPartial},
 		{"rotation", logRotation},
 		{"while the daemon is away", logWithoutDaemon},
+		{"killed while the log is reopened", logReopenKilled},
 		{"a terminal", logTerminal},
 		{"paths that lead away", logPaths},
 	} {
@@ -74,8 +75,16 @@ func logPartial(k *kubelet) {
 	}
 }
 
+// logRotation rotates a log as the kubelet does, under every handler.
 func logRotation(k *kubelet) {
-	pod, podCfg := k.pod()
+	for _, handler := range []string{"runc", "crun", "gvisor", "runc-shim", "gvisor-shim"} {
+		k.TB.(*testing.T).Run(handler, func(t *testing.T) { logRotationUnder(k.withT(t), handler) })
+	}
+}
+
+func logRotationUnder(k *kubelet, handler string) {
+	podCfg := k.podConfig()
+	pod := k.runPod(podCfg, handler)
 	id, cfg := k.runIn(pod, podCfg, []string{"sh", "-c", "n=0; while true; do n=$((n+1)); echo $n; sleep 0.02; done"})
 	path := filepath.Join(podCfg.LogDirectory, cfg.LogPath)
 	k.waitLog(podCfg, cfg, "3\n")
@@ -122,6 +131,92 @@ func logWithoutDaemon(k *kubelet) {
 	}
 	if len(lines) != 150 {
 		k.Errorf("log has %d lines, want 150", len(lines))
+	}
+}
+
+// logReopenKilled kills the daemon at different moments of ReopenContainerLog. The kubelet then moves the log back, and
+// tries again. The container and its monitor survive, lines follow in the new file, and the numbers of all lines only
+// increase: at most those that conmon wrote to a file that the kubelet replaced are missing.
+func logReopenKilled(k *kubelet) {
+	for _, handler := range []string{"runc", "gvisor", "runc-shim"} {
+		k.TB.(*testing.T).Run(handler, func(t *testing.T) {
+			k := k.withT(t)
+			r := &reopened{kubelet: k, podCfg: k.podConfig()}
+			pod := k.runPod(r.podCfg, handler)
+			r.id, r.cfg = k.runIn(pod, r.podCfg, []string{"sh", "-c", "n=0; while :; do n=$((n+1)); echo $n; sleep 0.01; done"})
+			r.path = filepath.Join(r.podCfg.LogDirectory, r.cfg.LogPath)
+			k.waitLog(r.podCfg, r.cfg, "3\n")
+			for i := range 4 {
+				r.kill(time.Duration(i) * 400 * time.Microsecond)
+			}
+			r.check()
+		})
+	}
+}
+
+// reopened is a container whose log is reopened while podd is killed.
+type reopened struct {
+	*kubelet
+	id     string
+	podCfg *cri.PodSandboxConfig
+	cfg    *cri.ContainerConfig
+	path   string
+	// moved are the names of the logs that were moved away.
+	moved []string
+}
+
+func (r *reopened) reopen() error {
+	_, err := r.Runtime.ReopenContainerLog(r.ctx(), &cri.ReopenContainerLogRequest{ContainerId: r.id})
+	return err
+}
+
+// kill rotates the log, kills podd some time after the call began, starts it, and has the log rotated.
+func (r *reopened) kill(after time.Duration) {
+	r.Helper()
+	away := fmt.Sprintf("%s.%d", r.cfg.LogPath, len(r.moved))
+	r.ok("move the log away", os.Rename(r.path, filepath.Join(r.podCfg.LogDirectory, away)))
+	done := make(chan error, 1)
+	go func() { done <- r.reopen() }()
+	time.Sleep(after)
+	r.ok("kill podd", r.Kill9())
+	if err := <-done; err != nil {
+		r.ok("move the log back", os.Rename(filepath.Join(r.podCfg.LogDirectory, away), r.path))
+	} else {
+		r.moved = append(r.moved, away)
+	}
+	r.ok("start podd", r.Start(r.ctx()))
+	if s := r.container(r.id).State; s != cri.ContainerState_CONTAINER_RUNNING {
+		r.Fatalf("container is %v after podd was killed %v into ReopenContainerLog, want it running", s, after)
+	}
+	r.ok("ReopenContainerLog", r.reopen())
+	size := func() int64 {
+		info, err := os.Stat(r.path)
+		r.ok("stat the log", err)
+		return info.Size()
+	}
+	before := size()
+	r.eventually("more lines in the log", func() bool { return size() > before })
+}
+
+// check ends the container and looks at all of its logs.
+func (r *reopened) check() {
+	r.Helper()
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	r.ok("read the mounts", err)
+	if strings.Contains(string(mounts), r.id+"/log.mount") {
+		r.Errorf("the log of %s is mounted after ReopenContainerLog, want no mount", r.id)
+	}
+	r.stopContainer(r.id, 0)
+	last := 0
+	for _, name := range append(r.moved, r.cfg.LogPath) {
+		for _, l := range r.logLines(r.podCfg, &cri.ContainerConfig{LogPath: name}) {
+			n, err := strconv.Atoi(l.text)
+			r.ok("parse a line", err)
+			if n <= last {
+				r.Fatalf("line %d of %s follows line %d, want increasing numbers", n, name, last)
+			}
+			last = n
+		}
 	}
 }
 
