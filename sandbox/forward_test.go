@@ -5,10 +5,14 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // echoServer answers every line until its input ends, then says bye.
@@ -52,6 +56,20 @@ func TestPortForward(t *testing.T) {
 	client.Close()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestPortForwardToOwnKernel: the server listens at the second address of the pod only.
+func TestPortForwardToOwnKernel(t *testing.T) {
+	at := netip.MustParseAddrPort(echoServer(t))
+	p := &Pod{}
+	p.status.Store(&record.PodStatus{IPs: []string{"127.0.0.2", "127.0.0.1"}})
+	conn, err := dialPod(t.Context(), p, at.Port())
+	must(t, err)
+	must(t, conn.Close())
+	p.status.Store(&record.PodStatus{IPs: []string{"127.0.0.2", "127.0.0.3"}})
+	if _, err := dialPod(t.Context(), p, at.Port()); err == nil || !strings.Contains(err.Error(), "127.0.0.3") {
+		t.Errorf("dialPod without a server = %v, want an error with the addresses", err)
 	}
 }
 

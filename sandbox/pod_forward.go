@@ -52,17 +52,18 @@ func (e *Engine) dial(ctx context.Context, p *Pod, port uint16) (net.Conn, error
 	return conn, nil
 }
 
-// dialPod connects to the pod's address: its localhost is inside the sandbox's kernel and not reachable from the host.
+// dialPod connects to one of the pod's addresses: its localhost is inside the sandbox's kernel and not reachable from
+// the host.
 func dialPod(ctx context.Context, p *Pod, port uint16) (net.Conn, error) {
 	ips := p.Status().IPs
 	if len(ips) == 0 {
 		return nil, fmt.Errorf("%w: pod sandbox %s has no address to forward a port to",
 			errdefs.ErrFailedPrecondition, p.ID)
 	}
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(ips[0], strconv.Itoa(int(port))))
+	conn, err := forward.DialAny(ctx, ips, port)
 	if err != nil {
-		return nil, fmt.Errorf("dial port %d of the pod (in a sandbox with a kernel of its own, only the pod's address "+
-			"can be reached): %w", port, err)
+		return nil, fmt.Errorf("dial port %d of the pod (in a sandbox with a kernel of its own, only the pod's "+
+			"addresses can be reached): %w", port, err)
 	}
 	return conn, nil
 }

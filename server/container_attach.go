@@ -2,11 +2,14 @@ package server
 
 import (
 	"context"
+	"fmt"
 
+	"github.com/containerd/errdefs"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Attach prepares a session with the input and output of a running container's first process.
+// Attach prepares a session with the input and output of a running container's first process. As CRI demands, tty must
+// match the container's.
 func (s *Server) Attach(_ context.Context, r *cri.AttachRequest) (*cri.AttachResponse, error) {
 	if err := checkAttach(r); err != nil {
 		return nil, err
@@ -14,12 +17,16 @@ func (s *Server) Attach(_ context.Context, r *cri.AttachRequest) (*cri.AttachRes
 	if s.deps.Streamer == nil {
 		return nil, errNoStreaming()
 	}
-	id, err := s.runningID(r.GetContainerId())
+	c, err := s.running(r.GetContainerId())
 	if err != nil {
 		return nil, err
 	}
+	if want := c.Record.Config.GetTty(); r.GetTty() != want {
+		return nil, fmt.Errorf("%w: tty: is %t, must be %t as in the config of container %s",
+			errdefs.ErrInvalidArgument, r.GetTty(), want, c.Record.ID)
+	}
 	url, err := s.deps.Streamer.Attach(&cri.AttachRequest{
-		ContainerId: id, Tty: r.GetTty(), Stdin: r.GetStdin(), Stdout: r.GetStdout(), Stderr: r.GetStderr(),
+		ContainerId: c.Record.ID, Tty: r.GetTty(), Stdin: r.GetStdin(), Stdout: r.GetStdout(), Stderr: r.GetStderr(),
 	})
 	if err != nil {
 		return nil, err

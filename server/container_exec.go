@@ -18,12 +18,12 @@ func (s *Server) Exec(_ context.Context, r *cri.ExecRequest) (*cri.ExecResponse,
 	if s.deps.Streamer == nil {
 		return nil, errNoStreaming()
 	}
-	id, err := s.runningID(r.GetContainerId())
+	c, err := s.running(r.GetContainerId())
 	if err != nil {
 		return nil, err
 	}
 	url, err := s.deps.Streamer.Exec(&cri.ExecRequest{
-		ContainerId: id, Cmd: r.GetCmd(), Tty: r.GetTty(),
+		ContainerId: c.Record.ID, Cmd: r.GetCmd(), Tty: r.GetTty(),
 		Stdin: r.GetStdin(), Stdout: r.GetStdout(), Stderr: r.GetStderr(),
 	})
 	if err != nil {
@@ -36,15 +36,15 @@ func errNoStreaming() error {
 	return fmt.Errorf("%w: podd runs without a streaming server", errdefs.ErrNotImplemented)
 }
 
-// runningID returns the full id of a running container, ErrFailedPrecondition if it is not running.
-func (s *Server) runningID(id string) (string, error) {
+// running returns a running container, ErrFailedPrecondition if it is not running.
+func (s *Server) running(id string) (Container, error) {
 	c, err := s.deps.Engine.Container(id)
 	if err != nil {
-		return "", err
+		return Container{}, err
 	}
 	if c.Status.State != record.ContainerRunning {
-		return "", fmt.Errorf("%w: container %s is %s, it must be running",
+		return Container{}, fmt.Errorf("%w: container %s is %s, it must be running",
 			errdefs.ErrFailedPrecondition, c.Record.ID, c.Status.State)
 	}
-	return c.Record.ID, nil
+	return c, nil
 }

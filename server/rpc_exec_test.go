@@ -123,6 +123,9 @@ func testAttach(t *testing.T) {
 		"no stream": {&cri.AttachRequest{ContainerId: runningID}, codes.InvalidArgument},
 		"absent":    {&cri.AttachRequest{ContainerId: "ffff", Stdin: true}, codes.NotFound},
 		"exited":    {&cri.AttachRequest{ContainerId: exitedID, Stdin: true}, codes.FailedPrecondition},
+		"tty of a container without": {
+			&cri.AttachRequest{ContainerId: runningID, Stdout: true, Tty: true}, codes.InvalidArgument,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := h.runtime.Attach(t.Context(), tt.req)

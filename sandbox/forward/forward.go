@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"time"
 
 	"github.com/podd-project/podd/cmd/budget"
@@ -38,6 +39,30 @@ func Connect(
 		return nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
 	return conn, err
+}
+
+// DialAny connects to the port at the first address that accepts. Each address gets its share of the time until ctx
+// ends.
+func DialAny(ctx context.Context, ips []string, port uint16) (net.Conn, error) {
+	var errs []error
+	for i, ip := range ips {
+		conn, err := dialShare(ctx, net.JoinHostPort(ip, strconv.Itoa(int(port))), len(ips)-i)
+		if err == nil {
+			return conn, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}
+
+// dialShare takes at most a part in parts of the time until ctx ends.
+func dialShare(ctx context.Context, address string, parts int) (net.Conn, error) {
+	if end, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/time.Duration(parts))
+		defer cancel()
+	}
+	return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 }
 
 // Copy copies both ways between conn and stream and closes both. EOF in one direction is passed on, and the other

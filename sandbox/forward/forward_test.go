@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/cmd/budget"
 )
@@ -58,4 +60,65 @@ func TestManyDials(t *testing.T) {
 			t.Errorf("%d at once, %d without a turn, want 32, at least 500", most.Load(), exhausted.Load())
 		}
 	})
+}
+
+// TestDialAny: a server that listens at one of two addresses is found, also when the other does not answer at all.
+func TestDialAny(t *testing.T) {
+	full := fullListener(t)
+	port := uint16(full.Port)
+	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.ParseIP("127.0.0.1"), Port: full.Port})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for name, ips := range map[string][]string{
+		"the first":                     {"127.0.0.1", "127.0.0.3"},
+		"the second, the first refuses": {"127.0.0.3", "127.0.0.1"},
+		"the second, the first hangs":   {"127.0.0.2", "127.0.0.1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			conn, err := DialAny(ctx, ips, port)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if got := conn.RemoteAddr().(*net.TCPAddr).IP.String(); got != "127.0.0.1" {
+				t.Errorf("connected to %s, want 127.0.0.1", got)
+			}
+		})
+	}
+	_, err = DialAny(t.Context(), []string{"127.0.0.3", "127.0.0.4"}, port)
+	if err == nil || !strings.Contains(err.Error(), "127.0.0.3") || !strings.Contains(err.Error(), "127.0.0.4") {
+		t.Errorf("DialAny without a listener = %v, want an error with both addresses", err)
+	}
+}
+
+// fullListener returns the address of a socket whose queue is full: the kernel answers no new connection.
+func fullListener(t *testing.T) *net.TCPAddr {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 2}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Listen(fd, 0); err != nil {
+		t.Fatal(err)
+	}
+	bound, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2), Port: bound.(*unix.SockaddrInet4).Port}
+	for {
+		conn, err := net.DialTimeout("tcp", at.String(), 200*time.Millisecond)
+		if err != nil {
+			return at
+		}
+		t.Cleanup(func() { conn.Close() })
+	}
 }
