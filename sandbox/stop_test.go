@@ -198,6 +198,31 @@ func TestStopWaitsNoLongerThanItsCaller(t *testing.T) {
 	must(t, e.RemoveContainer(t.Context(), id)) // and a removal does not wait for the hour
 }
 
+// TestStopGoesOnWithoutItsCaller: a kubelet that was restarted meanwhile does not leave the container running.
+func TestStopGoesOnWithoutItsCaller(t *testing.T) {
+	m := newMachine(t)
+	synctest.Test(t, func(t *testing.T) {
+		e, _, id := stubbornContainer(t, m)
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := e.StopContainer(ctx, id, 30*time.Second); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("StopContainer = %v, want %v", err, context.DeadlineExceeded)
+		}
+		time.Sleep(28 * time.Second)
+		synctest.Wait()
+		if s := container(t, e, id); s.State != record.ContainerRunning {
+			t.Fatalf("status before the end of the grace period = %+v, want %s", s, record.ContainerRunning)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if s := container(t, e, id); s.ExitCode != 137 || s.FinishedAt.Sub(begin) != 30*time.Second {
+			t.Fatalf("status = %+v, want exit code 137 after 30s", s)
+		}
+		must(t, e.Close(t.Context()))
+	})
+}
+
 func TestSecondStartIsRefused(t *testing.T) {
 	m := newMachine(t)
 	e, _, id := runningContainer(t, m)
