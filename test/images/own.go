@@ -31,6 +31,7 @@ func (c *catalog) own() {
 		Cmd:        []string{"sh", "-c", `trap 'echo got USR1; exit 7' USR1; echo ready; while true; do sleep 0.1; done`},
 		StopSignal: "SIGUSR1",
 	}, "podd/stopsignal:latest")
+	c.plain(v1.Config{Cmd: []string{"sh"}, StopSignal: "SIGRTMIN+3"}, "podd/stopsignal:realtime")
 	c.plain(v1.Config{User: "www-data:nogroup", Cmd: []string{"id"}}, "podd/named-user:latest")
 	c.over(v1.Config{Cmd: []string{"sh"}}, tree{
 		"data/a/b/file":  textEntry("deep\n"),

@@ -84,3 +84,20 @@ containers:
 	k.ok("the host's directory", err)
 	k.same("mode of the host's directory", info.Mode(), os.ModeDir|0o755)
 }
+
+// The stop signal of an image may be a real-time signal, as systemd's is.
+func TestRealTimeStopSignal(t *testing.T) {
+	k := parallel(t)
+	k.run("p", `
+terminationGracePeriodSeconds: 60
+containers:
+- name: c
+  image: registry.k8s.io/podd/stopsignal:realtime
+  command: [sh, -c, "trap 'echo got 37; exit 0' 37; trap 'echo got TERM; exit 1' TERM; echo armed;
+    touch /armed; while true; do sleep 0.1; done"]
+  readinessProbe: {exec: {command: [test, -e, /armed]}, periodSeconds: 1}
+`)
+	follow := k.follow("p", true)
+	k.remove("p")
+	k.same("the log", follow(), "armed\ngot 37\n")
+}
