@@ -106,24 +106,30 @@ func stopChild(child *os.Process, stdin io.Closer) {
 	time.AfterFunc(childPatience, func() { _ = child.Kill() }) // likewise
 }
 
+// memoryTexts are what a process says that gets no more memory: watchMemory, the Go runtime, the C library's threads.
+var memoryTexts = []string{memoryText, "out of memory", "cannot allocate memory", "errno=11", "errno=12"}
+
 // childDeath explains why a pull's process died without an answer.
 func childDeath(cfg Config, waited error, output string) error {
-	// Where an allocation that the kernel refuses ends the Go runtime in other words, it is no panic.
-	const crashed = 2
+	const crashed = 2 // status of a Go program after a panic or fatal error
 	var exit *exec.ExitError
-	exited := errors.As(waited, &exit)
-	if strings.Contains(output, memoryText) ||
-		exited && exit.ExitCode() == crashed && !strings.Contains(output, "panic: ") {
+	switch {
+	case !errors.As(waited, &exit):
+		return fmt.Errorf("the process of the pull ended without an answer (%w)", orExited(waited))
+	case exit.ExitCode() < 0:
+		return fmt.Errorf("the process of the pull was killed (%w): %w", waited, errdefs.ErrResourceExhausted)
+	}
+	cause, _, _ := strings.Cut(output, "\n\n") // the rest are stacks
+	hasText := func(text string) bool { return strings.Contains(cause, text) }
+	switch {
+	case !strings.HasPrefix(cause, "panic: ") && slices.ContainsFunc(memoryTexts, hasText):
 		return fmt.Errorf("unpacking the image takes more memory than pull_memory allows (%d bytes): %w",
 			cfg.PullMemory, errdefs.ErrResourceExhausted)
+	case exit.ExitCode() == crashed:
+		line, _, _ := strings.Cut(cause, "\n")
+		return fmt.Errorf("the process of the pull crashed (%.200q): podd's log has more; please report it", line)
 	}
-	if exited {
-		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-			return fmt.Errorf("the process of the pull was killed by signal %v: %w", status.Signal(),
-				errdefs.ErrResourceExhausted)
-		}
-	}
-	return fmt.Errorf("the process of the pull ended without an answer (%w)", orExited(waited))
+	return fmt.Errorf("the process of the pull ended without an answer (%w)", waited)
 }
 
 func orExited(err error) error {
@@ -150,6 +156,8 @@ func childEnv(job pullJob) []string {
 		maxMemoryEnv + "=" + strconv.FormatInt(job.Config.PullMemory, 10),
 		rootEnv + "=" + job.Config.Root, runRootEnv + "=" + job.Config.RunRoot,
 		readableEnv + "=" + strings.Join(readablePaths(job.Config), "\n"),
+		// Configuration in the home directory of root is for a person, not for pods.
+		"XDG_CONFIG_HOME=" + filepath.Join(job.Dir, "nowhere"),
 	}
 	for _, v := range os.Environ() {
 		if name, _, _ := strings.Cut(v, "="); slices.Contains(keptEnv, name) {
@@ -157,12 +165,6 @@ func childEnv(job pullJob) []string {
 		}
 	}
 	return env
-}
-
-// readablePaths returns the files that a configuration names, for the process to read.
-func readablePaths(c Config) []string {
-	return slices.DeleteFunc([]string{c.RegistriesConf, c.RegistriesConfDir, c.Policy, c.AuthFile},
-		func(path string) bool { return path == "" || strings.Contains(path, "\n") })
 }
 
 // tail is a writer that keeps the first bytes.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/metrics"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -77,26 +78,30 @@ func runConfined() error {
 	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0); err != nil {
 		return err
 	}
-	root := os.Getenv(rootEnv)
-	write, err := writable(root)
+	policy, err := pullPolicy()
 	if err != nil {
 		return err
 	}
-	policy := confine.Policy{
+	return policy.Exec(parent, []string{pullCommand}, os.Environ())
+}
+
+// pullPolicy returns what a pull's process may do, from its environment.
+func pullPolicy() (confine.Policy, error) {
+	write, err := writable(os.Getenv(rootEnv))
+	if err != nil {
+		return confine.Policy{}, err
+	}
+	return confine.Policy{
 		Memory: hardMemory(envInt(maxMemoryEnv)), FileSize: max(envInt(maxBytesEnv), minFileSize), CPU: maxPullCPU,
 		OpenFiles: maxPullOpenFiles,
-		Read: append([]string{
-			"/etc", "/usr", "/lib", "/lib64", "/opt", "/var/lib/ca-certificates", "/run/containers",
-			"/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager", "/proc", "/sys/kernel/mm",
-		}, strings.Split(os.Getenv(readableEnv), "\n")...),
-		Write: append(write, os.Getenv(runRootEnv), "/dev/null"),
+		Read:      slices.Concat(systemPaths, strings.Split(os.Getenv(readableEnv), "\n")),
+		Write:     append(write, os.Getenv(runRootEnv), "/dev/null"),
 		Capabilities: []capability.Cap{
 			capability.CAP_CHOWN, capability.CAP_DAC_OVERRIDE, capability.CAP_FOWNER, capability.CAP_FSETID,
 			capability.CAP_MKNOD, capability.CAP_SETFCAP, capability.CAP_SYS_CHROOT,
 			capability.CAP_SYS_ADMIN, // for trusted.overlay attributes; the filter of system calls denies the rest
 		},
-	}
-	return policy.Exec(parent, []string{pullCommand}, os.Environ())
+	}, nil
 }
 
 // writable returns what a pull changes below the store's root: everything but the root filesystems of containers and

@@ -134,7 +134,7 @@ func TestPullProcessKilled(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := <-done; err == nil || !strings.Contains(err.Error(), "killed by signal") {
+	if err := <-done; err == nil || !strings.Contains(err.Error(), "was killed (signal: killed)") {
 		t.Errorf("error %v, want one that names the signal", err)
 	}
 	checkEmpty(t, s)

@@ -1,0 +1,152 @@
+package image
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	"go.podman.io/storage/pkg/reexec"
+	"golang.org/x/sys/unix"
+)
+
+// Roles of this test's binary.
+const (
+	confineProbe = "podd-test-confine" // becomes openProbe, restricted as a pull's process is
+	openProbe    = "podd-test-open"    // opens the files of its arguments
+	crashProbe   = "podd-test-crash"   // panics
+	memoryProbe  = "podd-test-memory"  // takes memory until it gets no more
+)
+
+func init() {
+	reexec.Register(confineProbe, func() {
+		policy, err := pullPolicy()
+		if err == nil {
+			parent, _ := strconv.Atoi(os.Args[1])
+			err = policy.Exec(parent, append([]string{openProbe}, os.Args[2:]...), os.Environ())
+		}
+		fail(err)
+	})
+	reexec.Register(openProbe, func() {
+		for _, path := range os.Args[1:] {
+			_, read := os.Open(path)
+			_, write := os.OpenFile(path, os.O_WRONLY, 0)
+			fmt.Println(allowed(read), allowed(write))
+		}
+	})
+	reexec.Register(crashProbe, func() { panic("a cannot allocate memory of an image") })
+	reexec.Register(memoryProbe, func() {
+		limit := syscall.Rlimit{Cur: 256 << 20, Max: 256 << 20}
+		if err := syscall.Setrlimit(unix.RLIMIT_DATA, &limit); err != nil {
+			fail(err)
+		}
+		var all [][]byte
+		for {
+			all = append(all, bytes.Repeat([]byte{1}, 1<<20))
+			runtime.KeepAlive(all)
+		}
+	})
+}
+
+func allowed(err error) string {
+	switch {
+	case err == nil:
+		return "yes"
+	case errors.Is(err, os.ErrPermission):
+		return "no"
+	}
+	return err.Error()
+}
+
+// TestFilesOfPull opens files in a process with the restrictions of a pull's.
+func TestFilesOfPull(t *testing.T) {
+	if v, _, _ := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION); int(v) < 1 {
+		t.Skip("this kernel has no Landlock")
+	}
+	dir := t.TempDir()
+	cfg := DefaultConfig()
+	cfg.Root, cfg.RunRoot = filepath.Join(dir, "s"), filepath.Join(dir, "run")
+	cfg.Policy, cfg.AuthFile = filepath.Join(dir, "policy.json"), filepath.Join(dir, "auth.json")
+	key, hidden := filepath.Join(dir, "keys/key.gpg"), filepath.Join(dir, "keys/hidden")
+	for path, content := range map[string]string{
+		cfg.Policy: `{"transports":{"docker":{"":[{"keyPaths":["` + key + `"]}]}}}`, cfg.AuthFile: "{}",
+		key: "", hidden: "",
+		cfg.Root + "/rootfs/c/merged/file": "", cfg.Root + "/overlay/l/diff/file": "", cfg.Root + "/tmp/pull-1/file": "",
+		cfg.Root + "/tmp/pull-2/file": "", cfg.Root + "/" + integrityFile: "{}", cfg.RunRoot + "/lock": "",
+	} {
+		err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o600))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const none, read, both = "no no", "yes no", "yes yes"
+	cases := []struct{ path, want string }{
+		{"/etc/shadow", none}, {hidden, none}, {cfg.Root + "/rootfs/c/merged/file", none},
+		{cfg.Root + "/tmp/pull-2/file", none}, {cfg.Root + "/" + integrityFile, none},
+		{"/etc/hosts", read}, {cfg.Policy, read}, {cfg.AuthFile, read}, {key, read},
+		{cfg.Root + "/overlay/l/diff/file", both}, {cfg.Root + "/tmp/pull-1/file", both}, {cfg.RunRoot + "/lock", both},
+	}
+	args := []string{strconv.Itoa(os.Getpid())}
+	for _, c := range cases {
+		args = append(args, c.path)
+	}
+	out := runProbe(t, childEnv(pullJob{Config: cfg, Dir: cfg.Root + "/tmp/pull-1"}), confineProbe, args...)
+	lines := strings.Split(out.stdout, "\n")
+	if out.err != nil || len(lines) != len(cases)+1 {
+		t.Fatalf("the process printed %q, %v: %s", out.stdout, out.err, out.stderr)
+	}
+	for i, c := range cases {
+		if lines[i] != c.want {
+			t.Errorf("%s: may be read and written: %s, want %s", c.path, lines[i], c.want)
+		}
+	}
+}
+
+// probeOutput is what a process has left.
+type probeOutput struct {
+	stdout, stderr string
+	err            error
+}
+
+// runProbe runs this test's binary in a role.
+func runProbe(t *testing.T, env []string, role string, args ...string) probeOutput {
+	t.Helper()
+	runtime.LockOSThread() // the process dies with this thread
+	defer runtime.UnlockOSThread()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Args, cmd.Env = append([]string{role}, args...), env
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	return probeOutput{stdout.String(), stderr.String(), err}
+}
+
+// TestChildDeath: the error of a pull whose process has died says of what.
+func TestChildDeath(t *testing.T) {
+	t.Run("panic", func(t *testing.T) {
+		out := runProbe(t, nil, crashProbe)
+		err := childDeath(DefaultConfig(), out.err, out.stderr)
+		if errdefs.IsResourceExhausted(err) || !strings.Contains(err.Error(), "crashed") ||
+			strings.Contains(err.Error(), "pull_memory") || strings.Contains(err.Error(), "goroutine") {
+			t.Errorf("error %v of a panic, want one line that says crashed", err)
+		}
+	})
+	t.Run("memory", func(t *testing.T) {
+		if raceDetector {
+			t.Skip("the race detector needs unlimited memory")
+		}
+		out := runProbe(t, nil, memoryProbe)
+		err := childDeath(DefaultConfig(), out.err, out.stderr)
+		if !errdefs.IsResourceExhausted(err) || !strings.Contains(err.Error(), "pull_memory") {
+			t.Errorf("error %v without memory, want one that names pull_memory: %.500s", err, out.stderr)
+		}
+	})
+}
