@@ -47,13 +47,16 @@ func (s *Store) fetch(ctx context.Context, ref reference.Named, r PullRequest, p
 	return img, err
 }
 
-// fetchConfined has a process of its own copy ref into storage, and makes the image visible.
+// fetchConfined has a process of its own copy ref into storage, unless it is there, and makes the image visible.
 func (s *Store) fetchConfined(
 	ctx context.Context, sys *types.SystemContext, ref reference.Named, r PullRequest, p *progress,
 ) (*Image, error) {
 	remote, err := docker.NewReference(ref)
 	if err != nil {
 		return nil, err
+	}
+	if img, err := s.present(ctx, sys, ref, r); img != nil || err != nil {
+		return img, err
 	}
 	result, err := s.pullInChild(ctx, pullJob{Ref: ref.String(), Auth: r.Auth, Annotations: r.Annotations}, p)
 	if errdefs.IsResourceExhausted(err) {

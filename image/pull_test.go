@@ -382,3 +382,45 @@ func checkNoFiles(t *testing.T, dir string) {
 		t.Errorf("left in %s: %s", dir, e.Name())
 	}
 }
+
+// TestPullOfPresentImage: a pull of what the store has asks for the manifest once, in the daemon, and starts no
+// process.
+func TestPullOfPresentImage(t *testing.T) {
+	reg := newRegistry(t)
+	first := simple(t, "first")
+	reg.push(t, "app:v1", first)
+	cfg := config(t, reg.host)
+	s := open(t, cfg)
+	ref := reg.host + "/app:v1"
+	want := pull(t, s, ref)
+	requests := func(manifests, blobs int) {
+		t.Helper()
+		if m, b := reg.count("GET /v2/app/manifests/"), reg.count("GET /v2/app/blobs/"); m != manifests || b != blobs {
+			t.Errorf("%d manifests and %d blobs were fetched, want %d and %d", m, b, manifests, blobs)
+		}
+		reg.forget()
+	}
+	reg.forget()
+	if got := pull(t, s, ref); got.ID != want.ID {
+		t.Errorf("image %s, want %s", got.ID, want.ID)
+	}
+	requests(1, 0)
+	writeFile(t, cfg.Policy, `{"default":[{"type":"reject"}]}`)
+	if _, err := s.Pull(t.Context(), image.PullRequest{Ref: ref}); !isSignature(err) {
+		t.Errorf("error %v of a present image, want a rejected signature", err)
+	}
+	if err := os.Remove(cfg.Policy); err != nil {
+		t.Fatal(err)
+	}
+	// The tag moves away and back: the old image gets it again, without a process.
+	reg.push(t, "app:v1", simple(t, "second"))
+	if got := pull(t, s, ref); got.ID == want.ID {
+		t.Error("the moved tag is still the old image")
+	}
+	reg.push(t, "app:v1", first)
+	reg.forget()
+	if got := pull(t, s, ref); got.ID != want.ID || !slices.Equal(got.Tags, []string{ref}) {
+		t.Errorf("image %s %q, want %s with the tag", got.ID, got.Tags, want.ID)
+	}
+	requests(1, 0)
+}

@@ -1,0 +1,101 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"go.podman.io/image/v5/docker"
+	"go.podman.io/image/v5/docker/reference"
+	containersimage "go.podman.io/image/v5/image"
+	"go.podman.io/image/v5/types"
+)
+
+// presentPatience is how long the daemon itself asks a registry; a slower one is left to a pull's process.
+const presentPatience = 10 * time.Second
+
+// present returns the image that ref names in its registry if the store has it, pulled from the same repository: the
+// pull of a container with imagePullPolicy Always then starts no process. It returns nil if a process must pull.
+//
+// Of the registry's answer the daemon only computes a digest; the library reads at most 4 MiB of it. Only for a name
+// that the store has: else the registry would count two pulls.
+func (s *Store) present(
+	ctx context.Context, sys *types.SystemContext, ref reference.Named, r PullRequest,
+) (*Image, error) {
+	s.refreshIfChanged()
+	if s.index.Load().byName[ref.String()] == nil || len(r.Annotations) > 0 { // which may select another variant
+		return nil, nil
+	}
+	asking, cancel := context.WithTimeout(ctx, presentPatience)
+	defer cancel()
+	found, err := s.unsignedDigest(asking, sys, ref)
+	switch {
+	case asking.Err() != nil && ctx.Err() == nil:
+		return nil, nil
+	case err != nil || found == "":
+		return nil, err
+	}
+	canonical, err := reference.WithDigest(reference.TrimNamed(ref), found)
+	if err != nil {
+		return nil, err
+	}
+	// The index has intact images only. An image that was selected from a list by annotations has the list's digest in
+	// a name, but not among its digests.
+	e := s.index.Load().byName[canonical.String()]
+	if e == nil || e.refused != nil || !slices.Contains(e.digests, found.String()) {
+		return nil, nil
+	}
+	if slices.Contains(e.names, ref.String()) && slices.Contains(e.names, canonical.String()) {
+		return e.Image, nil
+	}
+	stored, err := s.storage.Image(e.ID)
+	if err != nil {
+		return nil, fmt.Errorf("look up the present image: %w", err)
+	}
+	return s.register(stored, ref, canonical)
+}
+
+// unsignedDigest returns the digest of what ref names in its registry, or "" if the signature policy does not accept it
+// without a signature.
+func (s *Store) unsignedDigest(
+	ctx context.Context, sys *types.SystemContext, ref reference.Named,
+) (digest.Digest, error) {
+	remote, err := docker.NewReference(ref)
+	if err != nil {
+		return "", err
+	}
+	source, err := remote.NewImageSource(ctx, sys)
+	if err != nil {
+		return "", err
+	}
+	defer source.Close()
+	if !s.acceptsUnsigned(ctx, source) {
+		return "", nil
+	}
+	top, _, err := source.GetManifest(ctx, nil)
+	if err != nil {
+		return "", err
+	}
+	return digest.FromBytes(top), nil
+}
+
+// acceptsUnsigned reports whether the signature policy accepts the image of source without reading any signature.
+func (s *Store) acceptsUnsigned(ctx context.Context, source types.ImageSource) bool {
+	policy, err := s.policyContext()
+	if err != nil {
+		return false // the pull's process says why
+	}
+	defer func() { _ = policy.Destroy() }() // frees memory
+	accepted, err := policy.IsRunningImageAllowed(ctx, containersimage.UnparsedInstance(signatureless{source}, nil))
+	return accepted && err == nil
+}
+
+// signatureless is a source whose signatures must not be needed.
+type signatureless struct{ types.ImageSource }
+
+func (signatureless) GetSignatures(context.Context, *digest.Digest) ([][]byte, error) {
+	return nil, errors.New("signatures are read in a pull's process only")
+}
