@@ -72,6 +72,9 @@ func (s *Store) pullAny(ctx context.Context, r PullRequest, p *progress) (*Image
 	if err != nil {
 		return nil, err
 	}
+	if err := s.checkShortName(refs); err != nil {
+		return nil, err
+	}
 	for _, ref := range refs {
 		var img *Image
 		if img, err = s.fetch(ctx, ref, r, p); err == nil {

@@ -310,6 +310,32 @@ func TestShortNames(t *testing.T) {
 	}
 }
 
+// TestShortNameMode: with the mode "enforcing", a short name that may mean several images is refused; the modes
+// "permissive" and "disabled" try them in turn.
+func TestShortNameMode(t *testing.T) {
+	reg := newRegistry(t)
+	reg.push(t, "found:v1", simple(t, "found"))
+	reg.push(t, "elsewhere/thing:v1", simple(t, "aliased"))
+	cfg := config(t, reg.host)
+	s := open(t, cfg)
+	configure := func(mode, registries string) {
+		writeFile(t, cfg.RegistriesConf, "short-name-mode = \""+mode+"\"\nunqualified-search-registries = ["+registries+"]\n"+
+			"[[registry]]\nlocation = \""+reg.host+"\"\ninsecure = true\n[aliases]\nthing = \""+reg.host+"/elsewhere/thing\"\n")
+	}
+	one := `"` + reg.host + `"`
+	two := one + `, "` + strings.Replace(reg.host, "127.0.0.1", "localhost", 1) + `"`
+	configure("enforcing", two)
+	_, err := s.Pull(t.Context(), image.PullRequest{Ref: "found:v1"})
+	if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "short-name-mode") {
+		t.Errorf("error %v, want an invalid argument that names short-name-mode", err)
+	}
+	pull(t, s, "thing:v1") // by its alias
+	for _, c := range [][2]string{{"enforcing", one}, {"permissive", two}, {"disabled", two}} {
+		configure(c[0], c[1])
+		pull(t, s, "found:v1")
+	}
+}
+
 func TestMirrorFailsOver(t *testing.T) {
 	mirror, origin := newRegistry(t), newRegistry(t)
 	mirror.push(t, "cache/both:v1", simple(t, "both"))

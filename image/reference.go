@@ -71,6 +71,23 @@ func candidates(sys *types.SystemContext, s string) ([]reference.Named, error) {
 	return rename(ref, repos...)
 }
 
+// checkShortName fails if a short name has several candidates and registries.conf has the short-name-mode "enforcing",
+// which demands that a user chooses one.
+func (s *Store) checkShortName(candidates []reference.Named) error {
+	if len(candidates) < 2 {
+		return nil
+	}
+	mode, err := sysregistriesv2.GetShortNameMode(s.systemContext())
+	if err != nil {
+		return fmt.Errorf("read registries.conf: %w", err)
+	}
+	if mode != types.ShortNameModeEnforcing {
+		return nil
+	}
+	return fmt.Errorf("the short name may mean %v, and short-name-mode in registries.conf is \"enforcing\": "+
+		"use a full name, or add an alias: %w", candidates, errdefs.ErrInvalidArgument)
+}
+
 // unqualified returns the repository of a short reference as it was written: no tag, no digest, no docker.io/library.
 func unqualified(s string) string {
 	s, _, _ = strings.Cut(s, "@")
