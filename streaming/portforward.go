@@ -62,7 +62,7 @@ type forwards struct {
 	sess   *session
 	pod    string
 	// conn is set before opened is closed. SPDY may deliver streams earlier.
-	conn   httpstream.Connection
+	conn   *spdyConn
 	opened chan struct{}
 	calls  sync.WaitGroup
 
@@ -85,7 +85,7 @@ func newForwards(s *Server, sess *session, pod string) *forwards {
 }
 
 // serve returns when the session and all of its connections have ended.
-func (f *forwards) serve(conn httpstream.Connection) error {
+func (f *forwards) serve(conn *spdyConn) error {
 	f.conn = conn
 	close(f.opened)
 	<-f.sess.ctx.Done()

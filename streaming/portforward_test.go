@@ -240,7 +240,7 @@ func TestForwardRefusedStreams(t *testing.T) {
 		"long request id":  {"streamType", "data", "port", "80", "requestID", strings.Repeat("1", 65)},
 		"second half":      {"streamType", "error", "port", "80", "requestID", "half"},
 		"other port":       {"streamType", "data", "port", "81", "requestID", "half"},
-		"huge port header": {"streamType", "data", "port", strings.Repeat("1", 100_000), "requestID", "1"},
+		"huge port header": {"streamType", "data", "port", strings.Repeat("1", maxHeaderField), "requestID", "1"},
 	} {
 		h := http.Header{}
 		for i := 0; i < len(headers); i += 2 {

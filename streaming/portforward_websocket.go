@@ -10,7 +10,6 @@ import (
 	"github.com/gorilla/websocket"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	wire "k8s.io/cri-streaming/pkg/streaming/portforward"
-	"k8s.io/streaming/pkg/httpstream/spdy"
 )
 
 // forwardTunnel serves SPDY tunnelled through WebSocket messages, as kubectl does since Kubernetes 1.30 (KEP-4006).
@@ -21,14 +20,10 @@ func (s *Server) forwardTunnel(sess *session, w http.ResponseWriter, r *http.Req
 	}
 	answerPings(sess, ws)
 	f := newForwards(s, sess, pod)
-	conn, err := spdy.NewServerConnection(&tunnel{conn: sess.conn, ws: ws}, replyStreams(f.accept))
+	conn, err := startSPDY(sess, &tunnel{conn: sess.conn, ws: ws}, f.accept)
 	if err != nil {
-		return fmt.Errorf("start SPDY within WebSocket: %w", err)
+		return err
 	}
-	sess.tasks.Go(func() {
-		<-conn.CloseChan()
-		sess.connLost(errGone)
-	})
 	return f.serve(conn)
 }
 

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"sync"
 
 	wire "k8s.io/cri-streaming/pkg/streaming/remotecommand"
 	"k8s.io/streaming/pkg/httpstream"
-	"k8s.io/streaming/pkg/httpstream/spdy"
 )
 
 // maxFrame is the maximum payload of one frame, in bytes: all streams share the connection.
@@ -46,13 +46,22 @@ func sendHeartbeat(stream httpstream.Stream) {
 	}
 }
 
-// upgradeSPDY upgrades the connection to SPDY and ends the session when the SPDY connection closes.
+// upgradeSPDY upgrades the connection to SPDY.
 func upgradeSPDY(
 	sess *session, w http.ResponseWriter, r *http.Request, accept httpstream.NewStreamHandler,
-) (httpstream.Connection, error) {
-	conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, replyStreams(accept))
-	if conn == nil {
-		return nil, errors.New("upgrade to SPDY/3.1 failed")
+) (*spdyConn, error) {
+	raw, err := hijackSPDY(w, r)
+	if err != nil {
+		return nil, fmt.Errorf("upgrade to SPDY/3.1: %w", err)
+	}
+	return startSPDY(sess, raw, accept)
+}
+
+// startSPDY serves SPDY on raw and ends the session when the SPDY connection closes.
+func startSPDY(sess *session, raw net.Conn, accept httpstream.NewStreamHandler) (*spdyConn, error) {
+	conn, err := newSPDYConn(raw, replyStreams(accept))
+	if err != nil {
+		return nil, err
 	}
 	sess.tasks.Go(func() {
 		<-conn.CloseChan()
@@ -101,7 +110,7 @@ func (c *collector) accept(stream httpstream.Stream, replied <-chan struct{}) er
 }
 
 // finish closes the streams, writes the outcome to the error stream if there is one, and ends SPDY.
-func (c *collector) finish(sess *session, conn httpstream.Connection, outcome []byte) {
+func (c *collector) finish(sess *session, conn *spdyConn, outcome []byte) {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
@@ -147,7 +156,7 @@ func (c *collector) wait(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-func (c *collector) remote(sess *session, conn httpstream.Connection, structured bool) *remote {
+func (c *collector) remote(sess *session, conn *spdyConn, structured bool) *remote {
 	rem := &remote{finish: func(o outcome) { c.finish(sess, conn, o.bytes(structured)) }}
 	writer := func(kind string) io.WriteCloser {
 		if c.got[kind] == nil {

@@ -124,6 +124,8 @@ type channels struct {
 	text, canClose bool
 	// in has the pipes of the channels that are read. It does not change after start.
 	in map[byte]*pipe
+	// buf is for the message that is read.
+	buf []byte
 
 	writeMu sync.Mutex
 	closed  bool
@@ -137,7 +139,7 @@ type pipe struct {
 func newChannels(sess *session, ws *websocket.Conn) *channels {
 	version := ws.Subprotocol()
 	return &channels{
-		sess: sess, ws: ws, in: map[byte]*pipe{},
+		sess: sess, ws: ws, in: map[byte]*pipe{}, buf: make([]byte, maxFrame),
 		text:     version == channelV1Base64 || version == channelV4Base64,
 		canClose: version == channelV5,
 	}
@@ -168,47 +170,77 @@ func (c *channels) start() {
 // read delivers messages to their channels until the connection ends.
 func (c *channels) read() error {
 	for {
-		_, data, err := c.ws.ReadMessage()
+		_, message, err := c.ws.NextReader()
 		if err != nil {
 			return errGone
 		}
-		if err := c.deliver(data); err != nil {
+		if err := c.deliver(message); err != nil {
 			return err
 		}
 	}
 }
 
-// deliver handles one message. Messages for other channels than in are dropped; an error ends the session.
-func (c *channels) deliver(data []byte) error {
-	if len(data) == 0 {
-		return nil
+// deliver handles one message, without keeping it: its channel may not be read. Messages for other channels than in are
+// dropped; an error ends the session.
+func (c *channels) deliver(message io.Reader) error {
+	var number [1]byte
+	if _, err := io.ReadFull(message, number[:]); err != nil {
+		return ignoreEOF(err)
 	}
-	number, data := data[0], data[1:]
-	if c.canClose && number == wire.StreamClose {
-		if len(data) != 1 {
-			return errors.New("client sent a malformed close message")
-		}
-		if p := c.in[data[0]]; p != nil {
-			p.w.Close()
-		}
-		return nil
+	if c.canClose && number[0] == wire.StreamClose {
+		return c.closeInput(message)
 	}
 	if c.text {
-		number -= '0'
-		decoded := make([]byte, base64.StdEncoding.DecodedLen(len(data)))
-		n, err := base64.StdEncoding.Decode(decoded, data)
-		if err != nil {
-			return errors.New("client sent malformed base64")
-		}
-		data = decoded[:n]
-	}
-	p := c.in[number]
-	if p == nil || len(data) == 0 {
-		return nil
+		number[0] -= '0'
+		message = base64.NewDecoder(base64.StdEncoding, message)
 	}
 	c.sess.touch()
-	_, _ = p.w.Write(data) // an error means that the channel is not read any more
+	w := io.Discard
+	if p := c.in[number[0]]; p != nil {
+		w = &untilError{w: p.w}
+	}
+	var malformed base64.CorruptInputError
+	_, err := io.CopyBuffer(w, struct{ io.Reader }{message}, c.buf)
+	if errors.As(err, &malformed) || c.text && errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("client sent malformed base64")
+	}
+	return err
+}
+
+// closeInput handles the rest of a message that closes a channel.
+func (c *channels) closeInput(message io.Reader) error {
+	b, err := io.ReadAll(io.LimitReader(message, 2))
+	if err != nil {
+		return err
+	}
+	if len(b) != 1 {
+		return errors.New("client sent a malformed close message")
+	}
+	if p := c.in[b[0]]; p != nil {
+		p.w.Close()
+	}
 	return nil
+}
+
+func ignoreEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// untilError drops what is written after an error, which means that the channel is not read any more.
+type untilError struct {
+	w      io.Writer
+	failed bool
+}
+
+func (u *untilError) Write(p []byte) (int, error) {
+	if !u.failed {
+		_, err := u.w.Write(p)
+		u.failed = err != nil
+	}
+	return len(p), nil
 }
 
 // send writes one message.
