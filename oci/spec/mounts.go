@@ -126,9 +126,12 @@ func (b *builder) propagation(c *cri.Mount) ([]string, error) {
 	}
 }
 
-// mountOptions returns the options of KEP-5855. All others have fields of their own, or could override one.
+// mountOptions returns the options of KEP-5855, and those of every image volume. All others have fields of their own, or could override one.
 func mountOptions(c *cri.Mount) ([]string, error) {
 	var out []string
+	if c.GetImage() != nil { // what its author has made must not be more than files
+		out = append(out, "nosuid", "nodev")
+	}
 	for _, o := range c.GetMountOptions() {
 		if !slices.Contains([]string{"noexec", "nosuid", "nodev"}, o) {
 			return nil, invalid("mount %q: option %q is not one of noexec, nosuid, nodev", c.GetContainerPath(), o)
