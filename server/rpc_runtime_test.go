@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/sandbox"
@@ -74,6 +75,7 @@ func testStatus(t *testing.T) {
 		}
 	})
 	t.Run("not ready", testStatusNotReady)
+	t.Run("no space", testStatusNoSpace)
 	t.Run("handlers", testStatusHandlers)
 	t.Run("verbose", testStatusVerbose)
 }
@@ -102,6 +104,15 @@ func testStatusNotReady(t *testing.T) {
 		if rh.GetFeatures().GetUserNamespaces() || rh.GetFeatures().GetRecursiveReadOnlyMounts() {
 			t.Errorf("handler %q: features %v, want none as it is not ready", rh.GetName(), rh.GetFeatures())
 		}
+	}
+}
+
+func testStatusNoSpace(t *testing.T) {
+	h := newHarness(t, func(d *Deps) { d.Space = func() error { return errors.New("/run/podd is full") } })
+	r := must[*cri.StatusResponse](t)(h.runtime.Status(t.Context(), &cri.StatusRequest{}))
+	want := &cri.RuntimeCondition{Type: cri.RuntimeReady, Reason: "NoSpace", Message: "/run/podd is full"}
+	if got := r.GetStatus().GetConditions()[0]; !proto.Equal(got, want) {
+		t.Errorf("first condition %v, want %v", got, want)
 	}
 }
 

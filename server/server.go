@@ -42,6 +42,8 @@ type Deps struct {
 	RuntimeSpec SpecReader
 	// PodSpec reads or makes a pod's config.json for verbose responses; nil leaves it out.
 	PodSpec func(*record.Pod) (*specs.Spec, error)
+	// Space returns why there is no space for another pod, nil if there is. Status calls it; nil means that there is.
+	Space func() error
 	// Info adds sections to the verbose Status, by name. The values are marshalled as JSON and must have no secrets.
 	Info map[string]func() any
 	// Observe is called with every finished call, for metrics. It must not block, and may be nil.

@@ -36,6 +36,7 @@ const userNamespacesHostNetwork = true
 // ignores conditions that it does not know, crictl shows them.
 func (s *Server) conditions(handlers []sandbox.Handler) []*cri.RuntimeCondition {
 	runtime := errors.New("no default handler is configured, set runtime.default_handler")
+	reason := "DefaultHandlerNotReady"
 	var others []*cri.RuntimeCondition
 	for _, h := range handlers {
 		switch {
@@ -45,8 +46,11 @@ func (s *Server) conditions(handlers []sandbox.Handler) []*cri.RuntimeCondition 
 			others = append(others, condition("HandlerReady/"+h.Name, "HandlerNotReady", h.Err))
 		}
 	}
+	if runtime == nil && s.deps.Space != nil {
+		runtime, reason = s.deps.Space(), "NoSpace"
+	}
 	return append([]*cri.RuntimeCondition{
-		condition(cri.RuntimeReady, "DefaultHandlerNotReady", runtime),
+		condition(cri.RuntimeReady, reason, runtime),
 		condition(cri.NetworkReady, "NetworkPluginNotReady", s.deps.Engine.NetworkReady()),
 	}, others...)
 }

@@ -100,6 +100,7 @@ func (d *daemon) server(n *node, streams server.Streamer) (*server.Server, error
 			Engine: server.Adapt(n.engine), Images: n.images, Network: n.pods, Streamer: streams, Log: d.log,
 			Observe: d.observers.call(), RuntimeSpec: read,
 			PodSpec: podSpecReader(read, layout.Layout{Run: d.cfg.Run}),
+			Space:   func() error { return checkSpace(d.cfg.Run) },
 			Info: map[string]func() any{
 				"config":    func() any { return d.values },
 				"cniconfig": func() any { return n.pods.Info() },

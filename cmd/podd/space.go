@@ -1,0 +1,31 @@
+package main
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// What a new pod with a few containers needs in the run directory: their bundles, sockets and pid files.
+const (
+	minRunBytes = 1 << 20
+	minRunFiles = 256
+)
+
+// checkSpace returns why there is no space for another pod in the run directory, nil if there is. The kubelet watches
+// the filesystems of images and volumes, but not this one.
+func checkSpace(dir string) error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return fmt.Errorf("measure the space in the run directory %s: %w", dir, err)
+	}
+	if free := fs.Bavail * uint64(fs.Bsize); free < minRunBytes {
+		return fmt.Errorf("no space for pods in the run directory %s: %d bytes are free, %d are needed",
+			dir, free, minRunBytes)
+	}
+	if fs.Files > 0 && fs.Ffree < minRunFiles { // 0: the filesystem does not limit them
+		return fmt.Errorf("no space for pods in the run directory %s: %d inodes are free, %d are needed",
+			dir, fs.Ffree, minRunFiles)
+	}
+	return nil
+}
