@@ -17,16 +17,27 @@ func Container(id string) string { return path.Join(Shared, id) }
 // AddContainer makes the directory of a container, with its config.json.
 func (j *Jail) AddContainer(id string, config []byte) error {
 	return j.Do(func() error {
-		if err := os.Mkdir(Container(id), 0o700); err != nil {
-			return fmt.Errorf("directory of container %s: %w", id, err)
-		}
-		f, err := os.OpenFile(path.Join(Container(id), "config.json"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		shared, err := os.OpenRoot(Shared)
 		if err != nil {
 			return err
 		}
-		_, err = f.Write(config)
-		return errors.Join(err, f.Close())
+		defer shared.Close()
+		if err := shared.Mkdir(id, 0o700); err != nil {
+			return fmt.Errorf("directory of container %s: %w", id, err)
+		}
+		return writeConfig(shared, id, config)
 	})
+}
+
+// writeConfig writes a container's config.json. The guest may have put a link in the place of the directory meanwhile,
+// as to /proc/1/root: nothing outside of the shared directory is opened.
+func writeConfig(shared *os.Root, id string, config []byte) error {
+	f, err := shared.OpenFile(path.Join(id, "config.json"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(config)
+	return errors.Join(err, f.Close())
 }
 
 // Source is a file or directory of the host that a container gets.
