@@ -2,6 +2,7 @@ package shim
 
 import (
 	"context"
+	"io"
 	"net"
 	"time"
 
@@ -23,12 +24,21 @@ func (s *Service) watchEvents(p *pod) {
 			return
 		}
 		s.takeEvent(p, c)
+		awaitEnd(c)
 	}
+}
+
+// awaitEnd waits until the guest has closed its end of a stream, then closes it. yamux keeps a stream that only the
+// host has closed, with all that arrives, so a guest could make the host keep any number of them. A guest that does not
+// close one holds back its own events only.
+func awaitEnd(c net.Conn) {
+	_ = c.SetReadDeadline(noDeadline)
+	_, _ = io.Copy(io.Discard, c)
+	_ = c.Close()
 }
 
 // takeEvent publishes the event of an out-of-memory kill, if the container exists.
 func (s *Service) takeEvent(p *pod, c net.Conn) {
-	defer c.Close()
 	_ = c.SetReadDeadline(time.Now().Add(headerTimeout))
 	var h wire.Header
 	if err := wire.ReadLine(c, &h); err != nil || h.Kind != wire.Event || !p.has(h.ID) {
