@@ -33,6 +33,7 @@ func main() {
 }
 
 func newService(ic *plugin.InitContext) (any, error) {
+	service.BoundLog(os.Stderr) // the library has made the log its standard error
 	publisher, err := ic.GetByID(plugins.EventPlugin, "publisher")
 	if err != nil {
 		return nil, err
