@@ -52,11 +52,6 @@ func (r *Runtime) newSession(
 	if err := r.checkRunning(ctx, rec, id); err != nil {
 		return nil, rec, err
 	}
-	owner, err := r.bundle(rec.Owner)
-	if err != nil {
-		return nil, rec, err
-	}
-	trimLog(owner)
 	b, err := r.bundle(id)
 	if err != nil {
 		return nil, rec, err

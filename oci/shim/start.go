@@ -23,7 +23,8 @@ func (r *Runtime) Start(ctx context.Context, id string) error {
 	return nil
 }
 
-// reachContainer returns the record of a running container, and a connection to its shim.
+// reachContainer returns the record of a running container, and a connection to its shim. Queries of the usage come
+// here regularly, so it trims the shim's log, too.
 func (r *Runtime) reachContainer(ctx context.Context, id string) (record, *conn, error) {
 	b, err := r.bundle(id)
 	if err != nil {
@@ -32,6 +33,9 @@ func (r *Runtime) reachContainer(ctx context.Context, id string) (record, *conn,
 	rec, err := b.created()
 	if err != nil {
 		return record{}, nil, err
+	}
+	if owner, err := r.bundle(rec.Owner); err == nil {
+		trimLog(owner)
 	}
 	if _, ended := b.loadExit(); ended {
 		return rec, nil, fmt.Errorf("container %s is not running: %w", id, errdefs.ErrFailedPrecondition)
