@@ -80,7 +80,7 @@ func (s *Store) discard(r mountRequest) error {
 	if err := unmountParts(dir); err != nil {
 		return err
 	}
-	return os.RemoveAll(dir)
+	return removeTree(dir)
 }
 
 // build makes the directories, records the image, and mounts. It undoes nothing.

@@ -105,14 +105,14 @@ func (s *Store) release(container string) error {
 		return err
 	}
 	trash := filepath.Join(s.cfg.Root, rootfsDir, trashPrefix+container)
-	if err := os.RemoveAll(trash); err != nil {
+	if err := removeTree(trash); err != nil {
 		return err
 	}
 	if err := os.Rename(dir, trash); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	s.refs.removeContainer(container)
-	return os.RemoveAll(trash)
+	return removeTree(trash)
 }
 
 // trashPrefix marks directories that are being deleted; no container id begins with a dot.
@@ -166,7 +166,7 @@ func (s *Store) recoverRootfs() error {
 	for _, d := range dirs {
 		path := filepath.Join(s.cfg.Root, rootfsDir, d.Name())
 		if strings.HasPrefix(d.Name(), trashPrefix) {
-			if err := errors.Join(unmountAll(path), os.RemoveAll(path)); err != nil {
+			if err := errors.Join(unmountAll(path), removeTree(path)); err != nil {
 				s.log.WithError(err).WithField("path", path).Warn("failed to finish an interrupted deletion")
 			}
 			continue

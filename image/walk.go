@@ -3,21 +3,18 @@ package image
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
-	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
-// What a walk keeps in memory. A container chooses how many files it makes, and how deep.
+// What a walk keeps in memory.
 const (
-	// walkBatch is how many names of a directory are read at a time.
-	walkBatch = 1000
 	// maxLinked is how many files with several names are remembered. Further ones count once for each name.
 	maxLinked = 100_000
-	// maxOpenDirs is how deep directories are open at a time. Deeper ones are walked afterwards, from the root; if more
-	// than maxDeferred wait for that, at once.
-	maxOpenDirs = 256
-	maxDeferred = 10_000
+	// maxDeferred is how many directories deeper than maxOpenDirs are remembered, to be walked afterwards. Further ones
+	// are not counted.
+	maxDeferred = 100_000
 )
 
 // walker adds up a directory tree: allocated blocks, and files with several names once. Files that vanish meanwhile are
@@ -26,13 +23,15 @@ type walker struct {
 	total diskSize
 	// seen has the inodes of files with several names.
 	seen map[uint64]bool
-	// deferred are directories to walk, relative to the root.
-	deferred []string
+	// deferred are directories to walk. Not their paths: those can be longer than memory.
+	deferred []unix.FileHandle
+	// cut reports that directories were not counted.
+	cut bool
 }
 
 // walk returns when ctx ends, or with the first error.
 func (w *walker) walk(ctx context.Context, root string) error {
-	top, err := os.OpenRoot(root)
+	top, err := openDir(unix.AT_FDCWD, root)
 	if err != nil {
 		return err
 	}
@@ -40,82 +39,90 @@ func (w *walker) walk(ctx context.Context, root string) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if info, err := top.Lstat("."); err == nil {
-		w.add(info)
+	var st unix.Stat_t
+	if err := unix.Fstat(int(top.Fd()), &st); err == nil {
+		w.add(&st)
 	}
-	if err := w.directory(ctx, top, ".", 1); err != nil {
+	if err := w.directory(ctx, top, 1); err != nil {
 		return err
 	}
 	for len(w.deferred) > 0 {
 		last := len(w.deferred) - 1
-		path := w.deferred[last]
+		handle := w.deferred[last]
 		w.deferred = w.deferred[:last]
-		if err := w.open(ctx, top, path, path, 1); err != nil {
+		fd, err := unix.OpenByHandleAt(int(top.Fd()), handle, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC)
+		if err == nil {
+			err = w.walkDir(ctx, os.NewFile(uintptr(fd), root), 1)
+		}
+		if err = ignoreMoved(err); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// open walks a directory of parent; path is its path below the root.
-func (w *walker) open(ctx context.Context, parent *os.Root, name, path string, depth int) error {
-	dir, err := parent.OpenRoot(name)
-	if err != nil {
-		return ignoreGone(err)
-	}
+// walkDir is directory, and closes dir.
+func (w *walker) walkDir(ctx context.Context, dir *os.File, depth int) error {
 	defer dir.Close()
-	return w.directory(ctx, dir, path, depth)
+	return w.directory(ctx, dir, depth)
 }
 
 // directory adds up what is in dir.
-func (w *walker) directory(ctx context.Context, dir *os.Root, path string, depth int) error {
-	list, err := dir.Open(".")
-	if err != nil {
-		return ignoreGone(err)
-	}
-	defer list.Close()
-	for {
-		names, err := list.Readdirnames(walkBatch)
-		for _, name := range names {
-			if err := w.entry(ctx, dir, name, path+"/"+name, depth); err != nil {
-				return err
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return ignoreGone(err)
-		}
-	}
+func (w *walker) directory(ctx context.Context, dir *os.File, depth int) error {
+	return ignoreMoved(eachName(dir, func(name string) error { return w.entry(ctx, int(dir.Fd()), name, depth) }))
 }
 
 // entry adds a file, or a directory with what is in it.
-func (w *walker) entry(ctx context.Context, dir *os.Root, name, path string, depth int) error {
+func (w *walker) entry(ctx context.Context, parent int, name string, depth int) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	info, err := dir.Lstat(name)
-	if err != nil {
-		return ignoreGone(err)
+	var st unix.Stat_t
+	if err := unix.Fstatat(parent, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return ignoreMoved(&os.PathError{Op: "lstat", Path: name, Err: err})
 	}
-	w.add(info)
+	w.add(&st)
 	switch {
-	case !info.IsDir():
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
 		return nil
-	case depth >= maxOpenDirs && len(w.deferred) < maxDeferred:
-		w.deferred = append(w.deferred, path)
+	case depth >= maxOpenDirs:
+		w.deferDir(parent, name)
 		return nil
 	}
-	return w.open(ctx, dir, name, path, depth+1)
+	dir, err := openDir(parent, name)
+	if err != nil {
+		return ignoreMoved(err)
+	}
+	return w.walkDir(ctx, dir, depth+1)
 }
 
-func (w *walker) add(info os.FileInfo) {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || w.seen[st.Ino] {
+// deferDir remembers a directory by its handle. Some filesystems have no handles.
+func (w *walker) deferDir(parent int, name string) {
+	if len(w.deferred) >= maxDeferred {
+		w.cut = true
 		return
 	}
-	if st.Nlink > 1 && !info.IsDir() && len(w.seen) < maxLinked {
+	handle, _, err := unix.NameToHandleAt(parent, name, 0)
+	if err != nil {
+		w.cut = w.cut || ignoreMoved(err) != nil
+		return
+	}
+	w.deferred = append(w.deferred, handle)
+}
+
+// ignoreMoved returns nil for the error of a file that was removed, or replaced by another one, during the walk.
+func ignoreMoved(err error) error {
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ESTALE) {
+		return nil
+	}
+	return ignoreGone(err)
+}
+
+func (w *walker) add(st *unix.Stat_t) {
+	if w.seen[st.Ino] {
+		return
+	}
+	if st.Nlink > 1 && st.Mode&unix.S_IFMT != unix.S_IFDIR && len(w.seen) < maxLinked {
 		w.seen[st.Ino] = true
 	}
 	w.total = w.total.plus(diskSize{bytes: uint64(st.Blocks) * 512, inodes: 1})
