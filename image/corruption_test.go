@@ -448,6 +448,47 @@ func TestStrangeLayersAreIntact(t *testing.T) {
 	}
 }
 
+// TestVerifyOpensNoDevice: an image can have a device under the name of a file. To open one can have effects: that of a
+// watchdog restarts the machine. This one does not exist: the error of opening it would say so.
+func TestVerifyOpensNoDevice(t *testing.T) {
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	for _, step := range []func() error{
+		func() error { return w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "d/", Mode: 0o755}) },
+		func() error {
+			return w.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: "link", Linkname: "d"})
+		},
+		func() error { return w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "d/x", Size: 4}) },
+		func() error { _, err := io.WriteString(w, "four"); return err },
+		func() error {
+			return w.WriteHeader(&tar.Header{Typeflag: tar.TypeChar, Name: "link/x", Mode: 0o600, Devmajor: 1, Devminor: 250})
+		},
+		w.Close,
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hostile, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(buf.Bytes())), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := mutate.AppendLayers(craft(t, nil), hostile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg := newRegistry(t)
+	reg.push(t, "hostile:v1", img)
+	s := open(t, config(t, reg.host))
+	pull(t, s, reg.host+"/hostile:v1")
+	found, err := s.Verify(t.Context(), false)
+	if text := fmt.Sprint(found); err != nil || !strings.Contains(text, "not a regular file") {
+		t.Errorf("Verify = %s, %v, want a file that is not a regular file", text, err)
+	}
+}
+
 // TestVerifyEnds when its context ends, and when the store is closed.
 func TestVerifyEnds(t *testing.T) {
 	d := newCorrupted(t)

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
@@ -125,14 +126,11 @@ func (a *assembly) add(b []byte) error {
 // addFile adds a file's content and compares its checksum with the one recorded by the pull.
 func (a *assembly) addFile(e *tarsplit.Entry) error {
 	name := e.GetName()
-	f, err := a.open(name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
+	f, err := a.openFile(name, e.Size)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() != e.Size {
-		return corruptf("%q is not a regular file of %d bytes", name, e.Size)
-	}
 	sum := crc64.New(tarsplit.CRCTable)
 	for left := e.Size; left > 0; {
 		n, err := f.Read(a.buf[:min(left, int64(len(a.buf)))])
@@ -149,6 +147,24 @@ func (a *assembly) addFile(e *tarsplit.Entry) error {
 		return corruptf("file %q has other content", name)
 	}
 	return nil
+}
+
+// openFile opens a regular file of that size. It is looked at first: an image can have a device under the name of a
+// file, and opening one may have effects, as that of a watchdog has, which restarts the machine.
+func (a *assembly) openFile(name string, size int64) (*os.File, error) {
+	found, err := a.open(name, unix.O_PATH|unix.O_NOFOLLOW)
+	if err != nil {
+		return nil, err
+	}
+	defer found.Close()
+	if info, err := found.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() != size {
+		return nil, corruptf("%q is not a regular file of %d bytes", name, size)
+	}
+	f, err := os.Open("/proc/self/fd/" + strconv.Itoa(int(found.Fd())))
+	if err != nil {
+		return nil, openError(name, errors.Unwrap(err))
+	}
+	return f, nil
 }
 
 // exists checks an entry without content: a directory, link or empty file. A whiteout has another form on disk.
@@ -185,9 +201,15 @@ func (a *assembly) open(name string, flags uint64) (*os.File, error) {
 			continue
 		case errors.Is(err, unix.ENOSYS):
 			return nil, errors.New("the system call openat2 is missing (Linux 5.6)")
-		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
-			return nil, os.NewSyscallError("openat2", err) // says nothing about the file
 		}
-		return nil, corruptf("file %q: %v", name, err)
+		return nil, openError(name, err)
 	}
+}
+
+// openError is the error of a file that cannot be opened, which is corrupt unless that says nothing about the file.
+func openError(name string, err error) error {
+	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) {
+		return os.NewSyscallError("open", err)
+	}
+	return corruptf("file %q: %v", name, err)
 }
