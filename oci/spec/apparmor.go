@@ -27,9 +27,12 @@ func AppArmorRequest(profile *cri.SecurityProfile, deprecated string) (*cri.Secu
 	return nil, invalid("unknown AppArmor profile %q", deprecated)
 }
 
+// localAppArmor refuses "unconfined", which is no profile: runtimes take the name as a request for none. The Pod
+// Security Standards of Kubernetes forbid that, and allow every Localhost profile.
 func localAppArmor(ref string) (*cri.SecurityProfile, error) {
 	name := strings.TrimPrefix(ref, localhostPrefix)
-	if name == "" || strings.ContainsAny(name, "\n\x00") {
+	switch {
+	case name == "", name == "unconfined", strings.ContainsAny(name, "\n\x00"):
 		return nil, invalid("%q is not the name of an AppArmor profile", ref)
 	}
 	return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost, LocalhostRef: name}, nil

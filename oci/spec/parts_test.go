@@ -286,6 +286,22 @@ func TestSeccompRequest(t *testing.T) {
 	}
 }
 
+// TestLocalAppArmorUnconfined: a Localhost profile cannot be a request for none.
+func TestLocalAppArmorUnconfined(t *testing.T) {
+	for name, c := range map[string]struct {
+		profile    *cri.SecurityProfile
+		deprecated string
+	}{
+		"profile":    {localhost("unconfined"), ""},
+		"prefix":     {localhost("localhost/unconfined"), ""},
+		"deprecated": {nil, "localhost/unconfined"},
+	} {
+		if got, err := AppArmorRequest(c.profile, c.deprecated); !errors.Is(err, errdefs.ErrInvalidArgument) {
+			t.Errorf("%s: AppArmorRequest = %v, %v, want ErrInvalidArgument", name, got, err)
+		}
+	}
+}
+
 // TestDefaultSeccompRules: capabilities, architecture and kernel choose among the rules.
 func TestDefaultSeccompRules(t *testing.T) {
 	has := func(s *specs.LinuxSeccomp, call string) bool {

@@ -41,7 +41,7 @@ func CheckAppArmor(name string) error {
 	if err != nil {
 		return fmt.Errorf("list AppArmor profiles: %w", err)
 	}
-	if name != "unconfined" && !loaded(string(data), name) {
+	if !loaded(string(data), name) {
 		return fmt.Errorf("%w: no AppArmor profile %q is loaded on this machine", errdefs.ErrNotFound, name)
 	}
 	return nil
