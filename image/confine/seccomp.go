@@ -17,7 +17,15 @@ import (
 var profileCapabilities = []string{"CAP_SYS_CHROOT"}
 
 // neverAllowed are system calls that the profile allows to containers, and that no pull needs.
-var neverAllowed = []string{"ptrace", "process_vm_readv", "process_vm_writev", "keyctl", "add_key", "request_key"}
+// Sockets have a rule of their own (see networkFamilies).
+var neverAllowed = []string{
+	"socket", "socketpair", "ptrace", "process_vm_readv", "process_vm_writev", "keyctl", "add_key", "request_key",
+}
+
+// networkFamilies are the families of sockets that a pull needs. Not AF_UNIX: the process is root, so that D-Bus, podd
+// and other services would do for it what its capabilities do not allow; Landlock does not forbid to connect before
+// its version 9.
+var networkFamilies = []uint64{unix.AF_INET, unix.AF_INET6}
 
 // filterSystemCalls allows what the default profile of containers allows; the rest fails with EPERM, which the Go
 // runtime survives. It sets no_new_privs, as the kernel demands.
@@ -78,6 +86,12 @@ func systemCalls() (seccomp.Policy, error) {
 					seccomp.NameWithConditions{Name: name, Conditions: conditions})
 			}
 		}
+	}
+	for _, family := range networkFamilies {
+		group.NamesWithCondtions = append(group.NamesWithCondtions, seccomp.NameWithConditions{
+			Name:       "socket",
+			Conditions: seccomp.ArgumentConditions{{Argument: 0, Operation: seccomp.Equal, Value: family}},
+		})
 	}
 	// The flags of clone3 are out of a filter's reach. Without it, the C library of a program with cgo uses clone.
 	absent := seccomp.SyscallGroup{Names: []string{"clone3"}, Action: seccomp.ActionErrno | seccomp.Action(unix.ENOSYS)}
