@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+
+	"github.com/podd-project/podd/oci/spec/host"
 )
 
 func newWipeCommand(opts *options) *cobra.Command {
@@ -27,7 +29,7 @@ daemon must be stopped.`,
 				return fmt.Errorf("a daemon listens on %s: stop it first", l.Listen)
 			}
 			return offline(cmd, l, func(ctx context.Context, n *node) error {
-				w := wiping{node: n, root: l.Root, images: images, out: cmd.OutOrStdout()}
+				w := wiping{node: n, root: l.Root, run: l.Run, images: images, out: cmd.OutOrStdout()}
 				if !yes {
 					return w.announce(ctx)
 				}
@@ -44,6 +46,7 @@ daemon must be stopped.`,
 type wiping struct {
 	*node
 	root   string
+	run    string
 	images bool
 	out    io.Writer
 }
@@ -102,8 +105,27 @@ func (w wiping) do(ctx context.Context) error {
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("not everything was removed, run podd wipe again: %w", err)
 	}
+	if err := w.freeRuntimes(); err != nil {
+		return fmt.Errorf("free what runtimes keep for all containers: %w", err)
+	}
 	fmt.Fprintln(w.out, "removed everything")
 	return nil
+}
+
+// freeRuntimes removes the mounts that runtimes keep without containers: gVisor has an empty network namespace for all
+// of its gofers.
+func (w wiping) freeRuntimes() error {
+	run, err := filepath.EvalSymlinks(w.run)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(run, "runtimes")
+	mounts, err := host.MountsBelow(dir)
+	errs := []error{err, host.UnmountBelow(dir)}
+	for _, path := range mounts {
+		errs = append(errs, os.Remove(path))
+	}
+	return errors.Join(errs...)
 }
 
 func (w wiping) removeImages(ctx context.Context) error {

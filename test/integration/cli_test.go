@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/test/daemon"
@@ -246,6 +248,10 @@ func (k *kubelet) wipeAll(pod, container string) {
 		k.Errorf("wipe with a running daemon: exit status = %d, stderr %q, want 1 and \"stop it first\"", code, errs)
 	}
 	k.ok("stop podd", k.Stop())
+	null := k.Path("run", "runtimes", "gvisor", "null-netns") // as runsc leaves it
+	k.ok("make a directory", os.MkdirAll(filepath.Dir(null), 0o700))
+	k.ok("make a mount point", os.WriteFile(null, nil, 0o600))
+	k.ok("pin a network namespace", unix.Mount("/proc/self/ns/net", null, "", unix.MS_BIND, ""))
 	out, errs, code := k.podd("wipe", "--images")
 	if code != 1 || !strings.Contains(errs, "--yes") || !strings.Contains(out, "pod "+pod) ||
 		!strings.Contains(out, "container "+container) || !strings.Contains(out, "image ") {
@@ -254,6 +260,10 @@ func (k *kubelet) wipeAll(pod, container string) {
 	k.checkFindsNothing("after a wipe without --yes")
 	if out, errs, code := k.podd("wipe", "--images", "--yes"); code != 0 {
 		k.Errorf("wipe: exit status = %d, want 0\n%s%s", code, out, errs)
+	}
+	if _, err := os.Lstat(null); !errors.Is(err, fs.ErrNotExist) {
+		k.Errorf("Lstat(%s) after the wipe = %v, want no such file", null, err)
+		k.ok("unmount", unix.Unmount(null, unix.MNT_DETACH))
 	}
 	k.checkFindsNothing("after the wipe")
 	k.ok("start podd", k.Start(k.ctx()))
