@@ -76,6 +76,38 @@ func fill(k *kubelet, path string) {
 	}
 }
 
+// TestFullRunDirectory: a node whose run directory is full is not ready, and is ready once there is space.
+func TestFullRunDirectory(t *testing.T) {
+	t.Parallel()
+	k := start(t)
+	k.ok("stop podd", k.Stop())
+	run := k.Path("run")
+	k.ok("mount a small disk", unix.Mount("podd-test", run, "tmpfs", 0, "size=8m,mode=0700"))
+	t.Cleanup(func() { // runs before the daemon is closed
+		k.ok("stop podd", k.Stop())
+		unmountBelow(k, run)
+		k.ok("start podd", k.Start(context.Background()))
+	})
+	k.ok("start podd", k.Start(k.ctx()))
+	condition := func() *cri.RuntimeCondition {
+		s, err := k.Runtime.Status(k.ctx(), &cri.StatusRequest{})
+		k.ok("Status", err)
+		return s.Status.Conditions[0]
+	}
+	k.eventually("the runtime is ready", func() bool { return condition().Status })
+	filler := filepath.Join(run, "filler")
+	fill(k, filler)
+	if c := condition(); c.Type != cri.RuntimeReady || c.Status || !strings.Contains(c.Message, run) {
+		t.Errorf("condition of a full run directory = %v, want RuntimeReady false and %s in the message", c, run)
+	}
+	k.ok("free the space", os.Remove(filler))
+	if c := condition(); !c.Status {
+		t.Errorf("condition with space again = %v, want ready", c)
+	}
+	pod, _ := k.pod()
+	k.removePod(pod)
+}
+
 // TestMissingRuntime: a handler whose binary does not exist is reported as not ready, and does not affect others.
 func TestMissingRuntime(t *testing.T) {
 	t.Parallel()
