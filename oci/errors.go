@@ -22,3 +22,7 @@ func (e *CommandError) Error() string { return e.Text }
 
 // Is makes errors.Is(err, ErrCommand) true.
 func (e *CommandError) Is(target error) bool { return target == ErrCommand }
+
+// ErrNoEffect is the kind of the error of an update of limits that do not hold for the container: it shares the sandbox
+// of its pod, which knows only limits of the pod.
+var ErrNoEffect = errors.New("the limits of this container have no effect, those of its pod have")

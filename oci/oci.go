@@ -37,7 +37,7 @@ type Runtime interface {
 	Exec(ctx context.Context, id string, p *specs.Process, s Streams) (int32, error)
 	// Attach connects a client to the container's first process, until that or ctx ends.
 	Attach(ctx context.Context, id string, s Streams) error
-	// Update changes resource limits. Absent ones stay as they are.
+	// Update changes resource limits. Absent ones stay as they are. ErrNoEffect says that none of them will hold.
 	Update(ctx context.Context, id string, r *specs.LinuxResources) error
 	// ReopenLog continues the log in a new file after the kubelet has moved the old one away.
 	ReopenLog(ctx context.Context, id string) error

@@ -1,6 +1,8 @@
 package sandbox
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -11,9 +13,11 @@ import (
 
 	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"github.com/sirupsen/logrus"
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/sandbox/resources"
 )
@@ -94,6 +98,25 @@ func TestUpdateOfAContainerThatEnds(t *testing.T) {
 	outOfRange := &cri.LinuxContainerResources{OomScoreAdj: 1001}
 	if err := e.UpdateContainer(t.Context(), id, outOfRange); !errdefs.IsInvalidArgument(err) {
 		t.Errorf("oom_score_adj out of range: %v", err)
+	}
+}
+
+// TestUpdateWithoutEffect: the status does not show limits that do not hold, and the log says why.
+func TestUpdateWithoutEffect(t *testing.T) {
+	m := newMachine(t)
+	e, h := newEngine(t, m)
+	id := mustCreate(t, e, mustRunPod(t, e, "web"), "main")
+	mustStart(t, e, id)
+	before := container(t, e, id).Resources
+	h.on("update", func(context.Context, string) error { return fmt.Errorf("container: %w", oci.ErrNoEffect) })
+	var log bytes.Buffer
+	e.deps.Log.(*logrus.Logger).SetOutput(&log)
+	must(t, e.UpdateContainer(t.Context(), id, &cri.LinuxContainerResources{CpuShares: 512}))
+	if got := container(t, e, id).Resources; !proto.Equal(got, before) {
+		t.Errorf("resources in the status = %v, want %v as before", got, before)
+	}
+	if !strings.Contains(log.String(), oci.ErrNoEffect.Error()) {
+		t.Errorf("log = %q, want %q in it", log.String(), oci.ErrNoEffect)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/containerd/errdefs"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/sandbox/convert"
 	"github.com/podd-project/podd/sandbox/operation"
@@ -16,7 +17,8 @@ import (
 )
 
 // UpdateContainer changes the resources of a created or running container. Fields that are zero stay unchanged. The
-// status has the kernel's values afterwards.
+// status has the kernel's values afterwards. In gVisor, whose sandbox has only the limits of the pod, the status stays
+// as it was, and no error is returned: a resize of the pod has changed those.
 func (e *Engine) UpdateContainer(ctx context.Context, id string, r *cri.LinuxContainerResources) error {
 	c, err := e.Container(id)
 	if err != nil {
@@ -48,7 +50,12 @@ func (e *Engine) updateContainer(ctx context.Context, c *Container, r *cri.Linux
 	}
 	c.logWarnings(warnings)
 	operation.SetStage(ctx, "update")
-	if err := rt.Update(ctx, c.ID, resources); err != nil {
+	err = rt.Update(ctx, c.ID, resources)
+	if errors.Is(err, oci.ErrNoEffect) {
+		c.log().WithError(err).Warn("container keeps its resources in the status")
+		return nil // the kubelet has changed the limits of the pod, which hold
+	}
+	if err != nil {
 		return fmt.Errorf("update container: %w", err)
 	}
 	operation.SetStage(ctx, "read back")

@@ -8,10 +8,12 @@ import (
 
 	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/podd-project/podd/oci"
 )
 
-// Update changes the container's resource limits. Limits absent in res stay as they are. It has no effect on a
-// subcontainer.
+// Update changes the container's resource limits. Limits absent in res stay as they are. For a subcontainer it returns
+// oci.ErrNoEffect: nothing that could be limited is on the host.
 func (r *Runtime) Update(ctx context.Context, id string, res *specs.LinuxResources) error {
 	b, err := r.bundle(id)
 	if err != nil {
@@ -21,7 +23,7 @@ func (r *Runtime) Update(ctx context.Context, id string, res *specs.LinuxResourc
 		return fmt.Errorf("container %s: %w", id, errdefs.ErrNotFound)
 	}
 	if rec, err := b.load(); err == nil && rec.isSubcontainer(id) {
-		return nil // nothing that could be limited is on the host; the limits of its pod hold for it
+		return fmt.Errorf("container %s: %w", id, oci.ErrNoEffect)
 	}
 	data, err := json.Marshal(r.fixCrunSwap(res))
 	if err != nil {

@@ -12,9 +12,10 @@ import (
 )
 
 // Update changes the container's resource limits. Limits absent in res stay as they are. A VM gets CPUs and memory
-// plugged in.
+// plugged in. For a container in the sandbox of gVisor's shim it returns oci.ErrNoEffect: runsc writes down its limits,
+// and applies only those of the sandbox.
 func (r *Runtime) Update(ctx context.Context, id string, res *specs.LinuxResources) error {
-	_, conn, err := r.reachContainer(ctx, id)
+	rec, conn, err := r.reachContainer(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -24,6 +25,9 @@ func (r *Runtime) Update(ctx context.Context, id string, res *specs.LinuxResourc
 	}
 	if err := conn.call(ctx, "Update", &task.UpdateTaskRequest{ID: id, Resources: resources}, empty()); err != nil {
 		return fmt.Errorf("update container: %w", err)
+	}
+	if name, _ := shimName(r.cfg.Path); name == "runsc" && rec.Owner != id {
+		return fmt.Errorf("container %s: %w", id, oci.ErrNoEffect)
 	}
 	return nil
 }

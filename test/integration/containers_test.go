@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -28,7 +29,9 @@ func TestContainers(t *testing.T) {
 				{"life", containerLife},
 				{"how they end", containerEnds},
 				{"stopping", containerStops},
+				{"a stop whose caller gives up", containerStopGoesOn},
 				{"exec", containerExec},
+				{"exec of a background child", containerExecChild},
 				{"what the image says", containerImageConfig},
 				{"filters", containerFilters},
 				{"mounts", containerMounts},
@@ -174,6 +177,28 @@ func (k *kubelet) waitLog(podCfg *cri.PodSandboxConfig, cfg *cri.ContainerConfig
 	k.eventually("log has "+text, func() bool { return strings.Contains(k.logText(podCfg, cfg), text) })
 }
 
+// containerStopGoesOn: the container is killed at the end of the grace period, also if the kubelet is gone by then.
+func containerStopGoesOn(k *kubelet) {
+	pod, podCfg := k.pod()
+	id, cfg := k.runIn(pod, podCfg,
+		[]string{"sh", "-c", "trap 'echo TERM' TERM; echo ready; while true; do sleep 0.05; done"})
+	k.waitLog(podCfg, cfg, "ready")
+	begin := time.Now()
+	ctx, cancel := context.WithCancel(k.ctx())
+	defer cancel()
+	stopped := make(chan error, 1)
+	go func() {
+		_, err := k.Runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: id, Timeout: 3})
+		stopped <- err
+	}()
+	k.waitLog(podCfg, cfg, "TERM")
+	cancel()
+	k.refused("a stop that was given up", <-stopped, "", codes.Canceled)
+	if st := k.exited(id); st.ExitCode != 137 || time.Since(begin) < 3*time.Second {
+		k.Errorf("exit code = %d after %v, want 137 after 3s", st.ExitCode, time.Since(begin))
+	}
+}
+
 func containerExec(k *kubelet) {
 	_, id := k.sleeper()
 	run := func(timeout int64, cmd ...string) (*cri.ExecSyncResponse, error) {
@@ -216,6 +241,21 @@ func containerExec(k *kubelet) {
 	_, err = run(10, "no-such-command")
 	if err == nil {
 		k.Error("ExecSync of a command that does not exist: error = nil, want one")
+	}
+}
+
+// containerExecChild: a child that holds the output open delays the answer by a second at most, and keeps running.
+func containerExecChild(k *kubelet) {
+	_, id := k.sleeper()
+	begin := time.Now()
+	r, err := k.Runtime.ExecSync(k.ctx(), &cri.ExecSyncRequest{ContainerId: id, Timeout: 60,
+		Cmd: []string{"sh", "-c", "sleep 8765 & echo now; exit 3"}})
+	k.ok("ExecSync whose child holds its output", err)
+	if took := time.Since(begin); took > 20*time.Second || string(r.Stdout) != "now\n" || r.ExitCode != 3 {
+		k.Errorf("after %v: output = %q, exit code = %d, want \"now\\n\" and 3 at once", took, r.Stdout, r.ExitCode)
+	}
+	if got := k.exec(id, "grep -l '876[5]' /proc/[0-9]*/cmdline | wc -l"); got != "1\n" {
+		k.Errorf("children after the answer = %q, want 1", got)
 	}
 }
 

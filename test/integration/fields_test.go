@@ -3,6 +3,7 @@ package integration
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -24,6 +25,30 @@ func TestRuntimeFields(t *testing.T) {
 				{"CDI device", func(k *kubelet, handler string) { cdiDevice(k, handler, dir) }},
 			} {
 				t.Run(c.name, func(t *testing.T) { c.test(k.sub(t), handler) })
+			}
+		})
+	}
+}
+
+// TestUpdateInGVisor: the limits of a container have no effect in the sandbox of its pod, so the status does not show
+// those of an update.
+func TestUpdateInGVisor(t *testing.T) {
+	t.Parallel()
+	k := start(t)
+	for _, handler := range []string{"gvisor", "gvisor-shim"} {
+		t.Run(handler, func(t *testing.T) {
+			k := k.sub(t)
+			podCfg := k.podConfig()
+			id, _ := k.runIn(k.runPod(podCfg, handler), podCfg, []string{"sleep", "10000"},
+				func(c *cri.ContainerConfig) { c.Linux.Resources.MemoryLimitInBytes = 128 << 20 })
+			_, err := k.Runtime.UpdateContainerResources(k.ctx(), &cri.UpdateContainerResourcesRequest{ContainerId: id,
+				Linux: &cri.LinuxContainerResources{MemoryLimitInBytes: 64 << 20}})
+			k.ok("UpdateContainerResources", err)
+			if got := k.container(id).GetResources().GetLinux().GetMemoryLimitInBytes(); got != 128<<20 {
+				k.Errorf("memory limit in the status = %d, want %d as before", got, 128<<20)
+			}
+			if log := k.LogTail(20); !strings.Contains(log, "have no effect, those of its pod have") {
+				k.Errorf("podd's log says nothing of an update without effect:\n%s", log)
 			}
 		})
 	}

@@ -27,6 +27,7 @@ func TestLogs(t *testing.T) {
 		{"while the daemon is away", logWithoutDaemon},
 		{"killed while the log is reopened", logReopenKilled},
 		{"a terminal", logTerminal},
+		{"a prompt", logPrompt},
 		{"paths that lead away", logPaths},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(k.sub(t)) })
@@ -227,6 +228,20 @@ func logTerminal(k *kubelet) {
 	k.exited(id)
 	if text := k.logText(podCfg, cfg); !strings.Contains(text, "/dev/") || !strings.Contains(text, "err") {
 		k.Errorf("log of a container with a terminal = %q, want /dev/... and \"err\" in it", text)
+	}
+}
+
+// logPrompt: what a terminal shows is in the log at once, as a part of a line: "kubectl logs -f" shows a prompt.
+func logPrompt(k *kubelet) {
+	for _, handler := range []string{"runc", "gvisor-shim"} {
+		podCfg := k.podConfig()
+		pod := k.runPod(podCfg, handler)
+		_, cfg := k.runIn(pod, podCfg, []string{"sh", "-c", "printf 'name: '; sleep 10000"},
+			func(c *cri.ContainerConfig) { c.Tty, c.Stdin = true, true })
+		k.waitLog(podCfg, cfg, "name: ")
+		if l := k.logLines(podCfg, cfg); len(l) != 1 || l[0].tag != "P" {
+			k.Errorf("%s: log = %v, want one part of a line", handler, l)
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/codes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
@@ -194,6 +195,8 @@ func streamTerminal(k *kubelet) {
 		user.Close()
 		close(terminal.next)
 	}
+	_, err := k.Runtime.Attach(k.ctx(), &cri.AttachRequest{ContainerId: id, Stdout: true, Tty: true})
+	k.refused("attach with a terminal to a container without", err, "tty: is true, must be false", codes.InvalidArgument)
 }
 
 // typeUntil types the line until the output has the text, because the terminal and a new size take effect later.
