@@ -126,7 +126,8 @@ func (b *builder) propagation(c *cri.Mount) ([]string, error) {
 	}
 }
 
-// mountOptions returns the options of KEP-5855, and those of every image volume. All others have fields of their own, or could override one.
+// mountOptions returns the options of KEP-5855, and those of every image volume. All others have fields of their own,
+// or could override one.
 func mountOptions(c *cri.Mount) ([]string, error) {
 	var out []string
 	if c.GetImage() != nil { // what its author has made must not be more than files
