@@ -367,9 +367,20 @@ func TestDefaultConfigChangesNothingAndIsTrue(t *testing.T) {
 func TestEveryKeyIsDocumented(t *testing.T) {
 	out, _, _ := command("config", "default")
 	lines := strings.Split(out, "\n")
+	table := "" // the comment of the table, which names the keys of a map such as default_ulimits
 	for i, line := range lines {
-		if regexp.MustCompile(`^#[a-z_]+ = `).MatchString(line) && !strings.HasPrefix(lines[i-1], "# ") {
-			t.Errorf("%s has no comment, want one above it", line)
+		if strings.HasPrefix(line, "[") {
+			table = ""
+			for j := i - 1; j >= 0 && strings.HasPrefix(lines[j], "# "); j-- {
+				table += lines[j] + "\n"
+			}
+		}
+		key := regexp.MustCompile(`^#([a-z_]+) = `).FindStringSubmatch(line)
+		if key == nil || strings.HasPrefix(lines[i-1], "# ") {
+			continue
+		}
+		if !regexp.MustCompile(`\b` + key[1] + `[,.]`).MatchString(table) {
+			t.Errorf("%s has no comment, want one above it or its name in that of its table", line)
 		}
 	}
 }
