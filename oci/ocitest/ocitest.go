@@ -31,6 +31,8 @@ type Harness struct {
 	LogDir string
 	// Bundles is the directory of the containers' bundles: <Bundles>/<id>/config.json.
 	Bundles string
+	// SharedLimits says that containers have the limits of their sandbox only: Update returns oci.ErrNoEffect.
+	SharedLimits bool
 }
 
 // NewHarness makes a fresh handler whose clean-up checks that nothing is left.

@@ -20,6 +20,7 @@ func Sandboxed(t testing.TB, name string) (m *Machine, podID string) {
 		t.Fatal(err)
 	}
 	m.Config.InitProxy = path
+	m.SharedLimits = true
 	// The runtime would pin one network namespace for all its helper processes, and leave it.
 	// And it allows one container for each root filesystem, unless it writes to it as other runtimes do.
 	m.Config.Options = map[string]string{"gofer-network-namespace": "new", "overlay2": "none"}

@@ -396,7 +396,7 @@ func testUpdate(t *testing.T, h *Harness) {
 	run(t, h, r, "upd", "sleep", "1000")
 	limit := int64(1 << 26)
 	err := r.Update(ctx, "upd", &specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: &limit}})
-	if r.Features().OwnKernel {
+	if h.SharedLimits {
 		if !errors.Is(err, oci.ErrNoEffect) {
 			t.Errorf("update in a sandbox with the limits of its pod = %v, want %v", err, oci.ErrNoEffect)
 		}

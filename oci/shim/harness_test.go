@@ -63,6 +63,7 @@ func TestRuncShim(t *testing.T) {
 func gvisorMachine(t testing.TB) *machine {
 	m := newMachine(t, "containerd-shim-runsc-v1", "runsc")
 	m.cfg.Options = map[string]any{"runsc_config": map[string]any{"overlay2": "none"}}
+	m.SharedLimits = true
 	plain := m.Spec
 	m.Spec = func(args ...string) *specs.Spec {
 		s := plain(args...)
