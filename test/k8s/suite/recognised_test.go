@@ -2,8 +2,11 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -100,4 +103,72 @@ containers:
 	follow := k.follow("p", true)
 	k.remove("p")
 	k.same("the log", follow(), "armed\ngot 37\n")
+}
+
+// cadvisorOff: with podd's cadvisor.socket, the page of the kubelet's cAdvisor names every container, without the gate
+// that has the kubelet ask podd for it.
+func (k *scene) cadvisorOff() {
+	n := c.Node(k.node)
+	_, err := n.Run("sh", "-c", "mkdir -p /run/crio && mount -t tmpfs podd-test /run/crio") // the machine's own stays
+	k.ok("mount a directory for the socket", err)
+	dropIn := n.Path("podd.toml.d", "cadvisor.toml")
+	k.ok("configure podd", errors.Join(os.MkdirAll(n.Path("podd.toml.d"), 0o755),
+		os.WriteFile(dropIn, []byte("[cadvisor]\nsocket = \"/var/run/crio/crio.sock\"\n"), 0o644)))
+	restart := func(kubelet map[string]any) error { // also at the end of the test, when its context is over
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		return errors.Join(n.StopKubelet(), n.StopPodd(), n.Configure(kubelet), n.StartPodd(ctx), n.StartKubelet())
+	}
+	without := maps.Clone(n.Options.Kubelet)
+	delete(without, "featureGates")
+	k.ok("restart without the gates", restart(without))
+	k.Cleanup(func() {
+		k.ok("restart with the gates", errors.Join(os.Remove(dropIn), restart(n.Options.Kubelet)))
+		_, err := n.Run("umount", "/run/crio")
+		k.ok("unmount the directory of the socket", err)
+	})
+	for i := range 3 {
+		k.pod(fmt.Sprintf("p%d", i), `
+containers:
+- {name: a, image: BUSYBOX, command: [sleep, "10000"]}
+- {name: b, image: NGINX}
+`)
+	}
+	for i := range 3 {
+		k.ready(fmt.Sprintf("p%d", i))
+	}
+	k.eventually("the page of cAdvisor names every container", func(ctx context.Context) error {
+		var page string
+		if err := k.fromKubelet(ctx, "metrics/cadvisor", &page); err != nil {
+			return err
+		}
+		for i := range 3 {
+			if err := cadvisorNames(page, k.ns, fmt.Sprintf("p%d", i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// cadvisorNames returns an error for the first row that the page lacks for a pod of cadvisorOff.
+func cadvisorNames(page, ns, pod string) error {
+	type row struct{ metric, container, image string }
+	var wanted []row
+	for _, metric := range []string{
+		"container_cpu_usage_seconds_total", "container_memory_working_set_bytes", "container_memory_rss",
+	} {
+		wanted = append(wanted, row{metric, "a", "busybox"}, row{metric, "b", "nginx"})
+	}
+	// container_fs_* are from the cgroup's counters of input and output, which the kernel of a test need not have.
+	wanted = append(wanted,
+		row{"container_network_receive_bytes_total", "POD", ""}, row{"container_network_transmit_packets_total", "POD", ""})
+	for _, w := range wanted {
+		pattern := regexp.MustCompile(fmt.Sprintf(`(?m)^%s\{[^}]*container="%s"[^}]*image="[^"]*%s[^"]*"[^}]*`+
+			`namespace="%s"[^}]*pod="%s"`, w.metric, w.container, w.image, ns, pod))
+		if !pattern.MatchString(page) {
+			return fmt.Errorf("no %s of container %s of %s/%s", w.metric, w.container, ns, pod)
+		}
+	}
+	return nil
 }

@@ -24,6 +24,7 @@ func TestSecondNode(t *testing.T) {
 		play func(*scene)
 	}{
 		{"statistics from the CRI", func(k *scene) { k.checkStats(true) }},
+		{"statistics from cAdvisor", (*scene).cadvisorOff},
 		{"events instead of lists", (*scene).quickDeath},
 		{"an exclusive core", (*scene).exclusiveCore},
 		{"huge pages", (*scene).hugepages},
