@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
+	"time"
 )
 
 // Remove removes the directories with all below them, deepest first. No process may be in them.
@@ -22,12 +24,26 @@ func (d Dirs) Remove() error {
 			return nil
 		})
 		for _, sub := range slices.Backward(dirs) { // WalkDir visits a directory before those in it
-			if err := os.Remove(sub); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := removeDir(sub); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				errs = append(errs, fmt.Errorf("remove cgroup: %w", err))
 			}
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// busyTimeout is how long a cgroup may stay busy after its last process was killed: a dying process is no longer listed
+// in cgroup.procs, but keeps its cgroup until the kernel has released it.
+const busyTimeout = 2 * time.Second
+
+func removeDir(dir string) error {
+	for deadline := time.Now().Add(busyTimeout); ; time.Sleep(5 * time.Millisecond) {
+		err := os.Remove(dir)
+		procs, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		if !errors.Is(err, syscall.EBUSY) || len(procs) > 0 || time.Now().After(deadline) {
+			return err
+		}
+	}
 }
 
 // Destroy kills every process in the cgroups and removes them. Cgroups that do not exist are no error.

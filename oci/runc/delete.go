@@ -73,7 +73,8 @@ func (r *Runtime) deleteContainer(ctx context.Context, b bundle, rec record) err
 	exit.OOM = oom
 	r.waiters.Deliver(b.ID(), exit)
 	removeFiles(r.stateFiles(b.ID()))
-	if err := rec.Cgroups.Remove(); err != nil {
+	// Destroy also kills what an interrupted creation has put into them since.
+	if err := rec.Cgroups.Destroy(ctx); err != nil {
 		return err // the next call finds the cgroups by the bundle
 	}
 	return r.removeBundle(ctx, b)

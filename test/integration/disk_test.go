@@ -107,9 +107,11 @@ func (k *kubelet) readOnly(dirs ...string) (writable func()) {
 func TestFullLogDisk(t *testing.T) {
 	t.Parallel()
 	k := start(t)
-	pod, cfg := k.pod()
+	cfg := k.podConfig()
+	k.ok("make the log directory", os.MkdirAll(cfg.LogDirectory, 0o755))
 	k.ok("mount a small disk", unix.Mount("podd-test", cfg.LogDirectory, "tmpfs", 0, "size=256k"))
 	t.Cleanup(func() { k.ok("unmount it", unix.Unmount(cfg.LogDirectory, unix.MNT_DETACH)) })
+	pod := k.runPod(cfg, "")
 	shm := k.shm(pod)
 	id, ctr := k.runIn(pod, cfg, []string{"sh", "-c", "seq 100000; echo >/dev/shm/full; while [ ! -e /dev/shm/free ]; " +
 		"do sleep 0.05; done; echo the end"})

@@ -118,18 +118,29 @@ func (k *kubelet) sendFromPod(pod string, to net.IP, port int) {
 	_, path, _ := strings.Cut(string(raw), `"netns": "`)
 	path, _, _ = strings.Cut(path, `"`)
 	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // the thread ends with the goroutine
-		h, err := netns.GetFromPath(path)
-		if err == nil {
-			err = netns.Set(h)
-		}
-		if err == nil {
-			err = sendFrame(bridge.HardwareAddr, ip, to.To4(), port)
-		}
-		done <- err
-	}()
+	go func() { done <- inNetns(path, func() error { return sendFrame(bridge.HardwareAddr, ip, to.To4(), port) }) }()
 	k.ok("send a packet from the pod", <-done)
+}
+
+// inNetns calls f in the network namespace. The thread is put back: had the goroutine the process's first thread, which
+// does not end with it, /proc/self/ns/net would stay that of the pod.
+func inNetns(path string, f func() error) error {
+	runtime.LockOSThread()
+	home, err := netns.Get()
+	if err != nil {
+		return err
+	}
+	defer home.Close()
+	pod, err := netns.GetFromPath(path)
+	if err != nil {
+		return err
+	}
+	defer pod.Close()
+	if err := netns.Set(pod); err != nil {
+		return err
+	}
+	err = f()
+	return errors.Join(err, netns.Set(home))
 }
 
 // sendFrame sends an Ethernet frame with a UDP packet.

@@ -371,7 +371,7 @@ func TestMixedRestart(t *testing.T) {
 			if st := k.container(p.web); st.State != cri.ContainerState_CONTAINER_RUNNING || st.StartedAt != started[h.handler] {
 				t.Errorf("container = %s, started at %d, want running since %d", st.State, st.StartedAt, started[h.handler])
 			}
-			k.exec(later[h.handler], "touch /tmp/end")
+			k.exec(later[h.handler], "(sleep 1; touch /tmp/end) >/dev/null 2>&1 &") // an exec ends with its container
 			for id, want := range map[string]int32{away[h.handler]: 8, later[h.handler]: 9} {
 				if st := k.exited(id); st.ExitCode != want {
 					t.Errorf("exit code of container %s = %d, want %d", id, st.ExitCode, want)
