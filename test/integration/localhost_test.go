@@ -118,7 +118,9 @@ func (k *kubelet) sendFromPod(pod string, to net.IP, port int) {
 	_, path, _ := strings.Cut(string(raw), `"netns": "`)
 	path, _, _ = strings.Cut(path, `"`)
 	done := make(chan error)
-	go func() { done <- inNetns(path, func() error { return sendFrame(bridge.HardwareAddr, ip, to.To4(), port) }) }()
+	go func() {
+		done <- inNetns(path, func() error { return sendFrame(bridge.HardwareAddr, ip, to.To4(), port) })
+	}()
 	k.ok("send a packet from the pod", <-done)
 }
 
