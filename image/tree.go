@@ -48,7 +48,7 @@ func eachName(dir *os.File, f func(name string) error) error {
 
 // removeTree is os.RemoveAll for what a container has written. That one has all directories from the top to the bottom
 // open, so that it can exhaust the daemon's descriptors and never ends with success. It continues after an error, and
-// returns the first. Nobody else may change the tree.
+// returns the first. No process may change the tree meanwhile.
 func removeTree(path string) error {
 	top, err := openDir(unix.AT_FDCWD, path)
 	if errors.Is(err, fs.ErrNotExist) {

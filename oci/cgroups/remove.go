@@ -15,6 +15,7 @@ import (
 // Remove removes the directories with all below them, deepest first. No process may be in them.
 func (d Dirs) Remove() error {
 	var errs []error
+	deadline := time.Now().Add(busyTimeout)
 	for _, dir := range d {
 		var dirs []string
 		_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -24,7 +25,7 @@ func (d Dirs) Remove() error {
 			return nil
 		})
 		for _, sub := range slices.Backward(dirs) { // WalkDir visits a directory before those in it
-			if err := removeDir(sub); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := removeDir(sub, deadline); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				errs = append(errs, fmt.Errorf("remove cgroup: %w", err))
 			}
 		}
@@ -32,17 +33,20 @@ func (d Dirs) Remove() error {
 	return errors.Join(errs...)
 }
 
-// busyTimeout is how long a cgroup may stay busy after its last process was killed: a dying process is no longer listed
+// busyTimeout is how long cgroups may stay busy after its last process was killed: a dying process is no longer listed
 // in cgroup.procs, but keeps its cgroup until the kernel has released it.
 const busyTimeout = 2 * time.Second
 
-func removeDir(dir string) error {
-	for deadline := time.Now().Add(busyTimeout); ; time.Sleep(5 * time.Millisecond) {
+func removeDir(dir string, deadline time.Time) error {
+	for {
 		err := os.Remove(dir)
-		procs, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
-		if !errors.Is(err, syscall.EBUSY) || len(procs) > 0 || time.Now().After(deadline) {
+		if !errors.Is(err, syscall.EBUSY) || time.Now().After(deadline) {
 			return err
 		}
+		if procs, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs")); len(procs) > 0 {
+			return err
+		}
+		time.Sleep(5 * time.Millisecond)
 	}
 }
 

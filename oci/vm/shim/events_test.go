@@ -6,28 +6,37 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/yamux"
+
 	"github.com/podd-project/podd/oci/vm/wire"
 )
 
 // heldStreams is more than the streams that a guest can have the host hold: what waits, and the one that is read.
 const heldStreams = 20
 
-// TestStreamsOfTheGuestAreNotKept: a guest that opens streams, fills them and never closes them does not have the host
-// keep more than what wire.Host lets wait.
-func TestStreamsOfTheGuestAreNotKept(t *testing.T) {
+// sessions returns both ends of a line, on whose host side the events of the guest are taken.
+func sessions(t *testing.T) (host, guest *yamux.Session) {
+	t.Helper()
 	a, b := net.Pipe()
 	host, err := wire.Host(a, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer host.Close()
-	guest, err := wire.Guest(b, io.Discard)
+	t.Cleanup(func() { _ = host.Close() })
+	guest, err = wire.Guest(b, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer guest.Close()
+	t.Cleanup(func() { _ = guest.Close() })
 	s := &Service{ctx: t.Context()}
 	go s.watchEvents(&pod{session: host, containers: map[string]bool{}})
+	return host, guest
+}
+
+// TestStreamsOfTheGuestAreNotKept: a guest that opens streams, fills them and never closes them does not have the host
+// keep more than what wire.Host lets wait.
+func TestStreamsOfTheGuestAreNotKept(t *testing.T) {
+	host, guest := sessions(t)
 	for range 5 * heldStreams {
 		c, err := guest.OpenStream()
 		if err != nil {
@@ -43,19 +52,7 @@ func TestStreamsOfTheGuestAreNotKept(t *testing.T) {
 
 // TestStreamsOfTheGuestAreTakenInTurn: streams that a guest closes, as an honest one does, are all taken.
 func TestStreamsOfTheGuestAreTakenInTurn(t *testing.T) {
-	a, b := net.Pipe()
-	host, err := wire.Host(a, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer host.Close()
-	guest, err := wire.Guest(b, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer guest.Close()
-	s := &Service{ctx: t.Context()}
-	go s.watchEvents(&pod{session: host, containers: map[string]bool{}})
+	host, guest := sessions(t)
 	for range 2 * heldStreams {
 		c, err := guest.Open()
 		if err != nil {
