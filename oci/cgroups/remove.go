@@ -33,8 +33,8 @@ func (d Dirs) Remove() error {
 	return errors.Join(errs...)
 }
 
-// busyTimeout is how long cgroups may stay busy after its last process was killed: a dying process is no longer listed
-// in cgroup.procs, but keeps its cgroup until the kernel has released it.
+// busyTimeout is how long cgroups may stay busy after their last process was killed: a dying process is no longer
+// listed in cgroup.procs, but keeps its cgroup until the kernel has released it.
 const busyTimeout = 2 * time.Second
 
 func removeDir(dir string, deadline time.Time) error {

@@ -11,7 +11,7 @@ type Capped struct {
 	buf   bytes.Buffer // not embedded: its ReadFrom has no limit
 	limit int64
 
-	// memory pays for bytes beyond paid; nil if nobody has to.
+	// memory is the budget for bytes beyond paid; nil if they need none.
 	memory *budget.Grant
 	paid   int64
 	short  bool

@@ -1,4 +1,4 @@
-// Package logfile opens CRI logs. Whoever writes a log as root opens it here and nowhere else: a container may be able
+// Package logfile opens CRI logs. podd and its stdio processes open logs only by this package: a container may be able
 // to write to the log directory, as agents that collect logs often can, and must not choose the file (CVE-2025-0750).
 //
 // A log is opened below the directory that was noted when its pod was created, by device and inode. No part of its path

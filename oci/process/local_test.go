@@ -21,8 +21,8 @@ func started(t *testing.T, dir string, attr *syscall.SysProcAttr) int {
 	return cmd.Process.Pid
 }
 
-// TestLocals: only root's processes in podd's PID namespace are local, and those in another mount namespace are told
-// apart.
+// TestLocals: only root's processes in podd's PID namespace are local. SharesMounts is false for those in another
+// mount namespace.
 func TestLocals(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to start processes of other users and in other namespaces")

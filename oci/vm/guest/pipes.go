@@ -50,7 +50,7 @@ func copyInput(c net.Conn, path string) {
 	}
 }
 
-// releasePipe lets the copy of a pipe that nobody else will open end.
+// releasePipe ends the copy of a pipe whose other end no process will open.
 func releasePipe(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0) // the other end of whichever end waits to be opened
 	if errors.Is(err, fs.ErrNotExist) {
