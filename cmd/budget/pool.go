@@ -156,10 +156,11 @@ func (g *Grant) Release() {
 	}
 }
 
+// giveBack counts first: whoever acquires what is released counts it again.
 func (g *Grant) giveBack() {
+	g.pool.inUse.Add(-g.held)
 	g.pool.all.Release(g.held)
 	g.leaveShare(g.held)
-	g.pool.inUse.Add(-g.held)
 	g.held = 0
 }
 
