@@ -31,6 +31,8 @@ func TestHandlerConfigValidate(t *testing.T) {
 		{"all annotations", "allowed_annotations", HandlerConfig{AllowedAnnotations: []string{"*"}}},
 		{"star in the middle", "allowed_annotations", HandlerConfig{AllowedAnnotations: []string{"io.*.x"}}},
 		{"reserved", "podd sets it", HandlerConfig{AllowedAnnotations: []string{"io.kubernetes.cri.*"}}},
+		{"CRIU's configuration", "podd sets it", HandlerConfig{AllowedAnnotations: []string{"org.criu.config"}}},
+		{"gVisor's images", "podd sets it", HandlerConfig{AllowedAnnotations: []string{"dev.gvisor.internal.*"}}},
 		{"reserved default", "podd sets it",
 			HandlerConfig{DefaultAnnotations: map[string]string{"io.kubernetes.cri.sandbox-id": "x"}}},
 	} {

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -39,11 +40,20 @@ const (
 	criMemory    = "io.kubernetes.cri.sandbox-memory"
 )
 
-// ReservedAnnotation reports whether only podd may write annotations with that key: a pod must not choose the sandbox
-// that its containers run in.
+// reservedPrefixes are those of annotations that only podd may write. With the first three a pod would choose the
+// sandbox that its containers run in. By the others a runtime reads or writes files of the node, as root:
+// org.criu.config names a configuration of CRIU, which can run programs; dev.gvisor.internal.checkpoint.path a folder
+// for images of the sandbox, dev.gvisor.tar.rootfs.upper an archive to unpack into the root filesystem.
+func reservedPrefixes() []string {
+	return []string{
+		"io.kubernetes.cri.", "io.kubernetes.cri-o.", "io.podd.", "org.criu.", "dev.gvisor.internal.", "dev.gvisor.tar.",
+	}
+}
+
+// ReservedAnnotation reports whether only podd may write annotations with that key, whatever a handler's configuration
+// lets through.
 func ReservedAnnotation(key string) bool {
-	return strings.HasPrefix(key, "io.kubernetes.cri.") || strings.HasPrefix(key, "io.kubernetes.cri-o.") ||
-		strings.HasPrefix(key, "io.podd.")
+	return slices.ContainsFunc(reservedPrefixes(), func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 }
 
 // addSandboxSize adds the pod's limits. They leave out the pod's overhead: the runtime knows its own needs, and the

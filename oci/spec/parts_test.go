@@ -457,3 +457,26 @@ func TestPrivilegedWithoutHostDevices(t *testing.T) {
 		}
 	}
 }
+
+func TestReservedAnnotationsOfPods(t *testing.T) {
+	s, _, err := Container(changed(func(in *Input) {
+		in.Annotations = map[string]string{"dev.gvisor.spec.rootfs": "kept"}
+		for _, key := range []string{
+			"io.kubernetes.cri.sandbox-id", "io.kubernetes.cri-o.x", "io.podd.kind", "org.criu.config",
+			"dev.gvisor.internal.checkpoint.path", "dev.gvisor.tar.rootfs.upper",
+		} {
+			in.Annotations[key] = "/etc/hostile"
+		}
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range s.Annotations {
+		if value == "/etc/hostile" {
+			t.Errorf("annotation %s of the pod reached the runtime, want it left out", key)
+		}
+	}
+	if s.Annotations["dev.gvisor.spec.rootfs"] != "kept" {
+		t.Error("annotation dev.gvisor.spec.rootfs did not reach the runtime, which the handler allows")
+	}
+}
