@@ -37,8 +37,9 @@ SOAKED   := Crash|Killed|DaemonAway|Behind|StuckDependencies|AfterReboot|ReadOnl
 
 # Packages of "make unit". Those that need a built daemon have a target of their own.
 PKG      ?= $$($(GO) list -tags "$(TAGS)" ./... | grep -v -e /test/integration -e /test/vm)
-# The Go vulnerability database: a URL, also file:// of a directory with its records.
-VULNDB   ?= https://vuln.go.dev
+# The Go vulnerability database for "make vulncheck": a URL (https://vuln.go.dev), also file:// of a directory with its
+# records. Empty: the records in the repository.
+VULNDB   ?=
 
 # Packages of "make check": those whose tests change nothing on the machine and need neither root nor other programs.
 PURE     := checkpoint contrib/advisories cmd/budget cmd/podd/cadvisor cmd/podd/metrics cmd/podd/tomlconfig cmd/podd/tracing \
@@ -116,8 +117,10 @@ lint: ## staticcheck, go-errorlint, unparam, misspell, and the modernizers of go
 	cd $(VM) && $(VMLINTER) staticcheck -checks "$(CHECKS)" ./... && $(VMLINTER) go-errorlint ./... && \
 		$(VMLINTER) unparam ./... && CGO_ENABLED=0 $(GO) fix -diff $(FIXES) ./...
 
-vulncheck: ## look for known vulnerabilities in what podd calls, with the online database or that of VULNDB
-	$(LINTER) govulncheck -db $(VULNDB) ./...
+vulncheck: ## look for known vulnerabilities in what podd calls, with the repository's records or the database VULNDB
+	@CGO_ENABLED=0 $(GO) run ./contrib/advisories -unpack bin/vulndb
+	$(LINTER) govulncheck -db $(or $(VULNDB),file://$(CURDIR)/bin/vulndb) ./...
+	cd $(VM) && $(VMLINTER) govulncheck -db $(or $(VULNDB),file://$(CURDIR)/bin/vulndb) ./...
 
 advisories: ## make the lists of advisories in the repository anew from CHECKOUT, a clone of golang.org/x/vulndb
 	CGO_ENABLED=0 $(GO) run ./contrib/advisories -vulndb $(CHECKOUT) -date $$(git -C $(CHECKOUT) log -1 --format=%cs)
@@ -171,7 +174,7 @@ conformance: tools images build k8s ## Kubernetes' node tests; FOCUS and SKIP se
 		-report bin/conformance.txt $(CURDIR)/bin $$tests
 	@bin/leak diff bin/before-k8s.json -wait 10s
 
-test: check tools images embedded ## everything, "make check" first; then look for what it left behind (root)
+test: check vulncheck tools images embedded ## everything, "make check" first; then look for what it left behind (root)
 	@test/host/setup.sh
 	@bin/leak take bin/before.json
 	@$(MAKE) unit integration test-tools

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/podd-project/podd/image"
+	"github.com/podd-project/podd/oci/runc/advisory"
 	"github.com/podd-project/podd/sandbox"
 )
 
@@ -21,6 +22,8 @@ const checkTimeout = 10 * time.Minute
 
 // findings is the output of `podd check`.
 type findings struct {
+	// Warnings do not change the exit status.
+	Warnings []string          `json:"warnings,omitempty"`
 	Repaired []sandbox.Finding `json:"repaired,omitempty"`
 	Found    []sandbox.Finding `json:"found"`
 }
@@ -32,7 +35,7 @@ func newCheckCommand(opts *options) *cobra.Command {
 		Use: "check", Short: "Compare the records with the machine; exit status 1 if they differ", Args: noArgs,
 		Long: `Compare podd's records with the machine and print the differences: resources that leaked (without a
 record), resources that are missing (with a record), and records that cannot be read. The exit status is 1 if there are
-any.
+any. If the list of known vulnerabilities of runtimes in this podd is old, it prints a warning.
 
 If the daemon runs, it performs the check, and --repair runs its garbage collection. If the daemon is stopped, --repair
 does what a start of the daemon would do, and also frees the addresses of unknown pods.
@@ -50,6 +53,9 @@ images until they are pulled again, which fetches only the damaged layers. Their
 			f, err := check(cmd, l, opt)
 			if err != nil {
 				return err
+			}
+			if old := advisory.Runtimes().Warning(time.Now()); old != "" {
+				f.Warnings = append(f.Warnings, old)
 			}
 			if err := f.print(cmd.OutOrStdout(), output); err != nil {
 				return err
@@ -165,6 +171,9 @@ func (f findings) print(w io.Writer, output outputFormat) error {
 			f.Found = []sandbox.Finding{}
 		}
 		return printJSON(w, f)
+	}
+	for _, warning := range f.Warnings {
+		fmt.Fprintln(w, "warning:", warning)
 	}
 	out := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	for _, one := range f.Repaired {

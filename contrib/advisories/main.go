@@ -1,11 +1,14 @@
 // Command advisories makes the lists of known vulnerabilities that the repository keeps, from a checkout of the Go
-// vulnerability database (https://go.googlesource.com/vulndb) and extra.json: ids and ranges of versions, nothing else.
+// vulnerability database (https://go.googlesource.com/vulndb) and extra.json: ids, ranges of versions and names of
+// functions, no prose.
 //
 //	advisories -vulndb DIR -date 2006-01-02
+//	advisories -unpack DIR
 //
-// It writes oci/runc/advisory/runtimes.json, which podd embeds, and contrib/advisories/minimum.txt: for each module of
-// podd with advisories, the newest version with a fix that podd has. The test of this package fails if go.mod goes
-// below it; "make vulncheck" finds what is new.
+// The first writes oci/runc/advisory/runtimes.json, which podd embeds; contrib/advisories/records.jsonl, the records of
+// the modules that podd is built from and of the Go release; and contrib/advisories/minimum.txt: for each module with
+// advisories, the newest version with a fix that podd has. The test of this package fails if go.mod goes below it. The
+// second makes a database of records.jsonl, with which "make vulncheck" runs govulncheck without network.
 //
 // extra.json has what the database lacks: crun, which is not written in Go, and advisories for programs that cannot be
 // imported. Those of crun's handler krun are left out, because podd has no such handler (CVE-2025-24965,
@@ -15,6 +18,7 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -30,6 +34,7 @@ const (
 	extraFile    = "contrib/advisories/extra.json"
 	runtimesFile = "oci/runc/advisory/runtimes.json"
 	minimumFile  = "contrib/advisories/minimum.txt"
+	recordsFile  = "contrib/advisories/records.jsonl"
 )
 
 // runcModule is the name of runc in the database.
@@ -38,8 +43,13 @@ const runcModule = "github.com/opencontainers/runc"
 func main() {
 	vulndb := flag.String("vulndb", "", "directory of a checkout of the Go vulnerability database")
 	date := flag.String("date", "", "day of that checkout's commit, as 2006-01-02")
+	database := flag.String("unpack", "", "directory to replace by a database for govulncheck")
 	flag.Parse()
-	if err := run(*vulndb, *date); err != nil {
+	work := func() error { return run(*vulndb, *date) }
+	if *database != "" {
+		work = func() error { return unpack(*database) }
+	}
+	if err := work(); err != nil {
 		fmt.Fprintln(os.Stderr, "advisories:", err)
 		os.Exit(1)
 	}
@@ -65,7 +75,12 @@ func run(vulndb, date string) error {
 	if err != nil {
 		return err
 	}
-	return writeMinimum(minimumFile, date, minimum(used, known))
+	modules, err := modulesOf(moduleRoots)
+	if err != nil {
+		return err
+	}
+	return errors.Join(writeMinimum(minimumFile, date, minimum(used, known)),
+		writeRecords(recordsFile, date, filepath.Join(vulndb, "data", "osv"), modules))
 }
 
 // record is the part of an OSV record that is used.

@@ -18,7 +18,7 @@ import (
 const goMod = "go.mod"
 
 // requirements returns the versions of the modules that podd is built from. As the module graph is pruned, go.mod names
-// them all. The Go release is not among them: it is the builder's, and "make vulncheck" tests it.
+// them all. The Go release is not among them: it is the builder's, and "make vulncheck" checks it.
 func requirements(root string) (map[string]string, error) {
 	data, err := os.ReadFile(filepath.Join(root, goMod))
 	if err != nil {
@@ -33,6 +33,23 @@ func requirements(root string) (map[string]string, error) {
 		out[r.Mod.Path] = r.Mod.Version
 	}
 	return out, nil
+}
+
+// moduleRoots have a go.mod of what podd is built from.
+var moduleRoots = []string{".", "oci/vm"}
+
+// modulesOf returns the modules that the modules in roots are built from, sorted.
+func modulesOf(roots []string) ([]string, error) {
+	all := slices.Clone(standardModules)
+	for _, root := range roots {
+		used, err := requirements(root)
+		if err != nil {
+			return nil, err
+		}
+		all = slices.AppendSeq(all, maps.Keys(used))
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
 }
 
 // minimum returns, for each module with advisories, the newest version with a fix that podd has.

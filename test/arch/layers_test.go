@@ -105,7 +105,7 @@ var layers = []layer{
 		"validate, call, convert: the only package that serves CRI"},
 	{"cmd", []string{"cmd", "server", "sandbox", "sandbox/files", "sandbox/layout", "sandbox/operation",
 		"sandbox/record", "sandbox/usage", "sandbox/namespaces", "oci", "oci/runc", "oci/runc/conmon",
-		"oci/runc/initproxy", "oci/shim", "oci/spec",
+		"oci/runc/initproxy", "oci/runc/advisory", "oci/shim", "oci/spec",
 		"oci/spec/host", "oci/pause", "oci/program", "oci/process", "oci/cgroups", "image",
 		"network", "streaming", "checkpoint", "cmd/config", "cmd/budget"}, "wiring; nothing imports it"},
 	{"test", []string{"test"}, "tests of the whole use it from outside, as a kubelet does"},

@@ -2,6 +2,7 @@ package advisory
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -74,5 +75,23 @@ func TestRuntimes(t *testing.T) {
 				t.Errorf("advisory of %s = %+v, want an id and versions", program, a)
 			}
 		}
+	}
+}
+
+// TestWarning: the data is said to be old after MaxAge.
+func TestWarning(t *testing.T) {
+	d := Data{Date: "2026-01-01"}
+	made := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	if got := d.Warning(made.Add(MaxAge)); got != "" {
+		t.Errorf("Warning() after 180 days = %q, want none", got)
+	}
+	if got := d.Warning(made.Add(MaxAge + 24*time.Hour)); !strings.Contains(got, "2026-01-01, 181 days old") {
+		t.Errorf("Warning() after 181 days = %q, want the day and the age", got)
+	}
+	if got := (Data{}).Warning(made); got == "" {
+		t.Error("Warning() without a date is empty, want one")
+	}
+	if got := Runtimes().Warning(time.Time{}); got != "" {
+		t.Errorf("Warning() of the embedded data = %q, want none: its date cannot be read", got)
 	}
 }
