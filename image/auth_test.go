@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -281,5 +284,74 @@ func TestAuthDoesNotPrint(t *testing.T) {
 				t.Errorf("%s of %T prints %s", format, what, text)
 			}
 		}
+	}
+}
+
+// TestChallengeOfAnotherServer: a registry can name any server that the node reaches as its token server; the error of
+// the pull has nothing of what that answers.
+func TestChallengeOfAnotherServer(t *testing.T) {
+	const secret = "answer-to-hide"
+	status := http.StatusOK
+	inside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		fmt.Fprint(w, secret)
+	}))
+	defer inside.Close()
+	reg := newRegistry(t)
+	reg.setGuard(func(w http.ResponseWriter, _ *http.Request) bool {
+		where := strings.Replace(inside.URL, "http://", "http://user:password-to-hide@", 1)
+		w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="%s/metadata?key=query-to-hide"`, where))
+		refuse(w, http.StatusUnauthorized, "UNAUTHORIZED")
+		return true
+	})
+	s := open(t, config(t, reg.host))
+	for _, status = range []int{http.StatusOK, http.StatusNotFound, http.StatusForbidden, http.StatusInternalServerError} {
+		_, err := s.Pull(t.Context(), image.PullRequest{Ref: reg.host + "/app:v1"})
+		if err == nil || strings.Contains(err.Error(), "to-hide") {
+			t.Errorf("error %v of a token server that answers %d, want nothing of its answer or its URL", err, status)
+		}
+	}
+}
+
+// TestCredentialHelper: the node's credential helpers run for pulls, also for those of mirrors and of present images,
+// with podd's PATH, while nothing of the auth file but the pull's credentials reaches its process.
+func TestCredentialHelper(t *testing.T) {
+	for _, where := range []string{"auth file", "registries.conf"} {
+		t.Run(where, func(t *testing.T) {
+			mirror, origin := newRegistry(t), newRegistry(t)
+			mirror.push(t, "app:v1", simple(t, "x"))
+			mirror.setGuard(basicAuth)
+			cfg := config(t)
+			conf := fmt.Sprintf("[[registry]]\nlocation = %q\ninsecure = true\n"+
+				"[[registry.mirror]]\nlocation = %q\ninsecure = true\n", origin.host, mirror.host)
+			if where == "auth file" {
+				writeFile(t, cfg.AuthFile, fmt.Sprintf(`{"credHelpers":{%q:"podd-test"}}`, mirror.host))
+			} else {
+				conf = "credential-helpers = [\"podd-test\"]\n" + conf
+			}
+			writeFile(t, cfg.RegistriesConf, conf)
+			dir := t.TempDir()
+			program := filepath.Join(dir, "docker-credential-podd-test")
+			writeFile(t, program, fmt.Sprintf("#!/bin/sh\nread host\n[ \"$host\" = %s ] || "+
+				"{ echo 'credentials not found in native keychain'; exit 1; }\necho '{\"Username\":%q,\"Secret\":%q}'\n",
+				mirror.host, user, password))
+			if err := os.Chmod(program, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+			s := open(t, cfg)
+			for range 2 { // the second time it is present
+				pull(t, s, origin.host+"/app:v1")
+			}
+			checkNoFiles(t, filepath.Join(cfg.Root, "tmp"))
+			if n := origin.count("GET"); n > 0 {
+				t.Errorf("%d requests to the origin, want all to the mirror, which has credentials", n)
+			}
+			writeFile(t, program, "#!/bin/sh\necho log in again\nexit 1\n")
+			_, err := s.Pull(t.Context(), image.PullRequest{Ref: origin.host + "/app:v1"})
+			if !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "log in again") {
+				t.Errorf("error %v, want a failed precondition with the helper's message", err)
+			}
+		})
 	}
 }

@@ -36,15 +36,14 @@ type pulled struct {
 	Digest digest.Digest
 }
 
+// credentialsFD is the file of credentials in a pull's process.
+const credentialsFD = 3
+
 // pullInChild runs the transfer in a confined process: what the registry sends is parsed, decompressed and unpacked
 // there. It ends when ctx or this process does.
-func (s *Store) pullInChild(ctx context.Context, job pullJob, p *progress) (pulled, error) {
-	dir, err := os.MkdirTemp(filepath.Join(s.cfg.Root, tempDir), "pull-")
-	if err != nil {
-		return pulled{}, err
-	}
-	defer os.RemoveAll(dir)
-	job.Config, job.Dir = s.cfg, dir
+func (s *Store) pullInChild(ctx context.Context, job pullJob, c *pullConfig, p *progress) (pulled, error) {
+	job.Config, job.Dir = c.Config, c.dir
+	job.Config.AuthFile = fmt.Sprintf("/proc/self/fd/%d", credentialsFD)
 	type answer struct {
 		pulled
 		err error
@@ -54,7 +53,7 @@ func (s *Store) pullInChild(ctx context.Context, job pullJob, p *progress) (pull
 		// The kernel kills the process when the thread that started it ends (PR_SET_PDEATHSIG).
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		result, err := s.runChild(ctx, job, p)
+		result, err := s.runChild(ctx, job, c.credentials, p)
 		done <- answer{result, err}
 	}()
 	a := <-done
@@ -62,10 +61,11 @@ func (s *Store) pullInChild(ctx context.Context, job pullJob, p *progress) (pull
 }
 
 // runChild starts the process, passes the job, and reads its reports.
-func (s *Store) runChild(ctx context.Context, job pullJob, p *progress) (pulled, error) {
+func (s *Store) runChild(ctx context.Context, job pullJob, credentials *os.File, p *progress) (pulled, error) {
 	cmd := reexec.Command(confineCommand, strconv.Itoa(os.Getpid()))
 	cmd.Env = childEnv(job)
 	cmd.Dir = "/"
+	cmd.ExtraFiles = []*os.File{credentials}              // credentialsFD
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a signal for the daemon's group is not for it
 	output := &tail{most: maxChildOutput}
 	cmd.Stderr = output

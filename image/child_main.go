@@ -19,6 +19,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/storage/pkg/reexec"
+	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/image/confine"
 )
@@ -59,6 +60,12 @@ func Init() bool {
 	}
 	reexec.Register(confineCommand, func() { fail(runConfined()) })
 	reexec.Register(pullCommand, func() { os.Exit(runPull(os.Stdin, os.Stdout)) })
+	reexec.Register(helperCommand, func() {
+		if err := runHelpers(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		killGroup()
+	})
 	return reexec.Init()
 }
 
@@ -74,8 +81,7 @@ func runConfined() error {
 	if err != nil {
 		return err
 	}
-	// The daemon's unit protects the daemon from the kernel's OOM killer; its pulls are not worth that.
-	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0); err != nil {
+	if err := preferKilling(); err != nil {
 		return err
 	}
 	policy, err := pullPolicy()
@@ -83,6 +89,12 @@ func runConfined() error {
 		return err
 	}
 	return policy.Exec(parent, []string{pullCommand}, os.Environ())
+}
+
+// preferKilling makes this process one of the first that the kernel ends when memory is short: the daemon's unit
+// protects the daemon from that, its pulls are not worth it.
+func preferKilling() error {
+	return os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0)
 }
 
 // pullPolicy returns what a pull's process may do, from its environment.
@@ -132,6 +144,7 @@ func envInt(name string) uint64 {
 func runPull(stdin io.Reader, stdout io.Writer) int {
 	logrus.SetOutput(os.Stderr)
 	logrus.SetLevel(logrus.ErrorLevel)
+	unix.CloseOnExec(credentialsFD) // not for the processes that unpack layers
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go watchMemory(envInt(maxMemoryEnv))

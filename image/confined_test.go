@@ -91,7 +91,7 @@ func TestFilesOfPull(t *testing.T) {
 	cases := []struct{ path, want string }{
 		{"/etc/shadow", none}, {hidden, none}, {cfg.Root + "/rootfs/c/merged/file", none},
 		{cfg.Root + "/tmp/pull-2/file", none}, {cfg.Root + "/" + integrityFile, none},
-		{"/etc/hosts", read}, {cfg.Policy, read}, {cfg.AuthFile, read}, {key, read},
+		{"/etc/hosts", read}, {cfg.Policy, read}, {cfg.AuthFile, none}, {key, read},
 		{cfg.Root + "/overlay/l/diff/file", both}, {cfg.Root + "/tmp/pull-1/file", both}, {cfg.RunRoot + "/lock", both},
 	}
 	args := []string{strconv.Itoa(os.Getpid())}

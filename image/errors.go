@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/url"
 	"regexp"
@@ -101,7 +102,13 @@ func kindOf(err error) error {
 	if kind := registryKind(err); kind != nil {
 		return kind
 	}
-	if isNetwork(err) {
+	var file *fs.PathError // its cause is a net.Error too
+	switch {
+	case isServer(err):
+		return ErrRegistryUnavailable
+	case errors.As(err, &file): // the node's: a key of the signature policy, certificates
+		return errdefs.ErrFailedPrecondition
+	case isNetwork(err):
 		return ErrRegistryUnavailable
 	}
 	return nil
@@ -167,20 +174,47 @@ func codeKind(err error) error {
 	return nil
 }
 
-func isNetwork(err error) bool {
+// isServer reports whether err is of a request or a connection.
+func isServer(err error) bool {
 	var request *url.Error
-	var network net.Error
 	var operation *net.OpError
-	return errors.As(err, &request) || errors.As(err, &operation) || errors.As(err, &network) ||
-		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
+	var name *net.DNSError
+	return errors.As(err, &request) || errors.As(err, &operation) || errors.As(err, &name)
 }
 
-// urlQuery matches a URL with a query: the signature of a pre-signed redirect is a credential.
-var urlQuery = regexp.MustCompile(`(https?://[^\s"?]+)\?[^\s"]*`)
+func isNetwork(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
+}
+
+// hidden are what no error may have, and what it has instead. A quoted text may contain escaped quotes.
+var hidden = []struct {
+	pattern     *regexp.Regexp
+	replacement string
+}{
+	// The user information of a URL, and its query: the signature of a pre-signed redirect is a credential.
+	{regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^\s"/?#@]*@`), "$1"},
+	{regexp.MustCompile(`"([A-Za-z][A-Za-z0-9+.-]*://[^\s"?#]*)\?(?:\\.|[^"\\])*`), `"$1?...`},
+	{regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^\s"?#]*)\?(?:\\.|[^\s"\\])*`), "$1?..."},
+	// What a server has answered that is no registry: a challenge can name any server that the node reaches.
+	{regexp.MustCompile(`(body start|StatusCode: \d+,) "(?:\\.|[^"\\])*"`), "$1 [hidden]"},
+	{regexp.MustCompile(`(error parsing HTTP \d+ response body: ).*`), "$1[hidden]"},
+	// The output of a credential helper.
+	{regexp.MustCompile(`(?i)("Secret")\s*:\s*"(?:\\.|[^"\\])*"?`), "$1:[hidden]"},
+}
+
+// HideSecrets returns a text for errors or logs without the secrets that can be recognized by their form: user
+// information and queries of URLs, what servers answer that are no registries, and secrets of credential helpers.
+func HideSecrets(text string) string {
+	for _, h := range hidden {
+		text = h.pattern.ReplaceAllString(text, h.replacement)
+	}
+	return text
+}
 
 // scrub removes credentials from a text and bounds its length.
 func scrub(text string, auth *Auth) string {
-	text = urlQuery.ReplaceAllString(text, "$1?...")
+	text = HideSecrets(text)
 	if auth != nil {
 		for _, secret := range []string{auth.Password, auth.Auth, auth.IdentityToken, auth.RegistryToken} {
 			if len(secret) > 3 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/url"
 	"strings"
@@ -34,6 +35,8 @@ func TestKinds(t *testing.T) {
 		"unauthorized": {errcode.ErrorCodeUnauthorized.WithMessage("no"), errdefs.ErrUnauthenticated},
 		"denied":       {errcode.ErrorCodeDenied.WithMessage("no"), errdefs.ErrPermissionDenied},
 		"text 404":     {errors.New(`reading manifest: StatusCode: 404, "gone"`), errdefs.ErrNotFound},
+		"key": {fmt.Errorf("Source image rejected: %w", &fs.PathError{Op: "open", Path: "/k", Err: syscall.EACCES}),
+			errdefs.ErrFailedPrecondition},
 		"blocked": {errors.New("registry h.test is blocked in /etc/containers/registries.conf"),
 			errdefs.ErrPermissionDenied},
 		"signature":       {signature.PolicyRequirementError("no"), ErrSignatureInvalid},
@@ -67,13 +70,17 @@ func TestScrub(t *testing.T) {
 	auth := &Auth{Username: "someone", Password: "pa55word", IdentityToken: "idtoken", RegistryToken: "regtoken",
 		Auth: "YTpi"}
 	got := scrub(`Get "https://cdn.test/blob?X-Signature=abc&y=1": `+
-		`pa55word idtoken regtoken YTpi someone http://h/x?token=1 end`, auth)
-	for _, secret := range []string{"X-Signature", "pa55word", "idtoken", "regtoken", "YTpi", "token=1"} {
+		`pa55word idtoken regtoken YTpi someone http://h/x?token=1 https://us:urlpass@h.test/p/q `+
+		`parse "http://h:x?q=\"escaped \"quoted": bad port decoding bearer token (last URL "http://h/", body start `+
+		`"{\"of a node's \\ server"): x StatusCode: 404, "of a server": y {"Secret": "of a helper"} end `+
+		"error parsing HTTP 403 response body: unexpected EOF: \"of a body\"", auth)
+	for _, secret := range []string{"X-Signature", "pa55word", "idtoken", "regtoken", "YTpi", "token=1", "urlpass",
+		"escaped", "quoted", "of a"} {
 		if strings.Contains(got, secret) {
 			t.Errorf("scrub = %q, want it without %q", got, secret)
 		}
 	}
-	for _, kept := range []string{"https://cdn.test/blob", "someone", "end"} {
+	for _, kept := range []string{"https://cdn.test/blob", "someone", "https://h.test/p/q", "StatusCode: 404,", "end"} {
 		if !strings.Contains(got, kept) {
 			t.Errorf("scrub = %q, want it with %q", got, kept)
 		}

@@ -25,20 +25,18 @@ const progressInterval = time.Nanosecond
 
 // fetch pulls one fully qualified reference from its registry or a mirror, and aborts if the transfer stalls.
 func (s *Store) fetch(ctx context.Context, ref reference.Named, r PullRequest, p *progress) (*Image, error) {
-	sys := s.systemContext()
-	if err := r.Auth.apply(sys, ref); err != nil {
+	c, err := s.configurePull(ctx, ref, r.Auth)
+	if err != nil {
 		return nil, err
 	}
-	if err := trustLoopback(sys, ref); err != nil {
-		return nil, err
-	}
+	defer c.close()
 	ctx, cancel := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel(nil)
 	wg.Go(func() { stallWatch{s.cfg.PullProgressTimeout, s.cfg.PullMinRate}.run(ctx, p, cancel) })
 
-	img, err := s.fetchConfined(ctx, sys, ref, r, p)
+	img, err := s.fetchConfined(ctx, c, ref, r, p)
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errStalled) {
 		// The library's error is "context canceled", which would look like the caller's cancellation.
 		return nil, fmt.Errorf("%w (less than %d bytes in %v)", errStalled,
@@ -49,16 +47,17 @@ func (s *Store) fetch(ctx context.Context, ref reference.Named, r PullRequest, p
 
 // fetchConfined has a process of its own copy ref into storage, unless it is there, and makes the image visible.
 func (s *Store) fetchConfined(
-	ctx context.Context, sys *types.SystemContext, ref reference.Named, r PullRequest, p *progress,
+	ctx context.Context, c *pullConfig, ref reference.Named, r PullRequest, p *progress,
 ) (*Image, error) {
 	remote, err := docker.NewReference(ref)
 	if err != nil {
 		return nil, err
 	}
-	if img, err := s.present(ctx, sys, ref, r); img != nil || err != nil {
+	if img, err := s.present(ctx, c.sys, ref, r); img != nil || err != nil {
 		return img, err
 	}
-	result, err := s.pullInChild(ctx, pullJob{Ref: ref.String(), Auth: r.Auth, Annotations: r.Annotations}, p)
+	job := pullJob{Ref: ref.String(), Auth: r.Auth, Annotations: r.Annotations}
+	result, err := s.pullInChild(ctx, job, c, p)
 	if errdefs.IsResourceExhausted(err) {
 		err = errors.Join(err, s.removeUnusedLayers())
 	}
@@ -73,7 +72,7 @@ func (s *Store) fetchConfined(
 	if err != nil {
 		return nil, fmt.Errorf("look up the pulled image: %w", err)
 	}
-	if err := s.repair(ctx, copyJob{sys: sys, from: remote}, stored, p); err != nil {
+	if err := s.repair(ctx, copyJob{sys: c.sys, from: remote}, stored, p); err != nil {
 		return nil, err
 	}
 	return s.register(stored, ref, canonical)

@@ -30,7 +30,7 @@ var certificateDirs = []string{"/etc/containers/certs.d", "/etc/docker/certs.d"}
 
 // readablePaths returns what the configuration names: files anywhere, for a pull's process to read.
 func readablePaths(c Config) []string {
-	paths := []string{c.RegistriesConf, c.RegistriesConfDir, c.Policy, c.AuthFile, os.Getenv("SSL_CERT_FILE")}
+	paths := []string{c.RegistriesConf, c.RegistriesConfDir, c.Policy, os.Getenv("SSL_CERT_FILE")}
 	certificates := filepath.SplitList(os.Getenv("SSL_CERT_DIR"))
 	paths = slices.Concat(paths, certificates, policyPaths(c.Policy))
 	for _, dir := range signatureDirs {

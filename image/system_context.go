@@ -16,13 +16,17 @@ import (
 // administrator knows: certificates and signature look-aside. Credentials of root's home, which are for a person, are
 // not used for pods: the kubelet sends those of the pod, and auth_file has those of the node.
 func (s *Store) systemContext() *types.SystemContext {
+	return s.cfg.systemContext(s.tempDir())
+}
+
+func (c Config) systemContext(tempDir string) *types.SystemContext {
 	return &types.SystemContext{
-		SystemRegistriesConfPath:    orEmpty(s.cfg.RegistriesConf),
-		SystemRegistriesConfDirPath: s.orMissing(s.cfg.RegistriesConfDir),
-		UserShortNameAliasConfPath:  s.orMissing(""),
-		AuthFilePath:                s.orMissing(s.cfg.AuthFile),
-		BlobInfoCacheDir:            filepath.Join(s.cfg.Root, cacheDir),
-		BigFilesTemporaryDir:        s.tempDir(),
+		SystemRegistriesConfPath:    orEmpty(c.RegistriesConf),
+		SystemRegistriesConfDirPath: c.orMissing(c.RegistriesConfDir),
+		UserShortNameAliasConfPath:  c.orMissing(""),
+		AuthFilePath:                c.orMissing(c.AuthFile),
+		BlobInfoCacheDir:            filepath.Join(c.Root, cacheDir),
+		BigFilesTemporaryDir:        tempDir,
 		OSChoice:                    runtime.GOOS,
 		ArchitectureChoice:          runtime.GOARCH,
 		DockerRegistryUserAgent:     "podd",
@@ -50,9 +54,9 @@ func orEmpty(path string) string {
 }
 
 // orMissing returns path, or if it is empty one that never exists.
-func (s *Store) orMissing(path string) string {
+func (c Config) orMissing(path string) string {
 	if path == "" {
-		return filepath.Join(s.cfg.RunRoot, "nowhere")
+		return filepath.Join(c.RunRoot, "nowhere")
 	}
 	return path
 }

@@ -2,11 +2,13 @@ package main
 
 import (
 	"io"
+	"strings"
 	"time"
 
 	"github.com/sirupsen/logrus"
 
 	"github.com/podd-project/podd/cmd/config"
+	"github.com/podd-project/podd/image"
 )
 
 // LogConfig is the [log] section. podd logs to standard error.
@@ -44,7 +46,37 @@ func setUpLogging(c LogConfig, w io.Writer) (*logrus.Logger, error) {
 	} else {
 		log.SetFormatter(&logrus.TextFormatter{FullTimestamp: true, TimestampFormat: stamp, DisableColors: true})
 	}
+	log.ReplaceHooks(logrus.LevelHooks{})
+	log.AddHook(secretHider{})
 	routeKlog(log)
 	routeContainerd(log)
 	return log, nil
+}
+
+// maxLogMessage bounds a message in bytes: libraries log what servers have sent.
+const maxLogMessage = 4 << 10
+
+// secretHider removes secrets of URLs from messages: libraries log the URLs of requests.
+type secretHider struct{}
+
+// Levels returns all levels.
+func (secretHider) Levels() []logrus.Level { return logrus.AllLevels }
+
+// Fire changes the message of e before it is written.
+func (secretHider) Fire(e *logrus.Entry) error {
+	if len(e.Message) > maxLogMessage {
+		e.Message = strings.ToValidUTF8(e.Message[:maxLogMessage], "") + "..."
+	}
+	if strings.Contains(e.Message, "://") {
+		e.Message = image.HideSecrets(e.Message)
+	}
+	for key, value := range e.Data {
+		if err, ok := value.(error); ok {
+			value = err.Error()
+		}
+		if text, ok := value.(string); ok && strings.Contains(text, "://") {
+			e.Data[key] = image.HideSecrets(text)
+		}
+	}
+	return nil
 }

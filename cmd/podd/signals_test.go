@@ -85,7 +85,14 @@ func TestLogging(t *testing.T) {
 		}
 		log.Info("quiet")
 		log.WithField("n", 1).Warn("hello")
+		// What libraries log.
+		const url = "https://me:pass-to-hide@h.test/x?sig=query-to-hide"
 		got := out.String()
+		logrus.WithError(errors.New("Get "+url)).WithField("url", url).Warn(url, strings.Repeat("x", maxLogMessage))
+		if text := out.String(); strings.Contains(text, "to-hide") || strings.Count(text, "h.test/x") != 3 ||
+			len(text) > maxLogMessage+1000 {
+			t.Errorf("%s: logged %q, want the URL without secrets", format, text)
+		}
 		if !strings.Contains(got, want) || strings.Contains(got, "quiet") || strings.Count(got, "\n") != 1 {
 			t.Errorf("%s: logged %q, want one line with %s", format, got, want)
 		}

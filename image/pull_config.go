@@ -1,0 +1,115 @@
+package image
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/containerd/errdefs"
+	"github.com/pelletier/go-toml/v2"
+	"go.podman.io/image/v5/docker/reference"
+	"go.podman.io/image/v5/pkg/sysregistriesv2"
+	"go.podman.io/image/v5/types"
+)
+
+// pullConfig is the configuration of one pull: of registries.conf and of the node's credentials, it has those for the
+// pull's registry and its mirrors only. Programs that registries.conf and the auth file name have run already.
+type pullConfig struct {
+	// Config names the files below as RegistriesConf and AuthFile.
+	Config
+	sys *types.SystemContext
+	// dir is for temporary files of the pull.
+	dir         string
+	credentials *os.File
+}
+
+// configurePull reads the node's configuration for a pull of ref with the credentials of its request, which take
+// precedence. The caller closes the result.
+func (s *Store) configurePull(ctx context.Context, ref reference.Named, auth *Auth) (*pullConfig, error) {
+	sys := s.systemContext()
+	if err := auth.apply(sys, ref); err != nil {
+		return nil, err
+	}
+	registry, err := sysregistriesv2.FindRegistry(sys, ref.Name())
+	if err != nil {
+		return nil, fmt.Errorf("look %s up in registries.conf: %w", ref.Name(), err)
+	}
+	if registry != nil && registry.Blocked {
+		return nil, fmt.Errorf("registry %s is blocked in %s: %w", registry.Prefix,
+			sysregistriesv2.ConfigurationSourceDescription(sys), errdefs.ErrPermissionDenied)
+	}
+	names, err := needCredentials(registry, ref, sys.DockerAuthConfig != nil)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.cfg.findCredentials(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	c := &pullConfig{Config: s.cfg}
+	if err := c.writeFiles(registry, found); err != nil {
+		c.close()
+		return nil, err
+	}
+	c.sys = c.Config.systemContext(c.dir)
+	c.sys.DockerAuthConfig, c.sys.DockerBearerRegistryToken = sys.DockerAuthConfig, sys.DockerBearerRegistryToken
+	if err := trustLoopback(c.sys, ref); err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// needCredentials returns the repositories that a pull may ask: the mirrors' and the registry's own, which may be
+// another than ref's. Without those on the host of ref, if the request has credentials for it.
+func needCredentials(
+	registry *sysregistriesv2.Registry, ref reference.Named, given bool,
+) (names []reference.Named, err error) {
+	sources := []sysregistriesv2.PullSource{{Reference: ref}}
+	if registry != nil {
+		if sources, err = registry.PullSourcesFromReference(ref); err != nil {
+			return nil, fmt.Errorf("find the mirrors of %s: %w", ref, err)
+		}
+	}
+	for _, source := range sources {
+		if given && reference.Domain(source.Reference) == reference.Domain(ref) {
+			continue
+		}
+		names = append(names, source.Reference)
+	}
+	return names, nil
+}
+
+func (c *pullConfig) writeFiles(registry *sysregistriesv2.Registry, found credentialSet) (err error) {
+	if c.dir, err = os.MkdirTemp(filepath.Join(c.Root, tempDir), "pull-"); err != nil {
+		return err
+	}
+	var file struct {
+		Registries []sysregistriesv2.Registry `toml:"registry"`
+	}
+	if registry != nil {
+		file.Registries = []sysregistriesv2.Registry{*registry}
+	}
+	raw, err := toml.Marshal(file)
+	if err != nil {
+		return fmt.Errorf("write the registry's part of registries.conf: %w", err)
+	}
+	c.RegistriesConf, c.RegistriesConfDir = filepath.Join(c.dir, "registries.conf"), ""
+	if err := os.WriteFile(c.RegistriesConf, raw, 0o600); err != nil {
+		return err
+	}
+	if c.credentials, err = found.file(); err != nil {
+		return err
+	}
+	c.AuthFile = fmt.Sprintf("/proc/self/fd/%d", c.credentials.Fd())
+	return nil
+}
+
+// close removes the files.
+func (c *pullConfig) close() {
+	if c.credentials != nil {
+		_ = c.credentials.Close() // in memory
+	}
+	_ = os.RemoveAll(c.dir) // what stays is removed at the next start
+}
