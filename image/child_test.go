@@ -12,14 +12,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/containerd/errdefs"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
-	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/image"
 )
@@ -180,13 +178,7 @@ func TestDaemonKilled(t *testing.T) {
 	}
 	_ = daemon.Wait() // killed
 	for _, pid := range pids {
-		gone := func() bool { return unix.Kill(pid, 0) != nil }
-		for end := time.Now().Add(10 * time.Second); !gone() && time.Now().Before(end); {
-			time.Sleep(10 * time.Millisecond)
-		}
-		if !gone() {
-			t.Errorf("process %d lives on after the daemon's death", pid)
-		}
+		eventually(t, fmt.Sprintf("process %d ends with the daemon", pid), func() bool { return ended(pid) })
 	}
 }
 

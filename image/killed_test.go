@@ -1,0 +1,106 @@
+package image_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/podd-project/podd/image"
+)
+
+// TestDaemonKilledWhileUnpacking kills the daemon while a layer is being unpacked: no process and no mount stays, and
+// after the next start and pull the store has the files of one pull, and nothing else.
+func TestDaemonKilledWhileUnpacking(t *testing.T) {
+	if os.Getenv(pullRole) != "" {
+		pullAsDaemon(t)
+		return
+	}
+	reg := newRegistry(t)
+	files := tree{}
+	for i := range 5000 {
+		files[fmt.Sprintf("d%d/%d", i%100, i)] = ""
+	}
+	reg.push(t, "app:v1", craft(t, nil, files))
+	ref := reg.host + "/app:v1"
+	dir := t.TempDir()
+	cfg := configIn(t, dir, reg.host)
+	daemon := exec.Command("/proc/self/exe", "-test.run=^TestDaemonKilledWhileUnpacking$")
+	daemon.Env = append(os.Environ(), pullRole+"="+dir+" "+ref)
+	if err := daemon.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = daemon.Process.Kill() }) // if the test ends early
+	eventually(t, "files are unpacked", func() bool {
+		unpacked, _ := filepath.Glob(filepath.Join(cfg.Root, "overlay/tempdirs/*/*/d*"))
+		return len(unpacked) > 0
+	})
+	pids := descendants(t, daemon.Process.Pid)
+	if err := daemon.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = daemon.Wait()  // killed
+	if len(pids) < 2 { // the pull's, and that which unpacks
+		t.Errorf("the daemon had %d processes while it unpacked, want at least 2", len(pids))
+	}
+	for _, pid := range pids {
+		eventually(t, fmt.Sprintf("process %d ends with the daemon", pid), func() bool { return ended(pid) })
+	}
+	if mounts := readFile(t, "/proc/self/mountinfo"); strings.Contains(mounts, dir) {
+		t.Error("a mount below the store is left")
+	}
+	s := open(t, cfg)
+	checkEmpty(t, s)
+	checkNoFiles(t, filepath.Join(cfg.Root, "tmp"))
+	pull(t, s, ref)
+	clean := config(t, reg.host)
+	pull(t, open(t, clean), ref)
+	if got, want := storeFiles(t, cfg), storeFiles(t, clean); got != want {
+		t.Errorf("files of the store after the next pull:\n%s\nwant those of one pull:\n%s", got, want)
+	}
+}
+
+// ended reports whether a process runs no more; its parent, which is not this test, may not have waited for it yet.
+func ended(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || strings.Contains(string(stat), ") Z ")
+}
+
+// descendants returns the processes that parent and its children have started.
+func descendants(t *testing.T, parent int) (out []int) {
+	t.Helper()
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range lists {
+		raw, _ := os.ReadFile(list) // the thread may have ended
+		for field := range strings.FieldsSeq(string(raw)) {
+			pid, err := strconv.Atoi(field)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(append(out, pid), descendants(t, pid)...)
+		}
+	}
+	return out
+}
+
+// storeFiles returns how many files and directories each directory of a store has, down to the layers.
+func storeFiles(t *testing.T, cfg image.Config) string {
+	t.Helper()
+	var out strings.Builder
+	for _, pattern := range []string{"*", "overlay/*", "overlay/l/*", "overlay/*/*", "overlay/*/diff/*",
+		"overlay-layers/*", "overlay-images/*", "tmp/*", "overlay/staging/*",
+		"overlay/tempdirs/*", "../run/*/*"} {
+		found, err := filepath.Glob(filepath.Join(cfg.Root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&out, "%s: %d\n", pattern, len(found))
+	}
+	return out.String()
+}
