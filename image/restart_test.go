@@ -224,6 +224,7 @@ func TestUsage(t *testing.T) {
 	if got := imageUsage(t, s); got.Mountpoint != cfg.Root || got.At.IsZero() || got.Bytes > layers+200<<10 {
 		t.Errorf("image usage after a container wrote = %+v, want at most %d bytes in %s", got, layers+200<<10, cfg.Root)
 	}
+	checkDisk(t, s, one.ID)
 	if err := s.Release(t.Context(), "c"); err != nil {
 		t.Fatal(err)
 	}
@@ -233,6 +234,26 @@ func TestUsage(t *testing.T) {
 	eventually(t, "a removed image takes no space", func() bool {
 		return imageUsage(t, s).Bytes < layers-1<<19+200<<10
 	})
+}
+
+// checkDisk checks the space of both images: they share a layer of 1 MiB, and one has a container.
+func checkDisk(t *testing.T, s *image.Store, one string) {
+	t.Helper()
+	d := s.Disk()
+	near := func(got, want uint64) bool { return got >= want && got < want+100<<10 }
+	if len(d.Images) != 2 || !near(d.Layers, 1<<20+1<<19+1<<18) {
+		t.Errorf("Disk() = %+v, want two images and the layers, each once", d)
+	}
+	for _, i := range d.Images {
+		own, users := uint64(1<<18), 0
+		if i.ID == one {
+			own, users = 1<<19, 1
+		}
+		if !near(i.Bytes, 1<<20+own) || !near(i.Unique, own) || i.UsedBy != users {
+			t.Errorf("image %v: %d bytes, %d unique, %d users; want %d, %d, %d", i.Tags, i.Bytes, i.Unique, i.UsedBy,
+				1<<20+own, own, users)
+		}
+	}
 }
 
 func imageUsage(t *testing.T, s *image.Store) image.FsUsage {

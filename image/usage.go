@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -19,6 +20,8 @@ type usage struct {
 	// layers is accessed by run only.
 	layers map[string]diskSize
 	images atomic.Pointer[FsUsage]
+	// known is a copy of layers, for other goroutines.
+	known atomic.Pointer[map[string]diskSize]
 }
 
 // diskSize is the disk space taken by files.
@@ -29,6 +32,7 @@ func (a diskSize) plus(b diskSize) diskSize { return diskSize{a.bytes + b.bytes,
 func newUsage(s *Store) *usage {
 	u := &usage{s: s, requested: make(chan struct{}, 1), layers: map[string]diskSize{}}
 	u.images.Store(&FsUsage{Mountpoint: s.cfg.Root, At: time.Now()})
+	u.known.Store(&map[string]diskSize{})
 	return u
 }
 
@@ -114,6 +118,8 @@ func (u *usage) publish(ix *index, total diskSize) {
 		}
 	}
 	u.images.Store(&FsUsage{Mountpoint: u.s.cfg.Root, Bytes: total.bytes, Inodes: total.inodes, At: time.Now()})
+	known := maps.Clone(u.layers)
+	u.known.Store(&known)
 }
 
 // walk adds up a directory tree (see walker).

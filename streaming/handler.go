@@ -49,6 +49,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, kind string) {
 	sess := newSession(s.ctx, s.cfg.IdleTimeout, s.timing)
 	defer sess.close()
 	start := time.Now()
+	defer s.open.add(sess, s.infoOf(request, start))()
 	err = s.dispatch(sess, &upgrade{ResponseWriter: w, sess: sess}, r, request)
 	log := s.log.WithFields(targetFields(request)).WithFields(logrus.Fields{
 		"session": kind, "duration": time.Since(start).String(),

@@ -42,6 +42,8 @@ type Server struct {
 	mu      sync.Mutex
 	closed  bool
 	running sync.WaitGroup
+
+	open openSessions
 }
 
 // New listens on the configured address, so that URLs can be issued at once; they are served once Serve runs. The

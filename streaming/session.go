@@ -83,7 +83,7 @@ func (s *session) watch(clientGone func() bool) {
 		if clientGone() {
 			s.cancel(errGone)
 		}
-		if s.idle > 0 && time.Since(s.born)-time.Duration(s.used.Load()) >= s.idle {
+		if s.idle > 0 && s.idleFor() >= s.idle {
 			s.cancel(errIdle)
 		}
 	})
@@ -105,6 +105,9 @@ func runEvery(ctx context.Context, interval time.Duration, f func()) {
 
 // touch records that a byte moved.
 func (s *session) touch() { s.used.Store(int64(time.Since(s.born))) }
+
+// idleFor is the time since a byte moved.
+func (s *session) idleFor() time.Duration { return time.Since(s.born) - time.Duration(s.used.Load()) }
 
 // connLost ends the session with the given cause, unless the backend's call has returned.
 func (s *session) connLost(err error) {

@@ -63,3 +63,26 @@ func TestConnLostAfterTheCallIsNoError(t *testing.T) {
 		t.Errorf("after close: ctx.Err = %v, err = %v, want an error and nil", s.ctx.Err(), s.err())
 	}
 }
+
+// TestOpenSessions: sessions are listed oldest first, with how long they are idle, until they are removed.
+func TestOpenSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var srv Server
+		first, second := newSession(context.Background(), 0, realTime), newSession(context.Background(), 0, realTime)
+		later := SessionInfo{Kind: "attach", Container: "b", Started: time.Now().Add(time.Second)}
+		removeSecond := srv.open.add(second, later)
+		removeFirst := srv.open.add(first, SessionInfo{Kind: "exec", Container: "a", Started: time.Now()})
+		time.Sleep(time.Minute)
+		second.touch()
+		time.Sleep(time.Second)
+		got := srv.Sessions()
+		if len(got) != 2 || got[0].Container != "a" || got[0].IdleSeconds != 61 || got[1].IdleSeconds != 1 {
+			t.Errorf("Sessions() = %+v, want a, idle for 61 s, and b, idle for 1 s", got)
+		}
+		removeFirst()
+		removeSecond()
+		if got := srv.Sessions(); len(got) != 0 {
+			t.Errorf("Sessions() = %+v, want none", got)
+		}
+	})
+}

@@ -37,7 +37,7 @@ func (d *daemon) listenCadvisor() (net.Listener, error) {
 	if err := os.MkdirAll(emptyDir(d.cfg.Root), 0o700); err != nil {
 		return nil, err
 	}
-	return listenUnix(d.cfg.Cadvisor.Socket, d.log)
+	return listenUnix(d.cfg.Cadvisor.Socket, socketMode, d.log)
 }
 
 // emptyDir is the directory that cAdvisor measures for infra containers, which write nothing.

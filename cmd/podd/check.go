@@ -6,19 +6,17 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/podd-project/podd/cmd/podd/admin"
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/oci/runc/advisory"
 	"github.com/podd-project/podd/sandbox"
 )
-
-// checkTimeout bounds a check with repair: calls of the kernel, CNI plugins or runtimes may hang.
-const checkTimeout = 10 * time.Minute
 
 // findings is the output of `podd check`.
 type findings struct {
@@ -78,26 +76,16 @@ type checkOptions struct{ repair, images bool }
 // check has the daemon check if it runs, and checks in this process if not.
 func check(cmd *cobra.Command, l *loaded, opt checkOptions) (findings, error) {
 	var f findings
-	if listening(l.Listen) {
-		conn, err := dial(l.Listen)
-		if err != nil {
-			return f, err
-		}
-		defer conn.Close()
-		ctx, cancel := context.WithTimeout(cmd.Context(), checkTimeout)
-		defer cancel()
-		if f.Found, err = callDebug(ctx, conn, debugCheck, opt.repair); err == nil && opt.images {
-			var damaged []sandbox.Finding
-			damaged, err = callDebug(ctx, conn, debugVerifyImages, opt.repair)
-			f.Found = append(f.Found, damaged...)
-		}
-		if err != nil {
-			err = fmt.Errorf("call the daemon at %s: %w", l.Listen, err)
-		}
+	ctx, cancel := context.WithTimeout(cmd.Context(), admin.CheckTimeout)
+	defer cancel()
+	if daemon := admin.NewClient(admin.SocketPath(l.Run)); daemon.Running() {
+		var answer admin.Findings
+		err := daemon.Do(ctx, http.MethodPost, "/check", admin.CheckRequest{Repair: opt.repair, Images: opt.images}, &answer)
+		f.Found = answer.Items
 		return f, err
 	}
 	err := offline(cmd, l, func(ctx context.Context, n *node) (err error) {
-		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+		ctx, cancel := context.WithTimeout(ctx, admin.CheckTimeout)
 		defer cancel()
 		if f.Found, err = n.engine.Check(ctx); err == nil && opt.repair {
 			f, err = n.repair(ctx, f.Found)

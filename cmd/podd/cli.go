@@ -58,6 +58,8 @@ func newRootCommand() *cobra.Command {
 		newStatusCommand(&opts),
 		newCheckCommand(&opts),
 		newWipeCommand(&opts),
+		newImageCommand(&opts),
+		newLogLevelCommand(&opts),
 		&cobra.Command{
 			Use: "version", Short: "Print the versions of podd, Go and the CRI API", Args: noArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error { return printVersion(cmd.OutOrStdout()) },

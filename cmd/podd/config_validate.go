@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/podd-project/podd/cmd/config"
+	"github.com/podd-project/podd/cmd/podd/admin"
 )
 
 // problems collects the errors of a configuration.
@@ -51,6 +52,9 @@ func (c *Config) validate(origin func(key string) string) error {
 	}
 	if limit := 107; len(c.Listen) > limit { // sun_path
 		p.add("listen", "%q is longer than the %d bytes of a unix socket's path", c.Listen, limit)
+	}
+	if path, limit := admin.SocketPath(c.Run), 107; len(path) > limit {
+		p.add("run", "%q is longer than the %d bytes of a unix socket's path", path, limit)
 	}
 	if within(c.Root, c.Run) || within(c.Run, c.Root) {
 		p.add("run", "%q and root %q must not contain each other", c.Run, c.Root)

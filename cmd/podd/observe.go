@@ -97,7 +97,7 @@ func (d *daemon) serveMetrics(ctx context.Context, n *node) {
 
 func (d *daemon) listenMetrics() (net.Listener, error) {
 	if path := d.cfg.Metrics.SocketPath(); path != "" {
-		return listenUnix(path, d.log)
+		return listenUnix(path, socketMode, d.log)
 	}
 	return net.Listen("tcp", d.cfg.Metrics.Address)
 }

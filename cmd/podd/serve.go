@@ -174,7 +174,7 @@ func (d *daemon) recover(ctx context.Context, n *node) error {
 
 // serve serves calls until ctx ends.
 func (d *daemon) serve(ctx context.Context, n *node) error {
-	sock, err := listenUnix(d.cfg.Listen, d.log)
+	sock, err := listenUnix(d.cfg.Listen, socketMode, d.log)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
@@ -182,7 +182,6 @@ func (d *daemon) serve(ctx context.Context, n *node) error {
 	options := append(d.observers.grpcOptions(), n.server.Options()...)
 	srv := grpc.NewServer(append(options, grpc.ChainUnaryInterceptor(calls.count, d.gc.duringPull))...)
 	n.server.Register(srv)
-	registerDebug(srv, nodeChecker{n.engine, n.images})
 	health := newHealth(srv)
 	check, closeCheck, err := selfCheck(sock.path)
 	if err != nil {
@@ -190,6 +189,7 @@ func (d *daemon) serve(ctx context.Context, n *node) error {
 	}
 	d.onClose("connection of the watchdog", closeCheck)
 
+	d.serveAdmin(ctx, n)
 	d.serveMetrics(ctx, n)
 	d.serveCadvisor(ctx, n)
 	served := make(chan error, 1)

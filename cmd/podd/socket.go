@@ -12,10 +12,13 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// socketMode lets root connect, and the group, which an administrator may change.
-const socketMode = 0o660
+// socketMode lets root connect, and the group, which an administrator may change. rootSocketMode lets root only.
+const (
+	socketMode     = 0o660
+	rootSocketMode = 0o600
+)
 
-// socket is the listening unix socket of the CRI service.
+// socket is a listening unix socket.
 type socket struct {
 	net.Listener
 	path string
@@ -25,7 +28,7 @@ type socket struct {
 // listenUnix listens on path. The socket is created under a temporary name and renamed with its mode set, so that it
 // is never open to others and path always exists for clients of a restarted daemon. A stale socket at path is
 // replaced. The caller must hold the state lock, so that the socket is not that of another daemon that starts.
-func listenUnix(path string, log logrus.FieldLogger) (*socket, error) {
+func listenUnix(path string, mode fs.FileMode, log logrus.FieldLogger) (*socket, error) {
 	if _, err := os.Lstat(filepath.Dir(path)); errors.Is(err, fs.ErrNotExist) {
 		if _, err := secureDir(filepath.Dir(path), runMode, log); err != nil {
 			return nil, err
@@ -47,14 +50,14 @@ func listenUnix(path string, log logrus.FieldLogger) (*socket, error) {
 	}
 	l.SetUnlinkOnClose(false) // it would remove the temporary name
 	s := &socket{Listener: l, path: path}
-	if err := s.publish(fresh); err != nil {
+	if err := s.publish(fresh, mode); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return s, nil
 }
 
-func (s *socket) publish(fresh string) error {
-	if err := os.Chmod(fresh, socketMode); err != nil {
+func (s *socket) publish(fresh string, mode fs.FileMode) error {
+	if err := os.Chmod(fresh, mode); err != nil {
 		return err
 	}
 	var err error

@@ -14,7 +14,7 @@ import (
 func listen(t *testing.T, path string) (*socket, error) {
 	t.Helper()
 	log, _ := test.NewNullLogger()
-	return listenUnix(path, log)
+	return listenUnix(path, socketMode, log)
 }
 
 func TestSocketModeAndRemoval(t *testing.T) {

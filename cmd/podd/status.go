@@ -1,18 +1,19 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
+	"net/url"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/cmd/budget"
+	"github.com/podd-project/podd/cmd/podd/admin"
 	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/sandbox/operation"
 )
@@ -36,37 +37,6 @@ func engineInfo(e *sandbox.Engine, budgets *budget.Table) engineStatus {
 	}
 }
 
-// nodeStatus is the output of `podd status`.
-type nodeStatus struct {
-	Version string `json:"version"`
-	engineStatus
-	Conditions []condition `json:"conditions"`
-	Pods       []podStatus `json:"pods"`
-}
-
-type condition struct {
-	Type    string `json:"type"`
-	Ready   bool   `json:"ready"`
-	Message string `json:"message,omitempty"`
-}
-
-// podStatus is one pod. Operations are set with --pod only.
-type podStatus struct {
-	ID         string                `json:"id"`
-	Name       string                `json:"name"`
-	State      string                `json:"state"`
-	Created    time.Time             `json:"created"`
-	Operations []operation.Operation `json:"operations,omitempty"`
-	Containers []containerStatus     `json:"containers"`
-}
-
-type containerStatus struct {
-	ID         string                `json:"id"`
-	Name       string                `json:"name"`
-	State      string                `json:"state"`
-	Operations []operation.Operation `json:"operations,omitempty"`
-}
-
 func newStatusCommand(opts *options) *cobra.Command {
 	var pod string
 	var output outputFormat
@@ -82,12 +52,12 @@ func newStatusCommand(opts *options) *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), statusTimeout)
 			defer cancel()
-			s, err := fetchStatus(ctx, l.Listen, pod)
+			s, err := fetchStatus(ctx, l.Run, pod)
 			if err != nil {
 				return err
 			}
 			if output == outputJSON {
-				return printJSON(cmd.OutOrStdout(), s)
+				return printJSON(cmd.OutOrStdout(), s.Status)
 			}
 			return s.print(cmd.OutOrStdout(), pod != "")
 		},
@@ -98,122 +68,26 @@ func newStatusCommand(opts *options) *cobra.Command {
 	return cmd
 }
 
-// fetchStatus gets the status of the daemon behind socket, over the CRI.
-func fetchStatus(ctx context.Context, socket, pod string) (*nodeStatus, error) {
-	conn, err := dial(socket)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	c := criClient{cri.NewRuntimeServiceClient(conn)}
-	s, err := c.node(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("call the daemon at %s: %w", socket, err)
-	}
-	if s.Pods, err = c.pods(ctx, pod); err != nil {
-		return nil, fmt.Errorf("call the daemon at %s: %w", socket, err)
-	}
-	return s, nil
+// fetchStatus gets the status of the daemon with that run directory.
+func fetchStatus(ctx context.Context, run, pod string) (s nodeStatus, err error) {
+	path := fmt.Sprintf("/status?limit=%d&pod=%s", admin.MaxLimit, url.QueryEscape(pod))
+	err = admin.NewClient(admin.SocketPath(run)).Get(ctx, path, &s.Status)
+	return s, err
 }
 
-// criClient makes the calls for status.
-type criClient struct{ cri.RuntimeServiceClient }
-
-func (c criClient) node(ctx context.Context) (*nodeStatus, error) {
-	resp, err := c.Status(ctx, &cri.StatusRequest{Verbose: true})
-	if err != nil {
-		return nil, err
-	}
-	s := &nodeStatus{}
-	if err := json.Unmarshal([]byte(resp.GetInfo()["engine"]), &s.engineStatus); err != nil {
-		return nil, fmt.Errorf("the server is not podd, or another version: %w", err)
-	}
-	if err := json.Unmarshal([]byte(resp.GetInfo()["version"]), &s.Version); err != nil {
-		return nil, fmt.Errorf("the server is not podd, or another version: %w", err)
-	}
-	for _, cond := range resp.GetStatus().GetConditions() {
-		s.Conditions = append(s.Conditions,
-			condition{Type: cond.GetType(), Ready: cond.GetStatus(), Message: cond.GetMessage()})
-	}
-	return s, nil
-}
-
-func (c criClient) pods(ctx context.Context, id string) ([]podStatus, error) {
-	pods, err := c.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{Id: id}})
-	if err != nil {
-		return nil, err
-	}
-	if id != "" && len(pods.GetItems()) != 1 {
-		return nil, fmt.Errorf("%d pods have an id with the prefix %q, want 1", len(pods.GetItems()), id)
-	}
-	containers, err := c.ListContainers(ctx, &cri.ListContainersRequest{})
-	if err != nil {
-		return nil, err
-	}
-	out := []podStatus{}
-	for _, p := range pods.GetItems() {
-		m := p.GetMetadata()
-		one := podStatus{
-			ID: p.GetId(), Name: m.GetNamespace() + "/" + m.GetName(), Created: time.Unix(0, p.GetCreatedAt()).UTC(),
-			State: strings.ToLower(strings.TrimPrefix(p.GetState().String(), "SANDBOX_")), Containers: []containerStatus{},
-		}
-		for _, k := range containers.GetContainers() {
-			if k.GetPodSandboxId() == p.GetId() {
-				one.Containers = append(one.Containers, containerStatus{
-					ID: k.GetId(), Name: k.GetMetadata().GetName(),
-					State: strings.ToLower(strings.TrimPrefix(k.GetState().String(), "CONTAINER_")),
-				})
-			}
-		}
-		if id != "" {
-			if err := c.addOperations(ctx, &one); err != nil {
-				return nil, err
-			}
-		}
-		out = append(out, one)
-	}
-	return out, nil
-}
-
-func (c criClient) addOperations(ctx context.Context, p *podStatus) error {
-	resp, err := c.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: p.ID, Verbose: true})
-	if err != nil {
-		return err
-	}
-	if p.Operations, err = decodeOperations(resp.GetInfo()); err != nil {
-		return err
-	}
-	for i := range p.Containers {
-		resp, err := c.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: p.Containers[i].ID, Verbose: true})
-		if err != nil {
-			return err
-		}
-		if p.Containers[i].Operations, err = decodeOperations(resp.GetInfo()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// decodeOperations returns the operations in the info map of a verbose response.
-func decodeOperations(info map[string]string) ([]operation.Operation, error) {
-	var decoded struct {
-		Operations []operation.Operation `json:"operations"`
-	}
-	if err := json.Unmarshal([]byte(info["info"]), &decoded); err != nil {
-		return nil, fmt.Errorf("decode the verbose status: %w", err)
-	}
-	return decoded.Operations, nil
-}
+// nodeStatus is the output of `podd status`.
+type nodeStatus struct{ admin.Status }
 
 // print writes s as text.
-func (s *nodeStatus) print(w io.Writer, detailed bool) error {
+func (s nodeStatus) print(w io.Writer, detailed bool) error {
 	out := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(out, "podd %s\n", s.Version)
 	for _, c := range s.Conditions {
 		fmt.Fprintf(out, "%s: %t %s\n", c.Type, c.Ready, c.Message)
 	}
 	s.printOperations(out)
+	s.printPulls(out)
+	s.printSessions(out)
 	s.printDebts(out)
 	s.printBudgets(out)
 	fmt.Fprintf(out, "\nPods: %d\n", len(s.Pods))
@@ -231,7 +105,7 @@ func (s *nodeStatus) print(w io.Writer, detailed bool) error {
 	return out.Flush()
 }
 
-func (s *nodeStatus) printOperations(w io.Writer) {
+func (s nodeStatus) printOperations(w io.Writer) {
 	fmt.Fprintf(w, "\nOperations in progress: %d\n", len(s.Operations))
 	for _, o := range s.Operations {
 		id := o.Pod
@@ -242,7 +116,28 @@ func (s *nodeStatus) printOperations(w io.Writer) {
 	}
 }
 
-func (s *nodeStatus) printDebts(w io.Writer) {
+func (s nodeStatus) printPulls(w io.Writer) {
+	if len(s.Pulls) > 0 {
+		fmt.Fprintf(w, "\nPulls in progress: %d\n", len(s.Pulls))
+	}
+	for _, p := range s.Pulls {
+		age := time.Since(p.StartedAt).Round(time.Second)
+		fmt.Fprintf(w, "  %s\t%s\t%d of %d bytes\t%v\n", p.Ref, p.Stage, p.BytesDone, p.BytesTotal, age)
+	}
+}
+
+func (s nodeStatus) printSessions(w io.Writer) {
+	if len(s.Sessions) > 0 {
+		fmt.Fprintf(w, "\nStreaming sessions: %d\n", len(s.Sessions))
+	}
+	for _, one := range s.Sessions {
+		idle := time.Duration(one.IdleSeconds * float64(time.Second)).Round(time.Second)
+		fmt.Fprintf(w, "  %s\t%.13s\tage %v\tidle %v\n", one.Kind, cmp.Or(one.Container, one.Pod),
+			time.Since(one.Started).Round(time.Second), idle)
+	}
+}
+
+func (s nodeStatus) printDebts(w io.Writer) {
 	fmt.Fprintf(w, "\nPending cleanups: %d\n", len(s.Pending))
 	for _, d := range s.Pending {
 		fmt.Fprintf(w, "  %s\t%.13s\t%s\n", d.What, d.ID, d.Error)
@@ -262,7 +157,7 @@ func (s *nodeStatus) printDebts(w io.Writer) {
 }
 
 // printBudgets prints what is in use and what was refused. All amounts are in the budget's unit.
-func (s *nodeStatus) printBudgets(w io.Writer) {
+func (s nodeStatus) printBudgets(w io.Writer) {
 	if len(s.Budgets) == 0 {
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podd-project/podd/cmd/budget"
+	"github.com/podd-project/podd/cmd/podd/admin"
 	"github.com/podd-project/podd/sandbox/operation"
 )
 
@@ -22,13 +23,13 @@ func marks(after, n int) string {
 // column, and is as long as its stage; the shortest stage has a bar of one column.
 func TestWaterfall(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	s := nodeStatus{
-		Version: "v1", Conditions: []condition{{Type: "RuntimeReady", Ready: true}},
-		engineStatus: engineStatus{Budgets: []budget.Usage{
+	s := nodeStatus{admin.Status{
+		Version: "v1", Conditions: []admin.Condition{{Type: "RuntimeReady", Ready: true}},
+		Budgets: []budget.Usage{
 			{Name: "output", Unit: "bytes", Limit: 100, PerOwner: 50, Owner: "pod", InUse: 7, Highest: 90, Refused: 3},
 			{Name: "connections", Unit: "connections", Limit: 5},
-		}},
-		Pods: []podStatus{{
+		},
+		Pods: []admin.Pod{{
 			ID: "0123456789abcdef", Name: "default/web-0", State: "ready",
 			Operations: []operation.Operation{{
 				Verb: "RunPodSandbox", Began: began, Took: ms(40), Stages: []operation.Stage{
@@ -37,7 +38,7 @@ func TestWaterfall(t *testing.T) {
 					{Name: "infra container", After: ms(39.5)},
 				},
 			}},
-			Containers: []containerStatus{{
+			Containers: []admin.Container{{
 				ID: "fedcba9876543210", Name: "main", State: "created",
 				Operations: []operation.Operation{{
 					Verb: "StartContainer", Began: began, Took: ms(1000), Error: "no such file",
@@ -45,7 +46,7 @@ func TestWaterfall(t *testing.T) {
 				}},
 			}},
 		}},
-	}
+	}}
 	var out strings.Builder
 	if err := s.print(&out, true); err != nil {
 		t.Fatal(err)

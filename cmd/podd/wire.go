@@ -28,6 +28,7 @@ import (
 	"github.com/podd-project/podd/sandbox/namespaces"
 	"github.com/podd-project/podd/sandbox/usage"
 	"github.com/podd-project/podd/server"
+	"github.com/podd-project/podd/streaming"
 )
 
 // node holds the parts of podd that serve this node.
@@ -35,7 +36,9 @@ type node struct {
 	images *image.Store
 	pods   *network.CNI
 	engine *sandbox.Engine
-	server *server.Server // nil in commands that do not serve
+	// streams and server are nil in commands that do not serve.
+	streams *streaming.Server
+	server  *server.Server
 }
 
 // build creates all parts of the node. A missing runtime or CNI configuration is reported by Status and is no error
@@ -49,11 +52,10 @@ func (d *daemon) build(ctx context.Context) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	streams, err := d.streaming(ctx, n.engine)
-	if err != nil {
+	if n.streams, err = d.streaming(ctx, n.engine); err != nil {
 		return nil, err
 	}
-	n.server, err = d.server(n, streams)
+	n.server, err = d.server(n)
 	return n, err
 }
 
@@ -92,12 +94,12 @@ func (d *daemon) mechanisms(ctx context.Context) (*node, error) {
 }
 
 // server creates the CRI server.
-func (d *daemon) server(n *node, streams server.Streamer) (*server.Server, error) {
+func (d *daemon) server(n *node) (*server.Server, error) {
 	read := specReader(d.containersDir())
 	return server.New(
 		server.Config{Version: semver(version), SystemdCgroup: d.cfg.Runtime.SystemdCgroup},
 		server.Deps{
-			Engine: server.Adapt(n.engine), Images: n.images, Network: n.pods, Streamer: streams, Log: d.log,
+			Engine: server.Adapt(n.engine), Images: n.images, Network: n.pods, Streamer: n.streams, Log: d.log,
 			Observe: d.observers.call(), RuntimeSpec: read,
 			PodSpec: podSpecReader(read, layout.Layout{Run: d.cfg.Run}),
 			Space:   func() error { return checkSpace(d.cfg.Run) },

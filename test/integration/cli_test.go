@@ -127,9 +127,9 @@ func TestStatusCommand(t *testing.T) {
 	if !strings.Contains(text, "infra container") || !strings.Contains(text, "|#") {
 		t.Errorf("status --pod, want a chart of the stages:\n%s", text)
 	}
-	if _, errs, code := k.podd("status", "--listen", k.Path("absent.sock")); code != 1 ||
-		!strings.Contains(errs, "absent.sock") {
-		t.Errorf("status without a daemon: exit status = %d, stderr %q, want 1 and \"absent.sock\"", code, errs)
+	if _, errs, code := k.podd("status", "--run", k.Path("absent")); code != 1 ||
+		!strings.Contains(errs, "absent/admin.sock") {
+		t.Errorf("status without a daemon: exit status = %d, stderr %q, want 1 and \"absent/admin.sock\"", code, errs)
 	}
 }
 

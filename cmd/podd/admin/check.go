@@ -1,0 +1,93 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/podd-project/podd/sandbox"
+)
+
+// CheckTimeout bounds a check: calls of the kernel, CNI plugins or runtimes may hang, and all images may be read.
+const CheckTimeout = 10 * time.Minute
+
+// confirmDelay is the time between two checks. A resource that is being removed is found by the first only.
+const confirmDelay = time.Second
+
+// CheckRequest is the request of POST /check.
+type CheckRequest struct {
+	// Repair frees leaked resources first, and hides damaged images until they are pulled again.
+	Repair bool `json:"repair,omitempty"`
+	// Images reads the content of all images, too.
+	Images bool `json:"images,omitempty"`
+}
+
+// Findings is the answer to POST /check: where records and machine differ.
+type Findings = List[sandbox.Finding]
+
+type checkNode interface {
+	Check(ctx context.Context) ([]sandbox.Finding, error)
+	// GC removes resources without a record.
+	GC(ctx context.Context) error
+	// VerifyImages reads all images. With mark, damaged ones are no longer listed.
+	VerifyImages(ctx context.Context, mark bool) ([]sandbox.Finding, error)
+}
+
+func (rt router) check(n checkNode) {
+	rt.answer(http.MethodPost, "/check", CheckTimeout, func(ctx context.Context, r *http.Request) (any, error) {
+		var req CheckRequest
+		if err := decode(r, &req); err != nil {
+			return nil, err
+		}
+		found, err := checkTwice(ctx, n, req.Repair)
+		if err != nil {
+			return nil, err
+		}
+		if req.Images {
+			damaged, err := n.VerifyImages(ctx, req.Repair)
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, damaged...)
+		}
+		return first(found, MaxLimit), nil
+	})
+}
+
+// checkTwice returns what two checks found. With repair it collects garbage first.
+func checkTwice(ctx context.Context, n checkNode, repair bool) ([]sandbox.Finding, error) {
+	if repair {
+		if err := n.GC(ctx); err != nil {
+			return nil, err
+		}
+	}
+	once, err := n.Check(ctx)
+	if err != nil || len(once) == 0 {
+		return once, err
+	}
+	select {
+	case <-time.After(confirmDelay):
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	again, err := n.Check(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return common(once, again), nil
+}
+
+// common returns the findings that are in both a and b.
+func common(a, b []sandbox.Finding) []sandbox.Finding {
+	seen := map[sandbox.Finding]bool{}
+	for _, f := range b {
+		seen[f] = true
+	}
+	var both []sandbox.Finding
+	for _, f := range a {
+		if seen[f] {
+			both = append(both, f)
+		}
+	}
+	return both
+}

@@ -1,0 +1,63 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+// Disk is the answer to GET /disk: the disk space that images and containers take. Sizes are in bytes, and as old as
+// the last measurement, which runs in the background.
+type Disk struct {
+	Images List[DiskImage] `json:"images"`
+	// Layers is the size of all layers, each counted once, although images share them.
+	Layers uint64 `json:"layers"`
+	// Containers have a writable layer each.
+	Containers List[DiskContainer] `json:"containers"`
+}
+
+// DiskImage is one image, the largest is first.
+type DiskImage struct {
+	ID string `json:"id"`
+	// Names are its tags, or its names by digest if there is no tag.
+	Names []string `json:"names"`
+	// Bytes is the size of its layers. Unique is the part of it in no other image: what removing the image would free.
+	Bytes  uint64 `json:"bytes"`
+	Unique uint64 `json:"unique"`
+	Pinned bool   `json:"pinned,omitempty"`
+	// UsedBy is the number of containers that have a filesystem of the image.
+	UsedBy int `json:"used_by"`
+}
+
+// DiskContainer is the writable layer of a container, the largest is first.
+type DiskContainer struct {
+	ID string `json:"id"`
+	// Pod is the id of its pod, Name is namespace/pod/container; both empty if the container is not known.
+	Pod   string `json:"pod,omitempty"`
+	Name  string `json:"name,omitempty"`
+	Bytes uint64 `json:"bytes"`
+	// Inodes is the number of files and directories.
+	Inodes   uint64    `json:"inodes"`
+	Measured time.Time `json:"measured"`
+}
+
+type diskNode interface {
+	// DiskImages returns the images and the size of all layers.
+	DiskImages() (images []DiskImage, layers uint64)
+	DiskContainers(ctx context.Context) ([]DiskContainer, error)
+}
+
+func (rt router) disk(n diskNode) {
+	rt.answer(http.MethodGet, "/disk", timeout, func(ctx context.Context, r *http.Request) (any, error) {
+		limit, err := intParam(r, "limit", defaultLimit, MaxLimit)
+		if err != nil {
+			return nil, err
+		}
+		images, layers := n.DiskImages()
+		containers, err := n.DiskContainers(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return Disk{Images: first(images, limit), Layers: layers, Containers: first(containers, limit)}, nil
+	})
+}

@@ -1,0 +1,99 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/podd-project/podd/cmd/budget"
+	"github.com/podd-project/podd/image"
+	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/operation"
+	"github.com/podd-project/podd/streaming"
+)
+
+// Status is the answer to GET /status: the node at a glance.
+type Status struct {
+	Version string `json:"version"`
+	// Pid and Started are those of the daemon.
+	Pid     int       `json:"pid"`
+	Started time.Time `json:"started"`
+	// Conditions are those of the CRI's Status: RuntimeReady, NetworkReady and one for each handler that is not ready.
+	Conditions []Condition `json:"conditions"`
+	// Operations are in progress, oldest first.
+	Operations []operation.Operation `json:"operations"`
+	// Pending is what could not be freed yet, Unread are records that cannot be read, Quarantined damaged ones.
+	Pending     []sandbox.PendingCleanup `json:"pending_cleanups"`
+	Unread      []sandbox.UnreadRecord   `json:"unread"`
+	Quarantined []string                 `json:"quarantined"`
+	Budgets     []budget.Usage           `json:"budgets"`
+	Pulls       []image.PullProgress     `json:"pulls"`
+	Sessions    []streaming.SessionInfo  `json:"sessions"`
+	Pods        []Pod                    `json:"pods"`
+	// Omitted is the number of items beyond the limit, of all lists above together.
+	Omitted int `json:"omitted,omitempty"`
+}
+
+// Condition says whether a part of the node works, and why not.
+type Condition struct {
+	Type    string `json:"type"`
+	Ready   bool   `json:"ready"`
+	Message string `json:"message,omitempty"`
+}
+
+// Pod is one pod. Its operations, and those of its containers, are the last one of each verb; only an answer about a
+// single pod has them.
+type Pod struct {
+	ID string `json:"id"`
+	// Name is namespace/name.
+	Name string `json:"name"`
+	// State is creating, ready, stopping or notready.
+	State      string                `json:"state"`
+	Created    time.Time             `json:"created"`
+	Operations []operation.Operation `json:"operations,omitempty"`
+	Containers []Container           `json:"containers"`
+}
+
+// Container is one container of a pod. State is creating, created, running or exited.
+type Container struct {
+	ID         string                `json:"id"`
+	Name       string                `json:"name"`
+	State      string                `json:"state"`
+	Operations []operation.Operation `json:"operations,omitempty"`
+}
+
+type statusNode interface {
+	// Status returns the status of the node with all pods, or the only one whose id begins with pod.
+	Status(ctx context.Context, pod string) (Status, error)
+}
+
+func (rt router) status(n statusNode) {
+	rt.answer(http.MethodGet, "/status", timeout, func(ctx context.Context, r *http.Request) (any, error) {
+		limit, err := intParam(r, "limit", defaultLimit, MaxLimit)
+		if err != nil {
+			return nil, err
+		}
+		s, err := n.Status(ctx, r.URL.Query().Get("pod"))
+		if err != nil {
+			return nil, err
+		}
+		s.cut(limit)
+		return s, nil
+	})
+}
+
+// cut shortens each list to the limit. Budgets and conditions are few.
+func (s *Status) cut(limit int) {
+	cutList(&s.Operations, limit, &s.Omitted)
+	cutList(&s.Pending, limit, &s.Omitted)
+	cutList(&s.Unread, limit, &s.Omitted)
+	cutList(&s.Quarantined, limit, &s.Omitted)
+	cutList(&s.Pulls, limit, &s.Omitted)
+	cutList(&s.Sessions, limit, &s.Omitted)
+	cutList(&s.Pods, limit, &s.Omitted)
+}
+
+func cutList[T any](all *[]T, limit int, omitted *int) {
+	l := first(*all, limit)
+	*all, *omitted = l.Items, *omitted+l.Omitted
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/sirupsen/logrus"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/cmd/budget"
+	"github.com/podd-project/podd/cmd/podd/admin"
+	"github.com/podd-project/podd/image"
+	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/operation"
+	"github.com/podd-project/podd/streaming"
+)
+
+// serveAdmin serves the admin API until ctx ends. The daemon runs even if the socket cannot be opened.
+func (d *daemon) serveAdmin(ctx context.Context, n *node) {
+	log := d.log.WithField("socket", admin.SocketPath(d.cfg.Run))
+	l, err := listenUnix(admin.SocketPath(d.cfg.Run), rootSocketMode, d.log)
+	if err != nil {
+		log.WithError(err).Error("failed to serve the admin API")
+		return
+	}
+	api := adminNode{nodeChecker{n.engine, n.images}, d, n, time.Now()}
+	d.background.Go(func() {
+		if err := admin.Serve(ctx, l, api, d.log); err != nil {
+			log.WithError(err).Error("failed to serve the admin API, giving up")
+		}
+	})
+}
+
+// adminNode implements admin.Node.
+type adminNode struct {
+	nodeChecker
+	d       *daemon
+	n       *node
+	started time.Time
+}
+
+func (a adminNode) Operations() []operation.Operation { return a.n.engine.Operations() }
+func (a adminNode) Budgets() []budget.Usage           { return a.d.budgets.Usages() }
+func (a adminNode) Pulls() []image.PullProgress       { return a.n.images.Pulls() }
+func (a adminNode) Sessions() []streaming.SessionInfo { return a.n.streams.Sessions() }
+
+// LogLevel returns the level of logrus' standard logger, which the daemon uses.
+func (a adminNode) LogLevel() string { return logrus.GetLevel().String() }
+
+// SetLogLevel returns an error for a level that the configuration would refuse, too.
+func (a adminNode) SetLogLevel(level string) error {
+	parsed, err := logrus.ParseLevel(level)
+	if err != nil || parsed < logrus.ErrorLevel {
+		return fmt.Errorf("%q is none of trace, debug, info, warning, error", level)
+	}
+	logrus.SetLevel(parsed)
+	return nil
+}
+
+// Status returns the status of the node and its pods.
+func (a adminNode) Status(ctx context.Context, pod string) (admin.Status, error) {
+	e := a.n.engine
+	s := admin.Status{
+		Version: version, Pid: os.Getpid(), Started: a.started.UTC(),
+		Operations: e.Operations(), Pending: e.PendingCleanups(), Unread: e.Unread(), Quarantined: e.Quarantined(),
+		Budgets: a.Budgets(), Pulls: a.Pulls(), Sessions: a.Sessions(),
+	}
+	resp, err := a.n.server.Status(ctx, &cri.StatusRequest{})
+	if err != nil {
+		return s, err
+	}
+	for _, c := range resp.GetStatus().GetConditions() {
+		s.Conditions = append(s.Conditions,
+			admin.Condition{Type: c.GetType(), Ready: c.GetStatus(), Message: c.GetMessage()})
+	}
+	if pod == "" {
+		for _, p := range e.Pods() {
+			s.Pods = append(s.Pods, podStatus(e, p))
+		}
+		return s, nil
+	}
+	p, err := e.Pod(pod)
+	if err != nil {
+		return s, err
+	}
+	s.Pods = []admin.Pod{podDetails(e, p)}
+	return s, nil
+}
+
+// podStatus describes a pod and its containers.
+func podStatus(e *sandbox.Engine, p *sandbox.Pod) admin.Pod {
+	out := admin.Pod{
+		ID: p.ID, Name: podName(p), State: string(p.Status().State), Created: p.CreatedAt.UTC(),
+		Containers: []admin.Container{},
+	}
+	for _, c := range e.ContainersOf(p) {
+		out.Containers = append(out.Containers, admin.Container{
+			ID: c.ID, Name: c.Config.GetMetadata().GetName(), State: string(c.Status().State),
+		})
+	}
+	return out
+}
+
+// podDetails is podStatus with the last operations.
+func podDetails(e *sandbox.Engine, p *sandbox.Pod) admin.Pod {
+	out := podStatus(e, p)
+	out.Operations = p.Operations()
+	for i := range out.Containers {
+		if c, err := e.Container(out.Containers[i].ID); err == nil { // it may have been removed meanwhile
+			out.Containers[i].Operations = c.Operations()
+		}
+	}
+	return out
+}
+
+// podName returns namespace/name.
+func podName(p *sandbox.Pod) string {
+	return p.Config.GetMetadata().GetNamespace() + "/" + p.Config.GetMetadata().GetName()
+}
+
+// DiskImages returns the images, the largest first.
+func (a adminNode) DiskImages() (images []admin.DiskImage, layers uint64) {
+	disk := a.n.images.Disk()
+	for _, i := range disk.Images {
+		names := i.Tags
+		if len(names) == 0 {
+			names = i.Digests
+		}
+		images = append(images, admin.DiskImage{
+			ID: i.ID, Names: names, Bytes: i.Bytes, Unique: i.Unique, Pinned: i.Pinned, UsedBy: i.UsedBy,
+		})
+	}
+	slices.SortFunc(images, func(a, b admin.DiskImage) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.ID, b.ID))
+	})
+	return images, disk.Layers
+}
+
+// DiskContainers returns the writable layers, the largest first. Those that were not measured yet are left out.
+func (a adminNode) DiskContainers(ctx context.Context) ([]admin.DiskContainer, error) {
+	ids, err := a.n.images.ContainersWithMounts(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: list root filesystems: %w", errdefs.ErrInternal, err)
+	}
+	var out []admin.DiskContainer
+	for _, id := range ids {
+		usage, ok := a.n.images.Writable(id)
+		if !ok {
+			continue
+		}
+		one := admin.DiskContainer{ID: id, Bytes: usage.Bytes, Inodes: usage.Inodes, Measured: usage.At.UTC()}
+		if c, err := a.n.engine.Container(id); err == nil {
+			one.Pod, one.Name = c.Pod().ID, podName(c.Pod())+"/"+c.Config.GetMetadata().GetName()
+		}
+		out = append(out, one)
+	}
+	slices.SortFunc(out, func(a, b admin.DiskContainer) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.ID, b.ID))
+	})
+	return out, nil
+}

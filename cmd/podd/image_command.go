@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/podd-project/podd/cmd/podd/admin"
+)
+
+func newImageCommand(opts *options) *cobra.Command {
+	cmd := &cobra.Command{Use: "image", Short: "Show and change the images of the node", Args: noArgs}
+	cmd.AddCommand(newImageDiskCommand(opts))
+	return cmd
+}
+
+func newImageDiskCommand(opts *options) *cobra.Command {
+	var output outputFormat
+	cmd := &cobra.Command{
+		Use: "df", Short: "Print the disk space of images and of containers' writable layers", Args: noArgs,
+		Long: `Print the disk space of each image, and of what each container has written to its root filesystem, the
+largest first. UNIQUE is the part of an image that no other image shares: what its removal frees.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			daemon, err := opts.daemon()
+			if err != nil {
+				return err
+			}
+			if err := output.validate(); err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), statusTimeout)
+			defer cancel()
+			var disk admin.Disk
+			if err := daemon.Get(ctx, fmt.Sprintf("/disk?limit=%d", admin.MaxLimit), &disk); err != nil {
+				return err
+			}
+			if output == outputJSON {
+				return printJSON(cmd.OutOrStdout(), disk)
+			}
+			return printDisk(cmd.OutOrStdout(), disk)
+		},
+	}
+	outputFlag(cmd, &output)
+	return cmd
+}
+
+func printDisk(w io.Writer, d admin.Disk) error {
+	out := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(out, "IMAGE\tSIZE\tUNIQUE\tCONTAINERS\tNAMES")
+	for _, i := range d.Images.Items {
+		fmt.Fprintf(out, "%.13s\t%s\t%s\t%d\t%s\n", i.ID, humanSize(i.Bytes), humanSize(i.Unique), i.UsedBy,
+			strings.Join(i.Names, " "))
+	}
+	fmt.Fprintf(out, "all layers\t%s\n\n", humanSize(d.Layers))
+	fmt.Fprintln(out, "CONTAINER\tWRITTEN\tFILES\tNAME")
+	for _, c := range d.Containers.Items {
+		fmt.Fprintf(out, "%.13s\t%s\t%d\t%s\n", c.ID, humanSize(c.Bytes), c.Inodes, c.Name)
+	}
+	return out.Flush()
+}
+
+// humanSize returns a number of bytes with three digits or so and a binary unit: 1.5 MiB.
+func humanSize(n uint64) string {
+	if n < 1<<10 {
+		return fmt.Sprintf("%d B", n)
+	}
+	size, units := float64(n)/(1<<10), "KMGTPE"
+	for size >= 1000 && len(units) > 1 {
+		size, units = size/(1<<10), units[1:]
+	}
+	if size < 10 {
+		return fmt.Sprintf("%.1f %ciB", size, units[0])
+	}
+	return fmt.Sprintf("%.0f %ciB", size, units[0])
+}

@@ -1,0 +1,151 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/tools/remotecommand"
+
+	"github.com/podd-project/podd/test/daemon"
+)
+
+// admin returns the answer of the admin API to a GET, which must succeed.
+func (k *kubelet) admin(path string) string {
+	k.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(
+		ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", k.Path("run", "admin.sock"))
+	}}}
+	resp, err := client.Get("http://podd" + path)
+	k.ok("GET "+path, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	k.ok("read the answer to "+path, err)
+	if resp.StatusCode != http.StatusOK {
+		k.Fatalf("GET %s = %s %s", path, resp.Status, body)
+	}
+	return string(body)
+}
+
+// TestAdmin asks a daemon with a pod, an exec session and a file that a container has written what it does.
+func TestAdmin(t *testing.T) {
+	t.Parallel()
+	k := startWith(t, daemon.Options{Set: []string{`log.level = "info"`}})
+	pod, container := k.sleeper()
+	t.Run("socket", func(t *testing.T) {
+		if info, err := os.Stat(k.Path("run", "admin.sock")); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("admin socket: %v, %v, want mode 0600", info, err)
+		}
+	})
+	t.Run("sessions", func(t *testing.T) { adminSessions(k.sub(t), pod, container) })
+	t.Run("disk", func(t *testing.T) { adminDisk(k.sub(t), container) })
+	t.Run("log level", func(t *testing.T) { adminLogLevel(k.sub(t)) })
+	t.Run("profiles", func(t *testing.T) {
+		k := k.sub(t)
+		if heap := k.admin("/v1/pprof/heap"); !strings.HasPrefix(heap, "\x1f\x8b") {
+			k.Errorf("heap profile = %.20q, want gzip", heap)
+		}
+		if stacks := k.admin("/v1/pprof/goroutine?debug=2"); !strings.Contains(stacks, "grpc") {
+			k.Errorf("goroutines = %.200q, want those of the gRPC server", stacks)
+		}
+	})
+}
+
+func adminSessions(k *kubelet, pod, container string) {
+	const secret = "planted-secret-word"
+	if s := k.admin("/v1/sessions"); s != "{\"items\":[]}\n" {
+		k.Errorf("sessions = %s, want none", s)
+	}
+	in, write := io.Pipe()
+	at, done := k.execURL(container, false, "sh", "-c", "cat # "+secret), make(chan error, 1)
+	go func() {
+		done <- k.streamTo(0, at, remotecommand.StreamOptions{Stdin: in, Stdout: io.Discard, Stderr: io.Discard})
+	}()
+	k.eventually("the session is listed, and podd status prints it", func() bool {
+		s := k.admin("/v1/sessions")
+		if strings.Contains(s, secret) {
+			k.Fatalf("sessions have the command line: %s", s)
+		}
+		out, _, _ := k.podd("status")
+		return strings.Contains(s, `{"kind":"exec","pod":"`+pod+`","container":"`+container+`"`) &&
+			strings.Contains(out, "Streaming sessions: 1")
+	})
+	write.Close()
+	k.ok("exec", <-done)
+	k.eventually("the session is gone", func() bool { return k.admin("/v1/sessions") == "{\"items\":[]}\n" })
+}
+
+func adminDisk(k *kubelet, container string) {
+	k.exec(container, "dd if=/dev/zero of=/big bs=1048576 count=3")
+	var disk struct {
+		Layers uint64
+		Images struct {
+			Items []struct {
+				Names         []string
+				Bytes, Unique uint64
+				UsedBy        int `json:"used_by"`
+			}
+		}
+		Containers struct {
+			Items []struct {
+				ID, Name string
+				Bytes    uint64
+			}
+		}
+	}
+	k.eventually("the container's file is measured", func() bool {
+		k.poddJSON(&disk, 0, "image", "df")
+		return len(disk.Containers.Items) == 1 && disk.Containers.Items[0].Bytes >= 3<<20
+	})
+	if c := disk.Containers.Items[0]; c.ID != container || strings.Count(c.Name, "/") != 2 {
+		k.Errorf("container = %+v, want %s and namespace/pod/container", c, container)
+	}
+	used := 0
+	for _, i := range disk.Images.Items {
+		used += i.UsedBy
+		if len(i.Names) == 0 || i.Bytes == 0 || i.Unique > i.Bytes || i.Bytes > disk.Layers {
+			k.Errorf("image %+v, want names, and Unique <= Bytes <= %d", i, disk.Layers)
+		}
+	}
+	if used != 1 {
+		k.Errorf("images are used by %d containers, want 1", used)
+	}
+	if text, _, code := k.podd("image", "df"); code != 0 || !strings.Contains(text, container[:13]) {
+		k.Errorf("image df: exit status %d, want 0 and the container:\n%s", code, text)
+	}
+}
+
+// adminLogLevel: at level info reads are not logged, at level debug they are.
+func adminLogLevel(k *kubelet) {
+	level := func(want string, args ...string) {
+		k.Helper()
+		out, errs, code := k.podd(append([]string{"log-level"}, args...)...)
+		if code != 0 || strings.TrimSpace(out) != want {
+			k.Fatalf("log-level %v: exit status %d, %q, want %s\n%s", args, code, out, want, errs)
+		}
+	}
+	lists := func() int {
+		k.pods(nil)
+		log, err := os.ReadFile(k.LogFile())
+		k.ok("read the log", err)
+		return bytes.Count(log, []byte("method=ListPodSandbox"))
+	}
+	level("info")
+	before := lists()
+	level("debug", "debug")
+	if after := lists(); after <= before {
+		k.Errorf("%d lines about ListPodSandbox, want more than %d", after, before)
+	}
+	level("info", "info")
+	if _, errs, code := k.podd("log-level", "loud"); code != 1 || !strings.Contains(errs, "none of trace, debug") {
+		k.Errorf("log-level loud: exit status %d, %q, want 1 and the levels", code, errs)
+	}
+	level("info")
+}
