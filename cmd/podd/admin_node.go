@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/podd-project/podd/cmd/budget"
 	"github.com/podd-project/podd/cmd/podd/admin"
+	"github.com/podd-project/podd/cmd/podd/history"
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/sandbox/operation"
@@ -49,6 +51,14 @@ func (a adminNode) Operations() []operation.Operation { return a.n.engine.Operat
 func (a adminNode) Budgets() []budget.Usage           { return a.d.budgets.Usages() }
 func (a adminNode) Pulls() []image.PullProgress       { return a.n.images.Pulls() }
 func (a adminNode) Sessions() []streaming.SessionInfo { return a.n.streams.Sessions() }
+
+// History returns operations that have ended.
+func (a adminNode) History(q history.Query) ([]operation.Operation, error) {
+	if a.d.observers.history == nil {
+		return nil, errors.New("the history could not be opened when podd was started, see its log")
+	}
+	return a.d.observers.history.List(q)
+}
 
 // LogLevel returns the level of logrus' standard logger, which the daemon uses.
 func (a adminNode) LogLevel() string { return logrus.GetLevel().String() }

@@ -58,6 +58,7 @@ func newRootCommand() *cobra.Command {
 		newStatusCommand(&opts),
 		newCheckCommand(&opts),
 		newWipeCommand(&opts),
+		newHistoryCommand(&opts),
 		newImageCommand(&opts),
 		newLogLevelCommand(&opts),
 		&cobra.Command{

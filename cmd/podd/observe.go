@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"net"
+	"path/filepath"
 	"time"
 
 	"google.golang.org/grpc"
 
+	"github.com/podd-project/podd/cmd/podd/history"
 	"github.com/podd-project/podd/cmd/podd/metrics"
 	"github.com/podd-project/podd/cmd/podd/tracing"
 	"github.com/podd-project/podd/sandbox"
@@ -19,12 +21,14 @@ import (
 type observers struct {
 	metrics *metrics.Metrics
 	tracer  *tracing.Tracer
+	history *history.History
 }
 
 // flushSpansTimeout is how long a stopping daemon tries to send its last spans.
 const flushSpansTimeout = 3 * time.Second
 
 func (d *daemon) newObservers() (o observers, err error) {
+	o.history = d.openHistory()
 	if d.cfg.Metrics.Enabled() {
 		o.metrics = metrics.New(version)
 	}
@@ -42,19 +46,39 @@ func (d *daemon) newObservers() (o observers, err error) {
 	return o, nil
 }
 
+// historyDir is the directory of the operations that have ended.
+func historyDir(root string) string { return filepath.Join(root, "history") }
+
+// openHistory returns nil if the history cannot be written: pods run without it.
+func (d *daemon) openHistory() *history.History {
+	h, err := history.Open(historyDir(d.cfg.Root), d.log)
+	if err != nil {
+		d.log.WithError(err).Error("failed to open the history: operations are not recorded")
+		return nil
+	}
+	d.onClose("history", h.Close)
+	return h
+}
+
 // operation returns the function that the engine calls for each finished operation, nil without observers.
 func (o observers) operation() func(context.Context, operation.Operation) {
-	switch {
-	case o.metrics == nil && o.tracer == nil:
+	var all []func(context.Context, operation.Operation)
+	if o.metrics != nil {
+		all = append(all, o.metrics.ObserveOperation)
+	}
+	if o.tracer != nil {
+		all = append(all, o.tracer.ObserveOperation)
+	}
+	if o.history != nil {
+		all = append(all, o.history.Add)
+	}
+	if all == nil {
 		return nil
-	case o.tracer == nil:
-		return o.metrics.ObserveOperation
-	case o.metrics == nil:
-		return o.tracer.ObserveOperation
 	}
 	return func(ctx context.Context, op operation.Operation) {
-		o.metrics.ObserveOperation(ctx, op)
-		o.tracer.ObserveOperation(ctx, op)
+		for _, observe := range all {
+			observe(ctx, op)
+		}
 	}
 }
 

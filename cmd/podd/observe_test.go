@@ -12,35 +12,54 @@ import (
 
 	"github.com/sirupsen/logrus/hooks/test"
 
+	"github.com/podd-project/podd/cmd/podd/history"
 	"github.com/podd-project/podd/cmd/podd/metrics"
 	"github.com/podd-project/podd/cmd/podd/tracing"
 	"github.com/podd-project/podd/sandbox/operation"
 )
 
-func TestNoObserversByDefault(t *testing.T) {
+// observing returns a daemon with a root directory of its own.
+func observing(t *testing.T) *daemon {
 	log, _ := test.NewNullLogger()
 	d := &daemon{cfg: defaultConfig(), log: log}
+	d.cfg.Root = t.TempDir()
+	return d
+}
+
+// TestObserversByDefault: operations are kept in the history, which survives the daemon, and nothing else sees them.
+func TestObserversByDefault(t *testing.T) {
+	d := observing(t)
 	o, err := d.newObservers()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.operation() != nil || o.call() != nil || o.grpcOptions() != nil || len(d.closers) > 0 {
-		t.Errorf("observers = %+v with %d closers, want none", o, len(d.closers))
+	if o.metrics != nil || o.call() != nil || o.grpcOptions() != nil || len(d.closers) != 1 {
+		t.Errorf("observers = %+v with %d closers, want the history", o, len(d.closers))
+	}
+	o.operation()(t.Context(), operation.Operation{Verb: "X"})
+	if err := d.close(); err != nil {
+		t.Error(err)
+	}
+	found, err := history.Read(historyDir(d.cfg.Root), history.Query{Limit: 10})
+	if err != nil || len(found) != 1 || found[0].Verb != "X" {
+		t.Errorf("history = %+v, %v, want operation X", found, err)
+	}
+	if (observers{}).operation() != nil {
+		t.Error("a command that does not serve observes operations, want nil")
 	}
 }
 
 func TestObservers(t *testing.T) {
-	log, _ := test.NewNullLogger()
 	for _, c := range []struct {
 		metrics, endpoint string
 		call              bool
 		options, closers  int
 	}{
-		{"127.0.0.1:9478", "", true, 0, 0},
-		{"", "127.0.0.1:4317", false, 1, 1},
-		{"127.0.0.1:9478", "127.0.0.1:4317", true, 1, 1},
+		{"127.0.0.1:9478", "", true, 0, 1},
+		{"", "127.0.0.1:4317", false, 1, 2},
+		{"127.0.0.1:9478", "127.0.0.1:4317", true, 1, 2},
 	} {
-		d := &daemon{cfg: defaultConfig(), log: log}
+		d := observing(t)
 		d.cfg.Metrics, d.cfg.Tracing = metrics.Config{Address: c.metrics}, tracing.Config{Endpoint: c.endpoint}
 		o, err := d.newObservers()
 		if err != nil {

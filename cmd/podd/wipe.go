@@ -18,8 +18,8 @@ func newWipeCommand(opts *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "wipe", Short: "Remove all pods and containers; the daemon must be stopped", Args: noArgs,
 		Long: `Remove all pods and containers of podd, with their processes, networks and addresses, mounts, filesystems
-and records, including damaged records. Without --yes the command prints what it would remove, and removes nothing. The
-daemon must be stopped.`,
+and records, including damaged records and the history of operations. Without --yes the command prints what it would
+remove, and removes nothing. The daemon must be stopped.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l, err := opts.load()
 			if err != nil {
@@ -99,6 +99,7 @@ func (w wiping) do(ctx context.Context) error {
 	for _, dir := range w.damaged() {
 		errs = append(errs, os.RemoveAll(dir))
 	}
+	errs = append(errs, os.RemoveAll(historyDir(w.root)))
 	if w.images {
 		errs = append(errs, w.removeImages(ctx))
 	}

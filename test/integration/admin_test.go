@@ -7,10 +7,13 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc/codes"
 	"k8s.io/client-go/tools/remotecommand"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/test/daemon"
 )
@@ -44,11 +47,11 @@ func TestAdmin(t *testing.T) {
 			t.Errorf("admin socket: %v, %v, want mode 0600", info, err)
 		}
 	})
-	t.Run("sessions", func(t *testing.T) { adminSessions(k.sub(t), pod, container) })
-	t.Run("disk", func(t *testing.T) { adminDisk(k.sub(t), container) })
-	t.Run("log level", func(t *testing.T) { adminLogLevel(k.sub(t)) })
+	t.Run("sessions", func(t *testing.T) { adminSessions(k.withT(t), pod, container) })
+	t.Run("disk", func(t *testing.T) { adminDisk(k.withT(t), container) })
+	t.Run("log level", func(t *testing.T) { adminLogLevel(k.withT(t)) })
 	t.Run("profiles", func(t *testing.T) {
-		k := k.sub(t)
+		k := k.withT(t)
 		if heap := k.admin("/v1/pprof/heap"); !strings.HasPrefix(heap, "\x1f\x8b") {
 			k.Errorf("heap profile = %.20q, want gzip", heap)
 		}
@@ -148,4 +151,47 @@ func adminLogLevel(k *kubelet) {
 		k.Errorf("log-level loud: exit status %d, %q, want 1 and the levels", code, errs)
 	}
 	level("info")
+}
+
+// TestHistory: failed and successful operations of a pod that is gone are kept when podd is killed, and read without a
+// daemon and by the next one.
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	k := start(t)
+	pod, cfg := k.pod()
+	_, err := k.tryCreate(pod, k.containerConfig([]string{"true"}, func(c *cri.ContainerConfig) {
+		c.Mounts = []*cri.Mount{{HostPath: "/proc/1/no-such-file", ContainerPath: "/x"}}
+	}), cfg)
+	k.refused("CreateContainer", err, "no-such-file", codes.Unknown, codes.Internal, codes.InvalidArgument, codes.NotFound,
+		codes.FailedPrecondition)
+	k.stopPod(pod)
+	k.removePod(pod)
+	verbs := func(want ...string) {
+		k.Helper()
+		var h struct {
+			Items []struct{ Verb, Outcome, Error string }
+		}
+		k.poddJSON(&h, 0, "history", "--pod", pod[:12])
+		var got []string
+		for _, o := range h.Items {
+			got = append(got, o.Verb+" "+o.Outcome)
+		}
+		if !slices.Equal(got, want) {
+			k.Errorf("history = %v, want %v", got, want)
+		}
+	}
+	all := []string{"RemovePodSandbox ok", "StopPodSandbox ok", "CreateContainer error", "RunPodSandbox ok"}
+	k.eventually("the last operation is written", func() bool {
+		out, _, _ := k.podd("history", "--pod", pod[:12])
+		return strings.Contains(out, "RemovePodSandbox")
+	})
+	verbs(all...)
+	k.ok("kill podd", k.Kill9())
+	verbs(all...) // from the files
+	k.ok("start podd", k.Start(k.ctx()))
+	verbs(all...)
+	out, _, _ := k.podd("history", "--failed", "--stages")
+	if strings.Count(out, "\n") < 2 || !strings.Contains(out, "no-such-file") || strings.Contains(out, "RunPodSandbox") {
+		k.Errorf("history --failed, want the error of CreateContainer and its stages:\n%s", out)
+	}
 }

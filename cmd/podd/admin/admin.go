@@ -27,6 +27,7 @@ type Node interface {
 	pullsNode
 	sessionsNode
 	diskNode
+	historyNode
 	logLevelNode
 	checkNode
 }
@@ -68,6 +69,7 @@ func routes(n Node, log logrus.FieldLogger) http.Handler {
 	r.pulls(n)
 	r.sessions(n)
 	r.disk(n)
+	r.history(n)
 	r.logLevel(n)
 	r.check(n)
 	r.pprof()

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/cmd/budget"
+	"github.com/podd-project/podd/cmd/podd/history"
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/sandbox/operation"
@@ -77,6 +78,10 @@ func (n *fakeNode) Status(_ context.Context, pod string) (Status, error) {
 	return Status{Version: "v1", Operations: n.Operations(), Pods: make([]Pod, 4)}, n.err
 }
 
+func (n *fakeNode) History(q history.Query) ([]operation.Operation, error) {
+	return []operation.Operation{{Verb: q.Verb, Name: q.About, Took: operation.Duration(q.Slower), Done: q.Failed}}, n.err
+}
+
 // start serves n until the end of the test and returns the socket.
 func start(t *testing.T, n Node, log logrus.FieldLogger) string {
 	t.Helper()
@@ -122,6 +127,7 @@ func request(t *testing.T, c *Client, method, path, body string) (int, string) {
 }
 
 func TestRequests(t *testing.T) {
+	query := history.Query{About: "ns/a&b", Verb: "X", Failed: true, Slower: time.Second, Limit: 1}
 	log, _ := logtest.NewNullLogger()
 	c := NewClient(start(t, &fakeNode{level: "info"}, log))
 	for _, r := range []struct {
@@ -141,6 +147,11 @@ func TestRequests(t *testing.T) {
 		{"GET", "/v1/pulls?limit=1", "", 200, `"omitted":2`},
 		{"GET", "/v1/sessions", "", 200, `{"items":[]}`},
 		{"GET", "/v1/disk?limit=2", "", 200, `"omitted":1},"layers":7`},
+		{"GET", "/v1" + HistoryPath(query), "", 200,
+			`"verb":"X","pod":"","name":"ns/a\u0026b","began":"0001-01-01T00:00:00Z","took":"1s","stages":null,"done":true`},
+		{"GET", "/v1/history?failed=maybe", "", 400, "neither true nor false"},
+		{"GET", "/v1/history?slower=5", "", 400, "not a duration"},
+		{"GET", "/v1/history?limit=-1", "", 400, "from 1 to"},
 		{"GET", "/v1/log-level", "", 200, `{"level":"info"}`},
 		{"PUT", "/v1/log-level", `{"level":"debug"}`, 200, `{"level":"debug"}`},
 		{"PUT", "/v1/log-level", `{"level":"loud"}`, 400, "none of the levels"},
