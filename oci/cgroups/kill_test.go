@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -36,4 +37,27 @@ func TestDestroy(t *testing.T) {
 		t.Errorf("left after Destroy: %v", left)
 	}
 	must(t, dirs.Destroy(ctx)) // again
+}
+
+// TestDestroyPartlyEntered destroys cgroups that a process has entered in one hierarchy of v1 only, as the runtime of an
+// interrupted creation has.
+func TestDestroyPartlyEntered(t *testing.T) {
+	tree, err := Find()
+	must(t, err)
+	dir := tree.mounts["cpuset"].dir
+	if dir == "" {
+		t.Skip("cpuset has no hierarchy of cgroup v1: a process is in all cgroups at once")
+	}
+	name := fmt.Sprintf("poddtest-partly-%d", os.Getpid())
+	p, err := process.Identify(realGroup(t, tree, name))
+	must(t, err)
+	for _, own := range DirsAt(name) {
+		if parent := filepath.Dir(own); parent != dir {
+			must(t, os.WriteFile(filepath.Join(parent, "cgroup.procs"), fmt.Append(nil, p.Pid), 0o644))
+		}
+	}
+	must(t, DirsAt(name).Destroy(t.Context()))
+	if left := DirsAt(name); p.Alive() || len(left) > 0 {
+		t.Errorf("alive: %v, left after Destroy: %v; want the process dead and nothing left", p.Alive(), left)
+	}
 }

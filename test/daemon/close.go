@@ -28,6 +28,18 @@ func (d *Daemon) LogTail(lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
+// LogProblems returns the last errors and warnings of the daemon's log.
+func (d *Daemon) LogProblems(lines int) string {
+	data, err := os.ReadFile(d.LogFile())
+	if err != nil {
+		return err.Error()
+	}
+	all := slices.DeleteFunc(strings.Split(string(data), "\n"), func(l string) bool {
+		return !strings.Contains(l, "level=error") && !strings.Contains(l, "level=warning")
+	})
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
 // Alarms returns the data races and panics in the log, which fail every test.
 func (d *Daemon) Alarms() []string {
 	data, err := os.ReadFile(d.LogFile())

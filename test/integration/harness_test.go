@@ -117,7 +117,7 @@ func closeDaemon(t *testing.T, d *daemon.Daemon) {
 		t.Errorf("daemon's log has a data race or panic, want none:\n%s", a)
 	}
 	if t.Failed() {
-		t.Logf("end of podd's log:\n%s", d.LogTail(60))
+		t.Logf("errors and warnings of podd:\n%s\nend of podd's log:\n%s", d.LogProblems(60), d.LogTail(60))
 	}
 	if leak.Kept(t) {
 		if err := d.Keep(); err != nil {
