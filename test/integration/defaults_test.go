@@ -99,6 +99,10 @@ func TestDefaultLimits(t *testing.T) {
 	k := start(t)
 	var most unix.Rlimit // podd may be unable to raise its own
 	k.ok("getrlimit", unix.Getrlimit(unix.RLIMIT_NOFILE, &most))
+	var core unix.Rlimit
+	k.ok("read podd's limit of core files", unix.Prlimit(k.Pid(), unix.RLIMIT_CORE, nil, &core))
+	core.Cur = core.Max // as podd.service sets it
+	k.ok("raise podd's limit of core files", unix.Prlimit(k.Pid(), unix.RLIMIT_CORE, &core, nil))
 	_, id := k.sleeper()
 	limits := k.exec(id, "ulimit -Sc; ulimit -Sn; ulimit -Hn")
 	if want := fmt.Sprintf("0\n1024\n%d\n", min(524288, most.Max)); limits != want && limits != "0\n1024\n524288\n" {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"google.golang.org/grpc/codes"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -236,9 +237,14 @@ func specAfterUpdate(k *kubelet) {
 	var info struct{ RuntimeSpec specs.Spec }
 	k.ok("read the verbose status", json.Unmarshal([]byte(r.Info["info"]), &info))
 	resources := info.RuntimeSpec.Linux.Resources
-	if *resources.Memory.Limit != 128<<20 || *resources.CPU.Quota != 25000 {
-		k.Errorf("resources in runtimeSpec: memory limit %d, CPU quota %d, want %d, 25000",
-			*resources.Memory.Limit, *resources.CPU.Quota, 128<<20)
+	want := specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: new(int64(128 << 20))},
+		CPU: &specs.LinuxCPU{Period: new(uint64(100000)), Quota: new(int64(25000))}}
+	got := specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: resources.Memory.Limit}}
+	if cpu := resources.CPU; cpu != nil {
+		got.CPU = &specs.LinuxCPU{Period: cpu.Period, Quota: cpu.Quota}
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		k.Errorf("resources in runtimeSpec after the update, -want +got:\n%s", d)
 	}
 }
 
