@@ -16,7 +16,7 @@ import (
 
 // overlay is a filesystem to mount: an image's layers, with an upper directory on top if writable.
 type overlay struct {
-	dir      string   // has merged, and upper and work
+	dir      string   // has merged, and diff and work
 	lowers   []string // top first
 	writable bool
 	volatile bool

@@ -110,7 +110,7 @@ func TestCrash(t *testing.T) {
 	if err := os.Rename(filepath.Join(dir, "deleting"), filepath.Join(dir, ".del-deleting")); err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, filepath.Join(dir, ".del-other/root/upper/file"), "x")
+	writeFile(t, filepath.Join(dir, ".del-other/root/diff/file"), "x")
 	// In the middle of a creation, after each step.
 	for _, half := range []string{"empty/", "no-record/root/", "bad-record/root/record.json", "no-mount/root/merged/"} {
 		if strings.HasSuffix(half, "/") {

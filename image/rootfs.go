@@ -22,7 +22,8 @@ const (
 	rootName     = "root"
 	volumePrefix = "volume-"
 	mergedName   = "merged" // the mount
-	upperName    = "upper"  // what the container wrote
+	upperName    = "diff"   // what the container wrote, by the name that cAdvisor expects beside merged
+	oldUpperName = "upper"  // the same, of containers that an earlier podd made
 	workName     = "work"   // for the kernel
 	emptyName    = "empty"  // a lower layer for images that have too few
 	mappedName   = "mapped" // the layers with shifted ids, only while mounting
@@ -95,6 +96,16 @@ func (s *Store) ContainersWithMounts(context.Context) ([]string, error) {
 
 func (s *Store) containerDir(container string) string {
 	return filepath.Join(s.cfg.Root, rootfsDir, container)
+}
+
+// UpperDir returns the directory with what a container has written to its root filesystem, whether it exists or not.
+func (s *Store) UpperDir(container string) string {
+	dir := filepath.Join(s.containerDir(container), rootName)
+	old := filepath.Join(dir, oldUpperName)
+	if _, err := os.Lstat(old); err == nil {
+		return old
+	}
+	return filepath.Join(dir, upperName)
 }
 
 // release is idempotent and needs only the id. The directory is renamed first, so that its name is free at once; a

@@ -129,7 +129,7 @@ func TestUserNamespaceCopiesNothing(t *testing.T) {
 	if after := owners(t, filepath.Join(cfg.Root, "overlay")); !slices.Equal(before, after) {
 		t.Errorf("owners of the layers changed from\n%v\nto\n%v", before, after)
 	}
-	upper := filepath.Join(filepath.Dir(path), "upper")
+	upper := s.UpperDir("c")
 	if entries, err := os.ReadDir(upper); err != nil || len(entries) != 1 {
 		t.Errorf("upper directory = %v, %v, want one entry", entries, err)
 	}

@@ -2,7 +2,6 @@ package image
 
 import (
 	"context"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -61,7 +60,7 @@ func newRWUsage(s *Store, age time.Duration) *rwUsage {
 	w := &rwUsage{
 		age: age, root: s.cfg.Root, list: s.ContainersWithMounts,
 		measure: func(ctx context.Context, container string) diskSize {
-			return s.usage.walk(ctx, filepath.Join(s.containerDir(container), rootName, upperName))
+			return s.usage.walk(ctx, s.UpperDir(container))
 		},
 		requested: make(chan struct{}, 1), samples: map[string]sample{},
 	}

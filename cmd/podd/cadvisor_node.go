@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/podd-project/podd/cmd/podd/cadvisor"
+	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -27,31 +28,35 @@ func (d *daemon) serveCadvisor(ctx context.Context, n *node) {
 	}
 	log.Info("serving cAdvisor")
 	d.background.Go(func() {
-		if err := cadvisor.Serve(ctx, l, cadvisorNode{n.engine, d.cfg.Root}); err != nil {
+		if err := cadvisor.Serve(ctx, l, cadvisorNode{n.engine, n.images, d.cfg.Root}); err != nil {
 			log.WithError(err).Error("failed to serve cAdvisor, giving up")
 		}
 	})
 }
 
 func (d *daemon) listenCadvisor() (net.Listener, error) {
-	if err := os.MkdirAll(emptyDir(d.cfg.Root), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(emptyDir(d.cfg.Root), diffName), 0o700); err != nil {
 		return nil, err
 	}
 	return listenUnix(d.cfg.Cadvisor.Socket, socketMode, d.log)
 }
 
-// emptyDir is the directory that cAdvisor measures for infra containers, which write nothing.
+// diffName is the directory in a container's Root whose files cAdvisor counts.
+const diffName = "diff"
+
+// emptyDir is the Root of infra containers, which write nothing.
 func emptyDir(root string) string { return filepath.Join(root, "pause", "empty") }
 
 // cadvisorNode implements cadvisor.Node.
 type cadvisorNode struct {
 	engine *sandbox.Engine
+	images *image.Store
 	root   string
 }
 
-// Info names no storage driver that cAdvisor knows: it would take the writable layer for that of CRI-O.
+// Info names the driver with which cAdvisor measures the directory diff of each container.
 func (n cadvisorNode) Info() cadvisor.Info {
-	return cadvisor.Info{StorageDriver: "podd", StorageRoot: filepath.Join(n.root, "storage")}
+	return cadvisor.Info{StorageDriver: "overlay", StorageRoot: filepath.Join(n.root, "storage")}
 }
 
 // Container describes a container, or the infra container of the pod with this id.
@@ -70,8 +75,18 @@ func (n cadvisorNode) container(c *sandbox.Container) cadvisor.Container {
 	return cadvisor.Container{
 		Name: criName(name, pod), Pid: pidOf(c), Image: cmp.Or(image.GetUserSpecifiedImage(), image.GetImage()),
 		CreatedTime: c.CreatedAt.UnixNano(), Labels: podLabels(name, pod, c.Config.GetLabels()),
-		Annotations: c.Config.GetAnnotations(), LogPath: c.LogPath(), Root: emptyDir(n.root), IPs: pod.Status().IPs,
+		Annotations: c.Config.GetAnnotations(), LogPath: c.LogPath(), Root: n.rootOf(c.ID), IPs: pod.Status().IPs,
 	}
+}
+
+// rootOf returns the directory that contains diff. A container that an earlier podd made has none, and gets the empty
+// one.
+func (n cadvisorNode) rootOf(container string) string {
+	dir, name := filepath.Split(n.images.UpperDir(container))
+	if name != diffName {
+		return emptyDir(n.root)
+	}
+	return filepath.Clean(dir)
 }
 
 // pidOf returns the first process, 0 unless the container is running.

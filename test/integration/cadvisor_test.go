@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"testing"
 )
 
@@ -36,6 +37,14 @@ func TestCadvisorSocket(t *testing.T) {
 	if got := askCrio(k, socket, ctr); got.Pid != initPid(k, ctr) || got.Image != busybox {
 		t.Errorf("container = %+v, want pid %d and image %s", got, initPid(k, ctr), busybox)
 	}
+	k.exec(ctr, "echo written >/file")
+	written, err := os.ReadFile(filepath.Join(askCrio(k, socket, ctr).Root, "diff", "file"))
+	if err != nil || string(written) != "written\n" {
+		t.Errorf("the file in the directory that cAdvisor measures = %q, %v, want what the container wrote", written, err)
+	}
+	if _, err := os.Stat(filepath.Join(askCrio(k, socket, pod).Root, "diff")); err != nil {
+		t.Errorf("the directory that cAdvisor measures for the infra container: %v", err)
+	}
 	k.ok("stop podd", k.Stop())
 	if _, err := os.Lstat(socket); err == nil {
 		t.Error("the socket is still there after podd's stop")
@@ -44,10 +53,11 @@ func TestCadvisorSocket(t *testing.T) {
 	k.ok("start podd", k.Start(k.ctx()))
 }
 
-// crioContainer is the part of the answer that names a container.
+// crioContainer is the part of the answer that the test reads.
 type crioContainer struct {
 	Pid    int
 	Image  string
+	Root   string
 	Labels map[string]string
 }
 

@@ -19,7 +19,8 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// Info is the answer to /info. cAdvisor looks for the usage of a writable layer if StorageDriver is one that it knows.
+// Info is the answer to /info. If StorageDriver is overlay, cAdvisor measures the directory diff in each container's
+// Root.
 type Info struct {
 	StorageDriver string `json:"storage_driver"`
 	StorageRoot   string `json:"storage_root"`
@@ -37,7 +38,7 @@ type Container struct {
 	Labels      map[string]string `json:"labels"`
 	Annotations map[string]string `json:"annotations"`
 	LogPath     string            `json:"log_path"`
-	// Root is a directory whose usage cAdvisor measures.
+	// Root is a directory with a directory diff, whose usage cAdvisor measures.
 	Root string   `json:"root"`
 	IPs  []string `json:"ip_addresses"`
 }

@@ -18,7 +18,7 @@ var id = strings.Repeat("0123456789abcdef", 4)
 
 type fakeNode struct{}
 
-func (fakeNode) Info() Info { return Info{StorageDriver: "podd", StorageRoot: "/r"} }
+func (fakeNode) Info() Info { return Info{StorageDriver: "overlay", StorageRoot: "/r"} }
 
 func (fakeNode) Container(asked string) (Container, bool) {
 	return Container{Name: "web", Pid: 7, Labels: map[string]string{"a": "b"}}, asked == id

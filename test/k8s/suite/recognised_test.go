@@ -157,10 +157,11 @@ func cadvisorNames(page, ns, pod string) error {
 	var wanted []row
 	for _, metric := range []string{
 		"container_cpu_usage_seconds_total", "container_memory_working_set_bytes", "container_memory_rss",
+		"container_fs_usage_bytes", "container_fs_limit_bytes", "container_fs_inodes_total",
 	} {
 		wanted = append(wanted, row{metric, "a", "busybox"}, row{metric, "b", "nginx"})
 	}
-	// container_fs_* are from the cgroup's counters of input and output, which the kernel of a test need not have.
+	// container_fs_reads_* and others are from the cgroup's counters of input and output, which not all kernels have.
 	wanted = append(wanted,
 		row{"container_network_receive_bytes_total", "POD", ""}, row{"container_network_transmit_packets_total", "POD", ""})
 	for _, w := range wanted {
