@@ -10,10 +10,13 @@ import (
 	"testing"
 	"time"
 
+	tetragoncri "github.com/cilium/tetragon/pkg/cri"
+	"github.com/hashicorp/go-hclog"
 	criclient "github.com/inspektor-gadget/inspektor-gadget/pkg/container-utils/cri"
 	ociannotations "github.com/inspektor-gadget/inspektor-gadget/pkg/container-utils/oci-annotations"
 	"github.com/inspektor-gadget/inspektor-gadget/pkg/types"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"github.com/spiffe/spire/pkg/common/containerinfo"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/test/daemon"
@@ -47,7 +50,8 @@ func TestTools(t *testing.T) {
 	}
 	for name, find := range map[string]func(*testing.T, *daemon.Daemon, running){
 		"Inspektor Gadget by CRI": gadgetByCRI, "Inspektor Gadget by config.json": gadgetByAnnotations,
-		"Inspektor Gadget by conmon": gadgetByConmon, "Falco": falcoByCgroup,
+		"Inspektor Gadget by conmon": gadgetByConmon, "Falco": falcoByCgroup, "SPIRE": spireByProcess,
+		"Tetragon": tetragonByCRI,
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, c := range containers {
@@ -217,5 +221,28 @@ func falcoByCgroup(t *testing.T, _ *daemon.Daemon, c running) {
 				t.Errorf("Falco's id of %s<id>%s = %s, want %s", prefix, suffix, got, want)
 			}
 		}
+	}
+}
+
+// spireByProcess: SPIRE's workload attestor finds the container of a process. It takes the uid of the pod
+// from the cgroup above, which a kubelet makes.
+func spireByProcess(t *testing.T, _ *daemon.Daemon, c running) {
+	id, err := (&containerinfo.Extractor{RootDir: "/"}).GetContainerID(int32(c.pid), hclog.NewNullLogger())
+	must(t, err)
+	if id != c.id {
+		t.Errorf("SPIRE finds container %q, want %s", id, c.id)
+	}
+}
+
+// tetragonByCRI: Tetragon finds the cgroup of the container, by which it recognises processes of the container.
+func tetragonByCRI(t *testing.T, d *daemon.Daemon, c running) {
+	client, err := tetragoncri.NewClient(t.Context(), "unix://"+d.Socket)
+	must(t, err)
+	path, err := tetragoncri.CgroupPath(t.Context(), client, c.id)
+	must(t, err)
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", c.pid))
+	must(t, err)
+	if !strings.Contains(string(data), ":"+path+"\n") {
+		t.Errorf("Tetragon finds cgroup %q, want one of\n%s", path, data)
 	}
 }
