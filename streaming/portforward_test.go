@@ -260,24 +260,36 @@ func TestForwardRefusedStreams(t *testing.T) {
 // TestForwardLimit: the connections of a pod are bounded; one that ends frees its place.
 func TestForwardLimit(t *testing.T) {
 	const perPod = 512
-	r := start(t, pod())
+	// On a busy machine, opening that many takes longer than the default, after which the first ones are closed.
+	r := start(t, pod(), func(c *Config) { c.CreationTimeout = time.Hour })
 	c, _ := dialSPDY(t, r.forwardURL(), "portforward.k8s.io")
-	half := func(kind string, i int) error {
-		_, err := c.CreateStream(http.Header{"Streamtype": {kind}, "Port": {"82"}, "Requestid": {fmt.Sprint(i)}})
-		return err
+	half := func(kind string, i int) (httpstream.Stream, error) {
+		return c.CreateStream(http.Header{"Streamtype": {kind}, "Port": {"82"}, "Requestid": {fmt.Sprint(i)}})
 	}
+	var first httpstream.Stream
 	for i := range perPod {
-		if err := half("error", i); err != nil {
+		status, err := half("error", i)
+		if err != nil {
 			t.Fatalf("connection %d: %v", i, err)
 		}
+		if i == 0 {
+			first = status
+		}
 	}
-	if err := half("error", perPod); err == nil {
+	if _, err := half("error", perPod); err == nil {
 		t.Errorf("connection %d was accepted, want at most %d", perPod+1, perPod)
 	}
-	if err := half("data", 0); err != nil { // completes a connection, which then fails and ends
+	if _, err := half("data", 0); err != nil { // completes a connection, which then fails and ends
 		t.Error(err)
 	}
-	eventually(t, "another connection is accepted", func() bool { return half("error", perPod+1) == nil })
+	// Unread, its error would block a worker of the client, and with it the replies to one in five new streams.
+	if got, err := io.ReadAll(first); len(got) == 0 || err != nil {
+		t.Errorf("error of the first connection: %q, %v, want one", got, err)
+	}
+	eventually(t, "another connection is accepted", func() bool {
+		_, err := half("error", perPod+1)
+		return err == nil
+	})
 	c.Close()
 	eventually(t, "nothing is in use", func() bool { return r.budgets.Forwards.Usage().InUse == 0 })
 }
