@@ -6,7 +6,12 @@ TAGS     := containers_image_openpgp
 RACETAGS := $(TAGS),exclude_graphdriver_btrfs
 RACE     := -race -tags "$(RACETAGS)"
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS  := -s -w -X main.version=$(VERSION)
+COMMIT   ?= $(shell git rev-parse HEAD 2>/dev/null)
+LDFLAGS  := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+# The compiler of the C programs that podd embeds.
+ifeq ($(origin CC),default)
+CC       := gcc
+endif
 
 # All checks of staticcheck except those for the form of comments and names.
 CHECKS   := all,-ST1000,-ST1003,-ST1020,-ST1021,-ST1022
@@ -36,7 +41,7 @@ SOAKED   := Crash|Killed|DaemonAway|Behind|StuckDependencies|AfterReboot|ReadOnl
             Restart
 
 # Packages of "make unit". Those that need a built daemon have a target of their own.
-PKG      ?= $$($(GO) list -tags "$(TAGS)" ./... | grep -v -e /test/integration -e /test/vm)
+PKG      ?= $$($(GO) list -tags "$(TAGS)" ./... | grep -v -e /test/integration -e /test/release -e /test/vm)
 # The Go vulnerability database for "make vulncheck": a URL (https://vuln.go.dev), also file:// of a directory with its
 # records. Empty: the records in the repository.
 VULNDB   ?=
@@ -90,7 +95,7 @@ oci/pause/bin/pause: oci/pause/pause.c
 oci/runc/initproxy/bin/standin: oci/runc/initproxy/initproxy.c
 oci/pause/bin/pause oci/runc/initproxy/bin/standin:
 	@mkdir -p $(@D)
-	gcc -Os -static -s -Wall -Wextra -o $@ $<
+	$(CC) -Os -static -s -Wall -Wextra -o $@ $<
 oci/shim/bin/keeper: $(wildcard $(addsuffix /*.go,$(STDIO))) go.mod
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-s -w' -o $@ ./oci/shim/stdio/main
 
@@ -100,6 +105,15 @@ images: deps ## build the test images into the cache
 
 build: embedded ## build bin/podd, static
 	CGO_ENABLED=0 $(GO) build -trimpath -tags "$(TAGS)" -ldflags "$(LDFLAGS)" -o bin/podd ./cmd/podd
+
+.PHONY: release test-release
+release: ## packages, archives, SBOM and checksums of the tagged commit for amd64 and arm64, in bin/release
+	@contrib/release/build.sh
+
+test-release: ## build a release twice, install, upgrade and remove it in chroots of Debian (root)
+	@contrib/release/deps.sh test
+	PURE="$(addprefix ./,$(filter-out test/%,$(PURE)))" CGO_ENABLED=0 \
+		$(GO) test -count=1 -timeout 60m -v $(if $(RUN),-run '$(RUN)') ./test/release/
 
 check: vet lint pure ## the fast checks: vet, lint, and the tests that need no root and nothing but Go
 
