@@ -47,7 +47,8 @@ PKG      ?= $$($(GO) list -tags "$(TAGS)" ./... | grep -v -e /test/integration -
 VULNDB   ?=
 
 # Packages of "make check": those whose tests change nothing on the machine and need neither root nor other programs.
-PURE     := checkpoint contrib/advisories cmd/budget cmd/podd/admin cmd/podd/cadvisor cmd/podd/history cmd/podd/metrics cmd/podd/tomlconfig cmd/podd/tracing \
+PURE     := checkpoint contrib/advisories cmd/budget cmd/podd/admin cmd/podd/cadvisor cmd/podd/history cmd/podd/metrics \
+            cmd/podd/preflight cmd/podd/tomlconfig cmd/podd/tracing \
             oci/shim/fifo oci/shim/stdio/... \
             oci/spec sandbox sandbox/convert sandbox/event sandbox/forward sandbox/operation sandbox/record sandbox/usage \
             server streaming/... test/arch \

@@ -88,10 +88,7 @@ func newConfigCommand(opts *options) *cobra.Command {
 			Use: "dump", Short: "Print the effective configuration, with the file or flag that set each key", Args: noArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error { return dumpConfig(cmd, opts) },
 		},
-		&cobra.Command{
-			Use: "check", Short: "Validate the configuration and exit", Args: noArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error { return checkConfig(cmd, opts) },
-		},
+		newConfigCheckCommand(opts),
 	)
 	return cmd
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -34,19 +35,48 @@ func dumpConfig(cmd *cobra.Command, opts *options) error {
 	return l.set.Dump(cmd.OutOrStdout())
 }
 
-// checkConfig prints which files were read, so that a misplaced one is noticed.
-func checkConfig(cmd *cobra.Command, opts *options) error {
-	l, err := opts.load()
-	if err != nil {
-		return err
+func newConfigCheckCommand(opts *options) *cobra.Command {
+	var node bool
+	var output outputFormat
+	cmd := &cobra.Command{
+		Use: "check", Short: "Validate the configuration and exit", Args: noArgs,
+		Long: `Validate the configuration and exit, with status 78 if it is wrong.
+
+With --node podd also checks whether this machine has what the configuration needs: directories, runtimes, conmon, the
+network and its plugins, the signature policy, registries and credentials, the kernel. It changes nothing, and the
+daemon may run. The exit status is 1 if there are problems. A note is no problem: what it is about is provided later by
+other programs, such as a network add-on, or is needed by some pods only.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			l, err := opts.load()
+			if err != nil {
+				return err
+			}
+			if err := output.validate(); err != nil {
+				return err
+			}
+			switch {
+			case node:
+				return checkNode(cmd, l, output)
+			case output == outputJSON:
+				return configError{errors.New("flag --output: json is only for --node")}
+			}
+			return printCheck(cmd, l, opts.file)
+		},
 	}
+	cmd.Flags().BoolVar(&node, "node", false, "also check the machine")
+	outputFlag(cmd, &output)
+	return cmd
+}
+
+// printCheck prints which files were read, so that a misplaced one is noticed.
+func printCheck(cmd *cobra.Command, l *loaded, file string) error {
 	out := cmd.OutOrStdout()
 	for _, f := range l.files {
 		fmt.Fprintln(out, "read", f)
 	}
 	if len(l.files) == 0 {
-		fmt.Fprintf(out, "no file %s, using the defaults\n", opts.file)
+		fmt.Fprintf(out, "no file %s, using the defaults\n", file)
 	}
-	_, err = fmt.Fprintln(out, "the configuration is valid")
+	_, err := fmt.Fprintln(out, "the configuration is valid")
 	return err
 }

@@ -19,7 +19,10 @@ func newWipeCommand(opts *options) *cobra.Command {
 		Use: "wipe", Short: "Remove all pods and containers; the daemon must be stopped", Args: noArgs,
 		Long: `Remove all pods and containers of podd, with their processes, networks and addresses, mounts, filesystems
 and records, including damaged records and the history of operations. Without --yes the command prints what it would
-remove, and removes nothing. The daemon must be stopped.`,
+remove, and removes nothing. The daemon must be stopped.
+
+With --images nothing of podd is left but its configuration and the images in image.preload_dir, which podd did not
+make.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l, err := opts.load()
 			if err != nil {
@@ -28,13 +31,20 @@ remove, and removes nothing. The daemon must be stopped.`,
 			if listening(l.Listen) {
 				return fmt.Errorf("a daemon listens on %s: stop it first", l.Listen)
 			}
-			return offline(cmd, l, func(ctx context.Context, n *node) error {
+			err = offline(cmd, l, func(ctx context.Context, n *node) error {
 				w := wiping{node: n, root: l.Root, run: l.Run, images: images, out: cmd.OutOrStdout()}
 				if !yes {
 					return w.announce(ctx)
 				}
 				return w.do(ctx)
 			})
+			if err == nil && images {
+				err = removeState(l)
+			}
+			if err == nil {
+				fmt.Fprintln(cmd.OutOrStdout(), "removed everything")
+			}
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "remove; without it, only print what would be removed")
@@ -109,7 +119,6 @@ func (w wiping) do(ctx context.Context) error {
 	if err := w.freeRuntimes(); err != nil {
 		return fmt.Errorf("free what runtimes keep for all containers: %w", err)
 	}
-	fmt.Fprintln(w.out, "removed everything")
 	return nil
 }
 

@@ -241,7 +241,7 @@ func (k *kubelet) repairRunning() {
 	k.poddJSON(&f, 0, "check", "--repair")
 }
 
-// wipeAll wipes the node, and checks that podd then has neither pods nor images.
+// wipeAll wipes the node, and checks that nothing of podd is left, and that it starts anew.
 func (k *kubelet) wipeAll(pod, container string) {
 	k.Helper()
 	if _, errs, code := k.podd("wipe", "--yes"); code != 1 || !strings.Contains(errs, "stop it first") {
@@ -261,9 +261,11 @@ func (k *kubelet) wipeAll(pod, container string) {
 	if out, errs, code := k.podd("wipe", "--images", "--yes"); code != 0 {
 		k.Errorf("wipe: exit status = %d, want 0\n%s%s", code, out, errs)
 	}
-	if _, err := os.Lstat(null); !errors.Is(err, fs.ErrNotExist) {
-		k.Errorf("Lstat(%s) after the wipe = %v, want no such file", null, err)
-		k.ok("unmount", unix.Unmount(null, unix.MNT_DETACH))
+	for _, dir := range []string{k.Path("run"), k.Path("root")} {
+		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+			k.Errorf("Lstat(%s) after the wipe = %v, want no such file", dir, err)
+			_ = unix.Unmount(null, unix.MNT_DETACH)
+		}
 	}
 	k.checkFindsNothing("after the wipe")
 	k.ok("start podd", k.Start(k.ctx()))

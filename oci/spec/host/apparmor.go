@@ -3,7 +3,9 @@ package host
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"strings"
@@ -13,6 +15,9 @@ import (
 
 // DefaultAppArmor is the name of the profile of RuntimeDefault.
 const DefaultAppArmor = "podd-default"
+
+// appArmorRemove takes the name of a profile to unload.
+const appArmorRemove = "/sys/kernel/security/apparmor/.remove"
 
 // appArmorProfiles lists the loaded profiles as "name (mode)", one a line.
 const appArmorProfiles = "/sys/kernel/security/apparmor/profiles"
@@ -29,6 +34,19 @@ func LoadAppArmor(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("load the AppArmor profile %s: %w: %s", DefaultAppArmor, err, bytes.TrimSpace(out))
 	}
 	return DefaultAppArmor, nil
+}
+
+// UnloadAppArmor removes podd's default profile from the kernel. Processes that have it become unconfined, so there
+// must be no containers.
+func UnloadAppArmor() error {
+	if !appArmorOn() {
+		return nil
+	}
+	err := os.WriteFile(appArmorRemove, []byte(DefaultAppArmor), 0)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("unload the AppArmor profile %s: %w", DefaultAppArmor, err)
+	}
+	return nil
 }
 
 // CheckAppArmor checks that a Localhost profile is loaded; ErrNotFound if it is not. The runtime's own error comes

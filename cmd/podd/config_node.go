@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/sirupsen/logrus"
+	"github.com/spf13/cobra"
+
+	"github.com/podd-project/podd/cmd/podd/preflight"
+	"github.com/podd-project/podd/cmd/podd/tomlconfig"
+	"github.com/podd-project/podd/image"
+	"github.com/podd-project/podd/network"
+	"github.com/podd-project/podd/oci/spec/host"
+)
+
+// checkNode compares the configuration with the machine: whether what it names is there and can be used. It returns an
+// error if there are problems; notes are none.
+func checkNode(cmd *cobra.Command, l *loaded, output outputFormat) error {
+	if os.Geteuid() != 0 {
+		return errors.New("--node must run as root: it reads what podd reads")
+	}
+	report, err := l.inspect(cmd.Context())
+	if err != nil {
+		return err
+	}
+	if output == outputJSON {
+		err = printJSON(cmd.OutOrStdout(), report)
+	} else {
+		err = report.Print(cmd.OutOrStdout())
+	}
+	if n := report.Problems(); err == nil && n > 0 {
+		err = fmt.Errorf("the node has %d problems", n)
+	}
+	return err
+}
+
+// inspect does all checks.
+func (l *loaded) inspect(ctx context.Context) (preflight.Report, error) {
+	var r preflight.Report
+	if len(l.files) == 0 {
+		r.Add(preflight.OK, "configuration", "no files, the defaults")
+	} else {
+		r.Add(preflight.OK, "configuration", "%s", strings.Join(l.files, ", "))
+	}
+	r.Root(l.Root)
+	r.Run(l.Run, checkSpace)
+	if err := l.inspectHandlers(ctx, &r); err != nil {
+		return nil, err
+	}
+	l.inspectNetwork(&r)
+	problems := image.Inspect(l.Image)
+	for _, err := range problems {
+		r.Add(preflight.Problem, "images", "%v", err)
+	}
+	if len(problems) == 0 {
+		r.Add(preflight.OK, "images", "policy, registries and credentials can be read")
+	}
+	if l.Runtime.CgroupDriver == cgroupSystemd && !useSystemdCgroup(cgroupAuto) {
+		r.Add(preflight.Problem, "cgroup driver", "is systemd, but systemd is not process 1")
+	}
+	facts, err := host.Probe()
+	if err != nil {
+		r.Add(preflight.Problem, "kernel", "%v", err)
+		return r, nil
+	}
+	r.Kernel(facts)
+	return r, nil
+}
+
+// inspectHandlers has each handler look for its programs and run them for their versions, as the daemon does. A handler
+// that is only there by default may be missing, unless pods get it without asking.
+func (l *loaded) inspectHandlers(ctx context.Context, r *preflight.Report) (err error) {
+	scratch, err := os.MkdirTemp("", "podd-check-") // for the embedded programs
+	if err != nil {
+		return err
+	}
+	log := logrus.New()
+	log.SetOutput(io.Discard) // what it says is in the report
+	d := &daemon{cfg: l.Config, log: log}
+	d.cfg.place(filepath.Join(scratch, "root"), filepath.Join(scratch, "run"))
+	ctx, cancel := context.WithCancel(ctx)
+	defer func() {
+		cancel()
+		d.background.Wait()
+		err = errors.Join(err, d.close(), os.RemoveAll(scratch))
+	}()
+	handlers := d.handlers(ctx)
+	for _, name := range slices.Sorted(maps.Keys(handlers)) {
+		what := "handler " + name
+		err := handlers[name].Ready()
+		f := handlers[name].Features()
+		switch {
+		case err == nil:
+			r.Add(preflight.OK, what, "%s", f.Version)
+		case name == l.Runtime.DefaultHandler || l.configured("runtime.handlers."+name):
+			r.Add(preflight.Problem, what, "%s", strings.TrimPrefix(err.Error(), what+": "))
+		default:
+			r.Add(preflight.Note, what, "not used: %s", strings.TrimPrefix(err.Error(), what+": "))
+		}
+		if len(f.Advisories) > 0 {
+			r.Add(preflight.Note, what, "%s has known vulnerabilities, unless its distribution backported the fixes: %v",
+				f.Version, f.Advisories)
+		}
+	}
+	return nil
+}
+
+// configured reports whether a file or flag set a key of a table.
+func (l *loaded) configured(table string) bool {
+	for key := range l.set.Values() {
+		if strings.HasPrefix(key, table+".") && l.set.Origin(key) != tomlconfig.Default {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *loaded) inspectNetwork(r *preflight.Report) {
+	in := network.Inspect(l.Network)
+	for _, err := range in.Problems {
+		r.Add(preflight.Problem, "network", "%v", err)
+	}
+	switch {
+	case len(in.Problems) > 0:
+	case in.Network == "":
+		r.Add(preflight.Note, "network", "no CNI configuration in %s yet: a network add-on writes it", l.Network.ConfDir)
+	default:
+		r.Add(preflight.OK, "network", "%s", in.Network)
+	}
+}

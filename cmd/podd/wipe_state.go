@@ -1,0 +1,78 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/podd-project/podd/checkpoint"
+	"github.com/podd-project/podd/oci/spec/host"
+)
+
+// removeState removes podd's directories after all pods and images: locks, embedded programs, the image store's own
+// files. It keeps what is in image.preload_dir.
+func removeState(l *loaded) error {
+	for _, dir := range []string{l.Run, l.Root} {
+		keep := ""
+		if rel, err := filepath.Rel(dir, l.Image.PreloadDir); err == nil && hasFiles(l.Image.PreloadDir) {
+			keep, _, _ = strings.Cut(rel, "/")
+		}
+		if err := removeStateDir(dir, keep); err != nil {
+			return fmt.Errorf("remove %s: %w", dir, err)
+		}
+	}
+	_ = os.Remove(l.Network.NetnsDir) // fails if other programs have namespaces there
+	if l.Run != defaultConfig().Run {
+		return nil // another podd on this machine may use the profile
+	}
+	return host.UnloadAppArmor()
+}
+
+func hasFiles(dir string) bool {
+	entries, err := os.ReadDir(dir)
+	return err == nil && len(entries) > 0
+}
+
+// removeStateDir removes one directory, but not the entry keep. The lock keeps a daemon from starting in it meanwhile;
+// below a mount there are files of others.
+func removeStateDir(dir, keep string) error {
+	dir, err := filepath.EvalSymlinks(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	lock, err := checkpoint.Acquire(filepath.Join(dir, "lock"))
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock()
+	mounts, err := host.MountsBelow(dir)
+	if err != nil {
+		return err
+	}
+	if len(mounts) > 0 {
+		return fmt.Errorf("there are mounts below it, unmount them first: %v", mounts)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	kept := false
+	var errs []error
+	for _, e := range entries {
+		if e.Name() == keep {
+			kept = true
+			continue
+		}
+		errs = append(errs, os.RemoveAll(filepath.Join(dir, e.Name())))
+	}
+	if !kept {
+		errs = append(errs, os.Remove(dir))
+	}
+	return errors.Join(errs...)
+}
