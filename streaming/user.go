@@ -25,7 +25,17 @@ func userOf(c net.Conn) string {
 	if err != nil {
 		return peer.IP.String() // another machine, or another network namespace
 	}
-	return fmt.Sprintf("uid %d", uid)
+	return userName(uid)
+}
+
+// userName returns a name for the user of uid. From 65536 up, 65536 uids are one user: these are ranges of subordinate
+// ids (subuid(5)) and of user namespaces of pods, of which one user or pod has all.
+func userName(uid uint32) string {
+	const uidsOfRange = 1 << 16
+	if uid < uidsOfRange {
+		return fmt.Sprintf("uid %d", uid)
+	}
+	return fmt.Sprintf("uids from %d", uid/uidsOfRange*uidsOfRange)
 }
 
 // Offsets and sizes of struct inet_diag_req_v2 and struct inet_diag_msg in linux/inet_diag.h.
