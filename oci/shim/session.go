@@ -2,6 +2,7 @@ package shim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -125,7 +126,7 @@ func (s *session) startCommand(ctx context.Context, p *specs.Process, shim proce
 		request.Stdin = filepath.Join(s.dir, stdio.Stdin)
 	}
 	if err := s.conn.call(ctx, "Exec", request, empty()); err != nil {
-		return fmt.Errorf("exec: %w", runtimeError(err))
+		return s.commandError(err)
 	}
 	response := &task.StartResponse{}
 	err = s.callStart(ctx, response)
@@ -133,9 +134,19 @@ func (s *session) startCommand(ctx context.Context, p *specs.Process, shim proce
 	if err != nil {
 		s.killCommand()
 		s.deleteCommand()
-		return fmt.Errorf("exec: %w", runtimeError(err))
+		return s.commandError(err)
 	}
 	return nil
+}
+
+// commandError is the error of a call that starts the command. A shim that does not know the container, which has just
+// been running, says that it has ended meanwhile.
+func (s *session) commandError(err error) error {
+	failure := runtimeError(err)
+	if errdefs.IsNotFound(err) && !errors.Is(failure, oci.ErrCommand) {
+		return fmt.Errorf("exec: container %s has ended, and is not running: %w", s.id, errdefs.ErrFailedPrecondition)
+	}
+	return fmt.Errorf("exec: %w", failure)
 }
 
 // firstProcesses returns the first processes of a container and of its pod.

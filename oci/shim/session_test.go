@@ -15,6 +15,7 @@ import (
 
 	task "github.com/containerd/containerd/api/runtime/task/v2"
 	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
 	"github.com/containerd/ttrpc"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
@@ -88,6 +89,25 @@ func TestKillIsRepeated(t *testing.T) {
 	}
 	if took := time.Since(begin); took >= driver.UndoTimeout {
 		t.Errorf("killCommand took %s, want less than %s", took, driver.UndoTimeout)
+	}
+}
+
+// TestContainerEndsBeforeItsCommand: a container that ends while a command is started is not running, as for other
+// handlers; it is not one that nobody knows.
+func TestContainerEndsBeforeItsCommand(t *testing.T) {
+	gone := func(context.Context, func(any) error) (any, error) {
+		return nil, errgrpc.ToGRPCf(errdefs.ErrNotFound, "the virtual machine has ended")
+	}
+	fine := func(context.Context, func(any) error) (any, error) { return empty(), nil }
+	for name, methods := range map[string]map[string]ttrpc.Method{
+		"before Exec":  {"Exec": gone},
+		"before Start": {"Exec": fine, "Start": gone, "Kill": fine, "Wait": gone},
+	} {
+		s := &session{conn: dialShim(t, methods), id: "c", execID: "e", background: func(func()) {}}
+		err := s.startCommand(t.Context(), &specs.Process{}, process.Process{})
+		if !errdefs.IsFailedPrecondition(err) || errdefs.IsNotFound(err) || !strings.Contains(err.Error(), "not running") {
+			t.Errorf("%s: startCommand = %v, want a failed precondition: not running", name, err)
+		}
 	}
 }
 
