@@ -87,6 +87,10 @@ tools: deps ## build the pinned runc, gVisor, CNI plugins, crictl, critest and c
 vm: deps ## build the shim of virtual machines, and a guest image for User-Mode Linux, into bin/
 	@$(VM)/build.sh
 
+.PHONY: test-qemu
+test-qemu: tools vm-qemu images embedded ## the tests of virtual machines with QEMU, emulated (root)
+	SOAK=1 VM_HANDLER=vm-qemu $(GO) test $(RACE) -count=1 -timeout 60m -run '^TestVM' ./test/integration/
+
 .PHONY: vm-qemu
 vm-qemu: deps ## the same, and an image for QEMU; installs QEMU if it is missing (root)
 	@$(VM)/build.sh qemu

@@ -136,6 +136,8 @@ type Features struct {
 	Advisories []string
 	// AdvisoriesDate is the day of the list of advisories that podd has, as 2006-01-02; "" if it has none for the driver.
 	AdvisoriesDate string
+	// Warning is what the administrator should know of the handler as it is configured; "" if nothing.
+	Warning string
 }
 
 // NetworkOption is gVisor's option for the network stack of a sandbox. HostNetworkOption is its value for the host's.

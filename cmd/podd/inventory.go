@@ -46,6 +46,9 @@ func (d *daemon) reportHandler(ctx context.Context, name, path string, r prober)
 		"path": locate(path, dirs), "version": f.Version, "oci_version": f.OCIVersion,
 		"recursive_read_only": f.RecursiveReadOnly, "user_namespaces": f.UserNamespaces, "own_kernel": f.OwnKernel,
 	}).Info("runtime handler is ready")
+	if f.Warning != "" {
+		log.WithField("reason", f.Warning).Warn("runtime handler has a limitation")
+	}
 	if len(f.Advisories) > 0 {
 		log.WithFields(logrus.Fields{"version": f.Version, "advisories": f.Advisories}).
 			Warn("runtime has known vulnerabilities: upgrade it, unless its distribution backported the fixes")

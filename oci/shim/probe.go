@@ -51,7 +51,9 @@ func (r *Runtime) probe(ctx context.Context) (f oci.Features, err error) {
 	if r.cfg.Stdio == "" {
 		return f, fmt.Errorf("handler %s: %w: %w", r.cfg.Name, program.ErrNotBuilt, errdefs.ErrUnavailable)
 	}
-	r.queryFeatures(ctx, &f)
+	if why := r.queryFeatures(ctx, &f); why != "" {
+		return f, fmt.Errorf("handler %s: %s: %w", r.cfg.Name, why, errdefs.ErrUnavailable)
+	}
 	return f, nil
 }
 
@@ -92,11 +94,42 @@ func parseVersion(path string, out []byte) string {
 // versionLimit is the longest version that is reported.
 const versionLimit = 200
 
-// queryFeatures fills in the result of the shim's info action. A shim without it is used as one of OCI 1.0.
-func (r *Runtime) queryFeatures(ctx context.Context, f *oci.Features) {
+// Annotations of a shim's answer to the info action: why it cannot run pods with the handler's options, and what the
+// administrator should know. Ours for virtual machines has them.
+const (
+	annotationUnusable = "podd.unusable"
+	annotationWarning  = "podd.warning"
+	// annotationLimit is how much of one is reported, in bytes.
+	annotationLimit = 1000
+)
+
+// queryFeatures fills in the result of the shim's info action, and returns why the shim cannot be used, "" if it can. A
+// shim without that action is used as one of OCI 1.0.
+func (r *Runtime) queryFeatures(ctx context.Context, f *oci.Features) (unusable string) {
+	info := r.queryInfo(ctx)
+	var said features.Features
+	if json.Unmarshal(info.GetFeatures().GetValue(), &said) == nil {
+		if v := said.OCIVersionMax; strings.HasPrefix(v, "1.") && len(v) < versionLimit {
+			f.OCIVersion = v
+		}
+		f.MountOptions = said.MountOptions
+		// Where a virtual machine gets a mount by the host, this kernel makes it read-only, too.
+		f.RecursiveReadOnly = slices.Contains(said.MountOptions, "rro") && driver.KernelRecursiveReadOnly()
+	}
+	f.Warning = annotation(info, annotationWarning)
+	return annotation(info, annotationUnusable)
+}
+
+func annotation(info *types.RuntimeInfo, name string) string {
+	text := info.GetAnnotations()[name]
+	return strings.ToValidUTF8(text[:min(len(text), annotationLimit)], "?")
+}
+
+// queryInfo returns the answer to the shim's info action, nil if there is none.
+func (r *Runtime) queryInfo(ctx context.Context) *types.RuntimeInfo {
 	path, err := r.lookup(r.cfg.Path)
 	if err != nil {
-		return
+		return nil
 	}
 	var input []byte
 	if o, err := r.options(); err == nil {
@@ -105,18 +138,9 @@ func (r *Runtime) queryFeatures(ctx context.Context, f *oci.Features) {
 	out, err := runProgram(ctx, "shim info", driver.Command{
 		Path: path, Args: []string{"-info"}, Env: driver.Environment(), Stdin: bytes.NewReader(input),
 	})
-	if err != nil {
-		return
-	}
 	info := &types.RuntimeInfo{}
-	var said features.Features
-	if proto.Unmarshal(out, info) != nil || json.Unmarshal(info.GetFeatures().GetValue(), &said) != nil {
-		return
+	if err != nil || proto.Unmarshal(out, info) != nil {
+		return nil
 	}
-	if v := said.OCIVersionMax; strings.HasPrefix(v, "1.") && len(v) < versionLimit {
-		f.OCIVersion = v
-	}
-	f.MountOptions = said.MountOptions
-	// Where a virtual machine gets a mount by the host, this kernel makes it read-only, too.
-	f.RecursiveReadOnly = slices.Contains(said.MountOptions, "rro") && driver.KernelRecursiveReadOnly()
+	return info
 }

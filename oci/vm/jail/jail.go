@@ -42,9 +42,9 @@ type Config struct {
 
 // Jail is a thread that lives in the namespaces. It must be closed.
 type Jail struct {
-	work   chan func()
-	mounts map[string][]string // of each container; only on the thread
-	close  sync.Once
+	work       chan func()
+	containers map[string]*container // only on the thread
+	close      sync.Once
 }
 
 // New makes a jail.
@@ -54,7 +54,7 @@ func New(c Config) (*Jail, error) {
 		return nil, err
 	}
 	defer trees.close()
-	j := &Jail{work: make(chan func()), mounts: map[string][]string{}}
+	j := &Jail{work: make(chan func()), containers: map[string]*container{}}
 	ready := make(chan error)
 	go onOwnThread(func() {
 		err := enter(c, trees)
@@ -64,6 +64,9 @@ func New(c Config) (*Jail, error) {
 		}
 		for f := range j.work {
 			f()
+		}
+		for _, c := range j.containers {
+			c.close()
 		}
 	})
 	return j, <-ready

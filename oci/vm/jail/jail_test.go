@@ -19,8 +19,13 @@ func newJail(t *testing.T) *Jail {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
+	return newJailOf(t, t.TempDir())
+}
+
+func newJailOf(t *testing.T, bundle string) *Jail {
+	t.Helper()
 	j, err := New(Config{
-		Netns: "/proc/self/ns/net", Bundle: t.TempDir(), Memory: 1,
+		Netns: "/proc/self/ns/net", Bundle: bundle, Memory: 1,
 		Files: map[string]string{"/busybox": "/bin/busybox"},
 	})
 	if err != nil {
@@ -162,11 +167,102 @@ func TestShareRefuses(t *testing.T) {
 	if err := j.AddContainer("linked", nil); err == nil {
 		t.Error("AddContainer on a link of the guest = nil, want an error")
 	}
-	if _, err := j.Share("linked", 0, Source{Path: t.TempDir()}); !errors.Is(err, unix.ELOOP) {
-		t.Errorf("Share through a link = %v, want %v", err, unix.ELOOP)
+	if _, err := j.Share("linked", 0, Source{Path: t.TempDir()}); !errdefs.IsNotFound(err) {
+		t.Errorf("Share through a link = %v, want that there is no such container", err)
 	}
 	if _, err := j.Share("c", 5, Source{Path: t.TempDir()}); !errors.Is(err, unix.EEXIST) {
 		t.Errorf("Share on a link = %v, want %v", err, unix.EEXIST)
+	}
+}
+
+// TestGuestMovesDirectories: a guest that renames the directory of a container, and puts another one with mounts in its
+// place, neither keeps the container's mounts nor has the host remove files of the other one.
+func TestGuestMovesDirectories(t *testing.T) {
+	j := newJail(t)
+	gone, kept := t.TempDir(), t.TempDir()
+	write(t, filepath.Join(gone, "f"), "gone")
+	write(t, filepath.Join(kept, "f"), "kept")
+	for id, dir := range map[string]string{"c": gone, "other": kept} {
+		if err := j.AddContainer(id, []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := j.Share(id, 0, Source{Path: dir}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, j, "cd /shared; /busybox mv c moved; /busybox mv other c; /busybox mkdir -p moved/a/b")
+	if err := j.RemoveContainer("c"); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t, j, "/busybox cat /proc/self/mounts"); strings.Count(got, " /shared/") != 1 {
+		t.Errorf("mounts = %q, want that of the other container alone", got)
+	}
+	if got := run(t, j, "/busybox cat /shared/c/0/f"); got != "kept" {
+		t.Errorf("file of the other container = %q, want it kept", got)
+	}
+	if got := run(t, j, "/busybox find /shared/moved"); got != "/shared/moved\n/shared/moved/a\n/shared/moved/a/b\n" {
+		t.Errorf("left = %q, want the guest's directories alone", got)
+	}
+}
+
+// TestDeepDirectories: a guest that nests directories deeper than any path does not keep the host from removing a
+// container.
+func TestDeepDirectories(t *testing.T) {
+	j := newJail(t)
+	if err := j.AddContainer("c", []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if _, err := j.Share("c", 0, Source{Path: dir}); err != nil {
+		t.Fatal(err)
+	}
+	name := strings.Repeat("d", 255)
+	for depth := 0; depth < 2*unix.PathMax; depth += len(name) {
+		// Each run begins where the last one has ended.
+		run(t, j, "cd -P /shared/c; while cd -P "+name+"; do :; done; /busybox mkdir "+name)
+	}
+	if err := j.RemoveContainer("c"); err != nil {
+		t.Errorf("RemoveContainer = %v, want success", err)
+	}
+	if got := run(t, j, "/busybox cat /proc/self/mounts"); strings.Contains(got, " /shared/") {
+		t.Errorf("mounts = %q, want none of the container", got)
+	}
+}
+
+// TestMountsOfTheJail: mounts below those that the programs get are read-only, too, and what the guest gets has no
+// devices of the host and no set-user-ID programs.
+func TestMountsOfTheJail(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	bundle := t.TempDir()
+	below := filepath.Join(bundle, "below")
+	if err := os.Mkdir(below, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("test", below, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(below, unix.MNT_DETACH) })
+	j := newJailOf(t, bundle)
+	if got := run(t, j, "echo >/bundle/below/x"); !strings.Contains(got, "Read-only file system") {
+		t.Errorf("write to a mount below the bundle: %q, want a read-only file system", got)
+	}
+	if err := j.AddContainer("c", nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := j.Share("c", 0, Source{Path: bundle}); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(run(t, j, "/busybox cat /proc/self/mounts")) {
+		if !strings.Contains(line, " /shared/c/") {
+			continue
+		}
+		for _, option := range []string{"nosuid", "nodev"} {
+			if !strings.Contains(line, option) {
+				t.Errorf("mount of the guest %q, want it %s", line, option)
+			}
+		}
 	}
 }
 

@@ -2,36 +2,66 @@ package jail
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
 
-// removeTree removes a directory of the tmpfs Shared. It stops at anything that is mounted in it.
-func removeTree(dir string) error {
-	var root unix.Stat_t
-	if err := unix.Lstat(dir, &root); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	} else if err != nil {
+// removedAtOnce is how many names of a directory are read at a time.
+const removedAtOnce = 256
+
+// RemoveContainer unmounts what a container was given and removes its directory with the files in it. Directories that
+// the guest has made and filled remain, as part of what sharedOptions let it have, until the machine ends: nothing that
+// it has made is entered.
+func (j *Jail) RemoveContainer(id string) error {
+	return j.Do(func() error {
+		c := j.containers[id]
+		if c == nil {
+			return nil
+		}
+		for i := len(c.mounts) - 1; i >= 0; i-- {
+			if err := unmountTree(c.mounts[i]); err != nil {
+				return fmt.Errorf("unmount %d of container %s: %w", i, id, err)
+			}
+			_ = unix.Close(c.mounts[i])
+			c.mounts = c.mounts[:i]
+		}
+		delete(j.containers, id)
+		defer c.close()
+		if err := removeFiles(c.dir); err != nil {
+			return err
+		}
+		err := unix.Rmdir(Container(id))
+		if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, fs.ErrNotExist) {
+			return nil // the guest's doing
+		}
 		return err
-	}
-	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+	})
+}
+
+// unmountTree unmounts an attached mount, wherever it is now.
+func unmountTree(tree int) error {
+	return unix.Unmount(fmt.Sprintf("/proc/thread-self/fd/%d", tree), unix.MNT_DETACH)
+}
+
+// removeFiles removes the files and empty directories of a directory. What cannot be removed is the guest's doing: its
+// own directories, or a file that it has mounted.
+func removeFiles(dir *os.File) error {
+	for {
+		names, err := dir.Readdirnames(removedAtOnce)
+		for _, name := range names {
+			if unix.Unlinkat(int(dir.Fd()), name, 0) != nil {
+				_ = unix.Unlinkat(int(dir.Fd()), name, unix.AT_REMOVEDIR)
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
-		var st unix.Stat_t
-		if err := unix.Lstat(path, &st); err != nil {
-			return err
-		}
-		if st.Dev != root.Dev {
-			return &fs.PathError{Op: "remove", Path: path, Err: unix.EBUSY}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
 	}
-	return os.RemoveAll(dir)
 }

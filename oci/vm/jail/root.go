@@ -26,7 +26,10 @@ func openTrees(c Config) (trees, error) {
 	binds := map[string]string{Work: c.Bundle, "/proc": "/proc"}
 	maps.Copy(binds, c.Files)
 	for target, source := range binds {
-		fd, err := cloneTree(source, unix.MOUNT_ATTR_RDONLY)
+		fd, err := cloneTree(source)
+		if err == nil {
+			err = setAttributes(fd, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID, unix.AT_RECURSIVE)
+		}
 		if err != nil {
 			t.close()
 			return nil, err
@@ -37,21 +40,27 @@ func openTrees(c Config) (trees, error) {
 }
 
 // cloneTree returns a detached copy of the mounts at and below a path. Nothing that happens to it reaches the host's
-// mounts. The attributes are set on the top mount.
-func cloneTree(path string, attributes uint64) (int, error) {
+// mounts.
+func cloneTree(path string) (int, error) {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
 	if err != nil {
 		return -1, fmt.Errorf("open mount tree %s: %w", path, err)
 	}
 	err = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &unix.MountAttr{Propagation: unix.MS_SLAVE})
-	if err == nil && attributes != 0 {
-		err = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: attributes})
-	}
 	if err != nil {
 		_ = unix.Close(fd)
-		return -1, fmt.Errorf("mount attributes of %s: %w", path, err)
+		return -1, fmt.Errorf("propagation of mounts of %s: %w", path, err)
 	}
 	return fd, nil
+}
+
+// setAttributes adds attributes to a detached mount, with unix.AT_RECURSIVE also to those below it.
+func setAttributes(tree int, attributes uint64, recursive uint) error {
+	err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|recursive, &unix.MountAttr{Attr_set: attributes})
+	if err != nil {
+		return fmt.Errorf("mount attributes %#x: %w", attributes, err)
+	}
+	return nil
 }
 
 // attachTree mounts a detached tree on an open directory or file.

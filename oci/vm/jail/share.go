@@ -14,31 +14,68 @@ import (
 // Container is the directory below Shared of a container, which the guest and the host write.
 func Container(id string) string { return path.Join(Shared, id) }
 
+// container has the descriptors of what a container was given. The guest can rename the directories below Shared at any
+// time, so that only they lead to what the host has made.
+type container struct {
+	// dir is Container, as it was made.
+	dir *os.File
+	// mounts are the roots of its mounts, in the order of their numbers.
+	mounts []int
+}
+
+func (c *container) close() {
+	_ = c.dir.Close()
+	for _, fd := range c.mounts {
+		_ = unix.Close(fd)
+	}
+}
+
 // AddContainer makes the directory of a container, with its config.json.
 func (j *Jail) AddContainer(id string, config []byte) error {
 	return j.Do(func() error {
-		shared, err := os.OpenRoot(Shared)
-		if err != nil {
-			return err
-		}
-		defer shared.Close()
-		if err := shared.Mkdir(id, 0o700); err != nil {
+		if err := unix.Mkdir(Container(id), 0o700); err != nil {
 			return fmt.Errorf("directory of container %s: %w", id, err)
 		}
-		return writeConfig(shared, id, config)
+		dir, err := openDirectory(Shared, id)
+		if err != nil {
+			return fmt.Errorf("directory of container %s: %w", id, err)
+		}
+		j.containers[id] = &container{dir: dir}
+		return writeConfig(dir, config)
 	})
 }
 
-// writeConfig writes a container's config.json. The guest may have put a link in the place of the directory meanwhile,
-// as to /proc/1/root: nothing outside of the shared directory is opened.
-func writeConfig(shared *os.Root, id string, config []byte) error {
-	f, err := shared.OpenFile(path.Join(id, "config.json"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+// openDirectory opens the new directory of a container. The guest may have put something else in its place meanwhile:
+// a link, as to /proc/1/root, or to a file system of the host that is mounted for another container.
+func openDirectory(shared, name string) (*os.File, error) {
+	parent, err := unix.Open(shared, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	defer unix.Close(parent)
+	how := &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: inDirectory}
+	fd, err := unix.Openat2(parent, name, how)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// writeConfig writes a container's config.json into its directory.
+func writeConfig(dir *os.File, config []byte) error {
+	fd, err := unix.Openat2(int(dir.Fd()), "config.json", &unix.OpenHow{
+		Flags: unix.O_CREAT | unix.O_EXCL | unix.O_WRONLY | unix.O_CLOEXEC, Mode: 0o600, Resolve: inDirectory,
+	})
+	if err != nil {
+		return fmt.Errorf("make config.json: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "config.json")
 	_, err = f.Write(config)
 	return errors.Join(err, f.Close())
 }
+
+// inDirectory has a path lead to nothing outside of the directory in which it begins.
+const inDirectory = unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV | unix.RESOLVE_BENEATH
 
 // Source is a file or directory of the host that a container gets.
 type Source struct {
@@ -47,34 +84,35 @@ type Source struct {
 	ReadOnly, RecursiveReadOnly bool
 }
 
-// Share makes a source appear as /shared/<id>/<number> and returns that path.
+// Share makes a source appear as /shared/<id>/<number> and returns that path. The numbers of a container begin with 0.
 func (j *Jail) Share(id string, number int, s Source) (string, error) {
 	tree, err := openSource(s)
 	if err != nil {
 		return "", err
 	}
-	defer unix.Close(tree)
-	target := path.Join(Container(id), strconv.Itoa(number))
 	err = j.Do(func() error {
-		if err := attachBeneath(tree, target); err != nil {
+		c := j.containers[id]
+		if c == nil {
+			return fmt.Errorf("container %s: %w", id, errdefs.ErrNotFound)
+		}
+		if err := attachIn(c.dir, strconv.Itoa(number), tree); err != nil {
 			return err
 		}
-		j.mounts[id] = append(j.mounts[id], target)
+		c.mounts = append(c.mounts, tree)
 		return nil
 	})
 	if err != nil {
+		_ = unix.Close(tree)
 		return "", fmt.Errorf("share %s: %w", s.Path, err)
 	}
-	return target, nil
+	return path.Join(Container(id), strconv.Itoa(number)), nil
 }
 
-// openSource clones the mounts of a source. Only files and directories can be shared.
+// openSource clones the mounts of a source. Only files and directories can be shared. Devices that the guest makes on
+// its file systems are the guest's: no process in the jail can open them as the host's. (User-Mode Linux asks the host
+// whether a file may be executed, so that the mounts cannot be noexec.)
 func openSource(s Source) (int, error) {
-	var attributes uint64
-	if s.ReadOnly || s.RecursiveReadOnly {
-		attributes = unix.MOUNT_ATTR_RDONLY
-	}
-	tree, err := cloneTree(s.Path, attributes)
+	tree, err := cloneTree(s.Path)
 	if err != nil {
 		return -1, err
 	}
@@ -84,9 +122,14 @@ func openSource(s Source) (int, error) {
 		err = fmt.Errorf("%s is neither a file nor a directory, so a virtual machine cannot have it: %w", s.Path,
 			errdefs.ErrInvalidArgument)
 	}
+	if err == nil {
+		err = setAttributes(tree, unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOSUID, unix.AT_RECURSIVE)
+	}
+	if err == nil && s.ReadOnly {
+		err = setAttributes(tree, unix.MOUNT_ATTR_RDONLY, 0)
+	}
 	if err == nil && s.RecursiveReadOnly {
-		err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE,
-			&unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+		err = setAttributes(tree, unix.MOUNT_ATTR_RDONLY, unix.AT_RECURSIVE)
 	}
 	if err != nil {
 		_ = unix.Close(tree)
@@ -95,53 +138,26 @@ func openSource(s Source) (int, error) {
 	return tree, nil
 }
 
-// attachBeneath makes the mount point and mounts the tree. The guest writes there too: no link of it is followed.
-func attachBeneath(tree int, target string) error {
+// attachIn makes the mount point in the directory and mounts the tree. The guest writes there too: no link of it is
+// followed.
+func attachIn(dir *os.File, name string, tree int) error {
 	isDir, err := isDirectory(tree)
 	if err != nil {
 		return err
 	}
-	dir, err := unix.Openat2(unix.AT_FDCWD, path.Dir(target),
-		&unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
-	if err != nil {
-		return err
-	}
-	defer unix.Close(dir)
-	name := path.Base(target)
+	in := int(dir.Fd())
 	if isDir {
-		err = unix.Mkdirat(dir, name, 0o755)
+		err = unix.Mkdirat(in, name, 0o755)
 	} else {
-		err = unix.Mknodat(dir, name, unix.S_IFREG|0o644, 0)
+		err = unix.Mknodat(in, name, unix.S_IFREG|0o644, 0)
 	}
 	if err != nil {
 		return err
 	}
-	point, err := unix.Openat2(dir, name, &unix.OpenHow{
-		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_BENEATH,
-	})
+	point, err := unix.Openat2(in, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: inDirectory})
 	if err != nil {
 		return err
 	}
 	defer unix.Close(point)
 	return attachTree(tree, point)
-}
-
-// RemoveContainer removes what a container was given. Its directory remains if something is still mounted in it: what
-// is below belongs to the host.
-func (j *Jail) RemoveContainer(id string) error {
-	return j.Do(func() error {
-		var errs []error
-		mounts := j.mounts[id]
-		for i := len(mounts) - 1; i >= 0; i-- {
-			err := unix.Unmount(mounts[i], unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
-			if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
-				errs = append(errs, fmt.Errorf("unmount %s: %w", mounts[i], err))
-			}
-		}
-		if err := errors.Join(errs...); err != nil {
-			return err
-		}
-		delete(j.mounts, id)
-		return removeTree(Container(id))
-	})
 }

@@ -36,7 +36,7 @@ type bootRequest struct {
 
 // boot starts the machine of a pod and sets it up. After an error nothing of it is left.
 func (s *Service) boot(ctx context.Context, r bootRequest) (_ *pod, err error) {
-	p := &pod{id: r.id, containers: map[string]bool{}, pipes: map[processKey][]string{}}
+	p := newPod(r.id)
 	defer func() {
 		if err != nil {
 			p.end(0)
@@ -59,7 +59,7 @@ func (s *Service) boot(ctx context.Context, r bootRequest) (_ *pod, err error) {
 	if r.options.Driver == vmm.QEMU {
 		config.Capabilities = qemuCapabilities()
 		if !kvm {
-			log.G(ctx).Warn("the pod's virtual machine is emulated: without KVM it is slow, and no wall against hostile code")
+			log.G(ctx).Warn(emulated)
 		}
 	}
 	p.jail, err = jail.New(config)
@@ -85,7 +85,10 @@ func (s *Service) boot(ctx context.Context, r bootRequest) (_ *pod, err error) {
 	if err := p.connect(ctx, setup); err != nil {
 		return nil, fmt.Errorf("%w; the end of its console:\n%s", err, p.machine.Console.Lines(consoleLines))
 	}
-	go s.watchEvents(p)
+	go func() {
+		s.watchEvents(p)
+		p.loseLine()
+	}()
 	return p, nil
 }
 
@@ -109,7 +112,7 @@ func imageFiles(o Options) (map[string]string, error) {
 	dir := filepath.Join(o.Images, o.Driver)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, fmt.Errorf("no guest image for driver %s: %w (build one with podd-vm-image)", o.Driver, err)
+		return nil, fmt.Errorf("no guest image for driver %s: %w; build one with podd-vm-image", o.Driver, err)
 	}
 	files := map[string]string{}
 	if o.Driver == vmm.QEMU { // QEMU, virtiofsd and their libraries
@@ -167,12 +170,12 @@ func (p *pod) connect(ctx context.Context, setup wire.Pod) error {
 	if p.session, err = wire.Host(carrier, logWriter{}); err != nil {
 		return err
 	}
-	tasks, err := p.open(wire.Header{Kind: wire.Task})
+	tasks, err := p.open(ctx, wire.Header{Kind: wire.Task})
 	if err != nil {
 		return err
 	}
 	p.tasks = task.NewTTRPCTaskClient(ttrpc.NewClient(tasks))
-	c, err := p.open(wire.Header{Kind: wire.Setup})
+	c, err := p.open(ctx, wire.Header{Kind: wire.Setup})
 	if err != nil {
 		return err
 	}

@@ -140,7 +140,7 @@ func (p *pod) createContainer(ctx context.Context, r *task.CreateTaskRequest, sp
 		err = p.createTask(ctx, request)
 	}
 	if err != nil {
-		p.releasePipes(context.WithoutCancel(ctx), k)
+		p.releasePipes(ctx, k)
 	}
 	return err
 }

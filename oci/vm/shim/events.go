@@ -37,11 +37,15 @@ func awaitEnd(c net.Conn) {
 	_ = c.Close()
 }
 
+// oomPause is the time between two out-of-memory kills of a container that are published. Those between them say
+// nothing new, and a guest can send any number.
+const oomPause = time.Second
+
 // takeEvent publishes the event of an out-of-memory kill, if the container exists.
 func (s *Service) takeEvent(p *pod, c net.Conn) {
 	_ = c.SetReadDeadline(time.Now().Add(headerTimeout))
 	var h wire.Header
-	if err := wire.ReadLine(c, &h); err != nil || h.Kind != wire.Event || !p.has(h.ID) {
+	if err := wire.ReadLine(c, &h); err != nil || h.Kind != wire.Event || !p.noteKill(h.ID, time.Now()) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, headerTimeout)
@@ -52,8 +56,15 @@ func (s *Service) takeEvent(p *pod, c net.Conn) {
 	}
 }
 
-func (p *pod) has(id string) bool {
+// noteKill reports whether an out-of-memory kill is to be published: of a container that exists, and not right after
+// another one.
+func (p *pod) noteKill(id string, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.containers[id]
+	last, exists := p.containers[id]
+	if !exists || now.Sub(last) < oomPause {
+		return false
+	}
+	p.containers[id] = now
+	return true
 }

@@ -29,7 +29,9 @@ func sessions(t *testing.T) (host, guest *yamux.Session) {
 	}
 	t.Cleanup(func() { _ = guest.Close() })
 	s := &Service{ctx: t.Context()}
-	go s.watchEvents(&pod{session: host, containers: map[string]bool{}})
+	p := newPod("p")
+	p.session = host
+	go s.watchEvents(p)
 	return host, guest
 }
 

@@ -25,22 +25,68 @@ type pod struct {
 	session *yamux.Session
 	tasks   task.TTRPCTaskService
 
+	// opening has a place for the stream that is being opened.
+	opening chan struct{}
+
 	mu sync.Mutex
 	// infraPid is the first process of the infra container, as the guest counts.
 	infraPid uint32
-	// containers are those that exist, infra container included.
-	containers map[string]bool
-	// pipes are the guest's named pipes that are being copied; pipeCount is how many there were, for their names.
-	pipes     map[processKey][]string
+	// containers are those that exist, infra container included, each with the time of the last out-of-memory kill that
+	// was published.
+	containers map[string]time.Time
+	// pipes are the guest's named pipes that are being copied, with their streams, which are nil before they are open;
+	// pipeCount is how many there were, for their names.
+	pipes     map[processKey]map[string]net.Conn
 	pipeCount int
+}
+
+func newPod(id string) *pod {
+	return &pod{
+		id: id, opening: make(chan struct{}, 1), containers: map[string]time.Time{},
+		pipes: map[processKey]map[string]net.Conn{},
+	}
 }
 
 // pid is what stands for every process of the pod on the host: the machine's monitor.
 func (p *pod) pid() uint32 { return uint32(p.machine.Pid()) }
 
-// open opens a stream to the guest.
-func (p *pod) open(h wire.Header) (net.Conn, error) {
-	c, err := p.session.Open()
+// open opens a stream to the guest, within callTimeout. Streams are opened one at a time: a guest that takes none holds
+// back one goroutine, and no caller for longer than its deadline.
+func (p *pod) open(ctx context.Context, h wire.Header) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	select {
+	case p.opening <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("stream to the guest, which does not take another one: %w", ctx.Err())
+	}
+	type stream struct {
+		net.Conn
+		err error
+	}
+	opened := make(chan stream)
+	go func() {
+		defer func() { <-p.opening }()
+		c, err := openStream(p.session, h)
+		select {
+		case opened <- stream{c, err}:
+		case <-ctx.Done():
+			if err == nil {
+				_ = c.Close()
+			}
+		}
+	}()
+	select {
+	case s := <-opened:
+		return s.Conn, s.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("stream to the guest: %w", ctx.Err())
+	}
+}
+
+// openStream waits as long as the guest likes.
+func openStream(s *yamux.Session, h wire.Header) (net.Conn, error) {
+	c, err := s.Open()
 	if err != nil {
 		return nil, fmt.Errorf("stream to the guest: %w", err)
 	}
@@ -72,10 +118,10 @@ func readResult(ctx context.Context, c net.Conn) error {
 func (p *pod) add(id string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.containers[id] {
+	if _, exists := p.containers[id]; exists {
 		return fmt.Errorf("container %s: %w", id, errdefs.ErrAlreadyExists)
 	}
-	p.containers[id] = true
+	p.containers[id] = time.Time{}
 	return nil
 }
 

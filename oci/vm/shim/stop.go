@@ -5,6 +5,7 @@ import (
 	"time"
 
 	task "github.com/containerd/containerd/api/runtime/task/v3"
+	"github.com/containerd/log"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/podd-project/podd/oci/vm/wire"
@@ -28,7 +29,9 @@ func (s *Service) Shutdown(_ context.Context, r *task.ShutdownRequest) (*emptypb
 // end ends what there is of the machine. grace is the time that the guest gets to do it itself.
 func (p *pod) end(grace time.Duration) {
 	if p.session != nil && grace > 0 {
-		if c, err := p.open(wire.Header{Kind: wire.Halt}); err == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), grace)
+		defer cancel()
+		if c, err := p.open(ctx, wire.Header{Kind: wire.Halt}); err == nil {
 			defer c.Close()
 		}
 	}
@@ -40,6 +43,14 @@ func (p *pod) end(grace time.Duration) {
 	}
 	if p.jail != nil {
 		p.jail.Close()
+	}
+}
+
+// loseLine ends a machine whose line has ended: nothing can be done with it any more.
+func (p *pod) loseLine() {
+	p.machine.Stop(endGrace)
+	if !p.isEmpty() {
+		log.L.WithField("console", p.machine.Console.Lines(consoleLines)).Warn("the virtual machine has ended")
 	}
 }
 

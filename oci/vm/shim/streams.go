@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"net"
 	"slices"
 	"syscall"
 	"time"
@@ -45,7 +47,7 @@ func (p *pod) connectStreams(ctx context.Context, k processKey, h hostStreams) (
 // connectStream makes a named pipe in the guest and copies between it and the host's.
 func (p *pod) connectStream(ctx context.Context, k processKey, kind wire.Kind, host string) (string, error) {
 	path := p.addPipe(k)
-	c, err := p.open(wire.Header{Kind: kind, Path: path})
+	c, err := p.open(ctx, wire.Header{Kind: kind, Path: path})
 	if err != nil {
 		return "", err
 	}
@@ -53,6 +55,7 @@ func (p *pod) connectStream(ctx context.Context, k processKey, kind wire.Kind, h
 		_ = c.Close()
 		return "", err
 	}
+	p.notePipe(k, path, c)
 	go func() {
 		defer p.dropPipe(k, path)
 		defer c.Close()
@@ -101,15 +104,25 @@ func (p *pod) addPipe(k processKey) string {
 	defer p.mu.Unlock()
 	p.pipeCount++
 	path := fmt.Sprintf("%s/%d", env.PipeDir, p.pipeCount)
-	p.pipes[k] = append(p.pipes[k], path)
+	if p.pipes[k] == nil {
+		p.pipes[k] = map[string]net.Conn{}
+	}
+	p.pipes[k][path] = nil
 	return path
+}
+
+// notePipe keeps the stream of a pipe.
+func (p *pod) notePipe(k processKey, path string, c net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pipes[k][path] = c
 }
 
 // dropPipe forgets a pipe whose copy has ended.
 func (p *pod) dropPipe(k processKey, path string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.pipes[k] = slices.DeleteFunc(p.pipes[k], func(have string) bool { return have == path })
+	delete(p.pipes[k], path)
 	if len(p.pipes[k]) == 0 {
 		delete(p.pipes, k)
 	}
@@ -118,16 +131,37 @@ func (p *pod) dropPipe(k processKey, path string) {
 // releasePipes has the guest give up the pipes of a process that were never opened: it could not be started. Those of
 // a process that has run end by themselves.
 func (p *pod) releasePipes(ctx context.Context, k processKey) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
 	p.mu.Lock()
-	left := slices.Clone(p.pipes[k])
+	left := slices.Collect(maps.Keys(p.pipes[k]))
 	p.mu.Unlock()
 	for _, path := range left {
-		c, err := p.open(wire.Header{Kind: wire.Release, Path: path})
+		c, err := p.open(ctx, wire.Header{Kind: wire.Release, Path: path})
 		if err != nil {
-			return // the machine has ended
+			return // the machine has ended, or does not answer
 		}
 		_ = readResult(ctx, c) // a pipe that remains costs the guest a few bytes
 		_ = c.Close()
+		p.dropPipe(k, path)
+	}
+}
+
+// outputGrace is how long the last output of a process may take to arrive after the process is deleted.
+const outputGrace = 10 * time.Second
+
+// endPipes ends, after outputGrace, what is left of the pipes of a deleted process. The guest has closed them before it
+// answered, if it is honest; another one could have the host keep its streams, each with a window of output.
+func (p *pod) endPipes(k processKey) { time.AfterFunc(outputGrace, func() { p.cutPipes(k) }) }
+
+// cutPipes ends the copies of a process' pipes.
+func (p *pod) cutPipes(k processKey) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.pipes[k] {
+		if c != nil {
+			_ = c.SetDeadline(time.Now())
+		}
 	}
 }
 

@@ -43,7 +43,7 @@ func (s *Service) Start(ctx context.Context, r *task.StartRequest) (*task.StartR
 	_, err := s.call(ctx, func(ctx context.Context, p *pod) error {
 		_, err := p.tasks.Start(ctx, r)
 		if err != nil {
-			p.releasePipes(context.WithoutCancel(ctx), processKey{r.GetID(), r.GetExecID()})
+			p.releasePipes(ctx, processKey{r.GetID(), r.GetExecID()})
 		}
 		response = &task.StartResponse{Pid: p.pid()}
 		return err
@@ -69,7 +69,7 @@ func (s *Service) Exec(ctx context.Context, r *task.ExecProcessRequest) (*emptyp
 			_, err = p.tasks.Exec(ctx, q)
 		}
 		if err != nil {
-			p.releasePipes(context.WithoutCancel(ctx), k)
+			p.releasePipes(ctx, k)
 		}
 		return err
 	})
@@ -142,6 +142,7 @@ func (s *Service) Delete(ctx context.Context, r *task.DeleteRequest) (*task.Dele
 			out.ExitStatus, out.ExitedAt = in.GetExitStatus(), in.GetExitedAt()
 		}
 	}
+	p.endPipes(processKey{r.GetID(), r.GetExecID()})
 	if r.GetExecID() == "" {
 		if err := p.remove(r.GetID()); err != nil {
 			return nil, errgrpc.ToGRPC(err)

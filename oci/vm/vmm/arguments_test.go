@@ -16,7 +16,7 @@ func testConfig() Config {
 func TestUMLArguments(t *testing.T) {
 	got := umlArguments(testConfig())
 	for _, want := range []string{
-		"mem=300M", "initrd=/initrd", "ssl0=fd:3", "PODD_SHARE=hostfs:/shared",
+		"mem=300M", "initrd=/initrd", "ssl0=fd:3", "PODD_SHARE=hostfs:", "hostfs=/shared",
 		"vec0:transport=tap,ifname=tap0,mac=02:00:00:00:00:01", "vec1:transport=tap,ifname=tap1,mac=02:00:00:00:00:02",
 	} {
 		if !slices.Contains(got, want) {
@@ -50,8 +50,9 @@ func TestVirtiofsd(t *testing.T) {
 		"/usr/libexec/virtiofsd":  "--shared-dir=/shared",
 		"/usr/lib/qemu/virtiofsd": "source=/shared,cache=auto,sandbox=chroot,announce_submounts,xattr",
 	} {
-		got := virtiofsd(func(f string) bool { return f == file }, "/shared")
-		if got[0] != file || !slices.Contains(got, want) || !slices.Contains(got, "--fd=3") {
+		got := virtiofsd(func(f string) bool { return f == file }, "/shared", 100)
+		if got[0] != file || !slices.Contains(got, want) || !slices.Contains(got, "--fd=3") ||
+			!slices.Contains(got, "--rlimit-nofile=100") {
 			t.Errorf("virtiofsd = %q, want %s with %s", got, file, want)
 		}
 	}

@@ -1,6 +1,7 @@
 package vmm
 
 import (
+	"bytes"
 	"strings"
 	"sync"
 )
@@ -10,10 +11,23 @@ const tailSize = 16 << 10
 
 // Tail keeps the end of what is written to it. It is safe for concurrent use and never fails, so that a guest that
 // prints without end costs no memory and is not stopped.
+//
+// A guest whose kernel panics may hang instead of ending: User-Mode Linux is process 1 of its PID namespace, and so
+// does not die of its own abort. The console says so.
 type Tail struct {
+	// panicked is closed when the kernel has said that it panics.
+	panicked chan struct{}
+
 	mu   sync.Mutex
 	kept []byte
+	said bool
 }
+
+// panicText is what Linux prints, whatever its log level is.
+const panicText = "Kernel panic - not syncing"
+
+// NewTail returns an empty one.
+func NewTail() *Tail { return &Tail{panicked: make(chan struct{})} }
 
 // Write keeps b.
 func (t *Tail) Write(b []byte) (int, error) {
@@ -22,6 +36,12 @@ func (t *Tail) Write(b []byte) (int, error) {
 	t.kept = append(t.kept, b[max(0, len(b)-tailSize):]...)
 	if extra := len(t.kept) - tailSize; extra > 0 {
 		t.kept = append(t.kept[:0], t.kept[extra:]...)
+	}
+	// The text may come in parts.
+	recent := t.kept[max(0, len(t.kept)-len(b)-len(panicText)):]
+	if !t.said && bytes.Contains(recent, []byte(panicText)) {
+		t.said = true
+		close(t.panicked)
 	}
 	return len(b), nil
 }

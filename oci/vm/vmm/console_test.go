@@ -6,7 +6,7 @@ import (
 )
 
 func TestTail(t *testing.T) {
-	var tail Tail
+	tail := NewTail()
 	for range 1000 {
 		_, _ = tail.Write([]byte(strings.Repeat("x", 100) + "\n"))
 	}
@@ -20,5 +20,29 @@ func TestTail(t *testing.T) {
 	_, _ = tail.Write(make([]byte, 3*tailSize))
 	if len(tail.kept) != tailSize {
 		t.Errorf("%d bytes are kept after a long line, want %d", len(tail.kept), tailSize)
+	}
+}
+
+// TestPanic: a panic of the guest's kernel is noticed, also if its text comes in parts; nothing else is.
+func TestPanic(t *testing.T) {
+	tail := NewTail()
+	panicked := func() bool {
+		select {
+		case <-tail.panicked:
+			return true
+		default:
+			return false
+		}
+	}
+	for _, c := range []struct {
+		text string
+		want bool
+	}{
+		{"panic=-1\nnot syncing\n", false}, {strings.Repeat("x", 2*tailSize), false}, {"[ 1.0] Kernel panic - ", false},
+		{"not syncing: sysrq", true}, {panicText, true},
+	} {
+		if _, err := tail.Write([]byte(c.text)); err != nil || panicked() != c.want {
+			t.Errorf("after %.40q, %v: panicked = %v, want %v", c.text, err, panicked(), c.want)
+		}
 	}
 }

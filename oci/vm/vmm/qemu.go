@@ -8,11 +8,85 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/podd-project/podd/oci/vm/guest/env"
 )
 
 // nobody runs QEMU: what it needs it gets as a descriptor, or all may read it.
 const nobody = 65534
+
+// qemuProgram is QEMU, in the jail and on the host.
+const qemuProgram = "/usr/bin/qemu-system-x86_64"
+
+// CheckPrograms returns which of the programs that driver QEMU needs are missing on this machine.
+func CheckPrograms() error {
+	if _, err := os.Stat(qemuProgram); err != nil {
+		return fmt.Errorf("no QEMU: %w; install package qemu-system-x86", err)
+	}
+	if program := virtiofsd(exists, "", 0)[0]; !exists(program) {
+		return fmt.Errorf("no virtiofsd: neither %s nor %s exists; install package virtiofsd, or QEMU 7", virtiofsdRust,
+			virtiofsdC)
+	}
+	return nil
+}
+
+// CheckKVM returns why QEMU could not use KVM on this machine.
+func CheckKVM() error {
+	f, err := os.OpenFile(kvmDevice, os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("no KVM: %w; enable the processor's virtualization, or set accelerator = \"tcg\", which emulates it",
+			err)
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return err
+	}
+	_, err = deviceGroups(st.Mode, st.Gid)
+	return err
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// kvmDevice is the device of the processor's virtualization, in the jail and on the host.
+const kvmDevice = "/dev/kvm"
+
+// qemuUser is the user nobody, in the group of the device of KVM if it needs to be: distributions let the group kvm use
+// it.
+func qemuUser(s Starter, kvm bool) (*syscall.Credential, error) {
+	user := &syscall.Credential{Uid: nobody, Gid: nobody}
+	if !kvm {
+		return user, nil
+	}
+	err := s.Do(func() error {
+		var st unix.Stat_t
+		if err := unix.Stat(kvmDevice, &st); err != nil {
+			return fmt.Errorf("%s: %w", kvmDevice, err)
+		}
+		groups, err := deviceGroups(st.Mode, st.Gid)
+		user.Groups = groups
+		return err
+	})
+	return user, err
+}
+
+// deviceGroups returns the groups that a user needs, who is neither its owner nor in its group, to read and write a
+// device of that mode and group.
+func deviceGroups(mode, group uint32) ([]uint32, error) {
+	const others, members = 0o006, 0o060
+	switch {
+	case mode&others == others:
+		return nil, nil
+	case mode&members == members && group != 0:
+		return []uint32{group}, nil
+	}
+	return nil, fmt.Errorf("mode %#o and group %d of %s do not let QEMU use it, which is not root: give it the group kvm "+
+		"and mode 0660", mode&0o777, group, kvmDevice)
+}
 
 // firstFile is the descriptor of the first of exec.Cmd.ExtraFiles.
 const firstFile = 3
@@ -33,7 +107,7 @@ func (p *passed) close() {
 
 // startQEMU starts virtiofsd for the shared directory, and QEMU, without privileges.
 func startQEMU(s Starter, c Config) (_ *Machine, err error) {
-	m := &Machine{Console: &Tail{}}
+	m := &Machine{Console: NewTail()}
 	var files passed
 	defer files.close()
 	defer func() {
@@ -41,6 +115,10 @@ func startQEMU(s Starter, c Config) (_ *Machine, err error) {
 			m.killHelpers()
 		}
 	}()
+	user, err := qemuUser(s, c.KVM)
+	if err != nil {
+		return nil, err
+	}
 	share, err := startVirtiofsd(s, c, m)
 	if err != nil {
 		return nil, fmt.Errorf("start virtiofsd: %w", err)
@@ -54,13 +132,13 @@ func startQEMU(s Starter, c Config) (_ *Machine, err error) {
 	for _, n := range c.NICs {
 		f.taps = append(f.taps, files.add(n.File))
 	}
-	m.monitor = exec.Command("/usr/bin/qemu-system-x86_64", qemuArguments(c, f)...)
+	m.monitor = exec.Command(qemuProgram, qemuArguments(c, f)...)
 	m.monitor.Env = []string{"PATH=/usr/bin"}
 	m.monitor.ExtraFiles = files.files
 	m.monitor.Stdout, m.monitor.Stderr = m.Console, m.Console
 	m.monitor.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL, Setsid: true,
-		Credential: &syscall.Credential{Uid: nobody, Gid: nobody},
+		Credential: user,
 	}
 	if err := m.run(s); err != nil {
 		return nil, errors.Join(err, line.Close())

@@ -25,7 +25,7 @@ func startUML(s Starter, c Config) (*Machine, error) {
 	if err := syscall.SetNonblock(int(theirs.Fd()), false); err != nil {
 		return nil, err
 	}
-	m := &Machine{Line: line, Paced: true, Console: &Tail{}}
+	m := &Machine{Line: line, Paced: true, Console: NewTail()}
 	m.monitor = exec.Command(c.Kernel, umlArguments(c)...)
 	m.monitor.Env = []string{"PATH=/usr/bin", "HOME=" + c.Temp, "TMPDIR=" + c.MemoryDir}
 	m.monitor.ExtraFiles = append(m.monitor.ExtraFiles, theirs)
@@ -46,7 +46,9 @@ func umlArguments(c Config) []string {
 		// One console, for output; one serial line.
 		"con=null", "con0=null,fd:1", "ssl=null", fmt.Sprintf("ssl0=fd:%d", umlLine),
 		"panic=-1", "quiet", "cgroup_no_v1=all", "audit=0",
-		env.Port + "=/dev/ttyS0", env.Share + "=hostfs:" + c.Shared,
+		// No mount in the guest shows anything above the shared directory.
+		"hostfs=" + c.Shared,
+		env.Port + "=/dev/ttyS0", env.Share + "=hostfs:",
 	}
 	for i, n := range c.NICs {
 		args = append(args, fmt.Sprintf("vec%d:transport=tap,ifname=%s,mac=%s", i, n.Tap, n.MAC))

@@ -2,26 +2,49 @@ package vmm
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// The programs that serve a directory by virtiofs: that of Debian 13, and that of QEMU 7.
+const (
+	virtiofsdRust = "/usr/libexec/virtiofsd"
+	virtiofsdC    = "/usr/lib/qemu/virtiofsd"
 )
 
 // virtiofsd returns the program that serves a directory to QEMU and its arguments: the one written in Rust, of Debian
-// 13, or that of QEMU 7. stat reports whether a file exists where it will run.
-func virtiofsd(exists func(string) bool, shared string) []string {
-	const inRust, inC = "/usr/libexec/virtiofsd", "/usr/lib/qemu/virtiofsd"
-	if exists(inRust) {
+// 13, or that of QEMU 7. exists reports whether a file exists where it will run, files is how many it may open.
+func virtiofsd(exists func(string) bool, shared string, files uint64) []string {
+	limit := fmt.Sprintf("--rlimit-nofile=%d", files)
+	if exists(virtiofsdRust) {
 		return []string{
-			inRust, "--fd=3", "--shared-dir=" + shared, "--cache=auto", "--sandbox=chroot", "--announce-submounts", "--xattr",
+			virtiofsdRust, limit, "--fd=3", "--shared-dir=" + shared, "--cache=auto", "--sandbox=chroot",
+			"--announce-submounts", "--xattr",
 		}
 	}
 	return []string{
-		inC, "--fd=3", "-f", "-o", "source=" + shared + ",cache=auto,sandbox=chroot,announce_submounts,xattr",
+		virtiofsdC, limit, "--fd=3", "-f", "-o", "source=" + shared + ",cache=auto,sandbox=chroot,announce_submounts,xattr",
 	}
+}
+
+// fileLimit is how many files virtiofsd may have open: one for each file that the guest's kernel knows. By default it
+// raises its limit to a million, so that one guest could use up those of the host.
+const fileLimit = 64 << 10
+
+// maxFiles is fileLimit, or less if virtiofsd cannot have as many: it has no privilege to raise the hard limit.
+func maxFiles() (uint64, error) {
+	var r unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
+		return 0, fmt.Errorf("limit of open files: %w", err)
+	}
+	return min(fileLimit, r.Max), nil
 }
 
 // startVirtiofsd starts it as a helper of the machine, and returns a connection for QEMU.
@@ -37,8 +60,9 @@ func startVirtiofsd(s Starter, c Config, m *Machine) (*os.File, error) {
 		if conn, err = net.Dial("unix", path); err != nil {
 			return err
 		}
-		args = virtiofsd(func(file string) bool { _, err := os.Stat(file); return err == nil }, c.Shared)
-		return nil
+		files, err := maxFiles()
+		args = virtiofsd(exists, c.Shared, files)
+		return err
 	})
 	if listener != nil {
 		defer listener.Close()
@@ -54,15 +78,13 @@ func startVirtiofsd(s Starter, c Config, m *Machine) (*os.File, error) {
 	defer passedOn.Close()
 	cmd := exec.Command(args[0], slices.Clone(args[1:])...)
 	cmd.ExtraFiles = []*os.File{passedOn}
-	cmd.Stdout, cmd.Stderr = m.Console, m.Console
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true}
-	if err := s.Start(cmd); err != nil {
+	if err := m.startHelper(s, cmd); err != nil {
 		return nil, err
 	}
-	m.helpers = append(m.helpers, cmd)
-	unix, ok := conn.(*net.UnixConn)
+	socket, ok := conn.(*net.UnixConn)
 	if !ok {
 		return nil, errors.New("not a unix socket")
 	}
-	return unix.File()
+	return socket.File()
 }

@@ -63,8 +63,32 @@ type Machine struct {
 	Console *Tail
 
 	monitor *exec.Cmd
-	helpers []*exec.Cmd
+	helpers []*helper
 	ended   chan struct{}
+}
+
+// helper is a program beside the monitor, without which the guest cannot go on. ended is closed when it has ended.
+type helper struct {
+	cmd   *exec.Cmd
+	ended chan struct{}
+}
+
+// helperDelay is how long the output of a helper that has ended is waited for.
+const helperDelay = time.Second
+
+// startHelper starts a helper.
+func (m *Machine) startHelper(s Starter, cmd *exec.Cmd) error {
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = m.Console, m.Console, helperDelay
+	if err := s.Start(cmd); err != nil {
+		return err
+	}
+	h := &helper{cmd: cmd, ended: make(chan struct{})}
+	m.helpers = append(m.helpers, h)
+	go func() {
+		defer close(h.ended)
+		_ = cmd.Wait()
+	}()
+	return nil
 }
 
 // Start starts a machine with a driver. It does not wait for the guest.
@@ -78,12 +102,29 @@ func Start(s Starter, driver string, c Config) (*Machine, error) {
 	return nil, fmt.Errorf("driver %q: want %s or %s", driver, UML, QEMU)
 }
 
-// run starts the monitor, and ends its helpers after it.
+// panicGrace is how long a kernel that panics may take to say why.
+const panicGrace = 200 * time.Millisecond
+
+// run starts the monitor. It ends with the guest's kernel and any of its helpers, and they with it: a guest that hangs,
+// or whose files are gone, would look as if it ran.
 func (m *Machine) run(s Starter) error {
 	m.ended = make(chan struct{})
 	if err := s.Start(m.monitor); err != nil {
 		return fmt.Errorf("start %s: %w", m.monitor.Path, err)
 	}
+	for _, h := range m.helpers {
+		go func() {
+			<-h.ended
+			_ = m.monitor.Process.Kill()
+		}()
+	}
+	go func() {
+		select {
+		case <-m.Console.panicked:
+			m.Stop(panicGrace)
+		case <-m.ended:
+		}
+	}()
 	go func() {
 		defer close(m.ended)
 		_ = m.monitor.Wait()
@@ -96,8 +137,8 @@ func (m *Machine) run(s Starter) error {
 // killHelpers kills the programs beside the monitor.
 func (m *Machine) killHelpers() {
 	for _, h := range m.helpers {
-		_ = h.Process.Kill()
-		_ = h.Wait()
+		_ = h.cmd.Process.Kill()
+		<-h.ended
 	}
 }
 

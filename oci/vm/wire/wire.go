@@ -137,10 +137,14 @@ func config(log io.Writer) *yamux.Config {
 // 256 KiB. The guest opens one at a time.
 const hostBacklog = 16
 
+// closeTimeout is how long the host keeps a stream that it has closed and the guest has not, with what has arrived.
+const closeTimeout = 5 * time.Second
+
 // Host returns the host's side of the session.
 func Host(line io.ReadWriteCloser, log io.Writer) (*yamux.Session, error) {
 	c := config(log)
 	c.AcceptBacklog = hostBacklog
+	c.StreamCloseTimeout = closeTimeout
 	return yamux.Client(&guard{ReadWriteCloser: line}, c)
 }
 

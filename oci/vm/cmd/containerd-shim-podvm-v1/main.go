@@ -55,14 +55,21 @@ type podvm struct{ shim.Shim }
 // Name is the name of the runtime in containerd's configuration.
 func (podvm) Name() string { return name }
 
-// Info describes the runtime.
-func (podvm) Info(context.Context, io.Reader) (*types.RuntimeInfo, error) {
+// optionsLimit is the size of the largest options of a handler, in bytes.
+const optionsLimit = 1 << 20
+
+// Info describes the runtime, and says whether it can run pods with the options that r has.
+func (podvm) Info(_ context.Context, r io.Reader) (*types.RuntimeInfo, error) {
+	options, err := io.ReadAll(io.LimitReader(r, optionsLimit))
+	if err != nil {
+		return nil, err
+	}
 	f, err := json.Marshal(service.Features())
 	if err != nil {
 		return nil, err
 	}
 	return &types.RuntimeInfo{
-		Name: name, Version: &types.RuntimeVersion{Version: "1"},
+		Name: name, Version: &types.RuntimeVersion{Version: "1"}, Annotations: service.Describe(options),
 		Features: &anypb.Any{TypeUrl: "types.containerd.io/opencontainers/runtime-spec/1/features/Features", Value: f},
 	}, nil
 }

@@ -1,0 +1,109 @@
+package shim
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/podd-project/podd/oci/vm/wire"
+)
+
+// TestOpenHasDeadline: a guest that reads nothing holds no caller longer than its deadline, and the host keeps one
+// stream that is being opened.
+func TestOpenHasDeadline(t *testing.T) {
+	line, far := net.Pipe()
+	defer far.Close()
+	session, err := wire.Host(line, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	p := newPod("p")
+	p.session = session
+	for range 5 * heldStreams {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		defer cancel()
+		if _, err := p.open(ctx, wire.Header{Kind: wire.Halt}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("open = %v, want that the deadline is exceeded", err)
+		}
+	}
+	if n := session.NumStreams(); n > 1 {
+		t.Errorf("the host holds %d streams, want at most 1", n)
+	}
+}
+
+// TestKillsArePublishedInTurn: of the out-of-memory kills that a guest reports, one a second of each container counts.
+func TestKillsArePublishedInTurn(t *testing.T) {
+	p := newPod("p")
+	for _, id := range []string{"a", "b"} {
+		if err := p.add(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin := time.Now()
+	for _, c := range []struct {
+		id    string
+		after time.Duration
+		want  bool
+	}{
+		{"a", 0, true}, {"a", 0, false}, {"b", 0, true}, {"a", oomPause - 1, false}, {"a", oomPause, true},
+		{"a", oomPause + 1, false}, {"unknown", oomPause, false},
+	} {
+		if got := p.noteKill(c.id, begin.Add(c.after)); got != c.want {
+			t.Errorf("kill in %s after %s is published = %v, want %v", c.id, c.after, got, c.want)
+		}
+	}
+}
+
+// TestPipesOfDeletedProcessesEnd: a guest that keeps the output of a deleted process open does not have the host keep
+// the stream with what arrived.
+func TestPipesOfDeletedProcessesEnd(t *testing.T) {
+	t.Parallel()
+	host, guest := sessions(t)
+	p := newPod("p")
+	p.session = host
+	k := processKey{"c", "e"}
+	for range heldStreams {
+		path := p.addPipe(k)
+		c, err := p.open(t.Context(), wire.Header{Kind: wire.Output, Path: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.notePipe(k, path, c)
+		go func() {
+			defer p.dropPipe(k, path)
+			defer c.Close()
+			_, _ = io.Copy(io.Discard, c)
+		}()
+		far, err := guest.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _, _ = io.Copy(far, neverEnding{}) }()
+	}
+	if n := host.NumStreams(); n != heldStreams {
+		t.Fatalf("the host has %d streams, want %d", n, heldStreams)
+	}
+	p.cutPipes(k)
+	for end := time.Now().Add(20 * time.Second); host.NumStreams() > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the host holds %d streams of a process that is deleted", host.NumStreams())
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.pipes) > 0 {
+		t.Errorf("pipes = %v of a process that is deleted, want none", p.pipes)
+	}
+}
+
+// neverEnding is output without end, not too fast for the machine that tests.
+type neverEnding struct{}
+
+func (neverEnding) Read(b []byte) (int, error) {
+	time.Sleep(10 * time.Millisecond)
+	return min(len(b), 1<<10), nil
+}

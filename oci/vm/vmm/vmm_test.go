@@ -1,0 +1,85 @@
+package vmm
+
+import (
+	"net"
+	"os/exec"
+	"slices"
+	"testing"
+	"time"
+)
+
+// host starts programs as they are.
+type host struct{}
+
+func (host) Start(cmd *exec.Cmd) error { return cmd.Start() }
+func (host) Do(f func() error) error   { return f() }
+
+// startMachine starts a monitor and a helper that do nothing.
+func startMachine(t *testing.T) *Machine {
+	t.Helper()
+	line, far := net.Pipe()
+	t.Cleanup(func() { _ = far.Close() })
+	m := &Machine{Line: line, Console: NewTail(), monitor: exec.Command("sleep", "1000")}
+	if err := m.startHelper(host{}, exec.Command("sleep", "1000")); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.run(host{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Stop(0) })
+	return m
+}
+
+// TestMachineEndsAsAWhole: when the monitor or a helper is killed, the other one is, too.
+func TestMachineEndsAsAWhole(t *testing.T) {
+	for name, victim := range map[string]func(*Machine) *exec.Cmd{
+		"monitor": func(m *Machine) *exec.Cmd { return m.monitor },
+		"helper":  func(m *Machine) *exec.Cmd { return m.helpers[0].cmd },
+	} {
+		m := startMachine(t)
+		if err := victim(m).Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-m.Ended():
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s killed: the machine has not ended", name)
+		}
+		for _, cmd := range []*exec.Cmd{m.monitor, m.helpers[0].cmd} {
+			if cmd.ProcessState == nil {
+				t.Errorf("%s killed: %v has not ended", name, cmd.Args)
+			}
+		}
+	}
+}
+
+// TestMachineEndsWithItsKernel: a guest whose kernel panics ends, even if its monitor hangs.
+func TestMachineEndsWithItsKernel(t *testing.T) {
+	m := startMachine(t)
+	if _, err := m.Console.Write([]byte(panicText)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-m.Ended():
+	case <-time.After(10 * time.Second):
+		t.Fatal("the machine has not ended after a panic of its kernel")
+	}
+}
+
+// TestDeviceGroups: QEMU, which is not root, gets the group of /dev/kvm if that may use it.
+func TestDeviceGroups(t *testing.T) {
+	const group = 106
+	for mode, want := range map[uint32][]uint32{0o666: nil, 0o660: {group}} {
+		if got, err := deviceGroups(mode, group); err != nil || !slices.Equal(got, want) {
+			t.Errorf("deviceGroups of mode %#o = %v, %v, want %v", mode, got, err, want)
+		}
+	}
+	for _, mode := range []uint32{0o600, 0o640} {
+		if got, err := deviceGroups(mode, group); err == nil {
+			t.Errorf("deviceGroups of mode %#o = %v, want an error", mode, got)
+		}
+	}
+	if got, err := deviceGroups(0o660, 0); err == nil {
+		t.Errorf("deviceGroups of a device of the group root = %v, want an error", got)
+	}
+}
