@@ -1,0 +1,130 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// TestVMMany starts pods in virtual machines at once, runs a command in each, and removes them at once. Each answers for
+// itself, and nothing is left. It logs times and memory.
+func TestVMMany(t *testing.T) {
+	t.Parallel()
+	k := start(t)
+	k.have(busybox)
+	pods := make([]vmOfMany, soak(3, 20))
+	began := time.Now()
+	atOnce(pods, func(p *vmOfMany) error { return p.start(k) })
+	up := time.Since(began)
+	for i, p := range pods {
+		k.ok(fmt.Sprintf("start pod %d", i), p.err)
+	}
+	memory := k.machineMemory()
+	for i, p := range pods {
+		if got, want := k.exec(p.ctr, "hostname"), p.cfg.Hostname+"\n"; got != want {
+			t.Errorf("host name in pod %d = %q, want %q", i, got, want)
+		}
+	}
+	began = time.Now()
+	atOnce(pods, func(p *vmOfMany) error { return p.remove(k) })
+	for i, p := range pods {
+		k.ok(fmt.Sprintf("remove pod %d", i), p.err)
+	}
+	t.Logf("%d pods: up in %.1fs, %d MiB of memory for each, removed in %.1fs", len(pods), up.Seconds(),
+		memory>>20/len(pods), time.Since(began).Seconds())
+	if left := k.machineMemory(); left > 0 {
+		t.Errorf("processes of machines use %d bytes after all pods are removed, want none", left)
+	}
+	if left := k.pods(nil); len(left) > 0 {
+		t.Errorf("pods = %v, want none", left)
+	}
+}
+
+// vmOfMany is one of the pods, with the error of what was last done to it.
+type vmOfMany struct {
+	cfg      *cri.PodSandboxConfig
+	pod, ctr string
+	err      error
+}
+
+// atOnce does f to all pods at the same time.
+func atOnce(pods []vmOfMany, f func(*vmOfMany) error) {
+	var all sync.WaitGroup
+	for i := range pods {
+		all.Go(func() { pods[i].err = f(&pods[i]) })
+	}
+	all.Wait()
+}
+
+// start starts the pod with one container.
+func (p *vmOfMany) start(k *kubelet) error {
+	p.cfg = k.podConfig()
+	if err := os.MkdirAll(p.cfg.LogDirectory, 0o755); err != nil {
+		return err
+	}
+	r, err := k.Runtime.RunPodSandbox(k.ctx(), &cri.RunPodSandboxRequest{Config: p.cfg, RuntimeHandler: vmHandler()})
+	if err != nil {
+		return err
+	}
+	p.pod = r.PodSandboxId
+	if p.ctr, err = k.tryCreate(p.pod, k.containerConfig([]string{"sleep", "10000"}), p.cfg); err != nil {
+		return err
+	}
+	_, err = k.Runtime.StartContainer(k.ctx(), &cri.StartContainerRequest{ContainerId: p.ctr})
+	return err
+}
+
+func (p *vmOfMany) remove(k *kubelet) error {
+	if _, err := k.Runtime.StopPodSandbox(k.ctx(), &cri.StopPodSandboxRequest{PodSandboxId: p.pod}); err != nil {
+		return err
+	}
+	_, err := k.Runtime.RemovePodSandbox(k.ctx(), &cri.RemovePodSandboxRequest{PodSandboxId: p.pod})
+	return err
+}
+
+// machineMemory is what the shims of the daemon's pods and their descendants use, in bytes: their proportional set
+// sizes (proc_pid_smaps(5)).
+func (k *kubelet) machineMemory() (sum int) {
+	k.Helper()
+	parents := map[int]int{}
+	shims := map[int]bool{}
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	k.ok("list processes", err)
+	for _, file := range stats {
+		data, _ := os.ReadFile(file) // empty if it has just ended
+		var pid, parent int
+		var comm, state string
+		if _, err := fmt.Sscan(string(data), &pid, &comm, &state, &parent); err != nil || state == "Z" {
+			continue
+		}
+		parents[pid] = parent
+		cwd, _ := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
+		shims[pid] = comm == "(containerd-shim)" && strings.HasPrefix(cwd, k.Path("run")+"/")
+	}
+	for pid := range parents {
+		for at := pid; at > 1; at = parents[at] {
+			if shims[at] {
+				sum += proportionalSize(pid)
+				break
+			}
+		}
+	}
+	return sum
+}
+
+// proportionalSize is that of one process, in bytes; 0 if it has ended.
+func proportionalSize(pid int) (n int) {
+	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	for line := range strings.Lines(string(data)) {
+		if _, err := fmt.Sscanf(line, "Pss: %d kB", &n); err == nil {
+			return n << 10
+		}
+	}
+	return 0
+}
