@@ -39,8 +39,8 @@ func TestDestroy(t *testing.T) {
 	must(t, dirs.Destroy(ctx)) // again
 }
 
-// TestDestroyPartlyEntered destroys cgroups that a process has entered in one hierarchy of v1 only, as the runtime of an
-// interrupted creation has.
+// TestDestroyPartlyEntered destroys cgroups that a process has entered in one hierarchy of v1 only, as the runtime of
+// an interrupted creation has.
 func TestDestroyPartlyEntered(t *testing.T) {
 	tree, err := Find()
 	must(t, err)

@@ -30,8 +30,8 @@ func (d Dirs) Remove() error {
 	})
 }
 
-// Destroy kills every process in the cgroups and removes them. Cgroups that do not exist are no error. The runtime of an
-// interrupted creation may still be entering them, one hierarchy after the other: it is killed in whichever it is.
+// Destroy kills every process in the cgroups and removes them. Cgroups that do not exist are no error. The runtime of
+// an interrupted creation may still be entering them, one hierarchy after the other: it is killed in whichever it is.
 func (d Dirs) Destroy(ctx context.Context) error {
 	if err := d.Kill(ctx); err != nil {
 		return err

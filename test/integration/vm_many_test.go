@@ -12,8 +12,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// TestVMMany starts pods in virtual machines at once, runs a command in each, and removes them at once. Each answers for
-// itself, and nothing is left. It logs times and memory.
+// TestVMMany starts pods in virtual machines at once, runs a command in each, and removes them at once. Each answers
+// for itself, and nothing is left. It logs times and memory.
 func TestVMMany(t *testing.T) {
 	t.Parallel()
 	k := start(t)

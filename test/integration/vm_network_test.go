@@ -36,7 +36,8 @@ func TestVMNetworks(t *testing.T) {
 	for _, name := range []string{"eth0", "net1"} {
 		here, there := k.addresses(vm.web, name), k.addresses(other.web, name)
 		if len(here) != len(there) || len(here) == 0 {
-			t.Fatalf("addresses of %s = %v in the virtual machine, %v in the other pod: want as many\n%s", name, here, there, links)
+			t.Fatalf("%s = %v in the virtual machine, %v in the other pod: want as many addresses\n%s", name, here, there,
+				links)
 		}
 		for i := range here {
 			k.exec(vm.web, "ping -c 1 -W 10 "+there[i])
@@ -52,7 +53,8 @@ func TestVMNetworks(t *testing.T) {
 		return
 	}
 	six := status.GetAdditionalIps()[0].GetIp()
-	if routes := k.exec(vm.web, "ip -6 route"); !strings.Contains(routes, " dev eth0") || !strings.Contains(routes, " dev net1") {
+	routes := k.exec(vm.web, "ip -6 route")
+	if !strings.Contains(routes, " dev eth0") || !strings.Contains(routes, " dev net1") {
 		t.Errorf("IPv6 routes = %s, want those of both interfaces", routes)
 	}
 	k.exec(vm.web, fmt.Sprintf("httpd -p [%s]:8080 -h /tmp", six))

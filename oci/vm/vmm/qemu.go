@@ -35,8 +35,7 @@ func CheckPrograms() error {
 func CheckKVM() error {
 	f, err := os.OpenFile(kvmDevice, os.O_RDWR, 0)
 	if err != nil {
-		return fmt.Errorf("no KVM: %w; enable the processor's virtualization, or set accelerator = \"tcg\", which emulates it",
-			err)
+		return fmt.Errorf("no KVM: %w; enable the processor's virtualization, or emulate it: accelerator = \"tcg\"", err)
 	}
 	defer f.Close()
 	var st unix.Stat_t
