@@ -142,8 +142,14 @@ type pkg struct {
 // modules are the directories of the modules that hold code of the product.
 var modules = []string{".", "oci/vm"}
 
-// packages lists the packages of the modules.
-func packages(t *testing.T) (list []pkg) {
+// packages lists the packages of the modules, without those that have only tests.
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	return slices.DeleteFunc(directories(t), func(p pkg) bool { return len(p.GoFiles) == 0 })
+}
+
+// directories lists all packages of the modules.
+func directories(t *testing.T) (list []pkg) {
 	t.Helper()
 	for _, dir := range modules {
 		list = append(list, packagesOf(t, dir)...)
@@ -169,9 +175,7 @@ func packagesOf(t *testing.T, dir string) (list []pkg) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		if len(p.GoFiles) > 0 {
-			list = append(list, p)
-		}
+		list = append(list, p)
 	}
 }
 

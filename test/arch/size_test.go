@@ -152,7 +152,7 @@ func TestTheTopLevelIsAsPlanned(t *testing.T) {
 // TestSize prints the figures; run it with -v.
 func TestSize(t *testing.T) {
 	code, tests := 0, 0
-	for _, p := range packages(t) {
+	for _, p := range directories(t) {
 		goFiles, err := filepath.Glob(filepath.Join(p.Dir, "*.go"))
 		if err != nil {
 			t.Fatal(err)
