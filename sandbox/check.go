@@ -184,7 +184,7 @@ func (j *janitor) checkContainer(ctx context.Context, c *Container, found []reso
 
 // checkProcess queries the runtime for a process that should run.
 func (j *janitor) checkProcess(ctx context.Context, p *Pod, id string) []Finding {
-	rt, err := j.e.handlers.of(p)
+	rt, err := j.e.handlers.Of(p.Pod)
 	if err != nil {
 		return []Finding{{Problem: FindingUnknown, What: "process", ID: id, Detail: err.Error()}}
 	}

@@ -72,9 +72,9 @@ func TestContainerOfAHandlerThatIsNotConfiguredAnyMoreIsWatchedAndRemoved(t *tes
 	kill(e, h)
 
 	e, h = makeEngine(t, m, "boot-1")
-	delete(e.handlers.runtimes, "other")
+	delete(e.handlers.Runtimes, "other")
 	made := 0
-	e.handlers.newRetired = func(handler string) Runtime {
+	e.handlers.NewRetired = func(handler string) Runtime {
 		if made++; handler != "other" {
 			t.Errorf("asked for handler %q", handler)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/podd-project/podd/cmd/config"
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/sandbox/defaults"
+	"github.com/podd-project/podd/sandbox/handler"
 	"github.com/podd-project/podd/sandbox/namespaces"
 )
 
@@ -25,14 +26,7 @@ type Config struct {
 	PauseRootfs string `toml:"-"`
 	// SystemdCgroup is true for the systemd cgroup driver, false for cgroupfs.
 	SystemdCgroup bool `toml:"-"`
-	// Handlers configures the handlers that differ from the zero HandlerConfig.
-	Handlers map[string]HandlerConfig `toml:"-"`
-	// DefaultHandler is the runtime handler of pods that request none.
-	DefaultHandler string `toml:"default_handler" comment:"Runtime handler of pods without a RuntimeClass."`
-	// HostAccessHandler is the handler of pods that request none and need the node's kernel.
-	HostAccessHandler string `toml:"host_access_handler" comment:"Runtime handler of pods without a RuntimeClass that are privileged or use a namespace of the node, if default_handler has a kernel of its own (gVisor, a VM). Empty: such pods are refused."`
-	// AnnotationHandlers are the handlers of pods that request none and have one of these annotations.
-	AnnotationHandlers map[string]string `toml:"annotation_handlers" comment:"Runtime handlers of pods without a RuntimeClass, by the name of an annotation that the pod sets to \"true\". Used with other runtimes: io.kubernetes.cri.untrusted-workload, runtime.frakti.alpha.kubernetes.io/OSContainer and runtime.frakti.alpha.kubernetes.io/Unikernel."`
+	handler.Settings
 	// SeccompRoot is the directory of relative Localhost seccomp profiles.
 	SeccompRoot string `toml:"seccomp_profile_root" comment:"Directory of Localhost seccomp profiles with a relative path."`
 	// CDIDirs are the directories of Container Device Interface specifications.
@@ -63,7 +57,7 @@ type Config struct {
 // DefaultConfig returns the values for everything that has a sensible one.
 func DefaultConfig() Config {
 	return Config{
-		DefaultHandler:         "runc",
+		Settings:               handler.Settings{DefaultHandler: "runc"},
 		SeccompRoot:            "/var/lib/kubelet/seccomp",
 		CDIDirs:                []string{"/etc/cdi", "/var/run/cdi"},
 		CreateMissingHostPaths: true,

@@ -30,7 +30,7 @@ func (e *Engine) CreateContainer(ctx context.Context, podID string, config *cri.
 	if err != nil {
 		return "", err
 	}
-	if err := e.handlers.checkPrivileged(p, config); err != nil {
+	if err := e.handlers.CheckPrivileged(p.Pod, config); err != nil {
 		return "", err
 	}
 	c, err := e.startContainerCreation(ctx, p, config)
@@ -171,7 +171,7 @@ type containerBuild struct {
 
 // buildContainer creates a container. It undoes nothing: teardownContainer does.
 func (e *Engine) buildContainer(ctx context.Context, c *Container) error {
-	rt, err := e.handlers.find(c.pod.Handler())
+	rt, err := e.handlers.Find(c.pod.Handler())
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func (e *Engine) running(id string) (*Container, Runtime, error) {
 		return nil, nil, fmt.Errorf("%w: container %s is %s, not running",
 			errdefs.ErrFailedPrecondition, c.ID, s.State)
 	}
-	rt, err := e.handlers.of(c.pod)
+	rt, err := e.handlers.Of(c.pod.Pod)
 	return c, rt, err
 }
 

@@ -2,7 +2,10 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 
 	"github.com/podd-project/podd/checkpoint"
@@ -65,4 +68,17 @@ func (e *Engine) teardownContainer(ctx context.Context, c *Container) error {
 		return fmt.Errorf("release root filesystem: %w", err)
 	}
 	return nil
+}
+
+// deleteProcess deletes the container of that id by the pod's handler. A handler that is no longer configured does not
+// keep a pod from being removed if no bundle is left.
+func (e *Engine) deleteProcess(ctx context.Context, p *Pod, id string) error {
+	rt, err := e.handlers.Of(p.Pod)
+	if err == nil {
+		return rt.Delete(ctx, id)
+	}
+	if _, lerr := os.Lstat(e.paths.Bundle(id)); errors.Is(lerr, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }

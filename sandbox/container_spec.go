@@ -34,7 +34,7 @@ func (e *Engine) containerSpec(ctx context.Context, c *Container, rt Runtime, b 
 	if in.Devices, err = host.Devices(c.Config.GetDevices()); err != nil {
 		return nil, err
 	}
-	in.NoHostDevices = !e.handlers.config(c.pod).hostDevices(rt.Features())
+	in.NoHostDevices = !e.handlers.Config(c.pod.Pod).HostDevices(rt.Features())
 	if security.GetPrivileged() && !in.NoHostDevices {
 		if in.Host.Devices, err = host.HostDevices(); err != nil { // now, not at the start of podd: devices come and go
 			return nil, err
@@ -106,12 +106,12 @@ func (e *Engine) specInput(c *Container, rt Runtime, b containerBuild) (spec.Inp
 	}
 	ns := podNamespaces(e.pinRequest(c.pod))
 	ns.PID = pid
-	defaults, err := e.cfg.Spec(e.handlers.config(c.pod).Base)
+	defaults, err := e.cfg.Spec(e.handlers.Config(c.pod.Pod).Base)
 	if err != nil {
 		return spec.Input{}, err
 	}
 	return spec.Input{
-		ID: c.ID, Sandbox: c.pod.ID, Annotations: e.handlers.annotations(c.pod), Pod: c.pod.Config, Config: c.Config,
+		ID: c.ID, Sandbox: c.pod.ID, Annotations: e.handlers.Annotations(c.pod.Pod), Pod: c.pod.Config, Config: c.Config,
 		Image: b.image.Config, Rootfs: b.rootfs, Labels: c.Labels, Namespaces: ns,
 		Files: e.files.Paths(c.pod.ID, c.pod.Config), CgroupsPath: cgroup, Handler: handlerFacts(rt),
 		Host: e.deps.Facts, Defaults: defaults,
@@ -222,7 +222,7 @@ func (e *Engine) infraSpec(p *Pod, rt Runtime) (*specs.Spec, error) {
 	if err != nil {
 		return nil, err
 	}
-	defaults, err := e.cfg.Spec(e.handlers.config(p).Base)
+	defaults, err := e.cfg.Spec(e.handlers.Config(p.Pod).Base)
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +231,7 @@ func (e *Engine) infraSpec(p *Pod, rt Runtime) (*specs.Spec, error) {
 		ID: p.ID, Pod: p.Config, Rootfs: e.cfg.PauseRootfs, Seccomp: profile, Labels: p.Labels,
 		Namespaces: podNamespaces(pins), CgroupsPath: cgroup, Sysctls: pins.Sysctls,
 		Shm: e.files.Paths(p.ID, p.Config).Shm, Rlimits: defaults.Rlimits,
-		Annotations: e.handlers.annotations(p), Handler: handlerFacts(rt), Host: e.deps.Facts,
+		Annotations: e.handlers.Annotations(p.Pod), Handler: handlerFacts(rt), Host: e.deps.Facts,
 	})
 	for _, w := range warnings {
 		p.log().WithField("warning", w).Debug("infra container differs from its request")

@@ -54,7 +54,7 @@ func (e *Engine) startContainer(caller context.Context, c *Container) error {
 		return errors.Join(fmt.Errorf("start container: %w: %s", oci.ErrCommand, c.Status().Message),
 			e.publishExit(c, oci.Exit{At: time.Now()}))
 	}
-	rt, err := e.handlers.of(c.pod)
+	rt, err := e.handlers.Of(c.pod.Pod)
 	if err != nil {
 		return err
 	}

@@ -140,7 +140,7 @@ func (e *Engine) signal(c *Container, sig syscall.Signal) {
 		return
 	default:
 	}
-	rt, err := e.handlers.of(c.pod)
+	rt, err := e.handlers.Of(c.pod.Pod)
 	if err == nil {
 		ctx, cancel := context.WithTimeout(e.life.ctx, e.cfg.KillTimeout)
 		defer cancel()

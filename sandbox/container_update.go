@@ -40,7 +40,7 @@ func (e *Engine) updateContainer(ctx context.Context, c *Container, r *cri.Linux
 		return fmt.Errorf("%w: container %s is %s, its resources cannot be updated",
 			errdefs.ErrFailedPrecondition, c.ID, state)
 	}
-	rt, err := e.handlers.of(c.pod)
+	rt, err := e.handlers.Of(c.pod.Pod)
 	if err != nil {
 		return err
 	}

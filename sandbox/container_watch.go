@@ -24,7 +24,7 @@ const (
 // watch waits in the background for the exit of c, and is the only writer of it.
 func (e *Engine) watch(c *Container) {
 	e.work.Go(func() {
-		rt, err := e.handlers.of(c.pod)
+		rt, err := e.handlers.Of(c.pod.Pod)
 		if err != nil {
 			c.log().WithError(err).Error("failed to watch container")
 			return

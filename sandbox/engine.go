@@ -8,12 +8,12 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/podd-project/podd/cmd/budget"
-	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox/event"
 	"github.com/podd-project/podd/sandbox/files"
+	"github.com/podd-project/podd/sandbox/handler"
 	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/usage"
@@ -50,7 +50,7 @@ type Engine struct {
 	cfg        Config
 	deps       Deps
 	paths      layout.Layout
-	handlers   handlers
+	handlers   handler.Set
 	store      store
 	files      files.Files
 	resolver   *host.Resolver
@@ -86,7 +86,7 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 		resolver: host.NewResolver(stuckLooks, cfg.CreateMissingHostPaths), life: life{ctx: ctx, end: cancel},
 		operations: operation.Tracker{Slow: cfg.SlowOperation, Log: deps.Log, Observe: deps.Observe},
 	}
-	e.handlers = handlers{cfg: &e.cfg, runtimes: deps.Runtimes, newRetired: deps.Retired}
+	e.handlers.Settings, e.handlers.Runtimes, e.handlers.NewRetired = &e.cfg.Settings, deps.Runtimes, deps.Retired
 	e.recovery = newRecovery(e)
 	e.janitor = newJanitor(e)
 	e.usage = newCollector(cfg, deps)
@@ -180,14 +180,8 @@ func (e *Engine) InUse(imageID string) []string {
 	return ids
 }
 
-// Handler is one runtime handler as the node offers it.
-type Handler struct {
-	Name    string
-	Default bool
-	// Err is why the handler cannot be used, nil when it can.
-	Err      error
-	Features oci.Features
-}
+// Handler is one runtime handler; see handler.Handler.
+type Handler = handler.Handler
 
 // Handlers returns the configured handlers, the default one first, the others by name.
-func (e *Engine) Handlers() []Handler { return e.handlers.list() }
+func (e *Engine) Handlers() []Handler { return e.handlers.List() }

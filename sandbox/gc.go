@@ -217,7 +217,7 @@ func (j *janitor) listContainers(ctx context.Context) ([]string, error) {
 		err = nil
 	}
 	errs := []error{err}
-	for _, rt := range j.e.handlers.runtimes {
+	for _, rt := range j.e.handlers.Runtimes {
 		if f, ok := rt.(Finder); ok {
 			more, err := f.List(ctx)
 			ids, errs = append(ids, more...), append(errs, err)
@@ -230,12 +230,12 @@ func (j *janitor) listContainers(ctx context.Context) ([]string, error) {
 // freeContainer calls every handler: the record that names the right one is lost.
 func (j *janitor) freeContainer(ctx context.Context, id string) error {
 	var errs []error
-	for _, name := range j.e.handlers.names() {
-		if f, ok := j.e.handlers.runtimes[name].(Finder); ok {
+	for _, name := range j.e.handlers.Names() {
+		if f, ok := j.e.handlers.Runtimes[name].(Finder); ok {
 			errs = append(errs, f.Destroy(ctx, id))
 			continue
 		}
-		errs = append(errs, j.e.handlers.runtimes[name].Delete(ctx, id))
+		errs = append(errs, j.e.handlers.Runtimes[name].Delete(ctx, id))
 	}
 	return errors.Join(errs...)
 }

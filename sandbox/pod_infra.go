@@ -19,7 +19,7 @@ func (e *Engine) startInfra(ctx context.Context, p *Pod) (oci.Process, error) {
 	if !p.HasInfra() {
 		return oci.Process{}, nil
 	}
-	rt, err := e.handlers.find(p.Handler())
+	rt, err := e.handlers.Find(p.Handler())
 	if err != nil {
 		return oci.Process{}, err
 	}
@@ -40,7 +40,7 @@ func (e *Engine) watchInfra(p *Pod) {
 		return
 	}
 	e.work.Go(func() {
-		rt, err := e.handlers.of(p)
+		rt, err := e.handlers.Of(p.Pod)
 		if err != nil {
 			return
 		}

@@ -28,11 +28,11 @@ import (
 // continues, and a call with the same config joins it. A ready pod of that name is returned; one with another config is
 // errdefs.ErrAlreadyExists.
 func (e *Engine) RunPod(ctx context.Context, config *cri.PodSandboxConfig, handler string) (string, error) {
-	handler, err := e.handlers.route(config, handler)
+	handler, err := e.handlers.Route(config, handler)
 	if err != nil {
 		return "", err
 	}
-	rt, err := e.handlers.find(handler)
+	rt, err := e.handlers.Find(handler)
 	if err != nil {
 		return "", err
 	}
@@ -71,7 +71,7 @@ func (e *Engine) startPodCreation(ctx context.Context, r record.Pod) (*Pod, erro
 
 func (e *Engine) newPodRecord(config *cri.PodSandboxConfig, handler string, features oci.Features) (record.Pod, error) {
 	resolved := cmp.Or(handler, e.cfg.DefaultHandler)
-	infra, err := e.cfg.Handlers[resolved].needsInfra(config, features)
+	infra, err := e.cfg.Handlers[resolved].NeedsInfra(config, features)
 	if err != nil {
 		return record.Pod{}, fmt.Errorf("runtime handler %q: %w", resolved, err)
 	}
@@ -209,7 +209,7 @@ func (e *Engine) networkRequest(p *Pod) (network.Request, error) {
 		Netns: p.Netns, Ports: convert.PortMappings(p.Config.GetPortMappings()),
 		DNS:        network.DNS{Servers: dns.GetServers(), Searches: dns.GetSearches(), Options: dns.GetOptions()},
 		Bandwidth:  bandwidth,
-		ConfDir:    e.handlers.config(p).CNIConfDir,
+		ConfDir:    e.handlers.Config(p.Pod).CNIConfDir,
 		CgroupPath: p.Config.GetLinux().GetCgroupParent(),
 	}, nil
 }

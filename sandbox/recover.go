@@ -175,7 +175,7 @@ func (r *recovery) observeContainer(ctx context.Context, c *Container) (containe
 		return seen, oci.Process{}
 	}
 	var state oci.State
-	rt, err := r.e.handlers.of(c.pod)
+	rt, err := r.e.handlers.Of(c.pod.Pod)
 	if err == nil {
 		state, err = rt.State(ctx, c.ID)
 		seen.status = state.Status
@@ -231,7 +231,7 @@ func (r *recovery) podAlive(ctx context.Context, p *Pod) bool {
 	if !p.HasInfra() {
 		return true
 	}
-	rt, err := r.e.handlers.of(p)
+	rt, err := r.e.handlers.Of(p.Pod)
 	if err != nil {
 		return true // the handler is no longer configured; nothing shows that the pod is dead
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/ocitest"
+	"github.com/podd-project/podd/sandbox/handler"
 )
 
 // ownKernel is a handler with a kernel of its own.
@@ -32,13 +33,13 @@ func mixedEngine(t *testing.T) (*Engine, *machine) {
 	m := newMachine(t)
 	e, h := newEngine(t, m)
 	for _, name := range []string{"vm", "gvisor"} {
-		e.handlers.runtimes[name] = ownKernel{m.runtime(h, name)}
+		e.handlers.Runtimes[name] = ownKernel{m.runtime(h, name)}
 	}
 	return e, m
 }
 
 func TestRoute(t *testing.T) {
-	annotations := map[string]string{untrustedAnnotation: "gvisor", osContainer: "runc", unikernel: "vm"}
+	annotations := map[string]string{handler.UntrustedAnnotation: "gvisor", osContainer: "runc", unikernel: "vm"}
 	privileged := func(c *cri.PodSandboxConfig) { c.Linux.SecurityContext.Privileged = true }
 	hostPID := func(c *cri.PodSandboxConfig) {
 		c.Linux.SecurityContext.NamespaceOptions.Pid = cri.NamespaceMode_NODE
@@ -71,11 +72,11 @@ func TestRoute(t *testing.T) {
 		{name: "not opted in", byDef: "gvisor", config: privileged},
 		{name: "no need", byDef: "gvisor", host: "runc"},
 		{name: "default has the node's kernel", byDef: "other", host: "runc", config: privileged},
-		{name: "untrusted", byDef: "runc", mapped: true, config: with(untrustedAnnotation), want: "gvisor"},
-		{name: "untrusted, not opted in", byDef: "runc", config: with(untrustedAnnotation)},
+		{name: "untrusted", byDef: "runc", mapped: true, config: with(handler.UntrustedAnnotation), want: "gvisor"},
+		{name: "untrusted, not opted in", byDef: "runc", config: with(handler.UntrustedAnnotation)},
 		{name: "untrusted and privileged", byDef: "runc", mapped: true, mistaken: "untrusted",
 			config: func(c *cri.PodSandboxConfig) {
-				with(untrustedAnnotation)(c)
+				with(handler.UntrustedAnnotation)(c)
 				privileged(c)
 			}},
 		{name: "OS container", byDef: "gvisor", mapped: true, config: with(osContainer), want: "runc"},
@@ -96,7 +97,7 @@ func TestRoute(t *testing.T) {
 			if tt.config != nil {
 				tt.config(config)
 			}
-			got, err := e.handlers.route(config, tt.asked)
+			got, err := e.handlers.Route(config, tt.asked)
 			if tt.mistaken != "" {
 				if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), tt.mistaken) {
 					t.Fatalf("route = %q, %v, want an invalid argument with %q", got, err, tt.mistaken)
@@ -117,13 +118,13 @@ func TestPrivilegedInUntrustedPod(t *testing.T) {
 		privileged  bool
 		refused     bool
 	}{
-		"privileged, untrusted":   {map[string]string{untrustedAnnotation: "true"}, true, true},
-		"unprivileged, untrusted": {map[string]string{untrustedAnnotation: "true"}, false, false},
+		"privileged, untrusted":   {map[string]string{handler.UntrustedAnnotation: "true"}, true, true},
+		"unprivileged, untrusted": {map[string]string{handler.UntrustedAnnotation: "true"}, false, false},
 		"privileged":              {nil, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, _ := mixedEngine(t)
-			e.cfg.AnnotationHandlers = map[string]string{untrustedAnnotation: "gvisor"}
+			e.cfg.AnnotationHandlers = map[string]string{handler.UntrustedAnnotation: "gvisor"}
 			config := podConfig("web")
 			config.Annotations = tt.annotations
 			pod, err := e.RunPod(t.Context(), config, "")

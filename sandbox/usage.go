@@ -8,6 +8,7 @@ import (
 
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/oci/cgroups"
+	"github.com/podd-project/podd/sandbox/handler"
 	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/sandbox/usage"
 )
@@ -69,7 +70,7 @@ func (e *Engine) usageTargets() (containers []usage.ContainerTarget, pods []usag
 func (e *Engine) usageTarget(c *Container) usage.ContainerTarget {
 	t := usage.ContainerTarget{ID: c.ID, Created: c.CreatedAt, PID: c.pid, OwnKernel: c.pod.OwnKernel}
 	if t.OwnKernel {
-		t.Meter = e.handlers.meter(c)
+		t.Meter = meterOf(&e.handlers, c)
 	}
 	return t
 }
@@ -91,9 +92,9 @@ func (e *Engine) podUsageTarget(p *Pod, containers []usage.ContainerTarget) usag
 	}
 }
 
-// meter returns the handler of c as a Meter, nil if it is not one.
-func (h *handlers) meter(c *Container) usage.Meter {
-	rt, err := h.find(c.pod.Handler())
+// meterOf returns the handler of c as a Meter, nil if it is not one.
+func meterOf(h *handler.Set, c *Container) usage.Meter {
+	rt, err := h.Find(c.pod.Handler())
 	if err != nil {
 		return nil
 	}

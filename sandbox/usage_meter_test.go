@@ -32,12 +32,12 @@ func meteredEngine(t *testing.T) (*Engine, *meteredRuntime) {
 	e, _ := mixedEngine(t)
 	e.deps.Cgroups = newFakeCgroups()
 	e.usage = newCollector(e.cfg, e.deps)
-	gvisor, ok := e.handlers.runtimes["gvisor"].(ownKernel)
+	gvisor, ok := e.handlers.Runtimes["gvisor"].(ownKernel)
 	if !ok {
 		t.Fatal("no handler with a kernel of its own")
 	}
 	rt := &meteredRuntime{ownKernel: gvisor, engine: e}
-	e.handlers.runtimes["gvisor"] = rt
+	e.handlers.Runtimes["gvisor"] = rt
 	return e, rt
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/handler"
 	"github.com/podd-project/podd/streaming"
 )
 
@@ -126,12 +127,12 @@ func (c *Config) place(root, run string) {
 }
 
 // engine returns the part of the table that the engine uses. It reads base_runtime_spec.
-func (h HandlerTable) engine() (sandbox.HandlerConfig, error) {
+func (h HandlerTable) engine() (handler.Config, error) {
 	base, err := host.ReadBaseSpec(h.BaseRuntimeSpec)
 	if err != nil {
 		err = config.Errorf("base_runtime_spec", "%w", err)
 	}
-	return sandbox.HandlerConfig{
+	return handler.Config{
 		CNIConfDir: h.CNIConfDir, Infra: h.Infra, PrivilegedWithoutHostDevices: h.PrivilegedWithoutHostDevices,
 		Base: base, AllowedAnnotations: h.AllowedAnnotations, DefaultAnnotations: h.DefaultAnnotations,
 	}, err

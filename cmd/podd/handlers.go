@@ -13,6 +13,7 @@ import (
 	"github.com/podd-project/podd/oci/runc/initproxy"
 	"github.com/podd-project/podd/oci/shim"
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/handler"
 	"github.com/podd-project/podd/sandbox/usage"
 )
 
@@ -135,15 +136,15 @@ func (d *daemon) installStdio() string {
 }
 
 // handlerConfigs returns the configuration of the handlers that the engine uses.
-func (d *daemon) handlerConfigs() (map[string]sandbox.HandlerConfig, error) {
-	configs := map[string]sandbox.HandlerConfig{}
+func (d *daemon) handlerConfigs() (map[string]handler.Config, error) {
+	configs := map[string]handler.Config{}
 	for name, h := range d.cfg.Runtime.Handlers {
 		cfg, err := h.engine()
 		if err != nil {
 			return nil, fmt.Errorf("handler %s: %w", name, err)
 		}
-		if d.cfg.Cadvisor.Enabled() && (cfg.Infra == "" || cfg.Infra == sandbox.InfraAuto) {
-			cfg.Infra = sandbox.InfraPause // its row in cAdvisor's metrics has the pod's network
+		if d.cfg.Cadvisor.Enabled() && (cfg.Infra == "" || cfg.Infra == handler.InfraAuto) {
+			cfg.Infra = handler.InfraPause // its row in cAdvisor's metrics has the pod's network
 		}
 		configs[name] = cfg
 	}

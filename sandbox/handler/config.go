@@ -1,9 +1,7 @@
-package sandbox
+package handler
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -17,8 +15,8 @@ import (
 	"github.com/podd-project/podd/sandbox/convert"
 )
 
-// HandlerConfig configures a handler, in addition to what the handler reports itself.
-type HandlerConfig struct {
+// Config configures a handler, in addition to what the handler reports itself.
+type Config struct {
 	// CNIConfDir is the CNI configuration directory of its pods, "" for the default.
 	CNIConfDir string
 	// Infra selects the pods that have an infra container: one of InfraAuto, InfraNone, InfraPause.
@@ -35,21 +33,21 @@ type HandlerConfig struct {
 	DefaultAnnotations map[string]string
 }
 
-// Values of HandlerConfig.Infra; "" is InfraAuto.
+// Values of Config.Infra; "" is InfraAuto.
 const (
 	InfraAuto  = "auto"  // pods that need one: those that share a PID namespace, all of a handler with its own kernel
 	InfraNone  = "none"  // none but those that share a PID namespace
 	InfraPause = "pause" // all
 )
 
-// hostDevices reports whether privileged containers get the node's devices.
-func (h HandlerConfig) hostDevices(f oci.Features) bool {
+// HostDevices reports whether privileged containers get the node's devices.
+func (h Config) HostDevices(f oci.Features) bool {
 	without := h.PrivilegedWithoutHostDevices
 	return without == "false" || without != "true" && !f.OwnKernel
 }
 
 // Validate reports what is wrong.
-func (h HandlerConfig) Validate() error {
+func (h Config) Validate() error {
 	switch h.Infra {
 	case "", InfraAuto, InfraNone, InfraPause:
 	default:
@@ -74,9 +72,9 @@ func (h HandlerConfig) Validate() error {
 	return nil
 }
 
-// needsInfra reports whether a pod gets an infra container. It returns errdefs.ErrInvalidArgument for a pod that the
+// NeedsInfra reports whether a pod gets an infra container. It returns errdefs.ErrInvalidArgument for a pod that the
 // handler cannot run.
-func (h HandlerConfig) needsInfra(config *cri.PodSandboxConfig, f oci.Features) (bool, error) {
+func (h Config) NeedsInfra(config *cri.PodSandboxConfig, f oci.Features) (bool, error) {
 	if f.OwnKernel && (convert.SharesProcesses(config) || convert.HostNetwork(config) && !f.HostNetwork) {
 		return false, fmt.Errorf("%w: its containers have a kernel of their own, a pod cannot use the network, PID or IPC "+
 			"namespace of the node (gVisor can use the network, with options.%s = %q)",
@@ -91,30 +89,7 @@ func (h HandlerConfig) needsInfra(config *cri.PodSandboxConfig, f oci.Features) 
 	return convert.SharesPID(config) || f.OwnKernel, nil
 }
 
-// config returns the configuration of p's handler.
-func (h *handlers) config(p *Pod) HandlerConfig {
-	return h.cfg.Handlers[cmp.Or(p.Handler(), h.cfg.DefaultHandler)]
-}
-
-// annotations returns the annotations that p's handler receives with p's containers.
-func (h *handlers) annotations(p *Pod) map[string]string {
-	cfg := h.config(p)
-	if len(cfg.AllowedAnnotations) == 0 && len(cfg.DefaultAnnotations) == 0 {
-		return nil
-	}
-	annotations := maps.Clone(cfg.DefaultAnnotations)
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	for key, value := range p.Config.GetAnnotations() {
-		if cfg.allows(key) {
-			annotations[key] = value
-		}
-	}
-	return annotations
-}
-
-func (h HandlerConfig) allows(key string) bool {
+func (h Config) allows(key string) bool {
 	for _, pattern := range h.AllowedAnnotations {
 		prefix, open := strings.CutSuffix(pattern, "*")
 		if key == pattern || open && strings.HasPrefix(key, prefix) {

@@ -1,0 +1,148 @@
+package handler
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/record"
+)
+
+func podConfig(name string) *cri.PodSandboxConfig {
+	return &cri.PodSandboxConfig{
+		Metadata: &cri.PodSandboxMetadata{Name: name, Namespace: "default"},
+		Linux: &cri.LinuxPodSandboxConfig{SecurityContext: &cri.LinuxSandboxSecurityContext{
+			NamespaceOptions: &cri.NamespaceOption{},
+		}},
+	}
+}
+
+func TestValidate(t *testing.T) {
+	for _, tt := range []struct {
+		name, want string
+		h          Config
+	}{
+		{"nothing", "", Config{}},
+		{"everything", "", Config{
+			Infra:              InfraPause,
+			AllowedAnnotations: []string{"io.katacontainers.*", "dev.gvisor.spec.rootfs"},
+			DefaultAnnotations: map[string]string{"a": "b"},
+		}},
+		{"infra", "infra", Config{Infra: "sometimes"}},
+		{"all annotations", "allowed_annotations", Config{AllowedAnnotations: []string{"*"}}},
+		{"star in the middle", "allowed_annotations", Config{AllowedAnnotations: []string{"io.*.x"}}},
+		{"reserved", "podd sets it", Config{AllowedAnnotations: []string{"io.kubernetes.cri.*"}}},
+		{"CRIU's configuration", "podd sets it", Config{AllowedAnnotations: []string{"org.criu.config"}}},
+		{"gVisor's images", "podd sets it", Config{AllowedAnnotations: []string{"dev.gvisor.internal.*"}}},
+		{"reserved default", "podd sets it",
+			Config{DefaultAnnotations: map[string]string{"io.kubernetes.cri.sandbox-id": "x"}}},
+	} {
+		err := tt.h.Validate()
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: got %v, want %q", tt.name, err, tt.want)
+		}
+	}
+}
+
+func TestNeedsInfra(t *testing.T) {
+	own := cri.NamespaceMode_CONTAINER
+	for _, tt := range []struct {
+		infra     string
+		ownKernel bool
+		pid       cri.NamespaceMode
+		want      bool
+	}{
+		{"", false, own, false},
+		{"", false, cri.NamespaceMode_POD, true},
+		{"auto", true, own, true},
+		{"none", true, own, false},
+		{"none", false, cri.NamespaceMode_POD, true},
+		{"pause", false, own, true},
+	} {
+		config := podConfig("web")
+		config.Linux.SecurityContext.NamespaceOptions.Pid = tt.pid
+		got, err := Config{Infra: tt.infra}.NeedsInfra(config, oci.Features{OwnKernel: tt.ownKernel})
+		if err != nil || got != tt.want {
+			t.Errorf("%+v: needsInfra = %v, %v, want %v", tt, got, err, tt.want)
+		}
+	}
+}
+
+func TestPrivilegedWithoutHostDevices(t *testing.T) {
+	for _, tt := range []struct {
+		value     string
+		ownKernel bool
+		devices   bool
+	}{
+		{"", false, true}, {"", true, false}, {"auto", false, true}, {"auto", true, false},
+		{"true", false, false}, {"true", true, false}, {"false", false, true}, {"false", true, true},
+	} {
+		h := Config{PrivilegedWithoutHostDevices: tt.value}
+		if err := h.Validate(); err != nil {
+			t.Errorf("%q: Validate = %v, want nil", tt.value, err)
+		}
+		if got := h.HostDevices(oci.Features{OwnKernel: tt.ownKernel}); got != tt.devices {
+			t.Errorf("%q, own kernel %v: hostDevices = %v, want %v", tt.value, tt.ownKernel, got, tt.devices)
+		}
+	}
+}
+
+// TestNodesNetwork: where the sandbox hands network calls to the host, a pod may use the node's network,
+// but still nothing else of the node.
+func TestNodesNetwork(t *testing.T) {
+	f := oci.Features{OwnKernel: true, HostNetwork: true}
+	for name, tt := range map[string]struct {
+		o       *cri.NamespaceOption
+		refused bool
+	}{
+		"pod's network":  {&cri.NamespaceOption{}, false},
+		"node's network": {&cri.NamespaceOption{Network: cri.NamespaceMode_NODE}, false},
+		"node's network and PIDs": {
+			&cri.NamespaceOption{Network: cri.NamespaceMode_NODE, Pid: cri.NamespaceMode_NODE}, true,
+		},
+		"node's network and IPC": {
+			&cri.NamespaceOption{Network: cri.NamespaceMode_NODE, Ipc: cri.NamespaceMode_NODE}, true,
+		},
+		"pod's network, node's PIDs": {&cri.NamespaceOption{Pid: cri.NamespaceMode_NODE}, true},
+	} {
+		config := podConfig("web")
+		config.Linux.SecurityContext.NamespaceOptions = tt.o
+		infra, err := Config{}.NeedsInfra(config, f)
+		if errdefs.IsInvalidArgument(err) != tt.refused || infra == tt.refused {
+			t.Errorf("%s: infra container %v, %v", name, infra, err)
+		}
+	}
+}
+
+func TestAnnotations(t *testing.T) {
+	config := podConfig("web")
+	config.Annotations = map[string]string{
+		"io.katacontainers.x": "1", "io.other": "2", "exact": "3", "exactly": "4", "default": "pod",
+	}
+	for name, tt := range map[string]struct {
+		h    Config
+		want map[string]string
+	}{
+		"none by default": {Config{}, nil},
+		"allowed": {Config{AllowedAnnotations: []string{"io.katacontainers.*", "exact"}},
+			map[string]string{"io.katacontainers.x": "1", "exact": "3"}},
+		"default": {Config{DefaultAnnotations: map[string]string{"default": "node"}},
+			map[string]string{"default": "node"}},
+		"both": {
+			Config{
+				DefaultAnnotations: map[string]string{"default": "node"}, AllowedAnnotations: []string{"default"},
+			},
+			map[string]string{"default": "pod"},
+		},
+	} {
+		h := Set{Settings: &Settings{Handlers: map[string]Config{"runc": tt.h}}}
+		got := h.Annotations(record.Pod{Config: config, ResolvedHandler: "runc"})
+		if !maps.Equal(got, tt.want) {
+			t.Errorf("%s: got %v, want %v", name, got, tt.want)
+		}
+	}
+}
