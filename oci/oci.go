@@ -43,6 +43,15 @@ type Runtime interface {
 	ReopenLog(ctx context.Context, id string) error
 }
 
+// Checkpointer is a Runtime that can save a pod whose containers share a sandbox.
+type Checkpointer interface {
+	// Checkpoint saves the containers of the sandbox of container id in the empty directory dir, all at the same moment.
+	// They are paused meanwhile, and run again when it returns, whatever it returns. It does not return earlier when ctx
+	// ends, because a sandbox that has begun to save cannot be told to stop: it continues, and then runs, also when the
+	// caller or the program that has asked for it is killed.
+	Checkpoint(ctx context.Context, id, dir string) error
+}
+
 // CreateRequest describes a container to create.
 type CreateRequest struct {
 	ID string
@@ -56,6 +65,10 @@ type CreateRequest struct {
 	Log logfile.Log
 	// Terminal, Stdin and StdinOnce are the CRI fields tty, stdin and stdin_once.
 	Terminal, Stdin, StdinOnce bool
+	// Image, if set, is a directory that Checkpoint has filled. Start then continues the container of that name as it was
+	// saved, instead of running its command; the containers of a sandbox continue together, when the last one is started.
+	// The directory must not change before that.
+	Image string
 }
 
 // Process identifies a process by pid and start time.
@@ -127,6 +140,8 @@ type Features struct {
 	OwnKernel bool
 	// HostNetwork is true if that kernel passes network calls to the host's, so that a pod may use the node's network.
 	HostNetwork bool
+	// Checkpoints is true if the handler is a Checkpointer whose Checkpoint works, and knows CreateRequest.Image.
+	Checkpoints bool
 	// UserNamespaces is true if containers can run in a user namespace with idmapped mounts.
 	UserNamespaces bool
 	// MountOptions are the mount options that the runtime knows; nil if it does not report them.

@@ -37,8 +37,8 @@ type Finding struct {
 	Detail  string `json:"detail,omitempty"`
 }
 
-// snapshot is the content of the records on disk.
-type snapshot struct {
+// recordSet is the content of the records on disk.
+type recordSet struct {
 	pods       []*Pod
 	containers map[string][]*Container // by pod
 	claimed    map[string]bool         // ids of pods and containers, readable or not
@@ -51,7 +51,7 @@ type snapshot struct {
 func (e *Engine) Check(ctx context.Context) ([]Finding, error) {
 	candidates, pending := e.janitor.candidates(ctx)
 	leases, leaseErr := e.deps.Network.Leases()
-	records, err := e.janitor.loadSnapshot()
+	records, err := e.janitor.loadRecords()
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (e *Engine) Check(ctx context.Context) ([]Finding, error) {
 }
 
 // leaks returns the resources and addresses without a record.
-func (s snapshot) leaks(candidates map[string][]resourceKind, leases map[string][]string) []Finding {
+func (s recordSet) leaks(candidates map[string][]resourceKind, leases map[string][]string) []Finding {
 	var findings []Finding
 	for id, kinds := range candidates {
 		for _, kind := range kinds {
@@ -93,9 +93,9 @@ func (s snapshot) leaks(candidates map[string][]resourceKind, leases map[string]
 	return findings
 }
 
-// loadSnapshot reads all records.
-func (j *janitor) loadSnapshot() (snapshot, error) {
-	s := snapshot{containers: map[string][]*Container{}, claimed: map[string]bool{}}
+// loadRecords reads all records.
+func (j *janitor) loadRecords() (recordSet, error) {
+	s := recordSet{containers: map[string][]*Container{}, claimed: map[string]bool{}}
 	ids, err := checkpoint.List(j.e.paths.Pods())
 	if err != nil {
 		return s, err
@@ -130,7 +130,7 @@ func (j *janitor) loadSnapshot() (snapshot, error) {
 	return s, nil
 }
 
-func (s *snapshot) unreadable(what, id string, err error) {
+func (s *recordSet) unreadable(what, id string, err error) {
 	s.findings = append(s.findings, Finding{Problem: FindingRecord, What: what, ID: id, Detail: err.Error()})
 }
 

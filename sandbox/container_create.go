@@ -33,23 +33,27 @@ func (e *Engine) CreateContainer(ctx context.Context, podID string, config *cri.
 	if err := e.handlers.CheckPrivileged(p.Pod, config); err != nil {
 		return "", err
 	}
-	c, err := e.startContainerCreation(ctx, p, config)
+	c, err := e.startContainerCreation(ctx, p, containerRequest{config: config})
 	if err != nil {
 		return "", err
 	}
 	return c.ID, c.creation.await(ctx, "container")
 }
 
-// startContainerCreation finds the container that config requests or starts to create it. The creation holds p's gate:
-// a stop of the pod waits for its end.
-func (e *Engine) startContainerCreation(
-	ctx context.Context, p *Pod, config *cri.ContainerConfig,
-) (_ *Container, err error) {
+// containerRequest is a container to create, restored from the checkpoint of its pod or not.
+type containerRequest struct {
+	config   *cri.ContainerConfig
+	restored bool
+}
+
+// startContainerCreation finds the container that r requests or starts to create it. The creation holds p's gate: a
+// stop of the pod waits for its end.
+func (e *Engine) startContainerCreation(ctx context.Context, p *Pod, r containerRequest) (_ *Container, err error) {
 	if state := p.Status().State; state != record.PodReady || !p.gate.Enter() {
 		return nil, fmt.Errorf("%w: pod sandbox %s is %s, no container can be created in it",
 			errdefs.ErrFailedPrecondition, p.ID, state)
 	}
-	c, added, err := e.registerContainer(ctx, p, config)
+	c, added, err := e.registerContainer(ctx, p, r)
 	if !added {
 		p.gate.Leave()
 		return c, err
@@ -66,17 +70,18 @@ func (e *Engine) startContainerCreation(
 }
 
 func (e *Engine) registerContainer(
-	ctx context.Context, p *Pod, config *cri.ContainerConfig,
+	ctx context.Context, p *Pod, request containerRequest,
 ) (_ *Container, added bool, err error) {
 	if ids := e.recovery.unread.containersOf(p); len(ids) > 0 { // one of them may be the requested container
 		return nil, false, fmt.Errorf("%w: records of containers of this pod cannot be read, podd tries again: %v",
 			errdefs.ErrUnavailable, ids)
 	}
-	r, err := e.newContainerRecord(ctx, p, config)
+	r, err := e.newContainerRecord(ctx, p, request.config)
 	if err != nil {
 		return nil, false, err
 	}
-	status := record.ContainerStatus{State: record.ContainerCreating, Resources: config.GetLinux().GetResources()}
+	r.Restored = request.restored
+	status := record.ContainerStatus{State: record.ContainerCreating, Resources: request.config.GetLinux().GetResources()}
 	c := e.newContainer(p, r, status)
 	other, added, err := register(e.store.containers, c,
 		func(other *Container) error { return checkSameContainer(other, c) },
@@ -129,7 +134,7 @@ func containerLabels(p *Pod, config *cri.ContainerConfig) (spec.Labels, error) {
 // checkSameContainer is checkSamePod for containers.
 func checkSameContainer(have, want *Container) error {
 	state := have.Status().State
-	if proto.Equal(have.Config, want.Config) &&
+	if proto.Equal(have.Config, want.Config) && have.Restored == want.Restored &&
 		(state == record.ContainerCreating || state == record.ContainerCreated) {
 		return nil
 	}
@@ -184,7 +189,7 @@ func (e *Engine) buildContainer(ctx context.Context, c *Container) error {
 		{"volumes", func() error { return e.prepareRootfs(ctx, c, b) }},
 		{"image volumes", func() (err error) { b.volumes, err = e.mountImageVolumes(ctx, c); return err }},
 		{"spec", func() (err error) { b.spec, err = e.containerSpec(ctx, c, rt, b); return err }},
-		{"create", func() error { return c.createProcess(ctx, rt, &b) }},
+		{"create", func() error { return c.createProcess(ctx, rt, &b, c.pod.image(e.paths, c.Restored)) }},
 		{"verify", func() error { return e.verifyPIDNamespace(ctx, c, rt, b) }},
 	}
 	if err := runSteps(ctx, steps); err != nil {
@@ -201,8 +206,12 @@ func (e *Engine) buildContainer(ctx context.Context, c *Container) error {
 
 // createProcess makes the runtime create c's process. A command that cannot be run is a user error, which Kubernetes
 // shows as a container that failed to start: then c is created without a process, and its start fails.
-func (c *Container) createProcess(ctx context.Context, rt Runtime, b *containerBuild) (err error) {
-	b.process, err = rt.Create(ctx, c.createRequest(b))
+//
+// image is what its process is restored from, if any.
+func (c *Container) createProcess(ctx context.Context, rt Runtime, b *containerBuild, image string) (err error) {
+	request := c.createRequest(b)
+	request.Image = image
+	b.process, err = rt.Create(ctx, request)
 	if errors.Is(err, oci.ErrCommand) {
 		b.commandErr = err
 		return rt.Delete(ctx, c.ID)

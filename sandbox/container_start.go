@@ -72,6 +72,7 @@ func (e *Engine) startContainer(caller context.Context, c *Container) error {
 	}
 	operation.SetStage(ctx, "record")
 	err = c.advance(record.ContainerRunning, func(s *record.ContainerStatus) { s.StartedAt = at })
+	releaseImages(e, c)
 	if c.Status().State == record.ContainerExited {
 		return nil // it ran, and its exit was recorded before this line
 	}

@@ -142,6 +142,16 @@ func (c *creation) await(ctx context.Context, what string) error {
 	return c.result(ctx, what)
 }
 
+// settled waits for the end of the creation without claiming its result.
+func (c *creation) settled(ctx context.Context) error {
+	select {
+	case <-c.done:
+		return c.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 func (c *creation) wait(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -185,7 +195,7 @@ func (c *creation) adopt() {
 	c.finish(nil)
 }
 
-// step is one named part of a creation.
+// step is one named part of a creation; do is nil if it is not needed.
 type step struct {
 	name string
 	do   func() error
@@ -194,6 +204,9 @@ type step struct {
 // runSteps does the steps in order, up to the first that fails or the end of ctx.
 func runSteps(ctx context.Context, steps []step) error {
 	for _, s := range steps {
+		if s.do == nil {
+			continue
+		}
 		if err := context.Cause(ctx); err != nil {
 			return fmt.Errorf("before %s: %w", s.name, err)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/podd-project/podd/sandbox/handler"
 	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/operation"
+	"github.com/podd-project/podd/sandbox/snapshot"
 	"github.com/podd-project/podd/sandbox/usage"
 )
 
@@ -62,6 +63,8 @@ type Engine struct {
 	work     work
 	recovery recovery
 	janitor  janitor
+	// snapshotKey seals checkpoints.
+	snapshotKey snapshot.Key
 }
 
 // stuckLooks bounds the goroutines that wait for a volume that does not answer.
@@ -87,6 +90,7 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 		operations: operation.Tracker{Slow: cfg.SlowOperation, Log: deps.Log, Observe: deps.Observe},
 	}
 	e.handlers.Settings, e.handlers.Runtimes, e.handlers.NewRetired = &e.cfg.Settings, deps.Runtimes, deps.Retired
+	e.snapshotKey.Path = paths.SnapshotKey()
 	e.recovery = newRecovery(e)
 	e.janitor = newJanitor(e)
 	e.usage = newCollector(cfg, deps)

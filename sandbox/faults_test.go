@@ -28,6 +28,8 @@ type podLife struct {
 	e              *Engine
 	name           string
 	pod, container string
+	// snapshot is the directory of a checkpoint, restored a container from it.
+	snapshot, restored string
 }
 
 var verbs = []verb{
@@ -74,7 +76,13 @@ func scenarios() []scenario {
 		}}},
 		scenario{"UpdateContainer", running, verb{"UpdateContainer", func(ctx context.Context, l *podLife) error {
 			return l.e.UpdateContainer(ctx, l.container, &cri.LinuxContainerResources{CpuShares: 100})
-		}}})
+		}}},
+		scenario{"CheckpointPod", running, verbCheckpoint},
+		scenario{"RestorePod", slices.Concat(running, []verb{verbCheckpoint}), verbRestore},
+		scenario{"StartContainer of what is restored", slices.Concat(running, []verb{verbCheckpoint, verbRestore}),
+			verb{"StartContainer", func(ctx context.Context, l *podLife) error {
+				return l.e.StartContainer(ctx, l.restored)
+			}}})
 }
 
 // eachStep runs body in a synctest bubble for every outside call k of the scenario's verb, failing before and after its

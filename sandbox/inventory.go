@@ -17,7 +17,7 @@ type InventoryItem struct {
 // machine. It needs no Recover before it and changes nothing.
 func (e *Engine) Inventory(ctx context.Context) ([]InventoryItem, error) {
 	candidates, pending := e.janitor.candidates(ctx)
-	records, err := e.janitor.loadSnapshot()
+	records, err := e.janitor.loadRecords()
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ var containerID = regexp.MustCompile(`^[0-9a-f]{64}$`)
 // cgroupsOfPods finds containers' cgroups, by id, in the cgroups that the kubelet has made for recorded pods: those
 // belong to this podd. A cgroup that several pods share may hold containers of another podd and is skipped.
 func (j *janitor) cgroupsOfPods() (map[string]string, error) {
-	records, err := j.loadSnapshot()
+	records, err := j.loadRecords()
 	if err != nil {
 		return nil, err
 	}

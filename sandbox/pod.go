@@ -11,6 +11,7 @@ import (
 	"github.com/podd-project/podd/sandbox/admission"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
+	"github.com/podd-project/podd/sandbox/snapshot"
 )
 
 // Pod is one pod sandbox. The embedded record never changes; Status is a published value.
@@ -30,6 +31,10 @@ type Pod struct {
 	// creation is how callers wait for RunPod, and claim its result.
 	creation creation
 	history  operation.History
+	// source is the checkpoint that the pod is being restored from; nil for other pods, and after a restart of podd.
+	source *snapshot.Snapshot
+	// restorers counts the callers that restore the pod.
+	restorers atomic.Int32
 
 	mu sync.Mutex // orders status changes
 }

@@ -27,7 +27,9 @@ func (e *Engine) startInfra(ctx context.Context, p *Pod) (oci.Process, error) {
 	if err != nil {
 		return oci.Process{}, err
 	}
-	process, err := rt.Create(ctx, oci.CreateRequest{ID: p.ID, PodID: p.ID, Name: infraName, Spec: config})
+	process, err := rt.Create(ctx, oci.CreateRequest{
+		ID: p.ID, PodID: p.ID, Name: infraName, Spec: config, Image: p.image(e.paths, p.Snapshot != ""),
+	})
 	if err != nil {
 		return oci.Process{}, err
 	}

@@ -22,38 +22,32 @@ import (
 	"github.com/podd-project/podd/sandbox/namespaces"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
+	"github.com/podd-project/podd/sandbox/snapshot"
 )
 
 // RunPod creates a pod sandbox and returns its id once it is ready. If the caller gives up before, the creation
 // continues, and a call with the same config joins it. A ready pod of that name is returned; one with another config is
 // errdefs.ErrAlreadyExists.
 func (e *Engine) RunPod(ctx context.Context, config *cri.PodSandboxConfig, handler string) (string, error) {
-	handler, err := e.handlers.Route(config, handler)
+	handler, rt, err := e.handlers.Choose(config, handler)
 	if err != nil {
 		return "", err
-	}
-	rt, err := e.handlers.Find(handler)
-	if err != nil {
-		return "", err
-	}
-	if err := rt.Ready(); err != nil {
-		return "", fmt.Errorf("%w: runtime handler %q cannot be used: %w",
-			errdefs.ErrUnavailable, cmp.Or(handler, e.cfg.DefaultHandler), err)
 	}
 	r, err := e.newPodRecord(config, handler, rt.Features())
 	if err != nil {
 		return "", err
 	}
-	p, err := e.startPodCreation(ctx, r)
+	p, err := e.startPodCreation(ctx, r, nil)
 	if err != nil {
 		return "", err
 	}
 	return p.ID, p.creation.await(ctx, "pod sandbox")
 }
 
-// startPodCreation finds the pod that r requests or starts to create it.
-func (e *Engine) startPodCreation(ctx context.Context, r record.Pod) (*Pod, error) {
+// startPodCreation finds the pod that r requests or starts to create it. source is the checkpoint of a pod to restore.
+func (e *Engine) startPodCreation(ctx context.Context, r record.Pod, source *snapshot.Snapshot) (*Pod, error) {
 	p := e.newPod(r, record.PodStatus{State: record.PodCreating})
+	p.source = source
 	other, added, err := register(e.store.pods, p,
 		func(other *Pod) error { return checkSamePod(other, p) },
 		func(other *Pod) error { return e.RemovePod(ctx, other.ID) })
@@ -92,8 +86,8 @@ func (e *Engine) newPodRecord(config *cri.PodSandboxConfig, handler string, feat
 // checkSamePod returns errdefs.ErrAlreadyExists unless have, which has the name of want, is the answer to its request.
 func checkSamePod(have, want *Pod) error {
 	state := have.Status().State
-	if have.RequestedHandler == want.RequestedHandler && proto.Equal(have.Config, want.Config) &&
-		(state == record.PodCreating || state == record.PodReady) {
+	if have.RequestedHandler == want.RequestedHandler && have.Snapshot == want.Snapshot &&
+		proto.Equal(have.Config, want.Config) && (state == record.PodCreating || state == record.PodReady) {
 		return nil
 	}
 	m := want.Config.GetMetadata()
@@ -113,7 +107,7 @@ func (e *Engine) podConstruction(p *Pod) construction {
 	return construction{
 		what: "pod sandbox", log: p.log(), life: p.life,
 		operation: func(ctx context.Context, do func(context.Context) error) error {
-			return e.onPod(ctx, operation.RunPod, p, do)
+			return e.onPod(ctx, p.creationVerb(), p, do)
 		},
 		build:   func(ctx context.Context) error { return e.buildPod(ctx, p) },
 		discard: func(ctx context.Context, cause error) error { return e.discardPod(ctx, p, cause) },
@@ -124,6 +118,13 @@ func (e *Engine) podConstruction(p *Pod) construction {
 		},
 		remove: func(ctx context.Context) error { return e.RemovePod(ctx, p.ID) },
 	}
+}
+
+func (p *Pod) creationVerb() string {
+	if p.Snapshot != "" {
+		return operation.RestorePod
+	}
+	return operation.RunPod
 }
 
 // buildPod creates a pod. It undoes nothing: teardownPod does, however much has been built.
@@ -143,6 +144,7 @@ func (e *Engine) buildPod(ctx context.Context, p *Pod) error {
 			}
 			return e.files.Write(ctx, p.ID, p.filesRequest(result.IPs))
 		}},
+		{"images", p.stageImages(ctx, e.paths.Images(p.ID))},
 		{"infra container", func() (err error) { infra, err = e.startInfra(ctx, p); return err }},
 	}
 	if err := runSteps(ctx, steps); err != nil {

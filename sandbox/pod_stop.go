@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/sandbox/event"
@@ -73,7 +74,8 @@ func (e *Engine) teardownPod(ctx context.Context, p *Pod) error {
 	operation.SetStage(ctx, "unmount files")
 	files := e.files.Unmount(ctx, p.ID)
 	net := e.detach(ctx, p)
-	if err := errors.Join(containers, infra, files, net); err != nil {
+	images := os.RemoveAll(e.paths.Images(p.ID))
+	if err := errors.Join(containers, infra, files, net, images); err != nil {
 		return err
 	}
 	operation.SetStage(ctx, "remove files")

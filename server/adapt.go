@@ -12,6 +12,18 @@ func Adapt(e *sandbox.Engine) Engine { return adapter{e} }
 
 type adapter struct{ *sandbox.Engine }
 
+func (a adapter) RestorePod(ctx context.Context, r sandbox.RestoreRequest) (string, []string, error) {
+	p, containers, err := a.Engine.RestorePod(ctx, r)
+	if err != nil {
+		return "", nil, err
+	}
+	var ids []string
+	for _, c := range containers {
+		ids = append(ids, c.ID)
+	}
+	return p.ID, ids, nil
+}
+
 func (a adapter) Pod(id string) (Pod, error) {
 	p, err := a.Engine.Pod(id)
 	if err != nil {

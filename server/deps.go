@@ -54,6 +54,10 @@ type Engine interface {
 	RunPod(ctx context.Context, cfg *cri.PodSandboxConfig, handler string) (id string, err error)
 	StopPod(ctx context.Context, id string) error
 	RemovePod(ctx context.Context, id string) error
+	// CheckpointPod saves the containers, which must be all that run in the pod, into the directory at path.
+	CheckpointPod(ctx context.Context, id, path string, containers []string) error
+	// RestorePod returns the ids of the new pod and of its containers, in the order of the request.
+	RestorePod(ctx context.Context, r sandbox.RestoreRequest) (pod string, containers []string, err error)
 	Pod(id string) (Pod, error)
 	Pods() iter.Seq[Pod]
 

@@ -70,6 +70,7 @@ type fakeEngine struct {
 	podConfig       *cri.PodSandboxConfig
 	containerConfig *cri.ContainerConfig
 	resources       *cri.LinuxContainerResources
+	restore         sandbox.RestoreRequest
 	// The usage by id.
 	containerUsage map[string]usage.Container
 	podUsage       map[string]usage.Pod
@@ -89,6 +90,16 @@ func (e *fakeEngine) RunPod(_ context.Context, cfg *cri.PodSandboxConfig, handle
 func (e *fakeEngine) StopPod(_ context.Context, id string) error { return e.call("StopPod", id) }
 
 func (e *fakeEngine) RemovePod(_ context.Context, id string) error { return e.call("RemovePod", id) }
+
+func (e *fakeEngine) CheckpointPod(_ context.Context, id, path string, containers []string) error {
+	return e.call("CheckpointPod", id, path, containers)
+}
+
+func (e *fakeEngine) RestorePod(_ context.Context, r sandbox.RestoreRequest) (string, []string, error) {
+	e.restore = r
+	ids := []string{"new1", "new2"}[:len(r.Containers)]
+	return "newpod", ids, e.call("RestorePod", r.Path, r.Handler, r.Pod, r.Containers[0])
+}
 
 func (e *fakeEngine) Pod(id string) (Pod, error) {
 	return find(slices.Values(e.pods), id, func(p Pod) string { return p.Record.ID })

@@ -31,6 +31,7 @@ func requestFields(req any) logrus.Fields {
 		f.image(r.GetImage())
 	case *cri.RestorePodRequest:
 		f.pod(r.GetConfig().GetMetadata())
+		f.set("handler", r.GetRuntimeHandler())
 	case interface{ GetContainerId() string }:
 		f.set("container", r.GetContainerId())
 	case interface{ GetPodSandboxId() string }:
@@ -44,6 +45,8 @@ func responseFields(resp any) logrus.Fields {
 	f := fields{}
 	switch r := resp.(type) {
 	case *cri.RunPodSandboxResponse:
+		f.set("pod", r.GetPodSandboxId())
+	case *cri.RestorePodResponse:
 		f.set("pod", r.GetPodSandboxId())
 	case *cri.CreateContainerResponse:
 		f.set("container", r.GetContainerId())

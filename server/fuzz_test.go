@@ -42,6 +42,12 @@ func FuzzRequests(f *testing.F) {
 		"UpdateRuntimeConfig": &cri.UpdateRuntimeConfigRequest{
 			RuntimeConfig: &cri.RuntimeConfig{NetworkConfig: &cri.NetworkConfig{PodCidr: "10.0.0.0/8"}},
 		},
+		"CheckpointPod": &cri.CheckpointPodRequest{
+			PodSandboxId: podID, OutputPath: "/out", ContainerIds: []string{runningID},
+		},
+		"RestorePod": &cri.RestorePodRequest{
+			CheckpointPath: "/out", Config: goodPod(), ContainerConfigs: []*cri.ContainerConfig{goodContainer()},
+		},
 		"ImageStatus": &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: imageTag}, Verbose: true},
 		"PullImage": &cri.PullImageRequest{
 			Image: &cri.ImageSpec{Image: imageTag}, Auth: &cri.AuthConfig{Password: "p"}, SandboxConfig: goodPod(),

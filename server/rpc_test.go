@@ -48,6 +48,8 @@ func rpcTests() map[string]func(*testing.T) {
 		"ListPodSandboxMetrics":     testListPodSandboxMetrics,
 		"StreamPodSandboxMetrics":   testStreamPodSandboxMetrics,
 		"UpdatePodSandboxResources": testUpdatePodSandboxResources,
+		"CheckpointPod":             testCheckpointPod,
+		"RestorePod":                testRestorePod,
 		"ListImages":                testListImages,
 		"StreamImages":              testStreamImages,
 		"ImageStatus":               testImageStatus,
@@ -60,9 +62,7 @@ func rpcTests() map[string]func(*testing.T) {
 // notImplemented has the error text of every RPC that podd does not implement.
 func notImplemented() map[string]string {
 	return map[string]string{
-		"CheckpointContainer": noCheckpoints,
-		"CheckpointPod":       noCheckpoints,
-		"RestorePod":          noCheckpoints,
+		"CheckpointContainer": noContainerCheckpoints,
 	}
 }
 

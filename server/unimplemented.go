@@ -10,25 +10,11 @@ import (
 
 // This file has all RPCs that podd does not implement.
 
-const noCheckpoints = "podd cannot checkpoint and restore containers or pods"
-
-func errNoCheckpoints() error {
-	return fmt.Errorf("%w: %s", errdefs.ErrNotImplemented, noCheckpoints)
-}
+const noContainerCheckpoints = "podd cannot checkpoint one container; CheckpointPod saves a pod of gVisor"
 
 // CheckpointContainer is not implemented yet.
 func (s *Server) CheckpointContainer(
 	context.Context, *cri.CheckpointContainerRequest,
 ) (*cri.CheckpointContainerResponse, error) {
-	return nil, errNoCheckpoints()
-}
-
-// CheckpointPod is not implemented yet.
-func (s *Server) CheckpointPod(context.Context, *cri.CheckpointPodRequest) (*cri.CheckpointPodResponse, error) {
-	return nil, errNoCheckpoints()
-}
-
-// RestorePod is not implemented yet.
-func (s *Server) RestorePod(context.Context, *cri.RestorePodRequest) (*cri.RestorePodResponse, error) {
-	return nil, errNoCheckpoints()
+	return nil, fmt.Errorf("%w: %s", errdefs.ErrNotImplemented, noContainerCheckpoints)
 }

@@ -90,7 +90,9 @@ func (f *Fake) Ready() error { return f.Unready }
 
 // Features implements Runtime: everything.
 func (f *Fake) Features() oci.Features {
-	return oci.Features{Version: "fake version 1", OCIVersion: "1.2.0", RecursiveReadOnly: true, UserNamespaces: true}
+	return oci.Features{
+		Version: "fake version 1", OCIVersion: "1.2.0", RecursiveReadOnly: true, UserNamespaces: true, Checkpoints: true,
+	}
 }
 
 // hooked runs one verb between the hooks. act takes the lock itself.
@@ -187,6 +189,11 @@ func (f *Fake) Start(ctx context.Context, id string) error {
 	return f.with(ctx, "start", id, func(c *fakeContainer) error {
 		if c.status != oci.Created {
 			return fmt.Errorf("container %s is %s: %w", id, c.status, errdefs.ErrFailedPrecondition)
+		}
+		if c.req.Image != "" {
+			if _, err := os.Stat(filepath.Join(c.req.Image, "checkpoint.img")); err != nil {
+				return fmt.Errorf("restore container: %w", err)
+			}
 		}
 		c.status = oci.Running
 		if c.program.output != "" && c.req.Log != (logfile.Log{}) {

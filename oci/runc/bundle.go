@@ -27,6 +27,8 @@ type record struct {
 	// Sandbox is the container whose sandbox, with its own kernel, this one runs in. It may be itself, and is empty for
 	// containers on the host's kernel. See subcontainer.go.
 	Sandbox string `json:"sandbox,omitempty"`
+	// Image is oci.CreateRequest.Image.
+	Image string `json:"image,omitempty"`
 	// Cgroups are the container's own cgroup directories, by controller ("" for cgroup v2).
 	Cgroups cgroups.Dirs `json:"cgroups,omitempty"`
 	// PodOOMs is used when Cgroups are gone. It is set with systemd only, which removes them.

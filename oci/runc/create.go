@@ -32,7 +32,7 @@ func (r *Runtime) Create(ctx context.Context, req oci.CreateRequest) (process.Pr
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CreateTimeout)
 	defer cancel()
-	rec := record{Sandbox: r.sandboxOf(req), Log: req.Log}
+	rec := record{Sandbox: r.sandboxOf(req), Log: req.Log, Image: req.Image}
 	p, err := r.createContainer(ctx, b, c, rec)
 	if err == nil && rec.Sandbox == "" && !req.Terminal {
 		err = chownInitPipes(p, req.Spec.Process)
@@ -56,7 +56,7 @@ func (r *Runtime) monitorConfig(b bundle, req oci.CreateRequest) (conmon.Contain
 	runtime := conmon.Runtime{Path: path, Args: r.globalArgs()}
 	if isSubcontainer(req.ID, r.sandboxOf(req)) {
 		runtime.Args = append(runtime.Args, "--log", b.subcontainerLog())
-		runtime = r.viaInitProxy(runtime)
+		runtime = r.viaInitProxy(runtime, req.Image)
 	}
 	c := conmon.Container{
 		Conmon: monitor, Env: driver.Environment(), Runtime: runtime,

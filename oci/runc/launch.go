@@ -160,7 +160,7 @@ func (r *Runtime) startExec(b bundle, rec record, e conmon.Exec) (s *conmon.Sess
 		return nil, err
 	}
 	if rec.Sandbox != "" {
-		e.Runtime = r.viaInitProxy(e.Runtime)
+		e.Runtime = r.viaInitProxy(e.Runtime, "")
 	}
 	if e.Conmon, err = r.lookup(r.cfg.Conmon); err != nil {
 		return nil, err

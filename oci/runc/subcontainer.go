@@ -49,9 +49,12 @@ func isSubcontainer(id, sandbox string) bool { return sandbox != "" && sandbox !
 
 func (rec record) isSubcontainer(id string) bool { return isSubcontainer(id, rec.Sandbox) }
 
-// viaInitProxy is what the monitor calls instead of the runtime.
-func (r *Runtime) viaInitProxy(runtime conmon.Runtime) conmon.Runtime {
+// viaInitProxy is what the monitor calls instead of the runtime. image is that of the container to create, if any.
+func (r *Runtime) viaInitProxy(runtime conmon.Runtime, image string) conmon.Runtime {
 	args := append([]string{runtime.Path}, runtime.Args...)
+	if image != "" {
+		args = append([]string{"--restore", image}, args...)
+	}
 	return conmon.Runtime{Path: r.cfg.InitProxy, Args: append(args, "--")}
 }
 
@@ -87,7 +90,7 @@ func (r *Runtime) startSubcontainer(ctx context.Context, b bundle) error {
 		return fmt.Errorf("init proxy: %w", err)
 	}
 	if code[0] != 0 {
-		return driver.Failure("runsc start", readLogErrors(b.subcontainerLog()))
+		return driver.Failure("runsc start", shorten(readLogErrors(b.subcontainerLog())))
 	}
 	return nil
 }

@@ -3,12 +3,14 @@
 package handler
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
 
 	"github.com/containerd/errdefs"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox/record"
@@ -65,6 +67,21 @@ func (h *Set) List() []Handler {
 		})
 	}
 	return list
+}
+
+// Choose returns the handler of a new pod, see Route, and its runtime, which is ready: errdefs.ErrUnavailable.
+func (h *Set) Choose(config *cri.PodSandboxConfig, requested string) (handler string, rt oci.Runtime, err error) {
+	if handler, err = h.Route(config, requested); err != nil {
+		return "", nil, err
+	}
+	if rt, err = h.Find(handler); err != nil {
+		return "", nil, err
+	}
+	if err := rt.Ready(); err != nil {
+		return "", nil, fmt.Errorf("%w: runtime handler %q cannot be used: %w",
+			errdefs.ErrUnavailable, cmp.Or(handler, h.Settings.DefaultHandler), err)
+	}
+	return handler, rt, nil
 }
 
 // Find returns a configured handler, the default one for "".

@@ -23,6 +23,12 @@ type Layout struct {
 // Pods is the directory of the records.
 func (l Layout) Pods() string { return filepath.Join(l.Root, "pods") }
 
+// Images is where the images of the checkpoint are that a pod is restored from, until its containers run.
+func (l Layout) Images(pod string) string { return filepath.Join(l.Pods(), pod, "images") }
+
+// SnapshotKey is the key that seals this node's checkpoints.
+func (l Layout) SnapshotKey() string { return filepath.Join(l.Root, "snapshot.key") }
+
 // Quarantine is where damaged records are moved to.
 func (l Layout) Quarantine() string { return filepath.Join(l.Root, "quarantine") }
 

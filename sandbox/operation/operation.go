@@ -20,6 +20,8 @@ const (
 	RemoveContainer = "RemoveContainer"
 	UpdateContainer = "UpdateContainerResources"
 	ExecSync        = "ExecSync"
+	CheckpointPod   = "CheckpointPod"
+	RestorePod      = "RestorePod"
 	Recover         = "Recover"
 )
 

@@ -31,6 +31,8 @@ type Pod struct {
 	Netns string
 	// Labels are the SELinux labels of the pod, zero when SELinux is off.
 	Labels spec.Labels
+	// Snapshot is the digest of the checkpoint that the pod was restored from, "" for other pods.
+	Snapshot string `json:",omitempty"`
 	// BootID is the boot in which the pod was created: after another boot none of its processes exist.
 	BootID string
 }
@@ -55,4 +57,6 @@ type Container struct {
 	Labels spec.Labels
 	// StopSignal is the name of the signal that StopContainer sends: "SIGTERM", "SIGRTMIN+3", "SIGRTMAX-3".
 	StopSignal string
+	// Restored is true if the container's processes come from the checkpoint that its pod was restored from.
+	Restored bool `json:",omitempty"`
 }

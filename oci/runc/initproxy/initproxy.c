@@ -4,12 +4,15 @@
  * The init proxy of a container that has no process of its own on the host, because it runs inside a sandbox with its
  * own kernel (gVisor). A monitor like conmon watches the init proxy as it would the container's first process.
  *
- * The monitor calls it instead of the runtime:   initproxy RUNTIME [GLOBAL FLAG...] -- COMMAND [ARGUMENT...]
+ * The monitor calls it instead of the runtime:
+ *
+ *   initproxy [--restore IMAGE] RUNTIME [GLOBAL FLAG...] -- COMMAND [ARGUMENT...]
  *
  * create: has the runtime create the container, forks a child, and writes the child's pid to the file that the monitor
  *   named. The child holds the container's stdin, stdout and stderr. It waits for a connection to the socket "start" in
  *   the bundle, has the runtime start the container with those streams, answers with one byte (0, or the runtime's exit
- *   status), waits for the container with the runtime's command wait, and exits with its exit status.
+ *   status), waits for the container with the runtime's command wait, and exits with its exit status. With --restore
+ *   the runtime restores the container from the directory IMAGE instead of starting it.
  * exec: executes the runtime without conmon's flag --tty, which runsc does not know and does not need.
  * All other commands: executes the runtime.
  *
@@ -30,6 +33,9 @@
 #include <unistd.h>
 
 enum { KILLED = 137, BROKEN = 128 };
+
+/* The directory to restore the container from, or NULL. */
+static char *image;
 
 /* The arguments before "--", with space for more after them. */
 static char **global;
@@ -119,7 +125,9 @@ static int wait_container(char *id, int null)
 /* monitor_container is what the child does. */
 static int monitor_container(char *id, int sock, int terminal)
 {
-	char *args[] = { "start", id, NULL };
+	char *start[] = { "start", id, NULL };
+	char *restore[] = { "restore", "--detach", "--image-path", image, id, NULL };
+	char **args = image ? restore : start;
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC), conn, code;
 	unsigned char byte;
 	pid_t pid;
@@ -228,14 +236,19 @@ int main(int argc, char **argv)
 {
 	int split = 1;
 
+	if (argc > 2 && !strcmp(argv[1], "--restore")) {
+		image = argv[2];
+		argc -= 2;
+		argv += 2;
+	}
 	while (split < argc && strcmp(argv[split], "--"))
 		split++;
 	if (split < 2 || split + 1 >= argc) {
-		fprintf(stderr, "usage: initproxy RUNTIME [GLOBAL FLAG...] -- COMMAND [ARGUMENT...]\n");
+		fprintf(stderr, "usage: initproxy [--restore IMAGE] RUNTIME [GLOBAL FLAG...] -- COMMAND [ARGUMENT...]\n");
 		return BROKEN;
 	}
 	globals = split - 1;
-	global = calloc(argc + 4, sizeof *global);
+	global = calloc(argc + 6, sizeof *global);
 	if (!global)
 		return BROKEN;
 	memcpy(global, argv + 1, globals * sizeof *global);

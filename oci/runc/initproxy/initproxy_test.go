@@ -64,7 +64,7 @@ func (s stage) write(t *testing.T, name, content string) {
 }
 
 // create does what conmon does, as the init proxy's subreaper, and returns the init proxy and its output.
-func (s stage) create(t *testing.T) (pid int, output *os.File) {
+func (s stage) create(t *testing.T, flags ...string) (pid int, output *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -73,8 +73,8 @@ func (s stage) create(t *testing.T) (pid int, output *os.File) {
 	defer w.Close()
 	t.Cleanup(func() { r.Close() })
 	pidFile := filepath.Join(s.bundle, "pidfile")
-	cmd := exec.Command(s.program, s.script, "--root="+s.root, "--", "create",
-		"--bundle", s.bundle, "--pid-file", pidFile, "the-id")
+	cmd := exec.Command(s.program, append(flags, s.script, "--root="+s.root, "--", "create",
+		"--bundle", s.bundle, "--pid-file", pidFile, "the-id")...)
 	cmd.Stdout, cmd.Stderr = w, w
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
@@ -211,4 +211,22 @@ func becomeSubreaper(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) })
+}
+
+// TestRestore: with --restore the runtime restores the container where it would start it.
+func TestRestore(t *testing.T) {
+	s := newStage(t)
+	s.create(t, "--restore", "/images")
+	if code := s.start(t); code != 0 {
+		t.Fatalf("answer = %d, want 0", code)
+	}
+	s.write(t, "ended", `{"id":"the-id","exitStatus":5}`)
+	calls, err := os.ReadFile(filepath.Join(s.root, "calls"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "create --bundle " + s.bundle + " the-id\nrestore --detach --image-path /images the-id\n"
+	if !strings.HasPrefix(string(calls), want) {
+		t.Errorf("calls of the runtime = %q, want %q", calls, want)
+	}
 }

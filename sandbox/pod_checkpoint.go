@@ -1,0 +1,166 @@
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/layout"
+	"github.com/podd-project/podd/sandbox/operation"
+	"github.com/podd-project/podd/sandbox/record"
+	"github.com/podd-project/podd/sandbox/snapshot"
+)
+
+// CheckpointPod saves the containers of a pod, which must be all that have not exited, into the empty directory at
+// path. They run again when it returns, and after an error the directory is empty again.
+func (e *Engine) CheckpointPod(ctx context.Context, id, path string, containers []string) error {
+	p, err := e.Pod(id)
+	if err != nil {
+		return err
+	}
+	rt, err := e.handlers.Of(p.Pod)
+	if err != nil {
+		return err
+	}
+	features := rt.Features()
+	if err := checkCheckpoints(p.Handler(), features); err != nil {
+		return err
+	}
+	c := podCheckpoint{e: e, p: p, ids: containers, version: features.Version}
+	return e.onPod(ctx, operation.CheckpointPod, p, func(ctx context.Context) error {
+		return c.run(ctx, rt.(oci.Checkpointer), path)
+	})
+}
+
+// checkCheckpoints returns errdefs.ErrNotImplemented unless the pods of a handler can be checkpointed and restored.
+func checkCheckpoints(handler string, f oci.Features) error {
+	if f.Checkpoints {
+		return nil
+	}
+	return fmt.Errorf("%w: runtime handler %q cannot checkpoint and restore pods: that needs a handler of type oci with "+
+		"gVisor's runsc", errdefs.ErrNotImplemented, handler)
+}
+
+// podCheckpoint is one checkpoint of a pod.
+type podCheckpoint struct {
+	e       *Engine
+	p       *Pod
+	ids     []string // as the caller named them
+	version string   // of the runtime
+}
+
+// run holds the slots of the containers, so that none is started, updated or removed meanwhile. A stop takes none: then
+// the containers differ afterwards, and the checkpoint fails. A creation is detected in the same way.
+func (k podCheckpoint) run(ctx context.Context, rt oci.Checkpointer, path string) error {
+	containers, err := k.selection()
+	if err != nil {
+		return err
+	}
+	operation.SetStage(ctx, "wait for other operations")
+	for _, c := range containers {
+		if err := c.slot.Acquire(ctx); err != nil {
+			return fmt.Errorf("wait for another operation on container %s: %w", c.ID, err)
+		}
+		defer c.slot.Release()
+	}
+	if err := k.unchanged(containers); err != nil {
+		return err
+	}
+	out, err := snapshot.Create(path)
+	if err != nil {
+		return err
+	}
+	operation.SetStage(ctx, "save")
+	err = rt.Checkpoint(ctx, k.p.ID, out.ImagePath())
+	if err == nil {
+		err = errors.Join(context.Cause(ctx), k.unchanged(containers))
+	}
+	if err == nil {
+		operation.SetStage(ctx, "write manifest")
+		err = k.commit(ctx, out, containers)
+	}
+	if err != nil {
+		err = errors.Join(err, out.Discard())
+	}
+	return errors.Join(err, out.Close())
+}
+
+// selection returns the containers that were named, by id. Errors are errdefs.ErrFailedPrecondition, or
+// errdefs.ErrNotFound.
+func (k podCheckpoint) selection() ([]*Container, error) {
+	var named []*Container
+	for _, id := range k.ids {
+		c, err := k.e.Container(id)
+		if err != nil {
+			return nil, err
+		}
+		if c.pod != k.p {
+			return nil, fmt.Errorf("%w: container %s belongs to another pod", errdefs.ErrFailedPrecondition, c.ID)
+		}
+		named = append(named, c)
+	}
+	slices.SortFunc(named, func(a, b *Container) int { return cmp.Compare(a.ID, b.ID) })
+	if len(slices.Compact(slices.Clone(named))) < len(named) {
+		return nil, fmt.Errorf("%w: a container is named twice", errdefs.ErrInvalidArgument)
+	}
+	return named, k.unchanged(named)
+}
+
+// unchanged returns errdefs.ErrFailedPrecondition unless the pod is ready, and its containers that have not exited are
+// these and run.
+func (k podCheckpoint) unchanged(named []*Container) error {
+	if s := k.p.Status().State; s != record.PodReady {
+		return fmt.Errorf("%w: pod sandbox %s is %s, only one that is ready can be checkpointed",
+			errdefs.ErrFailedPrecondition, k.p.ID, s)
+	}
+	for _, c := range named {
+		if s := c.Status().State; s != record.ContainerRunning {
+			return fmt.Errorf("%w: container %s is %s, only one that runs can be checkpointed",
+				errdefs.ErrFailedPrecondition, c.ID, s)
+		}
+		if c.Config.GetTty() {
+			return fmt.Errorf("%w: container %s has a terminal, which gVisor cannot give to a restored one",
+				errdefs.ErrFailedPrecondition, c.ID)
+		}
+	}
+	for _, c := range k.e.store.containersOf(k.p) {
+		if c.Status().State != record.ContainerExited && !slices.Contains(named, c) {
+			return fmt.Errorf("%w: container %s is not among those to checkpoint: gVisor saves all containers of a pod together",
+				errdefs.ErrFailedPrecondition, c.ID)
+		}
+	}
+	// It is a directory of the node, so the images do not have its files.
+	if files, err := layout.Names(k.e.files.Paths(k.p.ID, k.p.Config).Shm); err == nil && len(files) > 0 {
+		return fmt.Errorf("%w: /dev/shm of the pod has files (%.100q), which a checkpoint does not save",
+			errdefs.ErrFailedPrecondition, files[0])
+	}
+	return nil
+}
+
+// commit writes the manifest.
+func (k podCheckpoint) commit(ctx context.Context, out *snapshot.Writer, containers []*Container) error {
+	pod, err := snapshot.PodConfig(k.p.Config)
+	if err != nil {
+		return err
+	}
+	m := snapshot.Manifest{
+		CreatedAt: time.Now(), PodID: k.p.ID, Runtime: k.version, Arch: runtime.GOARCH, Pod: pod,
+	}
+	for _, c := range containers {
+		config, err := snapshot.ContainerConfig(c.Config)
+		if err != nil {
+			return err
+		}
+		m.Containers = append(m.Containers, snapshot.Container{
+			Name: c.Config.GetMetadata().GetName(), ImageID: c.ImageID, Config: config,
+		})
+	}
+	return out.Commit(ctx, m, &k.e.snapshotKey)
+}

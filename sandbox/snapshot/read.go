@@ -1,0 +1,173 @@
+package snapshot
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/oci/openat"
+)
+
+// Snapshot is a checkpoint whose manifest has been read and verified. Its images are verified by Stage.
+type Snapshot struct {
+	Manifest
+	// Digest is the sha256 hex of the manifest, which identifies the checkpoint.
+	Digest string
+	path   string
+}
+
+// Open reads the manifest of the checkpoint in the directory at path. A nil key accepts any seal. It returns
+// errdefs.ErrInvalidArgument if there is no checkpoint, errdefs.ErrPermissionDenied for a seal that does not fit, and
+// errdefs.ErrFailedPrecondition for a manifest that this podd cannot restore.
+func Open(path string, key *Key) (*Snapshot, error) {
+	dir, err := openDir(path)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	data, err := readSmall(dir, manifestName, MaxManifest)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %s has no %s: it is not a complete checkpoint",
+			errdefs.ErrInvalidArgument, path, manifestName)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the manifest of the checkpoint: %w", err)
+	}
+	if err := verifySeal(dir, data, key); err != nil {
+		return nil, err
+	}
+	m, err := parseManifest(data)
+	if err != nil {
+		return nil, err
+	}
+	digest := sha256.Sum256(data)
+	return &Snapshot{Manifest: m, Digest: hex.EncodeToString(digest[:]), path: path}, nil
+}
+
+func verifySeal(dir *os.File, manifest []byte, key *Key) error {
+	if key == nil {
+		return nil
+	}
+	seal, err := readSmall(dir, sealName, 2*sha256.Size)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read the seal of the checkpoint: %w", err)
+	}
+	return key.verify(manifest, string(seal))
+}
+
+// parseManifest decodes a manifest. A field that this podd does not know is refused: it may restrict how the checkpoint
+// can be restored.
+func parseManifest(data []byte) (Manifest, error) {
+	var m Manifest
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&m); err != nil {
+		return Manifest{}, fmt.Errorf("%w: manifest of the checkpoint: %w", errdefs.ErrFailedPrecondition, err)
+	}
+	return m, m.check()
+}
+
+// Stage copies the images into the new directory to, and verifies them. What it has written stays after an error:
+// errdefs.ErrDataLoss for an image that differs from the manifest.
+func (s *Snapshot) Stage(ctx context.Context, to string) error {
+	dir, err := openDir(s.path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	images, err := openat.Open(dir, imagesName, unix.OpenHow{Flags: unix.O_DIRECTORY, Resolve: openat.NoLinks})
+	if err != nil {
+		return fmt.Errorf("open the images of the checkpoint: %w", err)
+	}
+	defer images.Close()
+	if err := os.Mkdir(to, 0o700); err != nil {
+		return err
+	}
+	if err := checkSpace(to, s.size()); err != nil {
+		return err
+	}
+	for _, f := range s.Files {
+		if err := copyFile(ctx, images, f, filepath.Join(to, f.Name)); err != nil {
+			return fmt.Errorf("copy image %s: %w", f.Name, err)
+		}
+	}
+	return nil
+}
+
+// checkSpace refuses to fill the disk of podd's records: what every user may use must hold size and as much again.
+func checkSpace(dir string, size int64) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return fmt.Errorf("free space of %s: %w", dir, err)
+	}
+	if free := int64(st.Bavail) * st.Bsize; free/2 < size {
+		return fmt.Errorf("%w: the checkpoint has %d bytes, and the disk of %s only %d: twice the size is needed",
+			errdefs.ErrResourceExhausted, size, dir, free)
+	}
+	return nil
+}
+
+func copyFile(ctx context.Context, images *os.File, want File, to string) error {
+	from, err := openFile(images, want.Name)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	h := sha256.New()
+	// One byte more shows that a file is longer.
+	n, err := io.Copy(io.MultiWriter(out, h), io.LimitReader(reader{ctx, from}, want.Size+1))
+	if err = errors.Join(err, out.Close()); err != nil {
+		return err
+	}
+	if n != want.Size || hex.EncodeToString(h.Sum(nil)) != want.SHA256 {
+		return fmt.Errorf("%w: it differs from the manifest: it was damaged or changed after the checkpoint",
+			errdefs.ErrDataLoss)
+	}
+	return nil
+}
+
+// openFile opens a regular file in dir.
+func openFile(dir *os.File, name string) (*os.File, error) {
+	// Without O_NONBLOCK a FIFO would block.
+	f, err := openat.Open(dir, name, unix.OpenHow{Flags: unix.O_RDONLY | unix.O_NONBLOCK, Resolve: openat.NoLinks})
+	if errors.Is(err, unix.ELOOP) {
+		return nil, fmt.Errorf("%w: %s is a symbolic link, want a regular file", errdefs.ErrInvalidArgument, name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		f.Close()
+		return nil, fmt.Errorf("%w: %s is not a regular file", errdefs.ErrInvalidArgument, name)
+	}
+	return f, nil
+}
+
+// readSmall reads a file of at most limit bytes in dir.
+func readSmall(dir *os.File, name string, limit int64) ([]byte, error) {
+	f, err := openFile(dir, name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("%w: %s has more than %d bytes", errdefs.ErrInvalidArgument, name, limit)
+	}
+	return data, err
+}

@@ -1,0 +1,201 @@
+package snapshot
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/oci/openat"
+)
+
+// Writer is a checkpoint that is being written. Close must be called after Commit or Discard.
+type Writer struct{ dir, images *os.File }
+
+// Create opens the directory at path, which must be empty, belong to podd's user and be writable by nobody else:
+// errdefs.ErrInvalidArgument.
+func Create(path string) (*Writer, error) {
+	dir, err := openDir(path)
+	if err != nil {
+		return nil, err
+	}
+	w := &Writer{dir: dir}
+	if err := checkOutput(dir); err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	if err = unix.Mkdirat(int(dir.Fd()), imagesName, 0o700); err == nil {
+		w.images, err = openat.Open(dir, imagesName, unix.OpenHow{Flags: unix.O_DIRECTORY, Resolve: openat.NoLinks})
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("make a directory for the images: %w", err), w.Discard(), w.Close())
+	}
+	return w, nil
+}
+
+// openDir opens a directory that a request names; its last part may not be a symbolic link.
+func openDir(path string) (*os.File, error) {
+	dir, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
+		return nil, fmt.Errorf("%w: %w: want an existing directory, not a link", errdefs.ErrInvalidArgument, err)
+	case err != nil:
+		return nil, fmt.Errorf("open the directory of the checkpoint: %w", err)
+	}
+	return dir, nil
+}
+
+func checkOutput(dir *os.File) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+		return fmt.Errorf("%s: %w", dir.Name(), err)
+	}
+	if int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 {
+		return fmt.Errorf("%w: %s is writable by other users than podd's, want mode 0700 and owner %d",
+			errdefs.ErrInvalidArgument, dir.Name(), os.Geteuid())
+	}
+	switch names, err := dir.Readdirnames(1); {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil:
+		return err
+	default:
+		return fmt.Errorf("%w: %s is not empty, it has %.100q", errdefs.ErrInvalidArgument, dir.Name(), names[0])
+	}
+}
+
+// ImagePath is a path to the directory where the runtime writes the images. It is valid for other processes, too, while
+// w is open, and reaches the directory whatever has become of its name.
+func (w *Writer) ImagePath() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), w.images.Fd()) }
+
+// Commit makes the directory a checkpoint: it adds the digests of the images to m and writes it, sealed. After an error
+// the caller discards the directory.
+func (w *Writer) Commit(ctx context.Context, m Manifest, key *Key) error {
+	m.Format, m.Kind, m.Files = format, kindGVisor, nil
+	names, err := w.images.Readdirnames(-1)
+	if slices.Sort(names); err != nil || !slices.Equal(names, imageFiles()) {
+		return errors.Join(fmt.Errorf("the runtime has written %.200q, want %q", names, imageFiles()), err)
+	}
+	for _, name := range names {
+		f, err := w.finishFile(ctx, name)
+		if err != nil {
+			return fmt.Errorf("read image: %w", err)
+		}
+		m.Files = append(m.Files, f)
+	}
+	data, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("encode manifest: %w", err)
+	}
+	if len(data) > MaxManifest {
+		return fmt.Errorf("%w: the manifest has %d bytes, at most %d are allowed: the environments are too large",
+			errdefs.ErrResourceExhausted, len(data), MaxManifest)
+	}
+	seal, err := key.seal(data)
+	if err != nil {
+		return err
+	}
+	if err := w.writeFile(sealName, []byte(seal)); err != nil {
+		return fmt.Errorf("write seal: %w", err)
+	}
+	if err := w.writeFile(manifestName, data); err != nil {
+		return fmt.Errorf("write manifest: %w", err)
+	}
+	return errors.Join(w.images.Sync(), w.dir.Sync())
+}
+
+// finishFile makes an image durable and readable by its owner only, and returns its digest.
+func (w *Writer) finishFile(ctx context.Context, name string) (File, error) {
+	f, err := openFile(w.images, name)
+	if err != nil {
+		return File{}, err
+	}
+	defer f.Close()
+	if err := f.Chmod(0o600); err != nil {
+		return File{}, err
+	}
+	h := sha256.New()
+	n, err := io.Copy(h, reader{ctx, f})
+	if err != nil {
+		return File{}, err
+	}
+	return File{Name: name, Size: n, SHA256: hex.EncodeToString(h.Sum(nil))}, f.Sync()
+}
+
+// writeFile writes a file that appears complete or not at all.
+func (w *Writer) writeFile(name string, data []byte) error {
+	how := unix.OpenHow{Flags: unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL, Mode: 0o600, Resolve: openat.NoLinks}
+	f, err := openat.Open(w.dir, temporary(name), how)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return unix.Renameat(int(w.dir.Fd()), temporary(name), int(w.dir.Fd()), name)
+}
+
+func temporary(name string) string { return "." + name }
+
+// Discard removes everything that was written; the directory stays, empty.
+func (w *Writer) Discard() error {
+	var errs []error
+	remove := func(dir *os.File, name string, flags int) {
+		if err := unix.Unlinkat(int(dir.Fd()), name, flags); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("remove %s: %w", name, err))
+		}
+	}
+	for _, name := range []string{manifestName, sealName, temporary(manifestName), temporary(sealName)} {
+		remove(w.dir, name, 0)
+	}
+	if w.images != nil {
+		for _, name := range imageFiles() {
+			w.truncate(name)
+			remove(w.images, name, 0)
+		}
+	}
+	remove(w.dir, imagesName, unix.AT_REMOVEDIR)
+	return errors.Join(errs...)
+}
+
+// truncate frees the space of an image: the sandbox may have it open after a failure.
+func (w *Writer) truncate(name string) {
+	how := unix.OpenHow{Flags: unix.O_WRONLY | unix.O_NONBLOCK, Resolve: openat.NoLinks}
+	if f, err := openat.Open(w.images, name, how); err == nil {
+		_ = f.Truncate(0)
+		f.Close()
+	}
+}
+
+// Close closes the directory.
+func (w *Writer) Close() error {
+	if w.images != nil {
+		w.images.Close()
+	}
+	return w.dir.Close()
+}
+
+// reader reads until ctx ends.
+type reader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (r reader) Read(p []byte) (int, error) {
+	if err := context.Cause(r.ctx); err != nil {
+		return 0, err
+	}
+	return r.r.Read(p)
+}

@@ -1,0 +1,214 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/containerd/errdefs"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/sandbox/record"
+)
+
+// verbCheckpoint saves the pod. If it fails, its directory must be empty.
+var verbCheckpoint = verb{"CheckpointPod", func(ctx context.Context, l *podLife) (err error) {
+	if l.snapshot, err = os.MkdirTemp(filepath.Dir(l.e.cfg.Root), "snapshot-"); err != nil {
+		return err
+	}
+	err = l.e.CheckpointPod(ctx, l.pod, l.snapshot, []string{l.container})
+	if left, _ := os.ReadDir(l.snapshot); err != nil && len(left) > 0 {
+		return fmt.Errorf("directory has %v after: %v", left, err)
+	}
+	return err
+}}
+
+// verbRestore restores the saved pod under another name. If it fails, no pod of that name may be left.
+var verbRestore = verb{"RestorePod", func(ctx context.Context, l *podLife) error {
+	_, containers, err := l.e.RestorePod(ctx, restoreRequest(l))
+	if pods := l.e.store.pods.List(nil); err != nil && len(pods) > 1 {
+		return fmt.Errorf("%d pods after: %v", len(pods), err)
+	}
+	if err == nil {
+		l.restored = containers[0].ID
+	}
+	return err
+}}
+
+func restoreRequest(l *podLife) RestoreRequest {
+	return RestoreRequest{
+		Path: l.snapshot, Pod: podConfig("copy"), Containers: []*cri.ContainerConfig{containerConfig("main")},
+	}
+}
+
+// saved returns a pod that runs and was saved.
+func saved(t *testing.T, m *machine) (*podLife, *faults) {
+	t.Helper()
+	e, h := newEngine(t, m)
+	l := &podLife{e: e, name: "web"}
+	for _, v := range append(slices.Clone(verbs[:3]), verbCheckpoint) {
+		must(t, v.do(t.Context(), l))
+	}
+	return l, h
+}
+
+// TestRestore: the containers are created and not started, the images are kept until they are, and a retry joins.
+func TestRestore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		l, _ := saved(t, m)
+		p, containers, err := l.e.RestorePod(t.Context(), restoreRequest(l))
+		must(t, err)
+		c := containers[0]
+		s := c.Status().State
+		if len(containers) != 1 || s != record.ContainerCreated || p.Status().State != record.PodReady {
+			t.Errorf("restored pod is %s with containers %v, the first %s; want one that is created",
+				p.Status().State, containers, s)
+		}
+		again, same, err := l.e.RestorePod(t.Context(), restoreRequest(l))
+		if err != nil || again != p || same[0] != c {
+			t.Errorf("the same request = %v, %v, %v, want the same pod", again, same, err)
+		}
+		if _, err := l.e.RunPod(t.Context(), podConfig("copy"), ""); !errdefs.IsAlreadyExists(err) {
+			t.Errorf("RunPod with the config of the restored pod = %v, want %v", err, errdefs.ErrAlreadyExists)
+		}
+		if images, _ := os.ReadDir(l.e.paths.Images(p.ID)); len(images) != 3 {
+			t.Errorf("%d images before the start, want 3", len(images))
+		}
+		must(t, os.RemoveAll(l.snapshot)) // it is the caller's, and not needed any more
+		mustStart(t, l.e, c.ID)
+		if _, err := os.Stat(l.e.paths.Images(p.ID)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("images after the start: %v, want them removed", err)
+		}
+		removeEverything(t, l.e)
+		noLeaks(t, m)
+	})
+}
+
+// TestRestoreOfARunningPodIsRefused: a request that comes again after the containers were started removes nothing.
+func TestRestoreOfARunningPodIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := saved(t, newMachine(t))
+		p, containers, err := l.e.RestorePod(t.Context(), restoreRequest(l))
+		must(t, err)
+		mustStart(t, l.e, containers[0].ID)
+		if _, _, err := l.e.RestorePod(t.Context(), restoreRequest(l)); !errdefs.IsAlreadyExists(err) {
+			t.Errorf("RestorePod = %v, want %v", err, errdefs.ErrAlreadyExists)
+		}
+		if s := p.Status().State; s != record.PodReady || containers[0].Status().State != record.ContainerRunning {
+			t.Errorf("pod is %s, its container %s, want them to run", s, containers[0].Status().State)
+		}
+	})
+}
+
+// TestRestoreWhoseCallerGivesUp leaves nothing.
+func TestRestoreWhoseCallerGivesUp(t *testing.T) {
+	for _, verb := range []string{"setup", "create", "rootfs"} {
+		t.Run(verb, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMachine(t)
+				l, h := saved(t, m)
+				defer h.hold(verb)()
+				if _, _, err := l.e.RestorePod(h.givesUpAt(t.Context(), verb), restoreRequest(l)); !errdefs.IsCanceled(err) {
+					t.Errorf("RestorePod = %v, want %v", err, context.Canceled)
+				}
+				if pods := l.e.store.pods.List(nil); len(pods) != 1 {
+					t.Errorf("%d pods, want only the one that was saved", len(pods))
+				}
+				removeEverything(t, l.e)
+				noLeaks(t, m)
+			})
+		})
+	}
+}
+
+// TestRestoredContainerSurvivesARestart: it stays created, without being run, and can be started.
+func TestRestoredContainerSurvivesARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		l, h := saved(t, m)
+		_, containers, err := l.e.RestorePod(t.Context(), restoreRequest(l))
+		must(t, err)
+		e, _ := restart(t, m, l.e, h)
+		c, err := e.Container(containers[0].ID)
+		must(t, err)
+		if s := c.Status().State; s != record.ContainerCreated {
+			t.Fatalf("container is %s after the restart, want %s", s, record.ContainerCreated)
+		}
+		mustStart(t, e, c.ID)
+		removeEverything(t, e)
+		noLeaks(t, m)
+	})
+}
+
+// TestRestoreIsRefused: each of these leaves no pod.
+func TestRestoreIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := saved(t, newMachine(t))
+		for words, change := range map[string]func(r *RestoreRequest){
+			"differs from the checkpoint in command": func(r *RestoreRequest) { r.Containers[0].Command = []string{"true"} },
+			`no container "db"`:                      func(r *RestoreRequest) { r.Containers[0].Metadata.Name = "db" },
+			"no config in the request":               func(r *RestoreRequest) { r.Containers = nil },
+			"image":                                  func(r *RestoreRequest) { r.Containers[0].Image.Image = "none" },
+			"linux.security_context":                 func(r *RestoreRequest) { r.Pod.Linux.SecurityContext.Privileged = true },
+			"manifest.json":                          func(r *RestoreRequest) { r.Path = filepath.Dir(r.Path) },
+			"no runtime handler":                     func(r *RestoreRequest) { r.Handler = "none" },
+		} {
+			r := restoreRequest(l)
+			change(&r)
+			if _, _, err := l.e.RestorePod(t.Context(), r); err == nil || !strings.Contains(err.Error(), words) {
+				t.Errorf("RestorePod = %v, want %q", err, words)
+			}
+		}
+		if pods := l.e.store.pods.List(nil); len(pods) != 1 {
+			t.Errorf("%d pods, want only the one that was saved", len(pods))
+		}
+	})
+}
+
+// TestCheckpointSeesChanges: a container that exits, or is created, while the pod is saved makes the checkpoint fail.
+func TestCheckpointSeesChanges(t *testing.T) {
+	for name, change := range map[string]func(t *testing.T, m *machine, l *podLife){
+		"created": func(t *testing.T, m *machine, l *podLife) { mustCreate(t, l.e, l.pod, "other") },
+		"stopped": func(t *testing.T, m *machine, l *podLife) {
+			must(t, l.e.StopContainer(t.Context(), l.container, 0))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMachine(t)
+				l, h := saved(t, m)
+				release := h.hold("checkpoint")
+				done := make(chan error, 1)
+				go func() { done <- verbCheckpoint.do(t.Context(), l) }()
+				h.await("checkpoint")
+				change(t, m, l)
+				release()
+				if err := <-done; !errdefs.IsFailedPrecondition(err) {
+					t.Errorf("CheckpointPod = %v, want %v", err, errdefs.ErrFailedPrecondition)
+				}
+				removeEverything(t, l.e)
+				noLeaks(t, m)
+			})
+		})
+	}
+}
+
+// TestStoppedRestoredPodHasNoImages: they are freed by the stop, not only with the record.
+func TestStoppedRestoredPodHasNoImages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := saved(t, newMachine(t))
+		p, _, err := l.e.RestorePod(t.Context(), restoreRequest(l))
+		must(t, err)
+		must(t, l.e.StopPod(t.Context(), p.ID))
+		if _, err := os.Stat(l.e.paths.Images(p.ID)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("images after the stop: %v, want them removed", err)
+		}
+	})
+}
