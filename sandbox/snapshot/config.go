@@ -100,8 +100,15 @@ func compare(what string, manifest json.RawMessage, had, requested proto.Message
 		errdefs.ErrFailedPrecondition, what, field)
 }
 
-// difference returns the path of the first field in which two messages of a type differ, "" if they are equal. A
-// message that is not set equals an empty one.
+// neutral are the messages of which an empty one means the same as none. Others do not: without run_as_user the image
+// decides, and an empty SecurityProfile is RuntimeDefault.
+var neutral = map[protoreflect.FullName]bool{
+	"runtime.v1.LinuxContainerConfig": true, "runtime.v1.LinuxContainerSecurityContext": true,
+	"runtime.v1.LinuxPodSandboxConfig": true, "runtime.v1.LinuxSandboxSecurityContext": true,
+	"runtime.v1.NamespaceOption": true, "runtime.v1.Capability": true,
+}
+
+// difference returns the path of the first field in which two messages of a type differ, "" if they are equal.
 func difference(a, b protoreflect.Message) string {
 	fields := a.Descriptor().Fields()
 	for i := range fields.Len() {
@@ -112,6 +119,9 @@ func difference(a, b protoreflect.Message) string {
 				return name
 			}
 			continue
+		}
+		if a.Has(f) != b.Has(f) && !neutral[f.Message().FullName()] {
+			return name
 		}
 		if inner := difference(a.Get(f).Message(), b.Get(f).Message()); inner != "" {
 			return name + "." + inner

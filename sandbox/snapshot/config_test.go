@@ -45,7 +45,15 @@ func TestCheckContainers(t *testing.T) {
 		{"user", func(c *cri.ContainerConfig) {
 			c.Linux = &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{
 				RunAsUser: &cri.Int64Value{Value: 7}}}
-		}, "in linux.security_context.run_as_user.value"},
+		}, "in linux.security_context.run_as_user"},
+		{"root instead of the image's user", func(c *cri.ContainerConfig) {
+			c.Linux = &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{
+				RunAsUser: &cri.Int64Value{}}}
+		}, "in linux.security_context.run_as_user"},
+		{"runtime's seccomp profile instead of none", func(c *cri.ContainerConfig) {
+			c.Linux = &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{
+				Seccomp: &cri.SecurityProfile{}}}
+		}, "in linux.security_context.seccomp"},
 	} {
 		c := config("web")
 		tt.change(c)
