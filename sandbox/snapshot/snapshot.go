@@ -28,6 +28,8 @@ const (
 	kindGVisor = "gvisor"
 	// MaxManifest bounds a manifest, in bytes. It has the environments of the containers.
 	MaxManifest = 16 << 20
+	// maxImage bounds the size of an image that a manifest may state, in bytes, so that sums of sizes do not overflow.
+	maxImage = 1 << 50
 )
 
 // imageFiles are the files of kindGVisor.
@@ -82,8 +84,9 @@ func (m Manifest) check() error {
 	var names []string
 	for _, f := range m.Files {
 		names = append(names, f.Name)
-		if f.Size < 0 {
-			return fmt.Errorf("%w: the manifest gives file %q a negative size", errdefs.ErrFailedPrecondition, f.Name)
+		if f.Size < 0 || f.Size > maxImage {
+			return fmt.Errorf("%w: the manifest gives file %.100q %d bytes, want 0 to %d",
+				errdefs.ErrFailedPrecondition, f.Name, f.Size, int64(maxImage))
 		}
 	}
 	if slices.Sort(names); !slices.Equal(names, imageFiles()) {

@@ -281,6 +281,7 @@ func TestForeign(t *testing.T) {
 		"kind": {`"kind":"gvisor"`, `"kind":"criu"`}, "path": {`"name":"pages.img"`, `"name":"../pages.img"`},
 		"same file twice": {`"name":"pages.img"`, `"name":"checkpoint.img"`}, "syntax": {`{"format"`, `{`},
 		"negative size":  {`"size":9000`, `"size":-1`},
+		"size":           {`"size":9000`, `"size":9223372036854775807`},
 		"no containers":  {`"containers":[{`, `"containers":[],"x":[{`},
 		"huge container": {`"format":1`, `"format":1e99`},
 	} {
