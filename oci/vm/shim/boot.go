@@ -7,7 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
+	"runtime"
 	"time"
 
 	task "github.com/containerd/containerd/api/runtime/task/v3"
@@ -72,7 +72,8 @@ func (s *Service) boot(ctx context.Context, r bootRequest) (_ *pod, err error) {
 	}
 	p.machine, err = vmm.Start(p.jail, r.options.Driver, vmm.Config{
 		Kernel: "/" + image.KernelFile, Initrd: "/" + image.InitrdFile, Shared: jail.Shared, Temp: jail.Temp,
-		MemoryDir: jail.Memory, Memory: memory, CPUs: 1, KVM: kvm, NICs: network.nics,
+		MemoryDir: jail.Memory, Memory: memory, CPUs: processors(r.spec, r.options.Driver, runtime.NumCPU()), KVM: kvm,
+		NICs: network.nics,
 	})
 	if err != nil {
 		return nil, err
@@ -130,17 +131,6 @@ func imageFiles(o Options) (map[string]string, error) {
 		}
 	}
 	return files, nil
-}
-
-// annotationMemory is the memory limit of the pod in bytes.
-const annotationMemory = "io.kubernetes.cri.sandbox-memory"
-
-func sandboxMemory(spec *specs.Spec) int64 {
-	n, err := strconv.ParseInt(spec.Annotations[annotationMemory], 10, 64)
-	if err != nil || n < 0 {
-		return 0
-	}
-	return n
 }
 
 // connect waits for the agent and has it set up the machine.
