@@ -200,7 +200,8 @@ func doPull(ctx context.Context, job pullJob, out *reporter) (pulled, error) {
 	if err := errors.Join(job.Auth.apply(sys, named), trustLoopback(sys, named)); err != nil {
 		return pulled{}, err
 	}
-	return s.transfer(ctx, transferJob{sys, named, job.Annotations}, out)
+	sys.OCISharedBlobDirPath = job.Blobs
+	return s.transfer(ctx, transferJob{sys, named, job.Annotations, job.Blobs != ""}, out)
 }
 
 // watchMemory ends the process with a clear message if it has more memory than most. The limit of the kernel is higher:

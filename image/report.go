@@ -22,6 +22,8 @@ type pullJob struct {
 	Ref         string
 	Auth        *Auth             `json:",omitempty"`
 	Annotations map[string]string `json:",omitempty"`
+	// Blobs is set if the image is not pulled but imported: the directory of its blobs, see ImportRequest.
+	Blobs string `json:",omitempty"`
 	// Dir is for temporary files; the daemon removes it.
 	Dir string
 }

@@ -14,7 +14,7 @@ import (
 
 func newImageCommand(opts *options) *cobra.Command {
 	cmd := &cobra.Command{Use: "image", Short: "Show and change the images of the node", Args: noArgs}
-	cmd.AddCommand(newImageDiskCommand(opts))
+	cmd.AddCommand(newImageDiskCommand(opts), newImageImportCommand(opts))
 	return cmd
 }
 

@@ -111,7 +111,7 @@ var layers = []layer{
 	{"cmd", []string{"cmd", "server", "sandbox", "sandbox/files", "sandbox/handler", "sandbox/layout", "sandbox/operation",
 		"sandbox/record", "sandbox/usage", "sandbox/namespaces", "oci", "oci/runc", "oci/runc/conmon",
 		"oci/runc/initproxy", "oci/runc/advisory", "oci/shim", "oci/spec",
-		"oci/spec/host", "oci/pause", "oci/program", "oci/process", "oci/cgroups", "image",
+		"oci/spec/host", "oci/pause", "oci/program", "oci/process", "oci/cgroups", "image", "image/containerdstore",
 		"network", "streaming", "checkpoint", "cmd/config", "cmd/budget"}, "wiring; nothing imports it"},
 	{"test", []string{"test"}, "tests of the whole use it from outside, as a kubelet does"},
 }
