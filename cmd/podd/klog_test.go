@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/sirupsen/logrus"
@@ -52,6 +53,20 @@ func TestKlogLogsToOurLogger(t *testing.T) {
 		out.Reset()
 		tt.say()
 		wantLogged(t, &out, tt.want)
+	}
+	log.SetLevel(logrus.InfoLevel)
+	out.Reset()
+	for range 3 * klogBurst {
+		klog.Error("as often as a client likes")
+	}
+	if n := strings.Count(out.String(), "as often"); n < klogBurst-1 || n > klogBurst+1 {
+		t.Errorf("logged %d of %d equal warnings, want about %d", n, 3*klogBurst, klogBurst)
+	}
+	out.Reset()
+	log.SetLevel(logrus.DebugLevel)
+	klog.Info(strings.Repeat("x", 10*maxLogText))
+	if out.Len() > maxLogText+1000 {
+		t.Errorf("logged %d bytes, want at most %d of the message", out.Len(), maxLogText)
 	}
 	log.SetLevel(logrus.InfoLevel)
 	out.Reset()

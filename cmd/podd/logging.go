@@ -53,30 +53,40 @@ func setUpLogging(c LogConfig, w io.Writer) (*logrus.Logger, error) {
 	return log, nil
 }
 
-// maxLogMessage bounds a message in bytes: libraries log what servers have sent.
-const maxLogMessage = 4 << 10
+// maxLogText bounds a message in bytes: libraries log what servers and clients have sent.
+const maxLogText = 4 << 10
 
-// secretHider removes secrets of URLs from messages: libraries log the URLs of requests.
+// secretHider removes secrets of URLs from entries, and bounds messages: libraries log the URLs of requests.
 type secretHider struct{}
 
 // Levels returns all levels.
 func (secretHider) Levels() []logrus.Level { return logrus.AllLevels }
 
-// Fire changes the message of e before it is written.
+// Fire changes e before it is written.
 func (secretHider) Fire(e *logrus.Entry) error {
-	if len(e.Message) > maxLogMessage {
-		e.Message = strings.ToValidUTF8(e.Message[:maxLogMessage], "") + "..."
-	}
-	if strings.Contains(e.Message, "://") {
-		e.Message = image.HideSecrets(e.Message)
-	}
+	e.Message = hideSecrets(bound(e.Message))
 	for key, value := range e.Data {
-		if err, ok := value.(error); ok {
-			value = err.Error()
-		}
-		if text, ok := value.(string); ok && strings.Contains(text, "://") {
-			e.Data[key] = image.HideSecrets(text)
+		switch v := value.(type) {
+		case error:
+			e.Data[key] = hideSecrets(v.Error())
+		case string:
+			e.Data[key] = hideSecrets(v)
 		}
 	}
 	return nil
+}
+
+func hideSecrets(text string) string {
+	if !strings.Contains(text, "://") {
+		return text
+	}
+	return image.HideSecrets(text)
+}
+
+// bound cuts a text to maxLogText.
+func bound(text string) string {
+	if len(text) > maxLogText {
+		return strings.ToValidUTF8(text[:maxLogText], "") + "..."
+	}
+	return text
 }

@@ -88,9 +88,9 @@ func TestLogging(t *testing.T) {
 		// What libraries log.
 		const url = "https://me:pass-to-hide@h.test/x?sig=query-to-hide"
 		got := out.String()
-		logrus.WithError(errors.New("Get "+url)).WithField("url", url).Warn(url, strings.Repeat("x", maxLogMessage))
+		logrus.WithError(errors.New("Get "+url)).WithField("url", url).Warn(url, strings.Repeat("x", maxLogText))
 		if text := out.String(); strings.Contains(text, "to-hide") || strings.Count(text, "h.test/x") != 3 ||
-			len(text) > maxLogMessage+1000 {
+			len(text) > maxLogText+1000 {
 			t.Errorf("%s: logged %q, want the URL without secrets", format, text)
 		}
 		if !strings.Contains(got, want) || strings.Contains(got, "quiet") || strings.Count(got, "\n") != 1 {
