@@ -192,3 +192,46 @@ func TestStreamsResetAtTheEnd(t *testing.T) {
 	}
 	r.noSession()
 }
+
+// TestMemoryOfSession: what BUDGETS.md says of a SPDY session, most of which is the compressor of headers.
+func TestMemoryOfSession(t *testing.T) {
+	const sessions, most = 16, 1 << 20
+	var hello bytes.Buffer // what each client says
+	framer, err := spdy.NewFramer(&hello, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, kind := range []string{"error", "stdin", "stdout", "stderr"} {
+		frame := &spdy.SynStreamFrame{StreamId: spdy.StreamId(2*i + 1), Headers: http.Header{"streamtype": {kind}}}
+		if err := framer.WriteFrame(frame); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, started, _ := held()
+	r := start(t, b)
+	before := heap()
+	for range sessions {
+		c, resp := dialUpgrade(t, r.execURL(), map[string]string{
+			"Upgrade": "SPDY/3.1", "X-Stream-Protocol-Version": "v4.channel.k8s.io"})
+		if resp.StatusCode != http.StatusSwitchingProtocols {
+			t.Fatalf("upgrade: status %s, want 101", resp.Status)
+		}
+		if _, err := c.Write(hello.Bytes()); err != nil {
+			t.Fatal(err)
+		}
+		recv(t, "the session", started)
+	}
+	each := (heap() - before) / sessions
+	t.Logf("a session takes %d KiB", each>>10)
+	if each > most {
+		t.Errorf("a session takes %d bytes, want at most %d", each, most)
+	}
+}
+
+// heap returns the bytes in use, after a garbage collection.
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
