@@ -55,3 +55,16 @@ func BenchmarkPullPresent(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkPull pulls and removes an image of one small layer.
+func BenchmarkPull(b *testing.B) {
+	reg := newRegistry(b)
+	reg.push(b, "app:v1", simple(b, "x"))
+	s := open(b, config(b, reg.host))
+	for b.Loop() {
+		pull(b, s, reg.host+"/app:v1")
+		if err := s.Remove(b.Context(), reg.host+"/app:v1"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -98,10 +98,11 @@ func FuzzLayer(f *testing.F) {
 		if err == nil && (files > mostFiles || size > mostBytes) {
 			t.Errorf("%d files of %d bytes passed the meter, want at most %d and %d", files, size, mostFiles, mostBytes)
 		}
-		split, err := asm.NewInputTarStream(bytes.NewReader(raw), storage.NewJSONPacker(io.Discard), nil)
+		split, done, err := asm.NewInputTarStreamWithDone(bytes.NewReader(raw), storage.NewJSONPacker(io.Discard), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer func() { split.Close(); <-done }()
 		// It may fail, and then the pull does.
 		if got, err := io.ReadAll(split); err == nil && !bytes.Equal(got, raw) {
 			t.Errorf("tar-split returned %d other bytes for %d", len(got), len(raw))
