@@ -168,7 +168,7 @@ test-vm: tools images build ## critest and more in a VM: cgroup v2, systemd, App
 vm-shell: tools images build ## a shell in that VM, with podd running (root)
 	@test/vm/run.sh shell
 
-k8s: ## build Kubernetes into the cache (ten minutes, once)
+k8s: ## build Kubernetes into the cache (ten minutes, once); KUBERNETES=1.36 for that version
 	@test/k8s/build.sh
 
 k8s-up: tools images build k8s ## start a cluster of NODES (default 1) nodes on podd, and print how to use it (root)

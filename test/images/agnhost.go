@@ -62,23 +62,23 @@ func (r *Registry) AddAgnhost(path layout.Path, dir string) error {
 		if err != nil {
 			return err
 		}
-		if err := r.push(img, a.names...); err != nil {
-			return err
+		for _, n := range a.names {
+			if err := r.push(img, e2e+n); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// push adds an image with names below e2e-test-images/.
-func (r *Registry) push(img v1.Image, names ...string) error {
-	for _, n := range names {
-		ref, err := name.ParseReference(r.Addr+"/"+e2e+n, name.Insecure)
-		if err != nil {
-			return err
-		}
-		if err := remote.Write(ref, img); err != nil {
-			return fmt.Errorf("push %s: %w", n, err)
-		}
+// push adds an image.
+func (r *Registry) push(img v1.Image, image string) error {
+	ref, err := name.ParseReference(r.Addr+"/"+image, name.Insecure)
+	if err != nil {
+		return err
+	}
+	if err := remote.Write(ref, img); err != nil {
+		return fmt.Errorf("push %s: %w", image, err)
 	}
 	return nil
 }

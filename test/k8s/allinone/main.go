@@ -25,7 +25,10 @@ import (
 	"k8s.io/kubectl/pkg/cmd/util"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubeadm "k8s.io/kubernetes/cmd/kubeadm/app"
+	kubeadmerrors "k8s.io/kubernetes/cmd/kubeadm/app/util/errors"
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
@@ -42,8 +45,10 @@ func components() map[string]component {
 		"etcd":                    func() int { etcdmain.Main(os.Args); return 0 },
 		"kube-apiserver":          command(func() *cobra.Command { return apiserver.NewAPIServerCommand() }),
 		"kube-controller-manager": command(func() *cobra.Command { return controllers.NewControllerManagerCommand() }),
+		"kube-proxy":              command(func() *cobra.Command { return proxy.NewProxyCommand() }),
 		"kube-scheduler":          command(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
 		"kubelet":                 command(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) }),
+		"kubeadm":                 func() int { kubeadmerrors.HandleError(kubeadm.Run()); return 0 },
 		"kubectl":                 kubectl,
 	}
 }

@@ -109,7 +109,7 @@ func (c *Cluster) start(ctx context.Context) error {
 			return err
 		}
 	}
-	return c.save()
+	return errors.Join(c.addDNS(ctx), c.save())
 }
 
 // save writes the state file.

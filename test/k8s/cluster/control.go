@@ -29,6 +29,7 @@ func (c *Cluster) issueAll() error {
 		{file: "admin", user: "admin", group: "system:masters"},
 		{file: "controllers", user: "system:kube-controller-manager"},
 		{file: "scheduler", user: "system:kube-scheduler"},
+		{file: "proxy", user: "system:kube-proxy"},
 	}
 	for _, n := range c.Nodes {
 		ids = append(ids, identity{file: n.Name, user: "system:node:" + n.Name, group: "system:nodes",
@@ -98,7 +99,9 @@ func (c *Cluster) startPrograms(list ...program) error {
 func (c *Cluster) startRegistry(ctx context.Context) error {
 	args := []string{"serve", net.JoinHostPort(c.Control.Addr, "5000"), c.path("images")}
 	if c.agnhost != "" {
-		args = append(args, c.agnhost)
+		args = append(args, "agnhost="+c.agnhost)
+	} else {
+		args = append(args, "coredns="+c.program("coredns"))
 	}
 	p, err := c.Control.start("registry", filepath.Join(c.Bin, "testimages"), args...)
 	if err != nil {

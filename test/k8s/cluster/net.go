@@ -14,7 +14,7 @@ import (
 // network has the addresses of one cluster: a /16 that the machine does not use, 10.N.0.0.
 //
 //	10.N.0.0/24     the hosts: .1 the control plane, .11 and up the nodes, .254 the machine itself
-//	10.N.64.0/20    services
+//	10.N.64.0/20    services; .64.10 is DNS
 //	10.N.128.0/17   pods, a /24 for each node
 type network struct {
 	Prefix string `json:"prefix"` // "10.N"

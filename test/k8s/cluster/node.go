@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -62,7 +61,7 @@ func (c *Cluster) startNode(ctx context.Context, n *Node) error {
 	if err := c.bootNode(n); err != nil {
 		return err
 	}
-	if err := errors.Join(n.StartPodd(ctx), n.StartKubelet()); err != nil {
+	if err := errors.Join(n.StartPodd(ctx), n.StartKubelet(), n.startProxy()); err != nil {
 		return err
 	}
 	return c.save()
@@ -102,8 +101,9 @@ func (n *Node) layOut() error {
 		}
 	}
 	return errors.Join(
-		// No DNS server listens there: the tests use no other machine.
-		os.WriteFile(n.Path("resolv.conf"), []byte("nameserver 127.0.0.1\n"), 0o644),
+		// No DNS server listens there: the tests use no other machine. CoreDNS, which forwards to it, takes a loopback
+		// address for its own.
+		os.WriteFile(n.Path("resolv.conf"), []byte("nameserver "+n.c.Control.Addr+"\n"), 0o644),
 		os.WriteFile(n.Path("podd.toml"), []byte(n.poddConfig()), 0o644),
 		os.WriteFile(n.Path("crictl.yaml"), fmt.Appendf(nil, "runtime-endpoint: unix://%[1]s\nimage-endpoint: "+
 			"unix://%[1]s\ntimeout: 120\n", n.Socket()), 0o644),
@@ -172,11 +172,7 @@ func (n *Node) Configure(more map[string]any) error {
 		"logging":      object{"verbosity": 2},
 	}
 	maps.Copy(config, more)
-	data, err := json.MarshalIndent(config, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(n.Path("kubelet.json"), data, 0o644)
+	return writeJSON(n.Path("kubelet.json"), config)
 }
 
 // StartPodd starts the node's podd and waits until it answers.
@@ -227,7 +223,7 @@ func (n *Node) Reboot(ctx context.Context) error {
 	if err := errors.Join(n.c.bootNode(n), n.c.routeAll()); err != nil {
 		return err
 	}
-	return errors.Join(n.StartPodd(ctx), n.StartKubelet())
+	return errors.Join(n.StartPodd(ctx), n.StartKubelet(), n.startProxy())
 }
 
 // admit waits until the node is ready, with a pod CIDR for which podd has configured a network.

@@ -98,6 +98,8 @@ func (k *scene) traffic() {
 	k.contains("from there to here", k.sh("there", "wget -q -O - http://"+here.Status.PodIP), "nginx")
 	k.contains("the client's address in the server's log", k.logs("there"), here.Status.PodIP)
 	k.contains("from the host", k.fetch("http://"+here.Status.PodIP+"/"), "nginx")
+	k.service("other", "there")
+	k.wget("here", "http://other:8080/", "nginx")
 }
 
 // identity is what must not change when the daemons restart.

@@ -3,6 +3,7 @@ package suite
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -14,6 +15,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"sort"
 	"strings"
 	"sync"
 	"testing"
@@ -113,7 +116,7 @@ containers:
 	k.same("bytes of the log afterwards", len(k.logs("p")), len(out))
 }
 
-// The kubelet rotates a log that has grown; kubectl logs -f loses no line.
+// The kubelet rotates a log that has grown: its files have every line, and kubectl logs -f prints them in their order.
 func TestLogRotation(t *testing.T) {
 	k := parallel(t)
 	p := k.run("p", `
@@ -138,13 +141,74 @@ containers:
 	})
 	k.sh("p", "rm /more")
 	k.ended("p", corev1.PodSucceeded)
+	total := 0
+	k.eventually("the files have every line", func(context.Context) (err error) {
+		total, err = countLines(dir)
+		return err
+	})
+	last := 0
 	lines := strings.Split(strings.TrimSuffix(follow(), "\n"), "\n")
-	for i, l := range lines[:len(lines)-1] {
-		if !strings.HasPrefix(l, fmt.Sprintf("line %d of", i+1)) {
-			t.Fatalf("line %d = %q, want number %d; the line before it = %q", i+1, l, i+1, lines[max(0, i-1)])
+	for _, l := range lines[:len(lines)-1] {
+		n := 0
+		if _, err := fmt.Sscanf(l, "line %d of", &n); err != nil || n <= last {
+			t.Fatalf("line after line %d = %q, want a later one", last, l)
+		}
+		last = n
+	}
+	k.same("the last line", lines[len(lines)-1], fmt.Sprintf("end %d", total))
+	// When the log is rotated the kubelet drops what it has not read of the old file, if it had read to its end before
+	// (ReadLogs of k8s.io/cri-client): a few lines, on a busy machine.
+	if missing := total - (len(lines) - 1); missing > 100 {
+		t.Errorf("kubectl logs -f lacks %d of %d lines, want at most a few for each rotation", missing, total)
+	}
+}
+
+// countLines returns how many lines the log files in the directory have. It fails unless they are numbered from 1.
+func countLines(dir string) (int, error) {
+	rotated, err := filepath.Glob(filepath.Join(dir, "0.log.*"))
+	if err != nil {
+		return 0, err
+	}
+	sort.Strings(rotated) // by time
+	text := ""
+	for _, path := range append(rotated, filepath.Join(dir, "0.log")) {
+		more, err := readLog(path)
+		if err != nil {
+			return 0, err
+		}
+		text += more
+	}
+	partial := regexp.MustCompile(`\S+ stdout P (.*)\n\S+ stdout (P|F) `)
+	for partial.MatchString(text) {
+		text = partial.ReplaceAllString(text, "TIME stdout $2 $1")
+	}
+	n := 0
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, " F end ") {
+			return n, nil
+		}
+		if n++; !strings.Contains(line, fmt.Sprintf(" F line %d of", n)) {
+			return 0, fmt.Errorf("log has %q, want line %d", line, n)
 		}
 	}
-	k.same("the last line", lines[len(lines)-1], fmt.Sprintf("end %d", len(lines)-1))
+	return 0, fmt.Errorf("no end after line %d of %v", n, rotated)
+}
+
+// readLog returns the text of a log file, which the kubelet may have compressed.
+func readLog(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	var r io.Reader = f
+	if strings.HasSuffix(path, ".gz") {
+		if r, err = gzip.NewReader(f); err != nil {
+			return "", err
+		}
+	}
+	data, err := io.ReadAll(r)
+	return string(data), err
 }
 
 // protocols are kubectl's streaming protocols, with the environment variables that select them.

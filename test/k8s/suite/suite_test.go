@@ -79,8 +79,13 @@ func run(m *testing.M) (code int, err error) {
 			return 1, errors.Join(err, c.Close())
 		}
 	}
+	ended := make(chan struct{})
+	defer close(ended)
 	go func() { // on ^C the tests do not end by themselves
-		if <-ctx.Done(); c != nil {
+		<-ctx.Done()
+		select {
+		case <-ended: // and then stop has ended ctx
+		default:
 			_ = c.Close()
 			os.Exit(1)
 		}
@@ -150,9 +155,11 @@ func leftOnNodes(bin string) error {
 }
 
 // standing reports whether a line is about something new that belongs to no pod: the CNI plugin's bridge, gVisor's
-// empty network namespace for all its gofers, a podd that was restarted, and the boot id of a node that was rebooted.
+// empty network namespace for all its gofers, a podd that was restarted, the boot id of a node that was rebooted, and
+// kube-proxy's rules, which disappear some time after their services.
 func standing(line string) bool {
-	for _, own := range []string{" cni0", "/run/runtimes/gvisor/null-netns ", "/bin/podd --config", "/random/boot_id"} {
+	for _, own := range []string{" cni0", "/run/runtimes/gvisor/null-netns ", "/bin/podd --config", "/random/boot_id",
+		" -A KUBE-", " -N KUBE-"} {
 		if strings.Contains(line, own) {
 			return true
 		}

@@ -1,12 +1,13 @@
 // Command testimages builds the test images, and serves or exports them.
 //
 //	testimages build                          build them, unless the cache has them, and list their names
-//	testimages serve ADDR CONFDIR [AGNHOST]   serve them on ADDR until SIGTERM or SIGINT
+//	testimages serve ADDR CONFDIR [MORE...]   serve them on ADDR until SIGTERM or SIGINT
 //	testimages export NAME REF DIR            write one image as an OCI layout
 //
 // serve writes registries.conf and policy.json to CONFDIR. When it is ready it prints "credentials wanted on ADDR", the
-// address that requires authentication, and "serving on ADDR"; test/k8s/cluster parses these lines. AGNHOST is a
-// directory with the program agnhost, for the images of Kubernetes' node tests.
+// address that requires authentication, and "serving on ADDR"; test/k8s/cluster parses these lines. MORE are images
+// that only test/k8s needs: agnhost=DIR, a directory with the program agnhost, for the images of Kubernetes' node
+// tests, and coredns=FILE, the program CoreDNS.
 //
 // It is for scripts (contrib/demo.sh, test/critest); tests use the package.
 package main
@@ -17,7 +18,10 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
+
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 
 	"github.com/podd-project/podd/test/images"
 )
@@ -43,15 +47,15 @@ func run(ctx context.Context, args []string) error {
 			fmt.Println(n)
 		}
 		return err
-	case (len(args) == 3 || len(args) == 4) && args[0] == "serve":
+	case len(args) >= 3 && args[0] == "serve":
 		return serve(ctx, args[1], args[2], args[3:]...)
 	case len(args) == 4 && args[0] == "export":
 		return images.Export(path, args[1], args[2], args[3])
 	}
-	return errors.New("usage: testimages build | serve ADDR CONFDIR [AGNHOST] | export NAME REF DIR")
+	return errors.New("usage: testimages build | serve ADDR CONFDIR [MORE...] | export NAME REF DIR")
 }
 
-func serve(ctx context.Context, addr, confDir string, agnhost ...string) error {
+func serve(ctx context.Context, addr, confDir string, more ...string) error {
 	path, err := images.Build(ctx)
 	if err != nil {
 		return err
@@ -61,9 +65,9 @@ func serve(ctx context.Context, addr, confDir string, agnhost ...string) error {
 		return err
 	}
 	defer r.Close()
-	for _, dir := range agnhost {
-		if err := r.AddAgnhost(path, dir); err != nil {
-			return err
+	for _, m := range more {
+		if err := add(r, path, m); err != nil {
+			return fmt.Errorf("%s: %w", m, err)
 		}
 	}
 	if _, _, err := r.WriteConf(confDir); err != nil {
@@ -73,4 +77,15 @@ func serve(ctx context.Context, addr, confDir string, agnhost ...string) error {
 	fmt.Println("serving on", r.Addr)
 	<-ctx.Done()
 	return nil
+}
+
+// add adds the images of one argument MORE.
+func add(r *images.Registry, path layout.Path, more string) error {
+	switch name, file, _ := strings.Cut(more, "="); name {
+	case "agnhost":
+		return r.AddAgnhost(path, file)
+	case "coredns":
+		return r.AddCoreDNS(file)
+	}
+	return errors.New("want agnhost=DIR or coredns=FILE")
 }

@@ -1,0 +1,76 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// startProxy starts the node's kube-proxy, with Kubernetes' defaults, which are rules of iptables.
+func (n *Node) startProxy() error {
+	type object = map[string]any
+	err := writeJSON(n.Path("kube-proxy.json"), object{
+		"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration",
+		"clientConnection": object{"kubeconfig": n.c.path("pki", "proxy.kubeconfig")},
+		"hostnameOverride": n.Name, "clusterCIDR": n.c.Net.pods(),
+		// Limits of the machine that a network namespace cannot set.
+		"conntrack": object{"maxPerCore": 0, "min": 0},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = n.start(n.Name+"-kube-proxy", n.c.program("kube-proxy"), "--config="+n.Path("kube-proxy.json"))
+	return err
+}
+
+// dnsPatch keeps CoreDNS on the first node: tests disturb the second, and count its cores.
+const dnsPatch = `{"spec": {"replicas": 1, "template": {"spec": {"nodeSelector": {"kubernetes.io/hostname": %q}}}}}`
+
+// addDNS has kubeadm install CoreDNS as in the clusters that it makes, and waits until it is ready.
+func (c *Cluster) addDNS(ctx context.Context) error {
+	version, err := c.Client.Discovery().ServerVersion()
+	if err != nil {
+		return err
+	}
+	config := fmt.Sprintf(`apiVersion: kubeadm.k8s.io/v1beta4
+kind: InitConfiguration
+localAPIEndpoint: {advertiseAddress: %q}
+nodeRegistration: {criSocket: "unix:///none"}
+patches: {directory: %q}
+---
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+kubernetesVersion: %q
+networking: {serviceSubnet: %q, dnsDomain: cluster.local}
+dns: {imageTag: podd}
+`, c.Control.Addr, c.path("kubeadm"), version.GitVersion, c.Net.services())
+	if err := errors.Join(os.MkdirAll(c.path("kubeadm"), 0o755),
+		os.WriteFile(c.path("kubeadm", "config.yaml"), []byte(config), 0o600),
+		os.WriteFile(c.path("kubeadm", "corednsdeployment+strategic.json"), fmt.Appendf(nil, dnsPatch, c.Nodes[0].Name),
+			0o600)); err != nil {
+		return err
+	}
+	if _, err := c.Control.Run(c.program("kubeadm"), "init", "phase", "addon", "coredns", "--kubeconfig", c.Kubeconfig(),
+		"--config", c.path("kubeadm", "config.yaml")); err != nil {
+		return err
+	}
+	return c.wait(ctx, "CoreDNS", func(ctx context.Context) error {
+		d, err := c.Client.AppsV1().Deployments("kube-system").Get(ctx, "coredns", metav1.GetOptions{})
+		if err == nil && d.Status.AvailableReplicas == 0 {
+			err = errors.New("its pod is not ready")
+		}
+		return err
+	})
+}
+
+func writeJSON(path string, v any) error {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, data, 0o644)
+}
