@@ -115,10 +115,9 @@ build: embedded ## build bin/podd, static
 release: ## packages, archives, SBOM and checksums of the tagged commit for amd64 and arm64, in bin/release
 	@contrib/release/build.sh
 
-test-release: ## build a release twice, install, upgrade and remove it in chroots of Debian (root)
+test-release: tools images build ## build a release twice, install, upgrade and remove it in chroots of Debian (root)
 	@contrib/release/deps.sh test
-	PURE="$(addprefix ./,$(filter-out test/%,$(PURE)))" CGO_ENABLED=0 \
-		$(GO) test -count=1 -timeout 60m -v $(if $(RUN),-run '$(RUN)') ./test/release/
+	CGO_ENABLED=0 $(GO) test -count=1 -timeout 60m -v $(if $(RUN),-run '$(RUN)') ./test/release/
 
 check: vet lint pure ## the fast checks: vet, lint, and the tests that need no root and nothing but Go
 

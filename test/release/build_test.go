@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // version is that of the packages under test, previous the one that upgrades start from. They differ in their version
@@ -48,6 +49,7 @@ func build(ctx context.Context, checkout, out, version string, env ...string) (s
 func shell(ctx context.Context, env []string, script string) (string, error) {
 	cmd := exec.CommandContext(ctx, "sh", "-euc", script)
 	cmd.Env = append(os.Environ(), env...)
+	cmd.WaitDelay = 10 * time.Second // for what a failed script left in the background
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

@@ -87,10 +87,8 @@ func TestARM64(t *testing.T) {
 	if !strings.Contains(out, "linux/arm64") {
 		t.Errorf("podd version printed %q, want linux/arm64 in it", out)
 	}
-	packages := os.Getenv("PURE")
-	if packages == "" {
-		packages = "./checkpoint ./oci/spec ./sandbox/record ./cmd/podd/tomlconfig"
-	}
-	run(t, []string{"GOARCH=arm64", "CGO_ENABLED=0", "PURE=" + packages}, `cd ../..
-		go test -p 1 -exec qemu-aarch64-static -tags containers_image_openpgp $PURE`)
+	// The skipped test starts itself, which the kernel alone cannot do.
+	run(t, []string{"GOARCH=arm64", "CGO_ENABLED=0"}, `cd ../..
+		go test -p 1 -exec qemu-aarch64-static -tags containers_image_openpgp -skip TestLockNamesItsHolder \
+			./checkpoint ./cmd/podd/preflight ./cmd/podd/tomlconfig ./oci/spec ./sandbox/convert`)
 }
