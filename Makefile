@@ -1,7 +1,7 @@
 # "make help" lists the targets. Anything longer than a few lines is a script in contrib/ or a program in test/.
 
 GO       ?= go
-TAGS     := containers_image_openpgp
+TAGS     := containers_image_openpgp,nri_no_wasm
 # The race detector needs cgo, and with cgo the storage library needs the btrfs headers unless they are excluded.
 RACETAGS := $(TAGS),exclude_graphdriver_btrfs
 RACE     := -race -tags "$(RACETAGS)"

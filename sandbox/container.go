@@ -29,7 +29,7 @@ type Container struct {
 	history  operation.History
 	// exited is closed once the status says Exited.
 	exited chan struct{}
-	// post sends an event of the container to the subscribers.
+	// post sends an event of the container to the subscribers and to the plugins.
 	post func(event.Type)
 
 	mu sync.Mutex // orders status changes and guards start
@@ -48,7 +48,10 @@ func (e *Engine) newContainer(p *Pod, r record.Container, s record.ContainerStat
 		Container: r, pod: p, dir: filepath.Join(p.dir, layout.Containers, r.ID),
 		slot: admission.NewSlot(), creation: newCreation(), life: newLife(p.life), exited: make(chan struct{}),
 	}
-	c.post = func(t event.Type) { e.events.Post(t, c.ID, c.pod) }
+	c.post = func(t event.Type) {
+		e.events.Post(t, c.ID, c.pod)
+		e.deps.Plugins.PostContainer(t, c.seen())
+	}
 	c.status.Store(&s)
 	if s.State == record.ContainerExited {
 		close(c.exited)

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox/convert"
 	"github.com/podd-project/podd/sandbox/event"
+	"github.com/podd-project/podd/sandbox/nri"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -169,7 +171,9 @@ type containerBuild struct {
 	volumes map[int]string // image volumes by index of the mount
 	log     logfile.Log
 	spec    *specs.Spec
-	process oci.Process
+	// adjustment is what plugins changed of spec.
+	adjustment nri.Adjustment
+	process    oci.Process
 	// commandErr is why the command cannot be run: then there is no process.
 	commandErr error
 }
@@ -189,6 +193,7 @@ func (e *Engine) buildContainer(ctx context.Context, c *Container) error {
 		{"volumes", func() error { return e.prepareRootfs(ctx, c, b) }},
 		{"image volumes", func() (err error) { b.volumes, err = e.mountImageVolumes(ctx, c); return err }},
 		{"spec", func() (err error) { b.spec, err = e.containerSpec(ctx, c, rt, b); return err }},
+		{"plugins", func() (err error) { b.adjustment, err = c.adjust(ctx, e.deps, rt, b.spec); return err }},
 		{"create", func() error { return c.createProcess(ctx, rt, &b, c.pod.image(e.paths, c.Restored)) }},
 		{"verify", func() error { return e.verifyPIDNamespace(ctx, c, rt, b) }},
 	}
@@ -197,7 +202,8 @@ func (e *Engine) buildContainer(ctx context.Context, c *Container) error {
 	}
 	user := b.spec.Process.User // a copy: the status lives as long as the container and must not keep the process alive
 	return c.advance(record.ContainerCreated, func(s *record.ContainerStatus) {
-		s.Process, s.User = b.process, &user
+		s.Process, s.User, s.Adjusted = b.process, &user, b.adjustment.Fields
+		s.Resources = cmp.Or(b.adjustment.Resources, s.Resources)
 		if b.commandErr != nil {
 			s.Reason, s.Message = reasonStartError, b.commandErr.Error()
 		}

@@ -151,7 +151,7 @@ func TestUpdatePod(t *testing.T) {
 			e.deps.Facts.Swap, e.deps.Facts.CgroupV2 = true, true
 			pod := runPodIn(t, e, "web", "/mine", "uid")
 			g := f.add("/mine")
-			must(t, e.UpdatePod(pod, tt.overhead, tt.resources))
+			must(t, e.UpdatePod(t.Context(), pod, tt.overhead, tt.resources))
 			if len(g.updates) != 1 || !same(g.updates[0], &tt.want) {
 				t.Errorf("the group got %+v, want %+v", g.updates, tt.want)
 			}
@@ -173,26 +173,26 @@ func TestUpdatePodRefuses(t *testing.T) {
 		"no cgroup_parent": mustRunPod(t, e, "a"), "a shared one": runPodIn(t, e, "b", "/all", "uid"),
 		"one that is not there": runPodIn(t, e, "c", "/gone", "uid"),
 	} {
-		if err := e.UpdatePod(pod, nil, limits); !errdefs.IsFailedPrecondition(err) {
+		if err := e.UpdatePod(t.Context(), pod, nil, limits); !errdefs.IsFailedPrecondition(err) {
 			t.Errorf("%s: UpdatePod = %v, want a failed precondition", name, err)
 		}
 	}
 	stopped := runPodIn(t, e, "d", "/mine", "uid")
 	f.add("/mine")
 	must(t, e.StopPod(t.Context(), stopped))
-	err := e.UpdatePod(stopped, nil, limits)
+	err := e.UpdatePod(t.Context(), stopped, nil, limits)
 	if !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "notready") {
 		t.Errorf("UpdatePod of a stopped pod = %v, want a failed precondition", err)
 	}
-	if err := e.UpdatePod("absent", nil, limits); !errdefs.IsNotFound(err) {
+	if err := e.UpdatePod(t.Context(), "absent", nil, limits); !errdefs.IsNotFound(err) {
 		t.Errorf("UpdatePod of no pod = %v, want not found", err)
 	}
 	ready := runPodIn(t, e, "e", "/mine", "uid")
 	for _, bad := range []*cri.LinuxContainerResources{{CpuShares: -1}, {MemoryLimitInBytes: -2}} {
-		if err := e.UpdatePod(ready, nil, bad); !errdefs.IsInvalidArgument(err) {
+		if err := e.UpdatePod(t.Context(), ready, nil, bad); !errdefs.IsInvalidArgument(err) {
 			t.Errorf("UpdatePod(%v) = %v, want an invalid argument", bad, err)
 		}
-		if err := e.UpdatePod(ready, bad, limits); !errdefs.IsInvalidArgument(err) {
+		if err := e.UpdatePod(t.Context(), ready, bad, limits); !errdefs.IsInvalidArgument(err) {
 			t.Errorf("UpdatePod with the overhead %v = %v, want an invalid argument", bad, err)
 		}
 	}

@@ -66,8 +66,13 @@ func (e *Engine) startContainer(caller context.Context, c *Container) error {
 
 	at := time.Now()
 	c.beginStart(at)
-	operation.SetStage(ctx, "start")
-	if err := withCause(ctx, rt.Start(ctx, c.ID)); err != nil {
+	operation.SetStage(ctx, "plugins")
+	err = e.deps.Plugins.Start(ctx, c.seen())
+	if err == nil {
+		operation.SetStage(ctx, "start")
+		err = rt.Start(ctx, c.ID)
+	}
+	if err := withCause(ctx, err); err != nil {
 		return e.abandonStart(caller, c, err)
 	}
 	operation.SetStage(ctx, "record")

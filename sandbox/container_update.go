@@ -11,6 +11,7 @@ import (
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/sandbox/convert"
+	"github.com/podd-project/podd/sandbox/nri"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/sandbox/resources"
@@ -24,30 +25,52 @@ func (e *Engine) UpdateContainer(ctx context.Context, id string, r *cri.LinuxCon
 	if err != nil {
 		return err
 	}
+	var others func(context.Context) error // what plugins want to be set in other containers
+	err = e.limitContainer(ctx, c, func(ctx context.Context) (limits nri.Resources, err error) {
+		operation.SetStage(ctx, "plugins")
+		limits, others, err = e.deps.Plugins.Update(ctx, c.seen(), r)
+		return limits, err
+	})
+	if err != nil {
+		return err
+	}
+	e.deps.Plugins.PostContainerUpdate(c.seen())
+	return others(ctx)
+}
+
+// limitContainer sets the limits that decide returns, which is called when no other operation on c is in progress.
+func (e *Engine) limitContainer(
+	ctx context.Context, c *Container, decide func(context.Context) (nri.Resources, error),
+) error {
 	if err := c.slot.Acquire(ctx); err != nil {
 		return fmt.Errorf("wait for another operation on the container: %w", err)
 	}
 	defer c.slot.Release()
 	return e.onContainer(ctx, operation.UpdateContainer, c, 0, func(ctx context.Context) error {
-		return e.updateContainer(ctx, c, r)
+		if state := c.Status().State; state != record.ContainerCreated && state != record.ContainerRunning {
+			return fmt.Errorf("%w: container %s is %s, its resources cannot be updated",
+				errdefs.ErrFailedPrecondition, c.ID, state)
+		}
+		limits, err := decide(ctx)
+		if err != nil {
+			return err
+		}
+		return e.updateContainer(ctx, c, limits)
 	})
 }
 
 // updateContainer needs c.slot.
-func (e *Engine) updateContainer(ctx context.Context, c *Container, r *cri.LinuxContainerResources) error {
-	state := c.Status().State
-	if state != record.ContainerCreated && state != record.ContainerRunning {
-		return fmt.Errorf("%w: container %s is %s, its resources cannot be updated",
-			errdefs.ErrFailedPrecondition, c.ID, state)
-	}
+func (e *Engine) updateContainer(ctx context.Context, c *Container, limits nri.Resources) error {
 	rt, err := e.handlers.Of(c.pod.Pod)
 	if err != nil {
 		return err
 	}
+	r := limits.CRI
 	resources, warnings, err := spec.Resources(r, e.deps.Facts)
 	if err != nil {
 		return err
 	}
+	limits.MergeInto(resources)
 	c.logWarnings(warnings)
 	operation.SetStage(ctx, "update")
 	err = rt.Update(ctx, c.ID, resources)
@@ -59,7 +82,7 @@ func (e *Engine) updateContainer(ctx context.Context, c *Container, r *cri.Linux
 		return fmt.Errorf("update container: %w", err)
 	}
 	operation.SetStage(ctx, "read back")
-	actual, err := limitContainer(e.deps, c, convert.MergeResources(c.Status().Resources, r), r.GetOomScoreAdj() != 0)
+	actual, err := readBack(e.deps, c, convert.MergeResources(c.Status().Resources, r), r.GetOomScoreAdj() != 0)
 	if errdefs.IsNotFound(err) {
 		err = nil // it has exited meanwhile
 	}
@@ -67,8 +90,8 @@ func (e *Engine) updateContainer(ctx context.Context, c *Container, r *cri.Linux
 		c.observe(c.Status().State, func(s *record.ContainerStatus) { s.Resources = actual }))
 }
 
-// limitContainer does the part of an update that OCI runtimes do not, and returns asked with the kernel's values.
-func limitContainer(
+// readBack does the part of an update that OCI runtimes do not, and returns asked with the kernel's values.
+func readBack(
 	deps Deps, c *Container, asked *cri.LinuxContainerResources, oom bool,
 ) (*cri.LinuxContainerResources, error) {
 	if deps.Cgroups == nil || c.pod.OwnKernel {

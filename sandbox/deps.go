@@ -4,10 +4,14 @@ import (
 	"context"
 	"net"
 
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/event"
 	"github.com/podd-project/podd/sandbox/namespaces"
+	"github.com/podd-project/podd/sandbox/nri"
 )
 
 // The engine's view of the mechanisms below it. Each is addressed by id. Every undo is idempotent and needs only the
@@ -52,6 +56,23 @@ type Images interface {
 	Release(ctx context.Context, containerID string) error
 	// ContainersWithMounts returns the ids of the containers that have filesystems to release.
 	ContainersWithMounts(ctx context.Context) ([]string, error)
+}
+
+// Plugins are asked before a pod or container is made or changed, and told afterwards. Posts do not wait for them.
+type Plugins interface {
+	// RunPod, UpdatePod and Start return an error if a plugin refuses.
+	RunPod(ctx context.Context, p nri.Pod) error
+	UpdatePod(ctx context.Context, p nri.Pod, overhead, resources *cri.LinuxContainerResources) error
+	Start(ctx context.Context, c nri.Container) error
+	// Create changes the config.json of a container.
+	Create(ctx context.Context, c nri.Creation) (nri.Adjustment, error)
+	// Update returns the limits to set instead of r, and what to call when no lock of the container is held any more.
+	Update(ctx context.Context, c nri.Container, r *cri.LinuxContainerResources) (
+		limits nri.Resources, then func(context.Context) error, err error)
+	PostPod(t event.Type, p nri.Pod)
+	PostPodUpdate(p nri.Pod)
+	PostContainer(t event.Type, c nri.Container)
+	PostContainerUpdate(c nri.Container)
 }
 
 // Runtime is one runtime handler.

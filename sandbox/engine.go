@@ -15,6 +15,7 @@ import (
 	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/handler"
 	"github.com/podd-project/podd/sandbox/layout"
+	"github.com/podd-project/podd/sandbox/nri"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/snapshot"
 	"github.com/podd-project/podd/sandbox/usage"
@@ -38,6 +39,8 @@ type Deps struct {
 	// Cgroups and Disk are the sources of resource usage; without them nothing is measured.
 	Cgroups usage.Cgroups
 	Disk    usage.Disk
+	// Plugins are the node's NRI plugins, nil for none.
+	Plugins Plugins
 	// Budgets bound what calls cost.
 	Budgets *budget.Table
 	Log     logrus.FieldLogger
@@ -80,6 +83,9 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 	}
 	if _, ok := deps.Runtimes[cfg.DefaultHandler]; !ok {
 		return nil, fmt.Errorf("default_handler: %q is not among the configured handlers", cfg.DefaultHandler)
+	}
+	if deps.Plugins == nil {
+		deps.Plugins = nri.New(nri.Config{}, "", deps.Log)
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	paths := layout.Layout{Root: cfg.Root, Run: cfg.Run, NetnsDir: cfg.NetnsDir}

@@ -188,7 +188,7 @@ func lifeRunPod(t *testing.T, l *podTest) {
 	if got, want := p.Status().IPs, leases[l.pod]; len(want) != 2 || !slices.Equal(got, want) {
 		t.Errorf("IPs = %v, want the addresses of both families that the network gave: %v", got, want)
 	}
-	want := []string{"pin", "setup", "sysctl", "mount etc", "mount shm", "create", "start"}
+	want := []string{"pin", "setup", "sysctl", "mount etc", "mount shm", "create", "start", "plugins run pod"}
 	if got := l.h.callNames(); !slices.Equal(got, want) {
 		t.Errorf("calls = %v, want %v", got, want)
 	}
@@ -392,7 +392,7 @@ func TestHostNetworkPodWithoutSharedPID(t *testing.T) {
 	}
 	id, err := e.RunPod(t.Context(), config, "")
 	must(t, err)
-	if got := h.callNames(); !slices.Equal(got, []string{"pin", "mount etc"}) {
+	if got := h.callNames(); !slices.Equal(got, []string{"pin", "mount etc", "plugins run pod"}) {
 		t.Fatalf("calls %v: a host network pod needs no network, no shm and no process", got)
 	}
 	must(t, e.RemovePod(t.Context(), id))

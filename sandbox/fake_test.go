@@ -35,6 +35,8 @@ type machine struct {
 
 	mu     sync.Mutex
 	mounts map[string]bool
+	// known are the pods and containers that the plugins were asked about and not told of the end of.
+	known map[string]bool
 }
 
 const fakeImageID = "1111111111111111111111111111111111111111111111111111111111111111"
@@ -42,7 +44,7 @@ const fakeImageID = "11111111111111111111111111111111111111111111111111111111111
 func newMachine(t testing.TB) *machine {
 	m := &machine{
 		dir: t.TempDir(), namespaces: namespacestest.NewFake(), network: networktest.NewFake(),
-		runtimes: map[string]*ocitest.Fake{}, mounts: map[string]bool{},
+		runtimes: map[string]*ocitest.Fake{}, mounts: map[string]bool{}, known: map[string]bool{},
 	}
 	m.netnsDir = filepath.Join(m.dir, "netns")
 	m.images = imagetest.NewFake(filepath.Join(m.dir, "rootfs"))
@@ -76,6 +78,7 @@ func (m *machine) leaks() []string {
 	}
 	m.mu.Lock()
 	add("mount", slices.Collect(maps.Keys(m.mounts))...)
+	add("known to plugins:", slices.Collect(maps.Keys(m.known))...)
 	m.mu.Unlock()
 	for _, pattern := range []string{
 		"root/pods/*", "root/pods/.*", "run/pods/*", "run/etc/*", "run/containers/*", "run/netns/*", "netns/*",
@@ -137,6 +140,7 @@ func (m *machine) reboot(t *testing.T) {
 	m.namespaces.Reboot()
 	m.mu.Lock()
 	clear(m.mounts)
+	clear(m.known)
 	m.mu.Unlock()
 	must(t, os.RemoveAll(filepath.Join(m.dir, "run")))
 }
@@ -149,6 +153,7 @@ func (m *machine) deps(h *faults) Deps {
 	images.Before, images.After = h.before, h.after
 	return Deps{
 		Budgets:    budget.New(),
+		Plugins:    m.newPlugins(h),
 		Namespaces: namespaces, Network: network, Images: images, Mounter: fakeMounter{m, h},
 		Runtimes: map[string]Runtime{"runc": m.runtime(h, "runc"), "other": m.runtime(h, "other")},
 	}

@@ -53,11 +53,11 @@ func TestOperationsTellTheirStages(t *testing.T) {
 			verb   string
 			stages []string
 		}{
-			{operation.RunPod, []string{"record", "namespaces", "network", "files", "infra container"}},
+			{operation.RunPod, []string{"record", "namespaces", "network", "files", "infra container", "plugins"}},
 			{operation.CreateContainer, []string{
-				"record", "image", "log", "rootfs", "volumes", "image volumes", "spec", "create", "verify",
+				"record", "image", "log", "rootfs", "volumes", "image volumes", "spec", "plugins", "create", "verify",
 			}},
-			{operation.StartContainer, []string{"start", "record"}},
+			{operation.StartContainer, []string{"plugins", "start", "record"}},
 			{operation.ExecSync, []string{"command"}},
 			{operation.StopContainer, []string{"kill"}},
 			{operation.RemoveContainer, []string{

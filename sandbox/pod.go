@@ -9,6 +9,7 @@ import (
 
 	"github.com/podd-project/podd/oci/logfile"
 	"github.com/podd-project/podd/sandbox/admission"
+	"github.com/podd-project/podd/sandbox/event"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/sandbox/snapshot"
@@ -28,6 +29,8 @@ type Pod struct {
 	gate admission.Gate
 	// slot is held by stop and remove.
 	slot admission.Slot
+	// post sends an event of the pod to the subscribers and to the plugins.
+	post func(event.Type)
 	// creation is how callers wait for RunPod, and claim its result.
 	creation creation
 	history  operation.History
@@ -43,6 +46,10 @@ func (e *Engine) newPod(r record.Pod, s record.PodStatus) *Pod {
 	p := &Pod{
 		Pod: r, dir: filepath.Join(e.paths.Pods(), r.ID), logger: e.deps.Log,
 		slot: admission.NewSlot(), life: newLife(e.life), creation: newCreation(),
+	}
+	p.post = func(t event.Type) {
+		e.events.Post(t, p.ID, p)
+		e.deps.Plugins.PostPod(t, p.seen())
 	}
 	p.status.Store(&s)
 	return p

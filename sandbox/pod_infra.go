@@ -51,7 +51,7 @@ func (e *Engine) watchInfra(p *Pod) {
 		}
 		p.log().Warn("infra container died, the pod sandbox is no longer ready")
 		p.markNotReady("infra container died")
-		e.events.Post(event.Stopped, p.ID, p)
+		p.post(event.Stopped)
 	})
 }
 

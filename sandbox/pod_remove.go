@@ -52,6 +52,6 @@ func (e *Engine) deletePod(ctx context.Context, p *Pod) error {
 	e.recovery.unread.removePod(p)
 	host.ReleaseLabels(p.Labels)
 	e.store.pods.Remove(p)
-	e.events.Post(event.Deleted, p.ID, p)
+	p.post(event.Deleted)
 	return nil
 }

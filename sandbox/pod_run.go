@@ -112,8 +112,8 @@ func (e *Engine) podConstruction(p *Pod) construction {
 		build:   func(ctx context.Context) error { return e.buildPod(ctx, p) },
 		discard: func(ctx context.Context, cause error) error { return e.discardPod(ctx, p, cause) },
 		created: func() {
-			e.events.Post(event.Created, p.ID, p)
-			e.events.Post(event.Started, p.ID, p)
+			p.post(event.Created)
+			p.post(event.Started)
 			e.watchInfra(p)
 		},
 		remove: func(ctx context.Context) error { return e.RemovePod(ctx, p.ID) },
@@ -146,16 +146,25 @@ func (e *Engine) buildPod(ctx context.Context, p *Pod) error {
 		}},
 		{"images", p.stageImages(ctx, e.paths.Images(p.ID))},
 		{"infra container", func() (err error) { infra, err = e.startInfra(ctx, p); return err }},
+		{"plugins", func() error {
+			seen := p.seen()
+			seen.Status.Infra, seen.Status.IPs = infra, texts(result.IPs)
+			return e.deps.Plugins.RunPod(ctx, seen)
+		}},
 	}
 	if err := runSteps(ctx, steps); err != nil {
 		return err
 	}
 	return p.advance(record.PodReady, func(s *record.PodStatus) {
-		s.Infra, s.LogDir = infra, logs
-		for _, ip := range result.IPs {
-			s.IPs = append(s.IPs, ip.String())
-		}
+		s.Infra, s.LogDir, s.IPs = infra, logs, texts(result.IPs)
 	})
+}
+
+func texts(ips []netip.Addr) (list []string) {
+	for _, ip := range ips {
+		list = append(list, ip.String())
+	}
+	return list
 }
 
 // filesRequest is what the files of p are made from.

@@ -58,7 +58,7 @@ func (e *Engine) stopPod(ctx context.Context, p *Pod) error {
 		p.log().WithError(werr).Warn("failed to write pod status")
 	}
 	if !repeated {
-		e.events.Post(event.Stopped, p.ID, p)
+		p.post(event.Stopped)
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/containerd/errdefs"
@@ -17,7 +18,7 @@ import (
 // running them (overhead); either may be nil, and a limit that is 0 in resources stays unchanged.
 //
 // Errors: errdefs.ErrFailedPrecondition when the pod is not ready, or has no cgroup of its own.
-func (e *Engine) UpdatePod(id string, overhead, resources *cri.LinuxContainerResources) error {
+func (e *Engine) UpdatePod(ctx context.Context, id string, overhead, resources *cri.LinuxContainerResources) error {
 	p, err := e.Pod(id)
 	if err != nil {
 		return err
@@ -38,9 +39,13 @@ func (e *Engine) UpdatePod(id string, overhead, resources *cri.LinuxContainerRes
 		return err
 	}
 	defer group.Close()
+	if err := e.deps.Plugins.UpdatePod(ctx, p.seen(), overhead, resources); err != nil {
+		return err
+	}
 	if err := group.Update(limits); err != nil {
 		return fmt.Errorf("update pod sandbox: %w", err)
 	}
+	e.deps.Plugins.PostPodUpdate(p.seen())
 	return nil
 }
 

@@ -83,7 +83,7 @@ type Engine interface {
 	// Writable and Filesystem return the last measurement.
 	Writable(containerID string) *image.FsUsage
 	Filesystem() (fs image.Filesystem, device string)
-	UpdatePod(id string, overhead, resources *cri.LinuxContainerResources) error
+	UpdatePod(ctx context.Context, id string, overhead, resources *cri.LinuxContainerResources) error
 
 	Handlers() []sandbox.Handler
 	NetworkReady() error

@@ -188,7 +188,7 @@ func (e *fakeEngine) Writable(id string) *image.FsUsage { return e.writable[id] 
 
 func (e *fakeEngine) Filesystem() (image.Filesystem, string) { return e.disk, "vda" }
 
-func (e *fakeEngine) UpdatePod(id string, overhead, resources *cri.LinuxContainerResources) error {
+func (e *fakeEngine) UpdatePod(_ context.Context, id string, overhead, resources *cri.LinuxContainerResources) error {
 	e.overhead, e.resources = overhead, resources
 	return e.call("UpdatePod", id)
 }

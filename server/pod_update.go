@@ -8,12 +8,12 @@ import (
 
 // UpdatePodSandboxResources changes the limits of the pod's cgroup (KEP-1287).
 func (s *Server) UpdatePodSandboxResources(
-	_ context.Context, r *cri.UpdatePodSandboxResourcesRequest,
+	ctx context.Context, r *cri.UpdatePodSandboxResourcesRequest,
 ) (*cri.UpdatePodSandboxResourcesResponse, error) {
 	if err := checkUpdatePod(r); err != nil {
 		return nil, err
 	}
-	if err := s.deps.Engine.UpdatePod(r.GetPodSandboxId(), r.GetOverhead(), r.GetResources()); err != nil {
+	if err := s.deps.Engine.UpdatePod(ctx, r.GetPodSandboxId(), r.GetOverhead(), r.GetResources()); err != nil {
 		return nil, err
 	}
 	return &cri.UpdatePodSandboxResourcesResponse{}, nil

@@ -13,6 +13,7 @@ import (
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/sandbox/handler"
+	"github.com/podd-project/podd/sandbox/nri"
 	"github.com/podd-project/podd/streaming"
 )
 
@@ -24,6 +25,7 @@ type Config struct {
 
 	Log     LogConfig      `toml:"log"`
 	Runtime RuntimeConfig  `toml:"runtime" comment:"How pods and containers are run."`
+	NRI     nri.Config     `toml:"nri" comment:"Plugins of the node (NRI)."`
 	Network network.Config `toml:"network" comment:"The pod network, set up by CNI plugins."`
 	Image   image.Config   `toml:"image" comment:"Where images are pulled from and how they are stored."`
 
@@ -92,6 +94,7 @@ func defaultConfig() Config {
 			},
 			Handlers: map[string]HandlerTable{"runc": {}, "crun": {}, "gvisor": {Path: "runsc"}},
 		},
+		NRI:     nri.DefaultConfig(),
 		Network: network.DefaultConfig(),
 		Image:   image.DefaultConfig(),
 
@@ -110,6 +113,9 @@ func (c *Config) complete(set *tomlconfig.Set) {
 	}
 	if set.Origin("network.netns_dir") == tomlconfig.Default && c.Run != defaultConfig().Run {
 		c.Network.NetnsDir = filepath.Join(c.Run, "netns")
+	}
+	if set.Origin("nri.socket") == tomlconfig.Default && c.Run != defaultConfig().Run {
+		c.NRI.Socket = filepath.Join(c.Run, "nri", "nri.sock")
 	}
 	c.place(c.Root, c.Run)
 }

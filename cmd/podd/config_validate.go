@@ -61,6 +61,7 @@ func (c *Config) validate(origin func(key string) string) error {
 	}
 	p.addSection("log", c.Log.Validate())
 	c.Runtime.validate(p)
+	p.addSection("nri", c.NRI.Validate())
 	p.addSection("network", c.Network.Validate())
 	p.addSection("image", c.Image.Validate())
 	p.addSection("streaming", c.Streaming.Validate())

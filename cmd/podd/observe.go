@@ -105,6 +105,7 @@ func (d *daemon) serveMetrics(ctx context.Context, n *node) {
 		return
 	}
 	m.Watch(metricsNode{n})
+	m.WatchPlugins(n.plugins.Status)
 	log := d.log.WithField("address", d.cfg.Metrics.Address)
 	l, err := d.listenMetrics()
 	if err != nil {

@@ -191,6 +191,7 @@ func (d *daemon) serve(ctx context.Context, n *node) error {
 
 	d.serveAdmin(ctx, n)
 	d.serveMetrics(ctx, n)
+	d.servePlugins(ctx, n)
 	d.serveCadvisor(ctx, n)
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(sock) }()

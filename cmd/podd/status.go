@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -88,6 +90,7 @@ func (s nodeStatus) print(w io.Writer, detailed bool) error {
 	s.printOperations(out)
 	s.printPulls(out)
 	s.printSessions(out)
+	s.printPlugins(out)
 	s.printDebts(out)
 	s.printBudgets(out)
 	fmt.Fprintf(out, "\nPods: %d\n", len(s.Pods))
@@ -134,6 +137,28 @@ func (s nodeStatus) printSessions(w io.Writer) {
 		idle := time.Duration(one.IdleSeconds * float64(time.Second)).Round(time.Second)
 		fmt.Fprintf(w, "  %s\t%.13s\tage %v\tidle %v\n", one.Kind, cmp.Or(one.Container, one.Pod),
 			time.Since(one.Started).Round(time.Second), idle)
+	}
+}
+
+// printPlugins prints NRI plugins: what they are doing, and how many of their calls have failed.
+func (s nodeStatus) printPlugins(w io.Writer) {
+	if len(s.NRI.Plugins)+len(s.NRI.Down) > 0 {
+		fmt.Fprintf(w, "\nNRI plugins: %d\n", len(s.NRI.Plugins))
+	}
+	for _, p := range s.NRI.Plugins {
+		var total, refused, failed uint64
+		for _, c := range s.NRI.Calls[p.Name] {
+			total, refused, failed = total+c.Total, refused+c.Refused, failed+c.Failed
+		}
+		doing := ""
+		if p.Call != "" {
+			doing = fmt.Sprintf("%s for %v", p.Call, p.Age.Round(time.Millisecond))
+		}
+		fmt.Fprintf(w, "  %s\tpid %d\ton failure %s\t%d calls, %d refused, %d failed\t%d waiting\t%s\n",
+			p.Name, p.Pid, p.OnFailure, total, refused, failed, p.Waiting, doing)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.NRI.Down)) {
+		fmt.Fprintf(w, "  %s\tdoes not run\t%s\n", name, s.NRI.Down[name])
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/podd-project/podd/cmd/budget"
 	"github.com/podd-project/podd/cmd/podd/admin"
+	"github.com/podd-project/podd/sandbox/nri"
 	"github.com/podd-project/podd/sandbox/operation"
 )
 
@@ -66,6 +67,31 @@ func TestWaterfall(t *testing.T) {
 	} {
 		if d := cmp.Diff(c.want, bar(c.stage, c.whole)); d != "" {
 			t.Errorf("bar(%+v, %v), -want +got:\n%s", c.stage, c.whole, d)
+		}
+	}
+}
+
+// TestPluginsInStatus: an NRI plugin is printed with what it is doing and how many of its calls went wrong.
+func TestPluginsInStatus(t *testing.T) {
+	s := nodeStatus{admin.Status{NRI: nri.Status{
+		Plugins: []nri.PluginStatus{{
+			Name: "10-balloons", Pid: 77, OnFailure: "refuse", Waiting: 3, Call: "CreateContainer", Age: 1200 * time.Millisecond,
+		}},
+		Calls: map[string][]nri.Calls{"10-balloons": {
+			{Verb: "CreateContainer", Total: 5, Failed: 1}, {Verb: "StopContainer", Total: 4, Refused: 2},
+		}},
+		Down: map[string]string{"20-gpu": "exit status 3"},
+	}}}
+	var out strings.Builder
+	if err := s.print(&out, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"NRI plugins: 1", "10-balloons", "pid 77", "on failure refuse", "9 calls, 2 refused, 1 failed", "3 waiting",
+		"CreateContainer for 1.2s", "20-gpu", "does not run", "exit status 3",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
 		}
 	}
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/namespaces"
+	"github.com/podd-project/podd/sandbox/nri"
 	"github.com/podd-project/podd/sandbox/usage"
 	"github.com/podd-project/podd/server"
 	"github.com/podd-project/podd/streaming"
@@ -36,6 +37,8 @@ type node struct {
 	images *image.Store
 	pods   *network.CNI
 	engine *sandbox.Engine
+	// plugins are the NRI plugins, none if the configuration disables them.
+	plugins *nri.Plugins
 	// streams and server are nil in commands that do not serve.
 	streams *streaming.Server
 	server  *server.Server
@@ -81,7 +84,8 @@ func (d *daemon) mechanisms(ctx context.Context) (*node, error) {
 	}
 	d.onClose("network", pods.Close)
 	d.background.Go(func() { d.reportPlugins(ctx) })
-	engine, err := d.engine(ctx, images, pods)
+	plugins := d.plugins()
+	engine, err := d.engine(ctx, images, pods, plugins)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +94,7 @@ func (d *daemon) mechanisms(ctx context.Context) (*node, error) {
 		defer cancel()
 		return engine.Close(ctx)
 	})
-	return &node{images: images, pods: pods, engine: engine}, nil
+	return &node{images: images, pods: pods, engine: engine, plugins: plugins}, nil
 }
 
 // server creates the CRI server.
@@ -114,7 +118,9 @@ func (d *daemon) server(n *node) (*server.Server, error) {
 }
 
 // engine creates the engine and the parts that only the engine uses.
-func (d *daemon) engine(ctx context.Context, images *image.Store, pods *network.CNI) (*sandbox.Engine, error) {
+func (d *daemon) engine(
+	ctx context.Context, images *image.Store, pods *network.CNI, plugins *nri.Plugins,
+) (*sandbox.Engine, error) {
 	cfg := &d.cfg.Runtime.Config
 	if err := d.detect(cfg); err != nil {
 		return nil, err
@@ -128,6 +134,7 @@ func (d *daemon) engine(ctx context.Context, images *image.Store, pods *network.
 		pauseProgram = filepath.Join(cfg.PauseRootfs, "pause")
 	}
 	return sandbox.New(*cfg, sandbox.Deps{
+		Plugins:    plugins,
 		Namespaces: namespaces.New(pauseProgram),
 		Network:    pods,
 		Images:     images,

@@ -6,7 +6,7 @@ func (b *builder) args() error {
 		return invalid("neither the container nor its image names a command to run")
 	}
 	b.spec.Process.Args = args
-	return checkTexts("argument", args)
+	return CheckTexts("argument", args)
 }
 
 // arguments combines the command line of the container with that of its image, as Kubernetes does: command replaces

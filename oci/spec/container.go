@@ -111,8 +111,8 @@ func checkText(what, s string) error {
 	return nil
 }
 
-// checkTexts is checkText for every element of a list.
-func checkTexts(what string, list []string) error {
+// CheckTexts is checkText for every element of a list.
+func CheckTexts(what string, list []string) error {
 	for i, s := range list {
 		if err := checkText(fmt.Sprintf("%s %d", what, i), s); err != nil {
 			return err

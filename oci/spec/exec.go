@@ -18,7 +18,7 @@ func ExecProcess(base *specs.Process, cmd []string, tty bool) (*specs.Process, e
 	if len(cmd) == 0 || cmd[0] == "" {
 		return nil, invalid("there is no command to run")
 	}
-	if err := checkTexts("argument", cmd); err != nil {
+	if err := CheckTexts("argument", cmd); err != nil {
 		return nil, err
 	}
 	p := *base

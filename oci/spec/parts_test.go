@@ -50,8 +50,8 @@ func TestVersion(t *testing.T) {
 		"1.0.2": false, "1.1.0": true, "1.2.1": true, "2.0.0": true, "1.1.0-rc.1": true, "0.9": false, "": false,
 		"x.y": false, "1": false,
 	} {
-		if atLeast(v, 1, 1) != want {
-			t.Errorf("atLeast(%q, 1, 1) = %v, want %v", v, !want, want)
+		if AtLeast(v, 1, 1) != want {
+			t.Errorf("AtLeast(%q, 1, 1) = %v, want %v", v, !want, want)
 		}
 	}
 }

@@ -26,7 +26,7 @@ func version(max string) string {
 // reported 1.0; to drop a limit would be worse than to write one that a runtime ignores. Mount id mappings are only
 // written if Handler.UserNamespaces is set.
 func removeNewer(s *specs.Spec) {
-	if atLeast(s.Version, 1, 1) {
+	if AtLeast(s.Version, 1, 1) {
 		return
 	}
 	sec := s.Linux.Seccomp
@@ -36,8 +36,8 @@ func removeNewer(s *specs.Spec) {
 	sec.DefaultErrnoRet = nil // absent means EPERM
 }
 
-// atLeast compares the first two numbers of a version such as "1.2.0-rc.1".
-func atLeast(version string, major, minor int) bool {
+// AtLeast compares the first two numbers of a version such as "1.2.0-rc.1".
+func AtLeast(version string, major, minor int) bool {
 	parts := strings.SplitN(version, ".", 3)
 	if len(parts) < 2 {
 		return false

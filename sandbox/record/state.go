@@ -100,6 +100,9 @@ type ContainerStatus struct {
 	Message string `json:"message,omitempty"`
 	// Resources are those of the config with later updates applied.
 	Resources *cri.LinuxContainerResources `json:"-"`
+	// Adjusted are the names of the fields that NRI plugins changed when the container was created, by plugin. The
+	// changes are in config.json, limits also in Resources.
+	Adjusted map[string][]string `json:"adjusted,omitempty"`
 	// User is the user that the process was started as.
 	User *specs.User `json:"user,omitempty"`
 }

@@ -97,18 +97,21 @@ var layers = []layer{
 	{"sandbox/event", nil, "events are passed on, whatever they are about"},
 	{"sandbox/index", nil, "objects are found by id and name, whatever they are"},
 	{"sandbox/admission", nil, "work is admitted, whatever it is"},
+	{"sandbox/nri", []string{"cmd/config", "oci/spec", "sandbox/convert", "sandbox/event", "sandbox/record"},
+		"plugins are told of values that the engine passes in; it is called back through an interface of its own"},
 	{"sandbox/resources", []string{"sandbox/convert", "sandbox/usage", "oci/spec"},
 		"limits are set and read by cgroup and process; the engine knows whose they are"},
 	{"sandbox", []string{"sandbox/admission", "sandbox/convert", "sandbox/defaults", "sandbox/event",
 		"sandbox/files", "sandbox/forward", "sandbox/handler", "sandbox/index", "sandbox/layout",
-		"sandbox/namespaces", "sandbox/operation", "sandbox/record", "sandbox/resources", "sandbox/snapshot",
-		"sandbox/usage", "oci", "oci/logfile", "oci/spec", "oci/spec/host", "oci/cgroups", "image", "network",
-		"checkpoint", "cmd/config", "cmd/budget"},
+		"sandbox/namespaces", "sandbox/nri", "sandbox/operation", "sandbox/record", "sandbox/resources",
+		"sandbox/snapshot", "sandbox/usage", "oci", "oci/logfile", "oci/spec", "oci/spec/host", "oci/cgroups", "image",
+		"network", "checkpoint", "cmd/config", "cmd/budget"},
 		"the engine calls the mechanisms; no package below imports it"},
 	{"server", []string{"sandbox", "sandbox/convert", "sandbox/event", "sandbox/operation", "sandbox/record",
 		"sandbox/usage", "image", "oci", "oci/spec", "oci/cgroups", "streaming"},
 		"validate, call, convert: the only package that serves CRI"},
-	{"cmd", []string{"cmd", "server", "sandbox", "sandbox/files", "sandbox/handler", "sandbox/layout", "sandbox/operation",
+	{"cmd", []string{"cmd", "server", "sandbox", "sandbox/files", "sandbox/handler", "sandbox/layout", "sandbox/nri",
+		"sandbox/operation",
 		"sandbox/record", "sandbox/usage", "sandbox/namespaces", "oci", "oci/runc", "oci/runc/conmon",
 		"oci/runc/initproxy", "oci/runc/advisory", "oci/shim", "oci/spec",
 		"oci/spec/host", "oci/pause", "oci/program", "oci/process", "oci/cgroups", "image", "image/containerdstore",
@@ -122,8 +125,9 @@ var restricted = []struct {
 	users  []string
 	why    string
 }{
-	{"google.golang.org/grpc", []string{"server", "cmd"}, "gRPC is how podd is called, not how it works: the engine " +
-		"has its own errors and types"},
+	{"google.golang.org/grpc", []string{"server", "cmd", "sandbox/nri"}, "gRPC is how podd is called, not how it " +
+		"works: the engine has its own errors and types; errors of NRI plugins are gRPC's"},
+	{"github.com/containerd/nri/", []string{"sandbox/nri"}, "NRI stays behind the package that talks to plugins"},
 	{"k8s.io/cri-api", []string{"server", "sandbox", "oci/spec", "streaming", "cmd"},
 		"mechanisms do not depend on CRI, so that they can be used and tested without it"},
 	{"go.podman.io/common/", []string{"oci/spec/host"}, "hook directories change a config.json, no more"},

@@ -8,6 +8,7 @@ import (
 	"github.com/podd-project/podd/cmd/budget"
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/nri"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/streaming"
 )
@@ -29,7 +30,9 @@ type Status struct {
 	Budgets     []budget.Usage           `json:"budgets"`
 	Pulls       []image.PullProgress     `json:"pulls"`
 	Sessions    []streaming.SessionInfo  `json:"sessions"`
-	Pods        []Pod                    `json:"pods"`
+	// NRI are the node's plugins.
+	NRI  nri.Status `json:"nri"`
+	Pods []Pod      `json:"pods"`
 	// Omitted is the number of items beyond the limit, of all lists above together.
 	Omitted int `json:"omitted,omitempty"`
 }

@@ -57,6 +57,7 @@ func (node) NetworkReady() error { return errors.New("no CNI configuration") }
 func seen() *Metrics {
 	m := New("v1")
 	m.Watch(node{})
+	m.WatchPlugins(pluginStatus)
 	m.ObserveOperation(context.Background(), operation.Operation{
 		Verb: "RunPodSandbox", Pod: "secretid", Name: "ns/secretname", UID: "secretuid", Handler: "runc",
 		Outcome: operation.OutcomeOK, Took: operation.Duration(30 * time.Millisecond),

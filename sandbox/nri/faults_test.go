@@ -1,0 +1,239 @@
+package nri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/containerd/nri/pkg/api"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/sandbox/event"
+)
+
+// shortTimeout is the limit of a request in the tests of plugins that hang.
+const shortTimeout = time.Second
+
+// request is one thing that the engine does. An asking one waits for plugins.
+type request struct {
+	verb   string
+	asking bool
+	do     func(ctx context.Context, n *node) error
+}
+
+func requests() []request {
+	pod := newPod("p1")
+	running := newContainer("c0", pod)
+	post := func(f func(n *node)) func(context.Context, *node) error {
+		return func(_ context.Context, n *node) error { f(n); return nil }
+	}
+	return []request{
+		{"RunPodSandbox", true, func(ctx context.Context, n *node) error { return n.RunPod(ctx, newPod("p2")) }},
+		{"UpdatePodSandbox", true, func(ctx context.Context, n *node) error { return n.UpdatePod(ctx, pod, nil, nil) }},
+		{"CreateContainer", true, func(ctx context.Context, n *node) error {
+			_, err := n.Create(ctx, newCreation("c1"))
+			return err
+		}},
+		{"StartContainer", true, func(ctx context.Context, n *node) error { return n.Start(ctx, running) }},
+		{"UpdateContainer", true, func(ctx context.Context, n *node) error {
+			_, _, err := n.Update(ctx, running, &cri.LinuxContainerResources{CpuShares: 7})
+			return err
+		}},
+		{"PostUpdatePodSandbox", false, post(func(n *node) { n.PostPodUpdate(pod) })},
+		{"PostCreateContainer", false, post(func(n *node) { n.PostContainer(event.Created, running) })},
+		{"PostStartContainer", false, post(func(n *node) { n.PostContainer(event.Started, running) })},
+		{"PostUpdateContainer", false, post(func(n *node) { n.PostContainerUpdate(running) })},
+		{"StopContainer", false, post(func(n *node) { n.PostContainer(event.Stopped, running) })},
+		{"RemoveContainer", false, post(func(n *node) { n.PostContainer(event.Deleted, running) })},
+		{"StopPodSandbox", false, post(func(n *node) { n.PostPod(event.Stopped, pod) })},
+		{"RemovePodSandbox", false, post(func(n *node) { n.PostPod(event.Deleted, pod) })},
+	}
+}
+
+// faults are what a plugin does instead of answering.
+func pluginFaults(p *testPlugin, end <-chan struct{}) map[string]func() error {
+	write := func(size int) func() error {
+		return func() error {
+			p.conn.Write([]byte(strings.Repeat("\xff", size)))
+			<-end
+			return nil
+		}
+	}
+	return map[string]func() error{
+		"hangs":            func() error { <-end; return nil },
+		"dies":             func() error { p.conn.Close(); <-end; return nil },
+		"answers rubbish":  write(64),
+		"writes 64 MiB":    write(64 << 20),
+		"answers an error": func() error { return errors.New("I do not want that") },
+	}
+}
+
+// TestPluginFaults: in each verb, a bad plugin delays nobody but those who ask it, and these no longer than the limit.
+// What happens then is what on_failure says. The other plugin is told of everything.
+func TestPluginFaults(t *testing.T) {
+	for _, r := range requests() {
+		for _, fault := range []string{"hangs", "dies", "answers rubbish", "writes 64 MiB", "answers an error"} {
+			for _, policy := range []string{"", "refuse"} {
+				if !r.asking && policy != "" {
+					continue // nobody waits, so nothing is refused
+				}
+				t.Run(fmt.Sprintf("%s %s on_failure=%s", r.verb, fault, policy), func(t *testing.T) {
+					t.Parallel()
+					testFault(t, r, fault, policy)
+				})
+			}
+		}
+	}
+}
+
+func testFault(t *testing.T, r request, fault, policy string) {
+	engine := newFakeEngine()
+	engine.put(newContainer("c0", newPod("p1")))
+	n := newNode(t, engine, func(c *Config) {
+		if c.RequestTimeout = time.Minute; fault == "hangs" {
+			c.RequestTimeout = shortTimeout
+		}
+		c.Plugins = map[string]PluginTable{"bad": {OnFailure: policy}}
+	})
+	end := make(chan struct{})
+	defer close(end)
+	bad := &testPlugin{index: "10", name: "bad"}
+	bad.before = func(verb string) error {
+		if verb == r.verb {
+			return pluginFaults(bad, end)[fault]()
+		}
+		return nil
+	}
+	n.connect(t, bad)
+	good := n.connect(t, &testPlugin{index: "20", name: "good"})
+	start := time.Now()
+	err := r.do(t.Context(), n)
+	took := time.Since(start)
+
+	answered := fault == "answers an error"
+	switch {
+	case !r.asking && took > shortTimeout/2:
+		t.Errorf("it took %v, want it not to wait for plugins", took)
+	case fault == "hangs" && took > 5*shortTimeout, took > time.Minute/2:
+		t.Errorf("it took %v, want the limit %v and little more", took, shortTimeout)
+	}
+	switch {
+	case !r.asking && err != nil, r.asking && !answered && policy == "" && err != nil:
+		t.Errorf("err = %v, want none", err)
+	case r.asking && answered && !errdefs.IsFailedPrecondition(err):
+		t.Errorf("err = %v, want the plugin's refusal", err)
+	case r.asking && !answered && policy == "refuse" && !errdefs.IsUnavailable(err):
+		t.Errorf("err = %v, want unavailable", err)
+	}
+	// The plugin stays connected if it has answered, and if it was only too slow and its requests are to be refused.
+	stays := answered || fault == "hangs" && policy == "refuse"
+	waitFor(t, fmt.Sprintf("the bad plugin to be connected: %v", stays), func() bool {
+		connected := slices.ContainsFunc(n.Status().Plugins, func(s PluginStatus) bool { return s.Name == "10-bad" })
+		return connected == stays
+	})
+	if err == nil {
+		waitFor(t, "the good plugin to be told", func() bool {
+			return slices.ContainsFunc(good.list(), func(s string) bool { return strings.HasPrefix(s, r.verb+" ") })
+		})
+	}
+}
+
+// TestHungPluginDelaysNoOther: requests of other pods that do not concern the plugin, and stops, take their usual time
+// while one hangs in it.
+func TestHungPluginDelaysNoOther(t *testing.T) {
+	n := newNode(t, nil, nil)
+	end, reached := make(chan struct{}), make(chan struct{})
+	defer close(end)
+	n.connect(t, &testPlugin{before: func(verb string) error {
+		if verb == "CreateContainer" {
+			close(reached)
+			<-end
+		}
+		return nil
+	}})
+	go n.Create(context.Background(), newCreation("c1"))
+	<-reached
+	start := time.Now()
+	for i := range 100 {
+		c := newContainer(fmt.Sprintf("d%d", i), newPod("p1"))
+		n.announceContainer(c.ID)
+		n.PostContainer(event.Stopped, c)
+		n.PostContainer(event.Deleted, c)
+	}
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("100 stops and removals took %v while a plugin hangs, want no wait", took)
+	}
+	if s := n.Status().Plugins[0]; s.Call != "CreateContainer" || s.Waiting != 200 {
+		t.Errorf("status = %+v, want the call under way and 200 waiting", s)
+	}
+}
+
+// TestQueueIsBounded: a plugin that falls behind is disconnected, and so synchronises anew.
+func TestQueueIsBounded(t *testing.T) {
+	n := newNode(t, nil, nil)
+	end := make(chan struct{})
+	defer close(end)
+	n.connect(t, &testPlugin{before: func(verb string) error {
+		if verb == "StopContainer" {
+			<-end
+		}
+		return nil
+	}})
+	for i := range 2 * queueLength {
+		c := newContainer(fmt.Sprintf("d%d", i), newPod("p1"))
+		n.announceContainer(c.ID)
+		n.PostContainer(event.Stopped, c)
+	}
+	waitFor(t, "the plugin to be disconnected", func() bool { return len(n.Status().Plugins) == 0 })
+}
+
+// TestPluginsOwnPolicy: what a plugin asks for holds unless the configuration says otherwise.
+func TestPluginsOwnPolicy(t *testing.T) {
+	for _, tt := range []struct {
+		configured string
+		want       bool
+	}{{"", true}, {continueOnFailure, false}} {
+		n := newNode(t, nil, func(c *Config) {
+			c.RequestTimeout = shortTimeout
+			c.Plugins = map[string]PluginTable{"test": {OnFailure: tt.configured}}
+		})
+		end := make(chan struct{})
+		n.connect(t, &testPlugin{
+			policy: &api.FailurePolicy{FailRequest: true}, before: func(string) error { <-end; return nil },
+		})
+		_, err := n.Create(t.Context(), newCreation("c1"))
+		if (err != nil) != tt.want {
+			t.Errorf("on_failure %q: Create = %v, want an error: %v", tt.configured, err, tt.want)
+		}
+		close(end)
+	}
+}
+
+// TestSilentConnection: who connects and does not register is disconnected.
+func TestSilentConnection(t *testing.T) {
+	n := newNode(t, nil, func(c *Config) { c.RegistrationTimeout = 50 * time.Millisecond })
+	conn := dial(t, n)
+	conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Read = %v, want the end of the connection", err)
+	}
+}
+
+// TestConnectionsAreBounded: further plugins are refused.
+func TestConnectionsAreBounded(t *testing.T) {
+	n := newNode(t, nil, nil)
+	for range maxPlugins {
+		dial(t, n)
+	}
+	waitFor(t, "the connections", func() bool { n.mu.Lock(); defer n.mu.Unlock(); return n.connections == maxPlugins })
+	conn := dial(t, n)
+	conn.SetReadDeadline(time.Now().Add(time.Second))
+	if _, err := conn.Read(make([]byte, 1)); err == nil || strings.Contains(err.Error(), "timeout") {
+		t.Errorf("Read of connection %d = %v, want it closed at once", maxPlugins+1, err)
+	}
+}

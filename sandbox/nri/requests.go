@@ -1,0 +1,164 @@
+package nri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/containerd/nri/pkg/api"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/sandbox/convert"
+)
+
+// RunPod tells the plugins of a pod that is being created. An error refuses it.
+func (p *Plugins) RunPod(ctx context.Context, pod Pod) error {
+	for _, one := range p.announcePod(pod.ID) {
+		msg := podMessage(pod)
+		change := &api.StateChangeEvent{Event: api.Event_RUN_POD_SANDBOX, Pod: msg}
+		if _, err := ask(ctx, one, api.Event_RUN_POD_SANDBOX, &api.RunPodSandboxRequest{Pod: msg},
+			orStateChange(one, change, one.service.RunPodSandbox)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// UpdatePod tells the plugins of new limits of a pod, before they are set. An error refuses them.
+func (p *Plugins) UpdatePod(ctx context.Context, pod Pod, overhead, resources *cri.LinuxContainerResources) error {
+	for _, one := range p.joined() {
+		request := &api.UpdatePodSandboxRequest{
+			Pod: podMessage(pod), OverheadLinuxResources: resourcesMessage(overhead),
+			LinuxResources: resourcesMessage(resources),
+		}
+		if _, err := ask(ctx, one, api.Event_UPDATE_POD_SANDBOX, request, one.service.UpdatePodSandbox); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Create lets the plugins adjust a container, and changes c.Spec accordingly. Updates of other containers that the
+// plugins ask for have been made when it returns. An error refuses the container; c.Spec is then of no use.
+func (p *Plugins) Create(ctx context.Context, c Creation) (Adjustment, error) {
+	plugins := p.announceContainer(c.Container.ID)
+	if len(plugins) == 0 && !p.cfg.Validator.Enable {
+		return Adjustment{}, nil
+	}
+	m := &merge{}
+	a, err := m.adaptation(p, plugins)
+	if err != nil {
+		return Adjustment{}, err
+	}
+	reply, err := a.CreateContainer(ctx, &api.CreateContainerRequest{
+		Pod: podMessage(c.Container.Pod), Container: containerMessage(c.Container, c.Spec),
+	})
+	if err != nil {
+		return Adjustment{}, m.refusal(err)
+	}
+	limits, err := apply(c, m.complete(reply.GetAdjust()))
+	if err != nil {
+		return Adjustment{}, fmt.Errorf("NRI plugins adjust the container: %w", err)
+	}
+	p.describe(c.Container.ID, containerMessage(c.Container, c.Spec))
+	p.evict(m.evict)
+	return Adjustment{Fields: fieldsOf(m.owners, c.Container.ID), Resources: limits},
+		p.update(ctx, reply.GetUpdate())
+}
+
+// Start tells the plugins of a container that is about to be started. An error refuses it.
+func (p *Plugins) Start(ctx context.Context, c Container) error {
+	for _, one := range p.joined() {
+		if !one.events.IsSet(api.Event_START_CONTAINER) {
+			continue
+		}
+		pod, msg := podMessage(c.Pod), withStatus(p.description(c), c.Status)
+		change := &api.StateChangeEvent{Event: api.Event_START_CONTAINER, Pod: pod, Container: msg}
+		if _, err := ask(ctx, one, api.Event_START_CONTAINER, &api.StartContainerRequest{Pod: pod, Container: msg},
+			orStateChange(one, change, one.service.StartContainer)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Update lets the plugins change the limits that are to be set for a container. It returns what to set, and then, which
+// makes the updates of other containers that the plugins ask for: to be called when nothing of c is locked any more.
+func (p *Plugins) Update(
+	ctx context.Context, c Container, r *cri.LinuxContainerResources,
+) (_ Resources, then func(context.Context) error, _ error) {
+	none := func(context.Context) error { return nil }
+	plugins := p.joined()
+	if len(plugins) == 0 {
+		return Resources{CRI: r}, none, nil
+	}
+	m := &merge{}
+	a, err := m.adaptation(p, plugins)
+	if err != nil {
+		return Resources{}, none, err
+	}
+	reply, err := a.UpdateContainer(ctx, &api.UpdateContainerRequest{
+		Pod: podMessage(c.Pod), Container: withStatus(p.description(c), c.Status), LinuxResources: resourcesMessage(r),
+	})
+	if err != nil {
+		return Resources{}, none, m.refusal(err)
+	}
+	result := Resources{CRI: r}
+	var others []*api.ContainerUpdate
+	for _, u := range reply.GetUpdate() {
+		switch {
+		case u == nil: // the library's, of a container that no plugin changed
+		case u.GetContainerId() != c.ID:
+			others = append(others, u)
+		default:
+			changed, err := splitResources(u.GetLinux().GetResources())
+			if err != nil {
+				return Resources{}, none, fmt.Errorf("NRI plugins update the container: %w", err)
+			}
+			result = Resources{CRI: convert.MergeResources(r, changed.CRI), Rest: changed.Rest}
+		}
+	}
+	return result, func(ctx context.Context) error {
+		p.evict(m.evict)
+		return p.update(ctx, others)
+	}, nil
+}
+
+// update makes the updates of containers that plugins ask for. One that fails is an error unless the plugin ignores it.
+func (p *Plugins) update(ctx context.Context, list []*api.ContainerUpdate) error {
+	var errs []error
+	for _, u := range list {
+		if err := p.updateOne(ctx, u); err != nil {
+			p.log.WithError(err).WithField("container", u.GetContainerId()).
+				Warn("failed to update a container for an NRI plugin")
+			if !u.GetIgnoreFailure() {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (p *Plugins) updateOne(ctx context.Context, u *api.ContainerUpdate) error {
+	r, err := splitResources(u.GetLinux().GetResources())
+	if err == nil {
+		err = p.engine.Update(ctx, u.GetContainerId(), r)
+	}
+	if err != nil {
+		return fmt.Errorf("update of container %.80q by NRI plugins: %w", u.GetContainerId(), err)
+	}
+	return nil
+}
+
+// evict stops containers, without waiting for it.
+func (p *Plugins) evict(list []*api.ContainerEviction) {
+	for _, e := range list {
+		go func() {
+			log := p.log.WithField("container", e.GetContainerId()).WithField("reason", e.GetReason())
+			log.Warn("NRI plugin evicts a container")
+			if err := p.engine.Evict(context.Background(), e.GetContainerId(), e.GetReason()); err != nil {
+				log.WithError(err).Error("failed to evict a container for an NRI plugin")
+			}
+		}()
+	}
+}

@@ -1,0 +1,155 @@
+package nri
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/containerd/errdefs"
+	"github.com/containerd/nri/pkg/api"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/sandbox/record"
+)
+
+// resourcesMessage converts limits of the CRI, in which 0 means none. It returns nil for nil.
+func resourcesMessage(r *cri.LinuxContainerResources) *api.LinuxResources {
+	if r == nil {
+		return nil
+	}
+	msg := &api.LinuxResources{
+		Cpu: &api.LinuxCPU{Cpus: r.GetCpusetCpus(), Mems: r.GetCpusetMems()}, Memory: &api.LinuxMemory{},
+		Unified: maps.Clone(r.GetUnified()),
+	}
+	if v := r.GetCpuPeriod(); v != 0 {
+		msg.Cpu.Period = api.UInt64(uint64(v))
+	}
+	if v := r.GetCpuQuota(); v != 0 {
+		msg.Cpu.Quota = api.Int64(v)
+	}
+	if v := r.GetCpuShares(); v != 0 {
+		msg.Cpu.Shares = api.UInt64(uint64(v))
+	}
+	if v := r.GetMemoryLimitInBytes(); v != 0 {
+		msg.Memory.Limit = api.Int64(v)
+	}
+	if v := r.GetMemorySwapLimitInBytes(); v != 0 {
+		msg.Memory.Swap = api.Int64(v)
+	}
+	for _, h := range r.GetHugepageLimits() {
+		msg.HugepageLimits = append(msg.HugepageLimits, &api.HugepageLimit{PageSize: h.GetPageSize(), Limit: h.GetLimit()})
+	}
+	return msg
+}
+
+// splitResources converts limits that plugins ask for. Those that podd cannot set are errdefs.ErrInvalidArgument.
+func splitResources(msg *api.LinuxResources) (Resources, error) {
+	if err := checkResources(msg); err != nil {
+		return Resources{}, err
+	}
+	cpu, memory := msg.GetCpu(), msg.GetMemory()
+	r := Resources{CRI: &cri.LinuxContainerResources{
+		CpuPeriod: int64(cpu.GetPeriod().GetValue()), CpuQuota: cpu.GetQuota().GetValue(),
+		CpuShares: int64(cpu.GetShares().GetValue()), CpusetCpus: cpu.GetCpus(), CpusetMems: cpu.GetMems(),
+		MemoryLimitInBytes: memory.GetLimit().GetValue(), MemorySwapLimitInBytes: memory.GetSwap().GetValue(),
+	}}
+	if len(msg.GetUnified()) > 0 {
+		r.CRI.Unified = maps.Clone(msg.GetUnified())
+	}
+	for _, h := range msg.GetHugepageLimits() {
+		limit := &cri.HugepageLimit{PageSize: h.GetPageSize(), Limit: h.GetLimit()}
+		r.CRI.HugepageLimits = append(r.CRI.HugepageLimits, limit)
+	}
+	r.Rest = restOf(msg)
+	return r, nil
+}
+
+// restOf returns the limits that the CRI has no field for, nil if there are none.
+func restOf(msg *api.LinuxResources) *specs.LinuxResources {
+	cpu, memory := msg.GetCpu(), msg.GetMemory()
+	rest, any := &specs.LinuxResources{}, false
+	if cpu.GetRealtimeRuntime() != nil || cpu.GetRealtimePeriod() != nil {
+		rest.CPU, any = &specs.LinuxCPU{
+			RealtimeRuntime: cpu.GetRealtimeRuntime().Get(), RealtimePeriod: cpu.GetRealtimePeriod().Get(),
+		}, true
+	}
+	if memory.GetReservation() != nil || memory.GetSwappiness() != nil || memory.GetDisableOomKiller() != nil ||
+		memory.GetKernelTcp() != nil {
+		rest.Memory, any = &specs.LinuxMemory{
+			Reservation: memory.GetReservation().Get(), Swappiness: memory.GetSwappiness().Get(),
+			DisableOOMKiller: memory.GetDisableOomKiller().Get(), KernelTCP: memory.GetKernelTcp().Get(),
+		}, true
+	}
+	if pids := msg.GetPids(); pids != nil {
+		rest.Pids, any = &specs.LinuxPids{Limit: new(pids.GetLimit())}, true
+	}
+	if !any {
+		return nil
+	}
+	return rest
+}
+
+// checkResources refuses limits that would be lost: podd has no classes, and the kernel has removed the others.
+func checkResources(msg *api.LinuxResources) error {
+	for field, set := range map[string]bool{
+		"blockio_class":        msg.GetBlockioClass() != nil,
+		"rdt_class":            msg.GetRdtClass() != nil,
+		"memory.kernel":        msg.GetMemory().GetKernel() != nil,
+		"memory.use_hierarchy": msg.GetMemory().GetUseHierarchy() != nil,
+	} {
+		if set {
+			return fmt.Errorf("%w: podd cannot set linux.resources.%s", errdefs.ErrInvalidArgument, field)
+		}
+	}
+	return nil
+}
+
+// mergeRest adds the limits in rest to r.
+func mergeRest(r, rest *specs.LinuxResources) {
+	if rest == nil {
+		return
+	}
+	if c := rest.CPU; c != nil {
+		if r.CPU == nil {
+			r.CPU = &specs.LinuxCPU{}
+		}
+		replace(&r.CPU.RealtimeRuntime, c.RealtimeRuntime)
+		replace(&r.CPU.RealtimePeriod, c.RealtimePeriod)
+	}
+	if m := rest.Memory; m != nil {
+		if r.Memory == nil {
+			r.Memory = &specs.LinuxMemory{}
+		}
+		replace(&r.Memory.Reservation, m.Reservation)
+		replace(&r.Memory.Swappiness, m.Swappiness)
+		replace(&r.Memory.DisableOOMKiller, m.DisableOOMKiller)
+		replace(&r.Memory.KernelTCP, m.KernelTCP)
+	}
+	if rest.Pids != nil {
+		r.Pids = rest.Pids
+	}
+}
+
+// replace sets to if v is set.
+func replace[T any](to **T, v *T) {
+	if v != nil {
+		*to = v
+	}
+}
+
+// MergeInto adds to limits, which were made of r.CRI, those that the CRI has no field for.
+func (r Resources) MergeInto(limits *specs.LinuxResources) { mergeRest(limits, r.Rest) }
+
+// withResources returns a copy of msg with other limits.
+func withResources(msg *api.Container, r *api.LinuxResources) *api.Container {
+	out := withStatus(msg, record.ContainerStatus{})
+	l := msg.GetLinux()
+	r.Devices, r.Pids = l.GetResources().GetDevices(), l.GetResources().GetPids()
+	out.Linux = &api.LinuxContainer{
+		Namespaces: l.GetNamespaces(), Devices: l.GetDevices(), Resources: r, OomScoreAdj: l.GetOomScoreAdj(),
+		CgroupsPath: l.GetCgroupsPath(), IoPriority: l.GetIoPriority(), SeccompProfile: l.GetSeccompProfile(),
+		SeccompPolicy: l.GetSeccompPolicy(), Sysctl: l.GetSysctl(), NetDevices: l.GetNetDevices(),
+		Scheduler: l.GetScheduler(), Rdt: l.GetRdt(),
+	}
+	return out
+}

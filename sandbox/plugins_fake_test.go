@@ -1,0 +1,76 @@
+package sandbox
+
+import (
+	"context"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/sandbox/event"
+	"github.com/podd-project/podd/sandbox/nri"
+)
+
+// fakePlugins are the plugins as one engine sees them: each question is a call that can fail, wait or crash.
+type fakePlugins struct {
+	m *machine
+	h *faults
+	// adjustment is the answer to Create, limits that to Update unless nil.
+	adjustment nri.Adjustment
+	limits     *nri.Resources
+}
+
+// newPlugins returns the plugins of a new engine, to which they connect again: they know of what it tells them.
+func (m *machine) newPlugins(h *faults) *fakePlugins {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.known)
+	return &fakePlugins{m: m, h: h}
+}
+
+func (p *fakePlugins) ask(ctx context.Context, verb, id string) error {
+	if err := p.h.before(ctx, "plugins "+verb, id); err != nil {
+		return err
+	}
+	p.m.mu.Lock()
+	p.m.known[id] = true
+	p.m.mu.Unlock()
+	return p.h.after(ctx, "plugins "+verb, id)
+}
+
+func (p *fakePlugins) forget(t event.Type, id string) {
+	p.m.mu.Lock()
+	defer p.m.mu.Unlock()
+	if t == event.Deleted {
+		delete(p.m.known, id)
+	}
+}
+
+func (p *fakePlugins) RunPod(ctx context.Context, pod nri.Pod) error {
+	return p.ask(ctx, "run pod", pod.ID)
+}
+
+func (p *fakePlugins) UpdatePod(ctx context.Context, pod nri.Pod, _, _ *cri.LinuxContainerResources) error {
+	return p.ask(ctx, "update pod", pod.ID)
+}
+
+func (p *fakePlugins) Start(ctx context.Context, c nri.Container) error {
+	return p.ask(ctx, "start", c.ID)
+}
+
+func (p *fakePlugins) Create(ctx context.Context, c nri.Creation) (nri.Adjustment, error) {
+	return p.adjustment, p.ask(ctx, "create", c.Container.ID)
+}
+
+func (p *fakePlugins) Update(ctx context.Context, c nri.Container, r *cri.LinuxContainerResources) (
+	nri.Resources, func(context.Context) error, error,
+) {
+	limits := nri.Resources{CRI: r}
+	if p.limits != nil {
+		limits = *p.limits
+	}
+	return limits, func(context.Context) error { return nil }, p.ask(ctx, "update", c.ID)
+}
+
+func (p *fakePlugins) PostPod(t event.Type, pod nri.Pod)           { p.forget(t, pod.ID) }
+func (p *fakePlugins) PostPodUpdate(nri.Pod)                       {}
+func (p *fakePlugins) PostContainer(t event.Type, c nri.Container) { p.forget(t, c.ID) }
+func (p *fakePlugins) PostContainerUpdate(nri.Container)           {}

@@ -1,0 +1,371 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// TestPlugins runs an NRI plugin, by the library that plugins are written with, on real runtimes.
+func TestPlugins(t *testing.T) {
+	t.Parallel()
+	k := start(t)
+	for _, handler := range []string{"runc", "crun"} {
+		t.Run(handler, func(t *testing.T) {
+			for _, c := range []struct {
+				name string
+				test func(*kubelet, string)
+			}{
+				{"adjust", pluginAdjusts},
+				{"life", pluginIsTold},
+				{"update", pluginUpdates},
+				{"restart of podd", pluginAfterRestart},
+				{"podd is killed in a request", pluginWhilePoddDies},
+			} {
+				t.Run(c.name, func(t *testing.T) { c.test(k.sub(t), handler) })
+			}
+		})
+	}
+	t.Run("gvisor", func(t *testing.T) { pluginRefusedByGVisor(k.sub(t)) })
+}
+
+// plugin notes what it is told, and does what its functions say.
+type plugin struct {
+	stub   stub.Stub
+	synced chan struct{}
+	create func(c *api.Container) *api.ContainerAdjustment
+
+	mu   sync.Mutex
+	told []string
+	// found are the containers it was synchronised with.
+	found map[string]*api.Container
+}
+
+// connect connects the plugin until the end of the subtest.
+func (k *kubelet) connect(p *plugin) *plugin {
+	k.Helper()
+	conn, err := net.Dial("unix", k.Path("run", "nri", "nri.sock"))
+	k.ok("connect to the socket of plugins", err)
+	p.synced, p.found = make(chan struct{}), map[string]*api.Container{}
+	p.stub, err = stub.New(p, stub.WithConnection(conn), stub.WithPluginName("integration"), stub.WithPluginIdx("10"),
+		stub.WithOnClose(func() {}))
+	k.ok("make the plugin", err)
+	k.ok("start the plugin", p.stub.Start(k.ctx()))
+	k.Cleanup(p.stub.Stop)
+	k.eventually("the plugin is synchronised", func() bool {
+		select {
+		case <-p.synced:
+			return true
+		default:
+			return false
+		}
+	})
+	return p
+}
+
+func (p *plugin) note(verb, id string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.told = append(p.told, verb+" "+id)
+	return nil
+}
+
+func (p *plugin) list() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.told)
+}
+
+func (p *plugin) Synchronize(_ context.Context, _ []*api.PodSandbox, containers []*api.Container) (
+	[]*api.ContainerUpdate, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range containers {
+		p.found[c.GetId()] = c
+	}
+	close(p.synced)
+	return nil, nil
+}
+
+func (p *plugin) RunPodSandbox(_ context.Context, pod *api.PodSandbox) error {
+	if len(pod.GetIps()) == 0 || pod.GetLinux().GetNamespaces() == nil {
+		return fmt.Errorf("pod %s has no address or network namespace", pod.GetId())
+	}
+	return p.note("RunPodSandbox", pod.GetId())
+}
+
+func (p *plugin) CreateContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) (
+	*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	p.note("CreateContainer", c.GetId())
+	if p.create == nil {
+		return nil, nil, nil
+	}
+	return p.create(c), nil, nil
+}
+
+func (p *plugin) PostCreateContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
+	return p.note("PostCreateContainer", c.GetId())
+}
+
+func (p *plugin) StartContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
+	return p.note("StartContainer", c.GetId())
+}
+
+func (p *plugin) PostStartContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
+	return p.note("PostStartContainer", c.GetId())
+}
+
+func (p *plugin) StopContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
+	return nil, p.note("StopContainer", c.GetId())
+}
+
+func (p *plugin) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
+	return p.note("RemoveContainer", c.GetId())
+}
+
+func (p *plugin) StopPodSandbox(_ context.Context, pod *api.PodSandbox) error {
+	return p.note("StopPodSandbox", pod.GetId())
+}
+
+func (p *plugin) RemovePodSandbox(_ context.Context, pod *api.PodSandbox) error {
+	return p.note("RemovePodSandbox", pod.GetId())
+}
+
+// pluginAdjusts: what the plugin changes is in force inside the container.
+func pluginAdjusts(k *kubelet, handler string) {
+	dir := k.Path("plugin-" + handler)
+	k.ok("make a directory", os.MkdirAll(dir, 0o755))
+	k.ok("make a file", os.WriteFile(filepath.Join(dir, "file"), []byte("content"), 0o644))
+	k.connect(&plugin{create: func(*api.Container) *api.ContainerAdjustment {
+		a := &api.ContainerAdjustment{}
+		a.AddEnv("NRI", "set")
+		a.RemoveEnv("GONE")
+		a.AddMount(&api.Mount{Destination: "/nri", Type: "bind", Source: dir, Options: []string{"rbind", "ro"}})
+		a.AddDevice(&api.LinuxDevice{Path: "/dev/nri", Type: "c", Major: 1, Minor: 5})
+		a.AddRlimit("RLIMIT_NOFILE", 600, 500)
+		a.SetLinuxOomScoreAdj(new(321))
+		a.SetLinuxSysctl("net.ipv4.tcp_keepalive_time", "77")
+		a.AddHooks(&api.Hooks{CreateRuntime: []*api.Hook{
+			{Path: "/bin/sh", Args: []string{"sh", "-c", "cat >" + dir + "/hook"}},
+		}})
+		a.SetLinuxCPUShares(777)
+		a.SetLinuxPidLimits(55)
+		return a
+	}})
+	podCfg := k.podConfig()
+	pod := k.runPod(podCfg, handler)
+	got, exit := k.outputIn(pod, podCfg, "echo $NRI.$GONE; cat /nri/file; echo; head -c 3 /dev/nri | wc -c; "+
+		"ulimit -Sn; ulimit -Hn; cat /proc/self/oom_score_adj; cat /proc/sys/net/ipv4/tcp_keepalive_time; "+
+		"grep -c bundle /nri/hook; cat /sys/fs/cgroup/pids/pids.max 2>/dev/null || cat /sys/fs/cgroup/pids.max",
+		func(c *cri.ContainerConfig) {
+			c.Envs = []*cri.KeyValue{{Key: "GONE", Value: []byte("here")}}
+			c.Linux.Resources.MemoryLimitInBytes = 64 << 20
+		})
+	if want := "set.\ncontent\n3\n500\n600\n321\n77\n1\n55\n"; exit != 0 || got != want {
+		k.Errorf("output = %q, exit code %d, want %q", got, exit, want)
+	}
+	for _, c := range k.containers(&cri.ContainerFilter{PodSandboxId: pod}) {
+		r := k.container(c.Id).GetResources().GetLinux()
+		if r.GetCpuShares() != 777 || r.GetOomScoreAdj() != 321 || r.GetMemoryLimitInBytes() != 64<<20 {
+			k.Errorf("resources in the status = %v, want those of the plugin and the memory of the request", r)
+		}
+	}
+}
+
+// pluginIsTold: the plugin is told of the life of a pod, in order.
+func pluginIsTold(k *kubelet, handler string) {
+	p := k.connect(&plugin{})
+	podCfg := k.podConfig()
+	pod := k.runPod(podCfg, handler)
+	id, _ := k.runIn(pod, podCfg, []string{"sleep", "10000"})
+	k.stopContainer(id, 0)
+	k.removeContainer(id)
+	k.stopPod(pod)
+	k.removePod(pod)
+	want := []string{
+		"RunPodSandbox " + pod, "CreateContainer " + id, "PostCreateContainer " + id, "StartContainer " + id,
+		"PostStartContainer " + id, "StopContainer " + id, "RemoveContainer " + id, "StopPodSandbox " + pod,
+		"RemovePodSandbox " + pod,
+	}
+	k.eventually("the plugin is told of everything", func() bool { return len(p.list()) == len(want) })
+	if got := p.list(); !slices.Equal(got, want) {
+		k.Errorf("the plugin was told\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// pluginUpdates: a plugin changes the limits of a container that runs.
+func pluginUpdates(k *kubelet, handler string) {
+	p := k.connect(&plugin{})
+	podCfg := k.podConfig()
+	id, _ := k.runIn(k.runPod(podCfg, handler), podCfg, []string{"sleep", "10000"})
+	u := &api.ContainerUpdate{ContainerId: id}
+	u.SetLinuxCPUShares(333)
+	u.SetLinuxCPUSetCPUs("0")
+	failed, err := p.stub.UpdateContainers([]*api.ContainerUpdate{u})
+	if err != nil || len(failed) > 0 {
+		k.Errorf("UpdateContainers = %v, %v, want it done", failed, err)
+	}
+	r := k.container(id).GetResources().GetLinux()
+	if r.GetCpuShares() != 333 || r.GetCpusetCpus() != "0" {
+		k.Errorf("resources in the status = %v, want the plugin's", r)
+	}
+	if got := k.exec(id, "grep Cpus_allowed_list /proc/self/status | cut -f 2"); got != "0\n" {
+		k.Errorf("CPUs of a process = %q, want 0 only", got)
+	}
+	u.ContainerId = "absent"
+	if _, err := p.stub.UpdateContainers([]*api.ContainerUpdate{u}); err != nil {
+		k.Errorf("UpdateContainers of a container that is gone = %v, want none", err)
+	}
+}
+
+// pluginAfterRestart: a restart of podd loses no adjustment, and a plugin that connects again finds the container.
+func pluginAfterRestart(k *kubelet, handler string) {
+	k.connect(&plugin{create: func(*api.Container) *api.ContainerAdjustment {
+		a := &api.ContainerAdjustment{}
+		a.AddEnv("NRI", "kept")
+		a.SetLinuxCPUShares(555)
+		return a
+	}})
+	podCfg := k.podConfig()
+	id, _ := k.runIn(k.runPod(podCfg, handler), podCfg, []string{"sleep", "10000"})
+	k.ok("restart podd", k.Restart(k.ctx(), k.Kill9))
+	if got := k.container(id).GetResources().GetLinux().GetCpuShares(); got != 555 {
+		k.Errorf("shares in the status after a restart = %d, want 555", got)
+	}
+	again := k.connect(&plugin{})
+	found := again.found[id]
+	if !slices.Contains(found.GetEnv(), "NRI=kept") || found.GetState() != api.ContainerState_CONTAINER_RUNNING ||
+		found.GetLinux().GetResources().GetCpu().GetShares().GetValue() != 555 {
+		k.Errorf("the plugin found %v, want the container running, with its variable and shares", found)
+	}
+	if got := k.exec(id, "echo $NRI"); got != "kept\n" {
+		k.Errorf("variable of the plugin in an exec = %q, want kept", got)
+	}
+	k.stopContainer(id, 0)
+	k.eventually("the plugin is told of the stop", func() bool {
+		return slices.Contains(again.list(), "StopContainer "+id)
+	})
+}
+
+// pluginWhilePoddDies: podd is killed between the plugin's answer and the creation. The kubelet's retry succeeds, and
+// nothing is left of the first one.
+func pluginWhilePoddDies(k *kubelet, handler string) {
+	podCfg := k.podConfig()
+	pod := k.runPod(podCfg, handler)
+	asked, killed := make(chan struct{}), make(chan struct{})
+	k.connect(&plugin{create: func(*api.Container) *api.ContainerAdjustment {
+		close(asked)
+		<-killed
+		return nil
+	}})
+	cfg := k.containerConfig([]string{"sleep", "10000"})
+	failed := make(chan error, 1)
+	go func() {
+		_, err := k.tryCreate(pod, cfg, podCfg)
+		failed <- err
+	}()
+	<-asked
+	k.ok("restart podd", k.Restart(k.ctx(), func() error {
+		defer close(killed)
+		return k.Kill9()
+	}))
+	if err := <-failed; err == nil {
+		k.Error("CreateContainer succeeded although podd was killed in it")
+	}
+	k.connect(&plugin{})
+	k.startContainer(k.create(pod, cfg, podCfg))
+	if got := k.containers(&cri.ContainerFilter{PodSandboxId: pod}); len(got) != 1 {
+		k.Errorf("the pod has %d containers, want 1", len(got))
+	}
+}
+
+// pluginRefusedByGVisor: a field that gVisor would ignore refuses the container, with its name.
+func pluginRefusedByGVisor(k *kubelet) {
+	k.connect(&plugin{create: func(*api.Container) *api.ContainerAdjustment {
+		a := &api.ContainerAdjustment{}
+		a.AddDevice(&api.LinuxDevice{Path: "/dev/nri", Type: "c", Major: 1, Minor: 5})
+		return a
+	}})
+	podCfg := k.podConfig()
+	_, err := k.tryCreate(k.runPod(podCfg, "gvisor"), k.containerConfig([]string{"true"}), podCfg)
+	if err == nil || !strings.Contains(err.Error(), "linux.devices") {
+		k.Errorf("CreateContainer = %v, want an error that names linux.devices", err)
+	}
+}
+
+// TestPluginOfTheNode: a plugin program in the plugin directory, which podd starts, and the ways to have none.
+func TestPluginOfTheNode(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	k := start(t, `nri.plugin_dir="`+dir+`/plugins"`, `nri.config_dir="`+dir+`"`, `nri.validator.enable=true`,
+		`nri.validator.reject_oci_hook_adjustment=true`)
+	t.Run("socket is root's", func(t *testing.T) {
+		k := k.sub(t)
+		info, err := os.Stat(k.Path("run", "nri", "nri.sock"))
+		k.ok("find the socket", err)
+		if info.Mode().Perm() != 0o600 {
+			k.Errorf("mode of the socket = %o, want 600", info.Mode().Perm())
+		}
+	})
+	t.Run("validator", func(t *testing.T) {
+		k := k.sub(t)
+		k.connect(&plugin{create: func(*api.Container) *api.ContainerAdjustment {
+			a := &api.ContainerAdjustment{}
+			a.AddHooks(&api.Hooks{Poststop: []*api.Hook{{Path: "/bin/true"}}})
+			return a
+		}})
+		podCfg := k.podConfig()
+		pod := k.runPod(podCfg, "runc")
+		_, err := k.tryCreate(pod, k.containerConfig([]string{"true"}), podCfg)
+		if err == nil || !strings.Contains(err.Error(), "hook") {
+			k.Errorf("CreateContainer = %v, want the validator's refusal of hooks", err)
+		}
+		if got := k.containers(&cri.ContainerFilter{PodSandboxId: pod}); len(got) != 0 {
+			k.Errorf("%d containers are left of a refused creation, want none", len(got))
+		}
+	})
+	t.Run("others start while one hangs", func(t *testing.T) { othersStart(k.sub(t)) })
+}
+
+// othersStart: while a plugin hangs in the creation of one container, others that the plugin is not asked about run,
+// exec, stop and are removed as ever, and the one is created without the plugin when its time is over.
+func othersStart(k *kubelet) {
+	podCfg := k.podConfig()
+	pod := k.runPod(podCfg, "runc")
+	running, _ := k.runIn(pod, podCfg, []string{"sleep", "10000"})
+	asked, end := make(chan struct{}), make(chan struct{})
+	defer close(end)
+	k.connect(&plugin{create: func(*api.Container) *api.ContainerAdjustment {
+		close(asked)
+		<-end
+		return nil
+	}})
+	created := make(chan error, 1)
+	cfg := k.containerConfig([]string{"sleep", "10000"})
+	go func() {
+		_, err := k.tryCreate(pod, cfg, podCfg)
+		created <- err
+	}()
+	<-asked
+	begin := time.Now()
+	k.exec(running, "true")
+	k.stopContainer(running, 0)
+	k.removeContainer(running)
+	if took := time.Since(begin); took > 1500*time.Millisecond {
+		k.Errorf("exec, stop and removal took %v while a plugin hangs, want less than the 2 s it has", took)
+	}
+	if err := <-created; err != nil {
+		k.Errorf("CreateContainer with a plugin that hangs = %v, want the container without the plugin", err)
+	}
+}
