@@ -64,16 +64,7 @@ type = "shim"
 path = "containerd-shim-runsc-v1"
 options = {net-raw = "true", oci-seccomp = "true", allow-suid = "true"}
 
-[runtime.handlers.vm]
-type = "shim"
-path = "containerd-shim-podvm-v1"
-options = {driver = "uml", images = %[7]q}
-
-[runtime.handlers.vm-qemu]
-type = "shim"
-path = "containerd-shim-podvm-v1"
-options = {driver = "qemu", accelerator = "tcg", images = %[7]q}
-
+%s
 [network]
 conf_dir = %q
 bin_dirs = [%q]
@@ -83,11 +74,25 @@ registries_conf = %q
 registries_conf_dir = %q
 policy = %q
 `, d.Path("root"), d.Path("run"), d.opts.Handler, programs, d.Path("seccomp"), d.Path("cdi"),
-		filepath.Join(bin, "vm"), d.Path("net.d"), plugins, registries, d.Path("registries.conf.d"), policy)
+		machineHandlers(filepath.Join(bin, "vm")), d.Path("net.d"), plugins, registries, d.Path("registries.conf.d"), policy)
 	if err := os.WriteFile(d.Path("podd.toml"), []byte(conf), 0o644); err != nil {
 		return err
 	}
 	return d.writeSet()
+}
+
+// machineHandlers returns the handlers of virtual machines whose images have been built.
+func machineHandlers(images string) string {
+	var b strings.Builder
+	for _, h := range []struct{ name, driver, options string }{
+		{"vm", "uml", ""}, {"vm-qemu", "qemu", `accelerator = "tcg", `},
+	} {
+		if _, err := os.Stat(filepath.Join(images, h.driver)); err == nil {
+			fmt.Fprintf(&b, "[runtime.handlers.%s]\ntype = \"shim\"\npath = \"containerd-shim-podvm-v1\"\n"+
+				"options = {driver = %q, %simages = %q}\n\n", h.name, h.driver, h.options, images)
+		}
+	}
+	return b.String()
 }
 
 // Path returns a path below the daemon's directory.

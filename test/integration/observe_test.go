@@ -170,7 +170,8 @@ func (k *kubelet) checkTrace(sent *spans, trace string) {
 		k.Errorf("call = %v, operation = %v, want the call's parent 00f067aa0ba902b7 and the operation's parent the call",
 			calls[0], pods[0])
 	}
-	for _, stage := range []string{"record", "namespaces", "network", "files", "infra container"} {
+	stages := []string{"record", "namespaces", "network", "files", "infra container", "plugins"}
+	for _, stage := range stages {
 		found := sent.find(trace, "podd.RunPodSandbox/"+stage)
 		if len(found) != 1 || !slices.Equal(found[0].GetParentSpanId(), pods[0].GetSpanId()) ||
 			found[0].GetStartTimeUnixNano() < pods[0].GetStartTimeUnixNano() ||
@@ -178,7 +179,7 @@ func (k *kubelet) checkTrace(sent *spans, trace string) {
 			k.Errorf("stage %s = %v, want one span within %v", stage, found, pods[0])
 		}
 	}
-	if others := len(sent.all) - 7; others != 0 {
-		k.Errorf("spans = %d, want 7", len(sent.all))
+	if want := len(stages) + 2; len(sent.all) != want {
+		k.Errorf("spans = %d, want %d", len(sent.all), want)
 	}
 }
