@@ -156,7 +156,7 @@ func (g *Grant) Release() {
 	}
 }
 
-// giveBack counts first: whoever acquires what is released counts it again.
+// giveBack lowers the counter before it releases the semaphores: the next holder raises it again.
 func (g *Grant) giveBack() {
 	g.pool.inUse.Add(-g.held)
 	g.pool.all.Release(g.held)

@@ -12,7 +12,8 @@ import (
 	"syscall"
 
 	"github.com/containerd/errdefs"
-	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/oci/process"
 )
 
 // addressLimit is the longest path of a socket, in bytes.
@@ -54,17 +55,7 @@ func dialSocket(ctx context.Context, path string) (*net.UnixConn, error) {
 		return nil, fmt.Errorf("connect to shim: %w", err)
 	}
 	conn := c.(*net.UnixConn)
-	raw, err := conn.SyscallConn()
-	var peer *unix.Ucred
-	if err == nil {
-		var errPeer error
-		err = raw.Control(func(fd uintptr) {
-			peer, errPeer = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-		})
-		if err == nil {
-			err = errPeer
-		}
-	}
+	peer, err := process.Peer(conn)
 	if err == nil && int(peer.Uid) != os.Geteuid() {
 		err = fmt.Errorf("the socket belongs to user %d: %w", peer.Uid, errdefs.ErrFailedPrecondition)
 	}

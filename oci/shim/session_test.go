@@ -92,8 +92,8 @@ func TestKillIsRepeated(t *testing.T) {
 	}
 }
 
-// TestContainerEndsBeforeItsCommand: a container that ends while a command is started is not running, as for other
-// handlers; it is not one that nobody knows.
+// TestContainerEndsBeforeItsCommand: if the container ends while a command is started, the error is FailedPrecondition,
+// as with other handlers, not NotFound.
 func TestContainerEndsBeforeItsCommand(t *testing.T) {
 	gone := func(context.Context, func(any) error) (any, error) {
 		return nil, errgrpc.ToGRPCf(errdefs.ErrNotFound, "the virtual machine has ended")

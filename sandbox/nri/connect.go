@@ -13,6 +13,8 @@ import (
 	"github.com/containerd/nri/pkg/net/multiplex"
 	"github.com/containerd/ttrpc"
 	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/oci/process"
 )
 
 const (
@@ -109,20 +111,7 @@ func (p *Plugins) dismiss() {
 
 // peerOf returns the process at the other end, which must be of podd's user, which is root.
 func peerOf(conn net.Conn) (*unix.Ucred, error) {
-	unixConn, ok := conn.(*net.UnixConn)
-	if !ok {
-		return nil, errors.New("an NRI plugin has connected by something else than a unix socket")
-	}
-	raw, err := unixConn.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	var peer *unix.Ucred
-	if cerr := raw.Control(func(fd uintptr) {
-		peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); cerr != nil {
-		return nil, cerr
-	}
+	peer, err := process.Peer(conn)
 	if err != nil {
 		return nil, fmt.Errorf("find out who connects as NRI plugin: %w", err)
 	}

@@ -73,8 +73,8 @@ func pluginFaults(p *testPlugin, end <-chan struct{}) map[string]func() error {
 	}
 }
 
-// TestPluginFaults: in each verb, a bad plugin delays nobody but those who ask it, and these no longer than the limit.
-// What happens then is what on_failure says. The other plugin is told of everything.
+// TestPluginFaults: a plugin that fails in a verb delays only the requests that call it, at most until its deadline.
+// Then on_failure decides. The other plugin gets every event.
 func TestPluginFaults(t *testing.T) {
 	for _, r := range requests() {
 		for _, fault := range []string{"hangs", "dies", "answers rubbish", "writes 64 MiB", "answers an error"} {

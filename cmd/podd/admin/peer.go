@@ -1,12 +1,12 @@
 package admin
 
 import (
-	"fmt"
 	"net"
 	"os"
 
 	"github.com/sirupsen/logrus"
-	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/oci/process"
 )
 
 // rootOnly is a listener of a unix socket that closes the connections of other users than podd's own, root. The mode of
@@ -23,7 +23,7 @@ func (l rootOnly) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		peer, err := peerOf(c)
+		peer, err := process.Peer(c)
 		if err == nil && int(peer.Uid) == os.Geteuid() {
 			return c, nil
 		}
@@ -34,23 +34,4 @@ func (l rootOnly) Accept() (net.Conn, error) {
 		log.WithError(err).Warn("refused a connection to the admin socket")
 		_ = c.Close()
 	}
-}
-
-// peerOf returns who connected, as the kernel recorded it then.
-func peerOf(c net.Conn) (*unix.Ucred, error) {
-	u, ok := c.(*net.UnixConn)
-	if !ok {
-		return nil, fmt.Errorf("connection is a %T, want one of a unix socket", c)
-	}
-	raw, err := u.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	var peer *unix.Ucred
-	var failed error
-	err = raw.Control(func(fd uintptr) { peer, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	if err != nil {
-		return nil, err
-	}
-	return peer, failed
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/containerd/ttrpc"
 )
 
-// TestGuestCannotFillTheLog: a guest that answers calls that nobody has made, each of which is logged, does not fill
-// the run directory.
+// TestGuestCannotFillTheLog: responses with unknown stream ids are logged one by one; a guest that floods the shim with
+// them does not fill the run directory.
 func TestGuestCannotFillTheLog(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {

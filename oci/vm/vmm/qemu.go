@@ -54,8 +54,8 @@ func exists(file string) bool {
 // kvmDevice is the device of the processor's virtualization, in the jail and on the host.
 const kvmDevice = "/dev/kvm"
 
-// qemuUser is the user nobody, in the group of the device of KVM if it needs to be: distributions let the group kvm use
-// it.
+// qemuUser returns the credentials of nobody, with the group of /dev/kvm where that is needed: distributions give the
+// device to the group kvm.
 func qemuUser(s Starter, kvm bool) (*syscall.Credential, error) {
 	user := &syscall.Credential{Uid: nobody, Gid: nobody}
 	if !kvm {
