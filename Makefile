@@ -148,7 +148,7 @@ pure:
 	cd $(VM) && CGO_ENABLED=0 $(GO) test ./guest ./image ./shim ./vmm ./wire
 
 unit: tools vm images embedded ## unit tests with the race detector; PKG=./oci/... and RUN=TestName select (root)
-	$(GO) test $(RACE) -timeout 20m $(if $(RUN),-run '$(RUN)') $(PKG)
+	$(GO) test $(RACE) -p 4 -timeout 20m $(if $(RUN),-run '$(RUN)') $(PKG)
 	cd $(VM) && $(GO) test -race -timeout 5m $(if $(RUN),-run '$(RUN)') ./...
 
 integration: tools vm images embedded ## drive a real daemon through its socket, look for leaks; RUN selects (root)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds programs pinned in the go.mod next to this file into <repo>/bin:
-#   runc  cni/{bridge,host-local,loopback,portmap,bandwidth,firewall,tuning}  crictl  critest
+#   runc  cni/{bridge,host-local,loopback,portmap,bandwidth,firewall,tuning}  crictl  critest  ginkgo
 # The linters are pinned there too; "make lint" runs them with "go tool".
 #
 # Binaries are cached in $PODD_CACHE (default ${XDG_CACHE_HOME:-~/.cache}/podd). The key is a hash of everything that
@@ -44,6 +44,8 @@ if [ ! -d "$out" ]; then
 	build crictl $cri/cmd/crictl -ldflags "$cri_ld"
 	echo "  build critest"
 	CGO_ENABLED=0 go test -mod=readonly -trimpath -c -ldflags "$cri_ld" -o "$new/critest" $cri/cmd/critest
+	# It runs the specs of critest in parallel. Its version must be that of the library in critest.
+	build ginkgo github.com/onsi/ginkgo/v2/ginkgo -ldflags '-s -w'
 
 	rm -rf "$out"
 	mv "$new" "$out"

@@ -138,6 +138,7 @@ tool (
 	github.com/containernetworking/plugins/plugins/meta/portmap
 	github.com/containernetworking/plugins/plugins/meta/tuning
 	github.com/golangci/misspell/cmd/misspell
+	github.com/onsi/ginkgo/v2/ginkgo
 	github.com/opencontainers/runc
 	github.com/polyfloyd/go-errorlint
 	golang.org/x/vuln/cmd/govulncheck

@@ -1,9 +1,11 @@
 // Command critest runs the CRI validation suite of Kubernetes (sigs.k8s.io/cri-tools) against a private podd and the
 // test registry, once for each runtime handler, and then checks for leaks on the machine.
 //
-//	go run ./test/critest [-handlers runc,crun] [-rounds N] [-focus REGEXP] [-seed N] [-out DIR] [-- critest flags]
+//	go run ./test/critest [-handlers runc,crun] [-rounds N] [-nodes N] [-focus REGEXP] [-seed N] [-out DIR] \
+//		[-- critest flags]
 //
 // A round is all specs in random order, and then the streaming specs again over WebSocket; critest's default is SPDY.
+// Ginkgo spreads the specs over processes that it calls nodes, and runs those marked as serial one after the other.
 //
 // The specs in skip.txt are skipped, those in skip-gvisor.txt with gVisor's handlers, and those in skip-vm.txt with
 // that of virtual machines; the files have the reasons.
@@ -18,11 +20,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,22 +57,23 @@ func skips(handler string) string {
 
 // suite is one invocation of this program.
 type suite struct {
-	repo, out, focus string
-	rounds, seed     int
-	args             []string
-	registry         *images.Registry
+	repo, out, focus    string
+	rounds, nodes, seed int
+	args                []string
+	registry            *images.Registry
 }
 
 func main() {
 	handlers := flag.String("handlers", "runc,crun", "runtime handlers, each tested in a run of its own")
 	rounds := flag.Int("rounds", 1, "number of rounds, each in another order")
+	nodes := flag.Int("nodes", 4, "number of specs that run at the same time")
 	focus := flag.String("focus", "", "specs to run, a regular expression; empty: all")
 	seed := flag.Int("seed", 0, "seed for the order of the specs; 0: random")
 	out := flag.String("out", "bin/critest.d", "directory for logs and reports")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	s := &suite{focus: *focus, rounds: *rounds, seed: *seed, out: *out, args: flag.Args()}
+	s := &suite{focus: *focus, rounds: *rounds, nodes: *nodes, seed: *seed, out: *out, args: flag.Args()}
 	if err := run(ctx, s, strings.Split(*handlers, ",")); err != nil {
 		fmt.Fprintln(os.Stderr, "critest:", err)
 		os.Exit(1)
@@ -183,12 +188,17 @@ func (s *suite) critest(ctx context.Context, d *daemon.Daemon, p pass) error {
 	}
 	defer log.Close()
 	var out bytes.Buffer
-	cmd := exec.CommandContext(ctx, filepath.Join(s.repo, "bin", "critest"), append([]string{
+	binary, err := s.testBinary()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(s.repo, "bin", "ginkgo"), slices.Concat([]string{
+		"--nodes", fmt.Sprint(s.nodes), "--no-color", "--focus", p.focus, "--skip", skipRegexp(skips(p.handler)),
+		"--timeout", "30m", "--poll-progress-after", "2m",
+		"--output-dir", s.out, "--junit-report", filepath.Base(s.report(p.name)),
+	}, s.order(), []string{binary, "--",
 		"--config", conf, "--runtime-endpoint", "unix://" + d.Socket, "--image-endpoint", "unix://" + d.Socket,
-		"--ginkgo.no-color", "--ginkgo.focus", p.focus, "--ginkgo.skip", skipRegexp(skips(p.handler)),
-		"--ginkgo.timeout", "30m", "--ginkgo.poll-progress-after", "2m",
-		"--ginkgo.junit-report", s.report(p.name),
-	}, append(s.order(), p.args...)...)...)
+	}, p.args)...)
 	cmd.Stdout = io.MultiWriter(log, &out)
 	cmd.Stderr = cmd.Stdout
 	err = cmd.Run()
@@ -213,7 +223,16 @@ func (s *suite) order() []string {
 	if s.seed == 0 {
 		return nil
 	}
-	return []string{"--ginkgo.seed", fmt.Sprint(s.seed)}
+	return []string{"--seed", fmt.Sprint(s.seed)}
+}
+
+// testBinary returns a name of critest that ends in .test: ginkgo takes other names for packages to compile.
+func (s *suite) testBinary() (string, error) {
+	name := filepath.Join(s.out, "critest.test")
+	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	return name, os.Symlink(filepath.Join(s.repo, "bin", "critest"), name)
 }
 
 // skipRegexp returns a regular expression for the specs of a skip file. Each line has a spec's name or part of it, and
