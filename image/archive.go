@@ -97,7 +97,7 @@ func walkTar(file string, visit func(*tar.Header, io.Reader) error) error {
 
 // loadOCIArchive unpacks the layout in a tar and loads it. Links and files that are no part of a layout are skipped.
 func (s *Store) loadOCIArchive(ctx context.Context, file string) ([]string, error) {
-	dir, err := os.MkdirTemp(filepath.Join(s.cfg.Root, tempDir), "preload-")
+	dir, err := os.MkdirTemp(filepath.Join(s.cfg().Root, tempDir), "preload-")
 	if err != nil {
 		return nil, err
 	}

@@ -97,7 +97,7 @@ func (s *Store) runChild(ctx context.Context, job pullJob, credentials *os.File,
 		return pulled{}, last.failure()
 	}
 	s.log.WithField("image", job.Ref).WithField("output", output.String()).Warn("the process of a pull has died")
-	return pulled{}, errors.Join(childDeath(s.cfg, waitErr, output.String()), sendErr, readErr)
+	return pulled{}, errors.Join(childDeath(*s.cfg(), waitErr, output.String()), sendErr, readErr)
 }
 
 // stopChild tells the process to stop, by the end of its input, and kills it if it does not.

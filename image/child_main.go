@@ -179,7 +179,8 @@ func doPull(ctx context.Context, job pullJob, out *reporter) (pulled, error) {
 	if err != nil {
 		return pulled{}, err
 	}
-	s := &Store{cfg: job.Config, log: logrus.NewEntry(logrus.StandardLogger()), storage: opened, temp: job.Dir}
+	s := &Store{log: logrus.NewEntry(logrus.StandardLogger()), storage: opened, temp: job.Dir}
+	s.settings.Store(&job.Config)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	done := make(chan struct{})

@@ -34,13 +34,13 @@ func (s *Store) fetch(ctx context.Context, ref reference.Named, r PullRequest, p
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel(nil)
-	wg.Go(func() { stallWatch{s.cfg.PullProgressTimeout, s.cfg.PullMinRate}.run(ctx, p, cancel) })
+	wg.Go(func() { stallWatch{s.cfg().PullProgressTimeout, s.cfg().PullMinRate}.run(ctx, p, cancel) })
 
 	img, err := s.fetchConfined(ctx, c, ref, r, p)
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errStalled) {
 		// The library's error is "context canceled", which would look like the caller's cancellation.
 		return nil, fmt.Errorf("%w (less than %d bytes in %v)", errStalled,
-			stallWatch{s.cfg.PullProgressTimeout, s.cfg.PullMinRate}.enough(), s.cfg.PullProgressTimeout)
+			stallWatch{s.cfg().PullProgressTimeout, s.cfg().PullMinRate}.enough(), s.cfg().PullProgressTimeout)
 	}
 	return img, err
 }
@@ -251,7 +251,7 @@ func (s *Store) copy(ctx context.Context, job copyJob) (*storage.Image, error) {
 		DestinationCtx:          s.systemContext(),
 		Progress:                reports,
 		ProgressInterval:        progressInterval,
-		MaxParallelDownloads:    uint(s.cfg.MaxParallelDownloads),
+		MaxParallelDownloads:    uint(s.cfg().MaxParallelDownloads),
 		ReportResolvedReference: &resolved,
 	})
 	close(done)

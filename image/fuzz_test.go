@@ -55,7 +55,7 @@ func FuzzManifest(f *testing.F) {
 			t.Errorf("%d platforms, want at most %d", len(got), maxPlatforms)
 		}
 		if manifest.MIMETypeIsMultiImage(mime) {
-			_ = checkList((&Store{}).systemContext(), raw, mime) // most are no list
+			_ = checkList(storeWith(Config{}).systemContext(), raw, mime) // most are no list
 			return
 		}
 		man, err := manifest.FromBlob(raw, mime)

@@ -47,7 +47,7 @@ func (s *Store) Import(ctx context.Context, r ImportRequest, report func(PullPro
 		}
 		return false, err
 	}
-	c := &pullConfig{Config: s.cfg}
+	c := &pullConfig{Config: *s.cfg()}
 	defer c.close()
 	if err := c.writeFiles(nil, nil); err != nil {
 		return false, err

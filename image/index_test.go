@@ -85,7 +85,7 @@ func thousand() *index {
 }
 
 func BenchmarkResolve(b *testing.B) {
-	s := &Store{}
+	s := storeWith(Config{})
 	ix := thousand()
 	s.index.Store(ix)
 	for name, ref := range map[string]string{
@@ -104,7 +104,7 @@ func BenchmarkResolve(b *testing.B) {
 }
 
 func BenchmarkList1000(b *testing.B) {
-	s := &Store{}
+	s := storeWith(Config{})
 	s.index.Store(thousand())
 	b.ReportAllocs()
 	for b.Loop() {
@@ -130,7 +130,7 @@ func TestFindIDOrName(t *testing.T) {
 	few, many := testEntry(idOf("cafe1"), 0), testEntry(idOf("feedfeedfeed1"), 0)
 	named := testEntry(idOf("1"), 0, "docker.io/library/cafe:latest", "docker.io/library/feedfeedfeed:latest",
 		"docker.io/library/deadbeefdeadbeef:latest")
-	s := &Store{cfg: Config{RunRoot: t.TempDir()}}
+	s := storeWith(Config{RunRoot: t.TempDir()})
 	s.index.Store(newIndex([]*entry{few, many, named}))
 	for ref, want := range map[string]*entry{
 		"cafe": named, "cafe1": few, "sha256:cafe1": few, "feedfeedfeed": many, "feedfeedfeed:latest": named,
@@ -140,4 +140,11 @@ func TestFindIDOrName(t *testing.T) {
 			t.Errorf("%s: %v %v, want %s", ref, got, err, want.ID)
 		}
 	}
+}
+
+// storeWith returns a store that has nothing but a configuration.
+func storeWith(cfg Config) *Store {
+	s := &Store{}
+	s.settings.Store(&cfg)
+	return s
 }

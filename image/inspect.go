@@ -13,7 +13,8 @@ import (
 // Inspect returns what is wrong with the files that a configuration names and that pulls read: the signature policy and
 // its keys, the registries, the credentials. It changes nothing and contacts no registry.
 func Inspect(cfg Config) []error {
-	s := &Store{cfg: cfg}
+	s := &Store{}
+	s.settings.Store(&cfg)
 	var errs []error
 	if policy, err := s.policyContext(); err != nil {
 		errs = append(errs, fmt.Errorf("%s: %w", cfg.Policy, err))

@@ -103,7 +103,7 @@ func (s *Store) build(e *entry, r mountRequest) (string, error) {
 		return "", err
 	}
 	o := overlay{
-		dir: dir, lowers: e.lowers, writable: r.writable, volatile: s.cfg.VolatileRootfs,
+		dir: dir, lowers: e.lowers, writable: r.writable, volatile: s.cfg().VolatileRootfs,
 		label: r.label, ids: ids, oldKernel: &s.oldKernel,
 	}
 	if err := o.makeDirs(); err != nil {
@@ -153,7 +153,7 @@ func (s *Store) checkSearchable(ids *idMap) error {
 	if ids == nil {
 		return nil
 	}
-	for dir := s.cfg.Root; ; dir = filepath.Dir(dir) {
+	for dir := s.cfg().Root; ; dir = filepath.Dir(dir) {
 		info, err := os.Stat(dir)
 		if err != nil {
 			return err

@@ -12,7 +12,7 @@ func (s *Store) pinned(img *storage.Image) bool {
 		return true
 	}
 	for _, name := range img.Names {
-		for _, glob := range s.cfg.Pinned {
+		for _, glob := range s.cfg().Pinned {
 			if globMatch(glob, name) || globMatch(glob, repository(name)) {
 				return true
 			}

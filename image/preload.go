@@ -20,10 +20,10 @@ import (
 // access to that directory decides what runs on the node. A file that cannot be loaded is logged and skipped; a file
 // that has not changed since the last time costs one stat. Images whose file is gone stay, but are no longer pinned.
 func (s *Store) Load(ctx context.Context) error {
-	if s.cfg.PreloadDir == "" {
+	if s.cfg().PreloadDir == "" {
 		return nil
 	}
-	entries, err := os.ReadDir(s.cfg.PreloadDir)
+	entries, err := os.ReadDir(s.cfg().PreloadDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		entries, err = nil, nil
 	}
@@ -38,7 +38,7 @@ func (s *Store) Load(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("preload images: %w", err)
 		}
-		path := filepath.Join(s.cfg.PreloadDir, e.Name())
+		path := filepath.Join(s.cfg().PreloadDir, e.Name())
 		loaded, err := s.loadIfChanged(ctx, path)
 		if err != nil {
 			s.log.WithError(err).WithField("path", path).Warn("failed to preload image, skipping the file")

@@ -293,6 +293,19 @@ func TestPinnedByName(t *testing.T) {
 	if pull(t, s, reg.host+"/app:v1").Pinned {
 		t.Error("app is pinned")
 	}
+	cfg.Pinned = []string{reg.host + "/app"}
+	if err := s.Reconfigure(cfg); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"/infra/pause:3": false, "/app:v1": true} {
+		if img, err := s.Resolve(t.Context(), reg.host+name); err != nil || img.Pinned != want {
+			t.Errorf("with another configuration: %s = %+v, %v, want pinned = %t", name, img, err, want)
+		}
+	}
+	cfg.PullMinRate = -1
+	if err := s.Reconfigure(cfg); err == nil {
+		t.Error("Reconfigure() with a negative rate = nil, want an error")
+	}
 }
 
 // TestFullDisk: a pull that does not fit fails with the right error and leaves nothing, and the store keeps working.

@@ -23,7 +23,7 @@ func (s *Store) Pull(ctx context.Context, r PullRequest) (*Image, error) {
 	if _, full, _ := idPrefix(r.Ref); full {
 		return nil, fmt.Errorf("pull %s: an image id is not a name: %w", r.Ref, errdefs.ErrInvalidArgument)
 	}
-	r.Annotations = s.cfg.variant(r.Annotations)
+	r.Annotations = s.cfg().variant(r.Annotations)
 	f := s.pulls.join(r, s.pull)
 	defer s.pulls.leave(f)
 	select {

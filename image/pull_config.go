@@ -43,11 +43,11 @@ func (s *Store) configurePull(ctx context.Context, ref reference.Named, auth *Au
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.cfg.findCredentials(ctx, names)
+	found, err := s.cfg().findCredentials(ctx, names)
 	if err != nil {
 		return nil, err
 	}
-	c := &pullConfig{Config: s.cfg}
+	c := &pullConfig{Config: *s.cfg()}
 	if err := c.writeFiles(registry, found); err != nil {
 		c.close()
 		return nil, err

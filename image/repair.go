@@ -141,7 +141,7 @@ func (s *Store) fetchBlob(
 		return nil, err
 	}
 	defer body.Close()
-	file, err := os.CreateTemp(filepath.Join(s.cfg.Root, tempDir), "layer-")
+	file, err := os.CreateTemp(filepath.Join(s.cfg().Root, tempDir), "layer-")
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +211,7 @@ func (s *Store) replaceLayerFiles(id string, tar io.Reader) error {
 	if _, err := s.storage.ApplyDiff(id, tar); err != nil {
 		return err
 	}
-	if !s.cfg.SyncLayers {
+	if !s.cfg().SyncLayers {
 		return nil
 	}
 	f, err := os.Open(dir)

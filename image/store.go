@@ -28,7 +28,9 @@ const (
 // Store holds images and the root filesystems made from them. It owns Config.Root; there must be one Store per
 // directory. All methods may be called concurrently.
 type Store struct {
-	cfg     Config
+	// settings are replaced as a whole, see Reconfigure.
+	settings atomic.Pointer[Config]
+
 	log     *logrus.Entry
 	storage storage.Store
 	// temp replaces tempDir in a pull's process.
@@ -71,11 +73,12 @@ func New(cfg Config, log logrus.FieldLogger) (*Store, error) {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s := &Store{
-		cfg: cfg, log: log.WithField("component", "image"), storage: opened,
+		log: log.WithField("component", "image"), storage: opened,
 		pulls: newFlights(ctx, cfg.PullGrace), refs: newImageRefs(), cancel: cancel,
 		repairing: make(chan struct{}, 1),
 		preloaded: loadPreloaded(filepath.Join(cfg.Root, preloadedFile)),
 	}
+	s.settings.Store(&cfg)
 	s.usage = newUsage(s)
 	s.rwUsage = newRWUsage(s, rwMaxAge)
 	empty := newIndex(nil)
@@ -88,6 +91,22 @@ func New(cfg Config, log logrus.FieldLogger) (*Store, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+// cfg returns the present configuration.
+func (s *Store) cfg() *Config { return s.settings.Load() }
+
+// Reconfigure replaces the configuration, or returns why not and changes nothing. Pulls in progress use the former one.
+// Root, RunRoot, BootID, SyncLayers and PullGrace must be as before.
+func (s *Store) Reconfigure(cfg Config) error {
+	if err := cfg.Validate(); err != nil {
+		return fmt.Errorf("image store: %w: %w", err, errdefs.ErrInvalidArgument)
+	}
+	s.settings.Store(&cfg)
+	if err := s.refresh(); err != nil { // other images may be pinned
+		s.log.WithError(err).Warn("failed to reread the image store for a new configuration")
+	}
+	return nil
 }
 
 // start loads the index and starts the background goroutines.
@@ -118,7 +137,7 @@ func (s *Store) Close() error {
 	if s.integrity == nil {
 		return nil
 	}
-	return s.integrity.markClosed(s.cfg.SyncLayers)
+	return s.integrity.markClosed(s.cfg().SyncLayers)
 }
 
 // prepare makes the directories. Everyone may search Root, because the root of a user namespace must reach its own root

@@ -16,7 +16,7 @@ import (
 // administrator knows: certificates and signature look-aside. Credentials of root's home, which are for a person, are
 // not used for pods: the kubelet sends those of the pod, and auth_file has those of the node.
 func (s *Store) systemContext() *types.SystemContext {
-	return s.cfg.systemContext(s.tempDir())
+	return s.cfg().systemContext(s.tempDir())
 }
 
 func (c Config) systemContext(tempDir string) *types.SystemContext {
@@ -39,7 +39,7 @@ func (s *Store) tempDir() string {
 	if s.temp != "" {
 		return s.temp
 	}
-	return filepath.Join(s.cfg.Root, tempDir)
+	return filepath.Join(s.cfg().Root, tempDir)
 }
 
 // orEmpty returns path, or an empty file if that does not exist: the library requires a named file to exist.
@@ -64,8 +64,8 @@ func (c Config) orMissing(path string) string {
 // policyContext reads the signature policy; the caller destroys it. Without a policy file every image is accepted.
 func (s *Store) policyContext() (*signature.PolicyContext, error) {
 	policy := &signature.Policy{Default: signature.PolicyRequirements{signature.NewPRInsecureAcceptAnything()}}
-	if s.cfg.Policy != "" {
-		switch read, err := signature.NewPolicyFromFile(s.cfg.Policy); {
+	if s.cfg().Policy != "" {
+		switch read, err := signature.NewPolicyFromFile(s.cfg().Policy); {
 		case err == nil:
 			policy = read
 		case !errors.Is(err, fs.ErrNotExist):

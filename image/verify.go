@@ -40,7 +40,7 @@ func (s *Store) verifyFiles(ctx context.Context, layer *storage.Layer) error {
 	if layer.UncompressedDigest == "" {
 		return nil // not from a pull
 	}
-	split, err := os.Open(filepath.Join(s.cfg.Root, "overlay-layers", layer.ID+tarSplitSuffix))
+	split, err := os.Open(filepath.Join(s.cfg().Root, "overlay-layers", layer.ID+tarSplitSuffix))
 	if err != nil {
 		return corruptf("tar-split metadata is missing: %v", err)
 	}
@@ -68,7 +68,7 @@ func (s *Store) verifyFiles(ctx context.Context, layer *storage.Layer) error {
 }
 
 // layerDir returns the directory of a layer's files.
-func (s *Store) layerDir(id string) string { return filepath.Join(s.cfg.Root, "overlay", id, "diff") }
+func (s *Store) layerDir(id string) string { return filepath.Join(s.cfg().Root, "overlay", id, "diff") }
 
 // assembly reassembles one layer's tar.
 type assembly struct {

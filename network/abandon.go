@@ -42,7 +42,7 @@ func (c *CNI) Abandon(ctx context.Context, r Request) error {
 		}
 	}
 	path := c.recordPath(r.PodID)
-	kept, err := checkpoint.Quarantine(path, filepath.Join(c.cfg.StateDir, damagedDir))
+	kept, err := checkpoint.Quarantine(path, filepath.Join(c.cfg().StateDir, damagedDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -54,7 +54,7 @@ func (c *CNI) Abandon(ctx context.Context, r Request) error {
 // candidateNetworks returns the networks that a pod without a record may be in: the one that it would be attached to
 // now, and those in which it holds an address.
 func (c *CNI) candidateNetworks(r Request) ([]*libcni.NetworkConfigList, error) {
-	dir := c.cfg.ConfDir
+	dir := c.cfg().ConfDir
 	if r.ConfDir != "" {
 		dir = r.ConfDir
 	}

@@ -19,7 +19,9 @@ import (
 // CNI attaches pods to the node's CNI network. Its methods may be called concurrently; calls for one pod wait for each
 // other, calls for different pods never do.
 type CNI struct {
-	cfg  Config
+	// settings are replaced as a whole, see Reconfigure.
+	settings atomic.Pointer[Config]
+
 	log  logrus.FieldLogger
 	env  []string
 	pods slots
@@ -29,8 +31,9 @@ type CNI struct {
 	health   *health
 	cidr     atomic.Pointer[string]
 
-	stop    context.CancelFunc
-	running sync.WaitGroup
+	watching sync.Mutex // guards stop, and is held while the watch is replaced
+	stop     context.CancelFunc
+	running  sync.WaitGroup
 	// newExec returns what runs the plugins; tests replace it.
 	newExec func(o execOptions) invoke.Exec
 }
@@ -58,9 +61,10 @@ func newCNI(cfg Config, log logrus.FieldLogger) (*CNI, error) {
 		return nil, fmt.Errorf("network state: %w", err)
 	}
 	c := &CNI{
-		cfg: cfg, log: log, env: pluginEnv(os.Environ(), cfg.PluginEnv), stop: func() {},
+		log: log, env: pluginEnv(os.Environ(), cfg.PluginEnv), stop: func() {},
 		entering: semaphore.NewWeighted(dialThreads),
 	}
+	c.settings.Store(&cfg)
 	c.newExec = func(o execOptions) invoke.Exec {
 		return &executor{env: c.env, execOptions: o}
 	}
@@ -68,11 +72,31 @@ func newCNI(cfg Config, log logrus.FieldLogger) (*CNI, error) {
 	return c, nil
 }
 
+// cfg returns the present configuration.
+func (c *CNI) cfg() *Config { return c.settings.Load() }
+
+// Reconfigure replaces the configuration, or returns why not and changes nothing. Attachments in progress use the
+// former one; a running STATUS of the plugins is aborted and run again. StateDir, NetnsDir and PluginEnv must be as
+// before. It must not be called after Close.
+func (c *CNI) Reconfigure(cfg Config) error {
+	if err := cfg.Validate(); err != nil {
+		return fmt.Errorf("network configuration: %w", err)
+	}
+	c.watching.Lock()
+	defer c.watching.Unlock()
+	c.stop()
+	c.running.Wait()
+	c.settings.Store(&cfg)
+	c.health.interval = cfg.StatusInterval
+	c.start()
+	return nil
+}
+
 // start reads the configuration once, so that Ready has an answer, and then watches it.
 func (c *CNI) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.stop = cancel
-	watch := newWatch(c.cfg.ConfDir, c.log)
+	watch := newWatch(c.cfg().ConfDir, c.log)
 	c.health.readConf()
 	c.running.Go(func() { watch.run(ctx, c.health.wake) })
 	c.running.Go(func() { c.health.run(ctx) })
@@ -80,6 +104,8 @@ func (c *CNI) start() {
 
 // Close stops the watch. Attachments in progress continue.
 func (c *CNI) Close() error {
+	c.watching.Lock()
+	defer c.watching.Unlock()
 	c.stop()
 	c.running.Wait()
 	return nil
@@ -91,12 +117,12 @@ func (c *CNI) Ready() error { return c.health.ready() }
 
 // libcni returns a driver for one operation.
 func (c *CNI) libcni(o execOptions) *libcni.CNIConfig {
-	return libcni.NewCNIConfigWithCacheDir(c.cfg.BinDirs, c.cacheDir(), c.newExec(o))
+	return libcni.NewCNIConfigWithCacheDir(c.cfg().BinDirs, c.cacheDir(), c.newExec(o))
 }
 
 // cacheDir is where libcni requires a cache of results. podd does not use it: libcni writes it in place, and only after
 // all plugins have succeeded.
-func (c *CNI) cacheDir() string { return filepath.Join(c.cfg.StateDir, "libcni") }
+func (c *CNI) cacheDir() string { return filepath.Join(c.cfg().StateDir, "libcni") }
 
 // dropCache removes libcni's cached result of a pod: the record is the only source.
 func (c *CNI) dropCache(network, podID string) {
@@ -111,7 +137,7 @@ func (c *CNI) missingPlugin(list *libcni.NetworkConfigList) error {
 			if name == "" {
 				continue
 			}
-			if _, err := exec.FindInPath(name, c.cfg.BinDirs); err != nil {
+			if _, err := exec.FindInPath(name, c.cfg().BinDirs); err != nil {
 				return err
 			}
 		}

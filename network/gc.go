@@ -48,7 +48,7 @@ func (c *CNI) GC(ctx context.Context, inUse func() []string) error {
 // configuration may be gone. Of two with one name it returns the first.
 func (c *CNI) networks(ids []string) []*libcni.NetworkConfigList {
 	var lists []*libcni.NetworkConfigList
-	if list, _, err := loadConf(c.cfg.ConfDir); err == nil {
+	if list, _, err := loadConf(c.cfg().ConfDir); err == nil {
 		lists = append(lists, list)
 	}
 	for _, id := range ids {
@@ -67,8 +67,8 @@ func (c *CNI) collect(ctx context.Context, list *libcni.NetworkConfigList, keep 
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.DelTimeout,
-		fmt.Errorf("no answer within %v: %w", c.cfg.DelTimeout, context.DeadlineExceeded))
+	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg().DelTimeout,
+		fmt.Errorf("no answer within %v: %w", c.cfg().DelTimeout, context.DeadlineExceeded))
 	defer cancel()
 	args := &libcni.GCArgs{ValidAttachments: []types.GCAttachment{}} // never nil: that would be null, not an empty list
 	for _, id := range keep {

@@ -39,7 +39,7 @@ func goldenRecord(t *testing.T) *record {
 // TestAttachmentsOfEveryReleaseAreRead: testdata has a record of every format that was released. The newest is, byte
 // for byte, what this version writes.
 func TestAttachmentsOfEveryReleaseAreRead(t *testing.T) {
-	c := &CNI{cfg: Config{StateDir: t.TempDir()}}
+	c := cniWith(Config{StateDir: t.TempDir()})
 	if err := c.writeRecord(goldenRecord(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -80,4 +80,11 @@ func TestAttachmentsOfEveryReleaseAreRead(t *testing.T) {
 			t.Errorf("readRecord of %s = %+v, want 2 plugins, 5 arguments, 4 capabilities, 1 address", release, r)
 		}
 	}
+}
+
+// cniWith returns a CNI that has nothing but a configuration.
+func cniWith(cfg Config) *CNI {
+	c := &CNI{}
+	c.settings.Store(&cfg)
+	return c
 }

@@ -33,7 +33,7 @@ type health struct {
 type readiness struct{ err error }
 
 func newHealth(c *CNI) *health {
-	h := &health{changed: make(chan struct{}, 1), interval: c.cfg.StatusInterval, cni: c, status: c.runStatus}
+	h := &health{changed: make(chan struct{}, 1), interval: c.cfg().StatusInterval, cni: c, status: c.runStatus}
 	h.current.Store(&readiness{fmt.Errorf("%w: the CNI configuration has not been read yet", errdefs.ErrUnavailable)})
 	return h
 }
@@ -117,7 +117,7 @@ func (h *health) refresh(ctx context.Context) {
 // readConf reads the configuration directory and publishes what follows from it. It returns true if STATUS is to be
 // run.
 func (h *health) readConf() bool {
-	list, broken, err := loadConf(h.cni.cfg.ConfDir)
+	list, broken, err := loadConf(h.cni.cfg().ConfDir)
 	h.warn(broken)
 	if err == nil {
 		if missing := h.cni.missingPlugin(list); missing != nil {
@@ -143,7 +143,7 @@ func (h *health) readConf() bool {
 // publish replaces the answer and logs a change.
 func (h *health) publish(err error) {
 	old := h.current.Swap(&readiness{err}).err
-	log := h.cni.log.WithField("conf_dir", h.cni.cfg.ConfDir)
+	log := h.cni.log.WithField("conf_dir", h.cni.cfg().ConfDir)
 	switch {
 	case err == nil && old != nil:
 		log.WithField("network", h.list.Name).Info("pod network is ready")
@@ -167,8 +167,8 @@ func (h *health) warn(broken []brokenConf) {
 
 // runStatus runs CNI STATUS of all plugins of list.
 func (c *CNI) runStatus(ctx context.Context, list *libcni.NetworkConfigList) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.StatusTimeout,
-		fmt.Errorf("no answer within %v: %w", c.cfg.StatusTimeout, context.DeadlineExceeded))
+	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg().StatusTimeout,
+		fmt.Errorf("no answer within %v: %w", c.cfg().StatusTimeout, context.DeadlineExceeded))
 	defer cancel()
 	return c.libcni(execOptions{}).GetStatusNetworkList(ctx, list)
 }

@@ -53,10 +53,10 @@ func TestReadyFollowsTheConfiguration(t *testing.T) {
 			return nil
 		})()
 		wantReady(t, c, "no CNI configuration in")
-		file := filepath.Join(c.cfg.ConfDir, "10.conflist")
+		file := filepath.Join(c.cfg().ConfDir, "10.conflist")
 		write(t, file, fakeConf("1.0.0", "a"))
 		wantReady(t, c, "no CNI configuration in") // from memory
-		time.Sleep(c.cfg.StatusInterval)
+		time.Sleep(c.cfg().StatusInterval)
 		synctest.Wait()
 		wantReady(t, c, "")
 		write(t, file, "{")
@@ -64,7 +64,7 @@ func TestReadyFollowsTheConfiguration(t *testing.T) {
 		time.Sleep(debounceTime)
 		synctest.Wait()
 		wantReady(t, c, "10.conflist: unexpected end")
-		write(t, filepath.Join(c.cfg.ConfDir,
+		write(t, filepath.Join(c.cfg().ConfDir,
 			"20.conflist"), `{"cniVersion":"1.0.0","name":"b","plugins":[{"type":"fake","ipam":{"type":"absent"}}]}`)
 		c.health.wake()
 		time.Sleep(debounceTime)
@@ -76,7 +76,7 @@ func TestReadyFollowsTheConfiguration(t *testing.T) {
 func TestReadyAsksPluginsInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newFakeCNI(t, testConfig(t), nil)
-		write(t, filepath.Join(c.cfg.ConfDir, "10.conflist"), fakeConf("1.1.0", "a"))
+		write(t, filepath.Join(c.cfg().ConfDir, "10.conflist"), fakeConf("1.1.0", "a"))
 		answer := make(chan error)
 		defer startHealth(t, c, func(ctx context.Context, _ *libcni.NetworkConfigList) error {
 			select {
@@ -90,13 +90,13 @@ func TestReadyAsksPluginsInTheBackground(t *testing.T) {
 		answer <- nil
 		synctest.Wait()
 		wantReady(t, c, "")
-		time.Sleep(c.cfg.StatusInterval)
+		time.Sleep(c.cfg().StatusInterval)
 		synctest.Wait()
 		wantReady(t, c, "") // the answer before counts while the plugin thinks
 		answer <- errors.New("datastore is down")
 		synctest.Wait()
 		wantReady(t, c, "CNI network a: datastore is down")
-		time.Sleep(c.cfg.StatusInterval)
+		time.Sleep(c.cfg().StatusInterval)
 		answer <- nil
 		synctest.Wait()
 		wantReady(t, c, "")
@@ -107,7 +107,7 @@ func TestReadyAsksPluginsInTheBackground(t *testing.T) {
 func TestChangeInterruptsAHangingStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newFakeCNI(t, testConfig(t), nil)
-		write(t, filepath.Join(c.cfg.ConfDir, "20.conflist"), fakeConf("1.1.0", "old"))
+		write(t, filepath.Join(c.cfg().ConfDir, "20.conflist"), fakeConf("1.1.0", "old"))
 		defer startHealth(t, c, func(ctx context.Context, l *libcni.NetworkConfigList) error {
 			if l.Name == "old" {
 				<-ctx.Done()
@@ -116,7 +116,7 @@ func TestChangeInterruptsAHangingStatus(t *testing.T) {
 			return nil
 		})()
 		wantReady(t, c, "STATUS of CNI network old has not been checked yet")
-		write(t, filepath.Join(c.cfg.ConfDir, "10.conflist"), fakeConf("1.1.0", "new"))
+		write(t, filepath.Join(c.cfg().ConfDir, "10.conflist"), fakeConf("1.1.0", "new"))
 		c.health.wake()
 		synctest.Wait()
 		wantReady(t, c, "STATUS of CNI network old has not been checked yet") // that it was killed is not its answer
@@ -130,7 +130,7 @@ func TestChangeInterruptsAHangingStatus(t *testing.T) {
 func TestManyChangesAreOneRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newFakeCNI(t, testConfig(t), nil)
-		write(t, filepath.Join(c.cfg.ConfDir, "10.conflist"), fakeConf("1.1.0", "a"))
+		write(t, filepath.Join(c.cfg().ConfDir, "10.conflist"), fakeConf("1.1.0", "a"))
 		asked := 0
 		defer startHealth(t, c, func(context.Context, *libcni.NetworkConfigList) error {
 			asked++
@@ -151,8 +151,8 @@ func TestBrokenFilesAreLoggedOnce(t *testing.T) {
 	c := newFakeCNI(t, testConfig(t), nil)
 	log, hook := logtest.NewNullLogger()
 	c.log = log
-	write(t, filepath.Join(c.cfg.ConfDir, "00.conflist"), "{")
-	write(t, filepath.Join(c.cfg.ConfDir, "10.conflist"), fakeConf("1.0.0", "a"))
+	write(t, filepath.Join(c.cfg().ConfDir, "00.conflist"), "{")
+	write(t, filepath.Join(c.cfg().ConfDir, "10.conflist"), fakeConf("1.0.0", "a"))
 	warnings := func() (n int) {
 		for _, e := range hook.AllEntries() {
 			if e.Level == logrus.WarnLevel && strings.Contains(e.Message, "failed to load CNI configuration") {
@@ -167,7 +167,7 @@ func TestBrokenFilesAreLoggedOnce(t *testing.T) {
 	if n := warnings(); n != 1 {
 		t.Errorf("%d warnings about one invalid file, want 1", n)
 	}
-	write(t, filepath.Join(c.cfg.ConfDir, "00.conflist"), "[]")
+	write(t, filepath.Join(c.cfg().ConfDir, "00.conflist"), "[]")
 	c.health.readConf()
 	if n := warnings(); n != 2 {
 		t.Errorf("%d warnings after its error changed, want 2", n)
@@ -242,5 +242,32 @@ func TestNewFollowsTheRealDirectory(t *testing.T) {
 	wantReady(t, c, "")
 	if err := c.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestReconfigure: the configuration of another directory is read at once, and a wrong one changes nothing.
+func TestReconfigure(t *testing.T) {
+	cfg := testConfig(t)
+	log, _ := logtest.NewNullLogger()
+	c, err := newCNI(cfg, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.start()
+	t.Cleanup(func() { c.Close() })
+	wantReady(t, c, "no CNI configuration in "+cfg.ConfDir)
+	wrong := cfg
+	wrong.ConfDir = "relative"
+	if err := c.Reconfigure(wrong); err == nil || c.cfg().ConfDir != cfg.ConfDir {
+		t.Errorf("Reconfigure(relative) = %v, directory %s, want an error and the one before", err, c.cfg().ConfDir)
+	}
+	other := cfg
+	other.ConfDir, other.StatusInterval = t.TempDir(), time.Hour
+	if err := c.Reconfigure(other); err != nil {
+		t.Fatal(err)
+	}
+	wantReady(t, c, "no CNI configuration in "+other.ConfDir)
+	if c.health.interval != time.Hour {
+		t.Errorf("interval = %v, want 1h", c.health.interval)
 	}
 }

@@ -36,10 +36,10 @@ type PluginInfo struct {
 // Info reads the configuration that the next pod would get.
 func (c *CNI) Info() Info {
 	info := Info{
-		PluginDirs: c.cfg.BinDirs, PluginConfDir: c.cfg.ConfDir, PluginMaxConfNum: 1, Prefix: "eth",
+		PluginDirs: c.cfg().BinDirs, PluginConfDir: c.cfg().ConfDir, PluginMaxConfNum: 1, Prefix: "eth",
 		Networks: []NetworkInfo{},
 	}
-	list, _, err := loadConf(c.cfg.ConfDir)
+	list, _, err := loadConf(c.cfg().ConfDir)
 	if err != nil {
 		info.Error = err.Error()
 		return info

@@ -26,7 +26,8 @@ func Inspect(cfg Config) Inspection {
 		return in
 	}
 	in.Network = list.Name
-	c := &CNI{cfg: cfg, newExec: func(o execOptions) invoke.Exec { return &executor{execOptions: o} }}
+	c := &CNI{newExec: func(o execOptions) invoke.Exec { return &executor{execOptions: o} }}
+	c.settings.Store(&cfg)
 	if err := c.missingPlugin(list); err != nil {
 		in.Problems = append(in.Problems, fmt.Errorf("network %s: %w", list.Name, err))
 	}

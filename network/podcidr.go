@@ -45,14 +45,14 @@ func (c *CNI) SetPodCIDR(ctx context.Context, cidr string) error {
 	}
 	normal := strings.Join(data.PodCIDRRanges, ",")
 	c.cidr.Store(&normal)
-	if c.cfg.ConfTemplate == "" || c.configuredByOthers() {
+	if c.cfg().ConfTemplate == "" || c.configuredByOthers() {
 		return nil
 	}
-	conf, err := renderConf(c.cfg.ConfTemplate, data)
+	conf, err := renderConf(c.cfg().ConfTemplate, data)
 	if err != nil {
-		return fmt.Errorf("%w: CNI template %s: %w", errdefs.ErrFailedPrecondition, c.cfg.ConfTemplate, err)
+		return fmt.Errorf("%w: CNI template %s: %w", errdefs.ErrFailedPrecondition, c.cfg().ConfTemplate, err)
 	}
-	if err := writeConf(filepath.Join(c.cfg.ConfDir, podCIDRConf), conf); err != nil {
+	if err := writeConf(filepath.Join(c.cfg().ConfDir, podCIDRConf), conf); err != nil {
 		return fmt.Errorf("write CNI configuration: %w", err)
 	}
 	c.health.wake()
@@ -89,7 +89,7 @@ func parsePodCIDR(cidr string) (podCIDRData, error) {
 
 // configuredByOthers reports whether the first valid configuration is a file that podd did not write.
 func (c *CNI) configuredByOthers() bool {
-	entries, err := os.ReadDir(c.cfg.ConfDir)
+	entries, err := os.ReadDir(c.cfg().ConfDir)
 	if err != nil {
 		return false
 	}
@@ -100,7 +100,7 @@ func (c *CNI) configuredByOthers() bool {
 		if e.Name() == podCIDRConf {
 			return false
 		}
-		if _, err := readConf(filepath.Join(c.cfg.ConfDir, e.Name())); err == nil {
+		if _, err := readConf(filepath.Join(c.cfg().ConfDir, e.Name())); err == nil {
 			c.log.WithField("file", e.Name()).Info("CNI is already configured, not using the template")
 			return true
 		}

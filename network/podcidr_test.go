@@ -26,7 +26,7 @@ func templateCNI(t *testing.T, text string) *CNI {
 
 func conf(t *testing.T, c *CNI) string {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(c.cfg.ConfDir, podCIDRConf))
+	data, err := os.ReadFile(filepath.Join(c.cfg().ConfDir, podCIDRConf))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func conf(t *testing.T, c *CNI) string {
 
 func TestSetPodCIDRWritesTheTemplate(t *testing.T) {
 	c := templateCNI(t, testTemplate)
-	if err := os.Remove(c.cfg.ConfDir); err != nil { // it is made when it is needed
+	if err := os.Remove(c.cfg().ConfDir); err != nil { // it is made when it is needed
 		t.Fatal(err)
 	}
 	if err := c.SetPodCIDR(t.Context(), " 10.1.2.3/16 , fd00:1::/64"); err != nil {
@@ -55,7 +55,7 @@ func TestSetPodCIDRWritesTheTemplate(t *testing.T) {
 	if err := c.SetPodCIDR(t.Context(), "10.9.0.0/16"); err != nil || !strings.Contains(conf(t, c), "10.9.0.0/16") {
 		t.Errorf("SetPodCIDR = %v, wrote %s, want 10.9.0.0/16", err, conf(t, c))
 	}
-	before, err := os.Stat(filepath.Join(c.cfg.ConfDir, podCIDRConf))
+	before, err := os.Stat(filepath.Join(c.cfg().ConfDir, podCIDRConf))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,11 +64,11 @@ func TestSetPodCIDRWritesTheTemplate(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	after, err := os.Stat(filepath.Join(c.cfg.ConfDir, podCIDRConf))
+	after, err := os.Stat(filepath.Join(c.cfg().ConfDir, podCIDRConf))
 	if err != nil || !os.SameFile(before, after) {
 		t.Errorf("the file was replaced, want no write of equal content: %v", err)
 	}
-	if entries, err := os.ReadDir(c.cfg.ConfDir); err != nil || len(entries) != 1 {
+	if entries, err := os.ReadDir(c.cfg().ConfDir); err != nil || len(entries) != 1 {
 		t.Errorf("directory = %v, %v, want one entry", entries, err)
 	}
 	if before.Mode().Perm() != 0o644 {
@@ -78,8 +78,8 @@ func TestSetPodCIDRWritesTheTemplate(t *testing.T) {
 
 func TestSetPodCIDRLeavesOthersAlone(t *testing.T) {
 	c := templateCNI(t, testTemplate)
-	write(t, filepath.Join(c.cfg.ConfDir, "05-broken.conflist"), "{") // does not count
-	write(t, filepath.Join(c.cfg.ConfDir, "50-flannel.conflist"), fakeConf("1.0.0", "flannel"))
+	write(t, filepath.Join(c.cfg().ConfDir, "05-broken.conflist"), "{") // does not count
+	write(t, filepath.Join(c.cfg().ConfDir, "50-flannel.conflist"), fakeConf("1.0.0", "flannel"))
 	if err := c.SetPodCIDR(t.Context(), "10.1.0.0/16"); err != nil || conf(t, c) != "" {
 		t.Errorf("SetPodCIDR = %v, wrote %q, want nothing", err, conf(t, c))
 	}
@@ -118,7 +118,7 @@ func TestSetPodCIDRRefuses(t *testing.T) {
 			t.Errorf("template %q: SetPodCIDR = %v, wrote %q, want a failed precondition and nothing", text, err, conf(t, c))
 		}
 	}
-	c.cfg.ConfTemplate += ".absent"
+	c.cfg().ConfTemplate += ".absent"
 	if err := c.SetPodCIDR(t.Context(), "10.1.0.0/16"); !errdefs.IsFailedPrecondition(err) {
 		t.Errorf("SetPodCIDR without the template = %v, want a failed precondition", err)
 	}

@@ -80,7 +80,7 @@ func (r *record) check(podID string) error {
 }
 
 func (c *CNI) recordPath(podID string) string {
-	return filepath.Join(c.cfg.StateDir, podID+recordSuffix)
+	return filepath.Join(c.cfg().StateDir, podID+recordSuffix)
 }
 
 func (c *CNI) writeRecord(r *record) error {
@@ -118,7 +118,7 @@ func (c *CNI) removeRecord(podID string) error {
 
 // Attachments returns the ids of the pods that have a record, readable or not, sorted.
 func (c *CNI) Attachments() ([]string, error) {
-	entries, err := os.ReadDir(c.cfg.StateDir)
+	entries, err := os.ReadDir(c.cfg().StateDir)
 	if err != nil {
 		return nil, fmt.Errorf("list network attachments: %w", err)
 	}

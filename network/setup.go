@@ -57,7 +57,7 @@ func (c *CNI) createRecord(ctx context.Context, r Request) (*record, error) {
 		return nil, fmt.Errorf("pod network: %w", err)
 	}
 	ns.Close()
-	dir := c.cfg.ConfDir
+	dir := c.cfg().ConfDir
 	if r.ConfDir != "" {
 		dir = r.ConfDir
 	}
@@ -97,8 +97,8 @@ func (r *record) warnUnsupported(log logrus.FieldLogger) {
 // add runs the plugins. The record is written after each of them: if a later one fails or the daemon crashes, DEL still
 // has the prevResult for the plugins.
 func (c *CNI) add(ctx context.Context, r *record) (Result, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.AddTimeout,
-		fmt.Errorf("no answer within %v: %w", c.cfg.AddTimeout, context.DeadlineExceeded))
+	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg().AddTimeout,
+		fmt.Errorf("no answer within %v: %w", c.cfg().AddTimeout, context.DeadlineExceeded))
 	defer cancel()
 	driver := c.libcni(execOptions{onAdd: func(_, stdout []byte) error {
 		result, err := normalize(stdout, r.list.CNIVersion)
@@ -112,7 +112,7 @@ func (c *CNI) add(ctx context.Context, r *record) (Result, error) {
 		return Result{}, fmt.Errorf("CNI network %s: %w", r.list.Name, err)
 	}
 	c.dropCache(r.list.Name, r.PodID)
-	result, err := parseResult(r.Result, c.cfg.IPPreference)
+	result, err := parseResult(r.Result, c.cfg().IPPreference)
 	if err != nil {
 		return Result{}, fmt.Errorf("CNI network %s: %w", r.list.Name, err)
 	}

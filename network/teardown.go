@@ -38,8 +38,8 @@ func (c *CNI) Teardown(ctx context.Context, podID string) error {
 }
 
 func (c *CNI) del(ctx context.Context, r *record) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.DelTimeout,
-		fmt.Errorf("no answer within %v: %w", c.cfg.DelTimeout, context.DeadlineExceeded))
+	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg().DelTimeout,
+		fmt.Errorf("no answer within %v: %w", c.cfg().DelTimeout, context.DeadlineExceeded))
 	defer cancel()
 	lock, err := c.lockDel(ctx, r.PodID)
 	if err != nil {

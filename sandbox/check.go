@@ -147,7 +147,7 @@ func missing(id string, found []resourceKind, wanted ...string) []Finding {
 
 // checkPod returns what is missing of a ready pod of this boot.
 func (j *janitor) checkPod(ctx context.Context, p *Pod, found []resourceKind) []Finding {
-	if p.Status().State != record.PodReady || p.BootID != j.e.cfg.BootID {
+	if p.Status().State != record.PodReady || p.BootID != j.e.cfg.Load().BootID {
 		return nil
 	}
 	wanted := []string{kindPodDir}
@@ -170,7 +170,7 @@ func (j *janitor) checkPod(ctx context.Context, p *Pod, found []resourceKind) []
 // checkContainer returns what is missing of a container that was created.
 func (j *janitor) checkContainer(ctx context.Context, c *Container, found []resourceKind) []Finding {
 	switch s := c.Status(); {
-	case s.State == record.ContainerCreating, c.pod.BootID != j.e.cfg.BootID, c.startFails():
+	case s.State == record.ContainerCreating, c.pod.BootID != j.e.cfg.Load().BootID, c.startFails():
 		return nil
 	case s.State == record.ContainerExited:
 		return missing(c.ID, found, kindRootfs)
@@ -184,7 +184,7 @@ func (j *janitor) checkContainer(ctx context.Context, c *Container, found []reso
 
 // checkProcess queries the runtime for a process that should run.
 func (j *janitor) checkProcess(ctx context.Context, p *Pod, id string) []Finding {
-	rt, err := j.e.handlers.Of(p.Pod)
+	rt, err := p.handler.Runtime()
 	if err != nil {
 		return []Finding{{Problem: FindingUnknown, What: "process", ID: id, Detail: err.Error()}}
 	}
@@ -203,7 +203,7 @@ func (j *janitor) checkProcess(ctx context.Context, p *Pod, id string) []Finding
 
 // FreeAddress frees the addresses of a pod id for which Check found no record.
 func (e *Engine) FreeAddress(ctx context.Context, id string) error {
-	return undo(ctx, e.cfg.UndoTimeout, func(ctx context.Context) error { return e.janitor.abandon(ctx, id) })
+	return undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error { return e.janitor.abandon(ctx, id) })
 }
 
 // Address reports whether FreeAddress can repair the finding.

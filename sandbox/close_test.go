@@ -72,7 +72,7 @@ func TestContainerOfAHandlerThatIsNotConfiguredAnyMoreIsWatchedAndRemoved(t *tes
 	kill(e, h)
 
 	e, h = makeEngine(t, m, "boot-1")
-	delete(e.handlers.Runtimes, "other")
+	delete(e.handlers.Current().Runtimes, "other")
 	made := 0
 	e.handlers.NewRetired = func(handler string) Runtime {
 		if made++; handler != "other" {
@@ -104,7 +104,7 @@ func TestSoak(t *testing.T) {
 	m := newMachine(t)
 	for round := range rounds {
 		e, h := newEngine(t, m)
-		e.cfg.UndoTimeout = time.Second // for what waits for a goroutine that died
+		e.cfg.Load().UndoTimeout = time.Second // for what waits for a goroutine that died
 		h.arm(200+round%100, false, true)
 		ctx, stop := context.WithCancel(t.Context())
 		var callers work

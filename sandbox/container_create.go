@@ -180,7 +180,7 @@ type containerBuild struct {
 
 // buildContainer creates a container. It undoes nothing: teardownContainer does.
 func (e *Engine) buildContainer(ctx context.Context, c *Container) error {
-	rt, err := e.handlers.Find(c.pod.Handler())
+	rt, err := c.pod.handler.Configured()
 	if err != nil {
 		return err
 	}
@@ -268,7 +268,7 @@ func (e *Engine) prepareRootfs(ctx context.Context, c *Container, b containerBui
 	if err := host.MakeVolumes(ctx, b.rootfs, b.image.Config.Volumes, uid, gid); err != nil {
 		return err
 	}
-	return host.SetTimezone(b.rootfs, e.cfg.Timezone, uid, gid)
+	return host.SetTimezone(b.rootfs, e.cfg.Load().Timezone, uid, gid)
 }
 
 func (c *Container) createRequest(b *containerBuild) oci.CreateRequest {
@@ -282,7 +282,7 @@ func (c *Container) createRequest(b *containerBuild) oci.CreateRequest {
 // Unknown and listed, for the kubelet to remove.
 func (e *Engine) discardContainer(ctx context.Context, c *Container, cause error) error {
 	c.life.end(cause)
-	err := undo(ctx, e.cfg.UndoTimeout, func(ctx context.Context) error { return e.deleteContainer(ctx, c) })
+	err := undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error { return e.deleteContainer(ctx, c) })
 	if err == nil {
 		return cause
 	}

@@ -59,7 +59,7 @@ func (e *Engine) running(id string) (*Container, Runtime, error) {
 		return nil, nil, fmt.Errorf("%w: container %s is %s, not running",
 			errdefs.ErrFailedPrecondition, c.ID, s.State)
 	}
-	rt, err := e.handlers.Of(c.pod.Pod)
+	rt, err := c.pod.handler.Runtime()
 	return c, rt, err
 }
 

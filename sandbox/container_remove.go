@@ -39,7 +39,7 @@ func (e *Engine) removeContainer(ctx context.Context, c *Container) error {
 	if _, err := e.Container(c.ID); err != nil {
 		return nil // another container may have its labels by now
 	}
-	return undo(ctx, e.cfg.UndoTimeout, func(ctx context.Context) error { return e.deleteContainer(ctx, c) })
+	return undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error { return e.deleteContainer(ctx, c) })
 }
 
 // deleteContainer tears c down and removes its record. It needs c.slot, or a c that is not listed.
@@ -73,7 +73,7 @@ func (e *Engine) teardownContainer(ctx context.Context, c *Container) error {
 // deleteProcess deletes the container of that id by the pod's handler. A handler that is no longer configured does not
 // keep a pod from being removed if no bundle is left.
 func (e *Engine) deleteProcess(ctx context.Context, p *Pod, id string) error {
-	rt, err := e.handlers.Of(p.Pod)
+	rt, err := p.handler.Runtime()
 	if err == nil {
 		return rt.Delete(ctx, id)
 	}

@@ -34,14 +34,14 @@ func (e *Engine) containerSpec(ctx context.Context, c *Container, rt Runtime, b 
 	if in.Devices, err = host.Devices(c.Config.GetDevices()); err != nil {
 		return nil, err
 	}
-	in.NoHostDevices = !e.handlers.Config(c.pod.Pod).HostDevices(rt.Features())
+	in.NoHostDevices = !c.pod.handler.Config().HostDevices(rt.Features())
 	if security.GetPrivileged() && !in.NoHostDevices {
 		if in.Host.Devices, err = host.HostDevices(); err != nil { // now, not at the start of podd: devices come and go
 			return nil, err
 		}
 	}
 	//lint:ignore SA1019 kubelets before 1.27 send only this
-	in.Seccomp, err = seccompProfile(e.cfg.SeccompRoot, security.GetSeccomp(), security.GetSeccompProfilePath())
+	in.Seccomp, err = seccompProfile(e.cfg.Load().SeccompRoot, security.GetSeccomp(), security.GetSeccompProfilePath())
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (e *Engine) containerSpec(ctx context.Context, c *Container, rt Runtime, b 
 	if err := injectCDI(e.deps.CDI, s, c); err != nil {
 		return nil, err
 	}
-	return s, host.InjectHooks(s, e.cfg.HooksDirs, c.pod.Config, c.Config)
+	return s, host.InjectHooks(s, e.cfg.Load().HooksDirs, c.pod.Config, c.Config)
 }
 
 // mounts resolves the container's host paths, and relabels those that request it.
@@ -100,18 +100,18 @@ func (e *Engine) specInput(c *Container, rt Runtime, b containerBuild) (spec.Inp
 	if err != nil {
 		return spec.Input{}, err
 	}
-	cgroup, err := e.cgroupsPath(c.pod, c.ID)
+	cgroup, err := e.cfg.Load().cgroupsPath(c.pod, c.ID)
 	if err != nil {
 		return spec.Input{}, err
 	}
 	ns := podNamespaces(e.pinRequest(c.pod))
 	ns.PID = pid
-	defaults, err := e.cfg.Spec(e.handlers.Config(c.pod.Pod).Base)
+	defaults, err := e.cfg.Load().Spec(c.pod.handler.Config().Base)
 	if err != nil {
 		return spec.Input{}, err
 	}
 	return spec.Input{
-		ID: c.ID, Sandbox: c.pod.ID, Annotations: e.handlers.Annotations(c.pod.Pod), Pod: c.pod.Config, Config: c.Config,
+		ID: c.ID, Sandbox: c.pod.ID, Annotations: c.pod.handler.Annotations(), Pod: c.pod.Config, Config: c.Config,
 		Image: b.image.Config, Rootfs: b.rootfs, Labels: c.Labels, Namespaces: ns,
 		Files: e.files.Paths(c.pod.ID, c.pod.Config), CgroupsPath: cgroup, Handler: handlerFacts(rt),
 		Host: e.deps.Facts, Defaults: defaults,
@@ -208,30 +208,30 @@ func (e *Engine) mountsImage(c *Container, imageID string) bool {
 
 // infraSpec returns config.json of p's infra container.
 func (e *Engine) infraSpec(p *Pod, rt Runtime) (*specs.Spec, error) {
-	if e.cfg.PauseRootfs == "" {
+	if e.cfg.Load().PauseRootfs == "" {
 		return nil, fmt.Errorf("%w: this podd was built without its pause program, so no pod can have an infra container, "+
 			"as for a shared PID namespace: build it with make", errdefs.ErrFailedPrecondition)
 	}
-	cgroup, err := e.cgroupsPath(p, p.ID)
+	cgroup, err := e.cfg.Load().cgroupsPath(p, p.ID)
 	if err != nil {
 		return nil, err
 	}
 	security := p.Config.GetLinux().GetSecurityContext()
 	//lint:ignore SA1019 kubelets before 1.27 send only this
-	profile, err := seccompProfile(e.cfg.SeccompRoot, security.GetSeccomp(), security.GetSeccompProfilePath())
+	profile, err := seccompProfile(e.cfg.Load().SeccompRoot, security.GetSeccomp(), security.GetSeccompProfilePath())
 	if err != nil {
 		return nil, err
 	}
-	defaults, err := e.cfg.Spec(e.handlers.Config(p.Pod).Base)
+	defaults, err := e.cfg.Load().Spec(p.handler.Config().Base)
 	if err != nil {
 		return nil, err
 	}
-	pins := e.pinRequest(p).WithDefaultSysctls(e.cfg.DefaultSysctls)
+	pins := e.pinRequest(p).WithDefaultSysctls(e.cfg.Load().DefaultSysctls)
 	s, warnings, err := spec.Pause(spec.PauseInput{
-		ID: p.ID, Pod: p.Config, Rootfs: e.cfg.PauseRootfs, Seccomp: profile, Labels: p.Labels,
+		ID: p.ID, Pod: p.Config, Rootfs: e.cfg.Load().PauseRootfs, Seccomp: profile, Labels: p.Labels,
 		Namespaces: podNamespaces(pins), CgroupsPath: cgroup, Sysctls: pins.Sysctls,
 		Shm: e.files.Paths(p.ID, p.Config).Shm, Rlimits: defaults.Rlimits,
-		Annotations: e.handlers.Annotations(p.Pod), Handler: handlerFacts(rt), Host: e.deps.Facts,
+		Annotations: p.handler.Annotations(), Handler: handlerFacts(rt), Host: e.deps.Facts,
 	})
 	for _, w := range warnings {
 		p.log().WithField("warning", w).Debug("infra container differs from its request")

@@ -54,14 +54,14 @@ func (e *Engine) startContainer(caller context.Context, c *Container) error {
 		return errors.Join(fmt.Errorf("start container: %w: %s", oci.ErrCommand, c.Status().Message),
 			e.publishExit(c, oci.Exit{At: time.Now()}))
 	}
-	rt, err := e.handlers.Of(c.pod.Pod)
+	rt, err := c.pod.handler.Runtime()
 	if err != nil {
 		return err
 	}
 	// A daemon that stops does not cancel a start: the container would have to be killed.
 	ctx, cancel := c.life.withinExcept(caller, errClosing)
 	defer cancel(nil)
-	ctx, stop := withTimeout(ctx, e.cfg.StartTimeout, "start took longer than %v")
+	ctx, stop := withTimeout(ctx, e.cfg.Load().StartTimeout, "start took longer than %v")
 	defer stop()
 
 	at := time.Now()
@@ -91,6 +91,6 @@ func (e *Engine) startContainer(caller context.Context, c *Container) error {
 func (e *Engine) abandonStart(ctx context.Context, c *Container, cause error) error {
 	c.failStart(cause)
 	operation.SetStage(ctx, "stop")
-	err := undo(ctx, e.cfg.UndoTimeout, func(ctx context.Context) error { return e.stopContainer(ctx, c, 0) })
+	err := undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error { return e.stopContainer(ctx, c, 0) })
 	return errors.Join(fmt.Errorf("start container: %w", cause), err)
 }

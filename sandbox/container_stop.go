@@ -72,7 +72,7 @@ func (e *Engine) killByDeadline(caller context.Context, c *Container, s *stop) e
 	if !c.waitForDeadline(e.life.ctx, s) {
 		return context.Cause(e.life.ctx)
 	}
-	giveUp := time.After(e.cfg.KillTimeout)
+	giveUp := time.After(e.cfg.Load().KillTimeout)
 	again := time.NewTicker(killInterval)
 	defer again.Stop()
 	operation.SetStage(caller, "kill")
@@ -86,7 +86,7 @@ func (e *Engine) killByDeadline(caller context.Context, c *Container, s *stop) e
 			operation.SetStage(caller, "delete by the runtime")
 			if err := e.endByRuntime(c); err != nil {
 				return fmt.Errorf("%w: container %s outlived SIGKILL by %v: %s: %w",
-					context.DeadlineExceeded, c.ID, e.cfg.KillTimeout, c.Status().Process.DescribeStuck(), err)
+					context.DeadlineExceeded, c.ID, e.cfg.Load().KillTimeout, c.Status().Process.DescribeStuck(), err)
 			}
 			return nil
 		case <-e.life.ctx.Done():
@@ -98,7 +98,7 @@ func (e *Engine) killByDeadline(caller context.Context, c *Container, s *stop) e
 // endByRuntime deletes a container that signals do not end: a paused one, or one whose monitor hangs and never reports
 // the exit. It is the last resort because an exit that is not recorded yet is lost if podd dies meanwhile.
 func (e *Engine) endByRuntime(c *Container) error {
-	return undo(e.life.ctx, e.cfg.UndoTimeout, func(ctx context.Context) error {
+	return undo(e.life.ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error {
 		if err := e.deleteProcess(ctx, c.pod, c.ID); err != nil {
 			return err
 		}
@@ -140,9 +140,9 @@ func (e *Engine) signal(c *Container, sig syscall.Signal) {
 		return
 	default:
 	}
-	rt, err := e.handlers.Of(c.pod.Pod)
+	rt, err := c.pod.handler.Runtime()
 	if err == nil {
-		ctx, cancel := context.WithTimeout(e.life.ctx, e.cfg.KillTimeout)
+		ctx, cancel := context.WithTimeout(e.life.ctx, e.cfg.Load().KillTimeout)
 		defer cancel()
 		err = rt.Signal(ctx, c.ID, sig)
 	}

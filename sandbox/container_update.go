@@ -61,7 +61,7 @@ func (e *Engine) limitContainer(
 
 // updateContainer needs c.slot.
 func (e *Engine) updateContainer(ctx context.Context, c *Container, limits nri.Resources) error {
-	rt, err := e.handlers.Of(c.pod.Pod)
+	rt, err := c.pod.handler.Runtime()
 	if err != nil {
 		return err
 	}

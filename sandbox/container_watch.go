@@ -24,7 +24,7 @@ const (
 // watch waits in the background for the exit of c, and is the only writer of it.
 func (e *Engine) watch(c *Container) {
 	e.work.Go(func() {
-		rt, err := e.handlers.Of(c.pod.Pod)
+		rt, err := c.pod.handler.Runtime()
 		if err != nil {
 			c.log().WithError(err).Error("failed to watch container")
 			return
@@ -73,7 +73,7 @@ func (e *Engine) exit(c *Container, x oci.Exit) {
 
 // releaseExited deletes the runtime state of an exited container.
 func (e *Engine) releaseExited(ctx context.Context, c *Container) {
-	err := undo(ctx, e.cfg.UndoTimeout, func(ctx context.Context) error {
+	err := undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error {
 		if err := c.slot.Acquire(ctx); err != nil {
 			return fmt.Errorf("wait for another operation on the container: %w", err)
 		}

@@ -88,7 +88,7 @@ func (c *creation) run(e *Engine, caller context.Context, with construction) {
 func (c *creation) try(e *Engine, caller context.Context, with construction) error {
 	ctx, cancel := with.life.within(caller)
 	defer cancel(nil)
-	ctx, stop := withTimeout(ctx, e.cfg.CreateTimeout, "creation took longer than %v")
+	ctx, stop := withTimeout(ctx, e.cfg.Load().CreateTimeout, "creation took longer than %v")
 	defer stop()
 	if err := withCause(ctx, with.build(ctx)); err != nil {
 		return with.discard(caller, err)
@@ -104,7 +104,7 @@ func (c *creation) discardUnclaimed(e *Engine, with construction) {
 		return
 	}
 	e.work.Go(func() {
-		if !sleep(e.life.ctx, e.cfg.UnclaimedTimeout) || !c.abandoned() {
+		if !sleep(e.life.ctx, e.cfg.Load().UnclaimedTimeout) || !c.abandoned() {
 			return
 		}
 		with.log.Warnf("no caller asked for the %s again, removing it", with.what)

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/containerd/errdefs"
 	"github.com/sirupsen/logrus"
@@ -51,7 +52,8 @@ type Deps struct {
 
 // Engine runs the pods of one node. It is the only writer of their records.
 type Engine struct {
-	cfg        Config
+	// cfg is immutable; Reconfigure replaces it.
+	cfg        atomic.Pointer[Config]
 	deps       Deps
 	paths      layout.Layout
 	handlers   handler.Set
@@ -78,24 +80,22 @@ var errClosing = fmt.Errorf("%w: podd is shutting down", errdefs.ErrUnavailable)
 
 // New returns an engine without pods: call Recover next.
 func New(cfg Config, deps Deps) (*Engine, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("sandbox configuration: %w", err)
-	}
-	if _, ok := deps.Runtimes[cfg.DefaultHandler]; !ok {
-		return nil, fmt.Errorf("default_handler: %q is not among the configured handlers", cfg.DefaultHandler)
-	}
 	if deps.Plugins == nil {
 		deps.Plugins = nri.New(nri.Config{}, "", deps.Log)
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	paths := layout.Layout{Root: cfg.Root, Run: cfg.Run, NetnsDir: cfg.NetnsDir}
 	e := &Engine{
-		cfg: cfg, deps: deps, paths: paths, store: newStore(),
+		deps: deps, paths: paths, store: newStore(),
 		files:    files.Files{Layout: paths, Mounter: deps.Mounter, ShmSize: cfg.ShmSize},
 		resolver: host.NewResolver(stuckLooks, cfg.CreateMissingHostPaths), life: life{ctx: ctx, end: cancel},
 		operations: operation.Tracker{Slow: cfg.SlowOperation, Log: deps.Log, Observe: deps.Observe},
 	}
-	e.handlers.Settings, e.handlers.Runtimes, e.handlers.NewRetired = &e.cfg.Settings, deps.Runtimes, deps.Retired
+	e.handlers.NewRetired = deps.Retired
+	if err := e.Reconfigure(cfg, deps.Runtimes); err != nil {
+		cancel(err)
+		return nil, err
+	}
 	e.snapshotKey.Path = paths.SnapshotKey()
 	e.recovery = newRecovery(e)
 	e.janitor = newJanitor(e)
@@ -120,7 +120,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("close engine: work is still in progress: %w", context.Cause(ctx))
 	}
-	if !e.cfg.SystemdCgroup { // systemd removes its slices itself
+	if !e.cfg.Load().SystemdCgroup { // systemd removes its slices itself
 		return cgroups.RemoveEmpty("/" + spec.DefaultCgroup)
 	}
 	return nil
@@ -194,4 +194,4 @@ func (e *Engine) InUse(imageID string) []string {
 type Handler = handler.Handler
 
 // Handlers returns the configured handlers, the default one first, the others by name.
-func (e *Engine) Handlers() []Handler { return e.handlers.List() }
+func (e *Engine) Handlers() []Handler { return e.handlers.Current().List() }

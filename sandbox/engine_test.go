@@ -356,7 +356,7 @@ func TestHandlerThatIsNotReady(t *testing.T) {
 	e, h := newEngine(t, m)
 	broken := m.runtime(h, "vm")
 	broken.Unready = errors.New("no such binary")
-	e.handlers.Runtimes["broken"] = broken
+	e.handlers.Current().Runtimes["broken"] = broken
 	_, err := e.RunPod(t.Context(), podConfig("web"), "broken")
 	if !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "no such binary") {
 		t.Fatalf("RunPod = %v, want unavailable and the cause", err)
@@ -371,7 +371,7 @@ func TestHandlerThatIsNotReady(t *testing.T) {
 func TestHandlersHaveTheirOwnCNIConfiguration(t *testing.T) {
 	m := newMachine(t)
 	e, _ := newEngine(t, m)
-	e.cfg.Handlers = map[string]handler.Config{"other": {CNIConfDir: "/etc/other/net.d"}}
+	e.cfg.Load().Handlers = map[string]handler.Config{"other": {CNIConfDir: "/etc/other/net.d"}}
 	for handler, want := range map[string]string{"": "", "runc": "", "other": "/etc/other/net.d"} {
 		if _, err := e.RunPod(t.Context(), podConfig("on-"+handler), handler); err != nil {
 			t.Fatal(err)

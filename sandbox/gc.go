@@ -151,7 +151,7 @@ func (j *janitor) unclaimed(candidates map[string][]resourceKind) map[string][]r
 func (j *janitor) free(ctx context.Context, id string, kinds []resourceKind) (what string, err error) {
 	for _, kind := range kinds {
 		j.e.deps.Log.WithField("id", id).Warnf("%s belongs to no record, removing it", kind.what)
-		ctx, cancel := withTimeout(ctx, j.e.cfg.UndoTimeout, "teardown took longer than %v")
+		ctx, cancel := withTimeout(ctx, j.e.cfg.Load().UndoTimeout, "teardown took longer than %v")
 		err := kind.free(ctx, id)
 		cancel()
 		if err != nil {
@@ -163,7 +163,7 @@ func (j *janitor) free(ctx context.Context, id string, kinds []resourceKind) (wh
 
 // collectNetworks makes the CNI plugins free what they hold for pods without a record.
 func (j *janitor) collectNetworks(ctx context.Context) error {
-	ctx, cancel := withTimeout(ctx, j.e.cfg.UndoTimeout, "plugins took longer than %v")
+	ctx, cancel := withTimeout(ctx, j.e.cfg.Load().UndoTimeout, "plugins took longer than %v")
 	defer cancel()
 	return j.e.deps.Network.GC(ctx, func() []string {
 		var valid []string
@@ -217,7 +217,7 @@ func (j *janitor) listContainers(ctx context.Context) ([]string, error) {
 		err = nil
 	}
 	errs := []error{err}
-	for _, rt := range j.e.handlers.Runtimes {
+	for _, rt := range j.e.handlers.Current().Runtimes {
 		if f, ok := rt.(Finder); ok {
 			more, err := f.List(ctx)
 			ids, errs = append(ids, more...), append(errs, err)
@@ -230,12 +230,13 @@ func (j *janitor) listContainers(ctx context.Context) ([]string, error) {
 // freeContainer calls every handler: the record that names the right one is lost.
 func (j *janitor) freeContainer(ctx context.Context, id string) error {
 	var errs []error
-	for _, name := range j.e.handlers.Names() {
-		if f, ok := j.e.handlers.Runtimes[name].(Finder); ok {
+	g := j.e.handlers.Current()
+	for _, name := range g.Names() {
+		if f, ok := g.Runtimes[name].(Finder); ok {
 			errs = append(errs, f.Destroy(ctx, id))
 			continue
 		}
-		errs = append(errs, j.e.handlers.Runtimes[name].Delete(ctx, id))
+		errs = append(errs, g.Runtimes[name].Delete(ctx, id))
 	}
 	return errors.Join(errs...)
 }

@@ -83,7 +83,7 @@ func writeGolden(t *testing.T, dir string) {
 	e, _ := makeEngine(t, newMachine(t), "boot-1")
 	e.paths.Root = dir
 	pr, ps := goldenPodRecord()
-	p := e.newPod(pr, ps)
+	p := e.newPod(pr, ps, nil)
 	must(t, record.Create(p.dir, p.Pod, p.Status()))
 	cr, cs := goldenContainerRecord()
 	c := e.newContainer(p, cr, cs)

@@ -43,7 +43,7 @@ func (j *janitor) freeMounts(_ context.Context, id string) error {
 // containerID returns the id in the name of a container's cgroup with either cgroup driver, "" for another cgroup. All
 // containers had the prefix podd before cgroup_prefix could be configured.
 func (j *janitor) containerID(cgroup string) string {
-	for _, prefix := range []string{j.e.cfg.CgroupPrefix, DefaultConfig().CgroupPrefix, spec.DefaultCgroup} {
+	for _, prefix := range []string{j.e.cfg.Load().CgroupPrefix, DefaultConfig().CgroupPrefix, spec.DefaultCgroup} {
 		id, ok := strings.CutPrefix(strings.TrimSuffix(cgroup, ".scope"), prefix+"-")
 		if ok && containerID.MatchString(id) && (prefix == spec.DefaultCgroup || !host.OtherRuntimeHas(id)) {
 			return id
@@ -63,7 +63,7 @@ func (j *janitor) cgroupsOfPods() (map[string]string, error) {
 	}
 	found := map[string]string{}
 	for _, p := range records.pods {
-		parent := j.e.cfg.podCgroup(p)
+		parent := j.e.cfg.Load().podCgroup(p)
 		if !namedByUID(p, parent) {
 			continue
 		}

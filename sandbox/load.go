@@ -169,7 +169,7 @@ func (e *Engine) readPod(id string) (*Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	return e.newPod(r, s), nil
+	return e.newPod(r, s, nil), nil
 }
 
 func (e *Engine) readContainer(p *Pod, id string) (*Container, error) {

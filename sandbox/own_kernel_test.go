@@ -52,7 +52,7 @@ func TestOwnKernelPod(t *testing.T) {
 // container. On the host's kernel the pinned namespaces have them.
 func TestOwnKernelSysctls(t *testing.T) {
 	e, m := mixedEngine(t)
-	e.cfg.DefaultSysctls = map[string]string{"net.ipv4.ip_unprivileged_port_start": "0", "net.ipv4.ip_forward": "0"}
+	e.cfg.Load().DefaultSysctls = map[string]string{"net.ipv4.ip_unprivileged_port_start": "0", "net.ipv4.ip_forward": "0"}
 	for handler, want := range map[string]map[string]string{
 		"vm":   {"net.ipv4.ip_unprivileged_port_start": "0", "net.ipv4.ip_forward": "1"},
 		"runc": nil,

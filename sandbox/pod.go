@@ -10,6 +10,7 @@ import (
 	"github.com/podd-project/podd/oci/logfile"
 	"github.com/podd-project/podd/sandbox/admission"
 	"github.com/podd-project/podd/sandbox/event"
+	"github.com/podd-project/podd/sandbox/handler"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/sandbox/snapshot"
@@ -25,6 +26,8 @@ type Pod struct {
 	logger logrus.FieldLogger
 	// life ends when the pod starts to stop: it cancels what is being built in the pod.
 	life life
+	// handler is the one that the pod was created with.
+	handler *handler.Held
 	// gate lets containers be created until the pod stops.
 	gate admission.Gate
 	// slot is held by stop and remove.
@@ -42,11 +45,13 @@ type Pod struct {
 	mu sync.Mutex // orders status changes
 }
 
-func (e *Engine) newPod(r record.Pod, s record.PodStatus) *Pod {
+// newPod returns a pod; chosen is the handler of a new one.
+func (e *Engine) newPod(r record.Pod, s record.PodStatus, chosen *handler.Choice) *Pod {
 	p := &Pod{
 		Pod: r, dir: filepath.Join(e.paths.Pods(), r.ID), logger: e.deps.Log,
 		slot: admission.NewSlot(), life: newLife(e.life), creation: newCreation(),
 	}
+	p.handler = e.handlers.Hold(&p.Pod, chosen)
 	p.post = func(t event.Type) {
 		e.events.Post(t, p.ID, p)
 		e.deps.Plugins.PostPod(t, p.seen())

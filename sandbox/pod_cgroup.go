@@ -25,15 +25,15 @@ func (c Config) podCgroup(p *Pod) string {
 }
 
 // cgroupsPath returns the OCI cgroupsPath of a new container of p, or of its infra container.
-func (e *Engine) cgroupsPath(p *Pod, id string) (string, error) {
-	return spec.CgroupsPath(e.cfg.SystemdCgroup, p.Config.GetLinux().GetCgroupParent(), e.cfg.CgroupPrefix, id)
+func (c Config) cgroupsPath(p *Pod, id string) (string, error) {
+	return spec.CgroupsPath(c.SystemdCgroup, p.Config.GetLinux().GetCgroupParent(), c.CgroupPrefix, id)
 }
 
 // checkOwnCgroup returns errdefs.ErrFailedPrecondition for a cgroup_parent that is not the pod's alone: crictl and
 // critest put all pods into one, such as system.slice. The kubelet creates one for each pod and names it by the pod's
 // uid; any other is the pod's own as long as nothing else is in it.
 func (e *Engine) checkOwnCgroup(p *Pod, g usage.Cgroup) error {
-	if namedByUID(p, e.cfg.podCgroup(p)) {
+	if namedByUID(p, e.cfg.Load().podCgroup(p)) {
 		return nil
 	}
 	ids := []string{p.ID}

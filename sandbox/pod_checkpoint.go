@@ -25,7 +25,7 @@ func (e *Engine) CheckpointPod(ctx context.Context, id, path string, containers 
 	if err != nil {
 		return err
 	}
-	rt, err := e.handlers.Of(p.Pod)
+	rt, err := p.handler.Runtime()
 	if err != nil {
 		return err
 	}

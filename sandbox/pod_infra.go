@@ -19,7 +19,7 @@ func (e *Engine) startInfra(ctx context.Context, p *Pod) (oci.Process, error) {
 	if !p.HasInfra() {
 		return oci.Process{}, nil
 	}
-	rt, err := e.handlers.Find(p.Handler())
+	rt, err := p.handler.Configured()
 	if err != nil {
 		return oci.Process{}, err
 	}
@@ -42,7 +42,7 @@ func (e *Engine) watchInfra(p *Pod) {
 		return
 	}
 	e.work.Go(func() {
-		rt, err := e.handlers.Of(p.Pod)
+		rt, err := p.handler.Runtime()
 		if err != nil {
 			return
 		}

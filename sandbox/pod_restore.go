@@ -28,20 +28,20 @@ type RestoreRequest struct {
 // returns the containers in the order of the request, and removes the pod after an error. A call with the same request
 // joins one in progress; if the other one succeeds, both do.
 func (e *Engine) RestorePod(ctx context.Context, r RestoreRequest) (*Pod, []*Container, error) {
-	handler, rt, err := e.handlers.Choose(r.Pod, r.Handler)
+	chosen, err := e.handlers.Choose(r.Pod, r.Handler)
 	if err != nil {
 		return nil, nil, err
 	}
-	rec, err := e.newPodRecord(r.Pod, handler, rt.Features())
+	rec, err := e.newPodRecord(r.Pod, chosen)
 	if err != nil {
 		return nil, nil, err
 	}
-	source, err := openSource(ctx, e, r, rt)
+	source, err := openSource(ctx, e, r, chosen.Runtime)
 	if err != nil {
 		return nil, nil, err
 	}
 	rec.Snapshot = source.Digest
-	p, err := e.startPodCreation(ctx, rec, source)
+	p, err := e.startPodCreation(ctx, rec, chosen, source)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -61,7 +61,7 @@ func openSource(ctx context.Context, e *Engine, r RestoreRequest, rt Runtime) (*
 		return nil, err
 	}
 	key := &e.snapshotKey
-	if e.cfg.RestoreForeign {
+	if e.cfg.Load().RestoreForeign {
 		key = nil
 	}
 	source, err := snapshot.Open(r.Path, key)
@@ -126,7 +126,7 @@ func restoreContainers(
 
 // discardRestored removes a pod that could not be restored, and returns cause.
 func discardRestored(ctx context.Context, e *Engine, p *Pod, cause error) error {
-	err := undo(ctx, e.cfg.UndoTimeout, func(ctx context.Context) error { return e.RemovePod(ctx, p.ID) })
+	err := undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error { return e.RemovePod(ctx, p.ID) })
 	if err == nil || errdefs.IsNotFound(err) {
 		return cause
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/podd-project/podd/sandbox/convert"
 	"github.com/podd-project/podd/sandbox/event"
 	"github.com/podd-project/podd/sandbox/files"
+	"github.com/podd-project/podd/sandbox/handler"
 	"github.com/podd-project/podd/sandbox/namespaces"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
@@ -29,15 +30,15 @@ import (
 // continues, and a call with the same config joins it. A ready pod of that name is returned; one with another config is
 // errdefs.ErrAlreadyExists.
 func (e *Engine) RunPod(ctx context.Context, config *cri.PodSandboxConfig, handler string) (string, error) {
-	handler, rt, err := e.handlers.Choose(config, handler)
+	chosen, err := e.handlers.Choose(config, handler)
 	if err != nil {
 		return "", err
 	}
-	r, err := e.newPodRecord(config, handler, rt.Features())
+	r, err := e.newPodRecord(config, chosen)
 	if err != nil {
 		return "", err
 	}
-	p, err := e.startPodCreation(ctx, r, nil)
+	p, err := e.startPodCreation(ctx, r, chosen, nil)
 	if err != nil {
 		return "", err
 	}
@@ -45,8 +46,10 @@ func (e *Engine) RunPod(ctx context.Context, config *cri.PodSandboxConfig, handl
 }
 
 // startPodCreation finds the pod that r requests or starts to create it. source is the checkpoint of a pod to restore.
-func (e *Engine) startPodCreation(ctx context.Context, r record.Pod, source *snapshot.Snapshot) (*Pod, error) {
-	p := e.newPod(r, record.PodStatus{State: record.PodCreating})
+func (e *Engine) startPodCreation(
+	ctx context.Context, r record.Pod, chosen *handler.Choice, source *snapshot.Snapshot,
+) (*Pod, error) {
+	p := e.newPod(r, record.PodStatus{State: record.PodCreating}, chosen)
 	p.source = source
 	other, added, err := register(e.store.pods, p,
 		func(other *Pod) error { return checkSamePod(other, p) },
@@ -63,19 +66,20 @@ func (e *Engine) startPodCreation(ctx context.Context, r record.Pod, source *sna
 	return p, nil
 }
 
-func (e *Engine) newPodRecord(config *cri.PodSandboxConfig, handler string, features oci.Features) (record.Pod, error) {
-	resolved := cmp.Or(handler, e.cfg.DefaultHandler)
-	infra, err := e.cfg.Handlers[resolved].NeedsInfra(config, features)
+func (e *Engine) newPodRecord(config *cri.PodSandboxConfig, chosen *handler.Choice) (record.Pod, error) {
+	features := chosen.Runtime.Features()
+	infra, err := chosen.Config.NeedsInfra(config, features)
 	if err != nil {
-		return record.Pod{}, fmt.Errorf("runtime handler %q: %w", resolved, err)
+		return record.Pod{}, fmt.Errorf("runtime handler %q: %w", chosen.Name, err)
 	}
 	labels, err := host.Labels(config.GetLinux().GetSecurityContext().GetSelinuxOptions())
 	if err != nil {
 		return record.Pod{}, err
 	}
 	r := record.Pod{
-		ID: newID(), CreatedAt: time.Now(), Config: config, RequestedHandler: handler, ResolvedHandler: resolved,
-		Labels: labels, BootID: e.cfg.BootID, Infra: infra, OwnKernel: features.OwnKernel,
+		ID: newID(), CreatedAt: time.Now(), Config: config,
+		RequestedHandler: chosen.Requested, ResolvedHandler: chosen.Name,
+		Labels: labels, BootID: e.cfg.Load().BootID, Infra: infra, OwnKernel: features.OwnKernel,
 	}
 	if !convert.HostNetwork(config) {
 		r.Netns = e.paths.Netns(r.ID)
@@ -135,7 +139,7 @@ func (e *Engine) buildPod(ctx context.Context, p *Pod) error {
 	steps := []step{
 		{"record", func() error { return record.Create(p.dir, p.Pod, p.Status()) }},
 		{"namespaces", func() error {
-			return e.deps.Namespaces.Pin(ctx, e.pinRequest(p).WithDefaultSysctls(e.cfg.DefaultSysctls))
+			return e.deps.Namespaces.Pin(ctx, e.pinRequest(p).WithDefaultSysctls(e.cfg.Load().DefaultSysctls))
 		}},
 		{"network", func() (err error) { result, err = e.attach(ctx, p); return err }},
 		{"files", func() (err error) {
@@ -205,7 +209,7 @@ func (e *Engine) attach(ctx context.Context, p *Pod) (network.Result, error) {
 	if err != nil {
 		return network.Result{}, err
 	}
-	pins := e.pinRequest(p).WithDefaultSysctls(e.cfg.DefaultSysctls)
+	pins := e.pinRequest(p).WithDefaultSysctls(e.cfg.Load().DefaultSysctls)
 	return result, e.deps.Namespaces.Sysctl(ctx, p.Netns, pins.Sysctls)
 }
 
@@ -220,7 +224,7 @@ func (e *Engine) networkRequest(p *Pod) (network.Request, error) {
 		Netns: p.Netns, Ports: convert.PortMappings(p.Config.GetPortMappings()),
 		DNS:        network.DNS{Servers: dns.GetServers(), Searches: dns.GetSearches(), Options: dns.GetOptions()},
 		Bandwidth:  bandwidth,
-		ConfDir:    e.handlers.Config(p.Pod).CNIConfDir,
+		ConfDir:    p.handler.Config().CNIConfDir,
 		CgroupPath: p.Config.GetLinux().GetCgroupParent(),
 	}, nil
 }
@@ -229,7 +233,7 @@ func (e *Engine) networkRequest(p *Pod) (network.Request, error) {
 // listed, for the kubelet to stop and remove.
 func (e *Engine) discardPod(ctx context.Context, p *Pod, cause error) error {
 	p.life.end(cause)
-	err := undo(ctx, e.cfg.UndoTimeout, func(ctx context.Context) error { return e.deletePod(ctx, p) })
+	err := undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error { return e.deletePod(ctx, p) })
 	if err == nil {
 		return cause
 	}

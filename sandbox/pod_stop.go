@@ -49,7 +49,7 @@ func (e *Engine) stopPod(ctx context.Context, p *Pod) error {
 	if err := p.observe(record.PodStopping, nil); err != nil {
 		p.log().WithError(err).Warn("failed to write pod status")
 	}
-	err := undo(ctx, e.cfg.UndoTimeout, func(ctx context.Context) error { return e.teardownPod(ctx, p) })
+	err := undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error { return e.teardownPod(ctx, p) })
 	reason := ""
 	if err != nil {
 		reason = err.Error()

@@ -169,13 +169,13 @@ func (r *recovery) container(ctx context.Context, c *Container, markObserved fun
 
 // observeContainer queries the runtime for c, unless no answer would make a difference.
 func (r *recovery) observeContainer(ctx context.Context, c *Container) (containerObservation, oci.Process) {
-	seen := containerObservation{sameBoot: c.pod.BootID == r.e.cfg.BootID, status: oci.Absent}
+	seen := containerObservation{sameBoot: c.pod.BootID == r.e.cfg.Load().BootID, status: oci.Absent}
 	s := c.Status().State
 	if !seen.sameBoot || s == record.ContainerCreating || s == record.ContainerRunning {
 		return seen, oci.Process{}
 	}
 	var state oci.State
-	rt, err := r.e.handlers.Of(c.pod.Pod)
+	rt, err := c.pod.handler.Runtime()
 	if err == nil {
 		state, err = rt.State(ctx, c.ID)
 		seen.status = state.Status
@@ -188,7 +188,7 @@ func (r *recovery) observeContainer(ctx context.Context, c *Container) (containe
 
 // pod does what reconcilePod decides.
 func (r *recovery) pod(ctx context.Context, p *Pod, markObserved func()) {
-	seen := podObservation{sameBoot: p.BootID == r.e.cfg.BootID}
+	seen := podObservation{sameBoot: p.BootID == r.e.cfg.Load().BootID}
 	if seen.sameBoot {
 		seen.alive = r.podAlive(ctx, p)
 	}
@@ -231,7 +231,7 @@ func (r *recovery) podAlive(ctx context.Context, p *Pod) bool {
 	if !p.HasInfra() {
 		return true
 	}
-	rt, err := r.e.handlers.Of(p.Pod)
+	rt, err := p.handler.Runtime()
 	if err != nil {
 		return true // the handler is no longer configured; nothing shows that the pod is dead
 	}

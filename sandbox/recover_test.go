@@ -215,8 +215,8 @@ func TestPodOfAHandlerThatIsNotConfiguredAnyMore(t *testing.T) {
 	}
 	crash()
 	e, h = makeEngine(t, m, "boot-1")
-	delete(e.handlers.Runtimes, "other")
-	e.cfg.KillTimeout = 10 * time.Millisecond
+	delete(e.handlers.Current().Runtimes, "other")
+	e.cfg.Load().KillTimeout = 10 * time.Millisecond
 	must(t, e.Recover(t.Context()))
 	if err := e.RemovePod(t.Context(), pod); err == nil || m.pidsAlive() != 2 {
 		t.Fatalf("removed without its processes, %d of which live: %v", m.pidsAlive(), err)
@@ -224,7 +224,7 @@ func TestPodOfAHandlerThatIsNotConfiguredAnyMore(t *testing.T) {
 	crash()
 	m.reboot(t)
 	e, h = makeEngine(t, m, "boot-2")
-	delete(e.handlers.Runtimes, "other")
+	delete(e.handlers.Current().Runtimes, "other")
 	must(t, e.Recover(t.Context()))
 	must(t, e.RemovePod(t.Context(), pod))
 	noLeaks(t, m)

@@ -33,7 +33,7 @@ func mixedEngine(t *testing.T) (*Engine, *machine) {
 	m := newMachine(t)
 	e, h := newEngine(t, m)
 	for _, name := range []string{"vm", "gvisor"} {
-		e.handlers.Runtimes[name] = ownKernel{m.runtime(h, name)}
+		e.handlers.Current().Runtimes[name] = ownKernel{m.runtime(h, name)}
 	}
 	return e, m
 }
@@ -89,15 +89,15 @@ func TestRoute(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			e, _ := mixedEngine(t)
-			e.cfg.DefaultHandler, e.cfg.HostAccessHandler = tt.byDef, tt.host
+			e.cfg.Load().DefaultHandler, e.cfg.Load().HostAccessHandler = tt.byDef, tt.host
 			if tt.mapped {
-				e.cfg.AnnotationHandlers = annotations
+				e.cfg.Load().AnnotationHandlers = annotations
 			}
 			config := podConfig("web")
 			if tt.config != nil {
 				tt.config(config)
 			}
-			got, err := e.handlers.Route(config, tt.asked)
+			got, err := e.handlers.Current().Route(config, tt.asked)
 			if tt.mistaken != "" {
 				if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), tt.mistaken) {
 					t.Fatalf("route = %q, %v, want an invalid argument with %q", got, err, tt.mistaken)
@@ -124,7 +124,7 @@ func TestPrivilegedInUntrustedPod(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, _ := mixedEngine(t)
-			e.cfg.AnnotationHandlers = map[string]string{handler.UntrustedAnnotation: "gvisor"}
+			e.cfg.Load().AnnotationHandlers = map[string]string{handler.UntrustedAnnotation: "gvisor"}
 			config := podConfig("web")
 			config.Annotations = tt.annotations
 			pod, err := e.RunPod(t.Context(), config, "")
@@ -143,7 +143,7 @@ func TestPodKeepsItsRuntimeWhenTheDefaultChanges(t *testing.T) {
 	e, _ := mixedEngine(t)
 	id, err := e.RunPod(t.Context(), podConfig("web"), "")
 	must(t, err)
-	e.cfg.DefaultHandler = "gvisor"
+	e.cfg.Load().DefaultHandler = "gvisor"
 	p, err := e.Pod(id)
 	must(t, err)
 	if p.RequestedHandler != "" || p.Handler() != "runc" || p.OwnKernel {

@@ -125,7 +125,7 @@ func TestStuckContainerIsReportedAndTheNextStopTriesAgain(t *testing.T) {
 				t.Fatalf("StopContainer = %v, want %v", err, context.DeadlineExceeded)
 			}
 		}
-		if n := len(h.callNames()); n < 2*int(e.cfg.KillTimeout/killInterval) {
+		if n := len(h.callNames()); n < 2*int(e.cfg.Load().KillTimeout/killInterval) {
 			t.Fatalf("%d calls: SIGKILL was not repeated", n)
 		}
 		h.heal("signal", "delete")

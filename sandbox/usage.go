@@ -8,7 +8,6 @@ import (
 
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/oci/cgroups"
-	"github.com/podd-project/podd/sandbox/handler"
 	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/sandbox/usage"
 )
@@ -70,7 +69,7 @@ func (e *Engine) usageTargets() (containers []usage.ContainerTarget, pods []usag
 func (e *Engine) usageTarget(c *Container) usage.ContainerTarget {
 	t := usage.ContainerTarget{ID: c.ID, Created: c.CreatedAt, PID: c.pid, OwnKernel: c.pod.OwnKernel}
 	if t.OwnKernel {
-		t.Meter = meterOf(&e.handlers, c)
+		t.Meter = meterOf(c)
 	}
 	return t
 }
@@ -87,14 +86,14 @@ func (e *Engine) podUsageTarget(p *Pod, containers []usage.ContainerTarget) usag
 	return usage.PodTarget{
 		ID: p.ID, Created: p.CreatedAt, Ready: func() bool { return p.Status().State == record.PodReady },
 		InfraPID: p.Status().Infra.Pid, Netns: p.Netns, OwnKernel: p.OwnKernel, Containers: containers,
-		Cgroup:      e.cfg.podCgroup(p),
+		Cgroup:      e.cfg.Load().podCgroup(p),
 		CheckCgroup: func(g usage.Cgroup) error { return e.checkOwnCgroup(p, g) },
 	}
 }
 
 // meterOf returns the handler of c as a Meter, nil if it is not one.
-func meterOf(h *handler.Set, c *Container) usage.Meter {
-	rt, err := h.Find(c.pod.Handler())
+func meterOf(c *Container) usage.Meter {
+	rt, err := c.pod.handler.Configured()
 	if err != nil {
 		return nil
 	}

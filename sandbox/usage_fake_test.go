@@ -172,7 +172,7 @@ func measuring(t *testing.T) (*Engine, *fakeCgroups) {
 	e, _ := newEngine(t, newMachine(t))
 	groups := newFakeCgroups()
 	e.deps.Cgroups, e.deps.Disk = groups, fakeDisk{}
-	e.usage = newCollector(e.cfg, e.deps)
+	e.usage = newCollector(*e.cfg.Load(), e.deps)
 	return e, groups
 }
 

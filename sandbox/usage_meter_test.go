@@ -31,13 +31,13 @@ func meteredEngine(t *testing.T) (*Engine, *meteredRuntime) {
 	t.Helper()
 	e, _ := mixedEngine(t)
 	e.deps.Cgroups = newFakeCgroups()
-	e.usage = newCollector(e.cfg, e.deps)
-	gvisor, ok := e.handlers.Runtimes["gvisor"].(ownKernel)
+	e.usage = newCollector(*e.cfg.Load(), e.deps)
+	gvisor, ok := e.handlers.Current().Runtimes["gvisor"].(ownKernel)
 	if !ok {
 		t.Fatal("no handler with a kernel of its own")
 	}
 	rt := &meteredRuntime{ownKernel: gvisor, engine: e}
-	e.handlers.Runtimes["gvisor"] = rt
+	e.handlers.Current().Runtimes["gvisor"] = rt
 	return e, rt
 }
 

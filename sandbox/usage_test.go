@@ -80,7 +80,7 @@ func TestFreshness(t *testing.T) {
 		if detailed.Details == nil {
 			t.Fatal("no details")
 		}
-		time.Sleep(e.cfg.StatsInterval - time.Millisecond)
+		time.Sleep(e.cfg.Load().StatsInterval - time.Millisecond)
 		if again := ask(true); again.Details != detailed.Details || again.Usage == detailed.Usage {
 			t.Error("details were read before they were due, or usage was not")
 		}
@@ -239,7 +239,7 @@ func TestGroupThatGoes(t *testing.T) {
 			t.Error("a group that fails is opened at every call")
 		}
 		g.err = nil
-		time.Sleep(e.cfg.StatsInterval)
+		time.Sleep(e.cfg.Load().StatsInterval)
 		if ask() != 1 {
 			t.Error("not measured when the error had gone")
 		}
@@ -253,7 +253,7 @@ func TestCollect(t *testing.T) {
 		pod := mustRunPod(t, e, "web")
 		id, g := running(t, e, f, pod, "main")
 		e.work.Go(func() { e.usage.Run(e.life.ctx, e.usageTargets) })
-		time.Sleep(10 * e.cfg.StatsInterval)
+		time.Sleep(10 * e.cfg.Load().StatsInterval)
 		synctest.Wait()
 		if n := f.reads(g.path); n < 9 || n > 10 {
 			t.Errorf("read %d times in 10 intervals", n)
@@ -266,10 +266,10 @@ func TestCollect(t *testing.T) {
 			t.Error("details were collected for nobody")
 		}
 		e.ContainerUsage(t.Context(), []string{id}, usage.Want{Details: true})
-		time.Sleep(2 * e.cfg.StatsInterval)
+		time.Sleep(2 * e.cfg.Load().StatsInterval)
 		synctest.Wait()
 		u = e.ContainerUsage(t.Context(), []string{id}, usage.Want{})[id]
-		if age := time.Since(u.Details.At); age > e.cfg.StatsInterval {
+		if age := time.Since(u.Details.At); age > e.cfg.Load().StatsInterval {
 			t.Errorf("details are %v old", age)
 		}
 		e.life.end(errClosing)
@@ -287,7 +287,7 @@ func TestCollectForgetsDeadPods(t *testing.T) {
 		e, _ := newEngine(t, m)
 		f := newFakeCgroups()
 		e.deps.Cgroups = f
-		e.usage = newCollector(e.cfg, e.deps)
+		e.usage = newCollector(*e.cfg.Load(), e.deps)
 		pod := mustRunPod(t, e, "web")
 		f.add(groupOf(pod))
 		e.PodUsage(t.Context(), []string{pod}, usage.Want{})

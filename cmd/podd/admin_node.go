@@ -31,7 +31,7 @@ func (d *daemon) serveAdmin(ctx context.Context, n *node) {
 		log.WithError(err).Error("failed to serve the admin API")
 		return
 	}
-	api := adminNode{nodeChecker{n.engine, n.images}, d, n, time.Now()}
+	api := adminNode{nodeChecker: nodeChecker{n.engine, n.images}, d: d, n: n, ctx: ctx, started: time.Now()}
 	d.background.Go(func() {
 		if err := admin.Serve(ctx, l, api, d.log); err != nil {
 			log.WithError(err).Error("failed to serve the admin API, giving up")
@@ -42,8 +42,10 @@ func (d *daemon) serveAdmin(ctx context.Context, n *node) {
 // adminNode implements admin.Node.
 type adminNode struct {
 	nodeChecker
-	d       *daemon
-	n       *node
+	d *daemon
+	n *node
+	// ctx is the daemon's: a reload goes on if its caller leaves.
+	ctx     context.Context
 	started time.Time
 }
 
@@ -58,6 +60,19 @@ func (a adminNode) History(q history.Query) ([]operation.Operation, error) {
 		return nil, errors.New("the history could not be opened when podd was started, see its log")
 	}
 	return a.d.observers.history.List(q)
+}
+
+// Reload replaces the configuration by what the files say now.
+func (a adminNode) Reload() (admin.Reload, error) { return a.d.reload(a.ctx, a.n) }
+
+// configuration describes the configuration in force.
+func (a adminNode) configuration() admin.Configuration {
+	g := a.d.current.Load()
+	c := admin.Configuration{Generation: g.number, Loaded: g.loaded.UTC()}
+	if g.failed != nil {
+		c.Error = g.failed.Error()
+	}
+	return c
 }
 
 // LogLevel returns the level of logrus' standard logger, which the daemon uses.
@@ -77,7 +92,7 @@ func (a adminNode) SetLogLevel(level string) error {
 func (a adminNode) Status(ctx context.Context, pod string) (admin.Status, error) {
 	e := a.n.engine
 	s := admin.Status{
-		Version: version, Pid: os.Getpid(), Started: a.started.UTC(),
+		Version: version, Pid: os.Getpid(), Started: a.started.UTC(), Configuration: a.configuration(),
 		Operations: e.Operations(), Pending: e.PendingCleanups(), Unread: e.Unread(), Quarantined: e.Quarantined(),
 		Budgets: a.Budgets(), Pulls: a.Pulls(), Sessions: a.Sessions(),
 		NRI: a.n.plugins.Status(),

@@ -57,7 +57,7 @@ func wantLines(t *testing.T, text string, want ...string) {
 // TestStatusText: pulls and sessions are printed when there are any.
 func TestStatusText(t *testing.T) {
 	s := nodeStatus{admin.Status{
-		Version: "v1",
+		Version: "v1", Configuration: admin.Configuration{Generation: 2, Loaded: time.Unix(0, 0).UTC()},
 		Pulls: []image.PullProgress{{
 			Ref: "r/web:v1", Stage: "downloading", StartedAt: time.Now().Add(-time.Minute), BytesDone: 5, BytesTotal: 9,
 		}},
@@ -70,7 +70,8 @@ func TestStatusText(t *testing.T) {
 	if err := s.print(&out, false); err != nil {
 		t.Fatal(err)
 	}
-	wantLines(t, out.String(), "podd v1", "Operations in progress: 0", "Pulls in progress: 1",
+	wantLines(t, out.String(), "podd v1",
+		"configuration: generation 2, loaded 1970-01-01T00:00:00Z", "Operations in progress: 0", "Pulls in progress: 1",
 		"r/web:v1 downloading 5 of 9 bytes 1m0s", "Streaming sessions: 2", "exec 0123456789abc age 1h0m0s idle 1m30s",
 		"portforward fedcba9876543 age 1s idle 0s", "Pending cleanups: 0", "Pods: 0")
 }

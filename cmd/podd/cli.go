@@ -61,6 +61,7 @@ func newRootCommand() *cobra.Command {
 		newHistoryCommand(&opts),
 		newImageCommand(&opts),
 		newLogLevelCommand(&opts),
+		newReloadCommand(&opts),
 		newVMCommand(),
 		&cobra.Command{
 			Use: "version", Short: "Print the versions of podd, Go and the CRI API", Args: noArgs,

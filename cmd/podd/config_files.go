@@ -59,7 +59,7 @@ type loaded struct {
 	files []string
 }
 
-// load reads the files, applies the flags and validates the result.
+// load reads the files anew, applies the flags and validates the result.
 func (o *options) load() (*loaded, error) {
 	l := &loaded{Config: defaultConfig()}
 	l.set = tomlconfig.New(&l.Config)

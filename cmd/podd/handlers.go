@@ -28,41 +28,45 @@ var (
 // handlers returns the runtime handlers. One that cannot be used reports it in Status; it may become usable later, when
 // its package is installed.
 func (d *daemon) handlers(ctx context.Context) map[string]sandbox.Runtime {
-	initProxy, stdio := d.installInitProxy(), d.installStdio()
+	d.initProxy, d.stdio = d.installInitProxy(), d.installStdio()
 	handlers := map[string]sandbox.Runtime{}
-	for name, h := range d.cfg.Runtime.Handlers {
-		if h.Type == typeShim {
-			cfg := d.shimConfig(name, h)
-			cfg.Stdio = stdio
-			runtime := shim.New(cfg)
-			d.onClose("handler "+name, runtime.Close)
-			d.background.Go(func() { d.reportHandler(ctx, name, cfg.Path, runtime) })
-			handlers[name] = runtime
-			continue
-		}
-		cfg := d.runcConfig(name, h)
-		cfg.InitProxy = initProxy
-		runtime := runc.New(cfg)
-		d.background.Go(func() { d.reportHandler(ctx, name, cfg.Path, runtime) })
-		handlers[name] = runtime
+	for name := range d.cfg.Runtime.Handlers {
+		handlers[name] = d.handler(ctx, &d.cfg, name)
 	}
 	return handlers
 }
 
-func (d *daemon) shimConfig(name string, h HandlerTable) shim.Config {
-	r := d.cfg.Runtime
+// handler returns the handler of that name in cfg, which must not change any more.
+func (d *daemon) handler(ctx context.Context, cfg *Config, name string) sandbox.Runtime {
+	h := cfg.Runtime.Handlers[name]
+	if h.Type == typeShim {
+		c := cfg.shimConfig(name, h)
+		c.Stdio, c.Log = d.stdio, d.log
+		runtime := shim.New(c)
+		d.onClose("handler "+name, runtime.Close)
+		d.background.Go(func() { d.reportHandler(ctx, &cfg.Runtime, name, c.Path, runtime) })
+		return runtime
+	}
+	c := cfg.runcConfig(name, h)
+	c.InitProxy = d.initProxy
+	runtime := runc.New(c)
+	d.background.Go(func() { d.reportHandler(ctx, &cfg.Runtime, name, c.Path, runtime) })
+	return runtime
+}
+
+func (c *Config) shimConfig(name string, h HandlerTable) shim.Config {
+	r := c.Runtime
 	return shim.Config{
 		Name:          name,
 		Path:          cmp.Or(h.Path, "containerd-shim-"+name+"-v2"),
 		SearchPath:    r.SearchPath,
-		Root:          cmp.Or(h.Root, filepath.Join(d.cfg.Run, "runtimes", name)),
-		RunDir:        d.containersDir(),
+		Root:          cmp.Or(h.Root, filepath.Join(c.Run, "runtimes", name)),
+		RunDir:        c.containersDir(),
 		Runtime:       h.shimRuntime(),
 		ConfigPath:    h.ConfigPath,
 		Options:       h.shimOptions(),
 		SystemdCgroup: r.SystemdCgroup,
 		CreateTimeout: r.CreateTimeout,
-		Log:           d.log,
 	}
 }
 
@@ -100,14 +104,14 @@ func (h HandlerTable) shimOptions() map[string]any {
 	return options
 }
 
-func (d *daemon) runcConfig(name string, h HandlerTable) runc.Config {
-	r := d.cfg.Runtime
+func (c *Config) runcConfig(name string, h HandlerTable) runc.Config {
+	r := c.Runtime
 	return runc.Config{
 		Name:          name,
 		Path:          cmp.Or(h.Path, name),
 		SearchPath:    r.SearchPath,
-		Root:          cmp.Or(h.Root, filepath.Join(d.cfg.Run, "runtimes", name)),
-		RunDir:        d.containersDir(),
+		Root:          cmp.Or(h.Root, filepath.Join(c.Run, "runtimes", name)),
+		RunDir:        c.containersDir(),
 		Conmon:        r.Conmon,
 		SystemdCgroup: r.SystemdCgroup,
 		Options:       h.Options,
@@ -136,14 +140,14 @@ func (d *daemon) installStdio() string {
 }
 
 // handlerConfigs returns the configuration of the handlers that the engine uses.
-func (d *daemon) handlerConfigs() (map[string]handler.Config, error) {
+func (c *Config) handlerConfigs() (map[string]handler.Config, error) {
 	configs := map[string]handler.Config{}
-	for name, h := range d.cfg.Runtime.Handlers {
+	for name, h := range c.Runtime.Handlers {
 		cfg, err := h.engine()
 		if err != nil {
 			return nil, fmt.Errorf("handler %s: %w", name, err)
 		}
-		if d.cfg.Cadvisor.Enabled() && (cfg.Infra == "" || cfg.Infra == handler.InfraAuto) {
+		if c.Cadvisor.Enabled() && (cfg.Infra == "" || cfg.Infra == handler.InfraAuto) {
 			cfg.Infra = handler.InfraPause // its row in cAdvisor's metrics has the pod's network
 		}
 		configs[name] = cfg

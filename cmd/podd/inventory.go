@@ -25,10 +25,10 @@ type prober interface {
 
 // reportHandler logs the versions and features of a handler, or why it is not ready. It logs nothing if ctx ends first:
 // podd, or a command beside a stopped podd, has ended before the probe.
-func (d *daemon) reportHandler(ctx context.Context, name, path string, r prober) {
+func (d *daemon) reportHandler(ctx context.Context, cfg *RuntimeConfig, name, path string, r prober) {
 	probing, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
-	log := d.log.WithFields(logrus.Fields{"handler": name, "default": name == d.cfg.Runtime.DefaultHandler})
+	log := d.log.WithFields(logrus.Fields{"handler": name, "default": name == cfg.DefaultHandler})
 	if err := r.Probe(probing); err != nil {
 		if ctx.Err() == nil {
 			log.WithError(err).Warn("runtime handler is not ready")
@@ -36,10 +36,10 @@ func (d *daemon) reportHandler(ctx context.Context, name, path string, r prober)
 		return
 	}
 	f := r.Features()
-	dirs := d.cfg.Runtime.SearchPath
+	dirs := cfg.SearchPath
 	if m, ok := r.(interface{ MonitorVersion() string }); ok {
 		log = log.WithFields(logrus.Fields{
-			"monitor_path": locate(d.cfg.Runtime.Conmon, dirs), "monitor": m.MonitorVersion(),
+			"monitor_path": locate(cfg.Conmon, dirs), "monitor": m.MonitorVersion(),
 		})
 	}
 	log.WithFields(logrus.Fields{

@@ -40,7 +40,7 @@ func TestReportHandler(t *testing.T) {
 				if tt.ended {
 					cancel(errStopped)
 				}
-				d.reportHandler(ctx, "runc", "runc", hangingProbe{})
+				d.reportHandler(ctx, &d.cfg.Runtime, "runc", "runc", hangingProbe{})
 				var got []string
 				for _, line := range lines.AllEntries() {
 					got = append(got, line.Message)

@@ -33,12 +33,22 @@ func setUpLogging(c LogConfig, w io.Writer) (*logrus.Logger, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	level, err := logrus.ParseLevel(c.Level)
-	if err != nil {
-		return nil, err
-	}
 	log := logrus.StandardLogger()
 	log.SetOutput(w)
+	if err := configureLog(log, c); err != nil {
+		return nil, err
+	}
+	routeKlog(log)
+	routeContainerd(log)
+	return log, nil
+}
+
+// configureLog sets the level and the format.
+func configureLog(log *logrus.Logger, c LogConfig) error {
+	level, err := logrus.ParseLevel(c.Level)
+	if err != nil {
+		return err
+	}
 	log.SetLevel(level)
 	const stamp = "2006-01-02T15:04:05.000000Z07:00"
 	if c.Format == "json" {
@@ -48,9 +58,7 @@ func setUpLogging(c LogConfig, w io.Writer) (*logrus.Logger, error) {
 	}
 	log.ReplaceHooks(logrus.LevelHooks{})
 	log.AddHook(secretHider{})
-	routeKlog(log)
-	routeContainerd(log)
-	return log, nil
+	return nil
 }
 
 // maxLogText bounds a message in bytes: libraries log what servers and clients have sent.

@@ -104,7 +104,7 @@ func (d *daemon) serveMetrics(ctx context.Context, n *node) {
 	if m == nil {
 		return
 	}
-	m.Watch(metricsNode{n})
+	m.Watch(metricsNode{n, d})
 	m.WatchPlugins(n.plugins.Status)
 	log := d.log.WithField("address", d.cfg.Metrics.Address)
 	l, err := d.listenMetrics()
@@ -128,7 +128,10 @@ func (d *daemon) listenMetrics() (net.Listener, error) {
 }
 
 // metricsNode implements metrics.Node.
-type metricsNode struct{ *node }
+type metricsNode struct {
+	*node
+	d *daemon
+}
 
 func (n metricsNode) PodStates() []record.PodState {
 	var states []record.PodState
@@ -161,3 +164,5 @@ func (n metricsNode) Unread() []sandbox.UnreadRecord            { return n.engin
 func (n metricsNode) Quarantined() []string                     { return n.engine.Quarantined() }
 func (n metricsNode) Handlers() []sandbox.Handler               { return n.engine.Handlers() }
 func (n metricsNode) NetworkReady() error                       { return n.engine.NetworkReady() }
+func (n metricsNode) ConfigGeneration() int                     { return n.d.current.Load().number }
+func (n metricsNode) ConfigReloaded() bool                      { return n.d.current.Load().failed == nil }

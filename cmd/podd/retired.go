@@ -25,7 +25,7 @@ type retiredHandler struct {
 func (d *daemon) retiredHandler(name string) sandbox.Runtime {
 	d.log.WithField("handler", name).
 		Warn("pods exist of a runtime handler that is no longer configured: they can only be stopped and removed")
-	return retiredHandler{runc.New(d.runcConfig(name, HandlerTable{})), name, d.containersDir()}
+	return retiredHandler{runc.New(d.cfg.runcConfig(name, HandlerTable{})), name, d.cfg.containersDir()}
 }
 
 func (r retiredHandler) Wait(ctx context.Context, id string) (oci.Exit, error) {

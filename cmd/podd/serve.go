@@ -46,8 +46,11 @@ func serveCommand(cmd *cobra.Command, opts *options) error {
 		return err
 	}
 	syscall.Umask(0o022) // containers under any uid must be able to read shared files
-	d := &daemon{cfg: l.Config, values: l.set.Values(), log: log, notify: notify, gc: newGCTuner()}
-	ctx, stop := signals{log: log, dumpDir: d.dumpDir, exit: os.Exit}.watch(cmd.Context())
+	d := &daemon{
+		cfg: l.Config, values: l.set.Values(), log: log, notify: notify, gc: newGCTuner(),
+		load: opts.load, reloads: make(chan struct{}, 1),
+	}
+	ctx, stop := signals{log: log, dumpDir: d.dumpDir, reload: d.requestReload, exit: os.Exit}.watch(cmd.Context())
 	defer stop()
 	log.WithFields(logrus.Fields{"version": version, "pid": os.Getpid(), "files": l.files}).Info("starting podd")
 	if err := d.run(ctx); err != nil {
@@ -59,9 +62,19 @@ func serveCommand(cmd *cobra.Command, opts *options) error {
 
 // daemon is one run of podd.
 type daemon struct {
-	cfg Config
-	// values are the effective keys and values, for the verbose Status.
+	// cfg is the configuration at the start, and values are its keys and values.
+	cfg    Config
 	values map[string]any
+
+	// load reads the configuration again. current is the one in force; reloading is held while it is replaced, and
+	// when there must be no more reloads. reloads holds a value while a signal asks for one.
+	load      func() (*loaded, error)
+	current   atomic.Pointer[generation]
+	reloading sync.Mutex
+	reloads   chan struct{}
+	// initProxy and stdio are programs that handlers need, see installInitProxy and installStdio.
+	initProxy, stdio string
+
 	log    logrus.FieldLogger
 	notify notifier
 	gc     *gcTuner
@@ -114,6 +127,7 @@ func (d *daemon) run(ctx context.Context) error {
 	asked := errors.Is(context.Cause(ctx), errStopped)
 	cancel(errStopped)
 	d.background.Wait()
+	d.reloading.Lock() // for good: what a reload adds would not be closed
 	closeErr := d.close()
 	if !asked {
 		return errors.Join(err, closeErr)
@@ -189,6 +203,7 @@ func (d *daemon) serve(ctx context.Context, n *node) error {
 	}
 	d.onClose("connection of the watchdog", closeCheck)
 
+	d.background.Go(func() { d.reloadOnRequest(ctx, n) })
 	d.serveAdmin(ctx, n)
 	d.serveMetrics(ctx, n)
 	d.servePlugins(ctx, n)

@@ -163,7 +163,7 @@ func TestSignalsThatDoNotStop(t *testing.T) {
 	d := s.start(t, nil)
 	d.signal(t, syscall.SIGPIPE)
 	d.signal(t, syscall.SIGHUP)
-	d.log.expect(t, "the configuration cannot be reloaded")
+	d.log.expect(t, "reloaded the configuration")
 	d.signal(t, syscall.SIGUSR1)
 	d.log.expect(t, "wrote goroutine dump")
 	checkDump(t, s.path("run"))

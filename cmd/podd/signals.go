@@ -19,6 +19,8 @@ type signals struct {
 	log logrus.FieldLogger
 	// dumpDir returns the directory of goroutine dumps, "" while there is none.
 	dumpDir func() string
+	// reload asks for a new configuration, and does not wait for it.
+	reload func()
 	// exit ends the process.
 	exit func(code int)
 }
@@ -49,7 +51,7 @@ func (s signals) watch(ctx context.Context) (context.Context, func()) {
 func (s signals) handle(ctx context.Context, sig os.Signal, cancel context.CancelCauseFunc) {
 	switch sig {
 	case syscall.SIGHUP:
-		s.log.Warn("ignoring SIGHUP: the configuration cannot be reloaded, restart the daemon instead; pods keep running")
+		s.reload()
 	case syscall.SIGUSR1:
 		s.dump()
 	case syscall.SIGTERM, syscall.SIGINT:

@@ -18,7 +18,11 @@ func TestSignals(t *testing.T) {
 	log, hook := test.NewNullLogger()
 	exits := make(chan int, 1)
 	dir := ""
-	s := signals{log: log, dumpDir: func() string { return dir }, exit: func(code int) { exits <- code }}
+	reloads := 0
+	s := signals{
+		log: log, dumpDir: func() string { return dir }, reload: func() { reloads++ },
+		exit: func(code int) { exits <- code },
+	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 
 	s.handle(ctx, syscall.SIGHUP, cancel)
@@ -26,6 +30,9 @@ func TestSignals(t *testing.T) {
 	s.handle(ctx, syscall.SIGUSR1, cancel)
 	if ctx.Err() != nil || len(exits) > 0 {
 		t.Fatal("stopped by SIGHUP, SIGPIPE or SIGUSR1")
+	}
+	if reloads != 1 {
+		t.Errorf("%d reloads after SIGHUP, want 1", reloads)
 	}
 	if e := hook.LastEntry(); !strings.Contains(e.Data["stacks"].(string), "TestSignals") {
 		t.Errorf("last log entry = %v, want stacks", e)

@@ -45,7 +45,7 @@ func newStatusCommand(opts *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "status", Short: "Print the operations, pods and pending cleanups of the running daemon", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			l, err := opts.load()
+			daemon, err := opts.daemon()
 			if err != nil {
 				return err
 			}
@@ -54,7 +54,7 @@ func newStatusCommand(opts *options) *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), statusTimeout)
 			defer cancel()
-			s, err := fetchStatus(ctx, l.Run, pod)
+			s, err := fetchStatus(ctx, daemon, pod)
 			if err != nil {
 				return err
 			}
@@ -70,10 +70,10 @@ func newStatusCommand(opts *options) *cobra.Command {
 	return cmd
 }
 
-// fetchStatus gets the status of the daemon with that run directory.
-func fetchStatus(ctx context.Context, run, pod string) (s nodeStatus, err error) {
+// fetchStatus gets the status of the daemon.
+func fetchStatus(ctx context.Context, daemon *admin.Client, pod string) (s nodeStatus, err error) {
 	path := fmt.Sprintf("/status?limit=%d&pod=%s", admin.MaxLimit, url.QueryEscape(pod))
-	err = admin.NewClient(admin.SocketPath(run)).Get(ctx, path, &s.Status)
+	err = daemon.Get(ctx, path, &s.Status)
 	return s, err
 }
 
@@ -84,6 +84,7 @@ type nodeStatus struct{ admin.Status }
 func (s nodeStatus) print(w io.Writer, detailed bool) error {
 	out := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(out, "podd %s\n", s.Version)
+	s.printConfiguration(out)
 	for _, c := range s.Conditions {
 		fmt.Fprintf(out, "%s: %t %s\n", c.Type, c.Ready, c.Message)
 	}
@@ -106,6 +107,15 @@ func (s nodeStatus) print(w io.Writer, detailed bool) error {
 		}
 	}
 	return out.Flush()
+}
+
+func (s nodeStatus) printConfiguration(w io.Writer) {
+	c := s.Configuration
+	if c.Error != "" {
+		fmt.Fprintf(w, "configuration: generation %d, the last reload was refused: %s\n", c.Generation, c.Error)
+		return
+	}
+	fmt.Fprintf(w, "configuration: generation %d, loaded %s\n", c.Generation, c.Loaded.Format(time.RFC3339))
 }
 
 func (s nodeStatus) printOperations(w io.Writer) {

@@ -25,7 +25,8 @@ func marks(after, n int) string {
 func TestWaterfall(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	s := nodeStatus{admin.Status{
-		Version: "v1", Conditions: []admin.Condition{{Type: "RuntimeReady", Ready: true}},
+		Version: "v1", Configuration: admin.Configuration{Generation: 1, Loaded: began},
+		Conditions: []admin.Condition{{Type: "RuntimeReady", Ready: true}},
 		Budgets: []budget.Usage{
 			{Name: "output", Unit: "bytes", Limit: 100, PerOwner: 50, Owner: "pod", InUse: 7, Highest: 90, Refused: 3},
 			{Name: "connections", Unit: "connections", Limit: 5},

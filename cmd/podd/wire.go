@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -99,7 +100,7 @@ func (d *daemon) mechanisms(ctx context.Context) (*node, error) {
 
 // server creates the CRI server.
 func (d *daemon) server(n *node) (*server.Server, error) {
-	read := specReader(d.containersDir())
+	read := specReader(d.cfg.containersDir())
 	return server.New(
 		server.Config{Version: semver(version), SystemdCgroup: d.cfg.Runtime.SystemdCgroup},
 		server.Deps{
@@ -108,7 +109,7 @@ func (d *daemon) server(n *node) (*server.Server, error) {
 			PodSpec: podSpecReader(read, layout.Layout{Run: d.cfg.Run}),
 			Space:   func() error { return checkSpace(d.cfg.Run) },
 			Info: map[string]func() any{
-				"config":    func() any { return d.values },
+				"config":    func() any { return d.current.Load().values },
 				"cniconfig": func() any { return n.pods.Info() },
 				"pulls":     func() any { return n.images.Pulls() },
 				"engine":    func() any { return engineInfo(n.engine, d.budgets) },
@@ -133,13 +134,15 @@ func (d *daemon) engine(
 	if cfg.PauseRootfs != "" {
 		pauseProgram = filepath.Join(cfg.PauseRootfs, "pause")
 	}
+	runtimes := d.handlers(ctx)
+	d.current.Store(&generation{number: 1, cfg: &d.cfg, values: d.values, runtimes: runtimes, loaded: time.Now()})
 	return sandbox.New(*cfg, sandbox.Deps{
 		Plugins:    plugins,
 		Namespaces: namespaces.New(pauseProgram),
 		Network:    pods,
 		Images:     images,
 		Mounter:    files.Kernel{},
-		Runtimes:   d.handlers(ctx),
+		Runtimes:   runtimes,
 		Retired:    d.retiredHandler,
 		Facts:      facts,
 		CDI:        cdi,
@@ -167,7 +170,7 @@ func (d *daemon) detect(cfg *sandbox.Config) error {
 	if cfg.PauseRootfs, err = d.installPause(); err != nil {
 		return err
 	}
-	if cfg.Handlers, err = d.handlerConfigs(); err != nil {
+	if cfg.Handlers, err = d.cfg.handlerConfigs(); err != nil {
 		return err
 	}
 	cfg.NetnsDir = d.cfg.Network.NetnsDir
@@ -194,7 +197,7 @@ func (d *daemon) probe(ctx context.Context) (spec.Facts, *host.CDI, error) {
 }
 
 // containersDir is the directory of the containers' bundles.
-func (d *daemon) containersDir() string { return filepath.Join(d.cfg.Run, "containers") }
+func (c *Config) containersDir() string { return filepath.Join(c.Run, "containers") }
 
 // specReader returns a function that reads the config.json of a container in dir. The ids it is called with come from
 // records.

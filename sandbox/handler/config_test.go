@@ -1,7 +1,6 @@
 package handler
 
 import (
-	"maps"
 	"strings"
 	"testing"
 
@@ -9,7 +8,6 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/oci"
-	"github.com/podd-project/podd/sandbox/record"
 )
 
 func podConfig(name string) *cri.PodSandboxConfig {
@@ -114,35 +112,6 @@ func TestNodesNetwork(t *testing.T) {
 		infra, err := Config{}.NeedsInfra(config, f)
 		if errdefs.IsInvalidArgument(err) != tt.refused || infra == tt.refused {
 			t.Errorf("%s: infra container %v, %v", name, infra, err)
-		}
-	}
-}
-
-func TestAnnotations(t *testing.T) {
-	config := podConfig("web")
-	config.Annotations = map[string]string{
-		"io.katacontainers.x": "1", "io.other": "2", "exact": "3", "exactly": "4", "default": "pod",
-	}
-	for name, tt := range map[string]struct {
-		h    Config
-		want map[string]string
-	}{
-		"none by default": {Config{}, nil},
-		"allowed": {Config{AllowedAnnotations: []string{"io.katacontainers.*", "exact"}},
-			map[string]string{"io.katacontainers.x": "1", "exact": "3"}},
-		"default": {Config{DefaultAnnotations: map[string]string{"default": "node"}},
-			map[string]string{"default": "node"}},
-		"both": {
-			Config{
-				DefaultAnnotations: map[string]string{"default": "node"}, AllowedAnnotations: []string{"default"},
-			},
-			map[string]string{"default": "pod"},
-		},
-	} {
-		h := Set{Settings: &Settings{Handlers: map[string]Config{"runc": tt.h}}}
-		got := h.Annotations(record.Pod{Config: config, ResolvedHandler: "runc"})
-		if !maps.Equal(got, tt.want) {
-			t.Errorf("%s: got %v, want %v", name, got, tt.want)
 		}
 	}
 }

@@ -8,12 +8,12 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/containerd/errdefs"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/oci"
-	"github.com/podd-project/podd/sandbox/record"
 )
 
 // Settings are the keys of the configuration that are about all handlers.
@@ -37,11 +37,16 @@ type Handler struct {
 	Features oci.Features
 }
 
+// Generation is what a reload of the configuration replaces as a whole. It is immutable.
+type Generation struct {
+	Settings *Settings
+	// Runtimes are the configured handlers, by name.
+	Runtimes map[string]oci.Runtime
+}
+
 // Set finds the runtimes of pods.
 type Set struct {
-	// Settings and Runtimes, by the handler's name, do not change.
-	Settings *Settings
-	Runtimes map[string]oci.Runtime
+	current atomic.Pointer[Generation]
 	// NewRetired, if set, makes a runtime for a handler that is no longer configured.
 	NewRetired func(handler string) oci.Runtime
 
@@ -50,72 +55,92 @@ type Set struct {
 	retired map[string]oci.Runtime
 }
 
+// Choice is the handler of a pod, as it was configured when it was chosen.
+type Choice struct {
+	// Requested is what the pod or an annotation asks for, "" for the default handler. Name is the handler's name.
+	Requested, Name string
+	Runtime         oci.Runtime
+	Config          Config
+}
+
+// Check reports why a generation cannot be used, or nil.
+func (g *Generation) Check() error {
+	if _, ok := g.Runtimes[g.Settings.DefaultHandler]; !ok {
+		return fmt.Errorf("default_handler: %q is not among the configured handlers", g.Settings.DefaultHandler)
+	}
+	return nil
+}
+
+// Replace makes g, which passes Check, the present generation. Pods keep the handler that they have, see Held.
+func (h *Set) Replace(g *Generation) { h.current.Store(g) }
+
+// Current returns the present generation.
+func (h *Set) Current() *Generation { return h.current.Load() }
+
 // Names returns the names of the configured handlers, the default one first, the others sorted.
-func (h *Set) Names() []string {
-	names := slices.Sorted(maps.Keys(h.Runtimes))
-	i := slices.Index(names, h.Settings.DefaultHandler)
-	return append([]string{h.Settings.DefaultHandler}, slices.Delete(names, i, i+1)...)
+func (g *Generation) Names() []string {
+	names := slices.Sorted(maps.Keys(g.Runtimes))
+	i := slices.Index(names, g.Settings.DefaultHandler)
+	return append([]string{g.Settings.DefaultHandler}, slices.Delete(names, i, i+1)...)
 }
 
 // List returns the configured handlers in the order of Names.
-func (h *Set) List() []Handler {
-	list := make([]Handler, 0, len(h.Runtimes))
-	for _, name := range h.Names() {
-		rt := h.Runtimes[name]
+func (g *Generation) List() []Handler {
+	list := make([]Handler, 0, len(g.Runtimes))
+	for _, name := range g.Names() {
+		rt := g.Runtimes[name]
 		list = append(list, Handler{
-			Name: name, Default: name == h.Settings.DefaultHandler, Err: rt.Ready(), Features: rt.Features(),
+			Name: name, Default: name == g.Settings.DefaultHandler, Err: rt.Ready(), Features: rt.Features(),
 		})
 	}
 	return list
 }
 
-// Choose returns the handler of a new pod, see Route, and its runtime, which is ready: errdefs.ErrUnavailable.
-func (h *Set) Choose(config *cri.PodSandboxConfig, requested string) (handler string, rt oci.Runtime, err error) {
-	if handler, err = h.Route(config, requested); err != nil {
-		return "", nil, err
+// Choose returns the handler of a new pod, see Route. Its runtime is ready: errdefs.ErrUnavailable.
+func (h *Set) Choose(config *cri.PodSandboxConfig, requested string) (*Choice, error) {
+	g := h.Current()
+	requested, err := g.Route(config, requested)
+	if err != nil {
+		return nil, err
 	}
-	if rt, err = h.Find(handler); err != nil {
-		return "", nil, err
+	c, err := g.Find(requested)
+	if err != nil {
+		return nil, err
 	}
-	if err := rt.Ready(); err != nil {
-		return "", nil, fmt.Errorf("%w: runtime handler %q cannot be used: %w",
-			errdefs.ErrUnavailable, cmp.Or(handler, h.Settings.DefaultHandler), err)
+	if err := c.Runtime.Ready(); err != nil {
+		return nil, fmt.Errorf("%w: runtime handler %q cannot be used: %w", errdefs.ErrUnavailable, c.Name, err)
 	}
-	return handler, rt, nil
+	return c, nil
 }
 
 // Find returns a configured handler, the default one for "".
-func (h *Set) Find(name string) (oci.Runtime, error) {
-	if name == "" {
-		name = h.Settings.DefaultHandler
-	}
-	rt, ok := h.Runtimes[name]
+func (g *Generation) Find(requested string) (*Choice, error) {
+	name := cmp.Or(requested, g.Settings.DefaultHandler)
+	rt, ok := g.Runtimes[name]
 	if !ok {
 		return nil, fmt.Errorf("%w: no runtime handler %q is configured, known are %v",
-			errdefs.ErrInvalidArgument, name, h.Names())
+			errdefs.ErrInvalidArgument, name, g.Names())
 	}
-	return rt, nil
+	return &Choice{Requested: requested, Name: name, Runtime: rt, Config: g.Settings.Handlers[name]}, nil
 }
 
-// Of returns the handler that p was created with, also when it is no longer configured: its containers are still
-// watched, stopped and deleted.
-func (h *Set) Of(p record.Pod) (oci.Runtime, error) {
-	rt, err := h.Find(p.Handler())
-	if err == nil || h.NewRetired == nil {
-		return rt, err
+// retire returns a runtime for the containers of a handler that is not configured, nil if there is none.
+func (h *Set) retire(name string) oci.Runtime {
+	if h.NewRetired == nil {
+		return nil
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if rt := h.retired[p.Handler()]; rt != nil {
-		return rt, nil
+	if rt := h.retired[name]; rt != nil {
+		return rt
+	}
+	rt := h.NewRetired(name)
+	if rt == nil {
+		return nil
 	}
 	if h.retired == nil {
 		h.retired = map[string]oci.Runtime{}
 	}
-	rt = h.NewRetired(p.Handler())
-	if rt == nil {
-		return nil, err
-	}
-	h.retired[p.Handler()] = rt
-	return rt, nil
+	h.retired[name] = rt
+	return rt
 }

@@ -1,36 +1,80 @@
 package handler
 
 import (
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/containerd/errdefs"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/oci"
-	"github.com/podd-project/podd/sandbox/record"
 )
 
-// TestOf: pods of a handler that is not configured any more share one runtime, which no new pod gets.
-func TestOf(t *testing.T) {
-	type runtime struct{ oci.Runtime }
-	made := 0
-	h := Set{
-		Settings: &Settings{DefaultHandler: "runc"},
-		Runtimes: map[string]oci.Runtime{"runc": runtime{}, "a": runtime{}, "z": runtime{}},
-		NewRetired: func(handler string) oci.Runtime {
-			made++
-			return runtime{}
-		},
+func TestGeneration(t *testing.T) {
+	g := Generation{
+		Settings: &Settings{DefaultHandler: "runc", Handlers: map[string]Config{"a": {Infra: InfraPause}}},
+		Runtimes: map[string]oci.Runtime{"runc": namedRuntime{}, "a": namedRuntime{name: "a"}, "z": namedRuntime{}},
 	}
-	for range 2 {
-		if _, err := h.Of(record.Pod{ResolvedHandler: "old"}); err != nil || made != 1 {
-			t.Errorf("Of = %v with %d runtimes made, want one", err, made)
-		}
-	}
-	if _, err := h.Find("old"); !errdefs.IsInvalidArgument(err) {
-		t.Errorf("Find = %v, want %v", err, errdefs.ErrInvalidArgument)
-	}
-	if got, want := h.Names(), []string{"runc", "a", "z"}; !slices.Equal(got, want) {
+	if got, want := g.Names(), []string{"runc", "a", "z"}; !slices.Equal(got, want) {
 		t.Errorf("Names = %q, want %q", got, want)
+	}
+	if _, err := g.Find("old"); !errdefs.IsInvalidArgument(err) {
+		t.Errorf("Find(old) = %v, want %v", err, errdefs.ErrInvalidArgument)
+	}
+	if c, err := g.Find(""); err != nil || c.Name != "runc" || c.Requested != "" {
+		t.Errorf("Find() = %+v, %v, want the default handler", c, err)
+	}
+	c, err := g.Find("a")
+	if err != nil || c.Requested != "a" || c.Config.Infra != InfraPause || c.Runtime != g.Runtimes["a"] {
+		t.Errorf("Find(a) = %+v, %v, want it with its runtime and configuration", c, err)
+	}
+	g.Settings.DefaultHandler = "absent"
+	if err := g.Check(); err == nil || !strings.Contains(err.Error(), "absent") {
+		t.Errorf("Check = %v, want an error that names the default handler", err)
+	}
+}
+
+// TestChoose: a new pod gets one generation's name, runtime and configuration, of a handler that is ready.
+func TestChoose(t *testing.T) {
+	var h Set
+	h.Replace(&Generation{
+		Settings: &Settings{
+			DefaultHandler: "runc", AnnotationHandlers: map[string]string{"example.org/sandboxed": "vm"},
+			Handlers: map[string]Config{"vm": {Infra: InfraPause}},
+		},
+		Runtimes: map[string]oci.Runtime{
+			"runc": namedRuntime{name: "runc"}, "vm": namedRuntime{name: "vm"},
+			"broken": namedRuntime{name: "broken", err: errors.New("no such program")},
+		},
+	})
+	annotated := podConfig("web")
+	annotated.Annotations = map[string]string{"example.org/sandboxed": "true"}
+	for _, tt := range []struct {
+		config          *cri.PodSandboxConfig
+		asked           string
+		requested, name string
+		infra           string
+		failed          func(error) bool
+	}{
+		{config: podConfig("web"), name: "runc"},
+		{config: podConfig("web"), asked: "runc", requested: "runc", name: "runc"},
+		{config: annotated, requested: "vm", name: "vm", infra: InfraPause},
+		{config: annotated, asked: "runc", requested: "runc", name: "runc"},
+		{config: podConfig("web"), asked: "absent", failed: errdefs.IsInvalidArgument},
+		{config: podConfig("web"), asked: "broken", failed: errdefs.IsUnavailable},
+	} {
+		c, err := h.Choose(tt.config, tt.asked)
+		if tt.failed != nil {
+			if c != nil || !tt.failed(err) {
+				t.Errorf("Choose(%q) = %v, %v, want another error", tt.asked, c, err)
+			}
+			continue
+		}
+		if err != nil || c.Requested != tt.requested || c.Name != tt.name || c.Config.Infra != tt.infra ||
+			c.Runtime.(namedRuntime).name != tt.name {
+			t.Errorf("Choose(%q) = %+v, %v, want %+v", tt.asked, c, err, tt)
+		}
 	}
 }

@@ -19,11 +19,11 @@ const UntrustedAnnotation = "io.kubernetes.cri.untrusted-workload"
 
 // Route returns the handler of a pod: the one requested by a RuntimeClass, or else the one that the node's
 // configuration selects by annotations of the pod or because it needs the node's kernel; "" for the default handler.
-func (h *Set) Route(config *cri.PodSandboxConfig, requested string) (string, error) {
+func (g *Generation) Route(config *cri.PodSandboxConfig, requested string) (string, error) {
 	if requested != "" {
 		return requested, nil
 	}
-	annotation, err := h.routingAnnotation(config.GetAnnotations())
+	annotation, err := g.routingAnnotation(config.GetAnnotations())
 	if err != nil {
 		return "", err
 	}
@@ -32,22 +32,22 @@ func (h *Set) Route(config *cri.PodSandboxConfig, requested string) (string, err
 			errdefs.ErrInvalidArgument, annotation)
 	}
 	if annotation != "" {
-		return h.Settings.AnnotationHandlers[annotation], nil
+		return g.Settings.AnnotationHandlers[annotation], nil
 	}
-	if h.Settings.HostAccessHandler == "" || !convert.NeedsHost(config) {
+	if g.Settings.HostAccessHandler == "" || !convert.NeedsHost(config) {
 		return "", nil
 	}
-	rt, err := h.Find("")
-	if err != nil || !rt.Features().OwnKernel {
+	standard, err := g.Find("")
+	if err != nil || !standard.Runtime.Features().OwnKernel {
 		return "", err
 	}
-	return h.Settings.HostAccessHandler, nil
+	return g.Settings.HostAccessHandler, nil
 }
 
 // CheckPrivileged refuses a privileged container in a pod that the annotation for untrusted workloads has routed. The
 // pod may have been created unprivileged: an ephemeral container can be added later.
 func (h *Set) CheckPrivileged(p record.Pod, config *cri.ContainerConfig) error {
-	handler, routed := h.Settings.AnnotationHandlers[UntrustedAnnotation]
+	handler, routed := h.Current().Settings.AnnotationHandlers[UntrustedAnnotation]
 	if !config.GetLinux().GetSecurityContext().GetPrivileged() || !routed || p.RequestedHandler != handler ||
 		p.Config.GetAnnotations()[UntrustedAnnotation] != "true" {
 		return nil
@@ -58,13 +58,13 @@ func (h *Set) CheckPrivileged(p record.Pod, config *cri.ContainerConfig) error {
 
 // routingAnnotation returns the annotation that selects the pod's handler, "" when there is none. Two that select
 // different handlers are errdefs.ErrInvalidArgument.
-func (h *Set) routingAnnotation(annotations map[string]string) (string, error) {
+func (g *Generation) routingAnnotation(annotations map[string]string) (string, error) {
 	found := ""
-	for _, key := range slices.Sorted(maps.Keys(h.Settings.AnnotationHandlers)) {
+	for _, key := range slices.Sorted(maps.Keys(g.Settings.AnnotationHandlers)) {
 		if annotations[key] != "true" {
 			continue
 		}
-		if found != "" && h.Settings.AnnotationHandlers[found] != h.Settings.AnnotationHandlers[key] {
+		if found != "" && g.Settings.AnnotationHandlers[found] != g.Settings.AnnotationHandlers[key] {
 			return "", fmt.Errorf("%w: annotations %s and %s ask for different runtime handlers",
 				errdefs.ErrInvalidArgument, found, key)
 		}

@@ -21,20 +21,29 @@ import (
 // admin returns the answer of the admin API to a GET, which must succeed.
 func (k *kubelet) admin(path string) string {
 	k.Helper()
+	status, body := k.askAdmin(http.MethodGet, path)
+	if status != http.StatusOK {
+		k.Fatalf("GET %s = %d %s", path, status, body)
+	}
+	return body
+}
+
+// askAdmin makes a request to the admin API.
+func (k *kubelet) askAdmin(method, path string) (status int, body string) {
+	k.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(
 		ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", k.Path("run", "admin.sock"))
 	}}}
-	resp, err := client.Get("http://podd" + path)
-	k.ok("GET "+path, err)
+	req, err := http.NewRequestWithContext(k.ctx(), method, "http://podd"+path, nil)
+	k.ok("make a request", err)
+	resp, err := client.Do(req)
+	k.ok(method+" "+path, err)
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
+	text, err := io.ReadAll(resp.Body)
 	k.ok("read the answer to "+path, err)
-	if resp.StatusCode != http.StatusOK {
-		k.Fatalf("GET %s = %s %s", path, resp.Status, body)
-	}
-	return string(body)
+	return resp.StatusCode, string(text)
 }
 
 // TestAdmin asks a daemon with a pod, an exec session and a file that a container has written what it does.

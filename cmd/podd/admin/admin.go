@@ -28,6 +28,7 @@ type Node interface {
 	sessionsNode
 	diskNode
 	historyNode
+	reloadNode
 	logLevelNode
 	checkNode
 }
@@ -70,6 +71,7 @@ func routes(n Node, log logrus.FieldLogger) http.Handler {
 	r.sessions(n)
 	r.disk(n)
 	r.history(n)
+	r.reload(n)
 	r.logLevel(n)
 	r.check(n)
 	r.pprof()

@@ -82,6 +82,13 @@ func (n *fakeNode) History(q history.Query) ([]operation.Operation, error) {
 	return []operation.Operation{{Verb: q.Verb, Name: q.About, Took: operation.Duration(q.Slower), Done: q.Failed}}, n.err
 }
 
+func (n *fakeNode) Reload() (Reload, error) {
+	if n.err != nil {
+		return Reload{}, fmt.Errorf("%w: broken file", errdefs.ErrFailedPrecondition)
+	}
+	return Reload{Generation: 2, Changed: []string{"log.level"}}, nil
+}
+
 // start serves n until the end of the test and returns the socket.
 func start(t *testing.T, n Node, log logrus.FieldLogger) string {
 	t.Helper()
@@ -160,6 +167,7 @@ func TestRequests(t *testing.T) {
 		{"PUT", "/v1/log-level", `{"level":"` + strings.Repeat("x", maxRequest) + `"}`, 400, "too large"},
 		{"POST", "/v1/log-level", `{}`, 405, ""},
 		{"POST", "/v1/check", `{"images":true}`, 200, `"detail":"false"`},
+		{"POST", "/v1/reload", "", 200, `{"generation":2,"changed":["log.level"]}`},
 		{"GET", "/v1/pprof/heap", "", 200, ""},
 		{"GET", "/v1/pprof/goroutine?debug=2", "", 200, "goroutine"},
 		{"GET", "/v1/pprof/profile?seconds=3600", "", 400, "from 1 to 60"},

@@ -19,6 +19,8 @@ type Status struct {
 	// Pid and Started are those of the daemon.
 	Pid     int       `json:"pid"`
 	Started time.Time `json:"started"`
+	// Configuration says when it was loaded, and why the last reload was refused.
+	Configuration Configuration `json:"configuration"`
 	// Conditions are those of the CRI's Status: RuntimeReady, NetworkReady and one for each handler that is not ready.
 	Conditions []Condition `json:"conditions"`
 	// Operations are in progress, oldest first.

@@ -51,7 +51,9 @@ func (node) Quarantined() []string          { return []string{"secretid", "other
 func (node) Handlers() []sandbox.Handler {
 	return []sandbox.Handler{{Name: "runc"}, {Name: "kata", Err: errors.New("no such file")}}
 }
-func (node) NetworkReady() error { return errors.New("no CNI configuration") }
+func (node) ConfigGeneration() int { return 7 }
+func (node) ConfigReloaded() bool  { return false }
+func (node) NetworkReady() error   { return errors.New("no CNI configuration") }
 
 // seen is metrics that have seen something of everything.
 func seen() *Metrics {

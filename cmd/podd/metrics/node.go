@@ -24,6 +24,10 @@ type Node interface {
 	Quarantined() []string
 	Handlers() []sandbox.Handler
 	NetworkReady() error
+	// ConfigGeneration returns the number of the configuration in force, ConfigReloaded whether the last reload
+	// succeeded; true if there was none.
+	ConfigGeneration() int
+	ConfigReloaded() bool
 }
 
 // Watch adds gauges that are read from node at each scrape.
@@ -35,6 +39,7 @@ type collector struct {
 	pods, containers, images, pulls        *prometheus.Desc
 	underWay, pending, unread, quarantined *prometheus.Desc
 	handlerReady, networkReady             *prometheus.Desc
+	generation, reloaded                   *prometheus.Desc
 }
 
 func newCollector(node Node) *collector {
@@ -53,6 +58,8 @@ func newCollector(node Node) *collector {
 		quarantined:  desc("podd_quarantined_records", "Damaged records in the directory quarantine."),
 		handlerReady: desc("podd_runtime_handler_ready", "1 if the runtime handler is ready.", "handler"),
 		networkReady: desc("podd_network_ready", "1 if the pod network is ready."),
+		generation:   desc("podd_config_generation", "Number of the configuration in force; 1 at the start."),
+		reloaded:     desc("podd_config_last_reload_successful", "0 if the last reload of the configuration was refused."),
 	}
 }
 
@@ -60,7 +67,7 @@ func newCollector(node Node) *collector {
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.pods, c.containers, c.images, c.pulls, c.underWay, c.pending, c.unread, c.quarantined,
-		c.handlerReady, c.networkReady,
+		c.handlerReady, c.networkReady, c.generation, c.reloaded,
 	} {
 		out <- d
 	}
@@ -95,6 +102,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		gauge(c.handlerReady, yes(h.Err == nil), h.Name)
 	}
 	gauge(c.networkReady, yes(c.node.NetworkReady() == nil))
+	gauge(c.generation, float64(c.node.ConfigGeneration()))
+	gauge(c.reloaded, yes(c.node.ConfigReloaded()))
 }
 
 // count reports how often each value occurs in list, and 0 for known values that do not.

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/podd-project/podd/sandbox"
+)
+
+// generation is one configuration in force, with what was made from it. It is immutable.
+type generation struct {
+	// number is 1 for the configuration at the start.
+	number int
+	cfg    *Config
+	// values are the keys and values of cfg.
+	values   map[string]any
+	runtimes map[string]sandbox.Runtime
+	loaded   time.Time
+	// failed is why the last reload was refused; nil if it was not.
+	failed error
+}
+
+// liveKeys are the keys, and tables of keys, that a reload can change. The others need a restart.
+var liveKeys = []string{
+	"log",
+	"runtime.default_handler", "runtime.host_access_handler", "runtime.annotation_handlers", "runtime.handlers",
+	"runtime.conmon", "runtime.search_path", "runtime.seccomp_profile_root", "runtime.default_sysctls",
+	"runtime.default_ulimits", "runtime.default_capabilities", "runtime.default_env", "runtime.pids_limit",
+	"runtime.timezone", "runtime.read_only", "runtime.hooks_dirs", "runtime.device_ownership_from_security_context",
+	"runtime.create_timeout", "runtime.start_timeout", "runtime.undo_timeout", "runtime.kill_timeout",
+	"runtime.unclaimed_timeout", "runtime.restore_foreign_checkpoints",
+	"network.conf_dir", "network.bin_dirs", "network.conf_template", "network.ip_preference", "network.add_timeout",
+	"network.del_timeout", "network.status_timeout", "network.status_interval",
+	"image.registries_conf", "image.registries_conf_dir", "image.policy", "image.auth_file", "image.pinned_images",
+	"image.variant_annotations", "image.preload_dir", "image.pull_progress_timeout", "image.pull_min_rate",
+	"image.max_parallel_downloads", "image.max_image_bytes", "image.max_image_files", "image.pull_memory",
+	"image.volatile_rootfs",
+}
+
+// live reports whether a reload can change the key.
+func live(key string) bool {
+	return slices.ContainsFunc(liveKeys, func(l string) bool { return key == l || strings.HasPrefix(key, l+".") })
+}
+
+// changedKeys returns the keys that differ, sorted.
+func changedKeys(before, after map[string]any) []string {
+	all := maps.Clone(before)
+	maps.Copy(all, after)
+	var changed []string
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		if !reflect.DeepEqual(before[key], after[key]) {
+			changed = append(changed, key)
+		}
+	}
+	return changed
+}
+
+// checkLive returns an error that names the keys which only a restart can change.
+func checkLive(changed []string) error {
+	fixed := slices.DeleteFunc(slices.Clone(changed), live)
+	if len(fixed) == 0 {
+		return nil
+	}
+	return fmt.Errorf("only a restart can change %s: restart podd (pods keep running) or set it back",
+		strings.Join(fixed, ", "))
+}
+
+// sameHandler reports whether the handler of that name has the same runtime in both.
+func sameHandler(a, b *Config, name string) bool {
+	before, existed := a.Runtime.Handlers[name]
+	after, exists := b.Runtime.Handlers[name]
+	return existed && exists && reflect.DeepEqual(before, after) && a.Runtime.Conmon == b.Runtime.Conmon &&
+		slices.Equal(a.Runtime.SearchPath, b.Runtime.SearchPath) && a.Runtime.CreateTimeout == b.Runtime.CreateTimeout
+}

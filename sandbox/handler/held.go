@@ -1,0 +1,79 @@
+package handler
+
+import (
+	"cmp"
+	"maps"
+	"sync/atomic"
+
+	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/record"
+)
+
+// Held is the handler of one pod. A pod keeps the one that it was created with, as it was configured then, also when a
+// reload changes or removes it. The pod of an earlier podd gets the one that is configured at its first use.
+type Held struct {
+	set    *Set
+	pod    *record.Pod
+	choice atomic.Pointer[Choice]
+}
+
+// Hold returns the handler of p, which must not change. chosen is nil for a pod of an earlier podd.
+func (h *Set) Hold(p *record.Pod, chosen *Choice) *Held {
+	held := &Held{set: h, pod: p}
+	held.choice.Store(chosen)
+	return held
+}
+
+// Configured returns the pod's runtime for new containers: errdefs.ErrInvalidArgument if the handler was not configured
+// any more when podd was started.
+func (h *Held) Configured() (oci.Runtime, error) {
+	if c := h.choice.Load(); c != nil {
+		return c.Runtime, nil
+	}
+	found, err := h.set.Current().Find(h.pod.Handler())
+	if err != nil {
+		return nil, err
+	}
+	h.choice.CompareAndSwap(nil, found)
+	return h.choice.Load().Runtime, nil
+}
+
+// Runtime is Configured for containers that exist: those of a handler that is not configured any more are still
+// watched, stopped and deleted.
+func (h *Held) Runtime() (oci.Runtime, error) {
+	rt, err := h.Configured()
+	if err == nil {
+		return rt, nil
+	}
+	if rt := h.set.retire(h.pod.Handler()); rt != nil {
+		return rt, nil
+	}
+	return nil, err
+}
+
+// Config returns the configuration of the pod's handler.
+func (h *Held) Config() Config {
+	if c := h.choice.Load(); c != nil {
+		return c.Config
+	}
+	settings := h.set.Current().Settings
+	return settings.Handlers[cmp.Or(h.pod.Handler(), settings.DefaultHandler)]
+}
+
+// Annotations returns the annotations that the pod's handler receives with the pod's containers.
+func (h *Held) Annotations() map[string]string {
+	cfg := h.Config()
+	if len(cfg.AllowedAnnotations) == 0 && len(cfg.DefaultAnnotations) == 0 {
+		return nil
+	}
+	annotations := maps.Clone(cfg.DefaultAnnotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	for key, value := range h.pod.Config.GetAnnotations() {
+		if cfg.allows(key) {
+			annotations[key] = value
+		}
+	}
+	return annotations
+}
