@@ -78,10 +78,11 @@ env: ## print what a bare "go test" and an editor need in the environment: eval 
 deps: ## install the Debian packages that are missing (root)
 	@contrib/install-deps.sh
 
-tools: deps ## build the pinned runc, gVisor, CNI plugins, crictl, critest and containerd shim into bin/
+tools: deps ## build the pinned runc, gVisor, CNI plugins, crictl, critest, containerd shim; and fetch CRIU, into bin/
 	@contrib/tools/build.sh
 	@contrib/tools/gvisor/build.sh
 	@contrib/shims/build.sh
+	@contrib/criu.sh
 
 .PHONY: vm
 vm: deps ## build the shim of virtual machines, and a guest image for User-Mode Linux, into bin/

@@ -140,8 +140,8 @@ type Features struct {
 	OwnKernel bool
 	// HostNetwork is true if that kernel passes network calls to the host's, so that a pod may use the node's network.
 	HostNetwork bool
-	// Checkpoints is true if the handler is a Checkpointer whose Checkpoint works, and knows CreateRequest.Image.
-	Checkpoints bool
+	// Checkpoints is what the handler can checkpoint.
+	Checkpoints Checkpoints
 	// UserNamespaces is true if containers can run in a user namespace with idmapped mounts.
 	UserNamespaces bool
 	// MountOptions are the mount options that the runtime knows; nil if it does not report them.
@@ -153,6 +153,15 @@ type Features struct {
 	AdvisoriesDate string
 	// Warning is what the administrator should know of the handler as it is configured; "" if nothing.
 	Warning string
+}
+
+// Checkpoints is what a handler could checkpoint when it was last probed.
+type Checkpoints struct {
+	// Pods is true if the handler is a Checkpointer whose Checkpoint works, and knows CreateRequest.Image. Containers is
+	// true if it can checkpoint a single container.
+	Pods, Containers bool
+	// NoPods and NoContainers say why not; "" if it can, or if it never can.
+	NoPods, NoContainers string `json:",omitempty"`
 }
 
 // NetworkOption is gVisor's option for the network stack of a sandbox. HostNetworkOption is its value for the host's.

@@ -41,11 +41,11 @@ func (e *Engine) CheckpointPod(ctx context.Context, id, path string, containers 
 
 // checkCheckpoints returns errdefs.ErrNotImplemented unless the pods of a handler can be checkpointed and restored.
 func checkCheckpoints(handler string, f oci.Features) error {
-	if f.Checkpoints {
+	if f.Checkpoints.Pods {
 		return nil
 	}
-	return fmt.Errorf("%w: runtime handler %q cannot checkpoint and restore pods: that needs a handler of type oci with "+
-		"gVisor's runsc", errdefs.ErrNotImplemented, handler)
+	return fmt.Errorf("%w: runtime handler %q cannot checkpoint and restore pods: %s", errdefs.ErrNotImplemented, handler,
+		cmp.Or(f.Checkpoints.NoPods, "that needs a handler of type oci with gVisor's runsc"))
 }
 
 // podCheckpoint is one checkpoint of a pod.

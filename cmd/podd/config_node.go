@@ -18,6 +18,7 @@ import (
 	"github.com/podd-project/podd/cmd/podd/tomlconfig"
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/network"
+	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/spec/host"
 )
 
@@ -100,6 +101,7 @@ func (l *loaded) inspectHandlers(ctx context.Context, r *preflight.Report) (err 
 		switch {
 		case err == nil:
 			r.Add(preflight.OK, what, "%s", f.Version)
+			reportCheckpoints(r, what, f.Checkpoints)
 		case name == l.Runtime.DefaultHandler || l.configured("runtime.handlers."+name):
 			r.Add(preflight.Problem, what, "%s", strings.TrimPrefix(err.Error(), what+": "))
 		default:
@@ -111,6 +113,17 @@ func (l *loaded) inspectHandlers(ctx context.Context, r *preflight.Report) (err 
 		}
 	}
 	return nil
+}
+
+// reportCheckpoints adds what a handler that is ready cannot checkpoint.
+func reportCheckpoints(r *preflight.Report, what string, c oci.Checkpoints) {
+	for _, no := range []struct{ call, why string }{
+		{"CheckpointPod", c.NoPods}, {"CheckpointContainer", c.NoContainers},
+	} {
+		if no.why != "" {
+			r.Add(preflight.Note, what, "no %s: %s", no.call, no.why)
+		}
+	}
 }
 
 // configured reports whether a file or flag set a key of a table.

@@ -57,6 +57,19 @@ func TestConfigCheckNode(t *testing.T) {
 	}
 }
 
+// TestCheckNodeNotesCheckpoints: what a handler cannot checkpoint is a note, because only some clusters need it.
+func TestCheckNodeNotesCheckpoints(t *testing.T) {
+	var out, errs bytes.Buffer
+	if code := execute(append(goodNode(t, nil), "--set", "runtime.criu=criu"), &out, &errs); code > 1 {
+		t.Fatalf("exit status = %d: %s", code, errs.Bytes())
+	}
+	for _, want := range []string{"no CheckpointContainer: ", "CRIU is not installed", "no CheckpointPod: "} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("report:\n%swant %q", out.Bytes(), want)
+		}
+	}
+}
+
 // checkProblem requires the only problem, if any, of what the machine does not decide.
 func checkProblem(t *testing.T, report preflight.Report, what, text string) {
 	t.Helper()

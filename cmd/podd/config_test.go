@@ -225,6 +225,8 @@ func TestMistakesInConfiguration(t *testing.T) {
 		"handler path":       {file: "[runtime.handlers.a]\npath = \"bin/a\"", want: `runtime.handlers.a.path (`},
 		"search path":        {file: "runtime.search_path = [\"bin\"]", want: `"bin" is relative`},
 		"conmon":             {file: "runtime.conmon = \"..\"", want: `".." is relative`},
+		"criu":               {file: "runtime.criu = \"bin/criu\"", want: `runtime.criu (`},
+		"name of criu":       {file: "runtime.criu = \"/opt/criu-4\"", want: `the file must have the name criu`},
 		"timeout":            {file: "runtime.start_timeout = \"0s\"", want: "runtime.start_timeout ("},
 		"open metrics": {
 			file: "[metrics]\naddress = \"0.0.0.0:9478\"",

@@ -87,6 +87,11 @@ func (c *RuntimeConfig) validate(p *problems) {
 	if err := checkProgram(c.Conmon); err != nil {
 		p.add("runtime.conmon", "%w", err)
 	}
+	if c.CRIU != "" && filepath.Base(c.CRIU) != "criu" {
+		p.add("runtime.criu", "%q: the file must have the name criu, by which runc looks for it", c.CRIU)
+	} else if err := checkProgram(c.CRIU); c.CRIU != "" && err != nil {
+		p.add("runtime.criu", "%w", err)
+	}
 	for _, dir := range c.SearchPath {
 		if err := checkPath(dir); err != nil {
 			p.add("runtime.search_path", "%w", err)

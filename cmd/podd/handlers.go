@@ -113,6 +113,7 @@ func (c *Config) runcConfig(name string, h HandlerTable) runc.Config {
 		Root:          cmp.Or(h.Root, filepath.Join(c.Run, "runtimes", name)),
 		RunDir:        c.containersDir(),
 		Conmon:        r.Conmon,
+		CRIU:          r.CRIU,
 		SystemdCgroup: r.SystemdCgroup,
 		Options:       h.Options,
 		CreateTimeout: r.CreateTimeout,

@@ -91,7 +91,8 @@ func (f *Fake) Ready() error { return f.Unready }
 // Features implements Runtime: everything.
 func (f *Fake) Features() oci.Features {
 	return oci.Features{
-		Version: "fake version 1", OCIVersion: "1.2.0", RecursiveReadOnly: true, UserNamespaces: true, Checkpoints: true,
+		Version: "fake version 1", OCIVersion: "1.2.0", RecursiveReadOnly: true, UserNamespaces: true,
+		Checkpoints: oci.Checkpoints{Pods: true, Containers: true},
 	}
 }
 

@@ -20,7 +20,7 @@ var _ oci.Checkpointer = (*Runtime)(nil)
 // The sandbox writes the images itself, to files that runsc has opened, and continues afterwards, also when it cannot
 // write. runsc only waits for that, so killing it would hide when the containers run again.
 func (r *Runtime) Checkpoint(ctx context.Context, id, dir string) error {
-	if !r.capabilities().features.Checkpoints {
+	if !r.capabilities().features.Checkpoints.Pods {
 		return fmt.Errorf("%w: %s cannot checkpoint a pod, gVisor's runsc can", errdefs.ErrNotImplemented, r.cfg.Path)
 	}
 	b, err := r.bundle(id)

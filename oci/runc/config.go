@@ -20,6 +20,9 @@ type Config struct {
 	RunDir string
 	// Conmon is the monitor's binary, path or bare name.
 	Conmon string
+	// CRIU is the program with which containers are checkpointed, path or bare name. Its file name must be criu, because
+	// runtimes look for that. Empty: containers cannot be checkpointed.
+	CRIU string
 	// SystemdCgroup chooses the systemd cgroup driver.
 	SystemdCgroup bool
 	// Options are further global flags of the runtime, by name: {"platform": "systrap"} is --platform=systrap.

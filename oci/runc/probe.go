@@ -68,7 +68,7 @@ func (r *Runtime) probe(ctx context.Context) (capabilities, error) {
 	if errRuntime == nil {
 		a.features.Advisories, a.features.AdvisoriesDate = advisory.Of(version), advisory.Runtimes().Date
 		a.features.OwnKernel = ownKernel(version)
-		a.features.Checkpoints = a.features.OwnKernel
+		a.features.Checkpoints = r.probeCheckpoints(ctx, version)
 		a.features.HostNetwork = a.features.OwnKernel && r.cfg.Options[oci.NetworkOption] == oci.HostNetworkOption
 		a.directExec = strings.HasPrefix(version, "crun ")
 		r.queryFeatures(ctx, &a.features)
