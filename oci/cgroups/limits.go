@@ -81,7 +81,7 @@ func (g *Group) cpuLimits(l *Limits) error {
 	if l.CPUPeriod, err = p.value("cpu.cfs_period_us", 0); err != nil {
 		return err
 	}
-	quota, err := p.text("cpu.cfs_quota_us")
+	quota, err := p.text(quotaV1)
 	if !strings.HasPrefix(quota, "-") && quota != "" {
 		l.CPUQuota = int64(number([]byte(quota)))
 	}

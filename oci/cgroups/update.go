@@ -65,7 +65,7 @@ func (p place) setCPUV1(r *specs.LinuxCPU) error {
 		if r.Quota == nil {
 			return nil
 		}
-		return p.write("cpu.cfs_quota_us", decimal(*r.Quota))
+		return p.write(quotaV1, decimal(*r.Quota))
 	}
 	if r.Period == nil {
 		return quota()

@@ -41,6 +41,7 @@ func (r *Runtime) Wait(ctx context.Context, id string) (oci.Exit, error) {
 	defer cancel()
 	// What cannot be killed now is killed by Delete, which returns the error.
 	_ = rec.Cgroups.Kill(ctx)
+	rec.Cgroups.DropQuota()
 	return exit, nil
 }
 

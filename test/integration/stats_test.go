@@ -31,6 +31,7 @@ func TestStats(t *testing.T) {
 				{"metrics", podMetrics},
 				{"update", updateIsReported},
 				{"update of a pod", updatePod},
+				{"lower limits of a pod after a stop", lowerPodAfterStop},
 				{"nothing stays open", statsLeaveNothing},
 			} {
 				t.Run(c.name, func(t *testing.T) { c.test(k.sub(t)) })
@@ -287,6 +288,27 @@ func updatePod(k *kubelet) {
 		"cgroup_parent", codes.FailedPrecondition)
 	k.refused("update of a pod that does not exist", update("ffff", nil, &cri.LinuxContainerResources{CpuShares: 100}),
 		"", codes.NotFound)
+}
+
+// lowerPodAfterStop does what a kubelet does when a CPU limit is lowered whose resize policy is RestartContainer. Of
+// cgroup v1 the kernel refuses a quota that is lower than that of a cgroup below.
+func lowerPodAfterStop(k *kubelet) {
+	pod, cfg := k.pod()
+	quota := func(quota int64) {
+		k.Helper()
+		_, err := k.Runtime.UpdatePodSandboxResources(k.ctx(), &cri.UpdatePodSandboxResourcesRequest{PodSandboxId: pod,
+			Resources: &cri.LinuxContainerResources{CpuQuota: quota, CpuPeriod: 100000}})
+		k.ok("UpdatePodSandboxResources", err)
+	}
+	for want := int64(60000); want > 20000; want -= 10000 {
+		id, _ := k.runIn(pod, cfg, []string{"sleep", "1000"}, func(c *cri.ContainerConfig) {
+			c.Metadata.Attempt = uint32(want) // as in a restart
+			c.Linux.Resources = &cri.LinuxContainerResources{CpuQuota: want + 10000, CpuPeriod: 100000}
+		})
+		quota(want + 10000) // the pod's cgroup exists now
+		k.stopContainer(id, 0)
+		quota(want)
+	}
 }
 
 // statsLeaveNothing: after the removal of pods whose usage was measured, podd has no more open files than before. The
