@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,8 +40,10 @@ type fakeEngine struct {
 	containers map[string]Container
 	updates    []string
 	evicted    chan string
-	// update, if set, is called by Update.
-	update func(id string, r Resources) error
+	// update, if set, is called by Update, and evict by Evict.
+	update   func(id string, r Resources) error
+	evict    func()
+	evicting atomic.Int32 // calls of Evict
 }
 
 func newFakeEngine() *fakeEngine {
@@ -85,6 +88,11 @@ func (e *fakeEngine) updated() []string {
 }
 
 func (e *fakeEngine) Evict(_ context.Context, id, _ string) error {
+	e.evicting.Add(1)
+	defer e.evicting.Add(-1)
+	if e.evict != nil {
+		e.evict()
+	}
 	e.evicted <- id
 	return nil
 }

@@ -34,12 +34,17 @@ type Plugins struct {
 	connections int
 	stats       map[string]*stats
 	launches    map[string]*launch
+	// evictions are waiting, and evictors are at work on others.
+	evictions []eviction
+	evictors  int
 }
 
 // object is a pod or container that plugins know of.
 type object struct {
 	// stopped is true once its stop was reported.
 	stopped bool
+	// evicting is true while a plugin's eviction of the container waits or is under way.
+	evicting bool
 	// message describes a container; nil until a plugin needs it.
 	message *api.Container
 }

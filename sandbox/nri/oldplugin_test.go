@@ -14,8 +14,14 @@ import (
 	"github.com/podd-project/podd/sandbox/event"
 )
 
-// oldPlugin speaks the protocol as it was before each event had a request of its own.
+// oldPlugin speaks the protocol as it was before each event had a request of its own. Unlike the library's client side,
+// it can evict containers.
 type oldPlugin struct {
+	// evict is in the answers to the creation and the update of containers.
+	evict []*api.ContainerEviction
+	// runtime is podd, for the plugin's own requests.
+	runtime api.RuntimeService
+
 	mu     sync.Mutex
 	events []string
 }
@@ -42,10 +48,10 @@ func (p *oldPlugin) connect(t *testing.T, n *node) {
 			return &api.SynchronizeResponse{}
 		}),
 		"CreateContainer": oldMethod(func(*api.CreateContainerRequest) proto.Message {
-			return &api.CreateContainerResponse{}
+			return &api.CreateContainerResponse{Evict: p.evict}
 		}),
 		"UpdateContainer": oldMethod(func(*api.UpdateContainerRequest) proto.Message {
-			return &api.UpdateContainerResponse{}
+			return &api.UpdateContainerResponse{Evict: p.evict}
 		}),
 		"StopContainer": oldMethod(func(*api.StopContainerRequest) proto.Message { return &api.StopContainerResponse{} }),
 		"UpdatePodSandbox": oldMethod(func(*api.UpdatePodSandboxRequest) proto.Message {
@@ -65,7 +71,8 @@ func (p *oldPlugin) connect(t *testing.T, n *node) {
 	}
 	client := ttrpc.NewClient(conn)
 	t.Cleanup(func() { client.Close() })
-	if _, err := api.NewRuntimeClient(client).RegisterPlugin(t.Context(),
+	p.runtime = api.NewRuntimeClient(client)
+	if _, err := p.runtime.RegisterPlugin(t.Context(),
 		&api.RegisterPluginRequest{PluginName: "old", PluginIdx: "05"}); err != nil {
 		t.Fatal(err)
 	}

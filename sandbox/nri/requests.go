@@ -149,16 +149,3 @@ func (p *Plugins) updateOne(ctx context.Context, u *api.ContainerUpdate) error {
 	}
 	return nil
 }
-
-// evict stops containers, without waiting for it.
-func (p *Plugins) evict(list []*api.ContainerEviction) {
-	for _, e := range list {
-		go func() {
-			log := p.log.WithField("container", e.GetContainerId()).WithField("reason", e.GetReason())
-			log.Warn("NRI plugin evicts a container")
-			if err := p.engine.Evict(context.Background(), e.GetContainerId(), e.GetReason()); err != nil {
-				log.WithError(err).Error("failed to evict a container for an NRI plugin")
-			}
-		}()
-	}
-}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -310,16 +311,92 @@ func checkKnown(told []string, last bool) (problems []string) {
 	return problems
 }
 
-// TestEviction: a plugin has a container stopped.
+// TestEviction: a plugin has a container stopped, at its creation, at an update of it or by itself.
 func TestEviction(t *testing.T) {
+	list := []*api.ContainerEviction{{ContainerId: "c0", Reason: "test"}}
+	for _, tt := range []struct {
+		name string
+		do   func(n *node, p *oldPlugin) error
+	}{
+		{"at a creation", func(n *node, _ *oldPlugin) error {
+			_, err := n.Create(t.Context(), newCreation("c1"))
+			return err
+		}},
+		{"at an update", func(n *node, _ *oldPlugin) error {
+			_, then, err := n.Update(t.Context(), newContainer("c1", newPod("p1")), &cri.LinuxContainerResources{CpuShares: 7})
+			return errors.Join(err, then(t.Context()))
+		}},
+		{"by itself", func(_ *node, p *oldPlugin) error {
+			_, err := p.runtime.UpdateContainers(t.Context(), &api.UpdateContainersRequest{Evict: list})
+			return err
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newNode(t, nil, nil)
+			n.announceContainer("c0")
+			p := &oldPlugin{evict: list}
+			p.connect(t, n)
+			waitFor(t, "the plugin to join", func() bool { return len(n.Status().Plugins) == 1 })
+			if err := tt.do(n, p); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case id := <-n.engine.evicted:
+				if id != "c0" {
+					t.Errorf("evicted %s, want c0", id)
+				}
+			case <-time.After(5 * time.Second):
+				t.Error("nothing was evicted")
+			}
+		})
+	}
+}
+
+// TestEvictionsAreBounded: however many evictions a plugin asks for, a few containers are stopped at a time, each once,
+// and what names no container costs nothing.
+func TestEvictionsAreBounded(t *testing.T) {
+	const containers = 20
 	n := newNode(t, nil, nil)
-	n.evict([]*api.ContainerEviction{{ContainerId: "c0", Reason: "test"}})
-	select {
-	case id := <-n.engine.evicted:
-		if id != "c0" {
-			t.Errorf("evicted %s, want c0", id)
+	proceed := make(chan struct{})
+	n.engine.evict = func() { <-proceed }
+	var list []*api.ContainerEviction
+	for i := range 100_000 {
+		id := fmt.Sprintf("c%d", i%containers)
+		if i%2 == 1 {
+			id = fmt.Sprintf("absent%d", i)
 		}
-	case <-time.After(5 * time.Second):
-		t.Error("nothing was evicted")
+		list = append(list, &api.ContainerEviction{ContainerId: id, Reason: strings.Repeat("x", 2*maxReason)})
+	}
+	for i := range containers {
+		n.announceContainer(fmt.Sprintf("c%d", i))
+	}
+	before := runtime.NumGoroutine()
+	n.Plugins.evict(list)
+	n.Plugins.evict(list)
+	if more := runtime.NumGoroutine() - before; more > maxEvictors {
+		t.Errorf("%d goroutines for evictions, want at most %d", more, maxEvictors)
+	}
+	waitFor(t, "the first evictions", func() bool { return n.engine.evicting.Load() == maxEvictors })
+	n.mu.Lock()
+	waiting := len(n.evictions)
+	if waiting > 0 && len(n.evictions[0].reason) != maxReason {
+		t.Errorf("a reason of %d bytes waits, want %d", len(n.evictions[0].reason), maxReason)
+	}
+	n.mu.Unlock()
+	if want := containers/2 - maxEvictors; waiting != want {
+		t.Errorf("%d evictions wait, want %d: each container once", waiting, want)
+	}
+	close(proceed)
+	got := map[string]int{}
+	for range containers / 2 {
+		got[<-n.engine.evicted]++
+	}
+	if len(got) != containers/2 {
+		t.Errorf("evicted %v, want %d containers", got, containers/2)
+	}
+	waitFor(t, "the workers to end", func() bool { n.mu.Lock(); defer n.mu.Unlock(); return n.evictors == 0 })
+	n.Plugins.evict(list[:1])
+	if id := <-n.engine.evicted; id != "c0" {
+		t.Errorf("evicted %s, want c0 again", id)
 	}
 }
