@@ -25,6 +25,9 @@ type socket struct {
 	made os.FileInfo
 }
 
+// freshSocket is the suffix of a socket that is not published yet.
+const freshSocket = ".new"
+
 // listenUnix listens on path. The socket is created under a temporary name and renamed with its mode set, so that it
 // is never open to others and path always exists for clients of a restarted daemon. A stale socket at path is
 // replaced. The caller must hold the state lock, so that the socket is not that of another daemon that starts.
@@ -37,7 +40,7 @@ func listenUnix(path string, mode fs.FileMode, log logrus.FieldLogger) (*socket,
 	if err := checkStale(path); err != nil {
 		return nil, err
 	}
-	fresh := path + ".new"
+	fresh := path + freshSocket
 	if len(fresh) > 107 { // sun_path: the path itself was checked against the limit
 		fresh = filepath.Join(filepath.Dir(path), "n")
 	}

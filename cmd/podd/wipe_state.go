@@ -24,11 +24,29 @@ func removeState(l *loaded) error {
 			return fmt.Errorf("remove %s: %w", dir, err)
 		}
 	}
+	if err := removePluginSocket(l.NRI.Socket); err != nil {
+		return err
+	}
 	_ = os.Remove(l.Network.NetnsDir) // fails if other programs have namespaces there
 	if l.Run != defaultConfig().Run {
 		return nil // another podd on this machine may use the profile
 	}
 	return host.UnloadAppArmor()
+}
+
+// removePluginSocket removes the socket of NRI plugins that a killed daemon has left, and its directory if nothing else
+// is in it. A socket that another runtime listens on stays.
+func removePluginSocket(path string) error {
+	if path == "" || checkStale(path) != nil {
+		return nil
+	}
+	for _, name := range []string{path, path + freshSocket} {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove the socket of NRI plugins: %w", err)
+		}
+	}
+	_ = os.Remove(filepath.Dir(path)) // fails if other files are there
+	return nil
 }
 
 func hasFiles(dir string) bool {
