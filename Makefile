@@ -157,7 +157,7 @@ integration: tools vm images embedded ## drive a real daemon through its socket,
 
 critest: $(if $(findstring vm-qemu,$(HANDLERS)),vm-qemu,$(if $(findstring vm,$(HANDLERS)),vm))
 critest: tools images build ## the CRI validation suite with HANDLERS, ROUNDS times (default 3); FOCUS selects (root)
-	@CGO_ENABLED=0 $(GO) run ./test/critest -handlers $(HANDLERS) -rounds $(or $(ROUNDS),3) -focus '$(FOCUS)'
+	@CGO_ENABLED=0 $(GO) run ./test/critest $(if $(CRITEST),-critest $(CRITEST)) -handlers $(HANDLERS) -rounds $(or $(ROUNDS),3) -focus '$(FOCUS)'
 
 critest-gvisor: ## the CRI validation suite with gVisor, under conmon and through its shim, ROUNDS times (root)
 	@$(MAKE) critest HANDLERS=gvisor,gvisor-shim
