@@ -28,7 +28,7 @@ type generation struct {
 var liveKeys = []string{
 	"log",
 	"runtime.default_handler", "runtime.host_access_handler", "runtime.annotation_handlers", "runtime.handlers",
-	"runtime.conmon", "runtime.search_path", "runtime.seccomp_profile_root", "runtime.default_sysctls",
+	"runtime.conmon", "runtime.criu", "runtime.search_path", "runtime.seccomp_profile_root", "runtime.default_sysctls",
 	"runtime.default_ulimits", "runtime.default_capabilities", "runtime.default_env", "runtime.pids_limit",
 	"runtime.timezone", "runtime.read_only", "runtime.hooks_dirs", "runtime.device_ownership_from_security_context",
 	"runtime.create_timeout", "runtime.start_timeout", "runtime.undo_timeout", "runtime.kill_timeout",
@@ -73,6 +73,7 @@ func checkLive(changed []string) error {
 func sameHandler(a, b *Config, name string) bool {
 	before, existed := a.Runtime.Handlers[name]
 	after, exists := b.Runtime.Handlers[name]
-	return existed && exists && reflect.DeepEqual(before, after) && a.Runtime.Conmon == b.Runtime.Conmon &&
-		slices.Equal(a.Runtime.SearchPath, b.Runtime.SearchPath) && a.Runtime.CreateTimeout == b.Runtime.CreateTimeout
+	r, n := &a.Runtime, &b.Runtime
+	return existed && exists && reflect.DeepEqual(before, after) && r.Conmon == n.Conmon && r.CRIU == n.CRIU &&
+		slices.Equal(r.SearchPath, n.SearchPath) && r.CreateTimeout == n.CreateTimeout
 }

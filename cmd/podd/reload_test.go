@@ -98,6 +98,7 @@ func TestSameHandler(t *testing.T) {
 		"its table":      {func(c *Config) { c.Runtime.Handlers["runc"] = HandlerTable{Path: "/x"} }, false},
 		"removed":        {func(c *Config) { delete(c.Runtime.Handlers, "runc") }, false},
 		"conmon":         {func(c *Config) { c.Runtime.Conmon = "/x" }, false},
+		"criu":           {func(c *Config) { c.Runtime.CRIU = "/x/criu" }, false},
 		"search path":    {func(c *Config) { c.Runtime.SearchPath = []string{"/x"} }, false},
 		"create timeout": {func(c *Config) { c.Runtime.CreateTimeout++ }, false},
 		"start timeout":  {func(c *Config) { c.Runtime.StartTimeout++ }, true},
