@@ -280,6 +280,11 @@ func (s *Store) loadImage(
 		return "", err
 	}
 	p := newProgress(what)
+	if len(names) > 0 {
+		p = newProgress(names[0].String())
+	}
+	p.setStage(StageDownloading)
+	defer s.pulls.track(p)()
 	job := copyJob{sys: sys, policy: policy, from: opened, progress: p}
 	if len(names) > 0 {
 		job.ref = names[0]

@@ -37,13 +37,15 @@ type flights struct {
 
 	mu    sync.Mutex
 	byKey map[flightKey]*flight
+	// loads are images that are loaded from files.
+	loads map[*progress]struct{}
 }
 
 // pullFunc does a pull.
 type pullFunc func(context.Context, PullRequest, *progress) (*Image, error)
 
 func newFlights(ctx context.Context, grace time.Duration) *flights {
-	return &flights{ctx: ctx, grace: grace, byKey: map[flightKey]*flight{}}
+	return &flights{ctx: ctx, grace: grace, byKey: map[flightKey]*flight{}, loads: map[*progress]struct{}{}}
 }
 
 // join returns the pull of r and starts it if there is none. The caller must call leave.
@@ -116,13 +118,28 @@ func (fs *flights) forgetLocked(f *flight) {
 	}
 }
 
-// list returns the pulls in progress, oldest first.
+// track lists p among the pulls until done is called.
+func (fs *flights) track(p *progress) (done func()) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	fs.loads[p] = struct{}{}
+	return func() {
+		fs.mu.Lock()
+		defer fs.mu.Unlock()
+		delete(fs.loads, p)
+	}
+}
+
+// list returns the pulls and loads in progress, oldest first.
 func (fs *flights) list() []PullProgress {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	out := make([]PullProgress, 0, len(fs.byKey))
 	for _, f := range fs.byKey {
 		out = append(out, f.progress.snapshot())
+	}
+	for p := range fs.loads {
+		out = append(out, p.snapshot())
 	}
 	slices.SortFunc(out, byStart)
 	return out

@@ -34,7 +34,7 @@ func (s *Store) Pull(ctx context.Context, r PullRequest) (*Image, error) {
 	}
 }
 
-// Pulls returns the pulls in progress, oldest first, from memory.
+// Pulls returns the pulls in progress, and the images that are loaded from files, oldest first, from memory.
 func (s *Store) Pulls() []PullProgress {
 	return s.pulls.list()
 }

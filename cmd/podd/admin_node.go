@@ -1,16 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"slices"
-	"strings"
 	"time"
 
-	"github.com/containerd/errdefs"
 	"github.com/sirupsen/logrus"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -148,46 +144,4 @@ func podDetails(e *sandbox.Engine, p *sandbox.Pod) admin.Pod {
 // podName returns namespace/name.
 func podName(p *sandbox.Pod) string {
 	return p.Config.GetMetadata().GetNamespace() + "/" + p.Config.GetMetadata().GetName()
-}
-
-// DiskImages returns the images, the largest first.
-func (a adminNode) DiskImages() (images []admin.DiskImage, layers uint64) {
-	disk := a.n.images.Disk()
-	for _, i := range disk.Images {
-		names := i.Tags
-		if len(names) == 0 {
-			names = i.Digests
-		}
-		images = append(images, admin.DiskImage{
-			ID: i.ID, Names: names, Bytes: i.Bytes, Unique: i.Unique, Pinned: i.Pinned, UsedBy: i.UsedBy,
-		})
-	}
-	slices.SortFunc(images, func(a, b admin.DiskImage) int {
-		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.ID, b.ID))
-	})
-	return images, disk.Layers
-}
-
-// DiskContainers returns the writable layers, the largest first. Those that were not measured yet are left out.
-func (a adminNode) DiskContainers(ctx context.Context) ([]admin.DiskContainer, error) {
-	ids, err := a.n.images.ContainersWithMounts(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("%w: list root filesystems: %w", errdefs.ErrInternal, err)
-	}
-	var out []admin.DiskContainer
-	for _, id := range ids {
-		usage, ok := a.n.images.Writable(id)
-		if !ok {
-			continue
-		}
-		one := admin.DiskContainer{ID: id, Bytes: usage.Bytes, Inodes: usage.Inodes, Measured: usage.At.UTC()}
-		if c, err := a.n.engine.Container(id); err == nil {
-			one.Pod, one.Name = c.Pod().ID, podName(c.Pod())+"/"+c.Config.GetMetadata().GetName()
-		}
-		out = append(out, one)
-	}
-	slices.SortFunc(out, func(a, b admin.DiskContainer) int {
-		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.ID, b.ID))
-	})
-	return out, nil
 }

@@ -14,7 +14,8 @@ import (
 
 func newImageCommand(opts *options) *cobra.Command {
 	cmd := &cobra.Command{Use: "image", Short: "Show and change the images of the node", Args: noArgs}
-	cmd.AddCommand(newImageDiskCommand(opts), newImageImportCommand(opts))
+	cmd.AddCommand(newImageListCommand(opts), newImageDiskCommand(opts), newImageLoadCommand(opts),
+		newImageExportCommand(opts), newImagePruneCommand(opts), newImageExplainCommand(opts), newImageImportCommand(opts))
 	return cmd
 }
 

@@ -26,7 +26,7 @@ type Node interface {
 	budgetsNode
 	pullsNode
 	sessionsNode
-	diskNode
+	imagesNode
 	historyNode
 	reloadNode
 	logLevelNode
@@ -70,6 +70,7 @@ func routes(n Node, log logrus.FieldLogger) http.Handler {
 	r.pulls(n)
 	r.sessions(n)
 	r.disk(n)
+	r.images(n)
 	r.history(n)
 	r.reload(n)
 	r.logLevel(n)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -35,6 +36,8 @@ type fakeNode struct {
 	checks [][]sandbox.Finding
 	err    error
 	gc     int
+	// removed are the ids of the images that were removed.
+	removed []string
 }
 
 func (*fakeNode) Operations() []operation.Operation {
@@ -66,7 +69,28 @@ func (n *fakeNode) GC(context.Context) error { n.gc++; return nil }
 func (*fakeNode) VerifyImages(_ context.Context, mark bool) ([]sandbox.Finding, error) {
 	return []sandbox.Finding{{Problem: "damaged", Detail: fmt.Sprint(mark)}}, nil
 }
-func (*fakeNode) DiskImages() ([]DiskImage, uint64) { return make([]DiskImage, 3), 7 }
+func (*fakeNode) DiskImages() ([]DiskImage, uint64) {
+	return []DiskImage{{ID: "pinned", Pinned: true}, {ID: "used", UsedBy: 1}, {ID: "free"}, {ID: "taken"}}, 7
+}
+func (*fakeNode) LoadImages(_ context.Context, path string) ([]LoadedImage, error) {
+	if path != "/image.tar" {
+		return nil, fmt.Errorf("%w: no archive", errdefs.ErrInvalidArgument)
+	}
+	return []LoadedImage{{ID: "a", Names: []string{"b:v1"}}}, nil
+}
+func (*fakeNode) ExportImage(_ context.Context, image, path string) error {
+	if image != "b:v1" || path != "/image.tar" {
+		return errdefs.ErrNotFound
+	}
+	return nil
+}
+func (n *fakeNode) RemoveImage(_ context.Context, id string) error {
+	if id == "taken" {
+		return fmt.Errorf("%w: in use by a new container", errdefs.ErrFailedPrecondition)
+	}
+	n.removed = append(n.removed, id)
+	return nil
+}
 func (*fakeNode) DiskContainers(context.Context) ([]DiskContainer, error) {
 	return make([]DiskContainer, 3), nil
 }
@@ -153,7 +177,13 @@ func TestRequests(t *testing.T) {
 		{"GET", "/v1/budgets", "", 200, `"items":[{`},
 		{"GET", "/v1/pulls?limit=1", "", 200, `"omitted":2`},
 		{"GET", "/v1/sessions", "", 200, `{"items":[]}`},
-		{"GET", "/v1/disk?limit=2", "", 200, `"omitted":1},"layers":7`},
+		{"GET", "/v1/disk?limit=2", "", 200, `"omitted":2},"layers":7`},
+		{"POST", "/v1/images/load", `{"path":"/image.tar"}`, 200, `{"images":[{"id":"a","names":["b:v1"]}]}`},
+		{"POST", "/v1/images/load", `{}`, 400, "no archive"},
+		{"POST", "/v1/images/export", `{"image":"b:v1","path":"/image.tar"}`, 200, "{}"},
+		{"POST", "/v1/images/export", `{"path":"/image.tar"}`, 400, "image: is empty"},
+		{"POST", "/v1/images/export", `{"image":"c","path":"/image.tar"}`, 404, "not found"},
+		{"GET", "/v1/images/prune", "", 405, ""},
 		{"GET", "/v1" + HistoryPath(query), "", 200,
 			`"verb":"X","pod":"","name":"ns/a\u0026b","began":"0001-01-01T00:00:00Z","took":"1s","stages":null,"done":true`},
 		{"GET", "/v1/history?failed=maybe", "", 400, "neither true nor false"},
@@ -201,6 +231,34 @@ func TestClient(t *testing.T) {
 	err = absent.Get(t.Context(), "/status", &s)
 	if err == nil || !strings.Contains(err.Error(), "is podd running?") || absent.Running() || !c.Running() {
 		t.Errorf("without a daemon: %v, running %t; want a hint", err, absent.Running())
+	}
+}
+
+// TestPrune: neither pinned images nor those that containers use are removed; a dry run removes none.
+func TestPrune(t *testing.T) {
+	n := &fakeNode{}
+	log, _ := logtest.NewNullLogger()
+	c := NewClient(start(t, n, log))
+	for _, test := range []struct {
+		dry                       bool
+		images, removed, failures []string
+	}{
+		{dry: true, images: []string{"free", "taken"}},
+		{images: []string{"free"}, removed: []string{"free"}, failures: []string{
+			"failed precondition: in use by a new container"}},
+	} {
+		var p Pruned
+		if err := c.Do(t.Context(), http.MethodPost, "/images/prune", PruneRequest{DryRun: test.dry}, &p); err != nil {
+			t.Fatal(err)
+		}
+		var images []string
+		for _, i := range p.Images {
+			images = append(images, i.ID)
+		}
+		if !slices.Equal(images, test.images) || !slices.Equal(n.removed, test.removed) ||
+			!slices.Equal(p.Failed, test.failures) {
+			t.Errorf("prune, dry %t = %q, removed %q, failed %q, want %+v", test.dry, images, n.removed, p.Failed, test)
+		}
 	}
 }
 

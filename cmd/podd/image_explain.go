@@ -1,0 +1,66 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/podd-project/podd/image"
+)
+
+func newImageExplainCommand(opts *options) *cobra.Command {
+	var output outputFormat
+	cmd := &cobra.Command{
+		Use: "explain NAME", Short: "Print what a pull of a name would do", Args: cobra.ExactArgs(1),
+		Long: `Print where a pull of a name would look, in order, with the mirrors of registries.conf, the directories of
+certificates, the user of the node's credentials, and the part of the signature policy that decides. It reads the files
+as they are now, contacts no registry and needs no daemon. A pod's own credentials take precedence over the node's.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			l, err := opts.load()
+			if err != nil {
+				return err
+			}
+			if err := output.validate(); err != nil {
+				return err
+			}
+			cfg := l.Config
+			cfg.place(l.Root, l.Run)
+			explained, err := image.Explain(cmd.Context(), cfg.Image, args[0])
+			if err != nil {
+				return err
+			}
+			if output == outputJSON {
+				return printJSON(cmd.OutOrStdout(), explained)
+			}
+			printExplained(cmd.OutOrStdout(), explained)
+			return nil
+		},
+	}
+	outputFlag(cmd, &output)
+	return cmd
+}
+
+func printExplained(w io.Writer, all []image.Explanation) {
+	for _, e := range all {
+		fmt.Fprintf(w, "%s\n", e.Name)
+		fmt.Fprintf(w, "  registries.conf: %s\n", cmp.Or(e.Registry, "no table applies"))
+		if e.Blocked {
+			fmt.Fprintln(w, "  BLOCKED by registries.conf")
+		}
+		for i, s := range e.Sources {
+			fmt.Fprintf(w, "  %d. %s\n", i+1, s.Name)
+			fmt.Fprintf(w, "     credentials: %s\n", cmp.Or(s.User, "none of the node"))
+			fmt.Fprintf(w, "     certificates: %s\n", cmp.Or(strings.Join(s.Certificates, " "), "those of the machine"))
+			if s.Insecure {
+				fmt.Fprintln(w, "     insecure: HTTP, or a certificate that is not checked")
+			}
+		}
+		fmt.Fprintf(w, "  signature policy: %s\n", strings.Join(e.Policy.Requirements, "; "))
+		if e.Policy.File != "" {
+			fmt.Fprintf(w, "     %s, scope %q\n", e.Policy.File, e.Policy.Scope)
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/podd-project/podd/cmd/podd/admin"
+)
+
+func newImageListCommand(opts *options) *cobra.Command {
+	var output outputFormat
+	cmd := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "Print the images by name", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			daemon, err := opts.daemon()
+			if err != nil {
+				return err
+			}
+			if err := output.validate(); err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), statusTimeout)
+			defer cancel()
+			var disk admin.Disk
+			if err := daemon.Get(ctx, fmt.Sprintf("/disk?limit=%d", admin.MaxLimit), &disk); err != nil {
+				return err
+			}
+			if output == outputJSON {
+				return printJSON(cmd.OutOrStdout(), disk.Images)
+			}
+			return printImages(cmd.OutOrStdout(), disk.Images.Items)
+		},
+	}
+	outputFlag(cmd, &output)
+	return cmd
+}
+
+// printImages prints a line for each name.
+func printImages(w io.Writer, images []admin.DiskImage) error {
+	out := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(out, "NAME\tIMAGE\tSIZE\tCONTAINERS\tPINNED")
+	for _, i := range images {
+		names := i.Names
+		if len(names) == 0 {
+			names = []string{"<none>"}
+		}
+		for _, name := range names {
+			fmt.Fprintf(out, "%s\t%.13s\t%s\t%d\t%t\n", oneLine(name), i.ID, humanSize(i.Bytes), i.UsedBy, i.Pinned)
+		}
+	}
+	return out.Flush()
+}

@@ -1,0 +1,114 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/containerd/errdefs"
+	"go.podman.io/image/v5/copy"
+	dockerarchive "go.podman.io/image/v5/docker/archive"
+	"go.podman.io/image/v5/docker/reference"
+	"go.podman.io/image/v5/manifest"
+	ociarchive "go.podman.io/image/v5/oci/archive"
+	"go.podman.io/image/v5/signature"
+	containersstorage "go.podman.io/image/v5/storage"
+	"go.podman.io/image/v5/types"
+)
+
+// Export writes an image to a new file at an absolute path, with its tags: as a docker archive if its manifest is
+// docker's, else as an OCI archive, so that its id stays the same when it is loaded. Layers are written without
+// compression, so the digest of the manifest changes. The file appears when it is complete.
+//
+// Errors: errdefs.ErrNotFound, errdefs.ErrAlreadyExists for a file that exists, errdefs.ErrInvalidArgument.
+func (s *Store) Export(ctx context.Context, ref, path string) error {
+	if !filepath.IsAbs(path) {
+		return fmt.Errorf("export to %q: not an absolute path: %w", path, errdefs.ErrInvalidArgument)
+	}
+	e, err := s.find(ref)
+	if err != nil {
+		return err
+	}
+	from, err := containersstorage.Transport.NewStoreReference(s.storage, nil, e.ID)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(path), ".podd-export-")
+	if err != nil {
+		return fmt.Errorf("export %s: %w", ref, err)
+	}
+	defer os.RemoveAll(dir)
+	whole := filepath.Join(dir, "archive")
+	if err := s.exportTo(ctx, from, e, whole); err != nil {
+		return fmt.Errorf("export %s: %w", ref, err)
+	}
+	if err := os.Link(whole, path); errors.Is(err, os.ErrExist) { // unlike rename, link replaces nothing
+		return fmt.Errorf("export %s: %s exists: %w", ref, path, errdefs.ErrAlreadyExists)
+	} else if err != nil {
+		return fmt.Errorf("export %s: %w", ref, err)
+	}
+	return nil
+}
+
+// exportTo copies an image to a file.
+func (s *Store) exportTo(ctx context.Context, from types.ImageReference, e *entry, file string) error {
+	source, err := from.NewImageSource(ctx, s.systemContext())
+	if err != nil {
+		return err
+	}
+	_, kind, err := source.GetManifest(ctx, nil)
+	if err := errors.Join(err, source.Close()); err != nil {
+		return err
+	}
+	tags := e.namedTags()
+	to, err := exportReference(kind, file, tags)
+	if err != nil {
+		return err
+	}
+	policy, err := signature.NewPolicyContext(&signature.Policy{
+		Default: signature.PolicyRequirements{signature.NewPRInsecureAcceptAnything()},
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = policy.Destroy() }()
+	destination := s.systemContext()
+	if len(tags) > 1 {
+		destination.DockerArchiveAdditionalTags = tags[1:]
+	}
+	_, err = copy.Image(ctx, policy, to, from, &copy.Options{
+		SourceCtx: s.systemContext(), DestinationCtx: destination,
+		RemoveSignatures: true, // an archive cannot hold them
+	})
+	return err
+}
+
+// exportReference names the archive of an image with that type of manifest.
+func exportReference(kind, file string, tags []reference.NamedTagged) (types.ImageReference, error) {
+	if kind != manifest.DockerV2Schema2MediaType {
+		name := ""
+		if len(tags) > 0 {
+			name = tags[0].String()
+		}
+		return ociarchive.NewReference(file, name)
+	}
+	var name reference.NamedTagged
+	if len(tags) > 0 {
+		name = tags[0]
+	}
+	return dockerarchive.NewReference(file, name)
+}
+
+func (e *entry) namedTags() []reference.NamedTagged {
+	var tags []reference.NamedTagged
+	for _, tag := range e.Tags {
+		if name, _, err := parseReference(tag); err == nil {
+			if tagged, ok := name.(reference.NamedTagged); ok {
+				tags = append(tags, tagged)
+			}
+		}
+	}
+	return tags
+}

@@ -1,0 +1,106 @@
+package image_test
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/podd-project/podd/image"
+)
+
+// TestLoadFile loads archives of each kind while the store is open. Unlike preloaded images they are not pinned.
+func TestLoadFile(t *testing.T) {
+	s := open(t, config(t))
+	dir := t.TempDir()
+	one, two, three := simple(t, "one"), simple(t, "two"), simple(t, "three")
+	docker, oci := filepath.Join(dir, "docker.tar"), filepath.Join(dir, "oci.tar.gz")
+	writeDockerArchive(t, docker, map[string]v1.Image{"registry.test/one:v1": one, "registry.test/two:v1": two})
+	layout := filepath.Join(dir, "layout")
+	writeLayout(t, layout, annotated{img: three, annotations: map[string]string{ociName: "registry.test/three:v1"}})
+	tarDir(t, layout, oci)
+	for path, want := range map[string][]v1.Image{docker: {one, two}, oci: {three}, layout: {three}} {
+		loaded, err := s.LoadFile(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got, ids []string
+		for _, i := range loaded {
+			got = append(got, i.ID)
+		}
+		for _, i := range want {
+			ids = append(ids, imageID(t, i))
+		}
+		slices.Sort(got)
+		slices.Sort(ids)
+		if !slices.Equal(got, ids) {
+			t.Errorf("LoadFile(%s) = %q, want %q", path, got, ids)
+		}
+	}
+	for ref, img := range map[string]v1.Image{
+		"registry.test/one:v1": one, "registry.test/two:v1": two, "registry.test/three:v1": three,
+		"registry.test/three@" + digestOf(t, three): three,
+	} {
+		if got, err := s.Resolve(t.Context(), ref); err != nil || got.ID != imageID(t, img) || got.Pinned {
+			t.Errorf("Resolve(%s) = %+v, %v, want %s, not pinned", ref, got, err, imageID(t, img))
+		}
+	}
+	if pulls := s.Pulls(); len(pulls) > 0 {
+		t.Errorf("Pulls() = %+v after the loads, want none", pulls)
+	}
+}
+
+func TestLoadFileRefuses(t *testing.T) {
+	cfg := config(t)
+	s := open(t, cfg)
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "noise"), "this is no archive")
+	foreign := filepath.Join(dir, "foreign")
+	img := craft(t, arch("s390x"), tree{"file": "for another machine"})
+	writeLayout(t, foreign, annotated{img: img, platform: platformOf(t, img)})
+	for path, want := range map[string]string{
+		"relative.tar":                         "not an absolute path",
+		filepath.Join(dir, "absent"):           "no such file",
+		filepath.Join(dir, "noise"):            "not an image archive",
+		foreign:                                "no image for this node's platform",
+		"/dev/null":                            "neither a directory nor a regular file",
+		filepath.Join(dir, "foreign", "blobs"): "index.json",
+	} {
+		images, err := s.LoadFile(t.Context(), path)
+		if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), want) || images != nil {
+			t.Errorf("LoadFile(%s) = %v, %v, want an invalid argument with %q", path, images, err, want)
+		}
+	}
+	checkEmpty(t, s)
+	checkNoFiles(t, filepath.Join(cfg.Root, "tmp"))
+}
+
+// TestLoadIsListed: an image that is being loaded is among the pulls, as the commands and `podd status` show them.
+func TestLoadIsListed(t *testing.T) {
+	s := open(t, config(t))
+	dir := t.TempDir()
+	img := simple(t, strings.Repeat("content", 1<<20))
+	writeLayout(t, dir, annotated{img: img, annotations: map[string]string{ociName: "registry.test/big:v1"}})
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.LoadFile(t.Context(), dir)
+		done <- err
+	}()
+	seen := false
+	for {
+		select {
+		case err := <-done:
+			if err != nil || !seen {
+				t.Errorf("LoadFile() = %v, listed %t, want it listed", err, seen)
+			}
+			return
+		default:
+			seen = seen || slices.ContainsFunc(s.Pulls(), func(p image.PullProgress) bool {
+				return p.Ref == "registry.test/big:v1" && p.Stage != image.StageResolving
+			})
+		}
+	}
+}
