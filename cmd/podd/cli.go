@@ -59,6 +59,7 @@ func newRootCommand() *cobra.Command {
 		newCheckCommand(&opts),
 		newWipeCommand(&opts),
 		newHistoryCommand(&opts),
+		newBundleCommand(&opts),
 		newImageCommand(&opts),
 		newLogLevelCommand(&opts),
 		newReloadCommand(&opts),
