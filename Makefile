@@ -65,7 +65,7 @@ VM       := oci/vm
 .DEFAULT_GOAL := help
 .PHONY: help env deps tools embedded images build clean
 .PHONY: check vet lint vulncheck advisories pure unit integration critest critest-gvisor test soak fuzz fuzz-long test-vm vm-shell
-.PHONY: bench bench-peers bench-compare demo k8s k8s-up k8s-down test-k8s test-tools conformance
+.PHONY: bench bench-peers bench-compare demo k8s k8s-up k8s-down test-k8s test-tools test-prometheus conformance
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -208,6 +208,9 @@ test: check vulncheck tools images embedded ## everything, "make check" first; t
 test-tools: tools images build ## have the code of other tools find the containers of a running podd (root)
 	@test/host/setup.sh
 	cd test/tools && CGO_ENABLED=0 $(GO) vet -tags "$(TAGS)" ./... && CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" -count=1 ./...
+
+test-prometheus: tools images build ## the alerts and the dashboard of contrib with a real Prometheus (root)
+	@GO="$(GO)" TAGS="$(RACETAGS)" contrib/prometheus/test.sh
 
 bench: tools images build ## measure podd against a pod made by hand; BENCH has flags (root; see test/bench/README.md)
 	@CGO_ENABLED=0 $(GO) run -tags "$(TAGS)" ./test/bench $(BENCH)

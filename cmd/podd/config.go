@@ -101,6 +101,7 @@ func defaultConfig() Config {
 		Image:   image.DefaultConfig(),
 
 		Streaming: streaming.DefaultConfig(),
+		Metrics:   metrics.DefaultConfig(),
 		Tracing:   tracing.DefaultConfig(),
 	}
 }
@@ -118,6 +119,9 @@ func (c *Config) complete(set *tomlconfig.Set) {
 	}
 	if set.Origin("nri.socket") == tomlconfig.Default && c.Run != defaultConfig().Run {
 		c.NRI.Socket = filepath.Join(c.Run, "nri", "nri.sock")
+	}
+	if set.Origin("metrics.address") == tomlconfig.Default {
+		c.Metrics.Address = metrics.SocketAddress(c.Run)
 	}
 	c.place(c.Root, c.Run)
 }

@@ -72,6 +72,7 @@ func TestConfigFilesAndFlagsAreMerged(t *testing.T) {
 	want.place("/srv/podd", "/run/x")
 	want.Network.NetnsDir = "/run/x/netns" // only the default run directory has the shared one
 	want.NRI.Socket = "/run/x/nri/nri.sock"
+	want.Metrics.Address = "unix:///run/x/metrics.sock"
 	want.Image.PreloadDir = "/srv/podd/preload"
 	want.Runtime.SearchPath = []string{"/c"}
 	want.Runtime.StartTimeout = 7 * time.Second

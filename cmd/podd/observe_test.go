@@ -26,15 +26,15 @@ func observing(t *testing.T) *daemon {
 	return d
 }
 
-// TestObserversByDefault: operations are kept in the history, which survives the daemon, and nothing else sees them.
+// TestObserversByDefault: operations are kept in the history, which survives the daemon, and measured.
 func TestObserversByDefault(t *testing.T) {
 	d := observing(t)
 	o, err := d.newObservers()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.metrics != nil || o.call() != nil || o.grpcOptions() != nil || len(d.closers) != 1 {
-		t.Errorf("observers = %+v with %d closers, want the history", o, len(d.closers))
+	if o.metrics == nil || o.call() == nil || o.grpcOptions() != nil || len(d.closers) != 1 {
+		t.Errorf("observers = %+v with %d closers, want the history and metrics", o, len(d.closers))
 	}
 	o.operation()(t.Context(), operation.Operation{Verb: "X"})
 	if err := d.close(); err != nil {

@@ -14,10 +14,16 @@ import (
 // Config is the [metrics] section of podd.toml.
 type Config struct {
 	// Address is "unix:///path", "IP:port", or "" for no endpoint.
-	Address string `toml:"address" comment:"Where Prometheus can scrape podd's own metrics, path /metrics: a unix socket (unix:///run/podd/metrics.sock) or an IP address and port (127.0.0.1:9478). Empty: metrics are off."`
+	Address string `toml:"address" comment:"Where podd's own metrics can be scraped, path /metrics: a unix socket, which only root can open, or an IP address and port (127.0.0.1:9478) as Prometheus needs it. Empty: metrics are off."`
 	// AllowRemote allows an Address that other machines can reach.
 	AllowRemote bool `toml:"allow_remote" comment:"Allow an address that other machines can reach. The metrics name no pod, but anyone who can connect can read them."`
 }
+
+// DefaultConfig serves metrics on a socket in the run directory.
+func DefaultConfig() Config { return Config{Address: SocketAddress("/run/podd")} }
+
+// SocketAddress returns the Address of the socket in a run directory.
+func SocketAddress(run string) string { return unixPrefix + filepath.Join(run, "metrics.sock") }
 
 // unixPrefix marks an address that is a socket's path.
 const unixPrefix = "unix://"

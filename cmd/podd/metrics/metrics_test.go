@@ -55,6 +55,37 @@ func (node) ConfigGeneration() int { return 7 }
 func (node) ConfigReloaded() bool  { return false }
 func (node) NetworkReady() error   { return errors.New("no CNI configuration") }
 
+// TestContrib: the alerts and the dashboard in contrib use metrics and labels that exist.
+func TestContrib(t *testing.T) {
+	_, body := get(t, serve(t, seen()), Path)
+	types := map[string]bool{}
+	for line := range strings.SplitSeq(body, "\n") {
+		if name, ok := strings.CutPrefix(line, "# TYPE "); ok {
+			name, kind, _ := strings.Cut(name, " ")
+			types[name] = true
+			if kind == "histogram" {
+				types[name+"_bucket"], types[name+"_count"], types[name+"_sum"] = true, true, true
+			}
+		}
+	}
+	names := regexp.MustCompile(`\b(?:podd|go|process)_[a-z_]+\b`)
+	for _, file := range []string{"rules.yaml", "rules_test.yaml", "dashboard.json"} {
+		text, err := os.ReadFile(filepath.Join("../../../contrib/prometheus", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := names.FindAllString(string(text), -1)
+		if len(found) == 0 {
+			t.Errorf("%s uses no metric", file)
+		}
+		for _, name := range found {
+			if !types[name] {
+				t.Errorf("%s uses %s, which podd does not have", file, name)
+			}
+		}
+	}
+}
+
 // seen is metrics that have seen something of everything.
 func seen() *Metrics {
 	m := New("v1")
