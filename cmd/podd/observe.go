@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"net"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -27,23 +28,28 @@ type observers struct {
 // flushSpansTimeout is how long a stopping daemon tries to send its last spans.
 const flushSpansTimeout = 3 * time.Second
 
-func (d *daemon) newObservers() (o observers, err error) {
+// newObservers makes those that are configured. podd runs without one that cannot be made.
+func (d *daemon) newObservers() (o observers) {
 	o.history = d.openHistory()
 	if d.cfg.Metrics.Enabled() {
 		o.metrics = metrics.New(version)
 	}
-	if !d.cfg.Tracing.Enabled() {
-		return o, nil
+	cfg, err := d.cfg.Tracing.WithEnvironment(os.Getenv)
+	if err == nil && cfg.Enabled() {
+		o.tracer, err = tracing.New(cfg, version, d.log)
 	}
-	if o.tracer, err = tracing.New(d.cfg.Tracing, version, d.log); err != nil {
-		return o, err
+	if err != nil { // a missing certificate must not keep pods from starting
+		d.log.WithError(err).Error("failed to set up tracing: no spans are sent")
+	}
+	if err != nil || o.tracer == nil {
+		return o
 	}
 	d.onClose("tracing", func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), flushSpansTimeout)
 		defer cancel()
 		return o.tracer.Shutdown(ctx)
 	})
-	return o, nil
+	return o
 }
 
 // historyDir is the directory of the operations that have ended.

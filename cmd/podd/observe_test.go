@@ -29,10 +29,7 @@ func observing(t *testing.T) *daemon {
 // TestObserversByDefault: operations are kept in the history, which survives the daemon, and measured.
 func TestObserversByDefault(t *testing.T) {
 	d := observing(t)
-	o, err := d.newObservers()
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := d.newObservers()
 	if o.metrics == nil || o.call() == nil || o.grpcOptions() != nil || len(d.closers) != 1 {
 		t.Errorf("observers = %+v with %d closers, want the history and metrics", o, len(d.closers))
 	}
@@ -61,10 +58,7 @@ func TestObservers(t *testing.T) {
 	} {
 		d := observing(t)
 		d.cfg.Metrics, d.cfg.Tracing = metrics.Config{Address: c.metrics}, tracing.Config{Endpoint: c.endpoint}
-		o, err := d.newObservers()
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := d.newObservers()
 		o.operation()(t.Context(), operation.Operation{Verb: "X"})
 		if (o.call() != nil) != c.call || len(o.grpcOptions()) != c.options || len(d.closers) != c.closers {
 			t.Errorf("observers = %+v with %d closers, want %+v", o, len(d.closers), c)
@@ -72,6 +66,25 @@ func TestObservers(t *testing.T) {
 		if err := d.close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestTracingThatCannotBeSetUp: podd runs without it.
+func TestTracingThatCannotBeSetUp(t *testing.T) {
+	for name, value := range map[string]string{
+		"OTEL_EXPORTER_OTLP_HEADERS": "nonsense", "OTEL_EXPORTER_OTLP_CERTIFICATE": "/nonexistent",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, value)
+			d := observing(t)
+			d.cfg.Tracing = tracing.Config{Endpoint: "127.0.0.1:4317"}
+			if o := d.newObservers(); o.tracer != nil || o.history == nil {
+				t.Errorf("observers = %+v, want the history and no tracer", o)
+			}
+			if err := d.close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

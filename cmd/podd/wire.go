@@ -48,10 +48,7 @@ type node struct {
 // build creates all parts of the node. A missing runtime or CNI configuration is reported by Status and is no error
 // here.
 func (d *daemon) build(ctx context.Context) (*node, error) {
-	var err error
-	if d.observers, err = d.newObservers(); err != nil {
-		return nil, err
-	}
+	d.observers = d.newObservers()
 	n, err := d.mechanisms(ctx)
 	if err != nil {
 		return nil, err

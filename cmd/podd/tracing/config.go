@@ -13,9 +13,16 @@ import (
 // Config is the [tracing] section of podd.toml.
 type Config struct {
 	// Endpoint is "host:port", "unix:///path", or "" for no tracing.
-	Endpoint string `toml:"endpoint" comment:"OTLP/gRPC endpoint of the collector: host:port (127.0.0.1:4317) or unix:///path. Empty: tracing is off."`
+	Endpoint string `toml:"endpoint" comment:"OTLP/gRPC endpoint of the collector: host:port (127.0.0.1:4317) or unix:///path. Empty: tracing is off, unless podd's environment has OTEL_EXPORTER_OTLP_ENDPOINT. Its other variables for keys that are empty here are used too, see OpenTelemetry's specification of an OTLP exporter."`
 	// Insecure sends without TLS.
-	Insecure bool `toml:"insecure" comment:"Connect to host:port without TLS. With TLS, the certificate must be trusted by the machine."`
+	Insecure bool `toml:"insecure" comment:"Connect to host:port without TLS. With TLS, the certificate must be trusted by the machine, or by ca_file."`
+	// CAFile, CertFile, KeyFile and HeadersFile are absolute paths.
+	CAFile      string `toml:"ca_file" comment:"File with PEM certificates of the authorities that the collector's certificate must be of, in place of those of the machine."`
+	CertFile    string `toml:"cert_file" comment:"File with podd's own PEM certificate, for a collector that asks for one. It is read for each connection."`
+	KeyFile     string `toml:"key_file" comment:"File with the private key of cert_file."`
+	HeadersFile string `toml:"headers_file" comment:"File with headers of each request, such as the credentials of a hosted collector: lines of the form name: value. It should be readable by root only."`
+	// Headers are those of the environment, by lower-case name; see WithEnvironment.
+	Headers map[string]string `toml:"-"`
 	// SamplingRatePerMillion is how many of a million traces that podd starts are sampled.
 	SamplingRatePerMillion int `toml:"sampling_rate_per_million" comment:"How many of a million traces are sampled. Calls of a kubelet that traces follow the kubelet's own sampling."`
 }
@@ -38,6 +45,7 @@ func (c Config) Validate() error {
 	if err := c.validateEndpoint(); err != nil {
 		errs = append(errs, config.Errorf("endpoint", "%w", err))
 	}
+	errs = append(errs, c.validateFiles())
 	if c.SamplingRatePerMillion < 0 || c.SamplingRatePerMillion > million {
 		errs = append(errs, config.Errorf("sampling_rate_per_million", "%d is not between 0 and %d",
 			c.SamplingRatePerMillion, million))

@@ -2,15 +2,13 @@ package tracing
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"strings"
 	"time"
 
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
@@ -35,10 +33,11 @@ const retry = `{"methodConfig": [{"name": [{"service": "opentelemetry.proto.coll
 
 // dial returns a client that connects at the first call.
 func dial(cfg Config) (*grpc.ClientConn, error) {
-	target, creds := cfg.Endpoint, credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12})
-	if cfg.Insecure || strings.HasPrefix(target, unixPrefix) {
-		creds = insecure.NewCredentials()
+	creds, err := cfg.transport()
+	if err != nil {
+		return nil, err
 	}
+	target := cfg.Endpoint
 	if !strings.HasPrefix(target, unixPrefix) {
 		target = "dns:///" + target
 	}
@@ -92,6 +91,7 @@ func (t *Tracer) export(batch []*tracepb.Span) {
 	data := &tracepb.TracesData{ResourceSpans: []*tracepb.ResourceSpans{{
 		Resource: t.resource, ScopeSpans: []*tracepb.ScopeSpans{{Scope: t.scope, Spans: batch}},
 	}}}
+	ctx = metadata.NewOutgoingContext(ctx, t.headers)
 	if err := t.conn.Invoke(ctx, exportMethod, data, &emptypb.Empty{}); err != nil {
 		t.errors.add(err)
 	}

@@ -12,8 +12,10 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,6 +25,7 @@ import (
 	resourcepb "go.opentelemetry.io/proto/otlp/resource/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 )
 
 // Tracer queues spans and sends them in the background.
@@ -32,7 +35,9 @@ type Tracer struct {
 	resource *resourcepb.Resource
 	scope    *commonpb.InstrumentationScope
 	conn     *grpc.ClientConn
-	errors   *errorLog
+	// headers are sent with each request. They may be credentials.
+	headers metadata.MD
+	errors  *errorLog
 
 	queue chan *tracepb.Span
 	// stop is closed by Shutdown, done when send has returned. giveUp cancels sending, the context of exports.
@@ -49,20 +54,31 @@ func New(cfg Config, version string, log logrus.FieldLogger) (*Tracer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
+	about, err := resourceAttributes(os.Getenv, version, host)
+	if err != nil {
+		return nil, fmt.Errorf("tracing: %w", err)
+	}
+	headers, err := cfg.allHeaders()
+	if err != nil {
+		return nil, fmt.Errorf("tracing: %w", err)
+	}
 	conn, err := dial(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
+	var pairs []string
+	for _, name := range slices.Sorted(maps.Keys(about)) {
+		pairs = append(pairs, name, about[name])
+	}
 	t := &Tracer{
-		below: uint64(cfg.SamplingRatePerMillion) * ((1 << 63) / million),
-		resource: &resourcepb.Resource{
-			Attributes: attributes("service.name", "podd", "service.version", version, "host.name", host),
-		},
-		scope:  &commonpb.InstrumentationScope{Name: "podd", Version: version},
-		conn:   conn,
-		errors: &errorLog{log: log.WithField("endpoint", cfg.Endpoint)},
-		queue:  make(chan *tracepb.Span, maxQueue),
-		stop:   make(chan struct{}), done: make(chan struct{}),
+		below:    uint64(cfg.SamplingRatePerMillion) * ((1 << 63) / million),
+		resource: &resourcepb.Resource{Attributes: attributes(pairs...)},
+		headers:  metadata.New(headers),
+		scope:    &commonpb.InstrumentationScope{Name: "podd", Version: version},
+		conn:     conn,
+		errors:   &errorLog{log: log.WithField("endpoint", cfg.Endpoint)},
+		queue:    make(chan *tracepb.Span, maxQueue),
+		stop:     make(chan struct{}), done: make(chan struct{}),
 	}
 	t.sending, t.giveUp = context.WithCancel(context.Background())
 	go t.send()

@@ -1,0 +1,175 @@
+package tracing
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+)
+
+// authority is a certificate authority of a test, with its files.
+type authority struct {
+	dir  string
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pool *x509.CertPool
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{dir: t.TempDir(), pool: x509.NewCertPool()}
+	a.issue(t, "ca")
+	a.pool.AddCert(a.cert)
+	return a
+}
+
+// issue writes NAME.crt and NAME.key; the first is the authority's own.
+func (a *authority) issue(t *testing.T, name string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, BasicConstraintsValid: true,
+		IsCA: a.cert == nil, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	if a.cert == nil {
+		a.cert, a.key = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if template.IsCA {
+		if a.cert, err = x509.ParseCertificate(der); err != nil {
+			t.Fatal(err)
+		}
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.write(t, name+".crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	a.write(t, name+".key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}))
+}
+
+func (a *authority) path(name string) string { return filepath.Join(a.dir, name) }
+
+func (a *authority) write(t *testing.T, name string, content []byte) string {
+	t.Helper()
+	if err := os.WriteFile(a.path(name), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return a.path(name)
+}
+
+// TestMutualTLS sends spans to a collector that asks for a certificate of a private authority and for a header.
+func TestMutualTLS(t *testing.T) {
+	a := newAuthority(t)
+	a.issue(t, "server")
+	a.issue(t, "client")
+	own, err := tls.LoadX509KeyPair(a.path("server.crt"), a.path("server.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan metadata.MD, 10)
+	r := &receiver{answer: func(ctx context.Context) error {
+		md, _ := metadata.FromIncomingContext(ctx)
+		got <- md
+		return nil
+	}}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{
+		Certificates: []tls.Certificate{own}, ClientCAs: a.pool, ClientAuth: tls.RequireAndVerifyClientCert,
+	})))
+	collector.RegisterTraceServiceServer(srv, r)
+	go srv.Serve(l)
+	t.Cleanup(srv.Stop)
+	cfg := Config{
+		Endpoint: l.Addr().String(), SamplingRatePerMillion: million,
+		CAFile: a.path("ca.crt"), CertFile: a.path("client.crt"), KeyFile: a.path("client.key"),
+		HeadersFile: a.write(t, "headers", []byte("# of the collector\n\nAuthorization: Bearer a:b\nx-team: of the file\n")),
+		Headers:     map[string]string{"x-team": "of the environment", "x-more": "1"},
+	}
+	tr, out := tracer(t, cfg)
+	tr.ObserveOperation(t.Context(), runPod())
+	flush(t, tr)
+	if len(r.all(t)) == 0 {
+		t.Fatalf("the collector got no spans: %s", out)
+	}
+	md := <-got
+	for name, want := range map[string]string{"authorization": "Bearer a:b", "x-team": "of the file", "x-more": "1"} {
+		if v := md.Get(name); len(v) != 1 || v[0] != want {
+			t.Errorf("header %s = %q, want %q", name, v, want)
+		}
+	}
+	// Without podd's certificate, or another authority, the collector is not reached.
+	other := newAuthority(t)
+	for name, change := range map[string]func(*Config){
+		"no certificate":    func(c *Config) { c.CertFile, c.KeyFile = "", "" },
+		"another authority": func(c *Config) { c.CAFile = other.path("ca.crt") },
+	} {
+		c := cfg
+		change(&c)
+		tr, out := tracer(t, c)
+		tr.ObserveOperation(t.Context(), runPod())
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		_ = tr.Shutdown(ctx)
+		cancel()
+		if !strings.Contains(out.String(), "failed to send spans") || strings.Contains(out.String(), "a:b") {
+			t.Errorf("%s: log %q, want that no spans were sent, without the header", name, out)
+		}
+	}
+}
+
+func TestWrongFiles(t *testing.T) {
+	a := newAuthority(t)
+	a.issue(t, "client")
+	bad := a.write(t, "bad", []byte("x-good: 1\nplanted word\n"))
+	for want, c := range map[string]Config{
+		"ca_file: open":                {CAFile: "/nonexistent"},
+		"has no PEM certificate":       {CAFile: bad},
+		"cert_file: ":                  {CertFile: a.path("client.crt"), KeyFile: a.path("ca.key")},
+		"bad:2 is not of the form":     {HeadersFile: bad},
+		"headers_file: open /nonexist": {HeadersFile: "/nonexistent"},
+	} {
+		c.Endpoint = "127.0.0.1:1"
+		if _, err := New(c, "v1", nil); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "planted") {
+			t.Errorf("New() = %v, want %q and no content of the file", err, want)
+		}
+	}
+	for want, c := range map[string]Config{
+		`ca_file: "ca.pem" is not an absolute path`: {CAFile: "ca.pem"},
+		"cert_file: needs key_file":                 {CertFile: "/a"},
+		"key_file needs it":                         {KeyFile: "/a"},
+		"are for TLS":                               {CAFile: "/a", Insecure: true},
+	} {
+		c.Endpoint = "127.0.0.1:1"
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Validate() = %v, want %q", err, want)
+		}
+	}
+}
