@@ -60,6 +60,9 @@ func (e *Engine) startContainerCreation(ctx context.Context, p *Pod, r container
 		p.gate.Leave()
 		return c, err
 	}
+	if e.deps.Prime != nil {
+		e.work.Go(e.deps.Prime)
+	}
 	if !e.work.Go(func() {
 		defer p.gate.Leave()
 		c.creation.run(e, ctx, e.containerConstruction(c))

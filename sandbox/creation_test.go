@@ -289,3 +289,17 @@ func TestManyPodsAtOnce(t *testing.T) {
 	group.Wait()
 	noLeaks(t, m)
 }
+
+// The engine primes the cgroups beside a container's creation, which does not wait for it.
+func TestPrimeBesideCreation(t *testing.T) {
+	m := newMachine(t)
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := newEngine(t, m)
+		pod := mustRunPod(t, e, "web")
+		primed, end := make(chan struct{}), make(chan struct{})
+		e.deps.Prime = func() { close(primed); <-end }
+		mustCreate(t, e, pod, "main")
+		<-primed
+		close(end)
+	})
+}

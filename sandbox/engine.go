@@ -40,6 +40,8 @@ type Deps struct {
 	// Cgroups and Disk are the sources of resource usage; without them nothing is measured.
 	Cgroups usage.Cgroups
 	Disk    usage.Disk
+	// Prime, if set, is called at the beginning of a container's creation and runs beside it, see cgroups.Tree.
+	Prime func()
 	// Plugins are the node's NRI plugins, nil for none.
 	Plugins Plugins
 	// Budgets bound what calls cost.

@@ -133,7 +133,7 @@ func (d *daemon) engine(
 	}
 	runtimes := d.handlers(ctx)
 	d.current.Store(&generation{number: 1, cfg: &d.cfg, values: d.values, runtimes: runtimes, loaded: time.Now()})
-	return sandbox.New(*cfg, sandbox.Deps{
+	deps := sandbox.Deps{
 		Plugins:    plugins,
 		Namespaces: namespaces.New(pauseProgram),
 		Network:    pods,
@@ -143,22 +143,17 @@ func (d *daemon) engine(
 		Retired:    d.retiredHandler,
 		Facts:      facts,
 		CDI:        cdi,
-		Cgroups:    d.cgroups(),
 		Disk:       images,
 		Budgets:    d.budgets,
 		Log:        d.log,
 		Observe:    d.observers.operation(),
-	})
-}
-
-// cgroups returns the cgroup hierarchy, nil if there is none.
-func (d *daemon) cgroups() usage.Cgroups {
-	tree, err := cgroups.Find()
-	if err != nil {
-		d.log.WithError(err).Error("failed to find the cgroup hierarchy: resource usage of containers is not measured")
-		return nil
 	}
-	return usage.CgroupTree(tree)
+	if tree, err := cgroups.Find(); err == nil {
+		deps.Cgroups, deps.Prime = usage.CgroupTree(tree), tree.Prime
+	} else {
+		d.log.WithError(err).Error("failed to find the cgroup hierarchy: resource usage of containers is not measured")
+	}
+	return sandbox.New(*cfg, deps)
 }
 
 // detect fills in the parts of the engine's configuration that depend on the machine.

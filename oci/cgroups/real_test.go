@@ -284,3 +284,24 @@ func BenchmarkRead(b *testing.B) {
 		measure(b, func() error { _, err := g.Details(); return err })
 	})
 }
+
+// BenchmarkEnterCgroup measures how long a process waits that enters a cgroup, 10 ms after Prime and without it.
+func BenchmarkEnterCgroup(b *testing.B) {
+	tree, err := Find()
+	must(b, err)
+	for name, before := range map[string]func(){"cold": func() {}, "primed": tree.Prime} {
+		b.Run(name, func(b *testing.B) {
+			if os.Geteuid() != 0 {
+				b.Skip("needs root: it enters cgroups")
+			}
+			for b.Loop() {
+				b.StopTimer()
+				time.Sleep(100 * time.Millisecond) // the kernel waits for a grace period again
+				before()
+				time.Sleep(10 * time.Millisecond)
+				b.StartTimer()
+				tree.Prime() // what a runtime does: a write to cgroup.procs
+			}
+		})
+	}
+}

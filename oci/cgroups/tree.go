@@ -29,6 +29,8 @@ type Tree struct {
 	devices sync.Map
 	// sizes caches the sizes of huge pages: nil or a []string.
 	sizes atomic.Value
+	// priming is true during Prime.
+	priming atomic.Bool
 	// buffers have bufferSize bytes or more.
 	buffers sync.Pool
 }

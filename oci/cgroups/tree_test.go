@@ -20,7 +20,7 @@ const (
 	group     = "/kubepods/pod7e9d/" + container
 )
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -211,5 +211,16 @@ func TestUnified(t *testing.T) {
 	g = open(t, g, err)
 	if got, err := g.Unified("memory.max"); err != nil || got != "" {
 		t.Errorf("Unified on v1 = %q, %v, want \"\"", got, err)
+	}
+}
+
+func TestPrime(t *testing.T) {
+	root := t.TempDir()
+	tree := withProc(t, treeV2(root), "0::"+group+"\n")
+	must(t, os.Symlink("4711", filepath.Join(tree.proc, "self")))
+	must(t, os.MkdirAll(root+group, 0o755))
+	tree.Prime()
+	if wrote, err := os.ReadFile(root + group + "/cgroup.procs"); string(wrote) != "0" {
+		t.Errorf("Prime wrote %q to the process's own cgroup: %v, want 0", wrote, err)
 	}
 }
