@@ -32,6 +32,9 @@ type Pod struct {
 	gate admission.Gate
 	// slot is held by stop and remove.
 	slot admission.Slot
+	// tornDown is true after a stop that has undone everything, so that another, such as that of RemovePod, writes and
+	// undoes nothing. It needs slot.
+	tornDown bool
 	// post sends an event of the pod to the subscribers and to the plugins.
 	post func(event.Type)
 	// creation is how callers wait for RunPod, and claim its result.

@@ -45,6 +45,9 @@ func (e *Engine) stopPod(ctx context.Context, p *Pod) error {
 	if err := p.gate.Close(ctx); err != nil {
 		return fmt.Errorf("wait for containers that are being created: %w", err)
 	}
+	if p.tornDown {
+		return nil // and nothing can have been added since
+	}
 	repeated := p.Status().State == record.PodNotReady
 	if err := p.observe(record.PodStopping, nil); err != nil {
 		p.log().WithError(err).Warn("failed to write pod status")
@@ -54,6 +57,7 @@ func (e *Engine) stopPod(ctx context.Context, p *Pod) error {
 	if err != nil {
 		reason = err.Error()
 	}
+	p.tornDown = err == nil
 	if werr := p.observe(record.PodNotReady, func(s *record.PodStatus) { s.Reason = reason }); werr != nil {
 		p.log().WithError(werr).Warn("failed to write pod status")
 	}

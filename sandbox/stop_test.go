@@ -230,3 +230,29 @@ func TestSecondStartIsRefused(t *testing.T) {
 		t.Fatalf("StartContainer = %v, want an error with the state, running", err)
 	}
 }
+
+// A pod that has been stopped is removed without being stopped again, and one whose stop failed is stopped again.
+func TestRemovePodAfterStop(t *testing.T) {
+	m := newMachine(t)
+	for _, stopFails := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			e, h := newEngine(t, m)
+			id := mustRunPod(t, e, "web")
+			want := 1 // by the removal itself
+			if stopFails {
+				h.fail("teardown")
+				want = 2
+			}
+			if err := e.StopPod(t.Context(), id); (err != nil) != stopFails {
+				t.Fatalf("StopPod = %v, want an error: %v", err, stopFails)
+			}
+			h.heal("teardown")
+			h.arm(0, false, false)
+			must(t, e.RemovePod(t.Context(), id))
+			if n := h.count("teardown"); n != want {
+				t.Errorf("RemovePod after a stop that failed (%v) tore the network down %d times, want %d; calls: %v",
+					stopFails, n, want, h.callNames())
+			}
+		})
+	}
+}
