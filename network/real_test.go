@@ -2,6 +2,7 @@ package network_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -198,6 +199,35 @@ func TestPodAnswersOnItsAddressesPortsAndLocalhost(t *testing.T) {
 	if conn, err := net.Dial("tcp", "127.0.0.1:18080"); err == nil {
 		conn.Close()
 		t.Error("the host port still answers")
+	}
+}
+
+// TestRecordWrites: a plugin that passes on the result of the one before it costs no write to disk.
+func TestRecordWrites(t *testing.T) {
+	cfg := networktest.NewBridge(t, "1.0.0", portmap, firewall).Config()
+	c := start(t, cfg)
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	// Each write renames a temporary file of another name.
+	if _, err := unix.InotifyAddWatch(fd, cfg.StateDir, unix.IN_MOVED_FROM); err != nil {
+		t.Fatal(err)
+	}
+	setup(t, c, request(t, "pod1"))
+	defer teardown(t, c, "pod1")
+	buf := make([]byte, 4096)
+	n, err := unix.Read(fd, buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writes := 0
+	for buf = buf[:n]; len(buf) > 0; writes++ {
+		buf = buf[unix.SizeofInotifyEvent+binary.NativeEndian.Uint32(buf[12:]):]
+	}
+	if writes != 2 { // before the first plugin, and with the result of bridge
+		t.Errorf("Setup wrote the record %d times, want 2", writes)
 	}
 }
 

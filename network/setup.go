@@ -1,6 +1,7 @@
 package network
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -94,15 +95,15 @@ func (r *record) warnUnsupported(log logrus.FieldLogger) {
 	}
 }
 
-// add runs the plugins. The record is written after each of them: if a later one fails or the daemon crashes, DEL still
-// has the prevResult for the plugins.
+// add runs the plugins. The record is written after each that changes the result: if a later one fails or the daemon
+// crashes, DEL still has the prevResult for the plugins.
 func (c *CNI) add(ctx context.Context, r *record) (Result, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg().AddTimeout,
 		fmt.Errorf("no answer within %v: %w", c.cfg().AddTimeout, context.DeadlineExceeded))
 	defer cancel()
 	driver := c.libcni(execOptions{onAdd: func(_, stdout []byte) error {
 		result, err := normalize(stdout, r.list.CNIVersion)
-		if err != nil {
+		if err != nil || bytes.Equal(result, r.Result) { // as of portmap for a pod without ports
 			return err
 		}
 		r.Result = result
