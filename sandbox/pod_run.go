@@ -152,7 +152,7 @@ func (e *Engine) buildPod(ctx context.Context, p *Pod) error {
 		{"infra container", func() (err error) { infra, err = e.startInfra(ctx, p); return err }},
 		{"plugins", func() error {
 			seen := p.seen()
-			seen.Status.Infra, seen.Status.IPs = infra, texts(result.IPs)
+			seen.Status.Infra, seen.Status.IPs = infra, convert.Addresses(result.IPs)
 			return e.deps.Plugins.RunPod(ctx, seen)
 		}},
 	}
@@ -160,15 +160,8 @@ func (e *Engine) buildPod(ctx context.Context, p *Pod) error {
 		return err
 	}
 	return p.advance(record.PodReady, func(s *record.PodStatus) {
-		s.Infra, s.LogDir, s.IPs = infra, logs, texts(result.IPs)
+		s.Infra, s.LogDir, s.IPs = infra, logs, convert.Addresses(result.IPs)
 	})
-}
-
-func texts(ips []netip.Addr) (list []string) {
-	for _, ip := range ips {
-		list = append(list, ip.String())
-	}
-	return list
 }
 
 // filesRequest is what the files of p are made from.
