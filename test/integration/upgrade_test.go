@@ -34,6 +34,9 @@ func TestUpgrade(t *testing.T) {
 			before := daemonCommand{old, nil}
 			t.Run("up", func(t *testing.T) { takeOver(k.sub(t), before, now) })
 			t.Run("down", func(t *testing.T) { takeOver(k.sub(t), now, before) })
+			if handler == "runc" {
+				t.Run("20 pods", func(t *testing.T) { keepCounting(k.sub(t), before, now) })
+			}
 		})
 	}
 }
