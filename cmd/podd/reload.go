@@ -61,6 +61,12 @@ func (d *daemon) reload(ctx context.Context, n *node) (admin.Reload, error) {
 	return admin.Reload{Generation: next.number, Changed: append([]string{}, changed...)}, nil
 }
 
+// awaitReload returns when no reload is in progress. None starts any more if the context of reloads has ended.
+func (d *daemon) awaitReload() {
+	d.reloading.Lock()
+	defer d.reloading.Unlock()
+}
+
 // nextGeneration reads and checks the configuration and makes its handlers. Those that did not change are kept, with
 // what they know of their containers.
 func (d *daemon) nextGeneration(ctx context.Context, old *generation) (*generation, []string, error) {

@@ -66,8 +66,8 @@ type daemon struct {
 	cfg    Config
 	values map[string]any
 
-	// load reads the configuration again. current is the one in force; reloading is held while it is replaced, and
-	// when there must be no more reloads. reloads holds a value while a signal asks for one.
+	// load reads the configuration again. current is the one in force; reloading is held while it is replaced. reloads
+	// holds a value while a signal asks for one.
 	load      func() (*loaded, error)
 	current   atomic.Pointer[generation]
 	reloading sync.Mutex
@@ -126,8 +126,8 @@ func (d *daemon) run(ctx context.Context) error {
 	err := d.startAndServe(ctx)
 	asked := errors.Is(context.Cause(ctx), errStopped)
 	cancel(errStopped)
+	d.awaitReload() // it adds to what is waited for and closed
 	d.background.Wait()
-	d.reloading.Lock() // for good: what a reload adds would not be closed
 	closeErr := d.close()
 	if !asked {
 		return errors.Join(err, closeErr)
