@@ -20,6 +20,9 @@ import (
 // have 107 bytes: a short name leaves more of them to the directories.
 const Events = "ev"
 
+// socketPathLimit is how many bytes the path of a Unix socket can have (unix(7)).
+const socketPathLimit = 107
+
 // OOMMark is the file that is created in the bundle of a container when the kernel has killed a process of it for lack
 // of memory.
 const OOMMark = "podd-oom"
@@ -33,6 +36,10 @@ type eventServer struct {
 
 func openEvents(bundle string) (*eventServer, error) {
 	path := filepath.Join(bundle, Events)
+	if len(path) > socketPathLimit {
+		return nil, fmt.Errorf("stdio: the shim reaches the socket %s by its path, which has %d bytes and must have at most "+
+			"%d: configure a shorter run directory", path, len(path), socketPathLimit)
+	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("stdio: %w", err)
 	}

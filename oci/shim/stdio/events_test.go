@@ -200,3 +200,15 @@ func TestServerWithEvents(t *testing.T) {
 		<-done
 	}
 }
+
+// TestLongRunDirectory: shims dial the events' socket by its path, so that a path that no socket can have is an error
+// that says what to do.
+func TestLongRunDirectory(t *testing.T) {
+	bundle := filepath.Join(t.TempDir(), strings.Repeat("d", socketPathLimit))
+	if err := os.Mkdir(bundle, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openEvents(bundle); err == nil || !strings.Contains(err.Error(), "shorter run directory") {
+		t.Errorf("openEvents = %v, want that the run directory is too long", err)
+	}
+}
