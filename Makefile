@@ -41,7 +41,8 @@ SOAKED   := Crash|Killed|DaemonAway|Behind|StuckDependencies|AfterReboot|ReadOnl
             Restart|VMMany
 
 # Packages of "make unit". Those that need a built daemon have a target of their own.
-PKG      ?= $$($(GO) list -tags "$(TAGS)" ./... | grep -v -e /test/integration -e /test/release -e /test/vm)
+PKG      ?= $$($(GO) list -tags "$(TAGS)" ./... | grep -v -e /test/integration -e /test/release -e /test/vm \
+            -e /test/containerd)
 # The Go vulnerability database for "make vulncheck": a URL (https://vuln.go.dev), also file:// of a directory with its
 # records. Empty: the records in the repository.
 VULNDB   ?=
@@ -91,6 +92,12 @@ vm: deps ## build the shim of virtual machines, and a guest image for User-Mode 
 .PHONY: test-qemu
 test-qemu: tools vm-qemu images embedded ## the tests of virtual machines with QEMU, emulated (root)
 	SOAK=1 VM_HANDLER=vm-qemu $(GO) test $(RACE) -count=1 -timeout 60m -run '^TestVM' ./test/integration/
+
+.PHONY: test-containerd
+test-containerd: tools vm images ## a real containerd, which it builds, runs pods with the shim of virtual machines (root)
+	@test/host/setup.sh
+	CONTAINERD=$$(test/bench/peers/build.sh containerd) CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" -count=1 -timeout 5m \
+		-v ./test/containerd
 
 .PHONY: vm-qemu
 vm-qemu: deps ## the same, and an image for QEMU; installs QEMU if it is missing (root)

@@ -52,6 +52,13 @@ type Checkpointer interface {
 	Checkpoint(ctx context.Context, id, dir string) error
 }
 
+// Resizer is a Runtime whose pods have machines, which have to be as large as their pods' limits.
+type Resizer interface {
+	// Resize lets the machine of the pod whose infra container is id hold a pod with these limits, those of all its
+	// containers together. A machine that cannot is errdefs.ErrFailedPrecondition.
+	Resize(ctx context.Context, id string, limits *specs.LinuxResources) error
+}
+
 // CreateRequest describes a container to create.
 type CreateRequest struct {
 	ID string

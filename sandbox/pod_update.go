@@ -15,9 +15,10 @@ import (
 )
 
 // UpdatePod sets the limits of the pod's cgroup to the sum of its containers' limits (resources) and the cost of
-// running them (overhead); either may be nil, and a limit that is 0 in resources stays unchanged.
+// running them (overhead); either may be nil, and a limit that is 0 in resources stays unchanged. A pod in a virtual
+// machine gets the memory and processors that these limits need; it keeps them when the limits shrink.
 //
-// Errors: errdefs.ErrFailedPrecondition when the pod is not ready, or has no cgroup of its own.
+// Errors: errdefs.ErrFailedPrecondition when the pod is not ready, has no cgroup of its own or too small a machine.
 func (e *Engine) UpdatePod(ctx context.Context, id string, overhead, resources *cri.LinuxContainerResources) error {
 	p, err := e.Pod(id)
 	if err != nil {
@@ -40,6 +41,9 @@ func (e *Engine) UpdatePod(ctx context.Context, id string, overhead, resources *
 	}
 	defer group.Close()
 	if err := e.deps.Plugins.UpdatePod(ctx, p.seen(), overhead, resources); err != nil {
+		return err
+	}
+	if err := p.handler.Resize(ctx, resources, e.deps.Facts); err != nil {
 		return err
 	}
 	if err := group.Update(limits); err != nil {

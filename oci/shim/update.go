@@ -19,17 +19,28 @@ func (r *Runtime) Update(ctx context.Context, id string, res *specs.LinuxResourc
 	if err != nil {
 		return err
 	}
-	resources, err := anyResources(res)
-	if err != nil {
-		return err
-	}
-	if err := conn.call(ctx, "Update", &task.UpdateTaskRequest{ID: id, Resources: resources}, empty()); err != nil {
+	if err := conn.update(ctx, id, res); err != nil {
 		return fmt.Errorf("update container: %w", err)
 	}
 	if name, _ := shimName(r.cfg.Path); name == "runsc" && rec.Owner != id {
 		return fmt.Errorf("container %s: %w", id, oci.ErrNoEffect)
 	}
 	return nil
+}
+
+var _ oci.Resizer = (*Runtime)(nil)
+
+// Resize implements oci.Resizer, with podd's shim of virtual machines. The machines of other shims have the limits of
+// the pod's cgroup (gVisor), or grow with the limits of each container (Kata).
+func (r *Runtime) Resize(ctx context.Context, id string, limits *specs.LinuxResources) error {
+	if name, _ := shimName(r.cfg.Path); name != "podvm" {
+		return nil
+	}
+	_, conn, err := r.reachContainer(ctx, id)
+	if err != nil {
+		return err
+	}
+	return conn.update(ctx, id, limits)
 }
 
 // Pause freezes all processes of the container. Pausing a paused container is not an error.
@@ -54,4 +65,13 @@ func (r *Runtime) setPaused(ctx context.Context, id, method string, request prot
 		return fmt.Errorf("%s container: %w", method, err)
 	}
 	return nil
+}
+
+// update sets limits of a container.
+func (c *conn) update(ctx context.Context, id string, limits *specs.LinuxResources) error {
+	resources, err := anyResources(limits)
+	if err != nil {
+		return err
+	}
+	return c.call(ctx, "Update", &task.UpdateTaskRequest{ID: id, Resources: resources}, empty())
 }

@@ -6,8 +6,9 @@
 #
 # The kernel is the package user-mode-linux of the Debian release UML_SUITE (default sid), with that release's libc:
 # kernels before 6.13 do not start on processors with AMX, whose registers are larger than they expect. Nothing is
-# installed. The packages are kept in $PODD_CACHE (default ${XDG_CACHE_HOME:-~/.cache}/podd); remove its directory
-# vm-kernel to get a newer kernel.
+# installed. The packages are kept in $PODD_CACHE (default ${XDG_CACHE_HOME:-~/.cache}/podd)/vm-kernel: a kernel that works
+# stays, whatever the release moves to. UML_REFRESH=1 takes the release's present one, and keeps the old one if that cannot
+# be fetched.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 bin=$(cd "$here/../.." && pwd)/bin
@@ -47,12 +48,22 @@ fetch() {
 mkdir -p "$bin" "$cache"
 cd "$here"
 CGO_ENABLED=0 go build -mod=readonly -trimpath -ldflags '-s -w' -o "$bin/" ./cmd/...
-[ -d "$cache/uml-$suite" ] || {
+uml=$cache/uml-$suite
+[ -d "$uml" ] && [ -z "${UML_REFRESH:-}" ] || {
 	echo "fetching the package user-mode-linux of Debian $suite (once; kept in $cache)"
-	fetch "$suite" "$cache/uml-$suite" user-mode-linux libc6
+	if fetch "$suite" "$uml.$$" user-mode-linux libc6; then
+		rm -rf "$uml"
+		mv -T "$uml.$$" "$uml" 2>/dev/null || rm -rf "$uml.$$" # as above
+	elif [ -d "$uml" ]; then
+		echo "vm: using the kernel that was fetched before" >&2
+	else
+		echo "vm: without a mirror, extract both packages of another machine: dpkg-deb -x user-mode-linux_*.deb $uml;" \
+			"dpkg-deb -x libc6_*.deb $uml" >&2
+		exit 1
+	fi
 }
-"$bin/podd-vm-image" -driver uml -o "$bin/vm" -root "$cache/uml-$suite" -kernel "$cache/uml-$suite/usr/bin/linux.uml" \
-	-modules "$(echo "$cache/uml-$suite"/usr/lib/uml/modules/*)"
+"$bin/podd-vm-image" -driver uml -o "$bin/vm" -root "$uml" -kernel "$uml/usr/bin/linux.uml" \
+	-modules "$(echo "$uml"/usr/lib/uml/modules/*)"
 [ "${1:-}" = qemu ] || exit 0
 command -v qemu-system-x86_64 >/dev/null || {
 	[ "$(id -u)" = 0 ] || { echo "vm: no QEMU; run: sudo apt-get install --no-install-recommends qemu-system-x86" >&2; exit 1; }

@@ -2,10 +2,15 @@ package handler
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"maps"
 	"sync/atomic"
 
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
@@ -49,6 +54,27 @@ func (h *Held) Runtime() (oci.Runtime, error) {
 		return rt, nil
 	}
 	return nil, err
+}
+
+// Resize lets the machine of the pod, if it has one, hold these limits, those of all its containers together. They are
+// without the pod's overhead: a machine has what it needs itself in addition.
+func (h *Held) Resize(ctx context.Context, r *cri.LinuxContainerResources, facts spec.Facts) error {
+	rt, err := h.Runtime()
+	if err != nil {
+		return err
+	}
+	machines, ok := rt.(oci.Resizer)
+	if !ok || !h.pod.OwnKernel || !h.pod.HasInfra() {
+		return nil
+	}
+	limits, _, err := spec.Resources(r, facts)
+	if err != nil {
+		return err
+	}
+	if err := machines.Resize(ctx, h.pod.ID, limits); err != nil {
+		return fmt.Errorf("resize the virtual machine: %w", err)
+	}
+	return nil
 }
 
 // Config returns the configuration of the pod's handler.

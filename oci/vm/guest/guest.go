@@ -112,6 +112,8 @@ func (a *agent) serveStream(c net.Conn) {
 		copyInput(c, h.Path)
 	case wire.Release:
 		answer(c, releasePipe(h.Path))
+	case wire.Online:
+		answer(c, useProcessors(sysProcessors, h.CPUs))
 	case wire.Halt:
 		powerOff()
 	default:

@@ -36,13 +36,14 @@ type bootRequest struct {
 
 // boot starts the machine of a pod and sets it up. After an error nothing of it is left.
 func (s *Service) boot(ctx context.Context, r bootRequest) (_ *pod, err error) {
-	p := newPod(r.id)
+	p := newPod(r.id, r.options)
+	began := time.Now()
 	defer func() {
 		if err != nil {
 			p.end(0)
 		}
 	}()
-	if err := joinCgroup(r.spec.Linux.CgroupsPath); err != nil {
+	if p.leaveCgroup, err = joinCgroup(r.spec.Linux.CgroupsPath); err != nil {
 		return nil, err
 	}
 	netns, err := networkNamespace(r.spec)
@@ -53,7 +54,8 @@ func (s *Service) boot(ctx context.Context, r bootRequest) (_ *pod, err error) {
 	if err != nil {
 		return nil, err
 	}
-	memory := r.options.size(sandboxMemory(r.spec))
+	wanted := annotatedSize(r.spec)
+	memory := r.options.size(wanted.memory)
 	config := jail.Config{Netns: netns, Bundle: r.bundle, Files: files, Memory: memory}
 	kvm := r.options.useKVM()
 	if r.options.Driver == vmm.QEMU {
@@ -72,12 +74,13 @@ func (s *Service) boot(ctx context.Context, r bootRequest) (_ *pod, err error) {
 	}
 	p.machine, err = vmm.Start(p.jail, r.options.Driver, vmm.Config{
 		Kernel: "/" + image.KernelFile, Initrd: "/" + image.InitrdFile, Shared: jail.Shared, Temp: jail.Temp,
-		MemoryDir: jail.Memory, Memory: memory, CPUs: processors(r.spec, r.options.Driver, runtime.NumCPU()), KVM: kvm,
-		NICs: network.nics,
+		MemoryDir: jail.Memory, Memory: memory, CPUs: wanted.processors(r.options.Driver, runtime.NumCPU()), KVM: kvm,
+		NICs: network.nics, Limits: hostLimits(),
 	})
 	if err != nil {
 		return nil, err
 	}
+	started := time.Now()
 	setup := wire.Pod{
 		Hostname: r.spec.Hostname, Sysctls: r.spec.Linux.Sysctl, Interfaces: network.interfaces, Routes: network.routes,
 	}
@@ -86,6 +89,9 @@ func (s *Service) boot(ctx context.Context, r bootRequest) (_ *pod, err error) {
 	if err := p.connect(ctx, setup); err != nil {
 		return nil, fmt.Errorf("%w; the end of its console:\n%s", err, p.machine.Console.Lines(consoleLines))
 	}
+	log.G(ctx).WithFields(log.Fields{
+		"monitor": started.Sub(began), "kernel": p.greeted.Sub(started), "setup": time.Since(p.greeted),
+	}).Info("the virtual machine has booted")
 	go func() {
 		s.watchEvents(p)
 		p.loseLine()
@@ -149,6 +155,7 @@ func (p *pod) connect(ctx context.Context, setup wire.Pod) error {
 		}
 		return err
 	}
+	p.greeted = time.Now()
 	if err := line.SetReadDeadline(noDeadline); err != nil {
 		return err
 	}

@@ -79,8 +79,6 @@ func checkRequest(r *task.CreateTaskRequest) error {
 		return invalid("container id %q", r.GetID())
 	case r.GetCheckpoint() != "" || r.GetParentCheckpoint() != "":
 		return invalid("a virtual machine cannot be restored from a checkpoint")
-	case len(r.GetRootfs()) > 0:
-		return invalid("the root file system must be mounted by the caller: mounts in the request are not supported")
 	}
 	return nil
 }
@@ -110,7 +108,7 @@ func readSpec(bundle string) (*specs.Spec, error) {
 
 // createContainer has the guest create a container from its directory in the shared one.
 func (p *pod) createContainer(ctx context.Context, r *task.CreateTaskRequest, spec *specs.Spec) error {
-	t, err := translate(r.GetID(), spec, p.guestInfraPid())
+	t, err := translate(r.GetID(), spec, p.infra())
 	if err != nil {
 		return err
 	}
@@ -121,10 +119,8 @@ func (p *pod) createContainer(ctx context.Context, r *task.CreateTaskRequest, sp
 	if err := p.jail.AddContainer(r.GetID(), config); err != nil {
 		return err
 	}
-	for number, source := range t.sources {
-		if _, err := p.jail.Share(r.GetID(), number, source); err != nil {
-			return err
-		}
+	if err := p.shareFiles(r, spec.Root.Path, t.sources); err != nil {
+		return err
 	}
 	runtime, err := typeurl.MarshalAnyToProto(&options.Options{BinaryName: env.Runtime, Root: env.RuntimeRoot})
 	if err != nil {
@@ -145,6 +141,21 @@ func (p *pod) createContainer(ctx context.Context, r *task.CreateTaskRequest, sp
 	return err
 }
 
+// shareFiles gives the guest the files of a container; root is the path of its root file system on the host.
+func (p *pod) shareFiles(r *task.CreateTaskRequest, root string, sources []jail.Source) (err error) {
+	unmount, err := mountRoot(r.GetRootfs(), root)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unmount()) }()
+	for number, source := range sources {
+		if _, err := p.jail.Share(r.GetID(), number, source); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (p *pod) createTask(ctx context.Context, r *task.CreateTaskRequest) error {
 	response, err := p.tasks.Create(guestContext(ctx), r)
 	if err != nil {
@@ -163,8 +174,9 @@ func (p *pod) noteInfra(id string, pid uint32) {
 	}
 }
 
-func (p *pod) guestInfraPid() uint32 {
+// infra returns the pids of the infra container, 0 in the guest before it exists.
+func (p *pod) infra() infraPids {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.infraPid
+	return infraPids{guest: p.infraPid, host: p.pid()}
 }

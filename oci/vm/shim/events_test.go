@@ -29,7 +29,7 @@ func sessions(t *testing.T) (host, guest *yamux.Session) {
 	}
 	t.Cleanup(func() { _ = guest.Close() })
 	s := &Service{ctx: t.Context()}
-	p := newPod("p")
+	p := newPod("p", Options{})
 	p.session = host
 	go s.watchEvents(p)
 	return host, guest

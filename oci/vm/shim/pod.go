@@ -20,10 +20,15 @@ import (
 // pod is the virtual machine of a pod, with the containers in it.
 type pod struct {
 	id      string
+	options Options
 	machine *vmm.Machine
 	jail    *jail.Jail
 	session *yamux.Session
 	tasks   task.TTRPCTaskService
+	// greeted is when the agent had booted.
+	greeted time.Time
+	// leaveCgroup undoes joinCgroup. It is nil before.
+	leaveCgroup func() error
 
 	// opening has a place for the stream that is being opened.
 	opening chan struct{}
@@ -40,9 +45,9 @@ type pod struct {
 	pipeCount int
 }
 
-func newPod(id string) *pod {
+func newPod(id string, o Options) *pod {
 	return &pod{
-		id: id, opening: make(chan struct{}, 1), containers: map[string]time.Time{},
+		id: id, options: o, opening: make(chan struct{}, 1), containers: map[string]time.Time{},
 		pipes: map[processKey]map[string]net.Conn{},
 	}
 }

@@ -21,7 +21,7 @@ func TestOpenHasDeadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer session.Close()
-	p := newPod("p")
+	p := newPod("p", Options{})
 	p.session = session
 	for range 5 * heldStreams {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
@@ -37,7 +37,7 @@ func TestOpenHasDeadline(t *testing.T) {
 
 // TestKillsArePublishedInTurn: of the out-of-memory kills that a guest reports, one a second of each container counts.
 func TestKillsArePublishedInTurn(t *testing.T) {
-	p := newPod("p")
+	p := newPod("p", Options{})
 	for _, id := range []string{"a", "b"} {
 		if err := p.add(id); err != nil {
 			t.Fatal(err)
@@ -63,7 +63,7 @@ func TestKillsArePublishedInTurn(t *testing.T) {
 func TestPipesOfDeletedProcessesEnd(t *testing.T) {
 	t.Parallel()
 	host, guest := sessions(t)
-	p := newPod("p")
+	p := newPod("p", Options{})
 	p.session = host
 	k := processKey{"c", "e"}
 	for range heldStreams {

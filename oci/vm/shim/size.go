@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"math"
 	"strconv"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -16,18 +17,37 @@ const (
 	annotationPeriod = "io.kubernetes.cri.sandbox-cpu-period"
 )
 
-// sandboxMemory is the memory limit of the pod in bytes, 0 if it has none.
-func sandboxMemory(spec *specs.Spec) int64 { return annotatedNumber(spec, annotationMemory) }
+// size is what a pod needs of its machine: the limit of its memory in bytes, and of the time that its processes may use
+// in each period, both in microseconds. 0 is no limit.
+type size struct{ memory, quota, period int64 }
 
-// processors is the number of processors of the machine: as many as the pod's CPU limit needs, at most those of the
-// host, and one without a limit. User-Mode Linux has one.
-func processors(spec *specs.Spec, driver string, host int) int {
-	quota, period := annotatedNumber(spec, annotationQuota), annotatedNumber(spec, annotationPeriod)
-	if driver == vmm.UML || quota == 0 || period == 0 {
+// annotatedSize is that of the pod when it is started.
+func annotatedSize(spec *specs.Spec) size {
+	return size{
+		memory: annotatedNumber(spec, annotationMemory),
+		quota:  annotatedNumber(spec, annotationQuota), period: annotatedNumber(spec, annotationPeriod),
+	}
+}
+
+// sizeOf is that of limits that change: what they do not name is 0.
+func sizeOf(r *specs.LinuxResources) (s size) {
+	if r.Memory != nil && r.Memory.Limit != nil {
+		s.memory = max(*r.Memory.Limit, 0)
+	}
+	if r.CPU != nil && r.CPU.Quota != nil && r.CPU.Period != nil {
+		s.quota, s.period = max(*r.CPU.Quota, 0), int64(min(*r.CPU.Period, math.MaxInt64))
+	}
+	return s
+}
+
+// processors is the number of processors of the machine: as many as the CPU limit needs, at most those of the host, and
+// one without a limit. User-Mode Linux has one.
+func (s size) processors(driver string, host int) int {
+	if driver == vmm.UML || s.quota == 0 || s.period == 0 {
 		return 1
 	}
-	whole := quota / period
-	if quota%period > 0 {
+	whole := s.quota / s.period
+	if s.quota%s.period > 0 {
 		whole++
 	}
 	return int(min(whole, int64(host)))

@@ -44,6 +44,12 @@ func (p *pod) end(grace time.Duration) {
 	if p.jail != nil {
 		p.jail.Close()
 	}
+	if p.leaveCgroup == nil {
+		return
+	}
+	if err := p.leaveCgroup(); err != nil { // the caller may have removed it
+		log.L.WithError(err).Warn("failed to remove the cgroup of the virtual machine")
+	}
 }
 
 // loseLine ends a machine whose line has ended: nothing can be done with it any more.

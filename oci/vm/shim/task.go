@@ -176,20 +176,6 @@ func (s *Service) CloseIO(ctx context.Context, r *task.CloseIORequest) (*emptypb
 	return s.call(ctx, func(ctx context.Context, p *pod) error { _, err := p.tasks.CloseIO(ctx, r); return err })
 }
 
-// Update changes the limits of a container in the guest.
-func (s *Service) Update(ctx context.Context, r *task.UpdateTaskRequest) (*emptypb.Empty, error) {
-	var resources specs.LinuxResources
-	if err := json.Unmarshal(r.GetResources().GetValue(), &resources); err != nil {
-		return nil, errgrpc.ToGRPC(invalid("resources: %v", err))
-	}
-	data, err := json.Marshal(guestResources(&resources))
-	if err != nil {
-		return nil, errgrpc.ToGRPC(err)
-	}
-	q := &task.UpdateTaskRequest{ID: r.GetID(), Resources: &anypb.Any{TypeUrl: r.GetResources().GetTypeUrl(), Value: data}}
-	return s.call(ctx, func(ctx context.Context, p *pod) error { _, err := p.tasks.Update(ctx, q); return err })
-}
-
 // Stats returns the usage of a container, as the guest measures it.
 func (s *Service) Stats(ctx context.Context, r *task.StatsRequest) (*task.StatsResponse, error) {
 	var out *task.StatsResponse

@@ -18,11 +18,10 @@ type translated struct {
 
 // translate turns the specification of a container for the host into one for the guest: the machine is the pod, so its
 // namespaces but those of processes and mounts are the pod's. What a virtual machine cannot give is refused by name.
-// infraPid is that of the infra container in the guest, 0 for itself.
-func translate(id string, host *specs.Spec, infraPid uint32) (translated, error) {
+func translate(id string, host *specs.Spec, infra infraPids) (translated, error) {
 	t := translated{spec: clone(host)}
 	s := t.spec
-	if err := refuse(s); err != nil {
+	if err := refuse(s, infra); err != nil {
 		return t, err
 	}
 	s.Version = "1.0.2" // every runtime takes it
@@ -32,7 +31,7 @@ func translate(id string, host *specs.Spec, infraPid uint32) (translated, error)
 	l := s.Linux
 	l.MountLabel, l.Sysctl, l.IntelRdt = "", nil, nil
 	l.CgroupsPath = "/pod/" + id
-	l.Namespaces = guestNamespaces(l.Namespaces, infraPid)
+	l.Namespaces = guestNamespaces(l.Namespaces, infra)
 	t.translateResources()
 	s.Root.Path = t.share(id, jail.Source{Path: s.Root.Path})
 	for i := range s.Mounts {
@@ -51,8 +50,15 @@ func clone(s *specs.Spec) *specs.Spec {
 	return &c
 }
 
+// infraPids are the numbers of the infra container's first process: in the guest, 0 for that container itself, and the
+// one that stands for it on the host.
+type infraPids struct{ guest, host uint32 }
+
+// pidNamespace is the path by which a caller names the pod's PID namespace, from the pid that it was told.
+func (i infraPids) pidNamespace() string { return fmt.Sprintf("/proc/%d/ns/pid", i.host) }
+
 // refuse returns an error for what no virtual machine can give.
-func refuse(s *specs.Spec) error {
+func refuse(s *specs.Spec, infra infraPids) error {
 	l := s.Linux
 	if len(l.Devices) > 0 {
 		return invalid("device %s: a virtual machine does not have the devices of the host", l.Devices[0].Path)
@@ -64,7 +70,7 @@ func refuse(s *specs.Spec) error {
 		switch {
 		case n.Type == specs.UserNamespace:
 			return invalid("a user namespace: not supported in a virtual machine")
-		case n.Type == specs.PIDNamespace && n.Path != "":
+		case n.Type == specs.PIDNamespace && n.Path != "" && n.Path != infra.pidNamespace():
 			return invalid("PID namespace %s: a virtual machine does not share it with the host", n.Path)
 		}
 	}
@@ -73,11 +79,13 @@ func refuse(s *specs.Spec) error {
 
 // guestNamespaces are those of the container in the guest. Without a PID namespace of its own it is in that of the
 // infra container.
-func guestNamespaces(host []specs.LinuxNamespace, infraPid uint32) []specs.LinuxNamespace {
+func guestNamespaces(host []specs.LinuxNamespace, infra infraPids) []specs.LinuxNamespace {
 	pid := specs.LinuxNamespace{Type: specs.PIDNamespace}
-	own := slices.ContainsFunc(host, func(n specs.LinuxNamespace) bool { return n.Type == specs.PIDNamespace })
-	if !own && infraPid != 0 {
-		pid.Path = fmt.Sprintf("/proc/%d/ns/pid", infraPid)
+	own := slices.ContainsFunc(host, func(n specs.LinuxNamespace) bool {
+		return n.Type == specs.PIDNamespace && n.Path == ""
+	})
+	if !own && infra.guest != 0 {
+		pid.Path = fmt.Sprintf("/proc/%d/ns/pid", infra.guest)
 	}
 	guest := []specs.LinuxNamespace{pid, {Type: specs.MountNamespace}}
 	if slices.ContainsFunc(host, func(n specs.LinuxNamespace) bool { return n.Type == specs.CgroupNamespace }) {

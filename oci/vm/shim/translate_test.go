@@ -39,7 +39,7 @@ func hostSpec() *specs.Spec {
 
 func TestTranslate(t *testing.T) {
 	host := hostSpec()
-	got, err := translate("c", host, 7)
+	got, err := translate("c", host, infraPids{guest: 7, host: 70})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,19 +77,26 @@ func TestTranslate(t *testing.T) {
 	}
 }
 
-// TestTranslateJoinsTheInfraContainer: a container without a PID namespace is in that of the infra container.
+// TestTranslateJoinsTheInfraContainer: a container without a PID namespace, as podd asks, and one with the namespace of
+// the pid that the shim reports, as containerd asks, are in that of the infra container.
 func TestTranslateJoinsTheInfraContainer(t *testing.T) {
-	host := hostSpec()
-	host.Linux.Namespaces = slices.DeleteFunc(host.Linux.Namespaces, func(n specs.LinuxNamespace) bool {
-		return n.Type == specs.PIDNamespace
-	})
-	got, err := translate("c", host, 7)
-	if err != nil {
-		t.Fatal(err)
-	}
 	want := specs.LinuxNamespace{Type: specs.PIDNamespace, Path: "/proc/7/ns/pid"}
-	if first := got.spec.Linux.Namespaces[0]; first != want {
-		t.Errorf("PID namespace = %+v, want %+v", first, want)
+	for name, change := range map[string]func(*specs.Linux){
+		"none": func(l *specs.Linux) {
+			l.Namespaces = slices.DeleteFunc(l.Namespaces,
+				func(n specs.LinuxNamespace) bool { return n.Type == specs.PIDNamespace })
+		},
+		"by pid": func(l *specs.Linux) { l.Namespaces[0].Path = "/proc/70/ns/pid" },
+	} {
+		host := hostSpec()
+		change(host.Linux)
+		got, err := translate("c", host, infraPids{guest: 7, host: 70})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first := got.spec.Linux.Namespaces[0]; first != want {
+			t.Errorf("%s: PID namespace = %+v, want %+v", name, first, want)
+		}
 	}
 }
 
@@ -106,7 +113,7 @@ func TestTranslateRefuses(t *testing.T) {
 	} {
 		s := hostSpec()
 		change(s)
-		_, err := translate("c", s, 0)
+		_, err := translate("c", s, infraPids{host: 70})
 		if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("translate = %v, want an invalid argument with %q", err, want)
 		}

@@ -9,7 +9,8 @@ import (
 func testConfig() Config {
 	return Config{
 		Kernel: "/kernel", Initrd: "/initrd", Shared: "/shared", Temp: "/tmp", MemoryDir: "/dev/shm", Memory: 300, CPUs: 1,
-		NICs: []NIC{{Tap: "tap0", MAC: "02:00:00:00:00:01"}, {Tap: "tap1", MAC: "02:00:00:00:00:02"}},
+		Limits: Limits{Memory: 300 + 3*memoryBlock - 1, CPUs: 2},
+		NICs:   []NIC{{Tap: "tap0", MAC: "02:00:00:00:00:01"}, {Tap: "tap1", MAC: "02:00:00:00:00:02"}},
 	}
 }
 
@@ -30,9 +31,10 @@ func TestQEMUArguments(t *testing.T) {
 	c := testConfig()
 	for _, kvm := range []bool{true, false} {
 		c.KVM = kvm
-		got := strings.Join(qemuArguments(c, qemuFiles{share: 3, line: 4, taps: []int{5, 6}}), " ")
+		got := strings.Join(qemuArguments(c, qemuFiles{share: 3, line: 4, taps: []int{5, 6}, control: 7}), " ")
 		for _, want := range []string{
-			"-sandbox on,", "-nodefaults", "-m 300M", "socket,id=fs0,fd=3", "socket,id=agent,fd=4", "tap,id=n0,fd=5",
+			"-sandbox on,", "-nodefaults", "-m 300M,maxmem=556M", "-smp 1,maxcpus=2", "socket,id=control,fd=7",
+			"id=reserve,size=256M", "socket,id=fs0,fd=3", "socket,id=agent,fd=4", "tap,id=n0,fd=5",
 			"tap,id=n1,fd=6", "mac=02:00:00:00:00:02", "-append console=ttyS0",
 		} {
 			if !strings.Contains(got, want) {

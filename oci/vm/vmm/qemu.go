@@ -106,7 +106,7 @@ func (p *passed) close() {
 
 // startQEMU starts virtiofsd for the shared directory, and QEMU, without privileges.
 func startQEMU(s Starter, c Config) (_ *Machine, err error) {
-	m := &Machine{Console: NewTail()}
+	m := &Machine{config: c, Console: NewTail()}
 	var files passed
 	defer files.close()
 	defer func() {
@@ -123,11 +123,9 @@ func startQEMU(s Starter, c Config) (_ *Machine, err error) {
 		return nil, fmt.Errorf("start virtiofsd: %w", err)
 	}
 	f := qemuFiles{share: files.add(share)}
-	line, theirs, err := socketPair()
-	if err != nil {
+	if err := m.connectQEMU(&f, &files); err != nil {
 		return nil, err
 	}
-	m.Line, f.line = line, files.add(theirs)
 	for _, n := range c.NICs {
 		f.taps = append(f.taps, files.add(n.File))
 	}
@@ -140,15 +138,31 @@ func startQEMU(s Starter, c Config) (_ *Machine, err error) {
 		Credential: user,
 	}
 	if err := m.run(s); err != nil {
-		return nil, errors.Join(err, line.Close())
+		return nil, errors.Join(err, m.Line.Close(), m.control.conn.Close())
 	}
 	return m, nil
 }
 
-// qemuFiles are the descriptors of QEMU: the connection to virtiofsd, the line, and the taps in the order of the NICs.
+// connectQEMU makes the line to the agent and the connection to QEMU itself.
+func (m *Machine) connectQEMU(f *qemuFiles, files *passed) error {
+	line, theirs, err := socketPair()
+	if err != nil {
+		return err
+	}
+	m.Line, f.line = line, files.add(theirs)
+	conn, theirs, err := socketPair()
+	if err != nil {
+		return errors.Join(err, line.Close())
+	}
+	m.control, f.control = &control{conn: conn}, files.add(theirs)
+	return nil
+}
+
+// qemuFiles are the descriptors of QEMU: the connections to virtiofsd, the agent and the shim, and the taps in the
+// order of the NICs.
 type qemuFiles struct {
-	share, line int
-	taps        []int
+	share, line, control int
+	taps                 []int
 }
 
 // tcgCache is the size of the buffer for translated code, in MiB. QEMU's default is a gigabyte.
@@ -163,13 +177,19 @@ func qemuArguments(c Config, f qemuFiles) []string {
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
 		"-M", "q35,usb=off,vmport=off,smbus=off,sata=off,graphics=off,i8042=off,memory-backend=mem",
-		"-accel", accelerator, "-cpu", cpu, "-smp", fmt.Sprint(c.CPUs), "-m", fmt.Sprintf("%dM", c.Memory),
+		"-accel", accelerator, "-cpu", cpu, "-smp", fmt.Sprintf("%d,maxcpus=%d", c.CPUs, max(c.CPUs, c.Limits.CPUs)),
+		"-m", fmt.Sprintf("%dM,maxmem=%dM", c.Memory, c.Memory+c.memoryReserve()),
 		"-object", fmt.Sprintf("memory-backend-memfd,id=mem,size=%dM,share=on", c.Memory),
 		"-chardev", fmt.Sprintf("socket,id=fs0,fd=%d", f.share), "-device", "vhost-user-fs-pci,chardev=fs0,tag=podd",
 		"-device", "virtio-serial-pci", "-chardev", fmt.Sprintf("socket,id=agent,fd=%d", f.line),
 		"-device", "virtserialport,chardev=agent,name=" + env.VirtioPort,
+		"-chardev", fmt.Sprintf("socket,id=control,fd=%d", f.control), "-mon", "chardev=control,mode=control",
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
 		"-kernel", c.Kernel, "-initrd", c.Initrd, "-append", qemuParameters(c),
+	}
+	if more := c.memoryReserve(); more > 0 {
+		args = append(args, "-object", fmt.Sprintf("memory-backend-memfd,id=reserve,size=%dM,share=on", more),
+			"-device", "virtio-mem-pci,memdev=reserve,requested-size=0,id="+memoryDevice)
 	}
 	for i, n := range c.NICs {
 		args = append(args, "-netdev", fmt.Sprintf("tap,id=n%d,fd=%d", i, f.taps[i]),
@@ -182,6 +202,8 @@ func qemuArguments(c Config, f qemuFiles) []string {
 func qemuParameters(c Config) string {
 	p := []string{
 		"console=ttyS0", "reboot=t", "panic=-1", "quiet", "audit=0", "cgroup_no_v1=all", "rdinit=/init",
+		// Memory that is added is used at once, and does not hold more of the kernel's own than it can.
+		"memhp_default_state=online", "memory_hotplug.online_policy=auto-movable",
 		env.Share + "=virtiofs:podd",
 	}
 	if !c.KVM {

@@ -25,7 +25,7 @@ func startUML(s Starter, c Config) (*Machine, error) {
 	if err := syscall.SetNonblock(int(theirs.Fd()), false); err != nil {
 		return nil, err
 	}
-	m := &Machine{Line: line, Paced: true, Console: NewTail()}
+	m := &Machine{config: c, Line: line, Paced: true, Console: NewTail()}
 	m.monitor = exec.Command(c.Kernel, umlArguments(c)...)
 	m.monitor.Env = []string{"PATH=/usr/bin", "HOME=" + c.Temp, "TMPDIR=" + c.MemoryDir}
 	m.monitor.ExtraFiles = append(m.monitor.ExtraFiles, theirs)

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -36,6 +37,8 @@ type Config struct {
 	Temp, MemoryDir string
 	// Memory is the size of the guest's memory in MiB, CPUs the number of its processors.
 	Memory, CPUs int
+	// Limits are what it can grow to; only QEMU can.
+	Limits Limits
 	// KVM is true if the processor's virtualization is to be used; only QEMU can.
 	KVM bool
 	// NICs are its network interfaces.
@@ -62,9 +65,16 @@ type Machine struct {
 	// Console has the end of what the guest's kernel and agent print.
 	Console *Tail
 
+	config  Config
 	monitor *exec.Cmd
 	helpers []*helper
 	ended   chan struct{}
+
+	// growing serialises Grow. control is nil for a monitor that cannot change its machine; added is the memory that was
+	// added, in MiB.
+	growing sync.Mutex
+	control *control
+	added   int
 }
 
 // helper is a program beside the monitor, without which the guest cannot go on. ended is closed when it has ended.
@@ -130,6 +140,9 @@ func (m *Machine) run(s Starter) error {
 		_ = m.monitor.Wait()
 		m.killHelpers()
 		_ = m.Line.Close()
+		if m.control != nil {
+			_ = m.control.conn.Close()
+		}
 	}()
 	return nil
 }

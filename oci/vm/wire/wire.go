@@ -36,6 +36,9 @@ const (
 	// Release gives up the named pipe Path, which a process that could not be started has not opened. The guest answers
 	// with a Result.
 	Release Kind = "release"
+	// Online has the guest use the processors that it was given; the header's CPUs is how many it has then. It answers
+	// with a Result.
+	Online Kind = "online"
 	// Halt has the guest write its file systems and power off. It does not answer.
 	Halt Kind = "halt"
 	// Event is opened by the guest; the header's ID is a container of which a process was killed for lack of memory.
@@ -47,6 +50,7 @@ type Header struct {
 	Kind Kind   `json:"kind"`
 	Path string `json:"path,omitempty"`
 	ID   string `json:"id,omitempty"`
+	CPUs int    `json:"cpus,omitempty"`
 }
 
 // Result is the answer to a request, a line of JSON. Error is empty after success.

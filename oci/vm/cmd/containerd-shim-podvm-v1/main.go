@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/containerd/containerd/api/types"
@@ -13,6 +14,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/shim"
 	"github.com/containerd/containerd/v2/pkg/shutdown"
 	"github.com/containerd/containerd/v2/plugins"
+	"github.com/containerd/log"
 	"github.com/containerd/plugin"
 	"github.com/containerd/plugin/registry"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -74,8 +76,11 @@ func (podvm) Info(_ context.Context, r io.Reader) (*types.RuntimeInfo, error) {
 	}, nil
 }
 
-// Stop has nothing to remove of a shim that is gone: its machine and mounts ended with it. The exit status is that of a
-// killed container.
-func (podvm) Stop(context.Context, string) (shim.StopStatus, error) {
+// Stop removes what a shim that is gone has left behind of a container. The exit status is that of a killed container.
+func (podvm) Stop(ctx context.Context, id string) (shim.StopStatus, error) {
+	bundle := filepath.Join("..", id) // callers may run it in the bundle of another container
+	if err := service.Cleanup(bundle); err != nil {
+		log.G(ctx).WithError(err).Warn("failed to clean up after a shim that is gone")
+	}
 	return shim.StopStatus{Pid: os.Getpid(), ExitedAt: time.Now(), ExitStatus: 137}, nil
 }

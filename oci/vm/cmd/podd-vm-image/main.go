@@ -57,7 +57,9 @@ func run() error {
 		}
 	case vmm.QEMU:
 		c.Root = ""
-		c.Wanted = []string{"virtio_pci", "fuse", "virtiofs", "virtio_console", "virtio_net", "overlay", "bridge"}
+		c.Wanted = []string{
+			"virtio_pci", "fuse", "virtiofs", "virtio_console", "virtio_net", "virtio_mem", "overlay", "bridge",
+		}
 		if c.Kernel == "" || c.Modules == "" {
 			return errors.New("driver qemu needs -kernel and -modules, for example of package linux-image-cloud-amd64")
 		}
