@@ -99,6 +99,11 @@ test-containerd: tools vm images ## a real containerd, which it builds, runs pod
 	CONTAINERD=$$(test/bench/peers/build.sh containerd) CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" -count=1 -timeout 5m \
 		-v ./test/containerd
 
+.PHONY: test-kata
+test-kata: tools images embedded ## podd drives the real shim of Kata Containers, which it builds, without a machine (root)
+	@test/host/setup.sh
+	KATA=$$(test/kata/build.sh) $(GO) test $(RACE) -count=1 -timeout 5m -v -run '^TestKata$$' ./test/integration/
+
 .PHONY: vm-qemu
 vm-qemu: deps ## the same, and an image for QEMU; installs QEMU if it is missing (root)
 	@$(VM)/build.sh qemu
