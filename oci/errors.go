@@ -26,3 +26,8 @@ func (e *CommandError) Is(target error) bool { return target == ErrCommand }
 // ErrNoEffect is the kind of the error of an update of limits that do not hold for the container: it shares the sandbox
 // of its pod, which knows only limits of the pod.
 var ErrNoEffect = errors.New("the limits of this container have no effect, those of its pod have")
+
+// ErrNoMonitor is the kind of the error that the monitor of a container has died while the container runs. Its log has
+// ended, and its exit status will be unknown. Another monitor cannot take its place: the ends of the pipes from which
+// it read the output, and the right to wait for the container's process, are gone with it.
+var ErrNoMonitor = errors.New("the monitor has died: no log any more, and the exit status will be unknown")

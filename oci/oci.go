@@ -30,7 +30,8 @@ type Runtime interface {
 	Delete(ctx context.Context, id string) error
 	// State returns Absent for an unknown container.
 	State(ctx context.Context, id string) (State, error)
-	// Wait returns when the container has exited and its output is written.
+	// Wait returns when the container has exited and its output is written. It returns ErrNoMonitor once if the monitor
+	// dies before; the caller waits again.
 	Wait(ctx context.Context, id string) (Exit, error)
 	ExecSync(ctx context.Context, r ExecRequest) (ExecResult, error)
 	// Exec connects a client to a command in the container and returns the command's exit code.
@@ -98,6 +99,8 @@ const (
 type State struct {
 	Status  Status
 	Process Process
+	// NoMonitor is true if the monitor of a container that runs has died, see ErrNoMonitor.
+	NoMonitor bool
 }
 
 // Exit is how a container ended.

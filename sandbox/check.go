@@ -197,6 +197,8 @@ func (j *janitor) checkProcess(ctx context.Context, p *Pod, id string) []Finding
 	case state.Status == oci.Absent, state.Status == oci.Stopped:
 		detail := "the runtime says " + string(state.Status)
 		return []Finding{{Problem: FindingMissing, What: "process", ID: id, Detail: detail}}
+	case state.NoMonitor:
+		return []Finding{{Problem: FindingMissing, What: "monitor", ID: id, Detail: oci.ErrNoMonitor.Error()}}
 	}
 	return nil
 }

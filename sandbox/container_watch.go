@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -43,9 +44,7 @@ const (
 
 // waitExit returns the exit of a container, or false if ctx ended first. A wait that fails, for example for lack of
 // file descriptors, is repeated: the container may still run.
-func waitExit(
-	ctx context.Context, rt Runtime, id string, log logrus.FieldLogger,
-) (exit oci.Exit, exited bool) {
+func waitExit(ctx context.Context, rt Runtime, id string, log logrus.FieldLogger) (exit oci.Exit, exited bool) {
 	for delay := waitRetry; ; delay = min(2*delay, waitMaxRetry) {
 		exit, err := rt.Wait(ctx, id)
 		switch {
@@ -55,6 +54,9 @@ func waitExit(
 			return exit, true
 		case errdefs.IsNotFound(err):
 			return oci.Exit{Code: 255, At: time.Now()}, true
+		case errors.Is(err, oci.ErrNoMonitor):
+			log.WithError(err).Warn("container is not monitored, create it again")
+			continue
 		}
 		log.WithError(err).Error("failed to wait for container, trying again")
 		sleep(ctx, delay)

@@ -2,6 +2,7 @@ package runc
 
 import (
 	"path/filepath"
+	"sync"
 
 	"github.com/podd-project/podd/oci/driver"
 )
@@ -14,7 +15,9 @@ type Runtime struct {
 	probes *driver.ProbeCache[capabilities]
 
 	waiters driver.Waiters
-	scan    monitorScan
+	// unmonitored are the containers for which Wait has returned oci.ErrNoMonitor.
+	unmonitored sync.Map
+	scan        monitorScan
 	// logs are held while a container's log is reopened, and while its bundle is removed.
 	logs driver.KeyedLock
 }

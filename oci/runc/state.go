@@ -35,6 +35,7 @@ func (r *Runtime) State(ctx context.Context, id string) (oci.State, error) {
 	if s.Status, err = r.statusOf(ctx, b, rec); err != nil {
 		return oci.State{}, err
 	}
+	s.NoMonitor = !rec.Monitor.Alive()
 	return s, nil
 }
 

@@ -7,13 +7,13 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/driver"
-	"github.com/podd-project/podd/oci/process"
 	"github.com/podd-project/podd/oci/runc/conmon"
 )
 
 // Wait returns when the container has exited and its output is written, also for a container that an earlier daemon
 // started. It needs no thread: the goroutine is parked until the monitor exits. If the monitor was killed, it returns
-// when the container's first process exits, and the exit status is unknown.
+// oci.ErrNoMonitor once, and the next call returns when the container's first process exits. The exit status is then
+// unknown.
 //
 // Processes that the container leaves behind in a shared PID namespace are killed: they belong to it.
 // errdefs.ErrNotFound for a container that was never created completely.
@@ -28,10 +28,8 @@ func (r *Runtime) Wait(ctx context.Context, id string) (oci.Exit, error) {
 	if err != nil {
 		return oci.Exit{}, err
 	}
-	for _, p := range []process.Process{rec.Monitor, rec.Init} {
-		if err := p.Wait(ctx); err != nil {
-			return oci.Exit{}, fmt.Errorf("wait for container %s: %w", id, err)
-		}
+	if err := r.waitProcesses(ctx, id, rec); err != nil {
+		return oci.Exit{}, fmt.Errorf("wait for container %s: %w", id, err)
 	}
 	exit := readExit(b, rec)
 	if delivered, ok := w.Exit(); ok && !exit.Known {
@@ -43,6 +41,29 @@ func (r *Runtime) Wait(ctx context.Context, id string) (oci.Exit, error) {
 	_ = rec.Cgroups.Kill(ctx)
 	rec.Cgroups.DropQuota()
 	return exit, nil
+}
+
+// settleTime is how long the container's first process may be seen after its monitor has exited.
+const settleTime = time.Second
+
+// waitProcesses waits until the monitor and the container's first process have exited. oci.ErrNoMonitor, once, if the
+// monitor exits first.
+func (r *Runtime) waitProcesses(ctx context.Context, id string, rec record) error {
+	if err := rec.Monitor.Wait(ctx); err != nil {
+		return err
+	}
+	settled, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	if rec.Init.Wait(settled) != nil && ctx.Err() == nil {
+		if _, told := r.unmonitored.LoadOrStore(id, true); !told {
+			return oci.ErrNoMonitor
+		}
+	}
+	err := rec.Init.Wait(ctx)
+	if err == nil {
+		r.unmonitored.Delete(id)
+	}
+	return err
 }
 
 // readExitFile reads the monitor's exit file. Without one the status is unknown and the time is now.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -52,6 +54,36 @@ var damages = []struct {
 		unmountBelow(l.k, dir)
 		return removeExisting(dir)
 	}},
+}
+
+// TestMonitorDied kills conmon of a container that runs on: each podd says so once in its log, and podd check as long
+// as the container runs.
+func TestMonitorDied(t *testing.T) {
+	t.Parallel()
+	k := start(t)
+	pod, cfg := k.pod()
+	id, _ := k.runIn(pod, cfg, []string{"sleep", "1000"})
+	k.ok("kill conmon", syscall.Kill(stateOf(k, k, id).Monitor.Pid, syscall.SIGKILL))
+	warnings := func() int {
+		log, err := os.ReadFile(k.LogFile())
+		k.ok("read podd's log", err)
+		return strings.Count(string(log), "container is not monitored")
+	}
+	for podds := 1; podds <= 2; podds++ {
+		k.eventually("podd logs it", func() bool { return warnings() == podds })
+		var f findings
+		k.poddJSON(&f, 1, "check")
+		if got, want := f.kinds(), []string{"missing monitor"}; !slices.Equal(got, want) {
+			k.Errorf("check found %v, want %v", got, want)
+		}
+		k.ok("restart podd", k.Restart(k.ctx(), k.Kill9))
+	}
+	k.eventually("podd logs it", func() bool { return warnings() == 3 })
+	k.stopContainer(id, 0)
+	k.checkFindsNothing("after the stop")
+	if n := warnings(); n != 3 {
+		k.Errorf("%d podds have logged it %d times, want once each", 3, n)
+	}
 }
 
 // removeExisting removes the paths, at least one of which must exist.
