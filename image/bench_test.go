@@ -2,9 +2,12 @@ package image_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
+	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/image"
 )
@@ -67,4 +70,39 @@ func BenchmarkPull(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// BenchmarkPullLayers pulls and removes an image of 40 layers of 1 MiB, and reports the processor time of all of
+// it, the registry's too, which depends less than the duration on what else the machine does.
+func BenchmarkPullLayers(b *testing.B) {
+	const layers, size = 40, 1 << 20
+	reg := newRegistry(b)
+	var trees []tree
+	for i := range layers {
+		content := make([]byte, size)
+		_, _ = rand.NewChaCha8([32]byte{byte(i)}).Read(content) // never fails
+		trees = append(trees, tree{fmt.Sprintf("f%d", i): string(content)})
+	}
+	reg.push(b, "app:v1", craft(b, nil, trees...))
+	s := open(b, config(b, reg.host))
+	start := usedCPU(b)
+	for b.Loop() {
+		pull(b, s, reg.host+"/app:v1")
+		if err := s.Remove(b.Context(), reg.host+"/app:v1"); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(usedCPU(b)-start)/float64(b.N)/float64(time.Millisecond), "cpu-ms/op")
+}
+
+// usedCPU is the processor time of this process and of its children that have ended.
+func usedCPU(b *testing.B) (sum time.Duration) {
+	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
+		var used unix.Rusage
+		if err := unix.Getrusage(who, &used); err != nil {
+			b.Fatal(err)
+		}
+		sum += time.Duration(used.Utime.Nano() + used.Stime.Nano())
+	}
+	return sum
 }

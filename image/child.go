@@ -149,6 +149,9 @@ var keptEnv = []string{
 func childEnv(job pullJob) []string {
 	env := []string{
 		"TMPDIR=" + job.Dir, pullDirEnv + "=" + job.Dir,
+		// Each layer needs buffers of several MiB, which would be most of a small heap: collecting garbage as often as
+		// by default costs a fifth of a pull's processor time.
+		"GOGC=200",
 		// The garbage collector works harder above this; the hard limit is the process's.
 		"GOMEMLIMIT=" + strconv.FormatInt(job.Config.PullMemory/4*3, 10),
 		maxBytesEnv + "=" + strconv.FormatInt(job.Config.MaxImageBytes, 10),

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/containerd/errdefs"
@@ -188,25 +189,30 @@ func isNetwork(err error) bool {
 }
 
 // hidden are what no error may have, and what it has instead. A quoted text may contain escaped quotes.
-var hidden = []struct {
+// They are compiled when there is an error: the program starts itself for every layer of a pull.
+var hidden = sync.OnceValue(func() []hiding {
+	return []hiding{
+		// The user information of a URL, and its query: the signature of a pre-signed redirect is a credential.
+		{regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^\s"/?#@]*@`), "$1"},
+		{regexp.MustCompile(`"([A-Za-z][A-Za-z0-9+.-]*://[^\s"?#]*)\?(?:\\.|[^"\\])*`), `"$1?...`},
+		{regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^\s"?#]*)\?(?:\\.|[^\s"\\])*`), "$1?..."},
+		// What a server has answered that is no registry: a challenge can name any server that the node reaches.
+		{regexp.MustCompile(`(body start|StatusCode: \d+,) "(?:\\.|[^"\\])*"`), "$1 [hidden]"},
+		{regexp.MustCompile(`(error parsing HTTP \d+ response body: ).*`), "$1[hidden]"},
+		// The output of a credential helper.
+		{regexp.MustCompile(`(?i)("Secret")\s*:\s*"(?:\\.|[^"\\])*"?`), "$1:[hidden]"},
+	}
+})
+
+type hiding struct {
 	pattern     *regexp.Regexp
 	replacement string
-}{
-	// The user information of a URL, and its query: the signature of a pre-signed redirect is a credential.
-	{regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^\s"/?#@]*@`), "$1"},
-	{regexp.MustCompile(`"([A-Za-z][A-Za-z0-9+.-]*://[^\s"?#]*)\?(?:\\.|[^"\\])*`), `"$1?...`},
-	{regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^\s"?#]*)\?(?:\\.|[^\s"\\])*`), "$1?..."},
-	// What a server has answered that is no registry: a challenge can name any server that the node reaches.
-	{regexp.MustCompile(`(body start|StatusCode: \d+,) "(?:\\.|[^"\\])*"`), "$1 [hidden]"},
-	{regexp.MustCompile(`(error parsing HTTP \d+ response body: ).*`), "$1[hidden]"},
-	// The output of a credential helper.
-	{regexp.MustCompile(`(?i)("Secret")\s*:\s*"(?:\\.|[^"\\])*"?`), "$1:[hidden]"},
 }
 
 // HideSecrets returns a text for errors or logs without the secrets that can be recognized by their form: user
 // information and queries of URLs, what servers answer that are no registries, and secrets of credential helpers.
 func HideSecrets(text string) string {
-	for _, h := range hidden {
+	for _, h := range hidden() {
 		text = h.pattern.ReplaceAllString(text, h.replacement)
 	}
 	return text

@@ -11,7 +11,10 @@ import (
 )
 
 // idPattern is CNI's rule for container ids and network names. A match is also a plain file name.
-var idPattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,199}$`)
+var idPattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]*$`)
+
+// maxID bounds them, in bytes. It is not a part of the pattern, which every start of the program compiles.
+const maxID = 200
 
 // maxName bounds a pod's name, namespace and uid, in bytes: Kubernetes' limit for names.
 const maxName = 253
@@ -32,7 +35,7 @@ func invalid(format string, args ...any) error {
 }
 
 func checkPodID(id string) error {
-	if !idPattern.MatchString(id) {
+	if len(id) > maxID || !idPattern.MatchString(id) {
 		return invalid("pod id %.80q is not letters, digits, dots, dashes and underscores", id)
 	}
 	return nil
