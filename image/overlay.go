@@ -148,8 +148,12 @@ func (o *overlay) mountByParts(lowers []string) error {
 		return os.NewSyscallError("fsopen", err)
 	}
 	defer unix.Close(fsfd)
+	longest := maxString
+	if len(strings.Join(lowers, "")) > maxLowers {
+		longest = 0
+	}
 	for _, lower := range lowers {
-		if err := setPath(fsfd, "lowerdir+", lower); err != nil {
+		if err := setPath(fsfd, "lowerdir+", lower, longest); err != nil {
 			return withKernelLog(fsfd, "add layer "+lower, err)
 		}
 	}
@@ -179,7 +183,7 @@ func (o *overlay) configure(fsfd int) error {
 		if opt.value == "" {
 			err = unix.FsconfigSetFlag(fsfd, opt.key)
 		} else {
-			err = setPath(fsfd, opt.key, opt.value)
+			err = setPath(fsfd, opt.key, opt.value, maxString)
 		}
 		if err != nil {
 			return withKernelLog(fsfd, "set "+opt.key, err)
@@ -199,9 +203,14 @@ func (o *overlay) configure(fsfd int) error {
 // maxString is the longest value that fsconfig(2) takes, in bytes.
 const maxString = 255
 
-// setPath sets a parameter to a path, through a short name if the path is too long.
-func setPath(fsfd int, key, path string) error {
-	if len(path) <= maxString {
+// maxLowers is how many bytes of layers' paths a mount may have. The kernel prints them in one line of mountinfo, and
+// programs that read it line by line, runc among them, fail for the whole node at one of 64 KiB. Beyond it the layers
+// get short names.
+const maxLowers = 32 << 10
+
+// setPath sets a parameter to a path, through a short name if the path has more than longest bytes.
+func setPath(fsfd int, key, path string, longest int) error {
+	if len(path) <= longest {
 		return unix.FsconfigSetString(fsfd, key, path)
 	}
 	fd, short, err := shorten(path)

@@ -2,12 +2,15 @@ package image
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/moby/sys/mountinfo"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 )
@@ -68,6 +71,30 @@ func TestOverlayOfOldKernels(t *testing.T) {
 			t.Error("300 layers fit into a page")
 		}
 	})
+}
+
+// TestOverlayOfLongPaths: an image of many layers does not keep others from reading mountinfo.
+func TestOverlayOfLongPaths(t *testing.T) {
+	dir := t.TempDir()
+	home := filepath.Join(t.TempDir(), strings.Repeat("long", 20))
+	o := overlay{dir: dir, lowers: layersOnDisk(t, home, 400), writable: true}
+	if err := o.makeDirs(); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.mountByParts(o.lowers); errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) {
+		t.Skipf("this kernel has no lowerdir+: %v", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	merged := filepath.Join(dir, mergedName)
+	_, listErr := mountinfo.GetMounts(nil)
+	checkMerged(t, merged, 400, true)
+	if err := unmount(merged); err != nil {
+		t.Fatal(err)
+	}
+	if listErr != nil {
+		t.Errorf("error %v of a list of all mounts, want none", listErr)
+	}
 }
 
 func checkMerged(t *testing.T, merged string, layers int, writable bool) {
