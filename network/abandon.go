@@ -2,13 +2,17 @@ package network
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
+	"net/netip"
 	"path/filepath"
 
 	"github.com/containerd/errdefs"
 	"github.com/containernetworking/cni/libcni"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/podd-project/podd/checkpoint"
 )
@@ -21,8 +25,8 @@ const damagedDir = "damaged"
 
 // Abandon detaches a pod whose record is damaged, or that has no record but an address: it runs DEL with the values in
 // r and the current configuration, in that network and in those where the pod holds an address. This frees what plugins
-// find by the pod's id and namespace: addresses, interfaces, published ports. What they find only by the lost result
-// stays (the rules of the plugin firewall). The record is moved away.
+// find by the pod's id, namespace and addresses: interfaces, published ports, rules of the plugin firewall. What they
+// find only by other parts of the lost result stays. The record is moved away.
 func (c *CNI) Abandon(ctx context.Context, r Request) error {
 	if err := r.Validate(); err != nil {
 		return err
@@ -37,7 +41,11 @@ func (c *CNI) Abandon(ctx context.Context, r Request) error {
 		return err
 	}
 	for _, list := range lists {
-		if err := c.del(ctx, newRecord(r, list)); err != nil {
+		lost, err := rebuildRecord(r, list)
+		if err != nil {
+			return err
+		}
+		if err := c.del(ctx, lost); err != nil {
 			return err
 		}
 	}
@@ -49,6 +57,34 @@ func (c *CNI) Abandon(ctx context.Context, r Request) error {
 	c.log.WithField("pod", r.PodID).WithField("kept", kept).
 		Warn("failed to read the pod's network record, detached the pod by its id")
 	return c.removeRecord(r.PodID) // only the DEL lock is left
+}
+
+// rebuildRecord returns a record whose result has the pod's addresses, by which the plugin firewall finds its rules.
+func rebuildRecord(r Request, list *libcni.NetworkConfigList) (*record, error) {
+	rebuilt := newRecord(r, list)
+	leases, err := leasesOf(list)
+	if err != nil {
+		return nil, err
+	}
+	result := types100.Result{CNIVersion: types100.ImplementedSpecVersion}
+	for _, lease := range leases[r.PodID] {
+		addr, err := netip.ParseAddr(lease)
+		if err != nil {
+			return nil, fmt.Errorf("address of pod %s: %w", r.PodID, err)
+		}
+		bits := addr.BitLen()
+		address := net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(bits, bits)}
+		result.IPs = append(result.IPs, &types100.IPConfig{Address: address})
+	}
+	if len(result.IPs) == 0 {
+		return rebuilt, nil
+	}
+	converted, err := result.GetAsVersion(list.CNIVersion)
+	if err != nil {
+		return nil, fmt.Errorf("result of pod %s in CNI version %s: %w", r.PodID, list.CNIVersion, err)
+	}
+	rebuilt.Result, err = json.Marshal(converted)
+	return rebuilt, err
 }
 
 // candidateNetworks returns the networks that a pod without a record may be in: the one that it would be attached to

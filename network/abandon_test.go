@@ -18,7 +18,7 @@ func TestAbandon(t *testing.T) {
 		"gone":      os.Remove,
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := networktest.NewBridge(t, "1.0.0", portmap)
+			b := networktest.NewBridge(t, "1.0.0", portmap, firewall)
 			cfg := b.Config()
 			c := start(t, cfg)
 			r := request(t, "pod1")
