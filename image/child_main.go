@@ -108,6 +108,8 @@ func pullPolicy() (confine.Policy, error) {
 		OpenFiles: maxPullOpenFiles,
 		Read:      slices.Concat(systemPaths, strings.Split(os.Getenv(readableEnv), "\n")),
 		Write:     append(write, os.Getenv(runRootEnv), "/dev/null"),
+		Execute:   libraryPaths(),
+		Data:      []string{os.Getenv(rootEnv), os.Getenv(runRootEnv)},
 		Capabilities: []capability.Cap{
 			capability.CAP_CHOWN, capability.CAP_DAC_OVERRIDE, capability.CAP_FOWNER, capability.CAP_FSETID,
 			capability.CAP_MKNOD, capability.CAP_SETFCAP, capability.CAP_SYS_CHROOT,

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -22,6 +23,8 @@ import (
 const (
 	confineProbe = "podd-test-confine" // becomes openProbe, restricted as a pull's process is
 	openProbe    = "podd-test-open"    // opens the files of its arguments
+	runProbes    = "podd-test-run"     // runs the programs of its arguments
+	deviceProbe  = "podd-test-device"  // makes a device node and opens it
 	crashProbe   = "podd-test-crash"   // panics
 	memoryProbe  = "podd-test-memory"  // takes memory until it gets no more
 )
@@ -31,7 +34,7 @@ func init() {
 		policy, err := pullPolicy()
 		if err == nil {
 			parent, _ := strconv.Atoi(os.Args[1])
-			err = policy.Exec(parent, append([]string{openProbe}, os.Args[2:]...), os.Environ())
+			err = policy.Exec(parent, os.Args[2:], os.Environ())
 		}
 		fail(err)
 	})
@@ -41,6 +44,17 @@ func init() {
 			_, write := os.OpenFile(path, os.O_WRONLY, 0)
 			fmt.Println(allowed(read), allowed(write))
 		}
+	})
+	reexec.Register(runProbes, func() {
+		for _, path := range os.Args[1:] {
+			program := exec.Cmd{Path: path, Args: []string{openProbe}} // the test's own binary ends at once
+			fmt.Println(allowed(program.Run()))
+		}
+	})
+	reexec.Register(deviceProbe, func() {
+		fmt.Println(allowed(unix.Mknod(os.Args[1], unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))))) // as /dev/null
+		_, err := os.Open(os.Args[1])
+		fmt.Println(allowed(err))
 	})
 	reexec.Register(crashProbe, func() { panic("a cannot allocate memory of an image") })
 	reexec.Register(memoryProbe, func() {
@@ -62,15 +76,22 @@ func allowed(err error) string {
 		return "yes"
 	case errors.Is(err, os.ErrPermission):
 		return "no"
+	case errors.Is(err, os.ErrNotExist):
+		return "absent"
 	}
 	return err.Error()
 }
 
-// TestFilesOfPull opens files in a process with the restrictions of a pull's.
-func TestFilesOfPull(t *testing.T) {
+func needLandlock(t *testing.T) {
+	t.Helper()
 	if v, _, _ := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION); int(v) < 1 {
 		t.Skip("this kernel has no Landlock")
 	}
+}
+
+// TestFilesOfPull opens files in a process with the restrictions of a pull's.
+func TestFilesOfPull(t *testing.T) {
+	needLandlock(t)
 	dir := t.TempDir()
 	cfg := DefaultConfig()
 	cfg.Root, cfg.RunRoot = filepath.Join(dir, "s"), filepath.Join(dir, "run")
@@ -87,26 +108,79 @@ func TestFilesOfPull(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const none, read, both = "no no", "yes no", "yes yes"
+	const none, read, both, absent = "no no", "yes no", "yes yes", "absent absent"
 	cases := []struct{ path, want string }{
-		{"/etc/shadow", none}, {hidden, none}, {cfg.Root + "/rootfs/c/merged/file", none},
+		{"/etc/shadow", none}, {"/usr/bin/env", none}, {fmt.Sprintf("/proc/%d/environ", os.Getpid()), absent}, {hidden, none},
+		{"/proc/sys/kernel/core_pattern", absent}, {cfg.Root + "/rootfs/c/merged/file", none},
 		{cfg.Root + "/tmp/pull-2/file", none}, {cfg.Root + "/" + integrityFile, none},
 		{"/etc/hosts", read}, {cfg.Policy, read}, {cfg.AuthFile, none}, {key, read},
 		{cfg.Root + "/overlay/l/diff/file", both}, {cfg.Root + "/tmp/pull-1/file", both}, {cfg.RunRoot + "/lock", both},
 	}
-	args := []string{strconv.Itoa(os.Getpid())}
+	args := []string{openProbe}
 	for _, c := range cases {
 		args = append(args, c.path)
 	}
-	out := runProbe(t, childEnv(pullJob{Config: cfg, Dir: cfg.Root + "/tmp/pull-1"}), confineProbe, args...)
-	lines := strings.Split(out.stdout, "\n")
-	if out.err != nil || len(lines) != len(cases)+1 {
-		t.Fatalf("the process printed %q, %v: %s", out.stdout, out.err, out.stderr)
+	lines := confinedLines(t, cfg, cfg.Root+"/tmp/pull-1", args...)
+	if len(lines) != len(cases) {
+		t.Fatalf("the process printed %q, want %d lines", lines, len(cases))
 	}
 	for i, c := range cases {
 		if lines[i] != c.want {
 			t.Errorf("%s: may be read and written: %s, want %s", c.path, lines[i], c.want)
 		}
+	}
+}
+
+// confinedLines returns the lines that this test's binary prints in a role, restricted as a pull in dir.
+func confinedLines(t *testing.T, cfg Config, dir string, role ...string) []string {
+	t.Helper()
+	args := append([]string{strconv.Itoa(os.Getpid())}, role...)
+	out := runProbe(t, childEnv(pullJob{Config: cfg, Dir: dir}), confineProbe, args...)
+	if out.err != nil {
+		t.Fatalf("the process printed %q, %v: %s", out.stdout, out.err, out.stderr)
+	}
+	return strings.Split(strings.TrimSuffix(out.stdout, "\n"), "\n")
+}
+
+// confinedStore makes the directories of a pull and of a layer.
+func confinedStore(t *testing.T) (cfg Config, dir, layer string) {
+	t.Helper()
+	temp := t.TempDir()
+	cfg = DefaultConfig()
+	cfg.Root, cfg.RunRoot = filepath.Join(temp, "s"), filepath.Join(temp, "run")
+	dir, layer = cfg.Root+"/tmp/pull-1", cfg.Root+"/overlay/l/diff"
+	for _, made := range []string{dir, layer, cfg.RunRoot} {
+		if err := os.MkdirAll(made, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cfg, dir, layer
+}
+
+// TestProgramsOfPull: a pull's process runs itself, and neither programs of the node nor what it has written.
+func TestProgramsOfPull(t *testing.T) {
+	needLandlock(t)
+	cfg, dir, layer := confinedStore(t)
+	cfg.RegistriesConfDir = filepath.Join(filepath.Dir(cfg.Root), "readable")
+	readable, written := filepath.Join(cfg.RegistriesConfDir, "program"), filepath.Join(layer, "program")
+	program, err := os.ReadFile("/proc/self/exe")
+	err = errors.Join(err, os.Mkdir(cfg.RegistriesConfDir, 0o700), os.WriteFile(readable, program, 0o700),
+		os.Link(readable, written))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := confinedLines(t, cfg, dir, runProbes, "/bin/true", readable, written, "/proc/self/exe")
+	if !slices.Equal(got, []string{"no", "no", "no", "yes"}) {
+		t.Errorf("may run /bin/true, programs in /etc and in a layer, and itself: %q, want no, no, no, yes", got)
+	}
+}
+
+// TestDevicesOfPull: a pull's process makes the device nodes of images, and cannot open them.
+func TestDevicesOfPull(t *testing.T) {
+	cfg, dir, layer := confinedStore(t)
+	got := confinedLines(t, cfg, dir, deviceProbe, filepath.Join(layer, "device"))
+	if !slices.Equal(got, []string{"yes", "no"}) {
+		t.Errorf("may make and open a device: %q, want yes and no", got)
 	}
 }
 

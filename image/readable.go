@@ -1,6 +1,7 @@
 package image
 
 import (
+	"debug/elf"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -9,14 +10,15 @@ import (
 	"strings"
 )
 
-// systemPaths are what a pull's process may read on every node: programs and libraries, certificates, what the
-// resolver needs, and the directories where containers/image looks for its configuration. Not all of /etc: it holds
-// the node's keys and password hashes.
+// systemPaths are what a pull's process may read on every node: certificates, what the resolver needs, and the
+// directories where containers/image looks for its configuration and for signatures. Not all of /etc, which holds the
+// node's keys and password hashes, nor of /usr and /opt, where agents keep theirs.
 var systemPaths = []string{
-	"/usr", "/lib", "/lib64", "/opt", "/nix/store", "/gnu/store", "/etc/ld.so.cache",
-	"/etc/containers", "/etc/docker/certs.d", "/run/containers",
+	"/etc/containers", "/etc/docker/certs.d", "/run/containers", "/usr/share/containers", "/var/lib/containers/sigstore",
 	"/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem", "/etc/ca-certificates", "/etc/pki/ca-trust",
 	"/etc/pki/tls/certs", "/etc/pki/tls/cacert.pem", "/etc/pki/tls/cert.pem", "/var/lib/ca-certificates",
+	"/usr/share/ca-certificates", "/usr/local/share/ca-certificates", "/usr/share/pki", "/nix/store", "/gnu/store",
+	"/usr/share/zoneinfo",
 	"/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/nsswitch.conf", "/etc/gai.conf", "/etc/services",
 	"/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager",
 	"/etc/passwd", "/etc/group", "/etc/localtime", "/proc", "/sys/kernel/mm",
@@ -25,8 +27,25 @@ var systemPaths = []string{
 // signatureDirs have the drop-in files that name directories of signatures: containers-registries.d(5).
 var signatureDirs = []string{"/etc/containers/registries.d", "/usr/share/containers/registries.d"}
 
+// authorityDirs have the certificates of authorities, or links to them.
+var authorityDirs = []string{"/etc/ssl/certs", "/etc/pki/tls/certs"}
+
 // certificateDirs have a directory for each registry: containers-certs.d(5).
 var certificateDirs = []string{"/etc/containers/certs.d", "/etc/docker/certs.d"}
+
+// libraryPaths returns the directories of shared libraries if this program needs them: a release does not.
+func libraryPaths() []string {
+	program, err := elf.Open("/proc/self/exe")
+	if err != nil {
+		return nil // it will not run without them, and says so
+	}
+	defer program.Close()
+	isInterpreter := func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }
+	if !slices.ContainsFunc(program.Progs, isInterpreter) {
+		return nil
+	}
+	return []string{"/lib", "/lib64", "/usr/lib", "/usr/lib64", "/nix/store", "/gnu/store", "/etc/ld.so.cache"}
+}
 
 // readablePaths returns what the configuration names: files anywhere, for a pull's process to read.
 func readablePaths(c Config) []string {
@@ -36,7 +55,8 @@ func readablePaths(c Config) []string {
 	for _, dir := range signatureDirs {
 		paths = append(paths, lookasidePaths(dir)...)
 	}
-	for _, dir := range slices.Concat(certificates, signatureDirs, certificateDirs, []string{c.RegistriesConfDir}) {
+	withLinks := slices.Concat(certificates, authorityDirs, signatureDirs, certificateDirs, []string{c.RegistriesConfDir})
+	for _, dir := range withLinks {
 		paths = append(paths, linkTargets(dir)...)
 	}
 	for _, dir := range certificateDirs {
@@ -96,11 +116,12 @@ func lookasidePaths(dir string) (out []string) {
 	return out
 }
 
-// linkTargets returns what the symbolic links in dir lead to: Landlock checks where a file really is.
+// linkTargets returns what the symbolic links in dir lead to, outside of systemPaths: Landlock checks where a file
+// really is.
 func linkTargets(dir string) (out []string) {
 	entries, _ := os.ReadDir(dir) // it may be missing
 	for _, e := range entries {
-		if e.Type()&os.ModeSymlink == 0 {
+		if e.Type()&os.ModeSymlink == 0 || leadsToSystem(dir, e.Name()) {
 			continue
 		}
 		if target, err := filepath.EvalSymlinks(filepath.Join(dir, e.Name())); err == nil {
@@ -108,4 +129,19 @@ func linkTargets(dir string) (out []string) {
 		}
 	}
 	return out
+}
+
+// leadsToSystem reports whether a link leads to a regular file in systemPaths directly, as hundreds of certificates do.
+func leadsToSystem(dir, name string) bool {
+	target, err := os.Readlink(filepath.Join(dir, name))
+	if err != nil {
+		return false
+	}
+	if !filepath.IsAbs(target) {
+		target = filepath.Join(dir, target)
+	}
+	target = filepath.Clean(target)
+	isAbove := func(path string) bool { return strings.HasPrefix(target, path+"/") }
+	info, err := os.Lstat(target)
+	return err == nil && info.Mode().IsRegular() && slices.ContainsFunc(systemPaths, isAbove)
 }

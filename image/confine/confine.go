@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/landlock-lsm/go-landlock/landlock"
+	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"github.com/moby/sys/capability"
 	"golang.org/x/sys/unix"
 )
@@ -26,9 +27,14 @@ type Policy struct {
 	CPU uint64
 	// OpenFiles bounds the file descriptors (RLIMIT_NOFILE).
 	OpenFiles uint64
-	// Read are files and directories that may be read and executed, Write those that may also be changed. Missing ones
-	// are skipped. Kernels without Landlock (before Linux 5.13, or disabled) do not enforce this.
-	Read, Write []string
+	// Read are files and directories that may be read, Write those that may also be changed, Execute those that may be
+	// read and executed, as this program may always be. Missing ones are skipped. Kernels without Landlock (before
+	// Linux 5.13, or disabled) do not enforce this.
+	Read, Write, Execute []string
+	// Data are directories where no device can be opened and no file executed, whoever has made it: the process gets a
+	// mount namespace of its own, and these are mounted nodev, nosuid and noexec in it. In its /proc are no processes
+	// but its own.
+	Data []string
 	// Capabilities are all that the process and its children can have.
 	Capabilities []capability.Cap
 }
@@ -45,7 +51,9 @@ func (p Policy) Exec(parent int, args, env []string) error {
 	if os.Getppid() != parent {
 		return errors.New("the parent has ended already")
 	}
-	for _, restrict := range []func() error{p.restrictFiles, p.dropCapabilities, p.limitResources, p.filterSystemCalls} {
+	for _, restrict := range []func() error{
+		p.dropCapabilities, p.restrictMounts, p.restrictFiles, p.limitResources, p.filterSystemCalls,
+	} {
 		if err := restrict(); err != nil {
 			return err
 		}
@@ -53,16 +61,27 @@ func (p Policy) Exec(parent int, args, env []string) error {
 	return fmt.Errorf("execute itself: %w", unix.Exec("/proc/self/exe", args, env))
 }
 
+// Rights of Landlock. Execution is none of them: landlock.RODirs would include it.
+const (
+	readFiles  = ll.AccessFSReadFile
+	readDirs   = readFiles | ll.AccessFSReadDir
+	writeFiles = readFiles | ll.AccessFSWriteFile | ll.AccessFSTruncate
+	writeDirs  = readDirs | writeFiles | ll.AccessFSRemoveDir | ll.AccessFSRemoveFile | ll.AccessFSMakeChar |
+		ll.AccessFSMakeDir | ll.AccessFSMakeReg | ll.AccessFSMakeFifo | ll.AccessFSMakeBlock | ll.AccessFSMakeSym |
+		ll.AccessFSRefer
+)
+
 // restrictFiles restricts paths, signals and abstract sockets, as far as the kernel's version of Landlock can. The
 // network stays open, for registries.
 func (p Policy) restrictFiles() error {
-	read, write := present(p.Read), present(p.Write)
+	read, write, execute := present(p.Read), present(p.Write), present(p.Execute)
 	rules := landlock.V9
 	rules.HandledAccessNet = 0
 	// One call: a second one, even without paths, would forbid renames to another directory.
 	err := rules.BestEffort().Restrict(
-		landlock.RODirs(read.dirs...), landlock.ROFiles(append(read.files, "/proc/self/exe")...),
-		landlock.RWDirs(write.dirs...).WithRefer(), landlock.RWFiles(write.files...),
+		landlock.PathAccess(readDirs, read.dirs...), landlock.PathAccess(readFiles, read.files...),
+		landlock.PathAccess(writeDirs, write.dirs...), landlock.PathAccess(writeFiles, write.files...),
+		landlock.RODirs(execute.dirs...), landlock.ROFiles(append(execute.files, "/proc/self/exe")...),
 	)
 	if err != nil {
 		return fmt.Errorf("restrict files: %w", err)
