@@ -58,6 +58,8 @@ debian "$new/qemu" 'qemu-system-x86 qemu-system-data seabios' --variant=extract
 say "kernel"
 dpkg-deb -x "$new"/deb/linux-image-*.deb "$new/kernel"
 mv "$new"/kernel/boot/vmlinuz-* "$new/vmlinuz"
+mkdir -p "$tree/boot"
+mv "$new"/kernel/boot/config-* "$tree/boot/" # kubeadm reads it
 modules=$(echo "$new"/kernel/usr/lib/modules/* "$new"/kernel/lib/modules/*)
 for m in $modules; do [ -d "$m" ] && modules=$m; done
 to=$tree/usr/lib/modules/$(basename "$modules")
@@ -100,5 +102,7 @@ mke2fs -q -t ext4 -O ^has_journal -L root -d "$tree" "$new/root.img" 6G >&2
 rm -rf "$tree" "$new/deb" "$new/kernel"
 rm -rf "$out"
 mv "$new" "$out"
-find "$cache" -mindepth 1 -maxdepth 1 -name "$suite-*" ! -path "$out" -exec rm -rf {} + # made by older recipes
+# Keep this machine and the previous one, for two branches.
+find "$cache" -mindepth 1 -maxdepth 1 -name "$suite-*" -printf '%T@ %p\n' | sort -rn | tail -n +3 | cut -d' ' -f2- |
+	xargs -r rm -rf
 echo "$out"

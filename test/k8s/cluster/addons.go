@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -32,6 +33,49 @@ const dnsPatch = `{"spec": {"replicas": 1, "template": {"spec": {"nodeSelector":
 
 // addDNS has kubeadm install CoreDNS as in the clusters that it makes, and waits until it is ready.
 func (c *Cluster) addDNS(ctx context.Context) error {
+	if err := errors.Join(c.configureKubeadm(),
+		os.WriteFile(c.path("kubeadm", "corednsdeployment+strategic.json"), fmt.Appendf(nil, dnsPatch, c.Nodes[0].Name),
+			0o600)); err != nil {
+		return err
+	}
+	if err := c.init("addon", "coredns"); err != nil {
+		return err
+	}
+	return c.wait(ctx, "CoreDNS", func(ctx context.Context) error {
+		d, err := c.Client.AppsV1().Deployments("kube-system").Get(ctx, "coredns", metav1.GetOptions{})
+		if err == nil && d.Status.AvailableReplicas == 0 {
+			err = errors.New("its pod is not ready")
+		}
+		return err
+	})
+}
+
+// admitKubeadm has kubeadm write what a node that joins reads.
+func (c *Cluster) admitKubeadm() error {
+	if err := c.configureKubeadm(); err != nil {
+		return err
+	}
+	return errors.Join(c.init("upload-config", "all"), c.init("bootstrap-token"))
+}
+
+// JoinCommand returns what kubeadm prints for an administrator: the command by which a node joins.
+func (c *Cluster) JoinCommand() (string, error) {
+	out, err := c.Control.Run(c.program("kubeadm"), "token", "create", "--print-join-command", "--kubeconfig",
+		c.Kubeconfig())
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	return lines[len(lines)-1], err // after warnings
+}
+
+// init runs a phase of `kubeadm init`.
+func (c *Cluster) init(phase ...string) error {
+	args := append([]string{"init", "phase"}, phase...)
+	_, err := c.Control.Run(c.program("kubeadm"), append(args, "--kubeconfig", c.Kubeconfig(),
+		"--config", c.path("kubeadm", "config.yaml"))...)
+	return err
+}
+
+// configureKubeadm writes the configuration of the phases.
+func (c *Cluster) configureKubeadm() error {
 	version, err := c.Client.Discovery().ServerVersion()
 	if err != nil {
 		return err
@@ -48,23 +92,8 @@ kubernetesVersion: %q
 networking: {serviceSubnet: %q, dnsDomain: cluster.local}
 dns: {imageTag: podd}
 `, c.Control.Addr, c.path("kubeadm"), version.GitVersion, c.Net.services())
-	if err := errors.Join(os.MkdirAll(c.path("kubeadm"), 0o755),
-		os.WriteFile(c.path("kubeadm", "config.yaml"), []byte(config), 0o600),
-		os.WriteFile(c.path("kubeadm", "corednsdeployment+strategic.json"), fmt.Appendf(nil, dnsPatch, c.Nodes[0].Name),
-			0o600)); err != nil {
-		return err
-	}
-	if _, err := c.Control.Run(c.program("kubeadm"), "init", "phase", "addon", "coredns", "--kubeconfig", c.Kubeconfig(),
-		"--config", c.path("kubeadm", "config.yaml")); err != nil {
-		return err
-	}
-	return c.wait(ctx, "CoreDNS", func(ctx context.Context) error {
-		d, err := c.Client.AppsV1().Deployments("kube-system").Get(ctx, "coredns", metav1.GetOptions{})
-		if err == nil && d.Status.AvailableReplicas == 0 {
-			err = errors.New("its pod is not ready")
-		}
-		return err
-	})
+	return errors.Join(os.MkdirAll(c.path("kubeadm"), 0o755),
+		os.WriteFile(c.path("kubeadm", "config.yaml"), []byte(config), 0o600))
 }
 
 func writeJSON(path string, v any) error {

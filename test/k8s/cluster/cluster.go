@@ -32,6 +32,9 @@ type Options struct {
 	Bin string
 	// Nodes are the nodes, at most 99.
 	Nodes []NodeOptions
+	// Kubeadm prepares the control plane for nodes that join by kubeadm, as `kubeadm init` does. Such a node's kubelet
+	// has a certificate that it has signed itself.
+	Kubeadm bool
 }
 
 // Cluster is a running cluster.
@@ -47,6 +50,7 @@ type Cluster struct {
 	// public ones.
 	AuthRegistry string `json:"authRegistry"`
 
+	kubeadm bool
 	// agnhost is passed to the registry, see StartBare.
 	agnhost string
 
@@ -82,7 +86,7 @@ func layOut(o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{Dir: o.Dir, Bin: o.Bin, Net: net}
+	c := &Cluster{Dir: o.Dir, Bin: o.Bin, Net: net, kubeadm: o.Kubeadm}
 	c.Control = &Host{Name: "control", Addr: net.host(controlHost), dir: o.Dir}
 	for i, no := range o.Nodes {
 		c.Nodes = append(c.Nodes, c.newNode(no, net.host(11+i)))
@@ -108,6 +112,9 @@ func (c *Cluster) start(ctx context.Context) error {
 		if err := c.admit(ctx, n); err != nil {
 			return err
 		}
+	}
+	if c.kubeadm {
+		return errors.Join(c.admitKubeadm(), c.save())
 	}
 	return errors.Join(c.addDNS(ctx), c.save())
 }

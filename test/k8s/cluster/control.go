@@ -55,18 +55,22 @@ type program struct {
 // startAPI starts etcd and the API server, which waits for it.
 func (c *Cluster) startAPI() error {
 	pki := func(file string) string { return c.path("pki", file) }
+	var kubelets []string
+	if !c.kubeadm {
+		kubelets = []string{"--kubelet-certificate-authority=" + pki("ca.crt")}
+	}
 	return c.startPrograms(
 		program{"etcd", []string{"--data-dir=" + c.path("etcd"), "--unsafe-no-fsync", "--log-level=warn"}},
-		program{"kube-apiserver", []string{
-			"--etcd-servers=http://127.0.0.1:2379", "--bind-address=" + c.Control.Addr, "--advertise-address=" + c.Control.Addr,
-			"--tls-cert-file=" + pki("apiserver.crt"), "--tls-private-key-file=" + pki("apiserver.key"),
-			"--client-ca-file=" + pki("ca.crt"),
-			"--kubelet-client-certificate=" + pki("to-kubelet.crt"), "--kubelet-client-key=" + pki("to-kubelet.key"),
-			"--kubelet-certificate-authority=" + pki("ca.crt"), "--kubelet-preferred-address-types=InternalIP",
+		program{"kube-apiserver", append(kubelets,
+			"--etcd-servers=http://127.0.0.1:2379", "--bind-address="+c.Control.Addr, "--advertise-address="+c.Control.Addr,
+			"--tls-cert-file="+pki("apiserver.crt"), "--tls-private-key-file="+pki("apiserver.key"),
+			"--client-ca-file="+pki("ca.crt"),
+			"--kubelet-client-certificate="+pki("to-kubelet.crt"), "--kubelet-client-key="+pki("to-kubelet.key"),
+			"--kubelet-preferred-address-types=InternalIP", "--enable-bootstrap-token-auth=true",
 			"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-			"--service-account-key-file=" + pki("sa.pub"), "--service-account-signing-key-file=" + pki("sa.key"),
+			"--service-account-key-file="+pki("sa.pub"), "--service-account-signing-key-file="+pki("sa.key"),
 			"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
-			"--service-cluster-ip-range=" + c.Net.services()}})
+			"--service-cluster-ip-range="+c.Net.services())})
 }
 
 // startControllers starts the controller manager and the scheduler. They exit if the API server has not created their
@@ -80,7 +84,10 @@ func (c *Cluster) startControllers() error {
 	return c.startPrograms(
 		program{"kube-controller-manager", append(client("controllers"), "--use-service-account-credentials=true",
 			"--service-account-private-key-file="+c.path("pki", "sa.key"), "--root-ca-file="+c.path("pki", "ca.crt"),
-			"--allocate-node-cidrs=true", "--cluster-cidr="+c.Net.pods(), "--node-cidr-mask-size=24")},
+			"--controllers=*,bootstrapsigner,tokencleaner",
+			"--cluster-signing-cert-file="+c.path("pki", "ca.crt"),
+			"--cluster-signing-key-file="+c.path("pki", "ca.key"), "--allocate-node-cidrs=true",
+			"--cluster-cidr="+c.Net.pods(), "--node-cidr-mask-size=24")},
 		program{"kube-scheduler", client("scheduler")})
 }
 

@@ -117,13 +117,15 @@ func (a *authority) write(file, kind string, der []byte) error {
 	return os.WriteFile(filepath.Join(a.dir, file), b.Bytes(), 0o600)
 }
 
-// kubeconfig writes <file>.kubeconfig for an identity. It has the paths of the certificates, not their content.
+// kubeconfig writes <file>.kubeconfig for an identity. It has the paths of the client's certificate and key.
 func (a *authority) kubeconfig(file, server string) error {
 	at := func(name string) string { return filepath.Join(a.dir, name) }
 	type object = map[string]any
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 	data, err := json.MarshalIndent(object{
 		"apiVersion": "v1", "kind": "Config", "current-context": "podd",
-		"clusters": []object{{"name": "podd", "cluster": object{"server": server, "certificate-authority": at("ca.crt")}}},
+		// kubeadm copies this to the nodes that join.
+		"clusters": []object{{"name": "podd", "cluster": object{"server": server, "certificate-authority-data": ca}}},
 		"users": []object{{"name": file, "user": object{
 			"client-certificate": at(file + ".crt"), "client-key": at(file + ".key")}}},
 		"contexts": []object{{"name": "podd", "context": object{"cluster": "podd", "user": file}}},
