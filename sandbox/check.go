@@ -195,10 +195,9 @@ func (j *janitor) checkProcess(ctx context.Context, p *Pod, id string) []Finding
 	case err != nil:
 		return []Finding{{Problem: FindingUnknown, What: "process", ID: id, Detail: err.Error()}}
 	case state.Status == oci.Absent, state.Status == oci.Stopped:
-		detail := "the runtime says " + string(state.Status)
-		return []Finding{{Problem: FindingMissing, What: "process", ID: id, Detail: detail}}
+		return []Finding{{FindingMissing, "process", id, "the runtime says " + string(state.Status)}}
 	case state.NoMonitor:
-		return []Finding{{Problem: FindingMissing, What: "monitor", ID: id, Detail: oci.ErrNoMonitor.Error()}}
+		return []Finding{{FindingMissing, "monitor", id, oci.ErrNoMonitor.Error()}}
 	}
 	return nil
 }

@@ -135,7 +135,5 @@ func (c *Container) startFails() bool {
 }
 
 func (c *Container) log() logrus.FieldLogger {
-	return c.pod.log().WithFields(logrus.Fields{
-		"container": c.ID, "container_name": c.Config.GetMetadata().GetName(),
-	})
+	return c.pod.log().WithFields(logrus.Fields{"container": c.ID, "container_name": c.Config.GetMetadata().GetName()})
 }

@@ -46,9 +46,7 @@ func undo(ctx context.Context, timeout time.Duration, f func(context.Context) er
 }
 
 // withTimeout is context.WithTimeout with a cause that names what timed out, as format does with timeout.
-func withTimeout(
-	ctx context.Context, timeout time.Duration, format string,
-) (context.Context, context.CancelFunc) {
+func withTimeout(ctx context.Context, timeout time.Duration, format string) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, timeout,
 		fmt.Errorf("%s: %w", fmt.Sprintf(format, timeout), context.DeadlineExceeded))
 }
