@@ -1,6 +1,7 @@
 package nri
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -259,6 +260,17 @@ func TestRefusedAdjustments(t *testing.T) {
 		{"user namespace", func(a *api.ContainerAdjustment) {
 			a.AddOrReplaceNamespace(&api.LinuxNamespace{Type: "user"})
 		}, "linux.namespaces"},
+		{"no command", func(a *api.ContainerAdjustment) { a.UpdateArgs([]string{""}) }, "args"},
+		{"NUL in an argument", func(a *api.ContainerAdjustment) { a.SetArgs([]string{"/bin/true", "a\x00b"}) }, "args"},
+		{"removed variable without a name", func(a *api.ContainerAdjustment) { a.RemoveEnv("") }, "env"},
+		{"limit above podd's", func(a *api.ContainerAdjustment) { a.AddRlimit("RLIMIT_RTPRIO", 11, 1) }, "rlimits"},
+		{"NUL in a mount", func(a *api.ContainerAdjustment) {
+			a.AddMount(&api.Mount{Destination: "/x", Type: "bind", Source: "/a\x00", Options: []string{"bind"}})
+		}, "mounts"},
+		{"relative device", func(a *api.ContainerAdjustment) {
+			a.AddDevice(&api.LinuxDevice{Path: "dev/x", Type: "c"})
+		}, "linux.devices"},
+		{"high score", func(a *api.ContainerAdjustment) { a.SetLinuxOomScoreAdj(new(1001)) }, "linux.oom_score_adj"},
 		{"low score", func(a *api.ContainerAdjustment) { a.SetLinuxOomScoreAdj(new(-1000)) }, "linux.oom_score_adj"},
 		{"class of block I/O", func(a *api.ContainerAdjustment) { a.SetLinuxBlockIOClass("x") },
 			"linux.resources.blockio_class"},
@@ -304,6 +316,27 @@ func TestOwnKernelRefusesFields(t *testing.T) {
 				t.Errorf("Create = %v, want a failed precondition that names %s", err, field)
 			}
 		})
+	}
+}
+
+// TestRestoredContainerRefusesFields: what a checkpoint has cannot be adjusted, limits and annotations can.
+func TestRestoredContainerRefusesFields(t *testing.T) {
+	holds := []string{"nothing", "annotations", "hooks", "RDT", "limits of the CRI", "other limits"}
+	for _, tt := range adjustments() {
+		c := newCreation("c1")
+		c.Container.Restored = true
+		a := &api.ContainerAdjustment{}
+		tt.adjust(a)
+		_, err := apply(c, a)
+		if slices.Contains(holds, tt.name) {
+			if err != nil {
+				t.Errorf("%s: apply = %v, want none", tt.name, err)
+			}
+			continue
+		}
+		if !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "checkpoint") {
+			t.Errorf("%s: apply = %v, want a refusal because of the checkpoint", tt.name, err)
+		}
 	}
 }
 

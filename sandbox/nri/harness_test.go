@@ -386,7 +386,8 @@ func newCreation(id string) Creation {
 	c.Status.State = record.ContainerCreating
 	return Creation{
 		Container: c, Spec: baseSpec(), Handler: spec.Handler{OCIVersion: "1.3.0"},
-		Facts: spec.Facts{CgroupV2: true, Hugetlb: true, Swap: true, HugepageSizes: []string{"2MB"}, OOMScoreAdjMin: -999},
+		Facts: spec.Facts{CgroupV2: true, Hugetlb: true, Swap: true, HugepageSizes: []string{"2MB"}, OOMScoreAdjMin: -999,
+			RlimitMax: map[string]uint64{"RLIMIT_RTPRIO": 10}},
 		InjectCDI: func(s *specs.Spec, devices []string) error {
 			if slices.Contains(devices, "vendor.com/gpu=absent") {
 				return errors.New("unresolvable CDI devices vendor.com/gpu=absent")

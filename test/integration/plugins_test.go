@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -38,6 +39,7 @@ func TestPlugins(t *testing.T) {
 		})
 	}
 	t.Run("gvisor", func(t *testing.T) { pluginRefusedByGVisor(k.sub(t)) })
+	t.Run("restored pod", func(t *testing.T) { pluginOfRestoredPod(k.sub(t)) })
 }
 
 // plugin notes what it is told, and does what its functions say.
@@ -239,7 +241,16 @@ func pluginAfterRestart(k *kubelet, handler string) {
 	}})
 	podCfg := k.podConfig()
 	id, _ := k.runIn(k.runPod(podCfg, handler), podCfg, []string{"sleep", "10000"})
+	config := k.Path("run", "containers", id, "config.json")
+	before, err := os.ReadFile(config)
+	k.ok("read config.json", err)
+	if !bytes.Contains(before, []byte(`"NRI=kept"`)) || !bytes.Contains(before, []byte(`"shares":555`)) {
+		k.Errorf("config.json has no variable or shares of the plugin:\n%s", before)
+	}
 	k.ok("restart podd", k.Restart(k.ctx(), k.Kill9))
+	if after, err := os.ReadFile(config); err != nil || !bytes.Equal(after, before) {
+		k.Errorf("config.json after a restart: %v, differs from that before:\n%s\n%s", err, before, after)
+	}
 	if got := k.container(id).GetResources().GetLinux().GetCpuShares(); got != 555 {
 		k.Errorf("shares in the status after a restart = %d, want 555", got)
 	}
@@ -301,6 +312,46 @@ func pluginRefusedByGVisor(k *kubelet) {
 	_, err := k.tryCreate(k.runPod(podCfg, "gvisor"), k.containerConfig([]string{"true"}), podCfg)
 	if err == nil || !strings.Contains(err.Error(), "linux.devices") {
 		k.Errorf("CreateContainer = %v, want an error that names linux.devices", err)
+	}
+}
+
+// pluginOfRestoredPod: a plugin is told of a restored pod as of others. It cannot adjust what the checkpoint has.
+func pluginOfRestoredPod(k *kubelet) {
+	c, dir := k.counting("gvisor"), k.snapshotDir()
+	k.ok("CheckpointPod", c.checkpoint(dir))
+	adjusting := k.connect(&plugin{create: func(*api.Container) *api.ContainerAdjustment {
+		a := &api.ContainerAdjustment{}
+		a.AddEnv("NRI", "lost")
+		return a
+	}})
+	_, err := k.Runtime.RestorePod(k.ctx(), c.restoreRequest(dir))
+	if err == nil || !strings.Contains(err.Error(), "env: the container continues from a checkpoint") {
+		k.Errorf("RestorePod = %v, want an error that names env", err)
+	}
+	adjusting.stub.Stop()
+	p := k.connect(&plugin{create: func(*api.Container) *api.ContainerAdjustment {
+		a := &api.ContainerAdjustment{}
+		a.AddAnnotation("nri", "kept")
+		return a
+	}})
+	restored := c.restore(dir)
+	for _, id := range restored.containers {
+		k.startContainer(id)
+		config, err := os.ReadFile(k.Path("run", "containers", id, "config.json"))
+		k.ok("read config.json", err)
+		if !bytes.Contains(config, []byte(`"nri":"kept"`)) {
+			k.Errorf("config.json of a restored container has no annotation of the plugin:\n%s", config)
+		}
+	}
+	restored.runs()
+	for _, want := range []string{
+		"RunPodSandbox " + restored.pod,
+		"CreateContainer " + restored.containers[0], "StartContainer " + restored.containers[0],
+		"CreateContainer " + restored.containers[1], "StartContainer " + restored.containers[1],
+	} {
+		if !slices.Contains(p.list(), want) {
+			k.Errorf("the plugin was told\n%s\nwant %s", strings.Join(p.list(), "\n"), want)
+		}
 	}
 }
 
