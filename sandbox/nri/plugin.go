@@ -239,9 +239,9 @@ func ask[Q, A any](
 		return nil, nil
 	case !errors.As(err, &failed):
 		return nil, fmt.Errorf("%w: NRI plugin %s refuses: %w", errdefs.ErrFailedPrecondition, p.name(), err)
-	case p.refuse:
-		return nil, fmt.Errorf("%w: NRI plugin %s has failed, and on_failure is %s: %w",
-			errdefs.ErrUnavailable, p.name(), refuseOnFailure, err)
+	case p.refuse: // err is only quoted: that the plugin's time is over does not mean that the caller's is
+		return nil, fmt.Errorf("%w: NRI plugin %s has failed, and on_failure is %s: %s",
+			errdefs.ErrUnavailable, p.name(), refuseOnFailure, err.Error())
 	}
 	p.log.WithError(err).Warn("NRI plugin has failed, proceeding without it")
 	return nil, nil
