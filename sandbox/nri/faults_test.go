@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -127,8 +129,9 @@ func testFault(t *testing.T, r request, fault, policy string) {
 		t.Errorf("err = %v, want none", err)
 	case r.asking && answered && !errdefs.IsFailedPrecondition(err):
 		t.Errorf("err = %v, want the plugin's refusal", err)
-	case r.asking && !answered && policy == "refuse" && !errdefs.IsUnavailable(err):
-		t.Errorf("err = %v, want unavailable", err)
+	case r.asking && !answered && policy == "refuse" &&
+		(!errdefs.IsUnavailable(err) || errors.Is(err, context.DeadlineExceeded)):
+		t.Errorf("err = %v, want unavailable, and no deadline of the caller", err)
 	}
 	// The plugin stays connected if it has answered, and if it was only too slow and its requests are to be refused.
 	stays := answered || fault == "hangs" && policy == "refuse"
@@ -175,7 +178,7 @@ func TestHungPluginDelaysNoOther(t *testing.T) {
 
 // TestQueueIsBounded: a plugin that falls behind is disconnected, and so synchronises anew.
 func TestQueueIsBounded(t *testing.T) {
-	n := newNode(t, nil, nil)
+	n := newNode(t, nil, func(c *Config) { c.RequestTimeout = time.Minute })
 	end := make(chan struct{})
 	defer close(end)
 	n.connect(t, &testPlugin{before: func(verb string) error {
@@ -190,6 +193,31 @@ func TestQueueIsBounded(t *testing.T) {
 		n.PostContainer(event.Stopped, c)
 	}
 	waitFor(t, "the plugin to be disconnected", func() bool { return len(n.Status().Plugins) == 0 })
+}
+
+// TestTooLargeAnswer: an answer that does not fit a message is a failure of the plugin, not its refusal.
+func TestTooLargeAnswer(t *testing.T) {
+	n := newNode(t, nil, nil)
+	n.connect(t, &testPlugin{create: adjusting(func(a *api.ContainerAdjustment) {
+		a.AddEnv("LARGE", strings.Repeat("x", 5<<20))
+	})})
+	if _, err := n.Create(t.Context(), newCreation("c1")); err != nil {
+		t.Errorf("Create = %v, want the container without the plugin", err)
+	}
+	waitFor(t, "the plugin to be disconnected", func() bool { return len(n.Status().Plugins) == 0 })
+}
+
+// TestQueueWaitIsBounded: a request whose turn does not come is given up.
+func TestQueueWaitIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &plugin{timeout: time.Second, calls: make(chan *call, 1), closed: make(chan struct{})}
+		start := time.Now()
+		err := p.wait(t.Context(), "CreateContainer", func(context.Context) error { return nil })
+		var failed *failure
+		if took := time.Since(start); !errors.As(err, &failed) || took != queueWait+p.timeout {
+			t.Errorf("wait = %v after %v, want a failure after %v", err, took, queueWait+p.timeout)
+		}
+	})
 }
 
 // TestPluginsOwnPolicy: what a plugin asks for holds unless the configuration says otherwise.
@@ -219,7 +247,7 @@ func TestSilentConnection(t *testing.T) {
 	n := newNode(t, nil, func(c *Config) { c.RegistrationTimeout = 50 * time.Millisecond })
 	conn := dial(t, n)
 	conn.SetReadDeadline(time.Now().Add(5 * time.Second))
-	if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
+	if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("Read = %v, want the end of the connection", err)
 	}
 }

@@ -3,9 +3,11 @@ package nri
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
+	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/net/multiplex"
 	"github.com/containerd/ttrpc"
@@ -117,7 +119,10 @@ func TestSecondRegistration(t *testing.T) {
 	for _, tt := range []struct {
 		name, index string
 		ok          bool
-	}{{"a b", "10", false}, {"", "10", false}, {"a", "1", false}, {"a", "10", true}, {"b", "10", false}} {
+	}{
+		{"a b", "10", false}, {"", "10", false}, {"a", "1", false}, {strings.Repeat("a", maxName+1), "10", false},
+		{"a", "10", true}, {"b", "10", false},
+	} {
 		_, err := c.RegisterPlugin(t.Context(), &api.RegisterPluginRequest{PluginName: tt.name, PluginIdx: tt.index})
 		if (err == nil) != tt.ok {
 			t.Errorf("RegisterPlugin(%q, %q) = %v, want success: %v", tt.name, tt.index, err, tt.ok)
@@ -125,6 +130,21 @@ func TestSecondRegistration(t *testing.T) {
 	}
 	if _, err := c.UpdateContainers(t.Context(), &api.UpdateContainersRequest{}); err == nil {
 		t.Error("UpdateContainers before the configuration succeeded")
+	}
+}
+
+// newerPlugin subscribes to an event that podd does not know.
+type newerPlugin struct{ api.PluginService }
+
+func (newerPlugin) Configure(context.Context, *api.ConfigureRequest) (*api.ConfigureResponse, error) {
+	return &api.ConfigureResponse{Events: 1 << 30}, nil
+}
+
+// TestUnknownEvents: a plugin that relies on an event that podd does not know is refused.
+func TestUnknownEvents(t *testing.T) {
+	c := &connection{p: newNode(t, nil, nil).Plugins, one: &plugin{service: newerPlugin{}}}
+	if err := c.configure(t.Context()); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "0x40000000") {
+		t.Errorf("configure = %v, want an invalid argument that names the event", err)
 	}
 }
 
