@@ -37,13 +37,14 @@ var measurements = []struct {
 	{"sizes", (*bench).sizesAndMemory},
 	{"restart", (*bench).restart},
 	{"pull", (*bench).pull},
+	{"nri", (*bench).nri},
 }
 
 func main() {
 	p := plan{}
 	handlers := flag.String("handlers", "runc,crun", "runtime handlers")
 	sizes := flag.String("sizes", "20,200,1000", "numbers of containers for lists, statistics and memory")
-	only := flag.String("only", "", "measurements: life, churn, sizes, restart, pull; empty: all")
+	only := flag.String("only", "", "measurements: life, churn, sizes, restart, pull, nri; empty: all")
 	flag.IntVar(&p.rounds, "rounds", 30, "rounds of life")
 	flag.IntVar(&p.callers, "callers", 8, "concurrent callers of churn")
 	flag.StringVar(&p.peers, "peers", "", "directory of containerd and CRI-O, from peers/build.sh; empty: without them")

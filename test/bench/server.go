@@ -58,9 +58,11 @@ func (k *kubelet) answers(ctx context.Context) error {
 	}
 }
 
-// startPodd starts podd with the default configuration except for the paths.
-func startPodd(ctx context.Context, registry *images.Registry) (*server, *daemon.Daemon, error) {
-	d, err := daemon.New(daemon.Options{Registry: registry, Set: []string{`log.level="info"`}, RunOnTmpfs: true})
+// startPodd starts podd with the default configuration except for the paths and the given keys.
+func startPodd(ctx context.Context, registry *images.Registry, set ...string) (*server, *daemon.Daemon, error) {
+	d, err := daemon.New(daemon.Options{
+		Registry: registry, Set: append([]string{`log.level="info"`}, set...), RunOnTmpfs: true,
+	})
 	if err != nil {
 		return nil, nil, err
 	}

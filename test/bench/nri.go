@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+
+	"github.com/podd-project/podd/test/daemon"
+)
+
+// idlePlugin is the name of the podd with a plugin.
+const idlePlugin = "one idle plugin"
+
+// plugged is a podd of its own, with or without plugins of the Node Resource Interface.
+type plugged struct {
+	*server
+	unplug  func() // disconnects its plugin, if it has one
+	samples samples
+}
+
+// nri measures what plugins cost: the life of a pod with a podd that serves none, one that has none, and one with a
+// plugin that is asked about everything and does nothing. The three take turns.
+func (b *bench) nri(ctx context.Context, handler string) (err error) {
+	var servers []*plugged
+	defer func() {
+		for _, s := range slices.Backward(servers) {
+			s.unplug()
+			err = errors.Join(err, s.close())
+		}
+	}()
+	for _, name := range []string{"NRI off", "no plugin", idlePlugin} {
+		s, err := b.startPlugged(ctx, name)
+		if s != nil {
+			servers = append(servers, s)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	for round := range warmUp + b.rounds {
+		for i := range servers {
+			s := servers[(i+round)%len(servers)] // each is as often the first
+			if round == warmUp {
+				s.samples = samples{}
+			}
+			if err := s.live(ctx, handler, &s.samples); err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
+		}
+	}
+	return printPlugged(handler, b.rounds, servers)
+}
+
+func (b *bench) startPlugged(ctx context.Context, name string) (*plugged, error) {
+	s, d, err := startPodd(ctx, b.images.registry, fmt.Sprintf("nri.enable=%v", name != "NRI off"))
+	if s == nil {
+		return nil, err
+	}
+	s.name = name
+	p := &plugged{server: s, unplug: func() {}}
+	if err == nil {
+		err = s.kubelet.pull(ctx, busybox)
+	}
+	if err == nil && name == idlePlugin {
+		var unplug func()
+		if unplug, err = plugIn(ctx, d); err == nil {
+			p.unplug = unplug
+		}
+	}
+	return p, err
+}
+
+func printPlugged(handler string, rounds int, servers []*plugged) error {
+	fmt.Printf("### NRI, %s, p50 in ms of %d rounds; memory is the daemon's PSS in MB\n\n| |", handler, rounds)
+	for _, s := range servers {
+		fmt.Printf(" %s |", s.name)
+	}
+	fmt.Print("\n|---|---:|---:|---:|\n")
+	for _, step := range servers[0].samples.names {
+		fmt.Printf("| %s |", step)
+		off := servers[0].samples.quantile(step, 0.5)
+		for _, s := range servers {
+			took := s.samples.quantile(step, 0.5)
+			fmt.Printf(" %s (%+.1f) |", ms(took), float64((took-off).Microseconds())/1000)
+		}
+		fmt.Println()
+	}
+	fmt.Print("| memory |")
+	for _, s := range servers {
+		used, err := s.memory()
+		if err != nil {
+			return err
+		}
+		fmt.Printf(" %s |", mb(used.daemon))
+	}
+	fmt.Print("\n\n")
+	return nil
+}
+
+// idle is a plugin that is asked about the life of pods and containers, and does nothing.
+type idle struct{}
+
+func (*idle) RunPodSandbox(context.Context, *api.PodSandbox) error    { return nil }
+func (*idle) StopPodSandbox(context.Context, *api.PodSandbox) error   { return nil }
+func (*idle) RemovePodSandbox(context.Context, *api.PodSandbox) error { return nil }
+
+func (*idle) CreateContainer(context.Context, *api.PodSandbox, *api.Container) (
+	*api.ContainerAdjustment, []*api.ContainerUpdate, error,
+) {
+	return nil, nil, nil
+}
+
+func (*idle) PostCreateContainer(context.Context, *api.PodSandbox, *api.Container) error {
+	return nil
+}
+func (*idle) StartContainer(context.Context, *api.PodSandbox, *api.Container) error     { return nil }
+func (*idle) PostStartContainer(context.Context, *api.PodSandbox, *api.Container) error { return nil }
+func (*idle) RemoveContainer(context.Context, *api.PodSandbox, *api.Container) error    { return nil }
+
+func (*idle) StopContainer(context.Context, *api.PodSandbox, *api.Container) ([]*api.ContainerUpdate, error) {
+	return nil, nil
+}
+
+// plugIn connects an idle plugin.
+func plugIn(ctx context.Context, d *daemon.Daemon) (unplug func(), err error) {
+	s, err := stub.New(&idle{}, stub.WithPluginName("idle"), stub.WithPluginIdx("10"),
+		stub.WithSocketPath(d.Path("run", "nri", "nri.sock")), stub.WithOnClose(func() {}))
+	if err != nil {
+		return nil, err
+	}
+	return s.Stop, s.Start(ctx)
+}
