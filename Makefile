@@ -66,7 +66,7 @@ VM       := oci/vm
 .DEFAULT_GOAL := help
 .PHONY: help env deps tools embedded images build clean
 .PHONY: check vet lint vulncheck advisories pure unit integration critest critest-gvisor test soak fuzz fuzz-long test-vm vm-shell
-.PHONY: bench bench-peers bench-compare demo k8s k8s-up k8s-down test-k8s test-tools test-prometheus conformance
+.PHONY: bench bench-peers bench-compare demo k8s k8s-up k8s-down test-k8s test-tools test-nri test-prometheus conformance
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -168,7 +168,7 @@ integration: tools vm images embedded ## drive a real daemon through its socket,
 	$(GO) test $(RACE) -count=1 -parallel 4 -timeout 40m $(if $(RUN),-run '$(RUN)') ./test/integration/...
 
 critest: $(if $(findstring vm-qemu,$(HANDLERS)),vm-qemu,$(if $(findstring vm,$(HANDLERS)),vm))
-critest: tools images build ## the CRI validation suite with HANDLERS, ROUNDS times (default 3); FOCUS selects (root)
+critest: tools images build ## the CRI validation suite with HANDLERS, ROUNDS times (default 3); FOCUS selects; CRITEST is another critest (root)
 	@CGO_ENABLED=0 $(GO) run ./test/critest $(if $(CRITEST),-critest $(CRITEST)) -handlers $(HANDLERS) -rounds $(or $(ROUNDS),3) -focus '$(FOCUS)'
 
 critest-gvisor: ## the CRI validation suite with gVisor, under conmon and through its shim, ROUNDS times (root)
@@ -231,6 +231,11 @@ test-tools: tools images build ## have the code of other tools find the containe
 
 test-prometheus: tools images build ## the alerts and the dashboard of contrib with a real Prometheus (root)
 	@GO="$(GO)" TAGS="$(RACETAGS)" contrib/prometheus/test.sh
+
+test-nri: tools images build ## run NRI plugins of other projects on podd, those in NRI_PLUGINS, too (root; see test/nri)
+	@test/host/setup.sh
+	cd test/nri && CGO_ENABLED=0 $(GO) vet -tags "$(TAGS)" ./... && \
+		CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" -count=1 -v -timeout 20m $(if $(RUN),-run '$(RUN)') ./...
 
 bench: tools images build ## measure podd against a pod made by hand; BENCH has flags (root; see test/bench/README.md)
 	@CGO_ENABLED=0 $(GO) run -tags "$(TAGS)" ./test/bench $(BENCH)
