@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // hierarchies returns the mounted cgroup hierarchies. In the hybrid layout v2, which has no controllers there, is last.
@@ -115,6 +117,33 @@ func removeCgroup(name string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// thaw resumes the processes in the cgroup and below. On cgroup v1 SIGKILL does not end a frozen process, and runc
+// freezes a container while it kills its processes one by one: if runc is killed then, they stay frozen.
+func thaw(name string) error {
+	paths, unified, err := hierarchies()
+	if err != nil || unified {
+		return err
+	}
+	for _, h := range paths {
+		if filepath.Base(h) != "freezer" {
+			continue
+		}
+		err := filepath.WalkDir(filepath.Join(h, name), func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.Name() == "freezer.state" {
+				err = os.WriteFile(path, []byte("THAWED"), 0)
+			}
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) { // removed meanwhile
+				return nil
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // inCgroup reports whether a process (a directory of /proc) is in one of the cgroups or below.

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -66,13 +67,17 @@ func TestHosts(t *testing.T) {
 		return out
 	}
 	before := boot()
+	frozen, err := freeze(n1)
+	if err != nil {
+		t.Fatal(err)
+	}
 	n1.Kubelet = Process{}
 	if err := n1.off([]string{n1.Cgroup()}); err != nil {
 		t.Fatal(err)
 	}
-	if n1.Podd.Alive() || n1.Holder.Alive() || !n2.Podd.Alive() {
-		t.Fatalf("after off: podd and holder of n1 alive = %v, %v, podd of n2 = %v; want false, false, true",
-			n1.Podd.Alive(), n1.Holder.Alive(), n2.Podd.Alive())
+	if n1.Podd.Alive() || n1.Holder.Alive() || frozen.Alive() || !n2.Podd.Alive() {
+		t.Fatalf("after off: podd, holder and frozen process of n1 alive = %v, %v, %v, podd of n2 = %v; want only the last",
+			n1.Podd.Alive(), n1.Holder.Alive(), frozen.Alive(), n2.Podd.Alive())
 	}
 	if err := c.unplug(n1); err != nil {
 		t.Fatal(err)
@@ -89,6 +94,28 @@ func TestHosts(t *testing.T) {
 	if out, err := n1.Crictl("images"); err != nil || !strings.Contains(out, "busybox") {
 		t.Errorf("images after a reboot = %s, %v, want busybox among them", out, err)
 	}
+}
+
+// freeze starts a process on the node and freezes it in a cgroup below the node's, if the machine has cgroup v1.
+func freeze(n *Node) (Process, error) {
+	p, err := n.start("frozen", "sleep", "infinity")
+	if err != nil {
+		return p, err
+	}
+	paths, unified, err := hierarchies()
+	if err != nil || unified {
+		return p, err
+	}
+	for _, h := range paths {
+		if filepath.Base(h) != "freezer" {
+			continue
+		}
+		dir := filepath.Join(h, n.Cgroup(), "frozen")
+		return p, errors.Join(os.Mkdir(dir, 0o755),
+			os.WriteFile(filepath.Join(dir, "cgroup.procs"), fmt.Append(nil, p.Pid), 0),
+			os.WriteFile(filepath.Join(dir, "freezer.state"), []byte("FROZEN"), 0))
+	}
+	return p, errors.New("no freezer hierarchy")
 }
 
 func dial(addr string) error {

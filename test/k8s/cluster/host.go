@@ -141,6 +141,11 @@ func (h *Host) off(cgroups []string) error {
 				return err
 			}
 		}
+		for _, c := range cgroups {
+			if err := thaw(c); err != nil {
+				return err
+			}
+		}
 	}
 }
 
