@@ -237,6 +237,10 @@ test-nri: tools images build ## run NRI plugins of other projects on podd, those
 	cd test/nri && CGO_ENABLED=0 $(GO) vet -tags "$(TAGS)" ./... && \
 		CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" -count=1 -v -timeout 20m $(if $(RUN),-run '$(RUN)') ./...
 
+.PHONY: test-cilium
+test-cilium: ## have the code of Cilium find cgroups by the names that podd gives (root)
+	cd test/tools/cilium && CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" -count=1 .
+
 bench: tools images build ## measure podd against a pod made by hand; BENCH has flags (root; see test/bench/README.md)
 	@CGO_ENABLED=0 $(GO) run -tags "$(TAGS)" ./test/bench $(BENCH)
 

@@ -21,6 +21,9 @@ func TestContainerIsAScopeInThePodsSlice(t *testing.T) {
 	k.runPod()
 	id := k.start("sleep 10000")
 	scope := filepath.Base(k.cgroup(id)) // fails unless it is in the slice
+	if want := "crio-" + id + ".scope"; scope != want {
+		t.Errorf("cgroup = %s, want %s", scope, want)
+	}
 	if got := show(t, scope, "Slice"); got != podSlice {
 		t.Errorf("Slice of %s = %q, want %q", scope, got, podSlice)
 	}
