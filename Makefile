@@ -191,6 +191,7 @@ k8s-down: ## remove that cluster (root)
 	@[ ! -x bin/k8s ] || bin/k8s down $(K8S_DIR)
 
 test-k8s: tools images build k8s ## the scenarios of test/k8s on a real cluster; RUN=TestName selects (root)
+	@test/k8s/addons/build.sh
 	@test/host/setup.sh
 	cd test/k8s && CGO_ENABLED=0 $(GO) vet ./cluster ./cmd/... ./suite
 	@bin/leak take bin/before-k8s.json

@@ -8,7 +8,8 @@ import (
 )
 
 // hosts are the registries in the tests' image names.
-var hosts = []string{"registry.k8s.io", "k8s.gcr.io", "gcr.io", "docker.io", "public.ecr.aws", "registry.test"}
+var hosts = []string{"registry.k8s.io", "k8s.gcr.io", "gcr.io", "docker.io", "ghcr.io", "public.ecr.aws",
+	"registry.test"}
 
 // WriteConf writes a registries.conf that redirects pulls from the public registries to this one, as a mirror and also
 // as the location of the registry itself, so that no test uses the network; and a policy.json that accepts all images.

@@ -35,6 +35,8 @@ type Options struct {
 	// Kubeadm prepares the control plane for nodes that join by kubeadm, as `kubeadm init` does. Such a node's kubelet
 	// has a certificate that it has signed itself.
 	Kubeadm bool
+	// Addons are further add-ons whose images the registry serves; Bin/addons has their programs.
+	Addons []string
 }
 
 // Cluster is a running cluster.
@@ -53,6 +55,7 @@ type Cluster struct {
 	kubeadm bool
 	// agnhost is passed to the registry, see StartBare.
 	agnhost string
+	addons  []string
 
 	Client kubernetes.Interface `json:"-"`
 	REST   *rest.Config         `json:"-"`
@@ -86,7 +89,7 @@ func layOut(o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{Dir: o.Dir, Bin: o.Bin, Net: net, kubeadm: o.Kubeadm}
+	c := &Cluster{Dir: o.Dir, Bin: o.Bin, Net: net, kubeadm: o.Kubeadm, addons: o.Addons}
 	c.Control = &Host{Name: "control", Addr: net.host(controlHost), dir: o.Dir}
 	for i, no := range o.Nodes {
 		c.Nodes = append(c.Nodes, c.newNode(no, net.host(11+i)))

@@ -108,7 +108,10 @@ func (c *Cluster) startRegistry(ctx context.Context) error {
 	if c.agnhost != "" {
 		args = append(args, "agnhost="+c.agnhost)
 	} else {
-		args = append(args, "coredns="+c.program("coredns"))
+		args = append(args, "coredns="+filepath.Join(c.Bin, "kube"))
+	}
+	for _, a := range c.addons {
+		args = append(args, a+"="+filepath.Join(c.Bin, "addons"))
 	}
 	p, err := c.Control.start("registry", filepath.Join(c.Bin, "testimages"), args...)
 	if err != nil {

@@ -108,25 +108,7 @@ containers:
 // cadvisorOff: with podd's cadvisor.socket, the page of the kubelet's cAdvisor names every container, without the gate
 // that has the kubelet ask podd for it.
 func (k *scene) cadvisorOff() {
-	n := c.Node(k.node)
-	_, err := n.Run("sh", "-c", "mkdir -p /run/crio && mount -t tmpfs podd-test /run/crio") // the machine's own stays
-	k.ok("mount a directory for the socket", err)
-	dropIn := n.Path("podd.toml.d", "cadvisor.toml")
-	k.ok("configure podd", errors.Join(os.MkdirAll(n.Path("podd.toml.d"), 0o755),
-		os.WriteFile(dropIn, []byte("[cadvisor]\nsocket = \"/var/run/crio/crio.sock\"\n"), 0o644)))
-	restart := func(kubelet map[string]any) error { // also at the end of the test, when its context is over
-		ctx, cancel := context.WithTimeout(context.Background(), limit)
-		defer cancel()
-		return errors.Join(n.StopKubelet(), n.StopPodd(), n.Configure(kubelet), n.StartPodd(ctx), n.StartKubelet())
-	}
-	without := maps.Clone(n.Options.Kubelet)
-	delete(without, "featureGates")
-	k.ok("restart without the gates", restart(without))
-	k.Cleanup(func() {
-		k.ok("restart with the gates", errors.Join(os.Remove(dropIn), restart(n.Options.Kubelet)))
-		_, err := n.Run("umount", "/run/crio")
-		k.ok("unmount the directory of the socket", err)
-	})
+	k.useCadvisor()
 	for i := range 3 {
 		k.pod(fmt.Sprintf("p%d", i), `
 containers:
@@ -148,6 +130,30 @@ containers:
 			}
 		}
 		return nil
+	})
+}
+
+// useCadvisor restarts the node's podd and kubelet with podd's cadvisor.socket and without the gates of kubelet.yaml,
+// until the end of the scenario.
+func (k *scene) useCadvisor() {
+	n := c.Node(k.node)
+	_, err := n.Run("sh", "-c", "mkdir -p /run/crio && mount -t tmpfs podd-test /run/crio") // the machine's own stays
+	k.ok("mount a directory for the socket", err)
+	dropIn := n.Path("podd.toml.d", "cadvisor.toml")
+	k.ok("configure podd", errors.Join(os.MkdirAll(n.Path("podd.toml.d"), 0o755),
+		os.WriteFile(dropIn, []byte("[cadvisor]\nsocket = \"/var/run/crio/crio.sock\"\n"), 0o644)))
+	restart := func(kubelet map[string]any) error { // also at the end of the test, when its context is over
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		return errors.Join(n.StopKubelet(), n.StopPodd(), n.Configure(kubelet), n.StartPodd(ctx), n.StartKubelet())
+	}
+	without := maps.Clone(n.Options.Kubelet)
+	delete(without, "featureGates")
+	k.ok("restart without the gates", restart(without))
+	k.Cleanup(func() {
+		k.ok("restart with the gates", errors.Join(os.Remove(dropIn), restart(n.Options.Kubelet)))
+		_, err := n.Run("umount", "/run/crio")
+		k.ok("unmount the directory of the socket", err)
 	})
 }
 

@@ -198,6 +198,24 @@ func (k *scene) create(manifest string) {
 	}
 }
 
+// apply applies a manifest with kubectl, also with kinds that the suite does not know, in the namespaces that it names.
+func (k *scene) apply(manifest string) {
+	k.Helper()
+	k.eventually("apply a manifest", func(context.Context) error {
+		_, err := k.tryKubectl(manifest, "apply", "--namespace=", "-f", "-")
+		if err != nil && !strings.Contains(err.Error(), "no matches for kind") { // its definition is new
+			k.Fatalf("apply a manifest: %v", err)
+		}
+		return err
+	})
+}
+
+// unapply deletes the objects of a manifest, and what they own.
+func (k *scene) unapply(manifest string) error {
+	_, err := k.tryKubectl(manifest, "delete", "--namespace=", "--ignore-not-found", "--cascade=foreground", "-f", "-")
+	return err
+}
+
 func (k *scene) createOne(obj runtime.Object) (err error) {
 	ctx, o := k.Context(), metav1.CreateOptions{FieldValidation: "Strict"}
 	switch x := obj.(type) {

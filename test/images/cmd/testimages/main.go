@@ -7,7 +7,7 @@
 // serve writes registries.conf and policy.json to CONFDIR. When it is ready it prints "credentials wanted on ADDR", the
 // address that requires authentication, and "serving on ADDR"; test/k8s/cluster parses these lines. MORE are images
 // that only test/k8s needs: agnhost=DIR, a directory with the program agnhost, for the images of Kubernetes' node
-// tests, and coredns=FILE, the program CoreDNS.
+// tests, and coredns=DIR, multus=DIR, kube-state-metrics=DIR and prometheus=DIR with the programs of these add-ons.
 //
 // It is for scripts (contrib/demo.sh, test/critest); tests use the package.
 package main
@@ -81,11 +81,9 @@ func serve(ctx context.Context, addr, confDir string, more ...string) error {
 
 // add adds the images of one argument MORE.
 func add(r *images.Registry, path layout.Path, more string) error {
-	switch name, file, _ := strings.Cut(more, "="); name {
-	case "agnhost":
-		return r.AddAgnhost(path, file)
-	case "coredns":
-		return r.AddCoreDNS(file)
+	name, dir, _ := strings.Cut(more, "=")
+	if name == "agnhost" {
+		return r.AddAgnhost(path, dir)
 	}
-	return errors.New("want agnhost=DIR or coredns=FILE")
+	return r.AddAddon(path, name, dir)
 }
