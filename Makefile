@@ -56,7 +56,8 @@ PURE     := checkpoint contrib/advisories cmd/budget cmd/podd/admin cmd/podd/cad
             test/bench test/critest
 
 # Programs embedded into podd.
-EMBEDDED := oci/pause/bin/pause oci/runc/initproxy/bin/standin oci/shim/bin/keeper
+EMBEDDED := oci/pause/bin/pause oci/runc/initproxy/bin/standin oci/runc/thaw/bin/thaw \
+            oci/shim/bin/keeper
 # The packages of which oci/shim/bin/keeper is built.
 STDIO    := oci/shim/stdio/main oci/shim/stdio oci/shim/fifo oci/driver/socket oci/logfile oci/openat
 
@@ -108,10 +109,11 @@ test-kata: tools images embedded ## podd drives the real shim of Kata Containers
 vm-qemu: deps ## the same, and an image for QEMU; installs QEMU if it is missing (root)
 	@$(VM)/build.sh qemu
 
-embedded: $(EMBEDDED) ## build what podd embeds: pause, the init proxy (gVisor), the stdio program (shims)
+embedded: $(EMBEDDED) ## build what podd embeds: pause, init proxy (gVisor), thaw (checkpoints), stdio program (shims)
 oci/pause/bin/pause: oci/pause/pause.c
 oci/runc/initproxy/bin/standin: oci/runc/initproxy/initproxy.c
-oci/pause/bin/pause oci/runc/initproxy/bin/standin:
+oci/runc/thaw/bin/thaw: oci/runc/thaw/thaw.c
+oci/pause/bin/pause oci/runc/initproxy/bin/standin oci/runc/thaw/bin/thaw:
 	@mkdir -p $(@D)
 	$(CC) -Os -static -s -Wall -Wextra -o $@ $<
 oci/shim/bin/keeper: $(wildcard $(addsuffix /*.go,$(STDIO))) go.mod

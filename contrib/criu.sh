@@ -1,8 +1,8 @@
 #!/bin/sh
 # Makes bin/criu and bin/checkpointctl of <repo>: CRIU, with which podd checkpoints containers, and the program that reads
-# the archives, which a test runs. They are packages of the Debian release CRIU_SUITE (default trixie): CRIU 3.17 of
-# Debian 12 does not work on kernels from 6.16 on. checkpointctl is in later releases only, CHECKPOINTCTL_SUITE
-# (default forky).
+# the archives, which a test runs. They are packages of the Debian releases CRIU_SUITE (default sid) and
+# CHECKPOINTCTL_SUITE (default forky). CRIU 3.17 of Debian 12 does not work on kernels from 6.16 on, and 4.1 of Debian 13
+# crashes at the option network-lock (https://github.com/checkpoint-restore/criu/pull/3051).
 #
 # Nothing is installed: the packages are extracted, with the libraries that they need, to $PODD_CACHE (default
 # ${XDG_CACHE_HOME:-~/.cache}/podd), and bin/ gets scripts that run them from there. Remove the directory criu of the
@@ -51,7 +51,7 @@ script() {
 }
 
 mkdir -p "$bin" "$cache"
-criu=${CRIU_SUITE:-trixie} checkpointctl=${CHECKPOINTCTL_SUITE:-forky}
+criu=${CRIU_SUITE:-sid} checkpointctl=${CHECKPOINTCTL_SUITE:-forky}
 fetch criu "$criu"
 script criu "$criu" usr/sbin/criu
 fetch checkpointctl "$checkpointctl"

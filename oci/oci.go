@@ -60,6 +60,24 @@ type Resizer interface {
 	Resize(ctx context.Context, id string, limits *specs.LinuxResources) error
 }
 
+// Dumper is a Runtime that can save one container, without its pod.
+type Dumper interface {
+	// Dump freezes the container, saves its processes in the empty directory dir, calls frozen, and thaws the container.
+	// It runs again when Dump returns, whatever it returns, and soon after podd is killed or the deadline of ctx, which
+	// must have one. The names in dir are those of the Dump constants. The error is errdefs.ErrNotImplemented if the
+	// runtime cannot, errdefs.ErrFailedPrecondition if this container cannot be saved.
+	Dump(ctx context.Context, id, dir string, frozen func(context.Context) error) error
+	// Thaw has the container run again after a podd was killed in Dump. A container that is gone is not an error.
+	Thaw(ctx context.Context, id string) error
+}
+
+// What Dump writes: a directory with the images of CRIU, its log and its statistics.
+const (
+	DumpImages = "checkpoint"
+	DumpLog    = "dump.log"
+	DumpStats  = "stats-dump"
+)
+
 // CreateRequest describes a container to create.
 type CreateRequest struct {
 	ID string

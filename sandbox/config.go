@@ -42,6 +42,8 @@ type Config struct {
 	defaults.Config
 	// CreateTimeout bounds the creation of a pod or container, which is detached from its caller.
 	CreateTimeout time.Duration `toml:"create_timeout" comment:"Limit for creating a pod or container. It continues if the caller gives up."`
+	// CheckpointTimeout bounds one checkpoint of a container, most of which it is frozen.
+	CheckpointTimeout time.Duration `toml:"checkpoint_timeout" comment:"Limit for CheckpointContainer, during which the container is frozen. A request may set a shorter one."`
 	// StartTimeout bounds one start of a container.
 	StartTimeout time.Duration `toml:"start_timeout" comment:"Limit for the runtime to start a created container."`
 	// UndoTimeout bounds one teardown.
@@ -68,14 +70,15 @@ func DefaultConfig() Config {
 		},
 		Config: defaults.Default(),
 
-		CgroupPrefix:     "crio",
-		CreateTimeout:    4 * time.Minute,
-		StartTimeout:     time.Minute,
-		UndoTimeout:      2 * time.Minute,
-		KillTimeout:      30 * time.Second,
-		UnclaimedTimeout: 10 * time.Minute,
-		SlowOperation:    10 * time.Second,
-		StatsInterval:    10 * time.Second,
+		CgroupPrefix:      "crio",
+		CreateTimeout:     4 * time.Minute,
+		StartTimeout:      time.Minute,
+		CheckpointTimeout: 2 * time.Minute,
+		UndoTimeout:       2 * time.Minute,
+		KillTimeout:       30 * time.Second,
+		UnclaimedTimeout:  10 * time.Minute,
+		SlowOperation:     10 * time.Second,
+		StatsInterval:     10 * time.Second,
 	}
 }
 
@@ -93,7 +96,8 @@ func (c Config) Validate() error {
 		key string
 		d   time.Duration
 	}{
-		{"create_timeout", c.CreateTimeout}, {"start_timeout", c.StartTimeout}, {"undo_timeout", c.UndoTimeout},
+		{"create_timeout", c.CreateTimeout}, {"start_timeout", c.StartTimeout},
+		{"checkpoint_timeout", c.CheckpointTimeout}, {"undo_timeout", c.UndoTimeout},
 		{"kill_timeout", c.KillTimeout}, {"unclaimed_timeout", c.UnclaimedTimeout},
 		{"slow_operation", c.SlowOperation}, {"stats_interval", c.StatsInterval},
 	} {

@@ -25,7 +25,7 @@ type Container struct {
 	slot     admission.Slot
 	creation creation
 	life     life
-	kill     killer
+	kill     admission.Stops
 	history  operation.History
 	// exited is closed once the status says Exited.
 	exited chan struct{}

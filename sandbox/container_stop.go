@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/admission"
 	"github.com/podd-project/podd/sandbox/convert"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
@@ -43,19 +44,19 @@ func (e *Engine) stopContainer(ctx context.Context, c *Container, grace time.Dur
 		}
 		grace = 0 // its process is the runtime's own, waiting to be started
 	}
-	attempt, first := c.kill.request(time.Now().Add(grace))
+	attempt, first := c.kill.Request(time.Now().Add(grace))
 	if first && !e.work.Go(func() {
-		c.kill.finish(attempt, e.onContainer(ctx, operation.StopContainer, c, grace, func(ctx context.Context) error {
+		c.kill.Finish(attempt, e.onContainer(ctx, operation.StopContainer, c, grace, func(ctx context.Context) error {
 			return e.killByDeadline(ctx, c, attempt)
 		}))
 	}) {
-		c.kill.finish(attempt, errClosing)
+		c.kill.Finish(attempt, errClosing)
 	}
 	select {
 	case <-c.exited:
 		return nil
-	case <-attempt.done:
-		return attempt.err
+	case <-attempt.Done:
+		return attempt.Err
 	case <-ctx.Done():
 		return fmt.Errorf("container %s has not stopped yet: %w", c.ID, context.Cause(ctx))
 	}
@@ -63,8 +64,8 @@ func (e *Engine) stopContainer(ctx context.Context, c *Container, grace time.Dur
 
 // killByDeadline sends the stop signal, waits for the deadline, and then sends SIGKILL until the container has exited
 // or KillTimeout has passed. It continues if the caller, whose context belongs to the operation, gives up.
-func (e *Engine) killByDeadline(caller context.Context, c *Container, s *stop) error {
-	if deadline, _ := c.kill.at(s); time.Until(deadline) > 0 {
+func (e *Engine) killByDeadline(caller context.Context, c *Container, s *admission.Stop) error {
+	if deadline, _ := c.kill.At(s); time.Until(deadline) > 0 {
 		operation.SetStage(caller, "signal")
 		e.signal(c, convert.SignalNumber(c.StopSignal))
 		operation.SetStage(caller, "grace period")
@@ -114,9 +115,9 @@ func (e *Engine) endByRuntime(c *Container) error {
 }
 
 // waitForDeadline returns true at the deadline of s or when the container has exited, false when ctx ended.
-func (c *Container) waitForDeadline(ctx context.Context, s *stop) bool {
+func (c *Container) waitForDeadline(ctx context.Context, s *admission.Stop) bool {
 	for {
-		deadline, sooner := c.kill.at(s)
+		deadline, sooner := c.kill.At(s)
 		timer := time.NewTimer(time.Until(deadline))
 		select {
 		case <-c.exited:

@@ -55,18 +55,18 @@ func (e *Engine) limitContainer(
 		if err != nil {
 			return err
 		}
-		return e.updateContainer(ctx, c, limits)
+		return updateContainer(ctx, e.deps, c, limits)
 	})
 }
 
 // updateContainer needs c.slot.
-func (e *Engine) updateContainer(ctx context.Context, c *Container, limits nri.Resources) error {
+func updateContainer(ctx context.Context, deps Deps, c *Container, limits nri.Resources) error {
 	rt, err := c.pod.handler.Runtime()
 	if err != nil {
 		return err
 	}
 	r := limits.CRI
-	resources, warnings, err := spec.Resources(r, e.deps.Facts)
+	resources, warnings, err := spec.Resources(r, deps.Facts)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (e *Engine) updateContainer(ctx context.Context, c *Container, limits nri.R
 		return fmt.Errorf("update container: %w", err)
 	}
 	operation.SetStage(ctx, "read back")
-	actual, err := readBack(e.deps, c, convert.MergeResources(c.Status().Resources, r), r.GetOomScoreAdj() != 0)
+	actual, err := readBack(deps, c, convert.MergeResources(c.Status().Resources, r), r.GetOomScoreAdj() != 0)
 	if errdefs.IsNotFound(err) {
 		err = nil // it has exited meanwhile
 	}

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"io"
 	"net"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -52,6 +53,8 @@ type Images interface {
 	Resolve(ctx context.Context, ref string) (*image.Image, error)
 	Rootfs(ctx context.Context, r image.RootfsRequest) (path string, err error)
 	Volume(ctx context.Context, r image.VolumeRequest) (path string, err error)
+	// Diff writes what the container has written to its root filesystem, as a layer.
+	Diff(ctx context.Context, containerID string, w io.Writer) error
 	// Release unmounts and deletes the container's root filesystem and its image volumes.
 	Release(ctx context.Context, containerID string) error
 	// ContainersWithMounts returns the ids of the containers that have filesystems to release.

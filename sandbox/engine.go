@@ -12,6 +12,7 @@ import (
 	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
+	"github.com/podd-project/podd/sandbox/admission"
 	"github.com/podd-project/podd/sandbox/event"
 	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/handler"
@@ -67,7 +68,7 @@ type Engine struct {
 	operations operation.Tracker
 	// life ends with Close; work is everything that runs until then.
 	life     life
-	work     work
+	work     admission.Work
 	recovery recovery
 	janitor  janitor
 	// snapshotKey seals checkpoints.

@@ -77,6 +77,7 @@ func scenarios() []scenario {
 		scenario{"UpdateContainer", running, verb{"UpdateContainer", func(ctx context.Context, l *podLife) error {
 			return l.e.UpdateContainer(ctx, l.container, &cri.LinuxContainerResources{CpuShares: 100})
 		}}},
+		scenario{"CheckpointContainer", running, verbDump},
 		scenario{"CheckpointPod", running, verbCheckpoint},
 		scenario{"RestorePod", slices.Concat(running, []verb{verbCheckpoint}), verbRestore},
 		scenario{"StartContainer of what is restored", slices.Concat(running, []verb{verbCheckpoint, verbRestore}),

@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/handler"
 	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
@@ -30,22 +31,13 @@ func (e *Engine) CheckpointPod(ctx context.Context, id, path string, containers 
 		return err
 	}
 	features := rt.Features()
-	if err := checkCheckpoints(p.Handler(), features); err != nil {
+	if err := handler.CheckCheckpoints(p.Handler(), features); err != nil {
 		return err
 	}
 	c := podCheckpoint{e: e, p: p, ids: containers, version: features.Version}
 	return e.onPod(ctx, operation.CheckpointPod, p, func(ctx context.Context) error {
 		return c.run(ctx, rt.(oci.Checkpointer), path)
 	})
-}
-
-// checkCheckpoints returns errdefs.ErrNotImplemented unless the pods of a handler can be checkpointed and restored.
-func checkCheckpoints(handler string, f oci.Features) error {
-	if f.Checkpoints.Pods {
-		return nil
-	}
-	return fmt.Errorf("%w: runtime handler %q cannot checkpoint and restore pods: %s", errdefs.ErrNotImplemented, handler,
-		cmp.Or(f.Checkpoints.NoPods, "that needs a handler of type oci with gVisor's runsc"))
 }
 
 // podCheckpoint is one checkpoint of a pod.
@@ -70,6 +62,11 @@ func (k podCheckpoint) run(ctx context.Context, rt oci.Checkpointer, path string
 		}
 		defer c.slot.Release()
 	}
+	turn, err := k.e.deps.Budgets.Checkpoints.Wait(ctx, k.p.ID, 1)
+	if err != nil {
+		return err
+	}
+	defer turn.Release()
 	if err := k.unchanged(containers); err != nil {
 		return err
 	}

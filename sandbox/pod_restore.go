@@ -9,6 +9,7 @@ import (
 	"github.com/containerd/errdefs"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/podd-project/podd/sandbox/handler"
 	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/sandbox/snapshot"
@@ -57,7 +58,7 @@ func (e *Engine) RestorePod(ctx context.Context, r RestoreRequest) (*Pod, []*Con
 // openSource reads the checkpoint and compares it with the request.
 func openSource(ctx context.Context, e *Engine, r RestoreRequest, rt Runtime) (*snapshot.Snapshot, error) {
 	features := rt.Features()
-	if err := checkCheckpoints(r.Handler, features); err != nil {
+	if err := handler.CheckCheckpoints(r.Handler, features); err != nil {
 		return nil, err
 	}
 	key := &e.snapshotKey

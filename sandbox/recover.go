@@ -130,6 +130,7 @@ func (r *recovery) container(ctx context.Context, c *Container, markObserved fun
 		c.slot.Release()
 		return // it has nothing on the machine
 	}
+	endCheckpoint(ctx, c)
 	operation.SetStage(ctx, "look")
 	seen, process := r.observeContainer(ctx, c)
 	action := reconcileContainer(c.Status().State, seen)

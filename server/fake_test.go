@@ -91,6 +91,10 @@ func (e *fakeEngine) StopPod(_ context.Context, id string) error { return e.call
 
 func (e *fakeEngine) RemovePod(_ context.Context, id string) error { return e.call("RemovePod", id) }
 
+func (e *fakeEngine) CheckpointContainer(_ context.Context, id, location string) error {
+	return e.call("CheckpointContainer", id, location)
+}
+
 func (e *fakeEngine) CheckpointPod(_ context.Context, id, path string, containers []string) error {
 	return e.call("CheckpointPod", id, path, containers)
 }

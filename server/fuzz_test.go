@@ -42,6 +42,7 @@ func FuzzRequests(f *testing.F) {
 		"UpdateRuntimeConfig": &cri.UpdateRuntimeConfigRequest{
 			RuntimeConfig: &cri.RuntimeConfig{NetworkConfig: &cri.NetworkConfig{PodCidr: "10.0.0.0/8"}},
 		},
+		"CheckpointContainer": &cri.CheckpointContainerRequest{ContainerId: runningID, Location: "/out", Timeout: 1},
 		"CheckpointPod": &cri.CheckpointPodRequest{
 			PodSandboxId: podID, OutputPath: "/out", ContainerIds: []string{runningID},
 		},

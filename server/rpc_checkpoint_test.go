@@ -96,3 +96,31 @@ func testRestorePod(t *testing.T) {
 	_, err := h.runtime.RestorePod(t.Context(), good)
 	wantCode(t, err, codes.PermissionDenied, "seal")
 }
+
+func testCheckpointContainer(t *testing.T) {
+	h := newHarness(t)
+	good := &cri.CheckpointContainerRequest{ContainerId: runningID, Location: "/dir/out.tar", Timeout: 60}
+	must[*cri.CheckpointContainerResponse](t)(h.runtime.CheckpointContainer(t.Context(), good))
+	want := []string{"CheckpointContainer " + runningID + " /dir/out.tar"}
+	if got := h.engine.log(); !slices.Equal(got, want) {
+		t.Errorf("calls = %q, want %q", got, want)
+	}
+	for words, change := range map[string]func(r *cri.CheckpointContainerRequest){
+		"container_id: must not be empty":    func(r *cri.CheckpointContainerRequest) { r.ContainerId = "" },
+		"location: must be an absolute path": func(r *cri.CheckpointContainerRequest) { r.Location = "out.tar" },
+		"location: must be a clean path":     func(r *cri.CheckpointContainerRequest) { r.Location = "/dir/../out.tar" },
+		"location: must be the path":         func(r *cri.CheckpointContainerRequest) { r.Location = "/" },
+		"timeout: must not be negative":      func(r *cri.CheckpointContainerRequest) { r.Timeout = -1 },
+	} {
+		r := proto.Clone(good).(*cri.CheckpointContainerRequest)
+		change(r)
+		_, err := h.runtime.CheckpointContainer(t.Context(), r)
+		wantCode(t, err, codes.InvalidArgument, words)
+	}
+	if calls := len(h.engine.log()); calls != 1 {
+		t.Errorf("%d calls of the engine, want none for invalid requests", calls-1)
+	}
+	h.engine.fail["CheckpointContainer"] = fmt.Errorf("%w: no criu", errdefs.ErrNotImplemented)
+	_, err := h.runtime.CheckpointContainer(t.Context(), good)
+	wantCode(t, err, codes.Unimplemented, "no criu")
+}

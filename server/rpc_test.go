@@ -48,6 +48,7 @@ func rpcTests() map[string]func(*testing.T) {
 		"ListPodSandboxMetrics":     testListPodSandboxMetrics,
 		"StreamPodSandboxMetrics":   testStreamPodSandboxMetrics,
 		"UpdatePodSandboxResources": testUpdatePodSandboxResources,
+		"CheckpointContainer":       testCheckpointContainer,
 		"CheckpointPod":             testCheckpointPod,
 		"RestorePod":                testRestorePod,
 		"ListImages":                testListImages,
@@ -56,13 +57,6 @@ func rpcTests() map[string]func(*testing.T) {
 		"PullImage":                 testPullImage,
 		"RemoveImage":               testRemoveImage,
 		"ImageFsInfo":               testImageFsInfo,
-	}
-}
-
-// notImplemented has the error text of every RPC that podd does not implement.
-func notImplemented() map[string]string {
-	return map[string]string{
-		"CheckpointContainer": noContainerCheckpoints,
 	}
 }
 
@@ -85,50 +79,22 @@ func rpcs() (unary, streams []string) {
 
 func bare(full string) string { return full[strings.LastIndex(full, "/")+1:] }
 
-// TestEveryRPC fails for an RPC of cri-api that has neither a test nor an entry in notImplemented.
+// TestEveryRPC fails for an RPC of cri-api without a test.
 func TestEveryRPC(t *testing.T) {
-	tests, missing := rpcTests(), notImplemented()
+	tests := rpcTests()
 	unary, streams := rpcs()
 	all := slices.Concat(unary, streams)
-	if got := len(tests) + len(missing); got != len(all) {
-		t.Errorf("%d tests and RPCs that are not implemented, want %d, the RPCs of cri-api", got, len(all))
+	if len(tests) != len(all) {
+		t.Errorf("%d tests, want %d, the RPCs of cri-api", len(tests), len(all))
 	}
 	for _, full := range all {
-		test, tested := tests[bare(full)]
-		text, unimplemented := missing[bare(full)]
-		if tested == unimplemented {
-			t.Errorf("%s: has a test %v, not implemented %v; want one of them", full, tested, unimplemented)
+		test := tests[bare(full)]
+		if test == nil {
+			t.Errorf("%s has no test", full)
 			continue
 		}
-		t.Run(bare(full), func(t *testing.T) {
-			if tested {
-				test(t)
-				return
-			}
-			testUnimplemented(t, full, text, slices.Contains(streams, full))
-		})
+		t.Run(bare(full), test)
 	}
-}
-
-func testUnimplemented(t *testing.T, method, text string, streams bool) {
-	if !strings.HasPrefix(text, "podd ") || len(strings.Fields(text)) < 5 {
-		t.Errorf("error text = %q, want a sentence about podd", text)
-	}
-	h := newHarness(t)
-	if !streams {
-		err := h.conn.Invoke(t.Context(), "/"+method, &emptypb.Empty{}, &emptypb.Empty{})
-		wantCode(t, err, codes.Unimplemented, text)
-		return
-	}
-	stream, err := h.conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, "/"+method)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stream.SendMsg(&emptypb.Empty{}); err != nil {
-		t.Fatal(err)
-	}
-	stream.CloseSend()
-	wantCode(t, stream.RecvMsg(&emptypb.Empty{}), codes.Unimplemented, text)
 }
 
 // TestEmptyRequests sends every RPC a message without a field: it is answered or refused without a call of the engine.
@@ -140,9 +106,6 @@ func TestEmptyRequests(t *testing.T) {
 	}
 	unary, _ := rpcs()
 	for _, full := range unary {
-		if _, missing := notImplemented()[bare(full)]; missing {
-			continue
-		}
 		err := h.conn.Invoke(t.Context(), "/"+full, &emptypb.Empty{}, &emptypb.Empty{})
 		want := codes.InvalidArgument
 		if slices.Contains(answers, bare(full)) {

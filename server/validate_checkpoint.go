@@ -26,6 +26,15 @@ func checkCheckpointPod(ctx context.Context, r *cri.CheckpointPodRequest) error 
 	return c.err()
 }
 
+func checkCheckpointContainer(r *cri.CheckpointContainerRequest) error {
+	c := newCheck()
+	c.id("container_id", r.GetContainerId())
+	c.directory("location", r.GetLocation())
+	c.that(r.GetLocation() != "/", "location", "must be the path of a file")
+	c.that(r.GetTimeout() >= 0, "timeout", "must not be negative")
+	return c.err()
+}
+
 func checkRestorePod(r *cri.RestorePodRequest) error {
 	c := newCheck()
 	c.directory("checkpoint_path", r.GetCheckpointPath())

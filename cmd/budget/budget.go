@@ -12,6 +12,7 @@ import "sync/atomic"
 // Units of budgets.
 const (
 	Bytes       = "bytes"
+	Checkpoints = "checkpoints"
 	Connections = "connections"
 	Entries     = "entries"
 	Sessions    = "sessions"

@@ -30,6 +30,9 @@ type Table struct {
 	// Dials are forwarded connections that are being established. More wait.
 	Dials *Pool
 
+	// Checkpoints are checkpoints of pods and containers in progress, which fill disks. More wait.
+	Checkpoints *Pool
+
 	usages []func() Usage
 }
 
@@ -60,6 +63,7 @@ func NewSized(s Sizes) *Table {
 	t.Dials = t.pool(Usage{
 		Name: "forwarded connections being established", Unit: Connections, Limit: 1024, PerOwner: 32, Owner: "pod",
 	})
+	t.Checkpoints = t.pool(Usage{Name: "checkpoints at once", Unit: Checkpoints, Limit: 4})
 	return t
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/podd-project/podd/oci/runc"
 	"github.com/podd-project/podd/oci/runc/initproxy"
+	"github.com/podd-project/podd/oci/runc/thaw"
 	"github.com/podd-project/podd/oci/shim"
 	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/sandbox/handler"
@@ -28,7 +29,7 @@ var (
 // handlers returns the runtime handlers. One that cannot be used reports it in Status; it may become usable later, when
 // its package is installed.
 func (d *daemon) handlers(ctx context.Context) map[string]sandbox.Runtime {
-	d.initProxy, d.stdio = d.installInitProxy(), d.installStdio()
+	d.initProxy, d.thaw, d.stdio = d.installInitProxy(), d.installThaw(), d.installStdio()
 	handlers := map[string]sandbox.Runtime{}
 	for name := range d.cfg.Runtime.Handlers {
 		handlers[name] = d.handler(ctx, &d.cfg, name)
@@ -48,7 +49,7 @@ func (d *daemon) handler(ctx context.Context, cfg *Config, name string) sandbox.
 		return runtime
 	}
 	c := cfg.runcConfig(name, h)
-	c.InitProxy = d.initProxy
+	c.InitProxy, c.Thaw = d.initProxy, d.thaw
 	runtime := runc.New(c)
 	d.background.Go(func() { d.reportHandler(ctx, &cfg.Runtime, name, c.Path, runtime) })
 	return runtime
@@ -125,6 +126,16 @@ func (d *daemon) installInitProxy() string {
 	path, err := initproxy.Install(filepath.Join(d.cfg.Root, "libexec"))
 	if err != nil {
 		d.log.WithError(err).Warn("failed to install the init proxy: runtimes with a kernel of their own cannot be used")
+		return ""
+	}
+	return path
+}
+
+// installThaw writes the program that thaws containers to root and returns its path. Without it, none is checkpointed.
+func (d *daemon) installThaw() string {
+	path, err := thaw.Install(filepath.Join(d.cfg.Root, "libexec"))
+	if err != nil {
+		d.log.WithError(err).Warn("failed to install the program that thaws containers: they cannot be checkpointed")
 		return ""
 	}
 	return path

@@ -72,8 +72,8 @@ type daemon struct {
 	current   atomic.Pointer[generation]
 	reloading sync.Mutex
 	reloads   chan struct{}
-	// initProxy and stdio are programs that handlers need, see installInitProxy and installStdio.
-	initProxy, stdio string
+	// initProxy, thaw and stdio are programs that handlers need, see installInitProxy, installThaw and installStdio.
+	initProxy, thaw, stdio string
 
 	log    logrus.FieldLogger
 	notify notifier

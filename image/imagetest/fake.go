@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -22,10 +23,10 @@ import (
 // Fake keeps images in memory, and makes root filesystems that are plain directories below dir. They outlive the engine
 // that uses them, as mounts outlive the daemon: a restarted engine gets a Reopen of it.
 type Fake struct {
-	// Before, if set, is called at the start of resolve, rootfs, volume and release, with that word and the container's id
-	// ("" for resolve); After when the call has succeeded. An error replaces the call's own result, so Before fails a call
-	// without its effect and After with it. Both are called without locks and may block or end their goroutine. Set them
-	// before the Fake is used.
+	// Before, if set, is called at the start of resolve, rootfs, volume, diff and release, with that word and the
+	// container's id ("" for resolve); After when the call has succeeded. An error replaces the call's own result, so
+	// Before fails a call without its effect and After with it. Both are called without locks and may block or end
+	// their goroutine. Set them before the Fake is used.
 	Before, After func(ctx context.Context, verb, id string) error
 
 	*fakeState
@@ -94,6 +95,14 @@ func (f *Fake) Resolve(ctx context.Context, ref string) (img *image.Image, err e
 		return err
 	})
 	return img, err
+}
+
+// Diff is like image.Store.Diff, except that it writes the id.
+func (f *Fake) Diff(ctx context.Context, container string, w io.Writer) error {
+	return f.hooked(ctx, "diff", container, func() error {
+		_, err := io.WriteString(w, container)
+		return err
+	})
 }
 
 func (f *Fake) resolveLocked(ref string) (*image.Image, error) {

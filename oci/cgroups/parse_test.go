@@ -3,6 +3,8 @@ package cgroups
 import (
 	"bytes"
 	"math"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -52,4 +54,22 @@ func FuzzParse(f *testing.F) {
 		devices.v1(string(text), func(*IO, string, uint64) {})
 		_, _ = parseMounts(bytes.NewReader(text))
 	})
+}
+
+// TestAnonymousMemory: files in memory do not count.
+func TestAnonymousMemory(t *testing.T) {
+	for _, test := range []struct{ controller, stat string }{
+		{unified, "anon 3\nfile 100\nshmem 4\n"}, {"memory", "rss 1\ntotal_rss 3\ntotal_cache 100\ntotal_shmem 4\n"},
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "memory.stat"), []byte(test.stat), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := (Dirs{test.controller: dir}).AnonymousMemory(); got != 7 {
+			t.Errorf("AnonymousMemory of %q = %d, want 7", test.stat, got)
+		}
+	}
+	if got := (Dirs{}).AnonymousMemory(); got != 0 {
+		t.Errorf("AnonymousMemory without a cgroup = %d, want 0", got)
+	}
 }

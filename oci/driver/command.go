@@ -20,6 +20,9 @@ type Command struct {
 	// Dir is the working directory, empty for the daemon's.
 	Dir   string
 	Stdin io.Reader
+	// Started, if set, is called with the pid, which is also the process group, of the program that was started. Its error
+	// kills the program, and is the error of Run.
+	Started func(pid int) error
 	// Limit caps what is kept of stdout and of stderr, in bytes each.
 	Limit int64
 }
@@ -45,7 +48,7 @@ func (c Command) Run(ctx context.Context) (stdout, stderr []byte, err error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = outputDelay
-	err = runKillable(ctx, cmd)
+	err = runKillable(ctx, cmd, c.Started)
 	switch {
 	case errors.Is(err, ErrUnkillable): // it still writes to the buffers
 		return nil, nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
@@ -59,9 +62,18 @@ func (c Command) Run(ctx context.Context) (stdout, stderr []byte, err error) {
 
 // runKillable is cmd.Run, except that it does not wait for a program that is stuck in the kernel and survives SIGKILL:
 // a goroutine reaps that one.
-func runKillable(ctx context.Context, cmd *exec.Cmd) error {
+func runKillable(ctx context.Context, cmd *exec.Cmd, started func(pid int) error) error {
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	var refused error
+	if started != nil {
+		if refused = started(cmd.Process.Pid); refused != nil {
+			_ = cmd.Cancel()
+		}
+	}
 	done := make(chan error, 1)
-	go func() { done <- cmd.Run() }()
+	go func() { done <- errors.Join(refused, cmd.Wait()) }()
 	select {
 	case err := <-done:
 		return err

@@ -2,6 +2,7 @@ package ocitest
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 
@@ -20,4 +21,28 @@ func (f *Fake) Checkpoint(ctx context.Context, id, dir string) error {
 		}
 		return nil
 	})
+}
+
+var _ oci.Dumper = (*Fake)(nil)
+
+// Dump implements oci.Dumper. A container that was not thawed counts as paused.
+func (f *Fake) Dump(ctx context.Context, id, dir string, frozen func(context.Context) error) error {
+	err := f.with(ctx, "dump", id, func(*fakeContainer) error {
+		for _, name := range []string{oci.DumpLog, oci.DumpStats, oci.DumpImages + "/core-1.img"} {
+			path := filepath.Join(dir, name)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(id), 0o600)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return frozen(ctx)
+}
+
+// Thaw implements oci.Dumper.
+func (f *Fake) Thaw(ctx context.Context, id string) error {
+	return f.with(ctx, "thaw", id, func(*fakeContainer) error { return nil })
 }

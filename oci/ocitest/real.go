@@ -12,6 +12,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/podd-project/podd/oci/runc"
+	"github.com/podd-project/podd/oci/runc/thaw"
 )
 
 // Machine is a Harness on the real machine, with what white-box tests need to know.
@@ -28,8 +29,7 @@ type Machine struct {
 // test that needs one fails without it.
 func Binary(t testing.TB, name string) string {
 	t.Helper()
-	_, file, _, _ := runtime.Caller(0)
-	path := filepath.Join(filepath.Dir(file), "..", "..", "bin", name)
+	path := filepath.Join(binDir(), name)
 	if _, err := os.Stat(path); err == nil {
 		return path
 	}
@@ -38,6 +38,12 @@ func Binary(t testing.TB, name string) string {
 		t.Fatalf("no %s in bin (make tools) or PATH", name)
 	}
 	return path
+}
+
+// binDir is the repository's bin directory.
+func binDir() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..", "bin")
 }
 
 // Real makes a Machine with the OCI runtime of that name, in directories of its own. Its clean-up fails the
@@ -58,6 +64,11 @@ func Real(t testing.TB, name string) *Machine {
 	m.Config = runc.Config{
 		Name: name, Path: Binary(t, name), Conmon: Binary(t, "conmon"),
 		Root: filepath.Join(dir, "state"), RunDir: filepath.Join(dir, "run"),
+		CRIU: "criu", SearchPath: []string{binDir()},
+	}
+	var err error
+	if m.Config.Thaw, err = thaw.Install(filepath.Join(dir, "libexec")); err != nil {
+		t.Fatal(err)
 	}
 	m.Bundles = m.Config.RunDir
 	m.New = func() Runtime { return runc.New(m.Config) }

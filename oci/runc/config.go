@@ -30,6 +30,8 @@ type Config struct {
 	// InitProxy is the path of the init proxy, which runtimes with their own kernel need (see oci/runc/initproxy). Empty:
 	// they cannot be used.
 	InitProxy string
+	// Thaw is the path of the program that thaws containers (see oci/runc/thaw). Empty: containers cannot be checkpointed.
+	Thaw string
 	// CreateTimeout bounds one Create; 0 means one minute.
 	CreateTimeout time.Duration
 }

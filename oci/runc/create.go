@@ -27,7 +27,7 @@ func (r *Runtime) Create(ctx context.Context, req oci.CreateRequest) (process.Pr
 	if err != nil {
 		return process.Process{}, err
 	}
-	if err := b.Create(r.fixCrunSwapIn(req.Spec)); err != nil {
+	if err := b.Create(r.configureCRIU(b, r.fixCrunSwapIn(req.Spec))); err != nil {
 		return process.Process{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CreateTimeout)

@@ -11,9 +11,9 @@ import (
 	"github.com/podd-project/podd/oci/driver"
 )
 
-// minCRIU is the oldest CRIU that podd uses. It has the option network-lock skip; 3.17, of Debian 12, fails on kernels
-// from 6.16 on.
-const minCRIU = "4.0"
+// minCRIU is the oldest CRIU that podd uses. Earlier ones crash when a runtime passes them a file with the option
+// network-lock (https://github.com/checkpoint-restore/criu/pull/3051).
+const minCRIU = "4.2.1"
 
 // probeCheckpoints returns what a runtime of this version can checkpoint.
 func (r *Runtime) probeCheckpoints(ctx context.Context, version string) oci.Checkpoints {

@@ -1,18 +1,23 @@
 package runc
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/driver"
 )
 
 // TestProbeCheckpoints: what a handler can checkpoint, and why not.
 func TestProbeCheckpoints(t *testing.T) {
-	const good = "#!/bin/sh\necho Version: 4.1.1\n"
+	const good = "#!/bin/sh\necho Version: 4.2.1\n"
 	for name, test := range map[string]struct {
 		runtime, criu string // criu is a script, "" for none
 		config        string
@@ -21,8 +26,8 @@ func TestProbeCheckpoints(t *testing.T) {
 		"good": {"runc version 1.5.2", good, "criu", oci.Checkpoints{Containers: true, NoPods: "gVisor"}},
 		"none": {"runc version 1.5.2", "", "criu", oci.Checkpoints{NoPods: "gVisor", NoContainers: "no criu in"}},
 		"off":  {"runc version 1.5.2", good, "", oci.Checkpoints{NoPods: "gVisor", NoContainers: "runtime.criu"}},
-		"old": {"runc version 1.5.2", "#!/bin/sh\necho Version: 3.17.1\n", "criu",
-			oci.Checkpoints{NoPods: "gVisor", NoContainers: "CRIU 4.0 is needed"}},
+		"old": {"runc version 1.5.2", "#!/bin/sh\necho Version: 4.2\n", "criu",
+			oci.Checkpoints{NoPods: "gVisor", NoContainers: "CRIU 4.2.1 is needed"}},
 		"kernel": {"runc version 1.5.2", good + "[ $1 != check ] || { echo 'no kcmp' >&2; exit 1; }\n", "criu",
 			oci.Checkpoints{NoPods: "gVisor", NoContainers: "no kcmp"}},
 		"crun":  {"crun version 1.21", good, "criu", oci.Checkpoints{NoPods: "gVisor", NoContainers: "runc"}},
@@ -62,4 +67,48 @@ func TestRealCRIU(t *testing.T) {
 		t.Errorf("checkpoints = %+v, want those of containers: run contrib/criu.sh", got)
 	}
 	t.Logf("the probe took %v", time.Since(began))
+}
+
+// TestDumpError: the reasons are taken from the log of CRIU, bounded and quoted, because the container chose a part.
+func TestDumpError(t *testing.T) {
+	log := "(00.1) Warn  (criu/a.c:1): no\n(00.2) Error (criu/util.c:1534): rlimit: Can't setup RLIMIT_NOFILE for self\n" +
+		"(00.3) Error (criu/sk-unix.c:1): unix: Dangling connection \x1b[31m" + strings.Repeat("x", 5000) + "\n"
+	err := dumpError(t.Context(), log, []byte("criu failed"), errors.New("exit status 1"))
+	if text := err.Error(); !errdefs.IsFailedPrecondition(err) || !strings.Contains(text, "Dangling connection") ||
+		strings.Contains(text, "RLIMIT") || strings.Contains(text, "\x1b") || len(text) > 2000 {
+		t.Errorf("error = %v, want %v with one bounded line", err, errdefs.ErrFailedPrecondition)
+	}
+	err = dumpError(t.Context(), "Error (criu/a.c:1): write: No space left on device", nil, errors.New("exit status 1"))
+	if !errdefs.IsResourceExhausted(err) {
+		t.Errorf("error = %v, want %v", err, errdefs.ErrResourceExhausted)
+	}
+	if err := dumpError(t.Context(), "", []byte("no such container"), errors.New("exit")); !says(err.Error(), "no such") {
+		t.Errorf("error = %v, want what the runtime has printed", err)
+	}
+}
+
+// TestDumpOfAnEarlierPodd: without the annotation CRIU would use the options of the node.
+func TestDumpOfAnEarlierPodd(t *testing.T) {
+	b := bundle{driver.Bundle(filepath.Join(t.TempDir(), "c"))}
+	if err := b.Create(&specs.Spec{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkOptions(b); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("checkOptions = %v, want %v", err, errdefs.ErrFailedPrecondition)
+	}
+	spec := New(Config{}).configureCRIU(b, &specs.Spec{})
+	if got := spec.Annotations["org.criu.config"]; got != b.File("criu.conf") {
+		t.Errorf("annotation = %q, want a file in the bundle", got)
+	}
+}
+
+// TestSpaceForDump: a container whose memory would fill the disk is refused.
+func TestSpaceForDump(t *testing.T) {
+	dir := t.TempDir()
+	if err := checkSpace(dir, 1<<20); err != nil {
+		t.Errorf("checkSpace of 1 MiB = %v, want nil", err)
+	}
+	if err := checkSpace(dir, 1<<60); !errdefs.IsResourceExhausted(err) {
+		t.Errorf("checkSpace of 1 EiB = %v, want %v", err, errdefs.ErrResourceExhausted)
+	}
 }

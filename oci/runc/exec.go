@@ -18,6 +18,9 @@ import (
 // its output is written. p.Terminal gives it a terminal. When ctx ends first, as it should when the client is gone,
 // the command and all its descendants are killed. Errors are those of ExecSync.
 func (r *Runtime) Exec(ctx context.Context, id string, p *specs.Process, s oci.Streams) (int32, error) {
+	if err := r.awaitDump(ctx, id); err != nil {
+		return 0, err
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if p.Terminal {

@@ -19,6 +19,9 @@ import (
 // and the error wraps context.DeadlineExceeded or ctx's cause. A command that cannot be run is an oci.ErrCommand. A
 // container that is paused or not running gives errdefs.ErrFailedPrecondition.
 func (r *Runtime) ExecSync(ctx context.Context, req oci.ExecRequest) (oci.ExecResult, error) {
+	if err := r.awaitDump(ctx, req.ID); err != nil {
+		return oci.ExecResult{}, err
+	}
 	ctx, cancel, limit := driver.ExecLimits(ctx, req)
 	defer cancel()
 	out, err := newOutput()

@@ -20,6 +20,8 @@ type Runtime struct {
 	scan        monitorScan
 	// logs are held while a container's log is reopened, and while its bundle is removed.
 	logs driver.KeyedLock
+	// dumps are held while a container is saved: an exec waits until it runs again.
+	dumps driver.KeyedLock
 }
 
 // New returns the handler. It runs nothing and never fails: Ready reports whether the handler can be used.

@@ -21,8 +21,11 @@ const (
 	UpdateContainer = "UpdateContainerResources"
 	ExecSync        = "ExecSync"
 	CheckpointPod   = "CheckpointPod"
-	RestorePod      = "RestorePod"
-	Recover         = "Recover"
+
+	CheckpointContainer = "CheckpointContainer"
+
+	RestorePod = "RestorePod"
+	Recover    = "Recover"
 )
 
 // Operation is one verb at work on one pod or container: a value, complete once Done is set.

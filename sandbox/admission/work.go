@@ -1,17 +1,17 @@
-package sandbox
+package admission
 
 import "sync"
 
-// work tracks the engine's goroutines. Unlike a WaitGroup's, its Wait may be called concurrently with Go, which then
+// Work tracks goroutines. Unlike a WaitGroup's, its Wait may be called concurrently with Go, which then
 // fails.
-type work struct {
+type Work struct {
 	mu     sync.Mutex // orders Go and Wait
 	closed bool
 	group  sync.WaitGroup
 }
 
 // Go runs f, unless Wait has been called: then it returns false and f is not run.
-func (w *work) Go(f func()) bool {
+func (w *Work) Go(f func()) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.closed {
@@ -21,7 +21,7 @@ func (w *work) Go(f func()) bool {
 }
 
 // Wait makes Go fail from now on and waits for the goroutines that run.
-func (w *work) Wait() {
+func (w *Work) Wait() {
 	w.mu.Lock()
 	w.closed = true
 	w.mu.Unlock()

@@ -1,0 +1,98 @@
+package thaw
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// frozen is a file that stands for a freezer, and a program in a process group of its own.
+func frozen(t *testing.T) (file string, worker *exec.Cmd) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "freezer.state")
+	if err := os.WriteFile(file, []byte("FROZEN"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	worker = exec.Command("sleep", "1000")
+	worker.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = worker.Process.Kill() })
+	return file, worker
+}
+
+func start(t *testing.T, limit time.Duration, file string) *Guard {
+	t.Helper()
+	path, err := Install(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := Start(path, limit, map[string]string{file: "THAWED"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func wantThawed(t *testing.T, file, want string) {
+	t.Helper()
+	if data, err := os.ReadFile(file); err != nil || string(data) != want {
+		t.Errorf("file has %q, %v, want %q", data, err, want)
+	}
+}
+
+// TestClose: the end of the input thaws, and kills a group that was named and not finished.
+func TestClose(t *testing.T) {
+	file, worker := frozen(t)
+	g := start(t, time.Hour, file)
+	if err := g.Watch(worker.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(50 * time.Millisecond)
+	wantThawed(t, file, "FROZEN")
+	if err := g.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantThawed(t, file, "THAWED")
+	if err := worker.Wait(); err == nil || worker.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Errorf("worker: %v, want it killed", err)
+	}
+}
+
+// TestFinished: a group that was finished is not killed.
+func TestFinished(t *testing.T) {
+	file, worker := frozen(t)
+	g := start(t, time.Hour, file)
+	for _, group := range []int{worker.Process.Pid, 0} {
+		if err := g.Watch(group); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := g.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantThawed(t, file, "THAWED")
+	if err := worker.Process.Signal(syscall.Signal(0)); err != nil {
+		t.Errorf("worker: %v, want it to run", err)
+	}
+}
+
+// TestDeadline: the program thaws by itself, and reports that.
+func TestDeadline(t *testing.T) {
+	file, _ := frozen(t)
+	g := start(t, 0, file)
+	select {
+	case <-g.Done:
+	case <-time.After(10 * time.Second):
+		t.Error("still waits 10 s later, want it to have thawed after 1 s")
+	}
+	wantThawed(t, file, "THAWED")
+	if err := g.Watch(1234); err == nil {
+		t.Error("Watch after the deadline = nil, want an error")
+	}
+	_ = g.Close()
+}

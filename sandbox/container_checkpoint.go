@@ -1,0 +1,75 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/archive"
+	"github.com/podd-project/podd/sandbox/operation"
+)
+
+// CheckpointContainer saves a running container in a new file at location, see package archive. It runs again
+// afterwards. Starts, updates and the removal of the container wait meanwhile; a stop ends the checkpoint.
+func (e *Engine) CheckpointContainer(ctx context.Context, id, location string) error {
+	c, rt, err := e.running(id)
+	if err != nil {
+		return err
+	}
+	dumper, ok := rt.(oci.Dumper)
+	if !ok {
+		return fmt.Errorf("%w: runtime handler %q cannot checkpoint containers: that needs a handler of type oci with runc",
+			errdefs.ErrNotImplemented, c.pod.Handler())
+	}
+	if err := c.slot.Acquire(ctx); err != nil {
+		return fmt.Errorf("wait for another operation on the container: %w", err)
+	}
+	defer c.slot.Release()
+	turn, err := e.deps.Budgets.Checkpoints.Wait(ctx, c.pod.ID, 1)
+	if err != nil {
+		return err
+	}
+	defer turn.Release()
+	return e.onContainer(ctx, operation.CheckpointContainer, c, 0, func(ctx context.Context) error {
+		ctx, cancel := withTimeout(ctx, e.cfg.Load().CheckpointTimeout, "the checkpoint took longer than %v")
+		defer cancel()
+		defer context.AfterFunc(c.life.ctx, cancel)()
+		operation.SetStage(ctx, "save")
+		return withCause(c.life.ctx, archive.Save(ctx, archive.Request{
+			Location: location, Staging: c.staging(), Spec: filepath.Join(e.paths.Bundle(c.ID), "config.json"),
+			Config: archive.Config{
+				ID: c.ID, Name: c.Config.GetMetadata().GetName(), Image: c.Config.GetImage().GetImage(), ImageRef: c.ImageID,
+				ImageName: c.Config.GetImage().GetImage(), Runtime: c.pod.Handler(), CreatedAt: c.CreatedAt,
+			},
+			Dump: func(ctx context.Context, dir string, frozen func(context.Context) error) error {
+				return dumper.Dump(ctx, c.ID, dir, frozen)
+			},
+			Diff: func(ctx context.Context, w io.Writer) error { return e.deps.Images.Diff(ctx, c.ID, w) },
+		}))
+	})
+}
+
+// staging is the directory where c is saved. It exists only meanwhile.
+func (c *Container) staging() string { return filepath.Join(c.dir, "dump") }
+
+// endCheckpoint undoes what a podd left that was killed while it saved c.
+func endCheckpoint(ctx context.Context, c *Container) {
+	if _, err := os.Lstat(c.staging()); err != nil {
+		return
+	}
+	rt, err := c.pod.handler.Runtime()
+	if dumper, ok := rt.(oci.Dumper); err == nil && ok {
+		err = dumper.Thaw(ctx, c.ID)
+	}
+	if err == nil {
+		err = os.RemoveAll(c.staging())
+	}
+	if err != nil {
+		c.log().WithError(err).Error("failed to undo the checkpoint of a container that a podd was killed in")
+	}
+}
