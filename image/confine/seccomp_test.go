@@ -19,7 +19,8 @@ func TestSockets(t *testing.T) {
 	switch os.Getenv(confined) {
 	case "restrict":
 		t.Setenv(confined, "restricted")
-		policy := Policy{FileSize: 1 << 30, CPU: 60, OpenFiles: 1000, Read: []string{"/etc", "/usr", "/proc"}}
+		policy := Policy{FileSize: 1 << 30, CPU: 60, OpenFiles: 1000, Read: []string{"/etc", "/usr", "/proc"},
+			Execute: []string{"/lib", "/lib64"}} // the libraries of a test with cgo
 		fmt.Println(policy.Exec(os.Getppid(), os.Args, os.Environ()))
 		os.Exit(1)
 	case "restricted":
