@@ -32,7 +32,7 @@ type connection struct {
 	config string
 	// registered gets the plugin's registration, at most one.
 	registered chan *api.RegisterPluginRequest
-	joined     chan struct{} // closed when the plugin may ask for updates
+	joined     chan struct{} // closed when the plugin has joined
 }
 
 // program is a plugin that podd has launched; the zero value is one that names itself.
@@ -233,15 +233,11 @@ func (c *connection) RegisterPlugin(_ context.Context, r *api.RegisterPluginRequ
 // maxName bounds the names of plugins, which are in logs and metrics.
 const maxName = 64
 
-// UpdateContainers serves a plugin's own updates and evictions, one request after the other.
+// UpdateContainers serves a plugin's own updates and evictions, one request after the other. Those of a plugin that has
+// not joined yet wait in the queue: a plugin that is configured does not know when podd has read its answer.
 func (c *connection) UpdateContainers(
 	ctx context.Context, r *api.UpdateContainersRequest,
 ) (*api.UpdateContainersResponse, error) {
-	select {
-	case <-c.joined:
-	default:
-		return nil, fmt.Errorf("%w: the plugin is not configured yet", errdefs.ErrFailedPrecondition)
-	}
 	done := make(chan []*api.ContainerUpdate, 1)
 	if !c.one.enqueueUpdate(func() {
 		var failed []*api.ContainerUpdate

@@ -23,6 +23,8 @@ type oldPlugin struct {
 	evict []*api.ContainerEviction
 	// runtime is podd, for the plugin's own requests.
 	runtime api.RuntimeService
+	// configured, if set, is called before the answer to Configure.
+	configured func()
 
 	mu     sync.Mutex
 	events []string
@@ -44,7 +46,12 @@ func (p *oldPlugin) connect(t *testing.T, n *node) {
 	t.Cleanup(func() { server.Close() })
 	synced := make(chan struct{})
 	server.RegisterService("nri.pkg.api.v1alpha1.Plugin", &ttrpc.ServiceDesc{Methods: map[string]ttrpc.Method{
-		"Configure": oldMethod(func(*api.ConfigureRequest) proto.Message { return &api.ConfigureResponse{} }),
+		"Configure": oldMethod(func(*api.ConfigureRequest) proto.Message {
+			if p.configured != nil {
+				p.configured()
+			}
+			return &api.ConfigureResponse{}
+		}),
 		"Synchronize": oldMethod(func(*api.SynchronizeRequest) proto.Message {
 			close(synced)
 			return &api.SynchronizeResponse{}

@@ -311,6 +311,30 @@ func checkKnown(told []string, last bool) (problems []string) {
 	return problems
 }
 
+// TestEvictionAtOnce: a plugin's own request waits until the plugin has joined.
+func TestEvictionAtOnce(t *testing.T) {
+	n := newNode(t, nil, nil)
+	n.announceContainer("c0")
+	p := &oldPlugin{}
+	answer := make(chan error, 1)
+	p.configured = func() {
+		go func() {
+			_, err := p.runtime.UpdateContainers(context.Background(), &api.UpdateContainersRequest{
+				Evict: []*api.ContainerEviction{{ContainerId: "c0", Reason: "test"}},
+			})
+			answer <- err
+		}()
+		time.Sleep(50 * time.Millisecond) // podd has the request before it knows that the plugin is configured
+	}
+	p.connect(t, n)
+	if err := <-answer; err != nil {
+		t.Fatal(err)
+	}
+	if id := <-n.engine.evicted; id != "c0" {
+		t.Errorf("evicted %s, want c0", id)
+	}
+}
+
 // TestEviction: a plugin has a container stopped, at its creation, at an update of it or by itself.
 func TestEviction(t *testing.T) {
 	list := []*api.ContainerEviction{{ContainerId: "c0", Reason: "test"}}
