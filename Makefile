@@ -220,7 +220,7 @@ test: check vulncheck tools images embedded ## everything, "make check" first; t
 	@test/host/setup.sh
 	@bin/leak take bin/before.json
 	@$(MAKE) unit integration test-tools
-	@contrib/fuzz.sh 3s $(FUZZED)
+	@contrib/fuzz.sh 3000x $(FUZZED)
 	@$(MAKE) critest ROUNDS=1
 	@$(MAKE) critest ROUNDS=1 HANDLERS=gvisor-shim
 	@$(MAKE) critest ROUNDS=1 HANDLERS=vm
