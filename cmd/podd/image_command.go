@@ -26,17 +26,8 @@ func newImageDiskCommand(opts *options) *cobra.Command {
 		Long: `Print the disk space of each image, and of what each container has written to its root filesystem, the
 largest first. UNIQUE is the part of an image that no other image shares: what its removal frees.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			daemon, err := opts.daemon()
+			disk, err := opts.fetchDisk(cmd.Context(), output)
 			if err != nil {
-				return err
-			}
-			if err := output.validate(); err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), statusTimeout)
-			defer cancel()
-			var disk admin.Disk
-			if err := daemon.Get(ctx, fmt.Sprintf("/disk?limit=%d", admin.MaxLimit), &disk); err != nil {
 				return err
 			}
 			if output == outputJSON {
@@ -47,6 +38,21 @@ largest first. UNIQUE is the part of an image that no other image shares: what i
 	}
 	outputFlag(cmd, &output)
 	return cmd
+}
+
+// fetchDisk gets the disk space of images and containers from the daemon, to be printed as output.
+func (o *options) fetchDisk(ctx context.Context, output outputFormat) (disk admin.Disk, err error) {
+	daemon, err := o.daemon()
+	if err != nil {
+		return disk, err
+	}
+	if err := output.validate(); err != nil {
+		return disk, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	err = daemon.Get(ctx, fmt.Sprintf("/disk?limit=%d", admin.MaxLimit), &disk)
+	return disk, err
 }
 
 func printDisk(w io.Writer, d admin.Disk) error {

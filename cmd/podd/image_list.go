@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -16,17 +15,8 @@ func newImageListCommand(opts *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "Print the images by name", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			daemon, err := opts.daemon()
+			disk, err := opts.fetchDisk(cmd.Context(), output)
 			if err != nil {
-				return err
-			}
-			if err := output.validate(); err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), statusTimeout)
-			defer cancel()
-			var disk admin.Disk
-			if err := daemon.Get(ctx, fmt.Sprintf("/disk?limit=%d", admin.MaxLimit), &disk); err != nil {
 				return err
 			}
 			if output == outputJSON {
