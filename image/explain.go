@@ -33,7 +33,7 @@ type Explanation struct {
 // ExplainedSource is a place that an image is pulled from.
 type ExplainedSource struct {
 	Name string `json:"name"`
-	// Insecure allows HTTP, and certificates that nobody has signed.
+	// Insecure allows HTTP, and TLS without verification of the certificate.
 	Insecure bool `json:"insecure,omitempty"`
 	// Certificates are the directories with certificates and keys for the host that exist, the first is used.
 	Certificates []string `json:"certificates,omitempty"`

@@ -203,9 +203,8 @@ func (o *overlay) configure(fsfd int) error {
 // maxString is the longest value that fsconfig(2) takes, in bytes.
 const maxString = 255
 
-// maxLowers is how many bytes of layers' paths a mount may have. The kernel prints them in one line of mountinfo, and
-// programs that read it line by line, runc among them, fail for the whole node at one of 64 KiB. Beyond it the layers
-// get short names.
+// maxLowers is how many bytes of layers' paths a mount may have; above it the layers get short names. The kernel prints
+// the paths in one line of mountinfo, and mountinfo.GetMounts fails at a line of 64 KiB.
 const maxLowers = 32 << 10
 
 // setPath sets a parameter to a path, through a short name if the path has more than longest bytes.

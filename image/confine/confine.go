@@ -31,9 +31,8 @@ type Policy struct {
 	// read and executed, as this program may always be. Missing ones are skipped. Kernels without Landlock (before
 	// Linux 5.13, or disabled) do not enforce this.
 	Read, Write, Execute []string
-	// Data are directories where no device can be opened and no file executed, whoever has made it: the process gets a
-	// mount namespace of its own, and these are mounted nodev, nosuid and noexec in it. In its /proc are no processes
-	// but its own.
+	// Data are directories that are mounted nodev, nosuid and noexec in a mount namespace of the process. Its /proc
+	// shows only its own processes.
 	Data []string
 	// Capabilities are all that the process and its children can have.
 	Capabilities []capability.Cap

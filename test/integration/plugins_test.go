@@ -315,7 +315,7 @@ func pluginRefusedByGVisor(k *kubelet) {
 	}
 }
 
-// pluginOfRestoredPod: a plugin is told of a restored pod as of others. It cannot adjust what the checkpoint has.
+// pluginOfRestoredPod: a plugin gets the events of a restored pod, and cannot adjust what its checkpoint contains.
 func pluginOfRestoredPod(k *kubelet) {
 	c, dir := k.counting("gvisor"), k.snapshotDir()
 	k.ok("CheckpointPod", c.checkpoint(dir))

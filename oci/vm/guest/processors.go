@@ -17,8 +17,8 @@ const (
 	processorPause   = 10 * time.Millisecond
 )
 
-// useProcessors has the kernel use every processor of the machine, and waits until there are that many: the kernel does
-// not use one that is added before it is told to. dir is sysProcessors.
+// useProcessors brings every processor of the machine online, and waits until as many as wanted are: a hotplugged
+// processor starts offline. dir is sysProcessors.
 func useProcessors(dir string, wanted int) error {
 	for end := time.Now().Add(processorTimeout); ; time.Sleep(processorPause) {
 		used, err := startProcessors(dir)

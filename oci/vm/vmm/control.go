@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// control is the connection by which QEMU is told to change the machine: QMP (docs/interop/qmp-spec in QEMU). What QEMU
-// answers is bounded, since a guest may have taken it over.
+// control is a QMP connection to QEMU (docs/interop/qmp-spec there), to resize the machine. Answers are bounded: a
+// guest may have compromised QEMU.
 type control struct {
 	mu   sync.Mutex
 	conn net.Conn

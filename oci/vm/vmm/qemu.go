@@ -54,8 +54,7 @@ func exists(file string) bool {
 // kvmDevice is the device of the processor's virtualization, in the jail and on the host.
 const kvmDevice = "/dev/kvm"
 
-// qemuUser returns the credentials of nobody, with the group of /dev/kvm where that is needed: distributions give the
-// device to the group kvm.
+// qemuUser returns the credentials of nobody, with the group of /dev/kvm, usually kvm, if QEMU opens that device.
 func qemuUser(s Starter, kvm bool) (*syscall.Credential, error) {
 	user := &syscall.Credential{Uid: nobody, Gid: nobody}
 	if !kvm {
