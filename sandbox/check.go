@@ -10,6 +10,7 @@ import (
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox/layout"
+	"github.com/podd-project/podd/sandbox/lifetime"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
@@ -115,7 +116,7 @@ func (j *janitor) loadRecords() (recordSet, error) {
 			s.unreadable("pod", id, err)
 			continue
 		}
-		p.life.end(nil) // it is only read
+		p.life.End(nil) // it is only read
 		s.pods = append(s.pods, p)
 		for _, id := range containers {
 			c, err := j.e.readContainer(p, id)
@@ -123,7 +124,7 @@ func (j *janitor) loadRecords() (recordSet, error) {
 				s.unreadable("container", id, err)
 				continue
 			}
-			c.life.end(nil)
+			c.life.End(nil)
 			s.containers[p.ID] = append(s.containers[p.ID], c)
 		}
 	}
@@ -188,7 +189,7 @@ func (j *janitor) checkProcess(ctx context.Context, p *Pod, id string) []Finding
 	if err != nil {
 		return []Finding{{Problem: FindingUnknown, What: "process", ID: id, Detail: err.Error()}}
 	}
-	ctx, cancel := withTimeout(ctx, observeTimeout, "no answer within %v")
+	ctx, cancel := lifetime.WithTimeout(ctx, observeTimeout, "no answer within %v")
 	defer cancel()
 	state, err := rt.State(ctx, id)
 	switch {
@@ -204,7 +205,9 @@ func (j *janitor) checkProcess(ctx context.Context, p *Pod, id string) []Finding
 
 // FreeAddress frees the addresses of a pod id for which Check found no record.
 func (e *Engine) FreeAddress(ctx context.Context, id string) error {
-	return undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error { return e.janitor.abandon(ctx, id) })
+	return lifetime.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error {
+		return e.janitor.abandon(ctx, id)
+	})
 }
 
 // Address reports whether FreeAddress can repair the finding.

@@ -125,7 +125,7 @@ func TestSoak(t *testing.T) {
 		}
 		<-h.dead
 		stop()
-		e.life.end(errClosing)
+		e.life.End(errClosing)
 		callers.Wait()
 		e.work.Wait()
 	}

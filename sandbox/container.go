@@ -9,8 +9,10 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/podd-project/podd/sandbox/admission"
+	"github.com/podd-project/podd/sandbox/creation"
 	"github.com/podd-project/podd/sandbox/event"
 	"github.com/podd-project/podd/sandbox/layout"
+	"github.com/podd-project/podd/sandbox/lifetime"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -23,8 +25,8 @@ type Container struct {
 	dir    string
 	// slot is held by start, update and remove; stop does not acquire it because it must overtake a stuck start.
 	slot     admission.Slot
-	creation creation
-	life     life
+	creation *creation.Creation
+	life     lifetime.Lifetime
 	kill     admission.Stops
 	history  operation.History
 	// exited is closed once the status says Exited.
@@ -46,7 +48,8 @@ type startAttempt struct {
 func (e *Engine) newContainer(p *Pod, r record.Container, s record.ContainerStatus) *Container {
 	c := &Container{
 		Container: r, pod: p, dir: filepath.Join(p.dir, layout.Containers, r.ID),
-		slot: admission.NewSlot(), creation: newCreation(), life: newLife(p.life), exited: make(chan struct{}),
+		slot: admission.NewSlot(), creation: creation.New(), life: lifetime.New(p.life.Context()),
+		exited: make(chan struct{}),
 	}
 	c.post = func(t event.Type) {
 		e.events.Post(t, c.ID, c.pod)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox/archive"
+	"github.com/podd-project/podd/sandbox/lifetime"
 	"github.com/podd-project/podd/sandbox/operation"
 )
 
@@ -36,11 +37,11 @@ func (e *Engine) CheckpointContainer(ctx context.Context, id, location string) e
 	}
 	defer turn.Release()
 	return e.onContainer(ctx, operation.CheckpointContainer, c, 0, func(ctx context.Context) error {
-		ctx, cancel := withTimeout(ctx, e.cfg.Load().CheckpointTimeout, "the checkpoint took longer than %v")
+		ctx, cancel := lifetime.WithTimeout(ctx, e.cfg.Load().CheckpointTimeout, "the checkpoint took longer than %v")
 		defer cancel()
-		defer context.AfterFunc(c.life.ctx, cancel)()
+		defer context.AfterFunc(c.life.Context(), cancel)()
 		operation.SetStage(ctx, "save")
-		return withCause(c.life.ctx, archive.Save(ctx, archive.Request{
+		return lifetime.WithCause(c.life.Context(), archive.Save(ctx, archive.Request{
 			Location: location, Staging: c.staging(), Spec: filepath.Join(e.paths.Bundle(c.ID), "config.json"),
 			Config: archive.Config{
 				ID: c.ID, Name: c.Config.GetMetadata().GetName(), Image: c.Config.GetImage().GetImage(), ImageRef: c.ImageID,

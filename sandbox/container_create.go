@@ -19,7 +19,9 @@ import (
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox/convert"
+	"github.com/podd-project/podd/sandbox/creation"
 	"github.com/podd-project/podd/sandbox/event"
+	"github.com/podd-project/podd/sandbox/lifetime"
 	"github.com/podd-project/podd/sandbox/nri"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
@@ -39,7 +41,7 @@ func (e *Engine) CreateContainer(ctx context.Context, podID string, config *cri.
 	if err != nil {
 		return "", err
 	}
-	return c.ID, c.creation.await(ctx, "container")
+	return c.ID, c.creation.Await(ctx, "container")
 }
 
 // containerRequest is a container to create, restored from the checkpoint of its pod or not.
@@ -65,11 +67,11 @@ func (e *Engine) startContainerCreation(ctx context.Context, p *Pod, r container
 	}
 	if !e.work.Go(func() {
 		defer p.gate.Leave()
-		c.creation.run(e, ctx, e.containerConstruction(c))
+		c.creation.Run(ctx, e.containerPlan(c))
 	}) {
 		p.gate.Leave()
 		e.store.containers.Remove(c)
-		c.creation.finish(errClosing)
+		c.creation.Finish(errClosing)
 	}
 	return c, nil
 }
@@ -88,11 +90,14 @@ func (e *Engine) registerContainer(
 	r.Restored = request.restored
 	status := record.ContainerStatus{State: record.ContainerCreating, Resources: request.config.GetLinux().GetResources()}
 	c := e.newContainer(p, r, status)
-	other, added, err := register(e.store.containers, c,
+	other, added, err := creation.Register(e.store.containers, c,
 		func(other *Container) error { return checkSameContainer(other, c) },
-		func(other *Container) error { return e.RemoveContainer(ctx, other.ID) })
+		func(other *Container) error {
+			other.log().Info(msgReplaced)
+			return e.RemoveContainer(ctx, other.ID)
+		})
 	if !added {
-		c.life.end(nil)
+		c.life.End(nil)
 		c.releaseLabels()
 	}
 	return other, added, err
@@ -149,21 +154,23 @@ func checkSameContainer(have, want *Container) error {
 		errdefs.ErrAlreadyExists, have.ID, state, m.GetName(), m.GetAttempt())
 }
 
-func (e *Engine) containerConstruction(c *Container) construction {
-	return construction{
-		what: "container", log: c.log(), life: c.life,
-		operation: func(ctx context.Context, do func(context.Context) error) error {
+func (e *Engine) containerPlan(c *Container) creation.Plan {
+	return creation.Plan{
+		What: "container", Log: c.log(), Life: c.life,
+		Timeout: e.cfg.Load().CreateTimeout, Unclaimed: e.cfg.Load().UnclaimedTimeout,
+		Work: &e.work, Daemon: e.life.Context(),
+		Operation: func(ctx context.Context, do func(context.Context) error) error {
 			return e.onContainer(ctx, operation.CreateContainer, c, 0, do)
 		},
-		build:   func(ctx context.Context) error { return e.buildContainer(ctx, c) },
-		discard: func(ctx context.Context, cause error) error { return e.discardContainer(ctx, c, cause) },
-		created: func() {
+		Build:   func(ctx context.Context) error { return e.buildContainer(ctx, c) },
+		Discard: func(ctx context.Context, cause error) error { return e.discardContainer(ctx, c, cause) },
+		Created: func() {
 			c.post(event.Created)
 			if !c.startFails() {
 				e.watch(c)
 			}
 		},
-		remove: func(ctx context.Context) error { return e.RemoveContainer(ctx, c.ID) },
+		Remove: func(ctx context.Context) error { return e.RemoveContainer(ctx, c.ID) },
 	}
 }
 
@@ -284,14 +291,16 @@ func (c *Container) createRequest(b *containerBuild) oci.CreateRequest {
 // discardContainer undoes a failed creation and returns its cause. If the undo fails too, the container stays, in state
 // Unknown and listed, for the kubelet to remove.
 func (e *Engine) discardContainer(ctx context.Context, c *Container, cause error) error {
-	c.life.end(cause)
-	err := undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error { return e.deleteContainer(ctx, c) })
+	c.life.End(cause)
+	err := lifetime.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error {
+		return e.deleteContainer(ctx, c)
+	})
 	if err == nil {
 		return cause
 	}
 	c.log().WithError(err).WithField("cause", cause).
 		Error("failed to create the container and to undo its creation, it stays in an unknown state")
 	e.store.containers.FreeName(c)
-	c.creation.claimed.Store(true)
+	c.creation.Claim()
 	return errors.Join(cause, fmt.Errorf("undo: %w", err))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/sandbox/event"
+	"github.com/podd-project/podd/sandbox/lifetime"
 	"github.com/podd-project/podd/sandbox/operation"
 )
 
@@ -39,7 +40,9 @@ func (e *Engine) removeContainer(ctx context.Context, c *Container) error {
 	if _, err := e.Container(c.ID); err != nil {
 		return nil // another container may have its labels by now
 	}
-	return undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error { return e.deleteContainer(ctx, c) })
+	return lifetime.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error {
+		return e.deleteContainer(ctx, c)
+	})
 }
 
 // deleteContainer tears c down and removes its record. It needs c.slot, or a c that is not listed.

@@ -201,7 +201,7 @@ func (e *Engine) mountsImage(c *Container, imageID string) bool {
 		if ref == "" {
 			return false
 		}
-		img, err := e.deps.Images.Resolve(e.life.ctx, ref)
+		img, err := e.deps.Images.Resolve(e.life.Context(), ref)
 		return err == nil && img.ID == imageID
 	})
 }

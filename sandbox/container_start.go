@@ -9,6 +9,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/lifetime"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -59,9 +60,9 @@ func (e *Engine) startContainer(caller context.Context, c *Container) error {
 		return err
 	}
 	// A daemon that stops does not cancel a start: the container would have to be killed.
-	ctx, cancel := c.life.withinExcept(caller, errClosing)
+	ctx, cancel := c.life.WithinExcept(caller, errClosing)
 	defer cancel(nil)
-	ctx, stop := withTimeout(ctx, e.cfg.Load().StartTimeout, "start took longer than %v")
+	ctx, stop := lifetime.WithTimeout(ctx, e.cfg.Load().StartTimeout, "start took longer than %v")
 	defer stop()
 
 	at := time.Now()
@@ -72,7 +73,7 @@ func (e *Engine) startContainer(caller context.Context, c *Container) error {
 		operation.SetStage(ctx, "start")
 		err = rt.Start(ctx, c.ID)
 	}
-	if err := withCause(ctx, err); err != nil {
+	if err := lifetime.WithCause(ctx, err); err != nil {
 		return e.abandonStart(caller, c, err)
 	}
 	operation.SetStage(ctx, "record")
@@ -91,6 +92,8 @@ func (e *Engine) startContainer(caller context.Context, c *Container) error {
 func (e *Engine) abandonStart(ctx context.Context, c *Container, cause error) error {
 	c.failStart(cause)
 	operation.SetStage(ctx, "stop")
-	err := undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error { return e.stopContainer(ctx, c, 0) })
+	err := lifetime.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error {
+		return e.stopContainer(ctx, c, 0)
+	})
 	return errors.Join(fmt.Errorf("start container: %w", cause), err)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox/admission"
 	"github.com/podd-project/podd/sandbox/convert"
+	"github.com/podd-project/podd/sandbox/lifetime"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -29,9 +30,9 @@ func (e *Engine) StopContainer(ctx context.Context, id string, grace time.Durati
 
 // stopContainer returns once the exit of c is recorded. It cancels a creation in progress, which undoes itself.
 func (e *Engine) stopContainer(ctx context.Context, c *Container, grace time.Duration) error {
-	c.life.end(fmt.Errorf("container %s is being stopped", c.ID))
+	c.life.End(fmt.Errorf("container %s is being stopped", c.ID))
 	select {
-	case <-c.creation.done:
+	case <-c.creation.Done():
 	case <-ctx.Done():
 		return fmt.Errorf("wait for the creation to be undone: %w", context.Cause(ctx))
 	}
@@ -70,8 +71,8 @@ func (e *Engine) killByDeadline(caller context.Context, c *Container, s *admissi
 		e.signal(c, convert.SignalNumber(c.StopSignal))
 		operation.SetStage(caller, "grace period")
 	}
-	if !c.waitForDeadline(e.life.ctx, s) {
-		return context.Cause(e.life.ctx)
+	if !c.waitForDeadline(e.life.Context(), s) {
+		return context.Cause(e.life.Context())
 	}
 	giveUp := time.After(e.cfg.Load().KillTimeout)
 	again := time.NewTicker(killInterval)
@@ -90,8 +91,8 @@ func (e *Engine) killByDeadline(caller context.Context, c *Container, s *admissi
 					context.DeadlineExceeded, c.ID, e.cfg.Load().KillTimeout, c.Status().Process.DescribeStuck(), err)
 			}
 			return nil
-		case <-e.life.ctx.Done():
-			return context.Cause(e.life.ctx)
+		case <-e.life.Context().Done():
+			return context.Cause(e.life.Context())
 		}
 	}
 }
@@ -99,15 +100,15 @@ func (e *Engine) killByDeadline(caller context.Context, c *Container, s *admissi
 // endByRuntime deletes a container that signals do not end: a paused one, or one whose monitor hangs and never reports
 // the exit. It is the last resort because an exit that is not recorded yet is lost if podd dies meanwhile.
 func (e *Engine) endByRuntime(c *Container) error {
-	return undo(e.life.ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error {
+	return lifetime.Undo(e.life.Context(), e.cfg.Load().UndoTimeout, func(ctx context.Context) error {
 		if err := e.deleteProcess(ctx, c.pod, c.ID); err != nil {
 			return err
 		}
 		select {
 		case <-c.exited:
 			return nil
-		case <-e.life.ctx.Done():
-			return context.Cause(e.life.ctx)
+		case <-e.life.Context().Done():
+			return context.Cause(e.life.Context())
 		case <-ctx.Done():
 			return fmt.Errorf("wait for its exit to be recorded: %w", context.Cause(ctx))
 		}
@@ -143,7 +144,7 @@ func (e *Engine) signal(c *Container, sig syscall.Signal) {
 	}
 	rt, err := c.pod.handler.Runtime()
 	if err == nil {
-		ctx, cancel := context.WithTimeout(e.life.ctx, e.cfg.Load().KillTimeout)
+		ctx, cancel := context.WithTimeout(e.life.Context(), e.cfg.Load().KillTimeout)
 		defer cancel()
 		err = rt.Signal(ctx, c.ID, sig)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/lifetime"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
@@ -30,7 +31,7 @@ func (e *Engine) watch(c *Container) {
 			c.log().WithError(err).Error("failed to watch container")
 			return
 		}
-		if exit, exited := waitExit(e.life.ctx, rt, c.ID, c.log()); exited {
+		if exit, exited := waitExit(e.life.Context(), rt, c.ID, c.log()); exited {
 			e.exit(c, exit)
 		}
 	})
@@ -59,7 +60,7 @@ func waitExit(ctx context.Context, rt Runtime, id string, log logrus.FieldLogger
 			continue
 		}
 		log.WithError(err).Error("failed to wait for container, trying again")
-		sleep(ctx, delay)
+		lifetime.Sleep(ctx, delay)
 	}
 }
 
@@ -70,12 +71,12 @@ func (e *Engine) exit(c *Container, x oci.Exit) {
 		c.log().WithError(err).Error("failed to write the exit of the container, keeping its runtime state")
 		return
 	}
-	e.releaseExited(e.life.ctx, c)
+	e.releaseExited(e.life.Context(), c)
 }
 
 // releaseExited deletes the runtime state of an exited container.
 func (e *Engine) releaseExited(ctx context.Context, c *Container) {
-	err := undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error {
+	err := lifetime.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error {
 		if err := c.slot.Acquire(ctx); err != nil {
 			return fmt.Errorf("wait for another operation on the container: %w", err)
 		}

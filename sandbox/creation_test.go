@@ -135,7 +135,7 @@ func TestUnheardOfMakesRoomForAnotherConfig(t *testing.T) {
 		}
 		if finished {
 			release()
-			<-e.store.pods.List(nil)[0].creation.done
+			<-e.store.pods.List(nil)[0].creation.Done()
 		} else {
 			h.unhold("setup")
 		}
@@ -152,7 +152,7 @@ func TestUnheardOfMakesRoomForAnotherConfig(t *testing.T) {
 		}
 		if finished {
 			release()
-			<-e.store.containers.List(nil)[0].creation.done
+			<-e.store.containers.List(nil)[0].creation.Done()
 		} else {
 			h.unhold("rootfs")
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/handler"
 	"github.com/podd-project/podd/sandbox/layout"
+	"github.com/podd-project/podd/sandbox/lifetime"
 	"github.com/podd-project/podd/sandbox/nri"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/snapshot"
@@ -67,7 +68,7 @@ type Engine struct {
 	usage      *usage.Collector
 	operations operation.Tracker
 	// life ends with Close; work is everything that runs until then.
-	life     life
+	life     lifetime.Lifetime
 	work     admission.Work
 	recovery recovery
 	janitor  janitor
@@ -86,17 +87,16 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 	if deps.Plugins == nil {
 		deps.Plugins = nri.New(nri.Config{}, "", deps.Log)
 	}
-	ctx, cancel := context.WithCancelCause(context.Background())
 	paths := layout.Layout{Root: cfg.Root, Run: cfg.Run, NetnsDir: cfg.NetnsDir}
 	e := &Engine{
 		deps: deps, paths: paths, store: newStore(),
 		files:    files.Files{Layout: paths, Mounter: deps.Mounter, ShmSize: cfg.ShmSize},
-		resolver: host.NewResolver(stuckLooks, cfg.CreateMissingHostPaths), life: life{ctx: ctx, end: cancel},
+		resolver: host.NewResolver(stuckLooks, cfg.CreateMissingHostPaths), life: lifetime.New(context.Background()),
 		operations: operation.Tracker{Slow: cfg.SlowOperation, Log: deps.Log, Observe: deps.Observe},
 	}
 	e.handlers.NewRetired = deps.Retired
 	if err := e.Reconfigure(cfg, deps.Runtimes); err != nil {
-		cancel(err)
+		e.life.End(err)
 		return nil, err
 	}
 	e.snapshotKey.Path = paths.SnapshotKey()
@@ -104,7 +104,7 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 	e.janitor = newJanitor(e)
 	e.usage = newCollector(cfg, deps)
 	if deps.Cgroups != nil {
-		e.work.Go(func() { e.usage.Run(ctx, e.usageTargets) })
+		e.work.Go(func() { e.usage.Run(e.life.Context(), e.usageTargets) })
 	}
 	return e, nil
 }
@@ -112,7 +112,7 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 // Close ends the engine's own work and leaves the pods running. Creations in progress are undone. The cgroup that podd
 // makes for pods without a parent is removed with the last of them.
 func (e *Engine) Close(ctx context.Context) error {
-	e.life.end(errClosing)
+	e.life.End(errClosing)
 	done := make(chan struct{})
 	go func() {
 		e.work.Wait()
@@ -134,7 +134,7 @@ func (e *Engine) Pods() []*Pod {
 	pods := e.store.pods.List(nil)
 	claimed := pods[:0]
 	for _, p := range pods {
-		if p.creation.claimed.Load() {
+		if p.creation.Claimed() {
 			claimed = append(claimed, p)
 		}
 	}
@@ -150,7 +150,7 @@ func (e *Engine) ContainersOf(p *Pod) []*Container { return claimed(e.store.cont
 func claimed(cs []*Container) []*Container {
 	out := cs[:0]
 	for _, c := range cs {
-		if c.creation.claimed.Load() {
+		if c.creation.Claimed() {
 			out = append(out, c)
 		}
 	}
@@ -179,7 +179,7 @@ type Event = event.Event[*Pod]
 // Events calls send for every event from now on, in order, until ctx ends or send fails. A subscriber that falls too
 // far behind gets errdefs.ErrResourceExhausted and has to list again.
 func (e *Engine) Events(ctx context.Context, send func(Event) error) error {
-	return e.events.Send(ctx, e.life.ctx, send)
+	return e.events.Send(ctx, e.life.Context(), send)
 }
 
 // InUse returns the ids of the containers that were created from the image or mount it as a volume.

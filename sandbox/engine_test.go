@@ -60,7 +60,7 @@ func makeEngine(t testing.TB, m *machine, bootID string) (*Engine, *faults) {
 	must(t, err)
 	t.Cleanup(func() {
 		h.kill()
-		e.life.end(errClosing)
+		e.life.End(errClosing)
 	})
 	return e, h
 }

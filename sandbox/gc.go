@@ -18,6 +18,7 @@ import (
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/sandbox/layout"
+	"github.com/podd-project/podd/sandbox/lifetime"
 	"github.com/podd-project/podd/sandbox/namespaces"
 )
 
@@ -151,7 +152,7 @@ func (j *janitor) unclaimed(candidates map[string][]resourceKind) map[string][]r
 func (j *janitor) free(ctx context.Context, id string, kinds []resourceKind) (what string, err error) {
 	for _, kind := range kinds {
 		j.e.deps.Log.WithField("id", id).Warnf("%s belongs to no record, removing it", kind.what)
-		ctx, cancel := withTimeout(ctx, j.e.cfg.Load().UndoTimeout, "teardown took longer than %v")
+		ctx, cancel := lifetime.WithTimeout(ctx, j.e.cfg.Load().UndoTimeout, "teardown took longer than %v")
 		err := kind.free(ctx, id)
 		cancel()
 		if err != nil {
@@ -163,7 +164,7 @@ func (j *janitor) free(ctx context.Context, id string, kinds []resourceKind) (wh
 
 // collectNetworks makes the CNI plugins free what they hold for pods without a record.
 func (j *janitor) collectNetworks(ctx context.Context) error {
-	ctx, cancel := withTimeout(ctx, j.e.cfg.Load().UndoTimeout, "plugins took longer than %v")
+	ctx, cancel := lifetime.WithTimeout(ctx, j.e.cfg.Load().UndoTimeout, "plugins took longer than %v")
 	defer cancel()
 	return j.e.deps.Network.GC(ctx, func() []string {
 		var valid []string

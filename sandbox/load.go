@@ -12,6 +12,7 @@ import (
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox/layout"
+	"github.com/podd-project/podd/sandbox/lifetime"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -65,7 +66,7 @@ func (r *recovery) load(path, pod string, f func() error) {
 		return
 	}
 	r.e.work.Go(func() {
-		for sleep(r.e.life.ctx, loadRetry) {
+		for lifetime.Sleep(r.e.life.Context(), loadRetry) {
 			if r.tryLoad(path, pod, f) {
 				r.unread.remove(path)
 				r.e.janitor.wakeUp() // if the record is damaged, its resources are garbage from now on
@@ -116,7 +117,7 @@ func (r *recovery) loadPod(id string) error {
 		p.log().WithField("other", other.ID).Warn("two pod sandboxes of one name")
 	}
 	if state != record.PodCreating {
-		p.creation.adopt()
+		p.creation.Adopt()
 	}
 	for _, c := range containers {
 		r.load(filepath.Join(parent, c), p.ID, func() error { return r.loadContainer(p, c) })
@@ -133,7 +134,7 @@ func (r *recovery) loadPod(id string) error {
 
 // loadContainer is loadPod for one of p's containers, which may have been removed with p since the last attempt.
 func (r *recovery) loadContainer(p *Pod, id string) error {
-	if err := p.slot.Acquire(r.e.life.ctx); err != nil {
+	if err := p.slot.Acquire(r.e.life.Context()); err != nil {
 		return nil // the next daemon loads it
 	}
 	defer p.slot.Release()
@@ -152,7 +153,7 @@ func (r *recovery) loadContainer(p *Pod, id string) error {
 		c.log().WithField("other", other.ID).Warn("two containers of one name")
 	}
 	if named {
-		c.creation.adopt()
+		c.creation.Adopt()
 	}
 	_ = c.slot.Acquire(context.Background()) // at once: it is new. It blocks start and removal until c is observed.
 	r.start(func(ctx context.Context, markObserved func()) {

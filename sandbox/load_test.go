@@ -77,7 +77,7 @@ func TestRecordThatCannotBeReadForNowIsLeftAlone(t *testing.T) {
 				must(t, e.RemovePod(t.Context(), pod))
 				noLeaks(t, m)
 				h.kill()
-				e.life.end(errClosing)
+				e.life.End(errClosing)
 			})
 		})
 	}
@@ -103,7 +103,7 @@ func TestPodWithAnUnreadableContainerCanBeRemoved(t *testing.T) {
 		}
 		noLeaks(t, m)
 		h.kill()
-		e.life.end(errClosing)
+		e.life.End(errClosing)
 	})
 }
 
@@ -129,7 +129,7 @@ func TestRecordThatTurnsOutDamagedIsCollectedLater(t *testing.T) {
 		noLeaks(t, m)
 		stop()
 		h.kill()
-		e.life.end(errClosing)
+		e.life.End(errClosing)
 	})
 }
 
@@ -169,7 +169,7 @@ func TestOneThatHangsDelaysNobodysRecovery(t *testing.T) {
 		}
 		noLeaks(t, m)
 		h.kill()
-		e.life.end(errClosing)
+		e.life.End(errClosing)
 	})
 }
 
@@ -181,7 +181,7 @@ func TestHalfMadePodThatIsHardToUndoDelaysNobody(t *testing.T) {
 		if !h.runUntilDead(func(ctx context.Context) { e.RunPod(ctx, podConfig("web"), "") }) {
 			t.Fatal("no crash")
 		}
-		e.life.end(errClosing)
+		e.life.End(errClosing)
 		e.work.Wait()
 
 		e, h = makeEngine(t, m, "boot-1")
@@ -201,7 +201,7 @@ func TestHalfMadePodThatIsHardToUndoDelaysNobody(t *testing.T) {
 		must(t, e.RemovePod(t.Context(), pod))
 		noLeaks(t, m)
 		h.kill()
-		e.life.end(errClosing)
+		e.life.End(errClosing)
 	})
 }
 
@@ -274,7 +274,7 @@ func TestGarbageThatCannotBeRemovedIsOwedAndTriedAgain(t *testing.T) {
 		noLeaks(t, m)
 		stop()
 		h.kill()
-		e.life.end(errClosing)
+		e.life.End(errClosing)
 	})
 }
 
@@ -315,6 +315,6 @@ func TestUndoingDelaysNobody(t *testing.T) {
 		}
 		noLeaks(t, m)
 		h.kill()
-		e.life.end(errClosing)
+		e.life.End(errClosing)
 	})
 }

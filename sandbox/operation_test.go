@@ -127,7 +127,7 @@ func TestSlowOperationIsListedAndLoggedOnceWithItsStage(t *testing.T) {
 		release()
 		must(t, <-done)
 		h.kill()
-		e.life.end(errClosing)
+		e.life.End(errClosing)
 	})
 }
 
@@ -159,7 +159,7 @@ func TestWhatTheCallerAskedToWaitForIsNotSlow(t *testing.T) {
 		}
 		release()
 		h.kill()
-		e.life.end(errClosing)
+		e.life.End(errClosing)
 	})
 }
 

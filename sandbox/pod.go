@@ -9,8 +9,10 @@ import (
 
 	"github.com/podd-project/podd/oci/logfile"
 	"github.com/podd-project/podd/sandbox/admission"
+	"github.com/podd-project/podd/sandbox/creation"
 	"github.com/podd-project/podd/sandbox/event"
 	"github.com/podd-project/podd/sandbox/handler"
+	"github.com/podd-project/podd/sandbox/lifetime"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/sandbox/snapshot"
@@ -25,7 +27,7 @@ type Pod struct {
 	// logger is the engine's; see log.
 	logger logrus.FieldLogger
 	// life ends when the pod starts to stop: it cancels what is being built in the pod.
-	life life
+	life lifetime.Lifetime
 	// handler is the one that the pod was created with.
 	handler *handler.Held
 	// gate lets containers be created until the pod stops.
@@ -38,7 +40,7 @@ type Pod struct {
 	// post sends an event of the pod to the subscribers and to the plugins.
 	post func(event.Type)
 	// creation is how callers wait for RunPod, and claim its result.
-	creation creation
+	creation *creation.Creation
 	history  operation.History
 	// source is the checkpoint that the pod is being restored from; nil for other pods, and after a restart of podd.
 	source *snapshot.Snapshot
@@ -52,7 +54,7 @@ type Pod struct {
 func (e *Engine) newPod(r record.Pod, s record.PodStatus, chosen *handler.Choice) *Pod {
 	p := &Pod{
 		Pod: r, dir: filepath.Join(e.paths.Pods(), r.ID), logger: e.deps.Log,
-		slot: admission.NewSlot(), life: newLife(e.life), creation: newCreation(),
+		slot: admission.NewSlot(), life: lifetime.New(e.life.Context()), creation: creation.New(),
 	}
 	p.handler = e.handlers.Hold(&p.Pod, chosen)
 	p.post = func(t event.Type) {

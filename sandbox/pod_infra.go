@@ -46,7 +46,7 @@ func (e *Engine) watchInfra(p *Pod) {
 		if err != nil {
 			return
 		}
-		if _, exited := waitExit(p.life.ctx, rt, p.ID, p.log()); !exited || p.Status().State != record.PodReady {
+		if _, exited := waitExit(p.life.Context(), rt, p.ID, p.log()); !exited || p.Status().State != record.PodReady {
 			return // the pod is being stopped, or the engine closed
 		}
 		p.log().Warn("infra container died, the pod sandbox is no longer ready")

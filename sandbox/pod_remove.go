@@ -8,6 +8,7 @@ import (
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox/event"
+	"github.com/podd-project/podd/sandbox/lifetime"
 	"github.com/podd-project/podd/sandbox/operation"
 )
 
@@ -29,7 +30,7 @@ func (e *Engine) RemovePod(ctx context.Context, id string) error {
 		if _, err := e.Pod(p.ID); err != nil {
 			return nil // its creation was undone, or another call removed it
 		}
-		return undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error { return e.deletePod(ctx, p) })
+		return lifetime.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error { return e.deletePod(ctx, p) })
 	})
 }
 

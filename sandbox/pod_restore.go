@@ -11,6 +11,7 @@ import (
 
 	"github.com/podd-project/podd/sandbox/handler"
 	"github.com/podd-project/podd/sandbox/layout"
+	"github.com/podd-project/podd/sandbox/lifetime"
 	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/sandbox/snapshot"
 )
@@ -49,7 +50,7 @@ func (e *Engine) RestorePod(ctx context.Context, r RestoreRequest) (*Pod, []*Con
 	p.restorers.Add(1)
 	containers, err := restoreContainers(ctx, e, p, source, r.Containers)
 	last := p.restorers.Add(-1) == 0
-	if err != nil && last && p.creation.abandoned() { // else another caller has the pod, from this call or an earlier one
+	if err != nil && last && p.creation.Abandoned() { // else another caller has the pod, from this call or an earlier one
 		err = discardRestored(ctx, e, p, err)
 	}
 	return p, containers, err
@@ -97,7 +98,7 @@ func openSource(ctx context.Context, e *Engine, r RestoreRequest, rt Runtime) (*
 func restoreContainers(
 	ctx context.Context, e *Engine, p *Pod, source *snapshot.Snapshot, configs []*cri.ContainerConfig,
 ) (containers []*Container, err error) {
-	if err := p.creation.settled(ctx); err != nil {
+	if err := p.creation.Settled(ctx); err != nil {
 		return nil, err
 	}
 	for _, config := range configs {
@@ -114,20 +115,20 @@ func restoreContainers(
 		containers = append(containers, c)
 	}
 	for _, c := range containers {
-		if err := c.creation.settled(ctx); err != nil {
+		if err := c.creation.Settled(ctx); err != nil {
 			return nil, fmt.Errorf("create container %q: %w", c.Config.GetMetadata().GetName(), err)
 		}
 	}
 	for _, c := range containers {
-		c.creation.claimed.Store(true)
+		c.creation.Claim()
 	}
-	p.creation.claimed.Store(true)
+	p.creation.Claim()
 	return containers, nil
 }
 
 // discardRestored removes a pod that could not be restored, and returns cause.
 func discardRestored(ctx context.Context, e *Engine, p *Pod, cause error) error {
-	err := undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error { return e.RemovePod(ctx, p.ID) })
+	err := lifetime.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error { return e.RemovePod(ctx, p.ID) })
 	if err == nil || errdefs.IsNotFound(err) {
 		return cause
 	}

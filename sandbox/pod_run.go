@@ -17,9 +17,11 @@ import (
 	"github.com/podd-project/podd/oci/logfile"
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox/convert"
+	"github.com/podd-project/podd/sandbox/creation"
 	"github.com/podd-project/podd/sandbox/event"
 	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/handler"
+	"github.com/podd-project/podd/sandbox/lifetime"
 	"github.com/podd-project/podd/sandbox/namespaces"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
@@ -42,8 +44,11 @@ func (e *Engine) RunPod(ctx context.Context, config *cri.PodSandboxConfig, handl
 	if err != nil {
 		return "", err
 	}
-	return p.ID, p.creation.await(ctx, "pod sandbox")
+	return p.ID, p.creation.Await(ctx, "pod sandbox")
 }
+
+// msgReplaced is logged when an object that no caller has heard of gives its name to another.
+const msgReplaced = "requested again with another configuration, removing the first"
 
 // startPodCreation finds the pod that r requests or starts to create it. source is the checkpoint of a pod to restore.
 func (e *Engine) startPodCreation(
@@ -51,17 +56,20 @@ func (e *Engine) startPodCreation(
 ) (*Pod, error) {
 	p := e.newPod(r, record.PodStatus{State: record.PodCreating}, chosen)
 	p.source = source
-	other, added, err := register(e.store.pods, p,
+	other, added, err := creation.Register(e.store.pods, p,
 		func(other *Pod) error { return checkSamePod(other, p) },
-		func(other *Pod) error { return e.RemovePod(ctx, other.ID) })
+		func(other *Pod) error {
+			other.log().Info(msgReplaced)
+			return e.RemovePod(ctx, other.ID)
+		})
 	if !added {
-		p.life.end(nil)
+		p.life.End(nil)
 		host.ReleaseLabels(p.Labels)
 		return other, err
 	}
-	if !e.work.Go(func() { p.creation.run(e, ctx, e.podConstruction(p)) }) {
+	if !e.work.Go(func() { p.creation.Run(ctx, e.podPlan(p)) }) {
 		e.store.pods.Remove(p)
-		p.creation.finish(errClosing)
+		p.creation.Finish(errClosing)
 	}
 	return p, nil
 }
@@ -107,20 +115,22 @@ func checkSamePod(have, want *Pod) error {
 	)
 }
 
-func (e *Engine) podConstruction(p *Pod) construction {
-	return construction{
-		what: "pod sandbox", log: p.log(), life: p.life,
-		operation: func(ctx context.Context, do func(context.Context) error) error {
+func (e *Engine) podPlan(p *Pod) creation.Plan {
+	return creation.Plan{
+		What: "pod sandbox", Log: p.log(), Life: p.life,
+		Timeout: e.cfg.Load().CreateTimeout, Unclaimed: e.cfg.Load().UnclaimedTimeout,
+		Work: &e.work, Daemon: e.life.Context(),
+		Operation: func(ctx context.Context, do func(context.Context) error) error {
 			return e.onPod(ctx, p.creationVerb(), p, do)
 		},
-		build:   func(ctx context.Context) error { return e.buildPod(ctx, p) },
-		discard: func(ctx context.Context, cause error) error { return e.discardPod(ctx, p, cause) },
-		created: func() {
+		Build:   func(ctx context.Context) error { return e.buildPod(ctx, p) },
+		Discard: func(ctx context.Context, cause error) error { return e.discardPod(ctx, p, cause) },
+		Created: func() {
 			p.post(event.Created)
 			p.post(event.Started)
 			e.watchInfra(p)
 		},
-		remove: func(ctx context.Context) error { return e.RemovePod(ctx, p.ID) },
+		Remove: func(ctx context.Context) error { return e.RemovePod(ctx, p.ID) },
 	}
 }
 
@@ -225,15 +235,15 @@ func (e *Engine) networkRequest(p *Pod) (network.Request, error) {
 // discardPod undoes a failed creation and returns its cause. If the undo fails too, the pod stays, not ready and
 // listed, for the kubelet to stop and remove.
 func (e *Engine) discardPod(ctx context.Context, p *Pod, cause error) error {
-	p.life.end(cause)
-	err := undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error { return e.deletePod(ctx, p) })
+	p.life.End(cause)
+	err := lifetime.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error { return e.deletePod(ctx, p) })
 	if err == nil {
 		return cause
 	}
 	p.log().WithError(err).WithField("cause", cause).
 		Error("failed to create the pod sandbox and to undo its creation, it stays not ready")
 	e.store.pods.FreeName(p)
-	p.creation.claimed.Store(true)
+	p.creation.Claim()
 	p.markNotReady(cause.Error())
 	return errors.Join(cause, fmt.Errorf("undo: %w", err))
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/sandbox/event"
+	"github.com/podd-project/podd/sandbox/lifetime"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -31,10 +32,10 @@ var errStopping = errors.New("the pod sandbox is being stopped")
 
 // stopPod needs p.slot.
 func (e *Engine) stopPod(ctx context.Context, p *Pod) error {
-	p.life.end(errStopping)
+	p.life.End(errStopping)
 	operation.SetStage(ctx, "wait for the creation")
 	select {
-	case <-p.creation.done:
+	case <-p.creation.Done():
 	case <-ctx.Done():
 		return fmt.Errorf("wait for the creation to be undone: %w", context.Cause(ctx))
 	}
@@ -52,7 +53,7 @@ func (e *Engine) stopPod(ctx context.Context, p *Pod) error {
 	if err := p.observe(record.PodStopping, nil); err != nil {
 		p.log().WithError(err).Warn("failed to write pod status")
 	}
-	err := undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error { return e.teardownPod(ctx, p) })
+	err := lifetime.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error { return e.teardownPod(ctx, p) })
 	reason := ""
 	if err != nil {
 		reason = err.Error()

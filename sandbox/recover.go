@@ -11,6 +11,7 @@ import (
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox/admission"
 	"github.com/podd-project/podd/sandbox/layout"
+	"github.com/podd-project/podd/sandbox/lifetime"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -98,7 +99,7 @@ func (r *recovery) start(f func(ctx context.Context, markObserved func())) {
 			}
 		})
 		defer markObserved()
-		ctx, cancel := withTimeout(r.e.life.ctx, observeTimeout, "no answer within %v")
+		ctx, cancel := lifetime.WithTimeout(r.e.life.Context(), observeTimeout, "no answer within %v")
 		defer cancel()
 		f(ctx, markObserved)
 	})
@@ -111,14 +112,14 @@ func (r *recovery) acquireUndo(ctx context.Context) (release func(), err error) 
 	operation.SetStage(ctx, "wait")
 	select {
 	case <-r.recovered:
-	case <-r.e.life.ctx.Done():
-		return nil, context.Cause(r.e.life.ctx)
+	case <-r.e.life.Context().Done():
+		return nil, context.Cause(r.e.life.Context())
 	}
 	select {
 	case r.undoSlots <- struct{}{}:
 		return func() { <-r.undoSlots }, nil
-	case <-r.e.life.ctx.Done():
-		return nil, context.Cause(r.e.life.ctx)
+	case <-r.e.life.Context().Done():
+		return nil, context.Cause(r.e.life.Context())
 	case <-ctx.Done():
 		return func() {}, nil
 	}
@@ -148,12 +149,12 @@ func (r *recovery) container(ctx context.Context, c *Container, markObserved fun
 	case containerDiscard:
 		release, err := r.acquireUndo(ctx)
 		if err != nil {
-			c.creation.finish(err)
+			c.creation.Finish(err)
 			return
 		}
 		defer release()
 		// It returns the cause given, and logs what it could not undo.
-		c.creation.finish(r.e.discardContainer(ctx, c, errors.New("podd was stopped while it created the container")))
+		c.creation.Finish(r.e.discardContainer(ctx, c, errors.New("podd was stopped while it created the container")))
 	case containerLost:
 		r.e.exit(c, oci.Exit{Code: 255, At: time.Now()})
 	case containerStarted, containerWatch:
@@ -202,7 +203,7 @@ func (r *recovery) pod(ctx context.Context, p *Pod, markObserved func()) {
 		markObserved()
 		release, err := r.acquireUndo(ctx)
 		if err != nil {
-			p.creation.finish(err)
+			p.creation.Finish(err)
 			return
 		}
 		defer release()
@@ -210,7 +211,7 @@ func (r *recovery) pod(ctx context.Context, p *Pod, markObserved func()) {
 		if _, gone := r.e.Pod(p.ID); gone != nil {
 			p.log().WithError(err).Info("incomplete pod sandbox discarded")
 		}
-		p.creation.finish(err)
+		p.creation.Finish(err)
 	case podNotReady:
 		reason := "its processes or namespaces are gone"
 		if !seen.sameBoot {

@@ -20,7 +20,7 @@ import (
 // kill ends the engine of h as kill -9 does.
 func kill(e *Engine, h *faults) {
 	h.kill()
-	e.life.end(errClosing)
+	e.life.End(errClosing)
 	e.work.Wait()
 }
 
@@ -184,7 +184,7 @@ func TestHalfMadeContainerThatCannotBeUndone(t *testing.T) {
 		if !h.runUntilDead(func(ctx context.Context) { e.CreateContainer(ctx, pod, containerConfig("main")) }) {
 			t.Fatal("no crash")
 		}
-		e.life.end(errClosing)
+		e.life.End(errClosing)
 		e.work.Wait()
 
 		e, h = makeEngine(t, m, "boot-1")

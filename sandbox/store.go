@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 
+	"github.com/podd-project/podd/sandbox/creation"
 	"github.com/podd-project/podd/sandbox/index"
 )
 
@@ -51,7 +52,8 @@ func (p *Pod) entry() index.Entry[podName] {
 	}
 }
 
-func (p *Pod) creating() *creation { return &p.creation }
+// Creation is how callers wait for RunPod, and claim its result.
+func (p *Pod) Creation() *creation.Creation { return p.creation }
 
 func (c *Container) entry() index.Entry[containerName] {
 	m := c.Config.GetMetadata()
@@ -60,4 +62,5 @@ func (c *Container) entry() index.Entry[containerName] {
 	}
 }
 
-func (c *Container) creating() *creation { return &c.creation }
+// Creation is how callers wait for CreateContainer, and claim its result.
+func (c *Container) Creation() *creation.Creation { return c.creation }

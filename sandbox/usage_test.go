@@ -252,7 +252,7 @@ func TestCollect(t *testing.T) {
 		e, f := measuring(t)
 		pod := mustRunPod(t, e, "web")
 		id, g := running(t, e, f, pod, "main")
-		e.work.Go(func() { e.usage.Run(e.life.ctx, e.usageTargets) })
+		e.work.Go(func() { e.usage.Run(e.life.Context(), e.usageTargets) })
 		time.Sleep(10 * e.cfg.Load().StatsInterval)
 		synctest.Wait()
 		if n := f.reads(g.path); n < 9 || n > 10 {
@@ -272,7 +272,7 @@ func TestCollect(t *testing.T) {
 		if age := time.Since(u.Details.At); age > e.cfg.Load().StatsInterval {
 			t.Errorf("details are %v old", age)
 		}
-		e.life.end(errClosing)
+		e.life.End(errClosing)
 		synctest.Wait()
 		if n := f.openGroups(); n != 0 {
 			t.Errorf("%d groups are open after the end", n)

@@ -25,7 +25,8 @@ type kubelet struct {
 	runtime      cri.RuntimeServiceClient
 	images       cri.ImageServiceClient
 	cgroupParent string
-	dir          string // for logs and for the files that are mounted into containers
+	dir          string            // for logs and for the files that are mounted into containers
+	network      cri.NamespaceMode // of the pods
 	made         atomic.Int64
 }
 
@@ -67,14 +68,13 @@ func (k *kubelet) podConfig() *cri.PodSandboxConfig {
 			"kubernetes.io/config.source": "api"},
 		Linux: &cri.LinuxPodSandboxConfig{
 			CgroupParent:    k.cgroupParent,
-			SecurityContext: &cri.LinuxSandboxSecurityContext{NamespaceOptions: podNamespaces(), Seccomp: runtimeDefault()},
+			SecurityContext: &cri.LinuxSandboxSecurityContext{NamespaceOptions: k.namespaces(), Seccomp: runtimeDefault()},
 		},
 	}
 }
 
-func podNamespaces() *cri.NamespaceOption {
-	return &cri.NamespaceOption{Network: cri.NamespaceMode_POD, Ipc: cri.NamespaceMode_POD,
-		Pid: cri.NamespaceMode_CONTAINER}
+func (k *kubelet) namespaces() *cri.NamespaceOption {
+	return &cri.NamespaceOption{Network: k.network, Ipc: cri.NamespaceMode_POD, Pid: cri.NamespaceMode_CONTAINER}
 }
 
 func runtimeDefault() *cri.SecurityProfile {
@@ -100,7 +100,7 @@ func (k *kubelet) containerConfig(name string) *cri.ContainerConfig {
 			Resources: &cri.LinuxContainerResources{CpuPeriod: 100000, CpuQuota: 50000, CpuShares: 102,
 				MemoryLimitInBytes: 128 << 20, OomScoreAdj: 990},
 			SecurityContext: &cri.LinuxContainerSecurityContext{
-				NamespaceOptions: podNamespaces(), Seccomp: runtimeDefault(), NoNewPrivs: true,
+				NamespaceOptions: k.namespaces(), Seccomp: runtimeDefault(), NoNewPrivs: true,
 				MaskedPaths: []string{"/proc/asound", "/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
 					"/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware",
 					"/sys/devices/virtual/powercap"},
