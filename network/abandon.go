@@ -45,7 +45,7 @@ func (c *CNI) Abandon(ctx context.Context, r Request) error {
 		if err != nil {
 			return err
 		}
-		if err := c.del(ctx, lost); err != nil {
+		if err := c.del(ctx, lost, nil); err != nil {
 			return err
 		}
 	}

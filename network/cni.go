@@ -30,6 +30,7 @@ type CNI struct {
 	entering *semaphore.Weighted
 	health   *health
 	cidr     atomic.Pointer[string]
+	idle     idlePlugins
 
 	watching sync.Mutex // guards stop, and is held while the watch is replaced
 	stop     context.CancelFunc
@@ -118,6 +119,14 @@ func (c *CNI) Ready() error { return c.health.ready() }
 // libcni returns a driver for one operation.
 func (c *CNI) libcni(o execOptions) *libcni.CNIConfig {
 	return libcni.NewCNIConfigWithCacheDir(c.cfg().BinDirs, c.cacheDir(), c.newExec(o))
+}
+
+// skippable are the plugins to skip in an attachment or its end, nil to run all.
+func (c *CNI) skippable() *idlePlugins {
+	if !c.cfg().SkipIdlePlugins {
+		return nil
+	}
+	return &c.idle
 }
 
 // cacheDir is where libcni requires a cache of results. podd does not use it: libcni writes it in place, and only after

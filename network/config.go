@@ -26,6 +26,8 @@ type Config struct {
 	IPPreference string `toml:"ip_preference" comment:"Primary address of a pod: cni (the first that the plugin returns), ipv4 or ipv6."`
 	// PluginEnv names variables of the daemon's environment that plugins get besides PATH, the proxies and CNI's own.
 	PluginEnv []string `toml:"plugin_env" comment:"Names of further environment variables of the daemon that are passed to plugins."`
+	// SkipIdlePlugins does not start plugins of the CNI project that have nothing to do for a pod.
+	SkipIdlePlugins bool `toml:"skip_idle_plugins" comment:"Do not start the plugins portmap (for a pod without host ports) and bandwidth (without limits), which would only pass on the result of the plugin before them. Applies to the programs of github.com/containernetworking/plugins, by their build information."`
 	// AddTimeout and DelTimeout bound one attachment and one detachment; StatusTimeout one STATUS of all plugins.
 	AddTimeout    time.Duration `toml:"add_timeout" comment:"Limit for attaching a pod to the network; then the plugin is killed."`
 	DelTimeout    time.Duration `toml:"del_timeout" comment:"Limit for one attempt to detach a pod; then the plugin is killed."`

@@ -52,6 +52,8 @@ type execOptions struct {
 	onAdd func(stdin, stdout []byte) error
 	// delLock, if set, is inherited by the plugins (see CNI.lockDel), which then outlive the daemon.
 	delLock *os.File
+	// idle, if set, knows plugins that need not be run for some pods.
+	idle *idlePlugins
 }
 
 // cniVariable reports whether libcni sets the variable. The rest of what libcni passes, the daemon's environment, is
@@ -107,8 +109,12 @@ func (e *executor) FindInPath(plugin string, paths []string) (string, error) {
 	return "", fmt.Errorf("CNI plugin %q is not in %s", plugin, strings.Join(paths, ", "))
 }
 
-// ExecPlugin implements invoke.Exec: it runs the plugin and returns its output.
+// ExecPlugin implements invoke.Exec: it runs the plugin and returns its output, unless
+// it would do nothing.
 func (e *executor) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
+	if out, ok := e.idle.skip(path, stdin, environ); ok {
+		return out, nil
+	}
 	p := &plugin{
 		path: path, stdin: stdin, env: slices.Clone(e.env), delLock: e.delLock,
 		stdout: capped{limit: maxStdout, fail: true}, stderr: capped{limit: maxStderr},

@@ -479,9 +479,19 @@ func TestSetupNeedsTheRecord(t *testing.T) {
 }
 
 func BenchmarkSetupTeardown(b *testing.B) {
-	for name, more := range map[string][]string{"bridge": nil, "bridge+portmap+firewall": {portmap, firewall}} {
+	for name, test := range map[string]struct {
+		more []string
+		skip bool
+	}{
+		"bridge":                            {},
+		"bridge+portmap+firewall":           {more: []string{portmap, firewall}},
+		"bridge+portmap+bandwidth":          {more: []string{portmap, bandwidth}},
+		"bridge+portmap+bandwidth, skipped": {more: []string{portmap, bandwidth}, skip: true},
+	} {
 		b.Run(name, func(b *testing.B) {
-			c := start(b, networktest.NewBridge(b, "1.0.0", more...).Config())
+			cfg := networktest.NewBridge(b, "1.0.0", test.more...).Config()
+			cfg.SkipIdlePlugins = test.skip
+			c := start(b, cfg)
 			r := request(b, "pod1")
 			for b.Loop() {
 				setup(b, c, r)

@@ -101,7 +101,7 @@ func (c *CNI) add(ctx context.Context, r *record) (Result, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg().AddTimeout,
 		fmt.Errorf("no answer within %v: %w", c.cfg().AddTimeout, context.DeadlineExceeded))
 	defer cancel()
-	driver := c.libcni(execOptions{onAdd: func(_, stdout []byte) error {
+	driver := c.libcni(execOptions{idle: c.skippable(), onAdd: func(_, stdout []byte) error {
 		result, err := normalize(stdout, r.list.CNIVersion)
 		if err != nil || bytes.Equal(result, r.Result) { // as of portmap for a pod without ports
 			return err

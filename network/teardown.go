@@ -31,13 +31,14 @@ func (c *CNI) Teardown(ctx context.Context, podID string) error {
 	if err != nil {
 		return err
 	}
-	if err := c.del(ctx, record); err != nil {
+	if err := c.del(ctx, record, c.skippable()); err != nil {
 		return err
 	}
 	return c.removeRecord(podID)
 }
 
-func (c *CNI) del(ctx context.Context, r *record) error {
+// del runs the plugins but those that may be skipped.
+func (c *CNI) del(ctx context.Context, r *record, idle *idlePlugins) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg().DelTimeout,
 		fmt.Errorf("no answer within %v: %w", c.cfg().DelTimeout, context.DeadlineExceeded))
 	defer cancel()
@@ -52,7 +53,8 @@ func (c *CNI) del(ctx context.Context, r *record) error {
 	if err != nil {
 		return fmt.Errorf("CNI network %s: %w", r.list.Name, err)
 	}
-	if err := c.libcni(execOptions{delLock: lock}).DelNetworkList(ctx, list, r.runtimeConf(netns)); err != nil {
+	driver := c.libcni(execOptions{idle: idle, delLock: lock})
+	if err := driver.DelNetworkList(ctx, list, r.runtimeConf(netns)); err != nil {
 		return fmt.Errorf("CNI network %s: %w", r.list.Name, err)
 	}
 	return nil
