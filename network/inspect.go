@@ -1,8 +1,10 @@
 package network
 
 import (
+	"encoding/json"
 	"fmt"
 
+	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/invoke"
 )
 
@@ -13,6 +15,10 @@ type Inspection struct {
 	// Problems are files that cannot be used, and plugins that are missing. Without any, an empty Network means that no
 	// network is configured yet.
 	Problems []error
+	// Masquerade is the type of the plugin that writes packet filter rules for each pod (ipMasq), "" if none does.
+	Masquerade string
+	// Idle are the plugins that SkipIdlePlugins would skip for a pod without host ports and limits.
+	Idle []string
 }
 
 // Inspect reads the CNI configuration and looks for its plugins. It runs no plugin and changes nothing.
@@ -26,10 +32,29 @@ func Inspect(cfg Config) Inspection {
 		return in
 	}
 	in.Network = list.Name
+	in.inspectSpeed(cfg, list)
 	c := &CNI{newExec: func(o execOptions) invoke.Exec { return &executor{execOptions: o} }}
 	c.settings.Store(&cfg)
 	if err := c.missingPlugin(list); err != nil {
 		in.Problems = append(in.Problems, fmt.Errorf("network %s: %w", list.Name, err))
 	}
 	return in
+}
+
+// inspectSpeed looks for what makes the network slow.
+func (in *Inspection) inspectSpeed(cfg Config, list *libcni.NetworkConfigList) {
+	var idle idlePlugins
+	e := &executor{}
+	for _, p := range list.Plugins {
+		var conf struct {
+			IPMasq bool `json:"ipMasq"`
+		}
+		if err := json.Unmarshal(p.Bytes, &conf); err == nil && conf.IPMasq {
+			in.Masquerade = p.Network.Type
+		}
+		path, err := e.FindInPath(p.Network.Type, cfg.BinDirs)
+		if _, ok := idle.skip(path, p.Bytes, []string{"CNI_COMMAND=DEL"}); err == nil && ok && !cfg.SkipIdlePlugins {
+			in.Idle = append(in.Idle, p.Network.Type)
+		}
+	}
 }

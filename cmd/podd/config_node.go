@@ -20,6 +20,7 @@ import (
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/spec/host"
+	"github.com/podd-project/podd/sandbox"
 )
 
 // checkNode compares the configuration with the machine: whether what it names is there and can be used. It returns an
@@ -32,15 +33,18 @@ func checkNode(cmd *cobra.Command, l *loaded, output outputFormat) error {
 	if err != nil {
 		return err
 	}
-	if output == outputJSON {
-		err = printJSON(cmd.OutOrStdout(), report)
-	} else {
-		err = report.Print(cmd.OutOrStdout())
-	}
+	err = printReport(cmd.OutOrStdout(), report, output)
 	if n := report.Problems(); err == nil && n > 0 {
 		err = fmt.Errorf("the node has %d problems", n)
 	}
 	return err
+}
+
+func printReport(w io.Writer, report preflight.Report, output outputFormat) error {
+	if output == outputJSON {
+		return printJSON(w, report)
+	}
+	return report.Print(w)
 }
 
 // inspect does all checks.
@@ -53,7 +57,8 @@ func (l *loaded) inspect(ctx context.Context) (preflight.Report, error) {
 	}
 	r.Root(l.Root)
 	r.Run(l.Run, checkSpace)
-	if err := l.inspectHandlers(ctx, &r); err != nil {
+	err := l.withHandlers(ctx, func(handlers map[string]sandbox.Runtime) { l.inspectHandlers(&r, handlers) })
+	if err != nil {
 		return nil, err
 	}
 	l.inspectNetwork(&r)
@@ -76,9 +81,9 @@ func (l *loaded) inspect(ctx context.Context) (preflight.Report, error) {
 	return r, nil
 }
 
-// inspectHandlers has each handler look for its programs and run them for their versions, as the daemon does. A handler
-// that is only there by default may be missing, unless pods get it without asking.
-func (l *loaded) inspectHandlers(ctx context.Context, r *preflight.Report) (err error) {
+// withHandlers has each handler look for its programs and run them for their versions, as the daemon does, and calls
+// use.
+func (l *loaded) withHandlers(ctx context.Context, use func(map[string]sandbox.Runtime)) (err error) {
 	scratch, err := os.MkdirTemp("", "podd-check-") // for the embedded programs
 	if err != nil {
 		return err
@@ -93,7 +98,13 @@ func (l *loaded) inspectHandlers(ctx context.Context, r *preflight.Report) (err 
 		d.background.Wait()
 		err = errors.Join(err, d.close(), os.RemoveAll(scratch))
 	}()
-	handlers := d.handlers(ctx)
+	use(d.handlers(ctx))
+	return nil
+}
+
+// inspectHandlers adds what the handlers found. A handler that is only there by default may be missing, unless pods get
+// it without asking.
+func (l *loaded) inspectHandlers(r *preflight.Report, handlers map[string]sandbox.Runtime) {
 	for _, name := range slices.Sorted(maps.Keys(handlers)) {
 		what := "handler " + name
 		err := handlers[name].Ready()
@@ -112,7 +123,6 @@ func (l *loaded) inspectHandlers(ctx context.Context, r *preflight.Report) (err 
 				f.Version, f.Advisories)
 		}
 	}
-	return nil
 }
 
 // reportCheckpoints adds what a handler that is ready cannot checkpoint.

@@ -121,7 +121,11 @@ func goodNode(t *testing.T, files map[string]string) []string {
 	write("cni/bridge", "#!/bin/sh\n", 0o755)
 	write(conflistFile, conflist("bridge"), 0o644)
 	for path, text := range files {
-		write(path, text, 0o644)
+		mode := os.FileMode(0o644)
+		if strings.HasPrefix(path, "bin/") {
+			mode = 0o755
+		}
+		write(path, text, mode)
 		if text == "" {
 			if err := os.Remove(filepath.Join(dir, path)); err != nil {
 				t.Fatal(err)

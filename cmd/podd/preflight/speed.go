@@ -1,0 +1,92 @@
+package preflight
+
+import (
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+)
+
+// SpeedFacts are the settings of a node on which the time of a pod's start, stop and commands depends most. Those of
+// the kernel are read by Speed itself. test/bench/RESULTS.md has the measurements behind the advice.
+type SpeedFacts struct {
+	CPUs     int
+	CgroupV2 bool
+	// Masquerade is the CNI plugin that writes packet filter rules for each pod, "" if none does.
+	Masquerade string
+	// Idle are the CNI plugins that are started for each pod and do nothing for most.
+	Idle []string
+	// DefaultHandler and its Version are those of pods without a RuntimeClass; Crun is a handler with crun, "" if none
+	// can be used.
+	DefaultHandler, Version, Crun string
+}
+
+// smallNode is the number of CPUs up to which an interrupt on each is cheaper than the kernel's waits. It is a guess.
+const smallNode = 8
+
+// Speed adds what makes pods slow on this node, and what to do about it. None of it is a problem.
+func (r *Report) Speed(f SpeedFacts) {
+	before := len(*r)
+	r.networkSpeed(f)
+	r.runtimeSpeed(f)
+	r.cgroupSpeed(f.CgroupV2, mountOptions)
+	r.rcuSpeed(f.CPUs, "/sys/kernel/rcu_expedited")
+	if len(*r) == before {
+		r.Add(OK, "speed", "no setting of this node is known to make pods slow")
+	}
+}
+
+func (r *Report) networkSpeed(f SpeedFacts) {
+	if f.Masquerade != "" {
+		r.Add(Note, "network", "the CNI plugin %s runs iptables a dozen times at the start and the stop of each pod "+
+			"(ipMasq), which takes longer than everything else: set ipMasq to false and masquerade with one rule for "+
+			"the pods' range, or with ip-masq-agent", f.Masquerade)
+	}
+	if len(f.Idle) > 0 {
+		r.Add(Note, "network", "the CNI plugins %s are started for each pod, and do nothing for pods without host ports "+
+			"and limits: set network.skip_idle_plugins = true", strings.Join(f.Idle, " and "))
+	}
+}
+
+func (r *Report) runtimeSpeed(f SpeedFacts) {
+	if strings.HasPrefix(f.Version, "runc ") && f.Crun != "" {
+		r.Add(Note, "handler "+f.DefaultHandler, "runc compiles the seccomp filter at each start and for each command, "+
+			"within the CPU limit of the container; crun keeps it: try a RuntimeClass with the handler %s, or "+
+			"runtime.default_handler = %q", f.Crun, f.Crun)
+	}
+}
+
+// cgroupSpeed is about the wait of a process that enters a cgroup, for a grace period of RCU.
+func (r *Report) cgroupSpeed(v2 bool, options func(mountpoint string) string) {
+	const cgroups = "/sys/fs/cgroup"
+	switch {
+	case !v2:
+		r.Add(Note, "cgroups", "version 1: each command in a container waits some milliseconds for the kernel when its "+
+			"process enters the cgroups; in version 2 it is started there: boot with version 2")
+	case !strings.Contains(options(cgroups), "favordynmods"):
+		r.Add(Note, "cgroups", "processes that are moved into a cgroup, such as those of containers, wait some "+
+			"milliseconds for the kernel: mount -o remount,favordynmods %s (kernel 6.0)", cgroups)
+	}
+}
+
+// rcuSpeed is about grace periods, for which network devices, packet filters and cgroups wait.
+func (r *Report) rcuSpeed(cpus int, file string) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return
+	}
+	if on, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil && on == 0 && cpus <= smallNode {
+		r.Add(Note, "RCU", "on a node with %d CPUs the kernel can wait less when network devices, rules and cgroups "+
+			"come and go, at the price of an interrupt on each CPU: write 1 to %s", cpus, file)
+	}
+}
+
+// mountOptions returns the options of the filesystem at a mountpoint, "" if they cannot be read.
+func mountOptions(mountpoint string) string {
+	mounts, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(mountpoint))
+	if err != nil || len(mounts) == 0 {
+		return ""
+	}
+	return mounts[len(mounts)-1].VFSOptions
+}

@@ -1,0 +1,40 @@
+package preflight
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestSpeed(t *testing.T) {
+	options := func(have string) func(string) string { return func(string) string { return have } }
+	for name, test := range map[string]struct {
+		add  func(*Report)
+		want string // a part of the only note, "" for no note
+	}{
+		"masquerade":  {func(r *Report) { r.networkSpeed(SpeedFacts{Masquerade: "bridge"}) }, "plugin bridge runs iptables"},
+		"idle":        {func(r *Report) { r.networkSpeed(SpeedFacts{Idle: []string{"a", "b"}}) }, "a and b are started"},
+		"no network":  {func(r *Report) { r.networkSpeed(SpeedFacts{}) }, ""},
+		"runc, crun":  {func(r *Report) { r.runtimeSpeed(SpeedFacts{Version: "runc version 1", Crun: "c"}) }, `= "c"`},
+		"runc alone":  {func(r *Report) { r.runtimeSpeed(SpeedFacts{Version: "runc version 1"}) }, ""},
+		"crun":        {func(r *Report) { r.runtimeSpeed(SpeedFacts{Version: "crun version 1", Crun: "c"}) }, ""},
+		"cgroups v1":  {func(r *Report) { r.cgroupSpeed(false, options("")) }, "boot with version 2"},
+		"cgroups v2":  {func(r *Report) { r.cgroupSpeed(true, options("rw,nsdelegate")) }, "remount,favordynmods"},
+		"favored":     {func(r *Report) { r.cgroupSpeed(true, options("rw,nsdelegate,favordynmods")) }, ""},
+		"RCU":         {func(r *Report) { r.rcuSpeed(2, write(t, "0\n")) }, "2 CPUs"},
+		"expedited":   {func(r *Report) { r.rcuSpeed(2, write(t, "1\n")) }, ""},
+		"many CPUs":   {func(r *Report) { r.rcuSpeed(64, write(t, "0\n")) }, ""},
+		"no RCU file": {func(r *Report) { r.rcuSpeed(2, "/nonexistent") }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var r Report
+			test.add(&r)
+			if test.want == "" {
+				if len(r) != 0 {
+					t.Errorf("report = %v, want none", r)
+				}
+			} else if len(r) != 1 || r[0].Result != Note || !strings.Contains(r[0].Detail, test.want) {
+				t.Errorf("report = %v, want one note with %q", r, test.want)
+			}
+		})
+	}
+}
