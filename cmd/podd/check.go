@@ -48,9 +48,6 @@ With --speed podd compares nothing: it prints which settings of the node make po
 			if err != nil {
 				return err
 			}
-			if err := output.validate(); err != nil {
-				return err
-			}
 			if opt.speed {
 				return checkSpeed(cmd, l, output)
 			}

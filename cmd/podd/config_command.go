@@ -51,9 +51,6 @@ other programs, such as a network add-on, or is needed by some pods only.`,
 			if err != nil {
 				return err
 			}
-			if err := output.validate(); err != nil {
-				return err
-			}
 			switch {
 			case node:
 				return checkNode(cmd, l, output)

@@ -220,6 +220,7 @@ func TestMistakesInConfiguration(t *testing.T) {
 		"same":               {file: "root = \"/a\"\nrun = \"/a\"", want: "must not contain each other"},
 		"log level":          {args: []string{"--log-level", "loud"}, want: `"loud" is none of`},
 		"log format":         {args: []string{"--log-format", "xml"}, want: `"xml" is neither text nor json`},
+		"output format":      {args: []string{"-o", "xml"}, want: "want text or json"},
 		"cgroup driver":      {file: "runtime.cgroup_driver = \"cgrupfs\"", want: `runtime.cgroup_driver (`},
 		"no default handler": {file: "runtime.default_handler = \"kata\"", want: `there is no handler "kata"`},
 		"handler name":       {file: "[runtime.handlers.\"../x\"]", want: `"../x" is not a DNS label`},

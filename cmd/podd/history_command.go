@@ -28,9 +28,6 @@ in containers that callers wait for (ExecSync, probes) it keeps those that faile
 			if err != nil {
 				return err
 			}
-			if err := output.validate(); err != nil {
-				return err
-			}
 			if q.Limit < 1 || q.Limit > admin.MaxLimit {
 				return configError{fmt.Errorf("flag --limit: %d is not a number from 1 to %d", q.Limit, admin.MaxLimit)}
 			}

@@ -26,7 +26,7 @@ func newImageDiskCommand(opts *options) *cobra.Command {
 		Long: `Print the disk space of each image, and of what each container has written to its root filesystem, the
 largest first. UNIQUE is the part of an image that no other image shares: what its removal frees.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			disk, err := opts.fetchDisk(cmd.Context(), output)
+			disk, err := opts.fetchDisk(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -40,13 +40,10 @@ largest first. UNIQUE is the part of an image that no other image shares: what i
 	return cmd
 }
 
-// fetchDisk gets the disk space of images and containers from the daemon, to be printed as output.
-func (o *options) fetchDisk(ctx context.Context, output outputFormat) (disk admin.Disk, err error) {
+// fetchDisk gets the disk space of images and containers from the daemon.
+func (o *options) fetchDisk(ctx context.Context) (disk admin.Disk, err error) {
 	daemon, err := o.daemon()
 	if err != nil {
-		return disk, err
-	}
-	if err := output.validate(); err != nil {
 		return disk, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)

@@ -23,9 +23,6 @@ as they are now, contacts no registry and needs no daemon. A pod's own credentia
 			if err != nil {
 				return err
 			}
-			if err := output.validate(); err != nil {
-				return err
-			}
 			cfg := l.Config
 			cfg.place(l.Root, l.Run)
 			explained, err := image.Explain(cmd.Context(), cfg.Image, args[0])

@@ -15,7 +15,7 @@ func newImageListCommand(opts *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "Print the images by name", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			disk, err := opts.fetchDisk(cmd.Context(), output)
+			disk, err := opts.fetchDisk(cmd.Context())
 			if err != nil {
 				return err
 			}

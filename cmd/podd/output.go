@@ -2,13 +2,13 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
+	"errors"
 	"io"
 
 	"github.com/spf13/cobra"
 )
 
-// outputFormat is the format of a command's output.
+// outputFormat is the format of a command's output, and the value of the flag for it.
 type outputFormat string
 
 const (
@@ -18,15 +18,23 @@ const (
 
 // outputFlag adds -o to a command.
 func outputFlag(cmd *cobra.Command, format *outputFormat) {
-	cmd.Flags().StringVarP((*string)(format), "output", "o", string(outputText), "output `format`: text or json")
+	*format = outputText
+	cmd.Flags().VarP(format, "output", "o", "output `format`: text or json")
 }
 
-func (f outputFormat) validate() error {
-	if f != outputText && f != outputJSON {
-		return configError{fmt.Errorf("flag --output: %q is neither text nor json", string(f))}
+// Set implements pflag.Value.
+func (f *outputFormat) Set(text string) error {
+	format := outputFormat(text)
+	if format != outputText && format != outputJSON {
+		return errors.New("want text or json")
 	}
+	*f = format
 	return nil
 }
+
+// String and Type implement pflag.Value.
+func (f *outputFormat) String() string { return string(*f) }
+func (*outputFormat) Type() string     { return "format" }
 
 func printJSON(w io.Writer, v any) error {
 	out := json.NewEncoder(w)

@@ -49,9 +49,6 @@ func newStatusCommand(opts *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := output.validate(); err != nil {
-				return err
-			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), statusTimeout)
 			defer cancel()
 			s, err := fetchStatus(ctx, daemon, pod)
