@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/containerd/cgroups/v3"
 )
@@ -15,14 +16,6 @@ type Dirs map[string]string
 // DirsOf returns the cgroups of a process that the daemon is not in itself: every process in them may be killed. A
 // container that shares the daemon's cgroup has none.
 func DirsOf(pid int) Dirs {
-	h, err := mounted()
-	if err != nil {
-		return nil
-	}
-	return h.dirsOf(pid)
-}
-
-func (h hierarchies) dirsOf(pid int) Dirs {
 	theirs, err := membership("/proc/" + strconv.Itoa(pid))
 	if err != nil {
 		return nil
@@ -31,16 +24,38 @@ func (h hierarchies) dirsOf(pid int) Dirs {
 	if err != nil {
 		return nil
 	}
-	own := Dirs{}
+	if h := remembered.Load(); h != nil {
+		if own, all := h.dirsOf(theirs, ours); all {
+			return own
+		}
+	}
+	h, err := mounted()
+	if err != nil {
+		return nil
+	}
+	remembered.Store(&h)
+	own, _ := h.dirsOf(theirs, ours)
+	return own
+}
+
+// remembered are the hierarchies that DirsOf found last. They are read again when a process has a group that is not
+// below them: the kernel's list of mounts has those of all pods, too, and takes it 3 us for each.
+var remembered atomic.Pointer[hierarchies]
+
+// dirsOf returns the directories of their groups that we are not in. all is whether each was found.
+func (h hierarchies) dirsOf(theirs, ours map[string]string) (own Dirs, all bool) {
+	own, all = Dirs{}, true
 	for controller, group := range theirs {
 		if within(ours[controller], group) {
 			continue
 		}
-		if dir, ok := h[controller].directory(group); ok {
+		dir, ok := h[controller].directory(group)
+		if ok {
 			own[controller] = dir
 		}
+		all = all && ok && isDir(dir)
 	}
-	return own
+	return own, all
 }
 
 // DirsAt returns the existing directories of a cgroupsPath of the cgroupfs driver, except those that the daemon is in.

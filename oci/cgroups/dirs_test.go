@@ -5,9 +5,11 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
 )
 
 func write(t *testing.T, file, text string) {
@@ -101,4 +103,65 @@ func TestJSON(t *testing.T) {
 			t.Errorf("JSON of %#v = %s, %v, want %s", v, got, err, want)
 		}
 	}
+}
+
+// TestAllDirsFound: remembered hierarchies do not serve a process with a group that is not below them.
+func TestAllDirsFound(t *testing.T) {
+	h, err := mounted()
+	must(t, err)
+	theirs, ours := map[string]string{}, map[string]string{}
+	for controller := range h {
+		theirs[controller], ours[controller] = "/pod/x", "/"
+	}
+	elsewhere := hierarchies{}
+	for controller := range h {
+		elsewhere[controller] = mount{dir: t.TempDir(), root: "/"}
+	}
+	if _, all := elsewhere.dirsOf(theirs, ours); all {
+		t.Error("groups were found that do not exist")
+	}
+	for _, m := range elsewhere {
+		must(t, os.MkdirAll(filepath.Join(m.dir, "pod/x"), 0o755))
+	}
+	if own, all := elsewhere.dirsOf(theirs, ours); !all || len(own) != len(h) {
+		t.Errorf("dirsOf = %v, %v, want %d", own, all, len(h))
+	}
+	for controller := range h {
+		delete(elsewhere, controller)
+		break
+	}
+	if _, all := elsewhere.dirsOf(theirs, ours); all {
+		t.Error("a hierarchy that is not remembered was not missed")
+	}
+}
+
+// BenchmarkDirsOf and BenchmarkDirsOfFirst have as many mounts as a node with a thousand pods.
+func BenchmarkDirsOf(b *testing.B) {
+	manyMounts(b)
+	for b.Loop() {
+		DirsOf(os.Getpid())
+	}
+}
+
+func BenchmarkDirsOfFirst(b *testing.B) {
+	manyMounts(b)
+	for b.Loop() {
+		remembered.Store(nil)
+		DirsOf(os.Getpid())
+	}
+}
+
+// manyMounts makes mounts for the calling thread alone, which ends with its goroutine.
+func manyMounts(b *testing.B) {
+	runtime.LockOSThread()
+	must(b, unix.Unshare(unix.CLONE_FS|unix.CLONE_NEWNS))
+	must(b, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	dir := b.TempDir()
+	for range 5000 {
+		must(b, unix.Mount(dir, dir, "", unix.MS_BIND, ""))
+	}
+	b.Cleanup(func() {
+		for unix.Unmount(dir, unix.MNT_DETACH) == nil {
+		}
+	})
 }
