@@ -13,12 +13,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
 	"go.podman.io/storage/pkg/reexec"
+
+	"github.com/podd-project/podd/image/confine"
 )
 
 const (
@@ -62,11 +63,11 @@ func (s *Store) pullInChild(ctx context.Context, job pullJob, c *pullConfig, p *
 
 // runChild starts the process, passes the job, and reads its reports.
 func (s *Store) runChild(ctx context.Context, job pullJob, credentials *os.File, p *progress) (pulled, error) {
-	cmd := reexec.Command(confineCommand, strconv.Itoa(os.Getpid()))
+	cmd := reexec.Command(confineCommand)
 	cmd.Env = childEnv(job)
 	cmd.Dir = "/"
-	cmd.ExtraFiles = []*os.File{credentials}              // credentialsFD
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a signal for the daemon's group is not for it
+	cmd.ExtraFiles = []*os.File{credentials} // credentialsFD
+	cmd.SysProcAttr = confine.Attributes()
 	output := &tail{most: maxChildOutput}
 	cmd.Stderr = output
 	stdin, err := cmd.StdinPipe()

@@ -77,10 +77,6 @@ func fail(err error) {
 
 // runConfined restricts the process, before it has read any input, and runs pullCommand in it.
 func runConfined() error {
-	parent, err := strconv.Atoi(os.Args[1])
-	if err != nil {
-		return err
-	}
 	if err := preferKilling(); err != nil {
 		return err
 	}
@@ -88,7 +84,7 @@ func runConfined() error {
 	if err != nil {
 		return err
 	}
-	return policy.Exec(parent, []string{pullCommand}, os.Environ())
+	return policy.Exec([]string{pullCommand}, os.Environ())
 }
 
 // preferKilling makes this process one of the first that the kernel ends when memory is short: the daemon's unit

@@ -13,10 +13,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"unsafe"
 
 	"github.com/containerd/errdefs"
 	"go.podman.io/storage/pkg/reexec"
 	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/image/confine"
 )
 
 // Roles of this test's binary.
@@ -25,6 +28,8 @@ const (
 	openProbe    = "podd-test-open"    // opens the files of its arguments
 	runProbes    = "podd-test-run"     // runs the programs of its arguments
 	deviceProbe  = "podd-test-device"  // makes a device node and opens it
+	processProbe = "podd-test-process" // changes the process with the pid of its argument
+	kernelProbe  = "podd-test-kernel"  // makes system calls that concern the whole node
 	crashProbe   = "podd-test-crash"   // panics
 	memoryProbe  = "podd-test-memory"  // takes memory until it gets no more
 )
@@ -33,8 +38,7 @@ func init() {
 	reexec.Register(confineProbe, func() {
 		policy, err := pullPolicy()
 		if err == nil {
-			parent, _ := strconv.Atoi(os.Args[1])
-			err = policy.Exec(parent, os.Args[2:], os.Environ())
+			err = policy.Exec(os.Args[1:], os.Environ())
 		}
 		fail(err)
 	})
@@ -55,6 +59,32 @@ func init() {
 		fmt.Println(allowed(unix.Mknod(os.Args[1], unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))))) // as /dev/null
 		_, err := os.Open(os.Args[1])
 		fmt.Println(allowed(err))
+	})
+	reexec.Register(processProbe, func() {
+		pid, _ := strconv.Atoi(os.Args[1])
+		var limit unix.Rlimit
+		var processors unix.CPUSet
+		processors.Set(0)
+		handle, err := unix.PidfdOpen(pid, 0)
+		_ = unix.Close(handle)
+		fmt.Println(allowed(unix.Kill(pid, 0)), allowed(unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &limit)),
+			allowed(unix.Setpriority(unix.PRIO_PROCESS, pid, 0)), allowed(unix.SchedSetaffinity(pid, &processors)), allowed(err))
+	})
+	reexec.Register(kernelProbe, func() {
+		dir, err := os.Open(os.Args[1])
+		if err != nil {
+			fail(err)
+		}
+		// Each is harmless where it is allowed: nothing is frozen, nothing is mapped at the address.
+		const fithaw, nowhere, page, softOffline, ipcInfo = 0xc0045878, 1 << 16, 1 << 12, 101, 3
+		_, _, thaw := unix.Syscall(unix.SYS_IOCTL, dir.Fd(), fithaw, 0)
+		_, _, offline := unix.Syscall(unix.SYS_MADVISE, nowhere, page, softOffline)
+		_, _, offlineTruncated := unix.Syscall(unix.SYS_MADVISE, nowhere, page, softOffline|1<<32)
+		_, _, segments := unix.Syscall(unix.SYS_SHMCTL, 0, ipcInfo, uintptr(unsafe.Pointer(&[256]byte{})))
+		_, memory := unix.MemfdCreate("x", 0)
+		for _, err := range []error{thaw, offline, offlineTruncated, segments, memory} {
+			fmt.Println(allowed(err))
+		}
 	})
 	reexec.Register(crashProbe, func() { panic("a cannot allocate memory of an image") })
 	reexec.Register(memoryProbe, func() {
@@ -134,8 +164,7 @@ func TestFilesOfPull(t *testing.T) {
 // confinedLines returns the lines that this test's binary prints in a role, restricted as a pull in dir.
 func confinedLines(t *testing.T, cfg Config, dir string, role ...string) []string {
 	t.Helper()
-	args := append([]string{strconv.Itoa(os.Getpid())}, role...)
-	out := runProbe(t, childEnv(pullJob{Config: cfg, Dir: dir}), confineProbe, args...)
+	out := runProbe(t, childEnv(pullJob{Config: cfg, Dir: dir}), confineProbe, role...)
 	if out.err != nil {
 		t.Fatalf("the process printed %q, %v: %s", out.stdout, out.err, out.stderr)
 	}
@@ -184,6 +213,29 @@ func TestDevicesOfPull(t *testing.T) {
 	}
 }
 
+// TestProcessesOfPull: a pull's process is root, and can neither see nor change other processes of root: without a PID
+// namespace it could take the open files of podd away.
+func TestProcessesOfPull(t *testing.T) {
+	cfg, dir, _ := confinedStore(t)
+	got := confinedLines(t, cfg, dir, processProbe, strconv.Itoa(os.Getpid()))
+	const absent = "no such process"
+	want := strings.Join([]string{absent, absent, absent, absent, absent}, " ")
+	if !slices.Equal(got, []string{want}) {
+		t.Errorf("may signal, limit, prioritise, move and open this test's process: %q, want %q", got, want)
+	}
+}
+
+// TestSystemCallsOfPull: CAP_SYS_ADMIN, which a pull's process needs for attributes of files, does not let it freeze
+// the file system (ioctl), take memory of the node out of use (madvise), read or remove shared memory of others, or
+// take memory that no limit counts.
+func TestSystemCallsOfPull(t *testing.T) {
+	cfg, dir, layer := confinedStore(t)
+	got := confinedLines(t, cfg, dir, kernelProbe, layer)
+	if want := []string{"no", "no", "no", "no", "no"}; !slices.Equal(got, want) {
+		t.Errorf("may thaw a file system, offline memory (twice), list segments, make a memory file: %q, want %q", got, want)
+	}
+}
+
 // probeOutput is what a process has left.
 type probeOutput struct {
 	stdout, stderr string
@@ -197,6 +249,7 @@ func runProbe(t *testing.T, env []string, role string, args ...string) probeOutp
 	defer runtime.UnlockOSThread()
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args, cmd.Env = append([]string{role}, args...), env
+	cmd.SysProcAttr = confine.Attributes()
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -165,6 +166,42 @@ func TestPowerLossCorruption(t *testing.T) {
 		})
 	}
 	closeStore(t, d.open()) // releases what was mounted all the time
+}
+
+// TestRepairIsBounded: a registry that sends more than the manifest says, when a corrupt layer is fetched again, does
+// not fill the disk.
+func TestRepairIsBounded(t *testing.T) {
+	d := newCorrupted(t)
+	if err := os.Truncate(d.top+"/own/file", 0); err != nil {
+		t.Fatal(err)
+	}
+	d.cfg.BootID = "second"
+	s := d.open()
+	defer closeStore(t, s)
+	eventually(t, "the corruption is found", func() bool { return names(t, s) == "three two" })
+	blob := "/v2/one/blobs/" + layerDigest(t, d.one, 1)
+	const most = 64 << 20
+	var sent atomic.Int64
+	d.reg.setGuard(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != blob {
+			return false
+		}
+		for range most >> 20 {
+			if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+				break
+			}
+			sent.Add(1 << 20)
+		}
+		return true
+	})
+	_, err := s.Pull(t.Context(), image.PullRequest{Ref: d.reg.host + "/one:v1"})
+	if err == nil || !strings.Contains(err.Error(), "blob has more than") {
+		t.Errorf("pull of an endless blob: %v, want an error that says more than", err)
+	}
+	if sent.Load() == most {
+		t.Errorf("podd has read all of the %d bytes, want it to stop before", most)
+	}
+	checkNoFiles(t, filepath.Join(d.cfg.Root, "tmp"))
 }
 
 // checkWhole checks that all images are listed and have all of their content.

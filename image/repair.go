@@ -152,9 +152,17 @@ func (s *Store) fetchBlob(
 	}()
 	p.restartBlob(blob)
 	sum := blob.Digest.Verifier()
-	from := &progressReader{ctx: ctx, from: body, blob: blob, to: p}
-	if _, err := io.Copy(io.MultiWriter(file, sum), from); err != nil {
+	most := blob.Size
+	if most < 0 { // old manifests have no sizes
+		most = s.cfg().MaxImageBytes
+	}
+	from := &progressReader{ctx: ctx, from: io.LimitReader(body, most+1), blob: blob, to: p}
+	n, err := io.Copy(io.MultiWriter(file, sum), from)
+	if err != nil {
 		return nil, err
+	}
+	if n > most {
+		return nil, fmt.Errorf("the registry's blob has more than %d bytes", most)
 	}
 	if !sum.Verified() {
 		return nil, fmt.Errorf("the registry's blob does not have the digest %s", blob.Digest)

@@ -87,8 +87,13 @@ func (r pullReport) failure() error {
 	return &pullError{text: text, kind: kinds[r.ErrorKind-1], cause: errors.New(text)}
 }
 
-// readReports forwards reports to p until the end of r and returns the last one, or an error if one is no report.
+// maxReportedBlobs bounds the blobs of a pull, which podd remembers: more than a manifest of maxBlob bytes can list.
+const maxReportedBlobs = 1 << 16
+
+// readReports forwards reports to p until the end of r and returns the last one, or an error if one is no report of a
+// pull.
 func readReports(r io.Reader, p *progress) (last pullReport, err error) {
+	blobs := map[digest.Digest]bool{}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 0, 4<<10), maxChildMessage)
 	for lines.Scan() {
@@ -101,6 +106,12 @@ func readReports(r io.Reader, p *progress) (last pullReport, err error) {
 		case reportStage:
 			p.setStage(StageDownloading)
 		case reportBlob:
+			if blobs[last.Digest] = true; len(blobs) > maxReportedBlobs {
+				return pullReport{}, fmt.Errorf("the pull's process reports more than %d blobs", maxReportedBlobs)
+			}
+			if err := last.Digest.Validate(); err != nil {
+				return pullReport{}, fmt.Errorf("the pull's process reports a blob: %w", err)
+			}
 			p.note(types.ProgressProperties{
 				Event: last.Event, Artifact: types.BlobInfo{Digest: last.Digest, Size: last.Size},
 				Offset: last.Offset, OffsetUpdate: last.OffsetUpdate,

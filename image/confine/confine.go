@@ -31,27 +31,35 @@ type Policy struct {
 	// read and executed, as this program may always be. Missing ones are skipped. Kernels without Landlock (before
 	// Linux 5.13, or disabled) do not enforce this.
 	Read, Write, Execute []string
-	// Data are directories that are mounted nodev, nosuid and noexec in a mount namespace of the process. Its /proc
+	// Data are directories that are mounted nodev, nosuid and noexec in a mount namespace of the process, whose /proc
 	// shows only its own processes.
 	Data []string
 	// Capabilities are all that the process and its children can have.
 	Capabilities []capability.Cap
 }
 
+// Attributes are those with which a process must be started that calls Exec. It is process 1 of a PID namespace of its
+// own: it is root, and could otherwise signal other processes of root, and change their limits. A signal for the
+// caller's group is not for it.
+func Attributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID, Setpgid: true}
+}
+
 // Exec restricts the calling process and replaces it by this program with the arguments args and the environment env.
 // It returns on failure only. Every thread of the new program is restricted, and so is every child of it.
 //
-// It is killed when parent, the pid of its parent, ends (PR_SET_PDEATHSIG: with the thread that started it).
-func (p Policy) Exec(parent int, args, env []string) error {
+// It is killed when its parent ends (PR_SET_PDEATHSIG: with the thread that started it). If that has happened before
+// the call, only the end of its input tells it.
+func (p Policy) Exec(args, env []string) error {
 	runtime.LockOSThread() // credentials and filters are a thread's; exec keeps those of the calling one
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("set the signal for the parent's death: %w", err)
 	}
-	if os.Getppid() != parent {
-		return errors.New("the parent has ended already")
+	if os.Getpid() != 1 {
+		return errors.New("the process has no PID namespace of its own")
 	}
 	for _, restrict := range []func() error{
-		p.dropCapabilities, p.restrictMounts, p.restrictFiles, p.limitResources, p.filterSystemCalls,
+		p.restrictMounts, p.dropCapabilities, p.restrictFiles, p.limitResources, p.filterSystemCalls,
 	} {
 		if err := restrict(); err != nil {
 			return err

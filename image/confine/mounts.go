@@ -11,9 +11,6 @@ import (
 // mounts the Data directories on themselves with the flags. What is unmounted elsewhere is unmounted here too, if it is
 // on a shared mount, as on nodes with systemd.
 func (p Policy) restrictMounts() error {
-	if len(p.Data) == 0 {
-		return nil
-	}
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("make a mount namespace: %w", err)
 	}
@@ -31,14 +28,13 @@ func (p Policy) restrictMounts() error {
 	return nil
 }
 
-// mountProc hides the processes that the calling one may not trace: Landlock and its few capabilities leave none but
-// its own. Otherwise CAP_SYS_ADMIN is enough to read the environment of every process, which often has secrets. Before
-// Linux 5.8 it does nothing.
+// mountProc shows the processes of the PID namespace only: CAP_SYS_ADMIN is enough to read the environment of every
+// process, which often has secrets. Before Linux 5.8 it shows the rest of /proc too.
 func mountProc() error {
 	const flags = unix.MS_NODEV | unix.MS_NOSUID | unix.MS_NOEXEC
-	err := unix.Mount("proc", "/proc", "proc", flags, "hidepid=ptraceable,subset=pid")
+	err := unix.Mount("proc", "/proc", "proc", flags, "subset=pid")
 	if errors.Is(err, unix.EINVAL) {
-		return nil
+		return unix.Mount("proc", "/proc", "proc", flags, "")
 	}
 	return err
 }

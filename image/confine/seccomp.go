@@ -17,9 +17,16 @@ import (
 var profileCapabilities = []string{"CAP_SYS_CHROOT"}
 
 // neverAllowed are system calls that the profile allows to containers, and that no pull needs.
-// Sockets have a rule of their own (see networkFamilies).
+//
+// Sockets and madvise have rules of their own (see ownRules). With CAP_SYS_ADMIN ioctl can freeze a file system, or
+// shut it down, and shared memory and queues of other programs can be removed. No limit of a process counts the memory
+// of memfd_create.
 var neverAllowed = []string{
-	"socket", "socketpair", "ptrace", "process_vm_readv", "process_vm_writev", "keyctl", "add_key", "request_key",
+	"socket", "socketpair", "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise",
+	"keyctl", "add_key", "request_key", "ioctl", "madvise", "memfd_create", "memfd_secret",
+	"shmget", "shmat", "shmctl", "shmdt", "semget", "semop", "semctl", "semtimedop",
+	"msgget", "msgsnd", "msgrcv", "msgctl",
+	"mq_open", "mq_unlink", "mq_timedsend", "mq_timedreceive", "mq_notify", "mq_getsetattr",
 }
 
 // networkFamilies are the families of sockets that a pull needs. Not AF_UNIX: the process is root, so that D-Bus, podd
@@ -87,17 +94,28 @@ func systemCalls() (seccomp.Policy, error) {
 			}
 		}
 	}
-	for _, family := range networkFamilies {
-		group.NamesWithCondtions = append(group.NamesWithCondtions, seccomp.NameWithConditions{
-			Name:       "socket",
-			Conditions: seccomp.ArgumentConditions{{Argument: 0, Operation: seccomp.Equal, Value: family}},
-		})
-	}
+	group.NamesWithCondtions = append(group.NamesWithCondtions, ownRules()...)
 	// The flags of clone3 are out of a filter's reach. Without it, the C library of a program with cgo uses clone.
 	absent := seccomp.SyscallGroup{Names: []string{"clone3"}, Action: seccomp.ActionErrno | seccomp.Action(unix.ENOSYS)}
 	return seccomp.Policy{
 		DefaultAction: seccomp.ActionErrno, Syscalls: []seccomp.SyscallGroup{group, absent},
 	}, nil
+}
+
+// ownRules returns what is allowed of sockets and madvise. From MADV_HWPOISON on, madvise takes memory of the node out
+// of use, which CAP_SYS_ADMIN permits.
+func ownRules() []seccomp.NameWithConditions {
+	rules := []seccomp.NameWithConditions{{
+		Name:       "madvise",
+		Conditions: seccomp.ArgumentConditions{{Argument: 2, Operation: seccomp.LessThan, Value: unix.MADV_HWPOISON}},
+	}}
+	for _, family := range networkFamilies {
+		rules = append(rules, seccomp.NameWithConditions{
+			Name:       "socket",
+			Conditions: seccomp.ArgumentConditions{{Argument: 0, Operation: seccomp.Equal, Value: family}},
+		})
+	}
+	return rules
 }
 
 // convert returns false if an argument's condition is one that the profile does not use.

@@ -21,7 +21,7 @@ func TestSockets(t *testing.T) {
 		t.Setenv(confined, "restricted")
 		policy := Policy{FileSize: 1 << 30, CPU: 60, OpenFiles: 1000, Read: []string{"/etc", "/usr", "/proc"},
 			Execute: []string{"/lib", "/lib64"}} // the libraries of a test with cgo
-		fmt.Println(policy.Exec(os.Getppid(), os.Args, os.Environ()))
+		fmt.Println(policy.Exec(os.Args, os.Environ()))
 		os.Exit(1)
 	case "restricted":
 		fmt.Println("unix", denied(unix.AF_UNIX), "inet", denied(unix.AF_INET), "inet6", denied(unix.AF_INET6))
@@ -34,6 +34,7 @@ func TestSockets(t *testing.T) {
 	}
 	child := exec.Command("/proc/self/exe", "-test.run=^TestSockets$")
 	child.Env = append(os.Environ(), confined+"=restrict")
+	child.SysProcAttr = Attributes()
 	out, err := child.CombinedOutput()
 	const want = "unix true inet false inet6 false\npair true"
 	if err != nil || strings.TrimSpace(string(out)) != want {

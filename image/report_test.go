@@ -1,0 +1,62 @@
+package image
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/opencontainers/go-digest"
+)
+
+// endless is what a pull's process could report that has been taken over: a line for each number, without end.
+type endless struct {
+	line func(n int) string
+	n    int
+	left strings.Reader
+}
+
+func (e *endless) Read(b []byte) (int, error) {
+	if e.left.Len() == 0 {
+		e.left.Reset(e.line(e.n) + "\n")
+		e.n++
+	}
+	return e.left.Read(b)
+}
+
+// TestHostileReports: whatever a pull's process reports, podd's memory is bounded.
+func TestHostileReports(t *testing.T) {
+	blob := func(d string) string {
+		line, err := json.Marshal(pullReport{Kind: reportBlob, Digest: digest.Digest(d)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(line)
+	}
+	for name, c := range map[string]struct {
+		line func(n int) string
+		text string
+	}{
+		"blobs without end": {
+			func(n int) string { return blob(fmt.Sprintf("sha256:%064x", n)) }, "more than 65536 blobs",
+		},
+		"long digests": {
+			func(n int) string { return blob(fmt.Sprintf("%050000d", n)) }, "invalid checksum digest",
+		},
+		"long line": {func(int) string { return strings.Repeat("x", maxChildMessage) }, "token too long"},
+		"no report": {func(int) string { return "{" }, "read a report of the pull's process"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newProgress("a")
+			const most = 64 << 20 // bytes, so that the test ends
+			last, err := readReports(io.LimitReader(&endless{line: c.line}, most), p)
+			if err == nil || !strings.Contains(err.Error(), c.text) || last.Kind != "" {
+				t.Errorf("readReports = %+v, %v, want an error with %q", last, err, c.text)
+			}
+			if n := len(p.snapshot().Layers); n > maxReportedBlobs {
+				t.Errorf("podd remembers %d blobs, want at most %d", n, maxReportedBlobs)
+			}
+		})
+	}
+}
