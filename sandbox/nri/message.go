@@ -1,6 +1,7 @@
 package nri
 
 import (
+	"strings"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
@@ -91,7 +92,8 @@ func withStatus(msg *api.Container, s record.ContainerStatus) *api.Container {
 		Args: msg.Args, Env: msg.Env, Mounts: msg.Mounts, Hooks: msg.Hooks, Linux: msg.Linux, Rlimits: msg.Rlimits,
 		CreatedAt: msg.CreatedAt, CDIDevices: msg.CDIDevices, User: msg.User, Image: msg.Image,
 		State: states[s.State], Pid: uint32(s.Process.Pid), StartedAt: nanoseconds(s.StartedAt),
-		FinishedAt: nanoseconds(s.FinishedAt), ExitCode: s.ExitCode, StatusReason: s.Reason, StatusMessage: s.Message,
+		FinishedAt: nanoseconds(s.FinishedAt), ExitCode: s.ExitCode, StatusReason: s.Reason,
+		StatusMessage: strings.ToValidUTF8(s.Message, "?"), // as protobuf requires; a runtime's message need not be
 	}
 }
 

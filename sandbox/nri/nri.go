@@ -118,9 +118,9 @@ func (p *Plugins) description(c Container) *api.Container {
 	}
 	s, err := engine.Spec(c.ID)
 	if err != nil {
-		return containerMessage(c, nil) // its bundle is gone
+		return p.bounded(c, containerMessage(c, nil)) // its bundle is gone
 	}
-	msg = containerMessage(c, s)
+	msg = p.bounded(c, containerMessage(c, s))
 	p.describe(c.ID, msg)
 	return msg
 }

@@ -45,14 +45,18 @@ func (p *Plugins) Create(ctx context.Context, c Creation) (Adjustment, error) {
 	if len(plugins) == 0 && !p.cfg.Validator.Enable {
 		return Adjustment{}, nil
 	}
+	request := &api.CreateContainerRequest{
+		Pod: podMessage(c.Container.Pod), Container: containerMessage(c.Container, c.Spec),
+	}
+	if err := checkSize(request.GetPod(), request.GetContainer()); err != nil {
+		return Adjustment{}, err
+	}
 	m := &merge{}
 	a, err := m.adaptation(p, plugins)
 	if err != nil {
 		return Adjustment{}, err
 	}
-	reply, err := a.CreateContainer(ctx, &api.CreateContainerRequest{
-		Pod: podMessage(c.Container.Pod), Container: containerMessage(c.Container, c.Spec),
-	})
+	reply, err := a.CreateContainer(ctx, request)
 	if err != nil {
 		return Adjustment{}, m.refusal(err)
 	}
@@ -60,7 +64,7 @@ func (p *Plugins) Create(ctx context.Context, c Creation) (Adjustment, error) {
 	if err != nil {
 		return Adjustment{}, fmt.Errorf("NRI plugins adjust the container: %w", err)
 	}
-	p.describe(c.Container.ID, containerMessage(c.Container, c.Spec))
+	p.describe(c.Container.ID, p.bounded(c.Container, containerMessage(c.Container, c.Spec)))
 	p.evict(m.evict)
 	return Adjustment{Fields: fieldsOf(m.owners, c.Container.ID), Resources: limits},
 		p.update(ctx, reply.GetUpdate())

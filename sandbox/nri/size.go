@@ -1,0 +1,37 @@
+package nri
+
+import (
+	"fmt"
+
+	"github.com/containerd/errdefs"
+	"github.com/containerd/nri/pkg/api"
+	"google.golang.org/protobuf/proto"
+)
+
+// maxDescription bounds what describes a container and its pod to plugins, in bytes: a message of the protocol holds
+// 4 MiB, and a plugin that gets a larger one would be taken for one that has failed.
+const maxDescription = 3 << 20
+
+// checkSize refuses a container that cannot be described to plugins: errdefs.ErrInvalidArgument.
+func checkSize(pod *api.PodSandbox, c *api.Container) error {
+	if n := proto.Size(pod) + proto.Size(c); n > maxDescription {
+		return fmt.Errorf("%w: NRI plugins must be told of the container: its environment, arguments, mounts, labels and "+
+			"annotations, with those of its pod, have %d bytes, at most %d are allowed",
+			errdefs.ErrInvalidArgument, n, maxDescription)
+	}
+	return nil
+}
+
+// bounded returns what describes a container that was created while there was no plugin: if it is too large, only what
+// the container is and what the kernel enforces.
+func (p *Plugins) bounded(c Container, msg *api.Container) *api.Container {
+	if checkSize(podMessage(c.Pod), msg) == nil {
+		return msg
+	}
+	p.log.WithField("container", c.ID).Warn("a container is too large for a message to NRI plugins: they are not told " +
+		"its environment, arguments, mounts, labels and annotations")
+	return &api.Container{
+		Id: msg.GetId(), PodSandboxId: msg.GetPodSandboxId(), Name: msg.GetName(), CreatedAt: msg.GetCreatedAt(),
+		Image: msg.GetImage(), User: msg.GetUser(), Linux: msg.GetLinux(),
+	}
+}
