@@ -299,6 +299,9 @@ func (s *Store) loadImage(
 		return "", fmt.Errorf("image %s: %w", what, err)
 	}
 	img, err := s.register(stored, names...)
+	if err == nil {
+		err = s.markLoaded(stored.ID)
+	}
 	if err != nil {
 		return "", fmt.Errorf("image %s: %w", what, err)
 	}

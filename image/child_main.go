@@ -167,18 +167,17 @@ func runPull(stdin io.Reader, stdout io.Writer) int {
 	return 0
 }
 
-// doPull opens the store's directory beside the daemon and copies the image into it.
+// doPull opens the store's directory beside the daemon and copies the image into it, or verifies one.
 func doPull(ctx context.Context, job pullJob, out *reporter) (pulled, error) {
 	opened, err := open(job.Config)
 	if err != nil {
 		return pulled{}, fmt.Errorf("open image store: %w", err)
 	}
-	named, err := reference.ParseNamed(job.Ref)
-	if err != nil {
-		return pulled{}, err
-	}
 	s := &Store{log: logrus.NewEntry(logrus.StandardLogger()), storage: opened, temp: job.Dir}
 	s.settings.Store(&job.Config)
+	if job.Verify != "" {
+		return pulled{ID: job.Verify}, s.verifyStored(ctx, job.Verify, job.Names)
+	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	done := make(chan struct{})
@@ -195,6 +194,10 @@ func doPull(ctx context.Context, job pullJob, out *reporter) (pulled, error) {
 			}
 		}
 	})
+	named, err := reference.ParseNamed(job.Ref)
+	if err != nil {
+		return pulled{}, err
+	}
 	sys := s.systemContext()
 	if err := errors.Join(job.Auth.apply(sys, named), trustLoopback(sys, named)); err != nil {
 		return pulled{}, err

@@ -29,8 +29,14 @@ type Config struct {
 	// Policy is containers-policy.json(5): the signatures that an image needs. Without the file every image is
 	// accepted.
 	Policy string `toml:"policy" comment:"Which signatures images need: containers-policy.json(5). Read at every pull. Without the file every image is accepted."`
+	// PolicyRequired makes a missing Policy an error. ForNamespace sets it.
+	PolicyRequired bool `toml:"-"`
+	// PolicyDir has a policy NAMESPACE.json for each namespace whose pods need another one.
+	PolicyDir string `toml:"policy_dir" comment:"Directory of signature policies by namespace: NAMESPACE.json is used instead of policy for the pods of that namespace. With one such file, policies are applied to stored images too when a container is created. Read at every use."`
 	// AuthFile is containers-auth.json(5): credentials for pulls without any. Empty: none.
 	AuthFile string `toml:"auth_file" comment:"Credentials for pulls whose request has none: containers-auth.json(5). Empty: none; files in the home directory of root are not used."`
+	// AuthDir has credentials NAMESPACE.json for pulls of a namespace's pods.
+	AuthDir string `toml:"auth_dir" comment:"Directory of credentials by namespace: NAMESPACE.json is used instead of auth_file for the pods of that namespace. Read at every pull."`
 	// Pinned are globs of image names that the kubelet must not garbage-collect; * matches any characters, slashes
 	// included. A glob without a tag matches every tag.
 	Pinned []string `toml:"pinned_images" comment:"Images that the kubelet must not garbage-collect, by name; * matches any characters, a name without a tag matches every tag."`
@@ -68,6 +74,8 @@ func DefaultConfig() Config {
 		RegistriesConf:       "/etc/containers/registries.conf",
 		RegistriesConfDir:    "/etc/containers/registries.conf.d",
 		Policy:               "/etc/containers/policy.json",
+		PolicyDir:            "/etc/podd/policies",
+		AuthDir:              "/etc/podd/auth",
 		PreloadDir:           "/var/lib/podd/preload",
 		PullProgressTimeout:  5 * time.Minute,
 		PullMinRate:          1024,
@@ -93,7 +101,9 @@ func (c Config) Validate() error {
 		{"registries_conf", c.RegistriesConf, true},
 		{"registries_conf_dir", c.RegistriesConfDir, true},
 		{"policy", c.Policy, true},
+		{"policy_dir", c.PolicyDir, true},
 		{"auth_file", c.AuthFile, true},
+		{"auth_dir", c.AuthDir, true},
 		{"preload_dir", c.PreloadDir, true},
 	} {
 		if p.path == "" && p.optional {

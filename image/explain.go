@@ -52,6 +52,7 @@ type ExplainedPolicy struct {
 
 // Explain returns what a pull of ref would do, with the files as they are now. It contacts no registry, but may run the
 // credential helpers that the files name.
+// For the pods of a namespace, cfg is the result of ForNamespace.
 func Explain(ctx context.Context, cfg Config, ref string) ([]Explanation, error) {
 	sysregistriesv2.InvalidateCache()
 	names, err := candidates(cfg.systemContext(""), ref)
@@ -125,7 +126,7 @@ func (c Config) explainPolicy(name reference.Named) (ExplainedPolicy, error) {
 	if c.Policy == "" {
 		return ExplainedPolicy{Requirements: []string{"insecureAcceptAnything"}}, nil
 	}
-	if _, err := os.Stat(c.Policy); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(c.Policy); !c.PolicyRequired && errors.Is(err, fs.ErrNotExist) {
 		return ExplainedPolicy{Requirements: []string{"insecureAcceptAnything"}}, nil
 	}
 	policy, err := signature.NewPolicyFromFile(c.Policy)

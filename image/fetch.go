@@ -25,7 +25,7 @@ const progressInterval = time.Nanosecond
 
 // fetch pulls one fully qualified reference from its registry or a mirror, and aborts if the transfer stalls.
 func (s *Store) fetch(ctx context.Context, ref reference.Named, r PullRequest, p *progress) (*Image, error) {
-	c, err := s.configurePull(ctx, ref, r.Auth)
+	c, err := s.configurePull(ctx, ref, r)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (s *Store) fetchConfined(
 	if err != nil {
 		return nil, err
 	}
-	if img, err := s.present(ctx, c.sys, ref, r); img != nil || err != nil {
+	if img, err := s.present(ctx, c, ref, r); img != nil || err != nil {
 		return img, err
 	}
 	job := pullJob{Ref: ref.String(), Auth: r.Auth, Annotations: r.Annotations}
@@ -162,7 +162,7 @@ func (s *Store) transfer(ctx context.Context, job transferJob, out *reporter) (p
 	if err := out.send(pullReport{Kind: reportStage}); err != nil {
 		return pulled{}, err
 	}
-	policy, err := s.policyContext()
+	policy, err := s.cfg().policyContext()
 	if err != nil {
 		return pulled{}, err
 	}

@@ -13,6 +13,8 @@ type flightKey struct {
 	ref     string
 	auth    Auth
 	variant string
+	// files are PullRequest.files.
+	files string
 }
 
 // flight is one pull in progress, with any number of callers.
@@ -50,7 +52,7 @@ func newFlights(ctx context.Context, grace time.Duration) *flights {
 
 // join returns the pull of r and starts it if there is none. The caller must call leave.
 func (fs *flights) join(r PullRequest, pull pullFunc) *flight {
-	key := flightKey{ref: r.Ref, variant: variantKey(r.Annotations)}
+	key := flightKey{ref: r.Ref, variant: variantKey(r.Annotations), files: r.files}
 	if r.Auth != nil {
 		key.auth = *r.Auth
 	}

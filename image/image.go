@@ -47,8 +47,10 @@ type PullRequest struct {
 	// Annotations are CRI's ImageSpec.annotations. Those with a key in Config.VariantAnnotations select the image of a
 	// list that has the same values. An image that is in the store under the name already is not checked for them.
 	Annotations map[string]string
-	// Namespace is the pod's namespace, for logs and (later) per-namespace policy.
+	// Namespace is the pod's namespace, "" if it is not known: it may have a signature policy and credentials of its own.
 	Namespace string
+	// files are the signature policy and the credentials of the namespace, set by Pull.
+	files string
 }
 
 // RootfsRequest describes a container's root filesystem.

@@ -5,44 +5,82 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 
 	dockerconfig "go.podman.io/image/v5/pkg/docker/config"
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
 )
 
-// Inspect returns what is wrong with the files that a configuration names and that pulls read: the signature policy and
-// its keys, the registries, the credentials. It changes nothing and contacts no registry.
+// Inspect returns what is wrong with the files that a configuration names and that pulls read: the signature policies
+// and their keys, the registries, the credentials. It changes nothing and contacts no registry.
 func Inspect(cfg Config) []error {
-	s := &Store{}
-	s.settings.Store(&cfg)
-	var errs []error
-	if policy, err := s.policyContext(); err != nil {
-		errs = append(errs, fmt.Errorf("%s: %w", cfg.Policy, err))
-	} else {
-		errs = append(errs, policy.Destroy())
-	}
-	for _, path := range policyPaths(cfg.Policy) {
-		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, fmt.Errorf("%s names %s, which does not exist", cfg.Policy, path))
-		}
-	}
-	sys := s.systemContext()
+	errs := cfg.inspectPolicy()
 	sysregistriesv2.InvalidateCache()
-	if _, err := sysregistriesv2.GetRegistries(sys); err != nil {
+	if _, err := sysregistriesv2.GetRegistries(cfg.systemContext("")); err != nil {
 		errs = append(errs, fmt.Errorf("registries: %w", err))
 	}
 	if cfg.AuthFile != "" {
-		if _, err := os.Stat(cfg.AuthFile); err != nil {
-			errs = append(errs, fmt.Errorf("auth_file: %w", err))
-		} else if _, err := dockerconfig.GetAllCredentials(sys); err != nil {
-			errs = append(errs, fmt.Errorf("auth_file %s: %w", cfg.AuthFile, errors.New(scrub(err.Error(), nil))))
+		errs = append(errs, cfg.inspectCredentials("auth_file"))
+	}
+	errs = append(errs, inspectNamespaces("policy_dir", cfg.PolicyDir, func(namespace string) []error {
+		own, err := cfg.ForNamespace(namespace)
+		return append(own.inspectPolicy(), err)
+	})...)
+	errs = append(errs, inspectNamespaces("auth_dir", cfg.AuthDir, func(namespace string) []error {
+		own, err := cfg.ForNamespace(namespace)
+		return []error{err, own.inspectCredentials("auth_dir")}
+	})...)
+	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+}
+
+// inspectPolicy parses the signature policy and looks for its keys.
+func (c Config) inspectPolicy() (errs []error) {
+	policy, err := c.policyContext()
+	if err != nil {
+		return []error{err}
+	}
+	errs = append(errs, policy.Destroy())
+	for _, path := range policyPaths(c.Policy) {
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("%s names %s, which does not exist", c.Policy, path))
 		}
 	}
-	var out []error
-	for _, err := range errs {
-		if err != nil {
-			out = append(out, err)
-		}
+	return errs
+}
+
+// inspectCredentials parses AuthFile. Key is the one that names it.
+func (c Config) inspectCredentials(key string) error {
+	if _, err := os.Stat(c.AuthFile); err != nil {
+		return fmt.Errorf("%s: %w", key, err)
 	}
-	return out
+	if _, err := dockerconfig.GetAllCredentials(c.systemContext("")); err != nil {
+		return fmt.Errorf("%s %s: %w", key, c.AuthFile, errors.New(scrub(err.Error(), nil)))
+	}
+	return nil
+}
+
+// namespaceName matches the names of namespaces: DNS labels.
+var namespaceName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+// inspectNamespaces has inspect look at the file of each namespace in dir, and reports files that no pull would use.
+func inspectNamespaces(key, dir string, inspect func(namespace string) []error) (errs []error) {
+	if dir == "" {
+		return nil
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return []error{fmt.Errorf("%s: %w", key, err)}
+	}
+	for _, e := range entries {
+		namespace, ok := namespaceOf(e.Name())
+		if !ok || !namespaceName.MatchString(namespace) {
+			errs = append(errs, fmt.Errorf("%s: %s is not named after a namespace (NAMESPACE%s) and is not used", key,
+				filepath.Join(dir, e.Name()), namespaceSuffix))
+			continue
+		}
+		errs = append(errs, inspect(namespace)...)
+	}
+	return errs
 }

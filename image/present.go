@@ -2,7 +2,6 @@ package image
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"github.com/opencontainers/go-digest"
 	"go.podman.io/image/v5/docker"
 	"go.podman.io/image/v5/docker/reference"
-	containersimage "go.podman.io/image/v5/image"
 	"go.podman.io/image/v5/types"
 )
 
@@ -23,19 +21,22 @@ const presentPatience = 10 * time.Second
 // Of the registry's answer the daemon only computes a digest; the library reads at most 4 MiB of it. Only for a name
 // that the store has: else the registry would count two pulls.
 func (s *Store) present(
-	ctx context.Context, sys *types.SystemContext, ref reference.Named, r PullRequest,
+	ctx context.Context, c *pullConfig, ref reference.Named, r PullRequest,
 ) (*Image, error) {
 	s.refreshIfChanged()
 	if s.index.Load().byName[ref.String()] == nil || len(r.Annotations) > 0 { // which may select another variant
 		return nil, nil
 	}
+	if !c.acceptsUnsigned(ctx, ref.String()) {
+		return nil, nil
+	}
 	asking, cancel := context.WithTimeout(ctx, presentPatience)
 	defer cancel()
-	found, err := s.unsignedDigest(asking, sys, ref)
+	found, err := remoteDigest(asking, c.sys, ref)
 	switch {
 	case asking.Err() != nil && ctx.Err() == nil:
 		return nil, nil
-	case err != nil || found == "":
+	case err != nil:
 		return nil, err
 	}
 	canonical, err := reference.WithDigest(reference.TrimNamed(ref), found)
@@ -58,11 +59,8 @@ func (s *Store) present(
 	return s.register(stored, ref, canonical)
 }
 
-// unsignedDigest returns the digest of what ref names in its registry, or "" if the signature policy does not accept it
-// without a signature.
-func (s *Store) unsignedDigest(
-	ctx context.Context, sys *types.SystemContext, ref reference.Named,
-) (digest.Digest, error) {
+// remoteDigest returns the digest of what ref names in its registry.
+func remoteDigest(ctx context.Context, sys *types.SystemContext, ref reference.Named) (digest.Digest, error) {
 	remote, err := docker.NewReference(ref)
 	if err != nil {
 		return "", err
@@ -72,30 +70,9 @@ func (s *Store) unsignedDigest(
 		return "", err
 	}
 	defer source.Close()
-	if !s.acceptsUnsigned(ctx, source) {
-		return "", nil
-	}
 	top, _, err := source.GetManifest(ctx, nil)
 	if err != nil {
 		return "", err
 	}
 	return digest.FromBytes(top), nil
-}
-
-// acceptsUnsigned reports whether the signature policy accepts the image of source without reading any signature.
-func (s *Store) acceptsUnsigned(ctx context.Context, source types.ImageSource) bool {
-	policy, err := s.policyContext()
-	if err != nil {
-		return false // the pull's process says why
-	}
-	defer func() { _ = policy.Destroy() }() // frees memory
-	accepted, err := policy.IsRunningImageAllowed(ctx, containersimage.UnparsedInstance(signatureless{source}, nil))
-	return accepted && err == nil
-}
-
-// signatureless is a source whose signatures must not be needed.
-type signatureless struct{ types.ImageSource }
-
-func (signatureless) GetSignatures(context.Context, *digest.Digest) ([][]byte, error) {
-	return nil, errors.New("signatures are read in a pull's process only")
 }

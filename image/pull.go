@@ -10,8 +10,9 @@ import (
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
 )
 
-// Pull fetches an image, or joins a pull of the same name with the same credentials that is in progress. The pull does
-// not depend on ctx: after its last caller is gone it continues for Config.PullGrace, so that another caller can join.
+// Pull fetches an image, or joins a pull of the same name with the same credentials and policy that is in progress. The
+// pull does not depend on ctx: after its last caller is gone it continues for Config.PullGrace, so that another caller
+// can join.
 //
 // Errors: errdefs.ErrInvalidArgument (malformed reference or credentials, image for another platform),
 // errdefs.ErrNotFound, errdefs.ErrUnauthenticated, errdefs.ErrPermissionDenied, ErrSignatureInvalid,
@@ -24,6 +25,11 @@ func (s *Store) Pull(ctx context.Context, r PullRequest) (*Image, error) {
 		return nil, fmt.Errorf("pull %s: an image id is not a name: %w", r.Ref, errdefs.ErrInvalidArgument)
 	}
 	r.Annotations = s.cfg().variant(r.Annotations)
+	cfg, err := s.cfg().ForNamespace(r.Namespace)
+	if err != nil {
+		return nil, fmt.Errorf("pull %s: %w", r.Ref, err)
+	}
+	r.files = cfg.Policy + "\n" + cfg.AuthFile
 	f := s.pulls.join(r, s.pull)
 	defer s.pulls.leave(f)
 	select {

@@ -24,11 +24,15 @@ type pullConfig struct {
 	credentials *os.File
 }
 
-// configurePull reads the node's configuration for a pull of ref with the credentials of its request, which take
-// precedence. The caller closes the result.
-func (s *Store) configurePull(ctx context.Context, ref reference.Named, auth *Auth) (*pullConfig, error) {
-	sys := s.systemContext()
-	if err := auth.apply(sys, ref); err != nil {
+// configurePull reads the node's configuration for a pull of ref, with the files of the request's namespace. The
+// credentials of the request take precedence. The caller closes the result.
+func (s *Store) configurePull(ctx context.Context, ref reference.Named, r PullRequest) (*pullConfig, error) {
+	cfg, err := s.cfg().ForNamespace(r.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	sys := cfg.systemContext(s.tempDir())
+	if err := r.Auth.apply(sys, ref); err != nil {
 		return nil, err
 	}
 	registry, err := sysregistriesv2.FindRegistry(sys, ref.Name())
@@ -43,11 +47,11 @@ func (s *Store) configurePull(ctx context.Context, ref reference.Named, auth *Au
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.cfg().findCredentials(ctx, names)
+	found, err := cfg.findCredentials(ctx, names)
 	if err != nil {
 		return nil, err
 	}
-	c := &pullConfig{Config: *s.cfg()}
+	c := &pullConfig{Config: cfg}
 	if err := c.writeFiles(registry, found); err != nil {
 		c.close()
 		return nil, err

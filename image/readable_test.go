@@ -57,12 +57,16 @@ func (s signer) sign(t testing.TB, ref, digest string) []byte {
 	return out.Bytes()
 }
 
-// serveSignature has reg serve a signature of the manifest with a digest, by OpenShift's extension of the API.
-func serveSignature(t testing.TB, reg *testRegistry, digest string, signature []byte) {
+// serveSignatures has reg serve signatures of the manifest with a digest, by OpenShift's extension of the API.
+func serveSignatures(t testing.TB, reg *testRegistry, digest string, signatures ...[]byte) {
 	t.Helper()
-	body, err := json.Marshal(map[string]any{"signatures": []any{map[string]any{
-		"schemaVersion": 2, "name": digest + "@1", "type": "atomic", "content": signature,
-	}}})
+	list := []any{}
+	for i, signature := range signatures {
+		list = append(list, map[string]any{
+			"schemaVersion": 2, "name": fmt.Sprintf("%s@%d", digest, i), "type": "atomic", "content": signature,
+		})
+	}
+	body, err := json.Marshal(map[string]any{"signatures": list})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,13 +91,13 @@ func TestPolicyWithKey(t *testing.T) {
 	writeFile(t, key, good.public(t))
 	writeFile(t, cfg.Policy, `{"default":[{"type":"signedBy","keyType":"GPGKeys","keyPath":"`+key+`"}]}`)
 	s := open(t, cfg)
-	serveSignature(t, reg, digest, other.sign(t, ref, digest))
+	serveSignatures(t, reg, digest, other.sign(t, ref, digest))
 	if _, err := s.Pull(t.Context(), image.PullRequest{Ref: ref}); !isSignature(err) {
 		t.Errorf("error %v of an image signed by another key, want an invalid signature", err)
 	}
-	serveSignature(t, reg, digest, good.sign(t, ref, digest))
+	serveSignatures(t, reg, digest, good.sign(t, ref, digest))
 	pull(t, s, ref)
-	serveSignature(t, reg, digest, other.sign(t, ref, digest))
+	serveSignatures(t, reg, digest, other.sign(t, ref, digest))
 	if _, err := s.Pull(t.Context(), image.PullRequest{Ref: ref}); !isSignature(err) {
 		t.Errorf("error %v of a present image signed by another key, want an invalid signature", err)
 	}

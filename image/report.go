@@ -24,6 +24,9 @@ type pullJob struct {
 	Annotations map[string]string `json:",omitempty"`
 	// Blobs is set if the image is not pulled but imported: the directory of its blobs, see ImportRequest.
 	Blobs string `json:",omitempty"`
+	// Verify is set if nothing is pulled: the id of a stored image whose signatures are verified, under Names.
+	Verify string   `json:",omitempty"`
+	Names  []string `json:",omitempty"`
 	// Dir is for temporary files; the daemon removes it.
 	Dir string
 }

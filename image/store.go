@@ -44,6 +44,9 @@ type Store struct {
 	integrity *integrity
 	// repairing is held while a corrupt layer is fetched again.
 	repairing chan struct{}
+	// verifying has a place for each process that verifies stored signatures, allowed has what they found.
+	verifying chan struct{}
+	allowed   verdicts
 	pulls     *flights
 	refs      *imageRefs
 	usage     *usage
@@ -75,7 +78,7 @@ func New(cfg Config, log logrus.FieldLogger) (*Store, error) {
 	s := &Store{
 		log: log.WithField("component", "image"), storage: opened,
 		pulls: newFlights(ctx, cfg.PullGrace), refs: newImageRefs(), cancel: cancel,
-		repairing: make(chan struct{}, 1),
+		repairing: make(chan struct{}, 1), verifying: make(chan struct{}, maxVerifying),
 		preloaded: loadPreloaded(filepath.Join(cfg.Root, preloadedFile)),
 	}
 	s.settings.Store(&cfg)

@@ -2,13 +2,11 @@ package image
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 
-	"go.podman.io/image/v5/signature"
 	"go.podman.io/image/v5/types"
 )
 
@@ -59,18 +57,4 @@ func (c Config) orMissing(path string) string {
 		return filepath.Join(c.RunRoot, "nowhere")
 	}
 	return path
-}
-
-// policyContext reads the signature policy; the caller destroys it. Without a policy file every image is accepted.
-func (s *Store) policyContext() (*signature.PolicyContext, error) {
-	policy := &signature.Policy{Default: signature.PolicyRequirements{signature.NewPRInsecureAcceptAnything()}}
-	if s.cfg().Policy != "" {
-		switch read, err := signature.NewPolicyFromFile(s.cfg().Policy); {
-		case err == nil:
-			policy = read
-		case !errors.Is(err, fs.ErrNotExist):
-			return nil, fmt.Errorf("read signature policy: %w", err)
-		}
-	}
-	return signature.NewPolicyContext(policy)
 }

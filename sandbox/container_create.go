@@ -119,6 +119,9 @@ func (e *Engine) newContainerRecord(
 	if err != nil {
 		return record.Container{}, fmt.Errorf("image %q: %w", config.GetImage().GetImage(), err)
 	}
+	if err := e.deps.Images.Allow(ctx, img.ID, p.Config.GetMetadata().GetNamespace()); err != nil {
+		return record.Container{}, err
+	}
 	signal, err := convert.StopSignal(config.GetStopSignal(), img.Config.StopSignal)
 	if err != nil {
 		return record.Container{}, err

@@ -179,6 +179,9 @@ func (e *Engine) mountImageVolumes(ctx context.Context, c *Container) (map[int]s
 			continue
 		}
 		img, err := e.deps.Images.Resolve(ctx, m.GetImage().GetImage())
+		if err == nil {
+			err = e.deps.Images.Allow(ctx, img.ID, c.pod.Config.GetMetadata().GetNamespace())
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%w: image %q: %w",
 				crierrors.ErrImageVolumeMountFailed, m.GetImage().GetImage(), err)

@@ -51,6 +51,8 @@ type Network interface {
 type Images interface {
 	// Resolve finds a stored image by any name or id; errdefs.ErrNotFound when it does not exist.
 	Resolve(ctx context.Context, ref string) (*image.Image, error)
+	// Allow returns an error unless pods of a namespace may use a stored image.
+	Allow(ctx context.Context, imageID, namespace string) error
 	Rootfs(ctx context.Context, r image.RootfsRequest) (path string, err error)
 	Volume(ctx context.Context, r image.VolumeRequest) (path string, err error)
 	// Diff writes what the container has written to its root filesystem, as a layer.

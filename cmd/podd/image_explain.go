@@ -13,6 +13,7 @@ import (
 
 func newImageExplainCommand(opts *options) *cobra.Command {
 	var output outputFormat
+	var namespace string
 	cmd := &cobra.Command{
 		Use: "explain NAME", Short: "Print what a pull of a name would do", Args: cobra.ExactArgs(1),
 		Long: `Print where a pull of a name would look, in order, with the mirrors of registries.conf, the directories of
@@ -25,7 +26,11 @@ as they are now, contacts no registry and needs no daemon. A pod's own credentia
 			}
 			cfg := l.Config
 			cfg.place(l.Root, l.Run)
-			explained, err := image.Explain(cmd.Context(), cfg.Image, args[0])
+			images, err := cfg.Image.ForNamespace(namespace)
+			if err != nil {
+				return err
+			}
+			explained, err := image.Explain(cmd.Context(), images, args[0])
 			if err != nil {
 				return err
 			}
@@ -36,6 +41,7 @@ as they are now, contacts no registry and needs no daemon. A pod's own credentia
 			return nil
 		},
 	}
+	cmd.Flags().StringVar(&namespace, "namespace", "", "for the pods of a `NAMESPACE`, with its own files")
 	outputFlag(cmd, &output)
 	return cmd
 }

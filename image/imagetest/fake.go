@@ -29,6 +29,9 @@ type Fake struct {
 	// their goroutine. Set them before the Fake is used.
 	Before, After func(ctx context.Context, verb, id string) error
 
+	// Forbidden is the error of Allow by namespace.
+	Forbidden map[string]error
+
 	*fakeState
 }
 
@@ -96,6 +99,9 @@ func (f *Fake) Resolve(ctx context.Context, ref string) (img *image.Image, err e
 	})
 	return img, err
 }
+
+// Allow is like image.Store.Allow: Forbidden decides.
+func (f *Fake) Allow(_ context.Context, _, namespace string) error { return f.Forbidden[namespace] }
 
 // Diff is like image.Store.Diff, except that it writes the id.
 func (f *Fake) Diff(ctx context.Context, container string, w io.Writer) error {

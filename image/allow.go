@@ -1,0 +1,204 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/containerd/errdefs"
+	"go.podman.io/image/v5/docker"
+	"go.podman.io/image/v5/docker/reference"
+	containersimage "go.podman.io/image/v5/image"
+	"go.podman.io/image/v5/signature"
+	containersstorage "go.podman.io/image/v5/storage"
+)
+
+// Allow returns an error unless pods of a namespace may use a stored image. The image may have been pulled for another
+// namespace: once PolicyDir has a policy of any namespace, the policy that a pull for this namespace would need is
+// applied to the signatures that were stored with the image, under each of its names; one that is accepted suffices.
+// Images that were loaded from files are exempt, as from the policy of pulls.
+//
+// Errors: ErrSignatureInvalid; errdefs.ErrNotFound; errdefs.ErrFailedPrecondition for a policy that cannot be read.
+func (s *Store) Allow(ctx context.Context, id, namespace string) error {
+	err := s.allow(ctx, id, namespace)
+	if err == nil {
+		return nil
+	}
+	return &pullError{
+		text: fmt.Sprintf("image %s in namespace %q: %s", id, namespace, scrub(classify(err).Error(), nil)),
+		kind: kindOf(err), cause: err,
+	}
+}
+
+func (s *Store) allow(ctx context.Context, id, namespace string) error {
+	node := s.cfg()
+	separate, err := node.separatesNamespaces()
+	if err != nil {
+		return fmt.Errorf("%w: policy_dir: %w", errdefs.ErrFailedPrecondition, err)
+	}
+	if !separate { // the pull has applied the only policy
+		return nil
+	}
+	cfg, err := node.ForNamespace(namespace)
+	if err != nil {
+		return err
+	}
+	e := s.index.Load().byID[id]
+	if e == nil {
+		return notFound(id)
+	}
+	names := slices.Concat(e.Tags, e.Digests)
+	if slices.ContainsFunc(names, func(name string) bool { return cfg.acceptsUnsigned(ctx, name) }) {
+		return nil
+	}
+	loaded, err := s.isLoaded(id)
+	if err != nil || loaded {
+		return err
+	}
+	return s.allowSigned(ctx, cfg, id, names)
+}
+
+// allowSigned has a pull's process verify the stored signatures of an image, unless it has done that for these files.
+func (s *Store) allowSigned(ctx context.Context, cfg Config, id string, names []string) error {
+	key := verdictKey{id, strings.Join(names, "\n"), cfg.policyStamp()}
+	if s.allowed.has(key) {
+		return nil
+	}
+	select {
+	case s.verifying <- struct{}{}:
+		defer func() { <-s.verifying }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	c := &pullConfig{Config: cfg}
+	defer c.close()
+	if err := c.writeFiles(nil, nil); err != nil {
+		return err
+	}
+	if _, err := s.pullInChild(ctx, pullJob{Verify: id, Names: names}, c, newProgress(id)); err != nil {
+		return err
+	}
+	s.allowed.add(key)
+	return nil
+}
+
+// maxVerifying bounds the processes that verify stored signatures at the same time. More wait.
+const maxVerifying = 4
+
+// verifyStored applies the signature policy to a stored image with its stored signatures, in a pull's process. It
+// returns the errors of all names if none is accepted.
+func (s *Store) verifyStored(ctx context.Context, id string, names []string) error {
+	policy, err := s.cfg().policyContext()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = policy.Destroy() }() // frees memory
+	stored, err := s.storage.Image(id)
+	if err != nil {
+		return fmt.Errorf("look up image %s: %w", id, err)
+	}
+	ref, err := containersstorage.Transport.NewStoreReference(s.storage, nil, id)
+	if err != nil {
+		return err
+	}
+	source, err := ref.NewImageSource(ctx, s.systemContext())
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	content := containersimage.UnparsedInstance(source, nil)
+	errs := []error{signature.PolicyRequirementError("no name of the image is accepted")}
+	for _, text := range names {
+		name, err := reference.ParseNamed(text)
+		if err != nil {
+			return err
+		}
+		// A list's digest is not that of the manifest which was signed and stored.
+		if _, digested := name.(reference.Digested); digested {
+			if name, err = reference.WithDigest(reference.TrimNamed(name), stored.Digest); err != nil {
+				return err
+			}
+		}
+		remote, err := docker.NewReference(name)
+		if err != nil {
+			return err
+		}
+		named := containersimage.UnparsedInstanceWithReference(content, remote)
+		if accepted, err := policy.IsRunningImageAllowed(ctx, named); accepted {
+			return nil
+		} else {
+			errs = append(errs, fmt.Errorf("%s: %w", text, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// loadedKey is a datum of an image in storage that LoadFile or Load stored, whoever has pulled it since.
+const loadedKey = "podd-loaded"
+
+func (s *Store) markLoaded(id string) error {
+	if err := s.storage.SetImageBigData(id, loadedKey, []byte("1"), nil); err != nil {
+		return fmt.Errorf("record that image %s was loaded: %w", id, err)
+	}
+	return nil
+}
+
+// isLoaded reports whether an image was loaded from a file. Of those that an older podd has loaded only those of the
+// preload directory are known.
+func (s *Store) isLoaded(id string) (bool, error) {
+	if s.preloaded.has(id) {
+		return true, nil
+	}
+	keys, err := s.storage.ListImageBigData(id)
+	if err != nil {
+		return false, fmt.Errorf("look up image %s: %w", id, err)
+	}
+	return slices.Contains(keys, loadedKey), nil
+}
+
+// verdicts are which images a policy has accepted, with their signatures.
+type verdicts struct {
+	mu       sync.Mutex
+	accepted map[verdictKey]struct{}
+}
+
+// verdictKey is an image, its names, and the stamp of the policy and of the keys that accepted it.
+type verdictKey struct{ id, names, policy string }
+
+// maxVerdicts bounds their memory.
+const maxVerdicts = 4096
+
+func (v *verdicts) has(key verdictKey) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	_, ok := v.accepted[key]
+	return ok
+}
+
+func (v *verdicts) add(key verdictKey) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.accepted == nil || len(v.accepted) >= maxVerdicts {
+		v.accepted = map[verdictKey]struct{}{}
+	}
+	v.accepted[key] = struct{}{}
+}
+
+// policyStamp changes when the policy, or a file that it names, does.
+func (c Config) policyStamp() string {
+	var out strings.Builder
+	for _, path := range append([]string{c.Policy}, policyPaths(c.Policy)...) {
+		info, err := os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			fmt.Fprintf(&out, "%s missing\n", path)
+		} else if err == nil {
+			fmt.Fprintf(&out, "%s %d:%d:%d\n", path, inode(info), info.Size(), info.ModTime().UnixNano())
+		}
+	}
+	return out.String()
+}

@@ -1,0 +1,69 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/opencontainers/go-digest"
+	"go.podman.io/image/v5/docker"
+	"go.podman.io/image/v5/docker/reference"
+	containersimage "go.podman.io/image/v5/image"
+	"go.podman.io/image/v5/signature"
+	"go.podman.io/image/v5/types"
+)
+
+// policyContext reads the signature policy; the caller destroys it. Without a policy file every image is accepted,
+// unless there must be one.
+func (c Config) policyContext() (*signature.PolicyContext, error) {
+	policy := &signature.Policy{Default: signature.PolicyRequirements{signature.NewPRInsecureAcceptAnything()}}
+	if c.Policy != "" {
+		switch read, err := signature.NewPolicyFromFile(c.Policy); {
+		case err == nil:
+			policy = read
+		case c.PolicyRequired || !errors.Is(err, fs.ErrNotExist):
+			return nil, fmt.Errorf("read signature policy %s: %w", c.Policy, err)
+		}
+	}
+	return signature.NewPolicyContext(policy)
+}
+
+// acceptsUnsigned reports whether the signature policy accepts an image for its name alone, without reading any
+// signature. Name is a full name with a tag or a digest.
+func (c Config) acceptsUnsigned(ctx context.Context, name string) bool {
+	named, err := reference.ParseNamed(name)
+	if err != nil {
+		return false
+	}
+	ref, err := docker.NewReference(named)
+	if err != nil {
+		return false
+	}
+	policy, err := c.policyContext()
+	if err != nil {
+		return false // the pull's process says why
+	}
+	defer func() { _ = policy.Destroy() }() // frees memory
+	accepted, err := policy.IsRunningImageAllowed(ctx, containersimage.UnparsedInstance(nameOnly{ref: ref}, nil))
+	return accepted && err == nil
+}
+
+// nameOnly is the source of an image of which nothing but its name may be needed: what is in it is read in a pull's
+// process only.
+type nameOnly struct {
+	types.ImageSource
+	ref types.ImageReference
+}
+
+var errNameOnly = errors.New("manifests and signatures are read in a pull's process only")
+
+func (s nameOnly) Reference() types.ImageReference { return s.ref }
+
+func (nameOnly) GetManifest(context.Context, *digest.Digest) ([]byte, string, error) {
+	return nil, "", errNameOnly
+}
+
+func (nameOnly) GetSignatures(context.Context, *digest.Digest) ([][]byte, error) {
+	return nil, errNameOnly
+}
