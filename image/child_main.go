@@ -194,6 +194,9 @@ func doPull(ctx context.Context, job pullJob, out *reporter) (pulled, error) {
 			}
 		}
 	})
+	if job.Stored != "" {
+		return s.importStored(ctx, job, out)
+	}
 	named, err := reference.ParseNamed(job.Ref)
 	if err != nil {
 		return pulled{}, err

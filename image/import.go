@@ -27,11 +27,14 @@ type ImportRequest struct {
 	Manifest v1.Descriptor
 	// Blobs is a directory with a file <algorithm>/<hex> for each blob, as in an OCI layout. It is only read.
 	Blobs string
+	// Storage is set instead of Blobs for an image in another directory of containers/storage, Stored is its id there.
+	// Manifest is then that of the image for this platform. It is only read, but for locks.
+	Storage, Stored string
 }
 
-// Import copies an image as if it were pulled by its names: in a confined process, if the signature policy accepts it
-// without a signature, and with the limits of a pull. It reports whether anything was copied: an image that is in the
-// store already only gets the names. Report is called at intervals.
+// Import copies an image as if it were pulled by its names: in a confined process, if the signature policy accepts it,
+// and with the limits of a pull. Of containers/storage the signatures are copied too, blobs have none. It reports
+// whether anything was copied: an image that is in the store already only gets the names. It calls report at times.
 //
 // Errors are those of Pull, and errdefs.ErrNotFound if a blob is missing.
 func (s *Store) Import(ctx context.Context, r ImportRequest, report func(PullProgress)) (copied bool, err error) {
@@ -52,12 +55,17 @@ func (s *Store) Import(ctx context.Context, r ImportRequest, report func(PullPro
 	if err := c.writeFiles(nil, nil); err != nil {
 		return false, err
 	}
-	if err := writeLayout(filepath.Join(c.dir, importDir), r.Manifest); err != nil {
+	job := pullJob{Ref: ref.String(), Blobs: r.Blobs, Storage: r.Storage, Stored: r.Stored}
+	if r.Stored != "" {
+		for _, name := range names {
+			job.Names = append(job.Names, name.String())
+		}
+	} else if err := writeLayout(filepath.Join(c.dir, importDir), r.Manifest); err != nil {
 		return false, err
 	}
 	p := newProgress(ref.String())
 	stop := everySecond(func() { report(p.snapshot()) })
-	result, err := s.pullInChild(ctx, pullJob{Ref: ref.String(), Blobs: r.Blobs}, c, p)
+	result, err := s.pullInChild(ctx, job, c, p)
 	stop()
 	if err != nil {
 		return false, &pullError{
@@ -88,6 +96,9 @@ func (r ImportRequest) references() []reference.Named {
 			tags = append(tags, name)
 		}
 		canonical, err := reference.WithDigest(reference.TrimNamed(name), r.Manifest.Digest)
+		if own, ok := name.(reference.Canonical); ok && r.Stored != "" { // its digest may be that of the image's list
+			canonical = own
+		}
 		if err == nil && !seen[canonical.String()] {
 			seen[canonical.String()] = true
 			digests = append(digests, canonical)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -62,6 +63,65 @@ func TestDaemonKilledWhileUnpacking(t *testing.T) {
 		t.Errorf("files of the store after the next pull:\n%s\nwant those of one pull:\n%s", got, want)
 	}
 }
+
+// TestDaemonKilledWhileImporting kills the command while it copies a layer of another runtime's store: nothing of the
+// image is in the store, the next run copies it, and the other store is as it was.
+func TestDaemonKilledWhileImporting(t *testing.T) {
+	if at := os.Getenv(importRole); at != "" {
+		dir, other, _ := strings.Cut(at, " ")
+		s := open(t, configIn(t, dir))
+		_, err := importImage(t, s, storedIn(t, other)[0])
+		t.Errorf("Import() = %v, want to be killed", err)
+		return
+	}
+	reg := newRegistry(t)
+	files := tree{}
+	for i := range 5000 {
+		files[fmt.Sprintf("d%d/%d", i%100, i)] = ""
+	}
+	reg.push(t, "app:v1", craft(t, nil, files))
+	other := otherStore(t, reg, "app:v1")
+	before := treeOf(t, other)
+	dir := t.TempDir()
+	cfg := configIn(t, dir)
+	daemon := exec.Command("/proc/self/exe", "-test.run=^TestDaemonKilledWhileImporting$")
+	daemon.Env = append(os.Environ(), importRole+"="+dir+" "+other)
+	if err := daemon.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = daemon.Process.Kill() }) // if the test ends early
+	eventually(t, "files are unpacked", func() bool {
+		unpacked, _ := filepath.Glob(filepath.Join(cfg.Root, "overlay/tempdirs/*/*/d*"))
+		return len(unpacked) > 0
+	})
+	pids := descendants(t, daemon.Process.Pid)
+	if err := daemon.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = daemon.Wait() // killed
+	for _, pid := range pids {
+		eventually(t, fmt.Sprintf("process %d ends with the command", pid), func() bool { return ended(pid) })
+	}
+	s := open(t, cfg)
+	checkEmpty(t, s)
+	checkNoFiles(t, filepath.Join(cfg.Root, "tmp"))
+	if copied, err := importImage(t, s, storedIn(t, other)[0]); err != nil || !copied {
+		t.Errorf("Import() = %t, %v, want the image copied", copied, err)
+	}
+	clean := config(t)
+	if _, err := importImage(t, open(t, clean), storedIn(t, other)[0]); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := storeFiles(t, cfg), storeFiles(t, clean); got != want {
+		t.Errorf("files of the store after the next import:\n%s\nwant those of one import:\n%s", got, want)
+	}
+	if after := treeOf(t, other); !slices.Equal(before, after) {
+		t.Errorf("the other directory has changed:\n%q\n%q", before, after)
+	}
+}
+
+// importRole is the environment of a test binary that imports: the directory of its store, and the other root.
+const importRole = "PODD_TEST_IMPORT"
 
 // ended reports whether a process runs no more; its parent, which is not this test, may not have waited for it yet.
 func ended(pid int) bool {

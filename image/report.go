@@ -24,6 +24,10 @@ type pullJob struct {
 	Annotations map[string]string `json:",omitempty"`
 	// Blobs is set if the image is not pulled but imported: the directory of its blobs, see ImportRequest.
 	Blobs string `json:",omitempty"`
+	// Stored is set if an image is imported from containers/storage: its id in the directory Storage. It is imported
+	// with Names, see ImportRequest.
+	Stored  string `json:",omitempty"`
+	Storage string `json:",omitempty"`
 	// Verify is set if nothing is pulled: the id of a stored image whose signatures are verified, under Names.
 	Verify string   `json:",omitempty"`
 	Names  []string `json:",omitempty"`

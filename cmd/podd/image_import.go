@@ -9,18 +9,23 @@ import (
 	"strings"
 	"unicode"
 
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/image/containerdstore"
+	"github.com/podd-project/podd/image/criostore"
 )
 
 // importOptions are the flags of `podd image import`.
-type importOptions struct{ from, root, namespace string }
+type importOptions struct{ from, containerd, namespace, crio string }
 
-// fromContainerd is the only value of --from.
-const fromContainerd = "containerd"
+// Values of --from.
+const (
+	fromContainerd = "containerd"
+	fromCRIO       = "crio"
+)
 
 func newImageImportCommand(opts *options) *cobra.Command {
 	var o importOptions
@@ -30,16 +35,17 @@ func newImageImportCommand(opts *options) *cobra.Command {
 must be stopped; pods of podd keep running. Nothing of the other runtime is changed.
 
 Each image is copied as if it were pulled: unpacked in a confined process, within the limits of a pull, its digests
-verified, and only if the signature policy accepts its name without a signature. An image that podd has is not copied
-again, so the command can be repeated after an interruption. An image of which containerd has no longer all blobs
-(discard_unpacked_layers) is skipped; the exit status is then 1.`,
+verified, and only if the signature policy accepts it: containerd stores no signatures, CRI-O does. An image that podd
+has is not copied again, so the command can be repeated after an interruption. An image that cannot be copied is
+skipped, and the exit status is then 1: one of which containerd has no longer all blobs (discard_unpacked_layers), or
+that CRI-O has pulled in parts.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l, err := opts.load()
 			if err != nil {
 				return err
 			}
-			if o.from != fromContainerd {
-				return configError{fmt.Errorf("flag --from: %q is not %s", o.from, fromContainerd)}
+			if o.from != fromContainerd && o.from != fromCRIO {
+				return configError{fmt.Errorf("flag --from: %q is neither %s nor %s", o.from, fromContainerd, fromCRIO)}
 			}
 			if listening(l.Listen) {
 				return fmt.Errorf("a daemon listens on %s: stop it first", l.Listen)
@@ -49,15 +55,38 @@ again, so the command can be repeated after an interruption. An image of which c
 			})
 		},
 	}
-	cmd.Flags().StringVar(&o.from, "from", "", "the other runtime: containerd")
-	cmd.Flags().StringVar(&o.root, "containerd-root", "/var/lib/containerd", "containerd's `directory`, its key root")
+	cmd.Flags().StringVar(&o.from, "from", "", "the other runtime: containerd or crio")
+	cmd.Flags().StringVar(&o.crio, "crio-root", "/var/lib/containers/storage",
+		"CRI-O's `directory` of images, its key imagestore or else root")
+	cmd.Flags().StringVar(&o.containerd, "containerd-root", "/var/lib/containerd",
+		"containerd's `directory`, its key root")
 	cmd.Flags().StringVar(&o.namespace, "namespace", containerdstore.Namespace, "containerd's namespace of the images")
 	return cmd
 }
 
+// images returns the images of the other runtime.
+func (o importOptions) images(ctx context.Context) (out []image.ImportRequest, err error) {
+	if o.from == fromCRIO {
+		images, err := criostore.Images(o.crio)
+		for _, img := range images {
+			out = append(out, image.ImportRequest{
+				Names: img.Names, Manifest: v1.Descriptor{Digest: img.Manifest}, Storage: o.crio, Stored: img.ID,
+			})
+		}
+		return out, err
+	}
+	images, err := containerdstore.Images(ctx, o.containerd, o.namespace)
+	for _, img := range images {
+		out = append(out, image.ImportRequest{
+			Names: img.Names, Manifest: img.Target, Blobs: containerdstore.Blobs(o.containerd),
+		})
+	}
+	return out, err
+}
+
 // run imports all images. One that cannot be imported does not keep the others from it.
 func (o importOptions) run(ctx context.Context, to *image.Store, out io.Writer) error {
-	images, err := containerdstore.Images(ctx, o.root, o.namespace)
+	images, err := o.images(ctx)
 	if err != nil {
 		return err
 	}
@@ -68,9 +97,7 @@ func (o importOptions) run(ctx context.Context, to *image.Store, out io.Writer) 
 			return context.Cause(ctx)
 		}
 		bar.title = fmt.Sprintf("[%d/%d] %s", i+1, len(images), img.Names[0])
-		fresh, err := to.Import(ctx, image.ImportRequest{
-			Names: img.Names, Manifest: img.Target, Blobs: containerdstore.Blobs(o.root),
-		}, bar.show)
+		fresh, err := to.Import(ctx, img, bar.show)
 		switch {
 		case err != nil:
 			failed++

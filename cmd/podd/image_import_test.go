@@ -23,8 +23,11 @@ func TestImageImportRefuses(t *testing.T) {
 		code int
 		text string
 	}{
-		"no --from":      {nil, exitConfig, "containerd"},
-		"other runtime":  {[]string{"--from", "dockerd"}, exitConfig, "dockerd"},
+		"no --from":     {nil, exitConfig, "containerd"},
+		"other runtime": {[]string{"--from", "dockerd"}, exitConfig, "dockerd"},
+		"no store of CRI-O": {
+			[]string{"--from", "crio", "--crio-root", dir + "/absent"}, exitFailure, "/absent/overlay-images/images.json",
+		},
 		"podd runs":      {[]string{"--from", "containerd", "--listen", socket}, exitFailure, "stop it first"},
 		"wrong argument": {[]string{"--from", "containerd", "busybox"}, exitConfig, "busybox"},
 	} {

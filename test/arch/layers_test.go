@@ -122,6 +122,7 @@ var layers = []layer{
 		"sandbox/record", "sandbox/usage", "sandbox/namespaces", "oci", "oci/runc", "oci/runc/conmon",
 		"oci/runc/initproxy", "oci/runc/advisory", "oci/runc/thaw", "oci/shim", "oci/spec",
 		"oci/spec/host", "oci/pause", "oci/program", "oci/process", "oci/cgroups", "image", "image/containerdstore",
+		"image/criostore",
 		"network", "streaming", "checkpoint", "cmd/config", "cmd/budget"}, "wiring; nothing imports it"},
 	{"test", []string{"test"}, "tests of the whole use it from outside, as a kubelet does"},
 }
