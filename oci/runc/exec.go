@@ -40,7 +40,7 @@ func (r *Runtime) Exec(ctx context.Context, id string, p *specs.Process, s oci.S
 	errOutput := e.drainOutput()
 	switch {
 	case errors.Is(err, errNotStarted) && errOutput == nil:
-		return 0, driver.Failure("exec", driver.Complaint(e.complaint.Bytes()))
+		return 0, cmd.notStarted(e.complaint.Bytes())
 	case err != nil:
 		return 0, fmt.Errorf("exec: %w", err)
 	case errOutput != nil:

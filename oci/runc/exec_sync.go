@@ -40,7 +40,7 @@ func (r *Runtime) ExecSync(ctx context.Context, req oci.ExecRequest) (oci.ExecRe
 	result.Short = out.stdout.collector.Short() || out.stderr.collector.Short()
 	if errors.Is(err, errNotStarted) {
 		// Only the runtime has written: this is its message, not the command's output.
-		return oci.ExecResult{}, driver.Failure("exec", driver.Complaint(result.Stderr))
+		return oci.ExecResult{}, cmd.notStarted(result.Stderr)
 	}
 	if err != nil {
 		return result, fmt.Errorf("exec: %w", err)

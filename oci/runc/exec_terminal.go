@@ -37,7 +37,7 @@ func (r *Runtime) execTerminal(ctx context.Context, cancel context.CancelCauseFu
 		return 0, fmt.Errorf("exec: %w", err)
 	}
 	cmd := monitoredCommand(ctx, s)
-	cmd.killInSandbox = r.killInSandbox(rec, b, inner)
+	cmd.init, cmd.killInSandbox = rec.Init, r.killInSandbox(rec, b, inner)
 	cmd.launcher, _ = process.Identify(s.Process().Pid) // our child, not reaped yet
 	relayed := make(chan error, 1)
 	go func() {
@@ -54,7 +54,7 @@ func (r *Runtime) execTerminal(ctx context.Context, cancel context.CancelCauseFu
 		return 0, errors.New("exec: the command exited before the runtime noticed its start: its exit status is lost")
 	case errors.Is(err, errNotStarted):
 		text, _ := os.ReadFile(runtimeLog(dir))
-		return 0, driver.Failure("exec", driver.Complaint(text))
+		return 0, cmd.notStarted(text)
 	case err != nil:
 		return 0, fmt.Errorf("exec: %w", err)
 	case errRelay != nil:

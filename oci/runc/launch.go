@@ -27,6 +27,8 @@ var errNotStarted = errors.New("command was not started")
 // launchedCommand is a command that was launched in a container. waitExit must be called exactly once, and frees
 // everything.
 type launchedCommand struct {
+	// init is the container's first process.
+	init process.Process
 	// launcher is the ancestor of all the command's processes: runtime or monitor.
 	launcher process.Process
 	// killInSandbox kills the command where the host cannot reach it; nil on the host's kernel.
@@ -84,7 +86,7 @@ func (r *Runtime) launchCommand(
 		removeFiles(files.all())
 		return nil, fmt.Errorf("exec: %w", err)
 	}
-	cmd.group, cmd.paths = group, files.all()
+	cmd.init, cmd.group, cmd.paths = rec.Init, group, files.all()
 	// Our child has not been reaped, so its pid is valid, and this cannot fail.
 	cmd.launcher, _ = process.Identify(child)
 	return cmd, nil
@@ -239,7 +241,21 @@ func (c *launchedCommand) waitExit(ctx context.Context) (int32, error) {
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
-	return code, err
+	return code, c.ended(err)
+}
+
+// notStarted returns the error of a command that the runtime did not start, from what the runtime has printed.
+func (c *launchedCommand) notStarted(printed []byte) error {
+	return c.ended(driver.Failure("exec", driver.Complaint(printed)))
+}
+
+// ended makes err an errdefs.ErrFailedPrecondition if the container has ended: runtimes report that by whatever they
+// missed first, such as its cgroup.
+func (c *launchedCommand) ended(err error) error {
+	if err == nil || errors.Is(err, errNotStarted) || errdefs.IsFailedPrecondition(err) || c.init.Alive() {
+		return err
+	}
+	return fmt.Errorf("the container has ended: %w: %w", errdefs.ErrFailedPrecondition, err)
 }
 
 // killAll kills the command's cgroup, the launcher and its descendants, and then what the launcher has put into the

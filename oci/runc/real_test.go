@@ -264,6 +264,22 @@ func TestExecErrors(t *testing.T) {
 	})
 }
 
+// TestExecInEndedContainer has the container end between podd's look at it and the runtime's.
+func TestExecInEndedContainer(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		pid := filepath.Join(t.TempDir(), "pid")
+		wrapper(t, m, "exec", fmt.Sprintf("kill -9 $(cat %s); sleep 0.5; "+
+			"echo level=error msg='\"its cgroup is gone\"' >&2; exit 1", pid))
+		r := m.New()
+		p := start(t, r, oci.CreateRequest{ID: "c", Spec: m.Spec("sleep", "1000")})
+		must(t, "write", os.WriteFile(pid, fmt.Append(nil, p.Pid), 0o600))
+		_, err := r.ExecSync(limit(t), oci.ExecRequest{ID: "c", Process: m.Spec("true").Process})
+		if !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "cgroup is gone") {
+			t.Errorf("ExecSync = %v, want %v with the runtime's reason", err, errdefs.ErrFailedPrecondition)
+		}
+	})
+}
+
 // TestExecLeavesNothing looks while the container lives, and the garbage collector does not clean up.
 func TestExecLeavesNothing(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
