@@ -103,6 +103,9 @@ func describeExit(s *record.ContainerStatus, x oci.Exit, start startAttempt) {
 		s.StartedAt = start.at
 	}
 	s.FinishedAt, s.ExitCode = x.At, x.Code
+	if s.FinishedAt.Before(s.StartedAt) { // by the clock of a virtual machine's guest, which may say anything
+		s.FinishedAt = s.StartedAt
+	}
 	switch {
 	case start.err != nil:
 		s.ExitCode, s.Reason, s.Message = startErrorCode, reasonStartError, start.err.Error()
