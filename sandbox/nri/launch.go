@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -43,7 +44,7 @@ func (p *Plugins) installed() (list []*launch) {
 	if p.cfg.PluginDir == "" {
 		return nil
 	}
-	entries, err := os.ReadDir(p.cfg.PluginDir)
+	entries, err := readProgramDir(p.cfg.PluginDir)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
 			p.log.WithError(err).Error("failed to read the directory of NRI plugins")
@@ -73,13 +74,33 @@ func (p *Plugins) installed() (list []*launch) {
 	return list
 }
 
+// readProgramDir reads a directory in which only root can put programs.
+func readProgramDir(dir string) ([]os.DirEntry, error) {
+	info, err := os.Stat(dir)
+	if err == nil {
+		err = checkOwner(dir, info)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadDir(dir)
+}
+
+// checkOwner refuses a file or directory that others than podd's own user, root, can change.
+func checkOwner(path string, info fs.FileInfo) error {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok && int(s.Uid) != os.Geteuid() || info.Mode()&0o022 != 0 {
+		return fmt.Errorf("%w: %s must belong to root and be writable by root only", errdefs.ErrPermissionDenied, path)
+	}
+	return nil
+}
+
 // checkProgram refuses a program that others than root can change, and WebAssembly, which podd does not run.
 func checkProgram(name, path string, info fs.FileInfo) error {
 	if _, _, err := api.ParsePluginName(name); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	if s, ok := info.Sys().(*syscall.Stat_t); ok && int(s.Uid) != os.Geteuid() || info.Mode()&0o022 != 0 {
-		return fmt.Errorf("%w: %s must belong to root and be writable by root only", errdefs.ErrPermissionDenied, path)
+	if err := checkOwner(path, info); err != nil {
+		return err
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -93,8 +114,10 @@ func checkProgram(name, path string, info fs.FileInfo) error {
 	return nil
 }
 
-// keepRunning starts a plugin, and starts it again whenever it has ended, until ctx ends.
+// keepRunning starts a plugin, and starts it again whenever it has ended, until ctx ends. Its programs are children of
+// one thread, which ends with podd, see start.
 func (p *Plugins) keepRunning(ctx context.Context, one *launch) {
+	runtime.LockOSThread() // without an unlock: the thread is not used for anything else
 	for delay := launchDelay; ; delay = min(2*delay, maxLaunchDelay) {
 		start := time.Now()
 		err := p.runProgram(ctx, one)
@@ -191,6 +214,9 @@ func (p *Plugins) start(one *launch) (*exec.Cmd, net.Conn, error) {
 	output := &lineLog{log: p.log.WithField("nri_plugin", one.name)}
 	cmd.Stdout, cmd.Stderr = output, output
 	cmd.WaitDelay = time.Second // a child of the plugin may keep the output open
+	// The kernel kills the program when the thread that started it ends, also if podd is killed: the next podd starts it
+	// anew.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return nil, nil, errors.Join(err, conn.Close())
 	}

@@ -2,6 +2,7 @@ package nri
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -125,13 +126,38 @@ func TestPluginPrograms(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "50-dir"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	unusable := 3
+	if os.Geteuid() == 0 {
+		unusable++
+		foreign := filepath.Join(dir, "60-foreign")
+		err := errors.Join(os.WriteFile(foreign, []byte("#!/bin/sh\n"), 0o755), os.Chown(foreign, 65534, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	log, lines := logtest.NewNullLogger()
 	list := New(Config{PluginDir: dir}, "", log).installed()
 	if len(list) != 1 || list[0].name != "10-good" {
 		t.Errorf("%d programs %v, want 10-good only", len(list), list)
 	}
-	if got := len(lines.AllEntries()); got != 3 {
-		t.Errorf("%d lines of the log, want one for each of 20-wasm, 40-writable and noindex", got)
+	if got := len(lines.AllEntries()); got != unusable {
+		t.Errorf("%d lines of the log, want one for each of 20-wasm, 40-writable, noindex and 60-foreign", got)
+	}
+	for i := range maxPlugins {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("70-%d", i)), []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if list := New(Config{PluginDir: dir}, "", log).installed(); len(list) != maxPlugins {
+		t.Errorf("%d of %d programs, want %d", len(list), maxPlugins+1, maxPlugins)
+	}
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	lines.Reset()
+	if list := New(Config{PluginDir: dir}, "", log).installed(); list != nil || len(lines.AllEntries()) != 1 {
+		t.Errorf("programs of a directory in which others can put some = %v, %d lines of the log, want none and 1",
+			list, len(lines.AllEntries()))
 	}
 	if list := New(Config{PluginDir: filepath.Join(dir, "absent")}, "", log).installed(); list != nil {
 		t.Errorf("programs of a directory that does not exist = %v, want none", list)

@@ -3,6 +3,7 @@ package integration
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -359,8 +360,9 @@ func pluginOfRestoredPod(k *kubelet) {
 func TestPluginOfTheNode(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	k := start(t, `nri.plugin_dir="`+dir+`/plugins"`, `nri.config_dir="`+dir+`"`, `nri.validator.enable=true`,
-		`nri.validator.reject_oci_hook_adjustment=true`)
+	writeProgram(t, dir)
+	k := start(t, `nri.plugin_dir="`+dir+`/plugins"`, `nri.config_dir="`+dir+`"`, `nri.registration_timeout="1m"`,
+		`nri.validator.enable=true`, `nri.validator.reject_oci_hook_adjustment=true`)
 	t.Run("socket is root's", func(t *testing.T) {
 		k := k.sub(t)
 		info, err := os.Stat(k.Path("run", "nri", "nri.sock"))
@@ -387,6 +389,46 @@ func TestPluginOfTheNode(t *testing.T) {
 		}
 	})
 	t.Run("others start while one hangs", func(t *testing.T) { othersStart(k.sub(t)) })
+	t.Run("program ends with podd", func(t *testing.T) { programEndsWithPodd(k.sub(t), dir) })
+}
+
+// writeProgram puts a program into the plugin directory that writes its pid to a file and does not connect.
+func writeProgram(t *testing.T, dir string) {
+	t.Helper()
+	path := filepath.Join(dir, "plugins", "10-silent")
+	err := errors.Join(
+		os.Mkdir(filepath.Dir(path), 0o755),
+		os.WriteFile(path, []byte("#!/bin/sh\necho $$ >"+dir+"/pid.new; mv "+dir+"/pid.new "+dir+"/pid\nexec sleep 1000\n"),
+			0o755))
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// programEndsWithPodd: a plugin that podd has started ends when podd is killed, even if it ignores the end of its
+// connection, and the next podd starts it again.
+func programEndsWithPodd(k *kubelet, dir string) {
+	lives := func(pid string) bool { // a process that has ended and is not reaped has no command
+		command, _ := os.ReadFile("/proc/" + pid + "/cmdline")
+		return strings.HasPrefix(string(command), "sleep")
+	}
+	pid := func() (pid string) {
+		k.eventually("the plugin has started", func() bool {
+			text, err := os.ReadFile(filepath.Join(dir, "pid"))
+			pid = strings.TrimSpace(string(text))
+			return err == nil && lives(pid)
+		})
+		return pid
+	}
+	first := pid()
+	k.ok("restart podd", k.Restart(k.ctx(), func() error {
+		err := k.Kill9()
+		k.eventually("the plugin has ended", func() bool { return !lives(first) })
+		return err
+	}))
+	if again := pid(); again == first {
+		k.Errorf("pid of the plugin = %s after the restart, want another process", again)
+	}
 }
 
 // othersStart: while a plugin hangs in the creation of one container, others that the plugin is not asked about run,
