@@ -70,11 +70,13 @@ func (p *Plugins) connect(ctx context.Context, conn net.Conn, from program) (*pl
 	}
 	context.AfterFunc(ctx, func() { c.one.close(errClosed) })
 	go c.end()
-	if err := c.register(ctx); err != nil {
+	if err = c.register(ctx); err == nil {
+		err = p.join(c.one)
+	}
+	if err != nil {
 		c.one.close(err)
 		return nil, err
 	}
-	p.join(c.one)
 	close(c.joined)
 	c.one.log.WithField("events", c.one.events.PrettyString()).Info("NRI plugin connected")
 	return c.one, nil

@@ -221,6 +221,20 @@ func TestCallerGivesUp(t *testing.T) {
 	p.awaitTold(t, "StopContainer c0", "RunPodSandbox p9")
 }
 
+// TestClosedPluginDoesNotJoin: a plugin that disconnects while podd configures it is not listed for ever.
+func TestClosedPluginDoesNotJoin(t *testing.T) {
+	n := newNode(t, nil, nil)
+	one := &plugin{index: "10", base: "gone", closed: make(chan struct{}), hangUp: func() {}}
+	one.close(errClosed)
+	n.leave(one)
+	if err := n.join(one); !errdefs.IsUnavailable(err) {
+		t.Errorf("join = %v, want unavailable", err)
+	}
+	if got := n.Status().Plugins; len(got) != 0 {
+		t.Errorf("plugins = %+v, want none", got)
+	}
+}
+
 // failingConfigure is a plugin that cannot be configured.
 type failingConfigure struct{ launchedPlugin }
 

@@ -88,6 +88,9 @@ func (p *plugin) postPod(e api.Event, pod Pod) {
 		return
 	}
 	p.post(e.PrettyName(), func(ctx context.Context) error {
+		if p.vanished[pod.ID] {
+			return nil
+		}
 		msg := podMessage(pod)
 		change := &api.StateChangeEvent{Event: e, Pod: msg}
 		var err error

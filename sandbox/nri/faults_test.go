@@ -13,6 +13,9 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/ttrpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/sandbox/event"
@@ -207,17 +210,109 @@ func TestTooLargeAnswer(t *testing.T) {
 	waitFor(t, "the plugin to be disconnected", func() bool { return len(n.Status().Plugins) == 0 })
 }
 
-// TestQueueWaitIsBounded: a request whose turn does not come is given up.
-func TestQueueWaitIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &plugin{timeout: time.Second, calls: make(chan *call, 1), closed: make(chan struct{})}
-		start := time.Now()
-		err := p.wait(t.Context(), "CreateContainer", func(context.Context) error { return nil })
-		var failed *failure
-		if took := time.Since(start); !errors.As(err, &failed) || took != queueWait+p.timeout {
-			t.Errorf("wait = %v after %v, want a failure after %v", err, took, queueWait+p.timeout)
+// TestIsFailure: which errors are those of a plugin that does not answer, or answers rubbish.
+func TestIsFailure(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want bool
+	}{
+		{nil, false}, {status.Error(codes.Unknown, "no"), false}, {status.Error(codes.Unimplemented, "no"), false},
+		{ttrpc.OversizedMessageError(5 << 20), false}, {status.Error(codes.ResourceExhausted, "too large"), true},
+		{ttrpc.ErrClosed, true}, {context.DeadlineExceeded, true}, {errors.New("proto: cannot parse"), true},
+	} {
+		if got := isFailure(tt.err); got != tt.want {
+			t.Errorf("isFailure(%v) = %v, want %v", tt.err, got, tt.want)
 		}
-	})
+	}
+}
+
+// copies is a plugin that keeps the request that it gets.
+type copies struct {
+	api.PluginService
+	got *api.CreateContainerRequest
+}
+
+func (c *copies) CreateContainer(_ context.Context, r *api.CreateContainerRequest) (
+	*api.CreateContainerResponse, error,
+) {
+	c.got = r
+	return &api.CreateContainerResponse{}, nil
+}
+
+// TestRequestIsCopied: a plugin that is given up may still read its request while the library changes it for the next.
+func TestRequestIsCopied(t *testing.T) {
+	service := &copies{}
+	one := &plugin{
+		events: api.ValidEvents, timeout: time.Minute, service: service, stats: &stats{},
+		calls: make(chan *call, 1), closed: make(chan struct{}), hangUp: func() {},
+	}
+	go one.work()
+	defer one.close(errClosed)
+	request := &api.CreateContainerRequest{Container: &api.Container{Id: "c1"}}
+	if _, err := (&merge{}).function(one).Handlers.CreateContainer(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	if service.got.Container == request.Container || service.got.Container.GetId() != "c1" {
+		t.Errorf("the plugin got %v, want a copy of the request", service.got)
+	}
+}
+
+// TestQueueWaitIsBounded: a request whose turn does not come is given up. The plugin has missed it, and so must
+// synchronise again, unless the request fails or its caller has given up before.
+func TestQueueWaitIsBounded(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		keep, givesUp bool
+		closed        bool
+	}{{name: "continue", closed: true}, {name: "refuse", keep: true}, {name: "caller gives up", givesUp: true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &plugin{
+					timeout: time.Second, keep: tt.keep, calls: make(chan *call, 1), closed: make(chan struct{}), hangUp: func() {},
+				}
+				want := queueWait + p.timeout
+				ctx, cancel := t.Context(), func() {}
+				if tt.givesUp {
+					want = time.Second
+					ctx, cancel = context.WithTimeout(ctx, want)
+				}
+				defer cancel()
+				start := time.Now()
+				err := p.wait(ctx, "CreateContainer", func(context.Context) error { return nil })
+				var failed *failure
+				if took := time.Since(start); !errors.As(err, &failed) || took != want {
+					t.Errorf("wait = %v after %v, want a failure after %v", err, took, want)
+				}
+				if p.isClosed() != tt.closed {
+					t.Errorf("closed = %v, want %v", p.isClosed(), tt.closed)
+				}
+			})
+		})
+	}
+}
+
+// TestTooLargeRequest: a container that other plugins make too large for a message is refused. It is no failure of the
+// plugin that would get the message.
+func TestTooLargeRequest(t *testing.T) {
+	n := newNode(t, nil, nil)
+	n.connect(t, &testPlugin{create: adjusting(func(a *api.ContainerAdjustment) {
+		a.AddEnv("LARGE", strings.Repeat("x", 2<<20))
+	})})
+	p := n.connect(t, &testPlugin{index: "20", name: "second"})
+	c := newCreation("large")
+	c.Spec.Process.Env = []string{"OWN=" + strings.Repeat("x", maxDescription-1<<20)}
+	if _, err := n.Create(t.Context(), c); err != nil {
+		t.Errorf("Create of what fits = %.200v", err)
+	}
+	c = newCreation("too-large")
+	c.Spec.Process.Env = []string{"OWN=" + strings.Repeat("x", maxDescription-1<<16)}
+	if _, err := n.Create(t.Context(), c); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "20-second") {
+		t.Errorf("Create = %.200v, want an invalid argument that names the second plugin", err)
+	}
+	if err := n.RunPod(t.Context(), newPod("p2")); err != nil {
+		t.Fatal(err)
+	}
+	p.awaitTold(t, "CreateContainer large", "RunPodSandbox p2")
 }
 
 // TestPluginsOwnPolicy: what a plugin asks for holds unless the configuration says otherwise.

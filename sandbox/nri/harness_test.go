@@ -73,8 +73,8 @@ func (e *fakeEngine) Spec(id string) (*specs.Spec, error) {
 
 func (e *fakeEngine) Update(_ context.Context, id string, r Resources) error {
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	e.updates = append(e.updates, fmt.Sprintf("%s shares=%d", id, r.CRI.GetCpuShares()))
+	e.mu.Unlock()
 	if e.update != nil {
 		return e.update(id, r)
 	}
@@ -103,10 +103,11 @@ func (e *fakeEngine) put(c Container) {
 	e.pods[c.Pod.ID], e.containers[c.ID] = c.Pod, c
 }
 
-func (e *fakeEngine) drop(id string) {
+func (e *fakeEngine) drop(c Container) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(e.containers, id)
+	delete(e.containers, c.ID)
+	delete(e.pods, c.Pod.ID)
 }
 
 // node is Plugins that serve a socket.
@@ -165,6 +166,10 @@ type testPlugin struct {
 	create func(pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error)
 	update func(c *api.Container, r *api.LinuxResources) []*api.ContainerUpdate
 	stop   func(c *api.Container) []*api.ContainerUpdate
+	// synchronize, if set, is what it does with the list.
+	synchronize func() error
+	// validate, if set, makes it a validator.
+	validate func() error
 
 	mu   sync.Mutex
 	told []string // verb and id
@@ -192,7 +197,11 @@ func (n *node) connect(t *testing.T, p *testPlugin) *testPlugin {
 	if p.policy != nil {
 		options = append(options, stub.WithFailurePolicy(p.policy))
 	}
-	if p.stub, err = stub.New(p, options...); err != nil {
+	handler := any(p)
+	if p.validate != nil {
+		handler = validatingPlugin{p}
+	}
+	if p.stub, err = stub.New(handler, options...); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.stub.Start(t.Context()); err != nil {
@@ -205,6 +214,13 @@ func (n *node) connect(t *testing.T, p *testPlugin) *testPlugin {
 		t.Fatal("the plugin was not synchronised within 10 s")
 	}
 	return p
+}
+
+// validatingPlugin is a plugin that validates adjustments.
+type validatingPlugin struct{ *testPlugin }
+
+func (v validatingPlugin) ValidateContainerAdjustment(context.Context, *api.ValidateContainerAdjustmentRequest) error {
+	return v.validate()
 }
 
 type quiet struct{}
@@ -250,12 +266,15 @@ func (p *testPlugin) awaitTold(t *testing.T, want ...string) {
 func (p *testPlugin) Synchronize(
 	_ context.Context, pods []*api.PodSandbox, containers []*api.Container,
 ) ([]*api.ContainerUpdate, error) {
-	defer close(p.synced)
 	for _, pod := range pods {
 		p.note("sync", pod.GetId(), nil)
 	}
 	for _, c := range containers {
 		p.note("sync", c.GetId(), c)
+	}
+	close(p.synced)
+	if p.synchronize != nil {
+		return nil, p.synchronize()
 	}
 	return nil, nil
 }

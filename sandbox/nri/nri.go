@@ -3,6 +3,7 @@ package nri
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -125,11 +126,14 @@ func (p *Plugins) description(c Container) *api.Container {
 	return msg
 }
 
-// join adds a plugin that is configured. Its first call is its synchronisation with what is known at this moment; all
-// later events follow in its queue.
-func (p *Plugins) join(one *plugin) {
+// join adds a plugin that is configured, unless it has disconnected: leave may have been called already. Its first call
+// is its synchronisation with what is known at this moment; all later events follow in its queue.
+func (p *Plugins) join(one *plugin) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if one.isClosed() {
+		return fmt.Errorf("NRI plugin %s has disconnected before it joined: %w", one.name(), one.reason)
+	}
 	pods, containers := maps.Clone(p.pods), maps.Clone(p.containers)
 	one.post("Synchronize", func(ctx context.Context) error { return p.synchronize(ctx, one, pods, containers) })
 	list := append(slices.Clone(p.plugins), one)
@@ -137,6 +141,7 @@ func (p *Plugins) join(one *plugin) {
 	p.plugins = list
 	go one.work()
 	go one.workUpdates()
+	return nil
 }
 
 // leave removes a plugin that was closed.

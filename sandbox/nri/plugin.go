@@ -10,6 +10,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/ttrpc"
 	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -45,8 +46,8 @@ type plugin struct {
 	log                  logrus.FieldLogger
 	stats                *stats
 
-	// vanished are the containers that were known when the plugin joined, and gone when it was synchronised: it is not
-	// told of their end. Only the worker uses it.
+	// vanished are the pods and containers that were known when the plugin joined, and gone when it was synchronised: it
+	// is not told of their end. Only the worker uses it.
 	vanished map[string]bool
 
 	calls   chan *call
@@ -153,14 +154,20 @@ type failure struct{ err error }
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// isFailure reports whether err is none of the errors that a plugin answers with, which are gRPC statuses. One of them
-// is the library's: of an answer that is too large.
+// isFailure reports whether err is none of the errors that a plugin answers with, which are gRPC statuses. Two of them
+// are the library's: an answer that is too large is a failure, a request that is too large is not the plugin's.
 func isFailure(err error) bool {
-	if err == nil {
+	if err == nil || isTooLarge(err) {
 		return false
 	}
 	s, answered := status.FromError(err)
 	return !answered || s.Code() == codes.ResourceExhausted
+}
+
+// isTooLarge reports whether err says that a request does not fit a message.
+func isTooLarge(err error) bool {
+	var tooLarge *ttrpc.OversizedMessageErr
+	return errors.As(err, &tooLarge)
 }
 
 // post puts an event into the queue. It never waits.
@@ -185,8 +192,10 @@ func (p *plugin) enqueue(c *call) error {
 }
 
 // wait puts a call into the queue and waits for its end.
-func (p *plugin) wait(ctx context.Context, verb string, do func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, queueWait+p.timeout,
+//
+// A plugin whose turn does not come in time misses the request. Unless that fails, the plugin must synchronise again.
+func (p *plugin) wait(caller context.Context, verb string, do func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(caller, queueWait+p.timeout,
 		fmt.Errorf("%w: the calls before it took longer than %v", context.DeadlineExceeded, queueWait))
 	defer cancel()
 	c := &call{ctx: ctx, verb: verb, do: do, done: make(chan error, 1)}
@@ -199,7 +208,11 @@ func (p *plugin) wait(ctx context.Context, verb string, do func(ctx context.Cont
 	case <-p.closed:
 		return p.ended(c)
 	case <-ctx.Done():
-		return &failure{context.Cause(ctx)}
+		err := &failure{context.Cause(ctx)}
+		if caller.Err() == nil && !p.keep {
+			p.close(err)
+		}
+		return err
 	}
 }
 
@@ -237,6 +250,9 @@ func ask[Q, A any](
 		return nil, context.Cause(ctx)
 	case status.Code(err) == codes.Unimplemented: // it is older than the request
 		return nil, nil
+	case isTooLarge(err): // proceeding without the plugin would let a container evade it
+		return nil, fmt.Errorf("%w: %s of NRI plugin %s: %w: use fewer or shorter variables, arguments, mounts, labels "+
+			"and annotations", errdefs.ErrInvalidArgument, event.PrettyName(), p.name(), err)
 	case !errors.As(err, &failed):
 		return nil, fmt.Errorf("%w: NRI plugin %s refuses: %w", errdefs.ErrFailedPrecondition, p.name(), err)
 	case p.refuse: // err is only quoted: that the plugin's time is over does not mean that the caller's is

@@ -111,6 +111,9 @@ func TestPluginsSeeEachOther(t *testing.T) {
 	n.connect(t, &testPlugin{index: "10", name: "first", create: adjusting(func(a *api.ContainerAdjustment) {
 		a.AddEnv("FIRST", "1")
 	})})
+	if s := n.Status().Plugins; len(s) != 2 || s[0].Name != "10-first" || s[1].Name != "20-second" {
+		t.Errorf("plugins = %+v, want 10-first before 20-second", s)
+	}
 	c := newCreation("c1")
 	if _, err := n.Create(t.Context(), c); err != nil {
 		t.Fatal(err)
@@ -182,7 +185,7 @@ func TestUpdatesOfOthers(t *testing.T) {
 	})
 }
 
-// TestValidator: NRI's default validator refuses what the configuration names.
+// TestValidator: NRI's default validator refuses what the configuration names, and a plugin what it wants.
 func TestValidator(t *testing.T) {
 	hooks := adjusting(func(a *api.ContainerAdjustment) { a.AddHooks(&api.Hooks{Poststop: []*api.Hook{{Path: "/x"}}}) })
 	for _, tt := range []struct {
@@ -194,6 +197,10 @@ func TestValidator(t *testing.T) {
 		{"hooks", Validator{Enable: true, RejectOCIHookAdjustment: true}, &testPlugin{create: hooks}, "hook"},
 		{"hooks that are allowed", Validator{Enable: true}, &testPlugin{create: hooks}, ""},
 		{"off", Validator{RejectOCIHookAdjustment: true}, &testPlugin{create: hooks}, ""},
+		{"plugin that refuses", Validator{}, &testPlugin{create: hooks, validate: func() error {
+			return errors.New("not with me")
+		}}, "not with me"},
+		{"plugin that allows", Validator{}, &testPlugin{create: hooks, validate: func() error { return nil }}, ""},
 		{"missing plugin", Validator{Enable: true, RequiredPlugins: []string{"absent"}}, nil, "absent"},
 		{"present plugin", Validator{Enable: true, RequiredPlugins: []string{"test"}}, &testPlugin{}, ""},
 	} {
@@ -223,6 +230,8 @@ func TestSynchronize(t *testing.T) {
 		}
 		unfinished := newContainer("c-creating", newPod("p000")) // of an earlier podd
 		unfinished.Status.State = record.ContainerCreating
+		unfinished.Pod = newPod("p-creating")
+		unfinished.Pod.Status.State = record.PodCreating
 		engine.put(unfinished)
 		n := newNode(t, engine, nil)
 		start := time.Now()
@@ -236,7 +245,7 @@ func TestSynchronize(t *testing.T) {
 	}
 }
 
-// TestReconnecting: while containers come and go, each connection of a plugin knows of every container by its
+// TestReconnecting: while pods come and go, each connection of a plugin knows of every pod and container by its
 // synchronisation or by its creation, never by both, and is told of its end once.
 func TestReconnecting(t *testing.T) {
 	engine := newFakeEngine()
@@ -251,16 +260,7 @@ func TestReconnecting(t *testing.T) {
 					return
 				default:
 				}
-				c := newCreation(fmt.Sprintf("w%d-%d", worker, i))
-				engine.put(c.Container)
-				if _, err := n.Create(context.Background(), c); err != nil {
-					t.Errorf("Create = %v", err)
-				}
-				c.Container.Status.State = record.ContainerRunning
-				engine.put(c.Container)
-				n.PostContainer(event.Started, c.Container)
-				engine.drop(c.Container.ID)
-				n.PostContainer(event.Deleted, c.Container)
+				comeAndGo(t, n, newPod(fmt.Sprintf("w%d-%d-pod", worker, i)), fmt.Sprintf("w%d-%d", worker, i))
 			}
 		})
 	}
@@ -284,6 +284,26 @@ func TestReconnecting(t *testing.T) {
 	}
 }
 
+// comeAndGo is the life of a pod with a container.
+func comeAndGo(t *testing.T, n *node, pod Pod, id string) {
+	c := newCreation(id)
+	c.Container.Pod = pod
+	n.engine.put(c.Container)
+	if err := n.RunPod(context.Background(), pod); err != nil {
+		t.Errorf("RunPod = %v", err)
+	}
+	if _, err := n.Create(context.Background(), c); err != nil {
+		t.Errorf("Create = %v", err)
+	}
+	c.Container.Status.State = record.ContainerRunning
+	n.engine.put(c.Container)
+	n.PostContainer(event.Started, c.Container)
+	n.engine.drop(c.Container)
+	n.PostContainer(event.Deleted, c.Container)
+	n.PostPod(event.Stopped, pod)
+	n.PostPod(event.Deleted, pod)
+}
+
 // checkKnown returns what is wrong with the events of a connection. At the end of the last one no container is left.
 func checkKnown(told []string, last bool) (problems []string) {
 	known := map[string]int{}
@@ -293,11 +313,11 @@ func checkKnown(told []string, last bool) (problems []string) {
 			continue
 		}
 		switch verb {
-		case "sync", "CreateContainer":
+		case "sync", "RunPodSandbox", "CreateContainer":
 			if known[id]++; known[id] > 1 {
 				problems = append(problems, "known twice: "+line)
 			}
-		case "RemoveContainer":
+		case "RemoveContainer", "RemovePodSandbox":
 			if known[id]--; known[id] < 0 {
 				problems = append(problems, "removed, but not known: "+line)
 			}

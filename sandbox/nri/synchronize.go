@@ -16,12 +16,18 @@ const chunkBytes = 2 << 20
 // updates that it asks for.
 func (p *Plugins) synchronize(ctx context.Context, one *plugin, pods, containers map[string]*object) error {
 	podMessages, containerMessages := p.existing(pods, containers)
-	for _, c := range containerMessages {
-		delete(containers, c.GetId())
-	}
 	one.vanished = map[string]bool{}
+	for id := range pods {
+		one.vanished[id] = true
+	}
 	for id := range containers {
 		one.vanished[id] = true
+	}
+	for _, pod := range podMessages {
+		delete(one.vanished, pod.GetId())
+	}
+	for _, c := range containerMessages {
+		delete(one.vanished, c.GetId())
 	}
 	requests := chunks(podMessages, containerMessages)
 	for i, r := range requests {
