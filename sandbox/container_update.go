@@ -25,17 +25,17 @@ func (e *Engine) UpdateContainer(ctx context.Context, id string, r *cri.LinuxCon
 	if err != nil {
 		return err
 	}
-	var others func(context.Context) error // what plugins want to be set in other containers
+	// then does what plugins want to be set in other containers.
+	then := func(_ context.Context, err error) error { return err }
 	err = e.limitContainer(ctx, c, func(ctx context.Context) (limits nri.Resources, err error) {
 		operation.SetStage(ctx, "plugins")
-		limits, others, err = e.deps.Plugins.Update(ctx, c.seen(), r)
+		limits, then, err = e.deps.Plugins.Update(ctx, c.seen(), r)
 		return limits, err
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		e.deps.Plugins.PostContainerUpdate(c.seen())
 	}
-	e.deps.Plugins.PostContainerUpdate(c.seen())
-	return others(ctx)
+	return then(ctx, err)
 }
 
 // limitContainer sets the limits that decide returns, which is called when no other operation on c is in progress.

@@ -73,7 +73,7 @@ type Plugins interface {
 	Create(ctx context.Context, c nri.Creation) (nri.Adjustment, error)
 	// Update returns the limits to set instead of r, and what to call when no lock of the container is held any more.
 	Update(ctx context.Context, c nri.Container, r *cri.LinuxContainerResources) (
-		limits nri.Resources, then func(context.Context) error, err error)
+		limits nri.Resources, then func(context.Context, error) error, err error)
 	PostPod(t event.Type, p nri.Pod)
 	PostPodUpdate(p nri.Pod)
 	PostContainer(t event.Type, c nri.Container)

@@ -16,6 +16,8 @@ type fakePlugins struct {
 	// adjustment is the answer to Create, limits that to Update unless nil.
 	adjustment nri.Adjustment
 	limits     *nri.Resources
+	// outcomes are those of the updates that the engine has reported.
+	outcomes []error
 }
 
 // newPlugins returns the plugins of a new engine, to which they connect again: they know of what it tells them.
@@ -61,13 +63,17 @@ func (p *fakePlugins) Create(ctx context.Context, c nri.Creation) (nri.Adjustmen
 }
 
 func (p *fakePlugins) Update(ctx context.Context, c nri.Container, r *cri.LinuxContainerResources) (
-	nri.Resources, func(context.Context) error, error,
+	nri.Resources, func(context.Context, error) error, error,
 ) {
 	limits := nri.Resources{CRI: r}
 	if p.limits != nil {
 		limits = *p.limits
 	}
-	return limits, func(context.Context) error { return nil }, p.ask(ctx, "update", c.ID)
+	then := func(_ context.Context, err error) error {
+		p.outcomes = append(p.outcomes, err)
+		return err
+	}
+	return limits, then, p.ask(ctx, "update", c.ID)
 }
 
 func (p *fakePlugins) PostPod(t event.Type, pod nri.Pod)           { p.forget(t, pod.ID) }

@@ -65,6 +65,15 @@ func TestPluginsChangeUpdates(t *testing.T) {
 	if _, got, _ := m.runtimes["runc"].Request(id); got == nil || *got.CPU.Shares != 3 || *got.Pids.Limit != 9 {
 		t.Errorf("the runtime has set %+v, want 3 shares and 9 tasks", got)
 	}
+	h.fail("update")
+	err := e.UpdateContainer(t.Context(), id, &cri.LinuxContainerResources{CpuShares: 2})
+	if !errors.Is(err, errInjected) {
+		t.Errorf("UpdateContainer = %v, want %v", err, errInjected)
+	}
+	h.heal("update")
+	if got := e.deps.Plugins.(*fakePlugins).outcomes; len(got) != 2 || got[0] != nil || !errors.Is(got[1], errInjected) {
+		t.Errorf("plugins were told of the outcomes %v, want success and %v", got, errInjected)
+	}
 	asked := h.count("plugins update")
 	unasked := ForPlugins(e, nil)
 	must(t, unasked.Update(t.Context(), id, nri.Resources{CRI: &cri.LinuxContainerResources{CpuShares: 5}}))

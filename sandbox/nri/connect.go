@@ -242,12 +242,7 @@ func (c *connection) UpdateContainers(
 ) (*api.UpdateContainersResponse, error) {
 	done := make(chan []*api.ContainerUpdate, 1)
 	if !c.one.enqueueUpdate(func() {
-		var failed []*api.ContainerUpdate
-		for _, u := range r.GetUpdate() {
-			if err := c.p.update(ctx, []*api.ContainerUpdate{u}); err != nil {
-				failed = append(failed, u)
-			}
-		}
+		failed, _ := c.p.update(ctx, r.GetUpdate()) // it has logged the errors
 		done <- failed
 	}) {
 		return nil, errClosed

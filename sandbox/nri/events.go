@@ -61,6 +61,9 @@ func (p *Plugins) PostContainer(t event.Type, c Container) {
 			p.postContainer(one, api.Event_REMOVE_CONTAINER, c, o.message)
 		}
 	}
+	if t == event.Created {
+		p.endCreation(c.ID, o)
+	}
 	o.stopped = o.stopped || t == event.Stopped || t == event.Deleted
 	if t == event.Deleted {
 		delete(p.containers, c.ID)
@@ -151,5 +154,5 @@ func (p *Plugins) later(one *plugin, list []*api.ContainerUpdate) {
 	if len(list) == 0 {
 		return
 	}
-	one.enqueueUpdate(func() { _ = p.update(context.Background(), list) }) // it has logged the errors
+	one.enqueueUpdate(func() { _, _ = p.update(context.Background(), list) }) // it has logged the errors
 }

@@ -300,7 +300,7 @@ func TestTooLargeRequest(t *testing.T) {
 	})})
 	p := n.connect(t, &testPlugin{index: "20", name: "second"})
 	c := newCreation("large")
-	c.Spec.Process.Env = []string{"OWN=" + strings.Repeat("x", maxDescription-1<<20)}
+	c.Spec.Process.Env = []string{"OWN=" + strings.Repeat("x", maxDescription-2<<20)}
 	if _, err := n.Create(t.Context(), c); err != nil {
 		t.Errorf("Create of what fits = %.200v", err)
 	}

@@ -71,7 +71,10 @@ func (e *fakeEngine) Spec(id string) (*specs.Spec, error) {
 	return baseSpec(), nil
 }
 
-func (e *fakeEngine) Update(_ context.Context, id string, r Resources) error {
+func (e *fakeEngine) Update(ctx context.Context, id string, r Resources) error {
+	if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > updateWait {
+		return errors.New("the update has no deadline")
+	}
 	e.mu.Lock()
 	e.updates = append(e.updates, fmt.Sprintf("%s shares=%d", id, r.CRI.GetCpuShares()))
 	e.mu.Unlock()

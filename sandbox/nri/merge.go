@@ -35,6 +35,9 @@ type merge struct {
 	removedEnv, removedDevices []string
 	// err is the first error of a plugin.
 	err error
+	// turn is nil if no plugin asks for updates of containers. It is ended once.
+	turn  *turn
+	ended bool
 }
 
 // opaque keeps err for the caller and returns one with its text. The library would take an error that wraps a timeout
@@ -102,13 +105,13 @@ func (m *merge) noteOwners(_ context.Context, r *api.ValidateContainerAdjustment
 func (m *merge) function(p *plugin) *builtin.BuiltinPlugin {
 	return &builtin.BuiltinPlugin{Base: p.base, Index: p.index, Handlers: builtin.BuiltinHandlers{
 		CreateContainer: func(ctx context.Context, r *api.CreateContainerRequest) (*api.CreateContainerResponse, error) {
-			reply, err := ask(ctx, p, api.Event_CREATE_CONTAINER, proto.CloneOf(r), p.service.CreateContainer)
+			reply, err := ask(ctx, p, api.Event_CREATE_CONTAINER, proto.CloneOf(r), inTurn(m, p, p.service.CreateContainer))
 			m.addEvictions(reply.GetEvict())
 			m.noteRemovals(reply.GetAdjust())
 			return reply, m.opaque(err)
 		},
 		UpdateContainer: func(ctx context.Context, r *api.UpdateContainerRequest) (*api.UpdateContainerResponse, error) {
-			reply, err := ask(ctx, p, api.Event_UPDATE_CONTAINER, proto.CloneOf(r), p.service.UpdateContainer)
+			reply, err := ask(ctx, p, api.Event_UPDATE_CONTAINER, proto.CloneOf(r), inTurn(m, p, p.service.UpdateContainer))
 			m.addEvictions(reply.GetEvict())
 			return reply, m.opaque(err)
 		},
@@ -121,6 +124,19 @@ func (m *merge) function(p *plugin) *builtin.BuiltinPlugin {
 			return reply.ValidationResult(p.name())
 		},
 	}}
+}
+
+// inTurn returns method, whose answer takes the turn of the request.
+func inTurn[Q any, A interface {
+	GetUpdate() []*api.ContainerUpdate
+}](m *merge, p *plugin, method func(context.Context, Q) (A, error)) func(context.Context, Q) (A, error) {
+	return func(ctx context.Context, request Q) (A, error) {
+		answer, err := method(ctx, request)
+		if err == nil {
+			m.reserve(p, answer.GetUpdate())
+		}
+		return answer, err
+	}
 }
 
 func (m *merge) noteRemovals(a *api.ContainerAdjustment) {

@@ -44,6 +44,9 @@ type Plugins struct {
 type object struct {
 	// stopped is true once its stop was reported.
 	stopped bool
+	// creating is true until a container is created and the postponed updates of it have been made.
+	creating  bool
+	postponed []Resources
 	// evicting is true while a plugin's eviction of the container waits or is under way.
 	evicting bool
 	// message describes a container; nil until a plugin needs it.
@@ -92,7 +95,7 @@ func (p *Plugins) announcePod(id string) []*plugin {
 func (p *Plugins) announceContainer(id string) []*plugin {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.containers[id] = &object{}
+	p.containers[id] = &object{creating: true}
 	return p.plugins
 }
 

@@ -2,7 +2,6 @@ package nri
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/containerd/nri/pkg/api"
@@ -39,7 +38,8 @@ func (p *Plugins) UpdatePod(ctx context.Context, pod Pod, overhead, resources *c
 }
 
 // Create lets the plugins adjust a container, and changes c.Spec accordingly. Updates of other containers that the
-// plugins ask for have been made when it returns. An error refuses the container; c.Spec is then of no use.
+// plugins ask for have been made when it returns, but those of containers that are being created. An error refuses the
+// container; c.Spec is then of no use.
 func (p *Plugins) Create(ctx context.Context, c Creation) (Adjustment, error) {
 	plugins := p.announceContainer(c.Container.ID)
 	if len(plugins) == 0 && !p.cfg.Validator.Enable {
@@ -52,6 +52,7 @@ func (p *Plugins) Create(ctx context.Context, c Creation) (Adjustment, error) {
 		return Adjustment{}, err
 	}
 	m := &merge{}
+	defer m.endTurn()
 	a, err := m.adaptation(p, plugins)
 	if err != nil {
 		return Adjustment{}, err
@@ -67,7 +68,7 @@ func (p *Plugins) Create(ctx context.Context, c Creation) (Adjustment, error) {
 	p.describe(c.Container.ID, p.bounded(c.Container, containerMessage(c.Container, c.Spec)))
 	p.evict(m.evict)
 	return Adjustment{Fields: fieldsOf(m.owners, c.Container.ID), Resources: limits},
-		p.update(ctx, reply.GetUpdate())
+		m.updateInTurn(ctx, p, reply.GetUpdate())
 }
 
 // Start tells the plugins of a container that is about to be started. An error refuses it.
@@ -87,69 +88,56 @@ func (p *Plugins) Start(ctx context.Context, c Container) error {
 }
 
 // Update lets the plugins change the limits that are to be set for a container. It returns what to set, and then, which
-// makes the updates of other containers that the plugins ask for: to be called when nothing of c is locked any more.
+// must be called with the outcome when nothing of c is locked any more, also after an error. If there was none, then
+// makes the updates of other containers that the plugins ask for. It returns the error.
 func (p *Plugins) Update(
 	ctx context.Context, c Container, r *cri.LinuxContainerResources,
-) (_ Resources, then func(context.Context) error, _ error) {
-	none := func(context.Context) error { return nil }
+) (_ Resources, then func(context.Context, error) error, _ error) {
+	then = func(_ context.Context, err error) error { return err }
 	plugins := p.joined()
 	if len(plugins) == 0 {
-		return Resources{CRI: r}, none, nil
+		return Resources{CRI: r}, then, nil
 	}
 	m := &merge{}
 	a, err := m.adaptation(p, plugins)
 	if err != nil {
-		return Resources{}, none, err
+		return Resources{}, then, err
 	}
 	reply, err := a.UpdateContainer(ctx, &api.UpdateContainerRequest{
 		Pod: podMessage(c.Pod), Container: withStatus(p.description(c), c.Status), LinuxResources: resourcesMessage(r),
 	})
 	if err != nil {
-		return Resources{}, none, m.refusal(err)
+		m.endTurn()
+		return Resources{}, then, m.refusal(err)
 	}
-	result := Resources{CRI: r}
-	var others []*api.ContainerUpdate
-	for _, u := range reply.GetUpdate() {
+	own, others, err := splitUpdates(c.ID, r, reply.GetUpdate())
+	return own, func(ctx context.Context, err error) error {
+		if err != nil {
+			m.endTurn()
+			return err
+		}
+		p.evict(m.evict)
+		return m.updateInTurn(ctx, p, others)
+	}, err
+}
+
+// splitUpdates returns the limits of container id, for which r was asked, and the updates of the others.
+func splitUpdates(
+	id string, r *cri.LinuxContainerResources, list []*api.ContainerUpdate,
+) (own Resources, others []*api.ContainerUpdate, _ error) {
+	own = Resources{CRI: r}
+	for _, u := range list {
 		switch {
 		case u == nil: // the library's, of a container that no plugin changed
-		case u.GetContainerId() != c.ID:
+		case u.GetContainerId() != id:
 			others = append(others, u)
 		default:
 			changed, err := splitResources(u.GetLinux().GetResources())
 			if err != nil {
-				return Resources{}, none, fmt.Errorf("NRI plugins update the container: %w", err)
+				return Resources{}, nil, fmt.Errorf("NRI plugins update the container: %w", err)
 			}
-			result = Resources{CRI: convert.MergeResources(r, changed.CRI), Rest: changed.Rest}
+			own = Resources{CRI: convert.MergeResources(r, changed.CRI), Rest: changed.Rest}
 		}
 	}
-	return result, func(ctx context.Context) error {
-		p.evict(m.evict)
-		return p.update(ctx, others)
-	}, nil
-}
-
-// update makes the updates of containers that plugins ask for. One that fails is an error unless the plugin ignores it.
-func (p *Plugins) update(ctx context.Context, list []*api.ContainerUpdate) error {
-	var errs []error
-	for _, u := range list {
-		if err := p.updateOne(ctx, u); err != nil {
-			p.log.WithError(err).WithField("container", u.GetContainerId()).
-				Warn("failed to update a container for an NRI plugin")
-			if !u.GetIgnoreFailure() {
-				errs = append(errs, err)
-			}
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func (p *Plugins) updateOne(ctx context.Context, u *api.ContainerUpdate) error {
-	r, err := splitResources(u.GetLinux().GetResources())
-	if err == nil {
-		err = p.engine.Update(ctx, u.GetContainerId(), r)
-	}
-	if err != nil {
-		return fmt.Errorf("update of container %.80q by NRI plugins: %w", u.GetContainerId(), err)
-	}
-	return nil
+	return own, others, nil
 }

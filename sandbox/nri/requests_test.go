@@ -61,7 +61,7 @@ func live(t *testing.T, n *node, pod Pod, c Creation) {
 	n.PostContainer(event.Started, one)
 	limits, then, err := n.Update(t.Context(), one, &cri.LinuxContainerResources{CpuShares: 7})
 	must(err)
-	must(then(t.Context()))
+	must(then(t.Context(), nil))
 	one.Status.Resources = limits.CRI
 	n.PostContainerUpdate(one)
 	must(n.UpdatePod(t.Context(), pod, nil, nil))
@@ -165,7 +165,7 @@ func TestUpdatesOfOthers(t *testing.T) {
 		if done := n.engine.updated(); err != nil || limits.CRI.GetCpuShares() != 8 || len(done) != 0 {
 			t.Errorf("Update = %v, %v, updates %q, want 8 shares, and the other container later", limits, err, done)
 		}
-		if err := then(t.Context()); err != nil || !slices.Equal(n.engine.updated(), []string{"c0 shares=9"}) {
+		if err := then(t.Context(), nil); err != nil || !slices.Equal(n.engine.updated(), []string{"c0 shares=9"}) {
 			t.Errorf("then = %v, updates %q, want one of c0", err, n.engine.updated())
 		}
 	})
@@ -368,7 +368,7 @@ func TestEviction(t *testing.T) {
 		}},
 		{"at an update", func(n *node, _ *oldPlugin) error {
 			_, then, err := n.Update(t.Context(), newContainer("c1", newPod("p1")), &cri.LinuxContainerResources{CpuShares: 7})
-			return errors.Join(err, then(t.Context()))
+			return then(t.Context(), err)
 		}},
 		{"by itself", func(_ *node, p *oldPlugin) error {
 			_, err := p.runtime.UpdateContainers(t.Context(), &api.UpdateContainersRequest{Evict: list})
