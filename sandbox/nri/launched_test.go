@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
@@ -101,6 +102,30 @@ func TestLaunchedPlugins(t *testing.T) {
 	if calls := n.Status().Calls["20-launched"]; len(calls) == 0 || calls[0].Verb != "CreateContainer" ||
 		calls[0].Total != 3 || calls[0].Failed != 1 {
 		t.Errorf("calls = %+v, want 3 of CreateContainer, 1 failed", calls)
+	}
+}
+
+// TestProgramThatDoesNotConnect: it is killed and started again, and has nothing of podd's environment.
+func TestProgramThatDoesNotConnect(t *testing.T) {
+	t.Setenv("PODD_SECRET", "x")
+	dir := t.TempDir()
+	newNode(t, nil, func(c *Config) {
+		c.RegistrationTimeout = 100 * time.Millisecond
+		script := "#!/bin/sh\nenv >>" + dir + "/env\necho started >>" + dir + "/starts\nexec sleep 1000\n"
+		err := errors.Join(os.MkdirAll(c.PluginDir, 0o755),
+			os.WriteFile(filepath.Join(c.PluginDir, "10-silent"), []byte(script), 0o755))
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	waitFor(t, "the program to be started again", func() bool {
+		starts, _ := os.ReadFile(filepath.Join(dir, "starts"))
+		return strings.Count(string(starts), "started") > 1
+	})
+	env, err := os.ReadFile(filepath.Join(dir, "env"))
+	text := string(env)
+	if err != nil || strings.Contains(text, "PODD_SECRET") || !strings.Contains(text, "NRI_PLUGIN_NAME=silent") {
+		t.Errorf("environment of the program: %v:\n%s\nwant the plugin's name, and nothing of podd's", err, text)
 	}
 }
 
