@@ -244,6 +244,19 @@ func TestTurnDoesNotCome(t *testing.T) {
 	}
 }
 
+// TestUpdateAfterCreation: an update of a container that is created is made at once.
+func TestUpdateAfterCreation(t *testing.T) {
+	n := newNode(t, nil, nil)
+	n.announceContainer("c1")
+	n.PostContainer(event.Created, newContainer("c1", newPod("p1")))
+	if _, err := n.Plugins.update(t.Context(), []*api.ContainerUpdate{setShares("c1", 3)}); err != nil {
+		t.Fatal(err)
+	}
+	if got := n.engine.updated(); !slices.Equal(got, []string{"c1 shares=3"}) {
+		t.Errorf("updates %q, want that of c1", got)
+	}
+}
+
 // TestUpdateOfFailedCreation: what waited for a creation that fails is dropped.
 func TestUpdateOfFailedCreation(t *testing.T) {
 	n := newNode(t, nil, nil)
