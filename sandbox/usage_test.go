@@ -272,6 +272,13 @@ func TestCollect(t *testing.T) {
 		if age := time.Since(u.Details.At); age > e.cfg.Load().StatsInterval {
 			t.Errorf("details are %v old", age)
 		}
+		time.Sleep(usage.Freshness)
+		for _, fresh := range []bool{false, true} {
+			u := e.ContainerUsage(t.Context(), []string{id}, usage.Want{Details: true, Fresh: fresh})[id]
+			if measured := time.Since(u.Details.At) < usage.Freshness; measured != fresh {
+				t.Errorf("details asked with Fresh %t were measured anew: %t, want %t", fresh, measured, fresh)
+			}
+		}
 		e.life.End(errClosing)
 		synctest.Wait()
 		if n := f.openGroups(); n != 0 {

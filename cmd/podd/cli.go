@@ -63,6 +63,7 @@ func newRootCommand() *cobra.Command {
 		newImageCommand(&opts),
 		newLogLevelCommand(&opts),
 		newReloadCommand(&opts),
+		newTopCommand(&opts),
 		newVMCommand(),
 		&cobra.Command{
 			Use: "version", Short: "Print the versions of podd, Go and the CRI API", Args: noArgs,

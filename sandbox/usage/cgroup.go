@@ -81,11 +81,15 @@ type cgroupGauge struct {
 }
 
 func (g *cgroupGauge) due(last *Sample, want Want) bool {
-	return time.Since(last.Usage.At) >= Freshness || want.Details && g.detailsDue(last)
+	return time.Since(last.Usage.At) >= Freshness || want.Details && g.detailsDue(last, want)
 }
 
-func (g *cgroupGauge) detailsDue(last *Sample) bool {
-	return last.Details == nil || time.Since(last.Details.At) >= g.interval
+func (g *cgroupGauge) detailsDue(last *Sample, want Want) bool {
+	oldest := g.interval
+	if want.Fresh {
+		oldest = Freshness
+	}
+	return last.Details == nil || time.Since(last.Details.At) >= oldest
 }
 
 func (g *cgroupGauge) close() {
@@ -125,7 +129,7 @@ func (g *cgroupGauge) sample(last *Sample, want Want) (*Sample, error) {
 	if last != nil {
 		next.Details = last.Details
 	}
-	if want.Details && g.detailsDue(next) {
+	if want.Details && g.detailsDue(next, want) {
 		details, err := g.group.Details()
 		switch {
 		case err == nil:

@@ -48,8 +48,9 @@ type Details struct {
 
 // Want says what to measure.
 type Want struct {
-	// Details asks for Sample.Details, which cost more and may be as old as Config.Interval.
-	Details bool
+	// Details asks for Sample.Details, which cost more and may be as old as Config.Interval. With Fresh they are no older
+	// than Freshness.
+	Details, Fresh bool
 }
 
 // ContainerTarget is a container to measure.

@@ -26,6 +26,7 @@ type Node interface {
 	budgetsNode
 	pullsNode
 	sessionsNode
+	usageNode
 	imagesNode
 	historyNode
 	reloadNode
@@ -69,6 +70,7 @@ func routes(n Node, log logrus.FieldLogger) http.Handler {
 	r.budgets(n)
 	r.pulls(n)
 	r.sessions(n)
+	r.usage(n)
 	r.disk(n)
 	r.images(n)
 	r.history(n)

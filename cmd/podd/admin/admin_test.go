@@ -48,6 +48,7 @@ func (*fakeNode) Pulls() []image.PullProgress {
 	return []image.PullProgress{{Ref: "a"}, {Ref: "b"}, {Ref: "c"}}
 }
 func (*fakeNode) Sessions() []streaming.SessionInfo { return nil }
+func (*fakeNode) Usage(context.Context) []PodUsage  { return make([]PodUsage, 3) }
 func (n *fakeNode) LogLevel() string                { return n.level }
 func (n *fakeNode) SetLogLevel(level string) error {
 	if level != "debug" {
@@ -177,6 +178,7 @@ func TestRequests(t *testing.T) {
 		{"GET", "/v1/budgets", "", 200, `"items":[{`},
 		{"GET", "/v1/pulls?limit=1", "", 200, `"omitted":2`},
 		{"GET", "/v1/sessions", "", 200, `{"items":[]}`},
+		{"GET", "/v1/usage?limit=2", "", 200, `"omitted":1`},
 		{"GET", "/v1/disk?limit=2", "", 200, `"omitted":2},"layers":7`},
 		{"POST", "/v1/images/load", `{"path":"/image.tar"}`, 200, `{"images":[{"id":"a","names":["b:v1"]}]}`},
 		{"POST", "/v1/images/load", `{}`, 400, "no archive"},

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/podd-project/podd/cmd/podd/admin"
+)
+
+// topPod is what a pod uses, with its containers.
+type topPod struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	rates
+	Containers []topContainer `json:"containers"`
+}
+
+// topContainer is what a container uses.
+type topContainer struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	rates
+}
+
+// rates are what is used at a time. Unknown values are nil.
+type rates struct {
+	// CPU is in nanoseconds per second, Memory in bytes, Read and Write in bytes per second.
+	CPU    *uint64 `json:"cpu_nanocores,omitempty"`
+	Memory *uint64 `json:"memory_bytes,omitempty"`
+	Read   *uint64 `json:"read_bytes_per_second,omitempty"`
+	Write  *uint64 `json:"write_bytes_per_second,omitempty"`
+}
+
+// topOrder is the column by which the list is sorted, and the value of the flag for it.
+type topOrder string
+
+// Set implements pflag.Value.
+func (o *topOrder) Set(text string) error {
+	if !slices.Contains([]string{"cpu", "memory", "read", "write", "name"}, text) {
+		return errors.New("want cpu, memory, read, write or name")
+	}
+	*o = topOrder(text)
+	return nil
+}
+
+// String and Type implement pflag.Value.
+func (o *topOrder) String() string { return string(*o) }
+func (*topOrder) Type() string     { return "column" }
+
+// compare returns the order of two rates, the larger and then the known first.
+func (o topOrder) compare(a, b rates) int {
+	switch o {
+	case "cpu":
+		return larger(a.CPU, b.CPU)
+	case "memory":
+		return larger(a.Memory, b.Memory)
+	case "read":
+		return larger(a.Read, b.Read)
+	case "write":
+		return larger(a.Write, b.Write)
+	}
+	return 0
+}
+
+func larger(a, b *uint64) int {
+	if a == nil || b == nil {
+		return cmp.Compare(known(b), known(a))
+	}
+	return cmp.Compare(*b, *a)
+}
+
+func known(n *uint64) int {
+	if n == nil {
+		return 0
+	}
+	return 1
+}
+
+// topPods returns the rates between two measurements, sorted.
+func topPods(before, now []admin.PodUsage, order topOrder) []topPod {
+	last := ioByID(before)
+	pods := make([]topPod, 0, len(now))
+	for _, p := range now {
+		pod := topPod{ID: p.ID, Name: p.Name, rates: ratesOf(p.Resources, last[p.ID]), Containers: []topContainer{}}
+		for _, c := range p.Containers {
+			pod.Containers = append(pod.Containers, topContainer{c.ID, c.Name, ratesOf(c.Resources, last[c.ID])})
+		}
+		if p.IO == nil { // a pod without a cgroup of its own
+			pod.Read, pod.Write = sumIO(pod.Containers)
+		}
+		slices.SortStableFunc(pod.Containers, func(a, b topContainer) int {
+			return cmp.Or(order.compare(a.rates, b.rates), strings.Compare(a.Name, b.Name))
+		})
+		pods = append(pods, pod)
+	}
+	slices.SortStableFunc(pods, func(a, b topPod) int {
+		return cmp.Or(order.compare(a.rates, b.rates), strings.Compare(a.Name, b.Name))
+	})
+	return pods
+}
+
+// ioByID returns the counters of pods and containers.
+func ioByID(pods []admin.PodUsage) map[string]*admin.IO {
+	byID := map[string]*admin.IO{}
+	for _, p := range pods {
+		byID[p.ID] = p.IO
+		for _, c := range p.Containers {
+			byID[c.ID] = c.IO
+		}
+	}
+	return byID
+}
+
+// ratesOf returns the rates of a pod or container, those of I/O if it was measured twice.
+func ratesOf(now admin.Resources, before *admin.IO) rates {
+	r := rates{CPU: now.CPU, Memory: now.Memory}
+	if now.IO == nil || before == nil {
+		return r
+	}
+	if seconds := now.IO.At.Sub(before.At).Seconds(); seconds > 0 {
+		r.Read = perSecond(before.ReadBytes, now.IO.ReadBytes, seconds)
+		r.Write = perSecond(before.WriteBytes, now.IO.WriteBytes, seconds)
+	}
+	return r
+}
+
+// perSecond returns the rate of a counter; a counter that went back has none.
+func perSecond(before, now uint64, seconds float64) *uint64 {
+	if now < before {
+		return nil
+	}
+	return new(uint64(float64(now-before) / seconds))
+}
+
+// sumIO adds the known rates of containers.
+func sumIO(containers []topContainer) (read, write *uint64) {
+	for _, c := range containers {
+		read, write = add(read, c.Read), add(write, c.Write)
+	}
+	return read, write
+}
+
+func add(sum, n *uint64) *uint64 {
+	if sum == nil || n == nil {
+		return cmp.Or(sum, n)
+	}
+	return new(*sum + *n)
+}
+
+// topLine is one line of the list.
+type topLine struct {
+	name string
+	rates
+}
+
+// topLines returns a line for each pod, and one for each container below its pod.
+func topLines(pods []topPod, containers bool) (lines []topLine) {
+	for _, p := range pods {
+		lines = append(lines, topLine{p.Name, p.rates})
+		for _, c := range p.Containers {
+			if containers {
+				lines = append(lines, topLine{"  " + c.Name, c.rates})
+			}
+		}
+	}
+	return lines
+}
