@@ -60,16 +60,19 @@ type Resizer interface {
 	Resize(ctx context.Context, id string, limits *specs.LinuxResources) error
 }
 
-// Dumper is a Runtime that can save one container, without its pod.
+// Dumper is a Runtime that can save containers which do not share a sandbox.
 type Dumper interface {
-	// Dump freezes the container, saves its processes in the empty directory dir, calls frozen, and thaws the container.
-	// It runs again when Dump returns, whatever it returns, and soon after podd is killed or the deadline of ctx, which
-	// must have one. The names in dir are those of the Dump constants. The error is errdefs.ErrNotImplemented if the
-	// runtime cannot, errdefs.ErrFailedPrecondition if this container cannot be saved.
-	Dump(ctx context.Context, id, dir string, frozen func(context.Context) error) error
+	// Dump freezes the containers, saves the processes of each, calls frozen, and thaws them. What is saved is the state
+	// of all at one moment, when the last one was frozen. They run again when Dump returns, whatever it returns, and soon
+	// after podd is killed or the deadline of ctx, which must have one. The error is errdefs.ErrNotImplemented if the
+	// runtime cannot, errdefs.ErrFailedPrecondition if one of these containers cannot be saved.
+	Dump(ctx context.Context, containers []Dumped, frozen func(context.Context) error) error
 	// Thaw has the container run again after a podd was killed in Dump. A container that is gone is not an error.
 	Thaw(ctx context.Context, id string) error
 }
+
+// Dumped is a container to save, and the empty directory for what Dump writes of it.
+type Dumped struct{ ID, Dir string }
 
 // What Dump writes: a directory with the images of CRIU, its log and its statistics.
 const (
@@ -91,9 +94,12 @@ type CreateRequest struct {
 	Log logfile.Log
 	// Terminal, Stdin and StdinOnce are the CRI fields tty, stdin and stdin_once.
 	Terminal, Stdin, StdinOnce bool
-	// Image, if set, is a directory that Checkpoint has filled. Start then continues the container of that name as it was
-	// saved, instead of running its command; the containers of a sandbox continue together, when the last one is started.
-	// The directory must not change before that.
+	// Image, if set, is a directory that Checkpoint has filled, or the directory DumpImages of one that Dump has. Start
+	// then continues the container as it was saved, instead of running its command; the containers of a sandbox continue
+	// together, when the last one is started. The directory must not change before that.
+	//
+	// Of what Dump has saved there is no process before Start: Create then returns none, and State is Created. Images that
+	// give a process more than Spec does are errdefs.ErrPermissionDenied.
 	Image string
 }
 
@@ -185,8 +191,8 @@ type Features struct {
 
 // Checkpoints is what a handler could checkpoint when it was last probed.
 type Checkpoints struct {
-	// Pods is true if the handler is a Checkpointer whose Checkpoint works, and knows CreateRequest.Image. Containers is
-	// true if it can checkpoint a single container.
+	// Pods is true if the handler knows CreateRequest.Image and its Checkpoint works, or its Dump if pods do not share a
+	// kernel of their own. Containers is true if it can checkpoint a single container.
 	Pods, Containers bool
 	// NoPods and NoContainers say why not; "" if it can, or if it never can.
 	NoPods, NoContainers string `json:",omitempty"`

@@ -38,7 +38,7 @@ type Config struct {
 	// CgroupPrefix starts the names of the cgroups of containers.
 	CgroupPrefix string `toml:"cgroup_prefix" comment:"Start of the names of the containers' cgroups: PREFIX-<id>, PREFIX-<id>.scope under systemd. Monitoring and security tools take cgroups for containers if they know the prefix; crio is the only one that the kubelet's cAdvisor and Falco know with both cgroup drivers. Existing containers keep theirs."`
 	// RestoreForeign accepts checkpoints without this node's seal.
-	RestoreForeign bool `toml:"restore_foreign_checkpoints" comment:"Restore checkpoints that another node has made, or that were changed. They are read by gVisor, in the sandbox of the new pod; podd compares only what their manifest says."`
+	RestoreForeign bool `toml:"restore_foreign_checkpoints" comment:"Restore checkpoints of gVisor that another node has made, or that were changed. They are read by gVisor, in the sandbox of the new pod; podd compares only what their manifest says."`
 	defaults.Config
 	// CreateTimeout bounds the creation of a pod or container, which is detached from its caller.
 	CreateTimeout time.Duration `toml:"create_timeout" comment:"Limit for creating a pod or container. It continues if the caller gives up."`

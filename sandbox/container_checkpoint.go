@@ -48,14 +48,14 @@ func (e *Engine) CheckpointContainer(ctx context.Context, id, location string) e
 				ImageName: c.Config.GetImage().GetImage(), Runtime: c.pod.Handler(), CreatedAt: c.CreatedAt,
 			},
 			Dump: func(ctx context.Context, dir string, frozen func(context.Context) error) error {
-				return dumper.Dump(ctx, c.ID, dir, frozen)
+				return dumper.Dump(ctx, []oci.Dumped{{ID: c.ID, Dir: dir}}, frozen)
 			},
 			Diff: func(ctx context.Context, w io.Writer) error { return e.deps.Images.Diff(ctx, c.ID, w) },
 		}))
 	})
 }
 
-// staging is the directory where c is saved. It exists only meanwhile.
+// staging is the directory where c is saved. It exists only meanwhile, also if c is saved elsewhere, with its pod.
 func (c *Container) staging() string { return filepath.Join(c.dir, "dump") }
 
 // endCheckpoint undoes what a podd left that was killed while it saved c.

@@ -169,7 +169,7 @@ func (e *Engine) containerPlan(c *Container) creation.Plan {
 		Discard: func(ctx context.Context, cause error) error { return e.discardContainer(ctx, c, cause) },
 		Created: func() {
 			c.post(event.Created)
-			if !c.startFails() {
+			if !c.startFails() && !c.awaitsRestore() {
 				e.watch(c)
 			}
 		},
@@ -203,11 +203,12 @@ func (e *Engine) buildContainer(ctx context.Context, c *Container) error {
 		{"image", func() (err error) { b.image, err = e.deps.Images.Resolve(ctx, c.ImageID); return err }},
 		{"log", func() (err error) { b.log, err = c.prepareLog(); return err }},
 		{"rootfs", func() (err error) { b.rootfs, err = e.deps.Images.Rootfs(ctx, c.rootfsRequest()); return err }},
+		{"restored files", c.restoreRootfs(ctx, e)},
 		{"volumes", func() error { return e.prepareRootfs(ctx, c, b) }},
 		{"image volumes", func() (err error) { b.volumes, err = e.mountImageVolumes(ctx, c); return err }},
 		{"spec", func() (err error) { b.spec, err = e.containerSpec(ctx, c, rt, b); return err }},
 		{"plugins", func() (err error) { b.adjustment, err = c.adjust(ctx, e.deps, rt, b.spec); return err }},
-		{"create", func() error { return c.createProcess(ctx, rt, &b, c.pod.image(e.paths, c.Restored)) }},
+		{"create", func() error { return c.createProcess(ctx, rt, &b, c.image(e.paths)) }},
 		{"verify", func() error { return e.verifyPIDNamespace(ctx, c, rt, b) }},
 	}
 	if err := runSteps(ctx, steps); err != nil {

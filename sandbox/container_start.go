@@ -69,16 +69,23 @@ func (e *Engine) startContainer(caller context.Context, c *Container) error {
 	c.beginStart(at)
 	operation.SetStage(ctx, "plugins")
 	err = e.deps.Plugins.Start(ctx, c.seen())
+	process, restored := c.Status().Process, c.awaitsRestore()
 	if err == nil {
 		operation.SetStage(ctx, "start")
 		err = rt.Start(ctx, c.ID)
+	}
+	if err == nil && restored {
+		process, err = restoredProcess(ctx, rt, c.ID)
 	}
 	if err := lifetime.WithCause(ctx, err); err != nil {
 		return e.abandonStart(caller, c, err)
 	}
 	operation.SetStage(ctx, "record")
-	err = c.advance(record.ContainerRunning, func(s *record.ContainerStatus) { s.StartedAt = at })
+	err = c.advance(record.ContainerRunning, func(s *record.ContainerStatus) { s.StartedAt, s.Process = at, process })
 	releaseImages(e, c)
+	if err == nil && restored {
+		e.watch(c)
+	}
 	if c.Status().State == record.ContainerExited {
 		return nil // it ran, and its exit was recorded before this line
 	}
@@ -93,7 +100,11 @@ func (e *Engine) abandonStart(ctx context.Context, c *Container, cause error) er
 	c.failStart(cause)
 	operation.SetStage(ctx, "stop")
 	err := lifetime.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error {
-		return e.stopContainer(ctx, c, 0)
+		if !c.awaitsRestore() {
+			return e.stopContainer(ctx, c, 0)
+		}
+		err := e.deleteProcess(ctx, c.pod, c.ID) // nothing watches it yet
+		return errors.Join(err, e.publishExit(c, oci.Exit{At: time.Now()}))
 	})
 	return errors.Join(fmt.Errorf("start container: %w", cause), err)
 }

@@ -43,6 +43,9 @@ func (e *Engine) stopContainer(ctx context.Context, c *Container, grace time.Dur
 		if c.startFails() {
 			return e.publishExit(c, oci.Exit{At: time.Now()})
 		}
+		if c.awaitsRestore() {
+			return stopUnrestored(ctx, e, c)
+		}
 		grace = 0 // its process is the runtime's own, waiting to be started
 	}
 	attempt, first := c.kill.Request(time.Now().Add(grace))

@@ -57,6 +57,8 @@ type Images interface {
 	Volume(ctx context.Context, r image.VolumeRequest) (path string, err error)
 	// Diff writes what the container has written to its root filesystem, as a layer.
 	Diff(ctx context.Context, containerID string, w io.Writer) error
+	// Apply makes the changes of such a layer in the container's mounted root filesystem.
+	Apply(ctx context.Context, containerID string, layer io.Reader) error
 	// Release unmounts and deletes the container's root filesystem and its image volumes.
 	Release(ctx context.Context, containerID string) error
 	// ContainersWithMounts returns the ids of the containers that have filesystems to release.

@@ -343,7 +343,7 @@ func TestAmbiguousPrefix(t *testing.T) {
 func TestUnknownHandlerListsTheKnown(t *testing.T) {
 	m := newMachine(t)
 	e, _ := newEngine(t, m)
-	_, err := e.RunPod(t.Context(), podConfig("web"), "gvisor")
+	_, err := e.RunPod(t.Context(), podConfig("web"), "unknown")
 	if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "runc") ||
 		!strings.Contains(err.Error(), "other") {
 		t.Fatalf("RunPod = %v, want an invalid argument and the known handlers", err)
@@ -362,9 +362,9 @@ func TestHandlerThatIsNotReady(t *testing.T) {
 		t.Fatalf("RunPod = %v, want unavailable and the cause", err)
 	}
 	noLeaks(t, m)
-	if hs := e.Handlers(); len(hs) != 3 || hs[0].Name != "runc" || !hs[0].Default || hs[1].Name != "broken" ||
+	if hs := e.Handlers(); len(hs) != 4 || hs[0].Name != "runc" || !hs[0].Default || hs[1].Name != "broken" ||
 		hs[1].Err == nil {
-		t.Fatalf("Handlers = %+v, want 3: runc, the default, first, then broken with its error", hs)
+		t.Fatalf("Handlers = %+v, want 4: runc, the default, first, then broken with its error", hs)
 	}
 }
 

@@ -155,7 +155,9 @@ func (m *machine) deps(h *faults) Deps {
 		Budgets:    budget.New(),
 		Plugins:    m.newPlugins(h),
 		Namespaces: namespaces, Network: network, Images: images, Mounter: fakeMounter{m, h},
-		Runtimes: map[string]Runtime{"runc": m.runtime(h, "runc"), "other": m.runtime(h, "other")},
+		Runtimes: map[string]Runtime{
+			"runc": m.runtime(h, "runc"), "other": m.runtime(h, "other"), "gvisor": ownKernel{m.runtime(h, "gvisor")},
+		},
 	}
 }
 

@@ -28,6 +28,7 @@ type podLife struct {
 	e              *Engine
 	name           string
 	pod, container string
+	handler        string // of a pod that is saved
 	// snapshot is the directory of a checkpoint, restored a container from it.
 	snapshot, restored string
 }
@@ -65,25 +66,41 @@ func scenarios() []scenario {
 	for v, one := range verbs {
 		all = append(all, scenario{one.name, verbs[:v], one})
 	}
-	running := verbs[:3]
+	started := verbs[:3]
 	for _, v := range verbs[5:] {
-		all = append(all, scenario{v.name + " of what runs", running, v})
+		all = append(all, scenario{v.name + " of what runs", started, v})
+	}
+	for _, handler := range checkpointHandlers {
+		all = append(all, checkpointScenarios(handler)...)
 	}
 	return append(all,
-		scenario{"Exec", running, verb{"Exec", func(ctx context.Context, l *podLife) error {
+		scenario{"Exec", started, verb{"Exec", func(ctx context.Context, l *podLife) error {
 			_, err := l.e.Exec(ctx, l.container, []string{"true"}, false, oci.Streams{Stdout: io.Discard})
 			return err
 		}}},
-		scenario{"UpdateContainer", running, verb{"UpdateContainer", func(ctx context.Context, l *podLife) error {
+		scenario{"UpdateContainer", started, verb{"UpdateContainer", func(ctx context.Context, l *podLife) error {
 			return l.e.UpdateContainer(ctx, l.container, &cri.LinuxContainerResources{CpuShares: 100})
 		}}},
-		scenario{"CheckpointContainer", running, verbDump},
-		scenario{"CheckpointPod", running, verbCheckpoint},
-		scenario{"RestorePod", slices.Concat(running, []verb{verbCheckpoint}), verbRestore},
-		scenario{"StartContainer of what is restored", slices.Concat(running, []verb{verbCheckpoint, verbRestore}),
-			verb{"StartContainer", func(ctx context.Context, l *podLife) error {
-				return l.e.StartContainer(ctx, l.restored)
-			}}})
+		scenario{"CheckpointContainer", started, verbDump})
+}
+
+// checkpointScenarios are the verbs of checkpoints of pods of a handler, and those after them.
+func checkpointScenarios(handler string) []scenario {
+	saved := append(runsOn(handler), verbCheckpoint)
+	restored := append(slices.Clone(saved), verbRestore)
+	onRestored := func(name string, do func(e *Engine, ctx context.Context, id string) error) verb {
+		return verb{name, func(ctx context.Context, l *podLife) error { return do(l.e, ctx, l.restored) }}
+	}
+	start := onRestored("StartContainer", (*Engine).StartContainer)
+	stop := onRestored("StopContainer", func(e *Engine, ctx context.Context, id string) error {
+		return e.StopContainer(ctx, id, 0)
+	})
+	return []scenario{
+		{"CheckpointPod of " + handler, runsOn(handler), verbCheckpoint},
+		{"RestorePod of " + handler, saved, verbRestore},
+		{"StartContainer of what is restored of " + handler, restored, start},
+		{"StopContainer of what is restored of " + handler, restored, stop},
+	}
 }
 
 // eachStep runs body in a synctest bubble for every outside call k of the scenario's verb, failing before and after its

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"runtime"
 	"slices"
 	"time"
@@ -19,8 +21,8 @@ import (
 	"github.com/podd-project/podd/sandbox/snapshot"
 )
 
-// CheckpointPod saves the containers of a pod, which must be all that have not exited, into the empty directory at
-// path. They run again when it returns, and after an error the directory is empty again.
+// CheckpointPod saves containers of a pod into the empty directory at path: with gVisor all that have not exited, with
+// CRIU any. They run again when it returns, and after an error the directory is empty again.
 func (e *Engine) CheckpointPod(ctx context.Context, id, path string, containers []string) error {
 	p, err := e.Pod(id)
 	if err != nil {
@@ -35,9 +37,7 @@ func (e *Engine) CheckpointPod(ctx context.Context, id, path string, containers 
 		return err
 	}
 	c := podCheckpoint{e: e, p: p, ids: containers, version: features.Version}
-	return e.onPod(ctx, operation.CheckpointPod, p, func(ctx context.Context) error {
-		return c.run(ctx, rt.(oci.Checkpointer), path)
-	})
+	return e.onPod(ctx, operation.CheckpointPod, p, func(ctx context.Context) error { return c.run(ctx, rt, path) })
 }
 
 // podCheckpoint is one checkpoint of a pod.
@@ -50,7 +50,7 @@ type podCheckpoint struct {
 
 // run holds the slots of the containers, so that none is started, updated or removed meanwhile. A stop takes none: then
 // the containers differ afterwards, and the checkpoint fails. A creation is detected in the same way.
-func (k podCheckpoint) run(ctx context.Context, rt oci.Checkpointer, path string) error {
+func (k podCheckpoint) run(ctx context.Context, rt Runtime, path string) error {
 	containers, err := k.selection()
 	if err != nil {
 		return err
@@ -70,12 +70,12 @@ func (k podCheckpoint) run(ctx context.Context, rt oci.Checkpointer, path string
 	if err := k.unchanged(containers); err != nil {
 		return err
 	}
-	out, err := snapshot.Create(path)
+	out, err := snapshot.Create(path, snapshot.KindOf(k.p.OwnKernel))
 	if err != nil {
 		return err
 	}
 	operation.SetStage(ctx, "save")
-	err = rt.Checkpoint(ctx, k.p.ID, out.ImagePath())
+	err = k.save(ctx, rt, out, containers)
 	if err == nil {
 		err = errors.Join(context.Cause(ctx), k.unchanged(containers))
 	}
@@ -87,6 +87,29 @@ func (k podCheckpoint) run(ctx context.Context, rt oci.Checkpointer, path string
 		err = errors.Join(err, out.Discard())
 	}
 	return errors.Join(err, out.Close())
+}
+
+// save has the runtime write the images.
+func (k podCheckpoint) save(ctx context.Context, rt Runtime, out *snapshot.Writer, containers []*Container) error {
+	if k.p.OwnKernel {
+		return rt.(oci.Checkpointer).Checkpoint(ctx, k.p.ID, out.ImagePath())
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var sources []snapshot.Source
+	for _, c := range containers {
+		// A podd that finds the directory thaws the container, see endCheckpoint.
+		if err := os.Mkdir(c.staging(), 0o700); err != nil {
+			return err
+		}
+		defer os.Remove(c.staging())
+		defer context.AfterFunc(c.life.Context(), func() { cancel(context.Cause(c.life.Context())) })()
+		sources = append(sources, snapshot.Source{
+			Name: c.Config.GetMetadata().GetName(), ID: c.ID,
+			Diff: func(ctx context.Context, w io.Writer) error { return k.e.deps.Images.Diff(ctx, c.ID, w) },
+		})
+	}
+	return out.Dump(ctx, rt.(oci.Dumper), sources)
 }
 
 // selection returns the containers that were named, by id. Errors are errdefs.ErrFailedPrecondition, or
@@ -110,8 +133,8 @@ func (k podCheckpoint) selection() ([]*Container, error) {
 	return named, k.unchanged(named)
 }
 
-// unchanged returns errdefs.ErrFailedPrecondition unless the pod is ready, and its containers that have not exited are
-// these and run.
+// unchanged returns errdefs.ErrFailedPrecondition unless the pod is ready and these containers run, with gVisor those
+// that have not exited.
 func (k podCheckpoint) unchanged(named []*Container) error {
 	if s := k.p.Status().State; s != record.PodReady {
 		return fmt.Errorf("%w: pod sandbox %s is %s, only one that is ready can be checkpointed",
@@ -122,13 +145,12 @@ func (k podCheckpoint) unchanged(named []*Container) error {
 			return fmt.Errorf("%w: container %s is %s, only one that runs can be checkpointed",
 				errdefs.ErrFailedPrecondition, c.ID, s)
 		}
-		if c.Config.GetTty() {
-			return fmt.Errorf("%w: container %s has a terminal, which gVisor cannot give to a restored one",
-				errdefs.ErrFailedPrecondition, c.ID)
+		if err := k.restorable(c); err != nil {
+			return err
 		}
 	}
 	for _, c := range k.e.store.containersOf(k.p) {
-		if c.Status().State != record.ContainerExited && !slices.Contains(named, c) {
+		if k.p.OwnKernel && c.Status().State != record.ContainerExited && !slices.Contains(named, c) {
 			return fmt.Errorf("%w: container %s is not among those to checkpoint: gVisor saves all containers of a pod together",
 				errdefs.ErrFailedPrecondition, c.ID)
 		}
@@ -137,6 +159,18 @@ func (k podCheckpoint) unchanged(named []*Container) error {
 	if files, err := layout.Names(k.e.files.Paths(k.p.ID, k.p.Config).Shm); err == nil && len(files) > 0 {
 		return fmt.Errorf("%w: /dev/shm of the pod has files (%.100q), which a checkpoint does not save",
 			errdefs.ErrFailedPrecondition, files[0])
+	}
+	return nil
+}
+
+// restorable returns errdefs.ErrFailedPrecondition for a container that could be saved, and not restored.
+func (k podCheckpoint) restorable(c *Container) error {
+	switch {
+	case !k.p.OwnKernel:
+		return snapshot.CheckCRIU(k.p.Config, c.Config)
+	case c.Config.GetTty():
+		return fmt.Errorf("%w: container %s has a terminal, which gVisor cannot give to a restored one",
+			errdefs.ErrFailedPrecondition, c.ID)
 	}
 	return nil
 }

@@ -27,9 +27,11 @@ func (e *Engine) startInfra(ctx context.Context, p *Pod) (oci.Process, error) {
 	if err != nil {
 		return oci.Process{}, err
 	}
-	process, err := rt.Create(ctx, oci.CreateRequest{
-		ID: p.ID, PodID: p.ID, Name: infraName, Spec: config, Image: p.image(e.paths, p.Snapshot != ""),
-	})
+	request := oci.CreateRequest{ID: p.ID, PodID: p.ID, Name: infraName, Spec: config}
+	if p.Snapshot != "" && p.OwnKernel {
+		request.Image = e.paths.Images(p.ID)
+	}
+	process, err := rt.Create(ctx, request)
 	if err != nil {
 		return oci.Process{}, err
 	}

@@ -3,12 +3,16 @@ package sandbox
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
+	"syscall"
+	"time"
 
 	"github.com/containerd/errdefs"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox/handler"
 	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/lifetime"
@@ -62,15 +66,15 @@ func openSource(ctx context.Context, e *Engine, r RestoreRequest, rt Runtime) (*
 	if err := handler.CheckCheckpoints(r.Handler, features); err != nil {
 		return nil, err
 	}
-	key := &e.snapshotKey
-	if e.cfg.Load().RestoreForeign {
-		key = nil
-	}
-	source, err := snapshot.Open(r.Path, key)
+	source, err := snapshot.Open(r.Path, &e.snapshotKey, e.cfg.Load().RestoreForeign)
 	if err != nil {
 		return nil, err
 	}
-	if source.Runtime != features.Version || source.Arch != runtime.GOARCH {
+	if want := snapshot.KindOf(features.OwnKernel); source.Kind != want {
+		return nil, fmt.Errorf("%w: the checkpoint has images of kind %q, the handler restores %q",
+			errdefs.ErrFailedPrecondition, source.Kind, want)
+	}
+	if features.OwnKernel && source.Runtime != features.Version || source.Arch != runtime.GOARCH {
 		return nil, fmt.Errorf("%w: the checkpoint was made by %.100q on %.20q, this handler is %q on %q",
 			errdefs.ErrFailedPrecondition, source.Runtime, source.Arch, features.Version, runtime.GOARCH)
 	}
@@ -144,12 +148,50 @@ func (p *Pod) stageImages(ctx context.Context, to string) func() error {
 	return func() error { return p.source.Stage(ctx, to) }
 }
 
-// image returns the directory that oci.CreateRequest.Image names for a container of p, "" if it is not restored.
-func (p *Pod) image(paths layout.Layout, restored bool) string {
-	if !restored {
+// image returns the directory that oci.CreateRequest.Image names for c, "" if it is not restored.
+func (c *Container) image(paths layout.Layout) string {
+	if !c.Restored {
 		return ""
 	}
-	return paths.Images(p.ID)
+	return snapshot.Images(paths.Images(c.pod.ID), snapshot.KindOf(c.pod.OwnKernel), c.Config.GetMetadata().GetName())
+}
+
+// restoreRootfs returns the step that makes the changes of the checkpoint in the root filesystem of c, nil if there is
+// none. gVisor's images have them.
+func (c *Container) restoreRootfs(ctx context.Context, e *Engine) func() error {
+	if !c.Restored || c.pod.OwnKernel {
+		return nil
+	}
+	return func() error {
+		layer := snapshot.Rootfs(e.paths.Images(c.pod.ID), c.Config.GetMetadata().GetName())
+		return layer.Read(func(r io.Reader) error { return e.deps.Images.Apply(ctx, c.ID, r) })
+	}
+}
+
+// awaitsRestore reports whether c has no process before CRIU restores one, when c is started.
+func (c *Container) awaitsRestore() bool {
+	return c.Restored && !c.pod.OwnKernel && c.Status().State == record.ContainerCreated
+}
+
+// restoredProcess returns the process of a container that was restored.
+func restoredProcess(ctx context.Context, rt Runtime, id string) (oci.Process, error) {
+	s, err := rt.State(ctx, id)
+	if err != nil {
+		return oci.Process{}, fmt.Errorf("find the restored process: %w", err)
+	}
+	return s.Process, nil
+}
+
+// stopUnrestored exits a container that has no process. A start in progress was cancelled, and ends soon.
+func stopUnrestored(ctx context.Context, e *Engine, c *Container) error {
+	if err := c.slot.Acquire(ctx); err != nil {
+		return fmt.Errorf("wait for the start of the container to end: %w", err)
+	}
+	defer c.slot.Release()
+	if !c.awaitsRestore() {
+		return e.stopContainer(ctx, c, 0)
+	}
+	return e.publishExit(c, oci.Exit{Code: 128 + int32(syscall.SIGKILL), At: time.Now(), Known: true})
 }
 
 // releaseImages removes the copies of the images once no restored container of the pod waits to be started.

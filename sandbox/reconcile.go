@@ -50,6 +50,8 @@ const (
 type containerObservation struct {
 	sameBoot bool
 	status   oci.Status
+	// waiting is true if the container has no process before it is started. status is "" if it is not known.
+	waiting bool
 }
 
 func reconcileContainer(recorded record.ContainerState, seen containerObservation) containerAction {
@@ -62,6 +64,8 @@ func reconcileContainer(recorded record.ContainerState, seen containerObservatio
 		return containerKeep
 	case !seen.sameBoot:
 		return containerLost
+	case seen.waiting && (seen.status == oci.Created || seen.status == ""):
+		return containerKeep
 	case recorded == record.ContainerCreated && (seen.status == oci.Running || seen.status == oci.Paused):
 		return containerStarted
 	}

@@ -171,7 +171,9 @@ func (r *recovery) container(ctx context.Context, c *Container, markObserved fun
 
 // observeContainer queries the runtime for c, unless no answer would make a difference.
 func (r *recovery) observeContainer(ctx context.Context, c *Container) (containerObservation, oci.Process) {
-	seen := containerObservation{sameBoot: c.pod.BootID == r.e.cfg.Load().BootID, status: oci.Absent}
+	seen := containerObservation{
+		sameBoot: c.pod.BootID == r.e.cfg.Load().BootID, status: oci.Absent, waiting: c.awaitsRestore(),
+	}
 	s := c.Status().State
 	if !seen.sameBoot || s == record.ContainerCreating || s == record.ContainerRunning {
 		return seen, oci.Process{}

@@ -318,8 +318,17 @@ func TestReconcileContainer(t *testing.T) {
 		{record.ContainerExited, true, oci.Absent, containerKeep},
 		{record.ContainerExited, false, oci.Absent, containerKeep},
 	} {
-		if got := reconcileContainer(c.recorded, containerObservation{c.sameBoot, c.status}); got != c.want {
+		seen := containerObservation{sameBoot: c.sameBoot, status: c.status}
+		if got := reconcileContainer(c.recorded, seen); got != c.want {
 			t.Errorf("%s, same boot %v, %s: got %s, want %s", c.recorded, c.sameBoot, c.status, got, c.want)
+		}
+	}
+	for status, want := range map[oci.Status]containerAction{
+		oci.Created: containerKeep, "": containerKeep, oci.Stopped: containerWatch, oci.Running: containerStarted,
+	} {
+		seen := containerObservation{sameBoot: true, status: status, waiting: true}
+		if got := reconcileContainer(record.ContainerCreated, seen); got != want {
+			t.Errorf("not restored yet, %q: got %s, want %s", status, got, want)
 		}
 	}
 }

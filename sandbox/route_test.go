@@ -32,9 +32,7 @@ func mixedEngine(t *testing.T) (*Engine, *machine) {
 	t.Helper()
 	m := newMachine(t)
 	e, h := newEngine(t, m)
-	for _, name := range []string{"vm", "gvisor"} {
-		e.handlers.Current().Runtimes[name] = ownKernel{m.runtime(h, name)}
-	}
+	e.handlers.Current().Runtimes["vm"] = ownKernel{m.runtime(h, "vm")}
 	return e, m
 }
 

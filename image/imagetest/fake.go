@@ -111,6 +111,14 @@ func (f *Fake) Diff(ctx context.Context, container string, w io.Writer) error {
 	})
 }
 
+// Apply is like image.Store.Apply, except that it changes nothing.
+func (f *Fake) Apply(ctx context.Context, container string, layer io.Reader) error {
+	return f.hooked(ctx, "apply", container, func() error {
+		_, err := io.Copy(io.Discard, layer)
+		return err
+	})
+}
+
 func (f *Fake) resolveLocked(ref string) (*image.Image, error) {
 	if ref == "" || strings.ContainsAny(ref, " \n") || ref != strings.ToLower(ref) {
 		return nil, fmt.Errorf("image reference %q: %w", ref, errdefs.ErrInvalidArgument)

@@ -157,14 +157,38 @@ func (f *Fake) Create(ctx context.Context, req oci.CreateRequest) (oci.Process, 
 				return err
 			}
 		}
-		f.pid++
-		p = oci.Process{Pid: f.pid, Start: uint64(f.pid)}
+		if req.Image == "" || fileExists(req.Image, gvisorImage) {
+			p = f.newProcess()
+		}
 		f.containers[req.ID] = &fakeContainer{
 			req: req, process: p, status: oci.Created, program: prog, done: make(chan struct{}),
 		}
 		return nil
 	})
 	return p, err
+}
+
+// newProcess returns a process that no other container has; the lock is held.
+func (f *Fake) newProcess() oci.Process {
+	f.pid++
+	return oci.Process{Pid: f.pid, Start: uint64(f.pid)}
+}
+
+// restore gives a restored container its process; the lock is held.
+func (f *Fake) restore(c *fakeContainer) error {
+	switch {
+	case c.req.Image == "", fileExists(c.req.Image, gvisorImage):
+		return nil
+	case !fileExists(c.req.Image, criuImage):
+		return fmt.Errorf("no images in %s", c.req.Image)
+	}
+	c.process = f.newProcess()
+	return nil
+}
+
+func fileExists(dir, name string) bool {
+	_, err := os.Stat(filepath.Join(dir, name))
+	return err == nil
 }
 
 // writeBundle makes the container's bundle, which holds its config.json.
@@ -191,10 +215,8 @@ func (f *Fake) Start(ctx context.Context, id string) error {
 		if c.status != oci.Created {
 			return fmt.Errorf("container %s is %s: %w", id, c.status, errdefs.ErrFailedPrecondition)
 		}
-		if c.req.Image != "" {
-			if _, err := os.Stat(filepath.Join(c.req.Image, "checkpoint.img")); err != nil {
-				return fmt.Errorf("restore container: %w", err)
-			}
+		if err := f.restore(c); err != nil {
+			return fmt.Errorf("restore container: %w", err)
 		}
 		c.status = oci.Running
 		if c.program.output != "" && c.req.Log != (logfile.Log{}) {

@@ -9,12 +9,18 @@ import (
 	"github.com/podd-project/podd/oci"
 )
 
+// What the images of each kind have.
+const (
+	gvisorImage = "checkpoint.img"
+	criuImage   = "core-1.img"
+)
+
 var _ oci.Checkpointer = (*Fake)(nil)
 
 // Checkpoint implements oci.Checkpointer. The images have the id of the sandbox.
 func (f *Fake) Checkpoint(ctx context.Context, id, dir string) error {
 	return f.with(ctx, "checkpoint", id, func(*fakeContainer) error {
-		for _, name := range []string{"checkpoint.img", "pages.img", "pages_meta.img"} {
+		for _, name := range []string{gvisorImage, "pages.img", "pages_meta.img"} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(name+" of "+id), 0o644); err != nil {
 				return err
 			}
@@ -26,20 +32,23 @@ func (f *Fake) Checkpoint(ctx context.Context, id, dir string) error {
 var _ oci.Dumper = (*Fake)(nil)
 
 // Dump implements oci.Dumper. A container that was not thawed counts as paused.
-func (f *Fake) Dump(ctx context.Context, id, dir string, frozen func(context.Context) error) error {
-	err := f.with(ctx, "dump", id, func(*fakeContainer) error {
-		for _, name := range []string{oci.DumpLog, oci.DumpStats, oci.DumpImages + "/core-1.img"} {
-			path := filepath.Join(dir, name)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(id), 0o600)); err != nil {
-				return err
-			}
+func (f *Fake) Dump(ctx context.Context, containers []oci.Dumped, frozen func(context.Context) error) error {
+	for _, c := range containers {
+		if err := f.with(ctx, "dump", c.ID, func(*fakeContainer) error { return dumpFake(c) }); err != nil {
+			return err
 		}
-		return nil
-	})
-	if err != nil {
-		return err
 	}
 	return frozen(ctx)
+}
+
+func dumpFake(c oci.Dumped) error {
+	for _, name := range []string{oci.DumpLog, oci.DumpStats, oci.DumpImages + "/" + criuImage} {
+		path := filepath.Join(c.Dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(c.ID), 0o600)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Thaw implements oci.Dumper.

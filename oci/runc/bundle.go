@@ -29,6 +29,8 @@ type record struct {
 	Sandbox string `json:"sandbox,omitempty"`
 	// Image is oci.CreateRequest.Image.
 	Image string `json:"image,omitempty"`
+	// Restore is set for a container that CRIU restores when it is started. Init and Monitor are zero until then.
+	Restore *restore `json:"restore,omitempty"`
 	// Cgroups are the container's own cgroup directories, by controller ("" for cgroup v2).
 	Cgroups cgroups.Dirs `json:"cgroups,omitempty"`
 	// PodOOMs is used when Cgroups are gone. It is set with systemd only, which removes them.

@@ -30,9 +30,12 @@ func (r *Runtime) Create(ctx context.Context, req oci.CreateRequest) (process.Pr
 	if err := b.Create(r.configureCRIU(b, r.fixCrunSwapIn(req.Spec))); err != nil {
 		return process.Process{}, err
 	}
+	rec := record{Sandbox: r.sandboxOf(req), Log: req.Log, Image: req.Image}
+	if req.Image != "" && rec.Sandbox == "" {
+		return process.Process{}, b.prepareRestore(ctx, req, rec)
+	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CreateTimeout)
 	defer cancel()
-	rec := record{Sandbox: r.sandboxOf(req), Log: req.Log, Image: req.Image}
 	p, err := r.createContainer(ctx, b, c, rec)
 	if err == nil && rec.Sandbox == "" && !req.Terminal {
 		err = chownInitPipes(p, req.Spec.Process)
@@ -80,7 +83,11 @@ func (r *Runtime) createContainer(
 	pids, err := conmon.Create(ctx, c)
 	var refused *conmon.Failure
 	if errors.As(err, &refused) {
-		name := commandName(driver.Command{Path: c.Runtime.Path, Args: []string{"create"}})
+		verb := "create"
+		if c.Restore != "" {
+			verb = "restore"
+		}
+		name := commandName(driver.Command{Path: c.Runtime.Path, Args: []string{verb}})
 		return process.Process{}, driver.Failure(name, driver.Complaint([]byte(refused.Error())))
 	}
 	if err != nil {

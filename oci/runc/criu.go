@@ -2,10 +2,16 @@ package runc
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/containerd/errdefs"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/driver"
@@ -22,19 +28,17 @@ func (r *Runtime) probeCheckpoints(ctx context.Context, version string) oci.Chec
 			Pods: true, NoContainers: "gVisor saves all containers of a pod together, CheckpointPod does that",
 		}
 	}
-	c := oci.Checkpoints{NoPods: "that needs a handler of type oci with gVisor's runsc"}
 	if !strings.HasPrefix(version, "runc ") {
-		c.NoContainers = "that needs runc"
-		return c
+		return oci.Checkpoints{NoPods: "that needs runc or gVisor's runsc", NoContainers: "that needs runc"}
 	}
 	path, err := r.lookupCRIU(ctx)
 	if err == nil {
 		_, err = runCommand(ctx, driver.Command{Path: path, Args: []string{"check"}}) // of the kernel
 	}
-	if c.Containers = err == nil; err != nil {
-		c.NoContainers = err.Error()
+	if err != nil {
+		return oci.Checkpoints{NoPods: err.Error(), NoContainers: err.Error()}
 	}
-	return c
+	return oci.Checkpoints{Pods: true, Containers: true}
 }
 
 // lookupCRIU returns the path of CRIU: errdefs.ErrNotImplemented if there is none, or an old one.
@@ -55,4 +59,89 @@ func (r *Runtime) lookupCRIU(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("%w: %s is %.100q, CRIU %s is needed", errdefs.ErrNotImplemented, path, version, minCRIU)
 	}
 	return path, nil
+}
+
+const (
+	// annotationCRIU names the file with the options of CRIU. runc reads it from the config.json with which the container
+	// was created, and uses /etc/criu/runc.conf, of the node, without it.
+	annotationCRIU = "org.criu.config"
+	// optionsCRIU: connections are closed in the saved container, as KEP-5823 requires, and go on in the one that runs.
+	// CRIU would lock the network only to keep them, by packet filter rules that stay if it is killed.
+	optionsCRIU = "tcp-close\nnetwork-lock skip\n"
+	// workDir has what CRIU writes beside the images.
+	workDir = "work"
+)
+
+func (b bundle) criuOptions() string { return b.File("criu.conf") }
+
+// configureCRIU returns the spec of a container with the name of the file in which Dump writes the options of CRIU.
+func (r *Runtime) configureCRIU(b bundle, spec *specs.Spec) *specs.Spec {
+	if spec == nil || r.capabilities().features.OwnKernel {
+		return spec
+	}
+	changed := *spec
+	if changed.Annotations = maps.Clone(spec.Annotations); changed.Annotations == nil {
+		changed.Annotations = map[string]string{}
+	}
+	changed.Annotations[annotationCRIU] = b.criuOptions()
+	return &changed
+}
+
+// checkOptions refuses a container that an earlier podd has created: CRIU would run with the options of the node.
+func checkOptions(b bundle) error {
+	data, err := os.ReadFile(b.Config())
+	if err != nil {
+		return fmt.Errorf("read container's spec: %w", err)
+	}
+	var config struct {
+		Annotations map[string]string `json:"annotations"`
+	}
+	if err := json.Unmarshal(data, &config); err != nil {
+		return fmt.Errorf("parse container's spec: %w", err)
+	}
+	if config.Annotations[annotationCRIU] != b.criuOptions() {
+		return fmt.Errorf("%w: container %s was created by an earlier podd, which did not configure CRIU: recreate it",
+			errdefs.ErrFailedPrecondition, b.ID())
+	}
+	return nil
+}
+
+func (b bundle) writeCRIUOptions() error {
+	return os.WriteFile(b.criuOptions(), []byte(optionsCRIU), 0o600)
+}
+
+// criuEnvironment is the environment of a runtime that runs this CRIU: runtimes look for it in PATH.
+func criuEnvironment(criu string) []string {
+	path := "PATH=" + filepath.Dir(criu)
+	if rest := os.Getenv("PATH"); rest != "" {
+		path += ":" + rest
+	}
+	return append(driver.Environment(), path) // of two entries the last one counts, see exec.Cmd
+}
+
+// readTail returns the end of a log.
+func readTail(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() > outputLimit {
+		_, _ = f.Seek(-outputLimit, io.SeekEnd)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, outputLimit))
+	return string(data), err
+}
+
+// criuErrors returns the first errors in a log of CRIU.
+func criuErrors(log string) string {
+	var lines []string
+	for line := range strings.Lines(log) {
+		if _, text, ok := strings.Cut(line, "Error ("); ok && !strings.Contains(line, "RLIMIT_NOFILE") {
+			_, text, _ = strings.Cut(text, "): ")
+			lines = append(lines, strings.TrimSpace(text))
+		}
+	}
+	const most = 4 // later ones follow from these
+	return strings.Join(lines[:min(len(lines), most)], "; ")
 }

@@ -23,14 +23,14 @@ func TestProbeCheckpoints(t *testing.T) {
 		config        string
 		want          oci.Checkpoints // reasons are parts of them
 	}{
-		"good": {"runc version 1.5.2", good, "criu", oci.Checkpoints{Containers: true, NoPods: "gVisor"}},
-		"none": {"runc version 1.5.2", "", "criu", oci.Checkpoints{NoPods: "gVisor", NoContainers: "no criu in"}},
-		"off":  {"runc version 1.5.2", good, "", oci.Checkpoints{NoPods: "gVisor", NoContainers: "runtime.criu"}},
+		"good": {"runc version 1.5.2", good, "criu", oci.Checkpoints{Pods: true, Containers: true}},
+		"none": {"runc version 1.5.2", "", "criu", oci.Checkpoints{NoPods: "no criu in", NoContainers: "no criu in"}},
+		"off":  {"runc version 1.5.2", good, "", oci.Checkpoints{NoPods: "runtime.criu", NoContainers: "runtime.criu"}},
 		"old": {"runc version 1.5.2", "#!/bin/sh\necho Version: 4.2\n", "criu",
-			oci.Checkpoints{NoPods: "gVisor", NoContainers: "CRIU 4.2.1 is needed"}},
+			oci.Checkpoints{NoPods: "CRIU 4.2.1 is needed", NoContainers: "CRIU 4.2.1 is needed"}},
 		"kernel": {"runc version 1.5.2", good + "[ $1 != check ] || { echo 'no kcmp' >&2; exit 1; }\n", "criu",
-			oci.Checkpoints{NoPods: "gVisor", NoContainers: "no kcmp"}},
-		"crun":  {"crun version 1.21", good, "criu", oci.Checkpoints{NoPods: "gVisor", NoContainers: "runc"}},
+			oci.Checkpoints{NoPods: "no kcmp", NoContainers: "no kcmp"}},
+		"crun":  {"crun version 1.21", good, "criu", oci.Checkpoints{NoPods: "runc or gVisor", NoContainers: "runc"}},
 		"runsc": {"runsc version 1", good, "criu", oci.Checkpoints{Pods: true, NoContainers: "CheckpointPod"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -34,6 +34,9 @@ func (r *Runtime) Delete(ctx context.Context, id string) error {
 		// Never created completely, or damaged.
 		rec = r.rebuildRecord(b)
 	}
+	if rec.pending() {
+		rec.Monitor, _ = findMonitor(b) // of a restore that was interrupted
+	}
 	if err := r.deleteContainer(ctx, b, rec); err != nil {
 		return fmt.Errorf("delete container %s: %w", id, err)
 	}
@@ -55,6 +58,9 @@ func (r *Runtime) deleteContainer(ctx context.Context, b bundle, rec record) err
 	}
 	oom := oomKilled(b, rec) // before its cgroup is gone
 	if err := rec.Cgroups.Kill(ctx); err != nil {
+		return err
+	}
+	if err := r.unmountRestore(b, rec); err != nil {
 		return err
 	}
 	var errRuntime error

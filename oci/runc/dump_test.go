@@ -51,7 +51,7 @@ func (d dumped) runs() {
 func (d dumped) dump(ctx context.Context, frozen func(context.Context) error) (dir string, err error) {
 	d.Helper()
 	dir = d.TempDir()
-	return dir, d.r.Dump(ctx, d.id, dir, frozen)
+	return dir, d.r.Dump(ctx, []oci.Dumped{{ID: d.id, Dir: dir}}, frozen)
 }
 
 // TestDump: the processes are saved at one moment, at which the container does nothing, and run on.
@@ -99,7 +99,7 @@ func TestDumpFails(t *testing.T) {
 		}
 		d.runs()
 	}
-	if err := d.r.Dump(t.Context(), d.id, t.TempDir(), nil); !errdefs.IsInvalidArgument(err) {
+	if err := d.r.Dump(t.Context(), []oci.Dumped{{ID: d.id, Dir: t.TempDir()}}, nil); !errdefs.IsInvalidArgument(err) {
 		t.Errorf("Dump without a deadline = %v, want %v", err, errdefs.ErrInvalidArgument)
 	}
 	if _, err := d.dump(limit(t), func(context.Context) error { return nil }); err != nil {

@@ -20,7 +20,7 @@ type Runtime struct {
 	scan        monitorScan
 	// logs are held while a container's log is reopened, and while its bundle is removed.
 	logs driver.KeyedLock
-	// dumps are held while a container is saved: an exec waits until it runs again.
+	// dumps are held while a container is saved, so that an exec waits until it runs again, or restored.
 	dumps driver.KeyedLock
 }
 

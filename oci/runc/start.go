@@ -24,6 +24,8 @@ func (r *Runtime) Start(ctx context.Context, id string) error {
 	start := r.startContainer
 	if rec, err := b.load(); err == nil && rec.isSubcontainer(id) {
 		start = r.startSubcontainer
+	} else if err == nil && rec.Restore != nil {
+		start = func(ctx context.Context, b bundle) error { return r.restoreContainer(ctx, b, rec) }
 	} else if err == nil && rec.Image != "" {
 		start = func(ctx context.Context, b bundle) error { return r.restoreSandbox(ctx, b, rec.Image) }
 	}

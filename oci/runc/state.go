@@ -28,6 +28,14 @@ func (r *Runtime) State(ctx context.Context, id string) (oci.State, error) {
 	if err != nil {
 		return oci.State{}, err
 	}
+	if rec.pending() {
+		if rec, err = r.completeRestore(ctx, b, rec); err != nil {
+			return oci.State{}, err
+		}
+		if rec.pending() && !b.restoreBegan() {
+			return oci.State{Status: oci.Created}, nil
+		}
+	}
 	s := oci.State{Process: rec.Init, Status: oci.Stopped}
 	if !rec.Init.Alive() {
 		return s, nil

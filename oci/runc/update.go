@@ -24,6 +24,8 @@ func (r *Runtime) Update(ctx context.Context, id string, res *specs.LinuxResourc
 	}
 	if rec, err := b.load(); err == nil && rec.isSubcontainer(id) {
 		return fmt.Errorf("container %s: %w", id, oci.ErrNoEffect)
+	} else if err == nil && rec.pending() {
+		return fmt.Errorf("%w: container %s has no process before its start restores one", errdefs.ErrFailedPrecondition, id)
 	}
 	data, err := json.Marshal(r.fixCrunSwap(res))
 	if err != nil {

@@ -34,7 +34,8 @@ import (
 const (
 	configName = "config.dump"
 	specName   = "spec.dump"
-	rootfsName = "rootfs-diff.tar"
+	// RootfsName is the layer.
+	RootfsName = "rootfs-diff.tar"
 )
 
 // maxFiles bounds the images of CRIU in an archive: it writes some for the container and a few for each process.
@@ -83,7 +84,7 @@ func Save(ctx context.Context, r Request) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(r.Staging)) }()
 	err = r.Dump(ctx, r.Staging, func(ctx context.Context) error {
 		r.Config.CheckpointedAt = time.Now()
-		return writeFile(r.Staging, rootfsName, func(w io.Writer) error { return r.Diff(ctx, w) })
+		return WriteRootfs(ctx, r.Staging, r.Diff)
 	})
 	if err != nil {
 		return err
@@ -107,7 +108,7 @@ func (r Request) add(t *tar.Writer) error {
 	if err := addFile(t, specName, r.Spec); err != nil {
 		return err
 	}
-	for _, name := range []string{oci.DumpLog, oci.DumpStats, rootfsName} {
+	for _, name := range []string{oci.DumpLog, oci.DumpStats, RootfsName} {
 		if err := addFile(t, name, filepath.Join(r.Staging, name)); err != nil {
 			return err
 		}
@@ -167,18 +168,19 @@ func addFile(t *tar.Writer, name, path string) error {
 	return err
 }
 
-// writeFile makes a file of at most half of the free space of its disk: a container can have sparse files of any size,
-// and the archive is still to be written.
-func writeFile(dir, name string, write func(io.Writer) error) error {
+// WriteRootfs writes the layer that diff passes to the file RootfsName in dir: at most half of the free space of its
+// disk, because a container can have sparse files of any size, and more is to be written. More is
+// errdefs.ErrResourceExhausted.
+func WriteRootfs(ctx context.Context, dir string, diff func(context.Context, io.Writer) error) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
 		return fmt.Errorf("free space of %s: %w", dir, err)
 	}
-	f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, RootfsName), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	return errors.Join(write(&limited{f, int64(st.Bavail) * st.Bsize / 2}), f.Close())
+	return errors.Join(diff(ctx, &limited{f, int64(st.Bavail) * st.Bsize / 2}), f.Close())
 }
 
 // limited fails instead of writing more than left bytes.

@@ -15,5 +15,5 @@ func CheckCheckpoints(handler string, f oci.Features) error {
 		return nil
 	}
 	return fmt.Errorf("%w: runtime handler %q cannot checkpoint and restore pods: %s", errdefs.ErrNotImplemented, handler,
-		cmp.Or(f.Checkpoints.NoPods, "that needs a handler of type oci with gVisor's runsc"))
+		cmp.Or(f.Checkpoints.NoPods, "that needs a handler of type oci with runc or gVisor's runsc"))
 }

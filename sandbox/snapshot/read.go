@@ -27,10 +27,11 @@ type Snapshot struct {
 	path   string
 }
 
-// Open reads the manifest of the checkpoint in the directory at path. A nil key accepts any seal. It returns
-// errdefs.ErrInvalidArgument if there is no checkpoint, errdefs.ErrPermissionDenied for a seal that does not fit, and
-// errdefs.ErrFailedPrecondition for a manifest that this podd cannot restore.
-func Open(path string, key *Key) (*Snapshot, error) {
+// Open reads the manifest of the checkpoint in the directory at path. If foreign is true, the seal of another node
+// counts for KindGVisor, whose images only the sandbox reads; CRIU gives processes what its images say, on this node's
+// kernel. It returns errdefs.ErrInvalidArgument if there is no checkpoint, errdefs.ErrPermissionDenied for a seal that
+// does not fit, and errdefs.ErrFailedPrecondition for a manifest that this podd cannot restore.
+func Open(path string, key *Key, foreign bool) (*Snapshot, error) {
 	dir, err := openDir(path)
 	if err != nil {
 		return nil, err
@@ -44,21 +45,22 @@ func Open(path string, key *Key) (*Snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the manifest of the checkpoint: %w", err)
 	}
-	if err := verifySeal(dir, data, key); err != nil {
-		return nil, err
+	sealed := verifySeal(dir, data, key)
+	if sealed != nil && !foreign {
+		return nil, sealed
 	}
 	m, err := parseManifest(data)
 	if err != nil {
 		return nil, err
+	}
+	if sealed != nil && m.Kind != KindGVisor {
+		return nil, sealed
 	}
 	digest := sha256.Sum256(data)
 	return &Snapshot{Manifest: m, Digest: hex.EncodeToString(digest[:]), path: path}, nil
 }
 
 func verifySeal(dir *os.File, manifest []byte, key *Key) error {
-	if key == nil {
-		return nil
-	}
 	seal, err := readSmall(dir, sealName, 2*sha256.Size)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read the seal of the checkpoint: %w", err)
@@ -86,7 +88,7 @@ func (s *Snapshot) Stage(ctx context.Context, to string) error {
 		return err
 	}
 	defer dir.Close()
-	images, err := openat.Open(dir, imagesName, unix.OpenHow{Flags: unix.O_DIRECTORY, Resolve: openat.NoLinks})
+	images, err := openat.Open(dir, s.Kind, unix.OpenHow{Flags: unix.O_DIRECTORY, Resolve: openat.NoLinks})
 	if err != nil {
 		return fmt.Errorf("open the images of the checkpoint: %w", err)
 	}
@@ -98,6 +100,9 @@ func (s *Snapshot) Stage(ctx context.Context, to string) error {
 		return err
 	}
 	for _, f := range s.Files {
+		if err := os.MkdirAll(filepath.Join(to, filepath.Dir(f.Name)), 0o700); err != nil {
+			return err
+		}
 		if err := copyFile(ctx, images, f, filepath.Join(to, f.Name)); err != nil {
 			return fmt.Errorf("copy image %s: %w", f.Name, err)
 		}

@@ -2,6 +2,9 @@
 // manifest that describes them. It starts and stops nothing and knows no pod of the node; the engine calls it.
 //
 //	<directory>/gvisor/{checkpoint,pages,pages_meta}.img   what the sandbox had in memory, root filesystems included
+//	<directory>/criu/<container>/checkpoint/*              what the processes of a container had in memory
+//	<directory>/criu/<container>/rootfs-diff.tar           what it has written to its root filesystem
+//	<directory>/criu/<container>/{dump.log,stats-dump}     what CRIU has said, and how long it took
 //	<directory>/manifest.hmac                              the seal: HMAC-SHA256 of the manifest by the key of the node
 //	<directory>/manifest.json                              written last: a directory without it is not a checkpoint
 //
@@ -23,16 +26,19 @@ const (
 	format       = 1
 	manifestName = "manifest.json"
 	sealName     = "manifest.hmac"
-	imagesName   = "gvisor"
-	// kindGVisor is the kind of images of gVisor's runsc without compression.
-	kindGVisor = "gvisor"
+	// KindGVisor are images of gVisor's runsc without compression, of all containers together. KindCRIU are images of
+	// CRIU, and layers of root filesystems. Their directory has the name of the kind.
+	KindGVisor = "gvisor"
+	KindCRIU   = "criu"
 	// MaxManifest bounds a manifest, in bytes. It has the environments of the containers.
 	MaxManifest = 16 << 20
-	// maxImage bounds the size of an image that a manifest may state, in bytes, so that sums of sizes do not overflow.
+	// maxImage bounds the sizes of images that a manifest may state, in bytes, so that their sum does not overflow.
 	maxImage = 1 << 50
+	// maxFiles bounds the files of KindCRIU: some for each container, a few for each of its processes.
+	maxFiles = 1 << 20
 )
 
-// imageFiles are the files of kindGVisor.
+// imageFiles are the files of KindGVisor.
 func imageFiles() []string { return []string{"checkpoint.img", "pages.img", "pages_meta.img"} }
 
 // Manifest describes a checkpoint.
@@ -77,24 +83,35 @@ type File struct {
 
 // check returns errdefs.ErrFailedPrecondition for a manifest that this podd cannot restore.
 func (m Manifest) check() error {
-	if m.Format != format || m.Kind != kindGVisor {
-		return fmt.Errorf("%w: the checkpoint has format %d and kind %.20q, this podd restores format %d of kind %q",
-			errdefs.ErrFailedPrecondition, m.Format, m.Kind, format, kindGVisor)
-	}
-	var names []string
-	for _, f := range m.Files {
-		names = append(names, f.Name)
-		if f.Size < 0 || f.Size > maxImage {
-			return fmt.Errorf("%w: the manifest gives file %.100q %d bytes, want 0 to %d",
-				errdefs.ErrFailedPrecondition, f.Name, f.Size, int64(maxImage))
-		}
-	}
-	if slices.Sort(names); !slices.Equal(names, imageFiles()) {
-		return fmt.Errorf("%w: the manifest lists the images %.200q, want %q",
-			errdefs.ErrFailedPrecondition, names, imageFiles())
+	if m.Format != format || m.Kind != KindGVisor && m.Kind != KindCRIU {
+		return fmt.Errorf("%w: the checkpoint has format %d and kind %.20q, this podd restores format %d of kind %q or %q",
+			errdefs.ErrFailedPrecondition, m.Format, m.Kind, format, KindGVisor, KindCRIU)
 	}
 	if len(m.Containers) == 0 {
 		return fmt.Errorf("%w: the manifest lists no container", errdefs.ErrFailedPrecondition)
+	}
+	var names []string
+	var total int64
+	for _, f := range m.Files {
+		names = append(names, f.Name)
+		if f.Size < 0 || f.Size > maxImage-total {
+			return fmt.Errorf("%w: the manifest gives file %.100q %d bytes, want 0 to %d for all together",
+				errdefs.ErrFailedPrecondition, f.Name, f.Size, int64(maxImage))
+		}
+		total += f.Size
+	}
+	slices.Sort(names)
+	return m.checkNames(names)
+}
+
+// checkNames checks the sorted names of the files.
+func (m Manifest) checkNames(names []string) error {
+	if m.Kind == KindCRIU {
+		return m.checkCRIU(names)
+	}
+	if !slices.Equal(names, imageFiles()) {
+		return fmt.Errorf("%w: the manifest lists the images %.200q, want %q",
+			errdefs.ErrFailedPrecondition, names, imageFiles())
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func config(name string) *cri.ContainerConfig {
 // write makes a checkpoint in dir.
 func write(t testing.TB, dir string, key *Key) {
 	t.Helper()
-	w, err := Create(dir)
+	w, err := Create(dir, KindGVisor)
 	must(t, err)
 	defer w.Close()
 	writeImages(t, w)
@@ -88,7 +88,7 @@ func TestRoundTrip(t *testing.T) {
 	if got := files(t, dir); !slices.Equal(got, want) {
 		t.Errorf("files = %q, want %q", got, want)
 	}
-	s, err := Open(dir, key)
+	s, err := Open(dir, key, false)
 	must(t, err)
 	if len(s.Digest) != 64 || s.Container("web") == nil || s.Container("other") != nil {
 		t.Errorf("Open = %+v, want the manifest with container web", s)
@@ -120,7 +120,7 @@ func TestOutputDirectory(t *testing.T) {
 		dir := output(t)
 		must(t, spoil(dir))
 		before, _ := os.ReadDir(dir)
-		if w, err := Create(dir); !errdefs.IsInvalidArgument(err) {
+		if w, err := Create(dir, KindGVisor); !errdefs.IsInvalidArgument(err) {
 			t.Errorf("%s: Create = %v, %v, want %v", name, w, err, errdefs.ErrInvalidArgument)
 		}
 		if after, _ := os.ReadDir(dir); len(after) != len(before) {
@@ -164,7 +164,7 @@ func TestDiscard(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := output(t)
-			w, err := Create(dir)
+			w, err := Create(dir, KindGVisor)
 			must(t, err)
 			defer w.Close()
 			if err := fail(t, w, newKey(t)); err == nil {
@@ -249,7 +249,7 @@ func TestHostileDirectory(t *testing.T) {
 			dir, key := output(t), newKey(t)
 			write(t, dir, key)
 			must(t, tt.spoil(dir))
-			s, err := Open(dir, key)
+			s, err := Open(dir, key, false)
 			if tt.stage {
 				must(t, err)
 				err = s.Stage(t.Context(), filepath.Join(t.TempDir(), "staged"))
@@ -268,10 +268,10 @@ func isAny(err error) bool    { return err != nil }
 func TestForeign(t *testing.T) {
 	dir := output(t)
 	write(t, dir, newKey(t))
-	if _, err := Open(dir, newKey(t)); !errdefs.IsPermissionDenied(err) {
+	if _, err := Open(dir, newKey(t), false); !errdefs.IsPermissionDenied(err) {
 		t.Errorf("Open with the key of another node = %v, want %v", err, errdefs.ErrPermissionDenied)
 	}
-	s, err := Open(dir, nil)
+	s, err := Open(dir, newKey(t), true)
 	must(t, err)
 	must(t, s.Stage(t.Context(), filepath.Join(t.TempDir(), "staged")))
 	data, err := os.ReadFile(dir + "/manifest.json")
@@ -290,7 +290,7 @@ func TestForeign(t *testing.T) {
 			t.Fatalf("%s: nothing to replace in %s", name, data)
 		}
 		must(t, os.WriteFile(dir+"/manifest.json", []byte(changed), 0o600))
-		if _, err := Open(dir, nil); !errdefs.IsFailedPrecondition(err) {
+		if _, err := Open(dir, newKey(t), true); !errdefs.IsFailedPrecondition(err) {
 			t.Errorf("%s: Open = %v, want %v", name, err, errdefs.ErrFailedPrecondition)
 		}
 	}
@@ -300,7 +300,7 @@ func TestDamagedKey(t *testing.T) {
 	dir, key := output(t), newKey(t)
 	write(t, dir, key)
 	must(t, os.Truncate(key.Path, 5))
-	if _, err := Open(dir, key); err == nil || !strings.Contains(err.Error(), "5 bytes") {
+	if _, err := Open(dir, key, false); err == nil || !strings.Contains(err.Error(), "5 bytes") {
 		t.Errorf("Open = %v, want an error about the key", err)
 	}
 }

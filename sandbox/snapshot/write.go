@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"slices"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
@@ -19,21 +18,24 @@ import (
 )
 
 // Writer is a checkpoint that is being written. Close must be called after Commit or Discard.
-type Writer struct{ dir, images *os.File }
+type Writer struct {
+	kind        string
+	dir, images *os.File
+}
 
-// Create opens the directory at path, which must be empty, belong to podd's user and be writable by nobody else:
-// errdefs.ErrInvalidArgument.
-func Create(path string) (*Writer, error) {
+// Create opens the directory at path for images of a kind. It must be empty, belong to podd's user and be writable by
+// nobody else: errdefs.ErrInvalidArgument.
+func Create(path, kind string) (*Writer, error) {
 	dir, err := openDir(path)
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{dir: dir}
+	w := &Writer{kind: kind, dir: dir}
 	if err := checkOutput(dir); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
-	if err = unix.Mkdirat(int(dir.Fd()), imagesName, 0o700); err == nil {
-		w.images, err = openat.Open(dir, imagesName, unix.OpenHow{Flags: unix.O_DIRECTORY, Resolve: openat.NoLinks})
+	if err = unix.Mkdirat(int(dir.Fd()), kind, 0o700); err == nil {
+		w.images, err = openat.Open(dir, kind, unix.OpenHow{Flags: unix.O_DIRECTORY, Resolve: openat.NoLinks})
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make a directory for the images: %w", err), w.Discard(), w.Close())
@@ -79,10 +81,13 @@ func (w *Writer) ImagePath() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Ge
 // Commit makes the directory a checkpoint: it adds the digests of the images to m and writes it, sealed. After an error
 // the caller discards the directory.
 func (w *Writer) Commit(ctx context.Context, m Manifest, key *Key) error {
-	m.Format, m.Kind, m.Files = format, kindGVisor, nil
-	names, err := w.images.Readdirnames(-1)
-	if slices.Sort(names); err != nil || !slices.Equal(names, imageFiles()) {
-		return errors.Join(fmt.Errorf("the runtime has written %.200q, want %q", names, imageFiles()), err)
+	m.Format, m.Kind, m.Files = format, w.kind, nil
+	names, err := w.list()
+	if err == nil {
+		err = m.checkNames(names)
+	}
+	if err != nil {
+		return fmt.Errorf("what the runtime has written: %w", err)
 	}
 	for _, name := range names {
 		f, err := w.finishFile(ctx, name)
@@ -109,7 +114,47 @@ func (w *Writer) Commit(ctx context.Context, m Manifest, key *Key) error {
 	if err := w.writeFile(manifestName, data); err != nil {
 		return fmt.Errorf("write manifest: %w", err)
 	}
-	return errors.Join(w.images.Sync(), w.dir.Sync())
+	return errors.Join(w.syncDirs(), w.images.Sync(), w.dir.Sync())
+}
+
+// list returns the names of the files that the runtime has written, sorted.
+func (w *Writer) list() (names []string, err error) {
+	err = w.walk(func(name string, isDir bool) error {
+		if !isDir {
+			names = append(names, name)
+		}
+		return nil
+	})
+	return names, err
+}
+
+// syncDirs makes the names of the images durable.
+func (w *Writer) syncDirs() error {
+	return w.walk(func(name string, isDir bool) error {
+		if !isDir {
+			return nil
+		}
+		d, err := openat.Open(w.images, name, unix.OpenHow{Flags: unix.O_DIRECTORY, Resolve: openat.NoLinks})
+		if err != nil {
+			return err
+		}
+		return errors.Join(d.Sync(), d.Close())
+	})
+}
+
+// walk calls f for what is in the directory of the images, in order, without following links.
+func (w *Writer) walk(f func(name string, isDir bool) error) error {
+	root, err := os.OpenRoot(w.ImagePath())
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || name == "." {
+			return err
+		}
+		return f(name, d.IsDir())
+	})
 }
 
 // finishFile makes an image durable and readable by its owner only, and returns its digest.
@@ -152,22 +197,28 @@ func temporary(name string) string { return "." + name }
 // Discard removes everything that was written; the directory stays, empty.
 func (w *Writer) Discard() error {
 	var errs []error
-	remove := func(dir *os.File, name string, flags int) {
-		if err := unix.Unlinkat(int(dir.Fd()), name, flags); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	remove := func(name string) {
+		if err := unix.Unlinkat(int(w.dir.Fd()), name, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("remove %s: %w", name, err))
 		}
 	}
 	for _, name := range []string{manifestName, sealName, temporary(manifestName), temporary(sealName)} {
-		remove(w.dir, name, 0)
+		remove(name)
 	}
 	if w.images != nil {
 		for _, name := range imageFiles() {
 			w.truncate(name)
-			remove(w.images, name, 0)
 		}
 	}
-	remove(w.dir, imagesName, unix.AT_REMOVEDIR)
-	return errors.Join(errs...)
+	return errors.Join(errors.Join(errs...), w.removeImages())
+}
+
+func (w *Writer) removeImages() error {
+	root, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", w.dir.Fd()))
+	if err != nil {
+		return err
+	}
+	return errors.Join(root.RemoveAll(w.kind), root.Close())
 }
 
 // truncate frees the space of an image: the sandbox may have it open after a failure.

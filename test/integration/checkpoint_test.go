@@ -172,11 +172,14 @@ func archiveOfStopped(k *kubelet) {
 }
 
 // criuOf returns the runtimes that save a container, and their CRIUs.
-func criuOf(container string) (pids []int) {
+func criuOf(container string) (pids []int) { return processesWith("\x00checkpoint\x00", container) }
+
+// processesWith returns the processes whose command line has both.
+func processesWith(verb, container string) (pids []int) {
 	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, path := range commands {
 		command, _ := os.ReadFile(path)
-		if args := string(command); strings.Contains(args, "\x00checkpoint\x00") && strings.Contains(args, container) {
+		if args := string(command); strings.Contains(args, verb) && strings.Contains(args, container) {
 			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
 			pids = append(pids, pid)
 		}

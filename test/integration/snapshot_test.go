@@ -22,6 +22,7 @@ const countForever = `trap 'exit 9' TERM; i=0; while true; do i=$((i+1)); echo $
 // counting is a pod with two containers that count.
 type counting struct {
 	*kubelet
+	handler    string
 	pod        string
 	podConfig  *cri.PodSandboxConfig
 	containers []string
@@ -31,7 +32,7 @@ type counting struct {
 func (k *kubelet) counting(handler string) *counting {
 	k.Helper()
 	cfg := k.podConfig()
-	c := &counting{kubelet: k, pod: k.runPod(cfg, handler), podConfig: cfg}
+	c := &counting{kubelet: k, handler: handler, pod: k.runPod(cfg, handler), podConfig: cfg}
 	for _, name := range []string{"one", "two"} {
 		id, config := k.runIn(c.pod, cfg, []string{"sh", "-c", countForever, name})
 		c.containers, c.configs = append(c.containers, id), append(c.configs, config)
@@ -61,7 +62,7 @@ func (c *counting) checkpoint(dir string, change ...func(*cri.CheckpointPodReque
 
 // restoreRequest is a request for a new pod from the checkpoint of c in dir.
 func (c *counting) restoreRequest(dir string) *cri.RestorePodRequest {
-	r := &cri.RestorePodRequest{CheckpointPath: dir, Config: c.kubelet.podConfig(), RuntimeHandler: "gvisor"}
+	r := &cri.RestorePodRequest{CheckpointPath: dir, Config: c.kubelet.podConfig(), RuntimeHandler: c.handler}
 	for _, config := range c.configs {
 		r.ContainerConfigs = append(r.ContainerConfigs, proto.Clone(config).(*cri.ContainerConfig))
 	}
@@ -74,7 +75,9 @@ func (c *counting) restore(dir string) *counting {
 	r := c.restoreRequest(dir)
 	response, err := c.Runtime.RestorePod(c.ctx(), r)
 	c.ok("RestorePod", err)
-	restored := &counting{kubelet: c.kubelet, pod: response.PodSandboxId, podConfig: r.Config, configs: r.ContainerConfigs}
+	restored := &counting{
+		kubelet: c.kubelet, handler: c.handler, pod: response.PodSandboxId, podConfig: r.Config, configs: r.ContainerConfigs,
+	}
 	for i, container := range response.RestoredContainers {
 		if want := r.ContainerConfigs[i].Metadata.Name; container.Name != want {
 			c.Errorf("restored container %d is %q, want %q", i, container.Name, want)
@@ -109,64 +112,66 @@ func (c *counting) runs() {
 // TestSnapshot: a pod of gVisor is saved and restored as another pod, with its processes and files.
 func TestSnapshot(t *testing.T) {
 	k := start(t)
-	t.Run("round trip", func(t *testing.T) {
-		k := k.sub(t)
-		c, dir := k.counting("gvisor"), k.snapshotDir()
-		k.exec(c.containers[0], "echo kept > /data")
-		began := time.Now()
-		k.ok("CheckpointPod", c.checkpoint(dir))
-		t.Logf("checkpoint of two containers: %v", time.Since(began))
-		c.runs()
-		saved := []int{c.count(0), c.count(1)}
-
-		began = time.Now()
-		r := c.restore(dir)
-		t.Logf("restore: %v", time.Since(began))
-		for i, id := range r.containers {
-			if s := k.container(id); s.State != cri.ContainerState_CONTAINER_CREATED {
-				t.Errorf("restored container is %v, want created", s.State)
-			}
-			if n := r.count(i); n != 0 {
-				t.Errorf("restored container has printed %d before its start, want nothing", n)
-			}
-		}
-		began = time.Now()
-		for _, id := range r.containers {
-			k.startContainer(id)
-		}
-		t.Logf("start: %v", time.Since(began))
-		r.runs()
-		for i := range r.containers {
-			data := k.logText(r.podConfig, r.configs[i])
-			fields := strings.Fields(strings.SplitN(data, "\n", 2)[0])
-			if first, _ := strconv.Atoi(fields[len(fields)-1]); first < 2 || first > saved[i]+1 {
-				t.Errorf("first number of the restored container %d = %d, want it to continue from at most %d", i, first, saved[i])
-			}
-		}
-		if got := k.exec(r.containers[0], "cat /data; hostname"); got != "kept\n"+r.podConfig.Hostname+"\n" {
-			t.Errorf("file and host name in the restored container = %q, want kept and %s", got, r.podConfig.Hostname)
-		}
-		ip := k.podStatus(r.pod).Network.Ip
-		if got := k.exec(r.containers[0], "ip addr"); ip == "" || !strings.Contains(got, ip) {
-			t.Errorf("addresses in the restored pod = %q, want %s", got, ip)
-		}
-		c.runs()
-		k.stopContainer(r.containers[0], 10)
-		if s := k.exited(r.containers[0]); s.ExitCode != 9 {
-			t.Errorf("exit code of the restored container after SIGTERM = %d, want 9, of its trap", s.ExitCode)
-		}
-	})
-	t.Run("restored pod is saved", func(t *testing.T) { snapshotOfRestored(k.sub(t)) })
+	t.Run("round trip", func(t *testing.T) { roundTrip(k.sub(t), "gvisor") })
+	t.Run("restored pod is saved", func(t *testing.T) { snapshotOfRestored(k.sub(t), "gvisor") })
 	t.Run("exec meanwhile", func(t *testing.T) { snapshotDuringExec(k.sub(t)) })
 	t.Run("removed meanwhile", func(t *testing.T) { snapshotOfRemoved(k.sub(t)) })
 	t.Run("terminal", func(t *testing.T) { snapshotOfTerminal(k.sub(t)) })
-	t.Run("not started", func(t *testing.T) { restoreWithoutStart(k.sub(t)) })
-	t.Run("disk full", func(t *testing.T) { snapshotOnFullDisk(k.sub(t)) })
-	t.Run("deadline", func(t *testing.T) { snapshotPastDeadline(k.sub(t)) })
-	t.Run("podd is killed", func(t *testing.T) { snapshotWithoutPodd(k.sub(t)) })
+	t.Run("not started", func(t *testing.T) { restoreWithoutStart(k.sub(t), "gvisor") })
+	t.Run("disk full", func(t *testing.T) { snapshotOnFullDisk(k.sub(t), "gvisor", "size=64k") })
+	t.Run("deadline", func(t *testing.T) { snapshotPastDeadline(k.sub(t), "gvisor") })
+	t.Run("podd is killed", func(t *testing.T) { snapshotWithoutPodd(k.sub(t), "gvisor") })
 	t.Run("runsc is killed", func(t *testing.T) { snapshotWithoutRunsc(k.sub(t)) })
 	t.Run("refused", func(t *testing.T) { refusedSnapshots(k.sub(t)) })
 	t.Run("refused restore", func(t *testing.T) { refusedRestores(k.sub(t)) })
+}
+
+// roundTrip saves and restores a pod of a handler.
+func roundTrip(k *kubelet, handler string) {
+	c, dir := k.counting(handler), k.snapshotDir()
+	k.exec(c.containers[0], "echo kept > /data")
+	began := time.Now()
+	k.ok("CheckpointPod", c.checkpoint(dir))
+	k.Logf("checkpoint of two containers: %v", time.Since(began))
+	c.runs()
+	saved := []int{c.count(0), c.count(1)}
+
+	began = time.Now()
+	r := c.restore(dir)
+	k.Logf("restore: %v", time.Since(began))
+	for i, id := range r.containers {
+		if s := k.container(id); s.State != cri.ContainerState_CONTAINER_CREATED {
+			k.Errorf("restored container is %v, want created", s.State)
+		}
+		if n := r.count(i); n != 0 {
+			k.Errorf("restored container has printed %d before its start, want nothing", n)
+		}
+	}
+	began = time.Now()
+	for _, id := range r.containers {
+		k.startContainer(id)
+	}
+	k.Logf("start: %v", time.Since(began))
+	r.runs()
+	for i := range r.containers {
+		data := k.logText(r.podConfig, r.configs[i])
+		fields := strings.Fields(strings.SplitN(data, "\n", 2)[0])
+		if first, _ := strconv.Atoi(fields[len(fields)-1]); first < 2 || first > saved[i]+1 {
+			k.Errorf("first number of the restored container %d = %d, want it to continue from at most %d", i, first, saved[i])
+		}
+	}
+	if got := k.exec(r.containers[0], "cat /data; hostname"); got != "kept\n"+r.podConfig.Hostname+"\n" {
+		k.Errorf("file and host name in the restored container = %q, want kept and %s", got, r.podConfig.Hostname)
+	}
+	ip := k.podStatus(r.pod).Network.Ip
+	if got := k.exec(r.containers[0], "ip addr"); ip == "" || !strings.Contains(got, ip) {
+		k.Errorf("addresses in the restored pod = %q, want %s", got, ip)
+	}
+	c.runs()
+	k.stopContainer(r.containers[0], 10)
+	if s := k.exited(r.containers[0]); s.ExitCode != 9 {
+		k.Errorf("exit code of the restored container after SIGTERM = %d, want 9, of its trap", s.ExitCode)
+	}
 }
 
 // startAll starts the containers of a restored pod.
@@ -177,8 +182,8 @@ func (c *counting) startAll() {
 	}
 }
 
-func snapshotOfRestored(k *kubelet) {
-	c, first, second := k.counting("gvisor"), k.snapshotDir(), k.snapshotDir()
+func snapshotOfRestored(k *kubelet, handler string) {
+	c, first, second := k.counting(handler), k.snapshotDir(), k.snapshotDir()
 	k.ok("CheckpointPod", c.checkpoint(first))
 	r := c.restore(first)
 	k.refused("CheckpointPod of containers that were not started", r.checkpoint(second), "only one that runs",
@@ -254,8 +259,8 @@ func snapshotDuringExec(k *kubelet) {
 
 // restoreWithoutStart: the parts of a restored pod can be stopped and removed before they run, in any order, and after
 // podd was killed.
-func restoreWithoutStart(k *kubelet) {
-	c, dir := k.counting("gvisor"), k.snapshotDir()
+func restoreWithoutStart(k *kubelet, handler string) {
+	c, dir := k.counting(handler), k.snapshotDir()
 	k.ok("CheckpointPod", c.checkpoint(dir))
 	a, b := c.restore(dir), c.restore(dir)
 	k.startContainer(a.containers[0])
@@ -271,9 +276,9 @@ func restoreWithoutStart(k *kubelet) {
 	}
 }
 
-func snapshotOnFullDisk(k *kubelet) {
-	c, dir := k.counting("gvisor"), k.snapshotDir()
-	k.ok("mount tmpfs", unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k,mode=0700"))
+func snapshotOnFullDisk(k *kubelet, handler, limit string) {
+	c, dir := k.counting(handler), k.snapshotDir()
+	k.ok("mount tmpfs", unix.Mount("tmpfs", dir, "tmpfs", 0, limit+",mode=0700"))
 	k.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
 	k.refused("CheckpointPod", c.checkpoint(dir), "no space", codes.ResourceExhausted)
 	c.runs()
@@ -289,8 +294,8 @@ func (k *kubelet) isEmpty(dir string) {
 	})
 }
 
-func snapshotPastDeadline(k *kubelet) {
-	c, dir := k.counting("gvisor"), k.snapshotDir()
+func snapshotPastDeadline(k *kubelet, handler string) {
+	c, dir := k.counting(handler), k.snapshotDir()
 	ctx, cancel := context.WithTimeout(k.ctx(), 30*time.Millisecond)
 	defer cancel()
 	_, err := k.Runtime.CheckpointPod(ctx,
@@ -302,8 +307,8 @@ func snapshotPastDeadline(k *kubelet) {
 }
 
 // snapshotWithoutPodd: the pod runs on when podd is killed while the pod is saved.
-func snapshotWithoutPodd(k *kubelet) {
-	c := k.counting("gvisor")
+func snapshotWithoutPodd(k *kubelet, handler string) {
+	c := k.counting(handler)
 	k.exec(c.containers[0], "dd if=/dev/urandom of=/big bs=1M count=100")
 	for _, wait := range []time.Duration{20, 60, 120, 250} {
 		dir := k.snapshotDir()
@@ -351,7 +356,8 @@ func snapshotWithoutRunsc(k *kubelet) {
 
 func refusedSnapshots(k *kubelet) {
 	c, dir := k.counting("gvisor"), k.snapshotDir()
-	other, otherConfig := k.pod()
+	otherConfig := k.podConfig()
+	other := k.runPod(otherConfig, "crun")
 	foreign, _ := k.runIn(other, otherConfig, []string{"sleep", "1000"})
 	for _, tt := range []struct {
 		name   string
@@ -371,8 +377,8 @@ func refusedSnapshots(k *kubelet) {
 			codes.FailedPrecondition},
 		{"container of another pod", func(r *cri.CheckpointPodRequest) { r.ContainerIds = []string{foreign} },
 			"another pod", codes.FailedPrecondition},
-		{"pod of runc", func(r *cri.CheckpointPodRequest) { r.PodSandboxId, r.ContainerIds = other, []string{foreign} },
-			"gvisor", codes.Unimplemented},
+		{"pod of crun", func(r *cri.CheckpointPodRequest) { r.PodSandboxId, r.ContainerIds = other, []string{foreign} },
+			"needs runc", codes.Unimplemented},
 		{"options", func(r *cri.CheckpointPodRequest) { r.Options = map[string]string{"a": "b"} }, "options",
 			codes.InvalidArgument},
 		{"relative path", func(r *cri.CheckpointPodRequest) { r.OutputPath = "x" }, "output_path", codes.InvalidArgument},
@@ -417,8 +423,11 @@ func refusedRestores(k *kubelet) {
 			"another container", codes.InvalidArgument},
 		{"no containers", func(r *cri.RestorePodRequest) { r.ContainerConfigs = nil }, "container_configs",
 			codes.InvalidArgument},
-		{"handler runc", func(r *cri.RestorePodRequest) { r.RuntimeHandler = "runc" }, "gvisor", codes.Unimplemented},
-		{"default handler", func(r *cri.RestorePodRequest) { r.RuntimeHandler = "" }, "gvisor", codes.Unimplemented},
+		{"handler crun", func(r *cri.RestorePodRequest) { r.RuntimeHandler = "crun" }, "needs runc", codes.Unimplemented},
+		{"handler runc", func(r *cri.RestorePodRequest) { r.RuntimeHandler = "runc" }, `kind "gvisor"`,
+			codes.FailedPrecondition},
+		{"default handler", func(r *cri.RestorePodRequest) { r.RuntimeHandler = "" }, `kind "gvisor"`,
+			codes.FailedPrecondition},
 		{"shim of gVisor", func(r *cri.RestorePodRequest) { r.RuntimeHandler = "gvisor-shim" }, "type oci",
 			codes.Unimplemented},
 		{"unknown handler", func(r *cri.RestorePodRequest) { r.RuntimeHandler = "none" }, "none", codes.InvalidArgument},

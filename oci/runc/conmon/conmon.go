@@ -48,6 +48,10 @@ type Container struct {
 	Log *os.File
 	// Terminal, Stdin and StdinOnce are the CRI fields of the same names.
 	Terminal, Stdin, StdinOnce bool
+	// Restore, if set, is the directory of images from which the runtime restores the container instead of creating it,
+	// with the flags RestoreFlags. The container then runs.
+	Restore      string
+	RestoreFlags []string
 }
 
 // Failure is an error that the monitor reports from the runtime.
@@ -75,7 +79,7 @@ func (c Container) args() ([]string, error) {
 	args := []string{
 		"--cid", c.ID, "--cuuid", c.ID,
 		"--bundle", c.Bundle, "--persist-dir", c.Bundle, "--full-attach",
-		"--container-pidfile", filepath.Join(c.Bundle, "pidfile"),
+		"--container-pidfile", initPidFile(c.Bundle),
 		"--conmon-pidfile", MonitorPidFile(c.Bundle),
 		"--log-path", log,
 		// The kernel has the lines already. An fsync at exit would only delay the exit status.
@@ -91,6 +95,12 @@ func (c Container) args() ([]string, error) {
 		args = append(args, "--stdin")
 		if !c.StdinOnce {
 			args = append(args, "--leave-stdin-open")
+		}
+	}
+	if c.Restore != "" {
+		args = append(args, "--restore", c.Restore)
+		for _, flag := range c.RestoreFlags {
+			args = append(args, "--runtime-opt="+flag)
 		}
 	}
 	return append(args, c.Runtime.flags()...), nil

@@ -57,6 +57,11 @@ func TestArgs(t *testing.T) {
 	if !has(tty, "--stdin") || has(tty, "--leave-stdin-open") {
 		t.Error("arguments with StdinOnce: want --stdin and no --leave-stdin-open")
 	}
+	restored := base
+	restored.Restore, restored.RestoreFlags = "/images", []string{"--work-path", "/w"}
+	if has(base, "--restore") || !has(restored, "--restore", "/images", "--runtime-opt=--work-path", "--runtime-opt=/w") {
+		t.Error("arguments for a container to restore: want --restore with its flags, and not for another")
+	}
 	silent := base
 	silent.Log = nil
 	if !has(silent, "--log-path", "none") {

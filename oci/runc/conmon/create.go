@@ -17,9 +17,9 @@ type Created struct {
 	Init, Monitor int
 }
 
-// Create starts a monitor, which calls `<runtime> create`, and returns when the container is created. An error of the
-// runtime is a *Failure with its message. When ctx ends first, its cause is returned and the monitor keeps running:
-// the caller finds it with MonitorPid.
+// Create starts a monitor, which calls `<runtime> create` or restore, and returns when the container is created or
+// restored. An error of the runtime is a *Failure with its message. When ctx ends first, its cause is returned and the
+// monitor keeps running: the caller finds it with MonitorPid.
 func Create(ctx context.Context, c Container) (Created, error) {
 	args, err := c.args()
 	if err != nil {

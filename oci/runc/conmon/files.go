@@ -24,6 +24,15 @@ func MonitorPid(bundle string) (int, error) {
 	return int(pid), nil
 }
 
+// InitPid reads the pid of the container's first process; fs.ErrNotExist if the runtime has not created it. It may have
+// been reused.
+func InitPid(bundle string) (int, error) {
+	pid, err := readInt(initPidFile(bundle))
+	return int(pid), err
+}
+
+func initPidFile(bundle string) string { return filepath.Join(bundle, "pidfile") }
+
 // Watches reports whether the process is a monitor of the bundle, by its command line.
 func Watches(pid int, bundle string) bool { return bundle != "" && BundleOf(pid) == bundle }
 

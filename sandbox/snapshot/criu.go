@@ -1,0 +1,139 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/archive"
+	"github.com/podd-project/podd/sandbox/convert"
+)
+
+// Images returns where the images of a container are in a directory that Stage has filled, for oci.CreateRequest.Image.
+// Those of KindGVisor are of all containers.
+func Images(staged, kind, container string) string {
+	if kind == KindGVisor {
+		return staged
+	}
+	return filepath.Join(staged, directoryOf(container), oci.DumpImages)
+}
+
+// Layer is the path of what a container has written to its root filesystem.
+type Layer string
+
+// Rootfs returns the layer of a container in a directory that Stage has filled with KindCRIU.
+func Rootfs(staged, container string) Layer {
+	return Layer(filepath.Join(staged, directoryOf(container), archive.RootfsName))
+}
+
+// Read passes the content to f.
+func (l Layer) Read(f func(io.Reader) error) error {
+	file, err := os.Open(string(l))
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return f(file)
+}
+
+// KindOf returns the kind of the images of pods with a kernel of their own, or without.
+func KindOf(ownKernel bool) string {
+	if ownKernel {
+		return KindGVisor
+	}
+	return KindCRIU
+}
+
+// directoryOf is the directory of a container in that of KindCRIU. CRI does not restrict the names of containers.
+func directoryOf(container string) string { return "container-" + url.PathEscape(container) }
+
+// checkCRIU checks the sorted names of the files of KindCRIU.
+func (m Manifest) checkCRIU(names []string) error {
+	refuse := func(why, name string) error {
+		return fmt.Errorf("%w: the manifest lists %s: %.200q", errdefs.ErrFailedPrecondition, why, name)
+	}
+	if len(names) > maxFiles {
+		return refuse(fmt.Sprintf("%d files, more than", len(names)), fmt.Sprint(maxFiles))
+	}
+	var dirs []string
+	for _, c := range m.Containers {
+		dirs = append(dirs, directoryOf(c.Name))
+		if _, ok := slices.BinarySearch(names, directoryOf(c.Name)+"/"+archive.RootfsName); !ok {
+			return refuse("no layer for the container", c.Name)
+		}
+	}
+	for i, name := range names {
+		dir, file, _ := strings.Cut(name, "/")
+		image, isImage := strings.CutPrefix(file, oci.DumpImages+"/")
+		known := isImage && !strings.Contains(image, "/") ||
+			slices.Contains([]string{archive.RootfsName, oci.DumpLog, oci.DumpStats}, file)
+		switch {
+		case !fs.ValidPath(name) || !known || !slices.Contains(dirs, dir):
+			return refuse("a file that is not a checkpoint's", name)
+		case i > 0 && names[i-1] == name:
+			return refuse("a file twice", name)
+		}
+	}
+	return nil
+}
+
+// Source is a container to save with CRIU.
+type Source struct {
+	Name, ID string
+	// Diff writes what it has written to its root filesystem, as a layer.
+	Diff func(context.Context, io.Writer) error
+}
+
+// Dump has the runtime save the containers.
+func (w *Writer) Dump(ctx context.Context, runtime oci.Dumper, containers []Source) error {
+	var dumped []oci.Dumped
+	for _, c := range containers {
+		dir := directoryOf(c.Name)
+		if err := unix.Mkdirat(int(w.images.Fd()), dir, 0o700); err != nil {
+			return fmt.Errorf("make a directory for the images of container %q: %w", c.Name, err)
+		}
+		dumped = append(dumped, oci.Dumped{ID: c.ID, Dir: filepath.Join(w.ImagePath(), dir)})
+	}
+	return runtime.Dump(ctx, dumped, func(ctx context.Context) error {
+		for i, c := range containers {
+			if err := archive.WriteRootfs(ctx, dumped[i].Dir, c.Diff); err != nil {
+				return fmt.Errorf("root filesystem of container %q: %w", c.Name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// CheckCRIU returns errdefs.ErrFailedPrecondition for a container that CRIU could save, but not restore in another pod.
+func CheckCRIU(pod *cri.PodSandboxConfig, c *cri.ContainerConfig) error {
+	pid := c.GetLinux().GetSecurityContext().GetNamespaceOptions().GetPid()
+	uids, _ := convert.UserMappings(pod)
+	for _, tt := range []struct {
+		is   bool
+		what string
+	}{
+		{c.GetTty(), "a terminal"},
+		{pid != cri.NamespaceMode_CONTAINER && (pid != cri.NamespaceMode_POD || convert.SharesPID(pod)),
+			"a PID namespace that is not its own"},
+		{convert.HostNetwork(pod), "the network of the node"},
+		{convert.NamespaceOptions(pod).GetIpc() != cri.NamespaceMode_POD, "the IPC namespace of the node"},
+		{uids != nil, "a user namespace"},
+	} {
+		if tt.is {
+			return fmt.Errorf("%w: container %q has %s, with which CRIU cannot restore it",
+				errdefs.ErrFailedPrecondition, c.GetMetadata().GetName(), tt.what)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,194 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/oci"
+)
+
+// dumper writes an image for each container, and whatever spoil does.
+type dumper struct {
+	oci.Dumper
+	spoil func(dir string) error
+}
+
+func (d dumper) Dump(ctx context.Context, containers []oci.Dumped, frozen func(context.Context) error) error {
+	for _, c := range containers {
+		err := errors.Join(os.Mkdir(filepath.Join(c.Dir, oci.DumpImages), 0o700),
+			os.WriteFile(filepath.Join(c.Dir, oci.DumpImages, "core-1.img"), []byte(c.ID), 0o644),
+			os.WriteFile(filepath.Join(c.Dir, oci.DumpLog), nil, 0o644))
+		if err == nil && d.spoil != nil {
+			err = d.spoil(c.Dir)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return frozen(ctx)
+}
+
+// dump makes a checkpoint of KindCRIU with the containers web and a/../b.
+func dump(t testing.TB, dir string, key *Key, d dumper) error {
+	t.Helper()
+	w, err := Create(dir, KindCRIU)
+	must(t, err)
+	defer w.Close()
+	var sources []Source
+	m := manifest(t)
+	for _, name := range []string{"web", "a/../b"} {
+		sources = append(sources, Source{Name: name, ID: "id of " + name, Diff: func(_ context.Context, w io.Writer) error {
+			_, err := io.WriteString(w, "layer of "+name)
+			return err
+		}})
+		if m.Container(name) == nil {
+			m.Containers = append(m.Containers, Container{name, "2222", m.Containers[0].Config})
+		}
+	}
+	err = w.Dump(t.Context(), d, sources)
+	if err == nil {
+		err = w.Commit(t.Context(), m, key)
+	}
+	if err != nil {
+		err = errors.Join(err, w.Discard())
+		if left := files(t, dir); len(left) > 0 {
+			t.Errorf("left after Discard: %q, want nothing", left)
+		}
+	}
+	return err
+}
+
+func TestDump(t *testing.T) {
+	dir, key := output(t), newKey(t)
+	must(t, dump(t, dir, key, dumper{}))
+	want := []string{
+		"drwx------ criu",
+		"drwx------ criu/container-a%2F..%2Fb", "drwx------ criu/container-a%2F..%2Fb/checkpoint",
+		"-rw------- criu/container-a%2F..%2Fb/checkpoint/core-1.img",
+		"-rw------- criu/container-a%2F..%2Fb/dump.log", "-rw------- criu/container-a%2F..%2Fb/rootfs-diff.tar",
+		"drwx------ criu/container-web", "drwx------ criu/container-web/checkpoint",
+		"-rw------- criu/container-web/checkpoint/core-1.img",
+		"-rw------- criu/container-web/dump.log", "-rw------- criu/container-web/rootfs-diff.tar",
+		"-rw------- manifest.hmac", "-rw------- manifest.json",
+	}
+	if got := files(t, dir); !slices.Equal(got, want) {
+		t.Errorf("files = %q, want %q", got, want)
+	}
+	s, err := Open(dir, key, false)
+	must(t, err)
+	to := filepath.Join(t.TempDir(), "staged")
+	must(t, s.Stage(t.Context(), to))
+	for path, want := range map[string]string{
+		filepath.Join(Images(to, KindCRIU, "web"), "core-1.img"): "id of web",
+		string(Rootfs(to, "a/../b")):                             "layer of a/../b",
+	} {
+		if data, err := os.ReadFile(path); err != nil || string(data) != want {
+			t.Errorf("%s = %q, %v, want %q", path, data, err, want)
+		}
+	}
+	if got := Images(to, KindGVisor, "web"); got != to {
+		t.Errorf("images of gVisor = %s, want %s", got, to)
+	}
+	if _, err := Open(dir, newKey(t), true); !errdefs.IsPermissionDenied(err) {
+		t.Errorf("Open of images of CRIU with another node's seal = %v, want %v", err, errdefs.ErrPermissionDenied)
+	}
+}
+
+// TestHostileDump: whatever the runtime leaves, a checkpoint has regular files of known names, or there is none.
+func TestHostileDump(t *testing.T) {
+	for name, spoil := range map[string]func(dir string) error{
+		"link":         func(d string) error { return os.Symlink("/etc/passwd", d+"/checkpoint/pages-1.img") },
+		"FIFO":         func(d string) error { return unix.Mkfifo(d+"/checkpoint/pages-1.img", 0o600) },
+		"unknown file": func(d string) error { return os.WriteFile(d+"/other", nil, 0o600) },
+		"directory in the images": func(d string) error {
+			return errors.Join(os.Mkdir(d+"/checkpoint/x", 0o700), os.WriteFile(d+"/checkpoint/x/y", nil, 0o600))
+		},
+		"layer": func(d string) error { return os.Symlink("/tmp/x", d+"/rootfs-diff.tar") },
+		"error": func(string) error { return errors.New("broken") },
+	} {
+		if err := dump(t, output(t), newKey(t), dumper{spoil: spoil}); err == nil {
+			t.Errorf("%s: no error, want one", name)
+		}
+	}
+}
+
+// TestCRIUNames: a manifest whose names lead elsewhere is refused.
+func TestCRIUNames(t *testing.T) {
+	layer := "container-web/rootfs-diff.tar"
+	m := Manifest{Format: format, Kind: KindCRIU, Containers: []Container{{Name: "web"}}}
+	check := func(names ...string) error {
+		m.Files = nil
+		for _, name := range names {
+			m.Files = append(m.Files, File{Name: name})
+		}
+		return m.check()
+	}
+	if err := check(layer, "container-web/checkpoint/core-1.img"); err != nil {
+		t.Errorf("check = %v, want nil", err)
+	}
+	for _, name := range []string{
+		"", "x", "/etc/passwd", "../container-web/x", "container-web", "container-web/x", "container-web/../x",
+		"container-other/rootfs-diff.tar", "container-web/checkpoint", "container-web/checkpoint/", layer,
+		"container-web/checkpoint/..", "container-web/checkpoint/../../x", "container-web/checkpoint/a/b",
+		"container-web//checkpoint/a", "container-web/./dump.log",
+	} {
+		if err := check(layer, name); !errdefs.IsFailedPrecondition(err) {
+			t.Errorf("%q: check = %v, want %v", name, err, errdefs.ErrFailedPrecondition)
+		}
+	}
+	err := check("container-web/dump.log")
+	if !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "layer") {
+		t.Errorf("check without a layer = %v, want an error about it", err)
+	}
+}
+
+// TestCheckCRIU: what CRIU could not restore in another pod is refused before anything is frozen.
+func TestCheckCRIU(t *testing.T) {
+	for _, tt := range []struct {
+		change func(p *cri.NamespaceOption, c *cri.ContainerConfig)
+		want   string // words of the error, "" for none
+	}{
+		{func(*cri.NamespaceOption, *cri.ContainerConfig) {}, ""},
+		{func(_ *cri.NamespaceOption, c *cri.ContainerConfig) { c.Tty = true }, "a terminal"},
+		{func(p *cri.NamespaceOption, _ *cri.ContainerConfig) { p.Pid = cri.NamespaceMode_POD }, "PID namespace"},
+		{func(p *cri.NamespaceOption, c *cri.ContainerConfig) {
+			p.Pid = cri.NamespaceMode_POD
+			c.Linux = pidMode(cri.NamespaceMode_CONTAINER)
+		}, ""},
+		{func(_ *cri.NamespaceOption, c *cri.ContainerConfig) { c.Linux = pidMode(cri.NamespaceMode_NODE) },
+			"PID namespace"},
+		{func(_ *cri.NamespaceOption, c *cri.ContainerConfig) { c.Linux = pidMode(cri.NamespaceMode_TARGET) },
+			"PID namespace"},
+		{func(p *cri.NamespaceOption, _ *cri.ContainerConfig) { p.Network = cri.NamespaceMode_NODE }, "network of the node"},
+		{func(p *cri.NamespaceOption, _ *cri.ContainerConfig) { p.Ipc = cri.NamespaceMode_NODE }, "IPC namespace"},
+		{func(p *cri.NamespaceOption, _ *cri.ContainerConfig) {
+			p.UsernsOptions = &cri.UserNamespace{Mode: cri.NamespaceMode_POD, Uids: []*cri.IDMapping{{HostId: 1, Length: 1}}}
+		}, "a user namespace"},
+	} {
+		pod, c := &cri.NamespaceOption{Pid: cri.NamespaceMode_CONTAINER}, config("web")
+		tt.change(pod, c)
+		err := CheckCRIU(&cri.PodSandboxConfig{Linux: &cri.LinuxPodSandboxConfig{
+			SecurityContext: &cri.LinuxSandboxSecurityContext{NamespaceOptions: pod},
+		}}, c)
+		if tt.want == "" && err != nil ||
+			tt.want != "" && (!errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("CheckCRIU = %v, want %q", err, tt.want)
+		}
+	}
+}
+
+func pidMode(mode cri.NamespaceMode) *cri.LinuxContainerConfig {
+	return &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{
+		NamespaceOptions: &cri.NamespaceOption{Pid: mode},
+	}}
+}
