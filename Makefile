@@ -49,7 +49,7 @@ VULNDB   ?=
 
 # Packages of "make check": those whose tests change nothing on the machine and need neither root nor other programs.
 PURE     := checkpoint contrib/advisories cmd/budget cmd/podd/admin cmd/podd/cadvisor cmd/podd/history cmd/podd/metrics \
-            cmd/podd/preflight cmd/podd/tomlconfig cmd/podd/tracing \
+            cmd/podd/preflight cmd/podd/tomlconfig cmd/podd/tracing cmd/podd/ui \
             oci/shim/fifo oci/shim/stdio/... \
             oci/spec sandbox sandbox/convert sandbox/event sandbox/forward sandbox/operation sandbox/record sandbox/usage \
             server streaming/... test/arch \
@@ -239,6 +239,13 @@ test-nri: tools images build ## run NRI plugins of other projects on podd, those
 	@test/host/setup.sh
 	cd test/nri && CGO_ENABLED=0 $(GO) vet -tags "$(TAGS)" ./... && \
 		CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" -count=1 -v -timeout 20m $(if $(RUN),-run '$(RUN)') ./...
+
+.PHONY: test-ui
+test-ui: tools images build ## open the page of podd ui in Chromium, which it fetches; SCREENSHOTS=DIR writes pictures (root)
+	@contrib/chromium.sh
+	@test/host/setup.sh
+	cd test/ui && CGO_ENABLED=0 $(GO) vet -tags "$(TAGS)" ./... && CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" -count=1 -v \
+		-timeout 10m $(if $(RUN),-run '$(RUN)') ./... $(if $(SCREENSHOTS),-screenshots $(SCREENSHOTS))
 
 .PHONY: test-cilium
 test-cilium: ## have the code of Cilium find cgroups by the names that podd gives (root)

@@ -64,6 +64,7 @@ func newRootCommand() *cobra.Command {
 		newLogLevelCommand(&opts),
 		newReloadCommand(&opts),
 		newTopCommand(&opts),
+		newUICommand(&opts),
 		newVMCommand(),
 		&cobra.Command{
 			Use: "version", Short: "Print the versions of podd, Go and the CRI API", Args: noArgs,

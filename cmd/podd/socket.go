@@ -79,12 +79,12 @@ func checkStale(path string) error {
 	case err != nil:
 		return err
 	case info.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("%s exists and is not a socket: remove it or choose another path with --listen", path)
+		return fmt.Errorf("%s exists and is not a socket: remove it or choose another path", path)
 	}
 	conn, err := net.Dial("unix", path)
 	if err == nil {
 		conn.Close()
-		return fmt.Errorf("another process listens on %s: stop it or choose another path with --listen", path)
+		return fmt.Errorf("another process listens on %s: stop it or choose another path", path)
 	}
 	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -1,0 +1,149 @@
+package ui
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/test/daemon"
+	"github.com/podd-project/podd/test/images"
+	"github.com/podd-project/podd/test/leak"
+)
+
+const (
+	busybox = "registry.k8s.io/e2e-test-images/busybox:1.29-2"
+	// allPods are on the node. The first withNetwork have a network of their own, the first withContainer a container.
+	allPods, withNetwork, withContainer = 500, 120, 40
+	// stuckPod waits for its network until release.
+	stuckPod = "cart-0"
+)
+
+// node is a podd with pods.
+type node struct {
+	*testing.T
+	*daemon.Daemon
+	registry *images.Registry
+}
+
+// startNode starts a podd, whose network is stuck for stuckPod, and which removes its pods at the end of the test.
+func startNode(t *testing.T) *node {
+	t.Helper()
+	n := &node{T: t, registry: images.Serve(t)}
+	var err error
+	n.Daemon, err = daemon.New(daemon.Options{Registry: n.registry, Gated: true})
+	n.must(err)
+	before, err := leak.Take(n.Leak())
+	n.must(err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("end of podd's log:\n%s", n.LogTail(20))
+		}
+		n.check(n.removePods())
+		n.check(n.Close())
+		left, err := before.Wait(context.WithoutCancel(t.Context()), n.Leak())
+		if err != nil || len(left) > 0 {
+			t.Errorf("left are %v, %v, want nothing", left, err)
+		}
+	})
+	n.must(n.Start(t.Context()))
+	n.must(n.Gates.Hold("bridge-ADD", stuckPod))
+	n.pull(busybox)
+	return n
+}
+
+func (n *node) must(err error) {
+	n.Helper()
+	if err != nil {
+		n.Fatal(err)
+	}
+}
+
+func (n *node) check(err error) {
+	n.Helper()
+	if err != nil {
+		n.Error(err)
+	}
+}
+
+func (n *node) pull(image string) {
+	n.Helper()
+	_, err := n.Images.PullImage(n.Context(), &cri.PullImageRequest{Image: &cri.ImageSpec{Image: image}})
+	n.must(err)
+}
+
+// fill runs the pods.
+func (n *node) fill() {
+	n.Helper()
+	began := time.Now()
+	group, ctx := errgroup.WithContext(n.Context())
+	group.SetLimit(4)
+	apps := []string{"shop/web", "shop/search", "shop/checkout", "data/queue", "data/store", "batch/report", "edge/proxy"}
+	for i := allPods - 1; i >= 0; i-- { // the last hundred have a network
+		namespace, app, _ := strings.Cut(apps[i%len(apps)], "/")
+		group.Go(func() error { return n.run(ctx, namespace, fmt.Sprintf("%s-%d", app, i), i) })
+	}
+	n.must(group.Wait())
+	n.Logf("%d pods are up after %v", allPods, time.Since(began).Round(time.Second))
+}
+
+// run runs one pod. What it has depends on its number.
+func (n *node) run(ctx context.Context, namespace, name string, number int) error {
+	options := &cri.NamespaceOption{Pid: cri.NamespaceMode_CONTAINER, Network: cri.NamespaceMode_NODE}
+	if number < withNetwork {
+		options.Network = cri.NamespaceMode_POD
+	}
+	config := &cri.PodSandboxConfig{
+		Metadata:     &cri.PodSandboxMetadata{Name: name, Namespace: namespace, Uid: "uid-of-" + name},
+		LogDirectory: n.Path("logs", name),
+		Linux: &cri.LinuxPodSandboxConfig{CgroupParent: n.CgroupParent,
+			SecurityContext: &cri.LinuxSandboxSecurityContext{NamespaceOptions: options}},
+	}
+	if err := os.MkdirAll(config.LogDirectory, 0o755); err != nil {
+		return err
+	}
+	pod, err := n.Runtime.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: config})
+	if err != nil || number >= withContainer {
+		return err
+	}
+	script := fmt.Sprintf("dd if=/dev/zero of=/written bs=1024 count=%d; exec sleep 10000", 64*(number+1))
+	created, err := n.Runtime.CreateContainer(ctx, &cri.CreateContainerRequest{
+		PodSandboxId: pod.PodSandboxId, SandboxConfig: config, Config: &cri.ContainerConfig{
+			Metadata: &cri.ContainerMetadata{Name: "main"}, LogPath: "0.log", Command: []string{"sh", "-c", script},
+			Image: &cri.ImageSpec{Image: busybox, UserSpecifiedImage: busybox},
+			Linux: &cri.LinuxContainerConfig{
+				SecurityContext: &cri.LinuxContainerSecurityContext{NamespaceOptions: options},
+			},
+		},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = n.Runtime.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: created.ContainerId})
+	return err
+}
+
+func (n *node) removePods() error {
+	ctx := context.WithoutCancel(n.Context())
+	list, err := n.Runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
+	if err != nil {
+		return err
+	}
+	var group errgroup.Group
+	group.SetLimit(4)
+	for _, pod := range list.Items {
+		group.Go(func() error {
+			_, err := n.Runtime.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: pod.Id})
+			if err == nil {
+				_, err = n.Runtime.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: pod.Id})
+			}
+			return err
+		})
+	}
+	return group.Wait()
+}
