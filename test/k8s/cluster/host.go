@@ -42,21 +42,27 @@ func (h *Host) boot() error {
 }
 
 // furnish prepares the mount namespace. Mounts are shared, as systemd makes them and as the kubelet's volumes need it.
-// /var/lib and /var/log are overlays with the host's own upper directories, because the kubelet and the CNI plugins
-// have paths there that cannot be configured.
+// Kubelet, CNI plugins and add-ons have paths that cannot be configured: in /run, which is a file system of the host's
+// own, and in /opt, /var/lib and /var/log, which are overlays.
 func (h *Host) furnish() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		return fmt.Errorf("share the mounts: %w", err)
 	}
-	for _, dir := range []string{"/var/lib", "/var/log"} {
-		own := filepath.Join(h.dir, "disk", h.Name, dir)
-		upper, work := filepath.Join(own, "upper"), filepath.Join(own, "work")
-		if err := errors.Join(os.MkdirAll(upper, 0o755), os.MkdirAll(work, 0o755)); err != nil {
-			return err
-		}
-		if err := unix.Mount("overlay", dir, "overlay", 0, "lowerdir="+dir+",upperdir="+upper+",workdir="+work); err != nil {
-			return fmt.Errorf("mount %s: %w", dir, err)
-		}
+	if err := unix.Mount("podd-test", "/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"); err != nil {
+		return fmt.Errorf("mount /run: %w", err)
+	}
+	return errors.Join(h.overlay("/opt", "/opt"), h.overlay("/var/lib", "/var/lib"), h.overlay("/var/log", "/var/log"))
+}
+
+// overlay mounts on dir what is in lower; the host's changes are in a directory of its own, which survives a reboot.
+func (h *Host) overlay(dir, lower string) error {
+	own := filepath.Join(h.dir, "disk", h.Name, dir)
+	upper, work := filepath.Join(own, "upper"), filepath.Join(own, "work")
+	if err := errors.Join(os.MkdirAll(upper, 0o755), os.MkdirAll(work, 0o755)); err != nil {
+		return err
+	}
+	if err := unix.Mount("overlay", dir, "overlay", 0, "lowerdir="+lower+",upperdir="+upper+",workdir="+work); err != nil {
+		return fmt.Errorf("mount %s: %w", dir, err)
 	}
 	return nil
 }
@@ -186,7 +192,7 @@ func (h *Host) processes(cgroups []string) ([]int, error) {
 		}
 		mnt, _ := os.Readlink(filepath.Join(dir, "ns", "mnt"))
 		net, _ := os.Readlink(filepath.Join(dir, "ns", "net"))
-		if _, state, err := stat(pid); err != nil || state == "Z" {
+		if _, ended, err := stat(pid); err != nil || ended {
 			continue
 		}
 		switch {

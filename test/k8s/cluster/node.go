@@ -71,13 +71,22 @@ func (c *Cluster) startNode(ctx context.Context, n *Node) error {
 func (c *Cluster) bootNode(n *Node) error {
 	n.Boots++
 	for _, step := range []func() error{
-		func() error { return makeCgroup(n.Cgroup()) }, n.boot, func() error { return c.wireNode(n) }, n.newBootID, c.save,
+		func() error { return makeCgroup(n.Cgroup()) }, n.boot, n.installPlugins, func() error { return c.wireNode(n) },
+		n.newBootID, c.save,
 	} {
 		if err := step(); err != nil {
 			return fmt.Errorf("boot %s: %w", n.Name, err)
 		}
 	}
 	return nil
+}
+
+// installPlugins has the CNI plugins in the directory where podd and add-ons look for them, and can add others.
+func (n *Node) installPlugins() error {
+	return n.do(func() error {
+		const dir = "/opt/cni/bin"
+		return errors.Join(os.MkdirAll(dir, 0o755), n.overlay(dir, filepath.Join(n.c.Bin, "cni")))
+	})
 }
 
 // newBootID gives a host that is booted again another boot id, by which podd detects a reboot.
@@ -125,18 +134,17 @@ search_path = [%q, "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin",
 seccomp_profile_root = %q
 
 [network]
+netns_dir = "/var/run/netns"
 conf_dir = %q
 conf_template = %q
-bin_dirs = [%q]
 
 [image]
 registries_conf = %q
 registries_conf_dir = %q
 policy = %q
 %s`, n.Path("root"), n.Path("run"), n.c.Bin, n.Path("kubelet", "seccomp"), n.Path("net.d"),
-		n.c.contrib("kubernetes", "podd-cni.template"),
-		filepath.Join(n.c.Bin, "cni"), n.c.path("images", "registries.conf"), n.c.path("images", "registries.conf.d"),
-		n.c.path("images", "policy.json"), n.Options.Podd)
+		n.c.contrib("kubernetes", "podd-cni.template"), n.c.path("images", "registries.conf"),
+		n.c.path("images", "registries.conf.d"), n.c.path("images", "policy.json"), n.Options.Podd)
 }
 
 // Configure writes the kubelet's configuration: what a test's node needs, with the keys of more, which take precedence.
@@ -268,12 +276,19 @@ func (n *Node) Empty() error {
 func (n *Node) left() (left []string) {
 	for _, pattern := range []string{"root/pods/*", "root/network/*.json", "root/quarantine/*",
 		"root/storage/overlay-containers/" + strings.Repeat("?", 64),
-		"run/containers/*", "run/pods/*", "run/etc/*", "run/netns/*"} {
+		"run/containers/*", "run/pods/*", "run/etc/*"} {
 		found, err := filepath.Glob(n.Path(pattern))
 		if err != nil {
 			return append(left, err.Error())
 		}
 		left = append(left, found...)
+	}
+	if err := n.do(func() error {
+		found, err := filepath.Glob("/run/netns/podd-*")
+		left = append(left, found...)
+		return err
+	}); err != nil {
+		left = append(left, err.Error())
 	}
 	return left
 }

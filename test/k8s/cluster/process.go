@@ -42,18 +42,20 @@ func launch(dir, name, program string, args ...string) (Process, error) {
 	return Process{Name: name, Pid: cmd.Process.Pid, Start: start}, nil
 }
 
-// stat returns the start time of a process and its state (R, S, Z...).
-func stat(pid int) (start, state string, err error) {
+// stat returns the start time of a process, and whether it has ended. One whose first thread is a zombie has not while
+// another thread is still being killed: its files are open and its locks held.
+func stat(pid int) (start string, ended bool, err error) {
 	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
-		return "", "", err
+		return "", false, err
 	}
 	_, rest, _ := strings.Cut(string(data), ") ") // the name in parentheses may have any characters
 	fields := strings.Fields(rest)
 	if len(fields) < 20 {
-		return "", "", fmt.Errorf("stat of %d: %q", pid, data)
+		return "", false, fmt.Errorf("stat of %d: %q", pid, data)
 	}
-	return fields[19], fields[0], nil
+	state, threads := fields[0], fields[17]
+	return fields[19], state == "Z" && threads == "1", nil
 }
 
 // Alive reports whether the process runs.
@@ -61,8 +63,8 @@ func (p Process) Alive() bool {
 	if p.Pid == 0 {
 		return false
 	}
-	start, state, err := stat(p.Pid)
-	return err == nil && start == p.Start && state != "Z"
+	start, ended, err := stat(p.Pid)
+	return err == nil && start == p.Start && !ended
 }
 
 // end sends the signal and waits until the process has ended. After the limit it kills the process and returns an

@@ -137,8 +137,6 @@ containers:
 // until the end of the scenario.
 func (k *scene) useCadvisor() {
 	n := c.Node(k.node)
-	_, err := n.Run("sh", "-c", "mkdir -p /run/crio && mount -t tmpfs podd-test /run/crio") // the machine's own stays
-	k.ok("mount a directory for the socket", err)
 	dropIn := n.Path("podd.toml.d", "cadvisor.toml")
 	k.ok("configure podd", errors.Join(os.MkdirAll(n.Path("podd.toml.d"), 0o755),
 		os.WriteFile(dropIn, []byte("[cadvisor]\nsocket = \"/var/run/crio/crio.sock\"\n"), 0o644)))
@@ -152,8 +150,6 @@ func (k *scene) useCadvisor() {
 	k.ok("restart without the gates", restart(without))
 	k.Cleanup(func() {
 		k.ok("restart with the gates", errors.Join(os.Remove(dropIn), restart(n.Options.Kubelet)))
-		_, err := n.Run("umount", "/run/crio")
-		k.ok("unmount the directory of the socket", err)
 	})
 }
 

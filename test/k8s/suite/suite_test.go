@@ -140,8 +140,9 @@ func leftOnNodes(bin string) error {
 	for _, n := range c.Nodes {
 		errs = append(errs, n.Empty())
 		out, err := n.Run(bin+"/leak", "diff", n.Path("before.json"), "-wait", "10s", "-only", n.Path(), "-only", "veth",
-			"-only", n.PodCIDR[:len(n.PodCIDR)-len("0/24")], "-only", "CNI-", "-only", n.Cgroup()+"/kubepods/pod",
-			"-only", n.Cgroup()+"/kubepods/burstable/pod", "-only", n.Cgroup()+"/kubepods/besteffort/pod")
+			"-only", "/run/netns/podd-", "-only", n.PodCIDR[:len(n.PodCIDR)-len("0/24")], "-only", "CNI-",
+			"-only", n.Cgroup()+"/kubepods/pod", "-only", n.Cgroup()+"/kubepods/burstable/pod",
+			"-only", n.Cgroup()+"/kubepods/besteffort/pod")
 		if err == nil {
 			continue
 		}
