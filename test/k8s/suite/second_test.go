@@ -26,6 +26,7 @@ func TestSecondNode(t *testing.T) {
 		{"statistics from the CRI", func(k *scene) { k.checkStats(true) }},
 		{"statistics from cAdvisor", (*scene).cadvisorOff},
 		{"Prometheus", (*scene).prometheus},
+		{"Multus", (*scene).multus},
 		{"events instead of lists", (*scene).quickDeath},
 		{"an exclusive core", (*scene).exclusiveCore},
 		{"huge pages", (*scene).hugepages},
