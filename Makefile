@@ -179,6 +179,10 @@ critest-gvisor: ## the CRI validation suite with gVisor, under conmon and throug
 test-vm: tools images build ## critest and more in a VM: cgroup v2, systemd, AppArmor (root; see test/vm/README.md)
 	@test/vm/run.sh all
 
+.PHONY: test-selinux
+test-selinux: tools images build ## the tests of SELinux in that VM, whose kernel enforces a small policy (root)
+	@test/vm/run.sh selinux
+
 vm-shell: tools images build ## a shell in that VM, with podd running (root)
 	@test/vm/run.sh shell
 

@@ -226,5 +226,8 @@ func (d *daemon) installPause() (string, error) {
 			Warn("no pause program: pods that share a PID namespace or have a user namespace cannot be run")
 		return "", nil
 	}
-	return rootfs, err
+	if err != nil {
+		return "", err
+	}
+	return rootfs, host.ShareFiles(rootfs)
 }

@@ -2,7 +2,7 @@
 # Installs, on the machine that builds the virtual machine, the Debian packages that are missing for that.
 set -eu
 missing=
-for p in mmdebstrap debian-archive-keyring e2fsprogs xz-utils; do
+for p in mmdebstrap debian-archive-keyring e2fsprogs xz-utils secilc; do
 	[ "$(dpkg-query -W -f '${db:Status-Status}' $p 2>/dev/null)" = installed ] || missing="$missing $p"
 done
 [ -n "$missing" ] || exit 0

@@ -20,6 +20,12 @@ bin/testimages build >/dev/null
 cp -r "${PODD_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podd}"/images/[0-9a-f]*/ "$dir/cache/images/"
 cp contrib/systemd/podd.service contrib/crictl.yaml "$dir/"
 cp "$here"/guest/* "$dir/"
+if [ "$mode" = selinux ]; then
+	# The categories of all levels: c0 to c1023 in this order.
+	seq 0 1023 | awk '{ all = all " c" $1; print "(category c" $1 ")" } END { print "(categoryorder (" all "))" }' \
+		>"$dir/categories.cil"
+	secilc -o "$dir/selinux.policy" -f /dev/null "$here/selinux/policy.cil" "$dir/categories.cil"
+fi
 # critest takes the specs to skip as one regular expression.
 sed -e 's/#.*//; s/[[:space:]]*$//; /^$/d' -e 's/[][\.*^$+?(){}|]/\\&/g' test/critest/skip.txt |
 	paste -sd'|' >"$dir/skip"

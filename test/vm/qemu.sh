@@ -5,7 +5,8 @@
 #
 # DIR is what rootfs.sh prints, PAYLOAD the disk that the machine mounts at /payload. The options are QEMU's: the network,
 # the serial port, further disks. The root disk is never written to: changes are in a snapshot that QEMU discards.
-# VM_CLOCK and VM_LIMIT are described in README.md, VM_MEMORY is the machine's memory (default 3G).
+# VM_CLOCK and VM_LIMIT are described in README.md, VM_MEMORY is the machine's memory (default 3G), VM_KERNEL further
+# parameters of its kernel.
 set -eu
 root=$1 payload=$2
 shift 2
@@ -32,7 +33,8 @@ exec nice -n 15 timeout --foreground "${VM_LIMIT:-75m}" \
 	-nodefaults -no-user-config -display none -no-reboot $clock -M q35 -cpu max,la57=off,pku=off -smp 2 \
 	-m "${VM_MEMORY:-3G}" \
 	-kernel "$root/vmlinuz" -append "root=/dev/nvme0n1 rw rootfstype=ext4 console=ttyS0 quiet panic=-1 net.ifnames=0 \
-		mitigations=off nokaslr no_timer_check cryptomgr.notests systemd.show_status=no systemd.getty_auto=0" \
+		mitigations=off nokaslr no_timer_check cryptomgr.notests systemd.show_status=no systemd.getty_auto=0 \
+		${VM_KERNEL:-}" \
 	-drive "file=$root/root.img,format=raw,if=none,id=d0,snapshot=on,cache=unsafe" \
 	-device nvme,drive=d0,serial=root \
 	-drive "file=$payload,format=raw,if=none,id=d1,readonly=on" \

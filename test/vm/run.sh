@@ -1,10 +1,11 @@
 #!/bin/sh
 # Runs the tests in a virtual machine: Debian with cgroup v2 only, systemd and AppArmor, and podd under its unit.
 #
-#	run.sh [all | checks | critest | smoke | shell]
+#	run.sh [all | checks | critest | selinux | smoke | shell]
 #
-# checks runs podd's own tests (checks/), critest the CRI validation suite, all both (default); smoke only starts podd
-# and one pod; shell starts a shell on the console. See README.md. Environment:
+# checks runs podd's own tests (checks/), critest the CRI validation suite, all both (default); selinux runs the tests
+# that need SELinux in place of AppArmor; smoke only starts podd and one pod; shell starts a shell on the console. See
+# README.md. Environment:
 #	VM_HANDLER  runtime handler: runc (default) or crun     VM_RUN    which checks, as for go test -run
 #	VM_FOCUS    which specs of critest                      VM_SEED   order of the specs
 #	VM_LIMIT    time limit, as for timeout(1)               VM_CLOCK  real (default) or counted: see below
@@ -14,6 +15,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 repo=$(cd "$here/../.." && pwd)
 mode=${1:-all} limit=${VM_LIMIT:-75m}
 out=$repo/bin/vm.d
+[ "$mode" != selinux ] || export VM_KERNEL=security=selinux VM_RUN="${VM_RUN:-^TestSELinux}"
 say() { echo "vm: $*"; }
 
 "$here/deps.sh"

@@ -52,6 +52,20 @@ func ReleaseLabels(l spec.Labels) {
 	}
 }
 
+// ShareFiles gives a directory of podd's own, with all that is in it, the label of files that every container may use.
+// podd must mount it read-only. Without SELinux, or on a filesystem without labels, it does nothing.
+func ShareFiles(dir string) error {
+	labels, err := Labels(nil)
+	if err != nil {
+		return err
+	}
+	defer ReleaseLabels(labels)
+	if err := label.Relabel(dir, labels.Mount, true); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return fmt.Errorf("set the SELinux label of %s: %w", dir, err)
+	}
+	return nil
+}
+
 func labelOptions(o *cri.SELinuxOption) []string {
 	var out []string
 	for _, part := range []struct{ key, value string }{

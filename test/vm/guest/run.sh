@@ -28,6 +28,20 @@ network() {
 	ip route add default via 10.0.2.2
 }
 
+# Loads the policy of test/vm/selinux and has the kernel enforce it. podd reads from lxc_contexts which labels containers
+# have; a distribution's policy brings such a file.
+selinux() {
+	local conf=/etc/selinux/podd-test/contexts
+	mkdir -p $conf
+	echo SELINUXTYPE=podd-test >/etc/selinux/config
+	cat >$conf/lxc_contexts <<-END
+		process = "system_u:system_r:container_t:s0"
+		file = "system_u:object_r:container_file_t:s0"
+	END
+	mountpoint -q /sys/fs/selinux || mount -t selinuxfs selinuxfs /sys/fs/selinux || return
+	dd if=/payload/selinux.policy of=/sys/fs/selinux/load bs=1M status=none && echo 1 >/sys/fs/selinux/enforce
+}
+
 # Starts the test registry and waits for its configuration files, which it writes where podd reads them.
 registry() {
 	mkdir -p /etc/containers
@@ -147,6 +161,7 @@ say "Linux $(uname -r), systemd $systemd, $(stat -fc %T /sys/fs/cgroup), AppArmo
 must "network" network
 must "install podd" install_podd
 must "test registry" registry
+[ "$mode" != selinux ] || must "SELinux" selinux
 must "systemctl start podd" systemctl start podd
 must "runtime ready" ready
 must "first pod" warm_up
@@ -155,7 +170,7 @@ if [ "$mode" = shell ]; then
 	PATH=$PATH:/payload/bin exec bash -i
 fi
 /payload/bin/leak take /run/before.json
-case $mode in all | checks) check "podd's own checks" checks ;; esac
+case $mode in all | checks | selinux) check "podd's own checks" checks ;; esac
 case $mode in all | critest) check "critest with $handler" critest ;; esac
 check "leak check" leaks
 check "no failed units, no panics in the journal" journal
