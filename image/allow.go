@@ -98,10 +98,6 @@ func (s *Store) verifyStored(ctx context.Context, id string, names []string) err
 		return err
 	}
 	defer func() { _ = policy.Destroy() }() // frees memory
-	stored, err := s.storage.Image(id)
-	if err != nil {
-		return fmt.Errorf("look up image %s: %w", id, err)
-	}
 	ref, err := containersstorage.Transport.NewStoreReference(s.storage, nil, id)
 	if err != nil {
 		return err
@@ -117,12 +113,6 @@ func (s *Store) verifyStored(ctx context.Context, id string, names []string) err
 		name, err := reference.ParseNamed(text)
 		if err != nil {
 			return err
-		}
-		// A list's digest is not that of the manifest which was signed and stored.
-		if _, digested := name.(reference.Digested); digested {
-			if name, err = reference.WithDigest(reference.TrimNamed(name), stored.Digest); err != nil {
-				return err
-			}
 		}
 		remote, err := docker.NewReference(name)
 		if err != nil {

@@ -139,19 +139,38 @@ func TestImportStoredSigned(t *testing.T) {
 
 // TestImportStoredRefuses: what is wrong in the other directory does not get into the store.
 func TestImportStoredRefuses(t *testing.T) {
+	const base = "base"
+	other := strings.Repeat("e", 64)
 	for name, c := range map[string]struct {
 		spoil func(t *testing.T, root string, r *image.ImportRequest)
 		want  string
 	}{
 		"a file was changed": {func(t *testing.T, root string, _ *image.ImportRequest) {
-			rewrite(t, root+"/overlay/*/diff/bin/app", func([]byte) []byte { return []byte("ev") })
-		}, ""},
+			rewrite(t, root+"/overlay/*/diff/bin/app", func([]byte) []byte { return []byte("evil") })
+		}, "checksum"},
+		"a layer was replaced": {func(t *testing.T, root string, _ *image.ImportRequest) {
+			reg := newRegistry(t)
+			reg.push(t, "app:v1", craft(t, nil, tree{"bin/": "", "bin/app": "evil"}))
+			evil := readFile(t, only(t, otherStore(t, reg, "app:v1")+"/overlay-layers/*.tar-split.gz"))
+			rewrite(t, root+"/overlay/*/diff/bin/app", func([]byte) []byte { return []byte("evil") })
+			writeFile(t, root+"/overlay-layers/"+topLayer(t, root)+".tar-split.gz", evil)
+		}, "does not have the digest"},
 		"the config was changed": {func(t *testing.T, root string, r *image.ImportRequest) {
-			key := "=" + base64.StdEncoding.EncodeToString([]byte("sha256:"+r.Stored))
-			rewrite(t, root+"/overlay-images/"+r.Stored+"/"+key, func(b []byte) []byte {
+			rewrite(t, dataItem(root, r.Stored, "sha256:"+r.Stored), func(b []byte) []byte {
 				return bytes.ReplaceAll(b, []byte("rootfs"), []byte("rootFs"))
 			})
 		}, "digest"},
+		"an id that is not that of the config": {func(t *testing.T, root string, r *image.ImportRequest) {
+			rewrite(t, root+"/overlay-images/images.json", func(b []byte) []byte {
+				return bytes.ReplaceAll(b, []byte(r.Stored), []byte(other))
+			})
+			from, to := dataItem(root, r.Stored, "sha256:"+r.Stored), dataItem(root, r.Stored, "sha256:"+other)
+			dir := root + "/overlay-images/"
+			if err := errors.Join(os.Rename(from, to), os.Rename(dir+r.Stored, dir+other)); err != nil {
+				t.Fatal(err)
+			}
+			r.Stored = other
+		}, "read config"},
 		"a name has the digest of another image": {func(t *testing.T, root string, r *image.ImportRequest) {
 			r.Names = append(r.Names, "good.test/app@"+digest.FromString("another").String())
 		}, "no manifest with the digest of its name"},
@@ -163,29 +182,32 @@ func TestImportStoredRefuses(t *testing.T) {
 				img["big-data-names"] = append(img["big-data-names"].([]any), "podd-loaded")
 				img["big-data-sizes"].(map[string]any)["podd-loaded"] = 1
 			})
-			writeFile(t, root+"/overlay-images/"+r.Stored+"/podd-loaded", "1")
-		}, "podd-loaded"},
-		"a layer is missing": {func(t *testing.T, root string, r *image.ImportRequest) {
+			writeFile(t, dataItem(root, r.Stored, "podd-loaded"), "1")
+		}, `"podd-loaded", which is none`},
+		"layers are missing": {func(t *testing.T, root string, r *image.ImportRequest) {
 			writeFile(t, root+"/overlay-layers/layers.json", "[]")
 		}, "layer"},
-		"a layer has another id": {func(t *testing.T, root string, r *image.ImportRequest) {
-			other := strings.Repeat("e", 64)
-			layers := readFile(t, root+"/overlay-layers/layers.json")
-			var list []struct{ ID string }
-			if err := json.Unmarshal([]byte(layers), &list); err != nil {
+		"the top layer is missing": {func(t *testing.T, root string, r *image.ImportRequest) {
+			config, err := craft(t, nil, tree{base: base}).ConfigFile()
+			if err != nil {
 				t.Fatal(err)
 			}
-			writeFile(t, root+"/overlay-layers/layers.json", strings.ReplaceAll(layers, `"id":"`+list[0].ID, `"id":"`+other))
+			editImages(t, root, func(img map[string]any) { img["layer"] = config.RootFS.DiffIDs[0].Hex })
+		}, "it has 1 layers, its config 2"},
+		"a layer has another id": {func(t *testing.T, root string, r *image.ImportRequest) {
+			top := topLayer(t, root)
+			rewrite(t, root+"/overlay-layers/layers.json", func(b []byte) []byte {
+				return bytes.ReplaceAll(b, []byte(`"id":"`+top), []byte(`"id":"`+other))
+			})
 			editImages(t, root, func(img map[string]any) { img["layer"] = other })
 		}, "another id"},
-		"an image that is not there": {func(t *testing.T, root string, r *image.ImportRequest) {
-			r.Stored = strings.Repeat("e", 64)
-		}, "look up image"},
+		"an image that is not there": {func(t *testing.T, root string, r *image.ImportRequest) { r.Stored = other },
+			"look up image"},
 		"no directory": {func(t *testing.T, root string, r *image.ImportRequest) { r.Storage = root + "/none" }, "none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reg := newRegistry(t)
-			reg.push(t, "app:v1", simple(t, "x"))
+			reg.push(t, "app:v1", craft(t, nil, tree{base: base}, tree{"bin/": "", "bin/app": "good"}))
 			root := otherStore(t, reg, "app:v1")
 			r := storedIn(t, root)[0]
 			c.spoil(t, root, &r)
@@ -198,18 +220,33 @@ func TestImportStoredRefuses(t *testing.T) {
 	}
 }
 
-// rewrite changes the content of the only file that matches a pattern.
-func rewrite(t *testing.T, pattern string, change func([]byte) []byte) {
+// only returns the only file that matches a pattern.
+func only(t *testing.T, pattern string) string {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) != 1 {
 		t.Fatalf("files %q, %v for %s, want one", files, err, pattern)
 	}
-	content, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(files[0], change(content), 0o600); err != nil {
+	return files[0]
+}
+
+// dataItem returns the path of a data item of an image: containers/storage encodes names with characters such as ":".
+func dataItem(root, id, key string) string {
+	return filepath.Join(root, "overlay-images", id, "="+base64.StdEncoding.EncodeToString([]byte(key)))
+}
+
+// topLayer returns the id of the topmost layer of the only image.
+func topLayer(t *testing.T, root string) (id string) {
+	t.Helper()
+	editImages(t, root, func(img map[string]any) { id = img["layer"].(string) })
+	return id
+}
+
+// rewrite changes the content of the only file that matches a pattern.
+func rewrite(t *testing.T, pattern string, change func([]byte) []byte) {
+	t.Helper()
+	file := only(t, pattern)
+	if err := os.WriteFile(file, change([]byte(readFile(t, file))), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
