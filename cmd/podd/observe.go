@@ -112,6 +112,9 @@ func (d *daemon) serveMetrics(ctx context.Context, n *node) {
 	}
 	m.Watch(metricsNode{n, d})
 	m.WatchPlugins(n.plugins.Status)
+	if t := d.observers.tracer; t != nil {
+		m.WatchSpans(t.Spans)
+	}
 	log := d.log.WithField("address", d.cfg.Metrics.Address)
 	l, err := d.listenMetrics()
 	if err != nil {

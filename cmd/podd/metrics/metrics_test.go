@@ -91,6 +91,7 @@ func seen() *Metrics {
 	m := New("v1")
 	m.Watch(node{})
 	m.WatchPlugins(pluginStatus)
+	m.WatchSpans(func() map[string]uint64 { return map[string]uint64{"sent": 7, "dropped": 2} })
 	m.ObserveOperation(context.Background(), operation.Operation{
 		Verb: "RunPodSandbox", Pod: "secretid", Name: "ns/secretname", UID: "secretuid", Handler: "runc",
 		Outcome: operation.OutcomeOK, Took: operation.Duration(30 * time.Millisecond),

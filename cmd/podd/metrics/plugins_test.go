@@ -27,6 +27,7 @@ func TestPluginMetrics(t *testing.T) {
 		`podd_nri_calls_total{outcome="refused",plugin="10-a",verb="CreateContainer"} 2`,
 		`podd_nri_calls_total{outcome="failed",plugin="10-a",verb="CreateContainer"} 3`,
 		`podd_nri_call_seconds_total{plugin="10-a",verb="CreateContainer"} 1.5`,
+		`podd_tracing_spans_total{outcome="sent"} 7`, `podd_tracing_spans_total{outcome="dropped"} 2`,
 	} {
 		if !strings.Contains(body, want+"\n") {
 			t.Errorf("no line %s in\n%s", want, body)

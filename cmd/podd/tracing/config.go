@@ -21,6 +21,8 @@ type Config struct {
 	CertFile    string `toml:"cert_file" comment:"File with podd's own PEM certificate, for a collector that asks for one. It is read for each connection."`
 	KeyFile     string `toml:"key_file" comment:"File with the private key of cert_file."`
 	HeadersFile string `toml:"headers_file" comment:"File with headers of each request, such as the credentials of a hosted collector: lines of the form name: value. It should be readable by root only."`
+	// Compression is "gzip", "none" or "".
+	Compression string `toml:"compression" comment:"How spans are compressed: gzip, or none. Empty: none."`
 	// Headers are those of the environment, by lower-case name; see WithEnvironment.
 	Headers map[string]string `toml:"-"`
 	// SamplingRatePerMillion is how many of a million traces that podd starts are sampled.
@@ -45,12 +47,29 @@ func (c Config) Validate() error {
 	if err := c.validateEndpoint(); err != nil {
 		errs = append(errs, config.Errorf("endpoint", "%w", err))
 	}
+	if err := c.validateCompression(); err != nil {
+		errs = append(errs, config.Errorf("compression", "%w", err))
+	}
 	errs = append(errs, c.validateFiles())
 	if c.SamplingRatePerMillion < 0 || c.SamplingRatePerMillion > million {
 		errs = append(errs, config.Errorf("sampling_rate_per_million", "%d is not between 0 and %d",
 			c.SamplingRatePerMillion, million))
 	}
 	return errors.Join(errs...)
+}
+
+// Values of compression; "" is compressionNone.
+const (
+	compressionNone = "none"
+	compressionGzip = "gzip"
+)
+
+func (c Config) validateCompression() error {
+	switch c.Compression {
+	case "", compressionNone, compressionGzip:
+		return nil
+	}
+	return fmt.Errorf("%q is neither %s nor %s", c.Compression, compressionGzip, compressionNone)
 }
 
 func (c Config) validateEndpoint() error {

@@ -23,6 +23,9 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%q, %d: got %v, want %q", c.endpoint, c.rate, err, c.want)
 		}
 	}
+	if err := (Config{Compression: "lz4"}).Validate(); err == nil || !strings.Contains(err.Error(), "compression: ") {
+		t.Errorf("compression lz4: got %v, want an error", err)
+	}
 	if d := DefaultConfig(); d.Enabled() || d.Validate() != nil {
 		t.Errorf("default %+v", d)
 	}

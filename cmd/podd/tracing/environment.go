@@ -39,6 +39,10 @@ func (c Config) WithEnvironment(getenv func(string) string) (Config, error) {
 			c.CertFile, c.KeyFile = get("CLIENT_CERTIFICATE"), get("CLIENT_KEY")
 		}
 	}
+	c.Compression = cmp.Or(c.Compression, get("COMPRESSION"))
+	if err := c.validateCompression(); err != nil {
+		return c, fmt.Errorf("OTEL_EXPORTER_OTLP_COMPRESSION: %w", err)
+	}
 	headers, err := parsePairs(get("HEADERS"))
 	if err != nil {
 		return c, fmt.Errorf("OTEL_EXPORTER_OTLP_HEADERS: %w", err)

@@ -23,6 +23,7 @@ func environment(lines ...string) func(string) string {
 func TestWithEnvironment(t *testing.T) {
 	const out = "EXPORTER_OTLP_"
 	file := Config{Endpoint: "file:1", SamplingRatePerMillion: 5}
+	compressed := Config{Endpoint: "file:1", SamplingRatePerMillion: 5, Compression: "gzip"}
 	for name, c := range map[string]struct {
 		cfg  Config
 		env  []string
@@ -53,9 +54,18 @@ func TestWithEnvironment(t *testing.T) {
 			env:  []string{out + "CERTIFICATE=/ca", out + "HEADERS=a=b"},
 			want: Config{Endpoint: "file:1", CAFile: "/file", Headers: map[string]string{"a": "b"}},
 		},
-		"path":           {env: []string{out + "ENDPOINT=http://env:1/v1/traces"}, fail: "OTEL_EXPORTER_OTLP_ENDPOINT: "},
-		"no header":      {cfg: file, env: []string{out + "HEADERS=a=b,planted"}, fail: "entry 2"},
-		"wrong header":   {cfg: file, env: []string{out + "HEADERS=a b=planted"}, fail: "is not the name of a header"},
+		"compression":             {cfg: file, env: []string{out + "COMPRESSION=gzip"}, want: compressed},
+		"compression of the file": {cfg: compressed, env: []string{out + "COMPRESSION=none"}, want: compressed},
+		"unknown compression": {
+			cfg: file, env: []string{out + "COMPRESSION=lz4"}, fail: "OTEL_EXPORTER_OTLP_COMPRESSION: ",
+		},
+		"path": {
+			env: []string{out + "ENDPOINT=http://env:1/v1/traces"}, fail: "OTEL_EXPORTER_OTLP_ENDPOINT: ",
+		},
+		"no header": {cfg: file, env: []string{out + "HEADERS=a=b,planted"}, fail: "entry 2"},
+		"wrong header": {
+			cfg: file, env: []string{out + "HEADERS=a b=planted"}, fail: "is not the name of a header",
+		},
 		"relative":       {cfg: file, env: []string{out + "CERTIFICATE=ca"}, fail: "not an absolute path"},
 		"key is missing": {cfg: file, env: []string{out + "CLIENT_CERTIFICATE=/c"}, fail: "needs key_file"},
 	} {

@@ -8,6 +8,7 @@ import (
 
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/emptypb"
 )
@@ -45,6 +46,14 @@ func dial(cfg Config) (*grpc.ClientConn, error) {
 		grpc.WithUserAgent("podd"))
 }
 
+// callOptions returns the options of each request.
+func (c Config) callOptions() []grpc.CallOption {
+	if c.Compression != compressionGzip {
+		return nil
+	}
+	return []grpc.CallOption{grpc.UseCompressor(gzip.Name)}
+}
+
 // send sends batches until Shutdown, and then the rest of the queue.
 func (t *Tracer) send() {
 	defer close(t.done)
@@ -80,8 +89,7 @@ func (t *Tracer) send() {
 	}
 }
 
-// export sends a batch, or logs why it cannot. TracesData has the wire format of ExportTraceServiceRequest. The
-// number of spans that the collector rejected, in the response, is ignored.
+// export sends a batch, or logs why it cannot. TracesData has the wire format of ExportTraceServiceRequest.
 func (t *Tracer) export(batch []*tracepb.Span) {
 	if len(batch) == 0 {
 		return
@@ -92,7 +100,14 @@ func (t *Tracer) export(batch []*tracepb.Span) {
 		Resource: t.resource, ScopeSpans: []*tracepb.ScopeSpans{{Scope: t.scope, Spans: batch}},
 	}}}
 	ctx = metadata.NewOutgoingContext(ctx, t.headers)
-	if err := t.conn.Invoke(ctx, exportMethod, data, &emptypb.Empty{}); err != nil {
+	var answer emptypb.Empty // keeps the fields that it does not know
+	err := t.conn.Invoke(ctx, exportMethod, data, &answer, t.options...)
+	if err != nil {
+		t.outcomes.failed.Add(uint64(len(batch)))
+	} else {
+		err = t.taken(len(batch), answer.ProtoReflect().GetUnknown())
+	}
+	if err != nil {
 		t.errors.add(err)
 	}
 }

@@ -36,8 +36,10 @@ type Tracer struct {
 	scope    *commonpb.InstrumentationScope
 	conn     *grpc.ClientConn
 	// headers are sent with each request. They may be credentials.
-	headers metadata.MD
-	errors  *errorLog
+	headers  metadata.MD
+	options  []grpc.CallOption
+	errors   *errorLog
+	outcomes outcomes
 
 	queue chan *tracepb.Span
 	// stop is closed by Shutdown, done when send has returned. giveUp cancels sending, the context of exports.
@@ -76,6 +78,7 @@ func New(cfg Config, version string, log logrus.FieldLogger) (*Tracer, error) {
 		headers:  metadata.New(headers),
 		scope:    &commonpb.InstrumentationScope{Name: "podd", Version: version},
 		conn:     conn,
+		options:  cfg.callOptions(),
 		errors:   &errorLog{log: log.WithField("endpoint", cfg.Endpoint)},
 		queue:    make(chan *tracepb.Span, maxQueue),
 		stop:     make(chan struct{}), done: make(chan struct{}),
@@ -143,6 +146,7 @@ func (t *Tracer) put(s span) {
 	select {
 	case t.queue <- out:
 	default:
+		t.outcomes.dropped.Add(1)
 		t.errors.add(errQueueFull)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -33,10 +34,26 @@ type receiver struct {
 	collector.UnimplementedTraceServiceServer
 	// answer, if set, is asked before a batch is taken.
 	answer func(ctx context.Context) error
+	// rejects is how many spans of each batch it says that it rejects.
+	rejects int64
 
-	mu    sync.Mutex // guards spans
-	spans []*tracepb.ResourceSpans
+	mu        sync.Mutex // guards the rest
+	spans     []*tracepb.ResourceSpans
+	encodings []string
 }
+
+// HandleRPC notes the compression of requests. It and the others implement stats.Handler.
+func (r *receiver) HandleRPC(_ context.Context, s stats.RPCStats) {
+	if h, ok := s.(*stats.InHeader); ok {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.encodings = append(r.encodings, h.Compression)
+	}
+}
+
+func (r *receiver) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
+func (r *receiver) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+func (r *receiver) HandleConn(context.Context, stats.ConnStats)                       {}
 
 // Export implements the collector's one method.
 func (r *receiver) Export(ctx context.Context, req *collector.ExportTraceServiceRequest) (
@@ -49,7 +66,7 @@ func (r *receiver) Export(ctx context.Context, req *collector.ExportTraceService
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.spans = append(r.spans, req.GetResourceSpans()...)
-	partial := &collector.ExportTracePartialSuccess{RejectedSpans: 1, ErrorMessage: "full"}
+	partial := &collector.ExportTracePartialSuccess{RejectedSpans: r.rejects, ErrorMessage: "full"}
 	return &collector.ExportTraceServiceResponse{PartialSuccess: partial}, nil
 }
 
@@ -79,7 +96,7 @@ func listen(t *testing.T, r *receiver) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := grpc.NewServer()
+	srv := grpc.NewServer(grpc.StatsHandler(r))
 	collector.RegisterTraceServiceServer(srv, r)
 	go srv.Serve(l)
 	t.Cleanup(srv.Stop)
