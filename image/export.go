@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -16,11 +17,13 @@ import (
 	"go.podman.io/image/v5/signature"
 	containersstorage "go.podman.io/image/v5/storage"
 	"go.podman.io/image/v5/types"
+	"golang.org/x/sys/unix"
 )
 
 // Export writes an image to a new file at an absolute path, with its tags: as a docker archive if its manifest is
 // docker's, else as an OCI archive, so that its id stays the same when it is loaded. Layers are written without
-// compression, so the digest of the manifest changes. The file appears when it is complete.
+// compression, so the digest of the manifest changes. The file appears when it is complete; until then there are only
+// temporary files in Root, which the next start removes if podd is killed.
 //
 // Errors: errdefs.ErrNotFound, errdefs.ErrAlreadyExists for a file that exists, errdefs.ErrInvalidArgument.
 func (s *Store) Export(ctx context.Context, ref, path string) error {
@@ -35,7 +38,10 @@ func (s *Store) Export(ctx context.Context, ref, path string) error {
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp(filepath.Dir(path), ".podd-export-")
+	if _, err := os.Lstat(path); err == nil { // before the work
+		return fmt.Errorf("export %s: %s exists: %w", ref, path, errdefs.ErrAlreadyExists)
+	}
+	dir, err := os.MkdirTemp(filepath.Join(s.cfg().Root, tempDir), "export-")
 	if err != nil {
 		return fmt.Errorf("export %s: %w", ref, err)
 	}
@@ -44,10 +50,45 @@ func (s *Store) Export(ctx context.Context, ref, path string) error {
 	if err := s.exportTo(ctx, from, e, whole); err != nil {
 		return fmt.Errorf("export %s: %w", ref, err)
 	}
-	if err := os.Link(whole, path); errors.Is(err, os.ErrExist) { // unlike rename, link replaces nothing
+	err = os.Link(whole, path) // unlike rename, link replaces nothing
+	if errors.Is(err, unix.EXDEV) {
+		err = copyWhole(whole, path)
+	}
+	if errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("export %s: %s exists: %w", ref, path, errdefs.ErrAlreadyExists)
-	} else if err != nil {
+	}
+	if err != nil {
 		return fmt.Errorf("export %s: %w", ref, err)
+	}
+	return nil
+}
+
+// copyWhole copies a file to a new one on another filesystem, which gets its name when it is complete: if podd is
+// killed before, the kernel deletes it.
+func copyWhole(from, to string) error {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	copied, err := os.OpenFile(filepath.Dir(to), unix.O_TMPFILE|os.O_WRONLY, 0o644)
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EISDIR) {
+		return fmt.Errorf("the filesystem of %s has no unnamed files (O_TMPFILE): export to another one: %w", to, err)
+	}
+	if err != nil {
+		return err
+	}
+	defer copied.Close()
+	if _, err := io.Copy(copied, source); err != nil {
+		return err
+	}
+	if err := copied.Sync(); err != nil {
+		return err
+	}
+	unnamed := fmt.Sprintf("/proc/self/fd/%d", copied.Fd())
+	err = unix.Linkat(unix.AT_FDCWD, unnamed, unix.AT_FDCWD, to, unix.AT_SYMLINK_FOLLOW)
+	if err != nil {
+		return &os.LinkError{Op: "link", Old: unnamed, New: to, Err: err}
 	}
 	return nil
 }

@@ -2,9 +2,11 @@ package image_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/containerd/errdefs"
@@ -46,6 +48,34 @@ func TestExport(t *testing.T) {
 			checkNoFiles(t, dir)
 		})
 	}
+}
+
+// TestExportToAnotherFilesystem: there too the file appears when it is complete, and replaces nothing.
+func TestExportToAnotherFilesystem(t *testing.T) {
+	reg := newRegistry(t)
+	img := simple(t, "x")
+	reg.push(t, "app:v1", img)
+	s := open(t, config(t, reg.host))
+	pull(t, s, reg.host+"/app:v1")
+	dir := filepath.Join(t.TempDir(), "mounted")
+	mountTmpfs(t, dir, "size=4m")
+	file := filepath.Join(dir, "image.tar")
+	if err := s.Export(t.Context(), imageID(t, img), file); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Export(t.Context(), imageID(t, img), file); !errdefs.IsAlreadyExists(err) {
+		t.Errorf("Export() to a file that exists = %v, want %v", err, errdefs.ErrAlreadyExists)
+	}
+	to := open(t, config(t))
+	if loaded, err := to.LoadFile(t.Context(), file); err != nil || len(loaded) != 1 || loaded[0].ID != imageID(t, img) {
+		t.Errorf("LoadFile() = %+v, %v, want %s", loaded, err, imageID(t, img))
+	}
+	full := filepath.Join(t.TempDir(), "full")
+	mountTmpfs(t, full, "size=4k")
+	if err := s.Export(t.Context(), imageID(t, img), full+"/image.tar"); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("Export() to a full filesystem = %v, want that no space is left", err)
+	}
+	checkNoFiles(t, full)
 }
 
 // ociImage returns an image with OCI's media types.

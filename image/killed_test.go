@@ -1,6 +1,7 @@
 package image_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,6 +10,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/sirupsen/logrus"
 
 	"github.com/podd-project/podd/image"
 )
@@ -119,6 +123,54 @@ func TestDaemonKilledWhileImporting(t *testing.T) {
 		t.Errorf("the other directory has changed:\n%q\n%q", before, after)
 	}
 }
+
+// TestDaemonKilledWhileExporting kills the daemon while it writes an archive: the directory of the archive has no file,
+// not even a hidden one, and the next start leaves none in the store.
+func TestDaemonKilledWhileExporting(t *testing.T) {
+	if at := os.Getenv(exportRole); at != "" {
+		dir, args, _ := strings.Cut(at, " ")
+		id, file, _ := strings.Cut(args, " ")
+		err := open(t, configIn(t, dir)).Export(t.Context(), id, file)
+		t.Errorf("Export() = %v, want to be killed", err)
+		return
+	}
+	dir, target := t.TempDir(), t.TempDir()
+	cfg := configIn(t, dir)
+	img := craft(t, nil, tree{"large": strings.Repeat("x", 256<<20)})
+	archive := filepath.Join(t.TempDir(), "docker.tar")
+	writeDockerArchive(t, archive, map[string]v1.Image{"registry.test/large:v1": img})
+	first, err := image.New(cfg, logrus.StandardLogger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = first.LoadFile(t.Context(), archive)
+	if err := errors.Join(err, first.Close()); err != nil {
+		t.Fatal(err)
+	}
+	daemon := exec.Command("/proc/self/exe", "-test.run=^TestDaemonKilledWhileExporting$")
+	daemon.Env = append(os.Environ(), exportRole+"="+dir+" "+imageID(t, img)+" "+filepath.Join(target, "image.tar"))
+	if err := daemon.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = daemon.Process.Kill() }) // if the test ends early
+	eventually(t, "a part of the archive is written", func() bool {
+		written, _ := filepath.Glob(filepath.Join(cfg.Root, "tmp/export-*/archive"))
+		return len(written) > 0
+	})
+	if err := daemon.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = daemon.Wait() // killed
+	checkNoFiles(t, target)
+	s := open(t, cfg)
+	checkNoFiles(t, filepath.Join(cfg.Root, "tmp"))
+	if err := s.Export(t.Context(), imageID(t, img), filepath.Join(target, "image.tar")); err != nil {
+		t.Error(err)
+	}
+}
+
+// exportRole is the environment of a test binary that exports: the directory of its store, an image, and the archive.
+const exportRole = "PODD_TEST_EXPORT"
 
 // importRole is the environment of a test binary that imports: the directory of its store, and the other root.
 const importRole = "PODD_TEST_IMPORT"

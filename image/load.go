@@ -3,6 +3,8 @@ package image
 import (
 	"context"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -36,4 +38,33 @@ func (s *Store) LoadFile(ctx context.Context, path string) ([]*Image, error) {
 	s.log.WithField("path", path).WithField("images", len(images)).
 		WithField("duration", time.Since(start).Round(time.Millisecond).String()).Info("loaded images")
 	return images, nil
+}
+
+// LoadFrom loads all images of an archive as LoadFile does. It writes the archive to a temporary file first, as it is
+// read twice. Errors: also errdefs.ErrInvalidArgument for more than Config.MaxImageBytes.
+func (s *Store) LoadFrom(ctx context.Context, archive io.Reader) ([]*Image, error) {
+	dir, err := os.MkdirTemp(filepath.Join(s.cfg().Root, tempDir), "load-") // removed by the next start, if podd is killed
+	if err != nil {
+		return nil, fmt.Errorf("load an archive: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "stdin") // an image without a name is named after the file
+	if err := writeAtMost(path, archive, s.cfg().MaxImageBytes); err != nil {
+		return nil, fmt.Errorf("load an archive: %w", err)
+	}
+	return s.LoadFile(ctx, path)
+}
+
+// writeAtMost copies r into a new file, or fails if it has more than most bytes.
+func writeAtMost(path string, r io.Reader, most int64) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	n, err := io.Copy(f, io.LimitReader(r, most+1))
+	if err == nil && n > most {
+		err = fmt.Errorf("%w: it has more than %d bytes (max_image_bytes)", errdefs.ErrInvalidArgument, most)
+	}
+	return err
 }

@@ -1,10 +1,12 @@
 package image_test
 
 import (
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/containerd/errdefs"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -51,6 +53,44 @@ func TestLoadFile(t *testing.T) {
 	if pulls := s.Pulls(); len(pulls) > 0 {
 		t.Errorf("Pulls() = %+v after the loads, want none", pulls)
 	}
+}
+
+// TestLoadFrom loads an archive that is read once. Nothing but the image stays, also of one that is too large or ends.
+func TestLoadFrom(t *testing.T) {
+	cfg := config(t)
+	cfg.MaxImageBytes = 1 << 20
+	s := open(t, cfg)
+	one := simple(t, "one")
+	path := filepath.Join(t.TempDir(), "docker.tar")
+	writeDockerArchive(t, path, map[string]v1.Image{"registry.test/one:v1": one})
+	whole := readFile(t, path)
+	for name, c := range map[string]struct {
+		archive io.Reader
+		want    string
+	}{
+		"too large": {io.LimitReader(zeros{}, 2<<20), "more than 1048576 bytes (max_image_bytes)"},
+		"broken":    {iotest.TimeoutReader(iotest.HalfReader(strings.NewReader(whole))), "timeout"},
+		"cut":       {strings.NewReader(whole[:len(whole)/2]), ""},
+		"empty":     {strings.NewReader(""), "archive"},
+	} {
+		if images, err := s.LoadFrom(t.Context(), c.archive); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: LoadFrom() = %v, %v, want an error with %q", name, images, err, c.want)
+		}
+	}
+	checkEmpty(t, s)
+	loaded, err := s.LoadFrom(t.Context(), strings.NewReader(whole))
+	if err != nil || len(loaded) != 1 || loaded[0].ID != imageID(t, one) {
+		t.Errorf("LoadFrom() = %+v, %v, want %s", loaded, err, imageID(t, one))
+	}
+	checkNoFiles(t, filepath.Join(cfg.Root, "tmp"))
+}
+
+// zeros is an endless reader.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
 }
 
 func TestLoadFileRefuses(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -11,16 +12,27 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/cmd/podd/admin"
+	"github.com/podd-project/podd/image"
 )
 
 // LoadImages loads the images of an archive.
 func (a adminNode) LoadImages(ctx context.Context, path string) ([]admin.LoadedImage, error) {
 	images, err := a.n.images.LoadFile(ctx, path)
+	return loadedImages(images), err
+}
+
+// LoadArchive loads the images of an archive that it reads.
+func (a adminNode) LoadArchive(ctx context.Context, archive io.Reader) ([]admin.LoadedImage, error) {
+	images, err := a.n.images.LoadFrom(ctx, archive)
+	return loadedImages(images), err
+}
+
+func loadedImages(images []*image.Image) []admin.LoadedImage {
 	loaded := []admin.LoadedImage{}
 	for _, i := range images {
 		loaded = append(loaded, admin.LoadedImage{ID: i.ID, Names: append(slices.Clone(i.Tags), i.Digests...)})
 	}
-	return loaded, err
+	return loaded
 }
 
 // ExportImage writes an image to a new file.

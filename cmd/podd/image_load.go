@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -22,7 +23,7 @@ func newImageLoadCommand(opts *options) *cobra.Command {
 		Long: `Load all images of OCI archives, docker archives ("docker save") or directories with an OCI layout, also
 compressed. Pods can use them at once. They are not pinned: the kubelet may remove them when the disk is full; to keep
 them, put the archive into image.preload_dir instead. The signature policy is not applied. The daemon reads the files,
-so they must be on its node.`,
+so they must be on its node; "-" is an archive on standard input.`,
 		RunE: func(cmd *cobra.Command, files []string) error {
 			daemon, err := opts.daemon()
 			if err != nil {
@@ -34,7 +35,7 @@ so they must be on its node.`,
 				bar := &progressLine{
 					out: out, terminal: isTerminal(out), title: fmt.Sprintf("[%d/%d] %s", i+1, len(files), file),
 				}
-				if err := loadFile(cmd.Context(), daemon, file, bar); err != nil {
+				if err := loadFile(cmd.Context(), daemon, file, cmd.InOrStdin(), bar); err != nil {
 					bar.end("not loaded: " + err.Error())
 					failed = append(failed, err)
 				}
@@ -47,15 +48,22 @@ so they must be on its node.`,
 	}
 }
 
-// loadFile loads one file and prints its images.
-func loadFile(ctx context.Context, daemon *admin.Client, file string, bar *progressLine) error {
+// loadFile loads one file, or standard input for "-", and prints its images.
+func loadFile(ctx context.Context, daemon *admin.Client, file string, in io.Reader, bar *progressLine) error {
 	path, err := filepath.Abs(file)
 	if err != nil {
 		return err
 	}
+	if terminal, ok := in.(*os.File); file == "-" && ok && isTerminal(terminal) {
+		return errors.New("standard input is a terminal: pipe an archive into the command")
+	}
 	stop := everySecondOn(bar, func() { showPulls(ctx, daemon, bar) })
 	var loaded admin.Loaded
-	err = daemon.Do(ctx, http.MethodPost, "/images/load", admin.LoadRequest{Path: path}, &loaded)
+	if file == "-" {
+		loaded, err = daemon.Upload(ctx, in)
+	} else {
+		err = daemon.Do(ctx, http.MethodPost, "/images/load", admin.LoadRequest{Path: path}, &loaded)
+	}
 	stop()
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -23,10 +24,16 @@ import (
 // podd runs podd's command line with the daemon's configuration.
 func (k *kubelet) podd(args ...string) (stdout, stderr string, code int) {
 	k.Helper()
+	return k.poddWith(nil, args...)
+}
+
+// poddWith is podd with standard input; without any it is empty.
+func (k *kubelet) poddWith(stdin io.Reader, args ...string) (stdout, stderr string, code int) {
+	k.Helper()
 	cmd := exec.Command(poddBinary, append([]string{"--config", k.Path("podd.toml")}, args...)...)
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &errs
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {

@@ -27,6 +27,13 @@ func TestImageCommands(t *testing.T) {
 	if out := k.runs("image", "load", file); !strings.Contains(out, "loaded") || !strings.Contains(out, name) {
 		k.Errorf("image load = %q, want the name", out)
 	}
+	k.removeImage(name)
+	archive, err := os.ReadFile(file)
+	k.ok("read the archive", err)
+	if out, errs, code := k.poddWith(strings.NewReader(string(archive)), "image", "load", "-"); code != 0 ||
+		!strings.Contains(out, name) {
+		k.Errorf("image load - = %q, %q, exit status %d, want the name", out, errs, code)
+	}
 	if out := k.runs("image", "list"); !strings.Contains(out, name) {
 		k.Errorf("image list, want %s:\n%s", name, out)
 	}

@@ -73,6 +73,11 @@ func (*fakeNode) VerifyImages(_ context.Context, mark bool) ([]sandbox.Finding, 
 func (*fakeNode) DiskImages() ([]DiskImage, uint64) {
 	return []DiskImage{{ID: "pinned", Pinned: true}, {ID: "used", UsedBy: 1}, {ID: "free"}, {ID: "taken"}}, 7
 }
+func (*fakeNode) LoadArchive(_ context.Context, archive io.Reader) ([]LoadedImage, error) {
+	n, err := io.Copy(io.Discard, archive)
+	return []LoadedImage{{ID: fmt.Sprint(n)}}, err
+}
+
 func (*fakeNode) LoadImages(_ context.Context, path string) ([]LoadedImage, error) {
 	if path != "/image.tar" {
 		return nil, fmt.Errorf("%w: no archive", errdefs.ErrInvalidArgument)

@@ -67,6 +67,20 @@ func (c *Client) Do(ctx context.Context, method, path string, body, into any) er
 	if into == nil {
 		return nil
 	}
+	return c.decode(answer, into)
+}
+
+// Upload has the daemon load the images of an archive.
+func (c *Client) Upload(ctx context.Context, archive io.Reader) (loaded Loaded, err error) {
+	answer, err := c.Open(ctx, http.MethodPost, uploadPath, archive)
+	if err != nil {
+		return loaded, err
+	}
+	defer answer.Close()
+	return loaded, c.decode(answer, &loaded)
+}
+
+func (c *Client) decode(answer io.Reader, into any) error {
 	if err := json.NewDecoder(io.LimitReader(answer, maxAnswer)).Decode(into); err != nil {
 		return fmt.Errorf("decode the answer of the daemon at %s: %w", c.socket, err)
 	}

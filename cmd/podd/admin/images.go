@@ -3,6 +3,8 @@ package admin
 import (
 	"context"
 	"fmt"
+	"io"
+	"math"
 	"net/http"
 	"time"
 
@@ -29,6 +31,9 @@ type LoadedImage struct {
 	Names []string `json:"names"`
 }
 
+// uploadPath is where an archive itself is sent. The answer is Loaded.
+const uploadPath = "/images/upload"
+
 // ExportRequest is the request of POST /images/export.
 type ExportRequest struct {
 	// Image is a name or an id.
@@ -54,6 +59,8 @@ type Pruned struct {
 type imagesNode interface {
 	// LoadImages loads the images of an archive.
 	LoadImages(ctx context.Context, path string) ([]LoadedImage, error)
+	// LoadArchive loads the images of an archive that it reads, and bounds its size.
+	LoadArchive(ctx context.Context, archive io.Reader) ([]LoadedImage, error)
 	// ExportImage writes an image to a new file.
 	ExportImage(ctx context.Context, image, path string) error
 	// RemoveImage removes an image with all of its names, unless a container uses it.
@@ -70,6 +77,11 @@ func (rt router) images(n imagesNode) {
 		images, err := n.LoadImages(ctx, req.Path)
 		return Loaded{images}, err
 	})
+	rt.answerUpTo(math.MaxInt64, http.MethodPost, uploadPath, copyTimeout,
+		func(ctx context.Context, r *http.Request) (any, error) {
+			images, err := n.LoadArchive(ctx, r.Body)
+			return Loaded{images}, err
+		})
 	rt.answer(http.MethodPost, "/images/export", copyTimeout, func(ctx context.Context, r *http.Request) (any, error) {
 		var req ExportRequest
 		if err := decode(r, &req); err != nil {

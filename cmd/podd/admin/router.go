@@ -33,13 +33,18 @@ type answerFunc func(ctx context.Context, r *http.Request) (any, error)
 
 // answer registers f for a method and a path of this version, "GET /status", with a time limit.
 func (rt router) answer(method, path string, limit time.Duration, f answerFunc) {
+	rt.answerUpTo(maxRequest, method, path, limit, f)
+}
+
+// answerUpTo is answer for requests with a body of at most most bytes.
+func (rt router) answerUpTo(most int64, method, path string, limit time.Duration, f answerFunc) {
 	rt.mux.HandleFunc(method+" "+version+path, func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		ctx, cancel := context.WithTimeoutCause(r.Context(), limit,
 			fmt.Errorf("%w: no answer within %v", errdefs.ErrUnavailable, limit))
 		defer cancel()
 		setDeadline(w, limit)
-		r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
+		r.Body = http.MaxBytesReader(w, r.Body, most)
 		v, err := f(ctx, r)
 		if method != http.MethodGet {
 			rt.logChange(r, time.Since(start), err)
