@@ -108,12 +108,12 @@ func (m *merge) function(p *plugin) *builtin.BuiltinPlugin {
 			reply, err := ask(ctx, p, api.Event_CREATE_CONTAINER, proto.CloneOf(r), inTurn(m, p, p.service.CreateContainer))
 			m.addEvictions(reply.GetEvict())
 			m.noteRemovals(reply.GetAdjust())
-			return reply, m.opaque(err)
+			return reply, m.opaque(checkAnswer(p, reply, err))
 		},
 		UpdateContainer: func(ctx context.Context, r *api.UpdateContainerRequest) (*api.UpdateContainerResponse, error) {
 			reply, err := ask(ctx, p, api.Event_UPDATE_CONTAINER, proto.CloneOf(r), inTurn(m, p, p.service.UpdateContainer))
 			m.addEvictions(reply.GetEvict())
-			return reply, m.opaque(err)
+			return reply, m.opaque(checkAnswer(p, reply, err))
 		},
 		ValidateContainerAdjustment: func(ctx context.Context, r *api.ValidateContainerAdjustmentRequest) error {
 			reply, err := ask(ctx, p, api.Event_VALIDATE_CONTAINER_ADJUSTMENT, proto.CloneOf(r),
@@ -124,6 +124,17 @@ func (m *merge) function(p *plugin) *builtin.BuiltinPlugin {
 			return reply.ValidationResult(p.name())
 		},
 	}}
+}
+
+// checkAnswer returns err, or why the answer cannot be merged.
+func checkAnswer(p *plugin, answer proto.Message, err error) error {
+	if err != nil {
+		return err
+	}
+	if err := checkFields(answer); err != nil {
+		return fmt.Errorf("answer of NRI plugin %s: %w", p.name(), err)
+	}
+	return nil
 }
 
 // inTurn returns method, whose answer takes the turn of the request.

@@ -107,6 +107,9 @@ func (p *Plugins) updateOne(ctx context.Context, u *api.ContainerUpdate) error {
 	id := u.GetContainerId()
 	r, err := splitResources(u.GetLinux().GetResources())
 	if err == nil {
+		err = checkFields(u)
+	}
+	if err == nil {
 		var postponed bool
 		if postponed, err = p.postpone(id, r); !postponed && err == nil {
 			err = p.limit(ctx, id, r)
