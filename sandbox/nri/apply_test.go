@@ -345,8 +345,12 @@ func TestOldRuntimeRefusesFields(t *testing.T) {
 	newer := map[string]string{
 		"io priority": "linux.io_priority", "scheduler": "linux.scheduler", "net devices": "linux.net_devices",
 		"memory policy": "linux.memory_policy", "RDT": "linux.rdt.schemata",
+		"RDT monitoring": "linux.rdt.enable_monitoring",
 	}
-	for _, tt := range adjustments() {
+	monitoring := adjustment{name: "RDT monitoring", adjust: func(a *api.ContainerAdjustment) {
+		a.SetLinuxRDTEnableMonitoring(true)
+	}}
+	for _, tt := range append(adjustments(), monitoring) {
 		c := newCreation("c1")
 		c.Spec.Version = "1.0.2"
 		a := &api.ContainerAdjustment{}

@@ -139,8 +139,8 @@ func testFault(t *testing.T, r request, fault, policy string) {
 	// The plugin stays connected if it has answered, and if it was only too slow and its requests are to be refused.
 	stays := answered || fault == "hangs" && policy == "refuse"
 	waitFor(t, fmt.Sprintf("the bad plugin to be connected: %v", stays), func() bool {
-		connected := slices.ContainsFunc(n.Status().Plugins, func(s PluginStatus) bool { return s.Name == "10-bad" })
-		return connected == stays
+		connected := func(p *plugin) bool { return p.base == "bad" && !p.isClosed() } // a closed one leaves later
+		return slices.ContainsFunc(n.joined(), connected) == stays
 	})
 	if err == nil {
 		waitFor(t, "the good plugin to be told", func() bool {
@@ -222,6 +222,17 @@ func TestIsFailure(t *testing.T) {
 	} {
 		if got := isFailure(tt.err); got != tt.want {
 			t.Errorf("isFailure(%v) = %v, want %v", tt.err, got, tt.want)
+		}
+	}
+}
+
+// TestErrorsAreOpaque: the library does not see the kind of a plugin's error, which it would take for one of its own
+// connection and proceed. The caller does.
+func TestErrorsAreOpaque(t *testing.T) {
+	for _, cause := range []error{context.DeadlineExceeded, ttrpc.ErrClosed} {
+		m := &merge{}
+		if err := m.opaque(fmt.Errorf("plugin: %w", cause)); errors.Is(err, cause) || !errors.Is(m.refusal(err), cause) {
+			t.Errorf("the library sees %v and the caller %v, want the kind %v for the caller only", err, m.refusal(err), cause)
 		}
 	}
 }
