@@ -48,6 +48,8 @@ type plugin struct {
 	stub   stub.Stub
 	synced chan struct{}
 	create func(c *api.Container) *api.ContainerAdjustment
+	// noted, if set, is called at each request with the verb.
+	noted func(verb string)
 
 	mu   sync.Mutex
 	told []string
@@ -79,8 +81,11 @@ func (k *kubelet) connect(p *plugin) *plugin {
 
 func (p *plugin) note(verb, id string) error {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.told = append(p.told, verb+" "+id)
+	p.mu.Unlock()
+	if p.noted != nil {
+		p.noted(verb)
+	}
 	return nil
 }
 
