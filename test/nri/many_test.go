@@ -127,7 +127,7 @@ func (p *observer) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.
 }
 
 // runMany runs pods, some at a time.
-func (n *node) runMany(count, callers int) []pod {
+func (n *node) runMany(prefix string, count, callers int) []pod {
 	n.Helper()
 	pods := make([]pod, count)
 	next := make(chan int)
@@ -136,7 +136,7 @@ func (n *node) runMany(count, callers int) []pod {
 		work.Go(func() {
 			for i := range next {
 				var err error
-				if pods[i], err = n.tryRun(fmt.Sprint("many-", i), nil, nil); err != nil {
+				if pods[i], err = n.tryRun(fmt.Sprint(prefix, i), nil, nil); err != nil {
 					n.Errorf("pod %d: %v", i, err)
 				}
 			}
@@ -161,7 +161,7 @@ func TestManyPods(t *testing.T) {
 	}
 	n := start(t)
 	n.observe(&observer{})
-	pods := n.runMany(200, 8)
+	pods := n.runMany("many-", 200, 8)
 	before := n.adjusted(pods)
 	for _, when := range []string{"while podd runs", "after podd was killed", "again"} {
 		p := &observer{}
@@ -343,8 +343,9 @@ func TestSharingPlugin(t *testing.T) {
 		ids = append(ids, id)
 		return shares, others
 	}})
-	const count = 16
-	for _, p := range n.runMany(count, 8) {
+	const count = 24
+	pods := n.runMany("first-", count/2, 8)
+	for _, p := range append(pods, n.runMany("second-", count/2, 8)...) {
 		var got int64
 		for range 100 { // what waited for the end of its creation is made after that
 			reply, err := n.Runtime.ContainerStatus(n.Context(), &cri.ContainerStatusRequest{ContainerId: p.running})
