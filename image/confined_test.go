@@ -161,6 +161,29 @@ func TestFilesOfPull(t *testing.T) {
 	}
 }
 
+// TestLinkTargets: of hundreds of links to certificates only those lead to a rule that lead out of what is readable.
+func TestLinkTargets(t *testing.T) {
+	dir, outside := t.TempDir(), t.TempDir()
+	err := errors.Join(os.WriteFile(filepath.Join(outside, "own.crt"), nil, 0o600),
+		os.Symlink("/etc/hosts", filepath.Join(outside, "hosts")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]string{
+		"own.pem": filepath.Join(outside, "own.crt"), "a1b2c3.0": "own.pem", "hosts.pem": "/etc/hosts",
+		"indirect.pem": "hosts.pem", "relative.pem": "../../../../../../../../etc/hosts", "up": "..", "missing.pem": "absent",
+		"back.pem": filepath.Join(outside, "hosts"),
+	} {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{filepath.Join(outside, "own.crt"), filepath.Dir(dir)}
+	if got := linkTargets(dir); !slices.Equal(got, want) {
+		t.Errorf("linkTargets = %q, want %q", got, want)
+	}
+}
+
 // confinedLines returns the lines that this test's binary prints in a role, restricted as a pull in dir.
 func confinedLines(t *testing.T, cfg Config, dir string, role ...string) []string {
 	t.Helper()

@@ -116,32 +116,40 @@ func lookasidePaths(dir string) (out []string) {
 	return out
 }
 
-// linkTargets returns what the symbolic links in dir lead to, outside of systemPaths: Landlock checks where a file
-// really is.
+// linkTargets returns what the symbolic links in dir lead to, but for what is in dir or in systemPaths: Landlock checks
+// where a file really is, and each path costs every pull.
 func linkTargets(dir string) (out []string) {
 	entries, _ := os.ReadDir(dir) // it may be missing
 	for _, e := range entries {
-		if e.Type()&os.ModeSymlink == 0 || leadsToSystem(dir, e.Name()) {
+		if e.Type()&os.ModeSymlink == 0 || leadsToReadable(dir, e.Name()) {
 			continue
 		}
-		if target, err := filepath.EvalSymlinks(filepath.Join(dir, e.Name())); err == nil {
+		if target, err := filepath.EvalSymlinks(filepath.Join(dir, e.Name())); err == nil && !isSystemPath(target) {
 			out = append(out, target)
 		}
 	}
 	return out
 }
 
-// leadsToSystem reports whether a link leads to a regular file in systemPaths directly, as hundreds of certificates do.
-func leadsToSystem(dir, name string) bool {
+// leadsToReadable reports whether a link leads to another entry of dir, which is looked at too, or to a regular file in
+// systemPaths directly. Hundreds of links to certificates do.
+func leadsToReadable(dir, name string) bool {
 	target, err := os.Readlink(filepath.Join(dir, name))
 	if err != nil {
 		return false
+	}
+	if !strings.Contains(target, "/") && target != "." && target != ".." {
+		return true
 	}
 	if !filepath.IsAbs(target) {
 		target = filepath.Join(dir, target)
 	}
 	target = filepath.Clean(target)
-	isAbove := func(path string) bool { return strings.HasPrefix(target, path+"/") }
 	info, err := os.Lstat(target)
-	return err == nil && info.Mode().IsRegular() && slices.ContainsFunc(systemPaths, isAbove)
+	return err == nil && info.Mode().IsRegular() && isSystemPath(target)
+}
+
+// isSystemPath reports whether a clean path is one of systemPaths, or below one.
+func isSystemPath(path string) bool {
+	return slices.ContainsFunc(systemPaths, func(p string) bool { return path == p || strings.HasPrefix(path, p+"/") })
 }
