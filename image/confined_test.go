@@ -30,6 +30,7 @@ const (
 	deviceProbe  = "podd-test-device"  // makes a device node and opens it
 	processProbe = "podd-test-process" // changes the process with the pid of its argument
 	kernelProbe  = "podd-test-kernel"  // makes system calls that concern the whole node
+	limitsProbe  = "storage-test"      // shows its limits, as a process of containers/storage
 	crashProbe   = "podd-test-crash"   // panics
 	memoryProbe  = "podd-test-memory"  // takes memory until it gets no more
 )
@@ -85,6 +86,15 @@ func init() {
 		for _, err := range []error{thaw, offline, offlineTruncated, segments, memory} {
 			fmt.Println(allowed(err))
 		}
+	})
+	reexec.Register(limitsProbe, func() {
+		var memory unix.Rlimit
+		err := unix.Getrlimit(unix.RLIMIT_DATA, &memory)
+		score, serr := os.ReadFile("/proc/self/oom_score_adj")
+		if err = errors.Join(err, serr); err != nil {
+			fail(err)
+		}
+		fmt.Println(memory.Max, strings.TrimSpace(string(score)))
 	})
 	reexec.Register(crashProbe, func() { panic("a cannot allocate memory of an image") })
 	reexec.Register(memoryProbe, func() {
@@ -158,6 +168,19 @@ func TestFilesOfPull(t *testing.T) {
 		if lines[i] != c.want {
 			t.Errorf("%s: may be read and written: %s, want %s", c.path, lines[i], c.want)
 		}
+	}
+}
+
+// TestLimitsWithoutPull: the process that packs what a container has written has limited memory, and is ended before
+// podd is, however many files the container has made.
+func TestLimitsWithoutPull(t *testing.T) {
+	memory := uint64(unix.RLIM_INFINITY)
+	if limit := hardMemory(maxUnpackMemory); limit > 0 { // none for the race detector
+		memory = limit
+	}
+	out := runProbe(t, nil, limitsProbe)
+	if want := fmt.Sprintln(memory, 500); out.err != nil || out.stdout != want {
+		t.Errorf("limit of memory and oom_score_adj = %q, %v, want %q: %s", out.stdout, out.err, want, out.stderr)
 	}
 }
 

@@ -50,6 +50,9 @@ func (s *Store) Export(ctx context.Context, ref, path string) error {
 	if err := s.exportTo(ctx, from, e, whole); err != nil {
 		return fmt.Errorf("export %s: %w", ref, err)
 	}
+	if err := os.Chmod(whole, 0o600); err != nil { // the image may be of a private registry
+		return fmt.Errorf("export %s: %w", ref, err)
+	}
 	err = os.Link(whole, path) // unlike rename, link replaces nothing
 	if errors.Is(err, unix.EXDEV) {
 		err = copyWhole(whole, path)
@@ -71,7 +74,7 @@ func copyWhole(from, to string) error {
 		return err
 	}
 	defer source.Close()
-	copied, err := os.OpenFile(filepath.Dir(to), unix.O_TMPFILE|os.O_WRONLY, 0o644)
+	copied, err := os.OpenFile(filepath.Dir(to), unix.O_TMPFILE|os.O_WRONLY, 0o600)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EISDIR) {
 		return fmt.Errorf("the filesystem of %s has no unnamed files (O_TMPFILE): export to another one: %w", to, err)
 	}

@@ -34,6 +34,9 @@ func TestExport(t *testing.T) {
 				if err := from.Export(t.Context(), by, file); !errdefs.IsAlreadyExists(err) {
 					t.Errorf("Export() to a file that exists = %v, want %v", err, errdefs.ErrAlreadyExists)
 				}
+				if info, err := os.Stat(file); err != nil || info.Mode() != 0o600 {
+					t.Errorf("Stat of the archive = %v, %v, want mode 0600", info, err)
+				}
 				loaded, err := to.LoadFile(t.Context(), file)
 				if err != nil || len(loaded) != 1 || loaded[0].ID != id || !slices.Contains(loaded[0].Tags, ref) {
 					t.Fatalf("LoadFile() = %+v, %v, want %s with its tag", loaded, err, id)

@@ -15,16 +15,20 @@ import (
 // unpackedFile is in a pull's directory: the bytes and files that its layers have unpacked so far.
 const unpackedFile = "unpacked"
 
-// limitUnpacking restricts a process in which containers/storage unpacks one layer, before it does: no network, and
-// what it reads counts against the limits of the pull that started it. Without a pull (a layer is repaired, a file is
-// preloaded) the content is trusted.
+// maxUnpackMemory bounds the memory of a process that unpacks or packs one layer without a pull, in bytes: a container
+// can have made any number of files.
+const maxUnpackMemory = 1 << 30
+
+// limitUnpacking restricts a process in which containers/storage unpacks or packs one layer, before it does: no
+// network, and what it reads counts against the limits of the pull that started it. Without a pull (a layer is
+// repaired, a file is preloaded, a container is saved) only its memory is bounded.
 func limitUnpacking() error {
 	if err := confine.DenyNetwork(); err != nil {
 		return err
 	}
 	dir := os.Getenv(pullDirEnv)
 	if dir == "" {
-		return nil
+		return errors.Join(preferKilling(), confine.LimitMemory(hardMemory(maxUnpackMemory)))
 	}
 	file, err := os.OpenFile(filepath.Join(dir, unpackedFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -139,15 +139,7 @@ func (p Policy) limitResources() error {
 		{"processor time", unix.RLIMIT_CPU, p.CPU},
 		{"open files", unix.RLIMIT_NOFILE, p.OpenFiles},
 	} {
-		if l.value == 0 {
-			continue
-		}
-		var old unix.Rlimit
-		if err := unix.Getrlimit(l.resource, &old); err != nil {
-			return fmt.Errorf("read limit of %s: %w", l.name, err)
-		}
-		value := min(l.value, old.Max)
-		if err := syscall.Setrlimit(l.resource, &syscall.Rlimit{Cur: value, Max: value}); err != nil {
+		if err := lower(l.resource, l.value); err != nil {
 			return fmt.Errorf("limit %s: %w", l.name, err)
 		}
 	}
@@ -156,4 +148,26 @@ func (p Policy) limitResources() error {
 		return fmt.Errorf("disable core dumps: %w", err)
 	}
 	return nil
+}
+
+// LimitMemory bounds the writable private memory of the calling process in bytes (RLIMIT_DATA), for good. Zero:
+// unlimited.
+func LimitMemory(most uint64) error {
+	if err := lower(unix.RLIMIT_DATA, most); err != nil {
+		return fmt.Errorf("limit memory: %w", err)
+	}
+	return nil
+}
+
+// lower sets both values of a limit, unless it is lower already. Zero changes nothing.
+func lower(resource int, value uint64) error {
+	if value == 0 {
+		return nil
+	}
+	var old unix.Rlimit
+	if err := unix.Getrlimit(resource, &old); err != nil {
+		return err
+	}
+	value = min(value, old.Max)
+	return syscall.Setrlimit(resource, &syscall.Rlimit{Cur: value, Max: value})
 }
