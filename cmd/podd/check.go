@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -169,7 +168,7 @@ func (f findings) print(w io.Writer, output outputFormat) error {
 	for _, warning := range f.Warnings {
 		fmt.Fprintln(w, "warning:", warning)
 	}
-	out := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	out := newTable(w)
 	for _, one := range f.Repaired {
 		fmt.Fprintf(out, "repaired\t%s\t%s\t%s\t%s\n", one.Problem, one.What, one.ID, one.Detail)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -65,7 +64,7 @@ func fetchHistory(ctx context.Context, l *loaded, q history.Query) (h admin.Hist
 }
 
 func printHistory(w io.Writer, h admin.History, stages bool) error {
-	out := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	out := newTable(w)
 	for _, o := range h.Items {
 		fmt.Fprintf(out, "%s\t%s\t%.13s\t%s\t%s\t%s\t%s\n", o.Began.UTC().Format(time.RFC3339), o.Verb,
 			cmp.Or(o.Container, o.Pod), o.Name, time.Duration(o.Took), o.Outcome, o.Error)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -53,7 +52,7 @@ func (o *options) fetchDisk(ctx context.Context) (disk admin.Disk, err error) {
 }
 
 func printDisk(w io.Writer, d admin.Disk) error {
-	out := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	out := newTable(w)
 	fmt.Fprintln(out, "IMAGE\tSIZE\tUNIQUE\tCONTAINERS\tNAMES")
 	for _, i := range d.Images.Items {
 		fmt.Fprintf(out, "%.13s\t%s\t%s\t%d\t%s\n", i.ID, humanSize(i.Bytes), humanSize(i.Unique), i.UsedBy,

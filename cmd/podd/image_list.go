@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -31,7 +30,7 @@ func newImageListCommand(opts *options) *cobra.Command {
 
 // printImages prints a line for each name.
 func printImages(w io.Writer, images []admin.DiskImage) error {
-	out := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	out := newTable(w)
 	fmt.Fprintln(out, "NAME\tIMAGE\tSIZE\tCONTAINERS\tPINNED")
 	for _, i := range images {
 		names := i.Names

@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"strings"
+	"text/tabwriter"
+	"unicode"
 
 	"github.com/spf13/cobra"
 )
@@ -40,4 +43,25 @@ func printJSON(w io.Writer, v any) error {
 	out := json.NewEncoder(w)
 	out.SetIndent("", "  ")
 	return out.Encode(v)
+}
+
+// newTable returns a writer that aligns columns, which are separated by tabs. To be flushed.
+func newTable(w io.Writer) *tabwriter.Writer {
+	return tabwriter.NewWriter(printable{w}, 0, 8, 2, ' ', 0)
+}
+
+// printable replaces what could control a terminal: errors quote images, guests of virtual machines and plugins.
+type printable struct{ w io.Writer }
+
+func (p printable) Write(b []byte) (int, error) {
+	text := strings.Map(func(c rune) rune {
+		if c == '\n' || unicode.IsPrint(c) {
+			return c
+		}
+		return '?'
+	}, string(b))
+	if _, err := io.WriteString(p.w, text); err != nil {
+		return 0, err
+	}
+	return len(b), nil
 }

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -79,7 +78,7 @@ type nodeStatus struct{ admin.Status }
 
 // print writes s as text.
 func (s nodeStatus) print(w io.Writer, detailed bool) error {
-	out := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	out := newTable(w)
 	fmt.Fprintf(out, "podd %s\n", s.Version)
 	s.printConfiguration(out)
 	for _, c := range s.Conditions {

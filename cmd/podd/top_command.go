@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -132,7 +131,7 @@ func (f topFlags) redraw(w io.Writer, pods []topPod) error {
 }
 
 func printTop(w io.Writer, lines []topLine) error {
-	out := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	out := newTable(w)
 	fmt.Fprintln(out, "CPU\tMEMORY\tREAD/S\tWRITE/S\tPOD")
 	for _, l := range lines {
 		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", cores(l.CPU), size(l.Memory), size(l.Read), size(l.Write), oneLine(l.name))
