@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,6 +40,7 @@ func TestJoin(t *testing.T) {
 	l.t("ready", lab.ready)
 	l.t("default configuration", lab.defaults)
 	l.t("pod", lab.pod)
+	l.t("cAdvisor", lab.cadvisor)
 	l.kubectl("delete", "node", node)
 	l.follow(leave)
 	l.t("nothing is left", lab.left)
@@ -280,6 +284,31 @@ func (l lab) pod() {
 		l.Errorf("%d restarts, want none", n)
 	}
 	l.kubectl("delete", "pod", "web", "--timeout=2m")
+}
+
+// cadvisor: with podd's cadvisor.socket the page of the kubelet's own cAdvisor names the container by its scope.
+func (l lab) cadvisor() {
+	const conf = "/etc/podd/podd.toml.d/60-cadvisor.toml"
+	l.run(2*time.Minute, `set -e
+printf '[cadvisor]\nsocket = "/var/run/crio/crio.sock"\n' >`+conf+`
+systemctl restart podd kubelet`)
+	l.kubectl("apply", "-f", filepath.Join(l.c.Dir, "pod.yaml"))
+	l.kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=5m")
+	row := regexp.MustCompile(`(?m)^container_(\w+)\{container="(web|POD)",[^}]*namespace="default",pod="web"`)
+	want := map[string]bool{"cpu_usage_seconds_total web": true, "memory_working_set_bytes web": true,
+		"fs_usage_bytes web": true, "network_receive_bytes_total POD": true}
+	l.eventually(3*time.Minute, func() string {
+		for _, r := range row.FindAllStringSubmatch(l.kubectl("get", "--raw", "/api/v1/nodes/"+node+
+			"/proxy/metrics/cadvisor"), -1) {
+			delete(want, r[1]+" "+r[2])
+		}
+		if len(want) > 0 {
+			return fmt.Sprintf("/metrics/cadvisor has no rows for %v", slices.Collect(maps.Keys(want)))
+		}
+		return ""
+	})
+	l.kubectl("delete", "pod", "web", "--timeout=2m")
+	l.run(2*time.Minute, "rm "+conf+" && systemctl restart podd kubelet")
 }
 
 // kept is what stays on the machine, and is not podd's: the mount of the directory of network namespaces, which ip(8)
