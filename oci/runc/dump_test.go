@@ -45,7 +45,8 @@ func (d dumped) runs() {
 			return
 		}
 	}
-	d.Fatalf("count = %s for 10 s, want the container to run", before)
+	s, err := d.r.State(limit(d.T), d.id)
+	d.Fatalf("count = %s for 10 s, state %+v, %v, want the container to run", before, s, err)
 }
 
 func (d dumped) dump(ctx context.Context, frozen func(context.Context) error) (dir string, err error) {

@@ -156,9 +156,12 @@ func (r *Runtime) completeRestore(ctx context.Context, b bundle, rec record) (re
 	if now, err := b.load(); err != nil || !now.pending() {
 		return now, err
 	}
-	monitor, ok := findMonitor(b)
-	if !b.restoreBegan() || !ok {
+	if !b.restoreBegan() {
 		return rec, nil
+	}
+	monitor, ok := findMonitor(b)
+	if !ok {
+		return rec, r.forgetRestore(b)
 	}
 	var pid int
 	err = process.Poll(ctx, func() bool {
@@ -175,6 +178,15 @@ func (r *Runtime) completeRestore(ctx context.Context, b bundle, rec record) (re
 	rec.Init, rec.Monitor = init, monitor
 	rec.Cgroups = r.ownCgroups(b, rec)
 	return rec, errors.Join(b.save(rec), os.WriteFile(b.started(), nil, 0o600))
+}
+
+// forgetRestore lets Start restore the container if a podd was killed before it had started a monitor.
+func (r *Runtime) forgetRestore(b bundle) error {
+	monitors, err := r.scanMonitors(0)
+	if err != nil || len(monitors[b.ID()]) > 0 || driver.FileExists(conmon.MonitorPidFile(b.Dir())) {
+		return err
+	}
+	return os.Remove(b.restoring())
 }
 
 // unmountRestore removes the mount that a runtime leaves in its state of the container when it is killed while it

@@ -120,7 +120,7 @@ var layers = []layer{
 		"validate, call, convert: the only package that serves CRI"},
 	{"cmd", []string{"cmd", "server", "sandbox", "sandbox/files", "sandbox/handler", "sandbox/layout", "sandbox/nri",
 		"sandbox/operation",
-		"sandbox/record", "sandbox/usage", "sandbox/namespaces", "oci", "oci/runc", "oci/runc/conmon",
+		"sandbox/record", "sandbox/snapshot", "sandbox/usage", "sandbox/namespaces", "oci", "oci/runc", "oci/runc/conmon",
 		"oci/runc/initproxy", "oci/runc/advisory", "oci/runc/thaw", "oci/shim", "oci/spec",
 		"oci/spec/host", "oci/pause", "oci/program", "oci/process", "oci/cgroups", "image", "image/containerdstore",
 		"image/criostore",

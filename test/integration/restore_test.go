@@ -199,6 +199,7 @@ func restoreWithoutPodd(k *kubelet) {
 		k.ok("start podd", k.Start(k.ctx()))
 		err := <-k.startLater(r.containers[0]) // waits until podd knows its state
 		s := k.container(r.containers[0])
+		k.Logf("killed after %v ms: %v", int(wait), s.State)
 		if states[s.State]++; s.State == cri.ContainerState_CONTAINER_RUNNING {
 			r.runs()
 		} else if s.State != cri.ContainerState_CONTAINER_EXITED || err == nil {
