@@ -60,6 +60,7 @@ func newRootCommand() *cobra.Command {
 		newWipeCommand(&opts),
 		newHistoryCommand(&opts),
 		newBundleCommand(&opts),
+		newCheckpointCommand(&opts),
 		newImageCommand(&opts),
 		newLogLevelCommand(&opts),
 		newReloadCommand(&opts),

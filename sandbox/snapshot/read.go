@@ -37,13 +37,9 @@ func Open(path string, key *Key, foreign bool) (*Snapshot, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	data, err := readSmall(dir, manifestName, MaxManifest)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s has no %s: it is not a complete checkpoint",
-			errdefs.ErrInvalidArgument, path, manifestName)
-	}
+	data, err := readManifest(dir)
 	if err != nil {
-		return nil, fmt.Errorf("read the manifest of the checkpoint: %w", err)
+		return nil, err
 	}
 	sealed := verifySeal(dir, data, key)
 	if sealed != nil && !foreign {
@@ -56,8 +52,39 @@ func Open(path string, key *Key, foreign bool) (*Snapshot, error) {
 	if sealed != nil && m.Kind != KindGVisor {
 		return nil, sealed
 	}
+	return newSnapshot(m, data, path), nil
+}
+
+// Inspect is Open for whoever only prints what a checkpoint says of itself: no seal is verified.
+func Inspect(path string) (*Snapshot, error) {
+	dir, err := openDir(path)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	data, err := readManifest(dir)
+	if err != nil {
+		return nil, err
+	}
+	m, err := parseManifest(data)
+	return newSnapshot(m, data, path), err
+}
+
+func newSnapshot(m Manifest, data []byte, path string) *Snapshot {
 	digest := sha256.Sum256(data)
-	return &Snapshot{Manifest: m, Digest: hex.EncodeToString(digest[:]), path: path}, nil
+	return &Snapshot{Manifest: m, Digest: hex.EncodeToString(digest[:]), path: path}
+}
+
+func readManifest(dir *os.File) ([]byte, error) {
+	data, err := readSmall(dir, manifestName, MaxManifest)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %s has no %s: it is not a complete checkpoint",
+			errdefs.ErrInvalidArgument, dir.Name(), manifestName)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the manifest of the checkpoint: %w", err)
+	}
+	return data, nil
 }
 
 func verifySeal(dir *os.File, manifest []byte, key *Key) error {
@@ -83,14 +110,9 @@ func parseManifest(data []byte) (Manifest, error) {
 // Stage copies the images into the new directory to, and verifies them. What it has written stays after an error:
 // errdefs.ErrDataLoss for an image that differs from the manifest.
 func (s *Snapshot) Stage(ctx context.Context, to string) error {
-	dir, err := openDir(s.path)
+	images, err := s.openImages()
 	if err != nil {
 		return err
-	}
-	defer dir.Close()
-	images, err := openat.Open(dir, s.Kind, unix.OpenHow{Flags: unix.O_DIRECTORY, Resolve: openat.NoLinks})
-	if err != nil {
-		return fmt.Errorf("open the images of the checkpoint: %w", err)
 	}
 	defer images.Close()
 	if err := os.Mkdir(to, 0o700); err != nil {
@@ -110,6 +132,34 @@ func (s *Snapshot) Stage(ctx context.Context, to string) error {
 	return nil
 }
 
+// Verify reads the images: errdefs.ErrDataLoss for one that differs from the manifest.
+func (s *Snapshot) Verify(ctx context.Context) error {
+	images, err := s.openImages()
+	if err != nil {
+		return err
+	}
+	defer images.Close()
+	for _, f := range s.Files {
+		if err := readFile(ctx, images, f, io.Discard); err != nil {
+			return fmt.Errorf("image %s: %w", f.Name, err)
+		}
+	}
+	return nil
+}
+
+func (s *Snapshot) openImages() (*os.File, error) {
+	dir, err := openDir(s.path)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	images, err := openat.Open(dir, s.Kind, unix.OpenHow{Flags: unix.O_DIRECTORY, Resolve: openat.NoLinks})
+	if err != nil {
+		return nil, fmt.Errorf("open the images of the checkpoint: %w", err)
+	}
+	return images, nil
+}
+
 // checkSpace refuses to fill the disk of podd's records: what every user may use must hold size and as much again.
 func checkSpace(dir string, size int64) error {
 	var st unix.Statfs_t
@@ -124,19 +174,25 @@ func checkSpace(dir string, size int64) error {
 }
 
 func copyFile(ctx context.Context, images *os.File, want File, to string) error {
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	err = readFile(ctx, images, want, out)
+	return errors.Join(err, out.Close())
+}
+
+// readFile copies an image to out, and compares it with the manifest.
+func readFile(ctx context.Context, images *os.File, want File, out io.Writer) error {
 	from, err := openFile(images, want.Name)
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
 	h := sha256.New()
 	// One byte more shows that a file is longer.
 	n, err := io.Copy(io.MultiWriter(out, h), io.LimitReader(reader{ctx, from}, want.Size+1))
-	if err = errors.Join(err, out.Close()); err != nil {
+	if err != nil {
 		return err
 	}
 	if n != want.Size || hex.EncodeToString(h.Sum(nil)) != want.SHA256 {

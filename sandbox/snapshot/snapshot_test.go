@@ -90,6 +90,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 	s, err := Open(dir, key, false)
 	must(t, err)
+	must(t, s.Verify(t.Context()))
 	if len(s.Digest) != 64 || s.Container("web") == nil || s.Container("other") != nil {
 		t.Errorf("Open = %+v, want the manifest with container web", s)
 	}
@@ -252,7 +253,10 @@ func TestHostileDirectory(t *testing.T) {
 			s, err := Open(dir, key, false)
 			if tt.stage {
 				must(t, err)
-				err = s.Stage(t.Context(), filepath.Join(t.TempDir(), "staged"))
+				err = s.Verify(t.Context())
+				if serr := s.Stage(t.Context(), filepath.Join(t.TempDir(), "staged")); !tt.is(serr) {
+					t.Errorf("error of Stage = %v, want one of another kind", serr)
+				}
 			}
 			if !tt.is(err) {
 				t.Errorf("error = %v, want one of another kind", err)

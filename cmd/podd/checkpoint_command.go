@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/podd-project/podd/sandbox/layout"
+	"github.com/podd-project/podd/sandbox/snapshot"
+)
+
+func newCheckpointCommand(opts *options) *cobra.Command {
+	cmd := &cobra.Command{Use: "checkpoint", Short: "Show and verify checkpoints of pods", Args: noArgs}
+	cmd.AddCommand(
+		&cobra.Command{
+			Use: "inspect DIR", Short: "Print what a checkpoint has, whoever made it", Args: cobra.ExactArgs(1),
+			Long: `Print what the directory of CheckpointPod has: the pod, its containers, the runtime and the size of the
+images. The seal and the images are not verified.`,
+			RunE: func(cmd *cobra.Command, args []string) error {
+				s, err := snapshot.Inspect(args[0])
+				if err != nil {
+					return err
+				}
+				return printCheckpoint(cmd, s)
+			},
+		},
+		&cobra.Command{
+			Use: "verify DIR", Short: "Verify that this node made a checkpoint and that it is unchanged",
+			Args: cobra.ExactArgs(1),
+			Long: `Verify the seal of a checkpoint with the key of this node, and the digests of its images, as RestorePod
+does. All images are read.`,
+			RunE: func(cmd *cobra.Command, args []string) error {
+				l, err := opts.load()
+				if err != nil {
+					return err
+				}
+				key := &snapshot.Key{Path: layout.Layout{Root: l.Root}.SnapshotKey()}
+				s, err := snapshot.Open(args[0], key, false)
+				if err != nil {
+					return err
+				}
+				if err := s.Verify(cmd.Context()); err != nil {
+					return err
+				}
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), "the checkpoint is complete and was made by this node")
+				return err
+			},
+		},
+	)
+	return cmd
+}
+
+// printCheckpoint prints no config: environments have secrets. Values are quoted where a checkpoint of somebody else
+// could have control characters.
+func printCheckpoint(cmd *cobra.Command, s *snapshot.Snapshot) error {
+	out := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
+	fmt.Fprintf(out, "digest\tsha256:%s\n", s.Digest)
+	fmt.Fprintf(out, "created\t%s\n", s.CreatedAt.Format("2006-01-02T15:04:05Z07:00"))
+	fmt.Fprintf(out, "pod\t%.100q\n", s.PodID)
+	fmt.Fprintf(out, "runtime\t%.100q on %.20q, images of %s\n", s.Runtime, s.Arch, s.Kind)
+	for _, c := range s.Containers {
+		fmt.Fprintf(out, "container\t%.100q of image %.100q\n", c.Name, c.ImageID)
+	}
+	for _, f := range s.Files { // the names of images of CRIU are the writer's
+		fmt.Fprintf(out, "file\t%.300q, %d bytes\n", f.Name, f.Size)
+	}
+	return out.Flush()
+}
