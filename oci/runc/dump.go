@@ -24,8 +24,13 @@ import (
 
 var _ oci.Dumper = (*Runtime)(nil)
 
-// thawTimeout bounds how long Dump tries to thaw a container.
-const thawTimeout = 10 * time.Second
+const (
+	// thawTimeout bounds how long Dump tries to thaw a container.
+	thawTimeout = 10 * time.Second
+	// patienceCRIU is how long CRIU may take after the deadline. It has processes execute code of its own at first: after
+	// two of about 80 kills within a quarter of a second the container did not run on.
+	patienceCRIU = 2 * time.Second
+)
 
 // dump is the checkpoint of some containers.
 type dump struct {
@@ -53,7 +58,7 @@ func (r *Runtime) Dump(ctx context.Context, containers []oci.Dumped, frozen func
 	if err != nil {
 		return err
 	}
-	guard, err := thaw.Start(r.cfg.Thaw, time.Until(deadline), d.thawing())
+	guard, err := thaw.Start(r.cfg.Thaw, time.Until(deadline)+patienceCRIU, d.thawing())
 	if err != nil {
 		return err
 	}
@@ -202,7 +207,9 @@ func (d *dump) runCRIU(ctx context.Context, c dumpedContainer, guard *thaw.Guard
 	command := driver.Command{
 		Path: path, Args: args, Env: criuEnvironment(d.criu), Limit: outputLimit, Started: guard.Watch,
 	}
-	_, stderr, err := command.Run(ctx)
+	patient, cancel := outlive(ctx, patienceCRIU)
+	defer cancel()
+	_, stderr, err := command.Run(patient)
 	log, lerr := readTail(filepath.Join(work, oci.DumpLog))
 	if err != nil {
 		return dumpError(ctx, log, stderr, err)
@@ -210,6 +217,13 @@ func (d *dump) runCRIU(ctx context.Context, c dumpedContainer, guard *thaw.Guard
 	return errors.Join(lerr, guard.Watch(0),
 		os.Rename(filepath.Join(work, oci.DumpLog), filepath.Join(c.dir, oci.DumpLog)),
 		os.Rename(filepath.Join(work, oci.DumpStats), filepath.Join(c.dir, oci.DumpStats)), os.RemoveAll(work))
+}
+
+// outlive returns a context that ends some time after ctx.
+func outlive(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
+	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(by, cancel) })
+	return later, func() { stop(); cancel() }
 }
 
 // dumpError returns why CRIU has failed. Its log has names of the container's files.
