@@ -340,6 +340,9 @@ func TestSharingPlugin(t *testing.T) {
 			u.SetLinuxCPUShares(shares)
 			others = append(others, u)
 		}
+		if len(ids)%2 == 1 { // else the containers' own queues would keep the order of concurrent answers
+			slices.Reverse(others)
+		}
 		ids = append(ids, id)
 		return shares, others
 	}})
