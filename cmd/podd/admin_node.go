@@ -122,8 +122,10 @@ func podStatus(e *sandbox.Engine, p *sandbox.Pod) admin.Pod {
 		Containers: []admin.Container{},
 	}
 	for _, c := range e.ContainersOf(p) {
+		s := c.Status()
 		out.Containers = append(out.Containers, admin.Container{
-			ID: c.ID, Name: c.Config.GetMetadata().GetName(), State: string(c.Status().State),
+			ID: c.ID, Name: c.Config.GetMetadata().GetName(), State: string(s.State),
+			Reason: s.Reason, Message: s.Message, ExitCode: s.ExitCode,
 		})
 	}
 	return out

@@ -98,11 +98,23 @@ func (s nodeStatus) print(w io.Writer, detailed bool) error {
 		}
 		printWaterfall(out, p.Operations)
 		for _, c := range p.Containers {
-			fmt.Fprintf(out, "  %.13s\t%s\t%s\t\n", c.ID, c.Name, c.State)
+			fmt.Fprintf(out, "  %.13s\t%s\t%s\t\n", c.ID, c.Name, containerState(c))
 			printWaterfall(out, c.Operations)
 		}
 	}
 	return out.Flush()
+}
+
+// containerState returns the state of a container, and why it has exited.
+func containerState(c admin.Container) string {
+	if c.Reason == "" {
+		return c.State
+	}
+	text := fmt.Sprintf("%s: %s, exit code %d", c.State, c.Reason, c.ExitCode)
+	if c.Message != "" {
+		text += ": " + oneLine(c.Message)
+	}
+	return text
 }
 
 func (s nodeStatus) printConfiguration(w io.Writer) {

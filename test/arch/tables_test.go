@@ -84,6 +84,35 @@ func TestPromisesNameTests(t *testing.T) {
 	}
 }
 
+// TestIncidentsNameTests: each row of contrib/incidents.md names tests that exist.
+func TestIncidentsNameTests(t *testing.T) {
+	tests := parseTests(t)
+	text, err := os.ReadFile("../../contrib/incidents.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		if len(cells) != 4 || strings.HasPrefix(line, "|---") || strings.TrimSpace(cells[3]) == "test" {
+			continue
+		}
+		rows++
+		references := testReference.FindAllStringSubmatch(cells[3], -1)
+		if len(references) == 0 {
+			t.Errorf("contrib/incidents.md: row %q: no test", cells[0])
+		}
+		for _, r := range references {
+			if err := tests.check(r[1], r[2], r[3]); err != nil {
+				t.Errorf("contrib/incidents.md: row %q: %s: %v", cells[0], r[0], err)
+			}
+		}
+	}
+	if rows != 10 {
+		t.Errorf("contrib/incidents.md has %d rows, want 10", rows)
+	}
+}
+
 // TestTableOfRPCs: the table has a row for each RPC of cri-api.
 func TestTableOfRPCs(t *testing.T) {
 	text := readPage(t, "README.md")

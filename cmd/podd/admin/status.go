@@ -61,9 +61,13 @@ type Pod struct {
 
 // Container is one container of a pod. State is creating, created, running or exited.
 type Container struct {
-	ID         string                `json:"id"`
-	Name       string                `json:"name"`
-	State      string                `json:"state"`
+	ID    string `json:"id"`
+	Name  string `json:"name"`
+	State string `json:"state"`
+	// Reason, Message and ExitCode are those of the CRI's status once it has exited.
+	Reason     string                `json:"reason,omitempty"`
+	Message    string                `json:"message,omitempty"`
+	ExitCode   int32                 `json:"exit_code,omitempty"`
 	Operations []operation.Operation `json:"operations,omitempty"`
 }
 
