@@ -29,6 +29,7 @@ func TestStats(t *testing.T) {
 				{"container", containerStats},
 				{"pod", podStats},
 				{"metrics", podMetrics},
+				{"top", topOfPods},
 				{"update", updateIsReported},
 				{"update of a pod", updatePod},
 				{"lower limits of a pod after a stop", lowerPodAfterStop},
@@ -180,6 +181,34 @@ func podStats(k *kubelet) {
 	if k.ok("ListPodSandboxStats", err); slices.ContainsFunc(list.GetStats(),
 		func(s *cri.PodSandboxStats) bool { return s.GetAttributes().GetId() == pod }) {
 		k.Errorf("ListPodSandboxStats = %v, want it without the stopped pod %s", list, pod)
+	}
+}
+
+// topOfPods: podd top sorts pods by what they use, and a name that would turn the line of a terminal does not.
+func topOfPods(k *kubelet) {
+	pod, cfg := k.pod()
+	k.runIn(pod, cfg, []string{"sleep", "1000"}, func(c *cri.ContainerConfig) { c.Metadata.Name = "idle\u202e" })
+	busyPod, busyCfg := k.pod()
+	busy, _ := k.runIn(busyPod, busyCfg, []string{"sh", "-c", worker}, limited)
+	type rates struct {
+		ID, Name string
+		CPU      uint64 `json:"cpu_nanocores"`
+		Memory   uint64 `json:"memory_bytes"`
+	}
+	var pods []struct {
+		rates
+		Containers []rates
+	}
+	k.eventually("the busy pod is the first", func() bool {
+		k.poddJSON(&pods, 0, "top", "--interval", "1s")
+		return len(pods) == 2 && pods[0].ID == busyPod && pods[0].CPU > 1e8
+	})
+	if c := pods[0].Containers; len(c) != 1 || c[0].ID != busy || c[0].CPU < 1e8 || c[0].Memory < 7_000_000 {
+		k.Errorf("containers of the busy pod = %+v, want %s with CPU and memory", c, busy)
+	}
+	text, _, _ := k.podd("top", "--interval", "1s", "--sort", "name", "--containers")
+	if !strings.Contains(text, "  idle?\n") {
+		k.Errorf("podd top printed\n%q\nwant a line for idle?", text)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -158,9 +159,23 @@ func (v *view) await(condition string) {
 			return
 		}
 		if time.Now().After(deadline) {
-			v.Fatalf("waited %v for %s; the page says:\n%.3000s", patience, condition, v.text("document.body.innerText"))
+			v.Fatalf("waited %v for %s; the page says:\n%.3000s\n%s", patience, condition,
+				v.text("document.body.innerText"), v.troubles())
 		}
 	}
+}
+
+// troubles returns what the browser complained of, and what it asked for and did not get.
+func (v *view) troubles() string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	lines := slices.Clone(v.complaints)
+	for _, url := range v.requests {
+		if _, ok := v.loaded[url]; !ok {
+			lines = append(lines, "no answer: "+url)
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // want fails the test unless an expression has the value.

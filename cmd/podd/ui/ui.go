@@ -33,8 +33,10 @@ const (
 	maxLogin  = 1 << 10
 	// headerTimeout bounds how long a request may take to arrive; who connects to a loopback port may be any local user.
 	headerTimeout = 5 * time.Second
-	// answerTimeout bounds a whole request.
+	// answerTimeout bounds a whole request. idleTimeout is much longer than the page's interval, so that no connection is
+	// closed at the moment in which the browser uses it again.
 	answerTimeout = 30 * time.Second
+	idleTimeout   = time.Minute
 )
 
 // Server serves the page.
@@ -67,7 +69,7 @@ func CheckAddress(address string) error {
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	srv := &http.Server{
 		Handler: s.routes(), ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, WriteTimeout: answerTimeout,
-		IdleTimeout: headerTimeout, MaxHeaderBytes: maxHeader,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ErrorLog:    stdlog.New(io.Discard, "", 0), // clients that break off are no concern of the administrator
 	}

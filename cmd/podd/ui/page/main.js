@@ -51,7 +51,8 @@ function summarize(status) {
   const found = problems(status).length;
   const state = found ? count(found, "problem") : "no problems";
   setText(document.getElementById("summary"), `${count(status.pods?.length ?? 0, "pod")}, ` +
-    `${count(status.operations?.length ?? 0, "operation")} in progress, ${state}`);
+    `${count(status.operations?.length ?? 0, "operation")} in progress, ${state}` +
+    (status.omitted > 0 ? `, ${status.omitted} items left out` : ""));
   document.title = `podd: ${state}`;
 }
 
