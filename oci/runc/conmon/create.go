@@ -28,7 +28,7 @@ func Create(ctx context.Context, c Container) (Created, error) {
 	if err := linkFirst(c.Bundle, c.Log); err != nil {
 		return Created{}, err
 	}
-	m, err := start(c.Conmon, args, c.Env, options{dir: c.Bundle, tmp: c.Bundle})
+	m, err := start(c.Conmon, args, c.Env, options{dir: c.Bundle, tmp: c.Bundle, outlive: c.Restore != ""})
 	if err != nil {
 		return Created{}, err
 	}
@@ -72,6 +72,8 @@ type options struct {
 	tmp string
 	// stdio are its stdin, stdout and stderr; nil for /dev/null and a buffer.
 	stdio [3]*os.File
+	// outlive has the monitor go on if its caller is killed before it has reported what the runtime did. Others exit then.
+	outlive bool
 	// attach and begin are the pipes of an exec session with a terminal.
 	attach, begin *os.File
 }
@@ -81,6 +83,12 @@ func start(path string, args, env []string, o options) (*monitor, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("sync pipe: %w", err)
+	}
+	if o.outlive {
+		if w, err = withReader(w); err != nil {
+			r.Close()
+			return nil, fmt.Errorf("sync pipe: %w", err)
+		}
 	}
 	defer w.Close()
 	m := &monitor{cmd: exec.Command(path, args...), sync: newSyncPipe(r), stderr: &bytes.Buffer{}}
@@ -110,6 +118,13 @@ func start(path string, args, env []string, o options) (*monitor, error) {
 		return nil, fmt.Errorf("start conmon: %w", err)
 	}
 	return m, nil
+}
+
+// withReader replaces the writing end of a pipe by one that can read, too: conmon exits when it writes to a pipe that
+// nobody can read any more. Our end sees the end of the pipe as before, when conmon has closed its own.
+func withReader(w *os.File) (*os.File, error) {
+	defer w.Close()
+	return os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", w.Fd()), os.O_RDWR, 0)
 }
 
 // failure is the error of a conmon that failed before it forked.
