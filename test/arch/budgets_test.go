@@ -37,7 +37,7 @@ func TestBudgetsPage(t *testing.T) {
 			delete(pools, cells[0])
 			checkAmount(t, cells[0], cells[1], u.Limit)
 			checkAmount(t, cells[0]+" per pod", cells[2], u.PerOwner)
-			checkTests(t, tests, cells[0], cells[4])
+			checkTests(t, tests, testReference, cells[0], cells[4])
 		case 3:
 			constants++
 			checkAmount(t, cells[0], cells[1], valueOf(t, strings.Trim(cells[0], "`")))
@@ -72,15 +72,16 @@ func tableRows(t *testing.T, page string) (rows [][]string) {
 	return rows
 }
 
-func checkTests(t *testing.T, tests testFiles, row, cell string) {
+// checkTests looks for the tests that a cell of a row names, at least one.
+func checkTests(t *testing.T, tests testFiles, reference *regexp.Regexp, row, cell string) {
 	t.Helper()
-	references := testReference.FindAllStringSubmatch(cell, -1)
+	references := reference.FindAllStringSubmatch(cell, -1)
 	if len(references) == 0 {
-		t.Errorf("budget %q: proved by %q, want `folder.Test/subtest`", row, cell)
+		t.Errorf("row %q: proved by %q, want `folder.Test/subtest`", row, cell)
 	}
 	for _, r := range references {
 		if err := tests.check(r[1], r[2], r[3]); err != nil {
-			t.Errorf("budget %q: %s: %v", row, r[0], err)
+			t.Errorf("row %q: %s: %v", row, r[0], err)
 		}
 	}
 }

@@ -52,31 +52,16 @@ func TestTablesNameTests(t *testing.T) {
 	}
 }
 
-// promiseReference is `folder.TestName` or `folder.FuzzName` in backquotes.
-var promiseReference = regexp.MustCompile("`(?:([a-z0-9/]+)\\.)?((?:Test|Fuzz)[A-Z]\\w*)`")
+// promiseReference is a testReference that may also name a fuzz target.
+var promiseReference = regexp.MustCompile("`(?:([a-z0-9/]+)\\.)?((?:Test|Fuzz)[A-Z]\\w*)((?:/[^`/]+)*)`")
 
 // TestPromisesNameTests: each row of test/PROMISES.md names tests that exist.
 func TestPromisesNameTests(t *testing.T) {
-	tests := parseTests(t)
-	text, err := os.ReadFile("../PROMISES.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := 0
-	for line := range strings.Lines(string(text)) {
-		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
-		if len(cells) != 2 || strings.HasPrefix(line, "|---") || strings.TrimSpace(cells[1]) == "test" {
-			continue
-		}
-		rows++
-		references := promiseReference.FindAllStringSubmatch(cells[1], -1)
-		if len(references) == 0 {
-			t.Errorf("test/PROMISES.md: row %q: no test, want `folder.Test`", cells[0])
-		}
-		for _, r := range references {
-			if err := tests.check(r[1], r[2], ""); err != nil {
-				t.Errorf("test/PROMISES.md: row %q: %s: %v", cells[0], r[0], err)
-			}
+	tests, rows := parseTests(t), 0
+	for _, cells := range tableRows(t, "../PROMISES.md") {
+		if len(cells) == 2 {
+			rows++
+			checkTests(t, tests, promiseReference, cells[0], cells[1])
 		}
 	}
 	if rows == 0 {
@@ -86,26 +71,11 @@ func TestPromisesNameTests(t *testing.T) {
 
 // TestIncidentsNameTests: each row of contrib/incidents.md names tests that exist.
 func TestIncidentsNameTests(t *testing.T) {
-	tests := parseTests(t)
-	text, err := os.ReadFile("../../contrib/incidents.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := 0
-	for line := range strings.Lines(string(text)) {
-		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
-		if len(cells) != 4 || strings.HasPrefix(line, "|---") || strings.TrimSpace(cells[3]) == "test" {
-			continue
-		}
-		rows++
-		references := testReference.FindAllStringSubmatch(cells[3], -1)
-		if len(references) == 0 {
-			t.Errorf("contrib/incidents.md: row %q: no test", cells[0])
-		}
-		for _, r := range references {
-			if err := tests.check(r[1], r[2], r[3]); err != nil {
-				t.Errorf("contrib/incidents.md: row %q: %s: %v", cells[0], r[0], err)
-			}
+	tests, rows := parseTests(t), 0
+	for _, cells := range tableRows(t, "../../contrib/incidents.md") {
+		if len(cells) == 4 {
+			rows++
+			checkTests(t, tests, testReference, cells[0], cells[3])
 		}
 	}
 	if rows != 10 {
