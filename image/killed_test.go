@@ -33,27 +33,11 @@ func TestDaemonKilledWhileUnpacking(t *testing.T) {
 	ref := reg.host + "/app:v1"
 	dir := t.TempDir()
 	cfg := configIn(t, dir, reg.host)
-	daemon := exec.Command("/proc/self/exe", "-test.run=^TestDaemonKilledWhileUnpacking$")
-	daemon.Env = append(os.Environ(), pullRole+"="+dir+" "+ref)
-	if err := daemon.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = daemon.Process.Kill() }) // if the test ends early
-	eventually(t, "files are unpacked", func() bool {
-		unpacked, _ := filepath.Glob(filepath.Join(cfg.Root, "overlay/tempdirs/*/*/d*"))
-		return len(unpacked) > 0
-	})
-	pids := descendants(t, daemon.Process.Pid)
-	if err := daemon.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = daemon.Wait()  // killed
+	pids := killedDaemon(t, pullRole+"="+dir+" "+ref, filepath.Join(cfg.Root, unpackedFiles))
 	if len(pids) < 2 { // the pull's, and that which unpacks
 		t.Errorf("the daemon had %d processes while it unpacked, want at least 2", len(pids))
 	}
-	for _, pid := range pids {
-		eventually(t, fmt.Sprintf("process %d ends with the daemon", pid), func() bool { return ended(pid) })
-	}
+	awaitEnd(t, pids)
 	if mounts := readFile(t, "/proc/self/mountinfo"); strings.Contains(mounts, dir) {
 		t.Error("a mount below the store is left")
 	}
@@ -88,24 +72,7 @@ func TestDaemonKilledWhileImporting(t *testing.T) {
 	before := treeOf(t, other)
 	dir := t.TempDir()
 	cfg := configIn(t, dir)
-	daemon := exec.Command("/proc/self/exe", "-test.run=^TestDaemonKilledWhileImporting$")
-	daemon.Env = append(os.Environ(), importRole+"="+dir+" "+other)
-	if err := daemon.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = daemon.Process.Kill() }) // if the test ends early
-	eventually(t, "files are unpacked", func() bool {
-		unpacked, _ := filepath.Glob(filepath.Join(cfg.Root, "overlay/tempdirs/*/*/d*"))
-		return len(unpacked) > 0
-	})
-	pids := descendants(t, daemon.Process.Pid)
-	if err := daemon.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = daemon.Wait() // killed
-	for _, pid := range pids {
-		eventually(t, fmt.Sprintf("process %d ends with the command", pid), func() bool { return ended(pid) })
-	}
+	awaitEnd(t, killedDaemon(t, importRole+"="+dir+" "+other, filepath.Join(cfg.Root, unpackedFiles)))
 	s := open(t, cfg)
 	checkEmpty(t, s)
 	checkNoFiles(t, filepath.Join(cfg.Root, "tmp"))
@@ -147,20 +114,8 @@ func TestDaemonKilledWhileExporting(t *testing.T) {
 	if err := errors.Join(err, first.Close()); err != nil {
 		t.Fatal(err)
 	}
-	daemon := exec.Command("/proc/self/exe", "-test.run=^TestDaemonKilledWhileExporting$")
-	daemon.Env = append(os.Environ(), exportRole+"="+dir+" "+imageID(t, img)+" "+filepath.Join(target, "image.tar"))
-	if err := daemon.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = daemon.Process.Kill() }) // if the test ends early
-	eventually(t, "a part of the archive is written", func() bool {
-		written, _ := filepath.Glob(filepath.Join(cfg.Root, "tmp/export-*/archive"))
-		return len(written) > 0
-	})
-	if err := daemon.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = daemon.Wait() // killed
+	args := dir + " " + imageID(t, img) + " " + filepath.Join(target, "image.tar")
+	killedDaemon(t, exportRole+"="+args, filepath.Join(cfg.Root, "tmp/export-*/archive"))
 	checkNoFiles(t, target)
 	s := open(t, cfg)
 	checkNoFiles(t, filepath.Join(cfg.Root, "tmp"))
@@ -174,6 +129,38 @@ const exportRole = "PODD_TEST_EXPORT"
 
 // importRole is the environment of a test binary that imports: the directory of its store, and the other root.
 const importRole = "PODD_TEST_IMPORT"
+
+// unpackedFiles are the files of a layer that is being unpacked, below the root of a store.
+const unpackedFiles = "overlay/tempdirs/*/*/d*"
+
+// killedDaemon runs the test again in a process with the role, kills it as soon as a file matches the pattern, and
+// returns the processes that it had started by then.
+func killedDaemon(t *testing.T, role, pattern string) (pids []int) {
+	t.Helper()
+	daemon := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$")
+	daemon.Env = append(os.Environ(), role)
+	if err := daemon.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = daemon.Process.Kill() }) // if the test ends early
+	eventually(t, "there is a file "+pattern, func() bool {
+		written, _ := filepath.Glob(pattern)
+		return len(written) > 0
+	})
+	pids = descendants(t, daemon.Process.Pid)
+	if err := daemon.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = daemon.Wait() // killed
+	return pids
+}
+
+func awaitEnd(t *testing.T, pids []int) {
+	t.Helper()
+	for _, pid := range pids {
+		eventually(t, fmt.Sprintf("process %d ends with its daemon", pid), func() bool { return ended(pid) })
+	}
+}
 
 // ended reports whether a process runs no more; its parent, which is not this test, may not have waited for it yet.
 func ended(pid int) bool {
