@@ -128,7 +128,7 @@ func (s *Store) verifyStored(ctx context.Context, id string, names []string) err
 	return errors.Join(errs...)
 }
 
-// loadedKey is a datum of an image in storage that LoadFile or Load stored, whoever has pulled it since.
+// loadedKey marks an image that was loaded from a file, in its data in storage. A later pull of it keeps the mark.
 const loadedKey = "podd-loaded"
 
 func (s *Store) markLoaded(id string) error {

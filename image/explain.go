@@ -51,8 +51,7 @@ type ExplainedPolicy struct {
 }
 
 // Explain returns what a pull of ref would do, with the files as they are now. It contacts no registry, but may run the
-// credential helpers that the files name.
-// For the pods of a namespace, cfg is the result of ForNamespace.
+// credential helpers that the files name. For the pods of a namespace, cfg is the result of ForNamespace.
 func Explain(ctx context.Context, cfg Config, ref string) ([]Explanation, error) {
 	sysregistriesv2.InvalidateCache()
 	names, err := candidates(cfg.systemContext(""), ref)

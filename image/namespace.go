@@ -35,8 +35,8 @@ func (c Config) ForNamespace(namespace string) (Config, error) {
 	return c, nil
 }
 
-// namespaceFile returns the path of a namespace's file in dir, "" if there is none. A dangling link is a file: whoever
-// made it wants other rules than those of the node.
+// namespaceFile returns the path of a namespace's file in dir, "" if there is none. A dangling link counts as a
+// file: using the node's rules instead would be laxer than intended.
 func namespaceFile(dir, namespace string) (string, error) {
 	if dir == "" || namespace == "" {
 		return "", nil

@@ -10,8 +10,8 @@ import (
 	"github.com/podd-project/podd/sandbox/operation"
 )
 
-// TestOutputIsPrintable: what an image, the guest of a virtual machine or a plugin has put into an error does not
-// control the terminal of whoever looks at it.
+// TestOutputIsPrintable: what an image, the guest of a virtual machine or a plugin has put into an error is
+// printed without escape sequences for the terminal.
 func TestOutputIsPrintable(t *testing.T) {
 	const hostile = "ä \x1b]0;title\x07 \x1b[2J \r \u009b31m \xff \x7f end"
 	failed := []operation.Operation{{Verb: "RunPodSandbox", Pod: "p", Error: hostile, Outcome: operation.OutcomeError}}

@@ -221,7 +221,7 @@ func TestCallerGivesUp(t *testing.T) {
 	p.awaitTold(t, "StopContainer c0", "RunPodSandbox p9")
 }
 
-// TestClosedPluginDoesNotJoin: a plugin that disconnects while podd configures it is not listed for ever.
+// TestClosedPluginDoesNotJoin: a plugin that disconnects while podd configures it is never listed.
 func TestClosedPluginDoesNotJoin(t *testing.T) {
 	n := newNode(t, nil, nil)
 	one := &plugin{index: "10", base: "gone", closed: make(chan struct{}), hangUp: func() {}}

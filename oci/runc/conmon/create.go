@@ -120,8 +120,8 @@ func start(path string, args, env []string, o options) (*monitor, error) {
 	return m, nil
 }
 
-// withReader replaces the writing end of a pipe by one that can read, too: conmon exits when it writes to a pipe that
-// nobody can read any more. Our end sees the end of the pipe as before, when conmon has closed its own.
+// withReader reopens the write end of a pipe for reading and writing. conmon exits on EPIPE, which a pipe gives only
+// when no process has it open for reading: conmon itself has now. Our read end still gets EOF when conmon closes its.
 func withReader(w *os.File) (*os.File, error) {
 	defer w.Close()
 	return os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", w.Fd()), os.O_RDWR, 0)
