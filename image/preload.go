@@ -30,13 +30,29 @@ func (s *Store) Load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("preload images: %w", err)
 	}
+	s.preloaded.begin(s.index.Load().byID)
+	defer s.preloaded.end()
+	files, err := s.loadEntries(ctx, entries)
+	if err != nil {
+		return fmt.Errorf("preload images: %w", err)
+	}
+	if s.preloaded.replace(files) {
+		if err := s.preloaded.save(); err != nil {
+			s.log.WithError(err).Warn("failed to record preloaded images, they will be loaded again")
+		}
+	}
+	return s.refresh() // pinned images may have changed
+}
+
+// loadEntries loads the files of the preload directory and returns those that could be loaded.
+func (s *Store) loadEntries(ctx context.Context, entries []fs.DirEntry) (map[string]preloadedEntry, error) {
 	files := map[string]preloadedEntry{}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("preload images: %w", err)
+			return nil, err
 		}
 		path := filepath.Join(s.cfg().PreloadDir, e.Name())
 		loaded, err := s.loadIfChanged(ctx, path)
@@ -46,12 +62,7 @@ func (s *Store) Load(ctx context.Context) error {
 		}
 		files[path] = loaded
 	}
-	if s.preloaded.replace(files) {
-		if err := s.preloaded.save(); err != nil {
-			s.log.WithError(err).Warn("failed to record preloaded images, they will be loaded again")
-		}
-	}
-	return s.refresh() // pinned images may have changed
+	return files, nil
 }
 
 // loadIfChanged loads a file unless it is unchanged and its images are still in the store.

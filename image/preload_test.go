@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/sirupsen/logrus"
+	logtest "github.com/sirupsen/logrus/hooks/test"
 
 	"github.com/podd-project/podd/image"
 )
@@ -214,6 +215,51 @@ func TestLoadSkipsBadFiles(t *testing.T) {
 		t.Errorf("%d images, want the good one", len(list))
 	}
 	checkNoFiles(t, filepath.Join(cfg.Root, "tmp"))
+}
+
+// TestPinnedWhileLoading: an image is pinned from the moment it is listed, while other files are still to be loaded; an
+// image that was listed before and is in no file stays unpinned.
+func TestPinnedWhileLoading(t *testing.T) {
+	reg := newRegistry(t)
+	reg.push(t, "pulled:v1", simple(t, "pulled"))
+	cfg := config(t, reg.host)
+	writeDockerArchive(t, filepath.Join(cfg.PreloadDir, "app.tar"), map[string]v1.Image{
+		"registry.test/app:v1": simple(t, "app")})
+	log, hook := logtest.NewNullLogger()
+	s, err := image.New(cfg, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeStore(t, s) })
+	pull(t, s, reg.host+"/pulled:v1")
+	loaded := false
+	log.AddHook(onMessage{"preloaded images", func() {
+		loaded = true
+		for name, want := range map[string]bool{"registry.test/app:v1": true, reg.host + "/pulled:v1": false} {
+			if img, err := s.Resolve(t.Context(), name); err != nil || img.Pinned != want {
+				t.Errorf("while files are loaded: %s = %+v, %v, want pinned = %t", name, img, err, want)
+			}
+		}
+	}})
+	load(t, s)
+	if !loaded {
+		t.Errorf("no file was loaded: %v", hook.LastEntry())
+	}
+}
+
+// onMessage calls do when a message is logged.
+type onMessage struct {
+	message string
+	do      func()
+}
+
+func (onMessage) Levels() []logrus.Level { return logrus.AllLevels }
+
+func (h onMessage) Fire(e *logrus.Entry) error {
+	if e.Message == h.message {
+		h.do()
+	}
+	return nil
 }
 
 // TestLoadAgain: an unchanged file is not read again, also not by the next daemon; a changed one is; the images of a

@@ -20,6 +20,8 @@ type preloaded struct {
 
 	mu    sync.Mutex
 	files map[string]preloadedEntry
+	// before has the images that were listed before the load that is in progress, nil if there is none.
+	before map[string]*entry
 }
 
 // preloadedEntry is one file of the preload directory.
@@ -40,10 +42,25 @@ func loadPreloaded(path string) *preloaded {
 	return p
 }
 
-// has reports whether an image came from a file that still exists.
+// begin says that a load is in progress, and end that it is not. An image is listed before its load has ended, so all
+// that are new meanwhile count as preloaded.
+func (p *preloaded) begin(before map[string]*entry) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.before = before
+}
+
+func (p *preloaded) end() {
+	p.begin(nil)
+}
+
+// has reports whether an image came from a file that still exists, or may have.
 func (p *preloaded) has(id string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.before != nil && p.before[id] == nil {
+		return true
+	}
 	for _, e := range p.files {
 		if slices.Contains(e.Images, id) {
 			return true
