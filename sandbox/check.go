@@ -9,6 +9,7 @@ import (
 
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/garbage"
 	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/lifetime"
 	"github.com/podd-project/podd/sandbox/record"
@@ -76,12 +77,12 @@ func (e *Engine) Check(ctx context.Context) ([]Finding, error) {
 }
 
 // leaks returns the resources and addresses without a record.
-func (s recordSet) leaks(candidates map[string][]resourceKind, leases map[string][]string) []Finding {
+func (s recordSet) leaks(candidates map[string][]garbage.Kind, leases map[string][]string) []Finding {
 	var findings []Finding
 	for id, kinds := range candidates {
 		for _, kind := range kinds {
 			if !s.claimed[id] {
-				findings = append(findings, Finding{Problem: FindingLeak, What: kind.what, ID: id})
+				findings = append(findings, Finding{Problem: FindingLeak, What: kind.What, ID: id})
 			}
 		}
 	}
@@ -136,10 +137,10 @@ func (s *recordSet) unreadable(what, id string, err error) {
 }
 
 // missing returns the wanted kinds that are not among the resources of one id.
-func missing(id string, found []resourceKind, wanted ...string) []Finding {
+func missing(id string, found []garbage.Kind, wanted ...string) []Finding {
 	var findings []Finding
 	for _, what := range wanted {
-		if !slices.ContainsFunc(found, func(k resourceKind) bool { return k.what == what }) {
+		if !slices.ContainsFunc(found, func(k garbage.Kind) bool { return k.What == what }) {
 			findings = append(findings, Finding{Problem: FindingMissing, What: what, ID: id})
 		}
 	}
@@ -147,16 +148,16 @@ func missing(id string, found []resourceKind, wanted ...string) []Finding {
 }
 
 // checkPod returns what is missing of a ready pod of this boot.
-func (j *janitor) checkPod(ctx context.Context, p *Pod, found []resourceKind) []Finding {
+func (j *janitor) checkPod(ctx context.Context, p *Pod, found []garbage.Kind) []Finding {
 	if p.Status().State != record.PodReady || p.BootID != j.e.cfg.Load().BootID {
 		return nil
 	}
-	wanted := []string{kindPodDir}
+	wanted := []string{garbage.PodDir}
 	if p.Netns != "" {
-		wanted = append(wanted, kindNetns, kindAttachment)
+		wanted = append(wanted, garbage.Netns, garbage.Attachment)
 	}
 	if p.HasInfra() {
-		wanted = append(wanted, kindContainer)
+		wanted = append(wanted, garbage.Container)
 	}
 	findings := missing(p.ID, found, wanted...)
 	for _, name := range j.e.files.Missing(p.ID) {
@@ -169,14 +170,14 @@ func (j *janitor) checkPod(ctx context.Context, p *Pod, found []resourceKind) []
 }
 
 // checkContainer returns what is missing of a container that was created.
-func (j *janitor) checkContainer(ctx context.Context, c *Container, found []resourceKind) []Finding {
+func (j *janitor) checkContainer(ctx context.Context, c *Container, found []garbage.Kind) []Finding {
 	switch s := c.Status(); {
 	case s.State == record.ContainerCreating, c.pod.BootID != j.e.cfg.Load().BootID, c.startFails():
 		return nil
 	case s.State == record.ContainerExited:
-		return missing(c.ID, found, kindRootfs)
+		return missing(c.ID, found, garbage.Rootfs)
 	}
-	findings := missing(c.ID, found, kindContainer, kindRootfs)
+	findings := missing(c.ID, found, garbage.Container, garbage.Rootfs)
 	if len(findings) > 0 {
 		return findings
 	}
@@ -206,7 +207,7 @@ func (j *janitor) checkProcess(ctx context.Context, p *Pod, id string) []Finding
 // FreeAddress frees the addresses of a pod id for which Check found no record.
 func (e *Engine) FreeAddress(ctx context.Context, id string) error {
 	return lifetime.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error {
-		return e.janitor.abandon(ctx, id)
+		return e.janitor.machine.Abandon(ctx, id)
 	})
 }
 
@@ -219,13 +220,13 @@ func (f Finding) Remedy() string {
 		return ""
 	}
 	return map[string]string{
-		kindContainer:  "kill its processes, and delete it by its runtime",
-		kindCgroup:     "kill the processes in it, and remove it",
-		kindMount:      "unmount it",
-		kindRootfs:     "unmount and delete it",
-		kindAttachment: "detach it by the CNI plugins (DEL)",
-		kindNetns:      "unpin it",
-		kindPodDir:     "unmount and delete it",
-		kindAddress:    "free it by the CNI plugins (daemon stopped)",
+		garbage.Container:  "kill its processes, and delete it by its runtime",
+		garbage.Cgroup:     "kill the processes in it, and remove it",
+		garbage.Mount:      "unmount it",
+		garbage.Rootfs:     "unmount and delete it",
+		garbage.Attachment: "detach it by the CNI plugins (DEL)",
+		garbage.Netns:      "unpin it",
+		garbage.PodDir:     "unmount and delete it",
+		kindAddress:        "free it by the CNI plugins (daemon stopped)",
 	}[f.What]
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/garbage"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
@@ -58,19 +59,19 @@ func TestCheckFinds(t *testing.T) {
 	}{
 		"a root filesystem too many": {
 			harm: func(t *testing.T, m *machine, _, _ string) { m.makeRootfs(t, "orphan") },
-			want: []Finding{leak(kindRootfs)}},
+			want: []Finding{leak(garbage.Rootfs)}},
 		"a root filesystem too few": {
 			harm: func(t *testing.T, m *machine, _, c string) { must(t, m.images.Release(t.Context(), c)) },
-			want: []Finding{{Problem: FindingMissing, What: kindRootfs, ID: "container"}}},
+			want: []Finding{{Problem: FindingMissing, What: garbage.Rootfs, ID: "container"}}},
 		"an attachment too many": {
 			harm: func(t *testing.T, m *machine, _, _ string) { m.attach(t, "orphan") },
 			want: []Finding{
 				{Problem: FindingLeak, What: kindAddress, ID: "orphan", Detail: "10.88.0.3 fd88::3"},
-				leak(kindAttachment),
+				leak(garbage.Attachment),
 			}},
 		"an attachment too few": {
 			harm: func(t *testing.T, m *machine, p, _ string) { must(t, m.network.Teardown(t.Context(), p)) },
-			want: []Finding{{Problem: FindingMissing, What: kindAttachment, ID: "pod"}}},
+			want: []Finding{{Problem: FindingMissing, What: garbage.Attachment, ID: "pod"}}},
 		"an address too many": {
 			harm: func(t *testing.T, m *machine, _, _ string) { m.attach(t, "orphan"); m.network.Lose("orphan") },
 			want: []Finding{{Problem: FindingLeak, What: kindAddress, ID: "orphan", Detail: "10.88.0.3 fd88::3"}}},
@@ -78,10 +79,10 @@ func TestCheckFinds(t *testing.T) {
 			harm: func(t *testing.T, m *machine, p, _ string) {
 				must(t, m.namespaces.Unpin(t.Context(), filepath.Join(m.netnsDir, "podd-"+p)))
 			},
-			want: []Finding{{Problem: FindingMissing, What: kindNetns, ID: "pod"}}},
+			want: []Finding{{Problem: FindingMissing, What: garbage.Netns, ID: "pod"}}},
 		"a bundle too many": {
 			harm: func(t *testing.T, m *machine, _, _ string) { must(t, os.MkdirAll(m.bundle("orphan"), 0o700)) },
-			want: []Finding{leak(kindContainer)}},
+			want: []Finding{leak(garbage.Container)}},
 		"a file too few": {
 			harm: func(t *testing.T, m *machine, p, _ string) {
 				must(t, os.Remove(filepath.Join(m.dir, "run/pods", p, "hosts")))
@@ -185,8 +186,8 @@ func TestRemoveAllLeavesNothing(t *testing.T) {
 		for _, thing := range things {
 			count[thing.What]++
 		}
-		if count["pod"] != 2 || count["container"] != 3 || count[kindRootfs+" on the machine"] != 4 ||
-			count[kindNetns+" on the machine"] != 2 {
+		if count["pod"] != 2 || count["container"] != 3 || count[garbage.Rootfs+" on the machine"] != 4 ||
+			count[garbage.Netns+" on the machine"] != 2 {
 			t.Errorf("Inventory has %v, want 2 pods, 3 containers, 4 root filesystems and 2 network namespaces", count)
 		}
 		must(t, e.WaitRecovered(t.Context()))

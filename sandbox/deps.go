@@ -84,11 +84,3 @@ type Plugins interface {
 
 // Runtime is one runtime handler.
 type Runtime = oci.Runtime
-
-// Finder is a Runtime that can find containers, or parts of them, whose records are lost.
-type Finder interface {
-	// List returns the ids of all containers.
-	List(ctx context.Context) ([]string, error)
-	// Destroy is Delete, and also ends what Delete does not look for.
-	Destroy(ctx context.Context, id string) error
-}

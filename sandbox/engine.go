@@ -71,7 +71,7 @@ type Engine struct {
 	life     lifetime.Lifetime
 	work     admission.Work
 	recovery recovery
-	janitor  janitor
+	janitor  *janitor
 	// snapshotKey seals checkpoints.
 	snapshotKey snapshot.Key
 }

@@ -36,7 +36,7 @@ func (e *Engine) Inventory(ctx context.Context) ([]InventoryItem, error) {
 	}
 	for _, id := range slices.Sorted(maps.Keys(candidates)) {
 		for _, kind := range candidates[id] {
-			items = append(items, InventoryItem{kind.what + " on the machine", id, ""})
+			items = append(items, InventoryItem{kind.What + " on the machine", id, ""})
 		}
 	}
 	var errs []error

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/podd-project/podd/checkpoint"
+	"github.com/podd-project/podd/sandbox/garbage"
 )
 
 // loseRecord removes a pod's record, as if it had been damaged and quarantined. Its container stays in no record.
@@ -36,7 +37,7 @@ func TestNetnsDirIsShared(t *testing.T) {
 	e, _ = makeEngine(t, m, "boot-1")
 	found, err := e.Check(t.Context())
 	must(t, err)
-	if !slices.Contains(found, Finding{Problem: FindingLeak, What: kindNetns, ID: lost}) {
+	if !slices.Contains(found, Finding{Problem: FindingLeak, What: garbage.Netns, ID: lost}) {
 		t.Errorf("Check = %+v, want the network namespace of the pod without a record", found)
 	}
 	for _, f := range found {

@@ -14,6 +14,7 @@ import (
 	"github.com/podd-project/podd/oci/runc/thaw"
 	"github.com/podd-project/podd/oci/shim"
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/garbage"
 	"github.com/podd-project/podd/sandbox/handler"
 	"github.com/podd-project/podd/sandbox/usage"
 )
@@ -21,7 +22,7 @@ import (
 // The engine looks for these with a type assertion: without them it would neither find containers whose records are
 // lost nor measure those under a kernel of their own.
 var (
-	_ sandbox.Finder = (*runc.Runtime)(nil)
+	_ garbage.Finder = (*runc.Runtime)(nil)
 	_ usage.Meter    = (*runc.Runtime)(nil)
 	_ usage.Meter    = (*shim.Runtime)(nil)
 )

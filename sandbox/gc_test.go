@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/oci/spec/host"
+	"github.com/podd-project/podd/sandbox/garbage"
 )
 
 // makeCgroups makes a cgroup in every hierarchy that lets it, and returns its directories.
@@ -62,9 +63,9 @@ func TestStrayCgroupsAndMounts(t *testing.T) {
 	found, err := e.Check(t.Context())
 	must(t, err)
 	want := []Finding{
-		{Problem: FindingLeak, What: kindCgroup, ID: id}, {Problem: FindingLeak, What: kindCgroup, ID: newer},
-		{Problem: FindingLeak, What: kindContainer, ID: id},
-		{Problem: FindingLeak, What: kindMount, ID: id},
+		{Problem: FindingLeak, What: garbage.Cgroup, ID: id}, {Problem: FindingLeak, What: garbage.Cgroup, ID: newer},
+		{Problem: FindingLeak, What: garbage.Container, ID: id},
+		{Problem: FindingLeak, What: garbage.Mount, ID: id},
 	}
 	if !slices.Equal(found, want) {
 		t.Errorf("found %+v, want %+v", found, want)
