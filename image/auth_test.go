@@ -92,6 +92,26 @@ func TestAuthFile(t *testing.T) {
 	pull(t, s, reg.host+"/app:v1")
 }
 
+// TestCredentialsOfHome: those that a person keeps in the home directory or session of root are not used for pods.
+func TestCredentialsOfHome(t *testing.T) {
+	reg := newRegistry(t)
+	reg.push(t, "app:v1", simple(t, "x"))
+	reg.setGuard(basicAuth)
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_RUNTIME_DIR", home)
+	auths := fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, reg.host, base64Of(user+":"+password))
+	writeFile(t, filepath.Join(home, ".docker/config.json"), auths)
+	writeFile(t, filepath.Join(home, "containers/auth.json"), auths)
+	cfg := config(t, reg.host)
+	cfg.AuthFile = ""
+	s := open(t, cfg)
+	_, err := s.Pull(t.Context(), image.PullRequest{Ref: reg.host + "/app:v1"})
+	if !errdefs.IsUnauthorized(err) {
+		t.Errorf("pull = %v, want unauthorized", err)
+	}
+}
+
 func TestDenied(t *testing.T) {
 	reg := newRegistry(t)
 	reg.setGuard(func(w http.ResponseWriter, r *http.Request) bool {
