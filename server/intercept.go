@@ -108,8 +108,18 @@ func (s *Server) log(c *call, code codes.Code, took time.Duration, resp any, err
 		log.WithFields(responseFields(resp)).Log(successLevel(c.method), "RPC done")
 		return
 	}
+	level := failureLevel(c.method, code)
+	if c.method == "ExecSync" && level <= logrus.WarnLevel { // by a probe, which fails once a second
+		held, now := s.failing.next(fmt.Sprint(c.fields["container"], code), c.start)
+		if held > 0 {
+			log = log.WithField("repeated", held)
+		}
+		if !now {
+			level = logrus.DebugLevel
+		}
+	}
 	log.WithFields(logrus.Fields{"code": code.String(), logrus.ErrorKey: status.Convert(err).Message()}).
-		Log(failureLevel(c.method, code), "RPC failed")
+		Log(level, "RPC failed")
 }
 
 func successLevel(method string) logrus.Level {

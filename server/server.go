@@ -75,6 +75,8 @@ type Server struct {
 	// Encoded parts of list items.
 	podCache       listCache[record.Pod]
 	containerCache listCache[record.Container]
+	// failing are commands that fail again and again.
+	failing repeats
 }
 
 // New returns a server. It serves once registered.
