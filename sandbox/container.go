@@ -31,6 +31,8 @@ type Container struct {
 	history  operation.History
 	// exited is closed once the status says Exited.
 	exited chan struct{}
+	// unmonitored is set while the container runs without its monitor, see oci.ErrNoMonitor.
+	unmonitored atomic.Bool
 	// post sends an event of the container to the subscribers and to the plugins.
 	post func(event.Type)
 
@@ -64,6 +66,9 @@ func (e *Engine) newContainer(p *Pod, r record.Container, s record.ContainerStat
 
 // Status returns the container's present status, without waiting.
 func (c *Container) Status() record.ContainerStatus { return *c.status.Load() }
+
+// Unmonitored reports whether the container runs and its monitor has died, see oci.ErrNoMonitor.
+func (c *Container) Unmonitored() bool { return c.unmonitored.Load() }
 
 // Pod returns the pod that the container belongs to.
 func (c *Container) Pod() *Pod { return c.pod }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -31,7 +32,7 @@ func (e *Engine) watch(c *Container) {
 			c.log().WithError(err).Error("failed to watch container")
 			return
 		}
-		if exit, exited := waitExit(e.life.Context(), rt, c.ID, c.log()); exited {
+		if exit, exited := waitExit(e.life.Context(), rt, c.ID, c.log(), &c.unmonitored); exited {
 			e.exit(c, exit)
 		}
 	})
@@ -44,8 +45,10 @@ const (
 )
 
 // waitExit returns the exit of a container, or false if ctx ended first. A wait that fails, for example for lack of
-// file descriptors, is repeated: the container may still run.
-func waitExit(ctx context.Context, rt Runtime, id string, log logrus.FieldLogger) (exit oci.Exit, exited bool) {
+// file descriptors, is repeated: the container may still run. unmonitored is set while it runs without its monitor.
+func waitExit(ctx context.Context, rt Runtime, id string, log logrus.FieldLogger, unmonitored *atomic.Bool) (
+	exit oci.Exit, exited bool) {
+	defer unmonitored.Store(false)
 	for delay := waitRetry; ; delay = min(2*delay, waitMaxRetry) {
 		exit, err := rt.Wait(ctx, id)
 		switch {
@@ -56,6 +59,7 @@ func waitExit(ctx context.Context, rt Runtime, id string, log logrus.FieldLogger
 		case errdefs.IsNotFound(err):
 			return oci.Exit{Code: 255, At: time.Now()}, true
 		case errors.Is(err, oci.ErrNoMonitor):
+			unmonitored.Store(true)
 			log.WithError(err).Warn("container is not monitored, create it again")
 			continue
 		}

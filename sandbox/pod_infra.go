@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/spec"
@@ -48,7 +49,9 @@ func (e *Engine) watchInfra(p *Pod) {
 		if err != nil {
 			return
 		}
-		if _, exited := waitExit(p.life.Context(), rt, p.ID, p.log()); !exited || p.Status().State != record.PodReady {
+		var unmonitored atomic.Bool // nothing is lost without its monitor: it has no log
+		if _, exited := waitExit(p.life.Context(), rt, p.ID, p.log(), &unmonitored); !exited ||
+			p.Status().State != record.PodReady {
 			return // the pod is being stopped, or the engine closed
 		}
 		p.log().Warn("infra container died, the pod sandbox is no longer ready")

@@ -125,7 +125,7 @@ func podStatus(e *sandbox.Engine, p *sandbox.Pod) admin.Pod {
 		s := c.Status()
 		out.Containers = append(out.Containers, admin.Container{
 			ID: c.ID, Name: c.Config.GetMetadata().GetName(), State: string(s.State),
-			Reason: s.Reason, Message: s.Message, ExitCode: s.ExitCode,
+			Reason: s.Reason, Message: s.Message, ExitCode: s.ExitCode, Unmonitored: c.Unmonitored(),
 		})
 	}
 	return out

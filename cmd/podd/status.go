@@ -89,6 +89,7 @@ func (s nodeStatus) print(w io.Writer, detailed bool) error {
 	s.printSessions(out)
 	s.printPlugins(out)
 	s.printDebts(out)
+	s.printUnmonitored(out)
 	s.printBudgets(out)
 	fmt.Fprintf(out, "\nPods: %d\n", len(s.Pods))
 	for _, p := range s.Pods {
@@ -195,6 +196,23 @@ func (s nodeStatus) printDebts(w io.Writer) {
 		fmt.Fprintln(w, "\nDamaged records, moved to the directory quarantine:")
 		for _, q := range s.Quarantined {
 			fmt.Fprintf(w, "  %s\n", q)
+		}
+	}
+}
+
+// printUnmonitored prints the containers whose monitor has died.
+func (s nodeStatus) printUnmonitored(w io.Writer) {
+	first := true
+	for _, p := range s.Pods {
+		for _, c := range p.Containers {
+			if !c.Unmonitored {
+				continue
+			}
+			if first {
+				fmt.Fprintln(w, "\nContainers without a monitor, which write no log any more; create them again:")
+			}
+			first = false
+			fmt.Fprintf(w, "  %.13s\t%s\t%s\n", c.ID, p.Name, c.Name)
 		}
 	}
 }

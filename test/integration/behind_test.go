@@ -76,14 +76,42 @@ func TestMonitorDied(t *testing.T) {
 		if got, want := f.kinds(), []string{"missing monitor"}; !slices.Equal(got, want) {
 			k.Errorf("check found %v, want %v", got, want)
 		}
+		if got := k.unmonitored(); !slices.Equal(got, []string{id}) {
+			k.Errorf("containers without a monitor in the status: %v, want %s", got, id)
+		}
 		k.ok("restart podd", k.Restart(k.ctx(), k.Kill9))
 	}
 	k.eventually("podd logs it", func() bool { return warnings() == 3 })
 	k.stopContainer(id, 0)
 	k.checkFindsNothing("after the stop")
+	if got := k.unmonitored(); got != nil {
+		k.Errorf("containers without a monitor in the status: %v, want none after the stop", got)
+	}
 	if n := warnings(); n != 3 {
 		k.Errorf("%d podds have logged it %d times, want once each", 3, n)
 	}
+}
+
+// unmonitored lists the containers that podd status reports to have no monitor, which it prints, too.
+func (k *kubelet) unmonitored() (ids []string) {
+	k.Helper()
+	var s struct {
+		Pods []struct {
+			Containers []struct {
+				ID          string
+				Unmonitored bool
+			}
+		}
+	}
+	k.poddJSON(&s, 0, "status")
+	for _, p := range s.Pods {
+		for _, c := range p.Containers {
+			if c.Unmonitored {
+				ids = append(ids, c.ID)
+			}
+		}
+	}
+	return ids
 }
 
 // removeExisting removes the paths, at least one of which must exist.

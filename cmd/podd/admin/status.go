@@ -65,10 +65,12 @@ type Container struct {
 	Name  string `json:"name"`
 	State string `json:"state"`
 	// Reason, Message and ExitCode are those of the CRI's status once it has exited.
-	Reason     string                `json:"reason,omitempty"`
-	Message    string                `json:"message,omitempty"`
-	ExitCode   int32                 `json:"exit_code,omitempty"`
-	Operations []operation.Operation `json:"operations,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+	Message  string `json:"message,omitempty"`
+	ExitCode int32  `json:"exit_code,omitempty"`
+	// Unmonitored is true if the container runs and its monitor has died: its log has ended.
+	Unmonitored bool                  `json:"unmonitored,omitempty"`
+	Operations  []operation.Operation `json:"operations,omitempty"`
 }
 
 type statusNode interface {
