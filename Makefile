@@ -261,6 +261,11 @@ bench: tools images build ## measure podd against a pod made by hand; BENCH has 
 bench-peers: tools images build ## the same against containerd and CRI-O, which it builds (root)
 	@peers=$$(test/bench/peers/build.sh); CGO_ENABLED=0 $(GO) run -tags "$(TAGS)" ./test/bench -peers $$peers $(BENCH)
 
+.PHONY: bench-scale
+bench-scale: tools images build ## what a node with PODS (250,500) pods costs at rest, beside containerd (root; PODS, BENCH)
+	@peers=$$(test/bench/peers/build.sh containerd); CGO_ENABLED=0 $(GO) run -tags "$(TAGS)" ./test/bench -peers $$peers \
+		-only scale -handlers runc -sizes $(or $(PODS),250,500) $(BENCH)
+
 bench-compare: embedded ## compare the Go benchmarks with those of commit REF, with benchstat
 	@test/bench/compare.sh "$(REF)"
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -25,29 +26,37 @@ type plan struct {
 	rounds, callers int
 	peers           string
 	only            []string
+	// scaleTime and probes are the duration and the exec probes a second of the measurement scale.
+	scaleTime time.Duration
+	probes    int
 }
 
-// measurements are in the order in which they run. Each removes its pods at its end.
+// measurements are in the order in which they run. Each removes its pods at its end. Those that are long run only if
+// they are named.
 var measurements = []struct {
 	name string
 	run  func(*bench, context.Context, string) error
+	long bool
 }{
-	{"life", (*bench).life},
-	{"churn", (*bench).churn},
-	{"sizes", (*bench).sizesAndMemory},
-	{"restart", (*bench).restart},
-	{"pull", (*bench).pull},
-	{"nri", (*bench).nri},
+	{"life", (*bench).life, false},
+	{"churn", (*bench).churn, false},
+	{"sizes", (*bench).sizesAndMemory, false},
+	{"restart", (*bench).restart, false},
+	{"pull", (*bench).pull, false},
+	{"nri", (*bench).nri, false},
+	{"scale", (*bench).scale, true},
 }
 
 func main() {
 	p := plan{}
 	handlers := flag.String("handlers", "runc,crun", "runtime handlers")
-	sizes := flag.String("sizes", "20,200,1000", "numbers of containers for lists, statistics and memory")
-	only := flag.String("only", "", "measurements: life, churn, sizes, restart, pull, nri; empty: all")
+	sizes := flag.String("sizes", "20,200,1000", "numbers of containers for sizes, of pods for scale")
+	only := flag.String("only", "", "measurements: life, churn, sizes, restart, pull, nri, scale; empty: all but scale")
 	flag.IntVar(&p.rounds, "rounds", 30, "rounds of life")
 	flag.IntVar(&p.callers, "callers", 8, "concurrent callers of churn")
-	flag.StringVar(&p.peers, "peers", "", "directory of containerd and CRI-O, from peers/build.sh; empty: without them")
+	flag.StringVar(&p.peers, "peers", "", "directory of containerd, CRI-O or both, from peers/build.sh; empty: none")
+	flag.DurationVar(&p.scaleTime, "time", time.Minute, "duration of scale for each server and size")
+	flag.IntVar(&p.probes, "probes", 5, "exec probes a second of scale")
 	flag.Parse()
 	p.handlers, p.only = strings.Split(*handlers, ","), strings.FieldsFunc(*only, func(r rune) bool { return r == ',' })
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
@@ -98,7 +107,7 @@ func run(ctx context.Context, p plan) (err error) {
 	}
 	printMachine(p)
 	for _, m := range measurements {
-		if len(p.only) > 0 && !slices.Contains(p.only, m.name) {
+		if named := slices.Contains(p.only, m.name); !named && (m.long || len(p.only) > 0) {
 			continue
 		}
 		for _, h := range p.handlers {
@@ -125,8 +134,14 @@ func (b *bench) start(ctx context.Context, repo string) (err error) {
 	}
 	if b.peers != "" {
 		host := peerHost{bin: b.peers, tools: filepath.Join(repo, "bin"), cni: d.Path("net.d"), registry: b.images.registry}
-		for _, start := range []func(context.Context, peerHost) (*server, error){startContainerd, startCRIO} {
-			s, err := start(ctx, host)
+		for _, known := range []struct {
+			program string
+			start   func(context.Context, peerHost) (*server, error)
+		}{{"containerd", startContainerd}, {"crio", startCRIO}} {
+			if !exists(filepath.Join(b.peers, known.program)) {
+				continue
+			}
+			s, err := known.start(ctx, host)
 			if s != nil {
 				b.servers = append(b.servers, s)
 			}

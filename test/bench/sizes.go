@@ -166,10 +166,10 @@ type looking struct {
 	call func(round int) (got, want int, err error)
 }
 
-// lists measures the read-only calls of a kubelet, with n containers in the pods.
-func (s *server) lists(ctx context.Context, n int, pods []criPod) (*samples, error) {
-	r, took := s.kubelet.runtime, &samples{}
-	often := []looking{
+// looks returns the read-only calls of a kubelet, with n containers in the pods: lists and statuses, and statistics.
+func (s *server) looks(ctx context.Context, n int, pods []criPod) (often, seldom []looking) {
+	r := s.kubelet.runtime
+	often = []looking{
 		{"ListPodSandbox", func(int) (int, int, error) {
 			l, err := r.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
 			return len(l.GetItems()), len(pods), err
@@ -187,7 +187,7 @@ func (s *server) lists(ctx context.Context, n int, pods []criPod) (*samples, err
 			return 0, 0, err
 		}},
 	}
-	seldom := []looking{
+	seldom = []looking{
 		{"ListContainerStats", func(int) (int, int, error) {
 			l, err := r.ListContainerStats(ctx, &cri.ListContainerStatsRequest{})
 			return len(l.GetStats()), n, err
@@ -197,6 +197,13 @@ func (s *server) lists(ctx context.Context, n int, pods []criPod) (*samples, err
 			return len(l.GetStats()), len(pods), err
 		}},
 	}
+	return often, seldom
+}
+
+// lists measures the read-only calls of a kubelet, with n containers in the pods.
+func (s *server) lists(ctx context.Context, n int, pods []criPod) (*samples, error) {
+	took := &samples{}
+	often, seldom := s.looks(ctx, n, pods)
 	for round := range listRounds {
 		for _, l := range often {
 			if err := l.measure(took, round); err != nil {
