@@ -7,11 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 
+	"github.com/containerd/errdefs"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 	dockerarchive "go.podman.io/image/v5/docker/archive"
 	"go.podman.io/image/v5/docker/reference"
@@ -21,6 +24,46 @@ import (
 	"go.podman.io/image/v5/signature"
 	"go.podman.io/image/v5/types"
 )
+
+// loader copies the images of a file into storage, in a process like that of a pull: what is in the file is hostile.
+type loader struct {
+	*Store
+	job pullJob
+	out *reporter
+}
+
+const (
+	// maxLoadedImages bounds the images of one file.
+	maxLoadedImages = 1000
+	// maxLoadedNames bounds the names of one of them: they must fit into a report.
+	maxLoadedNames = 100
+)
+
+// load copies all images of the file and reports each. If one fails, others may be copied.
+func (l *loader) load(ctx context.Context) error {
+	kind, err := l.archiveKind()
+	if err != nil {
+		return err
+	}
+	switch kind {
+	case kindLayout:
+		return l.loadLayout(ctx, l.job.Load, filepath.Base(l.job.Load))
+	case kindOCIArchive:
+		return l.loadOCIArchive(ctx)
+	default:
+		return l.loadDockerArchive(ctx)
+	}
+}
+
+// loadError gives an error of load its kind: the file is wrong, unless it is too large or the disk is full.
+func loadError(err error) error {
+	switch {
+	case err == nil, isErrdef(err), strings.Contains(err.Error(), tooLargeText),
+		errors.Is(err, context.Canceled), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, errdefs.ErrInvalidArgument)
+}
 
 // Kinds of archives.
 const (
@@ -32,44 +75,49 @@ const (
 // annotationContainerdName holds the full name of an image in an OCI index, as containerd and docker write it.
 const annotationContainerdName = "io.containerd.image.name"
 
-// maxTarEntries bounds how many entries of a tar are read to detect its kind.
+// maxTarEntries bounds how many entries of a tar are read.
 const maxTarEntries = 1 << 20
 
-// archiveKind detects the kind of a file. A docker archive that is an OCI archive too (docker 25 and later) is loaded
+// archiveKind detects the kind of the file. A docker archive that is an OCI archive too (docker 25 and later) is loaded
 // as an OCI archive: that has the digest of the registry's manifest.
-func archiveKind(file string) (int, error) {
-	info, err := os.Stat(file)
+func (l *loader) archiveKind() (int, error) {
+	info, err := os.Stat(l.job.Load)
 	if err != nil {
 		return 0, err
 	}
 	if info.IsDir() {
 		return kindLayout, nil
 	}
-	if !info.Mode().IsRegular() {
-		return 0, errors.New("neither a directory nor a regular file")
-	}
-	found := map[string]bool{}
-	err = walkTar(file, func(h *tar.Header, _ io.Reader) error {
-		found[path.Clean(h.Name)] = true
-		if found[v1.ImageLayoutFile] && found[v1.ImageIndexFile] {
+	var hasLayout, hasIndex, hasManifest bool
+	err = l.walkTar(func(h *tar.Header, _ io.Reader) error {
+		switch path.Clean(h.Name) {
+		case v1.ImageLayoutFile:
+			hasLayout = true
+		case v1.ImageIndexFile:
+			hasIndex = true
+		case "manifest.json":
+			hasManifest = true
+		}
+		if hasLayout && hasIndex {
 			return io.EOF
 		}
 		return nil
 	})
 	switch {
-	case found[v1.ImageLayoutFile] && found[v1.ImageIndexFile]:
-		return kindOCIArchive, nil
 	case err != nil:
 		return 0, fmt.Errorf("not an image archive: %w", err)
-	case found["manifest.json"]:
+	case hasLayout && hasIndex:
+		return kindOCIArchive, nil
+	case hasManifest:
 		return kindDockerArchive, nil
 	}
 	return 0, errors.New("neither an OCI nor a docker archive")
 }
 
-// walkTar calls visit for each entry of a tar, which may be compressed. visit returns io.EOF to stop.
-func walkTar(file string, visit func(*tar.Header, io.Reader) error) error {
-	f, err := os.Open(file)
+// walkTar calls visit for each entry of the file, a tar which may be compressed. visit returns io.EOF to stop. It fails
+// if the files in the tar, or the tar itself, have more bytes than an image may have.
+func (l *loader) walkTar(visit func(*tar.Header, io.Reader) error) error {
+	f, err := os.Open(l.job.Load)
 	if err != nil {
 		return err
 	}
@@ -79,10 +127,16 @@ func walkTar(file string, visit func(*tar.Header, io.Reader) error) error {
 		return err
 	}
 	defer plain.Close()
-	r := tar.NewReader(plain)
+	most := l.cfg().MaxImageBytes
+	r := tar.NewReader(&boundedReader{from: plain, left: most, most: most})
+	left := most
 	for range maxTarEntries {
 		h, err := r.Next()
+		if err == nil && h.Size > left { // a sparse file is larger than the tar
+			err = errTooLarge(most)
+		}
 		if err == nil {
+			left -= h.Size
 			err = visit(h, r)
 		}
 		if errors.Is(err, io.EOF) {
@@ -95,33 +149,50 @@ func walkTar(file string, visit func(*tar.Header, io.Reader) error) error {
 	return fmt.Errorf("more than %d entries", maxTarEntries)
 }
 
-// loadOCIArchive unpacks the layout in a tar and loads it. Links and files that are no part of a layout are skipped.
-func (s *Store) loadOCIArchive(ctx context.Context, file string) ([]string, error) {
-	dir, err := os.MkdirTemp(filepath.Join(s.cfg().Root, tempDir), "preload-")
-	if err != nil {
-		return nil, err
+// boundedReader fails when more than most bytes are read.
+type boundedReader struct {
+	from       io.Reader
+	left, most int64
+}
+
+func (r *boundedReader) Read(p []byte) (int, error) {
+	n, err := r.from.Read(p)
+	if r.left -= int64(n); r.left < 0 {
+		return 0, errTooLarge(r.most)
 	}
-	defer os.RemoveAll(dir)
+	return n, err
+}
+
+func errTooLarge(most int64) error {
+	return fmt.Errorf("%w: the archive has more than %d bytes, uncompressed (max_image_bytes)",
+		errdefs.ErrResourceExhausted, most)
+}
+
+// loadOCIArchive unpacks the layout in a tar and loads it. Links and files that are no part of a layout are skipped.
+func (l *loader) loadOCIArchive(ctx context.Context) error {
+	dir := filepath.Join(l.temp, "layout")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer root.Close()
-	err = walkTar(file, func(h *tar.Header, r io.Reader) error {
+	err = l.walkTar(func(h *tar.Header, r io.Reader) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		return extract(root, h, r)
 	})
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("OCI archive: %w", err)
 	}
-	base, _, _ := strings.Cut(filepath.Base(file), ".")
-	ids, err := s.loadLayout(ctx, dir, base)
-	if err != nil {
-		return nil, fmt.Errorf("OCI archive: %w", err)
+	base, _, _ := strings.Cut(filepath.Base(l.job.Load), ".")
+	if err := l.loadLayout(ctx, dir, base); err != nil {
+		return fmt.Errorf("OCI archive: %w", err)
 	}
-	return ids, nil
+	return nil
 }
 
 func extract(root *os.Root, h *tar.Header, r io.Reader) error {
@@ -144,39 +215,40 @@ func extract(root *os.Root, h *tar.Header, r io.Reader) error {
 }
 
 // loadLayout loads every image of an OCI layout that runs on this node; base replaces a missing repository. If an image
-// fails, the file fails, but its other images stay loaded.
-func (s *Store) loadLayout(ctx context.Context, dir, base string) ([]string, error) {
+// fails, the file fails, but its other images are loaded.
+func (l *loader) loadLayout(ctx context.Context, dir, base string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer root.Close()
 	index, err := readIndex(root)
 	if err != nil {
-		return nil, err
+		return err
+	}
+	if len(index.Manifests) > maxLoadedImages {
+		return fmt.Errorf("more than %d images", maxLoadedImages)
 	}
 	reader := layout.NewReaderWithRoot(root)
-	var ids []string
+	found := 0
 	var errs []error
 	for i, d := range index.Manifests {
 		if d.Platform != nil && checkRunnable(*d.Platform) != nil {
 			continue
 		}
+		found++
 		from, err := reader.NewIndexReference(dir, i)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		id, err := s.loadImage(ctx, from, withDigest(layoutNames(d, base), d), d.Digest.String())
-		if err != nil {
-			errs = append(errs, err)
-			continue
+		if err := l.loadImage(ctx, from, withDigest(layoutNames(d, base), d)); err != nil {
+			errs = append(errs, fmt.Errorf("image %.100q: %w", d.Digest, err))
 		}
-		ids = append(ids, id)
 	}
-	if len(ids) == 0 && len(errs) == 0 {
+	if found == 0 {
 		errs = append(errs, errors.New("no image for this node's platform"))
 	}
-	return ids, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 func readIndex(root *os.Root) (v1.Index, error) {
@@ -232,80 +304,84 @@ func withDigest(names []reference.Named, d v1.Descriptor) []reference.Named {
 
 // loadDockerArchive loads every image of a "docker save" tar. Its manifests are generated while it is read, so there
 // are no names by digest.
-func (s *Store) loadDockerArchive(ctx context.Context, file string) ([]string, error) {
-	archive, err := dockerarchive.NewReader(s.systemContext(), file)
+func (l *loader) loadDockerArchive(ctx context.Context) error {
+	archive, err := dockerarchive.NewReader(l.systemContext(), l.job.Load)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer archive.Close()
 	images, err := archive.List()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var ids []string
-	for _, refs := range images {
+	if len(images) > maxLoadedImages {
+		return fmt.Errorf("more than %d images", maxLoadedImages)
+	}
+	for i, refs := range images {
 		var names []reference.Named
 		for _, ref := range refs {
 			if name := ref.DockerReference(); name != nil {
 				names = append(names, name)
 			}
 		}
-		id, err := s.loadImage(ctx, refs[0], names, file)
-		if err != nil {
-			return nil, err
+		if err := l.loadImage(ctx, refs[0], names); err != nil {
+			return fmt.Errorf("image %d of the archive: %w", i+1, err)
 		}
-		ids = append(ids, id)
 	}
-	return ids, nil
+	return nil
 }
 
-// loadImage copies one local image into storage and returns its id. what names the image in errors.
-func (s *Store) loadImage(
-	ctx context.Context, from types.ImageReference, names []reference.Named, what string,
-) (string, error) {
-	sys := s.systemContext()
+// loadImage copies one image into storage and reports it.
+func (l *loader) loadImage(ctx context.Context, from types.ImageReference, names []reference.Named) error {
+	if len(names) > maxLoadedNames {
+		return fmt.Errorf("it has more than %d names", maxLoadedNames)
+	}
+	sys := l.systemContext()
 	source, err := from.NewImageSource(ctx, sys)
 	if err != nil {
-		return "", fmt.Errorf("image %s: %w", what, err)
+		return err
 	}
 	opened := &openedReference{ImageReference: from, source: source}
 	defer opened.close()
 	if err := checkSource(ctx, sys, source); err != nil {
-		return "", fmt.Errorf("image %s: %w", what, err)
+		return err
 	}
 	policy, err := signature.NewPolicyContext(&signature.Policy{
 		Default: signature.PolicyRequirements{signature.NewPRInsecureAcceptAnything()},
 	})
 	if err != nil {
-		return "", err
+		return err
 	}
-	p := newProgress(what)
+	job := copyJob{sys: sys, policy: policy, from: opened, progress: l.out}
+	next := pullReport{Kind: reportStage}
 	if len(names) > 0 {
-		p = newProgress(names[0].String())
-	}
-	p.setStage(StageDownloading)
-	defer s.pulls.track(p)()
-	job := copyJob{sys: sys, policy: policy, from: opened, progress: p}
-	if len(names) > 0 {
-		job.ref = names[0]
+		job.ref, next.Image = names[0], names[0].String()
 	} else if job.id, err = configID(ctx, sys, source); err != nil {
-		return "", fmt.Errorf("image %s: %w", what, err)
+		return err
 	}
-	stored, err := s.copy(ctx, job)
+	if err := l.out.send(next); err != nil {
+		return err
+	}
+	return l.copyLoaded(ctx, job, names)
+}
+
+// copyLoaded copies the image of job. The limits for its size do not count those before it.
+func (l *loader) copyLoaded(ctx context.Context, job copyJob, names []reference.Named) error {
+	if err := os.Remove(filepath.Join(l.temp, unpackedFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	stored, err := l.copy(ctx, job)
 	if err == nil {
-		err = s.repair(ctx, job, stored, p)
+		err = l.refetch(ctx, job, stored, l.job.Corrupt)
 	}
 	if err != nil {
-		return "", fmt.Errorf("image %s: %w", what, err)
+		return err
 	}
-	img, err := s.register(stored, names...)
-	if err == nil {
-		err = s.markLoaded(stored.ID)
+	done := &loadedImage{ID: stored.ID}
+	for _, name := range names {
+		done.Names = append(done.Names, name.String())
 	}
-	if err != nil {
-		return "", fmt.Errorf("image %s: %w", what, err)
-	}
-	return img.ID, nil
+	return l.out.send(pullReport{Kind: reportImage, Loaded: done})
 }
 
 // configID returns the id that an image gets in storage.

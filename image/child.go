@@ -35,6 +35,15 @@ type pulled struct {
 	// ID is the image's id, Digest that of the manifest (or list) that was requested.
 	ID     string
 	Digest digest.Digest
+	// Loaded are the images of a file, in place of the above; those of a file that was loaded in part, too.
+	Loaded []loadedImage `json:"-"`
+}
+
+// loadedImage is an image of a file that is in storage.
+type loadedImage struct {
+	ID string
+	// Names are full names, with a tag or a digest.
+	Names []string
 }
 
 // credentialsFD is the file of credentials in a pull's process.
@@ -89,16 +98,18 @@ func (s *Store) runChild(ctx context.Context, job pullJob, credentials *os.File,
 		_ = cmd.Process.Kill()
 	}
 	waitErr := cmd.Wait() // closes the pipes
+	part := pulled{Loaded: last.Result.Loaded}
 	switch {
 	case last.Kind == reportDone && waitErr == nil:
 		return last.Result, nil
 	case ctx.Err() != nil:
-		return pulled{}, context.Cause(ctx)
+		return part, context.Cause(ctx)
 	case last.Kind == reportFailed:
-		return pulled{}, last.failure()
+		return part, last.failure()
 	}
-	s.log.WithField("image", job.Ref).WithField("output", output.String()).Warn("the process of a pull has died")
-	return pulled{}, errors.Join(childDeath(*s.cfg(), waitErr, output.String()), sendErr, readErr)
+	s.log.WithField("image", p.snapshot().Ref).WithField("output", output.String()).
+		Warn("the process of a pull has died")
+	return part, errors.Join(childDeath(*s.cfg(), waitErr, output.String()), sendErr, readErr)
 }
 
 // stopChild tells the process to stop, by the end of its input, and kills it if it does not.
@@ -107,8 +118,12 @@ func stopChild(child *os.Process, stdin io.Closer) {
 	time.AfterFunc(childPatience, func() { _ = child.Kill() }) // likewise
 }
 
-// memoryTexts are what a process says that gets no more memory: watchMemory, the Go runtime, the C library's threads.
-var memoryTexts = []string{memoryText, "out of memory", "cannot allocate memory", "errno=11", "errno=12"}
+// memoryTexts are what a process says that gets no more memory: watchMemory, the Go runtime, the C library's threads,
+// and the garbage collector of Go 1.26, which does not check whether it got memory for its queues. Elsewhere in a Go
+// program an invalid address is a panic.
+var memoryTexts = []string{
+	memoryText, "out of memory", "cannot allocate memory", "errno=11", "errno=12", "SIGSEGV: segmentation violation",
+}
 
 // childDeath explains why a pull's process died without an answer.
 func childDeath(cfg Config, waited error, output string) error {
@@ -159,7 +174,8 @@ func childEnv(job pullJob) []string {
 		maxFilesEnv + "=" + strconv.FormatInt(job.Config.MaxImageFiles, 10),
 		maxMemoryEnv + "=" + strconv.FormatInt(job.Config.PullMemory, 10),
 		rootEnv + "=" + job.Config.Root, runRootEnv + "=" + job.Config.RunRoot,
-		readableEnv + "=" + strings.Join(append(readablePaths(job.Config), job.Blobs, job.Storage), "\n"),
+		readableEnv + "=" + strings.Join(append(readablePaths(job.Config), job.Blobs, job.Storage, job.Load), "\n"),
+		offlineEnv + "=" + strconv.FormatBool(job.offline()),
 		// Configuration in the home directory of root is for a person, not for pods.
 		"XDG_CONFIG_HOME=" + filepath.Join(job.Dir, "nowhere"),
 	}

@@ -41,6 +41,7 @@ const (
 	maxBytesEnv  = "PODD_MAX_BYTES"  // Config.MaxImageBytes
 	maxFilesEnv  = "PODD_MAX_FILES"  // Config.MaxImageFiles
 	maxMemoryEnv = "PODD_MAX_MEMORY" // Config.PullMemory
+	offlineEnv   = "PODD_OFFLINE"    // pullJob.offline
 )
 
 // Limits of a pull's process beside those of Config.
@@ -106,6 +107,7 @@ func pullPolicy() (confine.Policy, error) {
 		Write:     append(write, os.Getenv(runRootEnv), "/dev/null"),
 		Execute:   libraryPaths(),
 		Data:      []string{os.Getenv(rootEnv), os.Getenv(runRootEnv)},
+		Offline:   os.Getenv(offlineEnv) == "true",
 		Capabilities: []capability.Cap{
 			capability.CAP_CHOWN, capability.CAP_DAC_OVERRIDE, capability.CAP_FOWNER, capability.CAP_FSETID,
 			capability.CAP_MKNOD, capability.CAP_SETFCAP, capability.CAP_SYS_CHROOT,
@@ -167,7 +169,8 @@ func runPull(stdin io.Reader, stdout io.Writer) int {
 	return 0
 }
 
-// doPull opens the store's directory beside the daemon and copies the image into it, or verifies one.
+// doPull opens the store's directory beside the daemon and copies an image, or those of a file, into it, or verifies
+// one.
 func doPull(ctx context.Context, job pullJob, out *reporter) (pulled, error) {
 	opened, err := open(job.Config)
 	if err != nil {
@@ -194,6 +197,9 @@ func doPull(ctx context.Context, job pullJob, out *reporter) (pulled, error) {
 			}
 		}
 	})
+	if job.Load != "" {
+		return pulled{}, loadError((&loader{s, job, out}).load(ctx))
+	}
 	if job.Stored != "" {
 		return s.importStored(ctx, job, out)
 	}
@@ -206,7 +212,7 @@ func doPull(ctx context.Context, job pullJob, out *reporter) (pulled, error) {
 		return pulled{}, err
 	}
 	sys.OCISharedBlobDirPath = job.Blobs
-	return s.transfer(ctx, transferJob{sys, named, job.Annotations, job.Blobs != ""}, out)
+	return s.transfer(ctx, transferJob{sys, named, job.Annotations, job.Blobs != "", job.Corrupt}, out)
 }
 
 // watchMemory ends the process with a clear message if it has more memory than most. The limit of the kernel is higher:

@@ -55,7 +55,7 @@ type Config struct {
 	// MaxParallelDownloads is how many layers one pull fetches in parallel.
 	MaxParallelDownloads int `toml:"max_parallel_downloads" comment:"How many layers one pull downloads at a time."`
 	// MaxImageBytes and MaxImageFiles bound the layers of an image, unpacked: bytes of content, and files.
-	MaxImageBytes int64 `toml:"max_image_bytes" comment:"Largest image, unpacked, in bytes. A pull of a larger one fails."`
+	MaxImageBytes int64 `toml:"max_image_bytes" comment:"Largest image, unpacked, in bytes, and largest archive of images, uncompressed. A pull or load of a larger one fails."`
 	MaxImageFiles int64 `toml:"max_image_files" comment:"Most files of an image, in all of its layers. A pull of one with more fails."`
 	// PullMemory bounds the memory of the process that does a pull, in bytes.
 	PullMemory int64 `toml:"pull_memory" comment:"Most memory of the process that a pull runs in, in bytes. A pull that needs more fails. An image compressed with zstd --long needs 128 MiB for each layer in download."`

@@ -30,6 +30,7 @@ const (
 	deviceProbe  = "podd-test-device"  // makes a device node and opens it
 	processProbe = "podd-test-process" // changes the process with the pid of its argument
 	kernelProbe  = "podd-test-kernel"  // makes system calls that concern the whole node
+	networkProbe = "podd-test-network" // makes sockets
 	limitsProbe  = "storage-test"      // shows its limits, as a process of containers/storage
 	crashProbe   = "podd-test-crash"   // panics
 	memoryProbe  = "podd-test-memory"  // takes memory until it gets no more
@@ -84,6 +85,13 @@ func init() {
 		_, _, segments := unix.Syscall(unix.SYS_SHMCTL, 0, ipcInfo, uintptr(unsafe.Pointer(&[256]byte{})))
 		_, memory := unix.MemfdCreate("x", 0)
 		for _, err := range []error{thaw, offline, offlineTruncated, segments, memory} {
+			fmt.Println(allowed(err))
+		}
+	})
+	reexec.Register(networkProbe, func() {
+		for _, family := range []int{unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK} {
+			fd, err := unix.Socket(family, unix.SOCK_DGRAM, 0)
+			_ = unix.Close(fd)
 			fmt.Println(allowed(err))
 		}
 	})
@@ -282,6 +290,28 @@ func TestSystemCallsOfPull(t *testing.T) {
 	}
 }
 
+// TestNetworkOfPull: a pull has the network; what copies or verifies what is on this machine has none.
+func TestNetworkOfPull(t *testing.T) {
+	cfg, dir, _ := confinedStore(t)
+	for name, c := range map[string]struct {
+		job  pullJob
+		want []string
+	}{
+		"pull":          {pullJob{}, []string{"yes", "yes", "no"}},
+		"load":          {pullJob{Load: "/a.tar"}, []string{"no", "no", "no"}},
+		"import":        {pullJob{Blobs: "/blobs"}, []string{"no", "no", "no"}},
+		"import stored": {pullJob{Stored: "1", Storage: "/storage"}, []string{"no", "no", "no"}},
+		"verify":        {pullJob{Verify: "1"}, []string{"no", "no", "no"}},
+	} {
+		c.job.Config, c.job.Dir = cfg, dir
+		out := runProbe(t, childEnv(c.job), confineProbe, networkProbe)
+		if got := strings.Fields(out.stdout); out.err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%s: may open sockets of IPv4, IPv6 and netlink: %q, %v, want %q: %s",
+				name, got, out.err, c.want, out.stderr)
+		}
+	}
+}
+
 // probeOutput is what a process has left.
 type probeOutput struct {
 	stdout, stderr string
@@ -310,6 +340,13 @@ func TestChildDeath(t *testing.T) {
 		if errdefs.IsResourceExhausted(err) || !strings.Contains(err.Error(), "crashed") ||
 			strings.Contains(err.Error(), "pull_memory") || strings.Contains(err.Error(), "goroutine") {
 			t.Errorf("error %v of a panic, want one line that says crashed", err)
+		}
+	})
+	t.Run("memory of the garbage collector", func(t *testing.T) {
+		out := runProbe(t, nil, crashProbe) // with the same status
+		const stderr = "SIGSEGV: segmentation violation\nPC=0x437efd m=0 sigcode=1 addr=0x0\n\ngoroutine 0 gp=0x1e234c0"
+		if err := childDeath(DefaultConfig(), out.err, stderr); !errdefs.IsResourceExhausted(err) {
+			t.Errorf("error %v, want a resource exhausted", err)
 		}
 	})
 	t.Run("memory", func(t *testing.T) {

@@ -49,14 +49,10 @@ func (s *Store) fetch(ctx context.Context, ref reference.Named, r PullRequest, p
 func (s *Store) fetchConfined(
 	ctx context.Context, c *pullConfig, ref reference.Named, r PullRequest, p *progress,
 ) (*Image, error) {
-	remote, err := docker.NewReference(ref)
-	if err != nil {
-		return nil, err
-	}
 	if img, err := s.present(ctx, c, ref, r); img != nil || err != nil {
 		return img, err
 	}
-	job := pullJob{Ref: ref.String(), Auth: r.Auth, Annotations: r.Annotations}
+	job := pullJob{Ref: ref.String(), Auth: r.Auth, Annotations: r.Annotations, Corrupt: s.integrity.corruptIDs()}
 	result, err := s.pullInChild(ctx, job, c, p)
 	if errdefs.IsResourceExhausted(err) {
 		err = errors.Join(err, s.removeUnusedLayers())
@@ -72,7 +68,7 @@ func (s *Store) fetchConfined(
 	if err != nil {
 		return nil, fmt.Errorf("look up the pulled image: %w", err)
 	}
-	if err := s.repair(ctx, copyJob{sys: c.sys, from: remote}, stored, p); err != nil {
+	if err := s.repair(ctx, stored, c.dir); err != nil {
 		return nil, err
 	}
 	return s.register(stored, ref, canonical)
@@ -121,6 +117,8 @@ type transferJob struct {
 	variant map[string]string
 	// imported is true for an image in sys.OCISharedBlobDirPath.
 	imported bool
+	// corrupt are ids of layers, see Store.refetch.
+	corrupt []string
 }
 
 // open opens the registry, or the store that an image is imported from.
@@ -166,7 +164,11 @@ func (s *Store) transfer(ctx context.Context, job transferJob, out *reporter) (p
 	if err != nil {
 		return pulled{}, err
 	}
-	stored, err := s.copy(ctx, copyJob{sys: job.sys, policy: policy, from: opened, ref: name, progress: out})
+	copying := copyJob{sys: job.sys, policy: policy, from: opened, ref: name, progress: out}
+	stored, err := s.copy(ctx, copying)
+	if err == nil {
+		err = s.refetch(ctx, copying, stored, job.corrupt)
+	}
 	if err != nil {
 		return pulled{}, err
 	}
@@ -226,12 +228,7 @@ type copyJob struct {
 	// ref is the name to store it under; without one, id is its id.
 	ref      reference.Named
 	id       string
-	progress progressSink
-}
-
-// progressSink takes the library's reports of a transfer: a pull's process sends them on, the daemon collects them.
-type progressSink interface {
-	note(types.ProgressProperties)
+	progress *reporter
 }
 
 // copy runs containers/image's copy into storage.
@@ -264,7 +261,7 @@ func (s *Store) copy(ctx context.Context, job copyJob) (*storage.Image, error) {
 }
 
 // drain forwards reports until done is closed.
-func drain(reports <-chan types.ProgressProperties, done <-chan struct{}, p progressSink) {
+func drain(reports <-chan types.ProgressProperties, done <-chan struct{}, p *reporter) {
 	for {
 		select {
 		case r := <-reports:

@@ -139,6 +139,11 @@ func (in *integrity) corruptLayers() map[string]string {
 	return maps.Clone(in.state.Corrupt)
 }
 
+// corruptIDs returns the ids of the corrupt layers.
+func (in *integrity) corruptIDs() []string {
+	return slices.Sorted(maps.Keys(in.corruptLayers()))
+}
+
 func (in *integrity) unverifiable(layer string) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()

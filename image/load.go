@@ -2,31 +2,33 @@ package image
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/containerd/errdefs"
+	"go.podman.io/image/v5/docker/reference"
 )
 
-// LoadFile loads all images of an OCI layout, an OCI archive or a docker archive (tar, also compressed). They are not
-// pinned. As for Load, the signature policy is not applied: the caller decides what runs on the node. Pulls has the
-// progress. If an image of several fails, others may be loaded.
+// LoadFile loads all images of an OCI layout, an OCI archive or a docker archive (tar, also compressed). It is read,
+// decompressed and unpacked in a process like that of a pull, with its limits and without network. They are not pinned.
+// As for Load, the signature policy is not applied: the caller decides what runs on the node. Pulls has the progress.
+// If an image of several fails, others may be loaded.
 //
-// Errors: errdefs.ErrInvalidArgument for a relative path and a file that is no archive or has no image for this node.
+// Errors: errdefs.ErrInvalidArgument for a relative path and a file that is no archive or has no image for this node;
+// errdefs.ErrResourceExhausted for one that exceeds the limits of Config, or the disk.
 func (s *Store) LoadFile(ctx context.Context, path string) ([]*Image, error) {
 	if !filepath.IsAbs(path) {
 		return nil, fmt.Errorf("load %q: not an absolute path: %w", path, errdefs.ErrInvalidArgument)
 	}
 	start := time.Now()
 	ids, err := s.loadFile(ctx, path)
-	if cause := context.Cause(ctx); err != nil && cause != nil {
-		return nil, fmt.Errorf("load %s: %w", path, cause)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("load %s: %w: %w", path, err, errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("load %s: %w", path, err)
 	}
 	ix := s.index.Load()
 	var images []*Image
@@ -38,6 +40,71 @@ func (s *Store) LoadFile(ctx context.Context, path string) ([]*Image, error) {
 	s.log.WithField("path", path).WithField("images", len(images)).
 		WithField("duration", time.Since(start).Round(time.Millisecond).String()).Info("loaded images")
 	return images, nil
+}
+
+// loadFile has a process of its own copy all images of one file into storage, and makes them visible. It returns the
+// ids of those that were loaded, also with an error.
+func (s *Store) loadFile(ctx context.Context, path string) (ids []string, err error) {
+	if err := checkLoadable(path); err != nil {
+		return nil, err
+	}
+	c := &pullConfig{Config: *s.cfg()}
+	defer c.close()
+	if err := c.writeFiles(nil, nil); err != nil {
+		return nil, err
+	}
+	p := newProgress(path)
+	defer s.pulls.track(p)()
+	result, err := s.pullInChild(ctx, pullJob{Load: path, Corrupt: s.integrity.corruptIDs()}, c, p)
+	for _, image := range result.Loaded {
+		if failed := s.registerLoaded(ctx, image, c.dir); failed != nil {
+			err = errors.Join(err, fmt.Errorf("image %.100q: %w", image.ID, failed))
+			continue
+		}
+		ids = append(ids, image.ID)
+	}
+	if errdefs.IsResourceExhausted(err) {
+		err = errors.Join(err, s.removeUnusedLayers())
+	}
+	return ids, err
+}
+
+// checkLoadable returns an error if path cannot be an image archive or a layout.
+func checkLoadable(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %w", err, errdefs.ErrInvalidArgument)
+	case !info.IsDir() && !info.Mode().IsRegular():
+		return fmt.Errorf("neither a directory nor a regular file: %w", errdefs.ErrInvalidArgument)
+	case strings.Contains(path, "\n"):
+		return fmt.Errorf("the path contains a newline: %w", errdefs.ErrInvalidArgument)
+	}
+	return nil
+}
+
+// registerLoaded makes an image visible that a process has copied from a file. Corrupt layers of it, which the process
+// has read again, are in dir.
+func (s *Store) registerLoaded(ctx context.Context, image loadedImage, dir string) error {
+	var names []reference.Named
+	for _, text := range image.Names {
+		name, err := reference.ParseNamed(text)
+		if err != nil {
+			return err
+		}
+		names = append(names, name)
+	}
+	stored, err := s.storage.Image(image.ID)
+	if err != nil {
+		return fmt.Errorf("look up the image: %w", err)
+	}
+	if err := s.repair(ctx, stored, dir); err != nil {
+		return err
+	}
+	if _, err := s.register(stored, names...); err != nil {
+		return err
+	}
+	return s.markLoaded(stored.ID)
 }
 
 // LoadFrom loads all images of an archive as LoadFile does. It writes the archive to a temporary file first, as it is

@@ -10,8 +10,6 @@ import (
 
 	"github.com/containerd/errdefs"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-
-	"github.com/podd-project/podd/image"
 )
 
 // TestLoadFile loads archives of each kind while the store is open. Unlike preloaded images they are not pinned.
@@ -116,31 +114,4 @@ func TestLoadFileRefuses(t *testing.T) {
 	}
 	checkEmpty(t, s)
 	checkNoFiles(t, filepath.Join(cfg.Root, "tmp"))
-}
-
-// TestLoadIsListed: an image that is being loaded is among the pulls, as the commands and `podd status` show them.
-func TestLoadIsListed(t *testing.T) {
-	s := open(t, config(t))
-	dir := t.TempDir()
-	img := simple(t, strings.Repeat("content", 1<<20))
-	writeLayout(t, dir, annotated{img: img, annotations: map[string]string{ociName: "registry.test/big:v1"}})
-	done := make(chan error, 1)
-	go func() {
-		_, err := s.LoadFile(t.Context(), dir)
-		done <- err
-	}()
-	seen := false
-	for {
-		select {
-		case err := <-done:
-			if err != nil || !seen {
-				t.Errorf("LoadFile() = %v, listed %t, want it listed", err, seen)
-			}
-			return
-		default:
-			seen = seen || slices.ContainsFunc(s.Pulls(), func(p image.PullProgress) bool {
-				return p.Ref == "registry.test/big:v1" && p.Stage != image.StageResolving
-			})
-		}
-	}
 }

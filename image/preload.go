@@ -103,19 +103,3 @@ func fileStamp(path string) (string, error) {
 	}
 	return fmt.Sprintf("%d:%d:%d", inode(info), info.Size(), info.ModTime().UnixNano()), nil
 }
-
-// loadFile loads all images of one file and returns their ids.
-func (s *Store) loadFile(ctx context.Context, path string) ([]string, error) {
-	kind, err := archiveKind(path)
-	if err != nil {
-		return nil, err
-	}
-	switch kind {
-	case kindLayout:
-		return s.loadLayout(ctx, path, filepath.Base(path))
-	case kindOCIArchive:
-		return s.loadOCIArchive(ctx, path)
-	default:
-		return s.loadDockerArchive(ctx, path)
-	}
-}

@@ -77,6 +77,13 @@ func (p *progress) setStage(stage string) {
 	p.p.Stage = stage
 }
 
+// setRef names another image: a file that is loaded can have several.
+func (p *progress) setRef(ref string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.p.Ref = ref
+}
+
 // note records one report of containers/image.
 func (p *progress) note(r types.ProgressProperties) {
 	p.mu.Lock()
@@ -90,21 +97,12 @@ func (p *progress) note(r types.ProgressProperties) {
 		p.order = append(p.order, digest)
 	}
 	switch r.Event {
-	case types.ProgressEventRead:
-		l.Done = r.Offset
+	case types.ProgressEventRead: // also of a corrupt layer that was reported present
+		l.Done, l.State = r.Offset, layerDownloading
 	case types.ProgressEventDone:
 		l.Done, l.State = max(r.Offset, l.Total), layerDone
 	case types.ProgressEventSkipped:
 		l.Done, l.State = l.Total, layerPresent
-	}
-}
-
-// restartBlob records that a blob that was reported present is fetched after all.
-func (p *progress) restartBlob(blob types.BlobInfo) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if l, ok := p.layers[blob.Digest.String()]; ok {
-		l.Done, l.State = 0, layerDownloading
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/containerd/errdefs"
+	"github.com/opencontainers/go-digest"
 	"github.com/sirupsen/logrus"
 	"go.podman.io/image/v5/manifest"
 	"go.podman.io/image/v5/pkg/blobinfocache/none"
@@ -26,8 +28,51 @@ import (
 // mounted.
 const retiredPrefix = "damaged-"
 
-// repair fetches the corrupt layers of a copied image again: the copy has skipped them because they exist.
-func (s *Store) repair(ctx context.Context, job copyJob, img *storage.Image, p *progress) error {
+// refetchedPrefix begins the names of files in a pull's directory, which have a layer that was fetched again. The id of
+// the layer follows.
+const refetchedPrefix = "refetched-"
+
+// refetch fetches the corrupt layers of a copied image again, into files for repair, in a pull's process: the copy has
+// skipped them because they exist.
+func (s *Store) refetch(ctx context.Context, job copyJob, img *storage.Image, corrupt []string) error {
+	chain, err := s.chain(img)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(chain, func(id string) bool { return slices.Contains(corrupt, id) }) {
+		return nil
+	}
+	blobs, err := s.layersOfChain(img.ID, chain)
+	if err != nil {
+		return err
+	}
+	source, err := job.from.NewImageSource(ctx, job.sys)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	for i, id := range chain {
+		if !slices.Contains(corrupt, id) {
+			continue
+		}
+		if err := s.refetchLayer(ctx, source, blobs[i].BlobInfo, id, job.progress); err != nil {
+			return fmt.Errorf("fetch corrupt layer %s again: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// layersOfChain returns the layers in an image's manifest, one for each id of chain.
+func (s *Store) layersOfChain(id string, chain []string) ([]manifest.LayerInfo, error) {
+	blobs, err := s.layerBlobs(id)
+	if err == nil && len(blobs) != len(chain) {
+		err = fmt.Errorf("repair image %s: it has %d layers, its manifest %d", id, len(chain), len(blobs))
+	}
+	return blobs, err
+}
+
+// repair replaces the corrupt layers of a copied image by those that refetch has left in dir.
+func (s *Store) repair(ctx context.Context, img *storage.Image, dir string) error {
 	corrupt := s.integrity.corruptLayers()
 	if len(corrupt) == 0 {
 		return nil
@@ -39,12 +84,9 @@ func (s *Store) repair(ctx context.Context, job copyJob, img *storage.Image, p *
 	if !slices.ContainsFunc(chain, func(id string) bool { _, ok := corrupt[id]; return ok }) {
 		return nil
 	}
-	blobs, err := s.layerBlobs(img.ID)
+	blobs, err := s.layersOfChain(img.ID, chain)
 	if err != nil {
 		return err
-	}
-	if len(blobs) != len(chain) {
-		return fmt.Errorf("repair image %s: it has %d layers, its manifest %d", img.ID, len(chain), len(blobs))
 	}
 	select {
 	case s.repairing <- struct{}{}: // another image may have the same layer
@@ -52,18 +94,13 @@ func (s *Store) repair(ctx context.Context, job copyJob, img *storage.Image, p *
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	source, err := job.from.NewImageSource(ctx, job.sys)
-	if err != nil {
-		return err
-	}
-	defer source.Close()
 	corrupt = s.integrity.corruptLayers()
 	for i, id := range chain {
 		if _, ok := corrupt[id]; !ok {
 			continue
 		}
-		if err := s.repairLayer(ctx, source, id, blobs[i], p); err != nil {
-			return fmt.Errorf("fetch corrupt layer %s again: %w", id, err)
+		if err := s.repairLayer(ctx, id, blobs[i].BlobInfo, filepath.Join(dir, refetchedPrefix+id)); err != nil {
+			return fmt.Errorf("repair corrupt layer %s: %w", id, err)
 		}
 	}
 	return nil
@@ -97,14 +134,11 @@ func (s *Store) layerBlobs(id string) ([]manifest.LayerInfo, error) {
 	return slices.DeleteFunc(man.LayerInfos(), func(l manifest.LayerInfo) bool { return l.EmptyLayer }), nil
 }
 
-func (s *Store) repairLayer(
-	ctx context.Context, source types.ImageSource, id string, blob manifest.LayerInfo, p *progress,
-) error {
-	file, err := s.fetchBlob(ctx, source, blob.BlobInfo, p)
+func (s *Store) repairLayer(ctx context.Context, id string, blob types.BlobInfo, path string) error {
+	file, err := openRefetched(path, blob.Digest)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(file.Name())
 	defer file.Close()
 	s.integrity.bumpVersion(id)
 	defer s.removeRetired(id)
@@ -129,47 +163,73 @@ func (s *Store) repairLayer(
 	return s.integrity.markRepaired(id, unverifiable)
 }
 
-// fetchBlob downloads a blob into a file, which the caller deletes, and checks its digest.
-func (s *Store) fetchBlob(
-	ctx context.Context, source types.ImageSource, blob types.BlobInfo, p *progress,
-) (_ *os.File, err error) {
-	if err := blob.Digest.Validate(); err != nil {
-		return nil, err
+// openRefetched opens a file that a pull's process has left, which has ended: it must be the blob with that digest.
+func openRefetched(path string, want digest.Digest) (_ *os.File, err error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: it was found to be corrupt meanwhile: pull the image again", errdefs.ErrUnavailable)
 	}
-	body, _, err := source.GetBlob(ctx, blob, none.NoCache)
-	if err != nil {
-		return nil, err
-	}
-	defer body.Close()
-	file, err := os.CreateTemp(filepath.Join(s.cfg().Root, tempDir), "layer-")
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, file.Close(), os.Remove(file.Name()))
+			err = errors.Join(err, file.Close())
 		}
 	}()
-	p.restartBlob(blob)
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(err, errors.New("the pull's process has left no regular file"))
+	}
+	if err := want.Validate(); err != nil {
+		return nil, err
+	}
+	sum := want.Verifier()
+	if _, err := io.Copy(sum, file); err != nil {
+		return nil, err
+	}
+	if !sum.Verified() {
+		return nil, fmt.Errorf("the pull's process has left a file without the digest %s", want)
+	}
+	_, err = file.Seek(0, io.SeekStart)
+	return file, err
+}
+
+// refetchLayer downloads the blob of a layer into a file in the pull's directory and checks its digest.
+func (s *Store) refetchLayer(
+	ctx context.Context, source types.ImageSource, blob types.BlobInfo, id string, out *reporter,
+) error {
+	if err := blob.Digest.Validate(); err != nil {
+		return err
+	}
+	out.note(types.ProgressProperties{Event: types.ProgressEventRead, Artifact: blob}) // it was reported present
+	body, _, err := source.GetBlob(ctx, blob, none.NoCache)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	file, err := os.OpenFile(filepath.Join(s.temp, refetchedPrefix+id), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
 	sum := blob.Digest.Verifier()
 	most := blob.Size
 	if most < 0 { // old manifests have no sizes
 		most = s.cfg().MaxImageBytes
 	}
-	from := &progressReader{ctx: ctx, from: io.LimitReader(body, most+1), blob: blob, to: p}
+	from := &progressReader{ctx: ctx, from: io.LimitReader(body, most+1), blob: blob, to: out}
 	n, err := io.Copy(io.MultiWriter(file, sum), from)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if n > most {
-		return nil, fmt.Errorf("the registry's blob has more than %d bytes", most)
+		return fmt.Errorf("the registry's blob has more than %d bytes", most)
 	}
 	if !sum.Verified() {
-		return nil, fmt.Errorf("the registry's blob does not have the digest %s", blob.Digest)
+		return fmt.Errorf("the registry's blob does not have the digest %s", blob.Digest)
 	}
-	p.note(types.ProgressProperties{Event: types.ProgressEventDone, Artifact: blob})
-	_, err = file.Seek(0, io.SeekStart)
-	return file, err
+	out.note(types.ProgressProperties{Event: types.ProgressEventDone, Artifact: blob, Offset: uint64(n)})
+	return nil
 }
 
 // progressReader reports what it reads of a blob to the pull's progress, so that a stalled registry is noticed.
@@ -177,7 +237,7 @@ type progressReader struct {
 	ctx  context.Context
 	from io.Reader
 	blob types.BlobInfo
-	to   *progress
+	to   *reporter
 	done uint64
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
+	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/image/v5/types"
 )
 
@@ -31,14 +32,24 @@ type pullJob struct {
 	// Verify is set if nothing is pulled: the id of a stored image whose signatures are verified, under Names.
 	Verify string   `json:",omitempty"`
 	Names  []string `json:",omitempty"`
+	// Load is set if the images of a file are copied: the path of a layout or an archive.
+	Load string `json:",omitempty"`
+	// Corrupt are ids of layers that are fetched again, see Store.refetch.
+	Corrupt []string `json:",omitempty"`
 	// Dir is for temporary files; the daemon removes it.
 	Dir string
+}
+
+// offline reports whether the process needs no network: it copies or reads what is on this machine.
+func (job pullJob) offline() bool {
+	return job.Load != "" || job.Verify != "" || job.Stored != "" || job.Blobs != ""
 }
 
 // Kinds of reports.
 const (
 	reportStage  = "stage"
 	reportBlob   = "blob"
+	reportImage  = "image"
 	reportDone   = "done"
 	reportFailed = "failed"
 )
@@ -47,16 +58,17 @@ const (
 // have taken the process over.
 type pullReport struct {
 	Kind string
-	// Stage is a stage of PullProgress.
-	Stage string `json:",omitempty"`
+	// Image is set if Kind is reportStage and a file is loaded: the name of the image that is copied next.
+	Image string `json:",omitempty"`
 	// Event and the rest are types.ProgressProperties of a blob.
 	Event        types.ProgressEvent `json:",omitempty"`
 	Digest       digest.Digest       `json:",omitempty"`
 	Size         int64               `json:",omitempty"`
 	Offset       uint64              `json:",omitempty"`
 	OffsetUpdate uint64              `json:",omitempty"`
-	// Result is set if Kind is reportDone.
+	// Result is set if Kind is reportDone, Loaded if it is reportImage.
 	Result pulled
+	Loaded *loadedImage `json:",omitempty"`
 	// Error and ErrorKind (an index of errorKinds, from 1) are set if Kind is reportFailed.
 	Error     string `json:",omitempty"`
 	ErrorKind int    `json:",omitempty"`
@@ -97,10 +109,10 @@ func (r pullReport) failure() error {
 // maxReportedBlobs bounds the blobs of a pull, which podd remembers: more than a manifest of maxBlob bytes can list.
 const maxReportedBlobs = 1 << 16
 
-// readReports forwards reports to p until the end of r and returns the last one, or an error if one is no report of a
-// pull.
+// readReports forwards reports to p until the end of r and returns the last one, with the images that were loaded, or
+// an error if one is no report of a pull.
 func readReports(r io.Reader, p *progress) (last pullReport, err error) {
-	blobs := map[digest.Digest]bool{}
+	to := reportReader{progress: p, blobs: map[digest.Digest]bool{}}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 0, 4<<10), maxChildMessage)
 	for lines.Scan() {
@@ -108,24 +120,47 @@ func readReports(r io.Reader, p *progress) (last pullReport, err error) {
 		if err := json.Unmarshal(lines.Bytes(), &next); err != nil {
 			return pullReport{}, fmt.Errorf("read a report of the pull's process: %w", err)
 		}
-		last = next
-		switch last.Kind {
-		case reportStage:
-			p.setStage(StageDownloading)
-		case reportBlob:
-			if blobs[last.Digest] = true; len(blobs) > maxReportedBlobs {
-				return pullReport{}, fmt.Errorf("the pull's process reports more than %d blobs", maxReportedBlobs)
-			}
-			if err := last.Digest.Validate(); err != nil {
-				return pullReport{}, fmt.Errorf("the pull's process reports a blob: %w", err)
-			}
-			p.note(types.ProgressProperties{
-				Event: last.Event, Artifact: types.BlobInfo{Digest: last.Digest, Size: last.Size},
-				Offset: last.Offset, OffsetUpdate: last.OffsetUpdate,
-			})
+		if err := to.take(next); err != nil {
+			return pullReport{}, fmt.Errorf("the pull's process reports %w", err)
 		}
+		last = next
 	}
+	last.Result.Loaded = to.loaded
 	return last, lines.Err()
+}
+
+// reportReader keeps what the reports of one process say.
+type reportReader struct {
+	progress *progress
+	blobs    map[digest.Digest]bool
+	loaded   []loadedImage
+}
+
+func (to *reportReader) take(r pullReport) error {
+	switch r.Kind {
+	case reportStage:
+		to.progress.setStage(StageDownloading)
+		if name, err := reference.ParseNamed(r.Image); err == nil {
+			to.progress.setRef(name.String())
+		}
+	case reportBlob:
+		if to.blobs[r.Digest] = true; len(to.blobs) > maxReportedBlobs {
+			return fmt.Errorf("more than %d blobs", maxReportedBlobs)
+		}
+		if err := r.Digest.Validate(); err != nil {
+			return fmt.Errorf("a blob: %w", err)
+		}
+		to.progress.note(types.ProgressProperties{
+			Event: r.Event, Artifact: types.BlobInfo{Digest: r.Digest, Size: r.Size},
+			Offset: r.Offset, OffsetUpdate: r.OffsetUpdate,
+		})
+	case reportImage:
+		if r.Loaded == nil || len(to.loaded) == maxLoadedImages {
+			return fmt.Errorf("no image, or more than %d", maxLoadedImages)
+		}
+		to.loaded = append(to.loaded, *r.Loaded)
+	}
+	return nil
 }
 
 // reportInterval is the time between reports of one blob's progress.

@@ -44,6 +44,10 @@ func TestHostileReports(t *testing.T) {
 		"long digests": {
 			func(n int) string { return blob(fmt.Sprintf("%050000d", n)) }, "invalid checksum digest",
 		},
+		"images without end": {
+			func(int) string { return `{"Kind":"image","Loaded":{"ID":"a"}}` }, "more than 1000",
+		},
+		"no image":  {func(int) string { return `{"Kind":"image"}` }, "no image"},
 		"long line": {func(int) string { return strings.Repeat("x", maxChildMessage) }, "token too long"},
 		"no report": {func(int) string { return "{" }, "read a report of the pull's process"},
 	} {

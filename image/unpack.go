@@ -21,7 +21,7 @@ const maxUnpackMemory = 1 << 30
 
 // limitUnpacking restricts a process in which containers/storage unpacks or packs one layer, before it does: no
 // network, and what it reads counts against the limits of the pull that started it. Without a pull (a layer is
-// repaired, a file is preloaded, a container is saved) only its memory is bounded.
+// repaired, a container is saved) only its memory is bounded.
 func limitUnpacking() error {
 	if err := confine.DenyNetwork(); err != nil {
 		return err

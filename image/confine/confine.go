@@ -34,6 +34,8 @@ type Policy struct {
 	// Data are directories that are mounted nodev, nosuid and noexec in a mount namespace of the process, whose /proc
 	// shows only its own processes.
 	Data []string
+	// Offline forbids the network.
+	Offline bool
 	// Capabilities are all that the process and its children can have.
 	Capabilities []capability.Cap
 }

@@ -36,8 +36,8 @@ var networkFamilies = []uint64{unix.AF_INET, unix.AF_INET6}
 
 // filterSystemCalls allows what the default profile of containers allows; the rest fails with EPERM, which the Go
 // runtime survives. It sets no_new_privs, as the kernel demands.
-func (Policy) filterSystemCalls() error {
-	policy, err := systemCalls()
+func (p Policy) filterSystemCalls() error {
+	policy, err := systemCalls(p.Offline)
 	if err != nil {
 		return fmt.Errorf("filter system calls: %w", err)
 	}
@@ -63,7 +63,7 @@ func DenyNetwork() error {
 }
 
 // systemCalls converts the profile of containers. A rule that cannot be expressed is left out: its calls are forbidden.
-func systemCalls() (seccomp.Policy, error) {
+func systemCalls(offline bool) (seccomp.Policy, error) {
 	profile, err := profiles.GetDefaultProfile(&specs.Spec{Process: &specs.Process{
 		Capabilities: &specs.LinuxCapabilities{Bounding: profileCapabilities},
 	}})
@@ -94,7 +94,7 @@ func systemCalls() (seccomp.Policy, error) {
 			}
 		}
 	}
-	group.NamesWithCondtions = append(group.NamesWithCondtions, ownRules()...)
+	group.NamesWithCondtions = append(group.NamesWithCondtions, ownRules(offline)...)
 	// The flags of clone3 are out of a filter's reach. Without it, the C library of a program with cgo uses clone.
 	absent := seccomp.SyscallGroup{Names: []string{"clone3"}, Action: seccomp.ActionErrno | seccomp.Action(unix.ENOSYS)}
 	return seccomp.Policy{
@@ -104,11 +104,14 @@ func systemCalls() (seccomp.Policy, error) {
 
 // ownRules returns what is allowed of sockets and madvise. From MADV_HWPOISON on, madvise takes memory of the node out
 // of use, which CAP_SYS_ADMIN permits.
-func ownRules() []seccomp.NameWithConditions {
+func ownRules(offline bool) []seccomp.NameWithConditions {
 	rules := []seccomp.NameWithConditions{{
 		Name:       "madvise",
 		Conditions: seccomp.ArgumentConditions{{Argument: 2, Operation: seccomp.LessThan, Value: unix.MADV_HWPOISON}},
 	}}
+	if offline {
+		return rules
+	}
 	for _, family := range networkFamilies {
 		rules = append(rules, seccomp.NameWithConditions{
 			Name:       "socket",
