@@ -29,10 +29,11 @@ func (s *Store) Allow(ctx context.Context, id, namespace string) error {
 	if err == nil {
 		return nil
 	}
-	return &pullError{
-		text: fmt.Sprintf("image %s in namespace %q: %s", id, namespace, scrub(classify(err).Error(), nil)),
-		kind: kindOf(err), cause: err,
+	text := fmt.Sprintf("image %s in namespace %q: %s", id, namespace, scrub(classify(err).Error(), nil))
+	if errors.Is(classify(err), ErrSignatureInvalid) {
+		text += "; signatures are stored by a pull: if the image was signed later, pull it again (imagePullPolicy: Always)"
 	}
+	return &pullError{text: text, kind: kindOf(err), cause: err}
 }
 
 func (s *Store) allow(ctx context.Context, id, namespace string) error {
