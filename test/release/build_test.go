@@ -15,28 +15,45 @@ import (
 // only.
 const version, previous = "0.9.1", "0.9.0"
 
-// built is the directory of the release under test.
-var built string
+// built is the directory of the release under test, scratch one that is removed at the end.
+var built, scratch string
 
 // TestMain builds the release of the commit that is checked out, once. RELEASE names one that was built before.
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
-		if built = os.Getenv("RELEASE"); built != "" {
-			return m.Run()
-		}
-		dir, err := os.MkdirTemp("", "podd-release-")
-		if err != nil {
+		var err error
+		if scratch, err = os.MkdirTemp("", "podd-release-"); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
-		defer os.RemoveAll(dir)
-		built = filepath.Join(dir, "release")
+		defer os.RemoveAll(scratch)
+		if built = os.Getenv("RELEASE"); built != "" {
+			return m.Run()
+		}
+		built = filepath.Join(scratch, "release")
 		if out, err := build(context.Background(), "../..", built, version); err != nil {
 			fmt.Fprintf(os.Stderr, "build the release: %v\n%s", err, out)
 			return 1
 		}
 		return m.Run()
 	}())
+}
+
+// before returns the directory of the release that upgrades start from, for amd64 only. RELEASE_BEFORE names one that
+// was built before.
+func before(t *testing.T) string {
+	t.Helper()
+	if dir := os.Getenv("RELEASE_BEFORE"); dir != "" {
+		return dir
+	}
+	dir := filepath.Join(scratch, "before")
+	if _, err := os.Stat(dir); err == nil {
+		return dir
+	}
+	if out, err := build(t.Context(), "../..", dir, previous, "ARCHITECTURES=amd64"); err != nil {
+		t.Fatalf("build %s: %v\n%s", previous, err, out)
+	}
+	return dir
 }
 
 // build runs contrib/release/build.sh of a checkout. Env is added to the environment.

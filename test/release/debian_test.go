@@ -16,13 +16,7 @@ func TestDebian(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("needs root")
 	}
-	older := os.Getenv("RELEASE_BEFORE")
-	if older == "" {
-		older = filepath.Join(t.TempDir(), "release")
-		if out, err := build(t.Context(), "../..", older, previous, "ARCHITECTURES=amd64"); err != nil {
-			t.Fatalf("build %s: %v\n%s", previous, err, out)
-		}
-	}
+	older := before(t)
 	for _, suite := range suites {
 		t.Run(suite, func(t *testing.T) {
 			tar := strings.TrimSpace(run(t, nil, "./chroot.sh "+suite+" 2>/dev/null"))

@@ -26,6 +26,12 @@ if [ "$mode" = selinux ]; then
 		>"$dir/categories.cil"
 	secilc -o "$dir/selinux.policy" -f /dev/null "$here/selinux/policy.cil" "$dir/categories.cil"
 fi
+if [ "$mode" = packages ]; then # and what the rootfs lacks of what they depend on
+	cp "$VM_DEB" "$dir/new.deb"
+	cp "$VM_DEB_BEFORE" "$dir/old.deb"
+	tar -C "$dir" --strip-components=5 --wildcards -xf "$(test/release/chroot.sh "${VM_SUITE:-trixie}" 2>/dev/null)" \
+		'./var/cache/apt/archives/runc_*' './var/cache/apt/archives/libseccomp2_*'
+fi
 # critest takes the specs to skip as one regular expression.
 sed -e 's/#.*//; s/[[:space:]]*$//; /^$/d' -e 's/[][\.*^$+?(){}|]/\\&/g' test/critest/skip.txt |
 	paste -sd'|' >"$dir/skip"

@@ -1,11 +1,11 @@
 #!/bin/sh
 # Runs the tests in a virtual machine: Debian with cgroup v2 only, systemd and AppArmor, and podd under its unit.
 #
-#	run.sh [all | checks | critest | selinux | smoke | shell]
+#	run.sh [all | checks | critest | selinux | packages | smoke | shell]
 #
 # checks runs podd's own tests (checks/), critest the CRI validation suite, all both (default); selinux runs the tests
-# that need SELinux in place of AppArmor; smoke only starts podd and one pod; shell starts a shell on the console. See
-# README.md. Environment:
+# that need SELinux in place of AppArmor; packages installs, upgrades, downgrades and purges the debs VM_DEB_BEFORE and
+# VM_DEB; smoke only starts podd and one pod; shell starts a shell on the console. See README.md. Environment:
 #	VM_HANDLER  runtime handler: runc (default) or crun     VM_RUN    which checks, as for go test -run
 #	VM_FOCUS    which specs of critest                      VM_SEED   order of the specs
 #	VM_LIMIT    time limit, as for timeout(1)               VM_CLOCK  real (default) or counted: see below
@@ -16,6 +16,7 @@ repo=$(cd "$here/../.." && pwd)
 mode=${1:-all} limit=${VM_LIMIT:-75m}
 out=$repo/bin/vm.d
 [ "$mode" != selinux ] || export VM_KERNEL=security=selinux VM_RUN="${VM_RUN:-^TestSELinux}"
+[ "$mode" != packages ] || export VM_RUN="${VM_RUN:-^TestPackages$}"
 say() { echo "vm: $*"; }
 
 "$here/deps.sh"

@@ -21,7 +21,7 @@ import (
 const (
 	socket = "unix:///run/podd/podd.sock"
 	// daemon is podd itself in the leak check's lines; some tests restart it.
-	daemon  = ": /usr/local/bin/podd serve"
+	daemon  = "/bin/podd serve"
 	busybox = "registry.k8s.io/e2e-test-images/busybox:1.29-2"
 )
 

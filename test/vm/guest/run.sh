@@ -9,12 +9,39 @@ mkdir -p $results
 failed=
 say() { echo "vm: [$(cut -d. -f1 /proc/uptime)s] $*"; }
 
-# The files stay on the payload disk, linked to the paths of an installation.
-install_podd() {
-	ln -sf /payload/bin/{podd,runc,crictl} /usr/local/bin/
-	mkdir -p /opt/cni /etc/cni/net.d /etc/podd/podd.toml.d /usr/local/lib/systemd/system
+install_network() {
+	mkdir -p /opt/cni /etc/cni/net.d
 	ln -sfn /payload/cni /opt/cni/bin
 	cp /payload/10-vm.conflist /etc/cni/net.d/
+}
+
+# The older deb, with Debian's runc. It starts podd.
+install_package() {
+	install_network
+	ln -sf /payload/bin/crictl /usr/local/bin/
+	DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends --allow-downgrades install \
+		/payload/runc_*.deb /payload/libseccomp2_*.deb /payload/old.deb && podd config check --node
+}
+
+# purge removes what install_package has installed, and fails if anything of podd is left but its slice, which is empty:
+# systemd keeps it until the next boot.
+purge() {
+	local left
+	systemctl stop podd
+	podd wipe --yes --images && apt-get -qq -y purge podd || return
+	left=$(find / -xdev \( -path /proc -o -path /sys -o -path /payload -o -path /var/log -o -path /var/lib/dpkg -o \
+		-path /var/cache -o -path /run/results \) -prune -o -name '*podd*' ! -name 'podd-vm*' -print
+		find /sys/fs/cgroup -name '*podd*' ! -name 'podd-vm*' ! -name podd.slice
+		grep podd /proc/self/mounts
+		grep podd /sys/kernel/security/apparmor/profiles)
+	[ -z "$left" ] || { sed 's/^/vm:   left: /' <<<"$left"; return 1; }
+}
+
+# The files stay on the payload disk, linked to the paths of an installation.
+install_podd() {
+	install_network
+	ln -sf /payload/bin/{podd,runc,crictl} /usr/local/bin/
+	mkdir -p /etc/podd/podd.toml.d /usr/local/lib/systemd/system
 	cp /payload/crictl.yaml /etc/
 	cp /payload/podd.service /usr/local/lib/systemd/system/
 	[ "$handler" = runc ] || printf '[runtime]\ndefault_handler = "%s"\n' "$handler" >/etc/podd/podd.toml.d/50-vm.toml
@@ -130,7 +157,7 @@ leaks() {
 	# critest does not remove the slice that it names as the pods' parent; a kubelet removes its own. podd's process is
 	# ignored, because tests restart it.
 	systemctl stop test.slice 2>/dev/null
-	/payload/bin/leak diff /run/before.json -all -ignore ': /usr/local/bin/podd serve' -wait 15s |
+	/payload/bin/leak diff /run/before.json -all -ignore '/bin/podd serve' -wait 15s |
 		tee $results/leaks.log | sed 's/^/vm:   /'
 	return "${PIPESTATUS[0]}"
 }
@@ -159,7 +186,10 @@ systemd=$(systemctl --version | awk 'NR == 1 { print $2 }')
 apparmor=$(cat /sys/module/apparmor/parameters/enabled)
 say "Linux $(uname -r), systemd $systemd, $(stat -fc %T /sys/fs/cgroup), AppArmor $apparmor"
 must "network" network
-must "install podd" install_podd
+case $mode in
+packages) must "install the package" install_package ;;
+*) must "install podd" install_podd ;;
+esac
 must "test registry" registry
 [ "$mode" != selinux ] || must "SELinux" selinux
 must "systemctl start podd" systemctl start podd
@@ -170,8 +200,9 @@ if [ "$mode" = shell ]; then
 	PATH=$PATH:/payload/bin exec bash -i
 fi
 /payload/bin/leak take /run/before.json
-case $mode in all | checks | selinux) check "podd's own checks" checks ;; esac
+case $mode in all | checks | selinux | packages) check "podd's own checks" checks ;; esac
 case $mode in all | critest) check "critest with $handler" critest ;; esac
 check "leak check" leaks
+[ "$mode" != packages ] || check "purge" purge
 check "no failed units, no panics in the journal" journal
 finish
