@@ -112,13 +112,17 @@ func (f topFlags) print(w io.Writer, pods []topPod) error {
 // clearScreen moves a terminal's cursor to its first line and clears what is below.
 const clearScreen = "\x1b[H\x1b[J"
 
+// aroundTop is the number of a terminal's lines that the list cannot use: three above it, one that says how many more
+// there are, and one for the cursor.
+const aroundTop = 5
+
 // redraw replaces what is on the terminal by as many lines as it has room for.
 func (f topFlags) redraw(w io.Writer, pods []topPod) error {
 	lines := topLines(pods, f.containers)
 	room := len(lines)
 	if file, ok := w.(*os.File); ok {
-		if size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ); err == nil && size.Row > 4 {
-			room = int(size.Row) - 4
+		if size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ); err == nil && size.Row > aroundTop {
+			room = int(size.Row) - aroundTop
 		}
 	}
 	shown := lines[:min(room, len(lines))]
