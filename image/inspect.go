@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"sync"
 
 	dockerconfig "go.podman.io/image/v5/pkg/docker/config"
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
@@ -62,7 +63,9 @@ func (c Config) inspectCredentials(key string) error {
 }
 
 // namespaceName matches the names of namespaces: DNS labels.
-var namespaceName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+var namespaceName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+})
 
 // inspectNamespaces has inspect look at the file of each namespace in dir, and reports files that no pull would use.
 func inspectNamespaces(key, dir string, inspect func(namespace string) []error) (errs []error) {
@@ -75,7 +78,7 @@ func inspectNamespaces(key, dir string, inspect func(namespace string) []error) 
 	}
 	for _, e := range entries {
 		namespace, ok := namespaceOf(e.Name())
-		if !ok || !namespaceName.MatchString(namespace) {
+		if !ok || !namespaceName().MatchString(namespace) {
 			errs = append(errs, fmt.Errorf("%s: %s is not named after a namespace (NAMESPACE%s) and is not used", key,
 				filepath.Join(dir, e.Name()), namespaceSuffix))
 			continue

@@ -26,7 +26,7 @@ func (s *Store) mount(ctx context.Context, r mountRequest) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
-	if !containerID.MatchString(r.container) {
+	if !isContainerID(r.container) {
 		return "", fmt.Errorf("container id %q: %w", r.container, errdefs.ErrInvalidArgument)
 	}
 	e, err := s.find(r.image)

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // systemPaths are what a pull's process may read on every node: certificates, what the resolver needs, and the
@@ -99,7 +100,8 @@ func absolutePaths(value any) (out []string) {
 	return out
 }
 
-var fileURL = regexp.MustCompile(`file://(/[^\s"']+)`)
+// fileURL is compiled when it is needed: the program starts itself for every layer of a pull.
+var fileURL = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`file://(/[^\s"']+)`) })
 
 // lookasidePaths returns the local directories of signatures that the files of dir name.
 func lookasidePaths(dir string) (out []string) {
@@ -109,7 +111,7 @@ func lookasidePaths(dir string) (out []string) {
 		if err != nil {
 			continue // the pull reports it
 		}
-		for _, match := range fileURL.FindAllSubmatch(raw, -1) {
+		for _, match := range fileURL().FindAllSubmatch(raw, -1) {
 			out = append(out, string(match[1]))
 		}
 	}

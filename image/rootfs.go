@@ -30,8 +30,11 @@ const (
 	recordName   = "record.json"
 )
 
-// containerID matches a valid container id: one path component.
-var containerID = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,63}$`)
+// containerName matches a path component. A counted repetition would take 40 KiB.
+var containerName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]*$`)
+
+// isContainerID reports whether id is a valid container id: a path component of at most 64 bytes.
+func isContainerID(id string) bool { return len(id) <= 64 && containerName.MatchString(id) }
 
 // Rootfs makes a container's root filesystem and returns the path where it is mounted. An existing one, from before a
 // crash, is deleted first. With id mappings the layers are mounted with shifted ids; nothing is copied.
@@ -69,7 +72,7 @@ func (s *Store) Volume(ctx context.Context, r VolumeRequest) (string, error) {
 
 // Release unmounts and deletes a container's root filesystem and its image volumes. Absent ones are no error.
 func (s *Store) Release(_ context.Context, container string) error {
-	if !containerID.MatchString(container) {
+	if !isContainerID(container) {
 		return fmt.Errorf("container id %q: %w", container, errdefs.ErrInvalidArgument)
 	}
 	if err := s.release(container); err != nil {
@@ -87,7 +90,7 @@ func (s *Store) ContainersWithMounts(context.Context) ([]string, error) {
 	}
 	var out []string
 	for _, d := range dirs {
-		if containerID.MatchString(d.Name()) {
+		if isContainerID(d.Name()) {
 			out = append(out, d.Name())
 		}
 	}

@@ -119,8 +119,8 @@ func (c *RuntimeConfig) validateRouting(p *problems) {
 	}
 }
 
-// handlerName matches the names that a RuntimeClass can select: DNS labels.
-var handlerName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+// handlerName matches the names that a RuntimeClass can select, which have at most 63 bytes: DNS labels.
+var handlerName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 
 // optionName matches the name of a runtime's flag.
 var optionName = regexp.MustCompile(`^[a-zA-Z0-9][-_a-zA-Z0-9]*$`)
@@ -129,7 +129,7 @@ var optionName = regexp.MustCompile(`^[a-zA-Z0-9][-_a-zA-Z0-9]*$`)
 var reservedOptions = []string{"root", "systemd-cgroup", "log", "log-format"}
 
 func (h HandlerTable) validate(key, name string, p *problems) {
-	if !handlerName.MatchString(name) {
+	if len(name) > 63 || !handlerName.MatchString(name) {
 		p.add(key, "%q is not a DNS label (a-z, 0-9, -), as the handler of a RuntimeClass must be", name)
 	}
 	if h.Path != "" {

@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 
 	"github.com/opencontainers/go-digest"
@@ -30,8 +29,6 @@ type Image struct {
 	// Manifest is the digest of its manifest, of a list's image for this platform.
 	Manifest digest.Digest
 }
-
-var imageID = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // Images returns the images of CRI-O's directory root that have names, by the order of their first names.
 func Images(root string) ([]Image, error) {
@@ -53,7 +50,7 @@ func Images(root string) ([]Image, error) {
 	}
 	var images []Image
 	for _, e := range list {
-		if !imageID.MatchString(e.ID) {
+		if digest.NewDigestFromEncoded(digest.SHA256, e.ID).Validate() != nil {
 			return nil, fmt.Errorf("parse %s: %.70q is not the id of an image", path, e.ID)
 		}
 		if err := e.Digest.Validate(); err != nil {

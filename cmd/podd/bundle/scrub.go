@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // removed replaces a secret.
@@ -35,16 +36,19 @@ func named(word string) credential {
 	return credential{word, regexp.MustCompile(`(?i)(` + word + `[a-z0-9_-]*["']?\s*[:=]\s*["']?)[^\s"',}&]+`)}
 }
 
-var credentials = []credential{
-	{"://", regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^/\s"'@]*:[^/\s"'@]*@`)}, // user:password in a URL
-	{"bearer", regexp.MustCompile(`(?i)(\bbearer\s+)[a-z0-9+/_.~=-]{8,}`)},
-	{"basic", regexp.MustCompile(`(?i)(\bbasic\s+)[a-z0-9+/_.~=-]{8,}`)},
-	named("password"), named("passwd"), named("secret"), named("token"), named("credential"), named("apikey"),
-	named("api_key"), named("api-key"),
-	{"private key-----", regexp.MustCompile(
-		`()-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(?:-----END [A-Z ]*PRIVATE KEY-----)?`)},
-	{"eyj", regexp.MustCompile(`()\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`)}, // a JSON web token
-}
+// credentials are compiled when they are needed: the daemon makes no bundle.
+var credentials = sync.OnceValue(func() []credential {
+	return []credential{
+		{"://", regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^/\s"'@]*:[^/\s"'@]*@`)}, // user:password in a URL
+		{"bearer", regexp.MustCompile(`(?i)(\bbearer\s+)[a-z0-9+/_.~=-]{8,}`)},
+		{"basic", regexp.MustCompile(`(?i)(\bbasic\s+)[a-z0-9+/_.~=-]{8,}`)},
+		named("password"), named("passwd"), named("secret"), named("token"), named("credential"), named("apikey"),
+		named("api_key"), named("api-key"),
+		{"private key-----", regexp.MustCompile(
+			`()-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(?:-----END [A-Z ]*PRIVATE KEY-----)?`)},
+		{"eyj", regexp.MustCompile(`()\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`)}, // a JSON web token
+	}
+})
 
 // Know makes values secret, wherever they are found, also as JSON and in URLs.
 func (s *Scrubber) Know(values ...string) {
@@ -106,7 +110,7 @@ func (s *Scrubber) Scrub(text []byte) []byte {
 		text = bytes.ReplaceAll(text, secret, []byte(removed))
 	}
 	lower := bytes.ToLower(text)
-	for _, c := range credentials {
+	for _, c := range credentials() {
 		if bytes.Contains(lower, []byte(c.hint)) {
 			text = c.form.ReplaceAll(text, []byte("${1}"+removed))
 		}
