@@ -11,12 +11,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"github.com/sirupsen/logrus"
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/ocitest"
@@ -286,6 +288,62 @@ func TestStdioProcessKilled(t *testing.T) {
 		t.Errorf("%d lines that end with %q, want 1002 that end with %q",
 			strings.Count(got, " F "), got[max(len(got)-100, 0):], " stdout F end\n")
 	}
+}
+
+// TestStdioProcessRestartedLater: while no stdio process can be started the output waits, and then one writes it.
+func TestStdioProcessRestartedLater(t *testing.T) {
+	m := runcMachine(t)
+	log := logrus.New()
+	m.cfg.Log = log
+	r, ctx := m.open(t), limit(t)
+	path := filepath.Join(m.LogDir, "0.log")
+	start(t, r, oci.CreateRequest{ID: "c", Log: ocitest.LogAt(path), Spec: m.Spec(sh("echo one; " +
+		"while ! [ -e /tmp/write ]; do sleep 0.02; done; seq 1 1000; while ! [ -e /tmp/end ]; do sleep 0.02; done")...)})
+	exited := make(chan oci.Exit, 1)
+	go func() {
+		exit, _ := r.Wait(ctx, "c")
+		exited <- exit
+	}()
+	touch := func(name string) { must(t, name, os.WriteFile(filepath.Join(m.Rootfs, "tmp", name), nil, 0o600)) }
+	until(t, "it runs", func() bool { return strings.Contains(readLog(path), "one") })
+	first, failed := m.processes(t, "c").Stdio, logged(log, "failed to restart the stdio process")
+	must(t, "take the program away", os.Rename(m.cfg.Stdio, m.cfg.Stdio+".away"))
+	must(t, "kill the stdio process", first.Kill(ctx))
+	<-failed
+	touch("write")
+	must(t, "put the program back", os.Rename(m.cfg.Stdio+".away", m.cfg.Stdio))
+	until(t, "there is another", func() bool { return m.processes(t, "c").Stdio != first })
+	touch("end")
+	if exit := <-exited; exit.Code != 0 || !exit.Known {
+		t.Errorf("exit = %+v, want code 0, known", exit)
+	}
+	if got := readLog(path); !strings.HasSuffix(got, " stdout F 1000\n") || strings.Count(got, " F ") != 1001 {
+		t.Errorf("%d lines that end with %q, want 1001 that end with 1000",
+			strings.Count(got, " F "), got[max(len(got)-100, 0):])
+	}
+}
+
+// logged returns a channel that is closed once a message is logged.
+func logged(log *logrus.Logger, message string) <-chan struct{} {
+	seen := make(chan struct{})
+	log.AddHook(&hook{message: message, seen: seen})
+	return seen
+}
+
+// hook closes seen at the first entry with the message.
+type hook struct {
+	message string
+	once    sync.Once
+	seen    chan struct{}
+}
+
+func (h *hook) Levels() []logrus.Level { return logrus.AllLevels }
+
+func (h *hook) Fire(e *logrus.Entry) error {
+	if strings.Contains(e.Message, h.message) {
+		h.once.Do(func() { close(h.seen) })
+	}
+	return nil
 }
 
 // TestReopenOldStdio: the stdio process of an earlier podd, which follows symbolic links in the directories of the log,

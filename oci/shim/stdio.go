@@ -34,10 +34,11 @@ func (r *Runtime) startStdio(ctx context.Context, b bundle) (process.Process, er
 }
 
 // superviseStdio restarts the container's stdio process when it dies before the output has ended, for example by the
-// OOM killer: the container would block on a full pipe. A stdio process that receives events is needed as long as the
-// shim runs. It returns when ctx ends.
+// OOM killer: the container would block on a full pipe. A restart that fails is repeated: the output waits in the pipe,
+// which the shim holds open. A stdio process that receives events is needed as long as the shim runs. It returns when
+// ctx ends.
 func (r *Runtime) superviseStdio(ctx context.Context, b bundle) {
-	for ctx.Err() == nil {
+	for delay := restartPause; ctx.Err() == nil; {
 		rec, err := b.load()
 		if err != nil || rec.Stdio.Wait(ctx) != nil || !rec.Shim.Alive() {
 			return
@@ -45,15 +46,29 @@ func (r *Runtime) superviseStdio(ctx context.Context, b bundle) {
 		if stdio.OutputDone(b.Dir()) && rec.Owner != b.ID() {
 			return
 		}
-		if err := r.restartStdio(ctx, b, rec.Stdio); err != nil {
-			if ctx.Err() == nil && b.Exists() {
-				r.cfg.Log.WithError(err).WithField("container", b.ID()).Error(
-					"failed to restart the stdio process of a container: its output is lost")
-			}
+		err = r.restartStdio(ctx, b, rec.Stdio)
+		switch {
+		case err == nil:
+			delay = restartPause
+			continue
+		case ctx.Err() != nil || !b.Exists():
 			return
 		}
+		r.cfg.Log.WithError(err).WithField("container", b.ID()).WithField("retry", delay).Error(
+			"failed to restart the stdio process of a container, whose output waits, trying again")
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+		}
+		delay = min(2*delay, maxRestartPause)
 	}
 }
+
+// restartPause is the delay before the second attempt to restart a stdio process; it doubles up to maxRestartPause.
+const (
+	restartPause    = time.Second
+	maxRestartPause = time.Minute
+)
 
 // restartStdio starts a stdio process in place of a dead one, unless another call has.
 func (r *Runtime) restartStdio(ctx context.Context, b bundle, dead process.Process) error {
