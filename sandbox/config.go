@@ -37,6 +37,8 @@ type Config struct {
 	DefaultSysctls map[string]string `toml:"default_sysctls" comment:"Sysctls of pods that do not set them, in the namespaces that a pod does not share with the node. The defaults let processes without privileges send ICMP echo requests and listen on ports below 1024. Empty value: the kernel's default."`
 	// CgroupPrefix starts the names of the cgroups of containers.
 	CgroupPrefix string `toml:"cgroup_prefix" comment:"Start of the names of the containers' cgroups: PREFIX-<id>, PREFIX-<id>.scope under systemd. Monitoring and security tools take cgroups for containers if they know the prefix; crio is the only one that the kubelet's cAdvisor and Falco know with both cgroup drivers. Existing containers keep theirs."`
+	// CheckpointKeys are files of public keys whose signatures of checkpoints count like this node's seal.
+	CheckpointKeys []string `toml:"checkpoint_keys" comment:"Files of public keys (PEM, Ed25519). A checkpoint of another node is restored if one of these keys has signed it: see podd checkpoint sign. Read at every restore."`
 	// RestoreForeign accepts checkpoints without this node's seal.
 	RestoreForeign bool `toml:"restore_foreign_checkpoints" comment:"Restore checkpoints of gVisor that another node has made, or that were changed. They are read by gVisor, in the sandbox of the new pod; podd compares only what their manifest says."`
 	defaults.Config
@@ -90,6 +92,11 @@ func (c Config) Validate() error {
 	} {
 		if !filepath.IsAbs(p.path) {
 			errs = append(errs, config.Errorf(p.key, "%q is not an absolute path", p.path))
+		}
+	}
+	for _, path := range c.CheckpointKeys {
+		if !filepath.IsAbs(path) {
+			errs = append(errs, config.Errorf("checkpoint_keys", "%q is not an absolute path", path))
 		}
 	}
 	for _, d := range []struct {

@@ -66,7 +66,10 @@ func openSource(ctx context.Context, e *Engine, r RestoreRequest, rt Runtime) (*
 	if err := handler.CheckCheckpoints(r.Handler, features); err != nil {
 		return nil, err
 	}
-	source, err := snapshot.Open(r.Path, &e.snapshotKey, e.cfg.Load().RestoreForeign)
+	cfg := e.cfg.Load()
+	source, err := snapshot.Open(r.Path, snapshot.Trust{
+		Key: &e.snapshotKey, PublicKeys: cfg.CheckpointKeys, Foreign: cfg.RestoreForeign,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -11,8 +11,8 @@ import (
 )
 
 func newCheckpointCommand(opts *options) *cobra.Command {
-	cmd := &cobra.Command{Use: "checkpoint", Short: "Show and verify checkpoints of pods", Args: noArgs}
-	cmd.AddCommand(
+	cmd := &cobra.Command{Use: "checkpoint", Short: "Show, verify, sign and move checkpoints of pods", Args: noArgs}
+	cmd.AddCommand(newCheckpointSignCommand(opts), newCheckpointPushCommand(opts), newCheckpointPullCommand(opts),
 		&cobra.Command{
 			Use: "inspect DIR", Short: "Print what a checkpoint has, whoever made it", Args: cobra.ExactArgs(1),
 			Long: `Print what the directory of CheckpointPod has: the pod, its containers, the runtime and the size of the
@@ -26,29 +26,41 @@ images. The seal and the images are not verified.`,
 			},
 		},
 		&cobra.Command{
-			Use: "verify DIR", Short: "Verify that this node made a checkpoint and that it is unchanged",
+			Use: "verify DIR", Short: "Verify that a checkpoint is trusted and unchanged",
 			Args: cobra.ExactArgs(1),
-			Long: `Verify the seal of a checkpoint with the key of this node, and the digests of its images, as RestorePod
-does. All images are read.`,
+			Long: `Verify the seal of a checkpoint with the key of this node, or its signature with runtime.checkpoint_keys, and
+the digests of its images, as RestorePod does. All images are read.`,
 			RunE: func(cmd *cobra.Command, args []string) error {
-				l, err := opts.load()
+				trust, _, err := opts.checkpointTrust()
 				if err != nil {
 					return err
 				}
-				key := &snapshot.Key{Path: layout.Layout{Root: l.Root}.SnapshotKey()}
-				s, err := snapshot.Open(args[0], key, false)
+				trust.Foreign = false
+				s, err := snapshot.Open(args[0], trust)
 				if err != nil {
 					return err
 				}
 				if err := s.Verify(cmd.Context()); err != nil {
 					return err
 				}
-				_, err = fmt.Fprintln(cmd.OutOrStdout(), "the checkpoint is complete and was made by this node")
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), "the checkpoint is complete, and made by this node or signed")
 				return err
 			},
 		},
 	)
 	return cmd
+}
+
+// checkpointTrust returns the configuration, and whose checkpoints it has restored.
+func (o *options) checkpointTrust() (snapshot.Trust, *loaded, error) {
+	l, err := o.load()
+	if err != nil {
+		return snapshot.Trust{}, nil, err
+	}
+	return snapshot.Trust{
+		Key:        &snapshot.Key{Path: layout.Layout{Root: l.Root}.SnapshotKey()},
+		PublicKeys: l.Runtime.CheckpointKeys, Foreign: l.Runtime.RestoreForeign,
+	}, l, nil
 }
 
 // printCheckpoint prints no config: environments have secrets. Values are quoted where a checkpoint of somebody else

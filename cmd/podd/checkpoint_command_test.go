@@ -54,7 +54,7 @@ func TestCheckpointCommand(t *testing.T) {
 	if strings.Contains(text, "secret") {
 		t.Errorf("inspect = %s, want no config", text)
 	}
-	if text, code := podd("verify", root); code != 0 || !strings.Contains(text, "made by this node") {
+	if text, code := podd("verify", root); code != 0 || !strings.Contains(text, "complete") {
 		t.Errorf("verify = %d, %s, want success", code, text)
 	}
 	if text, code := podd("verify", t.TempDir()); code == 0 || !strings.Contains(text, "seal") {

@@ -32,7 +32,7 @@ var liveKeys = []string{
 	"runtime.default_ulimits", "runtime.default_capabilities", "runtime.default_env", "runtime.pids_limit",
 	"runtime.timezone", "runtime.read_only", "runtime.hooks_dirs", "runtime.device_ownership_from_security_context",
 	"runtime.create_timeout", "runtime.start_timeout", "runtime.undo_timeout", "runtime.kill_timeout",
-	"runtime.checkpoint_timeout",
+	"runtime.checkpoint_timeout", "runtime.checkpoint_keys",
 	"runtime.unclaimed_timeout", "runtime.restore_foreign_checkpoints",
 	"network.conf_dir", "network.bin_dirs", "network.conf_template", "network.ip_preference", "network.add_timeout",
 	"network.del_timeout", "network.status_timeout", "network.status_interval",

@@ -84,7 +84,7 @@ func TestDump(t *testing.T) {
 	if got := files(t, dir); !slices.Equal(got, want) {
 		t.Errorf("files = %q, want %q", got, want)
 	}
-	s, err := Open(dir, key, false)
+	s, err := Open(dir, Trust{Key: key})
 	must(t, err)
 	to := filepath.Join(t.TempDir(), "staged")
 	must(t, s.Stage(t.Context(), to))
@@ -99,7 +99,7 @@ func TestDump(t *testing.T) {
 	if got := Images(to, KindGVisor, "web"); got != to {
 		t.Errorf("images of gVisor = %s, want %s", got, to)
 	}
-	if _, err := Open(dir, newKey(t), true); !errdefs.IsPermissionDenied(err) {
+	if _, err := Open(dir, Trust{Key: newKey(t), Foreign: true}); !errdefs.IsPermissionDenied(err) {
 		t.Errorf("Open of images of CRIU with another node's seal = %v, want %v", err, errdefs.ErrPermissionDenied)
 	}
 }

@@ -48,8 +48,9 @@ func (k *Key) verify(manifest []byte, seal string) error {
 	}
 	got, derr := hex.DecodeString(seal)
 	if err != nil || derr != nil || !hmac.Equal(got, mac(key, manifest)) {
-		return fmt.Errorf("%w: the seal of the checkpoint does not fit: it was made by another node, or changed since; "+
-			"restore it on the node that made it, or set runtime.restore_foreign_checkpoints", errdefs.ErrPermissionDenied)
+		return fmt.Errorf("%w: the seal of the checkpoint does not fit: it was made by another node, or changed since: "+
+			"restore it on the node that made it, or sign it there (podd checkpoint sign) with a key that this node has in "+
+			"runtime.checkpoint_keys", errdefs.ErrPermissionDenied)
 	}
 	return nil
 }

@@ -25,13 +25,14 @@ type Snapshot struct {
 	// Digest is the sha256 hex of the manifest, which identifies the checkpoint.
 	Digest string
 	path   string
+	// raw is the manifest as it is in the directory.
+	raw []byte
 }
 
-// Open reads the manifest of the checkpoint in the directory at path. If foreign is true, the seal of another node
-// counts for KindGVisor, whose images only the sandbox reads; CRIU gives processes what its images say, on this node's
-// kernel. It returns errdefs.ErrInvalidArgument if there is no checkpoint, errdefs.ErrPermissionDenied for a seal that
-// does not fit, and errdefs.ErrFailedPrecondition for a manifest that this podd cannot restore.
-func Open(path string, key *Key, foreign bool) (*Snapshot, error) {
+// Open reads the manifest of the checkpoint in the directory at path. It returns errdefs.ErrInvalidArgument if there is
+// no checkpoint, errdefs.ErrPermissionDenied for one that is not trusted, and errdefs.ErrFailedPrecondition for a
+// manifest that this podd cannot restore.
+func Open(path string, trust Trust) (*Snapshot, error) {
 	dir, err := openDir(path)
 	if err != nil {
 		return nil, err
@@ -41,18 +42,31 @@ func Open(path string, key *Key, foreign bool) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	sealed := verifySeal(dir, data, key)
-	if sealed != nil && !foreign {
-		return nil, sealed
-	}
-	m, err := parseManifest(data)
+	seal, signature, err := readProofs(dir)
 	if err != nil {
 		return nil, err
 	}
-	if sealed != nil && m.Kind != KindGVisor {
-		return nil, sealed
+	m, err := trust.parse(data, seal, signature)
+	if err != nil {
+		return nil, err
 	}
 	return newSnapshot(m, data, path), nil
+}
+
+// parse returns the content of a manifest that is trusted.
+func (t Trust) parse(data []byte, seal, signature string) (Manifest, error) {
+	untrusted := t.verify(data, seal, signature)
+	if untrusted != nil && !t.Foreign {
+		return Manifest{}, untrusted
+	}
+	m, err := parseManifest(data)
+	if err != nil {
+		return Manifest{}, err
+	}
+	if untrusted != nil && m.Kind != KindGVisor {
+		return Manifest{}, untrusted
+	}
+	return m, nil
 }
 
 // Inspect is Open for whoever only prints what a checkpoint says of itself: no seal is verified.
@@ -72,7 +86,7 @@ func Inspect(path string) (*Snapshot, error) {
 
 func newSnapshot(m Manifest, data []byte, path string) *Snapshot {
 	digest := sha256.Sum256(data)
-	return &Snapshot{Manifest: m, Digest: hex.EncodeToString(digest[:]), path: path}
+	return &Snapshot{Manifest: m, Digest: hex.EncodeToString(digest[:]), path: path, raw: data}
 }
 
 func readManifest(dir *os.File) ([]byte, error) {
@@ -85,14 +99,6 @@ func readManifest(dir *os.File) ([]byte, error) {
 		return nil, fmt.Errorf("read the manifest of the checkpoint: %w", err)
 	}
 	return data, nil
-}
-
-func verifySeal(dir *os.File, manifest []byte, key *Key) error {
-	seal, err := readSmall(dir, sealName, 2*sha256.Size)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("read the seal of the checkpoint: %w", err)
-	}
-	return key.verify(manifest, string(seal))
 }
 
 // parseManifest decodes a manifest. A field that this podd does not know is refused: it may restrict how the checkpoint
@@ -189,13 +195,18 @@ func readFile(ctx context.Context, images *os.File, want File, out io.Writer) er
 		return err
 	}
 	defer from.Close()
+	return want.copy(out, reader{ctx, from})
+}
+
+// copy copies the image, and compares it with the manifest.
+func (f File) copy(to io.Writer, from io.Reader) error {
 	h := sha256.New()
 	// One byte more shows that a file is longer.
-	n, err := io.Copy(io.MultiWriter(out, h), io.LimitReader(reader{ctx, from}, want.Size+1))
+	n, err := io.Copy(io.MultiWriter(to, h), io.LimitReader(from, f.Size+1))
 	if err != nil {
 		return err
 	}
-	if n != want.Size || hex.EncodeToString(h.Sum(nil)) != want.SHA256 {
+	if n != f.Size || hex.EncodeToString(h.Sum(nil)) != f.SHA256 {
 		return fmt.Errorf("%w: it differs from the manifest: it was damaged or changed after the checkpoint",
 			errdefs.ErrDataLoss)
 	}

@@ -6,14 +6,18 @@
 //	<directory>/criu/<container>/rootfs-diff.tar           what it has written to its root filesystem
 //	<directory>/criu/<container>/{dump.log,stats-dump}     what CRIU has said, and how long it took
 //	<directory>/manifest.hmac                              the seal: HMAC-SHA256 of the manifest by the key of the node
+//	<directory>/manifest.sig                               the signature, if there is one: Ed25519ctx, by a key of others
 //	<directory>/manifest.json                              written last: a directory without it is not a checkpoint
 //
 // The directory is the caller's and its files are hostile until they are checked: every file is opened below the
 // directory without following links, must be a regular file, and counts only with the size and digest of a manifest
-// whose seal fits. Images are copied before they are used, so that a later change of the directory has no effect.
+// whose seal or signature fits. Images are copied before they are used, so that a later change of the directory has no
+// effect.
 package snapshot
 
 import (
+	"crypto/ed25519"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -30,6 +34,9 @@ const (
 	// CRIU, and layers of root filesystems. Their directory has the name of the kind.
 	KindGVisor = "gvisor"
 	KindCRIU   = "criu"
+	// maxSeal and maxSignature bound the files of the seal and the signature, in bytes.
+	maxSeal      = 2 * sha256.Size
+	maxSignature = 2 * ed25519.SignatureSize
 	// MaxManifest bounds a manifest, in bytes. It has the environments of the containers.
 	MaxManifest = 16 << 20
 	// maxImage bounds the sizes of images that a manifest may state, in bytes, so that their sum does not overflow.

@@ -88,7 +88,7 @@ func TestRoundTrip(t *testing.T) {
 	if got := files(t, dir); !slices.Equal(got, want) {
 		t.Errorf("files = %q, want %q", got, want)
 	}
-	s, err := Open(dir, key, false)
+	s, err := Open(dir, Trust{Key: key})
 	must(t, err)
 	must(t, s.Verify(t.Context()))
 	if len(s.Digest) != 64 || s.Container("web") == nil || s.Container("other") != nil {
@@ -250,7 +250,7 @@ func TestHostileDirectory(t *testing.T) {
 			dir, key := output(t), newKey(t)
 			write(t, dir, key)
 			must(t, tt.spoil(dir))
-			s, err := Open(dir, key, false)
+			s, err := Open(dir, Trust{Key: key})
 			if tt.stage {
 				must(t, err)
 				err = s.Verify(t.Context())
@@ -272,10 +272,10 @@ func isAny(err error) bool    { return err != nil }
 func TestForeign(t *testing.T) {
 	dir := output(t)
 	write(t, dir, newKey(t))
-	if _, err := Open(dir, newKey(t), false); !errdefs.IsPermissionDenied(err) {
+	if _, err := Open(dir, Trust{Key: newKey(t)}); !errdefs.IsPermissionDenied(err) {
 		t.Errorf("Open with the key of another node = %v, want %v", err, errdefs.ErrPermissionDenied)
 	}
-	s, err := Open(dir, newKey(t), true)
+	s, err := Open(dir, Trust{Key: newKey(t), Foreign: true})
 	must(t, err)
 	must(t, s.Stage(t.Context(), filepath.Join(t.TempDir(), "staged")))
 	data, err := os.ReadFile(dir + "/manifest.json")
@@ -294,7 +294,7 @@ func TestForeign(t *testing.T) {
 			t.Fatalf("%s: nothing to replace in %s", name, data)
 		}
 		must(t, os.WriteFile(dir+"/manifest.json", []byte(changed), 0o600))
-		if _, err := Open(dir, newKey(t), true); !errdefs.IsFailedPrecondition(err) {
+		if _, err := Open(dir, Trust{Key: newKey(t), Foreign: true}); !errdefs.IsFailedPrecondition(err) {
 			t.Errorf("%s: Open = %v, want %v", name, err, errdefs.ErrFailedPrecondition)
 		}
 	}
@@ -304,7 +304,7 @@ func TestDamagedKey(t *testing.T) {
 	dir, key := output(t), newKey(t)
 	write(t, dir, key)
 	must(t, os.Truncate(key.Path, 5))
-	if _, err := Open(dir, key, false); err == nil || !strings.Contains(err.Error(), "5 bytes") {
+	if _, err := Open(dir, Trust{Key: key}); err == nil || !strings.Contains(err.Error(), "5 bytes") {
 		t.Errorf("Open = %v, want an error about the key", err)
 	}
 }

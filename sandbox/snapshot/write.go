@@ -108,11 +108,20 @@ func (w *Writer) Commit(ctx context.Context, m Manifest, key *Key) error {
 	if err != nil {
 		return err
 	}
-	if err := w.writeFile(sealName, []byte(seal)); err != nil {
-		return fmt.Errorf("write seal: %w", err)
-	}
-	if err := w.writeFile(manifestName, data); err != nil {
-		return fmt.Errorf("write manifest: %w", err)
+	return w.finish(data, seal, "")
+}
+
+// finish writes what makes the directory a checkpoint, the manifest last. An empty proof is left out.
+func (w *Writer) finish(manifest []byte, seal, signature string) error {
+	for _, f := range []struct{ name, text string }{
+		{sealName, seal}, {signatureName, signature}, {manifestName, string(manifest)},
+	} {
+		if f.text == "" {
+			continue
+		}
+		if err := writeFile(w.dir, f.name, []byte(f.text)); err != nil {
+			return fmt.Errorf("write %s: %w", f.name, err)
+		}
 	}
 	return errors.Join(w.syncDirs(), w.images.Sync(), w.dir.Sync())
 }
@@ -175,10 +184,10 @@ func (w *Writer) finishFile(ctx context.Context, name string) (File, error) {
 	return File{Name: name, Size: n, SHA256: hex.EncodeToString(h.Sum(nil))}, f.Sync()
 }
 
-// writeFile writes a file that appears complete or not at all.
-func (w *Writer) writeFile(name string, data []byte) error {
+// writeFile writes a file in dir that appears complete or not at all.
+func writeFile(dir *os.File, name string, data []byte) error {
 	how := unix.OpenHow{Flags: unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL, Mode: 0o600, Resolve: openat.NoLinks}
-	f, err := openat.Open(w.dir, temporary(name), how)
+	f, err := openat.Open(dir, temporary(name), how)
 	if err != nil {
 		return err
 	}
@@ -189,7 +198,7 @@ func (w *Writer) writeFile(name string, data []byte) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	return unix.Renameat(int(w.dir.Fd()), temporary(name), int(w.dir.Fd()), name)
+	return unix.Renameat(int(dir.Fd()), temporary(name), int(dir.Fd()), name)
 }
 
 func temporary(name string) string { return "." + name }
@@ -202,8 +211,9 @@ func (w *Writer) Discard() error {
 			errs = append(errs, fmt.Errorf("remove %s: %w", name, err))
 		}
 	}
-	for _, name := range []string{manifestName, sealName, temporary(manifestName), temporary(sealName)} {
+	for _, name := range []string{manifestName, sealName, signatureName} {
 		remove(name)
+		remove(temporary(name))
 	}
 	if w.images != nil {
 		for _, name := range imageFiles() {

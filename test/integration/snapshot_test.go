@@ -114,7 +114,7 @@ func TestSnapshot(t *testing.T) {
 	k := start(t)
 	t.Run("round trip", func(t *testing.T) { roundTrip(k.sub(t), "gvisor") })
 	t.Run("restored pod is saved", func(t *testing.T) { snapshotOfRestored(k.sub(t), "gvisor") })
-	t.Run("exec meanwhile", func(t *testing.T) { snapshotDuringExec(k.sub(t)) })
+	t.Run("exec meanwhile", func(t *testing.T) { snapshotDuringExec(k.sub(t), "gvisor") })
 	t.Run("removed meanwhile", func(t *testing.T) { snapshotOfRemoved(k.sub(t)) })
 	t.Run("terminal", func(t *testing.T) { snapshotOfTerminal(k.sub(t)) })
 	t.Run("not started", func(t *testing.T) { restoreWithoutStart(k.sub(t), "gvisor") })
@@ -228,8 +228,8 @@ func snapshotOfTerminal(k *kubelet) {
 
 // snapshotDuringExec: a command that runs meanwhile, such as a probe, ends as if nothing had happened. It is not in the
 // restored pod.
-func snapshotDuringExec(k *kubelet) {
-	c, dir := k.counting("gvisor"), k.snapshotDir()
+func snapshotDuringExec(k *kubelet, handler string) {
+	c, dir := k.counting(handler), k.snapshotDir()
 	k.exec(c.containers[0], "dd if=/dev/urandom of=/big bs=1M count=100")
 	probe := make(chan string, 1)
 	go func() {
