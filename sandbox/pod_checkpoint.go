@@ -15,7 +15,6 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox/handler"
-	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/sandbox/snapshot"
@@ -136,14 +135,12 @@ func (k podCheckpoint) selection() ([]*Container, error) {
 // unchanged returns errdefs.ErrFailedPrecondition unless the pod is ready and these containers run, with gVisor those
 // that have not exited.
 func (k podCheckpoint) unchanged(named []*Container) error {
-	if s := k.p.Status().State; s != record.PodReady {
-		return fmt.Errorf("%w: pod sandbox %s is %s, only one that is ready can be checkpointed",
-			errdefs.ErrFailedPrecondition, k.p.ID, s)
+	if err := k.checkReady(); err != nil {
+		return err
 	}
 	for _, c := range named {
-		if s := c.Status().State; s != record.ContainerRunning {
-			return fmt.Errorf("%w: container %s is %s, only one that runs can be checkpointed",
-				errdefs.ErrFailedPrecondition, c.ID, s)
+		if err := k.checkRunning(c); err != nil {
+			return err
 		}
 		if err := k.restorable(c); err != nil {
 			return err
@@ -155,12 +152,7 @@ func (k podCheckpoint) unchanged(named []*Container) error {
 				errdefs.ErrFailedPrecondition, c.ID)
 		}
 	}
-	// It is a directory of the node, so the images do not have its files.
-	if files, err := layout.Names(k.e.files.Paths(k.p.ID, k.p.Config).Shm); err == nil && len(files) > 0 {
-		return fmt.Errorf("%w: /dev/shm of the pod has files (%.100q), which a checkpoint does not save",
-			errdefs.ErrFailedPrecondition, files[0])
-	}
-	return nil
+	return k.checkShm()
 }
 
 // restorable returns errdefs.ErrFailedPrecondition for a container that could be saved, and not restored.

@@ -135,6 +135,9 @@ func podStatus(e *sandbox.Engine, p *sandbox.Pod) admin.Pod {
 func podDetails(e *sandbox.Engine, p *sandbox.Pod) admin.Pod {
 	out := podStatus(e, p)
 	out.Operations = p.Operations()
+	for _, err := range sandbox.CheckpointObstacles(e, p) {
+		out.Obstacles = append(out.Obstacles, err.Error())
+	}
 	for i := range out.Containers {
 		if c, err := e.Container(out.Containers[i].ID); err == nil { // it may have been removed meanwhile
 			out.Containers[i].Operations = c.Operations()

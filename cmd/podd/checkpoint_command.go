@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"text/tabwriter"
 
@@ -12,7 +14,8 @@ import (
 
 func newCheckpointCommand(opts *options) *cobra.Command {
 	cmd := &cobra.Command{Use: "checkpoint", Short: "Show, verify, sign and move checkpoints of pods", Args: noArgs}
-	cmd.AddCommand(newCheckpointSignCommand(opts), newCheckpointPushCommand(opts), newCheckpointPullCommand(opts),
+	cmd.AddCommand(newCheckpointCheckCommand(opts), newCheckpointSignCommand(opts), newCheckpointPushCommand(opts),
+		newCheckpointPullCommand(opts),
 		&cobra.Command{
 			Use: "inspect DIR", Short: "Print what a checkpoint has, whoever made it", Args: cobra.ExactArgs(1),
 			Long: `Print what the directory of CheckpointPod has: the pod, its containers, the runtime and the size of the
@@ -49,6 +52,36 @@ the digests of its images, as RestorePod does. All images are read.`,
 		},
 	)
 	return cmd
+}
+
+func newCheckpointCheckCommand(opts *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "check POD", Short: "Print why a pod could not be checkpointed", Args: cobra.ExactArgs(1),
+		Long: `Print why a checkpoint of all running containers of a pod would fail: POD is an id or the beginning of one.
+Exit status 1 if there is a reason. The pod is not stopped, so what the runtime would find in its processes is not
+printed, such as files that CRIU cannot save.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			daemon, err := opts.daemon()
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), statusTimeout)
+			defer cancel()
+			s, err := fetchStatus(ctx, daemon, args[0])
+			if err != nil {
+				return err
+			}
+			for _, p := range s.Pods {
+				for _, why := range p.Obstacles {
+					fmt.Fprintln(cmd.OutOrStdout(), oneLine(why))
+				}
+				if len(p.Obstacles) > 0 {
+					return errors.New("the pod cannot be checkpointed")
+				}
+			}
+			return nil
+		},
+	}
 }
 
 // checkpointTrust returns the configuration, and whose checkpoints it has restored.

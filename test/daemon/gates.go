@@ -39,7 +39,7 @@ for a; do
 	case $name:$a in
 	conmon:--exec) verb=exec; break ;;
 	conmon:*) ;;
-	*:create | *:start | *:exec | *:kill | *:delete | *:state | *:update) verb=$a; break ;;
+	*:create | *:start | *:exec | *:kill | *:delete | *:state | *:update | *:checkpoint | *:restore) verb=$a; break ;;
 	esac
 done
 call=$name-$verb

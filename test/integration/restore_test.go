@@ -289,12 +289,15 @@ func refusedDumps(k *kubelet) {
 		k.startContainer(id)
 		c := &counting{kubelet: k, pod: pod, podConfig: cfg, containers: []string{id}}
 		k.refused(words, c.checkpoint(dir), words, codes.FailedPrecondition)
+		k.obstructed(pod, words)
 		k.removePod(pod)
 	}
 	c := k.counting("runc")
 	k.exec(c.containers[0], "echo x > /dev/shm/file")
 	k.refused("with files in /dev/shm", c.checkpoint(dir), "/dev/shm", codes.FailedPrecondition)
+	k.obstructed(c.pod, "/dev/shm")
 	k.exec(c.containers[0], "rm /dev/shm/file")
+	k.checkpoints("check", c.pod)
 	ipc := k.Path("run", "pods", c.pod, "ipc")
 	out, err := exec.Command("nsenter", "--ipc="+ipc, "ipcmk", "-M", "4096").CombinedOutput()
 	if err != nil {
@@ -303,6 +306,14 @@ func refusedDumps(k *kubelet) {
 	k.refused("with shared memory", c.checkpoint(dir), "System V", codes.FailedPrecondition)
 	c.runs()
 	k.isEmpty(dir)
+}
+
+// obstructed fails the test unless `podd checkpoint check` says in these words why the pod cannot be checkpointed.
+func (k *kubelet) obstructed(pod, words string) {
+	k.Helper()
+	if out, _, code := k.podd("checkpoint", "check", pod[:13]); code != 1 || !strings.Contains(out, words) {
+		k.Errorf("podd checkpoint check = %d, %s, want exit status 1 and %q", code, out, words)
+	}
 }
 
 // reseal changes a file of a checkpoint of runc, and seals it again with the key of the node.

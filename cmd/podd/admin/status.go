@@ -57,6 +57,8 @@ type Pod struct {
 	Created    time.Time             `json:"created"`
 	Operations []operation.Operation `json:"operations,omitempty"`
 	Containers []Container           `json:"containers"`
+	// Obstacles are why the pod could not be checkpointed. Only an answer about a single pod has them.
+	Obstacles []string `json:"obstacles,omitempty"`
 }
 
 // Container is one container of a pod. State is creating, created, running or exited.

@@ -1,0 +1,136 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/test/daemon"
+)
+
+// saving is a life with checkpoints: of one container, of its pod, and the restore of that as another pod.
+type saving struct {
+	*counting
+	dir      string // for the checkpoint of the pod
+	restored *counting
+}
+
+// savingVerb is a call in that life. Calls can be repeated after a crash.
+type savingVerb struct {
+	name string
+	do   func(s *saving) error
+}
+
+func savingVerbs() []savingVerb {
+	return []savingVerb{
+		{"CheckpointContainer", func(s *saving) error {
+			return s.saveFirst(filepath.Join(s.snapshotDir(), "archive.tar"))
+		}},
+		{"CheckpointPod", func(s *saving) error {
+			s.dir = s.snapshotDir()
+			return s.checkpoint(s.dir)
+		}},
+		{"RestorePod", func(s *saving) error {
+			r := s.restoreRequest(s.dir)
+			response, err := s.Runtime.RestorePod(s.ctx(), r)
+			if err != nil {
+				return err
+			}
+			s.restored = &counting{kubelet: s.kubelet, pod: response.PodSandboxId, podConfig: r.Config,
+				configs: r.ContainerConfigs, containers: []string{response.RestoredContainers[0].ContainerId}}
+			return nil
+		}},
+		{"StartContainer", func(s *saving) error {
+			ctx, cancel := context.WithTimeout(s.ctx(), time.Minute)
+			defer cancel()
+			_, err := s.Runtime.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: s.restored.containers[0]})
+			return err
+		}},
+	}
+}
+
+// TestCrashInCheckpoints is TestCrashAtEveryCall for checkpoints, with runc and CRIU: the daemon is killed before and
+// after every call of another program. The saved container runs on, also before the next daemon starts, and a restored
+// one runs or has exited. The call succeeds when it is repeated.
+func TestCrashInCheckpoints(t *testing.T) {
+	t.Parallel()
+	repo, err := daemon.Repository()
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := startWith(t, daemon.Options{Gated: true, Set: []string{
+		fmt.Sprintf("runtime.criu = %q", filepath.Join(repo, "bin", "criu")),
+	}})
+	s := &saving{counting: k.one("touch /tmp/ready; " + countForever)}
+	k.keep = []string{s.pod}
+	t.Cleanup(func() { k.keep = nil }) // before all pods are removed
+	for i, v := range savingVerbs() {
+		k.ok("empty the diary", k.Gates.Forget())
+		k.ok(v.name, v.do(s))
+		if s.restored != nil {
+			k.keep = []string{s.pod, s.restored.pod}
+		}
+		calls, err := k.Gates.Diary()
+		k.ok("read the diary", err)
+		seen := map[string]int{}
+		for _, call := range calls {
+			seen[call]++
+			if strings.HasSuffix(call, "-ADD") {
+				continue // as in TestCrashAtEveryCall
+			}
+			for _, p := range []daemon.Point{daemon.Before, daemon.After, daemon.Late} {
+				t.Run(fmt.Sprintf("%s %s %s %d", v.name, p, call, seen[call]), func(t *testing.T) {
+					s.crash(k.sub(t), i, crash{call: call, nth: seen[call], point: p})
+				})
+			}
+		}
+	}
+}
+
+// crash kills the daemon in a call, and repeats it.
+func (s *saving) crash(k *kubelet, verb int, c crash) {
+	mine := &saving{counting: s.counting, dir: s.dir}
+	counts := *s.counting
+	counts.kubelet, mine.counting = k, &counts
+	if savingVerbs()[verb].name == "StartContainer" {
+		k.ok("RestorePod", savingVerbs()[verb-1].do(mine))
+	}
+	k.ok("arm", k.Gates.Arm(c.call, c.nth, c.point))
+	_ = savingVerbs()[verb].do(mine)
+	k.eventually("the daemon is dead", func() bool { return !k.Running() })
+	if fired, err := k.Gates.Disarm(); err != nil || !fired {
+		k.Fatalf("Disarm() = %v, %v, want the daemon killed by the gate", fired, err)
+	}
+	mine.runs() // nothing of podd is needed for that
+	k.ok("start podd", k.Start(k.ctx()))
+	mine.runs()
+	mine.noLocks()
+	if left, _ := filepath.Glob(k.Path("root", "pods", "*", "containers", "*", "dump")); len(left) > 0 {
+		k.Errorf("%v is left, want nothing of the killed podd", left)
+	}
+	if r := mine.restored; r != nil {
+		mine.afterStart(k, r)
+		return
+	}
+	k.ok("the call after the crash", savingVerbs()[verb].do(mine))
+	mine.runs()
+}
+
+// afterStart checks a restored container whose start the daemon was killed in.
+func (s *saving) afterStart(k *kubelet, r *counting) {
+	r.kubelet = k
+	<-k.startLater(r.containers[0]) // waits until podd knows its state
+	switch state := k.container(r.containers[0]).State; state {
+	case cri.ContainerState_CONTAINER_RUNNING:
+		r.runs()
+	case cri.ContainerState_CONTAINER_EXITED:
+	default:
+		k.Errorf("restored container after the crash = %v, want it to run, or to have exited", state)
+	}
+	k.removePod(r.pod)
+}
