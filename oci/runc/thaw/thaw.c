@@ -6,6 +6,9 @@
  * Standard input is a pipe of the daemon. A line on it is the process group of a program that works on the frozen
  * container, 0 for none. At the end of the input, or after SECONDS, the group is killed with SIGKILL, and each VALUE is
  * written to its FILE. A killed CRIU may just have frozen the cgroup again, so after a kill this is repeated.
+ *
+ * The group gets some time to end by itself before: CRIU has the frozen processes execute code of its own at first, and
+ * a process does not survive a kill of CRIU in that moment.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ROUNDS = 10, PAUSE_MS = 50 };
+enum { ROUNDS = 10, PAUSE_MS = 50, PATIENCE_MS = 2000 };
 
 static long long milliseconds(void)
 {
@@ -50,6 +53,16 @@ static pid_t read_group(long long deadline)
 			next = 0;
 		}
 	}
+}
+
+/* await_end returns when no process of the group is left, or after PATIENCE_MS. */
+static void await_end(pid_t group)
+{
+	struct timespec pause = { .tv_nsec = PAUSE_MS * 1000000L };
+	long long deadline = milliseconds() + PATIENCE_MS;
+
+	while (kill(-group, 0) == 0 && milliseconds() < deadline)
+		nanosleep(&pause, NULL);
 }
 
 /* thaw writes the values. */
@@ -85,6 +98,8 @@ int main(int argc, char **argv)
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGTERM, SIG_IGN);
 	group = read_group(milliseconds() + atoll(argv[1]) * 1000);
+	if (group > 1)
+		await_end(group);
 	for (round = 0; round < (group > 1 ? ROUNDS : 1); round++) {
 		if (group > 1) {
 			kill(-group, SIGKILL);

@@ -28,7 +28,7 @@ func Install(dir string) (string, error) {
 	return program.Install(files, filepath.Join(dir, "thaw"), 0o500)
 }
 
-// endDelay is how long the program may take after the end of its input, half a second of which are pauses.
+// endDelay is how long the program may take after the end of its input, two and a half seconds of which are pauses.
 const endDelay = 5 * time.Second
 
 // Guard is the program while it waits. It survives podd.

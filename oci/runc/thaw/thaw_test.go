@@ -63,6 +63,34 @@ func TestClose(t *testing.T) {
 	}
 }
 
+// TestPatience: a group that ends soon after the end of the input is not killed: CRIU can have its processes in a state
+// in which they do not survive that.
+func TestPatience(t *testing.T) {
+	file, _ := frozen(t)
+	done := filepath.Join(t.TempDir(), "done")
+	worker := exec.Command("sh", "-c", "sleep 0.5; : >"+done)
+	worker.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	g := start(t, time.Hour, file)
+	if err := g.Watch(worker.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- worker.Wait() }()
+	if err := g.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantThawed(t, file, "THAWED")
+	if err := <-ended; err != nil {
+		t.Errorf("worker: %v, want it to end by itself", err)
+	}
+	if _, err := os.Stat(done); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestFinished: a group that was finished is not killed.
 func TestFinished(t *testing.T) {
 	file, worker := frozen(t)
