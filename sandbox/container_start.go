@@ -62,7 +62,7 @@ func (e *Engine) startContainer(caller context.Context, c *Container) error {
 	// A daemon that stops does not cancel a start: the container would have to be killed.
 	ctx, cancel := c.life.WithinExcept(caller, errClosing)
 	defer cancel(nil)
-	ctx, stop := lifetime.WithTimeout(ctx, e.cfg.Load().StartTimeout, "start took longer than %v")
+	ctx, stop := lifetime.WithTimeout(ctx, e.cfg.Load().StartTimeout+c.restoreTime(e.paths), "start took longer than %v")
 	defer stop()
 
 	at := time.Now()

@@ -171,6 +171,14 @@ func (c *Container) restoreRootfs(ctx context.Context, e *Engine) func() error {
 	}
 }
 
+// restoreTime is what the start of c may take longer than that of another container.
+func (c *Container) restoreTime(paths layout.Layout) time.Duration {
+	if !c.Restored {
+		return 0
+	}
+	return snapshot.RestoreTime(paths.Images(c.pod.ID))
+}
+
 // awaitsRestore reports whether c has no process before CRIU restores one, when c is started.
 func (c *Container) awaitsRestore() bool {
 	return c.Restored && !c.pod.OwnKernel && c.Status().State == record.ContainerCreated

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
@@ -297,6 +298,22 @@ func TestForeign(t *testing.T) {
 		if _, err := Open(dir, Trust{Key: newKey(t), Foreign: true}); !errdefs.IsFailedPrecondition(err) {
 			t.Errorf("%s: Open = %v, want %v", name, err, errdefs.ErrFailedPrecondition)
 		}
+	}
+}
+
+// TestRestoreTime: a large checkpoint has more time to be restored.
+func TestRestoreTime(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(dir, "container-web"), 0o700))
+	for _, name := range []string{"pages.img", "container-web/pages-1.img"} { // sparse
+		must(t, errors.Join(os.WriteFile(filepath.Join(dir, name), nil, 0o600),
+			os.Truncate(filepath.Join(dir, name), 1<<30)))
+	}
+	if got, want := RestoreTime(dir), 102*time.Second; got != want {
+		t.Errorf("RestoreTime of 2 GiB = %v, want %v", got, want)
+	}
+	if got := RestoreTime(filepath.Join(dir, "none")); got != 0 {
+		t.Errorf("RestoreTime of nothing = %v, want 0", got)
 	}
 }
 
