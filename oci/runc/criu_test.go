@@ -101,14 +101,3 @@ func TestDumpOfAnEarlierPodd(t *testing.T) {
 		t.Errorf("annotation = %q, want a file in the bundle", got)
 	}
 }
-
-// TestSpaceForDump: a container whose memory would fill the disk is refused.
-func TestSpaceForDump(t *testing.T) {
-	dir := t.TempDir()
-	if err := checkSpace(dir, 1<<20); err != nil {
-		t.Errorf("checkSpace of 1 MiB = %v, want nil", err)
-	}
-	if err := checkSpace(dir, 1<<60); !errdefs.IsResourceExhausted(err) {
-		t.Errorf("checkSpace of 1 EiB = %v, want %v", err, errdefs.ErrResourceExhausted)
-	}
-}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
-	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/cgroups"
@@ -20,6 +19,7 @@ import (
 	"github.com/podd-project/podd/oci/process"
 	"github.com/podd-project/podd/oci/runc/criu"
 	"github.com/podd-project/podd/oci/runc/thaw"
+	"github.com/podd-project/podd/oci/space"
 )
 
 var _ oci.Dumper = (*Runtime)(nil)
@@ -95,7 +95,7 @@ func (r *Runtime) newDump(ctx context.Context, containers []oci.Dumped) (dump, e
 			return d, err
 		}
 		memory += d.containers[len(d.containers)-1].cgroups.AnonymousMemory()
-		if err := checkSpace(c.Dir, memory); err != nil {
+		if err := space.Check(c.Dir, memory); err != nil {
 			return d, err
 		}
 	}
@@ -172,22 +172,6 @@ func (d *dump) thaw() error {
 		errs = append(errs, thawContainer(c.cgroups))
 	}
 	return errors.Join(errs...)
-}
-
-// checkSpace refuses to fill the disk of dir: it must hold this memory of containers, in bytes, and as much again.
-func checkSpace(dir string, memory uint64) error {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return fmt.Errorf("free space of %s: %w", dir, err)
-	}
-	if free := st.Bavail * uint64(st.Bsize); free/2 < memory {
-		if real, err := filepath.EvalSymlinks(dir); err == nil { // it may be a link below /proc
-			dir = real
-		}
-		return fmt.Errorf("%w: %d bytes of memory are to be saved, and the disk of %s only %d: twice as much is needed",
-			errdefs.ErrResourceExhausted, memory, dir, free)
-	}
-	return nil
 }
 
 // runCRIU has the runtime save a frozen container. The guard kills both if podd does not.

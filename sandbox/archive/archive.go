@@ -28,6 +28,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/space"
 )
 
 // The names in an archive that this package writes itself.
@@ -172,15 +173,15 @@ func addFile(t *tar.Writer, name, path string) error {
 // disk, because a container can have sparse files of any size, and more is to be written. More is
 // errdefs.ErrResourceExhausted.
 func WriteRootfs(ctx context.Context, dir string, diff func(context.Context, io.Writer) error) error {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return fmt.Errorf("free space of %s: %w", dir, err)
+	half, err := space.Half(dir)
+	if err != nil {
+		return err
 	}
 	f, err := os.OpenFile(filepath.Join(dir, RootfsName), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	return errors.Join(diff(ctx, &limited{f, int64(st.Bavail) * st.Bsize / 2}), f.Close())
+	return errors.Join(diff(ctx, &limited{f, half}), f.Close())
 }
 
 // limited fails instead of writing more than left bytes.

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/oci/openat"
+	"github.com/podd-project/podd/oci/space"
 )
 
 // Snapshot is a checkpoint whose manifest has been read and verified. Its images are verified by Stage.
@@ -125,7 +126,7 @@ func (s *Snapshot) Stage(ctx context.Context, to string) error {
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return err
 	}
-	if err := checkSpace(to, s.size()); err != nil {
+	if err := space.Check(to, uint64(s.size())); err != nil {
 		return err
 	}
 	for _, f := range s.Files {
@@ -182,19 +183,6 @@ func (s *Snapshot) openImages() (*os.File, error) {
 		return nil, fmt.Errorf("open the images of the checkpoint: %w", err)
 	}
 	return images, nil
-}
-
-// checkSpace refuses to fill the disk of podd's records: what every user may use must hold size and as much again.
-func checkSpace(dir string, size int64) error {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return fmt.Errorf("free space of %s: %w", dir, err)
-	}
-	if free := int64(st.Bavail) * st.Bsize; free/2 < size {
-		return fmt.Errorf("%w: the checkpoint has %d bytes, and the disk of %s only %d: twice the size is needed",
-			errdefs.ErrResourceExhausted, size, dir, free)
-	}
-	return nil
 }
 
 func copyFile(ctx context.Context, images *os.File, want File, to string) error {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/oci/openat"
+	"github.com/podd-project/podd/oci/space"
 )
 
 // A checkpoint travels as a few blobs: the manifest, the seal, the signature, and one with all images.
@@ -119,7 +120,7 @@ func Receive(ctx context.Context, path string, trust Trust, open Opener) (err er
 		}
 		err = errors.Join(err, w.Close())
 	}()
-	if err := checkSpace(path, m.size()); err != nil {
+	if err := space.Check(path, uint64(m.size())); err != nil {
 		return err
 	}
 	images, err := open(ctx, imagesName, m.maxPacked())

@@ -1,0 +1,34 @@
+// Package space bounds how much of a disk a checkpoint may fill: half of what is free, because more is written to it
+// afterwards, and the disk is that of podd's records or of the kubelet. It knows disks, not what is written to them;
+// whoever writes a checkpoint calls it.
+package space
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+)
+
+// Half returns half of what every user may use of the disk of dir, in bytes.
+func Half(dir string) (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, fmt.Errorf("free space of %s: %w", dir, err)
+	}
+	return int64(st.Bavail) * st.Bsize / 2, nil
+}
+
+// Check returns errdefs.ErrResourceExhausted unless half of the disk of dir holds this many bytes.
+func Check(dir string, bytes uint64) error {
+	half, err := Half(dir)
+	if err != nil || bytes <= uint64(half) {
+		return err
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil { // it may be a link below /proc
+		dir = real
+	}
+	return fmt.Errorf("%w: a checkpoint of %d bytes needs twice as much free space, the disk of %s has %d",
+		errdefs.ErrResourceExhausted, bytes, dir, 2*half)
+}
