@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -20,6 +21,10 @@ const (
 	probePatience = 500 * time.Millisecond
 )
 
+// ErrIncomplete is the error of a probe that had no time to ask for everything. Its value is used, and the probe is
+// repeated later: what a busy machine did not answer while it booted must not be missing until podd is restarted.
+var ErrIncomplete = errors.New("the probe took too long")
+
 // ProbeCache caches what a handler supports, of type T, and the error of the probe. It is safe for concurrent use.
 type ProbeCache[T any] struct {
 	name     string
@@ -32,11 +37,12 @@ type ProbeCache[T any] struct {
 	running chan struct{}
 }
 
-// probeResult is the result of a probe; at is zero if there was none.
+// probeResult is the result of a probe; at is zero if there was none. If again is true, the probe was incomplete.
 type probeResult[T any] struct {
 	value T
 	err   error
 	at    time.Time
+	again bool
 }
 
 // NewProbeCache returns the cache of the handler of that name. It starts no probe. defaults is returned before the
@@ -56,11 +62,12 @@ func (c *ProbeCache[T]) Probe(ctx context.Context) error {
 
 // Get returns the last result. It probes first if there is none, or if the last one failed some time ago, so that
 // installing what was missing is enough. It waits for the latter for probePatience only: a program that hangs must not
-// delay reports of the node's status. The error is errdefs.ErrUnavailable before the first result.
+// delay reports of the node's status. An incomplete probe is repeated without waiting for it. The error is
+// errdefs.ErrUnavailable before the first result.
 func (c *ProbeCache[T]) Get() (T, error) {
 	c.mu.Lock()
 	last, running := c.last, c.running
-	if running == nil && (last.at.IsZero() || last.err != nil && time.Since(last.at) > probeRetry) {
+	if running == nil && (last.at.IsZero() || (last.err != nil || last.again) && time.Since(last.at) > probeRetry) {
 		running = make(chan struct{})
 		c.running = running
 		go c.probeAgain(running)
@@ -101,5 +108,8 @@ func (c *ProbeCache[T]) probeAgain(done chan struct{}) {
 
 func (c *ProbeCache[T]) runProbe(ctx context.Context) probeResult[T] {
 	value, err := c.probe(ctx)
-	return probeResult[T]{value, err, time.Now()}
+	if errors.Is(err, ErrIncomplete) {
+		return probeResult[T]{value: value, at: time.Now(), again: true}
+	}
+	return probeResult[T]{value: value, err: err, at: time.Now()}
 }

@@ -58,6 +58,28 @@ func TestProbeResultIsKept(t *testing.T) {
 	})
 }
 
+// TestIncompleteProbeIsRepeated: its value is used meanwhile, without an error.
+func TestIncompleteProbeIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &program{probe: returns("half", ErrIncomplete)}
+		c := NewProbeCache("h", "", p.run)
+		if err := c.Probe(t.Context()); err != nil {
+			t.Errorf("Probe = %v, want nil", err)
+		}
+		want(t, c, "half", nil)
+		p.probe = returns("whole", nil)
+		time.Sleep(probeRetry + 1)
+		want(t, c, "half", nil)
+		synctest.Wait()
+		want(t, c, "whole", nil)
+		time.Sleep(24 * time.Hour)
+		want(t, c, "whole", nil)
+		if n := p.runs.Load(); n != 2 {
+			t.Errorf("the program ran %d times, want twice", n)
+		}
+	})
+}
+
 // TestFailedProbeIsRepeated: some seconds later, not at once, and the value returned with the error is kept.
 func TestFailedProbeIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

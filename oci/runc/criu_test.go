@@ -1,6 +1,7 @@
 package runc
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -99,5 +100,36 @@ func TestDumpOfAnEarlierPodd(t *testing.T) {
 	spec := New(Config{}).configureCRIU(b, &specs.Spec{})
 	if got := spec.Annotations["org.criu.config"]; got != b.File("criu.conf") {
 		t.Errorf("annotation = %q, want a file in the bundle", got)
+	}
+}
+
+// TestSlowCRIU: when CRIU has no time to answer the first probe, because the machine boots, it is asked again.
+func TestSlowCRIU(t *testing.T) {
+	dir := t.TempDir()
+	slow := filepath.Join(dir, "slow")
+	for name, script := range map[string]string{
+		"runc": "echo runc version 1.5.2", "conmon": "echo conmon version 2.1.12",
+		"criu": "[ ! -e " + slow + " ] || sleep 100\necho Version: 4.2.1",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(slow, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := New(Config{Name: "a", Path: "runc", Conmon: "conmon", CRIU: "criu", SearchPath: []string{dir}})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := r.Probe(ctx); err != nil || r.Features().Checkpoints.Pods {
+		t.Fatalf("Probe = %v, checkpoints %+v, want success without them", err, r.Features().Checkpoints)
+	}
+	if err := os.Remove(slow); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(30 * time.Second); !r.Features().Checkpoints.Pods; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("checkpoints = %+v, want those of pods", r.Features().Checkpoints)
+		}
 	}
 }

@@ -68,12 +68,16 @@ func (r *Runtime) probe(ctx context.Context) (capabilities, error) {
 	if errRuntime == nil {
 		a.features.Advisories, a.features.AdvisoriesDate = advisory.Of(version), advisory.Runtimes().Date
 		a.features.OwnKernel = ownKernel(version)
-		a.features.Checkpoints = r.probeCheckpoints(ctx, version)
 		a.features.HostNetwork = a.features.OwnKernel && r.cfg.Options[oci.NetworkOption] == oci.HostNetworkOption
 		a.directExec = strings.HasPrefix(version, "crun ")
 		r.queryFeatures(ctx, &a.features)
+		a.features.Checkpoints = r.probeCheckpoints(ctx, version)
 	}
-	return a, errors.Join(errRuntime, errMonitor, r.checkInitProxy(version))
+	err := errors.Join(errRuntime, errMonitor, r.checkInitProxy(version))
+	if err == nil && ctx.Err() != nil {
+		err = driver.ErrIncomplete
+	}
+	return a, err
 }
 
 // queryVersion returns the first line of `<name> --version`.
