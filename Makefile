@@ -38,7 +38,7 @@ FUZZED   := checkpoint.FuzzDecode network.FuzzRecord network.FuzzResult server.F
 
 # Tests with a long variant, or that find more the longer they run ("make soak").
 SOAKED   := Crash|Killed|DaemonAway|Behind|StuckDependencies|AfterReboot|ReadOnlyDisk|PowerLoss|Damaged|Upgrade|Load|\
-            Restart|VMMany
+            Restart|Restore|Travel|VMMany
 
 # Packages of "make unit". Those that need a built daemon have a target of their own.
 PKG      ?= $$($(GO) list -tags "$(TAGS)" ./... | grep -v -e /test/integration -e /test/release -e /test/vm \

@@ -128,7 +128,7 @@ func TestHostileArtifact(t *testing.T) {
 		"changed blob": {ref, isBlob, func(w http.ResponseWriter) { fmt.Fprint(w, strings.Repeat("ONE", 1000)) },
 			"other content"},
 		"short blob": {ref, isBlob, func(w http.ResponseWriter) { fmt.Fprint(w, "one") }, "other content"},
-		"long blob": {ref, isBlob, func(w http.ResponseWriter) { fmt.Fprint(w, strings.Repeat("one", 1001)) },
+		"long blob": {ref, isBlob, func(w http.ResponseWriter) { fmt.Fprint(w, strings.Repeat("one", 2000)) },
 			"other content"},
 		"redirects without end": {ref, isBlob, func(w http.ResponseWriter) {
 			w.Header().Set("Location", "http://"+r.host+"/v2/a/b/blobs/again")
@@ -143,8 +143,9 @@ func TestHostileArtifact(t *testing.T) {
 			tt.send(w)
 			return true
 		})
-		if data, err := blobOf(t, c, tt.ref, "one", 3000); err == nil || !strings.Contains(err.Error(), tt.words) {
-			t.Errorf("%s: %d bytes, %v, want an error with %q", name, len(data), err, tt.words)
+		data, err := blobOf(t, c, tt.ref, "one", 3000)
+		if err == nil || !strings.Contains(err.Error(), tt.words) || len(data) > 3001 {
+			t.Errorf("%s: %d bytes, %v, want an error with %q after 3001 bytes at most", name, len(data), err, tt.words)
 		}
 		r.setGuard(nil)
 	}

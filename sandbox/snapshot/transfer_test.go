@@ -75,7 +75,7 @@ func archiveOf(t testing.TB, headers ...tar.Header) []byte {
 	w := tar.NewWriter(z)
 	for _, h := range headers {
 		must(t, w.WriteHeader(&h))
-		_, err := w.Write(bytes.Repeat([]byte("checkpoint.img"), 1000)[:h.Size])
+		_, err := w.Write(bytes.Repeat([]byte(filepath.Base(h.Name)), 1000)[:h.Size])
 		must(t, err)
 	}
 	must(t, w.Close())
@@ -85,11 +85,14 @@ func archiveOf(t testing.TB, headers ...tar.Header) []byte {
 
 // TestHostileTransfer changes what a registry sends. Each change is refused, and nothing is left.
 func TestHostileTransfer(t *testing.T) {
-	first := tar.Header{Name: "checkpoint.img", Typeflag: tar.TypeReg, Size: 14000}
+	var all []tar.Header // as write makes the images
+	for _, name := range imageFiles() {
+		all = append(all, tar.Header{Name: name, Typeflag: tar.TypeReg, Size: int64(1000 * len(name))})
+	}
 	change := func(f func(h *tar.Header)) []byte {
-		h := first
-		f(&h)
-		return archiveOf(t, h)
+		changed := slices.Clone(all)
+		f(&changed[0])
+		return archiveOf(t, changed...)
 	}
 	for name, tt := range map[string]struct {
 		spoil func(p parts)
@@ -109,7 +112,7 @@ func TestHostileTransfer(t *testing.T) {
 		"images are no archive": {func(p parts) { p[imagesName] = []byte("none") }, isAny},
 		"images are empty":      {func(p parts) { p[imagesName] = archiveOf(t) }, errdefs.IsDataLoss},
 		"images are cut off":    {func(p parts) { p[imagesName] = p[imagesName][:len(p[imagesName])/2] }, isAny},
-		"other content":         {func(p parts) { p[imagesName] = archiveOf(t, first, first) }, errdefs.IsDataLoss},
+		"other content":         {func(p parts) { p[imagesName] = archiveOf(t, all[0], all[0], all[2]) }, errdefs.IsDataLoss},
 		"a link": {func(p parts) {
 			p[imagesName] = change(func(h *tar.Header) { h.Typeflag, h.Size, h.Linkname = tar.TypeSymlink, 0, "/etc/passwd" })
 		}, errdefs.IsDataLoss},
@@ -124,6 +127,8 @@ func TestHostileTransfer(t *testing.T) {
 		dir, to, key := output(t), output(t), newKey(t)
 		write(t, dir, key)
 		p := packed(t, dir)
+		p[imagesName] = archiveOf(t, all...)
+		must(t, Receive(t.Context(), output(t), Trust{Key: key}, p.open))
 		tt.spoil(p)
 		if err := Receive(t.Context(), to, Trust{Key: key}, p.open); !tt.is(err) {
 			t.Errorf("%s: Receive = %v, want an error of another kind", name, err)

@@ -106,5 +106,6 @@ func warmStart(k *kubelet, handler string) {
 		r.startAll()
 		answered(r.pod)
 	})
-	k.Logf("until the first answer: start %v, restore %v (%.2f), load %s", cold, warm, warm.Seconds()/cold.Seconds(), load())
+	k.Logf("until the first answer: start %v, restore %v (%.2f), load %s",
+		cold, warm, warm.Seconds()/cold.Seconds(), load())
 }

@@ -16,6 +16,9 @@ import (
 // TestTravel: a pod that one podd has saved goes through a registry to another one, which restores it because it trusts
 // the key that has signed it.
 func TestTravel(t *testing.T) {
+	if !soaking() {
+		t.Skip("it takes half a minute: set SOAK=1; TestCheckpointTransfer of cmd/podd is the short variant")
+	}
 	keys := t.TempDir()
 	private, public, other := filepath.Join(keys, "private.pem"), filepath.Join(keys, "public.pem"),
 		filepath.Join(keys, "other.pem")
@@ -48,8 +51,9 @@ func (k *kubelet) checkpoints(args ...string) string {
 func travel(from, to *kubelet, handler string, private []string) {
 	c, dir, pulled := from.counting(handler), from.snapshotDir(), filepath.Join(to.snapshotDir(), "pulled")
 	from.exec(c.containers[0], "echo kept > /data")
-	from.ok("CheckpointPod", c.checkpoint(dir))
+	c.runs()
 	saved := c.count(0)
+	from.ok("CheckpointPod", c.checkpoint(dir))
 	moved := *c
 	moved.kubelet = to
 	for _, config := range c.configs {
