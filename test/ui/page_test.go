@@ -43,6 +43,7 @@ func TestPage(t *testing.T) {
 	page.Run("pod", testPod)
 	page.Run("starts", testStarts)
 	page.Run("disk", testDisk)
+	page.Run("access", testAccess)
 	page.Run("light work", testLightWork)
 	page.Run("nothing from elsewhere", func(v *view) { testQuiet(v, address) })
 }
@@ -115,7 +116,7 @@ func testKeyboard(v *view) {
 	focus := `document.activeElement.tagName`
 	v.keys(kb.Escape) // leaves the filter
 	v.keys("1")
-	v.want(`document.querySelector("nav [aria-current]").textContent`, "Now")
+	v.await(`document.querySelector("nav [aria-current]").textContent === "Now"`)
 	v.keys("2")
 	v.await(`document.querySelectorAll("table[aria-label=Pods] tbody tr").length === ` + strconv.Itoa(allPods+1))
 	v.want(focus, "MAIN")

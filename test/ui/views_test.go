@@ -10,7 +10,7 @@ import (
 
 const (
 	// maxPage is the size of all files of the page, in bytes.
-	maxPage = 200 << 10
+	maxPage = 200_000
 	// maxWork is the part of the time that the page may take of the browser's thread while it shows all pods.
 	maxWork = 0.25
 )

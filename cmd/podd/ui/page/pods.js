@@ -55,8 +55,8 @@ function ageMatrix(selection, onchange) {
   const buttons = [];
   for (const state of states) {
     const cells = ages.map((age, index) => {
-      const button = el("button", { type: "button", tabindex: -1, "aria-label": `${state}, ${age.title}`, onclick });
-      buttons.push({ button, state, index });
+      const button = el("button", { type: "button", tabindex: -1, onclick });
+      buttons.push({ button, state, index, title: age.title });
       return el("td", { class: "number" }, button);
       function onclick() {
         const pressed = selection.state === state && selection.age === index;
@@ -69,11 +69,13 @@ function ageMatrix(selection, onchange) {
   walkable(body, "button");
   keepStop(body, "button");
   return {
-    view: el("table", { class: "matrix" }, el("thead", {}, el("tr", {}, el("td"), ...heads)), body),
+    view: el("table", { class: "matrix", "aria-label": "Pods by state and age" },
+      el("thead", {}, el("tr", {}, el("td"), ...heads)), body),
     fill(all) {
-      for (const { button, state, index } of buttons) {
+      for (const { button, state, index, title } of buttons) {
         const n = all.filter((pod) => pod.state === state && ageOf(pod) === index).length;
         setText(button, n);
+        button.setAttribute("aria-label", `${n} ${state}, ${title}`);
         button.classList.toggle("zero", n === 0);
         button.setAttribute("aria-pressed", selection.state === state && selection.age === index);
       }

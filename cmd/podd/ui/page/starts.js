@@ -99,7 +99,7 @@ function fillParts(body, runs) {
 
 // barChart has a bar for each run, the fastest on top, all from the same zero. Each bar is a link to its pod.
 function barChart() {
-  const picture = draw("svg", { class: "runs", preserveAspectRatio: "none", role: "list", "aria-label": "Starts" });
+  const picture = draw("svg", { class: "runs", preserveAspectRatio: "none", role: "group", "aria-label": "Starts" });
   const scale = el("p", { class: "scale" }, el("span", {}, "0"), el("span"), el("span"));
   const chosen = el("p", { class: "note", role: "status" }, "Each bar is a start: choose one with the arrow keys.");
   const view = el("div", {}, picture, scale, chosen);
