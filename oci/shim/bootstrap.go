@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/podd-project/podd/oci/driver"
+	"github.com/podd-project/podd/oci/shim/stdio"
 )
 
 // endpoint is a shim's socket and protocol.
@@ -32,10 +33,7 @@ const answerLimit = 64 << 10
 
 // bootShim runs the shim's start action in the bundle, which starts the shim, and returns the shim's address.
 func (r *Runtime) bootShim(ctx context.Context, b bundle, options *anypb.Any) (endpoint, error) {
-	events := b.events()
-	if len(events) > addressLimit {
-		return endpoint{}, fmt.Errorf("the path of socket %s is too long: %w", events, errdefs.ErrFailedPrecondition)
-	}
+	events := stdio.EventsAddress(b.Dir())
 	params := &bootstrap.BootstrapParams{
 		InstanceID: b.ID(), Namespace: namespace,
 		ContainerdGrpcAddress: events, ContainerdTtrpcAddress: events, ContainerdBinary: r.cfg.Stdio,
@@ -74,7 +72,7 @@ func (r *Runtime) shimAction(ctx context.Context, b bundle, action string, input
 	if err != nil {
 		return nil, err
 	}
-	events := b.events()
+	events := stdio.EventsAddress(b.Dir())
 	args := []string{"-namespace", namespace, "-address", events, "-publish-binary", r.cfg.Stdio, "-id", b.ID()}
 	if action != "start" {
 		args = append(args, "-bundle", b.Dir())

@@ -28,9 +28,6 @@ func (b bundle) unstarted() string { return b.File("podd-unstarted") }
 // log is the shim's own log.
 func (b bundle) log() string { return b.File("log") }
 
-// events is the stdio process' socket, to which the shim that runs here posts events.
-func (b bundle) events() string { return b.File(stdio.Events) }
-
 // record is podd.json: what a later daemon needs to reach and remove the container. It is written several times during
 // creation.
 type record struct {

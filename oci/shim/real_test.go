@@ -678,6 +678,32 @@ func TestGVisorDaemonDies(t *testing.T) {
 	}
 }
 
+// TestLongRunDirectory: a run directory may have a path that is too long for a socket's. gVisor's shim ends with its
+// pod when it cannot post an event, as that of a container's exit.
+func TestLongRunDirectory(t *testing.T) {
+	for name, handler := range map[string]func(testing.TB) *machine{
+		"gVisor": gvisorMachine, "runc": runcMachine, "vm": vmMachine,
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := handler(t)
+			m.cfg.RunDir = filepath.Join(m.cfg.RunDir, strings.Repeat("d", 100))
+			must(t, "make the run directory", os.MkdirAll(m.cfg.RunDir, 0o700))
+			defer os.Remove(m.cfg.RunDir) // if it is empty; else the test says what is left
+			r := m.open(t)
+			start(t, r, oci.CreateRequest{ID: "pod", PodID: "pod", Spec: m.Spec("sleep", "100000")})
+			start(t, r, oci.CreateRequest{ID: "app", PodID: "pod", Spec: m.Spec(sh("exit 3")...)})
+			if exit, err := r.Wait(limit(t), "app"); err != nil || exit.Code != 3 || !exit.Known {
+				t.Errorf("exit = %+v, %v, want code 3, known", exit, err)
+			}
+			must(t, "delete app", r.Delete(limit(t), "app"))
+			if s, err := r.State(limit(t), "pod"); err != nil || s.Status != oci.Running {
+				t.Errorf("the pod is %s, %v, want %s", s.Status, err, oci.Running)
+			}
+			must(t, "delete pod", r.Delete(limit(t), "pod"))
+		})
+	}
+}
+
 // TestGVisorSandboxKilled: the containers of that pod have ended, and all of it can be deleted.
 func TestGVisorSandboxKilled(t *testing.T) {
 	m, r, _ := gvisorPod(t)

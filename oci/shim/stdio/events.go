@@ -13,15 +13,25 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/podd-project/podd/oci/driver/socket"
 )
 
 // Events is the socket in a bundle to which the pod's shim posts events. They are received here because podd may be
-// down, and gVisor's shim exits, with its pod, when it cannot post one. Shims connect by the whole path, which may
-// have 107 bytes: a short name leaves more of them to the directories.
+// down, and gVisor's shim exits, with its pod, when it cannot post one.
 const Events = "ev"
 
 // socketPathLimit is how many bytes the path of a Unix socket can have (unix(7)).
 const socketPathLimit = 107
+
+// EventsAddress is the path by which a shim connects to the socket Events of its bundle, which is its working
+// directory. Shims know no way to connect by a path that is too long for the kernel.
+func EventsAddress(bundle string) string {
+	if path := filepath.Join(bundle, Events); len(path) <= socketPathLimit {
+		return path
+	}
+	return "/proc/self/cwd/" + Events
+}
 
 // OOMMark is the file that is created in the bundle of a container when the kernel has killed a process of it for lack
 // of memory.
@@ -35,19 +45,13 @@ type eventServer struct {
 }
 
 func openEvents(bundle string) (*eventServer, error) {
-	path := filepath.Join(bundle, Events)
-	if len(path) > socketPathLimit {
-		return nil, fmt.Errorf("stdio: the shim reaches the socket %s by its path, which has %d bytes and must have at most "+
-			"%d: configure a shorter run directory", path, len(path), socketPathLimit)
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(filepath.Join(bundle, Events)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("stdio: %w", err)
 	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	l, err := socket.Listen("unix", bundle, Events)
 	if err != nil {
 		return nil, fmt.Errorf("stdio: %w", err)
 	}
-	l.SetUnlinkOnClose(false)
 	return &eventServer{listener: l, bundle: bundle}, nil
 }
 
