@@ -46,6 +46,31 @@ func TestVMKilled(t *testing.T) {
 	}
 }
 
+// TestVMContainersEnd: the end of every container is known at once, and the machine ends by itself. (A guest's kernel
+// that dies of unmounting a container's files reports none any more, in every second pod.)
+func TestVMContainersEnd(t *testing.T) {
+	t.Parallel()
+	k := start(t)
+	for range soak(1, 3) {
+		cfg := k.podConfig()
+		pod := k.runPod(cfg, vmHandler())
+		for range soak(2, 5) {
+			ctr, _ := k.runIn(pod, cfg, []string{"sh", "-c", "ls -R /etc >/tmp/list; touch /x; exit 4"})
+			if st := k.exited(ctr); st.ExitCode != 4 {
+				t.Errorf("exit code = %d, want 4", st.ExitCode)
+			}
+		}
+		ctr, _ := k.runIn(pod, cfg, []string{"sleep", "10000"})
+		k.exec(ctr, "ls -R /etc; touch /y")
+		began := time.Now()
+		k.stopContainer(ctr, 0)
+		if took := time.Since(began); took > 9*time.Second { // the driver gives up a machine after 10
+			t.Errorf("StopContainer took %s: the guest has not reported the end", took)
+		}
+		k.removePod(pod)
+	}
+}
+
 // vmPod is a pod in a virtual machine.
 type vmPod struct {
 	*kubelet

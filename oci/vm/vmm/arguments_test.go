@@ -50,7 +50,7 @@ func TestQEMUArguments(t *testing.T) {
 func TestVirtiofsd(t *testing.T) {
 	for file, want := range map[string]string{
 		"/usr/libexec/virtiofsd":  "--shared-dir=/shared",
-		"/usr/lib/qemu/virtiofsd": "source=/shared,cache=auto,sandbox=chroot,announce_submounts,xattr",
+		"/usr/lib/qemu/virtiofsd": "source=/shared,cache=auto,sandbox=chroot,xattr",
 	} {
 		got := virtiofsd(func(f string) bool { return f == file }, "/shared", 100)
 		if got[0] != file || !slices.Contains(got, want) || !slices.Contains(got, "--fd=3") ||
