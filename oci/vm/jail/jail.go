@@ -34,7 +34,7 @@ type Config struct {
 	// Bundle is mounted at Work. Files are paths on the host by paths in the jail. All are read-only.
 	Bundle string
 	Files  map[string]string
-	// Capabilities are kept by the programs, besides those for files of many users.
+	// Capabilities are kept by the programs, and no others.
 	Capabilities []uintptr
 	// Memory is the size of the tmpfs for the guest's memory, in MiB.
 	Memory int
@@ -122,17 +122,16 @@ func enter(c Config, t trees) error {
 	return limitCapabilities(c.Capabilities)
 }
 
-// fileCapabilities are the capabilities that programs in the jail keep: the files of the guest belong to many users.
-func fileCapabilities() []uintptr {
+// FileCapabilities are those of programs that serve the guest files of many users.
+func FileCapabilities() []uintptr {
 	return []uintptr{
 		unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_FOWNER, unix.CAP_FSETID,
 		unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_SETFCAP,
 	}
 }
 
-// limitCapabilities limits those of the programs that the thread starts, not its own. more are kept, too.
-func limitCapabilities(more []uintptr) error {
-	kept := append(fileCapabilities(), more...)
+// limitCapabilities limits those of the programs that the thread starts, not its own.
+func limitCapabilities(kept []uintptr) error {
 	for c := range uintptr(64) {
 		if slices.Contains(kept, c) {
 			continue

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,11 +23,11 @@ func newJail(t *testing.T) *Jail {
 	return newJailOf(t, t.TempDir())
 }
 
-func newJailOf(t *testing.T, bundle string) *Jail {
+func newJailOf(t *testing.T, bundle string, more ...uintptr) *Jail {
 	t.Helper()
 	j, err := New(Config{
 		Netns: "/proc/self/ns/net", Bundle: bundle, Memory: 1,
-		Files: map[string]string{"/busybox": "/bin/busybox"},
+		Files: map[string]string{"/busybox": "/bin/busybox"}, Capabilities: append(FileCapabilities(), more...),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -74,6 +75,50 @@ func TestJailLimitsCapabilities(t *testing.T) {
 	}
 	if got := run(t, j, "/busybox mknod /tmp/d b 8 0"); !strings.Contains(got, "not permitted") {
 		t.Errorf("mknod: %q, want that it is not permitted", got)
+	}
+}
+
+// TestDevicesOfTheGuest: a broken file server, which may make devices, can open none that it has made.
+func TestDevicesOfTheGuest(t *testing.T) {
+	newJail(t)
+	j := newJailOf(t, t.TempDir(), unix.CAP_MKNOD)
+	for _, dir := range []string{Shared, Temp, Memory} {
+		got := run(t, j, "/busybox mknod "+dir+"/d c 1 5 && /busybox head -c 1 "+dir+"/d")
+		if !strings.Contains(got, "Permission denied") {
+			t.Errorf("device in %s: %q, want that it cannot be opened", dir, got)
+		}
+	}
+	for _, dir := range []string{"", "/dev", Work} {
+		if got := run(t, j, "/busybox mknod "+dir+"/d c 1 5"); !strings.Contains(got, "Read-only file system") {
+			t.Errorf("device in %s/: %q, want a read-only file system", dir, got)
+		}
+	}
+	if got := run(t, j, "/busybox head -c 1 /dev/zero | /busybox wc -c"); got != "1\n" {
+		t.Errorf("bytes of /dev/zero = %q, want 1", got)
+	}
+}
+
+// TestManyFilesOfTheGuest: the host does not remove files for as long as a guest makes new ones.
+func TestManyFilesOfTheGuest(t *testing.T) {
+	path := t.TempDir()
+	const most = 1024
+	for i := range most + 10*removedAtOnce {
+		fd, err := unix.Open(filepath.Join(path, strconv.Itoa(i)), unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = unix.Close(fd)
+	}
+	dir, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	if err := removeFiles(dir, most); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(path); err != nil || len(left) == 0 {
+		t.Errorf("%d files are left, %v, want those beyond the limit", len(left), err)
 	}
 }
 

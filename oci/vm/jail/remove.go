@@ -10,8 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// removedAtOnce is how many names of a directory are read at a time.
-const removedAtOnce = 256
+const (
+	// removedAtOnce is how many names of a directory are read at a time.
+	removedAtOnce = 256
+	// removedAtMost bounds the names of a directory that are read: the guest, which may have as many files as
+	// sharedOptions let it, can make new ones as fast as they are removed.
+	removedAtMost = 32 << 10
+)
 
 // RemoveContainer unmounts what a container was given and removes its directory with the files in it. Directories that
 // the guest has made and filled remain, as part of what sharedOptions let it have, until the machine ends: nothing that
@@ -31,7 +36,7 @@ func (j *Jail) RemoveContainer(id string) error {
 		}
 		delete(j.containers, id)
 		defer c.close()
-		if err := removeFiles(c.dir); err != nil {
+		if err := removeFiles(c.dir, removedAtMost); err != nil {
 			return err
 		}
 		err := unix.Rmdir(Container(id))
@@ -47,10 +52,10 @@ func unmountTree(tree int) error {
 	return unix.Unmount(fmt.Sprintf("/proc/thread-self/fd/%d", tree), unix.MNT_DETACH)
 }
 
-// removeFiles removes the files and empty directories of a directory. What cannot be removed is the guest's doing: its
-// own directories, or a file that it has mounted.
-func removeFiles(dir *os.File) error {
-	for {
+// removeFiles removes the files and empty directories of a directory, about as many as most. What cannot be removed is
+// the guest's doing: its own directories, or a file that it has mounted.
+func removeFiles(dir *os.File, most int) error {
+	for read := 0; read < most; read += removedAtOnce {
 		names, err := dir.Readdirnames(removedAtOnce)
 		for _, name := range names {
 			if unix.Unlinkat(int(dir.Fd()), name, 0) != nil {
@@ -64,4 +69,5 @@ func removeFiles(dir *os.File) error {
 			return err
 		}
 	}
+	return nil // what is left ends with the machine
 }

@@ -80,16 +80,19 @@ func buildRoot(c Config, t trees) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
 	}
-	for _, m := range []struct{ path, options string }{
-		{"", "mode=755,size=1m"},
-		{Memory, fmt.Sprintf("mode=755,size=%dm", c.Memory+16)},
-		{Temp, "mode=700,size=1m"},
-		{Shared, sharedOptions},
+	for _, m := range []struct {
+		path, options string
+		flags         uintptr
+	}{
+		{"", "mode=755,size=1m", 0}, // has the devices, and is read-only in the end
+		{Memory, fmt.Sprintf("mode=755,size=%dm", c.Memory+16), unix.MS_NODEV},
+		{Temp, "mode=700,size=1m", unix.MS_NODEV},
+		{Shared, sharedOptions, unix.MS_NODEV},
 	} {
 		if err := os.MkdirAll(base+m.path, 0o755); err != nil {
 			return err
 		}
-		if err := unix.Mount("podd-vm", base+m.path, "tmpfs", unix.MS_NOSUID, m.options); err != nil {
+		if err := unix.Mount("podd-vm", base+m.path, "tmpfs", unix.MS_NOSUID|m.flags, m.options); err != nil {
 			return err
 		}
 	}
@@ -165,6 +168,8 @@ func isDirectory(fd int) (bool, error) {
 	return st.Mode&unix.S_IFMT == unix.S_IFDIR, nil
 }
 
+// changeRoot makes base the root, read-only: a broken program in the jail, which may make devices, finds no place where
+// they could be opened.
 func changeRoot() error {
 	const old = "/old"
 	if err := os.Mkdir(base+old, 0o700); err != nil {
@@ -173,5 +178,6 @@ func changeRoot() error {
 	if err := unix.PivotRoot(base, base+old); err != nil {
 		return fmt.Errorf("change the root: %w", err)
 	}
-	return errors.Join(unix.Chdir("/"), unix.Unmount(old, unix.MNT_DETACH), os.Remove(old))
+	return errors.Join(unix.Chdir("/"), unix.Unmount(old, unix.MNT_DETACH), os.Remove(old),
+		unix.Mount("", "/", "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID, ""))
 }

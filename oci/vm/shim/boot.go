@@ -56,10 +56,12 @@ func (s *Service) boot(ctx context.Context, r bootRequest) (_ *pod, err error) {
 	}
 	wanted := annotatedSize(r.spec)
 	memory := r.options.size(wanted.memory)
-	config := jail.Config{Netns: netns, Bundle: r.bundle, Files: files, Memory: memory}
+	config := jail.Config{
+		Netns: netns, Bundle: r.bundle, Files: files, Memory: memory, Capabilities: jail.FileCapabilities(),
+	}
 	kvm := r.options.useKVM()
 	if r.options.Driver == vmm.QEMU {
-		config.Capabilities = qemuCapabilities()
+		config.Capabilities = append(config.Capabilities, qemuCapabilities()...)
 		if !kvm {
 			log.G(ctx).Warn(emulated)
 		}
@@ -122,11 +124,8 @@ func imageFiles(o Options) (map[string]string, error) {
 		return nil, fmt.Errorf("no guest image for driver %s: %w; build one with podd-vm-image", o.Driver, err)
 	}
 	files := map[string]string{}
-	if o.Driver == vmm.QEMU { // QEMU, virtiofsd and their libraries
-		files["/usr"] = "/usr"
-		if o.useKVM() {
-			files["/dev/kvm"] = "/dev/kvm"
-		}
+	if o.Driver == vmm.QEMU {
+		files = monitorFiles(o.useKVM())
 	}
 	for _, e := range entries {
 		files["/"+e.Name()] = filepath.Join(dir, e.Name())
@@ -137,6 +136,15 @@ func imageFiles(o Options) (map[string]string, error) {
 		}
 	}
 	return files, nil
+}
+
+// monitorFiles are QEMU, virtiofsd and their libraries, by their paths in the jail.
+func monitorFiles(kvm bool) map[string]string {
+	files := map[string]string{"/usr": "/usr"}
+	if kvm {
+		files["/dev/kvm"] = "/dev/kvm"
+	}
+	return files
 }
 
 // connect waits for the agent and has it set up the machine.
