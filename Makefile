@@ -272,6 +272,10 @@ bench-compare: embedded ## compare the Go benchmarks with those of commit REF, w
 soak: tools vm images embedded ## the long variants of the reliability tests, ROUNDS times (default 1; root)
 	SOAK=1 $(GO) test $(RACE) -count=$(or $(ROUNDS),1) -timeout 12h -v -run '^Test($(subst | ,|,$(SOAKED)))' ./test/integration/
 
+.PHONY: endurance
+endurance: tools vm images build ## hours of pods that come and go, probes, pulls and kills: podd does not grow (root; LENGTH, 2h)
+	ENDURANCE=$(or $(LENGTH),2h) $(GO) test $(RACE) -count=1 -timeout 24h -v -run '^TestEndurance$$' ./test/integration/
+
 demo: tools vm images build ## run a pod on a private podd, inspect it, remove it (root)
 	@contrib/demo.sh
 
