@@ -215,7 +215,7 @@ test-k8s-vm: tools images build k8s ## a VM with cgroup v2 and systemd joins a c
 conformance: tools images build k8s ## Kubernetes' node tests; FOCUS and SKIP select; writes bin/conformance.txt (root)
 	@test/host/setup.sh
 	cd test/k8s && CGO_ENABLED=0 $(GO) build -trimpath -o $(CURDIR)/bin/ ./cmd/conformance
-	@tests=$$(test/k8s/conformance/build.sh); bin/leak take bin/before-k8s.json; \
+	@tests=$$(test/k8s/conformance/build.sh e2e_node); bin/leak take bin/before-k8s.json; \
 	bin/conformance $(if $(FOCUS),-focus '$(FOCUS)') $(if $(SKIP),-skip '$(SKIP)') \
 		-report bin/conformance.txt $(CURDIR)/bin $$tests
 	@bin/leak diff bin/before-k8s.json -wait 10s

@@ -1,6 +1,7 @@
 package images
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,55 +18,51 @@ import (
 )
 
 // AddAgnhost adds replacements for the images that only Kubernetes' own node tests use: agnhost, images made of
-// busybox, and busybox with nmeter, which Debian's does not have. dir has agnhost, localhost.crt and localhost.key,
-// which are built with those tests. They are not part of the layout, because agnhost has 60 MB and no other test uses
-// it.
+// busybox, some of them with a program that Debian's does not have, and other names of nginx. dir has agnhost,
+// localhost.crt and localhost.key, which are built with those tests. They are not part of the layout, because agnhost
+// has 60 MB and no other test uses it.
 func (r *Registry) AddAgnhost(path layout.Path, dir string) error {
-	busybox, err := imageOf(path, e2e+"busybox:1.36.1-1")
-	if err != nil {
-		return err
-	}
+	busybox, busyboxErr := imageOf(path, e2e+"busybox:1.36.1-1")
+	nginx, nginxErr := imageOf(path, e2e+"nginx:1.27-0")
 	pause, err := imageOf(path, "pause:3.10")
-	if err != nil {
+	if err := errors.Join(busyboxErr, nginxErr, err); err != nil {
 		return err
 	}
-	t, err := agnhost(dir, pause)
+	programs, err := agnhost(dir, pause)
 	if err != nil {
 		return fmt.Errorf("agnhost: %w", err)
 	}
-	l, err := t.layer()
-	if err != nil {
-		return err
-	}
-	clock := tree{}
+	clock, kitten := tree{}, tree{}
 	clock.file("bin/nmeter", 0o755, []byte(nmeter))
-	more, err := clock.layer()
+	kitten.text("data.json", `{"image": "kitten.jpg"}`)
+	kitten.text("etc/os-release", "NAME=\"Alpine Linux\"\n") // the spec wants this name
+	return errors.Join(
+		r.extend(busybox, v1.Config{Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}}, programs, "agnhost:2.66.1",
+			"agnhost:2.55"),
+		r.extend(busybox, v1.Config{Cmd: []string{"id"}, User: "1234"}, tree{}, "nonroot:1.5"),
+		r.extend(busybox, shell, tree{}, "glibc-dns-testing:2.1.1"),
+		r.extend(busybox, shell, clock, "busybox:1.29-2", "busybox:1.36.1-1", "busybox:1.37.0-2"),
+		r.extend(busybox, shell, kitten, "kitten:1.8"),
+		r.push(nginx, e2e+"nginx:1.27.0-2"), r.push(nginx, e2e+"nginx:1.28.0-2"))
+}
+
+// extend adds an image under some names: another one with further files and another configuration.
+func (r *Registry) extend(base v1.Image, conf v1.Config, files tree, names ...string) error {
+	layers, err := base.Layers()
 	if err != nil {
 		return err
 	}
-	for _, a := range []struct {
-		conf   v1.Config
-		layers []v1.Layer
-		names  []string
-	}{
-		{v1.Config{Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}}, []v1.Layer{l},
-			[]string{"agnhost:2.63.0", "agnhost:2.55"}},
-		{v1.Config{Cmd: []string{"id"}, User: "1234"}, nil, []string{"nonroot:1.5"}},
-		{shell, nil, []string{"glibc-dns-testing:2.0.0"}},
-		{shell, []v1.Layer{more}, []string{"busybox:1.29-2", "busybox:1.36.1-1", "busybox:1.37.0-1"}},
-	} {
-		base, err := busybox.Layers()
-		if err != nil {
+	more, err := files.layer()
+	if err != nil {
+		return err
+	}
+	img, err := image(conf, append(layers, more)...)
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		if err := r.push(img, e2e+n); err != nil {
 			return err
-		}
-		img, err := image(a.conf, append(base, a.layers...)...)
-		if err != nil {
-			return err
-		}
-		for _, n := range a.names {
-			if err := r.push(img, e2e+n); err != nil {
-				return err
-			}
 		}
 	}
 	return nil

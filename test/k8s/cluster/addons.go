@@ -11,31 +11,37 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// startProxy starts the node's kube-proxy, with Kubernetes' defaults, which are rules of iptables.
-func (n *Node) startProxy() error {
-	type object = map[string]any
-	err := writeJSON(n.Path("kube-proxy.json"), object{
+type object = map[string]any
+
+// proxyConfig is the configuration of a node's kube-proxy: Kubernetes' defaults, which are rules of iptables.
+func (c *Cluster) proxyConfig(node, kubeconfig string) object {
+	return object{
 		"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration",
-		"clientConnection": object{"kubeconfig": n.c.path("pki", "proxy.kubeconfig")},
-		"hostnameOverride": n.Name, "clusterCIDR": n.c.Net.pods(),
-		// Limits of the machine that a network namespace cannot set.
-		"conntrack": object{"maxPerCore": 0, "min": 0},
-	})
-	if err != nil {
+		"clientConnection": object{"kubeconfig": kubeconfig},
+		"hostnameOverride": node, "clusterCIDR": c.Net.pods(),
+	}
+}
+
+// startProxy starts the node's kube-proxy.
+func (n *Node) startProxy() error {
+	config := n.c.proxyConfig(n.Name, n.c.path("pki", "proxy.kubeconfig"))
+	// Limits of the machine that a network namespace cannot set.
+	config["conntrack"] = object{"maxPerCore": 0, "min": 0}
+	if err := writeJSON(n.Path("kube-proxy.json"), config); err != nil {
 		return err
 	}
-	_, err = n.start(n.Name+"-kube-proxy", n.c.program("kube-proxy"), "--config="+n.Path("kube-proxy.json"))
+	_, err := n.start(n.Name+"-kube-proxy", n.c.program("kube-proxy"), "--config="+n.Path("kube-proxy.json"))
 	return err
 }
 
-// dnsPatch keeps CoreDNS on the first node: tests disturb the second, and count its cores.
+// dnsPatch keeps CoreDNS on one node: tests disturb others, and count their cores.
 const dnsPatch = `{"spec": {"replicas": 1, "template": {"spec": {"nodeSelector": {"kubernetes.io/hostname": %q}}}}}`
 
-// addDNS has kubeadm install CoreDNS as in the clusters that it makes, and waits until it is ready.
-func (c *Cluster) addDNS(ctx context.Context) error {
+// AddDNS has kubeadm install CoreDNS on a node as in the clusters that it makes, and waits until it is ready.
+func (c *Cluster) AddDNS(ctx context.Context, node string) error {
+	patch := fmt.Appendf(nil, dnsPatch, node)
 	if err := errors.Join(c.configureKubeadm(),
-		os.WriteFile(c.path("kubeadm", "corednsdeployment+strategic.json"), fmt.Appendf(nil, dnsPatch, c.Nodes[0].Name),
-			0o600)); err != nil {
+		os.WriteFile(c.path("kubeadm", "corednsdeployment+strategic.json"), patch, 0o600)); err != nil {
 		return err
 	}
 	if err := c.init("addon", "coredns"); err != nil {

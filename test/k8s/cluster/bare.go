@@ -14,9 +14,8 @@ import (
 )
 
 // StartBare starts what Kubernetes' own node tests expect of a machine: an image registry, and one host with a podd
-// that has a network for pods. The tests start their own kubelet and API server. agnhost is the directory with the
-// program that most of their images contain.
-func StartBare(ctx context.Context, o Options, agnhost string) (*Cluster, error) {
+// that has a network for pods. The tests start their own kubelet and API server.
+func StartBare(ctx context.Context, o Options) (*Cluster, error) {
 	if len(o.Nodes) != 1 {
 		return nil, fmt.Errorf("%d nodes, want one", len(o.Nodes))
 	}
@@ -24,7 +23,6 @@ func StartBare(ctx context.Context, o Options, agnhost string) (*Cluster, error)
 	if err != nil {
 		return nil, err
 	}
-	c.agnhost = agnhost
 	n := c.Nodes[0]
 	n.PodCIDR = c.Net.Prefix + ".128.0/24"
 	for _, step := range []func() error{

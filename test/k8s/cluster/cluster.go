@@ -35,6 +35,10 @@ type Options struct {
 	// Kubeadm prepares the control plane for nodes that join by kubeadm, as `kubeadm init` does. Such a node's kubelet
 	// has a certificate that it has signed itself.
 	Kubeadm bool
+	// Gates are feature gates that the control plane enables, in addition to those that are on by default.
+	Gates []string
+	// Agnhost is the directory of conformance/build.sh, for the images of Kubernetes' own tests.
+	Agnhost string
 	// Addons are further add-ons whose images the registry serves; Bin/addons has their programs.
 	Addons []string
 }
@@ -53,7 +57,7 @@ type Cluster struct {
 	AuthRegistry string `json:"authRegistry"`
 
 	kubeadm bool
-	// agnhost is passed to the registry, see StartBare.
+	gates   []string
 	agnhost string
 	addons  []string
 
@@ -89,7 +93,8 @@ func layOut(o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{Dir: o.Dir, Bin: o.Bin, Net: net, kubeadm: o.Kubeadm, addons: o.Addons}
+	c := &Cluster{Dir: o.Dir, Bin: o.Bin, Net: net, kubeadm: o.Kubeadm, gates: o.Gates, agnhost: o.Agnhost,
+		addons: o.Addons}
 	c.Control = &Host{Name: "control", Addr: net.host(controlHost), dir: o.Dir}
 	for i, no := range o.Nodes {
 		c.Nodes = append(c.Nodes, c.newNode(no, net.host(11+i)))
@@ -119,7 +124,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	if c.kubeadm {
 		return errors.Join(c.admitKubeadm(), c.save())
 	}
-	return errors.Join(c.addDNS(ctx), c.save())
+	return errors.Join(c.AddDNS(ctx, c.Nodes[0].Name), c.save())
 }
 
 // save writes the state file.

@@ -59,6 +59,7 @@ func (c *Cluster) startAPI() error {
 	if !c.kubeadm {
 		kubelets = []string{"--kubelet-certificate-authority=" + pki("ca.crt")}
 	}
+	kubelets = append(kubelets, c.gateFlags()...)
 	return c.startPrograms(
 		program{"etcd", []string{"--data-dir=" + c.path("etcd"), "--unsafe-no-fsync", "--log-level=warn"}},
 		program{"kube-apiserver", append(kubelets,
@@ -78,8 +79,8 @@ func (c *Cluster) startAPI() error {
 func (c *Cluster) startControllers() error {
 	client := func(name string) []string {
 		k := c.path("pki", name+".kubeconfig")
-		return []string{"--kubeconfig=" + k, "--authentication-kubeconfig=" + k, "--authorization-kubeconfig=" + k,
-			"--bind-address=127.0.0.1", "--leader-elect=false"}
+		return append([]string{"--kubeconfig=" + k, "--authentication-kubeconfig=" + k, "--authorization-kubeconfig=" + k,
+			"--bind-address=127.0.0.1", "--leader-elect=false"}, c.gateFlags()...)
 	}
 	return c.startPrograms(
 		program{"kube-controller-manager", append(client("controllers"), "--use-service-account-credentials=true",
@@ -89,6 +90,14 @@ func (c *Cluster) startControllers() error {
 			"--cluster-signing-key-file="+c.path("pki", "ca.key"), "--allocate-node-cidrs=true",
 			"--cluster-cidr="+c.Net.pods(), "--node-cidr-mask-size=24")},
 		program{"kube-scheduler", client("scheduler")})
+}
+
+// gateFlags returns the flag that enables the gates of the options.
+func (c *Cluster) gateFlags() (flags []string) {
+	for _, gate := range c.gates {
+		flags = append(flags, "--feature-gates="+gate+"=true")
+	}
+	return flags
 }
 
 func (c *Cluster) startPrograms(list ...program) error {
@@ -107,9 +116,8 @@ func (c *Cluster) startRegistry(ctx context.Context) error {
 	args := []string{"serve", net.JoinHostPort(c.Control.Addr, "5000"), c.path("images")}
 	if c.agnhost != "" {
 		args = append(args, "agnhost="+c.agnhost)
-	} else {
-		args = append(args, "coredns="+filepath.Join(c.Bin, "kube"))
 	}
+	args = append(args, "coredns="+filepath.Join(c.Bin, "kube"))
 	for _, a := range c.addons {
 		args = append(args, a+"="+filepath.Join(c.Bin, "addons"))
 	}

@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"time"
 
@@ -108,6 +110,33 @@ func (m *Machine) Run(command string, limit time.Duration) (string, error) {
 		return string(out), fmt.Errorf("%s: %s: exit status %s: %s", m.Name, command, status, out)
 	}
 	return string(out), nil
+}
+
+// Proxy starts kube-proxy in the machine, under systemd, with Kubernetes' defaults.
+func (m *Machine) Proxy() error {
+	const dir, program = "/var/lib/kube-proxy", "/usr/local/bin/kube-proxy"
+	config, err := json.Marshal(m.c.proxyConfig(m.Name, dir+"/kubeconfig"))
+	if err != nil {
+		return err
+	}
+	access, err := os.ReadFile(m.c.path("pki", "proxy.kubeconfig"))
+	if err != nil {
+		return err
+	}
+	return errors.Join(m.Write(dir+"/config.json", config), m.Write(dir+"/kubeconfig", access),
+		m.do("ln -sf /payload/bin/kube "+program+" && systemd-run --quiet --unit=kube-proxy "+program+
+			" --config="+dir+"/config.json"))
+}
+
+func (m *Machine) do(command string) error {
+	_, err := m.Run(command, time.Minute)
+	return err
+}
+
+// Write writes a file of the machine, and makes its directory.
+func (m *Machine) Write(path string, data []byte) error {
+	return m.do(fmt.Sprintf("mkdir -p $(dirname %[1]s) && base64 -d >%[1]s <<<%[2]s", path,
+		base64.StdEncoding.EncodeToString(data)))
 }
 
 // Route adds the routes to the machine's pods.

@@ -151,7 +151,6 @@ policy = %q
 // The kubelet reads it at its start.
 func (n *Node) Configure(more map[string]any) error {
 	pki := func(file string) string { return n.c.path("pki", file) }
-	type object = map[string]any
 	config := object{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
 		"containerRuntimeEndpoint": "unix://" + n.Socket(),

@@ -117,17 +117,20 @@ func (a *authority) write(file, kind string, der []byte) error {
 	return os.WriteFile(filepath.Join(a.dir, file), b.Bytes(), 0o600)
 }
 
-// kubeconfig writes <file>.kubeconfig for an identity. It has the paths of the client's certificate and key.
+// kubeconfig writes <file>.kubeconfig for an identity that has been issued, with its certificate and key.
 func (a *authority) kubeconfig(file, server string) error {
 	at := func(name string) string { return filepath.Join(a.dir, name) }
-	type object = map[string]any
+	cert, certErr := os.ReadFile(at(file + ".crt"))
+	key, err := os.ReadFile(at(file + ".key"))
+	if err := errors.Join(certErr, err); err != nil {
+		return err
+	}
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 	data, err := json.MarshalIndent(object{
 		"apiVersion": "v1", "kind": "Config", "current-context": "podd",
 		// kubeadm copies this to the nodes that join.
 		"clusters": []object{{"name": "podd", "cluster": object{"server": server, "certificate-authority-data": ca}}},
-		"users": []object{{"name": file, "user": object{
-			"client-certificate": at(file + ".crt"), "client-key": at(file + ".key")}}},
+		"users":    []object{{"name": file, "user": object{"client-certificate-data": cert, "client-key-data": key}}},
 		"contexts": []object{{"name": "podd", "context": object{"cluster": "podd", "user": file}}},
 	}, "", "  ")
 	if err != nil {

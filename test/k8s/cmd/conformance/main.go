@@ -8,7 +8,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -16,12 +15,11 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/podd-project/podd/test/k8s/cluster"
+	"github.com/podd-project/podd/test/k8s/report"
 )
 
 type options struct {
@@ -56,15 +54,14 @@ func run(ctx context.Context, o options) error {
 	if err := os.Chmod(dir, 0o755); err != nil { // containers in a user namespace must be able to enter it
 		return err
 	}
-	c, err := cluster.StartBare(ctx,
-		cluster.Options{Dir: dir, Bin: o.bin, Nodes: []cluster.NodeOptions{{Name: "node1", Kubelet: kubelet, Podd: handler}}},
-		o.tests)
+	c, err := cluster.StartBare(ctx, cluster.Options{Dir: dir, Bin: o.bin, Agnhost: o.tests,
+		Nodes: []cluster.NodeOptions{{Name: "node1", Kubelet: kubelet, Podd: handler}}})
 	if err != nil {
 		return err
 	}
 	specs, err := play(ctx, c, o)
 	if err == nil {
-		err = writeReport(specs, o.report)
+		err = report.Write(specs, o.report)
 	}
 	if err != nil {
 		to := filepath.Join(os.TempDir(), "podd-k8s-failed")
@@ -89,7 +86,7 @@ var kubelet = map[string]any{
 }
 
 // play runs the specs and returns their results. A failed spec is not an error.
-func play(ctx context.Context, c *cluster.Cluster, o options) ([]spec, error) {
+func play(ctx context.Context, c *cluster.Cluster, o options) ([]report.Spec, error) {
 	n := c.Nodes[0]
 	work := n.Path("tests")
 	if err := os.Mkdir(work, 0o755); err != nil {
@@ -115,64 +112,5 @@ func play(ctx context.Context, c *cluster.Cluster, o options) ([]spec, error) {
 	if err != nil {
 		return nil, errors.Join(failed, err)
 	}
-	return read(data)
-}
-
-// spec is a spec of the report that was run.
-type spec struct {
-	ContainerHierarchyTexts []string
-	LeafNodeText            string
-	State                   string
-	RunTime                 time.Duration
-	Failure                 struct{ Message string }
-}
-
-func (s spec) name() string {
-	return strings.Join(append(slices.Clone(s.ContainerHierarchyTexts), s.LeafNodeText), " ")
-}
-
-func read(data []byte) ([]spec, error) {
-	var suites []struct {
-		SpecReports                []spec
-		SuiteSucceeded             bool
-		SpecialSuiteFailureReasons []string
-	}
-	if err := json.Unmarshal(data, &suites); err != nil {
-		return nil, fmt.Errorf("parse the report: %w", err)
-	}
-	var ran []spec
-	for _, s := range suites {
-		for _, sp := range s.SpecReports {
-			notRun := sp.State == "skipped" && sp.Failure.Message == "" // not in focus
-			setup := len(sp.ContainerHierarchyTexts) == 0 && sp.State == "passed"
-			if !notRun && !setup {
-				ran = append(ran, sp)
-			}
-		}
-	}
-	if len(ran) == 0 {
-		return nil, fmt.Errorf("no spec ran: %v", suites)
-	}
-	slices.SortFunc(ran, func(a, b spec) int { return strings.Compare(a.name(), b.name()) })
-	return ran, nil
-}
-
-// writeReport writes the report.
-func writeReport(specs []spec, file string) error {
-	var b strings.Builder
-	counts := map[string]int{}
-	for _, s := range specs {
-		counts[s.State]++
-		fmt.Fprintf(&b, "%-8s %6.1fs  %s\n", s.State, s.RunTime.Seconds(), s.name())
-		if s.State != "passed" {
-			fmt.Fprintf(&b, "\t%s\n", strings.ReplaceAll(strings.TrimSpace(s.Failure.Message), "\n", "\n\t"))
-		}
-	}
-	fmt.Fprintf(&b, "%d specs: %v\n", len(specs), counts)
-	if file == "" {
-		fmt.Print(b.String())
-		return nil
-	}
-	fmt.Printf("%d specs: %v; the report is in %s\n", len(specs), counts, file)
-	return os.WriteFile(file, []byte(b.String()), 0o644)
+	return report.Read(data)
 }
