@@ -205,11 +205,11 @@ test-k8s: tools images build k8s ## the scenarios of test/k8s on a real cluster;
 	@bin/leak diff bin/before-k8s.json -wait 10s
 
 .PHONY: test-k8s-vm
-test-k8s-vm: tools images build k8s ## a VM with cgroup v2 and systemd joins a cluster by kubeadm, as in README.md (root)
+test-k8s-vm: tools images build k8s ## a VM with cgroup v2 and systemd joins by kubeadm, as in README.md; another has feature gates (root)
 	@test/host/setup.sh
 	@test/vm/deps.sh
 	@bin/leak take bin/before-k8s.json
-	cd test/k8s && CGO_ENABLED=0 $(GO) test -count=1 -v -timeout 40m ./vm $(if $(RUN),-run '$(RUN)')
+	cd test/k8s && CGO_ENABLED=0 $(GO) test -count=1 -v -timeout 80m ./vm $(if $(RUN),-run '$(RUN)')
 	@bin/leak diff bin/before-k8s.json -wait 10s
 
 conformance: tools images build k8s ## Kubernetes' node tests; FOCUS and SKIP select; writes bin/conformance.txt (root)

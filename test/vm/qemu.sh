@@ -5,8 +5,8 @@
 #
 # DIR is what rootfs.sh prints, PAYLOAD the disk that the machine mounts at /payload. The options are QEMU's: the network,
 # the serial port, further disks. The root disk is never written to: changes are in a snapshot that QEMU discards.
-# VM_CLOCK and VM_LIMIT are described in README.md, VM_MEMORY is the machine's memory (default 3G), VM_KERNEL further
-# parameters of its kernel.
+# VM_CLOCK, VM_LIMIT and VM_NICE are described in README.md, VM_MEMORY is the machine's memory (default 3G), VM_KERNEL
+# further parameters of its kernel.
 set -eu
 root=$1 payload=$2
 shift 2
@@ -27,7 +27,7 @@ esac
 # no_timer_check: on a busy host the kernel panics when it counts too few ticks of its timer at boot.
 tools=$root/qemu/usr
 # shellcheck disable=SC2086 # options are meant
-exec nice -n 15 timeout --foreground "${VM_LIMIT:-75m}" \
+exec nice -n "${VM_NICE:-15}" timeout --foreground "${VM_LIMIT:-75m}" \
 	"$tools/lib64/ld-linux-x86-64.so.2" --library-path "$tools/lib/x86_64-linux-gnu" \
 	"$tools/bin/qemu-system-x86_64" -L "$tools/share/qemu" -L "$tools/share/seabios" \
 	-nodefaults -no-user-config -display none -no-reboot $clock -M q35 -cpu max,la57=off,pku=off -smp 2 \

@@ -1,12 +1,9 @@
 package vm
 
 import (
-	"bytes"
-	"context"
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,26 +11,15 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/podd-project/podd/test/k8s/cluster"
 )
 
-// node is the name of the virtual machine and of the Kubernetes node that it becomes.
-const node = "vm1"
-
-// lab is a control plane and the machine.
-type lab struct {
-	*testing.T
-	c *cluster.Cluster
-	m *cluster.Machine
-}
-
 // TestJoin executes the README's steps to join a cluster, runs a pod, and executes the steps to leave.
 func TestJoin(t *testing.T) {
 	join, leave := steps(t)
-	l := start(t)
+	l := start(t, cluster.Options{})
 	l.prepare()
 	l.run(time.Minute, "/payload/bin/leak take /run/before.json")
 	l.follow(join)
@@ -44,163 +30,6 @@ func TestJoin(t *testing.T) {
 	l.kubectl("delete", "node", node)
 	l.follow(leave)
 	l.t("nothing is left", lab.left)
-}
-
-// t runs a subtest. What follows needs it.
-func (l lab) t(name string, f func(lab)) {
-	if !l.Run(name, func(t *testing.T) { f(lab{t, l.c, l.m}) }) {
-		l.FailNow()
-	}
-}
-
-// start starts the control plane and boots the machine.
-func start(t *testing.T) lab {
-	t.Helper()
-	bin, err := filepath.Abs("../../../bin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err := os.MkdirTemp("/tmp", "podd-k8s-vm-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := cluster.Start(t.Context(), cluster.Options{Dir: dir, Bin: bin, Kubeadm: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := lab{t, c, c.NewMachine(node, 1)}
-	t.Cleanup(l.end)
-	began := time.Now()
-	system, err := exec.Command("../../vm/rootfs.sh").Output()
-	if err != nil {
-		t.Fatalf("build the machine: %v", err)
-	}
-	payload := filepath.Join(dir, "payload.img")
-	l.local("./payload.sh", payload, l.m.Images(), node, l.m.Addr, l.m.Gateway())
-	script, err := filepath.Abs("../../vm/qemu.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.m.Start(t.Context(), script, strings.TrimSpace(string(system)), payload); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("machine up in %v: %s", time.Since(began).Round(time.Second), l.run(time.Minute, "uname -r"))
-	return l
-}
-
-// end saves the logs of a test that failed, and removes everything.
-func (l lab) end() {
-	if l.Failed() {
-		for _, unit := range []string{"podd", "kubelet"} {
-			out, err := l.m.Run("journalctl -u "+unit+" -o short-monotonic --no-hostname | tail -n 60", time.Minute)
-			l.Logf("journal of %s: %v\n%s", unit, err, out)
-		}
-	}
-	if err := l.c.Close(); err != nil {
-		l.Errorf("Close() = %v", err)
-	}
-}
-
-// prepare gives the machine what the README expects of a node: runc, CNI plugins, the kubelet and kubeadm, as their
-// packages install them; and a registry, because it reaches no other.
-func (l lab) prepare() {
-	l.Helper()
-	l.run(2*time.Minute, `set -e
-ln -s /payload/bin/runc /payload/bin/crictl /usr/local/bin/
-ln -s /payload/bin/kube /usr/local/bin/kubelet
-ln -s /payload/bin/kube /usr/local/bin/kubeadm
-mkdir -p /opt/cni /etc/containers /usr/local/lib/systemd/system
-ln -s /payload/cni /opt/cni/bin
-cp -r /payload/registry/* /etc/containers/
-cp /payload/contrib/crictl.yaml /etc/
-cp /payload/kubelet.service /usr/local/lib/systemd/system/
-systemctl daemon-reload
-systemctl enable kubelet`)
-}
-
-// run runs a command in the machine, which must succeed.
-func (l lab) run(limit time.Duration, command string) string {
-	l.Helper()
-	out, err := l.m.Run(command, limit)
-	if err != nil {
-		l.Fatal(err)
-	}
-	return strings.TrimSpace(out)
-}
-
-// local runs a command on this machine, which must succeed, and returns its output.
-func (l lab) local(program string, args ...string) string {
-	l.Helper()
-	var out, errs bytes.Buffer
-	cmd := exec.CommandContext(l.Context(), program, args...)
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+l.c.Kubeconfig())
-	if err := cmd.Run(); err != nil {
-		l.Fatalf("%s %q: %v: %s%s", program, args, err, out.Bytes(), errs.Bytes())
-	}
-	return out.String()
-}
-
-func (l lab) kubectl(args ...string) string {
-	l.Helper()
-	return l.local(l.c.Kubectl(), args...)
-}
-
-// follow executes commands of the README word by word, but for the dots in the command to join.
-func (l lab) follow(commands []string) {
-	l.Helper()
-	for _, command := range commands {
-		began := time.Now()
-		if strings.HasPrefix(command, "kubeadm join ...") {
-			print, err := l.c.JoinCommand()
-			if err != nil {
-				l.Fatal(err)
-			}
-			command = strings.Replace(command, "kubeadm join ...", print, 1)
-		}
-		out := l.run(8*time.Minute, command)
-		l.Logf("%v: %s\n%s", time.Since(began).Round(time.Second), command, out)
-	}
-}
-
-// eventually repeats f until it returns "" or the limit has passed.
-func (l lab) eventually(limit time.Duration, f func() string) {
-	l.Helper()
-	deadline := time.Now().Add(limit)
-	for {
-		wrong := f()
-		if wrong == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			l.Fatalf("after %v: %s", limit, wrong)
-		}
-		time.Sleep(time.Second)
-	}
-}
-
-// ready waits until the node is ready, and adds the routes to its pods.
-func (l lab) ready() {
-	began := time.Now()
-	l.eventually(5*time.Minute, func() string {
-		n, err := l.c.Client.CoreV1().Nodes().Get(l.Context(), node, metav1.GetOptions{})
-		if err != nil {
-			return err.Error()
-		}
-		for _, condition := range n.Status.Conditions {
-			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue && n.Spec.PodCIDR != "" {
-				if err := l.m.Route(n.Spec.PodCIDR); err != nil {
-					l.Fatal(err)
-				}
-				l.Logf("ready after %v: %+v", time.Since(began).Round(time.Second), n.Status.NodeInfo)
-				return ""
-			}
-			if condition.Type == corev1.NodeReady {
-				return condition.Message
-			}
-		}
-		return "no condition Ready"
-	})
 }
 
 // defaults checks that this is the machine that the test is for, and that nothing was configured to suit it.
@@ -250,13 +79,7 @@ func (l lab) pod() {
 	if err := os.WriteFile(file, fmt.Appendf(nil, manifest, image), 0o600); err != nil {
 		l.Fatal(err)
 	}
-	l.eventually(time.Minute, func() string { // of the namespace's service account
-		_, err := l.c.Client.CoreV1().ServiceAccounts("default").Get(context.Background(), "default", metav1.GetOptions{})
-		if err != nil {
-			return err.Error()
-		}
-		return ""
-	})
+	l.serviceAccount()
 	began := time.Now()
 	l.kubectl("apply", "-f", file)
 	l.kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=5m")

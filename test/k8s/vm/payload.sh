@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes the payload disk of a node: podd, Kubernetes' programs, contrib/, and the configuration of the image registry.
 #
-#	payload.sh IMAGE REGISTRY-CONFIGURATION NAME ADDRESS GATEWAY
+#	payload.sh IMAGE REGISTRY-CONFIGURATION NAME ADDRESS GATEWAY [PROGRAM...]
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 repo=$(cd "$here/../../.." && pwd)
@@ -18,6 +18,8 @@ cp "$here"/guest/* "$dir/"
 cat >"$dir/env" <<END
 name='$3' address='$4' gateway='$5'
 END
+shift 5
+[ $# = 0 ] || cp "$@" "$dir/bin/"
 size=$(($(du -sm "$dir" | cut -f1) * 5 / 4 + 16))
 rm -f "$image"
 mke2fs -q -t ext4 -O ^has_journal -d "$dir" "$image" "${size}M" >/dev/null
