@@ -212,6 +212,13 @@ test-k8s-vm: tools images build k8s ## a VM with cgroup v2 and systemd joins by 
 	cd test/k8s && CGO_ENABLED=0 $(GO) test -count=1 -v -timeout 80m ./vm $(if $(RUN),-run '$(RUN)')
 	@bin/leak diff bin/before-k8s.json -wait 10s
 
+.PHONY: conformance-vm
+conformance-vm: tools images build k8s ## NodeConformance on that VM, LIMIT (40m) at a time; a further run goes on; FOCUS selects (root)
+	@test/host/setup.sh
+	@test/vm/deps.sh
+	cd test/k8s && VM_LIMIT=24h CGO_ENABLED=0 $(GO) test -count=1 -v -timeout 24h ./vm -run '^TestNodeConformance$$' \
+		-results conformance.txt -limit $(or $(LIMIT),40m) $(if $(FOCUS),-focus '$(FOCUS)')
+
 conformance: tools images build k8s ## Kubernetes' node tests; FOCUS and SKIP select; writes bin/conformance.txt (root)
 	@test/host/setup.sh
 	cd test/k8s && CGO_ENABLED=0 $(GO) build -trimpath -o $(CURDIR)/bin/ ./cmd/conformance
