@@ -34,12 +34,7 @@ images. The seal and the images are not verified.`,
 			Long: `Verify the seal of a checkpoint with the key of this node, or its signature with runtime.checkpoint_keys, and
 the digests of its images, as RestorePod does. All images are read.`,
 			RunE: func(cmd *cobra.Command, args []string) error {
-				trust, _, err := opts.checkpointTrust()
-				if err != nil {
-					return err
-				}
-				trust.Foreign = false
-				s, err := snapshot.Open(args[0], trust)
+				s, err := opts.openCheckpoint(args[0])
 				if err != nil {
 					return err
 				}
@@ -82,6 +77,16 @@ printed, such as files that CRIU cannot save.`,
 			return nil
 		},
 	}
+}
+
+// openCheckpoint opens a checkpoint of this node, or one with a trusted signature.
+func (o *options) openCheckpoint(dir string) (*snapshot.Snapshot, error) {
+	trust, _, err := o.checkpointTrust()
+	if err != nil {
+		return nil, err
+	}
+	trust.Foreign = false
+	return snapshot.Open(dir, trust)
 }
 
 // checkpointTrust returns the configuration, and whose checkpoints it has restored.

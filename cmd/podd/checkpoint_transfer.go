@@ -24,12 +24,7 @@ runtime.checkpoint_keys restore it like one of their own. Make the keys with
     openssl genpkey -algorithm ed25519 -out private.pem
     openssl pkey -in private.pem -pubout -out public.pem`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			trust, _, err := opts.checkpointTrust()
-			if err != nil {
-				return err
-			}
-			trust.Foreign = false
-			s, err := snapshot.Open(args[0], trust)
+			s, err := opts.openCheckpoint(args[0])
 			if err != nil {
 				return err
 			}
