@@ -2,10 +2,12 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -98,6 +100,39 @@ func (k *kubelet) runLives(ctx context.Context, cfg *cri.PodSandboxConfig, lives
 		lives.Add(1)
 	}
 	return nil
+}
+
+// TestReloadReachesAllParts: the log, the network and the images follow the file, there and back. What TestReload runs
+// shows it of the runtime.
+func TestReloadReachesAllParts(t *testing.T) {
+	t.Parallel()
+	k := start(t)
+	k.ok("make directories", errors.Join(os.MkdirAll(k.Path("podd.toml.d"), 0o755), os.Mkdir(k.Path("no-networks"), 0o755)))
+	k.have(busybox)
+	parts := func() string {
+		s, err := k.Runtime.Status(k.ctx(), &cri.StatusRequest{})
+		k.ok("Status", err)
+		i := slices.IndexFunc(s.Status.Conditions, func(c *cri.RuntimeCondition) bool { return c.Type == cri.NetworkReady })
+		return fmt.Sprintf("%s network=%t pinned=%t", strings.TrimSpace(k.admin("/v1/log-level")),
+			s.Status.Conditions[i].Status, k.image(busybox).Pinned)
+	}
+	before := parts()
+	for _, reload := range []struct{ text, want string }{
+		{fmt.Sprintf("log.level = \"warning\"\nnetwork.conf_dir = %q\nimage.pinned_images = [%q]\n", k.Path("no-networks"),
+			busybox), `{"level":"warning"} network=false pinned=true`},
+		{"", before},
+	} {
+		k.writeReload(reload.text)
+		if status, body := k.askAdmin(http.MethodPost, "/v1/reload"); status != http.StatusOK {
+			t.Fatalf("reload of %q = %d %s, want 200", reload.text, status, body)
+		}
+		if got := parts(); got != reload.want {
+			t.Errorf("after a reload of %q: %s, want %s", reload.text, got, reload.want)
+		}
+	}
+	if want := `{"level":"debug"} network=true pinned=false`; before != want {
+		t.Errorf("at the start: %s, want %s", before, want)
+	}
 }
 
 // writeReload writes the drop-in that the reloads change.
