@@ -195,6 +195,10 @@ func (c *Cluster) Close() error {
 	return errors.Join(append(errs, c.stop(), os.RemoveAll(c.Dir))...)
 }
 
+// stopLimit bounds the end of a process. The API server waits up to 60 seconds (--request-timeout) for connections of a
+// machine that was switched off.
+const stopLimit = 90 * time.Second
+
 // stop stops all processes and leaves the directory.
 func (c *Cluster) stop() error {
 	var errs []error
@@ -202,7 +206,7 @@ func (c *Cluster) stop() error {
 		errs = append(errs, n.StopKubelet(), n.StopPodd(), n.Host.off([]string{n.Cgroup()}), removeCgroup(n.Cgroup()))
 	}
 	for i := len(c.Processes) - 1; i >= 0; i-- {
-		errs = append(errs, c.Processes[i].end(syscall.SIGTERM, 20*time.Second))
+		errs = append(errs, c.Processes[i].end(syscall.SIGTERM, stopLimit))
 	}
 	if c.Control.Holder.Pid != 0 {
 		errs = append(errs, c.Control.off(nil))
