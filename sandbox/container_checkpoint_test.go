@@ -83,6 +83,34 @@ func TestRestartThaws(t *testing.T) {
 	})
 }
 
+// TestStagingMarksFrozen: while the runtime saves a pod, its container has the directory by which the next podd knows
+// that it may be frozen, see TestRestartThaws; afterwards it has none.
+func TestStagingMarksFrozen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		e, h := newEngine(t, m)
+		l := &podLife{e: e, name: "web"}
+		for _, v := range runsOn("runc") {
+			must(t, v.do(t.Context(), l))
+		}
+		c, err := e.Container(l.container)
+		must(t, err)
+		release, done := h.hold("dump"), make(chan error, 1)
+		go func() { done <- verbCheckpoint.do(t.Context(), l) }()
+		h.await("dump")
+		if _, err := os.Lstat(c.staging()); err != nil {
+			t.Errorf("while the pod is saved: %v", err)
+		}
+		release()
+		must(t, <-done)
+		if _, err := os.Lstat(c.staging()); err == nil {
+			t.Errorf("%s exists after the checkpoint, want it removed", c.staging())
+		}
+		removeEverything(t, e)
+		noLeaks(t, m)
+	})
+}
+
 // TestCheckpointOfWhatDoesNotRun is refused.
 func TestCheckpointOfWhatDoesNotRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
