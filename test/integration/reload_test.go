@@ -107,7 +107,8 @@ func (k *kubelet) runLives(ctx context.Context, cfg *cri.PodSandboxConfig, lives
 func TestReloadReachesAllParts(t *testing.T) {
 	t.Parallel()
 	k := start(t)
-	k.ok("make directories", errors.Join(os.MkdirAll(k.Path("podd.toml.d"), 0o755), os.Mkdir(k.Path("no-networks"), 0o755)))
+	k.ok("make directories",
+		errors.Join(os.MkdirAll(k.Path("podd.toml.d"), 0o755), os.Mkdir(k.Path("no-networks"), 0o755)))
 	k.have(busybox)
 	parts := func() string {
 		s, err := k.Runtime.Status(k.ctx(), &cri.StatusRequest{})
