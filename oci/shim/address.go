@@ -13,17 +13,15 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/podd-project/podd/oci/driver/socket"
 	"github.com/podd-project/podd/oci/process"
 )
-
-// addressLimit is the longest path of a socket, in bytes.
-const addressLimit = 107
 
 // parseAddress checks a shim's address: unix:// and an absolute path. An abstract socket could be any process's, and
 // other transports are for shims on other machines.
 func parseAddress(address string) (string, error) {
 	path, ok := strings.CutPrefix(address, "unix://")
-	if !ok || !filepath.IsAbs(path) || filepath.Clean(path) != path || len(path) > addressLimit ||
+	if !ok || !filepath.IsAbs(path) || filepath.Clean(path) != path || len(path) > socket.MaxPath ||
 		strings.ContainsRune(path, 0) {
 		return "", fmt.Errorf("shim address %.160q: %w", address, errdefs.ErrInvalidArgument)
 	}

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/podd-project/podd/oci/driver"
+	"github.com/podd-project/podd/oci/driver/socket"
 	"github.com/podd-project/podd/oci/ocitest"
 )
 
@@ -77,7 +78,7 @@ func FuzzParseAnswer(f *testing.F) {
 	f.Add([]byte("\x08\x03\x12\x0dunix:///run/x\x1a\x05ttrpc"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e, err := parseStartAnswer(b)
-		if err == nil && (!filepath.IsAbs(e.address) || len(e.address) > addressLimit || e.version < 2 || e.version > 3) {
+		if err == nil && (!filepath.IsAbs(e.address) || len(e.address) > socket.MaxPath || e.version < 2 || e.version > 3) {
 			t.Errorf("parseStartAnswer(%q) = %+v, want an absolute address and version 2 or 3", b, e)
 		}
 	})

@@ -8,6 +8,9 @@ import (
 	"os"
 )
 
+// MaxPath is the length of the longest path of a socket, in bytes (unix(7)).
+const MaxPath = 107
+
 // Dial connects to the socket name in dir. The network is "unix" or "unixpacket".
 func Dial(network, dir, name string) (*net.UnixConn, error) {
 	d, err := os.Open(dir)

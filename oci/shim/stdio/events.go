@@ -21,13 +21,10 @@ import (
 // down, and gVisor's shim exits, with its pod, when it cannot post one.
 const Events = "ev"
 
-// socketPathLimit is how many bytes the path of a Unix socket can have (unix(7)).
-const socketPathLimit = 107
-
 // EventsAddress is the path by which a shim connects to the socket Events of its bundle, which is its working
 // directory. Shims know no way to connect by a path that is too long for the kernel.
 func EventsAddress(bundle string) string {
-	if path := filepath.Join(bundle, Events); len(path) <= socketPathLimit {
+	if path := filepath.Join(bundle, Events); len(path) <= socket.MaxPath {
 		return path
 	}
 	return "/proc/self/cwd/" + Events

@@ -17,6 +17,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/podd-project/podd/oci/driver/socket"
 )
 
 // eventful starts a server of events in a bundle and returns the bundle's directory.
@@ -203,7 +205,7 @@ func TestServerWithEvents(t *testing.T) {
 
 // TestEventsAddress: in a directory with a path that no socket can have, a shim that runs there reaches the socket.
 func TestEventsAddress(t *testing.T) {
-	bundle := filepath.Join(t.TempDir(), strings.Repeat("d", socketPathLimit))
+	bundle := filepath.Join(t.TempDir(), strings.Repeat("d", socket.MaxPath))
 	if err := os.Mkdir(bundle, 0o700); err != nil {
 		t.Fatal(err)
 	}
