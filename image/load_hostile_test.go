@@ -40,12 +40,9 @@ func pipedLayout(t *testing.T, dir, ref string) (path, content string) {
 	return path, content
 }
 
-// TestLoadIsConfined looks at the process that reads an archive, while it waits for a layer: it is restricted as that
-// of a pull, podd itself has no file of the archive open, and the image is listed.
-func TestLoadIsConfined(t *testing.T) {
-	s := open(t, config(t))
-	dir := t.TempDir()
-	pipe, content := pipedLayout(t, dir, "registry.test/slow:v1")
+// loadPiped loads a layout of pipedLayout. It returns the pipe once the process reads it, and what gets the result.
+func loadPiped(t *testing.T, s *image.Store, dir, pipe string) (*os.File, <-chan error) {
+	t.Helper()
 	done := make(chan error, 1)
 	go func() {
 		_, err := s.LoadFile(t.Context(), dir)
@@ -55,6 +52,16 @@ func TestLoadIsConfined(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return w, done
+}
+
+// TestLoadIsConfined looks at the process that reads an archive, while it waits for a layer: it is restricted as that
+// of a pull, podd itself has no file of the archive open, and the image is listed.
+func TestLoadIsConfined(t *testing.T) {
+	s := open(t, config(t))
+	dir := t.TempDir()
+	pipe, content := pipedLayout(t, dir, "registry.test/slow:v1")
+	w, done := loadPiped(t, s, dir, pipe)
 	pids := pullProcesses(t, os.Getpid())
 	if len(pids) != 1 {
 		t.Fatalf("%d processes load, want 1", len(pids))
@@ -100,15 +107,7 @@ func TestLoadKilled(t *testing.T) {
 	pipe, content := pipedLayout(t, filepath.Join(dir, "second"), "registry.test/second:v1")
 	mergeLayout(t, filepath.Join(dir, "second"), dir)
 	pipe = strings.Replace(pipe, "/second/", "/", 1)
-	done := make(chan error, 1)
-	go func() {
-		_, err := s.LoadFile(t.Context(), dir)
-		done <- err
-	}()
-	w, err := os.OpenFile(pipe, os.O_WRONLY, 0) // waits for the process
-	if err != nil {
-		t.Fatal(err)
-	}
+	w, done := loadPiped(t, s, dir, pipe)
 	for _, pid := range pullProcesses(t, os.Getpid()) {
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Error(err)

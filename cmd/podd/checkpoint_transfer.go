@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -131,10 +130,7 @@ func receiveCheckpoint(ctx context.Context, dir string, trust snapshot.Trust, fr
 	if err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	open := func(ctx context.Context, name string, limit int64) (io.ReadCloser, error) {
-		return from.Blob(ctx, name, limit)
-	}
-	if err = snapshot.Receive(ctx, dir, trust, open); err != nil && made {
+	if err = snapshot.Receive(ctx, dir, trust, from.Blob); err != nil && made {
 		err = errors.Join(err, os.Remove(dir))
 	}
 	return err

@@ -259,6 +259,16 @@ func TestKillWithHungShim(t *testing.T) {
 	}
 }
 
+// exitOf receives the exit of a container.
+func exitOf(ctx context.Context, r *shim.Runtime, id string) <-chan oci.Exit {
+	exited := make(chan oci.Exit, 1)
+	go func() {
+		exit, _ := r.Wait(ctx, id)
+		exited <- exit
+	}()
+	return exited
+}
+
 // TestStdioProcessKilled: another stdio process copies the rest of the output, and Wait waits for that one too.
 func TestStdioProcessKilled(t *testing.T) {
 	m := runcMachine(t)
@@ -266,11 +276,7 @@ func TestStdioProcessKilled(t *testing.T) {
 	path := filepath.Join(m.LogDir, "0.log")
 	start(t, r, oci.CreateRequest{ID: "c", Log: ocitest.LogAt(path), Spec: m.Spec(sh("echo one; " +
 		"while ! [ -e /tmp/go ]; do sleep 0.02; done; seq 1 1000; echo end")...)})
-	exited := make(chan oci.Exit, 1)
-	go func() {
-		exit, _ := r.Wait(ctx, "c")
-		exited <- exit
-	}()
+	exited := exitOf(ctx, r, "c")
 	until(t, "it runs", func() bool { return strings.Contains(readLog(path), "one") })
 	first := m.processes(t, "c").Stdio
 	must(t, "kill the stdio process", first.Kill(ctx))
@@ -299,11 +305,7 @@ func TestStdioProcessRestartedLater(t *testing.T) {
 	path := filepath.Join(m.LogDir, "0.log")
 	start(t, r, oci.CreateRequest{ID: "c", Log: ocitest.LogAt(path), Spec: m.Spec(sh("echo one; " +
 		"while ! [ -e /tmp/write ]; do sleep 0.02; done; seq 1 1000; while ! [ -e /tmp/end ]; do sleep 0.02; done")...)})
-	exited := make(chan oci.Exit, 1)
-	go func() {
-		exit, _ := r.Wait(ctx, "c")
-		exited <- exit
-	}()
+	exited := exitOf(ctx, r, "c")
 	touch := func(name string) { must(t, name, os.WriteFile(filepath.Join(m.Rootfs, "tmp", name), nil, 0o600)) }
 	until(t, "it runs", func() bool { return strings.Contains(readLog(path), "one") })
 	first, failed := m.processes(t, "c").Stdio, logged(log, "failed to restart the stdio process")

@@ -1,6 +1,5 @@
 // Package space bounds how much of a disk a checkpoint may fill: half of what is free, because more is written to it
-// afterwards, and the disk is that of podd's records or of the kubelet. It knows disks, not what is written to them;
-// whoever writes a checkpoint calls it.
+// afterwards, and the disk is that of podd's records or of the kubelet.
 package space
 
 import (
