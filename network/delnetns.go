@@ -12,6 +12,8 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/oci/thread"
 )
 
 // The plugins bridge and ptp make masquerade rules for the pod's addresses. At DEL they remove the rules of the
@@ -91,7 +93,7 @@ func hasInterface(netns string) bool {
 func newDummyNetns(ctx context.Context, addresses []netip.Prefix) (path string, done func(), err error) {
 	ready, release, ended := make(chan string, 1), make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- onThread(func() error {
+		ended <- thread.Run(func() error {
 			if err := enterDummyNetns(addresses); err != nil {
 				return err
 			}

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"runtime"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/oci/thread"
 )
 
 // openNetns opens a network namespace other than the daemon's own. Every error means that there is none at path:
@@ -56,29 +57,12 @@ func inNetns(path string, f func() error) error {
 		return err
 	}
 	defer ns.Close()
-	return onThread(func() error {
+	return thread.Run(func() error {
 		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("enter network namespace %s: %w", path, err)
 		}
 		return f()
 	})
-}
-
-// onThread runs f on a thread of its own. It is a copy of a function of sandbox/namespaces: packages of the same layer
-// do not import each other.
-func onThread(f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		if unix.Gettid() != os.Getpid() {
-			done <- f()
-			return
-		}
-		// The main thread cannot end, and /proc/self shows its namespaces: keep it locked, so that f gets another one.
-		done <- onThread(f)
-		runtime.UnlockOSThread()
-	}()
-	return <-done
 }
 
 // loopbackUp brings the loopback interface up: one ioctl instead of the loopback plugin, which takes 3 ms.

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/network/networktest/failpoint"
+	"github.com/podd-project/podd/oci/thread"
 )
 
 // nodeVariable is set in the process that runs in its own network namespace.
@@ -108,7 +109,7 @@ func NewNetns(t testing.TB) string {
 }
 
 func pinNewNetns(path string) error {
-	return onThread(func() error {
+	return thread.Run(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return err
 		}
@@ -118,7 +119,7 @@ func pinNewNetns(path string) error {
 
 // InNetns runs f on a thread in the network namespace at path. Sockets that f makes stay in it.
 func InNetns(path string, f func() error) error {
-	return onThread(func() error {
+	return thread.Run(func() error {
 		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return err
@@ -129,19 +130,4 @@ func InNetns(path string, f func() error) error {
 		}
 		return f()
 	})
-}
-
-// onThread runs f on a thread that no other goroutine uses afterwards.
-func onThread(f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		if unix.Gettid() != os.Getpid() {
-			done <- f()
-			return
-		}
-		done <- onThread(f) // the main thread does not end; sit on it, so that f gets another one
-		runtime.UnlockOSThread()
-	}()
-	return <-done
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -17,6 +16,7 @@ import (
 	"github.com/podd-project/podd/oci/process"
 	"github.com/podd-project/podd/oci/runc/conmon"
 	"github.com/podd-project/podd/oci/runc/criu"
+	"github.com/podd-project/podd/oci/thread"
 )
 
 // CRIU restores processes that run at once. So a container that is restored has no process until Start, which has a
@@ -75,24 +75,14 @@ func namespacePath(s *specs.Spec, kind specs.LinuxNamespaceType) string {
 
 // hostnameIn returns the host name of a UTS namespace.
 func hostnameIn(path string) (name string, err error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine, and with it the namespace
-		ns, oerr := os.Open(path)
-		if oerr != nil {
-			err = oerr
-			return
-		}
-		defer ns.Close()
-		if err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWUTS); err != nil {
-			return
-		}
+	err = thread.InNamespace(path, unix.CLONE_NEWUTS, func() error {
 		var u unix.Utsname
-		err = unix.Uname(&u)
+		if err := unix.Uname(&u); err != nil {
+			return err
+		}
 		name = unix.ByteSliceToString(u.Nodename[:])
-	}()
-	<-done
+		return nil
+	})
 	return name, err
 }
 

@@ -12,6 +12,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/oci/thread"
 )
 
 // sharedDir returns a directory for pins that others use, and unmounts what is mounted on it when the test is over.
@@ -49,7 +51,7 @@ func TestClaimedPinIsSeenByOthers(t *testing.T) {
 	if m := mountsOn(t, dir); len(m) != 1 || !strings.Contains(m[0].Optional, "shared:") {
 		t.Errorf("mounts on the directory = %v, want one, shared", m)
 	}
-	err := onThread(func() error { // a container with the directory mounted HostToContainer
+	err := thread.Run(func() error { // a container with the directory mounted HostToContainer
 		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 			return err
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/podd-project/podd/oci/thread"
 )
 
 // TestMain lets the test binary be the holder program: started through a link of that name it only waits.
@@ -139,7 +141,7 @@ func allPins(dir string) Request {
 func inside(t testing.TB, r Request, f func() error) {
 	t.Helper()
 	r.User = ""
-	err := onThread(func() error {
+	err := thread.Run(func() error {
 		if err := enter(r.kinds()); err != nil {
 			return err
 		}

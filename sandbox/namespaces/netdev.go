@@ -5,6 +5,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/oci/thread"
 )
 
 // OpenNetDev opens /proc/net/dev of a pinned network namespace, the counters of its interfaces (proc_pid_net(5)). The
@@ -15,7 +17,7 @@ import (
 func OpenNetDev(netns string) (*os.File, error) {
 	const name = "/proc/thread-self/net/dev"
 	var f *os.File
-	err := onThread(func() error {
+	err := thread.Run(func() error {
 		if err := enterOne(kind{path: netns, flag: unix.CLONE_NEWNET}); err != nil {
 			return err
 		}

@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/oci/thread"
 )
 
 // Pinner creates and pins namespaces. Its methods may be called at the same time for different pin files.
@@ -96,7 +98,7 @@ func (p *Pinner) pin(ctx context.Context, r Request, kinds []kind) error {
 	if r.User != "" {
 		return p.pinInUserNamespace(ctx, r, kinds)
 	}
-	return onThread(func() error {
+	return thread.Run(func() error {
 		if err := unix.Unshare(flags(kinds)); err != nil {
 			return fmt.Errorf("unshare: %w", err)
 		}

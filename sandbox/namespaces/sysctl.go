@@ -10,6 +10,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/oci/thread"
 )
 
 // maxValue bounds a sysctl's value, in bytes: the kernel reads one page at most.
@@ -219,7 +221,7 @@ func (p *Pinner) Sysctl(ctx context.Context, netns string, sysctls map[string]st
 	if err != nil {
 		return err
 	}
-	return onThread(func() error {
+	return thread.Run(func() error {
 		if err := enter(late.kinds()); err != nil {
 			return err
 		}

@@ -12,6 +12,8 @@ import (
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/oci/thread"
 )
 
 // pinInUserNamespace creates the namespaces with a child process, because a process with several threads, as every Go
@@ -22,14 +24,14 @@ func (p *Pinner) pinInUserNamespace(ctx context.Context, r Request, kinds []kind
 	}
 	// The kernel kills the child when the thread that started it ends (Pdeathsig), so that a crash of the daemon leaves
 	// none. Therefore it has a thread that lives as long as the child is needed.
-	err := onThread(func() error { return p.pinFromChild(r, kinds) })
+	err := thread.Run(func() error { return p.pinFromChild(r, kinds) })
 	if err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return onThread(func() error {
+	return thread.Run(func() error {
 		others := kinds[1:] // a thread cannot enter the user namespace, and need not
 		if err := enter(others); err != nil {
 			return err
@@ -82,7 +84,7 @@ func rootOf(uids []specs.LinuxIDMapping) (uid uint32, ok bool) {
 }
 
 // asOwner runs f with the root of the user namespace as the effective user of the calling thread, which must be one of
-// onThread's, and without effective capabilities.
+// thread.Run's, and without effective capabilities.
 func (p *Pinner) asOwner(uids []specs.LinuxIDMapping, f func() error) (err error) {
 	uid, ok := rootOf(uids)
 	if !ok {
