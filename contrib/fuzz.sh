@@ -19,7 +19,7 @@ for file in $(grep -rlE '^func Fuzz' --include='*_test.go' .); do
 		echo "== $name $time"
 		# In its directory, which may belong to another module.
 		# Without a limit, Go tries for a minute to shorten each interesting input of a few kilobytes, and tests little.
-		(cd "$(dirname "$file")" && CGO_ENABLED=0 go test -tags containers_image_openpgp,nri_no_wasm -run '^$' -fuzz "^$target\$" \
+		(cd "$(dirname "$file")" && CGO_ENABLED=0 go test -tags containers_image_openpgp,nri_no_wasm,grpcnotrace -run '^$' -fuzz "^$target\$" \
 			-fuzztime "$time" -fuzzminimizetime 10x . </dev/null)
 	done
 done

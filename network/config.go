@@ -20,8 +20,9 @@ type Config struct {
 	ConfDir string `toml:"conf_dir" comment:"Directory of CNI configurations, watched for changes. The first valid .conf, .conflist or .json file by name is used."`
 	// BinDirs are searched for plugins, in order. PATH is not searched.
 	BinDirs []string `toml:"bin_dirs" comment:"Directories of CNI plugins, searched in order."`
-	// ConfTemplate is a text/template of a configuration with {{.PodCIDR}}, {{.PodCIDRRanges}} and {{.Routes}}.
-	ConfTemplate string `toml:"conf_template" comment:"Template of a CNI configuration. podd fills in the pod CIDR that the kubelet sends and writes 10-podd.conflist to conf_dir. Empty: CNI is configured by other means."`
+	// ConfTemplate is a template of a configuration with {{.PodCIDR}}, {{.PodCIDRRanges}} and {{.Routes}}, see package
+	// template.
+	ConfTemplate string `toml:"conf_template" comment:"Template of a CNI configuration, in the language of Go's text/template with fields, range and if, but without functions. podd fills in the pod CIDR that the kubelet sends ({{.PodCIDR}}, {{.PodCIDRRanges}}, {{.Routes}}) and writes 10-podd.conflist to conf_dir. Empty: CNI is configured by other means."`
 	// IPPreference orders the addresses of a pod: cni (as returned by the plugin), ipv4 or ipv6 first.
 	IPPreference string `toml:"ip_preference" comment:"Primary address of a pod: cni (the first that the plugin returns), ipv4 or ipv6."`
 	// PluginEnv names variables of the daemon's environment that plugins get besides PATH, the proxies and CNI's own.

@@ -28,6 +28,7 @@ func Inspect(cfg Config) Inspection {
 	for _, b := range broken {
 		in.Problems = append(in.Problems, fmt.Errorf("%s: %w", b.path, b.err))
 	}
+	in.inspectTemplate(cfg.ConfTemplate)
 	if err != nil {
 		return in
 	}
@@ -39,6 +40,24 @@ func Inspect(cfg Config) Inspection {
 		in.Problems = append(in.Problems, fmt.Errorf("network %s: %w", list.Name, err))
 	}
 	return in
+}
+
+// inspectTemplate fills in the template, for a node with one address family and for one with both: the kubelet sends
+// the ranges only when the node has joined.
+func (in *Inspection) inspectTemplate(path string) {
+	if path == "" {
+		return
+	}
+	for _, ranges := range []string{"192.0.2.0/24", "192.0.2.0/24,2001:db8::/64"} {
+		data, err := parsePodCIDR(ranges)
+		if err == nil {
+			_, err = renderConf(path, data)
+		}
+		if err != nil {
+			in.Problems = append(in.Problems, fmt.Errorf("conf_template %s with the pod CIDR %s: %w", path, ranges, err))
+			return
+		}
+	}
 }
 
 // inspectSpeed looks for what makes the network slow.

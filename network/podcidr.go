@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/template"
 
 	"github.com/containerd/errdefs"
 
 	"github.com/podd-project/podd/checkpoint"
+	"github.com/podd-project/podd/network/template"
 )
 
 // podCIDRConf is the name of the file that is generated from the template.
@@ -114,22 +114,20 @@ func renderConf(path string, data podCIDRData) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := template.New(filepath.Base(path)).Option("missingkey=error").Parse(string(text))
+	conf, err := template.Fill(filepath.Base(path), string(text), template.Data{
+		"PodCIDR": data.PodCIDR, "PodCIDRRanges": data.PodCIDRRanges, "Routes": data.Routes,
+	})
 	if err != nil {
 		return nil, err
 	}
-	var out bytes.Buffer
-	if err := t.Execute(&out, data); err != nil {
-		return nil, err
-	}
-	list, err := parseConf(out.Bytes())
+	list, err := parseConf(conf)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := flatten(list); err != nil {
 		return nil, err
 	}
-	return out.Bytes(), nil
+	return conf, nil
 }
 
 // writeConf writes the file at path unless it has this content already. Other programs read it, so its mode is 0644.

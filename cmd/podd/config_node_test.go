@@ -22,11 +22,18 @@ func TestConfigCheckNode(t *testing.T) {
 		// problem is what the only problem is about, and a part of its text. Empty: there is none.
 		what, text string
 	}{
-		"good node":         {},
-		"no network yet":    {files: one(conflistFile, "")},
-		"missing plugin":    {files: one(conflistFile, conflist("absent")), what: "network", text: "absent"},
-		"broken network":    {files: one(conflistFile, "{"), what: "network", text: conflistFile},
-		"default handler":   {set: "runtime.default_handler=gvisor", what: "handler gvisor", text: "no runsc"},
+		"good node":       {},
+		"no network yet":  {files: one(conflistFile, "")},
+		"missing plugin":  {files: one(conflistFile, conflist("absent")), what: "network", text: "absent"},
+		"broken network":  {files: one(conflistFile, "{"), what: "network", text: conflistFile},
+		"default handler": {set: "runtime.default_handler=gvisor", what: "handler gvisor", text: "no runsc"},
+		"template": {
+			files: one(templateFile, `{{with .PodCIDR}}{{end}}`), what: "network", text: "a template may use fields",
+		},
+		"template for two families": {
+			files: one(templateFile, `{{range $i, $r := .PodCIDRRanges}}{{if $i}},{{else}}`+conflist("bridge")+`{{end}}{{end}}`),
+			what:  "network", text: "2001:db8::/64",
+		},
 		"configured":        {set: "runtime.handlers.kata.type=shim", what: "handler kata", text: "containerd-shim-kata-v2"},
 		"conmon":            {set: "runtime.conmon=absent", what: "handler runc", text: "no absent"},
 		"policy":            {files: one("policy.json", "{"), what: "images", text: "policy.json"},
@@ -89,6 +96,9 @@ func checkProblem(t *testing.T, report preflight.Report, what, text string) {
 	}
 }
 
+// templateFile is the network's template, if there is one.
+const templateFile = "cni.template"
+
 // conflistFile is the network's configuration of a good node.
 const conflistFile = "net.d/10-test.conflist"
 
@@ -141,6 +151,9 @@ func goodNode(t *testing.T, files map[string]string) []string {
 	}
 	if files["auth.json"] != "" {
 		args = append(args, "--set", "image.auth_file="+dir+"/auth.json")
+	}
+	if files[templateFile] != "" {
+		args = append(args, "--set", "network.conf_template="+filepath.Join(dir, templateFile))
 	}
 	return args
 }

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		defer os.RemoveAll(dir)
-		build := exec.Command("go", "build", "-tags", "containers_image_openpgp,nri_no_wasm",
+		build := exec.Command("go", "build", "-tags", "containers_image_openpgp,nri_no_wasm,grpcnotrace",
 			"-ldflags", "-X main.version=v1.2.3-test -X main.commit=abc", "-o", filepath.Join(dir, "podd"), ".")
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {

@@ -43,7 +43,7 @@ for tool in ./bom github.com/goreleaser/nfpm/v2/cmd/nfpm; do
 	(cd "$src/contrib/tools/release" && CGO_ENABLED=0 go build -mod=readonly -o "$work/tools/" "$tool")
 done
 say "manual pages and completions"
-(cd "$src" && make embedded && CGO_ENABLED=0 go test -tags containers_image_openpgp,nri_no_wasm -count=1 -run '^TestManuals$' \
+(cd "$src" && make embedded && CGO_ENABLED=0 go test -tags containers_image_openpgp,nri_no_wasm,grpcnotrace -count=1 -run '^TestManuals$' \
 	./cmd/podd -manuals "$work/manuals") >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 
 # compiler ARCHITECTURE: prints the C compiler of the small static programs that podd embeds.

@@ -21,7 +21,7 @@ mkdir -p "$here/bin"
 # once DIR FILE: run every benchmark once, in DIR. With BENCH_COMPARE=1 none fails for being too slow.
 once() {
 	# shellcheck disable=SC2086 # a list of packages
-	(cd "$1" && BENCH_COMPARE=1 CGO_ENABLED=0 go test -tags containers_image_openpgp,nri_no_wasm -run '^$' -bench "$pattern" \
+	(cd "$1" && BENCH_COMPARE=1 CGO_ENABLED=0 go test -tags containers_image_openpgp,nri_no_wasm,grpcnotrace -run '^$' -bench "$pattern" \
 		-benchmem $packages) >>"$2" || echo "a benchmark failed in $1, see $2" >&2
 }
 i=0

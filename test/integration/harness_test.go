@@ -56,7 +56,7 @@ func run(m *testing.M) int {
 	if poddBinary == "" {
 		poddBinary = filepath.Join(repo, "bin", "podd-race")
 		build := exec.Command("go", "build", "-race", "-tags",
-			"containers_image_openpgp nri_no_wasm exclude_graphdriver_btrfs", "-ldflags",
+			"containers_image_openpgp nri_no_wasm grpcnotrace exclude_graphdriver_btrfs", "-ldflags",
 			"-X main.version=v0.0.0-test", "-o", poddBinary, "./cmd/podd")
 		if !runStep(repo, build) {
 			return 1

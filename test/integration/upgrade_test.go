@@ -83,7 +83,7 @@ func buildCommit(k *kubelet, repo, commit string) (string, error) {
 	output(k, src, "make -s embedded 2>/dev/null || make -s pause") // the programs that it embeds; pause is the old name
 	binary := filepath.Join(src, "podd-old")
 	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false",
-		"-tags", "containers_image_openpgp,nri_no_wasm", "-ldflags",
+		"-tags", "containers_image_openpgp,nri_no_wasm,grpcnotrace", "-ldflags",
 		"-X main.version=v0.0.0-old", "-o", binary, "./cmd/podd")
 	build.Dir, build.Env = src, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
