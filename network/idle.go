@@ -11,6 +11,9 @@ import (
 	"syscall"
 )
 
+// cniProject starts the import paths of the CNI project's plugins.
+const cniProject = "github.com/containernetworking/plugins/plugins/"
+
 // idlePlugins knows the plugins of the CNI project that do nothing for a pod without host ports or limits: they print
 // prevResult at ADD, and nothing at DEL.
 type idlePlugins struct {
@@ -43,7 +46,7 @@ func (i *idlePlugins) skip(path string, stdin []byte, environ []string) (stdout 
 	}
 	prevResult, ok := idle(stdin)
 	switch {
-	case !ok || i.program(path) != "github.com/containernetworking/plugins/plugins/meta/"+name:
+	case !ok || i.program(path) != cniProject+"meta/"+name:
 		return nil, false
 	case slices.Contains(environ, "CNI_COMMAND=DEL"):
 		return nil, true

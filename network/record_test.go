@@ -170,3 +170,14 @@ func FuzzRecord(f *testing.F) {
 		}
 	})
 }
+
+// TestStateIsBounded: a plugin may list any number of interfaces.
+func TestStateIsBounded(t *testing.T) {
+	for n, want := range map[int]string{maxInterfaces: "no such file", maxInterfaces + 1: "more than 64"} {
+		r := &record{PodID: "pod1", Netns: filepath.Join(t.TempDir(), "none")}
+		r.Result = json.RawMessage(`{"interfaces":[` + strings.Repeat(`{"name":"x"},`, n-1) + `{"name":"x"}]}`)
+		if _, err := r.state(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("state with %d interfaces = %v, want %s", n, err, want)
+		}
+	}
+}

@@ -21,6 +21,7 @@ import (
 	"github.com/podd-project/podd/sandbox/convert"
 	"github.com/podd-project/podd/sandbox/creation"
 	"github.com/podd-project/podd/sandbox/event"
+	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/lifetime"
 	"github.com/podd-project/podd/sandbox/nri"
 	"github.com/podd-project/podd/sandbox/operation"
@@ -131,7 +132,8 @@ func (e *Engine) newContainerRecord(
 		return record.Container{}, err
 	}
 	return record.Container{
-		ID: newID(), PodID: p.ID, CreatedAt: time.Now(), Config: config, ImageID: img.ID, Labels: labels, StopSignal: signal,
+		ID: layout.NewID(), PodID: p.ID, CreatedAt: time.Now(), Config: config, ImageID: img.ID, Labels: labels,
+		StopSignal: signal,
 	}, nil
 }
 

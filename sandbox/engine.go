@@ -18,6 +18,7 @@ import (
 	"github.com/podd-project/podd/sandbox/handler"
 	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/lifetime"
+	"github.com/podd-project/podd/sandbox/netpool"
 	"github.com/podd-project/podd/sandbox/nri"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/snapshot"
@@ -28,7 +29,9 @@ import (
 type Deps struct {
 	Namespaces Namespaces
 	Network    Network
-	Images     Images
+	// Pool, if set, has attachments of Network for new pods.
+	Pool   *netpool.Pool
+	Images Images
 	// Mounter mounts the pods' filesystems, see files.Kernel.
 	Mounter files.Mounter
 	// Runtimes are the handlers by name.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
-	"github.com/sirupsen/logrus"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/oci"
@@ -50,8 +48,7 @@ func makeEngine(t testing.TB, m *machine, bootID string) (*Engine, *faults) {
 	cfg := DefaultConfig()
 	cfg.Root, cfg.Run, cfg.BootID = filepath.Join(m.dir, "root"), filepath.Join(m.dir, "run"), bootID
 	cfg.PauseRootfs, cfg.NetnsDir = "/pause", m.netnsDir
-	log := logrus.New()
-	log.SetOutput(io.Discard)
+	log := discardLog()
 	cdi, err := host.NewCDI(nil)
 	must(t, err)
 	deps := m.deps(h)

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/sirupsen/logrus"
 
 	"github.com/podd-project/podd/cmd/budget"
 	"github.com/podd-project/podd/image"
@@ -20,7 +22,9 @@ import (
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/ocitest"
 	"github.com/podd-project/podd/sandbox/files"
+	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/namespaces/namespacestest"
+	"github.com/podd-project/podd/sandbox/netpool"
 )
 
 // machine is the node under the engine: the fakes on which the mechanisms' own suites run. What is on it outlives the
@@ -28,6 +32,7 @@ import (
 type machine struct {
 	dir        string
 	netnsDir   string // the directory of network namespaces, as if other programs used it
+	poolSize   int    // of the pool of networks
 	namespaces *namespacestest.Fake
 	network    *networktest.Fake
 	images     *imagetest.Fake
@@ -151,14 +156,26 @@ func (m *machine) deps(h *faults) Deps {
 	namespaces.Before, namespaces.After = h.before, h.after
 	network.Before, network.After = h.before, h.after
 	images.Before, images.After = h.before, h.after
+	pool := netpool.New(netpool.Settings{Size: m.poolSize}, m.layout(), namespaces, network, discardLog())
 	return Deps{
 		Budgets:    budget.New(),
+		Pool:       pool,
 		Plugins:    m.newPlugins(h),
 		Namespaces: namespaces, Network: network, Images: images, Mounter: fakeMounter{m, h},
 		Runtimes: map[string]Runtime{
 			"runc": m.runtime(h, "runc"), "other": m.runtime(h, "other"), "gvisor": ownKernel{m.runtime(h, "gvisor")},
 		},
 	}
+}
+
+func (m *machine) layout() layout.Layout {
+	return layout.Layout{Root: filepath.Join(m.dir, "root"), Run: filepath.Join(m.dir, "run"), NetnsDir: m.netnsDir}
+}
+
+func discardLog() *logrus.Logger {
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	return log
 }
 
 // runtime is a handler as a daemon opens it.

@@ -81,8 +81,9 @@ func (j *janitor) wakeUp() {
 }
 
 // GC frees what is in no record: the resources of damaged records and of pods whose directory is gone. It may run while
-// pods are created: the machine is listed before the records, and the record of a new pod is written before anything
-// else of it exists. errdefs.ErrUnavailable: the network was not collected because a pod was being attached.
+// pods are created: the machine is listed before the pool and the records, and the id of a new pod is in one of them
+// before anything else of it exists. errdefs.ErrUnavailable: the network was not collected because a pod was being
+// attached.
 func (e *Engine) GC(ctx context.Context) error {
 	select {
 	case <-e.recovery.loaded:
@@ -134,6 +135,9 @@ func (j *janitor) candidates(ctx context.Context) (map[string][]garbage.Kind, []
 // unclaimed removes the candidates whose id is in a record. A pod whose record cannot be read may own any container: if
 // its directory cannot be listed either, nothing is garbage.
 func (j *janitor) unclaimed(candidates map[string][]garbage.Kind) map[string][]garbage.Kind {
+	for _, id := range j.e.deps.Pool.IDs() { // before the pods, which take from it
+		delete(candidates, id)
+	}
 	for _, u := range j.e.recovery.unread.list() {
 		delete(candidates, u.id())
 		containers, err := checkpoint.List(filepath.Join(u.Path, layout.Containers))
@@ -172,7 +176,7 @@ func (j *janitor) collectNetworks(ctx context.Context) error {
 	ctx, cancel := lifetime.WithTimeout(ctx, j.e.cfg.Load().UndoTimeout, "plugins took longer than %v")
 	defer cancel()
 	return j.e.deps.Network.GC(ctx, func() []string {
-		var valid []string
+		valid := j.e.deps.Pool.IDs()
 		for _, u := range j.e.recovery.unread.list() {
 			valid = append(valid, u.Pod)
 		}

@@ -1,9 +1,6 @@
 package sandbox
 
 import (
-	"crypto/rand"
-	"encoding/hex"
-
 	"github.com/podd-project/podd/sandbox/creation"
 	"github.com/podd-project/podd/sandbox/index"
 )
@@ -24,13 +21,6 @@ func newStore() store {
 // containersOf returns the containers of p, oldest first.
 func (s store) containersOf(p *Pod) []*Container {
 	return s.containers.List(func(c *Container) bool { return c.pod == p })
-}
-
-// newID returns a random id of 64 hexadecimal digits.
-func newID() string {
-	var b [32]byte
-	rand.Read(b[:]) // never fails, see crypto/rand
-	return hex.EncodeToString(b[:])
 }
 
 // podName is what makes a pod sandbox unique to the kubelet.

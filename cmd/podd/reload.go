@@ -122,5 +122,6 @@ func (d *daemon) apply(n *node, old, next *generation) error {
 			return err
 		}
 	}
+	n.pool.Reconfigure(next.cfg.poolSettings())
 	return configureLog(logrus.StandardLogger(), next.cfg.Log)
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/namespaces"
+	"github.com/podd-project/podd/sandbox/netpool"
 	"github.com/podd-project/podd/sandbox/nri"
 	"github.com/podd-project/podd/sandbox/usage"
 	"github.com/podd-project/podd/server"
@@ -37,6 +38,8 @@ import (
 type node struct {
 	images *image.Store
 	pods   *network.CNI
+	// pool has networks made in advance; it is full only while the daemon serves.
+	pool   *netpool.Pool
 	engine *sandbox.Engine
 	// plugins are the NRI plugins, none if the configuration disables them.
 	plugins *nri.Plugins
@@ -82,17 +85,16 @@ func (d *daemon) mechanisms(ctx context.Context) (*node, error) {
 	}
 	d.onClose("network", pods.Close)
 	d.background.Go(func() { d.reportPlugins(ctx) })
-	plugins := d.plugins()
-	engine, err := d.engine(ctx, images, pods, plugins)
-	if err != nil {
+	n := &node{images: images, pods: pods, plugins: d.plugins()}
+	if err := d.engine(ctx, n); err != nil {
 		return nil, err
 	}
 	d.onClose("engine", func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
-		return engine.Close(ctx)
+		return n.engine.Close(ctx)
 	})
-	return &node{images: images, pods: pods, engine: engine, plugins: plugins}, nil
+	return n, nil
 }
 
 // server creates the CRI server.
@@ -109,23 +111,21 @@ func (d *daemon) server(n *node) (*server.Server, error) {
 				"config":    func() any { return d.current.Load().values },
 				"cniconfig": func() any { return n.pods.Info() },
 				"pulls":     func() any { return n.images.Pulls() },
-				"engine":    func() any { return engineInfo(n.engine, d.budgets) },
+				"engine":    func() any { return engineInfo(n, d.budgets) },
 			},
 		},
 	)
 }
 
-// engine creates the engine and the parts that only the engine uses.
-func (d *daemon) engine(
-	ctx context.Context, images *image.Store, pods *network.CNI, plugins *nri.Plugins,
-) (*sandbox.Engine, error) {
+// engine creates the engine of n, its pool of networks and the parts that only the engine uses.
+func (d *daemon) engine(ctx context.Context, n *node) error {
 	cfg := &d.cfg.Runtime.Config
 	if err := d.detect(cfg); err != nil {
-		return nil, err
+		return err
 	}
 	facts, cdi, err := d.probe(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	pauseProgram := ""
 	if cfg.PauseRootfs != "" {
@@ -133,17 +133,21 @@ func (d *daemon) engine(
 	}
 	runtimes := d.handlers(ctx)
 	d.current.Store(&generation{number: 1, cfg: &d.cfg, values: d.values, runtimes: runtimes, loaded: time.Now()})
+	pinner := namespaces.New(pauseProgram)
+	paths := layout.Layout{Root: cfg.Root, Run: cfg.Run, NetnsDir: cfg.NetnsDir}
+	n.pool = netpool.New(d.cfg.poolSettings(), paths, pinner, n.pods, d.log)
 	deps := sandbox.Deps{
-		Plugins:    plugins,
-		Namespaces: namespaces.New(pauseProgram),
-		Network:    pods,
-		Images:     images,
+		Plugins:    n.plugins,
+		Namespaces: pinner,
+		Network:    n.pods,
+		Pool:       n.pool,
+		Images:     n.images,
 		Mounter:    files.Kernel{},
 		Runtimes:   runtimes,
 		Retired:    d.retiredHandler,
 		Facts:      facts,
 		CDI:        cdi,
-		Disk:       images,
+		Disk:       n.images,
 		Budgets:    d.budgets,
 		Log:        d.log,
 		Observe:    d.observers.operation(),
@@ -153,7 +157,8 @@ func (d *daemon) engine(
 	} else {
 		d.log.WithError(err).Error("failed to find the cgroup hierarchy: resource usage of containers is not measured")
 	}
-	return sandbox.New(*cfg, deps)
+	n.engine, err = sandbox.New(*cfg, deps)
+	return err
 }
 
 // detect fills in the parts of the engine's configuration that depend on the machine.

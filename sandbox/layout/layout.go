@@ -3,9 +3,18 @@
 package layout
 
 import (
+	"crypto/rand"
+	"encoding/hex"
 	"os"
 	"path/filepath"
 )
+
+// NewID returns the id of a new pod or container: 64 random hexadecimal digits.
+func NewID() string {
+	var b [32]byte
+	rand.Read(b[:]) // never fails, see crypto/rand
+	return hex.EncodeToString(b[:])
+}
 
 // Containers is the directory of the containers' records in that of their pod's.
 const Containers = "containers"
