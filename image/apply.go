@@ -8,13 +8,16 @@ import (
 
 	"go.podman.io/storage/pkg/archive"
 	"go.podman.io/storage/pkg/chrootarchive"
+
+	"github.com/podd-project/podd/image/layers"
 )
 
 // Apply makes the changes of a layer, as Diff writes it, in a container's root filesystem, which is mounted. A process
 // whose root is that filesystem makes them: no name and no link in the layer leads out of it.
 func (s *Store) Apply(ctx context.Context, container string, layer io.Reader) error {
 	root := filepath.Join(s.containerDir(container), rootName, mergedName)
-	_, err := chrootarchive.ApplyUncompressedLayer(root, untilDone{ctx, layer}, &archive.TarOptions{})
+	from := layers.UntilDone{Context: ctx, From: layer}
+	_, err := chrootarchive.ApplyUncompressedLayer(root, from, &archive.TarOptions{})
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -22,17 +25,4 @@ func (s *Store) Apply(ctx context.Context, container string, layer io.Reader) er
 		return fmt.Errorf("apply a layer to the root filesystem of container %s: %w", container, err)
 	}
 	return nil
-}
-
-// untilDone reads until ctx ends.
-type untilDone struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (u untilDone) Read(p []byte) (int, error) {
-	if err := context.Cause(u.ctx); err != nil {
-		return 0, err
-	}
-	return u.r.Read(p)
 }

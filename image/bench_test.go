@@ -4,9 +4,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/compression"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
@@ -107,6 +111,76 @@ func benchmarkPull(b *testing.B, s *image.Store, ref string) {
 		}
 	}
 	b.ReportMetric(float64(usedCPU(b)-start)/float64(b.N)/float64(time.Millisecond), "cpu-ms/op")
+}
+
+// BenchmarkPullFiles pulls an image of 8 layers of 2,000 files (PULL_FILES), 3 KiB each in the mean, of words: all
+// of it new, or its last layer. It reports the processor time of the pull, not of the removal.
+func BenchmarkPullFiles(b *testing.B) {
+	const layers, shared = 8, 7
+	files := 2000
+	if text := os.Getenv("PULL_FILES"); text != "" {
+		var err error
+		if files, err = strconv.Atoi(text); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, how := range []compression.Compression{compression.GZip, compression.ZStd} {
+		reg := newRegistry(b)
+		var all []v1.Layer
+		for i := range layers {
+			all = append(all, layerOf(b, wordFiles(i, files), how))
+		}
+		reg.push(b, "base:v1", imageOf(b, nil, all[:shared]...))
+		reg.push(b, "app:v1", imageOf(b, nil, all...))
+		all = nil
+		b.Run(string(how)+"/new", func(b *testing.B) {
+			benchmarkPullOnly(b, open(b, config(b, reg.host)), reg.host+"/app:v1")
+		})
+		b.Run(string(how)+"/shared", func(b *testing.B) {
+			s := open(b, config(b, reg.host))
+			pull(b, s, reg.host+"/base:v1")
+			benchmarkPullOnly(b, s, reg.host+"/app:v1")
+		})
+	}
+}
+
+// wordFiles returns n files of 100 bytes to 6 KiB in n/50 directories. Their content compresses to a third.
+func wordFiles(seed, n int) tree {
+	random := rand.New(rand.NewPCG(uint64(seed), 1))
+	words := make([]string, 4000)
+	for i := range words {
+		words[i] = strconv.FormatUint(random.Uint64N(1<<40), 36)
+	}
+	out := tree{}
+	for i := range n {
+		var text strings.Builder
+		for size := 100 + random.IntN(6<<10); text.Len() < size; {
+			text.WriteString(words[random.IntN(len(words))])
+			text.WriteByte(' ')
+		}
+		dir := fmt.Sprintf("usr/lib/layer%d/dir%d/", seed, i/50)
+		out[dir] = ""
+		out[fmt.Sprintf("%sfile%d", dir, i)] = text.String()
+	}
+	return out
+}
+
+// benchmarkPullOnly is benchmarkPull without the removal.
+func benchmarkPullOnly(b *testing.B, s *image.Store, ref string) {
+	b.StopTimer()
+	b.ResetTimer()
+	var used time.Duration
+	for range b.N {
+		b.StartTimer()
+		start := usedCPU(b)
+		pull(b, s, ref)
+		used += usedCPU(b) - start
+		b.StopTimer()
+		if err := s.Remove(b.Context(), ref); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(used)/float64(b.N)/float64(time.Millisecond), "cpu-ms/op")
 }
 
 // usedCPU is the processor time of this process and of its children that have ended.

@@ -231,6 +231,8 @@ func TestImageTooLarge(t *testing.T) {
 	}
 	big := tree{"big": strings.Repeat("x", 700<<10)}
 	sparse := static.NewLayer(sparseTar(t), types.DockerUncompressedLayer)
+	zeros := func(n int) v1.Layer { return static.NewLayer(make([]byte, n), types.DockerUncompressedLayer) }
+	padded, half := zeros(1<<10+2<<20), []v1.Layer{zeros(120 << 10), zeros(121 << 10)} // tars without entries
 	for name, c := range map[string]struct {
 		img  v1.Image
 		text string
@@ -239,6 +241,9 @@ func TestImageTooLarge(t *testing.T) {
 		"bytes":        {craft(t, nil, tree{"big": strings.Repeat("x", 2<<20)}), "more than 1048576 bytes (max_image_bytes)"},
 		"two layers":   {craft(t, nil, big, tree{"big2": big["big"]}), "more than 1048576 bytes"},
 		"sparse bytes": {appendLayer(t, craft(t, nil), sparse), "more than 1048576 bytes"},
+		"padding":      {appendLayer(t, craft(t, nil), padded), "more than 262144 bytes of headers and padding"},
+		"paddings": {appendLayer(t, appendLayer(t, craft(t, nil), half[0]), half[1]),
+			"more than 262144 bytes of headers and padding"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reg := newRegistry(t)

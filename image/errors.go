@@ -17,6 +17,8 @@ import (
 	"github.com/docker/distribution/registry/api/errcode"
 	"go.podman.io/image/v5/docker"
 	"go.podman.io/image/v5/signature"
+
+	"github.com/podd-project/podd/image/layers"
 )
 
 // Kinds of failed pulls that the kubelet distinguishes. Both are an errdefs kind too.
@@ -95,7 +97,7 @@ func kindOf(err error) error {
 		return ErrRegistryUnavailable
 	case errors.Is(err, errAbandoned), errors.Is(err, errClosing), errors.Is(err, context.Canceled):
 		return errdefs.ErrAborted
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), strings.Contains(err.Error(), tooLargeText):
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), strings.Contains(err.Error(), layers.TooLarge):
 		return errdefs.ErrResourceExhausted
 	case isSignature(err):
 		return ErrSignatureInvalid

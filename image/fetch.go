@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+	"github.com/opencontainers/go-digest"
 	"go.podman.io/image/v5/copy"
 	"go.podman.io/image/v5/docker"
 	"go.podman.io/image/v5/docker/reference"
@@ -130,7 +131,7 @@ func (job transferJob) open(ctx context.Context, name types.ImageReference, dir 
 }
 
 // transfer copies job.ref into storage, in a pull's process. The manifest is fetched once: the image that passed the
-// platform check is the image that is copied, even if the tag moves meanwhile.
+// platform check is the image that is copied, even if the tag moves meanwhile; that of a variant is fetched by digest.
 func (s *Store) transfer(ctx context.Context, job transferJob, out *reporter) (pulled, error) {
 	remote, err := docker.NewReference(job.ref)
 	if err != nil {
@@ -140,6 +141,7 @@ func (s *Store) transfer(ctx context.Context, job transferJob, out *reporter) (p
 	if err != nil {
 		return pulled{}, err
 	}
+	source = remember(source)
 	opened := &openedReference{ImageReference: remote, source: source}
 	defer opened.close()
 	if err := checkSource(ctx, job.sys, source); err != nil {
@@ -149,11 +151,7 @@ func (s *Store) transfer(ctx context.Context, job transferJob, out *reporter) (p
 	if err != nil {
 		return pulled{}, err
 	}
-	digest, err := manifest.Digest(top)
-	if err != nil {
-		return pulled{}, err
-	}
-	name, err := opened.selectVariant(ctx, job)
+	pulledDigest, err := manifest.Digest(top)
 	if err != nil {
 		return pulled{}, err
 	}
@@ -164,7 +162,13 @@ func (s *Store) transfer(ctx context.Context, job transferJob, out *reporter) (p
 	if err != nil {
 		return pulled{}, err
 	}
-	copying := copyJob{sys: job.sys, policy: policy, from: opened, ref: name, progress: out}
+	copying := copyJob{sys: job.sys, policy: policy, from: opened, ref: job.ref, progress: newFetched(out)}
+	if err := copying.selectVariant(ctx, source, job.variant); err != nil {
+		return pulled{}, err
+	}
+	if err := s.addLayers(ctx, copying, source); err != nil {
+		return pulled{}, errors.Join(err, copying.policy.Destroy())
+	}
 	stored, err := s.copy(ctx, copying)
 	if err == nil {
 		err = s.refetch(ctx, copying, stored, job.corrupt)
@@ -172,7 +176,7 @@ func (s *Store) transfer(ctx context.Context, job transferJob, out *reporter) (p
 	if err != nil {
 		return pulled{}, err
 	}
-	return pulled{ID: stored.ID, Digest: digest}, nil
+	return pulled{ID: stored.ID, Digest: pulledDigest}, nil
 }
 
 // openedReference is a reference whose source is already open.
@@ -191,27 +195,6 @@ func (r *openedReference) NewImageSource(ctx context.Context, sys *types.SystemC
 	return r.source, nil
 }
 
-// selectVariant makes the source show only the selected variant, if there is one, and returns the name of what it
-// shows, which is never a name by the digest of the list.
-func (r *openedReference) selectVariant(ctx context.Context, job transferJob) (reference.Named, error) {
-	chosen, err := chooseVariant(ctx, job.sys, r.source, job.variant)
-	if err != nil || chosen == "" {
-		return job.ref, err
-	}
-	name := job.ref
-	if _, digested := name.(reference.Digested); digested {
-		if name, err = reference.WithDigest(reference.TrimNamed(name), chosen); err != nil {
-			return nil, err
-		}
-	}
-	shown, err := docker.NewReference(name)
-	if err != nil {
-		return nil, err
-	}
-	r.source = &instanceSource{ImageSource: r.source, ref: shown, instance: chosen}
-	return name, nil
-}
-
 // close closes the source if NewImageSource was not called.
 func (r *openedReference) close() {
 	if !r.used {
@@ -225,10 +208,12 @@ type copyJob struct {
 	// policy is destroyed by Store.copy.
 	policy *signature.PolicyContext
 	from   types.ImageReference
+	// variant is the image of the list that the pod's annotations select; nil for the one of this platform.
+	variant *digest.Digest
 	// ref is the name to store it under; without one, id is its id.
 	ref      reference.Named
 	id       string
-	progress *reporter
+	progress progressSink
 }
 
 // copy runs containers/image's copy into storage.
@@ -261,7 +246,7 @@ func (s *Store) copy(ctx context.Context, job copyJob) (*storage.Image, error) {
 }
 
 // drain forwards reports until done is closed.
-func drain(reports <-chan types.ProgressProperties, done <-chan struct{}, p *reporter) {
+func drain(reports <-chan types.ProgressProperties, done <-chan struct{}, p progressSink) {
 	for {
 		select {
 		case r := <-reports:

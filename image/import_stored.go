@@ -19,6 +19,8 @@ import (
 	"go.podman.io/storage"
 	"go.podman.io/storage/pkg/archive"
 	storagetypes "go.podman.io/storage/types"
+
+	"github.com/podd-project/podd/image/layers"
 )
 
 // maxImportedItems bounds the data items of an image: manifests, the config and signatures.
@@ -147,26 +149,26 @@ func (s *Store) checkImported(ctx context.Context, id string) (*v1.Image, error)
 func (s *Store) importLayers(
 	ctx context.Context, other *Store, top string, diffIDs []digest.Digest, out *reporter,
 ) error {
-	var layers []*storage.Layer
-	for id := top; id != ""; id = layers[len(layers)-1].Parent {
-		if len(layers) == len(diffIDs) {
+	var chain []*storage.Layer
+	for id := top; id != ""; id = chain[len(chain)-1].Parent {
+		if len(chain) == len(diffIDs) {
 			return fmt.Errorf("%w: it has more layers than its config", errdefs.ErrInvalidArgument)
 		}
 		layer, err := other.storage.Layer(id)
 		if err != nil {
 			return fmt.Errorf("look up layer %s: %w", id, err)
 		}
-		layers = append(layers, layer)
+		chain = append(chain, layer)
 	}
-	if len(layers) != len(diffIDs) {
-		return fmt.Errorf("%w: it has %d layers, its config %d", errdefs.ErrInvalidArgument, len(layers), len(diffIDs))
+	if len(chain) != len(diffIDs) {
+		return fmt.Errorf("%w: it has %d layers, its config %d", errdefs.ErrInvalidArgument, len(chain), len(diffIDs))
 	}
-	slices.Reverse(layers)
-	for i, layer := range layers {
+	slices.Reverse(chain)
+	for i, layer := range chain {
 		if err := diffIDs[i].Validate(); err != nil {
 			return fmt.Errorf("%w: its config has the digest %.100q: %w", errdefs.ErrInvalidArgument, diffIDs[i], err)
 		}
-		if want := chainID(layer.Parent, diffIDs[i]); layer.ID != want {
+		if want := layers.ChainID(layer.Parent, diffIDs[i]); layer.ID != want {
 			return fmt.Errorf("%w: layer %s was stored under another id than %s, as when it was pulled in parts",
 				errdefs.ErrInvalidArgument, layer.ID, want)
 		}
@@ -178,15 +180,6 @@ func (s *Store) importLayers(
 		}
 	}
 	return nil
-}
-
-// chainID returns the id that the library gives a layer on a parent, "" for none: the content of a layer and of all
-// below it, so that images share it.
-func chainID(parent string, diffID digest.Digest) string {
-	if parent == "" {
-		return diffID.Encoded()
-	}
-	return digest.Canonical.FromString(parent + "+" + diffID.Encoded()).Encoded()
 }
 
 // importLayer copies a layer. It is stored only if it has the digest diffID.

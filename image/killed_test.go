@@ -33,7 +33,7 @@ func TestDaemonKilledWhileUnpacking(t *testing.T) {
 	ref := reg.host + "/app:v1"
 	dir := t.TempDir()
 	cfg := configIn(t, dir, reg.host)
-	pids := killedDaemon(t, pullRole+"="+dir+" "+ref, filepath.Join(cfg.Root, unpackedFiles))
+	pids := killedDaemon(t, pullRole+"="+dir+" "+ref, filepath.Join(cfg.Root, "tmp/pull-*/layer-0/files/d*"))
 	if len(pids) < 2 { // the pull's, and that which unpacks
 		t.Errorf("the daemon had %d processes while it unpacked, want at least 2", len(pids))
 	}
@@ -130,7 +130,7 @@ const exportRole = "PODD_TEST_EXPORT"
 // importRole is the environment of a test binary that imports: the directory of its store, and the other root.
 const importRole = "PODD_TEST_IMPORT"
 
-// unpackedFiles are the files of a layer that is being unpacked, below the root of a store.
+// unpackedFiles are the files of a layer that the library unpacks, below the root of a store.
 const unpackedFiles = "overlay/tempdirs/*/*/d*"
 
 // killedDaemon runs the test again in a process with the role, kills it as soon as a file matches the pattern, and

@@ -40,6 +40,7 @@ func newTeamNode(t *testing.T) *teamNode {
 	t.Helper()
 	n := &teamNode{reg: newRegistry(t), key: newSigner(t), other: newSigner(t)}
 	n.cfg = config(t, n.reg.host)
+	n.cfg.VariantAnnotations = []string{flavorKey}
 	n.cfg.PolicyDir, n.cfg.AuthDir = filepath.Join(t.TempDir(), "policies"), filepath.Join(t.TempDir(), "auth")
 	public := filepath.Join(t.TempDir(), "keys", "team.gpg")
 	writeFile(t, public, n.key.public(t))

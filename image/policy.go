@@ -17,16 +17,24 @@ import (
 // policyContext reads the signature policy; the caller destroys it. Without a policy file every image is accepted,
 // unless there must be one.
 func (c Config) policyContext() (*signature.PolicyContext, error) {
-	policy := &signature.Policy{Default: signature.PolicyRequirements{signature.NewPRInsecureAcceptAnything()}}
-	if c.Policy != "" {
-		switch read, err := signature.NewPolicyFromFile(c.Policy); {
-		case err == nil:
-			policy = read
-		case c.PolicyRequired || !errors.Is(err, fs.ErrNotExist):
-			return nil, fmt.Errorf("read signature policy %s: %w", c.Policy, err)
-		}
+	if c.Policy == "" {
+		return acceptAnything()
+	}
+	policy, err := signature.NewPolicyFromFile(c.Policy)
+	if errors.Is(err, fs.ErrNotExist) && !c.PolicyRequired {
+		return acceptAnything()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read signature policy %s: %w", c.Policy, err)
 	}
 	return signature.NewPolicyContext(policy)
+}
+
+// acceptAnything is for what no policy is about, and for images that the policy has accepted already.
+func acceptAnything() (*signature.PolicyContext, error) {
+	return signature.NewPolicyContext(&signature.Policy{
+		Default: signature.PolicyRequirements{signature.NewPRInsecureAcceptAnything()},
+	})
 }
 
 // acceptsUnsigned reports whether the signature policy accepts an image for its name alone, without reading any

@@ -52,3 +52,21 @@ func TestProgress(t *testing.T) {
 		t.Errorf("layers %+v, want %+v", got, want)
 	}
 }
+
+// TestProgressOfFetched: a blob that was fetched before the copy stays fetched when the copy finds it; another one is
+// reported as present.
+func TestProgressOfFetched(t *testing.T) {
+	p := newProgress("ref")
+	f := newFetched(p)
+	f.note(report(types.ProgressEventRead, "a", 100, 100, 100))
+	f.note(report(types.ProgressEventDone, "a", 100, 100, 0))
+	f.note(report(types.ProgressEventSkipped, "a", 100, 0, 0))
+	f.note(report(types.ProgressEventSkipped, "b", 50, 0, 0))
+	want := []LayerProgress{
+		{Digest: "a", Done: 100, Total: 100, State: layerDone},
+		{Digest: "b", Done: 50, Total: 50, State: layerPresent},
+	}
+	if got := p.snapshot().Layers; !slices.Equal(got, want) {
+		t.Errorf("layers %+v, want %+v", got, want)
+	}
+}

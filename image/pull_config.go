@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/containerd/errdefs"
+	"github.com/opencontainers/go-digest"
 	"github.com/pelletier/go-toml/v2"
 	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
@@ -43,7 +44,7 @@ func (s *Store) configurePull(ctx context.Context, ref reference.Named, r PullRe
 		return nil, fmt.Errorf("registry %s is blocked in %s: %w", registry.Prefix,
 			sysregistriesv2.ConfigurationSourceDescription(sys), errdefs.ErrPermissionDenied)
 	}
-	names, err := needCredentials(registry, ref, sys.DockerAuthConfig != nil)
+	names, err := needCredentials(registry, ref, sys.DockerAuthConfig != nil, len(cfg.variant(r.Annotations)) > 0)
 	if err != nil {
 		return nil, err
 	}
@@ -68,21 +69,42 @@ func (s *Store) configurePull(ctx context.Context, ref reference.Named, r PullRe
 // needCredentials returns the repositories that a pull may ask: the mirrors' and the registry's own, which may be
 // another than ref's. Without those on the host of ref, if the request has credentials for it.
 func needCredentials(
-	registry *sysregistriesv2.Registry, ref reference.Named, given bool,
+	registry *sysregistriesv2.Registry, ref reference.Named, given, variant bool,
 ) (names []reference.Named, err error) {
-	sources := []sysregistriesv2.PullSource{{Reference: ref}}
-	if registry != nil {
-		if sources, err = registry.PullSourcesFromReference(ref); err != nil {
-			return nil, fmt.Errorf("find the mirrors of %s: %w", ref, err)
-		}
+	sources, err := pullSources(registry, ref, variant)
+	if err != nil {
+		return nil, fmt.Errorf("find the mirrors of %s: %w", ref, err)
 	}
+	seen := map[string]bool{}
 	for _, source := range sources {
-		if given && reference.Domain(source.Reference) == reference.Domain(ref) {
+		own := reference.Domain(source.Reference) == reference.Domain(ref)
+		if given && own || seen[source.Reference.Name()] {
 			continue
 		}
+		seen[source.Reference.Name()] = true
 		names = append(names, source.Reference)
 	}
 	return names, nil
+}
+
+// pullSources returns the mirrors of ref and its registry. A variant is read by its digest, for which registries.conf
+// may name other mirrors than for a tag.
+func pullSources(
+	registry *sysregistriesv2.Registry, ref reference.Named, variant bool,
+) ([]sysregistriesv2.PullSource, error) {
+	if registry == nil {
+		return []sysregistriesv2.PullSource{{Reference: ref}}, nil
+	}
+	sources, err := registry.PullSourcesFromReference(ref)
+	if _, digested := ref.(reference.Digested); digested || !variant || err != nil {
+		return sources, err
+	}
+	digested, err := reference.WithDigest(reference.TrimNamed(ref), digest.FromString("any"))
+	if err != nil {
+		return nil, err
+	}
+	more, err := registry.PullSourcesFromReference(digested)
+	return append(sources, more...), err
 }
 
 func (c *pullConfig) writeFiles(registry *sysregistriesv2.Registry, found credentialSet) (err error) {

@@ -54,6 +54,9 @@ func TestPullByTag(t *testing.T) {
 	if n := reg.count("GET /v2/team/app/blobs/" + layerDigest(t, img, 0)); n != 1 {
 		t.Errorf("layer was fetched %d times, want once", n)
 	}
+	if n := reg.count("GET /v2/team/app/blobs/sha256:" + got.ID); n != 1 {
+		t.Errorf("config was fetched %d times, want once", n)
+	}
 }
 
 // uncompressed returns the size of an image's layers as tar files.

@@ -25,8 +25,12 @@ var systemPaths = []string{
 	"/etc/passwd", "/etc/group", "/etc/localtime", "/proc", "/sys/kernel/mm",
 }
 
-// signatureDirs have the drop-in files that name directories of signatures: containers-registries.d(5).
-var signatureDirs = []string{"/etc/containers/registries.d", "/usr/share/containers/registries.d"}
+// signatureDirs have the drop-in files that name directories of signatures: containers-registries.d(5). Those in the
+// middle are root's (storage/pkg/configfile).
+var signatureDirs = []string{
+	"/etc/containers/registries.d", "/etc/containers/registries.rootful.d",
+	"/usr/share/containers/registries.rootful.d", "/usr/share/containers/registries.d",
+}
 
 // authorityDirs have the certificates of authorities, or links to them.
 var authorityDirs = []string{"/etc/ssl/certs", "/etc/pki/tls/certs"}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+	"github.com/google/go-containerregistry/pkg/compression"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -26,6 +27,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/sirupsen/logrus"
 
 	"golang.org/x/sys/unix"
@@ -120,6 +122,12 @@ type tree map[string]string
 
 func layer(t testing.TB, files tree) v1.Layer {
 	t.Helper()
+	return layerOf(t, files, compression.GZip)
+}
+
+// layerOf returns a layer of these files, compressed in some way.
+func layerOf(t testing.TB, files tree, how compression.Compression) v1.Layer {
+	t.Helper()
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
 	var paths []string
@@ -149,22 +157,43 @@ func layer(t testing.TB, files tree) v1.Layer {
 	}
 	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(buf.Bytes())), nil
-	})
+	}, tarball.WithCompression(how), tarball.WithMediaType(mediaType(how)), tarball.WithCompressedCaching)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return l
 }
 
+// mediaType returns the type of a layer that is compressed in some way.
+func mediaType(how compression.Compression) types.MediaType {
+	if how == compression.ZStd {
+		return types.OCILayerZStd
+	}
+	return types.DockerLayer
+}
+
 // craft makes an image for linux/amd64 with the given layers; change, if set, edits its config.
 func craft(t testing.TB, change func(*v1.ConfigFile), layers ...tree) v1.Image {
 	t.Helper()
-	img := empty.Image
-	var err error
+	var all []v1.Layer
 	for _, files := range layers {
-		if img, err = mutate.AppendLayers(img, layer(t, files)); err != nil {
-			t.Fatal(err)
+		all = append(all, layer(t, files))
+	}
+	return imageOf(t, change, all...)
+}
+
+// imageOf is craft for layers that exist. With one that Docker's manifests cannot have it gets a manifest of OCI.
+func imageOf(t testing.TB, change func(*v1.ConfigFile), layers ...v1.Layer) v1.Image {
+	t.Helper()
+	img := empty.Image
+	for _, l := range layers {
+		if kind, err := l.MediaType(); err == nil && kind == types.OCILayerZStd {
+			img = mutate.ConfigMediaType(mutate.MediaType(img, types.OCIManifestSchema1), types.OCIConfigJSON)
 		}
+	}
+	img, err := mutate.AppendLayers(img, layers...)
+	if err != nil {
+		t.Fatal(err)
 	}
 	config, err := img.ConfigFile()
 	if err != nil {

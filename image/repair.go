@@ -18,10 +18,11 @@ import (
 	"github.com/opencontainers/go-digest"
 	"github.com/sirupsen/logrus"
 	"go.podman.io/image/v5/manifest"
-	"go.podman.io/image/v5/pkg/blobinfocache/none"
 	"go.podman.io/image/v5/types"
 	"go.podman.io/storage"
 	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/image/layers"
 )
 
 // retiredPrefix is the prefix of a layer's replaced directories, next to its current one: containers may have them
@@ -196,61 +197,19 @@ func openRefetched(path string, want digest.Digest) (_ *os.File, err error) {
 
 // refetchLayer downloads the blob of a layer into a file in the pull's directory and checks its digest.
 func (s *Store) refetchLayer(
-	ctx context.Context, source types.ImageSource, blob types.BlobInfo, id string, out *reporter,
+	ctx context.Context, source types.ImageSource, blob types.BlobInfo, id string, out progressSink,
 ) error {
-	if err := blob.Digest.Validate(); err != nil {
-		return err
-	}
 	out.note(types.ProgressProperties{Event: types.ProgressEventRead, Artifact: blob}) // it was reported present
-	body, _, err := source.GetBlob(ctx, blob, none.NoCache)
-	if err != nil {
-		return err
-	}
-	defer body.Close()
 	file, err := os.OpenFile(filepath.Join(s.temp, refetchedPrefix+id), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	defer file.Close()
-	sum := blob.Digest.Verifier()
 	most := blob.Size
 	if most < 0 { // old manifests have no sizes
 		most = s.cfg().MaxImageBytes
 	}
-	from := &progressReader{ctx: ctx, from: io.LimitReader(body, most+1), blob: blob, to: out}
-	n, err := io.Copy(io.MultiWriter(file, sum), from)
-	if err != nil {
-		return err
-	}
-	if n > most {
-		return fmt.Errorf("the registry's blob has more than %d bytes", most)
-	}
-	if !sum.Verified() {
-		return fmt.Errorf("the registry's blob does not have the digest %s", blob.Digest)
-	}
-	out.note(types.ProgressProperties{Event: types.ProgressEventDone, Artifact: blob, Offset: uint64(n)})
-	return nil
-}
-
-// progressReader reports what it reads of a blob to the pull's progress, so that a stalled registry is noticed.
-type progressReader struct {
-	ctx  context.Context
-	from io.Reader
-	blob types.BlobInfo
-	to   *reporter
-	done uint64
-}
-
-func (n *progressReader) Read(b []byte) (int, error) {
-	if n.ctx.Err() != nil {
-		return 0, context.Cause(n.ctx)
-	}
-	c, err := n.from.Read(b)
-	n.done += uint64(c)
-	n.to.note(types.ProgressProperties{
-		Event: types.ProgressEventRead, Artifact: n.blob, Offset: n.done, OffsetUpdate: uint64(c),
-	})
-	return c, err
+	from := layers.Download{Source: source, Blob: blob, Most: most, Note: out.note}
+	return errors.Join(from.Write(ctx, file), file.Close())
 }
 
 // replaceLayerFiles moves the current files of a layer away and unpacks it again. After a crash in the middle the layer

@@ -16,6 +16,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/podd-project/podd/checkpoint"
+	"github.com/podd-project/podd/image/layers"
 )
 
 // Directories below Config.Root, next to those of containers/storage.
@@ -24,6 +25,9 @@ const (
 	tempDir   = "tmp"    // layers being fetched; emptied at start
 	cacheDir  = "cache"  // which registry has which blob
 )
+
+// layerLocks is a file in cacheDir, for layers.Exclusive.
+const layerLocks = "layers.lock"
 
 // Store holds images and the root filesystems made from them. It owns Config.Root; there must be one Store per
 // directory. All methods may be called concurrently.
@@ -191,7 +195,7 @@ func open(cfg Config) (storage.Store, error) {
 	if cfg.SyncLayers {
 		options = append(options, "overlay.sync=filesystem")
 	}
-	return storage.GetStore(storagetypes.StoreOptions{
+	opened, err := storage.GetStore(storagetypes.StoreOptions{
 		RunRoot:            cfg.RunRoot,
 		GraphRoot:          cfg.Root,
 		GraphDriverName:    "overlay",
@@ -200,4 +204,8 @@ func open(cfg Config) (storage.Store, error) {
 		// be the digest of its config.
 		PullOptions: map[string]string{"enable_partial_images": "false"},
 	})
+	if err != nil {
+		return nil, err
+	}
+	return layers.Exclusive(opened, filepath.Join(cfg.Root, cacheDir, layerLocks)), nil
 }

@@ -2,14 +2,19 @@ package image
 
 import (
 	"archive/tar"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"runtime/debug"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/image/confine"
+	"github.com/podd-project/podd/image/layers"
 )
 
 // unpackedFile is in a pull's directory: the bytes and files that its layers have unpacked so far.
@@ -20,8 +25,8 @@ const unpackedFile = "unpacked"
 const maxUnpackMemory = 1 << 30
 
 // limitUnpacking restricts a process in which containers/storage unpacks or packs one layer, before it does: no
-// network, and what it reads counts against the limits of the pull that started it. Without a pull (a layer is
-// repaired, a container is saved) only its memory is bounded.
+// network, a share of the pull's memory, and what it reads counts against the limits of the pull that started it.
+// Without a pull (a layer is repaired, a container is saved) only its memory is bounded.
 func limitUnpacking() error {
 	if err := confine.DenyNetwork(); err != nil {
 		return err
@@ -30,12 +35,15 @@ func limitUnpacking() error {
 	if dir == "" {
 		return errors.Join(preferKilling(), confine.LimitMemory(hardMemory(maxUnpackMemory)))
 	}
+	if err := limitShare(envInt(maxMemoryEnv) / maxUnpacks); err != nil {
+		return err
+	}
 	file, err := os.OpenFile(filepath.Join(dir, unpackedFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
-	m := &unpackMeter{file: file, mostBytes: envInt(maxBytesEnv), mostFiles: envInt(maxFilesEnv)}
-	if err := m.load(); err != nil {
+	m := &unpackMeter{mostBytes: envInt(maxBytesEnv), mostFiles: envInt(maxFilesEnv)}
+	if err := errors.Join(m.share(file), file.Close()); err != nil {
 		return err
 	}
 	layer, checked, err := os.Pipe()
@@ -53,33 +61,41 @@ func limitUnpacking() error {
 	return nil
 }
 
-// unpackMeter counts what the layers of one pull unpack. The library unpacks them one after the other.
+// limitShare bounds the memory of a process that unpacks beside others, in bytes. Above it the garbage collector works
+// harder; the hard limit is higher. Zero: unlimited.
+func limitShare(most uint64) error {
+	if most > 0 {
+		debug.SetMemoryLimit(int64(most))
+	}
+	return confine.LimitMemory(hardMemory(most))
+}
+
+// unpackMeter counts what the layers of one pull unpack, which several processes do at the same time.
 type unpackMeter struct {
-	file                 *os.File
-	bytes, files         uint64
+	*unpacked
 	mostBytes, mostFiles uint64
 }
 
-// load reads what earlier layers have counted; an empty file is 0.
-func (m *unpackMeter) load() error {
-	var state [16]byte
-	if n, err := m.file.ReadAt(state[:], 0); err != nil && !(errors.Is(err, io.EOF) && n == 0) {
+// unpacked is memory that the processes of one pull share.
+type unpacked struct{ bytes, files atomic.Uint64 }
+
+// share maps the counts of the pull, in a file that the first process makes.
+func (m *unpackMeter) share(file *os.File) error {
+	const size = int(unsafe.Sizeof(unpacked{}))
+	if err := file.Truncate(int64(size)); err != nil { // a new file gets zeros, another one stays as it is
 		return err
 	}
-	m.bytes, m.files = binary.LittleEndian.Uint64(state[:]), binary.LittleEndian.Uint64(state[8:])
+	memory, err := unix.Mmap(int(file.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return os.NewSyscallError("mmap", err)
+	}
+	m.unpacked = (*unpacked)(unsafe.Pointer(unsafe.SliceData(memory))) // a page, so it is aligned
 	return nil
 }
 
-func (m *unpackMeter) save() error {
-	var state [16]byte
-	binary.LittleEndian.PutUint64(state[:], m.bytes)
-	binary.LittleEndian.PutUint64(state[8:], m.files)
-	_, err := m.file.WriteAt(state[:], 0)
-	return err
-}
-
 // copy passes a tar on and counts its entries and their sizes. Headers pass before the content does, so that a file of
-// which only the header is small (a sparse one) is refused before it is written.
+// which only the header is small (a sparse one) is refused before it is written. What follows the end counts too:
+// storage keeps it, to reassemble the tar.
 func (m *unpackMeter) copy(to io.Writer, from io.Reader) error {
 	both := io.TeeReader(from, to)
 	entries := tar.NewReader(both)
@@ -95,25 +111,32 @@ func (m *unpackMeter) copy(to io.Writer, from io.Reader) error {
 			return err
 		}
 	}
-	if err := m.save(); err != nil {
-		return err
-	}
-	_, err := io.Copy(to, from)
+	_, err := io.Copy(io.MultiWriter(padding{m}, to), from)
 	return err
 }
 
+// padding counts what is written.
+type padding struct{ *unpackMeter }
+
+// Write is that of io.Writer.
+func (p padding) Write(b []byte) (int, error) { return len(b), p.addBytes(int64(len(b))) }
+
 // add counts an entry.
 func (m *unpackMeter) add(h *tar.Header) error {
-	m.files++
-	m.bytes += uint64(max(h.Size, 0))
-	if m.bytes > m.mostBytes {
-		return fmt.Errorf("%s: more than %d bytes (max_image_bytes)", tooLargeText, m.mostBytes)
+	files := m.files.Add(1)
+	if err := m.addBytes(h.Size); err != nil {
+		return err
 	}
-	if m.files > m.mostFiles {
-		return fmt.Errorf("%s: more than %d files (max_image_files)", tooLargeText, m.mostFiles)
+	if files > m.mostFiles {
+		return fmt.Errorf("%s: more than %d files (max_image_files)", layers.TooLarge, m.mostFiles)
 	}
 	return nil
 }
 
-// tooLargeText begins the error of an image that exceeds the limits. It passes through the library's error as text.
-const tooLargeText = "the unpacked image is too large"
+// addBytes counts bytes of content or padding.
+func (m *unpackMeter) addBytes(n int64) error {
+	if bytes := m.bytes.Add(uint64(max(n, 0))); bytes > m.mostBytes {
+		return fmt.Errorf("%s: more than %d bytes (max_image_bytes)", layers.TooLarge, m.mostBytes)
+	}
+	return nil
+}

@@ -9,6 +9,9 @@ import (
 
 	digest "github.com/opencontainers/go-digest"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+	"go.podman.io/image/v5/docker"
+	"go.podman.io/image/v5/docker/reference"
+	containersimage "go.podman.io/image/v5/image"
 	"go.podman.io/image/v5/manifest"
 	"go.podman.io/image/v5/types"
 )
@@ -74,30 +77,31 @@ func annotated(d v1.Descriptor, variant map[string]string) bool {
 	return true
 }
 
-// instanceSource is a source of a list that shows one image of it as its only one, under the name ref.
-type instanceSource struct {
-	types.ImageSource
-	ref      types.ImageReference
-	instance digest.Digest
-}
-
-func (s *instanceSource) Reference() types.ImageReference { return s.ref }
-
-func (s *instanceSource) orInstance(instance *digest.Digest) *digest.Digest {
-	if instance == nil {
-		return &s.instance
+// selectVariant changes the copy of a list into that of the variant's image, if the list has one. The policy must
+// accept this image under the name of the list, as it must accept that of a platform. The copy then reads it by its
+// digest, so that it is the same image, and without a wrapper of the source: containers/image reads signatures of
+// sigstore only from its own sources.
+func (c *copyJob) selectVariant(ctx context.Context, source types.ImageSource, variant map[string]string) error {
+	chosen, err := chooseVariant(ctx, c.sys, source, variant)
+	if err != nil || chosen == "" {
+		return err
 	}
-	return instance
-}
-
-func (s *instanceSource) GetManifest(ctx context.Context, instance *digest.Digest) ([]byte, string, error) {
-	return s.ImageSource.GetManifest(ctx, s.orInstance(instance))
-}
-
-func (s *instanceSource) GetSignatures(ctx context.Context, instance *digest.Digest) ([][]byte, error) {
-	return s.ImageSource.GetSignatures(ctx, s.orInstance(instance))
-}
-
-func (s *instanceSource) LayerInfosForCopy(ctx context.Context, instance *digest.Digest) ([]types.BlobInfo, error) {
-	return s.ImageSource.LayerInfosForCopy(ctx, s.orInstance(instance))
+	accepted, err := c.policy.IsRunningImageAllowed(ctx, containersimage.UnparsedInstance(source, &chosen))
+	if !accepted {
+		return fmt.Errorf("image %s of the list, which the pod's annotations select: %w", chosen, err)
+	}
+	named, err := reference.WithDigest(reference.TrimNamed(c.ref), chosen)
+	if err != nil {
+		return err
+	}
+	if _, digested := c.ref.(reference.Digested); digested {
+		c.ref = named // a name by the digest of the list is not that of one image
+	}
+	if c.from, err = docker.NewReference(named); err != nil {
+		return err
+	}
+	c.variant = &chosen
+	_ = c.policy.Destroy() // frees memory
+	c.policy, err = acceptAnything()
+	return err
 }

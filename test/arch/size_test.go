@@ -25,6 +25,9 @@ const (
 	maxSandboxLines  = 5000
 )
 
+// ofLibraries are methods of a library's interface that a type of podd replaces: their parameters are given.
+var ofLibraries = []string{"PutLayer"} // storage.Store
+
 // function is one function of the module.
 type function struct {
 	name       string
@@ -86,7 +89,7 @@ func TestFunctionsAreShort(t *testing.T) {
 			t.Errorf("%s: %s has %d lines, want at most %d", f.pos, f.name, f.lines,
 				maxLines)
 		}
-		if f.parameters > maxParameters {
+		if f.parameters > maxParameters && !slices.Contains(ofLibraries, f.name) {
 			t.Errorf("%s: %s has %d parameters, want at most %d: pass a struct", f.pos, f.name, f.parameters,
 				maxParameters)
 		}

@@ -1,0 +1,177 @@
+// Package layers fetches the layers of an image and unpacks them side by side, which containers/image does one after
+// the other: it decompresses each layer twice, and unpacks one only when the layer below it is stored.
+//
+// It writes to a directory of its caller and stores complete layers, bottom first, under the ids that containers/image
+// gives them. It knows nothing of manifests, names and policies. Only the image package calls it.
+package layers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/opencontainers/go-digest"
+	"go.podman.io/image/v5/types"
+	"go.podman.io/storage"
+	"golang.org/x/sync/errgroup"
+)
+
+// Layer is one layer of an image.
+type Layer struct {
+	// Blob is the compressed layer in the image's manifest, DiffID the digest of its tar in the image's config.
+	Blob   types.BlobInfo
+	DiffID digest.Digest
+	// ID and Parent are ids in storage; Parent is "" for the lowest layer.
+	ID, Parent string
+}
+
+// ChainID returns the id that containers/image gives a layer on a parent, "" for none: the content of a layer and of
+// all below it, so that images share it.
+func ChainID(parent string, diffID digest.Digest) string {
+	if parent == "" {
+		return diffID.Encoded()
+	}
+	return digest.Canonical.FromString(parent + "+" + diffID.Encoded()).Encoded()
+}
+
+// Chain returns the layers of an image, the lowest first, or false if the digests are not complete and well-formed, or
+// a blob is to be fetched from another place than the registry.
+func Chain(blobs []types.BlobInfo, diffIDs []digest.Digest) ([]Layer, bool) {
+	if len(blobs) != len(diffIDs) {
+		return nil, false
+	}
+	parent := ""
+	var out []Layer
+	for i, blob := range blobs {
+		for _, d := range []digest.Digest{blob.Digest, diffIDs[i]} {
+			if d.Validate() != nil || d.Algorithm() != digest.Canonical {
+				return nil, false
+			}
+		}
+		if blob.Size < 0 || len(blob.URLs) > 0 {
+			return nil, false
+		}
+		id := ChainID(parent, diffIDs[i])
+		out = append(out, Layer{Blob: blob, DiffID: diffIDs[i], ID: id, Parent: parent})
+		parent = id
+	}
+	return out, true
+}
+
+// Adder stores layers.
+type Adder struct {
+	// Store is one that Exclusive has returned.
+	Store  storage.Store
+	Source types.ImageSource
+	// Dir is a directory on the file system of the store, for what is not stored yet.
+	Dir string
+	// MaxMetadata bounds what all layers keep of their tars beside the files: headers and padding, in bytes as tar-split
+	// writes them, about 1.4 KB for each file.
+	MaxMetadata int64
+	// Downloads and Unpacks bound how many layers are fetched and unpacked at the same time.
+	Downloads, Unpacks int
+	// Note gets the progress of downloads; it may be called concurrently.
+	Note func(types.ProgressProperties)
+}
+
+// Add fetches, unpacks and stores the layers of a chain that are not in the store, up to one whose content is there on
+// other layers: containers/image copies it without the registry, and stores those above it. A layer is unpacked when
+// all of its blob has been received and has its digest, and stored when its tar has the digest DiffID. After an error
+// the layers below those that failed are stored.
+func (a *Adder) Add(ctx context.Context, chain []Layer) error {
+	group, groupCtx := errgroup.WithContext(ctx)
+	downloads, unpacks := make(places, a.Downloads), make(places, a.Unpacks)
+	below := closed()
+	var metadata atomic.Int64
+	for i, l := range chain {
+		if _, err := a.Store.Layer(l.ID); err == nil {
+			below = closed()
+			continue
+		}
+		if same, err := a.Store.LayersByUncompressedDigest(l.DiffID); err == nil && len(same) > 0 {
+			break
+		}
+		if !downloads.take(groupCtx) {
+			break
+		}
+		parent, stored := below, make(chan struct{})
+		below = stored
+		group.Go(func() error {
+			s := staged{Layer: l, dir: filepath.Join(a.Dir, "layer-"+strconv.Itoa(i))}
+			s.metadata = bounded{written: &metadata, most: a.MaxMetadata}
+			err := a.add(groupCtx, &s, downloads, unpacks, parent)
+			if err == nil {
+				close(stored)
+			}
+			return errors.Join(err, os.RemoveAll(s.dir))
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+// add takes one layer from the registry to the store. Its caller has taken a place among the downloads.
+func (a *Adder) add(ctx context.Context, s *staged, downloads, unpacks places, parent <-chan struct{}) error {
+	err := a.fetch(ctx, s)
+	downloads.leave()
+	if err != nil {
+		return fmt.Errorf("reading blob %s: %w", s.Blob.Digest, err)
+	}
+	if !unpacks.take(ctx) {
+		return context.Cause(ctx)
+	}
+	err = s.unpack(ctx)
+	unpacks.leave()
+	if err != nil {
+		return fmt.Errorf("unpacking blob %s: %w", s.Blob.Digest, contentError(ctx, err))
+	}
+	select {
+	case <-parent:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if err := s.store(a.Store); err != nil {
+		return fmt.Errorf("storing layer %s: %w", s.ID, err)
+	}
+	return nil
+}
+
+// fetch downloads the blob of a layer to its directory.
+func (a *Adder) fetch(ctx context.Context, s *staged) error {
+	if err := os.Mkdir(s.dir, 0o700); err != nil {
+		return err
+	}
+	file, err := os.Create(s.blob())
+	if err != nil {
+		return err
+	}
+	blob := Download{Source: a.Source, Blob: s.Blob, Most: s.Blob.Size, Note: a.Note}
+	return errors.Join(blob.Write(ctx, file), file.Close())
+}
+
+// places bound how many goroutines do something at the same time.
+type places chan struct{}
+
+// take waits for a place; it returns false if ctx has ended.
+func (p places) take(ctx context.Context) bool {
+	select {
+	case p <- struct{}{}:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (p places) leave() { <-p }
+
+func closed() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
