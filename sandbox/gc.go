@@ -104,6 +104,9 @@ func (e *Engine) GC(ctx context.Context) error {
 		})
 	}
 	all.Wait()
+	if err := j.machine.RemoveLostCommands(ctx); err != nil {
+		pending = append(pending, PendingCleanup{What: "commands of an earlier podd", Error: err.Error()})
+	}
 	err := j.collectNetworks(ctx) // after the pods whose attachments are known
 	if err != nil && !errdefs.IsUnavailable(err) {
 		pending = append(pending, PendingCleanup{What: "CNI garbage collection", Error: err.Error()})

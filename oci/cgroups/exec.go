@@ -30,20 +30,33 @@ const removeTime = time.Second
 
 // NewExecGroup creates the group of that name in the container's cgroup; nil if that is not possible.
 func (d Dirs) NewExecGroup(name string) *ExecGroup {
-	controller := unified
-	if _, v1 := d["freezer"]; v1 {
-		controller = "freezer"
+	g := d.ExecGroup(name)
+	if g == nil {
+		return nil
 	}
-	parent := d[controller]
-	dir := filepath.Join(parent, name)
-	if parent == "" || os.Mkdir(dir, 0o755) != nil {
+	dir := g.own[g.Controller]
+	if os.Mkdir(dir, 0o755) != nil {
 		return nil
 	}
 	if !joinable(dir) {
 		_ = os.Remove(dir)
 		return nil
 	}
-	return &ExecGroup{Name: name, Controller: controller, own: Dirs{controller: dir}, parent: parent}
+	return g
+}
+
+// ExecGroup returns the group that NewExecGroup created under that name; nil if the container's cgroup is not known.
+func (d Dirs) ExecGroup(name string) *ExecGroup {
+	controller := unified
+	if _, v1 := d["freezer"]; v1 {
+		controller = "freezer"
+	}
+	parent := d[controller]
+	if parent == "" {
+		return nil
+	}
+	return &ExecGroup{Name: name, Controller: controller, own: Dirs{controller: filepath.Join(parent, name)},
+		parent: parent}
 }
 
 // joinable reports whether processes can be moved into the group. On cgroup v2 they cannot once its parent is threaded.

@@ -20,7 +20,12 @@ func (r *Runtime) newExecGroup(rec record, processFile string) *cgroups.ExecGrou
 	if _, v1 := rec.Cgroups["freezer"]; v1 && !runc {
 		return nil
 	}
-	return rec.Cgroups.NewExecGroup("podd-" + strings.TrimSuffix(filepath.Base(processFile), ".json"))
+	return rec.Cgroups.NewExecGroup(execGroupName(processFile))
+}
+
+// execGroupName returns the name of the command's cgroup, which is made from the name of its process description.
+func execGroupName(processFile string) string {
+	return "podd-" + strings.TrimSuffix(filepath.Base(processFile), ".json")
 }
 
 // execGroupOpts returns the options of the runtime's exec verb for the group.

@@ -26,7 +26,7 @@ func (r *Runtime) execTerminal(ctx context.Context, cancel context.CancelCauseFu
 	if err != nil {
 		return 0, err
 	}
-	dir, err := os.MkdirTemp(b.Dir(), "exec-") // 0700
+	dir, err := os.MkdirTemp(b.Dir(), ownCommand) // 0700
 	if err != nil {
 		return 0, fmt.Errorf("exec: %w", err)
 	}

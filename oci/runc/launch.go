@@ -123,7 +123,7 @@ func writeProcess(dir string, p *specs.Process) (execFiles, error) {
 	if err != nil {
 		return execFiles{}, fmt.Errorf("encode process: %w", err)
 	}
-	f, err := os.CreateTemp(dir, "exec-*.json") // 0600: it holds the environment
+	f, err := os.CreateTemp(dir, ownCommand+"*.json") // 0600: it holds the environment
 	if err != nil {
 		return execFiles{}, fmt.Errorf("write process: %w", err)
 	}

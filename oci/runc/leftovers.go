@@ -2,12 +2,14 @@ package runc
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -46,6 +48,46 @@ func (r *Runtime) Destroy(ctx context.Context, id string) error {
 		errs = append(errs, m.KillTree(ctx))
 	}
 	return errors.Join(errs...)
+}
+
+// commandFiles is the prefix of the files of all commands, ownCommand of those that this podd runs.
+const commandFiles = "exec-"
+
+var ownCommand = commandFiles + rand.Text()[:8] + "-"
+
+// RemoveLostCommands removes what the commands of an earlier podd have left: their files in the bundles, and their
+// cgroups, which would stay as long as the container. A command that still runs moves to the container's cgroup.
+func (r *Runtime) RemoveLostCommands(ctx context.Context) error {
+	found, err := filepath.Glob(filepath.Join(r.cfg.RunDir, "*", commandFiles+"*"))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, path := range found {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if !strings.HasPrefix(filepath.Base(path), ownCommand) {
+			errs = append(errs, r.removeLostCommand(path))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// removeLostCommand removes one of a command's files. With the process description goes the cgroup.
+func (r *Runtime) removeLostCommand(path string) error {
+	b, err := r.bundle(filepath.Base(filepath.Dir(path)))
+	if err != nil {
+		return err
+	}
+	rec, err := b.load()
+	if err != nil {
+		return nil //nolint:nilerr // a shim's bundle, or an incomplete one: it removes them itself, or goes as a whole
+	}
+	if filepath.Ext(path) == ".json" {
+		rec.Cgroups.ExecGroup(execGroupName(path)).Remove()
+	}
+	return os.RemoveAll(path)
 }
 
 // monitorScan is the last scan for monitors.

@@ -15,6 +15,19 @@ type Finder interface {
 	List(ctx context.Context) ([]string, error)
 	// Destroy is Delete, and also ends what Delete does not look for.
 	Destroy(ctx context.Context, id string) error
+	// RemoveLostCommands removes what commands of an earlier podd have left in containers that exist.
+	RemoveLostCommands(ctx context.Context) error
+}
+
+// RemoveLostCommands does that in all handlers.
+func (m *Machine) RemoveLostCommands(ctx context.Context) error {
+	var errs []error
+	for _, rt := range m.Handlers.Current().Runtimes {
+		if f, ok := rt.(Finder); ok {
+			errs = append(errs, f.RemoveLostCommands(ctx))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // containers lists the bundles, and the containers without one that the handlers find.

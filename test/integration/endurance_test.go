@@ -70,6 +70,7 @@ func TestEndurance(t *testing.T) {
 		pod, ctr := e.sleeper()
 		e.keep, e.standing = append(e.keep, pod), append(e.standing, ctr)
 	}
+	t.Cleanup(func() { e.keep = nil }) // before the leak check
 	began := e.startTimes()
 
 	e.work(length/20, false) // caches fill
@@ -83,8 +84,11 @@ func TestEndurance(t *testing.T) {
 		e.Errorf("podd has grown from %v to %v:\n%s", first, second, second.dump)
 	}
 	for _, r := range []resting{second, third} {
-		if r.mounts != first.mounts || r.cgroups != first.cgroups {
-			e.Errorf("%v mounts and %v cgroups, want %v and %v", r.mounts, r.cgroups, first.mounts, first.cgroups)
+		if !slices.Equal(r.mounts, first.mounts) {
+			e.Errorf("mounts: %s, want %s", strings.Join(r.mounts, "\n"), strings.Join(first.mounts, "\n"))
+		}
+		if !slices.Equal(r.cgroups, first.cgroups) {
+			e.Errorf("cgroups: %s, want %s", strings.Join(r.cgroups, "\n"), strings.Join(first.cgroups, "\n"))
 		}
 	}
 	if got := e.startTimes(); !maps.Equal(got, began) {
@@ -96,12 +100,12 @@ func TestEndurance(t *testing.T) {
 type resting struct {
 	daemonUsage
 	memory          int // resident, in MiB
-	mounts, cgroups int
+	mounts, cgroups []string
 }
 
 func (r resting) String() string {
 	return fmt.Sprintf("%d MiB, %d descriptors, %d goroutines, %d mounts, %d cgroups", r.memory, r.files, r.goroutines,
-		r.mounts, r.cgroups)
+		len(r.mounts), len(r.cgroups))
 }
 
 // rest removes what is left of the churn and measures.
@@ -115,24 +119,43 @@ func (e *endurance) rest() (r resting) {
 	kib, err := strconv.Atoi(string(m[1]))
 	e.ok("VmRSS", err)
 	r.memory = kib >> 10
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	e.ok("mounts", err)
-	r.mounts = strings.Count(string(mounts), e.Dir)
-	for _, pattern := range []string{"/sys/fs/cgroup" + e.CgroupParent, "/sys/fs/cgroup/*" + e.CgroupParent} {
+	r.mounts, r.cgroups = e.mounts(), e.cgroups()
+	e.Logf("at rest: %v; so far %d pods, %d probes, %d pulls, podd killed %d times", r, e.lives.Load(), e.probes.Load(),
+		e.pulls.Load(), e.kills.Load())
+	return r
+}
+
+// mounts returns the mount points below podd's directories, sorted.
+func (k *kubelet) mounts() (points []string) {
+	k.Helper()
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	k.ok("mounts", err)
+	for line := range strings.Lines(string(table)) {
+		if point := strings.Fields(line)[4]; strings.HasPrefix(point, k.Dir+"/") {
+			points = append(points, point)
+		}
+	}
+	slices.Sort(points)
+	return points
+}
+
+// cgroups returns the cgroups below the parent of the pods in all hierarchies, sorted.
+func (k *kubelet) cgroups() (found []string) {
+	k.Helper()
+	for _, pattern := range []string{"/sys/fs/cgroup" + k.CgroupParent, "/sys/fs/cgroup/*" + k.CgroupParent} {
 		dirs, err := filepath.Glob(pattern)
-		e.ok("cgroups", err)
+		k.ok("cgroups", err)
 		for _, dir := range dirs {
-			e.ok("cgroups", filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+			k.ok("cgroups", filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 				if d != nil && d.IsDir() {
-					r.cgroups++
+					found = append(found, path)
 				}
 				return err
 			}))
 		}
 	}
-	e.Logf("at rest: %v; so far %d pods, %d probes, %d pulls, podd killed %d times", r, e.lives.Load(), e.probes.Load(),
-		e.pulls.Load(), e.kills.Load())
-	return r
+	slices.Sort(found)
+	return found
 }
 
 // startTimes returns when each standing container that runs was started.

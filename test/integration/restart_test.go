@@ -5,6 +5,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -146,6 +150,54 @@ func TestKilledAtWork(t *testing.T) {
 			k.exec(ctr, "true")
 		})
 	}
+}
+
+// TestKilledInExec kills the daemon while a command with a timeout runs. The next one removes the command's files and
+// cgroup. The command itself runs until its container ends; with a shim it is killed, because its output has no reader.
+func TestKilledInExec(t *testing.T) {
+	t.Parallel()
+	for _, handler := range []string{"runc", "crun", "runc-shim"} {
+		t.Run(handler, func(t *testing.T) {
+			t.Parallel()
+			k := start(t, append(runcShim(), "runtime.default_handler = "+strconv.Quote(handler))...)
+			_, id := k.sleeper()
+			ended := make(chan error, 1)
+			go func() {
+				_, err := k.Runtime.ExecSync(k.ctx(), &cri.ExecSyncRequest{ContainerId: id, Timeout: 600,
+					Cmd: []string{"sleep", "4321"}})
+				ended <- err
+			}()
+			const running = "ps -o args | grep '432[1]' || true"
+			k.eventually("the command runs", func() bool { return k.exec(id, running) != "" })
+			files := k.commandFiles(id)
+			if groups := k.commandGroups(); len(files) == 0 || handler == "runc" && len(groups) == 0 {
+				k.Fatalf("files and cgroups of a command: %q, %q, want some", files, groups)
+			}
+			k.ok("restart podd", k.Restart(k.ctx(), k.Kill9))
+			if err := <-ended; err == nil {
+				k.Error("ExecSync of a podd that was killed: error = nil, want one")
+			}
+			k.eventually("the command's files are removed", func() bool { return len(k.commandFiles(id)) == 0 })
+			k.eventually("the command's cgroup is removed", func() bool { return len(k.commandGroups()) == 0 })
+			if ran := k.exec(id, running) != ""; ran != (handler != "runc-shim") {
+				k.Errorf("the command runs: %t", ran)
+			}
+		})
+	}
+}
+
+// commandFiles returns the files of commands in the container's bundle.
+func (k *kubelet) commandFiles(container string) []string {
+	found, err := filepath.Glob(k.Path("run", "containers", container, "exec-*"))
+	k.ok("files of commands", err)
+	return found
+}
+
+// commandGroups returns the cgroups of commands in the daemon's containers.
+func (k *kubelet) commandGroups() []string {
+	return slices.DeleteFunc(k.cgroups(), func(dir string) bool {
+		return !strings.HasPrefix(filepath.Base(dir), "podd-exec-")
+	})
 }
 
 // repeatLife runs and removes a pod again and again until a call fails.
