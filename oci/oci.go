@@ -67,6 +67,9 @@ type Dumper interface {
 	// after podd is killed or the deadline of ctx, which must have one. The error is errdefs.ErrNotImplemented if the
 	// runtime cannot, errdefs.ErrFailedPrecondition if one of these containers cannot be saved.
 	Dump(ctx context.Context, containers []Dumped, frozen func(context.Context) error) error
+	// Obstacles returns in words why Dump of these containers, which are of a pod, would fail, as far as that can be seen
+	// without freezing them before ctx ends.
+	Obstacles(ctx context.Context, ids []string) []string
 	// Thaw has the container run again after a podd was killed in Dump. A container that is gone is not an error.
 	Thaw(ctx context.Context, id string) error
 }

@@ -1,18 +1,20 @@
 package sandbox
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/containerd/errdefs"
 
+	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox/handler"
 	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
 // CheckpointObstacles returns why CheckpointPod of all running containers of p would fail, without trying it. The
-// runtime may refuse more when it sees the processes: CRIU knows not every kind of file that they can have open.
-func CheckpointObstacles(e *Engine, p *Pod) (why []error) {
+// runtime may refuse more when it has frozen the processes.
+func CheckpointObstacles(ctx context.Context, e *Engine, p *Pod) (why []error) {
 	add := func(err error) {
 		if err != nil {
 			why = append(why, err)
@@ -26,16 +28,21 @@ func CheckpointObstacles(e *Engine, p *Pod) (why []error) {
 		return []error{err}
 	}
 	k := podCheckpoint{e: e, p: p}
-	running := 0
+	var running []string
 	for _, c := range e.store.containersOf(p) {
 		if s := c.Status().State; s == record.ContainerRunning {
-			running++
+			running = append(running, c.ID)
 			add(k.restorable(c))
 		} else if k.p.OwnKernel && s != record.ContainerExited {
 			add(k.checkRunning(c))
 		}
 	}
-	if running == 0 {
+	if dumper, ok := rt.(oci.Dumper); ok && !p.OwnKernel {
+		for _, text := range dumper.Obstacles(ctx, running) {
+			add(fmt.Errorf("%w: %s", errdefs.ErrFailedPrecondition, text))
+		}
+	}
+	if len(running) == 0 {
 		add(fmt.Errorf("%w: no container of the pod runs", errdefs.ErrFailedPrecondition))
 	}
 	add(k.checkReady())

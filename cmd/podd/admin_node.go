@@ -111,7 +111,7 @@ func (a adminNode) Status(ctx context.Context, pod string) (admin.Status, error)
 	if err != nil {
 		return s, err
 	}
-	s.Pods = []admin.Pod{podDetails(e, p)}
+	s.Pods = []admin.Pod{podDetails(ctx, e, p)}
 	return s, nil
 }
 
@@ -132,10 +132,10 @@ func podStatus(e *sandbox.Engine, p *sandbox.Pod) admin.Pod {
 }
 
 // podDetails is podStatus with the last operations.
-func podDetails(e *sandbox.Engine, p *sandbox.Pod) admin.Pod {
+func podDetails(ctx context.Context, e *sandbox.Engine, p *sandbox.Pod) admin.Pod {
 	out := podStatus(e, p)
 	out.Operations = p.Operations()
-	for _, err := range sandbox.CheckpointObstacles(e, p) {
+	for _, err := range sandbox.CheckpointObstacles(ctx, e, p) {
 		out.Obstacles = append(out.Obstacles, err.Error())
 	}
 	for i := range out.Containers {

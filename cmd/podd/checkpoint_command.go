@@ -53,8 +53,8 @@ func newCheckpointCheckCommand(opts *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "check POD", Short: "Print why a pod could not be checkpointed", Args: cobra.ExactArgs(1),
 		Long: `Print why a checkpoint of all running containers of a pod would fail: POD is an id or the beginning of one.
-Exit status 1 if there is a reason. The pod is not stopped, so what the runtime would find in its processes is not
-printed, such as files that CRIU cannot save.`,
+Exit status 1 if there is a reason. With CRIU the open files of the processes are among them: watches of files,
+sockets that lead out of the container. The pod is not frozen, so that a checkpoint may find more.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			daemon, err := opts.daemon()
 			if err != nil {

@@ -51,6 +51,9 @@ func dumpFake(c oci.Dumped) error {
 	return nil
 }
 
+// Obstacles implements oci.Dumper.
+func (f *Fake) Obstacles(context.Context, []string) []string { return nil }
+
 // Thaw implements oci.Dumper.
 func (f *Fake) Thaw(ctx context.Context, id string) error {
 	return f.with(ctx, "thaw", id, func(*fakeContainer) error { return nil })

@@ -152,9 +152,12 @@ func (d *dump) checkIPC(c dumpedContainer) error {
 	if err != nil || !has || len(d.containers) == 1 {
 		return err
 	}
-	return fmt.Errorf("%w: the pod has shared memory, semaphores or message queues of System V, "+
-		"which are saved for one container only", errdefs.ErrFailedPrecondition)
+	return fmt.Errorf("%w: %s", errdefs.ErrFailedPrecondition, severalIPC)
 }
+
+// severalIPC is why a pod of several containers cannot be saved.
+const severalIPC = "the pod has shared memory, semaphores or message queues of System V, which are saved for one " +
+	"container only"
 
 // thawing returns what thaws the containers, by file.
 func (d *dump) thawing() map[string]string {

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -44,6 +45,7 @@ func TestRestore(t *testing.T) {
 	t.Run("runc is killed while it starts", func(t *testing.T) { restoreWithoutRunc(k.sub(t)) })
 	t.Run("removed meanwhile", func(t *testing.T) { dumpOfRemoved(k.sub(t)) })
 	t.Run("refused", func(t *testing.T) { refusedDumps(k.sub(t)) })
+	t.Run("obstacles", func(t *testing.T) { obstaclesOfCRIU(k.sub(t)) })
 	t.Run("refused restore", func(t *testing.T) { refusedCRIURestores(k.sub(t)) })
 }
 
@@ -305,9 +307,43 @@ func refusedDumps(k *kubelet) {
 	if err != nil {
 		k.Fatalf("ipcmk: %v: %s", err, out)
 	}
+	k.obstructed(c.pod, "System V")
 	k.refused("with shared memory", c.checkpoint(dir), "System V", codes.FailedPrecondition)
 	c.runs()
 	k.isEmpty(dir)
+}
+
+// obstaclesOfCRIU: what CRIU cannot save fails the checkpoint, and `podd checkpoint check` names it before.
+func obstaclesOfCRIU(k *kubelet) {
+	volume := k.snapshotDir()
+	listener, err := net.Listen("unix", volume+"/s")
+	k.ok("listen", err)
+	defer listener.Close()
+	go func() {
+		if c, err := listener.Accept(); err == nil {
+			defer c.Close()
+			_, _ = io.Copy(io.Discard, c)
+		}
+	}()
+	tools := func(c *cri.ContainerConfig) { // the node's
+		c.Mounts = append(c.Mounts, &cri.Mount{ContainerPath: "/data", HostPath: volume})
+		c.Mounts = append(c.Mounts, &cri.Mount{ContainerPath: "/tools", HostPath: "/usr", Readonly: true})
+	}
+	const run = "touch /tmp/ready; L=/tools/lib/x86_64-linux-gnu; " +
+		"exec $L/ld-linux-x86-64.so.2 --library-path $L /tools/bin/"
+	for words, program := range map[string]string{
+		"inotify":     `perl -e '$d = "/tmp"; syscall(254, syscall(253), $d, 256) < 0 and die; sleep 1000'`, // add, init
+		"unix socket": `perl -e 'socket(S, 1, 1, 0); connect(S, pack("Sa108", 1, "/data/s")) or die; sleep 1000'`,
+	} {
+		c, dir := k.one(run+program, tools), k.snapshotDir()
+		k.eventually("podd checkpoint check says "+words, func() bool {
+			out, _, code := k.podd("checkpoint", "check", c.pod[:13])
+			return code == 1 && strings.Contains(out, words)
+		})
+		k.refused(words, c.checkpoint(dir), "CRIU cannot", codes.FailedPrecondition)
+		k.isEmpty(dir)
+		k.removePod(c.pod)
+	}
 }
 
 // obstructed fails the test unless `podd checkpoint check` says in these words why the pod cannot be checkpointed.
