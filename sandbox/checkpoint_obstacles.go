@@ -8,7 +8,6 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox/handler"
-	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
@@ -41,6 +40,7 @@ func CheckpointObstacles(ctx context.Context, e *Engine, p *Pod) (why []error) {
 		for _, text := range dumper.Obstacles(ctx, running) {
 			add(fmt.Errorf("%w: %s", errdefs.ErrFailedPrecondition, text))
 		}
+		add(k.e.files.CheckShm(ctx, p.ID, p.Config))
 	}
 	if len(running) == 0 {
 		add(fmt.Errorf("%w: no container of the pod runs", errdefs.ErrFailedPrecondition))
@@ -68,12 +68,16 @@ func (k podCheckpoint) checkRunning(c *Container) error {
 	return nil
 }
 
-// checkShm returns errdefs.ErrFailedPrecondition if /dev/shm of the pod has files: it is a directory of the node, so
-// the images do not have them.
+// checkShm returns errdefs.ErrFailedPrecondition if /dev/shm of a pod of gVisor has files: it is a directory of the
+// node, so the images do not have them, and the pod runs again before podd could save them.
 func (k podCheckpoint) checkShm() error {
-	if files, err := layout.Names(k.e.files.Paths(k.p.ID, k.p.Config).Shm); err == nil && len(files) > 0 {
-		return fmt.Errorf("%w: /dev/shm of the pod has files (%.100q), which a checkpoint does not save",
-			errdefs.ErrFailedPrecondition, files[0])
+	if !k.p.OwnKernel {
+		return nil
 	}
-	return nil
+	name, err := k.e.files.ShmFile(k.p.ID, k.p.Config)
+	if name != "" {
+		err = fmt.Errorf("%w: /dev/shm of the pod has files (%.100q), which a checkpoint of gVisor does not save",
+			errdefs.ErrFailedPrecondition, name)
+	}
+	return err
 }

@@ -93,6 +93,9 @@ func (k podCheckpoint) save(ctx context.Context, rt Runtime, out *snapshot.Write
 	if k.p.OwnKernel {
 		return rt.(oci.Checkpointer).Checkpoint(ctx, k.p.ID, out.ImagePath())
 	}
+	if err := k.e.files.CheckShm(ctx, k.p.ID, k.p.Config); err != nil { // before anything is frozen
+		return err
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var sources []snapshot.Source
@@ -108,7 +111,10 @@ func (k podCheckpoint) save(ctx context.Context, rt Runtime, out *snapshot.Write
 			Diff: func(ctx context.Context, w io.Writer) error { return k.e.deps.Images.Diff(ctx, c.ID, w) },
 		})
 	}
-	return out.Dump(ctx, rt.(oci.Dumper), sources)
+	return out.Dump(ctx, rt.(oci.Dumper), sources, snapshot.Shm{
+		Unused: func() (bool, error) { return k.e.files.ShmUnused(k.p.ID, k.p.Config) },
+		Save:   func(ctx context.Context, w io.Writer) error { return k.e.files.SaveShm(ctx, k.p.ID, w) },
+	})
 }
 
 // selection returns the containers that were named, by id. Errors are errdefs.ErrFailedPrecondition, or

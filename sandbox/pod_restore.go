@@ -151,6 +151,17 @@ func (p *Pod) stageImages(ctx context.Context, to string) func() error {
 	return func() error { return p.source.Stage(ctx, to) }
 }
 
+// restoreShm returns the step that makes the files in /dev/shm, nil if the checkpoint has none.
+func (p *Pod) restoreShm(ctx context.Context, e *Engine) func() error {
+	if p.source == nil || p.source.ShmArchive("") == "" {
+		return nil
+	}
+	return func() error {
+		archive := p.source.ShmArchive(e.paths.Images(p.ID))
+		return archive.Read(func(r io.Reader, size int64) error { return e.files.RestoreShm(ctx, p.ID, r, size) })
+	}
+}
+
 // image returns the directory that oci.CreateRequest.Image names for c, "" if it is not restored.
 func (c *Container) image(paths layout.Layout) string {
 	if !c.Restored {
@@ -167,7 +178,7 @@ func (c *Container) restoreRootfs(ctx context.Context, e *Engine) func() error {
 	}
 	return func() error {
 		layer := snapshot.Rootfs(e.paths.Images(c.pod.ID), c.Config.GetMetadata().GetName())
-		return layer.Read(func(r io.Reader) error { return e.deps.Images.Apply(ctx, c.ID, r) })
+		return layer.Read(func(r io.Reader, _ int64) error { return e.deps.Images.Apply(ctx, c.ID, r) })
 	}
 }
 

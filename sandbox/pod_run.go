@@ -175,6 +175,7 @@ func (e *Engine) buildPod(ctx context.Context, p *Pod) error {
 			return e.files.Write(ctx, p.ID, p.filesRequest(result.IPs))
 		}},
 		{"images", p.stageImages(ctx, e.paths.Images(p.ID))},
+		{"shared memory", p.restoreShm(ctx, e)},
 		{"infra container", func() (err error) { infra, err = e.startInfra(ctx, p); return err }},
 		{"plugins", func() error {
 			seen := p.seen()

@@ -26,6 +26,7 @@ import (
 // restore is what Start needs to know of oci.CreateRequest.
 type restore struct {
 	Name      string `json:"name"`
+	Terminal  bool   `json:"terminal,omitempty"`
 	Stdin     bool   `json:"stdin,omitempty"`
 	StdinOnce bool   `json:"stdinOnce,omitempty"`
 }
@@ -41,9 +42,6 @@ func (b bundle) restoreBegan() bool { return driver.FileExists(b.restoring()) }
 // prepareRestore is Create for a container that CRIU restores. It checks the images, which podd has copied, and adapts
 // them to the pod.
 func (b bundle) prepareRestore(ctx context.Context, req oci.CreateRequest, rec record) error {
-	if req.Terminal {
-		return fmt.Errorf("%w: a restored container cannot have a terminal", errdefs.ErrFailedPrecondition)
-	}
 	if err := criu.CheckPrivileges(req.Image, req.Spec); err != nil {
 		return err
 	}
@@ -56,7 +54,7 @@ func (b bundle) prepareRestore(ctx context.Context, req oci.CreateRequest, rec r
 			return fmt.Errorf("host name of the restored container: %w", err)
 		}
 	}
-	rec.Restore = &restore{Name: req.Name, Stdin: req.Stdin, StdinOnce: req.StdinOnce}
+	rec.Restore = &restore{Name: req.Name, Terminal: req.Terminal, Stdin: req.Stdin, StdinOnce: req.StdinOnce}
 	return errors.Join(b.save(rec), context.Cause(ctx))
 }
 
@@ -102,7 +100,8 @@ func (r *Runtime) restoreContainer(ctx context.Context, b bundle, rec record) er
 		return err
 	}
 	c, err := r.monitorConfig(b, oci.CreateRequest{
-		ID: b.ID(), Name: rec.Restore.Name, Stdin: rec.Restore.Stdin, StdinOnce: rec.Restore.StdinOnce,
+		ID: b.ID(), Name: rec.Restore.Name, Terminal: rec.Restore.Terminal,
+		Stdin: rec.Restore.Stdin, StdinOnce: rec.Restore.StdinOnce,
 	})
 	if err != nil {
 		return err

@@ -169,19 +169,23 @@ func addFile(t *tar.Writer, name, path string) error {
 	return err
 }
 
-// WriteRootfs writes the layer that diff passes to the file RootfsName in dir: at most half of the free space of its
-// disk, because a container can have sparse files of any size, and more is to be written. More is
-// errdefs.ErrResourceExhausted.
+// WriteRootfs writes the layer that diff passes to the file RootfsName in dir, see WriteBounded.
 func WriteRootfs(ctx context.Context, dir string, diff func(context.Context, io.Writer) error) error {
-	half, err := space.Half(dir)
+	return WriteBounded(ctx, filepath.Join(dir, RootfsName), diff)
+}
+
+// WriteBounded writes what content passes to a new file: at most half of the free space of its disk, because a
+// container can have sparse files of any size, and more is to be written. More is errdefs.ErrResourceExhausted.
+func WriteBounded(ctx context.Context, path string, content func(context.Context, io.Writer) error) error {
+	half, err := space.Half(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(filepath.Join(dir, RootfsName), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	return errors.Join(diff(ctx, &limited{f, half}), f.Close())
+	return errors.Join(content(ctx, &limited{f, half}), f.Close())
 }
 
 // limited fails instead of writing more than left bytes.

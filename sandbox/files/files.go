@@ -63,7 +63,7 @@ func (f Files) Write(ctx context.Context, pod string, r Request) error {
 	if usesNodeShm(r.Config) {
 		return nil
 	}
-	return f.Mounter.Mount(ctx, f.shm(pod), r.tmpfs("shm", f.ShmSize, 0o1777))
+	return f.Mounter.Mount(ctx, f.shm(pod), r.tmpfs("shm", f.ShmSize, shmMode))
 }
 
 func (f Files) writeEtc(ctx context.Context, pod string, r Request) error {

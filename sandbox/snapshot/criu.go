@@ -29,7 +29,7 @@ func Images(staged, kind, container string) string {
 	return filepath.Join(staged, directoryOf(container), oci.DumpImages)
 }
 
-// Layer is the path of what a container has written to its root filesystem.
+// Layer is the path of an archive: of what a container has written to its root filesystem, or of the files in /dev/shm.
 type Layer string
 
 // Rootfs returns the layer of a container in a directory that Stage has filled with KindCRIU.
@@ -37,14 +37,29 @@ func Rootfs(staged, container string) Layer {
 	return Layer(filepath.Join(staged, directoryOf(container), archive.RootfsName))
 }
 
-// Read passes the content to f.
-func (l Layer) Read(f func(io.Reader) error) error {
+// Read passes the content to f, and its size in bytes.
+func (l Layer) Read(f func(content io.Reader, size int64) error) error {
 	file, err := os.Open(string(l))
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	return f(file)
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	return f(file, info.Size())
+}
+
+// shmName is an archive of the files in /dev/shm.
+const shmName = "shm.tar"
+
+// ShmArchive returns the archive of the files in /dev/shm in a directory that Stage has filled, "" if there is none.
+func (m Manifest) ShmArchive(staged string) Layer {
+	if !slices.ContainsFunc(m.Files, func(f File) bool { return f.Name == shmName }) {
+		return ""
+	}
+	return Layer(filepath.Join(staged, shmName))
 }
 
 // KindOf returns the kind of the images of pods with a kernel of their own, or without.
@@ -74,6 +89,9 @@ func (m Manifest) checkCRIU(names []string) error {
 		}
 	}
 	for i, name := range names {
+		if name == shmName && (i == 0 || names[i-1] != name) {
+			continue
+		}
 		dir, file, _ := strings.Cut(name, "/")
 		image, isImage := strings.CutPrefix(file, oci.DumpImages+"/")
 		known := isImage && !strings.Contains(image, "/") ||
@@ -95,8 +113,15 @@ type Source struct {
 	Diff func(context.Context, io.Writer) error
 }
 
+// Shm is /dev/shm of a pod.
+type Shm struct {
+	// Unused reports whether there is nothing to save, Save writes an archive.
+	Unused func() (bool, error)
+	Save   func(context.Context, io.Writer) error
+}
+
 // Dump has the runtime save the containers.
-func (w *Writer) Dump(ctx context.Context, runtime oci.Dumper, containers []Source) error {
+func (w *Writer) Dump(ctx context.Context, runtime oci.Dumper, containers []Source, shm Shm) error {
 	var dumped []oci.Dumped
 	for _, c := range containers {
 		dir := directoryOf(c.Name)
@@ -111,7 +136,10 @@ func (w *Writer) Dump(ctx context.Context, runtime oci.Dumper, containers []Sour
 				return fmt.Errorf("root filesystem of container %q: %w", c.Name, err)
 			}
 		}
-		return nil
+		if unused, err := shm.Unused(); unused || err != nil {
+			return err
+		}
+		return archive.WriteBounded(ctx, filepath.Join(w.ImagePath(), shmName), shm.Save)
 	})
 }
 
@@ -123,7 +151,6 @@ func CheckCRIU(pod *cri.PodSandboxConfig, c *cri.ContainerConfig) error {
 		is   bool
 		what string
 	}{
-		{c.GetTty(), "a terminal"},
 		{pid != cri.NamespaceMode_CONTAINER && (pid != cri.NamespaceMode_POD || convert.SharesPID(pod)),
 			"a PID namespace that is not its own"},
 		{convert.HostNetwork(pod), "the network of the node"},

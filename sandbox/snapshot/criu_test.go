@@ -21,6 +21,7 @@ import (
 type dumper struct {
 	oci.Dumper
 	spoil func(dir string) error
+	shm   string // its archive
 }
 
 func (d dumper) Dump(ctx context.Context, containers []oci.Dumped, frozen func(context.Context) error) error {
@@ -55,7 +56,10 @@ func dump(t testing.TB, dir string, key *Key, d dumper) error {
 			m.Containers = append(m.Containers, Container{name, "2222", m.Containers[0].Config})
 		}
 	}
-	err = w.Dump(t.Context(), d, sources)
+	err = w.Dump(t.Context(), d, sources, Shm{
+		Unused: func() (bool, error) { return d.shm == "", nil },
+		Save:   func(_ context.Context, w io.Writer) error { _, err := io.WriteString(w, d.shm); return err },
+	})
 	if err == nil {
 		err = w.Commit(t.Context(), m, key)
 	}
@@ -104,6 +108,25 @@ func TestDump(t *testing.T) {
 	}
 }
 
+// TestDumpOfShm: the files in /dev/shm are in an archive of their own, if there are any.
+func TestDumpOfShm(t *testing.T) {
+	for _, content := range []string{"", "archive"} {
+		dir, key := output(t), newKey(t)
+		must(t, dump(t, dir, key, dumper{shm: content}))
+		s, err := Open(dir, Trust{Key: key})
+		must(t, err)
+		to := filepath.Join(t.TempDir(), "staged")
+		must(t, s.Stage(t.Context(), to))
+		var got []byte
+		if layer := s.ShmArchive(to); layer != "" {
+			must(t, layer.Read(func(r io.Reader, _ int64) (err error) { got, err = io.ReadAll(r); return err }))
+		}
+		if string(got) != content {
+			t.Errorf("archive = %q, want %q", got, content)
+		}
+	}
+}
+
 // TestHostileDump: whatever the runtime leaves, a checkpoint has regular files of known names, or there is none.
 func TestHostileDump(t *testing.T) {
 	for name, spoil := range map[string]func(dir string) error{
@@ -133,8 +156,11 @@ func TestCRIUNames(t *testing.T) {
 		}
 		return m.check()
 	}
-	if err := check(layer, "container-web/checkpoint/core-1.img"); err != nil {
+	if err := check(layer, shmName, "container-web/checkpoint/core-1.img"); err != nil {
 		t.Errorf("check = %v, want nil", err)
+	}
+	if err := check(layer, shmName, shmName); err == nil {
+		t.Error("check with an archive twice = nil, want an error")
 	}
 	for _, name := range []string{
 		"", "x", "/etc/passwd", "../container-web/x", "container-web", "container-web/x", "container-web/../x",
@@ -159,7 +185,6 @@ func TestCheckCRIU(t *testing.T) {
 		want   string // words of the error, "" for none
 	}{
 		{func(*cri.NamespaceOption, *cri.ContainerConfig) {}, ""},
-		{func(_ *cri.NamespaceOption, c *cri.ContainerConfig) { c.Tty = true }, "a terminal"},
 		{func(p *cri.NamespaceOption, _ *cri.ContainerConfig) { p.Pid = cri.NamespaceMode_POD }, "PID namespace"},
 		{func(p *cri.NamespaceOption, c *cri.ContainerConfig) {
 			p.Pid = cri.NamespaceMode_POD

@@ -5,6 +5,7 @@
 //	<directory>/criu/<container>/checkpoint/*              what the processes of a container had in memory
 //	<directory>/criu/<container>/rootfs-diff.tar           what it has written to its root filesystem
 //	<directory>/criu/<container>/{dump.log,stats-dump}     what CRIU has said, and how long it took
+//	<directory>/criu/shm.tar                               the files in /dev/shm of the pod, if there are any
 //	<directory>/manifest.hmac                              the seal: HMAC-SHA256 of the manifest by the key of the node
 //	<directory>/manifest.sig                               the signature, if there is one: Ed25519ctx, by a key of others
 //	<directory>/manifest.json                              written last: a directory without it is not a checkpoint

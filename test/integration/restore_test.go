@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
+	"k8s.io/client-go/tools/remotecommand"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -36,6 +37,8 @@ func TestRestore(t *testing.T) {
 	t.Run("server", func(t *testing.T) { restoreOfServer(k.sub(t)) })
 	t.Run("privileges", func(t *testing.T) { restoredPrivileges(k.sub(t)) })
 	t.Run("volume", func(t *testing.T) { restoreWithVolume(k.sub(t)) })
+	t.Run("shared memory", func(t *testing.T) { restoreWithShm(k.sub(t)) })
+	t.Run("terminal", func(t *testing.T) { restoreWithTerminal(k.sub(t)) })
 	t.Run("not started", func(t *testing.T) { restoreWithoutStart(k.sub(t), "runc") })
 	t.Run("stopped while it starts", func(t *testing.T) { stopOfRestoring(k.sub(t)) })
 	t.Run("disk full", func(t *testing.T) { snapshotOnFullDisk(k.sub(t), "runc", "nr_inodes=20") })
@@ -146,6 +149,48 @@ func restoreWithVolume(k *kubelet) {
 	k.removePod(r.pod)
 	if size() <= before {
 		k.Error("the removal of the restored pod changed the volume")
+	}
+}
+
+// restoreWithShm: files in /dev/shm of the pod, of which one is open, are in that of the restored one, which has the
+// same owner and mode.
+func restoreWithShm(k *kubelet) {
+	c, dir := k.saved(`mkdir -m 750 /dev/shm/dir; echo kept > /dev/shm/dir/file; chown 1000:1001 /dev/shm/dir/file
+		chown 0:1002 /dev/shm; chmod 775 /dev/shm
+		exec 3>>/dev/shm/open; touch /tmp/ready; while true; do echo x >&3; sleep 0.05; done`)
+	k.exec(c.containers[0], "rm -r /dev/shm/dir") // it is another directory
+	r := c.restore(dir)
+	r.startAll()
+	id := r.containers[0]
+	const list = "cat /dev/shm/dir/file; stat -c '%a %u %g' /dev/shm /dev/shm/dir /dev/shm/dir/file"
+	if got, want := k.exec(id, list), "kept\n775 0 1002\n750 0 0\n644 1000 1001\n"; got != want {
+		k.Errorf("files in the restored /dev/shm = %q, want %q", got, want)
+	}
+	size := func() string { return k.exec(id, "wc -c < /dev/shm/open") }
+	before := size()
+	k.eventually("the open file grows", func() bool { return size() != before })
+}
+
+// restoreWithTerminal: the restored container has a terminal of its own, which its log shows and a client types on.
+func restoreWithTerminal(k *kubelet) {
+	c, dir := k.saved("touch /tmp/ready; while read x; do echo got $x; tty; done", func(c *cri.ContainerConfig) {
+		c.Tty, c.Stdin = true, true
+	})
+	r := c.restore(dir)
+	r.startAll()
+	for _, p := range []*counting{c, r} {
+		in, user := io.Pipe()
+		var out screen
+		done := make(chan error, 1)
+		at, err := k.Runtime.Attach(k.ctx(),
+			&cri.AttachRequest{ContainerId: p.containers[0], Stdin: true, Stdout: true, Tty: true})
+		k.ok("Attach", err)
+		go func() { done <- k.streamTo(0, at.Url, remotecommand.StreamOptions{Stdin: in, Stdout: &out, Tty: true}) }()
+		k.typeUntil(user, "hello\n", &out, "/dev/pts/0")
+		k.waitLog(p.podConfig, p.configs[0], "got hello")
+		k.stopContainer(p.containers[0], 0)
+		<-done
+		user.Close()
 	}
 }
 
@@ -273,7 +318,6 @@ func dumpOfRemoved(k *kubelet) {
 func refusedDumps(k *kubelet) {
 	dir := k.snapshotDir()
 	for words, change := range map[string]func(*cri.PodSandboxConfig, *cri.ContainerConfig){
-		"terminal": func(_ *cri.PodSandboxConfig, c *cri.ContainerConfig) { c.Tty = true },
 		"a PID namespace": func(p *cri.PodSandboxConfig, c *cri.ContainerConfig) {
 			p.Linux.SecurityContext.NamespaceOptions.Pid = cri.NamespaceMode_POD
 			c.Linux.SecurityContext.NamespaceOptions = &cri.NamespaceOption{Pid: cri.NamespaceMode_POD}
@@ -297,10 +341,10 @@ func refusedDumps(k *kubelet) {
 		k.removePod(pod)
 	}
 	c := k.counting("runc")
-	k.exec(c.containers[0], "echo x > /dev/shm/file")
-	k.refused("with files in /dev/shm", c.checkpoint(dir), "/dev/shm", codes.FailedPrecondition)
+	k.exec(c.containers[0], "mkfifo /dev/shm/fifo")
+	k.refused("with a FIFO in /dev/shm", c.checkpoint(dir), "/dev/shm", codes.FailedPrecondition)
 	k.obstructed(c.pod, "/dev/shm")
-	k.exec(c.containers[0], "rm /dev/shm/file")
+	k.exec(c.containers[0], "rm /dev/shm/fifo")
 	k.checkpoints("check", c.pod)
 	ipc := k.Path("run", "pods", c.pod, "ipc")
 	out, err := exec.Command("nsenter", "--ipc="+ipc, "ipcmk", "-M", "4096").CombinedOutput()
