@@ -27,6 +27,9 @@ func (e *Engine) CheckpointContainer(ctx context.Context, id, location string) e
 		return fmt.Errorf("%w: runtime handler %q cannot checkpoint containers: that needs a handler of type oci with runc",
 			errdefs.ErrNotImplemented, c.pod.Handler())
 	}
+	if err := e.resolver.Answers(ctx, filepath.Dir(location)); err != nil { // see CheckpointPod
+		return fmt.Errorf("location: %w", err)
+	}
 	if err := c.slot.Acquire(ctx); err != nil {
 		return fmt.Errorf("wait for another operation on the container: %w", err)
 	}

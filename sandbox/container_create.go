@@ -162,7 +162,7 @@ func checkSameContainer(have, want *Container) error {
 func (e *Engine) containerPlan(c *Container) creation.Plan {
 	return creation.Plan{
 		What: "container", Log: c.log(), Life: c.life,
-		Timeout: e.cfg.Load().CreateTimeout, Unclaimed: e.cfg.Load().UnclaimedTimeout,
+		Timeout: e.cfg.Load().CreateTimeout + c.restoreTime(e.paths), Unclaimed: e.cfg.Load().UnclaimedTimeout,
 		Work: &e.work, Daemon: e.life.Context(),
 		Operation: func(ctx context.Context, do func(context.Context) error) error {
 			return e.onContainer(ctx, operation.CreateContainer, c, 0, do)

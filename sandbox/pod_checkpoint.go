@@ -35,6 +35,9 @@ func (e *Engine) CheckpointPod(ctx context.Context, id, path string, containers 
 	if err := handler.CheckCheckpoints(p.Handler(), features); err != nil {
 		return err
 	}
+	if err := e.resolver.Answers(ctx, path); err != nil { // nothing waits for a dead volume with the slots of containers
+		return fmt.Errorf("output_path: %w", err)
+	}
 	c := podCheckpoint{e: e, p: p, ids: containers, version: features.Version}
 	return e.onPod(ctx, operation.CheckpointPod, p, func(ctx context.Context) error { return c.run(ctx, rt, path) })
 }

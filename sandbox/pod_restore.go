@@ -66,6 +66,9 @@ func openSource(ctx context.Context, e *Engine, r RestoreRequest, rt Runtime) (*
 	if err := handler.CheckCheckpoints(r.Handler, features); err != nil {
 		return nil, err
 	}
+	if err := e.resolver.Answers(ctx, r.Path); err != nil {
+		return nil, fmt.Errorf("checkpoint_path: %w", err)
+	}
 	cfg := e.cfg.Load()
 	source, err := snapshot.Open(r.Path, snapshot.Trust{
 		Key: &e.snapshotKey, PublicKeys: cfg.CheckpointKeys, Foreign: cfg.RestoreForeign,
@@ -162,6 +165,14 @@ func (p *Pod) restoreShm(ctx context.Context, e *Engine) func() error {
 	}
 }
 
+// stageTime is what the creation of p may take longer than that of another pod.
+func (p *Pod) stageTime() time.Duration {
+	if p.source == nil {
+		return 0
+	}
+	return p.source.RestoreTime()
+}
+
 // image returns the directory that oci.CreateRequest.Image names for c, "" if it is not restored.
 func (c *Container) image(paths layout.Layout) string {
 	if !c.Restored {
@@ -182,7 +193,7 @@ func (c *Container) restoreRootfs(ctx context.Context, e *Engine) func() error {
 	}
 }
 
-// restoreTime is what the start of c may take longer than that of another container.
+// restoreTime is what the creation or start of c may take longer than that of another container.
 func (c *Container) restoreTime(paths layout.Layout) time.Duration {
 	if !c.Restored {
 		return 0

@@ -129,7 +129,7 @@ func checkSamePod(have, want *Pod) error {
 func (e *Engine) podPlan(p *Pod) creation.Plan {
 	return creation.Plan{
 		What: "pod sandbox", Log: p.log(), Life: p.life,
-		Timeout: e.cfg.Load().CreateTimeout, Unclaimed: e.cfg.Load().UnclaimedTimeout,
+		Timeout: e.cfg.Load().CreateTimeout + p.stageTime(), Unclaimed: e.cfg.Load().UnclaimedTimeout,
 		Work: &e.work, Daemon: e.life.Context(),
 		Operation: func(ctx context.Context, do func(context.Context) error) error {
 			return e.onPod(ctx, p.creationVerb(), p, do)

@@ -9,11 +9,13 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/containerd/errdefs"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/sandbox/record"
+	"github.com/podd-project/podd/sandbox/snapshot"
 )
 
 // verbCheckpoint saves the pod. If it fails, its directory must be empty.
@@ -111,6 +113,33 @@ func TestRestore(t *testing.T) {
 		mustStart(t, l.e, c.ID)
 		if _, err := os.Stat(l.e.paths.Images(p.ID)); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("images after the start: %v, want them removed", err)
+		}
+		removeEverything(t, l.e)
+		noLeaks(t, m)
+	})
+}
+
+// TestLargeRestoreMayTakeLonger: the limits of a creation grow with the images.
+func TestLargeRestoreMayTakeLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		l, _ := saved(t, m, "runc")
+		p, containers, err := l.e.RestorePod(t.Context(), restoreRequest(l))
+		must(t, err)
+		const size = 20 << 30
+		must(t, os.Truncate(filepath.Join(containers[0].image(l.e.paths), "core-1.img"), size))
+		p.source = &snapshot.Snapshot{Manifest: snapshot.Manifest{Files: []snapshot.File{{Size: size}}}}
+		limit := l.e.cfg.Load().CreateTimeout
+		for what, got := range map[string]time.Duration{
+			"pod": l.e.podPlan(p).Timeout - limit, "container": l.e.containerPlan(containers[0]).Timeout - limit,
+		} {
+			if want := 1024 * time.Second; got != want {
+				t.Errorf("%s may take %v more, want %v", what, got, want)
+			}
+		}
+		p.source = nil
+		if got := l.e.podPlan(p).Timeout; got != limit {
+			t.Errorf("pod that is not restored may take %v, want %v", got, limit)
 		}
 		removeEverything(t, l.e)
 		noLeaks(t, m)

@@ -154,8 +154,13 @@ func RestoreTime(staged string) (d time.Duration) {
 		}
 		return nil
 	})
-	return time.Duration(size/restoreRate) * time.Second
+	return restoreTime(size)
 }
+
+// RestoreTime is the same for images that were not staged yet.
+func (m Manifest) RestoreTime() time.Duration { return restoreTime(m.size()) }
+
+func restoreTime(size int64) time.Duration { return time.Duration(size/restoreRate) * time.Second }
 
 // Verify reads the images: errdefs.ErrDataLoss for one that differs from the manifest.
 func (s *Snapshot) Verify(ctx context.Context) error {

@@ -23,6 +23,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/client-go/tools/remotecommand"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/test/fuse"
 )
 
 // TestRestore: a pod of runc is saved with CRIU and restored as another pod, with its processes and files.
@@ -47,6 +49,7 @@ func TestRestore(t *testing.T) {
 	t.Run("podd is killed while it starts", func(t *testing.T) { restoreWithoutPodd(k.sub(t)) })
 	t.Run("runc is killed while it starts", func(t *testing.T) { restoreWithoutRunc(k.sub(t)) })
 	t.Run("removed meanwhile", func(t *testing.T) { dumpOfRemoved(k.sub(t)) })
+	t.Run("dead directory", func(t *testing.T) { dumpToDeadDirectory(k.sub(t)) })
 	t.Run("refused", func(t *testing.T) { refusedDumps(k.sub(t)) })
 	t.Run("obstacles", func(t *testing.T) { obstaclesOfCRIU(k.sub(t)) })
 	t.Run("refused restore", func(t *testing.T) { refusedCRIURestores(k.sub(t)) })
@@ -313,6 +316,42 @@ func dumpOfRemoved(k *kubelet) {
 	if err := <-saved; err != nil { // it may have been quicker
 		k.isEmpty(dir)
 	}
+}
+
+// dumpToDeadDirectory: a directory whose server is dead fails the calls that name it at their deadlines. The containers
+// run on, and can be saved elsewhere meanwhile.
+func dumpToDeadDirectory(k *kubelet) {
+	c := k.counting("runc")
+	dead := k.Path("volumes", "dead")
+	fuse.Mount(k, dead).Die()
+	for name, call := range map[string]func(ctx context.Context) error{
+		"CheckpointContainer": func(ctx context.Context) error {
+			_, err := k.Runtime.CheckpointContainer(ctx, &cri.CheckpointContainerRequest{
+				ContainerId: c.containers[0], Location: dead + "/archive.tar",
+			})
+			return err
+		},
+		"CheckpointPod": func(ctx context.Context) error {
+			_, err := k.Runtime.CheckpointPod(ctx,
+				&cri.CheckpointPodRequest{PodSandboxId: c.pod, OutputPath: dead, ContainerIds: c.containers})
+			return err
+		},
+		"RestorePod": func(ctx context.Context) error {
+			_, err := k.Runtime.RestorePod(ctx, c.restoreRequest(dead))
+			return err
+		},
+	} {
+		for range 2 { // the second time podd knows it
+			ctx, cancel := context.WithTimeout(k.ctx(), 300*time.Millisecond)
+			if err := call(ctx); err == nil {
+				k.Errorf("%s = nil, want an error", name)
+			}
+			cancel()
+		}
+	}
+	k.ok("CheckpointPod elsewhere", c.checkpoint(k.snapshotDir()))
+	k.stopContainer(c.containers[0], 0)
+	k.removePod(c.pod)
 }
 
 func refusedDumps(k *kubelet) {

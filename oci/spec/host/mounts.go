@@ -11,10 +11,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/moby/sys/mountinfo"
 	"github.com/opencontainers/selinux/go-selinux/label"
+	"golang.org/x/sys/unix"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	crierrors "k8s.io/cri-api/pkg/errors"
 
@@ -86,6 +88,24 @@ func (r *Resolver) Relabel(ctx context.Context, mounts []spec.Mount, mountLabel 
 				return struct{}{}, fmt.Errorf("relabel %s: %w", m.Source, err)
 			}
 		}
+		return struct{}{}, nil
+	})
+	return err
+}
+
+// answerTimeout is how long a filesystem may take to say how full it is.
+const answerTimeout = 20 * time.Second
+
+// Answers returns an error if the filesystem of path does not answer within answerTimeout, or until ctx ends, as one
+// whose server is dead. What else is wrong with the path is no error here.
+func (r *Resolver) Answers(ctx context.Context, path string) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	_, err := within(ctx, r, func(at func(path string) error) (struct{}, error) {
+		if err := at(path); err != nil {
+			return struct{}{}, err
+		}
+		_ = unix.Statfs(path, new(unix.Statfs_t)) // the kernel has no answer of its own to that
 		return struct{}{}, nil
 	})
 	return err
