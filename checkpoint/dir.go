@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -76,6 +77,11 @@ func Remove(parent, name string) error {
 		return fmt.Errorf("remove record: %w", err)
 	}
 	return nil
+}
+
+// Temporary returns the path of a new directory or file in parent. If a crash leaves it, Sweep removes it.
+func Temporary(parent, name string) string {
+	return filepath.Join(parent, tmpPrefix+name+"-"+rand.Text())
 }
 
 // List returns the names of the record directories in parent, sorted. An absent parent has none.

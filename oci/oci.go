@@ -75,7 +75,11 @@ type Dumper interface {
 }
 
 // Dumped is a container to save, and the empty directory for what Dump writes of it.
-type Dumped struct{ ID, Dir string }
+type Dumped struct {
+	ID, Dir string
+	// Room is how many bytes may go to where the caller puts what Dump has written, for all containers; 0 is unknown.
+	Room int64
+}
 
 // What Dump writes: a directory with the images of CRIU, its log and its statistics.
 const (

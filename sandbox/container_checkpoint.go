@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/containerd/errdefs"
 
@@ -13,6 +13,7 @@ import (
 	"github.com/podd-project/podd/sandbox/archive"
 	"github.com/podd-project/podd/sandbox/lifetime"
 	"github.com/podd-project/podd/sandbox/operation"
+	"github.com/podd-project/podd/sandbox/snapshot"
 )
 
 // CheckpointContainer saves a running container in a new file at location, see package archive. It runs again
@@ -33,7 +34,8 @@ func (e *Engine) CheckpointContainer(ctx context.Context, id, location string) e
 	if err := c.slot.Acquire(ctx); err != nil {
 		return fmt.Errorf("wait for another operation on the container: %w", err)
 	}
-	defer c.slot.Release()
+	release := sync.OnceFunc(c.slot.Release)
+	defer release()
 	turn, err := e.deps.Budgets.Checkpoints.Wait(ctx, c.pod.ID, 1)
 	if err != nil {
 		return err
@@ -45,34 +47,37 @@ func (e *Engine) CheckpointContainer(ctx context.Context, id, location string) e
 		defer context.AfterFunc(c.life.Context(), cancel)()
 		operation.SetStage(ctx, "save")
 		return lifetime.WithCause(c.life.Context(), archive.Save(ctx, archive.Request{
-			Location: location, Staging: c.staging(), Spec: filepath.Join(e.paths.Bundle(c.ID), "config.json"),
+			Location: location, Staging: snapshot.Staging(e.paths.Pods()),
+			Spec: filepath.Join(e.paths.Bundle(c.ID), "config.json"),
 			Config: archive.Config{
 				ID: c.ID, Name: c.Config.GetMetadata().GetName(), Image: c.Config.GetImage().GetImage(), ImageRef: c.ImageID,
 				ImageName: c.Config.GetImage().GetImage(), Runtime: c.pod.Handler(), CreatedAt: c.CreatedAt,
 			},
-			Dump: func(ctx context.Context, dir string, frozen func(context.Context) error) error {
-				return dumper.Dump(ctx, []oci.Dumped{{ID: c.ID, Dir: dir}}, frozen)
+			Dump: func(ctx context.Context, d oci.Dumped, frozen func(context.Context) error) error {
+				defer release() // the container runs again: it does not wait for the volume of the archive
+				unmark, err := c.mark().Set()
+				if err != nil {
+					return err
+				}
+				defer unmark()
+				return dumper.Dump(ctx, []oci.Dumped{d}, frozen)
 			},
 			Diff: func(ctx context.Context, w io.Writer) error { return e.deps.Images.Diff(ctx, c.ID, w) },
 		}))
 	})
 }
 
-// staging is the directory where c is saved. It exists only meanwhile, also if c is saved elsewhere, with its pod.
-func (c *Container) staging() string { return filepath.Join(c.dir, "dump") }
+func (c *Container) mark() snapshot.Mark { return snapshot.MarkOf(c.dir) }
 
 // endCheckpoint undoes what a podd left that was killed while it saved c.
 func endCheckpoint(ctx context.Context, c *Container) {
-	if _, err := os.Lstat(c.staging()); err != nil {
-		return
-	}
-	rt, err := c.pod.handler.Runtime()
-	if dumper, ok := rt.(oci.Dumper); err == nil && ok {
-		err = dumper.Thaw(ctx, c.ID)
-	}
-	if err == nil {
-		err = os.RemoveAll(c.staging())
-	}
+	err := c.mark().Clear(func() error {
+		rt, err := c.pod.handler.Runtime()
+		if dumper, ok := rt.(oci.Dumper); err == nil && ok {
+			err = dumper.Thaw(ctx, c.ID)
+		}
+		return err
+	})
 	if err != nil {
 		c.log().WithError(err).Error("failed to undo the checkpoint of a container that a podd was killed in")
 	}

@@ -5,10 +5,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/sandbox/snapshot"
 )
 
 // verbDump saves the container. If it fails, there must be no archive, and in any case no directory with its parts.
@@ -18,15 +23,20 @@ var verbDump = verb{"CheckpointContainer", func(ctx context.Context, l *podLife)
 	if _, serr := os.Lstat(location); (serr == nil) != (err == nil) {
 		return fmt.Errorf("archive: %w after: %w", serr, err)
 	}
-	c, cerr := l.e.Container(l.container)
-	if cerr != nil {
-		return cerr
-	}
-	if _, serr := os.Lstat(c.staging()); serr == nil {
-		return fmt.Errorf("%s exists after: %w", c.staging(), err)
+	if left := staged(l.e); len(left) > 0 {
+		return fmt.Errorf("%v exists after: %w", left, err)
 	}
 	return err
 }}
+
+// staged returns the marks of frozen containers, and the directories in which checkpoints are written.
+func staged(e *Engine) (paths []string) {
+	for _, pattern := range []string{"*/containers/*/dump*", ".tmp-dump-*"} {
+		found, _ := filepath.Glob(filepath.Join(e.paths.Pods(), pattern))
+		paths = append(paths, found...)
+	}
+	return paths
+}
 
 // runningLife returns a pod with a container that runs.
 func runningLife(t *testing.T, m *machine) (*podLife, *faults) {
@@ -39,42 +49,83 @@ func runningLife(t *testing.T, m *machine) (*podLife, *faults) {
 	return l, h
 }
 
-// TestStopEndsACheckpoint: a stop does not wait for a container that is being saved.
+// TestStopEndsACheckpoint: a stop does not wait for a container that is being saved, alone or with its pod.
 func TestStopEndsACheckpoint(t *testing.T) {
+	for _, save := range []verb{verbDump, verbCheckpoint} {
+		t.Run(save.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMachine(t)
+				e, h := newEngine(t, m)
+				l := &podLife{e: e, name: "web"}
+				for _, v := range runsOn("runc") {
+					must(t, v.do(t.Context(), l))
+				}
+				defer h.hold("dump")()
+				done := make(chan error, 1)
+				go func() { done <- save.do(t.Context(), l) }()
+				h.await("dump")
+				began := time.Now()
+				must(t, l.e.StopContainer(t.Context(), l.container, 0))
+				if err := <-done; err == nil || time.Since(began) > time.Second {
+					t.Errorf("%s = %v, %v after the stop, want an error at once", save.name, err, time.Since(began))
+				}
+				removeEverything(t, l.e)
+				noLeaks(t, m)
+			})
+		})
+	}
+}
+
+// TestShmIsCheckedBeforeTheFreeze: what a container has put into /dev/shm, and podd cannot save, refuses the checkpoint
+// while the pod still runs.
+func TestShmIsCheckedBeforeTheFreeze(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
-		l, h := runningLife(t, m)
-		defer h.hold("dump")()
-		done := make(chan error, 1)
-		go func() { done <- verbDump.do(t.Context(), l) }()
-		h.await("dump")
-		must(t, l.e.StopContainer(t.Context(), l.container, 0))
-		if err := <-done; err == nil {
-			t.Errorf("CheckpointContainer = %v, want an error", err)
+		l, h := saved(t, m, "runc")
+		p, err := l.e.Pod(l.pod)
+		must(t, err)
+		must(t, unix.Mkfifo(filepath.Join(l.e.files.Paths(p.ID, p.Config).Shm, "fifo"), 0o600))
+		dumps := h.count("dump")
+		err = verbCheckpoint.do(t.Context(), l)
+		if !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "/dev/shm") {
+			t.Errorf("CheckpointPod = %v, want %v for /dev/shm", err, errdefs.ErrFailedPrecondition)
+		}
+		if got := h.count("dump"); got != dumps || dumps != 1 {
+			t.Errorf("the runtime saved %d times, then %d times, want once before the FIFO was made", dumps, got)
 		}
 		removeEverything(t, l.e)
 		noLeaks(t, m)
 	})
 }
 
-// TestRestartThaws: the next podd thaws a container that one was killed in, and removes what it had saved.
+// TestRestartThaws: the next podd thaws a container that one was killed in, and removes what it had saved, also if that
+// was killed later, when the container ran again.
 func TestRestartThaws(t *testing.T) {
+	t.Run("frozen", func(t *testing.T) { restartThaws(t, true, 1) })
+	t.Run("while images are moved", func(t *testing.T) { restartThaws(t, false, 0) })
+}
+
+func restartThaws(t *testing.T, frozen bool, want int) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
 		l, h := runningLife(t, m)
 		c, err := l.e.Container(l.container)
 		must(t, err)
 		// Here a killed podd still runs deferred functions, which would remove the directory.
-		must(t, os.Mkdir(c.staging(), 0o700))
+		if frozen {
+			_, err = c.mark().Set()
+			must(t, err)
+		}
+		must(t, os.MkdirAll(filepath.Join(snapshot.Staging(l.e.paths.Pods()), "container-app"), 0o700))
 		kill(l.e, h)
 		e, h := makeEngine(t, m, "boot-1")
 		must(t, e.Recover(t.Context()))
 		must(t, e.WaitRecovered(t.Context()))
-		if n := h.count("thaw"); n != 1 {
-			t.Errorf("thawed %d times, want once", n)
+		if n := h.count("thaw"); n != want {
+			t.Errorf("thawed %d times, want %d times", n, want)
 		}
-		if _, err := os.Lstat(c.staging()); err == nil {
-			t.Errorf("%s exists, want it removed", c.staging())
+		if left := staged(e); len(left) > 0 {
+			t.Errorf("%v exists, want it removed", left)
 		}
 		l.e = e
 		must(t, verbDump.do(t.Context(), l))
@@ -98,16 +149,35 @@ func TestStagingMarksFrozen(t *testing.T) {
 		release, done := h.hold("dump"), make(chan error, 1)
 		go func() { done <- verbCheckpoint.do(t.Context(), l) }()
 		h.await("dump")
-		if _, err := os.Lstat(c.staging()); err != nil {
-			t.Errorf("while the pod is saved: %v", err)
+		if got := staged(e); len(got) != 2 || got[0] != string(c.mark()) {
+			t.Errorf("%v exist while the pod is saved, want the mark and a directory for the images", got)
 		}
 		release()
 		must(t, <-done)
-		if _, err := os.Lstat(c.staging()); err == nil {
-			t.Errorf("%s exists after the checkpoint, want it removed", c.staging())
+		if left := staged(e); len(left) > 0 {
+			t.Errorf("%v exists after the checkpoint, want it removed", left)
 		}
 		removeEverything(t, e)
 		noLeaks(t, m)
+	})
+}
+
+// TestCheckpointAfterFailedThaw is refused in words: the container may still be frozen.
+func TestCheckpointAfterFailedThaw(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, h := runningLife(t, newMachine(t))
+		c, err := l.e.Container(l.container)
+		must(t, err)
+		_, err = c.mark().Set() // the one that a killed podd has left
+		must(t, err)
+		location := filepath.Join(t.TempDir(), "archive.tar")
+		err = l.e.CheckpointContainer(t.Context(), l.container, location)
+		if !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "restart podd") {
+			t.Errorf("CheckpointContainer = %v, want %v that says what to do", err, errdefs.ErrFailedPrecondition)
+		}
+		if n := h.count("dump"); n != 0 {
+			t.Errorf("the runtime saved %d times, want never", n)
+		}
 	})
 }
 

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"runtime"
 	"slices"
 	"time"
 
 	"github.com/containerd/errdefs"
 
+	"github.com/podd-project/podd/cmd/budget"
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox/handler"
 	"github.com/podd-project/podd/sandbox/operation"
@@ -50,37 +50,18 @@ type podCheckpoint struct {
 	version string   // of the runtime
 }
 
-// run holds the slots of the containers, so that none is started, updated or removed meanwhile. A stop takes none: then
-// the containers differ afterwards, and the checkpoint fails. A creation is detected in the same way.
+// run saves the containers, and then writes the rest, for which a volume can take any time: they wait no more.
 func (k podCheckpoint) run(ctx context.Context, rt Runtime, path string) error {
 	containers, err := k.selection()
 	if err != nil {
 		return err
 	}
-	operation.SetStage(ctx, "wait for other operations")
-	for _, c := range containers {
-		if err := c.slot.Acquire(ctx); err != nil {
-			return fmt.Errorf("wait for another operation on container %s: %w", c.ID, err)
-		}
-		defer c.slot.Release()
-	}
-	turn, err := k.e.deps.Budgets.Checkpoints.Wait(ctx, k.p.ID, 1)
+	out, err := snapshot.Create(path, snapshot.KindOf(k.p.OwnKernel), k.staging())
 	if err != nil {
 		return err
 	}
+	turn, err := k.hold(ctx, containers, func() error { return k.save(ctx, rt, out, containers) })
 	defer turn.Release()
-	if err := k.unchanged(containers); err != nil {
-		return err
-	}
-	out, err := snapshot.Create(path, snapshot.KindOf(k.p.OwnKernel))
-	if err != nil {
-		return err
-	}
-	operation.SetStage(ctx, "save")
-	err = k.save(ctx, rt, out, containers)
-	if err == nil {
-		err = errors.Join(context.Cause(ctx), k.unchanged(containers))
-	}
 	if err == nil {
 		operation.SetStage(ctx, "write manifest")
 		err = k.commit(ctx, out, containers)
@@ -89,6 +70,40 @@ func (k podCheckpoint) run(ctx context.Context, rt Runtime, path string) error {
 		err = errors.Join(err, out.Discard())
 	}
 	return errors.Join(err, out.Close())
+}
+
+// staging returns where the runtime writes the images: "" for the caller's directory. Those of gVisor have any size,
+// and could fill podd's own disk.
+func (k podCheckpoint) staging() string {
+	if k.p.OwnKernel {
+		return ""
+	}
+	return snapshot.Staging(k.e.paths.Pods())
+}
+
+// hold calls save when it has the slots of the containers, so that none is started, updated or removed meanwhile. A
+// stop takes none: then the containers differ afterwards, and the checkpoint fails. So does it after a creation.
+func (k podCheckpoint) hold(
+	ctx context.Context, containers []*Container, save func() error,
+) (turn *budget.Grant, err error) {
+	operation.SetStage(ctx, "wait for other operations")
+	for _, c := range containers {
+		if err := c.slot.Acquire(ctx); err != nil {
+			return nil, fmt.Errorf("wait for another operation on container %s: %w", c.ID, err)
+		}
+		defer c.slot.Release()
+	}
+	if turn, err = k.e.deps.Budgets.Checkpoints.Wait(ctx, k.p.ID, 1); err != nil {
+		return nil, err
+	}
+	if err := k.unchanged(containers); err != nil {
+		return turn, err
+	}
+	operation.SetStage(ctx, "save")
+	if err := save(); err != nil {
+		return turn, err
+	}
+	return turn, errors.Join(context.Cause(ctx), k.unchanged(containers))
 }
 
 // save has the runtime write the images.
@@ -103,11 +118,11 @@ func (k podCheckpoint) save(ctx context.Context, rt Runtime, out *snapshot.Write
 	defer cancel(nil)
 	var sources []snapshot.Source
 	for _, c := range containers {
-		// A podd that finds the directory thaws the container, see endCheckpoint.
-		if err := os.Mkdir(c.staging(), 0o700); err != nil {
+		unmark, err := c.mark().Set()
+		if err != nil {
 			return err
 		}
-		defer os.Remove(c.staging())
+		defer unmark()
 		defer context.AfterFunc(c.life.Context(), func() { cancel(context.Cause(c.life.Context())) })()
 		sources = append(sources, snapshot.Source{
 			Name: c.Config.GetMetadata().GetName(), ID: c.ID,

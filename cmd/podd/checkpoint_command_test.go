@@ -17,7 +17,7 @@ func madeCheckpoint(t *testing.T, root string) string {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	w, err := snapshot.Create(dir, snapshot.KindGVisor)
+	w, err := snapshot.Create(dir, snapshot.KindGVisor, "")
 	if err != nil {
 		t.Fatal(err)
 	}

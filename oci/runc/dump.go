@@ -89,17 +89,33 @@ func (r *Runtime) newDump(ctx context.Context, containers []oci.Dumped) (dump, e
 	if d.criu, err = r.lookupCRIU(ctx); err != nil {
 		return d, err
 	}
-	var memory uint64
 	for _, c := range containers {
 		if err := d.add(ctx, c); err != nil {
 			return d, err
 		}
-		memory += d.containers[len(d.containers)-1].cgroups.AnonymousMemory()
-		if err := space.Check(c.Dir, memory); err != nil {
-			return d, err
-		}
 	}
-	return d, nil
+	return d, d.reserve(containers)
+}
+
+// dumping is what all runtimes write now.
+var dumping space.Promised
+
+// reserve checks that the memory of the containers fits where it is written, and where the caller puts it then.
+func (d *dump) reserve(containers []oci.Dumped) error {
+	var all uint64
+	for i, c := range containers {
+		memory := d.containers[i].cgroups.AnonymousMemory()
+		if all += memory; c.Room > 0 && all > uint64(c.Room) {
+			return fmt.Errorf("%w: a checkpoint of %d bytes needs twice as much free space, its destination has %d",
+				errdefs.ErrResourceExhausted, all, 2*c.Room)
+		}
+		done, err := dumping.Reserve(c.Dir, memory)
+		if err != nil {
+			return err
+		}
+		d.unlocks = append(d.unlocks, done)
+	}
+	return nil
 }
 
 // add locks a container and checks that it can be saved.

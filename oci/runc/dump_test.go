@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/ocitest"
@@ -117,6 +118,38 @@ func TestDumpFails(t *testing.T) {
 	must(t, "write config.json", os.WriteFile(path, config, 0o600))
 	if _, err := d.dump(limit(t), func(context.Context) error { return nil }); err != nil {
 		t.Errorf("Dump after those that failed = %v, want nil", err)
+	}
+	d.runs()
+}
+
+// TestDumpOnFullDisk: the error says so, and the container runs on.
+func TestDumpOnFullDisk(t *testing.T) {
+	d, dir := newDumped(t), t.TempDir()
+	must(t, "mount", unix.Mount("tmpfs", dir, "tmpfs", 0, "nr_inodes=20,mode=0700"))
+	t.Cleanup(func() { must(t, "unmount", unix.Unmount(dir, unix.MNT_DETACH)) })
+	err := d.r.Dump(limit(t), []oci.Dumped{{ID: d.id, Dir: dir}}, func(context.Context) error { return nil })
+	if !errdefs.IsResourceExhausted(err) || !strings.Contains(err.Error(), "no space") {
+		t.Errorf("Dump = %v, want %v that says no space", err, errdefs.ErrResourceExhausted)
+	}
+	d.runs()
+}
+
+// TestDumpWithoutRoom: what does not fit where it is written, or where the caller puts it then, is refused before the
+// container is frozen.
+func TestDumpWithoutRoom(t *testing.T) {
+	d, small, large := newDumped(t), t.TempDir(), t.TempDir()
+	must(t, "mount", unix.Mount("tmpfs", small, "tmpfs", 0, "size=8k,mode=0700"))
+	t.Cleanup(func() { must(t, "unmount", unix.Unmount(small, unix.MNT_DETACH)) })
+	for want, c := range map[string]oci.Dumped{
+		"destination": {ID: d.id, Dir: large, Room: 1}, small: {ID: d.id, Dir: small},
+	} {
+		err := d.r.Dump(limit(t), []oci.Dumped{c}, func(context.Context) error { return nil })
+		if !errdefs.IsResourceExhausted(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Dump = %v, want %v for %s", err, errdefs.ErrResourceExhausted, want)
+		}
+		if names, err := os.ReadDir(c.Dir); len(names) > 0 || err != nil {
+			t.Errorf("CRIU has written %v, %v, want it not to be called", names, err)
+		}
 	}
 	d.runs()
 }

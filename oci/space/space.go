@@ -5,6 +5,7 @@ package space
 import (
 	"fmt"
 	"path/filepath"
+	"sync"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
@@ -17,6 +18,28 @@ func Half(dir string) (int64, error) {
 		return 0, fmt.Errorf("free space of %s: %w", dir, err)
 	}
 	return int64(st.Bavail) * st.Bsize / 2, nil
+}
+
+// Promised is the space that was promised to what is being written, in bytes.
+type Promised struct {
+	mu    sync.Mutex
+	bytes uint64
+}
+
+// Reserve is Check for this and all that was reserved before. The caller calls done, once, when it has written: then
+// the disk knows. Until then part of it counts twice, which refuses too much, but never too little.
+func (p *Promised) Reserve(dir string, bytes uint64) (done func(), err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := Check(dir, p.bytes+bytes); err != nil {
+		return nil, fmt.Errorf("%w: %d bytes of that are of checkpoints in progress", err, p.bytes)
+	}
+	p.bytes += bytes
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.bytes -= bytes
+	}, nil
 }
 
 // Check returns errdefs.ErrResourceExhausted unless half of the disk of dir holds this many bytes.

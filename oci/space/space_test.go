@@ -34,3 +34,26 @@ func TestCheck(t *testing.T) {
 		t.Error("Check of a directory that there is not = nil, want an error")
 	}
 }
+
+// TestReserve: what others write at the same time has been promised its space.
+func TestReserve(t *testing.T) {
+	dir := t.TempDir()
+	half, err := Half(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var p Promised
+	bytes := uint64(half) * 3 / 5
+	done, err := p.Reserve(dir, bytes)
+	if err != nil {
+		t.Fatalf("first Reserve = %v, want nil", err)
+	}
+	_, err = p.Reserve(dir, bytes)
+	if !errdefs.IsResourceExhausted(err) || !strings.Contains(err.Error(), "in progress") {
+		t.Errorf("second Reserve = %v, want %v that names the others", err, errdefs.ErrResourceExhausted)
+	}
+	done()
+	if _, err := p.Reserve(dir, bytes); err != nil {
+		t.Errorf("Reserve after the first was done = %v, want nil", err)
+	}
+}

@@ -66,8 +66,8 @@ type Request struct {
 	// Spec is the path of config.json.
 	Spec   string
 	Config Config
-	// Dump saves the processes in a directory, as oci.Dumper does, and Diff writes the layer.
-	Dump func(ctx context.Context, dir string, frozen func(context.Context) error) error
+	// Dump saves the processes, as oci.Dumper does, and Diff writes the layer.
+	Dump func(ctx context.Context, d oci.Dumped, frozen func(context.Context) error) error
 	Diff func(ctx context.Context, w io.Writer) error
 }
 
@@ -83,7 +83,12 @@ func Save(ctx context.Context, r Request) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(r.Staging)) }()
-	err = r.Dump(ctx, r.Staging, func(ctx context.Context) error {
+	room, err := space.Half(out.dir.Name())
+	if err != nil {
+		return err
+	}
+	d := oci.Dumped{ID: r.Config.ID, Dir: r.Staging, Room: room}
+	err = r.Dump(ctx, d, func(ctx context.Context) error {
 		r.Config.CheckpointedAt = time.Now()
 		return WriteRootfs(ctx, r.Staging, r.Diff)
 	})
@@ -91,7 +96,7 @@ func Save(ctx context.Context, r Request) (err error) {
 		return err
 	}
 	t := tar.NewWriter(writer{ctx, out.file})
-	if err := errors.Join(r.add(t), t.Close()); err != nil {
+	if err := errors.Join(r.add(t), t.Close(), os.RemoveAll(r.Staging)); err != nil {
 		return fmt.Errorf("write the archive: %w", err)
 	}
 	return out.commit()

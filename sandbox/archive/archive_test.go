@@ -30,12 +30,12 @@ func request(t *testing.T) Request {
 	return Request{
 		Location: filepath.Join(dir, "out", "archive.tar"), Staging: filepath.Join(dir, "staging"), Spec: spec,
 		Config: Config{ID: "id", Name: "app", Image: "example.com/app:1", ImageName: "example.com/app:1"},
-		Dump: func(ctx context.Context, dir string, frozen func(context.Context) error) error {
-			images := filepath.Join(dir, oci.DumpImages)
+		Dump: func(ctx context.Context, d oci.Dumped, frozen func(context.Context) error) error {
+			images := filepath.Join(d.Dir, oci.DumpImages)
 			err := os.Mkdir(images, 0o755)
 			for _, path := range []string{
 				filepath.Join(images, "core-1.img"), filepath.Join(images, "pages-1.img"),
-				filepath.Join(dir, oci.DumpLog), filepath.Join(dir, oci.DumpStats),
+				filepath.Join(d.Dir, oci.DumpLog), filepath.Join(d.Dir, oci.DumpStats),
 			} {
 				err = errors.Join(err, os.WriteFile(path, []byte(filepath.Base(path)), 0o644))
 			}
@@ -127,7 +127,7 @@ func TestSaveFails(t *testing.T) {
 		text   string
 	}{
 		"dump": {change: func(r *Request) {
-			r.Dump = func(context.Context, string, func(context.Context) error) error { return broken }
+			r.Dump = func(context.Context, oci.Dumped, func(context.Context) error) error { return broken }
 		}, want: broken},
 		"diff": {change: func(r *Request) {
 			r.Diff = func(context.Context, io.Writer) error { return broken }
@@ -144,8 +144,8 @@ func TestSaveFails(t *testing.T) {
 		"an image is a link":  {change: func(r *Request) { r.Dump = replacing(r.Dump, unix.S_IFLNK) }, text: "symbolic"},
 		"appears meanwhile": {change: func(r *Request) {
 			dump := r.Dump
-			r.Dump = func(ctx context.Context, dir string, frozen func(context.Context) error) error {
-				return errors.Join(dump(ctx, dir, frozen), os.Symlink("/etc/passwd", r.Location))
+			r.Dump = func(ctx context.Context, d oci.Dumped, frozen func(context.Context) error) error {
+				return errors.Join(dump(ctx, d, frozen), os.Symlink("/etc/passwd", r.Location))
 			}
 		}, want: errdefs.ErrAlreadyExists},
 	} {
@@ -175,11 +175,11 @@ func TestSaveFails(t *testing.T) {
 
 // replacing replaces an image of the dump by a FIFO or a symbolic link.
 func replacing(
-	dump func(context.Context, string, func(context.Context) error) error, kind uint32,
-) func(context.Context, string, func(context.Context) error) error {
-	return func(ctx context.Context, dir string, frozen func(context.Context) error) error {
-		path := filepath.Join(dir, oci.DumpImages, "core-1.img")
-		err := errors.Join(dump(ctx, dir, frozen), os.Remove(path))
+	dump func(context.Context, oci.Dumped, func(context.Context) error) error, kind uint32,
+) func(context.Context, oci.Dumped, func(context.Context) error) error {
+	return func(ctx context.Context, d oci.Dumped, frozen func(context.Context) error) error {
+		path := filepath.Join(d.Dir, oci.DumpImages, "core-1.img")
+		err := errors.Join(dump(ctx, d, frozen), os.Remove(path))
 		if kind == unix.S_IFLNK {
 			return errors.Join(err, os.Symlink("/etc/passwd", path))
 		}
@@ -195,9 +195,9 @@ func TestSaveUntilTheDeadline(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	dump, late := r.Dump, errors.New("late")
-	r.Dump = func(ctx context.Context, dir string, frozen func(context.Context) error) error {
+	r.Dump = func(ctx context.Context, d oci.Dumped, frozen func(context.Context) error) error {
 		defer cancel(late)
-		return dump(ctx, dir, frozen)
+		return dump(ctx, d, frozen)
 	}
 	if err := Save(ctx, r); !errors.Is(err, late) {
 		t.Errorf("Save = %v, want %v", err, late)

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/containerd/errdefs"
-	"golang.org/x/sys/unix"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/oci"
@@ -124,11 +123,11 @@ type Shm struct {
 func (w *Writer) Dump(ctx context.Context, runtime oci.Dumper, containers []Source, shm Shm) error {
 	var dumped []oci.Dumped
 	for _, c := range containers {
-		dir := directoryOf(c.Name)
-		if err := unix.Mkdirat(int(w.images.Fd()), dir, 0o700); err != nil {
+		dir := filepath.Join(w.ImagePath(), directoryOf(c.Name))
+		if err := os.Mkdir(dir, 0o700); err != nil {
 			return fmt.Errorf("make a directory for the images of container %q: %w", c.Name, err)
 		}
-		dumped = append(dumped, oci.Dumped{ID: c.ID, Dir: filepath.Join(w.ImagePath(), dir)})
+		dumped = append(dumped, oci.Dumped{ID: c.ID, Dir: dir, Room: w.room})
 	}
 	return runtime.Dump(ctx, dumped, func(ctx context.Context) error {
 		for i, c := range containers {

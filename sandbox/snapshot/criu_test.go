@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,10 +23,14 @@ type dumper struct {
 	oci.Dumper
 	spoil func(dir string) error
 	shm   string // its archive
+	room  *int64 // set to that of the containers
 }
 
 func (d dumper) Dump(ctx context.Context, containers []oci.Dumped, frozen func(context.Context) error) error {
 	for _, c := range containers {
+		if d.room != nil {
+			*d.room = c.Room
+		}
 		err := errors.Join(os.Mkdir(filepath.Join(c.Dir, oci.DumpImages), 0o700),
 			os.WriteFile(filepath.Join(c.Dir, oci.DumpImages, "core-1.img"), []byte(c.ID), 0o644),
 			os.WriteFile(filepath.Join(c.Dir, oci.DumpLog), nil, 0o644))
@@ -42,9 +47,20 @@ func (d dumper) Dump(ctx context.Context, containers []oci.Dumped, frozen func(c
 // dump makes a checkpoint of KindCRIU with the containers web and a/../b.
 func dump(t testing.TB, dir string, key *Key, d dumper) error {
 	t.Helper()
-	w, err := Create(dir, KindCRIU)
+	return dumpStaged(t, dir, filepath.Join(t.TempDir(), "staging"), key, d)
+}
+
+// dumpStaged has the runtime write to staging, of which nothing may be left.
+func dumpStaged(t testing.TB, dir, staging string, key *Key, d dumper) error {
+	t.Helper()
+	w, err := Create(dir, KindCRIU, staging)
 	must(t, err)
-	defer w.Close()
+	defer func() {
+		must(t, w.Close())
+		if _, err := os.Lstat(staging); err == nil {
+			t.Errorf("%s exists, want it removed", staging)
+		}
+	}()
 	var sources []Source
 	m := manifest(t)
 	for _, name := range []string{"web", "a/../b"} {
@@ -124,6 +140,92 @@ func TestDumpOfShm(t *testing.T) {
 		if string(got) != content {
 			t.Errorf("archive = %q, want %q", got, content)
 		}
+	}
+}
+
+// TestDumpToAnotherDisk: the same files are there when they had to be copied from another filesystem, and hostile ones
+// are refused.
+func TestDumpToAnotherDisk(t *testing.T) {
+	disk := otherDisk(t, "")
+	var want, got []string
+	for _, dir := range []string{filepath.Join(disk, "same"), output(t)} {
+		if err := os.Mkdir(dir, 0o700); !errors.Is(err, fs.ErrExist) {
+			must(t, err)
+		}
+		must(t, dumpStaged(t, dir, filepath.Join(disk, "staging"), newKey(t), dumper{shm: "archive"}))
+		want, got = got, files(t, dir)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("files on another disk = %q, want %q", got, want)
+	}
+	err := dumpStaged(t, output(t), filepath.Join(disk, "staging"), newKey(t), dumper{spoil: func(dir string) error {
+		return os.Symlink("/etc/passwd", dir+"/checkpoint/pages-1.img")
+	}})
+	if !errdefs.IsInvalidArgument(err) {
+		t.Errorf("dump with a link = %v, want %v", err, errdefs.ErrInvalidArgument)
+	}
+}
+
+// otherDisk mounts a filesystem.
+func otherDisk(t *testing.T, options string) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it mounts a disk")
+	}
+	dir := output(t)
+	must(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=0700"+options))
+	t.Cleanup(func() { must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	return dir
+}
+
+// TestDumpToSmallDisk: Dump gets the free space of the destination as Room. If the files together do not fit there,
+// none is copied, even if each one would fit.
+func TestDumpToSmallDisk(t *testing.T) {
+	dir, staging := otherDisk(t, ",size=1m"), filepath.Join(t.TempDir(), "staging")
+	var room int64
+	err := dumpStaged(t, dir, staging, newKey(t), dumper{room: &room, spoil: func(dir string) error {
+		return os.WriteFile(filepath.Join(dir, "checkpoint", "pages-1.img"), make([]byte, 300<<10), 0o600)
+	}})
+	if !errdefs.IsResourceExhausted(err) || !strings.Contains(err.Error(), "of 6") { // two containers, 600 KiB
+		t.Errorf("dump = %v, want %v with the size of all files", err, errdefs.ErrResourceExhausted)
+	}
+	if room <= 0 || room > 512<<10 {
+		t.Errorf("the runtime was told of room for %d bytes, want half of the disk", room)
+	}
+	if left := files(t, dir); len(left) > 0 {
+		t.Errorf("%v is left, want nothing", left)
+	}
+}
+
+// TestDiscardFreesOwnDisk: podd's own disk is free when the checkpoint has failed, although the caller's directory
+// cannot be emptied.
+func TestDiscardFreesOwnDisk(t *testing.T) {
+	dir, staging := otherDisk(t, ""), filepath.Join(t.TempDir(), "staging")
+	w, err := Create(dir, KindCRIU, staging)
+	must(t, err)
+	defer w.Close()
+	must(t, unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	if err := w.Discard(); !errors.Is(err, unix.EROFS) {
+		t.Errorf("Discard = %v, want %v", err, unix.EROFS)
+	}
+	if _, err := os.Lstat(staging); err == nil {
+		t.Errorf("%s exists, want it removed", staging)
+	}
+}
+
+// TestOwnDiskIsFreeBeforeTheManifest: when there is a checkpoint, podd's own disk has nothing of it, and no error of
+// its removal can follow.
+func TestOwnDiskIsFreeBeforeTheManifest(t *testing.T) {
+	for name, disk := range map[string]string{"same disk": t.TempDir(), "another disk": otherDisk(t, "")} {
+		staging := filepath.Join(disk, "staging")
+		w, err := Create(output(t), KindCRIU, staging)
+		must(t, err)
+		must(t, os.WriteFile(filepath.Join(staging, "x"), nil, 0o600))
+		must(t, w.moveStaged(t.Context()))
+		if _, err := os.Lstat(staging); err == nil {
+			t.Errorf("%s: %s exists, want it removed", name, staging)
+		}
+		must(t, errors.Join(w.Discard(), w.Close()))
 	}
 }
 

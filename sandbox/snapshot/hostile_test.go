@@ -44,7 +44,7 @@ func TestKnownAttacks(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir, key := output(t), newKey(t)
-			w, err := Create(dir, KindGVisor)
+			w, err := Create(dir, KindGVisor, "")
 			must(t, err)
 			defer w.Close()
 			writeImages(t, w)

@@ -34,7 +34,7 @@ func config(name string) *cri.ContainerConfig {
 // write makes a checkpoint in dir.
 func write(t testing.TB, dir string, key *Key) {
 	t.Helper()
-	w, err := Create(dir, KindGVisor)
+	w, err := Create(dir, KindGVisor, "")
 	must(t, err)
 	defer w.Close()
 	writeImages(t, w)
@@ -114,7 +114,7 @@ func TestOutputDirectory(t *testing.T) {
 	for name, spoil := range map[string]func(dir string) error{
 		"absent":            os.Remove,
 		"a file":            func(d string) error { return errors.Join(os.Remove(d), os.WriteFile(d, nil, 0o600)) },
-		"a link":            func(d string) error { return errors.Join(os.Remove(d), os.Symlink("/tmp", d)) },
+		"a link":            func(d string) error { return errors.Join(os.Remove(d), os.Symlink(t.TempDir(), d)) },
 		"writable by group": func(d string) error { return os.Chmod(d, 0o770) },
 		"writable by all":   func(d string) error { return os.Chmod(d, 0o707) },
 		"not empty":         func(d string) error { return os.WriteFile(d+"/x", nil, 0o600) },
@@ -122,7 +122,7 @@ func TestOutputDirectory(t *testing.T) {
 		dir := output(t)
 		must(t, spoil(dir))
 		before, _ := os.ReadDir(dir)
-		if w, err := Create(dir, KindGVisor); !errdefs.IsInvalidArgument(err) {
+		if w, err := Create(dir, KindGVisor, ""); !errdefs.IsInvalidArgument(err) {
 			t.Errorf("%s: Create = %v, %v, want %v", name, w, err, errdefs.ErrInvalidArgument)
 		}
 		if after, _ := os.ReadDir(dir); len(after) != len(before) {
@@ -166,7 +166,7 @@ func TestDiscard(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := output(t)
-			w, err := Create(dir, KindGVisor)
+			w, err := Create(dir, KindGVisor, "")
 			must(t, err)
 			defer w.Close()
 			if err := fail(t, w, newKey(t)); err == nil {

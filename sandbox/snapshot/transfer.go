@@ -110,7 +110,7 @@ func Receive(ctx context.Context, path string, trust Trust, open Opener) (err er
 	if err != nil {
 		return err
 	}
-	w, err := Create(path, m.Kind)
+	w, err := Create(path, m.Kind, "")
 	if err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func (w *Writer) unpackFile(f File, content io.Reader) error {
 }
 
 func (w *Writer) makeDirs(name string) error {
-	root, err := os.OpenRoot(w.ImagePath())
+	root, err := os.OpenRoot(w.imagePath())
 	if err != nil {
 		return err
 	}

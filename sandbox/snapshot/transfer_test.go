@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/containerd/errdefs"
 	"github.com/klauspost/compress/zstd"
@@ -151,6 +152,28 @@ func TestReceiveInto(t *testing.T) {
 	}
 	if data, err := os.ReadFile(filepath.Join(to, "manifest.json")); err != nil || string(data) != "mine" {
 		t.Errorf("file that was there = %q, %v, want it unchanged", data, err)
+	}
+}
+
+// TestReceiveReadsToTheEnd: a blob that differs from its digest, which only its end says, is refused, although all
+// images were unpacked.
+func TestReceiveReadsToTheEnd(t *testing.T) {
+	dir, to, key := output(t), output(t), newKey(t)
+	write(t, dir, key)
+	p := packed(t, dir)
+	changed := func(ctx context.Context, name string, limit int64) (io.ReadCloser, error) {
+		r, err := p.open(ctx, name, limit)
+		if name == imagesName {
+			more := io.MultiReader(bytes.NewReader(make([]byte, 1<<20)), iotest.ErrReader(errdefs.ErrDataLoss))
+			r = io.NopCloser(io.MultiReader(r, more))
+		}
+		return r, err
+	}
+	if err := Receive(t.Context(), to, Trust{Key: key}, changed); !errdefs.IsDataLoss(err) {
+		t.Errorf("Receive = %v, want %v", err, errdefs.ErrDataLoss)
+	}
+	if left := files(t, to); len(left) > 0 {
+		t.Errorf("left %q, want nothing", left)
 	}
 }
 

@@ -15,32 +15,62 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/oci/openat"
+	"github.com/podd-project/podd/oci/space"
 )
 
 // Writer is a checkpoint that is being written. Close must be called after Commit or Discard.
 type Writer struct {
 	kind        string
+	staging     string // see Create
+	room        int64  // for the images that are moved, see oci.Dumped
 	dir, images *os.File
 }
 
 // Create opens the directory at path for images of a kind. It must be empty, belong to podd's user and be writable by
 // nobody else: errdefs.ErrInvalidArgument.
-func Create(path, kind string) (*Writer, error) {
+//
+// Unless staging is "", the runtime writes to a new directory of that path, on a disk of podd's own, and Commit moves
+// what it has written: the directory at path may be on a volume whose server dies, and what writes to it then, such as
+// CRIU with a container that it has stopped, cannot even be killed.
+func Create(path, kind, staging string) (*Writer, error) {
 	dir, err := openDir(path)
 	if err != nil {
 		return nil, err
 	}
 	w := &Writer{kind: kind, dir: dir}
-	if err := checkOutput(dir); err != nil {
-		return nil, errors.Join(err, w.Close())
-	}
-	if err = unix.Mkdirat(int(dir.Fd()), kind, 0o700); err == nil {
-		w.images, err = openat.Open(dir, kind, unix.OpenHow{Flags: unix.O_DIRECTORY, Resolve: openat.NoLinks})
+	err = checkOutput(dir)
+	if err == nil {
+		err = w.makeImages(staging)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("make a directory for the images: %w", err), w.Discard(), w.Close())
+		return nil, errors.Join(err, w.Close())
 	}
 	return w, nil
+}
+
+// makeImages makes the directories of the images. After an error none of them is left.
+func (w *Writer) makeImages(staging string) error {
+	err := unix.Mkdirat(int(w.dir.Fd()), w.kind, 0o700)
+	if err == nil {
+		w.images, err = openat.Open(w.dir, w.kind, unix.OpenHow{Flags: unix.O_DIRECTORY, Resolve: openat.NoLinks})
+		if err == nil && staging != "" {
+			err = w.makeStaging(staging)
+		}
+		if err != nil {
+			err = errors.Join(err, w.Discard())
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("make a directory for the images: %w", err)
+	}
+	return nil
+}
+
+func (w *Writer) makeStaging(path string) (err error) {
+	if w.room, err = space.Half(w.imagePath()); err == nil { // now, when nothing waits for the volume yet
+		w.staging, err = path, os.Mkdir(path, 0o700)
+	}
+	return err
 }
 
 // openDir opens a directory that a request names; its last part may not be a symbolic link.
@@ -75,13 +105,24 @@ func checkOutput(dir *os.File) error {
 }
 
 // ImagePath is a path to the directory where the runtime writes the images. It is valid for other processes, too, while
-// w is open, and reaches the directory whatever has become of its name.
-func (w *Writer) ImagePath() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), w.images.Fd()) }
+// w is open.
+func (w *Writer) ImagePath() string {
+	if w.staging != "" {
+		return w.staging
+	}
+	return w.imagePath()
+}
+
+// imagePath is a path to the directory of the images, whatever has become of its name.
+func (w *Writer) imagePath() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), w.images.Fd()) }
 
 // Commit makes the directory a checkpoint: it adds the digests of the images to m and writes it, sealed. After an error
 // the caller discards the directory.
 func (w *Writer) Commit(ctx context.Context, m Manifest, key *Key) error {
 	m.Format, m.Kind, m.Files = format, w.kind, nil
+	if err := w.moveStaged(ctx); err != nil {
+		return fmt.Errorf("move what the runtime has written: %w", err)
+	}
 	names, err := w.list()
 	if err == nil {
 		err = m.checkNames(names)
@@ -153,7 +194,7 @@ func (w *Writer) syncDirs() error {
 
 // walk calls f for what is in the directory of the images, in order, without following links.
 func (w *Writer) walk(f func(name string, isDir bool) error) error {
-	root, err := os.OpenRoot(w.ImagePath())
+	root, err := os.OpenRoot(w.imagePath())
 	if err != nil {
 		return err
 	}
@@ -203,9 +244,10 @@ func writeFile(dir *os.File, name string, data []byte) error {
 
 func temporary(name string) string { return "." + name }
 
-// Discard removes everything that was written; the directory stays, empty.
+// Discard removes everything that was written; the directory stays, empty. Podd's own disk comes first: the directory
+// may be on a volume that does not answer.
 func (w *Writer) Discard() error {
-	var errs []error
+	errs := []error{w.removeStaging()}
 	remove := func(name string) {
 		if err := unix.Unlinkat(int(w.dir.Fd()), name, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("remove %s: %w", name, err))
@@ -238,6 +280,13 @@ func (w *Writer) truncate(name string) {
 		_ = f.Truncate(0)
 		f.Close()
 	}
+}
+
+func (w *Writer) removeStaging() error {
+	if w.staging == "" {
+		return nil
+	}
+	return os.RemoveAll(w.staging)
 }
 
 // Close closes the directory.

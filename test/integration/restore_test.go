@@ -50,6 +50,7 @@ func TestRestore(t *testing.T) {
 	t.Run("runc is killed while it starts", func(t *testing.T) { restoreWithoutRunc(k.sub(t)) })
 	t.Run("removed meanwhile", func(t *testing.T) { dumpOfRemoved(k.sub(t)) })
 	t.Run("dead directory", func(t *testing.T) { dumpToDeadDirectory(k.sub(t)) })
+	t.Run("dying volume", func(t *testing.T) { dumpToDyingVolume(t, k.sub(t)) })
 	t.Run("refused", func(t *testing.T) { refusedDumps(k.sub(t)) })
 	t.Run("obstacles", func(t *testing.T) { obstaclesOfCRIU(k.sub(t)) })
 	t.Run("refused restore", func(t *testing.T) { refusedCRIURestores(k.sub(t)) })

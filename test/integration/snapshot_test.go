@@ -320,12 +320,23 @@ func snapshotWithoutPodd(k *kubelet, handler string) {
 		<-done
 		k.ok("start podd", k.Start(k.ctx()))
 		c.runs()
+		k.nothingStaged()
 	}
 	dir := k.snapshotDir()
 	k.ok("CheckpointPod", c.checkpoint(dir))
 	r := c.restore(dir)
 	r.startAll()
 	r.runs()
+}
+
+// nothingStaged: no checkpoint that has ended has left a mark or images on podd's own disk.
+func (k *kubelet) nothingStaged() {
+	k.Helper()
+	for _, pattern := range []string{"*/containers/*/dump*", ".tmp-dump-*"} {
+		if left, _ := filepath.Glob(k.Path("root", "pods", pattern)); len(left) > 0 {
+			k.Errorf("%v is left, want nothing of a checkpoint that has ended", left)
+		}
+	}
 }
 
 // snapshotWithoutRunsc: the pod also runs on when the program is killed that has asked its sandbox for the images.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc/codes"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/test/daemon"
@@ -36,6 +37,8 @@ func TestUpgrade(t *testing.T) {
 			t.Run("down", func(t *testing.T) { takeOver(k.sub(t), now, before) })
 			if handler == "runc" {
 				t.Run("20 pods", func(t *testing.T) { keepCounting(k.sub(t), before, now) })
+				t.Run("checkpoint", func(t *testing.T) { saveOlder(k.sub(t), before, now) })
+				t.Run("restored", func(t *testing.T) { takeOverRestored(k.sub(t), now, before) })
 			}
 		})
 	}
@@ -153,6 +156,89 @@ func takeOver(k *kubelet, from, to daemonCommand) {
 	// An older podd does not know the tmpfs of a pod's files in /etc: this one removes it.
 	k.Use(poddBinary)
 	k.ok("go on with this daemon", k.Restart(k.ctx(), k.Stop))
+}
+
+// replace kills the daemon and starts another one.
+func (k *kubelet) replace(by daemonCommand) {
+	k.Helper()
+	k.ok("kill the daemon", k.Kill9())
+	k.Use(by.binary, by.args...)
+	k.ok("start the other daemon", k.Start(k.ctx()))
+}
+
+// configuredCRIU reports whether the podd that has created the container could have it saved by CRIU.
+func (k *kubelet) configuredCRIU(container string) bool {
+	k.Helper()
+	config, err := os.ReadFile(k.Path("run", "containers", container, "config.json"))
+	k.ok("read config.json", err)
+	return strings.Contains(string(config), `"org.criu.config"`)
+}
+
+// saveOlder: a pod of an older podd is saved, or refused in words if that podd could not save it. It runs on, and can
+// be removed.
+func saveOlder(k *kubelet, from, to daemonCommand) {
+	k.replace(from)
+	c := k.one("touch /tmp/ready; " + countForever)
+	k.replace(to)
+	dir := k.snapshotDir()
+	err := c.checkpoint(dir)
+	if !k.configuredCRIU(c.containers[0]) {
+		k.refused("CheckpointPod", err, "earlier podd", codes.FailedPrecondition)
+		k.isEmpty(dir)
+	} else {
+		k.ok("CheckpointPod", err)
+		r := c.restore(dir)
+		r.startAll()
+		r.runs()
+	}
+	c.runs()
+	k.removePod(c.pod)
+	k.replace(daemonCommand{binary: poddBinary})
+}
+
+// takeOverRestored: restored pods outlive a downgrade. The older podd goes on with those that run, and starts those
+// that wait, as the next podd does; if it cannot restore, their containers have exited. It removes both.
+func takeOverRestored(k *kubelet, from, to daemonCommand) {
+	k.replace(from)
+	c, dir := k.saved("touch /tmp/ready; " + countForever)
+	runs, waits, other := c.restore(dir), c.restore(dir), c.restore(dir)
+	runs.startAll()
+	runs.runs()
+	k.replace(to)
+	for _, p := range []*counting{runs, waits, other} {
+		if s := k.podStatus(p.pod); s.State != cri.PodSandboxState_SANDBOX_READY {
+			k.Errorf("restored pod is %v, want SANDBOX_READY", s.State)
+		}
+	}
+	runs.goesOn()
+	older := k.one("touch /tmp/ready; " + countForever)
+	restores := k.configuredCRIU(older.containers[0])
+	if restores {
+		waits.startAll()
+		waits.goesOn()
+	} else {
+		k.exited(waits.containers[0])
+	}
+	for _, p := range []*counting{runs, waits, older} {
+		k.removePod(p.pod)
+	}
+	k.replace(daemonCommand{binary: poddBinary})
+	if restores {
+		other.startAll()
+		other.goesOn()
+	}
+	c.goesOn()
+}
+
+// goesOn fails the test unless the containers count on, and podd knows that they run.
+func (c *counting) goesOn() {
+	c.Helper()
+	for _, id := range c.containers {
+		if s := c.container(id); s.State != cri.ContainerState_CONTAINER_RUNNING {
+			c.Errorf("container is %v, want CONTAINER_RUNNING", s.State)
+		}
+	}
+	c.runs()
 }
 
 // initPid returns the pid in the container's record: state.json of the runc driver, podd.json of the shim driver.

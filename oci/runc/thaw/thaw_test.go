@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -91,6 +92,38 @@ func TestPatience(t *testing.T) {
 	}
 }
 
+// TestFrozenAgain: a CRIU that is killed may just have frozen the cgroup again, so it is thawed again and again.
+func TestFrozenAgain(t *testing.T) {
+	_, worker := frozen(t)
+	file := filepath.Join(t.TempDir(), "fifo") // keeps each write
+	if err := syscall.Mkfifo(file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fifo, err := os.OpenFile(file, os.O_RDWR|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fifo.Close()
+	g := start(t, time.Hour, file)
+	if err := g.Watch(worker.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	if err := g.Close(); err != nil {
+		t.Fatal(err)
+	}
+	const least = 2400 * time.Millisecond // for the worker to end by itself, then between the writes
+	if d := time.Since(begin); d < least {
+		t.Errorf("the program has ended after %v, want %v at least", d, least)
+	}
+	data := make([]byte, 1024)
+	n, err := fifo.Read(data)
+	if want := strings.Repeat("THAWED", 10); err != nil || string(data[:n]) != want {
+		t.Errorf("writes = %q, %v, want %q", data[:n], err, want)
+	}
+	_ = worker.Wait()
+}
+
 // TestFinished: a group that was finished is not killed.
 func TestFinished(t *testing.T) {
 	file, worker := frozen(t)
@@ -104,8 +137,8 @@ func TestFinished(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantThawed(t, file, "THAWED")
-	if err := worker.Process.Signal(syscall.Signal(0)); err != nil {
-		t.Errorf("worker: %v, want it to run", err)
+	if pid, err := syscall.Wait4(worker.Process.Pid, nil, syscall.WNOHANG, nil); pid != 0 || err != nil {
+		t.Errorf("worker has ended (%d, %v), want it to run", pid, err)
 	}
 }
 
