@@ -21,6 +21,7 @@ import (
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/handler"
 )
 
 // checkNode compares the configuration with the machine: whether what it names is there and can be used. It returns an
@@ -105,6 +106,7 @@ func (l *loaded) withHandlers(ctx context.Context, use func(map[string]sandbox.R
 // inspectHandlers adds what the handlers found. A handler that is only there by default may be missing, unless pods get
 // it without asking.
 func (l *loaded) inspectHandlers(r *preflight.Report, handlers map[string]sandbox.Runtime) {
+	g := handler.Generation{Settings: &l.Runtime.Settings, Runtimes: handlers}
 	for _, name := range slices.Sorted(maps.Keys(handlers)) {
 		what := "handler " + name
 		err := handlers[name].Ready()
@@ -113,7 +115,7 @@ func (l *loaded) inspectHandlers(r *preflight.Report, handlers map[string]sandbo
 		case err == nil:
 			r.Add(preflight.OK, what, "%s", f.Version)
 			reportCheckpoints(r, what, f.Checkpoints)
-		case name == l.Runtime.DefaultHandler || l.configured("runtime.handlers."+name):
+		case name == g.Default() || l.configured("runtime.handlers."+name):
 			r.Add(preflight.Problem, what, "%s", strings.TrimPrefix(err.Error(), what+": "))
 		default:
 			r.Add(preflight.Note, what, "not used: %s", strings.TrimPrefix(err.Error(), what+": "))

@@ -27,6 +27,13 @@ func TestConfigCheckNode(t *testing.T) {
 		"missing plugin":  {files: one(conflistFile, conflist("absent")), what: "network", text: "absent"},
 		"broken network":  {files: one(conflistFile, "{"), what: "network", text: conflistFile},
 		"default handler": {set: "runtime.default_handler=gvisor", what: "handler gvisor", text: "no runsc"},
+		"auto": {
+			files: map[string]string{"bin/runc": "", "bin/crun": "#!/bin/sh\necho crun version 1.21\n"},
+			set:   "runtime.default_handler=auto",
+		},
+		"auto without both": {
+			files: one("bin/runc", ""), set: "runtime.default_handler=auto", what: "handler runc", text: "no runc",
+		},
 		"template": {
 			files: one(templateFile, `{{with .PodCIDR}}{{end}}`), what: "network", text: "a template may use fields",
 		},

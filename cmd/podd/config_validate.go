@@ -11,6 +11,7 @@ import (
 
 	"github.com/podd-project/podd/cmd/config"
 	"github.com/podd-project/podd/cmd/podd/admin"
+	"github.com/podd-project/podd/sandbox/handler"
 )
 
 // problems collects the errors of a configuration.
@@ -110,7 +111,11 @@ func (c *RuntimeConfig) validateRouting(p *problems) {
 			p.add(key, "there is no handler %q: configure [runtime.handlers.%s]", handler, handler)
 		}
 	}
-	check("runtime.default_handler", c.DefaultHandler)
+	if _, named := c.Handlers[handler.Auto]; named && c.DefaultHandler == handler.Auto {
+		p.add("runtime.default_handler", "%q stands for crun or runc, and there is a handler of that name: rename it",
+			handler.Auto)
+	}
+	check("runtime.default_handler", c.Fallback())
 	if c.HostAccessHandler != "" {
 		check("runtime.host_access_handler", c.HostAccessHandler)
 	}

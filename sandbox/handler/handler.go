@@ -16,12 +16,15 @@ import (
 	"github.com/podd-project/podd/oci"
 )
 
+// Auto is the DefaultHandler that leaves the choice to podd, see Default.
+const Auto = "auto"
+
 // Settings are the keys of the configuration that are about all handlers.
 type Settings struct {
 	// Handlers configures the handlers that differ from the zero Config.
 	Handlers map[string]Config `toml:"-"`
-	// DefaultHandler is the runtime handler of pods that request none.
-	DefaultHandler string `toml:"default_handler" comment:"Runtime handler of pods without a RuntimeClass."`
+	// DefaultHandler is the runtime handler of pods that request none, or Auto.
+	DefaultHandler string `toml:"default_handler" comment:"Runtime handler of pods without a RuntimeClass. \"auto\": crun while that handler can be used, which starts containers and commands faster but cannot checkpoint them, else runc."`
 	// HostAccessHandler is the handler of pods that request none and need the node's kernel.
 	HostAccessHandler string `toml:"host_access_handler" comment:"Runtime handler of pods without a RuntimeClass that are privileged or use a namespace of the node, if default_handler has a kernel of its own (gVisor, a VM). Empty: such pods are refused."`
 	// AnnotationHandlers are the handlers of pods that request none and have one of these annotations.
@@ -65,10 +68,27 @@ type Choice struct {
 
 // Check reports why a generation cannot be used, or nil.
 func (g *Generation) Check() error {
-	if _, ok := g.Runtimes[g.Settings.DefaultHandler]; !ok {
-		return fmt.Errorf("default_handler: %q is not among the configured handlers", g.Settings.DefaultHandler)
+	if name := g.Settings.Fallback(); g.Runtimes[name] == nil {
+		return fmt.Errorf("default_handler: %q is not among the configured handlers", name)
 	}
 	return nil
+}
+
+// Fallback returns the name of the handler that must be configured for pods that request none.
+func (s *Settings) Fallback() string {
+	if s.DefaultHandler == Auto {
+		return "runc"
+	}
+	return s.DefaultHandler
+}
+
+// Default returns the name of the handler of pods that request none. For Auto that is crun while it is configured and
+// ready: a pod keeps the handler that it was created with.
+func (g *Generation) Default() string {
+	if crun := g.Runtimes["crun"]; g.Settings.DefaultHandler == Auto && crun != nil && crun.Ready() == nil {
+		return "crun"
+	}
+	return g.Settings.Fallback()
 }
 
 // Replace makes g, which passes Check, the present generation. Pods keep the handler that they have, see Held.
@@ -80,18 +100,16 @@ func (h *Set) Current() *Generation { return h.current.Load() }
 // Names returns the names of the configured handlers, the default one first, the others sorted.
 func (g *Generation) Names() []string {
 	names := slices.Sorted(maps.Keys(g.Runtimes))
-	i := slices.Index(names, g.Settings.DefaultHandler)
-	return append([]string{g.Settings.DefaultHandler}, slices.Delete(names, i, i+1)...)
+	first := g.Default()
+	return append([]string{first}, slices.DeleteFunc(names, func(name string) bool { return name == first })...)
 }
 
 // List returns the configured handlers in the order of Names.
 func (g *Generation) List() []Handler {
 	list := make([]Handler, 0, len(g.Runtimes))
-	for _, name := range g.Names() {
+	for i, name := range g.Names() {
 		rt := g.Runtimes[name]
-		list = append(list, Handler{
-			Name: name, Default: name == g.Settings.DefaultHandler, Err: rt.Ready(), Features: rt.Features(),
-		})
+		list = append(list, Handler{Name: name, Default: i == 0, Err: rt.Ready(), Features: rt.Features()})
 	}
 	return list
 }
@@ -115,7 +133,7 @@ func (h *Set) Choose(config *cri.PodSandboxConfig, requested string) (*Choice, e
 
 // Find returns a configured handler, the default one for "".
 func (g *Generation) Find(requested string) (*Choice, error) {
-	name := cmp.Or(requested, g.Settings.DefaultHandler)
+	name := cmp.Or(requested, g.Default())
 	rt, ok := g.Runtimes[name]
 	if !ok {
 		return nil, fmt.Errorf("%w: no runtime handler %q is configured, known are %v",

@@ -36,6 +36,36 @@ func TestGeneration(t *testing.T) {
 	}
 }
 
+// TestAuto: with "auto", pods that request no handler get crun while it can be used, otherwise runc.
+func TestAuto(t *testing.T) {
+	missing := errors.New("no such program")
+	type runtimes map[string]oci.Runtime
+	usable := namedRuntime{}
+	for name, tt := range map[string]struct {
+		runtimes runtimes
+		want     []string
+	}{
+		"both":           {runtimes{"runc": usable, "crun": usable, "a": usable}, []string{"crun", "a", "runc"}},
+		"crun not ready": {runtimes{"runc": usable, "crun": namedRuntime{err: missing}}, []string{"runc", "crun"}},
+		"no crun":        {runtimes{"runc": usable}, []string{"runc"}},
+	} {
+		g := Generation{Settings: &Settings{DefaultHandler: Auto}, Runtimes: tt.runtimes}
+		if err := g.Check(); err != nil {
+			t.Errorf("%s: Check = %v, want success", name, err)
+		}
+		if got := g.Names(); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: Names = %q, want %q", name, got, tt.want)
+		}
+		if c, err := g.Find(""); err != nil || c.Name != tt.want[0] || c.Requested != "" {
+			t.Errorf("%s: Find() = %+v, %v, want %s", name, c, err, tt.want[0])
+		}
+	}
+	g := Generation{Settings: &Settings{DefaultHandler: Auto}, Runtimes: runtimes{"crun": usable}}
+	if err := g.Check(); err == nil || !strings.Contains(err.Error(), "runc") {
+		t.Errorf("Check without runc = %v, want an error that names it: crun can become unusable", err)
+	}
+}
+
 // TestChoose: a new pod gets one generation's name, runtime and configuration, of a handler that is ready.
 func TestChoose(t *testing.T) {
 	var h Set

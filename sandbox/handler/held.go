@@ -35,7 +35,8 @@ func (h *Held) Configured() (oci.Runtime, error) {
 	if c := h.choice.Load(); c != nil {
 		return c.Runtime, nil
 	}
-	found, err := h.set.Current().Find(h.pod.Handler())
+	g := h.set.Current()
+	found, err := g.Find(h.name(g))
 	if err != nil {
 		return nil, err
 	}
@@ -82,9 +83,12 @@ func (h *Held) Config() Config {
 	if c := h.choice.Load(); c != nil {
 		return c.Config
 	}
-	settings := h.set.Current().Settings
-	return settings.Handlers[cmp.Or(h.pod.Handler(), settings.DefaultHandler)]
+	g := h.set.Current()
+	return g.Settings.Handlers[h.name(g)]
 }
+
+// name returns the name of the pod's handler. An earlier podd, which knew no Auto, recorded none for the default.
+func (h *Held) name(g *Generation) string { return cmp.Or(h.pod.Handler(), g.Settings.Fallback()) }
 
 // Annotations returns the annotations that the pod's handler receives with the pod's containers.
 func (h *Held) Annotations() map[string]string {

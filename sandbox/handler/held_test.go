@@ -64,6 +64,22 @@ func TestHeldOutlivesItsGeneration(t *testing.T) {
 	}
 }
 
+// TestHeldWithoutName: a pod whose record names no handler keeps runc, also when new pods get crun.
+func TestHeldWithoutName(t *testing.T) {
+	var h Set
+	h.Replace(&Generation{
+		Settings: &Settings{DefaultHandler: Auto, Handlers: map[string]Config{"runc": {Infra: InfraPause}}},
+		Runtimes: map[string]oci.Runtime{"runc": namedRuntime{name: "runc"}, "crun": namedRuntime{name: "crun"}},
+	})
+	held := h.Hold(&record.Pod{}, nil)
+	if infra := held.Config().Infra; infra != InfraPause {
+		t.Errorf("Infra = %q, want that of runc", infra)
+	}
+	if rt, err := held.Runtime(); err != nil || rt.(namedRuntime).name != "runc" {
+		t.Errorf("Runtime = %v, %v, want runc", rt, err)
+	}
+}
+
 func TestAnnotations(t *testing.T) {
 	config := podConfig("web")
 	config.Annotations = map[string]string{

@@ -32,6 +32,22 @@ var mixed = []struct {
 	ownKernel bool
 }{{"runc", false}, {"crun", false}, {"gvisor", true}, {"gvisor-shim", true}, {"vm", true}}
 
+// TestAutoHandler: with default_handler = "auto", pods without a RuntimeClass run with crun, and with runc on a node
+// that has no usable crun.
+func TestAutoHandler(t *testing.T) {
+	t.Parallel()
+	for want, crun := range map[string]string{"crun": "crun", "runc": "/absent/crun"} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			k := start(t, `runtime.default_handler = "auto"`, "runtime.handlers.crun.path = "+strconv.Quote(crun))
+			_, id := k.sleeper()
+			if _, err := os.Stat(k.Path("run", "runtimes", want, id)); err != nil {
+				t.Errorf("the container does not run with %s: %v", want, err)
+			}
+		})
+	}
+}
+
 // TestMixed runs pods of all handlers on one node and one network, and tests each as kubectl uses it.
 func TestMixed(t *testing.T) {
 	t.Parallel()
