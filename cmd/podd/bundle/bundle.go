@@ -6,21 +6,22 @@
 package bundle
 
 import (
-	"archive/tar"
-	"compress/gzip"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"path"
 	"time"
 )
 
 // maxItem bounds one item, in bytes before compression. Of a longer text the end is kept: the newest lines of a log.
 const maxItem = 4 << 20
 
-// itemTimeout bounds collecting one item: a part of the node that hangs is often the reason for the report.
-const itemTimeout = 30 * time.Second
+// maxBundle bounds an archive, in bytes: it is sent by mail or attached to an issue. Items for which there may be no
+// room are left out.
+const maxBundle = 10 << 20
+
+// collectTimeout bounds collecting, of all items together: a part of the node that hangs is often the reason for the
+// report.
+const collectTimeout = 30 * time.Second
 
 // Item is one file of a bundle.
 type Item struct {
@@ -32,49 +33,62 @@ type Item struct {
 	Binary bool
 }
 
-// Write collects the items in turn and writes them below a directory of that name. It returns an error only if w fails
-// or ctx ends.
+// Write collects the items, all at the same time, and writes them in turn below a directory of that name. It returns an
+// error only if w fails or ctx ends.
 func Write(ctx context.Context, w io.Writer, dir string, s *Scrubber, items []Item) error {
-	zipped := gzip.NewWriter(w)
-	out := tar.NewWriter(zipped)
+	out := newArchive(w, dir)
+	collecting, cancel := context.WithTimeout(ctx, collectTimeout)
+	defer cancel()
+	var results []<-chan result
 	for _, item := range items {
-		if err := ctx.Err(); err != nil {
+		results = append(results, item.start(collecting))
+	}
+	for i, item := range items {
+		r := await(collecting, results[i])
+		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		name, content := item.collect(ctx, s)
-		header := &tar.Header{
-			Name: path.Join(dir, name), Mode: 0o600, Size: int64(len(content)), ModTime: time.Now().Truncate(time.Second),
-			Typeflag: tar.TypeReg, Format: tar.FormatPAX,
-		}
-		if err := out.WriteHeader(header); err != nil {
-			return fmt.Errorf("write bundle: %w", err)
-		}
-		if _, err := out.Write(content); err != nil {
+		name, content := item.file(r, s)
+		if err := out.add(name, content); err != nil {
 			return fmt.Errorf("write bundle: %w", err)
 		}
 	}
-	return errors.Join(out.Close(), zipped.Close())
+	return out.close()
 }
 
-// collect returns the name and the content of the item's file.
-func (i Item) collect(ctx context.Context, s *Scrubber) (name string, content []byte) {
-	type result struct {
-		content []byte
-		err     error
-	}
-	ctx, cancel := context.WithTimeout(ctx, itemTimeout)
-	defer cancel()
+// result is what an item has collected.
+type result struct {
+	content []byte
+	err     error
+}
+
+// start collects the item in a goroutine, which may outlive the bundle: a file may be on a volume that does not answer.
+func (i Item) start(ctx context.Context) <-chan result {
 	done := make(chan result, 1)
-	go func() { // the file may be on a volume that does not answer
+	go func() {
 		content, err := i.Collect(ctx)
 		done <- result{content, err}
 	}()
-	var r result
+	return done
+}
+
+// await waits for an item until ctx ends.
+func await(ctx context.Context, done <-chan result) result {
 	select {
-	case r = <-done:
-	case <-ctx.Done():
-		r.err = fmt.Errorf("not collected within %v", itemTimeout)
+	case r := <-done:
+		return r
+	default:
 	}
+	select {
+	case r := <-done:
+		return r
+	case <-ctx.Done():
+		return result{err: fmt.Errorf("not collected within %v", collectTimeout)}
+	}
+}
+
+// file returns the name and the content of the item's file.
+func (i Item) file(r result, s *Scrubber) (name string, content []byte) {
 	if r.err != nil {
 		return i.Name + ".error", s.Scrub([]byte(r.err.Error() + "\n"))
 	}

@@ -5,14 +5,17 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/rand"
 	"encoding/base64"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // unpack returns the files of a bundle by name.
@@ -57,16 +60,23 @@ func TestWrite(t *testing.T) {
 		{Name: "long.log", Collect: fixed(long, nil)},
 		{Name: "long.bin", Collect: fixed(long, nil), Binary: true},
 		{Name: "heap", Collect: fixed("planted-word", nil), Binary: true},
-		{Name: "hung.txt", Collect: func(context.Context) ([]byte, error) { select {} }},
+		{Name: "hung.txt"}, {Name: "hung too.txt"},
+		{Name: "last.txt", Collect: fixed("last", nil)},
 	}
 	var out bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
-		items[5].Collect = func(ctx context.Context) ([]byte, error) {
-			<-t.Context().Done() // ignores ctx
-			return nil, nil
+		for i := range items[5:7] {
+			items[5+i].Collect = func(context.Context) ([]byte, error) {
+				<-t.Context().Done() // ignores its own
+				return nil, nil
+			}
 		}
+		start := time.Now()
 		if err := Write(t.Context(), &out, "dir", &s, items); err != nil {
 			t.Fatal(err)
+		}
+		if took := time.Since(start); took != collectTimeout {
+			t.Errorf("Write() with two items that hang took %v, want %v", took, collectTimeout)
 		}
 	})
 	files := unpack(t, out.Bytes())
@@ -74,6 +84,7 @@ func TestWrite(t *testing.T) {
 		"dir/good.txt": "a [removed] here", "dir/bad.txt.error": "no such [removed]\n",
 		"dir/long.log": long[len("the end"):], "dir/long.bin.error": "has 4194311 bytes, more than 4194304\n",
 		"dir/heap": "planted-word", "dir/hung.txt.error": "not collected within 30s\n",
+		"dir/hung too.txt.error": "not collected within 30s\n", "dir/last.txt": "last",
 	} {
 		if got := files[name]; got != want {
 			t.Errorf("%s = %.80q, want %.80q", name, got, want)
@@ -81,8 +92,32 @@ func TestWrite(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Write(ended, io.Discard, "dir", &s, items); !errors.Is(err, context.Canceled) {
+	if err := Write(ended, io.Discard, "dir", &s, items[:1]); !errors.Is(err, context.Canceled) {
 		t.Errorf("Write() for a caller that is gone = %v, want %v", err, context.Canceled)
+	}
+}
+
+// TestWriteIsBounded: items that cannot be compressed do not make a bundle too large, and leave room for small ones.
+func TestWriteIsBounded(t *testing.T) {
+	noise := make([]byte, maxItem)
+	_, _ = rand.Read(noise) // never fails
+	var items []Item
+	for i := range 20 {
+		items = append(items, Item{Name: strconv.Itoa(i), Collect: fixed(string(noise), nil), Binary: true})
+	}
+	items = append(items, Item{Name: "small", Collect: fixed("here", nil)})
+	var s Scrubber
+	var out bytes.Buffer
+	if err := Write(t.Context(), &out, "dir", &s, items); err != nil {
+		t.Fatal(err)
+	}
+	if out.Len() > maxBundle {
+		t.Errorf("the bundle has %d bytes, want %d at most", out.Len(), maxBundle)
+	}
+	files := unpack(t, out.Bytes())
+	if files["dir/1"] != string(noise) || files["dir/2.error"] == "" || files["dir/small"] != "here" {
+		t.Errorf("the bundle has 1 with %d bytes, 2.error = %q, small = %q, want all of 1, no 2, and small",
+			len(files["dir/1"]), files["dir/2.error"], files["dir/small"])
 	}
 }
 
