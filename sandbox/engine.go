@@ -126,7 +126,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("close engine: work is still in progress: %w", context.Cause(ctx))
 	}
-	if !e.cfg.Load().SystemdCgroup { // a slice is systemd's, which keeps it, empty, until the next boot
+	if !e.cfg.Load().SystemdCgroup { // systemd keeps its slice, empty, until podd wipe or the next boot
 		return cgroups.RemoveEmpty("/" + spec.DefaultCgroup)
 	}
 	return nil

@@ -39,7 +39,7 @@ make.`,
 				return w.do(ctx)
 			})
 			if err == nil && images {
-				err = removeState(l)
+				err = removeState(cmd.Context(), l)
 			}
 			if err == nil {
 				fmt.Fprintln(cmd.OutOrStdout(), "removed everything")

@@ -1,20 +1,29 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/podd-project/podd/checkpoint"
+	"github.com/podd-project/podd/oci/cgroups"
+	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
 )
 
+// systemctlTimeout bounds the wait for systemd.
+const systemctlTimeout = 30 * time.Second
+
 // removeState removes podd's directories after all pods and images: locks, embedded programs, the image store's own
-// files. It keeps what is in image.preload_dir.
-func removeState(l *loaded) error {
+// files; and its slice and AppArmor profile. It keeps what is in image.preload_dir.
+func removeState(ctx context.Context, l *loaded) error {
 	for _, dir := range []string{l.Run, l.Root} {
 		keep := ""
 		if rel, err := filepath.Rel(dir, l.Image.PreloadDir); err == nil && hasFiles(l.Image.PreloadDir) {
@@ -29,9 +38,28 @@ func removeState(l *loaded) error {
 	}
 	_ = os.Remove(l.Network.NetnsDir) // fails if other programs have namespaces there
 	if l.Run != defaultConfig().Run {
-		return nil // another podd on this machine may use the profile
+		return nil // another podd on this machine may use the rest
 	}
-	return host.UnloadAppArmor()
+	return errors.Join(stopSlice(ctx), host.UnloadAppArmor())
+}
+
+// stopSlice has systemd stop the slice of pods without a cgroup parent, which it otherwise keeps, empty, until the next
+// boot. A slice that is not empty is another podd's.
+func stopSlice(ctx context.Context) error {
+	if !useSystemdCgroup(cgroupAuto) {
+		return nil
+	}
+	slice := spec.DefaultCgroup + ".slice"
+	children, err := cgroups.Children("/" + slice)
+	if err != nil || len(children) > 0 || len(cgroups.DirsAt(slice)) == 0 {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, systemctlTimeout)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, "systemctl", "stop", slice).CombinedOutput(); err != nil {
+		return fmt.Errorf("systemctl stop %s: %w: %s", slice, err, bytes.TrimSpace(out))
+	}
+	return nil
 }
 
 // removePluginSocket removes the socket of NRI plugins that a killed daemon has left, and its directory if nothing else

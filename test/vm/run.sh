@@ -5,7 +5,8 @@
 #
 # checks runs podd's own tests (checks/), critest the CRI validation suite, all both (default); selinux runs the tests
 # that need SELinux in place of AppArmor; packages installs, upgrades, downgrades and purges the debs VM_DEB_BEFORE and
-# VM_DEB; smoke only starts podd and one pod; shell starts a shell on the console. See README.md. Environment:
+# VM_DEB, and runs critest's specs of conformance and AppArmor with the latter; smoke only starts podd and one pod; shell
+# starts a shell on the console. See README.md. Environment:
 #	VM_HANDLER  runtime handler: runc (default) or crun     VM_RUN    which checks, as for go test -run
 #	VM_FOCUS    which specs of critest                      VM_SEED   order of the specs
 #	VM_LIMIT    time limit, as for timeout(1)               VM_CLOCK  real (default) or counted: see below
@@ -16,7 +17,8 @@ repo=$(cd "$here/../.." && pwd)
 mode=${1:-all} limit=${VM_LIMIT:-75m}
 out=$repo/bin/vm.d
 [ "$mode" != selinux ] || export VM_KERNEL=security=selinux VM_RUN="${VM_RUN:-^TestSELinux}"
-[ "$mode" != packages ] || export VM_RUN="${VM_RUN:-^TestPackages$}"
+[ "$mode" != packages ] ||
+	export VM_RUN="${VM_RUN:-^TestPackages$}" VM_FOCUS="${VM_FOCUS:-\\[Conformance\\]|AppArmor}"
 say() { echo "vm: $*"; }
 
 "$here/deps.sh"

@@ -15,23 +15,27 @@ install_network() {
 	cp /payload/10-vm.conflist /etc/cni/net.d/
 }
 
+# install_debs FILE...: installs debs that are on the payload disk, and checks the node.
+install_debs() {
+	DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends --allow-downgrades install "$@" &&
+		podd config check --node
+}
+
 # The older deb, with Debian's runc. It starts podd.
 install_package() {
 	install_network
 	ln -sf /payload/bin/crictl /usr/local/bin/
-	DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends --allow-downgrades install \
-		/payload/runc_*.deb /payload/libseccomp2_*.deb /payload/old.deb && podd config check --node
+	install_debs /payload/runc_*.deb /payload/libseccomp2_*.deb /payload/old.deb
 }
 
-# purge removes what install_package has installed, and fails if anything of podd is left but its slice, which is empty:
-# systemd keeps it until the next boot.
+# purge removes what install_package has installed, and fails if anything of podd is left.
 purge() {
 	local left
 	systemctl stop podd
 	podd wipe --yes --images && apt-get -qq -y purge podd || return
 	left=$(find / -xdev \( -path /proc -o -path /sys -o -path /payload -o -path /var/log -o -path /var/lib/dpkg -o \
 		-path /var/cache -o -path /run/results \) -prune -o -name '*podd*' ! -name 'podd-vm*' -print
-		find /sys/fs/cgroup -name '*podd*' ! -name 'podd-vm*' ! -name podd.slice
+		find /sys/fs/cgroup -name '*podd*' ! -name 'podd-vm*'
 		grep podd /proc/self/mounts
 		grep podd /sys/kernel/security/apparmor/profiles)
 	[ -z "$left" ] || { sed 's/^/vm:   left: /' <<<"$left"; return 1; }
@@ -201,7 +205,8 @@ if [ "$mode" = shell ]; then
 fi
 /payload/bin/leak take /run/before.json
 case $mode in all | checks | selinux | packages) check "podd's own checks" checks ;; esac
-case $mode in all | critest) check "critest with $handler" critest ;; esac
+[ "$mode" != packages ] || must "install the newer package" install_debs /payload/new.deb
+case $mode in all | critest | packages) check "critest with $handler" critest ;; esac
 check "leak check" leaks
 [ "$mode" != packages ] || check "purge" purge
 check "no failed units, no panics in the journal" journal
