@@ -46,8 +46,8 @@ func TestVMKilled(t *testing.T) {
 	}
 }
 
-// TestVMContainersEnd: the end of every container is known at once, and the machine ends by itself. (A guest's kernel
-// that dies of unmounting a container's files reports none any more, in every second pod.)
+// TestVMContainersEnd: the end of every container is known at once with its reason, and the machine ends by itself. (A
+// guest's kernel that dies of unmounting a container's files reports none any more, in every second pod.)
 func TestVMContainersEnd(t *testing.T) {
 	t.Parallel()
 	k := start(t)
@@ -58,6 +58,13 @@ func TestVMContainersEnd(t *testing.T) {
 			ctr, _ := k.runIn(pod, cfg, []string{"sh", "-c", "ls -R /etc >/tmp/list; touch /x; exit 4"})
 			if st := k.exited(ctr); st.ExitCode != 4 {
 				t.Errorf("exit code = %d, want 4", st.ExitCode)
+			}
+		}
+		for range soak(5, 30) { // the reason and the exit come by separate ways, and either may be first
+			ctr, _ := k.runIn(pod, cfg, []string{"dd", "if=/dev/zero", "of=/dev/null", "bs=20M"},
+				func(c *cri.ContainerConfig) { c.Linux.Resources.MemoryLimitInBytes = 15 << 20 })
+			if st := k.exited(ctr); st.ExitCode != 137 || st.Reason != "OOMKilled" {
+				t.Errorf("exit code = %d, reason = %q, want 137 and OOMKilled", st.ExitCode, st.Reason)
 			}
 		}
 		ctr, _ := k.runIn(pod, cfg, []string{"sleep", "10000"})

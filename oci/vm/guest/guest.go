@@ -17,7 +17,6 @@ import (
 	"github.com/containerd/containerd/v2/pkg/shutdown"
 	"github.com/containerd/containerd/v2/pkg/sys/reaper"
 	"github.com/containerd/ttrpc"
-	"github.com/hashicorp/yamux"
 	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/oci/vm/wire"
@@ -49,15 +48,15 @@ func run() error {
 
 // agent serves the host's streams.
 type agent struct {
-	session *yamux.Session
+	host host
 	// tasks takes the streams that carry the task API.
 	tasks chan net.Conn
 }
 
 func newAgent(line *line) (*agent, error) {
-	a := &agent{tasks: make(chan net.Conn)}
+	a := &agent{host: host{one: make(chan struct{}, 1)}, tasks: make(chan net.Conn)}
 	ctx, stop := shutdown.WithShutdown(context.Background())
-	service, err := taskservice.NewTaskService(ctx, publisher{a}, stop)
+	service, err := taskservice.NewTaskService(ctx, publisher{&a.host}, stop)
 	if err != nil {
 		return nil, fmt.Errorf("task service: %w", err)
 	}
@@ -65,9 +64,9 @@ func newAgent(line *line) (*agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ttrpc: %w", err)
 	}
-	task.RegisterTTRPCTaskService(server, taskService{service})
+	task.RegisterTTRPCTaskService(server, taskService{service, newGroups(cgroupRoot), a.host.tellOOM})
 	go reapChildren()
-	if a.session, err = wire.Guest(line, os.Stderr); err != nil {
+	if a.host.session, err = wire.Guest(line, os.Stderr); err != nil {
 		return nil, fmt.Errorf("session: %w", err)
 	}
 	go func() { _ = server.Serve(ctx, listener{a.tasks}) }()
@@ -86,7 +85,7 @@ func reapChildren() {
 // serve serves streams until the session ends.
 func (a *agent) serve() error {
 	for {
-		c, err := a.session.Accept()
+		c, err := a.host.session.Accept()
 		if err != nil {
 			return fmt.Errorf("accept: %w", err)
 		}
@@ -105,30 +104,21 @@ func (a *agent) serveStream(c net.Conn) {
 		a.tasks <- c
 		return
 	case wire.Setup:
-		answer(c, setUp(c))
+		wire.Answer(c, setUp(c))
 	case wire.Output:
 		copyOutput(c, h.Path)
 	case wire.Input:
 		copyInput(c, h.Path)
 	case wire.Release:
-		answer(c, releasePipe(h.Path))
+		wire.Answer(c, releasePipe(h.Path))
 	case wire.Online:
-		answer(c, useProcessors(sysProcessors, h.CPUs))
+		wire.Answer(c, useProcessors(sysProcessors, h.CPUs))
 	case wire.Halt:
 		powerOff()
 	default:
-		answer(c, fmt.Errorf("this guest knows no stream of kind %q", h.Kind))
+		wire.Answer(c, fmt.Errorf("this guest knows no stream of kind %q", h.Kind))
 	}
 	_ = c.Close()
-}
-
-// answer writes a Result. If it cannot be written, the host has gone or will see the end of the stream.
-func answer(c net.Conn, err error) {
-	var r wire.Result
-	if err != nil {
-		r.Error = err.Error()
-	}
-	_ = wire.WriteLine(c, r)
 }
 
 // haltDelay is how long writing the file systems may take before the machine is switched off.

@@ -13,8 +13,14 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// taskService is the task service of runc, which kills a command with all processes that it has started.
-type taskService struct{ task.TTRPCTaskService }
+// taskService is the task service of runc, which kills a command with all processes that it has started, and tells the
+// host of out-of-memory kills in a container before it reports the container's exit.
+type taskService struct {
+	task.TTRPCTaskService
+	groups *groups
+	// tellOOM reports an out-of-memory kill in a container to the host; it returns after a timeout at the latest.
+	tellOOM func(id string)
+}
 
 // Kill sends a signal. A command that is killed takes its descendants along: a probe that timed out must leave nothing.
 func (s taskService) Kill(ctx context.Context, r *task.KillRequest) (*emptypb.Empty, error) {

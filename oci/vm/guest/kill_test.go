@@ -2,8 +2,12 @@ package guest
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,9 +33,14 @@ func TestKillDescendants(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for _, pid := range pids {
+		if !alive(t, pid) {
+			t.Fatalf("process %d does not live before it is killed", pid)
+		}
+	}
 	killDescendants(cmd.Process.Pid)
 	for _, pid := range pids {
-		for end := time.Now().Add(5 * time.Second); alive(pid); time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(5 * time.Second); alive(t, pid); time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("process %d lives, want it killed", pid)
 			}
@@ -42,13 +51,16 @@ func TestKillDescendants(t *testing.T) {
 	}
 }
 
-// alive reports whether a process runs, stopped or not.
-func alive(pid int) bool {
-	for _, p := range []string{"Z", "X"} {
-		out, err := exec.Command("ps", "-o", "stat=", "-p", fmt.Sprint(pid)).Output()
-		if err != nil || len(out) > 0 && string(out[:1]) == p {
-			return false
-		}
+// alive reports whether a process runs, stopped or not. One that has ended is a zombie until its parent waits for it.
+func alive(t *testing.T, pid int) bool {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return false
 	}
-	return true
+	_, rest, ok := strings.Cut(string(stat), ") ") // sh and sleep have no ) in their names
+	if err != nil || !ok {
+		t.Fatalf("/proc/%d/stat = %q, %v", pid, stat, err)
+	}
+	return rest[0] != 'Z' && rest[0] != 'X'
 }

@@ -79,7 +79,7 @@ func systemMounts() []mount {
 		{"shm", "/dev/shm", "tmpfs", plain, "mode=1777"},
 		{"run", "/run", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=755"},
 		{"tmp", "/tmp", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=1777"},
-		{"cgroup2", "/sys/fs/cgroup", "cgroup2", plain, ""},
+		{"cgroup2", cgroupRoot, "cgroup2", plain, ""},
 	}
 }
 
@@ -130,9 +130,12 @@ func loadModules() error {
 	return nil
 }
 
+// cgroupRoot is where the cgroups are.
+const cgroupRoot = "/sys/fs/cgroup"
+
 // enableControllers lets the cgroups of containers have all controllers of this kernel.
 func enableControllers() error {
-	const root = "/sys/fs/cgroup/"
+	const root = cgroupRoot + "/"
 	data, err := os.ReadFile(root + "cgroup.controllers")
 	if err != nil {
 		return fmt.Errorf("cgroup controllers: %w", err)

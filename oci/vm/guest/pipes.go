@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/oci/vm/wire"
 )
 
 // makePipe creates a named pipe for the task service, which opens its other end.
@@ -25,7 +27,7 @@ func makePipe(path string) error {
 // copyOutput copies what is written to the pipe to c, until all writers have closed it.
 func copyOutput(c net.Conn, path string) {
 	err := makePipe(path)
-	answer(c, err)
+	wire.Answer(c, err)
 	if err != nil {
 		return
 	}
@@ -39,7 +41,7 @@ func copyOutput(c net.Conn, path string) {
 // copyInput copies c to the pipe until c ends.
 func copyInput(c net.Conn, path string) {
 	err := makePipe(path)
-	answer(c, err)
+	wire.Answer(c, err)
 	if err != nil {
 		return
 	}

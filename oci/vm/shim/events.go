@@ -2,6 +2,7 @@ package shim
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"time"
@@ -23,7 +24,9 @@ func (s *Service) watchEvents(p *pod) {
 		if err != nil {
 			return
 		}
-		s.takeEvent(p, c)
+		err = s.takeEvent(p, c)
+		_ = c.SetWriteDeadline(time.Now().Add(headerTimeout))
+		wire.Answer(c, err)
 		awaitEnd(c)
 	}
 }
@@ -42,17 +45,39 @@ func awaitEnd(c net.Conn) {
 const oomPause = time.Second
 
 // takeEvent publishes the event of an out-of-memory kill, if the container exists.
-func (s *Service) takeEvent(p *pod, c net.Conn) {
+func (s *Service) takeEvent(p *pod, c net.Conn) error {
 	_ = c.SetReadDeadline(time.Now().Add(headerTimeout))
 	var h wire.Header
-	if err := wire.ReadLine(c, &h); err != nil || h.Kind != wire.Event || !p.noteKill(h.ID, time.Now()) {
-		return
+	if err := wire.ReadLine(c, &h); err != nil {
+		return errors.New("malformed event")
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, headerTimeout)
-	defer cancel()
-	err := s.publisher.Publish(ctx, runtime.TaskOOMEventTopic, &eventsapi.TaskOOM{ContainerID: h.ID})
-	if err != nil {
+	if h.Kind != wire.Event || !p.noteKill(h.ID, time.Now()) {
+		return nil
+	}
+	if err := s.publishKill(h.ID); err != nil {
 		log.L.WithError(err).Warn("failed to publish an out-of-memory kill")
+		return errors.New("the event was not published")
+	}
+	return nil
+}
+
+// publishTimeout bounds the attempts to publish an event, publishPause is the time between two: who takes events may
+// have been killed and is being restarted.
+const publishTimeout, publishPause = 10 * time.Second, 300 * time.Millisecond
+
+func (s *Service) publishKill(id string) error {
+	ctx, cancel := context.WithTimeout(s.ctx, publishTimeout)
+	defer cancel()
+	for {
+		err := s.publisher.Publish(ctx, runtime.TaskOOMEventTopic, &eventsapi.TaskOOM{ContainerID: id})
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(publishPause):
+		case <-ctx.Done():
+			return err
+		}
 	}
 }
 

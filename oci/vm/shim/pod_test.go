@@ -62,7 +62,7 @@ func TestKillsArePublishedInTurn(t *testing.T) {
 // the stream with what arrived.
 func TestPipesOfDeletedProcessesEnd(t *testing.T) {
 	t.Parallel()
-	host, guest := sessions(t)
+	host, guest := sessions(t, nil)
 	p := newPod("p", Options{})
 	p.session = host
 	k := processKey{"c", "e"}

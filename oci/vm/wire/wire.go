@@ -18,7 +18,7 @@ import (
 
 // Hello is the first that the agent writes, when its end of the stream is ready. The host writes nothing before: a
 // serial line that is not open yet would lose it.
-const Hello = "podd-vm 1\n"
+const Hello = "podd-vm 2\n"
 
 // Kind is what a stream is for.
 type Kind string
@@ -41,7 +41,8 @@ const (
 	Online Kind = "online"
 	// Halt has the guest write its file systems and power off. It does not answer.
 	Halt Kind = "halt"
-	// Event is opened by the guest; the header's ID is a container of which a process was killed for lack of memory.
+	// Event is opened by the guest; the header's ID is a container of which a process was killed for lack of memory. The
+	// host answers with a Result when it has published the event.
 	Event Kind = "oom"
 )
 
@@ -56,6 +57,16 @@ type Header struct {
 // Result is the answer to a request, a line of JSON. Error is empty after success.
 type Result struct {
 	Error string `json:"error,omitempty"`
+}
+
+// Answer writes the Result of a request. If it cannot be written, the other side has gone or will see the end of the
+// stream.
+func Answer(w io.Writer, err error) {
+	var r Result
+	if err != nil {
+		r.Error = err.Error()
+	}
+	_ = WriteLine(w, r)
 }
 
 // lineLimit bounds a Header and a Result, in bytes. ErrLine is returned for a longer line.
@@ -118,7 +129,8 @@ func ReadHello(r io.Reader) error {
 		return fmt.Errorf("read %d bytes of the agent's greeting: %w", n, err)
 	}
 	if string(got) != Hello {
-		return fmt.Errorf("the agent greets with %q, want %q: the guest image is of another version", got, Hello)
+		return fmt.Errorf("the agent greets with %q, want %q: the image of the guest is of another version, build it again",
+			got, Hello)
 	}
 	return nil
 }

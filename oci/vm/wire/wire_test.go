@@ -36,7 +36,7 @@ func TestReadHello(t *testing.T) {
 	if err := ReadHello(strings.NewReader(Hello)); err != nil {
 		t.Errorf("ReadHello = %v, want nil", err)
 	}
-	for _, other := range []string{"", "podd", "podd-vm 2\n", strings.Repeat("x", 1<<20)} {
+	for _, other := range []string{"", "podd", "podd-vm 1\n", strings.Repeat("x", 1<<20)} {
 		if err := ReadHello(strings.NewReader(other)); err == nil {
 			t.Errorf("ReadHello of %.20q = nil, want an error", other)
 		}
