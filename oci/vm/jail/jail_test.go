@@ -2,6 +2,7 @@ package jail
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -62,6 +63,20 @@ func TestJailShowsNothingElse(t *testing.T) {
 	for _, write := range []string{"echo >/bundle/x", "echo >/busybox", "echo >/proc/sys/kernel/hostname"} {
 		if got := run(t, j, write); !strings.Contains(got, "Read-only file system") {
 			t.Errorf("%s: %q, want a read-only file system", write, got)
+		}
+	}
+}
+
+// TestJailHidesProcesses: a program in the jail sees itself, and no process of the host.
+func TestJailHidesProcesses(t *testing.T) {
+	j := newJail(t)
+	if got := run(t, j, "/busybox ls /proc/self/status"); got != "/proc/self/status\n" {
+		t.Errorf("its own process: %q, want its status", got)
+	}
+	for _, pid := range []int{1, os.Getpid()} {
+		got := run(t, j, fmt.Sprintf("/busybox cat /proc/%d/cmdline", pid))
+		if !strings.Contains(got, "No such file") {
+			t.Errorf("process %d of the host: %q, want no such file", pid, got)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func (t trees) close() {
 // openTrees clones the mounts that the jail gets, where the host's paths are still known.
 func openTrees(c Config) (trees, error) {
 	t := trees{}
-	binds := map[string]string{Work: c.Bundle, "/proc": "/proc"}
+	binds := map[string]string{Work: c.Bundle}
 	maps.Copy(binds, c.Files)
 	for target, source := range binds {
 		fd, err := cloneTree(source)
@@ -96,7 +96,7 @@ func buildRoot(c Config, t trees) error {
 			return err
 		}
 	}
-	if err := makeDevices(base + "/dev"); err != nil {
+	if err := errors.Join(mountProc(base+"/proc"), makeDevices(base+"/dev")); err != nil {
 		return err
 	}
 	for target, tree := range t {
@@ -105,6 +105,20 @@ func buildRoot(c Config, t trees) error {
 		}
 	}
 	return errors.Join(linkLibraries(), changeRoot())
+}
+
+// nobodysGroup has no member. The group 0, which is the default, would see all processes.
+const nobodysGroup = 1<<32 - 2
+
+// mountProc mounts a /proc in which a program sees no process that it could not trace, and so none of the host that has
+// capabilities which programs in the jail do not have (hidepid in proc(5)). It shows processors and the like, too,
+// which User-Mode Linux reads.
+func mountProc(target string) error {
+	if err := os.Mkdir(target, 0o555); err != nil {
+		return err
+	}
+	const flags = unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	return unix.Mount("proc", target, "proc", flags, fmt.Sprintf("hidepid=invisible,gid=%d", uint32(nobodysGroup)))
 }
 
 // linkLibraries makes the links of a merged /usr, if the jail has the host's.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"time"
 
 	task "github.com/containerd/containerd/api/runtime/task/v3"
 	"github.com/containerd/containerd/api/types/runc/options"
@@ -37,8 +38,12 @@ func (s *Service) create(ctx context.Context, r *task.CreateTaskRequest) (*task.
 	if err != nil {
 		return nil, err
 	}
-	s.creating.Lock()
-	defer s.creating.Unlock()
+	select {
+	case s.creating <- struct{}{}:
+		defer func() { <-s.creating }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("the pod still creates another container: %w", ctx.Err())
+	}
 	p, err := s.current()
 	if err != nil {
 		if p, err = s.createPod(ctx, r, spec); err != nil {
@@ -106,7 +111,7 @@ func readSpec(bundle string) (*specs.Spec, error) {
 	return spec, nil
 }
 
-// createContainer has the guest create a container from its directory in the shared one.
+// createContainer gives the guest the files of a container and has it create the container.
 func (p *pod) createContainer(ctx context.Context, r *task.CreateTaskRequest, spec *specs.Spec) error {
 	t, err := translate(r.GetID(), spec, p.infra())
 	if err != nil {
@@ -122,6 +127,16 @@ func (p *pod) createContainer(ctx context.Context, r *task.CreateTaskRequest, sp
 	if err := p.shareFiles(r, spec.Root.Path, t.sources); err != nil {
 		return err
 	}
+	return p.createInGuest(ctx, r)
+}
+
+// createTimeout is how long the guest may take to create a container, with its streams. Its runtime, which needs less
+// than a second, has taken more than half a minute in an emulated machine on a busy node.
+const createTimeout = 90 * time.Second
+
+// createInGuest has the guest create a container from its directory in the shared one, within createTimeout. After an
+// error it takes callTimeout more at most, to give up the streams.
+func (p *pod) createInGuest(ctx context.Context, r *task.CreateTaskRequest) error {
 	runtime, err := typeurl.MarshalAnyToProto(&options.Options{BinaryName: env.Runtime, Root: env.RuntimeRoot})
 	if err != nil {
 		return err
@@ -129,6 +144,8 @@ func (p *pod) createContainer(ctx context.Context, r *task.CreateTaskRequest, sp
 	request := &task.CreateTaskRequest{
 		ID: r.GetID(), Bundle: jail.Container(r.GetID()), Terminal: r.GetTerminal(), Options: runtime,
 	}
+	ctx, cancel := context.WithTimeout(guestContext(ctx), createTimeout)
+	defer cancel()
 	k := processKey{id: r.GetID()}
 	streams, err := p.connectStreams(ctx, k, hostStreams{r.GetStdin(), r.GetStdout(), r.GetStderr()})
 	if err == nil {
@@ -156,8 +173,9 @@ func (p *pod) shareFiles(r *task.CreateTaskRequest, root string, sources []jail.
 	return nil
 }
 
+// createTask has the guest's runtime create a container.
 func (p *pod) createTask(ctx context.Context, r *task.CreateTaskRequest) error {
-	response, err := p.tasks.Create(guestContext(ctx), r)
+	response, err := p.tasks.Create(ctx, r)
 	if err != nil {
 		return fromGuest(err)
 	}

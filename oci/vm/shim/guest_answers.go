@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode"
 
 	task "github.com/containerd/containerd/api/runtime/task/v3"
 	"github.com/containerd/errdefs"
@@ -34,18 +35,31 @@ func checkStats(in *task.StatsResponse) (*task.StatsResponse, error) {
 // errorLimit is how much of the text of a guest's error is kept, in bytes.
 const errorLimit = 4 << 10
 
-// fromGuest is an error of a call to the guest, as one of containerd's kinds.
+// fromGuest is an error of a call to the guest, as one of containerd's kinds, with printable text.
 func fromGuest(err error) error {
 	native := errgrpc.ToNative(err)
-	text := native.Error()
-	if len(text) <= errorLimit {
+	text := printable(native.Error())
+	if text == native.Error() {
 		return native
 	}
-	text = strings.ToValidUTF8(text[:errorLimit], "?")
-	if kind := errdefs.Resolve(native); kind != nil {
-		return fmt.Errorf("%s...: %w", text, kind)
+	kind := errdefs.Resolve(native)
+	if kind == nil {
+		kind = errdefs.ErrUnknown
 	}
-	return fmt.Errorf("%s...: %w", text, errdefs.ErrUnknown)
+	if len(native.Error()) > errorLimit {
+		text += "..."
+	}
+	return fmt.Errorf("%s: %w", strings.TrimSuffix(text, ": "+kind.Error()), kind)
+}
+
+// printable is at most errorLimit bytes of a text of the guest, in which nothing can control a terminal.
+func printable(text string) string {
+	return strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) && c != '\n' && c != '\t' {
+			return '?'
+		}
+		return c
+	}, strings.ToValidUTF8(text[:min(len(text), errorLimit)], "?"))
 }
 
 // endGrace is how long a machine whose line is broken may take to be seen as ended.

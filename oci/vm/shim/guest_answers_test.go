@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	task "github.com/containerd/containerd/api/runtime/task/v3"
 	"github.com/containerd/errdefs"
@@ -28,14 +29,23 @@ func TestCheckStats(t *testing.T) {
 	}
 }
 
-// TestFromGuest: an error of a guest keeps its kind, and at most errorLimit bytes of its text.
+// TestFromGuest: an error of a guest keeps its kind, and at most errorLimit bytes of its text, which are printable.
 func TestFromGuest(t *testing.T) {
-	for _, size := range []int{10, 100 * errorLimit} {
-		err := errgrpc.ToGRPC(fmt.Errorf("%s: %w", strings.Repeat("x", size), errdefs.ErrNotFound))
+	for _, text := range []string{"x", strings.Repeat("x", 100*errorLimit), "\x1b[2J", "\u009b2J", "a\x00b", "\xff"} {
+		err := errgrpc.ToGRPC(fmt.Errorf("%s: %w", text, errdefs.ErrNotFound))
 		got := fromGuest(err)
 		if !errdefs.IsNotFound(got) || len(got.Error()) > errorLimit+100 {
-			t.Errorf("fromGuest of %d bytes has %d bytes, is not found: %v, want not found of at most %d", size,
+			t.Errorf("fromGuest of %d bytes has %d bytes, is not found: %v, want not found of at most %d", len(text),
 				len(got.Error()), errdefs.IsNotFound(got), errorLimit)
+		}
+		if strings.ContainsAny(got.Error(), "\x1b\x00\u009b") || !utf8.ValidString(got.Error()) {
+			t.Errorf("fromGuest of %.20q = %.100q, want printable text", text, got.Error())
+		}
+		if cut := len(text) > errorLimit; strings.Contains(got.Error(), "...") != cut {
+			t.Errorf("fromGuest of %.20q = %.100q, says that it is cut: %v, want %v", text, got.Error(), !cut, cut)
+		}
+		if n := strings.Count(got.Error(), errdefs.ErrNotFound.Error()); n != 1 {
+			t.Errorf("fromGuest of %.20q = %.100q, names its kind %d times, want once", text, got.Error(), n)
 		}
 	}
 }

@@ -114,7 +114,7 @@ func readResult(ctx context.Context, c net.Conn) error {
 		return fmt.Errorf("answer of the guest: %w", err)
 	}
 	if r.Error != "" {
-		return fmt.Errorf("guest: %s: %w", r.Error, errdefs.ErrUnknown)
+		return fmt.Errorf("guest: %s: %w", printable(r.Error), errdefs.ErrUnknown)
 	}
 	return nil
 }

@@ -6,7 +6,10 @@ import (
 	"io"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	task "github.com/containerd/containerd/api/runtime/task/v3"
 
 	"github.com/podd-project/podd/oci/vm/wire"
 )
@@ -32,6 +35,52 @@ func TestOpenHasDeadline(t *testing.T) {
 	}
 	if n := session.NumStreams(); n > 1 {
 		t.Errorf("the host holds %d streams, want at most 1", n)
+	}
+}
+
+// silent is a guest that answers no call.
+type silent struct{ task.TTRPCTaskService }
+
+func (silent) Create(ctx context.Context, _ *task.CreateTaskRequest) (*task.CreateTaskResponse, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (silent) Delete(ctx context.Context, _ *task.DeleteRequest) (*task.DeleteResponse, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestCallsHaveDeadlines: a guest that does not answer holds no caller that has no deadline, as containerd.
+func TestCallsHaveDeadlines(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		call func(*pod) error
+		want time.Duration
+	}{
+		{"Create", func(p *pod) error {
+			return p.createInGuest(context.Background(), &task.CreateTaskRequest{ID: "c"})
+		}, createTimeout},
+		{"Create with a stream that is not taken", func(p *pod) error {
+			p.opening <- struct{}{}
+			return p.createInGuest(context.Background(), &task.CreateTaskRequest{ID: "c", Stdout: "/none"})
+		}, 2 * callTimeout}, // the second is for giving it up
+		{"Delete", func(p *pod) error {
+			_, err := p.deleteTask(context.Background(), &task.DeleteRequest{ID: "c"})
+			return err
+		}, callTimeout},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPod("p", Options{})
+			p.tasks = silent{}
+			began := time.Now()
+			if err := c.call(p); err == nil {
+				t.Errorf("%s = nil, want an error", c.name)
+			}
+			if took := time.Since(began); took != c.want {
+				t.Errorf("%s took %s, want %s", c.name, took, c.want)
+			}
+		})
 	}
 }
 

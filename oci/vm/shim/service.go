@@ -26,9 +26,10 @@ type Service struct {
 	publisher shim.Publisher
 	shutdown  shutdown.Service
 
-	// creating serialises Create.
-	creating sync.Mutex
-	mu       sync.Mutex
+	// creating has a place for the Create that is served.
+	creating chan struct{}
+
+	mu sync.Mutex
 	// pod is nil until the infra container is created.
 	pod *pod
 }
@@ -37,7 +38,7 @@ var _ task.TTRPCTaskService = (*Service)(nil)
 
 // New returns the service of a new shim. ctx has containerd's namespace.
 func New(ctx context.Context, publisher shim.Publisher, stop shutdown.Service) *Service {
-	return &Service{ctx: ctx, publisher: publisher, shutdown: stop}
+	return &Service{ctx: ctx, publisher: publisher, shutdown: stop, creating: make(chan struct{}, 1)}
 }
 
 // RegisterTTRPC registers the service.

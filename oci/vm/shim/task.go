@@ -134,7 +134,7 @@ func (s *Service) Delete(ctx context.Context, r *task.DeleteRequest) (*task.Dele
 	}
 	out := &task.DeleteResponse{Pid: p.pid(), ExitStatus: killedStatus, ExitedAt: timestamppb.Now()}
 	if !p.machine.HasEnded() {
-		in, err := p.tasks.Delete(guestContext(ctx), r)
+		in, err := p.deleteTask(ctx, r)
 		if err != nil && !p.endedSoon(err) {
 			return nil, errgrpc.ToGRPC(fromGuest(err))
 		}
@@ -149,6 +149,13 @@ func (s *Service) Delete(ctx context.Context, r *task.DeleteRequest) (*task.Dele
 		}
 	}
 	return out, nil
+}
+
+// deleteTask has the guest delete a container or a command, within callTimeout.
+func (p *pod) deleteTask(ctx context.Context, r *task.DeleteRequest) (*task.DeleteResponse, error) {
+	ctx, cancel := context.WithTimeout(guestContext(ctx), callTimeout)
+	defer cancel()
+	return p.tasks.Delete(ctx, r)
 }
 
 // Kill sends a signal.

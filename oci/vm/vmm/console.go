@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"sync"
+	"unicode"
 )
 
 // tailSize is what is kept of a console, in bytes.
@@ -52,7 +53,7 @@ func (t *Tail) Lines(n int) string {
 	text := string(t.kept)
 	t.mu.Unlock()
 	text = strings.Map(func(c rune) rune {
-		if c < ' ' && c != '\n' || c == 0x7f {
+		if unicode.IsControl(c) && c != '\n' {
 			return -1
 		}
 		return c

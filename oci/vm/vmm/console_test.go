@@ -10,7 +10,7 @@ func TestTail(t *testing.T) {
 	for range 1000 {
 		_, _ = tail.Write([]byte(strings.Repeat("x", 100) + "\n"))
 	}
-	_, _ = tail.Write([]byte("\x1b[1mlast\x00 but one\nlast \xff line\n"))
+	_, _ = tail.Write([]byte("\x1b[1mlast\x00 but\u009b\x7f one\nlast \xff line\n"))
 	if len(tail.kept) > tailSize {
 		t.Errorf("%d bytes are kept, want at most %d", len(tail.kept), tailSize)
 	}
