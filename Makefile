@@ -35,7 +35,7 @@ MAKEFLAGS += --no-print-directory
 
 # Fuzz targets of "make test": parsers of input from disk, CNI plugins, the kubelet and virtual machines.
 FUZZED   := checkpoint.FuzzDecode network.FuzzRecord network.FuzzResult server.FuzzRequests oci/vm/wire.FuzzPaced \
-            oci/vm/wire.FuzzSession
+            oci/vm/wire.FuzzSession oci/vm/kernel.FuzzCheckBootable
 
 # Tests with a long variant, or that find more the longer they run ("make soak").
 SOAKED   := Crash|Killed|DaemonAway|Behind|StuckDependencies|AfterReboot|ReadOnlyDisk|PowerLoss|Damaged|Upgrade|Load|\

@@ -32,6 +32,7 @@ var layers = []layer{
 	{"oci/vm/wire", nil, "what the host and a guest say to each other, whoever runs there"},
 	{"oci/vm/guest/env", nil, "names by which the host and the agent agree"},
 	{"oci/vm/guest", []string{"oci/vm/guest/env", "oci/vm/wire"}, "the agent of a guest knows nothing of the host"},
+	{"oci/vm/kernel", nil, "it checks files, whatever boots them"},
 	{"oci/vm/image", nil, "it builds files, whatever boots them"},
 	{"oci/vm/jail", nil, "a view of the host, whatever runs in it"},
 	{"oci/vm/vmm", []string{"oci/vm/guest/env"}, "it starts a machine, without containers, networks and files"},

@@ -33,13 +33,20 @@ type answer struct {
 	Greeting json.RawMessage               `json:"QMP"`
 	Return   json.RawMessage               `json:"return"`
 	Error    *struct{ Class, Desc string } `json:"error"`
+	Event    string                        `json:"event"`
+	Data     json.RawMessage               `json:"data"`
 }
 
-// run runs a command and decodes what it returns into result, unless that is nil.
+// run runs a command within controlTimeout and decodes what it returns into result, unless that is nil.
 func (c *control) run(command string, arguments, result any) error {
+	return c.runWithin(controlTimeout, command, arguments, result)
+}
+
+// runWithin is run with another limit, which bounds the greeting, too.
+func (c *control) runWithin(limit time.Duration, command string, arguments, result any) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.conn.SetDeadline(time.Now().Add(controlTimeout)); err != nil {
+	if err := c.conn.SetDeadline(time.Now().Add(limit)); err != nil {
 		return err
 	}
 	if c.lines == nil {

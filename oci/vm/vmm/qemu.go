@@ -167,34 +167,49 @@ type qemuFiles struct {
 // tcgCache is the size of the buffer for translated code, in MiB. QEMU's default is a gigabyte.
 const tcgCache = 64
 
-func qemuArguments(c Config, f qemuFiles) []string {
+// pc is the machine: one of as few devices as it can have.
+const pc = "q35,usb=off,vmport=off,smbus=off,sata=off,graphics=off,i8042=off"
+
+// machineArguments are those of every machine: nothing that is not named, no system calls that QEMU does not need, the
+// processor, a serial port for the console, and the control connection.
+func machineArguments(c Config, machine string, control int) []string {
 	accelerator, cpu := "kvm", "host"
 	if !c.KVM {
 		accelerator, cpu = fmt.Sprintf("tcg,tb-size=%d", tcgCache), "max"
 	}
-	args := []string{
+	return []string{
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
-		"-M", "q35,usb=off,vmport=off,smbus=off,sata=off,graphics=off,i8042=off,memory-backend=mem",
-		"-accel", accelerator, "-cpu", cpu, "-smp", fmt.Sprintf("%d,maxcpus=%d", c.CPUs, max(c.CPUs, c.Limits.CPUs)),
+		"-M", machine, "-accel", accelerator, "-cpu", cpu,
+		"-chardev", fmt.Sprintf("socket,id=control,fd=%d", control), "-mon", "chardev=control,mode=control",
+		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
+	}
+}
+
+// networkArguments are the network interfaces.
+func networkArguments(c Config, taps []int) (args []string) {
+	for i, n := range c.NICs {
+		args = append(args, "-netdev", fmt.Sprintf("tap,id=n%d,fd=%d", i, taps[i]),
+			"-device", fmt.Sprintf("virtio-net-pci,netdev=n%d,mac=%s,romfile=", i, n.MAC))
+	}
+	return args
+}
+
+func qemuArguments(c Config, f qemuFiles) []string {
+	args := append(machineArguments(c, pc+",memory-backend=mem", f.control),
+		"-smp", fmt.Sprintf("%d,maxcpus=%d", c.CPUs, max(c.CPUs, c.Limits.CPUs)),
 		"-m", fmt.Sprintf("%dM,maxmem=%dM", c.Memory, c.Memory+c.memoryReserve()),
 		"-object", fmt.Sprintf("memory-backend-memfd,id=mem,size=%dM,share=on", c.Memory),
 		"-chardev", fmt.Sprintf("socket,id=fs0,fd=%d", f.share), "-device", "vhost-user-fs-pci,chardev=fs0,tag=podd",
 		"-device", "virtio-serial-pci", "-chardev", fmt.Sprintf("socket,id=agent,fd=%d", f.line),
-		"-device", "virtserialport,chardev=agent,name=" + env.VirtioPort,
-		"-chardev", fmt.Sprintf("socket,id=control,fd=%d", f.control), "-mon", "chardev=control,mode=control",
-		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
+		"-device", "virtserialport,chardev=agent,name="+env.VirtioPort,
 		"-kernel", c.Kernel, "-initrd", c.Initrd, "-append", qemuParameters(c),
-	}
+	)
 	if more := c.memoryReserve(); more > 0 {
 		args = append(args, "-object", fmt.Sprintf("memory-backend-memfd,id=reserve,size=%dM,share=on", more),
 			"-device", "virtio-mem-pci,memdev=reserve,requested-size=0,id="+memoryDevice)
 	}
-	for i, n := range c.NICs {
-		args = append(args, "-netdev", fmt.Sprintf("tap,id=n%d,fd=%d", i, f.taps[i]),
-			"-device", fmt.Sprintf("virtio-net-pci,netdev=n%d,mac=%s,romfile=", i, n.MAC))
-	}
-	return args
+	return append(args, networkArguments(c, f.taps)...)
 }
 
 // qemuParameters is the kernel's command line. Without KVM, the clock is that of the emulation.

@@ -43,6 +43,8 @@ type Config struct {
 	KVM bool
 	// NICs are its network interfaces.
 	NICs []NIC
+	// Bare makes it a machine without an agent, and so without Machine.Line; nil for others.
+	Bare *Bare
 }
 
 // NIC is a network interface: the guest's end of a tap. File is the tap, opened, for QEMU, which closes it.
@@ -75,6 +77,9 @@ type Machine struct {
 	growing sync.Mutex
 	control *control
 	added   int
+
+	// button is that of a bare machine of QEMU, nil for others.
+	button *powerButton
 }
 
 // helper is a program beside the monitor, without which the guest cannot go on. ended is closed when it has ended.
@@ -103,10 +108,14 @@ func (m *Machine) startHelper(s Starter, cmd *exec.Cmd) error {
 
 // Start starts a machine with a driver. It does not wait for the guest.
 func Start(s Starter, driver string, c Config) (*Machine, error) {
-	switch driver {
-	case UML:
+	switch {
+	case driver == UML && c.Bare != nil:
+		return startBareUML(s, c)
+	case driver == UML:
 		return startUML(s, c)
-	case QEMU:
+	case driver == QEMU && c.Bare != nil:
+		return startBareQEMU(s, c)
+	case driver == QEMU:
 		return startQEMU(s, c)
 	}
 	return nil, fmt.Errorf("driver %q: want %s or %s", driver, UML, QEMU)
@@ -139,12 +148,23 @@ func (m *Machine) run(s Starter) error {
 		defer close(m.ended)
 		_ = m.monitor.Wait()
 		m.killHelpers()
-		_ = m.Line.Close()
-		if m.control != nil {
-			_ = m.control.conn.Close()
-		}
+		m.closeConnections()
 	}()
 	return nil
+}
+
+// closeConnections closes those to the agent and to the monitor.
+func (m *Machine) closeConnections() {
+	if m.Line != nil {
+		_ = m.Line.Close()
+	}
+	if m.control != nil {
+		_ = m.control.conn.Close()
+	}
+	if m.button != nil {
+		<-m.button.ended
+		_ = m.button.control.conn.Close()
+	}
 }
 
 // killHelpers kills the programs beside the monitor.
