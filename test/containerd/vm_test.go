@@ -78,15 +78,20 @@ func TestVM(t *testing.T) {
 	})
 }
 
-// server is a containerd with private directories.
+// server is a containerd with private directories, which pulls all images from the registry.
 type server struct {
 	*testing.T
 	dir, repo, bridge string
+	registry          *images.Registry
 }
 
 // run runs f as a subtest.
 func (d *server) run(name string, f func(*server)) {
-	d.T.Run(name, func(t *testing.T) { f(&server{t, d.dir, d.repo, d.bridge}) })
+	d.T.Run(name, func(t *testing.T) {
+		s := *d
+		s.T = t
+		f(&s)
+	})
 }
 
 // config is containerd's configuration, with restrict_oom_score_adj for machines without CAP_SYS_RESOURCE. The
@@ -113,11 +118,15 @@ conf_dir = "%[1]s/net.d"
 runtime_type = "io.containerd.podvm.v1"
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.vm.options]
 ConfigPath = "%[1]s/podvm.toml"
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.unikernel]
+runtime_type = "io.containerd.podvm.v1"
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.unikernel.options]
+ConfigPath = "%[1]s/unikernel.toml"
 `
 
 // network is a bridge; the parameters are its name, a number for its addresses, and containerd's directory.
 const network = `{"cniVersion": "1.0.0", "name": %[1]q, "plugins": [{"type": "bridge", "bridge": %[1]q,
-"isGateway": true, "ipam": {"type": "host-local", "dataDir": "%[3]s/ips",
+"isDefaultGateway": true, "ipam": {"type": "host-local", "dataDir": "%[3]s/ips",
 "ranges": [[{"subnet": "10.131.%[2]d.0/24"}]]}}]}`
 
 // start starts the containerd in the directory $CONTAINERD.
@@ -139,21 +148,24 @@ func start(t *testing.T) *server {
 			t.Error(err)
 		}
 	})
-	d := &server{t, dir, repo, filepath.Base(dir)}
+	d := &server{t, dir, repo, filepath.Base(dir), nil}
 	leak.Check(t, d.mine())
-	d.configure(images.Serve(t))
+	d.registry = images.Serve(t)
+	d.configure()
 	d.serve(filepath.Join(os.Getenv("CONTAINERD"), "containerd"))
 	return d
 }
 
-func (d *server) configure(r *images.Registry) {
+func (d *server) configure() {
 	d.Helper()
 	number := os.Getpid() % 256
+	options := fmt.Sprintf("driver = \"uml\"\nimages = %q\n", filepath.Join(d.repo, "bin", "vm"))
 	for name, text := range map[string]string{
 		"config.toml":                 fmt.Sprintf(config, d.dir, filepath.Join(d.repo, "bin", "cni")),
-		"podvm.toml":                  fmt.Sprintf("driver = \"uml\"\nimages = %q\n", filepath.Join(d.repo, "bin", "vm")),
+		"podvm.toml":                  options,
+		"unikernel.toml":              options + "kernel = \"image\"\n",
 		"net.d/10-test.conflist":      fmt.Sprintf(network, d.bridge, number, d.dir),
-		"certs.d/_default/hosts.toml": fmt.Sprintf("server = \"http://%[1]s\"\n[host.\"http://%[1]s\"]\n", r.Addr),
+		"certs.d/_default/hosts.toml": fmt.Sprintf("server = \"http://%[1]s\"\n[host.\"http://%[1]s\"]\n", d.registry.Addr),
 	} {
 		d.write(name, text)
 	}
@@ -283,7 +295,7 @@ func (d *server) podConfig(name string) string {
 // runContainer runs a container that greets and sleeps, and returns its id.
 func (d *server) runContainer(pod, name string, processes cri.NamespaceMode) string {
 	d.Helper()
-	ctr := d.config("container-"+name, &cri.ContainerConfig{
+	id := d.createContainer(pod, &cri.ContainerConfig{
 		Metadata: &cri.ContainerMetadata{Name: name}, Image: &cri.ImageSpec{Image: busybox}, LogPath: name + ".log",
 		Command: []string{"sh", "-c", "echo hello; exec sleep 10000"},
 		Envs:    []*cri.KeyValue{{Key: "ROLE", Value: []byte("main")}},
@@ -294,15 +306,30 @@ func (d *server) runContainer(pod, name string, processes cri.NamespaceMode) str
 			},
 		},
 	})
-	var status struct {
-		Status struct{ Metadata struct{ Name string } }
-	}
-	if err := json.Unmarshal([]byte(d.crictl("inspectp", pod)), &status); err != nil {
-		d.Fatal(err)
-	}
-	id := d.crictl("create", pod, ctr, filepath.Join(d.dir, "pod-"+status.Status.Metadata.Name+".json"))
 	d.crictl("start", id)
 	return id
+}
+
+// createContainer creates a container in a pod, and returns its id.
+func (d *server) createContainer(pod string, cfg *cri.ContainerConfig) string {
+	d.Helper()
+	file := d.config("container-"+cfg.Metadata.Name, cfg)
+	return d.crictl("create", pod, file, filepath.Join(d.dir, "pod-"+d.podStatus(pod).Metadata.Name+".json"))
+}
+
+// podStatus is what the tests use of a pod's status.
+type podStatus struct {
+	Metadata struct{ Name string }
+	Network  struct{ IP string }
+}
+
+func (d *server) podStatus(pod string) podStatus {
+	d.Helper()
+	var info struct{ Status podStatus }
+	if err := json.Unmarshal([]byte(d.crictl("inspectp", pod)), &info); err != nil {
+		d.Fatal(err)
+	}
+	return info.Status
 }
 
 // killShim kills the shim of a pod: the parent of the process that stands for the pod.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -62,15 +63,39 @@ func (c Config) copyLibraries() error {
 		return err
 	}
 	for _, l := range libraries {
-		to := filepath.Join(c.Dir, l)
-		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-			return err
-		}
-		if err := copyFile(to, below(c.Root, l)); err != nil {
+		if err := c.copyLibrary(c.Root, l); err != nil {
 			return err
 		}
 	}
-	return nil
+	return c.copyLoadedLibrary()
+}
+
+// loadedLibrary is what the C library loads when a thread is canceled (pthread_cancel(3)), as User-Mode Linux does when
+// it ends. Without it the kernel is aborted, and its exit code is lost.
+const loadedLibrary = "libgcc_s.so.1"
+
+// copyLoadedLibrary copies loadedLibrary, from this machine if it is not beside the kernel's others: a newer C library
+// takes an older one.
+func (c Config) copyLoadedLibrary() error {
+	root := c.Root
+	l, err := findLibrary(root, loadedLibrary)
+	if errors.Is(err, fs.ErrNotExist) {
+		root = "/"
+		l, err = findLibrary(root, loadedLibrary)
+	}
+	if err != nil {
+		return fmt.Errorf("%w; install package libgcc-s1", err)
+	}
+	return c.copyLibrary(root, l)
+}
+
+// copyLibrary copies a library of root to its path in the image.
+func (c Config) copyLibrary(root, library string) error {
+	to := filepath.Join(c.Dir, library)
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	return copyFile(to, below(root, library))
 }
 
 func copyFile(to, from string) error {

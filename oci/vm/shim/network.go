@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -26,6 +27,9 @@ type network struct {
 // plugins find them. With open the taps are opened, for a monitor that may not.
 func connectNetwork(j *jail.Jail, open bool) (n network, err error) {
 	err = j.Do(func() error {
+		if err := removeTaps(); err != nil {
+			return err
+		}
 		links, err := netlink.LinkList()
 		if err != nil {
 			return err
@@ -53,6 +57,22 @@ func connectNetwork(j *jail.Jail, open bool) (n network, err error) {
 
 // tapPrefix is that of the names of taps.
 const tapPrefix = "podd-tap"
+
+// removeTaps removes those of an earlier machine of the pod.
+func removeTaps() error {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return err
+	}
+	for _, l := range links {
+		if strings.HasPrefix(l.Attrs().Name, tapPrefix) {
+			if err := netlink.LinkDel(l); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
 
 // connect adds one interface.
 func (n *network) connect(l netlink.Link) error {
@@ -83,11 +103,6 @@ func (n *network) connect(l netlink.Link) error {
 
 // addTap makes a tap that the user of this process may open without privileges.
 func addTap(name string, mtu int) (netlink.Link, error) {
-	if old, err := netlink.LinkByName(name); err == nil { // of a machine that was killed
-		if err := netlink.LinkDel(old); err != nil {
-			return nil, err
-		}
-	}
 	tap := &netlink.Tuntap{
 		LinkAttrs: netlink.LinkAttrs{Name: name, MTU: mtu}, Mode: netlink.TUNTAP_MODE_TAP,
 		Flags: netlink.TUNTAP_NO_PI | netlink.TUNTAP_VNET_HDR, Owner: uint32(os.Geteuid()), Queues: 1,
@@ -103,6 +118,13 @@ func addTap(name string, mtu int) (netlink.Link, error) {
 		return nil, err
 	}
 	return link, errors.Join(netlink.LinkSetMTU(link, mtu), netlink.LinkSetUp(link))
+}
+
+// closeTaps closes those that are open. It can be called again.
+func (n *network) closeTaps() {
+	for _, nic := range n.nics {
+		_ = nic.File.Close() // of nil, too
+	}
 }
 
 // openTaps opens the taps.
@@ -126,12 +148,18 @@ func (n *network) openTaps() error {
 }
 
 // redirect sends everything that arrives at one interface out of the other, by an ingress filter that matches all
-// (tc-u32(8): cls_matchall is missing in some kernels).
+// (tc-u32(8): cls_matchall is missing in some kernels). What an earlier machine of the pod has left is removed.
 func redirect(from, to netlink.Link) error {
-	err := netlink.QdiscAdd(&netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{
+	ingress := &netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{
 		LinkIndex: from.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_INGRESS,
-	}})
-	if err != nil && !errors.Is(err, unix.EEXIST) {
+	}}
+	err := netlink.QdiscAdd(ingress)
+	if errors.Is(err, unix.EEXIST) {
+		if err = netlink.QdiscDel(ingress); err == nil {
+			err = netlink.QdiscAdd(ingress)
+		}
+	}
+	if err != nil {
 		return err
 	}
 	return netlink.FilterAdd(&netlink.U32{

@@ -22,6 +22,8 @@ import (
 type Options struct {
 	// Driver is vmm.UML or vmm.QEMU.
 	Driver string `toml:"driver"`
+	// Kernel is "node", for that of Images, or "image": the image of the pod's container is the kernel, a unikernel.
+	Kernel string `toml:"kernel"`
 	// Images is the directory of guest images, which has a directory for each driver.
 	Images string `toml:"images"`
 	// Accelerator is "kvm" or "tcg", QEMU's emulation, which is slow and no wall against hostile code. Empty means kvm if
@@ -83,9 +85,13 @@ func decodeOptions(text []byte) (Options, error) {
 // complete checks the options and fills in defaults.
 func (o Options) complete() (Options, error) {
 	o.Driver = cmp.Or(o.Driver, vmm.QEMU)
+	o.Kernel = cmp.Or(o.Kernel, kernelOfNode)
 	o.Images = cmp.Or(o.Images, vmm.DefaultImages)
 	if o.Driver != vmm.UML && o.Driver != vmm.QEMU {
 		return o, invalid("options: driver = %q, want %q or %q", o.Driver, vmm.UML, vmm.QEMU)
+	}
+	if o.Kernel != kernelOfNode && o.Kernel != kernelOfImage {
+		return o, invalid("options: kernel = %q, want %q or %q", o.Kernel, kernelOfNode, kernelOfImage)
 	}
 	if !slices.Contains([]string{"", acceleratorKVM, acceleratorTCG}, o.Accelerator) {
 		return o, invalid("options: accelerator = %q, want %q or %q", o.Accelerator, acceleratorKVM, acceleratorTCG)
@@ -100,6 +106,12 @@ func (o Options) complete() (Options, error) {
 	}
 	return o, nil
 }
+
+// The values of Options.Kernel.
+const (
+	kernelOfNode  = "node"
+	kernelOfImage = "image"
+)
 
 // The values of Options.Accelerator.
 const (

@@ -21,6 +21,7 @@ func TestDecodeOptions(t *testing.T) {
 		"all":            {"driver = 'uml'\nimages = '/i'\nmemory = '100'\npod_memory = '50'", "", 150},
 		"unknown key":    {"vcpus = '1'", "vcpus", 0},
 		"unknown driver": {"driver = 'xen'", `driver = "xen"`, 0},
+		"unknown kernel": {"kernel = 'mine'", `kernel = "mine"`, 0},
 		"relative path":  {"images = 'i'", "absolute", 0},
 		"memory":         {"memory = '0'", `memory = "0"`, 0},
 		"pod memory":     {"pod_memory = 'much'", `pod_memory = "much"`, 0},

@@ -10,7 +10,7 @@ import (
 )
 
 // mountRoot mounts the root file system of a container on target, where the caller leaves that to the shim, as
-// containerd does. The jail gets a mount of its own (jail.Share), after which unmount removes this one.
+// containerd does. The jail gets mounts of its own (jail.Share, Config.Files), after which unmount removes this one.
 func mountRoot(mounts []*types.Mount, target string) (unmount func() error, err error) {
 	if len(mounts) == 0 {
 		return func() error { return nil }, nil

@@ -17,10 +17,9 @@ import (
 	"github.com/containerd/containerd/v2/pkg/shutdown"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
-	"github.com/containerd/ttrpc"
 )
 
-// Service serves one pod.
+// Service serves one pod with an agent.
 type Service struct {
 	ctx       context.Context
 	publisher shim.Publisher
@@ -35,17 +34,6 @@ type Service struct {
 }
 
 var _ task.TTRPCTaskService = (*Service)(nil)
-
-// New returns the service of a new shim. ctx has containerd's namespace.
-func New(ctx context.Context, publisher shim.Publisher, stop shutdown.Service) *Service {
-	return &Service{ctx: ctx, publisher: publisher, shutdown: stop, creating: make(chan struct{}, 1)}
-}
-
-// RegisterTTRPC registers the service.
-func (s *Service) RegisterTTRPC(server *ttrpc.Server) error {
-	task.RegisterTTRPCTaskService(server, s)
-	return nil
-}
 
 // current returns the pod, errdefs.ErrNotFound before it exists.
 func (s *Service) current() (*pod, error) {

@@ -8,8 +8,10 @@ import (
 
 // unusable returns why no pod can run with these options on this machine, and what helps.
 func (o Options) unusable() error {
-	if _, err := imageFiles(o); err != nil {
-		return err
+	if o.Driver != vmm.QEMU || o.Kernel != kernelOfImage {
+		if _, err := imageFiles(o); err != nil {
+			return err
+		}
 	}
 	if o.Driver != vmm.QEMU {
 		return nil
