@@ -118,6 +118,13 @@ type criPod struct {
 
 // up runs a pod with one container.
 func (k *kubelet) up(ctx context.Context, handler string, t *timer) (criPod, error) {
+	return k.upWith(ctx, handler, t, func(*cri.ContainerConfig) {})
+}
+
+// upWith runs a pod with one container, which change edits.
+func (k *kubelet) upWith(
+	ctx context.Context, handler string, t *timer, change func(*cri.ContainerConfig),
+) (criPod, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	config := k.podConfig()
@@ -132,8 +139,10 @@ func (k *kubelet) up(ctx context.Context, handler string, t *timer) (criPod, err
 			return err
 		}},
 		{"CreateContainer", func() error {
+			container := k.containerConfig("main")
+			change(container)
 			r, err := k.runtime.CreateContainer(ctx,
-				&cri.CreateContainerRequest{PodSandboxId: p.pod, Config: k.containerConfig("main"), SandboxConfig: config})
+				&cri.CreateContainerRequest{PodSandboxId: p.pod, Config: container, SandboxConfig: config})
 			p.container = r.GetContainerId()
 			return err
 		}},

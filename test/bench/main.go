@@ -29,6 +29,10 @@ type plan struct {
 	// scaleTime and probes are the duration and the exec probes a second of the measurement scale.
 	scaleTime time.Duration
 	probes    int
+	// fileCount is the number of files of each layer of the measurement files.
+	fileCount int
+	// other is the podd that against compares this one with.
+	other string
 }
 
 // measurements are in the order in which they run. Each removes its pods at its end. Those that are long run only if
@@ -44,19 +48,26 @@ var measurements = []struct {
 	{"restart", (*bench).restart, false},
 	{"pull", (*bench).pull, false},
 	{"nri", (*bench).nri, false},
+	{"files", (*bench).files, true},
+	{"pool", (*bench).pool, true},
 	{"scale", (*bench).scale, true},
+	{"load", (*bench).load, true},
+	{"against", (*bench).against, true},
 }
 
 func main() {
 	p := plan{}
 	handlers := flag.String("handlers", "runc,crun", "runtime handlers")
 	sizes := flag.String("sizes", "20,200,1000", "numbers of containers for sizes, of pods for scale")
-	only := flag.String("only", "", "measurements: life, churn, sizes, restart, pull, nri, scale; empty: all but scale")
+	only := flag.String("only", "", "measurements: life, churn, sizes, restart, pull, nri, files, pool, scale, load, "+
+		"against; empty: all but the last five")
 	flag.IntVar(&p.rounds, "rounds", 30, "rounds of life")
 	flag.IntVar(&p.callers, "callers", 8, "concurrent callers of churn")
+	flag.IntVar(&p.fileCount, "files", 20000, "files of each layer of the measurement files")
 	flag.StringVar(&p.peers, "peers", "", "directory of containerd, CRI-O or both, from peers/build.sh; empty: none")
 	flag.DurationVar(&p.scaleTime, "time", time.Minute, "duration of scale for each server and size")
 	flag.IntVar(&p.probes, "probes", 5, "exec probes a second of scale")
+	flag.StringVar(&p.other, "against", "", "another podd, for the measurement against")
 	flag.Parse()
 	p.handlers, p.only = strings.Split(*handlers, ","), strings.FieldsFunc(*only, func(r rune) bool { return r == ',' })
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)

@@ -81,16 +81,28 @@ const clockTick = 100
 
 // cpuSeconds returns the CPU time of a process without its children; 0 if it cannot be read.
 func cpuSeconds(pid int) float64 {
+	const own = 11 // index after the command's name
+	return cpuFields(pid, own)
+}
+
+// treeCPUSeconds returns the CPU time of a process and of its children that have ended.
+func treeCPUSeconds(pid int) float64 {
+	const own, children = 11, 13
+	return cpuFields(pid, own) + cpuFields(pid, children)
+}
+
+// cpuFields returns the sum of two fields of /proc/PID/stat, for user and system, in seconds.
+func cpuFields(pid, first int) float64 {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0
 	}
 	_, rest, _ := strings.Cut(string(data), ") ")
 	fields := strings.Fields(rest)
-	if len(fields) < 13 {
+	if len(fields) < first+2 {
 		return 0
 	}
-	user, _ := strconv.ParseFloat(fields[11], 64)
-	system, _ := strconv.ParseFloat(fields[12], 64)
+	user, _ := strconv.ParseFloat(fields[first], 64)
+	system, _ := strconv.ParseFloat(fields[first+1], 64)
 	return (user + system) / clockTick
 }

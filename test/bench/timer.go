@@ -60,6 +60,15 @@ func (s *samples) addAll(t *timer, name string) {
 	s.add(name, t.total)
 }
 
+// join adds all samples of other.
+func (s *samples) join(other *samples) {
+	for _, name := range other.names {
+		for _, d := range other.took[name] {
+			s.add(name, d)
+		}
+	}
+}
+
 // quantile returns the smallest sample that at least q of all are no larger than; 0 when there is none.
 func (s *samples) quantile(name string, q float64) time.Duration {
 	all := slices.Sorted(slices.Values(s.took[name]))

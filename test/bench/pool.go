@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// poolRest is the pause before each pod in which podd makes a network in advance, which needs a quiet node.
+const poolRest = 2 * time.Second
+
+// pool measures what networks made in advance save: the life of a pod by hand, with a podd without them and with a podd
+// that has four, in turn, each after a rest. All use plugins of the same type, the podds with a bridge of their own.
+func (b *bench) pool(ctx context.Context, handler string) (err error) {
+	with, _, err := startPodd(ctx, b.images.registry, "network.pool_size = 4")
+	if with == nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, with.close()) }()
+	if err == nil {
+		err = with.kubelet.pull(ctx, busybox)
+	}
+	if err != nil {
+		return err
+	}
+	podd := b.servers[0]
+	reference, err := podd.kubelet.up(ctx, handler, &timer{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, podd.kubelet.down(ctx, reference, &timer{})) }()
+	if err := b.floor.copyFrom(handler, reference.container); err != nil {
+		return fmt.Errorf("take the reference from podd: %w", err)
+	}
+	names := []string{"by hand", "podd", "podd with a pool"}
+	samplesOf := make([]samples, len(names))
+	lives := []func(*samples) error{
+		func(s *samples) error { return b.liveByHand(ctx, s) },
+		func(s *samples) error { return podd.live(ctx, handler, s) },
+		func(s *samples) error { return with.live(ctx, handler, s) },
+	}
+	for round := range warmUp + b.rounds {
+		if round == warmUp {
+			samplesOf = make([]samples, len(names))
+		}
+		for i := range lives {
+			one := (i + round) % len(lives) // each is as often the first
+			time.Sleep(poolRest)
+			if err := lives[one](&samplesOf[one]); err != nil {
+				return fmt.Errorf("%s: %w", names[one], err)
+			}
+		}
+	}
+	printPool(handler, b.rounds, names, samplesOf)
+	return nil
+}
+
+// printPool prints the sums, each beside its ratio to the first column.
+func printPool(handler string, rounds int, names []string, samplesOf []samples) {
+	fmt.Printf("### Networks made in advance, %s, p50 and p95 in ms of %d rounds, ratio of p50 to that by hand\n\n| |",
+		handler, rounds)
+	for _, name := range names {
+		fmt.Printf(" %s |", name)
+	}
+	fmt.Print("\n|---|---:|---:|---:|\n")
+	for _, sum := range []string{podUp, podDown} {
+		fmt.Printf("| %s |", sum)
+		byHand := samplesOf[0].quantile(sum, 0.5)
+		for i := range samplesOf {
+			took := samplesOf[i].quantile(sum, 0.5)
+			fmt.Printf(" %s, %s (%.2f) |", ms(took), ms(samplesOf[i].quantile(sum, 0.95)), float64(took)/float64(byHand))
+		}
+		fmt.Println()
+	}
+	for _, step := range samplesOf[1].names {
+		if slices.Contains([]string{podUp, podDown}, step) {
+			continue
+		}
+		fmt.Printf("| %s | |", step)
+		for i := range samplesOf[1:] {
+			fmt.Printf(" %s |", ms(samplesOf[i+1].quantile(step, 0.5)))
+		}
+		fmt.Println()
+	}
+	fmt.Println()
+}
