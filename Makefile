@@ -39,7 +39,7 @@ FUZZED   := checkpoint.FuzzDecode network.FuzzRecord network.FuzzResult server.F
 
 # Tests with a long variant, or that find more the longer they run ("make soak").
 SOAKED   := Crash|Killed|DaemonAway|Behind|StuckDependencies|AfterReboot|ReadOnlyDisk|PowerLoss|Damaged|Upgrade|Load|\
-            Restart|Restore|Travel|VMMany
+            Reload|Restart|Restore|Travel|VMContainersEnd|VMMany
 
 # Packages of "make unit". Those that need a built daemon have a target of their own.
 PKG      ?= $$($(GO) list -tags "$(TAGS)" ./... | grep -v -e /test/integration -e /test/release -e /test/vm \
@@ -197,7 +197,7 @@ k8s-up: tools images build k8s ## start a cluster of NODES (default 1) nodes on 
 k8s-down: ## remove that cluster (root)
 	@[ ! -x bin/k8s ] || bin/k8s down $(K8S_DIR)
 
-test-k8s: tools images build k8s ## the scenarios of test/k8s on a real cluster; RUN=TestName selects (root)
+test-k8s: tools vm images build k8s ## the scenarios of test/k8s on a real cluster; RUN=TestName selects (root)
 	@test/k8s/addons/build.sh
 	@test/host/setup.sh
 	cd test/k8s && CGO_ENABLED=0 $(GO) vet ./cluster ./cmd/... ./suite

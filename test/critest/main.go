@@ -26,6 +26,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -198,9 +199,10 @@ func (s *suite) critest(ctx context.Context, d *daemon.Daemon, p pass) error {
 	if err != nil {
 		return err
 	}
+	nodes, timeout := s.limits(p.handler, runtime.NumCPU())
 	cmd := exec.CommandContext(ctx, filepath.Join(s.repo, "bin", "ginkgo"), slices.Concat([]string{
-		"--nodes", fmt.Sprint(s.nodes), "--no-color", "--focus", p.focus, "--skip", skipRegexp(skips(p.handler)),
-		"--timeout", "30m", "--poll-progress-after", "2m",
+		"--nodes", fmt.Sprint(nodes), "--no-color", "--focus", p.focus, "--skip", skipRegexp(skips(p.handler)),
+		"--timeout", timeout.String(), "--poll-progress-after", "2m",
 		"--output-dir", s.out, "--junit-report", filepath.Base(s.report(p.name)),
 	}, s.order(), []string{binary, "--",
 		"--config", conf, "--runtime-endpoint", "unix://" + d.Socket, "--image-endpoint", "unix://" + d.Socket,
@@ -210,6 +212,15 @@ func (s *suite) critest(ctx context.Context, d *daemon.Daemon, p pass) error {
 	err = cmd.Run()
 	fmt.Print(summary(out.String()))
 	return errors.Join(err, s.reportSkipped(p))
+}
+
+// limits returns how many specs of a handler run at the same time, and for how long all may run. An emulated machine
+// uses a whole processor while it boots, which takes some ten times as long.
+func (s *suite) limits(handler string, processors int) (nodes int, timeout time.Duration) {
+	if handler == "vm-qemu" {
+		return min(s.nodes, processors), 2 * time.Hour
+	}
+	return s.nodes, 30 * time.Minute
 }
 
 // reportSkipped prints the reasons for which critest itself skipped specs.

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestSkipRegexp(t *testing.T) {
@@ -59,5 +60,16 @@ func TestPasses(t *testing.T) {
 	}
 	if some := (&suite{rounds: 1, focus: "Image"}).passes("runc"); len(some) != 1 || some[0].focus != "Image" {
 		t.Errorf("passes with a focus = %+v, want one, with that focus", some)
+	}
+}
+
+// TestLimits: emulated machines do not run more specs at a time than there are processors, and have longer.
+func TestLimits(t *testing.T) {
+	s := &suite{nodes: 4}
+	if nodes, timeout := s.limits("vm", 2); nodes != 4 || timeout != 30*time.Minute {
+		t.Errorf("limits of vm = %d, %s, want 4, 30m", nodes, timeout)
+	}
+	if nodes, timeout := s.limits("vm-qemu", 2); nodes != 2 || timeout != 2*time.Hour {
+		t.Errorf("limits of vm-qemu = %d, %s, want 2, 2h", nodes, timeout)
 	}
 }

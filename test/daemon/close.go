@@ -61,7 +61,11 @@ func (d *Daemon) Alarms() []string {
 // Leak returns the options that select what this daemon may leave on the machine.
 func (d *Daemon) Leak() leak.Options {
 	match := append([]string{d.Dir, d.Bridge, filepath.Base(d.CgroupParent)}, d.pods()...)
-	return leak.Options{Match: match, Wait: 10 * time.Second,
+	running := 0
+	if d.Running() {
+		running = d.Pid()
+	}
+	return leak.Options{Match: match, Wait: 10 * time.Second, Daemon: running,
 		Files: []string{
 			d.Path("root", "pods", "*"), d.Path("root", "network", "*.json"), d.Path("root", "network", "libcni", "*", "*"),
 			d.Path("root", "quarantine", "*"),

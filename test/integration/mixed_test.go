@@ -106,15 +106,30 @@ func TestMixed(t *testing.T) {
 	}
 	t.Run("namespace of the node", func(t *testing.T) {
 		k := k.withT(t)
-		cfg := k.podConfig(func(c *cri.PodSandboxConfig) {
-			c.Linux.SecurityContext.NamespaceOptions.Network = cri.NamespaceMode_NODE
-		})
-		_, err := k.Runtime.RunPodSandbox(k.ctx(), &cri.RunPodSandboxRequest{Config: cfg, RuntimeHandler: "gvisor"})
-		k.refused("RunPodSandbox", err, "kernel of their own", codes.InvalidArgument)
-		_, err = k.Runtime.RunPodSandbox(k.ctx(),
+		for _, h := range mixed {
+			if h.ownKernel {
+				k.refusesNodesNamespaces(h.handler)
+			}
+		}
+		_, err := k.Runtime.RunPodSandbox(k.ctx(),
 			&cri.RunPodSandboxRequest{Config: k.podConfig(), RuntimeHandler: "unheard-of"})
 		k.refused("RunPodSandbox", err, "[runc crun gvisor", codes.InvalidArgument, codes.NotFound)
 	})
+}
+
+// refusesNodesNamespaces fails the test unless the handler refuses pods in each namespace of the node.
+func (k *kubelet) refusesNodesNamespaces(handler string) {
+	k.Helper()
+	const node = cri.NamespaceMode_NODE
+	for name, change := range map[string]func(*cri.NamespaceOption){
+		"network": func(o *cri.NamespaceOption) { o.Network = node },
+		"PID":     func(o *cri.NamespaceOption) { o.Pid = node },
+		"IPC":     func(o *cri.NamespaceOption) { o.Ipc = node },
+	} {
+		cfg := k.podConfig(func(c *cri.PodSandboxConfig) { change(c.Linux.SecurityContext.NamespaceOptions) })
+		_, err := k.Runtime.RunPodSandbox(k.ctx(), &cri.RunPodSandboxRequest{Config: cfg, RuntimeHandler: handler})
+		k.refused(handler+" in the node's "+name+" namespace", err, "kernel of their own", codes.InvalidArgument)
+	}
 }
 
 // withT returns the kubelet for a subtest that uses the pods of its parent.

@@ -28,6 +28,8 @@ type Options struct {
 	Match []string
 	// Ignore leaves out things whose key or detail contains one of these.
 	Ignore []string
+	// Daemon is the process id of a podd that runs and is not left over; 0 means none.
+	Daemon int
 	// Files are glob patterns of files and directories that must be the same before and after.
 	Files []string
 	// Wait is how long to wait for things to disappear; 0 means five seconds.

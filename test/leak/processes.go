@@ -31,14 +31,14 @@ var monitors = []string{"podd", "conmon", "runc", "crun", "runsc", "pause", "kee
 	"containerd-shim-runc-v2", "containerd-shim-runsc-v1"}
 
 // processes lists the processes of containers, which have namespaces of their own, and the monitors.
-func processes(Options) (map[string]string, error) {
+func processes(o Options) (map[string]string, error) {
 	procs, err := readProcesses()
 	if err != nil {
 		return nil, err
 	}
 	found := map[string]string{}
 	for _, p := range procs {
-		if p.ownNamespace && !fleeting(p.cgroup) || slices.Contains(monitors, p.name) {
+		if p.pid != o.Daemon && (p.ownNamespace && !fleeting(p.cgroup) || slices.Contains(monitors, p.name)) {
 			found[fmt.Sprintf("%d@%s", p.pid, p.start)] = p.String()
 		}
 	}

@@ -14,7 +14,13 @@ mkdir -p "$dir/bin" "$dir/cache/images"
 cd "$repo"
 cp bin/podd bin/runc bin/crictl bin/critest bin/testimages bin/leak "$dir/bin/"
 cp -r bin/cni "$dir/"
+# CRIU, as bin/criu runs it, with its libraries.
+criu=$(sed -n 's|.* \(/[^ ]*\)/usr/sbin/criu "$@"$|\1|p' bin/criu)
+cp -r "$criu" "$dir/criu"
+sed "s|$criu|/payload/criu|g" bin/criu >"$dir/bin/criu"
+chmod 755 "$dir/bin/criu"
 CGO_ENABLED=0 go test -c -o "$dir/bin/checks" ./test/vm/checks
+(cd oci/vm && CGO_ENABLED=0 go test -c -o "$dir/bin/jail" ./jail)
 
 bin/testimages build >/dev/null
 cp -r "${PODD_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podd}"/images/[0-9a-f]*/ "$dir/cache/images/"

@@ -133,7 +133,7 @@ cgroup_driver = "cgroupfs"
 search_path = [%q, "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
 seccomp_profile_root = %q
 
-[network]
+%s[network]
 netns_dir = "/var/run/netns"
 conf_dir = %q
 conf_template = %q
@@ -142,9 +142,19 @@ conf_template = %q
 registries_conf = %q
 registries_conf_dir = %q
 policy = %q
-%s`, n.Path("root"), n.Path("run"), n.c.Bin, n.Path("kubelet", "seccomp"), n.Path("net.d"),
+%s`, n.Path("root"), n.Path("run"), n.c.Bin, n.Path("kubelet", "seccomp"), n.machines(), n.Path("net.d"),
 		n.c.contrib("kubernetes", "podd-cni.template"), n.c.path("images", "registries.conf"),
 		n.c.path("images", "registries.conf.d"), n.c.path("images", "policy.json"), n.Options.Podd)
+}
+
+// machines is the configuration of the handler vm, if its shim and image have been built.
+func (n *Node) machines() string {
+	images := filepath.Join(n.c.Bin, "vm")
+	if _, err := os.Stat(filepath.Join(images, "uml")); err != nil {
+		return ""
+	}
+	return fmt.Sprintf("[runtime.handlers.vm]\ntype = \"shim\"\npath = \"containerd-shim-podvm-v1\"\n"+
+		"options = {driver = \"uml\", images = %q}\n\n", images)
 }
 
 // Configure writes the kubelet's configuration: what a test's node needs, with the keys of more, which take precedence.

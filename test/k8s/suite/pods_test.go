@@ -131,13 +131,14 @@ containers: [{name: c, image: BUSYBOX, command: [sleep, "10000"], resources: {li
 		k.kubectl("apply", "-f", manifests+"runtimeclasses.yaml")
 		k.Cleanup(func() { k.kubectl("delete", "-f", manifests+"runtimeclasses.yaml") })
 		there := k.handlers()
-		for _, class := range []string{"runc", "crun", "gvisor"} {
-			if _, ok := there[class]; !ok && class == "gvisor" {
-				continue // as above
+		for _, class := range []string{"runc", "crun", "gvisor", "vm"} {
+			own := class == "gvisor" || class == "vm" // a kernel of its own
+			if _, ok := there[class]; !ok && own {
+				continue // it is not built
 			}
 			k.pod(class, "runtimeClassName: "+class+"\ncontainers: [{name: c, image: BUSYBOX, command: [sleep, '10000']}]")
 			p := k.ready(class)
-			k.same("overhead of "+class, len(p.Spec.Overhead) > 0, class == "gvisor")
+			k.same("overhead of "+class, len(p.Spec.Overhead) > 0, own)
 		}
 	})
 	t.Run("node status", func(t *testing.T) {

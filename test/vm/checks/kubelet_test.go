@@ -33,6 +33,7 @@ type kubelet struct {
 	images  cri.ImageServiceClient
 	pod     *cri.PodSandboxConfig
 	podID   string
+	handler string // of the pod, "" for the default
 }
 
 func newKubelet(t *testing.T) *kubelet {
@@ -77,7 +78,7 @@ func (k *kubelet) runPod(mods ...func(*cri.PodSandboxConfig)) {
 	for _, m := range mods {
 		m(k.pod)
 	}
-	r, err := k.runtime.RunPodSandbox(k.Context(), &cri.RunPodSandboxRequest{Config: k.pod})
+	r, err := k.runtime.RunPodSandbox(k.Context(), &cri.RunPodSandboxRequest{Config: k.pod, RuntimeHandler: k.handler})
 	k.ok("RunPodSandbox", err)
 	k.podID = r.PodSandboxId
 }

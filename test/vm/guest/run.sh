@@ -44,7 +44,7 @@ purge() {
 # The files stay on the payload disk, linked to the paths of an installation.
 install_podd() {
 	install_network
-	ln -sf /payload/bin/{podd,runc,crictl} /usr/local/bin/
+	ln -sf /payload/bin/{podd,runc,crictl,criu} /usr/local/bin/
 	mkdir -p /etc/podd/podd.toml.d /usr/local/lib/systemd/system
 	cp /payload/crictl.yaml /etc/
 	cp /payload/podd.service /usr/local/lib/systemd/system/
@@ -123,7 +123,7 @@ warm_up() {
 }
 
 checks() {
-	/payload/bin/checks -test.v -test.run "$run" -test.timeout 15m 2>&1 | tee $results/checks.log |
+	/payload/bin/checks -test.v -test.run "$run" -test.timeout 40m 2>&1 | tee $results/checks.log |
 		sed -u -n 's/^ *--- /vm:   /p'
 	local status=${PIPESTATUS[0]}
 	[ "$status" = 0 ] || grep -v '^=== ' $results/checks.log
