@@ -69,7 +69,7 @@ func (p *Plugins) connect(ctx context.Context, conn net.Conn, from program) (*pl
 		return nil, errors.Join(err, conn.Close())
 	}
 	context.AfterFunc(ctx, func() { c.one.close(errClosed) })
-	go c.end()
+	p.work.Go(c.end)
 	if err = c.register(ctx); err == nil {
 		err = p.join(c.one)
 	}
@@ -82,10 +82,11 @@ func (p *Plugins) connect(ctx context.Context, conn net.Conn, from program) (*pl
 	return c.one, nil
 }
 
-// end removes the plugin when it has been closed.
+// end removes and disconnects the plugin when it has been closed.
 func (c *connection) end() {
 	<-c.one.closed
 	c.p.leave(c.one)
+	c.one.hangUp()
 	c.p.dismiss()
 	select {
 	case <-c.joined:

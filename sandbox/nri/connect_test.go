@@ -224,7 +224,7 @@ func TestCallerGivesUp(t *testing.T) {
 // TestClosedPluginDoesNotJoin: a plugin that disconnects while podd configures it is never listed.
 func TestClosedPluginDoesNotJoin(t *testing.T) {
 	n := newNode(t, nil, nil)
-	one := &plugin{index: "10", base: "gone", closed: make(chan struct{}), hangUp: func() {}}
+	one := &plugin{index: "10", base: "gone", closed: make(chan struct{})}
 	one.close(errClosed)
 	n.leave(one)
 	if err := n.join(one); !errdefs.IsUnavailable(err) {

@@ -122,7 +122,7 @@ func testFault(t *testing.T, r request, fault, policy string) {
 
 	answered := fault == "answers an error"
 	switch {
-	case !r.asking && took > shortTimeout/2:
+	case !r.asking && took > shortTimeout:
 		t.Errorf("it took %v, want it not to wait for plugins", took)
 	case fault == "hangs" && took > 5*shortTimeout, took > time.Minute/2:
 		t.Errorf("it took %v, want the limit %v and little more", took, shortTimeout)
@@ -152,9 +152,9 @@ func testFault(t *testing.T, r request, fault, policy string) {
 // TestHungPluginDelaysNoOther: requests of other pods that do not concern the plugin, and stops, take their usual time
 // while one hangs in it.
 func TestHungPluginDelaysNoOther(t *testing.T) {
-	n := newNode(t, nil, nil)
-	end, reached := make(chan struct{}), make(chan struct{})
-	defer close(end)
+	n := newNode(t, nil, func(c *Config) { c.RequestTimeout = time.Minute })
+	end, reached, created := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	defer func() { close(end); <-created }()
 	n.connect(t, &testPlugin{before: func(verb string) error {
 		if verb == "CreateContainer" {
 			close(reached)
@@ -162,7 +162,7 @@ func TestHungPluginDelaysNoOther(t *testing.T) {
 		}
 		return nil
 	}})
-	go n.Create(context.Background(), newCreation("c1"))
+	go func() { defer close(created); n.Create(context.Background(), newCreation("c1")) }()
 	<-reached
 	start := time.Now()
 	for i := range 100 {
@@ -171,7 +171,7 @@ func TestHungPluginDelaysNoOther(t *testing.T) {
 		n.PostContainer(event.Stopped, c)
 		n.PostContainer(event.Deleted, c)
 	}
-	if took := time.Since(start); took > time.Second {
+	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("100 stops and removals took %v while a plugin hangs, want no wait", took)
 	}
 	if s := n.Status().Plugins[0]; s.Call != "CreateContainer" || s.Waiting != 200 {
@@ -255,7 +255,7 @@ func TestRequestIsCopied(t *testing.T) {
 	service := &copies{}
 	one := &plugin{
 		events: api.ValidEvents, timeout: time.Minute, service: service, stats: &stats{},
-		calls: make(chan *call, 1), closed: make(chan struct{}), hangUp: func() {},
+		calls: make(chan *call, 1), closed: make(chan struct{}),
 	}
 	go one.work()
 	defer one.close(errClosed)
@@ -279,7 +279,7 @@ func TestQueueWaitIsBounded(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := &plugin{
-					timeout: time.Second, keep: tt.keep, calls: make(chan *call, 1), closed: make(chan struct{}), hangUp: func() {},
+					timeout: time.Second, keep: tt.keep, calls: make(chan *call, 1), closed: make(chan struct{}),
 				}
 				want := queueWait + p.timeout
 				ctx, cancel := t.Context(), func() {}

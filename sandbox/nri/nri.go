@@ -22,6 +22,9 @@ type Plugins struct {
 	cfg     Config
 	version string
 	log     logrus.FieldLogger
+	// work is what Run waits for: connections, their calls, and programs. Updates and evictions are not part of it: they
+	// wait for containers.
+	work sync.WaitGroup
 
 	mu sync.Mutex // guards the rest; it is not held during a call of a plugin or of the engine
 	// engine is nil until Run.
@@ -142,7 +145,7 @@ func (p *Plugins) join(one *plugin) error {
 	list := append(slices.Clone(p.plugins), one)
 	slices.SortStableFunc(list, func(a, b *plugin) int { return cmp.Compare(a.index, b.index) })
 	p.plugins = list
-	go one.work()
+	p.work.Go(one.work)
 	go one.workUpdates()
 	return nil
 }

@@ -57,6 +57,7 @@ type plugin struct {
 	once   sync.Once
 	closed chan struct{}
 	reason error // why it was closed, set before closed
+	// hangUp ends the connection. It may wait for a write, writeLimit at most.
 	hangUp func()
 }
 
@@ -76,12 +77,11 @@ type call struct {
 
 func (p *plugin) name() string { return p.index + "-" + p.base }
 
-// close disconnects the plugin. The first reason counts.
+// close has the plugin disconnected. It does not wait for that: the caller may hold a lock. The first reason counts.
 func (p *plugin) close(reason error) {
 	p.once.Do(func() {
 		p.reason = reason
 		close(p.closed)
-		go p.hangUp() // it may wait for a write, and the caller may hold a lock
 	})
 }
 

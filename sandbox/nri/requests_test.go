@@ -236,8 +236,8 @@ func TestSynchronize(t *testing.T) {
 		n := newNode(t, engine, nil)
 		start := time.Now()
 		p := n.connect(t, &testPlugin{})
-		if took := time.Since(start); took > time.Second && size < 1000 {
-			t.Errorf("the synchronisation of 200 pods took %v, want less than 1 s", took)
+		if took := time.Since(start); took > 10*time.Second && size < 1000 {
+			t.Errorf("the synchronisation of 200 pods took %v, want less than 10 s", took)
 		}
 		if diff := cmp.Diff(slices.Sorted(slices.Values(want)), slices.Sorted(slices.Values(p.list()))); diff != "" {
 			t.Errorf("synchronised with (-want +got):\n%s", diff)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"github.com/podd-project/podd/sandbox/record"
@@ -15,13 +14,12 @@ import (
 const acceptRetry = time.Second
 
 // Run serves the plugins that connect to l, which may be nil, and those in the plugin directory, until ctx ends. It
-// closes l. The engine must have its pods.
+// closes l, and returns when all plugins are disconnected. The engine must have its pods.
 func (p *Plugins) Run(ctx context.Context, engine Engine, l net.Listener) {
 	p.adopt(engine)
-	var work sync.WaitGroup
-	defer work.Wait()
+	defer p.work.Wait()
 	for _, one := range p.installed() {
-		work.Go(func() { p.keepRunning(ctx, one) })
+		p.work.Go(func() { p.keepRunning(ctx, one) })
 	}
 	if l == nil {
 		return
@@ -61,11 +59,11 @@ func (p *Plugins) accept(ctx context.Context, l net.Listener) {
 			time.Sleep(acceptRetry)
 			continue
 		}
-		go func() {
+		p.work.Go(func() {
 			if _, err := p.connect(ctx, conn, program{}); err != nil && ctx.Err() == nil {
 				p.log.WithError(err).Warn("failed to connect an NRI plugin")
 			}
-		}()
+		})
 	}
 }
 
