@@ -90,6 +90,10 @@ func (s *Store) runChild(ctx context.Context, job pullJob, credentials *os.File,
 	if err := cmd.Start(); err != nil {
 		return pulled{}, fmt.Errorf("start the process of the pull: %w", err)
 	}
+	endIdle := func() {}
+	if job.Idle {
+		endIdle = s.keepGoing(cmd.Process.Pid)
+	}
 	stop := context.AfterFunc(ctx, func() { stopChild(cmd.Process, stdin) })
 	defer stop()
 	sendErr := json.NewEncoder(stdin).Encode(job)
@@ -97,6 +101,7 @@ func (s *Store) runChild(ctx context.Context, job pullJob, credentials *os.File,
 	if readErr != nil { // it would wait for somebody to read
 		_ = cmd.Process.Kill()
 	}
+	endIdle()
 	waitErr := cmd.Wait() // closes the pipes
 	part := pulled{Loaded: last.Result.Loaded}
 	switch {
@@ -175,7 +180,7 @@ func childEnv(job pullJob) []string {
 		maxMemoryEnv + "=" + strconv.FormatInt(job.Config.PullMemory, 10),
 		rootEnv + "=" + job.Config.Root, runRootEnv + "=" + job.Config.RunRoot,
 		readableEnv + "=" + strings.Join(append(readablePaths(job.Config), job.Blobs, job.Storage, job.Load), "\n"),
-		offlineEnv + "=" + strconv.FormatBool(job.offline()),
+		offlineEnv + "=" + strconv.FormatBool(job.offline()), idleEnv + "=" + strconv.FormatBool(job.Idle),
 		// Configuration in the home directory of root is for a person, not for pods.
 		"XDG_CONFIG_HOME=" + filepath.Join(job.Dir, "nowhere"),
 	}

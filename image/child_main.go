@@ -42,6 +42,7 @@ const (
 	maxFilesEnv  = "PODD_MAX_FILES"  // Config.MaxImageFiles
 	maxMemoryEnv = "PODD_MAX_MEMORY" // Config.PullMemory
 	offlineEnv   = "PODD_OFFLINE"    // pullJob.offline
+	idleEnv      = "PODD_IDLE"       // pullJob.Idle
 )
 
 // Limits of a pull's process beside those of Config.
@@ -102,12 +103,12 @@ func pullPolicy() (confine.Policy, error) {
 	}
 	return confine.Policy{
 		Memory: hardMemory(envInt(maxMemoryEnv)), FileSize: max(envInt(maxBytesEnv), minFileSize), CPU: maxPullCPU,
-		OpenFiles: maxPullOpenFiles,
-		Read:      slices.Concat(systemPaths, strings.Split(os.Getenv(readableEnv), "\n")),
-		Write:     append(write, os.Getenv(runRootEnv), "/dev/null"),
-		Execute:   libraryPaths(),
-		Data:      []string{os.Getenv(rootEnv), os.Getenv(runRootEnv)},
-		Offline:   os.Getenv(offlineEnv) == "true",
+		OpenFiles: maxPullOpenFiles, Idle: os.Getenv(idleEnv) == "true",
+		Read:    slices.Concat(systemPaths, strings.Split(os.Getenv(readableEnv), "\n")),
+		Write:   append(write, os.Getenv(runRootEnv), "/dev/null"),
+		Execute: libraryPaths(),
+		Data:    []string{os.Getenv(rootEnv), os.Getenv(runRootEnv)},
+		Offline: os.Getenv(offlineEnv) == "true",
 		Capabilities: []capability.Cap{
 			capability.CAP_CHOWN, capability.CAP_DAC_OVERRIDE, capability.CAP_FOWNER, capability.CAP_FSETID,
 			capability.CAP_MKNOD, capability.CAP_SETFCAP, capability.CAP_SYS_CHROOT,

@@ -26,7 +26,7 @@ func (s *Store) LoadFile(ctx context.Context, path string) ([]*Image, error) {
 		return nil, fmt.Errorf("load %q: not an absolute path: %w", path, errdefs.ErrInvalidArgument)
 	}
 	start := time.Now()
-	ids, err := s.loadFile(ctx, path)
+	ids, err := s.loadFile(ctx, pullJob{Load: path, Idle: mayGiveWay() && isLarge(path)})
 	if err != nil {
 		return nil, fmt.Errorf("load %s: %w", path, err)
 	}
@@ -42,10 +42,10 @@ func (s *Store) LoadFile(ctx context.Context, path string) ([]*Image, error) {
 	return images, nil
 }
 
-// loadFile has a process of its own copy all images of one file into storage, and makes them visible. It returns the
-// ids of those that were loaded, also with an error.
-func (s *Store) loadFile(ctx context.Context, path string) (ids []string, err error) {
-	if err := checkLoadable(path); err != nil {
+// loadFile has a process of its own copy all images of the job's file into storage, and makes them visible. It returns
+// the ids of those that were loaded, also with an error.
+func (s *Store) loadFile(ctx context.Context, job pullJob) (ids []string, err error) {
+	if err := checkLoadable(job.Load); err != nil {
 		return nil, err
 	}
 	c := &pullConfig{Config: *s.cfg()}
@@ -53,9 +53,10 @@ func (s *Store) loadFile(ctx context.Context, path string) (ids []string, err er
 	if err := c.writeFiles(nil, nil); err != nil {
 		return nil, err
 	}
-	p := newProgress(path)
+	p := newProgress(job.Load)
 	defer s.pulls.track(p)()
-	result, err := s.pullInChild(ctx, pullJob{Load: path, Corrupt: s.integrity.corruptIDs()}, c, p)
+	job.Corrupt = s.integrity.corruptIDs()
+	result, err := s.pullInChild(ctx, job, c, p)
 	for _, image := range result.Loaded {
 		if failed := s.registerLoaded(ctx, image, c.dir); failed != nil {
 			err = errors.Join(err, fmt.Errorf("image %.100q: %w", image.ID, failed))

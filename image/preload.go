@@ -75,7 +75,7 @@ func (s *Store) loadIfChanged(ctx context.Context, path string) (preloadedEntry,
 		return old, nil
 	}
 	start := time.Now()
-	images, err := s.loadFile(ctx, path)
+	images, err := s.loadFile(ctx, pullJob{Load: path}) // pods wait for these
 	if err != nil {
 		return preloadedEntry{}, err
 	}

@@ -34,6 +34,8 @@ type pullJob struct {
 	Names  []string `json:",omitempty"`
 	// Load is set if the images of a file are copied: the path of a layout or an archive.
 	Load string `json:",omitempty"`
+	// Idle is set if the process is the last of podd's cgroup to get a processor, so that pods come first. See keepGoing.
+	Idle bool `json:",omitempty"`
 	// Corrupt are ids of layers that are fetched again, see Store.refetch.
 	Corrupt []string `json:",omitempty"`
 	// Dir is for temporary files; the daemon removes it.

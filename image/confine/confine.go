@@ -27,6 +27,8 @@ type Policy struct {
 	CPU uint64
 	// OpenFiles bounds the file descriptors (RLIMIT_NOFILE).
 	OpenFiles uint64
+	// Idle makes the process the last of its cgroup to get a processor (SCHED_IDLE, see sched(7)).
+	Idle bool
 	// Read are files and directories that may be read, Write those that may also be changed, Execute those that may be
 	// read and executed, as this program may always be. Missing ones are skipped. Kernels without Landlock (before
 	// Linux 5.13, or disabled) do not enforce this.
@@ -143,6 +145,12 @@ func (p Policy) limitResources() error {
 	} {
 		if err := lower(l.resource, l.value); err != nil {
 			return fmt.Errorf("limit %s: %w", l.name, err)
+		}
+	}
+	if p.Idle {
+		err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE}, 0)
+		if err != nil {
+			return fmt.Errorf("lower the priority: %w", err)
 		}
 	}
 	core := syscall.Rlimit{} // memory may hold a registry's password

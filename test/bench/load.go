@@ -8,12 +8,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/podd-project/podd/test/daemon"
@@ -42,7 +45,9 @@ func (b *bench) load(ctx context.Context, handler string) error {
 	}
 	quiet, busy := &samples{}, &samples{}
 	var loads samples
+	defer func(before *samples) { podd.stages = before }(podd.stages)
 	for range loadRuns {
+		podd.stages = quiet
 		for range loadPods {
 			if err := podd.live(ctx, handler, quiet); err != nil {
 				return err
@@ -65,6 +70,12 @@ func printLoad(handler string, quiet, busy, loads *samples) {
 		fmt.Printf("| %s | %s (%s) | %s (%s) | %.2f |\n", name, ms(before), ms(quiet.quantile(name, 0.99)), ms(during),
 			ms(busy.quantile(name, 0.99)), during.Seconds()/before.Seconds())
 	}
+	for _, name := range slices.Sorted(maps.Keys(busy.took)) { // the stages
+		before, during := quiet.quantile(name, 0.5), busy.quantile(name, 0.5)
+		if strings.Contains(name, ": ") && during-before > time.Millisecond {
+			fmt.Printf("| %s | %s | %s | %.2f |\n", name, ms(before), ms(during), during.Seconds()/before.Seconds())
+		}
+	}
 	fmt.Printf("\nThe load takes %s ms (p50 of %d).\n\n", ms(loads.quantile("load", 0.5)), loadRuns)
 }
 
@@ -84,6 +95,7 @@ func (b *bench) startWhileLoading(ctx context.Context, handler, archive string, 
 		}()
 		for done := false; !done; {
 			took := &samples{}
+			podd.stages = took
 			if err := podd.live(ctx, handler, took); err != nil {
 				return errors.Join(err, <-loaded)
 			}

@@ -1,0 +1,236 @@
+package image
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"go.podman.io/storage/pkg/reexec"
+	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/image/confine"
+)
+
+// sleepProbe waits for the end of its input, and computes meanwhile if it has an argument.
+const sleepProbe = "podd-test-sleep"
+
+func init() {
+	reexec.Register(sleepProbe, func() {
+		if len(os.Args) > 1 {
+			go func() {
+				for i := 1; i > 0; i++ { // for 2^63 rounds
+				}
+			}()
+		}
+		_, _ = io.Copy(io.Discard, os.Stdin)
+	})
+}
+
+// startSleeper starts a process with the restrictions of a job, until the end of the test.
+func startSleeper(t *testing.T, job pullJob, args ...string) (pid int) {
+	t.Helper()
+	job.Config, job.Dir, _ = confinedStore(t)
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Args = append([]string{confineProbe, sleepProbe}, args...)
+	cmd.Env, cmd.SysProcAttr = childEnv(job), confine.Attributes()
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.LockOSThread() // the process dies with this thread
+	if err := onOneProcessor(cmd.Start); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		// On a busy machine an idle process would take long to end.
+		(&Store{log: logrus.NewEntry(logrus.StandardLogger())}).raise(cmd.Process.Pid)
+		if err := errors.Join(in.Close(), cmd.Wait()); err != nil {
+			t.Error(err)
+		}
+		runtime.UnlockOSThread()
+	})
+	confined := func() bool { // by the name that it has after it has restricted itself
+		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", cmd.Process.Pid))
+		return strings.HasPrefix(string(name), sleepProbe)
+	}
+	for deadline := time.Now().Add(3 * time.Minute); !confined(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the process has not restricted itself within 3 minutes")
+		}
+	}
+	return cmd.Process.Pid
+}
+
+// onOneProcessor starts a process that uses only one processor, always the same.
+func onOneProcessor(start func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var all, one unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &all); err != nil {
+		return err
+	}
+	for n := range len(all) * 64 {
+		if all.IsSet(n) {
+			one.Set(n)
+			break
+		}
+	}
+	if err := unix.SchedSetaffinity(0, &one); err != nil { // the process inherits it
+		return err
+	}
+	return errors.Join(start(), unix.SchedSetaffinity(0, &all))
+}
+
+// startBusy starts a process that computes until the end of the test.
+func startBusy(t *testing.T) {
+	t.Helper()
+	busy := exec.Command("/bin/sh", "-c", "while :; do :; done")
+	if err := onOneProcessor(busy.Start); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = busy.Process.Kill()
+		_ = busy.Wait() // killed
+	})
+}
+
+// policies returns the scheduling policies of the threads of a process.
+func policies(t *testing.T, pid int) map[uint32]bool {
+	t.Helper()
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	policies := map[uint32]bool{}
+	for _, task := range tasks {
+		tid, err := strconv.Atoi(task.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		attr, err := unix.SchedGetAttr(tid, 0)
+		if err != nil {
+			continue // it has ended
+		}
+		policies[attr.Policy] = true
+	}
+	return policies
+}
+
+// TestIdle: every thread of an idle job's process runs only when nothing else does; another job has podd's priority.
+func TestIdle(t *testing.T) {
+	for name, c := range map[string]struct {
+		job  pullJob
+		want uint32
+	}{"idle": {pullJob{Idle: true}, unix.SCHED_IDLE}, "other": {pullJob{}, unix.SCHED_NORMAL}} {
+		t.Run(name, func(t *testing.T) {
+			pid := startSleeper(t, c.job)
+			if got := policies(t, pid); len(got) != 1 || !got[c.want] {
+				t.Errorf("policies of the threads = %v, want only %d", got, c.want)
+			}
+		})
+	}
+}
+
+// TestIdleIsRaised: all threads of an idle process that starves get the default priority.
+func TestIdleIsRaised(t *testing.T) {
+	s := &Store{log: logrus.NewEntry(logrus.StandardLogger())}
+	pid := startSleeper(t, pullJob{Idle: true}, "spin")
+	startBusy(t)
+	startBusy(t)
+	stop := s.keepGoing(pid)
+	defer stop()
+	raised := func() bool { got := policies(t, pid); return len(got) == 1 && got[unix.SCHED_NORMAL] }
+	for deadline := time.Now().Add(time.Minute); !raised(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("policies after a minute = %v, want only %d", policies(t, pid), unix.SCHED_NORMAL)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// TestWatchIdle: threads that sleep stay idle until they start to starve, and those of a process that ends do not.
+func TestWatchIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		done := make(chan struct{})
+		var thread atomic.Pointer[schedule]
+		var raised atomic.Int32
+		thread.Store(&schedule{})
+		look := func() map[int]schedule { return map[int]schedule{1: *thread.Load()} }
+		go watchIdle(done, look, func() { raised.Add(1) })
+		time.Sleep(idleCheck / 2) // between two looks
+		for _, c := range []struct {
+			now  schedule
+			want int32
+		}{
+			{schedule{0, 0, false}, 0},
+			{schedule{0, idleCheck, false}, 1},
+			{schedule{0, idleCheck, false}, 1},
+			{schedule{0, idleCheck, true}, 1},
+			{schedule{0, idleCheck, true}, 2},
+		} {
+			thread.Store(&c.now)
+			time.Sleep(idleCheck)
+			if got := raised.Load(); got != c.want {
+				t.Errorf("raised %d times after %v, want %d", got, c.now, c.want)
+			}
+		}
+		close(done)
+		synctest.Wait()
+		if got := raised.Load(); got != 3 {
+			t.Errorf("raised %d times when the process has been told to end, want 3", got)
+		}
+	})
+}
+
+// TestStarves: what counts is how long threads waited since the last look, and how long they ran.
+func TestStarves(t *testing.T) {
+	type threads = map[int]schedule
+	const look = idleCheck
+	for name, c := range map[string]struct {
+		before, now threads
+		want        bool
+	}{
+		"sleeps":    {threads{1: {look, 9 * look, false}}, threads{1: {look, 9 * look, false}}, false},
+		"runs":      {threads{1: {0, 9 * look, true}}, threads{1: {look / 3, 9*look + look/3*2, true}}, false},
+		"waits":     {threads{1: {9 * look, 0, true}}, threads{1: {9*look + look/99, look, true}}, true},
+		"never ran": {threads{1: {1, 1, true}}, threads{1: {1, 1, true}}, true},
+		"new":       {threads{}, threads{1: {0, look, true}}, true},
+		"one runs":  {threads{1: {1, 1, true}, 2: {1, 1, true}}, threads{1: {1, 1, true}, 2: {look, 1, true}}, false},
+		"ended":     {threads{1: {0, 9 * look, true}}, threads{}, false},
+	} {
+		if got := starves(c.before, c.now); got != c.want {
+			t.Errorf("%s: starves = %t, want %t", name, got, c.want)
+		}
+	}
+}
+
+// TestIsLarge: a sparse file counts with its size, a layout with that of all its files.
+func TestIsLarge(t *testing.T) {
+	dir := t.TempDir()
+	for name, size := range map[string]int64{
+		"small": largeArchive - 1, "large": largeArchive,
+		"a/blobs/sha256/1": largeArchive / 2, "a/blobs/sha256/2": largeArchive / 2, "b/blobs/sha256/1": largeArchive / 2,
+	} {
+		path := filepath.Join(dir, name)
+		err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, nil, 0o644), os.Truncate(path, size))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]bool{"small": false, "large": true, "a": true, "b": false, "absent": false} {
+		if got := isLarge(filepath.Join(dir, name)); got != want {
+			t.Errorf("isLarge(%s) = %t, want %t", name, got, want)
+		}
+	}
+}
