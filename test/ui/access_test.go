@@ -17,30 +17,17 @@ import (
 // the browser's accessibility tree, and the contrast of each text in light and in dark colours. With AXE, the path of
 // axe.min.js, the rules of axe-core are applied too.
 func testAccess(v *view) {
-	v.keys("2")
-	v.await(`document.querySelectorAll("table[aria-label=Pods] a").length > 0`)
-	pod := v.text(`document.querySelector("table[aria-label=Pods] a").hash`)
-	for hash, ready := range map[string]string{
-		"#now":    `document.querySelectorAll("h2").length > 1`,
-		"#pods":   `document.querySelectorAll("table[aria-label=Pods] tbody tr").length === ` + strconv.Itoa(allPods+1),
-		"#starts": `document.querySelectorAll(".runs a").length === 100`,
-		"#disk":   `document.querySelectorAll(".cell").length > 0`,
-		pod:       `document.querySelectorAll(".operation").length > 0`,
-	} {
-		v.text(`location.hash = ` + strconv.Quote(hash))
-		v.await(ready)
-		v.Run(strings.SplitN(strings.TrimPrefix(hash, "#"), "/", 2)[0], func(v *view) {
-			v.checkTree()
-			for _, scheme := range []string{"light", "dark"} {
-				v.colours(scheme)
-				if got := v.text(lowContrast); got != "" {
-					v.Errorf("texts without contrast in %s colours:\n%s", scheme, got)
-				}
-				v.axe(scheme)
+	v.eachView(func(v *view, _ string) {
+		v.checkTree()
+		for _, scheme := range []string{"light", "dark"} {
+			v.colours(scheme)
+			if got := v.text(lowContrast); got != "" {
+				v.Errorf("texts without contrast in %s colours:\n%s", scheme, got)
 			}
-			v.colours("")
-		})
-	}
+			v.axe(scheme)
+		}
+		v.colours("")
+	})
 }
 
 // checkTree checks the accessibility tree: what can have the focus has a name and a role, there is one main part and

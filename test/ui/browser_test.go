@@ -192,10 +192,24 @@ func (v *view) screenshot(name, scheme string) {
 	v.colours(scheme)
 	png := result(v, chromedp.CaptureScreenshot())
 	v.colours("")
-	if err := os.MkdirAll(*screenshots, 0o755); err != nil {
+	path := filepath.Join(*screenshots, name+".png")
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		v.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(*screenshots, name+".png"), png, 0o644); err != nil {
+	if err := os.WriteFile(path, png, 0o644); err != nil {
+		v.Fatal(err)
+	}
+}
+
+// resize sets the size of the tab in CSS pixels.
+func (v *view) resize(width, height int64) {
+	v.Helper()
+	ctx, end := context.WithTimeout(v.ctx, patience)
+	defer end()
+	_, err := chromedp.Call(ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
+		Width: width, Height: height, DeviceScaleFactor: 1,
+	})
+	if err != nil {
 		v.Fatal(err)
 	}
 }

@@ -2,7 +2,9 @@ package ui
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 	"testing"
@@ -90,6 +92,35 @@ func (n *node) fill() {
 	}
 	n.must(group.Wait())
 	n.Logf("%d pods are up after %v", allPods, time.Since(began).Round(time.Second))
+	n.awaitAddresses()
+}
+
+// awaitAddresses waits until no address of the machine is tentative, as those of the pods' veth pairs are for a second
+// or two. Chromium aborts what it loads when an address changes (ERR_NETWORK_CHANGED).
+func (n *node) awaitAddresses() {
+	n.Helper()
+	const tentative = 0x40 // IFA_F_TENTATIVE
+	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+		list, err := os.ReadFile("/proc/net/if_inet6")
+		if errors.Is(err, fs.ErrNotExist) { // no IPv6
+			return
+		}
+		n.must(err)
+		settled := true
+		for line := range strings.Lines(string(list)) {
+			var address, name string
+			var index, prefix, scope, flags int
+			_, err := fmt.Sscanf(line, "%s %x %x %x %x %s", &address, &index, &prefix, &scope, &flags, &name)
+			n.must(err)
+			settled = settled && flags&tentative == 0
+		}
+		if settled {
+			return
+		}
+		if time.Now().After(deadline) {
+			n.Fatalf("addresses are tentative for %v:\n%s", patience, list)
+		}
+	}
 }
 
 // run runs one pod. What it has depends on its number.

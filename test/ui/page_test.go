@@ -44,6 +44,7 @@ func TestPage(t *testing.T) {
 	page.Run("starts", testStarts)
 	page.Run("disk", testDisk)
 	page.Run("access", testAccess)
+	page.Run("sizes", testSizes)
 	page.Run("light work", testLightWork)
 	page.Run("nothing from elsewhere", func(v *view) { testQuiet(v, address) })
 }

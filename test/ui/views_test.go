@@ -1,6 +1,8 @@
 package ui
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,6 +16,52 @@ const (
 	// maxWork is the part of the time that the page may take of the browser's thread while it shows all pods.
 	maxWork = 0.25
 )
+
+// eachView runs a subtest on each view of the page, by its name.
+func (v *view) eachView(f func(v *view, name string)) {
+	v.Helper()
+	v.keys("2")
+	v.await(`document.querySelectorAll("table[aria-label=Pods] a").length > 0`)
+	pod := v.text(`document.querySelector("table[aria-label=Pods] a").hash`)
+	for hash, ready := range map[string]string{
+		"#now":    `document.querySelectorAll("h2").length > 1`,
+		"#pods":   `document.querySelectorAll("table[aria-label=Pods] tbody tr").length === ` + strconv.Itoa(allPods+1),
+		"#starts": `document.querySelectorAll(".runs a").length === 100`,
+		"#disk":   `document.querySelectorAll(".cell").length > 0`,
+		pod:       `document.querySelectorAll(".operation").length > 0`,
+	} {
+		v.text(`location.hash = ` + strconv.Quote(hash))
+		v.await(ready)
+		name, _, _ := strings.Cut(strings.TrimPrefix(hash, "#"), "/")
+		v.Run(name, func(v *view) { f(v, name) })
+	}
+}
+
+// testSizes: on a phone, a tablet and a desktop each view fits the width.
+func testSizes(v *view) {
+	defer v.resize(1200, 800)
+	for _, size := range []struct{ width, height int64 }{{390, 844}, {820, 1180}, {1440, 900}} {
+		v.Run(strconv.FormatInt(size.width, 10), func(v *view) {
+			v.resize(size.width, size.height)
+			v.eachView(func(v *view, name string) {
+				if got := v.text(tooWide); got != "" {
+					v.Errorf("these reach beyond the right edge at %d:\n%s", size.width, got)
+				}
+				v.screenshot(fmt.Sprintf("sizes/%s-%d", name, size.width), "light")
+			})
+		})
+	}
+}
+
+// tooWide returns by how much the page would have to be scrolled sideways, and the elements that are the reason.
+const tooWide = `(() => {
+	const {scrollWidth, clientWidth} = document.documentElement;
+	if (scrollWidth <= clientWidth) return "";
+	const right = (e) => e.getBoundingClientRect().right;
+	return scrollWidth + " of " + clientWidth + "\n" +
+		[...document.querySelectorAll("body *")].filter((e) => right(e) > clientWidth).slice(0, 10).map(
+		(e) => e.tagName + "." + e.className + " " + right(e) + " " + e.textContent.slice(0, 40)).join("\n");
+})()`
 
 // testPod: the view of a pod has its start and the stages of each operation.
 func testPod(v *view) {
