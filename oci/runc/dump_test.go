@@ -161,7 +161,7 @@ func TestExecWaitsForDump(t *testing.T) {
 	go func() {
 		_, err := d.dump(limit(t), func(context.Context) error {
 			close(frozen)
-			time.Sleep(500 * time.Millisecond)
+			time.Sleep(3 * time.Second)
 			return nil
 		})
 		done <- err
@@ -172,7 +172,7 @@ func TestExecWaitsForDump(t *testing.T) {
 		t.Fatalf("Dump = %v before the container was frozen", err)
 	}
 	_, err := d.r.ExecSync(limit(t), oci.ExecRequest{
-		ID: d.id, Process: d.m.Spec("true").Process, Timeout: 400 * time.Millisecond, Limit: 100,
+		ID: d.id, Process: d.m.Spec("true").Process, Timeout: 2500 * time.Millisecond, Limit: 100,
 	})
 	if err != nil {
 		t.Errorf("ExecSync during a dump = %v, want nil", err)

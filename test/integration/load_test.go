@@ -3,6 +3,8 @@ package integration
 import (
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -62,11 +64,28 @@ func TestLoad(t *testing.T) {
 	if n := len(k.pods(nil)); n != len(lives) || len(addresses) != n {
 		t.Errorf("%d pods with %d addresses, want %d of both", n, len(addresses), len(lives))
 	}
+	k.bundleOfAll()
 	begin = time.Now()
 	k.ok("remove all", forEachLife(20, lives, func(_ int, l *life) error {
 		return errors.Join(l.stopPod(k.ctx()), l.removePod(k.ctx()))
 	}))
 	t.Logf("all removed in %v", time.Since(begin).Round(time.Millisecond))
+}
+
+// bundleOfAll makes a bundle, which must show every pod.
+func (k *kubelet) bundleOfAll() {
+	k.Helper()
+	pods, begin := k.pods(nil), time.Now()
+	status := k.bundle("full.tar.gz")["status.json"]
+	took := time.Since(begin)
+	for _, p := range pods {
+		if !strings.Contains(status, p.Id) {
+			k.Errorf("the bundle's status.json has no pod %s", p.Id)
+		}
+	}
+	info, err := os.Stat(k.Path("full.tar.gz"))
+	k.ok("stat the bundle", err)
+	k.Logf("bundle of %d pods: %d KB in %v", len(pods), info.Size()>>10, took.Round(time.Millisecond))
 }
 
 // startInTime starts the daemon and logs how long it took until it served. The limit is for a busy machine and the race

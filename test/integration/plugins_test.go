@@ -367,6 +367,7 @@ func TestPluginOfTheNode(t *testing.T) {
 	dir := t.TempDir()
 	writeProgram(t, dir)
 	k := start(t, `nri.plugin_dir="`+dir+`/plugins"`, `nri.config_dir="`+dir+`"`, `nri.registration_timeout="1m"`,
+		`nri.request_timeout="8s"`,
 		`nri.validator.enable=true`, `nri.validator.reject_oci_hook_adjustment=true`)
 	t.Run("socket is root's", func(t *testing.T) {
 		k := k.sub(t)
@@ -460,8 +461,8 @@ func othersStart(k *kubelet) {
 	k.exec(running, "true")
 	k.stopContainer(running, 0)
 	k.removeContainer(running)
-	if took := time.Since(begin); took > 1500*time.Millisecond {
-		k.Errorf("exec, stop and removal took %v while a plugin hangs, want less than the 2 s it has", took)
+	if took := time.Since(begin); took > 6*time.Second {
+		k.Errorf("exec, stop and removal took %v while a plugin hangs, want less than the 8 s it has", took)
 	}
 	if err := <-created; err != nil {
 		k.Errorf("CreateContainer with a plugin that hangs = %v, want the container without the plugin", err)

@@ -333,9 +333,10 @@ func snapshotWithoutPodd(k *kubelet, handler string) {
 func (k *kubelet) nothingStaged() {
 	k.Helper()
 	for _, pattern := range []string{"*/containers/*/dump*", ".tmp-dump-*"} {
-		if left, _ := filepath.Glob(k.Path("root", "pods", pattern)); len(left) > 0 {
-			k.Errorf("%v is left, want nothing of a checkpoint that has ended", left)
-		}
+		k.eventually("nothing is left as "+pattern+" of a checkpoint that has ended", func() bool {
+			left, err := filepath.Glob(k.Path("root", "pods", pattern))
+			return err == nil && len(left) == 0
+		})
 	}
 }
 

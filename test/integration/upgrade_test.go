@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/test/daemon"
@@ -212,7 +213,7 @@ func takeOverRestored(k *kubelet, from, to daemonCommand) {
 	}
 	runs.goesOn()
 	older := k.one("touch /tmp/ready; " + countForever)
-	restores := k.configuredCRIU(older.containers[0])
+	restores := c.canRestore(dir)
 	if restores {
 		waits.startAll()
 		waits.goesOn()
@@ -228,6 +229,22 @@ func takeOverRestored(k *kubelet, from, to daemonCommand) {
 		other.goesOn()
 	}
 	c.goesOn()
+}
+
+// canRestore reports whether podd, which may be older than RestorePod with runc, restores a pod.
+func (c *counting) canRestore(dir string) bool {
+	c.Helper()
+	r, err := c.Runtime.RestorePod(c.ctx(), c.restoreRequest(dir))
+	switch status.Code(err) {
+	case codes.OK:
+		c.removePod(r.PodSandboxId)
+		return true
+	case codes.Unimplemented, codes.FailedPrecondition:
+		c.Logf("the older podd does not restore pods: %v", err)
+		return false
+	}
+	c.Fatalf("RestorePod of the older podd = %v, want a pod, or that it cannot", err)
+	return false
 }
 
 // goesOn fails the test unless the containers count on, and podd knows that they run.

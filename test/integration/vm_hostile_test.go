@@ -49,7 +49,7 @@ func (k *kubelet) checkLiar() {
 	cfg := k.podConfig()
 	pod := k.runPod(cfg, "liar")
 	ctr, _ := k.runIn(pod, cfg, []string{"sleep", "10000"})
-	_, err := k.Runtime.ExecSync(k.ctx(), &cri.ExecSyncRequest{ContainerId: ctr, Cmd: []string{"true"}, Timeout: 10})
+	_, err := k.Runtime.ExecSync(k.ctx(), &cri.ExecSyncRequest{ContainerId: ctr, Cmd: []string{"true"}, Timeout: 60})
 	k.wantSmallError("ExecSync", err)
 	_, err = k.Runtime.UpdateContainerResources(k.ctx(), &cri.UpdateContainerResourcesRequest{ContainerId: ctr,
 		Linux: &cri.LinuxContainerResources{CpuShares: 3}})
