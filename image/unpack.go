@@ -2,6 +2,7 @@ package image
 
 import (
 	"archive/tar"
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -95,9 +96,12 @@ func (m *unpackMeter) share(file *os.File) error {
 
 // copy passes a tar on and counts its entries and their sizes. Headers pass before the content does, so that a file of
 // which only the header is small (a sparse one) is refused before it is written. What follows the end counts too:
-// storage keeps it, to reassemble the tar.
+// storage keeps it, to reassemble the tar. A tar of small files is read and passed on in pieces of many files, not with
+// system calls for each header.
 func (m *unpackMeter) copy(to io.Writer, from io.Reader) error {
-	both := io.TeeReader(from, to)
+	const buffer = 64 << 10
+	in, out := bufio.NewReaderSize(from, buffer), bufio.NewWriterSize(to, buffer)
+	both := io.TeeReader(in, out)
 	entries := tar.NewReader(both)
 	for {
 		h, err := entries.Next()
@@ -111,8 +115,10 @@ func (m *unpackMeter) copy(to io.Writer, from io.Reader) error {
 			return err
 		}
 	}
-	_, err := io.Copy(io.MultiWriter(padding{m}, to), from)
-	return err
+	if _, err := io.Copy(io.MultiWriter(padding{m}, out), in); err != nil {
+		return err
+	}
+	return out.Flush()
 }
 
 // padding counts what is written.

@@ -104,7 +104,7 @@ func (s *staged) unpackTar(from io.Reader) error {
 	if err != nil {
 		return err
 	}
-	err = chrootarchive.UntarUncompressed(payload, s.files(), &archive.TarOptions{
+	err = chrootarchive.UntarUncompressed(pieces{payload}, s.files(), &archive.TarOptions{
 		WhiteoutFormat: archive.OverlayWhiteoutFormat,
 	})
 	if err == nil {
@@ -193,6 +193,20 @@ func sorted(ids map[uint32]struct{}) []uint32 {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// pieces reads as much as its caller has room for. Without it each header and file of a tar, which tar-split passes on
+// alone, would be a write to the process that unpacks it.
+type pieces struct{ from io.Reader }
+
+// Read is that of io.Reader.
+func (p pieces) Read(b []byte) (n int, err error) {
+	for n < len(b) && err == nil {
+		var more int
+		more, err = p.from.Read(b[n:])
+		n += more
+	}
+	return n, err
 }
 
 // counter counts the bytes of a reader.
