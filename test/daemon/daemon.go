@@ -39,6 +39,8 @@ type Options struct {
 	Gated bool
 	// RunOnTmpfs mounts a tmpfs on the run directory, as /run is on a node.
 	RunOnTmpfs bool
+	// NoMasquerade gives pods a network that does not translate their addresses.
+	NoMasquerade bool
 }
 
 // Daemon is one podd, running or stopped.
@@ -57,10 +59,12 @@ type Daemon struct {
 
 	opts Options
 	repo string
-	conn *grpc.ClientConn
-	args []string // of Use
-	cmd  *exec.Cmd
-	done chan error // receives the daemon's exit, then is closed
+	// ranges are the pods' addresses, as "ranges" of host-local's configuration.
+	ranges [][]map[string]string
+	conn   *grpc.ClientConn
+	args   []string // of Use
+	cmd    *exec.Cmd
+	done   chan error // receives the daemon's exit, then is closed
 }
 
 // New creates the directories and the configuration. It starts nothing.

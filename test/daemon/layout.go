@@ -27,6 +27,9 @@ func (d *Daemon) layOut() error {
 	if err != nil {
 		return err
 	}
+	if err := d.chooseNetwork(); err != nil {
+		return err
+	}
 	if err := d.writeCNI(); err != nil {
 		return err
 	}
@@ -119,23 +122,33 @@ func (d *Daemon) writeSet() error {
 	return os.WriteFile(d.Path("podd.toml.d", "50-test.toml"), []byte(b.String()), 0o644)
 }
 
-// writeCNI writes a conf list with a bridge and subnets that nothing else on the machine uses.
-func (d *Daemon) writeCNI() error {
+// chooseNetwork names a bridge and subnets that nothing else on the machine uses.
+func (d *Daemon) chooseNetwork() error {
 	// the random digits of the directory's name; an interface name has space for ten
 	suffix := strings.TrimPrefix(filepath.Base(d.Dir), "podd-t-")
 	d.Bridge = "pt" + suffix[:min(len(suffix), 10)]
 	v4, v6, err := freeSubnets()
-	if err != nil {
-		return err
-	}
+	d.ranges = subnets(v4, v6)
+	return err
+}
+
+// Masquerade switches the translation of addresses on or off for pods that do not exist yet. podd may read the change
+// only when it is started again.
+func (d *Daemon) Masquerade(on bool) error {
+	d.opts.NoMasquerade = !on
+	return d.writeCNI()
+}
+
+// writeCNI writes a conf list with the bridge and the subnets.
+func (d *Daemon) writeCNI() error {
 	list := map[string]any{
 		"cniVersion": "1.0.0", "name": d.Bridge,
 		"plugins": []any{
 			map[string]any{
-				"type": "bridge", "bridge": d.Bridge, "isGateway": true, "ipMasq": true, "hairpinMode": true,
+				"type": "bridge", "bridge": d.Bridge, "isGateway": true, "ipMasq": !d.opts.NoMasquerade, "hairpinMode": true,
 				"ipam": map[string]any{
 					"type": "host-local", "dataDir": d.Path("ips"),
-					"ranges": subnets(v4, v6),
+					"ranges": d.ranges,
 					"routes": []any{map[string]string{"dst": "0.0.0.0/0"}},
 				},
 			},

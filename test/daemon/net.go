@@ -12,14 +12,15 @@ import (
 )
 
 // freeSubnets returns a private IPv4 subnet that no interface of the host is in, and an IPv6 one if the host has IPv6.
+// Each has addresses for more pods than a bridge has ports, 1,023.
 func freeSubnets() (v4, v6 string, err error) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
 		return "", "", err
 	}
 	for range 100 {
-		a, b := 64+rand.IntN(64), rand.IntN(256)
-		_, subnet, err := net.ParseCIDR(fmt.Sprintf("10.%d.%d.0/24", a, b))
+		a, b := 64+rand.IntN(64), 16*rand.IntN(16)
+		_, subnet, err := net.ParseCIDR(fmt.Sprintf("10.%d.%d.0/20", a, b))
 		if err != nil {
 			return "", "", err
 		}
