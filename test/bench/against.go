@@ -16,11 +16,8 @@ import (
 	"github.com/podd-project/podd/test/daemon"
 )
 
-// Both builds are started and measured againstRuns times; their memory when they have been idle for idleTime.
-const (
-	againstRuns = 5
-	idleTime    = 20 * time.Second
-)
+// againstRuns is how often both builds are started and measured; their memory when they have been idle for idleTime.
+const againstRuns = 5
 
 // build is a podd of some commit.
 type build struct {
@@ -90,7 +87,7 @@ func copyProgram(from, to string) (err error) {
 }
 
 func (b *bench) startBuild(ctx context.Context, binary string) (*build, error) {
-	s, d, err := startPodd(ctx, b.images.registry)
+	s, d, err := b.startPodd(ctx)
 	if s == nil {
 		return nil, err
 	}

@@ -10,37 +10,38 @@ import (
 )
 
 // churn measures pods per second with concurrent callers, each of which brings pods up and down, first by hand and then
-// with each runtime.
-func (b *bench) churn(ctx context.Context, handler string) (err error) {
-	podd := b.servers[0]
-	reference, err := podd.kubelet.up(ctx, handler, &timer{})
-	if err != nil {
-		return err
-	}
-	if err := b.floor.copyFrom(handler, reference.container); err != nil {
-		return fmt.Errorf("take the reference from podd: %w", err)
-	}
-	pods := 2 * b.rounds
-	result := churnResult{handler: handler, callers: b.callers, pods: pods}
-	byHand, err := b.many(ctx, pods, func(ctx context.Context) error { return b.liveOnceByHand(ctx) })
+// with each runtime; and where the processor time went.
+func (b *bench) churn(ctx context.Context, handler string) error {
+	result := churnResult{where: b.where(handler), callers: b.callers, pods: 2 * b.rounds}
+	err := b.withReference(ctx, handler, nil, func() error {
+		return b.churnOf(ctx, nil, b.liveOnceByHand, &result)
+	})
 	if err != nil {
 		return fmt.Errorf("by hand: %w", err)
 	}
-	if err := podd.kubelet.down(ctx, reference, &timer{}); err != nil {
-		return err
-	}
-	result.add("by hand", byHand, 0)
 	for _, s := range b.able(ctx, handler) {
-		cpu := cpuSeconds(s.process.Pid())
-		rate, err := b.many(ctx, pods, func(ctx context.Context) error { return s.kubelet.upAndDown(ctx, handler) })
-		if err != nil {
+		one := func(ctx context.Context) error { return s.kubelet.upAndDown(ctx, handler) }
+		if err := b.churnOf(ctx, s, one, &result); err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
-		result.add(s.name, rate, (cpuSeconds(s.process.Pid())-cpu)/float64(pods))
 	}
 	result.print()
-	b.judgeChurn(handler, result)
+	b.judgeChurn(result)
 	return nil
+}
+
+// churnOf measures pods that one makes, of a server or by hand if that is nil, and adds a row.
+func (b *bench) churnOf(ctx context.Context, s *server, one func(context.Context) error, into *churnResult) error {
+	row := churnRow{name: "by hand"}
+	if s != nil {
+		row.name = s.name
+	}
+	meter := startMeter(s)
+	rate, err := b.many(ctx, into.pods, one)
+	row.rate = rate
+	row.times, row.problem = meter.stop()
+	into.rows = append(into.rows, row)
+	return err
 }
 
 // many calls one n times in all, with concurrent callers, and returns the rate.

@@ -12,6 +12,13 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
+// Parts of the names of what files measures.
+const (
+	allNew          = ", all new"
+	processorSuffix = ", processor time"
+	podUpBesidePull = podUp + " beside a pull"
+)
+
 // files measures the pull of an image of many files, compressed in two ways: all of it new, and with all layers but the
 // last one present; and the same while another caller brings pods up and down. Once, because it does not depend on the
 // handler.
@@ -40,6 +47,7 @@ func (b *bench) files(ctx context.Context, handler string) error {
 		}
 	}
 	b.printFiles(byServer, rounds)
+	b.judgeFiles(byServer)
 	return nil
 }
 
@@ -48,13 +56,13 @@ func (b *bench) files(ctx context.Context, handler string) error {
 func (s *server) pullFiles(ctx context.Context, handler, how string, into *samples) error {
 	all, most := manyFiles(how, fileLayers), manyFiles(how, fileLayers-1)
 	begin := time.Now()
-	if err := s.timedPull(ctx, all, how+", all new", into); err != nil {
+	if err := s.timedPull(ctx, all, how+allNew, into); err != nil {
 		return err
 	}
 	if err := s.awaitLine(ctx, handler, all); err != nil {
 		return err
 	}
-	into.add(how+", all new, to the first line", time.Since(begin))
+	into.add(how+allNew+", to the first line", time.Since(begin))
 	if err := s.kubelet.removeImages(ctx, all); err != nil {
 		return err
 	}
@@ -74,7 +82,7 @@ func (s *server) timedPull(ctx context.Context, image, name string, into *sample
 		return err
 	}
 	into.add(name, time.Since(begin))
-	into.add(name+", processor time", time.Duration((treeCPUSeconds(s.process.Pid())-cpu)*float64(time.Second)))
+	into.add(name+processorSuffix, time.Duration((treeCPUSeconds(s.process.Pid())-cpu)*float64(time.Second)))
 	return nil
 }
 
@@ -115,7 +123,7 @@ func (s *server) pullBesidePods(ctx context.Context, handler string, into *sampl
 			if err := s.kubelet.down(ctx, p, &timer{}); err != nil {
 				return err
 			}
-			into.add(podUp+" beside a pull", up.total)
+			into.add(podUpBesidePull, up.total)
 		}
 		return nil
 	})

@@ -39,28 +39,33 @@ type floorPod struct {
 }
 
 func newFloor(repo string, d *daemon.Daemon) (*floor, error) {
-	files, err := libcni.ConfFiles(d.Path("net.d"), []string{".conflist"})
-	if err != nil {
-		return nil, err
-	}
-	if len(files) == 0 {
-		return nil, fmt.Errorf("no network configuration list in %s", d.Path("net.d"))
-	}
-	list, err := libcni.ConfListFromFile(files[0])
-	if err != nil {
-		return nil, err
-	}
 	dir, err := os.MkdirTemp("/tmp", "bench-floor-")
 	if err != nil {
 		return nil, err
 	}
 	bin := filepath.Join(repo, "bin")
 	cni := libcni.NewCNIConfigWithCacheDir([]string{filepath.Join(bin, "cni")}, filepath.Join(dir, "cni"), nil)
-	f := &floor{podd: d, dir: dir, bin: bin, cni: cni, list: list, lower: filepath.Join(dir, "lower")}
+	f := &floor{podd: d, dir: dir, bin: bin, cni: cni, lower: filepath.Join(dir, "lower")}
+	if err := f.readNetwork(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
 	if err := mountRun(dir); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	return f, nil
+}
+
+// readNetwork reads podd's network configuration, for the pods from now on.
+func (f *floor) readNetwork() error {
+	files, err := libcni.ConfFiles(f.podd.Path("net.d"), []string{".conflist"})
+	if err != nil {
+		return err
+	}
+	if len(files) == 0 {
+		return fmt.Errorf("no network configuration list in %s", f.podd.Path("net.d"))
+	}
+	f.list, err = libcni.ConfListFromFile(files[0])
+	return err
 }
 
 func (f *floor) close() error { return errors.Join(unmountBelow(f.dir), os.RemoveAll(f.dir)) }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 )
@@ -23,41 +22,51 @@ const settled = 200 * time.Millisecond
 // warmUp is the number of rounds before those that count.
 const warmUp = 3
 
-// life measures pods one after the other. In each round the floor and every runtime make one, so that a slow minute of
-// the machine affects all of them.
-func (b *bench) life(ctx context.Context, handler string) (err error) {
-	podd := b.servers[0]
-	reference, err := podd.kubelet.up(ctx, handler, &timer{})
+// lives are the durations of the lives of pods, made by hand and by servers in the same rounds.
+type lives struct {
+	byHand   *samples
+	servers  []*server
+	byServer []samples // of servers, in their order
+	stages   *samples  // of podd
+}
+
+// life measures pods one after the other.
+func (b *bench) life(ctx context.Context, handler string) error {
+	l, err := b.liveTogether(ctx, handler, b.able(ctx, handler))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, podd.kubelet.down(ctx, reference, &timer{})) }()
-	if err := b.floor.copyFrom(handler, reference.container); err != nil {
-		return fmt.Errorf("take the reference from podd: %w", err)
-	}
-	lives := b.able(ctx, handler)
-	byHand, byServer := &samples{}, make([]samples, len(lives))
-	for round := range warmUp + b.rounds {
-		if round == warmUp {
-			byHand, byServer = &samples{}, make([]samples, len(lives))
-			podd.stages = &samples{}
-		}
-		if err := b.liveByHand(ctx, byHand); err != nil {
-			return fmt.Errorf("by hand: %w", err)
-		}
-		for i, s := range lives {
-			if err := s.live(ctx, handler, &byServer[i]); err != nil {
-				return fmt.Errorf("%s: %w", s.name, err)
-			}
-		}
-	}
-	printLife(handler, b.rounds, byHand, lives, byServer)
-	printStages(podd.stages)
-	podd.stages = nil
-	if len(lives) > 0 && lives[0] == podd {
-		b.judgeLife(handler, byHand, &byServer[0])
+	b.printLife(handler, l)
+	printStages(l.stages)
+	if len(l.servers) > 0 && l.servers[0] == b.servers[0] {
+		b.judgeLife(handler, l.byHand, &l.byServer[0])
 	}
 	return nil
+}
+
+// liveTogether makes pods by hand and with the servers. In each round each makes one, so that a slow minute of the
+// machine affects all of them.
+func (b *bench) liveTogether(ctx context.Context, handler string, servers []*server) (l lives, err error) {
+	podd := b.servers[0]
+	l.servers = servers
+	defer func() { l.stages, podd.stages = podd.stages, nil }()
+	err = b.withReference(ctx, handler, nil, func() error {
+		for round := range warmUp + b.rounds {
+			if round == 0 || round == warmUp {
+				l.byHand, l.byServer, podd.stages = &samples{}, make([]samples, len(servers)), &samples{}
+			}
+			if err := b.liveByHand(ctx, l.byHand); err != nil {
+				return fmt.Errorf("by hand: %w", err)
+			}
+			for i, s := range servers {
+				if err := s.live(ctx, handler, &l.byServer[i]); err != nil {
+					return fmt.Errorf("%s: %w", s.name, err)
+				}
+			}
+		}
+		return nil
+	})
+	return l, err
 }
 
 // able returns the servers that can run a pod of the handler, and prints which cannot: an old crun refuses the OCI

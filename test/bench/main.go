@@ -22,7 +22,9 @@ import (
 // plan says what to measure.
 type plan struct {
 	handlers        []string
+	networks        []string // see networks.go
 	sizes           []int
+	others          []int // numbers of other pods of the measurement present
 	rounds, callers int
 	peers           string
 	only            []string
@@ -35,32 +37,50 @@ type plan struct {
 	other string
 }
 
-// measurements are in the order in which they run. Each removes its pods at its end. Those that are long run only if
-// they are named.
-var measurements = []struct {
+// measurement is a part of a run. It removes its pods at its end.
+type measurement struct {
 	name string
 	run  func(*bench, context.Context, string) error
-	long bool
-}{
-	{"life", (*bench).life, false},
-	{"churn", (*bench).churn, false},
-	{"sizes", (*bench).sizesAndMemory, false},
-	{"restart", (*bench).restart, false},
-	{"pull", (*bench).pull, false},
-	{"nri", (*bench).nri, false},
-	{"files", (*bench).files, true},
-	{"pool", (*bench).pool, true},
-	{"scale", (*bench).scale, true},
-	{"load", (*bench).load, true},
-	{"against", (*bench).against, true},
+	// networked ones run with each network, others with the first only; long ones only if they are named.
+	networked, long bool
+}
+
+// measurements are in the order in which they run.
+var measurements = []measurement{
+	{name: "life", run: (*bench).life, networked: true},
+	{name: "churn", run: (*bench).churn, networked: true},
+	{name: "exec", run: (*bench).execs},
+	{name: "sizes", run: (*bench).sizesAndMemory},
+	{name: "restart", run: (*bench).restart},
+	{name: "pull", run: (*bench).pull},
+	{name: "nri", run: (*bench).nri},
+	{name: "files", run: (*bench).files, long: true},
+	{name: "pool", run: (*bench).pool, networked: true, long: true},
+	{name: "present", run: (*bench).present, networked: true, long: true},
+	{name: "scale", run: (*bench).scale, long: true},
+	{name: "load", run: (*bench).load, long: true},
+	{name: "against", run: (*bench).against, long: true},
+}
+
+// names returns those of the measurements that are long, or of those that are not.
+func names(long bool) string {
+	var list []string
+	for _, m := range measurements {
+		if m.long == long {
+			list = append(list, m.name)
+		}
+	}
+	return strings.Join(list, ", ")
 }
 
 func main() {
 	p := plan{}
 	handlers := flag.String("handlers", "runc,crun", "runtime handlers")
+	networks := flag.String("network", masquerade+","+plain, "networks of life, churn, pool and present; the others "+
+		"have the first")
 	sizes := flag.String("sizes", "20,200,1000", "numbers of containers for sizes, of pods for scale")
-	only := flag.String("only", "", "measurements: life, churn, sizes, restart, pull, nri, files, pool, scale, load, "+
-		"against; empty: all but the last five")
+	others := flag.String("present", "0,200,1000", "numbers of other pods for the measurement present")
+	only := flag.String("only", "", "measurements; empty: "+names(false)+"; the others are "+names(true))
 	flag.IntVar(&p.rounds, "rounds", 30, "rounds of life")
 	flag.IntVar(&p.callers, "callers", 8, "concurrent callers of churn")
 	flag.IntVar(&p.fileCount, "files", 20000, "files of each layer of the measurement files")
@@ -69,10 +89,11 @@ func main() {
 	flag.IntVar(&p.probes, "probes", 5, "exec probes a second of scale")
 	flag.StringVar(&p.other, "against", "", "another podd, for the measurement against")
 	flag.Parse()
-	p.handlers, p.only = strings.Split(*handlers, ","), strings.FieldsFunc(*only, func(r rune) bool { return r == ',' })
+	p.handlers, p.only = strings.Split(*handlers, ","), split(*only)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer stop()
-	err := p.parseSizes(*sizes)
+	err := errors.Join(p.parseOnly(), p.parseNetworks(*networks), parseNumbers("-sizes", *sizes, 1, &p.sizes),
+		parseNumbers("-present", *others, 0, &p.others))
 	if err == nil {
 		err = run(ctx, p)
 	}
@@ -82,13 +103,28 @@ func main() {
 	}
 }
 
-func (p *plan) parseSizes(list string) error {
+// split splits a list at its commas.
+func split(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
+}
+
+func (p *plan) parseOnly() error {
+	for _, name := range p.only {
+		if !slices.ContainsFunc(measurements, func(m measurement) bool { return m.name == name }) {
+			return fmt.Errorf("-only: %q is none of %s, %s", name, names(false), names(true))
+		}
+	}
+	return nil
+}
+
+// parseNumbers adds the numbers of a flag's list.
+func parseNumbers(name, list string, least int, into *[]int) error {
 	for s := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(s)
-		if err != nil || n < 1 {
-			return fmt.Errorf("-sizes: %q is not a number of containers", s)
+		if err != nil || n < least {
+			return fmt.Errorf("%s: %q is not a number of %d or more", name, s, least)
 		}
-		p.sizes = append(p.sizes, n)
+		*into = append(*into, n)
 	}
 	return nil
 }
@@ -96,6 +132,8 @@ func (p *plan) parseSizes(list string) error {
 // bench is one run, with all servers started.
 type bench struct {
 	plan
+	network string         // that of new pods
+	daemon  *daemon.Daemon // of the first server, podd
 	servers []*server
 	floor   *floor
 	images  *imageSource
@@ -111,7 +149,7 @@ func run(ctx context.Context, p plan) (err error) {
 	if out, err := setup.CombinedOutput(); err != nil {
 		return fmt.Errorf("set up the host: %w: %s", err, out)
 	}
-	b := &bench{plan: p}
+	b := &bench{plan: p, network: p.networks[0]}
 	defer func() { err = errors.Join(err, b.close()) }()
 	if err := b.start(ctx, repo); err != nil {
 		return err
@@ -121,13 +159,30 @@ func run(ctx context.Context, p plan) (err error) {
 		if named := slices.Contains(p.only, m.name); !named && (m.long || len(p.only) > 0) {
 			continue
 		}
-		for _, h := range p.handlers {
-			if err := m.run(b, ctx, h); err != nil {
-				return fmt.Errorf("%s with %s: %w", m.name, h, err)
-			}
+		if err := b.measure(ctx, m); err != nil {
+			return err
 		}
 	}
 	b.printTargets()
+	return nil
+}
+
+// measure runs a measurement with each handler, and with each network if that matters.
+func (b *bench) measure(ctx context.Context, m measurement) error {
+	networks := b.networks
+	if !m.networked {
+		networks = networks[:1]
+	}
+	for _, network := range networks {
+		if err := b.use(ctx, network); err != nil {
+			return fmt.Errorf("use the network %s: %w", network, err)
+		}
+		for _, h := range b.handlers {
+			if err := m.run(b, ctx, h); err != nil {
+				return fmt.Errorf("%s with %s, %s: %w", m.name, h, network, err)
+			}
+		}
+	}
 	return nil
 }
 
@@ -136,7 +191,7 @@ func (b *bench) start(ctx context.Context, repo string) (err error) {
 	if b.images, err = serveImages(ctx); err != nil {
 		return err
 	}
-	podd, d, err := startPodd(ctx, b.images.registry)
+	podd, d, err := b.startPodd(ctx)
 	if podd != nil {
 		b.servers = append(b.servers, podd)
 	}
@@ -166,6 +221,7 @@ func (b *bench) start(ctx context.Context, repo string) (err error) {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
+	b.daemon = d
 	b.floor, err = newFloor(repo, d)
 	return err
 }

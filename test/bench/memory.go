@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // usage is the proportional set size (PSS) of a server, in bytes.
@@ -18,6 +19,9 @@ type usage struct {
 	// others is all other processes of the server except the workload: monitors, shims, pause processes.
 	others uint64
 }
+
+// idleTime is how long a server does nothing before its memory is measured as that of an idle one.
+const idleTime = 20 * time.Second
 
 // workload is the program in the containers. Its memory is not counted.
 const workload = "sleep"

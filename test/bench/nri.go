@@ -64,7 +64,7 @@ func (b *bench) nri(ctx context.Context, handler string) (err error) {
 }
 
 func (b *bench) startPlugged(ctx context.Context, name string) (*plugged, error) {
-	s, d, err := startPodd(ctx, b.images.registry, fmt.Sprintf("nri.enable=%v", name != "NRI off"))
+	s, d, err := b.startPodd(ctx, fmt.Sprintf("nri.enable=%v", name != "NRI off"))
 	if s == nil {
 		return nil, err
 	}

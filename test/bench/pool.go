@@ -14,7 +14,7 @@ const poolRest = 2 * time.Second
 // pool measures what networks made in advance save: the life of a pod by hand, with a podd without them and with a podd
 // that has four, in turn, each after a rest. All use plugins of the same type, the podds with a bridge of their own.
 func (b *bench) pool(ctx context.Context, handler string) (err error) {
-	with, _, err := startPodd(ctx, b.images.registry, "network.pool_size = 4")
+	with, _, err := b.startPodd(ctx, "network.pool_size = 4")
 	if with == nil {
 		return err
 	}
@@ -25,42 +25,40 @@ func (b *bench) pool(ctx context.Context, handler string) (err error) {
 	if err != nil {
 		return err
 	}
-	podd := b.servers[0]
-	reference, err := podd.kubelet.up(ctx, handler, &timer{})
+	names := []string{"by hand", "podd", "podd with a pool"}
+	samplesOf := make([]samples, len(names))
+	takeTurns := []func(*samples) error{
+		func(s *samples) error { return b.liveByHand(ctx, s) },
+		func(s *samples) error { return b.servers[0].live(ctx, handler, s) },
+		func(s *samples) error { return with.live(ctx, handler, s) },
+	}
+	err = b.withReference(ctx, handler, nil, func() error {
+		for round := range warmUp + b.rounds {
+			if round == warmUp {
+				samplesOf = make([]samples, len(names))
+			}
+			for i := range takeTurns {
+				one := (i + round) % len(takeTurns) // each is as often the first
+				time.Sleep(poolRest)
+				if err := takeTurns[one](&samplesOf[one]); err != nil {
+					return fmt.Errorf("%s: %w", names[one], err)
+				}
+			}
+		}
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, podd.kubelet.down(ctx, reference, &timer{})) }()
-	if err := b.floor.copyFrom(handler, reference.container); err != nil {
-		return fmt.Errorf("take the reference from podd: %w", err)
-	}
-	names := []string{"by hand", "podd", "podd with a pool"}
-	samplesOf := make([]samples, len(names))
-	lives := []func(*samples) error{
-		func(s *samples) error { return b.liveByHand(ctx, s) },
-		func(s *samples) error { return podd.live(ctx, handler, s) },
-		func(s *samples) error { return with.live(ctx, handler, s) },
-	}
-	for round := range warmUp + b.rounds {
-		if round == warmUp {
-			samplesOf = make([]samples, len(names))
-		}
-		for i := range lives {
-			one := (i + round) % len(lives) // each is as often the first
-			time.Sleep(poolRest)
-			if err := lives[one](&samplesOf[one]); err != nil {
-				return fmt.Errorf("%s: %w", names[one], err)
-			}
-		}
-	}
-	printPool(handler, b.rounds, names, samplesOf)
+	printPool(b.where(handler), b.rounds, names, samplesOf)
+	b.judgePool(handler, &samplesOf[0], &samplesOf[2])
 	return nil
 }
 
 // printPool prints the sums, each beside its ratio to the first column.
-func printPool(handler string, rounds int, names []string, samplesOf []samples) {
+func printPool(where string, rounds int, names []string, samplesOf []samples) {
 	fmt.Printf("### Networks made in advance, %s, p50 and p95 in ms of %d rounds, ratio of p50 to that by hand\n\n| |",
-		handler, rounds)
+		where, rounds)
 	for _, name := range names {
 		fmt.Printf(" %s |", name)
 	}

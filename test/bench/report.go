@@ -50,9 +50,10 @@ func load() string {
 }
 
 // printLife prints the steps by hand, and the calls of each server with the ratios to the floor.
-func printLife(handler string, rounds int, byHand *samples, servers []*server, byServer []samples) {
+func (b *bench) printLife(handler string, l lives) {
 	fmt.Printf("### One pod with one container, %s, p50 (p99) in ms of %d rounds\n\n| by hand | ms |\n|---|---:|\n",
-		handler, rounds)
+		b.where(handler), b.rounds)
+	byHand, servers, byServer := l.byHand, l.servers, l.byServer
 	for _, n := range byHand.names {
 		fmt.Printf("| %s | %s (%s) |\n", n, ms(byHand.quantile(n, 0.5)), ms(byHand.quantile(n, 0.99)))
 	}
@@ -95,33 +96,50 @@ func ratio(s, floor *samples, name string) string {
 
 // churnResult is one table of the churn.
 type churnResult struct {
-	handler       string
+	where         string
 	callers, pods int
 	rows          []churnRow
 }
 
 type churnRow struct {
-	name           string
-	rate, cpuByPod float64
+	name  string
+	rate  float64
+	times processorTime
+	// problem is why the times have only the daemon and the machine.
+	problem error
 }
 
-func (r *churnResult) add(name string, rate, cpuByPod float64) {
-	r.rows = append(r.rows, churnRow{name, rate, cpuByPod})
+// processorByPod is the time of some components, in ms for each pod.
+func (r *churnResult) processorByPod(row churnRow, components ...string) float64 {
+	var total time.Duration
+	for _, c := range components {
+		total += row.times[c]
+	}
+	return milliseconds(total) / float64(r.pods)
 }
 
 func (r *churnResult) print() {
 	fmt.Printf("### %d pods up and down by %d callers, %s\n\n| | pods/s | x floor | daemon CPU ms/pod "+
-		"|\n|---|---:|---:|---:|\n", r.pods, r.callers, r.handler)
+		"|\n|---|---:|---:|---:|\n", r.pods, r.callers, r.where)
+	var columns []processorColumn
 	for _, row := range r.rows {
-		fmt.Printf("| %s | %.1f | %.2f | %.1f |\n", row.name, row.rate, row.rate/r.rows[0].rate, row.cpuByPod*1000)
+		fmt.Printf("| %s | %.1f | %.2f | %.1f |\n", row.name, row.rate, row.rate/r.rows[0].rate,
+			r.processorByPod(row, daemonRow))
+		if row.problem != nil {
+			fmt.Printf("\nNo processor time by component of %s: %v\n", row.name, row.problem)
+			continue
+		}
+		columns = append(columns, processorColumn{row.name, row.times, r.pods})
 	}
 	fmt.Println()
+	if len(columns) > 0 {
+		printProcessor("pod of the churn, "+r.where, columns)
+	}
 }
 
 func printIdle(name, handler string, u usage) {
-	fmt.Printf("### %s with %s: lists, p50 (p99) in ms of %d (statistics: %d), and memory\n\nIdle after the "+
-		"measurements before: daemon %s MB, other processes %s MB (PSS).\n\n", name, handler, listRounds, statsRounds,
-		mb(u.daemon), mb(u.others))
+	fmt.Printf("### %s with %s: lists, p50 (p99) in ms of %d (statistics: %d), and memory\n\nIdle before: daemon %s MB, "+
+		"other processes %s MB (PSS).\n\n", name, handler, listRounds, statsRounds, mb(u.daemon), mb(u.others))
 }
 
 // printSize prints the results of one size; memory for each pod only if each container has a pod of its own.

@@ -9,7 +9,6 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/test/daemon"
-	"github.com/podd-project/podd/test/images"
 )
 
 // server is a CRI runtime that is measured. Its pods survive a restart.
@@ -58,10 +57,11 @@ func (k *kubelet) answers(ctx context.Context) error {
 	}
 }
 
-// startPodd starts podd with the default configuration except for the paths and the given keys.
-func startPodd(ctx context.Context, registry *images.Registry, set ...string) (*server, *daemon.Daemon, error) {
+// startPodd starts a podd with the default configuration except for the paths and the given keys.
+func (b *bench) startPodd(ctx context.Context, set ...string) (*server, *daemon.Daemon, error) {
 	d, err := daemon.New(daemon.Options{
-		Registry: registry, Set: append([]string{`log.level="info"`}, set...), RunOnTmpfs: true,
+		Registry: b.images.registry, Set: append([]string{`log.level="info"`}, set...), RunOnTmpfs: true,
+		NoMasquerade: b.network == plain,
 	})
 	if err != nil {
 		return nil, nil, err

@@ -34,18 +34,46 @@ const maxPods = 200
 const restTime = 130 * time.Second
 
 // sizesAndMemory measures, with growing numbers of containers, the requests that a kubelet repeats, and the memory for
-// pods of one container.
+// pods of one container; then the memory when all are removed.
 func (b *bench) sizesAndMemory(ctx context.Context, handler string) error {
 	servers := b.able(ctx, handler)
-	if err := rest(ctx, servers); err != nil {
-		return err
+	if handler == b.handlers[0] { // else they have rested at the end of the handler before
+		if err := rest(ctx, servers); err != nil {
+			return err
+		}
 	}
 	for _, s := range servers {
 		if err := b.sizesOf(ctx, s, handler); err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
+	if err := rest(ctx, servers); err != nil {
+		return err
+	}
+	for _, s := range servers {
+		idle, err := s.memory()
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		most := b.most(handler)
+		fmt.Printf("%s idle after %d containers of %s were removed: daemon %s MB, other processes %s MB (PSS)\n\n", s.name,
+			most, handler, mb(idle.daemon), mb(idle.others))
+		if s == b.servers[0] {
+			b.judgeIdle(handler, most, idle)
+		}
+	}
 	return nil
+}
+
+// most is the largest number of containers with that handler.
+func (b *bench) most(handler string) int {
+	most := 0
+	for _, n := range b.sizes {
+		if n <= maxPods || handler == b.handlers[0] {
+			most = max(most, n)
+		}
+	}
+	return most
 }
 
 // rest lists pods and containers of the servers once a second, as a kubelet does.
@@ -70,9 +98,6 @@ func (b *bench) sizesOf(ctx context.Context, s *server, handler string) (err err
 		return err
 	}
 	printIdle(s.name, handler, idle)
-	if s == b.servers[0] {
-		b.judgeIdle(handler, idle)
-	}
 	containers := 0
 	for _, n := range slices.Sorted(slices.Values(b.sizes)) {
 		if n > maxPods && handler != b.handlers[0] {
@@ -116,7 +141,7 @@ func (b *bench) sizeOf(ctx context.Context, s *server, handler string, pods []cr
 	}
 	b.judgeLists(handler, at.containers, took)
 	if len(pods) == at.containers && at.containers == maxPods {
-		b.judgeMemory(handler, len(pods), used, at.idle)
+		b.judgeMemory(b.where(handler), len(pods), used, at.idle)
 	}
 	return nil
 }
