@@ -269,6 +269,11 @@ bench: tools images build ## measure podd against a pod made by hand; BENCH has 
 bench-peers: tools images build ## the same against containerd and CRI-O, which it builds (root)
 	@peers=$$(test/bench/peers/build.sh); CGO_ENABLED=0 $(GO) run -tags "$(TAGS)" ./test/bench -peers $$peers $(BENCH)
 
+.PHONY: bench-journal
+bench-journal: tools images build ## make bench with a journaled ext4 below all files, on a loop device (root; BENCH)
+	@CGO_ENABLED=0 $(GO) build -tags "$(TAGS)" -o bin/bench ./test/bench
+	@test/bench/journal.sh bin/bench $(BENCH)
+
 .PHONY: bench-scale
 bench-scale: tools images build ## what a node with PODS (250,500) pods costs at rest, beside containerd (root; PODS, BENCH)
 	@peers=$$(test/bench/peers/build.sh containerd); CGO_ENABLED=0 $(GO) run -tags "$(TAGS)" ./test/bench -peers $$peers \

@@ -22,8 +22,8 @@ func printMachine(p plan) {
 	if unix.Uname(&u) == nil {
 		kernel = unix.ByteSliceToString(u.Release[:])
 	}
-	fmt.Printf("Machine: %s, %d CPUs, kernel %s, load before %s, %s. %d rounds, %d callers.\n\n",
-		cpuModel(), runtime.NumCPU(), kernel, load(), runtime.Version(), p.rounds, p.callers)
+	fmt.Printf("Machine: %s, %d CPUs, kernel %s, files on %s, load before %s, %s. %d rounds, %d callers.\n\n",
+		cpuModel(), runtime.NumCPU(), kernel, fileSystem(), load(), runtime.Version(), p.rounds, p.callers)
 }
 
 func cpuModel() string {

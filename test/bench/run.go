@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
@@ -25,6 +26,29 @@ func mountRun(dir string) error {
 		return fmt.Errorf("mount a tmpfs on %s: %w", path, err)
 	}
 	return nil
+}
+
+// fileSystem describes that of /tmp, where all servers have what is not on that tmpfs.
+func fileSystem() string {
+	list, err := mountinfo.GetMounts(mountinfo.ParentsFilter("/tmp"))
+	if err != nil || len(list) == 0 {
+		return "?"
+	}
+	innermost := list[0]
+	for _, m := range list {
+		if len(m.Mountpoint) >= len(innermost.Mountpoint) { // of equals the last covers the others
+			innermost = m
+		}
+	}
+	if !strings.HasPrefix(innermost.FSType, "ext") {
+		return innermost.FSType
+	}
+	// the kernel's journals, by device
+	journals, _ := filepath.Glob("/proc/fs/jbd2/" + filepath.Base(innermost.Source) + "-*") // a glob that is valid
+	if len(journals) == 0 {
+		return innermost.FSType + " without a journal"
+	}
+	return innermost.FSType + " with a journal"
 }
 
 // unmountBelow unmounts everything below dir.
