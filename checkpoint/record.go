@@ -53,6 +53,19 @@ func Write(path string, version int, v any) error {
 	return nil
 }
 
+// WriteUnsynced is Write for a record that may be lost with the power: an earlier record may then be at path, a damaged
+// one or none. The death of this program loses nothing, whenever it comes.
+func WriteUnsynced(path string, version int, v any) error {
+	data, err := encode(path, version, v)
+	if err != nil {
+		return err
+	}
+	if err := WriteFile(path, data, recordMode); err != nil {
+		return fmt.Errorf("write record: %w", err)
+	}
+	return nil
+}
+
 // WriteNew writes v as the record at path in a directory that Create is filling. It does not replace atomically,
 // because the directory is not visible yet, nor sync the directory, because Create does. An existing record is
 // fs.ErrExist.

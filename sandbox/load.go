@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -105,7 +106,7 @@ func (r *recovery) loadPod(id string) error {
 	if err != nil {
 		return err
 	}
-	if err := checkpoint.Sweep(parent); err != nil {
+	if err := errors.Join(checkpoint.Sweep(p.dir), checkpoint.Sweep(parent)); err != nil {
 		p.log().WithError(err).Error("failed to remove leftovers of a crash")
 	}
 	if err := host.ReserveLabels(p.Labels); err != nil {
@@ -145,6 +146,9 @@ func (r *recovery) loadContainer(p *Pod, id string) error {
 	if err != nil {
 		return err
 	}
+	if err := checkpoint.Sweep(c.dir); err != nil {
+		c.log().WithError(err).Error("failed to remove leftovers of a crash")
+	}
 	if err := host.ReserveLabels(c.Labels); err != nil {
 		c.log().WithError(err).Warn("failed to reserve SELinux level, another pod may get the same")
 	}
@@ -166,17 +170,26 @@ func (r *recovery) loadContainer(p *Pod, id string) error {
 }
 
 func (e *Engine) readPod(id string) (*Pod, error) {
-	r, s, err := record.ReadPod(filepath.Join(e.paths.Pods(), id))
+	r, s, lost, err := record.ReadPod(filepath.Join(e.paths.Pods(), id), e.cfg.Load().BootID)
 	if err != nil {
 		return nil, err
 	}
-	return e.newPod(r, s, nil), nil
+	p := e.newPod(r, s, nil)
+	if lost != nil {
+		p.log().WithError(lost).Warn("status was lost when the machine went down, the pod is not ready")
+	}
+	return p, nil
 }
 
 func (e *Engine) readContainer(p *Pod, id string) (*Container, error) {
-	r, s, err := record.ReadContainer(filepath.Join(p.dir, layout.Containers, id), p.ID)
+	dir := filepath.Join(p.dir, layout.Containers, id)
+	r, s, lost, err := record.ReadContainer(dir, p.Pod, e.cfg.Load().BootID)
 	if err != nil {
 		return nil, err
 	}
-	return e.newContainer(p, r, s), nil
+	c := e.newContainer(p, r, s)
+	if lost != nil {
+		c.log().WithError(lost).Warn("status was lost when the machine went down, the container has exited")
+	}
+	return c, nil
 }

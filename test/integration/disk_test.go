@@ -137,7 +137,7 @@ func TestPowerLoss(t *testing.T) {
 	t.Parallel()
 	k := start(t)
 	const image = nginx
-	disk := k.newDisk()
+	disk := k.newDisk("")
 	k.have(busybox)
 	begin := time.Now()
 	k.pull(image)
@@ -159,7 +159,7 @@ func TestPowerLoss(t *testing.T) {
 		} else {
 			time.Sleep(after)
 		}
-		disk.powerLoss()
+		disk.powerLoss(func() {})
 		answer = <-pulled
 		disk.mount()
 		k.ok("start podd", k.Start(k.ctx()))
@@ -202,22 +202,24 @@ func (k *kubelet) content(image string) string {
 	return out
 }
 
-// disk is an ext4 filesystem in a file, mounted on podd's root.
+// disk is an ext4 filesystem with a journal, in a file, mounted on podd's root.
 type disk struct {
 	k          *kubelet
 	file, root string
+	options    string // of its mount
 }
 
-// newDisk makes one and restarts podd on it. At the test's end podd has its old root again.
-func (k *kubelet) newDisk() *disk {
+// newDisk makes one and restarts podd on it. At the test's end podd has its old root again. options are of the
+// filesystem's mount, "" for none.
+func (k *kubelet) newDisk(options string) *disk {
 	k.Helper()
-	d := &disk{k: k, file: k.Path("disk"), root: k.Path("root")}
+	d := &disk{k: k, file: k.Path("disk"), root: k.Path("root"), options: strings.TrimSuffix("loop,"+options, ",")}
 	f, err := os.Create(d.file)
 	k.ok("make the disk", errors.Join(err, f.Truncate(512<<20), f.Close()))
-	k.ok("make a filesystem", shell("mkfs.ext4 -q -m 0 "+d.file))
+	k.ok("make a filesystem", shell("mkfs.ext4 -q -m 0 -O has_journal "+d.file))
 	k.ok("stop podd", k.Stop())
 	unmountBelow(k, d.root)
-	if out, err := exec.Command("mount", "-o", "loop", d.file, d.root).CombinedOutput(); err != nil {
+	if out, err := exec.Command("mount", "-o", d.options, d.file, d.root).CombinedOutput(); err != nil {
 		k.ok("start podd", k.Start(k.ctx()))
 		k.Skipf("no loop devices, which the simulated power loss needs: %v: %s", err, out)
 	}
@@ -236,11 +238,11 @@ func (k *kubelet) newDisk() *disk {
 
 func (d *disk) mount() {
 	d.k.Helper()
-	d.k.ok("mount the disk", shell("mount -o loop "+d.file+" "+d.root))
+	d.k.ok("mount the disk", shell("mount -o "+d.options+" "+d.file+" "+d.root))
 }
 
-// powerLoss kills podd and discards what is not on the disk yet.
-func (d *disk) powerLoss() {
+// powerLoss kills podd and discards what is not on the disk yet. end ends what else uses the disk.
+func (d *disk) powerLoss(end func()) {
 	d.k.Helper()
 	const ext4Shutdown, noLogFlush = 0x8004587d, 2 // EXT4_IOC_SHUTDOWN, EXT4_GOING_FLAGS_NOLOGFLUSH
 	// podd is killed first: after a real power loss no process sees I/O errors, on which the storage library panics.
@@ -249,6 +251,7 @@ func (d *disk) powerLoss() {
 	d.k.ok("open the disk", err)
 	err = unix.IoctlSetPointerInt(int(f.Fd()), ext4Shutdown, noLogFlush)
 	d.k.ok("shut the filesystem down", errors.Join(err, f.Close()))
+	end()
 	// The process of a pull dies with podd, but a moment later. Until then its mount namespace keeps the filesystem and
 	// the loop device, and another mount would be of the dead filesystem.
 	d.k.eventually("the disk is not in use", func() bool {

@@ -1,7 +1,9 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -55,7 +57,11 @@ func removeCgroups(k *kubelet, id string) error {
 			return err
 		}
 		for _, dir := range found {
-			if err := os.Remove(dir); err != nil && !strings.Contains(err.Error(), "no such file") {
+			k.eventually("the cgroup is empty", func() bool {
+				err = os.Remove(dir) // EBUSY for a moment after the last process has gone
+				return !errors.Is(err, unix.EBUSY)
+			})
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 		}

@@ -1,0 +1,96 @@
+package record
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/checkpoint"
+)
+
+// newPod makes a pod on disk and returns its directory.
+func newPod(t testing.TB, status PodStatus) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "p1")
+	if err := Create(dir, Pod{ID: "p1", Config: &cri.PodSandboxConfig{}, BootID: "boot-1"}, status); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestStatusThatCannotBeRead: only damage, only that of the status, and only of a pod of another boot is a loss.
+func TestStatusThatCannotBeRead(t *testing.T) {
+	write := func(name string, data string) func(dir string) error {
+		return func(dir string) error { return os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600) }
+	}
+	for name, c := range map[string]struct {
+		damage func(dir string) error
+		want   error // in the same boot; nil for an error that may go away
+		lost   bool
+	}{
+		"empty status":   {write(StatusFile, ""), checkpoint.ErrCorrupt, true},
+		"altered status": {write(StatusFile, `{"v":1,"sha256":"00"}`+"\n{}\n"), checkpoint.ErrCorrupt, true},
+		"no status":      {func(dir string) error { return os.Remove(filepath.Join(dir, StatusFile)) }, fs.ErrNotExist, true},
+		"newer status": {func(dir string) error {
+			return checkpoint.Write(filepath.Join(dir, StatusFile), StatusVersion+1, PodStatus{})
+		}, checkpoint.ErrNewer, false},
+		"unreadable status": {func(dir string) error {
+			path := filepath.Join(dir, StatusFile)
+			return errors.Join(os.Remove(path), os.Symlink(StatusFile, path))
+		}, nil, false},
+		"empty record": {write(File, ""), checkpoint.ErrCorrupt, false},
+		"another's record": {func(dir string) error {
+			return checkpoint.Write(filepath.Join(dir, File), Version, Pod{ID: "p2", BootID: "boot-1"})
+		}, checkpoint.ErrCorrupt, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := newPod(t, PodStatus{State: PodReady})
+			if err := c.damage(dir); err != nil {
+				t.Fatal(err)
+			}
+			_, _, lost, err := ReadPod(dir, "boot-1")
+			if err == nil || lost != nil || checkpoint.IsPermanent(err) != (c.want != nil) ||
+				c.want != nil && !errors.Is(err, c.want) {
+				t.Errorf("ReadPod in the same boot: lost = %v, error = %v, want nil, %v", lost, err, c.want)
+			}
+			_, s, lost, err := ReadPod(dir, "boot-2")
+			if got := err == nil && errors.Is(lost, c.want) && s.State == PodReady; got != c.lost {
+				t.Errorf("ReadPod in another boot = %+v, lost = %v, error = %v, want it lost: %v", s, lost, err, c.lost)
+			}
+		})
+	}
+}
+
+// TestSynced: the exit of a container is the only status that is nowhere else.
+func TestSynced(t *testing.T) {
+	for _, s := range []PodState{PodCreating, PodReady, PodStopping, PodNotReady} {
+		if (PodStatus{State: s}).synced() {
+			t.Errorf("pod that is %s: synced = true, want false", s)
+		}
+	}
+	for s, want := range map[ContainerState]bool{
+		ContainerCreating: false, ContainerCreated: false, ContainerRunning: false, ContainerExited: true,
+	} {
+		if got := (ContainerStatus{State: s}).synced(); got != want {
+			t.Errorf("container that is %s: synced = %v, want %v", s, got, want)
+		}
+	}
+}
+
+// BenchmarkWriteStatus compares a status that is synced with one that is not. TMPDIR selects the disk.
+func BenchmarkWriteStatus(b *testing.B) {
+	for _, state := range []ContainerState{ContainerRunning, ContainerExited} {
+		b.Run(string(state), func(b *testing.B) {
+			dir := newPod(b, PodStatus{State: PodReady})
+			for b.Loop() {
+				if err := WriteStatus(dir, ContainerStatus{State: state}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,133 @@
+package integration
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// TestPowerLossOfPods simulates a power loss right after the answers of a kubelet's calls: unwritten data is lost, and
+// the machine is rebooted. Whatever of the statuses has reached the disk, the pods are listed and not ready, an exit
+// code that was told is the same, and nothing of the pods is left once they are removed. With noauto_da_alloc, ext4
+// leaves replaced files empty, as other filesystems do.
+func TestPowerLossOfPods(t *testing.T) {
+	t.Parallel()
+	for _, options := range []string{"auto_da_alloc", "noauto_da_alloc"} {
+		t.Run(options, func(t *testing.T) {
+			k := start(t)
+			disk := k.newDisk(options)
+			lost := map[string]int{}
+			for range soak(2, 20) {
+				n := k.newPods()
+				disk.powerLoss(func() { n.reboot() })
+				disk.mount()
+				changeBootID(k)
+				n.countLost(lost)
+				k.ok("start podd", k.Start(k.ctx()))
+				n.checkRebooted()
+				n.remove()
+			}
+			t.Logf("statuses found after the losses: %v", lost)
+			if lost["lost"] == 0 {
+				t.Error("statuses that were lost = 0, want some")
+			}
+		})
+	}
+}
+
+// podsInAllStates are the pods and containers of a node.
+type podsInAllStates struct {
+	*kubelet
+	l              *life // with a running container
+	ended, created string
+	another        string // a pod with the container running
+	running        string
+	stopped, ready string
+}
+
+// newPods makes them. What comes last is lost: later calls sync what was written before.
+func (k *kubelet) newPods() *podsInAllStates {
+	k.Helper()
+	n := &podsInAllStates{kubelet: k, l: k.newLife()}
+	n.l.upTo(3)
+	n.ended, _ = k.runIn(n.l.podID, n.l.pod, []string{"sh", "-c", "exit 9"})
+	n.stopped, _ = k.sleeper()
+	n.created = k.create(n.l.podID, k.containerConfig([]string{"true"}), n.l.pod)
+	n.ready, _ = k.pod()
+	n.another, n.running = k.sleeper()
+	k.stopPod(n.stopped)
+	k.exited(n.ended)
+	return n
+}
+
+// reboot ends all that the pods have on the machine, but for files on podd's root.
+func (n *podsInAllStates) reboot() {
+	n.Helper()
+	for _, pod := range []string{n.another, n.ready} {
+		n.ok("drop the pod's packet filter rules", dropRules(n.kubelet, pod))
+	}
+	simulateReboot(n.kubelet, n.l.podID, n.l.containerID, n.created, n.running)
+}
+
+// countLost counts the statuses on the disk by what is found, and those that are not as they were when the power was
+// lost as "lost".
+func (n *podsInAllStates) countLost(lost map[string]int) {
+	n.Helper()
+	for path, want := range map[string]string{
+		n.l.podID: "ready", n.another: "ready", n.ready: "ready", n.stopped: "notready",
+		n.l.podID + "/containers/" + n.l.containerID: "running", n.l.podID + "/containers/" + n.created: "created",
+		n.another + "/containers/" + n.running: "running", n.l.podID + "/containers/" + n.ended: "exited",
+	} {
+		data, _ := os.ReadFile(n.Path("root", "pods", path, "status.json")) // an absent one is lost
+		found := "damaged"
+		for _, state := range []string{"creating", "created", "running", "exited", "ready", "stopping", "notready"} {
+			if strings.Contains(string(data), `"state": "`+state+`"`) {
+				found = state
+			}
+		}
+		lost[found]++
+		if found != want {
+			lost["lost"]++
+		}
+		if want == "exited" && found != want {
+			n.Errorf("status of the container that had exited = %s, want %s", found, want)
+		}
+	}
+}
+
+func (n *podsInAllStates) checkRebooted() {
+	n.Helper()
+	for _, pod := range []string{n.l.podID, n.another, n.ready, n.stopped} {
+		n.eventually("pod "+pod+" is not ready", func() bool {
+			return n.podStatus(pod).State == cri.PodSandboxState_SANDBOX_NOTREADY
+		})
+	}
+	for id, code := range map[string]int32{n.l.containerID: 255, n.running: 255, n.created: 255, n.ended: 9} {
+		if st := n.exited(id); st.ExitCode != code {
+			n.Errorf("container %s: exit code = %d (%s), want %d", id, st.ExitCode, st.Reason, code)
+		}
+	}
+	if kept, err := filepath.Glob(n.Path("root", "quarantine", "*")); err != nil || len(kept) > 0 {
+		n.Errorf("quarantine = %v, %v, want it empty", kept, err)
+	}
+}
+
+// remove makes one of the pods again, with the next attempt, and removes all.
+func (n *podsInAllStates) remove() {
+	n.Helper()
+	next := *n.l
+	next.pod.Metadata.Attempt++
+	next.upTo(4)
+	for _, pod := range []string{n.l.podID, n.another, n.ready, n.stopped, next.podID} {
+		n.stopPod(pod)
+		n.removePod(pod)
+	}
+	for _, pattern := range []string{"ips/*/10.*", "root/network/*.json", "root/pods/*", "root/storage/rootfs/*"} {
+		if left, err := filepath.Glob(n.Path(pattern)); err != nil || len(left) > 0 {
+			n.Errorf("%s after the removal = %v, %v, want none", pattern, left, err)
+		}
+	}
+}
