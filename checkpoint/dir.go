@@ -19,8 +19,9 @@ const (
 	tmpPrefix = ".tmp-"
 )
 
-// Create makes the directory parent/name appear atomically: fill writes into a temporary directory, with WriteNew,
-// which is then renamed into place. If fill fails, nothing is left. An existing directory is fs.ErrExist.
+// Create makes the directory parent/name appear atomically: fill writes into a temporary directory, with WriteNew, or
+// with WriteUnsynced what may be lost with the power, and the directory is then renamed into place. If fill fails,
+// nothing is left. An existing directory is fs.ErrExist.
 func Create(parent, name string, fill func(dir string) error) error {
 	if err := checkName(name); err != nil {
 		return err

@@ -65,6 +65,23 @@ func TestStatusThatCannotBeRead(t *testing.T) {
 	}
 }
 
+// TestLostContainer: the resources of a container whose status is lost are those of its config.
+func TestLostContainer(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "c1")
+	config := &cri.ContainerConfig{Linux: &cri.LinuxContainerConfig{Resources: &cri.LinuxContainerResources{CpuShares: 7}}}
+	err := Create(dir, Container{ID: "c1", PodID: "p1", Config: config}, ContainerStatus{State: ContainerCreating})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(filepath.Join(dir, StatusFile), 0); err != nil {
+		t.Fatal(err)
+	}
+	_, s, lost, err := ReadContainer(dir, Pod{ID: "p1", BootID: "boot-1"}, "boot-2")
+	if err != nil || lost == nil || s.State != ContainerCreated || s.Resources.GetCpuShares() != 7 {
+		t.Errorf("ReadContainer = %+v, lost = %v, error = %v, want it lost, created, with 7 shares", s, lost, err)
+	}
+}
+
 // TestSynced: the exit of a container is the only status that is nowhere else.
 func TestSynced(t *testing.T) {
 	for _, s := range []PodState{PodCreating, PodReady, PodStopping, PodNotReady} {
