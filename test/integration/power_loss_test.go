@@ -48,18 +48,21 @@ type podsInAllStates struct {
 	stopped, ready string
 }
 
-// newPods makes them. What comes last is lost: later calls sync what was written before.
+// newPods makes them. An exit is told at last, and then a pod is stopped, which syncs nothing: earlier calls sync what
+// was written before them.
 func (k *kubelet) newPods() *podsInAllStates {
 	k.Helper()
 	n := &podsInAllStates{kubelet: k, l: k.newLife()}
 	n.l.upTo(3)
-	n.ended, _ = k.runIn(n.l.podID, n.l.pod, []string{"sh", "-c", "exit 9"})
-	n.stopped, _ = k.sleeper()
+	stopped, sleeper := k.sleeper()
+	n.stopped = stopped
 	n.created = k.create(n.l.podID, k.containerConfig([]string{"true"}), n.l.pod)
 	n.ready, _ = k.pod()
 	n.another, n.running = k.sleeper()
-	k.stopPod(n.stopped)
+	k.stopContainer(sleeper, 0) // its exit would be synced by the stop of the pod
+	n.ended, _ = k.runIn(n.l.podID, n.l.pod, []string{"sh", "-c", "exit 9"})
 	k.exited(n.ended)
+	k.stopPod(n.stopped)
 	return n
 }
 
