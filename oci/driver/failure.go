@@ -32,6 +32,8 @@ func commandCode(text string) int32 {
 	t := strings.ToLower(text)
 	runc := strings.Contains(t, `exec: "`)
 	crun := strings.Contains(t, "open executable")
+	notExecutable := strings.Contains(t, "the path `") && // crun since 1.21
+		(strings.Contains(t, "` exists but it is not executable") || strings.Contains(t, "` is not a regular file"))
 	runsc := strings.Contains(t, "error finding executable") || strings.Contains(t, ": failed to load ")
 	switch {
 	case strings.Contains(t, "executable file not found"), // runc
@@ -39,7 +41,8 @@ func commandCode(text string) int32 {
 		strings.Contains(t, "executable '") && strings.Contains(t, "not found"), // youki
 		(runc || crun || runsc) && strings.Contains(t, "no such file or directory"):
 		return 127
-	case (runc || runsc) && (strings.Contains(t, "permission denied") || strings.Contains(t, "is a directory")),
+	case notExecutable,
+		(runc || runsc) && (strings.Contains(t, "permission denied") || strings.Contains(t, "is a directory")),
 		crun && (strings.Contains(t, "permission denied") || strings.Contains(t, "operation not permitted")),
 		strings.Contains(t, "exec format error"):
 		return 126

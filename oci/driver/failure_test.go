@@ -22,11 +22,14 @@ func TestCommandCode(t *testing.T) {
 		"executable file `nosuch` not found in $PATH: No such file or directory":                             127,
 		"open executable: Permission denied":                                                                 126,
 		"open executable: Operation not permitted":                                                           126,
+		"the path `/bin/plain` exists but it is not executable: Operation not permitted":                     126,
+		"the path `/tmp` is not a regular file: Operation not permitted":                                     126,
 		"executable 'nosuch' for container 'c' not found in $PATH":                                           127,
 		"exec container process `/bin/x`: Exec format error":                                                 126,
 		`runc create failed: error mounting "/no/such" to rootfs at "/x": mount ` +
 			`src=/no/such, dst=/x: no such file or directory`: 0,
 		`runc create failed: unable to apply cgroup configuration: mkdir /sys/fs/cgroup/x: permission denied`: 0,
+		"the path `/x` is not a directory: Not a directory":                                                   0,
 		"error stat'ing file `/no/such`: No such file or directory":                                           0,
 		"": 0,
 	} {
