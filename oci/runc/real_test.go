@@ -1,6 +1,7 @@
 package runc_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/ocitest"
@@ -240,6 +242,32 @@ func TestExecOutputCap(t *testing.T) {
 		got = execUntil(t, m, r, oci.ExecRequest{ID: "c", Process: command, Limit: 1000})
 		if len(got.Stdout) != 1000 {
 			t.Errorf("endless output: %d bytes, want 1000", len(got.Stdout))
+		}
+	})
+}
+
+// TestRuntimeBinary: until it starts the command, a container's process runs the runtime's program, which a hostile
+// image may have it open as /proc/self/exe (CVE-2019-5736). So that must be on a read-only mount, or a sealed copy; and
+// it must be the runtime, not a loader that was told to run it.
+func TestRuntimeBinary(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		r := m.New()
+		t.Cleanup(func() { must(t, "delete", r.Delete(context.Background(), "c")) })
+		p, err := r.Create(limit(t), oci.CreateRequest{ID: "c", Spec: m.Spec("true")})
+		must(t, "create", err)
+		exe, err := os.Open(fmt.Sprintf("/proc/%d/exe", p.Pid))
+		must(t, "open", err)
+		defer exe.Close()
+		var fs unix.Statfs_t
+		must(t, "statfs", unix.Fstatfs(int(exe.Fd()), &fs))
+		seals, err := unix.FcntlInt(exe.Fd(), unix.F_GET_SEALS, 0)
+		if sealed := err == nil && seals&unix.F_SEAL_WRITE != 0; !sealed && fs.Flags&unix.ST_RDONLY == 0 {
+			t.Error("the container's process can write to its program, want a read-only mount or a sealed file")
+		}
+		program, err := io.ReadAll(exe)
+		must(t, "read", err)
+		if want, err := os.ReadFile(m.Config.Path); err != nil || !bytes.Equal(program, want) {
+			t.Errorf("the container's process does not run %s (%v)", m.Config.Path, err)
 		}
 	})
 }
