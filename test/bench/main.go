@@ -156,7 +156,7 @@ func run(ctx context.Context, p plan) (err error) {
 	if err := b.start(ctx, repo); err != nil {
 		return err
 	}
-	printMachine(p)
+	printMachine(p, peerHost{tools: filepath.Join(repo, "bin")})
 	for _, m := range measurements {
 		if named := slices.Contains(p.only, m.name); !named && (m.long || len(p.only) > 0) {
 			continue

@@ -36,6 +36,16 @@ func (h peerHost) runtimePath(name string) string {
 	return path
 }
 
+// runtimeVersion returns the first line that the runtime of a handler prints as its version, or why there is none.
+func (h peerHost) runtimeVersion(name string) string {
+	out, err := exec.Command(h.runtimePath(name), "--version").Output()
+	if err != nil {
+		return fmt.Sprintf("%s: %v", name, err)
+	}
+	line, _, _ := strings.Cut(string(out), "\n")
+	return line
+}
+
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
