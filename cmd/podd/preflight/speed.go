@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
+	"golang.org/x/mod/semver"
 )
 
 // SpeedFacts are the settings of a node on which the time of a pod's start, stop and commands depends most. Those of
@@ -49,11 +50,19 @@ func (r *Report) networkSpeed(f SpeedFacts) {
 	}
 }
 
+// cachingCrun is the first version of crun that keeps compiled seccomp filters for other containers in every build.
+const cachingCrun = "v1.14"
+
 func (r *Report) runtimeSpeed(f SpeedFacts) {
 	if strings.HasPrefix(f.Version, "runc ") && f.Crun != "" {
 		r.Add(Note, "handler "+f.DefaultHandler, "runc compiles the seccomp filter at each start and for each command, "+
 			"within the CPU limit of the container; crun keeps it: try a RuntimeClass with the handler %s, or "+
 			"runtime.default_handler = %q", f.Crun, f.Crun)
+	}
+	number, _ := strings.CutPrefix(f.Version, "crun version ")
+	if v := "v" + number; semver.IsValid(v) && semver.Compare(v, cachingCrun) < 0 {
+		r.Add(Note, "handler "+f.DefaultHandler, "crun %s compiles the seccomp filter for each container; later ones do it "+
+			"once for all containers with the same profile: install 1.14 or later", number)
 	}
 }
 
