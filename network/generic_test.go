@@ -1,8 +1,11 @@
 package network_test
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,6 +21,7 @@ import (
 
 // TestGeneric has the plugins of the CNI project, and others in their places.
 func TestGeneric(t *testing.T) {
+	others := buildPlugins(t, "ptp", "macvlan", "ipvlan")
 	for name, test := range map[string]struct {
 		plugins []string
 		replace string // a plugin that is another program
@@ -26,6 +30,9 @@ func TestGeneric(t *testing.T) {
 	}{
 		"bridge":             {},
 		"all listed":         {plugins: []string{portmap, bandwidth, firewall}},
+		"ptp":                {conf: listWith("ptp")},
+		"macvlan":            {conf: listWith("macvlan")},
+		"ipvlan":             {conf: listWith("ipvlan")},
 		"not listed":         {plugins: []string{`{"type":"tuning"}`}, want: `"tuning"`},
 		"a program so named": {plugins: []string{portmap}, replace: "portmap", want: `"portmap"`},
 		"another main":       {replace: "bridge", want: `"bridge"`},
@@ -36,12 +43,16 @@ func TestGeneric(t *testing.T) {
 		"capability of the pod": {
 			plugins: []string{`{"type":"firewall","capabilities":{"dns":true}}`}, want: `"dns"`,
 		},
+		"capability that it does not want": {
+			plugins: []string{`{"type":"firewall","capabilities":{"dns":false}}`},
+		},
 		"missing plugin":   {plugins: []string{`{"type":"nowhere"}`}, want: "not in"},
 		"no configuration": {conf: "{", want: "no valid CNI configuration"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := networktest.NewBridge(t, "1.0.0", test.plugins...)
 			cfg := b.Config()
+			cfg.BinDirs = append(cfg.BinDirs, others)
 			if test.replace != "" {
 				bin := t.TempDir()
 				replaceByAnother(t, filepath.Join(bin, test.replace))
@@ -63,6 +74,27 @@ func TestGeneric(t *testing.T) {
 			}
 		})
 	}
+}
+
+// listWith returns a configuration of a plugin with host-local.
+func listWith(plugin string) string {
+	return fmt.Sprintf(`{"cniVersion":"1.0.0","name":"x","type":%q,"ipam":{"type":"host-local"}}`, plugin)
+}
+
+// buildPlugins builds plugins of the CNI project that no other test needs, and returns their directory.
+func buildPlugins(t *testing.T, names ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	args := []string{"build", "-modfile=../contrib/tools/go.mod", "-o", dir + "/"}
+	for _, name := range names {
+		args = append(args, "github.com/containernetworking/plugins/plugins/main/"+name)
+	}
+	build := exec.Command("go", args...)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build plugins: %v: %s", err, out)
+	}
+	return dir
 }
 
 func rewrite(t *testing.T, b *networktest.Bridge, text string) {
@@ -101,6 +133,18 @@ func TestState(t *testing.T) {
 		"interface deleted": func(t *testing.T, _ *networktest.Bridge, r network.Request) {
 			must(t, networktest.InNetns(r.Netns, func() error { return netlink.LinkDel(link(t, "eth0")) }))
 		},
+		"interface renamed": func(t *testing.T, _ *networktest.Bridge, r network.Request) {
+			rename(t, r.Netns, "eth0", "eth1")
+		},
+		"port replaced": func(t *testing.T, b *networktest.Bridge, _ network.Request) {
+			old := port(t, b)
+			must(t, errors.Join(netlink.LinkSetDown(old), netlink.LinkSetName(old, "former")))
+			other := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{
+				Name: old.Attrs().Name, MasterIndex: old.Attrs().MasterIndex, Flags: net.FlagUp,
+			}, PeerName: "peer"}
+			must(t, netlink.LinkAdd(other))
+			t.Cleanup(func() { must(t, netlink.LinkDel(other)) })
+		},
 		"another namespace": func(t *testing.T, _ *networktest.Bridge, r network.Request) {
 			other := networktest.NewNetns(t)
 			must(t, networktest.InNetns(other, func() error {
@@ -130,8 +174,11 @@ func TestState(t *testing.T) {
 			if after, err := c.State(r.PodID); err == nil && after == before {
 				t.Errorf("State = %q, want another answer or an error", after)
 			}
-			if name == "another namespace" {
+			switch name { // what DEL needs
+			case "another namespace":
 				must(t, unix.Unmount(r.Netns, 0))
+			case "interface renamed":
+				rename(t, r.Netns, "eth1", "eth0")
 			}
 			teardown(t, c, r.PodID)
 		})
@@ -177,6 +224,15 @@ func link(t *testing.T, name string) netlink.Link {
 		t.Fatal(err)
 	}
 	return l
+}
+
+// rename renames an interface of a namespace.
+func rename(t *testing.T, netns, from, to string) {
+	t.Helper()
+	must(t, networktest.InNetns(netns, func() error {
+		l := link(t, from)
+		return errors.Join(netlink.LinkSetDown(l), netlink.LinkSetName(l, to))
+	}))
 }
 
 // port returns the node's interface in the bridge.

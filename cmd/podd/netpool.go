@@ -12,13 +12,13 @@ func (c *Config) poolSettings() netpool.Settings {
 	return netpool.Settings{Size: c.Network.PoolSize, Sysctls: c.Runtime.DefaultSysctls}
 }
 
-// poolWaits reports whether pods or containers are being started, or networks detached: the pool of networks waits for
-// that.
-func (n *node) poolWaits() bool {
-	first := []string{
+// poolWaits reports whether the pool of networks waits for an operation in progress.
+func (n *node) poolWaits() bool { return slices.ContainsFunc(n.engine.Operations(), beforePool) }
+
+// beforePool reports whether an operation starts pods or containers, or detaches a network: CNI and the kernel's lock of
+// the network are for it first.
+func beforePool(o operation.Operation) bool {
+	return slices.Contains([]string{
 		operation.RunPod, operation.RestorePod, operation.CreateContainer, operation.StartContainer, operation.StopPod,
-	}
-	return slices.ContainsFunc(n.engine.Operations(), func(o operation.Operation) bool {
-		return slices.Contains(first, o.Verb)
-	})
+	}, o.Verb)
 }

@@ -72,10 +72,7 @@ func (p *Pool) step(ctx context.Context, busy func() bool) time.Duration {
 		p.report(err)
 		return lookInterval
 	}
-	p.makeOne(ctx)
-	if p.detachStale(ctx) != nil {
-		return lookInterval
-	}
+	p.makeOne(ctx) // if it failed, the next step detaches what was made
 	return 0
 }
 

@@ -14,10 +14,13 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/sirupsen/logrus"
+	logtest "github.com/sirupsen/logrus/hooks/test"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/network/networktest"
 	"github.com/podd-project/podd/sandbox/layout"
+	"github.com/podd-project/podd/sandbox/namespaces"
 	"github.com/podd-project/podd/sandbox/namespaces/namespacestest"
 )
 
@@ -121,11 +124,11 @@ func TestGivenOnce(t *testing.T) {
 		p := n.pool(2)
 		stop := n.run(t, p)
 		synctest.Wait()
-		seen := map[string]bool{}
-		for range 2 {
+		seen, made := map[string]bool{}, p.IDs()
+		for i := range 2 {
 			a := mustTake(t, p)
-			if seen[a.ID] || len(a.Result.IPs) != 2 || a.Netns != p.layout.Netns(a.ID) {
-				t.Errorf("Take = %+v, want a new one with two addresses in its own namespace", a)
+			if a.ID != made[i] || len(a.Result.IPs) != 2 || a.Netns != p.layout.Netns(a.ID) {
+				t.Errorf("Take = %+v, want the oldest, %s, with two addresses in its own namespace", a, made[i])
 			}
 			seen[a.ID] = true
 			if !slices.Contains(p.IDs(), a.ID) {
@@ -137,6 +140,9 @@ func TestGivenOnce(t *testing.T) {
 		}
 		for id := range seen {
 			p.Given(&Attachment{ID: id})
+			if slices.Contains(p.IDs(), id) {
+				t.Error("the id of what was given away is still among the pool's: it would never be garbage")
+			}
 		}
 		if s := p.Status(); s.Taken != 2 || s.Missed != 1 {
 			t.Errorf("Status = %+v, want 2 taken, 1 missed", s)
@@ -252,6 +258,13 @@ func TestWaitsForPods(t *testing.T) {
 		n.busy.Store(false)
 		time.Sleep(busyInterval)
 		wantReady(t, p, 1)
+		p.Given(mustTake(t, p))
+		time.Sleep(quiet - time.Millisecond)
+		p.Take(&cri.PodSandboxConfig{PortMappings: []*cri.PortMapping{{HostPort: 80}}}, "")
+		time.Sleep(quiet - time.Millisecond)
+		wantReady(t, p, 0) // that pod takes none, but its containers are started as well
+		time.Sleep(busyInterval)
+		wantReady(t, p, 1)
 	})
 }
 
@@ -263,6 +276,9 @@ func TestReturn(t *testing.T) {
 		synctest.Wait()
 		first := mustTake(t, p)
 		p.Return(first)
+		if ids := p.IDs(); len(ids) != 1 {
+			t.Errorf("IDs = %v, want 1", ids)
+		}
 		if again := mustTake(t, p); again != first {
 			t.Errorf("Take = %v, want what was returned, %v", again, first)
 		}
@@ -368,10 +384,16 @@ func TestNotGeneric(t *testing.T) {
 			return nil
 		}
 		p := n.pool(2)
+		var logged *logtest.Hook
+		p.log, logged = logtest.NewNullLogger()
 		n.run(t, p)
+		time.Sleep(10 * lookInterval)
 		wantReady(t, p, 0)
 		if s := p.Status(); s.Problem != "a plugin asks who it is for" {
 			t.Errorf("Status = %+v, want the reason", s)
+		}
+		if got := len(logged.AllEntries()); got != 1 {
+			t.Errorf("logged %d times, want once", got)
 		}
 		n.network.SetGeneric(nil)
 		time.Sleep(lookInterval)
@@ -450,6 +472,18 @@ func TestFailures(t *testing.T) {
 					t.Error("Status has no problem")
 				}
 				n.clean(t)
+				time.Sleep(2 * maxBackoff) // the pause has grown to its maximum
+				tries.Store(0)
+				time.Sleep(10 * maxBackoff)
+				if got := tries.Load(); got != 10 {
+					t.Errorf("%d attempts in 10 of the longest pauses, want 10", got)
+				}
+				time.Sleep(time.Second)
+				p.Reconfigure(Settings{Size: 2})
+				synctest.Wait()
+				if got := tries.Load(); got != 11 {
+					t.Errorf("%d attempts after other settings, want 1 more, at once", got)
+				}
 				stop()
 			})
 		})
@@ -489,6 +523,92 @@ func TestCannotDetach(t *testing.T) {
 	}
 }
 
+// TestDamagedRecord: what cannot be detached by its record is detached by its id.
+func TestDamagedRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		n.network.Before = func(_ context.Context, verb, _ string) error {
+			if verb == "teardown" {
+				return network.ErrDamaged
+			}
+			return nil
+		}
+		p := n.pool(2)
+		stop := n.run(t, p)
+		wantReady(t, p, 2)
+		stop()
+		n.clean(t)
+	})
+}
+
+// watched counts calls of State.
+type watched struct {
+	*networktest.Fake
+	states atomic.Int32
+}
+
+func (w *watched) State(id string) (string, error) {
+	w.states.Add(1)
+	return w.Fake.State(id)
+}
+
+// TestLooksSeldom: as long as the pool waits, what is ready is not compared with the machine each time.
+func TestLooksSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		p := n.pool(2)
+		w := &watched{Fake: n.network}
+		p.network = w
+		n.network.After = func(_ context.Context, verb, _ string) error {
+			n.busy.Store(verb == "setup")
+			return nil
+		}
+		n.run(t, p)
+		wantReady(t, p, 1)
+		w.states.Store(0)
+		time.Sleep(longBusy - time.Millisecond) // the pool asks whether the engine is busy every 50 ms
+		if got := w.states.Load(); got > 1 {
+			t.Errorf("State was called %d times in %v, want once", got, longBusy)
+		}
+		n.busy.Store(false)
+	})
+}
+
+// pinned notes the sysctls with which namespaces are made, and those set after CNI.
+type pinned struct {
+	*namespacestest.Fake
+	made, set map[string]string
+}
+
+func (f *pinned) Pin(ctx context.Context, r namespaces.Request) error {
+	f.made = r.Sysctls
+	return f.Fake.Pin(ctx, r)
+}
+
+func (f *pinned) Sysctl(ctx context.Context, netns string, sysctls map[string]string) error {
+	f.set = sysctls
+	return f.Fake.Sysctl(ctx, netns, sysctls)
+}
+
+// TestSysctls: the namespace has the sysctls of the present settings, also after CNI.
+func TestSysctls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		p := n.pool(1)
+		pins := &pinned{Fake: n.namespaces}
+		p.namespaces = pins
+		n.run(t, p)
+		wantReady(t, p, 1)
+		for _, value := range []string{"1", "2"} {
+			if pins.made["net.ipv4.x"] != value || pins.set["net.ipv4.x"] != value {
+				t.Errorf("sysctls %v, after CNI %v, want net.ipv4.x=%s", pins.made, pins.set, value)
+			}
+			p.Reconfigure(Settings{Size: 1, Sysctls: map[string]string{"net.ipv4.x": "2"}})
+			wantReady(t, p, 1)
+		}
+	})
+}
+
 // TestGiveWay: a pod that lacks an address gets those of the pool, also the one that is just being taken; the pool
 // does not take them back at once.
 func TestGiveWay(t *testing.T) {
@@ -513,6 +633,11 @@ func TestGiveWay(t *testing.T) {
 			if p.GiveWay(t.Context(), cause, p.Freed()) || p.Status().Ready != 2 {
 				t.Errorf("GiveWay because of %v = true, want false", cause)
 			}
+		}
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		if p.GiveWay(gone, errFull, p.Freed()) || p.Status().Ready != 2 {
+			t.Error("GiveWay for a pod whose creation has ended = true, want false")
 		}
 		before := p.Freed()
 		if !p.GiveWay(t.Context(), errFull, before) {
