@@ -15,8 +15,8 @@ func (c *Config) poolSettings() netpool.Settings {
 // poolWaits reports whether the pool of networks waits for an operation in progress.
 func (n *node) poolWaits() bool { return slices.ContainsFunc(n.engine.Operations(), beforePool) }
 
-// beforePool reports whether an operation starts pods or containers, or detaches a network: CNI and the kernel's lock of
-// the network are for it first.
+// beforePool reports whether an operation starts pods or containers, or detaches a network: CNI and the kernel's lock
+// of the network are for it first.
 func beforePool(o operation.Operation) bool {
 	return slices.Contains([]string{
 		operation.RunPod, operation.RestorePod, operation.CreateContainer, operation.StartContainer, operation.StopPod,

@@ -11,6 +11,10 @@ import (
 // poolRest is the pause before each pod in which podd makes a network in advance, which needs a quiet node.
 const poolRest = 2 * time.Second
 
+// poolAge is how long each pod rests before it is stopped. The kernel deletes an interface faster in its first two
+// seconds (RESULTS.md), so a pod that lives for half a second is no match for one whose network was made before.
+const poolAge = 3 * time.Second
+
 // pool measures what networks made in advance save: the life of a pod by hand, with a podd without them and with a podd
 // that has four, in turn, each after a rest. All use plugins of the same type, the podds with a bridge of their own.
 func (b *bench) pool(ctx context.Context, handler string) (err error) {
@@ -28,14 +32,15 @@ func (b *bench) pool(ctx context.Context, handler string) (err error) {
 	names := []string{"by hand", "podd", "podd with a pool"}
 	samplesOf := make([]samples, len(names))
 	takeTurns := []func(*samples) error{
-		func(s *samples) error { return b.liveByHand(ctx, s) },
-		func(s *samples) error { return b.servers[0].live(ctx, handler, s) },
-		func(s *samples) error { return with.live(ctx, handler, s) },
+		func(s *samples) error { return b.liveByHand(ctx, poolAge, s) },
+		func(s *samples) error { return b.servers[0].live(ctx, handler, poolAge, s) },
+		func(s *samples) error { return with.live(ctx, handler, poolAge, s) },
 	}
 	err = b.withReference(ctx, handler, nil, func() error {
 		for round := range warmUp + b.rounds {
 			if round == warmUp {
 				samplesOf = make([]samples, len(names))
+				with.stages = &samples{}
 			}
 			for i := range takeTurns {
 				one := (i + round) % len(takeTurns) // each is as often the first
@@ -51,6 +56,7 @@ func (b *bench) pool(ctx context.Context, handler string) (err error) {
 		return err
 	}
 	printPool(b.where(handler), b.rounds, names, samplesOf)
+	printStages(with.stages)
 	b.judgePool(handler, &samplesOf[0], &samplesOf[2])
 	return nil
 }
@@ -72,15 +78,28 @@ func printPool(where string, rounds int, names []string, samplesOf []samples) {
 		}
 		fmt.Println()
 	}
-	for _, step := range samplesOf[1].names {
-		if slices.Contains([]string{podUp, podDown}, step) {
-			continue
+	printSteps(samplesOf)
+	fmt.Println()
+}
+
+// printSteps prints the steps, of which a pod by hand and podd's have others.
+func printSteps(samplesOf []samples) {
+	var steps []string
+	for _, s := range samplesOf {
+		for _, name := range s.names {
+			if !slices.Contains(append(steps, podUp, podDown), name) {
+				steps = append(steps, name)
+			}
 		}
-		fmt.Printf("| %s | |", step)
-		for i := range samplesOf[1:] {
-			fmt.Printf(" %s |", ms(samplesOf[i+1].quantile(step, 0.5)))
+	}
+	for _, step := range steps {
+		fmt.Printf("| %s |", step)
+		for _, s := range samplesOf {
+			if len(s.took[step]) > 0 {
+				fmt.Printf(" %s", ms(s.quantile(step, 0.5)))
+			}
+			fmt.Print(" |")
 		}
 		fmt.Println()
 	}
-	fmt.Println()
 }
