@@ -305,7 +305,7 @@ func losePower(t *testing.T, m *machine, turn int) (pods int, codes map[string]i
 		return nil
 	}
 	must(t, filepath.WalkDir(filepath.Join(m.dir, "root/pods"), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.Name() != record.StatusFile || strings.Contains(path, "/.") {
+		if err != nil || d.Name() != record.StatusFile || strings.Contains(strings.TrimPrefix(path, m.dir), "/.") {
 			return err
 		}
 		dir := filepath.Dir(path)

@@ -127,7 +127,7 @@ func (r *recovery) acquireUndo(ctx context.Context) (release func(), err error) 
 
 // container does what reconcileContainer decides. The caller has acquired c.slot, which it releases.
 func (r *recovery) container(ctx context.Context, c *Container, markObserved func()) {
-	if c.startFails() {
+	if c.startFails() && c.pod.BootID == r.e.cfg.Load().BootID {
 		c.slot.Release()
 		return // it has nothing on the machine
 	}
@@ -144,7 +144,9 @@ func (r *recovery) container(ctx context.Context, c *Container, markObserved fun
 		}
 	}
 	c.slot.Release()
-	markObserved()
+	if action != containerLost { // callers never see it running
+		markObserved()
+	}
 	switch action {
 	case containerDiscard:
 		release, err := r.acquireUndo(ctx)

@@ -93,6 +93,26 @@ func TestCommandThatCannotRunIsAStartErrorAfterARestartToo(t *testing.T) {
 	noLeaks(t, m)
 }
 
+// TestCommandThatCannotRunAfterReboot: also a container that had no process has exited after another boot.
+func TestCommandThatCannotRunAfterReboot(t *testing.T) {
+	m := newMachine(t)
+	e, h := newEngine(t, m)
+	pod := mustRunPod(t, e, "web")
+	config := containerConfig("main")
+	config.Command = []string{"nope"}
+	id, err := e.CreateContainer(t.Context(), pod, config)
+	must(t, err)
+	kill(e, h)
+	m.reboot(t)
+	e, _ = newEngineAt(t, m, "boot-2")
+	if s := container(t, e, id); s.State != record.ContainerExited || s.ExitCode != 128 || s.Reason != reasonStartError ||
+		!strings.Contains(s.Message, "nope") {
+		t.Errorf("status = %+v, want exited, 128, %s, a message that names the command", s, reasonStartError)
+	}
+	must(t, e.RemovePod(t.Context(), pod))
+	noLeaks(t, m)
+}
+
 func TestRestartKeepsSELinuxLevels(t *testing.T) {
 	m := newMachine(t)
 	e, h := newEngine(t, m)

@@ -12,8 +12,9 @@ import (
 // Only the exit of a container is synced: it is nowhere else. What other statuses say ends with the boot, and the death
 // of podd alone does not lose them. So after another boot a status may be any earlier one, damaged or absent, in each
 // file on its own, and all of these mean the same: the pod is not ready, and the container, which did not exit before,
-// has exited. That includes Creating, after which a container may have run, and its pod may have others whose exits are
-// on disk: neither may be discarded, as it is in the same boot.
+// has exited, with 255, or with 128 if it is known that its command cannot be run. That includes Creating, after which
+// a container may have run, and its pod may have others whose exits are on disk: neither may be discarded, as it is in
+// the same boot.
 type Status interface {
 	// synced reports whether the status must survive a power loss.
 	synced() bool

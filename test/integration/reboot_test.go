@@ -39,8 +39,8 @@ func TestAfterReboot(t *testing.T) {
 		}
 	}
 	for id, code := range map[string]int32{l.containerID: 255, created: 255, ended: 9} {
-		if st := k.exited(id); st.ExitCode != code {
-			t.Errorf("container %s: exit code = %d (%s), want %d", id, st.ExitCode, st.Reason, code)
+		if st := k.container(id); st.State != cri.ContainerState_CONTAINER_EXITED || st.ExitCode != code {
+			t.Errorf("container %s = %v, exit code %d (%s), want EXITED, %d", id, st.State, st.ExitCode, st.Reason, code)
 		}
 	}
 	_, err := k.tryCreate(l.podID, k.containerConfig([]string{"true"}), l.pod)
