@@ -19,8 +19,8 @@ func freeSubnets() (v4, v6 string, err error) {
 		return "", "", err
 	}
 	for range 100 {
-		a, b := 64+rand.IntN(64), 16*rand.IntN(16)
-		_, subnet, err := net.ParseCIDR(fmt.Sprintf("10.%d.%d.0/20", a, b))
+		a, b := 64+rand.IntN(64), 4*rand.IntN(64)
+		_, subnet, err := net.ParseCIDR(fmt.Sprintf("10.%d.%d.0/22", a, b))
 		if err != nil {
 			return "", "", err
 		}

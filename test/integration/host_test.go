@@ -30,7 +30,7 @@ func killContainer(k *kubelet, id string) error {
 		if _, err := fmt.Sscanf(key, "%d@", &pid); err != nil {
 			return err
 		}
-		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) { // a monitor ends by itself
 			return err
 		}
 		killed++

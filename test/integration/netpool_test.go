@@ -182,7 +182,7 @@ func poolGivesWay(k *kubelet) {
 	text, err := os.ReadFile(path)
 	k.ok("read the configuration", err)
 	defer func() { k.ok("write the configuration", os.WriteFile(path, text, 0o644)) }()
-	small := regexp.MustCompile(`"(10\.\d+\.\d+\.)0/20"`).ReplaceAllString(string(text), `"${1}0/20", "rangeEnd": "${1}6"`)
+	small := regexp.MustCompile(`"(10\.\d+\.\d+\.)0/22"`).ReplaceAllString(string(text), `"${1}0/22", "rangeEnd": "${1}6"`)
 	k.ok("make the range small", os.WriteFile(path, []byte(small), 0o644))
 	k.setPool(5)
 	k.poolHas(5) // all addresses but the gateway's, 1

@@ -18,7 +18,7 @@ func TestPowerLossOfPods(t *testing.T) {
 	for _, options := range []string{"auto_da_alloc", "noauto_da_alloc"} {
 		t.Run(options, func(t *testing.T) {
 			k := start(t)
-			disk := k.newDisk(options)
+			disk := k.newDisk(options + ",commit=300") // in seconds: the journal writes what is synced only
 			lost := map[string]int{}
 			for range soak(2, 20) {
 				n := k.newPods()
