@@ -36,7 +36,7 @@ func (b *bench) execs(ctx context.Context, handler string) error {
 		if err != nil {
 			return fmt.Errorf("by hand: %w", err)
 		}
-		defer func() { err = errors.Join(err, b.floor.down(ctx, p, &timer{})) }()
+		defer func() { err = errors.Join(err, b.floor.down(context.WithoutCancel(ctx), p, &timer{})) }()
 		turns := []*execTurn{{name: "by hand", run: func() error { return b.floor.exec(p) }}}
 		for _, s := range servers {
 			p, failed := s.kubelet.upWith(ctx, handler, &timer{}, limitCPU)

@@ -105,8 +105,8 @@ func (b *bench) judgeChurn(r churnResult) {
 		b.judge(target{kind: churnTarget, where: r.where, measured: row.rate / r.rows[0].rate, limit: minChurnRatio,
 			least: true, unit: "x floor"})
 		if row.problem == nil {
-			b.judge(target{kind: processorTarget, where: r.where, measured: r.processorByPod(row, daemonRow, conmonRow),
-				limit: maxProcessor, unit: "ms"})
+			b.judge(target{kind: processorTarget, where: r.where, limit: maxProcessor, unit: "ms",
+				measured: r.processorByPod(row, daemonRow, conmonRow, childRow)})
 		}
 	}
 }

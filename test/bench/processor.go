@@ -13,6 +13,7 @@ import (
 const (
 	daemonRow  = "daemon"
 	conmonRow  = "conmon"
+	childRow   = "podd's own children"
 	initRow    = "containers' init and workload"
 	otherRow   = "programs of others"
 	machineRow = "the whole machine: also kernel threads, this program"
@@ -24,7 +25,7 @@ var components = map[string]string{
 	"iptables": "iptables", "ip6tables": "iptables", "iptables-save": "iptables", "ip6tables-save": "iptables",
 	"iptables-restor": "iptables", "ip6tables-resto": "iptables", "xtables-nft-mul": "iptables",
 	"conmon": conmonRow, "containerd-shim": "containerd-shim", "pinns": "pinns",
-	"runc": "runc", "crun": "crun", "podd": "podd's own children",
+	"runc": "runc", "crun": "crun", "podd": childRow,
 	// The first process of a container ends as its workload, whose name it then has. Podd's pods have no pause process.
 	workload: initRow, "pause": initRow, "true": initRow,
 	"runc:[0:PARENT]": initRow, "runc:[1:CHILD]": initRow, "runc:[2:INIT]": initRow,

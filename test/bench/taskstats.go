@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -72,9 +73,12 @@ func listenExits() (*exits, error) {
 
 // close ends the collection and returns the reports.
 func (e *exits) close() ([]ended, error) {
-	e.closing.Store(true)
 	err := e.request(unix.TASKSTATS_CMD_ATTR_DEREGISTER_CPUMASK)
+	e.closing.Store(true) // the acknowledgement is in the queue then, so that the reader does not give up before it
 	err = errors.Join(err, <-e.done, unix.Close(e.fd))
+	if !slices.ContainsFunc(e.reports, func(r ended) bool { return r.processor > 0 }) && len(e.reports) > 0 {
+		err = errors.Join(err, errors.New("taskstats: the kernel reports no processor time (CONFIG_TASK_DELAY_ACCT)"))
+	}
 	return e.reports, err
 }
 

@@ -33,8 +33,8 @@ func TestExitsAreReported(t *testing.T) {
 		if r.thread != cmd.Process.Pid {
 			continue
 		}
-		// rusage has whole microseconds
-		if r.comm != "dd" || r.process != r.thread || (r.processor-want).Abs() > 5*time.Millisecond {
+		// The kernel's figure lacks what the process has done since the last tick of the scheduler.
+		if r.comm != "dd" || r.process != r.thread || (r.processor-want).Abs() > 20*time.Millisecond {
 			t.Errorf("report %+v, want dd, the first thread of its process, %v", r, want)
 		}
 		return
