@@ -15,9 +15,11 @@ lib=$(dirname "$(find "$tree/usr/lib" -name libc.so.6)")
 loader=$(echo "$lib"/ld-linux-*.so.*)
 
 mkdir -p "$(dirname "$file")"
+trap 'rm -f "$file.new"' EXIT
 cp "$tree/usr/bin/crun" "$file.new"
 # RPATH, not RUNPATH: it is for the libraries of libraries, too.
 "$loader" --library-path "$lib" "$tree/usr/bin/patchelf" --set-interpreter "$loader" --force-rpath --set-rpath "$lib" \
 	"$file.new"
-"$file.new" --version | head -n 1
+version=$("$file.new" --version)
+echo "$version" | head -n 1
 mv "$file.new" "$file"

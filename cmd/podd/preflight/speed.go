@@ -61,8 +61,8 @@ func (r *Report) runtimeSpeed(f SpeedFacts) {
 	}
 	number, _ := strings.CutPrefix(f.Version, "crun version ")
 	if v := "v" + number; semver.IsValid(v) && semver.Compare(v, cachingCrun) < 0 {
-		r.Add(Note, "handler "+f.DefaultHandler, "crun %s compiles the seccomp filter for each container; later ones do it "+
-			"once for all containers with the same profile: install 1.14 or later", number)
+		r.Add(Note, "handler "+f.DefaultHandler, "crun %s may compile the seccomp filter for each container; from 1.14 on "+
+			"all builds do it once for all containers with the same profile: install one", number)
 	}
 }
 
