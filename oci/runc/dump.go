@@ -252,7 +252,8 @@ func thawContainer(dirs cgroups.Dirs) error {
 	return dirs.ThawAll(ctx)
 }
 
-// Thaw implements oci.Dumper.
+// Thaw implements oci.Dumper. It waits for the program that guards a checkpoint after podd was killed: the runtime and
+// CRIU may go on for two seconds, and freeze the container again.
 func (r *Runtime) Thaw(_ context.Context, id string) error {
 	b, err := r.bundle(id)
 	if err != nil {
@@ -265,7 +266,9 @@ func (r *Runtime) Thaw(_ context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	return thawContainer(rec.Cgroups)
+	ctx, cancel := context.WithTimeout(context.Background(), thawTimeout)
+	defer cancel()
+	return errors.Join(thaw.Await(ctx, rec.Cgroups.Thawing()), thawContainer(rec.Cgroups))
 }
 
 // awaitDump waits until the container is not being saved.

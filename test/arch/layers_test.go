@@ -55,7 +55,7 @@ var layers = []layer{
 	{"oci/program", []string{"checkpoint"}, "it writes an embedded program to the path that the owner passes"},
 	{"oci/pause", []string{"oci/program"}, "an embedded program and where it goes"},
 	{"oci/runc/initproxy", []string{"oci/program"}, "an embedded program and where it goes"},
-	{"oci/runc/thaw", []string{"oci/program"}, "an embedded program, where it goes and how it is called"},
+	{"oci/runc/thaw", []string{"oci/process", "oci/program"}, "an embedded program, where it goes and how it is called"},
 	{"contrib/advisories", []string{"oci/runc/advisory"}, "a tool that writes what oci/runc/advisory embeds"},
 	{"oci/runc/criu", nil, "images are read and compared with config.json, whoever restores them"},
 	{"oci/runc/obstacle", []string{"oci/process", "oci/thread"}, "what processes have open, whoever asks"},

@@ -23,9 +23,11 @@ import (
 //go:embed all:bin
 var files embed.FS
 
+const programName = "thaw"
+
 // Install writes the program into dir and returns its absolute path; see program.Install.
 func Install(dir string) (string, error) {
-	return program.Install(files, filepath.Join(dir, "thaw"), 0o500)
+	return program.Install(files, filepath.Join(dir, programName), 0o500)
 }
 
 // endDelay is how long the program may take after the end of its input, two and a half seconds of which are pauses.

@@ -124,6 +124,35 @@ func TestFrozenAgain(t *testing.T) {
 	_ = worker.Wait()
 }
 
+// TestAwait: the next podd waits until the program of a killed one has done its work.
+func TestAwait(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("podd looks for processes of root only")
+	}
+	file, worker := frozen(t)
+	g := start(t, time.Hour, file)
+	if err := g.Watch(worker.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.stdin.Close(); err != nil { // as the death of podd does
+		t.Fatal(err)
+	}
+	if err := Await(t.Context(), map[string]string{file + "2": "THAWED"}); err != nil {
+		t.Error(err)
+	}
+	wantThawed(t, file, "FROZEN") // another container is not waited for
+	if err := Await(t.Context(), map[string]string{file: "THAWED"}); err != nil {
+		t.Error(err)
+	}
+	wantThawed(t, file, "THAWED")
+	select {
+	case <-g.Done:
+	case <-time.After(10 * time.Second):
+		t.Error("the program has not ended")
+	}
+	_ = worker.Wait()
+}
+
 // TestFinished: a group that was finished is not killed.
 func TestFinished(t *testing.T) {
 	file, worker := frozen(t)
