@@ -90,8 +90,10 @@ func main() {
 	flag.StringVar(&p.other, "against", "", "another podd, for the measurement against")
 	flag.Parse()
 	p.handlers, p.only = strings.Split(*handlers, ","), split(*only)
-	// SIGPIPE comes when the reader of the report has ended. Its default would leave servers and pods behind.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM, unix.SIGHUP, unix.SIGPIPE)
+	// When the reader of the report ends early, writes fail. The signal's default would leave servers and pods behind. It
+	// does not end the run: it also comes from the connection to a server that is being restarted.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
 	err := errors.Join(p.parseOnly(), p.parseNetworks(*networks), parseNumbers("-sizes", *sizes, 1, &p.sizes),
 		parseNumbers("-present", *others, 0, &p.others))
