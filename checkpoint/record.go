@@ -42,25 +42,18 @@ type header struct {
 
 // Write replaces the record at path with v, in format version, atomically: after a crash at any point the file is
 // either the old record or the new one. If it returns nil, the record survives a power loss.
-func Write(path string, version int, v any) error {
-	data, err := encode(path, version, v)
-	if err != nil {
-		return err
-	}
-	if err := WriteFileSync(path, data, recordMode); err != nil {
-		return fmt.Errorf("write record: %w", err)
-	}
-	return nil
-}
+func Write(path string, version int, v any) error { return write(path, version, v, WriteFileSync) }
 
 // WriteUnsynced is Write for a record that may be lost with the power: an earlier record may then be at path, a damaged
 // one or none. The death of this program loses nothing, whenever it comes.
-func WriteUnsynced(path string, version int, v any) error {
+func WriteUnsynced(path string, version int, v any) error { return write(path, version, v, WriteFile) }
+
+func write(path string, version int, v any, file func(string, []byte, fs.FileMode) error) error {
 	data, err := encode(path, version, v)
 	if err != nil {
 		return err
 	}
-	if err := WriteFile(path, data, recordMode); err != nil {
+	if err := file(path, data, recordMode); err != nil {
 		return fmt.Errorf("write record: %w", err)
 	}
 	return nil

@@ -462,15 +462,22 @@ func TestExitReasons(t *testing.T) {
 	}
 }
 
+// mustCreateUnrunnable creates a container whose command, "nope", cannot be run.
+func mustCreateUnrunnable(t *testing.T, e *Engine, pod string) string {
+	t.Helper()
+	config := containerConfig("main")
+	config.Command = []string{"nope"}
+	id, err := e.CreateContainer(t.Context(), pod, config)
+	must(t, err)
+	return id
+}
+
 func TestCommandThatCannotRunIsAStartError(t *testing.T) {
 	for _, stopFirst := range []bool{false, true} {
 		m := newMachine(t)
 		e, _ := newEngine(t, m)
 		pod := mustRunPod(t, e, "web")
-		config := containerConfig("main")
-		config.Command = []string{"nope"}
-		id, err := e.CreateContainer(t.Context(), pod, config)
-		must(t, err)
+		id := mustCreateUnrunnable(t, e, pod)
 		if stopFirst {
 			must(t, e.StopContainer(t.Context(), id, 0))
 		} else if err := e.StartContainer(t.Context(), id); err == nil || !strings.Contains(err.Error(), "nope") {

@@ -73,10 +73,7 @@ func TestCommandThatCannotRunIsAStartErrorAfterARestartToo(t *testing.T) {
 	m := newMachine(t)
 	e, h := newEngine(t, m)
 	pod := mustRunPod(t, e, "web")
-	config := containerConfig("main")
-	config.Command = []string{"nope"}
-	id, err := e.CreateContainer(t.Context(), pod, config)
-	must(t, err)
+	id := mustCreateUnrunnable(t, e, pod)
 	e, _ = restart(t, m, e, h)
 	if s := container(t, e, id); s.State != record.ContainerCreated {
 		t.Fatalf("after the restart: %+v", s)
@@ -98,10 +95,7 @@ func TestCommandThatCannotRunAfterReboot(t *testing.T) {
 	m := newMachine(t)
 	e, h := newEngine(t, m)
 	pod := mustRunPod(t, e, "web")
-	config := containerConfig("main")
-	config.Command = []string{"nope"}
-	id, err := e.CreateContainer(t.Context(), pod, config)
-	must(t, err)
+	id := mustCreateUnrunnable(t, e, pod)
 	kill(e, h)
 	m.reboot(t)
 	e, _ = newEngineAt(t, m, "boot-2")
