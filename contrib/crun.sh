@@ -1,6 +1,6 @@
 #!/bin/sh
 # crun.sh [FILE]: makes FILE (default bin/crun of <repo>) from the package crun of the Debian release CRUN_SUITE
-# (default forky), for machines whose release has a crun before 1.14, which compiles the seccomp filter for each
+# (default forky), for machines whose release has a crun before 1.14, which may compile the seccomp filter for each
 # container. podd's tests and benchmarks prefer bin/crun to the distribution's; remove it to go back.
 #
 # Nothing is installed: debian-tree.sh extracts the package to the cache, with the libraries that it needs, and FILE is

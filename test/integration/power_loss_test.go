@@ -48,8 +48,8 @@ type podsInAllStates struct {
 	stopped, ready string
 }
 
-// newPods makes them. An exit is told at last, and then a pod is stopped, which syncs nothing: earlier calls sync what
-// was written before them.
+// newPods makes them. The last two calls are the answer with an exit, which is synced, and the stop of a pod, which is
+// not: an fsync after the stop would commit it, too.
 func (k *kubelet) newPods() *podsInAllStates {
 	k.Helper()
 	n := &podsInAllStates{kubelet: k, l: k.newLife()}
