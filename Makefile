@@ -222,7 +222,7 @@ conformance-vm: tools images build k8s ## NodeConformance on that VM, LIMIT (40m
 	@test/host/setup.sh
 	@test/vm/deps.sh
 	cd test/k8s && VM_LIMIT=24h CGO_ENABLED=0 $(GO) test -count=1 -v -timeout 24h ./vm -run '^TestNodeConformance$$' \
-		-results conformance.txt -limit $(or $(LIMIT),40m) $(if $(FOCUS),-focus '$(FOCUS)')
+		-results conformance.txt -limit $(or $(LIMIT),40m) -procs $(or $(PROCS),8) $(if $(FOCUS),-focus '$(FOCUS)')
 
 conformance: tools images build k8s ## Kubernetes' node tests; FOCUS and SKIP select; writes bin/conformance.txt (root)
 	@test/host/setup.sh

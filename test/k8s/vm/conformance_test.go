@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ var (
 	resultsFile = flag.String("results", "", "`file` with the results of TestNodeConformance, which runs if it is set")
 	limit       = flag.Duration("limit", 40*time.Minute, "time after which TestNodeConformance ends; the next run goes on")
 	focus       = flag.String("focus", `\[NodeConformance\]`, "specs of TestNodeConformance, a regular expression")
+	procs       = flag.Int("procs", 8, "`number` of specs of TestNodeConformance that run in parallel")
 	skip        = flag.String("skip", `\[Flaky\]|\[Slow\]|\[Serial\]`, "specs that it leaves out, a regular expression")
 )
 
@@ -52,7 +54,7 @@ func TestNodeConformance(t *testing.T) {
 	if err := l.c.AddDNS(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"--procs=4", "--timeout=" + limit.String()}
+	args := []string{"--procs=" + strconv.Itoa(*procs), "--timeout=" + limit.String()}
 	if passed := results.Passed(); len(passed) > 0 {
 		args = append(args, "--skip=(?:"+strings.Join(quoted(passed), "|")+")$")
 	}
