@@ -92,6 +92,12 @@ func play(ctx context.Context, c *cluster.Cluster, o options) ([]report.Spec, er
 	if err := os.Mkdir(work, 0o755); err != nil {
 		return nil, err
 	}
+	program := filepath.Join(work, "e2e_node.test")
+	if err := errors.Join(os.Symlink(filepath.Join(o.tests, "e2e_node.test"), program),
+		// The tests look for the kubelet in the directory of their program.
+		os.Symlink(filepath.Join(o.bin, "kube", "kubelet"), filepath.Join(work, "kubelet"))); err != nil {
+		return nil, err
+	}
 	out, err := os.Create(filepath.Join(c.Dir, "log", "tests.log"))
 	if err != nil {
 		return nil, err
@@ -101,9 +107,8 @@ func play(ctx context.Context, c *cluster.Cluster, o options) ([]report.Spec, er
 	defer cancel()
 	failed := n.Exec(ctx, io.MultiWriter(out, &progress{}), work, filepath.Join(o.tests, "ginkgo"),
 		"--procs="+fmt.Sprint(o.procs), "--focus="+o.focus, "--skip="+o.skip, "--no-color", "--timeout=2h",
-		"--json-report=report.json", "--output-dir="+work, filepath.Join(o.tests, "e2e_node.test"), "--",
-		"--feature-gates="+gates, "--node-name="+n.Name, "--k8s-bin-dir="+filepath.Join(o.bin, "kube"),
-		"--prepull-images=false",
+		"--json-report=report.json", "--output-dir="+work, program, "--",
+		"--feature-gates="+gates, "--node-name="+n.Name, "--prepull-images=false",
 		"--container-runtime-endpoint=unix://"+n.Socket(), "--container-runtime-process-name=podd",
 		"--kubelet-config-file="+n.Path("kubelet.json"), "--report-dir="+filepath.Join(c.Dir, "log"),
 		// Empty, because the defaults would move all processes of the machine into another cgroup.
