@@ -166,7 +166,7 @@ func (p *Pool) makeOne(ctx context.Context) {
 	}
 	err := p.attach(ctx, a)
 	p.mu.Lock()
-	p.making, p.stop = nil, nil
+	p.making = nil
 	interrupted := ctx.Err() != nil
 	switch {
 	case interrupted: // GiveWay has set the pause and the problem
@@ -241,14 +241,9 @@ func (p *Pool) detachStale(ctx context.Context) error {
 
 // detach undoes attach, however much of it was done. The namespace is kept until CNI has detached it.
 func (p *Pool) detach(ctx context.Context, a *Attachment) error {
-	err := p.network.Teardown(ctx, a.ID)
-	if errors.Is(err, network.ErrDamaged) {
-		err = p.network.Abandon(ctx, network.Request{PodID: a.ID, Netns: a.Netns})
-	}
-	if err != nil {
+	if err := p.free(ctx, a); err != nil {
 		return err
 	}
-	p.freed.Add(1)
 	if err := p.namespaces.Unpin(ctx, a.Netns); err != nil {
 		return err
 	}
@@ -258,6 +253,22 @@ func (p *Pool) detach(ctx context.Context, a *Attachment) error {
 		}
 	}
 	return nil
+}
+
+// free has CNI detach a, once.
+func (p *Pool) free(ctx context.Context, a *Attachment) error {
+	if a.freed {
+		return nil
+	}
+	err := p.network.Teardown(ctx, a.ID)
+	if errors.Is(err, network.ErrDamaged) {
+		err = p.network.Abandon(ctx, network.Request{PodID: a.ID, Netns: a.Netns})
+	}
+	if err == nil {
+		a.freed = true
+		p.freed.Add(1)
+	}
+	return err
 }
 
 // Freed returns how often the pool has freed addresses.
@@ -281,7 +292,7 @@ func (p *Pool) GiveWay(ctx context.Context, cause error, freed uint64) bool {
 	p.next, p.problem = time.Now().Add(giveWayPause), errGiveWay.Error()
 	p.stale, p.ready = append(p.stale, p.ready...), nil
 	held := len(p.stale) > 0 || p.making != nil
-	if p.stop != nil {
+	if p.making != nil {
 		p.stop(errGiveWay)
 	}
 	p.mu.Unlock()

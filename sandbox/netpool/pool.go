@@ -62,6 +62,8 @@ type Attachment struct {
 	// generation and sysctls are those of the settings that it was made with.
 	generation int
 	sysctls    map[string]string
+	// freed is whether CNI has detached it. It needs the pool's work.
+	freed bool
 }
 
 // newAttachment returns an attachment that is not made yet.
@@ -95,7 +97,7 @@ type Pool struct {
 	// stale are to be detached; taken are given to pods that are not known by their own records yet.
 	stale []*Attachment
 	taken map[string]*Attachment
-	// making is the one that is being made, stop ends that.
+	// making is the one that is being made; then stop ends that.
 	making *Attachment
 	stop   context.CancelCauseFunc
 	// asked is when a pod was last created; none is made before next, which is backoff after the last failure.

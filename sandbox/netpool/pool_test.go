@@ -384,10 +384,16 @@ func TestNotGeneric(t *testing.T) {
 			return nil
 		}
 		p := n.pool(2)
+		w := &watched{Fake: n.network}
+		p.network = w
 		var logged *logtest.Hook
 		p.log, logged = logtest.NewNullLogger()
 		n.run(t, p)
-		time.Sleep(10 * lookInterval)
+		time.Sleep(10*lookInterval - time.Second)
+		if got := w.generics.Load(); got != 10 {
+			t.Errorf("the configuration was read %d times in %v, want 10", got, 10*lookInterval)
+		}
+		time.Sleep(time.Second)
 		wantReady(t, p, 0)
 		if s := p.Status(); s.Problem != "a plugin asks who it is for" {
 			t.Errorf("Status = %+v, want the reason", s)
@@ -401,6 +407,11 @@ func TestNotGeneric(t *testing.T) {
 		if s := p.Status(); s.Problem != "" {
 			t.Errorf("Status = %+v, want no problem any more", s)
 		}
+		n.network.SetGeneric(errors.New("another plugin asks"))
+		n.network.Before = nil // what is there has to be detached
+		if a := p.Take(pod(), ""); a != nil {
+			t.Errorf("Take = %v, want none of a network that is no longer generic", a)
+		}
 	})
 }
 
@@ -412,8 +423,8 @@ func TestReconfigure(t *testing.T) {
 		for _, size := range []int{3, 1, 4, 0} {
 			p.Reconfigure(Settings{Size: size})
 			wantReady(t, p, size)
-			if ids := p.IDs(); len(ids) != size {
-				t.Errorf("IDs = %v, want %d", ids, size)
+			if ids := p.IDs(); len(ids) != size || p.Status().Size != size {
+				t.Errorf("IDs = %v, %+v, want %d", ids, p.Status(), size)
 			}
 		}
 		n.clean(t)
@@ -448,7 +459,7 @@ func TestReconfiguredMeanwhile(t *testing.T) {
 // TestFailures: what fails is undone and tried again after a pause that grows; what cannot be undone counts, so that
 // no more is made than there should be.
 func TestFailures(t *testing.T) {
-	for _, verb := range []string{"pin", "setup", "sysctl"} {
+	for _, verb := range []string{"pin", "setup", "sysctl", "state"} {
 		t.Run(verb, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := newNode(t)
@@ -462,6 +473,7 @@ func TestFailures(t *testing.T) {
 				}
 				n.namespaces.After, n.network.After = fail, fail
 				p := n.pool(2)
+				p.network = &watched{Fake: n.network, failState: func() error { return fail(t.Context(), "state", "") }}
 				stop := n.run(t, p)
 				time.Sleep(minBackoff * 20) // after 0, 1, 3, 7, 15 s
 				wantReady(t, p, 0)
@@ -483,6 +495,11 @@ func TestFailures(t *testing.T) {
 				synctest.Wait()
 				if got := tries.Load(); got != 11 {
 					t.Errorf("%d attempts after other settings, want 1 more, at once", got)
+				}
+				time.Sleep(minBackoff)
+				synctest.Wait()
+				if got := tries.Load(); got != 12 {
+					t.Errorf("%d attempts %v later, want 1 more", got, minBackoff)
 				}
 				stop()
 			})
@@ -541,15 +558,31 @@ func TestDamagedRecord(t *testing.T) {
 	})
 }
 
-// watched counts calls of State.
+// watched counts calls of State and Generic, and fails them with the errors of its functions that are set.
 type watched struct {
 	*networktest.Fake
-	states atomic.Int32
+	states, generics       atomic.Int32
+	failState, failGeneric func() error
 }
 
 func (w *watched) State(id string) (string, error) {
 	w.states.Add(1)
+	if w.failState != nil {
+		if err := w.failState(); err != nil {
+			return "", err
+		}
+	}
 	return w.Fake.State(id)
+}
+
+func (w *watched) Generic() error {
+	w.generics.Add(1)
+	if w.failGeneric != nil {
+		if err := w.failGeneric(); err != nil {
+			return err
+		}
+	}
+	return w.Fake.Generic()
 }
 
 // TestLooksSeldom: as long as the pool waits, what is ready is not compared with the machine each time.
@@ -661,29 +694,35 @@ func TestGiveWay(t *testing.T) {
 	})
 }
 
-// TestGiveWayInPart: an attachment that cannot be detached does not keep the others from a pod.
+// TestGiveWayInPart: an attachment that cannot be detached does not keep the others from a pod. An address is freed
+// once, though its namespace cannot be deleted.
 func TestGiveWayInPart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t)
-		var stuck atomic.Value
-		n.network.Before = func(_ context.Context, verb, id string) error {
-			if verb == "teardown" && stuck.Load() == id {
-				return errors.New("injected")
-			}
-			return nil
-		}
-		p := n.pool(2)
-		n.run(t, p)
-		synctest.Wait()
-		stuck.Store(p.IDs()[0])
-		if !p.GiveWay(t.Context(), errFull, p.Freed()) {
-			t.Error("GiveWay = false, want true: one of two is detached")
-		}
-		if p.GiveWay(t.Context(), errFull, p.Freed()) {
-			t.Error("GiveWay again = true, want false: the last one cannot be detached")
-		}
-		stuck.Store("")
-	})
+	for _, verb := range []string{"teardown", "unpin"} {
+		t.Run(verb, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNode(t)
+				p := n.pool(2)
+				var stuck atomic.Value
+				fail := func(_ context.Context, called, what string) error {
+					if id, _ := stuck.Load().(string); called == verb && id != "" && (what == id || what == p.layout.Netns(id)) {
+						return errors.New("injected")
+					}
+					return nil
+				}
+				n.network.Before, n.namespaces.Before = fail, fail
+				n.run(t, p)
+				synctest.Wait()
+				stuck.Store(p.IDs()[0])
+				if !p.GiveWay(t.Context(), errFull, p.Freed()) {
+					t.Error("GiveWay = false, want true: one of two is detached")
+				}
+				if p.GiveWay(t.Context(), errFull, p.Freed()) {
+					t.Error("GiveWay again = true, want false: the last one cannot be detached, or holds no address")
+				}
+				stuck.Store("")
+			})
+		})
+	}
 }
 
 // TestGiveWayBeforeMaking: the pool takes no address after it gave way, even if it was about to.
