@@ -116,7 +116,7 @@ func (r *record) state() (string, error) {
 		}
 		a := link.Attrs()
 		// Without the carrier (net.FlagRunning), which the kernel sets some time after ADD.
-		state += fmt.Sprintf(" %s %d in %d %v", a.Name, a.Index, a.MasterIndex, a.Flags&net.FlagUp)
+		state += fmt.Sprintf(" %d in %d %v", a.Index, a.MasterIndex, a.Flags&net.FlagUp)
 	}
 	return state, nil
 }

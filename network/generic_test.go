@@ -171,8 +171,12 @@ func TestState(t *testing.T) {
 			} else {
 				teardown(t, c, r.PodID)
 			}
-			if after, err := c.State(r.PodID); err == nil && after == before {
+			after, err := c.State(r.PodID)
+			if err == nil && after == before {
 				t.Errorf("State = %q, want another answer or an error", after)
+			}
+			if err == nil && (spoil == nil || strings.HasSuffix(name, "deleted")) {
+				t.Errorf("State = %q, want an error: nothing is to be made of what is not there", after)
 			}
 			switch name { // what DEL needs
 			case "another namespace":
@@ -201,6 +205,15 @@ func TestState(t *testing.T) {
 		if after, err := c.State(r.PodID); err != nil || after != before {
 			t.Errorf("State = %q, %v, want %q whatever the carrier is", after, err, before)
 		}
+	})
+	t.Run("damaged record", func(t *testing.T) {
+		cfg := networktest.NewBridge(t, "1.0.0").Config()
+		c := start(t, cfg)
+		must(t, os.WriteFile(filepath.Join(cfg.StateDir, "pod1.json"), []byte("{"), 0o600))
+		if _, err := c.State("pod1"); !errors.Is(err, network.ErrDamaged) {
+			t.Errorf("State = %v, want %v", err, network.ErrDamaged)
+		}
+		must(t, os.Remove(filepath.Join(cfg.StateDir, "pod1.json")))
 	})
 	t.Run("bad id", func(t *testing.T) {
 		c := start(t, networktest.NewBridge(t, "1.0.0").Config())

@@ -181,3 +181,22 @@ func TestStateIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestStateErrors: what State cannot look at is an error that says what, also a result with more interfaces than it
+// looks for.
+func TestStateErrors(t *testing.T) {
+	const one = `{"name":"lo"}`
+	many := strings.Repeat(one+",", maxInterfaces)
+	for name, test := range map[string]struct{ netns, result, want string }{
+		"no result":           {netns: "/proc/self/ns/net", want: "not a CNI result"},
+		"too many interfaces": {netns: "/proc/self/ns/net", result: `{"interfaces":[` + many + one + `]}`, want: "more than 64"},
+		"no namespace":        {netns: filepath.Join(t.TempDir(), "net"), result: `{}`, want: "no such file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &record{PodID: "pod1", Netns: test.netns, Result: json.RawMessage(test.result)}
+			if state, err := r.state(); state != "" || err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("state = %q, %v, want an error with %q", state, err, test.want)
+			}
+		})
+	}
+}
