@@ -187,13 +187,14 @@ func TestStateIsBounded(t *testing.T) {
 func TestStateErrors(t *testing.T) {
 	const one = `{"name":"lo"}`
 	many := strings.Repeat(one+",", maxInterfaces)
-	for name, test := range map[string]struct{ netns, result, want string }{
-		"no result":           {netns: "/proc/self/ns/net", want: "not a CNI result"},
-		"too many interfaces": {netns: "/proc/self/ns/net", result: `{"interfaces":[` + many + one + `]}`, want: "more than 64"},
-		"no namespace":        {netns: filepath.Join(t.TempDir(), "net"), result: `{}`, want: "no such file"},
+	for name, test := range map[string]struct{ result, want string }{
+		"no result":               {result: "", want: "not a CNI result"},
+		"too many interfaces":     {result: `{"interfaces":[` + many + one + `]}`, want: "more than 64"},
+		"as many as it looks for": {result: `{"interfaces":[` + many[:len(many)-1] + `]}`, want: "no such file"},
+		"no namespace":            {result: `{}`, want: "no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &record{PodID: "pod1", Netns: test.netns, Result: json.RawMessage(test.result)}
+			r := &record{PodID: "pod1", Netns: filepath.Join(t.TempDir(), "net"), Result: json.RawMessage(test.result)}
 			if state, err := r.state(); state != "" || err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("state = %q, %v, want an error with %q", state, err, test.want)
 			}
