@@ -16,7 +16,8 @@ const (
 	childRow   = "podd's own children"
 	initRow    = "containers' init and workload"
 	otherRow   = "programs of others"
-	machineRow = "the whole machine: also kernel threads, this program"
+	callerRow  = "this program: the client, or the maker of pods by hand"
+	machineRow = "the whole machine: also kernel threads"
 )
 
 // components are the programs that runtimes run, by the names that the kernel gives their processes.
@@ -36,15 +37,16 @@ type processorTime map[string]time.Duration
 
 // processorMeter measures processor time between its start and its stop.
 type processorMeter struct {
-	exits           *exits
-	problem         error // why the kernel does not report exits
-	daemon          int   // its pid; 0 if there is none
-	before, machine time.Duration
+	exits   *exits
+	problem error // why the kernel does not report exits
+	daemon  int   // its pid; 0 if there is none
+	// before is the daemon's time at the start; caller and machine are those of this program and of the machine.
+	before, caller, machine time.Duration
 }
 
 // startMeter starts a measurement of what a server does, or of what is done by hand if that is nil.
 func startMeter(s *server) *processorMeter {
-	m := &processorMeter{machine: machineTime()}
+	m := &processorMeter{machine: machineTime(), caller: seconds(cpuSeconds(os.Getpid()))}
 	if s != nil {
 		m.daemon = s.process.Pid()
 		m.before = seconds(cpuSeconds(m.daemon))
@@ -63,6 +65,7 @@ func (m *processorMeter) stop() (processorTime, error) {
 		list, m.problem = m.exits.close()
 		times = byComponent(list, m.daemon)
 	}
+	times[callerRow] = seconds(cpuSeconds(os.Getpid())) - m.caller
 	times[machineRow] = machineTime() - m.machine
 	if m.daemon != 0 {
 		times[daemonRow] = seconds(cpuSeconds(m.daemon)) - m.before
@@ -96,10 +99,13 @@ func byComponent(list []ended, daemon int) processorTime {
 	return times
 }
 
+// outside are the rows that are no part of a server or of the programs that it runs.
+var outside = []string{callerRow, otherRow, machineRow}
+
 // sum is the time of the daemon and of all components.
 func (t processorTime) sum() (total time.Duration) {
 	for name, took := range t {
-		if name != otherRow && name != machineRow {
+		if !slices.Contains(outside, name) {
 			total += took
 		}
 	}
@@ -150,7 +156,7 @@ func printProcessor(title string, columns []processorColumn) {
 	fmt.Print("\n|---|" + strings.Repeat("---:|", len(columns)) + "\n")
 	var names []string
 	for name := range seen {
-		if name != otherRow && name != machineRow {
+		if !slices.Contains(outside, name) {
 			names = append(names, name)
 		}
 	}
@@ -166,7 +172,7 @@ func printProcessor(title string, columns []processorColumn) {
 		row(name, func(t processorTime) time.Duration { return t[name] })
 	}
 	row("sum", processorTime.sum)
-	for _, name := range []string{otherRow, machineRow} {
+	for _, name := range outside {
 		row(name, func(t processorTime) time.Duration { return t[name] })
 	}
 	fmt.Println()

@@ -29,9 +29,9 @@ func TestByComponent(t *testing.T) {
 	if !maps.Equal(got, want) {
 		t.Errorf("byComponent = %v, want %v", got, want)
 	}
-	got[machineRow] = time.Hour
+	got[machineRow], got[callerRow] = time.Hour, time.Hour
 	if sum := got.sum(); sum != 45*time.Millisecond {
-		t.Errorf("sum = %v, want 45ms: without other programs and the machine", sum)
+		t.Errorf("sum = %v, want 45ms: without other programs, this one and the machine", sum)
 	}
 }
 
