@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -251,4 +252,30 @@ func TestCapped(t *testing.T) {
 	if n, err := fail.Write([]byte("f")); n != 0 || !errors.Is(err, errTooMuch) || !fail.over {
 		t.Errorf("Write over the limit = %d, %v, over: %v, want 0, errTooMuch, true", n, err, fail.over)
 	}
+}
+
+// TestCappedReadsInSmallPieces: a copy to the buffer, as os/exec makes it, has the same limit, and needs little memory.
+func TestCappedReadsInSmallPieces(t *testing.T) {
+	keep, fail := capped{limit: 5}, capped{limit: 5, fail: true}
+	in := &readSizes{Reader: strings.NewReader(strings.Repeat("x", 3*pipePiece))}
+	if n, err := io.Copy(&keep, in); n != 3*pipePiece || err != nil || keep.buf.String() != "xxxxx" || !keep.over {
+		t.Errorf("copied %d bytes, %v, kept %q, over: %v", n, err, keep.buf.String(), keep.over)
+	}
+	if in.largest != pipePiece {
+		t.Errorf("the copy reads with a buffer of %d bytes, want %d", in.largest, pipePiece)
+	}
+	if _, err := io.Copy(&fail, &readSizes{Reader: strings.NewReader("abcdef")}); !errors.Is(err, errTooMuch) {
+		t.Errorf("copy of more than the limit = %v, want errTooMuch", err)
+	}
+}
+
+// readSizes is a reader that notes the largest buffer it was given, in bytes.
+type readSizes struct {
+	io.Reader
+	largest int
+}
+
+func (r *readSizes) Read(p []byte) (int, error) {
+	r.largest = max(r.largest, len(p))
+	return r.Reader.Read(p)
 }

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"bytes"
+	"io"
 
 	"github.com/podd-project/podd/cmd/budget"
 )
@@ -17,8 +18,12 @@ type Capped struct {
 	short  bool
 }
 
-// memoryPiece is how much is added to a grant at once.
-const memoryPiece = 64 << 10
+// memoryPiece is how much is added to a grant at once, pipePiece how much of a program's output is read at once, in
+// bytes. Most runtimes print less.
+const (
+	memoryPiece = 64 << 10
+	pipePiece   = 4 << 10
+)
 
 // NewCapped returns a writer that keeps limit bytes.
 func NewCapped(limit int64) *Capped { return &Capped{limit: limit} }
@@ -37,6 +42,12 @@ func (c *Capped) Write(p []byte) (int, error) {
 	}
 	c.buf.Write(p[:keep])
 	return len(p), nil
+}
+
+// ReadFrom implements io.ReaderFrom. Without it os/exec would read each pipe with a buffer of 32 KiB, most of the memory
+// that a short command takes.
+func (c *Capped) ReadFrom(r io.Reader) (int64, error) {
+	return io.CopyBuffer(struct{ io.Writer }{c}, r, make([]byte, pipePiece))
 }
 
 // pay makes paid at least want, unless the budget is used up. It is not asked again then: the output must be a prefix.

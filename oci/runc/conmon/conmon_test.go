@@ -123,8 +123,8 @@ func TestSyncPipe(t *testing.T) {
 
 	s, w = pipe()
 	go func() { _, _ = w.WriteString(strings.Repeat("x", answerLimit+1)) }() // more than the pipe holds
-	if _, err := s.read(t.Context()); err == nil {
-		t.Error("read of a line over the limit succeeded, want an error")
+	if _, err := s.read(t.Context()); err == nil || errors.As(err, &f) {
+		t.Errorf("read of a line over the limit = %v, want an error, not the end of conmon", err)
 	}
 
 	s, _ = pipe()

@@ -18,6 +18,7 @@ const answerLimit = 64 << 10
 type syncPipe struct {
 	file *os.File
 	buf  *bufio.Reader
+	left *io.LimitedReader // below buf: what the rest of the line may have
 }
 
 // answer is one report. The value is called "pid" with API version 0 and "data" with 1: the pid, or a negative number
@@ -30,7 +31,8 @@ type answer struct {
 }
 
 func newSyncPipe(f *os.File) *syncPipe {
-	return &syncPipe{file: f, buf: bufio.NewReaderSize(f, answerLimit)}
+	left := &io.LimitedReader{R: f}
+	return &syncPipe{file: f, buf: bufio.NewReader(left), left: left}
 }
 
 func (s *syncPipe) Close() error { return s.file.Close() }
@@ -39,10 +41,13 @@ func (s *syncPipe) Close() error { return s.file.Close() }
 func (s *syncPipe) read(ctx context.Context) (answer, error) {
 	stop := context.AfterFunc(ctx, func() { _ = s.file.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	line, err := s.buf.ReadSlice('\n')
+	s.left.N = answerLimit
+	line, err := s.buf.ReadBytes('\n')
 	switch {
 	case ctx.Err() != nil:
 		return answer{}, context.Cause(ctx)
+	case errors.Is(err, io.EOF) && s.left.N == 0:
+		return answer{}, fmt.Errorf("read sync pipe: a line of %d bytes or more", answerLimit)
 	case errors.Is(err, io.EOF):
 		return answer{}, &Failure{}
 	case err != nil:
