@@ -44,8 +44,8 @@ func (c *Capped) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// ReadFrom implements io.ReaderFrom. Without it os/exec would read each pipe with a buffer of 32 KiB, most of the memory
-// that a short command takes.
+// ReadFrom implements io.ReaderFrom. Without it os/exec would read each pipe with a buffer of 32 KiB, most of the
+// memory that a short command takes.
 func (c *Capped) ReadFrom(r io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{c}, r, make([]byte, pipePiece))
 }
