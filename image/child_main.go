@@ -62,6 +62,12 @@ func Init() bool {
 	}
 	reexec.Register(confineCommand, func() { fail(runConfined()) })
 	reexec.Register(pullCommand, func() { os.Exit(runPull(os.Stdin, os.Stdout)) })
+	reexec.Register(storeCommand, func() {
+		if err := runStoreJob(os.Stdin, os.Stdout); err != nil {
+			fail(err)
+		}
+		os.Exit(0)
+	})
 	reexec.Register(helperCommand, func() {
 		if err := runHelpers(os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -154,12 +160,13 @@ func runPull(stdin io.Reader, stdout io.Writer) int {
 	if err := input.Decode(&job); err != nil {
 		fail(fmt.Errorf("read the job: %w", err))
 	}
+	replies := make(chan storeReply, 1)
 	go func() { // the daemon sends nothing else: it closes the pipe, or dies
-		_, _ = io.Copy(io.Discard, io.MultiReader(input.Buffered(), stdin))
+		readReplies(input, replies)
 		cancel()
 	}()
 	out := newReporter(stdout)
-	result, err := doPull(ctx, job, out)
+	result, err := doPull(ctx, job, out, replies)
 	last := pullReport{Kind: reportDone, Result: result}
 	if err != nil {
 		last = failedReport(err)
@@ -172,7 +179,7 @@ func runPull(stdin io.Reader, stdout io.Writer) int {
 
 // doPull opens the store's directory beside the daemon and copies an image, or those of a file, into it, or verifies
 // one.
-func doPull(ctx context.Context, job pullJob, out *reporter) (pulled, error) {
+func doPull(ctx context.Context, job pullJob, out *reporter, replies <-chan storeReply) (pulled, error) {
 	opened, err := open(job.Config)
 	if err != nil {
 		return pulled{}, fmt.Errorf("open image store: %w", err)
@@ -213,6 +220,9 @@ func doPull(ctx context.Context, job pullJob, out *reporter) (pulled, error) {
 		return pulled{}, err
 	}
 	sys.OCISharedBlobDirPath = job.Blobs
+	if job.Blobs == "" && job.Config.AdditionalLayerStore != "" {
+		s.lookUp = func(ctx context.Context, r storeRequest) (storeReply, error) { return r.send(ctx, out, replies) }
+	}
 	return s.transfer(ctx, transferJob{sys, named, job.Annotations, job.Blobs != "", job.Corrupt}, out)
 }
 

@@ -45,6 +45,9 @@ type Config struct {
 	VariantAnnotations []string `toml:"variant_annotations" comment:"Pod annotations that select one of several images for the same platform in an image index: the first image with the same annotations and values is pulled. If there is none, the platform's first image is."`
 	// PreloadDir holds images for nodes without a registry: OCI layouts (directories), OCI and docker archives (tar).
 	PreloadDir string `toml:"preload_dir" comment:"Directory of images that are loaded at start and pinned: OCI layout directories, OCI or docker archives. It may be missing."`
+	// AdditionalLayerStore is where an additional layer store of containers-storage.conf(5) is mounted, which takes a
+	// reference. Layers with a table of contents (eStargz) are then not fetched: it fetches the files that are read.
+	AdditionalLayerStore string `toml:"additional_layer_store" comment:"Mount point of an additional layer store with references, e.g. /var/lib/stargz-store/store: the layers of eStargz images are then fetched when containers read them. Containers that read such a layer fail when the store is killed. Empty: none."`
 	// PullProgressTimeout aborts a pull that has waited for its registry this long while receiving less than
 	// PullMinRate. Zero: never.
 	PullProgressTimeout time.Duration `toml:"pull_progress_timeout" comment:"Abort a pull that receives less than pull_min_rate for this long. 0: never."`
@@ -105,6 +108,7 @@ func (c Config) Validate() error {
 		{"auth_file", c.AuthFile, true},
 		{"auth_dir", c.AuthDir, true},
 		{"preload_dir", c.PreloadDir, true},
+		{"additional_layer_store", c.AdditionalLayerStore, true},
 	} {
 		if p.path == "" && p.optional {
 			continue

@@ -35,6 +35,9 @@ func (s *Store) Verify(ctx context.Context, mark bool) ([]Corruption, error) {
 	s.wg.Go(func() {
 		defer close(done)
 		found, err = s.verifyAll(ctx, mark)
+		if err == nil {
+			err = s.verifyLazy(ctx, found, mark)
+		}
 	})
 	<-done
 	if err != nil {

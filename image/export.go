@@ -34,6 +34,10 @@ func (s *Store) Export(ctx context.Context, ref, path string) error {
 	if err != nil {
 		return err
 	}
+	if e.isLazy() {
+		return fmt.Errorf("export %s: layers of it are in an additional layer store, podd does not have their files: %w",
+			ref, errdefs.ErrFailedPrecondition)
+	}
 	from, err := containersstorage.Transport.NewStoreReference(s.storage, nil, e.ID)
 	if err != nil {
 		return err

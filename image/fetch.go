@@ -166,7 +166,7 @@ func (s *Store) transfer(ctx context.Context, job transferJob, out *reporter) (p
 	if err := copying.selectVariant(ctx, source, job.variant); err != nil {
 		return pulled{}, err
 	}
-	if err := s.addLayers(ctx, copying, source); err != nil {
+	if err := s.addLayers(ctx, copying, source, job.corrupt); err != nil {
 		return pulled{}, errors.Join(err, copying.policy.Destroy())
 	}
 	stored, err := s.copy(ctx, copying)

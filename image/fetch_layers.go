@@ -27,7 +27,9 @@ const metadataShare = 4
 // does nothing for an image that the signature policy rejects, or with layers that it does not know: the copy says what
 // is wrong, or stores them one after the other. Neither does it for the platform's image of a list if the source does
 // not remember manifests: registries count the requests for them.
-func (s *Store) addLayers(ctx context.Context, job copyJob, source types.ImageSource) error {
+//
+// Layers that the additional layer store has are not fetched, but for those in corrupt.
+func (s *Store) addLayers(ctx context.Context, job copyJob, source types.ImageSource, corrupt []string) error {
 	content := containersimage.UnparsedInstance(source, job.variant)
 	if job.variant == nil {
 		var err error
@@ -42,12 +44,17 @@ func (s *Store) addLayers(ctx context.Context, job copyJob, source types.ImageSo
 	if !ok {
 		return nil
 	}
+	plan := lazyPlan{store: s.storage, chain: chain, corrupt: corrupt}
+	if err := plan.make(ctx, s.lookUp, content); err != nil {
+		return err
+	}
 	a := layers.Adder{
 		Store: s.storage, Source: source, Dir: s.temp, Note: job.progress.note,
 		MaxMetadata: s.cfg().MaxImageBytes / metadataShare,
 		Downloads:   s.cfg().MaxParallelDownloads, Unpacks: min(runtime.GOMAXPROCS(0), maxUnpacks),
+		All: plan.all,
 	}
-	return a.Add(ctx, chain)
+	return a.Add(ctx, plan.chain)
 }
 
 // platformImage returns the image for this node, which may be in a list; nil for a list of which it does not look at

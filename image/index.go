@@ -9,6 +9,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	"go.podman.io/image/v5/docker/reference"
+
+	"github.com/podd-project/podd/image/layers"
 )
 
 // index is an immutable snapshot of the store's images, for readers.
@@ -48,6 +50,8 @@ type entry struct {
 	// lowers are the layers' directories, sizes their recorded uncompressed sizes; both in the order of layers.
 	lowers []string
 	sizes  []uint64
+	// lazy are the layers in the additional layer store, nil for others, in the order of layers.
+	lazy []*layers.Lazy
 	// names and digests are as storage has them, to detect changes.
 	names, digests []string
 	// refused is why no container can be made of the image; nil if one can.

@@ -42,7 +42,7 @@ func (s *Store) mount(ctx context.Context, r mountRequest) (string, error) {
 	if !s.retain(e, r.container) {
 		return "", notFound(r.image)
 	}
-	path, err := s.build(e, r)
+	path, err := s.build(ctx, e, r)
 	if err != nil {
 		s.refs.remove(e.ID, r.container)
 		return "", errors.Join(err, s.undo(r))
@@ -84,7 +84,7 @@ func (s *Store) discard(r mountRequest) error {
 }
 
 // build makes the directories, records the image, and mounts. It undoes nothing.
-func (s *Store) build(e *entry, r mountRequest) (string, error) {
+func (s *Store) build(ctx context.Context, e *entry, r mountRequest) (string, error) {
 	ids, err := newIDMap(r.uids, r.gids)
 	if err != nil {
 		return "", err
@@ -109,7 +109,11 @@ func (s *Store) build(e *entry, r mountRequest) (string, error) {
 	if err := o.makeDirs(); err != nil {
 		return "", err
 	}
-	if err := o.mount(); err != nil {
+	mount := o.mount
+	if e.isLazy() {
+		mount = func() error { return s.mountLazy(ctx, e, o) }
+	}
+	if err := mount(); err != nil {
 		return "", err
 	}
 	return filepath.Join(dir, mergedName), nil

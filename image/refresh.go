@@ -127,6 +127,11 @@ func (s *Store) load(img *storage.Image, layers layerMap) (*entry, error) {
 		e.lowers = append(e.lowers, filepath.Join(s.cfg().Root, "overlay", id, "diff"))
 		e.sizes = append(e.sizes, uint64(max(layer.UncompressedSize, 0)))
 		e.Size += e.sizes[len(e.sizes)-1]
+		lazy, err := s.readLazy(layer)
+		if err != nil {
+			return nil, fmt.Errorf("layer %s: %w", id, err)
+		}
+		e.lazy = append(e.lazy, lazy)
 		id = layer.Parent
 	}
 	return e, nil
@@ -211,7 +216,8 @@ func (s *Store) imagesStamp() stamp {
 	return stamp{size: info.Size(), inode: inode(info), mtime: info.ModTime()}
 }
 
-// watchStorage refreshes the index when another program has changed storage, until ctx ends.
+// watchStorage refreshes the index when another program has changed storage, and removes images that were pulled again
+// as a whole, until ctx ends.
 func (s *Store) watchStorage(ctx context.Context) {
 	ticker := time.NewTicker(refreshInterval)
 	defer ticker.Stop()
@@ -221,6 +227,7 @@ func (s *Store) watchStorage(ctx context.Context) {
 			return
 		case <-ticker.C:
 			s.refreshIfChanged()
+			s.removeReplaced(ctx)
 		}
 	}
 }

@@ -48,6 +48,7 @@ func (s *Store) Remove(ctx context.Context, ref string) error {
 	if err := s.remove(e.ID); err != nil {
 		return fmt.Errorf("remove image %s: %w", ref, err)
 	}
+	s.releaseLazy(e)
 	s.log.WithField("image", ref).WithField("id", e.ID).Info("removed image")
 	return nil
 }

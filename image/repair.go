@@ -136,6 +136,11 @@ func (s *Store) layerBlobs(id string) ([]manifest.LayerInfo, error) {
 }
 
 func (s *Store) repairLayer(ctx context.Context, id string, blob types.BlobInfo, path string) error {
+	// Another image may have given this layer its id, by the same table of contents in another blob.
+	if lazy, err := layers.ReadLazy(s.layerDir(id)); err == nil && lazy != nil {
+		return fmt.Errorf("its files were in an additional layer store: remove the images with it, then pull or load "+
+			"again: %w", errdefs.ErrFailedPrecondition)
+	}
 	file, err := openRefetched(path, blob.Digest)
 	if err != nil {
 		return err

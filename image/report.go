@@ -52,6 +52,7 @@ const (
 	reportStage  = "stage"
 	reportBlob   = "blob"
 	reportImage  = "image"
+	reportLookUp = "lookup"
 	reportDone   = "done"
 	reportFailed = "failed"
 )
@@ -71,6 +72,8 @@ type pullReport struct {
 	// Result is set if Kind is reportDone, Loaded if it is reportImage.
 	Result pulled
 	Loaded *loadedImage `json:",omitempty"`
+	// LookUp is set if Kind is reportLookUp.
+	LookUp *storeRequest `json:",omitempty"`
 	// Error and ErrorKind (an index of errorKinds, from 1) are set if Kind is reportFailed.
 	Error     string `json:",omitempty"`
 	ErrorKind int    `json:",omitempty"`
@@ -112,9 +115,9 @@ func (r pullReport) failure() error {
 const maxReportedBlobs = 1 << 16
 
 // readReports forwards reports to p until the end of r and returns the last one, with the images that were loaded, or
-// an error if one is no report of a pull.
-func readReports(r io.Reader, p *progress) (last pullReport, err error) {
-	to := reportReader{progress: p, blobs: map[digest.Digest]bool{}}
+// an error if one is no report of a pull. It calls lookUp for what the process asks of the additional layer store.
+func readReports(r io.Reader, p *progress, lookUp func(storeRequest) error) (last pullReport, err error) {
+	to := reportReader{progress: p, blobs: map[digest.Digest]bool{}, lookUp: lookUp}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 0, 4<<10), maxChildMessage)
 	for lines.Scan() {
@@ -136,6 +139,8 @@ type reportReader struct {
 	progress *progress
 	blobs    map[digest.Digest]bool
 	loaded   []loadedImage
+	lookUp   func(storeRequest) error
+	lookUps  int
 }
 
 func (to *reportReader) take(r pullReport) error {
@@ -161,6 +166,11 @@ func (to *reportReader) take(r pullReport) error {
 			return fmt.Errorf("no image, or more than %d", maxLoadedImages)
 		}
 		to.loaded = append(to.loaded, *r.Loaded)
+	case reportLookUp:
+		if to.lookUps++; r.LookUp == nil || to.lookUps > 1 {
+			return errors.New("no request to the additional layer store, or more than one")
+		}
+		return to.lookUp(*r.LookUp)
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func TestHostileReports(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newProgress("a")
 			const most = 64 << 20 // bytes, so that the test ends
-			last, err := readReports(io.LimitReader(&endless{line: c.line}, most), p)
+			last, err := readReports(io.LimitReader(&endless{line: c.line}, most), p, nil)
 			if err == nil || !strings.Contains(err.Error(), c.text) || last.Kind != "" {
 				t.Errorf("readReports = %+v, %v, want an error with %q", last, err, c.text)
 			}

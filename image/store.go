@@ -39,6 +39,8 @@ type Store struct {
 	storage storage.Store
 	// temp replaces tempDir in a pull's process.
 	temp string
+	// lookUp asks podd for layers of the additional layer store, in a pull's process. Nil: there is none.
+	lookUp func(context.Context, storeRequest) (storeReply, error)
 
 	index      atomic.Pointer[index]
 	stamp      atomic.Pointer[stamp]
@@ -56,6 +58,9 @@ type Store struct {
 	usage     *usage
 	rwUsage   *rwUsage
 	oldKernel atomic.Bool // mount overlays with mount(2) only
+	// asking has a place for each process that asks the additional layer store, unused are layers to release there.
+	asking chan struct{}
+	unused chan layers.Lazy
 
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup
@@ -84,6 +89,7 @@ func New(cfg Config, log logrus.FieldLogger) (*Store, error) {
 		pulls: newFlights(ctx, cfg.PullGrace), refs: newImageRefs(), cancel: cancel,
 		repairing: make(chan struct{}, 1), verifying: make(chan struct{}, maxVerifying),
 		preloaded: loadPreloaded(filepath.Join(cfg.Root, preloadedFile)),
+		asking:    make(chan struct{}, maxAsking), unused: make(chan layers.Lazy, maxUnused),
 	}
 	s.settings.Store(&cfg)
 	s.usage = newUsage(s)
@@ -127,6 +133,7 @@ func (s *Store) start(ctx context.Context) error {
 	s.removeAllRetired()
 	s.wg.Go(func() { s.verifyAfterPowerLoss(ctx) })
 	s.wg.Go(func() { s.watchStorage(ctx) })
+	s.wg.Go(func() { s.releaseUnused(ctx) })
 	s.wg.Go(func() { s.usage.run(ctx) })
 	s.wg.Go(func() { s.rwUsage.run(ctx) })
 	return nil

@@ -76,6 +76,10 @@ func (u *usage) measureImages(ctx context.Context) {
 			if _, ok := u.layers[id]; ok {
 				continue
 			}
+			if e.lazy[i] != nil {
+				u.layers[id] = diskSize{inodes: 1}
+				continue
+			}
 			size := u.walk(ctx, e.lowers[i])
 			if ctx.Err() != nil {
 				return

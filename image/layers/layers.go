@@ -27,6 +27,8 @@ type Layer struct {
 	DiffID digest.Digest
 	// ID and Parent are ids in storage; Parent is "" for the lowest layer.
 	ID, Parent string
+	// Lazy is set if the layer is not fetched: its files are in an additional layer store.
+	Lazy *Lazy
 }
 
 // ChainID returns the id that containers/image gives a layer on a parent, "" for none: the content of a layer and of
@@ -76,6 +78,8 @@ type Adder struct {
 	Downloads, Unpacks int
 	// Note gets the progress of downloads; it may be called concurrently.
 	Note func(types.ProgressProperties)
+	// All is set if containers/image must find every layer: it cannot copy the content of a lazy one.
+	All bool
 }
 
 // Add fetches, unpacks and stores the layers of a chain that are not in the store, up to one whose content is there on
@@ -92,7 +96,7 @@ func (a *Adder) Add(ctx context.Context, chain []Layer) error {
 			below = closed()
 			continue
 		}
-		if same, err := a.Store.LayersByUncompressedDigest(l.DiffID); err == nil && len(same) > 0 {
+		if a.hasContent(l) {
 			break
 		}
 		if !downloads.take(groupCtx) {
@@ -116,8 +120,21 @@ func (a *Adder) Add(ctx context.Context, chain []Layer) error {
 	return context.Cause(ctx)
 }
 
+// hasContent reports whether the store has the content of a layer on other layers, from which it can be copied.
+func (a *Adder) hasContent(l Layer) bool {
+	if a.All {
+		return false
+	}
+	same, err := a.Store.LayersByUncompressedDigest(l.DiffID)
+	return err == nil && len(same) > 0
+}
+
 // add takes one layer from the registry to the store. Its caller has taken a place among the downloads.
 func (a *Adder) add(ctx context.Context, s *staged, downloads, unpacks places, parent <-chan struct{}) error {
+	if s.Lazy != nil {
+		downloads.leave()
+		return a.addLazy(ctx, s, parent)
+	}
 	err := a.fetch(ctx, s)
 	downloads.leave()
 	if err != nil {

@@ -1,0 +1,166 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/containerd/errdefs"
+	"github.com/sirupsen/logrus"
+	"go.podman.io/storage"
+
+	"github.com/podd-project/podd/image/layers"
+)
+
+// maxUnused bounds the layers that wait to be released in the additional layer store.
+const maxUnused = 256
+
+// isLazy reports whether an image has layers in the additional layer store.
+func (e *entry) isLazy() bool {
+	return slices.ContainsFunc(e.lazy, func(l *layers.Lazy) bool { return l != nil })
+}
+
+// readLazy returns what is stored of a layer in the additional layer store, nil for other layers.
+func (s *Store) readLazy(l *storage.Layer) (*layers.Lazy, error) {
+	if l.TOCDigest == "" || l.UncompressedDigest != "" {
+		return nil, nil
+	}
+	return layers.ReadLazy(s.layerDir(l.ID))
+}
+
+// mountLazy mounts a filesystem of an image with layers in the additional layer store. If the store does not serve
+// them, the image is hidden until it is pulled again, which then fetches these layers.
+func (s *Store) mountLazy(ctx context.Context, e *entry, o overlay) error {
+	if o.ids != nil {
+		return s.hideLazy(e, errors.New("the files of an additional layer store cannot be used in a user namespace"))
+	}
+	if s.cfg().AdditionalLayerStore == "" {
+		return s.hideLazy(e, errors.New("its files are in an additional layer store, and additional_layer_store is not set"))
+	}
+	answers, err := s.askStore(ctx, storeJob{Root: s.cfg().AdditionalLayerStore, Mount: &storeMount{
+		Dir: o.dir, Lowers: e.lowers, Lazy: e.lazy, Writable: o.writable, Volatile: o.volatile, Label: o.label,
+	}})
+	switch {
+	case errors.Is(err, errStoreHangs):
+		return s.hideLazy(e, err)
+	case err != nil:
+		return err
+	case len(answers) != 1:
+		return errors.New("the process that mounts layers of the additional layer store ended without an answer")
+	case answers[0].Gone:
+		return s.hideLazy(e, fmt.Errorf("the additional layer store does not serve it: %s", answers[0].Error))
+	case answers[0].Error != "":
+		return errors.New(answers[0].Error)
+	}
+	return nil
+}
+
+// hideLazy hides the images with a layer of e in the additional layer store, and returns an error for the caller.
+func (s *Store) hideLazy(e *entry, reason error) error {
+	for i, id := range e.layers {
+		if e.lazy[i] == nil {
+			continue
+		}
+		if _, err := s.integrity.markCorrupt(id, s.integrity.version(id), reason.Error()); err != nil {
+			return err
+		}
+	}
+	s.log.WithFields(logrus.Fields{"image": e.ID, "names": e.names}).WithError(reason).
+		Warn("image with layers in the additional layer store is hidden until it is pulled again, as a whole")
+	return errors.Join(fmt.Errorf("image %s was pulled lazily: %w: pull it again, podd then fetches it as a whole: %w",
+		e.ID, reason, errdefs.ErrFailedPrecondition), s.refresh())
+}
+
+// verifyLazy adds the layers to found that the additional layer store does not serve. With mark, their images are hidden.
+func (s *Store) verifyLazy(ctx context.Context, found map[string]string, mark bool) error {
+	gone, err := s.checkLazy(ctx)
+	if err != nil {
+		return err
+	}
+	for id, reason := range gone {
+		found[id] = reason
+		if mark {
+			if err := s.markCorrupt(id, s.integrity.version(id), reason); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkLazy finds layers that the additional layer store does not serve, of all images, with the reason.
+func (s *Store) checkLazy(ctx context.Context) (map[string]string, error) {
+	var ids []string
+	var all []layers.Lazy
+	for _, e := range s.index.Load().byID {
+		for i, l := range e.lazy {
+			if l != nil && !slices.Contains(ids, e.layers[i]) {
+				ids, all = append(ids, e.layers[i]), append(all, *l)
+			}
+		}
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	found := map[string]string{}
+	answers, err := s.askStore(ctx, storeJob{Root: s.cfg().AdditionalLayerStore, Check: all})
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	for i, id := range ids {
+		switch {
+		case i < len(answers) && answers[i].Error != "":
+			found[id] = "the additional layer store does not serve it: " + answers[i].Error
+		case i >= len(answers):
+			found[id] = fmt.Sprintf("the additional layer store does not serve it: %v", err)
+		}
+	}
+	return found, nil
+}
+
+// releaseLazy has the additional layer store told which layers of a removed image are not used any more.
+func (s *Store) releaseLazy(e *entry) {
+	for i, l := range e.lazy {
+		if l == nil {
+			continue
+		}
+		if _, err := s.storage.Layer(e.layers[i]); errors.Is(err, storage.ErrLayerUnknown) {
+			select {
+			case s.unused <- *l:
+			default: // the store keeps it until it ends
+			}
+		}
+	}
+}
+
+// releaseUnused tells the additional layer store which layers are not used any more, until ctx ends.
+func (s *Store) releaseUnused(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case l := <-s.unused:
+			root := s.cfg().AdditionalLayerStore
+			if root == "" {
+				continue
+			}
+			if _, err := s.askStore(ctx, storeJob{Root: root, Release: []layers.Lazy{l}}); err != nil {
+				s.log.WithError(err).Debug("failed to tell the additional layer store that a layer is not used any more")
+			}
+		}
+	}
+}
+
+// removeReplaced removes hidden images that were pulled lazily, that have lost their names to the same image as a whole,
+// and that no container uses.
+func (s *Store) removeReplaced(ctx context.Context) {
+	for id, e := range s.index.Load().corrupt.byID {
+		if len(e.names) > 0 || !e.isLazy() || len(s.refs.users(id)) > 0 {
+			continue
+		}
+		if err := s.Remove(ctx, id); err != nil && ctx.Err() == nil {
+			s.log.WithError(err).WithField("image", id).Warn("failed to remove an image that was pulled again")
+		}
+	}
+}

@@ -1,0 +1,199 @@
+package image
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"go.podman.io/storage/pkg/reexec"
+
+	"github.com/podd-project/podd/image/layers"
+)
+
+// storeCommand is the name under which this program runs itself to reach the additional layer store. A thread that
+// waits for a FUSE server which hangs sleeps uninterruptibly, so that a process with such a thread cannot end: neither
+// podd nor a pull's process touch the files of that store.
+const storeCommand = "podd-layer-store"
+
+const (
+	// storePatience is how long the store may take for all that one process asks of it.
+	storePatience = 15 * time.Second
+	// maxAsking bounds the processes that ask the store at the same time, those that hang included.
+	maxAsking = 16
+	// maxStoreMemory bounds the memory of such a process, in bytes.
+	maxStoreMemory = 64 << 20
+)
+
+// storeJob is what that process does: JSON on its stdin.
+type storeJob struct {
+	// Root is the store's mount point.
+	Root string
+	// LookUp are layers to look up and to use, Check those that must be there, Release those that are used no more.
+	LookUp  []wantedLayer `json:",omitempty"`
+	Check   []layers.Lazy `json:",omitempty"`
+	Release []layers.Lazy `json:",omitempty"`
+	// Mount is a filesystem to mount.
+	Mount *storeMount `json:",omitempty"`
+}
+
+// answers returns the number of answers.
+func (job storeJob) answers() int {
+	n := len(job.LookUp) + len(job.Check)
+	if job.Mount != nil {
+		n++
+	}
+	return n
+}
+
+// storeAnswer is one line on its stdout: one for each layer that is looked up or checked, in their order, or one for
+// the mount.
+type storeAnswer struct {
+	Found *layers.Lazy `json:",omitempty"`
+	Error string       `json:",omitempty"`
+	// Gone is set if Error is about a layer.
+	Gone bool `json:",omitempty"`
+}
+
+// errStoreHangs: the additional layer store did not answer in time.
+var errStoreHangs = fmt.Errorf("the additional layer store did not answer within %v: %w", storePatience,
+	errdefs.ErrUnavailable)
+
+// askStore has a process of its own do a job with the additional layer store, and returns what it has answered until
+// it ended, or storePatience has passed: then it is killed. If it sleeps uninterruptibly it ends when the store does.
+func (s *Store) askStore(ctx context.Context, job storeJob) ([]storeAnswer, error) {
+	select {
+	case s.asking <- struct{}{}:
+	default:
+		return nil, fmt.Errorf("%d processes wait for the additional layer store: %w", maxAsking, errdefs.ErrUnavailable)
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, storePatience, errStoreHangs)
+	defer cancel()
+	answers, done := make(chan storeAnswer), make(chan error, 1)
+	go func() {
+		// The kernel kills the process when the thread that started it ends (PR_SET_PDEATHSIG).
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		done <- runStoreProcess(limited, job, answers)
+		<-s.asking
+	}()
+	var got []storeAnswer
+	for {
+		select {
+		case a := <-answers:
+			got = append(got, a)
+		case err := <-done:
+			if limited.Err() != nil {
+				err = context.Cause(limited)
+			}
+			return got, err
+		case <-limited.Done():
+			return got, context.Cause(limited)
+		}
+	}
+}
+
+// runStoreProcess returns when the process has ended.
+func runStoreProcess(ctx context.Context, job storeJob, to chan<- storeAnswer) error {
+	cmd := reexec.Command(storeCommand)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	stderr := &tail{most: maxChildOutput}
+	cmd.Stderr = stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return errors.Join(err, stdin.Close())
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start the process for the additional layer store: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() }) // it may have ended
+	defer stop()
+	sendErr := errors.Join(json.NewEncoder(stdin).Encode(job), stdin.Close())
+	readErr := readAnswers(ctx, stdout, to)
+	if readErr != nil {
+		_ = cmd.Process.Kill() // likewise
+	}
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("the process for the additional layer store failed (%w): %.1000q", err, stderr.String())
+	}
+	return errors.Join(sendErr, readErr)
+}
+
+// readAnswers passes on what a process writes, until ctx ends.
+func readAnswers(ctx context.Context, from io.Reader, to chan<- storeAnswer) error {
+	lines := bufio.NewScanner(from)
+	lines.Buffer(make([]byte, 0, 4<<10), maxChildMessage)
+	for lines.Scan() {
+		var a storeAnswer
+		if err := json.Unmarshal(lines.Bytes(), &a); err != nil {
+			return err
+		}
+		select {
+		case to <- a:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return lines.Err()
+}
+
+// runStoreJob does the job on stdin.
+func runStoreJob(stdin io.Reader, stdout io.Writer) error {
+	if err := limitStoreProcess(); err != nil {
+		return err
+	}
+	var job storeJob
+	if err := json.NewDecoder(stdin).Decode(&job); err != nil {
+		return fmt.Errorf("read the job: %w", err)
+	}
+	out := json.NewEncoder(stdout)
+	root, err := openStoreRoot(job.Root)
+	if err != nil {
+		for range job.answers() {
+			if err := out.Encode(goneAnswer(err)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	defer root.Close()
+	for _, l := range job.Release {
+		root.release(l)
+	}
+	for _, l := range job.LookUp {
+		if err := out.Encode(root.lookUp(l)); err != nil {
+			return err
+		}
+	}
+	for _, l := range job.Check {
+		if err := out.Encode(root.check(l)); err != nil {
+			return err
+		}
+	}
+	if job.Mount != nil {
+		return out.Encode(job.Mount.do(root))
+	}
+	return nil
+}
+
+func limitStoreProcess() error {
+	go watchMemory(maxStoreMemory)
+	return preferKilling()
+}
+
+func goneAnswer(err error) storeAnswer { return storeAnswer{Error: err.Error(), Gone: true} }
+
+// storeRoot is the mount point of an additional layer store.
+type storeRoot struct{ *os.File }

@@ -1,0 +1,213 @@
+package image
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/opencontainers/go-digest"
+	"go.podman.io/image/v5/docker/reference"
+	containersimage "go.podman.io/image/v5/image"
+	"go.podman.io/image/v5/manifest"
+	"go.podman.io/storage"
+	"go.podman.io/storage/pkg/chunked/toc"
+
+	"github.com/podd-project/podd/image/layers"
+)
+
+// maxLookUps bounds the layers of an image that are looked up in the additional layer store: the request must fit in
+// maxChildMessage. Further ones are fetched.
+const maxLookUps = 150
+
+// storeRequest is what a pull's process asks podd to look up in the additional layer store.
+type storeRequest struct {
+	// Manifest is the digest of the image's manifest, which the signature policy has accepted.
+	Manifest digest.Digest
+	Layers   []wantedLayer
+}
+
+// storeReply is podd's answer, one line on the stdin of that process: what was found, by the digest of the table of
+// contents.
+type storeReply struct {
+	Found map[digest.Digest]*layers.Lazy
+}
+
+// readReplies passes podd's answers on until the end of the input.
+func readReplies(from *json.Decoder, to chan<- storeReply) {
+	for {
+		var r storeReply
+		if err := from.Decode(&r); err != nil {
+			return
+		}
+		to <- r
+	}
+}
+
+// send asks podd, from a pull's process.
+func (r storeRequest) send(ctx context.Context, out *reporter, replies <-chan storeReply) (storeReply, error) {
+	if err := out.send(pullReport{Kind: reportLookUp, LookUp: &r}); err != nil {
+		return storeReply{}, err
+	}
+	select {
+	case reply := <-replies:
+		return reply, nil
+	case <-ctx.Done():
+		return storeReply{}, context.Cause(ctx)
+	}
+}
+
+// answerLookUp looks layers up for a pull's process. What is not found, for whatever reason, is fetched by it.
+func (s *Store) answerLookUp(ctx context.Context, job pullJob, r storeRequest, to io.Writer) error {
+	ref, err := reference.ParseNamed(job.Ref)
+	if err != nil {
+		return err
+	}
+	if err := r.Manifest.Validate(); err != nil {
+		return err
+	}
+	canonical, err := reference.WithDigest(reference.TrimNamed(ref), r.Manifest)
+	if err != nil {
+		return err
+	}
+	ask := storeJob{Root: job.Config.AdditionalLayerStore}
+	for _, l := range r.Layers {
+		if err := l.TOC.Validate(); err != nil {
+			return err
+		}
+		l.Reference = canonical.String()
+		ask.LookUp = append(ask.LookUp, l)
+	}
+	answers, err := s.askStore(ctx, ask)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	reply := storeReply{Found: map[digest.Digest]*layers.Lazy{}}
+	for i, a := range answers {
+		if a.Found != nil && i < len(ask.LookUp) {
+			reply.Found[ask.LookUp[i].TOC] = a.Found
+		} else if err == nil {
+			err = fmt.Errorf("%s", a.Error)
+		}
+	}
+	if missing := len(ask.LookUp) - len(reply.Found); missing > 0 {
+		s.log.WithError(err).WithField("image", canonical.String()).WithField("layers", missing).
+			Warn("the additional layer store does not have layers of an image, fetching them")
+	}
+	return json.NewEncoder(to).Encode(reply)
+}
+
+// lazyPlan decides, in a pull's process, which layers of an image are fetched.
+type lazyPlan struct {
+	store storage.Store
+	// chain gets the ids of the layers, and Lazy for those that are not fetched.
+	chain []layers.Layer
+	// corrupt are ids of layers that are fetched in any case.
+	corrupt []string
+	// all is for layers.Adder.
+	all bool
+}
+
+// make decides by what lookUp finds, nil for no additional layer store.
+func (p *lazyPlan) make(
+	ctx context.Context, lookUp func(context.Context, storeRequest) (storeReply, error),
+	content *containersimage.UnparsedImage,
+) error {
+	// Layers of one table of contents: containers/image finds them by it.
+	p.all = slices.ContainsFunc(p.chain, func(l layers.Layer) bool {
+		same, err := p.store.LayersByTOCDigest(tocOf(l))
+		return err == nil && len(same) > 0
+	})
+	if lookUp == nil {
+		return nil
+	}
+	known, wanted := p.all, p.wanted()
+	p.all = known
+	found := map[digest.Digest]*layers.Lazy{}
+	if len(wanted) > 0 {
+		raw, _, err := content.Manifest(ctx)
+		if err != nil {
+			return err
+		}
+		of, err := manifest.Digest(raw)
+		if err != nil {
+			return err
+		}
+		reply, err := lookUp(ctx, storeRequest{Manifest: of, Layers: wanted[:min(len(wanted), maxLookUps)]})
+		if err != nil {
+			return err
+		}
+		found = reply.Found
+	}
+	p.assign(func(l *layers.Layer) *layers.Lazy {
+		if lazy := found[tocOf(*l)]; lazy != nil {
+			return lazy
+		}
+		return p.stored(l)
+	})
+	return nil
+}
+
+// wanted returns the layers to look up: those that may be lazy and are not stored so, on the layers that they would
+// have below them then.
+func (p *lazyPlan) wanted() (out []wantedLayer) {
+	p.assign(func(l *layers.Layer) *layers.Lazy {
+		if stored := p.stored(l); stored != nil {
+			return stored
+		}
+		out = append(out, wantedLayer{
+			Lazy: layers.Lazy{TOC: tocOf(*l)}, Blob: l.Blob.Digest, Size: l.Blob.Size, DiffID: l.DiffID,
+		})
+		return &layers.Lazy{}
+	})
+	return out
+}
+
+// stored returns what is stored of a layer that is lazy on its parent, nil for nothing.
+func (p *lazyPlan) stored(l *layers.Layer) *layers.Lazy {
+	if _, err := p.store.Layer(layers.LazyID(l.Parent, tocOf(*l))); err != nil {
+		return nil
+	}
+	return &layers.Lazy{TOC: tocOf(*l)} // not stored again
+}
+
+// assign gives the layers their ids. Lazy is what choose returns of a layer that may be, with its parent.
+func (p *lazyPlan) assign(choose func(*layers.Layer) *layers.Lazy) {
+	parent := ""
+	for i := range p.chain {
+		l := &p.chain[i]
+		l.Parent, l.Lazy = parent, nil
+		if p.mayBeLazy(l) {
+			l.Lazy = choose(l)
+		}
+		if l.Lazy != nil {
+			l.ID, p.all = layers.LazyID(parent, tocOf(*l)), true
+		} else {
+			l.ID = layers.ChainID(parent, l.DiffID)
+		}
+		parent = l.ID
+	}
+}
+
+// mayBeLazy reports whether a layer has a table of contents, its content is not stored, and it is not corrupt.
+func (p *lazyPlan) mayBeLazy(l *layers.Layer) bool {
+	contents := tocOf(*l)
+	if contents == "" || slices.Contains(p.corrupt, layers.LazyID(l.Parent, contents)) {
+		return false
+	}
+	if same, err := p.store.LayersByCompressedDigest(l.Blob.Digest); err == nil && len(same) > 0 {
+		return false
+	}
+	same, err := p.store.LayersByUncompressedDigest(l.DiffID)
+	return err != nil || len(same) == 0
+}
+
+// tocOf returns the digest of a layer's table of contents, "" if it has none.
+func tocOf(l layers.Layer) digest.Digest {
+	d, err := toc.GetTOCDigest(l.Blob.Annotations)
+	if err != nil || d == nil || d.Algorithm() != digest.Canonical {
+		return ""
+	}
+	return *d
+}
