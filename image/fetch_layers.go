@@ -52,7 +52,7 @@ func (s *Store) addLayers(ctx context.Context, job copyJob, source types.ImageSo
 		Store: s.storage, Source: source, Dir: s.temp, Note: job.progress.note,
 		MaxMetadata: s.cfg().MaxImageBytes / metadataShare,
 		Downloads:   s.cfg().MaxParallelDownloads, Unpacks: min(runtime.GOMAXPROCS(0), maxUnpacks),
-		All: plan.all,
+		All: plan.all(),
 	}
 	return a.Add(ctx, plan.chain)
 }

@@ -56,15 +56,12 @@ func (s *Store) mountLazy(ctx context.Context, e *entry, o overlay) error {
 	return nil
 }
 
-// hideLazy hides the images with a layer of e in the additional layer store, and returns an error for the caller.
+// hideLazy hides an image, by its highest layer in the additional layer store, so that other images with the layers
+// below stay, and returns an error for the caller.
 func (s *Store) hideLazy(e *entry, reason error) error {
-	for i, id := range e.layers {
-		if e.lazy[i] == nil {
-			continue
-		}
-		if _, err := s.integrity.markCorrupt(id, s.integrity.version(id), reason.Error()); err != nil {
-			return err
-		}
+	top := e.layers[slices.IndexFunc(e.lazy, func(l *layers.Lazy) bool { return l != nil })]
+	if _, err := s.integrity.markCorrupt(top, s.integrity.version(top), reason.Error()); err != nil {
+		return err
 	}
 	s.log.WithFields(logrus.Fields{"image": e.ID, "names": e.names}).WithError(reason).
 		Warn("image with layers in the additional layer store is hidden until it is pulled again, as a whole")

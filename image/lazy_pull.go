@@ -103,10 +103,16 @@ type lazyPlan struct {
 	store storage.Store
 	// chain gets the ids of the layers, and Lazy for those that are not fetched.
 	chain []layers.Layer
-	// corrupt are ids of layers that are fetched in any case.
+	// corrupt are ids of layers: an image that would have one is fetched as a whole.
 	corrupt []string
-	// all is for layers.Adder.
-	all bool
+}
+
+// all is for layers.Adder: whether containers/image finds a lazy layer by one of the tables of contents.
+func (p *lazyPlan) all() bool {
+	return slices.ContainsFunc(p.chain, func(l layers.Layer) bool {
+		same, err := p.store.LayersByTOCDigest(tocOf(l))
+		return l.Lazy != nil || err == nil && len(same) > 0
+	})
 }
 
 // make decides by what lookUp finds, nil for no additional layer store.
@@ -114,16 +120,13 @@ func (p *lazyPlan) make(
 	ctx context.Context, lookUp func(context.Context, storeRequest) (storeReply, error),
 	content *containersimage.UnparsedImage,
 ) error {
-	// Layers of one table of contents: containers/image finds them by it.
-	p.all = slices.ContainsFunc(p.chain, func(l layers.Layer) bool {
-		same, err := p.store.LayersByTOCDigest(tocOf(l))
-		return err == nil && len(same) > 0
-	})
 	if lookUp == nil {
 		return nil
 	}
-	known, wanted := p.all, p.wanted()
-	p.all = known
+	wanted := p.wanted()
+	if p.isCorrupt() {
+		return nil
+	}
 	found := map[digest.Digest]*layers.Lazy{}
 	if len(wanted) > 0 {
 		raw, _, err := content.Manifest(ctx)
@@ -146,7 +149,17 @@ func (p *lazyPlan) make(
 		}
 		return p.stored(l)
 	})
+	p.isCorrupt()
 	return nil
+}
+
+// isCorrupt reports whether the image would have a corrupt layer. Then no layer of it is lazy any more.
+func (p *lazyPlan) isCorrupt() bool {
+	if !slices.ContainsFunc(p.chain, func(l layers.Layer) bool { return slices.Contains(p.corrupt, l.ID) }) {
+		return false
+	}
+	p.assign(func(*layers.Layer) *layers.Lazy { return nil })
+	return true
 }
 
 // wanted returns the layers to look up: those that may be lazy and are not stored so, on the layers that they would
@@ -182,7 +195,7 @@ func (p *lazyPlan) assign(choose func(*layers.Layer) *layers.Lazy) {
 			l.Lazy = choose(l)
 		}
 		if l.Lazy != nil {
-			l.ID, p.all = layers.LazyID(parent, tocOf(*l)), true
+			l.ID = layers.LazyID(parent, tocOf(*l))
 		} else {
 			l.ID = layers.ChainID(parent, l.DiffID)
 		}
@@ -190,10 +203,9 @@ func (p *lazyPlan) assign(choose func(*layers.Layer) *layers.Lazy) {
 	}
 }
 
-// mayBeLazy reports whether a layer has a table of contents, its content is not stored, and it is not corrupt.
+// mayBeLazy reports whether a layer has a table of contents and its content is not stored.
 func (p *lazyPlan) mayBeLazy(l *layers.Layer) bool {
-	contents := tocOf(*l)
-	if contents == "" || slices.Contains(p.corrupt, layers.LazyID(l.Parent, contents)) {
+	if tocOf(*l) == "" {
 		return false
 	}
 	if same, err := p.store.LayersByCompressedDigest(l.Blob.Digest); err == nil && len(same) > 0 {
