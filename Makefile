@@ -256,6 +256,19 @@ test-nri: tools images build ## run NRI plugins of other projects on podd, those
 	cd test/nri && CGO_ENABLED=0 $(GO) vet -tags "$(TAGS)" ./... && \
 		CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" -count=1 -v -timeout 20m $(if $(RUN),-run '$(RUN)') ./...
 
+.PHONY: test-lazy bench-lazy layer-store
+layer-store:
+	CGO_ENABLED=0 $(GO) build -C test/lazy -trimpath -o $(CURDIR)/bin/layer-store ./store
+
+test-lazy: tools images build layer-store ## pull eStargz images through a real additional layer store (root; see test/lazy)
+	@test/host/setup.sh
+	cd test/lazy && CGO_ENABLED=0 $(GO) vet -tags "$(TAGS)" ./... && \
+		CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" -count=1 -v -timeout 10m $(if $(RUN),-run '$(RUN)') ./...
+
+bench-lazy: tools images build layer-store ## the first line of an image that is pulled lazily, beside a full pull (root)
+	@test/host/setup.sh
+	@cd test/lazy && CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" -count=1 -timeout 30m -run '^$$' -bench FirstLine -benchtime 1x .
+
 .PHONY: test-ui
 test-ui: tools images build ## open the page of podd ui in Chromium, which it fetches; SCREENSHOTS=DIR writes pictures (root)
 	@contrib/chromium.sh

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/moby/sys/mountinfo"
 	dockerconfig "go.podman.io/image/v5/pkg/docker/config"
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
 )
@@ -49,6 +50,21 @@ func (c Config) inspectPolicy() (errs []error) {
 		}
 	}
 	return errs
+}
+
+// InspectLayerStore returns an error if the additional layer store is not mounted. It does not call its server.
+func InspectLayerStore(cfg Config) error {
+	if cfg.AdditionalLayerStore == "" {
+		return nil
+	}
+	mounts, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(filepath.Clean(cfg.AdditionalLayerStore)))
+	if err == nil && len(mounts) == 0 {
+		err = errors.New("nothing is mounted there: start the store, else all layers are fetched")
+	}
+	if err != nil {
+		return fmt.Errorf("additional_layer_store: %s: %w", cfg.AdditionalLayerStore, err)
+	}
+	return nil
 }
 
 // inspectCredentials parses AuthFile. Key is the one that names it.

@@ -347,6 +347,26 @@ func TestLazyUserNamespace(t *testing.T) {
 	}
 }
 
+// TestInspectLayerStore: a store that is not mounted is named.
+func TestInspectLayerStore(t *testing.T) {
+	cfg := config(t)
+	if err := image.InspectLayerStore(cfg); err != nil {
+		t.Errorf("without a store: %v", err)
+	}
+	cfg.AdditionalLayerStore = filepath.Join(t.TempDir(), "store")
+	if err := image.InspectLayerStore(cfg); err == nil || !strings.Contains(err.Error(), "nothing is mounted") {
+		t.Errorf("an absent store: %v, want an error", err)
+	}
+	mountTmpfs(t, cfg.AdditionalLayerStore, "")
+	if err := image.InspectLayerStore(cfg); err != nil {
+		t.Errorf("a mounted one: %v", err)
+	}
+	cfg.AdditionalLayerStore = "store"
+	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "additional_layer_store") {
+		t.Errorf("a relative path: %v, want an error with the key", err)
+	}
+}
+
 // TestLazyLayerIsNotShared: a layer whose tar nobody has seen is not that of another image whose config names the same
 // tar, in either order.
 func TestLazyLayerIsNotShared(t *testing.T) {

@@ -70,6 +70,9 @@ func (l *loaded) inspect(ctx context.Context) (preflight.Report, error) {
 	if len(problems) == 0 {
 		r.Add(preflight.OK, "images", "policy, registries and credentials can be read")
 	}
+	if err := image.InspectLayerStore(l.Image); err != nil {
+		r.Add(preflight.Problem, "images", "%v", err)
+	}
 	if l.Runtime.CgroupDriver == cgroupSystemd && !useSystemdCgroup(cgroupAuto) {
 		r.Add(preflight.Problem, "cgroup driver", "is systemd, but systemd is not process 1")
 	}

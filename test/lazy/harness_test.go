@@ -37,7 +37,7 @@ type counted struct {
 	down atomic.Bool
 }
 
-func serve(t *testing.T) *counted {
+func serve(t testing.TB) *counted {
 	c := &counted{}
 	inner := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -67,7 +67,7 @@ func (w *countedWriter) Write(b []byte) (int, error) {
 }
 
 // push stores an image as repo:tag and returns the size of its layers.
-func (c *counted) push(t *testing.T, ref string, img v1.Image) (size int64) {
+func (c *counted) push(t testing.TB, ref string, img v1.Image) (size int64) {
 	t.Helper()
 	parsed, err := name.ParseReference(c.host+"/"+ref, name.Insecure)
 	must(t, err)
@@ -83,7 +83,7 @@ func (c *counted) push(t *testing.T, ref string, img v1.Image) (size int64) {
 }
 
 // image makes an eStargz image of tars, the lowest first, that runs a command.
-func image(t *testing.T, command []string, tars ...[]byte) v1.Image {
+func image(t testing.TB, command []string, tars ...[]byte) v1.Image {
 	t.Helper()
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	for _, raw := range tars {
@@ -113,7 +113,7 @@ func image(t *testing.T, command []string, tars ...[]byte) v1.Image {
 }
 
 // busybox returns the tar of the test image of that name.
-func busybox(t *testing.T, host string) []byte {
+func busybox(t testing.TB, host string) []byte {
 	t.Helper()
 	parsed, err := name.ParseReference(host+"/e2e-test-images/busybox:1.29-2", name.Insecure)
 	must(t, err)
@@ -129,7 +129,7 @@ func busybox(t *testing.T, host string) []byte {
 }
 
 // ballast returns the tar of files name-0 and so on, of random bytes, which gzip does not make smaller.
-func ballast(t *testing.T, name string, files, size int) []byte {
+func ballast(t testing.TB, name string, files, size int) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
@@ -147,9 +147,12 @@ func ballast(t *testing.T, name string, files, size int) []byte {
 	return out.Bytes()
 }
 
+// term ends a store in order.
+const term = unix.SIGTERM
+
 // layerStore is an additional layer store.
 type layerStore struct {
-	*testing.T
+	testing.TB
 	mountpoint, root string
 	cmd              *exec.Cmd
 	ended            chan struct{}
@@ -158,14 +161,14 @@ type layerStore struct {
 }
 
 // mount starts an additional layer store until the test ends.
-func mount(t *testing.T) *layerStore {
+func mount(t testing.TB) *layerStore {
 	t.Helper()
 	dir := t.TempDir()
-	s := &layerStore{T: t, mountpoint: filepath.Join(dir, "store"), root: filepath.Join(dir, "root")}
+	s := &layerStore{TB: t, mountpoint: filepath.Join(dir, "store"), root: filepath.Join(dir, "root")}
 	must(t, os.Mkdir(s.mountpoint, 0o700))
 	s.start()
 	t.Cleanup(func() {
-		s.end(unix.SIGTERM)
+		s.end(term)
 		_ = unix.Unmount(s.mountpoint, unix.MNT_DETACH) // it has done that, unless it was killed
 		if t.Failed() {
 			t.Logf("what the store wrote:\n%s", s.log.String())
@@ -180,7 +183,7 @@ func (s *layerStore) start() {
 	_ = unix.Unmount(s.mountpoint, unix.MNT_DETACH) // there may be none
 	s.cmd = exec.Command(filepath.Join("bin", "layer-store"), "-root", s.root, s.mountpoint)
 	s.cmd.Stderr = &s.log
-	must(s.T, s.cmd.Start())
+	must(s, s.cmd.Start())
 	s.ended = make(chan struct{})
 	go func() { defer close(s.ended); _ = s.cmd.Wait() }() // its end by a signal is an error
 	var st unix.Statfs_t
@@ -204,7 +207,7 @@ func (s *layerStore) end(sig unix.Signal) {
 	}
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

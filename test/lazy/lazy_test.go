@@ -138,5 +138,5 @@ func (n *node) storeIsKilled(t *testing.T, p *pod, container, app string) {
 func (n *node) remove(ref string) {
 	n.Helper()
 	_, err := n.Images.RemoveImage(n.Context(), &cri.RemoveImageRequest{Image: &cri.ImageSpec{Image: ref}})
-	must(n.T, err)
+	must(n, err)
 }

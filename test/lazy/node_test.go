@@ -18,7 +18,7 @@ import (
 
 // node is a podd with an additional layer store.
 type node struct {
-	*testing.T
+	testing.TB
 	*daemon.Daemon
 	store *layerStore
 	// busybox is the tar of that image.
@@ -26,10 +26,10 @@ type node struct {
 }
 
 // start starts both. Nothing of podd is left when the test ends.
-func start(t *testing.T) *node {
+func start(t testing.TB) *node {
 	t.Helper()
 	served := images.Serve(t)
-	n := &node{T: t, store: mount(t), busybox: busybox(t, served.Addr)}
+	n := &node{TB: t, store: mount(t), busybox: busybox(t, served.Addr)}
 	var err error
 	n.Daemon, err = daemon.New(daemon.Options{
 		Registry: served, Set: []string{`image.additional_layer_store="` + n.store.mountpoint + `"`},
@@ -56,7 +56,7 @@ func start(t *testing.T) *node {
 func (n *node) pull(ref string) (id string) {
 	n.Helper()
 	reply, err := n.Images.PullImage(n.Context(), &cri.PullImageRequest{Image: &cri.ImageSpec{Image: ref}})
-	must(n.T, err)
+	must(n, err)
 	return reply.ImageRef
 }
 
@@ -64,7 +64,7 @@ func (n *node) pull(ref string) (id string) {
 func (n *node) listed(ref string) bool {
 	n.Helper()
 	reply, err := n.Images.ImageStatus(n.Context(), &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: ref}})
-	must(n.T, err)
+	must(n, err)
 	return reply.Image != nil
 }
 
@@ -91,9 +91,9 @@ func (n *node) pod(name string, userns bool) *pod {
 			SecurityContext: &cri.LinuxSandboxSecurityContext{NamespaceOptions: options},
 		},
 	}}
-	must(n.T, os.MkdirAll(p.config.LogDirectory, 0o755))
+	must(n, os.MkdirAll(p.config.LogDirectory, 0o755))
 	sandbox, err := n.Runtime.RunPodSandbox(n.Context(), &cri.RunPodSandboxRequest{Config: p.config})
-	must(n.T, err)
+	must(n, err)
 	p.id = sandbox.PodSandboxId
 	n.Cleanup(p.remove)
 	return p
@@ -115,7 +115,7 @@ func (p *pod) run(name, image string) (id string, err error) {
 		return "", err
 	}
 	_, err = p.Runtime.StartContainer(p.Context(), &cri.StartContainerRequest{ContainerId: created.ContainerId})
-	must(p.T, err)
+	must(p, err)
 	return created.ContainerId, nil
 }
 
@@ -132,9 +132,9 @@ func (p *pod) remove() {
 	}
 	for _, hierarchy := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} { // version 2, and those of version 1
 		groups, err := filepath.Glob(hierarchy + p.config.Linux.CgroupParent)
-		must(p.T, err)
+		must(p, err)
 		for _, group := range groups {
-			must(p.T, os.Remove(group))
+			must(p, os.Remove(group))
 		}
 	}
 }
@@ -145,7 +145,7 @@ func (n *node) sh(container, command string) (string, int32) {
 	reply, err := n.Runtime.ExecSync(n.Context(), &cri.ExecSyncRequest{
 		ContainerId: container, Cmd: []string{"sh", "-c", command}, Timeout: 20,
 	})
-	must(n.T, err)
+	must(n, err)
 	return strings.TrimSpace(string(reply.Stdout) + string(reply.Stderr)), reply.ExitCode
 }
 
@@ -153,6 +153,6 @@ func (n *node) sh(container, command string) (string, int32) {
 func (n *node) layers() int {
 	n.Helper()
 	found, err := filepath.Glob(n.Path("root", "storage", "overlay", "*", "link"))
-	must(n.T, err)
+	must(n, err)
 	return len(found)
 }
