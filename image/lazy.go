@@ -36,7 +36,7 @@ func (s *Store) mountLazy(ctx context.Context, e *entry, o overlay) error {
 		return s.hideLazy(e, errors.New("the files of an additional layer store cannot be used in a user namespace"))
 	}
 	if s.cfg().AdditionalLayerStore == "" {
-		return s.hideLazy(e, errors.New("its files are in an additional layer store, and additional_layer_store is not set"))
+		return s.hideLazy(e, errors.New("its files are in a store of layers, and additional_layer_store is not set"))
 	}
 	answers, err := s.askStore(ctx, storeJob{Root: s.cfg().AdditionalLayerStore, Mount: &storeMount{
 		Dir: o.dir, Lowers: e.lowers, Lazy: e.lazy, Writable: o.writable, Volatile: o.volatile, Label: o.label,
@@ -69,7 +69,8 @@ func (s *Store) hideLazy(e *entry, reason error) error {
 		e.ID, reason, errdefs.ErrFailedPrecondition), s.refresh())
 }
 
-// verifyLazy adds the layers to found that the additional layer store does not serve. With mark, their images are hidden.
+// verifyLazy adds the layers to found that the additional layer store does not serve. With mark their images are
+// hidden.
 func (s *Store) verifyLazy(ctx context.Context, found map[string]string, mark bool) error {
 	gone, err := s.checkLazy(ctx)
 	if err != nil {
@@ -149,8 +150,8 @@ func (s *Store) releaseUnused(ctx context.Context) {
 	}
 }
 
-// removeReplaced removes hidden images that were pulled lazily, that have lost their names to the same image as a whole,
-// and that no container uses.
+// removeReplaced removes hidden images that were pulled lazily, have lost their names to the same image as a whole, and
+// are used by no container.
 func (s *Store) removeReplaced(ctx context.Context) {
 	for id, e := range s.index.Load().corrupt.byID {
 		if len(e.names) > 0 || !e.isLazy() || len(s.refs.users(id)) > 0 {
