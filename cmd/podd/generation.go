@@ -40,6 +40,7 @@ var liveKeys = []string{
 	"image.registries_conf", "image.registries_conf_dir", "image.policy", "image.policy_dir", "image.auth_file",
 	"image.auth_dir", "image.pinned_images",
 	"image.variant_annotations", "image.preload_dir", "image.pull_progress_timeout", "image.pull_min_rate",
+	"image.additional_layer_store",
 	"image.max_parallel_downloads", "image.max_image_bytes", "image.max_image_files", "image.pull_memory",
 	"image.volatile_rootfs",
 }
