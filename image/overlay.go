@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/opencontainers/selinux/go-selinux/label"
+	"go.podman.io/storage/pkg/unshare"
 	"golang.org/x/sys/unix"
 )
 
@@ -128,9 +129,13 @@ func (o *overlay) complete(lowers []string) ([]string, error) {
 type option struct{ key, value string }
 
 // options returns all parameters but the layers. An index would tie an upper directory to its layers permanently, and a
-// kernel would refuse one whose layers have another mount; upper directories are never reused here.
+// kernel would refuse one whose layers have another mount; upper directories are never reused here. In a user namespace
+// layers have the attributes user.overlay.*, by the same condition in containers/storage: trusted.* are the node's.
 func (o *overlay) options() []option {
 	out := []option{{"index", "off"}}
+	if unshare.IsRootless() {
+		out = append(out, option{"userxattr", ""})
+	}
 	if o.writable {
 		out = append(out,
 			option{"upperdir", filepath.Join(o.dir, upperName)}, option{"workdir", filepath.Join(o.dir, workName)})

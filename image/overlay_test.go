@@ -13,6 +13,8 @@ import (
 	"github.com/moby/sys/mountinfo"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/test/userns"
 )
 
 // layersOnDisk makes layer directories like storage's, with one file each.
@@ -225,5 +227,30 @@ func TestHolds(t *testing.T) {
 	h.endRemoval("img")
 	if !h.add("img", "c") {
 		t.Error("cannot take after the removal ended")
+	}
+}
+
+// TestOverlayInUserNamespace: a directory of the image can be replaced, which needs an attribute of the overlay.
+func TestOverlayInUserNamespace(t *testing.T) {
+	if !userns.Inside(t) {
+		return
+	}
+	dir := t.TempDir()
+	layers := layersOnDisk(t, filepath.Join(dir, "overlay"), 1)
+	if err := os.Mkdir(filepath.Join(layers[0], "d"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	o := overlay{dir: dir, lowers: layers, writable: true}
+	if err := errors.Join(o.makeDirs(), o.mount()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unmount(filepath.Join(dir, mergedName)); err != nil {
+			t.Error(err)
+		}
+	})
+	replaced := filepath.Join(dir, mergedName, "d")
+	if err := errors.Join(os.Remove(replaced), os.Mkdir(replaced, 0o755)); err != nil {
+		t.Errorf("replace a directory of the image: %v", err)
 	}
 }

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
+	"github.com/moby/sys/user"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
 
@@ -54,7 +56,7 @@ const pingGroupRange = "net/ipv4/ping_group_range"
 // mapPingGroups converts the groups of ping_group_range to those of the host, in whose user namespace they are written.
 // The range is narrowed to groups that are mapped: Kubernetes' usual value, "0 2147483647", is larger than any mapping.
 // As the kernel compares ids of the host, the result is within one range of those, the longest. A range without a
-// mapped group is errdefs.ErrInvalidArgument.
+// mapped group is errdefs.ErrInvalidArgument. A pod without mappings has the groups of podd's user namespace.
 func (s sysctl) mapPingGroups(gids []specs.LinuxIDMapping) (sysctl, error) {
 	fields := strings.Fields(s.value)
 	if strings.Join(s.parts, "/") != pingGroupRange || len(fields) != 2 {
@@ -64,6 +66,13 @@ func (s sysctl) mapPingGroups(gids []specs.LinuxIDMapping) (sysctl, error) {
 	high, highErr := strconv.ParseUint(fields[1], 10, 32)
 	if lowErr != nil || highErr != nil || low > high {
 		return s, nil // for the kernel to refuse, or no group
+	}
+	if len(gids) == 0 {
+		own, err := ownGroups()
+		if err != nil {
+			return s, err
+		}
+		gids = own
 	}
 	var from, length uint64
 	for _, m := range joinMappings(gids) {
@@ -79,6 +88,22 @@ func (s sysctl) mapPingGroups(gids []specs.LinuxIDMapping) (sysctl, error) {
 	s.value = fmt.Sprintf("%d %d", from, from+length-1)
 	return s, nil
 }
+
+// ownGroups returns the groups of podd's user namespace, mapped to themselves: all there are, unless podd was started in
+// one.
+var ownGroups = sync.OnceValues(func() ([]specs.LinuxIDMapping, error) {
+	mapped, err := user.CurrentProcessGIDMap()
+	if err != nil {
+		return nil, err
+	}
+	var out []specs.LinuxIDMapping
+	for _, m := range mapped {
+		out = append(out, specs.LinuxIDMapping{
+			ContainerID: uint32(m.ID), HostID: uint32(m.ID), Size: uint32(m.Count),
+		})
+	}
+	return out, nil
+})
 
 // joinMappings joins mappings that continue each other, inside and on the host.
 func joinMappings(in []specs.LinuxIDMapping) []specs.LinuxIDMapping {

@@ -2,10 +2,13 @@ package namespaces
 
 import (
 	"maps"
+	"strings"
 	"testing"
 
 	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/podd-project/podd/test/userns"
 )
 
 func TestDefaultSysctls(t *testing.T) {
@@ -84,5 +87,16 @@ func TestPingGroupsAreMapped(t *testing.T) {
 		if err != nil || got.value != c.want {
 			t.Errorf("%s %q with %v = %q, %v, want %q", c.key, c.value, c.gids, got.value, err, c.want)
 		}
+	}
+}
+
+// TestPingGroupsInUserNamespace: a pod without mappings has the groups that podd has.
+func TestPingGroupsInUserNamespace(t *testing.T) {
+	if !userns.Inside(t) {
+		return
+	}
+	s := sysctl{parts: strings.Split(pingGroupRange, "/"), value: "0 2147483647"}
+	if got, err := s.mapPingGroups(nil); err != nil || got.value != "0 65535" {
+		t.Errorf("range = %q, %v, want 0 65535", got.value, err)
 	}
 }

@@ -153,10 +153,8 @@ func (p *Pinner) writeSysctls(ctx context.Context, r Request) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if r.User != "" {
-			if s, err = s.mapPingGroups(r.GIDs); err != nil {
-				return err
-			}
+		if s, err = s.mapPingGroups(r.GIDs); err != nil {
+			return err
 		}
 		write := s.write
 		if s.ofIPC() && r.User != "" {

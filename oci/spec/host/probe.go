@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/moby/sys/capability"
+	"github.com/moby/sys/userns"
 	"github.com/opencontainers/selinux/go-selinux"
 	"golang.org/x/sys/unix"
 
@@ -87,8 +88,12 @@ func oomScoreAdjMin(f *spec.Facts) error {
 	return err
 }
 
-// holdsSysResource reports whether podd may raise limits above its own.
+// holdsSysResource reports whether podd may raise limits above its own. In a user namespace it may not, whatever its
+// capabilities: the kernel asks for that of the initial one (fs/proc/base.c, kernel/sys.c).
 func holdsSysResource() (bool, error) {
+	if userns.RunningInUserNS() {
+		return false, nil
+	}
 	own, err := capability.NewPid2(0)
 	if err == nil {
 		err = own.Load()

@@ -16,6 +16,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/oci/spec"
+	"github.com/podd-project/podd/test/userns"
 )
 
 // TestProbe compares with what the machine says in other words.
@@ -133,5 +134,23 @@ func TestLabelOptions(t *testing.T) {
 	}
 	if got := labelOptions(nil); got != nil {
 		t.Errorf("labelOptions(nil) = %q, want nil", got)
+	}
+}
+
+// TestLimitsInUserNamespace: root of a user namespace has CAP_SYS_RESOURCE, and still cannot raise anything.
+func TestLimitsInUserNamespace(t *testing.T) {
+	if !userns.Inside(t) {
+		return
+	}
+	var f spec.Facts
+	if err := errors.Join(oomScoreAdjMin(&f), rlimitMax(&f)); err != nil {
+		t.Fatal(err)
+	}
+	own, err := os.ReadFile("/proc/self/oom_score_adj")
+	if err != nil || strings.TrimSpace(string(own)) != strconv.Itoa(f.OOMScoreAdjMin) {
+		t.Errorf("OOMScoreAdjMin = %d, want podd's own %s, %v", f.OOMScoreAdjMin, own, err)
+	}
+	if _, known := f.RlimitMax["RLIMIT_CORE"]; !known {
+		t.Errorf("RlimitMax = %v, want podd's own limits", f.RlimitMax)
 	}
 }
