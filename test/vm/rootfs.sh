@@ -22,7 +22,7 @@ mirror=$(apt-get indextargets --format '$(LABEL) $(REPO_URI)' 'Created-By: Packa
 
 # What podd, critest and the boot need. Recommended packages are left out.
 packages='systemd systemd-sysv dbus udev kmod apparmor iproute2 iptables nftables conmon crun procps util-linux
-	busybox-static ca-certificates'
+	busybox-static ca-certificates uidmap'
 # Only these of the kernel's drivers are kept: systemd-udevd loads every one it has a device for, which is slow under
 # emulation.
 drivers='kernel/fs kernel/net kernel/crypto kernel/lib kernel/security kernel/drivers/block kernel/drivers/net

@@ -73,7 +73,7 @@ func start(t *testing.T, o cluster.Options, programs ...string) lab {
 // end saves the logs of a test that failed, and removes everything.
 func (l lab) end() {
 	if l.Failed() {
-		for _, unit := range []string{"podd", "kubelet"} {
+		for _, unit := range []string{"podd", "kubelet", "node"} {
 			out, err := l.m.Run("journalctl -u "+unit+" -o short-monotonic --no-hostname | tail -n 60", time.Minute)
 			l.Logf("journal of %s: %v\n%s", unit, err, out)
 		}
@@ -151,7 +151,7 @@ func (l lab) follow(commands []string) {
 	for _, command := range commands {
 		began := time.Now()
 		run := l.run
-		if strings.HasPrefix(command, "kubeadm join ...") {
+		if strings.Contains(command, "kubeadm join ...") {
 			print, err := l.c.JoinCommand()
 			if err != nil {
 				l.Fatal(err)
