@@ -89,8 +89,7 @@ func (s sysctl) mapPingGroups(gids []specs.LinuxIDMapping) (sysctl, error) {
 	return s, nil
 }
 
-// ownGroups returns the groups of podd's user namespace, mapped to themselves: all there are, unless podd was started in
-// one.
+// ownGroups returns the groups of podd's user namespace, mapped to themselves: all there are in the initial one.
 var ownGroups = sync.OnceValues(func() ([]specs.LinuxIDMapping, error) {
 	mapped, err := user.CurrentProcessGIDMap()
 	if err != nil {
@@ -98,9 +97,8 @@ var ownGroups = sync.OnceValues(func() ([]specs.LinuxIDMapping, error) {
 	}
 	var out []specs.LinuxIDMapping
 	for _, m := range mapped {
-		out = append(out, specs.LinuxIDMapping{
-			ContainerID: uint32(m.ID), HostID: uint32(m.ID), Size: uint32(m.Count),
-		})
+		id := uint32(m.ID)
+		out = append(out, specs.LinuxIDMapping{ContainerID: id, HostID: id, Size: uint32(m.Count)})
 	}
 	return out, nil
 })

@@ -11,8 +11,8 @@ import (
 // started tells a test that it is in the namespace.
 const started = "PODD_TEST_USER_NAMESPACE"
 
-// Inside reports whether the test is root of a user namespace with 65536 ids, as podd is for an ordinary user, and has a
-// mount namespace. If not, it runs the test there, in another process, and has it fail if that fails. It needs root.
+// Inside reports whether the test is root of a user namespace with 65536 ids, as podd is for an ordinary user, and has
+// a mount namespace. If not, it runs the test there, in another process, and fails it if that fails. It needs root.
 func Inside(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(started) != "" {

@@ -85,7 +85,7 @@ func (l lab) rootlessPod() {
 // userLeft stops podd and the kubelet, and compares the machine with what it was.
 func (l lab) userLeft() {
 	l.run(2*time.Minute, "systemctl stop node")
-	if out, err := l.m.Run("/payload/bin/leak diff /run/before.json -all -wait 15s -ignore 'tmpfs tmpfs /netns'",
+	if out, err := l.m.Run("/payload/bin/leak diff /run/before.json -all -wait 15s",
 		2*time.Minute); err != nil {
 		l.Errorf("left on the machine: %s", out)
 	}
