@@ -71,11 +71,15 @@ func Write(specs []Spec, file string) error {
 	return os.WriteFile(file, []byte(b.String()), 0o644)
 }
 
-// text returns the line of a spec, and the message of one that did not pass.
+// maxMessage is how many lines of a message are kept: some print a whole pod.
+const maxMessage = 20
+
+// text returns the line of a spec, and the start of the message of one that did not pass.
 func (s Spec) text() string {
 	line := fmt.Sprintf("%-8s %6.1fs  %s\n", s.State, s.RunTime.Seconds(), s.Name())
 	if s.State != "passed" {
-		line += "\t" + strings.ReplaceAll(strings.TrimSpace(s.Failure.Message), "\n", "\n\t") + "\n"
+		lines := strings.SplitN(strings.TrimSpace(s.Failure.Message), "\n", maxMessage+1)
+		line += "\t" + strings.Join(lines[:min(len(lines), maxMessage)], "\n\t") + "\n"
 	}
 	return line
 }
