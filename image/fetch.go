@@ -17,6 +17,8 @@ import (
 	containersstorage "go.podman.io/image/v5/storage"
 	"go.podman.io/image/v5/types"
 	"go.podman.io/storage"
+
+	"github.com/podd-project/podd/image/layers"
 )
 
 // progressInterval is how often containers/image reports on one layer: after every read. It reports reads that it
@@ -79,7 +81,7 @@ func (s *Store) fetchConfined(
 // another pull is in progress, which may be about to use them.
 func (s *Store) removeUnusedLayers() error {
 	for len(s.Pulls()) <= 1 {
-		layers, err := s.storage.Layers()
+		stored, err := s.storage.Layers()
 		if err != nil {
 			return fmt.Errorf("list layers: %w", err)
 		}
@@ -88,14 +90,14 @@ func (s *Store) removeUnusedLayers() error {
 			return fmt.Errorf("list images: %w", err)
 		}
 		used := map[string]bool{}
-		for _, l := range layers {
+		for _, l := range stored {
 			used[l.Parent] = true
 		}
 		for _, img := range images {
 			used[img.TopLayer] = true
 		}
 		removed := false
-		for _, l := range layers {
+		for _, l := range stored {
 			if used[l.ID] {
 				continue
 			}
@@ -166,7 +168,7 @@ func (s *Store) transfer(ctx context.Context, job transferJob, out *reporter) (p
 	if err := copying.selectVariant(ctx, source, job.variant); err != nil {
 		return pulled{}, err
 	}
-	if err := s.addLayers(ctx, copying, source, job.corrupt); err != nil {
+	if copying.lazy, err = s.addLayers(ctx, copying, source, job.corrupt); err != nil {
 		return pulled{}, errors.Join(err, copying.policy.Destroy())
 	}
 	stored, err := s.copy(ctx, copying)
@@ -214,12 +216,14 @@ type copyJob struct {
 	ref      reference.Named
 	id       string
 	progress progressSink
+	// lazy are the ids of layers in the additional layer store that the image may have.
+	lazy []string
 }
 
 // copy runs containers/image's copy into storage.
 func (s *Store) copy(ctx context.Context, job copyJob) (*storage.Image, error) {
 	defer func() { _ = job.policy.Destroy() }() // frees memory, cannot fail otherwise
-	to, err := containersstorage.Transport.NewStoreReference(s.storage, job.ref, job.id)
+	to, err := containersstorage.Transport.NewStoreReference(layers.WithLazy(s.storage, job.lazy), job.ref, job.id)
 	if err != nil {
 		return nil, err
 	}

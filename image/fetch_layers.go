@@ -28,33 +28,34 @@ const metadataShare = 4
 // is wrong, or stores them one after the other. Neither does it for the platform's image of a list if the source does
 // not remember manifests: registries count the requests for them.
 //
-// Layers that the additional layer store has are not fetched, but for those in corrupt.
-func (s *Store) addLayers(ctx context.Context, job copyJob, source types.ImageSource, corrupt []string) error {
+// Layers that the additional layer store has are not fetched, but for those in corrupt. It returns their ids.
+func (s *Store) addLayers(
+	ctx context.Context, job copyJob, source types.ImageSource, corrupt []string,
+) (lazy []string, err error) {
 	content := containersimage.UnparsedInstance(source, job.variant)
 	if job.variant == nil {
-		var err error
 		if content, err = platformImage(ctx, job.sys, source); err != nil || content == nil {
-			return nil //nolint:nilerr // the copy fails in the same way
+			return nil, nil //nolint:nilerr // the copy fails in the same way
 		}
 	}
 	if allowed, err := job.policy.IsRunningImageAllowed(ctx, content); !allowed || err != nil {
-		return nil //nolint:nilerr // likewise
+		return nil, nil //nolint:nilerr // likewise
 	}
 	chain, ok := layerChain(ctx, job.sys, content)
 	if !ok {
-		return nil
+		return nil, nil
 	}
-	plan := lazyPlan{store: s.storage, chain: chain, corrupt: corrupt}
+	plan := lazyPlan{store: s.storage, chain: chain, corrupt: corrupt, most: s.cfg().MaxImageBytes}
 	if err := plan.make(ctx, s.lookUp, content); err != nil {
-		return err
+		return nil, err
 	}
 	a := layers.Adder{
 		Store: s.storage, Source: source, Dir: s.temp, Note: job.progress.note,
 		MaxMetadata: s.cfg().MaxImageBytes / metadataShare,
 		Downloads:   s.cfg().MaxParallelDownloads, Unpacks: min(runtime.GOMAXPROCS(0), maxUnpacks),
-		All: plan.all(),
+		All: len(plan.lazy()) > 0,
 	}
-	return a.Add(ctx, plan.chain)
+	return plan.lazy(), a.Add(ctx, plan.chain)
 }
 
 // platformImage returns the image for this node, which may be in a list; nil for a list of which it does not look at

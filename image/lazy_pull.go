@@ -3,7 +3,7 @@ package image
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"io"
 	"slices"
 
@@ -28,10 +28,10 @@ type storeRequest struct {
 	Layers   []wantedLayer
 }
 
-// storeReply is podd's answer, one line on the stdin of that process: what was found, by the digest of the table of
-// contents.
+// storeReply is podd's answer, one line on the stdin of that process: what was found of each layer of the
+// request, nil for nothing.
 type storeReply struct {
-	Found map[digest.Digest]*layers.Lazy
+	Found []*layers.Lazy
 }
 
 // readReplies passes podd's answers on until the end of the input.
@@ -83,15 +83,16 @@ func (s *Store) answerLookUp(ctx context.Context, job pullJob, r storeRequest, t
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	reply := storeReply{Found: map[digest.Digest]*layers.Lazy{}}
-	for i, a := range answers {
-		if a.Found != nil && i < len(ask.LookUp) {
-			reply.Found[ask.LookUp[i].TOC] = a.Found
+	reply := storeReply{Found: make([]*layers.Lazy, len(ask.LookUp))}
+	missing := len(ask.LookUp)
+	for i, a := range answers[:min(len(answers), len(ask.LookUp))] {
+		if reply.Found[i] = a.Found; a.Found != nil {
+			missing--
 		} else if err == nil {
-			err = fmt.Errorf("%s", a.Error)
+			err = errors.New(a.Error)
 		}
 	}
-	if missing := len(ask.LookUp) - len(reply.Found); missing > 0 {
+	if missing > 0 {
 		s.log.WithError(err).WithField("image", canonical.String()).WithField("layers", missing).
 			Warn("the additional layer store does not have layers of an image, fetching them")
 	}
@@ -105,14 +106,18 @@ type lazyPlan struct {
 	chain []layers.Layer
 	// corrupt are ids of layers: an image that would have one is fetched as a whole.
 	corrupt []string
+	// most bounds the sizes of all layers together, in bytes: an image with more is fetched, which fails.
+	most int64
 }
 
-// all is for layers.Adder: whether containers/image finds a lazy layer by one of the tables of contents.
-func (p *lazyPlan) all() bool {
-	return slices.ContainsFunc(p.chain, func(l layers.Layer) bool {
-		same, err := p.store.LayersByTOCDigest(tocOf(l))
-		return l.Lazy != nil || err == nil && len(same) > 0
-	})
+// lazy returns the ids of the layers that are not fetched.
+func (p *lazyPlan) lazy() (ids []string) {
+	for _, l := range p.chain {
+		if l.Lazy != nil {
+			ids = append(ids, l.ID)
+		}
+	}
+	return ids
 }
 
 // make decides by what lookUp finds, nil for no additional layer store.
@@ -120,14 +125,14 @@ func (p *lazyPlan) make(
 	ctx context.Context, lookUp func(context.Context, storeRequest) (storeReply, error),
 	content *containersimage.UnparsedImage,
 ) error {
-	if lookUp == nil {
+	if lookUp == nil || p.isTooLarge() {
 		return nil
 	}
-	wanted := p.wanted()
+	wanted, at := p.wanted()
 	if p.isCorrupt() {
 		return nil
 	}
-	found := map[digest.Digest]*layers.Lazy{}
+	found := map[int]*layers.Lazy{}
 	if len(wanted) > 0 {
 		raw, _, err := content.Manifest(ctx)
 		if err != nil {
@@ -141,16 +146,30 @@ func (p *lazyPlan) make(
 		if err != nil {
 			return err
 		}
-		found = reply.Found
-	}
-	p.assign(func(l *layers.Layer) *layers.Lazy {
-		if lazy := found[tocOf(*l)]; lazy != nil {
-			return lazy
+		for i, l := range reply.Found {
+			found[at[i]] = l
 		}
-		return p.stored(l)
+	}
+	p.assign(func(i int, l *layers.Layer) *layers.Lazy {
+		if stored, same := p.stored(l); stored != nil || !same {
+			return stored
+		}
+		return found[i]
 	})
 	p.isCorrupt()
 	return nil
+}
+
+// isTooLarge reports whether the layers have more bytes than an image may have.
+func (p *lazyPlan) isTooLarge() bool {
+	left := p.most
+	for _, l := range p.chain { // of sizes that are not negative
+		if l.Blob.Size > left {
+			return true
+		}
+		left -= l.Blob.Size
+	}
+	return false
 }
 
 // isCorrupt reports whether the image would have a corrupt layer. Then no layer of it is lazy any more.
@@ -158,41 +177,47 @@ func (p *lazyPlan) isCorrupt() bool {
 	if !slices.ContainsFunc(p.chain, func(l layers.Layer) bool { return slices.Contains(p.corrupt, l.ID) }) {
 		return false
 	}
-	p.assign(func(*layers.Layer) *layers.Lazy { return nil })
+	p.assign(func(int, *layers.Layer) *layers.Lazy { return nil })
 	return true
 }
 
-// wanted returns the layers to look up: those that may be lazy and are not stored so, on the layers that they would
-// have below them then.
-func (p *lazyPlan) wanted() (out []wantedLayer) {
-	p.assign(func(l *layers.Layer) *layers.Lazy {
-		if stored := p.stored(l); stored != nil {
+// wanted returns the layers to look up, with their indexes: those that may be lazy and are not stored so, on the layers
+// that they would have below them then.
+func (p *lazyPlan) wanted() (out []wantedLayer, at []int) {
+	p.assign(func(i int, l *layers.Layer) *layers.Lazy {
+		if stored, same := p.stored(l); stored != nil || !same {
 			return stored
 		}
+		at = append(at, i)
 		out = append(out, wantedLayer{
 			Lazy: layers.Lazy{TOC: tocOf(*l)}, Blob: l.Blob.Digest, Size: l.Blob.Size, DiffID: l.DiffID,
 		})
 		return &layers.Lazy{}
 	})
-	return out
+	return out, at
 }
 
-// stored returns what is stored of a layer that is lazy on its parent, nil for nothing.
-func (p *lazyPlan) stored(l *layers.Layer) *layers.Lazy {
-	if _, err := p.store.Layer(layers.LazyID(l.Parent, tocOf(*l))); err != nil {
-		return nil
+// stored returns what is stored of a layer that is lazy on its parent, nil for nothing. Same is false if it was stored
+// for an image that gives its tar another digest.
+func (p *lazyPlan) stored(l *layers.Layer) (lazy *layers.Lazy, same bool) {
+	stored, err := p.store.Layer(layers.LazyID(l.Parent, tocOf(*l)))
+	if err != nil {
+		return nil, true
 	}
-	return &layers.Lazy{TOC: tocOf(*l)} // not stored again
+	if layers.ExpectedDiffID(stored) != l.DiffID {
+		return nil, false
+	}
+	return &layers.Lazy{TOC: tocOf(*l)}, true // not stored again
 }
 
 // assign gives the layers their ids. Lazy is what choose returns of a layer that may be, with its parent.
-func (p *lazyPlan) assign(choose func(*layers.Layer) *layers.Lazy) {
+func (p *lazyPlan) assign(choose func(int, *layers.Layer) *layers.Lazy) {
 	parent := ""
 	for i := range p.chain {
 		l := &p.chain[i]
 		l.Parent, l.Lazy = parent, nil
 		if p.mayBeLazy(l) {
-			l.Lazy = choose(l)
+			l.Lazy = choose(i, l)
 		}
 		if l.Lazy != nil {
 			l.ID = layers.LazyID(parent, tocOf(*l))
@@ -203,10 +228,17 @@ func (p *lazyPlan) assign(choose func(*layers.Layer) *layers.Lazy) {
 	}
 }
 
-// mayBeLazy reports whether a layer has a table of contents and its content is not stored.
+// mayBeLazy reports whether a layer has a table of contents and its content is not stored. Overlay refuses the same
+// directory twice, so no other layer of the image may have that table.
 func (p *lazyPlan) mayBeLazy(l *layers.Layer) bool {
-	if tocOf(*l) == "" {
+	of := tocOf(*l)
+	if of == "" {
 		return false
+	}
+	for i := range p.chain {
+		if other := &p.chain[i]; other != l && tocOf(*other) == of {
+			return false
+		}
 	}
 	if same, err := p.store.LayersByCompressedDigest(l.Blob.Digest); err == nil && len(same) > 0 {
 		return false

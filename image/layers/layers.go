@@ -78,7 +78,8 @@ type Adder struct {
 	Downloads, Unpacks int
 	// Note gets the progress of downloads; it may be called concurrently.
 	Note func(types.ProgressProperties)
-	// All is set if containers/image must find every layer: it cannot copy the content of a lazy one.
+	// All is set if every layer must be stored, also one whose content containers/image could copy: it cannot store the
+	// lazy layers above that.
 	All bool
 }
 

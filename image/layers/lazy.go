@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"slices"
 
 	"github.com/opencontainers/go-digest"
 	"go.podman.io/storage"
@@ -70,8 +71,44 @@ func ReadLazy(dir string) (*Lazy, error) {
 	return l, nil
 }
 
+// diffIDFlag is the name under which containers/image wants the digest of a lazy layer's tar, unverified.
+const diffIDFlag = "expected-layer-diffid"
+
+// ExpectedDiffID returns the digest that a lazy layer's tar had in the config of the image with which it was stored.
+func ExpectedDiffID(l *storage.Layer) digest.Digest {
+	d, _ := l.Flags[diffIDFlag].(string)
+	return digest.Digest(d)
+}
+
 // noTarSplit is in place of the metadata from which storage reassembles a layer's tar, which it then fails to do.
 const noTarSplit = "the files are in an additional layer store\n"
+
+// WithLazy returns a store that finds layers by a table of contents among those with these ids only: containers/image
+// takes what it finds so into any image, and cannot copy the content of a lazy layer to another parent.
+func WithLazy(store storage.Store, ids []string) storage.Store {
+	return &planned{Store: store, ids: ids}
+}
+
+type planned struct {
+	storage.Store
+	ids []string
+}
+
+// LayersByTOCDigest is that of storage.Store for the layers that are planned.
+func (p *planned) LayersByTOCDigest(d digest.Digest) ([]storage.Layer, error) {
+	if len(p.ids) == 0 {
+		return nil, storage.ErrLayerUnknown
+	}
+	found, err := p.Store.LayersByTOCDigest(d)
+	if err != nil {
+		return nil, err
+	}
+	found = slices.DeleteFunc(found, func(l storage.Layer) bool { return !slices.Contains(p.ids, l.ID) })
+	if len(found) == 0 {
+		return nil, storage.ErrLayerUnknown
+	}
+	return found, nil
+}
 
 // addLazy stores a layer of an additional layer store when its parent is stored.
 func (a *Adder) addLazy(ctx context.Context, s *staged, parent <-chan struct{}) error {
@@ -121,8 +158,7 @@ func (s *staged) storeLazy(to storage.Store) error {
 		DiffOutput: &drivers.DriverWithDifferOutput{
 			Target: s.files(), Size: s.Blob.Size, TOCDigest: s.Lazy.TOC, TarSplit: tarSplit, RootDirMode: &mode,
 		},
-		// containers/image wants the digest of the tar, unverified, under this name.
-		DiffOptions: &drivers.ApplyDiffWithDifferOpts{Flags: map[string]any{"expected-layer-diffid": s.DiffID.String()}},
+		DiffOptions: &drivers.ApplyDiffWithDifferOpts{Flags: map[string]any{diffIDFlag: s.DiffID.String()}},
 	})
 	if errors.Is(err, storage.ErrDuplicateID) {
 		return nil
