@@ -97,7 +97,11 @@ func (s *Store) runChild(ctx context.Context, job pullJob, credentials *os.File,
 	stop := context.AfterFunc(ctx, func() { stopChild(cmd.Process, stdin) })
 	defer stop()
 	sendErr := json.NewEncoder(stdin).Encode(job)
-	lookUp := func(r storeRequest) error { return s.answerLookUp(ctx, job, r, stdin) }
+	lookUp := func(r storeRequest) error {
+		p.setAsking(true)
+		defer p.setAsking(false)
+		return s.answerLookUp(ctx, job, r, stdin)
+	}
 	last, readErr := readReports(stdout, p, lookUp)
 	if readErr != nil { // it would wait for somebody to read
 		_ = cmd.Process.Kill()

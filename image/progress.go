@@ -56,6 +56,8 @@ type progress struct {
 	order  []string
 	// received counts every byte, including those of layers that were restarted and of blobs that are no layers.
 	received uint64
+	// asking is set while podd asks the additional layer store for the pull.
+	asking bool
 }
 
 func newProgress(ref string) *progress {
@@ -82,6 +84,13 @@ func (p *progress) setRef(ref string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.p.Ref = ref
+}
+
+// setAsking says whether podd asks the additional layer store for the pull.
+func (p *progress) setAsking(asks bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asking = asks
 }
 
 // note records one report of containers/image.
@@ -125,11 +134,11 @@ func (p *progress) snapshot() PullProgress {
 }
 
 // waiting returns the number of bytes received so far, and whether the pull waits for the registry: no layer is known
-// yet, or one is incomplete. While layers are only being unpacked it does not.
+// yet, or one is incomplete. While layers are only being unpacked, or the additional layer store is asked, it does not.
 func (p *progress) waiting() (received uint64, waiting bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.received, len(p.layers) == 0 || p.missingLocked()
+	return p.received, !p.asking && (len(p.layers) == 0 || p.missingLocked())
 }
 
 // missingLocked reports whether a layer is incomplete.

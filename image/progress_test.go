@@ -24,6 +24,9 @@ func TestProgress(t *testing.T) {
 	}
 	waits(true, 0)
 	p.setStage(StageDownloading)
+	p.setAsking(true)
+	waits(false, 0)
+	p.setAsking(false)
 	waits(true, 0)
 	p.note(report(types.ProgressEventNewArtifact, "a", 100, 0, 0))
 	p.note(report(types.ProgressEventSkipped, "b", 50, 0, 0))
