@@ -29,8 +29,9 @@ func (s *Store) readLazy(l *storage.Layer) (*layers.Lazy, error) {
 	return layers.ReadLazy(s.layerDir(l.ID))
 }
 
-// mountLazy mounts a filesystem of an image with layers in the additional layer store. If the store does not serve
-// them, the image is hidden until it is pulled again, which then fetches these layers.
+// mountLazy mounts a filesystem of an image with layers in the additional layer store. If the store answers that it
+// does not have them, the image is hidden until it is pulled again, which then fetches these layers. If the store does not
+// answer, the error is errdefs.ErrUnavailable.
 func (s *Store) mountLazy(ctx context.Context, e *entry, o overlay) error {
 	if o.ids != nil {
 		return s.hideLazy(e, errors.New("the files of an additional layer store cannot be used in a user namespace"))
@@ -43,17 +44,26 @@ func (s *Store) mountLazy(ctx context.Context, e *entry, o overlay) error {
 	}})
 	switch {
 	case errors.Is(err, errStoreHangs):
-		return s.hideLazy(e, err)
+		return storeUnavailable(e.ID, err)
 	case err != nil:
 		return err
 	case len(answers) != 1:
 		return errors.New("the process that mounts layers of the additional layer store ended without an answer")
 	case answers[0].Gone:
 		return s.hideLazy(e, fmt.Errorf("the additional layer store does not serve it: %s", answers[0].Error))
+	case answers[0].Unavailable:
+		return storeUnavailable(e.ID, errors.New(answers[0].Error))
 	case answers[0].Error != "":
 		return errors.New(answers[0].Error)
 	}
 	return nil
+}
+
+// storeUnavailable is an error for an image whose store may serve it later.
+func storeUnavailable(image string, reason error) error {
+	return fmt.Errorf("image %s was pulled lazily, and the additional layer store does not answer: %w: start the "+
+		"store; if it is gone for good, unset additional_layer_store, reload podd, try again and pull the image: %w",
+		image, reason, errdefs.ErrUnavailable)
 }
 
 // hideLazy hides an image, by its highest layer in the additional layer store, so that other images with the layers
@@ -87,34 +97,58 @@ func (s *Store) verifyLazy(ctx context.Context, found map[string]string, mark bo
 	return nil
 }
 
-// checkLazy finds layers that the additional layer store does not serve, of all images, with the reason.
+// checkLazy finds layers that the additional layer store answers not to have, of all images, with the reason. It fails
+// if the store does not answer.
 func (s *Store) checkLazy(ctx context.Context) (map[string]string, error) {
-	var ids []string
-	var all []layers.Lazy
+	found, seen := map[string]string{}, map[string]bool{}
 	for _, e := range s.index.Load().byID {
+		var ids []string
+		job := storeJob{Root: s.cfg().AdditionalLayerStore}
 		for i, l := range e.lazy {
-			if l != nil && !slices.Contains(ids, e.layers[i]) {
-				ids, all = append(ids, e.layers[i]), append(all, *l)
+			if l != nil && !seen[e.layers[i]] {
+				seen[e.layers[i]] = true
+				ids, job.Check = append(ids, e.layers[i]), append(job.Check, *l)
 			}
 		}
-	}
-	if len(all) == 0 {
-		return nil, nil
-	}
-	found := map[string]string{}
-	answers, err := s.askStore(ctx, storeJob{Root: s.cfg().AdditionalLayerStore, Check: all})
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	for i, id := range ids {
-		switch {
-		case i < len(answers) && answers[i].Error != "":
-			found[id] = "the additional layer store does not serve it: " + answers[i].Error
-		case i >= len(answers):
-			found[id] = fmt.Sprintf("the additional layer store does not serve it: %v", err)
+		if len(ids) == 0 {
+			continue
+		}
+		if job.Root == "" {
+			for _, id := range ids {
+				found[id] = "the additional layer store does not serve it: additional_layer_store is not set"
+			}
+			continue
+		}
+		if err := s.checkLayers(ctx, e.ID, job, ids, found); err != nil {
+			return nil, err
 		}
 	}
 	return found, nil
+}
+
+// checkLayers checks layers of one image, with these ids.
+func (s *Store) checkLayers(
+	ctx context.Context, image string, job storeJob, ids []string, found map[string]string,
+) error {
+	answers, err := s.askStore(ctx, job)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	for i, a := range answers[:min(len(answers), len(ids))] {
+		switch {
+		case a.Gone:
+			found[ids[i]] = "the additional layer store does not serve it: " + a.Error
+		case a.Error != "" && err == nil:
+			err = errors.New(a.Error)
+		}
+	}
+	if err == nil && len(answers) < len(ids) {
+		err = errors.New("the process that asks it ended without an answer")
+	}
+	if err != nil {
+		return storeUnavailable(image, err)
+	}
+	return nil
 }
 
 // releaseLazy has the additional layer store told which layers of a removed image are not used any more.

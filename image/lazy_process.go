@@ -9,11 +9,13 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/containerd/errdefs"
 	"go.podman.io/storage/pkg/reexec"
+	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/image/layers"
 )
@@ -26,7 +28,8 @@ const storeCommand = "podd-layer-store"
 const (
 	// storePatience is how long the store may take for all that one process asks of it.
 	storePatience = 15 * time.Second
-	// maxAsking bounds the processes that ask the store at the same time, those that hang included.
+	// maxAsking bounds the processes that ask the store at the same time, those that hang included; others wait.
+	// Releases have a place of their own.
 	maxAsking = 16
 	// maxStoreMemory bounds the memory of such a process, in bytes.
 	maxStoreMemory = 64 << 20
@@ -58,8 +61,10 @@ func (job storeJob) answers() int {
 type storeAnswer struct {
 	Found *layers.Lazy `json:",omitempty"`
 	Error string       `json:",omitempty"`
-	// Gone is set if Error is about a layer.
+	// Gone is set if the store answers that it does not serve the layer.
 	Gone bool `json:",omitempty"`
+	// Unavailable is set if the store does not answer.
+	Unavailable bool `json:",omitempty"`
 }
 
 // errStoreHangs: the additional layer store did not answer in time.
@@ -67,22 +72,27 @@ var errStoreHangs = fmt.Errorf("the additional layer store did not answer within
 	errdefs.ErrUnavailable)
 
 // askStore has a process of its own do a job with the additional layer store, and returns what it has answered until
-// it ended, or storePatience has passed: then it is killed. If it sleeps uninterruptibly it ends when the store does.
+// it ended, or storePatience has passed, with the time it waits for a place: then it is killed. If it sleeps
+// uninterruptibly it ends when the store does.
 func (s *Store) askStore(ctx context.Context, job storeJob) ([]storeAnswer, error) {
-	select {
-	case s.asking <- struct{}{}:
-	default:
-		return nil, fmt.Errorf("%d processes wait for the additional layer store: %w", maxAsking, errdefs.ErrUnavailable)
-	}
 	limited, cancel := context.WithTimeoutCause(ctx, storePatience, errStoreHangs)
 	defer cancel()
+	places := s.asking
+	if len(job.Release) > 0 {
+		places = s.releasing
+	}
+	select {
+	case places <- struct{}{}:
+	case <-limited.Done():
+		return nil, fmt.Errorf("%d processes ask it: %w", cap(places), context.Cause(limited))
+	}
 	answers, done := make(chan storeAnswer), make(chan error, 1)
 	go func() {
 		// The kernel kills the process when the thread that started it ends (PR_SET_PDEATHSIG).
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		done <- runStoreProcess(limited, job, answers)
-		<-s.asking
+		<-places
 	}()
 	var got []storeAnswer
 	for {
@@ -90,7 +100,7 @@ func (s *Store) askStore(ctx context.Context, job storeJob) ([]storeAnswer, erro
 		case a := <-answers:
 			got = append(got, a)
 		case err := <-done:
-			if limited.Err() != nil {
+			if err != nil && limited.Err() != nil {
 				err = context.Cause(limited)
 			}
 			return got, err
@@ -143,7 +153,7 @@ func readAnswers(ctx context.Context, from io.Reader, to chan<- storeAnswer) err
 		select {
 		case to <- a:
 		case <-ctx.Done():
-			return nil
+			return context.Cause(ctx)
 		}
 	}
 	return lines.Err()
@@ -162,7 +172,7 @@ func runStoreJob(stdin io.Reader, stdout io.Writer) error {
 	root, err := openStoreRoot(job.Root)
 	if err != nil {
 		for range job.answers() {
-			if err := out.Encode(goneAnswer(err)); err != nil {
+			if err := out.Encode(failedAnswer(err)); err != nil {
 				return err
 			}
 		}
@@ -193,7 +203,20 @@ func limitStoreProcess() error {
 	return preferKilling()
 }
 
-func goneAnswer(err error) storeAnswer { return storeAnswer{Error: err.Error(), Gone: true} }
+// failedAnswer is for an error of the store.
+func failedAnswer(err error) storeAnswer {
+	unavailable := errors.Is(err, errdefs.ErrUnavailable) || isTransient(err)
+	return storeAnswer{Error: err.Error(), Gone: !unavailable, Unavailable: unavailable}
+}
+
+// isTransient reports whether an error is not the store's own: its server has ended or ends, or this process gets no
+// more of the kernel.
+func isTransient(err error) bool {
+	return slices.ContainsFunc([]error{
+		unix.ENOTCONN, unix.ECONNABORTED, unix.ESTALE, unix.ETIMEDOUT, unix.EINTR, unix.EAGAIN, unix.ENOMEM, unix.EMFILE,
+		unix.ENFILE,
+	}, func(e error) bool { return errors.Is(err, e) })
+}
 
 // storeRoot is the mount point of an additional layer store.
 type storeRoot struct{ *os.File }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
 	"golang.org/x/sys/unix"
 
@@ -35,10 +36,19 @@ type wantedLayer struct {
 	DiffID digest.Digest
 }
 
+// openStoreRoot fails with errdefs.ErrUnavailable if no store is mounted.
 func openStoreRoot(dir string) (*storeRoot, error) {
 	f, err := os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", err, errdefs.ErrUnavailable)
+	}
+	var st unix.Statx_t
+	err = unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, 0, &st)
+	if err == nil && st.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0 {
+		err = errors.New("nothing is mounted there")
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w: %w", dir, err, errdefs.ErrUnavailable), f.Close())
 	}
 	return &storeRoot{f}, nil
 }
@@ -73,15 +83,15 @@ func (r *storeRoot) openFiles(l layers.Lazy) (*os.File, error) {
 func (r *storeRoot) lookUp(l wantedLayer) storeAnswer {
 	files, err := r.openFiles(l.Lazy)
 	if err != nil {
-		return goneAnswer(err)
+		return failedAnswer(err)
 	}
 	defer files.Close()
 	var st unix.Stat_t
 	if err := unix.Fstat(int(files.Fd()), &st); err != nil {
-		return goneAnswer(err)
+		return failedAnswer(err)
 	}
 	if err := r.compare(l); err != nil {
-		return goneAnswer(err)
+		return failedAnswer(err)
 	}
 	r.use(l.Lazy)
 	found := l.Lazy
@@ -171,11 +181,11 @@ func (r *storeRoot) release(l layers.Lazy) {
 func (r *storeRoot) check(l layers.Lazy) storeAnswer {
 	files, err := r.open(l, storeFiles, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
-		return goneAnswer(err)
+		return failedAnswer(err)
 	}
 	defer files.Close()
 	if _, err := files.ReadDir(1); err != nil && !errors.Is(err, io.EOF) {
-		return goneAnswer(err)
+		return failedAnswer(err)
 	}
 	return storeAnswer{}
 }
@@ -199,7 +209,7 @@ func (m *storeMount) do(root *storeRoot) storeAnswer {
 		}
 		files, err := root.openFiles(*l)
 		if err != nil {
-			return goneAnswer(err)
+			return failedAnswer(err)
 		}
 		defer files.Close()
 		o.lowers[i] = fmt.Sprintf("/proc/self/fd/%d", files.Fd())

@@ -58,9 +58,10 @@ type Store struct {
 	usage     *usage
 	rwUsage   *rwUsage
 	oldKernel atomic.Bool // mount overlays with mount(2) only
-	// asking has a place for each process that asks the additional layer store, unused are layers to release there.
-	asking chan struct{}
-	unused chan layers.Lazy
+	// asking and releasing have a place for each process that asks the additional layer store, unused are layers to
+	// release there.
+	asking, releasing chan struct{}
+	unused            chan layers.Lazy
 
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup
@@ -89,7 +90,8 @@ func New(cfg Config, log logrus.FieldLogger) (*Store, error) {
 		pulls: newFlights(ctx, cfg.PullGrace), refs: newImageRefs(), cancel: cancel,
 		repairing: make(chan struct{}, 1), verifying: make(chan struct{}, maxVerifying),
 		preloaded: loadPreloaded(filepath.Join(cfg.Root, preloadedFile)),
-		asking:    make(chan struct{}, maxAsking), unused: make(chan layers.Lazy, maxUnused),
+		asking:    make(chan struct{}, maxAsking), releasing: make(chan struct{}, 1),
+		unused: make(chan layers.Lazy, maxUnused),
 	}
 	s.settings.Store(&cfg)
 	s.usage = newUsage(s)

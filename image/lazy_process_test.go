@@ -1,0 +1,29 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/podd-project/podd/image/layers"
+)
+
+// TestLazyAskersWait: who finds all processes busy waits for one to end, not for ever. A release takes none of their
+// places, and the mounts none of its.
+func TestLazyAskersWait(t *testing.T) {
+	s := &Store{asking: make(chan struct{}, 1), releasing: make(chan struct{}, 1)}
+	s.asking <- struct{}{}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := s.askStore(ctx, storeJob{Root: "/nowhere"}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("askStore() = %v, want that it has waited", err)
+	}
+	if _, err := s.askStore(t.Context(), storeJob{Root: "/nowhere", Release: []layers.Lazy{{}}}); err != nil {
+		t.Errorf("a release = %v, want it to pass", err)
+	}
+	time.AfterFunc(100*time.Millisecond, func() { <-s.asking })
+	if _, err := s.askStore(t.Context(), storeJob{Root: "/nowhere"}); err != nil {
+		t.Errorf("askStore() = %v, want that it gets the place", err)
+	}
+}
