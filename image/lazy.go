@@ -30,8 +30,8 @@ func (s *Store) readLazy(l *storage.Layer) (*layers.Lazy, error) {
 }
 
 // mountLazy mounts a filesystem of an image with layers in the additional layer store. If the store answers that it
-// does not have them, the image is hidden until it is pulled again, which then fetches these layers. If the store does not
-// answer, the error is errdefs.ErrUnavailable.
+// does not have them, the image is hidden until it is pulled again, which then fetches these layers. If the store
+// does not answer, the error is errdefs.ErrUnavailable.
 func (s *Store) mountLazy(ctx context.Context, e *entry, o overlay) error {
 	if o.ids != nil {
 		return s.hideLazy(e, errors.New("the files of an additional layer store cannot be used in a user namespace"))
