@@ -50,13 +50,18 @@ func (s *Store) mountLazy(ctx context.Context, e *entry, o overlay) error {
 	case len(answers) != 1:
 		return errors.New("the process that mounts layers of the additional layer store ended without an answer")
 	case answers[0].Gone:
-		return s.hideLazy(e, fmt.Errorf("the additional layer store does not serve it: %s", answers[0].Error))
+		return s.hideLazy(e, errors.New(notServed(answers[0].Error)))
 	case answers[0].Unavailable:
 		return storeUnavailable(e.ID, errors.New(answers[0].Error))
 	case answers[0].Error != "":
 		return errors.New(answers[0].Error)
 	}
 	return nil
+}
+
+// notServed is why a layer counts as corrupt.
+func notServed(reason string) string {
+	return "the additional layer store does not serve it: " + reason
 }
 
 // storeUnavailable is an error for an image whose store may serve it later.
@@ -115,7 +120,7 @@ func (s *Store) checkLazy(ctx context.Context) (map[string]string, error) {
 		}
 		if job.Root == "" {
 			for _, id := range ids {
-				found[id] = "the additional layer store does not serve it: additional_layer_store is not set"
+				found[id] = notServed("additional_layer_store is not set")
 			}
 			continue
 		}
@@ -137,7 +142,7 @@ func (s *Store) checkLayers(
 	for i, a := range answers[:min(len(answers), len(ids))] {
 		switch {
 		case a.Gone:
-			found[ids[i]] = "the additional layer store does not serve it: " + a.Error
+			found[ids[i]] = notServed(a.Error)
 		case a.Error != "" && err == nil:
 			err = errors.New(a.Error)
 		}

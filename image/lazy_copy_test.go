@@ -125,7 +125,7 @@ func TestLazyStoredForAnotherTar(t *testing.T) {
 	}
 }
 
-// TestLazyTooLarge: an image that is too large is refused, whoever has its layers.
+// TestLazyTooLarge: max_image_bytes applies also to an image whose layers are in the additional layer store.
 func TestLazyTooLarge(t *testing.T) {
 	reg, dir := newRegistry(t), newLayerDir(t)
 	raw := make([]byte, 2<<20)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"runtime"
 	"slices"
 	"syscall"
@@ -217,6 +216,3 @@ func isTransient(err error) bool {
 		unix.ENFILE,
 	}, func(e error) bool { return errors.Is(err, e) })
 }
-
-// storeRoot is the mount point of an additional layer store.
-type storeRoot struct{ *os.File }

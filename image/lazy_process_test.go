@@ -9,8 +9,8 @@ import (
 	"github.com/podd-project/podd/image/layers"
 )
 
-// TestLazyAskersWait: who finds all processes busy waits for one to end, not for ever. A release takes none of their
-// places, and the mounts none of its.
+// TestLazyAskersWait: a caller that finds all places taken waits for one, until its context ends. A release has a place
+// of its own.
 func TestLazyAskersWait(t *testing.T) {
 	s := &Store{asking: make(chan struct{}, 1), releasing: make(chan struct{}, 1)}
 	s.asking <- struct{}{}

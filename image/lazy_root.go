@@ -36,6 +36,9 @@ type wantedLayer struct {
 	DiffID digest.Digest
 }
 
+// storeRoot is the mount point of an additional layer store.
+type storeRoot struct{ *os.File }
+
 // openStoreRoot fails with errdefs.ErrUnavailable if no store is mounted.
 func openStoreRoot(dir string) (*storeRoot, error) {
 	f, err := os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0)

@@ -371,8 +371,8 @@ func TestInspectLayerStore(t *testing.T) {
 	}
 }
 
-// TestLazyLayerIsNotShared: a layer whose tar nobody has seen is not that of another image whose config names the same
-// tar, in either order.
+// TestLazyLayerIsNotShared: a lazy layer, whose tar is not verified, is not used for another image whose config names
+// the same tar, whichever of the two is pulled first.
 func TestLazyLayerIsNotShared(t *testing.T) {
 	for _, first := range []string{"lazy", "whole"} {
 		t.Run(first+" first", func(t *testing.T) {
@@ -395,9 +395,8 @@ func TestLazyLayerIsNotShared(t *testing.T) {
 	}
 }
 
-// TestLazyStoreHangs: a pull waits for the store for some seconds, and fetches the image then; so does the creation of
-// a root filesystem, which is refused; the image stays. Meanwhile other pulls go on. No process
-// is left when the store has ended.
+// TestLazyStoreHangs: when the store hangs, a pull fetches the layers after storePatience, and a root filesystem is
+// refused; the image stays listed. Meanwhile other pulls go on.
 func TestLazyStoreHangs(t *testing.T) {
 	reg, dir := newRegistry(t), newLayerDir(t)
 	img := craftLazy(t, []string{"a"}, tree{"file": "x"})

@@ -34,9 +34,9 @@ func (l Lazy) Path() string {
 	return path.Join(base64.StdEncoding.EncodeToString([]byte(l.Reference)), l.TOC.String())
 }
 
-// LazyID returns the id that containers/image gives a layer on a parent, "" for none, that is known by its table of
-// contents. It is another than ChainID: nobody has compared the tar with its digest, so other images must not get the
-// layer by that.
+// LazyID returns the id that containers/image gives to a layer known only by the digest of its table of contents, on a
+// parent, "" for none. It differs from ChainID: the digest of the tar is not verified, so an image that names only that
+// must not get this layer.
 func LazyID(parent string, toc digest.Digest) string {
 	return digest.Canonical.FromString(parent + "+@TOC=" + toc.Encoded()).Encoded()
 }

@@ -1,6 +1,6 @@
 // Store is an additional layer store of containers/storage: the package store of stargz-snapshotter, whose own program
-// stargz-store is a Go module that the module proxy does not have. It serves the layers of registries on loopback,
-// which it asks without TLS and credentials, on a FUSE mount until it is told to end.
+// stargz-store is a Go module that the module proxy does not have. It mounts a FUSE filesystem and serves layers from
+// registries on loopback, over plain HTTP and without credentials, until it gets a signal to end.
 package main
 
 import (
