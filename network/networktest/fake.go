@@ -54,6 +54,8 @@ type Fake struct {
 
 // fakeState is shared by all Fakes that Reopen returns.
 type fakeState struct {
+	// gate keeps pods from being attached between GC's question which are in use and the collection.
+	gate     sync.RWMutex
 	mu       sync.Mutex // guards the rest
 	attached map[string]bool
 	leases   map[string][]netip.Addr // a lease outlives the attachment whose record was lost
@@ -110,6 +112,8 @@ func (f *Fake) Setup(ctx context.Context, r network.Request) (result network.Res
 }
 
 func (f *Fake) attach(r network.Request) (network.Result, error) {
+	f.gate.RLock()
+	defer f.gate.RUnlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.notReady != nil {
@@ -219,6 +223,8 @@ func (f *Fake) Requests() []network.Request {
 // GC detaches every pod that living does not return.
 func (f *Fake) GC(ctx context.Context, living func() []string) error {
 	return f.hooked(ctx, "gc", "", func() error {
+		f.gate.Lock()
+		defer f.gate.Unlock()
 		keep := living()
 		f.mu.Lock()
 		defer f.mu.Unlock()

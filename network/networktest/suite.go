@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/containerd/errdefs"
 
@@ -40,6 +41,7 @@ func Suite(t *testing.T, newEnv func(t *testing.T) Env) {
 		"a cancelled call can be undone": cancelled,
 		"many pods at once":              manyPods,
 		"collect what is not in use":     collect,
+		"collect beside an attachment":   collectBeside,
 		"no network namespace":           noNetns,
 		"leases of an attached pod":      leases,
 		"abandon what is not attached":   abandonUnknown,
@@ -213,6 +215,27 @@ func collect(t *testing.T, e Env) {
 		attached(t, e, "keep")
 	}
 	detach(t, e, "keep")
+}
+
+// collectBeside: a pod that is attached while a collection asks which are in use, and is not in the answer, is spared.
+func collectBeside(t *testing.T, e Env) {
+	r := e.Request(t, "pod1")
+	var setup sync.WaitGroup
+	err := e.Network.GC(t.Context(), func() []string {
+		setup.Go(func() {
+			if _, err := e.Network.Setup(t.Context(), r); err != nil {
+				t.Errorf("Setup = %v, want nil", err)
+			}
+		})
+		time.Sleep(20 * time.Millisecond) // for a Setup that does not wait to attach the pod
+		return nil
+	})
+	if err != nil && !errdefs.IsUnavailable(err) {
+		t.Errorf("GC = %v, want nil or ErrUnavailable", err)
+	}
+	setup.Wait()
+	attached(t, e, "pod1")
+	detach(t, e, "pod1")
 }
 
 // noNetns: a pod cannot be attached before its network namespace is pinned, and Teardown undoes what was half done.
