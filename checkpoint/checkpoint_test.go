@@ -302,3 +302,45 @@ func assertOnly(t *testing.T, dir string, want ...string) {
 		t.Fatalf("%s holds %v, want %v", dir, got, want)
 	}
 }
+
+// TestCommit: the record has its final name, and only that.
+func TestCommit(t *testing.T) {
+	parent := filepath.Join(t.TempDir(), "pods")
+	fill := func(dir string) error { return WriteNew(filepath.Join(dir, "new.json"), 1, pod{Name: "a"}) }
+	if err := Create(parent, "p1", fill); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(parent, "p1")
+	if err := Commit(filepath.Join(dir, "new.json"), "record.json"); err != nil {
+		t.Fatal(err)
+	}
+	assertOnly(t, dir, "record.json")
+	var got pod
+	if err := Read(filepath.Join(dir, "record.json"), 1, &got); err != nil || got.Name != "a" {
+		t.Errorf("record after Commit = %+v, %v, want the name %q", got, err, "a")
+	}
+	if err := Commit(filepath.Join(dir, "new.json"), "record.json"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Commit of no record = %v, want %v", err, fs.ErrNotExist)
+	}
+}
+
+// TestReplace: a reader sees the new record before its name is synced.
+func TestReplace(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "record.json")
+	for _, name := range []string{"a", "b"} {
+		if err := Replace(path, 1, pod{Name: name}); err != nil {
+			t.Fatal(err)
+		}
+		var got pod
+		if err := Read(path, 1, &got); err != nil || got.Name != name {
+			t.Errorf("record after Replace = %+v, %v, want the name %q", got, err, name)
+		}
+	}
+	if err := SyncName(path); err != nil {
+		t.Errorf("SyncName = %v, want nil", err)
+	}
+	assertOnly(t, filepath.Dir(path), "record.json")
+	if err := SyncName(filepath.Join(filepath.Dir(path), "absent", "x")); err == nil {
+		t.Error("SyncName without a directory = nil, want an error")
+	}
+}

@@ -19,9 +19,11 @@ const (
 	tmpPrefix = ".tmp-"
 )
 
-// Create makes the directory parent/name appear atomically: fill writes into a temporary directory, with WriteNew, or
-// with WriteUnsynced what may be lost with the power, and the directory is then renamed into place. If fill fails,
-// nothing is left. An existing directory is fs.ErrExist.
+// Create makes the directory parent/name appear atomically: fill writes into a temporary directory, which is then
+// renamed into place. If fill fails, nothing is left. An existing directory is fs.ErrExist.
+//
+// Nothing is synced: after a power loss the directory may be absent, and its files empty or damaged. A record for which
+// that must not be is written with WriteNew and passed to Commit.
 func Create(parent, name string, fill func(dir string) error) error {
 	if err := checkName(name); err != nil {
 		return err
@@ -43,15 +45,30 @@ func Create(parent, name string, fill func(dir string) error) error {
 	}
 	err := fill(tmp)
 	if err == nil {
-		err = syncDir(tmp) // before the rename: after a power loss it is complete or absent
-	}
-	if err == nil {
 		err = os.Rename(tmp, final)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("create %s: %w", final, err), os.RemoveAll(tmp))
 	}
-	return syncDir(parent)
+	return nil
+}
+
+// Commit gives the record at path, in a directory that Create has made, the name final, and makes all of it survive a
+// power loss. The record has that name only when its contents are on the disk: if it is damaged under its first name
+// after a power loss, Commit has not returned.
+func Commit(path, final string) error {
+	dir := filepath.Dir(path)
+	err := syncFile(path)
+	if err == nil {
+		err = os.Rename(path, filepath.Join(dir, final))
+	}
+	if err == nil {
+		err = errors.Join(syncFile(dir), syncFile(filepath.Dir(dir)))
+	}
+	if err != nil {
+		return fmt.Errorf("commit record: %w", err)
+	}
+	return nil
 }
 
 // Remove makes the directory parent/name disappear atomically, then deletes its contents. An absent one is no error.
@@ -71,7 +88,7 @@ func Remove(parent, name string) error {
 		return fmt.Errorf("remove record: %w", err)
 	}
 	// Sync before deleting the contents: after a power loss the record is either whole or gone.
-	if err := syncDir(parent); err != nil {
+	if err := syncFile(parent); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(gone); err != nil {
@@ -130,7 +147,7 @@ func Quarantine(path, dir string) (string, error) {
 	if err := os.Rename(path, to); err != nil {
 		return "", fmt.Errorf("quarantine %s: %w", path, err)
 	}
-	return to, errors.Join(syncDir(dir), syncDir(filepath.Dir(path)))
+	return to, errors.Join(syncFile(dir), syncFile(filepath.Dir(path)))
 }
 
 func leftover(name string) bool {

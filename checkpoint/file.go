@@ -21,12 +21,15 @@ func WriteFile(path string, data []byte, mode fs.FileMode) error {
 
 // WriteFileSync is WriteFile for a file that must survive a power loss: the file and its directory are synced.
 func WriteFileSync(path string, data []byte, mode fs.FileMode) error {
-	return replaceFile(path, data, mode, true)
+	if err := replaceFile(path, data, mode, true); err != nil {
+		return err
+	}
+	return syncFile(filepath.Dir(path))
 }
 
+// replaceFile replaces a file. If sync is true, its new content is on the disk before it has its name.
 func replaceFile(path string, data []byte, mode fs.FileMode, sync bool) (err error) {
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, tmpPrefix+filepath.Base(path)+"-*")
+	f, err := os.CreateTemp(filepath.Dir(path), tmpPrefix+filepath.Base(path)+"-*")
 	if err != nil {
 		return err
 	}
@@ -38,10 +41,7 @@ func replaceFile(path string, data []byte, mode fs.FileMode, sync bool) (err err
 	if err = fillFile(f, data, mode, sync); err != nil {
 		return err
 	}
-	if err = os.Rename(f.Name(), path); err != nil || !sync {
-		return err
-	}
-	return syncDir(dir)
+	return os.Rename(f.Name(), path)
 }
 
 // fillFile writes, syncs if asked to, and closes a new file.
@@ -59,14 +59,15 @@ func fillFile(f *os.File, data []byte, mode fs.FileMode, sync bool) error {
 	return err
 }
 
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
+// syncFile syncs a file, or the entries of a directory.
+func syncFile(path string) error {
+	f, err := os.Open(path)
 	if err != nil {
-		return fmt.Errorf("sync directory: %w", err)
+		return fmt.Errorf("sync: %w", err)
 	}
-	defer d.Close()
-	if err := d.Sync(); err != nil {
-		return fmt.Errorf("sync directory %s: %w", dir, err)
+	defer f.Close()
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("sync %s: %w", path, err)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -44,6 +45,17 @@ type header struct {
 // either the old record or the new one. If it returns nil, the record survives a power loss.
 func Write(path string, version int, v any) error { return write(path, version, v, WriteFileSync) }
 
+// Replace is Write without its last step, SyncName: until that has returned nil, the old record may be at path after a
+// power loss, but never a damaged one.
+func Replace(path string, version int, v any) error {
+	return write(path, version, v, func(path string, data []byte, mode fs.FileMode) error {
+		return replaceFile(path, data, mode, true)
+	})
+}
+
+// SyncName completes Replace.
+func SyncName(path string) error { return syncFile(filepath.Dir(path)) }
+
 // WriteUnsynced is Write for a record that may be lost with the power: an earlier record may then be at path, a damaged
 // one or none. The death of this program loses nothing, whenever it comes.
 func WriteUnsynced(path string, version int, v any) error { return write(path, version, v, WriteFile) }
@@ -60,8 +72,7 @@ func write(path string, version int, v any, file func(string, []byte, fs.FileMod
 }
 
 // WriteNew writes v as the record at path in a directory that Create is filling. It does not replace atomically,
-// because the directory is not visible yet, nor sync the directory, because Create does. An existing record is
-// fs.ErrExist.
+// because the directory is not visible yet, nor sync anything: Commit does. An existing record is fs.ErrExist.
 func WriteNew(path string, version int, v any) error {
 	data, err := encode(path, version, v)
 	if err != nil {
@@ -69,7 +80,7 @@ func WriteNew(path string, version int, v any) error {
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, recordMode)
 	if err == nil {
-		err = fillFile(f, data, recordMode, true)
+		err = fillFile(f, data, recordMode, false)
 	}
 	if err != nil {
 		return fmt.Errorf("write record: %w", err)

@@ -41,7 +41,7 @@ func BenchmarkRecover500(b *testing.B) {
 // BenchmarkOperation is what it costs to name the stages of an operation that nobody observes.
 func BenchmarkOperation(b *testing.B) {
 	e, _ := makeEngine(b, newMachine(b), "boot-1")
-	stages := []string{"record", "image", "log", "rootfs", "volumes", "image volumes", "spec", "create", "verify"}
+	stages := []string{"record", "image", "log", "rootfs", "volumes", "image volumes", "spec", "create", "verify", "sync"}
 	b.ReportAllocs()
 	for b.Loop() {
 		ctx, active := e.operations.Begin(b.Context(), operation.Operation{Verb: operation.CreateContainer})

@@ -80,7 +80,7 @@ func (e *Engine) startContainerCreation(ctx context.Context, p *Pod, r container
 func (e *Engine) registerContainer(
 	ctx context.Context, p *Pod, request containerRequest,
 ) (_ *Container, added bool, err error) {
-	if ids := e.recovery.unread.containersOf(p); len(ids) > 0 { // one of them may be the requested container
+	if ids := e.recovery.unread.ContainersOf(p.ID); len(ids) > 0 { // one of them may be the requested container
 		return nil, false, fmt.Errorf("%w: records of containers of this pod cannot be read, podd tries again: %v",
 			errdefs.ErrUnavailable, ids)
 	}
@@ -200,8 +200,13 @@ func (e *Engine) buildContainer(ctx context.Context, c *Container) error {
 		return err
 	}
 	var b containerBuild
+	var saved *record.Sync
+	defer func() { _ = saved.Wait() }() // also after a failure: the undo removes what is being synced
 	steps := []step{
-		{"record", func() error { return record.Create(c.dir, c.Container, c.Status()) }},
+		{"record", func() (err error) {
+			saved, err = record.Create(c.dir, c.Container, c.Status(), e.deps.Commit)
+			return err
+		}},
 		{"image", func() (err error) { b.image, err = e.deps.Images.Resolve(ctx, c.ImageID); return err }},
 		{"log", func() (err error) { b.log, err = c.prepareLog(); return err }},
 		{"rootfs", func() (err error) { b.rootfs, err = e.deps.Images.Rootfs(ctx, c.rootfsRequest()); return err }},
@@ -212,6 +217,7 @@ func (e *Engine) buildContainer(ctx context.Context, c *Container) error {
 		{"plugins", func() (err error) { b.adjustment, err = c.adjust(ctx, e.deps, rt, b.spec); return err }},
 		{"create", func() error { return c.createProcess(ctx, rt, &b, c.image(e.paths)) }},
 		{"verify", func() error { return e.verifyPIDNamespace(ctx, c, rt, b) }},
+		{"sync", func() error { return saved.Wait() }},
 	}
 	if err := runSteps(ctx, steps); err != nil {
 		return err

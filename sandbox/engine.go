@@ -8,6 +8,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/sirupsen/logrus"
 
+	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/cmd/budget"
 	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/spec"
@@ -21,6 +22,7 @@ import (
 	"github.com/podd-project/podd/sandbox/netpool"
 	"github.com/podd-project/podd/sandbox/nri"
 	"github.com/podd-project/podd/sandbox/operation"
+	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/sandbox/snapshot"
 	"github.com/podd-project/podd/sandbox/usage"
 )
@@ -47,6 +49,8 @@ type Deps struct {
 	Disk    usage.Disk
 	// Prime, if set, is called at the beginning of a container's creation and runs beside it, see cgroups.Tree.
 	Prime func()
+	// Commit makes records survive a power loss, nil for checkpoint.Commit.
+	Commit record.Commit
 	// Plugins are the node's NRI plugins, nil for none.
 	Plugins Plugins
 	// Budgets bound what calls cost.
@@ -89,6 +93,9 @@ var errClosing = fmt.Errorf("%w: podd is shutting down", errdefs.ErrUnavailable)
 func New(cfg Config, deps Deps) (*Engine, error) {
 	if deps.Plugins == nil {
 		deps.Plugins = nri.New(nri.Config{}, "", deps.Log)
+	}
+	if deps.Commit == nil {
+		deps.Commit = checkpoint.Commit
 	}
 	paths := layout.Layout{Root: cfg.Root, Run: cfg.Run, NetnsDir: cfg.NetnsDir}
 	e := &Engine{
@@ -164,13 +171,13 @@ func claimed(cs []*Container) []*Container {
 // when there is a record of it that cannot be read at present.
 func (e *Engine) Pod(id string) (*Pod, error) {
 	p, err := e.store.pods.Find(id)
-	return p, e.recovery.unread.explain(id, err)
+	return p, e.recovery.unread.Explain(id, err)
 }
 
 // Container finds a container by id or unique prefix; see Pod.
 func (e *Engine) Container(id string) (*Container, error) {
 	c, err := e.store.containers.Find(id)
-	return c, e.recovery.unread.explain(id, err)
+	return c, e.recovery.unread.Explain(id, err)
 }
 
 // NetworkReady returns why pods cannot be attached to the network, or nil. It answers from memory.

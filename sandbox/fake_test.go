@@ -147,7 +147,7 @@ func (m *machine) reboot(t *testing.T) {
 	clear(m.mounts)
 	clear(m.known)
 	m.mu.Unlock()
-	must(t, os.RemoveAll(filepath.Join(m.dir, "run")))
+	must(t, errors.Join(os.RemoveAll(filepath.Join(m.dir, "run")), os.RemoveAll(m.netnsDir))) // both are on a tmpfs
 }
 
 // deps are the mechanisms as a daemon opens them; h gets all calls.
@@ -159,6 +159,7 @@ func (m *machine) deps(h *faults) Deps {
 	pool := netpool.New(netpool.Settings{Size: m.poolSize}, m.layout(), namespaces, network, discardLog())
 	return Deps{
 		Budgets:    budget.New(),
+		Commit:     h.commit,
 		Pool:       pool,
 		Plugins:    m.newPlugins(h),
 		Namespaces: namespaces, Network: network, Images: images, Mounter: fakeMounter{m, h},

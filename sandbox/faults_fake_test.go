@@ -3,11 +3,14 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing/synctest"
+
+	"github.com/podd-project/podd/checkpoint"
 )
 
 // faults is in the hooks of the mechanisms of one engine. It counts the engine's calls of them, and can fail one, hold
@@ -143,6 +146,28 @@ func (h *faults) before(ctx context.Context, verb, id string) error {
 		return rule(ctx, id)
 	}
 	return nil
+}
+
+// commit is Deps.Commit: rules and holds of the verb commit apply. It is not counted, because when it is called depends
+// on the scheduler. In a dead engine it fails.
+func (h *faults) commit(path, final string) error {
+	h.mu.Lock()
+	rule, held := h.rules["commit"], h.holds["commit"]
+	h.mu.Unlock()
+	if held != nil {
+		held.reach()
+		select {
+		case <-held.released:
+		case <-h.dead:
+			return errInjected
+		}
+	}
+	if rule != nil {
+		if err := rule(context.Background(), filepath.Base(filepath.Dir(path))); err != nil {
+			return err
+		}
+	}
+	return checkpoint.Commit(path, final)
 }
 
 // after is the hook After of the mechanisms.

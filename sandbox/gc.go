@@ -141,8 +141,8 @@ func (j *janitor) unclaimed(candidates map[string][]garbage.Kind) map[string][]g
 	for _, id := range j.e.deps.Pool.IDs() { // before the pods, which take from it
 		delete(candidates, id)
 	}
-	for _, u := range j.e.recovery.unread.list() {
-		delete(candidates, u.id())
+	for _, u := range j.e.recovery.unread.List() {
+		delete(candidates, u.ID())
 		containers, err := checkpoint.List(filepath.Join(u.Path, layout.Containers))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -180,7 +180,7 @@ func (j *janitor) collectNetworks(ctx context.Context) error {
 	defer cancel()
 	return j.e.deps.Network.GC(ctx, func() []string {
 		valid := j.e.deps.Pool.IDs()
-		for _, u := range j.e.recovery.unread.list() {
+		for _, u := range j.e.recovery.unread.List() {
 			valid = append(valid, u.Pod)
 		}
 		for _, p := range j.e.store.pods.List(nil) {

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
@@ -17,6 +18,7 @@ import (
 
 	"google.golang.org/protobuf/testing/protocmp"
 
+	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/sandbox/record"
@@ -84,10 +86,17 @@ func writeGolden(t *testing.T, dir string) {
 	e.paths.Root = dir
 	pr, ps := goldenPodRecord()
 	p := e.newPod(pr, ps, nil)
-	must(t, record.Create(p.dir, p.Pod, p.Status()))
+	mustSave(t, p.dir, p.Pod, p.Status())
 	cr, cs := goldenContainerRecord()
 	c := e.newContainer(p, cr, cs)
-	must(t, record.Create(c.dir, c.Container, c.Status()))
+	mustSave(t, c.dir, c.Container, c.Status())
+}
+
+// mustSave writes a new record and waits until it is on the disk.
+func mustSave(t *testing.T, dir string, r any, status record.Status) {
+	t.Helper()
+	saved, err := record.Create(dir, r, status, checkpoint.Commit)
+	must(t, errors.Join(err, saved.Wait()))
 }
 
 func TestFormatIsAsReleased(t *testing.T) {

@@ -59,7 +59,8 @@ func (r *recovery) listRecords() ([]string, error) {
 	return ids, nil
 }
 
-// load calls f to read the record at path and adopt its pod or container. A damaged record is quarantined. After any
+// load calls f to read the record at path and adopt its pod or container. A damaged record is quarantined, or removed
+// if the power was lost while it was written: what it was written for is garbage then. After any
 // other error the record may be intact: it is left in place and read again until it is loaded or found damaged, or the
 // engine closes.
 func (r *recovery) load(path, pod string, f func() error) {
@@ -69,7 +70,7 @@ func (r *recovery) load(path, pod string, f func() error) {
 	r.e.work.Go(func() {
 		for lifetime.Sleep(r.e.life.Context(), loadRetry) {
 			if r.tryLoad(path, pod, f) {
-				r.unread.remove(path)
+				r.unread.Remove(path)
 				r.e.janitor.wakeUp() // if the record is damaged, its resources are garbage from now on
 				r.e.deps.Log.WithField("record", path).Info("record was read after a retry, or is gone")
 				return
@@ -84,11 +85,14 @@ func (r *recovery) tryLoad(path, pod string, f func() error) bool {
 	switch {
 	case err == nil:
 		return true
+	case errors.Is(err, record.ErrUnfinished):
+		r.e.janitor.removeUnfinished(path, err)
+		return true
 	case checkpoint.IsPermanent(err):
 		r.e.janitor.quarantine(path, err)
 		return true
 	}
-	if r.unread.add(UnreadRecord{Path: path, Pod: pod, Error: err.Error(), Since: time.Now()}) { // once, not every second
+	if r.unread.Add(record.Unread{Path: path, Pod: pod, Error: err.Error(), Since: time.Now()}) { // once, not every second
 		r.e.deps.Log.WithError(err).WithField("record", path).
 			Error("failed to read record, leaving its resources in place and trying again")
 	}

@@ -53,9 +53,10 @@ func TestOperationsTellTheirStages(t *testing.T) {
 			verb   string
 			stages []string
 		}{
-			{operation.RunPod, []string{"record", "namespaces", "network", "files", "infra container", "plugins"}},
+			{operation.RunPod, []string{"record", "namespaces", "network", "files", "infra container", "plugins", "sync"}},
 			{operation.CreateContainer, []string{
 				"record", "image", "log", "rootfs", "volumes", "image volumes", "spec", "plugins", "create", "verify",
+				"sync",
 			}},
 			{operation.StartContainer, []string{"plugins", "start", "record"}},
 			{operation.ExecSync, []string{"command"}},

@@ -50,7 +50,7 @@ func (e *Engine) deletePod(ctx context.Context, p *Pod) error {
 	if err := checkpoint.Remove(e.paths.Pods(), p.ID); err != nil {
 		return err
 	}
-	e.recovery.unread.removePod(p)
+	e.recovery.unread.RemovePod(p.ID)
 	host.ReleaseLabels(p.Labels)
 	e.store.pods.Remove(p)
 	p.post(event.Deleted)

@@ -158,8 +158,13 @@ func (e *Engine) buildPod(ctx context.Context, p *Pod) error {
 	var result network.Result
 	var infra oci.Process
 	var logs logfile.Dir
+	var saved *record.Sync
+	defer func() { _ = saved.Wait() }() // also after a failure: the undo removes what is being synced
 	steps := []step{
-		{"record", func() error { return record.Create(p.dir, p.Pod, p.Status()) }},
+		{"record", func() (err error) {
+			saved, err = record.Create(p.dir, p.Pod, p.Status(), e.deps.Commit)
+			return err
+		}},
 		{"namespaces", func() error {
 			pins := e.pinRequest(p)
 			if p.attachment != nil { // its network namespace exists
@@ -182,6 +187,7 @@ func (e *Engine) buildPod(ctx context.Context, p *Pod) error {
 			seen.Status.Infra, seen.Status.IPs = infra, convert.Addresses(result.IPs)
 			return e.deps.Plugins.RunPod(ctx, seen)
 		}},
+		{"sync", func() error { return saved.Wait() }},
 	}
 	if err := runSteps(ctx, steps); err != nil {
 		return err

@@ -123,7 +123,7 @@ func (e *Engine) abandon(ctx context.Context, p *Pod, cause error) error {
 // freeUnread deletes the containers of p whose records cannot be read, by their ids.
 func (e *Engine) freeUnread(ctx context.Context, p *Pod) error {
 	var errs []error
-	for _, id := range e.recovery.unread.containersOf(p) {
+	for _, id := range e.recovery.unread.ContainersOf(p.ID) {
 		err := e.deleteProcess(ctx, p, id)
 		if err == nil {
 			err = e.deps.Images.Release(ctx, id)

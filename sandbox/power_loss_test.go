@@ -289,8 +289,9 @@ func TestPowerLossAtEveryStep(t *testing.T) {
 	}
 }
 
-// losePower loses statuses that are not synced; turn is that of the first. It returns the number of pods on disk, and
-// the exit codes of their containers, 255 of those that have not exited.
+// losePower loses statuses that are not synced, and in turns the records of what was being created; turn is that of the
+// first. It returns the number of pods whose records are on disk, and the exit codes of their containers, 255 of those
+// that have not exited.
 func losePower(t *testing.T, m *machine, turn int) (pods int, codes map[string]int32) {
 	t.Helper()
 	codes = map[string]int32{}
@@ -310,6 +311,9 @@ func losePower(t *testing.T, m *machine, turn int) (pods int, codes map[string]i
 		}
 		dir := filepath.Dir(path)
 		containers := filepath.Dir(dir)
+		if turn++; loseUnsynced(t, dir, turn) {
+			return nil
+		}
 		if filepath.Base(containers) != layout.Containers {
 			pods++
 			return lose(path, record.PodStatus{State: record.PodCreating})
@@ -323,6 +327,23 @@ func losePower(t *testing.T, m *machine, turn int) (pods int, codes map[string]i
 		return errors.Join(err, lose(path, record.ContainerStatus{State: record.ContainerCreating}))
 	}))
 	return pods, codes
+}
+
+// loseUnsynced takes back the sync of a record, and damages it or not, if its pod or container was being created: its
+// sync may have been slower. It does so in two of three turns.
+func loseUnsynced(t *testing.T, dir string, turn int) (lost bool) {
+	t.Helper()
+	var status struct{ State string }
+	must(t, checkpoint.Read(filepath.Join(dir, record.StatusFile), record.StatusVersion, &status))
+	if status.State != string(record.PodCreating) || turn%3 == 0 {
+		return false
+	}
+	unsynced := filepath.Join(dir, record.UnsyncedFile)
+	must(t, os.Rename(filepath.Join(dir, record.File), unsynced))
+	if turn%3 == 1 {
+		must(t, damages["empty"](unsynced))
+	}
+	return true
 }
 
 func checkAfterLoss(t *testing.T, e *Engine, pods int, codes map[string]int32) {

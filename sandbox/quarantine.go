@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/podd-project/podd/checkpoint"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // quarantineList holds the names of the damaged records that were moved away, so that readers do not wait for the disk.
@@ -28,6 +29,14 @@ func (q *quarantineList) list() []string {
 	return slices.Clone(q.names)
 }
 
+// UnreadRecord is a record that cannot be read at present, for example for lack of file descriptors or because of an
+// I/O error.
+type UnreadRecord = record.Unread
+
+// Unread returns the records that cannot be read at present. The resources of their pods and containers are left in
+// place meanwhile.
+func (e *Engine) Unread() []UnreadRecord { return e.recovery.unread.List() }
+
 // Quarantined returns the names, in the quarantine directory, of the records found damaged by this daemon, and of those
 // that were there when it started.
 func (e *Engine) Quarantined() []string { return e.janitor.quarantined.list() }
@@ -45,4 +54,14 @@ func (j *janitor) quarantine(path string, cause error) {
 	}
 	log.WithField("kept", to).Error("record is damaged, moved it to the quarantine")
 	j.quarantined.add(filepath.Base(to))
+}
+
+// removeUnfinished removes a record that the power loss left incomplete; the garbage collection frees its resources.
+func (j *janitor) removeUnfinished(path string, cause error) {
+	log := j.e.deps.Log.WithError(cause).WithField("record", path)
+	if err := checkpoint.Remove(filepath.Dir(path), filepath.Base(path)); err != nil {
+		log.WithField("removal", err).Error("record was not written completely, failed to remove it")
+		return
+	}
+	log.Warn("the machine went down while a pod or container was created, removed what was written of its record")
 }

@@ -30,7 +30,7 @@ const (
 type recovery struct {
 	e *Engine
 	// unread are the records that could not be read yet; loaded is closed once each has been tried.
-	unread unread
+	unread record.UnreadRecords
 	loaded chan struct{}
 	// observing holds the pods and containers whose state is not known yet, reconciling those that are not reconciled.
 	observing   admission.Gate

@@ -3,6 +3,7 @@ package record
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 
 	"github.com/podd-project/podd/checkpoint"
@@ -18,16 +19,27 @@ const (
 const (
 	File       = "record.json"
 	StatusFile = "status.json"
+	// UnsyncedFile is File as long as it may be lost with the power: nobody has been told of the pod or container.
+	UnsyncedFile = "record.unsynced.json"
 )
 
+// ErrUnfinished is the error of a record that is damaged and was not synced: the power was lost while the pod or
+// container was created, and nobody has been told of it.
+var ErrUnfinished = errors.New("record was not written completely")
+
 // ReadPod reads the pod in dir. See checkpoint.IsPermanent for the errors. boot is the id of the running boot: of a pod
-// of an earlier one, a status that is damaged or absent is no error but lost, and s says that the pod was ready.
+// of an earlier one, a status that is damaged or absent is no error but lost, and s says that the pod was ready. A
+// record that is not synced is of a pod that was being created; ErrUnfinished if it is damaged.
 func ReadPod(dir, boot string) (r Pod, s PodStatus, lost, err error) {
-	if err := checkpoint.Read(filepath.Join(dir, File), Version, &r); err != nil {
+	synced, err := read(dir, &r)
+	if err != nil {
 		return r, s, nil, err
 	}
 	if r.ID != filepath.Base(dir) || r.Config == nil {
 		return r, s, nil, fmt.Errorf("%w: the record in %s is of pod %.80q", checkpoint.ErrCorrupt, dir, r.ID)
+	}
+	if !synced {
+		return r, PodStatus{State: PodCreating}, nil, nil
 	}
 	err = checkpoint.Read(filepath.Join(dir, StatusFile), StatusVersion, &s)
 	if r.beforeBoot(boot) {
@@ -38,11 +50,15 @@ func ReadPod(dir, boot string) (r Pod, s PodStatus, lost, err error) {
 
 // ReadContainer is ReadPod for a container of p. If its status is lost, s says that it was created.
 func ReadContainer(dir string, p Pod, boot string) (r Container, s ContainerStatus, lost, err error) {
-	if err := checkpoint.Read(filepath.Join(dir, File), Version, &r); err != nil {
+	synced, err := read(dir, &r)
+	if err != nil {
 		return r, s, nil, err
 	}
 	if r.ID != filepath.Base(dir) || r.PodID != p.ID || r.Config == nil {
 		return r, s, nil, fmt.Errorf("%w: the record in %s is of container %.80q", checkpoint.ErrCorrupt, dir, r.ID)
+	}
+	if !synced {
+		return r, ContainerStatus{State: ContainerCreating}, nil, nil
 	}
 	err = checkpoint.Read(filepath.Join(dir, StatusFile), StatusVersion, &s)
 	if p.beforeBoot(boot) {
@@ -51,12 +67,20 @@ func ReadContainer(dir string, p Pod, boot string) (r Container, s ContainerStat
 	return r, s, lost, err
 }
 
-// Create writes a new record and its status to dir, atomically. The record survives a power loss, the status as
-// WriteStatus says.
-func Create(dir string, record any, status Status) error {
-	return checkpoint.Create(filepath.Dir(dir), filepath.Base(dir), func(dir string) error {
-		return errors.Join(checkpoint.WriteNew(filepath.Join(dir, File), Version, record), WriteStatus(dir, status))
-	})
+// read reads the record in dir into r. synced is false if it may have been lost with the power.
+func read(dir string, r any) (synced bool, err error) {
+	err = checkpoint.Read(filepath.Join(dir, File), Version, r)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return true, err
+	}
+	unsynced := checkpoint.Read(filepath.Join(dir, UnsyncedFile), Version, r)
+	switch {
+	case errors.Is(unsynced, fs.ErrNotExist):
+		return false, err
+	case errors.Is(unsynced, checkpoint.ErrCorrupt):
+		return false, fmt.Errorf("%w: %w", ErrUnfinished, unsynced)
+	}
+	return false, unsynced
 }
 
 // WriteStatus replaces the status in dir. It survives a power loss if it has to, see Status.

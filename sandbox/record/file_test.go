@@ -16,10 +16,17 @@ import (
 func newPod(t testing.TB, status PodStatus) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "p1")
-	if err := Create(dir, Pod{ID: "p1", Config: &cri.PodSandboxConfig{}, BootID: "boot-1"}, status); err != nil {
+	save(t, dir, Pod{ID: "p1", Config: &cri.PodSandboxConfig{}, BootID: "boot-1"}, status)
+	return dir
+}
+
+// save writes a new record and waits until it is on the disk.
+func save(t testing.TB, dir string, r any, status Status) {
+	t.Helper()
+	saved, err := Create(dir, r, status, checkpoint.Commit)
+	if err := errors.Join(err, saved.Wait()); err != nil {
 		t.Fatal(err)
 	}
-	return dir
 }
 
 // TestStatusThatCannotBeRead: only damage, only that of the status, and only of a pod of another boot is a loss.
@@ -69,10 +76,7 @@ func TestStatusThatCannotBeRead(t *testing.T) {
 func TestLostContainer(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "c1")
 	config := &cri.ContainerConfig{Linux: &cri.LinuxContainerConfig{Resources: &cri.LinuxContainerResources{CpuShares: 7}}}
-	err := Create(dir, Container{ID: "c1", PodID: "p1", Config: config}, ContainerStatus{State: ContainerCreating})
-	if err != nil {
-		t.Fatal(err)
-	}
+	save(t, dir, Container{ID: "c1", PodID: "p1", Config: config}, ContainerStatus{State: ContainerCreating})
 	if err := os.Truncate(filepath.Join(dir, StatusFile), 0); err != nil {
 		t.Fatal(err)
 	}

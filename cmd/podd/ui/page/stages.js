@@ -2,7 +2,7 @@
 
 /** The parts, in the order in which a start comes to them. */
 export const parts = [
-  { name: "record", title: "record", stages: ["record", "remove record", "read back"] },
+  { name: "record", title: "record", stages: ["record", "sync", "remove record", "read back"] },
   { name: "namespaces", title: "namespaces", stages: ["namespaces", "unpin namespaces"] },
   { name: "network", title: "network (CNI)", stages: ["network", "detach from network"] },
   { name: "image", title: "image", stages: ["image", "images", "rootfs", "image volumes", "release root filesystem"] },

@@ -1,0 +1,45 @@
+package record
+
+import (
+	"errors"
+	"path/filepath"
+
+	"github.com/podd-project/podd/checkpoint"
+)
+
+// Sync is a new record that is being committed.
+type Sync struct {
+	done chan struct{} // closed at the end, err set before
+	err  error
+}
+
+// Commit makes a record survive a power loss and then gives it the name final, as checkpoint.Commit does.
+type Commit func(path, final string) error
+
+// Create writes a new record and its status to dir, atomically, and starts to commit the record: until that is done it
+// is UnsyncedFile. From now on the death of podd loses nothing, and once Wait has returned nil, neither does a power
+// loss.
+func Create(dir string, record any, status Status, commit Commit) (*Sync, error) {
+	err := checkpoint.Create(filepath.Dir(dir), filepath.Base(dir), func(dir string) error {
+		return errors.Join(checkpoint.WriteNew(filepath.Join(dir, UnsyncedFile), Version, record), WriteStatus(dir, status))
+	})
+	if err != nil {
+		return nil, err
+	}
+	s := &Sync{done: make(chan struct{})}
+	go func() {
+		defer close(s.done)
+		s.err = commit(filepath.Join(dir, UnsyncedFile), File)
+	}()
+	return s, nil
+}
+
+// Wait waits until the record survives a power loss. It must have returned before anybody is told of the pod or
+// container, and before the directory is removed. A nil Sync has nothing to wait for.
+func (s *Sync) Wait() error {
+	if s == nil {
+		return nil
+	}
+	<-s.done
+	return s.err
+}
