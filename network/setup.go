@@ -2,6 +2,7 @@ package network
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,9 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/sirupsen/logrus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/podd-project/podd/checkpoint"
 )
 
 // Setup attaches a pod: it records the attachment, brings the loopback interface up, runs CNI ADD and records the
@@ -96,8 +100,29 @@ func (r *record) warnUnsupported(log logrus.FieldLogger) {
 }
 
 // add runs the plugins. The record is written after each that changes the result: if a later one fails or the daemon
-// crashes, DEL still has the prevResult for the plugins.
+// crashes, DEL still has the prevResult for the plugins. The disk may take the rest of that while the later ones run.
 func (c *CNI) add(ctx context.Context, r *record) (Result, error) {
+	var syncs errgroup.Group
+	err := c.runAdd(ctx, r, func() error {
+		if err := checkpoint.Replace(c.recordPath(r.PodID), recordVersion, r); err != nil {
+			return err
+		}
+		syncs.Go(func() error { return checkpoint.SyncName(c.recordPath(r.PodID)) })
+		return nil
+	})
+	if err = cmp.Or(err, syncs.Wait()); err != nil {
+		return Result{}, fmt.Errorf("CNI network %s: %w", r.list.Name, err)
+	}
+	c.dropCache(r.list.Name, r.PodID)
+	result, err := parseResult(r.Result, c.cfg().IPPreference)
+	if err != nil {
+		return Result{}, fmt.Errorf("CNI network %s: %w", r.list.Name, err)
+	}
+	return result, nil
+}
+
+// runAdd runs ADD of the plugins. changed is called when one has changed the result, before the next is run.
+func (c *CNI) runAdd(ctx context.Context, r *record, changed func() error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg().AddTimeout,
 		fmt.Errorf("no answer within %v: %w", c.cfg().AddTimeout, context.DeadlineExceeded))
 	defer cancel()
@@ -107,15 +132,8 @@ func (c *CNI) add(ctx context.Context, r *record) (Result, error) {
 			return err
 		}
 		r.Result = result
-		return c.writeRecord(r)
+		return changed()
 	}})
-	if _, err := driver.AddNetworkList(ctx, r.list, r.runtimeConf(r.Netns)); err != nil {
-		return Result{}, fmt.Errorf("CNI network %s: %w", r.list.Name, err)
-	}
-	c.dropCache(r.list.Name, r.PodID)
-	result, err := parseResult(r.Result, c.cfg().IPPreference)
-	if err != nil {
-		return Result{}, fmt.Errorf("CNI network %s: %w", r.list.Name, err)
-	}
-	return result, nil
+	_, err := driver.AddNetworkList(ctx, r.list, r.runtimeConf(r.Netns))
+	return err
 }
