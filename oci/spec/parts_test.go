@@ -302,6 +302,27 @@ func TestLocalAppArmorUnconfined(t *testing.T) {
 	}
 }
 
+// TestX32: RuntimeDefault has no rules for x32 where the kernel lacks it; a Localhost profile is as it is written.
+func TestX32(t *testing.T) {
+	all := []specs.Arch{specs.ArchX86_64, specs.ArchX86, specs.ArchX32}
+	for name, c := range map[string]struct {
+		without bool
+		profile *cri.SecurityProfile
+		want    []specs.Arch
+	}{
+		"default":         {false, &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}, all},
+		"default without": {true, &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}, all[:2]},
+		"local without":   {true, localhost("/p.json"), all},
+	} {
+		in := with(&cri.LinuxContainerSecurityContext{Seccomp: c.profile})
+		in.Host.NoX32, in.Seccomp = c.without, seccomp.DefaultProfile()
+		s, _, err := Container(in)
+		if err != nil || !slices.Equal(s.Linux.Seccomp.Architectures, c.want) {
+			t.Errorf("%s: architectures = %v, %v, want %v", name, s.Linux.Seccomp.Architectures, err, c.want)
+		}
+	}
+}
+
 // TestDefaultSeccompRules: capabilities, architecture and kernel choose among the rules.
 func TestDefaultSeccompRules(t *testing.T) {
 	has := func(s *specs.LinuxSeccomp, call string) bool {

@@ -32,6 +32,9 @@ const localhostPrefix = "localhost/"
 
 // seccomp sets the profile. A privileged container has none, whatever it requests, as the CRI demands and critest
 // checks.
+//
+// RuntimeDefault has no rules for x32 where no program can use them: they are a third of the filter, which runc compiles
+// for each container and each exec. A system call of x32 then ends its thread instead of returning ENOSYS.
 func (b *builder) seccomp() error {
 	//lint:ignore SA1019 old kubelets set it
 	p, err := SeccompRequest(b.sc.GetSeccomp(), b.sc.GetSeccompProfilePath())
@@ -46,7 +49,11 @@ func (b *builder) seccomp() error {
 	}
 	switch p.GetProfileType() {
 	case cri.SecurityProfile_RuntimeDefault:
-		b.spec.Linux.Seccomp = filterRules(seccomp.DefaultProfile(), b.spec.Process.Capabilities.Bounding, b.in.Host)
+		s := filterRules(seccomp.DefaultProfile(), b.spec.Process.Capabilities.Bounding, b.in.Host)
+		if b.in.Host.NoX32 {
+			s.Architectures = slices.DeleteFunc(s.Architectures, func(a specs.Arch) bool { return a == specs.ArchX32 })
+		}
+		b.spec.Linux.Seccomp = s
 	case cri.SecurityProfile_Localhost:
 		if b.in.Seccomp == nil {
 			return invalid("the profile %q was not loaded", p.GetLocalhostRef())

@@ -130,6 +130,8 @@ type Facts struct {
 	// default seccomp profile.
 	Arch   string
 	Kernel KernelVersion
+	// NoX32: the kernel is known not to run programs of the x32 ABI of amd64.
+	NoX32 bool
 	// Hostname is the node's name, for $HOSTNAME in pods on the node's network.
 	Hostname string
 }

@@ -23,7 +23,10 @@ import (
 // Probe reads what this machine supports, as far as config.json depends on it. Call it once at start: only Devices
 // change later, see HostDevices. It does not load the default AppArmor profile, see LoadAppArmor.
 func Probe() (spec.Facts, error) {
-	f := spec.Facts{Arch: runtime.GOARCH, SELinux: selinux.GetEnabled(), AppArmor: appArmorOn(), Seccomp: seccompOn()}
+	f := spec.Facts{
+		Arch: runtime.GOARCH, NoX32: noX32(),
+		SELinux: selinux.GetEnabled(), AppArmor: appArmorOn(), Seccomp: seccompOn(),
+	}
 	for _, part := range []struct {
 		what string
 		do   func(*spec.Facts) error
@@ -176,6 +179,18 @@ func pageSize(kb uint64) string {
 func seccompOn() bool {
 	_, _, errno := unix.RawSyscall(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, 0)
 	return errno == unix.EFAULT
+}
+
+// noX32 reports whether the kernel is known to lack the x32 ABI, by a system call of it. A seccomp filter on podd itself
+// may end the process for that, so with one it is not known.
+func noX32() bool {
+	const x32 = 0x40000000 // __X32_SYSCALL_BIT
+	status, err := os.ReadFile("/proc/self/status")
+	if runtime.GOARCH != "amd64" || err != nil || !bytes.Contains(status, []byte("\nSeccomp:\t0\n")) {
+		return false
+	}
+	_, _, errno := unix.RawSyscall(x32|unix.SYS_GETPID, 0, 0, 0)
+	return errno == unix.ENOSYS
 }
 
 func appArmorOn() bool {
