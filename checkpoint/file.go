@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -16,19 +17,31 @@ import (
 //
 // Not moby/sys/atomicwriter or google/renameio: both always sync the file, and neither syncs the directory.
 func WriteFile(path string, data []byte, mode fs.FileMode) error {
-	return replaceFile(path, data, mode, false)
+	return replaceFile(path, content(data), mode, false)
 }
 
 // WriteFileSync is WriteFile for a file that must survive a power loss: the file and its directory are synced.
 func WriteFileSync(path string, data []byte, mode fs.FileMode) error {
-	if err := replaceFile(path, data, mode, true); err != nil {
+	return FillFileSync(path, content(data), mode)
+}
+
+// FillFileSync is WriteFileSync for content that write writes. If write fails, the file at path stays as it was.
+func FillFileSync(path string, write func(io.Writer) error, mode fs.FileMode) error {
+	if err := replaceFile(path, write, mode, true); err != nil {
 		return err
 	}
 	return syncFile(filepath.Dir(path))
 }
 
+func content(data []byte) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	}
+}
+
 // replaceFile replaces a file. If sync is true, its new content is on the disk before it has its name.
-func replaceFile(path string, data []byte, mode fs.FileMode, sync bool) (err error) {
+func replaceFile(path string, write func(io.Writer) error, mode fs.FileMode, sync bool) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), tmpPrefix+filepath.Base(path)+"-*")
 	if err != nil {
 		return err
@@ -38,15 +51,15 @@ func replaceFile(path string, data []byte, mode fs.FileMode, sync bool) (err err
 			os.Remove(f.Name())
 		}
 	}()
-	if err = fillFile(f, data, mode, sync); err != nil {
+	if err = fillFile(f, write, mode, sync); err != nil {
 		return err
 	}
 	return os.Rename(f.Name(), path)
 }
 
 // fillFile writes, syncs if asked to, and closes a new file.
-func fillFile(f *os.File, data []byte, mode fs.FileMode, sync bool) error {
-	_, err := f.Write(data)
+func fillFile(f *os.File, write func(io.Writer) error, mode fs.FileMode, sync bool) error {
+	err := write(f)
 	if err == nil {
 		err = f.Chmod(mode)
 	}

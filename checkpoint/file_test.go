@@ -1,17 +1,29 @@
 package checkpoint
 
 import (
+	"bytes"
+	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
+	"testing/iotest"
 )
 
 func TestWriteFile(t *testing.T) {
 	old := syscall.Umask(0o077) // must not change the mode asked for
 	defer syscall.Umask(old)
-	for name, write := range map[string]func(string, []byte, fs.FileMode) error{"": WriteFile, "sync": WriteFileSync} {
+	fill := func(path string, data []byte, mode fs.FileMode) error {
+		return FillFileSync(path, func(w io.Writer) error {
+			_, err := io.Copy(w, iotest.OneByteReader(bytes.NewReader(data)))
+			return err
+		}, mode)
+	}
+	for name, write := range map[string]func(string, []byte, fs.FileMode) error{
+		"": WriteFile, "sync": WriteFileSync, "fill": fill,
+	} {
 		t.Run(name, func(t *testing.T) {
 			dir, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "target")
 			path := filepath.Join(dir, "net.conflist")
@@ -38,6 +50,26 @@ func TestWriteFile(t *testing.T) {
 			assertOnly(t, dir, "net.conflist")
 		})
 	}
+}
+
+func TestFillFileKeepsTheOldFileWhenItFails(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "tool")
+	if err := WriteFileSync(path, []byte("old"), 0o500); err != nil {
+		t.Fatal(err)
+	}
+	want := errors.New("damaged")
+	err := FillFileSync(path, func(w io.Writer) error {
+		_, _ = io.WriteString(w, "half of the ne")
+		return want
+	}, 0o500)
+	if !errors.Is(err, want) {
+		t.Errorf("FillFileSync = %v, want %v", err, want)
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != "old" {
+		t.Errorf("content = %q, %v, want %q", got, err, "old")
+	}
+	assertOnly(t, dir, "tool")
 }
 
 func TestWriteFileLeavesNothingWhenItFails(t *testing.T) {

@@ -49,7 +49,7 @@ func Write(path string, version int, v any) error { return write(path, version, 
 // power loss, but never a damaged one.
 func Replace(path string, version int, v any) error {
 	return write(path, version, v, func(path string, data []byte, mode fs.FileMode) error {
-		return replaceFile(path, data, mode, true)
+		return replaceFile(path, content(data), mode, true)
 	})
 }
 
@@ -80,7 +80,7 @@ func WriteNew(path string, version int, v any) error {
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, recordMode)
 	if err == nil {
-		err = fillFile(f, data, recordMode, false)
+		err = fillFile(f, content(data), recordMode, false)
 	}
 	if err != nil {
 		return fmt.Errorf("write record: %w", err)
