@@ -56,9 +56,12 @@ PURE     := checkpoint contrib/advisories cmd/budget cmd/podd/admin cmd/podd/cad
             server streaming/... test/arch \
             test/bench test/critest
 
-# Programs embedded into podd.
-EMBEDDED := oci/pause/bin/pause oci/runc/initproxy/bin/standin oci/runc/thaw/bin/thaw \
-            oci/shim/bin/keeper
+# Programs embedded into podd, compressed. Each has its digest beside it, which podd compares with what is installed.
+EMBEDDED := oci/pause/bin/pause.gz oci/runc/initproxy/bin/standin.gz oci/runc/thaw/bin/thaw.gz \
+            oci/shim/bin/keeper.gz
+# pack makes NAME.sha256 and NAME.gz of NAME, which it removes: what is in these directories is embedded. Without name
+# and time in the .gz, so that the same program gives the same file.
+pack      = sha256sum <$(1) | cut -c -64 >$(1).sha256 && gzip -9 -n -f $(1)
 # The packages of which oci/shim/bin/keeper is built.
 STDIO    := oci/shim/stdio/main oci/shim/stdio oci/shim/fifo oci/driver/socket oci/logfile oci/openat
 
@@ -115,14 +118,17 @@ vm-qemu: deps ## the same, and an image for QEMU; installs QEMU if it is missing
 	@$(VM)/build.sh qemu
 
 embedded: $(EMBEDDED) ## build what podd embeds: pause, init proxy (gVisor), thaw (checkpoints), stdio program (shims)
-oci/pause/bin/pause: oci/pause/pause.c
-oci/runc/initproxy/bin/standin: oci/runc/initproxy/initproxy.c
-oci/runc/thaw/bin/thaw: oci/runc/thaw/thaw.c
-oci/pause/bin/pause oci/runc/initproxy/bin/standin oci/runc/thaw/bin/thaw:
+	@rm -f $(basename $(EMBEDDED)) # of an earlier commit, they would be embedded, too
+oci/pause/bin/pause.gz: oci/pause/pause.c
+oci/runc/initproxy/bin/standin.gz: oci/runc/initproxy/initproxy.c
+oci/runc/thaw/bin/thaw.gz: oci/runc/thaw/thaw.c
+oci/pause/bin/pause.gz oci/runc/initproxy/bin/standin.gz oci/runc/thaw/bin/thaw.gz:
 	@mkdir -p $(@D)
-	$(CC) -Os -static -s -Wall -Wextra -o $@ $<
-oci/shim/bin/keeper: $(wildcard $(addsuffix /*.go,$(STDIO))) go.mod
-	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-s -w' -o $@ ./oci/shim/stdio/main
+	$(CC) -Os -static -s -Wall -Wextra -o $(basename $@) $<
+	@$(call pack,$(basename $@))
+oci/shim/bin/keeper.gz: $(wildcard $(addsuffix /*.go,$(STDIO))) go.mod
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-s -w' -o $(basename $@) ./oci/shim/stdio/main
+	@$(call pack,$(basename $@))
 
 images: deps ## build the test images into the cache
 	@CGO_ENABLED=0 $(GO) build -o bin/ ./test/images/cmd/testimages ./test/leak/cmd/leak
@@ -316,4 +322,4 @@ fuzz: ## run each fuzz target for FUZZTIME (default 20s)
 	@contrib/fuzz.sh $(or $(FUZZTIME),20s)
 
 clean: ## remove what was built, except the cache in ~/.cache/podd
-	rm -rf bin $(EMBEDDED)
+	rm -rf bin $(EMBEDDED) $(EMBEDDED:.gz=.sha256)

@@ -7,7 +7,7 @@ import (
 	"github.com/podd-project/podd/oci/program"
 )
 
-// files holds bin/keeper if it was built; bin always holds a README, so that podd builds without it.
+// files holds bin/keeper.gz if it was built; bin always holds a README, so that podd builds without it.
 //
 //go:embed all:bin
 var files embed.FS

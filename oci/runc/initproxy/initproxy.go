@@ -11,7 +11,7 @@ import (
 	"github.com/podd-project/podd/oci/program"
 )
 
-// files holds bin/standin if it was built. bin always holds a README, so that podd builds without a C compiler.
+// files holds bin/standin.gz if it was built. bin always holds a README, so that podd builds without a C compiler.
 //
 //go:embed all:bin
 var files embed.FS

@@ -18,7 +18,7 @@ import (
 	"github.com/podd-project/podd/oci/program"
 )
 
-// files holds bin/thaw if it was built. bin always holds a README, so that podd builds without a C compiler.
+// files holds bin/thaw.gz if it was built. bin always holds a README, so that podd builds without a C compiler.
 //
 //go:embed all:bin
 var files embed.FS
