@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/podd-project/podd/oci/runc"
 	"github.com/podd-project/podd/oci/runc/initproxy"
@@ -30,7 +31,8 @@ var (
 // handlers returns the runtime handlers. One that cannot be used reports it in Status; it may become usable later, when
 // its package is installed.
 func (d *daemon) handlers(ctx context.Context) map[string]sandbox.Runtime {
-	d.initProxy, d.thaw, d.stdio = d.installInitProxy(), d.installThaw(), d.installStdio()
+	d.initProxy, d.thaw = d.installInitProxy(), d.installThaw()
+	d.stdio = sync.OnceValue(d.installStdio) // most nodes have no shim
 	handlers := map[string]sandbox.Runtime{}
 	for name := range d.cfg.Runtime.Handlers {
 		handlers[name] = d.handler(ctx, &d.cfg, name)
@@ -43,7 +45,7 @@ func (d *daemon) handler(ctx context.Context, cfg *Config, name string) sandbox.
 	h := cfg.Runtime.Handlers[name]
 	if h.Type == typeShim {
 		c := cfg.shimConfig(name, h)
-		c.Stdio, c.Log = d.stdio, d.log
+		c.Stdio, c.Log = d.stdio(), d.log
 		runtime := shim.New(c)
 		d.onClose("handler "+name, runtime.Close)
 		d.background.Go(func() { d.reportHandler(ctx, &cfg.Runtime, name, c.Path, runtime) })

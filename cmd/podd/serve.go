@@ -72,8 +72,10 @@ type daemon struct {
 	current   atomic.Pointer[generation]
 	reloading sync.Mutex
 	reloads   chan struct{}
-	// initProxy, thaw and stdio are programs that handlers need, see installInitProxy, installThaw and installStdio.
-	initProxy, thaw, stdio string
+	// initProxy and thaw are programs that handlers need, see installInitProxy and installThaw. stdio installs that of
+	// shims when the first of them is made, see installStdio.
+	initProxy, thaw string
+	stdio           func() string
 
 	log    logrus.FieldLogger
 	notify notifier
