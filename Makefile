@@ -94,6 +94,10 @@ tools: deps ## build the pinned runc, gVisor, CNI plugins, crictl, critest, cont
 crun: deps ## fetch the crun of a later Debian release (CRUN_SUITE) into bin/, which tests and benchmarks then use
 	@contrib/crun.sh
 
+.PHONY: conmon
+conmon: deps ## build a static conmon (CONMON_SUITE) into bin/, which tests and benchmarks then use
+	@contrib/conmon.sh
+
 .PHONY: vm
 vm: deps ## build the shim of virtual machines, and a guest image for User-Mode Linux, into bin/
 	@$(VM)/build.sh

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs the Debian packages that podd, its build and its tests need, and only those that are missing.
+# install-deps.sh [PACKAGE...]: installs Debian packages, and only those that are missing: without arguments those that
+# podd, its build and its tests need.
 # Does nothing, without network access, if all are installed. Needs root to install.
 set -eu
 
@@ -9,6 +10,7 @@ set -eu
 #   test    busybox-static iproute2 procps jq               network probes, demo output
 packages='conmon crun iptables gcc libc6-dev pkg-config libseccomp-dev git
 	busybox-static iproute2 procps jq util-linux ca-certificates'
+[ $# = 0 ] || packages=$*
 
 missing=
 for p in $packages; do
