@@ -50,8 +50,8 @@ Root = "%[1]s/run/crun"
 
 func startContainerd(ctx context.Context, h peerHost) (*server, error) {
 	s, p, err := newPeer("containerd", "cri.sock", func(dir string) error {
-		config := fmt.Sprintf(containerdConfig, dir, filepath.Join(h.tools, "cni"), h.cni, h.runtimePath("runc"),
-			h.runtimePath("crun"))
+		config := fmt.Sprintf(containerdConfig, dir, filepath.Join(h.tools, "cni"), h.cni, h.programPath("runc"),
+			h.programPath("crun"))
 		if err := os.WriteFile(filepath.Join(dir, "config.toml"), []byte(config), 0o644); err != nil {
 			return err
 		}

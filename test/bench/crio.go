@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 )
 
@@ -59,17 +58,13 @@ enable_nri = false
 `
 
 func startCRIO(ctx context.Context, h peerHost) (*server, error) {
-	conmon, err := exec.LookPath("conmon")
-	if err != nil {
-		return nil, err
-	}
 	var registries string
 	s, p, err := newPeer("cri-o", "cri.sock", func(dir string) (err error) {
 		if registries, _, err = h.registry.WriteConf(dir); err != nil {
 			return err
 		}
-		config := fmt.Sprintf(crioConfig, dir, filepath.Join(h.tools, "cni"), h.cni, h.runtimePath("runc"),
-			h.runtimePath("crun"), h.bin, conmon)
+		config := fmt.Sprintf(crioConfig, dir, filepath.Join(h.tools, "cni"), h.cni, h.programPath("runc"),
+			h.programPath("crun"), h.bin, h.programPath("conmon"))
 		return os.WriteFile(filepath.Join(dir, "crio.conf"), []byte(config), 0o644)
 	})
 	if err != nil {

@@ -73,7 +73,7 @@ func (f *floor) close() error { return errors.Join(unmountBelow(f.dir), os.Remov
 // copyFrom copies the files and config.json of a container of podd, which must run while the floor is measured: its
 // pod's files are also mounted into the floor's containers.
 func (f *floor) copyFrom(handler, container string) error {
-	f.handler, f.path = handler, peerHost{tools: f.bin}.runtimePath(handler)
+	f.handler, f.path = handler, peerHost{tools: f.bin}.programPath(handler)
 	data, err := os.ReadFile(f.podd.Path("run", "containers", container, "config.json"))
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"os"
@@ -24,8 +25,8 @@ type peerHost struct {
 	registry        *images.Registry
 }
 
-// runtimePath finds an OCI runtime as podd does: the repository's own first.
-func (h peerHost) runtimePath(name string) string {
+// programPath finds an OCI runtime or conmon as podd does: the repository's own first.
+func (h peerHost) programPath(name string) string {
 	if path := filepath.Join(h.tools, name); exists(path) {
 		return path
 	}
@@ -36,14 +37,26 @@ func (h peerHost) runtimePath(name string) string {
 	return path
 }
 
-// runtimeVersion returns the first line that the runtime of a handler prints as its version, or why there is none.
-func (h peerHost) runtimeVersion(name string) string {
-	out, err := exec.Command(h.runtimePath(name), "--version").Output()
+// programVersion returns the first line that an OCI runtime or conmon prints as its version, or why there is none.
+func (h peerHost) programVersion(name string) string {
+	out, err := exec.Command(h.programPath(name), "--version").Output()
 	if err != nil {
 		return fmt.Sprintf("%s: %v", name, err)
 	}
 	line, _, _ := strings.Cut(string(out), "\n")
 	return line
+}
+
+// monitorVersion returns the version of conmon, and that it is static if it is: its memory and time depend on that.
+func (h peerHost) monitorVersion() string {
+	version := h.programVersion("conmon")
+	if f, err := elf.Open(h.programPath("conmon")); err == nil {
+		defer f.Close()
+		if !slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
+			version += " (static)"
+		}
+	}
+	return version
 }
 
 func exists(path string) bool {

@@ -15,7 +15,7 @@ func ms(d time.Duration) string { return fmt.Sprintf("%.1f", float64(d.Microseco
 
 func mb(n uint64) string { return fmt.Sprintf("%.2f", float64(n)/(1<<20)) }
 
-// printMachine prints what the numbers depend on. The OCI runtimes are those that all servers use.
+// printMachine prints what the numbers depend on. The OCI runtimes and conmon are those that all servers use.
 func printMachine(p plan, host peerHost) {
 	var u unix.Utsname
 	kernel := "?"
@@ -24,8 +24,9 @@ func printMachine(p plan, host peerHost) {
 	}
 	var versions []string
 	for _, h := range p.handlers {
-		versions = append(versions, host.runtimeVersion(h))
+		versions = append(versions, host.programVersion(h))
 	}
+	versions = append(versions, host.monitorVersion())
 	fmt.Printf("Machine: %s, %d CPUs, kernel %s, files on %s, load before %s, %s. %s. %d rounds, %d callers.\n\n",
 		cpuModel(), runtime.NumCPU(), kernel, fileSystem(), load(), runtime.Version(), strings.Join(versions, ", "),
 		p.rounds, p.callers)
