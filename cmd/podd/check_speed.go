@@ -44,6 +44,9 @@ func (l *loaded) speedFacts(ctx context.Context) (preflight.SpeedFacts, error) {
 	err = l.withHandlers(ctx, func(handlers map[string]sandbox.Runtime) {
 		for _, name := range slices.Backward(slices.Sorted(maps.Keys(handlers))) {
 			version := handlers[name].Features().Version
+			if _, ok := handlers[name].(interface{ MonitorVersion() string }); ok {
+				f.Monitor = locate(l.Runtime.Conmon, l.Runtime.SearchPath)
+			}
 			if name == f.DefaultHandler {
 				f.Version = version
 			}

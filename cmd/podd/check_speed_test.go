@@ -21,6 +21,7 @@ func TestCheckSpeed(t *testing.T) {
 	for set, want := range map[string][]string{
 		"runtime.default_handler=runc": {"the CNI plugin bridge runs iptables", `runtime.default_handler = "crun"`},
 		"runtime.default_handler=crun": {"the CNI plugin bridge runs iptables"},
+		"runtime.conmon=/bin/sh":       {"/bin/sh is linked to shared libraries"},
 	} {
 		var out, errs bytes.Buffer
 		if code := execute(append(args, "--set", set), &out, &errs); code != 0 {

@@ -1,6 +1,9 @@
 package preflight
 
 import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
 	"strings"
 	"testing"
 )
@@ -19,6 +22,10 @@ func TestSpeed(t *testing.T) {
 		"crun":        {func(r *Report) { r.runtimeSpeed(SpeedFacts{Version: "crun version 1.14", Crun: "c"}) }, ""},
 		"old crun":    {func(r *Report) { r.runtimeSpeed(SpeedFacts{Version: "crun version 1.8.1"}) }, "1.8.1 may compile"},
 		"some crun":   {func(r *Report) { r.runtimeSpeed(SpeedFacts{Version: "crun version UNKNOWN"}) }, ""},
+		"libraries":   {func(r *Report) { r.monitorSpeed(program(t, elf.PT_INTERP)) }, "linked to shared libraries"},
+		"static":      {func(r *Report) { r.monitorSpeed(program(t, elf.PT_LOAD)) }, ""},
+		"script":      {func(r *Report) { r.monitorSpeed(write(t, "#!/bin/sh\n")) }, ""},
+		"no conmon":   {func(r *Report) { r.monitorSpeed("") }, ""},
 		"cgroups v1":  {func(r *Report) { r.cgroupSpeed(false, options("")) }, "boot with version 2"},
 		"cgroups v2":  {func(r *Report) { r.cgroupSpeed(true, options("rw,nsdelegate")) }, "remount,favordynmods"},
 		"favored":     {func(r *Report) { r.cgroupSpeed(true, options("rw,nsdelegate,favordynmods")) }, ""},
@@ -39,4 +46,19 @@ func TestSpeed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// program writes the headers of a program with one segment.
+func program(t *testing.T, segment elf.ProgType) string {
+	t.Helper()
+	h := elf.Header64{Type: uint16(elf.ET_EXEC), Machine: uint16(elf.EM_X86_64), Version: uint32(elf.EV_CURRENT),
+		Phnum: 1, Phentsize: uint16(binary.Size(elf.Prog64{})), Phoff: uint64(binary.Size(elf.Header64{}))}
+	copy(h.Ident[:], []byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)})
+	var b bytes.Buffer
+	for _, part := range []any{h, elf.Prog64{Type: uint32(segment)}} {
+		if err := binary.Write(&b, binary.LittleEndian, part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return write(t, b.String())
 }
