@@ -58,7 +58,7 @@ PURE     := checkpoint contrib/advisories cmd/budget cmd/podd/admin cmd/podd/cad
 
 # Programs embedded into podd, compressed. Each has its digest beside it, which podd compares with what is installed.
 EMBEDDED := oci/pause/bin/pause.gz oci/runc/initproxy/bin/standin.gz oci/runc/thaw/bin/thaw.gz \
-            oci/shim/bin/keeper.gz
+            oci/runc/starter/bin/starter.gz oci/shim/bin/keeper.gz
 # pack makes NAME.sha256 and NAME.gz of NAME, which it removes: what is in these directories is embedded. Without name
 # and time in the .gz, so that the same program gives the same file.
 pack      = sha256sum <$(1) | cut -c -64 >$(1).sha256 && gzip -9 -n -f $(1)
@@ -121,12 +121,13 @@ test-kata: tools images embedded ## podd drives the real shim of Kata Containers
 vm-qemu: deps ## the same, and an image for QEMU; installs QEMU if it is missing (root)
 	@$(VM)/build.sh qemu
 
-embedded: $(EMBEDDED) ## build what podd embeds: pause, init proxy (gVisor), thaw (checkpoints), stdio program (shims)
+embedded: $(EMBEDDED) ## build what podd embeds: pause, init proxy (gVisor), thaw, starter, stdio program (shims)
 	@rm -f $(basename $(EMBEDDED)) # of an earlier commit, they would be embedded, too
 oci/pause/bin/pause.gz: oci/pause/pause.c
 oci/runc/initproxy/bin/standin.gz: oci/runc/initproxy/initproxy.c
 oci/runc/thaw/bin/thaw.gz: oci/runc/thaw/thaw.c
-oci/pause/bin/pause.gz oci/runc/initproxy/bin/standin.gz oci/runc/thaw/bin/thaw.gz:
+oci/runc/starter/bin/starter.gz: oci/runc/starter/starter.c
+oci/pause/bin/pause.gz oci/runc/initproxy/bin/standin.gz oci/runc/thaw/bin/thaw.gz oci/runc/starter/bin/starter.gz:
 	@mkdir -p $(@D)
 	$(CC) -Os -static -s -Wall -Wextra -o $(basename $@) $<
 	@$(call pack,$(basename $@))

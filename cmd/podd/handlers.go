@@ -12,6 +12,7 @@ import (
 
 	"github.com/podd-project/podd/oci/runc"
 	"github.com/podd-project/podd/oci/runc/initproxy"
+	"github.com/podd-project/podd/oci/runc/starter"
 	"github.com/podd-project/podd/oci/runc/thaw"
 	"github.com/podd-project/podd/oci/shim"
 	"github.com/podd-project/podd/sandbox"
@@ -31,7 +32,7 @@ var (
 // handlers returns the runtime handlers. One that cannot be used reports it in Status; it may become usable later, when
 // its package is installed.
 func (d *daemon) handlers(ctx context.Context) map[string]sandbox.Runtime {
-	d.initProxy, d.thaw = d.installInitProxy(), d.installThaw()
+	d.initProxy, d.thaw, d.starter = d.installInitProxy(), d.installThaw(), d.installStarter()
 	d.stdio = sync.OnceValue(d.installStdio) // most nodes have no shim
 	handlers := map[string]sandbox.Runtime{}
 	for name := range d.cfg.Runtime.Handlers {
@@ -52,7 +53,7 @@ func (d *daemon) handler(ctx context.Context, cfg *Config, name string) sandbox.
 		return runtime
 	}
 	c := cfg.runcConfig(name, h)
-	c.InitProxy, c.Thaw = d.initProxy, d.thaw
+	c.InitProxy, c.Thaw, c.Starter = d.initProxy, d.thaw, d.starter
 	runtime := runc.New(c)
 	d.background.Go(func() { d.reportHandler(ctx, &cfg.Runtime, name, c.Path, runtime) })
 	return runtime
@@ -139,6 +140,16 @@ func (d *daemon) installThaw() string {
 	path, err := thaw.Install(filepath.Join(d.cfg.Root, "libexec"))
 	if err != nil {
 		d.log.WithError(err).Warn("failed to install the program that thaws containers: they cannot be checkpointed")
+		return ""
+	}
+	return path
+}
+
+// installStarter writes the program that starts containers to root and returns its path. Without it, runtimes do.
+func (d *daemon) installStarter() string {
+	path, err := starter.Install(filepath.Join(d.cfg.Root, "libexec"))
+	if err != nil {
+		d.log.WithError(err).Warn("failed to install the program that starts containers: their runtimes start them")
 		return ""
 	}
 	return path

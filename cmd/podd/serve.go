@@ -72,10 +72,10 @@ type daemon struct {
 	current   atomic.Pointer[generation]
 	reloading sync.Mutex
 	reloads   chan struct{}
-	// initProxy and thaw are programs that handlers need, see installInitProxy and installThaw. stdio installs that of
-	// shims when the first of them is made, see installStdio.
-	initProxy, thaw string
-	stdio           func() string
+	// initProxy, thaw and starter are programs that handlers need, see installInitProxy, installThaw and installStarter.
+	// stdio installs that of shims when the first of them is made, see installStdio.
+	initProxy, thaw, starter string
+	stdio                    func() string
 
 	log    logrus.FieldLogger
 	notify notifier

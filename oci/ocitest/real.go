@@ -12,6 +12,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/podd-project/podd/oci/runc"
+	"github.com/podd-project/podd/oci/runc/starter"
 	"github.com/podd-project/podd/oci/runc/thaw"
 )
 
@@ -66,9 +67,14 @@ func Real(t testing.TB, name string) *Machine {
 		Root: filepath.Join(dir, "state"), RunDir: filepath.Join(dir, "run"),
 		CRIU: "criu", SearchPath: []string{binDir()},
 	}
-	var err error
-	if m.Config.Thaw, err = thaw.Install(filepath.Join(dir, "libexec")); err != nil {
-		t.Fatal(err)
+	for path, install := range map[*string]func(string) (string, error){
+		&m.Config.Thaw: thaw.Install, &m.Config.Starter: starter.Install,
+	} {
+		installed, err := install(filepath.Join(dir, "libexec"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		*path = installed
 	}
 	m.Bundles = m.Config.RunDir
 	m.New = func() Runtime { return runc.New(m.Config) }

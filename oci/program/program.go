@@ -1,5 +1,5 @@
 // Package program installs the small programs that are embedded in podd, compressed. Its callers are the packages that
-// embed them: oci/pause, oci/runc/initproxy, oci/runc/thaw and oci/shim.
+// embed them: oci/pause, oci/runc/initproxy, oci/runc/thaw, oci/runc/starter and oci/shim.
 package program
 
 import (

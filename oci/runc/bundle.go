@@ -5,6 +5,7 @@ import (
 	"github.com/podd-project/podd/oci/driver"
 	"github.com/podd-project/podd/oci/logfile"
 	"github.com/podd-project/podd/oci/process"
+	"github.com/podd-project/podd/oci/runc/starter"
 )
 
 // bundle is the directory of one container, <RunDir>/<id>.
@@ -29,6 +30,9 @@ type record struct {
 	Sandbox string `json:"sandbox,omitempty"`
 	// Image is oci.CreateRequest.Image.
 	Image string `json:"image,omitempty"`
+	// Start is how the starter releases Init, if that is all that the runtime's start would do. It is empty in records of
+	// an earlier podd. See start_fifo.go.
+	Start starter.Way `json:"start,omitempty"`
 	// Restore is set for a container that CRIU restores when it is started. Init and Monitor are zero until then.
 	Restore *restore `json:"restore,omitempty"`
 	// Cgroups are the container's own cgroup directories, by controller ("" for cgroup v2).

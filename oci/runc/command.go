@@ -45,6 +45,11 @@ func (r *Runtime) globalArgs() []string {
 // runCommand runs the program for at most commandTimeout and returns its stdout. The error of a program that failed
 // carries its stderr.
 func runCommand(ctx context.Context, c driver.Command) ([]byte, error) {
+	return runNamed(ctx, commandName(c), c)
+}
+
+// runNamed is runCommand for a command that has another name in errors.
+func runNamed(ctx context.Context, name string, c driver.Command) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	c.Env, c.Limit = driver.Environment(), outputLimit
@@ -54,13 +59,13 @@ func runCommand(ctx context.Context, c driver.Command) ([]byte, error) {
 	}
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
-		return nil, fmt.Errorf("%s: %w", commandName(c), err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	text := driver.Complaint(stderr)
 	if text == "" {
 		text = exit.Error()
 	}
-	return nil, driver.Failure(commandName(c), text)
+	return nil, driver.Failure(name, text)
 }
 
 // commandName names the command in errors: the program and its first argument that is not a flag or a flag's value.

@@ -32,6 +32,8 @@ type Config struct {
 	InitProxy string
 	// Thaw is the path of the program that thaws containers (see oci/runc/thaw). Empty: containers cannot be checkpointed.
 	Thaw string
+	// Starter is the path of the program that starts containers (see oci/runc/starter). Empty: the runtime starts them.
+	Starter string
 	// CreateTimeout bounds one Create; 0 means one minute.
 	CreateTimeout time.Duration
 }

@@ -23,6 +23,7 @@ type order struct {
 	Request request
 }
 
+// request has no Spec if the container was created before.
 type request struct {
 	ID, LogPath string
 	Spec        *specs.Spec
@@ -52,9 +53,11 @@ func obey(text string) error {
 	r := runc.New(o.Config)
 	ctx, cancel := contextWithLimit()
 	defer cancel()
-	request := oci.CreateRequest{ID: o.Request.ID, Spec: o.Request.Spec, Log: ocitest.LogAt(o.Request.LogPath)}
-	if _, err := r.Create(ctx, request); err != nil {
-		return err
+	if o.Request.Spec != nil {
+		request := oci.CreateRequest{ID: o.Request.ID, Spec: o.Request.Spec, Log: ocitest.LogAt(o.Request.LogPath)}
+		if _, err := r.Create(ctx, request); err != nil {
+			return err
+		}
 	}
 	return r.Start(ctx, o.Request.ID)
 }

@@ -525,7 +525,7 @@ func TestDeleteIncomplete(t *testing.T) {
 // wrapper writes a runtime that runs the script first if it is called with the verb, and then executes the real one.
 func wrapper(t *testing.T, m *ocitest.Machine, verb, script string) {
 	t.Helper()
-	path := filepath.Join(m.LogDir, "runtime")
+	path := filepath.Join(m.LogDir, "runtime-"+filepath.Base(m.Config.Path)) // also of another wrapper
 	text := fmt.Sprintf("#!/bin/sh\nfor a; do [ \"$a\" = %s ] && { %s; }; done\nexec %s \"$@\"\n", verb, script,
 		m.Config.Path)
 	must(t, "write wrapper", os.WriteFile(path, []byte(text), 0o755))

@@ -21,8 +21,9 @@ func (r *Runtime) Start(ctx context.Context, id string) error {
 	if !b.Exists() {
 		return fmt.Errorf("container %s: %w", id, errdefs.ErrNotFound)
 	}
-	start := r.startContainer
-	if rec, err := b.load(); err == nil && rec.isSubcontainer(id) {
+	rec, err := b.load()
+	start := func(ctx context.Context, b bundle) error { return r.startContainer(ctx, b, rec) }
+	if err == nil && rec.isSubcontainer(id) {
 		start = r.startSubcontainer
 	} else if err == nil && rec.Restore != nil {
 		start = func(ctx context.Context, b bundle) error { return r.restoreContainer(ctx, b, rec) }
@@ -37,10 +38,10 @@ func (r *Runtime) Start(ctx context.Context, id string) error {
 	return nil
 }
 
-// startContainer has the runtime start the container. It may be running already: the runtime that a killed daemon
-// called may have continued.
-func (r *Runtime) startContainer(ctx context.Context, b bundle) error {
-	_, err := r.runRuntime(ctx, nil, "start", b.ID())
+// startContainer starts the container by its FIFO or has the runtime start it. It may be running already: the program
+// that a killed daemon called may have continued.
+func (r *Runtime) startContainer(ctx context.Context, b bundle, rec record) error {
+	err := r.runStart(ctx, b, rec)
 	if err == nil || errors.Is(err, oci.ErrCommand) {
 		return err
 	}

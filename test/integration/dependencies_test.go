@@ -46,6 +46,7 @@ func TestStuckDependencies(t *testing.T) {
 		fmt.Sprintf("network.add_timeout=%q", d), fmt.Sprintf("network.del_timeout=%q", d),
 		fmt.Sprintf("runtime.create_timeout=%q", d), fmt.Sprintf("runtime.start_timeout=%q", d),
 		fmt.Sprintf("runtime.undo_timeout=%q", d), `runtime.kill_timeout="5s"`, `image.pull_progress_timeout="15s"`,
+		hooksOfRuntime(t),
 	}})
 	k.have(busybox)
 	cases := []*stuck{k.stuckAdd(), k.stuckDel(), k.stuckMonitor(), k.stuckStart(), k.stuckDelete(), k.deadVolume(),
@@ -165,6 +166,7 @@ func (k *kubelet) stuckMonitor() *stuck {
 // stuckStart is a container that the runtime does not start. The retry creates another one, as the kubelet does.
 func (k *kubelet) stuckStart() *stuck {
 	l := k.newLife()
+	l.addHooks()
 	l.upTo(2)
 	k.ok("hold", k.Gates.Hold("runc-start", l.containerID))
 	return &stuck{name: "start", call: func() error { return l.start(k.ctx()) }, words: []string{"start", "longer than"},
@@ -182,6 +184,7 @@ func (k *kubelet) stuckStart() *stuck {
 // stuckDelete is a container that the runtime does not delete.
 func (k *kubelet) stuckDelete() *stuck {
 	l := k.newLife()
+	l.addHooks()
 	l.upTo(3)
 	k.ok("hold", k.Gates.Hold("runc-delete", l.containerID))
 	call := func() error { return l.stopAndRemove(k.ctx()) }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
+	"testing"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -41,6 +43,22 @@ func (k *kubelet) newLife() *life {
 	k.ok("make the pod's log directory", os.MkdirAll(l.pod.LogDirectory, 0o755))
 	return l
 }
+
+// hooksOfRuntime returns a setting of podd: hooks of the pods that addHooks has marked. podd has the runtime start and
+// delete containers with such hooks, and starts and deletes others by itself.
+func hooksOfRuntime(t *testing.T) string {
+	t.Helper()
+	hook := `{"version": "1.0.0", "hook": {"path": "/bin/true"},
+		"when": {"annotations": {"^podd.test/hook$": "^yes$"}}, "stages": ["poststart", "poststop"]}`
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "10-true.json"), []byte(hook), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("runtime.hooks_dirs=[%q]", dir)
+}
+
+// addHooks gives the containers of the pod, which must not exist, the hooks of hooksOfRuntime.
+func (l *life) addHooks() { l.pod.Annotations["podd.test/hook"] = "yes" }
 
 // upTo calls the verbs before the nth.
 func (l *life) upTo(n int) {

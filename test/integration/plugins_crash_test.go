@@ -12,13 +12,14 @@ import (
 // The plugin connects again, the kubelet's retry succeeds with the adjustment, and nothing is left.
 func TestCrashWithPlugin(t *testing.T) {
 	t.Parallel()
-	k := startWith(t, daemon.Options{Gated: true})
+	k := startWith(t, daemon.Options{Gated: true, Set: []string{hooksOfRuntime(t)}})
 	for i, v := range verbs[:3] {
 		t.Run("asked about "+v.name, func(t *testing.T) { crashInPlugin(k.sub(t), i) })
 	}
 	for _, c := range []crash{
-		{1, "conmon-create", 1, daemon.Before}, {1, "runc-create", 1, daemon.Before},
-		{1, "runc-create", 1, daemon.After}, {2, "runc-start", 1, daemon.Before}, {2, "runc-start", 1, daemon.After},
+		{1, "conmon-create", 1, daemon.Before, false}, {1, "runc-create", 1, daemon.Before, false},
+		{1, "runc-create", 1, daemon.After, false}, {2, "runc-start", 1, daemon.Before, true},
+		{2, "runc-start", 1, daemon.After, true},
 	} {
 		t.Run(string(c.point)+" "+c.call, func(t *testing.T) { crashAfterPlugin(k.sub(t), c) })
 	}
@@ -65,6 +66,9 @@ func crashInPlugin(k *kubelet, n int) {
 func crashAfterPlugin(k *kubelet, c crash) {
 	k.connect(&plugin{create: adjustOnce})
 	l := k.newAdjustedLife()
+	if c.hooked {
+		l.addHooks()
+	}
 	l.upTo(c.verb)
 	k.ok("arm", k.Gates.Arm(c.call, c.nth, c.point))
 	_ = verbs[c.verb].do(l, k.ctx()) // fails, because podd is killed in it
