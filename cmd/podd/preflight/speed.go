@@ -74,9 +74,9 @@ func (r *Report) runtimeSpeed(f SpeedFacts) {
 // monitorSpeed is about a conmon that is linked to libraries, of which each monitor relocates copies of its own.
 func (r *Report) monitorSpeed(path string) {
 	if isDynamic(path) {
-		r.Add(Note, "conmon", "%s is linked to shared libraries, which takes each container's monitor 0.2 MB of memory "+
-			"and 1.6 ms of processor time, and its container 1.4 ms of its start: contrib/conmon.sh builds a static one, "+
-			"for runtime.conmon", path)
+		r.Add(Note, "conmon", "%s is linked to shared libraries, which takes 0.2 MB of memory for each container's "+
+			"monitor, and some 2 ms of the container's start and of processor time: contrib/conmon.sh builds a static "+
+			"one, for runtime.conmon", path)
 	}
 }
 
