@@ -2,6 +2,7 @@ package convert
 
 import (
 	"fmt"
+	"strings"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -58,14 +59,23 @@ func bitRate(annotations map[string]string, key string) (uint64, error) {
 	}
 	rate, err := parseQuantity(text)
 	if err != nil || rate < minRate || rate > maxRate {
-		return 0, fmt.Errorf("%w: annotation %s: %q is not a bit rate between 1k and 1P",
+		return 0, fmt.Errorf("%w: annotation %s: %.80q is not a bit rate between 1k and 1P",
 			errdefs.ErrInvalidArgument, key, text)
 	}
 	return rate, nil
 }
 
+// Limits of the lengths of a quantity and of its exponent: apimachinery computes for minutes on 1e-99999999.
+const (
+	maxQuantity = 100
+	maxExponent = len("e-99")
+)
+
 // parseQuantity reads a Kubernetes quantity ("10M", "1Gi") that is a whole number and not negative.
 func parseQuantity(text string) (uint64, error) {
+	if e := strings.IndexAny(text, "eE"); len(text) > maxQuantity || e >= 0 && len(text)-e > maxExponent {
+		return 0, fmt.Errorf("%.80q is too long, want at most %d characters and an exponent of two digits", text, maxQuantity)
+	}
 	q, err := resource.ParseQuantity(text)
 	if err != nil {
 		return 0, err
