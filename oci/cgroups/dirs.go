@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync/atomic"
 
 	"github.com/containerd/cgroups/v3"
@@ -56,6 +57,16 @@ func (h hierarchies) dirsOf(theirs, ours map[string]string) (own Dirs, all bool)
 		all = all && ok && isDir(dir)
 	}
 	return own, all
+}
+
+// AllAt reports whether all directories are those of the group, an absolute path of the cgroupfs driver.
+func (d Dirs) AllAt(group string) bool {
+	for _, dir := range d {
+		if group == "/" || !strings.HasSuffix(dir, group) {
+			return false
+		}
+	}
+	return true
 }
 
 // DirsAt returns the existing directories of a cgroupsPath of the cgroupfs driver, except those that the daemon is in.

@@ -49,6 +49,25 @@ func TestNeverOurOwn(t *testing.T) {
 	}
 }
 
+func TestAllAt(t *testing.T) {
+	for _, tt := range []struct {
+		d     Dirs
+		group string
+		want  bool
+	}{
+		{Dirs{"pids": "/sys/fs/cgroup/pids/pod/c", "cpu": "/sys/fs/cgroup/cpu/pod/c"}, "/pod/c", true},
+		{Dirs{unified: "/sys/fs/cgroup/pod/c"}, "/pod/c", true},
+		{Dirs{unified: "/sys/fs/cgroup/pod/c/container"}, "/pod/c", false},
+		{Dirs{"pids": "/sys/fs/cgroup/pids/pod/c", "cpu": "/sys/fs/cgroup/cpu/pod/c/below"}, "/pod/c", false},
+		{Dirs{unified: "/sys/fs/cgroup/apod/c"}, "/pod/c", false},
+		{Dirs{unified: "/sys/fs/cgroup/"}, "/", false},
+	} {
+		if got := tt.d.AllAt(tt.group); got != tt.want {
+			t.Errorf("%v.AllAt(%s) = %v, want %v", tt.d, tt.group, got, tt.want)
+		}
+	}
+}
+
 func TestFrozen(t *testing.T) {
 	v1, v2 := t.TempDir(), t.TempDir()
 	for _, tt := range []struct {

@@ -37,6 +37,10 @@ type record struct {
 	Restore *restore `json:"restore,omitempty"`
 	// Cgroups are the container's own cgroup directories, by controller ("" for cgroup v2).
 	Cgroups cgroups.Dirs `json:"cgroups,omitempty"`
+	// Cgroup is the container's cgroupsPath, if podd removes all that is left of it when it is dead, without the runtime's
+	// delete. It is empty if the runtime may have made more than Cgroups, and in records of an earlier podd. See
+	// delete_direct.go.
+	Cgroup string `json:"cgroup,omitempty"`
 	// PodOOMs is used when Cgroups are gone. It is set with systemd only, which removes them.
 	PodOOMs cgroups.OOMBaseline `json:"podOOMs,omitzero"`
 }

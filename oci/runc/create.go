@@ -30,7 +30,8 @@ func (r *Runtime) Create(ctx context.Context, req oci.CreateRequest) (process.Pr
 	if err := b.Create(r.configureCRIU(b, r.fixCrunSwapIn(req.Spec))); err != nil {
 		return process.Process{}, err
 	}
-	rec := record{Sandbox: r.sandboxOf(req), Log: req.Log, Image: req.Image, Start: r.startWay(req)}
+	rec := record{Sandbox: r.sandboxOf(req), Log: req.Log, Image: req.Image}
+	rec.Start, rec.Cgroup = r.startWay(req), r.ownedCgroup(req)
 	if req.Image != "" && rec.Sandbox == "" {
 		return process.Process{}, b.prepareRestore(ctx, req, rec)
 	}

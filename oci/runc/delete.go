@@ -19,8 +19,9 @@ import (
 )
 
 // Delete kills what is left of the container, removes it from the runtime, waits for the monitor, and removes cgroup
-// and bundle. It is idempotent, and needs neither the runtime's state nor the monitor nor a complete bundle. After a
-// failure, what could not be removed is still there for the next call.
+// and bundle. The runtime's delete is run if it may do more than podd. Delete is idempotent, and needs neither the
+// runtime's state nor the monitor nor a complete bundle. After a failure, what could not be removed is still there for
+// the next call.
 func (r *Runtime) Delete(ctx context.Context, id string) error {
 	b, err := r.bundle(id)
 	if err != nil {
@@ -64,7 +65,7 @@ func (r *Runtime) deleteContainer(ctx context.Context, b bundle, rec record) err
 		return err
 	}
 	var errRuntime error
-	if !rec.isSubcontainer(b.ID()) { // it is done already
+	if !rec.isSubcontainer(b.ID()) && !r.removableByPodd(rec) { // the former is done already
 		errRuntime = r.runtimeDelete(ctx, b.ID())
 	}
 	if err := waitMonitor(ctx, rec.Monitor); err != nil {
@@ -78,7 +79,9 @@ func (r *Runtime) deleteContainer(ctx context.Context, b bundle, rec record) err
 	exit := readExitFile(b)
 	exit.OOM = oom
 	r.waiters.Deliver(b.ID(), exit)
-	removeFiles(r.stateFiles(b.ID()))
+	if err := r.removeState(b.ID()); err != nil {
+		return err
+	}
 	// Destroy also kills what an interrupted creation has put into them since.
 	if err := rec.Cgroups.Destroy(ctx); err != nil {
 		return err // the next call finds the cgroups by the bundle
@@ -106,6 +109,15 @@ func (r *Runtime) stateFiles(id string) []string {
 		files = append(files, dir)
 	}
 	return files
+}
+
+// removeState removes the runtime's state of the container.
+func (r *Runtime) removeState(id string) error {
+	var errs []error
+	for _, path := range r.stateFiles(id) {
+		errs = append(errs, os.RemoveAll(path))
+	}
+	return errors.Join(errs...)
 }
 
 // runtimeKnows reports whether the runtime has state of the container.

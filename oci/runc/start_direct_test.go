@@ -304,6 +304,33 @@ func TestStartErrors(t *testing.T) {
 	})
 }
 
+// TestStarterIsNotRun: a container that is frozen is left to the runtime, and so is one that a podd with a starter has
+// created and one without starts.
+func TestStarterIsNotRun(t *testing.T) {
+	each(t, func(t *testing.T, m *ocitest.Machine) {
+		ran := filepath.Join(m.LogDir, "starter-ran")
+		script := fmt.Sprintf("#!/bin/sh\necho >%s\nexec %s \"$@\"\n", ran, m.Config.Starter)
+		m.Config.Starter = filepath.Join(m.LogDir, "starter")
+		must(t, "write", os.WriteFile(m.Config.Starter, []byte(script), 0o755))
+		called, r := mark(t, m, "start"), m.New()
+		p := create(t, r, "frozen", m.Spec("sleep", "1000"))
+		must(t, "freeze", cgroups.DirsOf(p.Pid).Freeze(limit(t)))
+		_ = r.Start(limit(t), "frozen") // runc refuses it
+		cgroups.DirsOf(p.Pid).Thaw()
+		if !called() || driver.FileExists(ran) {
+			t.Error("frozen: the starter was run, want the runtime's start")
+		}
+		create(t, r, "c", m.Spec("sleep", "1000"))
+		m.Config.Starter = ""
+		r = m.New()
+		must(t, "start without a starter", r.Start(limit(t), "c"))
+		if !called() {
+			t.Error("without a starter: the runtime's start was not run")
+		}
+		wantRuns(t, m, r, "c")
+	})
+}
+
 // TestStartOfStopped: the process of a container of runc does not go on. Start ends with its context, and nothing has
 // happened: the next one starts the container. A process of crun has its byte, and runs as soon as it can.
 func TestStartOfStopped(t *testing.T) {

@@ -58,7 +58,7 @@ func (r *Runtime) waits(b bundle, rec record) (bool, error) {
 		return false, starter.ErrNoFIFO
 	}
 	waits, err := starter.Waits(rec.Init, r.fifo(b))
-	if err != nil || waits || !rec.Init.Alive() {
+	if err != nil || waits {
 		return waits, err
 	}
 	if err := os.Remove(r.fifo(b)); err != nil && !errors.Is(err, fs.ErrNotExist) {
