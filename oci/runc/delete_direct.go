@@ -14,10 +14,9 @@ import (
 // ownedCgroup returns the cgroupsPath of the new container if nothing but its cgroups and the runtime's state is to be
 // removed when it is dead, else "".
 func (r *Runtime) ownedCgroup(req oci.CreateRequest) string {
-	s, version := req.Spec, r.Features().Version
-	known := between(version, "runc version ", "1.1", "2") || between(version, "crun version ", "1.8", "2")
+	s := req.Spec
 	switch {
-	case !known, r.cfg.SystemdCgroup, req.Image != "":
+	case r.knownWay() == "", r.cfg.SystemdCgroup, req.Image != "":
 	case len(specHooks(s).Poststop) > 0, s == nil, s.Linux == nil, s.Linux.IntelRdt != nil:
 	case filepath.IsAbs(s.Linux.CgroupsPath):
 		return filepath.Clean(s.Linux.CgroupsPath)

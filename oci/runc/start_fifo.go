@@ -24,10 +24,19 @@ func (r *Runtime) startWay(req oci.CreateRequest) starter.Way {
 	if hooks := specHooks(req.Spec); r.cfg.Starter == "" || len(hooks.Poststart) > 0 || req.Image != "" {
 		return ""
 	}
-	switch version := r.Features().Version; {
-	case between(version, "runc version ", "1.1", "2"):
+	return r.knownWay()
+}
+
+// knownWay returns how the starter releases a process of the runtime, "" if its source has not been read.
+func (r *Runtime) knownWay() starter.Way {
+	version := r.Features().Version
+	known := func(prefix, least string) bool {
+		return atLeast(version, prefix, least) && !atLeast(version, prefix, "2")
+	}
+	switch {
+	case known("runc version ", "1.1"):
 		return starter.Read
-	case between(version, "crun version ", "1.8", "2"):
+	case known("crun version ", "1.8"):
 		return starter.Write
 	}
 	return ""
@@ -39,11 +48,6 @@ func specHooks(s *specs.Spec) specs.Hooks {
 		return specs.Hooks{}
 	}
 	return *s.Hooks
-}
-
-// between reports whether "<prefix>1.2.3-suffix" is at least a version and below another.
-func between(version, prefix, least, below string) bool {
-	return atLeast(version, prefix, least) && !atLeast(version, prefix, below)
 }
 
 // fifo is where the first process of the container waits.

@@ -33,8 +33,8 @@ const localhostPrefix = "localhost/"
 // seccomp sets the profile. A privileged container has none, whatever it requests, as the CRI demands and critest
 // checks.
 //
-// RuntimeDefault has no rules for x32 where no program can use them: they are a third of the filter, which runc compiles
-// for each container and each exec. A system call of x32 then ends its thread instead of returning ENOSYS.
+// RuntimeDefault has no rules for x32 where no program can use them: they are a third of the filter, which runc
+// compiles for each container and each exec. A system call of x32 then ends its thread instead of returning ENOSYS.
 func (b *builder) seccomp() error {
 	//lint:ignore SA1019 old kubelets set it
 	p, err := SeccompRequest(b.sc.GetSeccomp(), b.sc.GetSeccompProfilePath())

@@ -181,8 +181,8 @@ func seccompOn() bool {
 	return errno == unix.EFAULT
 }
 
-// noX32 reports whether the kernel is known to lack the x32 ABI, by a system call of it. A seccomp filter on podd itself
-// may end the process for that, so with one it is not known.
+// noX32 reports whether the kernel is known to lack the x32 ABI, by a system call of it. A seccomp filter on podd
+// itself may end the process for that, so with one it is not known.
 func noX32() bool {
 	const x32 = 0x40000000 // __X32_SYSCALL_BIT
 	status, err := os.ReadFile("/proc/self/status")
