@@ -331,6 +331,19 @@ func TestStarterIsNotRun(t *testing.T) {
 	})
 }
 
+// TestStarterFails: the starter's error is that of the runtime's start, which it has executed.
+func TestStarterFails(t *testing.T) {
+	m := ocitest.Real(t, "runc")
+	wrapper(t, m, "start", "echo no >&2; exit 3")
+	r := m.New()
+	p := create(t, r, "c", m.Spec("sleep", "1000"))
+	must(t, "stop", p.Signal(syscall.SIGSTOP))
+	want := "start container: " + filepath.Base(m.Config.Path) + " start: no"
+	if err := r.Start(limit(t), "c"); fmt.Sprint(err) != want {
+		t.Errorf("start = %v, want %s", err, want)
+	}
+}
+
 // TestStartOfStopped: the process of a container of runc does not go on. Start ends with its context, and nothing has
 // happened: the next one starts the container. A process of crun has its byte, and runs as soon as it can.
 func TestStartOfStopped(t *testing.T) {

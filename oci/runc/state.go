@@ -58,8 +58,6 @@ func (r *Runtime) statusOf(ctx context.Context, b bundle, rec record) (oci.Statu
 	// No mark: not started, or the daemon died before it wrote the mark.
 	if waits, err := r.waits(b, rec); err == nil && waits {
 		return oci.Created, nil
-	} else if err == nil {
-		return oci.Running, nil // or it has ended: the next call sees that
 	}
 	asked, err := r.queryState(ctx, b.ID())
 	if err != nil {
