@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"context"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -100,21 +99,31 @@ func TestUndoWaitsForRecord(t *testing.T) {
 // TestEndBeforeRecord: podd is killed, or the power is lost, after a pod or container was made and before its record
 // was synced, whatever is left of the record: nobody was told of it, so it is discarded, and nothing is called damaged.
 func TestEndBeforeRecord(t *testing.T) {
-	left := maps.Clone(damages)
-	left["whole"] = func(string) error { return nil }
-	delete(left, "absent") // a file system with a journal does not lose a file and keep the name of its directory
-	for how, damage := range left {
+	type end struct {
+		boot   string
+		damage func(path string) error // nil for none
+	}
+	ends := map[string]end{
+		"killed": {"boot-1", nil},
+		"whole": {"boot-2", func(path string) error {
+			return os.Truncate(filepath.Join(filepath.Dir(path), record.StatusFile), 0)
+		}},
+	}
+	for how, damage := range damages {
+		if how != "absent" { // a file system with a journal does not lose a file and keep the name of its directory
+			ends[how] = end{"boot-2", damage}
+		}
+	}
+	for how, c := range ends {
 		t.Run(how, func(t *testing.T) {
 			eachCreation(t, func(t *testing.T, m *machine, l *podLife, h *faults, create createFunc) {
 				before := len(l.e.Pods())
 				endBeforeRecord(t, l.e, h, create)
-				boot := "boot-1"
-				if how != "whole" {
+				if c.damage != nil {
 					m.reboot(t)
-					boot = "boot-2"
+					must(t, c.damage(unsyncedRecord(t, m)))
 				}
-				must(t, damage(unsyncedRecord(t, m)))
-				e, log := recoverLogged(t, m, boot)
+				e, log := recoverLogged(t, m, c.boot)
 				if pods, containers := len(e.Pods()), len(e.Containers()); pods != before || containers > 0 {
 					t.Errorf("%d pods and %d containers are listed, want %d and none", pods, containers, before)
 				}
@@ -131,22 +140,6 @@ func TestEndBeforeRecord(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestRebootBeforeRecord: a record that is whole, but was not synced, is of a pod or container that nobody knows.
-func TestRebootBeforeRecord(t *testing.T) {
-	eachCreation(t, func(t *testing.T, m *machine, l *podLife, h *faults, create createFunc) {
-		before := len(l.e.Pods())
-		endBeforeRecord(t, l.e, h, create)
-		m.reboot(t)
-		must(t, os.Truncate(filepath.Join(filepath.Dir(unsyncedRecord(t, m)), record.StatusFile), 0))
-		e, _ := recoverLogged(t, m, "boot-2")
-		if pods, containers := len(e.Pods()), len(e.Containers()); pods != before || containers > 0 {
-			t.Errorf("%d pods and %d containers are listed, want %d and none", pods, containers, before)
-		}
-		removeEverything(t, e)
-		noLeaks(t, m)
-	})
 }
 
 // endBeforeRecord creates, and kills the engine when only the sync is missing.
