@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -50,6 +51,7 @@ func (b *bench) present(ctx context.Context, handler string) (err error) {
 		all = append(all, p)
 	}
 	b.printPresent(handler, all, idle)
+	printPresentSteps(all)
 	b.judgePresent(handler, all, idle)
 	return nil
 }
@@ -75,6 +77,32 @@ func (b *bench) printPresent(handler string, all []presence, idle usage) {
 		}
 		fmt.Printf(" %.3f | %.3f | %s |\n", grown(p.used.daemon, idle.daemon, p.pods), grown(p.used.others, idle.others,
 			p.pods), ms(p.restart))
+	}
+	fmt.Println()
+}
+
+// printPresentSteps prints the steps of the pod by hand, and podd's stages, with each number of pods: what takes longer
+// by hand is the kernel's and the plugins'.
+func printPresentSteps(all []presence) {
+	fmt.Print("| with other pods |")
+	for _, p := range all {
+		fmt.Printf(" %d |", p.pods)
+	}
+	fmt.Printf("\n|---|%s\n", strings.Repeat("---:|", len(all)))
+	row := func(what, name string, of func(presence) *samples) {
+		fmt.Printf("| %s%s |", what, name)
+		for _, p := range all {
+			fmt.Printf(" %s |", ms(of(p).quantile(name, 0.5)))
+		}
+		fmt.Println()
+	}
+	byHand := func(p presence) *samples { return p.lives.byHand }
+	for _, name := range byHand(all[0]).names {
+		row("by hand: ", name, byHand)
+	}
+	stages := func(p presence) *samples { return p.lives.stages }
+	for _, name := range stages(all[0]).names {
+		row("", name, stages)
 	}
 	fmt.Println()
 }
