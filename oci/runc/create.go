@@ -31,7 +31,6 @@ func (r *Runtime) Create(ctx context.Context, req oci.CreateRequest) (process.Pr
 		return process.Process{}, err
 	}
 	rec := record{Sandbox: r.sandboxOf(req), Log: req.Log, Image: req.Image}
-	rec.Start, rec.Cgroup = r.startWay(req), r.ownedCgroup(req)
 	if req.Image != "" && rec.Sandbox == "" {
 		return process.Process{}, b.prepareRestore(ctx, req, rec)
 	}
@@ -102,6 +101,7 @@ func (r *Runtime) createContainer(
 		return process.Process{}, err
 	}
 	rec.Cgroups = r.ownCgroups(b, rec)
+	rec.Start, rec.Cgroup = r.withoutRuntime(b, rec)
 	if r.cfg.SystemdCgroup {
 		rec.PodOOMs = rec.Cgroups.OOMBaseline(b.ID())
 	}

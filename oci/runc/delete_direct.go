@@ -3,7 +3,6 @@ package runc
 import (
 	"path/filepath"
 
-	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/process"
 )
 
@@ -13,13 +12,12 @@ import (
 
 // ownedCgroup returns the cgroupsPath of the new container if nothing but its cgroups and the runtime's state is to be
 // removed when it is dead, else "".
-func (r *Runtime) ownedCgroup(req oci.CreateRequest) string {
-	s := req.Spec
-	switch {
-	case r.knownWay() == "", r.cfg.SystemdCgroup, req.Image != "":
-	case len(specHooks(s).Poststop) > 0, s == nil, s.Linux == nil, s.Linux.IntelRdt != nil:
-	case filepath.IsAbs(s.Linux.CgroupsPath):
-		return filepath.Clean(s.Linux.CgroupsPath)
+func (r *Runtime) ownedCgroup(c loadedConfig, rec record) string {
+	switch path := c.Linux.CgroupsPath; {
+	case r.knownWay() == "", r.cfg.SystemdCgroup, len(c.Hooks.Poststop) > 0, len(c.Linux.IntelRdt) > 0:
+	case !rec.Init.Alive(): // a zombie is shown in the root of v1 hierarchies, so that some of rec.Cgroups may be missing
+	case filepath.IsAbs(path):
+		return filepath.Clean(path)
 	}
 	return ""
 }

@@ -5,11 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/containerd/errdefs"
 
 	"github.com/podd-project/podd/oci"
 )
+
+// stateTimeout bounds the question whether a container runs whose start has failed.
+const stateTimeout = 5 * time.Second
 
 // Start lets the created container run its command. A command that cannot be run is an oci.ErrCommand, from runtimes
 // that check it only now.
@@ -45,6 +49,8 @@ func (r *Runtime) startContainer(ctx context.Context, b bundle, rec record) erro
 	if err == nil || errors.Is(err, oci.ErrCommand) {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stateTimeout) // it may have been the deadline
+	defer cancel()
 	if s, asked := r.State(ctx, b.ID()); asked == nil && s.Status == oci.Running {
 		return nil
 	}

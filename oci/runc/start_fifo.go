@@ -7,9 +7,6 @@ import (
 	"os"
 	"path/filepath"
 
-	specs "github.com/opencontainers/runtime-spec/specs-go"
-
-	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/driver"
 	"github.com/podd-project/podd/oci/runc/starter"
 )
@@ -19,9 +16,9 @@ import (
 // FIFO is no interface of the runtimes: only versions are started by it whose source has been read.
 
 // startWay returns how the starter can start the new container, "" if only the runtime can. crun's start also runs
-// poststart hooks. A sandbox with its own kernel, and what is restored, has no process that waits.
-func (r *Runtime) startWay(req oci.CreateRequest) starter.Way {
-	if hooks := specHooks(req.Spec); r.cfg.Starter == "" || len(hooks.Poststart) > 0 || req.Image != "" {
+// poststart hooks.
+func (r *Runtime) startWay(c loadedConfig) starter.Way {
+	if r.cfg.Starter == "" || len(c.Hooks.Poststart) > 0 {
 		return ""
 	}
 	return r.knownWay()
@@ -40,14 +37,6 @@ func (r *Runtime) knownWay() starter.Way {
 		return starter.Write
 	}
 	return ""
-}
-
-// specHooks returns the hooks of the container, which may be none.
-func specHooks(s *specs.Spec) specs.Hooks {
-	if s == nil || s.Hooks == nil {
-		return specs.Hooks{}
-	}
-	return *s.Hooks
 }
 
 // fifo is where the first process of the container waits.
@@ -97,7 +86,7 @@ func (r *Runtime) runStarter(ctx context.Context, b bundle, rec record) error {
 	}
 	start := append(r.globalArgs(), "start", b.ID())
 	name := commandName(driver.Command{Path: path, Args: start})
-	args := starter.Args(rec.Start, r.fifo(b), append([]string{path}, start...)...)
+	args := starter.Args(rec.Start, r.fifo(b), rec.Init.Pid, append([]string{path}, start...)...)
 	_, err = runNamed(ctx, name, driver.Command{Path: r.cfg.Starter, Args: args})
 	return err
 }

@@ -7,6 +7,7 @@ package starter
 import (
 	"embed"
 	"path/filepath"
+	"strconv"
 
 	"github.com/podd-project/podd/oci/program"
 )
@@ -31,7 +32,7 @@ const (
 	Write Way = "write"
 )
 
-// Args are the program's arguments. It runs the command if it cannot release the process.
-func Args(way Way, fifo string, command ...string) []string {
-	return append([]string{string(way), fifo}, command...)
+// Args are the program's arguments. It runs the command if it cannot release the process with this pid.
+func Args(way Way, fifo string, pid int, command ...string) []string {
+	return append([]string{string(way), fifo, strconv.Itoa(pid)}, command...)
 }

@@ -31,8 +31,8 @@ func newFIFO(t *testing.T) string {
 }
 
 // fallback is a command that prints, and exits with 42.
-func fallback(script string) []string {
-	return []string{"/bin/sh", "-c", "echo instead $0 >&2; " + script + "\nexit 42", "argument"}
+func fallback() []string {
+	return []string{"/bin/sh", "-c", "echo instead $0 >&2; exit 42", "argument"}
 }
 
 // run runs the program and returns its exit code and stderr.
@@ -50,10 +50,22 @@ func run(t *testing.T, args ...string) (code int, stderr string) {
 	return cmd.ProcessState.ExitCode(), text.String()
 }
 
+// living starts a process, which ends after a time, or with the test.
+func living(t *testing.T, seconds string) int {
+	t.Helper()
+	cmd := exec.Command("sleep", seconds)
+	must(t, "start a process", cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd.Process.Pid
+}
+
 // wantStarted wants that the program has released the process and removed the FIFO, without the command.
 func wantStarted(t *testing.T, way Way, fifo string) {
 	t.Helper()
-	if code, text := run(t, Args(way, fifo, fallback("")...)...); code != 0 || text != "" {
+	if code, text := run(t, Args(way, fifo, living(t, "100"), fallback()...)...); code != 0 || text != "" {
 		t.Errorf("%s: exit code %d, stderr %q, want 0 and nothing", way, code, text)
 	}
 	if _, err := os.Lstat(fifo); !errors.Is(err, os.ErrNotExist) {
@@ -61,11 +73,11 @@ func wantStarted(t *testing.T, way Way, fifo string) {
 	}
 }
 
-// wantFallback wants that the program has executed the command, and left the FIFO.
-func wantFallback(t *testing.T, what string, way Way, fifo, script string) {
+// wantFallback wants that the program has executed the command in place of releasing pid, and left the FIFO.
+func wantFallback(t *testing.T, what string, way Way, fifo string, pid int) {
 	t.Helper()
 	before, _ := os.Lstat(fifo)
-	code, text := run(t, Args(way, fifo, fallback(script)...)...)
+	code, text := run(t, Args(way, fifo, pid, fallback()...)...)
 	if code != 42 || text != "instead argument\n" {
 		t.Errorf("%s: exit code %d, stderr %q, want 42 and that of the command", what, code, text)
 	}
@@ -124,8 +136,8 @@ func TestFullPipe(t *testing.T) {
 	for n := 1; n > 0; {
 		n, _ = unix.Write(int(f.Fd()), make([]byte, 4096))
 	}
-	wantFallback(t, "a full pipe", Write, fifo, "")
-	if code, _ := run(t, Args(Write, fifo, "/bin/sh", "-c", "kill -PIPE $$; exit 1")...); code != -1 {
+	wantFallback(t, "a full pipe", Write, fifo, living(t, "100"))
+	if code, _ := run(t, Args(Write, fifo, living(t, "100"), "/bin/sh", "-c", "kill -PIPE $$; exit 1")...); code != -1 {
 		t.Errorf("exit code after SIGPIPE = %d, want an end by the signal", code)
 	}
 }
@@ -142,41 +154,60 @@ func TestFallback(t *testing.T) {
 			f.Close()
 		}
 	}()
-	begin := time.Now()
-	wantFallback(t, "nobody writes", Read, fifo, "")
-	if waited := time.Since(begin); waited < time.Second || waited > 15*time.Second {
-		t.Errorf("waited for the process for %s, want 2s", waited)
-	}
-	begin = time.Now()
-	wantFallback(t, "the writer dies", Read, silent, "")
-	wantFallback(t, "nobody reads", Write, fifo, "")
+	wantFallback(t, "no process", Read, fifo, 1<<22+1) // more than the largest pid
+	wantFallback(t, "the process has ended, and is a zombie", Read, fifo, living(t, "0"))
+	wantFallback(t, "the process ends", Read, fifo, living(t, "0.3"))
+	wantFallback(t, "the writer dies", Read, silent, living(t, "0.3"))
+	alive := living(t, "100")
+	wantFallback(t, "nobody reads", Write, fifo, alive)
 	for _, way := range []Way{Read, Write} {
-		wantFallback(t, "no FIFO", way, filepath.Join(dir, "none"), "")
-		wantFallback(t, "a regular file", way, regular, "")
-		wantFallback(t, "a link", way, link, "")
-	}
-	if waited := time.Since(begin); waited > 1500*time.Millisecond {
-		t.Errorf("waited for a process that cannot answer for %s, want no wait", waited)
+		wantFallback(t, "no FIFO", way, filepath.Join(dir, "none"), alive)
+		wantFallback(t, "a regular file", way, regular, alive)
+		wantFallback(t, "a link", way, link, alive)
 	}
 	if b, err := os.ReadFile(regular); err != nil || string(b) != "0" {
 		t.Errorf("the regular file has %q, %v, want it unchanged", b, err)
 	}
 }
 
-// TestReaderStays: a process that goes on at last, while the command runs, finds a reader, and does not die of EPIPE.
-func TestReaderStays(t *testing.T) {
+// TestLateProcess: a process that was stopped goes on at last. The command, which would be in its way, is not executed.
+func TestLateProcess(t *testing.T) {
 	fifo := newFIFO(t)
-	write := fmt.Sprintf("timeout 5 sh -c 'echo 0 >%s' || exit 1", fifo)
-	wantFallback(t, "a late process", Read, fifo, write)
+	wrote := make(chan error)
+	go func() {
+		f, err := os.OpenFile(fifo, os.O_WRONLY, 0) // returns when the starter has opened the other end
+		if err == nil {
+			time.Sleep(3 * time.Second)
+			_, err = f.WriteString("0")
+			err = errors.Join(err, f.Close())
+		}
+		wrote <- err
+	}()
+	wantStarted(t, Read, fifo)
+	must(t, "the process writes", <-wrote)
+}
+
+// TestEndAfterByte: a process that has ended right after its byte was released.
+func TestEndAfterByte(t *testing.T) {
+	fifo := newFIFO(t)
+	path, err := Install(t.TempDir())
+	must(t, "install", err)
+	init := exec.Command("sh", "-c", `echo 0 >"$0"`, fifo) // a zombie afterwards
+	must(t, "start a process", init.Start())
+	defer func() { _ = init.Wait() }()
+	out, err := exec.Command(path, Args(Read, fifo, init.Process.Pid, fallback()...)...).CombinedOutput()
+	if err != nil || len(out) > 0 {
+		t.Errorf("starter = %v, %q, want success", err, out)
+	}
 }
 
 func TestUsage(t *testing.T) {
-	for _, args := range [][]string{{}, {"read", "/none"}, {"open", "/none", "/bin/true"}} {
+	for _, args := range [][]string{{}, {"read", "/none", "1"}, {"open", "/none", "1", "/bin/true"}} {
 		if code, text := run(t, args...); code != 2 || !strings.Contains(text, "usage") {
 			t.Errorf("%q: exit code %d, %q, want 2 and the usage", args, code, text)
 		}
 	}
-	code, text := run(t, "write", "/none", "/no/such/program")
+	code, text := run(t, "write", "/none", "1", "/no/such/program")
 	if code != 1 || !strings.Contains(text, "/no/such/program") {
 		t.Errorf("exit code %d, %q, want 1 and the program's name", code, text)
 	}
@@ -193,7 +224,8 @@ func TestKeptFIFO(t *testing.T) {
 	must(t, "open", err)
 	defer f.Close()
 	must(t, "remount", unix.Mount("", filepath.Dir(fifo), "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
-	if code, text := run(t, Args(Write, fifo, fallback("")...)...); code != 1 || !strings.Contains(text, fifo) {
+	code, text := run(t, Args(Write, fifo, living(t, "100"), fallback()...)...)
+	if code != 1 || !strings.Contains(text, fifo) {
 		t.Errorf("exit code %d, %q, want 1 and the FIFO's name", code, text)
 	}
 	must(t, "poll", waitByte(f))

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/podd-project/podd/oci/process"
 )
 
@@ -35,15 +37,17 @@ func Waits(p process.Process, fifo string) (bool, error) {
 		if err := ignoreGone(err); err != nil {
 			return false, err
 		}
-		// Other files are left alone: they may be of a volume that hangs, and os.Stat would hang with it.
+		// Other files are left alone: they may be of a volume that hangs. So may one of this name, of a process that was
+		// released: the kernel is asked for what it knows of it.
 		if !strings.HasPrefix(filepath.Base(target), filepath.Base(fifo)) {
 			continue
 		}
-		info, err := os.Stat(path)
+		var have unix.Statx_t
+		err = unix.Statx(unix.AT_FDCWD, path, unix.AT_STATX_DONT_SYNC, unix.STATX_INO, &have)
 		switch {
 		case err != nil:
 			return false, ignoreGone(err)
-		case !os.SameFile(info, want):
+		case have.Ino != want.Ino || unix.Mkdev(have.Dev_major, have.Dev_minor) != want.Dev:
 			return false, ErrNoFIFO // "exec.fifo (deleted)": the path has another one
 		}
 		return p.Alive(), nil // else the pid was reused
@@ -61,7 +65,7 @@ func ignoreGone(err error) error {
 
 // statFIFO follows no link: one in place of the directory has the mode 0777. In a user namespace the FIFO belongs to
 // the container's root, its directory never does.
-func statFIFO(path string) (fs.FileInfo, error) {
+func statFIFO(path string) (*syscall.Stat_t, error) {
 	dir, err := os.Lstat(filepath.Dir(path))
 	if err != nil || dir.Mode()&0o022 != 0 || dir.Sys().(*syscall.Stat_t).Uid != uint32(os.Geteuid()) {
 		return nil, ErrNoFIFO
@@ -70,5 +74,5 @@ func statFIFO(path string) (fs.FileInfo, error) {
 	if err != nil || info.Mode().Type() != fs.ModeNamedPipe {
 		return nil, ErrNoFIFO
 	}
-	return info, nil
+	return info.Sys().(*syscall.Stat_t), nil
 }

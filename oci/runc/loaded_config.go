@@ -1,0 +1,33 @@
+package runc
+
+import (
+	"encoding/json"
+	"os"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/podd-project/podd/oci/runc/starter"
+)
+
+// loadedConfig is the part of config.json that says what else a runtime does when it starts and deletes a container.
+type loadedConfig struct {
+	Hooks specs.Hooks `json:"hooks"`
+	Linux struct {
+		CgroupsPath string          `json:"cgroupsPath"`
+		IntelRdt    json.RawMessage `json:"intelRdt"`
+	} `json:"linux"`
+}
+
+// withoutRuntime returns what podd does for the new container in place of its runtime: how it is started, and which
+// cgroup is removed. Both are empty for a sandbox with its own kernel, and for what is restored.
+//
+// It reads config.json after the runtime has: wrappers of runtimes add hooks to it. One that passes another bundle to
+// the runtime is not seen.
+func (r *Runtime) withoutRuntime(b bundle, rec record) (starter.Way, string) {
+	var c loadedConfig
+	data, err := os.ReadFile(b.Config())
+	if err != nil || json.Unmarshal(data, &c) != nil || rec.Image != "" {
+		return "", ""
+	}
+	return r.startWay(c), r.ownedCgroup(c, rec)
+}
