@@ -201,7 +201,7 @@ func (e *Engine) buildContainer(ctx context.Context, c *Container) error {
 	}
 	var b containerBuild
 	var saved *record.Sync
-	defer func() { _ = saved.Wait() }() // also after a failure: the undo removes what is being synced
+	defer func() { _ = saved.Wait() }() // also after a failure or a stop: the undo removes what is being synced
 	steps := []step{
 		{"record", func() (err error) {
 			saved, err = record.Create(c.dir, c.Container, c.Status(), e.deps.Commit)

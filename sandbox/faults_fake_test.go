@@ -154,6 +154,11 @@ func (h *faults) commit(path, final string) error {
 	h.mu.Lock()
 	rule, held := h.rules["commit"], h.holds["commit"]
 	h.mu.Unlock()
+	select {
+	case <-h.dead:
+		return errInjected
+	default:
+	}
 	if held != nil {
 		held.reach()
 		select {

@@ -60,9 +60,8 @@ func (r *recovery) listRecords() ([]string, error) {
 }
 
 // load calls f to read the record at path and adopt its pod or container. A damaged record is quarantined, or removed
-// if the power was lost while it was written: what it was written for is garbage then. After any
-// other error the record may be intact: it is left in place and read again until it is loaded or found damaged, or the
-// engine closes.
+// if it was not synced. After any other error the record may be intact: it is left in place and read again until it is
+// loaded or found damaged, or the engine closes.
 func (r *recovery) load(path, pod string, f func() error) {
 	if r.tryLoad(path, pod, f) {
 		return

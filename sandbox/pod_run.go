@@ -159,7 +159,7 @@ func (e *Engine) buildPod(ctx context.Context, p *Pod) error {
 	var infra oci.Process
 	var logs logfile.Dir
 	var saved *record.Sync
-	defer func() { _ = saved.Wait() }() // also after a failure: the undo removes what is being synced
+	defer func() { _ = saved.Wait() }() // also after a failure or a stop: the undo removes what is being synced
 	steps := []step{
 		{"record", func() (err error) {
 			saved, err = record.Create(p.dir, p.Pod, p.Status(), e.deps.Commit)

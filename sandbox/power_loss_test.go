@@ -312,7 +312,7 @@ func losePower(t *testing.T, m *machine, turn int) (pods int, codes map[string]i
 		dir := filepath.Dir(path)
 		containers := filepath.Dir(dir)
 		if turn++; loseUnsynced(t, dir, turn) {
-			return nil
+			return fs.SkipDir
 		}
 		if filepath.Base(containers) != layout.Containers {
 			pods++
@@ -329,19 +329,33 @@ func losePower(t *testing.T, m *machine, turn int) (pods int, codes map[string]i
 	return pods, codes
 }
 
-// loseUnsynced takes back the sync of a record, and damages it or not, if its pod or container was being created: its
-// sync may have been slower. It does so in two of three turns.
+// loseUnsynced takes back the sync of a record, and damages it or not, or removes all of it, if its pod or container
+// was being created: its sync may have been slower. It does so in three of four turns.
 func loseUnsynced(t *testing.T, dir string, turn int) (lost bool) {
+	t.Helper()
+	if turn%4 == 0 || !takeBackSync(t, dir) {
+		return false
+	}
+	switch turn % 4 {
+	case 1:
+		must(t, damages["empty"](filepath.Join(dir, record.UnsyncedFile)))
+	case 2:
+		must(t, os.RemoveAll(dir))
+	}
+	return true
+}
+
+// takeBackSync gives the record in dir the name that it had before its sync, if its pod or container was being created.
+func takeBackSync(t *testing.T, dir string) bool {
 	t.Helper()
 	var status struct{ State string }
 	must(t, checkpoint.Read(filepath.Join(dir, record.StatusFile), record.StatusVersion, &status))
-	if status.State != string(record.PodCreating) || turn%3 == 0 {
+	if status.State != string(record.PodCreating) { // or record.ContainerCreating
 		return false
 	}
-	unsynced := filepath.Join(dir, record.UnsyncedFile)
-	must(t, os.Rename(filepath.Join(dir, record.File), unsynced))
-	if turn%3 == 1 {
-		must(t, damages["empty"](unsynced))
+	err := os.Rename(filepath.Join(dir, record.File), filepath.Join(dir, record.UnsyncedFile))
+	if !errors.Is(err, fs.ErrNotExist) { // it was not synced
+		must(t, err)
 	}
 	return true
 }

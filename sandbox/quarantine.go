@@ -56,12 +56,13 @@ func (j *janitor) quarantine(path string, cause error) {
 	j.quarantined.add(filepath.Base(to))
 }
 
-// removeUnfinished removes a record that the power loss left incomplete; the garbage collection frees its resources.
+// removeUnfinished removes a record that was not synced and is damaged, by a loss of the power or a disk that failed.
+// The garbage collection frees its resources. Nobody needs it in the quarantine: no creation with it was answered.
 func (j *janitor) removeUnfinished(path string, cause error) {
 	log := j.e.deps.Log.WithError(cause).WithField("record", path)
 	if err := checkpoint.Remove(filepath.Dir(path), filepath.Base(path)); err != nil {
 		log.WithField("removal", err).Error("record was not written completely, failed to remove it")
 		return
 	}
-	log.Warn("the machine went down while a pod or container was created, removed what was written of its record")
+	log.Warn("record was not synced and is damaged, by a power failure or a failing disk, removed it")
 }

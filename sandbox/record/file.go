@@ -19,12 +19,12 @@ const (
 const (
 	File       = "record.json"
 	StatusFile = "status.json"
-	// UnsyncedFile is File as long as it may be lost with the power: nobody has been told of the pod or container.
+	// UnsyncedFile is File as long as it may be lost with the power: the creation has not been answered.
 	UnsyncedFile = "record.unsynced.json"
 )
 
-// ErrUnfinished is the error of a record that is damaged and was not synced: the power was lost while the pod or
-// container was created, and nobody has been told of it.
+// ErrUnfinished is the error of a record that is damaged and was not synced: the power was lost, or the disk failed,
+// before the creation of the pod or container was answered.
 var ErrUnfinished = errors.New("record was not written completely")
 
 // ReadPod reads the pod in dir. See checkpoint.IsPermanent for the errors. boot is the id of the running boot: of a pod
@@ -69,18 +69,20 @@ func ReadContainer(dir string, p Pod, boot string) (r Container, s ContainerStat
 
 // read reads the record in dir into r. synced is false if it may have been lost with the power.
 func read(dir string, r any) (synced bool, err error) {
-	err = checkpoint.Read(filepath.Join(dir, File), Version, r)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return true, err
+	for range 2 { // it may be renamed between the two names
+		err = checkpoint.Read(filepath.Join(dir, File), Version, r)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return true, err
+		}
+		unsynced := checkpoint.Read(filepath.Join(dir, UnsyncedFile), Version, r)
+		if errors.Is(unsynced, checkpoint.ErrCorrupt) {
+			return false, fmt.Errorf("%w: %w", ErrUnfinished, unsynced)
+		}
+		if !errors.Is(unsynced, fs.ErrNotExist) {
+			return false, unsynced
+		}
 	}
-	unsynced := checkpoint.Read(filepath.Join(dir, UnsyncedFile), Version, r)
-	switch {
-	case errors.Is(unsynced, fs.ErrNotExist):
-		return false, err
-	case errors.Is(unsynced, checkpoint.ErrCorrupt):
-		return false, fmt.Errorf("%w: %w", ErrUnfinished, unsynced)
-	}
-	return false, unsynced
+	return false, err
 }
 
 // WriteStatus replaces the status in dir. It survives a power loss if it has to, see Status.

@@ -1,6 +1,7 @@
 // Package record defines what is kept of a pod and a container: the record, written once, and the status, replaced
-// whole at every change, with the states and the transitions between them. It owns the two files and their format; it
-// never decides when to write. The engine is the only writer; the server reads the values.
+// whole at every change, with the states and the transitions between them; and lists records that cannot be read. It
+// owns the two files and their format, and syncs a new record beside its caller; it never decides when to write. The
+// engine is the only writer; the server reads the values.
 package record
 
 import (
