@@ -305,17 +305,19 @@ func TestLocalAppArmorUnconfined(t *testing.T) {
 // TestX32: RuntimeDefault has no rules for x32 where the kernel lacks it; a Localhost profile is as it is written.
 func TestX32(t *testing.T) {
 	all := []specs.Arch{specs.ArchX86_64, specs.ArchX86, specs.ArchX32}
+	def := &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}
 	for name, c := range map[string]struct {
-		without bool
-		profile *cri.SecurityProfile
-		want    []specs.Arch
+		without, ownKernel bool
+		profile            *cri.SecurityProfile
+		want               []specs.Arch
 	}{
-		"default":         {false, &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}, all},
-		"default without": {true, &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}, all[:2]},
-		"local without":   {true, localhost("/p.json"), all},
+		"default":               {false, false, def, all},
+		"default without":       {true, false, def, all[:2]},
+		"with a kernel its own": {true, true, def, all},
+		"local without":         {true, false, localhost("/p.json"), all},
 	} {
 		in := with(&cri.LinuxContainerSecurityContext{Seccomp: c.profile})
-		in.Host.NoX32, in.Seccomp = c.without, seccomp.DefaultProfile()
+		in.Host.NoX32, in.Handler.OwnKernel, in.Seccomp = c.without, c.ownKernel, seccomp.DefaultProfile()
 		s, _, err := Container(in)
 		if err != nil || !slices.Equal(s.Linux.Seccomp.Architectures, c.want) {
 			t.Errorf("%s: architectures = %v, %v, want %v", name, s.Linux.Seccomp.Architectures, err, c.want)

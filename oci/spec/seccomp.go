@@ -50,7 +50,7 @@ func (b *builder) seccomp() error {
 	switch p.GetProfileType() {
 	case cri.SecurityProfile_RuntimeDefault:
 		s := filterRules(seccomp.DefaultProfile(), b.spec.Process.Capabilities.Bounding, b.in.Host)
-		if b.in.Host.NoX32 {
+		if b.in.Host.NoX32 && !b.in.Handler.OwnKernel {
 			s.Architectures = slices.DeleteFunc(s.Architectures, func(a specs.Arch) bool { return a == specs.ArchX32 })
 		}
 		b.spec.Linux.Seccomp = s
