@@ -7,6 +7,8 @@
 # Nothing but Debian packages for the build is installed. debian-tree.sh extracts the source to the cache, $PODD_CACHE
 # (default ${XDG_CACHE_HOME:-~/.cache}/podd), where the built program is kept, too. The key is a hash of what goes into
 # it, with the versions of the static libraries: after an update of glib or glibc the next run links it again.
+#
+# UNPATCHED=1 builds upstream's release without Debian's patches, for a mirror that lacks them; see debian-tree.sh.
 set -eu
 contrib=$(cd "$(dirname "$0")" && pwd)
 file=${1:-$(dirname "$contrib")/bin/conmon}
@@ -17,7 +19,9 @@ suite=${CONMON_SUITE:-forky}
 packages='gcc libc6-dev libglib2.0-dev pkg-config dpkg-dev'
 # shellcheck disable=SC2086 # a list of words is meant
 "$contrib/install-deps.sh" $packages
-tree=$("$contrib/debian-tree.sh" conmon-source "$suite" src:conmon)
+name=conmon-source
+[ "${UNPATCHED:-}" != 1 ] || name=conmon-unpatched # not kept as the other
+tree=$("$contrib/debian-tree.sh" $name "$suite" src:conmon)
 source=$tree/conmon
 # shellcheck disable=SC2086 # a list of words is meant
 key=$( { cat "$0" "$source/VERSION" "$source"/src/*.[ch]; dpkg-query -W $packages libpcre2-dev; } | sha256sum |
@@ -57,8 +61,8 @@ if [ ! -d "$out" ]; then
 	! readelf -lW "$new/conmon" | grep -q INTERP || { echo "conmon: what was built is not static" >&2; exit 1; }
 	mv -T "$new" "$out" 2>/dev/null || [ -d "$out" ] # another process may have built it meanwhile
 	# Keep this build and the previous one, for work on two branches.
-	find "$cache/conmon" -mindepth 1 -maxdepth 1 -type d -printf '%T@ %p\n' | sort -rn | tail -n +3 |
-		cut -d' ' -f2- | xargs -r rm -rf
+	find "$cache/conmon" -mindepth 1 -maxdepth 1 -type d -printf '%T@ %p\0' | sort -zrn | tail -zn +3 |
+		cut -zd' ' -f2- | xargs -0r rm -rf
 fi
 "$out/conmon" --version | paste -sd ' '
 mkdir -p "$(dirname "$file")"

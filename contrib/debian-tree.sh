@@ -5,7 +5,7 @@
 # usual; this machine's own package lists are not touched.
 #
 # debian-tree.sh NAME SUITE src:PACKAGE: the same with a source package, which is extracted to the directory PACKAGE and
-# gets Debian's patches (needs dpkg-dev). A mirror may have the tarball of upstream only; then a line says so.
+# gets Debian's patches (needs dpkg-dev). UNPATCHED=1 takes upstream's tarball only, for a mirror that lacks the rest.
 set -eu
 to=${PODD_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podd}/debian/$1-$2
 name=$1 suite=$2 kind=deb
@@ -38,12 +38,15 @@ fetch() {
 fetch_source() (
 	package=${1#src:}
 	cd "$new/apt" || exit 1
-	if apt-get $options source --download-only "$package" >/dev/null; then
+	if [ "${UNPATCHED:-}" != 1 ]; then
+		apt-get $options -o Acquire::Retries=3 source --download-only "$package" >/dev/null || {
+			echo "$name: if the mirror lacks Debian's patches of $package, UNPATCHED=1 takes upstream's tarball" >&2
+			exit 1
+		}
 		dpkg-source -q -x ./*.dsc "$new/$package" >/dev/null
 		exit
 	fi
 	apt-get $options source --download-only --tar-only "$package" >/dev/null || exit 1
-	echo "$name: the mirror lacks Debian's patches of $package: this is upstream's tarball without them" >&2
 	mkdir "$new/$package" && tar -C "$new/$package" --strip-components=1 -xf ./*.orig.tar.?z # not the signature's .asc
 )
 
