@@ -123,7 +123,7 @@ func TestObserved(t *testing.T) {
 	k.removePod(r.PodSandboxId)
 	body = k.scrape(socket)
 	for verb, stages := range map[string][]string{
-		"RunPodSandbox":    {"record", "namespaces", "network", "files", "infra container"},
+		"RunPodSandbox":    {"record", "namespaces", "network", "files", "infra container", "sync"},
 		"CreateContainer":  {"record", "rootfs", "spec", "create"},
 		"StartContainer":   {"start"},
 		"StopContainer":    {"kill"},
@@ -170,7 +170,7 @@ func (k *kubelet) checkTrace(sent *spans, trace string) {
 		k.Errorf("call = %v, operation = %v, want the call's parent 00f067aa0ba902b7 and the operation's parent the call",
 			calls[0], pods[0])
 	}
-	stages := []string{"record", "namespaces", "network", "files", "infra container", "plugins"}
+	stages := []string{"record", "namespaces", "network", "files", "infra container", "plugins", "sync"}
 	for _, stage := range stages {
 		found := sent.find(trace, "podd.RunPodSandbox/"+stage)
 		if len(found) != 1 || !slices.Equal(found[0].GetParentSpanId(), pods[0].GetSpanId()) ||
