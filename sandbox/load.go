@@ -196,3 +196,11 @@ func (e *Engine) readContainer(p *Pod, id string) (*Container, error) {
 	}
 	return c, nil
 }
+
+// UnreadRecord is a record that cannot be read at present, for example for lack of file descriptors or because of an
+// I/O error.
+type UnreadRecord = record.Unread
+
+// Unread returns the records that cannot be read at present. The resources of their pods and containers are left in
+// place meanwhile.
+func (e *Engine) Unread() []UnreadRecord { return e.recovery.unread.List() }

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/podd-project/podd/checkpoint"
-	"github.com/podd-project/podd/sandbox/record"
 )
 
 // quarantineList holds the names of the damaged records that were moved away, so that readers do not wait for the disk.
@@ -28,14 +27,6 @@ func (q *quarantineList) list() []string {
 	defer q.mu.Unlock()
 	return slices.Clone(q.names)
 }
-
-// UnreadRecord is a record that cannot be read at present, for example for lack of file descriptors or because of an
-// I/O error.
-type UnreadRecord = record.Unread
-
-// Unread returns the records that cannot be read at present. The resources of their pods and containers are left in
-// place meanwhile.
-func (e *Engine) Unread() []UnreadRecord { return e.recovery.unread.List() }
 
 // Quarantined returns the names, in the quarantine directory, of the records found damaged by this daemon, and of those
 // that were there when it started.
@@ -57,7 +48,7 @@ func (j *janitor) quarantine(path string, cause error) {
 }
 
 // removeUnfinished removes a record that was not synced and is damaged, by a loss of the power or a disk that failed.
-// The garbage collection frees its resources. Nobody needs it in the quarantine: no creation with it was answered.
+// It is not quarantined, because its creation was not answered. The garbage collection frees its resources.
 func (j *janitor) removeUnfinished(path string, cause error) {
 	log := j.e.deps.Log.WithError(cause).WithField("record", path)
 	if err := checkpoint.Remove(filepath.Dir(path), filepath.Base(path)); err != nil {

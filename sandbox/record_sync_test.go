@@ -38,8 +38,8 @@ func eachCreation(t *testing.T, body func(t *testing.T, m *machine, l *podLife, 
 	}
 }
 
-// TestAnswerWaitsForRecord: all of a pod or container is made while its record is synced, and nobody is told of it
-// before it is.
+// TestAnswerWaitsForRecord: a pod or container is created while its record is being synced, and is neither listed nor
+// returned before the sync has ended.
 func TestAnswerWaitsForRecord(t *testing.T) {
 	eachCreation(t, func(t *testing.T, m *machine, l *podLife, h *faults, create createFunc) {
 		e, release := l.e, h.hold("commit")

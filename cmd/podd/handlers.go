@@ -32,8 +32,16 @@ var (
 // handlers returns the runtime handlers. One that cannot be used reports it in Status; it may become usable later, when
 // its package is installed.
 func (d *daemon) handlers(ctx context.Context) map[string]sandbox.Runtime {
-	d.initProxy, d.thaw, d.starter = d.installInitProxy(), d.installThaw(), d.installStarter()
-	d.stdio = sync.OnceValue(d.installStdio) // most nodes have no shim
+	d.initProxy = d.installProgram(initproxy.Install,
+		"failed to install the init proxy: runtimes with a kernel of their own cannot be used")
+	d.thaw = d.installProgram(thaw.Install,
+		"failed to install the program that thaws containers: they cannot be checkpointed")
+	d.starter = d.installProgram(starter.Install,
+		"failed to install the program that starts containers: their runtimes start them")
+	d.stdio = sync.OnceValue(func() string { // most nodes have no shim
+		return d.installProgram(shim.InstallStdio,
+			"failed to install the stdio program of shims: handlers of type shim cannot be used")
+	})
 	handlers := map[string]sandbox.Runtime{}
 	for name := range d.cfg.Runtime.Handlers {
 		handlers[name] = d.handler(ctx, &d.cfg, name)
@@ -125,41 +133,12 @@ func (c *Config) runcConfig(name string, h HandlerTable) runc.Config {
 	}
 }
 
-// installInitProxy writes the init proxy to root and returns its path. Without it, handlers that need it are not ready.
-func (d *daemon) installInitProxy() string {
-	path, err := initproxy.Install(filepath.Join(d.cfg.Root, "libexec"))
+// installProgram writes an embedded program to root and returns its path. If it cannot, it logs the message, which says
+// what does not work without the program, and returns "".
+func (d *daemon) installProgram(install func(dir string) (string, error), message string) string {
+	path, err := install(filepath.Join(d.cfg.Root, "libexec"))
 	if err != nil {
-		d.log.WithError(err).Warn("failed to install the init proxy: runtimes with a kernel of their own cannot be used")
-		return ""
-	}
-	return path
-}
-
-// installThaw writes the program that thaws containers to root and returns its path. Without it, none is checkpointed.
-func (d *daemon) installThaw() string {
-	path, err := thaw.Install(filepath.Join(d.cfg.Root, "libexec"))
-	if err != nil {
-		d.log.WithError(err).Warn("failed to install the program that thaws containers: they cannot be checkpointed")
-		return ""
-	}
-	return path
-}
-
-// installStarter writes the program that starts containers to root and returns its path. Without it, runtimes do.
-func (d *daemon) installStarter() string {
-	path, err := starter.Install(filepath.Join(d.cfg.Root, "libexec"))
-	if err != nil {
-		d.log.WithError(err).Warn("failed to install the program that starts containers: their runtimes start them")
-		return ""
-	}
-	return path
-}
-
-// installStdio writes the stdio program of shims to root and returns its path. Without it, shims are not ready.
-func (d *daemon) installStdio() string {
-	path, err := shim.InstallStdio(filepath.Join(d.cfg.Root, "libexec"))
-	if err != nil {
-		d.log.WithError(err).Warn("failed to install the stdio program of shims: handlers of type shim cannot be used")
+		d.log.WithError(err).Warn(message)
 		return ""
 	}
 	return path

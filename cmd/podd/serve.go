@@ -72,8 +72,8 @@ type daemon struct {
 	current   atomic.Pointer[generation]
 	reloading sync.Mutex
 	reloads   chan struct{}
-	// initProxy, thaw and starter are programs that handlers need, see installInitProxy, installThaw and installStarter.
-	// stdio installs that of shims when the first of them is made, see installStdio.
+	// initProxy, thaw and starter are the paths of programs that handlers need, "" if they could not be installed. stdio
+	// installs that of shims when the first of them is made.
 	initProxy, thaw, starter string
 	stdio                    func() string
 

@@ -77,7 +77,7 @@ func TestWithoutRuntimeOfVersion(t *testing.T) {
 	}
 }
 
-// TestWithoutRuntime: what the runtime would do besides is left to it, whoever has put it into config.json.
+// TestWithoutRuntime: hooks and resources in config.json that only the runtime handles are left to it.
 func TestWithoutRuntime(t *testing.T) {
 	hook := []specs.Hook{{Path: "/bin/true"}}
 	const read, cgroup = starter.Read, "/pod/c"

@@ -219,7 +219,7 @@ func TestStarterKilledAtOpen(t *testing.T) {
 	}
 }
 
-// TestStateOfWaiting asks nobody: the process has the FIFO open.
+// TestStateOfWaiting: State does not run the runtime if the process has the FIFO open.
 func TestStateOfWaiting(t *testing.T) {
 	each(t, func(t *testing.T, m *ocitest.Machine) {
 		called := mark(t, m, "state")

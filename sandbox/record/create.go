@@ -34,8 +34,8 @@ func Create(dir string, record any, status Status, commit Commit) (*Sync, error)
 	return s, nil
 }
 
-// Wait waits until the record survives a power loss. It must have returned before anybody is told of the pod or
-// container, and before the directory is removed. A nil Sync has nothing to wait for.
+// Wait returns when the record is on disk, or why it is not. Call it before the creation is answered and before the
+// directory is removed. On a nil Sync it returns nil.
 func (s *Sync) Wait() error {
 	if s == nil {
 		return nil

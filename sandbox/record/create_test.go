@@ -10,7 +10,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// TestReadBesideCommit: whoever reads a record while it gets its final name finds it by one name or the other.
+// TestReadBesideCommit reads a record while Commit renames it.
 func TestReadBesideCommit(t *testing.T) {
 	rename := func(path, final string) error { return os.Rename(path, filepath.Join(filepath.Dir(path), final)) }
 	parent := t.TempDir()

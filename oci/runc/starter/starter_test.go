@@ -110,21 +110,33 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestRemovedMeanwhile: podd removes the FIFO when it sees that the process was released.
-func TestRemovedMeanwhile(t *testing.T) {
+// wantStartedAfter wants that a process is released that does something between its open of the FIFO and its write.
+func wantStartedAfter(t *testing.T, between func(fifo string) error) {
+	t.Helper()
 	fifo := newFIFO(t)
 	wrote := make(chan error)
 	go func() {
 		f, err := os.OpenFile(fifo, os.O_WRONLY, 0) // returns when the starter has opened the other end
 		if err == nil {
-			errRemove := os.Remove(fifo)
+			errBetween := between(fifo)
 			_, errWrite := f.WriteString("0")
-			err = errors.Join(errRemove, errWrite, f.Close())
+			err = errors.Join(errBetween, errWrite, f.Close())
 		}
 		wrote <- err
 	}()
 	wantStarted(t, Read, fifo)
 	must(t, "the process writes", <-wrote)
+}
+
+// TestRemovedMeanwhile: podd removes the FIFO when it sees that the process was released.
+func TestRemovedMeanwhile(t *testing.T) { wantStartedAfter(t, os.Remove) }
+
+// TestLateProcess: a process that was stopped goes on at last. The command, which would be in its way, is not executed.
+func TestLateProcess(t *testing.T) {
+	wantStartedAfter(t, func(string) error {
+		time.Sleep(3 * time.Second)
+		return nil
+	})
 }
 
 // TestFullPipe: what cannot be written is left to the command, which has the usual signals.
@@ -168,23 +180,6 @@ func TestFallback(t *testing.T) {
 	if b, err := os.ReadFile(regular); err != nil || string(b) != "0" {
 		t.Errorf("the regular file has %q, %v, want it unchanged", b, err)
 	}
-}
-
-// TestLateProcess: a process that was stopped goes on at last. The command, which would be in its way, is not executed.
-func TestLateProcess(t *testing.T) {
-	fifo := newFIFO(t)
-	wrote := make(chan error)
-	go func() {
-		f, err := os.OpenFile(fifo, os.O_WRONLY, 0) // returns when the starter has opened the other end
-		if err == nil {
-			time.Sleep(3 * time.Second)
-			_, err = f.WriteString("0")
-			err = errors.Join(err, f.Close())
-		}
-		wrote <- err
-	}()
-	wantStarted(t, Read, fifo)
-	must(t, "the process writes", <-wrote)
 }
 
 // TestEndAfterByte: a process that has ended right after its byte was released.
