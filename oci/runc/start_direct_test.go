@@ -331,15 +331,20 @@ func TestStarterIsNotRun(t *testing.T) {
 	})
 }
 
-// TestStarterFails: the starter's error is that of the runtime's start, which it has executed.
+// TestStarterFails: the process ends while the starter waits for it. The error is that of the runtime's start, which
+// the starter has executed.
 func TestStarterFails(t *testing.T) {
 	m := ocitest.Real(t, "runc")
 	wrapper(t, m, "start", "echo no >&2; exit 3")
 	r := m.New()
 	p := create(t, r, "c", m.Spec("sleep", "1000"))
 	must(t, "stop", p.Signal(syscall.SIGSTOP))
+	started := make(chan error)
+	go func() { started <- r.Start(limit(t), "c") }()
+	eventually(t, "a starter", func() bool { return len(starters(m)) == 1 })
+	must(t, "kill", p.Signal(syscall.SIGKILL))
 	want := "start container: " + filepath.Base(m.Config.Path) + " start: no"
-	if err := r.Start(limit(t), "c"); fmt.Sprint(err) != want {
+	if err := <-started; fmt.Sprint(err) != want {
 		t.Errorf("start = %v, want %s", err, want)
 	}
 }
