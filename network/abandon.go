@@ -41,7 +41,11 @@ func (c *CNI) Abandon(ctx context.Context, r Request) error {
 		return err
 	}
 	for _, list := range lists {
-		lost, err := rebuildRecord(r, list)
+		leases, err := leasesOf(list)
+		if err != nil {
+			return err
+		}
+		lost, err := rebuildRecord(r, list, leases[r.PodID])
 		if err != nil {
 			return err
 		}
@@ -60,15 +64,11 @@ func (c *CNI) Abandon(ctx context.Context, r Request) error {
 }
 
 // rebuildRecord returns a record whose result has the pod's addresses, by which the plugin firewall finds its rules.
-func rebuildRecord(r Request, list *libcni.NetworkConfigList) (*record, error) {
+func rebuildRecord(r Request, list *libcni.NetworkConfigList, addresses []string) (*record, error) {
 	rebuilt := newRecord(r, list)
-	leases, err := leasesOf(list)
-	if err != nil {
-		return nil, err
-	}
 	result := types100.Result{CNIVersion: types100.ImplementedSpecVersion}
-	for _, lease := range leases[r.PodID] {
-		addr, err := netip.ParseAddr(lease)
+	for _, address := range addresses {
+		addr, err := netip.ParseAddr(address)
 		if err != nil {
 			return nil, fmt.Errorf("address of pod %s: %w", r.PodID, err)
 		}

@@ -31,6 +31,7 @@ type CNI struct {
 	health   *health
 	cidr     atomic.Pointer[string]
 	idle     idlePlugins
+	kept     keptConfs
 
 	watching sync.Mutex // guards stop, and is held while the watch is replaced
 	stop     context.CancelFunc
@@ -70,6 +71,9 @@ func newCNI(cfg Config, log logrus.FieldLogger) (*CNI, error) {
 		return &executor{env: c.env, execOptions: o}
 	}
 	c.health = newHealth(c)
+	if err := c.restoreLost(); err != nil {
+		log.WithError(err).Error("failed to look for network records that were lost when the machine went down")
+	}
 	return c, nil
 }
 

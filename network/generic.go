@@ -39,11 +39,16 @@ func (c *CNI) genericConf() (*libcni.NetworkConfigList, error) {
 	if err != nil {
 		return nil, err
 	}
+	return list, c.checkGeneric(list)
+}
+
+// checkGeneric returns nil if the plugins of the network do the same for each pod without ports and limits.
+func (c *CNI) checkGeneric(list *libcni.NetworkConfigList) error {
 	find := c.newExec(execOptions{})
 	for _, p := range list.Plugins {
 		for capability, declared := range p.Network.Capabilities {
 			if declared && capability != "portMappings" && capability != "bandwidth" {
-				return nil, fmt.Errorf("CNI network %s: plugin %.80q gets the %.80q of each pod",
+				return fmt.Errorf("CNI network %s: plugin %.80q gets the %.80q of each pod",
 					list.Name, p.Network.Type, capability)
 			}
 		}
@@ -53,15 +58,15 @@ func (c *CNI) genericConf() (*libcni.NetworkConfigList, error) {
 			}
 			path, err := find.FindInPath(name, c.cfg().BinDirs)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			kind, ok := strings.CutPrefix(c.idle.program(path), cniProject)
 			if !ok || !slices.Contains(genericPrograms, kind) {
-				return nil, fmt.Errorf("CNI network %s: plugin %.80q may do something else for each pod", list.Name, name)
+				return fmt.Errorf("CNI network %s: plugin %.80q may do something else for each pod", list.Name, name)
 			}
 		}
 	}
-	return list, nil
+	return nil
 }
 
 // State describes the attachment made for an id: two equal answers mean that it is as it was. The error is why it can

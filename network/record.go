@@ -35,6 +35,8 @@ type record struct {
 	Result json.RawMessage `json:"result,omitempty"`
 
 	list *libcni.NetworkConfigList // Conf, parsed
+	// restorable: it is not synced, because restoreLost restores it.
+	restorable bool
 }
 
 func newRecord(r Request, list *libcni.NetworkConfigList) *record {
@@ -84,7 +86,11 @@ func (c *CNI) recordPath(podID string) string {
 }
 
 func (c *CNI) writeRecord(r *record) error {
-	return checkpoint.Write(c.recordPath(r.PodID), recordVersion, r)
+	write := checkpoint.Write
+	if r.restorable {
+		write = checkpoint.WriteUnsynced
+	}
+	return write(c.recordPath(r.PodID), recordVersion, r)
 }
 
 // readRecord reads a pod's record; fs.ErrNotExist if it has none. Every other error names the file.

@@ -74,6 +74,9 @@ func (c *CNI) createRecord(ctx context.Context, r Request) (*record, error) {
 		return nil, fmt.Errorf("%w: %w", errdefs.ErrUnavailable, err)
 	}
 	record := newRecord(r, list)
+	if record.restorable, err = c.restorable(r.PodID, list); err != nil {
+		return nil, err
+	}
 	record.warnUnsupported(c.log)
 	if err := c.writeRecord(record); err != nil {
 		return nil, err
@@ -104,6 +107,9 @@ func (r *record) warnUnsupported(log logrus.FieldLogger) {
 func (c *CNI) add(ctx context.Context, r *record) (Result, error) {
 	var syncs errgroup.Group
 	err := c.runAdd(ctx, r, func() error {
+		if r.restorable {
+			return c.writeRecord(r)
+		}
 		if err := checkpoint.Replace(c.recordPath(r.PodID), recordVersion, r); err != nil {
 			return err
 		}

@@ -18,6 +18,8 @@ type Config struct {
 	Root string `toml:"-"`
 	// Run is the directory of what a reboot removes: <run>/pods, <run>/netns, <run>/containers.
 	Run string `toml:"-"`
+	// Mark is that of Root, see checkpoint.Mark.
+	Mark string `toml:"-"`
 	// NetnsDir is the directory of pinned network namespaces. Empty: <run>/netns, which no other program uses.
 	NetnsDir string `toml:"-"`
 	// BootID is the kernel's boot id: a record with another one has no live processes.

@@ -97,7 +97,7 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 	if deps.Commit == nil {
 		deps.Commit = checkpoint.Commit
 	}
-	paths := layout.Layout{Root: cfg.Root, Run: cfg.Run, NetnsDir: cfg.NetnsDir}
+	paths := layout.Layout{Mark: cfg.Mark, Root: cfg.Root, Run: cfg.Run, NetnsDir: cfg.NetnsDir}
 	e := &Engine{
 		deps: deps, paths: paths, store: newStore(),
 		files:    files.Files{Layout: paths, Mounter: deps.Mounter, ShmSize: cfg.ShmSize},

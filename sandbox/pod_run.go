@@ -21,7 +21,6 @@ import (
 	"github.com/podd-project/podd/sandbox/event"
 	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/handler"
-	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/lifetime"
 	"github.com/podd-project/podd/sandbox/namespaces"
 	"github.com/podd-project/podd/sandbox/netpool"
@@ -96,7 +95,7 @@ func (e *Engine) newPodRecord(config *cri.PodSandboxConfig, chosen *handler.Choi
 		return record.Pod{}, err
 	}
 	r := record.Pod{
-		ID: layout.NewID(), CreatedAt: time.Now(), Config: config,
+		ID: e.paths.NewPodID(), CreatedAt: time.Now(), Config: config,
 		RequestedHandler: chosen.Requested, ResolvedHandler: chosen.Name,
 		Labels: labels, BootID: e.cfg.Load().BootID, Infra: infra, OwnKernel: features.OwnKernel,
 	}

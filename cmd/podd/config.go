@@ -138,6 +138,12 @@ func (c *Config) place(root, run string) {
 	c.Image.Root, c.Image.RunRoot = filepath.Join(root, "storage"), filepath.Join(run, "storage")
 }
 
+// identify sets the mark of the state directory and the id of the boot.
+func (c *Config) identify(mark, boot string) {
+	c.Runtime.Mark, c.Network.Mark = mark, mark
+	c.Image.BootID, c.Runtime.BootID, c.Network.BootID = boot, boot, boot
+}
+
 // engine returns the part of the table that the engine uses. It reads base_runtime_spec.
 func (h HandlerTable) engine() (handler.Config, error) {
 	base, err := host.ReadBaseSpec(h.BaseRuntimeSpec)

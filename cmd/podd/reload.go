@@ -102,7 +102,7 @@ func (d *daemon) nextGeneration(ctx context.Context, old *generation) (*generati
 // complete fills in what was detected at the start, and reads the files of the handlers.
 func (d *daemon) complete(cfg *Config) (err error) {
 	cfg.place(d.cfg.Root, d.cfg.Run)
-	cfg.Image.BootID, cfg.Runtime.BootID = d.cfg.Image.BootID, d.cfg.Runtime.BootID
+	cfg.identify(d.cfg.Runtime.Mark, d.cfg.Runtime.BootID)
 	r, first := &cfg.Runtime.Config, &d.cfg.Runtime.Config
 	r.PauseRootfs, r.NetnsDir, r.SystemdCgroup = first.PauseRootfs, first.NetnsDir, first.SystemdCgroup
 	r.Handlers, err = cfg.handlerConfigs()

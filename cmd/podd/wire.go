@@ -14,6 +14,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/sirupsen/logrus"
 
+	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/cmd/budget"
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/network"
@@ -69,7 +70,11 @@ func (d *daemon) mechanisms(ctx context.Context) (*node, error) {
 	if boot == "" {
 		return nil, errors.New("the kernel's boot id cannot be read: is /proc mounted?")
 	}
-	d.cfg.Image.BootID, d.cfg.Runtime.BootID = boot, boot
+	mark, err := checkpoint.Mark(filepath.Join(d.cfg.Root, "mark"))
+	if err != nil {
+		return nil, fmt.Errorf("root: %w", err)
+	}
+	d.cfg.identify(mark, boot)
 	d.budgets = budget.NewSized(budget.Sizes{
 		Sessions: d.cfg.Streaming.MaxSessions, SessionsPerPod: d.cfg.Streaming.MaxSessionsPerPod,
 		PendingConnections: d.cfg.Streaming.MaxPending,
@@ -134,7 +139,7 @@ func (d *daemon) engine(ctx context.Context, n *node) error {
 	runtimes := d.handlers(ctx)
 	d.current.Store(&generation{number: 1, cfg: &d.cfg, values: d.values, runtimes: runtimes, loaded: time.Now()})
 	pinner := namespaces.New(pauseProgram)
-	paths := layout.Layout{Root: cfg.Root, Run: cfg.Run, NetnsDir: cfg.NetnsDir}
+	paths := layout.Layout{Mark: cfg.Mark, Root: cfg.Root, Run: cfg.Run, NetnsDir: cfg.NetnsDir}
 	n.pool = netpool.New(d.cfg.poolSettings(), paths, pinner, n.pods, d.log)
 	deps := sandbox.Deps{
 		Plugins:    n.plugins,

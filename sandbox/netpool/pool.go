@@ -68,7 +68,7 @@ type Attachment struct {
 
 // newAttachment returns an attachment that is not made yet.
 func newAttachment(l layout.Layout) *Attachment {
-	id := layout.NewID()
+	id := l.NewPodID()
 	return &Attachment{ID: id, Netns: l.Netns(id)}
 }
 

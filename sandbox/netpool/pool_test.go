@@ -6,6 +6,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -40,9 +41,12 @@ func newNode(t *testing.T) *node {
 func (n *node) pool(size int) *Pool {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	l := layout.Layout{Root: n.dir, Run: filepath.Join(n.dir, "run"), NetnsDir: filepath.Join(n.dir, "netns")}
+	l := layout.Layout{Mark: mark, Root: n.dir, Run: filepath.Join(n.dir, "run"), NetnsDir: filepath.Join(n.dir, "netns")}
 	return New(Settings{Size: size, Sysctls: map[string]string{"net.ipv4.x": "1"}}, l, n.namespaces, n.network, log)
 }
+
+// mark ends the ids of pods.
+const mark = "0123456789abcdef"
 
 // run runs the pool until the test ends, or the function that it returns is called.
 func (n *node) run(t *testing.T, p *Pool) (stop func()) {
@@ -86,6 +90,9 @@ func mustTake(t *testing.T, p *Pool) *Attachment {
 	a := p.Take(pod(), "")
 	if a == nil {
 		t.Fatalf("Take = nil, want an attachment: %+v", p.Status())
+	}
+	if len(a.ID) != 64 || !strings.HasSuffix(a.ID, mark) {
+		t.Errorf("id = %q, want 64 digits that end with %s", a.ID, mark)
 	}
 	return a
 }

@@ -6,36 +6,62 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // TestPowerLossOfPods simulates a power loss right after the answers of a kubelet's calls: unwritten data is lost, and
 // the machine is rebooted. Whatever of the statuses has reached the disk, the pods are listed and not ready, an exit
-// code that was told is the same, and nothing of the pods is left once they are removed. With noauto_da_alloc, ext4
-// leaves replaced files empty, as other filesystems do.
+// code that was told is the same, and nothing of the pods is left once they are removed, no address either. In one case
+// all of host-local's files have reached the disk; in the other they are lost like podd's records of the network. With
+// noauto_da_alloc, ext4 leaves replaced files empty, as other filesystems do.
 func TestPowerLossOfPods(t *testing.T) {
 	t.Parallel()
-	for _, options := range []string{"auto_da_alloc", "noauto_da_alloc"} {
+	for options, losesAddresses := range map[string]bool{"auto_da_alloc": false, "noauto_da_alloc": true} {
 		t.Run(options, func(t *testing.T) {
 			k := start(t)
 			disk := k.newDisk(options + ",commit=300") // in seconds: the journal writes what is synced only
+			if losesAddresses {
+				k.bindAddresses()
+				t.Cleanup(k.unbindAddresses)
+			}
 			lost := map[string]int{}
 			for range soak(2, 20) {
 				n := k.newPods()
-				disk.powerLoss(func() { n.reboot() })
+				disk.powerLoss(func() {
+					n.reboot()
+					if losesAddresses {
+						k.unbindAddresses()
+					}
+				})
 				disk.mount()
+				if losesAddresses {
+					k.bindAddresses()
+				}
 				changeBootID(k)
 				n.countLost(lost)
 				k.ok("start podd", k.Start(k.ctx()))
 				n.checkRebooted()
 				n.remove()
 			}
-			t.Logf("statuses found after the losses: %v", lost)
-			if lost["lost"] == 0 {
-				t.Error("statuses that were lost = 0, want some")
+			t.Logf("found after the losses: %v", lost)
+			if lost["lost"] == 0 || losesAddresses && (lost["network"] == 0 || lost["address"] == 0) {
+				t.Error("want some statuses, and with noauto_da_alloc network records and addresses, to be lost")
 			}
 		})
 	}
+}
+
+// bindAddresses has host-local's files on podd's root, until unbindAddresses.
+func (k *kubelet) bindAddresses() {
+	k.Helper()
+	k.ok("make the directory of addresses", os.MkdirAll(k.Path("root", "ips"), 0o755))
+	k.ok("bind the addresses", unix.Mount(k.Path("root", "ips"), k.Path("ips"), "", unix.MS_BIND, ""))
+}
+
+func (k *kubelet) unbindAddresses() {
+	k.Helper()
+	k.ok("unbind the addresses", unix.Unmount(k.Path("ips"), 0))
 }
 
 // podsInAllStates are the pods and containers of a node.
@@ -76,7 +102,7 @@ func (n *podsInAllStates) reboot() {
 }
 
 // countLost counts the statuses on the disk by what is found, and those that are not as they were when the power was
-// lost as "lost".
+// lost as "lost"; and files of the network without content, see countEmpty.
 func (n *podsInAllStates) countLost(lost map[string]int) {
 	n.Helper()
 	for path, want := range map[string]string{
@@ -99,6 +125,21 @@ func (n *podsInAllStates) countLost(lost map[string]int) {
 			n.Errorf("status of the container that had exited = %s, want %s", found, want)
 		}
 	}
+	lost["network"] += n.countEmpty("root/network/*.json")
+	lost["address"] += n.countEmpty("ips/*/10.*")
+}
+
+// countEmpty counts the files of a pattern that have no content.
+func (n *podsInAllStates) countEmpty(pattern string) (count int) {
+	n.Helper()
+	paths, err := filepath.Glob(n.Path(pattern))
+	n.ok("list "+pattern, err)
+	for _, path := range paths {
+		if info, err := os.Stat(path); err == nil && info.Size() == 0 {
+			count++
+		}
+	}
+	return count
 }
 
 func (n *podsInAllStates) checkRebooted() {

@@ -88,7 +88,9 @@ func changeBootID(k *kubelet) {
 	k.ok("read the boot id", err)
 	records, err := filepath.Glob(k.Path("root", "pods", "*", "record.json"))
 	k.ok("find the records", err)
-	for _, file := range records {
+	networks, err := filepath.Glob(k.Path("root", "network", "*.conf"))
+	k.ok("find the configurations of networks", err)
+	for _, file := range append(records, networks...) {
 		data, err := os.ReadFile(file)
 		k.ok("read a record", err)
 		_, body, _ := bytes.Cut(data, []byte("\n"))

@@ -215,6 +215,19 @@ func TestControl(t *testing.T) {
 	}
 }
 
+// TestControlOfEnded: the monitor ends between the opening of its FIFO and the write.
+func TestControlOfEnded(t *testing.T) {
+	monitor, f, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	monitor.Close()
+	if err := send(f, reopenMessage, 0, 0); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("send = %v, want a failed precondition", err)
+	}
+}
+
 func TestWatches(t *testing.T) {
 	cmd := exec.Command("/bin/sh", "-c", "echo; read line", "--bundle", "/run/x")
 	out, outErr := cmd.StdoutPipe()

@@ -21,6 +21,8 @@ const (
 // maxSide is the largest terminal side that conmon accepts.
 const maxSide = 1000
 
+var errNoMonitor = fmt.Errorf("no monitor listens: %w", errdefs.ErrFailedPrecondition)
+
 // ReopenByPath has the monitor of an earlier podd, which has the log's own path, open its log again: it creates
 // <log>.tmp and renames it to the log. errdefs.ErrFailedPrecondition if no monitor listens.
 func ReopenByPath(bundle string) error { return control(bundle, reopenMessage, 0, 0) }
@@ -64,14 +66,23 @@ func control(bundle string, kind, height, width int) error {
 	// Without a reader, opening for non-blocking writing fails with ENXIO instead of blocking.
 	f, err := os.OpenFile(filepath.Join(bundle, "ctl"), os.O_WRONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if errors.Is(err, syscall.ENXIO) || errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("no monitor listens: %w", errdefs.ErrFailedPrecondition)
+		return errNoMonitor
 	}
 	if err != nil {
 		return fmt.Errorf("control monitor: %w", err)
 	}
 	defer f.Close()
+	return send(f, kind, height, width)
+}
+
+// send writes a message to the monitor's FIFO. The monitor may have ended since it was opened.
+func send(f *os.File, kind, height, width int) error {
 	// One write below PIPE_BUF is atomic: concurrent messages do not mix.
-	if _, err := fmt.Fprintf(f, "%d %d %d\n", kind, height, width); err != nil {
+	_, err := fmt.Fprintf(f, "%d %d %d\n", kind, height, width)
+	if errors.Is(err, syscall.EPIPE) {
+		return errNoMonitor
+	}
+	if err != nil {
 		return fmt.Errorf("control monitor: %w", err)
 	}
 	return nil
