@@ -201,7 +201,7 @@ func (e *Engine) buildContainer(ctx context.Context, c *Container) error {
 	}
 	var b containerBuild
 	var saved *record.Sync
-	defer func() { _ = saved.Wait() }() // also after a failure or a stop: the undo removes what is being synced
+	defer func() { awaitSync(ctx, saved) }()
 	steps := []step{
 		{"record", func() (err error) {
 			saved, err = record.Create(c.dir, c.Container, c.Status(), e.deps.Commit)
@@ -217,7 +217,7 @@ func (e *Engine) buildContainer(ctx context.Context, c *Container) error {
 		{"plugins", func() (err error) { b.adjustment, err = c.adjust(ctx, e.deps, rt, b.spec); return err }},
 		{"create", func() error { return c.createProcess(ctx, rt, &b, c.image(e.paths)) }},
 		{"verify", func() error { return e.verifyPIDNamespace(ctx, c, rt, b) }},
-		{"sync", func() error { return saved.Wait() }},
+		{stageSync, func() error { return saved.Wait() }},
 	}
 	if err := runSteps(ctx, steps); err != nil {
 		return err

@@ -158,7 +158,7 @@ func (e *Engine) buildPod(ctx context.Context, p *Pod) error {
 	var infra oci.Process
 	var logs logfile.Dir
 	var saved *record.Sync
-	defer func() { _ = saved.Wait() }() // also after a failure or a stop: the undo removes what is being synced
+	defer func() { awaitSync(ctx, saved) }()
 	steps := []step{
 		{"record", func() (err error) {
 			saved, err = record.Create(p.dir, p.Pod, p.Status(), e.deps.Commit)
@@ -186,7 +186,7 @@ func (e *Engine) buildPod(ctx context.Context, p *Pod) error {
 			seen.Status.Infra, seen.Status.IPs = infra, convert.Addresses(result.IPs)
 			return e.deps.Plugins.RunPod(ctx, seen)
 		}},
-		{"sync", func() error { return saved.Wait() }},
+		{stageSync, func() error { return saved.Wait() }},
 	}
 	if err := runSteps(ctx, steps); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,7 +12,9 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/sirupsen/logrus/hooks/test"
 
+	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/sandbox/layout"
+	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
@@ -76,7 +79,38 @@ func TestRecordThatCannotBeSynced(t *testing.T) {
 	})
 }
 
-// TestUndoWaitsForRecord: what is being synced is not removed meanwhile.
+// TestRecordThatCannotBeWritten: no sync of it has begun, and none is waited for.
+func TestRecordThatCannotBeWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		e, _ := newEngine(t, m)
+		web := mustRunPod(t, e, "web")
+		var ended []operation.Operation
+		e.operations.Observe = func(_ context.Context, o operation.Operation) { ended = append(ended, o) }
+		large := map[string]string{"large": strings.Repeat("x", checkpoint.MaxSize)}
+		pod, container := podConfig("large"), containerConfig("large")
+		pod.Annotations, container.Annotations = large, large
+		_, podErr := e.RunPod(t.Context(), pod, "")
+		_, containerErr := e.CreateContainer(t.Context(), web, container)
+		for _, err := range []error{podErr, containerErr} {
+			if err == nil || !strings.HasPrefix(err.Error(), "record: ") {
+				t.Errorf("creation = %v, want the error of the step %q", err, "record")
+			}
+		}
+		if len(ended) != 2 {
+			t.Errorf("%d operations have ended, want 2", len(ended))
+		}
+		for _, o := range ended {
+			if stages := stageNames(o); slices.Contains(stages, stageSync) {
+				t.Errorf("stages of %s = %q, want none that is %q", o.Verb, stages, stageSync)
+			}
+		}
+		removeEverything(t, e)
+		noLeaks(t, m)
+	})
+}
+
+// TestUndoWaitsForRecord: what is being synced is not removed meanwhile, and the operation says what it waits for.
 func TestUndoWaitsForRecord(t *testing.T) {
 	eachCreation(t, func(t *testing.T, m *machine, l *podLife, h *faults, create createFunc) {
 		release := h.hold("commit")
@@ -86,6 +120,9 @@ func TestUndoWaitsForRecord(t *testing.T) {
 		h.await("commit")
 		synctest.Wait()
 		unsyncedRecord(t, m)
+		if under := l.e.Operations(); len(under) != 1 || under[0].Stage() != stageSync {
+			t.Errorf("under way: %+v, want one operation in the stage %q", under, stageSync)
+		}
 		release()
 		if err := <-answer; err == nil || !strings.Contains(err.Error(), errInjected.Error()) {
 			t.Errorf("create = %v, want %v", err, errInjected)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/podd-project/podd/sandbox/operation"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // step is one named part of a creation. do is nil if it is not needed.
@@ -28,4 +29,17 @@ func runSteps(ctx context.Context, steps []step) error {
 		}
 	}
 	return context.Cause(ctx)
+}
+
+// stageSync is the wait until a new record is synced.
+const stageSync = "sync"
+
+// awaitSync waits, when a creation ends, until the sync of its record has ended, if one has begun: after a failure or a
+// stop, the undo removes what is being synced.
+func awaitSync(ctx context.Context, saved *record.Sync) {
+	if saved == nil {
+		return
+	}
+	operation.SetStage(ctx, stageSync)
+	_ = saved.Wait()
 }

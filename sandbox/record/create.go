@@ -35,11 +35,8 @@ func Create(dir string, record any, status Status, commit Commit) (*Sync, error)
 }
 
 // Wait returns when the record is on disk, or why it is not. Call it before the creation is answered and before the
-// directory is removed. On a nil Sync it returns nil.
+// directory is removed.
 func (s *Sync) Wait() error {
-	if s == nil {
-		return nil
-	}
 	<-s.done
 	return s.err
 }
