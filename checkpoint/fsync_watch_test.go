@@ -33,7 +33,7 @@ func watchFsyncs(t *testing.T, do func() error, on func(file string) syscall.Err
 	}()
 	listener, ok := <-listening
 	if !ok {
-		t.Fatal(<-ended)
+		t.Skipf("no notifications of seccomp, which Linux has since 5.19 unless a container manager takes them: %v", <-ended)
 	}
 	defer unix.Close(listener)
 	if err := answerFsyncs(listener, on); err != nil {
