@@ -21,6 +21,7 @@ import (
 	"github.com/podd-project/podd/sandbox/event"
 	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/handler"
+	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/lifetime"
 	"github.com/podd-project/podd/sandbox/namespaces"
 	"github.com/podd-project/podd/sandbox/netpool"
@@ -161,7 +162,7 @@ func (e *Engine) buildPod(ctx context.Context, p *Pod) error {
 	defer func() { awaitSync(ctx, saved) }()
 	steps := []step{
 		{"record", func() (err error) {
-			saved, err = record.Create(p.dir, p.Pod, p.Status(), e.deps.Commit)
+			saved, err = record.Create(p.dir, p.Pod, p.Status(), e.deps.Commit, layout.Containers)
 			return err
 		}},
 		{"namespaces", func() error {

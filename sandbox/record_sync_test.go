@@ -58,6 +58,12 @@ func TestAnswerWaitsForRecord(t *testing.T) {
 			t.Errorf("%d pods and %d containers are listed, %d answers, want %d, 0 and 0",
 				n, len(e.Containers()), len(answer), pods)
 		}
+		records, _ := filepath.Glob(filepath.Join(m.dir, "root/pods/*"))
+		for _, dir := range records { // a container's commit does not sync the pod's directory
+			if _, err := os.Lstat(filepath.Join(dir, layout.Containers)); err != nil {
+				t.Errorf("directory of the containers: %v, want it made before the pod's record is synced", err)
+			}
+		}
 		release()
 		must(t, <-answer)
 		removeEverything(t, e)

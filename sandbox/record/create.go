@@ -2,6 +2,7 @@ package record
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 
 	"github.com/podd-project/podd/checkpoint"
@@ -18,10 +19,16 @@ type Commit func(path, final string) error
 
 // Create writes a new record and its status to dir, atomically, and starts to commit the record: until that is done it
 // is UnsyncedFile. From now on the death of podd loses nothing, and once Wait has returned nil, neither does a power
-// loss.
-func Create(dir string, record any, status Status, commit Commit) (*Sync, error) {
+// loss. The directory also gets the empty directories below, for records whose commit does not sync dir.
+func Create(dir string, record any, status Status, commit Commit, below ...string) (*Sync, error) {
 	err := checkpoint.Create(filepath.Dir(dir), filepath.Base(dir), func(dir string) error {
-		return errors.Join(checkpoint.WriteNew(filepath.Join(dir, UnsyncedFile), Version, record), WriteStatus(dir, status))
+		errs := []error{
+			checkpoint.WriteNew(filepath.Join(dir, UnsyncedFile), Version, record), WriteStatus(dir, status),
+		}
+		for _, name := range below {
+			errs = append(errs, os.Mkdir(filepath.Join(dir, name), 0o700))
+		}
+		return errors.Join(errs...)
 	})
 	if err != nil {
 		return nil, err
