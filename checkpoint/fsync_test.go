@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/checkpoint/fsynctest"
 )
 
 // synced are the functions that change the record p1/old.json of a directory of records, with the fsyncs that they
@@ -75,7 +77,7 @@ func TestFsyncs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := newRecord(t)
 			var got []string
-			err := watchFsyncs(t, func() error { return c.do(root) }, func(file string) syscall.Errno {
+			err := fsynctest.Watch(t, func() error { return c.do(root) }, func(file string) syscall.Errno {
 				got = append(got, fmt.Sprintf("%s: %s", within(root, file), strings.Join(filesIn(t, root), " ")))
 				return 0
 			})
@@ -98,7 +100,7 @@ func TestFailedFsync(t *testing.T) {
 		for i, sync := range c.syncs {
 			t.Run(fmt.Sprintf("%s/%d", name, i), func(t *testing.T) {
 				root, n := newRecord(t), -1
-				err := watchFsyncs(t, func() error { return c.do(root) }, func(string) syscall.Errno {
+				err := fsynctest.Watch(t, func() error { return c.do(root) }, func(string) syscall.Errno {
 					if n++; n == i {
 						return unix.EIO
 					}

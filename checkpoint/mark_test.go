@@ -1,34 +1,44 @@
 package checkpoint
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 )
 
-// TestMark: it stays the same, and a damaged one is replaced: nothing else depends on it.
+// TestMark: it stays the same, and one that cannot be used is replaced.
 func TestMark(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mark")
 	first := wantMark(t, path)
 	if again := wantMark(t, path); again != first {
 		t.Errorf("mark = %q, want %q as before", again, first)
 	}
+	copied := filepath.Join(t.TempDir(), "mark")
 	for name, spoil := range map[string]func() error{
-		"empty": func() error { return os.Truncate(path, 0) },
-		"short": func() error { return Write(path, 1, mark{"abcd"}) },
-		"path":  func() error { return Write(path, 1, mark{"../../../../../x"}) },
-		"newer": func() error { return Write(path, 2, mark{first}) },
+		"copied":     func() error { return os.Link(path, copied) },
+		"empty":      func() error { return os.WriteFile(copied, nil, 0o600) },
+		"short":      func() error { return Write(copied, 1, mark{"abcd", copied}) },
+		"path":       func() error { return Write(copied, 1, mark{"../../../../../x", copied}) },
+		"upper case": func() error { return Write(copied, 1, mark{strings.Repeat("AB", 8), copied}) },
 	} {
-		if err := spoil(); err != nil {
+		if err := errors.Join(os.RemoveAll(copied), spoil()); err != nil {
 			t.Fatal(err)
 		}
-		if other := wantMark(t, path); other == first {
+		if other := wantMark(t, copied); other == first {
 			t.Errorf("%s: mark = %q, want another", name, other)
 		}
 	}
-	if _, err := Mark(filepath.Join(path, "below a file")); err == nil {
-		t.Error("Mark of an impossible path = nil, want an error")
+	if again := wantMark(t, path); again != first {
+		t.Errorf("mark = %q after a copy was used, want %q", again, first)
+	}
+	if err := Write(path, 2, mark{first, path}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Mark(path); !errors.Is(err, ErrNewer) {
+		t.Errorf("Mark of a newer podd's file = %v, want %v", err, ErrNewer)
 	}
 }
 

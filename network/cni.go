@@ -71,9 +71,6 @@ func newCNI(cfg Config, log logrus.FieldLogger) (*CNI, error) {
 		return &executor{env: c.env, execOptions: o}
 	}
 	c.health = newHealth(c)
-	if err := c.restoreLost(); err != nil {
-		log.WithError(err).Error("failed to look for network records that were lost when the machine went down")
-	}
 	return c, nil
 }
 

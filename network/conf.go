@@ -15,6 +15,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/utils"
 	"github.com/containernetworking/cni/pkg/version"
+	"golang.org/x/sys/unix"
 )
 
 // Bounds of a configuration: bytes of a file, and nesting depth of its JSON, which is indented in a record.
@@ -86,7 +87,7 @@ func readConf(path string) (*libcni.NetworkConfigList, error) {
 }
 
 func readCapped(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // do not wait for the other end of a FIFO
 	if err != nil {
 		return nil, err
 	}

@@ -15,10 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// hostLocal is the CNI project's host-local.
+const hostLocal = "ipam/host-local"
+
 // genericPrograms are the plugins of the CNI project that read nothing of a pod but its container id, namespace, ports
 // and limits (their sources, v1.0.0 to v1.9.1): what they do at ADD is the same for every pod without ports and limits.
 var genericPrograms = []string{
-	"main/bridge", "main/ptp", "main/ipvlan", "main/macvlan", "ipam/host-local",
+	"main/bridge", "main/ptp", "main/ipvlan", "main/macvlan", hostLocal,
 	"meta/portmap", "meta/bandwidth", "meta/firewall",
 }
 
@@ -44,7 +47,6 @@ func (c *CNI) genericConf() (*libcni.NetworkConfigList, error) {
 
 // checkGeneric returns nil if the plugins of the network do the same for each pod without ports and limits.
 func (c *CNI) checkGeneric(list *libcni.NetworkConfigList) error {
-	find := c.newExec(execOptions{})
 	for _, p := range list.Plugins {
 		for capability, declared := range p.Network.Capabilities {
 			if declared && capability != "portMappings" && capability != "bandwidth" {
@@ -56,17 +58,29 @@ func (c *CNI) checkGeneric(list *libcni.NetworkConfigList) error {
 			if name == "" {
 				continue
 			}
-			path, err := find.FindInPath(name, c.cfg().BinDirs)
+			kind, err := c.project(name)
 			if err != nil {
 				return err
 			}
-			kind, ok := strings.CutPrefix(c.idle.program(path), cniProject)
-			if !ok || !slices.Contains(genericPrograms, kind) {
+			if !slices.Contains(genericPrograms, kind) {
 				return fmt.Errorf("CNI network %s: plugin %.80q may do something else for each pod", list.Name, name)
 			}
 		}
 	}
 	return nil
+}
+
+// project returns which of the CNI project's plugins has the name here, such as main/bridge: "" if it is another one.
+func (c *CNI) project(name string) (string, error) {
+	path, err := c.newExec(execOptions{}).FindInPath(name, c.cfg().BinDirs)
+	if err != nil {
+		return "", err
+	}
+	kind, ok := strings.CutPrefix(c.idle.program(path), cniProject)
+	if !ok {
+		return "", nil
+	}
+	return kind, nil
 }
 
 // State describes the attachment made for an id: two equal answers mean that it is as it was. The error is why it can

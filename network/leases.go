@@ -1,9 +1,11 @@
 package network
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/netip"
 	"os"
@@ -17,6 +19,9 @@ import (
 
 // hostLocalDir is where the IPAM plugin host-local stores addresses unless its configuration sets another directory.
 const hostLocalDir = "/var/lib/cni/networks"
+
+// maxLease bounds what is read of the file of an address: an id and the name of an interface.
+const maxLease = 4096
 
 // Leases returns the addresses that the IPAM plugin host-local has allocated in the known networks, by container id.
 // host-local implements no GC, so leaked addresses must be found this way. Other plugins do not expose theirs.
@@ -46,7 +51,11 @@ func leasesOf(list *libcni.NetworkConfigList) (map[string][]string, error) {
 		addresses, err := leaseFiles(dir)
 		errs = append(errs, err)
 		for _, address := range addresses {
-			if id := leaseHolder(filepath.Join(dir, address)); id != "" {
+			id, _, err := readLease(filepath.Join(dir, address))
+			if err != nil && !errors.Is(err, fs.ErrNotExist) { // it was freed meanwhile
+				errs = append(errs, err)
+			}
+			if id != "" {
 				leases[id] = append(leases[id], address)
 			}
 		}
@@ -92,49 +101,91 @@ func leaseFiles(dir string) ([]string, error) {
 	return names, err
 }
 
-func leaseHolder(path string) string {
-	data, err := os.ReadFile(path)
-	if err != nil || len(data) > maxResult {
-		return ""
+// readLease returns the id in the file of an address: "" if it has none, and blank if that is because the content of
+// the file was lost.
+func readLease(path string) (id string, blank bool, err error) {
+	// Neither follow a link nor wait for the other end of a FIFO.
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return "", false, err
 	}
-	id, _, _ := strings.Cut(string(data), "\n")
-	if id = strings.TrimSpace(id); checkPodID(id) != nil {
-		return ""
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return "", false, err
 	}
-	return id
+	data, err := io.ReadAll(io.LimitReader(f, maxLease))
+	if err != nil {
+		return "", false, err
+	}
+	if len(bytes.Trim(data, "\x00")) == 0 {
+		return "", true, nil
+	}
+	line, _, _ := strings.Cut(string(data), "\n")
+	if id = strings.TrimSpace(line); checkPodID(id) != nil {
+		return "", false, nil
+	}
+	return id, false, nil
 }
 
-// freeBlank frees the addresses that no container can free, because the loss of the power took the id from the file
-// that host-local does not sync: files without content, or with zeros. Under host-local's lock no file is one that it
-// is just writing, so they are of an earlier boot.
-func freeBlank(dir string) (freed []string, err error) {
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+// mendLeases mends the files of a directory that lost their content with the power, since host-local does not sync
+// them: without an id nothing ever frees the address. One that a record has gets the id of that pod again, so that its
+// DEL removes the rules of the address before another pod gets it. The others are removed, unless the directory has
+// addresses of other runtimes' pods, too, whose DEL is to come. Under host-local's lock no file is one that it is just
+// writing.
+func mendLeases(dir string, recorded map[string]string, own func(id string) bool) (freed []string, err error) {
+	lock, err := lockLeases(dir)
+	if lock == nil {
+		return nil, err
+	}
+	defer lock.Close() // which unlocks it
+	addresses, err := leaseFiles(dir)
+	if err != nil {
+		return nil, err
+	}
+	var lost []string
+	foreign := false
+	for _, address := range addresses {
+		path := filepath.Join(dir, address)
+		id, blank, err := readLease(path)
+		switch pod := recorded[path]; {
+		case err != nil:
+			return nil, err
+		case blank && pod != "":
+			if err := os.WriteFile(path, []byte(pod+"\r\n"+ifName), 0o600); err != nil {
+				return nil, err
+			}
+		case blank:
+			lost = append(lost, address)
+		case !own(id):
+			foreign = true
+		}
+	}
+	if foreign {
+		return nil, nil
+	}
+	for i, address := range lost {
+		if err := os.Remove(filepath.Join(dir, address)); err != nil {
+			return lost[:i], err
+		}
+	}
+	return lost, nil
+}
+
+// lockLeases takes host-local's lock of a directory, which is open until then. It is nil if there is no directory.
+func lockLeases(dir string) (lock *os.File, err error) {
+	lock, err = os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // the directory is
+		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	defer lock.Close() // which unlocks it
-	for range 20 {     // a plugin holds it for some milliseconds
+	for range 20 { // a plugin holds it for some milliseconds
 		if err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
-			break
+			return lock, nil
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("lock %s: %w", lock.Name(), err)
-	}
-	addresses, err := leaseFiles(dir)
-	for _, address := range addresses {
-		path := filepath.Join(dir, address)
-		if !blank(path) {
-			continue
-		}
-		if err := os.Remove(path); err != nil {
-			return freed, err
-		}
-		freed = append(freed, address)
-	}
-	return freed, err
+	lock.Close()
+	return nil, fmt.Errorf("lock %s: %w", lock.Name(), err)
 }

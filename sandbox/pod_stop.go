@@ -112,7 +112,11 @@ func (e *Engine) detach(ctx context.Context, p *Pod) error {
 
 // abandon detaches p by its id because the network's own record of it is damaged.
 func (e *Engine) abandon(ctx context.Context, p *Pod, cause error) error {
-	p.log().WithError(cause).Error("record of the network is damaged, detaching the pod by its id")
+	if log := p.log().WithError(cause); p.BootID != e.cfg.Load().BootID {
+		log.Warn("network record was lost when the machine went down, detaching the pod by its id")
+	} else {
+		log.Error("record of the network is damaged, detaching the pod by its id")
+	}
 	request, err := e.networkRequest(p)
 	if err != nil {
 		return errors.Join(cause, err)

@@ -53,6 +53,9 @@ func newRecovery(e *Engine) recovery {
 func (e *Engine) Recover(ctx context.Context) error {
 	r := &e.recovery
 	defer close(r.recovered)
+	if err := e.deps.Network.Recover(); err != nil {
+		e.deps.Log.WithError(err).Error("failed to restore network records, the next start tries again")
+	}
 	ids, err := r.listRecords()
 	if err != nil {
 		return err

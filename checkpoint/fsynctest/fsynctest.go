@@ -1,4 +1,7 @@
-package checkpoint
+// Package fsynctest shows tests which calls of fsync(2) are made, and when. It knows nothing of what is synced.
+//
+// Only tests may import it.
+package fsynctest
 
 import (
 	"errors"
@@ -12,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchFsyncs runs do on a thread of its own, whose calls of fsync(2) the kernel announces and holds
+// Watch runs do on a thread of its own, whose calls of fsync(2) the kernel announces and holds
 // (SECCOMP_RET_USER_NOTIF, which needs no privileges). on gets the path of the file or directory, and returns the
 // result of the call: an error, or 0 for the kernel's.
-func watchFsyncs(t *testing.T, do func() error, on func(file string) syscall.Errno) error {
+func Watch(t testing.TB, do func() error, on func(file string) syscall.Errno) error {
 	t.Helper()
 	listening, ended := make(chan int, 1), make(chan error, 1)
 	go func() {
