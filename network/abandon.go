@@ -41,11 +41,7 @@ func (c *CNI) Abandon(ctx context.Context, r Request) error {
 		return err
 	}
 	for _, list := range lists {
-		leases, err := leasesOf(list)
-		if err != nil {
-			return err
-		}
-		lost, err := rebuildRecord(r, list, leases[r.PodID])
+		lost, err := rebuildRecord(r, list, c.leasesOf(list)[r.PodID])
 		if err != nil {
 			return err
 		}
@@ -87,6 +83,16 @@ func rebuildRecord(r Request, list *libcni.NetworkConfigList, addresses []string
 	return rebuilt, err
 }
 
+// leasesOf returns the addresses of a network as far as they can be read: a file that cannot must not keep other pods
+// from being detached.
+func (c *CNI) leasesOf(list *libcni.NetworkConfigList) map[string][]string {
+	leases, err := leasesOf(list)
+	if err != nil {
+		c.log.WithError(err).WithField("network", list.Name).Error("failed to read all addresses of the network")
+	}
+	return leases
+}
+
 // candidateNetworks returns the networks that a pod without a record may be in: the one that it would be attached to
 // now, and those in which it holds an address.
 func (c *CNI) candidateNetworks(r Request) ([]*libcni.NetworkConfigList, error) {
@@ -104,11 +110,7 @@ func (c *CNI) candidateNetworks(r Request) ([]*libcni.NetworkConfigList, error) 
 		return nil, err
 	}
 	for _, list := range c.networks(ids) {
-		leases, err := leasesOf(list)
-		if err != nil {
-			return nil, err
-		}
-		if len(leases[r.PodID]) > 0 && (current == nil || list.Name != current.Name) {
+		if len(c.leasesOf(list)[r.PodID]) > 0 && (current == nil || list.Name != current.Name) {
 			lists = append(lists, list)
 		}
 	}

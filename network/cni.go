@@ -78,8 +78,8 @@ func newCNI(cfg Config, log logrus.FieldLogger) (*CNI, error) {
 func (c *CNI) cfg() *Config { return c.settings.Load() }
 
 // Reconfigure replaces the configuration, or returns why not and changes nothing. Attachments in progress use the
-// former one; a running STATUS of the plugins is aborted and run again. StateDir, NetnsDir and PluginEnv must be as
-// before. It must not be called after Close.
+// former one; a running STATUS of the plugins is aborted and run again. StateDir, Mark, BootID, NetnsDir and PluginEnv
+// must be as before. It must not be called after Close.
 func (c *CNI) Reconfigure(cfg Config) error {
 	if err := cfg.Validate(); err != nil {
 		return fmt.Errorf("network configuration: %w", err)

@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostLocal is the CNI project's host-local.
-const hostLocal = "ipam/host-local"
+// hostLocalProgram is the CNI project's host-local.
+const hostLocalProgram = "ipam/host-local"
 
 // genericPrograms are the plugins of the CNI project that read nothing of a pod but its container id, namespace, ports
 // and limits (their sources, v1.0.0 to v1.9.1): what they do at ADD is the same for every pod without ports and limits.
 var genericPrograms = []string{
-	"main/bridge", "main/ptp", "main/ipvlan", "main/macvlan", hostLocal,
+	"main/bridge", "main/ptp", "main/ipvlan", "main/macvlan", hostLocalProgram,
 	"meta/portmap", "meta/bandwidth", "meta/firewall",
 }
 
@@ -58,7 +58,7 @@ func (c *CNI) checkGeneric(list *libcni.NetworkConfigList) error {
 			if name == "" {
 				continue
 			}
-			kind, err := c.project(name)
+			kind, err := c.pluginKind(name)
 			if err != nil {
 				return err
 			}
@@ -70,8 +70,8 @@ func (c *CNI) checkGeneric(list *libcni.NetworkConfigList) error {
 	return nil
 }
 
-// project returns which of the CNI project's plugins has the name here, such as main/bridge: "" if it is another one.
-func (c *CNI) project(name string) (string, error) {
+// pluginKind returns which of the CNI project's plugins has the name here, such as main/bridge: "" if none has.
+func (c *CNI) pluginKind(name string) (string, error) {
 	path, err := c.newExec(execOptions{}).FindInPath(name, c.cfg().BinDirs)
 	if err != nil {
 		return "", err

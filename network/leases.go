@@ -15,7 +15,12 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/checkpoint"
 )
+
+// hostLocal is the name of an IPAM plugin.
+const hostLocal = "host-local"
 
 // hostLocalDir is where the IPAM plugin host-local stores addresses unless its configuration sets another directory.
 const hostLocalDir = "/var/lib/cni/networks"
@@ -73,7 +78,7 @@ func leaseDirs(list *libcni.NetworkConfigList) []string {
 				DataDir string `json:"dataDir"`
 			} `json:"ipam"`
 		}
-		if json.Unmarshal(p.Bytes, &conf) != nil || conf.IPAM.Type != "host-local" {
+		if json.Unmarshal(p.Bytes, &conf) != nil || conf.IPAM.Type != hostLocal {
 			continue
 		}
 		dir := conf.IPAM.DataDir
@@ -106,6 +111,9 @@ func leaseFiles(dir string) ([]string, error) {
 func readLease(path string) (id string, blank bool, err error) {
 	// Neither follow a link nor wait for the other end of a FIFO.
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) {
+		return "", false, nil // a link or a socket
+	}
 	if err != nil {
 		return "", false, err
 	}
@@ -127,53 +135,54 @@ func readLease(path string) (id string, blank bool, err error) {
 	return id, false, nil
 }
 
-// mendLeases mends the files of a directory that lost their content with the power, since host-local does not sync
-// them: without an id nothing ever frees the address. One that a record has gets the id of that pod again, so that its
-// DEL removes the rules of the address before another pod gets it. The others are removed, unless the directory has
-// addresses of other runtimes' pods, too, whose DEL is to come. Under host-local's lock no file is one that it is just
-// writing.
-func mendLeases(dir string, recorded map[string]string, own func(id string) bool) (freed []string, err error) {
+// mended is what mendLeases did: addresses that it freed, and those without content that it left.
+type mended struct{ freed, left []string }
+
+// mendLeases mends the files of a directory that the power took, or the content of them, since host-local does not sync
+// them: without an id nothing ever frees the address. recorded has the pods of addresses by file. Such a file gets the
+// id of that pod again, so that its DEL removes the rules of the address before another pod gets it. The others are
+// removed, unless a file has the id of a pod that podd does not know: they may be of other runtimes, whose DEL is to
+// come. host-local writes no file while its lock is held. What was changed is on the disk when mendLeases returns.
+func mendLeases(dir string, recorded map[string]string, known func(id string) bool) (m mended, err error) {
 	lock, err := lockLeases(dir)
 	if lock == nil {
-		return nil, err
+		return m, err
 	}
 	defer lock.Close() // which unlocks it
 	addresses, err := leaseFiles(dir)
-	if err != nil {
-		return nil, err
-	}
-	var lost []string
-	foreign := false
+	errs, others := []error{err}, err != nil
 	for _, address := range addresses {
 		path := filepath.Join(dir, address)
 		id, blank, err := readLease(path)
-		switch pod := recorded[path]; {
-		case err != nil:
-			return nil, err
-		case blank && pod != "":
-			if err := os.WriteFile(path, []byte(pod+"\r\n"+ifName), 0o600); err != nil {
-				return nil, err
-			}
-		case blank:
-			lost = append(lost, address)
-		case !own(id):
-			foreign = true
+		errs = append(errs, err)
+		switch {
+		case blank && recorded[path] == "":
+			m.left = append(m.left, address)
+		case !blank && !known(id):
+			others = true
 		}
 	}
-	if foreign {
-		return nil, nil
-	}
-	for i, address := range lost {
-		if err := os.Remove(filepath.Join(dir, address)); err != nil {
-			return lost[:i], err
+	for path, pod := range recorded {
+		if filepath.Dir(path) != dir {
+			continue
+		}
+		if _, blank, err := readLease(path); blank || errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, checkpoint.WriteFileSync(path, []byte(pod+"\r\n"+ifName), 0o600))
 		}
 	}
-	return lost, nil
+	if others || len(m.left) == 0 {
+		return m, errors.Join(errs...)
+	}
+	m.freed, m.left = m.left, nil
+	for _, address := range m.freed {
+		errs = append(errs, os.Remove(filepath.Join(dir, address)))
+	}
+	return m, errors.Join(append(errs, checkpoint.SyncName(lock.Name()))...)
 }
 
-// lockLeases takes host-local's lock of a directory, which is open until then. It is nil if there is no directory.
-func lockLeases(dir string) (lock *os.File, err error) {
-	lock, err = os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+// lockLeases takes host-local's lock of a directory, until the file is closed. It is nil if there is no directory.
+func lockLeases(dir string) (*os.File, error) {
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -181,8 +190,12 @@ func lockLeases(dir string) (lock *os.File, err error) {
 		return nil, err
 	}
 	for range 20 { // a plugin holds it for some milliseconds
-		if err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
+		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
 			return lock, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			break
 		}
 		time.Sleep(50 * time.Millisecond)
 	}

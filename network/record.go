@@ -35,7 +35,7 @@ type record struct {
 	Result json.RawMessage `json:"result,omitempty"`
 
 	list *libcni.NetworkConfigList // Conf, parsed
-	// restorable: it is not synced, because restoreLost restores it.
+	// restorable: it is not synced, because Recover can restore it.
 	restorable bool
 }
 

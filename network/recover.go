@@ -1,7 +1,6 @@
 package network
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -27,14 +26,20 @@ import (
 // confSuffix ends the names of kept configurations in the state directory.
 const confSuffix = ".conf"
 
-// keptConf is the record of a configuration with which pods were attached in a boot.
+// keptConf is the record of a configuration with which pods were attached in a boot, of the state directory StateDir:
+// not of one that it was copied from.
 type keptConf struct {
-	Conf   json.RawMessage `json:"conf"`
-	BootID string          `json:"bootID"`
+	Conf     json.RawMessage `json:"conf"`
+	BootID   string          `json:"bootID"`
+	Mark     string          `json:"mark"`
+	StateDir string          `json:"stateDir"`
 
 	path string
 	list *libcni.NetworkConfigList // Conf, parsed
 }
+
+// own reports whether a pod that was attached with the configuration can have the id.
+func (k *keptConf) own(podID string) bool { return k.Mark != "" && strings.HasSuffix(podID, k.Mark) }
 
 // keptConfs are the names of the configurations that this process has kept.
 type keptConfs struct {
@@ -42,26 +47,18 @@ type keptConfs struct {
 	names map[string]bool
 }
 
-// own reports whether a pod of this state directory has the id.
-func (c *CNI) own(podID string) bool {
-	mark := c.cfg().Mark
-	return mark != "" && c.cfg().BootID != "" && strings.HasSuffix(podID, mark)
+// restorable reports whether Recover can write the record of the attachment anew, if the configuration is kept.
+func (c *CNI) restorable(podID string, list *libcni.NetworkConfigList) bool {
+	kept := keptConf{Mark: c.cfg().Mark}
+	return c.cfg().BootID != "" && kept.own(podID) && c.checkGeneric(list) == nil && c.findsLeases(list)
 }
 
-// restorable reports whether Recover can write the record of the attachment anew. The configuration is kept then.
-func (c *CNI) restorable(podID string, list *libcni.NetworkConfigList) (bool, error) {
-	if !c.own(podID) || c.checkGeneric(list) != nil || !c.onlyHostLocal(list) {
-		return false, nil
-	}
-	return true, c.keepConf(list)
-}
-
-// onlyHostLocal reports whether leaseDirs finds all addresses of a generic network: host-local has its own name, and
-// is not a plugin of the list.
-func (c *CNI) onlyHostLocal(list *libcni.NetworkConfigList) bool {
+// findsLeases reports whether leaseDirs finds all addresses of a generic network: host-local has its own name, and is
+// not a plugin of the list.
+func (c *CNI) findsLeases(list *libcni.NetworkConfigList) bool {
 	return !slices.ContainsFunc(list.Plugins, func(p *libcni.PluginConfig) bool {
-		kind, err := c.project(p.Network.Type)
-		return err != nil || kind == hostLocal || p.Network.IPAM.Type != "" && p.Network.IPAM.Type != "host-local"
+		kind, err := c.pluginKind(p.Network.Type)
+		return err != nil || kind == hostLocalProgram || p.Network.IPAM.Type != "" && p.Network.IPAM.Type != hostLocal
 	})
 }
 
@@ -76,7 +73,7 @@ func (c *CNI) keepConf(list *libcni.NetworkConfigList) error {
 	if c.kept.names[name] {
 		return nil
 	}
-	kept := keptConf{Conf: list.Bytes, BootID: boot}
+	kept := keptConf{Conf: list.Bytes, BootID: boot, Mark: c.cfg().Mark, StateDir: c.cfg().StateDir}
 	if err := checkpoint.Write(filepath.Join(c.cfg().StateDir, name), recordVersion, kept); err != nil {
 		return fmt.Errorf("keep the network's configuration: %w", err)
 	}
@@ -88,9 +85,12 @@ func (c *CNI) keepConf(list *libcni.NetworkConfigList) error {
 }
 
 // Recover writes the records anew that the loss of the power has taken of pods with an address of host-local, so that
-// Teardown and GC free it. It also mends the files of host-local that it has emptied, see mendLeases. It does so once
-// in a boot, for the networks of earlier ones. Call it before pods are attached.
+// Teardown and GC free it. It also mends the files of host-local that it has taken, see mendLeases. It looks at each
+// network of an earlier boot until that has succeeded once. No pod may be attached meanwhile.
 func (c *CNI) Recover() error {
+	if c.cfg().BootID == "" {
+		return nil
+	}
 	kept, err := c.earlierConfs()
 	if len(kept) == 0 {
 		return err
@@ -98,10 +98,10 @@ func (c *CNI) Recover() error {
 	errs := []error{err}
 	recorded, err := c.recordedLeases()
 	if err != nil {
-		return err
+		return errors.Join(append(errs, err)...)
 	}
 	for _, k := range kept {
-		err := c.recoverNetwork(k.list, recorded)
+		err := c.recoverNetwork(k, recorded)
 		if err == nil { // else the next start tries again
 			err = os.Remove(k.path)
 		}
@@ -110,7 +110,7 @@ func (c *CNI) Recover() error {
 	return errors.Join(errs...)
 }
 
-// earlierConfs returns the configurations kept in an earlier boot. One that cannot be read is moved away.
+// earlierConfs returns the configurations kept in an earlier boot. One that is damaged is moved away.
 func (c *CNI) earlierConfs() ([]*keptConf, error) {
 	entries, err := os.ReadDir(c.cfg().StateDir)
 	if err != nil {
@@ -124,11 +124,14 @@ func (c *CNI) earlierConfs() ([]*keptConf, error) {
 		}
 		k, err := readKept(filepath.Join(c.cfg().StateDir, e.Name()))
 		switch {
-		case errors.Is(err, ErrDamaged):
+		case errors.Is(err, ErrDamaged) && !errors.Is(err, checkpoint.ErrNewer):
 			_, moveErr := checkpoint.Quarantine(k.path, filepath.Join(c.cfg().StateDir, damagedDir))
 			errs = append(errs, err, moveErr)
 		case err != nil:
 			errs = append(errs, err)
+		case k.StateDir != c.cfg().StateDir:
+			c.log.WithField("file", k.path).Warn("removed the configuration of a network of another state directory")
+			errs = append(errs, os.Remove(k.path))
 		case k.BootID != c.cfg().BootID:
 			kept = append(kept, k)
 		}
@@ -156,30 +159,60 @@ func readKept(path string) (*keptConf, error) {
 }
 
 // recoverNetwork is Recover for one network.
-func (c *CNI) recoverNetwork(list *libcni.NetworkConfigList, recorded map[string]string) error {
-	for _, dir := range leaseDirs(list) {
-		freed, err := mendLeases(dir, recorded, c.own)
-		if len(freed) > 0 {
-			c.log.WithField("network", list.Name).WithField("addresses", strings.Join(freed, " ")).
-				Warn("freed addresses whose files lost their content when the machine went down")
+func (c *CNI) recoverNetwork(k *keptConf, recorded map[string]string) error {
+	errs := []error{c.mend(k, recorded)}
+	leases, err := leasesOf(k.list)
+	errs = append(errs, err)
+	restored := false
+	for id, addresses := range leases {
+		if !k.own(id) {
+			continue
 		}
-		if err != nil {
-			return err
+		switch _, err := c.readRecord(id); {
+		case errors.Is(err, checkpoint.ErrNewer): // not a loss
+		case errors.Is(err, ErrDamaged):
+			_, err := checkpoint.Quarantine(c.recordPath(id), filepath.Join(c.cfg().StateDir, damagedDir))
+			errs = append(errs, err, c.restore(id, k.list, addresses))
+			restored = true
+		case errors.Is(err, fs.ErrNotExist):
+			errs = append(errs, c.restore(id, k.list, addresses))
+			restored = true
+		default:
+			errs = append(errs, err)
 		}
 	}
-	leases, err := leasesOf(list)
-	errs := []error{err}
-	for id, addresses := range leases {
-		if path := c.recordPath(id); c.own(id) && (absent(path) || blank(path)) {
-			errs = append(errs, c.restore(id, list, addresses))
+	if restored {
+		errs = append(errs, checkpoint.SyncName(c.recordPath("any")))
+	}
+	return errors.Join(errs...)
+}
+
+// mend mends the addresses of a network, and says what it did.
+func (c *CNI) mend(k *keptConf, recorded map[string]string) error {
+	pods := map[string]bool{}
+	for _, pod := range recorded {
+		pods[pod] = true
+	}
+	var errs []error
+	for _, dir := range leaseDirs(k.list) {
+		m, err := mendLeases(dir, recorded, func(id string) bool { return k.own(id) || pods[id] })
+		errs = append(errs, err)
+		log := c.log.WithField("directory", dir)
+		if len(m.freed) > 0 {
+			log.WithField("addresses", strings.Join(m.freed, " ")).
+				Warn("freed addresses whose files lost their content when the machine went down")
+		}
+		if len(m.left) > 0 {
+			log.WithField("addresses", strings.Join(m.left, " ")).
+				Warn("files of addresses lost their content when the machine went down: remove those that no pod has")
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// restore writes the record of a pod anew.
+// restore writes the record of a pod anew. SyncName completes that.
 func (c *CNI) restore(podID string, list *libcni.NetworkConfigList, addresses []string) error {
-	// The namespace ended with the power: no file has this name, so DEL gets a dummy.
+	// The namespace ended with the power, and no file has this name.
 	lost := Request{PodID: podID, Netns: filepath.Join(c.cfg().NetnsDir, "lost-"+podID)}
 	r, err := rebuildRecord(lost, list, addresses)
 	if err != nil {
@@ -188,7 +221,7 @@ func (c *CNI) restore(podID string, list *libcni.NetworkConfigList, addresses []
 	slices.Sort(addresses)
 	c.log.WithField("pod", podID).WithField("addresses", strings.Join(addresses, " ")).
 		Info("network record was lost when the machine went down, restored it from the pod's addresses")
-	return c.writeRecord(r) // synced: the configuration is removed next
+	return checkpoint.Replace(c.recordPath(podID), recordVersion, r)
 }
 
 // recordedLeases returns the pods of the records by the files that host-local has of their addresses.
@@ -200,8 +233,11 @@ func (c *CNI) recordedLeases() (map[string]string, error) {
 	pods := map[string]string{}
 	for _, id := range ids {
 		r, err := c.readRecord(id)
+		if err != nil && !errors.Is(err, ErrDamaged) && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
 		if err != nil || len(r.Result) == 0 {
-			continue // Teardown reports it
+			continue
 		}
 		result, err := parseResult(r.Result, "cni")
 		if err != nil {
@@ -214,15 +250,4 @@ func (c *CNI) recordedLeases() (map[string]string, error) {
 		}
 	}
 	return pods, nil
-}
-
-func absent(path string) bool {
-	_, err := os.Lstat(path)
-	return errors.Is(err, fs.ErrNotExist)
-}
-
-// blank reports whether the file has no content, or zeros only: it was made, and its content has not reached the disk.
-func blank(path string) bool {
-	data, err := readCapped(path)
-	return err == nil && len(bytes.Trim(data, "\x00")) == 0
 }

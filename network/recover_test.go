@@ -125,9 +125,10 @@ func wantAttached(t *testing.T, c *network.CNI, want ...string) {
 
 // emptied are what the loss of the power makes of a file that is not synced.
 var emptied = map[string]func(path string) error{
-	"absent": os.Remove,
-	"empty":  func(path string) error { return os.Truncate(path, 0) },
-	"zeros":  func(path string) error { return os.WriteFile(path, make([]byte, 600), 0o600) },
+	"absent":    os.Remove,
+	"empty":     func(path string) error { return os.Truncate(path, 0) },
+	"truncated": func(path string) error { return os.Truncate(path, 90) },
+	"zeros":     func(path string) error { return os.WriteFile(path, make([]byte, 600), 0o600) },
 }
 
 // TestLostRecord: whatever the loss of the power leaves of a record, the pod's address is freed in the next boot, with
@@ -151,6 +152,7 @@ func TestLostRecord(t *testing.T) {
 			l.wantHolders(t, "b-mark")
 			teardown(t, c, "b-mark")
 			l.wantHolders(t)
+			must(t, os.RemoveAll(filepath.Join(l.cfg.StateDir, "damaged")))
 		})
 	}
 }
@@ -158,8 +160,11 @@ func TestLostRecord(t *testing.T) {
 // TestRestoredRecordIsSynced: the configuration, without which it could not be restored again, is removed afterwards.
 func TestRestoredRecordIsSynced(t *testing.T) {
 	l := newLosing(t)
-	l.attach(t, "a-mark")
-	must(t, os.Remove(l.record("a-mark")))
+	l.attach(t, "a-mark", "b-mark", "c-mark")
+	must(t, errors.Join(
+		os.Remove(l.record("a-mark")),
+		os.Truncate(l.leases(t, "b-mark")[0], 0),
+		os.WriteFile(filepath.Join(l.dir, "10.0.0.8"), nil, 0o600)))
 	l.reboot(t)
 	c := start(t, l.boot("boot-2"))
 	var synced []string
@@ -167,19 +172,32 @@ func TestRestoredRecordIsSynced(t *testing.T) {
 		synced = append(synced, fmt.Sprintf("%s with %d kept", kind(file), len(l.kept(t))))
 		return 0
 	}))
-	if want := []string{"a-mark.json with 1 kept", "directory with 1 kept"}; !slices.Equal(synced, want) {
+	want := []string{
+		"address with 1 kept", "addresses with 1 kept", // of b-mark
+		"addresses with 1 kept", // without the one of no pod
+		"a-mark.json with 1 kept", "directory with 1 kept",
+	}
+	if !slices.Equal(synced, want) {
 		t.Errorf("synced %q, want %q", synced, want)
 	}
 	if kept := l.kept(t); len(kept) > 0 {
 		t.Errorf("kept configurations = %v, want none", kept)
 	}
-	teardown(t, c, "a-mark")
+	for _, id := range []string{"a-mark", "b-mark", "c-mark"} {
+		teardown(t, c, id)
+	}
+	l.wantHolders(t)
 }
 
-// kind names a file of the state directory that is synced: records have the name of a temporary file then.
+// kind names a file of the state directory, or of host-local's, that is synced: they have the name of a temporary file
+// then.
 func kind(file string) string {
 	name := filepath.Base(file)
 	switch {
+	case strings.HasPrefix(name, "pt"): // the network's name
+		return "addresses"
+	case strings.Contains(name, ".tmp-10."):
+		return "address"
 	case name == "network":
 		return "directory"
 	case strings.Contains(name, ".conf"):
@@ -201,29 +219,22 @@ func TestLostRecordIsCollected(t *testing.T) {
 	teardown(t, c, "b-mark")
 }
 
-// TestDamagedRecordIsKept: damage of other kinds is not what the loss of the power makes, and Abandon's.
-func TestDamagedRecordIsKept(t *testing.T) {
-	for name, damage := range map[string]func(path string) error{
-		"truncated": func(path string) error { return os.Truncate(path, 90) },
-		"newer":     func(path string) error { return checkpoint.Write(path, 99, "x") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := newLosing(t)
-			l.attach(t, "a-mark")
-			must(t, damage(l.record("a-mark")))
-			before, err := os.ReadFile(l.record("a-mark"))
-			must(t, err)
-			c := l.recovered(t, "boot-2")
-			if now, err := os.ReadFile(l.record("a-mark")); err != nil || string(now) != string(before) {
-				t.Errorf("record = %q, %v, want %q as before", now, err, before)
-			}
-			r := request(t, "a-mark")
-			r.Netns = l.netns[0]
-			must(t, c.Abandon(t.Context(), r))
-			must(t, os.RemoveAll(filepath.Join(l.cfg.StateDir, "damaged")))
-			l.wantHolders(t)
-		})
+// TestNewerRecordIsKept: no loss of power makes it.
+func TestNewerRecordIsKept(t *testing.T) {
+	l := newLosing(t)
+	l.attach(t, "a-mark")
+	must(t, checkpoint.Write(l.record("a-mark"), 99, "x"))
+	before, err := os.ReadFile(l.record("a-mark"))
+	must(t, err)
+	c := l.recovered(t, "boot-2")
+	if now, err := os.ReadFile(l.record("a-mark")); err != nil || string(now) != string(before) {
+		t.Errorf("record = %q, %v, want %q as before", now, err, before)
 	}
+	r := request(t, "a-mark")
+	r.Netns = l.netns[0]
+	must(t, c.Abandon(t.Context(), r))
+	must(t, os.RemoveAll(filepath.Join(l.cfg.StateDir, "damaged")))
+	l.wantHolders(t)
 }
 
 // TestForeignAddresses: addresses of another runtime's pods, or of another podd's, are left alone.
@@ -242,14 +253,21 @@ func TestForeignAddresses(t *testing.T) {
 	teardown(t, c, "foreign")
 }
 
-// TestEmptiedAddress: host-local does not sync its files. If the loss of the power has emptied that of a pod whose
-// record is whole, its DEL frees the address, and nothing does before: a pod that got it would lose its rules by the
-// DEL.
-func TestEmptiedAddress(t *testing.T) {
+// TestLostAddress: host-local does not sync its files. If the loss of the power has taken that of a pod whose record is
+// whole, its DEL frees the address, and nothing does before: a pod that got it would lose its rules by the DEL.
+func TestLostAddress(t *testing.T) {
+	for name, lose := range emptied {
+		if name != "truncated" { // a file of 64 characters is not
+			t.Run(name, func(t *testing.T) { testLostAddress(t, lose) })
+		}
+	}
+}
+
+func testLostAddress(t *testing.T, lose func(path string) error) {
 	l := newLosing(t)
 	l.attach(t, "a-mark")
-	files := l.leases(t)
-	must(t, os.Truncate(files[0], 0))
+	must(t, lose(l.leases(t)[0]))
+	must(t, os.WriteFile(filepath.Join(l.dir, "last_reserved_ip.0"), nil, 0o600)) // lost, too
 	conf, err := os.ReadFile(filepath.Join(l.ConfDir, "10-bridge.conflist"))
 	must(t, err)
 	l.reboot(t)
@@ -273,17 +291,23 @@ func TestEmptiedAddress(t *testing.T) {
 // TestUnknownEmptiedAddress: one that no record has is freed, unless another runtime has pods in the network.
 func TestUnknownEmptiedAddress(t *testing.T) {
 	blank := map[string]string{"10.0.0.8": "", "fd00::8": "\x00\x00"}
+	older := func(t *testing.T, l *losing) { l.attach(t, "older-pod") }
 	for name, c := range map[string]struct {
 		others map[string]string
+		more   func(t *testing.T, l *losing)
 		freed  bool
 	}{
-		"alone":             {map[string]string{"last_reserved_ip.9": ""}, true},
-		"with another's":    {map[string]string{"10.0.0.9": "other\r\neth0"}, false},
-		"with what is none": {map[string]string{"10.0.0.9": "rubbish/../x"}, false},
+		"alone":                    {map[string]string{"last_reserved_ip.9": ""}, nil, true},
+		"with another's":           {map[string]string{"10.0.0.9": "other\r\neth0"}, nil, false},
+		"with what is none":        {map[string]string{"10.0.0.9": "rubbish/../x"}, nil, false},
+		"with a pod of older podd": {nil, older, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLosing(t)
 			l.attach(t, "a-mark")
+			if c.more != nil {
+				c.more(t, l)
+			}
 			write(t, l.dir, blank)
 			write(t, l.dir, c.others)
 			l.reboot(t)
@@ -296,6 +320,7 @@ func TestUnknownEmptiedAddress(t *testing.T) {
 				}
 			}
 			teardown(t, n, "a-mark")
+			teardown(t, n, "older-pod")
 		})
 	}
 }
@@ -355,6 +380,9 @@ func TestRecoverAgain(t *testing.T) {
 	first := start(t, l.boot("boot-2"))
 	if err := first.Recover(); err == nil || !strings.Contains(err.Error(), lock.Name()) {
 		t.Errorf("Recover = %v, want an error with %s", err, lock.Name())
+	}
+	if kept := l.kept(t); len(kept) != 1 {
+		t.Errorf("kept configurations = %v, want that of boot-1", kept)
 	}
 	must(t, lock.Close())
 	setup(t, first, request(t, "b-mark"))
@@ -426,20 +454,38 @@ func TestHostileAddresses(t *testing.T) {
 	l.attach(t, "a-mark")
 	must(t, os.Remove(l.record("a-mark")))
 	l.reboot(t)
-	special := map[string]string{"10.0.0.8": "FIFO", "10.0.0.9": "directory", "10.0.0.10": "huge"}
+	special := map[string]string{"10.0.0.8": "FIFO", "10.0.0.9": "directory", "10.0.0.10": "huge", "10.0.0.11": "link"}
 	write(t, l.dir, map[string]string{"10.0.0.10": "x"})
 	must(t, errors.Join(
 		unix.Mkfifo(filepath.Join(l.dir, "10.0.0.8"), 0o600),
 		os.Mkdir(filepath.Join(l.dir, "10.0.0.9"), 0o700),
+		os.Symlink(l.dir+"/lock", filepath.Join(l.dir, "10.0.0.11")),
 		os.Truncate(filepath.Join(l.dir, "10.0.0.10"), 1<<40),
+		os.WriteFile(filepath.Join(l.dir, "10.0.0.12"), []byte("fifo-mark\r\neth0"), 0o600),
 		unix.Mkfifo(l.record("fifo-mark"), 0o600)))
 	c := l.recovered(t, "boot-2")
 	want(t, l.dir, special, true)
 	for name := range special {
 		must(t, os.Remove(filepath.Join(l.dir, name)))
 	}
-	must(t, os.Remove(l.record("fifo-mark")))
+	teardown(t, c, "fifo-mark") // restored
+	must(t, os.RemoveAll(filepath.Join(l.cfg.StateDir, "damaged")))
 	teardown(t, c, "a-mark")
+	l.wantHolders(t)
+}
+
+// TestCopiedStateDirectory: a copy of the state directory leaves the pods of the original alone.
+func TestCopiedStateDirectory(t *testing.T) {
+	l := newLosing(t)
+	l.attach(t, "a-mark")
+	cfg := l.boot("boot-2")
+	cfg.StateDir = filepath.Join(t.TempDir(), "network")
+	must(t, os.CopyFS(cfg.StateDir, os.DirFS(l.cfg.StateDir)))
+	must(t, os.Remove(filepath.Join(cfg.StateDir, "a-mark.json")))
+	c := start(t, cfg)
+	must(t, c.Recover())
+	wantAttached(t, c)
+	teardown(t, start(t, l.cfg), "a-mark")
 }
 
 // TestRecordIsSynced: before the first plugin runs, the record is on the disk, or the configuration by which it can be

@@ -74,8 +74,10 @@ func (c *CNI) createRecord(ctx context.Context, r Request) (*record, error) {
 		return nil, fmt.Errorf("%w: %w", errdefs.ErrUnavailable, err)
 	}
 	record := newRecord(r, list)
-	if record.restorable, err = c.restorable(r.PodID, list); err != nil {
-		return nil, err
+	if record.restorable = c.restorable(r.PodID, list); record.restorable {
+		if err := c.keepConf(list); err != nil {
+			return nil, err
+		}
 	}
 	record.warnUnsupported(c.log)
 	if err := c.writeRecord(record); err != nil {

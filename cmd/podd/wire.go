@@ -71,7 +71,9 @@ func (d *daemon) mechanisms(ctx context.Context) (*node, error) {
 		return nil, errors.New("the kernel's boot id cannot be read: is /proc mounted?")
 	}
 	mark, err := checkpoint.Mark(filepath.Join(d.cfg.Root, "mark"))
-	if err != nil {
+	if errors.Is(err, checkpoint.ErrNewer) {
+		d.log.WithError(err).Warn("failed to read the mark of pod ids: all network records are synced")
+	} else if err != nil {
 		return nil, fmt.Errorf("root: %w", err)
 	}
 	d.cfg.identify(mark, boot)
