@@ -182,7 +182,7 @@ func (c *CNI) recoverNetwork(k *keptConf, recorded map[string]string) error {
 		}
 	}
 	if restored {
-		errs = append(errs, checkpoint.SyncName(c.recordPath("any")))
+		errs = append(errs, checkpoint.SyncName(k.path))
 	}
 	return errors.Join(errs...)
 }

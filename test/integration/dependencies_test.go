@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/test/daemon"
@@ -201,8 +202,15 @@ func (k *kubelet) deadVolume() *stuck {
 	volume.Die()
 	l.container.Mounts = []*cri.Mount{{HostPath: dir, ContainerPath: "/data"}}
 	call := func() error { return l.create(k.ctx()) }
+	again := func() (err error) {
+		k.eventually("the earlier lookup has returned", func() bool { // until then the call is refused at once
+			err = call()
+			return status.Code(err) != codes.Unavailable
+		})
+		return err
+	}
 	return &stuck{name: "volume", call: call, words: []string{"volumes/dead"}, within: stuckFor,
-		release: func() error { volume.Disconnect(); return nil }, again: call}
+		release: func() error { volume.Disconnect(); return nil }, again: again}
 }
 
 // trickle is an image whose registry sends a few bytes a second.
