@@ -41,7 +41,7 @@ func (c *CNI) Abandon(ctx context.Context, r Request) error {
 		return err
 	}
 	for _, list := range lists {
-		lost, err := rebuildRecord(r, list, c.leasesOf(list)[r.PodID])
+		lost, err := rebuildRecord(r, list, c.readableLeases(list)[r.PodID])
 		if err != nil {
 			return err
 		}
@@ -83,9 +83,9 @@ func rebuildRecord(r Request, list *libcni.NetworkConfigList, addresses []string
 	return rebuilt, err
 }
 
-// leasesOf returns the addresses of a network as far as they can be read: a file that cannot must not keep other pods
-// from being detached.
-func (c *CNI) leasesOf(list *libcni.NetworkConfigList) map[string][]string {
+// readableLeases returns the addresses of a network as far as they can be read: a file that cannot must not keep other
+// pods from being detached.
+func (c *CNI) readableLeases(list *libcni.NetworkConfigList) map[string][]string {
 	leases, err := leasesOf(list)
 	if err != nil {
 		c.log.WithError(err).WithField("network", list.Name).Error("failed to read all addresses of the network")
@@ -110,7 +110,7 @@ func (c *CNI) candidateNetworks(r Request) ([]*libcni.NetworkConfigList, error) 
 		return nil, err
 	}
 	for _, list := range c.networks(ids) {
-		if len(c.leasesOf(list)[r.PodID]) > 0 && (current == nil || list.Name != current.Name) {
+		if len(c.readableLeases(list)[r.PodID]) > 0 && (current == nil || list.Name != current.Name) {
 			lists = append(lists, list)
 		}
 	}

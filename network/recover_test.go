@@ -74,12 +74,18 @@ func (l *losing) attach(t *testing.T, ids ...string) {
 	must(t, c.Close())
 }
 
-// reboot ends the pods' namespaces and changes the configuration: pods get another network.
-func (l *losing) reboot(t *testing.T) {
+// endNamespaces ends the pods' namespaces, as a reboot does.
+func (l *losing) endNamespaces(t *testing.T) {
 	t.Helper()
 	for _, path := range l.netns {
 		must(t, errors.Join(unix.Unmount(path, 0), os.Remove(path)))
 	}
+}
+
+// reboot ends the pods' namespaces and changes the configuration: pods get another network.
+func (l *losing) reboot(t *testing.T) {
+	t.Helper()
+	l.endNamespaces(t)
 	rewrite(t, l.Bridge, strings.ReplaceAll(listWith("bridge"), `"host-local"`, `"host-local","dataDir":"/nowhere"`))
 }
 
@@ -268,10 +274,7 @@ func testLostAddress(t *testing.T, lose func(path string) error) {
 	l.attach(t, "a-mark")
 	must(t, lose(l.leases(t)[0]))
 	must(t, os.WriteFile(filepath.Join(l.dir, "last_reserved_ip.0"), nil, 0o600)) // lost, too
-	conf, err := os.ReadFile(filepath.Join(l.ConfDir, "10-bridge.conflist"))
-	must(t, err)
-	l.reboot(t)
-	rewrite(t, l.Bridge, string(conf)) // the same network
+	l.endNamespaces(t)
 	c := l.recovered(t, "boot-2")
 	l.wantHolders(t, "a-mark")
 	after := setup(t, c, request(t, "b-mark"))
@@ -370,10 +373,7 @@ func TestRecoverAgain(t *testing.T) {
 	l := newLosing(t)
 	l.attach(t, "a-mark")
 	must(t, os.Remove(l.record("a-mark")))
-	conf, err := os.ReadFile(filepath.Join(l.ConfDir, "10-bridge.conflist"))
-	must(t, err)
-	l.reboot(t)
-	rewrite(t, l.Bridge, string(conf)) // the same network
+	l.endNamespaces(t)
 	lock, err := os.Open(filepath.Join(l.dir, "lock"))
 	must(t, err)
 	must(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
