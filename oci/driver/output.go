@@ -28,7 +28,7 @@ func ExecLimits(ctx context.Context, r oci.ExecRequest) (
 
 // Collector reads an output to its end in one goroutine, and keeps the first bytes.
 type Collector struct {
-	kept *Capped
+	kept *paidHead
 	done chan struct{}
 }
 

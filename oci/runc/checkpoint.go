@@ -11,6 +11,7 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/driver"
+	"github.com/podd-project/podd/oci/subprocess"
 )
 
 var _ oci.Checkpointer = (*Runtime)(nil)
@@ -36,8 +37,9 @@ func (r *Runtime) Checkpoint(ctx context.Context, id, dir string) error {
 	}
 	// Compressed images take seven times as long, and the containers wait for them.
 	args := append(r.globalArgs(), "checkpoint", "--leave-running", "--compression=none", "--image-path", dir, id)
-	c := driver.Command{Path: path, Args: args, Env: driver.Environment(), Limit: outputLimit}
-	_, stderr, err := c.Run(context.WithoutCancel(ctx))
+	cmd := exec.Command(path, args...)
+	cmd.Env = driver.Environment()
+	_, stderr, err := subprocess.Run(context.WithoutCancel(ctx), cmd, outputLimit)
 	return checkpointError(stderr, err)
 }
 

@@ -7,11 +7,13 @@ import (
 	"io"
 	"maps"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/podd-project/podd/oci/driver"
+	"github.com/podd-project/podd/oci/subprocess"
 )
 
 // commandTimeout bounds one short command of the runtime.
@@ -27,7 +29,9 @@ func (r *Runtime) runRuntime(ctx context.Context, stdin io.Reader, args ...strin
 	if err != nil {
 		return nil, err
 	}
-	return runCommand(ctx, driver.Command{Path: bin, Args: append(r.globalArgs(), args...), Stdin: stdin})
+	cmd := exec.Command(bin, append(r.globalArgs(), args...)...)
+	cmd.Stdin = stdin
+	return runCommand(ctx, cmd)
 }
 
 // globalArgs are the flags before the runtime's command.
@@ -44,16 +48,16 @@ func (r *Runtime) globalArgs() []string {
 
 // runCommand runs the program for at most commandTimeout and returns its stdout. The error of a program that failed
 // carries its stderr.
-func runCommand(ctx context.Context, c driver.Command) ([]byte, error) {
-	return runNamed(ctx, commandName(c), c)
+func runCommand(ctx context.Context, cmd *exec.Cmd) ([]byte, error) {
+	return runNamed(ctx, commandName(cmd.Path, cmd.Args[1:]), cmd)
 }
 
 // runNamed is runCommand for a command that has another name in errors.
-func runNamed(ctx context.Context, name string, c driver.Command) ([]byte, error) {
+func runNamed(ctx context.Context, name string, cmd *exec.Cmd) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
-	c.Env, c.Limit = driver.Environment(), outputLimit
-	stdout, stderr, err := c.Run(ctx)
+	cmd.Env = driver.Environment()
+	stdout, stderr, err := subprocess.Run(ctx, cmd, outputLimit)
 	if err == nil {
 		return stdout, nil
 	}
@@ -69,10 +73,10 @@ func runNamed(ctx context.Context, name string, c driver.Command) ([]byte, error
 }
 
 // commandName names the command in errors: the program and its first argument that is not a flag or a flag's value.
-func commandName(c driver.Command) string {
-	name := c.Path[strings.LastIndexByte(c.Path, '/')+1:]
-	for i := 0; i < len(c.Args); i++ {
-		switch a := c.Args[i]; {
+func commandName(path string, args []string) string {
+	name := filepath.Base(path)
+	for i := 0; i < len(args); i++ {
+		switch a := args[i]; {
 		case a == "--root":
 			i++
 		case strings.HasPrefix(a, "--"):

@@ -4,16 +4,17 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/podd-project/podd/oci/driver"
 )
 
 func TestRunCommand(t *testing.T) {
-	script := func(s string) driver.Command { return driver.Command{Path: "/bin/sh", Args: []string{"-c", s}} }
-	out, err := runCommand(t.Context(), driver.Command{Path: "/bin/cat", Stdin: strings.NewReader("in")})
+	script := func(s string) *exec.Cmd { return exec.Command("/bin/sh", "-c", s) }
+	cat := exec.Command("/bin/cat")
+	cat.Stdin = strings.NewReader("in")
+	out, err := runCommand(t.Context(), cat)
 	if err != nil || string(out) != "in" {
 		t.Errorf("output = %q, %v, want %q", out, err, "in")
 	}
@@ -25,7 +26,7 @@ func TestRunCommand(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "exit status 3") {
 		t.Errorf("error of a silent command = %v, want exit status 3 in it", err)
 	}
-	if _, err = runCommand(t.Context(), driver.Command{Path: "/no/such"}); !errors.Is(err, os.ErrNotExist) {
+	if _, err = runCommand(t.Context(), exec.Command("/no/such")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error of a missing command = %v, want %v", err, os.ErrNotExist)
 	}
 }
@@ -33,14 +34,13 @@ func TestRunCommand(t *testing.T) {
 // TestRunCommandDoesNotHang: a grandchild that holds the pipes, and one that outlives its deadline.
 func TestRunCommandDoesNotHang(t *testing.T) {
 	begin := time.Now()
-	out, err := runCommand(t.Context(),
-		driver.Command{Path: "/bin/sh", Args: []string{"-c", "echo out; sleep 3 & exit 0"}})
+	out, err := runCommand(t.Context(), exec.Command("/bin/sh", "-c", "echo out; sleep 3 & exit 0"))
 	if err != nil || string(out) != "out\n" {
 		t.Errorf("output = %q, %v, want %q", out, err, "out\n")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err = runCommand(ctx, driver.Command{Path: "/bin/sh", Args: []string{"-c", "sleep 30 & sleep 31"}})
+	_, err = runCommand(ctx, exec.Command("/bin/sh", "-c", "sleep 30 & sleep 31"))
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error = %v, want %v", err, context.DeadlineExceeded)
 	}
@@ -58,7 +58,7 @@ func TestVerb(t *testing.T) {
 		{[]string{"--version"}, "rt"},
 		{nil, "rt"},
 	} {
-		if got := commandName(driver.Command{Path: "/bin/rt", Args: tt.args}); got != tt.want {
+		if got := commandName("/bin/rt", tt.args); got != tt.want {
 			t.Errorf("commandName of %q = %q, want %q", tt.args, got, tt.want)
 		}
 	}

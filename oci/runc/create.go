@@ -87,7 +87,7 @@ func (r *Runtime) createContainer(
 		if c.Restore != "" {
 			verb = "restore"
 		}
-		name := commandName(driver.Command{Path: c.Runtime.Path, Args: []string{verb}})
+		name := commandName(c.Runtime.Path, []string{verb})
 		return process.Process{}, driver.Failure(name, driver.Complaint([]byte(refused.Error())))
 	}
 	if err != nil {

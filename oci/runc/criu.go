@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -33,7 +34,7 @@ func (r *Runtime) probeCheckpoints(ctx context.Context, version string) oci.Chec
 	}
 	path, err := r.lookupCRIU(ctx)
 	if err == nil {
-		_, err = runCommand(ctx, driver.Command{Path: path, Args: []string{"check"}}) // of the kernel
+		_, err = runCommand(ctx, exec.Command(path, "check")) // of the kernel
 	}
 	if err != nil {
 		return oci.Checkpoints{NoPods: err.Error(), NoContainers: err.Error()}
@@ -50,7 +51,7 @@ func (r *Runtime) lookupCRIU(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: CRIU is not installed: %w", errdefs.ErrNotImplemented, err)
 	}
-	out, err := runCommand(ctx, driver.Command{Path: path, Args: []string{"--version"}})
+	out, err := runCommand(ctx, exec.Command(path, "--version"))
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", errdefs.ErrNotImplemented, err)
 	}

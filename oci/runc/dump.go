@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"github.com/podd-project/podd/oci/runc/criu"
 	"github.com/podd-project/podd/oci/runc/thaw"
 	"github.com/podd-project/podd/oci/space"
+	"github.com/podd-project/podd/oci/subprocess"
 )
 
 var _ oci.Dumper = (*Runtime)(nil)
@@ -207,12 +209,11 @@ func (d *dump) runCRIU(ctx context.Context, c dumpedContainer, guard *thaw.Guard
 		"checkpoint", "--leave-running", "--file-locks", "--manage-cgroups-mode", "ignore",
 		"--image-path", filepath.Join(c.dir, oci.DumpImages), "--work-path", work, c.bundle.ID(),
 	})
-	command := driver.Command{
-		Path: path, Args: args, Env: criuEnvironment(d.criu), Limit: outputLimit, Started: guard.Watch,
-	}
+	cmd := exec.Command(path, args...)
+	cmd.Env = criuEnvironment(d.criu)
 	patient, cancel := outlive(ctx, patienceCRIU)
 	defer cancel()
-	_, stderr, err := command.Run(patient)
+	_, stderr, err := subprocess.RunWatched(patient, cmd, outputLimit, guard.Watch)
 	log, lerr := readTail(filepath.Join(work, oci.DumpLog))
 	if err != nil {
 		return dumpError(ctx, log, stderr, err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/driver"
+	"github.com/podd-project/podd/oci/subprocess"
 )
 
 // Exec runs a command in a running container, connected to a client, and returns its exit code when it has exited and
@@ -61,11 +62,11 @@ type execIO struct {
 	// child are the command's ends of stdin, stdout and stderr, ours the other ends.
 	child, ours [3]*os.File
 	copies      *driver.Copies
-	complaint   *driver.Capped
+	complaint   *subprocess.Head
 }
 
 func newExecIO(s oci.Streams) (e *execIO, err error) {
-	e = &execIO{complaint: driver.NewCapped(outputLimit)}
+	e = &execIO{complaint: subprocess.NewHead(outputLimit)}
 	defer func() {
 		if err != nil {
 			e.close()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -86,7 +87,7 @@ func (r *Runtime) queryVersion(ctx context.Context, name string) (string, error)
 	if err != nil {
 		return "", err
 	}
-	out, err := runCommand(ctx, driver.Command{Path: path, Args: []string{"--version"}})
+	out, err := runCommand(ctx, exec.Command(path, "--version"))
 	if err != nil {
 		return "", fmt.Errorf("handler %s: %w: %w", r.cfg.Name, err, errdefs.ErrUnavailable)
 	}

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/podd-project/podd/oci/driver"
+	"github.com/podd-project/podd/oci/lock"
 )
 
 // Runtime drives the containers of one handler. All state is in the bundles, so a new Runtime with the same
@@ -19,9 +20,9 @@ type Runtime struct {
 	unmonitored sync.Map
 	scan        monitorScan
 	// logs are held while a container's log is reopened, and while its bundle is removed.
-	logs driver.KeyedLock
+	logs lock.Keyed
 	// dumps are held while a container is saved, so that an exec waits until it runs again, or restored.
-	dumps driver.KeyedLock
+	dumps lock.Keyed
 }
 
 // New returns the handler. It runs nothing and never fails: Ready reports whether the handler can be used.

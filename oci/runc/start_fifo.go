@@ -5,9 +5,9 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 
-	"github.com/podd-project/podd/oci/driver"
 	"github.com/podd-project/podd/oci/runc/starter"
 )
 
@@ -85,8 +85,8 @@ func (r *Runtime) runStarter(ctx context.Context, b bundle, rec record) error {
 		return err
 	}
 	start := append(r.globalArgs(), "start", b.ID())
-	name := commandName(driver.Command{Path: path, Args: start})
+	name := commandName(path, start)
 	args := starter.Args(rec.Start, r.fifo(b), rec.Init.Pid, append([]string{path}, start...)...)
-	_, err = runNamed(ctx, name, driver.Command{Path: r.cfg.Starter, Args: args})
+	_, err = runNamed(ctx, name, exec.Command(r.cfg.Starter, args...))
 	return err
 }

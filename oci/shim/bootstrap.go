@@ -18,6 +18,7 @@ import (
 
 	"github.com/podd-project/podd/oci/driver"
 	"github.com/podd-project/podd/oci/shim/stdio"
+	"github.com/podd-project/podd/oci/subprocess"
 )
 
 // endpoint is a shim's socket and protocol.
@@ -79,16 +80,15 @@ func (r *Runtime) shimAction(ctx context.Context, b bundle, action string, input
 	}
 	env := append(driver.Environment(), "GOMAXPROCS=2", "MAX_SHIM_VERSION=2",
 		"TTRPC_ADDRESS="+events, "GRPC_ADDRESS="+events, "NAMESPACE="+namespace)
-	return runProgram(ctx, "shim "+action, driver.Command{
-		Path: path, Args: append(args, action), Env: env, Dir: b.Dir(), Stdin: bytes.NewReader(input),
-	})
+	cmd := exec.Command(path, append(args, action)...)
+	cmd.Env, cmd.Dir, cmd.Stdin = env, b.Dir(), bytes.NewReader(input)
+	return runProgram(ctx, "shim "+action, cmd)
 }
 
 // runProgram runs the shim binary and returns its stdout. The error of a failure names the action and carries the
 // output.
-func runProgram(ctx context.Context, action string, c driver.Command) ([]byte, error) {
-	c.Limit = answerLimit
-	stdout, stderr, err := c.Run(ctx)
+func runProgram(ctx context.Context, action string, cmd *exec.Cmd) ([]byte, error) {
+	stdout, stderr, err := subprocess.Run(ctx, cmd, answerLimit)
 	var exit *exec.ExitError
 	switch {
 	case err == nil:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"github.com/podd-project/podd/oci/driver"
 	"github.com/podd-project/podd/oci/driver/socket"
 	"github.com/podd-project/podd/oci/ocitest"
+	"github.com/podd-project/podd/oci/subprocess"
 )
 
 func encode(t *testing.T, r *bootstrap.BootstrapResult) string {
@@ -217,7 +219,7 @@ func TestRecord(t *testing.T) {
 func TestRunProgram(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	script := func(text string) driver.Command { return driver.Command{Path: "/bin/sh", Args: []string{"-c", text}} }
+	script := func(text string) *exec.Cmd { return exec.Command("/bin/sh", "-c", text) }
 	out, err := runProgram(ctx, "flood", script("head -c 1000000 /dev/zero"))
 	if err != nil || len(out) != answerLimit {
 		t.Errorf("runProgram returned %d bytes, %v, want %d, none", len(out), err, answerLimit)
@@ -254,8 +256,8 @@ func TestUnkillableShim(t *testing.T) {
 	go func() { returned <- r.Probe(ctx) }()
 	select {
 	case err := <-returned:
-		if !errors.Is(err, driver.ErrUnkillable) {
-			t.Errorf("Probe: %v, want %v", err, driver.ErrUnkillable)
+		if !errors.Is(err, subprocess.ErrUnkillable) {
+			t.Errorf("Probe: %v, want %v", err, subprocess.ErrUnkillable)
 		}
 	case <-time.After(30 * time.Second):
 		t.Error("Probe has not returned after 30s")

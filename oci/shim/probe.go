@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os/exec"
 	"slices"
 	"strings"
 
@@ -68,8 +69,9 @@ func (r *Runtime) queryVersion(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
-	out, err := runProgram(ctx, "shim version",
-		driver.Command{Path: path, Args: []string{"-v"}, Env: driver.Environment()})
+	cmd := exec.Command(path, "-v")
+	cmd.Env = driver.Environment()
+	out, err := runProgram(ctx, "shim version", cmd)
 	if err != nil {
 		return "", fmt.Errorf("handler %s: %w: %w", r.cfg.Name, err, errdefs.ErrUnavailable)
 	}
@@ -135,9 +137,9 @@ func (r *Runtime) queryInfo(ctx context.Context) *types.RuntimeInfo {
 	if o, err := r.options(); err == nil {
 		input, _ = proto.Marshal(o) // an Any always encodes
 	}
-	out, err := runProgram(ctx, "shim info", driver.Command{
-		Path: path, Args: []string{"-info"}, Env: driver.Environment(), Stdin: bytes.NewReader(input),
-	})
+	cmd := exec.Command(path, "-info")
+	cmd.Env, cmd.Stdin = driver.Environment(), bytes.NewReader(input)
+	out, err := runProgram(ctx, "shim info", cmd)
 	info := &types.RuntimeInfo{}
 	if err != nil || proto.Unmarshal(out, info) != nil {
 		return nil

@@ -20,6 +20,7 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/driver"
+	"github.com/podd-project/podd/oci/lock"
 )
 
 // Config configures one handler of type "shim".
@@ -67,7 +68,7 @@ type Runtime struct {
 
 	waiters driver.Waiters
 	// stdioLocks serialises restarts of stdio processes, by container.
-	stdioLocks driver.KeyedLock
+	stdioLocks lock.Keyed
 
 	mu sync.Mutex
 	// conns are the connections to shims, by address.

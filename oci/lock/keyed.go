@@ -1,18 +1,20 @@
-package driver
+// Package lock has a lock that may be held during I/O: waiting for it ends with the waiter's context. It knows nothing
+// of what is locked. Every package may call it.
+package lock
 
 import (
 	"context"
 	"sync"
 )
 
-// KeyedLock is a lock per key. The zero value is ready for use.
-type KeyedLock struct {
+// Keyed is a set of locks, one per key. The zero value is ready for use.
+type Keyed struct {
 	mu   sync.Mutex
 	held map[string]chan struct{}
 }
 
 // Lock takes the lock of the key, or returns ctx's cause. The caller must call unlock.
-func (l *KeyedLock) Lock(ctx context.Context, key string) (unlock func(), err error) {
+func (l *Keyed) Lock(ctx context.Context, key string) (unlock func(), err error) {
 	for {
 		l.mu.Lock()
 		if l.held == nil {
@@ -34,7 +36,7 @@ func (l *KeyedLock) Lock(ctx context.Context, key string) (unlock func(), err er
 	}
 }
 
-func (l *KeyedLock) unlock(key string, released chan struct{}) {
+func (l *Keyed) unlock(key string, released chan struct{}) {
 	l.mu.Lock()
 	delete(l.held, key)
 	l.mu.Unlock()

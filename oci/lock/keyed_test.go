@@ -1,4 +1,4 @@
-package driver
+package lock
 
 import (
 	"context"
@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-func TestKeyedLock(t *testing.T) {
+func TestKeyed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var l KeyedLock
+		var l Keyed
 		unlock, err := l.Lock(t.Context(), "a")
 		if err != nil {
 			t.Fatalf("Lock: %v, want none", err)

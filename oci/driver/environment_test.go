@@ -14,15 +14,3 @@ func TestEnvironmentIsSmall(t *testing.T) {
 		t.Errorf("environment = %q, want TZ and PATH without the secret", env)
 	}
 }
-
-func TestCapped(t *testing.T) {
-	c := NewCapped(5)
-	for _, s := range []string{"abc", "def", "ghi"} {
-		if n, err := c.Write([]byte(s)); n != 3 || err != nil {
-			t.Errorf("Write = %d, %v, want 3, nil", n, err)
-		}
-	}
-	if got := string(c.Bytes()); got != "abcde" {
-		t.Errorf("bytes = %q, want %q", got, "abcde")
-	}
-}
