@@ -1,8 +1,8 @@
 #!/bin/sh
 # conmon.sh [FILE]: makes FILE (default bin/conmon of <repo>), a statically linked conmon, from the source package of
 # the Debian release CONMON_SUITE (default forky). Debian's own program links 12 libraries. Their relocations are most
-# of the memory of a container's monitor, and a large part of its processor time; see test/bench/RESULTS.md. podd's
-# tests and benchmarks prefer bin/conmon to the distribution's; remove it to go back.
+# of the memory of a container's monitor, and a large part of its CPU time (contrib/decisions/0019). podd's tests and
+# benchmarks prefer bin/conmon to the distribution's; remove it to go back.
 #
 # Nothing but Debian packages for the build is installed. debian-tree.sh extracts the source to the cache, $PODD_CACHE
 # (default ${XDG_CACHE_HOME:-~/.cache}/podd), where the built program is kept, too. The key is a hash of what goes into

@@ -12,7 +12,7 @@ import (
 const poolRest = 2 * time.Second
 
 // poolAge is how long each pod rests before it is stopped. The kernel deletes an interface faster in its first two
-// seconds (RESULTS.md), so a pod that lives for half a second is no match for one whose network was made before.
+// seconds, so a pod that lives for half a second is no match for one whose network was made before.
 const poolAge = 3 * time.Second
 
 // pool measures what networks made in advance save: the life of a pod by hand, with a podd without them and with a podd

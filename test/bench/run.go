@@ -13,7 +13,7 @@ import (
 )
 
 // runName is the directory used as /run: a tmpfs, as on every node. On ext4 nearly half of podd's CPU time in the churn
-// was the creation of files and directories (RESULTS.md), which does not happen on a node.
+// was the creation of files and directories, which does not happen on a node.
 const runName = "run"
 
 // mountRun creates and mounts that directory in dir.

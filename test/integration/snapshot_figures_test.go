@@ -12,7 +12,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// TestSnapshotFigures logs what test/bench/RESULTS.md says of checkpoints. Only a soak run takes the time.
+// TestSnapshotFigures logs the figures of checkpoints for test/bench/RESULTS.md. Only a soak run takes the time.
 func TestSnapshotFigures(t *testing.T) {
 	if !soaking() {
 		t.Skip("it proves nothing that other tests do not: set SOAK=1 for the figures")

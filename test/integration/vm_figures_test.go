@@ -10,8 +10,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// TestVMFigures logs what test/bench/RESULTS.md says of pods in virtual machines: how long each stage of the first
-// container takes, the CPU time and memory of a pod at rest, and the speed of a volume. Only a soak run takes the time.
+// TestVMFigures logs the figures of pods in virtual machines for test/bench/RESULTS.md: the time of each stage of the
+// first container, CPU time and memory of a pod at rest, and the speed of a volume. Only a soak run takes the time.
 func TestVMFigures(t *testing.T) {
 	if !soaking() {
 		t.Skip("it proves nothing that other tests do not: set SOAK=1 for the figures")
