@@ -11,7 +11,7 @@ import (
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox/garbage"
 	"github.com/podd-project/podd/sandbox/layout"
-	"github.com/podd-project/podd/sandbox/lifetime"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
@@ -193,7 +193,7 @@ func (j *janitor) checkProcess(ctx context.Context, p *Pod, id string) []Finding
 	if err != nil {
 		return []Finding{{Problem: FindingUnknown, What: "process", ID: id, Detail: err.Error()}}
 	}
-	ctx, cancel := lifetime.WithTimeout(ctx, observeTimeout, "no answer within %v")
+	ctx, cancel := lifecycle.WithTimeout(ctx, observeTimeout, "no answer within %v")
 	defer cancel()
 	state, err := rt.State(ctx, id)
 	switch {
@@ -209,7 +209,7 @@ func (j *janitor) checkProcess(ctx context.Context, p *Pod, id string) []Finding
 
 // FreeAddress frees the addresses of a pod id for which Check found no record.
 func (e *Engine) FreeAddress(ctx context.Context, id string) error {
-	return lifetime.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error {
+	return lifecycle.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error {
 		return e.janitor.machine.Abandon(ctx, id)
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/podd-project/podd/oci"
-	"github.com/podd-project/podd/sandbox/admission"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
@@ -108,7 +108,7 @@ func TestSoak(t *testing.T) {
 		e.cfg.Load().UndoTimeout = time.Second // for what waits for a goroutine that died
 		h.arm(200+round%100, false, true)
 		ctx, stop := context.WithCancel(t.Context())
-		var callers admission.Work
+		var callers lifecycle.Work
 		callers.Go(func() { e.RunGC(ctx) })
 		for i := range 8 {
 			callers.Go(func() {

@@ -8,11 +8,8 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/podd-project/podd/sandbox/admission"
-	"github.com/podd-project/podd/sandbox/creation"
-	"github.com/podd-project/podd/sandbox/event"
 	"github.com/podd-project/podd/sandbox/layout"
-	"github.com/podd-project/podd/sandbox/lifetime"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -24,17 +21,17 @@ type Container struct {
 	status atomic.Pointer[record.ContainerStatus]
 	dir    string
 	// slot is held by start, update and remove; stop does not acquire it because it must overtake a stuck start.
-	slot     admission.Slot
-	creation *creation.Creation
-	life     lifetime.Lifetime
-	kill     admission.Stops
+	slot     lifecycle.Slot
+	creation *lifecycle.Creation
+	life     lifecycle.Lifetime
+	kill     lifecycle.Stops
 	history  operation.History
 	// exited is closed once the status says Exited.
 	exited chan struct{}
 	// unmonitored is set while the container runs without its monitor, see oci.ErrNoMonitor.
 	unmonitored atomic.Bool
 	// post sends an event of the container to the subscribers and to the plugins.
-	post func(event.Type)
+	post func(lifecycle.EventType)
 
 	mu sync.Mutex // orders status changes and guards start
 	// start is the progress of StartContainer, for the watcher that writes the exit.
@@ -50,10 +47,10 @@ type startAttempt struct {
 func (e *Engine) newContainer(p *Pod, r record.Container, s record.ContainerStatus) *Container {
 	c := &Container{
 		Container: r, pod: p, dir: filepath.Join(p.dir, layout.Containers, r.ID),
-		slot: admission.NewSlot(), creation: creation.New(), life: lifetime.New(p.life.Context()),
+		slot: lifecycle.NewSlot(), creation: lifecycle.NewCreation(), life: lifecycle.NewLifetime(p.life.Context()),
 		exited: make(chan struct{}),
 	}
-	c.post = func(t event.Type) {
+	c.post = func(t lifecycle.EventType) {
 		e.events.Post(t, c.ID, c.pod)
 		e.deps.Plugins.PostContainer(t, c.seen())
 	}
@@ -110,9 +107,9 @@ func (c *Container) update(to record.ContainerState, change func(*record.Contain
 func (c *Container) postStateLocked() {
 	switch c.Status().State {
 	case record.ContainerRunning:
-		c.post(event.Started)
+		c.post(lifecycle.Started)
 	case record.ContainerExited:
-		c.post(event.Stopped)
+		c.post(lifecycle.Stopped)
 		close(c.exited)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox/archive"
-	"github.com/podd-project/podd/sandbox/lifetime"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/snapshot"
 )
@@ -42,11 +42,11 @@ func (e *Engine) CheckpointContainer(ctx context.Context, id, location string) e
 	}
 	defer turn.Release()
 	return e.onContainer(ctx, operation.CheckpointContainer, c, 0, func(ctx context.Context) error {
-		ctx, cancel := lifetime.WithTimeout(ctx, e.cfg.Load().CheckpointTimeout, "the checkpoint took longer than %v")
+		ctx, cancel := lifecycle.WithTimeout(ctx, e.cfg.Load().CheckpointTimeout, "the checkpoint took longer than %v")
 		defer cancel()
 		defer context.AfterFunc(c.life.Context(), cancel)()
 		operation.SetStage(ctx, "save")
-		return lifetime.WithCause(c.life.Context(), archive.Save(ctx, archive.Request{
+		return lifecycle.WithCause(c.life.Context(), archive.Save(ctx, archive.Request{
 			Location: location, Staging: snapshot.Staging(e.paths.Pods()),
 			Spec: filepath.Join(e.paths.Bundle(c.ID), "config.json"),
 			Config: archive.Config{

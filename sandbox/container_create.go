@@ -19,10 +19,8 @@ import (
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox/convert"
-	"github.com/podd-project/podd/sandbox/creation"
-	"github.com/podd-project/podd/sandbox/event"
 	"github.com/podd-project/podd/sandbox/layout"
-	"github.com/podd-project/podd/sandbox/lifetime"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/nri"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
@@ -91,7 +89,7 @@ func (e *Engine) registerContainer(
 	r.Restored = request.restored
 	status := record.ContainerStatus{State: record.ContainerCreating, Resources: request.config.GetLinux().GetResources()}
 	c := e.newContainer(p, r, status)
-	other, added, err := creation.Register(e.store.containers, c,
+	other, added, err := lifecycle.Register(e.store.containers, c,
 		func(other *Container) error { return checkSameContainer(other, c) },
 		func(other *Container) error {
 			other.log().Info(msgReplaced)
@@ -159,8 +157,8 @@ func checkSameContainer(have, want *Container) error {
 		errdefs.ErrAlreadyExists, have.ID, state, m.GetName(), m.GetAttempt())
 }
 
-func (e *Engine) containerPlan(c *Container) creation.Plan {
-	return creation.Plan{
+func (e *Engine) containerPlan(c *Container) lifecycle.Plan {
+	return lifecycle.Plan{
 		What: "container", Log: c.log(), Life: c.life,
 		Timeout: e.cfg.Load().CreateTimeout + c.restoreTime(e.paths), Unclaimed: e.cfg.Load().UnclaimedTimeout,
 		Work: &e.work, Daemon: e.life.Context(),
@@ -170,7 +168,7 @@ func (e *Engine) containerPlan(c *Container) creation.Plan {
 		Build:   func(ctx context.Context) error { return e.buildContainer(ctx, c) },
 		Discard: func(ctx context.Context, cause error) error { return e.discardContainer(ctx, c, cause) },
 		Created: func() {
-			c.post(event.Created)
+			c.post(lifecycle.Created)
 			if !c.startFails() && !c.awaitsRestore() {
 				e.watch(c)
 			}
@@ -304,7 +302,7 @@ func (c *Container) createRequest(b *containerBuild) oci.CreateRequest {
 // Unknown and listed, for the kubelet to remove.
 func (e *Engine) discardContainer(ctx context.Context, c *Container, cause error) error {
 	c.life.End(cause)
-	err := lifetime.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error {
+	err := lifecycle.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error {
 		return e.deleteContainer(ctx, c)
 	})
 	if err == nil {

@@ -9,8 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/podd-project/podd/checkpoint"
-	"github.com/podd-project/podd/sandbox/event"
-	"github.com/podd-project/podd/sandbox/lifetime"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/operation"
 )
 
@@ -40,7 +39,7 @@ func (e *Engine) removeContainer(ctx context.Context, c *Container) error {
 	if _, err := e.Container(c.ID); err != nil {
 		return nil // another container may have its labels by now
 	}
-	return lifetime.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error {
+	return lifecycle.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error {
 		return e.deleteContainer(ctx, c)
 	})
 }
@@ -56,7 +55,7 @@ func (e *Engine) deleteContainer(ctx context.Context, c *Container) error {
 	}
 	c.releaseLabels()
 	e.store.containers.Remove(c)
-	c.post(event.Deleted)
+	c.post(lifecycle.Deleted)
 	return nil
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/podd-project/podd/oci"
-	"github.com/podd-project/podd/sandbox/lifetime"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -62,7 +62,7 @@ func (e *Engine) startContainer(caller context.Context, c *Container) error {
 	// A daemon that stops does not cancel a start: the container would have to be killed.
 	ctx, cancel := c.life.WithinExcept(caller, errClosing)
 	defer cancel(nil)
-	ctx, stop := lifetime.WithTimeout(ctx, e.cfg.Load().StartTimeout+c.restoreTime(e.paths), "start took longer than %v")
+	ctx, stop := lifecycle.WithTimeout(ctx, e.cfg.Load().StartTimeout+c.restoreTime(e.paths), "start took longer than %v")
 	defer stop()
 
 	at := time.Now()
@@ -77,7 +77,7 @@ func (e *Engine) startContainer(caller context.Context, c *Container) error {
 	if err == nil && restored {
 		process, err = restoredProcess(ctx, rt, c.ID)
 	}
-	if err := lifetime.WithCause(ctx, err); err != nil {
+	if err := lifecycle.WithCause(ctx, err); err != nil {
 		return e.abandonStart(caller, c, err)
 	}
 	operation.SetStage(ctx, "record")
@@ -99,7 +99,7 @@ func (e *Engine) startContainer(caller context.Context, c *Container) error {
 func (e *Engine) abandonStart(ctx context.Context, c *Container, cause error) error {
 	c.failStart(cause)
 	operation.SetStage(ctx, "stop")
-	err := lifetime.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error {
+	err := lifecycle.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error {
 		if !c.awaitsRestore() {
 			return e.stopContainer(ctx, c, 0)
 		}

@@ -8,9 +8,8 @@ import (
 	"time"
 
 	"github.com/podd-project/podd/oci"
-	"github.com/podd-project/podd/sandbox/admission"
 	"github.com/podd-project/podd/sandbox/convert"
-	"github.com/podd-project/podd/sandbox/lifetime"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -68,7 +67,7 @@ func (e *Engine) stopContainer(ctx context.Context, c *Container, grace time.Dur
 
 // killByDeadline sends the stop signal, waits for the deadline, and then sends SIGKILL until the container has exited
 // or KillTimeout has passed. It continues if the caller, whose context belongs to the operation, gives up.
-func (e *Engine) killByDeadline(caller context.Context, c *Container, s *admission.Stop) error {
+func (e *Engine) killByDeadline(caller context.Context, c *Container, s *lifecycle.Stop) error {
 	if deadline, _ := c.kill.At(s); time.Until(deadline) > 0 {
 		operation.SetStage(caller, "signal")
 		e.signal(c, convert.SignalNumber(c.StopSignal))
@@ -103,7 +102,7 @@ func (e *Engine) killByDeadline(caller context.Context, c *Container, s *admissi
 // endByRuntime deletes a container that signals do not end: a paused one, or one whose monitor hangs and never reports
 // the exit. It is the last resort because an exit that is not recorded yet is lost if podd dies meanwhile.
 func (e *Engine) endByRuntime(c *Container) error {
-	return lifetime.Undo(e.life.Context(), e.cfg.Load().UndoTimeout, func(ctx context.Context) error {
+	return lifecycle.Undo(e.life.Context(), e.cfg.Load().UndoTimeout, func(ctx context.Context) error {
 		if err := e.deleteProcess(ctx, c.pod, c.ID); err != nil {
 			return err
 		}
@@ -119,7 +118,7 @@ func (e *Engine) endByRuntime(c *Container) error {
 }
 
 // waitForDeadline returns true at the deadline of s or when the container has exited, false when ctx ended.
-func (c *Container) waitForDeadline(ctx context.Context, s *admission.Stop) bool {
+func (c *Container) waitForDeadline(ctx context.Context, s *lifecycle.Stop) bool {
 	for {
 		deadline, sooner := c.kill.At(s)
 		timer := time.NewTimer(time.Until(deadline))

@@ -11,7 +11,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/podd-project/podd/oci"
-	"github.com/podd-project/podd/sandbox/lifetime"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
@@ -64,7 +64,7 @@ func waitExit(ctx context.Context, rt Runtime, id string, log logrus.FieldLogger
 			continue
 		}
 		log.WithError(err).Error("failed to wait for container, trying again")
-		lifetime.Sleep(ctx, delay)
+		lifecycle.Sleep(ctx, delay)
 	}
 }
 
@@ -80,7 +80,7 @@ func (e *Engine) exit(c *Container, x oci.Exit) {
 
 // releaseExited deletes the runtime state of an exited container.
 func (e *Engine) releaseExited(ctx context.Context, c *Container) {
-	err := lifetime.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error {
+	err := lifecycle.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error {
 		if err := c.slot.Acquire(ctx); err != nil {
 			return fmt.Errorf("wait for another operation on the container: %w", err)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/oci"
-	"github.com/podd-project/podd/sandbox/event"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/namespaces"
 	"github.com/podd-project/podd/sandbox/nri"
 )
@@ -78,9 +78,9 @@ type Plugins interface {
 	// Update returns the limits to set instead of r, and what to call when no lock of the container is held any more.
 	Update(ctx context.Context, c nri.Container, r *cri.LinuxContainerResources) (
 		limits nri.Resources, then func(context.Context, error) error, err error)
-	PostPod(t event.Type, p nri.Pod)
+	PostPod(t lifecycle.EventType, p nri.Pod)
 	PostPodUpdate(p nri.Pod)
-	PostContainer(t event.Type, c nri.Container)
+	PostContainer(t lifecycle.EventType, c nri.Container)
 	PostContainerUpdate(c nri.Container)
 }
 

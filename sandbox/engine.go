@@ -13,12 +13,10 @@ import (
 	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
-	"github.com/podd-project/podd/sandbox/admission"
-	"github.com/podd-project/podd/sandbox/event"
 	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/handler"
 	"github.com/podd-project/podd/sandbox/layout"
-	"github.com/podd-project/podd/sandbox/lifetime"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/netpool"
 	"github.com/podd-project/podd/sandbox/nri"
 	"github.com/podd-project/podd/sandbox/operation"
@@ -71,12 +69,12 @@ type Engine struct {
 	store      store
 	files      files.Files
 	resolver   *host.Resolver
-	events     event.Bus[*Pod]
+	events     lifecycle.Bus[*Pod]
 	usage      *usage.Collector
 	operations operation.Tracker
 	// life ends with Close; work is everything that runs until then.
-	life     lifetime.Lifetime
-	work     admission.Work
+	life     lifecycle.Lifetime
+	work     lifecycle.Work
 	recovery recovery
 	janitor  *janitor
 	// snapshotKey seals checkpoints.
@@ -101,7 +99,7 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 	e := &Engine{
 		deps: deps, paths: paths, store: newStore(),
 		files:    files.Files{Layout: paths, Mounter: deps.Mounter, ShmSize: cfg.ShmSize},
-		resolver: host.NewResolver(stuckLooks, cfg.CreateMissingHostPaths), life: lifetime.New(context.Background()),
+		resolver: host.NewResolver(stuckLooks, cfg.CreateMissingHostPaths), life: lifecycle.NewLifetime(context.Background()),
 		operations: operation.Tracker{Slow: cfg.SlowOperation, Log: deps.Log, Observe: deps.Observe},
 	}
 	e.handlers.NewRetired = deps.Retired
@@ -183,8 +181,8 @@ func (e *Engine) Container(id string) (*Container, error) {
 // NetworkReady returns why pods cannot be attached to the network, or nil. It answers from memory.
 func (e *Engine) NetworkReady() error { return e.deps.Network.Ready() }
 
-// Event is an event of a pod or container; see event.Event.
-type Event = event.Event[*Pod]
+// Event is an event of a pod or container; see lifecycle.Event.
+type Event = lifecycle.Event[*Pod]
 
 // Events calls send for every event from now on, in order, until ctx ends or send fails. A subscriber that falls too
 // far behind gets errdefs.ErrResourceExhausted and has to list again.

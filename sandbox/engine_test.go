@@ -20,8 +20,8 @@ import (
 	"github.com/podd-project/podd/oci/ocitest"
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
-	"github.com/podd-project/podd/sandbox/event"
 	"github.com/podd-project/podd/sandbox/handler"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
@@ -523,9 +523,9 @@ func TestEvents(t *testing.T) {
 		must(t, e.StopContainer(t.Context(), id, 0))
 		must(t, e.RemovePod(t.Context(), pod))
 		want := []Event{
-			{Type: event.Created, ID: pod}, {Type: event.Started, ID: pod}, {Type: event.Created, ID: id},
-			{Type: event.Started, ID: id}, {Type: event.Stopped, ID: id}, {Type: event.Stopped, ID: pod},
-			{Type: event.Deleted, ID: id}, {Type: event.Deleted, ID: pod},
+			{Type: lifecycle.Created, ID: pod}, {Type: lifecycle.Started, ID: pod}, {Type: lifecycle.Created, ID: id},
+			{Type: lifecycle.Started, ID: id}, {Type: lifecycle.Stopped, ID: id}, {Type: lifecycle.Stopped, ID: pod},
+			{Type: lifecycle.Deleted, ID: id}, {Type: lifecycle.Deleted, ID: pod},
 		}
 		for i, w := range want {
 			if got := <-events; got.Type != w.Type || got.ID != w.ID || got.Pod.ID != pod || got.At.IsZero() {
@@ -578,7 +578,7 @@ func TestEventsOfShortLivedContainersComeInOrder(t *testing.T) {
 		mustStart(t, e, id)
 		m.exit(id, oci.Exit{Known: true})
 		must(t, e.RemoveContainer(t.Context(), id))
-		for _, want := range []event.Type{event.Created, event.Started, event.Stopped, event.Deleted} {
+		for want := lifecycle.Created; want <= lifecycle.Deleted; want++ {
 			if got := <-events; got.Type != want || got.ID != id {
 				t.Fatalf("container %d: got event %d, want %d", i, got.Type, want)
 			}
@@ -615,7 +615,7 @@ func TestConcurrentRemovalsDeleteOnce(t *testing.T) {
 	removals.Wait()
 	deleted := map[string]int{}
 	for len(events) > 0 {
-		if got := <-events; got.Type == event.Deleted {
+		if got := <-events; got.Type == lifecycle.Deleted {
 			deleted[got.ID]++
 		}
 	}

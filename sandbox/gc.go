@@ -14,7 +14,7 @@ import (
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/sandbox/garbage"
 	"github.com/podd-project/podd/sandbox/layout"
-	"github.com/podd-project/podd/sandbox/lifetime"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 )
 
 const (
@@ -164,7 +164,7 @@ func (j *janitor) unclaimed(candidates map[string][]garbage.Kind) map[string][]g
 func (j *janitor) free(ctx context.Context, id string, kinds []garbage.Kind) (what string, err error) {
 	for _, kind := range kinds {
 		j.e.deps.Log.WithField("id", id).Warnf("%s belongs to no record, removing it", kind.What)
-		ctx, cancel := lifetime.WithTimeout(ctx, j.e.cfg.Load().UndoTimeout, "teardown took longer than %v")
+		ctx, cancel := lifecycle.WithTimeout(ctx, j.e.cfg.Load().UndoTimeout, "teardown took longer than %v")
 		err := kind.Free(ctx, id)
 		cancel()
 		if err != nil {
@@ -176,7 +176,7 @@ func (j *janitor) free(ctx context.Context, id string, kinds []garbage.Kind) (wh
 
 // collectNetworks makes the CNI plugins free what they hold for pods without a record.
 func (j *janitor) collectNetworks(ctx context.Context) error {
-	ctx, cancel := lifetime.WithTimeout(ctx, j.e.cfg.Load().UndoTimeout, "plugins took longer than %v")
+	ctx, cancel := lifecycle.WithTimeout(ctx, j.e.cfg.Load().UndoTimeout, "plugins took longer than %v")
 	defer cancel()
 	return j.e.deps.Network.GC(ctx, func() []string {
 		valid := j.e.deps.Pool.IDs()

@@ -13,7 +13,7 @@ import (
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox/layout"
-	"github.com/podd-project/podd/sandbox/lifetime"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -67,7 +67,7 @@ func (r *recovery) load(path, pod string, f func() error) {
 		return
 	}
 	r.e.work.Go(func() {
-		for lifetime.Sleep(r.e.life.Context(), loadRetry) {
+		for lifecycle.Sleep(r.e.life.Context(), loadRetry) {
 			if r.tryLoad(path, pod, f) {
 				r.unread.Remove(path)
 				r.e.janitor.wakeUp() // if the record is damaged, its resources are garbage from now on

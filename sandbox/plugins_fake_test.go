@@ -5,7 +5,7 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/podd-project/podd/sandbox/event"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/nri"
 )
 
@@ -38,10 +38,10 @@ func (p *fakePlugins) ask(ctx context.Context, verb, id string) error {
 	return p.h.after(ctx, "plugins "+verb, id)
 }
 
-func (p *fakePlugins) forget(t event.Type, id string) {
+func (p *fakePlugins) forget(t lifecycle.EventType, id string) {
 	p.m.mu.Lock()
 	defer p.m.mu.Unlock()
-	if t == event.Deleted {
+	if t == lifecycle.Deleted {
 		delete(p.m.known, id)
 	}
 }
@@ -76,7 +76,7 @@ func (p *fakePlugins) Update(ctx context.Context, c nri.Container, r *cri.LinuxC
 	return limits, then, p.ask(ctx, "update", c.ID)
 }
 
-func (p *fakePlugins) PostPod(t event.Type, pod nri.Pod)           { p.forget(t, pod.ID) }
-func (p *fakePlugins) PostPodUpdate(nri.Pod)                       {}
-func (p *fakePlugins) PostContainer(t event.Type, c nri.Container) { p.forget(t, c.ID) }
-func (p *fakePlugins) PostContainerUpdate(nri.Container)           {}
+func (p *fakePlugins) PostPod(t lifecycle.EventType, pod nri.Pod)           { p.forget(t, pod.ID) }
+func (p *fakePlugins) PostPodUpdate(nri.Pod)                                {}
+func (p *fakePlugins) PostContainer(t lifecycle.EventType, c nri.Container) { p.forget(t, c.ID) }
+func (p *fakePlugins) PostContainerUpdate(nri.Container)                    {}

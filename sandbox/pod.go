@@ -8,11 +8,8 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/podd-project/podd/oci/logfile"
-	"github.com/podd-project/podd/sandbox/admission"
-	"github.com/podd-project/podd/sandbox/creation"
-	"github.com/podd-project/podd/sandbox/event"
 	"github.com/podd-project/podd/sandbox/handler"
-	"github.com/podd-project/podd/sandbox/lifetime"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/netpool"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
@@ -28,20 +25,20 @@ type Pod struct {
 	// logger is the engine's; see log.
 	logger logrus.FieldLogger
 	// life ends when the pod starts to stop: it cancels what is being built in the pod.
-	life lifetime.Lifetime
+	life lifecycle.Lifetime
 	// handler is the one that the pod was created with.
 	handler *handler.Held
 	// gate lets containers be created until the pod stops.
-	gate admission.Gate
+	gate lifecycle.Gate
 	// slot is held by stop and remove.
-	slot admission.Slot
+	slot lifecycle.Slot
 	// tornDown is true after a stop that has undone everything, so that another, such as that of RemovePod, writes and
 	// undoes nothing. It needs slot.
 	tornDown bool
 	// post sends an event of the pod to the subscribers and to the plugins.
-	post func(event.Type)
+	post func(lifecycle.EventType)
 	// creation is how callers wait for RunPod, and claim its result.
-	creation *creation.Creation
+	creation *lifecycle.Creation
 	history  operation.History
 	// source is the checkpoint that the pod is being restored from; nil for other pods, and after a restart of podd.
 	source *snapshot.Snapshot
@@ -57,10 +54,10 @@ type Pod struct {
 func (e *Engine) newPod(r record.Pod, s record.PodStatus, chosen *handler.Choice) *Pod {
 	p := &Pod{
 		Pod: r, dir: filepath.Join(e.paths.Pods(), r.ID), logger: e.deps.Log,
-		slot: admission.NewSlot(), life: lifetime.New(e.life.Context()), creation: creation.New(),
+		slot: lifecycle.NewSlot(), life: lifecycle.NewLifetime(e.life.Context()), creation: lifecycle.NewCreation(),
 	}
 	p.handler = e.handlers.Hold(&p.Pod, chosen)
-	p.post = func(t event.Type) {
+	p.post = func(t lifecycle.EventType) {
 		e.events.Post(t, p.ID, p)
 		e.deps.Plugins.PostPod(t, p.seen())
 	}

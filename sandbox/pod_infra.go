@@ -6,7 +6,7 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/spec"
-	"github.com/podd-project/podd/sandbox/event"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/namespaces"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -56,7 +56,7 @@ func (e *Engine) watchInfra(p *Pod) {
 		}
 		p.log().Warn("infra container died, the pod sandbox is no longer ready")
 		p.markNotReady("infra container died")
-		p.post(event.Stopped)
+		p.post(lifecycle.Stopped)
 	})
 }
 

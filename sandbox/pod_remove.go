@@ -7,8 +7,7 @@ import (
 
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/oci/spec/host"
-	"github.com/podd-project/podd/sandbox/event"
-	"github.com/podd-project/podd/sandbox/lifetime"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/operation"
 )
 
@@ -30,7 +29,7 @@ func (e *Engine) RemovePod(ctx context.Context, id string) error {
 		if _, err := e.Pod(p.ID); err != nil {
 			return nil // its creation was undone, or another call removed it
 		}
-		return lifetime.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error { return e.deletePod(ctx, p) })
+		return lifecycle.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error { return e.deletePod(ctx, p) })
 	})
 }
 
@@ -53,6 +52,6 @@ func (e *Engine) deletePod(ctx context.Context, p *Pod) error {
 	e.recovery.unread.RemovePod(p.ID)
 	host.ReleaseLabels(p.Labels)
 	e.store.pods.Remove(p)
-	p.post(event.Deleted)
+	p.post(lifecycle.Deleted)
 	return nil
 }

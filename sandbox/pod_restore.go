@@ -15,7 +15,7 @@ import (
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox/handler"
 	"github.com/podd-project/podd/sandbox/layout"
-	"github.com/podd-project/podd/sandbox/lifetime"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/sandbox/snapshot"
 )
@@ -138,7 +138,7 @@ func restoreContainers(
 
 // discardRestored removes a pod that could not be restored, and returns cause.
 func discardRestored(ctx context.Context, e *Engine, p *Pod, cause error) error {
-	err := lifetime.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error { return e.RemovePod(ctx, p.ID) })
+	err := lifecycle.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error { return e.RemovePod(ctx, p.ID) })
 	if err == nil || errdefs.IsNotFound(err) {
 		return cause
 	}

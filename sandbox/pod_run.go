@@ -17,12 +17,10 @@ import (
 	"github.com/podd-project/podd/oci/logfile"
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox/convert"
-	"github.com/podd-project/podd/sandbox/creation"
-	"github.com/podd-project/podd/sandbox/event"
 	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/handler"
 	"github.com/podd-project/podd/sandbox/layout"
-	"github.com/podd-project/podd/sandbox/lifetime"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/namespaces"
 	"github.com/podd-project/podd/sandbox/netpool"
 	"github.com/podd-project/podd/sandbox/operation"
@@ -65,7 +63,7 @@ func (e *Engine) startPodCreation(
 	}
 	p := e.newPod(r, record.PodStatus{State: record.PodCreating}, chosen)
 	p.source, p.attachment = source, made
-	other, added, err := creation.Register(e.store.pods, p,
+	other, added, err := lifecycle.Register(e.store.pods, p,
 		func(other *Pod) error { return checkSamePod(other, p) },
 		func(other *Pod) error {
 			other.log().Info(msgReplaced)
@@ -126,8 +124,8 @@ func checkSamePod(have, want *Pod) error {
 	)
 }
 
-func (e *Engine) podPlan(p *Pod) creation.Plan {
-	return creation.Plan{
+func (e *Engine) podPlan(p *Pod) lifecycle.Plan {
+	return lifecycle.Plan{
 		What: "pod sandbox", Log: p.log(), Life: p.life,
 		Timeout: e.cfg.Load().CreateTimeout + p.stageTime(), Unclaimed: e.cfg.Load().UnclaimedTimeout,
 		Work: &e.work, Daemon: e.life.Context(),
@@ -137,8 +135,8 @@ func (e *Engine) podPlan(p *Pod) creation.Plan {
 		Build:   func(ctx context.Context) error { return e.buildPod(ctx, p) },
 		Discard: func(ctx context.Context, cause error) error { return e.discardPod(ctx, p, cause) },
 		Created: func() {
-			p.post(event.Created)
-			p.post(event.Started)
+			p.post(lifecycle.Created)
+			p.post(lifecycle.Started)
 			e.watchInfra(p)
 		},
 		Remove: func(ctx context.Context) error { return e.RemovePod(ctx, p.ID) },
@@ -269,7 +267,7 @@ func (e *Engine) networkRequest(p *Pod) (network.Request, error) {
 // listed, for the kubelet to stop and remove.
 func (e *Engine) discardPod(ctx context.Context, p *Pod, cause error) error {
 	p.life.End(cause)
-	err := lifetime.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error { return e.deletePod(ctx, p) })
+	err := lifecycle.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error { return e.deletePod(ctx, p) })
 	if err == nil {
 		return cause
 	}

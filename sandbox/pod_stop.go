@@ -7,8 +7,7 @@ import (
 	"os"
 
 	"github.com/podd-project/podd/network"
-	"github.com/podd-project/podd/sandbox/event"
-	"github.com/podd-project/podd/sandbox/lifetime"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -53,7 +52,7 @@ func (e *Engine) stopPod(ctx context.Context, p *Pod) error {
 	if err := p.observe(record.PodStopping, nil); err != nil {
 		p.log().WithError(err).Warn("failed to write pod status")
 	}
-	err := lifetime.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error { return e.teardownPod(ctx, p) })
+	err := lifecycle.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error { return e.teardownPod(ctx, p) })
 	reason := ""
 	if err != nil {
 		reason = err.Error()
@@ -63,7 +62,7 @@ func (e *Engine) stopPod(ctx context.Context, p *Pod) error {
 		p.log().WithError(werr).Warn("failed to write pod status")
 	}
 	if !repeated {
-		p.post(event.Stopped)
+		p.post(lifecycle.Stopped)
 	}
 	return err
 }

@@ -9,9 +9,8 @@ import (
 	"time"
 
 	"github.com/podd-project/podd/oci"
-	"github.com/podd-project/podd/sandbox/admission"
 	"github.com/podd-project/podd/sandbox/layout"
-	"github.com/podd-project/podd/sandbox/lifetime"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -33,8 +32,8 @@ type recovery struct {
 	unread record.UnreadRecords
 	loaded chan struct{}
 	// observing holds the pods and containers whose state is not known yet, reconciling those that are not reconciled.
-	observing   admission.Gate
-	reconciling admission.Gate
+	observing   lifecycle.Gate
+	reconciling lifecycle.Gate
 	// recovered is closed at the end of Recover; undoSlots bounds the undos at once after that.
 	recovered chan struct{}
 	undoSlots chan struct{}
@@ -102,7 +101,7 @@ func (r *recovery) start(f func(ctx context.Context, markObserved func())) {
 			}
 		})
 		defer markObserved()
-		ctx, cancel := lifetime.WithTimeout(r.e.life.Context(), observeTimeout, "no answer within %v")
+		ctx, cancel := lifecycle.WithTimeout(r.e.life.Context(), observeTimeout, "no answer within %v")
 		defer cancel()
 		f(ctx, markObserved)
 	})

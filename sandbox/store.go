@@ -1,20 +1,19 @@
 package sandbox
 
 import (
-	"github.com/podd-project/podd/sandbox/creation"
-	"github.com/podd-project/podd/sandbox/index"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 )
 
 // store is the engine's index of its pods and containers.
 type store struct {
-	pods       *index.Table[podName, *Pod]
-	containers *index.Table[containerName, *Container]
+	pods       *lifecycle.Table[podName, *Pod]
+	containers *lifecycle.Table[containerName, *Container]
 }
 
 func newStore() store {
 	return store{
-		pods:       index.New("pod sandbox", (*Pod).entry),
-		containers: index.New("container", (*Container).entry),
+		pods:       lifecycle.NewTable("pod sandbox", (*Pod).entry),
+		containers: lifecycle.NewTable("container", (*Container).entry),
 	}
 }
 
@@ -35,22 +34,22 @@ type containerName struct {
 	attempt   uint32
 }
 
-func (p *Pod) entry() index.Entry[podName] {
+func (p *Pod) entry() lifecycle.Entry[podName] {
 	m := p.Config.GetMetadata()
-	return index.Entry[podName]{
+	return lifecycle.Entry[podName]{
 		ID: p.ID, Name: podName{m.GetName(), m.GetNamespace(), m.GetUid(), m.GetAttempt()}, Created: p.CreatedAt,
 	}
 }
 
 // Creation is how callers wait for RunPod, and claim its result.
-func (p *Pod) Creation() *creation.Creation { return p.creation }
+func (p *Pod) Creation() *lifecycle.Creation { return p.creation }
 
-func (c *Container) entry() index.Entry[containerName] {
+func (c *Container) entry() lifecycle.Entry[containerName] {
 	m := c.Config.GetMetadata()
-	return index.Entry[containerName]{
+	return lifecycle.Entry[containerName]{
 		ID: c.ID, Name: containerName{c.PodID, m.GetName(), m.GetAttempt()}, Created: c.CreatedAt,
 	}
 }
 
 // Creation is how callers wait for CreateContainer, and claim its result.
-func (c *Container) Creation() *creation.Creation { return c.creation }
+func (c *Container) Creation() *lifecycle.Creation { return c.creation }

@@ -6,7 +6,7 @@ import (
 	"google.golang.org/grpc"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/podd-project/podd/sandbox/event"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 )
 
 // GetContainerEvents sends the events of containers and pods from now on, until the client disconnects. The stream of a
@@ -30,13 +30,13 @@ func (s *Server) event(ctx context.Context, e Event) *cri.ContainerEventResponse
 	}
 }
 
-func eventType(t event.Type) cri.ContainerEventType {
+func eventType(t lifecycle.EventType) cri.ContainerEventType {
 	switch t {
-	case event.Started:
+	case lifecycle.Started:
 		return cri.ContainerEventType_CONTAINER_STARTED_EVENT
-	case event.Stopped:
+	case lifecycle.Stopped:
 		return cri.ContainerEventType_CONTAINER_STOPPED_EVENT
-	case event.Deleted:
+	case lifecycle.Deleted:
 		return cri.ContainerEventType_CONTAINER_DELETED_EVENT
 	default:
 		return cri.ContainerEventType_CONTAINER_CREATED_EVENT

@@ -11,7 +11,7 @@ import (
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox"
-	"github.com/podd-project/podd/sandbox/event"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/sandbox/usage"
@@ -39,7 +39,7 @@ type Container struct {
 
 // Event is an event of a container or a pod sandbox, with the state of the whole pod after it.
 type Event struct {
-	Type event.Type
+	Type lifecycle.EventType
 	// ID is the id of the container or of the pod.
 	ID         string
 	At         time.Time

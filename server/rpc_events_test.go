@@ -11,15 +11,15 @@ import (
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/podd-project/podd/sandbox/event"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 )
 
 func testGetContainerEvents(t *testing.T) {
-	for typ, want := range map[event.Type]cri.ContainerEventType{
-		event.Created: cri.ContainerEventType_CONTAINER_CREATED_EVENT,
-		event.Started: cri.ContainerEventType_CONTAINER_STARTED_EVENT,
-		event.Stopped: cri.ContainerEventType_CONTAINER_STOPPED_EVENT,
-		event.Deleted: cri.ContainerEventType_CONTAINER_DELETED_EVENT,
+	for typ, want := range map[lifecycle.EventType]cri.ContainerEventType{
+		lifecycle.Created: cri.ContainerEventType_CONTAINER_CREATED_EVENT,
+		lifecycle.Started: cri.ContainerEventType_CONTAINER_STARTED_EVENT,
+		lifecycle.Stopped: cri.ContainerEventType_CONTAINER_STOPPED_EVENT,
+		lifecycle.Deleted: cri.ContainerEventType_CONTAINER_DELETED_EVENT,
 	} {
 		h := newHarness(t)
 		pod := h.engine.pods[0]

@@ -20,8 +20,8 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/podd-project/podd/network"
-	"github.com/podd-project/podd/sandbox/admission"
 	"github.com/podd-project/podd/sandbox/layout"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/namespaces"
 )
 
@@ -81,7 +81,7 @@ type Pool struct {
 	log        logrus.FieldLogger
 
 	// work is held while attachments are made or detached.
-	work admission.Slot
+	work lifecycle.Slot
 	wake chan struct{}
 	// looked is when the ready attachments were last compared with the machine; since busySince the engine is found busy.
 	// Both need work.
@@ -122,7 +122,7 @@ type Status struct {
 func New(s Settings, l layout.Layout, ns Namespaces, n Network, log logrus.FieldLogger) *Pool {
 	return &Pool{
 		layout: l, namespaces: ns, network: n, log: log, settings: s, taken: map[string]*Attachment{},
-		work: admission.NewSlot(), wake: make(chan struct{}, 1),
+		work: lifecycle.NewSlot(), wake: make(chan struct{}, 1),
 	}
 }
 

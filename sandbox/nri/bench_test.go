@@ -8,7 +8,7 @@ import (
 	"github.com/containerd/nri/pkg/stub"
 	"github.com/sirupsen/logrus"
 
-	"github.com/podd-project/podd/sandbox/event"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 )
 
 // idlePlugin subscribes to everything that a pod's start has, and does nothing.
@@ -67,7 +67,7 @@ func benchmarkStart(b *testing.B, p *Plugins) {
 		if err := p.Start(b.Context(), c.Container); err != nil {
 			b.Fatal(err)
 		}
-		p.PostContainer(event.Deleted, c.Container)
-		p.PostPod(event.Deleted, c.Container.Pod)
+		p.PostContainer(lifecycle.Deleted, c.Container)
+		p.PostPod(lifecycle.Deleted, c.Container.Pod)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
 
-	"github.com/podd-project/podd/sandbox/event"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 )
 
 // TestOnlyPoddsUserConnects: another user's process is refused even if it could open the socket.
@@ -143,7 +143,7 @@ func TestUpdatesInOrder(t *testing.T) {
 	for i := range 50 {
 		id := fmt.Sprint("c", i+1)
 		n.announceContainer(id)
-		n.PostContainer(event.Stopped, newContainer(id, newPod("p1")))
+		n.PostContainer(lifecycle.Stopped, newContainer(id, newPod("p1")))
 		want = append(want, fmt.Sprintf("c0 shares=%d", 11+i))
 	}
 	waitFor(t, "the updates", func() bool { return len(n.engine.updated()) == len(want) })
@@ -200,7 +200,7 @@ func TestCallerGivesUp(t *testing.T) {
 		return nil
 	}})
 	n.announceContainer("c0")
-	n.PostContainer(event.Stopped, newContainer("c0", newPod("p1")))
+	n.PostContainer(lifecycle.Stopped, newContainer("c0", newPod("p1")))
 	<-reached
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("the caller has gone")

@@ -5,27 +5,27 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
-	"github.com/podd-project/podd/sandbox/event"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 )
 
 // PostPod tells the plugins what has happened to a pod. It does not wait for them. The start of a pod is RunPod.
-func (p *Plugins) PostPod(t event.Type, pod Pod) {
+func (p *Plugins) PostPod(t lifecycle.EventType, pod Pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	o := p.pods[pod.ID]
-	if o == nil || t != event.Stopped && t != event.Deleted {
+	if o == nil || t != lifecycle.Stopped && t != lifecycle.Deleted {
 		return
 	}
 	for _, one := range p.plugins {
 		if !o.stopped { // also if it was removed without having been ready
 			one.postPod(api.Event_STOP_POD_SANDBOX, pod)
 		}
-		if t == event.Deleted {
+		if t == lifecycle.Deleted {
 			one.postPod(api.Event_REMOVE_POD_SANDBOX, pod)
 		}
 	}
 	o.stopped = true
-	if t == event.Deleted {
+	if t == lifecycle.Deleted {
 		delete(p.pods, pod.ID)
 	}
 }
@@ -39,7 +39,7 @@ func (p *Plugins) PostPodUpdate(pod Pod) {
 
 // PostContainer tells the plugins what has happened to a container. It does not wait for them: what they answer to the
 // end of a container is done later.
-func (p *Plugins) PostContainer(t event.Type, c Container) {
+func (p *Plugins) PostContainer(t lifecycle.EventType, c Container) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	o := p.containers[c.ID]
@@ -48,24 +48,24 @@ func (p *Plugins) PostContainer(t event.Type, c Container) {
 	}
 	for _, one := range p.plugins {
 		switch t {
-		case event.Created:
+		case lifecycle.Created:
 			p.postContainer(one, api.Event_POST_CREATE_CONTAINER, c, o.message)
-		case event.Started:
+		case lifecycle.Started:
 			p.postContainer(one, api.Event_POST_START_CONTAINER, c, o.message)
-		case event.Stopped, event.Deleted:
+		case lifecycle.Stopped, lifecycle.Deleted:
 			if !o.stopped { // also if its creation failed: plugins free what they gave it
 				p.postContainer(one, api.Event_STOP_CONTAINER, c, o.message)
 			}
 		}
-		if t == event.Deleted {
+		if t == lifecycle.Deleted {
 			p.postContainer(one, api.Event_REMOVE_CONTAINER, c, o.message)
 		}
 	}
-	if t == event.Created {
+	if t == lifecycle.Created {
 		p.endCreation(c.ID, o)
 	}
-	o.stopped = o.stopped || t == event.Stopped || t == event.Deleted
-	if t == event.Deleted {
+	o.stopped = o.stopped || t == lifecycle.Stopped || t == lifecycle.Deleted
+	if t == lifecycle.Deleted {
 		delete(p.containers, c.ID)
 	}
 }

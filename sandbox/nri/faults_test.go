@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/podd-project/podd/sandbox/event"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 )
 
 // shortTimeout is the limit of a request in the tests of plugins that hang.
@@ -50,13 +50,13 @@ func requests() []request {
 			return err
 		}},
 		{"PostUpdatePodSandbox", false, post(func(n *node) { n.PostPodUpdate(pod) })},
-		{"PostCreateContainer", false, post(func(n *node) { n.PostContainer(event.Created, running) })},
-		{"PostStartContainer", false, post(func(n *node) { n.PostContainer(event.Started, running) })},
+		{"PostCreateContainer", false, post(func(n *node) { n.PostContainer(lifecycle.Created, running) })},
+		{"PostStartContainer", false, post(func(n *node) { n.PostContainer(lifecycle.Started, running) })},
 		{"PostUpdateContainer", false, post(func(n *node) { n.PostContainerUpdate(running) })},
-		{"StopContainer", false, post(func(n *node) { n.PostContainer(event.Stopped, running) })},
-		{"RemoveContainer", false, post(func(n *node) { n.PostContainer(event.Deleted, running) })},
-		{"StopPodSandbox", false, post(func(n *node) { n.PostPod(event.Stopped, pod) })},
-		{"RemovePodSandbox", false, post(func(n *node) { n.PostPod(event.Deleted, pod) })},
+		{"StopContainer", false, post(func(n *node) { n.PostContainer(lifecycle.Stopped, running) })},
+		{"RemoveContainer", false, post(func(n *node) { n.PostContainer(lifecycle.Deleted, running) })},
+		{"StopPodSandbox", false, post(func(n *node) { n.PostPod(lifecycle.Stopped, pod) })},
+		{"RemovePodSandbox", false, post(func(n *node) { n.PostPod(lifecycle.Deleted, pod) })},
 	}
 }
 
@@ -168,8 +168,8 @@ func TestHungPluginDelaysNoOther(t *testing.T) {
 	for i := range 100 {
 		c := newContainer(fmt.Sprintf("d%d", i), newPod("p1"))
 		n.announceContainer(c.ID)
-		n.PostContainer(event.Stopped, c)
-		n.PostContainer(event.Deleted, c)
+		n.PostContainer(lifecycle.Stopped, c)
+		n.PostContainer(lifecycle.Deleted, c)
 	}
 	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("100 stops and removals took %v while a plugin hangs, want no wait", took)
@@ -193,7 +193,7 @@ func TestQueueIsBounded(t *testing.T) {
 	for i := range 2 * queueLength {
 		c := newContainer(fmt.Sprintf("d%d", i), newPod("p1"))
 		n.announceContainer(c.ID)
-		n.PostContainer(event.Stopped, c)
+		n.PostContainer(lifecycle.Stopped, c)
 	}
 	waitFor(t, "the plugin to be disconnected", func() bool { return len(n.Status().Plugins) == 0 })
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/containerd/ttrpc"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/podd-project/podd/sandbox/event"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 )
 
 // oldPlugin speaks the protocol as it was before each event had a request of its own. Unlike the library's client side,
@@ -156,7 +156,7 @@ func TestUnknownEvents(t *testing.T) {
 func TestUnknownObjects(t *testing.T) {
 	n := newNode(t, nil, nil)
 	p := n.connect(t, &testPlugin{})
-	for _, e := range []event.Type{event.Created, event.Started, event.Stopped, event.Deleted} {
+	for _, e := range []lifecycle.EventType{lifecycle.Created, lifecycle.Started, lifecycle.Stopped, lifecycle.Deleted} {
 		n.PostPod(e, newPod("unknown"))
 		n.PostContainer(e, newContainer("unknown", newPod("unknown")))
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/podd-project/podd/sandbox/event"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
@@ -55,10 +55,10 @@ func live(t *testing.T, n *node, pod Pod, c Creation) {
 	_, err := n.Create(t.Context(), c)
 	must(err)
 	one.Status.State = record.ContainerCreated
-	n.PostContainer(event.Created, one)
+	n.PostContainer(lifecycle.Created, one)
 	must(n.Start(t.Context(), one))
 	one.Status.State = record.ContainerRunning
-	n.PostContainer(event.Started, one)
+	n.PostContainer(lifecycle.Started, one)
 	limits, then, err := n.Update(t.Context(), one, &cri.LinuxContainerResources{CpuShares: 7})
 	must(err)
 	must(then(t.Context(), nil))
@@ -67,11 +67,11 @@ func live(t *testing.T, n *node, pod Pod, c Creation) {
 	must(n.UpdatePod(t.Context(), pod, nil, nil))
 	n.PostPodUpdate(pod)
 	one.Status.State, one.Status.ExitCode = record.ContainerExited, 3
-	n.PostContainer(event.Stopped, one)
-	n.PostContainer(event.Deleted, one)
-	n.PostPod(event.Stopped, pod)
-	n.PostPod(event.Stopped, pod) // a repeated stop
-	n.PostPod(event.Deleted, pod)
+	n.PostContainer(lifecycle.Stopped, one)
+	n.PostContainer(lifecycle.Deleted, one)
+	n.PostPod(lifecycle.Stopped, pod)
+	n.PostPod(lifecycle.Stopped, pod) // a repeated stop
+	n.PostPod(lifecycle.Deleted, pod)
 }
 
 // TestFailedCreationIsReported: plugins free what they gave the container.
@@ -82,7 +82,7 @@ func TestFailedCreationIsReported(t *testing.T) {
 	if _, err := n.Create(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	n.PostContainer(event.Deleted, c.Container)
+	n.PostContainer(lifecycle.Deleted, c.Container)
 	p.awaitTold(t, "CreateContainer c1", "StopContainer c1", "RemoveContainer c1")
 }
 
@@ -151,7 +151,7 @@ func TestUpdatesOfOthers(t *testing.T) {
 		n := newNode(t, nil, nil)
 		n.connect(t, &testPlugin{stop: func(*api.Container) []*api.ContainerUpdate { return shares("c0", 6, false) }})
 		n.announceContainer("c1")
-		n.PostContainer(event.Stopped, newContainer("c1", newPod("p1")))
+		n.PostContainer(lifecycle.Stopped, newContainer("c1", newPod("p1")))
 		waitFor(t, "the update", func() bool { return slices.Equal(n.engine.updated(), []string{"c0 shares=6"}) })
 	})
 	t.Run("at an update", func(t *testing.T) {
@@ -297,11 +297,11 @@ func comeAndGo(t *testing.T, n *node, pod Pod, id string) {
 	}
 	c.Container.Status.State = record.ContainerRunning
 	n.engine.put(c.Container)
-	n.PostContainer(event.Started, c.Container)
+	n.PostContainer(lifecycle.Started, c.Container)
 	n.engine.drop(c.Container)
-	n.PostContainer(event.Deleted, c.Container)
-	n.PostPod(event.Stopped, pod)
-	n.PostPod(event.Deleted, pod)
+	n.PostContainer(lifecycle.Deleted, c.Container)
+	n.PostPod(lifecycle.Stopped, pod)
+	n.PostPod(lifecycle.Deleted, pod)
 }
 
 // checkKnown returns what is wrong with the events of a connection. At the end of the last one no container is left.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/podd-project/podd/sandbox/event"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
@@ -42,14 +42,14 @@ func TestLargeContainerBefore(t *testing.T) {
 	one := large.Container
 	one.Status.State = record.ContainerCreated
 	n.engine.put(one)
-	n.PostContainer(event.Created, one)
+	n.PostContainer(lifecycle.Created, one)
 	p := n.connect(t, &testPlugin{})
 	if err := n.Start(t.Context(), one); err != nil {
 		t.Fatal(err)
 	}
 	// As the error of a runtime that quotes a file of the image.
 	one.Status.State, one.Status.Message = record.ContainerExited, "no such file: \xff"
-	n.PostContainer(event.Stopped, one)
+	n.PostContainer(lifecycle.Stopped, one)
 	p.awaitTold(t, "sync p1", "sync large", "StartContainer large", "StopContainer large")
 	if got := p.seen["sync large"]; got.GetName() != "main" || len(got.GetAnnotations()) > 0 {
 		t.Errorf("the plugin was told of %.100v, want the name, without annotations", got)

@@ -15,7 +15,7 @@ import (
 	logtest "github.com/sirupsen/logrus/hooks/test"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/podd-project/podd/sandbox/event"
+	"github.com/podd-project/podd/sandbox/lifecycle"
 )
 
 // setShares asks for CPU shares of a container.
@@ -91,7 +91,7 @@ func TestUpdateWhileCreating(t *testing.T) {
 	if got := n.engine.updated(); len(got) > 0 {
 		t.Errorf("updates %q of a container that is being created, want none", got)
 	}
-	go n.PostContainer(event.Created, c.Container)
+	go n.PostContainer(lifecycle.Created, c.Container)
 	<-first
 	if failed := ask(100); len(failed) > 0 {
 		t.Error("an update failed while the postponed ones are made, want it after them")
@@ -248,7 +248,7 @@ func TestTurnDoesNotCome(t *testing.T) {
 func TestUpdateAfterCreation(t *testing.T) {
 	n := newNode(t, nil, nil)
 	n.announceContainer("c1")
-	n.PostContainer(event.Created, newContainer("c1", newPod("p1")))
+	n.PostContainer(lifecycle.Created, newContainer("c1", newPod("p1")))
 	if _, err := n.Plugins.update(t.Context(), []*api.ContainerUpdate{setShares("c1", 3)}); err != nil {
 		t.Fatal(err)
 	}
@@ -265,8 +265,8 @@ func TestUpdateOfFailedCreation(t *testing.T) {
 	if _, err := n.Plugins.update(t.Context(), []*api.ContainerUpdate{setShares("c1", 3)}); err != nil {
 		t.Fatal(err)
 	}
-	n.PostContainer(event.Deleted, c.Container)
-	n.PostContainer(event.Created, c.Container)
+	n.PostContainer(lifecycle.Deleted, c.Container)
+	n.PostContainer(lifecycle.Created, c.Container)
 	if got := n.engine.updated(); len(got) > 0 {
 		t.Errorf("updates %q, want none", got)
 	}

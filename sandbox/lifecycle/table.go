@@ -1,5 +1,4 @@
-// Package index finds objects by id and by name, for the engine's pods and containers. It knows nothing else of them.
-package index
+package lifecycle
 
 import (
 	"cmp"
@@ -30,8 +29,8 @@ type Table[K, T comparable] struct {
 	byName map[K]T
 }
 
-// New returns an empty table of objects that are called what in errors. entry says how each is found.
-func New[K, T comparable](what string, entry func(T) Entry[K]) *Table[K, T] {
+// NewTable returns an empty table of objects that are called what in errors. entry says how each is found.
+func NewTable[K, T comparable](what string, entry func(T) Entry[K]) *Table[K, T] {
 	return &Table[K, T]{what: what, entry: entry, byID: map[string]T{}, byName: map[K]T{}}
 }
 

@@ -1,6 +1,4 @@
-// Package admission says who may work on a pod or container, and when: one at a time, or until it is closed. It knows
-// neither. The engine uses it.
-package admission
+package lifecycle
 
 import (
 	"context"

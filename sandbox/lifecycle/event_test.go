@@ -1,4 +1,4 @@
-package event
+package lifecycle
 
 import (
 	"context"
@@ -14,7 +14,7 @@ func TestSlowSubscriberIsCutOffAndBlocksNobody(t *testing.T) {
 	var b Bus[string]
 	slow, _ := b.Subscribe()
 	fast, _ := b.Subscribe()
-	for range buffer + 1 {
+	for range eventBuffer + 1 {
 		b.Post(Created, "id", "pod")
 		<-fast
 	}
@@ -22,8 +22,8 @@ func TestSlowSubscriberIsCutOffAndBlocksNobody(t *testing.T) {
 	for range slow { // ends because the channel was closed
 		n++
 	}
-	if n != buffer || b.Subscribers() != 1 {
-		t.Fatalf("%d events before the cut, %d subscribers left, want %d and 1", n, b.Subscribers(), buffer)
+	if n != eventBuffer || b.Subscribers() != 1 {
+		t.Fatalf("%d events before the cut, %d subscribers left, want %d and 1", n, b.Subscribers(), eventBuffer)
 	}
 }
 
@@ -43,7 +43,7 @@ func TestSendEnds(t *testing.T) {
 		want error
 	}{
 		{"by the receiver", post(1), errSend, errSend},
-		{"when it falls behind", post(buffer + 2), nil, errdefs.ErrResourceExhausted},
+		{"when it falls behind", post(eventBuffer + 2), nil, errdefs.ErrResourceExhausted},
 		{"with its caller", func(_ *Bus[string], end, _ context.CancelCauseFunc) { end(errCaller) }, nil, errCaller},
 		{"with the engine", func(_ *Bus[string], _, end context.CancelCauseFunc) { end(errLife) }, nil, errLife},
 	} {

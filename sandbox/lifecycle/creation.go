@@ -1,5 +1,4 @@
-// Package creation runs creations that outlive the callers who asked for them.
-package creation
+package lifecycle
 
 import (
 	"cmp"
@@ -12,9 +11,6 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/sirupsen/logrus"
 
-	"github.com/podd-project/podd/sandbox/admission"
-	"github.com/podd-project/podd/sandbox/index"
-	"github.com/podd-project/podd/sandbox/lifetime"
 	"github.com/podd-project/podd/sandbox/operation"
 )
 
@@ -31,8 +27,8 @@ type Creation struct {
 	waiting int        // callers in Await
 }
 
-// New returns a creation that has not begun.
-func New() *Creation { return &Creation{done: make(chan struct{})} }
+// NewCreation returns a creation that has not begun.
+func NewCreation() *Creation { return &Creation{done: make(chan struct{})} }
 
 // Plan is how an object is made.
 type Plan struct {
@@ -40,13 +36,13 @@ type Plan struct {
 	What string
 	Log  logrus.FieldLogger
 	// Life is the object's; the creation ends with it.
-	Life lifetime.Lifetime
+	Life Lifetime
 	// Timeout bounds the creation.
 	Timeout time.Duration
 	// Unclaimed is how long the object waits for a caller.
 	Unclaimed time.Duration
 	// Work runs the wait, which ends with Daemon.
-	Work   *admission.Work
+	Work   *Work
 	Daemon context.Context
 	// Operation runs do as the operation of the creation.
 	Operation func(ctx context.Context, do func(context.Context) error) error
@@ -68,7 +64,7 @@ type Object interface {
 // object differs and is unclaimed, because the kubelet changed the config before the answer, no caller can remove it:
 // Register does, and adds o.
 func Register[K comparable, T Object](
-	t *index.Table[K, T], o T, same, remove func(other T) error,
+	t *Table[K, T], o T, same, remove func(other T) error,
 ) (T, bool, error) {
 	for {
 		other, added := t.Add(o)
@@ -100,9 +96,9 @@ func (c *Creation) Run(caller context.Context, plan Plan) {
 func (c *Creation) try(caller context.Context, plan Plan) error {
 	ctx, cancel := plan.Life.Within(caller)
 	defer cancel(nil)
-	ctx, stop := lifetime.WithTimeout(ctx, plan.Timeout, "creation took longer than %v")
+	ctx, stop := WithTimeout(ctx, plan.Timeout, "creation took longer than %v")
 	defer stop()
-	if err := lifetime.WithCause(ctx, plan.Build(ctx)); err != nil {
+	if err := WithCause(ctx, plan.Build(ctx)); err != nil {
 		return plan.Discard(caller, err)
 	}
 	c.announce()
@@ -116,7 +112,7 @@ func (c *Creation) discardUnclaimed(plan Plan) {
 		return
 	}
 	plan.Work.Go(func() {
-		if !lifetime.Sleep(plan.Daemon, plan.Unclaimed) || !c.Abandoned() {
+		if !Sleep(plan.Daemon, plan.Unclaimed) || !c.Abandoned() {
 			return
 		}
 		plan.Log.Warnf("no caller asked for the %s again, removing it", plan.What)

@@ -1,6 +1,4 @@
-// Package event sends the events of pods and containers to subscribers. It knows nothing of what they are about. The
-// engine posts them; it and the server read them.
-package event
+package lifecycle
 
 import (
 	"context"
@@ -12,11 +10,11 @@ import (
 )
 
 // Type is the kind of an Event.
-type Type int
+type EventType int
 
 // The events of the CRI (KEP-3386), for containers and for pod sandboxes.
 const (
-	Created Type = iota
+	Created EventType = iota
 	Started
 	Stopped
 	Deleted
@@ -24,15 +22,15 @@ const (
 
 // Event reports a change of state. It is a hint: consumers act on the present state.
 type Event[P any] struct {
-	Type Type
+	Type EventType
 	// ID is the container's, or the pod's own.
 	ID  string
 	Pod P
 	At  time.Time
 }
 
-// buffer is how far a subscriber may fall behind, in events.
-const buffer = 1024
+// eventBuffer is how far a subscriber may fall behind, in events.
+const eventBuffer = 1024
 
 // Bus sends events to subscribers. Posting never waits: a subscriber whose buffer is full is unsubscribed, which it
 // notices, unlike a missed event.
@@ -42,7 +40,7 @@ type Bus[P any] struct {
 }
 
 // Post sends an event that happens now.
-func (b *Bus[P]) Post(t Type, id string, pod P) {
+func (b *Bus[P]) Post(t EventType, id string, pod P) {
 	e := Event[P]{Type: t, ID: id, Pod: pod, At: time.Now()}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -59,7 +57,7 @@ func (b *Bus[P]) Post(t Type, id string, pod P) {
 // Subscribe returns a channel of the events from now on, which is closed if its reader falls too far behind, and a
 // function that ends the subscription.
 func (b *Bus[P]) Subscribe() (events <-chan Event[P], end func()) {
-	ch := make(chan Event[P], buffer)
+	ch := make(chan Event[P], eventBuffer)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.subs == nil {
@@ -90,7 +88,7 @@ func (b *Bus[P]) Send(ctx, life context.Context, send func(Event[P]) error) erro
 		case event, ok := <-events:
 			if !ok {
 				return fmt.Errorf("%w: more than %d events are waiting, list and subscribe again",
-					errdefs.ErrResourceExhausted, buffer)
+					errdefs.ErrResourceExhausted, eventBuffer)
 			}
 			if err := send(event); err != nil {
 				return err

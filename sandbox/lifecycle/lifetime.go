@@ -1,5 +1,4 @@
-// Package lifetime bounds work that outlives the call that began it, and says why the work ended.
-package lifetime
+package lifecycle
 
 import (
 	"context"
@@ -14,8 +13,8 @@ type Lifetime struct {
 	end context.CancelCauseFunc
 }
 
-// New returns a lifetime within that of parent.
-func New(parent context.Context) Lifetime {
+// NewLifetime returns a lifetime within that of parent.
+func NewLifetime(parent context.Context) Lifetime {
 	ctx, end := context.WithCancelCause(parent)
 	return Lifetime{ctx: ctx, end: end}
 }
