@@ -221,7 +221,7 @@ test-k8s: tools vm images build k8s ## the scenarios of test/k8s on a real clust
 	@bin/leak diff bin/before-k8s.json -wait 10s
 
 .PHONY: test-k8s-vm
-test-k8s-vm: tools images build k8s ## a VM with cgroup v2 and systemd joins by kubeadm, as in README.md; another has feature gates (root)
+test-k8s-vm: tools images build k8s ## a VM with cgroup v2 and systemd joins by kubeadm, as in contrib/kubernetes; another has feature gates (root)
 	@test/host/setup.sh
 	@test/vm/deps.sh
 	@bin/leak take bin/before-k8s.json

@@ -16,7 +16,7 @@ import (
 	"github.com/podd-project/podd/test/k8s/cluster"
 )
 
-// TestJoin executes the README's steps to join a cluster, runs a pod, and executes the steps to leave.
+// TestJoin executes contrib/kubernetes' steps to join a cluster, runs a pod, and executes the steps to leave.
 func TestJoin(t *testing.T) {
 	join, leave := steps(t)
 	l := start(t, cluster.Options{})

@@ -83,7 +83,7 @@ func (l lab) end() {
 	}
 }
 
-// prepare gives the machine what the README expects of a node: runc, CNI plugins, the kubelet and kubeadm, as their
+// prepare gives the machine what contrib/kubernetes expects: runc, CNI plugins, the kubelet and kubeadm, as their
 // packages install them; and a registry, because it reaches no other.
 func (l lab) prepare() {
 	l.Helper()
@@ -145,7 +145,7 @@ func (l lab) try(args ...string) (string, error) {
 	return output(context.Background(), l.c.Kubectl(), append([]string{"--kubeconfig", l.c.Kubeconfig()}, args...)...)
 }
 
-// follow executes commands of the README word by word, but for the dots in the command to join.
+// follow executes commands of contrib/kubernetes word by word, but for the dots in the command to join.
 func (l lab) follow(commands []string) {
 	l.Helper()
 	for _, command := range commands {

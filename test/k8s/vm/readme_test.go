@@ -6,20 +6,21 @@ import (
 	"testing"
 )
 
-// steps returns the shell commands of the README's section "Join a cluster", up to and after the line "To leave". A
-// line of a code block is one command.
+// steps returns the shell commands of the section "Join a cluster" of contrib/kubernetes, up to and after the line "To
+// leave". A line of a code block is one command.
 func steps(t *testing.T) (join, leave []string) {
 	t.Helper()
-	page, err := os.ReadFile("../../../README.md")
+	page, err := os.ReadFile("../../../contrib/kubernetes/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(page), "\n### Join a cluster\n")
+	_, section, _ := strings.Cut(string(page), "\n## Join a cluster\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	entering, leaving, found := strings.Cut(section, "\nTo leave")
 	join, leave = commands(entering), commands(leaving)
 	if !found || len(join) < 5 || len(leave) < 2 {
-		t.Fatalf("README.md, \"Join a cluster\": commands %q and %q, want those to join and those to leave", join, leave)
+		t.Fatalf("contrib/kubernetes/README.md, \"Join a cluster\": commands %q and %q, want those to join and those to "+
+			"leave", join, leave)
 	}
 	return join, leave
 }
