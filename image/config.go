@@ -2,11 +2,10 @@ package image
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"time"
-
-	"github.com/podd-project/podd/cmd/config"
 )
 
 // Config configures the store.
@@ -92,9 +91,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate returns every error in the configuration.
-func (c Config) Validate() error {
-	var errs []error
+// Validate reports each wrong key. It opens no file.
+func (c Config) Validate(problem func(key string, err error)) {
 	for _, p := range []struct {
 		key, path string
 		optional  bool
@@ -114,48 +112,46 @@ func (c Config) Validate() error {
 			continue
 		}
 		if !filepath.IsAbs(p.path) {
-			errs = append(errs, config.Errorf(p.key, "%q is not an absolute path", p.path))
+			problem(p.key, fmt.Errorf("%q is not an absolute path", p.path))
 		}
 	}
 	if strings.ContainsAny(c.Root, ":,\\\n") {
-		errs = append(errs, config.Errorf("root",
-			"%q contains a character that is special in overlay mount options (: , \\ or a newline)", c.Root))
+		problem("root", fmt.Errorf("%q contains a character that is special in overlay mount options (: , \\ or a newline)",
+			c.Root))
 	}
-	return errors.Join(append(errs, c.validateNumbers()...)...)
+	c.validateNumbers(problem)
 }
 
-func (c Config) validateNumbers() []error {
-	var errs []error
+func (c Config) validateNumbers(problem func(key string, err error)) {
 	if c.PullProgressTimeout < 0 {
-		errs = append(errs, config.Errorf("pull_progress_timeout", "%v is negative", c.PullProgressTimeout))
+		problem("pull_progress_timeout", fmt.Errorf("%v is negative", c.PullProgressTimeout))
 	}
 	if c.PullGrace < 0 {
-		errs = append(errs, config.Errorf("pull_grace", "%v is negative", c.PullGrace))
+		problem("pull_grace", fmt.Errorf("%v is negative", c.PullGrace))
 	}
 	if c.PullMinRate < 0 {
-		errs = append(errs, config.Errorf("pull_min_rate", "%d is negative", c.PullMinRate))
+		problem("pull_min_rate", fmt.Errorf("%d is negative", c.PullMinRate))
 	}
 	if c.MaxParallelDownloads < 1 || c.MaxParallelDownloads > 64 {
-		errs = append(errs, config.Errorf("max_parallel_downloads", "%d is not within 1 to 64", c.MaxParallelDownloads))
+		problem("max_parallel_downloads", fmt.Errorf("%d is not within 1 to 64", c.MaxParallelDownloads))
 	}
 	if c.MaxImageBytes < 1 {
-		errs = append(errs, config.Errorf("max_image_bytes", "%d is less than 1", c.MaxImageBytes))
+		problem("max_image_bytes", fmt.Errorf("%d is less than 1", c.MaxImageBytes))
 	}
 	if c.MaxImageFiles < 1 {
-		errs = append(errs, config.Errorf("max_image_files", "%d is less than 1", c.MaxImageFiles))
+		problem("max_image_files", fmt.Errorf("%d is less than 1", c.MaxImageFiles))
 	}
 	if c.PullMemory < minPullMemory {
-		errs = append(errs, config.Errorf("pull_memory", "%d is less than %d", c.PullMemory, minPullMemory))
+		problem("pull_memory", fmt.Errorf("%d is less than %d", c.PullMemory, minPullMemory))
 	}
 	for _, key := range c.VariantAnnotations {
 		if key == "" {
-			errs = append(errs, config.Errorf("variant_annotations", "contains an empty name"))
+			problem("variant_annotations", errors.New("contains an empty name"))
 		}
 	}
 	for _, g := range c.Pinned {
 		if strings.Trim(g, "*") == "" {
-			errs = append(errs, config.Errorf("pinned_images", "%q would pin every image", g))
+			problem("pinned_images", fmt.Errorf("%q would pin every image", g))
 		}
 	}
-	return errs
 }

@@ -109,9 +109,7 @@ func TestRegistryHost(t *testing.T) {
 func TestConfigValidate(t *testing.T) {
 	good := DefaultConfig()
 	good.Root, good.RunRoot = "/var/lib/podd/storage", "/run/podd/storage"
-	if err := good.Validate(); err != nil {
-		t.Error(err)
-	}
+	good.Validate(func(key string, err error) { t.Errorf("Validate of the defaults: %s: %v", key, err) })
 	for name, spoil := range map[string]func(*Config){
 		"root":                   func(c *Config) { c.Root = "" },
 		"run_root":               func(c *Config) { c.RunRoot = "run" },
@@ -133,8 +131,10 @@ func TestConfigValidate(t *testing.T) {
 	} {
 		c := good
 		spoil(&c)
-		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("Validate = %v, want an error about %s", err, name)
+		var wrong []string
+		c.Validate(func(key string, err error) { wrong = append(wrong, key+": "+err.Error()) })
+		if len(wrong) != 1 || !strings.Contains(wrong[0], name) {
+			t.Errorf("Validate reports %q, want one problem about %s", wrong, name)
 		}
 	}
 }

@@ -13,8 +13,6 @@ import (
 	"go.podman.io/storage"
 	storagetypes "go.podman.io/storage/types"
 
-	"github.com/containerd/errdefs"
-
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/image/layers"
 )
@@ -71,12 +69,9 @@ type Store struct {
 // opening of others.
 var storesMu sync.Mutex
 
-// New opens or creates the store. The program's main must have called Init and returned if that returned true: pulls
-// and the unpacking of layers run in child processes.
+// New opens or creates the store. The configuration must be valid. The program's main must have called Init and
+// returned if that returned true: pulls and the unpacking of layers run in child processes.
 func New(cfg Config, log logrus.FieldLogger) (*Store, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("image store: %w: %w", err, errdefs.ErrInvalidArgument)
-	}
 	if err := prepare(cfg); err != nil {
 		return nil, fmt.Errorf("prepare image store: %w", err)
 	}
@@ -111,17 +106,13 @@ func New(cfg Config, log logrus.FieldLogger) (*Store, error) {
 // cfg returns the present configuration.
 func (s *Store) cfg() *Config { return s.settings.Load() }
 
-// Reconfigure replaces the configuration, or returns why not and changes nothing. Pulls in progress use the former one.
+// Reconfigure replaces the configuration, which must be valid. Pulls in progress use the former one.
 // Root, RunRoot, BootID, SyncLayers and PullGrace must be as before.
-func (s *Store) Reconfigure(cfg Config) error {
-	if err := cfg.Validate(); err != nil {
-		return fmt.Errorf("image store: %w: %w", err, errdefs.ErrInvalidArgument)
-	}
+func (s *Store) Reconfigure(cfg Config) {
 	s.settings.Store(&cfg)
 	if err := s.refresh(); err != nil { // other images may be pinned
 		s.log.WithError(err).Warn("failed to reread the image store for a new configuration")
 	}
-	return nil
 }
 
 // start loads the index and starts the background goroutines.

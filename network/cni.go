@@ -40,8 +40,8 @@ type CNI struct {
 	newExec func(o execOptions) invoke.Exec
 }
 
-// New returns a CNI that watches the configuration directory until Close. A missing configuration or plugin is no error
-// here; Ready reports it.
+// New returns a CNI that watches the configuration directory until Close. The configuration must be valid. A missing
+// configuration or plugin is no error here; Ready reports it.
 func New(cfg Config, log logrus.FieldLogger) (*CNI, error) {
 	c, err := newCNI(cfg, log)
 	if err != nil {
@@ -53,9 +53,6 @@ func New(cfg Config, log logrus.FieldLogger) (*CNI, error) {
 
 // newCNI is New without the watch.
 func newCNI(cfg Config, log logrus.FieldLogger) (*CNI, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("network configuration: %w", err)
-	}
 	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
 		return nil, fmt.Errorf("network state: %w", err)
 	}
@@ -77,13 +74,10 @@ func newCNI(cfg Config, log logrus.FieldLogger) (*CNI, error) {
 // cfg returns the present configuration.
 func (c *CNI) cfg() *Config { return c.settings.Load() }
 
-// Reconfigure replaces the configuration, or returns why not and changes nothing. Attachments in progress use the
+// Reconfigure replaces the configuration, which must be valid. Attachments in progress use the
 // former one; a running STATUS of the plugins is aborted and run again. StateDir, Mark, BootID, NetnsDir and PluginEnv
 // must be as before. It must not be called after Close.
-func (c *CNI) Reconfigure(cfg Config) error {
-	if err := cfg.Validate(); err != nil {
-		return fmt.Errorf("network configuration: %w", err)
-	}
+func (c *CNI) Reconfigure(cfg Config) {
 	c.watching.Lock()
 	defer c.watching.Unlock()
 	c.stop()
@@ -91,7 +85,6 @@ func (c *CNI) Reconfigure(cfg Config) error {
 	c.settings.Store(&cfg)
 	c.health.interval = cfg.StatusInterval
 	c.start()
-	return nil
 }
 
 // start reads the configuration once, so that Ready has an answer, and then watches it.

@@ -115,9 +115,7 @@ func testRecord(t testing.TB, podID string) *record {
 func TestConfigValidate(t *testing.T) {
 	good := DefaultConfig()
 	good.StateDir = "/var/lib/podd/network"
-	if err := good.Validate(); err != nil {
-		t.Errorf("Validate of the default configuration = %v, want no error", err)
-	}
+	good.Validate(func(key string, err error) { t.Errorf("Validate of the default configuration: %s: %v", key, err) })
 	for name, spoil := range map[string]func(*Config){
 		"no state":             func(c *Config) { c.StateDir = "" },
 		"relative conf dir":    func(c *Config) { c.ConfDir = "net.d" },
@@ -133,11 +131,10 @@ func TestConfigValidate(t *testing.T) {
 	} {
 		c := good
 		spoil(&c)
-		if err := c.Validate(); err == nil {
-			t.Errorf("%s: Validate succeeded, want an error", name)
-		}
-		if _, err := New(c, quiet()); err == nil {
-			t.Errorf("%s: New succeeded, want an error", name)
+		var wrong []string
+		c.Validate(func(key string, _ error) { wrong = append(wrong, key) })
+		if len(wrong) != 1 {
+			t.Errorf("%s: Validate reports %q, want one key", name, wrong)
 		}
 	}
 }

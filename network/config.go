@@ -2,12 +2,11 @@ package network
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/podd-project/podd/cmd/config"
 )
 
 // maxPool bounds PoolSize.
@@ -61,34 +60,33 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate returns every error in the configuration.
-func (c Config) Validate() error {
-	var errs []error
+// Validate reports each wrong key. It opens no file.
+func (c Config) Validate(problem func(key string, err error)) {
 	if !filepath.IsAbs(c.NetnsDir) || filepath.Clean(c.NetnsDir) != c.NetnsDir || c.NetnsDir == "/" ||
 		strings.ContainsRune(c.NetnsDir, 0) {
-		errs = append(errs, config.Errorf("netns_dir", "%q is not a clean absolute path", c.NetnsDir))
+		problem("netns_dir", fmt.Errorf("%q is not a clean absolute path", c.NetnsDir))
 	}
 	for _, p := range []struct{ key, path string }{
 		{"state directory", c.StateDir}, {"conf_dir", c.ConfDir}, {"conf_template", c.ConfTemplate},
 	} {
 		if !filepath.IsAbs(p.path) && !(p.key == "conf_template" && p.path == "") {
-			errs = append(errs, config.Errorf(p.key, "%q is not an absolute path", p.path))
+			problem(p.key, fmt.Errorf("%q is not an absolute path", p.path))
 		}
 	}
 	if len(c.BinDirs) == 0 {
-		errs = append(errs, config.Errorf("bin_dirs", "is empty, want at least one directory"))
+		problem("bin_dirs", errors.New("is empty, want at least one directory"))
 	}
 	for _, dir := range c.BinDirs {
 		// They become one colon-separated variable, CNI_PATH.
 		if !filepath.IsAbs(dir) || strings.ContainsAny(dir, ":\x00") {
-			errs = append(errs, config.Errorf("bin_dirs", "%q is not an absolute path without colons", dir))
+			problem("bin_dirs", fmt.Errorf("%q is not an absolute path without colons", dir))
 		}
 	}
 	if !slices.Contains([]string{"cni", "ipv4", "ipv6"}, c.IPPreference) {
-		errs = append(errs, config.Errorf("ip_preference", "%q is none of cni, ipv4, ipv6", c.IPPreference))
+		problem("ip_preference", fmt.Errorf("%q is none of cni, ipv4, ipv6", c.IPPreference))
 	}
 	if c.PoolSize < 0 || c.PoolSize > maxPool {
-		errs = append(errs, config.Errorf("pool_size", "%d is not between 0 and %d", c.PoolSize, maxPool))
+		problem("pool_size", fmt.Errorf("%d is not between 0 and %d", c.PoolSize, maxPool))
 	}
 	for _, d := range []struct {
 		key string
@@ -98,8 +96,7 @@ func (c Config) Validate() error {
 		{"status_timeout", c.StatusTimeout}, {"status_interval", c.StatusInterval},
 	} {
 		if d.d <= 0 {
-			errs = append(errs, config.Errorf(d.key, "%v is not a positive duration", d.d))
+			problem(d.key, fmt.Errorf("%v is not a positive duration", d.d))
 		}
 	}
-	return errors.Join(errs...)
 }

@@ -2,10 +2,10 @@ package sandbox
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"time"
 
-	"github.com/podd-project/podd/cmd/config"
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/sandbox/defaults"
 	"github.com/podd-project/podd/sandbox/handler"
@@ -86,19 +86,18 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate reports everything that is wrong with the configuration.
-func (c Config) Validate() error {
-	var errs []error
+// Validate reports each wrong key. It opens no file but that of the time zone.
+func (c Config) Validate(problem func(key string, err error)) {
 	for _, p := range []struct{ key, path string }{
 		{"root", c.Root}, {"run", c.Run}, {"seccomp_profile_root", c.SeccompRoot},
 	} {
 		if !filepath.IsAbs(p.path) {
-			errs = append(errs, config.Errorf(p.key, "%q is not an absolute path", p.path))
+			problem(p.key, fmt.Errorf("%q is not an absolute path", p.path))
 		}
 	}
 	for _, path := range c.CheckpointKeys {
 		if !filepath.IsAbs(path) {
-			errs = append(errs, config.Errorf("checkpoint_keys", "%q is not an absolute path", path))
+			problem("checkpoint_keys", fmt.Errorf("%q is not an absolute path", path))
 		}
 	}
 	for _, d := range []struct {
@@ -111,17 +110,17 @@ func (c Config) Validate() error {
 		{"slow_operation", c.SlowOperation}, {"stats_interval", c.StatsInterval},
 	} {
 		if d.d <= 0 {
-			errs = append(errs, config.Errorf(d.key, "%v is not a positive duration", d.d))
+			problem(d.key, fmt.Errorf("%v is not a positive duration", d.d))
 		}
 	}
 	if c.DefaultHandler == "" {
-		errs = append(errs, config.Errorf("default_handler", "is empty, want the name of a runtime handler"))
+		problem("default_handler", errors.New("is empty, want the name of a runtime handler"))
 	}
 	if err := spec.CheckCgroupPrefix(c.CgroupPrefix); err != nil {
-		errs = append(errs, config.Errorf("cgroup_prefix", "%w", err))
+		problem("cgroup_prefix", err)
 	}
 	if err := namespaces.CheckDefaultSysctls(c.DefaultSysctls); err != nil {
-		errs = append(errs, config.Errorf("default_sysctls", "%w", err))
+		problem("default_sysctls", err)
 	}
-	return errors.Join(append(errs, c.Config.Validate())...)
+	c.Config.Validate(problem)
 }

@@ -1,21 +1,14 @@
 package sandbox
 
-import (
-	"fmt"
+import "github.com/podd-project/podd/sandbox/handler"
 
-	"github.com/podd-project/podd/sandbox/handler"
-)
-
-// Reconfigure replaces the configuration and the handlers, or returns why not and changes nothing. Calls in progress
-// may still use the former ones. Pods keep the handler that they were created with, until podd is started again; also
-// one that is no longer configured.
+// Reconfigure replaces the configuration, which must be valid, and the handlers. An error about a handler changes
+// nothing. Calls in progress may still use the former ones. Pods keep the handler that they were created with, until
+// podd is started again; also one that is no longer configured.
 //
 // What is fixed when the engine is made must be as before: directories, boot id, pause program, cgroup driver and
 // prefix, CDIDirs, CreateMissingHostPaths, ShmSize, SlowOperation and StatsInterval.
 func (e *Engine) Reconfigure(cfg Config, runtimes map[string]Runtime) error {
-	if err := cfg.Validate(); err != nil {
-		return fmt.Errorf("sandbox configuration: %w", err)
-	}
 	next := &handler.Generation{Settings: &cfg.Settings, Runtimes: runtimes}
 	if err := next.Check(); err != nil {
 		return err

@@ -3,13 +3,13 @@ package streaming
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net/netip"
 	"time"
 
 	"github.com/containerd/errdefs"
 
 	"github.com/podd-project/podd/cmd/budget"
-	"github.com/podd-project/podd/cmd/config"
 )
 
 // Config is the [streaming] section of podd.toml.
@@ -58,37 +58,35 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate returns everything that is wrong with c, as *config.FieldError joined. It does not open the TLS files.
-func (c *Config) Validate() error {
-	var errs []error
-	bad := func(key, format string, args ...any) { errs = append(errs, config.Errorf(key, format, args...)) }
+// Validate reports each wrong key. It does not open the TLS files.
+func (c *Config) Validate(problem func(key string, err error)) {
 	addr, err := netip.ParseAddr(c.Address)
 	switch {
 	case err != nil:
-		bad("address", "%q is not an IP address", c.Address)
+		problem("address", fmt.Errorf("%q is not an IP address", c.Address))
 	case !addr.IsLoopback() && !c.tls():
 		// Commands, terminals and tokens would cross the network unencrypted.
-		bad("address",
-			"%s can be reached from other machines: set tls_cert_file and tls_key_file, or use 127.0.0.1", c.Address)
+		problem("address", fmt.Errorf(
+			"%s can be reached from other machines: set tls_cert_file and tls_key_file, or use 127.0.0.1", c.Address))
 	}
 	if c.Port < 0 || c.Port > 65535 {
-		bad("port", "%d is not between 0 and 65535", c.Port)
+		problem("port", fmt.Errorf("%d is not between 0 and 65535", c.Port))
 	}
 	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
-		bad("tls_cert_file", "tls_cert_file and tls_key_file must be set together")
+		problem("tls_cert_file", errors.New("tls_cert_file and tls_key_file must be set together"))
 	}
 	if _, err := c.tlsVersion(); err != nil {
-		bad("tls_min_version", "%q is neither 1.2 nor 1.3", c.TLSMinVersion)
+		problem("tls_min_version", fmt.Errorf("%q is neither 1.2 nor 1.3", c.TLSMinVersion))
 	}
 	if c.IdleTimeout < 0 {
-		bad("idle_timeout", "%v is negative", c.IdleTimeout)
+		problem("idle_timeout", fmt.Errorf("%v is negative", c.IdleTimeout))
 	}
 	for _, d := range []struct {
 		key string
 		d   time.Duration
 	}{{"creation_timeout", c.CreationTimeout}, {"token_ttl", c.TokenTTL}, {"header_timeout", c.HeaderTimeout}} {
 		if d.d <= 0 {
-			bad(d.key, "%v is not a positive duration", d.d)
+			problem(d.key, fmt.Errorf("%v is not a positive duration", d.d))
 		}
 	}
 	for _, n := range []struct {
@@ -99,10 +97,9 @@ func (c *Config) Validate() error {
 		{"max_pending_connections", c.MaxPending},
 	} {
 		if n.n <= 0 {
-			bad(n.key, "%d is not positive", n.n)
+			problem(n.key, fmt.Errorf("%d is not positive", n.n))
 		}
 	}
-	return errors.Join(errs...)
 }
 
 func (c *Config) tls() bool { return c.TLSCertFile != "" && c.TLSKeyFile != "" }

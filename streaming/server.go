@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/containerd/errdefs"
 	"github.com/sirupsen/logrus"
 
 	"github.com/podd-project/podd/cmd/budget"
@@ -46,12 +45,9 @@ type Server struct {
 	open openSessions
 }
 
-// New listens on the configured address, so that URLs can be issued at once; they are served once Serve runs. The
-// caller must call Close.
+// New listens on the address of the configuration, which must be valid. URLs can be issued at once; they are served
+// once Serve runs. The caller must call Close.
 func New(cfg Config, budgets *budget.Table, backend Backend, log logrus.FieldLogger) (*Server, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("streaming server: %w: %w", err, errdefs.ErrInvalidArgument)
-	}
 	s := &Server{
 		cfg: cfg, backend: backend, log: log,
 		timing: realTime, tickets: newTickets(cfg.TokenTTL, cfg.MaxTokens),

@@ -4,7 +4,7 @@
 // Both count what they refused, for `podd status`. table.go constructs all of them. BUDGETS.md lists them for
 // operators, with the limits that are constants of other packages; a test compares it with the code.
 //
-// Like cmd/config it is a leaf: every package may import it, and it imports nothing of podd.
+// It is a leaf: every package may import it, and it imports nothing of podd.
 package budget
 
 import "sync/atomic"

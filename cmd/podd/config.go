@@ -3,7 +3,6 @@ package main
 import (
 	"path/filepath"
 
-	"github.com/podd-project/podd/cmd/config"
 	"github.com/podd-project/podd/cmd/podd/cadvisor"
 	"github.com/podd-project/podd/cmd/podd/metrics"
 	"github.com/podd-project/podd/cmd/podd/tomlconfig"
@@ -144,12 +143,9 @@ func (c *Config) identify(mark, boot string) {
 	c.Image.BootID, c.Runtime.BootID, c.Network.BootID = boot, boot, boot
 }
 
-// engine returns the part of the table that the engine uses. It reads base_runtime_spec.
+// engine returns the part of the table that the engine uses. It reads base_runtime_spec, which an error is about.
 func (h HandlerTable) engine() (handler.Config, error) {
 	base, err := host.ReadBaseSpec(h.BaseRuntimeSpec)
-	if err != nil {
-		err = config.Errorf("base_runtime_spec", "%w", err)
-	}
 	return handler.Config{
 		CNIConfDir: h.CNIConfDir, Infra: h.Infra, PrivilegedWithoutHostDevices: h.PrivilegedWithoutHostDevices,
 		Base: base, AllowedAnnotations: h.AllowedAnnotations, DefaultAnnotations: h.DefaultAnnotations,

@@ -55,11 +55,13 @@ func renamedKeys() map[string]string {
 type loaded struct {
 	Config
 	set *tomlconfig.Set
-	// files are the files that were read, in order.
+	// files are the files that were read, in order; wrong has an error for each key of them that cannot be set.
 	files []string
+	wrong []error
 }
 
-// load reads the files anew, applies the flags and validates the result.
+// load reads the files, applies the flags and validates the result. The error names every wrong key, unless a file
+// cannot be read.
 func (o *options) load() (*loaded, error) {
 	l := &loaded{Config: defaultConfig()}
 	l.set = tomlconfig.New(&l.Config)
@@ -67,33 +69,37 @@ func (o *options) load() (*loaded, error) {
 	if err := l.readFiles(o.file, o.flags.Changed("config")); err != nil {
 		return nil, configError{err}
 	}
-	if err := o.apply(l.set); err != nil {
-		return nil, configError{err}
-	}
+	wrong := append(l.wrong, o.apply(l.set)...)
 	l.complete(l.set)
-	if err := l.validate(l.set.Origin); err != nil {
-		return nil, configError{err}
+	wrong = append(wrong, l.validate(l.set.Origin)...)
+	if len(wrong) > 0 {
+		return nil, configError{errors.Join(wrong...)}
 	}
 	return l, nil
 }
 
-// apply sets the keys that flags give.
-func (o *options) apply(set *tomlconfig.Set) error {
-	var errs []error
+// apply sets the keys that flags give, and returns an error for each wrong one.
+func (o *options) apply(set *tomlconfig.Set) (errs []error) {
 	for _, assignment := range o.set {
 		key, value, ok := strings.Cut(assignment, "=")
 		if !ok {
 			errs = append(errs, fmt.Errorf("flag --set: %q is not of the form section.key=value", assignment))
 			continue
 		}
-		errs = append(errs, set.Assign("flag --set", strings.TrimSpace(key), value))
-	}
-	for _, f := range keyFlags {
-		if given := o.flags.Lookup(f.flag); given.Changed {
-			errs = append(errs, set.Assign("flag --"+f.flag, f.key, given.Value.String()))
+		if err := set.Assign("flag --set", strings.TrimSpace(key), value); err != nil {
+			errs = append(errs, err)
 		}
 	}
-	return errors.Join(errs...)
+	for _, f := range keyFlags {
+		given := o.flags.Lookup(f.flag)
+		if !given.Changed {
+			continue
+		}
+		if err := set.Assign("flag --"+f.flag, f.key, given.Value.String()); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
 }
 
 // readFiles merges file and its drop-ins.
@@ -123,7 +129,9 @@ func (l *loaded) readFile(path string) error {
 		return fmt.Errorf("read configuration: %w", err)
 	}
 	l.files = append(l.files, path)
-	return l.set.Merge(path, data)
+	wrong, err := l.set.Merge(path, data)
+	l.wrong = append(l.wrong, wrong...)
+	return err
 }
 
 // readConfigFile reads a file that decides which programs run as root: it must not be writable by everyone.

@@ -137,8 +137,8 @@ func TestNoFileIsTheDefaults(t *testing.T) {
 func TestDefaultsAreValid(t *testing.T) {
 	c := defaultConfig()
 	c.place(c.Root, c.Run)
-	if err := c.validate(func(string) string { return "default" }); err != nil {
-		t.Error(err)
+	if wrong := c.validate(func(string) string { return "default" }); len(wrong) > 0 {
+		t.Errorf("validate = %q, want no error", wrong)
 	}
 }
 
@@ -288,6 +288,37 @@ func TestMistakesInConfiguration(t *testing.T) {
 				t.Errorf("exit %d, want %d\nstdout %s\nstderr %s\nwant   %s", code, exitConfig, out, errs, c.want)
 			}
 		})
+	}
+}
+
+// TestEveryWrongKeyIsReported: one run names all of them: first those that no key is set by, in the order of the files
+// and flags, then the values, in the order of the keys.
+func TestEveryWrongKeyIsReported(t *testing.T) {
+	file := tree(t, map[string]string{
+		"podd.toml": "[runtime]\nkill_timeout = 3\nconmn = \"x\"\n[image]\npull_memory = 1\n" +
+			"[runtime.handlers.a]\ninfra = \"some\"\nprivileged_without_host_devices = \"no\"\n",
+		"podd.toml.d/50.toml": "[metrics]\nadress = \"\"\n[log]\nformat = \"xml\"\n",
+	})
+	out, errs, code := command("config", "check", "--config", file, "--set", "rot=/x", "--log-level", "loud")
+	if code != exitConfig || out != "" {
+		t.Errorf("exit status = %d, want %d; stdout %q, want none", code, exitConfig, out)
+	}
+	rest := errs
+	for _, want := range []string{
+		"podd.toml:2: runtime.kill_timeout: ", "podd.toml:3: unknown key \"runtime.conmn\"", "50.toml:2: unknown key",
+		"flag --set: unknown key \"rot\"",
+		"log.level (flag --log-level): ", "log.format (", "runtime.handlers.a.infra (",
+		"runtime.handlers.a.privileged_without_host_devices (", "image.pull_memory (",
+	} {
+		_, after, found := strings.Cut(rest, want)
+		if !found {
+			t.Errorf("stderr %q, want %q after the others", errs, want)
+			continue
+		}
+		rest = after
+	}
+	if n := strings.Count(strings.TrimSpace(errs), "\n"); n != 8 {
+		t.Errorf("stderr %q has %d lines, want 9", errs, n+1)
 	}
 }
 

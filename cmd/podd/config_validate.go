@@ -9,12 +9,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/podd-project/podd/cmd/config"
 	"github.com/podd-project/podd/cmd/podd/admin"
 	"github.com/podd-project/podd/sandbox/handler"
 )
 
-// problems collects the errors of a configuration.
+// problems collects the wrong keys of a configuration.
 type problems struct {
 	// origin returns which file or flag set a key.
 	origin func(key string) string
@@ -26,25 +25,13 @@ func (p *problems) add(key, format string, args ...any) {
 	p.errs = append(p.errs, fmt.Errorf("%s (%s): %w", key, p.origin(key), fmt.Errorf(format, args...)))
 }
 
-// addSection reports what the Validate of a package's Config returned: nil, one error or several joined.
-func (p *problems) addSection(section string, err error) {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, e := range joined.Unwrap() {
-			p.addSection(section, e)
-		}
-		return
-	}
-	var field *config.FieldError
-	switch {
-	case errors.As(err, &field):
-		p.add(section+"."+field.Key, "%w", field.Err)
-	case err != nil:
-		p.add(section, "%w", err)
-	}
+// in returns what reports a problem of a key in the section, to the Validate of a package's Config.
+func (p *problems) in(section string) func(key string, err error) {
+	return func(key string, err error) { p.add(section+"."+key, "%w", err) }
 }
 
-// validate returns all problems, joined. Origin returns which file or flag set a key.
-func (c *Config) validate(origin func(key string) string) error {
+// validate returns an error for each wrong key, in the order of the keys. Origin returns which file or flag set a key.
+func (c *Config) validate(origin func(key string) string) []error {
 	p := &problems{origin: origin}
 	for _, f := range []struct{ key, path string }{{"root", c.Root}, {"run", c.Run}, {"listen", c.Listen}} {
 		if err := checkPath(f.path); err != nil {
@@ -60,26 +47,26 @@ func (c *Config) validate(origin func(key string) string) error {
 	if within(c.Root, c.Run) || within(c.Run, c.Root) {
 		p.add("run", "%q and root %q must not contain each other", c.Run, c.Root)
 	}
-	p.addSection("log", c.Log.Validate())
+	c.Log.Validate(p.in("log"))
 	c.Runtime.validate(p)
-	p.addSection("nri", c.NRI.Validate())
-	p.addSection("network", c.Network.Validate())
-	p.addSection("image", c.Image.Validate())
-	p.addSection("streaming", c.Streaming.Validate())
-	p.addSection("metrics", c.Metrics.Validate())
-	p.addSection("cadvisor", c.Cadvisor.Validate())
-	p.addSection("tracing", c.Tracing.Validate())
+	c.NRI.Validate(p.in("nri"))
+	c.Network.Validate(p.in("network"))
+	c.Image.Validate(p.in("image"))
+	c.Streaming.Validate(p.in("streaming"))
+	c.Metrics.Validate(p.in("metrics"))
 	if path := c.Metrics.SocketPath(); path != "" && path == c.Listen {
 		p.add("metrics.address", "%q is the socket of the CRI service", path)
 	}
+	c.Cadvisor.Validate(p.in("cadvisor"))
 	if path := c.Cadvisor.Socket; path != "" && (path == c.Listen || path == c.Metrics.SocketPath()) {
 		p.add("cadvisor.socket", "%q is the socket of another service of podd", path)
 	}
-	return errors.Join(p.errs...)
+	c.Tracing.Validate(p.in("tracing"))
+	return p.errs
 }
 
 func (c *RuntimeConfig) validate(p *problems) {
-	p.addSection("runtime", c.Config.Validate())
+	c.Config.Validate(p.in("runtime"))
 	switch c.CgroupDriver {
 	case cgroupAuto, cgroupSystemd, cgroupCgroupfs:
 	default:
@@ -151,7 +138,10 @@ func (h HandlerTable) validate(key, name string, p *problems) {
 		}
 	}
 	engine, err := h.engine()
-	p.addSection(key, errors.Join(err, engine.Validate()))
+	if err != nil {
+		p.add(key+".base_runtime_spec", "%w", err)
+	}
+	engine.Validate(p.in(key))
 	for _, dir := range []struct{ key, path string }{
 		{".root", h.Root}, {".cni_conf_dir", h.CNIConfDir}, {".base_runtime_spec", h.BaseRuntimeSpec},
 	} {

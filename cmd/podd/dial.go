@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"path/filepath"
 
 	"github.com/pelletier/go-toml/v2"
@@ -25,8 +26,8 @@ func (o *options) daemon() (*admin.Client, error) {
 	}
 	c := defaultConfig()
 	o.readRun(&c)
-	if err := o.apply(tomlconfig.New(&c)); err != nil {
-		return nil, configError{err}
+	if wrong := o.apply(tomlconfig.New(&c)); len(wrong) > 0 {
+		return nil, configError{errors.Join(wrong...)}
 	}
 	return admin.NewClient(admin.SocketPath(c.Run)), nil
 }

@@ -150,7 +150,7 @@ func (c *Config) handlerConfigs() (map[string]handler.Config, error) {
 	for name, h := range c.Runtime.Handlers {
 		cfg, err := h.engine()
 		if err != nil {
-			return nil, fmt.Errorf("handler %s: %w", name, err)
+			return nil, fmt.Errorf("handler %s: base_runtime_spec: %w", name, err)
 		}
 		if c.Cadvisor.Enabled() && (cfg.Infra == "" || cfg.Infra == handler.InfraAuto) {
 			cfg.Infra = handler.InfraPause // its row in cAdvisor's metrics has the pod's network

@@ -1,13 +1,13 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"strings"
 	"time"
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/podd-project/podd/cmd/config"
 	"github.com/podd-project/podd/image"
 )
 
@@ -17,22 +17,18 @@ type LogConfig struct {
 	Format string `toml:"format" comment:"Format of log entries: text or json."`
 }
 
-// Validate returns a *config.FieldError for the first wrong key.
-func (c LogConfig) Validate() error {
+// Validate reports each wrong key.
+func (c LogConfig) Validate(problem func(key string, err error)) {
 	if _, err := logrus.ParseLevel(c.Level); err != nil {
-		return config.Errorf("level", "%q is none of trace, debug, info, warning, error", c.Level)
+		problem("level", fmt.Errorf("%q is none of trace, debug, info, warning, error", c.Level))
 	}
 	if c.Format != "text" && c.Format != "json" {
-		return config.Errorf("format", "%q is neither text nor json", c.Format)
+		problem("format", fmt.Errorf("%q is neither text nor json", c.Format))
 	}
-	return nil
 }
 
 // setUpLogging configures logrus' standard logger, which container libraries log to as well.
 func setUpLogging(c LogConfig, w io.Writer) (*logrus.Logger, error) {
-	if err := c.Validate(); err != nil {
-		return nil, err
-	}
 	log := logrus.StandardLogger()
 	log.SetOutput(w)
 	if err := configureLog(log, c); err != nil {

@@ -109,18 +109,14 @@ func (d *daemon) complete(cfg *Config) (err error) {
 	return err
 }
 
-// apply makes next the configuration of all parts. The checks of load were the same as those of the parts.
+// apply makes next the configuration of all parts.
 func (d *daemon) apply(n *node, old, next *generation) error {
 	if err := n.engine.Reconfigure(next.cfg.Runtime.Config, next.runtimes); err != nil {
 		return err
 	}
-	if err := n.images.Reconfigure(next.cfg.Image); err != nil {
-		return err
-	}
+	n.images.Reconfigure(next.cfg.Image)
 	if !reflect.DeepEqual(old.cfg.Network, next.cfg.Network) {
-		if err := n.pods.Reconfigure(next.cfg.Network); err != nil {
-			return err
-		}
+		n.pods.Reconfigure(next.cfg.Network)
 	}
 	n.pool.Reconfigure(next.cfg.poolSettings())
 	return configureLog(logrus.StandardLogger(), next.cfg.Log)

@@ -5,7 +5,6 @@
 package defaults
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -15,7 +14,6 @@ import (
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/podd-project/podd/cmd/config"
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
 )
@@ -56,9 +54,8 @@ func Default() Config {
 	}
 }
 
-// Validate returns all problems, joined.
-func (c Config) Validate() error {
-	var errs []error
+// Validate reports each wrong key.
+func (c Config) Validate(problem func(key string, err error)) {
 	for _, k := range []struct {
 		key   string
 		check func() error
@@ -69,21 +66,20 @@ func (c Config) Validate() error {
 		{"timezone", func() error { _, err := host.ReadTimezone(c.Timezone); return err }},
 	} {
 		if err := k.check(); err != nil {
-			errs = append(errs, config.Errorf(k.key, "%w", err))
+			problem(k.key, err)
 		}
 	}
 	if c.PidsLimit == 0 || c.PidsLimit < -1 {
-		errs = append(errs, config.Errorf("pids_limit", "%d is neither positive nor -1, no limit", c.PidsLimit))
+		problem("pids_limit", fmt.Errorf("%d is neither positive nor -1, no limit", c.PidsLimit))
 	}
 	if c.ShmSize < minShmSize {
-		errs = append(errs, config.Errorf("shm_size", "%d is less than %d bytes", c.ShmSize, minShmSize))
+		problem("shm_size", fmt.Errorf("%d is less than %d bytes", c.ShmSize, minShmSize))
 	}
 	for _, dir := range c.HooksDirs {
 		if !filepath.IsAbs(dir) {
-			errs = append(errs, config.Errorf("hooks_dirs", "%q is not an absolute path", dir))
+			problem("hooks_dirs", fmt.Errorf("%q is not an absolute path", dir))
 		}
 	}
-	return errors.Join(errs...)
 }
 
 // Spec returns the defaults of containers whose handler has the base_runtime_spec base, nil for none. Both must be

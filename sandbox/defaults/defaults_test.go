@@ -11,9 +11,7 @@ import (
 
 func TestDefaultIsValid(t *testing.T) {
 	c := Default()
-	if err := c.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	c.Validate(func(key string, err error) { t.Errorf("Validate: %s: %v", key, err) })
 	got, err := c.Spec(nil)
 	if err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package handler
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -9,7 +10,6 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/podd-project/podd/cmd/config"
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/sandbox/convert"
@@ -46,30 +46,29 @@ func (h Config) HostDevices(f oci.Features) bool {
 	return without == "false" || without != "true" && !f.OwnKernel
 }
 
-// Validate reports what is wrong.
-func (h Config) Validate() error {
+// Validate reports each wrong key.
+func (h Config) Validate(problem func(key string, err error)) {
 	switch h.Infra {
 	case "", InfraAuto, InfraNone, InfraPause:
 	default:
-		return config.Errorf("infra", "%q is none of auto, none, pause", h.Infra)
+		problem("infra", fmt.Errorf("%q is none of auto, none, pause", h.Infra))
 	}
 	if v := h.PrivilegedWithoutHostDevices; !slices.Contains([]string{"", "auto", "true", "false"}, v) {
-		return config.Errorf("privileged_without_host_devices", "%q is none of auto, true, false", v)
+		problem("privileged_without_host_devices", fmt.Errorf("%q is none of auto, true, false", v))
 	}
 	for _, pattern := range h.AllowedAnnotations {
 		if name := strings.TrimSuffix(pattern, "*"); name == "" || strings.Contains(name, "*") {
-			return config.Errorf("allowed_annotations", "%q is neither an annotation name nor a prefix followed by *", pattern)
-		}
-		if spec.ReservedAnnotation(strings.TrimSuffix(pattern, "*")) {
-			return config.Errorf("allowed_annotations", "%q is reserved: podd sets it", pattern)
+			problem("allowed_annotations",
+				fmt.Errorf("%q is neither an annotation name nor a prefix followed by *", pattern))
+		} else if spec.ReservedAnnotation(strings.TrimSuffix(pattern, "*")) {
+			problem("allowed_annotations", fmt.Errorf("%q is reserved: podd sets it", pattern))
 		}
 	}
-	for key := range h.DefaultAnnotations {
+	for _, key := range slices.Sorted(maps.Keys(h.DefaultAnnotations)) {
 		if key == "" || spec.ReservedAnnotation(key) {
-			return config.Errorf("default_annotations", "%q is reserved: podd sets it", key)
+			problem("default_annotations", fmt.Errorf("%q is reserved: podd sets it", key))
 		}
 	}
-	return nil
 }
 
 // NeedsInfra reports whether a pod gets an infra container. It returns errdefs.ErrInvalidArgument for a pod that the

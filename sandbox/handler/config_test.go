@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/containerd/errdefs"
+	"github.com/google/go-cmp/cmp"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/oci"
@@ -39,11 +40,34 @@ func TestValidate(t *testing.T) {
 		{"reserved default", "podd sets it",
 			Config{DefaultAnnotations: map[string]string{"io.kubernetes.cri.sandbox-id": "x"}}},
 	} {
-		err := tt.h.Validate()
-		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
-			t.Errorf("%s: got %v, want %q", tt.name, err, tt.want)
+		wrong := problems(tt.h)
+		if tt.want == "" && len(wrong) > 0 || tt.want != "" && (len(wrong) != 1 || !strings.Contains(wrong[0], tt.want)) {
+			t.Errorf("%s: Validate reports %q, want %q", tt.name, wrong, tt.want)
 		}
 	}
+}
+
+// TestEveryWrongKeyIsReported: Validate reports all wrong keys, in their order.
+func TestEveryWrongKeyIsReported(t *testing.T) {
+	wrong := problems(Config{
+		Infra: "x", PrivilegedWithoutHostDevices: "x", AllowedAnnotations: []string{"*", "ok", "a*b"},
+		DefaultAnnotations: map[string]string{"io.kubernetes.cri.a": "", "io.kubernetes.cri.b": ""},
+	})
+	var keys []string
+	for _, w := range wrong {
+		keys = append(keys, w[:strings.Index(w, ":")])
+	}
+	want := []string{"infra", "privileged_without_host_devices", "allowed_annotations", "allowed_annotations",
+		"default_annotations", "default_annotations"}
+	if d := cmp.Diff(want, keys); d != "" {
+		t.Errorf("Validate, -want +got:\n%s", d)
+	}
+}
+
+// problems returns what Validate reports, as "key: error".
+func problems(h Config) (all []string) {
+	h.Validate(func(key string, err error) { all = append(all, key+": "+err.Error()) })
+	return all
 }
 
 func TestNeedsInfra(t *testing.T) {
@@ -80,8 +104,8 @@ func TestPrivilegedWithoutHostDevices(t *testing.T) {
 		{"true", false, false}, {"true", true, false}, {"false", false, true}, {"false", true, true},
 	} {
 		h := Config{PrivilegedWithoutHostDevices: tt.value}
-		if err := h.Validate(); err != nil {
-			t.Errorf("%q: Validate = %v, want nil", tt.value, err)
+		if wrong := problems(h); len(wrong) > 0 {
+			t.Errorf("%q: Validate reports %q, want none", tt.value, wrong)
 		}
 		if got := h.HostDevices(oci.Features{OwnKernel: tt.ownKernel}); got != tt.devices {
 			t.Errorf("%q, own kernel %v: hostDevices = %v, want %v", tt.value, tt.ownKernel, got, tt.devices)

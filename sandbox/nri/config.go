@@ -1,7 +1,6 @@
 package nri
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -9,8 +8,6 @@ import (
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
-
-	"github.com/podd-project/podd/cmd/config"
 )
 
 // Values of on_failure; "" is what the plugin itself asks for, see NRI's FailurePolicy.
@@ -60,41 +57,39 @@ func DefaultConfig() Config {
 // maxTimeout bounds both timeouts: longer ones than the kubelet's for a request have no use.
 const maxTimeout = 2 * time.Minute
 
-// Validate reports everything that is wrong, each a *config.FieldError.
-func (c Config) Validate() error {
-	var errs []error
+// Validate reports each wrong key. It opens no file and no socket.
+func (c Config) Validate(problem func(key string, err error)) {
 	for _, p := range []struct{ key, path string }{
 		{"socket", c.Socket}, {"plugin_dir", c.PluginDir}, {"config_dir", c.ConfigDir},
 	} {
 		if p.path != "" && (!filepath.IsAbs(p.path) || p.path != filepath.Clean(p.path) || p.path == "/") {
-			errs = append(errs, config.Errorf(p.key, "%q is not a clean absolute path", p.path))
+			problem(p.key, fmt.Errorf("%q is not a clean absolute path", p.path))
 		}
 	}
 	if limit := 107; len(c.Socket) > limit { // sun_path
-		errs = append(errs, config.Errorf("socket", "%w",
-			fmt.Errorf("%q is longer than the %d bytes of a unix socket's path", c.Socket, limit)))
+		problem("socket", fmt.Errorf("%q is longer than the %d bytes of a unix socket's path", c.Socket, limit))
 	}
 	for _, d := range []struct {
 		key string
 		d   time.Duration
 	}{{"registration_timeout", c.RegistrationTimeout}, {"request_timeout", c.RequestTimeout}} {
 		if d.d <= 0 || d.d > maxTimeout {
-			errs = append(errs, config.Errorf(d.key, "%v is not between 0 and %v", d.d, maxTimeout))
+			problem(d.key, fmt.Errorf("%v is not between 0 and %v", d.d, maxTimeout))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Plugins)) {
-		errs = append(errs, c.Plugins[name].validate("plugins."+name, name))
+		c.Plugins[name].validate("plugins."+name, name, problem)
 	}
-	return errors.Join(errs...)
 }
 
-func (t PluginTable) validate(key, name string) error {
+func (t PluginTable) validate(key, name string, problem func(key string, err error)) {
 	if err := api.CheckPluginName(name); err != nil {
-		return config.Errorf(key, "%w", err)
+		problem(key, err)
 	}
 	switch t.OnFailure {
 	case "", refuseOnFailure, continueOnFailure:
-		return nil
+	default:
+		problem(key+".on_failure",
+			fmt.Errorf("%q is neither %s nor %s", t.OnFailure, refuseOnFailure, continueOnFailure))
 	}
-	return config.Errorf(key+".on_failure", "%q is neither %s nor %s", t.OnFailure, refuseOnFailure, continueOnFailure)
 }

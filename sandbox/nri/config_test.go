@@ -1,18 +1,16 @@
 package nri
 
 import (
-	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/podd-project/podd/cmd/config"
 )
 
 // TestConfig: each bad value is an error that names its key.
 func TestConfig(t *testing.T) {
-	if err := DefaultConfig().Validate(); err != nil {
-		t.Errorf("Validate of the defaults = %v, want none", err)
+	if wrong := wrongKeys(DefaultConfig()); len(wrong) > 0 {
+		t.Errorf("Validate of the defaults reports %q, want none", wrong)
 	}
 	for _, tt := range []struct {
 		key    string
@@ -29,15 +27,20 @@ func TestConfig(t *testing.T) {
 	} {
 		c := DefaultConfig()
 		tt.change(&c)
-		var field *config.FieldError
-		if err := c.Validate(); !errors.As(err, &field) || field.Key != tt.key {
-			t.Errorf("Validate = %v, want an error of %s", err, tt.key)
+		if wrong := wrongKeys(c); !slices.Equal(wrong, []string{tt.key}) {
+			t.Errorf("Validate reports %q, want %s", wrong, tt.key)
 		}
 	}
 	empty := DefaultConfig()
 	empty.Socket, empty.PluginDir, empty.ConfigDir = "", "", ""
 	empty.Plugins = map[string]PluginTable{"a": {}, "b": {OnFailure: refuseOnFailure}, "c": {OnFailure: continueOnFailure}}
-	if err := empty.Validate(); err != nil {
-		t.Errorf("Validate without paths = %v, want none", err)
+	if wrong := wrongKeys(empty); len(wrong) > 0 {
+		t.Errorf("Validate without paths reports %q, want none", wrong)
 	}
+}
+
+// wrongKeys returns the keys that Validate reports.
+func wrongKeys(c Config) (keys []string) {
+	c.Validate(func(key string, _ error) { keys = append(keys, key) })
+	return keys
 }

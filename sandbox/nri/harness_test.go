@@ -130,8 +130,8 @@ func newNode(t testing.TB, engine *fakeEngine, change func(*Config)) *node {
 	if change != nil {
 		change(&cfg)
 	}
-	if err := cfg.Validate(); err != nil {
-		t.Fatal(err)
+	if wrong := wrongKeys(cfg); len(wrong) > 0 {
+		t.Fatalf("Validate reports %q, want none", wrong)
 	}
 	if engine == nil {
 		engine = newFakeEngine()

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-
-	"github.com/podd-project/podd/cmd/config"
 )
 
 // Socket is where cAdvisor asks about containers whose cgroups have CRI-O's names.
@@ -23,17 +21,14 @@ type Config struct {
 // Enabled reports whether there is a socket.
 func (c Config) Enabled() bool { return c.Socket != "" }
 
-// Validate returns a *config.FieldError. It opens no file and no socket.
-func (c Config) Validate() error {
+// Validate reports each wrong key. It opens no file and no socket.
+func (c Config) Validate(problem func(key string, err error)) {
 	switch {
 	case !c.Enabled():
-		return nil
 	case !filepath.IsAbs(c.Socket) || c.Socket != filepath.Clean(c.Socket) || c.Socket == "/" ||
 		strings.ContainsFunc(c.Socket, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		return config.Errorf("socket", "%q is not the clean absolute path of a socket", c.Socket)
+		problem("socket", fmt.Errorf("%q is not the clean absolute path of a socket", c.Socket))
 	case len(c.Socket) > maxSocketPath:
-		return config.Errorf("socket", "%w", fmt.Errorf("%q is longer than the %d bytes of a unix socket's path",
-			c.Socket, maxSocketPath))
+		problem("socket", fmt.Errorf("%q is longer than the %d bytes of a unix socket's path", c.Socket, maxSocketPath))
 	}
-	return nil
 }

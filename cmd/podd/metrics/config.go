@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-
-	"github.com/podd-project/podd/cmd/config"
 )
 
 // Config is the [metrics] section of podd.toml.
@@ -43,15 +41,14 @@ func (c Config) SocketPath() string {
 	return path
 }
 
-// Validate returns a *config.FieldError. It opens no file and no socket.
-func (c Config) Validate() error {
+// Validate reports each wrong key. It opens no file and no socket.
+func (c Config) Validate(problem func(key string, err error)) {
 	if !c.Enabled() {
-		return nil
+		return
 	}
 	if err := c.validateAddress(); err != nil {
-		return config.Errorf("address", "%w", err)
+		problem("address", err)
 	}
-	return nil
 }
 
 func (c Config) validateAddress() error {

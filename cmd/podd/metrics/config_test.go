@@ -36,10 +36,13 @@ func TestAddresses(t *testing.T) {
 		{"unix:///" + strings.Repeat("x", 107), false, "longer than the 107 bytes"},
 		{"/run/podd/metrics.sock", false, "neither unix:///path nor"},
 	} {
-		err := Config{Address: c.address, AllowRemote: c.remote}.Validate()
-		failed := err != nil && strings.Contains(err.Error(), c.want) && strings.HasPrefix(err.Error(), "address: ")
-		if c.want == "" && err != nil || c.want != "" && !failed {
-			t.Errorf("%q: got %v, want %q", c.address, err, c.want)
+		var wrong []string
+		Config{Address: c.address, AllowRemote: c.remote}.Validate(func(key string, err error) {
+			wrong = append(wrong, key+": "+err.Error())
+		})
+		failed := len(wrong) == 1 && strings.Contains(wrong[0], c.want) && strings.HasPrefix(wrong[0], "address: ")
+		if c.want == "" && len(wrong) > 0 || c.want != "" && !failed {
+			t.Errorf("%q: got %q, want %q", c.address, wrong, c.want)
 		}
 	}
 	if p := (Config{Address: "unix:///run/m.sock"}).SocketPath(); p != "/run/m.sock" {

@@ -34,7 +34,7 @@ func (s *Set) Assign(origin, key, value string) error {
 	if err := toml.Unmarshal([]byte(key+" = "+literal), &tree); err != nil {
 		return fmt.Errorf("%s: %q is not a TOML value such as true, 5, \"text\" or [\"a\", \"b\"]: %w", origin, value, err)
 	}
-	m := merge{set: s, where: func(string) string { return origin }}
+	m := merge{set: s, name: origin}
 	m.table(nil, s.target, tree)
 	return errors.Join(m.errs...)
 }

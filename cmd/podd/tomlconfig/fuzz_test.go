@@ -20,16 +20,18 @@ func FuzzMerge(f *testing.F) {
 	f.Fuzz(func(t *testing.T, a, b []byte) {
 		first := defaults()
 		s := New(&first)
-		if s.Merge("a", a) != nil || s.Merge("b", b) != nil {
-			return
+		for _, document := range [][]byte{a, b} {
+			if wrong, err := s.Merge("document", document); err != nil || len(wrong) > 0 {
+				return
+			}
 		}
 		var dump bytes.Buffer
 		if err := s.Dump(&dump); err != nil {
 			t.Fatal(err)
 		}
 		again := defaults()
-		if err := New(&again).Merge("dump", dump.Bytes()); err != nil {
-			t.Fatalf("%v in\n%s", err, dump.String())
+		if wrong, err := New(&again).Merge("dump", dump.Bytes()); err != nil || len(wrong) > 0 {
+			t.Fatalf("%v, %v in\n%s", wrong, err, dump.String())
 		}
 		if d := cmp.Diff(first, again, cmp.AllowUnexported(config{}), cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); d != "" {
 			t.Fatalf("-first +again:\n%s\n%s", d, dump.String())

@@ -6,11 +6,13 @@
 package tomlconfig
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/pelletier/go-toml/v2"
 )
@@ -34,17 +36,17 @@ func New(target any) *Set {
 	return &Set{target: reflect.ValueOf(target).Elem(), origins: map[string]string{}}
 }
 
-// Merge sets the keys of a TOML document. Name is the document's file name, for errors and origins. It returns all
-// errors joined, each as "name:line: error". After an error the Set is unusable.
-func (s *Set) Merge(name string, data []byte) error {
+// Merge sets the keys of a TOML document. Name is the document's file name, for errors and origins. Wrong has an error
+// for each key that cannot be set, as "name:line: error"; the other keys are set. Err is set if the document is not
+// TOML.
+func (s *Set) Merge(name string, data []byte) (wrong []error, err error) {
 	tree := map[string]any{}
 	if err := toml.Unmarshal(data, &tree); err != nil {
-		return syntaxError(name, err)
+		return nil, syntaxError(name, err)
 	}
-	lines := keyLines(data)
-	m := merge{set: s, where: func(key string) string { return fmt.Sprintf("%s:%d", name, lines[key]) }}
+	m := merge{set: s, name: name, lines: keyLines(data)}
 	m.table(nil, s.target, tree)
-	return errors.Join(m.errs...)
+	return m.errs, nil
 }
 
 // Origin returns what set a dotted key: "name:line" of a document, the origin passed to Assign, or Default.
@@ -67,14 +69,32 @@ func syntaxError(name string, err error) error {
 
 // merge merges one document into a Set.
 type merge struct {
-	set   *Set
-	where func(key string) string
+	set *Set
+	// name is the document's file, and lines the lines of its keys; nil for a flag.
+	name  string
+	lines map[string]int
 	errs  []error
+}
+
+// where returns what sets a key.
+func (m *merge) where(key string) string {
+	if m.lines == nil {
+		return m.name
+	}
+	return fmt.Sprintf("%s:%d", m.name, m.lines[key])
+}
+
+// inOrder returns the names of the tree at path, in the order of their first lines.
+func (m *merge) inOrder(path []string, tree map[string]any) []string {
+	line := func(name string) int { return m.lines[keyString(append(slices.Clone(path), name))] }
+	return slices.SortedFunc(maps.Keys(tree), func(a, b string) int {
+		return cmp.Or(cmp.Compare(line(a), line(b)), strings.Compare(a, b))
+	})
 }
 
 // table merges tree into target, a struct or a map, at path.
 func (m *merge) table(path []string, target reflect.Value, tree map[string]any) {
-	for _, name := range slices.Sorted(maps.Keys(tree)) {
+	for _, name := range m.inOrder(path, tree) {
 		at := append(slices.Clone(path), name)
 		if target.Kind() == reflect.Map {
 			m.element(at, target, name, tree[name])

@@ -56,8 +56,8 @@ func merged(t *testing.T, docs ...string) (config, *Set) {
 	c := defaults()
 	s := New(&c)
 	for i, d := range docs {
-		if err := s.Merge(fmt.Sprintf("f%d", i+1), []byte(d)); err != nil {
-			t.Fatal(err)
+		if wrong, err := s.Merge(fmt.Sprintf("f%d", i+1), []byte(d)); err != nil || len(wrong) > 0 {
+			t.Fatal(wrong, err)
 		}
 	}
 	return c, s
@@ -142,7 +142,8 @@ func TestMistakes(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			cfg := defaults()
-			err := New(&cfg).Merge("f", []byte(c.doc))
+			wrong, err := New(&cfg).Merge("f", []byte(c.doc))
+			err = errors.Join(append(wrong, err)...)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got  %v\nwant %s", err, c.want)
 			}
@@ -152,28 +153,29 @@ func TestMistakes(t *testing.T) {
 
 func TestAllMistakesAreReportedUpToALimit(t *testing.T) {
 	cfg := defaults()
-	err := New(&cfg).Merge("f", []byte("rot = 1\nlog.x = 2\ncount = \"a\""))
-	for _, want := range []string{"f:1:", "f:2:", "f:3:"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q missing in %v", want, err)
+	wrong, err := New(&cfg).Merge("f", []byte("rot = 1\nlog.x = 2\ncount = \"a\"\nroot = \"/a\""))
+	if err != nil || len(wrong) != 3 || cfg.Root != "/a" {
+		t.Fatalf("Merge = %v, %v, root %q, want 3 wrong keys and the other one set", wrong, err, cfg.Root)
+	}
+	for i, want := range []string{"f:1:", "f:2:", "f:3:"} {
+		if !strings.HasPrefix(wrong[i].Error(), want) {
+			t.Errorf("error %d = %v, want it about %s, in the order of the file", i, wrong[i], want)
 		}
 	}
 	var many strings.Builder
 	for i := range 1000 {
 		fmt.Fprintf(&many, "k%d = 1\n", i)
 	}
-	err = New(&cfg).Merge("f", []byte(many.String()))
-	var joined interface{ Unwrap() []error }
-	if !errors.As(err, &joined) || len(joined.Unwrap()) != maxErrors {
-		t.Errorf("got %v", err)
+	if wrong, err := New(&cfg).Merge("f", []byte(many.String())); err != nil || len(wrong) != maxErrors {
+		t.Errorf("Merge of 1000 wrong keys = %v, %v, want %d of them", wrong, err, maxErrors)
 	}
 }
 
 func TestMergeNameIsNotAFormat(t *testing.T) {
 	cfg := defaults()
-	err := New(&cfg).Merge("100%d.toml", []byte("x = 1"))
-	if !strings.HasPrefix(err.Error(), "100%d.toml:1: ") {
-		t.Error(err)
+	wrong, err := New(&cfg).Merge("100%d.toml", []byte("x = 1"))
+	if err != nil || len(wrong) != 1 || !strings.HasPrefix(wrong[0].Error(), "100%d.toml:1: ") {
+		t.Errorf("Merge = %v, %v, want one wrong key of 100%%d.toml:1", wrong, err)
 	}
 }
 

@@ -1,13 +1,10 @@
 package tracing
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
 	"strings"
-
-	"github.com/podd-project/podd/cmd/config"
 )
 
 // Config is the [tracing] section of podd.toml.
@@ -41,21 +38,19 @@ func (c Config) Enabled() bool { return c.Endpoint != "" }
 // unixPrefix marks an endpoint that is a socket's path.
 const unixPrefix = "unix://"
 
-// Validate returns everything that is wrong, as *config.FieldError joined. It does not connect to the endpoint.
-func (c Config) Validate() error {
-	var errs []error
+// Validate reports each wrong key. It does not connect to the endpoint.
+func (c Config) Validate(problem func(key string, err error)) {
 	if err := c.validateEndpoint(); err != nil {
-		errs = append(errs, config.Errorf("endpoint", "%w", err))
+		problem("endpoint", err)
 	}
 	if err := c.validateCompression(); err != nil {
-		errs = append(errs, config.Errorf("compression", "%w", err))
+		problem("compression", err)
 	}
-	errs = append(errs, c.validateFiles())
+	c.validateFiles(problem)
 	if c.SamplingRatePerMillion < 0 || c.SamplingRatePerMillion > million {
-		errs = append(errs, config.Errorf("sampling_rate_per_million", "%d is not between 0 and %d",
+		problem("sampling_rate_per_million", fmt.Errorf("%d is not between 0 and %d",
 			c.SamplingRatePerMillion, million))
 	}
-	return errors.Join(errs...)
 }
 
 // Values of compression; "" is compressionNone.

@@ -1,6 +1,8 @@
 package tracing
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -18,15 +20,22 @@ func TestConfig(t *testing.T) {
 		{"host:4317/v1/traces", 1, "endpoint: "}, {"unix://otel.sock", 1, "endpoint: "},
 		{"host:4317", -1, "sampling_rate_per_million: "}, {"", million + 1, "sampling_rate_per_million: "},
 	} {
-		err := Config{Endpoint: c.endpoint, SamplingRatePerMillion: c.rate}.Validate()
+		err := validate(Config{Endpoint: c.endpoint, SamplingRatePerMillion: c.rate})
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%q, %d: got %v, want %q", c.endpoint, c.rate, err, c.want)
 		}
 	}
-	if err := (Config{Compression: "lz4"}).Validate(); err == nil || !strings.Contains(err.Error(), "compression: ") {
+	if err := validate(Config{Compression: "lz4"}); err == nil || !strings.Contains(err.Error(), "compression: ") {
 		t.Errorf("compression lz4: got %v, want an error", err)
 	}
-	if d := DefaultConfig(); d.Enabled() || d.Validate() != nil {
+	if d := DefaultConfig(); d.Enabled() || validate(d) != nil {
 		t.Errorf("default %+v", d)
 	}
+}
+
+// validate returns what Validate reports, each as "key: error".
+func validate(c Config) error {
+	var errs []error
+	c.Validate(func(key string, err error) { errs = append(errs, fmt.Errorf("%s: %w", key, err)) })
+	return errors.Join(errs...)
 }

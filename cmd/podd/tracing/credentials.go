@@ -14,27 +14,23 @@ import (
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-
-	"github.com/podd-project/podd/cmd/config"
 )
 
 // validateFiles checks the keys that name files, and opens none.
-func (c Config) validateFiles() error {
-	var errs []error
+func (c Config) validateFiles(problem func(key string, err error)) {
 	for _, f := range []struct{ key, path string }{
 		{"ca_file", c.CAFile}, {"cert_file", c.CertFile}, {"key_file", c.KeyFile}, {"headers_file", c.HeadersFile},
 	} {
 		if f.path != "" && !filepath.IsAbs(f.path) {
-			errs = append(errs, config.Errorf(f.key, "%q is not an absolute path", f.path))
+			problem(f.key, fmt.Errorf("%q is not an absolute path", f.path))
 		}
 	}
 	if (c.CertFile == "") != (c.KeyFile == "") {
-		errs = append(errs, config.Errorf("cert_file", "needs key_file, and key_file needs it"))
+		problem("cert_file", errors.New("needs key_file, and key_file needs it"))
 	}
 	if c.plain() && c.CAFile+c.CertFile != "" {
-		errs = append(errs, config.Errorf("ca_file", "and cert_file are for TLS, which endpoint or insecure exclude"))
+		problem("ca_file", errors.New("and cert_file are for TLS, which endpoint or insecure exclude"))
 	}
-	return errors.Join(errs...)
 }
 
 // plain reports whether the connection is without TLS.

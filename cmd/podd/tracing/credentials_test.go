@@ -168,7 +168,7 @@ func TestWrongFiles(t *testing.T) {
 		"are for TLS":                               {CAFile: "/a", Insecure: true},
 	} {
 		c.Endpoint = "127.0.0.1:1"
-		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+		if err := validate(c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Validate() = %v, want %q", err, want)
 		}
 	}

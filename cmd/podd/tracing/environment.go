@@ -2,6 +2,7 @@ package tracing
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -54,7 +55,9 @@ func (c Config) WithEnvironment(getenv func(string) string) (Config, error) {
 		}
 		c.Headers[name] = value
 	}
-	return c, c.validateFiles()
+	var errs []error
+	c.validateFiles(func(key string, err error) { errs = append(errs, fmt.Errorf("%s: %w", key, err)) })
+	return c, errors.Join(errs...)
 }
 
 // parsePairs parses name=value,name=value, with percent-encoded values, as in W3C Baggage. An error
