@@ -10,7 +10,6 @@ import (
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox/garbage"
-	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -107,7 +106,7 @@ func (j *janitor) loadRecords() (recordSet, error) {
 	}
 	for _, id := range ids {
 		s.claimed[id] = true
-		dir := filepath.Join(j.e.paths.Pods(), id, layout.Containers)
+		dir := filepath.Join(j.e.paths.Pods(), id, record.ContainersDir)
 		containers, err := checkpoint.List(dir)
 		if err != nil {
 			s.unreadable("containers", id, err)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
@@ -46,7 +45,7 @@ type startAttempt struct {
 
 func (e *Engine) newContainer(p *Pod, r record.Container, s record.ContainerStatus) *Container {
 	c := &Container{
-		Container: r, pod: p, dir: filepath.Join(p.dir, layout.Containers, r.ID),
+		Container: r, pod: p, dir: filepath.Join(p.dir, record.ContainersDir, r.ID),
 		slot: lifecycle.NewSlot(), creation: lifecycle.NewCreation(), life: lifecycle.NewLifetime(p.life.Context()),
 		exited: make(chan struct{}),
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox/convert"
-	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/nri"
 	"github.com/podd-project/podd/sandbox/operation"
@@ -130,7 +129,7 @@ func (e *Engine) newContainerRecord(
 		return record.Container{}, err
 	}
 	return record.Container{
-		ID: layout.NewID(), PodID: p.ID, CreatedAt: time.Now(), Config: config, ImageID: img.ID, Labels: labels,
+		ID: record.NewID(), PodID: p.ID, CreatedAt: time.Now(), Config: config, ImageID: img.ID, Labels: labels,
 		StopSignal: signal,
 	}, nil
 }

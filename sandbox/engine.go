@@ -15,7 +15,6 @@ import (
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/handler"
-	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/netpool"
 	"github.com/podd-project/podd/sandbox/nri"
@@ -64,7 +63,7 @@ type Engine struct {
 	// cfg is immutable; Reconfigure replaces it.
 	cfg        atomic.Pointer[Config]
 	deps       Deps
-	paths      layout.Layout
+	paths      record.Layout
 	handlers   handler.Set
 	store      store
 	files      files.Files
@@ -95,7 +94,7 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 	if deps.Commit == nil {
 		deps.Commit = checkpoint.Commit
 	}
-	paths := layout.Layout{Mark: cfg.Mark, Root: cfg.Root, Run: cfg.Run, NetnsDir: cfg.NetnsDir}
+	paths := record.Layout{Mark: cfg.Mark, Root: cfg.Root, Run: cfg.Run, NetnsDir: cfg.NetnsDir}
 	e := &Engine{
 		deps: deps, paths: paths, store: newStore(),
 		files:    files.Files{Layout: paths, Mounter: deps.Mounter, ShmSize: cfg.ShmSize},

@@ -22,9 +22,9 @@ import (
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/ocitest"
 	"github.com/podd-project/podd/sandbox/files"
-	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/namespaces/namespacestest"
 	"github.com/podd-project/podd/sandbox/netpool"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // machine is the node under the engine: the fakes on which the mechanisms' own suites run. What is on it outlives the
@@ -169,8 +169,8 @@ func (m *machine) deps(h *faults) Deps {
 	}
 }
 
-func (m *machine) layout() layout.Layout {
-	return layout.Layout{Root: filepath.Join(m.dir, "root"), Run: filepath.Join(m.dir, "run"), NetnsDir: m.netnsDir}
+func (m *machine) layout() record.Layout {
+	return record.Layout{Root: filepath.Join(m.dir, "root"), Run: filepath.Join(m.dir, "run"), NetnsDir: m.netnsDir}
 }
 
 func discardLog() *logrus.Logger {

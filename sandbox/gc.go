@@ -13,8 +13,8 @@ import (
 
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/sandbox/garbage"
-	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/lifecycle"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 const (
@@ -143,7 +143,7 @@ func (j *janitor) unclaimed(candidates map[string][]garbage.Kind) map[string][]g
 	}
 	for _, u := range j.e.recovery.unread.List() {
 		delete(candidates, u.ID())
-		containers, err := checkpoint.List(filepath.Join(u.Path, layout.Containers))
+		containers, err := checkpoint.List(filepath.Join(u.Path, record.ContainersDir))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}

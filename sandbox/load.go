@@ -12,7 +12,6 @@ import (
 
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/oci/spec/host"
-	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
@@ -104,7 +103,7 @@ func (r *recovery) loadPod(id string) error {
 	if err != nil {
 		return err
 	}
-	parent := filepath.Join(p.dir, layout.Containers)
+	parent := filepath.Join(p.dir, record.ContainersDir)
 	containers, err := checkpoint.List(parent)
 	if err != nil {
 		return err
@@ -185,7 +184,7 @@ func (e *Engine) readPod(id string) (*Pod, error) {
 }
 
 func (e *Engine) readContainer(p *Pod, id string) (*Container, error) {
-	dir := filepath.Join(p.dir, layout.Containers, id)
+	dir := filepath.Join(p.dir, record.ContainersDir, id)
 	r, s, lost, err := record.ReadContainer(dir, p.Pod, e.cfg.Load().BootID)
 	if err != nil {
 		return nil, err

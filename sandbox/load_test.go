@@ -13,7 +13,6 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
@@ -35,9 +34,9 @@ func recordsOf(m *machine, pod, container string) map[string]string {
 	return map[string]string{
 		"pod record":       filepath.Join(dir, record.File),
 		"pod status":       filepath.Join(dir, record.StatusFile),
-		"containers":       filepath.Join(dir, layout.Containers),
-		"container record": filepath.Join(dir, layout.Containers, container, record.File),
-		"container status": filepath.Join(dir, layout.Containers, container, record.StatusFile),
+		"containers":       filepath.Join(dir, record.ContainersDir),
+		"container record": filepath.Join(dir, record.ContainersDir, container, record.File),
+		"container status": filepath.Join(dir, record.ContainersDir, container, record.StatusFile),
 	}
 }
 

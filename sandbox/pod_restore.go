@@ -14,7 +14,6 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox/handler"
-	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/sandbox/snapshot"
@@ -174,7 +173,7 @@ func (p *Pod) stageTime() time.Duration {
 }
 
 // image returns the directory that oci.CreateRequest.Image names for c, "" if it is not restored.
-func (c *Container) image(paths layout.Layout) string {
+func (c *Container) image(paths record.Layout) string {
 	if !c.Restored {
 		return ""
 	}
@@ -194,7 +193,7 @@ func (c *Container) restoreRootfs(ctx context.Context, e *Engine) func() error {
 }
 
 // restoreTime is what the creation or start of c may take longer than that of another container.
-func (c *Container) restoreTime(paths layout.Layout) time.Duration {
+func (c *Container) restoreTime(paths record.Layout) time.Duration {
 	if !c.Restored {
 		return 0
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/podd-project/podd/sandbox/convert"
 	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/handler"
-	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/namespaces"
 	"github.com/podd-project/podd/sandbox/netpool"
@@ -160,7 +159,7 @@ func (e *Engine) buildPod(ctx context.Context, p *Pod) error {
 	defer func() { awaitSync(ctx, saved) }()
 	steps := []step{
 		{"record", func() (err error) {
-			saved, err = record.Create(p.dir, p.Pod, p.Status(), e.deps.Commit, layout.Containers)
+			saved, err = record.Create(p.dir, p.Pod, p.Status(), e.deps.Commit, record.ContainersDir)
 			return err
 		}},
 		{"namespaces", func() error {

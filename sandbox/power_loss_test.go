@@ -20,7 +20,6 @@ import (
 
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/oci"
-	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
@@ -71,7 +70,7 @@ func newBrokenNode(t *testing.T) *brokenNode {
 func (n *brokenNode) status(pod, container string) string {
 	dir := filepath.Join(n.m.dir, "root/pods", pod)
 	if container != "" {
-		dir = filepath.Join(dir, layout.Containers, container)
+		dir = filepath.Join(dir, record.ContainersDir, container)
 	}
 	return filepath.Join(dir, record.StatusFile)
 }
@@ -314,7 +313,7 @@ func losePower(t *testing.T, m *machine, turn int) (pods int, codes map[string]i
 		if turn++; loseUnsynced(t, dir, turn) {
 			return fs.SkipDir
 		}
-		if filepath.Base(containers) != layout.Containers {
+		if filepath.Base(containers) != record.ContainersDir {
 			pods++
 			return lose(path, record.PodStatus{State: record.PodCreating})
 		}

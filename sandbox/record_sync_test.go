@@ -13,7 +13,6 @@ import (
 	"github.com/sirupsen/logrus/hooks/test"
 
 	"github.com/podd-project/podd/checkpoint"
-	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -60,7 +59,7 @@ func TestAnswerWaitsForRecord(t *testing.T) {
 		}
 		records, _ := filepath.Glob(filepath.Join(m.dir, "root/pods/*"))
 		for _, dir := range records { // a container's commit does not sync the pod's directory
-			if _, err := os.Lstat(filepath.Join(dir, layout.Containers)); err != nil {
+			if _, err := os.Lstat(filepath.Join(dir, record.ContainersDir)); err != nil {
 				t.Errorf("directory of the containers: %v, want it made before the pod's record is synced", err)
 			}
 		}
@@ -206,7 +205,7 @@ func unsyncedRecord(t *testing.T, m *machine) string {
 	t.Helper()
 	pods := filepath.Join(m.dir, "root/pods/*")
 	found, _ := filepath.Glob(filepath.Join(pods, record.UnsyncedFile))
-	inPods, _ := filepath.Glob(filepath.Join(pods, layout.Containers, "*", record.UnsyncedFile))
+	inPods, _ := filepath.Glob(filepath.Join(pods, record.ContainersDir, "*", record.UnsyncedFile))
 	if found = append(found, inPods...); len(found) != 1 {
 		t.Fatalf("records that are not synced: %v, want one", found)
 	}

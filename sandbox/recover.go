@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/podd-project/podd/oci"
-	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
@@ -59,7 +58,7 @@ func (e *Engine) Recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if kept, err := layout.Names(e.paths.Quarantine()); err == nil {
+	if kept, err := record.Names(e.paths.Quarantine()); err == nil {
 		e.janitor.quarantined.add(kept...)
 	}
 	loaded := r.loadPods(ids)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/podd-project/podd/sandbox/layout"
+	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/sandbox/snapshot"
 )
 
@@ -96,7 +96,7 @@ func (o *options) checkpointTrust() (snapshot.Trust, *loaded, error) {
 		return snapshot.Trust{}, nil, err
 	}
 	return snapshot.Trust{
-		Key:        &snapshot.Key{Path: layout.Layout{Root: l.Root}.SnapshotKey()},
+		Key:        &snapshot.Key{Path: record.Layout{Root: l.Root}.SnapshotKey()},
 		PublicKeys: l.Runtime.CheckpointKeys, Foreign: l.Runtime.RestoreForeign,
 	}, l, nil
 }

@@ -7,14 +7,13 @@ import (
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/server"
 )
 
 // podSpecReader returns a function that returns the config.json of a pod's infra container. For a pod that has none it
 // returns one with the pod's pinned namespaces, which tools use to enter the pod.
-func podSpecReader(read server.SpecReader, paths layout.Layout) func(*record.Pod) (*specs.Spec, error) {
+func podSpecReader(read server.SpecReader, paths record.Layout) func(*record.Pod) (*specs.Spec, error) {
 	return func(p *record.Pod) (*specs.Spec, error) {
 		if p.HasInfra() {
 			return read(p.ID)

@@ -26,10 +26,10 @@ import (
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/sandbox/files"
-	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/namespaces"
 	"github.com/podd-project/podd/sandbox/netpool"
 	"github.com/podd-project/podd/sandbox/nri"
+	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/sandbox/usage"
 	"github.com/podd-project/podd/server"
 	"github.com/podd-project/podd/streaming"
@@ -112,7 +112,7 @@ func (d *daemon) server(n *node) (*server.Server, error) {
 		server.Deps{
 			Engine: server.Adapt(n.engine), Images: n.images, Network: n.pods, Streamer: n.streams, Log: d.log,
 			Observe: d.observers.call(), RuntimeSpec: read,
-			PodSpec: podSpecReader(read, layout.Layout{Run: d.cfg.Run}),
+			PodSpec: podSpecReader(read, record.Layout{Run: d.cfg.Run}),
 			Space:   func() error { return checkSpace(d.cfg.Run) },
 			Info: map[string]func() any{
 				"config":    func() any { return d.current.Load().values },
@@ -141,7 +141,7 @@ func (d *daemon) engine(ctx context.Context, n *node) error {
 	runtimes := d.handlers(ctx)
 	d.current.Store(&generation{number: 1, cfg: &d.cfg, values: d.values, runtimes: runtimes, loaded: time.Now()})
 	pinner := namespaces.New(pauseProgram)
-	paths := layout.Layout{Mark: cfg.Mark, Root: cfg.Root, Run: cfg.Run, NetnsDir: cfg.NetnsDir}
+	paths := record.Layout{Mark: cfg.Mark, Root: cfg.Root, Run: cfg.Run, NetnsDir: cfg.NetnsDir}
 	n.pool = netpool.New(d.cfg.poolSettings(), paths, pinner, n.pods, d.log)
 	deps := sandbox.Deps{
 		Plugins:    n.plugins,

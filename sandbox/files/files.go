@@ -19,7 +19,7 @@ import (
 
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/sandbox/convert"
-	"github.com/podd-project/podd/sandbox/layout"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // The names in a pod's directory.
@@ -35,7 +35,7 @@ const etcSize = 1 << 20
 
 // Files are the files of the pods of a node.
 type Files struct {
-	Layout  layout.Layout
+	Layout  record.Layout
 	Mounter Mounter
 	// ShmSize is the size of a pod's /dev/shm in bytes.
 	ShmSize int
@@ -159,7 +159,7 @@ func IsMount(name string) bool { return name == shm }
 func (f Files) Pods() ([]string, error) {
 	var pods []string
 	for _, dir := range []string{f.Layout.PodRuns(), f.Layout.PodEtcs()} {
-		names, err := layout.Names(dir)
+		names, err := record.Names(dir)
 		if err != nil && !os.IsNotExist(err) {
 			return nil, err
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/moby/sys/mountinfo"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/podd-project/podd/sandbox/layout"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // shmSize is the default in bytes.
@@ -39,7 +39,7 @@ func newFiles(t *testing.T) Files {
 			t.Errorf("mounts at the end = %v, %v, want none", left, err)
 		}
 	})
-	return Files{Layout: layout.Layout{Root: dir + "/root", Run: dir + "/run"}, Mounter: Kernel{}, ShmSize: shmSize}
+	return Files{Layout: record.Layout{Root: dir + "/root", Run: dir + "/run"}, Mounter: Kernel{}, ShmSize: shmSize}
 }
 
 func remove(t *testing.T, f Files, pod string) {

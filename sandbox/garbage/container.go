@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"slices"
 
-	"github.com/podd-project/podd/sandbox/layout"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // Finder is an oci.Runtime that can find containers, or parts of them, whose records are lost.
@@ -32,7 +32,7 @@ func (m *Machine) RemoveLostCommands(ctx context.Context) error {
 
 // containers lists the bundles, and the containers without one that the handlers find.
 func (m *Machine) containers(ctx context.Context) ([]string, error) {
-	ids, err := layout.Names(m.Paths.Bundles())
+	ids, err := record.Names(m.Paths.Bundles())
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}

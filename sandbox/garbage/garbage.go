@@ -9,7 +9,7 @@ import (
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/handler"
-	"github.com/podd-project/podd/sandbox/layout"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // The kinds of resources, as people read them.
@@ -25,7 +25,7 @@ const (
 
 // Machine has the resources of pods and containers. All fields are required.
 type Machine struct {
-	Paths      layout.Layout
+	Paths      record.Layout
 	Files      *files.Files
 	Handlers   *handler.Set
 	Namespaces Namespaces

@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/podd-project/podd/network"
-	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/namespaces"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 func (m *Machine) freeAttachment(ctx context.Context, id string) error {
@@ -54,17 +54,17 @@ func (m *Machine) netnsPins() (map[string]string, error) {
 		return nil, err
 	}
 	for _, path := range own {
-		if id := filepath.Base(path); !strings.HasPrefix(id, layout.NetnsPrefix) {
+		if id := filepath.Base(path); !strings.HasPrefix(id, record.NetnsPrefix) {
 			pins[id] = path
 		}
 	}
-	ids, err := layout.Names(m.Paths.PodRuns())
+	ids, err := record.Names(m.Paths.PodRuns())
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
 	for _, id := range ids {
 		pin := namespaces.Claimed(m.Paths.ClaimLink(id))
-		if filepath.Base(pin) == layout.NetnsPrefix+id {
+		if filepath.Base(pin) == record.NetnsPrefix+id {
 			pins[id] = pin
 		}
 	}

@@ -20,9 +20,9 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/podd-project/podd/network"
-	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/namespaces"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // Namespaces pins network namespaces; see sandbox.Namespaces.
@@ -67,7 +67,7 @@ type Attachment struct {
 }
 
 // newAttachment returns an attachment that is not made yet.
-func newAttachment(l layout.Layout) *Attachment {
+func newAttachment(l record.Layout) *Attachment {
 	id := l.NewPodID()
 	return &Attachment{ID: id, Netns: l.Netns(id)}
 }
@@ -75,7 +75,7 @@ func newAttachment(l layout.Layout) *Attachment {
 // Pool is the attachments of a node. All methods may be called concurrently, and those that the engine calls also on
 // nil, which is a pool without attachments.
 type Pool struct {
-	layout     layout.Layout
+	layout     record.Layout
 	namespaces Namespaces
 	network    Network
 	log        logrus.FieldLogger
@@ -119,7 +119,7 @@ type Status struct {
 }
 
 // New returns an empty pool: Run fills it.
-func New(s Settings, l layout.Layout, ns Namespaces, n Network, log logrus.FieldLogger) *Pool {
+func New(s Settings, l record.Layout, ns Namespaces, n Network, log logrus.FieldLogger) *Pool {
 	return &Pool{
 		layout: l, namespaces: ns, network: n, log: log, settings: s, taken: map[string]*Attachment{},
 		work: lifecycle.NewSlot(), wake: make(chan struct{}, 1),

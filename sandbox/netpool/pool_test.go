@@ -20,9 +20,9 @@ import (
 
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/network/networktest"
-	"github.com/podd-project/podd/sandbox/layout"
 	"github.com/podd-project/podd/sandbox/namespaces"
 	"github.com/podd-project/podd/sandbox/namespaces/namespacestest"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // node is the fakes that a pool works on.
@@ -41,7 +41,7 @@ func newNode(t *testing.T) *node {
 func (n *node) pool(size int) *Pool {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	l := layout.Layout{Mark: mark, Root: n.dir, Run: filepath.Join(n.dir, "run"), NetnsDir: filepath.Join(n.dir, "netns")}
+	l := record.Layout{Mark: mark, Root: n.dir, Run: filepath.Join(n.dir, "run"), NetnsDir: filepath.Join(n.dir, "netns")}
 	return New(Settings{Size: size, Sysctls: map[string]string{"net.ipv4.x": "1"}}, l, n.namespaces, n.network, log)
 }
 

@@ -1,7 +1,8 @@
-// Package record defines what is kept of a pod and a container: the record, written once, and the status, replaced
-// whole at every change, with the states and the transitions between them; and lists records that cannot be read. It
-// owns the two files and their format, and syncs a new record beside its caller; it never decides when to write. The
-// engine is the only writer; the server reads the values.
+// Package record defines the record of a pod and a container, written once, and the status, replaced whole at every
+// change, with the states and the transitions between them. It owns the two files, their format and the path of every
+// other file of a pod (Layout), lists records that cannot be read, and syncs a new record while its caller continues;
+// it never decides when to write. The engine is the only writer; the server and the packages below the engine read the
+// values and paths.
 package record
 
 import (

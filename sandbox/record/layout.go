@@ -1,6 +1,4 @@
-// Package layout names the files of pods and containers on the node: every path follows from an id. It touches no file
-// but to list a directory. The engine and the packages below it use it.
-package layout
+package record
 
 import (
 	"crypto/rand"
@@ -16,8 +14,8 @@ func NewID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// Containers is the directory of the containers' records in that of their pod's.
-const Containers = "containers"
+// ContainersDir is the directory of the containers' records in that of their pod's.
+const ContainersDir = "containers"
 
 // Layout is where podd keeps its files: absolute paths. The README of sandbox has the tree.
 type Layout struct {
