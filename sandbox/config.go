@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/podd-project/podd/oci/spec"
-	"github.com/podd-project/podd/sandbox/defaults"
 	"github.com/podd-project/podd/sandbox/handler"
 	"github.com/podd-project/podd/sandbox/namespaces"
 )
@@ -43,7 +42,7 @@ type Config struct {
 	CheckpointKeys []string `toml:"checkpoint_keys" comment:"Files of public keys (PEM, Ed25519). A checkpoint of another node is restored if one of these keys has signed it: see podd checkpoint sign. Read at every restore."`
 	// RestoreForeign accepts checkpoints without this node's seal.
 	RestoreForeign bool `toml:"restore_foreign_checkpoints" comment:"Restore checkpoints of gVisor that another node has made, or that were changed. They are read by gVisor, in the sandbox of the new pod; podd compares only what their manifest says."`
-	defaults.Config
+	handler.Defaults
 	// CreateTimeout bounds the creation of a pod or container, which is detached from its caller.
 	CreateTimeout time.Duration `toml:"create_timeout" comment:"Limit for creating a pod or container. It continues if the caller gives up."`
 	// CheckpointTimeout bounds one checkpoint of a container, most of which it is frozen.
@@ -72,8 +71,7 @@ func DefaultConfig() Config {
 		DefaultSysctls: map[string]string{
 			"net.ipv4.ip_unprivileged_port_start": "0", "net.ipv4.ping_group_range": "0 2147483647",
 		},
-		Config: defaults.Default(),
-
+		Defaults:          handler.StandardDefaults(),
 		CgroupPrefix:      "crio",
 		CreateTimeout:     4 * time.Minute,
 		StartTimeout:      time.Minute,
@@ -122,5 +120,5 @@ func (c Config) Validate(problem func(key string, err error)) {
 	if err := namespaces.CheckDefaultSysctls(c.DefaultSysctls); err != nil {
 		problem("default_sysctls", err)
 	}
-	c.Config.Validate(problem)
+	c.Defaults.Validate(problem)
 }

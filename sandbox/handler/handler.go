@@ -1,5 +1,6 @@
-// Package handler knows the runtime handlers of a node: how they are configured, which one runs a pod, and what a pod
-// may ask of it. It makes and runs no container; the engine does, with the runtimes that it finds here.
+// Package handler knows the runtime handlers of a node: how they are configured, which one runs a pod, what a pod may
+// ask of it, and the node's defaults for what no field of the CRI sets, which a handler can override. It makes and runs
+// no container; the engine, its only caller, does, with the runtimes that it finds here.
 package handler
 
 import (

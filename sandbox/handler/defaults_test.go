@@ -1,4 +1,4 @@
-package defaults
+package handler
 
 import (
 	"testing"
@@ -10,7 +10,7 @@ import (
 )
 
 func TestDefaultIsValid(t *testing.T) {
-	c := Default()
+	c := StandardDefaults()
 	c.Validate(func(key string, err error) { t.Errorf("Validate: %s: %v", key, err) })
 	got, err := c.Spec(nil)
 	if err != nil {
@@ -42,7 +42,7 @@ func TestBaseTakesPrecedence(t *testing.T) {
 		Mounts: []specs.Mount{{Destination: "/x"}},
 		Linux:  &specs.Linux{Resources: &specs.LinuxResources{Pids: &specs.LinuxPids{Limit: &pids}}},
 	}
-	c := Default()
+	c := StandardDefaults()
 	c.Ulimits, c.Env, c.PidsLimit = map[string]string{"core": "7", "nice": "3", "cpu": ""}, []string{"A=1"}, 50
 	got, err := c.Spec(base)
 	if err != nil {

@@ -1,8 +1,4 @@
-// Package defaults has the configuration keys for what no field of the CRI sets: resource limits of processes, the
-// default capabilities, variables, time zone and others. It converts them to the input of oci/spec.
-//
-// It keeps nothing and starts nothing. The engine is its only caller.
-package defaults
+package handler
 
 import (
 	"fmt"
@@ -18,8 +14,8 @@ import (
 	"github.com/podd-project/podd/oci/spec/host"
 )
 
-// Config is the part of the engine's configuration that sets what no field of the CRI sets.
-type Config struct {
+// Defaults is the part of the engine's configuration that sets what no field of the CRI sets.
+type Defaults struct {
 	// Ulimits are the resource limits of processes by name, as "soft:hard" or one number for both.
 	Ulimits map[string]string `toml:"default_ulimits" comment:"Resource limits of the processes of containers, by the name that ulimit has for them: core, cpu, data, fsize, locks, memlock, msgqueue, nice, nofile, nproc, rss, rtprio, rttime, sigpending, stack, as. A value is a number (bytes, files, processes), \"unlimited\", or \"soft:hard\". Limits that are not listed, or empty, are podd's own. Without CAP_SYS_RESOURCE podd cannot set more than its own hard limits, and sets those."`
 	// Capabilities are those of containers that add and drop none.
@@ -43,10 +39,11 @@ type Config struct {
 // minShmSize is one page, the least that tmpfs keeps.
 const minShmSize = 4096
 
-// Default returns the defaults. The limits are those of a service of systemd, which containers have under containerd 2
-// and CRI-O, whose units set no limit of open files; but a container writes no core files unless it raises its limit.
-func Default() Config {
-	return Config{
+// StandardDefaults returns podd's own defaults. The limits are those of a service of systemd, which containers have
+// under containerd 2 and CRI-O, whose units set no limit of open files; but a container writes no core files unless it
+// raises its limit.
+func StandardDefaults() Defaults {
+	return Defaults{
 		Ulimits:      map[string]string{"core": "0:unlimited", "nofile": "1024:524288", "nproc": "unlimited"},
 		Capabilities: spec.DefaultCapabilities(),
 		PidsLimit:    -1,
@@ -55,27 +52,27 @@ func Default() Config {
 }
 
 // Validate reports each wrong key.
-func (c Config) Validate(problem func(key string, err error)) {
+func (d Defaults) Validate(problem func(key string, err error)) {
 	for _, k := range []struct {
 		key   string
 		check func() error
 	}{
-		{"default_ulimits", func() error { _, err := rlimits(c.Ulimits); return err }},
-		{"default_capabilities", func() error { _, err := spec.Capabilities(c.Capabilities); return err }},
-		{"default_env", func() error { return spec.CheckEnv(c.Env) }},
-		{"timezone", func() error { _, err := host.ReadTimezone(c.Timezone); return err }},
+		{"default_ulimits", func() error { _, err := rlimits(d.Ulimits); return err }},
+		{"default_capabilities", func() error { _, err := spec.Capabilities(d.Capabilities); return err }},
+		{"default_env", func() error { return spec.CheckEnv(d.Env) }},
+		{"timezone", func() error { _, err := host.ReadTimezone(d.Timezone); return err }},
 	} {
 		if err := k.check(); err != nil {
 			problem(k.key, err)
 		}
 	}
-	if c.PidsLimit == 0 || c.PidsLimit < -1 {
-		problem("pids_limit", fmt.Errorf("%d is neither positive nor -1, no limit", c.PidsLimit))
+	if d.PidsLimit == 0 || d.PidsLimit < -1 {
+		problem("pids_limit", fmt.Errorf("%d is neither positive nor -1, no limit", d.PidsLimit))
 	}
-	if c.ShmSize < minShmSize {
-		problem("shm_size", fmt.Errorf("%d is less than %d bytes", c.ShmSize, minShmSize))
+	if d.ShmSize < minShmSize {
+		problem("shm_size", fmt.Errorf("%d is less than %d bytes", d.ShmSize, minShmSize))
 	}
-	for _, dir := range c.HooksDirs {
+	for _, dir := range d.HooksDirs {
 		if !filepath.IsAbs(dir) {
 			problem("hooks_dirs", fmt.Errorf("%q is not an absolute path", dir))
 		}
@@ -84,17 +81,17 @@ func (c Config) Validate(problem func(key string, err error)) {
 
 // Spec returns the defaults of containers whose handler has the base_runtime_spec base, nil for none. Both must be
 // valid.
-func (c Config) Spec(base *specs.Spec) (spec.Defaults, error) {
-	limits, err := rlimits(c.Ulimits)
+func (d Defaults) Spec(base *specs.Spec) (spec.Defaults, error) {
+	limits, err := rlimits(d.Ulimits)
 	if err != nil {
 		return spec.Defaults{}, err
 	}
-	d := spec.Defaults{
-		Rlimits: limits, Capabilities: c.Capabilities, Env: c.Env, PidsLimit: c.PidsLimit, ReadOnly: c.ReadOnly,
-		DeviceOwnership: c.DeviceOwnershipFromSecurityContext,
+	out := spec.Defaults{
+		Rlimits: limits, Capabilities: d.Capabilities, Env: d.Env, PidsLimit: d.PidsLimit, ReadOnly: d.ReadOnly,
+		DeviceOwnership: d.DeviceOwnershipFromSecurityContext,
 	}.WithBase(base)
-	d.Capabilities, err = spec.Capabilities(d.Capabilities)
-	return d, err
+	out.Capabilities, err = spec.Capabilities(out.Capabilities)
+	return out, err
 }
 
 // rlimits converts the limits, in the order of their names.
