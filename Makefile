@@ -57,12 +57,12 @@ PURE     := checkpoint contrib/advisories cmd/budget cmd/podd/admin cmd/podd/cad
             test/bench test/critest
 
 # Programs embedded into podd, compressed. Each has its digest beside it, which podd compares with what is installed.
-EMBEDDED := oci/pause/bin/pause.gz oci/runc/initproxy/bin/standin.gz oci/runc/thaw/bin/thaw.gz \
-            oci/runc/starter/bin/starter.gz oci/shim/bin/keeper.gz
+EMBEDDED := oci/pause/bin/pause.gz oci/runc/initproxy/bin/initproxy.gz oci/runc/thaw/bin/thaw.gz \
+            oci/runc/starter/bin/starter.gz oci/shim/bin/stdio.gz
 # pack makes NAME.sha256 and NAME.gz of NAME, which it removes: what is in these directories is embedded. Without name
 # and time in the .gz, so that the same program gives the same file.
 pack      = sha256sum <$(1) | cut -c -64 >$(1).sha256 && gzip -9 -n -f $(1)
-# The packages of which oci/shim/bin/keeper is built.
+# The packages of which oci/shim/bin/stdio is built.
 STDIO    := oci/shim/stdio/main oci/shim/stdio oci/shim/fifo oci/driver/socket oci/logfile oci/openat
 
 # The module of virtual machines, which podd's own does not need.
@@ -122,16 +122,16 @@ vm-qemu: deps ## the same, and an image for QEMU; installs QEMU if it is missing
 	@$(VM)/build.sh qemu
 
 embedded: $(EMBEDDED) ## build what podd embeds: pause, init proxy (gVisor), thaw, starter, stdio program (shims)
-	@rm -f $(basename $(EMBEDDED)) # of an earlier commit, they would be embedded, too
+	@rm -f $(filter-out $(EMBEDDED) $(EMBEDDED:.gz=.sha256) %README.md,$(wildcard $(addsuffix *,$(dir $(EMBEDDED)))))
 oci/pause/bin/pause.gz: oci/pause/pause.c
-oci/runc/initproxy/bin/standin.gz: oci/runc/initproxy/initproxy.c
+oci/runc/initproxy/bin/initproxy.gz: oci/runc/initproxy/initproxy.c
 oci/runc/thaw/bin/thaw.gz: oci/runc/thaw/thaw.c
 oci/runc/starter/bin/starter.gz: oci/runc/starter/starter.c
-oci/pause/bin/pause.gz oci/runc/initproxy/bin/standin.gz oci/runc/thaw/bin/thaw.gz oci/runc/starter/bin/starter.gz:
+oci/pause/bin/pause.gz oci/runc/initproxy/bin/initproxy.gz oci/runc/thaw/bin/thaw.gz oci/runc/starter/bin/starter.gz:
 	@mkdir -p $(@D)
 	$(CC) -Os -static -s -Wall -Wextra -o $(basename $@) $<
 	@$(call pack,$(basename $@))
-oci/shim/bin/keeper.gz: $(wildcard $(addsuffix /*.go,$(STDIO))) go.mod
+oci/shim/bin/stdio.gz: $(wildcard $(addsuffix /*.go,$(STDIO))) go.mod
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-s -w' -o $(basename $@) ./oci/shim/stdio/main
 	@$(call pack,$(basename $@))
 

@@ -85,7 +85,7 @@ func TestCheckFinds(t *testing.T) {
 			want: []Finding{leak(garbage.Container)}},
 		"a file too few": {
 			harm: func(t *testing.T, m *machine, p, _ string) {
-				must(t, os.Remove(filepath.Join(m.dir, "run/pods", p, "hosts")))
+				must(t, os.Remove(filepath.Join(m.dir, "run/etc", p, "hosts")))
 			},
 			want: []Finding{{Problem: FindingMissing, What: "pod file " + "hosts", ID: "pod"}}},
 		"a process too few": {

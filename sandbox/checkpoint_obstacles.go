@@ -21,7 +21,7 @@ func CheckpointObstacles(ctx context.Context, e *Engine, p *Pod) (why []error) {
 	}
 	rt, err := p.handler.Runtime()
 	if err == nil {
-		err = handler.CheckCheckpoints(p.Handler(), rt.Features())
+		err = handler.CheckCheckpoints(p.Handler, rt.Features())
 	}
 	if err != nil {
 		return []error{err}

@@ -26,7 +26,7 @@ func (e *Engine) CheckpointContainer(ctx context.Context, id, location string) e
 	dumper, ok := rt.(oci.Dumper)
 	if !ok {
 		return fmt.Errorf("%w: runtime handler %q cannot checkpoint containers: that needs a handler of type oci with runc",
-			errdefs.ErrNotImplemented, c.pod.Handler())
+			errdefs.ErrNotImplemented, c.pod.Handler)
 	}
 	if err := e.resolver.Answers(ctx, filepath.Dir(location)); err != nil { // see CheckpointPod
 		return fmt.Errorf("location: %w", err)
@@ -51,7 +51,7 @@ func (e *Engine) CheckpointContainer(ctx context.Context, id, location string) e
 			Spec: filepath.Join(e.paths.Bundle(c.ID), "config.json"),
 			Config: archive.Config{
 				ID: c.ID, Name: c.Config.GetMetadata().GetName(), Image: c.Config.GetImage().GetImage(), ImageRef: c.ImageID,
-				ImageName: c.Config.GetImage().GetImage(), Runtime: c.pod.Handler(), CreatedAt: c.CreatedAt,
+				ImageName: c.Config.GetImage().GetImage(), Runtime: c.pod.Handler, CreatedAt: c.CreatedAt,
 			},
 			Dump: func(ctx context.Context, d oci.Dumped, frozen func(context.Context) error) error {
 				defer release() // the container runs again: it does not wait for the volume of the archive

@@ -258,15 +258,6 @@ func (c *Container) prepareLog() (logfile.Log, error) {
 	if c.LogPath() == "" {
 		return logfile.Log{}, nil
 	}
-	if c.pod.Status().LogDir == (logfile.Dir{}) { // the pod was created by an earlier podd
-		dir, err := c.pod.noteLogDir()
-		if err == nil {
-			err = c.pod.advance(record.PodReady, func(s *record.PodStatus) { s.LogDir = dir })
-		}
-		if err != nil {
-			return logfile.Log{}, err
-		}
-	}
 	log := logfile.Log{Dir: c.pod.Status().LogDir, Name: c.Config.GetLogPath()}
 	return log, log.Prepare()
 }

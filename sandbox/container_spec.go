@@ -159,7 +159,7 @@ func (e *Engine) targetNamespace(c *Container, target string) (string, error) {
 	}
 	if c.pod.OwnKernel {
 		return "", fmt.Errorf("%w: containers cannot join each other's PID namespace in the sandbox of runtime handler %q",
-			errdefs.ErrFailedPrecondition, c.pod.Handler())
+			errdefs.ErrFailedPrecondition, c.pod.Handler)
 	}
 	s := t.Status()
 	if s.State != record.ContainerRunning {

@@ -105,7 +105,7 @@ func (e *Engine) GC(ctx context.Context) error {
 	}
 	all.Wait()
 	if err := j.machine.RemoveLostCommands(ctx); err != nil {
-		pending = append(pending, PendingCleanup{What: "commands of an earlier podd", Error: err.Error()})
+		pending = append(pending, PendingCleanup{What: "commands of a stopped podd", Error: err.Error()})
 	}
 	err := j.collectNetworks(ctx) // after the pods whose attachments are known
 	if err != nil && !errdefs.IsUnavailable(err) {

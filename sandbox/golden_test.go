@@ -46,8 +46,8 @@ func goldenPodRecord() (record.Pod, record.PodStatus) {
 	config.Linux.CgroupParent = "/kubepods/burstable/pod1"
 	config.Linux.Sysctls = map[string]string{"net.ipv4.ip_forward": "1"}
 	return record.Pod{
-			ID: goldenPod, CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 678, time.UTC), Config: config, RequestedHandler: "other",
-			Netns: "/run/podd/netns/" + goldenPod, Labels: spec.Labels{
+			ID: goldenPod, CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 678, time.UTC), Config: config,
+			RequestedHandler: "other", Handler: "other", Netns: "/run/podd/netns/" + goldenPod, Labels: spec.Labels{
 				Process: "system_u:system_r:container_t:s0:c1,c2", Mount: "system_u:object_r:container_file_t:s0:c1,c2",
 			},
 			BootID: "0e7ac198-9acd-4c0c-b4b4-761974bf71d7",

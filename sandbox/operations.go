@@ -10,7 +10,7 @@ import (
 func newOperation(verb string, p *Pod) operation.Operation {
 	m := p.Config.GetMetadata()
 	return operation.Operation{
-		Verb: verb, Pod: p.ID, Name: m.GetNamespace() + "/" + m.GetName(), UID: m.GetUid(), Handler: p.Handler(),
+		Verb: verb, Pod: p.ID, Name: m.GetNamespace() + "/" + m.GetName(), UID: m.GetUid(), Handler: p.Handler,
 	}
 }
 

@@ -32,7 +32,7 @@ func (e *Engine) CheckpointPod(ctx context.Context, id, path string, containers 
 		return err
 	}
 	features := rt.Features()
-	if err := handler.CheckCheckpoints(p.Handler(), features); err != nil {
+	if err := handler.CheckCheckpoints(p.Handler, features); err != nil {
 		return err
 	}
 	if err := e.resolver.Answers(ctx, path); err != nil { // nothing waits for a dead volume with the slots of containers

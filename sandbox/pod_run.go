@@ -94,7 +94,7 @@ func (e *Engine) newPodRecord(config *cri.PodSandboxConfig, chosen *handler.Choi
 	}
 	r := record.Pod{
 		ID: e.paths.NewPodID(), CreatedAt: time.Now(), Config: config,
-		RequestedHandler: chosen.Requested, ResolvedHandler: chosen.Name,
+		RequestedHandler: chosen.Requested, Handler: chosen.Name,
 		Labels: labels, BootID: e.cfg.Load().BootID, Infra: infra, OwnKernel: features.OwnKernel,
 	}
 	if !convert.HostNetwork(config) {

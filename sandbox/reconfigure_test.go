@@ -70,9 +70,9 @@ func TestPodKeepsTheConfigurationOfItsHandler(t *testing.T) {
 	if got := p.handler.Annotations()["generation"]; got != "one" {
 		t.Errorf("annotation of the pod's handler = %q, want one", got)
 	}
-	earlier := record.Pod{Config: podConfig("web"), ResolvedHandler: "runc"}
+	earlier := record.Pod{Config: podConfig("web"), Handler: "runc"}
 	if got := e.handlers.Hold(&earlier, nil).Annotations()["generation"]; got != "two" {
-		t.Errorf("annotation for a pod of an earlier podd = %q, want two", got)
+		t.Errorf("annotation for a pod that was created before the restart = %q, want two", got)
 	}
 	must(t, e.RemovePod(t.Context(), id))
 }

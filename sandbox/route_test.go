@@ -144,7 +144,7 @@ func TestPodKeepsItsRuntimeWhenTheDefaultChanges(t *testing.T) {
 	e.cfg.Load().DefaultHandler = "gvisor"
 	p, err := e.Pod(id)
 	must(t, err)
-	if p.RequestedHandler != "" || p.Handler() != "runc" || p.OwnKernel {
-		t.Errorf("handler %q, runtime %q, own kernel %v", p.RequestedHandler, p.Handler(), p.OwnKernel)
+	if p.RequestedHandler != "" || p.Handler != "runc" || p.OwnKernel {
+		t.Errorf("handler %q, runtime %q, own kernel %v", p.RequestedHandler, p.Handler, p.OwnKernel)
 	}
 }

@@ -75,18 +75,9 @@ func (n cadvisorNode) container(c *sandbox.Container) cadvisor.Container {
 	return cadvisor.Container{
 		Name: criName(name, pod), Pid: pidOf(c), Image: cmp.Or(image.GetUserSpecifiedImage(), image.GetImage()),
 		CreatedTime: c.CreatedAt.UnixNano(), Labels: podLabels(name, pod, c.Config.GetLabels()),
-		Annotations: c.Config.GetAnnotations(), LogPath: c.LogPath(), Root: n.rootOf(c.ID), IPs: pod.Status().IPs,
+		Annotations: c.Config.GetAnnotations(), LogPath: c.LogPath(),
+		Root: filepath.Dir(n.images.UpperDir(c.ID)), IPs: pod.Status().IPs,
 	}
-}
-
-// rootOf returns the directory that contains diff. A container that an earlier podd made has none, and gets the empty
-// one.
-func (n cadvisorNode) rootOf(container string) string {
-	dir, name := filepath.Split(n.images.UpperDir(container))
-	if name != diffName {
-		return emptyDir(n.root)
-	}
-	return filepath.Clean(dir)
 }
 
 // pidOf returns the first process, 0 unless the container is running.

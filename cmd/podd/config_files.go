@@ -46,11 +46,6 @@ func (o *options) register(flags *pflag.FlagSet) {
 	}
 }
 
-// renamedKeys maps the former names of keys to the present ones.
-func renamedKeys() map[string]string {
-	return map[string]string{"runtime.host_access_runtime": "runtime.host_access_handler"}
-}
-
 // loaded is a configuration with the origin of its keys.
 type loaded struct {
 	Config
@@ -65,7 +60,6 @@ type loaded struct {
 func (o *options) load() (*loaded, error) {
 	l := &loaded{Config: defaultConfig()}
 	l.set = tomlconfig.New(&l.Config)
-	l.set.Renamed = renamedKeys()
 	if err := l.readFiles(o.file, o.flags.Changed("config")); err != nil {
 		return nil, configError{err}
 	}

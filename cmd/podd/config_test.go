@@ -162,14 +162,6 @@ func TestMistakesInConfiguration(t *testing.T) {
 			want: `podd.toml:2: unknown key "runtime.handlers.runc.roots", ` +
 				`the nearest known key is "runtime.handlers.runc.root"`,
 		},
-		"renamed key": {
-			file: "[runtime]\nhost_access_runtime = \"runc\"",
-			want: `podd.toml:2: key "runtime.host_access_runtime" was renamed to "runtime.host_access_handler"`,
-		},
-		"set renamed key": {
-			args: []string{"--set", "runtime.host_access_runtime=runc"},
-			want: `flag --set: key "runtime.host_access_runtime" was renamed to "runtime.host_access_handler"`,
-		},
 		"syntax": {file: "root = \"/a\"\n[log", want: "podd.toml:2:"},
 		"relative root": {
 			file: "root = \"var/lib\"",

@@ -32,7 +32,7 @@ func TestStdioIsInstalledForShims(t *testing.T) {
 		d.handlers(ctx)
 		cancel()
 		d.background.Wait()
-		if _, err := os.Stat(filepath.Join(dir, "root", "libexec", "keeper")); !errors.Is(err, c.want) {
+		if _, err := os.Stat(filepath.Join(dir, "root", "libexec", "stdio")); !errors.Is(err, c.want) {
 			t.Errorf("with another handler of type %q: stdio program = %v, want %v", c.kind, err, c.want)
 		}
 	}

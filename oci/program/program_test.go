@@ -50,7 +50,7 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// TestInstallChangesModes: the modes of an older podd's files are changed, also if the content is the same.
+// TestInstallChangesModes: the modes of files that exist are changed, also if the content is the same.
 func TestInstallChangesModes(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "libexec")
 	path := filepath.Join(dir, "tool")

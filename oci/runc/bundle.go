@@ -22,24 +22,21 @@ type record struct {
 	// Init is the container's first process, Monitor its conmon.
 	Init    process.Process `json:"init"`
 	Monitor process.Process `json:"monitor"`
-	// Log is the container's log. It is zero if there is none, and in records of an earlier podd, whose monitors have the
-	// log's own path.
+	// Log is the container's log, zero if there is none.
 	Log logfile.Log `json:"log,omitzero"`
 	// Sandbox is the container whose sandbox, with its own kernel, this one runs in. It may be itself, and is empty for
 	// containers on the host's kernel. See subcontainer.go.
 	Sandbox string `json:"sandbox,omitempty"`
 	// Image is oci.CreateRequest.Image.
 	Image string `json:"image,omitempty"`
-	// Start is how the starter releases Init, if that is all that the runtime's start would do. It is empty in records of
-	// an earlier podd. See start_fifo.go.
+	// Start is how the starter releases Init, if that is all that the runtime's start would do. See start_fifo.go.
 	Start starter.Way `json:"start,omitempty"`
 	// Restore is set for a container that CRIU restores when it is started. Init and Monitor are zero until then.
 	Restore *restore `json:"restore,omitempty"`
 	// Cgroups are the container's own cgroup directories, by controller ("" for cgroup v2).
 	Cgroups cgroups.Dirs `json:"cgroups,omitempty"`
 	// Cgroup is the container's cgroupsPath, if podd removes all that is left of it when it is dead, without the runtime's
-	// delete. It is empty if the runtime may have made more than Cgroups, and in records of an earlier podd. See
-	// delete_direct.go.
+	// delete. It is empty if the runtime may have made more than Cgroups. See delete_direct.go.
 	Cgroup string `json:"cgroup,omitempty"`
 	// PodOOMs is used when Cgroups are gone. It is set with systemd only, which removes them.
 	PodOOMs cgroups.OOMBaseline `json:"podOOMs,omitzero"`

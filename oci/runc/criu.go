@@ -2,7 +2,6 @@ package runc
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -86,25 +85,6 @@ func (r *Runtime) configureCRIU(b bundle, spec *specs.Spec) *specs.Spec {
 	}
 	changed.Annotations[annotationCRIU] = b.criuOptions()
 	return &changed
-}
-
-// checkOptions refuses a container that an earlier podd has created: CRIU would run with the options of the node.
-func checkOptions(b bundle) error {
-	data, err := os.ReadFile(b.Config())
-	if err != nil {
-		return fmt.Errorf("read container's spec: %w", err)
-	}
-	var config struct {
-		Annotations map[string]string `json:"annotations"`
-	}
-	if err := json.Unmarshal(data, &config); err != nil {
-		return fmt.Errorf("parse container's spec: %w", err)
-	}
-	if config.Annotations[annotationCRIU] != b.criuOptions() {
-		return fmt.Errorf("%w: container %s was created by an earlier podd, which did not configure CRIU: recreate it",
-			errdefs.ErrFailedPrecondition, b.ID())
-	}
-	return nil
 }
 
 func (b bundle) writeCRIUOptions() error {

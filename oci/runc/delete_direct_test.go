@@ -13,7 +13,7 @@ func TestRemovableByPodd(t *testing.T) {
 		want   bool
 	}{
 		"complete":              {func(*Runtime, *record) {}, true},
-		"of an earlier podd":    {func(_ *Runtime, rec *record) { rec.Cgroup = "" }, false},
+		"without cgroupsPath":   {func(_ *Runtime, rec *record) { rec.Cgroup = "" }, false},
 		"of another boot":       {func(_ *Runtime, rec *record) { rec.Init = process.Process{} }, false},
 		"without cgroups":       {func(_ *Runtime, rec *record) { rec.Cgroups = nil }, false},
 		"below its cgroup":      {func(_ *Runtime, rec *record) { rec.Cgroups[""] += "/below" }, false},

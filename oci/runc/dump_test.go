@@ -105,17 +105,6 @@ func TestDumpFails(t *testing.T) {
 	if err := d.r.Dump(t.Context(), []oci.Dumped{{ID: d.id, Dir: t.TempDir()}}, nil); !errdefs.IsInvalidArgument(err) {
 		t.Errorf("Dump without a deadline = %v, want %v", err, errdefs.ErrInvalidArgument)
 	}
-	path := filepath.Join(d.m.Config.RunDir, d.id, "config.json")
-	config, err := os.ReadFile(path)
-	must(t, "read config.json", err)
-	earlier := strings.Replace(string(config), "org.criu.config", "org.criu.none", 1) // as an earlier podd has made it
-	must(t, "write config.json", os.WriteFile(path, []byte(earlier), 0o600))
-	_, err = d.dump(limit(t), func(context.Context) error { return nil })
-	if !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "earlier podd") {
-		t.Errorf("Dump without options for CRIU = %v, want %v", err, errdefs.ErrFailedPrecondition)
-	}
-	d.runs()
-	must(t, "write config.json", os.WriteFile(path, config, 0o600))
 	if _, err := d.dump(limit(t), func(context.Context) error { return nil }); err != nil {
 		t.Errorf("Dump after those that failed = %v, want nil", err)
 	}

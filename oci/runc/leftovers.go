@@ -55,8 +55,8 @@ const commandFiles = "exec-"
 
 var ownCommand = commandFiles + rand.Text()[:8] + "-"
 
-// RemoveLostCommands removes what the commands of an earlier podd have left: their files in the bundles, and their
-// cgroups, which would stay as long as the container. A command that still runs moves to the container's cgroup.
+// RemoveLostCommands removes leftovers of commands of a stopped podd: their files in the bundles, and their cgroups,
+// which would stay as long as the container. A command that still runs moves to the container's cgroup.
 func (r *Runtime) RemoveLostCommands(ctx context.Context) error {
 	found, err := filepath.Glob(filepath.Join(r.cfg.RunDir, "*", commandFiles+"*"))
 	if err != nil {

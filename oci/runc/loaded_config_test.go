@@ -18,6 +18,13 @@ type loaded struct {
 	rec  record
 }
 
+// startedBy returns a handler with a starter, and a runtime of that version.
+func startedBy(version string) *Runtime {
+	r := ofVersion(version)
+	r.cfg.Starter = "/libexec/starter"
+	return r
+}
+
 // newLoaded returns a container without hooks of a runtime of that version.
 func newLoaded(t *testing.T, version string) *loaded {
 	t.Helper()

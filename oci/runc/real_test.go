@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -759,7 +758,7 @@ func TestReopenInterrupted(t *testing.T) {
 			must(t, "open", err)
 			must(t, "tell conmon", conmon.Reopen(bundle, f))
 			if round > 0 { // conmon is told again, before or after it has opened the log
-				must(t, "tell conmon again", conmon.ReopenByPath(bundle))
+				must(t, "tell conmon again", os.WriteFile(filepath.Join(bundle, "ctl"), []byte("2 0 0\n"), 0))
 			}
 			f.Close()
 			must(t, "reopen", m.New().ReopenLog(limit(t), "c"))
@@ -806,84 +805,6 @@ func TestReopenStuckMonitor(t *testing.T) {
 	}
 	must(t, "rename", os.Rename(path, path+".old"))
 	must(t, "reopen", r.ReopenLog(limit(t), "c"))
-}
-
-// oldContainer starts a container as an earlier podd did: its conmon has the log's own path, and its record no log.
-func oldContainer(t *testing.T, m *ocitest.Machine, path string) (monitor process.Process) {
-	t.Helper()
-	wrapper := filepath.Join(t.TempDir(), "conmon")
-	must(t, "write", os.WriteFile(wrapper, fmt.Appendf(nil, `#!/bin/bash
-for a in "$@"; do shift; [ "$last" = --log-path ] && a=k8s-file:%s; set -- "$@" "$a"; last=$a; done
-exec %s "$@"
-`, path, m.Config.Conmon), 0o755))
-	m.Config.Conmon = wrapper
-	r, bundle := m.New(), filepath.Join(m.Config.RunDir, "c")
-	start(t, r, oci.CreateRequest{
-		ID: "c", Spec: m.Spec(sh("while :; do echo x; sleep 0.01; done")...), Log: ocitest.LogAt(path),
-	})
-	record, err := os.ReadFile(filepath.Join(bundle, "state.json"))
-	must(t, "read record", err)
-	old := regexp.MustCompile(`"log":\{"dir":\{[^}]*\},[^}]*\},`).ReplaceAll(record, nil)
-	if len(old) == len(record) {
-		t.Fatalf("record = %s, want a log in it", record)
-	}
-	must(t, "write record", os.WriteFile(filepath.Join(bundle, "state.json"), old, 0o600))
-	pid, err := conmon.MonitorPid(bundle)
-	must(t, "pid of conmon", err)
-	monitor, err = process.Identify(pid)
-	must(t, "conmon", err)
-	return monitor
-}
-
-// TestReopenOldContainer: the log of a container of an earlier podd is rotated, unless something looks wrong.
-func TestReopenOldContainer(t *testing.T) {
-	m := ocitest.Real(t, "runc")
-	dir, secret := filepath.Join(m.LogDir, "web"), filepath.Join(m.LogDir, "secret")
-	path := filepath.Join(dir, "0.log")
-	must(t, "mkdir", os.Mkdir(dir, 0o755))
-	must(t, "write", os.WriteFile(secret, []byte("secret"), 0o600))
-	monitor, r := oldContainer(t, m, path), m.New()
-	rotate := func() error {
-		must(t, "rename", os.Rename(path, path+".old"))
-		return r.ReopenLog(limit(t), "c")
-	}
-	must(t, "link", os.Symlink(secret, path+".tmp"))
-	must(t, "reopen", rotate())
-	must(t, "reopen a log that was not moved", r.ReopenLog(limit(t), "c"))
-	for len(lines(t, path)) == 0 {
-		time.Sleep(5 * time.Millisecond)
-	}
-
-	must(t, "move the directory", errors.Join(os.Rename(dir, dir+".away"), os.Mkdir(dir, 0o755)))
-	if err := r.ReopenLog(limit(t), "c"); !errdefs.IsFailedPrecondition(err) {
-		t.Errorf("reopen in another directory = %v, want a failed precondition", err)
-	}
-	must(t, "link", errors.Join(os.Remove(dir), os.Symlink(dir+".away", dir)))
-	if err := r.ReopenLog(limit(t), "c"); err == nil {
-		t.Error("reopen through a link succeeded, want an error")
-	}
-	must(t, "restore", errors.Join(os.Remove(dir), os.Rename(dir+".away", dir)))
-
-	// Between podd's check and conmon's open.
-	must(t, "stop conmon", syscall.Kill(monitor.Pid, syscall.SIGSTOP))
-	reopened := make(chan error, 1)
-	go func() { reopened <- rotate() }()
-	for _, err := os.Lstat(path + ".tmp"); err != nil; _, err = os.Lstat(path + ".tmp") {
-		time.Sleep(time.Millisecond)
-	}
-	time.Sleep(50 * time.Millisecond)
-	other := filepath.Join(m.LogDir, "other")
-	must(t, "link", errors.Join(os.Remove(path+".tmp"), os.Symlink(other, path+".tmp")))
-	must(t, "continue conmon", syscall.Kill(monitor.Pid, syscall.SIGCONT))
-	if err := <-reopened; err == nil || !strings.Contains(err.Error(), "another file") {
-		t.Errorf("reopen with a link in the window = %v, want an error about another file", err)
-	}
-	if monitor.Alive() {
-		t.Error("conmon writes to another file and runs, want it killed")
-	}
-	if got, err := os.ReadFile(secret); string(got) != "secret" {
-		t.Errorf("a file outside contains %q, %v, want %q", got, err, "secret")
-	}
 }
 
 // TestReopenWithoutMonitor: a container whose conmon has died has no log any more, and ReopenLog says so.

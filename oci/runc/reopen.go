@@ -53,7 +53,7 @@ func (r *Runtime) ReopenLog(ctx context.Context, id string) error {
 
 func reopenLog(ctx context.Context, b bundle, rec record) error {
 	if rec.Log == (logfile.Log{}) {
-		return reopenByPath(ctx, b, rec)
+		return nil
 	}
 	log, err := rec.Log.Open()
 	if err != nil {

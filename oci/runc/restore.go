@@ -158,7 +158,7 @@ func (r *Runtime) completeRestore(ctx context.Context, b bundle, rec record) (re
 		return err == nil || !monitor.Alive()
 	})
 	if err != nil {
-		return rec, fmt.Errorf("wait for the restore that an earlier podd began: %w", err)
+		return rec, fmt.Errorf("wait for the restore that a stopped podd began: %w", err)
 	}
 	init, err := process.Identify(pid)
 	if err != nil || !monitor.Alive() { // the monitor is the parent: while it is alive, the pid was not reused

@@ -41,7 +41,7 @@ type record struct {
 	// with a VM.
 	Shim  process.Process `json:"shim"`
 	Init  process.Process `json:"init"`
-	Stdio process.Process `json:"keeper"`
+	Stdio process.Process `json:"stdio"`
 	// Shared is true if Init is the process of the whole pod, as in a sandbox that runs all its containers in one
 	// process.
 	Shared bool `json:"shared,omitempty"`

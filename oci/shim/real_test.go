@@ -24,7 +24,6 @@ import (
 	"github.com/podd-project/podd/oci/ocitest"
 	"github.com/podd-project/podd/oci/process"
 	"github.com/podd-project/podd/oci/shim"
-	"github.com/podd-project/podd/oci/shim/stdio"
 )
 
 func must(t testing.TB, what string, err error) {
@@ -80,7 +79,7 @@ func (m *machine) processes(t testing.TB, id string) (rec struct {
 	Address string
 	Shim    process.Process
 	Init    process.Process
-	Stdio   process.Process `json:"keeper"`
+	Stdio   process.Process `json:"stdio"`
 }) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(m.cfg.RunDir, id, "podd.json"))
@@ -346,41 +345,6 @@ func (h *hook) Fire(e *logrus.Entry) error {
 		h.once.Do(func() { close(h.seen) })
 	}
 	return nil
-}
-
-// TestReopenOldStdio: the stdio process of an earlier podd, which follows symbolic links in the directories of the log,
-// is replaced before the log is reopened, and no output is lost.
-func TestReopenOldStdio(t *testing.T) {
-	m := runcMachine(t)
-	r, ctx := m.open(t), limit(t)
-	path := filepath.Join(m.LogDir, "0.log")
-	start(t, r, oci.CreateRequest{ID: "c", Log: ocitest.LogAt(path), Spec: m.Spec(sh("echo before; " +
-		"while ! [ -e /tmp/go ]; do sleep 0.02; done; echo after; exec sleep 1000")...)})
-	until(t, "it runs", func() bool { return strings.Contains(readLog(path), "before") })
-	old, err := json.Marshal(stdio.Config{LogPath: path, Events: true})
-	must(t, "encode", err)
-	must(t, "write", os.WriteFile(filepath.Join(m.cfg.RunDir, "c", stdio.ConfigFile), old, 0o600))
-	first := m.processes(t, "c").Stdio
-
-	away := path + ".away"
-	must(t, "plant", errors.Join(os.Rename(path, path+".old"), os.Symlink(away, path)))
-	if err := r.ReopenLog(ctx, "c"); !errdefs.IsFailedPrecondition(err) || !first.Alive() {
-		t.Errorf("reopen with a link at the log = %v, want a failed precondition and the process kept", err)
-	}
-	must(t, "remove", os.Remove(path))
-	must(t, "reopen", r.ReopenLog(ctx, "c"))
-	if first.Alive() {
-		t.Error("the stdio process of an earlier podd runs, want it replaced")
-	}
-	must(t, "go", os.WriteFile(filepath.Join(m.Rootfs, "tmp", "go"), nil, 0o600))
-	until(t, "output in the new log", func() bool { return strings.Contains(readLog(path), "after") })
-	second := m.processes(t, "c").Stdio
-	must(t, "move", os.Rename(path, path+".older"))
-	must(t, "reopen", r.ReopenLog(ctx, "c"))
-	if now := m.processes(t, "c").Stdio; now != second || !now.Alive() {
-		t.Errorf("stdio process = %v, want %v kept", now, second)
-	}
-	must(t, "delete", r.Delete(ctx, "c"))
 }
 
 // TestDeleteWithoutRecord: a daemon that died while it made the container has left a shim that nothing names.

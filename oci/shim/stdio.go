@@ -11,7 +11,6 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/podd-project/podd/oci/driver"
 	"github.com/podd-project/podd/oci/logfile"
 	"github.com/podd-project/podd/oci/process"
 	"github.com/podd-project/podd/oci/program"
@@ -82,14 +81,6 @@ func (r *Runtime) restartStdio(ctx context.Context, b bundle, dead process.Proce
 		return err
 	}
 	r.cfg.Log.WithField("container", b.ID()).Warn("stdio process of a container died, restarting it")
-	if err := upgradeStdio(b); err != nil {
-		return err
-	}
-	return r.recordStdio(ctx, b, rec)
-}
-
-// recordStdio starts a stdio process and records it. The caller has the lock of the container's stdio process.
-func (r *Runtime) recordStdio(ctx context.Context, b bundle, rec record) (err error) {
 	if rec.Stdio, err = r.startStdio(ctx, b); err != nil {
 		return err
 	}
@@ -133,11 +124,11 @@ func killStdio(ctx context.Context, b bundle, rec record) error {
 	locals, err := process.Locals()
 	errs := []error{rec.Stdio.Kill(ctx), err}
 	for _, p := range locals {
-		if filepath.Base(p.Program) != "keeper" {
+		if filepath.Base(p.Program) != stdioName {
 			continue
 		}
 		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.Pid))
-		if err == nil && strings.HasSuffix(string(line), "/keeper\x00"+b.Dir()+"\x00") {
+		if err == nil && strings.HasSuffix(string(line), "/"+stdioName+"\x00"+b.Dir()+"\x00") {
 			errs = append(errs, p.Kill(ctx))
 		}
 	}
@@ -161,22 +152,16 @@ func (r *Runtime) ReopenLog(ctx context.Context, id string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CallTimeout)
 	defer cancel()
-	if err := r.reopenLog(ctx, b, rec); err != nil {
+	if err := reopenLog(ctx, b); err != nil {
 		return fmt.Errorf("reopen log of container %s: %w", id, err)
 	}
 	return nil
 }
 
-func (r *Runtime) reopenLog(ctx context.Context, b bundle, rec record) error {
+func reopenLog(ctx context.Context, b bundle) error {
 	cfg, err := stdio.Load(b.Dir())
-	if err != nil {
+	if err != nil || cfg.Log == (logfile.Log{}) {
 		return err
-	}
-	switch {
-	case cfg.LogPath != "":
-		return r.replaceStdio(ctx, b, rec.Stdio)
-	case cfg.Log == (logfile.Log{}):
-		return nil
 	}
 	f, err := cfg.Log.Open() // for the error: the process opens it for itself
 	if err != nil {
@@ -184,46 +169,4 @@ func (r *Runtime) reopenLog(ctx context.Context, b bundle, rec record) error {
 	}
 	f.Close()
 	return stdio.Reopen(ctx, b.Dir())
-}
-
-// replaceStdio starts a stdio process of this podd, which opens the log anew, in place of one of an earlier podd, which
-// follows symbolic links in the log's directories. The output waits in the pipes meanwhile; attached clients are
-// disconnected.
-func (r *Runtime) replaceStdio(ctx context.Context, b bundle, old process.Process) error {
-	unlock, err := r.stdioLocks.Lock(ctx, b.ID())
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	rec, err := b.load()
-	if err != nil || rec.Stdio != old {
-		return err // it died, and another call has started the next
-	}
-	if err := upgradeStdio(b); err != nil {
-		return err
-	}
-	r.cfg.Log.WithField("container", b.ID()).Info("replacing the stdio process of an earlier podd")
-	if err := old.Kill(ctx); err != nil {
-		return err
-	}
-	return r.recordStdio(ctx, b, rec)
-}
-
-// upgradeStdio rewrites a configuration of an earlier podd. The log's directory is noted now.
-func upgradeStdio(b bundle) error {
-	cfg, err := stdio.Load(b.Dir())
-	if err != nil || cfg.LogPath == "" {
-		return err
-	}
-	dir, err := logfile.NoteDir(filepath.Dir(cfg.LogPath))
-	if err != nil {
-		return err
-	}
-	cfg.Log, cfg.LogPath = logfile.Log{Dir: dir, Name: filepath.Base(cfg.LogPath)}, ""
-	f, err := cfg.Log.Open() // before the old process is killed
-	if err != nil {
-		return err
-	}
-	f.Close()
-	return driver.WriteRecord(b.File(stdio.ConfigFile), cfg)
 }

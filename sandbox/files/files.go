@@ -1,15 +1,15 @@
 // Package files makes the files that the containers of a pod share: resolv.conf, hostname and hosts in /etc, and
 // /dev/shm. It knows no record: the engine says for which config.
 //
-// The files in /etc are on a tmpfs of the pod's own because containers may write to them: on the node's /run they could
-// fill it for all pods. It is not below the pod's directory, which has links to the files: an older podd finds them
-// there, and can remove the directory.
+// The files in /etc are on a tmpfs for each pod because containers may write to them: on the node's /run they could
+// fill it for all pods.
 package files
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -85,9 +85,6 @@ func (f Files) writeEtc(ctx context.Context, pod string, r Request) error {
 		if err := writeFile(path, c.text, int(uid), int(gid)); err != nil {
 			return fmt.Errorf("write %s: %w", c.name, err)
 		}
-		if err := os.Symlink(path, filepath.Join(f.Layout.PodRun(pod), c.name)); err != nil {
-			return err
-		}
 	}
 	return nil
 }
@@ -126,14 +123,8 @@ func (f Files) Paths(pod string, config *cri.PodSandboxConfig) spec.PodFiles {
 	return paths
 }
 
-// etc returns the path of a file in /etc of a pod: in the pod's directory if an older podd has made it.
-func (f Files) etc(pod, name string) string {
-	path := filepath.Join(f.Layout.PodRun(pod), name)
-	if to, err := os.Readlink(path); err == nil {
-		return to
-	}
-	return path
-}
+// etc returns the path of a file in /etc of a pod.
+func (f Files) etc(pod, name string) string { return filepath.Join(f.Layout.PodEtc(pod), name) }
 
 func (f Files) shm(pod string) string { return filepath.Join(f.Layout.PodRun(pod), shm) }
 
@@ -145,7 +136,7 @@ func usesNodeShm(config *cri.PodSandboxConfig) bool {
 func (f Files) Missing(pod string) []string {
 	var missing []string
 	for _, name := range []string{resolvConf, hostname, hosts} {
-		if _, err := os.Stat(f.etc(pod, name)); os.IsNotExist(err) {
+		if _, err := os.Stat(f.etc(pod, name)); errors.Is(err, fs.ErrNotExist) {
 			missing = append(missing, name)
 		}
 	}
@@ -160,7 +151,7 @@ func (f Files) Pods() ([]string, error) {
 	var pods []string
 	for _, dir := range []string{f.Layout.PodRuns(), f.Layout.PodEtcs()} {
 		names, err := record.Names(dir)
-		if err != nil && !os.IsNotExist(err) {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 		pods = append(pods, names...)

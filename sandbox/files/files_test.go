@@ -67,10 +67,6 @@ func TestFiles(t *testing.T) {
 		if got, err := os.ReadFile(path); err != nil || string(got) != want {
 			t.Errorf("%s = %q, %v, want %q", path, got, err, want)
 		}
-		link := filepath.Join(f.Layout.PodRun("p"), filepath.Base(path)) // where an older podd looks for it
-		if got, err := os.ReadFile(link); err != nil || string(got) != want {
-			t.Errorf("%s = %q, %v, want %q", link, got, err, want)
-		}
 	}
 	if missing := f.Missing("p"); missing != nil {
 		t.Errorf("Missing = %q, want none", missing)
@@ -100,52 +96,6 @@ func TestSizes(t *testing.T) {
 		const want = syscall.MS_NOSUID | syscall.MS_NODEV | syscall.MS_NOEXEC
 		if st.Flags&want != want {
 			t.Errorf("flags of %s = %#x, want nosuid, nodev and noexec", dir, st.Flags)
-		}
-	}
-}
-
-// Pods of an older podd have the files themselves in their directory.
-func TestFilesOfAnOlderPodd(t *testing.T) {
-	f := newFiles(t)
-	dir := f.Layout.PodRun("p")
-	must(t, os.MkdirAll(dir, 0o700))
-	for _, name := range []string{resolvConf, hostname, hosts} {
-		must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
-	}
-	must(t, f.Mounter.Mount(t.Context(), filepath.Join(dir, shm), Tmpfs{Name: "shm", Size: shmSize}))
-	if got := f.Paths("p", nil); got.Hosts != filepath.Join(dir, hosts) {
-		t.Errorf("Hosts = %s, want it in %s", got.Hosts, dir)
-	}
-	if missing := f.Missing("p"); missing != nil {
-		t.Errorf("Missing = %q, want none", missing)
-	}
-	pods, err := f.Pods()
-	if must(t, err); !slices.Equal(pods, []string{"p"}) {
-		t.Errorf("Pods = %q, want p", pods)
-	}
-	remove(t, f, "p")
-	if pods, err := f.Pods(); err != nil || len(pods) > 0 {
-		t.Errorf("Pods after removal = %q, %v, want none", pods, err)
-	}
-}
-
-// Remove and Unmount undo any part of Write, and may be repeated.
-func TestRemoveAfterAnyPart(t *testing.T) {
-	f := newFiles(t)
-	etc := f.Layout.PodEtc("p")
-	for _, make := range []func(){
-		func() {},
-		func() { must(t, os.MkdirAll(etc, 0o700)) },
-		func() { must(t, f.Mounter.Mount(t.Context(), etc, Tmpfs{Name: "etc", Size: etcSize})) },
-		func() { must(t, f.Write(t.Context(), "p", Request{Config: &cri.PodSandboxConfig{}, Hostname: "web"})) },
-	} {
-		make()
-		remove(t, f, "p")
-		remove(t, f, "p")
-		for _, dir := range []string{etc, f.Layout.PodRun("p")} {
-			if _, err := os.Lstat(dir); !os.IsNotExist(err) {
-				t.Errorf("%s after removal: %v, want it gone", dir, err)
-			}
 		}
 	}
 }

@@ -84,7 +84,7 @@ func (f Files) SaveShm(ctx context.Context, pod string, w io.Writer) error {
 }
 
 // walkShm calls visit for each file and directory, a directory before what is in it; for /dev/shm itself, as ".", only
-// if it was changed: an older podd does not restore an archive with it.
+// if it was changed.
 func (f Files) walkShm(ctx context.Context, pod string, visit func(root *os.Root, name string) error) error {
 	root, err := os.OpenRoot(f.shm(pod))
 	if err != nil {

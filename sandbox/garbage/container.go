@@ -15,7 +15,7 @@ type Finder interface {
 	List(ctx context.Context) ([]string, error)
 	// Destroy is Delete, and also ends what Delete does not look for.
 	Destroy(ctx context.Context, id string) error
-	// RemoveLostCommands removes what commands of an earlier podd have left in containers that exist.
+	// RemoveLostCommands removes leftovers of commands of a stopped podd in containers that exist.
 	RemoveLostCommands(ctx context.Context) error
 }
 

@@ -1,7 +1,6 @@
 package handler
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -15,14 +14,15 @@ import (
 )
 
 // Held is the handler of one pod. A pod keeps the one that it was created with, as it was configured then, also when a
-// reload changes or removes it. The pod of an earlier podd gets the one that is configured at its first use.
+// reload changes or removes it. After a restart of podd it gets the handler of that name, as it is configured at its
+// first use.
 type Held struct {
 	set    *Set
 	pod    *record.Pod
 	choice atomic.Pointer[Choice]
 }
 
-// Hold returns the handler of p, which must not change. chosen is nil for a pod of an earlier podd.
+// Hold returns the handler of p, which must not change. chosen is nil for a pod that was created before podd started.
 func (h *Set) Hold(p *record.Pod, chosen *Choice) *Held {
 	held := &Held{set: h, pod: p}
 	held.choice.Store(chosen)
@@ -35,8 +35,7 @@ func (h *Held) Configured() (oci.Runtime, error) {
 	if c := h.choice.Load(); c != nil {
 		return c.Runtime, nil
 	}
-	g := h.set.Current()
-	found, err := g.Find(h.name(g))
+	found, err := h.set.Current().Find(h.pod.Handler)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +50,7 @@ func (h *Held) Runtime() (oci.Runtime, error) {
 	if err == nil {
 		return rt, nil
 	}
-	if rt := h.set.retire(h.pod.Handler()); rt != nil {
+	if rt := h.set.retire(h.pod.Handler); rt != nil {
 		return rt, nil
 	}
 	return nil, err
@@ -83,12 +82,8 @@ func (h *Held) Config() Config {
 	if c := h.choice.Load(); c != nil {
 		return c.Config
 	}
-	g := h.set.Current()
-	return g.Settings.Handlers[h.name(g)]
+	return h.set.Current().Settings.Handlers[h.pod.Handler]
 }
-
-// name returns the name of the pod's handler. An earlier podd, which knew no Auto, recorded none for the default.
-func (h *Held) name(g *Generation) string { return cmp.Or(h.pod.Handler(), g.Settings.Fallback()) }
 
 // Annotations returns the annotations that the pod's handler receives with the pod's containers.
 func (h *Held) Annotations() map[string]string {

@@ -30,7 +30,7 @@ func TestRetired(t *testing.T) {
 		Settings: &Settings{DefaultHandler: "runc"}, Runtimes: map[string]oci.Runtime{"runc": namedRuntime{}},
 	})
 	for range 2 {
-		held := h.Hold(&record.Pod{ResolvedHandler: "old"}, nil)
+		held := h.Hold(&record.Pod{Handler: "old"}, nil)
 		if rt, err := held.Runtime(); err != nil || rt.(namedRuntime).name != "old" || made != 1 {
 			t.Errorf("Runtime = %v, %v with %d runtimes made, want one of old", rt, err, made)
 		}
@@ -40,8 +40,8 @@ func TestRetired(t *testing.T) {
 	}
 }
 
-// TestHeldOutlivesItsGeneration: the first use of a pod of an earlier podd settles its handler, until podd is started
-// again.
+// TestHeldOutlivesItsGeneration: the first use of a pod after a restart of podd settles its handler, until the
+// next one.
 func TestHeldOutlivesItsGeneration(t *testing.T) {
 	with := func(name, infra string) *Generation {
 		return &Generation{
@@ -51,7 +51,7 @@ func TestHeldOutlivesItsGeneration(t *testing.T) {
 	}
 	var h Set
 	h.Replace(with("one", InfraNone))
-	used, unused := h.Hold(&record.Pod{ResolvedHandler: "runc"}, nil), h.Hold(&record.Pod{ResolvedHandler: "runc"}, nil)
+	used, unused := h.Hold(&record.Pod{Handler: "runc"}, nil), h.Hold(&record.Pod{Handler: "runc"}, nil)
 	if _, err := used.Runtime(); err != nil {
 		t.Fatal(err)
 	}
@@ -61,22 +61,6 @@ func TestHeldOutlivesItsGeneration(t *testing.T) {
 		if err != nil || rt.(namedRuntime).name != want[0] || held.Config().Infra != want[1] {
 			t.Errorf("Runtime = %v, %v, Infra %q, want %v", rt, err, held.Config().Infra, want)
 		}
-	}
-}
-
-// TestHeldWithoutName: a pod whose record names no handler keeps runc, also when new pods get crun.
-func TestHeldWithoutName(t *testing.T) {
-	var h Set
-	h.Replace(&Generation{
-		Settings: &Settings{DefaultHandler: Auto, Handlers: map[string]Config{"runc": {Infra: InfraPause}}},
-		Runtimes: map[string]oci.Runtime{"runc": namedRuntime{name: "runc"}, "crun": namedRuntime{name: "crun"}},
-	})
-	held := h.Hold(&record.Pod{}, nil)
-	if infra := held.Config().Infra; infra != InfraPause {
-		t.Errorf("Infra = %q, want that of runc", infra)
-	}
-	if rt, err := held.Runtime(); err != nil || rt.(namedRuntime).name != "runc" {
-		t.Errorf("Runtime = %v, %v, want runc", rt, err)
 	}
 }
 
@@ -103,7 +87,7 @@ func TestAnnotations(t *testing.T) {
 	} {
 		var h Set
 		h.Replace(&Generation{Settings: &Settings{Handlers: map[string]Config{"runc": tt.h}}})
-		got := h.Hold(&record.Pod{Config: config, ResolvedHandler: "runc"}, nil).Annotations()
+		got := h.Hold(&record.Pod{Config: config, Handler: "runc"}, nil).Annotations()
 		if !maps.Equal(got, tt.want) {
 			t.Errorf("%s: got %v, want %v", name, got, tt.want)
 		}

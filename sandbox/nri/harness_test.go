@@ -388,7 +388,7 @@ func waitFor(t testing.TB, what string, done func() bool) {
 
 func newPod(id string) Pod {
 	return Pod{
-		Pod: record.Pod{ID: id, Netns: "/var/run/netns/podd-" + id, ResolvedHandler: "runc", Config: &cri.PodSandboxConfig{
+		Pod: record.Pod{ID: id, Netns: "/var/run/netns/podd-" + id, Handler: "runc", Config: &cri.PodSandboxConfig{
 			Metadata: &cri.PodSandboxMetadata{Name: "web", Namespace: "shop", Uid: "u-" + id},
 			Labels:   map[string]string{"app": "web"}, Annotations: map[string]string{"note": "1"},
 			Linux: &cri.LinuxPodSandboxConfig{CgroupParent: "/kubepods/pod" + id},

@@ -16,7 +16,7 @@ func podMessage(p Pod) *api.PodSandbox {
 	m, linux := p.Config.GetMetadata(), p.Config.GetLinux()
 	msg := &api.PodSandbox{
 		Id: p.ID, Name: m.GetName(), Uid: m.GetUid(), Namespace: m.GetNamespace(),
-		Labels: p.Config.GetLabels(), Annotations: p.Config.GetAnnotations(), RuntimeHandler: p.Handler(),
+		Labels: p.Config.GetLabels(), Annotations: p.Config.GetAnnotations(), RuntimeHandler: p.Handler,
 		Ips: p.Status.IPs, Pid: uint32(p.Status.Infra.Pid),
 		Linux: &api.LinuxPodSandbox{
 			CgroupParent: linux.GetCgroupParent(),

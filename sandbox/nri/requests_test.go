@@ -228,7 +228,7 @@ func TestSynchronize(t *testing.T) {
 			engine.put(c)
 			want = append(want, "sync "+c.ID, "sync "+c.Pod.ID)
 		}
-		unfinished := newContainer("c-creating", newPod("p000")) // of an earlier podd
+		unfinished := newContainer("c-creating", newPod("p000")) // interrupted by the end of podd
 		unfinished.Status.State = record.ContainerCreating
 		unfinished.Pod = newPod("p-creating")
 		unfinished.Pod.Status.State = record.PodCreating

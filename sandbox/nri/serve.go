@@ -29,7 +29,7 @@ func (p *Plugins) Run(ctx context.Context, engine Engine, l net.Listener) {
 	p.accept(ctx, l)
 }
 
-// adopt makes known what an earlier podd has created. Unfinished creations are undone.
+// adopt makes known pods and containers that were created before podd started. Unfinished creations are undone.
 func (p *Plugins) adopt(engine Engine) {
 	pods, containers := engine.Existing()
 	p.mu.Lock()

@@ -24,9 +24,8 @@ func (s PodStatus) synced() bool { return false }
 
 func (s ContainerStatus) synced() bool { return s.State == ContainerExited }
 
-// beforeBoot reports whether p was created before the boot with that id. A pod without one is of a podd that synced
-// each status.
-func (p Pod) beforeBoot(id string) bool { return p.BootID != "" && p.BootID != id }
+// beforeBoot reports whether p was created before the boot with that id.
+func (p Pod) beforeBoot(id string) bool { return p.BootID != id }
 
 // beforeBoot returns the status of a pod that was created before the boot; reading it returned s and err.
 func (s PodStatus) beforeBoot(err error) (_ PodStatus, lost, _ error) {

@@ -6,7 +6,6 @@
 package record
 
 import (
-	"cmp"
 	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -22,9 +21,9 @@ type Pod struct {
 	// Config is the CRI config as the kubelet sent it; treat it as read-only.
 	Config *cri.PodSandboxConfig
 	// RequestedHandler is the runtime handler that the request or the routing by annotations named, "" for the default.
-	RequestedHandler string `json:"Handler"`
-	// ResolvedHandler is the handler that runs the pod, even when the default changes; "" in records of an older podd.
-	ResolvedHandler string `json:"Runtime,omitempty"`
+	RequestedHandler string
+	// Handler is the name of the handler that runs the pod, even when the default changes.
+	Handler string
 	// Infra is true when the pod has an infra container, and OwnKernel when its containers share a sandbox with a
 	// kernel that is not the host's. Both are as the handler was when the pod was created.
 	Infra     bool `json:",omitempty"`
@@ -44,9 +43,6 @@ func (p Pod) HasInfra() bool {
 	options := p.Config.GetLinux().GetSecurityContext().GetNamespaceOptions()
 	return p.Infra || options.GetPid() == cri.NamespaceMode_POD
 }
-
-// Handler returns the name of the handler that runs the pod.
-func (p Pod) Handler() string { return cmp.Or(p.ResolvedHandler, p.RequestedHandler) }
 
 // Container is what a container is: written once, before anything else of it exists.
 type Container struct {

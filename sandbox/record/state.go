@@ -47,8 +47,7 @@ type PodStatus struct {
 	IPs []string `json:"ips,omitempty"`
 	// Infra is the process of the infra container, for pods that have one.
 	Infra oci.Process `json:"infra,omitzero"`
-	// LogDir is the log_directory as it was when the pod was created. It is zero if there is none, and in records of an
-	// earlier podd until the next container is created.
+	// LogDir is the log_directory as it was when the pod was created, zero if there is none.
 	LogDir logfile.Dir `json:"logDir,omitzero"`
 	// Reason says why the pod is not ready, for people.
 	Reason string `json:"reason,omitempty"`

@@ -10,8 +10,7 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// Mark is the path of a directory by which the next podd knows that a container may be frozen. An older podd also saves
-// in it.
+// Mark is the path of a directory by which the next podd knows that a container may be frozen.
 type Mark string
 
 // MarkOf returns the mark of the container whose record is in a directory.

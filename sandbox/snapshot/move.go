@@ -17,7 +17,7 @@ import (
 )
 
 // Staging returns the path of a new directory for what is saved, among the records of pods. The removal of a pod or
-// container does not touch it; if podd is killed, the next one removes it, also an older one.
+// container does not touch it; if podd is killed, the next one removes it.
 func Staging(pods string) string { return checkpoint.Temporary(pods, "dump") }
 
 // moveStaged moves what the runtime has written to the directory of the images: by its names, or as a copy if that is

@@ -27,7 +27,7 @@ func (p process) String() string {
 }
 
 // monitors are podd and the programs that it starts outside of containers.
-var monitors = []string{"podd", "conmon", "runc", "crun", "runsc", "pause", "keeper", "standin",
+var monitors = []string{"podd", "conmon", "runc", "crun", "runsc", "pause", "stdio", "initproxy",
 	"containerd-shim-runc-v2", "containerd-shim-runsc-v1"}
 
 // processes lists the processes of containers, which have namespaces of their own, and the monitors.

@@ -22,9 +22,6 @@ const Default = "default"
 
 // Set fills a struct. It is not safe for concurrent use.
 type Set struct {
-	// Renamed maps former dotted keys to their new names, which the error of an unknown key then gives.
-	Renamed map[string]string
-
 	target  reflect.Value
 	origins map[string]string
 }
@@ -114,12 +111,7 @@ func (m *merge) unknown(path []string) {
 	if len(m.errs) >= maxErrors { // nearest is slow
 		return
 	}
-	key := keyString(path)
-	if now, ok := m.set.Renamed[key]; ok {
-		m.fail(path, "key %q was renamed to %q", key, now)
-		return
-	}
-	m.fail(path, "unknown key %q, the nearest known key is %q", key, nearest(m.set.target, path))
+	m.fail(path, "unknown key %q, the nearest known key is %q", keyString(path), nearest(m.set.target, path))
 }
 
 // element merges v into an entry of a map. Map values cannot be set in place, so it changes a copy and stores it.

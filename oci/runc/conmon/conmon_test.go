@@ -176,14 +176,14 @@ func TestOOM(t *testing.T) {
 
 func TestControl(t *testing.T) {
 	dir := t.TempDir()
-	if err := ReopenByPath(dir); !errdefs.IsFailedPrecondition(err) {
+	if err := control(dir, reopenMessage, 0, 0); !errdefs.IsFailedPrecondition(err) {
 		t.Errorf("Reopen without a fifo = %v, want a failed precondition", err)
 	}
 	path := filepath.Join(dir, "ctl")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := ReopenByPath(dir); !errdefs.IsFailedPrecondition(err) { // and does not block
+	if err := control(dir, reopenMessage, 0, 0); !errdefs.IsFailedPrecondition(err) { // and does not block
 		t.Errorf("Reopen without a reader = %v, want a failed precondition", err)
 	}
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -191,7 +191,7 @@ func TestControl(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := errors.Join(ReopenByPath(dir), Resize(dir, 80, 24), Resize(dir, 5000, 65535)); err != nil {
+	if err := errors.Join(control(dir, reopenMessage, 0, 0), Resize(dir, 80, 24), Resize(dir, 5000, 65535)); err != nil {
 		t.Fatal(err)
 	}
 	buf := make([]byte, 100)
@@ -200,7 +200,8 @@ func TestControl(t *testing.T) {
 	if err != nil || string(buf[:n]) != want {
 		t.Errorf("commands = %q, %v, want %q", buf[:n], err, want)
 	}
-	if err := errors.Join(ReopenByPath(dir), Resize(dir, 80, 24), ReopenByPath(dir)); err != nil {
+	reopen := func() error { return control(dir, reopenMessage, 0, 0) }
+	if err := errors.Join(reopen(), Resize(dir, 80, 24), reopen()); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(takeBack(dir, reopenMessage), takeBack(t.TempDir(), reopenMessage)); err != nil {

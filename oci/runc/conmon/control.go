@@ -23,10 +23,6 @@ const maxSide = 1000
 
 var errNoMonitor = fmt.Errorf("no monitor listens: %w", errdefs.ErrFailedPrecondition)
 
-// ReopenByPath has the monitor of an earlier podd, which has the log's own path, open its log again: it creates
-// <log>.tmp and renames it to the log. errdefs.ErrFailedPrecondition if no monitor listens.
-func ReopenByPath(bundle string) error { return control(bundle, reopenMessage, 0, 0) }
-
 // Resize sets the size of the container's terminal, in characters, up to conmon's limit.
 func Resize(bundle string, width, height uint16) error {
 	return control(bundle, resizeMessage, min(int(height), maxSide), min(int(width), maxSide))

@@ -11,13 +11,12 @@ import (
 	"github.com/podd-project/podd/oci/program"
 )
 
-// files holds bin/standin.gz if it was built. bin always holds a README, so that podd builds without a C compiler.
+// files holds bin/initproxy.gz if it was built. bin always holds a README, so that podd builds without a C compiler.
 //
 //go:embed all:bin
 var files embed.FS
 
-// Install writes the program into dir, under the name of earlier versions, and returns its absolute path; see
-// program.Install.
+// Install writes the program into dir and returns its absolute path; see program.Install.
 func Install(dir string) (string, error) {
-	return program.Install(files, filepath.Join(dir, "standin"), 0o500)
+	return program.Install(files, filepath.Join(dir, "initproxy"), 0o500)
 }

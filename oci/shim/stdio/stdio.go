@@ -30,7 +30,7 @@ import (
 // The files of a bundle that the process and its clients use.
 const (
 	// ConfigFile is the process's configuration, a Config.
-	ConfigFile = "podd-keeper.json"
+	ConfigFile = "podd-stdio.json"
 	// doneFile marks that the output has ended and is written.
 	doneFile = "podd-output-done"
 	// Socket is where clients attach, Control where the log is reopened.
@@ -48,10 +48,7 @@ const (
 // Config describes one container's streams.
 type Config struct {
 	// Log is the CRI log; the zero value discards the output.
-	Log logfile.Log `json:"logFile,omitzero"`
-	// LogPath is the log in the configuration that an earlier podd wrote, instead of Log. This program refuses it: package
-	// shim replaces it.
-	LogPath string `json:"log,omitempty"`
+	Log logfile.Log `json:"log,omitzero"`
 	// Terminal: all output comes on stdout.
 	Terminal bool `json:"terminal,omitempty"`
 	// Stdin and StdinOnce are the CRI fields of the same names.
@@ -106,7 +103,7 @@ func Load(bundle string) (Config, error) {
 // exitFailure is the exit status of a process that could not start.
 const exitFailure = 1
 
-// Main is the program: `keeper <bundle>`. It writes "ok" or an error to descriptor 3 and runs until the output has
+// Main is the program: `stdio <bundle>`. It writes "ok" or an error to descriptor 3 and runs until the output has
 // ended.
 func Main(args []string) int {
 	ready := os.NewFile(3, "ready")
@@ -119,14 +116,14 @@ func Main(args []string) int {
 	debug.SetGCPercent(20)
 	// A signal to podd's process group, or a client that is gone, must not end it.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
-	k, err := open(args[1])
+	s, err := open(args[1])
 	if err != nil {
 		_, _ = fmt.Fprint(ready, err)
 		return exitFailure
 	}
 	_, _ = fmt.Fprint(ready, readyAnswer)
 	_ = ready.Close()
-	k.run()
+	s.run()
 	return 0
 }
 
@@ -148,108 +145,105 @@ type server struct {
 
 // open opens everything. The pipes must be open before the shim opens them.
 func open(bundle string) (_ *server, err error) {
-	k := &server{doneFile: filepath.Join(bundle, doneFile), out: map[byte]*fifo.Reader{}}
+	s := &server{doneFile: filepath.Join(bundle, doneFile), out: map[byte]*fifo.Reader{}}
 	defer func() {
 		if err != nil {
-			k.close()
+			s.close()
 		}
 	}()
-	if k.cfg, err = Load(bundle); err != nil {
+	if s.cfg, err = Load(bundle); err != nil {
 		return nil, err
 	}
-	if k.cfg.LogPath != "" {
-		return nil, errors.New("stdio: the configuration is that of an earlier podd")
-	}
-	if k.log, err = openLog(k.cfg.Log); err != nil {
+	if s.log, err = openLog(s.cfg.Log); err != nil {
 		return nil, err
 	}
-	for i, name := range k.cfg.outputs() {
-		if k.out[firstStream+byte(i)], err = fifo.Open(filepath.Join(bundle, name)); err != nil {
+	for i, name := range s.cfg.outputs() {
+		if s.out[firstStream+byte(i)], err = fifo.Open(filepath.Join(bundle, name)); err != nil {
 			return nil, fmt.Errorf("stdio: %w", err)
 		}
 	}
-	if k.cfg.Stdin {
-		if k.stdin, err = fifo.Write(filepath.Join(bundle, Stdin)); err != nil {
+	if s.cfg.Stdin {
+		if s.stdin, err = fifo.Write(filepath.Join(bundle, Stdin)); err != nil {
 			return nil, fmt.Errorf("stdio: %w", err)
 		}
 	}
-	if k.hub, err = openHub(bundle, &input{f: k.stdin, once: k.cfg.StdinOnce}); err != nil {
+	if s.hub, err = openHub(bundle, &input{f: s.stdin, once: s.cfg.StdinOnce}); err != nil {
 		return nil, err
 	}
-	if k.ctl, err = openControl(bundle, k.log); err != nil {
+	if s.ctl, err = openControl(bundle, s.log); err != nil {
 		return nil, err
 	}
-	if k.cfg.Events {
-		k.events, err = openEvents(bundle)
+	if s.cfg.Events {
+		s.events, err = openEvents(bundle)
 	}
-	return k, err
+	return s, err
 }
 
 // run serves until the output has ended, or forever with events.
-func (k *server) run() {
-	go k.hub.serve()
-	go k.ctl.serve()
+func (s *server) run() {
+	go s.hub.serve()
+	go s.ctl.serve()
 	var events sync.WaitGroup
-	if k.events != nil {
-		events.Go(k.events.serve)
+	if s.events != nil {
+		events.Go(s.events.serve)
 	}
-	k.copyAll()
+	s.copyAll()
 	events.Wait()
-	k.close()
+	s.close()
 }
 
 // copyAll copies the output until it has ended, unless an earlier process has done so.
-func (k *server) copyAll() {
-	if _, err := os.Lstat(k.doneFile); err == nil {
+func (s *server) copyAll() {
+	if _, err := os.Lstat(s.doneFile); err == nil {
 		return
 	}
 	var readers sync.WaitGroup
-	for stream, from := range k.out {
-		readers.Go(func() { k.copyStream(stream, from) })
+	for stream, from := range s.out {
+		readers.Go(func() { s.copyStream(stream, from) })
 	}
 	readers.Wait()
-	_ = os.WriteFile(k.doneFile, nil, 0o600) // without it, podd starts another process, which finds the end too
-	k.hub.drainClients()
+	_ = os.WriteFile(s.doneFile, nil, 0o600) // without it, podd starts another process, which finds the end too
+	s.hub.drainClients()
 }
 
 // chunk is how much is read at once, and the longest piece of a line in the log: less than the kubelet's limit.
 const chunk = 16 << 10
 
 // copyStream copies one stream to its end.
-func (k *server) copyStream(stream byte, from *fifo.Reader) {
+func (s *server) copyStream(stream byte, from *fifo.Reader) {
 	buf := make([]byte, chunk)
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {
-			k.log.write(stream, buf[:n])
-			k.hub.broadcast(stream, buf[:n])
+			s.log.write(stream, buf[:n])
+			s.hub.broadcast(stream, buf[:n])
 		}
 		if err != nil {
-			k.log.endLine(stream)
+			s.log.endLine(stream)
 			return
 		}
 	}
 }
 
-func (k *server) close() {
+func (s *server) close() {
 	var errs []error
-	for _, f := range k.out {
+	for _, f := range s.out {
 		errs = append(errs, f.Close())
 	}
-	if k.stdin != nil {
-		errs = append(errs, k.stdin.Close())
+	if s.stdin != nil {
+		errs = append(errs, s.stdin.Close())
 	}
-	if k.hub != nil {
-		errs = append(errs, k.hub.close())
+	if s.hub != nil {
+		errs = append(errs, s.hub.close())
 	}
-	if k.ctl != nil {
-		errs = append(errs, k.ctl.close())
+	if s.ctl != nil {
+		errs = append(errs, s.ctl.close())
 	}
-	if k.events != nil {
-		errs = append(errs, k.events.close())
+	if s.events != nil {
+		errs = append(errs, s.events.close())
 	}
-	if k.log != nil {
-		errs = append(errs, k.log.close())
+	if s.log != nil {
+		errs = append(errs, s.log.close())
 	}
 	_ = errors.Join(errs...) // the process exits
 }

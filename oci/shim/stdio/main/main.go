@@ -1,4 +1,4 @@
-// Command keeper holds the output of one container of a shim: see package stdio. It is small, because each container
+// Command stdio holds the output of one container of a shim: see package stdio. It is small, because each container
 // has one.
 package main
 
