@@ -9,9 +9,6 @@ import (
 	"time"
 )
 
-// maxPool bounds PoolSize.
-const maxPool = 64
-
 // Config configures CNI: directories and time limits.
 type Config struct {
 	// StateDir holds the attachment records. An absolute path; it is created.
@@ -35,8 +32,6 @@ type Config struct {
 	PluginEnv []string `toml:"plugin_env" comment:"Names of further environment variables of the daemon that are passed to plugins."`
 	// SkipIdlePlugins does not start plugins of the CNI project that have nothing to do for a pod.
 	SkipIdlePlugins bool `toml:"skip_idle_plugins" comment:"Do not start the plugins portmap (for a pod without host ports) and bandwidth (without limits), which would only pass on the result of the plugin before them. Applies to the programs of github.com/containernetworking/plugins, by their build information."`
-	// PoolSize is the number of attachments that sandbox/netpool keeps ready.
-	PoolSize int `toml:"pool_size" comment:"Number of pod networks to make in advance, at most 64: network namespaces that the CNI plugins have attached. A new pod takes one instead of waiting for the plugins, unless it has host ports, bandwidth limits, sysctls of the network, a user namespace, or a handler with its own cni_conf_dir. Each holds an address; one that another pod lacks is given up. Only for configurations whose plugins are all of these, of github.com/containernetworking/plugins: bridge, ptp, macvlan, ipvlan with host-local; portmap, bandwidth, firewall. 0: none."`
 	// AddTimeout and DelTimeout bound one attachment and one detachment; StatusTimeout one STATUS of all plugins.
 	AddTimeout    time.Duration `toml:"add_timeout" comment:"Limit for attaching a pod to the network; then the plugin is killed."`
 	DelTimeout    time.Duration `toml:"del_timeout" comment:"Limit for one attempt to detach a pod; then the plugin is killed."`
@@ -84,9 +79,6 @@ func (c Config) Validate(problem func(key string, err error)) {
 	}
 	if !slices.Contains([]string{"cni", "ipv4", "ipv6"}, c.IPPreference) {
 		problem("ip_preference", fmt.Errorf("%q is none of cni, ipv4, ipv6", c.IPPreference))
-	}
-	if c.PoolSize < 0 || c.PoolSize > maxPool {
-		problem("pool_size", fmt.Errorf("%d is not between 0 and %d", c.PoolSize, maxPool))
 	}
 	for _, d := range []struct {
 		key string

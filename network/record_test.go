@@ -170,34 +170,3 @@ func FuzzRecord(f *testing.F) {
 		}
 	})
 }
-
-// TestStateIsBounded: a plugin may list any number of interfaces.
-func TestStateIsBounded(t *testing.T) {
-	for n, want := range map[int]string{maxInterfaces: "no such file", maxInterfaces + 1: "more than 64"} {
-		r := &record{PodID: "pod1", Netns: filepath.Join(t.TempDir(), "none")}
-		r.Result = json.RawMessage(`{"interfaces":[` + strings.Repeat(`{"name":"x"},`, n-1) + `{"name":"x"}]}`)
-		if _, err := r.state(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("state with %d interfaces = %v, want %s", n, err, want)
-		}
-	}
-}
-
-// TestStateErrors: what State cannot look at is an error that says what, also a result with more interfaces than it
-// looks for.
-func TestStateErrors(t *testing.T) {
-	const one = `{"name":"lo"}`
-	many := strings.Repeat(one+",", maxInterfaces)
-	for name, test := range map[string]struct{ result, want string }{
-		"no result":               {result: "", want: "not a CNI result"},
-		"too many interfaces":     {result: `{"interfaces":[` + many + one + `]}`, want: "more than 64"},
-		"as many as it looks for": {result: `{"interfaces":[` + many[:len(many)-1] + `]}`, want: "no such file"},
-		"no namespace":            {result: `{}`, want: "no such file"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := &record{PodID: "pod1", Netns: filepath.Join(t.TempDir(), "net"), Result: json.RawMessage(test.result)}
-			if state, err := r.state(); state != "" || err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("state = %q, %v, want an error with %q", state, err, test.want)
-			}
-		})
-	}
-}

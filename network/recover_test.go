@@ -546,3 +546,22 @@ func TestRecordIsSynced(t *testing.T) {
 		})
 	}
 }
+
+// listWith returns a configuration of a plugin with host-local.
+func listWith(plugin string) string {
+	return fmt.Sprintf(`{"cniVersion":"1.0.0","name":"x","type":%q,"ipam":{"type":"host-local"}}`, plugin)
+}
+
+func rewrite(t *testing.T, b *networktest.Bridge, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(b.ConfDir, "10-bridge.conflist"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

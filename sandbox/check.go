@@ -47,8 +47,8 @@ type recordSet struct {
 }
 
 // Check compares the records on disk with the machine, and changes nothing. It needs no Recover before it and may run
-// concurrently with everything else: the machine is listed first, so whatever is created meanwhile is in the pool or
-// has a record by then. What is removed meanwhile may be found, but not twice.
+// concurrently with everything else: the machine is listed first, so resources created later have a record by
+// then. Resources removed in the meantime may be found, but not twice.
 func (e *Engine) Check(ctx context.Context) ([]Finding, error) {
 	candidates, pending := e.janitor.candidates(ctx)
 	leases, leaseErr := e.deps.Network.Leases()
@@ -97,9 +97,6 @@ func (s recordSet) leaks(candidates map[string][]garbage.Kind, leases map[string
 // loadRecords reads all records.
 func (j *janitor) loadRecords() (recordSet, error) {
 	s := recordSet{containers: map[string][]*Container{}, claimed: map[string]bool{}}
-	for _, id := range j.e.deps.Pool.IDs() {
-		s.claimed[id] = true
-	}
 	ids, err := checkpoint.List(j.e.paths.Pods())
 	if err != nil {
 		return s, err

@@ -16,7 +16,6 @@ import (
 	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/handler"
 	"github.com/podd-project/podd/sandbox/lifecycle"
-	"github.com/podd-project/podd/sandbox/netpool"
 	"github.com/podd-project/podd/sandbox/nri"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
@@ -28,9 +27,7 @@ import (
 type Deps struct {
 	Namespaces Namespaces
 	Network    Network
-	// Pool, if set, has attachments of Network for new pods.
-	Pool   *netpool.Pool
-	Images Images
+	Images     Images
 	// Mounter mounts the pods' filesystems, see files.Kernel.
 	Mounter files.Mounter
 	// Runtimes are the handlers by name.

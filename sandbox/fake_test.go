@@ -23,7 +23,6 @@ import (
 	"github.com/podd-project/podd/oci/ocitest"
 	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/namespaces/namespacestest"
-	"github.com/podd-project/podd/sandbox/netpool"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
@@ -32,7 +31,6 @@ import (
 type machine struct {
 	dir        string
 	netnsDir   string // the directory of network namespaces, as if other programs used it
-	poolSize   int    // of the pool of networks
 	namespaces *namespacestest.Fake
 	network    *networktest.Fake
 	images     *imagetest.Fake
@@ -156,11 +154,9 @@ func (m *machine) deps(h *faults) Deps {
 	namespaces.Before, namespaces.After = h.before, h.after
 	network.Before, network.After = h.before, h.after
 	images.Before, images.After = h.before, h.after
-	pool := netpool.New(netpool.Settings{Size: m.poolSize}, m.layout(), namespaces, network, discardLog())
 	return Deps{
 		Budgets:    budget.New(),
 		Commit:     h.commit,
-		Pool:       pool,
 		Plugins:    m.newPlugins(h),
 		Namespaces: namespaces, Network: network, Images: images, Mounter: fakeMounter{m, h},
 		Runtimes: map[string]Runtime{

@@ -81,7 +81,7 @@ func (j *janitor) wakeUp() {
 }
 
 // GC frees what is in no record: the resources of damaged records and of pods whose directory is gone. It may run while
-// pods are created: the machine is listed before the pool and the records, and the id of a new pod is in one of them
+// pods are created: the machine is listed before the records, and a new pod has its record
 // before anything else of it exists. errdefs.ErrUnavailable: the network was not collected because a pod was being
 // attached.
 func (e *Engine) GC(ctx context.Context) error {
@@ -138,9 +138,6 @@ func (j *janitor) candidates(ctx context.Context) (map[string][]garbage.Kind, []
 // unclaimed removes the candidates whose id is in a record. A pod whose record cannot be read may own any container: if
 // its directory cannot be listed either, nothing is garbage.
 func (j *janitor) unclaimed(candidates map[string][]garbage.Kind) map[string][]garbage.Kind {
-	for _, id := range j.e.deps.Pool.IDs() { // before the pods, which take from it
-		delete(candidates, id)
-	}
 	for _, u := range j.e.recovery.unread.List() {
 		delete(candidates, u.ID())
 		containers, err := checkpoint.List(filepath.Join(u.Path, record.ContainersDir))
@@ -179,7 +176,7 @@ func (j *janitor) collectNetworks(ctx context.Context) error {
 	ctx, cancel := lifecycle.WithTimeout(ctx, j.e.cfg.Load().UndoTimeout, "plugins took longer than %v")
 	defer cancel()
 	return j.e.deps.Network.GC(ctx, func() []string {
-		valid := j.e.deps.Pool.IDs()
+		var valid []string
 		for _, u := range j.e.recovery.unread.List() {
 			valid = append(valid, u.Pod)
 		}

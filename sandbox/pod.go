@@ -10,7 +10,6 @@ import (
 	"github.com/podd-project/podd/oci/logfile"
 	"github.com/podd-project/podd/sandbox/handler"
 	"github.com/podd-project/podd/sandbox/lifecycle"
-	"github.com/podd-project/podd/sandbox/netpool"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/sandbox/snapshot"
@@ -42,8 +41,6 @@ type Pod struct {
 	history  operation.History
 	// source is the checkpoint that the pod is being restored from; nil for other pods, and after a restart of podd.
 	source *snapshot.Snapshot
-	// attachment is what the pod took from the pool of networks; nil for other pods, and after a restart of podd.
-	attachment *netpool.Attachment
 	// restorers counts the callers that restore the pod.
 	restorers atomic.Int32
 

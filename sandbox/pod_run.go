@@ -21,7 +21,6 @@ import (
 	"github.com/podd-project/podd/sandbox/handler"
 	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/namespaces"
-	"github.com/podd-project/podd/sandbox/netpool"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/sandbox/snapshot"
@@ -53,15 +52,8 @@ const msgReplaced = "requested again with another configuration, removing the fi
 func (e *Engine) startPodCreation(
 	ctx context.Context, r record.Pod, chosen *handler.Choice, source *snapshot.Snapshot,
 ) (*Pod, error) {
-	var made *netpool.Attachment
-	if source == nil {
-		made = e.deps.Pool.Take(r.Config, chosen.Config.CNIConfDir)
-	}
-	if made != nil {
-		r.ID, r.Netns = made.ID, made.Netns
-	}
 	p := e.newPod(r, record.PodStatus{State: record.PodCreating}, chosen)
-	p.source, p.attachment = source, made
+	p.source = source
 	other, added, err := lifecycle.Register(e.store.pods, p,
 		func(other *Pod) error { return checkSamePod(other, p) },
 		func(other *Pod) error {
@@ -69,14 +61,12 @@ func (e *Engine) startPodCreation(
 			return e.RemovePod(ctx, other.ID)
 		})
 	if !added {
-		e.deps.Pool.Return(made)
 		p.life.End(nil)
 		host.ReleaseLabels(p.Labels)
 		return other, err
 	}
 	if !e.work.Go(func() { p.creation.Run(ctx, e.podPlan(p)) }) {
 		e.store.pods.Remove(p)
-		e.deps.Pool.Return(made)
 		p.creation.Finish(errClosing)
 	}
 	return p, nil
@@ -151,7 +141,6 @@ func (p *Pod) creationVerb() string {
 
 // buildPod creates a pod. It undoes nothing: teardownPod does, however much has been built.
 func (e *Engine) buildPod(ctx context.Context, p *Pod) error {
-	defer e.deps.Pool.Given(p.attachment)
 	var result network.Result
 	var infra oci.Process
 	var logs logfile.Dir
@@ -163,11 +152,7 @@ func (e *Engine) buildPod(ctx context.Context, p *Pod) error {
 			return err
 		}},
 		{"namespaces", func() error {
-			pins := e.pinRequest(p)
-			if p.attachment != nil { // its network namespace exists
-				pins.Net, pins.Claim = "", ""
-			}
-			return e.deps.Namespaces.Pin(ctx, pins.WithDefaultSysctls(e.cfg.Load().DefaultSysctls))
+			return e.deps.Namespaces.Pin(ctx, e.pinRequest(p).WithDefaultSysctls(e.cfg.Load().DefaultSysctls))
 		}},
 		{"network", func() (err error) { result, err = e.attach(ctx, p); return err }},
 		{"files", func() (err error) {
@@ -224,21 +209,11 @@ func (e *Engine) attach(ctx context.Context, p *Pod) (network.Result, error) {
 	if p.Netns == "" {
 		return network.Result{}, nil
 	}
-	if p.attachment != nil {
-		return p.attachment.Result, nil
-	}
 	request, err := e.networkRequest(p)
 	if err != nil {
 		return network.Result{}, err
 	}
-	freed := e.deps.Pool.Freed()
 	result, err := e.deps.Network.Setup(ctx, request)
-	if err != nil && request.ConfDir == "" && e.deps.Pool.GiveWay(ctx, err, freed) { // it is the pool's network
-		if undo := e.deps.Network.Teardown(ctx, p.ID); undo != nil { // of what the first attempt has left
-			return network.Result{}, errors.Join(err, undo)
-		}
-		result, err = e.deps.Network.Setup(ctx, request)
-	}
 	if err != nil {
 		return network.Result{}, err
 	}

@@ -91,7 +91,7 @@ func (a adminNode) Status(ctx context.Context, pod string) (admin.Status, error)
 		Version: version, Pid: os.Getpid(), Started: a.started.UTC(), Configuration: a.configuration(),
 		Operations: e.Operations(), Pending: e.PendingCleanups(), Unread: e.Unread(), Quarantined: e.Quarantined(),
 		Budgets: a.Budgets(), Pulls: a.Pulls(), Sessions: a.Sessions(),
-		NRI: a.n.plugins.Status(), NetworkPool: a.n.pool.Status(),
+		NRI: a.n.plugins.Status(),
 	}
 	resp, err := a.n.server.Status(ctx, &cri.StatusRequest{})
 	if err != nil {

@@ -36,7 +36,7 @@ var liveKeys = []string{
 	"runtime.unclaimed_timeout", "runtime.restore_foreign_checkpoints",
 	"network.conf_dir", "network.bin_dirs", "network.conf_template", "network.ip_preference", "network.add_timeout",
 	"network.del_timeout", "network.status_timeout", "network.status_interval",
-	"network.skip_idle_plugins", "network.pool_size",
+	"network.skip_idle_plugins",
 	"image.registries_conf", "image.registries_conf_dir", "image.policy", "image.policy_dir", "image.auth_file",
 	"image.auth_dir", "image.pinned_images",
 	"image.variant_annotations", "image.preload_dir", "image.pull_progress_timeout", "image.pull_min_rate",

@@ -112,7 +112,6 @@ func (d *daemon) serveMetrics(ctx context.Context, n *node) {
 	}
 	m.Watch(metricsNode{n, d})
 	m.WatchPlugins(n.plugins.Status)
-	m.WatchNetworkPool(n.pool.Status)
 	if t := d.observers.tracer; t != nil {
 		m.WatchSpans(t.Spans)
 	}

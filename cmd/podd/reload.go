@@ -118,6 +118,5 @@ func (d *daemon) apply(n *node, old, next *generation) error {
 	if !reflect.DeepEqual(old.cfg.Network, next.cfg.Network) {
 		n.pods.Reconfigure(next.cfg.Network)
 	}
-	n.pool.Reconfigure(next.cfg.poolSettings())
 	return configureLog(logrus.StandardLogger(), next.cfg.Log)
 }

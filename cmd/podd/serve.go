@@ -209,7 +209,6 @@ func (d *daemon) serve(ctx context.Context, n *node) error {
 	d.serveAdmin(ctx, n)
 	d.serveMetrics(ctx, n)
 	d.servePlugins(ctx, n)
-	d.background.Go(func() { n.pool.Run(ctx, n.poolWaits) })
 	d.serveCadvisor(ctx, n)
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(sock) }()

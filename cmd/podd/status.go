@@ -16,7 +16,6 @@ import (
 	"github.com/podd-project/podd/cmd/budget"
 	"github.com/podd-project/podd/cmd/podd/admin"
 	"github.com/podd-project/podd/sandbox"
-	"github.com/podd-project/podd/sandbox/netpool"
 	"github.com/podd-project/podd/sandbox/operation"
 )
 
@@ -30,14 +29,13 @@ type engineStatus struct {
 	Unread      []sandbox.UnreadRecord   `json:"unread"`
 	Quarantined []string                 `json:"quarantined"`
 	Budgets     []budget.Usage           `json:"budgets"`
-	NetworkPool netpool.Status           `json:"network_pool"`
 }
 
 func engineInfo(n *node, budgets *budget.Table) engineStatus {
 	e := n.engine
 	return engineStatus{
 		Operations: e.Operations(), Pending: e.PendingCleanups(), Unread: e.Unread(), Quarantined: e.Quarantined(),
-		Budgets: budgets.Usages(), NetworkPool: n.pool.Status(),
+		Budgets: budgets.Usages(),
 	}
 }
 
@@ -90,7 +88,6 @@ func (s nodeStatus) print(w io.Writer, detailed bool) error {
 	s.printOperations(out)
 	s.printPulls(out)
 	s.printSessions(out)
-	s.printNetworkPool(out)
 	s.printPlugins(out)
 	s.printDebts(out)
 	s.printUnmonitored(out)
@@ -160,19 +157,6 @@ func (s nodeStatus) printSessions(w io.Writer) {
 		idle := time.Duration(one.IdleSeconds * float64(time.Second)).Round(time.Second)
 		fmt.Fprintf(w, "  %s\t%.13s\tage %v\tidle %v\n", one.Kind, cmp.Or(one.Container, one.Pod),
 			time.Since(one.Started).Round(time.Second), idle)
-	}
-}
-
-// printNetworkPool prints the pool of networks if there is one.
-func (s nodeStatus) printNetworkPool(w io.Writer) {
-	n := s.NetworkPool
-	if n.Size == 0 {
-		return
-	}
-	fmt.Fprintf(w, "\nNetworks made in advance: %d of %d ready, %d pods took one, %d found none\n",
-		n.Ready, n.Size, n.Taken, n.Missed)
-	if n.Problem != "" {
-		fmt.Fprintf(w, "  none are made at present: %s\n", n.Problem)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/podd-project/podd/cmd/budget"
 	"github.com/podd-project/podd/cmd/podd/admin"
-	"github.com/podd-project/podd/sandbox/netpool"
 	"github.com/podd-project/podd/sandbox/nri"
 	"github.com/podd-project/podd/sandbox/operation"
 )
@@ -70,26 +69,6 @@ func TestWaterfall(t *testing.T) {
 		if d := cmp.Diff(c.want, bar(c.stage, c.whole)); d != "" {
 			t.Errorf("bar(%+v, %v), -want +got:\n%s", c.stage, c.whole, d)
 		}
-	}
-}
-
-// TestNetworkPoolInStatus: the pool is printed with why it is not filled; a node without one has no line of it.
-func TestNetworkPoolInStatus(t *testing.T) {
-	for want, pool := range map[string]netpool.Status{
-		"\nNetworks made in advance: 3 of 4 ready, 20 pods took one, 5 found none\n": {
-			Size: 4, Ready: 3, Taken: 20, Missed: 5,
-		},
-		"none are made at present: no addresses\n": {Size: 4, Problem: "no addresses"},
-	} {
-		var out strings.Builder
-		s := nodeStatus{admin.Status{NetworkPool: pool}}
-		if err := s.print(&out, false); err != nil || !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in\n%s, %v", want, out.String(), err)
-		}
-	}
-	var out strings.Builder
-	if err := (nodeStatus{}).print(&out, false); err != nil || strings.Contains(out.String(), "in advance") {
-		t.Errorf("a status without a pool: %s, %v", out.String(), err)
 	}
 }
 

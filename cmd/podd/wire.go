@@ -27,7 +27,6 @@ import (
 	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/namespaces"
-	"github.com/podd-project/podd/sandbox/netpool"
 	"github.com/podd-project/podd/sandbox/nri"
 	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/sandbox/usage"
@@ -39,8 +38,6 @@ import (
 type node struct {
 	images *image.Store
 	pods   *network.CNI
-	// pool has networks made in advance; it is full only while the daemon serves.
-	pool   *netpool.Pool
 	engine *sandbox.Engine
 	// plugins are the NRI plugins, none if the configuration disables them.
 	plugins *nri.Plugins
@@ -124,7 +121,7 @@ func (d *daemon) server(n *node) (*server.Server, error) {
 	)
 }
 
-// engine creates the engine of n, its pool of networks and the parts that only the engine uses.
+// engine creates the engine of n and the parts that only the engine uses.
 func (d *daemon) engine(ctx context.Context, n *node) error {
 	cfg := &d.cfg.Runtime.Config
 	if err := d.detect(cfg); err != nil {
@@ -140,14 +137,10 @@ func (d *daemon) engine(ctx context.Context, n *node) error {
 	}
 	runtimes := d.handlers(ctx)
 	d.current.Store(&generation{number: 1, cfg: &d.cfg, values: d.values, runtimes: runtimes, loaded: time.Now()})
-	pinner := namespaces.New(pauseProgram)
-	paths := record.Layout{Mark: cfg.Mark, Root: cfg.Root, Run: cfg.Run, NetnsDir: cfg.NetnsDir}
-	n.pool = netpool.New(d.cfg.poolSettings(), paths, pinner, n.pods, d.log)
 	deps := sandbox.Deps{
 		Plugins:    n.plugins,
-		Namespaces: pinner,
+		Namespaces: namespaces.New(pauseProgram),
 		Network:    n.pods,
-		Pool:       n.pool,
 		Images:     n.images,
 		Mounter:    files.Kernel{},
 		Runtimes:   runtimes,

@@ -64,8 +64,6 @@ type fakeState struct {
 	notReady error
 	requests []network.Request
 	cidr     string
-	specific error
-	conf     int
 }
 
 // NewFake returns a network without attachments.
@@ -255,37 +253,6 @@ func (f *Fake) Dial(ctx context.Context, podID string, _ uint16) (conn net.Conn,
 		return err
 	})
 	return conn, err
-}
-
-// SetGeneric makes the network generic, which it is at first, or with an error not.
-func (f *Fake) SetGeneric(err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.specific = err
-}
-
-// ChangeConf replaces the configuration: attachments that exist are of another one.
-func (f *Fake) ChangeConf() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.conf++
-}
-
-// Generic returns the error set by SetGeneric.
-func (f *Fake) Generic() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.specific
-}
-
-// State returns the number of the configuration, or an error if the pod is not attached.
-func (f *Fake) State(podID string) (string, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.attached[podID] {
-		return "", fmt.Errorf("%w: pod %s is not attached", errdefs.ErrNotFound, podID)
-	}
-	return fmt.Sprint(f.conf), f.specific
 }
 
 // SetPodCIDR stores cidr; PodCIDR returns it.

@@ -122,7 +122,7 @@ func (b *bench) takeTurns(ctx context.Context, handler string, builds []*build) 
 		}
 		for i := range builds {
 			i = (i + round) % len(builds) // each is as often the first
-			if err := builds[i].live(ctx, handler, 0, &took[i]); err != nil {
+			if err := builds[i].live(ctx, handler, &took[i]); err != nil {
 				return err
 			}
 		}

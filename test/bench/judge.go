@@ -44,12 +44,6 @@ func (b *bench) judgeExec(handler string, byHand, podd *samples) {
 		execLimited)
 }
 
-// judgePool compares the start of a pod whose network was made in advance with the floor.
-func (b *bench) judgePool(handler string, byHand, podd *samples) {
-	b.judgeRatio(target{kind: poolTarget, where: b.where(handler), limit: byRuntime(maxPoolRatio, handler),
-		unit: "x floor"}, podd, byHand, podUp)
-}
-
 // judgeTails adds a target for the call with the largest ratio of p99 to p50.
 func (b *bench) judgeTails(where string, s *samples) {
 	worst, ratio := "", 0.0

@@ -55,11 +55,11 @@ func (b *bench) liveTogether(ctx context.Context, handler string, servers []*ser
 			if round == 0 || round == warmUp {
 				l.byHand, l.byServer, podd.stages = &samples{}, make([]samples, len(servers)), &samples{}
 			}
-			if err := b.liveByHand(ctx, 0, l.byHand); err != nil {
+			if err := b.liveByHand(ctx, l.byHand); err != nil {
 				return fmt.Errorf("by hand: %w", err)
 			}
 			for i, s := range servers {
-				if err := s.live(ctx, handler, 0, &l.byServer[i]); err != nil {
+				if err := s.live(ctx, handler, &l.byServer[i]); err != nil {
 					return fmt.Errorf("%s: %w", s.name, err)
 				}
 			}
@@ -74,7 +74,7 @@ func (b *bench) liveTogether(ctx context.Context, handler string, servers []*ser
 func (b *bench) able(ctx context.Context, handler string) []*server {
 	var able []*server
 	for _, s := range b.servers {
-		if err := s.live(ctx, handler, 0, &samples{}); err != nil {
+		if err := s.live(ctx, handler, &samples{}); err != nil {
 			fmt.Printf("%s cannot run %s here: %v\n\n", s.name, handler, err)
 			if err := s.kubelet.removeAll(ctx); err != nil && s.name != "podd" {
 				fmt.Printf("%s: failed to remove pods: %v\n\n", s.name, err)
@@ -86,8 +86,8 @@ func (b *bench) able(ctx context.Context, handler string) []*server {
 	return able
 }
 
-// liveByHand makes a pod by hand, which rests before it is stopped.
-func (b *bench) liveByHand(ctx context.Context, rest time.Duration, into *samples) error {
+// liveByHand makes a pod by hand and removes it.
+func (b *bench) liveByHand(ctx context.Context, into *samples) error {
 	var up, down timer
 	p, err := b.floor.up(ctx, &up)
 	if err != nil {
@@ -96,7 +96,6 @@ func (b *bench) liveByHand(ctx context.Context, rest time.Duration, into *sample
 	if err := measureExec(into, func() error { return b.floor.exec(p) }); err != nil {
 		return err
 	}
-	time.Sleep(rest)
 	if err := b.floor.down(ctx, p, &down); err != nil {
 		return err
 	}
@@ -106,7 +105,7 @@ func (b *bench) liveByHand(ctx context.Context, rest time.Duration, into *sample
 }
 
 // live is liveByHand with a pod of s.
-func (s *server) live(ctx context.Context, handler string, rest time.Duration, into *samples) error {
+func (s *server) live(ctx context.Context, handler string, into *samples) error {
 	var up, down timer
 	p, err := s.kubelet.up(ctx, handler, &up)
 	if err != nil {
@@ -120,7 +119,6 @@ func (s *server) live(ctx context.Context, handler string, rest time.Duration, i
 			return err
 		}
 	}
-	time.Sleep(rest)
 	if err := s.kubelet.down(ctx, p, &down); err != nil {
 		return err
 	}

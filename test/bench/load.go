@@ -49,7 +49,7 @@ func (b *bench) load(ctx context.Context, handler string) error {
 	for range loadRuns {
 		podd.stages = quiet
 		for range loadPods {
-			if err := podd.live(ctx, handler, 0, quiet); err != nil {
+			if err := podd.live(ctx, handler, quiet); err != nil {
 				return err
 			}
 		}
@@ -96,7 +96,7 @@ func (b *bench) startWhileLoading(ctx context.Context, handler, archive string, 
 		for done := false; !done; {
 			took := &samples{}
 			podd.stages = took
-			if err := podd.live(ctx, handler, 0, took); err != nil {
+			if err := podd.live(ctx, handler, took); err != nil {
 				return errors.Join(err, <-loaded)
 			}
 			select {

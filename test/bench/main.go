@@ -55,7 +55,6 @@ var measurements = []measurement{
 	{name: "pull", run: (*bench).pull},
 	{name: "nri", run: (*bench).nri},
 	{name: "files", run: (*bench).files, long: true},
-	{name: "pool", run: (*bench).pool, networked: true, long: true},
 	{name: "present", run: (*bench).present, networked: true, long: true},
 	{name: "scale", run: (*bench).scale, long: true},
 	{name: "load", run: (*bench).load, long: true},
@@ -76,7 +75,7 @@ func names(long bool) string {
 func main() {
 	p := plan{}
 	handlers := flag.String("handlers", "runc,crun", "runtime handlers")
-	networks := flag.String("network", masquerade+","+plain, "networks of life, churn, pool and present; the others "+
+	networks := flag.String("network", masquerade+","+plain, "networks of life, churn and present; the others "+
 		"have the first")
 	sizes := flag.String("sizes", "20,200,1000", "numbers of containers for sizes, of pods for scale")
 	others := flag.String("present", "0,200,1000", "numbers of other pods for the measurement present")

@@ -55,7 +55,7 @@ func (b *bench) nri(ctx context.Context, handler string) (err error) {
 			if round == warmUp {
 				s.samples = samples{}
 			}
-			if err := s.live(ctx, handler, 0, &s.samples); err != nil {
+			if err := s.live(ctx, handler, &s.samples); err != nil {
 				return fmt.Errorf("%s: %w", s.name, err)
 			}
 		}

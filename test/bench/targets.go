@@ -31,19 +31,14 @@ const (
 	manyPods      = 1000 // pods
 )
 
-// The targets of pod-up by OCI runtime, as ratios to the floor: with the default configuration, and with networks made
-// in advance.
-var (
-	maxUpRatio   = map[string]float64{"runc": 1.05, "crun": 0.9}
-	maxPoolRatio = map[string]float64{"runc": 0.55, "crun": 0.35}
-)
+// maxUpRatio are the targets of pod-up by OCI runtime, as ratios to the floor.
+var maxUpRatio = map[string]float64{"runc": 1.05, "crun": 0.9}
 
 // The kinds of targets that have no other name.
 const (
 	churnTarget     = "churn"
 	processorTarget = "daemon and monitor CPU for each pod"
 	tailTarget      = "p99 of every call"
-	poolTarget      = podUp + " with a pool"
 	pullTailTarget  = "p99 of " + podUpBesidePull
 	pullTarget      = "pull beside containerd"
 	pullTimeTarget  = "processor time of a pull beside containerd"
@@ -65,7 +60,7 @@ var (
 // kinds are all targets.
 var kinds = []string{podUp, podDown, execOne, execLimited, churnTarget, processorTarget, statsTarget, podsTarget,
 	containersTarget, idleTarget, memoryTarget, manyMemoryTarget, restartTarget, manyRestartTarget, presentTarget,
-	tailTarget, poolTarget, pullTailTarget, pullTarget, pullTimeTarget, lazyTarget}
+	tailTarget, pullTailTarget, pullTarget, pullTimeTarget, lazyTarget}
 
 const (
 	percent  = 100

@@ -8,7 +8,6 @@ import (
 	"github.com/podd-project/podd/cmd/budget"
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/sandbox"
-	"github.com/podd-project/podd/sandbox/netpool"
 	"github.com/podd-project/podd/sandbox/nri"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/streaming"
@@ -34,10 +33,8 @@ type Status struct {
 	Pulls       []image.PullProgress     `json:"pulls"`
 	Sessions    []streaming.SessionInfo  `json:"sessions"`
 	// NRI are the node's plugins.
-	NRI nri.Status `json:"nri"`
-	// NetworkPool is the pod networks that are made in advance.
-	NetworkPool netpool.Status `json:"network_pool"`
-	Pods        []Pod          `json:"pods"`
+	NRI  nri.Status `json:"nri"`
+	Pods []Pod      `json:"pods"`
 	// Omitted is the number of items beyond the limit, of all lists above together.
 	Omitted int `json:"omitted,omitempty"`
 }

@@ -23,7 +23,6 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/podd-project/podd/sandbox"
-	"github.com/podd-project/podd/sandbox/netpool"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/server"
@@ -92,7 +91,6 @@ func seen() *Metrics {
 	m := New("v1")
 	m.Watch(node{})
 	m.WatchPlugins(pluginStatus)
-	m.WatchNetworkPool(func() netpool.Status { return netpool.Status{Size: 4, Ready: 3, Taken: 20, Missed: 5} })
 	m.WatchSpans(func() map[string]uint64 { return map[string]uint64{"sent": 7, "dropped": 2} })
 	m.ObserveOperation(context.Background(), operation.Operation{
 		Verb: "RunPodSandbox", Pod: "secretid", Name: "ns/secretname", UID: "secretuid", Handler: "runc",
