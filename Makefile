@@ -52,7 +52,7 @@ VULNDB   ?=
 PURE     := checkpoint contrib/advisories cmd/budget cmd/podd/admin cmd/podd/cadvisor cmd/podd/history cmd/podd/metrics \
             cmd/podd/preflight cmd/podd/tomlconfig cmd/podd/tracing cmd/podd/ui \
             oci/shim/fifo oci/shim/stdio/... \
-            oci/spec sandbox sandbox/convert sandbox/forward sandbox/lifecycle sandbox/operation sandbox/record sandbox/usage \
+            oci/spec sandbox sandbox/convert sandbox/lifecycle sandbox/operation sandbox/record sandbox/usage \
             server streaming/... test/arch \
             test/bench test/critest
 

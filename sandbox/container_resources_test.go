@@ -19,7 +19,6 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/cgroups"
-	"github.com/podd-project/podd/sandbox/resources"
 )
 
 // sleeper is a real process whose oom_score_adj may be changed.
@@ -75,7 +74,7 @@ func TestUnifiedIsToldAsTheKernelHasIt(t *testing.T) {
 	g, err := f.At("/a")
 	must(t, err)
 	asked := map[string]string{"memory.high": "5000", "io.max": "8:0 rbps=1", "gone.max": "7"}
-	got, err := resources.Actual(g, &cri.LinuxContainerResources{Unified: asked}, sleeper(t))
+	got, err := actualResources(g, &cri.LinuxContainerResources{Unified: asked}, sleeper(t))
 	must(t, err)
 	want := map[string]string{"memory.high": "4096", "io.max": "8:0 rbps=1", "gone.max": "7"}
 	if !maps.Equal(got.GetUnified(), want) || asked["memory.high"] != "5000" {

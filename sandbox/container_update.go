@@ -14,7 +14,6 @@ import (
 	"github.com/podd-project/podd/sandbox/nri"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
-	"github.com/podd-project/podd/sandbox/resources"
 )
 
 // UpdateContainer changes the resources of a created or running container. Fields that are zero stay unchanged. The
@@ -103,8 +102,8 @@ func readBack(
 		return asked, err
 	}
 	defer group.Close()
-	warnings, err := resources.Limit(group, asked, deps.Facts, oom)
+	warnings, err := limitGroup(group, asked, deps.Facts, oom)
 	c.logWarnings(warnings)
-	actual, rerr := resources.Actual(group, asked, pid)
+	actual, rerr := actualResources(group, asked, pid)
 	return actual, errors.Join(err, rerr)
 }

@@ -1,7 +1,4 @@
-// Package forward connects a client of port-forward to a port of a pod, and copies in both directions. It bounds the
-// connections that are being established: a server that does not accept makes each of them wait. Which pod and which
-// address are the engine's decisions.
-package forward
+package sandbox
 
 import (
 	"context"
@@ -23,8 +20,8 @@ const dialTimeout = 10 * time.Second
 var errDialTimeout = fmt.Errorf("no connection after %s, is the server in the pod overloaded?: %w",
 	dialTimeout, context.DeadlineExceeded)
 
-// Connect calls dial when it is the pod's turn. Its context ends after dialTimeout.
-func Connect(
+// connectInTurn calls dial when it is the pod's turn. Its context ends after dialTimeout.
+func connectInTurn(
 	ctx context.Context, turns *budget.Pool, podID string, dial func(context.Context) (net.Conn, error),
 ) (net.Conn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, dialTimeout, errDialTimeout)
@@ -41,9 +38,9 @@ func Connect(
 	return conn, err
 }
 
-// DialAny connects to the port at the first address that accepts. Each address gets its share of the time until ctx
+// dialAny connects to the port at the first address that accepts. Each address gets its share of the time until ctx
 // ends.
-func DialAny(ctx context.Context, ips []string, port uint16) (net.Conn, error) {
+func dialAny(ctx context.Context, ips []string, port uint16) (net.Conn, error) {
 	var errs []error
 	for i, ip := range ips {
 		conn, err := dialShare(ctx, net.JoinHostPort(ip, strconv.Itoa(int(port))), len(ips)-i)
@@ -65,9 +62,9 @@ func dialShare(ctx context.Context, address string, parts int) (net.Conn, error)
 	return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 }
 
-// Copy copies both ways between conn and stream and closes both. EOF in one direction is passed on, and the other
+// copyBothWays copies between conn and stream and closes both. EOF in one direction is passed on, and the other
 // direction continues: HTTP clients half-close. It returns when both directions have ended, or ctx.
-func Copy(ctx context.Context, conn net.Conn, stream io.ReadWriteCloser) error {
+func copyBothWays(ctx context.Context, conn net.Conn, stream io.ReadWriteCloser) error {
 	stop := context.AfterFunc(ctx, func() {
 		conn.Close()
 		stream.Close()
@@ -84,12 +81,12 @@ func Copy(ctx context.Context, conn net.Conn, stream io.ReadWriteCloser) error {
 	}()
 	_, err := io.Copy(stream, conn)
 	stream.Close()
-	return errors.Join(closed(err), closed(<-in))
+	return errors.Join(ignoreClosed(err), ignoreClosed(<-in))
 }
 
-// closed drops the error of a connection that Copy closed. A reset by the peer is kept: the caller resets its stream
-// too.
-func closed(err error) error {
+// ignoreClosed drops the error of a connection that copyBothWays closed. A reset by the peer is kept: the caller resets
+// its stream, too.
+func ignoreClosed(err error) error {
 	if errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe) {
 		return nil
 	}

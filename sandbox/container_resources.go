@@ -1,6 +1,4 @@
-// Package resources sets and reads limits of a running container that OCI runtimes leave alone. It knows cgroups and
-// processes, no container. The engine calls it.
-package resources
+package sandbox
 
 import (
 	"errors"
@@ -20,10 +18,10 @@ import (
 	"github.com/podd-project/podd/sandbox/usage"
 )
 
-// Limit does the part of an update of asked that OCI runtimes do not: huge pages, which runc sets for a new container
-// only and resets with each update, and, if oom is true, oom_score_adj, which belongs to processes. The warnings say
-// what of asked the machine cannot do.
-func Limit(
+// limitGroup does the part of an update that OCI runtimes do not: huge pages, which runc sets for a new container only
+// and resets with each update, and, if oom is true, oom_score_adj, which belongs to processes. The warnings list what
+// the machine cannot do.
+func limitGroup(
 	group usage.Cgroup, asked *cri.LinuxContainerResources, facts spec.Facts, oom bool,
 ) (warnings []string, err error) {
 	hugepages := &cri.LinuxContainerResources{HugepageLimits: asked.GetHugepageLimits()}
@@ -64,8 +62,8 @@ func adjustOOM(group usage.Cgroup, value int) error {
 	return nil
 }
 
-// Actual returns asked with the kernel's values where those can be read. pid is a process of the container.
-func Actual(
+// actualResources returns asked with the kernel's values where those can be read. pid is a process of the container.
+func actualResources(
 	group usage.Cgroup, asked *cri.LinuxContainerResources, pid int,
 ) (*cri.LinuxContainerResources, error) {
 	limits, err := group.Limits()
@@ -87,7 +85,7 @@ func Actual(
 // setOOMScoreAdj writes a process's oom_score_adj; a process that has ended is no error.
 func setOOMScoreAdj(pid, value int) error {
 	err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), strconv.AppendInt(nil, int64(value), 10), 0)
-	if gone(err) {
+	if isProcessGone(err) {
 		return nil
 	}
 	return err
@@ -102,6 +100,6 @@ func oomScoreAdj(pid int) (int64, error) {
 	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 }
 
-func gone(err error) bool {
+func isProcessGone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
 }

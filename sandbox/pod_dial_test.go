@@ -1,4 +1,4 @@
-package forward
+package sandbox
 
 import (
 	"context"
@@ -36,9 +36,9 @@ func TestManyDials(t *testing.T) {
 		var exhausted atomic.Int64
 		for range 1000 {
 			all.Go(func() {
-				_, err := Connect(t.Context(), turns, "deaf", stuck)
+				_, err := connectInTurn(t.Context(), turns, "deaf", stuck)
 				if !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("Connect = %v, want a deadline", err)
+					t.Errorf("connectInTurn = %v, want a deadline", err)
 				}
 				if errdefs.IsResourceExhausted(err) {
 					exhausted.Add(1)
@@ -47,7 +47,7 @@ func TestManyDials(t *testing.T) {
 		}
 		synctest.Wait()
 		healthy := func(context.Context) (net.Conn, error) { return &net.TCPConn{}, nil }
-		conn, err := Connect(t.Context(), turns, "other", healthy)
+		conn, err := connectInTurn(t.Context(), turns, "other", healthy)
 		if err != nil || conn == nil || time.Since(began) != 0 {
 			t.Errorf("another pod: %v after %v, want a connection at once", err, time.Since(began))
 		}
@@ -79,7 +79,7 @@ func TestDialAny(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
-			conn, err := DialAny(ctx, ips, port)
+			conn, err := dialAny(ctx, ips, port)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,9 +89,9 @@ func TestDialAny(t *testing.T) {
 			}
 		})
 	}
-	_, err = DialAny(t.Context(), []string{"127.0.0.3", "127.0.0.4"}, port)
+	_, err = dialAny(t.Context(), []string{"127.0.0.3", "127.0.0.4"}, port)
 	if err == nil || !strings.Contains(err.Error(), "127.0.0.3") || !strings.Contains(err.Error(), "127.0.0.4") {
-		t.Errorf("DialAny without a listener = %v, want an error with both addresses", err)
+		t.Errorf("dialAny without a listener = %v, want an error with both addresses", err)
 	}
 }
 
