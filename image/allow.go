@@ -139,8 +139,7 @@ func (s *Store) markLoaded(id string) error {
 	return nil
 }
 
-// isLoaded reports whether an image was loaded from a file. Of those that an older podd has loaded only those of the
-// preload directory are known.
+// isLoaded reports whether an image was loaded from a file.
 func (s *Store) isLoaded(id string) (bool, error) {
 	if s.preloaded.has(id) {
 		return true, nil

@@ -184,7 +184,7 @@ func childEnv(job pullJob) []string {
 		maxFilesEnv + "=" + strconv.FormatInt(job.Config.MaxImageFiles, 10),
 		maxMemoryEnv + "=" + strconv.FormatInt(job.Config.PullMemory, 10),
 		rootEnv + "=" + job.Config.Root, runRootEnv + "=" + job.Config.RunRoot,
-		readableEnv + "=" + strings.Join(append(readablePaths(job.Config), job.Blobs, job.Storage, job.Load), "\n"),
+		readableEnv + "=" + strings.Join(append(readablePaths(job.Config), job.Load), "\n"),
 		offlineEnv + "=" + strconv.FormatBool(job.offline()), idleEnv + "=" + strconv.FormatBool(job.Idle),
 		// Configuration in the home directory of root is for a person, not for pods.
 		"XDG_CONFIG_HOME=" + filepath.Join(job.Dir, "nowhere"),

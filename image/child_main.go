@@ -208,9 +208,6 @@ func doPull(ctx context.Context, job pullJob, out *reporter, replies <-chan stor
 	if job.Load != "" {
 		return pulled{}, loadError((&loader{s, job, out}).load(ctx))
 	}
-	if job.Stored != "" {
-		return s.importStored(ctx, job, out)
-	}
 	named, err := reference.ParseNamed(job.Ref)
 	if err != nil {
 		return pulled{}, err
@@ -219,11 +216,10 @@ func doPull(ctx context.Context, job pullJob, out *reporter, replies <-chan stor
 	if err := errors.Join(job.Auth.apply(sys, named), trustLoopback(sys, named)); err != nil {
 		return pulled{}, err
 	}
-	sys.OCISharedBlobDirPath = job.Blobs
-	if job.Blobs == "" && job.Config.AdditionalLayerStore != "" {
+	if job.Config.AdditionalLayerStore != "" {
 		s.lookUp = func(ctx context.Context, r storeRequest) (storeReply, error) { return r.send(ctx, out, replies) }
 	}
-	return s.transfer(ctx, transferJob{sys, named, job.Annotations, job.Blobs != "", job.Corrupt}, out)
+	return s.transfer(ctx, transferJob{sys, named, job.Annotations, job.Corrupt}, out)
 }
 
 // watchMemory ends the process with a clear message if it has more memory than most. The limit of the kernel is higher:

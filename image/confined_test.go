@@ -310,11 +310,9 @@ func TestNetworkOfPull(t *testing.T) {
 		job  pullJob
 		want []string
 	}{
-		"pull":          {pullJob{}, []string{"yes", "yes", "no"}},
-		"load":          {pullJob{Load: "/a.tar"}, []string{"no", "no", "no"}},
-		"import":        {pullJob{Blobs: "/blobs"}, []string{"no", "no", "no"}},
-		"import stored": {pullJob{Stored: "1", Storage: "/storage"}, []string{"no", "no", "no"}},
-		"verify":        {pullJob{Verify: "1"}, []string{"no", "no", "no"}},
+		"pull":   {pullJob{}, []string{"yes", "yes", "no"}},
+		"load":   {pullJob{Load: "/a.tar"}, []string{"no", "no", "no"}},
+		"verify": {pullJob{Verify: "1"}, []string{"no", "no", "no"}},
 	} {
 		c.job.Config, c.job.Dir = cfg, dir
 		out := runProbe(t, childEnv(c.job), confineProbe, networkProbe)

@@ -118,18 +118,8 @@ type transferJob struct {
 	sys     *types.SystemContext
 	ref     reference.Named
 	variant map[string]string
-	// imported is true for an image in sys.OCISharedBlobDirPath.
-	imported bool
 	// corrupt are ids of layers, see Store.refetch.
 	corrupt []string
-}
-
-// open opens the registry, or the store that an image is imported from.
-func (job transferJob) open(ctx context.Context, name types.ImageReference, dir string) (types.ImageSource, error) {
-	if job.imported {
-		return openImport(ctx, job.sys, dir, name)
-	}
-	return name.NewImageSource(ctx, job.sys)
 }
 
 // transfer copies job.ref into storage, in a pull's process. The manifest is fetched once: the image that passed the
@@ -139,7 +129,7 @@ func (s *Store) transfer(ctx context.Context, job transferJob, out *reporter) (p
 	if err != nil {
 		return pulled{}, err
 	}
-	source, err := job.open(ctx, remote, s.temp)
+	source, err := remote.NewImageSource(ctx, job.sys)
 	if err != nil {
 		return pulled{}, err
 	}

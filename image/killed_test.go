@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -52,45 +51,6 @@ func TestDaemonKilledWhileUnpacking(t *testing.T) {
 	}
 }
 
-// TestDaemonKilledWhileImporting kills the command while it copies a layer of another runtime's store: nothing of the
-// image is in the store, the next run copies it, and the other store is as it was.
-func TestDaemonKilledWhileImporting(t *testing.T) {
-	if at := os.Getenv(importRole); at != "" {
-		dir, other, _ := strings.Cut(at, " ")
-		s := open(t, configIn(t, dir))
-		_, err := importImage(t, s, storedIn(t, other)[0])
-		t.Errorf("Import() = %v, want to be killed", err)
-		return
-	}
-	reg := newRegistry(t)
-	files := tree{}
-	for i := range 5000 {
-		files[fmt.Sprintf("d%d/%d", i%100, i)] = ""
-	}
-	reg.push(t, "app:v1", craft(t, nil, files))
-	other := otherStore(t, reg, "app:v1")
-	before := treeOf(t, other)
-	dir := t.TempDir()
-	cfg := configIn(t, dir)
-	awaitEnd(t, killedDaemon(t, importRole+"="+dir+" "+other, filepath.Join(cfg.Root, unpackedFiles)))
-	s := open(t, cfg)
-	checkEmpty(t, s)
-	checkNoFiles(t, filepath.Join(cfg.Root, "tmp"))
-	if copied, err := importImage(t, s, storedIn(t, other)[0]); err != nil || !copied {
-		t.Errorf("Import() = %t, %v, want the image copied", copied, err)
-	}
-	clean := config(t)
-	if _, err := importImage(t, open(t, clean), storedIn(t, other)[0]); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := storeFiles(t, cfg), storeFiles(t, clean); got != want {
-		t.Errorf("files of the store after the next import:\n%s\nwant those of one import:\n%s", got, want)
-	}
-	if after := treeOf(t, other); !slices.Equal(before, after) {
-		t.Errorf("the other directory has changed:\n%q\n%q", before, after)
-	}
-}
-
 // TestDaemonKilledWhileExporting kills the daemon while it writes an archive: the directory of the archive has no file,
 // not even a hidden one, and the next start leaves none in the store.
 func TestDaemonKilledWhileExporting(t *testing.T) {
@@ -126,12 +86,6 @@ func TestDaemonKilledWhileExporting(t *testing.T) {
 
 // exportRole is the environment of a test binary that exports: the directory of its store, an image, and the archive.
 const exportRole = "PODD_TEST_EXPORT"
-
-// importRole is the environment of a test binary that imports: the directory of its store, and the other root.
-const importRole = "PODD_TEST_IMPORT"
-
-// unpackedFiles are the files of a layer that the library unpacks, below the root of a store.
-const unpackedFiles = "overlay/tempdirs/*/*/d*"
 
 // killedDaemon runs the test again in a process with the role, kills it as soon as a file matches the pattern, and
 // returns the processes that it had started by then.

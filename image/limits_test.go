@@ -53,7 +53,7 @@ func TestCheckConfig(t *testing.T) {
 	}
 }
 
-// TestStoredOverLimits: images that an older podd has pulled, without limits, cost little memory. They can be listed
+// TestStoredOverLimits: images that another program has stored, without limits, cost little memory. They can be listed
 // and removed, and no container can be made of them.
 func TestStoredOverLimits(t *testing.T) {
 	s := testStore(t, nil)

@@ -83,6 +83,46 @@ func TestLoadFrom(t *testing.T) {
 	checkNoFiles(t, filepath.Join(cfg.Root, "tmp"))
 }
 
+// TestLoadFromAnotherRuntime: the archives that "ctr images export -" (an OCI archive and a docker archive in one, with
+// names in containerd's annotation) and "podman save -m" (a docker archive with several names) write give images with
+// these names.
+func TestLoadFromAnotherRuntime(t *testing.T) {
+	dir := t.TempDir()
+	one, two := simple(t, "one"), simple(t, "two")
+	ctr, podman := filepath.Join(dir, "ctr.tar"), filepath.Join(dir, "podman.tar")
+	writeLayout(t, filepath.Join(dir, "layout"), annotated{img: one, annotations: map[string]string{
+		ociName: "v1", containerdName: "registry.test/team/one:v1"}})
+	writeDockerArchive(t, podman, map[string]v1.Image{
+		"registry.test/one:v1": one, "registry.test/one:latest": one, "registry.test/two:v2": two})
+	writeFile(t, filepath.Join(dir, "layout", "manifest.json"),
+		`[{"Config": "absent", "RepoTags": ["other:v1"], "Layers": []}]`)
+	tarDir(t, filepath.Join(dir, "layout"), ctr)
+	for archive, want := range map[string]map[string]v1.Image{
+		ctr:    {"registry.test/team/one:v1": one, "registry.test/team/one@" + digestOf(t, one): one},
+		podman: {"registry.test/one:v1": one, "registry.test/one:latest": one, "registry.test/two:v2": two},
+	} {
+		s := open(t, config(t))
+		if _, err := s.LoadFrom(t.Context(), strings.NewReader(readFile(t, archive))); err != nil {
+			t.Fatal(err)
+		}
+		for ref, img := range want {
+			if got, err := s.Resolve(t.Context(), ref); err != nil || got.ID != imageID(t, img) {
+				t.Errorf("%s: Resolve(%s) = %+v, %v, want %s", filepath.Base(archive), ref, got, err, imageID(t, img))
+			}
+		}
+	}
+}
+
+// platformOf returns the platform in the configuration of an image.
+func platformOf(t *testing.T, img v1.Image) *v1.Platform {
+	t.Helper()
+	config, err := img.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &v1.Platform{OS: config.OS, Architecture: config.Architecture}
+}
+
 // zeros is an endless reader.
 type zeros struct{}
 

@@ -1,13 +1,11 @@
 package image
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
-	"github.com/podd-project/podd/checkpoint"
+	"golang.org/x/sys/unix"
 )
 
 // storageLocks are the lock files that containers/storage makes in its root (store.go, GetStore). It makes them
@@ -15,20 +13,15 @@ import (
 // next start.
 var storageLocks = [...]string{"storage.lock", "userns.lock"}
 
-// closeLocks makes the lock files, before the library does, and such that only root can open them. A file that others
-// could open, as an older podd left it, is replaced: somebody may hold a lock on it.
-func closeLocks(root string) error {
+// makeLocks makes the lock files, before the library does, so that only root can open them.
+func makeLocks(root string) error {
 	for _, name := range storageLocks {
-		path := filepath.Join(root, name)
-		info, err := os.Lstat(path)
-		if err == nil && info.Mode() == 0o600 {
-			continue
+		f, err := os.OpenFile(filepath.Join(root, name), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+		if err == nil {
+			err = f.Close()
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		if err := checkpoint.WriteFile(path, nil, 0o600); err != nil {
-			return fmt.Errorf("close %s to other users: %w", name, err)
+		if err != nil {
+			return fmt.Errorf("make lock file: %w", err)
 		}
 	}
 	return nil

@@ -110,7 +110,7 @@ func (s *Store) load(img *storage.Image, layers layerMap) (*entry, error) {
 		names:   slices.Clone(img.Names),
 		digests: digests(img),
 	}
-	if e.refused = checkConfig(&config.Config); e.refused != nil { // pulled before there was a limit
+	if e.refused = checkConfig(&config.Config); e.refused != nil { // another program has stored it
 		s.log.WithError(e.refused).WithField("image", img.ID).Warn("image cannot be used, only be listed and removed")
 		e.Config = v1.ImageConfig{}
 	}

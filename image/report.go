@@ -23,12 +23,6 @@ type pullJob struct {
 	Ref         string
 	Auth        *Auth             `json:",omitempty"`
 	Annotations map[string]string `json:",omitempty"`
-	// Blobs is set if the image is not pulled but imported: the directory of its blobs, see ImportRequest.
-	Blobs string `json:",omitempty"`
-	// Stored is set if an image is imported from containers/storage: its id in the directory Storage. It is imported
-	// with Names, see ImportRequest.
-	Stored  string `json:",omitempty"`
-	Storage string `json:",omitempty"`
 	// Verify is set if nothing is pulled: the id of a stored image whose signatures are verified, under Names.
 	Verify string   `json:",omitempty"`
 	Names  []string `json:",omitempty"`
@@ -42,9 +36,9 @@ type pullJob struct {
 	Dir string
 }
 
-// offline reports whether the process needs no network: it copies or reads what is on this machine.
+// offline reports whether the process needs no network: it reads files of this node only.
 func (job pullJob) offline() bool {
-	return job.Load != "" || job.Verify != "" || job.Stored != "" || job.Blobs != ""
+	return job.Load != "" || job.Verify != ""
 }
 
 // Kinds of reports.

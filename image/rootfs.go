@@ -22,8 +22,7 @@ const (
 	rootName     = "root"
 	volumePrefix = "volume-"
 	mergedName   = "merged" // the mount
-	upperName    = "diff"   // what the container wrote, by the name that cAdvisor expects beside merged
-	oldUpperName = "upper"  // the same, of containers that an earlier podd made
+	upperName    = "diff"   // what the container wrote, by the name that cAdvisor expects next to merged
 	workName     = "work"   // for the kernel
 	emptyName    = "empty"  // a lower layer for images that have too few
 	mappedName   = "mapped" // the layers with shifted ids, only while mounting
@@ -103,12 +102,7 @@ func (s *Store) containerDir(container string) string {
 
 // UpperDir returns the directory with what a container has written to its root filesystem, whether it exists or not.
 func (s *Store) UpperDir(container string) string {
-	dir := filepath.Join(s.containerDir(container), rootName)
-	old := filepath.Join(dir, oldUpperName)
-	if _, err := os.Lstat(old); err == nil {
-		return old
-	}
-	return filepath.Join(dir, upperName)
+	return filepath.Join(s.containerDir(container), rootName, upperName)
 }
 
 // release is idempotent and needs only the id. The directory is renamed first, so that its name is free at once; a

@@ -149,7 +149,7 @@ func (s *Store) Close() error {
 
 // prepare makes the directories. Everyone may search Root, because the root of a user namespace must reach its own root
 // filesystem, but not what is in it (CVE-2021-41103 was a store where everyone could). No file in Root may be open to
-// others: see closeLocks.
+// others: see makeLocks.
 func prepare(cfg Config) error {
 	if err := os.MkdirAll(cfg.RunRoot, 0o700); err != nil {
 		return err
@@ -176,7 +176,7 @@ func prepare(cfg Config) error {
 	if err := checkpoint.Sweep(cfg.Root); err != nil {
 		return err
 	}
-	if err := closeLocks(cfg.Root); err != nil {
+	if err := makeLocks(cfg.Root); err != nil {
 		return err
 	}
 	temp := filepath.Join(cfg.Root, tempDir)

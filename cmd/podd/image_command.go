@@ -14,7 +14,7 @@ import (
 func newImageCommand(opts *options) *cobra.Command {
 	cmd := &cobra.Command{Use: "image", Short: "Show and change the images of the node", Args: noArgs}
 	cmd.AddCommand(newImageListCommand(opts), newImageDiskCommand(opts), newImageLoadCommand(opts),
-		newImageExportCommand(opts), newImagePruneCommand(opts), newImageExplainCommand(opts), newImageImportCommand(opts))
+		newImageExportCommand(opts), newImagePruneCommand(opts), newImageExplainCommand(opts))
 	return cmd
 }
 

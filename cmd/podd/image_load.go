@@ -23,7 +23,10 @@ func newImageLoadCommand(opts *options) *cobra.Command {
 		Long: `Load all images of OCI archives, docker archives ("docker save") or directories with an OCI layout, also
 compressed. Pods can use them at once. They are not pinned: the kubelet may remove them when the disk is full; to keep
 them, put the archive into image.preload_dir instead. The signature policy is not applied. The daemon reads the files,
-so they must be on its node; "-" is an archive on standard input.`,
+so they must be on its node; "-" is an archive on standard input. To take over the images of another runtime:
+
+  ctr -n k8s.io images export - NAME... | podd image load -
+  podman save -m NAME... | podd image load -`,
 		RunE: func(cmd *cobra.Command, files []string) error {
 			daemon, err := opts.daemon()
 			if err != nil {

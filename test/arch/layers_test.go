@@ -124,8 +124,7 @@ var layers = []layer{
 		"sandbox/nri", "sandbox/operation",
 		"sandbox/record", "sandbox/snapshot", "sandbox/usage", "sandbox/namespaces", "oci", "oci/runc", "oci/runc/conmon",
 		"oci/runc/initproxy", "oci/runc/advisory", "oci/runc/starter", "oci/runc/thaw", "oci/shim", "oci/spec",
-		"oci/spec/host", "oci/pause", "oci/program", "oci/process", "oci/cgroups", "image", "image/containerdstore",
-		"image/criostore",
+		"oci/spec/host", "oci/pause", "oci/program", "oci/process", "oci/cgroups", "image",
 		"network", "streaming", "checkpoint", "cmd/budget"}, "wiring; nothing imports it"},
 	{"test", []string{"test"}, "tests of the whole use it from outside, as a kubelet does"},
 }
