@@ -59,7 +59,6 @@ func keepCounting(k *kubelet, from, to daemonCommand) {
 		}
 		k.removePod(c.pod)
 	}
-	// An older podd does not know the tmpfs of a pod's files in /etc: this one removes it.
 	k.Use(poddBinary)
 	k.ok("go on with this daemon", k.Restart(k.ctx(), k.Stop))
 }

@@ -11,16 +11,18 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/test/daemon"
 )
 
-// upgradeFrom is how many commits back the old daemon is, if the history is that long. UPGRADE_FROM names another
+// The old daemon is that of upgradeFrom commits ago, but no older than firstCompatible, from which on compatibility
+// counts: podd takes over the pods of each commit since, and all before 0.1.0 are older. UPGRADE_FROM names another
 // commit.
-const upgradeFrom = 100
+const (
+	upgradeFrom     = 100
+	firstCompatible = "048359e0"
+)
 
 // TestUpgrade has a daemon of some time ago make pods, and this one take them over, and give them back again: within
 // one format of the records a downgrade works too.
@@ -38,7 +40,7 @@ func TestUpgrade(t *testing.T) {
 			t.Run("down", func(t *testing.T) { takeOver(k.sub(t), now, before) })
 			if handler == "runc" {
 				t.Run("20 pods", func(t *testing.T) { keepCounting(k.sub(t), before, now) })
-				t.Run("checkpoint", func(t *testing.T) { saveOlder(k.sub(t), before, now) })
+				t.Run("checkpoint", func(t *testing.T) { saveOther(k.sub(t), before, now) })
 				t.Run("restored", func(t *testing.T) { takeOverRestored(k.sub(t), now, before) })
 			}
 		})
@@ -46,7 +48,7 @@ func TestUpgrade(t *testing.T) {
 }
 
 // buildOld builds podd of UPGRADE_FROM, or as it was some commits ago: the oldest tried that builds and takes this
-// test's configuration. In a clone without history it builds the last commit, and logs that.
+// test's configuration. In a clone without firstCompatible it builds the last commit, and logs that.
 func buildOld(k *kubelet) string {
 	k.Helper()
 	repo, err := daemon.Repository()
@@ -57,11 +59,7 @@ func buildOld(k *kubelet) string {
 		k.ok("build the daemon of UPGRADE_FROM", err)
 		return binary
 	}
-	history := "git -c safe.directory='*' rev-list --first-parent --max-count " + itoa(upgradeFrom+1) + " HEAD"
-	commits := strings.Fields(output(k, repo, history))
-	if len(commits) == 1 {
-		k.Logf("this clone has no history: the old daemon is the last commit")
-	}
+	commits := compatibleCommits(k, repo)
 	for back := len(commits) - 1; ; back /= 4 {
 		binary, err := buildCommit(k, repo, commits[back])
 		if err == nil {
@@ -79,12 +77,25 @@ func buildOld(k *kubelet) string {
 	}
 }
 
+// compatibleCommits returns the last upgradeFrom commits since firstCompatible, the newest first.
+func compatibleCommits(k *kubelet, repo string) []string {
+	k.Helper()
+	contains := exec.Command("git", "-c", "safe.directory=*", "merge-base", "--is-ancestor", firstCompatible, "HEAD")
+	contains.Dir = repo
+	list := "git -c safe.directory='*' rev-list --first-parent --max-count "
+	if err := contains.Run(); err != nil {
+		k.Logf("this clone lacks commit %s: the old daemon is the last commit", firstCompatible)
+		return strings.Fields(output(k, repo, list+"1 HEAD"))
+	}
+	return strings.Fields(output(k, repo, list+itoa(upgradeFrom+1)+" "+firstCompatible+"^..HEAD"))
+}
+
 // buildCommit fails for a commit in the middle of a change.
 func buildCommit(k *kubelet, repo, commit string) (string, error) {
 	k.Helper()
 	src := k.TempDir()
 	output(k, repo, "git -c safe.directory='*' archive "+commit+" | tar -x -C "+src)
-	output(k, src, "make -s embedded 2>/dev/null || make -s pause") // the programs that it embeds; pause is the old name
+	output(k, src, "make -s embedded")
 	binary := filepath.Join(src, "podd-old")
 	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false",
 		"-tags", "containers_image_openpgp,nri_no_wasm,grpcnotrace", "-ldflags",
@@ -154,7 +165,6 @@ func takeOver(k *kubelet, from, to daemonCommand) {
 	for _, v := range verbs[4:] {
 		k.ok(v.name, v.do(l, k.ctx()))
 	}
-	// An older podd does not know the tmpfs of a pod's files in /etc: this one removes it.
 	k.Use(poddBinary)
 	k.ok("go on with this daemon", k.Restart(k.ctx(), k.Stop))
 }
@@ -167,38 +177,23 @@ func (k *kubelet) replace(by daemonCommand) {
 	k.ok("start the other daemon", k.Start(k.ctx()))
 }
 
-// configuredCRIU reports whether the podd that has created the container could have it saved by CRIU.
-func (k *kubelet) configuredCRIU(container string) bool {
-	k.Helper()
-	config, err := os.ReadFile(k.Path("run", "containers", container, "config.json"))
-	k.ok("read config.json", err)
-	return strings.Contains(string(config), `"org.criu.config"`)
-}
-
-// saveOlder: a pod of an older podd is saved, or refused in words if that podd could not save it. It runs on, and can
-// be removed.
-func saveOlder(k *kubelet, from, to daemonCommand) {
+// saveOther: a pod of another podd is saved. It runs on, and can be removed.
+func saveOther(k *kubelet, from, to daemonCommand) {
 	k.replace(from)
 	c := k.one("touch /tmp/ready; " + countForever)
 	k.replace(to)
 	dir := k.snapshotDir()
-	err := c.checkpoint(dir)
-	if !k.configuredCRIU(c.containers[0]) {
-		k.refused("CheckpointPod", err, "earlier podd", codes.FailedPrecondition)
-		k.isEmpty(dir)
-	} else {
-		k.ok("CheckpointPod", err)
-		r := c.restore(dir)
-		r.startAll()
-		r.runs()
-	}
+	k.ok("CheckpointPod", c.checkpoint(dir))
+	r := c.restore(dir)
+	r.startAll()
+	r.runs()
 	c.runs()
 	k.removePod(c.pod)
 	k.replace(daemonCommand{binary: poddBinary})
 }
 
 // takeOverRestored: restored pods outlive a downgrade. The older podd goes on with those that run, and starts those
-// that wait, as the next podd does; if it cannot restore, their containers have exited. It removes both.
+// that wait, as the next podd does. It removes both.
 func takeOverRestored(k *kubelet, from, to daemonCommand) {
 	k.replace(from)
 	c, dir := k.saved("touch /tmp/ready; " + countForever)
@@ -213,38 +208,15 @@ func takeOverRestored(k *kubelet, from, to daemonCommand) {
 	}
 	runs.goesOn()
 	older := k.one("touch /tmp/ready; " + countForever)
-	restores := c.canRestore(dir)
-	if restores {
-		waits.startAll()
-		waits.goesOn()
-	} else {
-		k.exited(waits.containers[0])
-	}
+	waits.startAll()
+	waits.goesOn()
 	for _, p := range []*counting{runs, waits, older} {
 		k.removePod(p.pod)
 	}
 	k.replace(daemonCommand{binary: poddBinary})
-	if restores {
-		other.startAll()
-		other.goesOn()
-	}
+	other.startAll()
+	other.goesOn()
 	c.goesOn()
-}
-
-// canRestore reports whether podd, which may be older than RestorePod with runc, restores a pod.
-func (c *counting) canRestore(dir string) bool {
-	c.Helper()
-	r, err := c.Runtime.RestorePod(c.ctx(), c.restoreRequest(dir))
-	switch status.Code(err) {
-	case codes.OK:
-		c.removePod(r.PodSandboxId)
-		return true
-	case codes.Unimplemented, codes.FailedPrecondition:
-		c.Logf("the older podd does not restore pods: %v", err)
-		return false
-	}
-	c.Fatalf("RestorePod of the older podd = %v, want a pod, or that it cannot", err)
-	return false
 }
 
 // goesOn fails the test unless the containers count on, and podd knows that they run.
