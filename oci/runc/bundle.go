@@ -30,7 +30,7 @@ type record struct {
 	// Image is oci.CreateRequest.Image.
 	Image string `json:"image,omitempty"`
 	// Start is how the starter releases Init, if that is all that the runtime's start would do. See start_fifo.go.
-	Start starter.Way `json:"start,omitempty"`
+	Start starter.Method `json:"start,omitempty"`
 	// Restore is set for a container that CRIU restores when it is started. Init and Monitor are zero until then.
 	Restore *restore `json:"restore,omitempty"`
 	// Cgroups are the container's own cgroup directories, by controller ("" for cgroup v2).

@@ -14,7 +14,7 @@ import (
 // removed when it is dead, else "".
 func (r *Runtime) ownedCgroup(c loadedConfig, rec record) string {
 	switch path := c.Linux.CgroupsPath; {
-	case r.knownWay() == "", r.cfg.SystemdCgroup, len(c.Hooks.Poststop) > 0, len(c.Linux.IntelRdt) > 0:
+	case r.knownMethod() == "", r.cfg.SystemdCgroup, len(c.Hooks.Poststop) > 0, len(c.Linux.IntelRdt) > 0:
 	case !rec.Init.Alive(): // a zombie is shown in the root of v1 hierarchies, so that some of rec.Cgroups may be missing
 	case filepath.IsAbs(path):
 		return filepath.Clean(path)

@@ -23,11 +23,11 @@ type loadedConfig struct {
 //
 // It reads config.json after the runtime has: wrappers of runtimes add hooks to it. One that passes another bundle to
 // the runtime is not seen.
-func (r *Runtime) withoutRuntime(b bundle, rec record) (starter.Way, string) {
+func (r *Runtime) withoutRuntime(b bundle, rec record) (starter.Method, string) {
 	var c loadedConfig
 	data, err := os.ReadFile(b.Config())
 	if err != nil || json.Unmarshal(data, &c) != nil || rec.Image != "" {
 		return "", ""
 	}
-	return r.startWay(c), r.ownedCgroup(c, rec)
+	return r.startMethod(c), r.ownedCgroup(c, rec)
 }

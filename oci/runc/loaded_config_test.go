@@ -38,7 +38,7 @@ func newLoaded(t *testing.T, version string) *loaded {
 }
 
 // want writes the config.json and wants what podd does in place of the runtime.
-func (l *loaded) want(t *testing.T, what string, way starter.Way, cgroup string) {
+func (l *loaded) want(t *testing.T, what string, method starter.Method, cgroup string) {
 	t.Helper()
 	b, err := l.r.bundle("c")
 	if err != nil {
@@ -54,33 +54,47 @@ func (l *loaded) want(t *testing.T, what string, way starter.Way, cgroup string)
 	if err := os.WriteFile(b.Config(), data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if gotWay, gotCgroup := l.r.withoutRuntime(b, l.rec); gotWay != way || gotCgroup != cgroup {
-		t.Errorf("%s: withoutRuntime = %q, %q, want %q, %q", what, gotWay, gotCgroup, way, cgroup)
+	if gotMethod, gotCgroup := l.r.withoutRuntime(b, l.rec); gotMethod != method || gotCgroup != cgroup {
+		t.Errorf("%s: withoutRuntime = %q, %q, want %q, %q", what, gotMethod, gotCgroup, method, cgroup)
 	}
 }
 
+// TestWithoutRuntimeOfVersion: only of releases whose source has been read.
 func TestWithoutRuntimeOfVersion(t *testing.T) {
-	for version, way := range map[string]starter.Way{
-		"runc version 1.1.0":         starter.Read,
-		"runc version 1.1.5+ds1":     starter.Read,
-		"runc version 1.5.2":         starter.Read,
-		"runc version 1.0.3":         "",
-		"runc version 2.0.0-rc.1":    "",
-		"runc version unknown":       "",
-		"crun version 1.8":           starter.Write,
-		"crun version 1.28":          starter.Write,
-		"crun version 1.7.2":         "",
-		"crun version 2.0":           "",
-		"crun version UNKNOWN":       "",
-		"runsc version release-1.28": "",
-		"youki version 1.8.0":        "",
-		"":                           "",
+	for version, method := range map[string]starter.Method{
+		"runc version 1.1.0":                 starter.Read,
+		"runc version 1.1.5+ds1":             starter.Read,
+		"runc version 1.1.12-0ubuntu2~22.04": starter.Read,
+		"runc version 1.2.9":                 starter.Read,
+		"runc version 1.5.2":                 starter.Read,
+		"runc version 1.0.3":                 "",
+		"runc version 1.1.16":                "",
+		"runc version 1.2.0-rc.1":            "",
+		"runc version 1.5.2+dev":             "",
+		"runc version 1.5.3":                 "",
+		"runc version 1.6.0":                 "",
+		"runc version 2.0.0-rc.1":            "",
+		"runc version unknown":               "",
+		"runc version 1":                     "",
+		"crun version 1.8":                   starter.Write,
+		"crun version 1.8.1":                 starter.Write,
+		"crun version 1.28":                  starter.Write,
+		"crun version 1.8.1.0.0.0.12-3856":   "",
+		"crun version 1.28.1":                "",
+		"crun version 1.7.2":                 "",
+		"crun version 1.30":                  "",
+		"crun version 2.0":                   "",
+		"crun version UNKNOWN":               "",
+		"crun version 1.5.2":                 "",
+		"runsc version release-1.28":         "",
+		"youki version 1.8.0":                "",
+		"":                                   "",
 	} {
 		cgroup := ""
-		if way != "" {
+		if method != "" {
 			cgroup = "/pod/c"
 		}
-		newLoaded(t, version).want(t, version, way, cgroup)
+		newLoaded(t, version).want(t, version, method, cgroup)
 	}
 }
 
@@ -90,7 +104,7 @@ func TestWithoutRuntime(t *testing.T) {
 	const read, cgroup = starter.Read, "/pod/c"
 	for name, tt := range map[string]struct {
 		change func(*loaded)
-		way    starter.Way
+		method starter.Method
 		cgroup string
 	}{
 		"nothing":   {func(*loaded) {}, read, cgroup},
@@ -111,14 +125,14 @@ func TestWithoutRuntime(t *testing.T) {
 	} {
 		l := newLoaded(t, "runc version 1.5.2")
 		tt.change(l)
-		l.want(t, name, tt.way, tt.cgroup)
+		l.want(t, name, tt.method, tt.cgroup)
 	}
 	l := newLoaded(t, "runc version 1.5.2")
 	b, err := l.r.bundle("none")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if way, cgroup := l.r.withoutRuntime(b, l.rec); way != "" || cgroup != "" {
-		t.Errorf("without config.json: withoutRuntime = %q, %q, want nothing", way, cgroup)
+	if method, cgroup := l.r.withoutRuntime(b, l.rec); method != "" || cgroup != "" {
+		t.Errorf("without config.json: withoutRuntime = %q, %q, want nothing", method, cgroup)
 	}
 }

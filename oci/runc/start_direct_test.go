@@ -130,11 +130,11 @@ func TestStartByRuntime(t *testing.T) {
 			wantRuns(t, m, r, id)
 		}
 		m.Config.Starter = starter
-		wrapper(t, m, "--version", "echo "+m.Config.Name+" version 7.0; exit 0")
+		wrapper(t, m, "--version", "echo "+m.Config.Name+" version 1.99.0; exit 0")
 		r := m.New()
 		create(t, r, "version", m.Spec("sleep", "1000"))
 		if must(t, "start", r.Start(limit(t), "version")); !called() {
-			t.Error("unknown version: the runtime's start was not run")
+			t.Error("version whose source has not been read: the runtime's start was not run")
 		}
 	})
 }

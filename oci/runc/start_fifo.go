@@ -7,6 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/podd-project/podd/oci/runc/starter"
 )
@@ -15,28 +18,54 @@ import (
 // does for most containers is to release it and to remove the FIFO, which the starter does in a tenth of the time. The
 // FIFO is no interface of the runtimes: only versions are started by it whose source has been read.
 
-// startWay returns how the starter can start the new container, "" if only the runtime can. crun's start also runs
+// startMethod returns how the starter can start the new container, "" if only the runtime can. crun's start also runs
 // poststart hooks.
-func (r *Runtime) startWay(c loadedConfig) starter.Way {
+func (r *Runtime) startMethod(c loadedConfig) starter.Method {
 	if r.cfg.Starter == "" || len(c.Hooks.Poststart) > 0 {
 		return ""
 	}
-	return r.knownWay()
+	return r.knownMethod()
 }
 
-// knownWay returns how the starter releases a process of the runtime, "" if its source has not been read.
-func (r *Runtime) knownWay() starter.Way {
+// knownMethod returns how the starter releases a process of the runtime, "" if its source has not been read.
+func (r *Runtime) knownMethod() starter.Method {
 	version := r.Features().Version
-	known := func(prefix, least string) bool {
-		return atLeast(version, prefix, least) && !atLeast(version, prefix, "2")
-	}
 	switch {
-	case known("runc version ", "1.1"):
+	case isRead(version, "runc version ", readRunc()):
 		return starter.Read
-	case known("crun version ", "1.8"):
+	case isRead(version, "crun version ", readCrun()):
 		return starter.Write
 	}
 	return ""
+}
+
+// readRunc lists the releases of runc whose source of start and delete has been read: the newest one of each minor
+// version stands for all patch releases up to it.
+func readRunc() []string { return []string{"1.1.15", "1.2.9", "1.3.6", "1.4.3", "1.5.2"} }
+
+// readCrun is the same for crun.
+func readCrun() []string {
+	return []string{
+		"1.8.7", "1.9.2", "1.10", "1.11.2", "1.12", "1.13", "1.14.4", "1.15", "1.16.1", "1.17", "1.18.2", "1.19.1", "1.20",
+		"1.21", "1.22", "1.23.1", "1.24", "1.25.1", "1.26", "1.27.1", "1.28", "1.29.1",
+	}
+}
+
+// release matches the version of a release, with a suffix that a distribution may have added. Versions of candidates
+// and of commits between releases, such as 1.2.0-rc.1, 1.5.0+dev and 1.8.1.0.0.0.12-3856, do not match.
+var release = regexp.MustCompile(`^(\d+)\.(\d+)(?:\.(\d+))?(?:[+~-](?:ds|\d).*)?$`)
+
+// isRead reports whether a version is of a release in the list.
+func isRead(version, prefix string, list []string) bool {
+	number, ok := strings.CutPrefix(version, prefix)
+	if !ok || !release.MatchString(number) {
+		return false
+	}
+	have := versionNumbers(number)
+	return slices.ContainsFunc(list, func(newest string) bool {
+		most := versionNumbers(newest)
+		return have[0] == most[0] && have[1] == most[1] && have[2] <= most[2]
+	})
 }
 
 // fifo is where the first process of the container waits.

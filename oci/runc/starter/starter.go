@@ -22,17 +22,17 @@ func Install(dir string) (string, error) {
 	return program.Install(files, filepath.Join(dir, "starter"), 0o500)
 }
 
-// Way is what releases a process that waits on a FIFO.
-type Way string
+// Method is how a process that waits on a FIFO is released.
+type Method string
 
 const (
 	// Read is for a process that writes when the FIFO is opened for reading, as runc's.
-	Read Way = "read"
+	Read Method = "read"
 	// Write is for a process that has the FIFO open for reading and reads a byte, as crun's.
-	Write Way = "write"
+	Write Method = "write"
 )
 
 // Args are the program's arguments. It runs the command if it cannot release the process with this pid.
-func Args(way Way, fifo string, pid int, command ...string) []string {
-	return append([]string{string(way), fifo, strconv.Itoa(pid)}, command...)
+func Args(method Method, fifo string, pid int, command ...string) []string {
+	return append([]string{string(method), fifo, strconv.Itoa(pid)}, command...)
 }

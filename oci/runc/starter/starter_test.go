@@ -63,21 +63,21 @@ func living(t *testing.T, seconds string) int {
 }
 
 // wantStarted wants that the program has released the process and removed the FIFO, without the command.
-func wantStarted(t *testing.T, way Way, fifo string) {
+func wantStarted(t *testing.T, method Method, fifo string) {
 	t.Helper()
-	if code, text := run(t, Args(way, fifo, living(t, "100"), fallback()...)...); code != 0 || text != "" {
-		t.Errorf("%s: exit code %d, stderr %q, want 0 and nothing", way, code, text)
+	if code, text := run(t, Args(method, fifo, living(t, "100"), fallback()...)...); code != 0 || text != "" {
+		t.Errorf("%s: exit code %d, stderr %q, want 0 and nothing", method, code, text)
 	}
 	if _, err := os.Lstat(fifo); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%s: the FIFO is there (%v), want it removed", way, err)
+		t.Errorf("%s: the FIFO is there (%v), want it removed", method, err)
 	}
 }
 
 // wantFallback wants that the program has executed the command in place of releasing pid, and left the FIFO.
-func wantFallback(t *testing.T, what string, way Way, fifo string, pid int) {
+func wantFallback(t *testing.T, what string, method Method, fifo string, pid int) {
 	t.Helper()
 	before, _ := os.Lstat(fifo)
-	code, text := run(t, Args(way, fifo, pid, fallback()...)...)
+	code, text := run(t, Args(method, fifo, pid, fallback()...)...)
 	if code != 42 || text != "instead argument\n" {
 		t.Errorf("%s: exit code %d, stderr %q, want 42 and that of the command", what, code, text)
 	}
@@ -172,10 +172,10 @@ func TestFallback(t *testing.T) {
 	wantFallback(t, "the writer dies", Read, silent, living(t, "0.3"))
 	alive := living(t, "100")
 	wantFallback(t, "nobody reads", Write, fifo, alive)
-	for _, way := range []Way{Read, Write} {
-		wantFallback(t, "no FIFO", way, filepath.Join(dir, "none"), alive)
-		wantFallback(t, "a regular file", way, regular, alive)
-		wantFallback(t, "a link", way, link, alive)
+	for _, method := range []Method{Read, Write} {
+		wantFallback(t, "no FIFO", method, filepath.Join(dir, "none"), alive)
+		wantFallback(t, "a regular file", method, regular, alive)
+		wantFallback(t, "a link", method, link, alive)
 	}
 	if b, err := os.ReadFile(regular); err != nil || string(b) != "0" {
 		t.Errorf("the regular file has %q, %v, want it unchanged", b, err)
