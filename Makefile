@@ -49,7 +49,7 @@ PKG      ?= $$($(GO) list -tags "$(TAGS)" ./... | grep -v -e /test/integration -
 VULNDB   ?=
 
 # Packages of "make check": those whose tests change nothing on the machine and need neither root nor other programs.
-PURE     := checkpoint contrib/advisories cmd/budget cmd/podd/admin cmd/podd/cadvisor cmd/podd/history cmd/podd/metrics \
+PURE     := checkpoint contrib/advisories sandbox/budget cmd/podd/admin cmd/podd/cadvisor cmd/podd/history cmd/podd/metrics \
             cmd/podd/preflight cmd/podd/tomlconfig cmd/podd/tracing cmd/podd/ui \
             oci/shim/fifo oci/shim/stdio/... \
             oci/spec sandbox sandbox/convert sandbox/lifecycle sandbox/operation sandbox/record sandbox/usage \

@@ -9,7 +9,6 @@ import (
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/podd-project/podd/cmd/budget"
 	"github.com/podd-project/podd/oci/logfile"
 	"github.com/podd-project/podd/oci/process"
 )
@@ -46,10 +45,10 @@ type Runtime interface {
 
 // Checkpointer is a Runtime that can save a pod whose containers share a sandbox.
 type Checkpointer interface {
-	// Checkpoint saves the containers of the sandbox of container id in the empty directory dir, all at the same moment.
-	// They are paused meanwhile, and run again when it returns, whatever it returns. It does not return earlier when ctx
-	// ends, because a sandbox that has begun to save cannot be told to stop: it continues, and then runs, also when the
-	// caller or the program that has asked for it is killed.
+	// Checkpoint saves the containers of the sandbox of container id in the empty directory dir, all at the same
+	// moment. They are paused meanwhile, and run again when it returns, whatever it returns. It does not return earlier
+	// when ctx ends, because a sandbox that has begun to save cannot be told to stop: it continues, and then runs, also
+	// when the caller or the program that has asked for it is killed.
 	Checkpoint(ctx context.Context, id, dir string) error
 }
 
@@ -62,13 +61,13 @@ type Resizer interface {
 
 // Dumper is a Runtime that can save containers which do not share a sandbox.
 type Dumper interface {
-	// Dump freezes the containers, saves the processes of each, calls frozen, and thaws them. What is saved is the state
-	// of all at one moment, when the last one was frozen. They run again when Dump returns, whatever it returns, and soon
-	// after podd is killed or the deadline of ctx, which must have one. The error is errdefs.ErrNotImplemented if the
-	// runtime cannot, errdefs.ErrFailedPrecondition if one of these containers cannot be saved.
+	// Dump freezes the containers, saves the processes of each, calls frozen, and thaws them. What is saved is the
+	// state of all at one moment, when the last one was frozen. They run again when Dump returns, whatever it returns,
+	// and soon after podd is killed or the deadline of ctx, which must have one. The error is errdefs.ErrNotImplemented
+	// if the runtime cannot, errdefs.ErrFailedPrecondition if one of these containers cannot be saved.
 	Dump(ctx context.Context, containers []Dumped, frozen func(context.Context) error) error
-	// Obstacles returns in words why Dump of these containers, which are of a pod, would fail, as far as that can be seen
-	// without freezing them before ctx ends.
+	// Obstacles returns in words why Dump of these containers, which are of a pod, would fail, as far as that can be
+	// seen without freezing them before ctx ends.
 	Obstacles(ctx context.Context, ids []string) []string
 	// Thaw has the container run again after a podd was killed in Dump. A container that is gone is not an error.
 	Thaw(ctx context.Context, id string) error
@@ -102,11 +101,11 @@ type CreateRequest struct {
 	// Terminal, Stdin and StdinOnce are the CRI fields tty, stdin and stdin_once.
 	Terminal, Stdin, StdinOnce bool
 	// Image, if set, is a directory that Checkpoint has filled, or the directory DumpImages of one that Dump has. Start
-	// then continues the container as it was saved, instead of running its command; the containers of a sandbox continue
-	// together, when the last one is started. The directory must not change before that.
+	// then continues the container as it was saved, instead of running its command; the containers of a sandbox
+	// continue together, when the last one is started. The directory must not change before that.
 	//
-	// Of what Dump has saved there is no process before Start: Create then returns none, and State is Created. Images that
-	// give a process more than Spec does are errdefs.ErrPermissionDenied.
+	// Of what Dump has saved there is no process before Start: Create then returns none, and State is Created. Images
+	// that give a process more than Spec does are errdefs.ErrPermissionDenied.
 	Image string
 }
 
@@ -154,16 +153,20 @@ type ExecRequest struct {
 	Timeout time.Duration
 	// Limit caps stdout and stderr, in bytes each; the rest is read and dropped.
 	Limit int64
-	// Memory pays for the output beyond the first budget.ExecOutputFree bytes of each stream; nil does not limit it. The
-	// caller releases it when it has dropped the result.
-	Memory *budget.Grant
+	// Grow admits n more bytes of output in memory, beyond the first FreeOutput bytes of each stream. After an error
+	// the rest of a stream is dropped. Nil admits all up to Limit.
+	Grow func(n int64) error
 }
+
+// FreeOutput is how much of each stream an ExecSync keeps without asking ExecRequest.Grow. The kubelet uses 10 KiB of a
+// probe's output.
+const FreeOutput = 64 << 10
 
 // ExecResult is the output and the exit code of a command.
 type ExecResult struct {
 	Stdout, Stderr []byte
 	Code           int32
-	// Short is true if less than Limit was kept because the budget of ExecRequest.Memory was used up.
+	// Short is true if less than Limit was kept because ExecRequest.Grow returned an error.
 	Short bool
 }
 
@@ -176,8 +179,8 @@ type Features struct {
 	OCIVersion string
 	// RecursiveReadOnly is true if the mount option "rro" works with this kernel and runtime.
 	RecursiveReadOnly bool
-	// OwnKernel is true if the containers of a pod share a kernel that is not the host's (gVisor, a VM): their processes
-	// and localhost cannot be reached from the host, and an infra container holds the sandbox.
+	// OwnKernel is true if the containers of a pod share a kernel that is not the host's (gVisor, a VM): their
+	// processes and localhost cannot be reached from the host, and an infra container holds the sandbox.
 	OwnKernel bool
 	// HostNetwork is true if that kernel passes network calls to the host's, so that a pod may use the node's network.
 	HostNetwork bool
@@ -190,7 +193,8 @@ type Features struct {
 	// Advisories are security advisories fixed in a newer version of the runtime. A distribution may have backported
 	// the fix.
 	Advisories []string
-	// AdvisoriesDate is the day of the list of advisories that podd has, as 2006-01-02; "" if it has none for the driver.
+	// AdvisoriesDate is the day of the list of advisories that podd has, as 2006-01-02; "" if it has none for the
+	// driver.
 	AdvisoriesDate string
 	// Warning is what the administrator should know of the handler as it is configured; "" if nothing.
 	Warning string
@@ -198,8 +202,8 @@ type Features struct {
 
 // Checkpoints is what a handler could checkpoint when it was last probed.
 type Checkpoints struct {
-	// Pods is true if the handler knows CreateRequest.Image and its Checkpoint works, or its Dump if pods do not share a
-	// kernel of their own. Containers is true if it can checkpoint a single container.
+	// Pods is true if the handler knows CreateRequest.Image and its Checkpoint works, or its Dump if pods do not share
+	// a kernel of their own. Containers is true if it can checkpoint a single container.
 	Pods, Containers bool
 	// NoPods and NoContainers say why not; "" if it can, or if it never can.
 	NoPods, NoContainers string `json:",omitempty"`

@@ -42,7 +42,7 @@ func (e *Engine) ExecSync(ctx context.Context, id string, cmd []string, timeout 
 	err = e.onContainer(ctx, operation.ExecSync, c, allow, func(ctx context.Context) (err error) {
 		operation.SetStage(ctx, "command")
 		result, err = rt.ExecSync(ctx, oci.ExecRequest{
-			ID: c.ID, Process: process, Timeout: timeout, Limit: execOutputLimit, Memory: memory,
+			ID: c.ID, Process: process, Timeout: timeout, Limit: execOutputLimit, Grow: memory.Grow,
 		})
 		return err
 	})

@@ -14,13 +14,13 @@ import (
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/sirupsen/logrus"
 
-	"github.com/podd-project/podd/cmd/budget"
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/image/imagetest"
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/network/networktest"
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/ocitest"
+	"github.com/podd-project/podd/sandbox/budget"
 	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/namespaces/namespacestest"
 	"github.com/podd-project/podd/sandbox/record"
@@ -155,7 +155,7 @@ func (m *machine) deps(h *faults) Deps {
 	network.Before, network.After = h.before, h.after
 	images.Before, images.After = h.before, h.after
 	return Deps{
-		Budgets:    budget.New(),
+		Budgets:    budget.New(1, 1, 1),
 		Commit:     h.commit,
 		Plugins:    m.newPlugins(h),
 		Namespaces: namespaces, Network: network, Images: images, Mounter: fakeMounter{m, h},

@@ -12,8 +12,8 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/podd-project/podd/cmd/budget"
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/budget"
 	"github.com/podd-project/podd/sandbox/handler"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/podd-project/podd/cmd/budget"
+	"github.com/podd-project/podd/sandbox/budget"
 )
 
 // dialTimeout bounds the time until a connection is established, with the wait for its turn. The kernel alone would try

@@ -14,14 +14,14 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/podd-project/podd/cmd/budget"
+	"github.com/podd-project/podd/sandbox/budget"
 )
 
 // TestManyDials: 1,000 connections to a pod that does not answer wait in turns of 32, all of them end after the
 // timeout, and a connection to another pod is established at once.
 func TestManyDials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := budget.New().Dials
+		turns := budget.New(1, 1, 1).Dials
 		var now, most atomic.Int64
 		stuck := func(ctx context.Context) (net.Conn, error) {
 			if n := now.Add(1); n > most.Load() {

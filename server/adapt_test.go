@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc/codes"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/podd-project/podd/cmd/budget"
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/image/imagetest"
 	"github.com/podd-project/podd/network/networktest"
@@ -22,6 +21,7 @@ import (
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/budget"
 	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/namespaces/namespacestest"
 )
@@ -45,7 +45,7 @@ func realEngine(t *testing.T, stopSignal string) *sandbox.Engine {
 	cfg.Root, cfg.Run, cfg.BootID = filepath.Join(dir, "root"), filepath.Join(dir, "run"), "boot"
 	bundles := filepath.Join(cfg.Run, "containers")
 	e, err := sandbox.New(cfg, sandbox.Deps{
-		Budgets:    budget.New(),
+		Budgets:    budget.New(1, 1, 1),
 		Namespaces: namespacestest.NewFake(), Network: networktest.NewFake(), Images: images, Mounter: directories{},
 		Runtimes: map[string]sandbox.Runtime{"runc": ocitest.NewFake(bundles), "crun": ocitest.NewFake(bundles)},
 		Facts:    spec.Facts{Arch: "amd64"}, CDI: cdi, Log: log,

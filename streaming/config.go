@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
-
-	"github.com/podd-project/podd/cmd/budget"
 )
 
 // Config is the [streaming] section of podd.toml.
@@ -35,8 +33,8 @@ type Config struct {
 	MaxSessions int `toml:"max_sessions" comment:"Maximum number of sessions; more get HTTP 503."`
 	// MaxSessionsPerPod is how many of them one pod may have.
 	MaxSessionsPerPod int `toml:"max_sessions_per_pod" comment:"Maximum number of sessions of one pod; more get HTTP 503."`
-	// MaxPending bounds the TCP connections that have not become a session; a new one replaces the oldest one of the user
-	// with most of them.
+	// MaxPending bounds the TCP connections that have not become a session; a new one replaces the oldest one of the
+	// user with most of them.
 	MaxPending int `toml:"max_pending_connections" comment:"Maximum number of TCP connections without a session. A new one replaces the oldest one of the user who has most of them."`
 	// HeaderTimeout is how long a connection may take for the TLS handshake, and then for a request.
 	HeaderTimeout time.Duration `toml:"header_timeout" comment:"Time limit for the TLS handshake, and for the request."`
@@ -51,9 +49,9 @@ func DefaultConfig() Config {
 		CreationTimeout:   15 * time.Second,
 		TokenTTL:          time.Minute,
 		MaxTokens:         1000,
-		MaxSessions:       budget.DefaultSessions,
-		MaxSessionsPerPod: budget.DefaultSessionsPerPod,
-		MaxPending:        budget.DefaultPendingConnections,
+		MaxSessions:       1024,
+		MaxSessionsPerPod: 256,
+		MaxPending:        256,
 		HeaderTimeout:     10 * time.Second,
 	}
 }

@@ -15,8 +15,6 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/util/exec"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
-
-	"github.com/podd-project/podd/cmd/budget"
 )
 
 // TestThousandCycles runs a thousand sessions of each kind, eight at a time, over all transports; start's cleanup
@@ -100,7 +98,7 @@ func TestThousandCycles(t *testing.T) {
 // BenchmarkExec measures one exec, from the request for a URL to the exit code at the client.
 func BenchmarkExec(b *testing.B) {
 	run := func(context.Context, string, []string, Streams) (int, error) { return 0, nil }
-	s, err := New(DefaultConfig(), budget.New(), backend{exec: run}, discardLog())
+	s, err := New(DefaultConfig(), limitsOf(budgetsFor(DefaultConfig())), backend{exec: run}, discardLog())
 	if err != nil {
 		b.Fatal(err)
 	}

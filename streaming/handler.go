@@ -34,14 +34,14 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, kind string) {
 		http.Error(w, "this URL needs an HTTP/1.1 upgrade to SPDY/3.1 or WebSocket", http.StatusBadRequest)
 		return
 	}
-	grant, err := s.acquireSession(s.podOf(request))
+	release, err := s.acquireSession(s.podOf(request))
 	if err != nil {
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "retry later (streaming.max_sessions, streaming.max_sessions_per_pod): "+err.Error(),
 			http.StatusServiceUnavailable)
 		return
 	}
-	defer s.releaseSession(grant)
+	defer s.releaseSession(release)
 	if request, ok = s.tickets.redeem(token); !ok || kindOf(request) != kind {
 		http.NotFound(w, r)
 		return

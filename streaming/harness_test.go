@@ -25,7 +25,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 
-	"github.com/podd-project/podd/cmd/budget"
+	"github.com/podd-project/podd/sandbox/budget"
 )
 
 // patience is how long a test waits for what must happen.
@@ -60,7 +60,8 @@ func (b backend) PortForward(ctx context.Context, pod string, port int32, stream
 // running is a server under test.
 type running struct {
 	*Server
-	t *testing.T
+	t       *testing.T
+	budgets *budget.Table
 }
 
 // discardLog returns a logger without output.
@@ -78,9 +79,15 @@ func start(t *testing.T, b Backend, edit ...func(*Config)) running {
 
 // budgetsFor returns the table that podd makes for the configuration.
 func budgetsFor(cfg Config) *budget.Table {
-	return budget.NewSized(budget.Sizes{
-		Sessions: cfg.MaxSessions, SessionsPerPod: cfg.MaxSessionsPerPod, PendingConnections: cfg.MaxPending,
-	})
+	return budget.New(cfg.MaxSessions, cfg.MaxSessionsPerPod, cfg.MaxPending)
+}
+
+// limitsOf returns the limits that podd makes of the table.
+func limitsOf(b *budget.Table) Limits {
+	return Limits{
+		Session: b.Sessions.Admit, Forward: b.Forwards.Admit,
+		Pending: func() (func(), error) { return b.PendingConnections.Admit("") },
+	}
 }
 
 // startLogging is start with a logger.
@@ -91,7 +98,8 @@ func startLogging(t *testing.T, b Backend, log logrus.FieldLogger, edit ...func(
 	for _, e := range edit {
 		e(&cfg)
 	}
-	s, err := New(cfg, budgetsFor(cfg), b, log)
+	budgets := budgetsFor(cfg)
+	s, err := New(cfg, limitsOf(budgets), b, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +117,7 @@ func startLogging(t *testing.T, b Backend, log logrus.FieldLogger, edit ...func(
 		}
 		leftovers()
 	})
-	return running{s, t}
+	return running{s, t, budgets}
 }
 
 func (r running) execURL(cmd ...string) string {

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/util/exec"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/podd-project/podd/cmd/budget"
+	"github.com/podd-project/podd/sandbox/budget"
 )
 
 // TestSessionLimit: a session above the limit gets 503, and its URL works once another session has ended.
@@ -112,7 +112,7 @@ func TestIdleConnections(t *testing.T) {
 					t.Fatalf("status %d, want 404", got)
 				}
 			}
-			if most := r.budgets.PendingConnections.Usage().Highest; most > 100 {
+			if most := r.budgets.PendingConnections.Usage().Peak; most > 100 {
 				t.Errorf("connections = %d, want at most 100", most)
 			}
 		})
@@ -151,7 +151,8 @@ func flood(t *testing.T, r running, uid, n int) {
 
 // TestVictim: the oldest connection of the user with most of them is replaced.
 func TestVictim(t *testing.T) {
-	p := newPendingConns(budget.NewSized(budget.Sizes{PendingConnections: 4}).PendingConnections)
+	budgets := budget.New(1, 1, 4)
+	p := newPendingConns(limitsOf(budgets).Pending)
 	conns := map[string]net.Conn{}
 	add := func(name, user string) net.Conn {
 		conns[name], _ = net.Pipe()
@@ -169,7 +170,7 @@ func TestVictim(t *testing.T) {
 	for _, c := range conns {
 		p.remove(c)
 	}
-	if u := p.budget.Usage(); u.InUse != 0 || len(p.byUser) != 0 {
+	if u := budgets.PendingConnections.Usage(); u.InUse != 0 || len(p.byUser) != 0 {
 		t.Errorf("%d in use, users %v, want none", u.InUse, p.byUser)
 	}
 }
@@ -394,7 +395,7 @@ func TestCloseWaits(t *testing.T) {
 }
 
 func TestServeEndsWithItsContext(t *testing.T) {
-	s, err := New(DefaultConfig(), budget.New(), backend{}, discardLog())
+	s, err := New(DefaultConfig(), limitsOf(budgetsFor(DefaultConfig())), backend{}, discardLog())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -413,20 +414,20 @@ func TestServeEndsWithItsContext(t *testing.T) {
 // TestCloseWithoutServe: Close releases the port, and a later Serve returns.
 func TestCloseWithoutServe(t *testing.T) {
 	leftovers := watchLeaks(t)
-	s, err := New(DefaultConfig(), budget.New(), backend{}, discardLog())
+	s, err := New(DefaultConfig(), limitsOf(budgetsFor(DefaultConfig())), backend{}, discardLog())
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg := DefaultConfig()
 	cfg.Port = s.Addr().(*net.TCPAddr).Port
-	_, err = New(cfg, budgetsFor(cfg), backend{}, discardLog())
+	_, err = New(cfg, limitsOf(budgetsFor(cfg)), backend{}, discardLog())
 	if err == nil || !strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("second server on one port: %v, want address already in use", err)
 	}
 	if err := s.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	again, err := New(cfg, budgetsFor(cfg), backend{}, discardLog())
+	again, err := New(cfg, limitsOf(budgetsFor(cfg)), backend{}, discardLog())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,15 +5,13 @@ import (
 	"net"
 	"net/http"
 	"sync"
-
-	"github.com/podd-project/podd/cmd/budget"
 )
 
 // pendingConns are the connections that are no session yet. They need no token, so any user of the node can open them.
-// When the budget is used up, a new connection replaces the oldest one of the user with most of them: idle connections
+// When there are too many, a new connection replaces the oldest one of the user with most of them: idle connections
 // of one user do not keep those of another from becoming sessions.
 type pendingConns struct {
-	budget *budget.Pool
+	admit func() (release func(), err error)
 
 	mu    sync.Mutex
 	conns map[net.Conn]pendingConn
@@ -23,14 +21,14 @@ type pendingConns struct {
 }
 
 type pendingConn struct {
-	user  string
-	grant *budget.Grant
+	user    string
+	release func()
 	// number grows with each connection.
 	number uint64
 }
 
-func newPendingConns(pool *budget.Pool) *pendingConns {
-	return &pendingConns{budget: pool, conns: map[net.Conn]pendingConn{}, byUser: map[string]int{}}
+func newPendingConns(admit func() (release func(), err error)) *pendingConns {
+	return &pendingConns{admit: admit, conns: map[net.Conn]pendingConn{}, byUser: map[string]int{}}
 }
 
 // track is http.Server.ConnState.
@@ -49,15 +47,15 @@ func (p *pendingConns) track(c net.Conn, state http.ConnState) {
 func (p *pendingConns) add(c net.Conn, user string) (replaced net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	grant, err := p.budget.Try("", 1)
+	release, err := p.admit()
 	if err != nil {
 		if replaced = p.victim(); replaced == nil {
 			return c
 		}
-		grant = p.forget(replaced)
+		release = p.forget(replaced)
 	}
 	p.opened++
-	p.conns[c] = pendingConn{user, grant, p.opened}
+	p.conns[c] = pendingConn{user, release, p.opened}
 	p.byUser[user]++
 	return replaced
 }
@@ -80,20 +78,21 @@ func (p *pendingConns) victim() (oldest net.Conn) {
 func (p *pendingConns) remove(c net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.forget(c).Release()
+	p.forget(c)()
 }
 
-// forget returns the grant of the connection, nil if it was replaced already.
-func (p *pendingConns) forget(c net.Conn) *budget.Grant {
+// forget returns what gives back the place of the connection. It does nothing if another connection has taken the
+// place.
+func (p *pendingConns) forget(c net.Conn) (release func()) {
 	pending, ok := p.conns[c]
 	if !ok {
-		return nil
+		return func() {}
 	}
 	delete(p.conns, c)
 	if p.byUser[pending.user]--; p.byUser[pending.user] == 0 {
 		delete(p.byUser, pending.user)
 	}
-	return pending.grant
+	return pending.release
 }
 
 // closeNow closes the TCP connection: a TLS connection first sends a message, and may wait for the client.

@@ -16,8 +16,6 @@ import (
 	wire "k8s.io/cri-streaming/pkg/streaming/portforward"
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/wsstream"
-
-	"github.com/podd-project/podd/cmd/budget"
 )
 
 // portForward serves a session in any of its three protocols: SPDY, SPDY within WebSocket, and WebSocket channels.
@@ -77,7 +75,7 @@ type forward struct {
 	data, err httpstream.Stream
 	replied   []<-chan struct{}
 	expiry    *time.Timer
-	grant     *budget.Grant
+	release   func()
 }
 
 func newForwards(s *Server, sess *session, pod string) *forwards {
@@ -97,7 +95,7 @@ func (f *forwards) serve(conn *spdyConn) error {
 	f.mu.Unlock()
 	for _, fw := range incomplete {
 		fw.expiry.Stop()
-		fw.grant.Release()
+		fw.release()
 		fw.reset()
 	}
 	_ = conn.Close()
@@ -121,11 +119,11 @@ func (f *forwards) accept(stream httpstream.Stream, replied <-chan struct{}) err
 	}
 	fw := f.incomplete[id]
 	if fw == nil {
-		grant, err := f.server.budgets.Forwards.Try(f.pod, 1)
+		release, err := f.server.limits.Forward(f.pod)
 		if err != nil {
 			return err
 		}
-		fw = &forward{port: port, grant: grant}
+		fw = &forward{port: port, release: release}
 		fw.expiry = time.AfterFunc(f.server.cfg.CreationTimeout, func() { f.expire(id, fw) })
 		f.incomplete[id] = fw
 	}
@@ -179,7 +177,7 @@ func (f *forwards) expire(id string, fw *forward) {
 	}
 	f.mu.Unlock()
 	if incomplete {
-		fw.grant.Release()
+		fw.release()
 		<-f.opened
 		fw.reset()
 		f.conn.RemoveStreams(fw.streams()...)
@@ -231,7 +229,7 @@ func (f *forwards) release(fw *forward) {
 	}
 	fw.reset() // sends nothing for streams that are closed already
 	f.conn.RemoveStreams(fw.streams()...)
-	fw.grant.Release()
+	fw.release()
 }
 
 func (fw *forward) streams() (present []httpstream.Stream) {

@@ -111,11 +111,11 @@ func (s *Server) forwardChannels(
 
 // forwardChannel connects one port to the pod.
 func (s *Server) forwardChannel(sess *session, pod string, p *channelForward) error {
-	grant, err := s.budgets.Forwards.Try(pod, 1)
+	release, err := s.limits.Forward(pod)
 	if err != nil {
 		return err
 	}
-	defer grant.Release()
+	defer release()
 	return s.forwardConn(sess.ctx, pod, p.port, p)
 }
 

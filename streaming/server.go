@@ -14,8 +14,6 @@ import (
 	"sync"
 
 	"github.com/sirupsen/logrus"
-
-	"github.com/podd-project/podd/cmd/budget"
 )
 
 // errClosing is the cause of a session's end when the server closes.
@@ -35,7 +33,7 @@ type Server struct {
 	// ctx is the parent of all sessions; canceling it closes the server.
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	budgets *budget.Table
+	limits  Limits
 	pending *pendingConns
 
 	mu      sync.Mutex
@@ -47,11 +45,11 @@ type Server struct {
 
 // New listens on the address of the configuration, which must be valid. URLs can be issued at once; they are served
 // once Serve runs. The caller must call Close.
-func New(cfg Config, budgets *budget.Table, backend Backend, log logrus.FieldLogger) (*Server, error) {
+func New(cfg Config, limits Limits, backend Backend, log logrus.FieldLogger) (*Server, error) {
 	s := &Server{
 		cfg: cfg, backend: backend, log: log,
 		timing: realTime, tickets: newTickets(cfg.TokenTTL, cfg.MaxTokens),
-		budgets: budgets, pending: newPendingConns(budgets.PendingConnections),
+		limits: limits, pending: newPendingConns(limits.Pending),
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.http = &http.Server{
@@ -142,23 +140,22 @@ func (s *Server) shutdown() {
 	s.listener.Close() // s.http knows the listener only once Serve runs
 }
 
-// acquireSession admits a session of the pod. It returns a *budget.RefusedError when there are too many, errClosing
+// acquireSession admits a session of the pod. It returns the error of Limits when there are too many, errClosing
 // when the server is closing.
-func (s *Server) acquireSession(podID string) (*budget.Grant, error) {
+func (s *Server) acquireSession(podID string) (release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, errClosing
 	}
-	grant, err := s.budgets.Sessions.Try(podID, 1)
-	if err == nil {
+	if release, err = s.limits.Session(podID); err == nil {
 		s.running.Add(1)
 	}
-	return grant, err
+	return release, err
 }
 
-func (s *Server) releaseSession(grant *budget.Grant) {
-	grant.Release()
+func (s *Server) releaseSession(release func()) {
+	release()
 	s.running.Done()
 }
 

@@ -197,7 +197,7 @@ func TestCertificateRenewal(t *testing.T) {
 func TestCertificateMissingAtStart(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.TLSCertFile, cfg.TLSKeyFile = "/nonexistent/cert", "/nonexistent/key"
-	_, err := New(cfg, budgetsFor(cfg), backend{}, discardLog())
+	_, err := New(cfg, limitsOf(budgetsFor(cfg)), backend{}, discardLog())
 	if err == nil || !strings.Contains(err.Error(), cfg.TLSCertFile) {
 		t.Errorf("New = %v, want an error about %s", err, cfg.TLSCertFile)
 	}

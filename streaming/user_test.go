@@ -4,13 +4,13 @@ import (
 	"net"
 	"testing"
 
-	"github.com/podd-project/podd/cmd/budget"
+	"github.com/podd-project/podd/sandbox/budget"
 )
 
 // TestUserOfRange: somebody with a range of subordinate uids, who uses each of them once, does not replace the
 // connection of another user.
 func TestUserOfRange(t *testing.T) {
-	p := newPendingConns(budget.NewSized(budget.Sizes{PendingConnections: 8}).PendingConnections)
+	p := newPendingConns(limitsOf(budget.New(1, 1, 8)).Pending)
 	var all []net.Conn
 	add := func(uid uint32) net.Conn {
 		c, _ := net.Pipe()

@@ -10,11 +10,11 @@ import (
 	"github.com/sirupsen/logrus"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/podd-project/podd/cmd/budget"
 	"github.com/podd-project/podd/cmd/podd/admin"
 	"github.com/podd-project/podd/cmd/podd/history"
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/budget"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/streaming"
 )

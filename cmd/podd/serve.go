@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/podd-project/podd/cmd/budget"
+	"github.com/podd-project/podd/sandbox/budget"
 )
 
 // drainTimeout is how long calls may take to finish when the daemon stops. closeTimeout is how long the engine then has
@@ -72,8 +72,8 @@ type daemon struct {
 	current   atomic.Pointer[generation]
 	reloading sync.Mutex
 	reloads   chan struct{}
-	// initProxy, thaw and starter are the paths of programs that handlers need, "" if they could not be installed. stdio
-	// installs that of shims when the first of them is made.
+	// initProxy, thaw and starter are the paths of programs that handlers need, "" if they could not be installed.
+	// stdio installs that of shims when the first of them is made.
 	initProxy, thaw, starter string
 	stdio                    func() string
 

@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/podd-project/podd/cmd/budget"
 	"github.com/podd-project/podd/cmd/podd/admin"
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/budget"
 	"github.com/podd-project/podd/sandbox/operation"
 )
 
@@ -223,13 +223,13 @@ func (s nodeStatus) printBudgets(w io.Writer) {
 	if len(s.Budgets) == 0 {
 		return
 	}
-	fmt.Fprintln(w, "\nBudgets:\tin use\thighest\tlimit\tper owner\trefused")
+	fmt.Fprintln(w, "\nBudgets:\tin use\tpeak\tlimit\tper owner\trefused")
 	for _, b := range s.Budgets {
 		owner := ""
 		if b.PerOwner > 0 {
 			owner = fmt.Sprintf("%d per %s", b.PerOwner, b.Owner)
 		}
-		fmt.Fprintf(w, "  %s\t%d\t%d\t%d %s\t%s\t%d\n", b.Name, b.InUse, b.Highest, b.Limit, b.Unit, owner, b.Refused)
+		fmt.Fprintf(w, "  %s\t%d\t%d\t%d %s\t%s\t%d\n", b.Name, b.InUse, b.Peak, b.Limit, b.Unit, owner, b.Refused)
 	}
 }
 

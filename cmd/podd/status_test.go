@@ -7,8 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/podd-project/podd/cmd/budget"
 	"github.com/podd-project/podd/cmd/podd/admin"
+	"github.com/podd-project/podd/sandbox/budget"
 	"github.com/podd-project/podd/sandbox/nri"
 	"github.com/podd-project/podd/sandbox/operation"
 )
@@ -28,7 +28,7 @@ func TestWaterfall(t *testing.T) {
 		Version: "v1", Configuration: admin.Configuration{Generation: 1, Loaded: began},
 		Conditions: []admin.Condition{{Type: "RuntimeReady", Ready: true}},
 		Budgets: []budget.Usage{
-			{Name: "output", Unit: "bytes", Limit: 100, PerOwner: 50, Owner: "pod", InUse: 7, Highest: 90, Refused: 3},
+			{Name: "output", Unit: "bytes", Limit: 100, PerOwner: 50, Owner: "pod", InUse: 7, Peak: 90, Refused: 3},
 			{Name: "connections", Unit: "connections", Limit: 5},
 		},
 		Pods: []admin.Pod{{

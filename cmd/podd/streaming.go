@@ -11,7 +11,11 @@ import (
 
 // streaming starts the server of exec, attach and port-forward sessions.
 func (d *daemon) streaming(ctx context.Context, engine *sandbox.Engine) (*streaming.Server, error) {
-	srv, err := streaming.New(d.cfg.Streaming, d.budgets, sessions{engine}, d.log)
+	limits := streaming.Limits{
+		Session: d.budgets.Sessions.Admit, Forward: d.budgets.Forwards.Admit,
+		Pending: func() (func(), error) { return d.budgets.PendingConnections.Admit("") },
+	}
+	srv, err := streaming.New(d.cfg.Streaming, limits, sessions{engine}, d.log)
 	if err != nil {
 		return nil, err
 	}

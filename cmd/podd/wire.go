@@ -15,7 +15,6 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/podd-project/podd/checkpoint"
-	"github.com/podd-project/podd/cmd/budget"
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/oci/cgroups"
@@ -25,6 +24,7 @@ import (
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/budget"
 	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/namespaces"
 	"github.com/podd-project/podd/sandbox/nri"
@@ -74,10 +74,8 @@ func (d *daemon) mechanisms(ctx context.Context) (*node, error) {
 		return nil, fmt.Errorf("root: %w", err)
 	}
 	d.cfg.identify(mark, boot)
-	d.budgets = budget.NewSized(budget.Sizes{
-		Sessions: d.cfg.Streaming.MaxSessions, SessionsPerPod: d.cfg.Streaming.MaxSessionsPerPod,
-		PendingConnections: d.cfg.Streaming.MaxPending,
-	})
+	s := d.cfg.Streaming
+	d.budgets = budget.New(s.MaxSessions, s.MaxSessionsPerPod, s.MaxPending)
 	images, err := image.New(d.cfg.Image, d.log)
 	if err != nil {
 		return nil, err

@@ -7,7 +7,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/podd-project/podd/cmd/budget"
 	"github.com/podd-project/podd/oci"
 )
 
@@ -32,9 +31,9 @@ type Collector struct {
 	done chan struct{}
 }
 
-// Collect starts to read. It keeps up to limit bytes, as far as memory, if not nil, pays for them.
-func Collect(from Output, limit int64, memory *budget.Grant) *Collector {
-	c := &Collector{kept: newPaid(limit, memory), done: make(chan struct{})}
+// Collect starts to read. It keeps up to limit bytes, as far as grow, if not nil, admits them: see oci.ExecRequest.
+func Collect(from Output, limit int64, grow func(n int64) error) *Collector {
+	c := &Collector{kept: newPaid(limit, grow), done: make(chan struct{})}
 	go func() {
 		defer close(c.done)
 		_ = CopyOutput(c.kept, from) // writes to memory do not fail
@@ -48,7 +47,7 @@ func (c *Collector) Bytes() []byte {
 	return c.kept.Bytes()
 }
 
-// Short waits for the end of the output and returns whether memory did not suffice.
+// Short waits for the end of the output and reports whether grow refused more.
 func (c *Collector) Short() bool {
 	<-c.done
 	return c.kept.short

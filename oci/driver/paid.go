@@ -1,7 +1,7 @@
 package driver
 
 import (
-	"github.com/podd-project/podd/cmd/budget"
+	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/subprocess"
 )
 
@@ -9,23 +9,23 @@ import (
 type paidHead struct {
 	head  *subprocess.Head
 	limit int64
-	// memory is the budget for bytes beyond paid; nil if they need none.
-	memory *budget.Grant
-	paid   int64
-	short  bool
+	// grow admits bytes beyond paid; nil if they need not be admitted.
+	grow  func(n int64) error
+	paid  int64
+	short bool
 }
 
 // memoryPiece is how much is added to a grant at once, in bytes.
 const memoryPiece = 64 << 10
 
-// newPaid returns a writer that keeps limit bytes, or as many as memory allows.
-func newPaid(limit int64, memory *budget.Grant) *paidHead {
-	return &paidHead{head: subprocess.NewHead(limit), limit: limit, memory: memory, paid: budget.ExecOutputFree}
+// newPaid returns a writer that keeps limit bytes, or as many as grow admits.
+func newPaid(limit int64, grow func(n int64) error) *paidHead {
+	return &paidHead{head: subprocess.NewHead(limit), limit: limit, grow: grow, paid: oci.FreeOutput}
 }
 
 func (h *paidHead) Write(p []byte) (int, error) {
 	keep := p
-	if h.memory != nil {
+	if h.grow != nil {
 		have := int64(h.head.Len())
 		h.pay(min(have+int64(len(p)), h.limit))
 		keep = p[:min(int64(len(p)), h.paid-have)]
@@ -37,7 +37,7 @@ func (h *paidHead) Write(p []byte) (int, error) {
 // pay makes paid at least want, unless the budget is used up. Then it stays so: the output must be a prefix.
 func (h *paidHead) pay(want int64) {
 	for h.paid < want && !h.short {
-		if err := h.memory.Grow(memoryPiece); err != nil {
+		if err := h.grow(memoryPiece); err != nil {
 			h.short = true
 			return
 		}

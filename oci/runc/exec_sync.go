@@ -7,7 +7,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/podd-project/podd/cmd/budget"
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/driver"
 )
@@ -33,7 +32,7 @@ func (r *Runtime) ExecSync(ctx context.Context, req oci.ExecRequest) (oci.ExecRe
 	if err != nil {
 		return oci.ExecResult{}, err
 	}
-	out.collect(limit, req.Memory)
+	out.collect(limit, req.Grow)
 	code, err := cmd.waitExit(ctx)
 	result := oci.ExecResult{Code: code}
 	result.Stdout, result.Stderr = out.drainOutput()
@@ -79,10 +78,10 @@ func newPipe() (*pipe, error) {
 }
 
 // collect starts to read. The command must have been started: its ends are closed here.
-func (o *output) collect(limit int64, memory *budget.Grant) {
+func (o *output) collect(limit int64, grow func(n int64) error) {
 	for _, p := range []*pipe{o.stdout, o.stderr} {
 		p.w.Close()
-		p.collector = driver.Collect(p.r, limit, memory)
+		p.collector = driver.Collect(p.r, limit, grow)
 	}
 }
 

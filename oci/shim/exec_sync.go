@@ -23,9 +23,9 @@ func (r *Runtime) ExecSync(ctx context.Context, req oci.ExecRequest) (oci.ExecRe
 		return oci.ExecResult{}, err
 	}
 	defer s.closeFiles()
-	stdout, stderr := driver.Collect(s.stdout, limit, req.Memory), (*driver.Collector)(nil)
+	stdout, stderr := driver.Collect(s.stdout, limit, req.Grow), (*driver.Collector)(nil)
 	if s.stderr != nil {
-		stderr = driver.Collect(s.stderr, limit, req.Memory)
+		stderr = driver.Collect(s.stderr, limit, req.Grow)
 	}
 	var result oci.ExecResult
 	if err = s.startCommand(ctx, req.Process, rec.Shim); err == nil {

@@ -15,19 +15,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podd-project/podd/cmd/budget"
+	"github.com/podd-project/podd/sandbox/budget"
+	"github.com/podd-project/podd/streaming"
 )
 
-// TestBudgetsPage compares cmd/budget/BUDGETS.md with the code: the shared budgets with the table that podd constructs,
-// the limits with the constants in the source.
+// TestBudgetsPage compares sandbox/budget/BUDGETS.md with the code: the shared budgets with the table that podd
+// constructs, the limits with the constants in the source.
 func TestBudgetsPage(t *testing.T) {
-	pools := map[string]budget.Usage{}
-	for _, u := range budget.New().Usages() {
+	pools, s := map[string]budget.Usage{}, streaming.DefaultConfig()
+	for _, u := range budget.New(s.MaxSessions, s.MaxSessionsPerPod, s.MaxPending).Usages() {
 		pools[u.Name] = u
 	}
 	tests := parseTests(t)
 	constants := 0
-	for _, cells := range tableRows(t, "../../cmd/budget/BUDGETS.md") {
+	for _, cells := range tableRows(t, "../../sandbox/budget/BUDGETS.md") {
 		switch len(cells) {
 		case 5:
 			u, ok := pools[cells[0]]

@@ -25,7 +25,6 @@ type layer struct {
 
 // Callers import what they call, never the reverse. The first layer whose path matches a package applies.
 var layers = []layer{
-	{"cmd/budget", nil, "what users may cost podd: a leaf, passed to the packages that enforce it"},
 	{"checkpoint", nil, "records must be readable without the packages of pods; it also writes files " +
 		"atomically for all"},
 	{"oci/vm/wire", nil, "what the host and a guest say to each other, whoever runs there"},
@@ -65,11 +64,11 @@ var layers = []layer{
 	{"oci/runc/advisory", nil, "a list of vulnerabilities and the versions that have them: a leaf"},
 	{"oci/spec", nil, "config.json is a pure function of the request, the image and the host's facts, which golden " +
 		"tests rely on"},
-	{"oci/driver", []string{"oci", "oci/process", "oci/subprocess", "checkpoint", "cmd/budget"},
+	{"oci/driver", []string{"oci", "oci/process", "oci/subprocess", "checkpoint"},
 		"what drivers share; it keeps no container and depends on no runtime"},
 	{"oci/runc", []string{"oci", "oci/process", "oci/cgroups", "oci/driver", "oci/driver/socket", "oci/runc/conmon",
 		"oci/runc/advisory", "oci/runc/criu", "oci/runc/obstacle", "oci/runc/starter", "oci/runc/thaw", "oci/logfile",
-		"oci/space", "oci/thread", "oci/subprocess", "oci/lock", "cmd/budget"},
+		"oci/space", "oci/thread", "oci/subprocess", "oci/lock"},
 		"the driver of OCI runtimes: by container id and bundle, without pods, images, networks or other drivers"},
 	{"oci/shim/stdio", []string{"oci/shim/fifo", "oci/driver/socket", "oci/logfile"},
 		"the process that holds one container's output: small, because each container has one"},
@@ -79,18 +78,20 @@ var layers = []layer{
 		"the driver of containerd shims: of other drivers only conmon's protocol, by which clients attach to containers"},
 	{"oci/ocitest", []string{"oci", "oci/logfile", "oci/runc", "oci/runc/initproxy", "oci/runc/starter", "oci/runc/thaw"},
 		"the runtimes' test suite uses the contract like the engine and sets up the OCI runtimes"},
-	{"oci", []string{"oci/process", "oci/logfile", "cmd/budget"},
+	{"oci", []string{"oci/process", "oci/logfile"},
 		"the contract: requests, answers and errors; it does nothing itself"},
-	{"image", []string{"image", "oci/subprocess", "oci/lock", "checkpoint", "cmd/budget"},
+	{"image", []string{"image", "oci/subprocess", "oci/lock", "checkpoint"},
 		"images are pulled and mounted by name and container id, for the engine and for the CRI server alike"},
-	{"network", []string{"network", "oci/thread", "oci/subprocess", "oci/lock", "checkpoint", "cmd/budget"},
+	{"network", []string{"network", "oci/thread", "oci/subprocess", "oci/lock", "checkpoint"},
 		"attachments are made and undone by pod id, even if no other record of the pod exists"},
-	{"streaming", []string{"streaming", "cmd/budget"},
+	{"streaming", []string{"streaming"},
 		"it serves streams for a Backend that it declares itself"},
 	{"sandbox/namespaces", []string{"oci/thread"},
 		"namespaces are pinned by path; the engine decides which pod they belong to"},
 	{"sandbox/convert", []string{"oci/cgroups", "network"},
 		"CRI messages are converted by pure functions, which are tested without an engine"},
+	{"sandbox/budget", nil,
+		"what users may cost podd is counted, whatever it is; mechanisms declare the functions that they need"},
 	{"sandbox/operation", nil, "metrics, tracing and the server read operations without importing the engine"},
 	{"sandbox/record", []string{"oci", "oci/logfile", "oci/spec", "checkpoint"},
 		"records are read and written by the engine; what is on disk does not depend on how pods are run"},
@@ -112,20 +113,22 @@ var layers = []layer{
 	{"sandbox/nri", []string{"oci/process", "oci/spec", "sandbox/convert", "sandbox/lifecycle",
 		"sandbox/record"},
 		"plugins are told of values that the engine passes in; it is called back through an interface of its own"},
-	{"sandbox", []string{"sandbox/archive", "sandbox/convert", "sandbox/files", "sandbox/garbage", "sandbox/handler",
+	{"sandbox", []string{"sandbox/archive", "sandbox/budget", "sandbox/convert", "sandbox/files", "sandbox/garbage",
+		"sandbox/handler",
 		"sandbox/lifecycle", "sandbox/namespaces", "sandbox/nri", "sandbox/operation",
 		"sandbox/record", "sandbox/snapshot", "sandbox/usage", "oci", "oci/logfile", "oci/spec", "oci/spec/host",
-		"oci/cgroups", "image", "network", "checkpoint", "cmd/budget"},
+		"oci/cgroups", "image", "network", "checkpoint"},
 		"the engine calls the mechanisms; no package below imports it"},
 	{"server", []string{"sandbox", "sandbox/convert", "sandbox/lifecycle", "sandbox/operation", "sandbox/record",
 		"sandbox/usage", "image", "oci", "oci/spec", "oci/cgroups", "streaming"},
 		"validate, call, convert: the only package that serves CRI"},
-	{"cmd", []string{"cmd", "server", "sandbox", "sandbox/files", "sandbox/garbage", "sandbox/handler",
+	{"cmd", []string{"cmd", "server", "sandbox", "sandbox/budget", "sandbox/files", "sandbox/garbage",
+		"sandbox/handler",
 		"sandbox/nri", "sandbox/operation",
 		"sandbox/record", "sandbox/snapshot", "sandbox/usage", "sandbox/namespaces", "oci", "oci/runc", "oci/runc/conmon",
 		"oci/runc/initproxy", "oci/runc/advisory", "oci/runc/starter", "oci/runc/thaw", "oci/shim", "oci/spec",
 		"oci/spec/host", "oci/pause", "oci/program", "oci/process", "oci/cgroups", "image",
-		"network", "streaming", "checkpoint", "cmd/budget"}, "wiring; nothing imports it"},
+		"network", "streaming", "checkpoint"}, "wiring; nothing imports it"},
 	{"test", []string{"test"}, "tests of the whole use it from outside, as a kubelet does"},
 }
 
@@ -294,8 +297,15 @@ func TestTheTableItself(t *testing.T) {
 		{"oci/runc", "oci/spec", false}, {"network", "checkpoint", true}, {"image", "network", false},
 		{"server", "network", false},
 		{"cmd/podd", "cmd/podd/tomlconfig", true}, {"test/integration", "test/daemon", true},
-		{"test/daemon", "sandbox", false},
+		{"test/daemon", "sandbox", false}, {"sandbox", "cmd/podd", false}, {"oci", "cmd/podd/admin", false},
 		{"image/imagetest", "image", true}, {"sandbox", "image/imagetest", false}, {"oci/ocitest", "oci", true},
+	}
+	for _, l := range layers {
+		for _, imp := range l.imports {
+			if inside(imp, "cmd") && !inside(l.path, "cmd") {
+				t.Errorf("the row of %s allows %s, want cmd imported by nobody", l.path, imp)
+			}
+		}
 	}
 	for _, c := range cases {
 		l, ok := layerOf(c.from)

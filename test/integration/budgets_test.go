@@ -24,7 +24,7 @@ type budgetUsage struct {
 	Name    string `json:"name"`
 	Limit   int64  `json:"limit"`
 	InUse   int64  `json:"in_use"`
-	Highest int64  `json:"highest"`
+	Peak    int64  `json:"peak"`
 	Refused int64  `json:"refused"`
 }
 
@@ -97,8 +97,8 @@ func TestExecOutputBudget(t *testing.T) {
 	u := k.budget("output of ExecSync")
 	k.Logf("%d replies were cut, %d not; budget %+v; podd needed %d MiB at most", size(&cut), size(&whole), u,
 		k.peakMemory())
-	if u.Highest == 0 || u.Highest > 64<<20 {
-		k.Errorf("highest use = %d, want above 0 and at most %d", u.Highest, 64<<20)
+	if u.Peak == 0 || u.Peak > 64<<20 {
+		k.Errorf("peak = %d, want above 0 and at most %d", u.Peak, 64<<20)
 	}
 	if u.Refused == 0 || size(&cut) == 0 {
 		k.Errorf("%d refused, %d replies say that they were cut, want some", u.Refused, size(&cut))
@@ -138,8 +138,8 @@ func TestDeafServer(t *testing.T) {
 			conns = append(conns, c)
 		}
 		k.eventually("hundreds of connections wait for one of the pod's turns", func() bool {
-			return k.budget("forwarded connections").Highest > 300 &&
-				k.budget("forwarded connections being established").Highest == 32
+			return k.budget("forwarded connections").Peak > 300 &&
+				k.budget("forwarded connections being established").Peak == 32
 		})
 		if n := k.threads(); n > 100 {
 			k.Errorf("threads = %d, want at most 100", n)
@@ -153,7 +153,7 @@ func TestDeafServer(t *testing.T) {
 		k.Logf("%d threads; forwarding to another pod took %v", k.threads(), time.Since(began))
 		return nil
 	})
-	if u := k.budget("forwarded connections"); u.Highest > 512+1 {
+	if u := k.budget("forwarded connections"); u.Peak > 512+1 {
 		k.Errorf("forwarded connections = %+v, want at most 512 of one pod", u)
 	}
 	k.eventually("nothing is in use", func() bool {

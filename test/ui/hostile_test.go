@@ -122,7 +122,7 @@ func hostileStatus() object {
 		},
 		"sessions": []object{{"kind": texts[0], "pod": texts[7], "container": "", "started": texts[2], "idle_seconds": -5}},
 		"nri":      object{"down": map[string]string{texts[0]: texts[1], "__proto__": texts[2]}},
-		"budgets":  []object{{"name": texts[0], "unit": texts[1], "refused": 1e9, "limit": -1, "highest": 5}},
+		"budgets":  []object{{"name": texts[0], "unit": texts[1], "refused": 1e9, "limit": -1, "peak": 5}},
 	}
 }
 

@@ -22,10 +22,10 @@ import (
 	logtest "github.com/sirupsen/logrus/hooks/test"
 	"golang.org/x/sys/unix"
 
-	"github.com/podd-project/podd/cmd/budget"
 	"github.com/podd-project/podd/cmd/podd/history"
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/budget"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/streaming"
 )

@@ -1,6 +1,6 @@
 package admin
 
-import "github.com/podd-project/podd/cmd/budget"
+import "github.com/podd-project/podd/sandbox/budget"
 
 type budgetsNode interface {
 	// Budgets returns what users of the node cost podd, and what they may.

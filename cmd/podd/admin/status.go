@@ -5,9 +5,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/podd-project/podd/cmd/budget"
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/budget"
 	"github.com/podd-project/podd/sandbox/nri"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/streaming"

@@ -23,7 +23,7 @@ export function problems(status) {
   add(status.quarantined, () => "damaged record in quarantine", (q) => q);
   add(Object.entries(status.nri?.down ?? {}), ([name]) => `NRI plugin ${name} does not run`, ([, why]) => why);
   add(status.budgets?.filter((b) => b.refused > 0), (b) => `budget was exhausted: ${b.name}`,
-    (b) => `${b.refused} refused, limit ${b.limit} ${b.unit}, highest ${b.highest}`);
+    (b) => `${b.refused} refused, limit ${b.limit} ${b.unit}, peak ${b.peak}`);
   return found;
 }
 

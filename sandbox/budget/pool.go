@@ -17,8 +17,8 @@ type Pool struct {
 	size Usage
 	all  *semaphore.Weighted
 
-	inUse, highest atomic.Int64
-	refused        atomic.Uint64
+	inUse, peak atomic.Int64
+	refused     atomic.Uint64
 
 	mu     sync.Mutex
 	owners map[string]*share
@@ -65,6 +65,15 @@ func (p *Pool) Try(owner string, n int64) (*Grant, error) {
 		return nil, err
 	}
 	return g, nil
+}
+
+// Admit is Try of one unit, for packages that do not know grants: release gives it back.
+func (p *Pool) Admit(owner string) (release func(), err error) {
+	g, err := p.Try(owner, 1)
+	if err != nil {
+		return nil, err
+	}
+	return g.Release, nil
 }
 
 // Wait returns a grant that holds n as soon as there is room, in the order of the calls. When ctx ends before, the
@@ -123,11 +132,11 @@ func (g *Grant) refuse(n int64, owner string, limit int64) error {
 	return &RefusedError{Budget: g.pool.size.Name, Unit: g.pool.size.Unit, Owner: owner, Limit: limit, Want: n}
 }
 
-// hold records n acquired units. A grant that was released meanwhile gives them back.
+// hold records n acquired units. A grant that was released before gives them back.
 func (g *Grant) hold(n int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	raise(&g.pool.highest, g.pool.inUse.Add(n))
+	raise(&g.pool.peak, g.pool.inUse.Add(n))
 	g.held += n
 	if g.released {
 		g.giveBack()
@@ -170,9 +179,15 @@ func (g *Grant) leaveShare(n int64) {
 	}
 }
 
-// Usage returns the limits and what is in use.
+// raise sets peak to n if n is larger.
+func raise(peak *atomic.Int64, n int64) {
+	for old := peak.Load(); n > old && !peak.CompareAndSwap(old, n); old = peak.Load() {
+	}
+}
+
+// Usage returns the limits and the amount in use.
 func (p *Pool) Usage() Usage {
 	u := p.size
-	u.InUse, u.Highest, u.Refused = p.inUse.Load(), p.highest.Load(), p.refused.Load()
+	u.InUse, u.Peak, u.Refused = p.inUse.Load(), p.peak.Load(), p.refused.Load()
 	return u
 }

@@ -1,0 +1,65 @@
+package budget
+
+import "golang.org/x/sync/semaphore"
+
+// Table has all budgets of a podd. It is constructed here only.
+type Table struct {
+	// ExecOutput is the output that ExecSyncs keep in memory until their replies are sent, beyond the first
+	// oci.FreeOutput bytes of each stream. podd needs up to three times as much: buffers grow by doubling, and a reply
+	// is encoded before it is sent.
+	ExecOutput *Pool
+	// Sessions are streaming sessions: exec, attach and port-forward.
+	Sessions *Pool
+	// PendingConnections are connections to the streaming server that are no session yet. When all are in use, a new
+	// one replaces the oldest one of the user with most of them.
+	PendingConnections *Pool
+	// Forwards are forwarded connections. Each needs a descriptor and about 100 KB.
+	Forwards *Pool
+	// Dials are forwarded connections that are being established. More wait.
+	Dials *Pool
+
+	// Checkpoints are checkpoints of pods and containers in progress, which fill disks. More wait.
+	Checkpoints *Pool
+
+	usages []func() Usage
+}
+
+// New returns the table of budgets with the sizes that operators can configure: streaming sessions, in all and of each
+// pod, and pending streaming connections.
+func New(sessions, sessionsPerPod, pendingConnections int) *Table {
+	t := &Table{}
+	t.ExecOutput = t.pool(Usage{
+		Name: "output of ExecSync", Unit: Bytes, Limit: 64 << 20, PerOwner: 32 << 20, Owner: "pod",
+	})
+	t.Sessions = t.pool(Usage{
+		Name: "streaming sessions", Unit: Sessions, Limit: int64(sessions),
+		PerOwner: int64(sessionsPerPod), Owner: "pod",
+	})
+	t.PendingConnections = t.pool(Usage{
+		Name: "pending streaming connections", Unit: Connections, Limit: int64(pendingConnections),
+	})
+	t.Forwards = t.pool(Usage{
+		Name: "forwarded connections", Unit: Connections, Limit: 2048, PerOwner: 512, Owner: "pod",
+	})
+	t.Dials = t.pool(Usage{
+		Name: "forwarded connections being established", Unit: Connections, Limit: 1024, PerOwner: 32, Owner: "pod",
+	})
+	t.Checkpoints = t.pool(Usage{Name: "checkpoints at once", Unit: Checkpoints, Limit: 4})
+	return t
+}
+
+// Usages returns the state of every budget, in the order of the table.
+func (t *Table) Usages() []Usage {
+	all := make([]Usage, len(t.usages))
+	for i, usage := range t.usages {
+		all[i] = usage()
+	}
+	return all
+}
+
+func (t *Table) pool(u Usage) *Pool {
+	u.PerOwner = min(u.PerOwner, u.Limit)
+	p := &Pool{size: u, all: semaphore.NewWeighted(u.Limit), owners: map[string]*share{}}
+	t.usages = append(t.usages, p.Usage)
+	return p
+}
