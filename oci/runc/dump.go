@@ -42,6 +42,9 @@ type dump struct {
 	unlocks    []func()
 }
 
+// startingCommand bounds the time from the start of a container until its command runs, hooks included.
+const startingCommand = 10 * time.Second
+
 type dumpedContainer struct {
 	bundle  bundle
 	cgroups cgroups.Dirs
@@ -136,6 +139,22 @@ func (d *dump) add(ctx context.Context, c oci.Dumped) error {
 		return err
 	}
 	d.containers = append(d.containers, dumpedContainer{b, rec.Cgroups, c.Dir})
+	return awaitCommand(ctx, rec.Init)
+}
+
+// awaitCommand waits until the first process of a container that was started a moment ago runs the container's command.
+// Until then it is runc, whose executable CRIU finds in no mount of the container. A command that takes runc's name
+// delays its own checkpoint only.
+func awaitCommand(ctx context.Context, init process.Process) error {
+	ctx, cancel := context.WithTimeout(ctx, startingCommand)
+	defer cancel()
+	err := process.Poll(ctx, func() bool {
+		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", init.Pid))
+		return strings.TrimSpace(string(name)) != "runc:[2:INIT]"
+	})
+	if err != nil {
+		return fmt.Errorf("%w: the container's command does not run yet: try again later", errdefs.ErrFailedPrecondition)
+	}
 	return nil
 }
 

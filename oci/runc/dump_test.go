@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/podd-project/podd/oci"
@@ -83,6 +84,18 @@ func TestDump(t *testing.T) {
 	_, err = d.dump(limit(t), func(context.Context) error { return nil })
 	must(t, "second dump", err)
 	d.runs()
+}
+
+// TestDumpAfterStart: a dump right after the start waits until the container's command runs, which hooks delay here.
+func TestDumpAfterStart(t *testing.T) {
+	m := ocitest.Real(t, "runc")
+	r := m.New().(*runc.Runtime)
+	must(t, "probe", r.Probe(t.Context()))
+	spec := m.Spec(sh("sleep 1000")...)
+	spec.Hooks = &specs.Hooks{StartContainer: []specs.Hook{{Path: "/bin/sh", Args: []string{"sh", "-c", "sleep 0.5"}}}}
+	start(t, r, oci.CreateRequest{ID: "c1", PodID: "p1", Name: "c1", Spec: spec})
+	frozen := func(context.Context) error { return nil }
+	must(t, "dump", r.Dump(limit(t), []oci.Dumped{{ID: "c1", Dir: t.TempDir()}}, frozen))
 }
 
 // TestDumpFails: whatever fails, the container runs on.
