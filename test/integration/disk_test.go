@@ -108,7 +108,9 @@ func TestFullLogDisk(t *testing.T) {
 	k := start(t)
 	cfg := k.podConfig()
 	k.ok("make the log directory", os.MkdirAll(cfg.LogDirectory, 0o755))
-	k.ok("mount a small disk", unix.Mount("podd-test", cfg.LogDirectory, "tmpfs", 0, "size=256k"))
+	// Too small for the output, 5 MB with the prefix of each line, but large enough for those lines that still wait in the
+	// monitor's pipe when the log is truncated.
+	k.ok("mount a small disk", unix.Mount("podd-test", cfg.LogDirectory, "tmpfs", 0, "size=1m"))
 	t.Cleanup(func() { k.ok("unmount it", unix.Unmount(cfg.LogDirectory, unix.MNT_DETACH)) })
 	pod := k.runPod(cfg, "")
 	shm := k.shm(pod)
