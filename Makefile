@@ -27,6 +27,8 @@ HANDLERS ?= runc,crun
 # The specs of the CRI validation suite that "make test" runs with gVisor under conmon: those in which runsc behaves
 # differently from runc. The full suite runs with runc, crun and gVisor's shim; "make critest-gvisor" runs all of it.
 GVISOR   := Streaming|execSync|container log|Multiple Containers|PodSandbox|stats|removing|stopping|port mapping|PodPID
+# As GVISOR, with virtual machines: the specs in which the shim and the guest behave differently from runc.
+VMSPECS  := $(GVISOR)|mount|volume
 # Directory of the cluster of "make k8s-up". Short, because the path of a unix socket has at most 107 bytes.
 K8S_DIR  := /tmp/podd-k8s
 SHELL    := /bin/sh
@@ -41,9 +43,14 @@ FUZZED   := checkpoint.FuzzDecode network.FuzzRecord network.FuzzResult server.F
 SOAKED   := Crash|Killed|DaemonAway|Behind|StuckDependencies|AfterReboot|ReadOnlyDisk|PowerLoss|Damaged|Upgrade|Load|\
             Reload|Restart|Restore|Travel|VMContainersEnd|VMMany
 
-# Packages of "make unit". Those that need a built daemon have a target of their own.
-PKG      ?= $$($(GO) list -tags "$(TAGS)" ./... | grep -v -e /test/integration -e /test/release -e /test/vm \
-            -e /test/containerd)
+# Packages of "make unit": PKG selects. Those that need a built daemon have separate targets.
+UNITS    := $(GO) list -tags "$(TAGS)" $(or $(PKG),./...) | grep -v -e /test/integration -e /test/release -e /test/vm \
+            -e /test/containerd
+# The packages among them that are built with the race detector: their goroutines share memory. The others wait for
+# other programs or run copies of the test program. RACED=. builds all with it, as "make nightly" does.
+RACED    ?= $(if $(PKG),.,/(cmd|network|sandbox|server|streaming|oci/driver)(/|$$))
+# Non-empty: the integration tests use only the daemon with the race detector. Else most use one without.
+RACE_ALL ?=
 # The Go vulnerability database for "make vulncheck": a URL (https://vuln.go.dev), also file:// of a directory with its
 # records. Empty: the records in the repository.
 VULNDB   ?=
@@ -178,12 +185,15 @@ pure:
 	CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" $(addprefix ./,$(PURE))
 	cd $(VM) && CGO_ENABLED=0 $(GO) test ./guest ./image ./shim ./vmm ./wire
 
-unit: tools vm images embedded ## unit tests with the race detector; PKG=./oci/... and RUN=TestName select (root)
-	$(GO) test $(RACE) -p 4 -timeout 20m $(if $(RUN),-run '$(RUN)') $(PKG)
+unit: tools vm images embedded ## unit tests; PKG=./oci/... and RUN=TestName select, with the race detector (root)
+	@raced=$$($(UNITS) | grep -E '$(RACED)' || true); plain=$$($(UNITS) | grep -vE '$(RACED)' || true); \
+	set -x; [ -z "$$raced" ] || $(GO) test $(RACE) -p 4 -timeout 20m $(if $(RUN),-run '$(RUN)') $$raced; \
+	[ -z "$$plain" ] || CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" -p 4 -timeout 20m $(if $(RUN),-run '$(RUN)') $$plain
 	cd $(VM) && $(GO) test -race -timeout 5m $(if $(RUN),-run '$(RUN)') ./...
 
 integration: tools vm images embedded ## drive a real daemon through its socket, look for leaks; RUN selects (root)
-	$(GO) test $(RACE) -count=1 -parallel 4 -timeout 40m $(if $(RUN),-run '$(RUN)') ./test/integration/...
+	RACE_ALL=$(RACE_ALL) CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" -count=1 -parallel 4 -timeout 40m \
+		$(if $(RUN),-run '$(RUN)') ./test/integration/...
 
 critest: $(if $(findstring vm-qemu,$(HANDLERS)),vm-qemu,$(if $(findstring vm,$(HANDLERS)),vm))
 critest: tools images build ## the CRI validation suite with HANDLERS, ROUNDS times (default 3); FOCUS selects; CRITEST is another critest (root)
@@ -243,17 +253,21 @@ conformance: tools images build k8s ## Kubernetes' node tests; FOCUS and SKIP se
 		-report bin/conformance.txt $(CURDIR)/bin $$tests
 	@bin/leak diff bin/before-k8s.json -wait 10s
 
-test: check vulncheck tools images embedded ## everything, "make check" first; then look for what it left behind (root)
+test: vet lint vulncheck tools images embedded ## everything that CI runs; then look for what it left behind (root)
 	@test/host/setup.sh
 	@bin/leak take bin/before.json
 	@$(MAKE) unit integration test-tools
 	@contrib/fuzz.sh 3000x $(FUZZED)
 	@$(MAKE) critest ROUNDS=1
 	@$(MAKE) critest ROUNDS=1 HANDLERS=gvisor-shim
-	@$(MAKE) critest ROUNDS=1 HANDLERS=vm
+	@$(MAKE) critest ROUNDS=1 HANDLERS=vm FOCUS='$(VMSPECS)'
 	@$(MAKE) critest ROUNDS=1 HANDLERS=gvisor FOCUS='$(GVISOR)'
 	@bin/leak diff bin/before.json -wait 10s
 	@echo "All passed, and nothing of podd is left on the machine."
+
+.PHONY: nightly
+nightly: ## run every suite there is on the last commit; goes on where it stopped; writes test/NIGHTLY.md (root; hours)
+	@test/nightly.sh $(SUITES)
 
 test-tools: tools images build ## have the code of other tools find the containers of a running podd (root)
 	@test/host/setup.sh

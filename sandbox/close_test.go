@@ -99,7 +99,7 @@ func TestContainerOfAHandlerThatIsNotConfiguredAnyMoreIsWatchedAndRemoved(t *tes
 // TestSoak: many callers make, start, stop and remove pods while the daemon is killed again and again.
 func TestSoak(t *testing.T) {
 	rounds := 5
-	if os.Getenv("PODD_SOAK") != "" {
+	if os.Getenv("SOAK") != "" {
 		rounds = 200
 	}
 	m := newMachine(t)

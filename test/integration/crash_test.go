@@ -17,7 +17,7 @@ import (
 // same address, incomplete ones are gone or can be removed, the kubelet's retry succeeds, and nothing is left.
 func TestCrashAtEveryCall(t *testing.T) {
 	t.Parallel()
-	for _, handler := range []string{"runc", "crun"} {
+	for _, handler := range soak([]string{"runc"}, []string{"runc", "crun"}) {
 		t.Run(handler, func(t *testing.T) {
 			t.Parallel()
 			k := startWith(t, daemon.Options{Handler: handler, Gated: true, Set: []string{hooksOfRuntime(t)}})

@@ -7,7 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -27,8 +29,49 @@ const (
 	nginx   = "registry.k8s.io/e2e-test-images/nginx:1.14-2"
 )
 
-// poddBinary is the daemon under test, with the race detector.
+// poddBinary is the daemon under test.
 var poddBinary string
+
+// raced are the tests in which the daemon does most at the same time: it is built with the race detector for them, which
+// takes two to four times the CPU time. With RACE_ALL set it is built so for all tests.
+var raced = []string{
+	"TestContainers", "TestExecOutputBudget", "TestHistory", "TestIdleStreamingConnections", "TestLoad", "TestMixed",
+	"TestObserved", "TestPlugins", "TestPods", "TestReload", "TestReloadReachesAllParts", "TestRestart", "TestStats",
+	"TestStreaming", "TestStuckDependencies",
+}
+
+// binaryFor returns the daemon for a test.
+func binaryFor(t *testing.T) string {
+	t.Helper()
+	name, _, _ := strings.Cut(t.Name(), "/")
+	if os.Getenv("PODD_BINARY") != "" || os.Getenv("RACE_ALL") != "" || !slices.Contains(raced, name) {
+		return poddBinary
+	}
+	binary, err := raceBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return binary
+}
+
+// raceBinary builds the daemon with the race detector, once.
+var raceBinary = sync.OnceValues(func() (string, error) { return buildDaemon(true) })
+
+// buildDaemon builds podd into bin/.
+func buildDaemon(race bool) (string, error) {
+	repo, err := daemon.Repository()
+	if err != nil {
+		return "", err
+	}
+	tags := "containers_image_openpgp,nri_no_wasm,grpcnotrace"
+	binary, flags, cgo := filepath.Join(repo, "bin", "podd-test"), "-race=false", "CGO_ENABLED=0"
+	if race {
+		tags += ",exclude_graphdriver_btrfs"
+		binary, flags, cgo = filepath.Join(repo, "bin", "podd-race"), "-race=true", "CGO_ENABLED=1"
+	}
+	return binary, runStep(repo, cgo, "go", "build", flags, "-tags", tags, "-ldflags", "-X main.version=v0.0.0-test",
+		"-o", binary, "./cmd/podd")
+}
 
 func TestMain(m *testing.M) {
 	os.Exit(run(m))
@@ -52,30 +95,27 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	poddBinary = os.Getenv("PODD_BINARY")
-	if poddBinary == "" {
-		poddBinary = filepath.Join(repo, "bin", "podd-race")
-		build := exec.Command("go", "build", "-race", "-tags",
-			"containers_image_openpgp nri_no_wasm grpcnotrace exclude_graphdriver_btrfs", "-ldflags",
-			"-X main.version=v0.0.0-test", "-o", poddBinary, "./cmd/podd")
-		if !runStep(repo, build) {
+	if poddBinary = os.Getenv("PODD_BINARY"); poddBinary == "" {
+		if poddBinary, err = buildDaemon(os.Getenv("RACE_ALL") != ""); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
 	}
-	if !runStep(repo, exec.Command("test/host/setup.sh")) {
+	if err := runStep(repo, "", "test/host/setup.sh"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
 }
 
-// runStep runs the command in dir and reports whether it succeeded. It prints the command's output if not.
-func runStep(dir string, cmd *exec.Cmd) bool {
-	cmd.Dir = dir
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n%s", strings.Join(cmd.Args, " "), err, out)
+// runStep runs a command in dir, with an additional variable. The error has the command's output.
+func runStep(dir, variable string, args ...string) error {
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), variable)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, out)
 	}
-	return err == nil
+	return nil
 }
 
 // kubelet calls the daemon as a kubelet does. Its methods fail the test if the call fails, except those named try.
@@ -97,7 +137,7 @@ func start(t *testing.T, set ...string) *kubelet {
 
 func startWith(t *testing.T, o daemon.Options) *kubelet {
 	t.Helper()
-	o.Binary, o.Registry = poddBinary, images.Serve(t)
+	o.Binary, o.Registry = binaryFor(t), images.Serve(t)
 	d, err := daemon.New(o)
 	if err != nil {
 		t.Fatal(err)
