@@ -32,8 +32,8 @@ const (
 // poddBinary is the daemon under test.
 var poddBinary string
 
-// raced are the tests in which the daemon does most at the same time: it is built with the race detector for them, which
-// takes two to four times the CPU time. With RACE_ALL set it is built so for all tests.
+// raced are the tests in which the daemon does most at the same time. They run it with the race detector, which takes
+// two to four times the CPU time. With RACE_ALL set all tests do.
 var raced = []string{
 	"TestContainers", "TestExecOutputBudget", "TestHistory", "TestIdleStreamingConnections", "TestLoad", "TestMixed",
 	"TestObserved", "TestPlugins", "TestPods", "TestReload", "TestReloadReachesAllParts", "TestRestart", "TestStats",
