@@ -50,9 +50,9 @@ type recordSet struct {
 // concurrently with everything else: the machine is listed first, so resources created later have a record by
 // then. Resources removed in the meantime may be found, but not twice.
 func (e *Engine) Check(ctx context.Context) ([]Finding, error) {
-	candidates, pending := e.janitor.candidates(ctx)
+	candidates, pending := e.janitor.Candidates(ctx)
 	leases, leaseErr := e.deps.Network.Leases()
-	records, err := e.janitor.loadRecords()
+	records, err := e.loadRecords()
 	if err != nil {
 		return nil, err
 	}
@@ -64,9 +64,9 @@ func (e *Engine) Check(ctx context.Context) ([]Finding, error) {
 		findings = append(findings, Finding{Problem: FindingUnknown, What: kindAddress, Detail: leaseErr.Error()})
 	}
 	for _, p := range records.pods {
-		findings = append(findings, e.janitor.checkPod(ctx, p, candidates[p.ID])...)
+		findings = append(findings, e.checkPod(ctx, p, candidates[p.ID])...)
 		for _, c := range records.containers[p.ID] {
-			findings = append(findings, e.janitor.checkContainer(ctx, c, candidates[c.ID])...)
+			findings = append(findings, e.checkContainer(ctx, c, candidates[c.ID])...)
 		}
 	}
 	slices.SortFunc(findings, func(a, b Finding) int {
@@ -95,15 +95,15 @@ func (s recordSet) leaks(candidates map[string][]garbage.Kind, leases map[string
 }
 
 // loadRecords reads all records.
-func (j *janitor) loadRecords() (recordSet, error) {
+func (e *Engine) loadRecords() (recordSet, error) {
 	s := recordSet{containers: map[string][]*Container{}, claimed: map[string]bool{}}
-	ids, err := checkpoint.List(j.e.paths.Pods())
+	ids, err := checkpoint.List(e.paths.Pods())
 	if err != nil {
 		return s, err
 	}
 	for _, id := range ids {
 		s.claimed[id] = true
-		dir := filepath.Join(j.e.paths.Pods(), id, record.ContainersDir)
+		dir := filepath.Join(e.paths.Pods(), id, record.ContainersDir)
 		containers, err := checkpoint.List(dir)
 		if err != nil {
 			s.unreadable("containers", id, err)
@@ -111,7 +111,7 @@ func (j *janitor) loadRecords() (recordSet, error) {
 		for _, c := range containers {
 			s.claimed[c] = true
 		}
-		p, err := j.e.readPod(id)
+		p, err := e.readPod(id)
 		if err != nil {
 			s.unreadable("pod", id, err)
 			continue
@@ -119,7 +119,7 @@ func (j *janitor) loadRecords() (recordSet, error) {
 		p.life.End(nil) // it is only read
 		s.pods = append(s.pods, p)
 		for _, id := range containers {
-			c, err := j.e.readContainer(p, id)
+			c, err := e.readContainer(p, id)
 			if err != nil {
 				s.unreadable("container", id, err)
 				continue
@@ -147,8 +147,8 @@ func missing(id string, found []garbage.Kind, wanted ...string) []Finding {
 }
 
 // checkPod returns what is missing of a ready pod of this boot.
-func (j *janitor) checkPod(ctx context.Context, p *Pod, found []garbage.Kind) []Finding {
-	if p.Status().State != record.PodReady || p.BootID != j.e.cfg.Load().BootID {
+func (e *Engine) checkPod(ctx context.Context, p *Pod, found []garbage.Kind) []Finding {
+	if p.Status().State != record.PodReady || p.BootID != e.cfg.Load().BootID {
 		return nil
 	}
 	wanted := []string{garbage.PodDir}
@@ -159,19 +159,19 @@ func (j *janitor) checkPod(ctx context.Context, p *Pod, found []garbage.Kind) []
 		wanted = append(wanted, garbage.Container)
 	}
 	findings := missing(p.ID, found, wanted...)
-	for _, name := range j.e.files.Missing(p.ID) {
+	for _, name := range e.files.Missing(p.ID) {
 		findings = append(findings, Finding{Problem: FindingMissing, What: "pod file " + name, ID: p.ID})
 	}
 	if p.HasInfra() && len(findings) == 0 {
-		findings = append(findings, j.checkProcess(ctx, p, p.ID)...)
+		findings = append(findings, e.checkProcess(ctx, p, p.ID)...)
 	}
 	return findings
 }
 
 // checkContainer returns what is missing of a container that was created.
-func (j *janitor) checkContainer(ctx context.Context, c *Container, found []garbage.Kind) []Finding {
+func (e *Engine) checkContainer(ctx context.Context, c *Container, found []garbage.Kind) []Finding {
 	switch s := c.Status(); {
-	case s.State == record.ContainerCreating, c.pod.BootID != j.e.cfg.Load().BootID, c.startFails():
+	case s.State == record.ContainerCreating, c.pod.BootID != e.cfg.Load().BootID, c.startFails():
 		return nil
 	case s.State == record.ContainerExited:
 		return missing(c.ID, found, garbage.Rootfs)
@@ -180,11 +180,11 @@ func (j *janitor) checkContainer(ctx context.Context, c *Container, found []garb
 	if len(findings) > 0 {
 		return findings
 	}
-	return j.checkProcess(ctx, c.pod, c.ID)
+	return e.checkProcess(ctx, c.pod, c.ID)
 }
 
 // checkProcess queries the runtime for a process that should run.
-func (j *janitor) checkProcess(ctx context.Context, p *Pod, id string) []Finding {
+func (e *Engine) checkProcess(ctx context.Context, p *Pod, id string) []Finding {
 	rt, err := p.handler.Runtime()
 	if err != nil {
 		return []Finding{{Problem: FindingUnknown, What: "process", ID: id, Detail: err.Error()}}
@@ -206,7 +206,7 @@ func (j *janitor) checkProcess(ctx context.Context, p *Pod, id string) []Finding
 // FreeAddress frees the addresses of a pod id for which Check found no record.
 func (e *Engine) FreeAddress(ctx context.Context, id string) error {
 	return lifecycle.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error {
-		return e.janitor.machine.Abandon(ctx, id)
+		return e.janitor.Machine.Abandon(ctx, id)
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/podd-project/podd/oci/spec/host"
 	"github.com/podd-project/podd/sandbox/budget"
 	"github.com/podd-project/podd/sandbox/files"
+	"github.com/podd-project/podd/sandbox/garbage"
 	"github.com/podd-project/podd/sandbox/handler"
 	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/nri"
@@ -72,7 +73,7 @@ type Engine struct {
 	life     lifecycle.Lifetime
 	work     lifecycle.Work
 	recovery recovery
-	janitor  *janitor
+	janitor  *garbage.Janitor
 	// snapshotKey seals checkpoints.
 	snapshotKey snapshot.Key
 }

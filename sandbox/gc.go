@@ -5,200 +5,114 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
-	"sync"
-	"sync/atomic"
 	"time"
-
-	"github.com/containerd/errdefs"
 
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/sandbox/garbage"
-	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
-const (
-	// gcRetry is the delay after a collection that failed; it doubles up to gcMaxRetry.
-	gcRetry    = 10 * time.Second
-	gcMaxRetry = 10 * time.Minute
-)
+// Trouble is something that podd cannot read or free, see garbage.Trouble.
+type Trouble = garbage.Trouble
 
-// janitor finds and frees what is on the machine or on disk and in no record.
-type janitor struct {
-	e       *Engine
-	machine garbage.Machine
-	// wake makes RunGC collect again; pending is what the last collection could not free.
-	wake    chan struct{}
-	pending atomic.Pointer[[]PendingCleanup]
-	// quarantined are the damaged records that were moved away.
-	quarantined quarantineList
-}
-
-func newJanitor(e *Engine) *janitor {
-	j := &janitor{e: e, wake: make(chan struct{}, 1)}
-	j.machine = garbage.Machine{
+func newJanitor(e *Engine) *garbage.Janitor {
+	return garbage.NewJanitor(garbage.Machine{
 		Paths: e.paths, Files: &e.files, Handlers: &e.handlers,
 		Namespaces: e.deps.Namespaces, Network: e.deps.Network, Images: e.deps.Images,
-		Cgroups:  j.cgroupsOfPods,
+		Cgroups:  e.cgroupsOfPods,
 		Prefixes: func() []string { return []string{e.cfg.Load().CgroupPrefix, DefaultConfig().CgroupPrefix} },
-	}
-	return j
+	}, claims{e}, e.deps.Log, func() time.Duration { return e.cfg.Load().UndoTimeout })
 }
 
-// RunGC collects garbage until ctx ends: at the start, when a record is found damaged, and repeatedly while something
-// cannot be freed. It runs concurrently with everything else.
-func (e *Engine) RunGC(ctx context.Context) {
-	wait := time.Duration(0)
-	for {
-		err := e.GC(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		var again <-chan time.Time
-		if wait = min(max(2*wait, gcRetry), gcMaxRetry); err != nil {
-			if len(*e.janitor.pending.Load()) > 0 {
-				e.deps.Log.WithError(err).WithField("again", wait.String()).Error("failed to remove garbage, trying again")
-			}
-			again = time.After(wait)
-		} else {
-			wait = 0
-		}
-		select {
-		case <-again:
-		case <-e.janitor.wake:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
+// RunGC collects garbage until ctx ends, see garbage.Janitor.
+func (e *Engine) RunGC(ctx context.Context) { e.janitor.Run(ctx) }
 
-// wakeUp makes RunGC collect again.
-func (j *janitor) wakeUp() {
+// GC frees what is in no record, see garbage.Janitor.Collect.
+func (e *Engine) GC(ctx context.Context) error { return e.janitor.Collect(ctx) }
+
+// claims are the engine's records as the janitor sees them.
+type claims struct{ e *Engine }
+
+func (c claims) AwaitLoaded(ctx context.Context) error {
 	select {
-	case j.wake <- struct{}{}:
-	default: // it will
-	}
-}
-
-// GC frees what is in no record: the resources of damaged records and of pods whose directory is gone. It may run while
-// pods are created: the machine is listed before the records, and a new pod has its record
-// before anything else of it exists. errdefs.ErrUnavailable: the network was not collected because a pod was being
-// attached.
-func (e *Engine) GC(ctx context.Context) error {
-	select {
-	case <-e.recovery.loaded:
+	case <-c.e.recovery.loaded:
+		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	j := e.janitor
-	candidates, pending := j.candidates(ctx)
-	var mu sync.Mutex // guards pending
-	var all sync.WaitGroup
-	for id, kinds := range j.unclaimed(candidates) {
-		all.Go(func() {
-			if what, err := j.free(ctx, id, kinds); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				pending = append(pending, PendingCleanup{What: what, ID: id, Error: err.Error()})
-			}
-		})
-	}
-	all.Wait()
-	if err := j.machine.RemoveLostCommands(ctx); err != nil {
-		pending = append(pending, PendingCleanup{What: "commands of a stopped podd", Error: err.Error()})
-	}
-	err := j.collectNetworks(ctx) // after the pods whose attachments are known
-	if err != nil && !errdefs.IsUnavailable(err) {
-		pending = append(pending, PendingCleanup{What: "CNI garbage collection", Error: err.Error()})
-		err = nil
-	}
-	j.pending.Store(&pending)
-	for _, p := range pending {
-		err = errors.Join(err, p.err())
-	}
-	return err
 }
 
-// candidates lists the resources on the machine, by id, in the order in which they can be freed.
-func (j *janitor) candidates(ctx context.Context) (map[string][]garbage.Kind, []PendingCleanup) {
-	candidates := map[string][]garbage.Kind{}
-	var pending []PendingCleanup
-	for _, kind := range j.machine.Kinds() {
-		ids, err := kind.List(ctx)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			pending = append(pending, PendingCleanup{What: "list of each " + kind.What, Error: err.Error()})
-		}
-		for _, id := range ids {
-			candidates[id] = append(candidates[id], kind)
-		}
-	}
-	return candidates, pending
-}
-
-// unclaimed removes the candidates whose id is in a record. A pod whose record cannot be read may own any container: if
-// its directory cannot be listed either, nothing is garbage.
-func (j *janitor) unclaimed(candidates map[string][]garbage.Kind) map[string][]garbage.Kind {
-	for _, u := range j.e.recovery.unread.List() {
-		delete(candidates, u.ID())
+// Claimed does not know all ids if the directory of a pod whose record cannot be read cannot be listed either: the pod
+// may own any container.
+func (c claims) Claimed() (ids map[string]bool, known bool) {
+	ids = map[string]bool{}
+	for _, u := range c.e.recovery.unread.List() {
+		ids[u.ID()] = true
 		containers, err := checkpoint.List(filepath.Join(u.Path, record.ContainersDir))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil
+			return nil, false
 		}
 		for _, id := range containers {
-			delete(candidates, id)
+			ids[id] = true
 		}
 	}
-	for _, p := range j.e.store.pods.List(nil) {
-		delete(candidates, p.ID)
+	for _, p := range c.e.store.pods.List(nil) {
+		ids[p.ID] = true
 	}
-	for _, c := range j.e.store.containers.List(nil) {
-		delete(candidates, c.ID)
+	for _, c := range c.e.store.containers.List(nil) {
+		ids[c.ID] = true
 	}
-	return candidates
+	return ids, true
 }
 
-// free frees what is left under one id, up to the first failure, because what follows may be in use by that.
-func (j *janitor) free(ctx context.Context, id string, kinds []garbage.Kind) (what string, err error) {
-	for _, kind := range kinds {
-		j.e.deps.Log.WithField("id", id).Warnf("%s belongs to no record, removing it", kind.What)
-		ctx, cancel := lifecycle.WithTimeout(ctx, j.e.cfg.Load().UndoTimeout, "teardown took longer than %v")
-		err := kind.Free(ctx, id)
-		cancel()
-		if err != nil {
-			return kind.What, err
-		}
+func (c claims) Pods() []string {
+	var ids []string
+	for _, u := range c.e.recovery.unread.List() {
+		ids = append(ids, u.Pod)
 	}
-	return "", nil
-}
-
-// collectNetworks makes the CNI plugins free what they hold for pods without a record.
-func (j *janitor) collectNetworks(ctx context.Context) error {
-	ctx, cancel := lifecycle.WithTimeout(ctx, j.e.cfg.Load().UndoTimeout, "plugins took longer than %v")
-	defer cancel()
-	return j.e.deps.Network.GC(ctx, func() []string {
-		var valid []string
-		for _, u := range j.e.recovery.unread.List() {
-			valid = append(valid, u.Pod)
-		}
-		for _, p := range j.e.store.pods.List(nil) {
-			valid = append(valid, p.ID)
-		}
-		return valid
-	})
+	for _, p := range c.e.store.pods.List(nil) {
+		ids = append(ids, p.ID)
+	}
+	return ids
 }
 
 // cgroupsOfPods returns the cgroups that the kubelet has made for recorded pods. One that several pods share may hold
 // containers of another podd and is skipped.
-func (j *janitor) cgroupsOfPods() ([]string, error) {
-	records, err := j.loadRecords()
+func (e *Engine) cgroupsOfPods() ([]string, error) {
+	records, err := e.loadRecords()
 	if err != nil {
 		return nil, err
 	}
 	var found []string
 	for _, p := range records.pods {
-		if parent := j.e.cfg.Load().podCgroup(p); namedByUID(p, parent) {
+		if parent := e.cfg.Load().podCgroup(p); namedByUID(p, parent) {
 			found = append(found, parent)
 		}
 	}
 	return found, nil
+}
+
+// Troubles returns the pods whose teardown failed or that ended and were not stopped yet, containers whose undo failed,
+// garbage that could not be removed, and records that cannot be read or are damaged.
+func (e *Engine) Troubles() []Trouble {
+	troubles := e.janitor.Troubles()
+	for _, p := range e.Pods() {
+		if s := p.Status(); s.State == record.PodNotReady && s.Reason != "" {
+			troubles = append(troubles, Trouble{Kind: garbage.Cleanup, What: "pod sandbox", ID: p.ID, Error: s.Reason})
+		}
+	}
+	for _, c := range e.Containers() {
+		if c.Status().State == record.ContainerCreating {
+			troubles = append(troubles, Trouble{
+				Kind: garbage.Cleanup, What: "container", ID: c.ID, Error: "its creation failed, and so did the undo",
+			})
+		}
+	}
+	for _, u := range e.recovery.unread.List() {
+		troubles = append(troubles, Trouble{
+			Kind: garbage.Unread, What: "record", ID: u.ID(), Path: u.Path, Since: u.Since, Error: u.Error,
+		})
+	}
+	garbage.SortTroubles(troubles)
+	return troubles
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/spec"
+	"github.com/podd-project/podd/sandbox/garbage"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
@@ -148,7 +149,7 @@ func TestStateOfEveryReleaseIsRead(t *testing.T) {
 			m := newMachine(t)
 			must(t, os.CopyFS(filepath.Join(m.dir, "root"), os.DirFS(release)))
 			e, _ := newEngineAt(t, m, "another boot")
-			if q := e.Quarantined(); len(q) > 0 {
+			if q := troubles(e, garbage.Quarantined); len(q) > 0 {
 				t.Fatalf("quarantined %v", q)
 			}
 			p, err := e.Pod(goldenPod)

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -16,8 +17,8 @@ type InventoryItem struct {
 // Inventory lists what RemoveAll and GC would remove: pods and containers by their records, and all resources on the
 // machine. It needs no Recover before it and changes nothing.
 func (e *Engine) Inventory(ctx context.Context) ([]InventoryItem, error) {
-	candidates, pending := e.janitor.candidates(ctx)
-	records, err := e.janitor.loadRecords()
+	candidates, pending := e.janitor.Candidates(ctx)
+	records, err := e.loadRecords()
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +42,7 @@ func (e *Engine) Inventory(ctx context.Context) ([]InventoryItem, error) {
 	}
 	var errs []error
 	for _, p := range pending {
-		errs = append(errs, p.err())
+		errs = append(errs, fmt.Errorf("%s: %s", p.What, p.Error))
 	}
 	return items, errors.Join(errs...)
 }

@@ -69,7 +69,7 @@ func (r *recovery) load(path, pod string, f func() error) {
 		for lifecycle.Sleep(r.e.life.Context(), loadRetry) {
 			if r.tryLoad(path, pod, f) {
 				r.unread.Remove(path)
-				r.e.janitor.wakeUp() // if the record is damaged, its resources are garbage from now on
+				r.e.janitor.WakeUp() // if the record is damaged, its resources are garbage from now on
 				r.e.deps.Log.WithField("record", path).Info("record was read after a retry, or is gone")
 				return
 			}
@@ -84,10 +84,10 @@ func (r *recovery) tryLoad(path, pod string, f func() error) bool {
 	case err == nil:
 		return true
 	case errors.Is(err, record.ErrUnfinished):
-		r.e.janitor.removeUnfinished(path, err)
+		r.e.janitor.RemoveUnfinished(path, err)
 		return true
 	case checkpoint.IsPermanent(err):
-		r.e.janitor.quarantine(path, err)
+		r.e.janitor.Quarantine(path, err)
 		return true
 	}
 	if r.unread.Add(record.Unread{Path: path, Pod: pod, Error: err.Error(), Since: time.Now()}) { // once, not every second
@@ -195,11 +195,3 @@ func (e *Engine) readContainer(p *Pod, id string) (*Container, error) {
 	}
 	return c, nil
 }
-
-// UnreadRecord is a record that cannot be read at present, for example for lack of file descriptors or because of an
-// I/O error.
-type UnreadRecord = record.Unread
-
-// Unread returns the records that cannot be read at present. The resources of their pods and containers are left in
-// place meanwhile.
-func (e *Engine) Unread() []UnreadRecord { return e.recovery.unread.List() }

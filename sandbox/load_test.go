@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/podd-project/podd/sandbox/garbage"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
@@ -60,8 +62,9 @@ func TestRecordThatCannotBeReadForNowIsLeftAlone(t *testing.T) {
 				if _, err := e.CreateContainer(t.Context(), pod, containerConfig("main")); !errdefs.IsUnavailable(err) {
 					t.Errorf("another container of that name: %v", err)
 				}
-				if u := e.Unread(); len(u) != 1 || u[0].Pod != pod || !strings.Contains(u[0].Error, "symbolic links") {
-					t.Errorf("Unread = %+v, want the record of %s", u, pod)
+				u := troubles(e, garbage.Unread)
+				if len(u) != 1 || !strings.Contains(u[0].Path, pod) || !strings.Contains(u[0].Error, "symbolic links") {
+					t.Errorf("unread records = %+v, want the record of %s", u, pod)
 				}
 				show()
 				time.Sleep(2 * loadRetry)
@@ -70,7 +73,7 @@ func TestRecordThatCannotBeReadForNowIsLeftAlone(t *testing.T) {
 				if s := container(t, e, id); s.State != record.ContainerRunning {
 					t.Errorf("container = %+v, want %s", s, record.ContainerRunning)
 				}
-				if u := e.Unread(); len(u) > 0 {
+				if u := troubles(e, garbage.Unread); len(u) > 0 {
 					t.Errorf("still told: %+v", u)
 				}
 				must(t, e.RemovePod(t.Context(), pod))
@@ -97,8 +100,8 @@ func TestPodWithAnUnreadableContainerCanBeRemoved(t *testing.T) {
 		}
 		must(t, e.RemovePod(t.Context(), pod))
 		time.Sleep(2 * loadRetry) // the record is looked for once more, and is nobody's loss
-		if u := e.Unread(); len(u) > 0 {
-			t.Errorf("Unread = %+v, want none", u)
+		if u := troubles(e, garbage.Unread); len(u) > 0 {
+			t.Errorf("unread records = %+v, want none", u)
 		}
 		noLeaks(t, m)
 		h.kill()
@@ -121,8 +124,8 @@ func TestRecordThatTurnsOutDamagedIsCollectedLater(t *testing.T) {
 		truncate(t, record, 10)
 		time.Sleep(2 * loadRetry)
 		synctest.Wait()
-		if q := e.Quarantined(); len(q) != 1 || !strings.HasPrefix(q[0], pod) {
-			t.Errorf("Quarantined = %v, want one of %s", q, pod)
+		if q := troubles(e, garbage.Quarantined); len(q) != 1 || q[0].ID != pod {
+			t.Errorf("quarantined = %v, want one of %s", q, pod)
 		}
 		must(t, os.RemoveAll(filepath.Join(m.dir, "root/quarantine")))
 		noLeaks(t, m)
@@ -261,13 +264,13 @@ func TestGarbageThatCannotBeRemovedIsOwedAndTriedAgain(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		go e.RunGC(ctx)
 		synctest.Wait()
-		if d := e.PendingCleanups(); len(d) != 2 || d[0].What != "root filesystem" || d[0].Error == "" {
-			t.Fatalf("PendingCleanups = %+v, want 2 root filesystems, with errors", d)
+		if d := troubles(e, garbage.Cleanup); len(d) != 2 || d[0].What != "root filesystem" || d[0].Error == "" {
+			t.Fatalf("cleanups = %+v, want 2 root filesystems, with errors", d)
 		}
 		h.heal("release")
-		time.Sleep(gcRetry)
+		time.Sleep(time.Minute)
 		synctest.Wait()
-		if d := e.PendingCleanups(); len(d) > 0 {
+		if d := troubles(e, garbage.Cleanup); len(d) > 0 {
 			t.Errorf("still owed: %+v", d)
 		}
 		noLeaks(t, m)
@@ -316,4 +319,9 @@ func TestUndoingDelaysNobody(t *testing.T) {
 		h.kill()
 		e.life.End(errClosing)
 	})
+}
+
+// troubles returns the troubles of one kind.
+func troubles(e *Engine, kind garbage.TroubleKind) []Trouble {
+	return slices.DeleteFunc(e.Troubles(), func(t Trouble) bool { return t.Kind != kind })
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/garbage"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -185,7 +186,7 @@ func TestOwed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
 		e, h := newEngine(t, m)
-		if owed := e.PendingCleanups(); len(owed) > 0 {
+		if owed := troubles(e, garbage.Cleanup); len(owed) > 0 {
 			t.Errorf("a new engine owes %v", owed)
 		}
 		pod := mustRunPod(t, e, "web")
@@ -194,8 +195,9 @@ func TestOwed(t *testing.T) {
 		if err := e.StopPod(t.Context(), pod); !errors.Is(err, errInjected) {
 			t.Fatalf("StopPod = %v, want %v", err, errInjected)
 		}
-		if owed := e.PendingCleanups(); len(owed) != 1 || owed[0].ID != pod || !strings.Contains(owed[0].Error, "injected") {
-			t.Errorf("PendingCleanups = %+v, want the failed teardown of %s", owed, pod)
+		owed := troubles(e, garbage.Cleanup)
+		if len(owed) != 1 || owed[0].ID != pod || !strings.Contains(owed[0].Error, "injected") {
+			t.Errorf("cleanups = %+v, want the failed teardown of %s", owed, pod)
 		}
 		p, err := e.Pod(pod)
 		must(t, err)
@@ -205,7 +207,7 @@ func TestOwed(t *testing.T) {
 		}
 		h.heal("teardown")
 		must(t, e.StopPod(t.Context(), pod))
-		if owed := e.PendingCleanups(); len(owed) > 0 {
+		if owed := troubles(e, garbage.Cleanup); len(owed) > 0 {
 			t.Errorf("owed %+v after the pod was stopped", owed)
 		}
 		id := mustRunPod(t, e, "other")
@@ -216,7 +218,7 @@ func TestOwed(t *testing.T) {
 		if got := infra.Status().State; got != record.PodNotReady {
 			t.Errorf("state of a pod whose infra container ended = %s, want %s", got, record.PodNotReady)
 		}
-		if owed := e.PendingCleanups(); len(owed) != 1 || owed[0].ID != id {
+		if owed := troubles(e, garbage.Cleanup); len(owed) != 1 || owed[0].ID != id {
 			t.Errorf("owed %+v of a pod that died", owed)
 		}
 		must(t, e.RemovePod(t.Context(), id))

@@ -20,6 +20,7 @@ import (
 
 	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/sandbox/garbage"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
@@ -200,7 +201,7 @@ func (n *brokenNode) checkRebooted(t *testing.T, e *Engine) {
 			t.Errorf("container = %+v, want exit code %d", s, code)
 		}
 	}
-	if q := e.Quarantined(); len(q) > 0 {
+	if q := troubles(e, garbage.Quarantined); len(q) > 0 {
 		t.Errorf("quarantined = %v, want none", q)
 	}
 }
@@ -244,7 +245,7 @@ func TestDamagedStatus(t *testing.T) {
 				}
 				must(t, c.damage(path))
 				e, _ := newEngineAt(t, n.m, c.boot)
-				if q := e.Quarantined(); len(q) != 1 || !strings.HasPrefix(q[0], bad) {
+				if q := troubles(e, garbage.Quarantined); len(q) != 1 || q[0].ID != bad {
 					t.Errorf("quarantined = %v, want %s", q, bad)
 				}
 				_, perr := e.Pod(n.pod)
@@ -369,7 +370,7 @@ func checkAfterLoss(t *testing.T, e *Engine, pods int, codes map[string]int32) {
 	if fmt.Sprint(got) != fmt.Sprint(codes) {
 		t.Errorf("exit codes = %v, want %v", got, codes)
 	}
-	if q := e.Quarantined(); len(q) > 0 {
+	if q := troubles(e, garbage.Quarantined); len(q) > 0 {
 		t.Errorf("quarantined = %v, want none", q)
 	}
 	synctest.Wait()

@@ -13,6 +13,7 @@ import (
 	"github.com/sirupsen/logrus/hooks/test"
 
 	"github.com/podd-project/podd/checkpoint"
+	"github.com/podd-project/podd/sandbox/garbage"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -169,7 +170,7 @@ func TestEndBeforeRecord(t *testing.T) {
 				if pods, containers := len(e.Pods()), len(e.Containers()); pods != before || containers > 0 {
 					t.Errorf("%d pods and %d containers are listed, want %d and none", pods, containers, before)
 				}
-				if q := e.Quarantined(); len(q) > 0 {
+				if q := troubles(e, garbage.Quarantined); len(q) > 0 {
 					t.Errorf("quarantined = %v, want none", q)
 				}
 				for _, entry := range log.AllEntries() {

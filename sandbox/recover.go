@@ -58,9 +58,7 @@ func (e *Engine) Recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if kept, err := record.Names(e.paths.Quarantine()); err == nil {
-		e.janitor.quarantined.add(kept...)
-	}
+	e.janitor.ListQuarantine()
 	loaded := r.loadPods(ids)
 	e.work.Go(func() {
 		<-loaded

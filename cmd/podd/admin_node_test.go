@@ -73,7 +73,7 @@ func TestStatusText(t *testing.T) {
 	wantLines(t, out.String(), "podd v1",
 		"configuration: generation 2, loaded 1970-01-01T00:00:00Z", "Operations in progress: 0", "Pulls in progress: 1",
 		"r/web:v1 downloading 5 of 9 bytes 1m0s", "Streaming sessions: 2", "exec 0123456789abc age 1h0m0s idle 1m30s",
-		"portforward fedcba9876543 age 1s idle 0s", "Pending cleanups: 0", "Pods: 0")
+		"portforward fedcba9876543 age 1s idle 0s", "Troubles: 0", "Pods: 0")
 }
 
 func TestDiskText(t *testing.T) {

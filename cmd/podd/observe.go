@@ -166,12 +166,10 @@ func (n metricsNode) Images() int {
 	return len(images)
 }
 
-func (n metricsNode) Pulls() int                                { return len(n.images.Pulls()) }
-func (n metricsNode) Operations() []operation.Operation         { return n.engine.Operations() }
-func (n metricsNode) PendingCleanups() []sandbox.PendingCleanup { return n.engine.PendingCleanups() }
-func (n metricsNode) Unread() []sandbox.UnreadRecord            { return n.engine.Unread() }
-func (n metricsNode) Quarantined() []string                     { return n.engine.Quarantined() }
-func (n metricsNode) Handlers() []sandbox.Handler               { return n.engine.Handlers() }
-func (n metricsNode) NetworkReady() error                       { return n.engine.NetworkReady() }
-func (n metricsNode) ConfigGeneration() int                     { return n.d.current.Load().number }
-func (n metricsNode) ConfigReloaded() bool                      { return n.d.current.Load().failed == nil }
+func (n metricsNode) Pulls() int                        { return len(n.images.Pulls()) }
+func (n metricsNode) Operations() []operation.Operation { return n.engine.Operations() }
+func (n metricsNode) Troubles() []sandbox.Trouble       { return n.engine.Troubles() }
+func (n metricsNode) Handlers() []sandbox.Handler       { return n.engine.Handlers() }
+func (n metricsNode) NetworkReady() error               { return n.engine.NetworkReady() }
+func (n metricsNode) ConfigGeneration() int             { return n.d.current.Load().number }
+func (n metricsNode) ConfigReloaded() bool              { return n.d.current.Load().failed == nil }

@@ -24,17 +24,15 @@ const statusTimeout = 10 * time.Second
 
 // engineStatus is the entry "engine" of the info map in the verbose Status response.
 type engineStatus struct {
-	Operations  []operation.Operation    `json:"operations"`
-	Pending     []sandbox.PendingCleanup `json:"pending_cleanups"`
-	Unread      []sandbox.UnreadRecord   `json:"unread"`
-	Quarantined []string                 `json:"quarantined"`
-	Budgets     []budget.Usage           `json:"budgets"`
+	Operations []operation.Operation `json:"operations"`
+	Troubles   []sandbox.Trouble     `json:"troubles"`
+	Budgets    []budget.Usage        `json:"budgets"`
 }
 
 func engineInfo(n *node, budgets *budget.Table) engineStatus {
 	e := n.engine
 	return engineStatus{
-		Operations: e.Operations(), Pending: e.PendingCleanups(), Unread: e.Unread(), Quarantined: e.Quarantined(),
+		Operations: e.Operations(), Troubles: e.Troubles(),
 		Budgets: budgets.Usages(),
 	}
 }
@@ -89,7 +87,7 @@ func (s nodeStatus) print(w io.Writer, detailed bool) error {
 	s.printPulls(out)
 	s.printSessions(out)
 	s.printPlugins(out)
-	s.printDebts(out)
+	s.printTroubles(out)
 	s.printUnmonitored(out)
 	s.printBudgets(out)
 	fmt.Fprintf(out, "\nPods: %d\n", len(s.Pods))
@@ -182,22 +180,15 @@ func (s nodeStatus) printPlugins(w io.Writer) {
 	}
 }
 
-func (s nodeStatus) printDebts(w io.Writer) {
-	fmt.Fprintf(w, "\nPending cleanups: %d\n", len(s.Pending))
-	for _, d := range s.Pending {
-		fmt.Fprintf(w, "  %s\t%.13s\t%s\n", d.What, d.ID, d.Error)
-	}
-	if len(s.Unread) > 0 {
-		fmt.Fprintln(w, "\nRecords that cannot be read:")
-		for _, u := range s.Unread {
-			fmt.Fprintf(w, "  %s\tsince %s\t%s\n", u.Path, u.Since.UTC().Format(time.RFC3339), u.Error)
+// printTroubles prints what podd cannot free or read, by kind.
+func (s nodeStatus) printTroubles(w io.Writer) {
+	fmt.Fprintf(w, "\nTroubles: %d\n", len(s.Troubles))
+	for _, t := range s.Troubles {
+		since := ""
+		if !t.Since.IsZero() {
+			since = "since " + t.Since.UTC().Format(time.RFC3339)
 		}
-	}
-	if len(s.Quarantined) > 0 {
-		fmt.Fprintln(w, "\nDamaged records, moved to the directory quarantine:")
-		for _, q := range s.Quarantined {
-			fmt.Fprintf(w, "  %s\n", q)
-		}
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\n", t.Kind, t.What, cmp.Or(t.Path, fmt.Sprintf("%.13s", t.ID)), since, t.Error)
 	}
 }
 

@@ -1,5 +1,6 @@
-// Package garbage lists what podd has on a machine under the ids of pods and containers, and frees what is left of
-// those without a record. It needs only the id: the record is lost.
+// Package garbage lists the resources that podd has on a machine under the ids of pods and containers, and frees those
+// without a record. It needs only the id: the record is lost. It also keeps damaged records for an administrator. Which
+// ids have a record is the engine's knowledge; the engine is its only caller.
 package garbage
 
 import (
@@ -47,6 +48,7 @@ type Namespaces interface {
 
 // Network finds and detaches pods; see sandbox.Network.
 type Network interface {
+	GC(ctx context.Context, valid func() []string) error
 	Teardown(ctx context.Context, podID string) error
 	Abandon(ctx context.Context, r network.Request) error
 	Attachments() ([]string, error)

@@ -15,11 +15,11 @@ import (
 // Unread is a record that cannot be read at present, for example for lack of file descriptors or because of an I/O
 // error.
 type Unread struct {
-	Path  string    `json:"path"`
-	Error string    `json:"error"`
-	Since time.Time `json:"since"`
+	Path  string
+	Error string
+	Since time.Time
 	// Pod is the id of the pod that the record or its container belongs to.
-	Pod string `json:"pod"`
+	Pod string
 }
 
 // ID returns the id of the pod or container.

@@ -61,7 +61,7 @@ type operation struct {
 
 type nodeStatus struct {
 	Operations []operation
-	Pending    []struct{ What, ID string } `json:"pending_cleanups"`
+	Troubles   []struct{ What, ID string }
 	Pods       []struct {
 		ID, Name, State string
 		Operations      []operation

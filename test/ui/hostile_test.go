@@ -110,12 +110,12 @@ func hostileStatus() object {
 			object{"id": fmt.Sprint(text, i), "name": text, "state": text, "created": text, "containers": containers},
 			object{"id": "same", "name": text, "state": "ready", "created": "2026-01-01T00:00:00Z", "containers": nil})
 		problems = append(problems, object{
-			"type": text, "message": text, "what": text, "id": text, "error": text, "path": text,
+			"type": text, "message": text, "kind": text, "what": text, "id": text, "error": text, "path": text,
 		})
 	}
 	return object{
 		"version": texts[0], "pods": pods, "operations": hostileOperations(), "conditions": problems,
-		"configuration": object{"error": texts[1]}, "pending_cleanups": problems, "unread": problems, "quarantined": texts,
+		"configuration": object{"error": texts[1]}, "troubles": problems,
 		"pulls": []object{
 			{"ref": texts[0], "stage": texts[1], "bytesDone": 1e300, "bytesTotal": -1, "layers": nil, "startedAt": "x"},
 			{"ref": texts[7], "stage": texts[4], "bytesDone": 5, "bytesTotal": 2, "layers": []object{{"state": texts[0]}}},

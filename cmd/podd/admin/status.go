@@ -25,13 +25,11 @@ type Status struct {
 	Conditions []Condition `json:"conditions"`
 	// Operations are in progress, oldest first.
 	Operations []operation.Operation `json:"operations"`
-	// Pending is what could not be freed yet, Unread are records that cannot be read, Quarantined damaged ones.
-	Pending     []sandbox.PendingCleanup `json:"pending_cleanups"`
-	Unread      []sandbox.UnreadRecord   `json:"unread"`
-	Quarantined []string                 `json:"quarantined"`
-	Budgets     []budget.Usage           `json:"budgets"`
-	Pulls       []image.PullProgress     `json:"pulls"`
-	Sessions    []streaming.SessionInfo  `json:"sessions"`
+	// Troubles are what could not be freed, and records that cannot be read or are damaged.
+	Troubles []sandbox.Trouble       `json:"troubles"`
+	Budgets  []budget.Usage          `json:"budgets"`
+	Pulls    []image.PullProgress    `json:"pulls"`
+	Sessions []streaming.SessionInfo `json:"sessions"`
 	// NRI are the node's plugins.
 	NRI  nri.Status `json:"nri"`
 	Pods []Pod      `json:"pods"`
@@ -98,9 +96,7 @@ func (rt router) status(n statusNode) {
 // cut shortens each list to the limit. Budgets and conditions are few.
 func (s *Status) cut(limit int) {
 	cutList(&s.Operations, limit, &s.Omitted)
-	cutList(&s.Pending, limit, &s.Omitted)
-	cutList(&s.Unread, limit, &s.Omitted)
-	cutList(&s.Quarantined, limit, &s.Omitted)
+	cutList(&s.Troubles, limit, &s.Omitted)
 	cutList(&s.Pulls, limit, &s.Omitted)
 	cutList(&s.Sessions, limit, &s.Omitted)
 	cutList(&s.Pods, limit, &s.Omitted)

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/garbage"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/server"
@@ -43,11 +44,12 @@ func (node) Pulls() int  { return 1 }
 func (node) Operations() []operation.Operation {
 	return []operation.Operation{{Verb: "StopPodSandbox", Pod: "secretid", Name: "ns/secretname"}}
 }
-func (node) PendingCleanups() []sandbox.PendingCleanup {
-	return []sandbox.PendingCleanup{{ID: "secretid"}}
+func (node) Troubles() []sandbox.Trouble {
+	return []sandbox.Trouble{
+		{Kind: garbage.Cleanup, ID: "secretid"}, {Kind: garbage.Quarantined, ID: "secretid"},
+		{Kind: garbage.Quarantined, Path: "/other"},
+	}
 }
-func (node) Unread() []sandbox.UnreadRecord { return nil }
-func (node) Quarantined() []string          { return []string{"secretid", "other"} }
 func (node) Handlers() []sandbox.Handler {
 	return []sandbox.Handler{{Name: "runc"}, {Name: "kata", Err: errors.New("no such file")}}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/garbage"
 	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 )
@@ -19,9 +20,7 @@ type Node interface {
 	Images() int
 	Pulls() int
 	Operations() []operation.Operation
-	PendingCleanups() []sandbox.PendingCleanup
-	Unread() []sandbox.UnreadRecord
-	Quarantined() []string
+	Troubles() []sandbox.Trouble
 	Handlers() []sandbox.Handler
 	NetworkReady() error
 	// ConfigGeneration returns the number of the configuration in force, ConfigReloaded whether the last reload
@@ -95,9 +94,13 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		verbs = append(verbs, o.Verb)
 	}
 	count(gauge, c.underWay, nil, verbs)
-	gauge(c.pending, float64(len(c.node.PendingCleanups())))
-	gauge(c.unread, float64(len(c.node.Unread())))
-	gauge(c.quarantined, float64(len(c.node.Quarantined())))
+	troubles := map[garbage.TroubleKind]int{}
+	for _, t := range c.node.Troubles() {
+		troubles[t.Kind]++
+	}
+	gauge(c.pending, float64(troubles[garbage.Cleanup]))
+	gauge(c.unread, float64(troubles[garbage.Unread]))
+	gauge(c.quarantined, float64(troubles[garbage.Quarantined]))
 	for _, h := range c.node.Handlers() {
 		gauge(c.handlerReady, yes(h.Err == nil), h.Name)
 	}

@@ -9,6 +9,9 @@ const stuckAfter = 10; // seconds in one stage
 const historyInterval = 10; // seconds
 const failuresShown = 10;
 
+/** Words for the kinds of troubles. */
+const troubleText = { cleanup: "cannot be freed", unread: "cannot be read", quarantined: "damaged, in quarantine" };
+
 /** Returns what is wrong on the node, as {what, detail}. */
 export function problems(status) {
   const found = [];
@@ -18,9 +21,8 @@ export function problems(status) {
     found.push({ what: "the last reload was refused", detail: status.configuration.error });
   }
   add(status.operations?.filter(isStuck), (o) => `${o.verb} is stuck in ${stageOf(o).name}`, (o) => o.name);
-  add(status.pending_cleanups, (p) => `cannot be freed: ${p.what}`, (p) => `${p.id ?? ""} ${p.error}`);
-  add(status.unread, () => "record cannot be read", (u) => `${u.path} ${u.error}`);
-  add(status.quarantined, () => "damaged record in quarantine", (q) => q);
+  add(status.troubles, (t) => `${troubleText[t.kind] ?? t.kind}: ${t.what}`,
+    (t) => `${t.path ?? t.id ?? ""} ${t.error ?? ""}`);
   add(Object.entries(status.nri?.down ?? {}), ([name]) => `NRI plugin ${name} does not run`, ([, why]) => why);
   add(status.budgets?.filter((b) => b.refused > 0), (b) => `budget was exhausted: ${b.name}`,
     (b) => `${b.refused} refused, limit ${b.limit} ${b.unit}, peak ${b.peak}`);
