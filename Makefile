@@ -51,12 +51,11 @@ UNITS    := $(GO) list -tags "$(TAGS)" $(or $(PKG),./...) | grep -v -e /test/int
 RACED    ?= $(if $(PKG),.,/(cmd|network|sandbox|server|streaming|oci/driver)(/|$$))
 # Non-empty: the integration tests use only the daemon with the race detector. Else most use one without.
 RACE_ALL ?=
-# The Go vulnerability database for "make vulncheck": a URL (https://vuln.go.dev), also file:// of a directory with its
-# records. Empty: the records in the repository.
-VULNDB   ?=
+# The Go vulnerability database for "make vulncheck": a URL, or file:// and a directory with a copy of its files.
+VULNDB   ?= https://vuln.go.dev
 
 # Packages of "make check": those whose tests change nothing on the machine and need neither root nor other programs.
-PURE     := checkpoint contrib/advisories sandbox/budget cmd/podd/admin cmd/podd/cadvisor cmd/podd/history cmd/podd/metrics \
+PURE     := checkpoint sandbox/budget cmd/podd/admin cmd/podd/cadvisor cmd/podd/history cmd/podd/metrics \
             cmd/podd/preflight cmd/podd/tomlconfig cmd/podd/tracing cmd/podd/ui \
             oci/shim/fifo oci/shim/stdio/... \
             oci/spec sandbox sandbox/convert sandbox/lifecycle sandbox/operation sandbox/record sandbox/usage \
@@ -77,7 +76,7 @@ VM       := oci/vm
 
 .DEFAULT_GOAL := help
 .PHONY: help env deps tools embedded images build clean
-.PHONY: check vet lint vulncheck advisories pure unit integration critest critest-gvisor test soak fuzz fuzz-long test-vm vm-shell
+.PHONY: check vet lint vulncheck pure unit integration critest critest-gvisor test soak fuzz fuzz-long test-vm vm-shell
 .PHONY: bench bench-peers bench-compare demo k8s k8s-up k8s-down test-k8s test-tools test-nri test-prometheus conformance
 
 help: ## list the targets
@@ -173,13 +172,9 @@ lint: ## staticcheck, go-errorlint, unparam, misspell, and the modernizers of go
 	cd $(VM) && $(VMLINTER) staticcheck -checks "$(CHECKS)" ./... && $(VMLINTER) go-errorlint ./... && \
 		$(VMLINTER) unparam ./... && CGO_ENABLED=0 $(GO) fix -diff $(FIXES) ./...
 
-vulncheck: ## look for known vulnerabilities in what podd calls, with the repository's records or the database VULNDB
-	@CGO_ENABLED=0 $(GO) run ./contrib/advisories -unpack bin/vulndb
-	$(LINTER) govulncheck -db $(or $(VULNDB),file://$(CURDIR)/bin/vulndb) ./...
-	cd $(VM) && $(VMLINTER) govulncheck -db $(or $(VULNDB),file://$(CURDIR)/bin/vulndb) ./...
-
-advisories: ## make the lists of advisories in the repository anew from CHECKOUT, a clone of golang.org/x/vulndb
-	CGO_ENABLED=0 $(GO) run ./contrib/advisories -vulndb $(CHECKOUT) -date $$(git -C $(CHECKOUT) log -1 --format=%cs)
+vulncheck: ## look for known vulnerabilities in functions that podd calls, in the database VULNDB
+	$(LINTER) govulncheck -db $(VULNDB) ./...
+	cd $(VM) && $(VMLINTER) govulncheck -db $(VULNDB) ./...
 
 pure:
 	CGO_ENABLED=0 $(GO) test -tags "$(TAGS)" $(addprefix ./,$(PURE))
@@ -253,7 +248,7 @@ conformance: tools images build k8s ## Kubernetes' node tests; FOCUS and SKIP se
 		-report bin/conformance.txt $(CURDIR)/bin $$tests
 	@bin/leak diff bin/before-k8s.json -wait 10s
 
-test: vet lint vulncheck tools images embedded ## everything that CI runs; then look for what it left behind (root)
+test: vet lint tools images embedded ## everything that CI runs; then look for what it left behind (root)
 	@test/host/setup.sh
 	@bin/leak take bin/before.json
 	@$(MAKE) unit integration test-tools

@@ -190,12 +190,6 @@ type Features struct {
 	UserNamespaces bool
 	// MountOptions are the mount options that the runtime knows; nil if it does not report them.
 	MountOptions []string
-	// Advisories are security advisories fixed in a newer version of the runtime. A distribution may have backported
-	// the fix.
-	Advisories []string
-	// AdvisoriesDate is the day of the list of advisories that podd has, as 2006-01-02; "" if it has none for the
-	// driver.
-	AdvisoriesDate string
 	// Warning is what the administrator should know of the handler as it is configured; "" if nothing.
 	Warning string
 }

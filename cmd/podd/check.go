@@ -8,20 +8,16 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/podd-project/podd/cmd/podd/admin"
 	"github.com/podd-project/podd/image"
-	"github.com/podd-project/podd/oci/runc/advisory"
 	"github.com/podd-project/podd/sandbox"
 )
 
 // findings is the output of `podd check`.
 type findings struct {
-	// Warnings do not change the exit status.
-	Warnings []string          `json:"warnings,omitempty"`
 	Repaired []sandbox.Finding `json:"repaired,omitempty"`
 	Found    []sandbox.Finding `json:"found"`
 }
@@ -33,7 +29,7 @@ func newCheckCommand(opts *options) *cobra.Command {
 		Use: "check", Short: "Compare the records with the machine; exit status 1 if they differ", Args: noArgs,
 		Long: `Compare podd's records with the machine and print the differences: resources that leaked (without a
 record), resources that are missing (with a record), and records that cannot be read. The exit status is 1 if there are
-any. If the list of known vulnerabilities of runtimes in this podd is old, it prints a warning.
+any.
 
 If the daemon runs, it performs the check, and --repair runs its garbage collection. If the daemon is stopped, --repair
 does what a start of the daemon would do, and also frees the addresses of unknown pods.
@@ -53,9 +49,6 @@ With --speed podd compares nothing: it prints which settings of the node make po
 			f, err := check(cmd, l, opt)
 			if err != nil {
 				return err
-			}
-			if old := advisory.Runtimes().Warning(time.Now()); old != "" {
-				f.Warnings = append(f.Warnings, old)
 			}
 			if err := f.print(cmd.OutOrStdout(), output); err != nil {
 				return err
@@ -164,9 +157,6 @@ func (f findings) print(w io.Writer, output outputFormat) error {
 			f.Found = []sandbox.Finding{}
 		}
 		return printJSON(w, f)
-	}
-	for _, warning := range f.Warnings {
-		fmt.Fprintln(w, "warning:", warning)
 	}
 	out := newTable(w)
 	for _, one := range f.Repaired {

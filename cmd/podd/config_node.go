@@ -123,10 +123,6 @@ func (l *loaded) inspectHandlers(r *preflight.Report, handlers map[string]sandbo
 		default:
 			r.Add(preflight.Note, what, "not used: %s", strings.TrimPrefix(err.Error(), what+": "))
 		}
-		if len(f.Advisories) > 0 {
-			r.Add(preflight.Note, what, "%s has known vulnerabilities, unless its distribution backported the fixes: %v",
-				f.Version, f.Advisories)
-		}
 	}
 }
 

@@ -49,10 +49,6 @@ func (d *daemon) reportHandler(ctx context.Context, cfg *RuntimeConfig, name, pa
 	if f.Warning != "" {
 		log.WithField("reason", f.Warning).Warn("runtime handler has a limitation")
 	}
-	if len(f.Advisories) > 0 {
-		log.WithFields(logrus.Fields{"version": f.Version, "advisories": f.Advisories}).
-			Warn("runtime has known vulnerabilities: upgrade it, unless its distribution backported the fixes")
-	}
 }
 
 // locate returns the file that a program name is looked up to, for the log. The drivers in oci use the same rule.

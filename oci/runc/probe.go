@@ -15,7 +15,6 @@ import (
 
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/oci/driver"
-	"github.com/podd-project/podd/oci/runc/advisory"
 	"github.com/podd-project/podd/oci/runc/conmon"
 )
 
@@ -67,7 +66,6 @@ func (r *Runtime) probe(ctx context.Context) (capabilities, error) {
 	}
 	a.monitor, a.features.Version = monitor, version
 	if errRuntime == nil {
-		a.features.Advisories, a.features.AdvisoriesDate = advisory.Of(version), advisory.Runtimes().Date
 		a.features.OwnKernel = ownKernel(version)
 		a.features.HostNetwork = a.features.OwnKernel && r.cfg.Options[oci.NetworkOption] == oci.HostNetworkOption
 		a.directExec = strings.HasPrefix(version, "crun ")
