@@ -148,7 +148,7 @@ func missing(id string, found []garbage.Kind, wanted ...string) []Finding {
 
 // checkPod returns what is missing of a ready pod of this boot.
 func (e *Engine) checkPod(ctx context.Context, p *Pod, found []garbage.Kind) []Finding {
-	if p.Status().State != record.PodReady || p.BootID != e.cfg.Load().BootID {
+	if p.Status().State != record.PodReady || p.BootID != e.node.BootID {
 		return nil
 	}
 	wanted := []string{garbage.PodDir}
@@ -171,7 +171,7 @@ func (e *Engine) checkPod(ctx context.Context, p *Pod, found []garbage.Kind) []F
 // checkContainer returns what is missing of a container that was created.
 func (e *Engine) checkContainer(ctx context.Context, c *Container, found []garbage.Kind) []Finding {
 	switch s := c.Status(); {
-	case s.State == record.ContainerCreating, c.pod.BootID != e.cfg.Load().BootID, c.startFails():
+	case s.State == record.ContainerCreating, c.pod.BootID != e.node.BootID, c.startFails():
 		return nil
 	case s.State == record.ContainerExited:
 		return missing(c.ID, found, garbage.Rootfs)

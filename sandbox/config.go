@@ -9,24 +9,23 @@ import (
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/sandbox/handler"
 	"github.com/podd-project/podd/sandbox/namespaces"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
-// Config configures the engine of a node.
-type Config struct {
-	// Root is the directory of the records (<root>/pods), which survive reboots. An absolute path.
-	Root string `toml:"-"`
-	// Run is the directory of what a reboot removes: <run>/pods, <run>/netns, <run>/containers.
-	Run string `toml:"-"`
-	// Mark is that of Root, see checkpoint.Mark.
-	Mark string `toml:"-"`
-	// NetnsDir is the directory of pinned network namespaces. Empty: <run>/netns, which no other program uses.
-	NetnsDir string `toml:"-"`
+// Node has the facts of the node that do not change while podd runs.
+type Node struct {
+	// Layout has the directories. Root and Run are absolute paths.
+	record.Layout
 	// BootID is the kernel's boot id: a record with another one has no live processes.
-	BootID string `toml:"-"`
+	BootID string
 	// PauseRootfs is the root filesystem of infra containers, see oci/pause.
-	PauseRootfs string `toml:"-"`
+	PauseRootfs string
 	// SystemdCgroup is true for the systemd cgroup driver, false for cgroupfs.
-	SystemdCgroup bool `toml:"-"`
+	SystemdCgroup bool
+}
+
+// Config has the operator's keys of the engine. Reconfigure can replace them.
+type Config struct {
 	handler.Settings
 	// SeccompRoot is the directory of relative Localhost seccomp profiles.
 	SeccompRoot string `toml:"seccomp_profile_root" comment:"Directory of Localhost seccomp profiles with a relative path."`
@@ -86,12 +85,8 @@ func DefaultConfig() Config {
 
 // Validate reports each wrong key. It opens no file but that of the time zone.
 func (c Config) Validate(problem func(key string, err error)) {
-	for _, p := range []struct{ key, path string }{
-		{"root", c.Root}, {"run", c.Run}, {"seccomp_profile_root", c.SeccompRoot},
-	} {
-		if !filepath.IsAbs(p.path) {
-			problem(p.key, fmt.Errorf("%q is not an absolute path", p.path))
-		}
+	if !filepath.IsAbs(c.SeccompRoot) {
+		problem("seccomp_profile_root", fmt.Errorf("%q is not an absolute path", c.SeccompRoot))
 	}
 	for _, path := range c.CheckpointKeys {
 		if !filepath.IsAbs(path) {

@@ -18,7 +18,7 @@ import (
 
 // verbDump saves the container. If it fails, there must be no archive, and in any case no directory with its parts.
 var verbDump = verb{"CheckpointContainer", func(ctx context.Context, l *podLife) error {
-	location := filepath.Join(filepath.Dir(l.e.cfg.Load().Root), "archive.tar")
+	location := filepath.Join(filepath.Dir(l.e.node.Root), "archive.tar")
 	err := l.e.CheckpointContainer(ctx, l.container, location)
 	if _, serr := os.Lstat(location); (serr == nil) != (err == nil) {
 		return fmt.Errorf("archive: %w after: %w", serr, err)

@@ -100,7 +100,7 @@ func (e *Engine) specInput(c *Container, rt Runtime, b containerBuild) (spec.Inp
 	if err != nil {
 		return spec.Input{}, err
 	}
-	cgroup, err := e.cfg.Load().cgroupsPath(c.pod, c.ID)
+	cgroup, err := e.cgroupsPath(c.pod, c.ID)
 	if err != nil {
 		return spec.Input{}, err
 	}
@@ -211,11 +211,11 @@ func (e *Engine) mountsImage(c *Container, imageID string) bool {
 
 // infraSpec returns config.json of p's infra container.
 func (e *Engine) infraSpec(p *Pod, rt Runtime) (*specs.Spec, error) {
-	if e.cfg.Load().PauseRootfs == "" {
+	if e.node.PauseRootfs == "" {
 		return nil, fmt.Errorf("%w: this podd was built without its pause program, so no pod can have an infra container, "+
 			"as for a shared PID namespace: build it with make", errdefs.ErrFailedPrecondition)
 	}
-	cgroup, err := e.cfg.Load().cgroupsPath(p, p.ID)
+	cgroup, err := e.cgroupsPath(p, p.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +231,7 @@ func (e *Engine) infraSpec(p *Pod, rt Runtime) (*specs.Spec, error) {
 	}
 	pins := e.pinRequest(p).WithDefaultSysctls(e.cfg.Load().DefaultSysctls)
 	s, warnings, err := spec.Pause(spec.PauseInput{
-		ID: p.ID, Pod: p.Config, Rootfs: e.cfg.Load().PauseRootfs, Seccomp: profile, Labels: p.Labels,
+		ID: p.ID, Pod: p.Config, Rootfs: e.node.PauseRootfs, Seccomp: profile, Labels: p.Labels,
 		Namespaces: podNamespaces(pins), CgroupsPath: cgroup, Sysctls: pins.Sysctls,
 		Shm: e.files.Paths(p.ID, p.Config).Shm, Rlimits: defaults.Rlimits,
 		Annotations: p.handler.Annotations(), Handler: handlerFacts(rt), Host: e.deps.Facts,

@@ -60,6 +60,7 @@ type Deps struct {
 type Engine struct {
 	// cfg is immutable; Reconfigure replaces it.
 	cfg        atomic.Pointer[Config]
+	node       Node
 	deps       Deps
 	paths      record.Layout
 	handlers   handler.Set
@@ -85,17 +86,16 @@ const stuckLooks = 64
 var errClosing = fmt.Errorf("%w: podd is shutting down", errdefs.ErrUnavailable)
 
 // New returns an engine without pods: call Recover next.
-func New(cfg Config, deps Deps) (*Engine, error) {
+func New(node Node, cfg Config, deps Deps) (*Engine, error) {
 	if deps.Plugins == nil {
 		deps.Plugins = nri.New(nri.Config{}, "", deps.Log)
 	}
 	if deps.Commit == nil {
 		deps.Commit = checkpoint.Commit
 	}
-	paths := record.Layout{Mark: cfg.Mark, Root: cfg.Root, Run: cfg.Run, NetnsDir: cfg.NetnsDir}
 	e := &Engine{
-		deps: deps, paths: paths, store: newStore(),
-		files:    files.Files{Layout: paths, Mounter: deps.Mounter, ShmSize: cfg.ShmSize},
+		node: node, deps: deps, paths: node.Layout, store: newStore(),
+		files:    files.Files{Layout: node.Layout, Mounter: deps.Mounter, ShmSize: cfg.ShmSize},
 		resolver: host.NewResolver(stuckLooks, cfg.CreateMissingHostPaths), life: lifecycle.NewLifetime(context.Background()),
 		operations: operation.Tracker{Slow: cfg.SlowOperation, Log: deps.Log, Observe: deps.Observe},
 	}
@@ -104,7 +104,7 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 		e.life.End(err)
 		return nil, err
 	}
-	e.snapshotKey.Path = paths.SnapshotKey()
+	e.snapshotKey.Path = node.SnapshotKey()
 	e.recovery = newRecovery(e)
 	e.janitor = newJanitor(e)
 	e.usage = newCollector(cfg, deps)
@@ -128,7 +128,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("close engine: work is still in progress: %w", context.Cause(ctx))
 	}
-	if !e.cfg.Load().SystemdCgroup { // systemd keeps its slice, empty, until podd wipe or the next boot
+	if !e.node.SystemdCgroup { // systemd keeps its slice, empty, until podd wipe or the next boot
 		return cgroups.RemoveEmpty("/" + spec.DefaultCgroup)
 	}
 	return nil

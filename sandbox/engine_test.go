@@ -46,14 +46,15 @@ func makeEngine(t testing.TB, m *machine, bootID string) (*Engine, *faults) {
 	t.Helper()
 	h := newFaults()
 	cfg := DefaultConfig()
-	cfg.Root, cfg.Run, cfg.BootID = filepath.Join(m.dir, "root"), filepath.Join(m.dir, "run"), bootID
-	cfg.PauseRootfs, cfg.NetnsDir = "/pause", m.netnsDir
+	node := Node{BootID: bootID, PauseRootfs: "/pause", Layout: record.Layout{
+		Root: filepath.Join(m.dir, "root"), Run: filepath.Join(m.dir, "run"), NetnsDir: m.netnsDir,
+	}}
 	log := discardLog()
 	cdi, err := host.NewCDI(nil)
 	must(t, err)
 	deps := m.deps(h)
 	deps.Facts, deps.CDI, deps.Log = spec.Facts{Capabilities: []string{"CAP_CHOWN"}}, cdi, log
-	e, err := New(cfg, deps)
+	e, err := New(node, cfg, deps)
 	must(t, err)
 	t.Cleanup(func() {
 		h.kill()

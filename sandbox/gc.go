@@ -85,7 +85,7 @@ func (e *Engine) cgroupsOfPods() ([]string, error) {
 	}
 	var found []string
 	for _, p := range records.pods {
-		if parent := e.cfg.Load().podCgroup(p); namedByUID(p, parent) {
+		if parent := e.podCgroup(p); namedByUID(p, parent) {
 			found = append(found, parent)
 		}
 	}

@@ -58,7 +58,7 @@ func TestStrayCgroupsAndMounts(t *testing.T) {
 	mounted := filepath.Join(e.paths.Bundle(id), "rootfs")
 	must(t, os.MkdirAll(mounted, 0o700))
 	must(t, unix.Mount("stray", mounted, "tmpfs", 0, "size=4k"))
-	t.Cleanup(func() { _ = host.UnmountBelow(e.cfg.Load().Run) })
+	t.Cleanup(func() { _ = host.UnmountBelow(e.node.Run) })
 
 	found, err := e.Check(t.Context())
 	must(t, err)
@@ -86,7 +86,7 @@ func TestStrayCgroupsAndMounts(t *testing.T) {
 			t.Errorf("what may be somebody else's is gone: %v", err)
 		}
 	}
-	if left, err := host.MountsBelow(e.cfg.Load().Run); err != nil || len(left) > 0 {
+	if left, err := host.MountsBelow(e.node.Run); err != nil || len(left) > 0 {
 		t.Errorf("MountsBelow = %v, %v, want none", left, err)
 	}
 }

@@ -172,7 +172,7 @@ func (r *recovery) loadContainer(p *Pod, id string) error {
 }
 
 func (e *Engine) readPod(id string) (*Pod, error) {
-	r, s, lost, err := record.ReadPod(filepath.Join(e.paths.Pods(), id), e.cfg.Load().BootID)
+	r, s, lost, err := record.ReadPod(filepath.Join(e.paths.Pods(), id), e.node.BootID)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ func (e *Engine) readPod(id string) (*Pod, error) {
 
 func (e *Engine) readContainer(p *Pod, id string) (*Container, error) {
 	dir := filepath.Join(p.dir, record.ContainersDir, id)
-	r, s, lost, err := record.ReadContainer(dir, p.Pod, e.cfg.Load().BootID)
+	r, s, lost, err := record.ReadContainer(dir, p.Pod, e.node.BootID)
 	if err != nil {
 		return nil, err
 	}

@@ -13,27 +13,28 @@ import (
 )
 
 // podCgroup returns the cgroup_parent of the kubelet's request for p as a path, "" when there is none.
-func (c Config) podCgroup(p *Pod) string {
+func (e *Engine) podCgroup(p *Pod) string {
 	parent := p.Config.GetLinux().GetCgroupParent()
 	switch {
 	case parent == "":
 		return ""
-	case c.SystemdCgroup:
+	case e.node.SystemdCgroup:
 		return cgroups.SlicePath(parent)
 	}
 	return path.Join("/", parent)
 }
 
 // cgroupsPath returns the OCI cgroupsPath of a new container of p, or of its infra container.
-func (c Config) cgroupsPath(p *Pod, id string) (string, error) {
-	return spec.CgroupsPath(c.SystemdCgroup, p.Config.GetLinux().GetCgroupParent(), c.CgroupPrefix, id)
+func (e *Engine) cgroupsPath(p *Pod, id string) (string, error) {
+	parent := p.Config.GetLinux().GetCgroupParent()
+	return spec.CgroupsPath(e.node.SystemdCgroup, parent, e.cfg.Load().CgroupPrefix, id)
 }
 
 // checkOwnCgroup returns errdefs.ErrFailedPrecondition for a cgroup_parent that is not the pod's alone: crictl and
 // critest put all pods into one, such as system.slice. The kubelet creates one for each pod and names it by the pod's
 // uid; any other is the pod's own as long as nothing else is in it.
 func (e *Engine) checkOwnCgroup(p *Pod, g usage.Cgroup) error {
-	if namedByUID(p, e.cfg.Load().podCgroup(p)) {
+	if namedByUID(p, e.podCgroup(p)) {
 		return nil
 	}
 	ids := []string{p.ID}

@@ -85,7 +85,7 @@ func (e *Engine) newPodRecord(config *cri.PodSandboxConfig, chosen *handler.Choi
 	r := record.Pod{
 		ID: e.paths.NewPodID(), CreatedAt: time.Now(), Config: config,
 		RequestedHandler: chosen.Requested, Handler: chosen.Name,
-		Labels: labels, BootID: e.cfg.Load().BootID, Infra: infra, OwnKernel: features.OwnKernel,
+		Labels: labels, BootID: e.node.BootID, Infra: infra, OwnKernel: features.OwnKernel,
 	}
 	if !convert.HostNetwork(config) {
 		r.Netns = e.paths.Netns(r.ID)

@@ -111,7 +111,7 @@ func (e *Engine) detach(ctx context.Context, p *Pod) error {
 
 // abandon detaches p by its id because the network's own record of it is damaged.
 func (e *Engine) abandon(ctx context.Context, p *Pod, cause error) error {
-	if log := p.log().WithError(cause); p.BootID != e.cfg.Load().BootID {
+	if log := p.log().WithError(cause); p.BootID != e.node.BootID {
 		log.Warn("record of the network is damaged, perhaps since the machine went down, detaching the pod by its id")
 	} else {
 		log.Error("record of the network is damaged, detaching the pod by its id")

@@ -70,7 +70,7 @@ func podLimits(
 
 // openPodCgroup opens the cgroup that the kubelet created for the pod. The caller closes it.
 func (e *Engine) openPodCgroup(p *Pod) (usage.Cgroup, error) {
-	path := e.cfg.Load().podCgroup(p)
+	path := e.podCgroup(p)
 	if path == "" || e.deps.Cgroups == nil {
 		return nil, fmt.Errorf("%w: pod sandbox %s has no cgroup_parent, there is nothing to limit",
 			errdefs.ErrFailedPrecondition, p.ID)

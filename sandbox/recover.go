@@ -126,7 +126,7 @@ func (r *recovery) acquireUndo(ctx context.Context) (release func(), err error) 
 
 // container does what reconcileContainer decides. The caller has acquired c.slot, which it releases.
 func (r *recovery) container(ctx context.Context, c *Container, markObserved func()) {
-	if c.startFails() && c.pod.BootID == r.e.cfg.Load().BootID {
+	if c.startFails() && c.pod.BootID == r.e.node.BootID {
 		c.slot.Release()
 		return // it has nothing on the machine
 	}
@@ -173,7 +173,7 @@ func (r *recovery) container(ctx context.Context, c *Container, markObserved fun
 // observeContainer queries the runtime for c, unless no answer would make a difference.
 func (r *recovery) observeContainer(ctx context.Context, c *Container) (containerObservation, oci.Process) {
 	seen := containerObservation{
-		sameBoot: c.pod.BootID == r.e.cfg.Load().BootID, status: oci.Absent, waiting: c.awaitsRestore(),
+		sameBoot: c.pod.BootID == r.e.node.BootID, status: oci.Absent, waiting: c.awaitsRestore(),
 	}
 	s := c.Status().State
 	if !seen.sameBoot || s == record.ContainerCreating || s == record.ContainerRunning {
@@ -193,7 +193,7 @@ func (r *recovery) observeContainer(ctx context.Context, c *Container) (containe
 
 // pod does what reconcilePod decides.
 func (r *recovery) pod(ctx context.Context, p *Pod, markObserved func()) {
-	seen := podObservation{sameBoot: p.BootID == r.e.cfg.Load().BootID}
+	seen := podObservation{sameBoot: p.BootID == r.e.node.BootID}
 	if seen.sameBoot {
 		seen.alive = r.podAlive(ctx, p)
 	}

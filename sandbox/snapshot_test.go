@@ -20,7 +20,7 @@ import (
 
 // verbCheckpoint saves the pod. If it fails, its directory must be empty.
 var verbCheckpoint = verb{"CheckpointPod", func(ctx context.Context, l *podLife) (err error) {
-	if l.snapshot, err = os.MkdirTemp(filepath.Dir(l.e.cfg.Load().Root), "snapshot-"); err != nil {
+	if l.snapshot, err = os.MkdirTemp(filepath.Dir(l.e.node.Root), "snapshot-"); err != nil {
 		return err
 	}
 	err = l.e.CheckpointPod(ctx, l.pod, l.snapshot, []string{l.container})

@@ -86,7 +86,7 @@ func (e *Engine) podUsageTarget(p *Pod, containers []usage.ContainerTarget) usag
 	return usage.PodTarget{
 		ID: p.ID, Created: p.CreatedAt, Ready: func() bool { return p.Status().State == record.PodReady },
 		InfraPID: p.Status().Infra.Pid, Netns: p.Netns, OwnKernel: p.OwnKernel, Containers: containers,
-		Cgroup:      e.cfg.Load().podCgroup(p),
+		Cgroup:      e.podCgroup(p),
 		CheckCgroup: func(g usage.Cgroup) error { return e.checkOwnCgroup(p, g) },
 	}
 }

@@ -47,7 +47,7 @@ func TestPodUsage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, f := measuring(t)
-			e.cfg.Load().SystemdCgroup = tt.systemd
+			e.node.SystemdCgroup = tt.systemd
 			pod := runPodIn(t, e, "web", tt.parent, uid)
 			one, _ := running(t, e, f, pod, "one")
 			two, _ := running(t, e, f, pod, "two")

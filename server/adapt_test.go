@@ -24,6 +24,7 @@ import (
 	"github.com/podd-project/podd/sandbox/budget"
 	"github.com/podd-project/podd/sandbox/files"
 	"github.com/podd-project/podd/sandbox/namespaces/namespacestest"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // realEngine is the real engine on fake mechanisms. Its image has the stop signal.
@@ -42,9 +43,11 @@ func realEngine(t *testing.T, stopSignal string) *sandbox.Engine {
 		t.Fatal(err)
 	}
 	cfg := sandbox.DefaultConfig()
-	cfg.Root, cfg.Run, cfg.BootID = filepath.Join(dir, "root"), filepath.Join(dir, "run"), "boot"
-	bundles := filepath.Join(cfg.Run, "containers")
-	e, err := sandbox.New(cfg, sandbox.Deps{
+	node := sandbox.Node{BootID: "boot", Layout: record.Layout{
+		Root: filepath.Join(dir, "root"), Run: filepath.Join(dir, "run"),
+	}}
+	bundles := filepath.Join(node.Run, "containers")
+	e, err := sandbox.New(node, cfg, sandbox.Deps{
 		Budgets:    budget.New(1, 1, 1),
 		Namespaces: namespacestest.NewFake(), Network: networktest.NewFake(), Images: images, Mounter: directories{},
 		Runtimes: map[string]sandbox.Runtime{"runc": ocitest.NewFake(bundles), "crun": ocitest.NewFake(bundles)},

@@ -132,15 +132,14 @@ func (c *Config) place(root, run string) {
 		c.Network.NetnsDir = filepath.Join(run, "netns")
 	}
 	c.Root, c.Run = root, run
-	c.Runtime.Root, c.Runtime.Run = root, run
 	c.Network.StateDir = filepath.Join(root, "network")
 	c.Image.Root, c.Image.RunRoot = filepath.Join(root, "storage"), filepath.Join(run, "storage")
 }
 
 // identify sets the mark of the state directory and the id of the boot.
 func (c *Config) identify(mark, boot string) {
-	c.Runtime.Mark, c.Network.Mark = mark, mark
-	c.Image.BootID, c.Runtime.BootID, c.Network.BootID = boot, boot, boot
+	c.Network.Mark = mark
+	c.Image.BootID, c.Network.BootID = boot, boot
 }
 
 // engine returns the part of the table that the engine uses. It reads base_runtime_spec, which an error is about.

@@ -78,7 +78,7 @@ func (c *Config) shimConfig(name string, h HandlerTable) shim.Config {
 		Runtime:       h.shimRuntime(),
 		ConfigPath:    h.ConfigPath,
 		Options:       h.shimOptions(),
-		SystemdCgroup: r.SystemdCgroup,
+		SystemdCgroup: useSystemdCgroup(r.CgroupDriver),
 		CreateTimeout: r.CreateTimeout,
 	}
 }
@@ -127,7 +127,7 @@ func (c *Config) runcConfig(name string, h HandlerTable) runc.Config {
 		RunDir:        c.containersDir(),
 		Conmon:        r.Conmon,
 		CRIU:          r.CRIU,
-		SystemdCgroup: r.SystemdCgroup,
+		SystemdCgroup: useSystemdCgroup(r.CgroupDriver),
 		Options:       h.Options,
 		CreateTimeout: r.CreateTimeout,
 	}

@@ -99,13 +99,11 @@ func (d *daemon) nextGeneration(ctx context.Context, old *generation) (*generati
 	return next, changed, nil
 }
 
-// complete fills in what was detected at the start, and reads the files of the handlers.
+// complete sets the directories as at the start, and reads the files of the handlers.
 func (d *daemon) complete(cfg *Config) (err error) {
 	cfg.place(d.cfg.Root, d.cfg.Run)
-	cfg.identify(d.cfg.Runtime.Mark, d.cfg.Runtime.BootID)
-	r, first := &cfg.Runtime.Config, &d.cfg.Runtime.Config
-	r.PauseRootfs, r.NetnsDir, r.SystemdCgroup = first.PauseRootfs, first.NetnsDir, first.SystemdCgroup
-	r.Handlers, err = cfg.handlerConfigs()
+	cfg.identify(d.machine.Mark, d.machine.BootID)
+	cfg.Runtime.Config.Handlers, err = cfg.handlerConfigs()
 	return err
 }
 

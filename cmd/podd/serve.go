@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/podd-project/podd/sandbox"
 	"github.com/podd-project/podd/sandbox/budget"
 )
 
@@ -65,6 +66,8 @@ type daemon struct {
 	// cfg is the configuration at the start, and values are its keys and values.
 	cfg    Config
 	values map[string]any
+	// machine has the facts of the node, set by mechanisms.
+	machine sandbox.Node
 
 	// load reads the configuration again. current is the one in force; reloading is held while it is replaced. reloads
 	// holds a value while a signal asks for one.

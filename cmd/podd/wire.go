@@ -73,6 +73,9 @@ func (d *daemon) mechanisms(ctx context.Context) (*node, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("root: %w", err)
 	}
+	d.machine = sandbox.Node{BootID: boot, Layout: record.Layout{
+		Mark: mark, Root: d.cfg.Root, Run: d.cfg.Run, NetnsDir: d.cfg.Network.NetnsDir,
+	}}
 	d.cfg.identify(mark, boot)
 	s := d.cfg.Streaming
 	d.budgets = budget.New(s.MaxSessions, s.MaxSessionsPerPod, s.MaxPending)
@@ -103,7 +106,7 @@ func (d *daemon) mechanisms(ctx context.Context) (*node, error) {
 func (d *daemon) server(n *node) (*server.Server, error) {
 	read := specReader(d.cfg.containersDir())
 	return server.New(
-		server.Config{Version: semver(version), SystemdCgroup: d.cfg.Runtime.SystemdCgroup},
+		server.Config{Version: semver(version), SystemdCgroup: d.machine.SystemdCgroup},
 		server.Deps{
 			Engine: server.Adapt(n.engine), Images: n.images, Network: n.pods, Streamer: n.streams, Log: d.log,
 			Observe: d.observers.call(), RuntimeSpec: read,
@@ -121,8 +124,7 @@ func (d *daemon) server(n *node) (*server.Server, error) {
 
 // engine creates the engine of n and the parts that only the engine uses.
 func (d *daemon) engine(ctx context.Context, n *node) error {
-	cfg := &d.cfg.Runtime.Config
-	if err := d.detect(cfg); err != nil {
+	if err := d.detect(); err != nil {
 		return err
 	}
 	facts, cdi, err := d.probe(ctx)
@@ -130,8 +132,8 @@ func (d *daemon) engine(ctx context.Context, n *node) error {
 		return err
 	}
 	pauseProgram := ""
-	if cfg.PauseRootfs != "" {
-		pauseProgram = filepath.Join(cfg.PauseRootfs, "pause")
+	if d.machine.PauseRootfs != "" {
+		pauseProgram = filepath.Join(d.machine.PauseRootfs, "pause")
 	}
 	runtimes := d.handlers(ctx)
 	d.current.Store(&generation{number: 1, cfg: &d.cfg, values: d.values, runtimes: runtimes, loaded: time.Now()})
@@ -155,22 +157,21 @@ func (d *daemon) engine(ctx context.Context, n *node) error {
 	} else {
 		d.log.WithError(err).Error("failed to find the cgroup hierarchy: resource usage of containers is not measured")
 	}
-	n.engine, err = sandbox.New(*cfg, deps)
+	n.engine, err = sandbox.New(d.machine, d.cfg.Runtime.Config, deps)
 	return err
 }
 
-// detect fills in the parts of the engine's configuration that depend on the machine.
-func (d *daemon) detect(cfg *sandbox.Config) error {
-	var err error
-	if cfg.PauseRootfs, err = d.installPause(); err != nil {
+// detect completes the facts of the machine, and reads the files of the handlers.
+func (d *daemon) detect() (err error) {
+	if d.machine.PauseRootfs, err = d.installPause(); err != nil {
 		return err
 	}
-	if cfg.Handlers, err = d.cfg.handlerConfigs(); err != nil {
+	if d.cfg.Runtime.Config.Handlers, err = d.cfg.handlerConfigs(); err != nil {
 		return err
 	}
-	cfg.NetnsDir = d.cfg.Network.NetnsDir
-	cfg.SystemdCgroup = useSystemdCgroup(d.cfg.Runtime.CgroupDriver)
-	d.log.WithFields(logrus.Fields{"systemd": cfg.SystemdCgroup, "configured": d.cfg.Runtime.CgroupDriver}).
+	driver := d.cfg.Runtime.CgroupDriver
+	d.machine.SystemdCgroup = useSystemdCgroup(driver)
+	d.log.WithFields(logrus.Fields{"systemd": d.machine.SystemdCgroup, "configured": driver}).
 		Info("cgroup driver selected")
 	return nil
 }
