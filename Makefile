@@ -51,6 +51,10 @@ UNITS    := $(GO) list -tags "$(TAGS)" $(or $(PKG),./...) | grep -v -e /test/int
 RACED    ?= $(if $(PKG),.,/(cmd|network|sandbox|server|streaming|oci/driver)(/|$$))
 # Non-empty: the integration tests use only the daemon with the race detector. Else most use one without.
 RACE_ALL ?=
+# The tests that fail or end podd at every step of a verb take every fourth step, which ones depends on this value; "all"
+# takes all, as "make nightly" does.
+PODD_EVERY_STEP ?= $(shell git rev-parse HEAD 2>/dev/null)
+export PODD_EVERY_STEP
 # The Go vulnerability database for "make vulncheck": a URL, or file:// and a directory with a copy of its files.
 VULNDB   ?= https://vuln.go.dev
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -104,55 +106,67 @@ func checkpointScenarios(handler string) []scenario {
 	}
 }
 
-// eachStep runs body in a synctest bubble for every outside call k of the scenario's verb, failing before and after its
-// effect, until the verb makes no call number k any more. What the pod's earlier life left running has come to rest
-// before, so k means the same call each time.
+// steps returns the first outside call in which scenario number i fails, and the distance to the next one. With
+// PODD_EVERY_STEP=all these are all calls. Else they are every fourth, from one that depends on the value. The Makefile
+// passes the commit, so the next commit tests others.
+func steps(i int, late bool) (first, distance int) {
+	value := os.Getenv("PODD_EVERY_STEP")
+	if value == "all" {
+		return 1, 1
+	}
+	hash := fnv.New32a()
+	fmt.Fprint(hash, value, i, late)
+	return 1 + int(hash.Sum32()%4), 4
+}
+
+// eachStep tests each scenario with a failure, before and after its effect, of each outside call k of its verb that
+// steps selects, until the verb makes no call number k; crash ends the engine there instead. Everything that the pod's
+// earlier life started has come to rest before, so k means the same call each time. do does the verb in a synctest
+// bubble, and returns whether it came to call k and the engine that has to clean up afterwards.
 func eachStep(
-	t *testing.T, s scenario, crash bool,
-	body func(t *testing.T, m *machine, l *podLife, h *faults) (reached bool),
+	t *testing.T, crash bool, do func(t *testing.T, s scenario, m *machine, l *podLife, h *faults) (*Engine, bool),
 ) {
-	for _, late := range []bool{false, true} {
-		for k := 1; ; k++ {
-			reached := true
-			t.Run(fmt.Sprintf("call %d late=%v", k, late), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					m := newMachine(t)
-					e, h := newEngine(t, m)
-					l := &podLife{e: e, name: "web"}
-					for _, earlier := range s.earlier {
-						must(t, earlier.do(t.Context(), l))
-					}
-					synctest.Wait()
-					h.arm(k, late, crash)
-					reached = body(t, m, l, h)
-				})
-			})
-			if t.Failed() || !reached {
-				break
+	for i, s := range scenarios() {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			for _, late := range []bool{false, true} {
+				first, distance := steps(i, late)
+				t.Logf("call %d and every %d after it, late=%v", first, distance, late)
+				for k, reached := first, true; reached && !t.Failed(); k += distance {
+					t.Run(fmt.Sprintf("call %d late=%v", k, late), func(t *testing.T) {
+						synctest.Test(t, func(t *testing.T) {
+							m := newMachine(t)
+							e, h := newEngine(t, m)
+							l := &podLife{e: e, name: "web"}
+							for _, earlier := range s.earlier {
+								must(t, earlier.do(t.Context(), l))
+							}
+							synctest.Wait()
+							h.arm(k, late, crash)
+							e, reached = do(t, s, m, l, h)
+							removeEverything(t, e)
+							noLeaks(t, m)
+							makeAgain(t, m, e)
+						})
+					})
+				}
 			}
-		}
+		})
 	}
 }
 
 func TestFailAtEveryStep(t *testing.T) {
-	for _, s := range scenarios() {
-		t.Run(s.name, func(t *testing.T) {
-			eachStep(t, s, false, func(t *testing.T, m *machine, l *podLife, h *faults) bool {
-				err := s.verb.do(t.Context(), l)
-				synctest.Wait()
-				reached := len(h.callNames()) >= h.failAt
-				h.arm(0, false, false)
-				if err != nil && !errors.Is(err, errInjected) {
-					t.Fatalf("%s = %v, want it to wrap %v", s.name, err, errInjected)
-				}
-				nothingHalfMade(t, l.e)
-				removeEverything(t, l.e)
-				noLeaks(t, m)
-				makeAgain(t, m, l.e)
-				return reached
-			})
-		})
-	}
+	eachStep(t, false, func(t *testing.T, s scenario, m *machine, l *podLife, h *faults) (*Engine, bool) {
+		err := s.verb.do(t.Context(), l)
+		synctest.Wait()
+		reached := len(h.callNames()) >= h.failAt
+		h.arm(0, false, false)
+		if err != nil && !errors.Is(err, errInjected) {
+			t.Fatalf("%s = %v, want it to wrap %v", s.name, err, errInjected)
+		}
+		nothingHalfMade(t, l.e)
+		return l.e, reached
+	})
 }
 
 // nothingHalfMade: a creation that failed is undone by itself, and what is on the machine is in a record.
@@ -187,28 +201,21 @@ func makeAgain(t *testing.T, m *machine, e *Engine) {
 }
 
 func TestCrashAtEveryStep(t *testing.T) {
-	for _, s := range scenarios() {
-		t.Run(s.name, func(t *testing.T) {
-			eachStep(t, s, true, func(t *testing.T, m *machine, l *podLife, h *faults) bool {
-				crashed := h.runUntilDead(func(ctx context.Context) { s.verb.do(ctx, l) })
-				kill(l.e, h)
-				if h.failAt%2 == 0 {
-					takeBackSyncs(t, m)
-				}
-				e, _ := newEngine(t, m)
-				for _, p := range e.Pods() {
-					if s := p.Status().State; s != record.PodReady && s != record.PodNotReady {
-						t.Errorf("pod is %s after the restart, want %s or %s", s, record.PodReady, record.PodNotReady)
-					}
-				}
-				nothingHalfMade(t, e)
-				removeEverything(t, e)
-				noLeaks(t, m)
-				makeAgain(t, m, e)
-				return crashed
-			})
-		})
-	}
+	eachStep(t, true, func(t *testing.T, s scenario, m *machine, l *podLife, h *faults) (*Engine, bool) {
+		crashed := h.runUntilDead(func(ctx context.Context) { s.verb.do(ctx, l) })
+		kill(l.e, h)
+		if h.failAt%2 == 0 {
+			takeBackSyncs(t, m)
+		}
+		e, _ := newEngine(t, m)
+		for _, p := range e.Pods() {
+			if s := p.Status().State; s != record.PodReady && s != record.PodNotReady {
+				t.Errorf("pod is %s after the restart, want %s or %s", s, record.PodReady, record.PodNotReady)
+			}
+		}
+		nothingHalfMade(t, e)
+		return e, crashed
+	})
 }
 
 // takeBackSyncs does as if podd had been killed before the records of what was being created were synced.

@@ -261,22 +261,15 @@ func TestDamagedStatus(t *testing.T) {
 // TestPowerLossAtEveryStep loses the power at every outside call of every verb. Of the statuses but those of exited
 // containers, in turns one is lost, one as it was at first, and one has reached the disk.
 func TestPowerLossAtEveryStep(t *testing.T) {
-	for _, s := range scenarios() {
-		t.Run(s.name, func(t *testing.T) {
-			eachStep(t, s, true, func(t *testing.T, m *machine, l *podLife, h *faults) bool {
-				crashed := h.runUntilDead(func(ctx context.Context) { s.verb.do(ctx, l) })
-				kill(l.e, h)
-				m.reboot(t)
-				pods, codes := losePower(t, m, h.failAt)
-				e, _ := newEngineAt(t, m, "boot-2")
-				checkAfterLoss(t, e, pods, codes)
-				removeEverything(t, e)
-				noLeaks(t, m)
-				makeAgain(t, m, e)
-				return crashed
-			})
-		})
-	}
+	eachStep(t, true, func(t *testing.T, s scenario, m *machine, l *podLife, h *faults) (*Engine, bool) {
+		crashed := h.runUntilDead(func(ctx context.Context) { s.verb.do(ctx, l) })
+		kill(l.e, h)
+		m.reboot(t)
+		pods, codes := losePower(t, m, h.failAt)
+		e, _ := newEngineAt(t, m, "boot-2")
+		checkAfterLoss(t, e, pods, codes)
+		return e, crashed
+	})
 }
 
 // losePower loses statuses that are not synced, and in turns the records of what was being created; turn is that of the
