@@ -105,7 +105,7 @@ func TestSoak(t *testing.T) {
 	m := newMachine(t)
 	for round := range rounds {
 		e, h := newEngine(t, m)
-		e.cfg.Load().UndoTimeout = time.Second // for what waits for a goroutine that died
+		e.cfg.Load().CreateTimeout = time.Second // for what waits for a goroutine that died
 		h.arm(200+round%100, false, true)
 		ctx, stop := context.WithCancel(t.Context())
 		var callers lifecycle.Work

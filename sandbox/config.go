@@ -43,22 +43,28 @@ type Config struct {
 	RestoreForeign bool `toml:"restore_foreign_checkpoints" comment:"Restore checkpoints of gVisor that another node has made, or that were changed. They are read by gVisor, in the sandbox of the new pod; podd compares only what their manifest says."`
 	handler.Defaults
 	// CreateTimeout bounds the creation of a pod or container, which is detached from its caller.
-	CreateTimeout time.Duration `toml:"create_timeout" comment:"Limit for creating a pod or container. It continues if the caller gives up."`
+	CreateTimeout time.Duration `toml:"create_timeout" comment:"Limit for creating a pod or container, which continues if the caller gives up. A start of a container has as long, 1 minute at most, and one attempt to tear down a pod or container 2 minutes at most."`
 	// CheckpointTimeout bounds one checkpoint of a container, most of which it is frozen.
 	CheckpointTimeout time.Duration `toml:"checkpoint_timeout" comment:"Limit for CheckpointContainer, during which the container is frozen. A request may set a shorter one."`
-	// StartTimeout bounds one start of a container.
-	StartTimeout time.Duration `toml:"start_timeout" comment:"Limit for the runtime to start a created container."`
-	// UndoTimeout bounds one teardown.
-	UndoTimeout time.Duration `toml:"undo_timeout" comment:"Limit for one attempt to tear down a pod or container."`
 	// KillTimeout is how long a container may outlive SIGKILL before StopContainer fails.
 	KillTimeout time.Duration `toml:"kill_timeout" comment:"How long a container may outlive SIGKILL before StopContainer fails."`
-	// UnclaimedTimeout is how long a pod or container is kept whose id no caller has received.
-	UnclaimedTimeout time.Duration `toml:"unclaimed_timeout" comment:"How long a created pod or container is kept for a caller that gave up and may retry."`
-	// SlowOperation is the age at which an operation in progress is logged, with its stage.
-	SlowOperation time.Duration `toml:"slow_operation" comment:"Operations on a pod or container that take longer are logged once, with the current stage. Time that the caller asked to wait is not counted."`
 	// StatsInterval is the time between two background measurements of resource usage.
 	StatsInterval time.Duration `toml:"stats_interval" comment:"Interval of resource usage measurements of each container, used to calculate rates. Requests for statistics measure in addition."`
 }
+
+const (
+	// maxStart bounds one start of a container, and maxUndo one teardown; a shorter CreateTimeout bounds both.
+	maxStart = time.Minute
+	maxUndo  = 2 * time.Minute
+	// unclaimedTime is how long a pod or container is kept whose id no caller has received: the caller may retry.
+	unclaimedTime = 10 * time.Minute
+	// slowOperation is the age at which an operation in progress is logged, with its stage.
+	slowOperation = 10 * time.Second
+)
+
+func (c *Config) startTimeout() time.Duration { return min(c.CreateTimeout, maxStart) }
+
+func (c *Config) undoTimeout() time.Duration { return min(c.CreateTimeout, maxUndo) }
 
 // DefaultConfig returns the values for everything that has a sensible one.
 func DefaultConfig() Config {
@@ -73,12 +79,8 @@ func DefaultConfig() Config {
 		Defaults:          handler.StandardDefaults(),
 		CgroupPrefix:      "crio",
 		CreateTimeout:     4 * time.Minute,
-		StartTimeout:      time.Minute,
 		CheckpointTimeout: 2 * time.Minute,
-		UndoTimeout:       2 * time.Minute,
 		KillTimeout:       30 * time.Second,
-		UnclaimedTimeout:  10 * time.Minute,
-		SlowOperation:     10 * time.Second,
 		StatsInterval:     10 * time.Second,
 	}
 }
@@ -97,10 +99,8 @@ func (c Config) Validate(problem func(key string, err error)) {
 		key string
 		d   time.Duration
 	}{
-		{"create_timeout", c.CreateTimeout}, {"start_timeout", c.StartTimeout},
-		{"checkpoint_timeout", c.CheckpointTimeout}, {"undo_timeout", c.UndoTimeout},
-		{"kill_timeout", c.KillTimeout}, {"unclaimed_timeout", c.UnclaimedTimeout},
-		{"slow_operation", c.SlowOperation}, {"stats_interval", c.StatsInterval},
+		{"create_timeout", c.CreateTimeout}, {"checkpoint_timeout", c.CheckpointTimeout},
+		{"kill_timeout", c.KillTimeout}, {"stats_interval", c.StatsInterval},
 	} {
 		if d.d <= 0 {
 			problem(d.key, fmt.Errorf("%v is not a positive duration", d.d))

@@ -159,7 +159,7 @@ func checkSameContainer(have, want *Container) error {
 func (e *Engine) containerPlan(c *Container) lifecycle.Plan {
 	return lifecycle.Plan{
 		What: "container", Log: c.log(), Life: c.life,
-		Timeout: e.cfg.Load().CreateTimeout + c.restoreTime(e.paths), Unclaimed: e.cfg.Load().UnclaimedTimeout,
+		Timeout: e.cfg.Load().CreateTimeout + c.restoreTime(e.paths), Unclaimed: unclaimedTime,
 		Work: &e.work, Daemon: e.life.Context(),
 		Operation: func(ctx context.Context, do func(context.Context) error) error {
 			return e.onContainer(ctx, operation.CreateContainer, c, 0, do)
@@ -292,7 +292,7 @@ func (c *Container) createRequest(b *containerBuild) oci.CreateRequest {
 // Unknown and listed, for the kubelet to remove.
 func (e *Engine) discardContainer(ctx context.Context, c *Container, cause error) error {
 	c.life.End(cause)
-	err := lifecycle.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error {
+	err := lifecycle.Undo(ctx, e.cfg.Load().undoTimeout(), func(ctx context.Context) error {
 		return e.deleteContainer(ctx, c)
 	})
 	if err == nil {

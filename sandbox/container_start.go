@@ -62,7 +62,8 @@ func (e *Engine) startContainer(caller context.Context, c *Container) error {
 	// A daemon that stops does not cancel a start: the container would have to be killed.
 	ctx, cancel := c.life.WithinExcept(caller, errClosing)
 	defer cancel(nil)
-	ctx, stop := lifecycle.WithTimeout(ctx, e.cfg.Load().StartTimeout+c.restoreTime(e.paths), "start took longer than %v")
+	limit := e.cfg.Load().startTimeout() + c.restoreTime(e.paths)
+	ctx, stop := lifecycle.WithTimeout(ctx, limit, "start took longer than %v")
 	defer stop()
 
 	at := time.Now()
@@ -99,7 +100,7 @@ func (e *Engine) startContainer(caller context.Context, c *Container) error {
 func (e *Engine) abandonStart(ctx context.Context, c *Container, cause error) error {
 	c.failStart(cause)
 	operation.SetStage(ctx, "stop")
-	err := lifecycle.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error {
+	err := lifecycle.Undo(ctx, e.cfg.Load().undoTimeout(), func(ctx context.Context) error {
 		if !c.awaitsRestore() {
 			return e.stopContainer(ctx, c, 0)
 		}

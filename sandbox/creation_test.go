@@ -20,7 +20,7 @@ import (
 func TestPodsKeepNothingOfTheCallsThatMadeThem(t *testing.T) {
 	e, _ := newEngine(t, newMachine(t))
 	// A timer that was stopped may stay until its time.
-	e.cfg.Load().CreateTimeout, e.cfg.Load().StartTimeout, e.operations.Slow = time.Second, time.Second, time.Second
+	e.cfg.Load().CreateTimeout, e.operations.Slow = time.Second, time.Second
 	type carried [4096]byte
 	type key struct{}
 	call := func(do func(ctx context.Context)) weak.Pointer[carried] {
@@ -183,7 +183,7 @@ func TestUnclaimedIsDiscarded(t *testing.T) {
 		if n := len(e.store.pods.List(nil)); n != 1 {
 			t.Fatalf("%d pods wait for their caller, want 1", n)
 		}
-		time.Sleep(e.cfg.Load().UnclaimedTimeout + time.Second)
+		time.Sleep(unclaimedTime + time.Second)
 		synctest.Wait()
 		noLeaks(t, m)
 		must(t, e.Close(t.Context()))

@@ -97,7 +97,7 @@ func New(node Node, cfg Config, deps Deps) (*Engine, error) {
 		node: node, deps: deps, paths: node.Layout, store: newStore(),
 		files:    files.Files{Layout: node.Layout, Mounter: deps.Mounter, ShmSize: cfg.ShmSize},
 		resolver: host.NewResolver(stuckLooks, cfg.CreateMissingHostPaths), life: lifecycle.NewLifetime(context.Background()),
-		operations: operation.Tracker{Slow: cfg.SlowOperation, Log: deps.Log, Observe: deps.Observe},
+		operations: operation.Tracker{Slow: slowOperation, Log: deps.Log, Observe: deps.Observe},
 	}
 	e.handlers.NewRetired = deps.Retired
 	if err := e.Reconfigure(cfg, deps.Runtimes); err != nil {

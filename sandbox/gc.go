@@ -21,7 +21,7 @@ func newJanitor(e *Engine) *garbage.Janitor {
 		Namespaces: e.deps.Namespaces, Network: e.deps.Network, Images: e.deps.Images,
 		Cgroups:  e.cgroupsOfPods,
 		Prefixes: func() []string { return []string{e.cfg.Load().CgroupPrefix, DefaultConfig().CgroupPrefix} },
-	}, claims{e}, e.deps.Log, func() time.Duration { return e.cfg.Load().UndoTimeout })
+	}, claims{e}, e.deps.Log, func() time.Duration { return e.cfg.Load().undoTimeout() })
 }
 
 // RunGC collects garbage until ctx ends, see garbage.Janitor.

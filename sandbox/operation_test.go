@@ -111,10 +111,10 @@ func TestSlowOperationIsListedAndLoggedOnceWithItsStage(t *testing.T) {
 			_, err := e.RunPod(t.Context(), podConfig("web"), "")
 			done <- err
 		}()
-		time.Sleep(4 * e.cfg.Load().SlowOperation)
+		time.Sleep(4 * slowOperation)
 		synctest.Wait()
 		under := e.Operations()
-		if len(under) != 1 || under[0].Stage() != "network" || time.Duration(under[0].Took) != 4*e.cfg.Load().SlowOperation ||
+		if len(under) != 1 || under[0].Stage() != "network" || time.Duration(under[0].Took) != 4*slowOperation ||
 			under[0].Done {
 			t.Errorf("under way: %+v", under)
 		}
@@ -123,7 +123,7 @@ func TestSlowOperationIsListedAndLoggedOnceWithItsStage(t *testing.T) {
 			t.Fatalf("log is no single line of JSON: %v: %s, want one", err, out.String())
 		}
 		if line.Msg != "slow operation" || line.Verb != operation.RunPod || line.Stage != "network" ||
-			line.Pod != under[0].Pod || line.Age != e.cfg.Load().SlowOperation.String() {
+			line.Pod != under[0].Pod || line.Age != time.Duration(slowOperation).String() {
 			t.Errorf("logged %+v, want the slow operation %+v", line, under[0])
 		}
 		release()
@@ -141,7 +141,7 @@ func TestWhatTheCallerAskedToWaitForIsNotSlow(t *testing.T) {
 		log := logrus.New()
 		log.SetOutput(&out)
 		e.operations.Log = log
-		grace := 10 * e.cfg.Load().SlowOperation
+		grace := 10 * slowOperation
 		release := h.hold("exec")
 		go e.ExecSync(t.Context(), id, []string{"true"}, 0)
 		go e.StopContainer(t.Context(), id, grace)

@@ -116,7 +116,7 @@ func checkSamePod(have, want *Pod) error {
 func (e *Engine) podPlan(p *Pod) lifecycle.Plan {
 	return lifecycle.Plan{
 		What: "pod sandbox", Log: p.log(), Life: p.life,
-		Timeout: e.cfg.Load().CreateTimeout + p.stageTime(), Unclaimed: e.cfg.Load().UnclaimedTimeout,
+		Timeout: e.cfg.Load().CreateTimeout + p.stageTime(), Unclaimed: unclaimedTime,
 		Work: &e.work, Daemon: e.life.Context(),
 		Operation: func(ctx context.Context, do func(context.Context) error) error {
 			return e.onPod(ctx, p.creationVerb(), p, do)
@@ -241,7 +241,7 @@ func (e *Engine) networkRequest(p *Pod) (network.Request, error) {
 // listed, for the kubelet to stop and remove.
 func (e *Engine) discardPod(ctx context.Context, p *Pod, cause error) error {
 	p.life.End(cause)
-	err := lifecycle.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error { return e.deletePod(ctx, p) })
+	err := lifecycle.Undo(ctx, e.cfg.Load().undoTimeout(), func(ctx context.Context) error { return e.deletePod(ctx, p) })
 	if err == nil {
 		return cause
 	}

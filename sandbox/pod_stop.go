@@ -52,7 +52,9 @@ func (e *Engine) stopPod(ctx context.Context, p *Pod) error {
 	if err := p.observe(record.PodStopping, nil); err != nil {
 		p.log().WithError(err).Warn("failed to write pod status")
 	}
-	err := lifecycle.Undo(ctx, e.cfg.Load().UndoTimeout, func(ctx context.Context) error { return e.teardownPod(ctx, p) })
+	err := lifecycle.Undo(ctx, e.cfg.Load().undoTimeout(), func(ctx context.Context) error {
+		return e.teardownPod(ctx, p)
+	})
 	reason := ""
 	if err != nil {
 		reason = err.Error()

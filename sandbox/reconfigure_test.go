@@ -21,13 +21,13 @@ func TestReconfigure(t *testing.T) {
 	old, err := e.RunPod(t.Context(), podConfig("old"), "other")
 	must(t, err)
 	next := *e.cfg.Load()
-	next.StartTimeout = time.Hour
+	next.KillTimeout = time.Hour
 	next.Handlers = map[string]handler.Config{"fresh": {CNIConfDir: "/etc/fresh"}}
 	runtimes := map[string]Runtime{"runc": first.Runtimes["runc"], "fresh": m.runtime(h, "vm")}
 	must(t, e.Reconfigure(next, runtimes))
-	if e.cfg.Load().StartTimeout != time.Hour || firstConfig.StartTimeout == time.Hour {
-		t.Errorf("StartTimeout = %v, of the first generation %v, want 1h in the new one only",
-			e.cfg.Load().StartTimeout, firstConfig.StartTimeout)
+	if e.cfg.Load().KillTimeout != time.Hour || firstConfig.KillTimeout == time.Hour {
+		t.Errorf("KillTimeout = %v, of the first generation %v, want 1h in the new one only",
+			e.cfg.Load().KillTimeout, firstConfig.KillTimeout)
 	}
 	_, err = e.RunPod(t.Context(), podConfig("late"), "other")
 	if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "fresh") {

@@ -23,21 +23,10 @@ type Config struct {
 	TLSMinVersion string `toml:"tls_min_version" comment:"Minimum TLS version: 1.2 or 1.3."`
 	// IdleTimeout ends a session in which no byte moved for this long; 0 disables it. Pings do not count.
 	IdleTimeout time.Duration `toml:"idle_timeout" comment:"End a session that moved no byte for this long. 0: never."`
-	// CreationTimeout is how long a client may take to open the streams it asked for, after the upgrade.
-	CreationTimeout time.Duration `toml:"creation_timeout" comment:"Time limit for a client to open the streams of a new session."`
-	// TokenTTL is how long a URL is valid. It can be used once.
-	TokenTTL time.Duration `toml:"token_ttl" comment:"How long a URL is valid. It can be used once."`
-	// MaxTokens bounds the URLs that are neither used nor expired.
-	MaxTokens int `toml:"max_tokens" comment:"Maximum number of unused URLs; more are refused."`
 	// MaxSessions bounds the sessions; a client above it gets 503 and may retry with the same URL.
 	MaxSessions int `toml:"max_sessions" comment:"Maximum number of sessions; more get HTTP 503."`
 	// MaxSessionsPerPod is how many of them one pod may have.
 	MaxSessionsPerPod int `toml:"max_sessions_per_pod" comment:"Maximum number of sessions of one pod; more get HTTP 503."`
-	// MaxPending bounds the TCP connections that have not become a session; a new one replaces the oldest one of the
-	// user with most of them.
-	MaxPending int `toml:"max_pending_connections" comment:"Maximum number of TCP connections without a session. A new one replaces the oldest one of the user who has most of them."`
-	// HeaderTimeout is how long a connection may take for the TLS handshake, and then for a request.
-	HeaderTimeout time.Duration `toml:"header_timeout" comment:"Time limit for the TLS handshake, and for the request."`
 }
 
 // DefaultConfig serves loopback without TLS.
@@ -46,13 +35,8 @@ func DefaultConfig() Config {
 		Address:           "127.0.0.1",
 		TLSMinVersion:     "1.2",
 		IdleTimeout:       4 * time.Hour,
-		CreationTimeout:   15 * time.Second,
-		TokenTTL:          time.Minute,
-		MaxTokens:         1000,
 		MaxSessions:       1024,
 		MaxSessionsPerPod: 256,
-		MaxPending:        256,
-		HeaderTimeout:     10 * time.Second,
 	}
 }
 
@@ -79,20 +63,11 @@ func (c *Config) Validate(problem func(key string, err error)) {
 	if c.IdleTimeout < 0 {
 		problem("idle_timeout", fmt.Errorf("%v is negative", c.IdleTimeout))
 	}
-	for _, d := range []struct {
-		key string
-		d   time.Duration
-	}{{"creation_timeout", c.CreationTimeout}, {"token_ttl", c.TokenTTL}, {"header_timeout", c.HeaderTimeout}} {
-		if d.d <= 0 {
-			problem(d.key, fmt.Errorf("%v is not a positive duration", d.d))
-		}
-	}
 	for _, n := range []struct {
 		key string
 		n   int
 	}{
-		{"max_tokens", c.MaxTokens}, {"max_sessions", c.MaxSessions}, {"max_sessions_per_pod", c.MaxSessionsPerPod},
-		{"max_pending_connections", c.MaxPending},
+		{"max_sessions", c.MaxSessions}, {"max_sessions_per_pod", c.MaxSessionsPerPod},
 	} {
 		if n.n <= 0 {
 			problem(n.key, fmt.Errorf("%d is not positive", n.n))

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestConfigValidate(t *testing.T) {
@@ -32,12 +31,8 @@ func TestConfigValidate(t *testing.T) {
 		{"key without certificate", func(c *Config) { c.TLSKeyFile = "k" }, "set together"},
 		{"old TLS", func(c *Config) { c.TLSMinVersion = "1.1" }, "neither 1.2 nor 1.3"},
 		{"negative idle", func(c *Config) { c.IdleTimeout = -1 }, "idle_timeout"},
-		{"no creation time", func(c *Config) { c.CreationTimeout = 0 }, "creation_timeout"},
-		{"no token time", func(c *Config) { c.TokenTTL = 0 }, "token_ttl"},
-		{"no header time", func(c *Config) { c.HeaderTimeout = -time.Second }, "header_timeout"},
-		{"no tokens", func(c *Config) { c.MaxTokens = 0 }, "max_tokens"},
 		{"no sessions", func(c *Config) { c.MaxSessions = -1 }, "max_sessions"},
-		{"no connections", func(c *Config) { c.MaxPending = 0 }, "max_pending_connections"},
+		{"no sessions of a pod", func(c *Config) { c.MaxSessionsPerPod = 0 }, "max_sessions_per_pod"},
 	} {
 		cfg := DefaultConfig()
 		c.edit(&cfg)
@@ -56,7 +51,7 @@ func problems(c Config) (all []string) {
 
 func TestConfigReportsEverything(t *testing.T) {
 	wrong := problems(Config{Port: -1, TLSMinVersion: "x"})
-	for _, want := range []string{"address", "port: -1", "tls_min_version", "max_tokens", "creation_timeout"} {
+	for _, want := range []string{"address", "port: -1", "tls_min_version", "max_sessions", "max_sessions_per_pod"} {
 		if !slices.ContainsFunc(wrong, func(w string) bool { return strings.HasPrefix(w, want) }) {
 			t.Errorf("Validate reports %q, want also %q", wrong, want)
 		}

@@ -32,7 +32,10 @@ import (
 const patience = 20 * time.Second
 
 // quick is the timing of sessions in tests.
-var quick = timing{check: 20 * time.Millisecond, linger: 200 * time.Millisecond, heartbeat: 20 * time.Millisecond}
+var quick = timing{
+	check: 20 * time.Millisecond, linger: 200 * time.Millisecond, heartbeat: 20 * time.Millisecond,
+	create: realTime.create, token: realTime.token, header: realTime.header,
+}
 
 // backend is a Backend made of functions.
 type backend struct {
@@ -64,6 +67,13 @@ type running struct {
 	budgets *budget.Table
 }
 
+// setup is what a test can change of a server.
+type setup struct {
+	Config
+	timing
+	pending int
+}
+
 // discardLog returns a logger without output.
 func discardLog() *logrus.Logger {
 	log := logrus.New()
@@ -72,14 +82,14 @@ func discardLog() *logrus.Logger {
 }
 
 // start runs a server until the test ends, and then checks for leaks.
-func start(t *testing.T, b Backend, edit ...func(*Config)) running {
+func start(t *testing.T, b Backend, edit ...func(*setup)) running {
 	t.Helper()
 	return startLogging(t, b, discardLog(), edit...)
 }
 
 // budgetsFor returns the table that podd makes for the configuration.
 func budgetsFor(cfg Config) *budget.Table {
-	return budget.New(cfg.MaxSessions, cfg.MaxSessionsPerPod, cfg.MaxPending)
+	return budget.New(cfg.MaxSessions, cfg.MaxSessionsPerPod, MaxPending)
 }
 
 // limitsOf returns the limits that podd makes of the table.
@@ -91,19 +101,18 @@ func limitsOf(b *budget.Table) Limits {
 }
 
 // startLogging is start with a logger.
-func startLogging(t *testing.T, b Backend, log logrus.FieldLogger, edit ...func(*Config)) running {
+func startLogging(t *testing.T, b Backend, log logrus.FieldLogger, edit ...func(*setup)) running {
 	t.Helper()
 	leftovers := watchLeaks(t)
-	cfg := DefaultConfig()
+	c := setup{Config: DefaultConfig(), timing: quick, pending: MaxPending}
 	for _, e := range edit {
-		e(&cfg)
+		e(&c)
 	}
-	budgets := budgetsFor(cfg)
-	s, err := New(cfg, limitsOf(budgets), b, log)
+	budgets := budget.New(c.MaxSessions, c.MaxSessionsPerPod, c.pending)
+	s, err := newServer(c.Config, c.timing, limitsOf(budgets), b, log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.timing = quick
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(context.Background()) }()
 	t.Cleanup(func() {

@@ -25,7 +25,7 @@ import (
 // TestSessionLimit: a session above the limit gets 503, and its URL works once another session has ended.
 func TestSessionLimit(t *testing.T) {
 	b, started, _ := held()
-	r := start(t, b, func(c *Config) { c.MaxSessions = 2 })
+	r := start(t, b, func(c *setup) { c.MaxSessions = 2 })
 	first := dialWebSocket(t, r.execURL(), "v5.channel.k8s.io")
 	dialWebSocket(t, r.execURL(), "v5.channel.k8s.io")
 	recv(t, "a session", started)
@@ -49,7 +49,7 @@ func TestSessionLimit(t *testing.T) {
 // TestSessionLimitPerPod: a pod cannot use the sessions of others, in whatever container they run.
 func TestSessionLimitPerPod(t *testing.T) {
 	b, started, _ := held()
-	r := start(t, b, func(c *Config) { c.MaxSessionsPerPod = 2 })
+	r := start(t, b, func(c *setup) { c.MaxSessionsPerPod = 2 })
 	exec := func(id string) string {
 		return r.url(r.Exec(&cri.ExecRequest{ContainerId: id, Cmd: []string{"x"}, Stdin: true, Stdout: true}))
 	}
@@ -71,7 +71,7 @@ func TestSessionLimitPerPod(t *testing.T) {
 // oldest one.
 func TestPendingLimit(t *testing.T) {
 	b, started, _ := held()
-	r := start(t, b, func(c *Config) { c.MaxPending, c.HeaderTimeout = 3, time.Hour })
+	r := start(t, b, func(c *setup) { c.pending, c.header = 3, time.Hour })
 	ws := dialWebSocket(t, r.execURL(), "v5.channel.k8s.io")
 	recv(t, "the session", started)
 	inUse := func() int64 { return r.budgets.PendingConnections.Usage().InUse }
@@ -104,7 +104,7 @@ func TestIdleConnections(t *testing.T) {
 			if os.Getuid() != 0 && uid != os.Getuid() {
 				t.Skip("needs root, to open connections as another user")
 			}
-			r := start(t, pod(), func(c *Config) { c.MaxPending = 100 })
+			r := start(t, pod(), func(c *setup) { c.pending = 100 })
 			flood(t, r, uid, 300)
 			eventually(t, "connections are refused", func() bool { return r.budgets.PendingConnections.Usage().Refused > 300 })
 			for range 50 {
@@ -223,7 +223,7 @@ func BenchmarkUserOf(b *testing.B) {
 
 // TestSlowLoris: clients that send an incomplete request or nothing are disconnected.
 func TestSlowLoris(t *testing.T) {
-	r := start(t, backend{}, func(c *Config) { c.HeaderTimeout = 100 * time.Millisecond })
+	r := start(t, backend{}, func(c *setup) { c.header = 100 * time.Millisecond })
 	for name, first := range map[string]string{
 		"nothing":      "",
 		"request line": "GET /exec/",
@@ -246,7 +246,7 @@ func TestSlowLoris(t *testing.T) {
 
 // TestCreationTimeout: a client that opens too few streams gets an error on its error stream.
 func TestCreationTimeout(t *testing.T) {
-	r := start(t, backend{}, func(c *Config) { c.CreationTimeout = time.Second })
+	r := start(t, backend{}, func(c *setup) { c.create = time.Second })
 	c, _ := dialSPDY(t, r.execURL(), "v4.channel.k8s.io")
 	status := openStream(t, c, "streamType", "error")
 	openStream(t, c, "streamType", "stdout")
@@ -308,7 +308,7 @@ func TestIdle(t *testing.T) {
 	for _, tr := range transports() {
 		t.Run(tr.name, func(t *testing.T) {
 			b, _, ended := held()
-			r := start(t, b, func(c *Config) { c.IdleTimeout = idle })
+			r := start(t, b, func(c *setup) { c.IdleTimeout = idle })
 			began := time.Now()
 			got := tr.stream(t, r.execURL(), blocked{t.Context()}, false, nil)
 			if got.err == nil || !strings.Contains(got.err.Error(), "idle for too long") || time.Since(began) < idle {
@@ -323,7 +323,7 @@ func TestIdle(t *testing.T) {
 				}
 				return 7, nil
 			}
-			r = start(t, b, func(c *Config) { c.IdleTimeout = idle })
+			r = start(t, b, func(c *setup) { c.IdleTimeout = idle })
 			got = tr.stream(t, r.execURL(), blocked{t.Context()}, false, nil)
 			var exit exec.CodeExitError
 			if !errors.As(got.err, &exit) || len(got.stdout) != 20 {

@@ -124,7 +124,7 @@ func (f *forwards) accept(stream httpstream.Stream, replied <-chan struct{}) err
 			return err
 		}
 		fw = &forward{port: port, release: release}
-		fw.expiry = time.AfterFunc(f.server.cfg.CreationTimeout, func() { f.expire(id, fw) })
+		fw.expiry = time.AfterFunc(f.server.timing.create, func() { f.expire(id, fw) })
 		f.incomplete[id] = fw
 	}
 	if err := fw.addStream(stream, port); err != nil {

@@ -261,7 +261,7 @@ func TestForwardRefusedStreams(t *testing.T) {
 func TestForwardLimit(t *testing.T) {
 	const perPod = 512
 	// On a busy machine, opening that many takes longer than the default, after which the first ones are closed.
-	r := start(t, pod(), func(c *Config) { c.CreationTimeout = time.Hour })
+	r := start(t, pod(), func(c *setup) { c.create = time.Hour })
 	c, _ := dialSPDY(t, r.forwardURL(), "portforward.k8s.io")
 	half := func(kind string, i int) (httpstream.Stream, error) {
 		return c.CreateStream(http.Header{"Streamtype": {kind}, "Port": {"82"}, "Requestid": {fmt.Sprint(i)}})
@@ -296,7 +296,7 @@ func TestForwardLimit(t *testing.T) {
 
 // TestForwardExpiry: a connection whose second stream is not opened in time is reset, and its request id is free again.
 func TestForwardExpiry(t *testing.T) {
-	r := start(t, pod(), func(c *Config) { c.CreationTimeout = time.Second })
+	r := start(t, pod(), func(c *setup) { c.create = time.Second })
 	c, _ := dialSPDY(t, r.forwardURL(), "portforward.k8s.io")
 	for range 3 { // with the same request id
 		status := openStream(t, c, "streamType", "error", "port", "80", "requestID", "1")

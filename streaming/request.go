@@ -8,7 +8,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Exec returns a URL that runs the command of r. It can be used once, within Config.TokenTTL. Errors are
+// Exec returns a URL that runs the command of r. It can be used once, within timing.token. Errors are
 // errdefs.ErrInvalidArgument for an invalid combination of streams, ErrResourceExhausted when too many URLs are unused
 // and ErrUnavailable once the server is closed. The caller must not change r afterwards.
 func (s *Server) Exec(r *cri.ExecRequest) (string, error) {

@@ -154,7 +154,7 @@ func TestPlainRequests(t *testing.T) {
 }
 
 func TestTokenExpiresAtTheServer(t *testing.T) {
-	r := start(t, backend{}, func(c *Config) { c.TokenTTL = time.Millisecond })
+	r := start(t, backend{}, func(c *setup) { c.token = time.Millisecond })
 	u := r.execURL()
 	eventually(t, "the token has expired", func() bool { return !valid(r.tickets, u[strings.LastIndex(u, "/")+1:]) })
 	if got := status(t, u, upgradeSPDYHeaders); got != 404 {
@@ -162,13 +162,13 @@ func TestTokenExpiresAtTheServer(t *testing.T) {
 	}
 }
 
-// TestFloodOfTokens: unused URLs above MaxTokens are refused.
+// TestFloodOfTokens: unused URLs above maxTokens are refused.
 func TestFloodOfTokens(t *testing.T) {
-	r := start(t, backend{}, func(c *Config) { c.MaxTokens = 100 })
-	for i := range 1000 {
+	r := start(t, backend{})
+	for i := range maxTokens + 100 {
 		_, err := r.Exec(&cri.ExecRequest{ContainerId: "c1", Stdout: true})
-		if i < 100 && err != nil || i >= 100 && !errors.Is(err, errdefs.ErrResourceExhausted) {
-			t.Fatalf("request %d: %v, want resource exhausted from 100 on", i, err)
+		if i < maxTokens && err != nil || i >= maxTokens && !errors.Is(err, errdefs.ErrResourceExhausted) {
+			t.Fatalf("request %d: %v, want resource exhausted from %d on", i, err, maxTokens)
 		}
 	}
 }

@@ -46,17 +46,22 @@ type Server struct {
 // New listens on the address of the configuration, which must be valid. URLs can be issued at once; they are served
 // once Serve runs. The caller must call Close.
 func New(cfg Config, limits Limits, backend Backend, log logrus.FieldLogger) (*Server, error) {
+	return newServer(cfg, realTime, limits, backend, log)
+}
+
+func newServer(
+	cfg Config, t timing, limits Limits, backend Backend, log logrus.FieldLogger,
+) (*Server, error) {
 	s := &Server{
 		cfg: cfg, backend: backend, log: log,
-		timing: realTime, tickets: newTickets(cfg.TokenTTL, cfg.MaxTokens),
+		timing: t, tickets: newTickets(t.token, maxTokens),
 		limits: limits, pending: newPendingConns(limits.Pending),
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.http = &http.Server{
 		Handler: s.routes(),
 		// These apply until a connection becomes a session.
-		ReadHeaderTimeout: cfg.HeaderTimeout, ReadTimeout: cfg.HeaderTimeout, WriteTimeout: cfg.HeaderTimeout,
-		IdleTimeout:    cfg.HeaderTimeout,
+		ReadHeaderTimeout: t.header, ReadTimeout: t.header, WriteTimeout: t.header, IdleTimeout: t.header,
 		MaxHeaderBytes: 64 << 10,
 		ConnState:      s.pending.track,
 		BaseContext:    func(net.Listener) context.Context { return s.ctx },

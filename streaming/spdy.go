@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"time"
 
 	wire "k8s.io/cri-streaming/pkg/streaming/remotecommand"
 	"k8s.io/streaming/pkg/httpstream"
@@ -30,7 +31,7 @@ func (s *Server) openSPDY(sess *session, w http.ResponseWriter, r *http.Request,
 		return nil, err
 	}
 	structured := version == wire.StreamProtocolV4Name
-	if err := streams.wait(sess.ctx, s.cfg); err != nil {
+	if err := streams.wait(sess.ctx, s.timing.create); err != nil {
 		sess.finish(func() { streams.finish(sess, conn, outcomeOf(0, err).bytes(structured)) })
 		return nil, err
 	}
@@ -134,9 +135,9 @@ func (c *collector) finish(sess *session, conn *spdyConn, outcome []byte) {
 
 // wait returns when all streams are open and acknowledged. If the connection were closed before an acknowledgement is
 // sent, the client would wait for it forever.
-func (c *collector) wait(ctx context.Context, cfg Config) error {
-	late := fmt.Errorf("client did not open its streams within %v (streaming.creation_timeout)", cfg.CreationTimeout)
-	ctx, cancel := context.WithTimeoutCause(ctx, cfg.CreationTimeout, late)
+func (c *collector) wait(ctx context.Context, limit time.Duration) error {
+	late := fmt.Errorf("client did not open its streams within %v", limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, late)
 	defer cancel()
 	for _, wanted := range c.want {
 		if !wanted {

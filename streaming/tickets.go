@@ -40,7 +40,7 @@ func (t *tickets) issue(request proto.Message) (string, error) {
 	defer t.mu.Unlock()
 	size := proto.Size(request)
 	if len(t.waiting) >= t.max || t.bytes+size > ticketBytes {
-		return "", fmt.Errorf("%w: %d streaming URLs of %d bytes are unused, retry later (streaming.max_tokens)",
+		return "", fmt.Errorf("%w: %d streaming URLs of %d bytes are unused, retry later",
 			errdefs.ErrResourceExhausted, len(t.waiting), t.bytes)
 	}
 	token := rand.Text()

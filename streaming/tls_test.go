@@ -57,9 +57,9 @@ func writeCert(t *testing.T, dir string, serial int64) (certFile, keyFile string
 	return certFile, keyFile
 }
 
-func withTLS(t *testing.T, version string) (dir string, edit func(*Config)) {
+func withTLS(t *testing.T, version string) (dir string, edit func(*setup)) {
 	dir = t.TempDir()
-	return dir, func(c *Config) {
+	return dir, func(c *setup) {
 		c.TLSCertFile, c.TLSKeyFile = writeCert(t, dir, 1)
 		c.TLSMinVersion = version
 	}
@@ -158,7 +158,7 @@ func TestHTTP2(t *testing.T) {
 // TestTLSHandshakeTimeout: a client that connects and sends nothing is disconnected.
 func TestTLSHandshakeTimeout(t *testing.T) {
 	_, edit := withTLS(t, "1.2")
-	r := start(t, backend{}, edit, func(c *Config) { c.HeaderTimeout = 50 * time.Millisecond })
+	r := start(t, backend{}, edit, func(c *setup) { c.header = 50 * time.Millisecond })
 	c := dialRaw(t, r)
 	defer c.Close()
 	c.SetReadDeadline(time.Now().Add(patience))

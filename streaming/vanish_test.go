@@ -247,7 +247,7 @@ func TestOutputBehindFlood(t *testing.T) {
 // TestClientThatDoesNotDisconnect is disconnected once it has received everything.
 func TestClientThatDoesNotDisconnect(t *testing.T) {
 	b := backend{exec: func(context.Context, string, []string, Streams) (int, error) { return 0, nil }}
-	r := start(t, b, func(c *Config) { c.CreationTimeout = time.Millisecond })
+	r := start(t, b, func(c *setup) { c.create = time.Millisecond })
 	_, resp := dialUpgrade(t, r.execURL(), upgradeSPDYHeaders)
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatalf("upgrade: status %s, want 101", resp.Status)

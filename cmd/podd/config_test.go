@@ -61,7 +61,7 @@ func TestConfigFilesAndFlagsAreMerged(t *testing.T) {
 		"podd.toml.d/.30.toml":    "nonsense",
 		"podd.toml.d/README":      "nonsense",
 	})
-	l, err := load(t, "--config", file, "--run", "/run/x", "--set", "runtime.start_timeout=7s",
+	l, err := load(t, "--config", file, "--run", "/run/x", "--set", "runtime.kill_timeout=7s",
 		"--set", "runtime.handlers.runc.path=/usr/bin/runc")
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func TestConfigFilesAndFlagsAreMerged(t *testing.T) {
 	want.Metrics.Address = "unix:///run/x/metrics.sock"
 	want.Image.PreloadDir = "/srv/podd/preload"
 	want.Runtime.SearchPath = []string{"/c"}
-	want.Runtime.StartTimeout = 7 * time.Second
+	want.Runtime.KillTimeout = 7 * time.Second
 	want.Runtime.Handlers["kata"] = HandlerTable{Path: "/opt/kata", Root: "/run/kata"}
 	want.Runtime.Handlers["runc"] = HandlerTable{Path: "/usr/bin/runc"}
 	if d := cmp.Diff(want, l.Config); d != "" {
@@ -89,8 +89,8 @@ func TestConfigFilesAndFlagsAreMerged(t *testing.T) {
 		"log.level":                  filepath.Join(dir, "podd.toml.d/20-b.toml") + ":2",
 		"log.format":                 file + ":4",
 		"runtime.search_path":        filepath.Join(dir, "podd.toml.d/10-a.toml") + ":4",
-		"runtime.start_timeout":      "flag --set",
-		"runtime.kill_timeout":       "default",
+		"runtime.kill_timeout":       "flag --set",
+		"runtime.create_timeout":     "default",
 		"runtime.handlers.kata.root": filepath.Join(dir, "podd.toml.d/10-a.toml") + ":6",
 		"runtime.handlers.kata.path": filepath.Join(dir, "podd.toml.d/20-b.toml") + ":4",
 		"runtime.handlers.runc.path": "flag --set",
@@ -225,7 +225,7 @@ func TestMistakesInConfiguration(t *testing.T) {
 		"conmon":             {file: "runtime.conmon = \"..\"", want: `".." is relative`},
 		"criu":               {file: "runtime.criu = \"bin/criu\"", want: `runtime.criu (`},
 		"name of criu":       {file: "runtime.criu = \"/opt/criu-4\"", want: `the file must have the name criu`},
-		"timeout":            {file: "runtime.start_timeout = \"0s\"", want: "runtime.start_timeout ("},
+		"timeout":            {file: "runtime.kill_timeout = \"0s\"", want: "runtime.kill_timeout ("},
 		"open metrics": {
 			file: "[metrics]\naddress = \"0.0.0.0:9478\"",
 			want: `podd.toml:2): other machines can reach 0.0.0.0`,
@@ -257,8 +257,8 @@ func TestMistakesInConfiguration(t *testing.T) {
 			want: "podd.toml:2): \"p.json\" is not an absolute path",
 		},
 		"number for timeout": {
-			file: "runtime.start_timeout = 60",
-			want: `podd.toml:1: runtime.start_timeout: want a duration`,
+			file: "runtime.kill_timeout = 60",
+			want: `podd.toml:1: runtime.kill_timeout: want a duration`,
 		},
 		"set without =": {args: []string{"--set", "root"}, want: `"root" is not of the form section.key=value`},
 		"set unknown": {
@@ -435,7 +435,7 @@ func TestVersion(t *testing.T) {
 func FuzzConfig(f *testing.F) {
 	f.Add("root = \"/a\"", "[log]\nlevel = \"debug\"")
 	f.Add("[runtime.handlers.x]", "runtime.search_path = []")
-	f.Add("[runtime]\nstart_timeout = \"1m\"", "listen = \"/x\"")
+	f.Add("[runtime]\nkill_timeout = \"1m\"", "listen = \"/x\"")
 	f.Fuzz(func(t *testing.T, file, dropIn string) {
 		l, err := load(t, "--config", tree(t, map[string]string{"podd.toml": file, "podd.toml.d/a.toml": dropIn}))
 		if err != nil {
@@ -449,8 +449,8 @@ func FuzzConfig(f *testing.F) {
 				t.Errorf("%q was accepted", path)
 			}
 		}
-		if l.Runtime.StartTimeout <= 0 {
-			t.Errorf("start_timeout %v was accepted", l.Runtime.StartTimeout)
+		if l.Runtime.KillTimeout <= 0 {
+			t.Errorf("kill_timeout %v was accepted", l.Runtime.KillTimeout)
 		}
 	})
 }

@@ -104,7 +104,7 @@ func TestSameHandler(t *testing.T) {
 		"conmon":         {func(c *Config) { c.Runtime.Conmon = "/x" }, false},
 		"search path":    {func(c *Config) { c.Runtime.SearchPath = []string{"/x"} }, false},
 		"create timeout": {func(c *Config) { c.Runtime.CreateTimeout++ }, false},
-		"start timeout":  {func(c *Config) { c.Runtime.StartTimeout++ }, true},
+		"kill timeout":   {func(c *Config) { c.Runtime.KillTimeout++ }, true},
 	} {
 		b := defaultConfig()
 		c.change(&b)

@@ -78,7 +78,7 @@ func (d *daemon) mechanisms(ctx context.Context) (*node, error) {
 	}}
 	d.cfg.identify(mark, boot)
 	s := d.cfg.Streaming
-	d.budgets = budget.New(s.MaxSessions, s.MaxSessionsPerPod, s.MaxPending)
+	d.budgets = budget.New(s.MaxSessions, s.MaxSessionsPerPod, streaming.MaxPending)
 	images, err := image.New(d.cfg.Image, d.log)
 	if err != nil {
 		return nil, err

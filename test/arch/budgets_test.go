@@ -23,7 +23,7 @@ import (
 // constructs, the limits with the constants in the source.
 func TestBudgetsPage(t *testing.T) {
 	pools, s := map[string]budget.Usage{}, streaming.DefaultConfig()
-	for _, u := range budget.New(s.MaxSessions, s.MaxSessionsPerPod, s.MaxPending).Usages() {
+	for _, u := range budget.New(s.MaxSessions, s.MaxSessionsPerPod, streaming.MaxPending).Usages() {
 		pools[u.Name] = u
 	}
 	tests := parseTests(t)

@@ -74,7 +74,7 @@ type nodeStatus struct {
 
 func TestStatusCommand(t *testing.T) {
 	t.Parallel()
-	k := startWith(t, daemon.Options{Gated: true, Set: []string{`runtime.slow_operation = "100ms"`}})
+	k := startWith(t, daemon.Options{Gated: true})
 	pod, container := k.sleeper()
 	var s nodeStatus
 	k.poddJSON(&s, 0, "status", "--pod", pod[:12])

@@ -45,8 +45,7 @@ func TestStuckDependencies(t *testing.T) {
 	d := stuckFor.String()
 	k := startWith(t, daemon.Options{Gated: true, Set: []string{
 		fmt.Sprintf("network.add_timeout=%q", d), fmt.Sprintf("network.del_timeout=%q", d),
-		fmt.Sprintf("runtime.create_timeout=%q", d), fmt.Sprintf("runtime.start_timeout=%q", d),
-		fmt.Sprintf("runtime.undo_timeout=%q", d), `runtime.kill_timeout="5s"`, `image.pull_progress_timeout="15s"`,
+		fmt.Sprintf("runtime.create_timeout=%q", d), `runtime.kill_timeout="5s"`, `image.pull_progress_timeout="15s"`,
 		hooksOfRuntime(t),
 	}})
 	k.have(busybox)
