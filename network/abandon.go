@@ -31,7 +31,7 @@ func (c *CNI) Abandon(ctx context.Context, r Request) error {
 	if err := r.Validate(); err != nil {
 		return err
 	}
-	release, err := c.pods.acquire(ctx, r.PodID)
+	release, err := c.pods.Lock(ctx, r.PodID)
 	if err != nil {
 		return fmt.Errorf("wait for the pod's network: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/podd-project/podd/checkpoint"
+	"github.com/podd-project/podd/oci/lock"
 )
 
 // CNI attaches pods to the node's CNI network. Its methods may be called concurrently; calls for one pod wait for each
@@ -22,9 +23,10 @@ type CNI struct {
 	// settings are replaced as a whole, see Reconfigure.
 	settings atomic.Pointer[Config]
 
-	log  logrus.FieldLogger
-	env  []string
-	pods slots
+	log logrus.FieldLogger
+	env []string
+	// pods admits one operation per pod at a time, as CNI requires for a container.
+	pods lock.Keyed
 	gate gate
 	// entering bounds the threads of Dial in pods' namespaces.
 	entering *semaphore.Weighted

@@ -9,49 +9,6 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-func TestSlotsKeepOnePodApartOnly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var s slots
-		release, err := s.acquire(t.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
-		other, err := s.acquire(t.Context(), "b") // would block indefinitely if it were one lock
-		if err != nil {
-			t.Fatal(err)
-		}
-		other()
-		got := make(chan struct{})
-		go func() {
-			release, err := s.acquire(t.Context(), "a")
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			close(got)
-			release()
-		}()
-		why := errors.New("gave up")
-		ctx, cancel := context.WithCancelCause(t.Context())
-		cancel(why)
-		if _, err := s.acquire(ctx, "a"); !errors.Is(err, why) {
-			t.Errorf("acquire = %v, want %v", err, why)
-		}
-		synctest.Wait()
-		select {
-		case <-got:
-			t.Error("two hold the slot")
-		default:
-		}
-		release()
-		synctest.Wait()
-		<-got
-		if len(s.pods) != 0 {
-			t.Errorf("slots after release = %v, want none", s.pods)
-		}
-	})
-}
-
 func TestGateGivesAttachmentsTheRightOfWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g gate

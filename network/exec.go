@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +18,8 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/version"
 	"golang.org/x/sys/unix"
+
+	"github.com/podd-project/podd/oci/subprocess"
 )
 
 // Bounds of a plugin's output, in bytes.
@@ -28,21 +29,8 @@ const (
 	maxMessage = 2 << 10
 )
 
-// pipePiece is how much of a plugin's output is read at once, in bytes. Most print less.
-const pipePiece = 4 << 10
-
-// killGrace is how long to wait for a killed plugin to exit, pipeGrace for one that exited to close its output, which a
-// child of it may still have open.
-const (
-	killGrace = 5 * time.Second
-	pipeGrace = 2 * time.Second
-)
-
 // executor runs CNI plugins for libcni: by absolute path from the configured directories only, with a small
 // environment, bounded output, and a deadline at which the plugin's process group is killed.
-//
-// package oci/driver runs runtimes in a similar way. The code is not shared: packages of the same layer do not import
-// each other, and a plugin needs the DEL lock, a retry while it is being installed, and CNI's error format.
 type executor struct {
 	version.PluginDecoder
 	// env is the plugins' environment, without the six variables of CNI.
@@ -121,7 +109,7 @@ func (e *executor) ExecPlugin(ctx context.Context, path string, stdin []byte, en
 	}
 	p := &plugin{
 		path: path, stdin: stdin, env: slices.Clone(e.env), delLock: e.delLock,
-		stdout: capped{limit: maxStdout, fail: true}, stderr: capped{limit: maxStderr},
+		stdout: subprocess.NewStrictHead(maxStdout), stderr: subprocess.NewHead(maxStderr),
 	}
 	for _, pair := range environ {
 		if cniVariable(pair) {
@@ -131,7 +119,7 @@ func (e *executor) ExecPlugin(ctx context.Context, path string, stdin []byte, en
 	if err := p.run(ctx); err != nil {
 		return nil, fmt.Errorf("CNI plugin %s: %w", filepath.Base(path), err)
 	}
-	out := p.stdout.buf.Bytes()
+	out := p.stdout.Bytes()
 	if e.onAdd != nil && slices.Contains(environ, "CNI_COMMAND=ADD") {
 		if err := e.onAdd(stdin, out); err != nil {
 			return nil, fmt.Errorf("CNI plugin %s: %w", filepath.Base(path), err)
@@ -145,74 +133,41 @@ type plugin struct {
 	path           string
 	stdin          []byte
 	env            []string
-	stdout, stderr capped
+	stdout, stderr *subprocess.Head
 	delLock        *os.File // see execOptions
 }
 
-// run starts the plugin and waits for its end, or kills it when ctx ends. If the kill does not end it within killGrace,
-// because it is stuck in the kernel, a goroutine keeps waiting for it.
+// run starts the plugin and waits for its exit, or kills it with its children when ctx ends.
 func (p *plugin) run(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
+	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	done := make(chan error, 1)
-	go func() { done <- p.supervise(ctx) }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-	}
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(killGrace + pipeGrace):
-		return fmt.Errorf("still running after SIGKILL: %w", context.Cause(ctx))
-	}
-}
-
-// supervise starts the plugin, kills it when ctx ends, and waits until it exits, however long that takes.
-func (p *plugin) supervise(ctx context.Context) error {
 	// A plugin dies with the thread that started it (Pdeathsig), so that after a crash of the daemon no ADD runs
 	// concurrently with the DEL of the next one. Locked, the thread lives as long as this goroutine waits.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	cmd, err := p.start(ctx)
+	running, err := p.start(ctx)
 	if err != nil {
 		return err
 	}
-	pid := cmd.Process.Pid
-	exited := make(chan struct{})
-	go func() {
-		defer close(exited)
-		waitExit(pid)
-	}()
-	select {
-	case <-exited:
-	case <-ctx.Done():
-		// Before Wait, so that the pid and the process group cannot have been reused.
-		_ = unix.Kill(-pid, unix.SIGKILL)
-	}
-	err = cmd.Wait()
-	<-exited
-	return p.outcome(ctx, err)
+	return p.outcome(ctx, running.Wait(ctx))
 }
 
-// start starts the plugin in a process group of its own.
-func (p *plugin) start(ctx context.Context) (*exec.Cmd, error) {
+// start starts the plugin.
+func (p *plugin) start(ctx context.Context) (*subprocess.Process, error) {
 	for wait := 10 * time.Millisecond; ; wait *= 2 {
 		cmd := exec.Command(p.path)
 		cmd.Env, cmd.Dir = p.env, "/"
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(p.stdin), &p.stdout, &p.stderr
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(p.stdin), p.stdout, p.stderr
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		if p.delLock != nil {
 			cmd.SysProcAttr.Pdeathsig = 0
 			cmd.ExtraFiles = []*os.File{p.delLock}
 		}
-		cmd.WaitDelay = pipeGrace
-		err := cmd.Start()
+		running, err := subprocess.Start(cmd)
 		// An installer is still writing the plugin.
 		if !errors.Is(err, unix.ETXTBSY) || wait > time.Second {
-			return cmd, err
+			return running, err
 		}
 		select {
 		case <-time.After(wait):
@@ -222,36 +177,26 @@ func (p *plugin) start(ctx context.Context) (*exec.Cmd, error) {
 	}
 }
 
-// waitExit waits until a child exits, without reaping it.
-func waitExit(pid int) {
-	for {
-		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
-		if !errors.Is(err, unix.EINTR) {
-			return
-		}
-	}
-}
-
 // outcome converts the error of Wait: it adds the plugin's error message or output.
 func (p *plugin) outcome(ctx context.Context, err error) error {
 	switch {
-	case p.stdout.over:
-		return fmt.Errorf("printed more than %d bytes", maxStdout)
-	case err == nil:
+	case err == nil && !p.stdout.Truncated():
 		return nil
+	case errors.Is(err, subprocess.ErrUnkillable): // it still writes
+		return err
+	case p.stdout.Truncated():
+		return fmt.Errorf("printed more than %d bytes", maxStdout)
 	case ctx.Err() != nil:
-		return fmt.Errorf("killed: %w", context.Cause(ctx))
-	case errors.Is(err, exec.ErrWaitDelay):
-		return nil // succeeded, but left a process behind that has its output open
+		return fmt.Errorf("killed: %w", err)
 	}
 	failure := &types.Error{}
-	if json.Unmarshal(p.stdout.buf.Bytes(), failure) == nil && failure.Msg != "" {
+	if json.Unmarshal(p.stdout.Bytes(), failure) == nil && failure.Msg != "" {
 		failure.Msg, failure.Details = printable(failure.Msg), printable(failure.Details)
 		return failure
 	}
-	output := p.stderr.buf.String()
+	output := p.stderr.String()
 	if strings.TrimSpace(output) == "" {
-		output = p.stdout.buf.String()
+		output = p.stdout.String()
 	}
 	return fmt.Errorf("%w: %s", err, printable(output))
 }
@@ -268,34 +213,4 @@ func printable(s string) string {
 		return c
 	}, strings.ToValidUTF8(strings.TrimSpace(s[:min(len(s), maxMessage)]), "?"))
 	return s
-}
-
-// capped keeps the first limit bytes written to it. Then it fails, which closes the plugin's pipe, or discards the
-// rest.
-type capped struct {
-	buf   bytes.Buffer
-	limit int
-	fail  bool
-	over  bool
-}
-
-var errTooMuch = errors.New("too much output")
-
-func (c *capped) Write(p []byte) (int, error) {
-	room := c.limit - c.buf.Len()
-	if len(p) <= room {
-		return c.buf.Write(p)
-	}
-	c.buf.Write(p[:room])
-	c.over = true
-	if c.fail {
-		return room, errTooMuch
-	}
-	return len(p), nil
-}
-
-// ReadFrom implements io.ReaderFrom. Without it os/exec would read each pipe with a buffer of 32 KiB: with those of the
-// OCI runtime a third of what podd allocates for a pod.
-func (c *capped) ReadFrom(r io.Reader) (int64, error) {
-	return io.CopyBuffer(struct{ io.Writer }{c}, r, make([]byte, pipePiece))
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -234,48 +233,4 @@ func TestExecPluginWhileItIsInstalled(t *testing.T) {
 	if _, err := (&executor{}).ExecPlugin(t.Context(), path, nil, nil); err != nil {
 		t.Errorf("ExecPlugin = %v, want no error", err)
 	}
-}
-
-func TestCapped(t *testing.T) {
-	drop, fail := capped{limit: 5}, capped{limit: 5, fail: true}
-	for _, s := range []string{"abc", "def", "ghi"} {
-		if n, err := drop.Write([]byte(s)); n != 3 || err != nil {
-			t.Errorf("Write = %d, %v, want 3, nil", n, err)
-		}
-	}
-	if drop.buf.String() != "abcde" || !drop.over {
-		t.Errorf("kept %q, over: %v, want %q, true", drop.buf.String(), drop.over, "abcde")
-	}
-	if _, err := fail.Write([]byte("abcde")); err != nil || fail.over {
-		t.Errorf("Write up to the limit = %v, over: %v, want nil, false", err, fail.over)
-	}
-	if n, err := fail.Write([]byte("f")); n != 0 || !errors.Is(err, errTooMuch) || !fail.over {
-		t.Errorf("Write over the limit = %d, %v, over: %v, want 0, errTooMuch, true", n, err, fail.over)
-	}
-}
-
-// TestCappedReadsInSmallPieces: a copy to the buffer, as os/exec makes it, has the same limit, and needs little memory.
-func TestCappedReadsInSmallPieces(t *testing.T) {
-	keep, fail := capped{limit: 5}, capped{limit: 5, fail: true}
-	in := &readSizes{Reader: strings.NewReader(strings.Repeat("x", 3*pipePiece))}
-	if n, err := io.Copy(&keep, in); n != 3*pipePiece || err != nil || keep.buf.String() != "xxxxx" || !keep.over {
-		t.Errorf("copied %d bytes, %v, kept %q, over: %v", n, err, keep.buf.String(), keep.over)
-	}
-	if in.largest != pipePiece {
-		t.Errorf("the copy reads with a buffer of %d bytes, want %d", in.largest, pipePiece)
-	}
-	if _, err := io.Copy(&fail, &readSizes{Reader: strings.NewReader("abcdef")}); !errors.Is(err, errTooMuch) {
-		t.Errorf("copy of more than the limit = %v, want errTooMuch", err)
-	}
-}
-
-// readSizes is a reader that notes the largest buffer it was given, in bytes.
-type readSizes struct {
-	io.Reader
-	largest int
-}
-
-func (r *readSizes) Read(p []byte) (int, error) {
-	r.largest = max(r.largest, len(p))
-	return r.Reader.Read(p)
 }

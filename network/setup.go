@@ -25,7 +25,7 @@ func (c *CNI) Setup(ctx context.Context, r Request) (Result, error) {
 	if err := r.Validate(); err != nil {
 		return Result{}, err
 	}
-	release, err := c.pods.acquire(ctx, r.PodID)
+	release, err := c.pods.Lock(ctx, r.PodID)
 	if err != nil {
 		return Result{}, fmt.Errorf("wait for the pod's network: %w", err)
 	}

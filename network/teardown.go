@@ -16,7 +16,7 @@ func (c *CNI) Teardown(ctx context.Context, podID string) error {
 	if err := checkPodID(podID); err != nil {
 		return err
 	}
-	release, err := c.pods.acquire(ctx, podID)
+	release, err := c.pods.Lock(ctx, podID)
 	if err != nil {
 		return fmt.Errorf("wait for the pod's network: %w", err)
 	}

@@ -12,10 +12,15 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/podd-project/podd/oci"
+	"github.com/podd-project/podd/oci/subprocess"
 )
 
-// versionTimeout bounds the run of a program that prints its version.
-const versionTimeout = 5 * time.Second
+const (
+	// versionTimeout bounds the run of a program that prints its version.
+	versionTimeout = 5 * time.Second
+	// maxVersion bounds what is kept of its output, in bytes.
+	maxVersion = 1 << 10
+)
 
 // prober is a handler that can be probed.
 type prober interface {
@@ -89,14 +94,13 @@ func (d *daemon) reportPlugins(ctx context.Context) {
 func pluginVersion(ctx context.Context, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
-	cmd.WaitDelay = time.Second
-	out, err := cmd.CombinedOutput()
-	if err != nil {
+	cmd := exec.Command(path)
+	out := subprocess.NewHead(maxVersion)
+	cmd.Env, cmd.Stdout, cmd.Stderr = []string{"PATH=" + os.Getenv("PATH")}, out, out
+	if _, _, err := subprocess.Run(ctx, cmd, 0); err != nil {
 		return "", fmt.Errorf("run %s: %w", path, err)
 	}
-	line, _, _ := strings.Cut(string(out), "\n")
+	line, _, _ := strings.Cut(out.String(), "\n")
 	words := strings.Fields(line)
 	if len(words) == 0 {
 		return "unknown", nil

@@ -16,10 +16,15 @@ import (
 	"github.com/podd-project/podd/oci/cgroups"
 	"github.com/podd-project/podd/oci/spec"
 	"github.com/podd-project/podd/oci/spec/host"
+	"github.com/podd-project/podd/oci/subprocess"
 )
 
-// systemctlTimeout bounds the wait for systemd.
-const systemctlTimeout = 30 * time.Second
+const (
+	// systemctlTimeout bounds the wait for systemd.
+	systemctlTimeout = 30 * time.Second
+	// maxSystemctlOutput bounds what is kept of an error of systemctl, in bytes.
+	maxSystemctlOutput = 4 << 10
+)
 
 // removeState removes podd's directories after all pods and images: locks, embedded programs, the image store's own
 // files; and its slice and AppArmor profile. It keeps what is in image.preload_dir.
@@ -56,8 +61,8 @@ func stopSlice(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, systemctlTimeout)
 	defer cancel()
-	if out, err := exec.CommandContext(ctx, "systemctl", "stop", slice).CombinedOutput(); err != nil {
-		return fmt.Errorf("systemctl stop %s: %w: %s", slice, err, bytes.TrimSpace(out))
+	if _, stderr, err := subprocess.Run(ctx, exec.Command("systemctl", "stop", slice), maxSystemctlOutput); err != nil {
+		return fmt.Errorf("systemctl stop %s: %w: %s", slice, err, bytes.TrimSpace(stderr))
 	}
 	return nil
 }

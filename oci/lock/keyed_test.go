@@ -20,10 +20,11 @@ func TestKeyed(t *testing.T) {
 			t.Fatalf("Lock of another key: %v, want none", err)
 		}
 		other()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := l.Lock(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Lock of a held key: %v, want %v", err, context.DeadlineExceeded)
+		why := errors.New("why")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(why) })
+		if _, err := l.Lock(ctx, "a"); !errors.Is(err, why) {
+			t.Errorf("Lock of a held key: %v, want %v", err, why)
 		}
 		time.AfterFunc(time.Minute, unlock)
 		begin := time.Now()
@@ -32,5 +33,8 @@ func TestKeyed(t *testing.T) {
 			t.Errorf("Lock returned after %s, %v, want %s, none", waited, err, time.Minute)
 		}
 		again()
+		if len(l.held) != 0 {
+			t.Errorf("held after all were unlocked = %v, want none", l.held)
+		}
 	})
 }

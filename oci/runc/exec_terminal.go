@@ -38,7 +38,7 @@ func (r *Runtime) execTerminal(ctx context.Context, cancel context.CancelCauseFu
 	}
 	cmd := monitoredCommand(ctx, s)
 	cmd.init, cmd.killInSandbox = rec.Init, r.killInSandbox(rec, b, inner)
-	cmd.launcher, _ = process.Identify(s.Process().Pid) // our child, not reaped yet
+	cmd.launcher, _ = process.Identify(s.Process().Pid()) // our child, not reaped yet
 	relayed := make(chan error, 1)
 	go func() {
 		err := relayTerminal(ctx, s, size, req.streams)

@@ -19,6 +19,7 @@ import (
 	"github.com/podd-project/podd/oci/driver"
 	"github.com/podd-project/podd/oci/process"
 	"github.com/podd-project/podd/oci/runc/conmon"
+	"github.com/podd-project/podd/oci/subprocess"
 )
 
 // errNotStarted means that the runtime did not start the command. The reason is on the command's stderr.
@@ -151,7 +152,7 @@ func (r *Runtime) launchMonitored(
 	if err != nil {
 		return nil, 0, err
 	}
-	return monitoredCommand(ctx, s), s.Process().Pid, nil
+	return monitoredCommand(ctx, s), s.Process().Pid(), nil
 }
 
 // startExec starts a session. It fills in what all sessions of a container have in common.
@@ -205,22 +206,22 @@ func (r *Runtime) launchDirect(
 	}
 	cmd.Stdout, cmd.Stderr = stdio[1], stdio[2]
 	// A group, not a session: the kernel's autogroups delay the first run of a new session on a busy machine.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
+	child, err := subprocess.Start(cmd)
+	if err != nil {
 		return nil, 0, err
 	}
 	status := func() (int32, error) {
-		_ = cmd.Wait() // its error is in the state: the descriptors are files, nothing is copied
+		_ = child.Wait(context.Background()) // its error is in the state: the descriptors are files, nothing is copied
 		if _, err := os.Stat(f.pid); err != nil {
 			return 0, errNotStarted
 		}
-		ws := cmd.ProcessState.Sys().(syscall.WaitStatus)
+		ws := child.State().Sys().(syscall.WaitStatus)
 		if ws.Signaled() {
 			return 0, fmt.Errorf("%s was killed by signal %d", filepath.Base(path), ws.Signal())
 		}
 		return int32(ws.ExitStatus()), nil
 	}
-	return &launchedCommand{exitStatus: status, release: func() {}}, cmd.Process.Pid, nil
+	return &launchedCommand{exitStatus: status, release: func() {}}, child.Pid(), nil
 }
 
 // waitExit returns the command's exit code. When ctx ends first, it kills the command with all its descendants and

@@ -24,8 +24,11 @@ func TestStrictHead(t *testing.T) {
 	if _, err := h.Write([]byte("abcde")); err != nil || h.Truncated() {
 		t.Errorf("Write up to the limit = %v, truncated: %v, want nil, false", err, h.Truncated())
 	}
-	if _, err := h.Write([]byte("f")); !errors.Is(err, ErrTooMuchOutput) || !h.Truncated() {
-		t.Errorf("Write beyond the limit = %v, truncated: %v, want %v, true", err, h.Truncated(), ErrTooMuchOutput)
+	if n, err := h.Write([]byte("f")); n != 0 || !errors.Is(err, ErrTooMuchOutput) || !h.Truncated() {
+		t.Errorf("Write beyond the limit = %d, %v, truncated: %v, want 0, %v, true", n, err, h.Truncated(), ErrTooMuchOutput)
+	}
+	if _, err := io.Copy(NewStrictHead(5), strings.NewReader("abcdef")); !errors.Is(err, ErrTooMuchOutput) {
+		t.Errorf("copy of more than the limit = %v, want %v", err, ErrTooMuchOutput)
 	}
 }
 

@@ -18,6 +18,8 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	nrinet "github.com/containerd/nri/pkg/net"
 	"github.com/sirupsen/logrus"
+
+	"github.com/podd-project/podd/oci/subprocess"
 )
 
 const (
@@ -149,19 +151,19 @@ func (p *Plugins) runProgram(ctx context.Context, one *launch) error {
 	if err != nil {
 		return err
 	}
-	cmd, conn, err := p.start(one)
+	running, conn, err := p.start(one)
 	if err != nil {
 		return err
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	plugin, err := p.connect(ctx, conn, program{one.name, config, cmd.Process.Pid})
+	go func() { ended <- running.Wait(context.WithoutCancel(ctx)) }()
+	plugin, err := p.connect(ctx, conn, program{one.name, config, running.Pid()})
 	if err == nil {
 		p.setLaunchError(one, nil)
 		<-plugin.closed
 		err = plugin.reason
 	}
-	_ = cmd.Process.Kill() // it may have ended
+	running.Kill() // it may have ended
 	return errors.Join(err, <-ended)
 }
 
@@ -189,7 +191,7 @@ func (p *Plugins) readConfig(name string) (string, error) {
 }
 
 // start starts the program with one end of a connection as its descriptor 3, and returns the other.
-func (p *Plugins) start(one *launch) (*exec.Cmd, net.Conn, error) {
+func (p *Plugins) start(one *launch) (*subprocess.Process, net.Conn, error) {
 	pair, err := nrinet.NewSocketPair()
 	if err != nil {
 		return nil, nil, err
@@ -213,14 +215,14 @@ func (p *Plugins) start(one *launch) (*exec.Cmd, net.Conn, error) {
 	}
 	output := &lineLog{log: p.log.WithField("nri_plugin", one.name)}
 	cmd.Stdout, cmd.Stderr = output, output
-	cmd.WaitDelay = time.Second // a child of the plugin may keep the output open
 	// The kernel kills the program when the thread that started it ends, also if podd is killed: the next podd starts it
 	// anew.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	running, err := subprocess.Start(cmd)
+	if err != nil {
 		return nil, nil, errors.Join(err, conn.Close())
 	}
-	return cmd, conn, nil
+	return running, conn, nil
 }
 
 // lineLog logs each line that a plugin writes. Write is called by one goroutine, because stdout and stderr are equal.

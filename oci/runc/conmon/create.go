@@ -7,9 +7,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"syscall"
-	"time"
+	"slices"
+
+	"github.com/podd-project/podd/oci/subprocess"
 )
+
+// maxStderr bounds what is kept of a monitor's stderr, in bytes.
+const maxStderr = 64 << 10
 
 // Created are the processes of a new container.
 type Created struct {
@@ -34,8 +38,8 @@ func Create(ctx context.Context, c Container) (Created, error) {
 	}
 	defer m.sync.Close()
 	// conmon forks: what we started is gone as soon as the monitor's pid is written. Before that it opens the log.
-	stop := context.AfterFunc(ctx, func() { _ = m.cmd.Process.Kill() })
-	err = m.cmd.Wait()
+	stop := context.AfterFunc(ctx, m.process.KillLeader)
+	err = m.process.Wait(context.WithoutCancel(ctx))
 	stop()
 	if ctx.Err() != nil {
 		return Created{}, context.Cause(ctx)
@@ -59,9 +63,9 @@ func Create(ctx context.Context, c Container) (Created, error) {
 
 // monitor is a conmon process that was just started.
 type monitor struct {
-	cmd    *exec.Cmd
-	sync   *syncPipe
-	stderr *bytes.Buffer
+	process *subprocess.Process
+	sync    *syncPipe
+	stderr  *subprocess.Head
 }
 
 // options are how the process is started, apart from its arguments.
@@ -70,7 +74,7 @@ type options struct {
 	dir string
 	// tmp is where conmon makes the socket for receiving a terminal, when the path is short enough for one.
 	tmp string
-	// stdio are its stdin, stdout and stderr; nil for /dev/null and a buffer.
+	// stdio are its stdin, stdout and stderr; nil for /dev/null and monitor.stderr.
 	stdio [3]*os.File
 	// outlive has the monitor go on if its caller is killed before it has reported what the runtime did. Others exit then.
 	outlive bool
@@ -91,33 +95,32 @@ func start(path string, args, env []string, o options) (*monitor, error) {
 		}
 	}
 	defer w.Close()
-	m := &monitor{cmd: exec.Command(path, args...), sync: newSyncPipe(r), stderr: &bytes.Buffer{}}
-	m.cmd.Dir = o.dir
-	m.cmd.ExtraFiles = []*os.File{w} // descriptor 3
-	m.cmd.Env = append(append([]string{}, env...), "_OCI_SYNCPIPE=3")
+	stderr := subprocess.NewHead(maxStderr)
+	cmd := exec.Command(path, args...)
+	cmd.Dir = o.dir
+	cmd.ExtraFiles = []*os.File{w} // descriptor 3
+	cmd.Env = append(slices.Clone(env), "_OCI_SYNCPIPE=3")
 	if o.attach != nil {
-		m.cmd.ExtraFiles = append(m.cmd.ExtraFiles, o.attach, o.begin)
-		m.cmd.Env = append(m.cmd.Env, "_OCI_ATTACHPIPE=4", "_OCI_STARTPIPE=5")
+		cmd.ExtraFiles = append(cmd.ExtraFiles, o.attach, o.begin)
+		cmd.Env = append(cmd.Env, "_OCI_ATTACHPIPE=4", "_OCI_STARTPIPE=5")
 	}
 	if tmp := socketDir(o.tmp); tmp != "" {
-		m.cmd.Env = append(m.cmd.Env, "TMPDIR="+tmp)
+		cmd.Env = append(cmd.Env, "TMPDIR="+tmp)
 	}
-	m.cmd.Stderr = m.stderr
+	cmd.Stderr = stderr
 	if o.stdio[2] != nil {
-		m.cmd.Stdin, m.cmd.Stdout, m.cmd.Stderr = o.stdio[0], o.stdio[1], o.stdio[2]
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = o.stdio[0], o.stdio[1], o.stdio[2]
 	}
 	if o.stdio[0] == nil {
-		m.cmd.Stdin = nil // an *os.File of nil in the interface would not be nil
+		cmd.Stdin = nil // an *os.File of nil in the interface would not be nil
 	}
-	// A group of its own from the first instant: a signal to the daemon's is not for the monitor. A container's
-	// monitor makes itself a session after its fork.
-	m.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	m.cmd.WaitDelay = 5 * time.Second
-	if err := m.cmd.Start(); err != nil {
+	// It leads a process group. A container's monitor makes itself a session after its fork.
+	p, err := subprocess.Start(cmd)
+	if err != nil {
 		r.Close()
 		return nil, fmt.Errorf("start conmon: %w", err)
 	}
-	return m, nil
+	return &monitor{process: p, sync: newSyncPipe(r), stderr: stderr}, nil
 }
 
 // withReader reopens the write end of a pipe for reading and writing. conmon exits on EPIPE, which a pipe gives only

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+
+	"github.com/podd-project/podd/oci/subprocess"
 )
 
 // Exec is one command to run in a running container under a monitor of its own.
@@ -112,7 +114,7 @@ func (s *Session) closePipes() {
 }
 
 // Process is the monitor's process. The session's processes are its descendants.
-func (s *Session) Process() *os.Process { return s.m.cmd.Process }
+func (s *Session) Process() *subprocess.Process { return s.m.process }
 
 // Dir is the directory of the monitor's sockets, for Resize; empty without a terminal.
 func (s *Session) Dir() string { return s.terminal }
@@ -147,6 +149,6 @@ func (s *Session) Close() error {
 	s.m.sync.Close()
 	s.closePipes()
 	// Its exit status repeats the command's.
-	_ = s.m.cmd.Wait()
+	_ = s.m.process.Wait(context.Background())
 	return nil
 }

@@ -5,6 +5,7 @@
 package thaw
 
 import (
+	"context"
 	"embed"
 	"errors"
 	"fmt"
@@ -12,10 +13,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/podd-project/podd/oci/program"
+	"github.com/podd-project/podd/oci/subprocess"
 )
 
 // files holds bin/thaw.gz if it was built. bin always holds a README, so that podd builds without a C compiler.
@@ -35,8 +36,8 @@ const endDelay = 5 * time.Second
 
 // Guard is the program while it waits. It survives podd.
 type Guard struct {
-	cmd   *exec.Cmd
-	stdin io.WriteCloser
+	process *subprocess.Process
+	stdin   io.WriteCloser
 	// Done is closed when the program has exited, by itself only at the deadline or because it was killed.
 	Done chan struct{}
 }
@@ -50,17 +51,17 @@ func Start(path string, limit time.Duration, values map[string]string) (*Guard, 
 	}
 	cmd := exec.Command(path, args...)
 	cmd.Env, cmd.Dir = []string{}, "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a signal to podd's group must not end it
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
+	p, err := subprocess.Start(cmd)
+	if err != nil {
 		return nil, fmt.Errorf("start the program that thaws containers: %w", err)
 	}
-	g := &Guard{cmd: cmd, stdin: stdin, Done: make(chan struct{})}
+	g := &Guard{process: p, stdin: stdin, Done: make(chan struct{})}
 	go func() {
-		_ = cmd.Wait() // what counts is whether the container runs
+		_ = p.Wait(context.Background()) // what counts is whether the container runs
 		close(g.Done)
 	}()
 	return g, nil
@@ -79,7 +80,7 @@ func (g *Guard) Close() error {
 	case <-g.Done:
 		return nil
 	case <-time.After(endDelay):
-		_ = g.cmd.Process.Kill()
+		g.process.Kill()
 		return errors.New("the program that thaws containers did not exit")
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/podd-project/podd/oci/subprocess"
 )
 
 // DefaultAppArmor is the name of the profile of RuntimeDefault.
@@ -18,6 +20,9 @@ const DefaultAppArmor = "podd-default"
 
 // appArmorRemove takes the name of a profile to unload.
 const appArmorRemove = "/sys/kernel/security/apparmor/.remove"
+
+// maxParserOutput bounds what is kept of an error of apparmor_parser, in bytes.
+const maxParserOutput = 4 << 10
 
 // appArmorProfiles lists the loaded profiles as "name (mode)", one a line.
 const appArmorProfiles = "/sys/kernel/security/apparmor/profiles"
@@ -28,10 +33,10 @@ func LoadAppArmor(ctx context.Context) (string, error) {
 	if !appArmorOn() {
 		return "", nil
 	}
-	load := exec.CommandContext(ctx, "apparmor_parser", "--replace", "--skip-cache")
+	load := exec.Command("apparmor_parser", "--replace", "--skip-cache")
 	load.Stdin = strings.NewReader(defaultProfile)
-	if out, err := load.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("load the AppArmor profile %s: %w: %s", DefaultAppArmor, err, bytes.TrimSpace(out))
+	if _, stderr, err := subprocess.Run(ctx, load, maxParserOutput); err != nil {
+		return "", fmt.Errorf("load the AppArmor profile %s: %w: %s", DefaultAppArmor, err, bytes.TrimSpace(stderr))
 	}
 	return DefaultAppArmor, nil
 }
