@@ -51,7 +51,7 @@ func (e *Engine) newContainer(p *Pod, r record.Container, s record.ContainerStat
 	}
 	c.post = func(t lifecycle.EventType) {
 		e.events.Post(t, c.ID, c.pod)
-		e.deps.Plugins.PostContainer(t, c.seen())
+		e.deps.Plugins.PostContainer(t, c.View())
 	}
 	c.status.Store(&s)
 	if s.State == record.ContainerExited {
@@ -62,6 +62,11 @@ func (e *Engine) newContainer(p *Pod, r record.Container, s record.ContainerStat
 
 // Status returns the container's present status, without waiting.
 func (c *Container) Status() record.ContainerStatus { return *c.status.Load() }
+
+// View returns the container and its pod as they are now.
+func (c *Container) View() record.ContainerView {
+	return record.ContainerView{Container: &c.Container, Status: c.Status(), Pod: c.pod.View()}
+}
 
 // Unmonitored reports whether the container runs and its monitor has died, see oci.ErrNoMonitor.
 func (c *Container) Unmonitored() bool { return c.unmonitored.Load() }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -244,18 +243,9 @@ func (c *Container) createProcess(ctx context.Context, rt Runtime, b *containerB
 	return err
 }
 
-// LogPath returns the CRI log file, "" when the config names none.
-func (c *Container) LogPath() string {
-	dir, rel := c.pod.Config.GetLogDirectory(), c.Config.GetLogPath()
-	if dir == "" || rel == "" {
-		return ""
-	}
-	return filepath.Join(dir, rel)
-}
-
 // prepareLog makes the log's directories in the pod's noted log directory (CVE-2025-0750).
 func (c *Container) prepareLog() (logfile.Log, error) {
-	if c.LogPath() == "" {
+	if c.View().LogPath() == "" {
 		return logfile.Log{}, nil
 	}
 	log := logfile.Log{Dir: c.pod.Status().LogDir, Name: c.Config.GetLogPath()}

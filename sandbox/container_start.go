@@ -69,7 +69,7 @@ func (e *Engine) startContainer(caller context.Context, c *Container) error {
 	at := time.Now()
 	c.beginStart(at)
 	operation.SetStage(ctx, "plugins")
-	err = e.deps.Plugins.Start(ctx, c.seen())
+	err = e.deps.Plugins.Start(ctx, c.View())
 	process, restored := c.Status().Process, c.awaitsRestore()
 	if err == nil {
 		operation.SetStage(ctx, "start")

@@ -28,11 +28,11 @@ func (e *Engine) UpdateContainer(ctx context.Context, id string, r *cri.LinuxCon
 	then := func(_ context.Context, err error) error { return err }
 	err = e.limitContainer(ctx, c, func(ctx context.Context) (limits nri.Resources, err error) {
 		operation.SetStage(ctx, "plugins")
-		limits, then, err = e.deps.Plugins.Update(ctx, c.seen(), r)
+		limits, then, err = e.deps.Plugins.Update(ctx, c.View(), r)
 		return limits, err
 	})
 	if err == nil {
-		e.deps.Plugins.PostContainerUpdate(c.seen())
+		e.deps.Plugins.PostContainerUpdate(c.View())
 	}
 	return then(ctx, err)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/namespaces"
 	"github.com/podd-project/podd/sandbox/nri"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // The engine's view of the mechanisms below it. Each is addressed by id. Every undo is idempotent and needs only the
@@ -70,18 +71,18 @@ type Images interface {
 // Plugins are asked before a pod or container is made or changed, and told afterwards. Posts do not wait for them.
 type Plugins interface {
 	// RunPod, UpdatePod and Start return an error if a plugin refuses.
-	RunPod(ctx context.Context, p nri.Pod) error
-	UpdatePod(ctx context.Context, p nri.Pod, overhead, resources *cri.LinuxContainerResources) error
-	Start(ctx context.Context, c nri.Container) error
+	RunPod(ctx context.Context, p record.PodView) error
+	UpdatePod(ctx context.Context, p record.PodView, overhead, resources *cri.LinuxContainerResources) error
+	Start(ctx context.Context, c record.ContainerView) error
 	// Create changes the config.json of a container.
 	Create(ctx context.Context, c nri.Creation) (nri.Adjustment, error)
 	// Update returns the limits to set instead of r, and what to call when no lock of the container is held any more.
-	Update(ctx context.Context, c nri.Container, r *cri.LinuxContainerResources) (
+	Update(ctx context.Context, c record.ContainerView, r *cri.LinuxContainerResources) (
 		limits nri.Resources, then func(context.Context, error) error, err error)
-	PostPod(t lifecycle.EventType, p nri.Pod)
-	PostPodUpdate(p nri.Pod)
-	PostContainer(t lifecycle.EventType, c nri.Container)
-	PostContainerUpdate(c nri.Container)
+	PostPod(t lifecycle.EventType, p record.PodView)
+	PostPodUpdate(p record.PodView)
+	PostContainer(t lifecycle.EventType, c record.ContainerView)
+	PostContainerUpdate(c record.ContainerView)
 }
 
 // Runtime is one runtime handler.

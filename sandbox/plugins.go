@@ -14,18 +14,10 @@ import (
 // evictionGrace is the time that a container gets to end when a plugin evicts it, the default of Kubernetes.
 const evictionGrace = 30 * time.Second
 
-// seen returns the pod as plugins are told of it.
-func (p *Pod) seen() nri.Pod { return nri.Pod{Pod: p.Pod, Status: p.Status()} }
-
-// seen returns the container as plugins are told of it.
-func (c *Container) seen() nri.Container {
-	return nri.Container{Container: c.Container, Status: c.Status(), Pod: c.pod.seen()}
-}
-
 // adjust lets the plugins change s, the config.json of c.
 func (c *Container) adjust(ctx context.Context, deps Deps, rt Runtime, s *specs.Spec) (nri.Adjustment, error) {
 	return deps.Plugins.Create(ctx, nri.Creation{
-		Container: c.seen(), Spec: s, Handler: handlerFacts(rt), Facts: deps.Facts, InjectCDI: deps.CDI.Inject,
+		Container: c.View(), Spec: s, Handler: handlerFacts(rt), Facts: deps.Facts, InjectCDI: deps.CDI.Inject,
 	})
 }
 
@@ -41,15 +33,15 @@ func ForPlugins(e *Engine, spec func(id string) (*specs.Spec, error)) nri.Engine
 }
 
 // Existing returns the pods that are ready or being created, and the containers that have not exited.
-func (r pluginEngine) Existing() (pods []nri.Pod, containers []nri.Container) {
+func (r pluginEngine) Existing() (pods []record.PodView, containers []record.ContainerView) {
 	for _, p := range r.e.store.pods.List(nil) {
 		if s := p.Status().State; s == record.PodReady || s == record.PodCreating {
-			pods = append(pods, p.seen())
+			pods = append(pods, p.View())
 		}
 	}
 	for _, c := range r.e.store.containers.List(nil) {
 		if c.Status().State != record.ContainerExited {
-			containers = append(containers, c.seen())
+			containers = append(containers, c.View())
 		}
 	}
 	return pods, containers

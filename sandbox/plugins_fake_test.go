@@ -7,6 +7,7 @@ import (
 
 	"github.com/podd-project/podd/sandbox/lifecycle"
 	"github.com/podd-project/podd/sandbox/nri"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // fakePlugins are the plugins as one engine sees them: each question is a call that can fail, wait or crash.
@@ -46,15 +47,15 @@ func (p *fakePlugins) forget(t lifecycle.EventType, id string) {
 	}
 }
 
-func (p *fakePlugins) RunPod(ctx context.Context, pod nri.Pod) error {
+func (p *fakePlugins) RunPod(ctx context.Context, pod record.PodView) error {
 	return p.ask(ctx, "run pod", pod.ID)
 }
 
-func (p *fakePlugins) UpdatePod(ctx context.Context, pod nri.Pod, _, _ *cri.LinuxContainerResources) error {
+func (p *fakePlugins) UpdatePod(ctx context.Context, pod record.PodView, _, _ *cri.LinuxContainerResources) error {
 	return p.ask(ctx, "update pod", pod.ID)
 }
 
-func (p *fakePlugins) Start(ctx context.Context, c nri.Container) error {
+func (p *fakePlugins) Start(ctx context.Context, c record.ContainerView) error {
 	return p.ask(ctx, "start", c.ID)
 }
 
@@ -62,7 +63,7 @@ func (p *fakePlugins) Create(ctx context.Context, c nri.Creation) (nri.Adjustmen
 	return p.adjustment, p.ask(ctx, "create", c.Container.ID)
 }
 
-func (p *fakePlugins) Update(ctx context.Context, c nri.Container, r *cri.LinuxContainerResources) (
+func (p *fakePlugins) Update(ctx context.Context, c record.ContainerView, r *cri.LinuxContainerResources) (
 	nri.Resources, func(context.Context, error) error, error,
 ) {
 	limits := nri.Resources{CRI: r}
@@ -76,7 +77,7 @@ func (p *fakePlugins) Update(ctx context.Context, c nri.Container, r *cri.LinuxC
 	return limits, then, p.ask(ctx, "update", c.ID)
 }
 
-func (p *fakePlugins) PostPod(t lifecycle.EventType, pod nri.Pod)           { p.forget(t, pod.ID) }
-func (p *fakePlugins) PostPodUpdate(nri.Pod)                                {}
-func (p *fakePlugins) PostContainer(t lifecycle.EventType, c nri.Container) { p.forget(t, c.ID) }
-func (p *fakePlugins) PostContainerUpdate(nri.Container)                    {}
+func (p *fakePlugins) PostPod(t lifecycle.EventType, pod record.PodView)           { p.forget(t, pod.ID) }
+func (p *fakePlugins) PostPodUpdate(record.PodView)                                {}
+func (p *fakePlugins) PostContainer(t lifecycle.EventType, c record.ContainerView) { p.forget(t, c.ID) }
+func (p *fakePlugins) PostContainerUpdate(record.ContainerView)                    {}

@@ -56,7 +56,7 @@ func (e *Engine) newPod(r record.Pod, s record.PodStatus, chosen *handler.Choice
 	p.handler = e.handlers.Hold(&p.Pod, chosen)
 	p.post = func(t lifecycle.EventType) {
 		e.events.Post(t, p.ID, p)
-		e.deps.Plugins.PostPod(t, p.seen())
+		e.deps.Plugins.PostPod(t, p.View())
 	}
 	p.status.Store(&s)
 	return p
@@ -64,6 +64,9 @@ func (e *Engine) newPod(r record.Pod, s record.PodStatus, chosen *handler.Choice
 
 // Status returns the pod's present status, without waiting.
 func (p *Pod) Status() record.PodStatus { return *p.status.Load() }
+
+// View returns the pod as it is now.
+func (p *Pod) View() record.PodView { return record.PodView{Pod: &p.Pod, Status: p.Status()} }
 
 // advance moves the pod to state to and lets change fill in the rest. The new status is on disk before it is published;
 // when it cannot be written nothing changes.

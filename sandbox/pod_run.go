@@ -165,7 +165,7 @@ func (e *Engine) buildPod(ctx context.Context, p *Pod) error {
 		{"shared memory", p.restoreShm(ctx, e)},
 		{"infra container", func() (err error) { infra, err = e.startInfra(ctx, p); return err }},
 		{"plugins", func() error {
-			seen := p.seen()
+			seen := p.View()
 			seen.Status.Infra, seen.Status.IPs = infra, convert.Addresses(result.IPs)
 			return e.deps.Plugins.RunPod(ctx, seen)
 		}},

@@ -40,7 +40,7 @@ func (e *Engine) UpdatePod(ctx context.Context, id string, overhead, resources *
 		return err
 	}
 	defer group.Close()
-	if err := e.deps.Plugins.UpdatePod(ctx, p.seen(), overhead, resources); err != nil {
+	if err := e.deps.Plugins.UpdatePod(ctx, p.View(), overhead, resources); err != nil {
 		return err
 	}
 	if err := p.handler.Resize(ctx, resources, e.deps.Facts); err != nil {
@@ -49,7 +49,7 @@ func (e *Engine) UpdatePod(ctx context.Context, id string, overhead, resources *
 	if err := group.Update(limits); err != nil {
 		return fmt.Errorf("update pod sandbox: %w", err)
 	}
-	e.deps.Plugins.PostPodUpdate(p.seen())
+	e.deps.Plugins.PostPodUpdate(p.View())
 	return nil
 }
 

@@ -13,7 +13,7 @@ func (s *Server) onPod(ctx context.Context, id string, act func(context.Context,
 		if err != nil {
 			return "", err
 		}
-		return p.Record.ID, nil
+		return p.ID, nil
 	})
 }
 
@@ -24,7 +24,7 @@ func (s *Server) onContainer(ctx context.Context, id string, act func(context.Co
 		if err != nil {
 			return "", err
 		}
-		return c.Record.ID, nil
+		return c.ID, nil
 	})
 }
 

@@ -3,11 +3,14 @@ package server
 import (
 	"context"
 	"iter"
+	"slices"
 
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/operation"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
-// Adapt returns the Engine for e. It returns values where e returns its objects.
+// Adapt returns the Engine for e. It returns views where e returns its objects.
 func Adapt(e *sandbox.Engine) Engine { return adapter{e} }
 
 type adapter struct{ *sandbox.Engine }
@@ -24,71 +27,60 @@ func (a adapter) RestorePod(ctx context.Context, r sandbox.RestoreRequest) (stri
 	return p.ID, ids, nil
 }
 
-func (a adapter) Pod(id string) (Pod, error) {
+func (a adapter) Pod(id string) (record.PodView, error) {
 	p, err := a.Engine.Pod(id)
 	if err != nil {
-		return Pod{}, err
+		return record.PodView{}, err
 	}
-	return podOf(p), nil
+	return p.View(), nil
 }
 
-func (a adapter) Pods() iter.Seq[Pod] {
-	return func(yield func(Pod) bool) {
-		for _, p := range a.Engine.Pods() {
-			if !yield(podOf(p)) {
-				return
-			}
-		}
-	}
-}
+func (a adapter) Pods() iter.Seq[record.PodView] { return views(a.Engine.Pods(), (*sandbox.Pod).View) }
 
-func (a adapter) Container(id string) (Container, error) {
+func (a adapter) Container(id string) (record.ContainerView, error) {
 	c, err := a.Engine.Container(id)
 	if err != nil {
-		return Container{}, err
+		return record.ContainerView{}, err
 	}
-	return containerOf(c), nil
+	return c.View(), nil
 }
 
-func (a adapter) Containers() iter.Seq[Container] {
-	return func(yield func(Container) bool) {
-		for _, c := range a.Engine.Containers() {
-			if !yield(containerOf(c)) {
-				return
-			}
-		}
-	}
+func (a adapter) Containers() iter.Seq[record.ContainerView] {
+	return views(a.Engine.Containers(), (*sandbox.Container).View)
 }
 
-func (a adapter) ContainersOf(podID string) []Container {
+func (a adapter) ContainersOf(podID string) []record.ContainerView {
 	p, err := a.Engine.Pod(podID)
 	if err != nil {
 		return nil // the pod is removed, and its containers were before it
 	}
-	return a.containersOf(p)
+	return slices.Collect(views(a.Engine.ContainersOf(p), (*sandbox.Container).View))
 }
 
-func (a adapter) containersOf(p *sandbox.Pod) []Container {
-	var out []Container
-	for _, c := range a.Engine.ContainersOf(p) {
-		out = append(out, containerOf(c))
+func (a adapter) LastOperations(id string) []operation.Operation {
+	if p, err := a.Engine.Pod(id); err == nil {
+		return p.Operations()
 	}
-	return out
+	if c, err := a.Engine.Container(id); err == nil {
+		return c.Operations()
+	}
+	return nil // it has been removed
 }
 
 func (a adapter) Events(ctx context.Context, send func(Event) error) error {
 	return a.Engine.Events(ctx, func(e sandbox.Event) error {
-		return send(Event{Type: e.Type, ID: e.ID, At: e.At, Pod: podOf(e.Pod), Containers: a.containersOf(e.Pod)})
+		containers := slices.Collect(views(a.Engine.ContainersOf(e.Pod), (*sandbox.Container).View))
+		return send(Event{Type: e.Type, ID: e.ID, At: e.At, Pod: e.Pod.View(), Containers: containers})
 	})
 }
 
-func podOf(p *sandbox.Pod) Pod {
-	return Pod{Record: &p.Pod, Status: p.Status(), Operations: p.Operations}
-}
-
-func containerOf(c *sandbox.Container) Container {
-	return Container{
-		Record: &c.Container, Status: c.Status(), LogPath: c.LogPath(), Handler: c.Pod().RequestedHandler,
-		Operations: c.Operations,
+// views makes a view of each object when it is its turn.
+func views[T, V any](objects []T, view func(T) V) iter.Seq[V] {
+	return func(yield func(V) bool) {
+		for _, o := range objects {
+			if !yield(view(o)) {
+				return
+			}
+		}
 	}
 }

@@ -104,12 +104,12 @@ func TestStreamsOfMoreThanAMessage(t *testing.T) {
 	const n, weight = 40, 500 << 10 // 20 MB
 	for i := range n {
 		id := fmt.Sprintf("%064d", i)
-		p, c := podRecord(id), *runningContainer().Record
+		p, c := podRecord(id), *runningContainer().Container
 		p.Config.Annotations = map[string]string{"big": strings.Repeat("a", weight)}
 		c.ID, c.Config = id, goodContainer()
 		c.Config.Annotations = p.Config.Annotations
-		h.engine.pods = append(h.engine.pods, Pod{Record: p, Status: record.PodStatus{State: record.PodReady}})
-		h.engine.containers = append(h.engine.containers, Container{Record: &c})
+		h.engine.pods = append(h.engine.pods, record.PodView{Pod: p, Status: record.PodStatus{State: record.PodReady}})
+		h.engine.containers = append(h.engine.containers, record.ContainerView{Container: &c})
 	}
 	if _, err := h.runtime.ListPodSandbox(t.Context(), &cri.ListPodSandboxRequest{}); err == nil {
 		t.Error("ListPodSandbox = no error, want a list too large for one message")

@@ -25,7 +25,7 @@ func benchNode(b *testing.B, n int) *harness {
 	h.engine.pods, h.engine.containers = nil, nil
 	for i := range n {
 		id := fmt.Sprintf("%064x", uint64(i+1)*0x9e3779b97f4a7c15)
-		p, c := podRecord(id), *runningContainer().Record
+		p, c := podRecord(id), *runningContainer().Container
 		p.Config.Metadata = &cri.PodSandboxMetadata{Name: podName(i), Namespace: "default", Uid: podUID(i)}
 		p.Config.Labels, p.Config.Annotations = kubeletPodLabels(i), kubeletPodAnnotations()
 		c.ID, c.PodID, c.Config = id, id, goodContainer()
@@ -33,9 +33,10 @@ func benchNode(b *testing.B, n int) *harness {
 		c.Config.Labels, c.Config.Annotations = kubeletContainerLabels(i), kubeletContainerAnnotations(i)
 		h.engine.pods = append(
 			h.engine.pods,
-			Pod{Record: p, Status: record.PodStatus{State: record.PodReady, IPs: []string{"10.0.0.1"}}},
+			record.PodView{Pod: p, Status: record.PodStatus{State: record.PodReady, IPs: []string{"10.0.0.1"}}},
 		)
-		h.engine.containers = append(h.engine.containers, Container{Record: &c, Status: runningContainer().Status})
+		running := record.ContainerView{Container: &c, Status: runningContainer().Status}
+		h.engine.containers = append(h.engine.containers, running)
 	}
 	return h
 }
@@ -85,7 +86,7 @@ func kubeletContainerAnnotations(i int) map[string]string {
 // decoding takes, which podd cannot change.
 func measure(b *testing.B, method string) {
 	h := benchNode(b, 1000)
-	c := startBenchClient(b, h.conn.Target(), method, h.engine.pods[500].Record.ID)
+	c := startBenchClient(b, h.conn.Target(), method, h.engine.pods[500].ID)
 	for range 20 {
 		c.ask(b, "call")
 	}

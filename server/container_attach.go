@@ -21,12 +21,12 @@ func (s *Server) Attach(_ context.Context, r *cri.AttachRequest) (*cri.AttachRes
 	if err != nil {
 		return nil, err
 	}
-	if want := c.Record.Config.GetTty(); r.GetTty() != want {
+	if want := c.Config.GetTty(); r.GetTty() != want {
 		return nil, fmt.Errorf("%w: tty: is %t, must be %t as in the config of container %s",
-			errdefs.ErrInvalidArgument, r.GetTty(), want, c.Record.ID)
+			errdefs.ErrInvalidArgument, r.GetTty(), want, c.ID)
 	}
 	url, err := s.deps.Streamer.Attach(&cri.AttachRequest{
-		ContainerId: c.Record.ID, Tty: r.GetTty(), Stdin: r.GetStdin(), Stdout: r.GetStdout(), Stderr: r.GetStderr(),
+		ContainerId: c.ID, Tty: r.GetTty(), Stdin: r.GetStdin(), Stdout: r.GetStdout(), Stderr: r.GetStderr(),
 	})
 	if err != nil {
 		return nil, err

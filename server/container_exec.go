@@ -23,7 +23,7 @@ func (s *Server) Exec(_ context.Context, r *cri.ExecRequest) (*cri.ExecResponse,
 		return nil, err
 	}
 	url, err := s.deps.Streamer.Exec(&cri.ExecRequest{
-		ContainerId: c.Record.ID, Cmd: r.GetCmd(), Tty: r.GetTty(),
+		ContainerId: c.ID, Cmd: r.GetCmd(), Tty: r.GetTty(),
 		Stdin: r.GetStdin(), Stdout: r.GetStdout(), Stderr: r.GetStderr(),
 	})
 	if err != nil {
@@ -37,14 +37,14 @@ func errNoStreaming() error {
 }
 
 // running returns a running container, ErrFailedPrecondition if it is not running.
-func (s *Server) running(id string) (Container, error) {
+func (s *Server) running(id string) (record.ContainerView, error) {
 	c, err := s.deps.Engine.Container(id)
 	if err != nil {
-		return Container{}, err
+		return record.ContainerView{}, err
 	}
 	if c.Status.State != record.ContainerRunning {
-		return Container{}, fmt.Errorf("%w: container %s is %s, it must be running",
-			errdefs.ErrFailedPrecondition, c.Record.ID, c.Status.State)
+		return record.ContainerView{}, fmt.Errorf("%w: container %s is %s, it must be running",
+			errdefs.ErrFailedPrecondition, c.ID, c.Status.State)
 	}
 	return c, nil
 }

@@ -28,8 +28,8 @@ func (s *Server) containers(ctx context.Context, f *cri.ContainerFilter) iter.Se
 		images := s.imageFinder(ctx)
 		pass := s.containerCache.newPass()
 		for c := range s.deps.Engine.Containers() {
-			img := images.image(c.Record.ImageID) // the version of the cached item: its names are in it
-			fixed := pass.encode(c.Record, img, func() proto.Message { return fixedContainerItem(c.Record, img) })
+			img := images.image(c.ImageID) // the version of the cached item: its names are in it
+			fixed := pass.encode(c.Container, img, func() proto.Message { return fixedContainerItem(c.Container, img) })
 			if matchContainer(f, c) && !yield(containerItem(c, img, fixed)) {
 				return
 			}

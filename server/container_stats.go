@@ -24,11 +24,11 @@ func (s *Server) ContainerStats(
 	if err != nil {
 		return nil, err
 	}
-	u, ok := s.deps.Engine.ContainerUsage(ctx, []string{c.Record.ID}, usage.Want{})[c.Record.ID]
+	u, ok := s.deps.Engine.ContainerUsage(ctx, []string{c.ID}, usage.Want{})[c.ID]
 	if !ok {
-		u.Writable = s.deps.Engine.Writable(c.Record.ID)
+		u.Writable = s.deps.Engine.Writable(c.ID)
 	}
-	return &cri.ContainerStatsResponse{Stats: containerStats(c.Record, u)}, nil
+	return &cri.ContainerStatsResponse{Stats: containerStats(c.Container, u)}, nil
 }
 
 // ListContainerStats measures the containers that have a process.
@@ -68,7 +68,7 @@ func checkContainerStatsFilter(f *cri.ContainerStatsFilter) error {
 // containerStats measures the containers that match the filter.
 func (s *Server) containerStats(ctx context.Context, f *cri.ContainerStatsFilter) iter.Seq[*cri.ContainerStats] {
 	return func(yield func(*cri.ContainerStats) bool) {
-		matching := func(yield func(Container) bool) {
+		matching := func(yield func(record.ContainerView) bool) {
 			for c := range s.deps.Engine.Containers() {
 				if hasProcess(c) && matchContainerStats(f, c) && !yield(c) {
 					return
@@ -78,8 +78,8 @@ func (s *Server) containerStats(ctx context.Context, f *cri.ContainerStatsFilter
 		measure := func(ids []string) map[string]usage.Container {
 			return s.deps.Engine.ContainerUsage(ctx, ids, usage.Want{})
 		}
-		for c, u := range measureAll(slices.Collect(matching), func(c Container) string { return c.Record.ID }, measure) {
-			if !yield(containerStats(c.Record, u)) {
+		for c, u := range measureAll(slices.Collect(matching), func(c record.ContainerView) string { return c.ID }, measure) {
+			if !yield(containerStats(c.Container, u)) {
 				return
 			}
 		}
@@ -87,12 +87,12 @@ func (s *Server) containerStats(ctx context.Context, f *cri.ContainerStatsFilter
 }
 
 // hasProcess reports whether the container has a process, started or not.
-func hasProcess(c Container) bool {
+func hasProcess(c record.ContainerView) bool {
 	return c.Status.State == record.ContainerCreated || c.Status.State == record.ContainerRunning
 }
 
-func matchContainerStats(f *cri.ContainerStatsFilter, c Container) bool {
-	return strings.HasPrefix(c.Record.ID, f.GetId()) &&
-		strings.HasPrefix(c.Record.PodID, f.GetPodSandboxId()) &&
-		matchLabels(f.GetLabelSelector(), c.Record.Config.GetLabels())
+func matchContainerStats(f *cri.ContainerStatsFilter, c record.ContainerView) bool {
+	return strings.HasPrefix(c.ID, f.GetId()) &&
+		strings.HasPrefix(c.PodID, f.GetPodSandboxId()) &&
+		matchLabels(f.GetLabelSelector(), c.Config.GetLabels())
 }

@@ -182,7 +182,7 @@ func TestStatsOfLess(t *testing.T) {
 			u, want := fullContainerUsage(), wantContainerStats()
 			tt.change(&u)
 			tt.want(want)
-			if got := containerStats(runningContainer().Record, u); !proto.Equal(got, want) {
+			if got := containerStats(runningContainer().Container, u); !proto.Equal(got, want) {
 				t.Errorf("got  %v\nwant %v", got, want)
 			}
 		})
@@ -206,13 +206,13 @@ func testListContainerStats(t *testing.T) {
 func statsFilters(t *testing.T, h *harness, list func(*cri.ContainerStatsFilter) []*cri.ContainerStats) {
 	t.Helper()
 	createdOnly := runningContainer()
-	r := *createdOnly.Record
+	r := *createdOnly.Container
 	r.ID = "cc11" + r.ID[4:]
-	createdOnly.Record, createdOnly.Status.State = &r, record.ContainerCreated
+	createdOnly.Container, createdOnly.Status.State = &r, record.ContainerCreated
 	unmeasured := createdOnly
-	u := *createdOnly.Record
+	u := *createdOnly.Container
 	u.ID = "cc22" + r.ID[4:]
-	unmeasured.Record = &u
+	unmeasured.Container = &u
 	h.engine.containers = append(h.engine.containers, createdOnly, unmeasured)
 	h.engine.containerUsage[r.ID] = fullContainerUsage()
 	h.engine.containerUsage[exitedID] = fullContainerUsage()
@@ -299,10 +299,11 @@ func crowd(t testing.TB, n int) *harness {
 	h.engine.pods, h.engine.containers = nil, nil
 	for i := range n {
 		id := fmt.Sprintf("%064d", i)
-		p, c := podRecord(id), *runningContainer().Record
+		p, c := podRecord(id), *runningContainer().Container
 		c.ID, c.PodID = id, id
-		h.engine.pods = append(h.engine.pods, Pod{Record: p, Status: record.PodStatus{State: record.PodReady}})
-		h.engine.containers = append(h.engine.containers, Container{Record: &c, Status: runningContainer().Status})
+		h.engine.pods = append(h.engine.pods, record.PodView{Pod: p, Status: record.PodStatus{State: record.PodReady}})
+		running := record.ContainerView{Container: &c, Status: runningContainer().Status}
+		h.engine.containers = append(h.engine.containers, running)
 		h.engine.containerUsage[id] = fullContainerUsage()
 		u := pod
 		u.Containers = map[string]usage.Container{id: fullContainerUsage()}

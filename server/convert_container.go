@@ -28,10 +28,10 @@ func containerState(s record.ContainerState) cri.ContainerState {
 }
 
 // containerItem is a container in a list; fixed is the encoding of fixedContainerItem, nil when there is none.
-func containerItem(c Container, img *image.Image, fixed []byte) *cri.Container {
+func containerItem(c record.ContainerView, img *image.Image, fixed []byte) *cri.Container {
 	item := &cri.Container{}
 	if fixed == nil {
-		item = fixedContainerItem(c.Record, img)
+		item = fixedContainerItem(c.Container, img)
 	}
 	item.ProtoReflect().SetUnknown(fixed)
 	item.State = containerState(c.Status.State)
@@ -54,28 +54,28 @@ func fixedContainerItem(r *record.Container, img *image.Image) *cri.Container {
 }
 
 // containerStatus describes a container.
-func containerStatus(c Container, images imageFinder) *cri.ContainerStatus {
-	cfg, img := c.Record.Config, images.image(c.Record.ImageID)
+func containerStatus(c record.ContainerView, images imageFinder) *cri.ContainerStatus {
+	cfg, img := c.Config, images.image(c.ImageID)
 	return &cri.ContainerStatus{
-		Id:          c.Record.ID,
+		Id:          c.ID,
 		Metadata:    cfg.GetMetadata(),
 		State:       containerState(c.Status.State),
-		CreatedAt:   c.Record.CreatedAt.UnixNano(),
+		CreatedAt:   c.CreatedAt.UnixNano(),
 		StartedAt:   nanoseconds(c.Status.StartedAt),
 		FinishedAt:  nanoseconds(c.Status.FinishedAt),
 		ExitCode:    c.Status.ExitCode,
-		Image:       usedImage(c.Record, img),
-		ImageRef:    digestedName(c.Record.ImageID, img),
-		ImageId:     c.Record.ImageID,
+		Image:       usedImage(c.Container, img),
+		ImageRef:    digestedName(c.ImageID, img),
+		ImageId:     c.ImageID,
 		Reason:      c.Status.Reason,
 		Message:     strings.ToValidUTF8(c.Status.Message, "?"), // as protobuf requires; a runtime's message need not be
 		Labels:      cfg.GetLabels(),
 		Annotations: cfg.GetAnnotations(),
 		Mounts:      shownMounts(cfg.GetMounts(), images),
-		LogPath:     c.LogPath,
+		LogPath:     c.LogPath(),
 		Resources:   containerResources(c),
 		User:        containerUser(c),
-		StopSignal:  convert.CRISignal(c.Record.StopSignal),
+		StopSignal:  convert.CRISignal(c.StopSignal),
 	}
 }
 
@@ -101,10 +101,10 @@ func nanoseconds(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-func containerResources(c Container) *cri.ContainerResources {
+func containerResources(c record.ContainerView) *cri.ContainerResources {
 	r := c.Status.Resources
 	if r == nil {
-		r = c.Record.Config.GetLinux().GetResources()
+		r = c.Config.GetLinux().GetResources()
 	}
 	if r == nil {
 		r = &cri.LinuxContainerResources{}
@@ -113,7 +113,7 @@ func containerResources(c Container) *cri.ContainerResources {
 }
 
 // containerUser returns nil until the user of the process is known.
-func containerUser(c Container) *cri.ContainerUser {
+func containerUser(c record.ContainerView) *cri.ContainerUser {
 	u := c.Status.User
 	if u == nil {
 		return nil
@@ -127,21 +127,21 @@ func containerUser(c Container) *cri.ContainerUser {
 
 // containerInfo is the verbose part of a container's status. It omits the environment of both config and config.json:
 // pods get their secrets there, and this output ends up in bug reports.
-func (s *Server) containerInfo(c Container) map[string]any {
-	cfg := proto.CloneOf(c.Record.Config)
+func (s *Server) containerInfo(c record.ContainerView) map[string]any {
+	cfg := proto.CloneOf(c.Config)
 	cfg.Envs = nil
 	info := map[string]any{
 		"pid":            c.Status.Process.Pid,
-		"sandboxID":      c.Record.PodID,
+		"sandboxID":      c.PodID,
 		"state":          c.Status.State,
-		"runtimeHandler": c.Handler,
+		"runtimeHandler": c.Pod.RequestedHandler,
 		"config":         message(cfg),
-		"operations":     operations(c.Operations),
+		"operations":     s.deps.Engine.LastOperations(c.ID),
 	}
 	if s.deps.RuntimeSpec == nil {
 		return info
 	}
-	spec, err := s.deps.RuntimeSpec(c.Record.ID)
+	spec, err := s.deps.RuntimeSpec(c.ID)
 	if err != nil { // config.json is removed with the process
 		info["runtimeSpecError"] = err.Error()
 		return info

@@ -3,7 +3,6 @@ package server
 import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/podd-project/podd/sandbox/operation"
 	"github.com/podd-project/podd/sandbox/record"
 )
 
@@ -15,10 +14,10 @@ func podState(s record.PodState) cri.PodSandboxState {
 }
 
 // podItem is a pod in a list; fixed is the encoding of fixedPodItem, nil when there is none.
-func podItem(p Pod, fixed []byte) *cri.PodSandbox {
+func podItem(p record.PodView, fixed []byte) *cri.PodSandbox {
 	item := &cri.PodSandbox{}
 	if fixed == nil {
-		item = fixedPodItem(p.Record)
+		item = fixedPodItem(p.Pod)
 	}
 	item.ProtoReflect().SetUnknown(fixed)
 	item.State = podState(p.Status.State)
@@ -37,22 +36,22 @@ func fixedPodItem(r *record.Pod) *cri.PodSandbox {
 	}
 }
 
-func podStatus(p Pod) *cri.PodSandboxStatus {
-	cfg := p.Record.Config
+func podStatus(p record.PodView) *cri.PodSandboxStatus {
+	cfg := p.Config
 	options := cfg.GetLinux().GetSecurityContext().GetNamespaceOptions()
 	if options == nil {
 		options = &cri.NamespaceOption{} // POD for all, the meaning of an absent message
 	}
 	return &cri.PodSandboxStatus{
-		Id:             p.Record.ID,
+		Id:             p.ID,
 		Metadata:       cfg.GetMetadata(),
 		State:          podState(p.Status.State),
-		CreatedAt:      p.Record.CreatedAt.UnixNano(),
+		CreatedAt:      p.CreatedAt.UnixNano(),
 		Network:        podNetwork(p.Status.IPs),
 		Linux:          &cri.LinuxPodSandboxStatus{Namespaces: &cri.Namespace{Options: options}},
 		Labels:         cfg.GetLabels(),
 		Annotations:    cfg.GetAnnotations(),
-		RuntimeHandler: p.Record.RequestedHandler,
+		RuntimeHandler: p.RequestedHandler,
 	}
 }
 
@@ -71,21 +70,21 @@ func podNetwork(ips []string) *cri.PodSandboxNetworkStatus {
 
 // podInfo is the verbose part of a pod's status. A pod's config has no field for secrets. Tools enter the pod by the
 // pid, or by the namespaces in runtimeSpec.
-func (s *Server) podInfo(p Pod, containers []Container) map[string]any {
+func (s *Server) podInfo(p record.PodView, containers []record.ContainerView) map[string]any {
 	info := map[string]any{
 		"pid":            podPid(p, containers),
 		"state":          p.Status.State,
 		"reason":         p.Status.Reason,
-		"netns":          p.Record.Netns,
-		"bootID":         p.Record.BootID,
-		"runtimeHandler": p.Record.RequestedHandler,
-		"config":         message(p.Record.Config),
-		"operations":     operations(p.Operations),
+		"netns":          p.Netns,
+		"bootID":         p.BootID,
+		"runtimeHandler": p.RequestedHandler,
+		"config":         message(p.Config),
+		"operations":     s.deps.Engine.LastOperations(p.ID),
 	}
 	if s.deps.PodSpec == nil {
 		return info
 	}
-	spec, err := s.deps.PodSpec(p.Record)
+	spec, err := s.deps.PodSpec(p.Pod)
 	if err != nil {
 		info["runtimeSpecError"] = err.Error()
 		return info
@@ -96,7 +95,7 @@ func (s *Server) podInfo(p Pod, containers []Container) map[string]any {
 
 // podPid returns a process in the pod's namespaces: the infra container's, else that of a running container; 0 if there
 // is none.
-func podPid(p Pod, containers []Container) int {
+func podPid(p record.PodView, containers []record.ContainerView) int {
 	if p.Status.Infra.Pid != 0 {
 		return p.Status.Infra.Pid
 	}
@@ -106,12 +105,4 @@ func podPid(p Pod, containers []Container) int {
 		}
 	}
 	return 0
-}
-
-// operations returns the recent operations of a pod or container; list may be nil.
-func operations(list func() []operation.Operation) []operation.Operation {
-	if list == nil {
-		return nil
-	}
-	return list()
 }

@@ -17,34 +17,14 @@ import (
 	"github.com/podd-project/podd/sandbox/usage"
 )
 
-// Pod is a snapshot of a pod. It is read-only.
-type Pod struct {
-	Record *record.Pod
-	Status record.PodStatus
-	// Operations returns the recent operations on the pod, for verbose responses; it may be nil.
-	Operations func() []operation.Operation
-}
-
-// Container is a snapshot of a container. It is read-only.
-type Container struct {
-	Record *record.Container
-	Status record.ContainerStatus
-	// LogPath is the absolute path of the CRI log, "" for none.
-	LogPath string
-	// Handler is the runtime handler of the container's pod.
-	Handler string
-	// Operations is like Pod.Operations.
-	Operations func() []operation.Operation
-}
-
 // Event is an event of a container or a pod sandbox, with the state of the whole pod after it.
 type Event struct {
 	Type lifecycle.EventType
 	// ID is the id of the container or of the pod.
 	ID         string
 	At         time.Time
-	Pod        Pod
-	Containers []Container
+	Pod        record.PodView
+	Containers []record.ContainerView
 }
 
 // Engine is the server's view of sandbox.Engine (see Adapt). Ids may be full or a unique prefix; an unknown one is
@@ -60,8 +40,8 @@ type Engine interface {
 	CheckpointPod(ctx context.Context, id, path string, containers []string) error
 	// RestorePod returns the ids of the new pod and of its containers, in the order of the request.
 	RestorePod(ctx context.Context, r sandbox.RestoreRequest) (pod string, containers []string, err error)
-	Pod(id string) (Pod, error)
-	Pods() iter.Seq[Pod]
+	Pod(id string) (record.PodView, error)
+	Pods() iter.Seq[record.PodView]
 
 	CreateContainer(ctx context.Context, podID string, cfg *cri.ContainerConfig) (id string, err error)
 	StartContainer(ctx context.Context, id string) error
@@ -70,10 +50,12 @@ type Engine interface {
 	UpdateContainer(ctx context.Context, id string, r *cri.LinuxContainerResources) error
 	ReopenLog(ctx context.Context, id string) error
 	ExecSync(ctx context.Context, id string, cmd []string, timeout time.Duration) (oci.ExecResult, error)
-	Container(id string) (Container, error)
-	Containers() iter.Seq[Container]
+	Container(id string) (record.ContainerView, error)
+	Containers() iter.Seq[record.ContainerView]
 	// ContainersOf returns the containers of the pod with this full id.
-	ContainersOf(podID string) []Container
+	ContainersOf(podID string) []record.ContainerView
+	// LastOperations returns the last operation of each verb on the pod or container with this full id.
+	LastOperations(id string) []operation.Operation
 	// Events calls send for every event from now on, until ctx ends, send fails, or too many events are pending
 	// (errdefs.ErrResourceExhausted).
 	Events(ctx context.Context, send func(Event) error) error

@@ -15,6 +15,8 @@ import (
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/oci"
 	"github.com/podd-project/podd/sandbox"
+	"github.com/podd-project/podd/sandbox/operation"
+	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/sandbox/usage"
 )
 
@@ -60,8 +62,8 @@ func (r *recorder) log() []string {
 // fakeEngine has pods and containers as values; calls change them in a simplified way.
 type fakeEngine struct {
 	recorder
-	pods       []Pod
-	containers []Container
+	pods       []record.PodView
+	containers []record.ContainerView
 	handlers   []sandbox.Handler
 	network    error
 	inUse      map[string][]string
@@ -105,11 +107,11 @@ func (e *fakeEngine) RestorePod(_ context.Context, r sandbox.RestoreRequest) (st
 	return "newpod", ids, e.call("RestorePod", r.Path, r.Handler, r.Pod, r.Containers[0])
 }
 
-func (e *fakeEngine) Pod(id string) (Pod, error) {
-	return find(slices.Values(e.pods), id, func(p Pod) string { return p.Record.ID })
+func (e *fakeEngine) Pod(id string) (record.PodView, error) {
+	return find(slices.Values(e.pods), id, func(p record.PodView) string { return p.ID })
 }
 
-func (e *fakeEngine) Pods() iter.Seq[Pod] { return slices.Values(e.pods) }
+func (e *fakeEngine) Pods() iter.Seq[record.PodView] { return slices.Values(e.pods) }
 
 func (e *fakeEngine) CreateContainer(_ context.Context, podID string, cfg *cri.ContainerConfig) (string, error) {
 	e.containerConfig = cfg
@@ -141,16 +143,16 @@ func (e *fakeEngine) ExecSync(
 	return e.exec, e.call("ExecSync", id, cmd, timeout)
 }
 
-func (e *fakeEngine) Container(id string) (Container, error) {
-	return find(slices.Values(e.containers), id, func(c Container) string { return c.Record.ID })
+func (e *fakeEngine) Container(id string) (record.ContainerView, error) {
+	return find(slices.Values(e.containers), id, func(c record.ContainerView) string { return c.ID })
 }
 
-func (e *fakeEngine) Containers() iter.Seq[Container] { return slices.Values(e.containers) }
+func (e *fakeEngine) Containers() iter.Seq[record.ContainerView] { return slices.Values(e.containers) }
 
-func (e *fakeEngine) ContainersOf(podID string) []Container {
-	var out []Container
+func (e *fakeEngine) ContainersOf(podID string) []record.ContainerView {
+	var out []record.ContainerView
 	for _, c := range e.containers {
-		if c.Record.PodID == podID {
+		if c.PodID == podID {
 			out = append(out, c)
 		}
 	}
@@ -196,6 +198,8 @@ func (e *fakeEngine) UpdatePod(_ context.Context, id string, overhead, resources
 	e.overhead, e.resources = overhead, resources
 	return e.call("UpdatePod", id)
 }
+
+func (e *fakeEngine) LastOperations(string) []operation.Operation { return nil }
 
 func (e *fakeEngine) Handlers() []sandbox.Handler { return e.handlers }
 

@@ -4,20 +4,22 @@ import (
 	"strings"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // matchPod reports whether the pod matches all fields of the filter; ids may be prefixes, as crictl sends them.
-func matchPod(f *cri.PodSandboxFilter, p Pod) bool {
-	return strings.HasPrefix(p.Record.ID, f.GetId()) &&
+func matchPod(f *cri.PodSandboxFilter, p record.PodView) bool {
+	return strings.HasPrefix(p.ID, f.GetId()) &&
 		(f.GetState() == nil || f.GetState().GetState() == podState(p.Status.State)) &&
-		matchLabels(f.GetLabelSelector(), p.Record.Config.GetLabels())
+		matchLabels(f.GetLabelSelector(), p.Config.GetLabels())
 }
 
-func matchContainer(f *cri.ContainerFilter, c Container) bool {
-	return strings.HasPrefix(c.Record.ID, f.GetId()) &&
-		strings.HasPrefix(c.Record.PodID, f.GetPodSandboxId()) &&
+func matchContainer(f *cri.ContainerFilter, c record.ContainerView) bool {
+	return strings.HasPrefix(c.ID, f.GetId()) &&
+		strings.HasPrefix(c.PodID, f.GetPodSandboxId()) &&
 		(f.GetState() == nil || f.GetState().GetState() == containerState(c.Status.State)) &&
-		matchLabels(f.GetLabelSelector(), c.Record.Config.GetLabels())
+		matchLabels(f.GetLabelSelector(), c.Config.GetLabels())
 }
 
 func matchLabels(selector, labels map[string]string) bool {

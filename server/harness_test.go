@@ -134,11 +134,11 @@ func serve(t testing.TB, s *Server) *grpc.ClientConn {
 func newFakeEngine() *fakeEngine {
 	return &fakeEngine{
 		recorder: recorder{fail: map[string]error{}},
-		pods: []Pod{
-			{Record: podRecord(podID), Status: record.PodStatus{State: record.PodReady, IPs: []string{"10.1.0.5", "fd00::5"}}},
-			{Record: podRecord(stoppedID), Status: record.PodStatus{State: record.PodNotReady}},
+		pods: []record.PodView{
+			{Pod: podRecord(podID), Status: record.PodStatus{State: record.PodReady, IPs: []string{"10.1.0.5", "fd00::5"}}},
+			{Pod: podRecord(stoppedID), Status: record.PodStatus{State: record.PodNotReady}},
 		},
-		containers: []Container{runningContainer(), exitedContainer()},
+		containers: []record.ContainerView{runningContainer(), exitedContainer()},
 		handlers: []sandbox.Handler{
 			{
 				Name: "runc", Default: true,
@@ -159,14 +159,13 @@ func podRecord(id string) *record.Pod {
 	}
 }
 
-func runningContainer() Container {
-	return Container{
-		Record: &record.Container{
+func runningContainer() record.ContainerView {
+	return record.ContainerView{
+		Container: &record.Container{
 			ID: runningID, PodID: podID, CreatedAt: created, Config: goodContainer(), ImageID: imageID,
 			StopSignal: "SIGTERM",
 		},
-		Handler: "runc",
-		LogPath: "/var/log/pods/ns_name_uid/main/0.log",
+		Pod: record.PodView{Pod: podRecord(podID)},
 		Status: record.ContainerStatus{
 			State: record.ContainerRunning, Process: oci.Process{Pid: 4711, Start: 1}, StartedAt: created.Add(time.Second),
 			User:      &specs.User{UID: 1000, GID: 1001, AdditionalGids: []uint32{1001, 2000}},
@@ -175,14 +174,14 @@ func runningContainer() Container {
 	}
 }
 
-func exitedContainer() Container {
+func exitedContainer() record.ContainerView {
 	c := runningContainer()
-	r := *c.Record
+	r := *c.Container
 	r.ID, r.StopSignal = exitedID, "SIGRTMIN+3"
 	cfg := goodContainer()
 	cfg.Labels = map[string]string{"app": "other"}
 	r.Config = cfg
-	c.Record = &r
+	c.Container = &r
 	c.Status = record.ContainerStatus{
 		State: record.ContainerExited, StartedAt: created.Add(time.Second), FinishedAt: created.Add(2 * time.Second),
 		ExitCode: 137, Reason: "OOMKilled", Message: "out of memory \xff",

@@ -17,6 +17,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 func TestOneLineForEachCall(t *testing.T) {
@@ -149,7 +151,7 @@ func TestForeignStatusIsNotPassedOn(t *testing.T) {
 
 func TestPanic(t *testing.T) {
 	for name, boom := range map[string]func(){
-		"nil pointer": func() { var p *Pod; _ = p.Record },
+		"nil pointer": func() { var p *record.PodView; _ = p.Pod },
 		"string":      func() { panic("value with " + secret) },
 		"error":       func() { panic(errors.New(secret)) },
 	} {
@@ -177,7 +179,7 @@ func TestPanic(t *testing.T) {
 
 func TestPanicInAStream(t *testing.T) {
 	h := newHarness(t)
-	h.engine.pods[0].Record = nil
+	h.engine.pods[0].Pod = nil
 	s, err := h.runtime.StreamPodSandboxes(t.Context(), &cri.StreamPodSandboxesRequest{})
 	if err != nil {
 		t.Fatal(err)

@@ -47,10 +47,10 @@ func TestListItemsAreEncodedOnce(t *testing.T) {
 
 func TestItemThatCannotBeEncodedIsSentUncached(t *testing.T) {
 	p := newFakeEngine().pods[0]
-	p.Record.Config.Labels = map[string]string{"a": "\xff"} // such as a damaged record
+	p.Config.Labels = map[string]string{"a": "\xff"} // such as a damaged record
 	var cache listCache[int]
 	record := 1
-	fixed := cache.newPass().encode(&record, nil, func() proto.Message { return fixedPodItem(p.Record) })
+	fixed := cache.newPass().encode(&record, nil, func() proto.Message { return fixedPodItem(p.Pod) })
 	if fixed != nil {
 		t.Errorf("encode = %q, want nil", fixed)
 	}

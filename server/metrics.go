@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/podd-project/podd/sandbox/record"
 	"github.com/podd-project/podd/sandbox/usage"
 )
 
@@ -51,8 +52,8 @@ func (s *Server) podMetrics(ctx context.Context) iter.Seq[*cri.PodSandboxMetrics
 	return func(yield func(*cri.PodSandboxMetrics) bool) {
 		r := s.metricReport(ctx)
 		containers := s.containersByPod("")
-		for p, u := range s.podUsages(ctx, func(Pod) bool { return true }, usage.Want{Details: true}) {
-			if !yield(r.pod(p, u, containers[p.Record.ID])) {
+		for p, u := range s.podUsages(ctx, func(record.PodView) bool { return true }, usage.Want{Details: true}) {
+			if !yield(r.pod(p, u, containers[p.ID])) {
 				return
 			}
 		}
@@ -105,30 +106,30 @@ type measured struct {
 	now     time.Time
 }
 
-func (r metricReport) pod(p Pod, u usage.Pod, containers []Container) *cri.PodSandboxMetrics {
-	meta := p.Record.Config.GetMetadata()
+func (r metricReport) pod(p record.PodView, u usage.Pod, containers []record.ContainerView) *cri.PodSandboxMetrics {
+	meta := p.Config.GetMetadata()
 	m := measured{network: u.Network, now: r.now}
 	if u.Path != "" { // otherwise u is the sum of the containers, whose metrics follow
 		m.Sample = u.Sample
-		m.started = p.Record.CreatedAt
+		m.started = p.CreatedAt
 	}
 	out := &cri.PodSandboxMetrics{
-		PodSandboxId: p.Record.ID,
-		Metrics:      r.metrics(&m, []string{meta.GetName(), meta.GetNamespace(), "", p.Record.ID, "", ""}),
+		PodSandboxId: p.ID,
+		Metrics:      r.metrics(&m, []string{meta.GetName(), meta.GetNamespace(), "", p.ID, "", ""}),
 	}
 	for _, c := range containers {
-		used, ok := u.Containers[c.Record.ID]
+		used, ok := u.Containers[c.ID]
 		if !ok {
 			continue
 		}
 		m := measured{Container: used, disk: r.disk, started: c.Status.StartedAt, now: r.now}
-		image := usedImage(c.Record, r.images.image(c.Record.ImageID)).GetImage()
+		image := usedImage(c.Container, r.images.image(c.ImageID)).GetImage()
 		labels := []string{
-			meta.GetName(), meta.GetNamespace(), c.Record.Config.GetMetadata().GetName(), c.Record.ID, image,
-			c.Record.ID,
+			meta.GetName(), meta.GetNamespace(), c.Config.GetMetadata().GetName(), c.ID, image,
+			c.ID,
 		}
 		out.ContainerMetrics = append(out.ContainerMetrics, &cri.ContainerMetrics{
-			ContainerId: c.Record.ID, Metrics: r.metrics(&m, labels),
+			ContainerId: c.ID, Metrics: r.metrics(&m, labels),
 		})
 	}
 	return out

@@ -105,7 +105,7 @@ func TestMetricsGolden(t *testing.T) {
 		t.Fatalf("got %v, want pod %s with container %s", pods, podID, runningID)
 	}
 	var text strings.Builder
-	image := runningContainer().Record.Config.GetImage().GetUserSpecifiedImage()
+	image := runningContainer().Config.GetImage().GetUserSpecifiedImage()
 	write := func(who string, base []string, ms []*cri.Metric) {
 		for _, m := range ms {
 			if values := m.GetLabelValues(); !slices.Equal(values[:6], base) {

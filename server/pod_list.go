@@ -25,7 +25,7 @@ func (s *Server) pods(f *cri.PodSandboxFilter) iter.Seq[*cri.PodSandbox] {
 	return func(yield func(*cri.PodSandbox) bool) {
 		pass := s.podCache.newPass()
 		for p := range s.deps.Engine.Pods() {
-			fixed := pass.encode(p.Record, nil, func() proto.Message { return fixedPodItem(p.Record) })
+			fixed := pass.encode(p.Pod, nil, func() proto.Message { return fixedPodItem(p.Pod) })
 			if matchPod(f, p) && !yield(podItem(p, fixed)) {
 				return
 			}

@@ -24,9 +24,9 @@ func (s *Server) PortForward(_ context.Context, r *cri.PortForwardRequest) (*cri
 	}
 	if p.Status.State != record.PodReady {
 		return nil, fmt.Errorf("%w: pod %s is %s, it must be ready",
-			errdefs.ErrFailedPrecondition, p.Record.ID, p.Status.State)
+			errdefs.ErrFailedPrecondition, p.ID, p.Status.State)
 	}
-	url, err := s.deps.Streamer.PortForward(&cri.PortForwardRequest{PodSandboxId: p.Record.ID, Port: r.GetPort()})
+	url, err := s.deps.Streamer.PortForward(&cri.PortForwardRequest{PodSandboxId: p.ID, Port: r.GetPort()})
 	if err != nil {
 		return nil, err
 	}

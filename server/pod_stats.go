@@ -24,8 +24,8 @@ func (s *Server) PodSandboxStats(
 	if err != nil {
 		return nil, err
 	}
-	u := s.deps.Engine.PodUsage(ctx, []string{p.Record.ID}, usage.Want{})[p.Record.ID]
-	return &cri.PodSandboxStatsResponse{Stats: s.podStatsOf(p, u, s.containersByPod(p.Record.ID))}, nil
+	u := s.deps.Engine.PodUsage(ctx, []string{p.ID}, usage.Want{})[p.ID]
+	return &cri.PodSandboxStatsResponse{Stats: s.podStatsOf(p, u, s.containersByPod(p.ID))}, nil
 }
 
 // ListPodSandboxStats measures the pods that are ready.
@@ -64,8 +64,8 @@ func checkPodStatsFilter(f *cri.PodSandboxStatsFilter) error {
 // podStats measures the ready pods that match the filter.
 func (s *Server) podStats(ctx context.Context, f *cri.PodSandboxStatsFilter) iter.Seq[*cri.PodSandboxStats] {
 	return func(yield func(*cri.PodSandboxStats) bool) {
-		match := func(p Pod) bool {
-			return strings.HasPrefix(p.Record.ID, f.GetId()) && matchLabels(f.GetLabelSelector(), p.Record.Config.GetLabels())
+		match := func(p record.PodView) bool {
+			return strings.HasPrefix(p.ID, f.GetId()) && matchLabels(f.GetLabelSelector(), p.Config.GetLabels())
 		}
 		containers := s.containersByPod(f.GetId())
 		for p, u := range s.podUsages(ctx, match, usage.Want{}) {
@@ -77,14 +77,16 @@ func (s *Server) podStats(ctx context.Context, f *cri.PodSandboxStatsFilter) ite
 }
 
 // podUsages measures the ready pods that match.
-func (s *Server) podUsages(ctx context.Context, match func(Pod) bool, want usage.Want) iter.Seq2[Pod, usage.Pod] {
-	var pods []Pod
+func (s *Server) podUsages(
+	ctx context.Context, match func(record.PodView) bool, want usage.Want,
+) iter.Seq2[record.PodView, usage.Pod] {
+	var pods []record.PodView
 	for p := range s.deps.Engine.Pods() {
 		if p.Status.State == record.PodReady && match(p) {
 			pods = append(pods, p)
 		}
 	}
-	return measureAll(pods, func(p Pod) string { return p.Record.ID }, func(ids []string) map[string]usage.Pod {
+	return measureAll(pods, func(p record.PodView) string { return p.ID }, func(ids []string) map[string]usage.Pod {
 		return s.deps.Engine.PodUsage(ctx, ids, want)
 	})
 }
@@ -113,30 +115,32 @@ func measureAll[T, U any](
 }
 
 // containersByPod returns the containers with a process by pod id, for the pods whose id begins with prefix.
-func (s *Server) containersByPod(prefix string) map[string][]Container {
-	out := map[string][]Container{}
+func (s *Server) containersByPod(prefix string) map[string][]record.ContainerView {
+	out := map[string][]record.ContainerView{}
 	for c := range s.deps.Engine.Containers() {
-		if hasProcess(c) && strings.HasPrefix(c.Record.PodID, prefix) {
-			out[c.Record.PodID] = append(out[c.Record.PodID], c)
+		if hasProcess(c) && strings.HasPrefix(c.PodID, prefix) {
+			out[c.PodID] = append(out[c.PodID], c)
 		}
 	}
 	return out
 }
 
-func (s *Server) podStatsOf(p Pod, u usage.Pod, containers map[string][]Container) *cri.PodSandboxStats {
-	cfg := p.Record.Config
+func (s *Server) podStatsOf(
+	p record.PodView, u usage.Pod, containers map[string][]record.ContainerView,
+) *cri.PodSandboxStats {
+	cfg := p.Config
 	linux := &cri.LinuxPodSandboxStats{
 		Cpu: cpuUsage(u.Sample), Memory: memoryUsage(u.Usage), Io: ioUsage(u.Usage),
 		Network: networkUsage(u.Network), Process: processUsage(u.Sample),
 	}
-	for _, c := range containers[p.Record.ID] {
-		if used, ok := u.Containers[c.Record.ID]; ok {
-			linux.Containers = append(linux.Containers, containerStats(c.Record, used))
+	for _, c := range containers[p.ID] {
+		if used, ok := u.Containers[c.ID]; ok {
+			linux.Containers = append(linux.Containers, containerStats(c.Container, used))
 		}
 	}
 	return &cri.PodSandboxStats{
 		Attributes: &cri.PodSandboxAttributes{
-			Id: p.Record.ID, Metadata: cfg.GetMetadata(), Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations(),
+			Id: p.ID, Metadata: cfg.GetMetadata(), Labels: cfg.GetLabels(), Annotations: cfg.GetAnnotations(),
 		},
 		Linux: linux,
 	}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // PodSandboxStatus returns the status from memory. The timestamp is taken before the status is read: Evented PLEG
@@ -21,7 +23,7 @@ func (s *Server) PodSandboxStatus(
 	if err != nil {
 		return nil, err
 	}
-	containers := s.deps.Engine.ContainersOf(p.Record.ID)
+	containers := s.deps.Engine.ContainersOf(p.ID)
 	resp := &cri.PodSandboxStatusResponse{
 		Status:             podStatus(p),
 		ContainersStatuses: s.statuses(ctx, containers),
@@ -33,7 +35,7 @@ func (s *Server) PodSandboxStatus(
 	return resp, err
 }
 
-func (s *Server) statuses(ctx context.Context, containers []Container) []*cri.ContainerStatus {
+func (s *Server) statuses(ctx context.Context, containers []record.ContainerView) []*cri.ContainerStatus {
 	images := s.imageFinder(ctx)
 	var out []*cri.ContainerStatus
 	for _, c := range containers {

@@ -224,7 +224,7 @@ func runningStatus() *cri.ContainerStatus {
 		CreatedAt: created.UnixNano(), StartedAt: created.Add(time.Second).UnixNano(),
 		Image: namedImage(), ImageRef: imageDgst, ImageId: imageID,
 		Labels: sent.GetLabels(), Annotations: sent.GetAnnotations(), Mounts: sent.GetMounts(),
-		LogPath:   "/var/log/pods/ns_name_uid/main/0.log",
+		LogPath:   "/var/log/pods/default_web_u-1/main/0.log",
 		Resources: &cri.ContainerResources{Linux: &cri.LinuxContainerResources{CpuShares: 512}},
 		User: &cri.ContainerUser{
 			Linux: &cri.LinuxContainerUser{Uid: 1000, Gid: 1001, SupplementalGroups: []int64{1001, 2000}},
@@ -271,7 +271,7 @@ func testContainerStatusVerbose(t *testing.T) {
 			t.Errorf("info = %s, want no environment", text)
 		}
 	}
-	if got := string(h.engine.containers[0].Record.Config.GetEnvs()[0].GetValue()); got != secret {
+	if got := string(h.engine.containers[0].Config.GetEnvs()[0].GetValue()); got != secret {
 		t.Errorf("environment in the record = %q, want %q", got, secret)
 	}
 	if cpu := info.RuntimeSpec.Linux.Resources.CPU; *cpu.Shares != 512 || *cpu.Quota != 1000 {

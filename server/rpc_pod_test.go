@@ -113,7 +113,7 @@ func testPodSandboxStatus(t *testing.T) {
 	})
 	t.Run("without linux config", func(t *testing.T) {
 		h := newHarness(t)
-		h.engine.pods[0].Record.Config.Linux = nil
+		h.engine.pods[0].Config.Linux = nil
 		r := must[*cri.PodSandboxStatusResponse](t)(
 			h.runtime.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: podID}),
 		)
@@ -162,7 +162,7 @@ func testPodStatusFields(t *testing.T) {
 		t.Errorf("timestamp = %d, want one between %d and now", ts, before)
 	}
 	r.Timestamp = 0
-	sent := h.engine.pods[0].Record.Config
+	sent := h.engine.pods[0].Config
 	want := &cri.PodSandboxStatusResponse{Status: &cri.PodSandboxStatus{
 		Id: podID, Metadata: sent.GetMetadata(), State: cri.PodSandboxState_SANDBOX_READY, CreatedAt: created.UnixNano(),
 		Network: &cri.PodSandboxNetworkStatus{Ip: "10.1.0.5", AdditionalIps: []*cri.PodIP{{Ip: "fd00::5"}}},

@@ -75,7 +75,7 @@ func (n cadvisorNode) container(c *sandbox.Container) cadvisor.Container {
 	return cadvisor.Container{
 		Name: criName(name, pod), Pid: pidOf(c), Image: cmp.Or(image.GetUserSpecifiedImage(), image.GetImage()),
 		CreatedTime: c.CreatedAt.UnixNano(), Labels: podLabels(name, pod, c.Config.GetLabels()),
-		Annotations: c.Config.GetAnnotations(), LogPath: c.LogPath(),
+		Annotations: c.Config.GetAnnotations(), LogPath: c.View().LogPath(),
 		Root: filepath.Dir(n.images.UpperDir(c.ID)), IPs: pod.Status().IPs,
 	}
 }

@@ -10,22 +10,9 @@ import (
 	"github.com/podd-project/podd/sandbox/record"
 )
 
-// Pod is a pod at one moment.
-type Pod struct {
-	record.Pod
-	Status record.PodStatus
-}
-
-// Container is a container at one moment.
-type Container struct {
-	record.Container
-	Status record.ContainerStatus
-	Pod    Pod
-}
-
 // Creation is a container whose config.json plugins may adjust.
 type Creation struct {
-	Container Container
+	Container record.ContainerView
 	// Spec becomes config.json. It is changed in place.
 	Spec *specs.Spec
 	// Handler and Facts are what the runtime handler and the machine can do.
@@ -54,7 +41,7 @@ type Resources struct {
 // Engine is what requests of plugins need of the engine. Plugins never calls it with a lock held.
 type Engine interface {
 	// Existing returns the pods that are ready or being created, and the containers that have not exited.
-	Existing() ([]Pod, []Container)
+	Existing() ([]record.PodView, []record.ContainerView)
 	// Spec returns the config.json of a container.
 	Spec(id string) (*specs.Spec, error)
 	// Update sets limits of a container, as UpdateContainerResources does. Plugins are not asked again.

@@ -6,10 +6,11 @@ import (
 	"github.com/containerd/nri/pkg/api"
 
 	"github.com/podd-project/podd/sandbox/lifecycle"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // PostPod tells the plugins what has happened to a pod. It does not wait for them. The start of a pod is RunPod.
-func (p *Plugins) PostPod(t lifecycle.EventType, pod Pod) {
+func (p *Plugins) PostPod(t lifecycle.EventType, pod record.PodView) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	o := p.pods[pod.ID]
@@ -31,7 +32,7 @@ func (p *Plugins) PostPod(t lifecycle.EventType, pod Pod) {
 }
 
 // PostPodUpdate tells the plugins that the limits of a pod were set.
-func (p *Plugins) PostPodUpdate(pod Pod) {
+func (p *Plugins) PostPodUpdate(pod record.PodView) {
 	for _, one := range p.joined() {
 		one.postPod(api.Event_POST_UPDATE_POD_SANDBOX, pod)
 	}
@@ -39,7 +40,7 @@ func (p *Plugins) PostPodUpdate(pod Pod) {
 
 // PostContainer tells the plugins what has happened to a container. It does not wait for them: what they answer to the
 // end of a container is done later.
-func (p *Plugins) PostContainer(t lifecycle.EventType, c Container) {
+func (p *Plugins) PostContainer(t lifecycle.EventType, c record.ContainerView) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	o := p.containers[c.ID]
@@ -71,7 +72,7 @@ func (p *Plugins) PostContainer(t lifecycle.EventType, c Container) {
 }
 
 // PostContainerUpdate tells the plugins that limits of a container were set, which are in its status.
-func (p *Plugins) PostContainerUpdate(c Container) {
+func (p *Plugins) PostContainerUpdate(c record.ContainerView) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	o := p.containers[c.ID]
@@ -86,7 +87,7 @@ func (p *Plugins) PostContainerUpdate(c Container) {
 	}
 }
 
-func (p *plugin) postPod(e api.Event, pod Pod) {
+func (p *plugin) postPod(e api.Event, pod record.PodView) {
 	if !p.events.IsSet(e) {
 		return
 	}
@@ -111,7 +112,7 @@ func (p *plugin) postPod(e api.Event, pod Pod) {
 }
 
 // postContainer puts an event into the plugin's queue. Known describes the container, nil if that has to be found out.
-func (p *Plugins) postContainer(one *plugin, e api.Event, c Container, known *api.Container) {
+func (p *Plugins) postContainer(one *plugin, e api.Event, c record.ContainerView, known *api.Container) {
 	if !one.events.IsSet(e) {
 		return
 	}

@@ -37,8 +37,8 @@ func TestMain(m *testing.M) {
 // fakeEngine has the pods and containers that a test puts into it.
 type fakeEngine struct {
 	mu         sync.Mutex
-	pods       map[string]Pod
-	containers map[string]Container
+	pods       map[string]record.PodView
+	containers map[string]record.ContainerView
 	updates    []string
 	evicted    chan string
 	// update, if set, is called by Update, and evict by Evict.
@@ -48,10 +48,12 @@ type fakeEngine struct {
 }
 
 func newFakeEngine() *fakeEngine {
-	return &fakeEngine{pods: map[string]Pod{}, containers: map[string]Container{}, evicted: make(chan string, 8)}
+	return &fakeEngine{
+		pods: map[string]record.PodView{}, containers: map[string]record.ContainerView{}, evicted: make(chan string, 8),
+	}
 }
 
-func (e *fakeEngine) Existing() (pods []Pod, containers []Container) {
+func (e *fakeEngine) Existing() (pods []record.PodView, containers []record.ContainerView) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, p := range e.pods {
@@ -101,13 +103,13 @@ func (e *fakeEngine) Evict(_ context.Context, id, _ string) error {
 	return nil
 }
 
-func (e *fakeEngine) put(c Container) {
+func (e *fakeEngine) put(c record.ContainerView) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.pods[c.Pod.ID], e.containers[c.ID] = c.Pod, c
 }
 
-func (e *fakeEngine) drop(c Container) {
+func (e *fakeEngine) drop(c record.ContainerView) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.containers, c.ID)
@@ -386,9 +388,9 @@ func waitFor(t testing.TB, what string, done func() bool) {
 	}
 }
 
-func newPod(id string) Pod {
-	return Pod{
-		Pod: record.Pod{ID: id, Netns: "/var/run/netns/podd-" + id, Handler: "runc", Config: &cri.PodSandboxConfig{
+func newPod(id string) record.PodView {
+	return record.PodView{
+		Pod: &record.Pod{ID: id, Netns: "/var/run/netns/podd-" + id, Handler: "runc", Config: &cri.PodSandboxConfig{
 			Metadata: &cri.PodSandboxMetadata{Name: "web", Namespace: "shop", Uid: "u-" + id},
 			Labels:   map[string]string{"app": "web"}, Annotations: map[string]string{"note": "1"},
 			Linux: &cri.LinuxPodSandboxConfig{CgroupParent: "/kubepods/pod" + id},
@@ -397,9 +399,9 @@ func newPod(id string) Pod {
 	}
 }
 
-func newContainer(id string, pod Pod) Container {
-	return Container{
-		Container: record.Container{ID: id, PodID: pod.ID, ImageID: "beef", Config: &cri.ContainerConfig{
+func newContainer(id string, pod record.PodView) record.ContainerView {
+	return record.ContainerView{
+		Container: &record.Container{ID: id, PodID: pod.ID, ImageID: "beef", Config: &cri.ContainerConfig{
 			Metadata: &cri.ContainerMetadata{Name: "main"}, Image: &cri.ImageSpec{Image: "busybox"},
 			Linux: &cri.LinuxContainerConfig{
 				Resources: &cri.LinuxContainerResources{CpuShares: 512, MemoryLimitInBytes: 64 << 20},

@@ -6,13 +6,15 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/sandbox/record"
 )
 
 // podMessage describes a pod to plugins.
-func podMessage(p Pod) *api.PodSandbox {
+func podMessage(p record.PodView) *api.PodSandbox {
 	m, linux := p.Config.GetMetadata(), p.Config.GetLinux()
 	msg := &api.PodSandbox{
 		Id: p.ID, Name: m.GetName(), Uid: m.GetUid(), Namespace: m.GetNamespace(),
@@ -31,7 +33,7 @@ func podMessage(p Pod) *api.PodSandbox {
 
 // containerMessage describes a container to plugins by its records and s, its config.json. Without s only the fields
 // are set that follow from the records: for a container whose bundle is gone.
-func containerMessage(c Container, s *specs.Spec) *api.Container {
+func containerMessage(c record.ContainerView, s *specs.Spec) *api.Container {
 	msg := &api.Container{
 		Id: c.ID, PodSandboxId: c.PodID, Name: c.Config.GetMetadata().GetName(),
 		Labels: c.Config.GetLabels(), Annotations: c.Config.GetAnnotations(),
@@ -87,14 +89,24 @@ func withStatus(msg *api.Container, s record.ContainerStatus) *api.Container {
 		record.ContainerRunning:  api.ContainerState_CONTAINER_RUNNING,
 		record.ContainerExited:   api.ContainerState_CONTAINER_STOPPED,
 	}
-	return &api.Container{
-		Id: msg.Id, PodSandboxId: msg.PodSandboxId, Name: msg.Name, Labels: msg.Labels, Annotations: msg.Annotations,
-		Args: msg.Args, Env: msg.Env, Mounts: msg.Mounts, Hooks: msg.Hooks, Linux: msg.Linux, Rlimits: msg.Rlimits,
-		CreatedAt: msg.CreatedAt, CDIDevices: msg.CDIDevices, User: msg.User, Image: msg.Image,
-		State: states[s.State], Pid: uint32(s.Process.Pid), StartedAt: nanoseconds(s.StartedAt),
-		FinishedAt: nanoseconds(s.FinishedAt), ExitCode: s.ExitCode, StatusReason: s.Reason,
-		StatusMessage: strings.ToValidUTF8(s.Message, "?"), // as protobuf requires; a runtime's message need not be
-	}
+	out := shallowCopy(msg)
+	out.State, out.Pid, out.ExitCode = states[s.State], uint32(s.Process.Pid), s.ExitCode
+	out.StartedAt, out.FinishedAt, out.StatusReason = nanoseconds(s.StartedAt), nanoseconds(s.FinishedAt), s.Reason
+	out.StatusMessage = strings.ToValidUTF8(s.Message, "?") // as protobuf requires; a runtime's message need not be
+	return out
+}
+
+// shallowCopy returns a copy of m, which may be nil, that shares the values of its fields. It includes the fields that
+// podd does not know.
+func shallowCopy[M proto.Message](m M) M {
+	from := m.ProtoReflect()
+	to := from.New()
+	from.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		to.Set(field, value)
+		return true
+	})
+	to.SetUnknown(from.GetUnknown())
+	return to.Interface().(M)
 }
 
 // nanoseconds returns the time since 1970, 0 for none.
@@ -105,7 +117,7 @@ func nanoseconds(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-func imageMessage(c record.Container) *api.Image {
+func imageMessage(c *record.Container) *api.Image {
 	name := c.Config.GetImage().GetUserSpecifiedImage()
 	if name == "" {
 		name = c.Config.GetImage().GetImage()

@@ -41,7 +41,7 @@ func TestPodMessage(t *testing.T) {
 	if d := cmp.Diff(want, podMessage(pod), protocmp.Transform()); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
-	onNode := podMessage(Pod{Pod: record.Pod{ID: "host", Config: &cri.PodSandboxConfig{}}})
+	onNode := podMessage(record.PodView{Pod: &record.Pod{ID: "host", Config: &cri.PodSandboxConfig{}}})
 	if got := onNode.GetLinux().GetNamespaces(); got != nil {
 		t.Errorf("a pod on the node's network has the namespaces %v, want none", got)
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/log"
 	"github.com/sirupsen/logrus"
+
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // maxPlugins bounds the plugins that are connected or connecting, and the names whose calls are counted.
@@ -112,7 +114,7 @@ func (p *Plugins) describe(id string, msg *api.Container) {
 }
 
 // description returns what describes c, apart from its status. It reads config.json if no plugin has needed it before.
-func (p *Plugins) description(c Container) *api.Container {
+func (p *Plugins) description(c record.ContainerView) *api.Container {
 	p.mu.Lock()
 	var msg *api.Container
 	if o := p.containers[c.ID]; o != nil {

@@ -8,10 +8,11 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podd-project/podd/sandbox/convert"
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // RunPod tells the plugins of a pod that is being created. An error refuses it.
-func (p *Plugins) RunPod(ctx context.Context, pod Pod) error {
+func (p *Plugins) RunPod(ctx context.Context, pod record.PodView) error {
 	for _, one := range p.announcePod(pod.ID) {
 		msg := podMessage(pod)
 		change := &api.StateChangeEvent{Event: api.Event_RUN_POD_SANDBOX, Pod: msg}
@@ -24,7 +25,9 @@ func (p *Plugins) RunPod(ctx context.Context, pod Pod) error {
 }
 
 // UpdatePod tells the plugins of new limits of a pod, before they are set. An error refuses them.
-func (p *Plugins) UpdatePod(ctx context.Context, pod Pod, overhead, resources *cri.LinuxContainerResources) error {
+func (p *Plugins) UpdatePod(
+	ctx context.Context, pod record.PodView, overhead, resources *cri.LinuxContainerResources,
+) error {
 	for _, one := range p.joined() {
 		request := &api.UpdatePodSandboxRequest{
 			Pod: podMessage(pod), OverheadLinuxResources: resourcesMessage(overhead),
@@ -72,7 +75,7 @@ func (p *Plugins) Create(ctx context.Context, c Creation) (Adjustment, error) {
 }
 
 // Start tells the plugins of a container that is about to be started. An error refuses it.
-func (p *Plugins) Start(ctx context.Context, c Container) error {
+func (p *Plugins) Start(ctx context.Context, c record.ContainerView) error {
 	for _, one := range p.joined() {
 		if !one.events.IsSet(api.Event_START_CONTAINER) {
 			continue
@@ -91,7 +94,7 @@ func (p *Plugins) Start(ctx context.Context, c Container) error {
 // must be called with the outcome when nothing of c is locked any more, also after an error. If there was none, then
 // makes the updates of other containers that the plugins ask for. It returns the error.
 func (p *Plugins) Update(
-	ctx context.Context, c Container, r *cri.LinuxContainerResources,
+	ctx context.Context, c record.ContainerView, r *cri.LinuxContainerResources,
 ) (_ Resources, then func(context.Context, error) error, _ error) {
 	then = func(_ context.Context, err error) error { return err }
 	plugins := p.joined()

@@ -42,7 +42,7 @@ func TestLifeOfAPod(t *testing.T) {
 	}
 }
 
-func live(t *testing.T, n *node, pod Pod, c Creation) {
+func live(t *testing.T, n *node, pod record.PodView, c Creation) {
 	t.Helper()
 	one := c.Container
 	must := func(err error) {
@@ -285,7 +285,7 @@ func TestReconnecting(t *testing.T) {
 }
 
 // comeAndGo is the life of a pod with a container.
-func comeAndGo(t *testing.T, n *node, pod Pod, id string) {
+func comeAndGo(t *testing.T, n *node, pod record.PodView, id string) {
 	c := newCreation(id)
 	c.Container.Pod = pod
 	n.engine.put(c.Container)

@@ -143,13 +143,9 @@ func (r Resources) MergeInto(limits *specs.LinuxResources) { mergeRest(limits, r
 // withResources returns a copy of msg with other limits.
 func withResources(msg *api.Container, r *api.LinuxResources) *api.Container {
 	out := withStatus(msg, record.ContainerStatus{})
-	l := msg.GetLinux()
-	r.Devices, r.Pids = l.GetResources().GetDevices(), l.GetResources().GetPids()
-	out.Linux = &api.LinuxContainer{
-		Namespaces: l.GetNamespaces(), Devices: l.GetDevices(), Resources: r, OomScoreAdj: l.GetOomScoreAdj(),
-		CgroupsPath: l.GetCgroupsPath(), IoPriority: l.GetIoPriority(), SeccompProfile: l.GetSeccompProfile(),
-		SeccompPolicy: l.GetSeccompPolicy(), Sysctl: l.GetSysctl(), NetDevices: l.GetNetDevices(),
-		Scheduler: l.GetScheduler(), Rdt: l.GetRdt(),
-	}
+	old := msg.GetLinux().GetResources()
+	r.Devices, r.Pids = old.GetDevices(), old.GetPids()
+	out.Linux = shallowCopy(msg.GetLinux())
+	out.Linux.Resources = r
 	return out
 }

@@ -6,6 +6,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/podd-project/podd/sandbox/record"
 )
 
 // maxDescription bounds what describes a container and its pod to plugins, in bytes: a message of the protocol holds
@@ -24,7 +26,7 @@ func checkSize(pod *api.PodSandbox, c *api.Container) error {
 
 // bounded returns what describes a container that was created while there was no plugin: if it is too large, only what
 // the container is and what the kernel enforces.
-func (p *Plugins) bounded(c Container, msg *api.Container) *api.Container {
+func (p *Plugins) bounded(c record.ContainerView, msg *api.Container) *api.Container {
 	if checkSize(podMessage(c.Pod), msg) == nil {
 		return msg
 	}
