@@ -324,23 +324,23 @@ func TestCommit(t *testing.T) {
 	}
 }
 
-// TestReplace: a reader sees the new record before its name is synced.
-func TestReplace(t *testing.T) {
+// TestUnsynced: a reader sees a record before it is synced.
+func TestUnsynced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "record.json")
 	for _, name := range []string{"a", "b"} {
-		if err := Replace(path, 1, pod{Name: name}); err != nil {
+		if err := WriteUnsynced(path, 1, pod{Name: name}); err != nil {
 			t.Fatal(err)
 		}
 		var got pod
 		if err := Read(path, 1, &got); err != nil || got.Name != name {
-			t.Errorf("record after Replace = %+v, %v, want the name %q", got, err, name)
+			t.Errorf("record after WriteUnsynced = %+v, %v, want the name %q", got, err, name)
 		}
 	}
-	if err := SyncName(path); err != nil {
-		t.Errorf("SyncName = %v, want nil", err)
+	if err := Sync(path); err != nil {
+		t.Errorf("Sync = %v, want nil", err)
 	}
 	assertOnly(t, filepath.Dir(path), "record.json")
-	if err := SyncName(filepath.Join(filepath.Dir(path), "absent", "x")); err == nil {
-		t.Error("SyncName without a directory = nil, want an error")
+	if err := Sync(filepath.Join(filepath.Dir(path), "absent")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Sync of an absent record = %v, want %v", err, fs.ErrNotExist)
 	}
 }

@@ -34,13 +34,9 @@ var synced = map[string]struct {
 		func(root string) error { return Write(filepath.Join(root, "p1/old.json"), 1, pod{Name: "new"}) },
 		[]string{"p1/.tmp-old.json-*: p1/.tmp-old.json-* p1/old.json", "p1: p1/old.json"},
 	},
-	"Replace": {
-		func(root string) error { return Replace(filepath.Join(root, "p1/old.json"), 1, pod{Name: "new"}) },
-		[]string{"p1/.tmp-old.json-*: p1/.tmp-old.json-* p1/old.json"},
-	},
-	"SyncName": {
-		func(root string) error { return SyncName(filepath.Join(root, "p1/old.json")) },
-		[]string{"p1: p1/old.json"},
+	"Sync": {
+		func(root string) error { return Sync(filepath.Join(root, "p1/old.json")) },
+		[]string{"p1/old.json: p1/old.json", "p1: p1/old.json"},
 	},
 	"WriteUnsynced": {
 		func(root string) error { return WriteUnsynced(filepath.Join(root, "p1/old.json"), 1, pod{Name: "new"}) },

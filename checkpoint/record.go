@@ -45,20 +45,17 @@ type header struct {
 // either the old record or the new one. If it returns nil, the record survives a power loss.
 func Write(path string, version int, v any) error { return write(path, version, v, WriteFileSync) }
 
-// Replace is Write without its last step, SyncName: until that has returned nil, the old record may be at path after a
-// power loss, but never a damaged one.
-func Replace(path string, version int, v any) error {
-	return write(path, version, v, func(path string, data []byte, mode fs.FileMode) error {
-		return replaceFile(path, content(data), mode, true)
-	})
-}
-
-// SyncName completes Replace.
-func SyncName(path string) error { return syncFile(filepath.Dir(path)) }
-
-// WriteUnsynced is Write for a record that may be lost with the power: an earlier record may then be at path, a damaged
-// one or none. The death of this program loses nothing, whenever it comes.
+// WriteUnsynced is Write for a record that may be lost in a power failure: the earlier record, a damaged one or none is
+// at path then. It survives the death of this program. Sync makes it survive a power failure too.
 func WriteUnsynced(path string, version int, v any) error { return write(path, version, v, WriteFile) }
+
+// Sync completes WriteUnsynced: it syncs the record at path and its name.
+func Sync(path string) error {
+	if err := syncFile(path); err != nil {
+		return err
+	}
+	return syncFile(filepath.Dir(path))
+}
 
 func write(path string, version int, v any, file func(string, []byte, fs.FileMode) error) error {
 	data, err := encode(path, version, v)

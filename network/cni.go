@@ -33,13 +33,13 @@ type CNI struct {
 	health   *health
 	cidr     atomic.Pointer[string]
 	idle     idlePlugins
-	kept     keptConfs
 
 	watching sync.Mutex // guards stop, and is held while the watch is replaced
 	stop     context.CancelFunc
 	running  sync.WaitGroup
-	// newExec returns what runs the plugins; tests replace it.
+	// newExec returns the executor of plugins, and sync syncs a record; tests replace both.
 	newExec func(o execOptions) invoke.Exec
+	sync    func(path string) error
 }
 
 // New returns a CNI that watches the configuration directory until Close. The configuration must be valid. A missing
@@ -63,7 +63,7 @@ func newCNI(cfg Config, log logrus.FieldLogger) (*CNI, error) {
 	}
 	c := &CNI{
 		log: log, env: pluginEnv(os.Environ(), cfg.PluginEnv), stop: func() {},
-		entering: semaphore.NewWeighted(dialThreads),
+		entering: semaphore.NewWeighted(dialThreads), sync: checkpoint.Sync,
 	}
 	c.settings.Store(&cfg)
 	c.newExec = func(o execOptions) invoke.Exec {
@@ -77,7 +77,7 @@ func newCNI(cfg Config, log logrus.FieldLogger) (*CNI, error) {
 func (c *CNI) cfg() *Config { return c.settings.Load() }
 
 // Reconfigure replaces the configuration, which must be valid. Attachments in progress use the
-// former one; a running STATUS of the plugins is aborted and run again. StateDir, Mark, BootID, NetnsDir and PluginEnv
+// former one; a running STATUS of the plugins is aborted and run again. StateDir, NetnsDir and PluginEnv
 // must be as before. It must not be called after Close.
 func (c *CNI) Reconfigure(cfg Config) {
 	c.watching.Lock()

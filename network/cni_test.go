@@ -108,8 +108,10 @@ func testRecord(t testing.TB, podID string) *record {
 	if list, err = flatten(list); err != nil {
 		t.Fatal(err)
 	}
-	return newRecord(Request{PodID: podID, PodName: "web", PodNamespace: "default", Netns: "/run/netns/" + podID,
+	r := newRecord(Request{PodID: podID, PodName: "web", PodNamespace: "default", Netns: "/run/netns/" + podID,
 		Ports: []PortMapping{{HostPort: 8080, ContainerPort: 80, Protocol: "tcp"}}}, list)
+	t.Cleanup(func() { _ = r.syncs.Wait() }) // before the directory is removed
+	return r
 }
 
 func TestConfigValidate(t *testing.T) {

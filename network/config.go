@@ -13,10 +13,6 @@ import (
 type Config struct {
 	// StateDir holds the attachment records. An absolute path; it is created.
 	StateDir string `toml:"-"`
-	// Mark ends the ids of the pods of StateDir, and of no others; BootID is that of the running boot. Without them all
-	// records are synced.
-	Mark   string `toml:"-"`
-	BootID string `toml:"-"`
 	// NetnsDir is the directory in which the engine pins the pods' network namespaces.
 	NetnsDir string `toml:"netns_dir" comment:"Directory of the pods' network namespaces, as CNI plugins get it in CNI_NETNS. Tools look in /var/run/netns, spelled so (ip netns, Multus, Istio). podd's files in it are podd-<pod id>; others are not touched. Unless set: netns in the directory run if that is not /run/podd."`
 	// ConfDir is the CNI configuration directory. It need not exist yet.

@@ -84,7 +84,7 @@ func TestAttachmentsOfEveryReleaseAreRead(t *testing.T) {
 
 // cniWith returns a CNI that has nothing but a configuration.
 func cniWith(cfg Config) *CNI {
-	c := &CNI{}
+	c := &CNI{sync: func(string) error { return nil }}
 	c.settings.Store(&cfg)
 	return c
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/containernetworking/cni/libcni"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/podd-project/podd/checkpoint"
 )
@@ -34,9 +35,8 @@ type record struct {
 	// Result is the result of the last plugin that succeeded so far: prevResult for DEL.
 	Result json.RawMessage `json:"result,omitempty"`
 
-	list *libcni.NetworkConfigList // Conf, parsed
-	// restorable: it is not synced, because Recover can restore it.
-	restorable bool
+	list  *libcni.NetworkConfigList // Conf, parsed
+	syncs errgroup.Group            // of writeRecord
 }
 
 func newRecord(r Request, list *libcni.NetworkConfigList) *record {
@@ -85,12 +85,18 @@ func (c *CNI) recordPath(podID string) string {
 	return filepath.Join(c.cfg().StateDir, podID+recordSuffix)
 }
 
+// writeRecord writes r and starts to sync it: r.syncs.Wait ends that. kill -9 loses nothing that is written.
+//
+// Until the sync has ended, a power failure can empty the record, which Abandon handles, or remove its name. A
+// filesystem with a journal keeps the order of names: if an address survives that a plugin has allocated on the same
+// filesystem, so does the record's name.
 func (c *CNI) writeRecord(r *record) error {
-	write := checkpoint.Write
-	if r.restorable {
-		write = checkpoint.WriteUnsynced
+	path := c.recordPath(r.PodID)
+	if err := checkpoint.WriteUnsynced(path, recordVersion, r); err != nil {
+		return err
 	}
-	return write(c.recordPath(r.PodID), recordVersion, r)
+	r.syncs.Go(func() error { return c.sync(path) })
+	return nil
 }
 
 // readRecord reads a pod's record; fs.ErrNotExist if it has none. Every other error names the file.

@@ -130,6 +130,9 @@ func FuzzResult(f *testing.F) {
 			t.Fatal(err)
 		}
 		result, err := c.add(t.Context(), r)
+		if err := r.syncs.Wait(); err != nil {
+			t.Errorf("sync = %v, want nil", err)
+		}
 		if err == nil && len(result.IPs) == 0 {
 			t.Error("accepted without an address")
 		}

@@ -11,13 +11,11 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/sirupsen/logrus"
-	"golang.org/x/sync/errgroup"
-
-	"github.com/podd-project/podd/checkpoint"
 )
 
 // Setup attaches a pod: it records the attachment, brings the loopback interface up, runs CNI ADD and records the
-// result. If it fails, a record is left if and only if something may have been done; Teardown undoes that.
+// result. The record is synced while the plugins run, and on disk when Setup returns without an error. If Setup fails,
+// a record is left if and only if something may have been done; Teardown undoes that.
 //
 // Errors: errdefs.ErrInvalidArgument for a request that can never succeed, errdefs.ErrAlreadyExists for a pod that has
 // a record, errdefs.ErrUnavailable without a usable configuration, context.DeadlineExceeded for a plugin that hung.
@@ -36,18 +34,20 @@ func (c *CNI) Setup(ctx context.Context, r Request) (Result, error) {
 	}
 	defer leave()
 
-	record, err := c.createRecord(ctx, r)
+	record, err := c.newAttachment(ctx, r)
 	if err != nil {
 		return Result{}, err
 	}
-	if err := loopbackUp(record.Netns); err != nil {
+	result, err := c.attach(ctx, record)
+	// Also after a failure: a sync must not end after Teardown has removed the record.
+	if err = cmp.Or(err, record.syncs.Wait()); err != nil {
 		return Result{}, err
 	}
-	return c.add(ctx, record)
+	return result, nil
 }
 
-// createRecord checks that the pod can be attached and writes its record.
-func (c *CNI) createRecord(ctx context.Context, r Request) (*record, error) {
+// newAttachment checks that the pod can be attached and returns its record.
+func (c *CNI) newAttachment(ctx context.Context, r Request) (*record, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -74,16 +74,19 @@ func (c *CNI) createRecord(ctx context.Context, r Request) (*record, error) {
 		return nil, fmt.Errorf("%w: %w", errdefs.ErrUnavailable, err)
 	}
 	record := newRecord(r, list)
-	if record.restorable = c.restorable(r.PodID, list); record.restorable {
-		if err := c.keepConf(list); err != nil {
-			return nil, err
-		}
-	}
 	record.warnUnsupported(c.log)
-	if err := c.writeRecord(record); err != nil {
-		return nil, err
-	}
 	return record, nil
+}
+
+// attach records the attachment and makes it.
+func (c *CNI) attach(ctx context.Context, r *record) (Result, error) {
+	if err := c.writeRecord(r); err != nil {
+		return Result{}, err
+	}
+	if err := loopbackUp(r.Netns); err != nil {
+		return Result{}, err
+	}
+	return c.add(ctx, r)
 }
 
 // warnUnsupported logs a warning if no plugin publishes the pod's ports or limits its rates. That is no error: some
@@ -104,21 +107,10 @@ func (r *record) warnUnsupported(log logrus.FieldLogger) {
 	}
 }
 
-// add runs the plugins. The record is written after each that changes the result: if a later one fails or the daemon
-// crashes, DEL still has the prevResult for the plugins. The disk may take the rest of that while the later ones run.
+// add runs the plugins. The record is written after each plugin that changes the result: if a later one fails or the
+// daemon crashes, DEL still has the prevResult for the plugins.
 func (c *CNI) add(ctx context.Context, r *record) (Result, error) {
-	var syncs errgroup.Group
-	err := c.runAdd(ctx, r, func() error {
-		if r.restorable {
-			return c.writeRecord(r)
-		}
-		if err := checkpoint.Replace(c.recordPath(r.PodID), recordVersion, r); err != nil {
-			return err
-		}
-		syncs.Go(func() error { return checkpoint.SyncName(c.recordPath(r.PodID)) })
-		return nil
-	})
-	if err = cmp.Or(err, syncs.Wait()); err != nil {
+	if err := c.runAdd(ctx, r, func() error { return c.writeRecord(r) }); err != nil {
 		return Result{}, fmt.Errorf("CNI network %s: %w", r.list.Name, err)
 	}
 	c.dropCache(r.list.Name, r.PodID)

@@ -61,7 +61,8 @@ func (e *Engine) Check(ctx context.Context) ([]Finding, error) {
 		findings = append(findings, Finding{Problem: FindingUnknown, What: p.What, Detail: p.Error})
 	}
 	if leaseErr != nil {
-		findings = append(findings, Finding{Problem: FindingUnknown, What: kindAddress, Detail: leaseErr.Error()})
+		findings = append(findings, Finding{Problem: FindingUnknown, What: kindAddress,
+			Detail: strings.ReplaceAll(leaseErr.Error(), "\n", "; ")})
 	}
 	for _, p := range records.pods {
 		findings = append(findings, e.checkPod(ctx, p, candidates[p.ID])...)

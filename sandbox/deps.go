@@ -34,8 +34,6 @@ type Namespaces interface {
 type Network interface {
 	Setup(ctx context.Context, r network.Request) (network.Result, error)
 	Teardown(ctx context.Context, podID string) error
-	// Recover restores the records that were lost with the power. No pod may be attached meanwhile.
-	Recover() error
 	// Dial connects to a TCP port at the pod's localhost.
 	Dial(ctx context.Context, podID string, port uint16) (net.Conn, error)
 	// Abandon detaches a pod whose record is damaged (network.ErrDamaged of Teardown) or lost.

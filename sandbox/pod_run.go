@@ -83,7 +83,7 @@ func (e *Engine) newPodRecord(config *cri.PodSandboxConfig, chosen *handler.Choi
 		return record.Pod{}, err
 	}
 	r := record.Pod{
-		ID: e.paths.NewPodID(), CreatedAt: time.Now(), Config: config,
+		ID: record.NewID(), CreatedAt: time.Now(), Config: config,
 		RequestedHandler: chosen.Requested, Handler: chosen.Name,
 		Labels: labels, BootID: e.node.BootID, Infra: infra, OwnKernel: features.OwnKernel,
 	}

@@ -51,9 +51,6 @@ func newRecovery(e *Engine) recovery {
 func (e *Engine) Recover(ctx context.Context) error {
 	r := &e.recovery
 	defer close(r.recovered)
-	if err := e.deps.Network.Recover(); err != nil {
-		e.deps.Log.WithError(err).Error("failed to restore all network records that the loss of the power took")
-	}
 	ids, err := r.listRecords()
 	if err != nil {
 		return err

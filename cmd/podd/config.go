@@ -136,12 +136,6 @@ func (c *Config) place(root, run string) {
 	c.Image.Root, c.Image.RunRoot = filepath.Join(root, "storage"), filepath.Join(run, "storage")
 }
 
-// identify sets the mark of the state directory and the id of the boot.
-func (c *Config) identify(mark, boot string) {
-	c.Network.Mark = mark
-	c.Image.BootID, c.Network.BootID = boot, boot
-}
-
 // engine returns the part of the table that the engine uses. It reads base_runtime_spec, which an error is about.
 func (h HandlerTable) engine() (handler.Config, error) {
 	base, err := host.ReadBaseSpec(h.BaseRuntimeSpec)

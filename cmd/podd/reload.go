@@ -102,7 +102,7 @@ func (d *daemon) nextGeneration(ctx context.Context, old *generation) (*generati
 // complete sets the directories as at the start, and reads the files of the handlers.
 func (d *daemon) complete(cfg *Config) (err error) {
 	cfg.place(d.cfg.Root, d.cfg.Run)
-	cfg.identify(d.machine.Mark, d.machine.BootID)
+	cfg.Image.BootID = d.machine.BootID
 	cfg.Runtime.Config.Handlers, err = cfg.handlerConfigs()
 	return err
 }

@@ -14,7 +14,6 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/sirupsen/logrus"
 
-	"github.com/podd-project/podd/checkpoint"
 	"github.com/podd-project/podd/image"
 	"github.com/podd-project/podd/network"
 	"github.com/podd-project/podd/oci/cgroups"
@@ -67,16 +66,10 @@ func (d *daemon) mechanisms(ctx context.Context) (*node, error) {
 	if boot == "" {
 		return nil, errors.New("the kernel's boot id cannot be read: is /proc mounted?")
 	}
-	mark, err := checkpoint.Mark(filepath.Join(d.cfg.Root, "mark"))
-	if errors.Is(err, checkpoint.ErrNewer) {
-		d.log.WithError(err).Warn("failed to read the mark of pod ids: all network records are synced")
-	} else if err != nil {
-		return nil, fmt.Errorf("root: %w", err)
-	}
 	d.machine = sandbox.Node{BootID: boot, Layout: record.Layout{
-		Mark: mark, Root: d.cfg.Root, Run: d.cfg.Run, NetnsDir: d.cfg.Network.NetnsDir,
+		Root: d.cfg.Root, Run: d.cfg.Run, NetnsDir: d.cfg.Network.NetnsDir,
 	}}
-	d.cfg.identify(mark, boot)
+	d.cfg.Image.BootID = boot
 	s := d.cfg.Streaming
 	d.budgets = budget.New(s.MaxSessions, s.MaxSessionsPerPod, streaming.MaxPending)
 	images, err := image.New(d.cfg.Image, d.log)

@@ -27,7 +27,6 @@ type Network interface {
 	Teardown(ctx context.Context, podID string) error
 	Abandon(ctx context.Context, r network.Request) error
 	Ready() error
-	Recover() error
 	Leases() (map[string][]string, error)
 	Attachments() ([]string, error)
 	Dial(ctx context.Context, podID string, port uint16) (net.Conn, error)
@@ -177,9 +176,6 @@ func (f *Fake) Lose(podID string) {
 	defer f.mu.Unlock()
 	delete(f.attached, podID)
 }
-
-// Recover does nothing: no record of an attachment is lost but by Lose.
-func (f *Fake) Recover() error { return nil }
 
 // Ready returns the error set by SetReady.
 func (f *Fake) Ready() error {

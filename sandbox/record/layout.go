@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// NewID returns the id of a new container: 64 random hexadecimal digits.
+// NewID returns the id of a new pod or container: 64 random hexadecimal digits.
 func NewID() string {
 	var b [32]byte
 	rand.Read(b[:]) // never fails, see crypto/rand
@@ -19,20 +19,12 @@ const ContainersDir = "containers"
 
 // Layout is where podd keeps its files: absolute paths. The README of sandbox has the tree.
 type Layout struct {
-	// Mark is that of Root, see checkpoint.Mark.
-	Mark string
 	// Root is the directory of the records, which survive a reboot.
 	Root string
 	// Run is the directory of what a reboot removes.
 	Run string
 	// NetnsDir is the directory of pinned network namespaces, which other programs use, too. Empty: OwnNetns.
 	NetnsDir string
-}
-
-// NewPodID returns the id of a new pod: random hexadecimal digits up to the mark.
-func (l Layout) NewPodID() string {
-	id := NewID()
-	return id[:len(id)-len(l.Mark)] + l.Mark
 }
 
 // Pods is the directory of the records.

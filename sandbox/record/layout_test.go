@@ -14,17 +14,16 @@ import (
 func TestIDs(t *testing.T) {
 	t.Parallel()
 	hexadecimal := regexp.MustCompile(`^[0-9a-f]{64}$`)
-	l := Layout{Mark: "0123abcd"}
 	seen := map[string]bool{}
 	for range 100 {
-		id, pod := NewID(), l.NewPodID()
-		if !hexadecimal.MatchString(id) || !hexadecimal.MatchString(pod) || !strings.HasSuffix(pod, l.Mark) {
-			t.Fatalf("ids = %s and %s, want 64 hexadecimal digits, the pod's with the mark %s at its end", id, pod, l.Mark)
+		id := NewID()
+		if !hexadecimal.MatchString(id) {
+			t.Fatalf("id = %s, want 64 hexadecimal digits", id)
 		}
-		seen[id], seen[pod] = true, true
+		seen[id] = true
 	}
-	if len(seen) != 200 {
-		t.Errorf("%d different ids of 200, want all", len(seen))
+	if len(seen) != 100 {
+		t.Errorf("%d different ids of 100, want all", len(seen))
 	}
 }
 

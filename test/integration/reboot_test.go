@@ -88,9 +88,7 @@ func changeBootID(k *kubelet) {
 	k.ok("read the boot id", err)
 	records, err := filepath.Glob(k.Path("root", "pods", "*", "record.json"))
 	k.ok("find the records", err)
-	networks, err := filepath.Glob(k.Path("root", "network", "*.conf"))
-	k.ok("find the configurations of networks", err)
-	for _, file := range append(records, networks...) {
+	for _, file := range records {
 		data, err := os.ReadFile(file)
 		k.ok("read a record", err)
 		_, body, _ := bytes.Cut(data, []byte("\n"))
