@@ -85,7 +85,6 @@ func (c *CNI) Reconfigure(cfg Config) {
 	c.stop()
 	c.running.Wait()
 	c.settings.Store(&cfg)
-	c.health.interval = cfg.StatusInterval
 	c.start()
 }
 

@@ -128,8 +128,6 @@ func TestConfigValidate(t *testing.T) {
 		"preference":           func(c *Config) { c.IPPreference = "ipv5" },
 		"no add timeout":       func(c *Config) { c.AddTimeout = 0 },
 		"negative del timeout": func(c *Config) { c.DelTimeout = -time.Second },
-		"no status timeout":    func(c *Config) { c.StatusTimeout = 0 },
-		"no status interval":   func(c *Config) { c.StatusInterval = 0 },
 	} {
 		c := good
 		spoil(&c)

@@ -28,26 +28,21 @@ type Config struct {
 	PluginEnv []string `toml:"plugin_env" comment:"Names of further environment variables of the daemon that are passed to plugins."`
 	// SkipIdlePlugins does not start plugins of the CNI project that have nothing to do for a pod.
 	SkipIdlePlugins bool `toml:"skip_idle_plugins" comment:"Do not start the plugins portmap (for a pod without host ports) and bandwidth (without limits), which would only pass on the result of the plugin before them. Applies to the programs of github.com/containernetworking/plugins, by their build information."`
-	// AddTimeout and DelTimeout bound one attachment and one detachment; StatusTimeout one STATUS of all plugins.
-	AddTimeout    time.Duration `toml:"add_timeout" comment:"Limit for attaching a pod to the network; then the plugin is killed."`
-	DelTimeout    time.Duration `toml:"del_timeout" comment:"Limit for one attempt to detach a pod; then the plugin is killed."`
-	StatusTimeout time.Duration `toml:"status_timeout" comment:"Limit for one STATUS of the plugins (CNI 1.1)."`
-	// StatusInterval is the interval at which the configuration is read and STATUS is run.
-	StatusInterval time.Duration `toml:"status_interval" comment:"Interval of the plugins' STATUS."`
+	// AddTimeout and DelTimeout bound one attachment and one detachment.
+	AddTimeout time.Duration `toml:"add_timeout" comment:"Limit for attaching a pod to the network; then the plugin is killed."`
+	DelTimeout time.Duration `toml:"del_timeout" comment:"Limit for one attempt to detach a pod; then the plugin is killed."`
 }
 
 // DefaultConfig returns the default values.
 func DefaultConfig() Config {
 	return Config{
-		NetnsDir:       "/var/run/netns",
-		ConfDir:        "/etc/cni/net.d",
-		BinDirs:        []string{"/opt/cni/bin", "/usr/lib/cni"},
-		IPPreference:   "cni",
-		PluginEnv:      []string{},
-		AddTimeout:     2 * time.Minute,
-		DelTimeout:     2 * time.Minute,
-		StatusTimeout:  10 * time.Second,
-		StatusInterval: 15 * time.Second,
+		NetnsDir:     "/var/run/netns",
+		ConfDir:      "/etc/cni/net.d",
+		BinDirs:      []string{"/opt/cni/bin", "/usr/lib/cni"},
+		IPPreference: "cni",
+		PluginEnv:    []string{},
+		AddTimeout:   2 * time.Minute,
+		DelTimeout:   2 * time.Minute,
 	}
 }
 
@@ -81,7 +76,6 @@ func (c Config) Validate(problem func(key string, err error)) {
 		d   time.Duration
 	}{
 		{"add_timeout", c.AddTimeout}, {"del_timeout", c.DelTimeout},
-		{"status_timeout", c.StatusTimeout}, {"status_interval", c.StatusInterval},
 	} {
 		if d.d <= 0 {
 			problem(d.key, fmt.Errorf("%v is not a positive duration", d.d))

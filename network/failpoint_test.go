@@ -258,7 +258,8 @@ func TestDelWithoutNamespace(t *testing.T) {
 
 func TestMissingPlugin(t *testing.T) {
 	bin, p := installFailpoint(t)
-	c := startFailpoint(t, bin, p, "1.0.0", func(cfg *network.Config) { cfg.StatusInterval = 10 * time.Millisecond })
+	c := startFailpoint(t, bin, p, "1.0.0", nil)
+	c.SetStatusTimes(10*time.Millisecond, 3*time.Second)
 	setup(t, c.CNI, request(t, "pod1"))
 	if err := os.Rename(filepath.Join(bin, failpoint.Name), filepath.Join(bin, "away")); err != nil {
 		t.Fatal(err)
@@ -284,9 +285,8 @@ func TestMissingPlugin(t *testing.T) {
 
 func TestReadyListensToStatus(t *testing.T) {
 	bin, p := installFailpoint(t)
-	c := startFailpoint(t, bin, p, "1.1.0", func(cfg *network.Config) {
-		cfg.StatusInterval, cfg.StatusTimeout = 10*time.Millisecond, 3*time.Second
-	})
+	c := startFailpoint(t, bin, p, "1.1.0", nil)
+	c.SetStatusTimes(10*time.Millisecond, 3*time.Second)
 	for _, step := range []struct{ action, want string }{
 		{failpoint.FailPrint + `{"code":50,"msg":"datastore is down"}`, "datastore is down"},
 		{failpoint.Hang, "no answer within 3s"},

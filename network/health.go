@@ -11,16 +11,23 @@ import (
 	"github.com/containernetworking/cni/libcni"
 )
 
-// debounceTime is the delay after a change of the configuration directory: installers write several files.
-const debounceTime = 100 * time.Millisecond
+const (
+	// statusInterval is the time between two reads of the configuration, each followed by STATUS; statusTimeout is the
+	// limit for one STATUS of all plugins.
+	statusInterval = 15 * time.Second
+	statusTimeout  = 10 * time.Second
+	// debounceTime is the delay after a change of the configuration directory: installers write several files.
+	debounceTime = 100 * time.Millisecond
+)
 
 // health holds the answer of Ready. One goroutine reads the configuration and runs STATUS of the plugins, at intervals
 // and when the directory changes; no caller ever waits for them.
 type health struct {
-	current  atomic.Pointer[readiness]
-	changed  chan struct{} // holds a value while there is a change to read
-	interval time.Duration
-	cni      *CNI
+	current atomic.Pointer[readiness]
+	changed chan struct{} // holds a value while there is a change to read
+	cni     *CNI
+	// interval and timeout are statusInterval and statusTimeout, except in tests.
+	interval, timeout time.Duration
 	// status runs the plugins' STATUS; tests replace it.
 	status func(context.Context, *libcni.NetworkConfigList) error
 
@@ -33,7 +40,9 @@ type health struct {
 type readiness struct{ err error }
 
 func newHealth(c *CNI) *health {
-	h := &health{changed: make(chan struct{}, 1), interval: c.cfg().StatusInterval, cni: c, status: c.runStatus}
+	h := &health{
+		changed: make(chan struct{}, 1), cni: c, interval: statusInterval, timeout: statusTimeout, status: c.runStatus,
+	}
 	h.current.Store(&readiness{fmt.Errorf("%w: the CNI configuration has not been read yet", errdefs.ErrUnavailable)})
 	return h
 }
@@ -167,8 +176,8 @@ func (h *health) warn(broken []brokenConf) {
 
 // runStatus runs CNI STATUS of all plugins of list.
 func (c *CNI) runStatus(ctx context.Context, list *libcni.NetworkConfigList) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg().StatusTimeout,
-		fmt.Errorf("no answer within %v: %w", c.cfg().StatusTimeout, context.DeadlineExceeded))
+	ctx, cancel := context.WithTimeoutCause(ctx, c.health.timeout,
+		fmt.Errorf("no answer within %v: %w", c.health.timeout, context.DeadlineExceeded))
 	defer cancel()
 	return c.libcni(execOptions{}).GetStatusNetworkList(ctx, list)
 }

@@ -56,7 +56,7 @@ func TestReadyFollowsTheConfiguration(t *testing.T) {
 		file := filepath.Join(c.cfg().ConfDir, "10.conflist")
 		write(t, file, fakeConf("1.0.0", "a"))
 		wantReady(t, c, "no CNI configuration in") // from memory
-		time.Sleep(c.cfg().StatusInterval)
+		time.Sleep(statusInterval)
 		synctest.Wait()
 		wantReady(t, c, "")
 		write(t, file, "{")
@@ -90,13 +90,13 @@ func TestReadyAsksPluginsInTheBackground(t *testing.T) {
 		answer <- nil
 		synctest.Wait()
 		wantReady(t, c, "")
-		time.Sleep(c.cfg().StatusInterval)
+		time.Sleep(statusInterval)
 		synctest.Wait()
 		wantReady(t, c, "") // the answer before counts while the plugin thinks
 		answer <- errors.New("datastore is down")
 		synctest.Wait()
 		wantReady(t, c, "CNI network a: datastore is down")
-		time.Sleep(c.cfg().StatusInterval)
+		time.Sleep(statusInterval)
 		answer <- nil
 		synctest.Wait()
 		wantReady(t, c, "")
@@ -225,12 +225,12 @@ func TestNewFollowsTheRealDirectory(t *testing.T) {
 	if err := os.Remove(cfg.ConfDir); err != nil {
 		t.Fatal(err)
 	}
-	cfg.StatusInterval = time.Hour // only the watch can tell
 	c, err := New(cfg, quiet())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
+	c.SetStatusTimes(time.Hour, statusTimeout) // only the watch can tell
 	wantReady(t, c, "no CNI configuration in")
 	if err := os.Mkdir(cfg.ConfDir, 0o755); err != nil {
 		t.Fatal(err)
@@ -257,10 +257,7 @@ func TestReconfigure(t *testing.T) {
 	t.Cleanup(func() { c.Close() })
 	wantReady(t, c, "no CNI configuration in "+cfg.ConfDir)
 	other := cfg
-	other.ConfDir, other.StatusInterval = t.TempDir(), time.Hour
+	other.ConfDir = t.TempDir()
 	c.Reconfigure(other)
 	wantReady(t, c, "no CNI configuration in "+other.ConfDir)
-	if c.health.interval != time.Hour {
-		t.Errorf("interval = %v, want 1h", c.health.interval)
-	}
 }
