@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/podd-project/podd/checkpoint"
+	"github.com/podd-project/podd/network/reference"
 	"github.com/podd-project/podd/oci/lock"
 )
 
@@ -32,7 +33,7 @@ type CNI struct {
 	entering *semaphore.Weighted
 	health   *health
 	cidr     atomic.Pointer[string]
-	idle     idlePlugins
+	idle     reference.Idle
 
 	watching sync.Mutex // guards stop, and is held while the watch is replaced
 	stop     context.CancelFunc
@@ -117,7 +118,7 @@ func (c *CNI) libcni(o execOptions) *libcni.CNIConfig {
 }
 
 // skippable are the plugins to skip in an attachment or its end, nil to run all.
-func (c *CNI) skippable() *idlePlugins {
+func (c *CNI) skippable() *reference.Idle {
 	if !c.cfg().SkipIdlePlugins {
 		return nil
 	}

@@ -2,36 +2,23 @@ package network
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
-	"slices"
 
-	"github.com/containernetworking/cni/libcni"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/podd-project/podd/network/reference"
 	"github.com/podd-project/podd/oci/thread"
 )
 
-// The plugins bridge and ptp make masquerade rules for the pod's addresses. At DEL they remove the rules of the
-// addresses that they find on the pod's interface: none if its namespace is gone, or if an earlier DEL was interrupted
-// after it had deleted the interface. Such a DEL gets a dummy: a namespace that holds only an interface of that name
-// with the recorded addresses. It belongs to a thread and has no name on disk, so it ends with the DEL or with the
-// daemon.
-
-// masquerades reports whether a DEL of list needs the pod's interface to find its masquerade rules.
-func masquerades(list *libcni.NetworkConfigList) bool {
-	return slices.ContainsFunc(list.Plugins, func(p *libcni.PluginConfig) bool {
-		var conf struct {
-			IPMasq bool `json:"ipMasq"`
-		}
-		kind := p.Network.Type
-		return (kind == "bridge" || kind == "ptp") && json.Unmarshal(p.Bytes, &conf) == nil && conf.IPMasq
-	})
-}
+// A DEL of plugins that find their packet filter rules by the addresses of the pod's interface (reference.Masquerades)
+// removes none if the pod's namespace is gone, or if an earlier DEL was interrupted after it had deleted the interface.
+// It gets a dummy instead: a namespace that holds only an interface of that name with the recorded addresses. The dummy
+// belongs to a thread and has no name on disk, so it ends with the DEL or with the daemon.
 
 // delNetns returns the path of the namespace to pass to DEL: the pod's own; "" if that is gone, as CNI requires; or a
 // dummy. The caller must call done after the DEL.
@@ -41,7 +28,7 @@ func (c *CNI) delNetns(ctx context.Context, r *record) (path string, done func()
 		own = r.Netns
 	}
 	prefixes := r.prefixes()
-	if len(prefixes) == 0 || !masquerades(r.list) {
+	if len(prefixes) == 0 || !reference.Masquerades(r.list) {
 		return own, func() {}
 	}
 	if own != "" && hasInterface(own) {
@@ -124,4 +111,35 @@ func enterDummyNetns(addresses []netip.Prefix) error {
 		return fmt.Errorf("add link: %w", err)
 	}
 	return addAddresses(link, addresses)
+}
+
+// restoreAddresses adds the addresses to the pod's interface that it had after ADD. A sandbox with its own network
+// stack (gVisor) removes them when it takes the interface over, but plugins use them to find what to undo: without them
+// the bridge plugin would leave its masquerade rules behind. Nothing may run in the pod any more.
+func restoreAddresses(netns string, addresses []netip.Prefix) error {
+	err := inNetns(netns, func() error {
+		link, err := netlink.LinkByName(ifName)
+		if err != nil {
+			return err
+		}
+		return addAddresses(link, addresses)
+	})
+	if err != nil {
+		return fmt.Errorf("restore addresses of the pod's interface: %w", err)
+	}
+	return nil
+}
+
+// addAddresses adds the addresses that the link lacks.
+func addAddresses(link netlink.Link, addresses []netip.Prefix) error {
+	for _, p := range addresses {
+		a := &netlink.Addr{IPNet: &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}}
+		if p.Addr().Is6() {
+			a.Flags = unix.IFA_F_NODAD // no duplicate address detection: it is about to be deleted
+		}
+		if err := netlink.AddrAdd(link, a); err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("add address %s: %w", p, err)
+		}
+	}
+	return nil
 }

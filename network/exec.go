@@ -19,6 +19,7 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 	"golang.org/x/sys/unix"
 
+	"github.com/podd-project/podd/network/reference"
 	"github.com/podd-project/podd/oci/subprocess"
 )
 
@@ -45,7 +46,7 @@ type execOptions struct {
 	// delLock, if set, is inherited by the plugins (see CNI.lockDel), which then outlive the daemon.
 	delLock *os.File
 	// idle, if set, knows plugins that need not be run for some pods.
-	idle *idlePlugins
+	idle *reference.Idle
 }
 
 // cniVariable reports whether libcni sets the variable. The rest of what libcni passes, the daemon's environment, is
@@ -104,7 +105,7 @@ func (e *executor) FindInPath(plugin string, paths []string) (string, error) {
 // ExecPlugin implements invoke.Exec: it runs the plugin and returns its output, unless
 // it would do nothing.
 func (e *executor) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
-	if out, ok := e.idle.skip(path, stdin, environ); ok {
+	if out, ok := e.idle.Skip(path, stdin, environ); ok {
 		return out, nil
 	}
 	p := &plugin{

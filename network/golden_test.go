@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/podd-project/podd/network/reference"
 )
 
 var update = flag.Bool("update", false, "write testdata/attachment-v<format>.json as this version writes it")
@@ -76,7 +78,7 @@ func TestAttachmentsOfEveryReleaseAreRead(t *testing.T) {
 			continue
 		}
 		if prefixes := r.prefixes(); len(r.list.Plugins) != 2 || len(r.Args) != 5 || len(r.Capabilities) != 4 ||
-			len(prefixes) != 1 || !masquerades(r.list) {
+			len(prefixes) != 1 || !reference.Masquerades(r.list) {
 			t.Errorf("readRecord of %s = %+v, want 2 plugins, 5 arguments, 4 capabilities, 1 address", release, r)
 		}
 	}

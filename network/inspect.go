@@ -1,11 +1,12 @@
 package network
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/invoke"
+
+	"github.com/podd-project/podd/network/reference"
 )
 
 // Inspection is what the next pod's network would be, as far as files tell.
@@ -62,17 +63,14 @@ func (in *Inspection) inspectTemplate(path string) {
 
 // inspectSpeed looks for what makes the network slow.
 func (in *Inspection) inspectSpeed(cfg Config, list *libcni.NetworkConfigList) {
-	var idle idlePlugins
+	var idle reference.Idle
 	e := &executor{}
 	for _, p := range list.Plugins {
-		var conf struct {
-			IPMasq bool `json:"ipMasq"`
-		}
-		if err := json.Unmarshal(p.Bytes, &conf); err == nil && conf.IPMasq {
+		if reference.IPMasq(p) {
 			in.Masquerade = p.Network.Type
 		}
 		path, err := e.FindInPath(p.Network.Type, cfg.BinDirs)
-		if _, ok := idle.skip(path, p.Bytes, []string{"CNI_COMMAND=DEL"}); err == nil && ok && !cfg.SkipIdlePlugins {
+		if _, ok := idle.Skip(path, p.Bytes, []string{"CNI_COMMAND=DEL"}); err == nil && ok && !cfg.SkipIdlePlugins {
 			in.Idle = append(in.Idle, p.Network.Type)
 		}
 	}

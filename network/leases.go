@@ -1,37 +1,16 @@
 package network
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
-	"io/fs"
-	"net/netip"
-	"os"
-	"path/filepath"
-	"strings"
-	"time"
 
 	"github.com/containernetworking/cni/libcni"
-	"golang.org/x/sys/unix"
-)
 
-// hostLocal is the name of an IPAM plugin.
-const hostLocal = "host-local"
-
-// hostLocalDir is where the IPAM plugin host-local stores addresses unless its configuration sets another directory.
-const hostLocalDir = "/var/lib/cni/networks"
-
-const (
-	// maxLease bounds the read of an address's file: it has an id and the name of an interface.
-	maxLease = 4096
-	// leaseWritten is the time after which host-local has written a file that it made.
-	leaseWritten = time.Minute
+	"github.com/podd-project/podd/network/reference"
 )
 
 // Leases returns the addresses that the IPAM plugin host-local has allocated in the known networks, by container id.
-// host-local implements no GC, so leaked addresses must be found this way. Other plugins do not expose theirs.
+// host-local implements no GC, so leaked addresses must be found this way. Other plugins do not expose theirs. The
+// error names files that cannot be read or were emptied; the addresses of all others are returned.
 func (c *CNI) Leases() (map[string][]string, error) {
 	ids, err := c.Attachments()
 	if err != nil {
@@ -49,91 +28,7 @@ func (c *CNI) Leases() (map[string][]string, error) {
 	return leases, errors.Join(errs...)
 }
 
-// leasesOf reads the stores of one network: directories with a file for each address, whose first line is the
-// container's id.
+// leasesOf returns the addresses of one network.
 func leasesOf(list *libcni.NetworkConfigList) (map[string][]string, error) {
-	leases := map[string][]string{}
-	var errs []error
-	for _, dir := range leaseDirs(list) {
-		addresses, err := leaseFiles(dir)
-		errs = append(errs, err)
-		for _, address := range addresses {
-			id, err := readLease(filepath.Join(dir, address))
-			if err != nil && !errors.Is(err, fs.ErrNotExist) { // freed in the meantime
-				errs = append(errs, err)
-			}
-			if id != "" {
-				leases[id] = append(leases[id], address)
-			}
-		}
-	}
-	return leases, errors.Join(errs...)
-}
-
-// leaseDirs returns the directories in which host-local stores the addresses of a network.
-func leaseDirs(list *libcni.NetworkConfigList) []string {
-	var dirs []string
-	for _, p := range list.Plugins {
-		var conf struct {
-			IPAM struct {
-				Type    string `json:"type"`
-				DataDir string `json:"dataDir"`
-			} `json:"ipam"`
-		}
-		if json.Unmarshal(p.Bytes, &conf) != nil || conf.IPAM.Type != hostLocal {
-			continue
-		}
-		dir := conf.IPAM.DataDir
-		if dir == "" {
-			dir = hostLocalDir
-		}
-		dirs = append(dirs, filepath.Join(dir, list.Name))
-	}
-	return dirs
-}
-
-// leaseFiles returns the names of the files in a directory of host-local that are addresses. The others are its lock,
-// and the last address of each range. An absent directory has none.
-func leaseFiles(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	var names []string
-	for _, e := range entries {
-		if _, err := netip.ParseAddr(e.Name()); err == nil {
-			names = append(names, e.Name())
-		}
-	}
-	return names, err
-}
-
-// readLease returns the container's id in the file of an address, "" if it has none. It fails for a file that stayed
-// empty: host-local does not sync its files, so a power failure can empty them, and then it never frees the address.
-func readLease(path string) (id string, err error) {
-	// Neither follow a link nor wait for the other end of a FIFO.
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) {
-		return "", nil // a link or a socket
-	}
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() {
-		return "", err
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxLease))
-	if err != nil {
-		return "", err
-	}
-	if len(bytes.Trim(data, "\x00")) == 0 && time.Since(info.ModTime()) > leaseWritten {
-		return "", fmt.Errorf("%s was emptied, probably by a power failure: remove it unless a pod has this address", path)
-	}
-	line, _, _ := strings.Cut(string(data), "\n")
-	if id = strings.TrimSpace(line); checkPodID(id) != nil {
-		return "", nil
-	}
-	return id, nil
+	return reference.Leases(list, func(id string) bool { return checkPodID(id) == nil })
 }

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 
 	"github.com/containernetworking/cni/libcni"
+
+	"github.com/podd-project/podd/network/reference"
 )
 
 // Teardown detaches a pod: it runs CNI DEL with the configuration and arguments of ADD, even if the configuration
@@ -38,7 +40,7 @@ func (c *CNI) Teardown(ctx context.Context, podID string) error {
 }
 
 // del runs the plugins but those that may be skipped.
-func (c *CNI) del(ctx context.Context, r *record, idle *idlePlugins) error {
+func (c *CNI) del(ctx context.Context, r *record, idle *reference.Idle) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg().DelTimeout,
 		fmt.Errorf("no answer within %v: %w", c.cfg().DelTimeout, context.DeadlineExceeded))
 	defer cancel()

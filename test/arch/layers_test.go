@@ -81,6 +81,8 @@ var layers = []layer{
 		"the contract: requests, answers and errors; it does nothing itself"},
 	{"image", []string{"image", "oci/subprocess", "oci/lock", "checkpoint"},
 		"images are pulled and mounted by name and container id, for the engine and for the CRI server alike"},
+	{"network/reference", nil,
+		"knowledge of other people's plugins; network runs them"},
 	{"network", []string{"network", "oci/thread", "oci/subprocess", "oci/lock", "checkpoint"},
 		"attachments are made and undone by pod id, even if no other record of the pod exists"},
 	{"streaming", []string{"streaming"},

@@ -1,4 +1,4 @@
-package network
+package reference
 
 import (
 	"bytes"
@@ -11,17 +11,17 @@ import (
 	"syscall"
 )
 
-// cniProject starts the import paths of the CNI project's plugins.
-const cniProject = "github.com/containernetworking/plugins/plugins/"
+// project starts the import paths of the plugins.
+const project = "github.com/containernetworking/plugins/plugins/"
 
-// idlePlugins knows the plugins of the CNI project that do nothing for a pod without host ports or limits: they print
-// prevResult at ADD, and nothing at DEL.
-type idlePlugins struct {
+// Idle knows the plugins that do nothing for a pod without host ports or limits: they print prevResult at ADD, and
+// nothing at DEL. The zero value is ready, and its methods may be called concurrently.
+type Idle struct {
 	mu     sync.Mutex
 	builds map[string]build // by path
 }
 
-// build is what is known of a plugin's file. A file that is replaced is another one.
+// build describes a plugin's file. A file that is replaced is another one.
 type build struct {
 	dev, inode uint64
 	size       int64
@@ -29,8 +29,9 @@ type build struct {
 	program    string // the import path of its main package, "" if unknown
 }
 
-// skip returns what the plugin at path would print, and whether it need not be run for that.
-func (i *idlePlugins) skip(path string, stdin []byte, environ []string) (stdout []byte, ok bool) {
+// Skip returns the output that the plugin at path would print, and whether it need not be run for that. A nil Idle
+// skips none.
+func (i *Idle) Skip(path string, stdin []byte, environ []string) (stdout []byte, ok bool) {
 	if i == nil {
 		return nil, false
 	}
@@ -46,7 +47,7 @@ func (i *idlePlugins) skip(path string, stdin []byte, environ []string) (stdout 
 	}
 	prevResult, ok := idle(stdin)
 	switch {
-	case !ok || i.program(path) != cniProject+"meta/"+name:
+	case !ok || i.program(path) != project+"meta/"+name:
 		return nil, false
 	case slices.Contains(environ, "CNI_COMMAND=DEL"):
 		return nil, true
@@ -91,7 +92,7 @@ func empty(value json.RawMessage) bool {
 }
 
 // program returns the import path of the main package of the Go program at path, as the linker noted it, or "".
-func (i *idlePlugins) program(path string) string {
+func (i *Idle) program(path string) string {
 	info, err := os.Stat(path)
 	if err != nil {
 		return ""
