@@ -17,16 +17,16 @@ import (
 	"github.com/podd-project/podd/checkpoint"
 )
 
-// ErrDamaged: a pod's record exists but is invalid, so Teardown does not know the arguments of ADD.
+// ErrDamaged: a pod's record exists and is invalid, so Teardown does not know the arguments of ADD.
 var ErrDamaged = errors.New("damaged record")
 
 // damagedDir, in the state directory, holds damaged records for inspection.
 const damagedDir = "damaged"
 
 // Abandon detaches a pod whose record is damaged, or that has no record but an address: it runs DEL with the values in
-// r and the current configuration, in that network and in those where the pod holds an address. This frees what plugins
-// find by the pod's id, namespace and addresses: interfaces, published ports, rules of the plugin firewall. What they
-// find only by other parts of the lost result stays. The record is moved away.
+// r and the current configuration, in that network and in those where the pod holds an address. This frees the
+// resources that plugins find by the pod's id, namespace and addresses: interfaces, published ports, firewall rules.
+// Resources that they find only by other parts of the lost result stay. The record is moved away.
 func (c *CNI) Abandon(ctx context.Context, r Request) error {
 	if err := r.Validate(); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (c *CNI) Abandon(ctx context.Context, r Request) error {
 	return c.removeRecord(r.PodID) // only the DEL lock is left
 }
 
-// rebuildRecord returns a record whose result has the pod's addresses, by which the plugin firewall finds its rules.
+// rebuildRecord returns a record whose result has the pod's addresses, by which plugins find its firewall rules.
 func rebuildRecord(r Request, list *libcni.NetworkConfigList, addresses []string) (*record, error) {
 	rebuilt := newRecord(r, list)
 	result := types100.Result{CNIVersion: types100.ImplementedSpecVersion}
@@ -83,12 +83,12 @@ func rebuildRecord(r Request, list *libcni.NetworkConfigList, addresses []string
 	return rebuilt, err
 }
 
-// readableLeases returns the addresses of a network as far as they can be read: a file that cannot must not keep other
-// pods from being detached.
+// readableLeases returns the addresses of a network in readable files: the others must not keep pods from being
+// detached.
 func (c *CNI) readableLeases(list *libcni.NetworkConfigList) map[string][]string {
 	leases, err := leasesOf(list)
 	if err != nil {
-		c.log.WithError(err).WithField("network", list.Name).Error("failed to read all addresses of the network")
+		c.log.WithError(err).WithField("network", list.Name).Error("failed to read some addresses of the network")
 	}
 	return leases
 }
@@ -115,7 +115,7 @@ func (c *CNI) candidateNetworks(r Request) ([]*libcni.NetworkConfigList, error) 
 		}
 	}
 	if len(lists) == 0 {
-		return nil, fmt.Errorf("%w: the network record of pod %s is lost, and there is no network it could be in: %w",
+		return nil, fmt.Errorf("%w: pod %s has no network record, and is not known to be in any network: %w",
 			errdefs.ErrUnavailable, r.PodID, loadErr)
 	}
 	return lists, nil

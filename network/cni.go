@@ -43,8 +43,8 @@ type CNI struct {
 	sync    func(path string) error
 }
 
-// New returns a CNI that watches the configuration directory until Close. The configuration must be valid. A missing
-// configuration or plugin is no error here; Ready reports it.
+// New returns a CNI that watches the configuration directory until Close. The configuration must be valid. Ready, not
+// New, reports a missing configuration or plugin.
 func New(cfg Config, log logrus.FieldLogger) (*CNI, error) {
 	c, err := newCNI(cfg, log)
 	if err != nil {
@@ -77,9 +77,9 @@ func newCNI(cfg Config, log logrus.FieldLogger) (*CNI, error) {
 // cfg returns the present configuration.
 func (c *CNI) cfg() *Config { return c.settings.Load() }
 
-// Reconfigure replaces the configuration, which must be valid. Attachments in progress use the
-// former one; a running STATUS of the plugins is aborted and run again. StateDir, NetnsDir and PluginEnv
-// must be as before. It must not be called after Close.
+// Reconfigure replaces the configuration, which must be valid. Attachments in progress use the former one; a running
+// STATUS of the plugins is aborted and rerun. StateDir, NetnsDir and PluginEnv must not change. It must not be called
+// after Close.
 func (c *CNI) Reconfigure(cfg Config) {
 	c.watching.Lock()
 	defer c.watching.Unlock()
@@ -117,7 +117,7 @@ func (c *CNI) libcni(o execOptions) *libcni.CNIConfig {
 	return libcni.NewCNIConfigWithCacheDir(c.cfg().BinDirs, c.cacheDir(), c.newExec(o))
 }
 
-// skippable are the plugins to skip in an attachment or its end, nil to run all.
+// skippable returns the plugins to skip in ADD and DEL, nil to run all.
 func (c *CNI) skippable() *reference.Idle {
 	if !c.cfg().SkipIdlePlugins {
 		return nil
@@ -125,8 +125,8 @@ func (c *CNI) skippable() *reference.Idle {
 	return &c.idle
 }
 
-// cacheDir is where libcni requires a cache of results. podd does not use it: libcni writes it in place, and only after
-// all plugins have succeeded.
+// cacheDir is the directory of results that libcni requires. podd does not use it: libcni writes it in place, and only
+// after all plugins have succeeded.
 func (c *CNI) cacheDir() string { return filepath.Join(c.cfg().StateDir, "libcni") }
 
 // dropCache removes libcni's cached result of a pod: the record is the only source.

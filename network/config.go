@@ -14,7 +14,7 @@ type Config struct {
 	// StateDir holds the attachment records. An absolute path; it is created.
 	StateDir string `toml:"-"`
 	// NetnsDir is the directory in which the engine pins the pods' network namespaces.
-	NetnsDir string `toml:"netns_dir" comment:"Directory of the pods' network namespaces, as CNI plugins get it in CNI_NETNS. Tools look in /var/run/netns, spelled so (ip netns, Multus, Istio). podd's files in it are podd-<pod id>; others are not touched. Unless set: netns in the directory run if that is not /run/podd."`
+	NetnsDir string `toml:"netns_dir" comment:"Directory of the pods' network namespaces, as CNI plugins get it in CNI_NETNS. Tools look in /var/run/netns, with exactly this spelling (ip netns, Multus, Istio). podd's files in it are podd-<pod id>; others are not touched. Default if run is not /run/podd: netns in run."`
 	// ConfDir is the CNI configuration directory. It need not exist yet.
 	ConfDir string `toml:"conf_dir" comment:"Directory of CNI configurations, watched for changes. The first valid .conf, .conflist or .json file by name is used."`
 	// BinDirs are searched for plugins, in order. PATH is not searched.
@@ -24,9 +24,10 @@ type Config struct {
 	ConfTemplate string `toml:"conf_template" comment:"Template of a CNI configuration, in the language of Go's text/template with fields, range and if, but without functions. podd fills in the pod CIDR that the kubelet sends ({{.PodCIDR}}, {{.PodCIDRRanges}}, {{.Routes}}) and writes 10-podd.conflist to conf_dir. Empty: CNI is configured by other means."`
 	// IPPreference orders the addresses of a pod: cni (as returned by the plugin), ipv4 or ipv6 first.
 	IPPreference string `toml:"ip_preference" comment:"Primary address of a pod: cni (the first that the plugin returns), ipv4 or ipv6."`
-	// PluginEnv names variables of the daemon's environment that plugins get besides PATH, the proxies and CNI's own.
+	// PluginEnv names variables of the daemon's environment that plugins get in addition to PATH, the proxies and CNI's
+	// own.
 	PluginEnv []string `toml:"plugin_env" comment:"Names of further environment variables of the daemon that are passed to plugins."`
-	// SkipIdlePlugins does not start plugins of the CNI project that have nothing to do for a pod.
+	// SkipIdlePlugins skips plugins of the CNI project that have nothing to do for a pod.
 	SkipIdlePlugins bool `toml:"skip_idle_plugins" comment:"Do not start the plugins portmap (for a pod without host ports) and bandwidth (without limits), which would only pass on the result of the plugin before them. Applies to the programs of github.com/containernetworking/plugins, by their build information."`
 	// AddTimeout and DelTimeout bound one attachment and one detachment.
 	AddTimeout time.Duration `toml:"add_timeout" comment:"Limit for attaching a pod to the network; then the plugin is killed."`
@@ -69,7 +70,7 @@ func (c Config) Validate(problem func(key string, err error)) {
 		}
 	}
 	if !slices.Contains([]string{"cni", "ipv4", "ipv6"}, c.IPPreference) {
-		problem("ip_preference", fmt.Errorf("%q is none of cni, ipv4, ipv6", c.IPPreference))
+		problem("ip_preference", fmt.Errorf("%q is not cni, ipv4 or ipv6", c.IPPreference))
 	}
 	for _, d := range []struct {
 		key string

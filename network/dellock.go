@@ -17,10 +17,10 @@ const delLockSuffix = ".hold"
 // delLockPoll is the interval at which a lock that another process holds is tried again.
 const delLockPoll = 20 * time.Millisecond
 
-// lockDel locks a pod's DEL. A crash of the daemon must not interrupt DEL: the bridge plugin deletes its device first,
-// and if it is run again without one it deletes no masquerade rules. So the plugins of a DEL outlive the daemon and
-// inherit the lock (flock), with whatever they start, and the next daemon waits for it. Plugins of an ADD do not
-// inherit it, because they may leave a server behind that lives as long as the pod.
+// lockDel locks a pod's DEL. A crash of the daemon must not interrupt DEL: a plugin may delete its device first, and a
+// rerun that finds none may leave rules behind. So the plugins of a DEL and their children outlive the daemon and
+// inherit the lock (flock), and the next daemon waits for it. Plugins of an ADD do not inherit it, because they may
+// leave a server behind that lives as long as the pod.
 func (c *CNI) lockDel(ctx context.Context, podID string) (*os.File, error) {
 	f, err := os.OpenFile(c.delLockPath(podID), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -39,7 +39,7 @@ func (c *CNI) lockDel(ctx context.Context, podID string) (*os.File, error) {
 		case <-time.After(delLockPoll):
 		case <-ctx.Done():
 			f.Close()
-			return nil, fmt.Errorf("a CNI plugin of an earlier podd still runs for pod %s (find it with fuser %s): %w",
+			return nil, fmt.Errorf("a CNI plugin of an earlier podd is still running for pod %s (find it with fuser %s): %w",
 				podID, f.Name(), context.Cause(ctx))
 		}
 	}

@@ -41,13 +41,14 @@ func (c *CNI) delNetns(ctx context.Context, r *record) (path string, done func()
 	path, done, err := newDummyNetns(ctx, prefixes)
 	if err != nil {
 		c.log.WithField("pod", r.PodID).WithError(err).
-			Warn("failed to make a dummy for the pod's deleted interface, masquerade rules may be left over")
+			Warn("failed to replace the pod's deleted interface by a dummy, masquerade rules may be left over")
 		return own, func() {}
 	}
 	return path, done
 }
 
-// prefixes returns the addresses in the record's result with their prefix lengths; it skips what cannot be parsed.
+// prefixes returns the addresses in the record's result with their prefix lengths; it skips those that cannot be
+// parsed.
 func (r *record) prefixes() []netip.Prefix {
 	if len(r.Result) == 0 {
 		return nil
@@ -100,8 +101,8 @@ func newDummyNetns(ctx context.Context, addresses []netip.Prefix) (path string, 
 	}
 }
 
-// enterDummyNetns moves the calling thread to a new namespace with the interface: a veth, which these plugins need
-// anyway.
+// enterDummyNetns moves the calling thread to a new namespace with the interface: a veth, which needs no further kernel
+// module on a node with these plugins.
 func enterDummyNetns(addresses []netip.Prefix) error {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("unshare: %w", err)
@@ -114,8 +115,8 @@ func enterDummyNetns(addresses []netip.Prefix) error {
 }
 
 // restoreAddresses adds the addresses to the pod's interface that it had after ADD. A sandbox with its own network
-// stack (gVisor) removes them when it takes the interface over, but plugins use them to find what to undo: without them
-// the bridge plugin would leave its masquerade rules behind. Nothing may run in the pod any more.
+// stack (gVisor) removes them when it takes the interface over, but plugins find their masquerade rules by them. No
+// process may run in the pod.
 func restoreAddresses(netns string, addresses []netip.Prefix) error {
 	err := inNetns(netns, func() error {
 		link, err := netlink.LinkByName(ifName)
@@ -130,7 +131,7 @@ func restoreAddresses(netns string, addresses []netip.Prefix) error {
 	return nil
 }
 
-// addAddresses adds the addresses that the link lacks.
+// addAddresses adds the missing addresses to the link.
 func addAddresses(link netlink.Link, addresses []netip.Prefix) error {
 	for _, p := range addresses {
 		a := &netlink.Addr{IPNet: &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}}

@@ -31,7 +31,7 @@ func (c *CNI) Dial(ctx context.Context, podID string, port uint16) (net.Conn, er
 	}
 	r, err := c.readRecord(podID)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: pod %s has no network of its own", errdefs.ErrNotFound, podID)
+		return nil, fmt.Errorf("%w: pod %s is not attached to a network", errdefs.ErrNotFound, podID)
 	}
 	if err != nil {
 		return nil, err

@@ -9,8 +9,8 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// gate excludes attachments and garbage collection from each other: CNI GC removes everything that is not on its list,
-// so also a pod that was attached after the list was made. Attachments have priority: a new one cancels a collection,
+// gate excludes attachments and garbage collection from each other: CNI GC removes every pod that is not on its list,
+// including one that was attached after the list was made. Attachments have priority: a new one cancels a collection,
 // which can be repeated, and no collection starts while an attachment is in progress.
 type gate struct {
 	mu       sync.Mutex // guards the fields below

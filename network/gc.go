@@ -10,9 +10,9 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 )
 
-// GC detaches every pod that is not in use, and has the plugins (CNI 1.1) release what they hold for other pods. inUse
-// must return every pod that may be attached; it is called when no attachment is in progress, so that none can start
-// between the call and the collection. A record or plugin that fails does not stop the rest; the errors are joined.
+// GC detaches every pod that is not in use, and makes the plugins (CNI 1.1) release the resources of unknown pods.
+// inUse must return every pod that may be attached; it is called while no attachment is in progress, and none can start
+// before the collection ends. A record or plugin that fails does not stop the rest; the errors are joined.
 //
 // Setup has priority: after errdefs.ErrUnavailable the collection was not done, or not completely, and can be repeated.
 func (c *CNI) GC(ctx context.Context, inUse func() []string) error {
@@ -33,7 +33,7 @@ func (c *CNI) GC(ctx context.Context, inUse func() []string) error {
 		}
 		if err := c.Teardown(ctx, id); err != nil {
 			errs = append(errs, err)
-			keep = append(slices.Clone(keep), id) // so that GC leaves what its own DEL still needs
+			keep = append(slices.Clone(keep), id) // so that GC leaves the resources that its own DEL needs
 		}
 	}
 	for _, list := range networks {
@@ -74,7 +74,7 @@ func (c *CNI) collect(ctx context.Context, list *libcni.NetworkConfigList, keep 
 	for _, id := range keep {
 		args.ValidAttachments = append(args.ValidAttachments, types.GCAttachment{ContainerID: id, IfName: ifName})
 	}
-	// libcni would also DEL what is in its cache; Setup leaves nothing there, and detaching is up to Teardown.
+	// libcni would also DEL the pods in its cache. Setup leaves none there: Teardown detaches them.
 	if err := c.libcni(execOptions{}).GCNetworkList(ctx, list, args); err != nil {
 		return fmt.Errorf("CNI garbage collection of network %s: %w", list.Name, err)
 	}

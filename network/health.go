@@ -77,7 +77,7 @@ func (h *health) run(ctx context.Context) {
 	}
 }
 
-// refreshUntilChanged refreshes. If the configuration changes meanwhile, it aborts a running STATUS and returns true.
+// refreshUntilChanged refreshes. If the configuration changes first, it aborts a running STATUS and returns true.
 func (h *health) refreshUntilChanged(ctx context.Context) (changed bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -123,7 +123,7 @@ func (h *health) refresh(ctx context.Context) {
 	h.publish(err)
 }
 
-// readConf reads the configuration directory and publishes what follows from it. It returns true if STATUS is to be
+// readConf reads the configuration directory and publishes the resulting answer. It returns true if STATUS should
 // run.
 func (h *health) readConf() bool {
 	list, broken, err := loadConf(h.cni.cfg().ConfDir)

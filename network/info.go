@@ -10,7 +10,7 @@ type Info struct {
 	// Prefix is the start of the interface's name; its number follows.
 	Prefix   string
 	Networks []NetworkInfo
-	// Error is why there is no network.
+	// Error is the reason for an empty list.
 	Error string `json:",omitempty"`
 }
 
@@ -27,7 +27,7 @@ type ConfigInfo struct {
 	Source           string
 }
 
-// PluginInfo is the configuration of a plugin: what all plugins have, and all of it.
+// PluginInfo is the configuration of a plugin: the fields that all plugins share, and the whole JSON.
 type PluginInfo struct {
 	Network json.RawMessage
 	Source  string

@@ -9,12 +9,12 @@ import (
 	"github.com/podd-project/podd/network/reference"
 )
 
-// Inspection is what the next pod's network would be, as far as files tell.
+// Inspection describes the network that the next pod would get, read from files only.
 type Inspection struct {
 	// Network is the name of the network, "" if there is none.
 	Network string
-	// Problems are files that cannot be used, and plugins that are missing. Without any, an empty Network means that no
-	// network is configured yet.
+	// Problems are invalid files and missing plugins. If there are none, an empty Network means that no network is
+	// configured yet.
 	Problems []error
 	// Masquerade is the type of the plugin that writes packet filter rules for each pod (ipMasq), "" if none does.
 	Masquerade string
@@ -61,7 +61,7 @@ func (in *Inspection) inspectTemplate(path string) {
 	}
 }
 
-// inspectSpeed looks for what makes the network slow.
+// inspectSpeed looks for plugins that make the network slow.
 func (in *Inspection) inspectSpeed(cfg Config, list *libcni.NetworkConfigList) {
 	var idle reference.Idle
 	e := &executor{}

@@ -21,7 +21,7 @@ const recordVersion = 1
 
 const recordSuffix = ".json"
 
-// record is one attachment: everything that DEL needs. It is written before the first plugin runs.
+// record is one attachment: all arguments that DEL needs. It is written before the first plugin runs.
 type record struct {
 	PodID string `json:"podID"`
 	// Netns is the network namespace's path at ADD. It may be gone at DEL.
@@ -55,14 +55,14 @@ func (r *record) runtimeConf(netns string) *libcni.RuntimeConf {
 // check validates and parses a record from disk. The checksum shows that podd wrote it, not that it is valid.
 func (r *record) check(podID string) error {
 	if r.PodID != podID {
-		return fmt.Errorf("is about pod %.80q", r.PodID)
+		return fmt.Errorf("is the record of pod %.80q", r.PodID)
 	}
 	if !filepath.IsAbs(r.Netns) || strings.ContainsRune(r.Netns, 0) {
 		return fmt.Errorf("network namespace %.80q is not an absolute path", r.Netns)
 	}
 	for _, pair := range r.Args {
 		if strings.ContainsAny(pair[0]+pair[1], ";=\x00\n") {
-			return fmt.Errorf("CNI argument %.80q cannot be passed on", pair)
+			return fmt.Errorf("CNI argument %.80q has a separator or control character", pair)
 		}
 	}
 	if len(r.Result) > 0 {

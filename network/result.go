@@ -49,7 +49,7 @@ func decodeResult(data []byte) (pluginResult, error) {
 	}
 	null := func(r json.RawMessage) bool { return string(r) == "null" }
 	if slices.Contains(a.Interfaces, nil) || slices.Contains(a.IPs, nil) || slices.ContainsFunc(a.Routes, null) {
-		return a, errors.New("result has a null among its interfaces, addresses or routes")
+		return a, errors.New("result contains a null interface, address or route")
 	}
 	return a, nil
 }
@@ -113,7 +113,7 @@ func parseResult(data []byte, preference string) (Result, error) {
 		}
 	}
 	if len(r.IPs) == 0 {
-		return Result{}, errors.New("CNI gave the pod no address")
+		return Result{}, errors.New("CNI result has no address for the pod")
 	}
 	if preference != "cni" {
 		slices.SortStableFunc(r.IPs, func(x, y netip.Addr) int { return rank(x, preference) - rank(y, preference) })
@@ -161,7 +161,7 @@ func parseIP(text string) (netip.Addr, error) {
 	}
 	ip := prefix.Addr().Unmap()
 	if ip.IsUnspecified() || ip.IsLoopback() || ip.IsMulticast() {
-		return netip.Addr{}, fmt.Errorf("address %s cannot be that of a pod", ip)
+		return netip.Addr{}, fmt.Errorf("address %s cannot be a pod's address", ip)
 	}
 	return ip, nil
 }

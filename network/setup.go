@@ -89,7 +89,7 @@ func (c *CNI) attach(ctx context.Context, r *record) (Result, error) {
 	return c.add(ctx, r)
 }
 
-// warnUnsupported logs a warning if no plugin publishes the pod's ports or limits its rates. That is no error: some
+// warnUnsupported logs a warning if no plugin publishes the pod's ports or limits its rates. It is not an error: some
 // networks serve host ports without CNI.
 func (r *record) warnUnsupported(log logrus.FieldLogger) {
 	for _, capability := range []string{"portMappings", "bandwidth"} {
@@ -102,7 +102,7 @@ func (r *record) warnUnsupported(log logrus.FieldLogger) {
 		}
 		if !known {
 			log.WithFields(logrus.Fields{"pod": r.PodID, "network": r.list.Name, "capability": capability}).
-				Warn("no CNI plugin of the network has a capability that the pod requests")
+				Warn("pod requests a capability that no CNI plugin of its network has")
 		}
 	}
 }
@@ -128,7 +128,7 @@ func (c *CNI) runAdd(ctx context.Context, r *record, changed func() error) error
 	defer cancel()
 	driver := c.libcni(execOptions{idle: c.skippable(), onAdd: func(_, stdout []byte) error {
 		result, err := normalize(stdout, r.list.CNIVersion)
-		if err != nil || bytes.Equal(result, r.Result) { // as of portmap for a pod without ports
+		if err != nil || bytes.Equal(result, r.Result) { // as with portmap and a pod without ports
 			return err
 		}
 		r.Result = result

@@ -39,7 +39,7 @@ func (c *CNI) Teardown(ctx context.Context, podID string) error {
 	return c.removeRecord(podID)
 }
 
-// del runs the plugins but those that may be skipped.
+// del runs the plugins except those that may be skipped.
 func (c *CNI) del(ctx context.Context, r *record, idle *reference.Idle) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg().DelTimeout,
 		fmt.Errorf("no answer within %v: %w", c.cfg().DelTimeout, context.DeadlineExceeded))

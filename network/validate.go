@@ -67,7 +67,7 @@ func (r Request) checkPorts() error {
 		switch p.Protocol {
 		case "tcp", "udp", "sctp":
 		default:
-			return invalid("port mapping %d: protocol %.20q is none of tcp, udp, sctp", p.HostPort, p.Protocol)
+			return invalid("port mapping %d: protocol %.20q is not tcp, udp or sctp", p.HostPort, p.Protocol)
 		}
 		if p.HostIP == "" {
 			continue

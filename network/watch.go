@@ -12,11 +12,11 @@ import (
 )
 
 // watch reports changes of a directory that may not exist yet: then it watches the nearest ancestor that does. It only
-// makes readiness faster. What it misses (no inotify instance left, a directory behind a symbolic link) is found at the
-// next interval, when the directory is read anyway.
+// makes readiness faster. Changes that it misses (no inotify instance left, a directory behind a symbolic link) are
+// found at the next interval, when the directory is read anyway.
 type watch struct {
 	dir   string
-	armed string            // what is watched now
+	armed string            // the watched path
 	fs    *fsnotify.Watcher // nil if nothing is watched
 	log   logrus.FieldLogger
 }
@@ -65,7 +65,7 @@ func (w *watch) arm() {
 		}
 		err := w.armAt(target)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // it was deleted meanwhile
+			continue // deleted in the meantime
 		}
 		if err != nil {
 			w.log.WithError(err).Warn("failed to watch the CNI configuration, reading it at intervals only")

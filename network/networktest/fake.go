@@ -1,6 +1,6 @@
-// Package networktest has what tests of and around package network need: Suite, which checks how a pod network behaves;
-// Fake, a pod network in memory that passes Suite, on which the tests of sandbox and server/adapt_test.go run the
-// engine; and the means to run the real one, with real CNI plugins, in a network namespace that disappears with the
+// Package networktest supports tests of package network and of its callers: Suite, which checks how a pod network
+// behaves; Fake, a pod network in memory that passes Suite, on which the tests of sandbox and server/adapt_test.go run
+// the engine; and the means to run the real one, with real CNI plugins, in a network namespace that disappears with the
 // test process.
 //
 // Only tests may import it.
@@ -43,8 +43,8 @@ var (
 type Fake struct {
 	// Before, if set, is called at the start of setup, teardown, abandon, gc and dial, with that word and the pod's id
 	// ("" for gc); After when the call has succeeded. An error replaces the call's own result, so Before fails a call
-	// without its effect and After with it. Both are called without locks and may block or end their goroutine. Set them
-	// before the Fake is used.
+	// without its effect and After with it. Both are called without locks and may block or end their goroutine. Set
+	// them before the Fake is used.
 	Before, After func(ctx context.Context, verb, id string) error
 	// Listener is the address that Dial connects to, whatever the pod and the port. Set it before the Fake is used.
 	Listener string
@@ -54,7 +54,7 @@ type Fake struct {
 
 // fakeState is shared by all Fakes that Reopen returns.
 type fakeState struct {
-	// gate keeps pods from being attached between GC's question which are in use and the collection.
+	// gate prevents attachments between GC's call of living and the collection.
 	gate     sync.RWMutex
 	mu       sync.Mutex // guards the rest
 	attached map[string]bool
@@ -156,7 +156,7 @@ func (f *Fake) detach(podID string) {
 	}
 }
 
-// Abandon frees what the pod holds under its id, whether it is attached or not.
+// Abandon frees the pod's address, whether it is attached or not.
 func (f *Fake) Abandon(ctx context.Context, r network.Request) error {
 	if err := r.Validate(); err != nil {
 		return err
@@ -191,7 +191,7 @@ func (f *Fake) SetReady(err error) {
 	f.notReady = err
 }
 
-// Attachments returns the pods that are attached, sorted: at the end of a test, what leaked.
+// Attachments returns the attached pods, sorted: at the end of a test, the leaks.
 func (f *Fake) Attachments() ([]string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -242,7 +242,7 @@ func (f *Fake) Dial(ctx context.Context, podID string, _ uint16) (conn net.Conn,
 		attached := f.attached[podID]
 		f.mu.Unlock()
 		if !attached {
-			return fmt.Errorf("%w: pod %s has no network of its own", errdefs.ErrNotFound, podID)
+			return fmt.Errorf("%w: pod %s is not attached to a network", errdefs.ErrNotFound, podID)
 		}
 		var dialer net.Dialer
 		conn, err = dialer.DialContext(ctx, "tcp", f.Listener)

@@ -90,7 +90,7 @@ func files(t testing.TB, dir string) []string {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		// host-local keeps a lock and the last address that it allocated.
+		// host-local leaves a lock and the last address that it allocated.
 		if name := d.Name(); name != "lock" && !strings.HasPrefix(name, "last_reserved_ip") {
 			found = append(found, path)
 		}

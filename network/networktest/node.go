@@ -19,9 +19,9 @@ import (
 // nodeVariable is set in the process that runs in its own network namespace.
 const nodeVariable = "PODD_TEST_NODE"
 
-// Main runs a package's tests; TestMain calls it and passes the result to os.Exit. Run by root, the tests get a network
-// and a mount namespace of their own: bridges, firewall rules and forwarding do not affect the machine, and disappear
-// with the process. The test binary is also the failpoint plugin.
+// Main runs a package's tests; TestMain calls it and passes the result to os.Exit. Run by root, the tests get their own
+// network and mount namespaces: bridges, firewall rules and forwarding do not affect the machine, and disappear with
+// the process. The test binary is also the failpoint plugin.
 func Main(m *testing.M) int {
 	failpoint.Run()
 	if os.Geteuid() != 0 || os.Getenv(nodeVariable) != "" {

@@ -40,11 +40,11 @@ func Suite(t *testing.T, newEnv func(t *testing.T) Env) {
 		"bad requests leave nothing":     badRequests,
 		"a cancelled call can be undone": cancelled,
 		"many pods at once":              manyPods,
-		"collect what is not in use":     collect,
-		"collect beside an attachment":   collectBeside,
+		"collect pods not in use":        collect,
+		"collect during an attachment":   collectDuring,
 		"no network namespace":           noNetns,
 		"leases of an attached pod":      leases,
-		"abandon what is not attached":   abandonUnknown,
+		"abandon an unattached pod":      abandonUnknown,
 		"dial of no pod":                 dialNobody,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -217,8 +217,8 @@ func collect(t *testing.T, e Env) {
 	detach(t, e, "keep")
 }
 
-// collectBeside: a pod that is attached while a collection asks which are in use, and is not in the answer, is spared.
-func collectBeside(t *testing.T, e Env) {
+// collectDuring: a pod that is attached while a collection asks which are in use, and is not in the answer, is spared.
+func collectDuring(t *testing.T, e Env) {
 	r := e.Request(t, "pod1")
 	var setup sync.WaitGroup
 	err := e.Network.GC(t.Context(), func() []string {
@@ -238,7 +238,7 @@ func collectBeside(t *testing.T, e Env) {
 	detach(t, e, "pod1")
 }
 
-// noNetns: a pod cannot be attached before its network namespace is pinned, and Teardown undoes what was half done.
+// noNetns: a pod cannot be attached before its network namespace is pinned, and Teardown undoes a half-done attachment.
 func noNetns(t *testing.T, e Env) {
 	r := e.Request(t, "pod1")
 	r.Netns = filepath.Join(t.TempDir(), "absent")

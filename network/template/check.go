@@ -5,8 +5,8 @@ import (
 	"text/template/parse"
 )
 
-// check returns an error for what Fill does not know, also in the parts that these data leave out: a node with one
-// address family must not accept what fails on a node with two.
+// check returns an error for syntax that Fill does not support, even in parts that these data leave out: a node with
+// one address family must not accept a template that fails on a node with two.
 func (f *filler) check(l *parse.ListNode) error {
 	if l == nil { // no else
 		return nil
@@ -78,10 +78,10 @@ func (f *filler) checkField(n parse.Node, path []string, ofData bool) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s: there is no such field here", f.place(n))
+	return fmt.Errorf("%s: unknown field", f.place(n))
 }
 
-// unknown is the error for what Fill does not know.
+// unknown is the error for syntax that Fill does not support.
 func (f *filler) unknown(n parse.Node) error {
 	return fmt.Errorf("%s: a template may use fields, variables of range, if and range, and nothing else", f.place(n))
 }

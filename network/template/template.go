@@ -16,8 +16,8 @@ import (
 type Data map[string]any
 
 // Fill returns the text of a template. It may use fields ({{.PodCIDR}}), the variables of range, comments, if and
-// range, with else. What else the language has is an error that names the line, and so is a field that data does not
-// have, wherever in the template it is.
+// range, with else. Other syntax of the language is an error that names the line. An unknown field is too, wherever in
+// the template it is.
 func Fill(name, text string, data Data) ([]byte, error) {
 	tree := parse.New(name)
 	tree.Mode = parse.SkipFuncCheck // check says it better
@@ -39,7 +39,7 @@ type filler struct {
 	tree *parse.Tree
 	data Data
 	out  bytes.Buffer
-	// ranges is the number of ranges around what is checked.
+	// ranges is the number of ranges around the checked node.
 	ranges int
 	// dot is the element of the innermost range, nil outside of one.
 	dot any
@@ -102,7 +102,7 @@ func (f *filler) choose(n *parse.IfNode) error {
 func (f *filler) repeat(n *parse.RangeNode) error {
 	elements, ok := f.value(n.Pipe).([]string)
 	if !ok {
-		return fmt.Errorf("%s is no list: range needs one", f.place(n.Pipe))
+		return fmt.Errorf("%s is not a list: range needs one", f.place(n.Pipe))
 	}
 	if len(elements) == 0 {
 		return f.list(n.ElseList)

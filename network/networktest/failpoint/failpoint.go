@@ -38,7 +38,7 @@ const (
 	FailPrint   = "failprint:"   // print what follows, and exit with failure
 )
 
-// Address is what the plugin gives a pod that has no address from a previous plugin.
+// Address is the address of a pod that has none from a previous plugin.
 const Address = "192.0.2.7/24"
 
 // Call is one recorded call.
