@@ -260,8 +260,8 @@ func (c *Container) rootfsRequest() image.RootfsRequest {
 // prepareRootfs makes the directories for podd's own mounts and those that the image declares as VOLUME, and sets the
 // time zone.
 func (e *Engine) prepareRootfs(ctx context.Context, c *Container, b containerBuild) error {
-	uids, gids := convert.UserMappings(c.pod.Config)
-	uid, gid := int(convert.HostID(uids)), int(convert.HostID(gids))
+	hostUID, hostGID := convert.HostOwner(c.pod.Config)
+	uid, gid := int(hostUID), int(hostGID)
 	if err := host.MakeMountPoints(b.rootfs, uid, gid); err != nil {
 		return err
 	}

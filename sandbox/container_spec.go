@@ -229,7 +229,7 @@ func (e *Engine) infraSpec(p *Pod, rt Runtime) (*specs.Spec, error) {
 	if err != nil {
 		return nil, err
 	}
-	pins := e.pinRequest(p).WithDefaultSysctls(e.cfg.Load().DefaultSysctls)
+	pins := e.pinRequest(p)
 	s, warnings, err := spec.Pause(spec.PauseInput{
 		ID: p.ID, Pod: p.Config, Rootfs: e.node.PauseRootfs, Seccomp: profile, Labels: p.Labels,
 		Namespaces: podNamespaces(pins), CgroupsPath: cgroup, Sysctls: pins.Sysctls,

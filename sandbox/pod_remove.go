@@ -14,15 +14,7 @@ import (
 // RemovePod stops the pod if necessary, and removes its containers and then its record. If it fails the pod still
 // exists and can be removed again.
 func (e *Engine) RemovePod(ctx context.Context, id string) error {
-	p, err := e.Pod(id)
-	if err != nil {
-		return err
-	}
-	if err := p.slot.Acquire(ctx); err != nil {
-		return fmt.Errorf("wait for another stop of the pod sandbox: %w", err)
-	}
-	defer p.slot.Release()
-	return e.onPod(ctx, operation.RemovePod, p, func(ctx context.Context) error {
+	return e.onStopOf(ctx, id, operation.RemovePod, func(ctx context.Context, p *Pod) error {
 		if err := e.stopPod(ctx, p); err != nil {
 			return fmt.Errorf("stop pod sandbox: %w", err)
 		}

@@ -152,7 +152,7 @@ func (e *Engine) buildPod(ctx context.Context, p *Pod) error {
 			return err
 		}},
 		{"namespaces", func() error {
-			return e.deps.Namespaces.Pin(ctx, e.pinRequest(p).WithDefaultSysctls(e.cfg.Load().DefaultSysctls))
+			return e.deps.Namespaces.Pin(ctx, e.pinRequest(p))
 		}},
 		{"network", func() (err error) { result, err = e.attach(ctx, p); return err }},
 		{"files", func() (err error) {
@@ -187,7 +187,7 @@ func (p *Pod) filesRequest(ips []netip.Addr) files.Request {
 // hostname returns the hostname in the pod's UTS namespace.
 func (p *Pod) hostname() string { return cmp.Or(p.Config.GetHostname(), p.ID[:12]) }
 
-// pinRequest lists the namespaces that p needs, its own but for those that it shares with the node, and p's sysctls.
+// pinRequest lists the namespaces of p, except those that it shares with the node, and their sysctls.
 func (e *Engine) pinRequest(p *Pod) namespaces.Request {
 	pins, opts := e.paths.Pins(p.ID), convert.NamespaceOptions(p.Config)
 	r := namespaces.Request{
@@ -202,7 +202,7 @@ func (e *Engine) pinRequest(p *Pod) namespaces.Request {
 	if uids, gids := convert.UserMappings(p.Config); uids != nil {
 		r.User, r.UIDs, r.GIDs = pins.User, uids, gids
 	}
-	return r
+	return r.WithDefaultSysctls(e.cfg.Load().DefaultSysctls)
 }
 
 func (e *Engine) attach(ctx context.Context, p *Pod) (network.Result, error) {
@@ -217,8 +217,7 @@ func (e *Engine) attach(ctx context.Context, p *Pod) (network.Result, error) {
 	if err != nil {
 		return network.Result{}, err
 	}
-	pins := e.pinRequest(p).WithDefaultSysctls(e.cfg.Load().DefaultSysctls)
-	return result, e.deps.Namespaces.Sysctl(ctx, p.Netns, pins.Sysctls)
+	return result, e.deps.Namespaces.Sysctl(ctx, p.Netns, e.pinRequest(p).Sysctls)
 }
 
 func (e *Engine) networkRequest(p *Pod) (network.Request, error) {

@@ -15,6 +15,13 @@ import (
 // StopPod kills the pod's containers and frees its network and namespaces. It is idempotent: what one call could not
 // undo, the next one tries again. It cancels a creation in progress.
 func (e *Engine) StopPod(ctx context.Context, id string) error {
+	return e.onStopOf(ctx, id, operation.StopPod, e.stopPod)
+}
+
+// onStopOf runs do, which needs the pod's slot, as an operation on the pod.
+func (e *Engine) onStopOf(
+	ctx context.Context, id, verb string, do func(ctx context.Context, p *Pod) error,
+) error {
 	p, err := e.Pod(id)
 	if err != nil {
 		return err
@@ -23,7 +30,7 @@ func (e *Engine) StopPod(ctx context.Context, id string) error {
 		return fmt.Errorf("wait for another stop of the pod sandbox: %w", err)
 	}
 	defer p.slot.Release()
-	return e.onPod(ctx, operation.StopPod, p, func(ctx context.Context) error { return e.stopPod(ctx, p) })
+	return e.onPod(ctx, verb, p, func(ctx context.Context) error { return do(ctx, p) })
 }
 
 // errStopping is the cause with which a stop cancels what is being built in the pod.

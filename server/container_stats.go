@@ -38,11 +38,7 @@ func (s *Server) ListContainerStats(
 	if err := checkContainerStatsFilter(r.GetFilter()); err != nil {
 		return nil, err
 	}
-	resp := &cri.ListContainerStatsResponse{}
-	for stats := range s.containerStats(ctx, r.GetFilter()) {
-		resp.Stats = append(resp.Stats, stats)
-	}
-	return resp, nil
+	return &cri.ListContainerStatsResponse{Stats: slices.Collect(s.containerStats(ctx, r.GetFilter()))}, nil
 }
 
 // StreamContainerStats is ListContainerStats without the limit on a message's size (KEP-5825).

@@ -35,11 +35,7 @@ func (s *Server) ListPodSandboxStats(
 	if err := checkPodStatsFilter(r.GetFilter()); err != nil {
 		return nil, err
 	}
-	resp := &cri.ListPodSandboxStatsResponse{}
-	for stats := range s.podStats(ctx, r.GetFilter()) {
-		resp.Stats = append(resp.Stats, stats)
-	}
-	return resp, nil
+	return &cri.ListPodSandboxStatsResponse{Stats: slices.Collect(s.podStats(ctx, r.GetFilter()))}, nil
 }
 
 // StreamPodSandboxStats is ListPodSandboxStats without the limit on a message's size (KEP-5825).

@@ -31,6 +31,12 @@ func UserMappings(c *cri.PodSandboxConfig) (uids, gids []specs.LinuxIDMapping) {
 	return idMappings(o.GetUids()), idMappings(o.GetGids())
 }
 
+// HostOwner returns the ids on the host that are root in the pod's user namespace.
+func HostOwner(c *cri.PodSandboxConfig) (uid, gid uint32) {
+	uids, gids := UserMappings(c)
+	return hostID(uids), hostID(gids)
+}
+
 func idMappings(in []*cri.IDMapping) []specs.LinuxIDMapping {
 	var out []specs.LinuxIDMapping
 	for _, m := range in {
@@ -39,8 +45,8 @@ func idMappings(in []*cri.IDMapping) []specs.LinuxIDMapping {
 	return out
 }
 
-// HostID returns the host id of the pod's root user.
-func HostID(mappings []specs.LinuxIDMapping) uint32 {
+// hostID returns the host id of the pod's root user.
+func hostID(mappings []specs.LinuxIDMapping) uint32 {
 	for _, m := range mappings {
 		if m.ContainerID == 0 {
 			return m.HostID

@@ -79,7 +79,7 @@ func (f Files) writeEtc(ctx context.Context, pod string, r Request) error {
 	if err := f.Mounter.Mount(ctx, dir, r.tmpfs("etc", size, 0o700)); err != nil {
 		return err
 	}
-	uid, gid := r.owner()
+	uid, gid := convert.HostOwner(r.Config)
 	for _, c := range contents {
 		path := filepath.Join(dir, c.name)
 		if err := writeFile(path, c.text, int(uid), int(gid)); err != nil {
@@ -101,14 +101,8 @@ func writeFile(path, text string, uid, gid int) error {
 	return os.Chown(path, uid, gid)
 }
 
-// owner returns the host ids of the pod's root user.
-func (r Request) owner() (uid, gid uint32) {
-	uids, gids := convert.UserMappings(r.Config)
-	return convert.HostID(uids), convert.HostID(gids)
-}
-
 func (r Request) tmpfs(name string, size int, mode uint32) Tmpfs {
-	uid, gid := r.owner()
+	uid, gid := convert.HostOwner(r.Config)
 	return Tmpfs{Name: name, Size: size, Mode: mode, UID: uid, GID: gid, Label: r.MountLabel}
 }
 
