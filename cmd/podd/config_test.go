@@ -235,8 +235,8 @@ func TestMistakesInConfiguration(t *testing.T) {
 			want: `"/run/x/podd.sock" is the socket of the CRI service`,
 		},
 		"tracing endpoint": {
-			args: []string{"--set", "tracing.endpoint=http://a:1"},
-			want: `tracing.endpoint (flag --set): "http://a:1" is neither`,
+			args: []string{"--set", "tracing.endpoint=a:1"},
+			want: `tracing.endpoint (flag --set): "a:1" is neither`,
 		},
 		"tracing rate": {
 			args: []string{"--set", "tracing.sampling_rate_per_million=2000000"},

@@ -34,14 +34,12 @@ func (d *daemon) newObservers() (o observers) {
 	if d.cfg.Metrics.Enabled() {
 		o.metrics = metrics.New(version)
 	}
-	cfg, err := d.cfg.Tracing.WithEnvironment(os.Getenv)
-	if err == nil && cfg.Enabled() {
-		o.tracer, err = tracing.New(cfg, version, d.log)
+	if !d.cfg.Tracing.Enabled(os.Getenv) {
+		return o
 	}
-	if err != nil { // a missing certificate must not keep pods from starting
+	var err error
+	if o.tracer, err = tracing.New(d.cfg.Tracing, version, d.log); err != nil { // must not keep pods from starting
 		d.log.WithError(err).Error("failed to set up tracing: no spans are sent")
-	}
-	if err != nil || o.tracer == nil {
 		return o
 	}
 	d.onClose("tracing", func() error {

@@ -13,12 +13,12 @@ func TestConfig(t *testing.T) {
 		rate     int
 		want     string // part of the error, "" for none
 	}{
-		{"", 0, ""}, {"", million, ""}, {"127.0.0.1:4317", 1, ""}, {"collector.example:4317", 1, ""}, {"[::1]:4317", 1, ""},
-		{"unix:///run/otel.sock", 1, ""},
-		{"127.0.0.1", 1, "endpoint: "}, {":4317", 1, "endpoint: "}, {"host:", 1, "endpoint: "},
-		{"http://host:4317", 1, "endpoint: "},
-		{"host:4317/v1/traces", 1, "endpoint: "}, {"unix://otel.sock", 1, "endpoint: "},
-		{"host:4317", -1, "sampling_rate_per_million: "}, {"", million + 1, "sampling_rate_per_million: "},
+		{"", 0, ""}, {"", million, ""}, {"http://127.0.0.1:4317", 1, ""}, {"https://collector.example:4317", 1, ""},
+		{"http://[::1]:4317", 1, ""}, {"unix:///run/otel.sock", 1, ""},
+		{"127.0.0.1", 1, "endpoint: "}, {"127.0.0.1:4317", 1, "endpoint: "}, {"http://:4317", 1, "endpoint: "},
+		{"https://host", 1, "endpoint: "}, {"ftp://host:4317", 1, "endpoint: "},
+		{"http://host:4317/v1/traces", 1, "endpoint: "}, {"unix://otel.sock", 1, "endpoint: "},
+		{"http://host:4317", -1, "sampling_rate_per_million: "}, {"", million + 1, "sampling_rate_per_million: "},
 	} {
 		err := validate(Config{Endpoint: c.endpoint, SamplingRatePerMillion: c.rate})
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
@@ -28,7 +28,7 @@ func TestConfig(t *testing.T) {
 	if err := validate(Config{Compression: "lz4"}); err == nil || !strings.Contains(err.Error(), "compression: ") {
 		t.Errorf("compression lz4: got %v, want an error", err)
 	}
-	if d := DefaultConfig(); d.Enabled() || validate(d) != nil {
+	if d := DefaultConfig(); d.Enabled(func(string) string { return "" }) || validate(d) != nil {
 		t.Errorf("default %+v", d)
 	}
 }

@@ -19,8 +19,8 @@ type errorLog struct {
 	suppressed int
 }
 
-// add logs err, or counts it as suppressed.
-func (l *errorLog) add(err error) {
+// Handle logs err, or counts it as suppressed. It implements otel.ErrorHandler.
+func (l *errorLog) Handle(err error) {
 	l.mu.Lock()
 	if !l.last.IsZero() && time.Since(l.last) < logInterval {
 		l.suppressed++

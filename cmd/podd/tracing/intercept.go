@@ -4,11 +4,12 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
 
+	otelcodes "go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
-	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/genproto/googleapis/rpc/code"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -22,31 +23,28 @@ var tracedPrefixes = []string{
 }
 
 // Unary is a gRPC interceptor that creates a span for each call that changes something. It must be the outermost one,
-// to see the status that the client gets.
+// to see the status that the client gets. Attributes are named as in OpenTelemetry's conventions for RPC.
 func (t *Tracer) Unary(
 	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
 ) (any, error) {
-	service, method, _ := strings.Cut(strings.TrimPrefix(info.FullMethod, "/"), "/")
+	name := strings.TrimPrefix(info.FullMethod, "/")
+	_, method, _ := strings.Cut(name, "/")
 	if !slices.ContainsFunc(tracedPrefixes, func(p string) bool { return strings.HasPrefix(method, p) }) {
 		return handler(ctx, req)
 	}
 	md, _ := metadata.FromIncomingContext(ctx)
-	parent := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(ctx, carrier(md)))
-	self, began := t.newContext(parent), time.Now()
-	resp, err := handler(trace.ContextWithSpanContext(ctx, self), req)
-	if !self.IsSampled() {
-		return resp, err
+	ctx = propagation.TraceContext{}.Extract(ctx, carrier(md))
+	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer),
+		trace.WithAttributes(semconv.RPCSystemNameGRPC, semconv.RPCMethod(name)))
+	defer span.End()
+	resp, err := handler(ctx, req)
+	c := status.Code(err)
+	canonical := code.Code(c).String() // INVALID_ARGUMENT
+	span.SetAttributes(semconv.RPCResponseStatusCode(canonical))
+	if c != codes.OK {
+		span.SetStatus(otelcodes.Error, canonical)
+		span.SetAttributes(semconv.ErrorTypeKey.String(canonical))
 	}
-	code, failed := status.Code(err), ""
-	if code != codes.OK {
-		failed = code.String()
-	}
-	t.put(span{
-		self: self, parent: parent, name: service + "/" + method, kind: tracepb.Span_SPAN_KIND_SERVER,
-		began: began, took: time.Since(began), failed: failed,
-		attributes: attributes(
-			"rpc.system", "grpc", "rpc.service", service, "rpc.method", method, "podd.code", code.String()),
-	})
 	return resp, err
 }
 

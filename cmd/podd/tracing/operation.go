@@ -5,9 +5,10 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	otelcodes "go.opentelemetry.io/otel/codes"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
-	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
-	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 
 	"github.com/podd-project/podd/sandbox/operation"
 )
@@ -15,41 +16,31 @@ import (
 // ObserveOperation creates the spans of a finished operation: its own and a child for each stage. ctx is that of the
 // call that started the operation. It does not block.
 func (t *Tracer) ObserveOperation(ctx context.Context, o operation.Operation) {
-	parent := trace.SpanContextFromContext(ctx)
-	self := t.newContext(parent)
-	if !self.IsSampled() {
-		return
-	}
 	name := "podd." + o.Verb
+	ctx, span := t.tracer.Start(ctx, name, trace.WithTimestamp(o.Began), trace.WithAttributes(operationAttributes(o)...))
 	for _, s := range o.Stages {
-		t.put(span{
-			self: t.newContext(self), parent: self, name: name + "/" + s.Name, kind: tracepb.Span_SPAN_KIND_INTERNAL,
-			began: o.Began.Add(time.Duration(s.After)), took: time.Duration(s.Took),
-		})
+		began := o.Began.Add(time.Duration(s.After))
+		_, stage := t.tracer.Start(ctx, name+"/"+s.Name, trace.WithTimestamp(began))
+		stage.End(trace.WithTimestamp(began.Add(time.Duration(s.Took))))
 	}
-	t.put(span{
-		self: self, parent: parent, name: name, kind: tracepb.Span_SPAN_KIND_INTERNAL,
-		began: o.Began, took: time.Duration(o.Took),
-		attributes: operationAttributes(o), failed: outcomeText(o.Outcome),
-	})
+	if o.Outcome != operation.OutcomeOK {
+		span.SetStatus(otelcodes.Error, string(o.Outcome))
+		span.SetAttributes(semconv.ErrorTypeKey.String(string(o.Outcome)))
+	}
+	span.End(trace.WithTimestamp(o.Began.Add(time.Duration(o.Took))))
 }
 
 // operationAttributes returns the attributes of o, named as in OpenTelemetry's conventions for Kubernetes.
-func operationAttributes(o operation.Operation) []*commonpb.KeyValue {
+func operationAttributes(o operation.Operation) []attribute.KeyValue {
 	namespace, rest, _ := strings.Cut(o.Name, "/")
 	pod, container, _ := strings.Cut(rest, "/")
-	pairs := []string{"k8s.namespace.name", namespace, "k8s.pod.name", pod, "k8s.pod.uid", o.UID,
-		"podd.sandbox.id", o.Pod, "podd.handler", o.Handler, "podd.outcome", string(o.Outcome)}
+	all := []attribute.KeyValue{
+		semconv.K8SNamespaceName(namespace), semconv.K8SPodName(pod), semconv.K8SPodUID(o.UID),
+		attribute.String("podd.sandbox.id", o.Pod), attribute.String("podd.handler", o.Handler),
+		attribute.String("podd.outcome", string(o.Outcome)),
+	}
 	if o.Container != "" {
-		pairs = append(pairs, "k8s.container.name", container, "container.id", o.Container)
+		all = append(all, semconv.K8SContainerName(container), semconv.ContainerID(o.Container))
 	}
-	return attributes(pairs...)
-}
-
-// outcomeText returns the outcome of a failed operation, "" for success.
-func outcomeText(o operation.Outcome) string {
-	if o == operation.OutcomeOK {
-		return ""
-	}
-	return string(o)
+	return all
 }

@@ -100,7 +100,7 @@ func listen(t *testing.T, r *receiver) string {
 	collector.RegisterTraceServiceServer(srv, r)
 	go srv.Serve(l)
 	t.Cleanup(srv.Stop)
-	return l.Addr().String()
+	return "http://" + l.Addr().String()
 }
 
 // tracer returns one that sends to endpoint, and what it logs.
@@ -159,7 +159,7 @@ func times(t *testing.T, s *tracepb.Span, after, took time.Duration) {
 
 func TestOperationAndItsStagesAreSpans(t *testing.T) {
 	r := &receiver{}
-	tr, out := tracer(t, Config{Endpoint: listen(t, r), Insecure: true, SamplingRatePerMillion: million})
+	tr, out := tracer(t, Config{Endpoint: listen(t, r), SamplingRatePerMillion: million})
 	tr.ObserveOperation(t.Context(), runPod())
 	failed := runPod()
 	failed.Verb, failed.Container, failed.Name = "CreateContainer", "c0ffee", "default/web-0/main"
@@ -255,7 +255,7 @@ const (
 
 func TestCallsAreBelowTheKubeletsSpan(t *testing.T) {
 	r := &receiver{}
-	tr, _ := tracer(t, Config{Endpoint: listen(t, r), Insecure: true}) // podd itself begins no trace
+	tr, _ := tracer(t, Config{Endpoint: listen(t, r)}) // podd itself begins no trace
 	k := kubelet(t, tr)
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-"+traceID+"-"+parentID+"-01")
 	if _, err := k.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{RuntimeHandler: "x"}); err == nil {
@@ -283,8 +283,13 @@ func TestCallsAreBelowTheKubeletsSpan(t *testing.T) {
 	if !bytes.Equal(pod.GetParentSpanId(), call.GetSpanId()) || call.GetKind() != tracepb.Span_SPAN_KIND_SERVER {
 		t.Errorf("operation %v is not below call %v", pod, call)
 	}
+	wantCall := map[string]string{"rpc.system.name": "grpc", "rpc.method": "runtime.v1.RuntimeService/RunPodSandbox",
+		"rpc.response.status_code": "INVALID_ARGUMENT", "error.type": "INVALID_ARGUMENT"}
+	if d := cmp.Diff(wantCall, text(call)); d != "" {
+		t.Errorf("attributes of the call, -want +got:\n%s", d)
+	}
 	if s := call.GetStatus(); s.GetCode() != tracepb.Status_STATUS_CODE_ERROR ||
-		s.GetMessage() != codes.InvalidArgument.String() {
+		s.GetMessage() != "INVALID_ARGUMENT" {
 		t.Errorf("status = %v, want error %v", s, codes.InvalidArgument)
 	}
 }
@@ -292,7 +297,7 @@ func TestCallsAreBelowTheKubeletsSpan(t *testing.T) {
 func TestSampling(t *testing.T) {
 	for rate, want := range map[int][2]int{0: {0, 0}, million / 2: {300, 700}, million: {1000, 1000}} {
 		r := &receiver{}
-		tr, _ := tracer(t, Config{Endpoint: listen(t, r), Insecure: true, SamplingRatePerMillion: rate})
+		tr, _ := tracer(t, Config{Endpoint: listen(t, r), SamplingRatePerMillion: rate})
 		for range 1000 {
 			tr.ObserveOperation(t.Context(), operation.Operation{Verb: "X", Began: began, Outcome: operation.OutcomeOK})
 		}
@@ -317,7 +322,7 @@ func TestRetryWhenTheCollectorIsBusy(t *testing.T) {
 		}
 		return nil
 	}}
-	tr, out := tracer(t, Config{Endpoint: listen(t, r), Insecure: true, SamplingRatePerMillion: million})
+	tr, out := tracer(t, Config{Endpoint: listen(t, r), SamplingRatePerMillion: million})
 	tr.ObserveOperation(t.Context(), runPod())
 	flush(t, tr)
 	if spans := r.all(t); len(spans) != 3 || times != 2 || out.Len() > 0 {
@@ -333,7 +338,7 @@ func TestShutdownIsBounded(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	}}
-	tr, _ := tracer(t, Config{Endpoint: listen(t, r), Insecure: true, SamplingRatePerMillion: million})
+	tr, _ := tracer(t, Config{Endpoint: listen(t, r), SamplingRatePerMillion: million})
 	tr.ObserveOperation(t.Context(), runPod())
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -355,9 +360,9 @@ func TestNoCollectorIsLoggedAndHarmless(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	endpoint := l.Addr().String()
+	endpoint := "http://" + l.Addr().String()
 	l.Close() // no process listens there now
-	tr, out := tracer(t, Config{Endpoint: endpoint, Insecure: true, SamplingRatePerMillion: million})
+	tr, out := tracer(t, Config{Endpoint: endpoint, SamplingRatePerMillion: million})
 	tr.ObserveOperation(t.Context(), runPod())
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -367,9 +372,10 @@ func TestNoCollectorIsLoggedAndHarmless(t *testing.T) {
 	}
 }
 
-func TestTLSIsTheDefault(t *testing.T) {
+func TestTLS(t *testing.T) {
 	r := &receiver{}
-	tr, out := tracer(t, Config{Endpoint: listen(t, r), SamplingRatePerMillion: million}) // which speaks no TLS
+	endpoint := strings.Replace(listen(t, r), "http", "https", 1)
+	tr, out := tracer(t, Config{Endpoint: endpoint, SamplingRatePerMillion: million})
 	tr.ObserveOperation(t.Context(), runPod())
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -385,7 +391,7 @@ func TestErrorsAreLoggedOnceAMinute(t *testing.T) {
 		log.SetOutput(out)
 		l := &errorLog{log: log}
 		for range 10 {
-			l.add(errors.New("refused"))
+			l.Handle(errors.New("refused"))
 			time.Sleep(logInterval / 8)
 		}
 		n := strings.Count(out.String(), "failed to send spans")

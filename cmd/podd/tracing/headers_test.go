@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sirupsen/logrus"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -107,11 +108,12 @@ func TestMutualTLS(t *testing.T) {
 	collector.RegisterTraceServiceServer(srv, r)
 	go srv.Serve(l)
 	t.Cleanup(srv.Stop)
+	t.Setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", a.path("ca.crt"))
+	t.Setenv("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", a.path("client.crt"))
+	t.Setenv("OTEL_EXPORTER_OTLP_CLIENT_KEY", a.path("client.key"))
 	cfg := Config{
-		Endpoint: l.Addr().String(), SamplingRatePerMillion: million,
-		CAFile: a.path("ca.crt"), CertFile: a.path("client.crt"), KeyFile: a.path("client.key"),
+		Endpoint: "https://" + l.Addr().String(), SamplingRatePerMillion: million,
 		HeadersFile: a.write(t, "headers", []byte("# of the collector\n\nAuthorization: Bearer a:b\nx-team: of the file\n")),
-		Headers:     map[string]string{"x-team": "of the environment", "x-more": "1"},
 	}
 	tr, out := tracer(t, cfg)
 	tr.ObserveOperation(t.Context(), runPod())
@@ -120,56 +122,73 @@ func TestMutualTLS(t *testing.T) {
 		t.Fatalf("the collector got no spans: %s", out)
 	}
 	md := <-got
-	for name, want := range map[string]string{"authorization": "Bearer a:b", "x-team": "of the file", "x-more": "1"} {
+	for name, want := range map[string]string{"authorization": "Bearer a:b", "x-team": "of the file"} {
 		if v := md.Get(name); len(v) != 1 || v[0] != want {
 			t.Errorf("header %s = %q, want %q", name, v, want)
 		}
 	}
 	// Without podd's certificate, or another authority, the collector is not reached.
 	other := newAuthority(t)
-	for name, change := range map[string]func(*Config){
-		"no certificate":    func(c *Config) { c.CertFile, c.KeyFile = "", "" },
-		"another authority": func(c *Config) { c.CAFile = other.path("ca.crt") },
+	for name, ca := range map[string]string{
+		"no certificate": a.path("ca.crt"), "another authority": other.path("ca.crt"),
 	} {
-		c := cfg
-		change(&c)
-		tr, out := tracer(t, c)
+		t.Setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", ca)
+		t.Setenv("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", "")
+		t.Setenv("OTEL_EXPORTER_OTLP_CLIENT_KEY", "")
+		tr, out := tracer(t, cfg)
 		tr.ObserveOperation(t.Context(), runPod())
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		_ = tr.Shutdown(ctx)
 		cancel()
+		for end := time.Now().Add(exportTimeout); tr.Spans()["failed"] == 0 && time.Now().Before(end); {
+			time.Sleep(10 * time.Millisecond)
+		}
 		if !strings.Contains(out.String(), "failed to send spans") || strings.Contains(out.String(), "a:b") {
 			t.Errorf("%s: log %q, want that no spans were sent, without the header", name, out)
 		}
 	}
 }
 
-func TestWrongFiles(t *testing.T) {
-	a := newAuthority(t)
-	a.issue(t, "client")
-	bad := a.write(t, "bad", []byte("x-good: 1\nplanted word\n"))
-	for want, c := range map[string]Config{
-		"ca_file: open":                {CAFile: "/nonexistent"},
-		"has no PEM certificate":       {CAFile: bad},
-		"cert_file: ":                  {CertFile: a.path("client.crt"), KeyFile: a.path("ca.key")},
-		"bad:2 is not of the form":     {HeadersFile: bad},
-		"headers_file: open /nonexist": {HeadersFile: "/nonexistent"},
+func TestWrongHeaders(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "bad")
+	if err := os.WriteFile(bad, []byte("x-good: 1\nplanted word\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{
+		bad: "bad:2 is not of the form", "/nonexistent": "headers_file: open /nonexist",
 	} {
-		c.Endpoint = "127.0.0.1:1"
-		if _, err := New(c, "v1", nil); err == nil || !strings.Contains(err.Error(), want) ||
-			strings.Contains(err.Error(), "planted") {
+		_, err := New(Config{Endpoint: "http://127.0.0.1:1", HeadersFile: file}, "v1", logrus.New())
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "planted") {
 			t.Errorf("New() = %v, want %q and no content of the file", err, want)
 		}
 	}
-	for want, c := range map[string]Config{
-		`ca_file: "ca.pem" is not an absolute path`: {CAFile: "ca.pem"},
-		"cert_file: needs key_file":                 {CertFile: "/a"},
-		"key_file needs it":                         {KeyFile: "/a"},
-		"are for TLS":                               {CAFile: "/a", Insecure: true},
-	} {
-		c.Endpoint = "127.0.0.1:1"
-		if err := validate(c); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("Validate() = %v, want %q", err, want)
-		}
+	err := validate(Config{HeadersFile: "headers"})
+	if err == nil || !strings.Contains(err.Error(), `headers_file: "headers" is not an absolute path`) {
+		t.Errorf("Validate() = %v, want an error of headers_file", err)
+	}
+}
+
+// TestEnvironment: OpenTelemetry's variables set the endpoint, the attributes of the process, or turn tracing off.
+func TestEnvironment(t *testing.T) {
+	r := &receiver{}
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", listen(t, r))
+	t.Setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
+	t.Setenv("OTEL_SERVICE_NAME", "podd-canary")
+	cfg := Config{SamplingRatePerMillion: million}
+	if !cfg.Enabled(os.Getenv) {
+		t.Error("Enabled with the variable of an endpoint = false, want true")
+	}
+	tr, out := tracer(t, cfg)
+	tr.ObserveOperation(t.Context(), runPod())
+	flush(t, tr)
+	if len(r.all(t)) != 3 || len(r.encodings) != 1 || r.encodings[0] != "gzip" {
+		t.Fatalf("%d spans, encodings %q, want 3 and gzip; logged %s", len(r.all(t)), r.encodings, out)
+	}
+	if name := attributesText(r.spans[0].GetResource().GetAttributes())["service.name"]; name != "podd-canary" {
+		t.Errorf("service.name = %q, want podd-canary", name)
+	}
+	t.Setenv("OTEL_SDK_DISABLED", "true")
+	if cfg.Enabled(os.Getenv) {
+		t.Error("Enabled with OTEL_SDK_DISABLED = true, want false")
 	}
 }
