@@ -16,7 +16,7 @@ func (b bundle) record() string { return b.File("state.json") }
 // started marks that the runtime's start command has succeeded.
 func (b bundle) started() string { return b.File("started") }
 
-// record is state.json: what a later daemon needs to watch and remove the container.
+// record is state.json: the data with which a later daemon watches and removes the container.
 type record struct {
 	driver.Header
 	// Init is the container's first process, Monitor its conmon.
@@ -35,8 +35,8 @@ type record struct {
 	Restore *restore `json:"restore,omitempty"`
 	// Cgroups are the container's own cgroup directories, by controller ("" for cgroup v2).
 	Cgroups cgroups.Dirs `json:"cgroups,omitempty"`
-	// Cgroup is the container's cgroupsPath, if podd removes all that is left of it when it is dead, without the runtime's
-	// delete. It is empty if the runtime may have made more than Cgroups. See delete_direct.go.
+	// Cgroup is the container's cgroupsPath, if podd removes all that is left of it when it is dead, without the
+	// runtime's delete. It is empty if the runtime may have made more than Cgroups. See delete_direct.go.
 	Cgroup string `json:"cgroup,omitempty"`
 	// PodOOMs is used when Cgroups are gone. It is set with systemd only, which removes them.
 	PodOOMs cgroups.OOMBaseline `json:"podOOMs,omitzero"`

@@ -19,7 +19,7 @@ import (
 // commandTimeout bounds one short command of the runtime.
 const commandTimeout = time.Minute
 
-// outputLimit caps what is kept of a runtime's output, in bytes.
+// outputLimit bounds the part of a runtime's output that is kept, in bytes.
 const outputLimit = 1 << 20
 
 // runRuntime runs `<runtime> <global flags> <args>` and returns its stdout. An error carries the runtime's message and

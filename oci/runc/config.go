@@ -20,17 +20,18 @@ type Config struct {
 	RunDir string
 	// Conmon is the monitor's binary, path or bare name.
 	Conmon string
-	// CRIU is the program with which containers are checkpointed, path or bare name. Its file name must be criu, because
-	// runtimes look for that. Empty: containers cannot be checkpointed.
+	// CRIU is the program with which containers are checkpointed, path or bare name. Its file name must be criu,
+	// because runtimes look for that. Empty: containers cannot be checkpointed.
 	CRIU string
 	// SystemdCgroup chooses the systemd cgroup driver.
 	SystemdCgroup bool
 	// Options are further global flags of the runtime, by name: {"platform": "systrap"} is --platform=systrap.
 	Options map[string]string
-	// InitProxy is the path of the init proxy, which runtimes with their own kernel need (see oci/runc/initproxy). Empty:
-	// they cannot be used.
+	// InitProxy is the path of the init proxy, which runtimes with their own kernel need (see oci/runc/initproxy).
+	// Empty: they cannot be used.
 	InitProxy string
-	// Thaw is the path of the program that thaws containers (see oci/runc/thaw). Empty: containers cannot be checkpointed.
+	// Thaw is the path of the program that thaws containers (see oci/runc/thaw). Empty: containers cannot be
+	// checkpointed.
 	Thaw string
 	// Starter is the path of the program that starts containers (see oci/runc/starter). Empty: the runtime starts them.
 	Starter string

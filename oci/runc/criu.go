@@ -21,7 +21,7 @@ import (
 // network-lock (https://github.com/checkpoint-restore/criu/pull/3051).
 const minCRIU = "4.2.1"
 
-// probeCheckpoints returns what a runtime of this version can checkpoint.
+// probeCheckpoints returns the kinds of checkpoints that a runtime of this version can make.
 func (r *Runtime) probeCheckpoints(ctx context.Context, version string) oci.Checkpoints {
 	if ownKernel(version) {
 		return oci.Checkpoints{
@@ -62,13 +62,13 @@ func (r *Runtime) lookupCRIU(ctx context.Context) (string, error) {
 }
 
 const (
-	// annotationCRIU names the file with the options of CRIU. runc reads it from the config.json with which the container
-	// was created, and uses /etc/criu/runc.conf, of the node, without it.
+	// annotationCRIU names the file with the options of CRIU. runc reads it from the config.json with which the
+	// container was created, and uses /etc/criu/runc.conf, of the node, without it.
 	annotationCRIU = "org.criu.config"
 	// optionsCRIU: connections are closed in the saved container, as KEP-5823 requires, and go on in the one that runs.
 	// CRIU would lock the network only to keep them, by packet filter rules that stay if it is killed.
 	optionsCRIU = "tcp-close\nnetwork-lock skip\n"
-	// workDir has what CRIU writes beside the images.
+	// workDir holds CRIU's log and statistics, which it writes next to the images.
 	workDir = "work"
 )
 

@@ -18,10 +18,10 @@ import (
 	"github.com/podd-project/podd/oci/runc/conmon"
 )
 
-// Delete kills what is left of the container, removes it from the runtime, waits for the monitor, and removes cgroup
-// and bundle. The runtime's delete is run if it may do more than podd. Delete is idempotent, and needs neither the
-// runtime's state nor the monitor nor a complete bundle. After a failure, what could not be removed is still there for
-// the next call.
+// Delete kills the remaining processes of the container, removes it from the runtime, waits for the monitor, and
+// removes cgroup and bundle. The runtime's delete is run if it may do more than podd. Delete is idempotent, and needs
+// neither the runtime's state nor the monitor nor a complete bundle. After a failure, the rest is still there for the
+// next call.
 func (r *Runtime) Delete(ctx context.Context, id string) error {
 	b, err := r.bundle(id)
 	if err != nil {
@@ -82,7 +82,7 @@ func (r *Runtime) deleteContainer(ctx context.Context, b bundle, rec record) err
 	if err := r.removeState(b.ID()); err != nil {
 		return err
 	}
-	// Destroy also kills what an interrupted creation has put into them since.
+	// Destroy also kills processes that an interrupted creation has put into them since.
 	if err := rec.Cgroups.Destroy(ctx); err != nil {
 		return err // the next call finds the cgroups by the bundle
 	}
@@ -165,8 +165,8 @@ func waitMonitor(ctx context.Context, m process.Process) error {
 	return m.Kill(ctx)
 }
 
-// rebuildRecord returns what can be found of a container without a record: its monitor, and the cgroup in its
-// config.json.
+// rebuildRecord returns the record of a container without one, as far as it can be found: its monitor, and the cgroup
+// in its config.json.
 func (r *Runtime) rebuildRecord(b bundle) record {
 	var rec record
 	if m, ok := findMonitor(b); ok {

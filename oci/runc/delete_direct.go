@@ -7,11 +7,11 @@ import (
 )
 
 // When the first process of a container of runc or crun is dead, `<runtime> delete` kills and removes its cgroups,
-// removes the runtime's state, and runs poststop hooks. podd does the first two in any case. What the runtime may have
-// made besides are groups of the resource control (intelRdt), and with systemd a scope and, by crun, a program of BPF.
+// removes the runtime's state, and runs poststop hooks. podd does the first two in any case. The runtime may also
+// have made groups of the resource control (intelRdt), and with systemd a scope and, by crun, a program of BPF.
 
 // ownedCgroup returns the cgroupsPath of the new container if nothing but its cgroups and the runtime's state is to be
-// removed when it is dead, else "".
+// removed when it is dead, otherwise "".
 func (r *Runtime) ownedCgroup(c loadedConfig, rec record) string {
 	switch path := c.Linux.CgroupsPath; {
 	case r.knownMethod() == "", r.cfg.SystemdCgroup, len(c.Hooks.Poststop) > 0, len(c.Linux.IntelRdt) > 0:

@@ -29,8 +29,8 @@ var _ oci.Dumper = (*Runtime)(nil)
 const (
 	// thawTimeout bounds how long Dump tries to thaw a container.
 	thawTimeout = 10 * time.Second
-	// patienceCRIU is how long CRIU may take after the deadline. It has processes execute code of its own at first: after
-	// two of about 80 kills within a quarter of a second the container did not run on.
+	// patienceCRIU is how long CRIU may take after the deadline. At first it makes processes execute its own code:
+	// after two of about 80 kills within a quarter of a second the container did not run on.
 	patienceCRIU = 2 * time.Second
 )
 
@@ -102,7 +102,7 @@ func (r *Runtime) newDump(ctx context.Context, containers []oci.Dumped) (dump, e
 	return d, d.reserve(containers)
 }
 
-// dumping is what all runtimes write now.
+// dumping is the space that the dumps of all runtimes need now.
 var dumping space.Promised
 
 // reserve checks that the memory of the containers fits where it is written, and where the caller puts it then.
@@ -182,8 +182,8 @@ func (d *dump) save(ctx context.Context, guard *thaw.Guard) error {
 	return nil
 }
 
-// checkIPC refuses what could not be restored: each container's images have the pod's objects of System V, and only the
-// first one could create them.
+// checkIPC refuses objects that could not be restored: each container's images have the pod's objects of System V, and
+// only the first one could create them.
 func (d *dump) checkIPC(c dumpedContainer) error {
 	has, err := criu.HasIPC(filepath.Join(c.dir, oci.DumpImages))
 	if err != nil || !has || len(d.containers) == 1 {
@@ -196,7 +196,7 @@ func (d *dump) checkIPC(c dumpedContainer) error {
 const severalIPC = "the pod has shared memory, semaphores or message queues of System V, which are saved for one " +
 	"container only"
 
-// thawing returns what thaws the containers, by file.
+// thawing returns the values that thaw the containers, by file.
 func (d *dump) thawing() map[string]string {
 	files := map[string]string{}
 	for _, c := range d.containers {

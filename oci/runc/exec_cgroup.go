@@ -16,7 +16,7 @@ func (r *Runtime) newExecGroup(rec record, processFile string) *cgroups.ExecGrou
 	if !runc && !atLeast(version, "crun version ", "1.8") {
 		return nil
 	}
-	// crun takes a single path for all hierarchies; a group in each would have limits of its own.
+	// crun takes a single path for all hierarchies; a group in each would have separate limits.
 	if _, v1 := rec.Cgroups["freezer"]; v1 && !runc {
 		return nil
 	}

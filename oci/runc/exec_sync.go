@@ -85,7 +85,7 @@ func (o *output) collect(limit int64, grow func(n int64) error) {
 	}
 }
 
-// drainOutput reads until driver.DrainTime is over, and returns what was kept.
+// drainOutput reads until driver.DrainTime is over, and returns the output that was kept.
 func (o *output) drainOutput() (stdout, stderr []byte) {
 	end := time.Now().Add(driver.DrainTime)
 	_ = o.stdout.r.SetReadDeadline(end)

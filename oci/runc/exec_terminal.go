@@ -82,7 +82,7 @@ func (r *Runtime) startTerminal(b bundle, rec record, dir string, p *specs.Proce
 // runtimeLog is the runtime's log: with a terminal, crun's messages do not pass through the monitor.
 func runtimeLog(dir string) string { return filepath.Join(dir, "log") }
 
-// relayTerminal connects the client to the monitor, lets the command start, and returns when its output has ended.
+// relayTerminal connects the client to the monitor, lets the command start, and returns at the end of its output.
 func relayTerminal(ctx context.Context, s *conmon.Session, z oci.Size, streams oci.Streams) error {
 	conn, err := s.Attach(ctx)
 	if err != nil {

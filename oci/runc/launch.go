@@ -37,13 +37,13 @@ type launchedCommand struct {
 	// exitStatus waits for the command's exit status, release for the launcher's end.
 	exitStatus func() (int32, error)
 	release    func()
-	// group holds the command, if it has a cgroup of its own. paths are removed afterwards.
+	// group holds the command, if it has a separate cgroup. paths are removed afterwards.
 	group *cgroups.ExecGroup
 	paths []string
 }
 
 // launchCommand runs the command with the given stdin, stdout and stderr, which the caller closes; isolated in a
-// cgroup of its own if the runtime and the machine support that.
+// separate cgroup if the runtime and the machine support that.
 //
 // There are two ways, because of commands that leave a child behind. crun's exec passes its descriptors to the command
 // and returns the exit status when the command exits: it is run directly. runc's copies the output itself and would
@@ -155,7 +155,7 @@ func (r *Runtime) launchMonitored(
 	return monitoredCommand(ctx, s), s.Process().Pid(), nil
 }
 
-// startExec starts a session. It fills in what all sessions of a container have in common.
+// startExec starts a session. It fills in the fields that all sessions of a container share.
 func (r *Runtime) startExec(b bundle, rec record, e conmon.Exec) (s *conmon.Session, err error) {
 	e.ID, e.Bundle, e.Env = b.ID(), b.Dir(), driver.Environment()
 	e.Runtime.Args = append(r.globalArgs(), e.Runtime.Args...)
@@ -245,22 +245,22 @@ func (c *launchedCommand) waitExit(ctx context.Context) (int32, error) {
 	return code, c.ended(err)
 }
 
-// notStarted returns the error of a command that the runtime did not start, from what the runtime has printed.
+// notStarted returns the error of a command that the runtime did not start, from the output of the runtime.
 func (c *launchedCommand) notStarted(printed []byte) error {
 	return c.ended(driver.Failure("exec", driver.Complaint(printed)))
 }
 
-// ended makes err an errdefs.ErrFailedPrecondition if the container has ended: runtimes report that by whatever they
-// missed first, such as its cgroup.
+// ended makes err an errdefs.ErrFailedPrecondition if the container has exited: runtimes report that by the first thing
+// that they miss, such as its cgroup.
 func (c *launchedCommand) ended(err error) error {
 	if err == nil || errors.Is(err, errNotStarted) || errdefs.IsFailedPrecondition(err) || c.init.Alive() {
 		return err
 	}
-	return fmt.Errorf("the container has ended: %w: %w", errdefs.ErrFailedPrecondition, err)
+	return fmt.Errorf("container has exited: %w: %w", errdefs.ErrFailedPrecondition, err)
 }
 
-// killAll kills the command's cgroup, the launcher and its descendants, and then what the launcher has put into the
-// cgroup meanwhile.
+// killAll kills the command's cgroup, the launcher and its descendants, and then processes that the launcher has put
+// into the cgroup in the meantime.
 func (c *launchedCommand) killAll() {
 	ctx, cancel := context.WithTimeout(context.Background(), driver.UndoTimeout)
 	defer cancel()

@@ -106,7 +106,7 @@ const scanAge = time.Second
 // that is older than maxAge.
 //
 // A command line is believed only of conmon's own program, run by root. A podd in another mount namespace has a run
-// directory of its own at the same path, and its own monitors.
+// different directory at the same path, and its own monitors.
 func (r *Runtime) scanMonitors(maxAge time.Duration) (map[string][]process.Process, error) {
 	r.scan.mu.Lock()
 	defer r.scan.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/podd-project/podd/oci/runc/starter"
 )
 
-// loadedConfig is the part of config.json that says what else a runtime does when it starts and deletes a container.
+// loadedConfig is the part of config.json with the further tasks of a runtime when it starts and deletes a container.
 type loadedConfig struct {
 	Hooks specs.Hooks `json:"hooks"`
 	Linux struct {
@@ -18,8 +18,8 @@ type loadedConfig struct {
 	} `json:"linux"`
 }
 
-// withoutRuntime returns what podd does for the new container in place of its runtime: how it is started, and which
-// cgroup is removed. Both are empty for a sandbox with its own kernel, and for what is restored.
+// withoutRuntime returns the tasks that podd takes from the runtime for the new container: how it is started, and which
+// cgroup is removed. Both are empty for a sandbox with its own kernel, and for a restored container.
 //
 // It reads config.json after the runtime has: wrappers of runtimes add hooks to it. One that passes another bundle to
 // the runtime is not seen.

@@ -18,13 +18,13 @@ import (
 	"github.com/podd-project/podd/oci/runc/conmon"
 )
 
-// capabilities is what the runtime and the monitor support.
+// capabilities are those of the runtime and the monitor.
 type capabilities struct {
 	features oci.Features
 	// monitor is the first line of `conmon --version`.
 	monitor string
-	// directExec is true if the runtime's exec returns as soon as the command has exited, even if a child of it holds the
-	// output open. crun passes its descriptors to the command; runc copies, and waits.
+	// directExec is true if the runtime's exec returns as soon as the command has exited, even if a child of it holds
+	// the output open. crun passes its descriptors to the command; runc copies, and waits.
 	directExec bool
 }
 
@@ -33,7 +33,7 @@ func defaultCapabilities() capabilities {
 	return capabilities{features: oci.Features{OCIVersion: driver.FallbackOCIVersion}}
 }
 
-// Ready returns why the handler cannot be used: which binary is missing and where it was searched, or what it printed.
+// Ready returns why the handler cannot be used: which binary is missing and where it was searched, or its output.
 // It probes if that has not been done, and again some seconds after a failed probe, so that installing the missing
 // package is enough.
 func (r *Runtime) Ready() error {
@@ -41,14 +41,14 @@ func (r *Runtime) Ready() error {
 	return err
 }
 
-// Features returns what the handler supports; the minimum if it is not ready.
+// Features returns the features of the handler; the minimum if it is not ready.
 func (r *Runtime) Features() oci.Features { return r.capabilities().features }
 
 // MonitorVersion is the first line of `conmon --version`, "" if it cannot be run.
 func (r *Runtime) MonitorVersion() string { return r.capabilities().monitor }
 
 // Probe queries the runtime and the monitor for versions and features, and caches the result for Ready and Features.
-// It returns what Ready then returns.
+// It returns the error that Ready then returns.
 func (r *Runtime) Probe(ctx context.Context) error { return r.probes.Probe(ctx) }
 
 // capabilities returns the last ones, also those of a handler that is not ready.

@@ -19,7 +19,7 @@ import (
 // reopenTimeout bounds the monitor's answer. It may be writing to a slow disk.
 const reopenTimeout = 10 * time.Second
 
-// ReopenLog has the monitor continue in a new log file after the old one was moved away, and returns when it does. A
+// ReopenLog makes the monitor continue in a new log file after the old one was moved away, and returns when it does. A
 // log that was not moved is left alone. Errors: those of logfile.Log.Open; errdefs.ErrFailedPrecondition, and no new
 // file, if the container or its monitor has exited.
 func (r *Runtime) ReopenLog(ctx context.Context, id string) error {
@@ -40,7 +40,7 @@ func (r *Runtime) ReopenLog(ctx context.Context, id string) error {
 		return fmt.Errorf("container %s is not running: %w", id, errdefs.ErrFailedPrecondition)
 	}
 	if !rec.Monitor.Alive() {
-		return fmt.Errorf("conmon of container %s has died, the container has no log any more: create it again: %w", id,
+		return fmt.Errorf("conmon of container %s died, its output is no longer logged: create the container again: %w", id,
 			errdefs.ErrFailedPrecondition)
 	}
 	ctx, cancel := context.WithTimeout(ctx, reopenTimeout)
@@ -76,7 +76,7 @@ func reopenLog(ctx context.Context, b bundle, rec record) error {
 func awaitOpen(ctx context.Context, monitor process.Process, f *os.File) error {
 	err := process.Poll(ctx, func() bool { return hasOpen(monitor.Pid, f) || !monitor.Alive() })
 	if err == nil && !hasOpen(monitor.Pid, f) {
-		err = fmt.Errorf("the container ended meanwhile: %w", errdefs.ErrFailedPrecondition)
+		err = fmt.Errorf("container has exited: %w", errdefs.ErrFailedPrecondition)
 	}
 	return err
 }

@@ -23,7 +23,7 @@ import (
 // monitor call `runc restore` instead of `runc create`. The restore cannot be repeated: it changes the namespaces that
 // the container joins, of its pod.
 
-// restore is what Start needs to know of oci.CreateRequest.
+// restore is the part of oci.CreateRequest that Start needs.
 type restore struct {
 	Name      string `json:"name"`
 	Terminal  bool   `json:"terminal,omitempty"`
@@ -162,7 +162,7 @@ func (r *Runtime) completeRestore(ctx context.Context, b bundle, rec record) (re
 	}
 	init, err := process.Identify(pid)
 	if err != nil || !monitor.Alive() { // the monitor is the parent: while it is alive, the pid was not reused
-		return rec, nil // the restore has failed, or the container has ended
+		return rec, nil // the restore has failed, or the container has exited
 	}
 	rec.Init, rec.Monitor = init, monitor
 	rec.Cgroups = r.ownCgroups(b, rec)

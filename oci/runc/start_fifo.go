@@ -16,7 +16,7 @@ import (
 
 // The first process of a container of runc or crun waits on a FIFO in the runtime's state. All that `<runtime> start`
 // does for most containers is to release it and to remove the FIFO, which the starter does in a tenth of the time. The
-// FIFO is no interface of the runtimes: only versions are started by it whose source has been read.
+// FIFO is not an interface of the runtimes, so it is used with releases whose source has been read only.
 
 // startMethod returns how the starter can start the new container, "" if only the runtime can. crun's start also runs
 // poststart hooks.

@@ -49,7 +49,8 @@ func isSubcontainer(id, sandbox string) bool { return sandbox != "" && sandbox !
 
 func (rec record) isSubcontainer(id string) bool { return isSubcontainer(id, rec.Sandbox) }
 
-// viaInitProxy is what the monitor calls instead of the runtime. image is that of the container to create, if any.
+// viaInitProxy returns the command that the monitor calls instead of the runtime. image is that of the container to
+// create, if any.
 func (r *Runtime) viaInitProxy(runtime conmon.Runtime, image string) conmon.Runtime {
 	args := append([]string{runtime.Path}, runtime.Args...)
 	if image != "" {
@@ -147,7 +148,7 @@ func (r *Runtime) removeSubcontainer(ctx context.Context, b bundle, rec record) 
 	ctx, cancel := context.WithTimeout(ctx, sandboxTimeout)
 	defer cancel()
 	if b.frozen(rec) {
-		_, _ = r.runRuntime(ctx, nil, "resume", b.ID()) // else what is killed would not end
+		_, _ = r.runRuntime(ctx, nil, "resume", b.ID()) // otherwise killed processes would not exit
 	}
 	if err := r.forceDelete(ctx, b.ID()); err != nil && r.sandboxAlive(rec) {
 		return fmt.Errorf("remove from its sandbox: %w", err)
@@ -207,7 +208,7 @@ func (r *Runtime) killInSandbox(rec record, b bundle, file string) func(context.
 		if err != nil {
 			return // not started
 		}
-		// Both may fail. What the command has started is in its process group unless it left it.
+		// Both may fail. Children of the command are in its process group unless they left it.
 		for _, flag := range []string{"--pgid=", "--pid="} {
 			_, _ = r.runRuntime(ctx, nil, "kill", flag+strings.TrimSpace(string(pid)), b.ID(), "KILL")
 		}

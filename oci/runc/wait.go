@@ -37,7 +37,7 @@ func (r *Runtime) Wait(ctx context.Context, id string) (oci.Exit, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), driver.ReapTimeout)
 	defer cancel()
-	// What cannot be killed now is killed by Delete, which returns the error.
+	// Delete kills the rest, and returns the error.
 	_ = rec.Cgroups.Kill(ctx)
 	rec.Cgroups.DropQuota()
 	return exit, nil
@@ -55,7 +55,7 @@ func (r *Runtime) waitProcesses(ctx context.Context, id string, rec record) erro
 	settled, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	if rec.Init.Wait(settled) != nil && ctx.Err() == nil {
-		if _, told := r.unmonitored.LoadOrStore(id, true); !told {
+		if _, returned := r.unmonitored.LoadOrStore(id, true); !returned {
 			return oci.ErrNoMonitor
 		}
 	}

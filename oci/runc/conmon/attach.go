@@ -20,7 +20,7 @@ const (
 // packetLimit is larger than any packet of conmon, which reads 8 KiB of output at a time.
 const packetLimit = 64 << 10
 
-// stdinLimit is what conmon reads of one packet; the rest of a longer one would be lost.
+// stdinLimit is the number of bytes that conmon reads of one packet; the rest of a longer one would be lost.
 const stdinLimit = 8 << 10
 
 // Conn is a client of a container's attach socket. conmon writes to all clients in turn and waits for each: one that
@@ -47,13 +47,13 @@ func (c *Conn) Close() error { return c.unix.Close() }
 func (c *Conn) CloseStdin() error { return c.unix.CloseWrite() }
 
 // Receive returns the next piece of output, which is valid until the next call, and whether it is of stderr. The error
-// is io.EOF once the monitor has ended.
+// is io.EOF once the monitor has exited.
 func (c *Conn) Receive() (data []byte, stderr bool, err error) {
 	for reset := false; ; {
 		n, err := c.unix.Read(c.buf[:])
 		if errors.Is(err, syscall.ECONNRESET) && !reset {
-			// The monitor exited without having accepted the connection or read all input. The kernel returns this error once,
-			// before the remaining output.
+			// The monitor exited without having accepted the connection or read all input. The kernel returns this
+			// error once, before the remaining output.
 			reset = true
 			continue
 		}

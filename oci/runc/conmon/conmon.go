@@ -2,7 +2,7 @@
 //
 // conmon (2.1.6 or later) is a small C program that calls the OCI runtime, is the parent of the container's first
 // process, holds its output (the CRI log file, the attach socket), and writes its exit status to a file. It forks into
-// a session of its own, so containers and their logs outlive the daemon.
+// a new session, so containers and their logs outlive the daemon.
 //
 // Its files are in the bundle: conmon.pid, pidfile, exit, oom, attach, ctl, winsz. The package knows a container by
 // its bundle's path only, keeps nothing in memory and never kills. Only package runc and, for attach, package shim
@@ -39,8 +39,8 @@ type Container struct {
 	Env     []string
 	Runtime Runtime
 	ID      string
-	// Name is the container's name, which tools read from conmon's command line (Inspektor Gadget); conmon itself uses it
-	// in no log that podd asks for.
+	// Name is the container's name, which tools read from conmon's command line (Inspektor Gadget); conmon itself uses
+	// it in no log that podd asks for.
 	Name string
 	// Bundle is the container's directory, with config.json; the monitor's files go there too.
 	Bundle string
@@ -106,7 +106,7 @@ func (c Container) args() ([]string, error) {
 	return append(args, c.Runtime.flags()...), nil
 }
 
-// plainName matches what glib cannot take for a flag. Kubernetes' names of containers are DNS labels.
+// plainName matches names that glib cannot take for a flag. Kubernetes' names of containers are DNS labels.
 var plainName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]*$`)
 
 // maxName bounds such a name, in bytes. It is not a part of the pattern: compiling a repetition with a large bound

@@ -38,7 +38,7 @@ func takeBack(bundle string, kind int) error {
 		return fmt.Errorf("control monitor: %w", err)
 	}
 	defer unix.Close(fd)
-	buf := make([]byte, 64<<10) // what a pipe holds
+	buf := make([]byte, 64<<10) // the size of a pipe
 	n, err := unix.Read(fd, buf)
 	if errors.Is(err, unix.EAGAIN) || n == 0 {
 		return nil // it has read all
@@ -71,7 +71,7 @@ func control(bundle string, kind, height, width int) error {
 	return send(f, kind, height, width)
 }
 
-// send writes a message to the monitor's FIFO. The monitor may have ended since it was opened.
+// send writes a message to the monitor's FIFO. The monitor may have exited since it was opened.
 func send(f *os.File, kind, height, width int) error {
 	// One write below PIPE_BUF is atomic: concurrent messages do not mix.
 	_, err := fmt.Fprintf(f, "%d %d %d\n", kind, height, width)

@@ -12,7 +12,7 @@ import (
 	"github.com/podd-project/podd/oci/subprocess"
 )
 
-// maxStderr bounds what is kept of a monitor's stderr, in bytes.
+// maxStderr bounds the part of a monitor's stderr that is kept, in bytes.
 const maxStderr = 64 << 10
 
 // Created are the processes of a new container.
@@ -37,7 +37,8 @@ func Create(ctx context.Context, c Container) (Created, error) {
 		return Created{}, err
 	}
 	defer m.sync.Close()
-	// conmon forks: what we started is gone as soon as the monitor's pid is written. Before that it opens the log.
+	// conmon forks: the process that was started is gone as soon as the monitor's pid is written. Before that it opens
+	// the log.
 	stop := context.AfterFunc(ctx, m.process.KillLeader)
 	err = m.process.Wait(context.WithoutCancel(ctx))
 	stop()
@@ -76,7 +77,8 @@ type options struct {
 	tmp string
 	// stdio are its stdin, stdout and stderr; nil for /dev/null and monitor.stderr.
 	stdio [3]*os.File
-	// outlive has the monitor go on if its caller is killed before it has reported what the runtime did. Others exit then.
+	// outlive makes the monitor go on if its caller is killed before it has reported the result of the runtime. Others
+	// exit then.
 	outlive bool
 	// attach and begin are the pipes of an exec session with a terminal.
 	attach, begin *os.File

@@ -8,7 +8,7 @@ import (
 	"github.com/podd-project/podd/oci/subprocess"
 )
 
-// Exec is one command to run in a running container under a monitor of its own.
+// Exec is one command to run in a running container under a separate monitor.
 type Exec struct {
 	// Conmon is the path of conmon.
 	Conmon string
@@ -41,7 +41,7 @@ type Session struct {
 }
 
 // StartExec starts the monitor, which calls `<runtime> exec --detach`. The monitor is a child of the daemon: the
-// session ends with it. With a terminal the command waits for Attach and Begin, so that none of its output is lost.
+// session ends with it. With a terminal the command waits for Attach and Begin, so that no output is lost.
 func StartExec(e Exec) (*Session, error) {
 	args := []string{
 		"--exec", "--sync", "--api-version", "1",
@@ -144,7 +144,7 @@ func (s *Session) Status(ctx context.Context) (int32, error) {
 	return int32(a.value), nil
 }
 
-// Close waits for the monitor, which must have ended or been killed, and frees what it used.
+// Close waits for the monitor, which must have exited or been killed, and frees its resources.
 func (s *Session) Close() error {
 	s.m.sync.Close()
 	s.closePipes()

@@ -14,8 +14,8 @@ import (
 // which it then renames to <path>. If it cannot open or rename, it exits. So it gets a path in the bundle, where only
 // root can write, and both names are symbolic links to a file that the caller has opened:
 //
-//   - At first logName leads to the caller's descriptor. The monitor inherits none, because conmon 2.1 passes what it
-//     inherits to the runtime, and closes it only when the container has exited.
+//   - At first logName leads to the caller's descriptor. The monitor inherits none, because conmon 2.1 passes inherited
+//     descriptors to the runtime, and closes it only when the container has exited.
 //   - To reopen, the new log is bound on mountName, and both names lead there. The mount stays when the caller is
 //     killed, so that the monitor always finds a file.
 //   - At other times nextName leads to /dev/null.
@@ -45,9 +45,9 @@ func linkFirst(bundle string, log *os.File) error {
 	return nil
 }
 
-// Reopen has the monitor of the bundle continue in another log, whose content is lost, and returns before it does. The
-// caller checks that the monitor has the log open, then calls FinishReopen. errdefs.ErrFailedPrecondition if no monitor
-// listens.
+// Reopen makes the monitor of the bundle continue in another log, whose content is lost, and returns before it does.
+// The caller checks that the monitor has the log open, then calls FinishReopen. errdefs.ErrFailedPrecondition if no
+// monitor listens.
 func Reopen(bundle string, log *os.File) error {
 	if err := FinishReopen(bundle); err != nil {
 		return err
@@ -103,9 +103,9 @@ func linkBoth(bundle, target string) error {
 	return nil
 }
 
-// FinishReopen removes what a Reopen has left, finished or interrupted. What the monitor has not read yet is taken
-// back: a monitor that is stuck must not open the log later, when the caller has given up. It is not an error if there
-// is nothing.
+// FinishReopen removes the leftovers of a Reopen, finished or interrupted. A message that the monitor has not read is
+// taken back: a monitor that is stuck must not open the log later, when the caller has given up. It is not an error if
+// there is nothing.
 func FinishReopen(bundle string) error {
 	target := filepath.Join(bundle, mountName)
 	if _, err := os.Lstat(target); errors.Is(err, os.ErrNotExist) {

@@ -18,7 +18,7 @@ const answerLimit = 64 << 10
 type syncPipe struct {
 	file *os.File
 	buf  *bufio.Reader
-	left *io.LimitedReader // below buf: what the rest of the line may have
+	left *io.LimitedReader // below buf: the limit for the rest of the line
 }
 
 // answer is one report. The value is called "pid" with API version 0 and "data" with 1: the pid, or a negative number

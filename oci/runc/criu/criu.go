@@ -1,6 +1,6 @@
-// Package criu reads and changes images of CRIU: what a container's processes would get from them, before they are
-// restored. CRIU gives a process the credentials that its image has, whatever config.json says, so they are compared
-// with config.json here. It starts nothing; package runc calls it.
+// Package criu reads and changes images of CRIU: the files and privileges that a container's processes would get,
+// before they are restored. CRIU gives a process the credentials that its image has, whatever config.json says, so they
+// are compared with config.json here. It starts nothing; package runc calls it.
 package criu
 
 import (
@@ -27,7 +27,7 @@ const (
 	maxImage = 1 << 20
 )
 
-// errImage is the error of an image that is not what CRIU writes.
+// errImage is the error of an image that CRIU did not write.
 var errImage = fmt.Errorf("%w: not an image of CRIU", errdefs.ErrFailedPrecondition)
 
 // readImage returns the magic numbers and the messages of an image.
@@ -151,7 +151,7 @@ func HasIPC(dir string) (bool, error) {
 	return false, nil
 }
 
-// checkDescriptors refuses a list of what the container had as standard input, output and error that has more: the
+// checkDescriptors refuses a list of standard input, output and error that has more: the
 // runtime passes the descriptors of that number to CRIU, of which later ones are its own.
 func checkDescriptors(dir string) error {
 	data, err := readSmall(filepath.Join(dir, "descriptors.json"))

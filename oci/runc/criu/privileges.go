@@ -23,7 +23,7 @@ const (
 	credsCapInheritable  protowire.Number = 9 // then permitted, effective, bounding
 	credsCapBounding     protowire.Number = 12
 	credsGroups          protowire.Number = 14
-	credsLSM             protowire.Number = 15 // then lsm_sockcreate, apparmor_data, the last ones that are no numbers
+	credsLSM             protowire.Number = 15 // then lsm_sockcreate, apparmor_data, the last ones that are not numbers
 	credsAppArmor        protowire.Number = 17
 	credsNoNewPrivileges protowire.Number = 18
 	credsCapAmbient      protowire.Number = 19
@@ -32,7 +32,7 @@ const (
 // seccompFilter is SECCOMP_MODE_FILTER.
 const seccompFilter = 2
 
-// thread is what an image gives a thread.
+// thread has the privileges that an image gives a thread.
 type thread struct {
 	uids, gids, groups []uint32
 	// capabilities are all that are in one of its sets, bit by bit.
@@ -167,7 +167,7 @@ func bits(names []string) (set uint64) {
 	return set
 }
 
-// check returns errdefs.ErrPermissionDenied, with what is too much, for a thread that has more.
+// check returns errdefs.ErrPermissionDenied, with the excess, for a thread that has more.
 func (p privileges) check(t thread) error {
 	refuse := func(format string, args ...any) error {
 		return fmt.Errorf("%w: the checkpoint gives a process %s, which the container cannot have",

@@ -1,5 +1,5 @@
-// Package obstacle finds what CRIU cannot save of a container that runs: what its processes have open, and objects of
-// System V of its pod. It freezes and changes nothing, so what it finds may be gone, and more may come. Package runc
+// Package obstacle finds what prevents CRIU from saving a running container: open files of its processes, and objects
+// of System V of its pod. It freezes and changes nothing, so obstacles may be gone, or appear, afterwards. Package runc
 // calls it.
 package obstacle
 
@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// maxProcesses and maxDescriptors bound what is looked at in a container.
+	// maxProcesses and maxDescriptors bound the number of those examined in a container.
 	maxProcesses   = 10_000
 	maxDescriptors = 100_000
-	// maxWatches bounds what is read of lists of watches of a container, in bytes: a watch has about 100.
+	// maxWatches bounds the bytes that are read from the lists of watches of a container: a watch has about 100.
 	maxWatches = 64 << 20
 	// maxName bounds a name of the container in a text, in bytes.
 	maxName = 50
@@ -35,7 +35,7 @@ var saved = map[string]bool{
 
 const inotify = "inotify"
 
-// Find returns what CRIU cannot save of the container whose first process is init, a text for each kind of thing, which
+// Find returns the obstacles in the container whose first process is init, a text for each kind of thing, which
 // names one process that has it. It looks at no more when ctx ends.
 func Find(ctx context.Context, init int) (texts []string) {
 	s := search{

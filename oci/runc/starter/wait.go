@@ -37,8 +37,8 @@ func Waits(p process.Process, fifo string) (bool, error) {
 		if err := ignoreGone(err); err != nil {
 			return false, err
 		}
-		// Other files are left alone: they may be of a volume that hangs. So may one of this name, of a process that was
-		// released: the kernel is asked for what it knows of it.
+		// Other files are left alone: they may be of a volume that hangs. So may one of this name, of a process that
+		// was released: ask the kernel.
 		if !strings.HasPrefix(filepath.Base(target), filepath.Base(fifo)) {
 			continue
 		}
@@ -55,7 +55,7 @@ func Waits(p process.Process, fifo string) (bool, error) {
 	return false, nil
 }
 
-// ignoreGone returns nil for the error of a process that has ended, or of a file that it has closed.
+// ignoreGone returns nil for the error of a process that has exited, or of a file that it has closed.
 func ignoreGone(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/podd-project/podd/oci/process"
 )
 
-// Await returns when no program that a killed podd has started works on the files of the map any more, or when ctx
-// ends. Until then CRIU may go on, and freeze the container again. It takes two and a half seconds at most.
+// Await returns when the programs that a killed podd started for files of the map have exited, or when ctx ends. Until
+// then CRIU may go on, and freeze the container again. It takes two and a half seconds at most.
 func Await(ctx context.Context, values map[string]string) error {
 	locals, err := process.Locals()
 	errs := []error{err}
@@ -29,7 +29,7 @@ func Await(ctx context.Context, values map[string]string) error {
 func worksOn(pid int, values map[string]string) bool {
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil {
-		return false // it has ended
+		return false // it has exited
 	}
 	args := strings.Split(string(line), "\x00")
 	for file, value := range values {

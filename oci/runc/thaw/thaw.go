@@ -1,7 +1,7 @@
 // Package thaw runs the program that thaws a frozen container when podd does not: because podd was killed, or because
 // the deadline has passed (see thaw.c). It is the reason why a checkpoint cannot leave a container frozen.
 //
-// It knows neither containers nor cgroups, only files and what to write to them. The driver of OCI runtimes calls it.
+// It knows neither containers nor cgroups, only files and values for them. The driver of OCI runtimes calls it.
 package thaw
 
 import (
@@ -61,7 +61,7 @@ func Start(path string, limit time.Duration, values map[string]string) (*Guard, 
 	}
 	g := &Guard{process: p, stdin: stdin, Done: make(chan struct{})}
 	go func() {
-		_ = p.Wait(context.Background()) // what counts is whether the container runs
+		_ = p.Wait(context.Background()) // the caller checks whether the container runs
 		close(g.Done)
 	}()
 	return g, nil
@@ -73,7 +73,7 @@ func (g *Guard) Watch(group int) error {
 	return err
 }
 
-// Close has the program thaw and waits for its exit.
+// Close makes the program thaw and waits for its exit.
 func (g *Guard) Close() error {
 	_ = g.stdin.Close() // it may have exited already
 	select {
