@@ -12,7 +12,7 @@ var ErrCommand = errors.New("command cannot be run")
 
 // CommandError is the error of a command that cannot be run.
 type CommandError struct {
-	// Code is what a shell would report: 127 not found, 126 found but not executable.
+	// Code is the exit code of a shell: 127 not found, 126 found but not executable.
 	Code int32
 	// Text is the runtime's message.
 	Text string
@@ -30,4 +30,4 @@ var ErrNoEffect = errors.New("the limits of this container have no effect, those
 // ErrNoMonitor is the kind of the error that the monitor of a container has died while the container runs. Its log has
 // ended, and its exit status will be unknown. Another monitor cannot take its place: the ends of the pipes from which
 // it read the output, and the right to wait for the container's process, are gone with it.
-var ErrNoMonitor = errors.New("the monitor has died: no log any more, and the exit status will be unknown")
+var ErrNoMonitor = errors.New("monitor died: output is no longer logged, the exit status will be unknown")

@@ -25,7 +25,8 @@ type Runtime interface {
 	Start(ctx context.Context, id string) error
 	// Signal sends to the container's first process. A container that is gone is not an error.
 	Signal(ctx context.Context, id string, sig syscall.Signal) error
-	// Delete kills what is left of the container and removes the runtime's state, the monitor and the bundle.
+	// Delete kills the remaining processes of the container and removes the runtime's state, the monitor and the
+	// bundle.
 	Delete(ctx context.Context, id string) error
 	// State returns Absent for an unknown container.
 	State(ctx context.Context, id string) (State, error)
@@ -73,14 +74,14 @@ type Dumper interface {
 	Thaw(ctx context.Context, id string) error
 }
 
-// Dumped is a container to save, and the empty directory for what Dump writes of it.
+// Dumped is a container to save, and the empty directory for its dump.
 type Dumped struct {
 	ID, Dir string
-	// Room is how many bytes may go to where the caller puts what Dump has written, for all containers; 0 is unknown.
+	// Room is the number of bytes that fit where the caller puts the dumps of all containers; 0 is unknown.
 	Room int64
 }
 
-// What Dump writes: a directory with the images of CRIU, its log and its statistics.
+// A dump: a directory with the images of CRIU, its log and its statistics.
 const (
 	DumpImages = "checkpoint"
 	DumpLog    = "dump.log"
@@ -170,7 +171,7 @@ type ExecResult struct {
 	Short bool
 }
 
-// Features is what a handler supports.
+// Features are those of a handler.
 type Features struct {
 	// Version is the first line of `<runtime> --version`.
 	Version string
@@ -184,17 +185,17 @@ type Features struct {
 	OwnKernel bool
 	// HostNetwork is true if that kernel passes network calls to the host's, so that a pod may use the node's network.
 	HostNetwork bool
-	// Checkpoints is what the handler can checkpoint.
+	// Checkpoints are the kinds of checkpoints that the handler can make.
 	Checkpoints Checkpoints
 	// UserNamespaces is true if containers can run in a user namespace with idmapped mounts.
 	UserNamespaces bool
 	// MountOptions are the mount options that the runtime knows; nil if it does not report them.
 	MountOptions []string
-	// Warning is what the administrator should know of the handler as it is configured; "" if nothing.
+	// Warning describes a limitation of the handler as it is configured, for the administrator; "" if there is none.
 	Warning string
 }
 
-// Checkpoints is what a handler could checkpoint when it was last probed.
+// Checkpoints are the kinds of checkpoints that a handler could make when it was last probed.
 type Checkpoints struct {
 	// Pods is true if the handler knows CreateRequest.Image and its Checkpoint works, or its Dump if pods do not share
 	// a kernel of their own. Containers is true if it can checkpoint a single container.

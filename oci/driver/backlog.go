@@ -13,7 +13,7 @@ const backlogLimit = 4 << 20
 // ErrSlowClient ends the session of a client that does not read: the container must not wait for it.
 var ErrSlowClient = errors.New("client does not keep up with the output")
 
-// backlog passes output to a client in a goroutine of its own, so that a slow client does not block the container. It
+// backlog passes output to a client in a separate goroutine, so that a slow client does not block the container. It
 // is bounded in bytes, not in pieces.
 type backlog struct {
 	mu     sync.Mutex

@@ -22,8 +22,8 @@ const (
 	pipeRest = 1 << 20
 )
 
-// CopyOutput copies to the end of the output, or to the deadline that was set on it and then what is already in the
-// pipe. It returns the error of w only: an error of from is the end of the output.
+// CopyOutput copies to the end of the output, or to the deadline that was set on it and then the data that is already
+// in the pipe. It returns the error of w only: an error of from is the end of the output.
 func CopyOutput(w io.Writer, from Output) error {
 	buf := make([]byte, copyBuffer)
 	for {
@@ -42,7 +42,7 @@ func CopyOutput(w io.Writer, from Output) error {
 	}
 }
 
-// copyRest copies what can be read without waiting: the writer may have been slow, not the reader.
+// copyRest copies the data that can be read without waiting: the writer may have been slow, not the reader.
 func copyRest(w io.Writer, from Output, buf []byte) error {
 	raw, err := from.SyscallConn()
 	if err != nil {
@@ -62,5 +62,5 @@ func copyRest(w io.Writer, from Output, buf []byte) error {
 	return nil
 }
 
-// WriteOnly hides all methods but Write, so that io.Copy copies with a buffer of its own.
+// WriteOnly hides all methods except Write, so that io.Copy copies with its own buffer.
 type WriteOnly struct{ io.Writer }

@@ -1,6 +1,6 @@
 // Package driver holds what the drivers of containers (oci/runc, oci/shim) are made of: running programs with a
 // deadline, bundles and their records, the waiters of one container, output and terminals of clients, errors of
-// runtimes, and probes of what a runtime and the kernel support.
+// runtimes, and probes of the features of a runtime and the kernel.
 //
 // It holds no container and makes no decision about one. Only drivers import it.
 package driver
@@ -22,12 +22,12 @@ const (
 const (
 	// DefaultCreateTimeout bounds one Create unless the handler's configuration does.
 	DefaultCreateTimeout = time.Minute
-	// ReapTimeout bounds the killing of what an exited container left behind.
+	// ReapTimeout bounds the killing of processes that an exited container left behind.
 	ReapTimeout = 10 * time.Second
-	// UndoTimeout bounds the killing of what a failed call started.
+	// UndoTimeout bounds the killing of processes that a failed call started.
 	UndoTimeout = 10 * time.Second
-	// DrainTime is how long output is read after the command has exited: what it wrote is in the pipe already, but a child
-	// that it left behind may hold the pipe open forever.
+	// DrainTime is how long output is read after the command has exited: its own output is in the pipe already, but a
+	// child that it left behind may hold the pipe open forever.
 	DrainTime = time.Second
 	// clientTime is how long a client may take for the last output after the process has exited.
 	clientTime = 30 * time.Second

@@ -27,7 +27,7 @@ func Failure(act, text string) error {
 }
 
 // commandCode returns the exit code that a shell would give for an error of runc, crun, youki or runsc about the
-// container's command, else 0. Only the text distinguishes it: the exit status is the same for every failure.
+// container's command, otherwise 0. Only the text distinguishes it: the exit status is the same for every failure.
 func commandCode(text string) int32 {
 	t := strings.ToLower(text)
 	runc := strings.Contains(t, `exec: "`)
@@ -64,7 +64,7 @@ func errorKind(text string) error {
 	return nil
 }
 
-// reportsAbsent reports whether a text, in lower case, reports that there is no such container.
+// reportsAbsent reports whether a text, in lower case, says that there is no such container.
 func reportsAbsent(t string) bool {
 	return strings.Contains(t, "container does not exist") || // runc
 		strings.Contains(t, "/status`: no such file or directory") || // crun

@@ -41,7 +41,7 @@ func Collect(from Output, limit int64, grow func(n int64) error) *Collector {
 	return c
 }
 
-// Bytes waits for the end of the output and returns what was kept.
+// Bytes waits for the end of the output and returns the bytes that were kept.
 func (c *Collector) Bytes() []byte {
 	<-c.done
 	return c.kept.Bytes()

@@ -22,10 +22,10 @@ const (
 )
 
 // ErrIncomplete is the error of a probe that had no time to ask for everything. Its value is used, and the probe is
-// repeated later: what a busy machine did not answer while it booted must not be missing until podd is restarted.
+// repeated later: a feature that a busy machine did not report while it booted must not be missing until podd restarts.
 var ErrIncomplete = errors.New("the probe took too long")
 
-// ProbeCache caches what a handler supports, of type T, and the error of the probe. It is safe for concurrent use.
+// ProbeCache caches the features of a handler, of type T, and the error of the probe. It is safe for concurrent use.
 type ProbeCache[T any] struct {
 	name     string
 	defaults T
@@ -46,7 +46,7 @@ type probeResult[T any] struct {
 }
 
 // NewProbeCache returns the cache of the handler of that name. It starts no probe. defaults is returned before the
-// first probe. What probe returns with an error is cached, too.
+// first probe. Features that probe returns with an error are cached, too.
 func NewProbeCache[T any](name string, defaults T, probe func(context.Context) (T, error)) *ProbeCache[T] {
 	return &ProbeCache[T]{name: name, defaults: defaults, probe: probe}
 }
@@ -61,7 +61,7 @@ func (c *ProbeCache[T]) Probe(ctx context.Context) error {
 }
 
 // Get returns the last result. It probes first if there is none, or if the last one failed some time ago, so that
-// installing what was missing is enough. It waits for the latter for probePatience only: a program that hangs must not
+// installing a missing program is enough. It waits for the latter for probePatience only: a program that hangs must not
 // delay reports of the node's status. An incomplete probe is repeated without waiting for it. The error is
 // errdefs.ErrUnavailable before the first result.
 func (c *ProbeCache[T]) Get() (T, error) {

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// recordLimit bounds what is read of a record: a shim can write to its bundle.
+	// recordLimit bounds the part of a record that is read, in bytes: a shim can write to its bundle.
 	recordLimit = 64 << 10
 	// recordVersion is the newest version of records that is understood.
 	recordVersion = 1

@@ -26,7 +26,7 @@ type Relay struct {
 	Streams oci.Streams
 	// Resize sets the terminal's size.
 	Resize func(oci.Size)
-	// InputEnded, if set, is called when the client's input has ended, after Conn.CloseStdin.
+	// InputEnded, if set, is called at the end of the client's input, after Conn.CloseStdin.
 	InputEnded func()
 	// KeepStdin leaves stdin open when the client's input ends: a terminal has no end of input, its user types ^D.
 	KeepStdin bool

@@ -12,7 +12,7 @@ import (
 // firstSizeTime is how long FirstSize waits: a program that reads the size only once reads it at its start.
 const firstSizeTime = 50 * time.Millisecond
 
-// FirstSize returns the client's first terminal size if it comes in time, else the zero size.
+// FirstSize returns the client's first terminal size if it comes in time, otherwise the zero size.
 func FirstSize(sizes <-chan oci.Size) oci.Size {
 	if sizes == nil {
 		return oci.Size{}

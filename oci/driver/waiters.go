@@ -6,7 +6,7 @@ import (
 	"github.com/podd-project/podd/oci"
 )
 
-// Waiters are the calls of Wait under way, by container. Delete removes what they would read the exit status from, so
+// Waiters are the calls of Wait under way, by container. Delete removes the files with the exit status, so
 // it delivers the status to them first. The zero value is ready for use, by several goroutines at a time.
 type Waiters struct {
 	mu   sync.Mutex

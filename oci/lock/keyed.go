@@ -1,5 +1,5 @@
-// Package lock has a lock that may be held during I/O: waiting for it ends with the waiter's context. It knows nothing
-// of what is locked. Every package may call it.
+// Package lock has a lock that may be held during I/O: waiting for it ends with the waiter's context. It knows
+// neither containers nor pods. Every package may call it.
 package lock
 
 import (
