@@ -29,7 +29,7 @@ type endpoint struct {
 	version int32
 }
 
-// answerLimit caps what is kept of the output of a shim binary, in bytes.
+// answerLimit bounds the part of a shim binary's output that is kept, in bytes.
 const answerLimit = 64 << 10
 
 // bootShim runs the shim's start action in the bundle, which starts the shim, and returns the shim's address.

@@ -12,7 +12,7 @@ import (
 	"github.com/podd-project/podd/oci/shim/stdio"
 )
 
-// bundle is the directory of one container, <RunDir>/<id>. The shim has files of its own in it (state.json, exit.json,
+// bundle is the directory of one container, <RunDir>/<id>. The shim has its own files in it (state.json, exit.json,
 // log, address...), so podd's have other names.
 type bundle struct{ driver.Bundle }
 
@@ -28,8 +28,8 @@ func (b bundle) unstarted() string { return b.File("podd-unstarted") }
 // log is the shim's own log.
 func (b bundle) log() string { return b.File("log") }
 
-// record is podd.json: what a later daemon needs to reach and remove the container. It is written several times during
-// creation.
+// record is podd.json: the data with which a later daemon reaches and removes the container. It is written several
+// times during creation.
 type record struct {
 	driver.Header
 	// Owner is the container whose bundle the shim runs in: this one, or the pod's infra container.

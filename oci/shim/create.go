@@ -64,8 +64,8 @@ type creation struct {
 	options *anypb.Any
 }
 
-// chooseShim returns a record with the shim that serves the container: the pod's if it has one, else its own. It also
-// returns the pod's first process.
+// chooseShim returns a record with the shim that serves the container: the pod's if it has one, otherwise its own. It
+// also returns the pod's first process.
 func (r *Runtime) chooseShim(req oci.CreateRequest) (rec record, pod process.Process) {
 	rec = record{Owner: req.ID, Cgroup: ownCgroup(req.Spec)}
 	if req.PodID == "" || req.PodID == req.ID {
@@ -161,7 +161,7 @@ func (r *Runtime) startShim(ctx context.Context, b bundle, c *creation) error {
 }
 
 // createTask has the shim create the container and returns its first process: the one that the shim reports if it is
-// plausible, else the shim.
+// plausible, otherwise the shim.
 func (r *Runtime) createTask(ctx context.Context, b bundle, c creation) (process.Process, error) {
 	conn, err := r.connectShim(ctx, c.rec)
 	if err != nil {
@@ -183,7 +183,7 @@ func (r *Runtime) createTask(ctx context.Context, b bundle, c creation) (process
 	return ownProcess(response.GetPid(), c.rec.Shim), nil
 }
 
-// ownProcess is the process of that pid if it descends from the shim, else the shim: the pid is used to find
+// ownProcess is the process of that pid if it descends from the shim, otherwise the shim: the pid is used to find
 // namespaces and is killed in the end, so it must not be another process.
 func ownProcess(pid uint32, shim process.Process) process.Process {
 	p, err := process.Identify(int(pid))
@@ -202,7 +202,7 @@ func runtimeError(err error) error {
 	return driver.Failure("shim", driver.Complaint([]byte(err.Error())))
 }
 
-// undoCreate kills what a failed creation has started. The container's own shim is killed without being called first
+// undoCreate kills the processes of a failed creation. The container's own shim is killed without being called first
 // if it was out of time already.
 func (r *Runtime) undoCreate(b bundle, late bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), driver.UndoTimeout)

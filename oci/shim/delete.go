@@ -33,9 +33,9 @@ const (
 	deleteTimeout = time.Minute
 )
 
-// Delete kills what is left of the container, has the shim delete it, stops the shim if it is the container's own, and
-// removes the stdio process, cgroups and bundle. It is idempotent and needs neither the shim nor a complete bundle.
-// After a failure, what could not be removed is still there for the next call.
+// Delete kills the remaining processes of the container, makes the shim delete it, stops the shim if it is the
+// container's own, and removes the stdio process, cgroups and bundle. It is idempotent and needs neither the shim nor a
+// complete bundle. After a failure, the rest is still there for the next call.
 func (r *Runtime) Delete(ctx context.Context, id string) error {
 	b, err := r.bundle(id)
 	if err != nil {
@@ -88,7 +88,7 @@ func (r *Runtime) endContainer(ctx context.Context, b bundle, rec record) error 
 			}
 		}
 		if rec.Address != "" || rec.Version == 0 {
-			// Without a shim there may be nothing to delete. Whether that matters shows when the processes are killed.
+			// Without a shim there may be nothing to delete. Killing the processes below shows whether that matters.
 			_ = r.shimDelete(ctx, b)
 		}
 	}
@@ -100,7 +100,7 @@ func (r *Runtime) endContainer(ctx context.Context, b bundle, rec record) error 
 	if err := killContainer(ctx, rec); err != nil {
 		return err
 	}
-	if rec.Init != (process.Process{}) && !unstarted { // else nothing comes through the pipes, not even their end
+	if rec.Init != (process.Process{}) && !unstarted { // otherwise the pipes never reach EOF
 		waitStdio(ctx, b, rec)
 	}
 	if err := ctx.Err(); err != nil {
@@ -150,7 +150,7 @@ func (r *Runtime) deleteTask(ctx context.Context, b bundle, rec record) error {
 // errdefs.ErrNotFound if the shim does not know it.
 func (r *Runtime) killTask(ctx context.Context, conn *conn, b bundle) (exit oci.Exit, created bool, err error) {
 	id := b.ID()
-	if _, err := os.Lstat(b.unstarted()); err == nil { // it was killed before; nothing can be said of its end
+	if _, err := os.Lstat(b.unstarted()); err == nil { // it was killed before; its exit status is unknown
 		return killedUnstarted(), true, nil
 	}
 	state := &task.StateResponse{}
@@ -200,8 +200,8 @@ func (r *Runtime) stopShim(ctx context.Context, b bundle, rec record) error {
 	return removeSocket(rec.Address)
 }
 
-// rebuildRecord returns what can be found of a container without a readable record: the address of a shim that is
-// alive, and the cgroup in config.json. Processes in the bundle are found without a record.
+// rebuildRecord returns the record of a container without a readable one, as far as it can be found: the address of a
+// shim that is alive, and the cgroup in config.json. Processes in the bundle are found without a record.
 func (b bundle) rebuildRecord() record {
 	rec := record{Owner: b.ID(), Address: listeningSocket(b)}
 	var s specs.Spec

@@ -15,8 +15,8 @@ import (
 	"github.com/podd-project/podd/oci/process"
 )
 
-// bundleProcesses returns the processes whose working directory is the bundle: its shim, and what the shim has just
-// started. This finds a shim without a record, and verifies one.
+// bundleProcesses returns the processes whose working directory is the bundle: its shim, and programs that the shim has
+// just started. This finds a shim without a record, and verifies one.
 //
 // The file system of a process can belong to a server that hangs, so it is not touched before the path is right, and
 // then without asking a server. The directories are compared, not only their paths: a container can have a directory
@@ -73,7 +73,7 @@ func socketsOf(pid int) map[string]bool {
 	inodes := map[string]bool{}
 	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	for _, fd := range fds {
-		link, _ := os.Readlink(fd) // closed meanwhile
+		link, _ := os.Readlink(fd) // it may have been closed
 		if inode, ok := strings.CutPrefix(link, "socket:["); ok {
 			inodes[strings.TrimSuffix(inode, "]")] = true
 		}
@@ -110,14 +110,14 @@ func killBundleProcesses(ctx context.Context, b bundle) error {
 	return errors.Join(errs...)
 }
 
-// shimDelete runs the shim's delete action, which removes what the runtime has of a container without a shim. The exit
+// shimDelete runs the shim's delete action, which removes the runtime's state of a container without a shim. The exit
 // status that it prints is made up, and not used.
 func (r *Runtime) shimDelete(ctx context.Context, b bundle) error {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.CallTimeout)
 	defer cancel()
 	_, err := r.shimAction(ctx, b, "delete", nil)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // the shim is not installed any more, or the bundle is gone
+		return nil // the shim is no longer installed, or the bundle is gone
 	}
 	return err
 }

@@ -44,7 +44,7 @@ func anyMessage(m proto.Message) (*anypb.Any, error) {
 	return &anypb.Any{TypeUrl: string(m.ProtoReflect().Descriptor().FullName()), Value: data}, nil
 }
 
-// options are sent to the shim with Create. runc's shim has a message of its own; all others get the path of a file,
+// options are sent to the shim with Create. runc's shim has a separate message; all others get the path of a file,
 // and its text for those that can read it.
 func (r *Runtime) options() (*anypb.Any, error) {
 	runtime := ""
@@ -110,7 +110,8 @@ func (r *Runtime) runscOptions(runtime string) map[string]any {
 func (r *Runtime) runcOptions(runtime string) (*anypb.Any, error) {
 	o := &options.Options{}
 	if len(r.cfg.Options) > 0 {
-		// In containerd's configuration they have the names of the message's JSON fields, with an upper-case first letter.
+		// In containerd's configuration they have the names of the message's JSON fields, with an upper-case first
+		// letter.
 		values := map[string]any{}
 		for k, v := range r.cfg.Options {
 			values[strings.ToLower(k[:min(len(k), 1)])+k[min(len(k), 1):]] = v

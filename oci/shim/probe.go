@@ -26,18 +26,19 @@ func (r *Runtime) Ready() error {
 	return err
 }
 
-// Features returns what the handler supports; the minimum if it is not ready.
+// Features returns the features of the handler; the minimum if it is not ready.
 func (r *Runtime) Features() oci.Features {
 	f, _ := r.probes.Get() // the error is Ready's
 	return f
 }
 
-// Probe queries the shim for its version and features, and caches the result. It returns what Ready then returns.
+// Probe queries the shim for its version and features, and caches the result. It returns the error that Ready then
+// returns.
 func (r *Runtime) Probe(ctx context.Context) error { return r.probes.Probe(ctx) }
 
 // defaultFeatures are those of a shim that was not probed.
 func (r *Runtime) defaultFeatures() oci.Features {
-	flags, _ := r.cfg.Options[runscFlags].(map[string]any) // none but for gVisor's shim
+	flags, _ := r.cfg.Options[runscFlags].(map[string]any) // gVisor's shim only
 	return oci.Features{
 		OCIVersion: driver.FallbackOCIVersion, OwnKernel: !r.cfg.HostKernel,
 		HostNetwork: r.cfg.ConfigPath == "" && flags[oci.NetworkOption] == oci.HostNetworkOption,
@@ -78,7 +79,7 @@ func (r *Runtime) queryVersion(ctx context.Context) (string, error) {
 	return parseVersion(path, out), nil
 }
 
-// parseVersion parses "<name>:\n  Version: <v>\n...", or returns the first line of what another shim prints.
+// parseVersion parses "<name>:\n  Version: <v>\n...", or returns the first line of the output of another shim.
 func parseVersion(path string, out []byte) string {
 	name, apiVersion := shimName(path)
 	for line := range strings.Lines(string(out)) {

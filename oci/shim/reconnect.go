@@ -167,8 +167,8 @@ func (c *conn) callUntil(ctx context.Context, method string, request, response p
 	return fmt.Errorf("shim %s: %w", method, errgrpc.ToNative(err))
 }
 
-// contextEnd returns why ctx has ended, nil if it has not. The shim gets the deadline and gives up itself: on a busy
-// machine its answer may arrive before the deadline is noticed here.
+// contextEnd returns the cause of the end of ctx, nil before that. The shim gets the deadline and gives up itself: on a
+// busy machine its answer may arrive before the deadline is noticed here.
 func contextEnd(ctx context.Context) error {
 	if err := context.Cause(ctx); err != nil {
 		return err

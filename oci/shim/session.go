@@ -37,7 +37,7 @@ type session struct {
 	first []process.Process
 	// ownKernel is true if the command does not run in the host's kernel.
 	ownKernel bool
-	// background runs what no caller waits for, removeDir removes dir.
+	// background runs functions that no caller waits for, removeDir removes dir.
 	background func(func())
 	removeDir  func()
 }
@@ -140,11 +140,11 @@ func (s *session) startCommand(ctx context.Context, p *specs.Process, shim proce
 }
 
 // commandError is the error of a call that starts the command. A shim that does not know the container, which has just
-// been running, says that it has ended meanwhile.
+// been running, says that it has exited.
 func (s *session) commandError(err error) error {
 	failure := runtimeError(err)
 	if errdefs.IsNotFound(err) && !errors.Is(failure, oci.ErrCommand) {
-		return fmt.Errorf("exec: container %s has ended, and is not running: %w", s.id, errdefs.ErrFailedPrecondition)
+		return fmt.Errorf("exec: container %s has exited, and is not running: %w", s.id, errdefs.ErrFailedPrecondition)
 	}
 	return fmt.Errorf("exec: %w", failure)
 }
@@ -171,7 +171,7 @@ func (s *session) noteProcess(pid uint32, shim process.Process) {
 }
 
 // callStart is the call that starts the command. It does not end with ctx: the shim would kill the runtime in the
-// middle, and what that had started would continue, unknown to the shim.
+// middle, and its children would continue, unknown to the shim.
 func (s *session) callStart(ctx context.Context, response *task.StartResponse) error {
 	err := s.conn.call(context.WithoutCancel(ctx), "Start", &task.StartRequest{ID: s.id, ExecID: s.execID}, response)
 	if ended := contextEnd(ctx); ended != nil {
@@ -199,7 +199,7 @@ func (s *session) waitExit(ctx context.Context) (int32, error) {
 	return exit.Code, nil
 }
 
-// killCommand kills the command with all descendants where the host shows them, else by the shim alone.
+// killCommand kills the command with all descendants where the host shows them, otherwise by the shim alone.
 func (s *session) killCommand() {
 	ctx, cancel := context.WithTimeout(context.Background(), driver.UndoTimeout)
 	defer cancel()
@@ -208,7 +208,7 @@ func (s *session) killCommand() {
 		_ = s.process.KillTree(ctx)
 	}
 	_ = s.conn.call(ctx, "Kill", request, empty())
-	// A shim deletes only what has exited. While it starts a command, it reports a kill that had no effect.
+	// A shim deletes only exited processes. While it starts a command, it reports a kill that had no effect.
 	for pause := firstKillPause; !s.exitsWithin(ctx, pause) && ctx.Err() == nil; pause *= 2 {
 		_ = s.conn.call(ctx, "Kill", request, empty())
 	}

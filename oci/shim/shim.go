@@ -46,7 +46,8 @@ type Config struct {
 	Options map[string]any
 	// SystemdCgroup chooses the systemd cgroup driver.
 	SystemdCgroup bool
-	// HostKernel is true if containers of this handler run in the host's kernel. That of containerd-shim-runc-* is known.
+	// HostKernel is true if containers of this handler run in the host's kernel. That of containerd-shim-runc-* is
+	// known.
 	HostKernel bool
 	// CreateTimeout bounds one Create; 0 means one minute. CallTimeout bounds every other call; 0 means 10 seconds.
 	CreateTimeout, CallTimeout time.Duration

@@ -65,7 +65,7 @@ func (r *Runtime) killInSandbox(ctx context.Context, conn *conn, rec record, id 
 		return context.Cause(ctx)
 	}
 	if after, err := r.queryStatus(ctx, rec, id); err == nil && after != oci.Created && after != oci.Stopped {
-		return nil // another call has started it meanwhile; the next SIGKILL reaches a process
+		return nil // another call has started it; the next SIGKILL reaches a process
 	}
 	b, err := r.bundle(id)
 	if err != nil {

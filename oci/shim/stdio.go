@@ -32,7 +32,7 @@ func (r *Runtime) startStdio(ctx context.Context, b bundle) (process.Process, er
 	return process.Identify(pid)
 }
 
-// superviseStdio restarts the container's stdio process when it dies before the output has ended, for example by the
+// superviseStdio restarts the container's stdio process when it dies before the end of the output, for example by the
 // OOM killer: the container would block on a full pipe. A restart that fails is repeated: the output waits in the pipe,
 // which the shim holds open. A stdio process that receives events is needed as long as the shim runs. It returns when
 // ctx ends.
@@ -135,7 +135,7 @@ func killStdio(ctx context.Context, b bundle, rec record) error {
 	return errors.Join(errs...)
 }
 
-// ReopenLog has the stdio process continue in a new log file after the old one was moved away, and returns when it
+// ReopenLog makes the stdio process continue in a new log file after the old one was moved away, and returns when it
 // does. A log that was not moved is left alone. A container that has exited gives errdefs.ErrFailedPrecondition and no
 // new file.
 func (r *Runtime) ReopenLog(ctx context.Context, id string) error {

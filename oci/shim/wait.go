@@ -18,7 +18,7 @@ import (
 )
 
 // Wait returns when the container has exited and its output is written, also for a container that an earlier daemon
-// started. If the shim exits first, what is left of the container is killed, and the exit status is unknown.
+// started. If the shim exits first, the rest of the container is killed, and the exit status is unknown.
 // errdefs.ErrNotFound for a container that was never created completely.
 func (r *Runtime) Wait(ctx context.Context, id string) (oci.Exit, error) {
 	b, err := r.bundle(id)
@@ -44,7 +44,7 @@ func (r *Runtime) Wait(ctx context.Context, id string) (oci.Exit, error) {
 	if err != nil {
 		return oci.Exit{}, fmt.Errorf("wait for container %s: %w", id, err)
 	}
-	// A process that holds the output open has had its time. What it writes later is kept, but not waited for.
+	// A process that holds the output open has had its time. Its later output is kept, but not waited for.
 	waitStdio(ctx, b, rec)
 	if delivered, ok := w.Exit(); ok {
 		exit = delivered
@@ -121,7 +121,7 @@ func (r *Runtime) onShimExit(ctx context.Context, b bundle, rec record) oci.Exit
 	exit := oci.Exit{Code: driver.UnknownCode, At: time.Now()}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), driver.ReapTimeout)
 	defer cancel()
-	// What cannot be killed now is killed by Delete, which returns the error.
+	// Delete kills the rest, and returns the error.
 	_ = killContainer(ctx, rec)
 	if b.Exists() {
 		_ = r.shimDelete(ctx, b)
@@ -129,7 +129,7 @@ func (r *Runtime) onShimExit(ctx context.Context, b bundle, rec record) oci.Exit
 	return exit
 }
 
-// killContainer kills what is known of a container: its first process and its cgroups.
+// killContainer kills the known processes of a container: its first process and its cgroups.
 func killContainer(ctx context.Context, rec record) error {
 	var errs []error
 	if own := rec.ownInit(); own != (process.Process{}) {

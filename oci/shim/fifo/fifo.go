@@ -35,7 +35,7 @@ func Open(path string) (*Reader, error) {
 	return &Reader{f}, nil
 }
 
-// Write opens the pipe for writing without waiting for a reader. The file is a reader too, so what is written stays in
+// Write opens the pipe for writing without waiting for a reader. The file is a reader too, so the data stays in
 // the pipe until it is read.
 func Write(path string) (*os.File, error) { return open(path, os.O_RDWR) }
 
@@ -48,7 +48,7 @@ func open(path string, flag int) (*os.File, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && info.Mode()&os.ModeNamedPipe == 0 {
-		err = fmt.Errorf("%s is no fifo", path)
+		err = fmt.Errorf("%s is not a FIFO", path)
 	}
 	if err != nil {
 		f.Close()
@@ -66,7 +66,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 	}
 	n, errRead := 0, error(nil)
 	err = raw.Read(func(fd uintptr) bool {
-		// poll(2) distinguishes what read(2) does not: a pipe that never had a writer gives 0 bytes, too.
+		// poll(2) distinguishes two cases that read(2) does not: a pipe that never had a writer gives 0 bytes, too.
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 		// EINTR: there was nothing when a signal came. The Go runtime sends signals to itself.
 		if ready, err := unix.Poll(fds, 0); ready == 0 || errors.Is(err, unix.EINTR) {

@@ -16,7 +16,7 @@ import (
 	"github.com/podd-project/podd/oci/driver/socket"
 )
 
-// answerLimit bounds what is read of an answer, in bytes.
+// answerLimit bounds the part of an answer that is read, in bytes.
 const answerLimit = 4 << 10
 
 // Start starts the program for a bundle that Prepare has prepared, and returns its pid when it is ready. The process
@@ -52,7 +52,7 @@ func Start(ctx context.Context, program, bundle string) (pid int, err error) {
 	return cmd.Process.Pid, nil
 }
 
-// Reopen has the bundle's process continue in a new log file if the log was moved away, and returns when it does.
+// Reopen makes the bundle's process continue in a new log file if the log was moved away, and returns when it does.
 // errdefs.ErrFailedPrecondition if there is no process.
 func Reopen(ctx context.Context, bundle string) error {
 	conn, err := socket.Dial("unixpacket", bundle, Control)

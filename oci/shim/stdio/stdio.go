@@ -3,7 +3,7 @@
 //
 // A shim writes a container's output into named pipes. The process reads them, writes the CRI log (and continues in a
 // new file when the log was moved away), passes the output to attached clients and their input to the container. It
-// exits when the output has ended. For a container with its own shim it also receives the shim's events, until it is
+// exits at the end of the output. For a container with its own shim it also receives the shim's events, until it is
 // killed. It owns the sockets and the pipes in the container's bundle and nothing else. It never kills.
 //
 // Clients use conmon's protocol (SEQPACKET: a byte for the stream, then output; in the other direction, input), so
@@ -31,7 +31,7 @@ import (
 const (
 	// ConfigFile is the process's configuration, a Config.
 	ConfigFile = "podd-stdio.json"
-	// doneFile marks that the output has ended and is written.
+	// doneFile marks that all output is written.
 	doneFile = "podd-output-done"
 	// Socket is where clients attach, Control where the log is reopened.
 	Socket  = "attach"
@@ -179,7 +179,7 @@ func open(bundle string) (_ *server, err error) {
 	return s, err
 }
 
-// run serves until the output has ended, or forever with events.
+// run serves until the end of the output, or forever with events.
 func (s *server) run() {
 	go s.hub.serve()
 	go s.ctl.serve()
@@ -192,7 +192,7 @@ func (s *server) run() {
 	s.close()
 }
 
-// copyAll copies the output until it has ended, unless an earlier process has done so.
+// copyAll copies the output to its end, unless an earlier process has done so.
 func (s *server) copyAll() {
 	if _, err := os.Lstat(s.doneFile); err == nil {
 		return
