@@ -19,21 +19,6 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// Node is what the resources show and change. Methods without a context answer from memory.
-type Node interface {
-	statusNode
-	operationsNode
-	budgetsNode
-	pullsNode
-	sessionsNode
-	usageNode
-	imagesNode
-	historyNode
-	reloadNode
-	logLevelNode
-	checkNode
-}
-
 const (
 	// maxConnections bounds open connections; more wait.
 	maxConnections = 32
@@ -66,10 +51,7 @@ func Serve(ctx context.Context, l net.Listener, n Node, log logrus.FieldLogger) 
 func routes(n Node, log logrus.FieldLogger) http.Handler {
 	r := router{mux: http.NewServeMux(), log: log}
 	r.status(n)
-	r.operations(n)
-	r.budgets(n)
-	r.pulls(n)
-	r.sessions(n)
+	r.lists(n)
 	r.usage(n)
 	r.disk(n)
 	r.images(n)

@@ -25,15 +25,7 @@ type CheckRequest struct {
 // Findings is the answer to POST /check: where records and machine differ.
 type Findings = List[sandbox.Finding]
 
-type checkNode interface {
-	Check(ctx context.Context) ([]sandbox.Finding, error)
-	// GC removes resources without a record.
-	GC(ctx context.Context) error
-	// VerifyImages reads all images. With mark, damaged ones are no longer listed.
-	VerifyImages(ctx context.Context, mark bool) ([]sandbox.Finding, error)
-}
-
-func (rt router) check(n checkNode) {
+func (rt router) check(n Node) {
 	rt.answer(http.MethodPost, "/check", CheckTimeout, func(ctx context.Context, r *http.Request) (any, error) {
 		var req CheckRequest
 		if err := decode(r, &req); err != nil {
@@ -55,7 +47,7 @@ func (rt router) check(n checkNode) {
 }
 
 // checkTwice returns what two checks found. With repair it collects garbage first.
-func checkTwice(ctx context.Context, n checkNode, repair bool) ([]sandbox.Finding, error) {
+func checkTwice(ctx context.Context, n Node, repair bool) ([]sandbox.Finding, error) {
 	if repair {
 		if err := n.GC(ctx); err != nil {
 			return nil, err

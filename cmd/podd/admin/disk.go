@@ -41,13 +41,7 @@ type DiskContainer struct {
 	Measured time.Time `json:"measured"`
 }
 
-type diskNode interface {
-	// DiskImages returns the images and the size of all layers.
-	DiskImages() (images []DiskImage, layers uint64)
-	DiskContainers(ctx context.Context) ([]DiskContainer, error)
-}
-
-func (rt router) disk(n diskNode) {
+func (rt router) disk(n Node) {
 	rt.answer(http.MethodGet, "/disk", timeout, func(ctx context.Context, r *http.Request) (any, error) {
 		limit, err := intParam(r, "limit", defaultLimit, MaxLimit)
 		if err != nil {

@@ -21,12 +21,7 @@ type History struct {
 	Damage string `json:"damage,omitempty"`
 }
 
-type historyNode interface {
-	// History returns the last operations that q selects, and an error if a part of them cannot be read.
-	History(q history.Query) ([]operation.Operation, error)
-}
-
-func (rt router) history(n historyNode) {
+func (rt router) history(n Node) {
 	rt.answer(http.MethodGet, "/history", timeout, func(_ context.Context, r *http.Request) (any, error) {
 		q, err := historyQuery(r)
 		if err != nil {

@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"fmt"
-	"io"
 	"math"
 	"net/http"
 	"time"
@@ -56,19 +55,7 @@ type Pruned struct {
 	Failed []string `json:"failed,omitempty"`
 }
 
-type imagesNode interface {
-	// LoadImages loads the images of an archive.
-	LoadImages(ctx context.Context, path string) ([]LoadedImage, error)
-	// LoadArchive loads the images of an archive that it reads, and bounds its size.
-	LoadArchive(ctx context.Context, archive io.Reader) ([]LoadedImage, error)
-	// ExportImage writes an image to a new file.
-	ExportImage(ctx context.Context, image, path string) error
-	// RemoveImage removes an image with all of its names, unless a container uses it.
-	RemoveImage(ctx context.Context, id string) error
-	diskNode
-}
-
-func (rt router) images(n imagesNode) {
+func (rt router) images(n Node) {
 	rt.answer(http.MethodPost, "/images/load", copyTimeout, func(ctx context.Context, r *http.Request) (any, error) {
 		var req LoadRequest
 		if err := decode(r, &req); err != nil {
@@ -102,7 +89,7 @@ func (rt router) images(n imagesNode) {
 }
 
 // prune removes the images that are neither used nor pinned, with dry only says which.
-func prune(ctx context.Context, n imagesNode, dry bool) (Pruned, error) {
+func prune(ctx context.Context, n Node, dry bool) (Pruned, error) {
 	all, _ := n.DiskImages()
 	p := Pruned{Images: []DiskImage{}}
 	for _, i := range all {

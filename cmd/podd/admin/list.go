@@ -24,6 +24,14 @@ func first[T any](all []T, limit int) List[T] {
 	return List[T]{Items: append([]T{}, all[:n]...), Omitted: len(all) - n} // [] rather than null
 }
 
+// lists registers the resources that are a list and nothing else.
+func (rt router) lists(n Node) {
+	list(rt, "/operations", n.Operations)
+	list(rt, "/budgets", n.Budgets)
+	list(rt, "/pulls", n.Pulls)
+	list(rt, "/sessions", n.Sessions)
+}
+
 // list registers a resource with many items, which all returns from memory.
 func list[T any](rt router, path string, all func() []T) {
 	rt.answer(http.MethodGet, path, timeout, func(_ context.Context, r *http.Request) (any, error) {

@@ -14,13 +14,7 @@ type LogLevel struct {
 	Level string `json:"level"`
 }
 
-type logLevelNode interface {
-	LogLevel() string
-	// SetLogLevel changes the level until the next start or reload.
-	SetLogLevel(level string) error
-}
-
-func (rt router) logLevel(n logLevelNode) {
+func (rt router) logLevel(n Node) {
 	rt.answer(http.MethodGet, "/log-level", timeout, func(context.Context, *http.Request) (any, error) {
 		return LogLevel{n.LogLevel()}, nil
 	})

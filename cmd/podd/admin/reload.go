@@ -25,12 +25,7 @@ type Configuration struct {
 	Error string `json:"error,omitempty"`
 }
 
-type reloadNode interface {
-	// Reload reads the configuration again and applies it as a whole, or returns why not.
-	Reload() (Reload, error)
-}
-
-func (rt router) reload(n reloadNode) {
+func (rt router) reload(n Node) {
 	rt.answer(http.MethodPost, "/reload", reloadTimeout, func(context.Context, *http.Request) (any, error) {
 		return n.Reload()
 	})

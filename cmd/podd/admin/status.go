@@ -73,12 +73,7 @@ type Container struct {
 	Operations  []operation.Operation `json:"operations,omitempty"`
 }
 
-type statusNode interface {
-	// Status returns the status of the node with all pods, or the only one whose id begins with pod.
-	Status(ctx context.Context, pod string) (Status, error)
-}
-
-func (rt router) status(n statusNode) {
+func (rt router) status(n Node) {
 	rt.answer(http.MethodGet, "/status", timeout, func(ctx context.Context, r *http.Request) (any, error) {
 		limit, err := intParam(r, "limit", defaultLimit, MaxLimit)
 		if err != nil {

@@ -40,12 +40,7 @@ type IO struct {
 	WriteBytes uint64    `json:"write_bytes"`
 }
 
-type usageNode interface {
-	// Usage measures the pods that are ready, or returns what was measured in the last second.
-	Usage(ctx context.Context) []PodUsage
-}
-
-func (rt router) usage(n usageNode) {
+func (rt router) usage(n Node) {
 	rt.answer(http.MethodGet, "/usage", timeout, func(ctx context.Context, r *http.Request) (any, error) {
 		limit, err := intParam(r, "limit", defaultLimit, MaxLimit)
 		if err != nil {
